@@ -1,0 +1,141 @@
+// Package bucket decides whether a request fits a rate limit: five algorithms as pure functions of (limit, state, time,
+// cost), in Go for the embedded store and, side by side, in Lua for Redis. Both give the same answers to the microsecond.
+//
+// All times are whole microseconds since 1970, all durations whole microseconds. Nothing is rounded in a way that lets one
+// request too many through: fractions are compared exactly.
+package bucket
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Algorithm says how a bucket counts. The zero value is not an algorithm.
+type Algorithm uint8
+
+// The five algorithms, in the order in which they admit more in the worst case within one window: see docs/algorithms.md.
+const (
+	// SlidingWindowLog remembers each accepted request: never more than Requests in any half-open interval of Window.
+	SlidingWindowLog Algorithm = iota + 1
+	// SlidingWindowCounter weighs the previous window by what of it still lies within the last Window.
+	SlidingWindowCounter
+	// TokenBucket starts full with Burst tokens and refills Requests tokens a Window.
+	TokenBucket
+	// LeakyBucket holds Burst units and leaks Requests units a Window (GCRA, ITU-T I.371); it decides as TokenBucket does.
+	LeakyBucket
+	// FixedWindow counts within windows aligned to the epoch; up to twice Requests can pass around an edge.
+	FixedWindow
+)
+
+// Algorithms lists all of them, for messages and tests.
+var Algorithms = []Algorithm{SlidingWindowLog, SlidingWindowCounter, TokenBucket, LeakyBucket, FixedWindow}
+
+// String returns the name used in rule files, bucket keys and metrics.
+func (a Algorithm) String() string {
+	switch a {
+	case SlidingWindowLog:
+		return "sliding_window_log"
+	case SlidingWindowCounter:
+		return "sliding_window_counter"
+	case TokenBucket:
+		return "token_bucket"
+	case LeakyBucket:
+		return "leaky_bucket"
+	case FixedWindow:
+		return "fixed_window"
+	}
+	return fmt.Sprintf("algorithm(%d)", uint8(a))
+}
+
+// ParseAlgorithm returns the algorithm with this name, in any case.
+func ParseAlgorithm(name string) (Algorithm, error) {
+	for _, a := range Algorithms {
+		if strings.EqualFold(name, a.String()) {
+			return a, nil
+		}
+	}
+	return 0, fmt.Errorf("unknown algorithm %q: want one of %s", name, strings.Join(AlgorithmNames(), ", "))
+}
+
+// AlgorithmNames lists the names that ParseAlgorithm takes.
+func AlgorithmNames() []string {
+	names := make([]string, len(Algorithms))
+	for i, a := range Algorithms {
+		names[i] = a.String()
+	}
+	return names
+}
+
+// HasBurst reports whether the algorithm has a capacity of its own beside its rate.
+func (a Algorithm) HasBurst() bool { return a == TokenBucket || a == LeakyBucket }
+
+// The largest counts for which everything the Lua computes stays an exact integer below 2^53. The bound on counters keeps
+// 2·Burst·Requests and (2·Requests)² there; the one on the log keeps the state of a bucket, which Redis has to rewrite on
+// each charge, within some 100 kB.
+const (
+	MaxRequests    = 45_000_000
+	MaxLogRequests = 10_000
+	// WarnLogRequests is where one decision of the log begins to cost a noticeable part of Redis' time.
+	WarnLogRequests = 1_000
+	// maxFill bounds how long a full bucket, filled to twice its capacity by counted denials, takes to empty: with it a
+	// time stays below 2^53 µs until the year 2100. It bounds windows as well.
+	maxFill = 1<<53 - 4_102_444_800_000_000
+)
+
+// MaxWindow is the longest window that can be counted exactly, in µs (about 77 years).
+const MaxWindow = maxFill / 2
+
+// Limit is how much a bucket lets through. Its zero value is no limit: use one that Check accepts.
+type Limit struct {
+	// Requests is the number of units a window; 0 denies every cost.
+	Requests int64
+	// Window is the length of the window in µs.
+	Window int64
+	// Burst is the capacity of the bucket algorithms; the window algorithms do not look at it.
+	Burst int64
+	// Algorithm is how the bucket counts.
+	Algorithm Algorithm
+}
+
+// Capacity is the largest cost that can ever pass.
+func (l Limit) Capacity() int64 {
+	if l.Requests == 0 {
+		return 0
+	}
+	if l.Algorithm.HasBurst() {
+		return l.Burst
+	}
+	return l.Requests
+}
+
+// Check reports whether the limit can be counted exactly by every store; the error names the largest that can.
+func (l Limit) Check() error {
+	most := int64(MaxRequests)
+	if l.Algorithm == SlidingWindowLog {
+		most = MaxLogRequests
+	}
+	switch {
+	case l.Algorithm < SlidingWindowLog || l.Algorithm > FixedWindow:
+		return fmt.Errorf("no algorithm: want one of %s", strings.Join(AlgorithmNames(), ", "))
+	case l.Requests < 0:
+		return fmt.Errorf("%d requests: want 0 or more", l.Requests)
+	case l.Requests > most:
+		return fmt.Errorf("%d requests can not be counted exactly by %s: at most %d", l.Requests, l.Algorithm, most)
+	case l.Window < 1:
+		return fmt.Errorf("a window of %d µs: want 1 or more", l.Window)
+	case l.Window > MaxWindow:
+		return fmt.Errorf("a window of %d days can not be counted exactly: at most %d days", l.Window/86_400_000_000, int64(MaxWindow/86_400_000_000))
+	}
+	if !l.Algorithm.HasBurst() || l.Requests == 0 {
+		return nil
+	}
+	// 2·Burst·Window/Requests ≤ maxFill; the quotient first, so that nothing overflows.
+	burst := min(int64(MaxRequests), mulDivFloor(maxFill/2, l.Requests, l.Window))
+	switch {
+	case l.Burst < 1:
+		return fmt.Errorf("a burst of %d: want 1 or more", l.Burst)
+	case l.Burst > burst:
+		return fmt.Errorf("a burst of %d at this rate can not be counted exactly: at most %d", l.Burst, burst)
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package bucket
+
+// leakyBucket is the generic cell rate algorithm (GCRA): a unit takes Window/Requests of time to leak, and the bucket holds
+// the time of Burst units. Count and Part are the time until it is empty, as whole µs and a numerator over Requests.
+type leakyBucket struct{}
+
+// span is a length of time, µs + part/Requests, with part < Requests.
+type span struct{ micros, part int64 }
+
+// leak is the time in which n units leak.
+func (l Limit) leak(n int64) span {
+	q, r := mulDiv(n, l.Window, l.Requests)
+	return span{q, r}
+}
+
+func (l Limit) add(a, b span) span {
+	sum := span{a.micros + b.micros, a.part + b.part}
+	if sum.part >= l.Requests {
+		sum.micros, sum.part = sum.micros+1, sum.part-l.Requests
+	}
+	return sum
+}
+
+// sub is a − b; with a < b its micros are negative.
+func (l Limit) sub(a, b span) span {
+	diff := span{a.micros - b.micros, a.part - b.part}
+	if diff.part < 0 {
+		diff.micros, diff.part = diff.micros-1, diff.part+l.Requests
+	}
+	return diff
+}
+
+func (a span) more(b span) bool {
+	return a.micros > b.micros || a.micros == b.micros && a.part > b.part
+}
+
+func (a span) ceil() int64 {
+	if a.part > 0 {
+		return a.micros + 1
+	}
+	return a.micros
+}
+
+func held(s State) span { return span{s.Count, s.Part} }
+
+func (leakyBucket) roll(l Limit, s State, x int64) State {
+	if s.Rate != l.Requests { // the fraction was one of another rate: up to the next whole µs, never in the client's favour
+		s.Count, s.Part, s.Rate = held(s).ceil(), 0, l.Requests
+	}
+	s.Count -= x - s.Last
+	if s.Count < 0 {
+		s.Count, s.Part = 0, 0
+	}
+	s.Last = x
+	return s
+}
+
+func (leakyBucket) fits(l Limit, s State, n int64) bool {
+	return !l.add(held(s), l.leak(n)).more(l.leak(l.Burst))
+}
+
+func (leakyBucket) charge(l Limit, s State, n int64) State {
+	before, after, most := held(s), l.add(held(s), l.leak(n)), l.leak(2*l.Burst)
+	if after.more(most) {
+		after = most
+	}
+	if before.more(after) {
+		after = before
+	}
+	s.Count, s.Part, s.Rate = after.micros, after.part, l.Requests
+	return s
+}
+
+func (leakyBucket) refund(l Limit, s State, n int64) State {
+	rest := l.sub(held(s), l.leak(n))
+	if rest.micros < 0 {
+		rest = span{}
+	}
+	s.Count, s.Part = rest.micros, rest.part
+	return s
+}
+
+func (leakyBucket) remaining(l Limit, s State) int64 {
+	room := l.sub(l.leak(l.Burst), held(s))
+	if room.micros < 0 {
+		return 0
+	}
+	// ⌊(micros·Requests + part)/Window⌋: part < Requests, so it is added to the remainder of the first division.
+	q, r := mulDiv(room.micros, l.Requests, l.Window)
+	return q + (r+room.part)/l.Window
+}
+
+func (leakyBucket) wait(l Limit, s State, n int64) int64 {
+	return l.sub(l.add(held(s), l.leak(n)), l.leak(l.Burst)).ceil()
+}
+
+func (leakyBucket) drain(_ Limit, s State) int64 { return held(s).ceil() }

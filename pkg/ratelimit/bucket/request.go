@@ -1,0 +1,219 @@
+package bucket
+
+// Role says what a take means for its request.
+type Role uint8
+
+const (
+	// Enforce denies the request when it does not fit.
+	Enforce Role = iota
+	// Shadow is decided and charged alone and never denies: for trying a rule on live traffic.
+	Shadow
+	// Quota denies the request only together with all other quotas of it (quota_mode).
+	Quota
+)
+
+// Never is the RetryAfter of what can never pass: it costs more than the capacity.
+const Never = -1
+
+// Take asks one bucket for Cost units, and is answered in place.
+type Take struct {
+	// Key names the bucket; two takes of a request never have the same one (Request.Add sees to that).
+	Key string
+	// Limit must pass Limit.Check.
+	Limit Limit
+	// Cost is what to charge when the request is allowed.
+	Cost uint64
+	// Need is what must be free, when that is more than Cost: a peek is {Cost: 0, Need: 1}.
+	Need uint64
+	// Refund is given back first, whatever the verdict; a take that only refunds always fits.
+	Refund uint64
+	// CountDenied charges Cost, up to twice the capacity, also when the request is denied.
+	CountDenied bool
+	// Role says whether the take can deny its request.
+	Role Role
+
+	// Decision is the answer.
+	Decision Decision
+
+	// State is what the store holds of the bucket; a store that decides by Request.Decide fills it in before, and keeps it
+	// after when Changed is set (and drops the bucket when it is then empty).
+	State   State
+	Changed bool
+}
+
+// Decision is the answer of one bucket.
+type Decision struct {
+	// Allowed says that the take itself fitted, whatever became of the request.
+	Allowed bool
+	// Remaining is the largest cost that would still fit, after the charge.
+	Remaining int64
+	// RetryAfter is 0 when Allowed, Never, or the least time after which the same take fits if nothing else comes.
+	RetryAfter int64
+	// ResetAfter is the least time after which the full quota is there again; for the fixed window, when the window ends.
+	ResetAfter int64
+	// NextIn is the least time after which Remaining grows if nothing else comes, 0 when it is full.
+	NextIn int64
+	// ExpireAt is the time from which the stored state can be dropped without anyone noticing, 0 when nothing is stored.
+	ExpireAt int64
+}
+
+// Request is one or more takes that are decided together: either all enforced ones fit and all are charged, or none is.
+// The zero value is a request without takes, which is allowed.
+type Request struct {
+	// At is the time to decide for, in µs since 1970; 0 means the store's clock. Tests set it.
+	At int64
+	// Takes are the buckets that are asked; use Add.
+	Takes []Take
+
+	// Allowed is the verdict over all takes.
+	Allowed bool
+	// RetryAfter is 0 when allowed, Never, or how long to wait until the request could pass.
+	RetryAfter int64
+	// Err says why the store could not decide this request; nothing was charged unless it says that it is not known.
+	Err error
+}
+
+// Add appends a take, or adds it to the one of the same bucket: costs add up, needs do not, and denials count if any says
+// so. Of two limits on the same bucket the smaller one holds. It returns the index of the take in Takes. Costs are
+// clamped to 2 × capacity + 1, which is decided the same as all above.
+func (r *Request) Add(t Take) int {
+	most := uint64(2*t.Limit.Capacity() + 1)
+	t.Cost, t.Need, t.Refund = min(t.Cost, most), min(t.Need, most), min(t.Refund, most)
+	for i := range r.Takes {
+		same := &r.Takes[i]
+		if same.Key != t.Key {
+			continue
+		}
+		if t.Limit.Capacity() < same.Limit.Capacity() {
+			same.Limit = t.Limit
+		}
+		most = uint64(2*same.Limit.Capacity() + 1)
+		same.Cost, same.Refund = min(same.Cost+t.Cost, most), min(same.Refund+t.Refund, most)
+		same.Need = max(same.Need, t.Need)
+		same.CountDenied = same.CountDenied || t.CountDenied
+		return i
+	}
+	r.Takes = append(r.Takes, t)
+	return len(r.Takes) - 1
+}
+
+// Decide judges the request at the time now over the State of each take and fills in all answers. It does no I/O; a store
+// must keep others away from the buckets from before it reads the states until it has kept them.
+func (r *Request) Decide(now int64) {
+	if r.At != 0 {
+		now = r.At
+	}
+	denied, quotas, over := false, 0, 0
+	for i := range r.Takes {
+		t := &r.Takes[i]
+		t.judge(now)
+		switch {
+		case t.Role == Quota:
+			quotas++
+			if !t.Decision.Allowed {
+				over++
+			}
+		case t.Role == Enforce && !t.Decision.Allowed:
+			denied = true
+		}
+	}
+	r.Allowed = !denied && (quotas == 0 || over < quotas)
+	for i := range r.Takes {
+		r.Takes[i].settle(now, r.Allowed)
+	}
+	r.RetryAfter = r.retryAfter(quotas > 0 && over == quotas)
+}
+
+// judge brings the bucket to the time now, gives back the refund and decides the take alone.
+func (t *Take) judge(now int64) {
+	need := int64(max(t.Cost, t.Need))
+	if t.Limit.Requests == 0 { // a closed bucket neither reads nor writes, so a debt survives it
+		t.Changed = false
+		t.Decision.Allowed = need == 0
+		return
+	}
+	alg := algorithms[t.Limit.Algorithm]
+	t.State, t.Changed = t.Limit.at(t.State, now)
+	if t.Refund > 0 && !t.State.Empty() {
+		t.State = alg.refund(t.Limit, t.State, int64(t.Refund))
+		t.Changed = true
+	}
+	t.Decision.Allowed = need == 0 && t.Refund > 0 || alg.fits(t.Limit, t.State, need)
+}
+
+// settle charges the take, if the verdict says so, and describes the bucket as it is then.
+func (t *Take) settle(now int64, requestAllowed bool) {
+	d := &t.Decision
+	need := int64(max(t.Cost, t.Need))
+	d.RetryAfter, d.ExpireAt = 0, 0
+	alg := algorithms[t.Limit.Algorithm]
+	if t.Limit.Requests == 0 {
+		d.Remaining, d.NextIn, d.ResetAfter = 0, 0, 0
+		if t.Limit.Algorithm == FixedWindow {
+			d.ResetAfter = alg.drain(t.Limit, State{Last: now})
+		}
+		if !d.Allowed {
+			d.RetryAfter = Never
+		}
+		return
+	}
+	if t.Cost > 0 && t.charged(requestAllowed) {
+		t.State = alg.charge(t.Limit, t.State, int64(t.Cost))
+		t.Changed = true
+	}
+	late := t.State.Last - now // the clock is this far behind the bucket
+	d.Remaining = alg.remaining(t.Limit, t.State)
+	d.ResetAfter = late + alg.drain(t.Limit, t.State)
+	if !d.Allowed {
+		d.RetryAfter = Never
+		if need <= t.Limit.Capacity() {
+			d.RetryAfter = late + alg.wait(t.Limit, t.State, need)
+		}
+	}
+	d.NextIn = 0
+	if d.Remaining < t.Limit.Capacity() {
+		d.NextIn = late + alg.wait(t.Limit, t.State, d.Remaining+1)
+	}
+	if !t.State.Empty() {
+		d.ExpireAt = now + d.ResetAfter
+	}
+}
+
+func (t *Take) charged(requestAllowed bool) bool {
+	if !requestAllowed && t.Role != Shadow {
+		return t.CountDenied
+	}
+	return t.Decision.Allowed || t.CountDenied && t.Role == Shadow
+}
+
+// retryAfter is the longest wait of the enforced takes, and the shortest of the quotas when those deny.
+func (r *Request) retryAfter(quotasDeny bool) int64 {
+	if r.Allowed {
+		return 0
+	}
+	enforced, quota := int64(0), int64(Never)
+	for i := range r.Takes {
+		d := &r.Takes[i].Decision
+		switch {
+		case d.Allowed:
+		case r.Takes[i].Role == Enforce:
+			enforced = later(enforced, d.RetryAfter)
+		case r.Takes[i].Role == Quota && d.RetryAfter != Never:
+			if quota == Never || d.RetryAfter < quota {
+				quota = d.RetryAfter
+			}
+		}
+	}
+	if quotasDeny {
+		return later(enforced, quota)
+	}
+	return enforced
+}
+
+// later is the longer of two waits; Never is the longest.
+func later(a, b int64) int64 {
+	if a == Never || b == Never {
+		return Never
+	}
+	return max(a, b)
+}

@@ -1,0 +1,64 @@
+package bucket
+
+// slidingWindowCounter estimates what lies within the last Window as current + previous × (what of the previous window still
+// lies in it), an exact fraction. Count is the window that Last lies in, Part the one before.
+type slidingWindowCounter struct{}
+
+func (slidingWindowCounter) roll(l Limit, s State, x int64) State {
+	switch x/l.Window - s.Last/l.Window {
+	case 0:
+	case 1:
+		s.Count, s.Part = 0, s.Count
+	default:
+		s.Count, s.Part = 0, 0
+	}
+	s.Last = x
+	return s
+}
+
+// fits compares previous·(W−e) with (L−current−n)·W, both of 128 bits.
+func (slidingWindowCounter) fits(l Limit, s State, n int64) bool {
+	left := l.Requests - s.Count - n
+	return left >= 0 && !less(product(left, l.Window), product(s.Part, l.Window-s.Last%l.Window))
+}
+
+func (slidingWindowCounter) charge(l Limit, s State, n int64) State {
+	s.Count = max(s.Count, min(s.Count+n, 2*l.Requests))
+	return s
+}
+
+func (slidingWindowCounter) refund(_ Limit, s State, n int64) State {
+	current := min(n, s.Count)
+	s.Count -= current
+	s.Part = max(0, s.Part-(n-current))
+	return s
+}
+
+func (slidingWindowCounter) remaining(l Limit, s State) int64 {
+	weighted := mulDivCeil(s.Part, l.Window-s.Last%l.Window, l.Window)
+	return max(0, l.Requests-s.Count-weighted)
+}
+
+// wait spans two windows: what does not fit beside the current count waits until that has become the previous one.
+func (slidingWindowCounter) wait(l Limit, s State, n int64) int64 {
+	e := s.Last % l.Window
+	if left := l.Requests - s.Count - n; left >= 0 {
+		return fadesTo(left, s.Part, l.Window) - e
+	}
+	return l.Window - e + fadesTo(l.Requests-n, s.Count, l.Window)
+}
+
+func (slidingWindowCounter) drain(l Limit, s State) int64 {
+	e := s.Last % l.Window
+	switch {
+	case s.Count > 0:
+		return 2*l.Window - e
+	case s.Part > 0:
+		return l.Window - e
+	}
+	return 0
+}
+
+// fadesTo is the first instant of a window at which the weight of the previous one, p > left units, is down to left units:
+// ⌈(p − left)·W/p⌉.
+func fadesTo(left, p, window int64) int64 { return mulDivCeil(p-left, window, p) }

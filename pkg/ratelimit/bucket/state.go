@@ -1,0 +1,73 @@
+package bucket
+
+// State is what a bucket holds. The zero value is a bucket that nobody has used. Which fields are in use is the algorithm's
+// affair; the comments of the algorithms say.
+type State struct {
+	// Last is the time of the latest write; no decision is made for an earlier one.
+	Last int64
+	// Count is the units of the current window (fixed window, sliding window counter), the units in Grants (log), or the
+	// whole microseconds until the bucket is empty (token and leaky bucket).
+	Count int64
+	// Part is the units of the previous window (sliding window counter), or the fraction of a microsecond beyond Count, as
+	// a numerator over Rate (token and leaky bucket).
+	Part int64
+	// Rate is the Requests of the limit that Count and Part were worked out for (token and leaky bucket): a debt of time
+	// survives a change of the limit.
+	Rate int64
+	// Grants are the accepted requests, oldest first (log).
+	Grants []Grant
+}
+
+// Grant is what the sliding window log remembers of requests that were accepted at the same time.
+type Grant struct{ At, Cost int64 }
+
+// Empty reports whether the bucket is as good as new: its state need not be stored.
+func (s State) Empty() bool { return s.Count == 0 && s.Part == 0 }
+
+// MaxClockStep is the largest step back of the clock, in µs, during which time stands still. After a larger one the bucket
+// moves with the clock, keeping its usage, or it would deny until the old time comes round again.
+const MaxClockStep = 2_000_000
+
+// algorithm is how one kind of bucket counts. A state that is passed in has been rolled to its Last, the time of the decision.
+// charge and refund may reuse the memory of the state they are given: whoever calls them keeps the result.
+type algorithm interface {
+	// roll brings a state forward to the time x ≥ s.Last: what has left the bucket by then is gone.
+	roll(l Limit, s State, x int64) State
+	// fits reports whether n more units are within the capacity.
+	fits(l Limit, s State, n int64) bool
+	// charge adds n units, but not beyond twice the capacity.
+	charge(l Limit, s State, n int64) State
+	// refund takes n units out, down to an empty bucket.
+	refund(l Limit, s State, n int64) State
+	// remaining is the largest number of units that fit.
+	remaining(l Limit, s State) int64
+	// wait is the least time until n units fit, which do not now; 1 ≤ n ≤ capacity, or n = 0 in an overfull bucket.
+	wait(l Limit, s State, n int64) int64
+	// drain is the least time until the full quota is there again (fixed window: until the window ends).
+	drain(l Limit, s State) int64
+}
+
+// algorithms is indexed by Algorithm.
+var algorithms = [...]algorithm{
+	SlidingWindowLog:     slidingWindowLog{},
+	SlidingWindowCounter: slidingWindowCounter{},
+	TokenBucket:          tokenBucket{},
+	LeakyBucket:          leakyBucket{},
+	FixedWindow:          fixedWindow{},
+}
+
+// at brings a state to the time now, and reports whether a large step back of the clock moved it, which must be stored.
+func (l Limit) at(s State, now int64) (rolled State, moved bool) {
+	back := s.Last - now
+	switch {
+	case s.Empty():
+		return State{Last: now}, false
+	case back > MaxClockStep:
+		for i := range s.Grants {
+			s.Grants[i].At -= back
+		}
+		s.Last = now
+		return algorithms[l.Algorithm].roll(l, s, now), true
+	}
+	return algorithms[l.Algorithm].roll(l, s, max(s.Last, now)), false
+}

@@ -1,0 +1,195 @@
+// Package storetest is the conformance suite of stores: whatever passes it decides exactly, all or nothing, and the same as
+// every other store.
+package storetest
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// A walk is one case of the vectors (testdata/vectors/README.md): requests to fresh buckets, one after the other.
+type walk struct {
+	ID      string
+	Buckets []vectorBucket
+	Steps   []step
+
+	// single.jsonl has one bucket and leaves the list out.
+	vectorBucket
+}
+
+type vectorBucket struct {
+	Algo string
+	Mode string
+	L, B int64
+	W    int64
+}
+
+type step struct {
+	T       int64
+	C       uint64
+	Checks  []check
+	Results map[string]result
+	Set     *struct{ L, B int64 }
+
+	result
+}
+
+type check struct {
+	Bucket int
+	Cost   uint64
+}
+
+// UnmarshalJSON reads [bucket, cost].
+func (c *check) UnmarshalJSON(b []byte) error {
+	return json.Unmarshal(b, &[]any{&c.Bucket, &c.Cost})
+}
+
+type result struct {
+	Allow      bool
+	Remaining  int64
+	RetryAfter int64  `json:"retry_after_us"`
+	ResetAfter int64  `json:"reset_after_us"`
+	ExpireAt   *int64 `json:"expire_at_us"`
+}
+
+// Vectors runs every case of testdata/vectors, and of the directory that $VECTORS names, on a store.
+func Vectors(t *testing.T, store Store) {
+	t.Helper()
+	walks := readWalks(t)
+	if len(walks) == 0 {
+		t.Fatal("no vectors found")
+	}
+	run := keyspace(t)
+	for _, w := range walks {
+		t.Run(strings.ReplaceAll(w.ID, "/", "-"), func(t *testing.T) { w.run(t, store, run) })
+	}
+}
+
+func (w walk) run(t *testing.T, store Store, run string) {
+	single := len(w.Buckets) == 0
+	if single {
+		w.Buckets = []vectorBucket{w.vectorBucket}
+	}
+	for i, s := range w.Steps {
+		if s.Set != nil {
+			w.Buckets[0].L, w.Buckets[0].B = s.Set.L, s.Set.B
+			continue
+		}
+		if single {
+			s.Checks = []check{{0, s.C}}
+			s.Results = map[string]result{"0": s.result}
+		}
+		r := &bucket.Request{At: s.T}
+		for _, c := range s.Checks {
+			r.Add(w.Buckets[c.Bucket].take(t, fmt.Sprintf("%s/%s/%d", run, w.ID, c.Bucket), c.Cost))
+		}
+		store.Take(t.Context(), []*bucket.Request{r})
+		if r.Err != nil {
+			t.Fatalf("step %d: %v", i, r.Err)
+		}
+		if r.Allowed != s.Allow || r.RetryAfter != s.RetryAfter {
+			t.Fatalf("step %d: allowed %t, retry after %d; want %t, %d", i, r.Allowed, r.RetryAfter, s.Allow, s.RetryAfter)
+		}
+		for _, take := range r.Takes {
+			name := take.Key[strings.LastIndex(take.Key, "/")+1:]
+			if diff := cmp.Diff(s.Results[name], resultOf(take.Decision)); diff != "" {
+				t.Fatalf("step %d (t=%d), bucket %s (-want +got):\n%s", i, s.T, name, diff)
+			}
+		}
+	}
+}
+
+func (b vectorBucket) take(t *testing.T, key string, cost uint64) bucket.Take {
+	t.Helper()
+	algorithm, err := bucket.ParseAlgorithm(b.Algo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := bucket.Limit{Algorithm: algorithm, Requests: b.L, Window: b.W, Burst: b.B}
+	if err := limit.Check(); err != nil {
+		t.Fatalf("a limit of the vectors is refused: %v", err)
+	}
+	return bucket.Take{Key: key, Limit: limit, Cost: cost, CountDenied: b.Mode == "count"}
+}
+
+func resultOf(d bucket.Decision) result {
+	r := result{Allow: d.Allowed, Remaining: d.Remaining, RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter}
+	if d.ExpireAt != 0 {
+		r.ExpireAt = &d.ExpireAt
+	}
+	return r
+}
+
+func readWalks(t *testing.T) []walk {
+	t.Helper()
+	dirs := []string{filepath.Join(moduleRoot(t), "testdata", "vectors")}
+	if more := os.Getenv("VECTORS"); more != "" {
+		dirs = append(dirs, more)
+	}
+	var walks []walk
+	for _, dir := range dirs {
+		files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no *.jsonl in %s (%v)", dir, err)
+		}
+		for _, file := range files {
+			walks = append(walks, readFile(t, file)...)
+		}
+	}
+	return walks
+}
+
+func readFile(t *testing.T, name string) []walk {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var walks []walk
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<24)
+	for n := 1; lines.Scan(); n++ {
+		var w walk
+		if err := json.Unmarshal(lines.Bytes(), &w); err != nil {
+			t.Fatalf("%s:%d: %v", name, n, err)
+		}
+		walks = append(walks, w)
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return walks
+}
+
+func moduleRoot(t *testing.T) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			t.Fatal("no go.mod above the test")
+		}
+	}
+}
+
+// keyspace is a prefix that no other run of a test has used, so that a store that outlives the test starts fresh.
+func keyspace(t *testing.T) string {
+	t.Helper()
+	return t.Name() + strconv.FormatInt(int64(os.Getpid()), 36) + strconv.FormatInt(nowNanos(), 36)
+}
