@@ -1,0 +1,75 @@
+// Package descriptors holds Envoy's words for what is limited as plain values: a request names a domain and descriptors, a
+// descriptor is a list of entries, and rules are found in a tree of patterns of entries.
+package descriptors
+
+import "strings"
+
+// Entry is one key and value of a descriptor (envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.Entry). Values come
+// from clients: they may be of any length and hold any bytes.
+type Entry struct{ Key, Value string }
+
+// Descriptor is a list of entries, in the order in which the rule tree is walked.
+type Descriptor struct {
+	Entries []Entry
+	// Limit overrides the rule that the entries match; nil for none.
+	Limit *Override
+	// Hits is how much the descriptor costs; nil means what the request says.
+	Hits *uint64
+	// Negative gives the hits back instead (is_negative_hits).
+	Negative bool
+}
+
+// Override is a limit that the request itself brings (RateLimitDescriptor.RateLimitOverride).
+type Override struct {
+	RequestsPerUnit uint32
+	Unit            Unit
+	// UnitMultiplier makes a window of several units; 0 and 1 mean one.
+	UnitMultiplier uint32
+}
+
+// Unit is a unit of time of a limit; its numbers are those of envoy.type.v3 RateLimitResponse.RateLimit.Unit.
+type Unit uint8
+
+// The units, as fixed lengths of time: there is no calendar in them. A month is 30 days, a year 365.
+const (
+	UnknownUnit Unit = iota
+	Second
+	Minute
+	Hour
+	Day
+	Month
+	Year
+	Week
+)
+
+// Units lists the units a limit can have, shortest first.
+var Units = []Unit{Second, Minute, Hour, Day, Week, Month, Year}
+
+var unitSeconds = [...]int64{Second: 1, Minute: 60, Hour: 3600, Day: 86400, Month: 30 * 86400, Year: 365 * 86400, Week: 7 * 86400}
+var unitNames = [...]string{"unknown", "second", "minute", "hour", "day", "month", "year", "week"}
+
+// Micros is the length of the unit in µs, 0 for an unknown one.
+func (u Unit) Micros() int64 {
+	if int(u) >= len(unitSeconds) {
+		return 0
+	}
+	return unitSeconds[u] * 1_000_000
+}
+
+// String returns the name used in rule files.
+func (u Unit) String() string {
+	if int(u) >= len(unitNames) {
+		return unitNames[UnknownUnit]
+	}
+	return unitNames[u]
+}
+
+// ParseUnit returns the unit with this name, in any case; ok is false when there is none.
+func ParseUnit(name string) (u Unit, ok bool) {
+	for _, u := range Units {
+		if strings.EqualFold(name, u.String()) {
+			return u, true
+		}
+	}
+	return UnknownUnit, false
+}
