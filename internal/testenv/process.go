@@ -1,0 +1,105 @@
+package testenv
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// process is a program that was started for a test. What it prints is kept for the day the test fails.
+type process struct {
+	cmd  *exec.Cmd
+	out  output
+	done chan struct{} // closed when the process has ended and cmd.ProcessState is set
+}
+
+func startProcess(t testing.TB, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = &p.out, &p.out
+	cmd.SysProcAttr = dieWithParent()
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start %s: %v", cmd, err)
+	}
+	go func() {
+		defer close(p.done)
+		_ = cmd.Wait() // how it ended is in ProcessState, for who asks
+	}()
+	return p
+}
+
+// awaitReady waits until ready returns nil, and fails the test with the program's last words when that does not happen.
+func (p *process) awaitReady(t testing.TB, ready func() error) {
+	t.Helper()
+	if err := await(p.done, ready); err != nil {
+		t.Fatalf("waited for %s to answer: %v\n%s", p.cmd, err, p.out.tail())
+	}
+}
+
+// signal sends sig; to a process that has ended it does nothing.
+func (p *process) signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }
+
+// pause stops the process and returns when it stands still, where the system can tell (Linux).
+func (p *process) pause(t testing.TB) {
+	t.Helper()
+	p.signal(syscall.SIGSTOP)
+	stat := fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid)
+	Eventually(t, func() error {
+		line, err := os.ReadFile(stat)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil || bytes.Contains(line, []byte(") T ")) {
+			return err
+		}
+		return errors.New("it still runs")
+	}, fmt.Sprintf("%s to stop", p.cmd))
+}
+
+// kill ends the process at once and returns when it is gone.
+func (p *process) kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.done
+}
+
+// logOnFailure writes the last lines of what the process printed to the log of a failed test.
+func (p *process) logOnFailure(t testing.TB) {
+	if t.Failed() {
+		t.Logf("the last words of %s:\n%s", p.cmd, p.out.tail())
+	}
+}
+
+// output collects what a process prints.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// tail is the last lines printed.
+func (o *output) tail() string {
+	const most = 80
+	lines := strings.Split(strings.TrimRight(o.String(), "\n"), "\n")
+	if len(lines) > most {
+		lines = lines[len(lines)-most:]
+	}
+	return strings.Join(lines, "\n")
+}

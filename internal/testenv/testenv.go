@@ -1,0 +1,114 @@
+// Package testenv runs the real things that tests run against, Redis and Envoy among them, on free loopback ports and for as
+// long as the test lasts. A missing binary fails the test with the remedy: nothing is skipped.
+package testenv
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// patience is how long anything here is waited for. It is only ever used up by a test that fails, so it allows for a busy
+// machine and the race detector.
+const patience = 30 * time.Second
+
+// FreePort returns a TCP port of 127.0.0.1 on which nobody listens. It lies below the ports that systems give to outgoing
+// connections, so that it stays free until it is used, and while a test keeps its server down.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	const first, count, tries = 15000, 15000, 100
+	for range tries {
+		port := first + rand.IntN(count)
+		l, err := net.Listen("tcp", Loopback(port))
+		if err != nil {
+			continue
+		}
+		if err := l.Close(); err != nil {
+			t.Fatalf("close the listener that tried port %d: %v", port, err)
+		}
+		return port
+	}
+	t.Fatalf("no free port between %d and %d in %d tries", first, first+count, tries)
+	return 0
+}
+
+// Loopback returns the address of a port of this machine, "127.0.0.1:<port>".
+func Loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// Eventually waits until cond returns nil. After half a minute it fails the test with what, the thing waited for, and the
+// last error of cond.
+func Eventually(t testing.TB, cond func() error, what string) {
+	t.Helper()
+	if err := await(nil, cond); err != nil {
+		t.Fatalf("waited for %s: %v", what, err)
+	}
+}
+
+// errStopped says that what would have fulfilled the condition has ended.
+var errStopped = errors.New("the process ended")
+
+// await calls cond until it returns nil, at most for as long as our patience lasts or until stopped is closed.
+func await(stopped <-chan struct{}, cond func() error) error {
+	begin := time.Now()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := cond()
+		if err == nil {
+			return nil
+		}
+		if time.Since(begin) > patience {
+			return fmt.Errorf("not within %v: %w", patience, err)
+		}
+		select {
+		case <-stopped:
+			return errStopped
+		case <-tick.C:
+		}
+	}
+}
+
+// binary returns the path of a program: what the environment variable override names, if it is set, else what `make tools`
+// put into .tools/bin, else what PATH has.
+func binary(t testing.TB, name, override string) string {
+	t.Helper()
+	if path := os.Getenv(override); override != "" && path != "" {
+		return path
+	}
+	path := filepath.Join(RepoRoot(t), ".tools", "bin", name)
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Fatalf("%s is neither in .tools/bin nor on PATH: run `make tools`", name)
+	}
+	return path
+}
+
+// RepoRoot returns the directory of go.mod, found upwards from the directory the test runs in.
+func RepoRoot(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		_, err := os.Stat(filepath.Join(dir, "go.mod"))
+		if err == nil {
+			return dir
+		}
+		if !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+			t.Fatalf("no go.mod above %s: %v", dir, err)
+		}
+		dir = filepath.Dir(dir)
+	}
+}
