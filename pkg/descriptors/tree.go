@@ -1,0 +1,139 @@
+package descriptors
+
+import "strings"
+
+// Pattern is what one level of a rule is matched with: `*` in it stands for any number of characters, an empty Value for any
+// value.
+type Pattern struct{ Key, Value string }
+
+// Wildcard reports whether the pattern has a `*`.
+func (p Pattern) Wildcard() bool { return strings.Contains(p.Key, "*") || strings.Contains(p.Value, "*") }
+
+// WildcardOrder says which of several wildcards that match an entry wins.
+type WildcardOrder uint8
+
+const (
+	// MostSpecific is the wildcard with the most literal characters; of equals, the one that was added first.
+	MostSpecific WildcardOrder = iota
+	// FileOrder is the one that was added first, as at envoyproxy/ratelimit.
+	FileOrder
+)
+
+// Tree finds what was attached to a path of patterns. Its zero value is an empty tree. It is built by one goroutine and then
+// only read.
+type Tree[T any] struct {
+	// Value is what is attached to this node.
+	Value T
+
+	exact     map[Entry]*Tree[T]
+	wildcards []wildcard[T] // the winner first
+	keys      map[string]*Tree[T]
+}
+
+type wildcard[T any] struct {
+	key, value glob
+	anyValue   bool
+	node       *Tree[T]
+}
+
+// Add returns the child with this pattern, a new one when there is none yet.
+func (t *Tree[T]) Add(p Pattern, order WildcardOrder) *Tree[T] {
+	switch {
+	case p.Wildcard():
+		return t.addWildcard(p, order)
+	case p.Value == "":
+		return child(&t.keys, p.Key)
+	}
+	return child(&t.exact, Entry(p))
+}
+
+func child[K comparable, T any](children *map[K]*Tree[T], key K) *Tree[T] {
+	if node := (*children)[key]; node != nil {
+		return node
+	}
+	if *children == nil {
+		*children = make(map[K]*Tree[T])
+	}
+	node := new(Tree[T])
+	(*children)[key] = node
+	return node
+}
+
+func (t *Tree[T]) addWildcard(p Pattern, order WildcardOrder) *Tree[T] {
+	w := wildcard[T]{key: newGlob(p.Key), value: newGlob(p.Value), anyValue: p.Value == "", node: new(Tree[T])}
+	place := len(t.wildcards)
+	for i, other := range t.wildcards {
+		if other.key.pattern == p.Key && other.value.pattern == p.Value {
+			return other.node
+		}
+		if order == MostSpecific && place == len(t.wildcards) && w.literals() > other.literals() {
+			place = i
+		}
+	}
+	t.wildcards = append(t.wildcards, wildcard[T]{})
+	copy(t.wildcards[place+1:], t.wildcards[place:])
+	t.wildcards[place] = w
+	return w.node
+}
+
+func (w wildcard[T]) literals() int { return w.key.literals + w.value.literals }
+
+// Find walks the tree, an entry a level: the child with exactly this key and value, else the winning wildcard, else the child
+// with the key alone. There is no way back from a level: the first that matches is taken. It returns nil when a level has no
+// match, and the node at which the entries end otherwise.
+func (t *Tree[T]) Find(entries []Entry) *Tree[T] {
+	for _, e := range entries {
+		if t = t.step(e); t == nil {
+			return nil
+		}
+	}
+	return t
+}
+
+func (t *Tree[T]) step(e Entry) *Tree[T] {
+	if node := t.exact[e]; node != nil {
+		return node
+	}
+	for i := range t.wildcards {
+		w := &t.wildcards[i]
+		if w.key.match(e.Key) && (w.anyValue || w.value.match(e.Value)) {
+			return w.node
+		}
+	}
+	return t.keys[e.Key]
+}
+
+// glob is a pattern in which `*` stands for any number of characters.
+type glob struct {
+	pattern  string
+	parts    []string // between the stars
+	literals int
+}
+
+func newGlob(pattern string) glob {
+	g := glob{pattern: pattern, parts: strings.Split(pattern, "*")}
+	for _, part := range g.parts {
+		g.literals += len(part)
+	}
+	return g
+}
+
+// match takes time linear in s for each part: the leftmost place of a part leaves the most room for those after it.
+func (g glob) match(s string) bool {
+	first, last := g.parts[0], g.parts[len(g.parts)-1]
+	if len(g.parts) == 1 {
+		return s == first
+	}
+	if len(s) < len(first)+len(last) || !strings.HasPrefix(s, first) || !strings.HasSuffix(s, last) {
+		return false
+	}
+	s = s[len(first) : len(s)-len(last)]
+	for _, part := range g.parts[1 : len(g.parts)-1] {
+		i := strings.Index(s, part)
+		if i < 0 {
+			return false
+		}
+		s = s[i+len(part):]
+	}
+	return true
+}

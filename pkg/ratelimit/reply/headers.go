@@ -1,0 +1,183 @@
+// Package reply makes what a client is told of a decision: rate limit headers on every answer, and the body of a denial. Envoy
+// hands both on as they are.
+package reply
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// DraftVersion is the version of draft-ietf-httpapi-ratelimit-headers that RateLimit and RateLimit-Policy follow.
+const DraftVersion = 11
+
+// Header is one header of a response.
+type Header struct{ Name, Value string }
+
+// Set is a family of rate limit headers.
+type Set string
+
+// The sets (RESPONSE_HEADERS).
+const (
+	// Draft is RateLimit and RateLimit-Policy of the IETF draft.
+	Draft Set = "draft"
+	// Triple is RateLimit-Limit, -Remaining and -Reset, under the names of LIMIT_LIMIT_HEADER and its like.
+	Triple Set = "triple"
+	// X is X-RateLimit-Limit, -Remaining and -Reset, with the seconds until the reset.
+	X Set = "x"
+	// Spring is what Spring Cloud Gateway sends.
+	Spring Set = "spring"
+)
+
+// Sets lists all of them.
+var Sets = []Set{Draft, Triple, X, Spring}
+
+// Headers says which headers to send. Its zero value sends none.
+type Headers struct {
+	// Sets are sent together; with any of them a denial carries Retry-After.
+	Sets []Set
+	// LimitName, RemainingName and ResetName are the names of Triple.
+	LimitName, RemainingName, ResetName string
+}
+
+// For returns the headers for a result, names in lower case. A rule in shadow mode is not told of.
+func (h Headers) For(res *ratelimit.Result) []Header {
+	if len(h.Sets) == 0 {
+		return nil
+	}
+	told := told(res)
+	if len(told) == 0 {
+		return h.retryAfter(nil, res, nil)
+	}
+	list := make([]Header, 0, 4)
+	for _, set := range h.Sets {
+		switch set {
+		case Draft:
+			list = appendDraft(list, told)
+		case Triple:
+			list = appendTriple(list, h.LimitName, h.RemainingName, h.ResetName, told[0])
+		case X:
+			list = appendTriple(list, "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", told[0])
+		case Spring:
+			list = appendSpring(list, told[0])
+		}
+	}
+	return h.retryAfter(list, res, told)
+}
+
+// told are the limits that a client is told of, the tightest first.
+func told(res *ratelimit.Result) []*ratelimit.Applied {
+	list := make([]*ratelimit.Applied, 0, len(res.Limits))
+	for i := range res.Limits {
+		if !res.Limits[i].Shadow {
+			list = append(list, &res.Limits[i])
+		}
+	}
+	if len(list) > 1 {
+		slices.SortStableFunc(list, func(a, b *ratelimit.Applied) int {
+			switch {
+			case ratelimit.Tighter(a, b):
+				return -1
+			case ratelimit.Tighter(b, a):
+				return 1
+			}
+			return 0
+		})
+	}
+	return list
+}
+
+// appendDraft sends one item a policy; of several buckets of one policy the tightest.
+func appendDraft(list []Header, told []*ratelimit.Applied) []Header {
+	limits, policies := make([]byte, 0, 64), make([]byte, 0, 64)
+	for i, a := range told {
+		if slices.ContainsFunc(told[:i], func(b *ratelimit.Applied) bool { return a.Limit.Policy == b.Limit.Policy }) {
+			continue
+		}
+		if len(limits) > 0 {
+			limits, policies = append(limits, ", "...), append(policies, ", "...)
+		}
+		limits = appendItem(limits, a.Limit.Policy, "r", a.Decision.Remaining, "t", ratelimit.Seconds(a.Decision.NextIn))
+		policies = appendItem(policies, a.Limit.Policy, "q", a.Limit.Requests, "w", ratelimit.Seconds(a.Limit.Window))
+	}
+	return append(list, Header{"ratelimit", string(limits)}, Header{"ratelimit-policy", string(policies)})
+}
+
+// appendItem appends an RFC 9651 string with two integer parameters; the second is left out when 0, which means "now". Policy
+// names need no quoting.
+func appendItem(b []byte, name, p1 string, v1 int64, p2 string, v2 int64) []byte {
+	b = append(append(append(b, '"'), name...), `";`...)
+	b = strconv.AppendInt(append(append(b, p1...), '='), v1, 10)
+	if v2 == 0 {
+		return b
+	}
+	return strconv.AppendInt(append(append(append(b, ';'), p2...), '='), v2, 10)
+}
+
+func appendTriple(list []Header, limit, remaining, reset string, a *ratelimit.Applied) []Header {
+	return append(list,
+		Header{limit, strconv.FormatInt(a.Limit.Requests, 10)},
+		Header{remaining, strconv.FormatInt(a.Decision.Remaining, 10)},
+		Header{reset, strconv.FormatInt(a.Wait(), 10)})
+}
+
+func appendSpring(list []Header, a *ratelimit.Applied) []Header {
+	perSecond := ratelimit.Seconds(a.Limit.Requests * 1_000_000 / max(1, a.Limit.Window/1_000_000))
+	return append(list,
+		Header{"x-ratelimit-remaining", strconv.FormatInt(a.Decision.Remaining, 10)},
+		Header{"x-ratelimit-replenish-rate", strconv.FormatInt(perSecond, 10)},
+		Header{"x-ratelimit-burst-capacity", strconv.FormatInt(a.Limit.Capacity(), 10)},
+		Header{"x-ratelimit-requested-tokens", strconv.FormatUint(a.Cost, 10)})
+}
+
+// retryAfter appends Retry-After to a denial that ends: whole seconds, at least 1, and not before the t of the draft.
+func (h Headers) retryAfter(list []Header, res *ratelimit.Result, told []*ratelimit.Applied) []Header {
+	if res.Allowed || res.RetryAfter == bucket.Never {
+		return list
+	}
+	seconds := max(1, ratelimit.Seconds(res.RetryAfter))
+	if len(told) > 0 && slices.Contains(h.Sets, Draft) {
+		seconds = max(seconds, ratelimit.Seconds(told[0].Decision.NextIn))
+	}
+	return append(list, Header{"retry-after", strconv.FormatInt(seconds, 10)})
+}
+
+// ParseSets reads a comma-separated list of sets; "off" alone is none.
+func ParseSets(text string) ([]Set, error) {
+	var sets []Set
+	for name := range strings.SplitSeq(text, ",") {
+		name = strings.TrimSpace(name)
+		switch {
+		case slices.Contains(Sets, Set(name)):
+			if !slices.Contains(sets, Set(name)) {
+				sets = append(sets, Set(name))
+			}
+		case name == "off" && !strings.Contains(text, ","):
+			return nil, nil
+		default:
+			return nil, fmt.Errorf("%q is none of draft, triple, x, spring, off", name)
+		}
+	}
+	if slices.Contains(sets, X) && slices.Contains(sets, Spring) {
+		return nil, fmt.Errorf("x and spring both send X-RateLimit-Remaining: take one of them")
+	}
+	return sets, nil
+}
+
+// CheckName reports whether a header can have this name (an RFC 9110 token).
+func CheckName(name string) error {
+	if name == "" {
+		return fmt.Errorf("a header name must not be empty")
+	}
+	for _, c := range []byte(name) {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0 {
+			continue
+		}
+		return fmt.Errorf("%q is no header name: %q can not be in one", name, c)
+	}
+	return nil
+}

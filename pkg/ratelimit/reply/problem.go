@@ -1,0 +1,53 @@
+package reply
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// ProblemType is the media type of Problem's body (RFC 9457).
+const ProblemType = "application/problem+json"
+
+// The problem types of the IETF draft (section 5).
+const (
+	quotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	reducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+)
+
+type problem struct {
+	Type     string   `json:"type"`
+	Title    string   `json:"title"`
+	Status   int      `json:"status"`
+	Detail   string   `json:"detail"`
+	Policies []string `json:"violated-policies,omitempty"`
+	// RetryAfter is in seconds, as in the header; an extension member.
+	RetryAfter int64 `json:"retry-after,omitempty"`
+}
+
+// Problem returns the body of a denial: a problem detail of RFC 9457 that names the policies that deny.
+func Problem(res *ratelimit.Result) []byte {
+	p := problem{Type: quotaExceeded, Title: "Too Many Requests", Status: 429}
+	for _, a := range told(res) {
+		if a.Denied() {
+			p.Policies = append(p.Policies, a.Limit.Policy)
+		}
+	}
+	if res.RetryAfter == bucket.Never {
+		p.Detail = "This request costs more than its limit can ever allow."
+	} else {
+		p.RetryAfter = max(1, ratelimit.Seconds(res.RetryAfter))
+		p.Detail = fmt.Sprintf("The rate limit is exceeded. Try again in %d s.", p.RetryAfter)
+	}
+	if res.Answer == ratelimit.FromPolicyDeny {
+		p.Type = reducedCapacity
+		p.Detail = fmt.Sprintf("Rate limits can not be decided at the moment. Try again in %d s.", p.RetryAfter)
+	}
+	body, err := json.Marshal(p)
+	if err != nil {
+		return nil // can not be: strings and integers only
+	}
+	return body
+}

@@ -1,0 +1,138 @@
+package ratelimit
+
+import (
+	"math"
+
+	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// Result is the answer to a query.
+type Result struct {
+	// Allowed is the verdict.
+	Allowed bool
+	// RetryAfter, of a denied request, is how long to wait until it could pass, in µs, or bucket.Never.
+	RetryAfter int64
+	// Answer says who decided.
+	Answer Answer
+	// Statuses are one a descriptor, in the order of the query.
+	Statuses []Status
+	// Limits are all limits that applied to any descriptor.
+	Limits []Applied
+	// Shadowed says that the request was over a limit and only SHADOW_MODE let it pass.
+	Shadowed bool
+}
+
+// Answer says who decided a query.
+type Answer uint8
+
+// Who can decide: the store, or the store error policy for it.
+const (
+	FromStore Answer = iota
+	FromFallback
+	FromPolicyAllow
+	FromPolicyDeny
+)
+
+// Status is what became of one descriptor.
+type Status struct {
+	// Rule is the one that the descriptor matched, nil when it matched none or brought its limit.
+	Rule *Rule
+	// Unlimited says that the rule has no limit.
+	Unlimited bool
+	// Binding is, of the limits that applied, the one that denies longest or leaves least; nil when none applied.
+	Binding *Applied
+}
+
+// Applied is a limit that applied to a descriptor, and what its bucket answered.
+type Applied struct {
+	Limit *RuleLimit
+	// Decision is the bucket's; Cost what was asked for, clamped.
+	Decision bucket.Decision
+	Cost     uint64
+	// Shadow says that the rule is in shadow mode: its denial is counted and otherwise nobody's business.
+	Shadow bool
+}
+
+// Denied reports whether the limit is exceeded and enforced.
+func (a *Applied) Denied() bool { return !a.Decision.Allowed && !a.Shadow }
+
+// Remaining is what the decision leaves, as Envoy's uint32.
+func (a *Applied) Remaining() uint32 { return uint32(min(a.Decision.Remaining, math.MaxUint32)) }
+
+// Wait is what a client is told: on a denial the time until the same request fits, or the window when that is never; else the
+// time until the full quota is there again. In whole seconds, rounded up, since a client that comes early is denied again.
+func (a *Applied) Wait() int64 {
+	wait := a.Decision.ResetAfter
+	if a.Denied() {
+		wait = a.Decision.RetryAfter
+		if wait == bucket.Never {
+			wait = a.Limit.Window
+		}
+	}
+	return Seconds(wait)
+}
+
+// Seconds rounds µs up to whole seconds.
+func Seconds(micros int64) int64 { return (micros + 999_999) / 1_000_000 }
+
+// result reads the answers back into one status a descriptor, and counts them.
+func (p *plan) result(r *bucket.Request, answer Answer) Result {
+	res := Result{
+		Allowed: r.Allowed, RetryAfter: r.RetryAfter, Answer: answer,
+		Statuses: make([]Status, len(p.matches)),
+		Limits:   make([]Applied, 0, p.limits()),
+	}
+	for i := range p.matches {
+		m, s := &p.matches[i], &res.Statuses[i]
+		s.Rule = m.rule
+		s.Unlimited = m.rule != nil && m.rule.Unlimited
+		for _, a := range m.limits {
+			t := &r.Takes[a.take]
+			res.Limits = append(res.Limits, Applied{
+				Limit: a.limit, Decision: t.Decision, Cost: t.Cost, Shadow: m.rule != nil && m.rule.Shadow,
+			})
+			if applied := &res.Limits[len(res.Limits)-1]; s.Binding == nil || Tighter(applied, s.Binding) {
+				s.Binding = applied
+			}
+		}
+		if s.Binding != nil {
+			p.count(m.rule, &p.query.Descriptors[i], s.Binding, answer)
+		}
+	}
+	if !res.Allowed && p.limiter.cfg.Shadow {
+		res.Allowed, res.Shadowed = true, true
+		p.limiter.totals.GlobalShadow.Add(1)
+	}
+	return res
+}
+
+// Tighter reports whether limit a matters more to a client than b: a denial before none, of denials the one that lasts longer,
+// else the one that leaves less.
+func Tighter(a, b *Applied) bool {
+	switch {
+	case a.Denied() != b.Denied():
+		return a.Denied()
+	case a.Denied() && a.Decision.RetryAfter != b.Decision.RetryAfter:
+		return a.Decision.RetryAfter == bucket.Never || b.Decision.RetryAfter != bucket.Never && a.Decision.RetryAfter > b.Decision.RetryAfter
+	}
+	return a.Decision.Remaining < b.Decision.Remaining
+}
+
+func (p *plan) count(rule *Rule, d *descriptors.Descriptor, a *Applied, answer Answer) {
+	c := &p.limiter.totals.Overrides
+	if rule != nil {
+		c = p.rules.counters(rule, d.Entries)
+	}
+	switch {
+	case a.Denied():
+		c.Denied.Add(1)
+	case !a.Decision.Allowed:
+		c.ShadowDenied.Add(1)
+	default:
+		c.Allowed.Add(1)
+	}
+	if answer != FromStore {
+		c.Undecided.Add(1)
+	}
+}
