@@ -1,0 +1,77 @@
+// Package envoyrls is Envoy's rate limit service, envoy.service.ratelimit.v3.RateLimitService, over gRPC and as JSON over HTTP.
+package envoyrls
+
+import (
+	"context"
+	"errors"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/reply"
+)
+
+// ServiceName is the full name of the gRPC service.
+const ServiceName = "envoy.service.ratelimit.v3.RateLimitService"
+
+// Config are the settings of a server.
+type Config struct {
+	// Limiter decides. Required.
+	Limiter *ratelimit.Limiter
+	// Headers are the ones to send to the client.
+	Headers reply.Headers
+	// ProblemBody sends a problem+json body with a denial.
+	ProblemBody bool
+	// DynamicMetadata tells Envoy what was decided and by which rule (RESPONSE_DYNAMIC_METADATA).
+	DynamicMetadata bool
+}
+
+// Server answers ShouldRateLimit. It is safe for concurrent use.
+type Server struct{ cfg Config }
+
+// New returns a server.
+func New(cfg Config) *Server { return &Server{cfg} }
+
+// Register adds the service to a gRPC server, which must have been made with NewCodec.
+func (s *Server) Register(g grpc.ServiceRegistrar) {
+	g.RegisterService(&grpc.ServiceDesc{
+		ServiceName: ServiceName,
+		HandlerType: (*any)(nil),
+		Methods:     []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: handle}},
+		Metadata:    "envoy/service/ratelimit/v3/rls.proto",
+	}, s)
+}
+
+func handle(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+	r := new(request)
+	if err := decode(r); err != nil {
+		return nil, err
+	}
+	s := srv.(*Server) // Register's
+	if interceptor == nil {
+		return s.shouldRateLimit(ctx, r.query)
+	}
+	info := &grpc.UnaryServerInfo{Server: srv, FullMethod: "/" + ServiceName + "/ShouldRateLimit"}
+	return interceptor(ctx, r, info, func(ctx context.Context, _ any) (any, error) { return s.shouldRateLimit(ctx, r.query) })
+}
+
+// shouldRateLimit answers a query. Its errors are INVALID_ARGUMENT for what only a broken configuration can send, and
+// UNAVAILABLE when the limiter is strict and the store can not decide.
+func (s *Server) shouldRateLimit(ctx context.Context, q ratelimit.Query) (*ratelimitv3.RateLimitResponse, error) {
+	res, err := s.cfg.Limiter.Decide(ctx, q)
+	if err != nil {
+		return nil, status.Error(errorCode(err), err.Error())
+	}
+	return s.response(&q, &res), nil
+}
+
+func errorCode(err error) codes.Code {
+	var override *ratelimit.OverrideError
+	if errors.Is(err, ratelimit.ErrNoDomain) || errors.Is(err, ratelimit.ErrNoDescriptors) || errors.As(err, &override) {
+		return codes.InvalidArgument
+	}
+	return codes.Unavailable
+}
