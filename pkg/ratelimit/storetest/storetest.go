@@ -2,14 +2,171 @@ package storetest
 
 import (
 	"context"
+	"errors"
+	"testing"
 	"time"
 
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
 // Store is what the suite tests: ratelimit.Store.
-type Store interface {
-	Take(ctx context.Context, batch []*bucket.Request)
+type Store = ratelimit.Store
+
+// patience is how long the suite waits for a store before it calls it hung.
+const patience = 30 * time.Second
+
+// Run runs the whole suite. open returns a store that is ready, and sees to its end with t.Cleanup; the store may hold other
+// buckets already, also of an earlier run: the suite uses keys of its own.
+func Run(t *testing.T, open func(t *testing.T) Store) {
+	t.Helper()
+	t.Run("vectors", func(t *testing.T) { Vectors(t, open(t)) })
+	t.Run("cases", func(t *testing.T) { Cases(t, open(t)) })
+	t.Run("nothing to take", func(t *testing.T) { nothingToTake(t, open(t)) })
+	t.Run("hundreds of takes", func(t *testing.T) { hundredsOfTakes(t, open(t)) })
+	t.Run("reused request", func(t *testing.T) { reusedRequest(t, open(t)) })
+	t.Run("cancelled", func(t *testing.T) { cancelled(t, open(t)) })
+	t.Run("concurrent", func(t *testing.T) {
+		s := open(t)
+		Concurrent(t, s, s, s)
+	})
 }
 
-func nowNanos() int64 { return time.Now().UnixNano() }
+// nothingToTake: an empty batch is answered, and a request without takes is allowed, also between others.
+func nothingToTake(t *testing.T, store Store) {
+	take(t, store)
+	key := keyspace(t)
+	full := func() *bucket.Request {
+		return request(bucket.Take{Key: key, Limit: perDecades(bucket.TokenBucket, 1), Cost: 1})
+	}
+	batch := []*bucket.Request{{}, full(), {Takes: []bucket.Take{}}, full()}
+	take(t, store, batch...)
+	for i, want := range []bool{true, true, true, false} {
+		if r := batch[i]; r.Err != nil || r.Allowed != want {
+			t.Errorf("request %d of a batch (0 and 2 have no takes): allowed %t, err %v; want allowed %t", i, r.Allowed, r.Err, want)
+		}
+	}
+}
+
+// hundredsOfTakes: a request is all or nothing whatever its size.
+func hundredsOfTakes(t *testing.T, store Store) {
+	const n = 300
+	for _, algorithm := range bucket.Algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			run := keyspace(t)
+			ask := func(cost, need uint64) *bucket.Request {
+				takes := make([]bucket.Take, n)
+				for i := range takes {
+					limit := perDecades(algorithm, 10)
+					if i == n-1 {
+						limit = perDecades(algorithm, 3)
+					}
+					takes[i] = bucket.Take{Key: name(run, i), Limit: limit, Cost: cost, Need: need}
+				}
+				r := request(takes...)
+				take(t, store, r)
+				if r.Err != nil {
+					t.Fatalf("%d takes in one request: %v", n, r.Err)
+				}
+				return r
+			}
+			if r := ask(2, 0); !r.Allowed {
+				t.Fatalf("%d takes of cost 2, all of which fit: denied", n)
+			}
+			if r := ask(2, 0); r.Allowed {
+				t.Fatalf("%d takes, the last of which does not fit: allowed", n)
+			}
+			for i, took := range ask(0, 1).Takes {
+				want := int64(8)
+				if i == n-1 {
+					want = 1
+				}
+				if took.Decision.Remaining != want {
+					t.Errorf("take %d of %d after one allowed and one denied request: %d left, want %d", i, n, took.Decision.Remaining, want)
+				}
+			}
+		})
+	}
+}
+
+// reusedRequest: a request that is sent again is answered afresh; nothing of the first answer shows.
+func reusedRequest(t *testing.T, store Store) {
+	r := request(bucket.Take{Key: keyspace(t), Limit: perDecades(bucket.SlidingWindowLog, 2), Cost: 1})
+	r.Err = errors.New("of an earlier answer")
+	for i, want := range []bool{true, true, false, false} {
+		take(t, store, r)
+		if r.Err != nil || r.Allowed != want || r.Takes[0].Decision.Allowed != want || (r.RetryAfter == 0) != want {
+			t.Errorf("call %d of the same request: allowed %t (its take %t), retry after %d, err %v; want allowed %t",
+				i, r.Allowed, r.Takes[0].Decision.Allowed, r.RetryAfter, r.Err, want)
+		}
+	}
+}
+
+// cancelled: with a context that is done, a request is decided, or its Err is set; it is never charged by half, and never
+// charged at all when its Err does not say that this is unknown.
+func cancelled(t *testing.T, store Store) {
+	for _, algorithm := range bucket.Algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			run := keyspace(t)
+			ask := func(cost, need uint64) *bucket.Request {
+				return request(
+					bucket.Take{Key: name(run, 0), Limit: perDecades(algorithm, 10), Cost: cost, Need: need},
+					bucket.Take{Key: name(run, 1), Limit: perDecades(algorithm, 10), Cost: cost, Need: need},
+				)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			gone, peek := ask(3, 0), ask(0, 1)
+			takeContext(ctx, t, store, gone)
+			take(t, store, peek)
+			if peek.Err != nil {
+				t.Fatal(peek.Err)
+			}
+			a, b := peek.Takes[0].Decision.Remaining, peek.Takes[1].Decision.Remaining
+			switch {
+			case a != b:
+				t.Errorf("charged by half: %d and %d of 10 left after one request of 3 and 3 (its err: %v)", a, b, gone.Err)
+			case gone.Err == nil && !gone.Allowed:
+				t.Error("a request that fits was denied without an error")
+			case gone.Err == nil && a != 7:
+				t.Errorf("allowed without an error, but %d of 10 left after a cost of 3", a)
+			case gone.Err != nil && !errors.Is(gone.Err, ratelimit.ErrOutcomeUnknown) && a != 10:
+				t.Errorf("charged, although the error does not wrap ErrOutcomeUnknown: %v", gone.Err)
+			}
+		})
+	}
+}
+
+func request(takes ...bucket.Take) *bucket.Request {
+	r := &bucket.Request{}
+	for _, t := range takes {
+		r.Add(t)
+	}
+	return r
+}
+
+// perDecades is a limit of n in 40 years: nothing refills, and no window ends, while a test runs.
+func perDecades(algorithm bucket.Algorithm, n int64) bucket.Limit {
+	const decades = 40 * 365 * 24 * int64(time.Hour/time.Microsecond)
+	return bucket.Limit{Algorithm: algorithm, Requests: n, Burst: n, Window: decades}
+}
+
+func take(t *testing.T, store Store, batch ...*bucket.Request) {
+	t.Helper()
+	takeContext(t.Context(), t, store, batch...)
+}
+
+// takeContext calls store.Take and fails the test at once when that hangs.
+func takeContext(ctx context.Context, t *testing.T, store Store, batch ...*bucket.Request) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		store.Take(ctx, batch)
+	}()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Fatalf("Take of %d requests has not returned within %v", len(batch), patience)
+	}
+}

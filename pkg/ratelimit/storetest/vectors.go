@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -191,5 +192,5 @@ func moduleRoot(t *testing.T) string {
 // keyspace is a prefix that no other run of a test has used, so that a store that outlives the test starts fresh.
 func keyspace(t *testing.T) string {
 	t.Helper()
-	return t.Name() + strconv.FormatInt(int64(os.Getpid()), 36) + strconv.FormatInt(nowNanos(), 36)
+	return t.Name() + strconv.FormatInt(int64(os.Getpid()), 36) + strconv.FormatInt(time.Now().UnixNano(), 36)
 }

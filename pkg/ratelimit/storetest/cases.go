@@ -1,0 +1,267 @@
+package storetest
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// The cases are scripts; a line that starts with # is a comment. Each line is sent and written down again with the answer of
+// the store, and what comes out must be the script itself.
+//
+//	== a denied request charges none of its buckets      a case; what follows belongs to it
+//	limit a 10/1h                                         a bucket: requests/window, any algorithm: the case runs for each
+//	limit b 2/1h token_bucket burst 5                     a bucket of this algorithm; again later: the limit has changed
+//	0s a:4 b:2    -> allowed a=6 b=3                      at this time a request is sent that costs 4 of a and 2 of b
+//	1m a:4 b:9    -> denied retry never a=6 b!3           the answer; =6: that take fitted, 6 are left; !3: it did not, 3 are left
+//	 & a?         -> allowed a=6                          a peek, in the same call of Take as the line above
+//	1m a:-3 a:1   -> allowed a=8                          gives 3 back; the same bucket twice
+//
+// A take may go on with /shadow, /quota or /counted (denials are charged). Retry is compared where a line has it.
+//
+//go:embed cases/*.txt
+var caseFiles embed.FS
+
+// epoch is time 0 of the cases: midnight, so that windows of up to a day begin there.
+var epoch = time.Date(2023, 11, 14, 0, 0, 0, 0, time.UTC)
+
+// script is one case.
+type script struct {
+	file, title string
+	lines       []string
+}
+
+// Cases runs the cases of cases/*.txt on a store.
+func Cases(t *testing.T, store Store) {
+	t.Helper()
+	run := keyspace(t)
+	for _, s := range readScripts(t) {
+		t.Run(s.title, func(t *testing.T) {
+			if !s.general() {
+				s.run(t, store, run, 0)
+				return
+			}
+			for _, algorithm := range bucket.Algorithms {
+				t.Run(algorithm.String(), func(t *testing.T) { s.run(t, store, run, algorithm) })
+			}
+		})
+	}
+}
+
+// general reports whether some bucket of the case has no algorithm of its own.
+func (s script) general() bool {
+	for _, line := range s.lines {
+		if words := strings.Fields(line); words[0] == "limit" && len(words) == 3 {
+			return true
+		}
+	}
+	return false
+}
+
+// run plays the case, with the given algorithm where it names none.
+func (s script) run(t *testing.T, store Store, run string, algorithm bucket.Algorithm) {
+	limits := map[string]bucket.Limit{}
+	var got []string
+	for i := 0; i < len(s.lines); {
+		if words := strings.Fields(s.lines[i]); words[0] == "limit" {
+			limits[words[1]] = parseLimit(t, words[2:], algorithm)
+			got = append(got, s.lines[i])
+			i++
+			continue
+		}
+		batch, lines := []*bucket.Request(nil), s.lines[i:]
+		var at time.Duration
+		for n := 0; n < len(lines) && (n == 0 || strings.HasPrefix(lines[n], "&")); n++ {
+			asked, _, _ := strings.Cut(lines[n], "->")
+			words := strings.Fields(asked)
+			if n == 0 {
+				at = parseDuration(t, words[0])
+			}
+			r := &bucket.Request{At: epoch.Add(at).UnixMicro()}
+			for _, word := range words[1:] {
+				r.Add(parseTake(t, word, limits, func(bucketName string) string {
+					return fmt.Sprintf("%s/%s/%s/%s", run, s.title, algorithm, bucketName)
+				}))
+			}
+			batch = append(batch, r)
+		}
+		take(t, store, batch...)
+		for n, r := range batch {
+			got = append(got, transcript(lines[n], r))
+		}
+		i += len(batch)
+	}
+	if !slices.Equal(s.lines, got) {
+		t.Errorf("%s: %s (-want +got):\n%s", s.file, s.title, sideBySide(s.lines, got))
+	}
+}
+
+// sideBySide shows two versions of a script, which have the same number of lines; cmp.Diff would tear the lines apart.
+func sideBySide(want, got []string) string {
+	var b strings.Builder
+	for i := range want {
+		if want[i] == got[i] {
+			b.WriteString("  " + want[i] + "\n")
+			continue
+		}
+		b.WriteString("- " + want[i] + "\n+ " + got[i] + "\n")
+	}
+	return b.String()
+}
+
+// transcript is the line with the answer that r has got.
+func transcript(line string, r *bucket.Request) string {
+	asked, wanted, _ := strings.Cut(line, "->")
+	var b strings.Builder
+	b.WriteString(asked + "-> ")
+	if r.Err != nil {
+		b.WriteString("error: " + r.Err.Error())
+		return b.String()
+	}
+	if r.Allowed {
+		b.WriteString("allowed")
+	} else {
+		b.WriteString("denied")
+	}
+	if strings.Contains(wanted, " retry ") {
+		wait := "never"
+		if r.RetryAfter != bucket.Never {
+			wait = (time.Duration(r.RetryAfter) * time.Microsecond).String()
+		}
+		b.WriteString(" retry " + wait)
+	}
+	for _, took := range r.Takes {
+		verdict := "!"
+		if took.Decision.Allowed {
+			verdict = "="
+		}
+		bucketName := took.Key[strings.LastIndex(took.Key, "/")+1:]
+		fmt.Fprintf(&b, " %s%s%d", bucketName, verdict, took.Decision.Remaining)
+	}
+	return b.String()
+}
+
+// parseLimit reads `10/1h`, `10/1h token_bucket` or `10/1h token_bucket burst 5`.
+func parseLimit(t *testing.T, words []string, algorithm bucket.Algorithm) bucket.Limit {
+	t.Helper()
+	requests, window, _ := strings.Cut(words[0], "/")
+	limit := bucket.Limit{Algorithm: algorithm, Window: parseDuration(t, window).Microseconds(), Requests: parseInt(t, requests)}
+	limit.Burst = limit.Requests
+	if len(words) > 1 {
+		var err error
+		if limit.Algorithm, err = bucket.ParseAlgorithm(words[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(words) > 3 {
+		limit.Burst = parseInt(t, words[3])
+	}
+	if err := limit.Check(); err != nil {
+		t.Fatalf("limit %q: %v", words, err)
+	}
+	return limit
+}
+
+// parseTake reads `a:4`, `a?` or `a:-3`, with /shadow, /quota and /counted behind it.
+func parseTake(t *testing.T, word string, limits map[string]bucket.Limit, key func(bucketName string) string) bucket.Take {
+	t.Helper()
+	word, options, _ := strings.Cut(word, "/")
+	bucketName, amount, costs := strings.Cut(word, ":")
+	bucketName, peek := strings.CutSuffix(bucketName, "?")
+	limit, known := limits[bucketName]
+	if !known || costs == peek {
+		t.Fatalf("take %q: want bucket:cost or bucket?, of a bucket with a limit", word)
+	}
+	took := bucket.Take{Key: key(bucketName), Limit: limit}
+	back, refund := strings.CutPrefix(amount, "-")
+	switch {
+	case peek:
+		took.Need = 1
+	case refund:
+		took.Refund = parseCost(t, back)
+	default:
+		took.Cost = parseCost(t, amount)
+	}
+	for option := range strings.SplitSeq(options, "/") {
+		switch option {
+		case "":
+		case "shadow":
+			took.Role = bucket.Shadow
+		case "quota":
+			took.Role = bucket.Quota
+		case "counted":
+			took.CountDenied = true
+		default:
+			t.Fatalf("take %q: unknown option %q", word, option)
+		}
+	}
+	return took
+}
+
+func parseCost(t *testing.T, s string) uint64 {
+	t.Helper()
+	if s == "2^64-1" {
+		return 1<<64 - 1
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func parseInt(t *testing.T, s string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func parseDuration(t *testing.T, s string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// readScripts reads the cases; runs of blanks within a line become one, so that a file can have columns.
+func readScripts(t *testing.T) []script {
+	t.Helper()
+	files, err := fs.Glob(caseFiles, "cases/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no cases embedded (%v)", err)
+	}
+	var scripts []script
+	for _, file := range files {
+		text, err := caseFiles.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			line = strings.Join(strings.Fields(line), " ")
+			title, starts := strings.CutPrefix(line, "== ")
+			switch {
+			case line == "" || line[0] == '#':
+			case starts:
+				scripts = append(scripts, script{file: file, title: title})
+			case len(scripts) == 0 || scripts[len(scripts)-1].file != file:
+				t.Fatalf("%s: %q stands before the first case", file, line)
+			default:
+				last := &scripts[len(scripts)-1]
+				last.lines = append(last.lines, line)
+			}
+		}
+	}
+	return scripts
+}

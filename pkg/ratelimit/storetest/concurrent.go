@@ -1,0 +1,150 @@
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+const goroutines = 64
+
+// Concurrent checks, for every algorithm, that many goroutines together get exactly what one would get. The stores share
+// their buckets: several handles on one store, or several clients of one server.
+func Concurrent(t *testing.T, shared ...Store) {
+	t.Helper()
+	for _, algorithm := range bucket.Algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			t.Run("exactly the limit", func(t *testing.T) { exactlyTheLimit(t, algorithm, shared) })
+			t.Run("several buckets", func(t *testing.T) { severalBuckets(t, algorithm, shared) })
+		})
+	}
+	for _, algorithm := range []bucket.Algorithm{bucket.TokenBucket, bucket.LeakyBucket} {
+		t.Run(algorithm.String()+" while it refills", func(t *testing.T) { whileItRefills(t, algorithm, shared) })
+	}
+}
+
+// together calls work in every goroutine, each with one of the stores, all let go at the same time.
+func together(shared []Store, work func(goroutine int, store Store)) {
+	var all sync.WaitGroup
+	ready := make(chan struct{})
+	for i := range goroutines {
+		all.Go(func() {
+			<-ready
+			work(i, shared[i%len(shared)])
+		})
+	}
+	close(ready)
+	all.Wait()
+}
+
+// exactlyTheLimit: of more requests than fit, sent alone and in batches, as many as fit are allowed.
+func exactlyTheLimit(t *testing.T, algorithm bucket.Algorithm, shared []Store) {
+	const limit, each = 500, 12
+	key := keyspace(t)
+	ask := func() *bucket.Request {
+		return request(bucket.Take{Key: key, Limit: perDecades(algorithm, limit), Cost: 1})
+	}
+	var allowed atomic.Int64
+	together(shared, func(goroutine int, store Store) {
+		size := []int{1, 3, each}[goroutine%3]
+		for range each / size {
+			batch := make([]*bucket.Request, size)
+			for i := range batch {
+				batch[i] = ask()
+			}
+			store.Take(t.Context(), batch)
+			for _, r := range batch {
+				switch {
+				case r.Err != nil:
+					t.Errorf("take: %v", r.Err)
+				case r.Allowed:
+					allowed.Add(1)
+				}
+			}
+		}
+	})
+	if got := allowed.Load(); got != limit {
+		t.Errorf("%d goroutines sent %d requests to one bucket: %d allowed, want %d", goroutines, goroutines*each, got, limit)
+	}
+}
+
+// severalBuckets: whatever mixture of requests is allowed, each bucket has been charged for exactly those.
+func severalBuckets(t *testing.T, algorithm bucket.Algorithm, shared []Store) {
+	const buckets, each = 5, 12
+	run := keyspace(t)
+	limit := func(b int) int64 { return int64(60 + 40*b) }
+	var charged [buckets]atomic.Int64
+	together(shared, func(_ int, store Store) {
+		for range each {
+			r := &bucket.Request{}
+			for _, b := range rand.Perm(buckets)[:3] {
+				r.Add(bucket.Take{Key: name(run, b), Limit: perDecades(algorithm, limit(b)), Cost: uint64(1 + rand.IntN(3))})
+			}
+			asked := append([]bucket.Take(nil), r.Takes...)
+			store.Take(t.Context(), []*bucket.Request{r})
+			if r.Err != nil {
+				t.Errorf("take: %v", r.Err)
+				continue
+			}
+			if !r.Allowed {
+				continue
+			}
+			for _, a := range asked {
+				for b := range buckets {
+					if a.Key == name(run, b) {
+						charged[b].Add(int64(a.Cost))
+					}
+				}
+			}
+		}
+	})
+	peek := &bucket.Request{}
+	for b := range buckets {
+		peek.Add(bucket.Take{Key: name(run, b), Limit: perDecades(algorithm, limit(b)), Need: 1})
+	}
+	take(t, shared[0], peek)
+	if peek.Err != nil {
+		t.Fatal(peek.Err)
+	}
+	for b := range buckets {
+		if got, want := peek.Takes[b].Decision.Remaining, limit(b)-charged[b].Load(); got != want {
+			t.Errorf("bucket %d of limit %d: allowed requests cost %d, but %d are left, want %d", b, limit(b), limit(b)-want, got, want)
+		}
+	}
+}
+
+// whileItRefills: never more than the burst and what refills in the time that the test took. A millisecond is left for a
+// store whose clock is not ours.
+func whileItRefills(t *testing.T, algorithm bucket.Algorithm, shared []Store) {
+	const duration, slack = 100 * time.Millisecond, time.Millisecond
+	limit := bucket.Limit{Algorithm: algorithm, Requests: 2000, Window: 1_000_000, Burst: 50}
+	key := keyspace(t)
+	var allowed atomic.Int64
+	start := time.Now()
+	together(shared, func(_ int, store Store) {
+		for time.Since(start) < duration {
+			r := request(bucket.Take{Key: key, Limit: limit, Cost: 1})
+			store.Take(t.Context(), []*bucket.Request{r})
+			switch {
+			case r.Err != nil:
+				t.Errorf("take: %v", r.Err)
+			case r.Allowed:
+				allowed.Add(1)
+			}
+		}
+	})
+	took := time.Since(start) + slack
+	most := limit.Burst + limit.Requests*took.Microseconds()/limit.Window
+	if got := allowed.Load(); got > most || got < limit.Burst {
+		t.Errorf("a burst of %d and %d a second for %v: %d allowed, want at most %d and at least the burst",
+			limit.Burst, limit.Requests, took, got, most)
+	}
+}
+
+// name is the key of the i-th bucket of a test.
+func name(run string, i int) string { return fmt.Sprintf("%s/%d", run, i) }
