@@ -32,66 +32,78 @@ type Totals struct {
 	UnknownOutcomes atomic.Uint64
 }
 
-// maxDynamicNames bounds the series of one set of rules that detailed_metric and value_to_metric can make.
+// maxDynamicNames bounds the names that detailed_metric and value_to_metric can make of what clients send.
 const maxDynamicNames = 10_000
 
-// dynamicNames are the counters of rules whose names in metrics carry values of requests.
-type dynamicNames struct {
-	mu    sync.RWMutex
-	named map[dynamicName]*Counters
-}
-
-type dynamicName struct{ domain, name string }
-
-// OtherValues stands for values of requests that came after maxDynamicNames others.
+// OtherValues stands for the values of requests that came after maxDynamicNames others.
 const OtherValues = "(other values)"
 
-// counters returns where decisions of the rule for these entries are counted.
-func (r *Rules) counters(rule *Rule, entries []descriptors.Entry) *Counters {
-	name := rule.metricName(entries)
-	if name == rule.Name {
-		return rule.Counters
+// counterSet are the counters of a set of rules. Rules whose names look alike share one.
+type counterSet struct {
+	mu      sync.RWMutex
+	named   map[ruleName]*Counters
+	dynamic int // how many of named came from values of requests
+}
+
+type ruleName struct{ domain, name string }
+
+// fixed returns the counters of a rule. It is called before the set is used.
+func (s *counterSet) fixed(domain, name string) *Counters {
+	if s.named == nil {
+		s.named = make(map[ruleName]*Counters)
 	}
-	d := &r.dynamic
-	d.mu.RLock()
-	c := d.named[dynamicName{rule.Domain, name}]
-	d.mu.RUnlock()
+	n := ruleName{domain, name}
+	if s.named[n] == nil {
+		s.named[n] = new(Counters)
+	}
+	return s.named[n]
+}
+
+// get returns the counters of a name that carries values of a request.
+func (s *counterSet) get(n ruleName) *Counters {
+	s.mu.RLock()
+	c := s.named[n]
+	s.mu.RUnlock()
 	if c != nil {
 		return c
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.named == nil {
-		d.named = make(map[dynamicName]*Counters)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dynamic >= maxDynamicNames {
+		n.name = OtherValues
 	}
-	if len(d.named) >= maxDynamicNames {
-		name = OtherValues
-	}
-	c = d.named[dynamicName{rule.Domain, name}]
-	if c == nil {
+	if c = s.named[n]; c == nil {
 		c = new(Counters)
-		d.named[dynamicName{rule.Domain, name}] = c
+		s.named[n] = c
+		s.dynamic++
 	}
 	return c
 }
 
-// metricName is the rule's name, with values of the request where detailed_metric (all of them) or value_to_metric (that of
-// the level) ask for it.
-func (r *Rule) metricName(entries []descriptors.Entry) string {
-	dynamic := r.DetailedMetric
-	for _, n := range r.path {
+// counters returns where decisions of the rule for these entries are counted.
+func (r *Rules) counters(rule *Rule, entries []descriptors.Entry) *Counters {
+	if !rule.dynamicName {
+		return rule.Counters
+	}
+	return r.named.get(ruleName{rule.Domain, rule.metricName(entries)})
+}
+
+// hasDynamicName reports whether the rule's name in metrics carries values of requests.
+func hasDynamicName(path []Node) bool {
+	dynamic := path[len(path)-1].DetailedMetric
+	for _, n := range path {
 		dynamic = dynamic || n.ValueToMetric
 	}
-	if !dynamic {
-		return r.Name
-	}
+	return dynamic
+}
+
+// metricName is the rule's name with the values of a request where detailed_metric (all of them) or value_to_metric (that of
+// the level) ask for it.
+func (r *Rule) metricName(entries []descriptors.Entry) string {
 	path := make([]Node, len(r.path))
 	for i, n := range r.path {
 		path[i] = Node{Key: n.Key, Value: n.Value}
-		if n.ShareThreshold {
-			continue
-		}
-		if r.DetailedMetric || n.ValueToMetric {
+		if !n.ShareThreshold && (r.DetailedMetric || n.ValueToMetric) {
 			path[i] = Node{Key: entries[i].Key, Value: strings.ToValidUTF8(entries[i].Value, "\uFFFD")}
 		}
 	}
@@ -100,36 +112,23 @@ func (r *Rule) metricName(entries []descriptors.Entry) string {
 
 // EachCounters calls f for every name that decisions are counted under.
 func (r *Rules) EachCounters(f func(domain, name string, c *Counters)) {
-	for _, rule := range r.order {
-		f(rule.Domain, rule.Name, rule.Counters)
-	}
-	r.dynamic.mu.RLock()
-	defer r.dynamic.mu.RUnlock()
-	for n, c := range r.dynamic.named {
+	r.named.mu.RLock()
+	defer r.named.mu.RUnlock()
+	for n, c := range r.named.named {
 		f(n.domain, n.name, c)
 	}
 }
 
-// inherit takes over the counters of rules that were in force before.
+// inherit takes over what was counted by rules that were in force before, where a rule of the same name is left.
 func (r *Rules) inherit(old *Rules) {
-	if old == nil {
-		return
-	}
-	counters := make(map[dynamicName]*Counters, len(old.order))
-	for _, rule := range old.order {
-		counters[dynamicName{rule.Domain, rule.Name}] = rule.Counters
+	old.named.mu.RLock()
+	defer old.named.mu.RUnlock()
+	for n := range r.named.named {
+		if c := old.named.named[n]; c != nil {
+			r.named.named[n] = c
+		}
 	}
 	for _, rule := range r.order {
-		if c := counters[dynamicName{rule.Domain, rule.Name}]; c != nil {
-			rule.Counters = c
-		}
-	}
-	old.dynamic.mu.RLock()
-	defer old.dynamic.mu.RUnlock()
-	r.dynamic.named = make(map[dynamicName]*Counters, len(old.dynamic.named))
-	for n, c := range old.dynamic.named {
-		if r.domains[n.domain] != nil {
-			r.dynamic.named[n] = c
-		}
+		rule.Counters = r.named.named[ruleName{rule.Domain, rule.Name}]
 	}
 }

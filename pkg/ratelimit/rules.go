@@ -14,7 +14,7 @@ type Rules struct {
 	domains map[string]*descriptors.Tree[*Rule]
 	order   []*Rule
 	options RulesOptions
-	dynamic dynamicNames
+	named   counterSet
 }
 
 // RulesOptions are the settings that give rules their meaning.
@@ -41,7 +41,8 @@ type Rule struct {
 	// Counters count its decisions; they live on when rules are loaded again.
 	Counters *Counters
 
-	path []Node
+	path        []Node
+	dynamicName bool // detailed_metric or value_to_metric
 	// buckets are the entries of a request that tell the buckets of the rule apart.
 	buckets []variable
 }
@@ -95,7 +96,11 @@ func (r *Rules) compile(parent *descriptors.Tree[*Rule], domain string, above []
 }
 
 func (r *Rules) newRule(domain string, path []Node) *Rule {
-	rule := &Rule{Node: path[len(path)-1], Domain: domain, Name: pathName(path), Counters: new(Counters), path: path}
+	rule := &Rule{
+		Node: path[len(path)-1], Domain: domain, Name: pathName(path),
+		path: path, dynamicName: hasDynamicName(path),
+	}
+	rule.Counters = r.named.fixed(domain, rule.Name)
 	for i, n := range path {
 		p := descriptors.Pattern{Key: n.Key, Value: n.Value}
 		v := variable{entry: i, key: strings.Contains(n.Key, "*")}
