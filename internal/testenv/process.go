@@ -63,6 +63,16 @@ func (p *process) pause(t testing.TB) {
 	}, fmt.Sprintf("%s to stop", p.cmd))
 }
 
+// ended says whether the process is gone.
+func (p *process) ended() error {
+	select {
+	case <-p.done:
+		return nil
+	default:
+		return errors.New("it still runs")
+	}
+}
+
 // kill ends the process at once and returns when it is gone.
 func (p *process) kill() {
 	p.signal(syscall.SIGKILL)
