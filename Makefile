@@ -1,0 +1,84 @@
+# What a contributor types; `make` alone lists it. Nothing needs to be installed but Go, make and, on Debian, apt: the tools
+# come by themselves, into .tools where they can, and once.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+ENVOY_VERSION := 1.40.0
+GOLANGCI_LINT_VERSION := v2.15.0
+SHELLCHECK_VERSION := 0.11.0.1
+
+PKG ?= ./...
+TESTFLAGS ?=
+BENCH ?= .
+FUZZTIME ?= 30s
+
+##@ Every day
+
+.PHONY: help
+help: ## List what can be made
+	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@printf '\nPKG=./pkg/... narrows test, bench and fuzz; TESTFLAGS, BENCH and FUZZTIME are passed on.\n'
+
+.PHONY: build
+build: ## Build the service: dist/extauthz, static
+	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o dist/extauthz ./cmd/extauthz
+
+# testreport prints what go test would; with CI=true it also fails for a test that was skipped.
+.PHONY: test
+test: test-tools ## Run all tests with the race detector, real Redis and Envoy included
+	go vet $(PKG)
+	go test -json -race -shuffle=on -timeout=5m $(TESTFLAGS) $(PKG) | go run ./internal/testreport
+
+.PHONY: lint
+lint: lint-tools ## Check the form of the code: gofmt, go vet, golangci-lint, shellcheck
+	@unformatted=$$(git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 gofmt -l); \
+		if [ -n "$$unformatted" ]; then printf 'gofmt would change:\n%s\n' "$$unformatted"; exit 1; fi
+	go vet ./...
+	.tools/bin/golangci-lint run ./...
+	.tools/bin/shellcheck scripts/* .ci/run
+
+# The comparison with other services gets its line here: go run ./internal/bench
+.PHONY: bench
+bench: ## Run the Go benchmarks
+	go test -run='^$$' -bench='$(BENCH)' -benchmem $(TESTFLAGS) $(PKG)
+
+.PHONY: fuzz
+fuzz: ## Look for new inputs that break something, FUZZTIME for each fuzz test
+	scripts/fuzz $(FUZZTIME) $(PKG)
+
+.PHONY: ci
+ci: ## Do what CI does
+	.ci/run
+
+##@ Housekeeping
+
+.PHONY: tools
+tools: test-tools lint-tools ## Install what tests and linters need; done by them as well
+
+.PHONY: clean
+clean: ## Remove what was built, but for the tools
+	rm -rf dist extauthz
+
+.PHONY: distclean
+distclean: clean ## Remove the tools too
+	rm -rf .tools
+
+# A stamp says that a tool is there in this version; a new version is a new stamp.
+STAMPS := .tools/stamps
+.PHONY: test-tools lint-tools
+test-tools: $(STAMPS)/envoy-$(ENVOY_VERSION)
+	@command -v cc >/dev/null || scripts/install-tools cc
+	@command -v redis-server >/dev/null || scripts/install-tools redis
+lint-tools: $(STAMPS)/golangci-lint-$(GOLANGCI_LINT_VERSION) $(STAMPS)/shellcheck-$(SHELLCHECK_VERSION)
+
+define stamp
+$(STAMPS)/$(1)-$(2):
+	@scripts/install-tools $(1) $(2)
+	@mkdir -p $(STAMPS) && rm -f $(STAMPS)/$(1)-* && touch $$@
+endef
+$(eval $(call stamp,envoy,$(ENVOY_VERSION)))
+$(eval $(call stamp,golangci-lint,$(GOLANGCI_LINT_VERSION)))
+$(eval $(call stamp,shellcheck,$(SHELLCHECK_VERSION)))
