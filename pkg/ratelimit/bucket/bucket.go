@@ -129,8 +129,11 @@ func (l Limit) Check() error {
 	if !l.Algorithm.HasBurst() || l.Requests == 0 {
 		return nil
 	}
-	// 2·Burst·Window/Requests ≤ maxFill; the quotient first, so that nothing overflows.
-	burst := min(int64(MaxRequests), mulDivFloor(maxFill/2, l.Requests, l.Window))
+	// 2·Burst·Window/Requests ≤ maxFill. With a short window the bound may not fit 64 bits.
+	burst := int64(MaxRequests)
+	if less(product(maxFill/2, l.Requests), product(MaxRequests, l.Window)) {
+		burst = mulDivFloor(maxFill/2, l.Requests, l.Window)
+	}
 	switch {
 	case l.Burst < 1:
 		return fmt.Errorf("a burst of %d: want 1 or more", l.Burst)

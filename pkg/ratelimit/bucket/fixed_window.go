@@ -28,3 +28,8 @@ func (fixedWindow) remaining(l Limit, s State) int64 { return max(0, l.Requests-
 func (fixedWindow) wait(l Limit, s State, _ int64) int64 { return l.Window - s.Last%l.Window }
 
 func (fixedWindow) drain(l Limit, s State) int64 { return l.Window - s.Last%l.Window }
+
+func (fixedWindow) parse(last int64, rest string) (State, bool) {
+	n, _, ok := cutNumbers(rest, 1)
+	return State{Last: last, Count: n[0]}, ok
+}

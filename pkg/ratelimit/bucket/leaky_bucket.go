@@ -95,3 +95,13 @@ func (leakyBucket) wait(l Limit, s State, n int64) int64 {
 }
 
 func (leakyBucket) drain(_ Limit, s State) int64 { return held(s).ceil() }
+
+// parse leaves Rate at 0 when there is no Part that it would be needed for.
+func (leakyBucket) parse(last int64, rest string) (State, bool) {
+	n, fraction, ok := cutNumbers(rest, 1)
+	if !ok || fraction == "" {
+		return State{Last: last, Count: n[0]}, ok
+	}
+	f, _, ok := cutNumbers(fraction, 2)
+	return State{Last: last, Count: n[0], Part: f[0], Rate: f[1]}, ok
+}

@@ -103,10 +103,22 @@ func (r *Request) Decide(now int64) {
 	if r.At != 0 {
 		now = r.At
 	}
-	denied, quotas, over := false, 0, 0
+	for i := range r.Takes {
+		r.Takes[i].judge(now)
+	}
+	denied, quotasDeny := r.verdict()
+	r.Allowed = !denied && !quotasDeny
+	for i := range r.Takes {
+		r.Takes[i].charge(r.Allowed)
+	}
+	r.describe(now)
+}
+
+// verdict says whether an enforced take does not fit, and whether there are quotas and none of them fits.
+func (r *Request) verdict() (denied, quotasDeny bool) {
+	quotas, over := 0, 0
 	for i := range r.Takes {
 		t := &r.Takes[i]
-		t.judge(now)
 		switch {
 		case t.Role == Quota:
 			quotas++
@@ -117,11 +129,15 @@ func (r *Request) Decide(now int64) {
 			denied = true
 		}
 	}
-	r.Allowed = !denied && (quotas == 0 || over < quotas)
+	return denied, quotas > 0 && over == quotas
+}
+
+// describe tells what there is to know of each bucket as it is after the decision, and how long the request has to wait.
+func (r *Request) describe(now int64) {
 	for i := range r.Takes {
-		r.Takes[i].settle(now, r.Allowed)
+		r.Takes[i].describe(now)
 	}
-	r.RetryAfter = r.retryAfter(quotas > 0 && over == quotas)
+	r.RetryAfter = r.retryAfter()
 }
 
 // judge brings the bucket to the time now, gives back the refund and decides the take alone.
@@ -141,8 +157,17 @@ func (t *Take) judge(now int64) {
 	t.Decision.Allowed = need == 0 && t.Refund > 0 || alg.fits(t.Limit, t.State, need)
 }
 
-// settle charges the take, if the verdict says so, and describes the bucket as it is then.
-func (t *Take) settle(now int64, requestAllowed bool) {
+// charge charges the take, if the verdict says so.
+func (t *Take) charge(requestAllowed bool) {
+	if t.Cost == 0 || t.Limit.Requests == 0 || !t.charged(requestAllowed) {
+		return
+	}
+	t.State = algorithms[t.Limit.Algorithm].charge(t.Limit, t.State, int64(t.Cost))
+	t.Changed = true
+}
+
+// describe fills in the Decision, but for Allowed, from a State that has been rolled to now.
+func (t *Take) describe(now int64) {
 	d := &t.Decision
 	need := int64(max(t.Cost, t.Need))
 	d.RetryAfter, d.ExpireAt = 0, 0
@@ -157,9 +182,8 @@ func (t *Take) settle(now int64, requestAllowed bool) {
 		}
 		return
 	}
-	if t.Cost > 0 && t.charged(requestAllowed) {
-		t.State = alg.charge(t.Limit, t.State, int64(t.Cost))
-		t.Changed = true
+	if t.State.Empty() { // after a refund: a bucket that nobody has used has no time of its own
+		t.State.Last = now
 	}
 	late := t.State.Last - now // the clock is this far behind the bucket
 	d.Remaining = alg.remaining(t.Limit, t.State)
@@ -187,10 +211,11 @@ func (t *Take) charged(requestAllowed bool) bool {
 }
 
 // retryAfter is the longest wait of the enforced takes, and the shortest of the quotas when those deny.
-func (r *Request) retryAfter(quotasDeny bool) int64 {
+func (r *Request) retryAfter() int64 {
 	if r.Allowed {
 		return 0
 	}
+	_, quotasDeny := r.verdict()
 	enforced, quota := int64(0), int64(Never)
 	for i := range r.Takes {
 		d := &r.Takes[i].Decision

@@ -62,3 +62,8 @@ func (slidingWindowCounter) drain(l Limit, s State) int64 {
 // fadesTo is the first instant of a window at which the weight of the previous one, p > left units, is down to left units:
 // ⌈(p − left)·W/p⌉.
 func fadesTo(left, p, window int64) int64 { return mulDivCeil(p-left, window, p) }
+
+func (slidingWindowCounter) parse(last int64, rest string) (State, bool) {
+	n, _, ok := cutNumbers(rest, 2)
+	return State{Last: last, Count: n[0], Part: n[1]}, ok
+}

@@ -18,11 +18,7 @@ func (slidingWindowLog) fits(l Limit, s State, n int64) bool { return s.Count+n 
 
 // charge keeps the newest Requests+1 units: with more, every cost would be decided the same.
 func (slidingWindowLog) charge(l Limit, s State, n int64) State {
-	if last := len(s.Grants) - 1; last >= 0 && s.Grants[last].At == s.Last {
-		s.Grants[last].Cost += n
-	} else {
-		s.Grants = append(s.Grants, Grant{At: s.Last, Cost: n})
-	}
+	s.Grants = appendGrant(s.Grants, Grant{At: s.Last, Cost: n})
 	s.Count += n
 	for over := s.Count - (l.Requests + 1); over > 0; over = s.Count - (l.Requests + 1) {
 		cut := min(over, s.Grants[0].Cost)
@@ -68,4 +64,37 @@ func (slidingWindowLog) drain(l Limit, s State) int64 {
 		return 0
 	}
 	return s.Grants[len(s.Grants)-1].At + l.Window - s.Last
+}
+
+// parse reads the entries, which sliding_window_log.lua describes. Of a text that was cut, the units beyond the cut are put
+// together at the newest time: nothing that is told of a bucket asks when else they came.
+func (slidingWindowLog) parse(last int64, rest string) (State, bool) {
+	n, entries, ok := cutNumbers(rest, 4) // units, age, span, length of the entries
+	s := State{Last: last, Count: n[0]}
+	newest := last - n[1]
+	at, left := newest-n[2], n[0]
+	for ok && entries != "" {
+		var gap, units int64
+		if gap, entries, ok = cutNumber(entries, ':'); !ok {
+			break
+		}
+		if units, entries, ok = cutNumber(entries, ' '); !ok {
+			break
+		}
+		at, left = at+gap, left-units
+		s.Grants = appendGrant(s.Grants, Grant{At: at, Cost: units})
+	}
+	if left > 0 {
+		s.Grants = appendGrant(s.Grants, Grant{At: newest, Cost: left})
+	}
+	return s, ok && left >= 0
+}
+
+// appendGrant adds what was accepted at the time of the newest grant to that.
+func appendGrant(grants []Grant, g Grant) []Grant {
+	if last := len(grants) - 1; last >= 0 && grants[last].At == g.At {
+		grants[last].Cost += g.Cost
+		return grants
+	}
+	return append(grants, g)
 }

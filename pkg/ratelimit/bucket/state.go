@@ -45,6 +45,8 @@ type algorithm interface {
 	wait(l Limit, s State, n int64) int64
 	// drain is the least time until the full quota is there again (fixed window: until the window ends).
 	drain(l Limit, s State) int64
+	// parse reads the rest of the text that the Lua twin stores: what comes after the time.
+	parse(last int64, rest string) (State, bool)
 }
 
 // algorithms is indexed by Algorithm.

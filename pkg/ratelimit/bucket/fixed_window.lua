@@ -1,0 +1,26 @@
+-- The twin of fixed_window.go. The text: "f1 time count", the count being of the window that the time lies in.
+local pattern = '^f1 (%d+) (%d+)$'
+
+local function judge(requests, window, _, refund, need, x, last, _, count)
+  local gave
+  count = count and count + 0 or 0
+  if x - fmod(x, window) ~= last - fmod(last, window) then count = 0 end
+  if refund > 0 and count > 0 then
+    count, gave = count > refund and count - refund or 0, true
+  end
+  return count + need <= requests, gave, count
+end
+
+local function settle(requests, window, _, cost, fits, x, count)
+  if cost > 0 then
+    local sum = count + cost
+    if not fits and sum > 2 * requests then
+      sum = count > 2 * requests and count or 2 * requests
+    end
+    count = sum
+  end
+  if count == 0 then return nil end
+  return format('f1 %d %d', x, count), window - fmod(x, window)
+end
+
+return pattern, judge, settle

@@ -1,0 +1,60 @@
+-- The twin of leaky_bucket.go. The text: "b1 time micros", the time until the bucket is empty; when that has a fraction,
+-- " part rate" follows: the numerator, and the requests a window of the limit that it was worked out for.
+local pattern = '^b1 (%d+) (%d+)(.*)$'
+local FRACTION = '^ (%d+) (%d+)$'
+
+-- leak is the time in which n units leak, n * window / requests, in µs and parts. With window = q*requests + r the largest
+-- product is n*r < 2 * burst * requests < 2^53.
+local function leak(n, requests, window)
+  local r = fmod(window, requests)
+  local product = n * r
+  local part = fmod(product, requests)
+  return n * ((window - r) / requests) + (product - part) / requests, part
+end
+
+local function judge(requests, window, burst, refund, need, x, last, _, micros, fraction)
+  if not micros then return need <= burst, nil, 0, 0 end
+  local part, gave = 0, nil
+  micros = micros + 0
+  if fraction ~= '' then
+    local p, rate = match(fraction, FRACTION)
+    if not p then return nil end
+    if rate + 0 == requests then
+      part = p + 0
+    elseif p + 0 > 0 then
+      micros = micros + 1 -- up to the next whole µs, never in the client's favour
+    end
+  end
+  micros = micros - (x - last)
+  if micros < 0 then micros, part = 0, 0 end
+  if refund > 0 and micros + part > 0 then
+    gave = true
+    local m, p = leak(refund, requests, window)
+    micros, part = micros - m, part - p
+    if part < 0 then micros, part = micros - 1, part + requests end
+    if micros < 0 then micros, part = 0, 0 end
+  end
+  if need > burst then return false, gave, micros, part end
+  if micros + part == 0 then return true, gave, 0, 0 end
+  local m, p = leak(burst - need, requests, window)
+  return micros < m or micros == m and part <= p, gave, micros, part
+end
+
+local function settle(requests, window, burst, cost, fits, x, micros, part)
+  if cost > 0 then
+    local m, p = leak(cost, requests, window)
+    m, p = micros + m, part + p
+    if p >= requests then m, p = m + 1, p - requests end
+    if not fits then -- not beyond twice the capacity, nor below what is there; a sum that passes 2^53 is beyond it anyway
+      local most, mostpart = leak(2 * burst, requests, window)
+      if m > most or m == most and p > mostpart then m, p = most, mostpart end
+      if micros > m or micros == m and part > p then m, p = micros, part end
+    end
+    micros, part = m, p
+  end
+  if micros + part == 0 then return nil end
+  if part == 0 then return format('b1 %d %d', x, micros), micros end
+  return format('b1 %d %d %d %d', x, micros, part, requests), micros + 1
+end
+
+return pattern, judge, settle

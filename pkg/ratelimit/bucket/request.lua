@@ -1,0 +1,174 @@
+-- Decides a batch of requests, each all or nothing by itself, as Request.Decide does (request.go). A request is read and
+-- checked as a whole before anything of it is written; one that fails leaves its buckets, and its neighbours, as they were.
+--
+-- KEYS     the keys of all takes of all requests, in order.
+-- ARGV[1]  a text that is sent back, so that the caller knows whose answer it holds.
+-- ARGV[2]  the requests (Request.AppendArgs). A request: its time (0: the clock) and the number of its takes. A take:
+--          algorithm, role, whether denials count, requests, window, burst, cost, need (at least the cost), refund.
+--
+-- Returns one line for ARGV[1] and the clock, and one for each request (Request.Answer):
+--   + or -   allowed or denied; then for each take a tab, 1 or 0 (it fits or not) and what its bucket now holds
+--   !        not charged; then the number of the take that failed, and why
+--   ?        the same, but an earlier take of the request may have been charged
+--
+-- What a bucket holds is a text: a tag of the algorithm and its version, the time of the last write, and what the algorithm
+-- has to say. All numbers are whole and below 2^53, so a double holds them exactly. "%d" prints them exactly where a
+-- C long has 64 bits, in half the time of "%.0f".
+
+local keys, args = KEYS, ARGV[2]
+local call, unpack = redis.pcall, struct.unpack
+local fmod, format, match, sub = math.fmod, string.format, string.match, string.sub
+local type = type
+
+-- engine makes the functions of one algorithm, only when it is needed: to make all of them costs each call half a
+-- microsecond. It returns
+--   pattern  of the texts: captures the time of the last write and up to four more texts a, b, c, d
+--   judge    (requests, window, burst, refund, need, x, last, value, a, b, c, d): brings the bucket forward from last to x,
+--            gives back the refund and returns whether need fits (nil: the value is unreadable), whether anything was given back,
+--            and a, b, c, d as they are then, now numbers; a is nil for a bucket that nobody has used
+--   settle   (requests, window, burst, cost, fits, x, a, b, c, d): charges the cost and returns the text to store (nil: the
+--            bucket is empty, false: the value is unreadable) and how long after x the text matters
+--   view     optional (requests, window, need, fits, x, value): what of a long text describes the bucket to the caller
+local function engine(algorithm)
+  -- ENGINES
+end
+
+local WRITTEN_FOR = 1000 -- ms that a text outlives its use: expiry is never what decides
+local WRITTEN_FOR_TEST = 5000 -- and when time is injected, because it may pass more slowly than Redis' own
+local MAX_CLOCK_STEP = 2000000
+local SHADOW, QUOTA = 1, 2
+local WHOLE = 9007199254740992 -- from here on a double does not hold every whole number
+local UNREADABLE = 'UNREADABLE the value is not one of ours'
+local TAKE = '<BBBdddddd'
+local TAKE_BYTES = 51
+
+local lines, line = {''}, 1
+local current, pattern, judge, settle, view
+local earlier -- the takes of a request before its last
+local clock -- read once, so that all requests of a batch are decided at the same time
+local k, pos = 0, 1
+
+while pos <= #args do
+  local at, takes, now
+  at, takes, pos = unpack('<dI2', args, pos)
+  now = at
+  if at == 0 then
+    if not clock then
+      local time = call('TIME')
+      clock = time[1] * 1000000 + time[2]
+    end
+    now = clock
+  end
+
+  -- Read and judge. The last take stays in these variables, which saves most requests the way through a table.
+  local algorithm, role, counted, requests, window, burst, cost, need, refund
+  local fits, changed, x, a, b, c, d, stored
+  local denied, quotas, over, failure = false, 0, 0, nil
+  local first = k
+  for i = 1, takes do
+    algorithm, role, counted, requests, window, burst, cost, need, refund, pos = unpack(TAKE, args, pos)
+    k = k + 1
+    changed, stored = false, ''
+    if requests == 0 then -- a closed bucket neither reads nor writes, so a debt survives it
+      fits = need == 0
+    else
+      if algorithm ~= current then
+        pattern, judge, settle, view = engine(algorithm)
+        current = algorithm
+      end
+      local value = call('GET', keys[k])
+      if not value then
+        x = now
+        fits, changed, a, b, c, d = judge(requests, window, burst, refund, need, x, x)
+      elseif type(value) == 'table' then
+        fits, failure = nil, value.err
+      else
+        local last
+        stored = value
+        last, a, b, c, d = match(value, pattern)
+        last = last and last + 0 or WHOLE
+        if last >= WHOLE then
+          fits = nil
+        else
+          local moved = last - now > MAX_CLOCK_STEP
+          if moved then last = now end -- the bucket moves with the clock, which must be stored even when it denies
+          x = last > now and last or now
+          fits, changed, a, b, c, d = judge(requests, window, burst, refund, need, x, last, value, a, b, c, d)
+          changed = changed or moved
+        end
+      end
+      if fits == nil then
+        failure = '!' .. i .. ' ' .. (failure or UNREADABLE)
+        pos, k = pos + TAKE_BYTES * (takes - i), k + takes - i
+        break
+      end
+      if need == 0 and refund > 0 then fits = true end
+    end
+    if role == QUOTA then
+      quotas = quotas + 1
+      if not fits then over = over + 1 end
+    elseif not fits and role ~= SHADOW then
+      denied = true
+    end
+    if i < takes then
+      earlier = earlier or {}
+      earlier[i] = {algorithm, role, counted, requests, window, burst, cost, need, fits, changed, x, a, b, c, d, stored}
+    end
+  end
+  local allowed = not denied and (quotas == 0 or over < quotas)
+
+  -- Charge, write and answer, the last take first.
+  if not failure then
+    local written = false
+    for i = takes, 1, -1 do
+      if i < takes then
+        local e = earlier[i]
+        algorithm, role, counted, requests, window, burst = e[1], e[2], e[3], e[4], e[5], e[6]
+        cost, need, fits, changed, x, a, b, c, d, stored = e[7], e[8], e[9], e[10], e[11], e[12], e[13], e[14], e[15], e[16]
+      end
+      if requests > 0 then
+        if algorithm ~= current then
+          pattern, judge, settle, view = engine(algorithm)
+          current = algorithm
+        end
+        local charged
+        if allowed or role == SHADOW then
+          charged = fits or counted == 1 and role == SHADOW
+        else
+          charged = counted == 1
+        end
+        if not charged then cost = 0 end
+        if cost > 0 or changed then
+          local lifetime, done
+          stored, lifetime = settle(requests, window, burst, cost, fits, x, a, b, c, d)
+          if stored then
+            -- "%d" cuts the fraction off; the 1 more than makes up for it.
+            local slack = at == 0 and WRITTEN_FOR or WRITTEN_FOR_TEST
+            done = call('SET', keys[first + i], stored, 'PX', format('%d', (x - now + lifetime) / 1000 + slack + 1))
+          elseif stored == nil then
+            stored = ''
+            done = call('DEL', keys[first + i])
+          else
+            done = {err = UNREADABLE}
+          end
+          if type(done) == 'table' and done.err then
+            failure = (written and '?' or '!') .. i .. ' ' .. done.err
+            break
+          end
+          written = true
+        end
+        if view then stored = view(requests, window, need, fits, x, stored) end
+      end
+      lines[line + 1 + i] = (fits and '\t1' or '\t0') .. stored
+    end
+  end
+  if failure then
+    line = line + 1
+    lines[line] = '\n' .. failure
+  else
+    lines[line + 1] = allowed and '\n+' or '\n-'
+    line = line + 1 + takes
+  end
+end
+lines[1] = ARGV[1] .. format(' %d', clock or 0)
+return table.concat(lines, '', 1, line)

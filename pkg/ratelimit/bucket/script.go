@@ -1,0 +1,135 @@
+package bucket
+
+import (
+	_ "embed"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// The Lua side: request.lua is the twin of request.go, and each algorithm's file that of its Go file.
+var (
+	//go:embed request.lua
+	requestLua string
+	//go:embed sliding_window_log.lua
+	slidingWindowLogLua string
+	//go:embed sliding_window_counter.lua
+	slidingWindowCounterLua string
+	//go:embed token_bucket.lua
+	tokenBucketLua string
+	//go:embed leaky_bucket.lua
+	leakyBucketLua string
+	//go:embed fixed_window.lua
+	fixedWindowLua string
+)
+
+// Script returns the Lua script that decides a batch of requests within Redis (5 or later, or Valkey), all at one time of one
+// clock. It takes the keys of all takes, in order, and two arguments: a line that is sent back, and what AppendArgs makes of
+// each request. It returns a text: that line and the clock in µs (0 when no request asked for it), separated by a space; then
+// a line for each request, which Answer reads.
+func Script() string {
+	engines := [...]string{
+		SlidingWindowLog:     slidingWindowLogLua,
+		SlidingWindowCounter: slidingWindowCounterLua,
+		TokenBucket:          tokenBucketLua,
+		LeakyBucket:          leakyBucketLua,
+		FixedWindow:          fixedWindowLua,
+	}
+	var choice strings.Builder
+	word := "if"
+	for _, a := range Algorithms {
+		fmt.Fprintf(&choice, "%s algorithm == %d then\n%s", word, a, engines[a])
+		word = "elseif"
+	}
+	choice.WriteString("end\n")
+	return strings.Replace(requestLua, "-- ENGINES\n", choice.String(), 1)
+}
+
+// AppendArgs appends the request as the script reads it. The keys are not part of it.
+func (r *Request) AppendArgs(b []byte) []byte {
+	b = appendFloat(b, r.At)
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(r.Takes)))
+	for i := range r.Takes {
+		t := &r.Takes[i]
+		counted := byte(0)
+		if t.CountDenied {
+			counted = 1
+		}
+		b = append(b, byte(t.Limit.Algorithm), byte(t.Role), counted)
+		b = appendFloat(b, t.Limit.Requests)
+		b = appendFloat(b, t.Limit.Window)
+		b = appendFloat(b, t.Limit.Burst)
+		b = appendFloat(b, int64(t.Cost))
+		b = appendFloat(b, int64(max(t.Cost, t.Need)))
+		b = appendFloat(b, int64(t.Refund))
+	}
+	return b
+}
+
+// appendFloat appends a number of Lua, which is a double: exact, since all that Limit.Check lets pass is below 2^53.
+func appendFloat(b []byte, n int64) []byte {
+	return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(n)))
+}
+
+// Answer reads the script's line for the request and fills in all answers; now is the clock of the script. Of the buckets
+// Redis has decided only what has to be decided there; whatever else there is to tell follows from their state. An error of
+// the script is returned as a *ScriptError.
+func (r *Request) Answer(line string, now int64) error {
+	if r.At != 0 {
+		now = r.At
+	}
+	if line == "" {
+		return fmt.Errorf("no answer")
+	}
+	verdict, rest := line[0], line[1:]
+	if verdict == '!' || verdict == '?' {
+		return r.scriptError(rest, verdict == '?')
+	}
+	for i := range r.Takes {
+		t := &r.Takes[i]
+		if len(rest) < 2 || rest[0] != '\t' {
+			return fmt.Errorf("an answer for %d buckets instead of %d: %q", i, len(r.Takes), line)
+		}
+		fits := rest[1] == '1'
+		text := rest[2:]
+		rest = ""
+		if end := strings.IndexByte(text, '\t'); end >= 0 {
+			text, rest = text[:end], text[end:]
+		}
+		state, err := ParseState(t.Limit.Algorithm, text)
+		if err != nil {
+			return err
+		}
+		t.State, t.Changed = t.Limit.at(state, now)
+		t.Decision.Allowed = fits
+	}
+	r.Allowed = verdict == '+'
+	r.describe(now)
+	return nil
+}
+
+// ScriptError says why the script could not decide a request.
+type ScriptError struct {
+	// Take is the index of the take that failed.
+	Take int
+	// Code is the first word of the message: WRONGTYPE, OOM, READONLY and so on, or UNREADABLE for a value that is not ours.
+	Code string
+	// Message is what Redis says; it may name a client's key.
+	Message string
+	// Partly says that other takes of the request may have been charged.
+	Partly bool
+}
+
+func (e *ScriptError) Error() string { return e.Message }
+
+func (r *Request) scriptError(text string, partly bool) error {
+	number, message, _ := strings.Cut(text, " ")
+	take, err := strconv.Atoi(number)
+	if err != nil || take < 1 || take > len(r.Takes) {
+		return fmt.Errorf("an error for a bucket that was not asked: %q", text)
+	}
+	code, _, _ := strings.Cut(message, " ")
+	return &ScriptError{Take: take - 1, Code: code, Message: message, Partly: partly}
+}

@@ -1,0 +1,45 @@
+-- The twin of sliding_window_counter.go. The text: "c1 time current previous", the count of the window that the time lies in
+-- and that of the one before.
+local pattern = '^c1 (%d+) (%d+) (%d+)$'
+
+-- fades_to is the first instant of a window at which the weight of the previous one, p > left units, is down to left units:
+-- ceil((p - left) * window / p). With window = q*p + r no product passes p*p < 2^53.
+local function fades_to(left, p, window)
+  local r = fmod(window, p)
+  local product = (p - left) * r
+  local part = fmod(product, p)
+  return (p - left) * ((window - r) / p) + (product - part) / p + (part > 0 and 1 or 0)
+end
+
+local function judge(requests, window, _, refund, need, x, last, _, current, previous)
+  if not current then return need <= requests, nil, 0, 0 end
+  current, previous = current + 0, previous + 0
+  local gave
+  local into = fmod(x, window)
+  local forward = x - into - (last - fmod(last, window))
+  if forward ~= 0 then
+    current, previous = 0, forward == window and current or 0
+  end
+  if refund > 0 and current + previous > 0 then
+    gave = true
+    local older = refund > current and refund - current or 0
+    current = current - refund + older
+    previous = previous > older and previous - older or 0
+  end
+  local left = requests - current - need
+  return left >= 0 and (previous <= left or into >= fades_to(left, previous, window)), gave, current, previous
+end
+
+local function settle(requests, window, _, cost, fits, x, current, previous)
+  if cost > 0 then
+    local sum = current + cost
+    if not fits and sum > 2 * requests then
+      sum = current > 2 * requests and current or 2 * requests
+    end
+    current = sum
+  end
+  if current + previous == 0 then return nil end
+  return format('c1 %d %d %d', x, current, previous), (current > 0 and 2 or 1) * window - fmod(x, window)
+end
+
+return pattern, judge, settle

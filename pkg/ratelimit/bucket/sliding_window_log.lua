@@ -1,0 +1,95 @@
+-- The twin of sliding_window_log.go. The text: "s1 time units age span length entries": all units in the log, the age of the
+-- newest entry at the time, how long before that the origin lies, the length of the entries in bytes, and the entries, oldest
+-- first, each as "gap:units ": the gap is the time since the entry before it, or since the origin. So to append or to drop
+-- entries leaves all others as they are, and a step of the clock, which moves all of them, changes only the time in front.
+local pattern = '^s1 (%d+) (%d+) (%d+) (%d+) ()'
+local LENGTH = '^(%d+) ()'
+local ENTRY = '^(%d+):(%d+) ()'
+local LAST_ENTRY = '()(%d+):(%d+) $'
+local LAST_ENTRY_BYTES = 40 -- no entry is longer
+local VIEW_WHOLE = 256 -- bytes of a text that are not worth cutting
+
+local function judge(requests, window, _, refund, need, x, last, value, count, age, span, rest)
+  if not count then return need <= requests, nil, 0, 0, 0, '' end
+  local length, from = match(value, LENGTH, rest)
+  if not from or #value - from + 1 ~= length + 0 then return nil end
+  count, age = count + 0, age + (x - last)
+  if age >= window then return need <= requests, nil, 0, 0, 0, '' end
+
+  local newest = x - age
+  local time = newest - span
+  while true do
+    local gap, units, after = match(value, ENTRY, from)
+    if not gap then return nil end
+    if time + gap > x - window then break end
+    time, count, from = time + gap, count - units, after
+  end
+  if count < 1 then return nil end
+  local entries = sub(value, from)
+  if refund == 0 then return count + need <= requests, nil, count, age, newest - time, entries end
+
+  -- Newest first.
+  while refund > 0 and count > 0 do
+    local tail = sub(entries, -LAST_ENTRY_BYTES)
+    local at, gap, units = match(tail, LAST_ENTRY)
+    if not at then return nil end
+    local kept = sub(entries, 1, #entries - #tail + at - 1)
+    if units + 0 > refund then
+      entries, count, refund = kept .. gap .. format(':%d ', units - refund), count - refund, 0
+    else
+      entries, count, refund, age = kept, count - units, refund - units, age + gap
+    end
+  end
+  return count + need <= requests, true, count, age, x - age - time, entries
+end
+
+local function settle(requests, window, _, cost, fits, x, count, age, span, entries)
+  if cost > 0 then
+    if count == 0 then
+      age, span, entries = 0, 0, ''
+    end
+    entries = entries .. format('%d:%d ', age, cost)
+    count, age, span = count + cost, 0, span + age
+    if not fits then -- only the newest requests + 1 units: with more, every cost would be decided the same
+      local over, first = count - (requests + 1), 1
+      if over > 0 then count = requests + 1 end
+      while over > 0 do
+        local gap, units, after = match(entries, ENTRY, first)
+        if not gap then return false end
+        if units + 0 > over then
+          entries, first, over = gap .. format(':%d ', units - over) .. sub(entries, after), 1, 0
+        else
+          span, first, over = span - gap, after, over - units
+        end
+      end
+      entries = sub(entries, first)
+    end
+  end
+  if count == 0 then return nil end
+  return format('s1 %d %d %d %d %d ', x, count, age, span, #entries) .. entries, window - age
+end
+
+-- view cuts a long text after the entries whose leaving makes room for need, and for one unit more than fits now.
+local function view(requests, window, need, fits, x, value)
+  if #value <= VIEW_WHOLE then return value end
+  local last, count, age, span, rest = match(value, pattern)
+  local _, from = match(value, LENGTH, rest)
+  local time = last - age - span
+  count = count + 0
+  local room
+  while count > 0 do
+    local gap, units, after = match(value, ENTRY, from)
+    if not gap then break end
+    time, from = time + gap, after
+    if time > x - window then
+      room = room or (count < requests and requests - count or 0)
+      count = count - units
+      if count + room < requests and (fits or need > requests or count + need <= requests) then break end
+    else
+      count = count - units
+    end
+  end
+  return sub(value, 1, from - 1)
+end
+
+return pattern, judge, settle, view

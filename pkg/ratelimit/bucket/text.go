@@ -1,0 +1,50 @@
+package bucket
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// ParseState reads the text that the script stores for a bucket of this algorithm; "" is a bucket that nobody has used. A
+// text that the script has cut for an answer makes a State that describes the bucket, but must not be decided on.
+func ParseState(a Algorithm, text string) (State, error) {
+	if text == "" {
+		return State{}, nil
+	}
+	var s State
+	_, rest, ok := strings.Cut(text, " ") // the tag is for Lua, which reads what others may have written
+	last, rest, number := cutNumber(rest, ' ')
+	if ok = ok && number; ok {
+		s, ok = algorithms[a].parse(last, rest)
+	}
+	if !ok {
+		return State{}, fmt.Errorf("%q is not the state of a %s bucket", text, a)
+	}
+	return s, nil
+}
+
+// cutNumbers reads the first count numbers, up to four, which are separated by spaces.
+func cutNumbers(s string, count int) (n [4]int64, rest string, ok bool) {
+	for i := range count {
+		if n[i], s, ok = cutNumber(s, ' '); !ok {
+			return n, s, false
+		}
+	}
+	return n, s, true
+}
+
+// cutNumber reads the digits before the first separator, or all there are; at least one.
+func cutNumber(s string, separator byte) (n int64, rest string, ok bool) {
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == separator:
+			return n, s[i+1:], i > 0
+		case c < '0' || c > '9' || n > math.MaxInt64/10-1:
+			return 0, s, false
+		default:
+			n = n*10 + int64(c-'0')
+		}
+	}
+	return n, "", len(s) > 0
+}

@@ -1,0 +1,73 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/storetest"
+)
+
+// bare is the script and nothing around it: one call of Take is one EVALSHA, whatever its size.
+type bare struct {
+	client *redis.Client
+	sha    string
+	calls  int
+}
+
+func newBare(t testing.TB, addr string) *bare {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, ReadTimeout: -1, WriteTimeout: -1, DisableIdentity: true})
+	t.Cleanup(func() { _ = client.Close() })
+	sha, err := client.ScriptLoad(context.Background(), bucket.Script()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &bare{client: client, sha: sha}
+}
+
+func (b *bare) Take(ctx context.Context, batch []*bucket.Request) {
+	if err := b.take(ctx, batch); err != nil {
+		for _, r := range batch {
+			r.Err = err
+		}
+	}
+}
+
+func (b *bare) take(ctx context.Context, batch []*bucket.Request) error {
+	var keys []string
+	var args []byte
+	for _, r := range batch {
+		for _, t := range r.Takes {
+			keys = append(keys, t.Key)
+		}
+		args = r.AppendArgs(args)
+	}
+	b.calls++
+	nonce := strconv.Itoa(b.calls)
+	reply, err := b.client.EvalSha(ctx, b.sha, keys, nonce, args).Text()
+	if err != nil {
+		return err
+	}
+	lines := strings.Split(reply, "\n")
+	echo, clock, _ := strings.Cut(lines[0], " ")
+	now, err := strconv.ParseInt(clock, 10, 64)
+	if err != nil || echo != nonce || len(lines) != 1+len(batch) {
+		return fmt.Errorf("nonce %s, %d requests: got %q", nonce, len(batch), reply)
+	}
+	for i, r := range batch {
+		r.Err = r.Answer(lines[1+i], now)
+	}
+	return nil
+}
+
+func TestScript(t *testing.T) {
+	server := testenv.Redis(t)
+	storetest.Run(t, func(t *testing.T) storetest.Store { return storetest.Store(newBare(t, server.Addr)) })
+}

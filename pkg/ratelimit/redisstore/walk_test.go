@@ -1,0 +1,257 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sort"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+const (
+	walkSteps = 24_000                // of each algorithm
+	callSteps = 200                   // steps that go to Redis in one call
+	year2100  = 4_102_444_800_000_000 // up to then a limit that Check accepts is exact
+)
+
+// TestWalk lets Go and Lua decide the same random requests, and compares every answer and every state. The steps of time,
+// the costs and the limits are drawn where mistakes are made: at the edges.
+func TestWalk(t *testing.T) {
+	server := testenv.Redis(t)
+	for _, algorithm := range bucket.Algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			t.Parallel()
+			seed := uint64(time.Now().UnixNano())
+			w := &walk{
+				random: rand.New(rand.NewPCG(seed, uint64(algorithm))), seed: seed, algorithms: []bucket.Algorithm{algorithm},
+				states: map[string]bucket.State{}, script: newBare(t, server.Addr),
+			}
+			for range walkSteps / callSteps {
+				w.start()
+				w.call(t)
+			}
+		})
+	}
+	t.Run("mixed", func(t *testing.T) {
+		t.Parallel()
+		seed := uint64(time.Now().UnixNano())
+		w := &walk{
+			random: rand.New(rand.NewPCG(seed, 0)), seed: seed, algorithms: bucket.Algorithms,
+			states: map[string]bucket.State{}, script: newBare(t, server.Addr),
+		}
+		for range walkSteps / callSteps {
+			w.start()
+			w.call(t)
+		}
+	})
+}
+
+// walk is a way through time over a few buckets, whose limits change on the way.
+type walk struct {
+	random     *rand.Rand
+	seed       uint64
+	algorithms []bucket.Algorithm
+	script     *bare
+	states     map[string]bucket.State
+
+	now     int64
+	leg     int
+	buckets []bucket.Take // Key and Limit only
+}
+
+// start begins a leg with fresh buckets and limits now and then; else it goes on with what is there.
+func (w *walk) start() {
+	if w.leg++; w.leg%3 != 1 {
+		return
+	}
+	w.now = 1_700_000_000_000_000 + w.random.Int64N(1_000_000_000_000)
+	w.buckets = nil
+	window := w.window()
+	for i := range 1 + w.random.IntN(4) {
+		algorithm := w.algorithms[w.random.IntN(len(w.algorithms))]
+		key := fmt.Sprintf("walk/%d/%s/%d/%d", w.seed, algorithm, w.leg, i)
+		w.buckets = append(w.buckets, bucket.Take{Key: key, Limit: w.limit(algorithm, window)})
+	}
+}
+
+func (w *walk) window() int64 {
+	return w.pick(1, 10, 999, 1_000_000, 1_000_003, 60_000_000, 3_600_000_000, 86_400_000_000, 30*86_400_000_000,
+		1+w.random.Int64N(100_000_000), 1+w.random.Int64N(365*86_400_000_000))
+}
+
+// limit draws a limit that Check accepts.
+func (w *walk) limit(algorithm bucket.Algorithm, window int64) bucket.Limit {
+	for {
+		most := int64(bucket.MaxRequests)
+		if algorithm == bucket.SlidingWindowLog {
+			most = bucket.MaxLogRequests
+		}
+		l := bucket.Limit{
+			Algorithm: algorithm,
+			Window:    window,
+			Requests:  w.pick(1, 2, 3, 7, 10, 100, 1000, most, most-1, 1+w.random.Int64N(20), 1+w.random.Int64N(most)),
+		}
+		if w.random.IntN(40) == 0 {
+			l.Requests = 0
+		}
+		l.Burst = w.pick(l.Requests, 1, 2, 5, 10*l.Requests, 1+w.random.Int64N(bucket.MaxRequests), mostBurst(l))
+		if l.Check() == nil {
+			return l
+		}
+	}
+}
+
+// mostBurst is the largest burst that Check accepts, 0 for none.
+func mostBurst(l bucket.Limit) int64 {
+	return int64(sort.Search(bucket.MaxRequests, func(n int) bool {
+		l.Burst = int64(n) + 1
+		return l.Check() != nil
+	}))
+}
+
+// call makes the next steps, in Lua with one call, in Go one by one, and compares.
+func (w *walk) call(t *testing.T) {
+	t.Helper()
+	batch := make([]*bucket.Request, callSteps)
+	twins := make([]*bucket.Request, callSteps)
+	for i := range batch {
+		batch[i] = w.step()
+		twins[i] = &bucket.Request{At: batch[i].At, Takes: append([]bucket.Take(nil), batch[i].Takes...)}
+	}
+	if err := w.script.take(t.Context(), batch); err != nil {
+		t.Fatalf("seed %d: %v", w.seed, err)
+	}
+	for i, lua := range batch {
+		twin := twins[i]
+		before := w.decide(twin)
+		if lua.Err != nil {
+			t.Fatalf("seed %d, leg %d, step %d: %v", w.seed, w.leg, i, lua.Err)
+		}
+		if diff := cmp.Diff(answer(twin), answer(lua)); diff != "" {
+			t.Fatalf("seed %d, leg %d, step %d (-Go +Lua):\n%s\nstates before: %+v\nrequest: %+v", w.seed, w.leg, i, diff, before, twin)
+		}
+	}
+	w.compareStored(t)
+}
+
+// decide decides in Go, over the walk's own states; it returns those from before.
+func (w *walk) decide(r *bucket.Request) (before []bucket.State) {
+	for i := range r.Takes {
+		s := w.states[r.Takes[i].Key]
+		before = append(before, clone(s))
+		r.Takes[i].State = clone(s)
+	}
+	r.Decide(0)
+	for _, t := range r.Takes {
+		if t.Changed {
+			w.states[t.Key] = clone(t.State)
+		}
+	}
+	return before
+}
+
+func clone(s bucket.State) bucket.State {
+	s.Grants = append([]bucket.Grant(nil), s.Grants...)
+	return s
+}
+
+// told is what a caller is told of a request.
+type told struct {
+	Allowed    bool
+	RetryAfter int64
+	Decisions  []bucket.Decision
+}
+
+func answer(r *bucket.Request) told {
+	a := told{Allowed: r.Allowed, RetryAfter: r.RetryAfter}
+	for _, t := range r.Takes {
+		a.Decisions = append(a.Decisions, t.Decision)
+	}
+	return a
+}
+
+// compareStored compares what Redis holds of the walk's buckets with the states of Go.
+func (w *walk) compareStored(t *testing.T) {
+	t.Helper()
+	for _, b := range w.buckets {
+		text, err := w.script.client.Get(t.Context(), b.Key).Result()
+		if err != nil && text != "" {
+			t.Fatal(err)
+		}
+		got, err := bucket.ParseState(b.Limit.Algorithm, text)
+		if err != nil {
+			t.Fatalf("seed %d: %v", w.seed, err)
+		}
+		if diff := cmp.Diff(normal(w.states[b.Key]), normal(got)); diff != "" {
+			t.Fatalf("seed %d, leg %d, bucket %s %+v (-Go +Lua):\n%s", w.seed, w.leg, b.Key, b.Limit, diff)
+		}
+	}
+}
+
+// normal is the state without what makes no difference: the time of an empty bucket, and the rate of a whole number.
+func normal(s bucket.State) bucket.State {
+	if s.Empty() {
+		return bucket.State{}
+	}
+	if s.Part == 0 {
+		s.Rate = 0
+	}
+	return s
+}
+
+// step draws the next request.
+func (w *walk) step() *bucket.Request {
+	w.now += w.stride()
+	r := &bucket.Request{At: w.now}
+	for range w.pick(1, 1, 1, 2, 3) {
+		b := &w.buckets[w.random.IntN(len(w.buckets))]
+		if w.random.IntN(60) == 0 {
+			b.Limit = w.limit(b.Limit.Algorithm, b.Limit.Window)
+		}
+		r.Add(w.take(b))
+	}
+	return r
+}
+
+// stride draws how far the clock goes: around the window's length and its edges, and back.
+func (w *walk) stride() int64 {
+	window := w.buckets[0].Limit.Window
+	edge := window - w.now%window
+	if w.random.IntN(50) == 0 {
+		return -w.pick(1, 2, 1000, bucket.MaxClockStep, bucket.MaxClockStep+1, 3_600_000_000, w.random.Int64N(3_000_000), min(window, 1e12))
+	}
+	step := w.pick(0, 0, 0, 1, 1, 2, window-1, window, window+1, 2*window, edge, edge-1, edge+1, window/2,
+		w.random.Int64N(window), w.random.Int64N(window)/10, w.random.Int64N(window)/100, window/max(1, w.buckets[0].Limit.Requests))
+	if w.now+step > year2100 {
+		return 1
+	}
+	return step
+}
+
+func (w *walk) take(b *bucket.Take) bucket.Take {
+	capacity := uint64(b.Limit.Capacity())
+	t := bucket.Take{Key: b.Key, Limit: b.Limit, CountDenied: w.random.IntN(3) == 0}
+	t.Cost = uint64(w.pick(0, 1, 1, 1, 1, 2, 3, int64(capacity), int64(capacity)+1, int64(capacity/2), w.random.Int64N(2*int64(capacity)+2)))
+	switch w.random.IntN(12) {
+	case 0:
+		t.Cost = 1<<64 - 1
+	case 1:
+		t.Need = t.Cost + 1
+	case 2:
+		t.Cost, t.Need = 0, 1
+	case 3:
+		t.Refund = uint64(w.pick(1, 2, int64(capacity), 2*int64(capacity)))
+	case 4:
+		t.Cost, t.Refund = 0, uint64(w.pick(1, 2, int64(capacity), w.random.Int64N(int64(capacity)+1)))
+	}
+	t.Role = bucket.Role(w.pick(0, 0, 0, 1, 2, 2))
+	return t
+}
+
+// pick draws one of the choices.
+func (w *walk) pick(choices ...int64) int64 { return choices[w.random.IntN(len(choices))] }
