@@ -1,0 +1,132 @@
+package ratelimit
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+func keyRules() *Rules {
+	limit := func(a bucket.Algorithm, window int64) Limit {
+		return Limit{Limit: bucket.Limit{Algorithm: a, Requests: 1, Burst: 1, Window: window}}
+	}
+	token, hour := limit(bucket.TokenBucket, 1_000_000), limit(bucket.TokenBucket, 3600_000_000)
+	tagged := limit(bucket.FixedWindow, 1_000_000)
+	tagged.HashTag = "t"
+	return NewRules([]Domain{
+		{Name: "d", Descriptors: []Node{
+			{Key: "k", Limits: []Limit{token}, Descriptors: []Node{{Key: "k2", Limits: []Limit{token}}}},
+			{Key: "k", Value: "x", Limits: []Limit{token, hour}, Descriptors: []Node{{Key: "k2", Limits: []Limit{token}}}},
+			{Key: "k", Value: "w*", Limits: []Limit{token}},
+			{Key: "k", Value: "s*", Limits: []Limit{token}, ShareThreshold: true},
+			{Key: "j*", Limits: []Limit{token}},
+			{Key: strings.Repeat("long", 40), Limits: []Limit{token}},
+			{Key: "t", Limits: []Limit{tagged}, Descriptors: []Node{{Key: "k", Limits: []Limit{tagged}}}},
+		}},
+		{Name: "d1:k", Descriptors: []Node{{Key: "k", Limits: []Limit{token}}}},
+	}, RulesOptions{KeyPrefix: "p:"})
+}
+
+// FuzzKey: two descriptors have the same bucket exactly when they end at the same rule with the same values, whatever the
+// values hold.
+func FuzzKey(f *testing.F) {
+	f.Add("d", "k", "x", "k2", "y", "d", "k", "x_k2_y", "", "")
+	f.Add("d", "k", "1:a", "", "", "d", "k", "1", "", ":a")
+	f.Add("d", "j1", "a", "", "", "d", "j", "1:a", "", "")
+	f.Add("d", "k", "s1", "", "", "d", "k", "s2", "", "")
+	f.Add("d", "t", "{a}", "k", "b", "d", "t", "a", "k", "b")
+	f.Add("d", "k", strings.Repeat("v", 70), "", "", "d", "k", "#"+strings.Repeat("v", 32), "", "")
+	f.Add("d", "k", "v", "", "", "d1:k", "k", "v", "", "")
+	rules := keyRules()
+	f.Fuzz(func(t *testing.T, d1, k1, v1, kk1, vv1, d2, k2, v2, kk2, vv2 string) {
+		one := bucketsOf(rules, d1, pair(k1, v1, kk1, vv1))
+		two := bucketsOf(rules, d2, pair(k2, v2, kk2, vv2))
+		for i, a := range one {
+			if !strings.HasPrefix(a.key, "p:rl:") {
+				t.Fatalf("key %q", a.key)
+			}
+			for j, b := range two {
+				same := a.rule == b.rule && i == j && slices.Equal(a.values, b.values)
+				if (a.key == b.key) != same {
+					t.Errorf("%q %q and %q %q: same bucket %t, keys %q %q", d1, pair(k1, v1, kk1, vv1), d2, pair(k2, v2, kk2, vv2), same, a.key, b.key)
+				}
+			}
+			for _, b := range one[i+1:] {
+				if a.key == b.key {
+					t.Errorf("two limits of one rule share %q", a.key)
+				}
+			}
+			o := overrideKey("p:", d2, a.limit, pair(k2, v2, kk2, vv2))
+			if o == a.key {
+				t.Errorf("an override shares %q", o)
+			}
+		}
+	})
+}
+
+type keyed struct {
+	rule   *Rule
+	limit  bucket.Limit
+	values []string
+	key    string
+}
+
+func pair(k1, v1, k2, v2 string) []descriptors.Entry {
+	entries := []descriptors.Entry{{Key: k1, Value: v1}}
+	if k2 != "" || v2 != "" {
+		entries = append(entries, descriptors.Entry{Key: k2, Value: v2})
+	}
+	return entries
+}
+
+func bucketsOf(r *Rules, domain string, entries []descriptors.Entry) (list []keyed) {
+	rule := r.Find(domain, entries)
+	if rule == nil {
+		return nil
+	}
+	var values []string
+	for _, v := range rule.buckets {
+		if v.key {
+			values = append(values, "key:"+entries[v.entry].Key)
+		}
+		if v.value {
+			values = append(values, "value:"+entries[v.entry].Value)
+		}
+	}
+	for i := range rule.Limits {
+		l := &rule.Limits[i]
+		list = append(list, keyed{rule, l.Limit.Limit, values, rule.key(r.options.KeyPrefix, l, entries)})
+	}
+	return list
+}
+
+// TestKeys shows what keys look like; a change of them would lose all counts at the next deployment.
+func TestKeys(t *testing.T) {
+	rules := keyRules()
+	for _, c := range []struct {
+		domain string
+		entry  []descriptors.Entry
+		want   []string
+	}{
+		{"d", pair("k", "v", "", ""), []string{"p:rl:1:d1:k*/t1000000;1:v"}},
+		{"d", pair("k", "x", "", ""), []string{"p:rl:1:d1:k=1:x/t1000000;", "p:rl:1:d1:k=1:x/t3600000000;"}},
+		{"d", pair("k", "x", "k2", "y"), []string{"p:rl:1:d1:k=1:x2:k2*/t1000000;1:y"}},
+		{"d", pair("k", "wide", "", ""), []string{"p:rl:1:d1:k=2:w*/t1000000;4:wide"}},
+		{"d", pair("j1", "v", "", ""), []string{"p:rl:1:d2:j**/t1000000;2:j11:v"}},
+		{"d", pair("k", "some", "", ""), []string{"p:rl:1:d1:k=2:s*/t1000000;"}},
+		{"d", pair("t", "tag", "", ""), []string{"p:rl:{tag}1:d1:t*/f1000000;3:tag"}},
+		{"d", pair("t", "", "k", "v"), []string{"p:rl:{#e3b0c44298fc1c149afbf4c8996fb924}1:d1:t*1:k*/f1000000;0:1:v"}},
+		{"d", pair("k", "{a}", "", ""), []string{"p:rl:1:d1:k*/t1000000;#460c3a93211614ac783c0f1d1bbbcb45"}},
+	} {
+		var got []string
+		for _, k := range bucketsOf(rules, c.domain, c.entry) {
+			got = append(got, k.key)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%q: %q, want %q", c.entry, got, c.want)
+		}
+	}
+}

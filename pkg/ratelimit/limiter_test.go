@@ -1,0 +1,212 @@
+package ratelimit_test
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+	"github.com/extauthz/extauthz/pkg/rulefile"
+)
+
+// TestLimiter runs testdata/*.txt: rule files, and what becomes of requests. A case is a txtar archive of rules.yaml, optionally
+// settings, and requests, a line each:
+//
+//	<time> <descriptor> | <descriptor> … -> ok|denied [retry <duration>] : <status> | <status> …
+//
+// A descriptor is key=value entries joined by ">", then optionally hits=N, refund (is_negative_hits) and limit=N/unit (an
+// override). A status is ok or over with what remains, "none" when no limit applies, "unlimited", and "shadow" for a denial
+// that is not enforced. A line "reload" puts the rules of rules2.yaml in force.
+func TestLimiter(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no cases: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			newScenario(t, archive).run(t)
+		})
+	}
+}
+
+type scenario struct {
+	limiter *ratelimit.Limiter
+	now     int64
+	files   map[string]string
+	options ratelimit.RulesOptions
+	cfg     rulefile.Config
+}
+
+func newScenario(t *testing.T, archive *txtar.Archive) *scenario {
+	t.Helper()
+	s := &scenario{files: map[string]string{}}
+	for _, f := range archive.Files {
+		s.files[f.Name] = string(f.Data)
+	}
+	store, err := memstore.New(memstore.Config{Clock: func() int64 { return s.now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	cfg := ratelimit.Config{Store: store, Fallback: store}
+	for _, setting := range strings.Fields(s.files["settings"]) {
+		switch setting {
+		case "shadow":
+			cfg.Shadow = true
+		case "quota":
+			cfg.Quota = true
+		case "strict":
+			cfg.Strict, s.options.Wildcards = true, descriptors.FileOrder
+			s.cfg.DefaultAlgorithm, s.options.DefaultAlgorithm = bucket.FixedWindow, bucket.FixedWindow
+		default:
+			t.Fatalf("unknown setting %q", setting)
+		}
+	}
+	s.limiter = ratelimit.New(cfg)
+	s.load(t, "rules.yaml")
+	return s
+}
+
+func (s *scenario) load(t *testing.T, name string) {
+	t.Helper()
+	rules, problems := rulefile.Parse([]rulefile.File{{Name: name, Content: []byte(s.files[name])}}, s.cfg)
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.limiter.SetRules(ratelimit.NewRules(rules.Domains, s.options))
+}
+
+// begin is at the edge of a day, an hour and a minute.
+var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func (s *scenario) run(t *testing.T) {
+	n := 0
+	for i, line := range strings.Split(s.files["requests"], "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		n++
+		if line == "reload" {
+			s.load(t, "rules2.yaml")
+			continue
+		}
+		ask, want, ok := strings.Cut(line, "->")
+		if !ok {
+			t.Fatalf("line %d: no ->: %s", i+1, line)
+		}
+		at, ask, _ := strings.Cut(strings.TrimSpace(ask), " ")
+		after, err := time.ParseDuration(at)
+		if err != nil {
+			t.Fatalf("line %d: %v", i+1, err)
+		}
+		s.now = begin.Add(after).UnixMicro()
+		res, err := s.limiter.Decide(t.Context(), query(t, ask))
+		got := ""
+		if err != nil {
+			got = "error: " + err.Error()
+		} else {
+			got = describe(res)
+		}
+		if want = strings.Join(strings.Fields(want), " "); got != want {
+			t.Errorf("request %d: %s\n got %s\nwant %s", i+1, line, got, want)
+		}
+	}
+	if n == 0 {
+		t.Fatal("no requests in the case")
+	}
+}
+
+func query(t *testing.T, text string) ratelimit.Query {
+	t.Helper()
+	q := ratelimit.Query{Domain: "test"}
+	for part := range strings.SplitSeq(text, "|") {
+		var d descriptors.Descriptor
+		for word := range strings.FieldsSeq(part) {
+			key, value, _ := strings.Cut(word, "=")
+			switch key {
+			case "hits":
+				n, err := strconv.ParseUint(value, 10, 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				d.Hits = &n
+			case "domain":
+				q.Domain = value
+			case "request_hits":
+				n, err := strconv.ParseUint(value, 10, 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				q.Hits = n
+			case "refund":
+				d.Negative = true
+			case "limit":
+				number, unit, _ := strings.Cut(value, "/")
+				n, err := strconv.ParseUint(number, 10, 32)
+				if err != nil {
+					t.Fatal(err)
+				}
+				d.Limit = &descriptors.Override{RequestsPerUnit: uint32(n)}
+				d.Limit.Unit, _ = descriptors.ParseUnit(unit)
+			default:
+				for entry := range strings.SplitSeq(word, ">") {
+					k, v, _ := strings.Cut(entry, "=")
+					d.Entries = append(d.Entries, descriptors.Entry{Key: k, Value: v})
+				}
+			}
+		}
+		q.Descriptors = append(q.Descriptors, d)
+	}
+	return q
+}
+
+func describe(res ratelimit.Result) string {
+	var b strings.Builder
+	b.WriteString(map[bool]string{true: "ok", false: "denied"}[res.Allowed])
+	switch {
+	case res.RetryAfter == bucket.Never:
+		b.WriteString(" retry never")
+	case res.RetryAfter > 0:
+		fmt.Fprintf(&b, " retry %s", time.Duration(res.RetryAfter)*time.Microsecond)
+	}
+	for i := range res.Statuses {
+		b.WriteString(map[bool]string{true: " : ", false: " | "}[i == 0])
+		s := &res.Statuses[i]
+		switch a := s.Binding; {
+		case s.Unlimited:
+			b.WriteString("unlimited")
+		case a == nil:
+			b.WriteString("none")
+		case a.Denied():
+			fmt.Fprintf(&b, "over %d", a.Remaining())
+		case !a.Decision.Allowed:
+			fmt.Fprintf(&b, "shadow %d", a.Remaining())
+		default:
+			fmt.Fprintf(&b, "ok %d", a.Remaining())
+		}
+	}
+	return b.String()
+}
+
+// TestRemainingSaturates: Envoy's counts have 32 bits.
+func TestRemainingSaturates(t *testing.T) {
+	a := ratelimit.Applied{Decision: bucket.Decision{Remaining: math.MaxInt64}}
+	if a.Remaining() != math.MaxUint32 {
+		t.Errorf("remaining %d", a.Remaining())
+	}
+}
+
