@@ -40,10 +40,15 @@ lint: lint-tools ## Check the form of the code: gofmt, go vet, golangci-lint, sh
 	.tools/bin/golangci-lint run ./...
 	.tools/bin/shellcheck scripts/* .ci/run
 
-# The comparison with other services gets its line here: go run ./internal/bench
+
 .PHONY: bench
-bench: ## Run the Go benchmarks
+bench: ## Measure: the service against an empty gRPC handler, by turns; then the Go benchmarks
+	go run ./internal/bench
 	go test -run='^$$' -bench='$(BENCH)' -benchmem $(TESTFLAGS) $(PKG)
+
+.PHONY: readme
+readme: ## Write the table of settings into README.md
+	scripts/readme
 
 .PHONY: fuzz
 fuzz: ## Look for new inputs that break something, FUZZTIME for each fuzz test

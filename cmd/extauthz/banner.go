@@ -1,0 +1,28 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/envoyrls"
+)
+
+// banner tells who started the service without any configuration what it serves and what to try; it is no log line, so that no
+// level hides it.
+func banner(w io.Writer, s *Settings, r *ruleSource, l listeners) {
+	if !r.sample {
+		return
+	}
+	fmt.Fprintf(w, `extauthz: no rules are configured (%s does not exist),
+so the built-in sample is served, on loopback only, from %s.
+
+  gRPC   %-22s for Envoy, see envoy/envoy.yaml
+  HTTP   %-22s /json /healthcheck
+  debug  %-22s /rlconfig /metrics /debug/pprof
+
+Try it; the sixth within a minute gets a 429:
+
+  curl -i http://%s/json -d '%s'
+
+`, r.dir, s.storeName(), l.grpc.Addr(), l.http.Addr(), l.debug.Addr(), l.http.Addr(), envoyrls.Example)
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestCommands(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		sub := filepath.Join(dir, name)
+		if err := os.Mkdir(sub, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(sub, "rules.yaml"), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return sub
+	}
+	good := write("good", "domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 1}}]\n")
+	bad := write("bad", "domain: d\ndescriptors:\n  - key: k\n    rate_limt: {unit: hour, requests_per_unit: 1}\n")
+	for _, c := range []struct {
+		args           string
+		code           int
+		stdout, stderr string
+	}{
+		{args: "frobnicate", code: 2, stderr: `unknown subcommand "frobnicate": want serve, check, settings, version or --help`},
+		{args: "serve here", code: 2, stderr: `serve takes no arguments, not "here"`},
+		{args: "check", code: 2, stderr: "check wants one directory"},
+		{args: "check " + dir + "/none", code: 2, stderr: "there is no directory " + dir + "/none"},
+		{args: "check " + good, code: 0, stdout: "ok: 1 domain, 1 limit, generation "},
+		{args: "check " + bad, code: 1, stderr: "rules.yaml:4:5: error: "},
+		{args: "check " + bad, code: 1, stderr: "did you mean `rate_limit`?"},
+		{args: "--help", code: 0, stdout: "Usage:"},
+		{args: "version", code: 0, stdout: "extauthz "},
+		{args: "settings", code: 0, stdout: "REDIS_TIMEOUT"},
+		{args: "settings --markdown", code: 0, stdout: "| `REDIS_TIMEOUT` | `8ms` |"},
+		{args: "settings --yaml", code: 2, stderr: `unknown argument "--yaml"`},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			setenv(t, nil)
+			var stdout, stderr bytes.Buffer
+			if code := command(strings.Fields(c.args), &stdout, &stderr); code != c.code {
+				t.Errorf("exit code %d, want %d\n%s%s", code, c.code, &stdout, &stderr)
+			}
+			if !strings.Contains(stdout.String(), c.stdout) || !strings.Contains(stderr.String(), c.stderr) {
+				t.Errorf("want %q and %q in\n%s\n%s", c.stdout, c.stderr, &stdout, &stderr)
+			}
+		})
+	}
+}
+
+// TestNoStart: what the operator has to mend is said in one line or list, with exit code 2.
+func TestNoStart(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	port := strconv.Itoa(busy.Addr().(*net.TCPAddr).Port)
+	broken := filepath.Join(t.TempDir(), "config")
+	if err := os.Mkdir(broken, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(broken, "a.yaml"), []byte("domain: a\ndescriptors: [{kye: x}]\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		env  map[string]string
+		want string
+	}{
+		"port in use":       {map[string]string{"GRPC_PORT": port}, "port " + port + " of 127.0.0.1 is in use: stop what listens there, or set GRPC_PORT to another port"},
+		"missing directory": {map[string]string{"RUNTIME_ROOT": "/nowhere"}, "/nowhere/config"},
+		"broken rules":      {map[string]string{"RUNTIME_ROOT": filepath.Dir(broken)}, "a.yaml:2:"},
+		"wrong setting":     {map[string]string{"PORT": "x"}, `PORT="x": want a port`},
+		"socket is a file":  {map[string]string{"GRPC_UDS": filepath.Join(broken, "a.yaml")}, "there is a file that is no socket"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			setenv(t, map[string]string{"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0"})
+			for k, v := range c.env {
+				t.Setenv(k, v)
+			}
+			var stderr bytes.Buffer
+			if code := command(nil, &stderr, &stderr); code != exitNoStart || !strings.Contains(stderr.String(), c.want) {
+				t.Errorf("exit code %d, want 2 and %q in\n%s", code, c.want, &stderr)
+			}
+		})
+	}
+}

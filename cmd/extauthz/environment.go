@@ -1,0 +1,138 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/kelseyhightower/envconfig"
+)
+
+// readSettings reads the environment. Its error lists every mistake; warnings say which variables are set and have no effect.
+//
+// envconfig stops at its first error and can not tell a variable that is set from a default, so it is called a field at a time.
+func readSettings() (s *Settings, warnings []string, err error) {
+	s = new(Settings)
+	var mistakes []error
+	value := reflect.ValueOf(s).Elem()
+	for i := range value.NumField() {
+		field := value.Type().Field(i)
+		if err := readField(field, value.Field(i)); err != nil {
+			mistakes = append(mistakes, err)
+		}
+	}
+	s.resolveStrict()
+	mistakes = append(mistakes, s.checkTogether()...)
+	if len(mistakes) > 0 {
+		return nil, nil, errors.Join(mistakes...)
+	}
+	return s, strangers(), nil
+}
+
+// readField reads one setting, a secret also from the file that NAME_FILE names.
+func readField(field reflect.StructField, into reflect.Value) error {
+	name := field.Tag.Get("envconfig")
+	if file := os.Getenv(name + "_FILE"); field.Tag.Get("secret") != "" && file != "" {
+		if os.Getenv(name) != "" {
+			return fmt.Errorf("%s and %s_FILE are both set: take one of them", name, name)
+		}
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("%s_FILE: %w", name, err)
+		}
+		into.SetString(strings.TrimRight(string(content), "\r\n"))
+		return nil
+	}
+	if v, set := os.LookupEnv(name); set && v == "" && field.Tag.Get("default") != "" {
+		return fmt.Errorf("%s is set to nothing: %s (default %s)", name, wanted(field.Type), field.Tag.Get("default"))
+	}
+	one := reflect.New(reflect.StructOf([]reflect.StructField{field}))
+	if err := envconfig.Process("", one.Interface()); err != nil {
+		return mistake(name, field, err)
+	}
+	into.Set(one.Elem().Field(0))
+	return nil
+}
+
+// mistake says what is wrong with a setting and what was wanted, without the value of a secret.
+func mistake(name string, field reflect.StructField, err error) error {
+	var parse *envconfig.ParseError
+	if !errors.As(err, &parse) {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	want := wanted(field.Type)
+	if strings.HasPrefix(parse.Err.Error(), "want ") || want == "" { // a Decode of ours
+		want = parse.Err.Error()
+	}
+	if field.Tag.Get("secret") != "" {
+		return fmt.Errorf("%s: %s", name, want)
+	}
+	return fmt.Errorf("%s=%q: %s", name, parse.Value, want)
+}
+
+func wanted(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[time.Duration]():
+		return `want a duration with its unit, such as 50ms, 5s or 24h`
+	case reflect.TypeFor[uint16]():
+		return "want a port, 0 to 65535"
+	case reflect.TypeFor[bool]():
+		return "want true or false"
+	case reflect.TypeFor[int]():
+		return "want a whole number"
+	}
+	return ""
+}
+
+// resolveStrict lets COMPATIBILITY=strict set the defaults of what it is about; what is set by name stays.
+func (s *Settings) resolveStrict() {
+	if !s.strict() {
+		return
+	}
+	if os.Getenv("DEFAULT_ALGORITHM") == "" {
+		s.DefaultAlgorithm = algorithm(fixedWindow)
+	}
+	if os.Getenv("RESPONSE_HEADERS") == "" {
+		s.ResponseHeaders = nil
+	}
+	if os.Getenv("RESPONSE_BODY") == "" {
+		s.ResponseBody = "off"
+	}
+}
+
+// checkTogether finds settings that are right each by itself and do not fit together.
+func (s *Settings) checkTogether() (mistakes []error) {
+	if s.BackendType == "" {
+		s.BackendType = "memory"
+		if s.RedisURL != "" {
+			s.BackendType = "redis"
+		}
+	}
+	if s.BackendType == "redis" && s.RedisURL == "" {
+		mistakes = append(mistakes, errors.New("BACKEND_TYPE=redis needs REDIS_URL, such as redis://127.0.0.1:6379"))
+	}
+	if (s.RedisCert == "") != (s.RedisKey == "") {
+		mistakes = append(mistakes, errors.New("REDIS_TLS_CLIENT_CERT and REDIS_TLS_CLIENT_KEY go together: set both or none"))
+	}
+	if s.MaxBuckets < 1 {
+		mistakes = append(mistakes, fmt.Errorf("MEMORY_MAX_BUCKETS=%d: want 1 or more", s.MaxBuckets))
+	}
+	if s.RedisPoolSize < 1 {
+		mistakes = append(mistakes, fmt.Errorf("REDIS_POOL_SIZE=%d: want 1 or more", s.RedisPoolSize))
+	}
+	if s.RedisTimeout <= 0 {
+		mistakes = append(mistakes, fmt.Errorf("REDIS_TIMEOUT=%s: want more than 0, such as 8ms", s.RedisTimeout))
+	}
+	if s.DrainDelay < 0 || s.DrainTimeout < 0 {
+		mistakes = append(mistakes, errors.New("DRAIN_DELAY and DRAIN_TIMEOUT: want 0s or more"))
+	}
+	for name, what := range mustNotBeIgnored {
+		if v := os.Getenv(name); v != "" && !strings.EqualFold(v, "false") {
+			mistakes = append(mistakes, fmt.Errorf("%s=%s: %s", name, v, what))
+		}
+	}
+	return mistakes
+}

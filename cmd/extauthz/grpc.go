@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/envoyrls"
+	"github.com/extauthz/extauthz/pkg/telemetry"
+)
+
+// Bounds of the gRPC server against clients that are broken or hostile. A request holds at most what Envoy takes of headers
+// for each of its descriptors (60 kB by default), so that no client of Envoy can make one too large to be answered.
+const (
+	maxStreams     = 4096
+	maxRequest     = 4 << 20
+	maxHeaderList  = 64 << 10
+	minPing        = 5 * time.Second
+	ioBuffer       = 64 << 10
+	connectTimeout = 5 * time.Second
+)
+
+func newGRPCServer(s *Settings, log *slog.Logger, rpcs *telemetry.RPCs) *grpc.Server {
+	return grpc.NewServer(
+		grpc.ForceServerCodecV2(envoyrls.NewCodec()),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxRecvMsgSize(maxRequest),
+		grpc.MaxHeaderListSize(maxHeaderList),
+		grpc.ConnectionTimeout(connectTimeout),
+		grpc.ReadBufferSize(ioBuffer),
+		grpc.WriteBufferSize(ioBuffer),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionAge: s.MaxConnAge, MaxConnectionAgeGrace: s.MaxConnGrace,
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+		grpc.UnaryInterceptor(observe(log, rpcs)),
+	)
+}
+
+// observe counts and times calls, and turns a panic, which would be a bug of ours, into an error: it must not end the process.
+func observe(log *slog.Logger, rpcs *telemetry.RPCs) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+		start := time.Now()
+		defer func() {
+			if p := recover(); p != nil {
+				log.Error("panic", "rpc", info.FullMethod, "panic", p, "stack", string(debug.Stack()))
+				err = status.Error(codes.Internal, "internal error")
+			}
+			rpcs.Observe(info.FullMethod, status.Code(err), time.Since(start))
+		}()
+		return handler(ctx, req)
+	}
+}

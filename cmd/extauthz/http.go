@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Bounds of the HTTP servers against slow and idle clients.
+const (
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 10 * time.Second
+	idleTimeout       = 2 * time.Minute
+)
+
+func newHTTPServer(handler http.Handler) *http.Server {
+	return &http.Server{Handler: handler, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout}
+}
+
+// mainHandler serves what Envoy, kubelets and people ask: /json decides, /healthcheck and /readyz say whether to send requests
+// here, /livez that the process runs.
+func mainHandler(json http.Handler, h *health) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/json", json)
+	addHealth(mux, h)
+	return mux
+}
+
+func addHealth(mux *http.ServeMux, h *health) {
+	mux.HandleFunc("/healthcheck", h.serveReady)
+	mux.HandleFunc("/readyz", h.serveReady)
+	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "OK") })
+}
+
+// debugHandler serves what operators look at.
+func debugHandler(registry *prometheus.Registry, rules http.HandlerFunc, h *health) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/rlconfig", rules)
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	addHealth(mux, h)
+	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "/rlconfig      the rules in force\n/metrics       for Prometheus\n/debug/pprof/  profiles\n/healthcheck   /readyz   /livez\n")
+	})
+	return mux
+}

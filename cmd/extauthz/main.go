@@ -1,0 +1,95 @@
+// Command extauthz answers Envoy's two questions: may this request pass, and is it over its limit.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Exit codes: 0 for success, 1 when `check` found mistakes or a server failed, 2 when it could not start.
+const (
+	exitOK      = 0
+	exitFailed  = 1
+	exitNoStart = 2
+)
+
+const usage = `extauthz is a rate limit service for Envoy: exact limits, in memory or in Redis.
+
+Usage:
+  extauthz [serve]            serve; all settings are environment variables
+  extauthz check DIR          check the rule files of a directory; exit 1 when there are mistakes
+  extauthz settings           list the settings, their defaults and meaning (--markdown as a table)
+  extauthz version            print the version
+  extauthz --help             print this
+
+Example:
+  RUNTIME_ROOT=. RUNTIME_APPDIRECTORY=rules REDIS_URL=redis://127.0.0.1:6379 extauthz
+`
+
+func main() {
+	os.Exit(command(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// command runs one subcommand and returns the exit code.
+func command(args []string, stdout, stderr io.Writer) int {
+	name := "serve"
+	if len(args) > 0 {
+		name, args = args[0], args[1:]
+	}
+	switch name {
+	case "serve":
+		return serve(args, stderr)
+	case "check":
+		return check(args, stdout, stderr)
+	case "settings":
+		return printSettings(args, stdout, stderr)
+	case "version", "--version", "-v":
+		fmt.Fprintln(stdout, version())
+		return exitOK
+	case "help", "--help", "-h":
+		fmt.Fprint(stdout, usage)
+		return exitOK
+	}
+	fmt.Fprintf(stderr, "extauthz: unknown subcommand %q: want serve, check, settings, version or --help\n", name)
+	return exitNoStart
+}
+
+func serve(args []string, stderr io.Writer) int {
+	if len(args) > 0 {
+		if args[0] == "--help" || args[0] == "-h" {
+			fmt.Fprint(stderr, usage)
+			return exitOK
+		}
+		fmt.Fprintf(stderr, "extauthz: serve takes no arguments, not %q: all settings are environment variables (extauthz settings)\n", args[0])
+		return exitNoStart
+	}
+	s, warnings, err := readSettings()
+	if err != nil {
+		fmt.Fprintf(stderr, "extauthz: the environment has mistakes:\n%s\n(extauthz settings lists all settings)\n", err)
+		return exitNoStart
+	}
+	log := newLogger(s, stderr)
+	for _, w := range warnings {
+		log.Warn("setting", "warning", w)
+	}
+	interrupt, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(interrupt, stop) // a second signal ends the process at once
+
+	err = run(interrupt, s, log, stderr)
+	var notStarted *startError
+	switch {
+	case errors.As(err, &notStarted):
+		fmt.Fprintf(stderr, "extauthz: %v\n", err)
+		return exitNoStart
+	case err != nil:
+		fmt.Fprintf(stderr, "extauthz: %v\n", err)
+		return exitFailed
+	}
+	return exitOK
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/envoyrls"
+	"github.com/extauthz/extauthz/pkg/telemetry"
+)
+
+// startError says why the service could not start: something for the operator to mend.
+type startError struct{ err error }
+
+func (e *startError) Error() string { return e.err.Error() }
+func (e *startError) Unwrap() error { return e.err }
+
+// run builds everything, top to bottom, and serves until ctx is done; then it drains and returns nil. It returns a *startError
+// when it could not start, and another error when a server failed.
+func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) error {
+	source, err := openRules(s, log)
+	if err != nil {
+		return &startError{err}
+	}
+	if source.sample {
+		s.serveOnLoopback()
+	}
+	stores, err := openStores(s, log)
+	if err != nil {
+		return &startError{err}
+	}
+	defer stores.close(log)
+	limiter := ratelimit.New(ratelimit.Config{
+		Store: stores.decides, Fallback: stores.memory,
+		Shadow: s.ShadowMode, Quota: s.QuotaMode, Strict: s.strict(),
+	})
+	source.apply = limiter.SetRules
+	source.applyLoaded()
+
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(&telemetry.Collector{
+		Limiter: limiter, Memory: stores.memoryStats, Store: stores.up, Rules: source.stats,
+	})
+	grpcServer := newGRPCServer(s, log, telemetry.NewRPCs(registry))
+	rls := envoyrls.New(envoyrls.Config{
+		Limiter: limiter, Headers: s.headers(),
+		ProblemBody: s.ResponseBody == "problem", DynamicMetadata: s.DynamicMetadata,
+	})
+	rls.Register(grpcServer)
+	ready := newHealth(grpcServer)
+
+	listeners, err := listen(s)
+	if err != nil {
+		return &startError{err}
+	}
+	defer listeners.close()
+	servers := []*http.Server{
+		newHTTPServer(mainHandler(rls, ready)),
+		newHTTPServer(debugHandler(registry, source.serveRules, ready)),
+	}
+	tuneGC(ctx, log)
+
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return source.watch(groupCtx) })
+	group.Go(func() error { return wrapServe("gRPC", grpcServer.Serve(listeners.grpc)) })
+	group.Go(func() error { return wrapServe("HTTP", servers[0].Serve(listeners.http)) })
+	group.Go(func() error { return wrapServe("debug", servers[1].Serve(listeners.debug)) })
+	group.Go(func() error {
+		<-groupCtx.Done()
+		ready.set(false)
+		drain(s, source.sample, log, grpcServer, servers)
+		return nil
+	})
+	ready.set(source.loaded() || !s.HealthyConfigs)
+	source.onLoad = func() { ready.set(groupCtx.Err() == nil) }
+	banner(stderr, s, source, listeners)
+	log.Info("serving", "grpc", listeners.grpc.Addr(), "http", listeners.http.Addr(), "debug", listeners.debug.Addr(),
+		"store", s.BackendType, "rules", source.describe(), "generation", source.stats().Generation)
+	warnPlaintext(s, source.sample, log)
+	return group.Wait()
+}
+
+func wrapServe(name string, err error) error {
+	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) {
+		return nil
+	}
+	return fmt.Errorf("serve %s: %w", name, err)
+}
+
+// drain goes on serving for a while as not healthy, so that no Envoy that has not noticed yet fails a request; then it lets
+// requests in flight finish. The sample is for a terminal, where nobody waits for an Envoy.
+func drain(s *Settings, sample bool, log *slog.Logger, g *grpc.Server, servers []*http.Server) {
+	if s.DrainDelay > 0 && !sample {
+		log.Info("draining", "delay", s.DrainDelay)
+		<-time.After(s.DrainDelay)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.DrainTimeout)
+	defer cancel()
+	stopped := context.AfterFunc(ctx, g.Stop) // what is still in flight then is cut off
+	defer stopped()
+	g.GracefulStop()
+	for _, server := range servers {
+		if err := server.Shutdown(ctx); err != nil {
+			log.Warn("HTTP requests cut off", "error", err)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"time"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/reply"
+)
+
+// Settings are all environment variables. Where envoyproxy/ratelimit has a name for a thing it is that name, with its default
+// and meaning. The field tags are the documentation: `extauthz settings` prints them, and README.md carries the same table.
+// A field with the tag secret can also come from the file that NAME_FILE names, and is never printed.
+type Settings struct {
+	// Listeners.
+	Host         string        `envconfig:"HOST" default:"0.0.0.0" desc:"address of the HTTP listener (/json, /healthcheck, /livez, /readyz)"`
+	Port         uint16        `envconfig:"PORT" default:"8080" desc:"port of the HTTP listener"`
+	GRPCHost     string        `envconfig:"GRPC_HOST" default:"0.0.0.0" desc:"address of the gRPC listener"`
+	GRPCPort     uint16        `envconfig:"GRPC_PORT" default:"8081" desc:"port of the gRPC listener"`
+	GRPCUDS      string        `envconfig:"GRPC_UDS" desc:"path of a Unix socket to serve gRPC on, in place of host and port"`
+	DebugHost    string        `envconfig:"DEBUG_HOST" default:"127.0.0.1" desc:"address of the debug listener (/metrics, /rlconfig, /debug/pprof)"`
+	DebugPort    uint16        `envconfig:"DEBUG_PORT" default:"6070" desc:"port of the debug listener"`
+	MaxConnAge   time.Duration `envconfig:"GRPC_MAX_CONNECTION_AGE" default:"24h" desc:"age at which a gRPC connection is asked to go, so that Envoys spread over replicas"`
+	MaxConnGrace time.Duration `envconfig:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h" desc:"time until such a connection is closed"`
+	DrainDelay   time.Duration `envconfig:"DRAIN_DELAY" default:"5s" desc:"on SIGTERM: how long to go on serving as not healthy, until every Envoy has noticed"`
+	DrainTimeout time.Duration `envconfig:"DRAIN_TIMEOUT" default:"25s" desc:"how long to wait after that for requests in flight"`
+
+	// Logs.
+	LogLevel  logLevel  `envconfig:"LOG_LEVEL" default:"WARN" desc:"DEBUG, INFO, WARN or ERROR"`
+	LogFormat logFormat `envconfig:"LOG_FORMAT" default:"text" desc:"text or json"`
+
+	// Rules.
+	ConfigType          configType `envconfig:"CONFIG_TYPE" default:"FILE" desc:"where rules come from: FILE"`
+	RuntimeRoot         string     `envconfig:"RUNTIME_ROOT" default:"/srv/runtime_data/current" desc:"the rule files are those in RUNTIME_ROOT/RUNTIME_SUBDIRECTORY/RUNTIME_APPDIRECTORY; with none of the three set and no such directory, the built-in sample is served"`
+	RuntimeSubdirectory string     `envconfig:"RUNTIME_SUBDIRECTORY" desc:"see RUNTIME_ROOT"`
+	RuntimeAppdirectory string     `envconfig:"RUNTIME_APPDIRECTORY" default:"config" desc:"see RUNTIME_ROOT"`
+	IgnoreDotfiles      bool       `envconfig:"RUNTIME_IGNOREDOTFILES" default:"false" desc:"leave out files whose names begin with a dot (those with two dots, as in ConfigMaps, always are)"`
+	MergeDomains        bool       `envconfig:"MERGE_DOMAIN_CONFIG" default:"false" desc:"put rules of several files for one domain together; else that is an error"`
+	ForceStart          bool       `envconfig:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" desc:"start although the rule files have mistakes: everything passes until they are mended"`
+
+	// Limits.
+	Compatibility    compatibility    `envconfig:"COMPATIBILITY" default:"default" desc:"strict: decide as envoyproxy/ratelimit also in the five ways in which extauthz differs on purpose (docs/compatibility.md)"`
+	DefaultAlgorithm algorithm        `envconfig:"DEFAULT_ALGORITHM" default:"sliding_window_counter" desc:"of limits that name none (fixed_window when strict)"`
+	StoreErrorPolicy storeErrorPolicy `envconfig:"STORE_ERROR_POLICY" default:"local" desc:"who decides when the store can not: local (this process, by the full limit), allow, deny"`
+	ShadowMode       bool             `envconfig:"SHADOW_MODE" default:"false" desc:"decide and count, but let every request pass"`
+	QuotaMode        bool             `envconfig:"QUOTA_MODE" default:"false" desc:"treat every rule as quota_mode"`
+	KeyPrefix        string           `envconfig:"CACHE_KEY_PREFIX" desc:"begins every bucket's key"`
+
+	// Answers.
+	ResponseHeaders headerSets `envconfig:"RESPONSE_HEADERS" default:"draft" desc:"headers for the client: draft (RateLimit), triple (RateLimit-Limit, ...), x (X-RateLimit-Limit, ...), spring, several with commas, or off (off when strict)"`
+	HeadersEnabled  bool       `envconfig:"LIMIT_RESPONSE_HEADERS_ENABLED" default:"false" desc:"adds triple to RESPONSE_HEADERS"`
+	LimitHeader     headerName `envconfig:"LIMIT_LIMIT_HEADER" default:"RateLimit-Limit" desc:"name of the limit in triple"`
+	RemainingHeader headerName `envconfig:"LIMIT_REMAINING_HEADER" default:"RateLimit-Remaining" desc:"name of the remaining hits in triple"`
+	ResetHeader     headerName `envconfig:"LIMIT_RESET_HEADER" default:"RateLimit-Reset" desc:"name of the seconds until the reset in triple"`
+	ResponseBody    bodyKind   `envconfig:"RESPONSE_BODY" default:"problem" desc:"body of a denial: problem (RFC 9457 problem+json) or off (off when strict)"`
+	DynamicMetadata bool       `envconfig:"RESPONSE_DYNAMIC_METADATA" default:"false" desc:"tell Envoy the descriptors, the rule that decided and its metadata"`
+
+	// The embedded store.
+	BackendType    backendType   `envconfig:"BACKEND_TYPE" desc:"memory or redis; default: redis when REDIS_URL is set, else memory"`
+	MaxBuckets     int           `envconfig:"MEMORY_MAX_BUCKETS" default:"1000000" desc:"most buckets in memory; when full, those nearest to their full quota go"`
+	SnapshotPath   string        `envconfig:"MEMORY_SNAPSHOT_PATH" desc:"file to keep the buckets in over a restart, written on shutdown and every minute"`
+	RedisURL       string        `envconfig:"REDIS_URL" secret:"url" desc:"redis://[user:password@]host:port[/db], rediss://..., unix:///path, host:port or /path"`
+	RedisSocket    socketType    `envconfig:"REDIS_SOCKET_TYPE" desc:"tcp, tls or unix, for a REDIS_URL that does not say"`
+	RedisType      redisType     `envconfig:"REDIS_TYPE" default:"SINGLE" desc:"SINGLE"`
+	RedisAuth      string        `envconfig:"REDIS_AUTH" secret:"true" desc:"password, or user:password"`
+	RedisTLS       bool          `envconfig:"REDIS_TLS" default:"false" desc:"speak TLS with Redis"`
+	RedisCACert    string        `envconfig:"REDIS_TLS_CACERT" desc:"file of the CA that signed Redis' certificate; default: those of the system"`
+	RedisCert      string        `envconfig:"REDIS_TLS_CLIENT_CERT" desc:"file of this service's certificate for Redis"`
+	RedisKey       string        `envconfig:"REDIS_TLS_CLIENT_KEY" desc:"file of its key"`
+	RedisSkipHost  bool          `envconfig:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION" default:"false" desc:"do not check that Redis' certificate is for its host"`
+	RedisPoolSize  int           `envconfig:"REDIS_POOL_SIZE" default:"10" desc:"most connections to Redis"`
+	RedisTimeout   time.Duration `envconfig:"REDIS_TIMEOUT" default:"8ms" desc:"most that a decision waits for Redis, also bounded by the caller's deadline less 3 ms; then STORE_ERROR_POLICY or on_store_error answers"`
+	HealthyConfigs bool          `envconfig:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED" default:"false" desc:"not healthy while there are no rules"`
+}
+
+// rulesDirectory is where the rule files are.
+func (s *Settings) rulesDirectory() string {
+	return joinPath(s.RuntimeRoot, s.RuntimeSubdirectory, s.RuntimeAppdirectory)
+}
+
+func (s *Settings) strict() bool { return s.Compatibility == "strict" }
+
+// headers are the sets to send.
+func (s *Settings) headers() reply.Headers {
+	sets := []reply.Set(s.ResponseHeaders)
+	if s.HeadersEnabled && !contains(sets, reply.Triple) {
+		sets = append(sets, reply.Triple)
+	}
+	return reply.Headers{
+		Sets: sets, LimitName: string(s.LimitHeader), RemainingName: string(s.RemainingHeader), ResetName: string(s.ResetHeader),
+	}
+}
+
+func (s *Settings) algorithm() bucket.Algorithm { return bucket.Algorithm(s.DefaultAlgorithm) }
+func (s *Settings) policy() ratelimit.StoreErrorPolicy {
+	return ratelimit.StoreErrorPolicy(s.StoreErrorPolicy)
+}

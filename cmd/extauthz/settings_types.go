@@ -1,0 +1,144 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/reply"
+)
+
+// Types of settings that are more than text: Decode (envconfig.Decoder) says what was wanted.
+
+type logLevel slog.Level
+
+// Decode takes the levels of envoyproxy/ratelimit; those below debug and above error are the nearest that there is.
+func (l *logLevel) Decode(v string) error {
+	switch strings.ToLower(v) {
+	case "trace", "debug":
+		*l = logLevel(slog.LevelDebug)
+	case "info":
+		*l = logLevel(slog.LevelInfo)
+	case "warn", "warning":
+		*l = logLevel(slog.LevelWarn)
+	case "error", "fatal", "panic":
+		*l = logLevel(slog.LevelError)
+	default:
+		return fmt.Errorf("want DEBUG, INFO, WARN or ERROR")
+	}
+	return nil
+}
+
+// oneOf decodes a word of a list into dst, in the list's own spelling.
+func oneOf[T ~string](dst *T, v string, words ...T) error {
+	for _, w := range words {
+		if strings.EqualFold(v, string(w)) {
+			*dst = w
+			return nil
+		}
+	}
+	text := make([]string, len(words))
+	for i, w := range words {
+		text[i] = string(w)
+	}
+	return fmt.Errorf("want %s", strings.Join(text, " or "))
+}
+
+type logFormat string
+
+// Decode takes text or json.
+func (f *logFormat) Decode(v string) error { return oneOf(f, v, "text", "json") }
+
+type compatibility string
+
+// Decode takes default or strict.
+func (c *compatibility) Decode(v string) error { return oneOf(c, v, "default", "strict") }
+
+type bodyKind string
+
+// Decode takes problem or off.
+func (b *bodyKind) Decode(v string) error { return oneOf(b, v, "problem", "off") }
+
+type socketType string
+
+// Decode takes tcp, tls or unix.
+func (s *socketType) Decode(v string) error { return oneOf(s, v, "tcp", "tls", "unix") }
+
+type configType string
+
+// Decode takes FILE.
+func (c *configType) Decode(v string) error {
+	if strings.EqualFold(v, "GRPC_XDS_SOTW") {
+		return fmt.Errorf("rules from an xDS server are not supported yet: want FILE")
+	}
+	return oneOf(c, v, "FILE")
+}
+
+type redisType string
+
+// Decode takes SINGLE.
+func (r *redisType) Decode(v string) error {
+	if strings.EqualFold(v, "SENTINEL") || strings.EqualFold(v, "CLUSTER") {
+		return fmt.Errorf("this type is not supported yet: want SINGLE")
+	}
+	return oneOf(r, v, "SINGLE")
+}
+
+type backendType string
+
+// Decode takes memory or redis.
+func (b *backendType) Decode(v string) error {
+	if strings.EqualFold(v, "memcache") {
+		return fmt.Errorf("memcached can not decide exactly and is not supported: want memory or redis")
+	}
+	return oneOf(b, v, "memory", "redis")
+}
+
+type algorithm bucket.Algorithm
+
+// Decode takes the name of an algorithm.
+func (a *algorithm) Decode(v string) error {
+	parsed, err := bucket.ParseAlgorithm(v)
+	if err != nil {
+		return fmt.Errorf("want one of %s", strings.Join(bucket.AlgorithmNames(), ", "))
+	}
+	*a = algorithm(parsed)
+	return nil
+}
+
+type storeErrorPolicy ratelimit.StoreErrorPolicy
+
+// Decode takes local, allow or deny.
+func (p *storeErrorPolicy) Decode(v string) error {
+	parsed, ok := ratelimit.ParseStoreErrorPolicy(strings.ToLower(v))
+	if !ok {
+		return fmt.Errorf("want local, allow or deny")
+	}
+	*p = storeErrorPolicy(parsed)
+	return nil
+}
+
+type headerSets []reply.Set
+
+// Decode takes a list of header sets.
+func (h *headerSets) Decode(v string) error {
+	sets, err := reply.ParseSets(strings.ToLower(v))
+	*h = sets
+	return err
+}
+
+type headerName string
+
+// Decode takes a header's name.
+func (h *headerName) Decode(v string) error {
+	*h = headerName(strings.ToLower(v))
+	return reply.CheckName(v)
+}
+
+func contains(sets []reply.Set, s reply.Set) bool { return slices.Contains(sets, s) }
+
+func joinPath(parts ...string) string { return filepath.Join(parts...) }

@@ -1,0 +1,117 @@
+package telemetry
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+)
+
+// Collector reads the counters that the service keeps anyway, when Prometheus asks for them.
+type Collector struct {
+	// Limiter has the rules and their counters. Required.
+	Limiter *ratelimit.Limiter
+	// Memory describes the embedded store, the one that decides or the one that takes over. Required.
+	Memory func() MemoryStats
+	// Store reports whether the remote store can be reached; nil without one.
+	Store func() (up bool)
+	// Rules describes the rule source. Required.
+	Rules func() RuleStats
+}
+
+// MemoryStats describes the embedded store.
+type MemoryStats struct {
+	Buckets          int64
+	Evicted, Expired uint64
+	// SnapshotFailures counts snapshots that could not be written.
+	SnapshotFailures uint64
+}
+
+// RuleStats describes what rules are in force.
+type RuleStats struct {
+	// Generation is a hash of their text.
+	Generation string
+	// Since is when they came into force.
+	Since time.Time
+	// Current is false while newer rules are refused for their mistakes.
+	Current bool
+	// Failures counts refused reloads.
+	Failures uint64
+}
+
+var (
+	decisions       = desc("ratelimit_decisions_total", "Descriptors that a rule decided, by decision: allowed, denied, shadow_denied.", "domain", "rule", "decision")
+	undecided       = desc("ratelimit_undecided_total", "Descriptors that the store could not decide and on_store_error answered.", "domain", "rule")
+	overrides       = desc("ratelimit_override_decisions_total", "Descriptors that brought their own limit, by decision.", "decision")
+	unmatched       = desc("ratelimit_unmatched_total", "Descriptors that no rule matched.")
+	unknownDomain   = desc("ratelimit_unknown_domain_total", "Requests for a domain without rules.")
+	globalShadow    = desc("ratelimit_global_shadow_total", "Requests over a limit that SHADOW_MODE let pass.")
+	storeErrors     = desc("store_errors_total", "Requests that the store could not decide, by the policy that answered (none when strict).", "policy")
+	unknownOutcomes = desc("store_unknown_outcome_total", "Requests of store_errors_total that may have been charged all the same.")
+	storeUp         = desc("store_up", "Whether the remote store answers.")
+	memoryBuckets   = desc("memory_buckets", "Buckets in the embedded store.")
+	memoryEvicted   = desc("memory_evicted_total", "Buckets that went because MEMORY_MAX_BUCKETS was reached.")
+	memoryExpired   = desc("memory_expired_total", "Buckets that went because they held nothing any more.")
+	snapshotErrors  = desc("memory_snapshot_failures_total", "Snapshots that could not be written.")
+	reloadOK        = desc("config_last_reload_successful", "0 while newer rules are refused for their mistakes.")
+	reloadTime      = desc("config_last_reload_success_timestamp_seconds", "When the rules in force were loaded.")
+	reloadFailures  = desc("config_reload_failures_total", "Rules that were refused for their mistakes.")
+	configInfo      = desc("config_info", "1 for the hash of the rules in force.", "generation")
+)
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("extauthz_"+name, help, labels, nil)
+}
+
+// Describe names no metrics: which there are depends on the rules.
+func (c *Collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect reads all counters.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	c.Limiter.Rules().EachCounters(func(domain, name string, n *ratelimit.Counters) {
+		counter(decisions, n.Allowed.Load(), domain, name, "allowed")
+		counter(decisions, n.Denied.Load(), domain, name, "denied")
+		counter(decisions, n.ShadowDenied.Load(), domain, name, "shadow_denied")
+		counter(undecided, n.Undecided.Load(), domain, name)
+	})
+	t := c.Limiter.Totals()
+	counter(overrides, t.Overrides.Allowed.Load(), "allowed")
+	counter(overrides, t.Overrides.Denied.Load(), "denied")
+	counter(unmatched, t.Unmatched.Load())
+	counter(unknownDomain, t.UnknownDomain.Load())
+	counter(globalShadow, t.GlobalShadow.Load())
+	counter(storeErrors, t.StoreErrors[0].Load(), "none")
+	for _, p := range []ratelimit.StoreErrorPolicy{ratelimit.Deny, ratelimit.Local, ratelimit.Allow} {
+		counter(storeErrors, t.StoreErrors[p].Load(), p.String())
+	}
+	counter(unknownOutcomes, t.UnknownOutcomes.Load())
+	if c.Store != nil {
+		gauge(storeUp, number(c.Store()))
+	}
+	m := c.Memory()
+	gauge(memoryBuckets, float64(m.Buckets))
+	counter(memoryEvicted, m.Evicted)
+	counter(memoryExpired, m.Expired)
+	counter(snapshotErrors, m.SnapshotFailures)
+	r := c.Rules()
+	gauge(reloadOK, number(r.Current))
+	if !r.Since.IsZero() {
+		gauge(reloadTime, float64(r.Since.UnixNano())/1e9)
+	}
+	counter(reloadFailures, r.Failures)
+	gauge(configInfo, 1, r.Generation)
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
