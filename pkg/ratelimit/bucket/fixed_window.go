@@ -3,31 +3,28 @@ package bucket
 // fixedWindow counts within windows aligned to the epoch. Count belongs to the window that Last lies in.
 type fixedWindow struct{}
 
-func (fixedWindow) roll(l Limit, s State, x int64) State {
+func (fixedWindow) roll(l *Limit, s *State, x int64) {
 	if x/l.Window != s.Last/l.Window {
 		s.Count = 0
 	}
 	s.Last = x
-	return s
 }
 
-func (fixedWindow) fits(l Limit, s State, n int64) bool { return s.Count+n <= l.Requests }
+func (fixedWindow) fits(l *Limit, s *State, n int64) bool { return s.Count+n <= l.Requests }
 
-func (fixedWindow) charge(l Limit, s State, n int64) State {
+func (fixedWindow) charge(l *Limit, s *State, n int64) {
 	s.Count = max(s.Count, min(s.Count+n, 2*l.Requests))
-	return s
 }
 
-func (fixedWindow) refund(_ Limit, s State, n int64) State {
+func (fixedWindow) refund(_ *Limit, s *State, n int64) {
 	s.Count = max(0, s.Count-n)
-	return s
 }
 
-func (fixedWindow) remaining(l Limit, s State) int64 { return max(0, l.Requests-s.Count) }
+func (fixedWindow) remaining(l *Limit, s *State) int64 { return max(0, l.Requests-s.Count) }
 
-func (fixedWindow) wait(l Limit, s State, _ int64) int64 { return l.Window - s.Last%l.Window }
+func (fixedWindow) wait(l *Limit, s *State, _ int64) int64 { return l.Window - s.Last%l.Window }
 
-func (fixedWindow) drain(l Limit, s State) int64 { return l.Window - s.Last%l.Window }
+func (fixedWindow) drain(l *Limit, s *State) int64 { return l.Window - s.Last%l.Window }
 
 func (fixedWindow) parse(last int64, rest string) (State, bool) {
 	n, _, ok := cutNumbers(rest, 1)

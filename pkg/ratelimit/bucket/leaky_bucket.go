@@ -8,12 +8,12 @@ type leakyBucket struct{}
 type span struct{ micros, part int64 }
 
 // leak is the time in which n units leak.
-func (l Limit) leak(n int64) span {
+func (l *Limit) leak(n int64) span {
 	q, r := mulDiv(n, l.Window, l.Requests)
 	return span{q, r}
 }
 
-func (l Limit) add(a, b span) span {
+func (l *Limit) add(a, b span) span {
 	sum := span{a.micros + b.micros, a.part + b.part}
 	if sum.part >= l.Requests {
 		sum.micros, sum.part = sum.micros+1, sum.part-l.Requests
@@ -22,7 +22,7 @@ func (l Limit) add(a, b span) span {
 }
 
 // sub is a − b; with a < b its micros are negative.
-func (l Limit) sub(a, b span) span {
+func (l *Limit) sub(a, b span) span {
 	diff := span{a.micros - b.micros, a.part - b.part}
 	if diff.part < 0 {
 		diff.micros, diff.part = diff.micros-1, diff.part+l.Requests
@@ -41,9 +41,9 @@ func (a span) ceil() int64 {
 	return a.micros
 }
 
-func held(s State) span { return span{s.Count, s.Part} }
+func held(s *State) span { return span{s.Count, s.Part} }
 
-func (leakyBucket) roll(l Limit, s State, x int64) State {
+func (leakyBucket) roll(l *Limit, s *State, x int64) {
 	if s.Rate != l.Requests { // the fraction was one of another rate: up to the next whole µs, never in the client's favour
 		s.Count, s.Part, s.Rate = held(s).ceil(), 0, l.Requests
 	}
@@ -52,14 +52,13 @@ func (leakyBucket) roll(l Limit, s State, x int64) State {
 		s.Count, s.Part = 0, 0
 	}
 	s.Last = x
-	return s
 }
 
-func (leakyBucket) fits(l Limit, s State, n int64) bool {
+func (leakyBucket) fits(l *Limit, s *State, n int64) bool {
 	return !l.add(held(s), l.leak(n)).more(l.leak(l.Burst))
 }
 
-func (leakyBucket) charge(l Limit, s State, n int64) State {
+func (leakyBucket) charge(l *Limit, s *State, n int64) {
 	before, after, most := held(s), l.add(held(s), l.leak(n)), l.leak(2*l.Burst)
 	if after.more(most) {
 		after = most
@@ -68,19 +67,17 @@ func (leakyBucket) charge(l Limit, s State, n int64) State {
 		after = before
 	}
 	s.Count, s.Part, s.Rate = after.micros, after.part, l.Requests
-	return s
 }
 
-func (leakyBucket) refund(l Limit, s State, n int64) State {
+func (leakyBucket) refund(l *Limit, s *State, n int64) {
 	rest := l.sub(held(s), l.leak(n))
 	if rest.micros < 0 {
 		rest = span{}
 	}
 	s.Count, s.Part = rest.micros, rest.part
-	return s
 }
 
-func (leakyBucket) remaining(l Limit, s State) int64 {
+func (leakyBucket) remaining(l *Limit, s *State) int64 {
 	room := l.sub(l.leak(l.Burst), held(s))
 	if room.micros < 0 {
 		return 0
@@ -90,11 +87,11 @@ func (leakyBucket) remaining(l Limit, s State) int64 {
 	return q + (r+room.part)/l.Window
 }
 
-func (leakyBucket) wait(l Limit, s State, n int64) int64 {
+func (leakyBucket) wait(l *Limit, s *State, n int64) int64 {
 	return l.sub(l.add(held(s), l.leak(n)), l.leak(l.Burst)).ceil()
 }
 
-func (leakyBucket) drain(_ Limit, s State) int64 { return held(s).ceil() }
+func (leakyBucket) drain(_ *Limit, s *State) int64 { return held(s).ceil() }
 
 // parse leaves Rate at 0 when there is no Part that it would be needed for.
 func (leakyBucket) parse(last int64, rest string) (State, bool) {

@@ -149,12 +149,12 @@ func (t *Take) judge(now int64) {
 		return
 	}
 	alg := algorithms[t.Limit.Algorithm]
-	t.State, t.Changed = t.Limit.at(t.State, now)
+	t.Changed = t.State.at(&t.Limit, now)
 	if t.Refund > 0 && !t.State.Empty() {
-		t.State = alg.refund(t.Limit, t.State, int64(t.Refund))
+		alg.refund(&t.Limit, &t.State, int64(t.Refund))
 		t.Changed = true
 	}
-	t.Decision.Allowed = need == 0 && t.Refund > 0 || alg.fits(t.Limit, t.State, need)
+	t.Decision.Allowed = need == 0 && t.Refund > 0 || alg.fits(&t.Limit, &t.State, need)
 }
 
 // charge charges the take, if the verdict says so.
@@ -162,7 +162,7 @@ func (t *Take) charge(requestAllowed bool) {
 	if t.Cost == 0 || t.Limit.Requests == 0 || !t.charged(requestAllowed) {
 		return
 	}
-	t.State = algorithms[t.Limit.Algorithm].charge(t.Limit, t.State, int64(t.Cost))
+	algorithms[t.Limit.Algorithm].charge(&t.Limit, &t.State, int64(t.Cost))
 	t.Changed = true
 }
 
@@ -175,7 +175,7 @@ func (t *Take) describe(now int64) {
 	if t.Limit.Requests == 0 {
 		d.Remaining, d.NextIn, d.ResetAfter = 0, 0, 0
 		if t.Limit.Algorithm == FixedWindow {
-			d.ResetAfter = alg.drain(t.Limit, State{Last: now})
+			d.ResetAfter = alg.drain(&t.Limit, &State{Last: now})
 		}
 		if !d.Allowed {
 			d.RetryAfter = Never
@@ -186,17 +186,17 @@ func (t *Take) describe(now int64) {
 		t.State.Last = now
 	}
 	late := t.State.Last - now // the clock is this far behind the bucket
-	d.Remaining = alg.remaining(t.Limit, t.State)
-	d.ResetAfter = late + alg.drain(t.Limit, t.State)
+	d.Remaining = alg.remaining(&t.Limit, &t.State)
+	d.ResetAfter = late + alg.drain(&t.Limit, &t.State)
 	if !d.Allowed {
 		d.RetryAfter = Never
 		if need <= t.Limit.Capacity() {
-			d.RetryAfter = late + alg.wait(t.Limit, t.State, need)
+			d.RetryAfter = late + alg.wait(&t.Limit, &t.State, need)
 		}
 	}
 	d.NextIn = 0
 	if d.Remaining < t.Limit.Capacity() {
-		d.NextIn = late + alg.wait(t.Limit, t.State, d.Remaining+1)
+		d.NextIn = late + alg.wait(&t.Limit, &t.State, d.Remaining+1)
 	}
 	if !t.State.Empty() {
 		d.ExpireAt = now + d.ResetAfter

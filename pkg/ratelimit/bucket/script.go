@@ -102,7 +102,8 @@ func (r *Request) Answer(line string, now int64) error {
 		if err != nil {
 			return err
 		}
-		t.State, t.Changed = t.Limit.at(state, now)
+		t.State = state
+		t.Changed = t.State.at(&t.Limit, now)
 		t.Decision.Allowed = fits
 	}
 	r.Allowed = verdict == '+'

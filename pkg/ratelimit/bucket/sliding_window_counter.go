@@ -4,7 +4,7 @@ package bucket
 // lies in it), an exact fraction. Count is the window that Last lies in, Part the one before.
 type slidingWindowCounter struct{}
 
-func (slidingWindowCounter) roll(l Limit, s State, x int64) State {
+func (slidingWindowCounter) roll(l *Limit, s *State, x int64) {
 	switch x/l.Window - s.Last/l.Window {
 	case 0:
 	case 1:
@@ -13,34 +13,31 @@ func (slidingWindowCounter) roll(l Limit, s State, x int64) State {
 		s.Count, s.Part = 0, 0
 	}
 	s.Last = x
-	return s
 }
 
 // fits compares previous·(W−e) with (L−current−n)·W, both of 128 bits.
-func (slidingWindowCounter) fits(l Limit, s State, n int64) bool {
+func (slidingWindowCounter) fits(l *Limit, s *State, n int64) bool {
 	left := l.Requests - s.Count - n
 	return left >= 0 && !less(product(left, l.Window), product(s.Part, l.Window-s.Last%l.Window))
 }
 
-func (slidingWindowCounter) charge(l Limit, s State, n int64) State {
+func (slidingWindowCounter) charge(l *Limit, s *State, n int64) {
 	s.Count = max(s.Count, min(s.Count+n, 2*l.Requests))
-	return s
 }
 
-func (slidingWindowCounter) refund(_ Limit, s State, n int64) State {
+func (slidingWindowCounter) refund(_ *Limit, s *State, n int64) {
 	current := min(n, s.Count)
 	s.Count -= current
 	s.Part = max(0, s.Part-(n-current))
-	return s
 }
 
-func (slidingWindowCounter) remaining(l Limit, s State) int64 {
+func (slidingWindowCounter) remaining(l *Limit, s *State) int64 {
 	weighted := mulDivCeil(s.Part, l.Window-s.Last%l.Window, l.Window)
 	return max(0, l.Requests-s.Count-weighted)
 }
 
 // wait spans two windows: what does not fit beside the current count waits until that has become the previous one.
-func (slidingWindowCounter) wait(l Limit, s State, n int64) int64 {
+func (slidingWindowCounter) wait(l *Limit, s *State, n int64) int64 {
 	e := s.Last % l.Window
 	if left := l.Requests - s.Count - n; left >= 0 {
 		return fadesTo(left, s.Part, l.Window) - e
@@ -48,7 +45,7 @@ func (slidingWindowCounter) wait(l Limit, s State, n int64) int64 {
 	return l.Window - e + fadesTo(l.Requests-n, s.Count, l.Window)
 }
 
-func (slidingWindowCounter) drain(l Limit, s State) int64 {
+func (slidingWindowCounter) drain(l *Limit, s *State) int64 {
 	e := s.Last % l.Window
 	switch {
 	case s.Count > 0:

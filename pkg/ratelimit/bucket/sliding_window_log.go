@@ -3,7 +3,7 @@ package bucket
 // slidingWindowLog remembers every accepted request for one Window. Count is the sum of Grants.
 type slidingWindowLog struct{}
 
-func (slidingWindowLog) roll(l Limit, s State, x int64) State {
+func (slidingWindowLog) roll(l *Limit, s *State, x int64) {
 	gone := 0
 	for gone < len(s.Grants) && s.Grants[gone].At <= x-l.Window {
 		s.Count -= s.Grants[gone].Cost
@@ -11,13 +11,12 @@ func (slidingWindowLog) roll(l Limit, s State, x int64) State {
 	}
 	s.Grants = s.Grants[gone:]
 	s.Last = x
-	return s
 }
 
-func (slidingWindowLog) fits(l Limit, s State, n int64) bool { return s.Count+n <= l.Requests }
+func (slidingWindowLog) fits(l *Limit, s *State, n int64) bool { return s.Count+n <= l.Requests }
 
 // charge keeps the newest Requests+1 units: with more, every cost would be decided the same.
-func (slidingWindowLog) charge(l Limit, s State, n int64) State {
+func (slidingWindowLog) charge(l *Limit, s *State, n int64) {
 	s.Grants = appendGrant(s.Grants, Grant{At: s.Last, Cost: n})
 	s.Count += n
 	for over := s.Count - (l.Requests + 1); over > 0; over = s.Count - (l.Requests + 1) {
@@ -28,10 +27,9 @@ func (slidingWindowLog) charge(l Limit, s State, n int64) State {
 			s.Grants = s.Grants[1:]
 		}
 	}
-	return s
 }
 
-func (slidingWindowLog) refund(_ Limit, s State, n int64) State {
+func (slidingWindowLog) refund(_ *Limit, s *State, n int64) {
 	for n = min(n, s.Count); n > 0; {
 		newest := &s.Grants[len(s.Grants)-1]
 		cut := min(n, newest.Cost)
@@ -42,13 +40,12 @@ func (slidingWindowLog) refund(_ Limit, s State, n int64) State {
 			s.Grants = s.Grants[:len(s.Grants)-1]
 		}
 	}
-	return s
 }
 
-func (slidingWindowLog) remaining(l Limit, s State) int64 { return max(0, l.Requests-s.Count) }
+func (slidingWindowLog) remaining(l *Limit, s *State) int64 { return max(0, l.Requests-s.Count) }
 
 // wait is until the oldest grants whose leaving makes room are one Window old.
-func (slidingWindowLog) wait(l Limit, s State, n int64) int64 {
+func (slidingWindowLog) wait(l *Limit, s *State, n int64) int64 {
 	held := s.Count
 	for _, g := range s.Grants {
 		held -= g.Cost
@@ -59,7 +56,7 @@ func (slidingWindowLog) wait(l Limit, s State, n int64) int64 {
 	return 0
 }
 
-func (slidingWindowLog) drain(l Limit, s State) int64 {
+func (slidingWindowLog) drain(l *Limit, s *State) int64 {
 	if len(s.Grants) == 0 {
 		return 0
 	}

@@ -22,29 +22,30 @@ type State struct {
 type Grant struct{ At, Cost int64 }
 
 // Empty reports whether the bucket is as good as new: its state need not be stored.
-func (s State) Empty() bool { return s.Count == 0 && s.Part == 0 }
+func (s *State) Empty() bool { return s.Count == 0 && s.Part == 0 }
 
 // MaxClockStep is the largest step back of the clock, in µs, during which time stands still. After a larger one the bucket
 // moves with the clock, keeping its usage, or it would deny until the old time comes round again.
 const MaxClockStep = 2_000_000
 
 // algorithm is how one kind of bucket counts. A state that is passed in has been rolled to its Last, the time of the decision.
-// charge and refund may reuse the memory of the state they are given: whoever calls them keeps the result.
+// roll, charge and refund change it in place, and its Grants with it. Limit and State are pointers because copying them cost
+// five times what the arithmetic does (BenchmarkDecide).
 type algorithm interface {
 	// roll brings a state forward to the time x ≥ s.Last: what has left the bucket by then is gone.
-	roll(l Limit, s State, x int64) State
+	roll(l *Limit, s *State, x int64)
 	// fits reports whether n more units are within the capacity.
-	fits(l Limit, s State, n int64) bool
+	fits(l *Limit, s *State, n int64) bool
 	// charge adds n units, but not beyond twice the capacity.
-	charge(l Limit, s State, n int64) State
+	charge(l *Limit, s *State, n int64)
 	// refund takes n units out, down to an empty bucket.
-	refund(l Limit, s State, n int64) State
+	refund(l *Limit, s *State, n int64)
 	// remaining is the largest number of units that fit.
-	remaining(l Limit, s State) int64
+	remaining(l *Limit, s *State) int64
 	// wait is the least time until n units fit, which do not now; 1 ≤ n ≤ capacity, or n = 0 in an overfull bucket.
-	wait(l Limit, s State, n int64) int64
+	wait(l *Limit, s *State, n int64) int64
 	// drain is the least time until the full quota is there again (fixed window: until the window ends).
-	drain(l Limit, s State) int64
+	drain(l *Limit, s *State) int64
 	// parse reads the rest of the text that the Lua twin stores: what comes after the time.
 	parse(last int64, rest string) (State, bool)
 }
@@ -58,18 +59,19 @@ var algorithms = [...]algorithm{
 	FixedWindow:          fixedWindow{},
 }
 
-// at brings a state to the time now, and reports whether a large step back of the clock moved it, which must be stored.
-func (l Limit) at(s State, now int64) (rolled State, moved bool) {
+// at brings the state to the time now, and reports whether a large step back of the clock moved it, which must be stored.
+func (s *State) at(l *Limit, now int64) (moved bool) {
 	back := s.Last - now
 	switch {
 	case s.Empty():
-		return State{Last: now}, false
+		*s = State{Last: now}
+		return false
 	case back > MaxClockStep:
 		for i := range s.Grants {
 			s.Grants[i].At -= back
 		}
-		s.Last = now
-		return algorithms[l.Algorithm].roll(l, s, now), true
+		s.Last, moved = now, true
 	}
-	return algorithms[l.Algorithm].roll(l, s, max(s.Last, now)), false
+	algorithms[l.Algorithm].roll(l, s, max(s.Last, now))
+	return moved
 }
