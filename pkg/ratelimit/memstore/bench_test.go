@@ -1,0 +1,152 @@
+package memstore_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+)
+
+// hourly is a limit that lets some takes through and denies others in a benchmark: the way of most requests, and its end.
+func hourly(algorithm bucket.Algorithm, n int64) bucket.Limit {
+	return bucket.Limit{Algorithm: algorithm, Requests: n, Burst: n, Window: 3_600_000_000}
+}
+
+// key looks like the keys of the limiter, and is as long.
+func key(i int) string { return string(appendKey(nil, i)) }
+
+func appendKey(b []byte, i int) []byte { return fmt.Appendf(b, "4:shop|7:api_key#%024d", i) }
+
+// keyBuffer makes keys without an allocation and without a look at memory that is not in the cache, as a limiter would.
+type keyBuffer []byte
+
+func (k keyBuffer) key(i int) string {
+	for end := len(k) - 1; k[end] != '#'; i, end = i/10, end-1 {
+		k[end] = '0' + byte(i%10)
+	}
+	return unsafe.String(&k[0], len(k)) // the store keeps no reference to a key
+}
+
+func fill(s *memstore.Store, n int, limit bucket.Limit) {
+	r := &bucket.Request{}
+	for i := range n {
+		r.Takes = append(r.Takes[:0], bucket.Take{Key: key(i), Limit: limit, Cost: 1})
+		s.Take(context.Background(), []*bucket.Request{r})
+	}
+}
+
+// BenchmarkTakeExisting takes from one of 1,000 buckets, which are in the cache; -cpu 1,2 shows how it scales.
+func BenchmarkTakeExisting(b *testing.B) {
+	for _, algorithm := range bucket.Algorithms {
+		b.Run(algorithm.String(), func(b *testing.B) { benchmarkTake(b, 1000, hourly(algorithm, 1000)) })
+	}
+}
+
+// BenchmarkTakeUniform takes from one of a million buckets, none of which is in the cache.
+func BenchmarkTakeUniform(b *testing.B) {
+	benchmarkTake(b, 1_000_000, hourly(bucket.TokenBucket, 1000))
+}
+
+// BenchmarkTakeHot takes from one bucket, which all want: first allowed, then denied.
+func BenchmarkTakeHot(b *testing.B) { benchmarkTake(b, 1, hourly(bucket.TokenBucket, 1_000_000)) }
+
+func benchmarkTake(b *testing.B, buckets int, limit bucket.Limit) {
+	s := open(b, memstore.Config{MaxBuckets: 1_100_000})
+	fill(s, buckets, limit)
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		r := &bucket.Request{Takes: []bucket.Take{{Limit: limit, Cost: 1}}}
+		batch, keys := []*bucket.Request{r}, keyBuffer(key(0))
+		random := rand.New(rand.NewPCG(rand.Uint64(), 1))
+		for pb.Next() {
+			r.Takes[0].Key = keys.key(random.IntN(buckets))
+			s.Take(b.Context(), batch)
+		}
+	})
+}
+
+// BenchmarkTakeNew takes from buckets that nobody has used, in a store that is full: each evicts another.
+func BenchmarkTakeNew(b *testing.B) {
+	limit := hourly(bucket.TokenBucket, 1000)
+	s := open(b, memstore.Config{MaxBuckets: 100_000})
+	const filled = 110_000
+	fill(s, filled, limit)
+	var next atomic.Int64
+	next.Store(filled)
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		r := &bucket.Request{Takes: []bucket.Take{{Limit: limit, Cost: 1}}}
+		batch, keys := []*bucket.Request{r}, keyBuffer(key(0))
+		for pb.Next() {
+			r.Takes[0].Key = keys.key(int(next.Add(1)))
+			s.Take(b.Context(), batch)
+		}
+	})
+	b.ReportMetric(float64(s.Stats().Evicted)/float64(b.N), "evicted/op")
+}
+
+// BenchmarkTakeSeveral takes from five buckets in one request.
+func BenchmarkTakeSeveral(b *testing.B) {
+	limit := hourly(bucket.TokenBucket, 1000)
+	s := open(b, memstore.Config{})
+	keys := make([]string, 1000)
+	for i := range keys {
+		keys[i] = key(i)
+	}
+	fill(s, len(keys), limit)
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		r := &bucket.Request{Takes: make([]bucket.Take, 5)}
+		batch, random := []*bucket.Request{r}, rand.New(rand.NewPCG(rand.Uint64(), 1))
+		for pb.Next() {
+			first := random.IntN(len(keys))
+			for i := range r.Takes {
+				r.Takes[i] = bucket.Take{Key: keys[(first+i)%len(keys)], Limit: limit, Cost: 1}
+			}
+			s.Take(b.Context(), batch)
+		}
+	})
+}
+
+// TestBytesPerBucket: a million buckets take at most 150 bytes each, beyond their keys.
+func TestBytesPerBucket(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills a million buckets")
+	}
+	const buckets = 1_000_000
+	s := open(t, memstore.Config{MaxBuckets: buckets})
+	before := heap()
+	r := &bucket.Request{}
+	batch := []*bucket.Request{r}
+	limit := hourly(bucket.TokenBucket, 1000)
+	for i := range buckets {
+		r.Takes = append(r.Takes[:0], bucket.Take{Key: key(i), Limit: limit, Cost: 1})
+		s.Take(t.Context(), batch)
+	}
+	kept := s.Stats().Buckets
+	if kept < buckets*95/100 || kept > buckets {
+		t.Fatalf("%d buckets kept of %d, want nearly all", kept, buckets)
+	}
+	perBucket := float64(heap()-before) / float64(kept)
+	t.Logf("%.1f bytes a bucket, with its key of %d bytes", perBucket, len(key(0)))
+	if beyond := perBucket - float64(len(key(0))); beyond > 150 {
+		t.Errorf("%.1f bytes a bucket beyond its key, want at most 150", beyond)
+	}
+	runtime.KeepAlive(s)
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}

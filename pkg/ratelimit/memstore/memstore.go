@@ -1,0 +1,257 @@
+// Package memstore keeps buckets in the memory of this process: for a service that runs alone or beside each Envoy, and to
+// take over when Redis does not answer. Buckets are bounded in number, swept when they have expired, and saved to a file if
+// one is named.
+package memstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// The defaults of Config.
+const (
+	DefaultMaxBuckets       = 1_000_000
+	DefaultSweepInterval    = 10 * time.Second
+	DefaultSnapshotInterval = time.Minute
+)
+
+const (
+	// maxShards is what a request can name in one word, which is how the shards that it locks are collected.
+	maxShards = 64
+	// minShard is the least number of buckets that is worth a shard: keys spread unevenly, and the fuller shards of a store
+	// would otherwise evict long before the others are full.
+	minShard = 1024
+	// mostBuckets keeps the numbers of slots within 32 bits.
+	mostBuckets = 1 << 30
+)
+
+// Config is how a store is set up. The zero value is a store of the defaults, without a snapshot.
+type Config struct {
+	// MaxBuckets is the most buckets kept, at some 145 bytes each, keys of up to 78 bytes included; what a log remembers
+	// comes on top. Default 1,000,000. When it is reached, a new bucket takes the place of the one nearest to full quota
+	// among a few; see shard.evict.
+	MaxBuckets int
+	// SweepInterval is the time in which every bucket is looked at once and dropped if it has expired. Default 10 s.
+	SweepInterval time.Duration
+	// SnapshotPath is the file that buckets are loaded from by New and saved to by Close and every SnapshotInterval; "" for
+	// none. A crash loses what was charged since the last save. The file holds bucket keys, so it is readable by its owner only.
+	SnapshotPath string
+	// SnapshotInterval is the time between two saves. Default 1 minute.
+	SnapshotInterval time.Duration
+	// Clock is the time in µs since 1970, and is safe for concurrent use. Default: the wall clock at New, and from then on
+	// the time that has really passed, so that it never steps.
+	Clock func() int64
+	// Logger is told of snapshots that could not be loaded or saved. Default: nobody.
+	Logger *slog.Logger
+}
+
+// Store is a ratelimit.Store in memory. All methods are safe for concurrent use.
+type Store struct {
+	shards []shard
+	shift  uint // of a hash, to the number of its shard
+	seed   maphash.Seed
+	clock  func() int64
+	logger *slog.Logger
+
+	snapshotPath               string
+	snapshots, failedSnapshots atomic.Uint64
+	cancel                     context.CancelFunc
+	background                 sync.WaitGroup
+	closing                    sync.Once
+	errClose                   error
+}
+
+// New returns a store with what the snapshot holds, if one is configured and exists. A snapshot that can not be used is
+// renamed to SnapshotPath.corrupt-<time> and reported to the Logger, and the store starts empty: a limiter that forgets is
+// better than none. Wrong settings, a directory that can not be written to and a snapshot that can not be read are errors.
+func New(cfg Config) (*Store, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("memory store: %w", err)
+	}
+	s := &Store{clock: cfg.Clock, logger: cfg.Logger, snapshotPath: cfg.SnapshotPath, seed: maphash.MakeSeed()}
+	s.makeShards(cfg.MaxBuckets)
+	if s.snapshotPath != "" {
+		if err := s.load(); err != nil {
+			return nil, fmt.Errorf("memory store: %w", err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.background.Go(func() { s.sweep(ctx, cfg.SweepInterval) })
+	if s.snapshotPath != "" {
+		s.background.Go(func() { s.saveEvery(ctx, cfg.SnapshotInterval) })
+	}
+	return s, nil
+}
+
+func (cfg Config) withDefaults() (Config, error) {
+	var errs []error
+	if cfg.MaxBuckets < 0 || cfg.MaxBuckets > mostBuckets {
+		errs = append(errs, fmt.Errorf("at most %d buckets: want 1 to %d", cfg.MaxBuckets, mostBuckets))
+	}
+	if cfg.SweepInterval < 0 {
+		errs = append(errs, fmt.Errorf("a sweep interval of %v: want more than 0", cfg.SweepInterval))
+	}
+	if cfg.SnapshotInterval < 0 {
+		errs = append(errs, fmt.Errorf("a snapshot interval of %v: want more than 0", cfg.SnapshotInterval))
+	}
+	if cfg.MaxBuckets == 0 {
+		cfg.MaxBuckets = DefaultMaxBuckets
+	}
+	if cfg.SweepInterval == 0 {
+		cfg.SweepInterval = DefaultSweepInterval
+	}
+	if cfg.SnapshotInterval == 0 {
+		cfg.SnapshotInterval = DefaultSnapshotInterval
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = monotonic()
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return cfg, errors.Join(errs...)
+}
+
+// monotonic is a clock that starts with the wall clock and does not step with it.
+func monotonic() func() int64 {
+	start := time.Now()
+	micros := start.UnixMicro()
+	return func() int64 { return micros + time.Since(start).Microseconds() }
+}
+
+// makeShards makes as many shards as the bound is worth; their capacities add up to it.
+func (s *Store) makeShards(maxBuckets int) {
+	n := 1
+	for n < maxShards && maxBuckets/(2*n) >= minShard {
+		n *= 2
+	}
+	s.shards = make([]shard, n)
+	s.shift = uint(64 - bits.Len(uint(n-1)))
+	for i := range s.shards {
+		s.shards[i].seed = s.seed
+		s.shards[i].probe.Takes = make([]bucket.Take, 1)
+		s.shards[i].capacity = maxBuckets / n
+		if i < maxBuckets%n {
+			s.shards[i].capacity++
+		}
+	}
+}
+
+// Take decides each request of the batch and answers in place; see ratelimit.Store. It waits for nothing but other callers
+// of Take, so it decides also when ctx is done, and Err is always nil.
+func (s *Store) Take(_ context.Context, batch []*bucket.Request) {
+	for _, r := range batch {
+		r.Err = nil
+		if len(r.Takes) == 1 {
+			s.takeOne(r)
+			continue
+		}
+		s.takeAll(r)
+	}
+}
+
+// takeOne is takeAll for what most requests are.
+func (s *Store) takeOne(r *bucket.Request) {
+	t := &r.Takes[0]
+	hash := s.hash(t.Key)
+	sh := s.shardOf(hash)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	// The clock is read inside: a time read before could be long past when the lock is got, and a bucket that is set back
+	// by more than bucket.MaxClockStep would refill twice.
+	now := s.clock()
+	sh.load(t, hash)
+	r.Decide(now)
+	sh.keep(t, hash, now)
+}
+
+// takeAll locks the shards of all takes, in their order, so that two requests never wait for each other.
+func (s *Store) takeAll(r *bucket.Request) {
+	var few [16]uint64
+	hashes, shards := few[:0], shardSet(0)
+	for i := range r.Takes {
+		hash := s.hash(r.Takes[i].Key)
+		hashes = append(hashes, hash)
+		shards |= 1 << (hash >> s.shift)
+	}
+	s.lock(shards)
+	defer s.unlock(shards)
+	now := s.clock()
+	for i := range r.Takes {
+		s.shardOf(hashes[i]).load(&r.Takes[i], hashes[i])
+	}
+	r.Decide(now)
+	for i := range r.Takes {
+		s.shardOf(hashes[i]).keep(&r.Takes[i], hashes[i], now)
+	}
+}
+
+// hash chooses the shard of a key by its high bits and the place in the shard's table by its low ones.
+func (s *Store) hash(key string) uint64 { return maphash.String(s.seed, key) }
+
+func (s *Store) shardOf(hash uint64) *shard { return &s.shards[hash>>s.shift] }
+
+// shardSet is a set of numbers of shards.
+type shardSet uint64
+
+func (s *Store) lock(set shardSet) {
+	for ; set != 0; set &= set - 1 {
+		s.shards[bits.TrailingZeros64(uint64(set))].mu.Lock()
+	}
+}
+
+func (s *Store) unlock(set shardSet) {
+	for ; set != 0; set &= set - 1 {
+		s.shards[bits.TrailingZeros64(uint64(set))].mu.Unlock()
+	}
+}
+
+// Stats are figures for metrics; the counters count since New.
+type Stats struct {
+	// Buckets is how many are kept now.
+	Buckets int64
+	// Evicted counts the buckets that were dropped for a new one before they had expired.
+	Evicted uint64
+	// Expired counts the buckets that were dropped because their full quota was there again.
+	Expired uint64
+	// Snapshots and FailedSnapshots count the saves that succeeded and those that did not.
+	Snapshots, FailedSnapshots uint64
+}
+
+// Stats returns the figures of now. It takes no locks.
+func (s *Store) Stats() Stats {
+	stats := Stats{Snapshots: s.snapshots.Load(), FailedSnapshots: s.failedSnapshots.Load()}
+	for i := range s.shards {
+		stats.Buckets += s.shards[i].live.Load()
+		stats.Evicted += s.shards[i].evicted.Load()
+		stats.Expired += s.shards[i].expired.Load()
+	}
+	return stats
+}
+
+// Close ends what runs in the background and saves a last snapshot, if one is configured; its error is that of the save.
+// Take still decides after Close, but what it charges then is not saved. A second Close does nothing and returns the same.
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		s.cancel()
+		s.background.Wait()
+		if s.snapshotPath == "" {
+			return
+		}
+		if err := s.save(); err != nil {
+			s.errClose = fmt.Errorf("memory store: %w", err)
+		}
+	})
+	return s.errClose
+}

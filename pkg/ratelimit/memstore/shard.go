@@ -1,0 +1,152 @@
+package memstore
+
+import (
+	"hash/maphash"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// samples is how many buckets are looked at to find one to evict.
+const samples = 8
+
+// shard is a part of the buckets behind a lock of its own.
+type shard struct {
+	capacity int
+	seed     maphash.Seed
+
+	// The counters are written under the lock and read without it.
+	live             atomic.Int64
+	evicted, expired atomic.Uint64
+
+	mu    sync.Mutex
+	table table
+	// probe is the request by which evict asks what is left of a bucket.
+	probe bucket.Request
+
+	_ [64]byte // the next shard's lock is on another cache line
+}
+
+// clear drops all buckets, unnoticed by the counters.
+func (sh *shard) clear() {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.table = table{}
+	sh.live.Store(0)
+	sh.evicted.Store(0)
+}
+
+// load reads the state of a bucket into the take. The lock is held.
+func (sh *shard) load(t *bucket.Take, hash uint64) {
+	t.State = bucket.State{}
+	slot, found := sh.table.find(hash, t.Key)
+	if !found {
+		return
+	}
+	sh.stateOf(sh.table.at(slot), &t.State)
+}
+
+func (sh *shard) stateOf(e *entry, s *bucket.State) {
+	e.state(s)
+	if e.grants != 0 {
+		s.Grants = *sh.table.logs.at(e.grants)
+	}
+}
+
+// keep stores the state of a decided take, if it has changed. The lock is held since load.
+func (sh *shard) keep(t *bucket.Take, hash uint64, now int64) {
+	switch {
+	case !t.Changed:
+	case t.State.Empty():
+		if slot, found := sh.table.find(hash, t.Key); found {
+			sh.remove(slot)
+		}
+	default:
+		sh.put(t.Key, hash, now, &t.Limit, &t.State, seconds(now+t.Decision.ResetAfter))
+	}
+	t.State.Grants = nil // the log is the store's alone from now on
+}
+
+// put stores a state that is not empty, and takes over its log.
+func (sh *shard) put(key string, hash uint64, now int64, limit *bucket.Limit, state *bucket.State, expires uint32) {
+	var e *entry
+	if slot, found := sh.table.find(hash, key); found {
+		e = sh.table.at(slot)
+	} else {
+		e = sh.insert(key, hash, now)
+	}
+	e.setLimit(limit)
+	e.setState(state)
+	e.expires = expires
+	switch {
+	case e.grants != 0:
+		*sh.table.logs.at(e.grants) = state.Grants
+	case len(state.Grants) > 0:
+		e.grants = sh.table.logs.add(state.Grants)
+	}
+}
+
+// insert makes an entry for a new key, in place of another when the shard is full.
+func (sh *shard) insert(key string, hash uint64, now int64) *entry {
+	if sh.table.live() >= sh.capacity {
+		sh.evict(now)
+	}
+	sh.live.Add(1)
+	return sh.table.insert(key, hash)
+}
+
+func (sh *shard) remove(slot uint32) {
+	sh.table.remove(sh.seed, slot)
+	sh.live.Add(-1)
+}
+
+// evict drops one bucket of a full shard: of a few chosen at random, one that has expired, or else the one with the greatest
+// part of its quota left, of equals the one that expires first. So a client that is over its limit is forgotten only when
+// all that are looked at are, and a flood of new keys mostly displaces its own. What comes in is always kept, also when
+// it is nearer to full: otherwise whoever comes to a full store would not be limited at all.
+func (sh *shard) evict(now int64) {
+	var victim uint32
+	var least usage
+	for i := range min(sh.table.slots, samples) {
+		slot := i
+		if sh.table.slots > samples {
+			slot = rand.Uint32N(sh.table.slots) // all slots of a full shard are in use
+		}
+		if used := sh.usage(slot, now); i == 0 || used.less(least) {
+			victim, least = slot, used
+		}
+	}
+	if expired(least.expires, now) {
+		sh.expired.Add(1)
+	} else {
+		sh.evicted.Add(1)
+	}
+	sh.remove(victim)
+}
+
+// usage is how much a bucket would be missed.
+type usage struct {
+	remaining, capacity int64
+	expires             uint32
+}
+
+func (sh *shard) usage(slot uint32, now int64) usage {
+	e := sh.table.at(slot)
+	if expired(e.expires, now) {
+		return usage{remaining: 1, capacity: 1, expires: e.expires}
+	}
+	peek := &sh.probe.Takes[0]
+	*peek = bucket.Take{Limit: e.limit()}
+	sh.stateOf(e, &peek.State)
+	sh.probe.Decide(max(now, e.last)) // never a step back, for which the log would be rewritten
+	peek.State.Grants = nil
+	return usage{remaining: peek.Decision.Remaining, capacity: peek.Limit.Capacity(), expires: e.expires}
+}
+
+// less compares the used parts of the quotas; counts are small enough for their products (bucket.MaxRequests).
+func (u usage) less(v usage) bool {
+	a, b := u.remaining*v.capacity, v.remaining*u.capacity
+	return a > b || a == b && u.expires < v.expires
+}

@@ -1,0 +1,125 @@
+package memstore
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// save writes a snapshot beside the last one and then puts it in its place, so that there is a whole one at any time.
+func (s *Store) save() (err error) {
+	defer func() {
+		if err != nil {
+			s.failedSnapshots.Add(1)
+			return
+		}
+		s.snapshots.Add(1)
+	}()
+	temporary := s.snapshotPath + ".tmp"
+	if err := s.writeFile(temporary); err != nil {
+		return errors.Join(fmt.Errorf("save snapshot %s: %w", s.snapshotPath, err), removeIfThere(temporary))
+	}
+	if err := os.Rename(temporary, s.snapshotPath); err != nil {
+		return errors.Join(fmt.Errorf("save snapshot %s: %w", s.snapshotPath, err), removeIfThere(temporary))
+	}
+	if err := syncDirectory(filepath.Dir(s.snapshotPath)); err != nil {
+		return fmt.Errorf("save snapshot %s: %w", s.snapshotPath, err)
+	}
+	return nil
+}
+
+// writeFile writes a snapshot to a file of its own and waits until it is on the disk.
+func (s *Store) writeFile(name string) (err error) {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if errClose := f.Close(); err == nil {
+			err = errClose
+		}
+	}()
+	w := bufio.NewWriterSize(f, 1<<16)
+	if err := s.writeSnapshot(w); err != nil {
+		return err
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// load restores the snapshot, if there is one, and makes sure that the next one can be written. A file that is no sound
+// snapshot is set aside and reported; then the store is empty.
+func (s *Store) load() error {
+	if err := s.checkWritable(); err != nil {
+		return err
+	}
+	f, err := os.Open(s.snapshotPath)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("load snapshot: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("load snapshot: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("load snapshot %s: it is not a file", s.snapshotPath)
+	}
+	reason := s.readSnapshot(bufio.NewReaderSize(f, 1<<16))
+	var unsound *unsoundError
+	switch {
+	case reason == nil:
+		return nil
+	case !errors.As(reason, &unsound):
+		return fmt.Errorf("load snapshot %s: %w", s.snapshotPath, reason)
+	}
+	for i := range s.shards {
+		s.shards[i].clear()
+	}
+	aside := s.snapshotPath + ".corrupt-" + time.UnixMicro(s.clock()).UTC().Format("20060102T150405.000000Z")
+	if err := os.Rename(s.snapshotPath, aside); err != nil {
+		return fmt.Errorf("set a snapshot aside that can not be used (%w): %w", reason, err)
+	}
+	s.logger.Error("the snapshot of the buckets can not be used and was set aside; all buckets start with their full quota",
+		slog.String("path", s.snapshotPath), slog.String("set_aside_as", aside), slog.Any("error", reason))
+	return nil
+}
+
+// checkWritable finds out at the start what would otherwise be noticed when the first snapshot is lost.
+func (s *Store) checkWritable() error {
+	temporary := s.snapshotPath + ".tmp"
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("snapshot %s could not be saved: %w", s.snapshotPath, err)
+	}
+	if err := errors.Join(f.Close(), os.Remove(temporary)); err != nil {
+		return fmt.Errorf("snapshot %s could not be saved: %w", s.snapshotPath, err)
+	}
+	return nil
+}
+
+// syncDirectory waits until a renamed file has its name on the disk.
+func syncDirectory(name string) error {
+	d, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func removeIfThere(name string) error {
+	if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

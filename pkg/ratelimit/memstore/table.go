@@ -1,0 +1,171 @@
+package memstore
+
+import (
+	"hash/maphash"
+	"strings"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// chunkLen is how many entries are allocated at a time: a table that grows neither moves entries nor has room for twice as many.
+const chunkLen = 256
+
+// table is a hash table of entries, which stay in their slots. It is not safe for concurrent use.
+type table struct {
+	// index is open addressing with linear probing: the low 32 bits of a hash and a slot + 1; 0 is a free place. Its length
+	// is a power of two, of which at most three quarters are used.
+	index  []uint64
+	chunks []*[chunkLen]entry
+	// slots is how many slots have ever been used, free those of them that are not now.
+	slots uint32
+	free  []uint32
+
+	longKeys pool[string]
+	logs     pool[[]bucket.Grant]
+}
+
+// live is the number of entries.
+func (t *table) live() int { return int(t.slots) - len(t.free) }
+
+// at is the entry in a slot < t.slots.
+func (t *table) at(slot uint32) *entry { return &t.chunks[slot/chunkLen][slot%chunkLen] }
+
+// find returns the slot of a key.
+func (t *table) find(hash uint64, key string) (slot uint32, found bool) {
+	if len(t.index) == 0 {
+		return 0, false
+	}
+	for mask, i := uint32(len(t.index)-1), uint32(hash); ; i++ {
+		place := t.index[i&mask]
+		if place == 0 {
+			return 0, false
+		}
+		if uint32(place>>32) != uint32(hash) {
+			continue
+		}
+		if slot := uint32(place) - 1; t.hasKey(t.at(slot), key) {
+			return slot, true
+		}
+	}
+}
+
+func (t *table) hasKey(e *entry, key string) bool {
+	if e.keyLen == longKey {
+		return *t.longKeys.at(e.longKey()) == key
+	}
+	return string(e.key[:e.keyLen]) == key
+}
+
+// keyOf returns a copy of the key of an entry.
+func (t *table) keyOf(e *entry) string {
+	if e.keyLen == longKey {
+		return *t.longKeys.at(e.longKey())
+	}
+	return string(e.key[:e.keyLen])
+}
+
+// insert makes an entry for a key that has none, empty but for the key. It keeps no reference to the key.
+func (t *table) insert(key string, hash uint64) *entry {
+	if 4*(t.live()+1) > 3*len(t.index) {
+		t.grow()
+	}
+	slot := t.slots
+	if n := len(t.free); n > 0 {
+		slot, t.free = t.free[n-1], t.free[:n-1]
+	} else {
+		if slot%chunkLen == 0 {
+			t.chunks = append(t.chunks, new([chunkLen]entry))
+		}
+		t.slots++
+	}
+	place(t.index, hash<<32|uint64(slot+1))
+	e := t.at(slot)
+	if len(key) <= inlineKey {
+		e.keyLen = uint8(copy(e.key[:], key))
+	} else {
+		e.setLongKey(t.longKeys.add(strings.Clone(key)))
+	}
+	return e
+}
+
+// remove drops the entry in a slot.
+func (t *table) remove(seed maphash.Seed, slot uint32) {
+	e := t.at(slot)
+	var hash uint64
+	if e.keyLen == longKey {
+		hash = maphash.String(seed, t.keyOf(e))
+		t.longKeys.remove(e.longKey())
+	} else {
+		hash = maphash.Bytes(seed, e.key[:e.keyLen])
+	}
+	if e.grants != 0 {
+		t.logs.remove(e.grants)
+	}
+	*e = entry{}
+	t.free = append(t.free, slot)
+	t.unplace(hash, slot)
+}
+
+// unplace takes a slot out of the index and moves the places behind it up, so that no probe ends too early.
+func (t *table) unplace(hash uint64, slot uint32) {
+	mask := uint32(len(t.index) - 1)
+	hole := uint32(hash) & mask
+	for uint32(t.index[hole]) != slot+1 {
+		hole = (hole + 1) & mask
+	}
+	for i := (hole + 1) & mask; t.index[i] != 0; i = (i + 1) & mask {
+		// What lies at i may move to the hole unless its probe begins behind the hole.
+		begin := uint32(t.index[i]>>32) & mask
+		if (i-begin)&mask >= (i-hole)&mask {
+			t.index[hole] = t.index[i]
+			hole = i
+		}
+	}
+	t.index[hole] = 0
+}
+
+// grow doubles the index. The hashes are in it, so no entry is touched.
+func (t *table) grow() {
+	index := make([]uint64, max(8, 2*len(t.index)))
+	for _, p := range t.index {
+		if p != 0 {
+			place(index, p)
+		}
+	}
+	t.index = index
+}
+
+// place puts a place of the index where a probe will find it.
+func place(index []uint64, p uint64) {
+	mask := uint32(len(index) - 1)
+	i := uint32(p>>32) & mask
+	for index[i] != 0 {
+		i = (i + 1) & mask
+	}
+	index[i] = p
+}
+
+// pool keeps what does not fit an entry, under numbers from 1.
+type pool[T any] struct {
+	items []T
+	free  []uint32
+}
+
+func (p *pool[T]) add(item T) uint32 {
+	if n := len(p.free); n > 0 {
+		number := p.free[n-1]
+		p.free = p.free[:n-1]
+		p.items[number-1] = item
+		return number
+	}
+	p.items = append(p.items, item)
+	return uint32(len(p.items))
+}
+
+func (p *pool[T]) at(number uint32) *T { return &p.items[number-1] }
+
+func (p *pool[T]) remove(number uint32) {
+	var none T
+	p.items[number-1] = none
+	p.free = append(p.free, number)
+}
