@@ -7,7 +7,9 @@ import "strings"
 type Pattern struct{ Key, Value string }
 
 // Wildcard reports whether the pattern has a `*`.
-func (p Pattern) Wildcard() bool { return strings.Contains(p.Key, "*") || strings.Contains(p.Value, "*") }
+func (p Pattern) Wildcard() bool {
+	return strings.Contains(p.Key, "*") || strings.Contains(p.Value, "*")
+}
 
 // WildcardOrder says which of several wildcards that match an entry wins.
 type WildcardOrder uint8

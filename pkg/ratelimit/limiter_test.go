@@ -209,4 +209,3 @@ func TestRemainingSaturates(t *testing.T) {
 		t.Errorf("remaining %d", a.Remaining())
 	}
 }
-
