@@ -16,8 +16,8 @@ var healthNames = []string{"", "ratelimit", envoyrls.ServiceName}
 
 // health says, over gRPC and HTTP alike, whether requests should be sent here. It starts as not serving.
 type health struct {
-	ready atomic.Bool
-	grpc  *grpchealth.Server
+	ready, drained atomic.Bool
+	grpc           *grpchealth.Server
 }
 
 func newHealth(g grpc.ServiceRegistrar) *health {
@@ -38,8 +38,14 @@ func (h *health) set(ready bool) {
 	}
 }
 
+// drain makes it not serving for good.
+func (h *health) drain() {
+	h.drained.Store(true)
+	h.grpc.Shutdown()
+}
+
 func (h *health) serveReady(w http.ResponseWriter, _ *http.Request) {
-	if !h.ready.Load() {
+	if !h.ready.Load() || h.drained.Load() {
 		http.Error(w, "not ready", http.StatusInternalServerError) // 500, as at envoyproxy/ratelimit
 		return
 	}

@@ -59,6 +59,10 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 	})
 	rls.Register(grpcServer)
 	ready := newHealth(grpcServer)
+	source.onLoad = func() { ready.set(true) }
+	if source.loaded() || !s.HealthyConfigs {
+		ready.set(true)
+	}
 
 	listeners, err := listen(s)
 	if err != nil {
@@ -78,12 +82,10 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 	group.Go(func() error { return wrapServe("debug", servers[1].Serve(listeners.debug)) })
 	group.Go(func() error {
 		<-groupCtx.Done()
-		ready.set(false)
+		ready.drain()
 		drain(s, source.sample, log, grpcServer, servers)
 		return nil
 	})
-	ready.set(source.loaded() || !s.HealthyConfigs)
-	source.onLoad = func() { ready.set(groupCtx.Err() == nil) }
 	banner(stderr, s, source, listeners)
 	log.Info("serving", "grpc", listeners.grpc.Addr(), "http", listeners.http.Addr(), "debug", listeners.debug.Addr(),
 		"store", s.BackendType, "rules", source.describe(), "generation", source.stats().Generation)

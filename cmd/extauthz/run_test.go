@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+// output is what a running service writes, for several goroutines.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// start runs the service in this process until the test ends, and returns the addresses it listens on and its output.
+func start(t *testing.T, vars map[string]string) (grpcAddr, httpAddr, debugAddr string, out *output) {
+	t.Helper()
+	setenv(t, map[string]string{"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0", "LOG_LEVEL": "INFO", "DRAIN_DELAY": "0s", "HOST": "127.0.0.1", "GRPC_HOST": "127.0.0.1"})
+	for k, v := range vars {
+		t.Setenv(k, v)
+	}
+	s, _, err := readSettings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out = new(output)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx, s, newLogger(s, out), out) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v\n%s", err, out)
+		}
+	})
+	serving := regexp.MustCompile(`msg=serving grpc=(\S+) http=(\S+) debug=(\S+)`)
+	testenv.Eventually(t, matches(out, serving), "the service to say that it serves")
+	m := serving.FindStringSubmatch(out.String())
+	return m[1], m[2], m[3], out
+}
+
+func matches(out *output, pattern *regexp.Regexp) func() error {
+	return func() error {
+		if !pattern.MatchString(out.String()) {
+			return fmt.Errorf("no %s in\n%s", pattern, out)
+		}
+		return nil
+	}
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	res, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(body)
+}
+
+// TestSample does what a newcomer does: start without any setting, and send the request that the banner shows.
+func TestSample(t *testing.T) {
+	grpcAddr, httpAddr, debugAddr, out := start(t, nil)
+	curl := regexp.MustCompile(`curl -i (\S+) -d '(.*)'`)
+	testenv.Eventually(t, matches(out, curl), "a curl line in the banner")
+	m := curl.FindStringSubmatch(out.String())
+	for i := range 6 {
+		res, err := http.Post(m[1], "application/json", strings.NewReader(m[2]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		want := http.StatusOK
+		if i == 5 {
+			want = http.StatusTooManyRequests
+		}
+		if res.StatusCode != want {
+			t.Errorf("request %d: %d %s", i+1, res.StatusCode, body)
+		}
+		if i == 5 && (res.Header.Get("Retry-After") != "12" || res.Header.Get("RateLimit-Policy") != `"per-key";q=5;w=60`) {
+			t.Errorf("headers of the denial: %v", res.Header)
+		}
+	}
+	for url, want := range map[string]string{
+		httpAddr + "/healthcheck": "OK", httpAddr + "/livez": "OK", httpAddr + "/readyz": "OK",
+		debugAddr + "/":            "/rlconfig",
+		debugAddr + "/rlconfig":    "sample.api_key: unit=MINUTE requests_per_unit=5, shadow_mode: false, quota_mode: false",
+		debugAddr + "/metrics":     `extauthz_ratelimit_decisions_total{decision="denied",domain="sample",rule="api_key"} 1`,
+		debugAddr + "/debug/pprof": "goroutine",
+	} {
+		if code, body := get(t, "http://"+url); code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: %d, want %q in\n%s", url, code, want, body)
+		}
+	}
+	conn, err := grpc.NewClient(grpcAddr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, name := range []string{"", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService"} {
+		res, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: name})
+		if err != nil || res.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
+			t.Errorf("health of %q: %v, %v", name, res, err)
+		}
+	}
+}
+
+func TestJSON(t *testing.T) {
+	_, httpAddr, _, _ := start(t, nil)
+	for _, c := range []struct {
+		body string
+		code int
+		want string
+	}{
+		{`{"domain":"none","descriptors":[{"entries":[{"key":"a"}]}]}`, 200, `"overallCode":"OK"`},
+		{`{"domain":"sample"}`, 400, "rate limit descriptor list must not be empty"},
+		{`{"descriptors":[{"entries":[{"key":"a"}]}]}`, 400, "rate limit domain must not be empty"},
+		{`{"domane":"sample"}`, 400, `unknown field "domane"`},
+		{`{`, 400, "want for example {"},
+		{``, 400, "want for example {"},
+		{strings.Repeat(" ", 2<<20), 400, "has more than 1048576 bytes"},
+		{`{"domain":"sample","descriptors":[{"entries":[{"key":"api_key","value":"k"}],"limit":{"requestsPerUnit":1}}]}`, 400, "unit 0 is none"},
+		{`{"domain":"sample","descriptors":[{"entries":[{"key":"api_key","value":"` + strings.Repeat("long", 100_000) + `"}]}]}`, 200, `"limitRemaining":4`},
+		{`{"domain":"sample","descriptors":[{"entries":[{"key":"api_key","value":"\u0000{}"}],"hitsAddend":"18446744073709551615"}]}`, 429, "OVER_LIMIT"},
+	} {
+		res, err := http.Post("http://"+httpAddr+"/json", "application/json", strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		text := strings.ReplaceAll(string(body), ": ", ":") // protojson varies its spaces on purpose
+		if err != nil || res.StatusCode != c.code || !strings.Contains(text, strings.ReplaceAll(c.want, ": ", ":")) {
+			t.Errorf("%.100s: %d %s %v; want %d %s", c.body, res.StatusCode, body, err, c.code, c.want)
+		}
+	}
+}
+
+// TestReload: a change of the rules takes effect, a mistake keeps those before it, and both are said.
+func TestReload(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "config")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write := func(content string) {
+		t.Helper()
+		temp := filepath.Join(root, "next")
+		if err := os.WriteFile(temp, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(temp, filepath.Join(dir, "rules.yaml")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 1}}]\n")
+	_, _, debugAddr, out := start(t, map[string]string{"RUNTIME_ROOT": root})
+	shows := func(want string) func() error {
+		return func() error {
+			if _, body := get(t, "http://"+debugAddr+"/rlconfig"); !strings.Contains(body, want) {
+				return fmt.Errorf("no %q in\n%s", want, body)
+			}
+			return nil
+		}
+	}
+	testenv.Eventually(t, shows("requests_per_unit=1,"), "the first rules")
+	write("domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 2}}]\n")
+	testenv.Eventually(t, shows("requests_per_unit=2,"), "the changed rules")
+	write("domain: d\ndescriptors: [{key: k, rate_limit: {unit: our, requests_per_unit: 3}}]\n")
+	testenv.Eventually(t, shows("rules.yaml:2:"), "the mistake is shown")
+	if shows("requests_per_unit=2,")() != nil || !strings.Contains(out.String(), "rules refused") {
+		t.Errorf("the rules before a mistake stay in force:\n%s", out)
+	}
+	if _, body := get(t, "http://"+debugAddr+"/metrics"); !strings.Contains(body, "extauthz_config_last_reload_successful 0") {
+		t.Error("no metric of the refused rules")
+	}
+	write("domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 4}}]\n")
+	testenv.Eventually(t, shows("requests_per_unit=4,"), "the mended rules")
+	if shows("refused")() == nil {
+		t.Error("the mistake is still shown")
+	}
+}
+
+// TestUnixSocket: gRPC on a socket, which a second service does not take over.
+func TestUnixSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rls.sock")
+	start(t, map[string]string{"GRPC_UDS": path})
+	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
+		t.Error(err)
+	}
+	s := &Settings{GRPCUDS: path}
+	if _, err := listen(s); err == nil || !strings.Contains(err.Error(), "is in use") {
+		t.Errorf("a second service on the socket: %v", err)
+	}
+}
