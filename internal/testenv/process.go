@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // process is a program that was started for a test. What it prints is kept for the day the test fails.
@@ -25,6 +26,7 @@ func startProcess(t testing.TB, cmd *exec.Cmd) *process {
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = &p.out, &p.out
 	cmd.SysProcAttr = dieWithParent()
+	cmd.WaitDelay = 5 * time.Second // for a grandchild that holds on to the pipe
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("start %s: %v", cmd, err)
 	}

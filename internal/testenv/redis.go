@@ -36,7 +36,7 @@ func Redis(t testing.TB, args ...string) *RedisServer {
 	r.args = append([]string{
 		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--unixsocket", r.Socket,
 		"--dir", dir, "--save", "", "--appendonly", "no",
-		"--hz", "100", // expired keys and timeouts are noticed within 10 ms
+		"--loglevel", "warning", "--hz", "100", // expired keys and timeouts are noticed within 10 ms
 	}, args...)
 	r.start()
 	t.Cleanup(func() {

@@ -1,0 +1,42 @@
+package testenv
+
+import (
+	"fmt"
+	"os/exec"
+	"syscall"
+	"testing"
+)
+
+// Program is any program that a test runs as its users do.
+type Program struct {
+	t    testing.TB
+	proc *process
+}
+
+// Start starts a program and returns when ready returns nil. What is left of it at the end of the test is killed.
+func Start(t testing.TB, cmd *exec.Cmd, ready func() error) *Program {
+	t.Helper()
+	p := &Program{t: t, proc: startProcess(t, cmd)}
+	t.Cleanup(func() {
+		p.proc.kill()
+		p.proc.logOnFailure(t)
+	})
+	p.proc.awaitReady(t, ready)
+	return p
+}
+
+// Terminate asks the program to end (SIGTERM), waits until it has, and returns an error when it did so with anything but 0.
+func (p *Program) Terminate() error {
+	p.t.Helper()
+	p.proc.signal(syscall.SIGTERM)
+	if err := await(nil, p.proc.ended); err != nil {
+		return fmt.Errorf("after SIGTERM: %w", err)
+	}
+	if state := p.proc.cmd.ProcessState; !state.Success() {
+		return fmt.Errorf("after SIGTERM: %v, want exit status 0", state)
+	}
+	return nil
+}
+
+// Output is what the program has printed so far, to stdout and stderr.
+func (p *Program) Output() string { return p.proc.out.String() }
