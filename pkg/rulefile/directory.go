@@ -1,0 +1,128 @@
+package rulefile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maxFileSize bounds a rule file, so that another file put there by mistake does not take the memory of a sidecar.
+const maxFileSize = 4 << 20
+
+// Load reads the rules of all files in a directory, sorted by name. Every regular file counts, whatever its extension, symbolic
+// links are followed, directories below are not read. See Config for names with dots and Parse for the results; a directory
+// that is missing, unreadable or without a rule file is an error, too.
+func Load(dir string, cfg Config) (Rules, Problems) {
+	return parse(readSettled(dir, cfg), cfg)
+}
+
+// readSettled reads a directory until two readings agree, so that a start in the middle of an update does not see half of it.
+func readSettled(dir string, cfg Config) snapshot {
+	s := readDirectory(dir, cfg)
+	for range 3 {
+		again := readDirectory(dir, cfg)
+		if again.generation() == s.generation() {
+			break
+		}
+		s = again
+	}
+	return s
+}
+
+// readDirectory reads the rule files of a directory once.
+func readDirectory(dir string, cfg Config) snapshot {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return snapshot{problems: Problems{noDirectory(dir, err)}}
+	}
+	var s snapshot
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		if skipped(entry.Name(), cfg) {
+			continue
+		}
+		if isLeftover(entry.Name()) {
+			s.problems = append(s.problems, Problem{File: path, Severity: Warning, Message: "left out: an editor's backup or lock file"})
+			continue
+		}
+		content, problem := readFile(path)
+		if problem != nil {
+			s.problems = append(s.problems, *problem)
+			continue
+		}
+		s.files = append(s.files, File{Name: path, Content: content})
+	}
+	if len(s.files) == 0 && !s.problems.HasErrors() {
+		s.problems = append(s.problems, Problem{
+			File: dir, Severity: Error, Message: "no rule files in this directory",
+			Hints: []string{"put a file into it that begins with `domain: <name>`"},
+		})
+	}
+	return s
+}
+
+func noDirectory(dir string, err error) Problem {
+	p := Problem{File: dir, Severity: Error, Message: "read rule directory: " + reason(err)}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		p.Message = "the rule directory does not exist"
+		p.Hints = []string{"create it, or mount it; rules are read from RUNTIME_ROOT/RUNTIME_SUBDIRECTORY/RUNTIME_APPDIRECTORY"}
+	case errors.Is(err, fs.ErrPermission):
+		p.Message = "no permission to read the rule directory"
+	}
+	return p
+}
+
+// skipped reports whether a file is left out because of its name. Kubernetes mounts a ConfigMap as links into ..data, which is
+// itself a link to ..2026_01_02_15_04_05.123; the links are read, the directories behind them are not.
+func skipped(name string, cfg Config) bool {
+	return strings.HasPrefix(name, "..") || cfg.IgnoreDotfiles && strings.HasPrefix(name, ".")
+}
+
+// isLeftover reports whether a name is one that editors give to backups, swap files and locks.
+func isLeftover(name string) bool {
+	return strings.HasSuffix(name, "~") || strings.HasSuffix(name, ".swp") || strings.HasPrefix(name, ".#") ||
+		strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#")
+}
+
+// readFile reads one rule file; otherwise the problem says why not.
+func readFile(path string) ([]byte, *Problem) {
+	problem := func(severity Severity, message string, hints ...string) *Problem {
+		return &Problem{File: path, Severity: severity, Message: message, Hints: hints}
+	}
+	// Stat before Open: to open a named pipe would wait for somebody to write to it.
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, problem(Error, "read rule file: "+reason(err))
+	case info.IsDir():
+		return nil, problem(Warning, "left out: rules are read from one directory, not from those below it")
+	case !info.Mode().IsRegular():
+		return nil, problem(Warning, "left out: not a regular file")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, problem(Error, "read rule file: "+reason(err))
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	if err != nil {
+		return nil, problem(Error, "read rule file: "+reason(err))
+	}
+	if len(content) > maxFileSize {
+		return nil, problem(Error, fmt.Sprintf("larger than %d MB", maxFileSize>>20), "is this a rule file? If so, split it and set MERGE_DOMAIN_CONFIG=true")
+	}
+	return content, nil
+}
+
+// reason is an error of the file system without the path, which the problem names already.
+func reason(err error) string {
+	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
+		return pathError.Err.Error()
+	}
+	return err.Error()
+}

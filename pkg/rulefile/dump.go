@@ -1,0 +1,57 @@
+package rulefile
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+)
+
+// Dump explains rules as text, one line a limit: what the debug port of envoyproxy/ratelimit shows as /rlconfig, and at the end
+// of each line, behind its last comma, what only this service knows.
+func Dump(domains []ratelimit.Domain) string {
+	var b strings.Builder
+	for _, d := range domains {
+		dumpNodes(&b, d.Name+".", d.Descriptors)
+	}
+	return b.String()
+}
+
+func dumpNodes(b *strings.Builder, parent string, nodes []ratelimit.Node) {
+	for _, n := range nodes {
+		name := fullName(parent, n.Key, n.Value)
+		for _, l := range n.Limits {
+			fmt.Fprintf(b, "%s: unit=%s requests_per_unit=%d, shadow_mode: %t, quota_mode: %t, %s\n", oneLine(name),
+				strings.ToUpper(l.Unit.String()), l.Requests, n.Shadow, n.Quota, oneLine(strings.Join(extras(n, l), ", ")))
+		}
+		dumpNodes(b, name+".", n.Descriptors)
+	}
+}
+
+// extras are the parts of a limit that envoyproxy/ratelimit does not show, or does not have.
+func extras(n ratelimit.Node, l ratelimit.Limit) []string {
+	var parts []string
+	show := func(shown bool, format string, value any) {
+		if shown {
+			parts = append(parts, fmt.Sprintf(format, value))
+		}
+	}
+	show(n.Unlimited, "unlimited=%t", true)
+	show(!n.Unlimited, "algorithm=%s", l.Algorithm)
+	show(l.Algorithm.HasBurst(), "burst=%d", l.Burst)
+	show(l.UnitMultiplier > 1, "unit_multiplier=%d", l.UnitMultiplier)
+	show(l.CountDenied == ratelimit.CountAll, "count_denied=%t", true)
+	show(l.CountDenied == ratelimit.CountNone, "count_denied=%t", false)
+	show(!n.Unlimited, "on_store_error=%s", l.OnStoreError)
+	show(l.HashTag != "", "hash_tag=%s", l.HashTag)
+	show(n.ShareThreshold, "share_threshold=%t", true)
+	show(l.Name != "", "name=%s", l.Name)
+	show(len(l.Replaces) > 0, "replaces=%s", strings.Join(l.Replaces, "+"))
+	show(n.Position != "", "at=%s", n.Position)
+	return parts
+}
+
+// oneLine keeps line breaks in keys and values from looking like another limit.
+func oneLine(text string) string {
+	return strings.NewReplacer("\n", `\n`, "\r", `\r`).Replace(text)
+}

@@ -1,0 +1,81 @@
+package rulefile
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+)
+
+// FuzzParse: no content may make Parse panic; each problem must show a place that exists in printable text; rules without errors
+// hold only what the stores can count.
+func FuzzParse(f *testing.F) {
+	for _, dir := range []string{"problems", "sets"} {
+		for _, path := range archives(f, dir) {
+			archive, err := txtar.ParseFile(path)
+			if err != nil {
+				f.Fatal(err)
+			}
+			for _, file := range archive.Files {
+				if strings.HasSuffix(file.Name, ".yaml") {
+					f.Add(file.Data)
+				}
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		files := []File{{Name: "f", Content: content}}
+		rules, problems := Parse(files, Config{})
+		for _, p := range problems {
+			checkProblem(t, p)
+		}
+		again, _ := Parse(files, Config{})
+		if diff := cmp.Diff(rules, again); diff != "" && !strings.Contains(diff, "NaN") {
+			t.Errorf("parsing twice gives different rules:\n%s", diff)
+		}
+		if (rules.Domains == nil) != problems.HasErrors() {
+			t.Errorf("%d domains with problems:\n%s", len(rules.Domains), problems)
+		}
+		for _, d := range rules.Domains {
+			if d.Name == "" {
+				t.Error("a domain without a name")
+			}
+			checkNodes(t, d.Descriptors)
+		}
+	})
+}
+
+func checkProblem(t *testing.T, p Problem) {
+	t.Helper()
+	if p.Line > 0 && (p.Column < 1 || p.Column > utf8.RuneCountInString(p.Source)+1) {
+		t.Errorf("column %d of a line with %d characters: %+v", p.Column, utf8.RuneCountInString(p.Source), p)
+	}
+	for _, r := range p.String() {
+		if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
+			t.Errorf("%U in the text of a problem: %q", r, p.String())
+		}
+	}
+	if strings.Contains(p.Message, "\n") {
+		t.Errorf("a message of several lines: %q", p.Message)
+	}
+}
+
+func checkNodes(t *testing.T, nodes []ratelimit.Node) {
+	t.Helper()
+	for _, n := range nodes {
+		if n.Key == "" {
+			t.Errorf("a node without a key: %+v", n)
+		}
+		for _, l := range n.Limits {
+			if err := l.Limit.Check(); err != nil && !n.Unlimited {
+				t.Errorf("limit %+v: %v", l, err)
+			}
+		}
+		checkNodes(t, n.Descriptors)
+	}
+}

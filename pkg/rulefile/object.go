@@ -1,0 +1,138 @@
+package rulefile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// object is one kind of map in a rule file: its keys, and where they are put.
+type object[T any] struct {
+	section
+	keys []key[T]
+}
+
+// key is one key of an object and how its value is read into a T.
+type key[T any] struct {
+	name string
+	read func(r *report, f field, into *T)
+}
+
+// given is what a file says under a key.
+type given[V any] struct {
+	value V
+	// set says that the key is there with a value that could be read.
+	set bool
+	// mentioned says that the key is there, whatever came of its value.
+	mentioned bool
+	// key and at are where the key and its value stand.
+	key, at place
+}
+
+// or returns the value, or another one when the file gives none.
+func (g given[V]) or(other V) V {
+	if g.set {
+		return g.value
+	}
+	return other
+}
+
+// reader reads the value of a key; ok is false when it can not and has reported that.
+type reader[V any] func(r *report, f field) (v V, ok bool)
+
+// on is a row of a schema: the key, what its value is, and where it goes.
+func on[T, V any](name string, read reader[V], where func(*T) *given[V]) key[T] {
+	return key[T]{name: name, read: func(r *report, f field, into *T) {
+		g := where(into)
+		g.mentioned, g.key, g.at = true, f.at, f.value.at
+		if f.value.broken {
+			return
+		}
+		if f.value.kind == null {
+			g.mentioned = false // a key without a value is as good as no key
+			return
+		}
+		g.value, g.set = read(r, f)
+	}}
+}
+
+// readObject reads a map by its schema; at is where it is named, for what it lacks. It reports all that the schema does not
+// know. ok is false when the value is not a map.
+func readObject[T any](r *report, schema object[T], v *value, at place) (t T, ok bool) {
+	if v.kind != mapping {
+		r.fail(v.at, fmt.Sprintf("%s is a map, not %s", schema.name, v.kind), "for example "+quoted(schema.example))
+		return t, false
+	}
+	for _, f := range v.fields {
+		i := slices.IndexFunc(schema.keys, func(k key[T]) bool { return k.name == f.key })
+		if i < 0 {
+			unknownKey(r, schema.section, schema.keyNames(), f)
+			// What a misspelt key stands for is not missing, too.
+			meant := closest(f.key, schema.keyNames())
+			i = slices.IndexFunc(schema.keys, func(k key[T]) bool { return k.name == meant })
+			f.value = &value{at: f.value.at, broken: true}
+		}
+		if i < 0 {
+			continue
+		}
+		if kept := keeps(f); len(kept) > 0 {
+			r.fail(f.at, fmt.Sprintf("%s replaces the one from `<<` here, but not %s", quoted(f.key), oneOfKeys(kept)),
+				"envoyproxy/ratelimit would keep that, YAML does not: write `<<: *name` inside "+quoted(f.key))
+			f.value = &value{at: f.value.at, broken: true}
+		}
+		schema.keys[i].read(r, f, &t)
+	}
+	return t, true
+}
+
+func (o object[T]) keyNames() []string {
+	names := make([]string, len(o.keys))
+	for i, k := range o.keys {
+		names[i] = k.name
+	}
+	return names
+}
+
+func oneOfKeys(names []string) string {
+	return "`" + strings.Join(names, "`, `") + "`"
+}
+
+// section is where a key can stand.
+type section struct {
+	// name is what the map is called in messages, where how its inside is.
+	name, where string
+	// belongs says to people where a key of this section goes.
+	belongs string
+	// example is a small one of it.
+	example string
+}
+
+// unknownKey reports a key that a section does not have: it belongs elsewhere, is misspelt, or is not known at all.
+func unknownKey(r *report, in section, own []string, f field) {
+	if home, ok := homeOf(f.key, in); ok {
+		r.fail(f.at, fmt.Sprintf("%s does not belong %s", quoted(f.key), in.where), home.belongs)
+		return
+	}
+	message := fmt.Sprintf("unknown key %s %s", quoted(f.key), in.where)
+	if word := closest(f.key, own); word != "" {
+		r.fail(f.at, message, "did you mean `"+word+"`?")
+		return
+	}
+	for _, other := range sections() {
+		if word := closest(f.key, other.keys); word != "" {
+			r.fail(f.at, message, "did you mean `"+word+"`?", other.belongs)
+			return
+		}
+	}
+	r.fail(f.at, message, "the keys here are "+oneOfKeys(own))
+}
+
+// homeOf returns the section that a key belongs in, when that is not the one it stands in.
+func homeOf(key string, in section) (section, bool) {
+	for _, other := range sections() {
+		if other.section != in && slices.Contains(other.keys, key) {
+			return other.section, true
+		}
+	}
+	return section{}, false
+}

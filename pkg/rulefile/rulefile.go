@@ -1,0 +1,122 @@
+// Package rulefile reads rate limit rules from YAML files: the format of envoyproxy/ratelimit with some keys more. It finds
+// all mistakes of all files at once and shows each where it stands, and it watches a directory for changes.
+package rulefile
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"path/filepath"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// Config says how rule files are read. Its zero value is what a rule file of envoyproxy/ratelimit needs.
+type Config struct {
+	// DefaultAlgorithm counts where a rule names no algorithm; the zero value means sliding_window_counter.
+	DefaultAlgorithm bucket.Algorithm
+	// StoreErrorPolicy holds where a rule has no on_store_error; the zero value means local.
+	StoreErrorPolicy ratelimit.StoreErrorPolicy
+	// MergeDomains lets several files add descriptors to one domain (MERGE_DOMAIN_CONFIG); otherwise that is an error.
+	MergeDomains bool
+	// IgnoreDotfiles leaves out files whose names begin with a dot (RUNTIME_IGNOREDOTFILES). Names that begin with two
+	// dots, as Kubernetes has them in mounted ConfigMaps, are always left out.
+	IgnoreDotfiles bool
+}
+
+// withDefaults is the same configuration with every default filled in.
+func (c Config) withDefaults() Config {
+	if c.DefaultAlgorithm == 0 {
+		c.DefaultAlgorithm = bucket.SlidingWindowCounter
+	}
+	if c.StoreErrorPolicy == 0 {
+		c.StoreErrorPolicy = ratelimit.Local
+	}
+	return c
+}
+
+// File is one rule file as it was read.
+type File struct {
+	// Name is what problems and positions call the file, usually its path.
+	Name    string
+	Content []byte
+}
+
+// Rules are the rules of a set of files.
+type Rules struct {
+	// Domains are sorted by the file they first appear in; nil when the files have errors.
+	Domains []ratelimit.Domain
+	// Generation is a short hash of the base names and contents of the files: equal generations mean equal rules. It is
+	// set even when the files have errors.
+	Generation string
+}
+
+// Parse reads the rules of a set of files, in that order. The problems are sorted by file and line; when one of them is an
+// error, Rules has no domains. No content makes Parse panic or run for long.
+func Parse(files []File, cfg Config) (Rules, Problems) {
+	return parse(snapshot{files: files}, cfg)
+}
+
+// snapshot is what one look at a rule source found.
+type snapshot struct {
+	files    []File
+	problems Problems
+}
+
+// generation tells snapshots with different contents or different errors apart. Warnings do not count, so that an editor's
+// swap file is no change.
+func (s snapshot) generation() string {
+	h := sha256.New()
+	for _, f := range s.files {
+		writePart(h, filepath.Base(f.Name))
+		writePart(h, string(f.Content))
+	}
+	for _, p := range s.problems {
+		if p.Severity == Error {
+			writePart(h, filepath.Base(p.File))
+			writePart(h, p.Message)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:6])
+}
+
+func writePart(h hash.Hash, part string) {
+	fmt.Fprintf(h, "%d:%s", len(part), part)
+}
+
+func parse(s snapshot, cfg Config) (Rules, Problems) {
+	cfg = cfg.withDefaults()
+	rules := Rules{Generation: s.generation()}
+	set := domainSet{merge: cfg.MergeDomains}
+	reports := make([]*report, len(s.files))
+	for i, f := range s.files {
+		reports[i] = newReport(f)
+		if root, ok := readRoot(reports[i]); ok {
+			set.add(root, builder{report: reports[i], cfg: cfg})
+		}
+	}
+	set.checkReplaces()
+
+	problems := s.problems
+	for _, r := range reports {
+		problems = append(problems, r.sorted()...)
+	}
+	if !problems.HasErrors() {
+		rules.Domains = set.domains()
+	}
+	return rules, problems
+}
+
+// readRoot reads the text of one file into what its keys say; ok is false when nothing can be made of it.
+func readRoot(r *report) (root rootKeys, ok bool) {
+	if !r.checkText() {
+		return root, false
+	}
+	tree := readTree(r)
+	if tree == nil {
+		return root, false
+	}
+	return readObject(r, rootSchema(), tree, tree.at)
+}

@@ -1,0 +1,147 @@
+package rulefile
+
+import (
+	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// The schema of a rule file. A new key is one field of a struct and one row of its table.
+
+// rootKeys are the keys at the top of a file.
+type rootKeys struct {
+	domain      given[string]
+	descriptors given[[]descriptorKeys]
+}
+
+func rootSchema() object[rootKeys] {
+	return object[rootKeys]{
+		section{
+			name:    "the top level of the file",
+			where:   "at the top level of the file",
+			belongs: "it belongs at the top level of the file",
+			example: "domain: shop",
+		},
+		[]key[rootKeys]{
+			on("domain", text, func(r *rootKeys) *given[string] { return &r.domain }),
+			on("descriptors", descriptorList, func(r *rootKeys) *given[[]descriptorKeys] { return &r.descriptors }),
+		},
+	}
+}
+
+// descriptorKeys are the keys of an element of `descriptors:`.
+type descriptorKeys struct {
+	at             place
+	key            given[string]
+	value          given[string]
+	rateLimit      given[limitKeys]
+	limits         given[[]limitKeys]
+	shadowMode     given[bool]
+	quotaMode      given[bool]
+	detailedMetric given[bool]
+	valueToMetric  given[bool]
+	shareThreshold given[bool]
+	metadata       given[map[string]any]
+	descriptors    given[[]descriptorKeys]
+}
+
+func descriptorSchema() object[descriptorKeys] {
+	return object[descriptorKeys]{
+		section{
+			name:    "a descriptor",
+			where:   "in a descriptor",
+			belongs: "it belongs directly in a descriptor, an element of `descriptors:`",
+			example: "- key: api_key",
+		},
+		[]key[descriptorKeys]{
+			on("key", text, func(d *descriptorKeys) *given[string] { return &d.key }),
+			on("value", text, func(d *descriptorKeys) *given[string] { return &d.value }),
+			on("rate_limit", oneLimit, func(d *descriptorKeys) *given[limitKeys] { return &d.rateLimit }),
+			on("limits", limitList, func(d *descriptorKeys) *given[[]limitKeys] { return &d.limits }),
+			on("shadow_mode", boolean, func(d *descriptorKeys) *given[bool] { return &d.shadowMode }),
+			on("quota_mode", boolean, func(d *descriptorKeys) *given[bool] { return &d.quotaMode }),
+			on("detailed_metric", boolean, func(d *descriptorKeys) *given[bool] { return &d.detailedMetric }),
+			on("value_to_metric", boolean, func(d *descriptorKeys) *given[bool] { return &d.valueToMetric }),
+			on("share_threshold", boolean, func(d *descriptorKeys) *given[bool] { return &d.shareThreshold }),
+			on("metadata", freeMap, func(d *descriptorKeys) *given[map[string]any] { return &d.metadata }),
+			on("descriptors", descriptorList, func(d *descriptorKeys) *given[[]descriptorKeys] { return &d.descriptors }),
+		},
+	}
+}
+
+// limitKeys are the keys of `rate_limit:`, and of an element of `limits:`.
+type limitKeys struct {
+	at              place
+	unit            given[descriptors.Unit]
+	unitMultiplier  given[int64]
+	requestsPerUnit given[int64]
+	unlimited       given[bool]
+	name            given[string]
+	replaces        given[[]replacesKeys]
+	algorithm       given[bucket.Algorithm]
+	burst           given[int64]
+	countDenied     given[bool]
+	onStoreError    given[ratelimit.StoreErrorPolicy]
+	hashTag         given[string]
+}
+
+func limitSchema() object[limitKeys] {
+	return object[limitKeys]{
+		section{
+			name:    "a rate limit",
+			where:   "in a rate limit",
+			belongs: "it belongs inside `rate_limit:`",
+			example: "{unit: minute, requests_per_unit: 100}",
+		},
+		[]key[limitKeys]{
+			on("unit", unit, func(l *limitKeys) *given[descriptors.Unit] { return &l.unit }),
+			on("unit_multiplier", whole(1), func(l *limitKeys) *given[int64] { return &l.unitMultiplier }),
+			on("requests_per_unit", whole(0), func(l *limitKeys) *given[int64] { return &l.requestsPerUnit }),
+			on("unlimited", boolean, func(l *limitKeys) *given[bool] { return &l.unlimited }),
+			on("name", text, func(l *limitKeys) *given[string] { return &l.name }),
+			on("replaces", replacesList, func(l *limitKeys) *given[[]replacesKeys] { return &l.replaces }),
+			on("algorithm", algorithm, func(l *limitKeys) *given[bucket.Algorithm] { return &l.algorithm }),
+			on("burst", whole(1), func(l *limitKeys) *given[int64] { return &l.burst }),
+			on("count_denied", boolean, func(l *limitKeys) *given[bool] { return &l.countDenied }),
+			on("on_store_error", storeErrorPolicy, func(l *limitKeys) *given[ratelimit.StoreErrorPolicy] { return &l.onStoreError }),
+			on("hash_tag", text, func(l *limitKeys) *given[string] { return &l.hashTag }),
+		},
+	}
+}
+
+// replacesKeys are the keys of an element of `replaces:`.
+type replacesKeys struct {
+	at   place
+	name given[string]
+}
+
+func replacesSchema() object[replacesKeys] {
+	return object[replacesKeys]{
+		section{
+			name:    "an element of `replaces`",
+			where:   "in an element of `replaces`",
+			belongs: "it belongs in an element of `replaces:`",
+			example: "- name: other_limit",
+		},
+		[]key[replacesKeys]{
+			on("name", text, func(e *replacesKeys) *given[string] { return &e.name }),
+		},
+	}
+}
+
+// sectionKeys are the keys that a section knows.
+type sectionKeys struct {
+	section
+	keys []string
+}
+
+// sections lists all sections, those first in which a misplaced key is more likely meant.
+func sections() []sectionKeys {
+	root, descriptor, limit, replaces := rootSchema(), descriptorSchema(), limitSchema(), replacesSchema()
+	return []sectionKeys{
+		{limit.section, limit.keyNames()},
+		{descriptor.section, descriptor.keyNames()},
+		{root.section, root.keyNames()},
+		{replaces.section, replaces.keyNames()},
+	}
+}
