@@ -1,6 +1,12 @@
 package envoyrls
 
-import "github.com/extauthz/extauthz/pkg/ratelimit"
+import (
+	"context"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+)
 
 // FromProto is for tests.
 var FromProto = fromProto
@@ -10,4 +16,13 @@ func Unmarshal(b []byte) (ratelimit.Query, error) {
 	var r request
 	err := r.unmarshal(string(b))
 	return r.query, err
+}
+
+// Answer is for tests: the answer to a message, without a connection.
+func (s *Server) Answer(ctx context.Context, b []byte) (*ratelimitv3.RateLimitResponse, error) {
+	var r request
+	if err := r.unmarshal(string(b)); err != nil {
+		return nil, err
+	}
+	return s.shouldRateLimit(ctx, r.query)
 }

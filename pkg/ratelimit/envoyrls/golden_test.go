@@ -101,8 +101,8 @@ func diffAnswers(want, got string) string {
 	return cmp.Diff(&messages[0], &messages[1], protocmp.Transform())
 }
 
-// serve starts a server with these rules, whose time stands still, and connects to it.
-func serve(t testing.TB, rules string, settings []string) *grpc.ClientConn {
+// newServer makes a server with these rules, whose time stands still.
+func newServer(t testing.TB, rules string, settings []string) *envoyrls.Server {
 	t.Helper()
 	parsed, problems := rulefile.Parse([]rulefile.File{{Name: "rules.yaml", Content: []byte(rules)}}, rulefile.Config{})
 	if err := problems.Err(); err != nil {
@@ -136,9 +136,14 @@ func serve(t testing.TB, rules string, settings []string) *grpc.ClientConn {
 	}
 	cfg.Limiter = ratelimit.New(limits)
 	cfg.Limiter.SetRules(ratelimit.NewRules(parsed.Domains, ratelimit.RulesOptions{}))
+	return envoyrls.New(cfg)
+}
 
+// serve starts such a server and connects to it.
+func serve(t testing.TB, rules string, settings []string) *grpc.ClientConn {
+	t.Helper()
 	server := grpc.NewServer(grpc.ForceServerCodecV2(envoyrls.NewCodec()))
-	envoyrls.New(cfg).Register(server)
+	newServer(t, rules, settings).Register(server)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

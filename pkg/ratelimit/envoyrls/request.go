@@ -38,29 +38,32 @@ func (c Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return r.unmarshal(string(buf.ReadOnlyData()))
 }
 
-// Field numbers of envoy.service.ratelimit.v3.RateLimitRequest and envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.
+// Fields of envoy.service.ratelimit.v3.RateLimitRequest and envoy.extensions.common.ratelimit.v3.RateLimitDescriptor as they
+// are tagged on the wire, with number and type; one with another type is not the field, as for the generated code.
 const (
-	requestDomain         = 1
-	requestDescriptors    = 2
-	requestHitsAddend     = 3
-	descriptorEntries     = 1
-	descriptorLimit       = 2
-	descriptorHitsAddend  = 3
-	descriptorNegative    = 4
-	entryKey              = 1
-	entryValue            = 2
-	overrideRequests      = 1
-	overrideUnit          = 2
-	overrideMultiplier    = 3
-	wrapperValue          = 1
-	maxUint32             = 1<<32 - 1
-	unitsOnTheWire        = uint64(descriptors.Week)
-	defaultUnitMultiplier = 1
+	requestDomain        = 1<<3 | uint64(protowire.BytesType)
+	requestDescriptors   = 2<<3 | uint64(protowire.BytesType)
+	requestHitsAddend    = 3<<3 | uint64(protowire.VarintType)
+	descriptorEntries    = 1<<3 | uint64(protowire.BytesType)
+	descriptorLimit      = 2<<3 | uint64(protowire.BytesType)
+	descriptorHitsAddend = 3<<3 | uint64(protowire.BytesType)
+	descriptorNegative   = 4<<3 | uint64(protowire.VarintType)
+	entryKey             = 1<<3 | uint64(protowire.BytesType)
+	entryValue           = 2<<3 | uint64(protowire.BytesType)
+	overrideRequests     = 1<<3 | uint64(protowire.VarintType)
+	overrideUnit         = 2<<3 | uint64(protowire.VarintType)
+	overrideMultiplier   = 3<<3 | uint64(protowire.BytesType)
+	wrapperValue         = 1<<3 | uint64(protowire.VarintType)
+)
+
+const (
+	maxUint32      = 1<<32 - 1
+	unitsOnTheWire = uint64(descriptors.Week)
 )
 
 func (r *request) unmarshal(msg string) error {
 	return eachField(msg, func(f field) error {
-		switch f.number {
+		switch f.tag {
 		case requestDomain:
 			r.query.Domain = f.text
 		case requestDescriptors:
@@ -78,14 +81,14 @@ func (r *request) unmarshal(msg string) error {
 
 func unmarshalDescriptor(msg string) (d descriptors.Descriptor, err error) {
 	err = eachField(msg, func(f field) error {
-		switch f.number {
+		switch f.tag {
 		case descriptorEntries:
 			var e descriptors.Entry
 			d.Entries = append(d.Entries, e)
 			return unmarshalEntry(f.text, &d.Entries[len(d.Entries)-1])
 		case descriptorLimit:
 			if d.Limit == nil {
-				d.Limit = &descriptors.Override{UnitMultiplier: defaultUnitMultiplier}
+				d.Limit = new(descriptors.Override)
 			}
 			return unmarshalOverride(f.text, d.Limit)
 		case descriptorHitsAddend:
@@ -103,7 +106,7 @@ func unmarshalDescriptor(msg string) (d descriptors.Descriptor, err error) {
 
 func unmarshalEntry(msg string, e *descriptors.Entry) error {
 	return eachField(msg, func(f field) error {
-		switch f.number {
+		switch f.tag {
 		case entryKey:
 			e.Key = f.text
 		case entryValue:
@@ -115,7 +118,7 @@ func unmarshalEntry(msg string, e *descriptors.Entry) error {
 
 func unmarshalOverride(msg string, o *descriptors.Override) error {
 	return eachField(msg, func(f field) error {
-		switch f.number {
+		switch f.tag {
 		case overrideRequests:
 			o.RequestsPerUnit = uint32(f.varint)
 		case overrideUnit:
@@ -136,17 +139,16 @@ func unmarshalOverride(msg string, o *descriptors.Override) error {
 // unmarshalWrapper reads a google.protobuf.UInt64Value or UInt32Value.
 func unmarshalWrapper(msg string, v *uint64) error {
 	return eachField(msg, func(f field) error {
-		if f.number == wrapperValue {
+		if f.tag == wrapperValue {
 			*v = f.varint
 		}
 		return nil
 	})
 }
 
-// field is one field of a message: text for a length-delimited one, else varint. Fields with another wire type than is wanted
-// read as empty, as unknown fields do in the generated code.
+// field is one field of a message: its text when it is length-delimited, its varint when it is one.
 type field struct {
-	number protowire.Number
+	tag    uint64
 	text   string
 	varint uint64
 }
@@ -156,12 +158,13 @@ var errMalformed = errors.New("malformed protobuf message")
 // eachField calls f for the fields of a message in order.
 func eachField(msg string, f func(field) error) error {
 	for len(msg) > 0 {
-		number, kind, n := consumeTag(msg)
-		if n < 0 {
+		tag, n := consumeVarint(msg)
+		number, kind := protowire.DecodeTag(tag)
+		if n < 0 || number < protowire.MinValidNumber {
 			return errMalformed
 		}
 		msg = msg[n:]
-		v := field{number: number}
+		v := field{tag: tag}
 		switch kind {
 		case protowire.VarintType:
 			v.varint, n = consumeVarint(msg)
@@ -196,18 +199,6 @@ func consumeVarint(s string) (v uint64, n int) {
 		}
 	}
 	return 0, -1
-}
-
-func consumeTag(s string) (protowire.Number, protowire.Type, int) {
-	v, n := consumeVarint(s)
-	if n < 0 {
-		return 0, 0, n
-	}
-	number, kind := protowire.DecodeTag(v)
-	if number < protowire.MinValidNumber {
-		return 0, 0, -1
-	}
-	return number, kind, n
 }
 
 func consumeText(s string) (string, int) {

@@ -79,3 +79,43 @@ func FuzzUnmarshal(f *testing.F) {
 		}
 	})
 }
+
+// FuzzShouldRateLimit: whatever bytes arrive, a request that can be read, names a domain and descriptors and brings no limit of
+// its own is decided, and the answer can be sent.
+func FuzzShouldRateLimit(f *testing.F) {
+	b, err := proto.Marshal(full())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add([]byte("\x0a\x01d\x12\x0b\x0a\x09\x0a\x01k\x12\x04a\xff\xfe\x00"))
+	server := newServer(f, `
+domain: d
+descriptors:
+  - {key: k, detailed_metric: true, rate_limit: {unit: hour, requests_per_unit: 5}, metadata: {a: {b: 1}}}
+  - {key: a, value: "*", rate_limit: {unit: day, requests_per_unit: 5, algorithm: sliding_window_log}, descriptors: [{key: b, rate_limit: {unlimited: true}}]}
+`, []string{"draft,triple,x", "body", "metadata"})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		q, err := envoyrls.Unmarshal(b)
+		if err != nil {
+			return
+		}
+		res, err := server.Answer(t.Context(), b)
+		decided := q.Domain != "" && len(q.Descriptors) > 0
+		for _, d := range q.Descriptors {
+			decided = decided && d.Limit == nil
+		}
+		if decided && err != nil {
+			t.Fatalf("%+v: %v", q, err)
+		}
+		if err != nil {
+			return
+		}
+		if len(res.GetStatuses()) != len(q.Descriptors) || res.GetOverallCode() == ratelimitv3.RateLimitResponse_UNKNOWN {
+			t.Errorf("%+v: %v", q, res)
+		}
+		if _, err := proto.Marshal(res); err != nil {
+			t.Errorf("%+v: %v", q, err)
+		}
+	})
+}
