@@ -56,9 +56,8 @@ func on[T, V any](name string, read reader[V], where func(*T) *given[V]) key[T] 
 	}}
 }
 
-// readObject reads a map by its schema; at is where it is named, for what it lacks. It reports all that the schema does not
-// know. ok is false when the value is not a map.
-func readObject[T any](r *report, schema object[T], v *value, at place) (t T, ok bool) {
+// readObject reads a map by its schema and reports all that the schema does not know. ok is false when the value is not a map.
+func readObject[T any](r *report, schema object[T], v *value) (t T, ok bool) {
 	if v.kind != mapping {
 		r.fail(v.at, fmt.Sprintf("%s is a map, not %s", schema.name, v.kind), "for example "+quoted(schema.example))
 		return t, false

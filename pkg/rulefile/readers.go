@@ -132,7 +132,7 @@ func each[T any](schema object[T], locate func(*T, place)) reader[[]T] {
 			if item.broken {
 				continue
 			}
-			t, ok := readObject(r, schema, item, item.at)
+			t, ok := readObject(r, schema, item)
 			if !ok {
 				continue
 			}
@@ -160,7 +160,7 @@ func oneLimit(r *report, f field) (limitKeys, bool) {
 		r.fail(f.value.at, "`rate_limit` is a map, not a list", "for several limits of one descriptor write `limits:`")
 		return limitKeys{}, false
 	}
-	l, ok := readObject(r, limitSchema(), f.value, f.at)
+	l, ok := readObject(r, limitSchema(), f.value)
 	l.at = f.at
 	return l, ok
 }

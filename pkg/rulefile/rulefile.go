@@ -118,5 +118,5 @@ func readRoot(r *report) (root rootKeys, ok bool) {
 	if tree == nil {
 		return root, false
 	}
-	return readObject(r, rootSchema(), tree, tree.at)
+	return readObject(r, rootSchema(), tree)
 }
