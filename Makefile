@@ -34,8 +34,7 @@ test: test-tools ## Run all tests with the race detector, real Redis and Envoy i
 
 .PHONY: lint
 lint: lint-tools ## Check the form of the code: gofmt, go vet, golangci-lint, shellcheck
-	@unformatted=$$(git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 gofmt -l); \
-		if [ -n "$$unformatted" ]; then printf 'gofmt would change:\n%s\n' "$$unformatted"; exit 1; fi
+	scripts/check-form
 	go vet ./...
 	.tools/bin/golangci-lint run ./...
 	.tools/bin/shellcheck scripts/* .ci/run
