@@ -43,7 +43,8 @@ type Config struct {
 	// SweepInterval is the time in which every bucket is looked at once and dropped if it has expired. Default 10 s.
 	SweepInterval time.Duration
 	// SnapshotPath is the file that buckets are loaded from by New and saved to by Close and every SnapshotInterval; "" for
-	// none. A crash loses what was charged since the last save. The file holds bucket keys, so it is readable by its owner only.
+	// none. A crash loses what was charged since the last save. The file holds bucket keys, so it is readable by its owner
+	// only. Each process needs a file of its own.
 	SnapshotPath string
 	// SnapshotInterval is the time between two saves. Default 1 minute.
 	SnapshotInterval time.Duration

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// save writes a snapshot beside the last one and then puts it in its place, so that there is a whole one at any time.
+// save writes a snapshot beside the last one and then puts it in its place, so that there is a whole one at any time. The
+// name of the new one is always the same: however often a process dies here, it leaves one file behind.
 func (s *Store) save() (err error) {
 	defer func() {
 		if err != nil {
@@ -76,11 +77,10 @@ func (s *Store) load() error {
 		return fmt.Errorf("load snapshot %s: it is not a file", s.snapshotPath)
 	}
 	reason := s.readSnapshot(bufio.NewReaderSize(f, 1<<16))
-	var unsound *unsoundError
-	switch {
-	case reason == nil:
+	if reason == nil {
 		return nil
-	case !errors.As(reason, &unsound):
+	}
+	if _, unsound := errors.AsType[*unsoundError](reason); !unsound {
 		return fmt.Errorf("load snapshot %s: %w", s.snapshotPath, reason)
 	}
 	for i := range s.shards {
@@ -97,13 +97,12 @@ func (s *Store) load() error {
 
 // checkWritable finds out at the start what would otherwise be noticed when the first snapshot is lost.
 func (s *Store) checkWritable() error {
-	temporary := s.snapshotPath + ".tmp"
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := os.CreateTemp(filepath.Dir(s.snapshotPath), filepath.Base(s.snapshotPath)+".check-*")
 	if err != nil {
-		return fmt.Errorf("snapshot %s could not be saved: %w", s.snapshotPath, err)
+		return fmt.Errorf("snapshots can not be saved as %s: %w", s.snapshotPath, err)
 	}
-	if err := errors.Join(f.Close(), os.Remove(temporary)); err != nil {
-		return fmt.Errorf("snapshot %s could not be saved: %w", s.snapshotPath, err)
+	if err := errors.Join(f.Close(), os.Remove(f.Name())); err != nil {
+		return fmt.Errorf("snapshots can not be saved as %s: %w", s.snapshotPath, err)
 	}
 	return nil
 }

@@ -64,8 +64,7 @@ func (t *table) appendEntry(b []byte, e *entry) []byte {
 	} {
 		b = binary.AppendVarint(b, v)
 	}
-	key := t.keyOf(e)
-	b = append(binary.AppendUvarint(b, uint64(len(key))), key...)
+	b = t.appendKey(binary.AppendUvarint(b, uint64(t.keyLen(e))), e)
 	if e.grants == 0 {
 		return append(b, 0)
 	}

@@ -56,12 +56,20 @@ func (t *table) hasKey(e *entry, key string) bool {
 	return string(e.key[:e.keyLen]) == key
 }
 
-// keyOf returns a copy of the key of an entry.
-func (t *table) keyOf(e *entry) string {
+// appendKey appends the key of an entry.
+func (t *table) appendKey(b []byte, e *entry) []byte {
 	if e.keyLen == longKey {
-		return *t.longKeys.at(e.longKey())
+		return append(b, *t.longKeys.at(e.longKey())...)
 	}
-	return string(e.key[:e.keyLen])
+	return append(b, e.key[:e.keyLen]...)
+}
+
+// keyLen is the length of the key of an entry.
+func (t *table) keyLen(e *entry) int {
+	if e.keyLen == longKey {
+		return len(*t.longKeys.at(e.longKey()))
+	}
+	return int(e.keyLen)
 }
 
 // insert makes an entry for a key that has none, empty but for the key. It keeps no reference to the key.
@@ -93,7 +101,7 @@ func (t *table) remove(seed maphash.Seed, slot uint32) {
 	e := t.at(slot)
 	var hash uint64
 	if e.keyLen == longKey {
-		hash = maphash.String(seed, t.keyOf(e))
+		hash = maphash.String(seed, *t.longKeys.at(e.longKey()))
 		t.longKeys.remove(e.longKey())
 	} else {
 		hash = maphash.Bytes(seed, e.key[:e.keyLen])

@@ -1,0 +1,218 @@
+package memstore_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+)
+
+const (
+	second = 1_000_000
+	minute = 60 * second
+	hour   = 60 * minute
+)
+
+// clock is a time that stands still until it is set; not for several goroutines.
+type clock int64
+
+func newClock() *clock {
+	c := clock(1_700_000_000) * second
+	return &c
+}
+
+func (c *clock) now() int64 { return int64(*c) }
+
+func (c *clock) advance(micros int64) { *c += clock(micros) }
+
+func take(t *testing.T, s *memstore.Store, takes ...bucket.Take) *bucket.Request {
+	t.Helper()
+	r := &bucket.Request{}
+	for _, asked := range takes {
+		r.Add(asked)
+	}
+	s.Take(t.Context(), []*bucket.Request{r})
+	if r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	return r
+}
+
+// TestEvictionOrder fills a store of a few buckets, all of which are looked at, and adds one.
+func TestEvictionOrder(t *testing.T) {
+	token := func(n, windowSeconds int64) bucket.Limit {
+		return bucket.Limit{Algorithm: bucket.TokenBucket, Requests: n, Burst: n, Window: windowSeconds * second}
+	}
+	fixed := func(n, windowSeconds int64) bucket.Limit {
+		return bucket.Limit{Algorithm: bucket.FixedWindow, Requests: n, Window: windowSeconds * second}
+	}
+	type used struct {
+		limit bucket.Limit
+		cost  uint64
+	}
+	for _, test := range []struct {
+		name    string
+		buckets []used
+		wait    int64 // before one more comes
+		evicted int   // the index of the bucket that goes
+	}{
+		{"the one with the most left", []used{{token(10, 3600), 9}, {token(10, 3600), 2}, {token(10, 3600), 3}}, 0, 1},
+		{"the most of its own limit, not the most units", []used{{token(10, 3600), 2}, {token(1000, 3600), 300}}, 0, 0},
+		{"as it is now, not as it was when it was last used", []used{{token(10, 3600), 3}, {token(10, 60), 9}}, 50 * second, 1},
+		{"an expired one before one that is hardly used", []used{{token(1000, 3600), 100}, {fixed(10, 60), 10}}, 2 * minute, 1},
+		{"an exhausted one that ends soon stays", []used{{token(10, 3600), 9}, {fixed(10, 3600), 10}}, 0, 0},
+		{"of exhausted ones that which ends first", []used{{fixed(10, 3600), 10}, {fixed(10, 600), 10}, {token(1, 3600), 1}}, 0, 1},
+		{"the only one", []used{{fixed(10, 3600), 10}}, 0, 0},
+		{"one of eight", []used{
+			{token(10, 3600), 9}, {token(10, 3600), 9}, {token(10, 3600), 9}, {token(10, 3600), 9},
+			{token(10, 3600), 9}, {token(10, 3600), 9}, {token(10, 3600), 8}, {token(10, 3600), 9},
+		}, 0, 6},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			now := newClock()
+			s := open(t, memstore.Config{MaxBuckets: len(test.buckets), Clock: now.now})
+			for i, b := range test.buckets {
+				take(t, s, bucket.Take{Key: key(i), Limit: b.limit, Cost: b.cost})
+			}
+			now.advance(test.wait)
+			newcomer := bucket.Take{Key: "newcomer", Limit: token(10, 3600), Cost: 1}
+			take(t, s, newcomer)
+
+			want, got := map[int]bool{test.evicted: true}, map[int]bool{}
+			for i, b := range test.buckets {
+				if d := take(t, s, bucket.Take{Key: key(i), Limit: b.limit}).Takes[0].Decision; d.ExpireAt == 0 {
+					got[i] = true
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("which buckets were forgotten (-want +got):\n%s", diff)
+			}
+			newcomer.Cost = 0
+			if left := take(t, s, newcomer).Takes[0].Decision.Remaining; left != 9 {
+				t.Errorf("the new bucket has %d of 10 left after a cost of 1, want 9", left)
+			}
+		})
+	}
+}
+
+// TestExhaustedSurviveAFlood: whoever is over the limit stays over it while keys that nobody has seen before come in.
+func TestExhaustedSurviveAFlood(t *testing.T) {
+	const buckets, exhausted, flood = 10_000, 500, 40_000
+	now := newClock()
+	s := open(t, memstore.Config{MaxBuckets: buckets, Clock: now.now})
+	limit := hourly(bucket.SlidingWindowCounter, 10)
+	for i := range exhausted {
+		take(t, s, bucket.Take{Key: fmt.Sprint("exhausted ", i), Limit: limit, Cost: 10})
+	}
+	for i := range flood {
+		take(t, s, bucket.Take{Key: key(i), Limit: limit, Cost: 1})
+	}
+	forgotten := 0
+	for i := range exhausted {
+		if take(t, s, bucket.Take{Key: fmt.Sprint("exhausted ", i), Limit: limit, Need: 1}).Allowed {
+			forgotten++
+		}
+	}
+	// Each eviction takes an exhausted bucket only if all of 8 are: with 1 in 20, once in 2.5e10.
+	if forgotten > 0 {
+		t.Errorf("%d of %d exhausted buckets were forgotten in a flood of %d keys", forgotten, exhausted, flood)
+	}
+	if stats := s.Stats(); stats.Buckets > buckets || stats.Evicted < flood-buckets {
+		t.Errorf("%+v after %d keys in a store of %d", stats, flood+exhausted, buckets)
+	}
+}
+
+// TestBound: never more buckets than allowed, whatever comes, and nearly as many when enough come.
+func TestBound(t *testing.T) {
+	for _, bound := range []int{1, 2, 7, 10, 100, 1023, 1024, 5000, 20_001} {
+		t.Run(fmt.Sprint(bound), func(t *testing.T) {
+			s := open(t, memstore.Config{MaxBuckets: bound})
+			var all sync.WaitGroup
+			for g := range 4 {
+				all.Go(func() {
+					limits := []bucket.Limit{hourly(bucket.TokenBucket, 10), hourly(bucket.SlidingWindowLog, 10)}
+					for i := range bound {
+						r := &bucket.Request{}
+						for n := range 3 {
+							r.Add(bucket.Take{Key: key(3*i + n + g), Limit: limits[(3*i+n+g)%2], Cost: 1})
+						}
+						s.Take(t.Context(), []*bucket.Request{r})
+						if !r.Allowed && r.RetryAfter == 0 {
+							t.Errorf("a denial without a wait: %+v", r)
+						}
+					}
+				})
+			}
+			all.Wait()
+			if got := s.Stats().Buckets; got > int64(bound) || got < int64(bound)*9/10 {
+				t.Errorf("%d buckets kept, want at most %d and nearly as many", got, bound)
+			}
+		})
+	}
+}
+
+// TestSweep: a bucket is dropped once its full quota is there again, soon after and not before, though nobody asks.
+func TestSweep(t *testing.T) {
+	for _, algorithm := range bucket.Algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const buckets = 5_000
+				s := open(t, memstore.Config{SweepInterval: 10 * time.Second})
+				limit := bucket.Limit{Algorithm: algorithm, Requests: 10, Burst: 10, Window: minute}
+				var lastUntil int64
+				for i := range buckets {
+					d := take(t, s, bucket.Take{Key: key(i), Limit: limit, Cost: 5}).Takes[0].Decision
+					lastUntil = max(lastUntil, d.ResetAfter)
+				}
+				time.Sleep(time.Duration(lastUntil)*time.Microsecond - 1)
+				synctest.Wait()
+				if got := s.Stats(); got.Buckets != buckets || got.Expired != 0 {
+					t.Fatalf("%+v just before the full quota is there again, want %d buckets", got, buckets)
+				}
+				time.Sleep(10*time.Second + 3*time.Second) // a sweep, and the grace of an entry
+				synctest.Wait()
+				if got := s.Stats(); got.Buckets != 0 || got.Expired != buckets || got.Evicted != 0 {
+					t.Fatalf("%+v after a sweep, want 0 buckets and %d expired", got, buckets)
+				}
+				for i := range buckets / 2 { // the slots are used again
+					take(t, s, bucket.Take{Key: key(-i - 1), Limit: limit, Cost: 1})
+				}
+				if got := s.Stats().Buckets; got != buckets/2 {
+					t.Errorf("%d buckets after %d new keys", got, buckets/2)
+				}
+			})
+		})
+	}
+}
+
+// TestEmptyBucketIsDropped: what has been given back in full needs no memory.
+func TestEmptyBucketIsDropped(t *testing.T) {
+	now := newClock()
+	s := open(t, memstore.Config{Clock: now.now})
+	for _, algorithm := range bucket.Algorithms {
+		limit := hourly(algorithm, 10)
+		take(t, s, bucket.Take{Key: algorithm.String(), Limit: limit, Cost: 7})
+		take(t, s, bucket.Take{Key: algorithm.String(), Limit: limit, Refund: 7})
+		take(t, s, bucket.Take{Key: algorithm.String() + " peeked", Limit: limit, Need: 1})
+		take(t, s, bucket.Take{Key: algorithm.String() + " denied", Limit: limit, Cost: 11})
+	}
+	if got := s.Stats().Buckets; got != 0 {
+		t.Errorf("%d buckets kept, none of which holds anything", got)
+	}
+}
+
+func TestWrongConfig(t *testing.T) {
+	_, err := memstore.New(memstore.Config{MaxBuckets: -1, SweepInterval: -1, SnapshotInterval: -time.Second})
+	want := "memory store: at most -1 buckets: want 1 to 1073741824\n" +
+		"a sweep interval of -1ns: want more than 0\n" +
+		"a snapshot interval of -1s: want more than 0"
+	if err == nil || err.Error() != want {
+		t.Errorf("New: %v\nwant: %s", err, want)
+	}
+}

@@ -1,0 +1,231 @@
+package memstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+func TestEntryIsTwoCacheLines(t *testing.T) {
+	if got := unsafe.Sizeof(entry{}); got != 128 {
+		t.Errorf("an entry has %d bytes, want 128", got)
+	}
+}
+
+// TestEntryHoldsTheLargestCounts: whatever a limit that bucket.Limit.Check accepts can lead to comes back as it was.
+func TestEntryHoldsTheLargestCounts(t *testing.T) {
+	const most = bucket.MaxRequests
+	for _, limit := range []bucket.Limit{
+		{Algorithm: bucket.FixedWindow, Requests: most, Window: bucket.MaxWindow},
+		{Algorithm: bucket.LeakyBucket, Requests: most, Burst: most, Window: bucket.MaxWindow},
+	} {
+		if err := limit.Check(); err != nil {
+			t.Fatal(err)
+		}
+		state := bucket.State{Last: -1 << 62, Count: 1 << 53, Part: 2 * most, Rate: most}
+		var e entry
+		var got bucket.State
+		e.setLimit(&limit)
+		e.setState(&state)
+		e.state(&got)
+		if diff := cmp.Diff(limit, e.limit()); diff != "" {
+			t.Errorf("limit (-kept +read):\n%s", diff)
+		}
+		if diff := cmp.Diff(state, got); diff != "" {
+			t.Errorf("state (-kept +read):\n%s", diff)
+		}
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	const second = 1_000_000
+	for _, test := range []struct{ expireAt, now int64 }{
+		{0, 0}, {1, 1}, {second - 1, second - 1}, {second, second}, {5*second + 1, 5*second + 1}, {-3 * second, 0}, {1 << 61, 1 << 61},
+	} {
+		kept := seconds(test.expireAt)
+		if kept == 0 {
+			t.Errorf("a bucket that expires at %d µs: 0, which means a free slot", test.expireAt)
+		}
+		if test.expireAt < 1<<60 && (expired(kept, test.expireAt) || !expired(kept, max(test.expireAt, 0)+2*second)) {
+			t.Errorf("a bucket that expires at %d µs is kept until %d s: want it kept until then, and dropped within 2 s", test.expireAt, kept)
+		}
+	}
+}
+
+// TestTableIsAMap does the same at random to a table and to a map.
+func TestTableIsAMap(t *testing.T) {
+	seed := maphash.MakeSeed()
+	var table table
+	want := map[string]int64{}
+	const keys = 3000
+	for step := range int64(200_000) {
+		key := fmt.Sprint("key ", rand.IntN(keys))
+		if len(key)%2 == 0 {
+			key += strings.Repeat(" long", 20)
+		}
+		hash := maphash.String(seed, key)
+		slot, found := table.find(hash, key)
+		if _, there := want[key]; found != there {
+			t.Fatalf("step %d: %q found: %t, want %t", step, key, found, there)
+		}
+		switch {
+		case !found:
+			table.insert(key, hash).count = step
+			want[key] = step
+		case table.at(slot).count != want[key]:
+			t.Fatalf("step %d: %q is %d, want %d", step, key, table.at(slot).count, want[key])
+		case rand.IntN(3) == 0:
+			table.remove(seed, slot)
+			delete(want, key)
+		}
+		if table.live() != len(want) {
+			t.Fatalf("step %d: %d entries, want %d", step, table.live(), len(want))
+		}
+	}
+	if used, long := int(table.slots), len(table.longKeys.items); used > keys || long > keys {
+		t.Errorf("%d slots and %d long keys for %d keys: what was freed is not used again", used, long, keys)
+	}
+}
+
+// TestNoDamageGoesUnnoticed cuts a snapshot off at every length, and flips each bit of every byte.
+func TestNoDamageGoesUnnoticed(t *testing.T) {
+	sound := snapshotOf(t, bucket.Algorithms...)
+	for i := range sound {
+		if err := read(t, sound[:i]); !isUnsound(err) {
+			t.Errorf("cut off after %d bytes of %d: %v, want it to be refused", i, len(sound), err)
+		}
+		for bit := range 8 {
+			damaged := bytes.Clone(sound)
+			damaged[i] ^= 1 << bit
+			if err := read(t, damaged); !isUnsound(err) {
+				t.Errorf("bit %d of byte %d of %d flipped: %v, want it to be refused", bit, i, len(sound), err)
+			}
+		}
+	}
+	if err := read(t, sound); err != nil {
+		t.Errorf("undamaged: %v", err)
+	}
+}
+
+// TestReadErrorIsNoDamage: a disk that fails must not make us throw a good snapshot away.
+func TestReadErrorIsNoDamage(t *testing.T) {
+	sound := snapshotOf(t, bucket.Algorithms...)
+	for i := range sound {
+		broken := errors.New("input/output error")
+		if err := emptyStore(t).readSnapshot(&failingReader{sound[:i], broken}); !errors.Is(err, broken) || isUnsound(err) {
+			t.Errorf("a read error after %d bytes: %v, want that error", i, err)
+		}
+	}
+}
+
+type failingReader struct {
+	rest []byte
+	err  error
+}
+
+func (r *failingReader) Read(b []byte) (int, error) {
+	if len(r.rest) == 0 {
+		return 0, r.err
+	}
+	n := copy(b, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+// FuzzBuckets reads anything as buckets under a good checksum: it is refused or loaded, and what is loaded can be
+// decided on and saved again.
+func FuzzBuckets(f *testing.F) {
+	for _, algorithm := range bucket.Algorithms {
+		s := emptyStore(f)
+		use(s, algorithm)
+		for i := range s.shards {
+			if content, n, _, _ := s.shards[i].appendBite(nil, 0); n > 0 {
+				f.Add(content)
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		var file bytes.Buffer
+		blocks := blockWriter{w: &file}
+		if err := errors.Join(blocks.title(), blocks.write(append([]byte{blockBuckets}, content...))); err != nil {
+			t.Fatal(err)
+		}
+		s := emptyStore(t)
+		s.clock = func() int64 { return 1_000_000 }
+		if err := s.readSnapshot(&file); !isUnsound(err) {
+			t.Fatalf("a snapshot without an end: %v, want it to be refused", err)
+		}
+		var again bytes.Buffer
+		if err := s.writeSnapshot(&again); err != nil {
+			t.Fatal(err)
+		}
+		if err := read(t, again.Bytes()); err != nil {
+			t.Fatalf("what was loaded and saved is refused: %v", err)
+		}
+		for i := range s.shards {
+			table := &s.shards[i].table
+			for slot := range table.slots {
+				e := table.at(slot)
+				key := string(table.appendKey(nil, e))
+				r := &bucket.Request{Takes: []bucket.Take{{Key: key, Limit: e.limit(), Cost: 1, Refund: 1, CountDenied: true}}}
+				s.Take(context.Background(), []*bucket.Request{r})
+			}
+		}
+	})
+}
+
+func emptyStore(t testing.TB) *Store {
+	t.Helper()
+	s, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func use(s *Store, algorithms ...bucket.Algorithm) {
+	for _, algorithm := range algorithms {
+		limit := bucket.Limit{Algorithm: algorithm, Requests: 7, Burst: 9, Window: 3_600_000_000}
+		for range 2 {
+			r := &bucket.Request{Takes: []bucket.Take{{Key: algorithm.String(), Limit: limit, Cost: 2}}}
+			s.Take(context.Background(), []*bucket.Request{r})
+		}
+	}
+}
+
+func snapshotOf(t testing.TB, algorithms ...bucket.Algorithm) []byte {
+	t.Helper()
+	s := emptyStore(t)
+	use(s, algorithms...)
+	var b bytes.Buffer
+	if err := s.writeSnapshot(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func read(t testing.TB, snapshot []byte) error {
+	t.Helper()
+	s := emptyStore(t)
+	return s.readSnapshot(bytes.NewReader(snapshot))
+}
+
+func isUnsound(err error) bool {
+	_, ok := errors.AsType[*unsoundError](err)
+	return ok
+}

@@ -1,0 +1,340 @@
+package memstore_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+)
+
+// keysOfAllKinds are short, as long as an entry has room for, longer, empty, and not text.
+var keysOfAllKinds = []string{
+	"k", strings.Repeat("i", 78), strings.Repeat("l", 79), strings.Repeat("long ", 1000), "", "\x00\xff\n\x80",
+}
+
+func mustNew(t *testing.T, cfg memstore.Config) *memstore.Store {
+	t.Helper()
+	s, err := memstore.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func mustClose(t *testing.T, s *memstore.Store) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// useAll takes from buckets of all algorithms, of limits small and large, under keys of all kinds; it returns the answers.
+func useAll(t *testing.T, s *memstore.Store, now *clock) []bucket.Decision {
+	t.Helper()
+	var answers []bucket.Decision
+	for round := range 3 {
+		for _, algorithm := range bucket.Algorithms {
+			largest := int64(bucket.MaxRequests)
+			if algorithm == bucket.SlidingWindowLog {
+				largest = bucket.MaxLogRequests
+			}
+			for i, limit := range []bucket.Limit{
+				{Algorithm: algorithm, Requests: 7, Burst: 20, Window: hour},
+				{Algorithm: algorithm, Requests: largest, Burst: largest, Window: 86_400 * second},
+				{Algorithm: algorithm, Requests: 1, Burst: 1, Window: bucket.MaxWindow},
+			} {
+				for _, k := range keysOfAllKinds {
+					r := take(t, s, bucket.Take{
+						Key: fmt.Sprint(k, algorithm, i), Limit: limit, Cost: uint64(limit.Requests/5 + 1), CountDenied: round == 1,
+					})
+					answers = append(answers, r.Takes[0].Decision)
+				}
+			}
+		}
+		now.advance(7*minute + 13)
+	}
+	return answers
+}
+
+// TestSnapshotRoundTrip: a store that was closed and opened again answers as one that was not.
+func TestSnapshotRoundTrip(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "buckets")
+	now, nowOfOther := newClock(), newClock()
+	s := mustNew(t, memstore.Config{SnapshotPath: path, Clock: now.now})
+	other := open(t, memstore.Config{Clock: nowOfOther.now})
+	for life := range 4 {
+		want, got := useAll(t, other, nowOfOther), useAll(t, s, now)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("answers in life %d (-never closed +reopened):\n%s", life, diff)
+		}
+		before := s.Stats().Buckets
+		mustClose(t, s)
+		s = mustNew(t, memstore.Config{SnapshotPath: path, Clock: now.now})
+		if after := s.Stats().Buckets; after != before {
+			t.Fatalf("life %d: %d buckets before Close, %d after New", life, before, after)
+		}
+	}
+	mustClose(t, s)
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.Mode().Perm(); got != 0o600 {
+		t.Errorf("the snapshot, which holds keys, has mode %o, want 600", got)
+	}
+	wantFiles(t, path, "buckets")
+}
+
+func TestExpiredBucketsAreNotLoaded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "buckets")
+	now := newClock()
+	s := mustNew(t, memstore.Config{SnapshotPath: path, Clock: now.now})
+	for i, window := range []int64{minute, minute, 86_400 * second} {
+		take(t, s, bucket.Take{Key: key(i), Limit: bucket.Limit{Algorithm: bucket.FixedWindow, Requests: 10, Window: window}, Cost: 1})
+	}
+	mustClose(t, s)
+	now.advance(10 * minute)
+	s = open(t, memstore.Config{SnapshotPath: path, Clock: now.now})
+	if got := s.Stats().Buckets; got != 1 {
+		t.Errorf("%d buckets loaded, want the one that has not expired", got)
+	}
+}
+
+func TestSnapshotOfALargerStore(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "buckets")
+	s := mustNew(t, memstore.Config{SnapshotPath: path})
+	fill(s, 10_000, hourly(bucket.TokenBucket, 2))
+	mustClose(t, s)
+	s = open(t, memstore.Config{SnapshotPath: path, MaxBuckets: 3000})
+	if got := s.Stats().Buckets; got > 3000 || got < 2500 {
+		t.Errorf("%d buckets loaded into a store of 3000, want nearly all it has room for", got)
+	}
+}
+
+// smallSnapshot returns a snapshot of a few buckets of all algorithms.
+func smallSnapshot(t *testing.T) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "buckets")
+	s := mustNew(t, memstore.Config{SnapshotPath: path})
+	for _, algorithm := range bucket.Algorithms {
+		take(t, s, bucket.Take{Key: algorithm.String(), Limit: hourly(algorithm, 10), Cost: 2})
+	}
+	mustClose(t, s)
+	snapshot, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return snapshot
+}
+
+func TestUnsoundSnapshotIsSetAside(t *testing.T) {
+	sound := smallSnapshot(t)
+	for _, test := range []struct {
+		name    string
+		content []byte
+		reason  string
+	}{
+		{"empty", nil, "it is cut off within its first line"},
+		{"cut off in the first line", sound[:9], "it is cut off within its first line"},
+		{"cut off after the first line", sound[:len("extauthz buckets 1\n")], "it is cut off in block 1"},
+		{"cut off in a block", sound[:60], "it is cut off in block 1"},
+		{"without the last byte", sound[:len(sound)-1], "it is cut off in block"},
+		{"foreign", []byte("domain: shop\ndescriptors: []\n"), `it is not a snapshot of buckets: it begins with \"domain: shop\\ndescri\"`},
+		{"foreign and short", []byte("{}"), `it is not a snapshot of buckets: it begins with \"{}\"`},
+		{"of another version", append([]byte("extauthz buckets 2\n"), sound[19:]...), `it is of version \"2\\n\", want \"1\\n\"`},
+		{"with something behind it", append(bytes.Clone(sound), '\n'), "something follows its last block"},
+		{"twice", append(bytes.Clone(sound), sound...), "something follows its last block"},
+		{"with a flipped bit", flipped(sound, 50), "the checksum of block 1 is wrong"},
+		{"with a length out of all proportion", flipped(sound, 19+3), "block 1 claims to be"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "buckets")
+			if err := os.WriteFile(path, test.content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var log bytes.Buffer
+			s := mustNew(t, memstore.Config{SnapshotPath: path, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			for _, part := range []string{test.reason, "path=" + path + " ", "set_aside_as=" + path + ".corrupt-"} {
+				if !strings.Contains(log.String(), part) {
+					t.Errorf("log: %s\nwant it to say %s", &log, part)
+				}
+			}
+			if got := s.Stats(); got != (memstore.Stats{}) {
+				t.Errorf("%+v, want an empty store", got)
+			}
+			aside, err := filepath.Glob(path + ".corrupt-*")
+			if err != nil || len(aside) != 1 {
+				t.Fatalf("set aside: %q, %v; want one file", aside, err)
+			}
+			if got, err := os.ReadFile(aside[0]); err != nil || !bytes.Equal(got, test.content) {
+				t.Errorf("the file that was set aside has changed (%v)", err)
+			}
+			mustClose(t, s)
+			log.Reset()
+			mustClose(t, mustNew(t, memstore.Config{SnapshotPath: path, Logger: slog.New(slog.NewTextHandler(&log, nil))}))
+			if log.Len() > 0 {
+				t.Errorf("the next start complains: %s", &log)
+			}
+		})
+	}
+}
+
+func flipped(b []byte, i int) []byte {
+	b = bytes.Clone(b)
+	b[i] ^= 0x80
+	return b
+}
+
+func TestSnapshotThatCanNotBe(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ name, path, want string }{
+		{"in a directory that is not there", filepath.Join(dir, "none", "buckets"), "snapshots can not be saved as " + filepath.Join(dir, "none", "buckets")},
+		{"in a file", filepath.Join(file, "buckets"), "snapshots can not be saved as " + filepath.Join(file, "buckets")},
+		{"a directory", dir, "load snapshot " + dir + ": it is not a file"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s, err := memstore.New(memstore.Config{SnapshotPath: test.path})
+			if err == nil {
+				mustClose(t, s)
+				t.Fatal("no error")
+			}
+			if !strings.Contains(err.Error(), test.want) {
+				t.Errorf("New: %v\nwant: %s", err, test.want)
+			}
+		})
+	}
+	wantFiles(t, file, "file")
+}
+
+// TestSavedEveryInterval: what a crash loses is what was charged since the last save.
+func TestSavedEveryInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "buckets")
+		limit := hourly(bucket.FixedWindow, 10)
+		s := open(t, memstore.Config{SnapshotPath: path})
+		take(t, s, bucket.Take{Key: "k", Limit: limit, Cost: 3})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		take(t, s, bucket.Take{Key: "k", Limit: limit, Cost: 4})
+		if got := s.Stats().Snapshots; got != 1 {
+			t.Fatalf("%d snapshots after a minute, want 1", got)
+		}
+		crashed := filepath.Join(t.TempDir(), "buckets")
+		if err := os.Link(path, crashed); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(crashed+".tmp", []byte("half a snap"), 0o600); err != nil { // it died while saving the next one
+			t.Fatal(err)
+		}
+		again := open(t, memstore.Config{SnapshotPath: crashed})
+		if got := take(t, again, bucket.Take{Key: "k", Limit: limit}).Takes[0].Decision.Remaining; got != 7 {
+			t.Errorf("%d left of 10 after a crash, want 7: 3 were charged before the save, 4 after it", got)
+		}
+	})
+}
+
+// TestFailedSaveKeepsTheLastSnapshot: it is logged and counted, and the store goes on.
+func TestFailedSaveKeepsTheLastSnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "buckets")
+		var log bytes.Buffer
+		s := mustNew(t, memstore.Config{SnapshotPath: path, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		take(t, s, bucket.Take{Key: "k", Limit: hourly(bucket.FixedWindow, 10), Cost: 3})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		before, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		obstacle := filepath.Join(path+".tmp", "obstacle")
+		if err := os.MkdirAll(obstacle, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		errClose := s.Close()
+		if errClose == nil || !strings.Contains(errClose.Error(), "save snapshot "+path) {
+			t.Errorf("Close: %v, want an error that names the snapshot", errClose)
+		}
+		if got := s.Close(); got != errClose {
+			t.Errorf("second Close: %v, want the same as of the first", got)
+		}
+		if got := s.Stats(); got.Snapshots != 1 || got.FailedSnapshots != 3 {
+			t.Errorf("%+v, want 1 snapshot and 3 that failed", got)
+		}
+		if got := strings.Count(log.String(), "was not saved"); got != 2 {
+			t.Errorf("%d lines of log, want one for each that Close does not return:\n%s", got, &log)
+		}
+		if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
+			t.Errorf("the last good snapshot has changed (%v)", err)
+		}
+	})
+}
+
+// TestSaveAmidTraffic saves all the time while many take, and loads the last of it: nothing is lost or counted twice.
+func TestSaveAmidTraffic(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "buckets")
+	s := mustNew(t, memstore.Config{SnapshotPath: path, SnapshotInterval: time.Millisecond, SweepInterval: time.Millisecond})
+	const buckets = 500
+	limits := make([]bucket.Limit, buckets)
+	for i := range limits {
+		// Decades, so that nothing refills in between.
+		limits[i] = bucket.Limit{Algorithm: bucket.Algorithms[i%len(bucket.Algorithms)], Requests: 1000, Burst: 1000, Window: 40 * 365 * 24 * hour}
+	}
+	var charged [buckets]atomic.Int64
+	var all sync.WaitGroup
+	for g := range 8 {
+		all.Go(func() {
+			for i := 0; i < 5*buckets || s.Stats().Snapshots < 3; i++ {
+				b := (i*(g+1) + g) % buckets
+				r := &bucket.Request{}
+				r.Add(bucket.Take{Key: key(b), Limit: limits[b], Cost: 1})
+				s.Take(t.Context(), []*bucket.Request{r})
+				if r.Allowed {
+					charged[b].Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	mustClose(t, s)
+	s = open(t, memstore.Config{SnapshotPath: path})
+	for b := range buckets {
+		want := 1000 - charged[b].Load()
+		if got := take(t, s, bucket.Take{Key: key(b), Limit: limits[b]}).Takes[0].Decision.Remaining; got != want {
+			t.Errorf("bucket %d (%v): %d left of 1000 after a restart, want %d", b, limits[b].Algorithm, got, want)
+		}
+	}
+}
+
+// wantFiles checks which files lie beside a file: nothing is left behind.
+func wantFiles(t *testing.T, path string, want ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
