@@ -13,7 +13,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -45,13 +44,6 @@ func Envoy(t testing.TB, config string, ports Ports) *EnvoyProxy {
 		"--disable-hot-restart", // no shared memory, hence nothing to share with the Envoys of other tests
 	)
 	e := &EnvoyProxy{t: t, proc: startProcess(t, cmd)}
-	t.Cleanup(func() {
-		e.proc.signal(syscall.SIGTERM)
-		if err := await(nil, e.proc.ended); err != nil {
-			e.proc.kill()
-		}
-		e.proc.logOnFailure(t)
-	})
 	e.proc.awaitReady(t, func() error {
 		admin, err := os.ReadFile(adminPath)
 		if err != nil {

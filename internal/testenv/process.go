@@ -21,6 +21,7 @@ type process struct {
 	done chan struct{} // closed when the process has ended and cmd.ProcessState is set
 }
 
+// startProcess starts a program that is killed with the test, if not before.
 func startProcess(t testing.TB, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{cmd: cmd, done: make(chan struct{})}
@@ -34,14 +35,20 @@ func startProcess(t testing.TB, cmd *exec.Cmd) *process {
 		defer close(p.done)
 		_ = cmd.Wait() // how it ended is in ProcessState, for who asks
 	}()
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			t.Logf("the last words of %s:\n%s", cmd, p.out.tail())
+		}
+	})
 	return p
 }
 
-// awaitReady waits until ready returns nil, and fails the test with the program's last words when that does not happen.
+// awaitReady waits until ready returns nil, and fails the test when that does not happen.
 func (p *process) awaitReady(t testing.TB, ready func() error) {
 	t.Helper()
 	if err := await(p.done, ready); err != nil {
-		t.Fatalf("waited for %s to answer: %v\n%s", p.cmd, err, p.out.tail())
+		t.Fatalf("waited for %s to answer: %v", p.cmd, err)
 	}
 }
 
@@ -79,13 +86,6 @@ func (p *process) ended() error {
 func (p *process) kill() {
 	p.signal(syscall.SIGKILL)
 	<-p.done
-}
-
-// logOnFailure writes the last lines of what the process printed to the log of a failed test.
-func (p *process) logOnFailure(t testing.TB) {
-	if t.Failed() {
-		t.Logf("the last words of %s:\n%s", p.cmd, p.out.tail())
-	}
 }
 
 // output collects what a process prints.

@@ -17,10 +17,6 @@ type Program struct {
 func Start(t testing.TB, cmd *exec.Cmd, ready func() error) *Program {
 	t.Helper()
 	p := &Program{t: t, proc: startProcess(t, cmd)}
-	t.Cleanup(func() {
-		p.proc.kill()
-		p.proc.logOnFailure(t)
-	})
 	p.proc.awaitReady(t, ready)
 	return p
 }

@@ -39,10 +39,6 @@ func Redis(t testing.TB, args ...string) *RedisServer {
 		"--loglevel", "warning", "--hz", "100", // expired keys and timeouts are noticed within 10 ms
 	}, args...)
 	r.start()
-	t.Cleanup(func() {
-		r.proc.kill()
-		r.proc.logOnFailure(t)
-	})
 	return r
 }
 
