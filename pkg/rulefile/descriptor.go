@@ -105,6 +105,10 @@ func (b builder) limits(d descriptorKeys, path []string) []ratelimit.Limit {
 		}
 		limits = append(limits, b.limit(l, path))
 	}
+	if len(limits) > 1 && d.quotaMode.or(false) {
+		b.fail(d.quotaMode.key, "`quota_mode` beside several `limits`",
+			"quotas deny together only, so with two limits it is not clear when this one is over: keep one limit, or delete `quota_mode`")
+	}
 	b.checkTogether(d.limits.value, limits)
 	return limits
 }

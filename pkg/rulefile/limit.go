@@ -85,13 +85,19 @@ func (b builder) checkPresent(l limitKeys) {
 	}
 }
 
-// checkName warns of names that do not survive Envoy's x-ratelimit-limit header, where they stand without quotes.
+// checkName reports names that would split Envoy's x-ratelimit-limit header, where they stand as they are, and warns of those
+// that some client may not read there.
 func (b builder) checkName(name given[string]) {
+	splits := func(r rune) bool { return r < ' ' || r == 0x7f }
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_.-", r)
 	}
-	if i := strings.IndexFunc(name.value, func(r rune) bool { return !plain(r) }); i >= 0 {
-		b.warn(name.at, "limit name "+quoted(name.value)+" is not safe in headers", "Envoy writes it into x-ratelimit-limit as it is: use letters, digits, `_`, `.` and `-`")
+	hint := "Envoy writes it into x-ratelimit-limit as it is: use letters, digits, `_`, `.` and `-`"
+	switch {
+	case strings.ContainsFunc(name.value, splits):
+		b.fail(name.at, "limit name "+quoted(name.value)+" can not be in a header", hint)
+	case strings.ContainsFunc(name.value, func(r rune) bool { return !plain(r) }):
+		b.warn(name.at, "limit name "+quoted(name.value)+" is not safe in headers", hint)
 	}
 }
 
