@@ -89,7 +89,7 @@ func (r *Request) Add(t Take) int {
 		}
 		most = uint64(2*same.Limit.Capacity() + 1)
 		same.Cost, same.Refund = min(same.Cost+t.Cost, most), min(same.Refund+t.Refund, most)
-		same.Need = max(same.Need, t.Need)
+		same.Need = min(max(same.Need, t.Need), most)
 		same.CountDenied = same.CountDenied || t.CountDenied
 		return i
 	}

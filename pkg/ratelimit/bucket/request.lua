@@ -152,6 +152,8 @@ while pos <= #args do
             done = {err = UNREADABLE}
           end
           if type(done) == 'table' and done.err then
+            -- A replica writes nothing at all: the reply itself becomes the error, so that the client leaves this server.
+            if sub(done.err, 1, 8) == 'READONLY' then return done end
             failure = (written and '?' or '!') .. i .. ' ' .. done.err
             break
           end

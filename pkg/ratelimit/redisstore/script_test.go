@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -18,7 +19,7 @@ import (
 type bare struct {
 	client *redis.Client
 	sha    string
-	calls  int
+	calls  atomic.Int64
 }
 
 func newBare(t testing.TB, addr string) *bare {
@@ -49,8 +50,7 @@ func (b *bare) take(ctx context.Context, batch []*bucket.Request) error {
 		}
 		args = r.AppendArgs(args)
 	}
-	b.calls++
-	nonce := strconv.Itoa(b.calls)
+	nonce := strconv.FormatInt(b.calls.Add(1), 10)
 	reply, err := b.client.EvalSha(ctx, b.sha, keys, nonce, args).Text()
 	if err != nil {
 		return err

@@ -1,0 +1,204 @@
+// Package redisstore keeps buckets in Redis or Valkey, where all replicas of the service share them: one script call decides
+// whatever requests have gathered while the calls before it were on the wire.
+package redisstore
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// Config says where Redis is and how long to wait for it.
+type Config struct {
+	// URL is redis://, rediss:// (TLS), unix://, host:port, or the path of a Unix socket. It may hold user, password and
+	// database; what is set below wins. Default: localhost:6379.
+	URL string
+	// Username and Password authenticate each connection. Default: no authentication.
+	Username, Password string
+	// DB is the number of the database. Default: that of the URL, or 0.
+	DB int
+	// TLS turns on TLS and says how to verify the server. Default: no TLS, or that of rediss://.
+	TLS *tls.Config
+	// PoolSize is the most connections at a time. It is also how many script calls may be on the wire at once: with more,
+	// fewer requests gather for each. Default 3.
+	PoolSize int
+	// Timeout bounds each operation, counted from when Take is called. Default 8 ms, because Envoy waits 20 ms by default.
+	Timeout time.Duration
+	// DialTimeout bounds the attempt to connect. Default 100 ms.
+	DialTimeout time.Duration
+	// Hooks are told what happens. Default: nobody is.
+	Hooks Hooks
+}
+
+// Hooks are called by the goroutines that serve requests and must return at once; each may be nil.
+type Hooks struct {
+	// Up is told when Redis stops answering, with the error, and when it answers again, with nil.
+	Up func(cause error)
+	// Called is told of each script call: how many keys it had, how long it took and how it ended.
+	Called func(keys int, took time.Duration, err error)
+	// Unknown is told how many requests have got ErrOutcomeUnknown.
+	Unknown func(requests int)
+}
+
+// The errors that a caller may want to know. None of them has charged anything.
+var (
+	// ErrUnavailable says that Redis has not answered lately and was not asked; it is tried again in the background.
+	ErrUnavailable = errors.New("redis is not available")
+	// ErrTooLate says that the time was over before Redis was asked.
+	ErrTooLate = errors.New("no time left to ask redis")
+	// ErrBusy says that too many requests are waiting for Redis already.
+	ErrBusy = errors.New("too many requests are waiting for redis")
+	// ErrClosed says that the store has been closed.
+	ErrClosed = errors.New("the store is closed")
+)
+
+// margin is what is left of a caller's deadline for the answer to reach the caller's caller.
+const margin = 3 * time.Millisecond
+
+// Store keeps buckets in one Redis. It is safe for concurrent use.
+type Store struct {
+	cfg     Config
+	link    *link
+	lane    *lane
+	breaker *breaker
+	workers sync.WaitGroup
+	stop    context.CancelFunc
+}
+
+var _ ratelimit.Store = (*Store)(nil)
+
+// New returns a store that connects when it is first used; Ping says whether it can. It must be closed.
+func New(cfg Config) (*Store, error) {
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = 8 * time.Millisecond
+	}
+	if cfg.DialTimeout <= 0 {
+		cfg.DialTimeout = 100 * time.Millisecond
+	}
+	if cfg.PoolSize <= 0 {
+		cfg.PoolSize = 3
+	}
+	options, err := cfg.options()
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Store{cfg: cfg, link: newLink(options), lane: newLane(), stop: stop}
+	s.breaker = newBreaker(func(cause error) { s.tellUp(cause) }, func() { s.workers.Go(func() { s.probe(ctx) }) })
+	for range cfg.PoolSize {
+		s.workers.Go(s.work)
+	}
+	return s, nil
+}
+
+// Close ends the store: whoever still waits to be sent gets ErrClosed, what is on the wire is answered.
+func (s *Store) Close() error {
+	s.lane.close()
+	s.stop()
+	s.workers.Wait()
+	return s.link.close()
+}
+
+// Ping reports whether Redis answers and takes the script. It is meant for the start: only ctx and DialTimeout bound it.
+func (s *Store) Ping(ctx context.Context) error {
+	c := s.link.current()
+	if err := c.UniversalClient.Ping(ctx).Err(); err != nil { // first, because the script is too long for who has not logged in
+		return fmt.Errorf("redis: ping: %w", err)
+	}
+	if err := c.load(ctx); err != nil {
+		return fmt.Errorf("redis: load the script: %w", err)
+	}
+	return nil
+}
+
+// Take implements ratelimit.Store. Requests of one batch are decided in their order. An error that is not one of this
+// package, nor ratelimit.ErrOutcomeUnknown, is a *bucket.ScriptError or what Redis said.
+func (s *Store) Take(ctx context.Context, batch []*bucket.Request) {
+	deadline := time.Now().Add(s.cfg.Timeout)
+	if d, ok := ctx.Deadline(); ok && d.Add(-margin).Before(deadline) {
+		deadline = d.Add(-margin)
+	}
+	for len(batch) > 0 {
+		n := fitting(batch)
+		s.takeTogether(ctx, deadline, batch[:n])
+		batch = batch[n:]
+	}
+}
+
+// fitting is how many of the requests fit one script call, at least one.
+func fitting(batch []*bucket.Request) int {
+	keys := 0
+	for n, r := range batch {
+		if keys += len(r.Takes); keys > maxKeys && n > 0 {
+			return n
+		}
+	}
+	return len(batch)
+}
+
+// takeTogether decides requests in one script call.
+func (s *Store) takeTogether(ctx context.Context, deadline time.Time, batch []*bucket.Request) {
+	c := newCall(batch)
+	if len(c.keys) == 0 {
+		for _, r := range batch {
+			r.Err = nil
+			r.Decide(0)
+		}
+		return
+	}
+	err := s.submit(ctx, deadline, c)
+	if errors.Is(err, ratelimit.ErrOutcomeUnknown) && s.cfg.Hooks.Unknown != nil {
+		s.cfg.Hooks.Unknown(len(batch))
+	}
+	for _, r := range batch {
+		if r.Err = err; err != nil {
+			continue
+		}
+		var line string
+		line, c.lines = cutLine(c.lines)
+		r.Err = explain(r.Answer(line, c.clock))
+	}
+}
+
+// submit hands the call to whoever sends next, and waits for its answer, but not beyond the deadline.
+func (s *Store) submit(ctx context.Context, deadline time.Time, c *call) error {
+	wait := time.Until(deadline)
+	switch {
+	case wait <= 0 || ctx.Err() != nil:
+		return ErrTooLate
+	case s.breaker.open():
+		return ErrUnavailable
+	}
+	if err := s.lane.enter(c); err != nil {
+		return err
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+		return c.err
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	if c.drop() {
+		return ErrTooLate
+	}
+	select {
+	case <-c.done: // in the same moment
+		return c.err
+	default:
+		return fmt.Errorf("redis: no answer in time: %w", ratelimit.ErrOutcomeUnknown)
+	}
+}
+
+func (s *Store) tellUp(cause error) {
+	if s.cfg.Hooks.Up != nil {
+		s.cfg.Hooks.Up(cause)
+	}
+}
