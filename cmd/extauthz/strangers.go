@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
@@ -59,7 +60,8 @@ func strangers() (warnings []string) {
 			continue
 		}
 		for _, k := range known {
-			if len(name) >= 6 && editDistance(strings.ToUpper(name), k) <= 2 {
+			// Short names are near to too many of other programs.
+			if strings.Contains(k, "_") && suggest.Distance(strings.ToUpper(name), k) <= 2 {
 				warnings = append(warnings, fmt.Sprintf("%s is not a setting: did you mean %s?", name, k))
 				break
 			}
@@ -90,25 +92,4 @@ func fields() func(yield func(reflect.StructField) bool) {
 			}
 		}
 	}
-}
-
-// editDistance is Levenshtein's.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

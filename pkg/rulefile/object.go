@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/extauthz/extauthz/internal/suggest"
 )
 
 // object is one kind of map in a rule file: its keys, and where they are put.
@@ -67,7 +69,7 @@ func readObject[T any](r *report, schema object[T], v *value) (t T, ok bool) {
 		if i < 0 {
 			unknownKey(r, schema.section, schema.keyNames(), f)
 			// What a misspelt key stands for is not missing, too.
-			meant := closest(f.key, schema.keyNames())
+			meant := suggest.Closest(f.key, schema.keyNames())
 			i = slices.IndexFunc(schema.keys, func(k key[T]) bool { return k.name == meant })
 			f.value = &value{at: f.value.at, broken: true}
 		}
@@ -113,12 +115,12 @@ func unknownKey(r *report, in section, own []string, f field) {
 		return
 	}
 	message := fmt.Sprintf("unknown key %s %s", quoted(f.key), in.where)
-	if word := closest(f.key, own); word != "" {
+	if word := suggest.Closest(f.key, own); word != "" {
 		r.fail(f.at, message, "did you mean `"+word+"`?")
 		return
 	}
 	for _, other := range sections() {
-		if word := closest(f.key, other.keys); word != "" {
+		if word := suggest.Closest(f.key, other.keys); word != "" {
 			r.fail(f.at, message, "did you mean `"+word+"`?", other.belongs)
 			return
 		}

@@ -225,23 +225,6 @@ func TestErrIsNilForWarnings(t *testing.T) {
 	}
 }
 
-func TestClosest(t *testing.T) {
-	for _, c := range []struct{ written, words, want string }{
-		{"mintue", "minute month", "minute"},
-		{"min", "minute month", "minute"},
-		{"m", "minute month", ""},
-		{"requestsPerUnit", "requests_per_unit", "requests_per_unit"},
-		{"sliding_window", "sliding_window_log sliding_window_counter", ""},
-		{"TOKEN-BUCKET", "token_bucket leaky_bucket", "token_bucket"},
-		{"xyz", "key value", ""},
-		{"", "key", ""},
-	} {
-		if got := closest(c.written, strings.Fields(c.words)); got != c.want {
-			t.Errorf("closest(%q, %s) = %q, want %q", c.written, c.words, got, c.want)
-		}
-	}
-}
-
 // A rule file may be one line of megabytes, as JSON is: that must not make time grow with its square.
 func BenchmarkParseOneLongLine(b *testing.B) {
 	descriptor := `{"key": "abcdef", "value": "N", "rate_limit": {"unit": "minute", "requests_per_unit": 100}}`

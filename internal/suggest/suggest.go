@@ -1,0 +1,61 @@
+// Package suggest finds the word that was meant by one that is misspelt.
+package suggest
+
+import "strings"
+
+// Closest returns the word that was most likely meant: one that differs in case, hyphens or underscores only, the only one
+// that begins with what was written, or the one a few typing mistakes away. It returns "" when there is none.
+func Closest(written string, words []string) string {
+	w := bare(written)
+	if w == "" || len(w) > 64 {
+		return ""
+	}
+	best, bestDistance := "", 1+len(w)/3
+	var begun []string
+	for _, word := range words {
+		if d := Distance(w, bare(word)); d < bestDistance {
+			best, bestDistance = word, d
+		}
+		if strings.HasPrefix(bare(word), w) {
+			begun = append(begun, word)
+		}
+	}
+	switch {
+	case best == "" && len(begun) == 1:
+		return begun[0]
+	case bestDistance > 1 && len(begun) > 1:
+		return "" // sliding_window could be two things
+	}
+	return best
+}
+
+// bare is a word without what people vary: requestsPerUnit, requests-per-unit and requests_per_unit are the same.
+func bare(word string) string {
+	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(word))
+}
+
+// Distance is how many letters have to be typed, deleted, changed or swapped with the next to get from a to b.
+func Distance(a, b string) int {
+	x, y := []rune(a), []rune(b)
+	var before []int
+	above := make([]int, len(y)+1)
+	for j := range above {
+		above[j] = j
+	}
+	for i := 1; i <= len(x); i++ {
+		row := make([]int, len(y)+1)
+		row[0] = i
+		for j := 1; j <= len(y); j++ {
+			change := above[j-1]
+			if x[i-1] != y[j-1] {
+				change++
+			}
+			row[j] = min(row[j-1]+1, above[j]+1, change)
+			if i > 1 && j > 1 && x[i-1] == y[j-2] && x[i-2] == y[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, above = above, row
+	}
+	return above[len(y)]
+}
