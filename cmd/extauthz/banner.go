@@ -26,3 +26,11 @@ Try it; the sixth within a minute gets a 429:
 
 `, r.dir, s.storeName(), l.grpc.Addr(), l.http.Addr(), l.debug.Addr(), l.http.Addr(), envoyrls.Example)
 }
+
+// storeName says where the buckets are, for people.
+func (s *Settings) storeName() string {
+	if s.BackendType == "redis" {
+		return "Redis"
+	}
+	return "memory"
+}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // Exit codes: 0 for success, 1 when `check` found mistakes or a server failed, 2 when it could not start.
@@ -77,6 +79,7 @@ func serve(args []string, stderr io.Writer) int {
 	for _, w := range warnings {
 		log.Warn("setting", "warning", w)
 	}
+	redis.SetLogger(quietRedis{log})
 	interrupt, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(interrupt, stop) // a second signal ends the process at once

@@ -40,6 +40,9 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 		return &startError{err}
 	}
 	defer stores.close(log)
+	if err := stores.checkRedis(ctx, s, log); err != nil {
+		return &startError{err}
+	}
 	limiter := ratelimit.New(ratelimit.Config{
 		Store: stores.decides, Fallback: stores.memory,
 		Shadow: s.ShadowMode, Quota: s.QuotaMode, Strict: s.strict(),

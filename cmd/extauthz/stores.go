@@ -2,10 +2,13 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
@@ -13,6 +16,7 @@ import (
 type stores struct {
 	decides ratelimit.Store
 	memory  *memstore.Store
+	redis   *redisstore.Store // nil without
 	// up reports whether Redis answers; nil without.
 	up func() bool
 }
@@ -27,14 +31,54 @@ func openStores(s *Settings, log *slog.Logger) (*stores, error) {
 		return nil, err
 	}
 	st := &stores{decides: memory, memory: memory}
-	if s.BackendType == "redis" {
-		return nil, errors.New("redis: not yet")
+	if s.BackendType == "memory" {
+		return st, nil
+	}
+	if err := st.openRedis(s, log); err != nil {
+		return nil, errors.Join(err, memory.Close())
 	}
 	return st, nil
 }
 
+// maxCalls is how many script calls may be on the wire at once, whatever REDIS_POOL_SIZE allows: with more, fewer requests
+// share each, and Redis does one after the other anyway.
+const maxCalls = 3
+
+// openRedis does not wait for Redis: until it answers, on_store_error does.
+func (st *stores) openRedis(s *Settings, log *slog.Logger) (err error) {
+	tls, err := s.redisTLS()
+	if err != nil {
+		return err
+	}
+	var down atomic.Bool
+	user, password := s.redisAuth()
+	st.redis, err = redisstore.New(redisstore.Config{
+		URL: s.redisURL(), Username: user, Password: password, TLS: tls,
+		PoolSize: min(s.RedisPoolSize, maxCalls), Timeout: s.RedisTimeout,
+		Hooks: redisstore.Hooks{Up: func(cause error) {
+			down.Store(cause != nil)
+			if cause != nil {
+				log.Error("redis does not answer: on_store_error decides until it does", "error", cause)
+				return
+			}
+			log.Warn("redis answers again")
+		}},
+	})
+	if err != nil {
+		return fmt.Errorf("REDIS_URL: %w", err)
+	}
+	st.decides = st.redis
+	st.up = func() bool { return !down.Load() }
+	return nil
+}
+
 // close saves the snapshot, after the last decision.
 func (st *stores) close(log *slog.Logger) {
+	if st.redis != nil {
+		if err := st.redis.Close(); err != nil {
+			log.Error("close the connections to redis", "error", err)
+		}
+	}
 	if err := st.memory.Close(); err != nil {
 		log.Error("close the memory store", "error", err)
 	}
@@ -45,12 +89,4 @@ func (st *stores) memoryStats() telemetry.MemoryStats {
 	return telemetry.MemoryStats{
 		Buckets: stats.Buckets, Evicted: stats.Evicted, Expired: stats.Expired, SnapshotFailures: stats.FailedSnapshots,
 	}
-}
-
-// storeName says where the buckets are, for people.
-func (s *Settings) storeName() string {
-	if s.BackendType == "redis" {
-		return "Redis"
-	}
-	return "memory"
 }
