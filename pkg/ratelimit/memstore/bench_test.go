@@ -27,7 +27,8 @@ func appendKey(b []byte, i int) []byte { return fmt.Appendf(b, "4:shop|7:api_key
 type keyBuffer []byte
 
 func (k keyBuffer) key(i int) string {
-	for end := len(k) - 1; k[end] != '#'; i, end = i/10, end-1 {
+	const digits = 8
+	for end := len(k) - 1; end >= len(k)-digits; end, i = end-1, i/10 {
 		k[end] = '0' + byte(i%10)
 	}
 	return unsafe.String(&k[0], len(k)) // the store keeps no reference to a key

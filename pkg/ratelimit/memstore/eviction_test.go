@@ -2,6 +2,7 @@ package memstore_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -189,6 +190,19 @@ func TestSweep(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestCloseEndsAllGoroutines: the bubble would complain about any that is left. The store itself goes on deciding.
+func TestCloseEndsAllGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mustNew(t, memstore.Config{SnapshotPath: filepath.Join(t.TempDir(), "buckets")})
+		time.Sleep(time.Hour)
+		mustClose(t, s)
+		mustClose(t, s)
+		if !take(t, s, bucket.Take{Key: "k", Limit: hourly(bucket.LeakyBucket, 1), Cost: 1}).Allowed {
+			t.Error("after Close a take that fits is denied")
+		}
+	})
 }
 
 // TestEmptyBucketIsDropped: what has been given back in full needs no memory.

@@ -68,7 +68,7 @@ func (s *Store) load() error {
 	if err != nil {
 		return fmt.Errorf("load snapshot: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
 		return fmt.Errorf("load snapshot: %w", err)

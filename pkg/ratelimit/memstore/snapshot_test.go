@@ -2,6 +2,7 @@ package memstore_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -272,7 +273,7 @@ func TestFailedSaveKeepsTheLastSnapshot(t *testing.T) {
 		if errClose == nil || !strings.Contains(errClose.Error(), "save snapshot "+path) {
 			t.Errorf("Close: %v, want an error that names the snapshot", errClose)
 		}
-		if got := s.Close(); got != errClose {
+		if got := s.Close(); !errors.Is(got, errClose) {
 			t.Errorf("second Close: %v, want the same as of the first", got)
 		}
 		if got := s.Stats(); got.Snapshots != 1 || got.FailedSnapshots != 3 {
