@@ -1,0 +1,114 @@
+package e2e
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+// proxy is the Envoy that clients see.
+type proxy struct {
+	*testenv.EnvoyProxy
+	addr string
+}
+
+// asked returns a counter of Envoy's rate limit filter: ok, over_limit, error or failure_mode_allowed.
+func (p *proxy) asked(outcome string) int { return p.Stat("cluster.application.ratelimit." + outcome) }
+
+// neverFailed checks that no call of Envoy failed: such a request would have passed unlimited.
+func (p *proxy) neverFailed(t *testing.T) {
+	t.Helper()
+	if n := p.asked("error"); n != 0 {
+		t.Errorf("ratelimit.error: got %d, want 0: as many requests passed unlimited", n)
+	}
+	if p.asked("ok") == 0 {
+		t.Error("ratelimit.ok: got 0: Envoy did not ask at all")
+	}
+}
+
+// call is a request of a client.
+type call struct {
+	method, path string
+	header       [][2]string
+	from         string // the client's address, 127.0.0.1 when empty
+	grpc         bool   // a gRPC call with an empty message
+}
+
+// answer is what the client gets.
+type answer struct {
+	status     int
+	grpcStatus string
+	header     http.Header
+	body       string
+	elapsed    time.Duration
+}
+
+// do makes a call, on a connection of its own as a new client would.
+func (p *proxy) do(t *testing.T, c call) answer {
+	t.Helper()
+	transport := &http.Transport{Protocols: new(http.Protocols)}
+	transport.Protocols.SetHTTP1(!c.grpc)
+	transport.Protocols.SetUnencryptedHTTP2(c.grpc)
+	if c.from != "" {
+		transport.DialContext = (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(c.from)}}).DialContext
+	}
+	defer transport.CloseIdleConnections()
+
+	begin := time.Now()
+	resp, err := transport.RoundTrip(p.request(t, c))
+	if err != nil {
+		t.Fatalf("%s %s: %v", c.method, c.path, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("%s %s: read the body: %v", c.method, c.path, err)
+	}
+	a := answer{status: resp.StatusCode, header: resp.Header, body: string(body), elapsed: time.Since(begin)}
+	// An answer of nothing but trailers has them where its headers would be.
+	if a.grpcStatus = resp.Trailer.Get("Grpc-Status"); a.grpcStatus == "" {
+		a.grpcStatus = resp.Header.Get("Grpc-Status")
+	}
+	return a
+}
+
+func (p *proxy) request(t *testing.T, c call) *http.Request {
+	t.Helper()
+	var body io.Reader
+	if c.grpc {
+		body = bytes.NewReader(make([]byte, 5))
+	}
+	req, err := http.NewRequestWithContext(t.Context(), c.method, "http://"+p.addr+c.path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.grpc {
+		req.Header.Set("Content-Type", "application/grpc")
+		req.Header.Set("Te", "trailers")
+	}
+	for _, h := range c.header {
+		req.Header.Add(h[0], h[1])
+	}
+	return req
+}
+
+// tally makes a call n times and returns how many were let through and how many denied; any other answer fails the test.
+func (p *proxy) tally(t *testing.T, n int, c call) (allowed, denied int) {
+	t.Helper()
+	for range n {
+		switch a := p.do(t, c); a.status {
+		case http.StatusOK:
+			allowed++
+		case http.StatusTooManyRequests:
+			denied++
+		default:
+			t.Fatalf("%s %s: got %d %q, want 200 or 429", c.method, c.path, a.status, a.body)
+		}
+	}
+	return allowed, denied
+}

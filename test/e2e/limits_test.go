@@ -1,0 +1,200 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+const sampleRules = "cmd/extauthz/sample/sample.yaml"
+
+// TestSample holds the sample rules, with the sample configuration of Envoy, to what they say, wherever the buckets are.
+func TestSample(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		environment func(t *testing.T) []string
+	}{
+		{"memory, nothing configured", func(*testing.T) []string { return nil }},
+		{"Redis", func(t *testing.T) []string {
+			root, _ := rulesDirectory(t, read(t, sampleRules))
+			return []string{"RUNTIME_ROOT=" + root, "REDIS_URL=redis://" + testenv.Redis(t).Addr, "REDIS_TIMEOUT=1s"}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			envoy := startEnvoy(t, startService(t, c.environment(t)...).grpcPort)
+			t.Run("what a client is told", func(t *testing.T) { testAnswers(t, envoy) })
+			t.Run("what is limited", func(t *testing.T) { testLimits(t, envoy) })
+			t.Run("two posts a second", func(t *testing.T) { testPosts(t, envoy) })
+			t.Run("gRPC", func(t *testing.T) { testGRPC(t, envoy) })
+			t.Run("hostile values", func(t *testing.T) { testHostileValues(t, envoy) })
+			t.Run("no identity", func(t *testing.T) { testNoIdentity(t, envoy) })
+			envoy.neverFailed(t)
+		})
+	}
+}
+
+// testAnswers reads each answer as the tour of the README does: five pass, the sixth is denied.
+func testAnswers(t *testing.T, envoy *proxy) {
+	get := call{method: http.MethodGet, path: "/", header: [][2]string{{"x-api-key", "told"}}}
+	const policy = `"per-key";q=5;w=60`
+	for left := 4; left >= 0; left-- {
+		a := envoy.do(t, get)
+		if want := fmt.Sprintf(`"per-key";r=%d;t=`, left); a.status != http.StatusOK ||
+			!strings.HasPrefix(a.header.Get("RateLimit"), want) || a.header.Get("RateLimit-Policy") != policy {
+			t.Errorf("with %d left: got %d and %v; want 200, ratelimit: %s..., ratelimit-policy: %s", left, a.status, a.header, want, policy)
+		}
+		if got := a.header.Get("Retry-After"); got != "" {
+			t.Errorf("with %d left: got retry-after: %s; want none", left, got)
+		}
+		if a.body != "GET /\n" {
+			t.Errorf("with %d left: got body %q; want the application's", left, a.body)
+		}
+	}
+
+	a := envoy.do(t, get)
+	if a.status != http.StatusTooManyRequests {
+		t.Fatalf("the sixth: got %d, want 429", a.status)
+	}
+	if got := a.header.Get("RateLimit"); !strings.HasPrefix(got, `"per-key";r=0;t=`) {
+		t.Errorf(`the sixth: got ratelimit: %s; want "per-key";r=0;t=...`, got)
+	}
+	if got := a.header.Get("RateLimit-Policy"); got != policy {
+		t.Errorf("the sixth: got ratelimit-policy: %s; want %s", got, policy)
+	}
+	// The bucket gains one in 12 s; how much of them has gone by is the test machine's affair.
+	if seconds, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || seconds < 1 || seconds > 12 {
+		t.Errorf("the sixth: got retry-after: %s; want 1 to 12 seconds", a.header.Get("Retry-After"))
+	}
+	if got := a.header.Get("X-Envoy-Ratelimited"); got != "true" {
+		t.Errorf("the sixth: got x-envoy-ratelimited: %q; want true", got)
+	}
+	if got := a.header.Values("Content-Type"); len(got) != 1 || got[0] != "application/problem+json" {
+		t.Errorf("the sixth: got content-type: %q; want application/problem+json", got)
+	}
+	var problem struct {
+		Type, Title string
+		Status      int
+	}
+	if err := json.Unmarshal([]byte(a.body), &problem); err != nil || problem.Status != 429 || problem.Type == "" || problem.Title == "" {
+		t.Errorf("the sixth: got body %s (%v); want the type, title and status of RFC 9457", a.body, err)
+	}
+}
+
+// testLimits sends a few more calls than pass.
+func testLimits(t *testing.T, envoy *proxy) {
+	const post, get = http.MethodPost, http.MethodGet
+	for _, c := range []struct {
+		name      string
+		call      call
+		allowed   int
+		unlimited bool
+	}{
+		{name: "an API key may make 5 requests a minute", allowed: 5,
+			call: call{method: get, path: "/", header: [][2]string{{"x-api-key", "one"}}}},
+		{name: "another key has a bucket of its own", allowed: 5,
+			call: call{method: post, path: "/search?q=x", header: [][2]string{{"x-api-key", "another"}}}},
+		{name: "an address may open 10 accounts a day", allowed: 10,
+			call: call{method: post, path: "/accounts", from: "127.0.0.2"}},
+		{name: "another address may, too", allowed: 10,
+			call: call{method: post, path: "/accounts", from: "127.0.0.3"}},
+		{name: "an address that the client claims to have changes nothing", allowed: 0,
+			call: call{method: post, path: "/accounts", from: "127.0.0.3", header: [][2]string{{"x-forwarded-for", "192.0.2.7"}}}},
+		{name: "nor does another spelling of the path", allowed: 0,
+			call: call{method: post, path: "//x/../%61ccounts/", from: "127.0.0.3"}},
+		{name: "to look at accounts is not limited", unlimited: true,
+			call: call{method: get, path: "/accounts", from: "127.0.0.3"}},
+		{name: "a device may claim 5 rewards a week", allowed: 5,
+			call: call{method: post, path: "/rewards", header: [][2]string{{"x-device-id", "one"}}}},
+		{name: "another device may, too", allowed: 5,
+			call: call{method: post, path: "/rewards", header: [][2]string{{"x-device-id", "another"}}}},
+		{name: "the limit of the virtual host holds on routes with limits of their own", allowed: 5,
+			call: call{method: post, path: "/accounts", from: "127.0.0.4", header: [][2]string{{"x-api-key", "opens accounts"}}}},
+		{name: "a rule in shadow mode denies nobody, and no rule is no limit", unlimited: true,
+			call: call{method: get, path: "/", from: "127.0.0.5"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := c.allowed + 3
+			if c.unlimited {
+				n, c.allowed = 25, 25 // the shadowed rule says 20
+			}
+			if allowed, denied := envoy.tally(t, n, c.call); allowed != c.allowed {
+				t.Errorf("got %d allowed and %d denied; want %d allowed", allowed, denied, c.allowed)
+			}
+		})
+	}
+}
+
+// testPosts sends a burst. How many windows of a second it touches is the test machine's affair; none lets more than 2 pass.
+func testPosts(t *testing.T, envoy *proxy) {
+	begin := time.Now()
+	allowed, denied := envoy.tally(t, 10, call{method: http.MethodPost, path: "/posts", header: [][2]string{{"x-user-id", "ann"}}})
+	windows := 2 + int(time.Since(begin)/time.Second)
+	if allowed < 2 || allowed > 2*windows {
+		t.Errorf("got %d allowed and %d denied; want 2 in each of at most %d windows", allowed, denied, windows)
+	}
+	if allowed, _ := envoy.tally(t, 1, call{method: http.MethodPost, path: "/posts", header: [][2]string{{"x-user-id", "bob"}}}); allowed != 1 {
+		t.Error("the first post of another user is denied")
+	}
+}
+
+// testGRPC is the same limit for a gRPC client, who is told RESOURCE_EXHAUSTED (8).
+func testGRPC(t *testing.T, envoy *proxy) {
+	say := call{method: http.MethodPost, path: "/echo.Echo/Say", grpc: true, header: [][2]string{{"x-api-key", "grpc"}}}
+	for i := range 5 {
+		if a := envoy.do(t, say); a.status != http.StatusOK || a.grpcStatus != "0" {
+			t.Fatalf("call %d: got HTTP %d, grpc-status %q; want 200 and 0", i+1, a.status, a.grpcStatus)
+		}
+	}
+	a := envoy.do(t, say)
+	if a.status != http.StatusOK || a.grpcStatus != "8" {
+		t.Errorf("call 6: got HTTP %d, grpc-status %q; want 200 and 8, RESOURCE_EXHAUSTED", a.status, a.grpcStatus)
+	}
+	if a.header.Get("Retry-After") == "" || !strings.HasPrefix(a.header.Get("RateLimit"), `"per-key";r=0`) {
+		t.Errorf("call 6: got %v; want retry-after and ratelimit", a.header)
+	}
+}
+
+// testHostileValues sends values that a service could fail on. Envoy lets a request pass when its question fails, so each of
+// them must be counted like any other, and no two may share a bucket.
+func testHostileValues(t *testing.T, envoy *proxy) {
+	long := strings.Repeat("x", 55<<10) // Envoy takes 60 KiB of headers
+	for _, c := range []struct{ name, value string }{
+		{"55 KiB", long + "a"},
+		{"55 KiB that differ at the end", long + "b"},
+		{"bytes that are no UTF-8", "\xff\xfe\x80"},
+		{"other bytes that are no UTF-8", "\xff\xfe\x81"},
+		{"the end of a UTF-8 sequence missing", "caf\xc3"},
+		{"UTF-8", "日本語"},
+		{"a wildcard", "*"},
+		{"empty", ""},
+		{"separators", "a_b|c:d{e}/f"},
+		{"another's key and separator", "demo_60"},
+		{"format verbs", "%s%n%REQ(x)%"},
+		{"quotes", `"'\;--`},
+		{"tab", "a\tb"},
+		{"number", "-1e309"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			get := call{method: http.MethodGet, path: "/", header: [][2]string{{"x-api-key", c.value}}}
+			if allowed, denied := envoy.tally(t, 7, get); allowed != 5 || denied != 2 {
+				t.Errorf("got %d allowed and %d denied; want 5 and 2", allowed, denied)
+			}
+		})
+	}
+}
+
+// testNoIdentity checks that nobody escapes a limit by not saying who he is.
+func testNoIdentity(t *testing.T, envoy *proxy) {
+	for _, path := range []string{"/posts", "/posts/", "/posts/1", "//posts", "/rewards"} {
+		if a := envoy.do(t, call{method: http.MethodPost, path: path}); a.status != http.StatusUnauthorized {
+			t.Errorf("POST %s without a header: got %d, want 401", path, a.status)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package e2e
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+// TestRedisAway takes Redis away in the midst of it. Limits hold all the same, by the memory of the one process, and Envoy
+// gets an answer to every question.
+func TestRedisAway(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		away, again func(*testenv.RedisServer)
+	}{
+		{"killed", (*testenv.RedisServer).Kill, (*testenv.RedisServer).Restart},
+		{"silent", (*testenv.RedisServer).Pause, (*testenv.RedisServer).Resume},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			redis := testenv.Redis(t)
+			root, _ := rulesDirectory(t, read(t, sampleRules))
+			// The default of 8 ms would now and then find a busy test machine's Redis away when it is not.
+			service := startService(t, "RUNTIME_ROOT="+root, "REDIS_URL=redis://"+redis.Addr, "REDIS_TIMEOUT=250ms")
+			envoy := startEnvoy(t, service.grpcPort)
+			key := func(value string) call {
+				return call{method: http.MethodGet, path: "/", header: [][2]string{{"x-api-key", value}}}
+			}
+			// Up to the limit with Redis there...
+			if allowed, denied := envoy.tally(t, 7, key("before")); allowed != 5 {
+				t.Errorf("before: got %d allowed and %d denied; want 5 and 2", allowed, denied)
+			}
+
+			c.away(redis)
+			// ... and for who comes when it is away, the same.
+			if allowed, denied := envoy.tally(t, 7, key("meanwhile")); allowed != 5 {
+				t.Errorf("while Redis is away: got %d allowed and %d denied; want 5 and 2", allowed, denied)
+			}
+			// No longer timeout is at work somewhere.
+			if a := envoy.do(t, key("in time")); a.status != http.StatusOK || a.elapsed > time.Second {
+				t.Errorf("while Redis is away: got %d after %v; want 200 within a second", a.status, a.elapsed)
+			}
+
+			c.again(redis)
+			if allowed, denied := envoy.tally(t, 7, key("afterwards")); allowed < 5 || denied == 0 {
+				t.Errorf("when Redis is back: got %d allowed and %d denied; want at least 5 and 1", allowed, denied)
+			}
+			envoy.neverFailed(t)
+		})
+	}
+}
+
+// TestServiceAway shows what the sample configuration comes to when nobody answers Envoy: requests pass, and are counted.
+func TestServiceAway(t *testing.T) {
+	t.Parallel()
+	envoy := startEnvoy(t, testenv.FreePort(t))
+	const n = 7
+	get := call{method: http.MethodGet, path: "/", header: [][2]string{{"x-api-key", "demo"}}}
+	if allowed, denied := envoy.tally(t, n, get); allowed != n {
+		t.Errorf("got %d allowed and %d denied; want %d allowed", allowed, denied, n)
+	}
+	for _, outcome := range []string{"error", "failure_mode_allowed"} {
+		if got := envoy.asked(outcome); got != n {
+			t.Errorf("ratelimit.%s: got %d, want %d", outcome, got, n)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+// TestReload changes the rule file under the running service.
+func TestReload(t *testing.T) {
+	t.Parallel()
+	rules := func(requests int) string {
+		return fmt.Sprintf(`
+domain: sample
+descriptors:
+  - key: api_key
+    rate_limit: { name: per-key, unit: hour, requests_per_unit: %d }
+`, requests)
+	}
+	root, file := rulesDirectory(t, rules(5))
+	service := startService(t, "RUNTIME_ROOT="+root)
+	envoy := startEnvoy(t, service.grpcPort)
+	get := call{method: http.MethodGet, path: "/", header: [][2]string{{"x-api-key", "demo"}}}
+	if allowed, _ := envoy.tally(t, 3, get); allowed != 3 {
+		t.Fatalf("before: got %d of 3 allowed, want 3", allowed)
+	}
+
+	begin := time.Now()
+	replace(t, file, rules(4))
+	awaitPolicy(t, envoy, `"per-key";q=4;w=3600`)
+	if took := time.Since(begin); took > 2*time.Second {
+		t.Errorf("the new rule was in force after %v, want at most 2 s", took)
+	}
+	// What was counted stays counted: 3 of now 4 are gone.
+	if allowed, denied := envoy.tally(t, 3, get); allowed != 1 {
+		t.Errorf("afterwards: got %d allowed and %d denied; want 1 and 2", allowed, denied)
+	}
+
+	// A file with a mistake changes nothing but the log, and does not keep the next one from being read.
+	const mistake = "request_per_unit"
+	replace(t, file, strings.Replace(rules(9), "requests_per_unit", mistake, 1))
+	testenv.Eventually(t, func() error {
+		if !strings.Contains(service.Output(), mistake) {
+			return fmt.Errorf("the service has said:\n%s", service.Output())
+		}
+		return nil
+	}, "a word about the mistake")
+	awaitPolicy(t, envoy, `"per-key";q=4;w=3600`)
+	replace(t, file, rules(6))
+	awaitPolicy(t, envoy, `"per-key";q=6;w=3600`)
+	envoy.neverFailed(t)
+}
+
+// awaitPolicy waits until a client is told of this policy.
+func awaitPolicy(t *testing.T, envoy *proxy, want string) {
+	t.Helper()
+	n := 0
+	testenv.Eventually(t, func() error {
+		n++
+		a := envoy.do(t, call{method: http.MethodGet, path: "/", header: [][2]string{{"x-api-key", fmt.Sprint(want, n)}}})
+		if got := a.header.Get("RateLimit-Policy"); got != want {
+			return fmt.Errorf("a client is told ratelimit-policy: %s", got)
+		}
+		return nil
+	}, "ratelimit-policy: "+want)
+}
+
+// replace puts a file in the place of another in one step, as editors and configuration management do.
+func replace(t *testing.T, file, content string) {
+	t.Helper()
+	next := file + ".next"
+	if err := os.WriteFile(next, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, file); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,113 @@
+// Package e2e runs the service as its users do: the binary with its environment variables, a real Envoy with the sample
+// configuration in front of it, Redis behind it, and clients that see nothing but HTTP and gRPC.
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+// binary is the path of the service, built once for all tests: TestMain can hand it over in no other way.
+var binary string
+
+func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+
+func buildAndRun(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "extauthz-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	binary = filepath.Join(dir, "extauthz")
+	// With the race detector, also when the tests run without it: a race ends the service with 66, and Terminate tells.
+	if out, err := exec.Command("go", "build", "-race", "-o", binary, "../../cmd/extauthz").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build the service: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// service is the running service.
+type service struct {
+	*testenv.Program
+	grpcPort int
+	http     string // the base of its URLs
+}
+
+// startService starts the service with these environment variables (NAME=value), and no others, and ends it with the test.
+func startService(t *testing.T, environment ...string) *service {
+	t.Helper()
+	port, grpcPort, debugPort := testenv.FreePort(t), testenv.FreePort(t), testenv.FreePort(t)
+	cmd := exec.Command(binary)
+	cmd.Env = append([]string{
+		"PORT=" + strconv.Itoa(port), "GRPC_PORT=" + strconv.Itoa(grpcPort), "DEBUG_PORT=" + strconv.Itoa(debugPort),
+		"HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "LOG_LEVEL=INFO",
+		"DRAIN_DELAY=0s", // nobody else is to notice that it goes
+	}, environment...)
+	s := &service{grpcPort: grpcPort, http: "http://" + testenv.Loopback(port)}
+	s.Program = testenv.Start(t, cmd, func() error {
+		resp, err := http.Get(s.http + "/healthcheck")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = resp.Body.Close() }()
+		if resp.StatusCode != http.StatusOK {
+			return errors.New("/healthcheck: " + resp.Status)
+		}
+		return nil
+	})
+	t.Cleanup(func() {
+		if err := s.Terminate(); err != nil {
+			t.Errorf("the service: %v", err)
+		}
+	})
+	return s
+}
+
+// rulesDirectory makes a RUNTIME_ROOT that holds one rule file, and returns it and the path of the file.
+func rulesDirectory(t *testing.T, rules string) (root, file string) {
+	t.Helper()
+	root = t.TempDir()
+	file = filepath.Join(root, "config", "rules.yaml")
+	if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return root, file
+}
+
+// startEnvoy starts an Envoy with the sample configuration that asks a service at this port.
+func startEnvoy(t *testing.T, grpcPort int) *proxy {
+	t.Helper()
+	config := read(t, "envoy/envoy.yaml")
+	// A test machine is not always as quick as the sample is right to expect, and what is late would pass unlimited.
+	const timeout, patient = "timeout: 0.020s", "timeout: 2s"
+	if strings.Count(config, timeout) != 1 {
+		t.Fatalf("envoy.yaml has no line, or several, with %q", timeout)
+	}
+	config = strings.Replace(config, timeout, patient, 1)
+	e := testenv.Envoy(t, config, testenv.Ports{10000: 0, 8000: testenv.Port(t, testenv.Upstream(t)), 8081: grpcPort})
+	return &proxy{EnvoyProxy: e, addr: e.Listener("ingress")}
+}
+
+// read returns a file of the repository.
+func read(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
