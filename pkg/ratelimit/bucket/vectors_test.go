@@ -26,3 +26,5 @@ func (p pure) Take(_ context.Context, batch []*bucket.Request) {
 }
 
 func TestVectors(t *testing.T) { storetest.Vectors(t, pure{}) }
+
+func TestExamples(t *testing.T) { storetest.Examples(t, pure{}) }

@@ -26,29 +26,38 @@ func TestWalk(t *testing.T) {
 	for _, algorithm := range bucket.Algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			t.Parallel()
-			seed := uint64(time.Now().UnixNano())
-			w := &walk{
-				random: rand.New(rand.NewPCG(seed, uint64(algorithm))), seed: seed, algorithms: []bucket.Algorithm{algorithm},
-				states: map[string]bucket.State{}, script: newBare(t, server.Addr),
-			}
-			for range walkSteps / callSteps {
-				w.start()
-				w.call(t)
-			}
+			newWalk(t, server, algorithm).run(t)
 		})
 	}
 	t.Run("mixed", func(t *testing.T) {
 		t.Parallel()
-		seed := uint64(time.Now().UnixNano())
-		w := &walk{
-			random: rand.New(rand.NewPCG(seed, 0)), seed: seed, algorithms: bucket.Algorithms,
-			states: map[string]bucket.State{}, script: newBare(t, server.Addr),
-		}
-		for range walkSteps / callSteps {
-			w.start()
-			w.call(t)
-		}
+		newWalk(t, server, bucket.Algorithms...).run(t)
 	})
+}
+
+// TestWalkAtTheBounds walks with the largest limits that Check accepts.
+func TestWalkAtTheBounds(t *testing.T) {
+	server := testenv.Redis(t)
+	for _, algorithm := range bucket.Algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			most := int64(bucket.MaxRequests)
+			if algorithm == bucket.SlidingWindowLog {
+				most = bucket.MaxLogRequests
+			}
+			w := newWalk(t, server, algorithm)
+			for _, window := range []int64{1, 999_999, 86_400_000_000, 365 * 86_400_000_000, bucket.MaxWindow - 1, bucket.MaxWindow} {
+				for _, requests := range []int64{1, 2, most - 1, most} {
+					l := bucket.Limit{Algorithm: algorithm, Requests: requests, Window: window}
+					if l.Burst = mostBurst(l); algorithm.HasBurst() && l.Burst == 0 {
+						continue
+					}
+					w.now = 1_700_000_000_000_000
+					w.buckets = []bucket.Take{{Key: fmt.Sprintf("bounds/%d/%d/%d", w.seed, requests, window), Limit: l}}
+					w.call(t)
+				}
+			}
+		})
+	}
 }
 
 // walk is a way through time over a few buckets, whose limits change on the way.
@@ -62,6 +71,23 @@ type walk struct {
 	now     int64
 	leg     int
 	buckets []bucket.Take // Key and Limit only
+}
+
+func newWalk(t *testing.T, server *testenv.RedisServer, algorithms ...bucket.Algorithm) *walk {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	return &walk{
+		random: rand.New(rand.NewPCG(seed, uint64(algorithms[0]))), seed: seed, algorithms: algorithms,
+		states: map[string]bucket.State{}, script: newBare(t, server.Addr),
+	}
+}
+
+func (w *walk) run(t *testing.T) {
+	t.Helper()
+	for range walkSteps / callSteps {
+		w.start()
+		w.call(t)
+	}
 }
 
 // start begins a leg with fresh buckets and limits now and then; else it goes on with what is there.

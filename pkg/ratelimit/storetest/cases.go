@@ -248,19 +248,27 @@ func readScripts(t *testing.T) []script {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for line := range strings.Lines(string(text)) {
-			line = strings.Join(strings.Fields(line), " ")
-			title, starts := strings.CutPrefix(line, "== ")
-			switch {
-			case line == "" || line[0] == '#':
-			case starts:
-				scripts = append(scripts, script{file: file, title: title})
-			case len(scripts) == 0 || scripts[len(scripts)-1].file != file:
-				t.Fatalf("%s: %q stands before the first case", file, line)
-			default:
-				last := &scripts[len(scripts)-1]
-				last.lines = append(last.lines, line)
-			}
+		scripts = append(scripts, cut(t, file, string(text))...)
+	}
+	return scripts
+}
+
+// cut returns the cases of a file.
+func cut(t *testing.T, file, text string) []script {
+	t.Helper()
+	var scripts []script
+	for line := range strings.Lines(text) {
+		line = strings.Join(strings.Fields(line), " ")
+		title, starts := strings.CutPrefix(line, "== ")
+		switch {
+		case line == "" || line[0] == '#':
+		case starts:
+			scripts = append(scripts, script{file: file, title: title})
+		case len(scripts) == 0:
+			t.Fatalf("%s: %q stands before the first case", file, line)
+		default:
+			last := &scripts[len(scripts)-1]
+			last.lines = append(last.lines, line)
 		}
 	}
 	return scripts

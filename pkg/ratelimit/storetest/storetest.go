@@ -21,6 +21,7 @@ const patience = 30 * time.Second
 func Run(t *testing.T, open func(t *testing.T) Store) {
 	t.Helper()
 	t.Run("vectors", func(t *testing.T) { Vectors(t, open(t)) })
+	t.Run("examples", func(t *testing.T) { Examples(t, open(t)) })
 	t.Run("cases", func(t *testing.T) { Cases(t, open(t)) })
 	t.Run("nothing to take", func(t *testing.T) { nothingToTake(t, open(t)) })
 	t.Run("hundreds of takes", func(t *testing.T) { hundredsOfTakes(t, open(t)) })

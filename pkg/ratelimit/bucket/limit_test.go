@@ -1,0 +1,85 @@
+package bucket_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+const day = 86_400_000_000
+
+// TestCheck: each limit is just inside the bounds, and one more is refused with the largest that fits.
+func TestCheck(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit bucket.Limit
+		more  func(*bucket.Limit)
+		want  string
+	}{
+		"requests of a counter": {
+			bucket.Limit{Algorithm: bucket.FixedWindow, Requests: 45_000_000, Window: day},
+			func(l *bucket.Limit) { l.Requests++ }, "at most 45000000",
+		},
+		"requests of a log": {
+			bucket.Limit{Algorithm: bucket.SlidingWindowLog, Requests: 10_000, Window: day},
+			func(l *bucket.Limit) { l.Requests++ }, "at most 10000",
+		},
+		"burst": {
+			bucket.Limit{Algorithm: bucket.TokenBucket, Requests: 45_000_000, Window: 1, Burst: 45_000_000},
+			func(l *bucket.Limit) { l.Burst++ }, "at most 45000000",
+		},
+		"burst at a low rate": {
+			bucket.Limit{Algorithm: bucket.LeakyBucket, Requests: 1, Window: day, Burst: 28_383},
+			func(l *bucket.Limit) { l.Burst++ }, "at most 28383",
+		},
+		"window": {
+			bucket.Limit{Algorithm: bucket.SlidingWindowCounter, Requests: 1, Window: bucket.MaxWindow},
+			func(l *bucket.Limit) { l.Window++ }, "at most 28383 days",
+		},
+		"no requests": {
+			bucket.Limit{Algorithm: bucket.TokenBucket, Window: 1},
+			func(l *bucket.Limit) { l.Requests-- }, "want 0 or more",
+		},
+		"the shortest window": {
+			bucket.Limit{Algorithm: bucket.FixedWindow, Requests: 1, Window: 1},
+			func(l *bucket.Limit) { l.Window-- }, "want 1 or more",
+		},
+		"the smallest burst": {
+			bucket.Limit{Algorithm: bucket.TokenBucket, Requests: 1, Window: 1, Burst: 1},
+			func(l *bucket.Limit) { l.Burst-- }, "want 1 or more",
+		},
+		"algorithm": {
+			bucket.Limit{Algorithm: bucket.FixedWindow, Requests: 1, Window: 1},
+			func(l *bucket.Limit) { l.Algorithm++ }, "no algorithm",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := c.limit.Check(); err != nil {
+				t.Errorf("%+v: %v", c.limit, err)
+			}
+			c.more(&c.limit)
+			if err := c.limit.Check(); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%+v: %v, want an error that says %q", c.limit, err, c.want)
+			}
+		})
+	}
+}
+
+// TestAddSmallerLimit: what was clamped for one limit is clamped again for a smaller one on the same bucket.
+func TestAddSmallerLimit(t *testing.T) {
+	large := bucket.Limit{Algorithm: bucket.TokenBucket, Requests: 45_000_000, Window: day, Burst: 45_000_000}
+	small := bucket.Limit{Algorithm: bucket.TokenBucket, Requests: 1, Window: day, Burst: 10}
+	const all = 1<<64 - 1
+	for _, limits := range [][2]bucket.Limit{{large, small}, {small, large}} {
+		r := &bucket.Request{At: 1_700_000_000_000_000}
+		for _, l := range limits {
+			r.Add(bucket.Take{Key: "k", Limit: l, Cost: all, Need: all, Refund: all})
+		}
+		if got := r.Takes[0]; len(r.Takes) != 1 || got.Limit != small || got.Cost != 21 || got.Need != 21 || got.Refund != 21 {
+			t.Errorf("two limits on one bucket: %+v, want 21 of the smaller one", r.Takes)
+		}
+		if r.Decide(0); r.Allowed || r.RetryAfter != bucket.Never {
+			t.Errorf("21 of 10: allowed %t, retry after %d", r.Allowed, r.RetryAfter)
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package storetest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// Examples runs bucket/testdata/<algorithm>.txt on a store: what one bucket answers, to be read by people.
+//
+//	== the title of a case                                         a fresh bucket
+//	limit 10/1m burst 20 counted                                   its limit; counted: denials are charged
+//	12:00:15      take 1  -> denied, remaining 0, retry 4.5s       a request of that cost at that time of a day, and the answer
+//	12:00:15      peek    -> allowed, remaining 3, reset 1m45s     is one unit left?
+//	12:00:16.5    give 2  -> allowed, remaining 5, next 500ms      a refund of 2
+//	12:00:17      take 1 x 40 every 20ms -> 27 allowed, 13 denied  many requests; the rest of the answer is that of the last
+//
+// Retry, reset and next (the time until more remains) are compared where a line has them.
+func Examples(t *testing.T, store Store) {
+	t.Helper()
+	run := keyspace(t)
+	for _, algorithm := range bucket.Algorithms {
+		name := filepath.Join(moduleRoot(t), "pkg", "ratelimit", "bucket", "testdata", algorithm.String()+".txt")
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range cut(t, name, string(text)) {
+			t.Run(algorithm.String()+"/"+s.title, func(t *testing.T) {
+				e := example{store: store, key: fmt.Sprintf("%s/%s/%s", run, algorithm, s.title), algorithm: algorithm}
+				var got []string
+				for _, line := range s.lines {
+					got = append(got, e.line(t, line))
+				}
+				if !slices.Equal(s.lines, got) {
+					t.Errorf("%s: %s (-want +got):\n%s", filepath.Base(name), s.title, sideBySide(s.lines, got))
+				}
+			})
+		}
+	}
+}
+
+// example is one bucket under observation.
+type example struct {
+	store     Store
+	key       string
+	algorithm bucket.Algorithm
+	limit     bucket.Limit
+	counted   bool
+}
+
+// line does what the line says, and returns it with the answer.
+func (e *example) line(t *testing.T, line string) string {
+	t.Helper()
+	words := strings.Fields(line)
+	if words[0] == "limit" {
+		e.counted = words[len(words)-1] == "counted"
+		if e.counted {
+			words = words[:len(words)-1]
+		}
+		e.limit = parseLimit(t, slices.Insert(words[1:], 1, e.algorithm.String()), e.algorithm)
+		return line
+	}
+	asked, wanted, _ := strings.Cut(line, " -> ")
+	words = strings.Fields(asked)
+	at := epoch.Add(parseTime(t, words[0]))
+	take := bucket.Take{Key: e.key, Limit: e.limit, CountDenied: e.counted}
+	times, every := 1, time.Duration(0)
+	for i, word := range words {
+		switch word {
+		case "take":
+			take.Cost = parseCost(t, words[i+1])
+		case "give":
+			take.Refund = parseCost(t, words[i+1])
+		case "peek":
+			take.Need = 1
+		case "x":
+			times = int(parseInt(t, words[i+1]))
+		case "every":
+			every = parseDuration(t, words[i+1])
+		}
+	}
+	var last *bucket.Request
+	var verdicts [2]int
+	for i := range times {
+		last = &bucket.Request{At: at.Add(time.Duration(i) * every).UnixMicro()}
+		last.Add(take)
+		takeContext(t.Context(), t, e.store, last)
+		if last.Err != nil {
+			return asked + " -> error: " + last.Err.Error()
+		}
+		if last.Allowed {
+			verdicts[0]++
+		} else {
+			verdicts[1]++
+		}
+	}
+	return asked + " -> " + describe(t, wanted, verdicts, last)
+}
+
+// describe says of the answer what the wanted one says.
+func describe(t *testing.T, wanted string, verdicts [2]int, r *bucket.Request) string {
+	t.Helper()
+	d := r.Takes[0].Decision
+	var said []string
+	switch {
+	case verdicts[1] == 0:
+		said = append(said, "allowed")
+	case verdicts[0] == 0:
+		said = append(said, "denied")
+	default:
+		said = append(said, fmt.Sprintf("%d allowed, %d denied", verdicts[0], verdicts[1]))
+	}
+	for field := range strings.SplitSeq(wanted, ", ") {
+		name, value, _ := strings.Cut(field, " ")
+		switch name {
+		case "remaining":
+			said = append(said, "remaining "+strconv.FormatInt(d.Remaining, 10))
+		case "retry":
+			said = append(said, "retry "+duration(t, value, r.RetryAfter))
+		case "reset":
+			said = append(said, "reset "+duration(t, value, d.ResetAfter))
+		case "next":
+			said = append(said, "next "+duration(t, value, d.NextIn))
+		}
+	}
+	return strings.Join(said, ", ")
+}
+
+// duration writes it as wanted when it is the same.
+func duration(t *testing.T, wanted string, micros int64) string {
+	t.Helper()
+	if micros == bucket.Never {
+		return "never"
+	}
+	d := time.Duration(micros) * time.Microsecond
+	if wanted != "never" && parseDuration(t, wanted) == d {
+		return wanted
+	}
+	return d.String()
+}
+
+// parseTime reads a time of day: 1:00:30 or 12:00:15.000001.
+func parseTime(t *testing.T, s string) time.Duration {
+	t.Helper()
+	parts := strings.Split(s, ":")
+	if len(parts) != 3 {
+		t.Fatalf("%q is not a time of day", s)
+	}
+	return parseDuration(t, parts[0]+"h"+parts[1]+"m"+parts[2]+"s")
+}
