@@ -1,0 +1,29 @@
+package authz
+
+import (
+	"context"
+	"errors"
+)
+
+// Keys checks API keys. It is safe for concurrent use.
+type Keys interface {
+	// Check returns whose key it is. Its error is ErrInvalid, ErrExpired, ErrNotYet or ErrDisabled; for a key that nobody has
+	// and one that is wrong it is the same, after the same work.
+	Check(key string) (Identity, error)
+}
+
+// Tokens checks JWTs. It is safe for concurrent use.
+type Tokens interface {
+	// Check returns whose token it is, by the settings of one credential. Its error is ErrInvalid, ErrExpired, ErrNotYet, or
+	// ErrUnavailable when the issuer's keys can not be had before ctx is done.
+	Check(ctx context.Context, settings *JWT, token string) (Identity, error)
+}
+
+// What is wrong with a credential. The text is for logs; it never holds the credential.
+var (
+	ErrInvalid     = errors.New("the credential is not valid")
+	ErrExpired     = errors.New("the credential has expired")
+	ErrNotYet      = errors.New("the credential is not valid yet")
+	ErrDisabled    = errors.New("the credential is disabled")
+	ErrUnavailable = errors.New("the credential can not be checked at the moment")
+)

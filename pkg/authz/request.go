@@ -1,0 +1,38 @@
+package authz
+
+import "strings"
+
+// Request is what a transport knows of the request that asks to pass. All of it but Principal, Source and Extensions is chosen
+// by the client.
+type Request struct {
+	// HTTP is false for a connection of a TCP listener, which has only Source and Principal.
+	HTTP bool
+	// Method, Host (with port) and Path (as received, with the query) are those of the request line.
+	Method, Host, Path string
+	Headers            Headers
+	// Source is the address of the peer, without port; Principal the identity in its certificate that Envoy has verified.
+	Source, Principal string
+	// Extensions are the context_extensions of the route.
+	Extensions map[string]string
+	// Metadata is what Envoy's other filters know (metadata_context), by namespace.
+	Metadata map[string]map[string]any
+}
+
+// GRPC reports whether a gRPC client asks, which reads grpc-status and not the body.
+func (r *Request) GRPC() bool {
+	contentType, _ := r.Headers.Get("content-type")
+	return strings.HasPrefix(contentType, "application/grpc")
+}
+
+// Headers are the values of each header, by name in lower case. A transport that gets values of the same name joined by Envoy
+// has one value with commas.
+type Headers map[string][]string
+
+// Get returns the values of a header joined by commas; ok is false without the header.
+func (h Headers) Get(name string) (value string, ok bool) {
+	values, ok := h[name]
+	if len(values) == 1 {
+		return values[0], true
+	}
+	return strings.Join(values, ","), ok
+}
