@@ -5,8 +5,7 @@ package authz
 import (
 	"time"
 
-	"github.com/extauthz/extauthz/pkg/descriptors"
-	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // Policy is the `authz:` section of a rule file, checked: plain values, as the parser of a rule source hands them over.
@@ -185,13 +184,7 @@ type Metadata struct {
 type CredentialAction struct{ Key, Field, Default string }
 
 // OwnLimit is a limit that a credential brings: it takes the place of that of a rule which allows it (override: allowed).
-type OwnLimit struct {
-	RequestsPerUnit int64
-	Unit            descriptors.Unit
-	UnitMultiplier  uint32
-	Algorithm       bucket.Algorithm // 0: that of the rule
-	Burst           int64            // 0: RequestsPerUnit
-}
+type OwnLimit = ratelimit.OwnLimit
 
 // Identity is who sends a request.
 type Identity struct {

@@ -54,6 +54,24 @@ type Limit struct {
 	OnStoreError StoreErrorPolicy
 	// HashTag is the key of the entry whose value chooses the slot of a Redis Cluster, "" for none.
 	HashTag string
+	// OverrideMax is the most requests in this limit's window that a credential's own limit may allow in its place (override:
+	// allowed, override_max); 0 when none may take its place.
+	OverrideMax int64
+	// MaxDelay is how early a request may be, in µs: it is then held until its time, and denied when it is earlier still
+	// (max_delay; leaky_bucket). 0 means that a bucket takes bursts at once. A multiple of the time of one unit.
+	MaxDelay int64
+}
+
+// OwnLimit is a limit that a credential brings with it.
+type OwnLimit struct {
+	RequestsPerUnit int64
+	Unit            descriptors.Unit
+	// UnitMultiplier makes a window of several units; 0 and 1 mean one.
+	UnitMultiplier uint32
+	// Algorithm is 0 for that of the limit whose place it takes.
+	Algorithm bucket.Algorithm
+	// Burst is 0 for RequestsPerUnit.
+	Burst int64
 }
 
 // CountDenied says which denied hits are charged (count_denied).
