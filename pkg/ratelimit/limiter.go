@@ -15,6 +15,11 @@ type Query struct {
 	Descriptors []descriptors.Descriptor
 	// Hits is the cost of descriptors that do not state their own; 0 means 1.
 	Hits uint64
+	// Own is the limit that the caller's credential brings; it takes the place of those that allow it. nil for none.
+	Own *OwnLimit
+	// MaxHold is how long the answer can be held, in µs, for limits with a MaxDelay; a request that would have to wait longer is
+	// denied.
+	MaxHold int64
 }
 
 // Config are the settings of a limiter.

@@ -24,7 +24,7 @@ import (
 //	<time> <descriptor> | <descriptor> … -> ok|denied [retry <duration>] : <status> | <status> …
 //
 // A descriptor is key=value entries joined by ">", then optionally hits=N, refund (is_negative_hits) and limit=N/unit (an
-// override). A status is ok or over with what remains, "none" when no limit applies, "unlimited", and "shadow" for a denial
+// override); own=N/unit is the limit of a credential, hold=D how long the answer can be held. A status is ok or over with what remains, "none" when no limit applies, "unlimited", and "shadow" for a denial
 // that is not enforced. A line "reload" puts the rules of rules2.yaml in force.
 func TestLimiter(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -152,6 +152,20 @@ func query(t *testing.T, text string) ratelimit.Query {
 					t.Fatal(err)
 				}
 				q.Hits = n
+			case "own":
+				number, unit, _ := strings.Cut(value, "/")
+				n, err := strconv.ParseInt(number, 10, 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				q.Own = &ratelimit.OwnLimit{RequestsPerUnit: n}
+				q.Own.Unit, _ = descriptors.ParseUnit(unit)
+			case "hold":
+				d, err := time.ParseDuration(value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				q.MaxHold = d.Microseconds()
 			case "refund":
 				d.Negative = true
 			case "limit":
@@ -182,6 +196,9 @@ func describe(res ratelimit.Result) string {
 		b.WriteString(" retry never")
 	case res.RetryAfter > 0:
 		fmt.Fprintf(&b, " retry %s", time.Duration(res.RetryAfter)*time.Microsecond)
+	}
+	if res.Delay > 0 {
+		fmt.Fprintf(&b, " hold %s", time.Duration(res.Delay)*time.Microsecond)
 	}
 	for i := range res.Statuses {
 		b.WriteString(map[bool]string{true: " : ", false: " | "}[i == 0])

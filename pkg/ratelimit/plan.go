@@ -65,6 +65,9 @@ func (p *plan) match() error {
 		for k := range m.rule.Limits {
 			limit := &m.rule.Limits[k]
 			replaced = append(replaced, limit.Replaces...)
+			if p.query.Own != nil && limit.OverrideMax > 0 {
+				limit = m.rule.own(limit, *p.query.Own)
+			}
 			if !m.rule.Unlimited {
 				m.limits = append(m.limits, appliedLimit{limit: limit})
 			}
@@ -117,6 +120,9 @@ func (p *plan) request() *bucket.Request {
 			a := &m.limits[k]
 			t := p.cost(d, a.limit)
 			t.Limit = a.limit.Limit.Limit
+			if a.limit.MaxDelay > 0 {
+				t.Limit.Burst = queue(t.Limit, min(a.limit.MaxDelay, p.query.MaxHold), t.Cost)
+			}
 			t.Role = p.role(m.rule)
 			if t.Role == bucket.Quota && !quotasCanDeny {
 				t.Role = bucket.Shadow
@@ -130,6 +136,12 @@ func (p *plan) request() *bucket.Request {
 		}
 	}
 	return r
+}
+
+// queue is the burst with which a leaky bucket takes a request of this cost when what is in it before leaks within the delay.
+func queue(l bucket.Limit, delay int64, cost uint64) int64 {
+	ahead := delay * l.Requests / l.Window // a MaxDelay is at most a minute, so the product fits
+	return min(l.Burst, ahead+int64(min(cost, uint64(l.Burst))))
 }
 
 // cost says what a descriptor takes: its own hits before those of the request, an explicit 0 is a peek.

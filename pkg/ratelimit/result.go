@@ -13,6 +13,9 @@ type Result struct {
 	Allowed bool
 	// RetryAfter, of a denied request, is how long to wait until it could pass, in µs, or bucket.Never.
 	RetryAfter int64
+	// Delay is how long to hold the answer of an allowed request, in µs, so that requests leave at the rate of a limit with a
+	// MaxDelay; at most the query's MaxHold.
+	Delay int64
 	// Answer says who decided.
 	Answer Answer
 	// Statuses are one a descriptor, in the order of the query.
@@ -92,6 +95,9 @@ func (p *plan) result(r *bucket.Request, answer Answer) Result {
 			res.Limits = append(res.Limits, Applied{
 				Limit: a.limit, Decision: t.Decision, Cost: t.Cost, Shadow: m.rule != nil && m.rule.Shadow,
 			})
+			if a.limit.MaxDelay > 0 && t.Decision.Allowed && t.Role != bucket.Shadow {
+				res.Delay = max(res.Delay, t.Decision.Delay)
+			}
 			if applied := &res.Limits[len(res.Limits)-1]; s.Binding == nil || Tighter(applied, s.Binding) {
 				s.Binding = applied
 			}

@@ -55,6 +55,7 @@ type RuleLimit struct {
 
 	identity string // what all bucket keys of the limit begin with
 	hashTag  int    // index of the entry whose value is the Redis Cluster hash tag, −1 for none
+	own      *ownLimits
 }
 
 // variable is an entry whose key or value is not fixed by the rule's path.
@@ -110,7 +111,7 @@ func (r *Rules) newRule(domain string, path []Node) *Rule {
 		}
 	}
 	for _, l := range rule.Node.Limits {
-		rl := RuleLimit{Limit: l, Policy: policyName(rule.Name, l, len(rule.Node.Limits) > 1), hashTag: -1}
+		rl := RuleLimit{Limit: l, Policy: policyName(rule.Name, l, len(rule.Node.Limits) > 1), hashTag: -1, own: new(ownLimits)}
 		for i, n := range path {
 			if l.HashTag != "" && n.Key == l.HashTag {
 				rl.hashTag = i

@@ -53,6 +53,9 @@ type Decision struct {
 	ResetAfter int64
 	// NextIn is the least time after which Remaining grows if nothing else comes, 0 when it is full.
 	NextIn int64
+	// Delay is how early an allowed take of a leaky bucket (or token bucket) is: the time until what was in it before has leaked.
+	// To hold each request for that long makes them leave at the rate of the bucket. It is 0 for the window algorithms.
+	Delay int64
 	// ExpireAt is the time from which the stored state can be dropped without anyone noticing, 0 when nothing is stored.
 	ExpireAt int64
 }
@@ -135,7 +138,12 @@ func (r *Request) verdict() (denied, quotasDeny bool) {
 // describe tells what there is to know of each bucket as it is after the decision, and how long the request has to wait.
 func (r *Request) describe(now int64) {
 	for i := range r.Takes {
-		r.Takes[i].describe(now)
+		t := &r.Takes[i]
+		t.describe(now)
+		t.Decision.Delay = 0
+		if t.Limit.Algorithm.HasBurst() && r.Allowed && t.Decision.Allowed && t.Limit.Requests > 0 {
+			t.Decision.Delay = t.early(now)
+		}
 	}
 	r.RetryAfter = r.retryAfter()
 }
@@ -201,6 +209,15 @@ func (t *Take) describe(now int64) {
 	if !t.State.Empty() {
 		d.ExpireAt = now + d.ResetAfter
 	}
+}
+
+// early is how long it takes until what was in a leaky bucket before the charge has leaked.
+func (t *Take) early(now int64) int64 {
+	before := t.Limit.sub(held(&t.State), t.Limit.leak(int64(t.Cost)))
+	if before.micros < 0 { // the clock stood still meanwhile, or the bucket was empty
+		return 0
+	}
+	return before.ceil() + t.State.Last - now
 }
 
 func (t *Take) charged(requestAllowed bool) bool {
