@@ -67,6 +67,29 @@ func (b *bare) take(ctx context.Context, batch []*bucket.Request) error {
 	return nil
 }
 
+// TestExpiry: Redis drops a bucket when nobody can notice, not before and not long after.
+func TestExpiry(t *testing.T) {
+	script := newBare(t, testenv.Redis(t).Addr)
+	for _, algorithm := range bucket.Algorithms {
+		for _, window := range []int64{1, 999, 1_000_000, 60_000_000, 365 * 86_400_000_000, bucket.MaxWindow} {
+			r := &bucket.Request{}
+			r.Add(bucket.Take{Key: fmt.Sprint(algorithm, window), Limit: bucket.Limit{
+				Algorithm: algorithm, Requests: 3, Burst: 1, Window: window,
+			}, Cost: 1})
+			if err := r.Takes[0].Limit.Check(); err != nil {
+				t.Fatal(err)
+			}
+			if script.Take(t.Context(), []*bucket.Request{r}); r.Err != nil {
+				t.Fatal(r.Err)
+			}
+			expires := script.client.Do(t.Context(), "PEXPIRETIME", r.Takes[0].Key).Val().(int64) * 1000
+			if slack := expires - r.Takes[0].Decision.ExpireAt; slack < 0 || slack > 5_000_000 {
+				t.Errorf("%s, a window of %d µs: expires %d µs after it could", algorithm, window, slack)
+			}
+		}
+	}
+}
+
 func TestScript(t *testing.T) {
 	server := testenv.Redis(t)
 	storetest.Run(t, func(t *testing.T) storetest.Store { return storetest.Store(newBare(t, server.Addr)) })

@@ -60,6 +60,20 @@ func TestWalkAtTheBounds(t *testing.T) {
 	}
 }
 
+// TestWalkLongLog walks with logs of hundreds of entries, of which an answer holds only the beginning.
+func TestWalkLongLog(t *testing.T) {
+	w := newWalk(t, testenv.Redis(t), bucket.SlidingWindowLog)
+	w.small = true
+	for leg := range 5 {
+		w.now = 1_700_000_000_000_000
+		l := bucket.Limit{Algorithm: bucket.SlidingWindowLog, Requests: 50 + w.random.Int64N(500), Window: 60_000_000}
+		w.buckets = []bucket.Take{{Key: fmt.Sprintf("long/%d/%d", w.seed, leg), Limit: l}}
+		for range 10 {
+			w.call(t)
+		}
+	}
+}
+
 // walk is a way through time over a few buckets, whose limits change on the way.
 type walk struct {
 	random     *rand.Rand
@@ -68,6 +82,7 @@ type walk struct {
 	script     *bare
 	states     map[string]bucket.State
 
+	small   bool // most steps and costs are small
 	now     int64
 	leg     int
 	buckets []bucket.Take // Key and Limit only
@@ -247,6 +262,9 @@ func (w *walk) step() *bucket.Request {
 // stride draws how far the clock goes: around the window's length and its edges, and back.
 func (w *walk) stride() int64 {
 	window := w.buckets[0].Limit.Window
+	if w.small && w.random.IntN(50) > 0 {
+		return w.random.Int64N(window / 200)
+	}
 	edge := window - w.now%window
 	if w.random.IntN(50) == 0 {
 		return -w.pick(1, 2, 1000, bucket.MaxClockStep, bucket.MaxClockStep+1, 3_600_000_000, w.random.Int64N(3_000_000), min(window, 1e12))
@@ -263,6 +281,10 @@ func (w *walk) take(b *bucket.Take) bucket.Take {
 	capacity := uint64(b.Limit.Capacity())
 	t := bucket.Take{Key: b.Key, Limit: b.Limit, CountDenied: w.random.IntN(3) == 0}
 	t.Cost = uint64(w.pick(0, 1, 1, 1, 1, 2, 3, int64(capacity), int64(capacity)+1, int64(capacity/2), w.random.Int64N(2*int64(capacity)+2)))
+	if w.small && w.random.IntN(8) > 0 {
+		t.Cost = uint64(w.pick(1, 1, 1, 2))
+		return t
+	}
 	switch w.random.IntN(12) {
 	case 0:
 		t.Cost = 1<<64 - 1
