@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
-	"github.com/extauthz/extauthz/pkg/ratelimit/envoyrls"
+	"github.com/extauthz/extauthz/internal/wire"
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
@@ -28,7 +28,7 @@ const (
 
 func newGRPCServer(s *Settings, log *slog.Logger, rpcs *telemetry.RPCs) *grpc.Server {
 	return grpc.NewServer(
-		grpc.ForceServerCodecV2(envoyrls.NewCodec()),
+		grpc.ForceServerCodecV2(wire.NewCodec()),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxRecvMsgSize(maxRequest),
 		grpc.MaxHeaderListSize(maxHeaderList),

@@ -14,14 +14,14 @@ var FromProto = fromProto
 // Unmarshal is for tests: the query in a message.
 func Unmarshal(b []byte) (ratelimit.Query, error) {
 	var r request
-	err := r.unmarshal(string(b))
+	err := r.UnmarshalWire(string(b))
 	return r.query, err
 }
 
 // Answer is for tests: the answer to a message, without a connection.
 func (s *Server) Answer(ctx context.Context, b []byte) (*ratelimitv3.RateLimitResponse, error) {
 	var r request
-	if err := r.unmarshal(string(b)); err != nil {
+	if err := r.UnmarshalWire(string(b)); err != nil {
 		return nil, err
 	}
 	return s.shouldRateLimit(ctx, r.query)

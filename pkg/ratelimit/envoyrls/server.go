@@ -35,7 +35,7 @@ type Server struct{ cfg Config }
 // New returns a server.
 func New(cfg Config) *Server { return &Server{cfg} }
 
-// Register adds the service to a gRPC server, which must have been made with NewCodec.
+// Register adds the service to a gRPC server, which must have been made with wire.Codec.
 func (s *Server) Register(g grpc.ServiceRegistrar) {
 	g.RegisterService(&grpc.ServiceDesc{
 		ServiceName: ServiceName,

@@ -1,0 +1,32 @@
+package wire
+
+import (
+	"google.golang.org/grpc/encoding"
+	grpcproto "google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+)
+
+// Message is a request that reads itself.
+type Message interface {
+	// UnmarshalWire reads a protobuf message. What the message holds of text may be parts of msg.
+	UnmarshalWire(msg string) error
+}
+
+// Codec lets a Message read itself and leaves all else to gRPC's own protobuf codec. The server of a service whose requests are
+// Messages must be made with it (grpc.ForceServerCodecV2).
+type Codec struct{ encoding.CodecV2 }
+
+// NewCodec returns a codec.
+func NewCodec() Codec { return Codec{encoding.GetCodecV2(grpcproto.Name)} }
+
+// Unmarshal reads data into v.
+func (c Codec) Unmarshal(data mem.BufferSlice, v any) error {
+	m, ok := v.(Message)
+	if !ok {
+		return c.CodecV2.Unmarshal(data, v)
+	}
+	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer buf.Free()
+	// One copy of the message: all its text are parts of it.
+	return m.UnmarshalWire(string(buf.ReadOnlyData()))
+}

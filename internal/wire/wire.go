@@ -1,0 +1,96 @@
+// Package wire reads the protobuf messages that Envoy sends without the generated code, because that refuses text that is not
+// UTF-8: a client of Envoy could send such a header, the call would fail, and Envoy might let the request pass.
+package wire
+
+import (
+	"errors"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// The types of fields as they are tagged: a field is known by number<<3 | type, and one with another type is not the field, as
+// for the generated code.
+const (
+	Varint  = uint64(protowire.VarintType)
+	Fixed64 = uint64(protowire.Fixed64Type)
+	Bytes   = uint64(protowire.BytesType)
+)
+
+// Field is one field of a message.
+type Field struct {
+	// Tag is its number<<3 | type.
+	Tag uint64
+	// Text is what a field of type Bytes holds: a string, or a message.
+	Text string
+	// Number is what a field of type Varint or Fixed64 holds.
+	Number uint64
+}
+
+var errMalformed = errors.New("malformed protobuf message")
+
+// EachField calls f for the fields of a message in order, until it returns an error.
+func EachField(msg string, f func(Field) error) error {
+	for len(msg) > 0 {
+		tag, n := consumeVarint(msg)
+		number, kind := protowire.DecodeTag(tag)
+		if n < 0 || number < protowire.MinValidNumber {
+			return errMalformed
+		}
+		msg = msg[n:]
+		v := Field{Tag: tag}
+		switch kind {
+		case protowire.VarintType:
+			v.Number, n = consumeVarint(msg)
+		case protowire.Fixed64Type:
+			v.Number, n = consumeFixed64(msg)
+		case protowire.BytesType:
+			v.Text, n = consumeText(msg)
+		default:
+			n = protowire.ConsumeFieldValue(number, kind, []byte(msg))
+		}
+		if n < 0 {
+			return errMalformed
+		}
+		msg = msg[n:]
+		if err := f(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The following are protowire's functions for strings, so that a message is copied once and not once a field.
+
+func consumeVarint(s string) (v uint64, n int) {
+	for shift := 0; n < len(s) && shift < 64; shift += 7 {
+		b := s[n]
+		n++
+		if shift == 63 && b > 1 {
+			return 0, -1
+		}
+		v |= uint64(b&0x7f) << shift
+		if b < 0x80 {
+			return v, n
+		}
+	}
+	return 0, -1
+}
+
+func consumeFixed64(s string) (v uint64, n int) {
+	const size = 8
+	if len(s) < size {
+		return 0, -1
+	}
+	for i := range size {
+		v |= uint64(s[i]) << (8 * i)
+	}
+	return v, size
+}
+
+func consumeText(s string) (string, int) {
+	size, n := consumeVarint(s)
+	if n < 0 || size > uint64(len(s)-n) {
+		return "", -1
+	}
+	return s[n : n+int(size)], n + int(size)
+}
