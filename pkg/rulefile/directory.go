@@ -10,9 +10,6 @@ import (
 	"strings"
 )
 
-// maxFileSize bounds a rule file, so that another file put there by mistake does not take the memory of a sidecar.
-const maxFileSize = 4 << 20
-
 // Load reads the rules of all files in a directory, sorted by name. Every regular file counts, whatever its extension, symbolic
 // links are followed, directories below are not read. See Config for names with dots and Parse for the results; a directory
 // that is missing, unreadable or without a rule file is an error, too.
@@ -49,7 +46,7 @@ func readDirectory(dir string, cfg Config) snapshot {
 			s.problems = append(s.problems, Problem{File: path, Severity: Warning, Message: "left out: an editor's backup or lock file"})
 			continue
 		}
-		content, problem := readFile(path)
+		content, problem := readFile(path, ruleGrammar())
 		if problem != nil {
 			s.problems = append(s.problems, *problem)
 			continue
@@ -89,8 +86,8 @@ func isLeftover(name string) bool {
 		strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#")
 }
 
-// readFile reads one rule file; otherwise the problem says why not.
-func readFile(path string) ([]byte, *Problem) {
+// readFile reads one file of a kind; otherwise the problem says why not.
+func readFile(path string, g grammar) ([]byte, *Problem) {
 	problem := func(severity Severity, message string, hints ...string) *Problem {
 		return &Problem{File: path, Severity: severity, Message: message, Hints: hints}
 	}
@@ -98,7 +95,7 @@ func readFile(path string) ([]byte, *Problem) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return nil, problem(Error, "read rule file: "+reason(err))
+		return nil, problem(Error, "read "+g.noun+": "+reason(err))
 	case info.IsDir():
 		return nil, problem(Warning, "left out: rules are read from one directory, not from those below it")
 	case !info.Mode().IsRegular():
@@ -106,15 +103,15 @@ func readFile(path string) ([]byte, *Problem) {
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, problem(Error, "read rule file: "+reason(err))
+		return nil, problem(Error, "read "+g.noun+": "+reason(err))
 	}
 	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	content, err := io.ReadAll(io.LimitReader(f, g.maxSize+1))
 	if err != nil {
-		return nil, problem(Error, "read rule file: "+reason(err))
+		return nil, problem(Error, "read "+g.noun+": "+reason(err))
 	}
-	if len(content) > maxFileSize {
-		return nil, problem(Error, fmt.Sprintf("larger than %d MB", maxFileSize>>20), "is this a rule file? If so, split it and set MERGE_DOMAIN_CONFIG=true")
+	if int64(len(content)) > g.maxSize {
+		return nil, problem(Error, fmt.Sprintf("larger than %d MB", g.maxSize>>20), g.tooLarge)
 	}
 	return content, nil
 }

@@ -110,7 +110,7 @@ type section struct {
 
 // unknownKey reports a key that a section does not have: it belongs elsewhere, is misspelt, or is not known at all.
 func unknownKey(r *report, in section, own []string, f field) {
-	if home, ok := homeOf(f.key, in); ok {
+	if home, ok := homeOf(r.sections, f.key, in); ok {
 		r.fail(f.at, fmt.Sprintf("%s does not belong %s", quoted(f.key), in.where), home.belongs)
 		return
 	}
@@ -119,7 +119,7 @@ func unknownKey(r *report, in section, own []string, f field) {
 		r.fail(f.at, message, "did you mean `"+word+"`?")
 		return
 	}
-	for _, other := range sections() {
+	for _, other := range r.sections {
 		if word := suggest.Closest(f.key, other.keys); word != "" {
 			r.fail(f.at, message, "did you mean `"+word+"`?", other.belongs)
 			return
@@ -129,8 +129,8 @@ func unknownKey(r *report, in section, own []string, f field) {
 }
 
 // homeOf returns the section that a key belongs in, when that is not the one it stands in.
-func homeOf(key string, in section) (section, bool) {
-	for _, other := range sections() {
+func homeOf(sections []sectionKeys, key string, in section) (section, bool) {
+	for _, other := range sections {
 		if other.section != in && slices.Contains(other.keys, key) {
 			return other.section, true
 		}

@@ -21,6 +21,7 @@ type place struct {
 
 // report collects the problems of one file.
 type report struct {
+	grammar
 	name     string
 	text     string
 	lines    []string
@@ -32,10 +33,10 @@ type report struct {
 // maxProblems is how many errors, and how many warnings, of one file are told: each may be found in a line of megabytes.
 const maxProblems = 500
 
-func newReport(f File) *report {
+func newReport(f File, g grammar) *report {
 	text := strings.TrimPrefix(string(f.Content), "\ufeff")
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
-	return &report{name: f.Name, text: text, lines: strings.Split(text, "\n"), seen: map[string]bool{}, counts: map[Severity]int{}}
+	return &report{grammar: g, name: f.Name, text: text, lines: strings.Split(text, "\n"), seen: map[string]bool{}, counts: map[Severity]int{}}
 }
 
 // fail adds an error at a place. The message says what is wrong, the hints how it is put right.
@@ -56,20 +57,28 @@ func (r *report) add(at place, severity Severity, message string, hints []string
 	}
 	r.seen[id] = true
 	r.counts[severity]++
-	p := Problem{File: r.name, Severity: severity, Message: message}
+	p := Problem{File: r.name, Severity: severity, Message: r.masked(message)}
 	if at.line > 0 && at.line <= len(r.lines) {
-		p.Source = r.lines[at.line-1]
+		p.Source = r.masked(r.lines[at.line-1])
 		p.Line, p.Column, p.Length = at.line, min(max(at.column, 1), utf8.RuneCountInString(p.Source)+1), max(r.length(at), 1)
 	}
 	for _, hint := range hints {
 		if hint != "" {
-			p.Hints = append(p.Hints, hint)
+			p.Hints = append(p.Hints, r.masked(hint))
 		}
 	}
 	if at.alias > 0 {
 		p.Hints = append(p.Hints, fmt.Sprintf("used through the alias at %s:%d", r.name, at.alias))
 	}
 	r.problems = append(r.problems, p)
+}
+
+// masked is a text without what must not be seen.
+func (r *report) masked(text string) string {
+	if r.mask == nil {
+		return text
+	}
+	return r.mask(text)
 }
 
 // length is how many characters of its line the value at a place takes. The parser knows where a value begins only.

@@ -91,9 +91,10 @@ func parse(s snapshot, cfg Config) (Rules, Problems) {
 	rules := Rules{Generation: s.generation()}
 	set := domainSet{merge: cfg.MergeDomains}
 	reports := make([]*report, len(s.files))
+	grammar := ruleGrammar()
 	for i, f := range s.files {
-		reports[i] = newReport(f)
-		if root, ok := readRoot(reports[i]); ok {
+		reports[i] = newReport(f, grammar)
+		if root, ok := readRoot(reports[i], rootSchema()); ok {
 			set.add(root, builder{report: reports[i], cfg: cfg})
 		}
 	}
@@ -110,7 +111,7 @@ func parse(s snapshot, cfg Config) (Rules, Problems) {
 }
 
 // readRoot reads the text of one file into what its keys say; ok is false when nothing can be made of it.
-func readRoot(r *report) (root rootKeys, ok bool) {
+func readRoot[T any](r *report, schema object[T]) (root T, ok bool) {
 	if !r.checkText() {
 		return root, false
 	}
@@ -118,5 +119,5 @@ func readRoot(r *report) (root rootKeys, ok bool) {
 	if tree == nil {
 		return root, false
 	}
-	return readObject(r, rootSchema(), tree)
+	return readObject(r, schema, tree)
 }

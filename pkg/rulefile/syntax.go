@@ -33,7 +33,7 @@ func parseYAML(r *report) *yaml.Node {
 		}
 		if root != nil {
 			r.fail(place{line: document.Line, column: document.Column}, "a second YAML document",
-				"a rule file is one document with one domain: move what follows `---` into a file of its own")
+				r.second)
 			return root
 		}
 		root = document.Content[0]

@@ -47,11 +47,8 @@ type field struct {
 	hidden []*value
 }
 
-// No rule nests deeper. A file as large as can be, full of rules, has some 350,000 values; aliases could make it any number.
-const (
-	maxDepth  = 200
-	maxValues = 500_000
-)
+// maxDepth is deeper than any rule nests.
+const maxDepth = 200
 
 // treeReader turns the parser's tree into values.
 type treeReader struct {
@@ -71,8 +68,7 @@ func readTree(r *report) *value {
 	node := parseYAML(r)
 	if node == nil {
 		if len(r.problems) == 0 {
-			r.fail(place{}, "config file cannot have empty domain: there is nothing in the file",
-				"a rule file begins with `domain: <name>`, the domain of Envoy's rate limit filter")
+			r.fail(place{}, r.empty, r.begins)
 		}
 		return nil
 	}
@@ -82,7 +78,7 @@ func readTree(r *report) *value {
 		return nil
 	}
 	if root.kind != mapping {
-		r.fail(root.at, "a rule file is a map, not "+root.kind.String(), "it begins with `domain: <name>`")
+		r.fail(root.at, "a "+r.noun+" is a map, not "+root.kind.String(), r.begins)
 		return nil
 	}
 	return root
@@ -99,9 +95,9 @@ func (t *treeReader) read(n *yaml.Node) *value {
 		v.broken = true
 		return v
 	case t.depth > maxDepth:
-		t.overflow(v, "nested too deep", "no rule needs that: is this the right file?")
+		t.overflow(v, "nested too deep", "is this the right file?")
 		return v
-	case t.count > maxValues:
+	case t.count > t.maxValues:
 		t.overflow(v, "too many values", "aliases (`*name`) repeat what they stand for: do they stand for each other?")
 		return v
 	case n.Anchor != "":
@@ -127,7 +123,7 @@ func (t *treeReader) read(n *yaml.Node) *value {
 		}
 	}
 	if n.Style&yaml.TaggedStyle != 0 && !slices.Contains([]string{"!!str", "!!map", "!!seq"}, n.Tag) {
-		t.fail(v.at, "tag "+quoted(n.Tag), "rule files need no tags: write the value without it")
+		t.fail(v.at, "tag "+quoted(n.Tag), "write the value without it")
 		v.broken = true
 	}
 	return v

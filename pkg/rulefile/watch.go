@@ -23,7 +23,7 @@ type Update struct {
 type Watcher struct {
 	dir    string
 	cfg    Config
-	taken  string // the generation last handed out
+	taken  string // the generation it began with
 	reload chan struct{}
 }
 
@@ -46,24 +46,33 @@ func (w *Watcher) Reload() {
 // after the other. It is called for errors as well, once for each faulty state: also when the directory has vanished or has no
 // rule files any more. When what was in force comes back after that, it is called again. Run may be called once.
 func (w *Watcher) Run(ctx context.Context, update func(Update)) {
+	read := func() snapshot { return readDirectory(w.dir, w.cfg) }
+	follow(ctx, w.taken, w.reload, read, func(s snapshot) {
+		rules, problems := parse(s, w.cfg)
+		update(Update{Rules: rules, Problems: problems})
+	})
+}
+
+// follow reads until the context is done and calls changed for what differs from what was taken before: when two readings in a
+// row agree, or at once after a reload.
+func follow(ctx context.Context, taken string, reload <-chan struct{}, read func() snapshot, changed func(snapshot)) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
-	previous := w.taken
+	previous := taken
 	for {
 		settled := false
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.reload:
+		case <-reload:
 			settled = true
 		case <-ticker.C:
 		}
-		s := readDirectory(w.dir, w.cfg)
+		s := read()
 		generation := s.generation()
-		if generation != w.taken && (settled || generation == previous) {
-			w.taken = generation
-			rules, problems := parse(s, w.cfg)
-			update(Update{Rules: rules, Problems: problems})
+		if generation != taken && (settled || generation == previous) {
+			taken = generation
+			changed(s)
 		}
 		previous = generation
 	}
