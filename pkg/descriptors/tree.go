@@ -139,3 +139,11 @@ func (g glob) match(s string) bool {
 	}
 	return true
 }
+
+// Match reports whether s fits a pattern in which `*` stands for any number of characters.
+func Match(pattern, s string) bool {
+	if !strings.Contains(pattern, "*") {
+		return pattern == s
+	}
+	return newGlob(pattern).match(s)
+}

@@ -15,6 +15,9 @@ type Query struct {
 	Descriptors []descriptors.Descriptor
 	// Hits is the cost of descriptors that do not state their own; 0 means 1.
 	Hits uint64
+	// Beforehand says that the hits of descriptors are costs known beforehand and no settlement of earlier ones: when they are
+	// denied they are not charged, unless a rule counts denials.
+	Beforehand bool
 	// Own is the limit that the caller's credential brings; it takes the place of those that allow it. nil for none.
 	Own *OwnLimit
 	// MaxHold is how long the answer can be held, in µs, for limits with a MaxDelay; a request that would have to wait longer is

@@ -158,7 +158,7 @@ func (p *plan) cost(d *descriptors.Descriptor, l *RuleLimit) bucket.Take {
 	case CountAll:
 		t.CountDenied = true
 	case CountExplicit:
-		t.CountDenied = d.Hits != nil || p.limiter.cfg.Strict
+		t.CountDenied = d.Hits != nil && !p.query.Beforehand || p.limiter.cfg.Strict
 	case CountNone:
 	}
 	if hits == 0 && !p.limiter.cfg.Strict {

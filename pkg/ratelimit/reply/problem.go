@@ -3,6 +3,7 @@ package reply
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
@@ -45,6 +46,15 @@ func Problem(res *ratelimit.Result) []byte {
 		p.Type = reducedCapacity
 		p.Detail = fmt.Sprintf("Rate limits can not be decided at the moment. Try again in %d s.", p.RetryAfter)
 	}
+	return p.body()
+}
+
+// Refusal returns the body of a refusal that is not about a limit.
+func Refusal(status int, detail string) []byte {
+	return problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail}.body()
+}
+
+func (p problem) body() []byte {
 	body, err := json.Marshal(p)
 	if err != nil {
 		return nil // can not be: strings and integers only

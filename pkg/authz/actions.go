@@ -1,0 +1,201 @@
+package authz
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/extauthz/extauthz/pkg/descriptors"
+)
+
+// facts are what actions look at.
+type facts struct {
+	request  *Request
+	query    string
+	identity *Identity
+	access   *Access
+}
+
+// descriptors makes the descriptors of a request. A descriptor of which an action has nothing to give is left out.
+func (p *Policy) descriptors(f facts) []descriptors.Descriptor {
+	var list []descriptors.Descriptor
+	for i := range p.Limits {
+		limit := &p.Limits[i]
+		d := descriptors.Descriptor{Entries: make([]descriptors.Entry, 0, len(limit.Actions))}
+		for k := range limit.Actions {
+			entry, ok := limit.Actions[k].entry(f)
+			if !ok {
+				break
+			}
+			d.Entries = append(d.Entries, entry)
+		}
+		if len(d.Entries) < len(limit.Actions) {
+			continue
+		}
+		if limit.Hits != (HitsAddend{}) {
+			hits := limit.Hits.of(f.request)
+			d.Hits = &hits
+		}
+		list = append(list, d)
+	}
+	return list
+}
+
+// of is the cost of a request. What a client states is at least 1: nobody sets his own price to nothing.
+func (h HitsAddend) of(r *Request) uint64 {
+	if h.Header != "" {
+		text, _ := r.Headers.Get(h.Header)
+		if n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64); err == nil {
+			return max(1, n)
+		}
+	}
+	if h.Extension != "" {
+		if n, err := strconv.ParseUint(r.Extensions[h.Extension], 10, 64); err == nil {
+			return n
+		}
+	}
+	return max(1, h.Number)
+}
+
+// entry is what the action gives; ok is false when it has nothing.
+func (a *Action) entry(f facts) (e descriptors.Entry, ok bool) {
+	r := f.request
+	switch {
+	case a.GenericKey != nil:
+		return descriptors.Entry{Key: orDefault(a.GenericKey.Key, "generic_key"), Value: a.GenericKey.Value}, true
+	case a.RequestHeader != nil:
+		value, ok := r.Headers.Get(a.RequestHeader.Header)
+		return descriptors.Entry{Key: a.RequestHeader.Key, Value: value}, ok
+	case a.RemoteAddress != nil:
+		return a.RemoteAddress.entry(r)
+	case a.HeaderValueMatch != nil:
+		m := a.HeaderValueMatch
+		value, present := r.Headers.Get(m.Header)
+		matched := present && (m.Pattern == "" || descriptors.Match(m.Pattern, value))
+		return descriptors.Entry{Key: orDefault(m.Key, "header_match"), Value: m.Value}, matched != m.Not
+	case a.QueryParameter != nil:
+		values := queryValues(f.query, a.QueryParameter.Parameter)
+		if len(values) == 0 {
+			return e, false
+		}
+		return descriptors.Entry{Key: a.QueryParameter.Key, Value: values[0]}, true
+	case a.Metadata != nil:
+		value := metadataText(r.Metadata, a.Metadata.Path)
+		value = orDefault(value, a.Metadata.Default)
+		return descriptors.Entry{Key: a.Metadata.Key, Value: value}, value != ""
+	case a.Credential != nil:
+		value := orDefault(f.identity.field(a.Credential.Field), a.Credential.Default)
+		return descriptors.Entry{Key: orDefault(a.Credential.Key, a.Credential.Field), Value: value}, value != ""
+	case a.Method != nil:
+		return descriptors.Entry{Key: orDefault(a.Method.Key, "method"), Value: r.Method}, r.HTTP
+	case a.Host != nil:
+		return descriptors.Entry{Key: orDefault(a.Host.Key, "host"), Value: hostname(r.Host)}, r.HTTP
+	case a.Path != nil:
+		return descriptors.Entry{Key: orDefault(a.Path.Key, "path"), Value: f.access.Path.text()}, r.HTTP
+	}
+	return e, false
+}
+
+func orDefault(s, byDefault string) string {
+	if s == "" {
+		return byDefault
+	}
+	return s
+}
+
+// entry gives the address of the client, or its network.
+func (a *RemoteAddress) entry(r *Request) (e descriptors.Entry, ok bool) {
+	address, err := netip.ParseAddr(a.client(r))
+	if err != nil {
+		return e, false
+	}
+	address = address.Unmap().WithZone("")
+	bits, key := a.IPv4Mask, "remote_address"
+	if address.Is6() {
+		bits = a.IPv6Mask
+	}
+	if a.IPv4Mask > 0 || a.IPv6Mask > 0 {
+		key = "masked_remote_address"
+	}
+	if bits == 0 {
+		return descriptors.Entry{Key: orDefault(a.Key, key), Value: address.String()}, true
+	}
+	network, err := address.Prefix(bits)
+	if err != nil {
+		return e, false
+	}
+	return descriptors.Entry{Key: orDefault(a.Key, key), Value: network.String()}, true
+}
+
+// client is the peer, or what the trusted proxies have written into x-forwarded-for, each at the right end: with one trusted hop
+// the last address, with two the one before. A list that is too short, or holds no address there, did not come through them.
+func (a *RemoteAddress) client(r *Request) string {
+	if a.TrustedHops == 0 {
+		return r.Source
+	}
+	list, _ := r.Headers.Get("x-forwarded-for")
+	hops := strings.Split(list, ",")
+	if len(hops) < a.TrustedHops {
+		return r.Source
+	}
+	address := strings.TrimSpace(hops[len(hops)-a.TrustedHops])
+	if _, err := netip.ParseAddr(address); err != nil {
+		return r.Source
+	}
+	return address
+}
+
+// metadataText is the text at a path in metadata: of strings, numbers and bools.
+func metadataText(metadata map[string]map[string]any, path []string) string {
+	if len(path) < 2 {
+		return ""
+	}
+	return textAt(metadata[path[0]], path[1:])
+}
+
+func textAt(at map[string]any, path []string) string {
+	for i, name := range path {
+		if i == len(path)-1 {
+			return plainText(at[name])
+		}
+		at, _ = at[name].(map[string]any)
+	}
+	return ""
+}
+
+func plainText(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	case bool, int, int64, uint64:
+		return fmt.Sprint(v)
+	}
+	return ""
+}
+
+// field is what the credential says under a name of CredentialAction; "" for nothing.
+func (id *Identity) field(name string) string {
+	switch name {
+	case "owner":
+		return id.Owner
+	case "plan":
+		return id.Plan
+	case "key_id":
+		return id.KeyID
+	case "method":
+		return id.Method
+	}
+	if label, ok := strings.CutPrefix(name, "label."); ok {
+		return id.Labels[label]
+	}
+	if claim, ok := strings.CutPrefix(name, "claim."); ok {
+		if text := plainText(id.Claims[claim]); text != "" {
+			return text
+		}
+		return textAt(id.Claims, strings.Split(claim, "."))
+	}
+	return ""
+}

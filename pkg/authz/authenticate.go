@@ -1,0 +1,130 @@
+package authz
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+)
+
+// The methods of identities.
+const (
+	MethodAPIKey    = "api_key"
+	MethodJWT       = "jwt"
+	MethodMTLS      = "mtls"
+	MethodAnonymous = "anonymous"
+)
+
+// errAbsent says that a request carries no credential.
+var errAbsent = errors.New("no credential")
+
+// authenticate says who sends the request: the first credential that it carries decides. The error is errAbsent or one of the
+// package's.
+func (a *Authorizer) authenticate(ctx context.Context, p *Policy, r *Request, query string) (Identity, error) {
+	for i := range p.Credentials {
+		id, err := a.try(ctx, &p.Credentials[i], r, query)
+		if !errors.Is(err, errAbsent) {
+			return id, err
+		}
+	}
+	return Identity{}, errAbsent
+}
+
+func (a *Authorizer) try(ctx context.Context, c *Credential, r *Request, query string) (Identity, error) {
+	switch {
+	case c.APIKey != nil:
+		key, err := c.APIKey.Source.find(r, query)
+		if err != nil {
+			return Identity{}, err
+		}
+		if a.cfg.Keys == nil {
+			return Identity{}, ErrInvalid
+		}
+		return a.cfg.Keys.Check(key)
+	case c.JWT != nil:
+		token, err := c.JWT.Source.find(r, query)
+		if err != nil {
+			return Identity{}, err
+		}
+		if a.cfg.Tokens == nil {
+			return Identity{}, ErrInvalid
+		}
+		return a.cfg.Tokens.Check(ctx, c.JWT, token)
+	case c.MTLS != nil:
+		if r.Principal == "" {
+			return Identity{}, errAbsent
+		}
+		if !matchAny(c.MTLS.Principals, r.Principal) {
+			return Identity{}, ErrInvalid
+		}
+		return Identity{Method: MethodMTLS, Owner: r.Principal}, nil
+	}
+	return Identity{}, errAbsent
+}
+
+// find returns the credential at its place in the request. One that comes twice is not valid: this service and the upstream
+// might each read another.
+func (s Source) find(r *Request, query string) (string, error) {
+	switch {
+	case s.Header != "":
+		return single(r.Headers[s.Header])
+	case s.Scheme != "":
+		return s.findScheme(r.Headers["authorization"])
+	case s.Query != "":
+		return single(queryValues(query, s.Query))
+	case s.Cookie != "":
+		return single(cookieValues(r.Headers["cookie"], s.Cookie))
+	}
+	return "", errAbsent
+}
+
+func single(values []string) (string, error) {
+	switch {
+	case len(values) == 0, len(values) == 1 && strings.TrimSpace(values[0]) == "":
+		return "", errAbsent
+	case len(values) > 1 || strings.Contains(values[0], ","): // Envoy joins what came twice with commas
+		return "", ErrInvalid
+	}
+	return strings.TrimSpace(values[0]), nil
+}
+
+// findScheme takes the credential of an Authorization header with this scheme (RFC 9110, 11.6.2).
+func (s Source) findScheme(values []string) (string, error) {
+	value, err := single(values)
+	if err != nil {
+		return "", err
+	}
+	scheme, credential, _ := strings.Cut(value, " ")
+	if !strings.EqualFold(scheme, s.Scheme) {
+		return "", errAbsent
+	}
+	return single([]string{credential})
+}
+
+// queryValues are the values of a parameter. A query that can not be read as a whole is read as far as it can.
+func queryValues(query, name string) (values []string) {
+	for pair := range strings.SplitSeq(query, "&") {
+		key, value, _ := strings.Cut(pair, "=")
+		if k, err := url.QueryUnescape(key); err != nil || k != name {
+			continue
+		}
+		v, err := url.QueryUnescape(value)
+		if err != nil {
+			v = value
+		}
+		values = append(values, v)
+	}
+	return values
+}
+
+// cookieValues are the values of a cookie (RFC 6265, 5.4).
+func cookieValues(headers []string, name string) (values []string) {
+	for _, header := range headers {
+		for pair := range strings.SplitSeq(header, ";") {
+			if k, v, _ := strings.Cut(strings.TrimSpace(pair), "="); k == name {
+				values = append(values, strings.Trim(v, `"`))
+			}
+		}
+	}
+	return values
+}

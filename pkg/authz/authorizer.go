@@ -1,0 +1,184 @@
+package authz
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/reply"
+)
+
+// Config are the settings of an authorizer.
+type Config struct {
+	// Limiter decides the limits. Required.
+	Limiter *ratelimit.Limiter
+	// Keys checks API keys; nil when there are none, so that no key is valid.
+	Keys Keys
+	// Tokens checks JWTs; nil when no policy has any.
+	Tokens Tokens
+	// Domain is the one of requests whose route names none (AUTHZ_DOMAIN). "" for the only one that has a policy.
+	Domain string
+	// Headers are the rate limit headers for the client.
+	Headers reply.Headers
+	// ProblemBody sends a problem+json body with a refusal.
+	ProblemBody bool
+}
+
+// Authorizer decides requests by the policies in force. It is safe for concurrent use.
+type Authorizer struct {
+	cfg      Config
+	policies atomic.Pointer[map[string]*Policy]
+	counters counters
+}
+
+// New returns an authorizer without policies, which refuses everything.
+func New(cfg Config) *Authorizer {
+	a := &Authorizer{cfg: cfg}
+	a.policies.Store(&map[string]*Policy{})
+	return a
+}
+
+// SetPolicies puts policies, by domain, in force for the requests that come from now on. The map must not change afterwards.
+func (a *Authorizer) SetPolicies(policies map[string]*Policy) { a.policies.Store(&policies) }
+
+// DomainExtension is the key of the route's context_extensions that names the domain of a request.
+const DomainExtension = "domain"
+
+// policy returns the policy of a request; nil when none is meant.
+func (a *Authorizer) policy(r *Request) (domain string, p *Policy) {
+	policies := *a.policies.Load()
+	if domain := r.Extensions[DomainExtension]; domain != "" {
+		return domain, policies[domain]
+	}
+	if a.cfg.Domain != "" {
+		return a.cfg.Domain, policies[a.cfg.Domain]
+	}
+	if len(policies) == 1 {
+		for domain, p := range policies {
+			return domain, p
+		}
+	}
+	return "", nil
+}
+
+// Decide answers a request. Whatever a client has put into it, the answer is a decision, and what is not plainly allowed is
+// refused.
+func (a *Authorizer) Decide(ctx context.Context, r *Request) Decision {
+	domain, p := a.policy(r)
+	d := Decision{Domain: domain}
+	if p == nil {
+		d.refuse(ReasonNoPolicy, 403, "No policy applies to this request.")
+	} else {
+		a.decide(ctx, p, r, &d)
+		d.cleanse(p, r)
+	}
+	d.finish(a.cfg)
+	a.counters.count(d.Reason)
+	return d
+}
+
+// decide goes through what can refuse a request, in order: its path, the rules of access, the credential, its scopes, the limits.
+func (a *Authorizer) decide(ctx context.Context, p *Policy, r *Request, d *Decision) {
+	path, query := splitPath(r.Path)
+	if r.HTTP && !p.UnsafePaths && UnsafePath(path) {
+		d.refuse(ReasonPath, 400, "The path is ambiguous: it has empty or dot segments, encoded slashes, backslashes or parameters.")
+		return
+	}
+	access := p.access(r, plainPath(path))
+	if access.Require == Denied {
+		d.refuse(ReasonDenied, 403, "This is not allowed to anybody.")
+		return
+	}
+	open := access.Require == Open || p.Preflight && r.preflight()
+	identity, err := a.authenticate(ctx, p, r, query)
+	if !d.admit(p, identity, err, open) {
+		return
+	}
+	if !open && !d.Identity.granted(access.Scopes) {
+		d.refuse(ReasonScope, 403, "The credential does not allow this.")
+		return
+	}
+	a.limit(ctx, p, facts{request: r, query: query, identity: &d.Identity, access: access}, d)
+}
+
+// admit decides by the credential. Where none is needed, one that is not valid is as none.
+func (d *Decision) admit(p *Policy, id Identity, err error, open bool) bool {
+	nobody := Identity{Method: MethodAnonymous}
+	switch {
+	case err == nil:
+		d.Identity, d.Reason = id, ReasonAllowed
+	case open:
+		d.Identity, d.Reason = nobody, ReasonOpen
+	case errors.Is(err, errAbsent) && (p.Anonymous || p.Absent.Pass):
+		d.Identity, d.Reason = nobody, ReasonAnonymous
+	case errors.Is(err, errAbsent):
+		d.refuse(ReasonAbsent, statusOr(p.Absent.Status, 401), "A credential is needed.")
+		d.challenge(p, "")
+		return false
+	case errors.Is(err, ErrUnavailable):
+		d.undecided()
+		return false
+	default:
+		d.refuse(invalidReason(err), statusOr(p.Invalid.Status, 403), "The credential is not valid.")
+		d.challenge(p, "invalid_token")
+		return false
+	}
+	d.Verdict = Allowed
+	return true
+}
+
+// invalidReason is for logs and metrics; the client is not told what is wrong.
+func invalidReason(err error) Reason {
+	switch {
+	case errors.Is(err, ErrExpired):
+		return ReasonExpired
+	case errors.Is(err, ErrNotYet):
+		return ReasonNotYet
+	case errors.Is(err, ErrDisabled):
+		return ReasonDisabled
+	}
+	return ReasonInvalid
+}
+
+func statusOr(status, byDefault int) int {
+	if status == 0 {
+		return byDefault
+	}
+	return status
+}
+
+// holdMargin is what is left of the caller's deadline for an answer that was held.
+const holdMargin = 5 * time.Millisecond
+
+// maxHold bounds how long an answer is held when the caller states no deadline.
+const maxHold = time.Minute
+
+// limit asks the limiter.
+func (a *Authorizer) limit(ctx context.Context, p *Policy, f facts, d *Decision) {
+	list := p.descriptors(f)
+	if len(list) == 0 {
+		return
+	}
+	hold := maxHold
+	if deadline, ok := ctx.Deadline(); ok {
+		hold = min(maxHold, max(0, time.Until(deadline)-holdMargin))
+	}
+	res, err := a.cfg.Limiter.Decide(ctx, ratelimit.Query{
+		Domain: d.Domain, Descriptors: list, Own: d.Identity.Limit, Beforehand: true, MaxHold: hold.Microseconds(),
+	})
+	if err != nil {
+		d.undecided()
+		return
+	}
+	d.Limits = &res
+	switch {
+	case res.Allowed:
+		d.Delay = res.Delay
+	case res.Answer == ratelimit.FromPolicyDeny:
+		d.undecided()
+	default:
+		d.refuse(ReasonOverLimit, 429, "")
+	}
+}

@@ -1,0 +1,27 @@
+package authz
+
+import "sync/atomic"
+
+// reasons lists all reasons, so that counting needs no lock.
+var reasons = [...]Reason{
+	ReasonAllowed, ReasonOpen, ReasonAnonymous, ReasonAbsent, ReasonInvalid, ReasonExpired, ReasonNotYet, ReasonDisabled,
+	ReasonScope, ReasonDenied, ReasonPath, ReasonOverLimit, ReasonUndecided, ReasonNoPolicy,
+}
+
+// counters count decisions by reason.
+type counters [len(reasons)]atomic.Uint64
+
+func (c *counters) count(r Reason) {
+	for i := range reasons {
+		if reasons[i] == r {
+			c[i].Add(1)
+		}
+	}
+}
+
+// EachReason calls f for every reason and how many decisions had it.
+func (a *Authorizer) EachReason(f func(r Reason, n uint64)) {
+	for i := range reasons {
+		f(reasons[i], a.counters[i].Load())
+	}
+}
