@@ -4,6 +4,7 @@ package envoyrls
 import (
 	"context"
 	"errors"
+	"time"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
@@ -61,11 +62,39 @@ func handle(srv any, ctx context.Context, decode func(any) error, interceptor gr
 // shouldRateLimit answers a query. Its errors are INVALID_ARGUMENT for what only a broken configuration can send, and
 // UNAVAILABLE when the limiter is strict and the store can not decide.
 func (s *Server) shouldRateLimit(ctx context.Context, q ratelimit.Query) (*ratelimitv3.RateLimitResponse, error) {
+	q.MaxHold = maxHold(ctx)
 	res, err := s.cfg.Limiter.Decide(ctx, q)
 	if err != nil {
 		return nil, status.Error(errorCode(err), err.Error())
 	}
+	hold(ctx, res.Delay)
 	return s.response(&q, &res), nil
+}
+
+// holdMargin is what is left of the caller's deadline for an answer that was held.
+const holdMargin = 5 * time.Millisecond
+
+// maxHold is how long an answer can be held, in µs, for limits with a max_delay: nothing without a deadline, because then nobody
+// has said that he waits.
+func maxHold(ctx context.Context) int64 {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return 0
+	}
+	return max(0, (time.Until(deadline) - holdMargin).Microseconds())
+}
+
+// hold waits for µs, or until the caller gives up.
+func hold(ctx context.Context, micros int64) {
+	if micros <= 0 {
+		return
+	}
+	timer := time.NewTimer(time.Duration(micros) * time.Microsecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 func errorCode(err error) codes.Code {
