@@ -30,24 +30,33 @@ type problem struct {
 
 // Problem returns the body of a denial: a problem detail of RFC 9457 that names the policies that deny.
 func Problem(res *ratelimit.Result) []byte {
-	p := problem{Type: quotaExceeded, Title: "Too Many Requests", Status: 429}
+	p := problem{Type: quotaExceeded, Title: "Too Many Requests", Status: 429, Detail: Detail(res)}
 	for _, a := range told(res) {
 		if a.Denied() {
 			p.Policies = append(p.Policies, a.Limit.Policy)
 		}
 	}
-	if res.RetryAfter == bucket.Never {
-		p.Detail = "This request costs more than its limit can ever allow."
-	} else {
-		p.RetryAfter = max(1, ratelimit.Seconds(res.RetryAfter))
-		p.Detail = fmt.Sprintf("The rate limit is exceeded. Try again in %d s.", p.RetryAfter)
+	if res.RetryAfter != bucket.Never {
+		p.RetryAfter = retryAfter(res)
 	}
 	if res.Answer == ratelimit.FromPolicyDeny {
 		p.Type = reducedCapacity
-		p.Detail = fmt.Sprintf("Rate limits can not be decided at the moment. Try again in %d s.", p.RetryAfter)
 	}
 	return p.body()
 }
+
+// Detail says in a sentence why a request is denied.
+func Detail(res *ratelimit.Result) string {
+	switch {
+	case res.Answer == ratelimit.FromPolicyDeny:
+		return fmt.Sprintf("Rate limits can not be decided at the moment. Try again in %d s.", retryAfter(res))
+	case res.RetryAfter == bucket.Never:
+		return "This request costs more than its limit can ever allow."
+	}
+	return fmt.Sprintf("The rate limit is exceeded. Try again in %d s.", retryAfter(res))
+}
+
+func retryAfter(res *ratelimit.Result) int64 { return max(1, ratelimit.Seconds(res.RetryAfter)) }
 
 // Refusal returns the body of a refusal that is not about a limit.
 func Refusal(status int, detail string) []byte {
