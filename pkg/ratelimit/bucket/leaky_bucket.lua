@@ -8,6 +8,7 @@ local FRACTION = '^ (%d+) (%d+)$'
 local function leak(n, requests, window)
   local r = fmod(window, requests)
   local product = n * r
+  if product < requests then return n * ((window - r) / requests), product end -- mostly: one unit, or a rate that divides
   local part = fmod(product, requests)
   return n * ((window - r) / requests) + (product - part) / requests, part
 end

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -19,7 +20,8 @@ func (cfg Config) options() (*redis.UniversalOptions, error) {
 		MaxRetries:               -1,
 		ContextTimeoutEnabled:    true,
 		DisableIdentity:          true,
-		DialerRetries:            1,
+		DialerRetries:            2, // in all; a connection that was not made has not charged anything
+		DialerRetryTimeout:       time.Millisecond,
 		DialTimeout:              cfg.DialTimeout,
 		ReadTimeout:              cfg.Timeout,
 		WriteTimeout:             cfg.Timeout,
