@@ -2,6 +2,7 @@
 local pattern = '^f1 (%d+) (%d+)$'
 
 local function judge(requests, window, _, refund, need, x, last, _, count)
+  if count and count + 0 > MOST then return nil end
   local gave
   count = count and count + 0 or 0
   if x - fmod(x, window) ~= last - fmod(last, window) then count = 0 end

@@ -17,9 +17,10 @@ local function judge(requests, window, burst, refund, need, x, last, _, micros, 
   if not micros then return need <= burst, nil, 0, 0 end
   local part, gave = 0, nil
   micros = micros + 0
+  if micros >= WHOLE then return nil end
   if fraction ~= '' then
     local p, rate = match(fraction, FRACTION)
-    if not p then return nil end
+    if not p or rate + 0 > MOST or p + 0 >= rate + 0 then return nil end
     if rate + 0 == requests then
       part = p + 0
     elseif p + 0 > 0 then

@@ -20,6 +20,9 @@ local call, unpack = redis.pcall, struct.unpack
 local fmod, format, match, sub = math.fmod, string.format, string.match, string.sub
 local type = type
 
+local WHOLE = 9007199254740992 -- from here on a double does not hold every whole number
+local MOST = 90000000 -- no bucket holds more units: twice the largest limit
+
 -- engine makes the functions of one algorithm, only when it is needed: to make all of them costs each call half a
 -- microsecond. It returns
 --   pattern  of the texts: captures the time of the last write and up to four more texts a, b, c, d
@@ -37,7 +40,6 @@ local WRITTEN_FOR = 1000 -- ms that a text outlives its use: expiry is never wha
 local WRITTEN_FOR_TEST = 5000 -- and when time is injected, because it may pass more slowly than Redis' own
 local MAX_CLOCK_STEP = 2000000
 local SHADOW, QUOTA = 1, 2
-local WHOLE = 9007199254740992 -- from here on a double does not hold every whole number
 local UNREADABLE = 'UNREADABLE the value is not one of ours'
 local TAKE = '<BBBdddddd'
 local TAKE_BYTES = 51

@@ -3,7 +3,7 @@
 local pattern = '^c1 (%d+) (%d+) (%d+)$'
 
 -- fades_to is the first instant of a window at which the weight of the previous one, p > left units, is down to left units:
--- ceil((p - left) * window / p). With window = q*p + r no product passes p*p < 2^53.
+-- ceil((p - left) * window / p). With window = q*p + r no product passes p*p < 2^53, since p <= MOST.
 local function fades_to(left, p, window)
   local r = fmod(window, p)
   local product = (p - left) * r
@@ -14,6 +14,7 @@ end
 local function judge(requests, window, _, refund, need, x, last, _, current, previous)
   if not current then return need <= requests, nil, 0, 0 end
   current, previous = current + 0, previous + 0
+  if current > MOST or previous > MOST then return nil end
   local gave
   local into = fmod(x, window)
   local forward = x - into - (last - fmod(last, window))

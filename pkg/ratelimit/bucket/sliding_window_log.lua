@@ -13,6 +13,7 @@ local function judge(requests, window, _, refund, need, x, last, value, count, a
   if not count then return need <= requests, nil, 0, 0, 0, '' end
   local length, from = match(value, LENGTH, rest)
   if not from or #value - from + 1 ~= length + 0 then return nil end
+  if count + 0 > MOST or age + span >= WHOLE then return nil end
   count, age = count + 0, age + (x - last)
   if age >= window then return need <= requests, nil, 0, 0, 0, '' end
 
