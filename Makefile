@@ -39,7 +39,6 @@ lint: lint-tools ## Check the form of the code: gofmt, go vet, golangci-lint, sh
 	.tools/bin/golangci-lint run ./...
 	.tools/bin/shellcheck scripts/* .ci/run
 
-
 .PHONY: bench
 bench: ## Measure: the service against an empty gRPC handler, by turns; then the Go benchmarks
 	go run ./internal/bench
