@@ -1,0 +1,88 @@
+package apikey_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+func TestRecordsReadBack(t *testing.T) {
+	hash := newSecret(t, pepper, "").Hash("x")
+	for _, r := range []apikey.Record{
+		{ID: "aaaaaaaa", Hash: hash, Owner: "alice"},
+		{
+			ID: "aaaaaaaa", Hash: hash, Owner: "alice", Plan: "pro", Labels: map[string]string{"a": "b"}, Scopes: []string{"read", "write"},
+			NotBefore: now, Expires: now.Add(time.Hour), Created: now, Disabled: true,
+			Limit:    &authz.OwnLimit{RequestsPerUnit: 5, Unit: descriptors.Minute, UnitMultiplier: 2, Algorithm: bucket.TokenBucket, Burst: 10},
+			Previous: &apikey.Previous{Hash: hash, ValidUntil: now},
+		},
+		{ID: "demo", Hash: hash, Owner: "demo", Weak: true, Limit: &authz.OwnLimit{RequestsPerUnit: 5, Unit: descriptors.Minute}},
+	} {
+		data, err := r.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := apikey.Decode(r.ID, data)
+		if diff := cmp.Diff(r, again, cmp.Comparer(func(a, b apikey.Hash) bool { return a == b })); diff != "" || err != nil {
+			t.Errorf("%s: %v %s", data, err, diff)
+		}
+	}
+}
+
+// TestDecodeRefuses: what is in Redis may be anything, and messages never hold values of it.
+func TestDecodeRefuses(t *testing.T) {
+	hash := newSecret(t, pepper, "").Hash("x").String()
+	for _, c := range []struct{ data, want string }{
+		{``, "not readable"},
+		{`[]`, "not readable"},
+		{`{"hash":"canary","owner":"a"}`, "want hmac-sha256:"},
+		{`{"hash":{"canary":1},"owner":"a"}`, "hash: not a"},
+		{`{"hash":"` + hash + `","owner":"a","ip":"canary"}`, `unknown field "ip"`},
+		{`{"hash":"` + hash + `"}`, "owner: want a text"},
+		{`{"owner":"a"}`, "hash: want one"},
+		{`{"hash":"` + hash + `","owner":"a","expires":"canary"}`, "not a time"},
+		{`{"hash":"` + hash + `","owner":"a","limit":{"requests_per_unit":1,"unit":"canary"}}`, "limit: unknown unit"},
+		{`{"hash":"` + hash + `","owner":"a","limit":{"requests_per_unit":-1,"unit":"day"}}`, "limit: -1 requests"},
+		{`{"hash":"` + hash + `","owner":"a","previous":{"valid_until":"2026-01-01T00:00:00Z"}}`, "previous: want a hash"},
+		{`{"hash":"` + hash + `","owner":"a","not_before":"2026-01-02T00:00:00Z","expires":"2026-01-01T00:00:00Z"}`, "expires: want a time after"},
+		{`{"hash":"` + hash + `","owner":"a\u0000"}`, "without control characters"},
+		{`{"hash":"` + hash + `","owner":"a","scopes":["a b"]}`, "want one word"},
+	} {
+		_, err := apikey.Decode("aaaaaaaa", []byte(c.data))
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s: %v, want %s", c.data, err, c.want)
+		}
+	}
+	for _, id := range []string{"", "short", "with/sla"} {
+		if _, err := apikey.Decode(id, []byte(`{"hash":"`+hash+`","owner":"a"}`)); err == nil {
+			t.Errorf("id %q is taken", id)
+		}
+	}
+}
+
+func TestOwnLimits(t *testing.T) {
+	for _, c := range []struct {
+		limit authz.OwnLimit
+		want  string
+	}{
+		{authz.OwnLimit{RequestsPerUnit: 5, Unit: descriptors.Minute}, ""},
+		{authz.OwnLimit{RequestsPerUnit: 0, Unit: descriptors.Minute}, ""},
+		{authz.OwnLimit{RequestsPerUnit: 5, Unit: descriptors.Minute, Burst: 20}, ""},
+		{authz.OwnLimit{RequestsPerUnit: 5}, "needs a unit"},
+		{authz.OwnLimit{RequestsPerUnit: 5, Unit: descriptors.Year, UnitMultiplier: 1000}, "too long"},
+		{authz.OwnLimit{RequestsPerUnit: 5, Unit: descriptors.Day, Algorithm: bucket.FixedWindow, Burst: 5}, "a burst has no meaning for fixed_window"},
+		{authz.OwnLimit{RequestsPerUnit: 1 << 40, Unit: descriptors.Day}, "at most 45000000"},
+	} {
+		err := apikey.CheckLimit(c.limit)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%+v: %v, want %q", c.limit, err, c.want)
+		}
+	}
+}

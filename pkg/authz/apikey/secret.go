@@ -1,0 +1,167 @@
+package apikey
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// minSecret is the least length of a server secret in bytes. One of `extauthz keys secret` has 44, for 256 random bits.
+const minSecret = 16
+
+// NewServerSecret returns a fresh server secret: 32 random bytes in base 64.
+func NewServerSecret() (string, error) {
+	var b [32]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return "", fmt.Errorf("random bytes: %w", err)
+	}
+	return base64.StdEncoding.EncodeToString(b[:]), nil
+}
+
+// Secret is what the service knows and the store of the keys does not: the key of the HMAC that is kept of each API key. While
+// it is being replaced there are two. Use NewSecret. It is safe for concurrent use and prints as nothing.
+type Secret struct {
+	// peppers holds the current one first.
+	peppers []*pepper
+}
+
+// pepper is one server secret.
+type pepper struct {
+	fingerprint fingerprint
+	macs        sync.Pool // of hash.Hash, since to begin one costs as much as to use it
+}
+
+// fingerprint names the server secret that a hash was made with, so that a hash of another one is told from a wrong key.
+type fingerprint [4]byte
+
+// NewSecret returns the secret of a service: the current one, and the one before it, "" for none, whose keys stay valid. The
+// error never holds a secret.
+func NewSecret(current, previous string) (*Secret, error) {
+	s := new(Secret)
+	for _, p := range []struct{ name, text string }{{"the server secret", current}, {"the previous server secret", previous}} {
+		switch {
+		case p.text == "" && len(s.peppers) > 0:
+		case len(p.text) < minSecret:
+			return nil, fmt.Errorf("%s has %d bytes: want %d or more", p.name, len(p.text), minSecret)
+		default:
+			s.peppers = append(s.peppers, newPepper(p.text))
+		}
+	}
+	if len(s.peppers) == 2 && s.peppers[0].fingerprint == s.peppers[1].fingerprint {
+		s.peppers = s.peppers[:1]
+	}
+	return s, nil
+}
+
+// String keeps the secret out of messages.
+func (*Secret) String() string { return "(secret)" }
+
+func newPepper(text string) *pepper {
+	p := new(pepper)
+	p.macs.New = func() any { return hmac.New(sha256.New, []byte(text)) }
+	sum := p.digest("extauthz: the name of this secret")
+	copy(p.fingerprint[:], sum[:])
+	return p
+}
+
+// digest is the HMAC-SHA-256 of a text.
+func (p *pepper) digest(text string) (d digest) {
+	mac := p.macs.Get().(hash.Hash)
+	mac.Reset()
+	_, _ = mac.Write([]byte(text)) // a hash never fails
+	mac.Sum(d[:0])
+	p.macs.Put(mac)
+	return d
+}
+
+type digest [sha256.Size]byte
+
+// Hash is what is kept of a key: its HMAC, and the name of the server secret it was made with. The zero value is that of no key.
+type Hash struct {
+	made   fingerprint
+	digest digest
+}
+
+// Hash returns what is to be kept of a key, by the current secret.
+func (s *Secret) Hash(key string) Hash {
+	return Hash{made: s.peppers[0].fingerprint, digest: s.peppers[0].digest(key)}
+}
+
+// Knows reports whether the hash was made with this secret, the current or the previous one. Nothing matches a hash that was not.
+func (s *Secret) Knows(h Hash) bool {
+	return slices.ContainsFunc(s.peppers, func(p *pepper) bool { return p.fingerprint == h.made })
+}
+
+// Current reports whether the hash was made with the current secret.
+func (s *Secret) Current(h Hash) bool { return s.peppers[0].fingerprint == h.made }
+
+// candidates are the hashes that a key would have: one for each server secret.
+type candidates struct {
+	hashes [2]Hash
+	count  int
+}
+
+func (s *Secret) candidates(key string) (c candidates) {
+	for _, p := range s.peppers {
+		c.hashes[c.count] = Hash{made: p.fingerprint, digest: p.digest(key)}
+		c.count++
+	}
+	return c
+}
+
+// match reports whether the key has this hash. It takes the same time for all hashes, also for that of no key.
+func (c *candidates) match(h *Hash) bool {
+	candidate := &c.hashes[0]
+	if c.count > 1 && c.hashes[1].made == h.made { // which secret made a hash is no secret
+		candidate = &c.hashes[1]
+	}
+	return hmac.Equal(candidate.digest[:], h.digest[:]) && candidate.made == h.made
+}
+
+// algorithm stands in front of each hash.
+const algorithm = "hmac-sha256"
+
+// String returns the hash as it is kept: hmac-sha256:<name of the server secret>:<base 64>.
+func (h Hash) String() string {
+	return algorithm + ":" + hex.EncodeToString(h.made[:]) + ":" + base64.RawURLEncoding.EncodeToString(h.digest[:])
+}
+
+// IsZero reports whether it is the hash of no key.
+func (h Hash) IsZero() bool { return h == Hash{} }
+
+// errHash never holds the text, which may be a key that somebody put in the wrong place.
+var errHash = errors.New("want hmac-sha256:<8 hex digits>:<43 characters>, as `extauthz keys create` writes it; a key itself is never kept")
+
+// ParseHash reads a hash. The error never holds the text.
+func ParseHash(text string) (h Hash, err error) {
+	parts := strings.Split(text, ":")
+	if len(parts) != 3 || parts[0] != algorithm || len(parts[1]) != hex.EncodedLen(len(h.made)) {
+		return Hash{}, errHash
+	}
+	if _, err := hex.Decode(h.made[:], []byte(parts[1])); err != nil {
+		return Hash{}, errHash
+	}
+	sum, err := base64.RawURLEncoding.Strict().DecodeString(parts[2])
+	if err != nil || len(sum) != len(h.digest) {
+		return Hash{}, errHash
+	}
+	copy(h.digest[:], sum)
+	return h, nil
+}
+
+// MarshalText is String.
+func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
+// UnmarshalText is ParseHash.
+func (h *Hash) UnmarshalText(text []byte) (err error) {
+	*h, err = ParseHash(string(text))
+	return err
+}

@@ -1,0 +1,226 @@
+package apikey
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+)
+
+// Source holds the keys of one place: a file, or Redis. Its zero value holds none. It is safe for concurrent use.
+type Source struct{ table atomic.Pointer[table] }
+
+// Replace puts records in the place of all those before, at once for every Check that begins from then on. Of two with the
+// same id, or of two weak ones with the same key, the first counts. They must have passed Record.Check.
+func (s *Source) Replace(records []Record) { s.table.Store(newTable(records)) }
+
+// IDs calls yield with the id of each key, in no order.
+func (s *Source) IDs(yield func(id string) bool) {
+	t := s.load()
+	for id := range t.index {
+		if !yield(string(id[:])) {
+			return
+		}
+	}
+	for _, e := range t.weak {
+		if !yield(e.id) {
+			return
+		}
+	}
+}
+
+// Has reports whether there is a key with this id.
+func (s *Source) Has(id string) bool {
+	t := s.load()
+	if t.strong(id) != nil {
+		return true
+	}
+	for _, e := range t.weak {
+		if e.id == id {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Source) load() *table {
+	if t := s.table.Load(); t != nil {
+		return t
+	}
+	return &table{}
+}
+
+// table is a set of keys, made once and then only read. It is made for hundreds of thousands of them: an index of small
+// numbers into one slice, and texts that many keys share are there once.
+type table struct {
+	index   map[publicPart]uint32
+	entries []entry
+	weak    map[Hash]*weakEntry
+}
+
+type publicPart [idLength]byte
+
+// entry is what a Check needs of a record. Times are in µs since 1970; 0 is no bound.
+type entry struct {
+	hash               Hash
+	disabled           bool
+	previous           *previousEntry
+	owner, plan        string
+	labels             []label
+	scopes             []string
+	notBefore, expires int64
+	limit              *authz.OwnLimit
+}
+
+type previousEntry struct {
+	hash       Hash
+	validUntil int64
+}
+
+// weakEntry is one without a public part.
+type weakEntry struct {
+	id string
+	entry
+}
+
+type label struct{ name, value string }
+
+func newTable(records []Record) *table {
+	t := &table{index: make(map[publicPart]uint32, len(records)), entries: make([]entry, 0, len(records)), weak: map[Hash]*weakEntry{}}
+	b := newBuilder()
+	for i := range records {
+		r := &records[i]
+		if r.Weak {
+			if t.weak[r.Hash] == nil {
+				t.weak[r.Hash] = &weakEntry{strings.Clone(r.ID), b.entry(r)}
+			}
+			continue
+		}
+		id := publicPart([]byte(r.ID))
+		if _, taken := t.index[id]; !taken {
+			t.index[id] = uint32(len(t.entries))
+			t.entries = append(t.entries, b.entry(r))
+		}
+	}
+	return t
+}
+
+// strong returns the entry with a public id, nil for none.
+func (t *table) strong(id string) *entry {
+	if len(id) != idLength {
+		return nil
+	}
+	i, ok := t.index[publicPart([]byte(id))]
+	if !ok {
+		return nil
+	}
+	return &t.entries[i]
+}
+
+// all calls yield with each entry.
+func (t *table) all(yield func(*entry, bool) bool) {
+	for i := range t.entries {
+		if !yield(&t.entries[i], false) {
+			return
+		}
+	}
+	for _, e := range t.weak {
+		if !yield(&e.entry, true) {
+			return
+		}
+	}
+}
+
+// identity is who has the key, or why it is of no use now.
+func (e *entry) identity(id string, now time.Time) (authz.Identity, error) {
+	at := now.UnixMicro()
+	switch {
+	case e.disabled:
+		return authz.Identity{}, authz.ErrDisabled
+	case e.expires != 0 && at >= e.expires:
+		return authz.Identity{}, authz.ErrExpired
+	case e.notBefore != 0 && at < e.notBefore:
+		return authz.Identity{}, authz.ErrNotYet
+	}
+	who := authz.Identity{
+		Method: "api_key", Owner: e.owner, Plan: e.plan, KeyID: id, Scopes: slices.Clip(e.scopes), Limit: e.limit,
+	}
+	if len(e.labels) > 0 { // kept as a list, which takes a fifth of the memory of a map
+		who.Labels = make(map[string]string, len(e.labels))
+		for _, l := range e.labels {
+			who.Labels[l.name] = l.value
+		}
+	}
+	return who, nil
+}
+
+// builder makes entries and lets them share what is equal.
+type builder struct {
+	texts  map[string]string
+	scopes map[string][]string
+	limits map[authz.OwnLimit]*authz.OwnLimit
+}
+
+func newBuilder() *builder {
+	return &builder{texts: map[string]string{}, scopes: map[string][]string{}, limits: map[authz.OwnLimit]*authz.OwnLimit{}}
+}
+
+func (b *builder) entry(r *Record) entry {
+	e := entry{
+		hash: r.Hash, disabled: r.Disabled,
+		owner: strings.Clone(r.Owner), plan: b.text(r.Plan), scopes: b.scopeList(r.Scopes),
+		notBefore: micros(r.NotBefore), expires: micros(r.Expires),
+	}
+	if r.Previous != nil {
+		e.previous = &previousEntry{r.Previous.Hash, r.Previous.ValidUntil.UnixMicro()}
+	}
+	if len(r.Labels) > 0 {
+		e.labels = make([]label, 0, len(r.Labels))
+		for _, name := range slices.Sorted(maps.Keys(r.Labels)) {
+			e.labels = append(e.labels, label{b.text(name), b.text(r.Labels[name])})
+		}
+	}
+	if r.Limit != nil {
+		e.limit = b.limits[*r.Limit]
+		if e.limit == nil {
+			own := *r.Limit
+			e.limit, b.limits[own] = &own, &own
+		}
+	}
+	return e
+}
+
+// text is the one copy of a text. It is cloned, because the record's may be a part of a whole file.
+func (b *builder) text(text string) string {
+	if _, known := b.texts[text]; !known {
+		text = strings.Clone(text)
+		b.texts[text] = text
+	}
+	return b.texts[text]
+}
+
+func (b *builder) scopeList(scopes []string) []string {
+	if len(scopes) == 0 {
+		return nil
+	}
+	id := strings.Join(scopes, " ") // no scope has a space
+	if b.scopes[id] == nil {
+		shared := make([]string, len(scopes))
+		for i, scope := range scopes {
+			shared[i] = b.text(scope)
+		}
+		b.scopes[id] = shared
+	}
+	return b.scopes[id]
+}
+
+// micros is a time in µs since 1970, 0 for no time. Times before 1970 are 1, which is as long past.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return max(1, t.UnixMicro())
+}
