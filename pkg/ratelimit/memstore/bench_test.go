@@ -130,7 +130,7 @@ func TestBytesPerBucket(t *testing.T) {
 	batch := []*bucket.Request{r}
 	limit := hourly(bucket.TokenBucket, 1000)
 	for i := range buckets {
-		r.Takes = append(r.Takes[:0], bucket.Take{Key: key(i), Limit: limit, Cost: 1})
+		r.Takes = append(r.Takes[:0], bucket.Take{Key: key(i), Limit: limit, Cost: 1000})
 		s.Take(t.Context(), batch)
 	}
 	kept := s.Stats().Buckets

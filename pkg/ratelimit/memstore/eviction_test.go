@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,17 +21,18 @@ const (
 	hour   = 60 * minute
 )
 
-// clock is a time that stands still until it is set; not for several goroutines.
-type clock int64
+// clock is a time that stands still until it is set.
+type clock struct{ micros atomic.Int64 }
 
 func newClock() *clock {
-	c := clock(1_700_000_000) * second
-	return &c
+	c := &clock{}
+	c.micros.Store(1_700_000_000 * second)
+	return c
 }
 
-func (c *clock) now() int64 { return int64(*c) }
+func (c *clock) now() int64 { return c.micros.Load() }
 
-func (c *clock) advance(micros int64) { *c += clock(micros) }
+func (c *clock) advance(micros int64) { c.micros.Add(micros) }
 
 func take(t *testing.T, s *memstore.Store, takes ...bucket.Take) *bucket.Request {
 	t.Helper()
