@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
@@ -21,6 +22,8 @@ type domain struct {
 	top       siblings
 	named     map[string]bool // the limits that have a name
 	replacing []replacing
+	policy    *authz.Policy // nil without an authz section
+	limiting  []limiting
 }
 
 // replacing is a limit that another one names in replaces.
@@ -55,11 +58,12 @@ func (s *domainSet) add(root rootKeys, b builder) {
 	if d == nil {
 		d = &domain{top: siblings{}, named: map[string]bool{}}
 	}
-	if name != "" && len(root.descriptors.value) == 0 && root.descriptors.set == root.descriptors.mentioned {
+	if name != "" && !root.authz.mentioned && len(root.descriptors.value) == 0 && root.descriptors.set == root.descriptors.mentioned {
 		b.warn(root.domain.at, "domain "+quoted(name)+" has no descriptors here: this file limits nothing")
 	}
 	d.nodes = append(d.nodes, b.nodes(root.descriptors.value, d.top, name+".", nil)...)
 	d.gather(root.descriptors.value, b.report)
+	d.authorize(root.authz, b)
 }
 
 // gather remembers the names of the limits and what they replace.
@@ -77,6 +81,20 @@ func (d *domain) gather(list []descriptorKeys, r *report) {
 		}
 		d.gather(keys.descriptors.value, r)
 	}
+}
+
+// authorize builds the policy of a file. A domain has one, so that nobody has to guess which rule of access comes first.
+func (d *domain) authorize(section given[authzKeys], b builder) {
+	if !section.set {
+		return
+	}
+	policy := b.policy(section)
+	if d.policy != nil {
+		b.fail(section.key, "a second `authz` for domain "+quoted(d.name), "the first is at "+d.policy.Position+": put all of it into one file; `descriptors` may be in several")
+		return
+	}
+	d.policy = policy
+	d.limiting = b.limiting(section.value.limits.value, policy.Limits)
 }
 
 func (s *domainSet) find(name string) *domain {
@@ -98,6 +116,21 @@ func (s *domainSet) checkReplaces() {
 			}
 		}
 	}
+}
+
+// policies returns the policies that were gathered, by domain; nil for none.
+func (s *domainSet) policies() map[string]*authz.Policy {
+	var policies map[string]*authz.Policy
+	for _, d := range s.order {
+		if d.policy == nil {
+			continue
+		}
+		if policies == nil {
+			policies = map[string]*authz.Policy{}
+		}
+		policies[d.name] = d.policy
+	}
+	return policies
 }
 
 // domains returns what was gathered.

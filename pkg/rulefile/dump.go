@@ -2,17 +2,22 @@ package rulefile
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // Dump explains rules as text, one line a limit: what the debug port of envoyproxy/ratelimit shows as /rlconfig, and at the end
-// of each line, behind its last comma, what only this service knows.
-func Dump(domains []ratelimit.Domain) string {
+// of each line, behind its last comma, what only this service knows. A line for each policy of authorization follows.
+func Dump(rules Rules) string {
 	var b strings.Builder
-	for _, d := range domains {
+	for _, d := range rules.Domains {
 		dumpNodes(&b, d.Name+".", d.Descriptors)
+	}
+	for _, domain := range slices.Sorted(maps.Keys(rules.Policies)) {
+		b.WriteString(oneLine(dumpPolicy(domain, rules.Policies[domain])) + "\n")
 	}
 	return b.String()
 }
@@ -44,6 +49,8 @@ func extras(n ratelimit.Node, l ratelimit.Limit) []string {
 	show(l.CountDenied == ratelimit.CountNone, "count_denied=%t", false)
 	show(!n.Unlimited, "on_store_error=%s", l.OnStoreError)
 	show(l.HashTag != "", "hash_tag=%s", l.HashTag)
+	show(l.OverrideMax > 0, "override_max=%d", l.OverrideMax)
+	show(l.MaxDelay > 0, "max_delay=%s", inWords(l.MaxDelay))
 	show(n.ShareThreshold, "share_threshold=%t", true)
 	show(l.Name != "", "name=%s", l.Name)
 	show(len(l.Replaces) > 0, "replaces=%s", strings.Join(l.Replaces, "+"))

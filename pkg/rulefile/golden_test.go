@@ -69,7 +69,7 @@ func explain(files []File, cfg Config) string {
 		b.WriteString(problems.Error() + "\n")
 	}
 	if !problems.HasErrors() {
-		b.WriteString("rules:\n" + Dump(rules.Domains))
+		b.WriteString("rules:\n" + Dump(rules))
 	}
 	return b.String()
 }

@@ -28,6 +28,7 @@ func (b builder) limit(l limitKeys, path []string) ratelimit.Limit {
 		CountDenied:    countDenied(l.countDenied),
 		OnStoreError:   l.onStoreError.or(b.cfg.StoreErrorPolicy),
 		HashTag:        b.hashTag(l.hashTag, path),
+		OverrideMax:    b.override(l),
 	}
 	if limit.Algorithm.HasBurst() {
 		limit.Burst = l.burst.or(limit.Requests)
@@ -37,8 +38,8 @@ func (b builder) limit(l limitKeys, path []string) ratelimit.Limit {
 	if l.algorithm.set || !l.algorithm.mentioned {
 		b.checkBurst(l, limit.Algorithm)
 	}
-	if l.readable() && b.window(l, &limit) {
-		b.checkExact(l, limit.Limit)
+	if l.readable() && b.window(l, &limit) && b.checkExact(l, limit.Limit) {
+		limit.MaxDelay = b.maxDelay(l.maxDelay, limit)
 	}
 	return limit
 }
@@ -63,6 +64,9 @@ func (b builder) unlimited(l limitKeys) ratelimit.Limit {
 		{"count_denied", l.countDenied.mentioned, l.countDenied.key},
 		{"on_store_error", l.onStoreError.mentioned, l.onStoreError.key},
 		{"hash_tag", l.hashTag.mentioned, l.hashTag.key},
+		{"override", l.override.mentioned, l.override.key},
+		{"override_max", l.overrideMax.mentioned, l.overrideMax.key},
+		{"max_delay", l.maxDelay.mentioned, l.maxDelay.key},
 	} {
 		if k.there {
 			b.fail(k.at, "should not specify "+quoted(k.name)+" when unlimited", "delete "+quoted(k.name)+", or `unlimited`")
@@ -129,8 +133,8 @@ func (b builder) window(l limitKeys, limit *ratelimit.Limit) bool {
 	return true
 }
 
-// checkExact reports a limit that the stores can not count exactly, at the key that makes it so.
-func (b builder) checkExact(l limitKeys, limit bucket.Limit) {
+// checkExact reports a limit that the stores can not count exactly, at the key that makes it so; otherwise it returns true.
+func (b builder) checkExact(l limitKeys, limit bucket.Limit) bool {
 	rate := bucket.Limit{Algorithm: limit.Algorithm, Requests: limit.Requests, Window: limit.Window, Burst: 1}
 	if err := rate.Check(); err != nil {
 		hint := "for no limit at all write `unlimited: true` and nothing else"
@@ -138,20 +142,21 @@ func (b builder) checkExact(l limitKeys, limit bucket.Limit) {
 			hint = "sliding_window_counter counts more, at a fixed cost"
 		}
 		b.fail(l.requestsPerUnit.at, err.Error(), hint)
-		return
+		return false
 	}
 	if err := limit.Check(); err != nil {
 		if l.burst.set {
 			b.fail(l.burst.at, err.Error(), "a full bucket would take too long to empty: a smaller burst, or a higher rate")
-			return
+			return false
 		}
 		b.fail(l.requestsPerUnit.at, err.Error(), "without `burst` it is `requests_per_unit`: set a smaller one")
-		return
+		return false
 	}
 	if limit.Algorithm == bucket.SlidingWindowLog && limit.Requests > bucket.WarnLogRequests {
 		b.warn(l.requestsPerUnit.at, fmt.Sprintf("sliding_window_log remembers each of %d requests", limit.Requests),
 			fmt.Sprintf("above %d a decision takes Redis noticeable time: sliding_window_counter has a fixed cost", bucket.WarnLogRequests))
 	}
+	return true
 }
 
 // replaces are the names of the limits that this one replaces.

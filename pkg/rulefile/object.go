@@ -68,6 +68,7 @@ func readObject[T any](r *report, schema object[T], v *value) (t T, ok bool) {
 		i := slices.IndexFunc(schema.keys, func(k key[T]) bool { return k.name == f.key })
 		if i < 0 {
 			unknownKey(r, schema.section, schema.keyNames(), f)
+			r.strange[v.at] = true
 			// What a misspelt key stands for is not missing, too.
 			meant := suggest.Closest(f.key, schema.keyNames())
 			i = slices.IndexFunc(schema.keys, func(k key[T]) bool { return k.name == meant })

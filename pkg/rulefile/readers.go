@@ -3,6 +3,7 @@ package rulefile
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
@@ -38,9 +39,21 @@ func boolean(r *report, f field) (bool, bool) {
 
 // whole returns a reader of whole numbers from a least one on. What is the most depends on the other keys of a limit.
 func whole(least int64) reader[int64] {
+	return wholeNumber(least, math.MaxInt64, fmt.Sprintf("want a whole number, %d or more", least),
+		"no limit can be that large: for none at all write `unlimited: true` and nothing else")
+}
+
+// between returns a reader of whole numbers from a least one to a most one.
+func between(least, most int64) reader[int64] {
+	want := fmt.Sprintf("want a whole number from %d to %d", least, most)
+	return wholeNumber(least, most, want, want)
+}
+
+// wholeNumber returns a reader of whole numbers within bounds. want says what they are, tooLarge what to do about a number that
+// does not fit 64 bits.
+func wholeNumber(least, most int64, want, tooLarge string) reader[int64] {
 	return func(r *report, f field) (int64, bool) {
-		v := f.value
-		want := fmt.Sprintf("want a whole number, %d or more", least)
+		v, want := f.value, want
 		n, ok := parseNumber(v.text)
 		switch {
 		case v.kind != scalar || !ok:
@@ -53,11 +66,11 @@ func whole(least int64) reader[int64] {
 			r.fail(v.at, fmt.Sprintf("%s is a whole number, not %s", quoted(f.key), quoted(v.text)), wholeHint(n, want))
 		default:
 			i, err := strconv.ParseInt(n.digits, 0, 64)
-			if err == nil && i >= least {
+			if err == nil && i >= least && i <= most {
 				return i, true
 			}
 			if errors.Is(err, strconv.ErrRange) {
-				want = "no limit can be that large: for none at all write `unlimited: true` and nothing else"
+				want = tooLarge
 			}
 			r.fail(v.at, fmt.Sprintf("%s can not be %s", quoted(f.key), quoted(v.text)), want)
 		}

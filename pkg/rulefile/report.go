@@ -27,7 +27,9 @@ type report struct {
 	lines    []string
 	problems Problems
 	seen     map[string]bool
-	counts   map[Severity]int
+	// strange are the maps with keys that are unknown: nothing is to be said about what they lack.
+	strange map[place]bool
+	counts  map[Severity]int
 }
 
 // maxProblems is how many errors, and how many warnings, of one file are told: each may be found in a line of megabytes.
@@ -36,7 +38,7 @@ const maxProblems = 500
 func newReport(f File, g grammar) *report {
 	text := strings.TrimPrefix(string(f.Content), "\ufeff")
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
-	return &report{grammar: g, name: f.Name, text: text, lines: strings.Split(text, "\n"), seen: map[string]bool{}, counts: map[Severity]int{}}
+	return &report{grammar: g, name: f.Name, text: text, lines: strings.Split(text, "\n"), seen: map[string]bool{}, strange: map[place]bool{}, counts: map[Severity]int{}}
 }
 
 // fail adds an error at a place. The message says what is wrong, the hints how it is put right.

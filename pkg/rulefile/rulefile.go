@@ -1,5 +1,5 @@
-// Package rulefile reads rate limit rules from YAML files: the format of envoyproxy/ratelimit with some keys more. It finds
-// all mistakes of all files at once and shows each where it stands, and it watches a directory for changes.
+// Package rulefile reads rate limit rules and policies of authorization from YAML files: the format of envoyproxy/ratelimit with
+// some keys more. It finds all mistakes of all files at once and shows each where it stands, and it watches a directory for changes.
 package rulefile
 
 import (
@@ -9,6 +9,7 @@ import (
 	"hash"
 	"path/filepath"
 
+	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
@@ -48,6 +49,8 @@ type File struct {
 type Rules struct {
 	// Domains are sorted by the file they first appear in; nil when the files have errors.
 	Domains []ratelimit.Domain
+	// Policies are the authz sections by domain; nil when no file has one, or when the files have errors.
+	Policies map[string]*authz.Policy
 	// Generation is a short hash of the base names and contents of the files: equal generations mean equal rules. It is
 	// set even when the files have errors.
 	Generation string
@@ -99,13 +102,14 @@ func parse(s snapshot, cfg Config) (Rules, Problems) {
 		}
 	}
 	set.checkReplaces()
+	set.checkLeads()
 
 	problems := s.problems
 	for _, r := range reports {
 		problems = append(problems, r.sorted()...)
 	}
 	if !problems.HasErrors() {
-		rules.Domains = set.domains()
+		rules.Domains, rules.Policies = set.domains(), set.policies()
 	}
 	return rules, problems
 }

@@ -1,6 +1,8 @@
 package rulefile
 
 import (
+	"time"
+
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
@@ -12,6 +14,7 @@ import (
 type rootKeys struct {
 	domain      given[string]
 	descriptors given[[]descriptorKeys]
+	authz       given[authzKeys]
 }
 
 func rootSchema() object[rootKeys] {
@@ -25,6 +28,7 @@ func rootSchema() object[rootKeys] {
 		[]key[rootKeys]{
 			on("domain", text, func(r *rootKeys) *given[string] { return &r.domain }),
 			on("descriptors", descriptorList, func(r *rootKeys) *given[[]descriptorKeys] { return &r.descriptors }),
+			on("authz", one(authzSchema), func(r *rootKeys) *given[authzKeys] { return &r.authz }),
 		},
 	}
 }
@@ -83,6 +87,9 @@ type limitKeys struct {
 	countDenied     given[bool]
 	onStoreError    given[ratelimit.StoreErrorPolicy]
 	hashTag         given[string]
+	override        given[bool]
+	overrideMax     given[int64]
+	maxDelay        given[time.Duration]
 }
 
 func limitSchema() object[limitKeys] {
@@ -105,6 +112,9 @@ func limitSchema() object[limitKeys] {
 			on("count_denied", boolean, func(l *limitKeys) *given[bool] { return &l.countDenied }),
 			on("on_store_error", storeErrorPolicy, func(l *limitKeys) *given[ratelimit.StoreErrorPolicy] { return &l.onStoreError }),
 			on("hash_tag", text, func(l *limitKeys) *given[string] { return &l.hashTag }),
+			on("override", allowedOrDenied, func(l *limitKeys) *given[bool] { return &l.override }),
+			on("override_max", whole(1), func(l *limitKeys) *given[int64] { return &l.overrideMax }),
+			on("max_delay", duration, func(l *limitKeys) *given[time.Duration] { return &l.maxDelay }),
 		},
 	}
 }
@@ -135,13 +145,19 @@ type sectionKeys struct {
 	keys []string
 }
 
-// sections lists all sections, those first in which a misplaced key is more likely meant.
+// sections lists all sections, those first in which a misplaced key is more likely meant: for that, the ones of `authz:` stand
+// together behind those of rules.
 func sections() []sectionKeys {
-	root, descriptor, limit, replaces := rootSchema(), descriptorSchema(), limitSchema(), replacesSchema()
-	return []sectionKeys{
-		{limit.section, limit.keyNames()},
-		{descriptor.section, descriptor.keyNames()},
-		{root.section, root.keyNames()},
-		{replaces.section, replaces.keyNames()},
+	list := []sectionKeys{
+		of(limitSchema()), of(descriptorSchema()), of(rootSchema()), of(replacesSchema()),
+		of(authzSchema()), of(credentialSchema()), of(jwtSchema()), of(apiKeySchema()), of(mtlsSchema()), of(refusalSchema()),
+		of(accessSchema()), of(pathSchema()), of(identityHeaderSchema()),
+		of(requestLimitSchema()), of(hitsSchema()), of(actionSchema()),
 	}
+	for _, action := range actionSchemas() {
+		list = append(list, of(action))
+	}
+	return list
 }
+
+func of[T any](o object[T]) sectionKeys { return sectionKeys{o.section, o.keyNames()} }

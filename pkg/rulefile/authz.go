@@ -1,0 +1,98 @@
+package rulefile
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+)
+
+// policy makes the policy of the `authz:` section of a file.
+func (b builder) policy(section given[authzKeys]) *authz.Policy {
+	a := section.value
+	p := &authz.Policy{
+		Credentials: b.credentials(a.credentials.value),
+		Anonymous:   a.anonymous.or(false),
+		Absent:      b.refusal(a.absent.value, 401),
+		Invalid:     b.refusal(a.invalid.value, 403),
+		Preflight:   a.preflight.or(false),
+		UnsafePaths: a.unsafePaths.or(false),
+		Access:      b.access(a.access.value, a.unsafePaths.or(false)),
+		Limits:      b.requestLimits(a.limits.value),
+		Position:    b.position(section.key),
+	}
+	p.Headers = b.identityHeaders(a.headers.value, p.Credentials)
+	if a.invalid.value.pass.or(false) {
+		b.fail(a.invalid.value.pass.key, "an invalid credential can not pass", "delete `pass`: who has no valid credential can leave it out, and `absent` answers that")
+	}
+	b.checkAbsent(a)
+	b.checkAnybody(section, p)
+	b.checkGiven(a, p)
+	return p
+}
+
+// refusal makes the answer to a request that may not pass.
+func (b builder) refusal(r refusalKeys, byDefault int) authz.Refusal {
+	if !r.pass.or(false) {
+		return authz.Refusal{Status: int(r.status.or(int64(byDefault)))}
+	}
+	if r.status.mentioned {
+		b.fail(r.status.key, "`status` beside `pass: true`", "what passes is not refused: delete one of them")
+	}
+	return authz.Refusal{Pass: true}
+}
+
+// checkAbsent reports answers to a request without a credential that contradict each other.
+func (b builder) checkAbsent(a authzKeys) {
+	absent := a.absent.value
+	switch {
+	case !a.anonymous.or(false) || !a.absent.set:
+	case absent.pass.or(false):
+		b.warn(a.absent.key, "`absent: {pass: true}` beside `anonymous: allow`", "both let a request without a credential pass: delete one of them")
+	default:
+		b.fail(a.absent.key, "`absent` beside `anonymous: allow`",
+			"a request without a credential passes, so it is never refused: delete `absent` to let it pass, or `anonymous` to refuse it")
+	}
+}
+
+// checkAnybody reports a policy that nobody can satisfy, and rules that nobody is asked for.
+func (b builder) checkAnybody(section given[authzKeys], p *authz.Policy) {
+	a := section.value
+	understood := !b.strange[section.at] && a.credentials.set == a.credentials.mentioned && a.anonymous.set == a.anonymous.mentioned &&
+		a.absent.set == a.absent.mentioned && a.access.set == a.access.mentioned
+	opens := slices.ContainsFunc(p.Access, func(rule authz.Access) bool { return rule.Require == authz.Open })
+	if understood && len(a.credentials.value) == 0 && !p.Anonymous && !p.Absent.Pass && !opens {
+		b.fail(section.key, "nobody can pass: there are no `credentials`, and `anonymous` is `deny`",
+			"add `credentials:`, for example "+quoted("- api_key: {header: x-api-key}"), "or write `anonymous: allow`, to decide by access and limits only")
+	}
+	if understood && len(a.credentials.value) == 0 {
+		for _, rule := range a.access.value {
+			if len(rule.scopes.value) > 0 {
+				b.warn(rule.scopes.key, "nobody has a scope: there are no `credentials`", "this rule denies every request that it matches")
+			}
+		}
+	}
+}
+
+// checkGiven warns of actions that never have anything to give: a limit with one of them never holds.
+func (b builder) checkGiven(a authzKeys, p *authz.Policy) {
+	have := func(is func(authz.Credential) bool) bool { return slices.ContainsFunc(p.Credentials, is) }
+	keys := have(func(c authz.Credential) bool { return c.APIKey != nil })
+	tokens := have(func(c authz.Credential) bool { return c.JWT != nil })
+	paths := slices.ContainsFunc(p.Access, func(rule authz.Access) bool { return rule.Path != authz.PathPattern{} })
+	for _, limit := range a.limits.value {
+		for _, action := range limit.actions.value {
+			field := action.credential.value.field
+			switch {
+			case action.path.set && !paths && a.access.set == a.access.mentioned:
+				b.warn(action.path.key, "this gives `*` for every path: no rule of access has a `path`",
+					"the entry is the pattern of the rule that matches the request, so that clients can not make up new ones")
+			case !a.credentials.set || action.credential.value.fallback.value != "":
+			case strings.HasPrefix(field.value, "label.") && !keys:
+				b.warn(field.at, "nothing has labels: there is no `api_key` in `credentials`", "without a `default` this limit never holds")
+			case strings.HasPrefix(field.value, "claim.") && !tokens:
+				b.warn(field.at, "nothing has claims: there is no `jwt` in `credentials`", "without a `default` this limit never holds")
+			}
+		}
+	}
+}
