@@ -120,6 +120,12 @@ func (s *Settings) checkTogether() (mistakes []error) {
 	if s.MaxBuckets < 1 {
 		mistakes = append(mistakes, fmt.Errorf("MEMORY_MAX_BUCKETS=%d: want 1 or more", s.MaxBuckets))
 	}
+	if s.MaxHeld < 1 {
+		mistakes = append(mistakes, fmt.Errorf("AUTHZ_MAX_HELD=%d: want 1 or more", s.MaxHeld))
+	}
+	if s.HTTPTimeout <= 0 {
+		mistakes = append(mistakes, fmt.Errorf("AUTHZ_HTTP_TIMEOUT=%s: want more than 0, such as 200ms", s.HTTPTimeout))
+	}
 	if s.RedisPoolSize < 1 {
 		mistakes = append(mistakes, fmt.Errorf("REDIS_POOL_SIZE=%d: want 1 or more", s.RedisPoolSize))
 	}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rulefile"
@@ -26,7 +27,7 @@ type ruleSource struct {
 	// sample says that nothing is configured and the built-in rules are served.
 	sample bool
 	// apply puts rules in force; onLoad is called after that.
-	apply  func(*ratelimit.Rules)
+	apply  func(*ratelimit.Rules, map[string]*authz.Policy)
 	onLoad func()
 
 	dir     string
@@ -135,7 +136,7 @@ func (r *ruleSource) watch(ctx context.Context) error {
 }
 
 func (r *ruleSource) accept(rules rulefile.Rules) {
-	r.apply(ratelimit.NewRules(rules.Domains, r.options))
+	r.apply(ratelimit.NewRules(rules.Domains, r.options), rules.Policies)
 	r.mu.Lock()
 	r.inForce, r.since, r.refused = rules, time.Now(), nil
 	r.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/envoyrls"
 	"github.com/extauthz/extauthz/pkg/telemetry"
@@ -47,13 +48,18 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 		Store: stores.decides, Fallback: stores.memory,
 		Shadow: s.ShadowMode, Quota: s.QuotaMode, Strict: s.strict(),
 	})
-	source.apply = limiter.SetRules
+	auth := newAuthorization(s, limiter, nil, log)
+	defer auth.close()
+	source.apply = func(rules *ratelimit.Rules, policies map[string]*authz.Policy) {
+		limiter.SetRules(rules)
+		auth.setPolicies(policies)
+	}
 	source.applyLoaded()
 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registry.MustRegister(&telemetry.Collector{
-		Limiter: limiter, Memory: stores.memoryStats, Store: stores.up, Rules: source.stats,
+		Limiter: limiter, Authorizer: auth.authorizer, Memory: stores.memoryStats, Store: stores.up, Rules: source.stats,
 	})
 	grpcServer := newGRPCServer(s, log, telemetry.NewRPCs(registry))
 	rls := envoyrls.New(envoyrls.Config{
@@ -61,6 +67,7 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 		ProblemBody: s.ResponseBody == "problem", DynamicMetadata: s.DynamicMetadata,
 	})
 	rls.Register(grpcServer)
+	auth.server.Register(grpcServer)
 	ready := newHealth(grpcServer)
 	source.onLoad = func() { ready.set(true) }
 	if source.loaded() || !s.HealthyConfigs {
@@ -73,7 +80,7 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 	}
 	defer listeners.close()
 	servers := []*http.Server{
-		newHTTPServer(mainHandler(rls, ready)),
+		newHTTPServer(auth.server.HTTP(mainHandler(rls, ready))),
 		newHTTPServer(debugHandler(registry, source.serveRules, ready)),
 	}
 	tuneGC(ctx, log)

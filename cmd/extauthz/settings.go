@@ -55,6 +55,13 @@ type Settings struct {
 	ResponseBody    bodyKind   `envconfig:"RESPONSE_BODY" default:"problem" desc:"body of a denial: problem (RFC 9457 problem+json) or off (off when strict)"`
 	DynamicMetadata bool       `envconfig:"RESPONSE_DYNAMIC_METADATA" default:"false" desc:"tell Envoy the descriptors, the rule that decided and its metadata"`
 
+	// Authorization.
+	AuthzDomain     string        `envconfig:"AUTHZ_DOMAIN" desc:"domain of ext_authz requests whose route names none in context_extensions; default: the only one with an authz section"`
+	MaxHeld         int           `envconfig:"AUTHZ_MAX_HELD" default:"1000" desc:"most answers that are held at once for max_delay; a request beyond is undecided"`
+	HTTPTimeout     time.Duration `envconfig:"AUTHZ_HTTP_TIMEOUT" default:"200ms" desc:"how long Envoy waits for /check, which it does not tell over HTTP (server_uri.timeout)"`
+	SourceHeader    headerName    `envconfig:"AUTHZ_HTTP_SOURCE_HEADER" desc:"header in which Envoy tells /check the address of the peer; default: not known"`
+	PrincipalHeader headerName    `envconfig:"AUTHZ_HTTP_PRINCIPAL_HEADER" desc:"header in which Envoy tells /check the identity in the client's certificate; default: not known"`
+
 	// The embedded store.
 	BackendType    backendType   `envconfig:"BACKEND_TYPE" desc:"memory or redis; default: redis when REDIS_URL is set, else memory"`
 	MaxBuckets     int           `envconfig:"MEMORY_MAX_BUCKETS" default:"1000000" desc:"most buckets in memory; when full, those nearest to their full quota go"`

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
@@ -12,6 +13,8 @@ import (
 type Collector struct {
 	// Limiter has the rules and their counters. Required.
 	Limiter *ratelimit.Limiter
+	// Authorizer has the counters of ext_authz. Required.
+	Authorizer *authz.Authorizer
 	// Memory describes the embedded store, the one that decides or the one that takes over. Required.
 	Memory func() MemoryStats
 	// Store reports whether the remote store can be reached; nil without one.
@@ -47,6 +50,7 @@ var (
 	unmatched       = desc("ratelimit_unmatched_total", "Descriptors that no rule matched.")
 	unknownDomain   = desc("ratelimit_unknown_domain_total", "Requests for a domain without rules.")
 	globalShadow    = desc("ratelimit_global_shadow_total", "Requests over a limit that SHADOW_MODE let pass.")
+	authzDecisions  = desc("authz_decisions_total", "Decisions of ext_authz by reason.", "reason")
 	storeErrors     = desc("store_errors_total", "Requests that the store could not decide, by the policy that answered (none when strict).", "policy")
 	unknownOutcomes = desc("store_unknown_outcome_total", "Requests of store_errors_total that may have been charged all the same.")
 	storeUp         = desc("store_up", "Whether the remote store answers.")
@@ -87,6 +91,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	counter(unmatched, t.Unmatched.Load())
 	counter(unknownDomain, t.UnknownDomain.Load())
 	counter(globalShadow, t.GlobalShadow.Load())
+	c.Authorizer.EachReason(func(r authz.Reason, n uint64) { counter(authzDecisions, n, string(r)) })
 	counter(storeErrors, t.StoreErrors[0].Load(), "none")
 	for _, p := range []ratelimit.StoreErrorPolicy{ratelimit.Deny, ratelimit.Local, ratelimit.Allow} {
 		counter(storeErrors, t.StoreErrors[p].Load(), p.String())

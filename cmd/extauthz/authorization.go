@@ -1,0 +1,58 @@
+package main
+
+import (
+	"log/slog"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/envoyauth"
+	"github.com/extauthz/extauthz/pkg/authz/jwt"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+)
+
+// authorization is what answers Check: the authorizer, and the tokens whose issuers its policies name.
+type authorization struct {
+	authorizer *authz.Authorizer
+	server     *envoyauth.Server
+	tokens     *jwt.Verifier
+	log        *slog.Logger
+}
+
+func newAuthorization(s *Settings, limiter *ratelimit.Limiter, keys authz.Keys, log *slog.Logger) *authorization {
+	a := &authorization{log: log}
+	a.tokens = jwt.New(jwt.Config{OnReading: func(r jwt.Reading) {
+		if r.Err != nil {
+			log.Error("the keys of an issuer can not be read; those before stay in force", "source", r.Source, "keys", r.Keys, "error", r.Err)
+			return
+		}
+		log.Info("keys of an issuer", "source", r.Source, "keys", r.Keys, "skipped", r.Skipped)
+	}})
+	a.authorizer = authz.New(authz.Config{
+		Limiter: limiter, Keys: keys, Tokens: a.tokens, Domain: s.AuthzDomain,
+		Headers: s.headers(), ProblemBody: s.ResponseBody == "problem",
+	})
+	a.server = envoyauth.New(envoyauth.Config{
+		Authorizer: a.authorizer, Log: log, MaxHeld: s.MaxHeld,
+		HTTP: envoyauth.HTTPConfig{
+			SourceHeader: string(s.SourceHeader), PrincipalHeader: string(s.PrincipalHeader), Timeout: s.HTTPTimeout,
+		},
+	})
+	return a
+}
+
+// setPolicies puts policies in force. Their issuers first, so that no request finds one that is not known.
+func (a *authorization) setPolicies(policies map[string]*authz.Policy) {
+	var issuers []*authz.JWT
+	for _, p := range policies {
+		for i := range p.Credentials {
+			if p.Credentials[i].JWT != nil {
+				issuers = append(issuers, p.Credentials[i].JWT)
+			}
+		}
+	}
+	if err := a.tokens.SetSettings(issuers); err != nil {
+		a.log.Error("tokens of these issuers are refused", "error", err)
+	}
+	a.authorizer.SetPolicies(policies)
+}
+
+func (a *authorization) close() { a.tokens.Close() }
