@@ -1,0 +1,215 @@
+package authz_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+	"github.com/extauthz/extauthz/pkg/ratelimit/reply"
+	"github.com/extauthz/extauthz/pkg/rulefile"
+)
+
+// TestAuthorizer runs testdata/*.txt: rule files, and what becomes of requests. A case is a txtar archive of files *.yaml,
+// optionally settings (domain=…, headers=…), and requests, a line each:
+//
+//	METHOD path [name:value …] -> verdict status reason [owner=…] [| up … | remove … | client … | limit …]
+//
+// A name with a colon at its end is a header, which may come twice; host=, source=, principal=, ext.<name>= and meta.<ns>.<key>=
+// say the rest, and "tcp" takes HTTP away. Sections after | are compared when they are there: headers set on the request,
+// headers and query parameters removed, headers for the client, and the descriptors' remaining.
+func TestAuthorizer(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no cases: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			runCase(t, archive)
+		})
+	}
+}
+
+func runCase(t *testing.T, archive *txtar.Archive) {
+	var files []rulefile.File
+	requests, settings := "", ""
+	for _, f := range archive.Files {
+		switch {
+		case strings.HasSuffix(f.Name, ".yaml"):
+			files = append(files, rulefile.File{Name: f.Name, Content: f.Data})
+		case f.Name == "requests":
+			requests = string(f.Data)
+		case f.Name == "settings":
+			settings = string(f.Data)
+		}
+	}
+	a := newAuthorizer(t, files, settings)
+	n := 0
+	for i, line := range strings.Split(requests, "\n") {
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		n++
+		ask, want, ok := strings.Cut(line, " -> ")
+		if !ok {
+			t.Fatalf("line %d: no ->: %s", i+1, line)
+		}
+		d := a.Decide(t.Context(), parseRequest(t, ask))
+		for k, section := range strings.Split(want, " | ") {
+			section = strings.Join(strings.Fields(section), " ")
+			got := describe(&d, section, k)
+			if got != section {
+				t.Errorf("line %d: %s\n got %s\nwant %s", i+1, strings.TrimSpace(ask), got, section)
+			}
+		}
+	}
+	if n == 0 {
+		t.Fatal("no requests in the case")
+	}
+}
+
+var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func newAuthorizer(t *testing.T, files []rulefile.File, settings string) *authz.Authorizer {
+	t.Helper()
+	rules, problems := rulefile.Parse(files, rulefile.Config{})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	store, err := memstore.New(memstore.Config{Clock: func() int64 { return now.UnixMicro() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	limiter := ratelimit.New(ratelimit.Config{Store: store, Fallback: store})
+	limiter.SetRules(ratelimit.NewRules(rules.Domains, ratelimit.RulesOptions{}))
+	cfg := authz.Config{
+		Limiter: limiter, Keys: testKeys(t), ProblemBody: true, Headers: reply.Headers{Sets: []reply.Set{reply.Draft}},
+	}
+	for setting := range strings.FieldsSeq(settings) {
+		name, value, _ := strings.Cut(setting, "=")
+		switch name {
+		case "domain":
+			cfg.Domain = value
+		default:
+			t.Fatalf("unknown setting %q", name)
+		}
+	}
+	a := authz.New(cfg)
+	a.SetPolicies(rules.Policies)
+	return a
+}
+
+// testKeys are the keys that the cases use: their names say what they are.
+func testKeys(t *testing.T) *apikey.Keys {
+	t.Helper()
+	secret, err := apikey.NewSecret("a server secret for tests only", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := new(apikey.Source)
+	minute := descriptors.Minute
+	records := []apikey.Record{
+		{ID: "ann", Owner: "ann", Plan: "pro", Scopes: []string{"read", "write"}, Labels: map[string]string{"team": "red"}},
+		{ID: "bob", Owner: "bob", Scopes: []string{"read"}},
+		{ID: "big", Owner: "big", Plan: "gold", Limit: &authz.OwnLimit{RequestsPerUnit: 100, Unit: minute}},
+		{ID: "small", Owner: "small", Limit: &authz.OwnLimit{RequestsPerUnit: 1, Unit: minute}},
+		{ID: "old", Owner: "old", Expires: now.Add(-time.Hour)},
+		{ID: "new", Owner: "new", NotBefore: now.Add(time.Hour)},
+		{ID: "off", Owner: "off", Disabled: true},
+	}
+	for i := range records {
+		records[i].Weak = true
+		records[i].Hash = secret.Hash("key-of-" + records[i].ID)
+	}
+	source.Replace(records)
+	return apikey.New(apikey.Config{Secret: secret, Sources: []*apikey.Source{source}, Now: func() time.Time { return now }})
+}
+
+func parseRequest(t *testing.T, text string) *authz.Request {
+	t.Helper()
+	words := strings.Fields(text)
+	r := &authz.Request{
+		HTTP: true, Method: words[0], Path: words[1], Host: "shop.example", Source: "192.0.2.1",
+		Headers: authz.Headers{}, Extensions: map[string]string{}, Metadata: map[string]map[string]any{},
+	}
+	for _, w := range words[2:] {
+		w = strings.ReplaceAll(w, "~", " ")
+		if name, value, ok := strings.Cut(w, ":"); ok && !strings.Contains(name, "=") {
+			r.Headers[name] = append(r.Headers[name], value)
+			continue
+		}
+		name, value, _ := strings.Cut(w, "=")
+		switch {
+		case name == "tcp":
+			*r = authz.Request{Source: r.Source, Principal: r.Principal}
+		case name == "host":
+			r.Host = value
+		case name == "source":
+			r.Source = value
+		case name == "principal":
+			r.Principal = value
+		case strings.HasPrefix(name, "ext."):
+			r.Extensions[name[4:]] = value
+		case strings.HasPrefix(name, "meta."):
+			namespace, key, _ := strings.Cut(name[5:], ".")
+			r.Metadata[namespace] = map[string]any{key: value}
+		default:
+			t.Fatalf("unknown word %q", w)
+		}
+	}
+	return r
+}
+
+// describe tells of a decision what a section asks for; the first one is the verdict.
+func describe(d *authz.Decision, section string, k int) string {
+	var words []string
+	add := func(list []reply.Header) {
+		for _, h := range list {
+			words = append(words, h.Name+"="+strings.ReplaceAll(h.Value, " ", "~"))
+		}
+	}
+	kind, _, _ := strings.Cut(section, " ")
+	if k == 0 {
+		kind = map[authz.Verdict]string{authz.Allowed: "allowed", authz.Refused: "refused", authz.Undecided: "undecided"}[d.Verdict]
+		if d.Status != 0 {
+			words = append(words, fmt.Sprint(d.Status))
+		}
+		words = append(words, string(d.Reason))
+		if strings.Contains(section, "owner=") {
+			words = append(words, "owner="+d.Identity.Owner)
+		}
+	}
+	switch kind {
+	case "up":
+		add(d.ToUpstream)
+	case "remove":
+		words = append(words, d.Remove...)
+		for _, q := range d.RemoveQuery {
+			words = append(words, "?"+q)
+		}
+		slices.Sort(words)
+	case "client":
+		add(d.ToClient)
+	case "limit":
+		if d.Limits != nil {
+			for i := range d.Limits.Limits {
+				words = append(words, fmt.Sprint(d.Limits.Limits[i].Decision.Remaining))
+			}
+		}
+	}
+	return strings.Join(append([]string{kind}, words...), " ")
+}
