@@ -14,14 +14,14 @@ import (
 // links are followed, directories below are not read. See Config for names with dots and Parse for the results; a directory
 // that is missing, unreadable or without a rule file is an error, too.
 func Load(dir string, cfg Config) (Rules, Problems) {
-	return parse(readSettled(dir, cfg), cfg)
+	return parse(settled(func() snapshot { return readDirectory(dir, cfg) }), cfg)
 }
 
-// readSettled reads a directory until two readings agree, so that a start in the middle of an update does not see half of it.
-func readSettled(dir string, cfg Config) snapshot {
-	s := readDirectory(dir, cfg)
+// settled reads until two readings agree, so that a start in the middle of an update does not see half of it.
+func settled(read func() snapshot) snapshot {
+	s := read()
 	for range 3 {
-		again := readDirectory(dir, cfg)
+		again := read()
 		if again.generation() == s.generation() {
 			break
 		}

@@ -19,8 +19,9 @@ type grammar struct {
 	tooLarge string
 	// maxValues is how many values a file can have at most, with what aliases repeat.
 	maxValues int
-	// mask takes what must not be seen out of messages and lines of the file; it keeps their length. nil hides nothing.
-	mask func(text string) string
+	// mask takes what must not be seen out of messages, and maskLine out of lines of the file; they keep the length. nil hides
+	// nothing.
+	mask, maskLine func(text string) string
 }
 
 // maxFileSize bounds a file of rules.

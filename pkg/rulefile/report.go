@@ -59,14 +59,14 @@ func (r *report) add(at place, severity Severity, message string, hints []string
 	}
 	r.seen[id] = true
 	r.counts[severity]++
-	p := Problem{File: r.name, Severity: severity, Message: r.masked(message)}
+	p := Problem{File: r.name, Severity: severity, Message: masked(r.mask, message)}
 	if at.line > 0 && at.line <= len(r.lines) {
-		p.Source = r.masked(r.lines[at.line-1])
+		p.Source = masked(r.maskLine, r.lines[at.line-1])
 		p.Line, p.Column, p.Length = at.line, min(max(at.column, 1), utf8.RuneCountInString(p.Source)+1), max(r.length(at), 1)
 	}
 	for _, hint := range hints {
 		if hint != "" {
-			p.Hints = append(p.Hints, r.masked(hint))
+			p.Hints = append(p.Hints, masked(r.mask, hint))
 		}
 	}
 	if at.alias > 0 {
@@ -75,12 +75,11 @@ func (r *report) add(at place, severity Severity, message string, hints []string
 	r.problems = append(r.problems, p)
 }
 
-// masked is a text without what must not be seen.
-func (r *report) masked(text string) string {
-	if r.mask == nil {
+func masked(mask func(string) string, text string) string {
+	if mask == nil {
 		return text
 	}
-	return r.mask(text)
+	return mask(text)
 }
 
 // length is how many characters of its line the value at a place takes. The parser knows where a value begins only.
