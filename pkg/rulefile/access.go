@@ -13,10 +13,11 @@ import (
 func (b builder) access(list []accessKeys, unsafe bool) []authz.Access {
 	var rules []authz.Access
 	for _, a := range list {
+		path, ok := b.path(a.path, unsafe)
 		rule := authz.Access{
 			Hosts:    b.hosts(a.hosts.value),
 			Methods:  b.methods(a.methods.value),
-			Path:     b.path(a.path, unsafe),
+			Path:     path,
 			Require:  a.require.or(authz.NeedCredential),
 			Scopes:   plainTexts(a.scopes.value),
 			Position: b.position(a.at),
@@ -25,7 +26,7 @@ func (b builder) access(list []accessKeys, unsafe bool) []authz.Access {
 			b.fail(a.at, "a rule of access that says nothing", "add `path`, `methods` or `hosts` to say when it holds, and `require` or `scopes` to say what it asks for")
 		}
 		b.checkScopes(a)
-		if a.readable() {
+		if ok && a.readable() && !b.strange[a.at] {
 			b.checkReached(a, rule, rules)
 			rules = append(rules, rule)
 		}
@@ -33,9 +34,9 @@ func (b builder) access(list []accessKeys, unsafe bool) []authz.Access {
 	return rules
 }
 
-// readable reports whether all that says when a rule holds could be read.
+// readable reports whether hosts and methods could be read.
 func (a accessKeys) readable() bool {
-	return a.hosts.set == a.hosts.mentioned && a.methods.set == a.methods.mentioned && a.path.set == a.path.mentioned
+	return a.hosts.set == a.hosts.mentioned && a.methods.set == a.methods.mentioned
 }
 
 // checkScopes reports scopes that would not be asked for, and such as no credential can have.
@@ -92,22 +93,23 @@ func (b builder) methods(items []item) []string {
 	return methods
 }
 
-// path makes the pattern of a path. Requests are compared with it after percent-decoding.
-func (b builder) path(p given[pathKeys], unsafe bool) authz.PathPattern {
+// path makes the pattern of a path; ok is false when it can match none. Requests are compared with it after percent-decoding.
+func (b builder) path(p given[pathKeys], unsafe bool) (pattern authz.PathPattern, ok bool) {
 	keys := p.value
 	if !p.set {
-		return authz.PathPattern{}
+		return pattern, !p.mentioned
 	}
-	b.exactlyOne("a `path`", p.at, chosen("exact", keys.exact), chosen("prefix", keys.prefix), chosen("template", keys.template))
-	for _, pattern := range []given[string]{keys.exact, keys.prefix, keys.template} {
-		if pattern.set && b.checkPath(pattern, unsafe) {
-			b.checkVariables(pattern, pattern == keys.template)
+	ok = b.exactlyOne("a `path`", p.at, chosen("exact", keys.exact), chosen("prefix", keys.prefix), chosen("template", keys.template))
+	for _, text := range []given[string]{keys.exact, keys.prefix, keys.template} {
+		if text.mentioned && (!text.set || !b.checkPath(text, unsafe) || !b.checkVariables(text, text == keys.template)) {
+			ok = false
 		}
 	}
-	return authz.PathPattern{Exact: keys.exact.value, Prefix: keys.prefix.value, Template: keys.template.value}
+	return authz.PathPattern{Exact: keys.exact.value, Prefix: keys.prefix.value, Template: keys.template.value}, ok
 }
 
-// checkPath reports a pattern that no path can match, or only one that is refused before rules are looked at.
+// checkPath reports a pattern that no path can match, or only one that is refused before rules are looked at; otherwise it returns
+// true.
 func (b builder) checkPath(pattern given[string], unsafe bool) bool {
 	path := pattern.value
 	refused := func(what string) {
@@ -138,23 +140,26 @@ func (b builder) checkPath(pattern given[string], unsafe bool) bool {
 	return false
 }
 
-// checkVariables reports {name} where it stands for itself, or for less than a segment, and `*`, which always stands for itself.
-func (b builder) checkVariables(pattern given[string], isTemplate bool) {
+// checkVariables reports {name} where it stands for itself, or for less than a segment; otherwise it returns true. It warns of `*`,
+// which always stands for itself.
+func (b builder) checkVariables(pattern given[string], isTemplate bool) bool {
 	if strings.Contains(pattern.value, "*") {
 		b.warn(pattern.at, "`*` stands for itself in a path", "`prefix: /users/` matches all below, `template: \"/users/{id}\"` one segment")
 	}
 	if !isTemplate {
 		if strings.ContainsAny(pattern.value, "{}") {
-			b.fail(pattern.at, "`{` and `}` have a meaning in `template` only", "write `template: "+pattern.value+"`, in quotes")
+			b.fail(pattern.at, "`{` and `}` have a meaning in `template` only", "write "+quoted("template: \""+pattern.value+"\""))
+			return false
 		}
-		return
+		return true
 	}
-	seen := map[string]bool{}
+	ok, seen := true, map[string]bool{}
 	for segment := range strings.SplitSeq(pattern.value, "/") {
 		name, opened := strings.CutPrefix(segment, "{")
 		name, closed := strings.CutSuffix(name, "}")
 		switch {
 		case !strings.ContainsAny(segment, "{}"):
+			continue
 		case !opened || !closed || strings.ContainsAny(name, "{}"):
 			b.fail(pattern.at, fmt.Sprintf("%s is not a segment of a template", quoted(segment)), "`{name}` stands for a whole segment, between two slashes: `/users/{id}`")
 		case name == "":
@@ -163,6 +168,9 @@ func (b builder) checkVariables(pattern given[string], isTemplate bool) {
 			b.fail(pattern.at, quoted(segment)+" is in the template twice", "give the segments names of their own")
 		default:
 			seen[name] = true
+			continue
 		}
+		ok = false
 	}
+	return ok
 }

@@ -1,5 +1,7 @@
 package rulefile
 
+import "fmt"
+
 // The schema of `limits:` in `authz:`: what becomes a descriptor, in the words of Envoy's route rate_limits.
 
 // requestLimitKeys are the keys of an element of `limits:` in `authz:`.
@@ -16,6 +18,7 @@ func requestLimitSchema() object[requestLimitKeys] {
 			where:   "in an element of `limits` in `authz`",
 			belongs: "it belongs in an element of `limits:` in `authz`",
 			example: "- actions: [{credential: {field: owner}}]",
+			part:    "authz",
 		},
 		[]key[requestLimitKeys]{
 			on("actions", actionList, func(l *requestLimitKeys) *given[[]actionKeys] { return &l.actions }),
@@ -38,6 +41,7 @@ func hitsSchema() object[hitsKeys] {
 			where:   "in `hits_addend`",
 			belongs: "it belongs inside `hits_addend:`",
 			example: "hits_addend: {number: 100}",
+			part:    "authz",
 		},
 		[]key[hitsKeys]{
 			on("number", between(1, maxHits), func(h *hitsKeys) *given[int64] { return &h.number }),
@@ -72,6 +76,11 @@ func actionSchema() object[actionKeys] {
 			where:   "in an element of `actions`",
 			belongs: "it belongs in an element of `actions:`",
 			example: "- credential: {field: owner, key: user}",
+			part:    "authz",
+			remarks: map[string]string{
+				"masked_remote_address": "write `remote_address: {ipv4_mask: 24, ipv6_mask: 64}`",
+				"dynamic_metadata":      "write `metadata: {key: plan, path: [<namespace>, <key>]}`",
+			},
 		},
 		[]key[actionKeys]{
 			on("generic_key", one(genericKeySchema), func(a *actionKeys) *given[actionDetails] { return &a.genericKey }),
@@ -131,9 +140,23 @@ func actionOf(name, example string, rows ...actionRow) object[actionDetails] {
 			where:   "in the action `" + name + "`",
 			belongs: "it belongs inside the action `" + name + ":`",
 			example: example,
+			part:    "authz",
+			remarks: envoysWords(),
 		},
 		rows,
 	}
+}
+
+// envoysWords are what keys of actions are called in Envoy's route configuration.
+func envoysWords() map[string]string {
+	words := map[string]string{}
+	for theirs, ours := range map[string]string{
+		"descriptor_key": "key", "descriptor_value": "value", "header_name": "header", "query_parameter_name": "parameter", "metadata_key": "path",
+		"default_value": "default", "expect_match": "invert", "v4_prefix_mask_len": "ipv4_mask", "v6_prefix_mask_len": "ipv6_mask",
+	} {
+		words[theirs] = fmt.Sprintf("what is `%s` in Envoy's configuration is `%s` here", theirs, ours)
+	}
+	return words
 }
 
 func genericKeySchema() object[actionDetails] {

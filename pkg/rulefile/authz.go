@@ -21,7 +21,7 @@ func (b builder) policy(section given[authzKeys]) *authz.Policy {
 		Limits:      b.requestLimits(a.limits.value),
 		Position:    b.position(section.key),
 	}
-	p.Headers = b.identityHeaders(a.headers.value, p.Credentials)
+	p.Headers = b.identityHeaders(a.headers.value, section.key, p.Credentials)
 	if a.invalid.value.pass.or(false) {
 		b.fail(a.invalid.value.pass.key, "an invalid credential can not pass", "delete `pass`: who has no valid credential can leave it out, and `absent` answers that")
 	}

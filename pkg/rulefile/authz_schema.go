@@ -28,6 +28,7 @@ func authzSchema() object[authzKeys] {
 			where:   "in `authz`",
 			belongs: "it belongs directly in `authz:`",
 			example: "authz: {anonymous: allow}",
+			part:    "authz",
 		},
 		[]key[authzKeys]{
 			on("credentials", credentialList, func(a *authzKeys) *given[[]credentialKeys] { return &a.credentials }),
@@ -58,6 +59,7 @@ func credentialSchema() object[credentialKeys] {
 			where:   "in an element of `credentials`",
 			belongs: "it belongs in an element of `credentials:`",
 			example: "- api_key: {header: x-api-key}",
+			part:    "authz",
 		},
 		[]key[credentialKeys]{
 			on("api_key", one(apiKeySchema), func(c *credentialKeys) *given[sourceKeys] { return &c.apiKey }),
@@ -82,10 +84,15 @@ func apiKeySchema() object[sourceKeys] {
 			where:   "in `api_key`",
 			belongs: "it belongs inside `api_key:`",
 			example: "api_key: {header: x-api-key}",
+			part:    "authz",
+			remarks: map[string]string{"key": neverHere, "keys": neverHere, "value": neverHere, "secret": neverHere},
 		},
 		sourceRows(func(s *sourceKeys) *sourceKeys { return s }),
 	}
 }
+
+// neverHere says where API keys are.
+const neverHere = "no key is ever in a rule file: `extauthz keys create` makes one, and only a hash of it is kept"
 
 // sourceRows are the rows of the keys that say where in a request a credential stands.
 func sourceRows[T any](source func(*T) *sourceKeys) []key[T] {
@@ -118,6 +125,7 @@ func jwtSchema() object[jwtKeys] {
 			where:   "in `jwt`",
 			belongs: "it belongs inside `jwt:`",
 			example: "jwt: {issuer: https://idp.example, audiences: [shop], algorithms: [RS256], jwks_url: https://idp.example/keys}",
+			part:    "authz",
 		},
 		append(sourceRows(func(j *jwtKeys) *sourceKeys { return &j.source }),
 			on("issuer", text, func(j *jwtKeys) *given[string] { return &j.issuer }),
@@ -145,6 +153,7 @@ func mtlsSchema() object[mtlsKeys] {
 			where:   "in `mtls`",
 			belongs: "it belongs inside `mtls:`",
 			example: `mtls: {principals: ["spiffe://example.org/ns/*/sa/*"]}`,
+			part:    "authz",
 		},
 		[]key[mtlsKeys]{
 			on("principals", texts, func(m *mtlsKeys) *given[[]item] { return &m.principals }),
@@ -165,6 +174,7 @@ func refusalSchema() object[refusalKeys] {
 			where:   "in a refusal",
 			belongs: "it belongs inside `absent:` or `invalid:`",
 			example: "{status: 401}",
+			part:    "authz",
 		},
 		[]key[refusalKeys]{
 			on("status", between(400, 599), func(a *refusalKeys) *given[int64] { return &a.status }),
@@ -190,6 +200,7 @@ func accessSchema() object[accessKeys] {
 			where:   "in a rule of access",
 			belongs: "it belongs in an element of `access:`",
 			example: "- {path: {prefix: /public/}, require: open}",
+			part:    "authz",
 		},
 		[]key[accessKeys]{
 			on("hosts", texts, func(a *accessKeys) *given[[]item] { return &a.hosts }),
@@ -215,6 +226,7 @@ func pathSchema() object[pathKeys] {
 			where:   "in the `path` of a rule of access",
 			belongs: "it belongs inside `path:` of a rule of access",
 			example: "path: {prefix: /public/}",
+			part:    "authz",
 		},
 		[]key[pathKeys]{
 			on("exact", text, func(p *pathKeys) *given[string] { return &p.exact }),
@@ -239,6 +251,7 @@ func identityHeaderSchema() object[identityHeaderKeys] {
 			where:   "in `headers`",
 			belongs: "it belongs inside `headers:` of `authz`",
 			example: "headers: {owner: x-auth-owner}",
+			part:    "authz",
 		},
 		[]key[identityHeaderKeys]{
 			on("owner", nameOrOff, func(h *identityHeaderKeys) *given[string] { return &h.owner }),

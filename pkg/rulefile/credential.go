@@ -154,11 +154,15 @@ func (b builder) checkJWT(g given[jwtKeys]) {
 	if !j.algorithms.mentioned {
 		missing("algorithms", "add `algorithms: [RS256]`, or those that the issuer signs with")
 	}
-	for _, required := range []given[string]{j.issuer, j.jwksFile, j.jwksURL, j.ownerClaim} {
-		if required.set && required.value == "" {
-			b.fail(required.at, "this is empty", "write its value, or delete the key")
+	empty := func(name string, g given[string]) {
+		if g.set && g.value == "" {
+			b.fail(g.at, quoted(name)+" is empty", "write its value, or delete the key")
 		}
 	}
+	empty("issuer", j.issuer)
+	empty("jwks_file", j.jwksFile)
+	empty("jwks_url", j.jwksURL)
+	empty("owner_claim", j.ownerClaim)
 }
 
 // algorithms are the names of signature algorithms (RFC 7518, RFC 8037).

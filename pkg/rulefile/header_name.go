@@ -41,8 +41,9 @@ func hopByHop() []string {
 	}
 }
 
-// identityHeaders are the names under which the upstream is told who calls; the credentials are those that requests bring.
-func (b builder) identityHeaders(h identityHeaderKeys, credentials []authz.Credential) authz.IdentityHeaders {
+// identityHeaders are the names under which the upstream is told who calls. What is wrong with a default is reported at a place;
+// the credentials are those that requests bring.
+func (b builder) identityHeaders(h identityHeaderKeys, at place, credentials []authz.Credential) authz.IdentityHeaders {
 	rows := []struct {
 		what  string
 		given given[string]
@@ -56,16 +57,17 @@ func (b builder) identityHeaders(h identityHeaderKeys, credentials []authz.Crede
 	first := map[string]string{}
 	for _, row := range rows {
 		other, taken := first[row.name]
-		at := row.given.at
 		switch {
 		case row.name == "":
 			continue
 		case taken && !row.given.set: // the default of this one is the name of the one before
 			b.fail(b.givenFirst(h, row.name), quoted(row.name)+" is the header of "+quoted(row.what)+" already", "give them names of their own, or write "+quoted(row.what+": off"))
 		case taken:
-			b.fail(at, quoted(row.name)+" is the header of "+quoted(other)+" already", "give them names of their own; `off` sends none")
+			b.fail(row.given.at, quoted(row.name)+" is the header of "+quoted(other)+" already", "give them names of their own; `off` sends none")
 		case row.given.set:
 			b.checkIdentityHeader(row.given, credentials)
+		default:
+			b.checkIdentityHeader(given[string]{value: row.name, at: at}, credentials)
 		}
 		first[row.name] = row.what
 	}

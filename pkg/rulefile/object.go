@@ -101,23 +101,32 @@ func oneOfKeys(names []string) string {
 
 // section is where a key can stand.
 type section struct {
-	// name is what the map is called in messages, where how its inside is.
+	// name is what the map is called in messages, unlike any other of its kind of file; where is how its inside is called.
 	name, where string
 	// belongs says to people where a key of this section goes.
 	belongs string
 	// example is a small one of it.
 	example string
+	// part is the part of the file that it stands in, "" for rules.
+	part string
+	// remarks are hints for keys that it does not have, but that people write: those of Envoy, for example.
+	remarks map[string]string
 }
 
 // unknownKey reports a key that a section does not have: it belongs elsewhere, is misspelt, or is not known at all.
 func unknownKey(r *report, in section, own []string, f field) {
-	if home, ok := homeOf(r.sections, f.key, in); ok {
-		r.fail(f.at, fmt.Sprintf("%s does not belong %s", quoted(f.key), in.where), home.belongs)
-		return
-	}
 	message := fmt.Sprintf("unknown key %s %s", quoted(f.key), in.where)
-	if word := suggest.Closest(f.key, own); word != "" {
+	word := suggest.Closest(f.key, own)
+	home, hasHome := homeOf(r.sections, f.key, in)
+	switch {
+	case in.remarks[f.key] != "":
+		r.fail(f.at, message, in.remarks[f.key])
+		return
+	case word != "" && (!hasHome || suggest.Distance(f.key, word) == 1):
 		r.fail(f.at, message, "did you mean `"+word+"`?")
+		return
+	case hasHome:
+		r.fail(f.at, fmt.Sprintf("%s does not belong %s", quoted(f.key), in.where), home.belongs)
 		return
 	}
 	for _, other := range r.sections {
@@ -129,12 +138,17 @@ func unknownKey(r *report, in section, own []string, f field) {
 	r.fail(f.at, message, "the keys here are "+oneOfKeys(own))
 }
 
-// homeOf returns the section that a key belongs in, when that is not the one it stands in.
+// homeOf returns the section that a key belongs in, when that is not the one it stands in: one of the same part of the file first.
 func homeOf(sections []sectionKeys, key string, in section) (section, bool) {
+	var home section
 	for _, other := range sections {
-		if other.section != in && slices.Contains(other.keys, key) {
+		switch {
+		case other.name == in.name || !slices.Contains(other.keys, key):
+		case other.part == in.part:
 			return other.section, true
+		case home.name == "":
+			home = other.section
 		}
 	}
-	return section{}, false
+	return home, home.name != ""
 }

@@ -15,15 +15,18 @@ func chosen[V any](name string, g given[V]) choice {
 	return choice{name: name, there: g.mentioned, at: g.key}
 }
 
-// exactlyOne reports a map, at a place, that has none of the choices, or more than one. what is the map in messages.
-func (b builder) exactlyOne(what string, at place, choices ...choice) {
-	if b.atMostOne(choices...) == 0 && !b.strange[at] {
+// exactlyOne reports a map, at a place, that has none of the choices, or more than one; otherwise it returns true. what is the
+// map in messages.
+func (b builder) exactlyOne(what string, at place, choices ...choice) bool {
+	count := b.atMostOne(choices...)
+	if count == 0 && !b.strange[at] {
 		names := make([]string, len(choices))
 		for i, c := range choices {
 			names[i] = c.name
 		}
 		b.fail(at, fmt.Sprintf("%s without %s", what, oneOf(names)), "add one of them")
 	}
+	return count == 1
 }
 
 // atMostOne reports a second choice, and returns how many there are.

@@ -8,22 +8,28 @@ import (
 	"github.com/extauthz/extauthz/pkg/descriptors"
 )
 
-// maxCompared is how many rules of access, hosts and methods are compared with each other: the work grows with the square.
-const maxCompared = 500
+// The work of comparing rules of access with each other grows with the square: so many are compared, with so many hosts and
+// methods each.
+const (
+	maxCompared = 500
+	maxPatterns = 32
+)
 
 // checkReached warns of a rule of access that never holds, since one before it matches every request that it matches.
 func (b builder) checkReached(a accessKeys, rule authz.Access, before []authz.Access) {
-	if len(before) > maxCompared || len(rule.Hosts)+len(rule.Methods) > maxCompared {
+	if len(before) > maxCompared || !isComparable(rule) {
 		return
 	}
 	for _, earlier := range before {
-		if coversHosts(earlier.Hosts, rule.Hosts) && coversMethods(earlier.Methods, rule.Methods) && coversPath(earlier.Path, rule.Path) {
+		if isComparable(earlier) && coversHosts(earlier.Hosts, rule.Hosts) && coversMethods(earlier.Methods, rule.Methods) && coversPath(earlier.Path, rule.Path) {
 			b.warn(a.at, "this rule of access never holds: the one at "+earlier.Position+" matches all of its requests",
 				"the first that matches holds: put this one before it, or delete it")
 			return
 		}
 	}
 }
+
+func isComparable(a authz.Access) bool { return len(a.Hosts)+len(a.Methods) <= maxPatterns }
 
 // coversHosts reports whether every host that one of the later patterns matches is matched by an earlier one. A `*` of a later
 // pattern is a character that only a `*` matches.

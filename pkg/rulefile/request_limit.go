@@ -72,50 +72,68 @@ func (b builder) limiting(list []requestLimitKeys, limits []authz.RateLimit) []l
 func (s *domainSet) checkLeads() {
 	for _, d := range s.order {
 		for _, l := range d.limiting {
-			if leads(d.nodes, l.entries) {
+			depth, there := lead(d.nodes, l.entries)
+			if there == nil {
 				continue
 			}
-			var keys, known []string
+			var keys []string
 			for _, e := range l.entries {
 				keys = append(keys, e.Key)
 			}
-			for _, n := range d.nodes {
-				known = append(known, n.Key)
-			}
-			hint := didYouMean(keys[0], known)
-			if len(known) > 0 && hint == "" {
-				hint = "the keys that begin its descriptors are " + oneOfKeys(firstOnce(known))
-			}
 			l.report.warn(l.at, "this limits nothing: no rule of domain "+quoted(d.name)+" is for the entries "+quoted(strings.Join(keys, ", ")),
-				hint, "under `descriptors:`, one rule inside the other has these keys, and the last a `rate_limit`")
+				missing(l.entries, depth, there))
 		}
 	}
 }
 
-// leads reports whether entries may end at a node with a limit. One whose value is not known may have any.
-func leads(nodes []ratelimit.Node, entries []descriptors.Entry) bool {
-	for _, n := range nodes {
+// lead follows entries as far as nodes match them; one whose value is not known may have any. It returns how many matched and the
+// nodes that the next one was compared with, or the last one's when that has no limit; nil when the entries end at a limit.
+func lead(nodes []ratelimit.Node, entries []descriptors.Entry) (depth int, there []ratelimit.Node) {
+	there = nodes
+	if there == nil {
+		there = []ratelimit.Node{}
+	}
+	for i, n := range nodes {
 		e := entries[0]
 		if !descriptors.Match(n.Key, e.Key) || n.Value != "" && e.Value != "" && !descriptors.Match(n.Value, e.Value) {
 			continue
 		}
-		if len(entries) == 1 && len(n.Limits) > 0 || len(entries) > 1 && leads(n.Descriptors, entries[1:]) {
-			return true
+		d, below := 0, nodes[i:i+1]
+		switch {
+		case len(entries) > 1:
+			d, below = lead(n.Descriptors, entries[1:])
+		case len(n.Limits) > 0:
+			below = nil
+		}
+		if below == nil {
+			return 0, nil
+		}
+		if d+1 > depth {
+			depth, there = d+1, below
 		}
 	}
-	return false
+	return depth, there
 }
 
-// firstOnce are the first few of some words, each once.
-func firstOnce(words []string) []string {
-	const most = 8
-	var list []string
-	seen := map[string]bool{}
-	for _, w := range words {
-		if !seen[w] && w != "" && len(list) < most {
-			seen[w] = true
-			list = append(list, w)
-		}
+// missing says what the rules lack, of which lead has found nodes at a depth.
+func missing(entries []descriptors.Entry, depth int, there []ratelimit.Node) string {
+	if depth == len(entries) {
+		return "the descriptor at " + there[0].Position + " is for them, but has no `rate_limit`"
 	}
-	return list
+	e := entries[depth]
+	within := "under `descriptors:`"
+	if depth > 0 {
+		within = "under the `descriptors:` of " + quoted(entries[depth-1].Key)
+	}
+	var known []string
+	for _, n := range there {
+		if n.Key == e.Key {
+			return fmt.Sprintf("%s no %s has the value %s", within, quoted(e.Key), quoted(e.Value))
+		}
+		known = append(known, n.Key)
+	}
+	if hint := didYouMean(e.Key, known); hint != "" {
+		return fmt.Sprintf("%s there is no %s: %s", within, quoted(e.Key), hint)
+	}
+	return fmt.Sprintf("%s there is no %s: add it, with a `rate_limit`", within, quoted(e.Key))
 }

@@ -28,7 +28,7 @@ func rootSchema() object[rootKeys] {
 		[]key[rootKeys]{
 			on("domain", text, func(r *rootKeys) *given[string] { return &r.domain }),
 			on("descriptors", descriptorList, func(r *rootKeys) *given[[]descriptorKeys] { return &r.descriptors }),
-			on("authz", one(authzSchema), func(r *rootKeys) *given[authzKeys] { return &r.authz }),
+			bare("authz", one(authzSchema), func(r *rootKeys) *given[authzKeys] { return &r.authz }),
 		},
 	}
 }
@@ -150,7 +150,7 @@ type sectionKeys struct {
 func sections() []sectionKeys {
 	list := []sectionKeys{
 		of(limitSchema()), of(descriptorSchema()), of(rootSchema()), of(replacesSchema()),
-		of(authzSchema()), of(credentialSchema()), of(jwtSchema()), of(apiKeySchema()), of(mtlsSchema()), of(refusalSchema()),
+		of(authzSchema()), of(credentialSchema()), of(apiKeySchema()), of(jwtSchema()), of(mtlsSchema()), of(refusalSchema()),
 		of(accessSchema()), of(pathSchema()), of(identityHeaderSchema()),
 		of(requestLimitSchema()), of(hitsSchema()), of(actionSchema()),
 	}

@@ -1,0 +1,254 @@
+package rulefile
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// byDefault is the policy of a section that says nothing but `anonymous: allow`.
+func byDefault() authz.Policy {
+	return authz.Policy{
+		Anonymous: true,
+		Absent:    authz.Refusal{Status: 401},
+		Invalid:   authz.Refusal{Status: 403},
+		Headers:   authz.IdentityHeaders{Owner: "x-auth-owner", Plan: "x-auth-plan", Method: "x-auth-method", KeyID: "x-auth-key-id"},
+		Position:  "f:2",
+	}
+}
+
+func TestParseBuildsThePolicy(t *testing.T) {
+	apiKey := func(s authz.Source) authz.Credential { return authz.Credential{APIKey: &authz.APIKey{Source: s}} }
+	for _, c := range []struct {
+		name, yaml string
+		change     func(*authz.Policy) // of byDefault
+	}{
+		{name: "nothing but that all may pass", yaml: `anonymous: allow`, change: func(*authz.Policy) {}},
+		{
+			name: "places of API keys",
+			yaml: `credentials: [{api_key: {header: X-API-Key}}, {api_key: {scheme: ApiKey}}, {api_key: {query: apiKey}}, {api_key: {cookie: Key}}]`,
+			change: func(p *authz.Policy) {
+				p.Anonymous = false
+				p.Credentials = []authz.Credential{
+					apiKey(authz.Source{Header: "x-api-key"}), apiKey(authz.Source{Scheme: "ApiKey"}),
+					apiKey(authz.Source{Query: "apiKey"}), apiKey(authz.Source{Cookie: "Key"}),
+				}
+			},
+		},
+		{
+			name: "a JWT with its defaults",
+			yaml: `credentials: [{jwt: {issuer: https://idp.example, audiences: [shop], algorithms: [RS256], jwks_url: https://idp.example/keys}}]`,
+			change: func(p *authz.Policy) {
+				p.Anonymous = false
+				p.Credentials = []authz.Credential{{JWT: &authz.JWT{
+					Source: authz.Source{Scheme: "Bearer"}, Issuer: "https://idp.example", Audiences: []string{"shop"}, Algorithms: []string{"RS256"},
+					JWKSURL: "https://idp.example/keys", OwnerClaim: "sub", ScopesClaim: "scope",
+				}}}
+			},
+		},
+		{
+			name: "all that a JWT can say",
+			yaml: `credentials: [{jwt: {header: X-Token, issuer: i, audiences: [a, b], algorithms: [RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384,
+				ES512, EdDSA], leeway: 1m, jwks_file: /etc/keys.json, owner_claim: o, plan_claim: p, scopes_claim: s}}]`,
+			change: func(p *authz.Policy) {
+				p.Anonymous = false
+				p.Credentials = []authz.Credential{{JWT: &authz.JWT{
+					Source: authz.Source{Header: "x-token"}, Issuer: "i", Audiences: []string{"a", "b"},
+					Algorithms: strings.Fields("RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA"),
+					Leeway:     time.Minute, JWKSFile: "/etc/keys.json", OwnerClaim: "o", PlanClaim: "p", ScopesClaim: "s",
+				}}}
+			},
+		},
+		{
+			name: "certificates",
+			yaml: `credentials: [{mtls: {principals: ["spiffe://a/*", b]}}]`,
+			change: func(p *authz.Policy) {
+				p.Anonymous = false
+				p.Credentials = []authz.Credential{{MTLS: &authz.MTLS{Principals: []string{"spiffe://a/*", "b"}}}}
+			},
+		},
+		{
+			name: "answers and choices",
+			yaml: `{credentials: [{api_key: {header: a}}], absent: {pass: true}, invalid: {status: 401}, preflight: allow, unsafe_paths: allow}`,
+			change: func(p *authz.Policy) {
+				p.Anonymous, p.Preflight, p.UnsafePaths = false, true, true
+				p.Credentials = []authz.Credential{apiKey(authz.Source{Header: "a"})}
+				p.Absent, p.Invalid = authz.Refusal{Pass: true}, authz.Refusal{Status: 401}
+			},
+		},
+		{
+			name: "rules of access",
+			yaml: `{credentials: [{api_key: {header: a}}], access: [{path: {prefix: /a/}, require: open}, {path: {exact: /b}, require: credential},
+				{methods: [GET, PUT], hosts: [A.example., "*.b"], path: {template: "/c/{id}"}, scopes: [x, y]}, {require: denied}]}`,
+			change: func(p *authz.Policy) {
+				p.Anonymous = false
+				p.Credentials = []authz.Credential{apiKey(authz.Source{Header: "a"})}
+				p.Access = []authz.Access{
+					{Path: authz.PathPattern{Prefix: "/a/"}, Require: authz.Open, Position: "f:2"},
+					{Path: authz.PathPattern{Exact: "/b"}, Require: authz.NeedCredential, Position: "f:2"},
+					{
+						Methods: []string{"GET", "PUT"}, Hosts: []string{"a.example", "*.b"}, Path: authz.PathPattern{Template: "/c/{id}"},
+						Scopes: []string{"x", "y"}, Position: "f:3",
+					},
+					{Require: authz.Denied, Position: "f:3"},
+				}
+			},
+		},
+		{
+			name: "actions with their defaults",
+			yaml: `{anonymous: allow, limits: [{actions: [{generic_key: {value: a}}, {request_headers: {header: X-B, key: b}}, {remote_address: },
+				{header_value_match: {header: X-C, value: c}}, {query_parameter: {parameter: d, key: d}}, {metadata: {key: e, path: [f, g]}},
+				{credential: {field: owner}}, {method: }, {host: }, {path: {}}]}]}`,
+			change: func(p *authz.Policy) {
+				p.Limits = []authz.RateLimit{{Position: "f:2", Actions: []authz.Action{
+					{GenericKey: &authz.GenericKey{Key: "generic_key", Value: "a"}},
+					{RequestHeader: &authz.RequestHeader{Key: "b", Header: "x-b"}},
+					{RemoteAddress: &authz.RemoteAddress{Key: "remote_address"}},
+					{HeaderValueMatch: &authz.HeaderValueMatch{Key: "header_match", Value: "c", Header: "x-c"}},
+					{QueryParameter: &authz.QueryParameter{Key: "d", Parameter: "d"}},
+					{Metadata: &authz.Metadata{Key: "e", Path: []string{"f", "g"}}},
+					{Credential: &authz.CredentialAction{Key: "owner", Field: "owner"}},
+					{Method: &authz.Named{Key: "method"}}, {Host: &authz.Named{Key: "host"}}, {Path: &authz.Named{Key: "path"}},
+				}}}
+			},
+		},
+		{
+			name: "all that actions can say",
+			yaml: `{anonymous: allow, limits: [{actions: [{generic_key: {key: k, value: a}}, {remote_address: {trusted_hops: 2, ipv4_mask: 24, ipv6_mask: 64}},
+				{remote_address: {key: net, ipv4_mask: 32}}, {header_value_match: {key: k, header: c, value: c, pattern: "*c*", invert: true}},
+				{metadata: {key: e, path: [f, g, h], default: i}}, {credential: {field: label.team, key: team, default: none}},
+				{credential: {field: claim.org.id}}, {method: {key: m}}, {host: {key: h}}, {path: {key: p}}]}]}`,
+			change: func(p *authz.Policy) {
+				p.Limits = []authz.RateLimit{{Position: "f:2", Actions: []authz.Action{
+					{GenericKey: &authz.GenericKey{Key: "k", Value: "a"}},
+					{RemoteAddress: &authz.RemoteAddress{Key: "masked_remote_address", TrustedHops: 2, IPv4Mask: 24, IPv6Mask: 64}},
+					{RemoteAddress: &authz.RemoteAddress{Key: "net", IPv4Mask: 32}},
+					{HeaderValueMatch: &authz.HeaderValueMatch{Key: "k", Value: "c", Header: "c", Pattern: "*c*", Not: true}},
+					{Metadata: &authz.Metadata{Key: "e", Path: []string{"f", "g", "h"}, Default: "i"}},
+					{Credential: &authz.CredentialAction{Key: "team", Field: "label.team", Default: "none"}},
+					{Credential: &authz.CredentialAction{Key: "claim.org.id", Field: "claim.org.id"}},
+					{Method: &authz.Named{Key: "m"}}, {Host: &authz.Named{Key: "h"}}, {Path: &authz.Named{Key: "p"}},
+				}}}
+			},
+		},
+		{
+			name: "costs",
+			yaml: `{anonymous: allow, limits: [{actions: [{host: }], hits_addend: {number: 100}}, {actions: [{host: }], hits_addend: {header: X-Cost, number: 2}},
+				{actions: [{host: }], hits_addend: {extension: Cost}}]}`,
+			change: func(p *authz.Policy) {
+				host := []authz.Action{{Host: &authz.Named{Key: "host"}}}
+				p.Limits = []authz.RateLimit{
+					{Actions: host, Hits: authz.HitsAddend{Number: 100}, Position: "f:2"},
+					{Actions: host, Hits: authz.HitsAddend{Number: 2, Header: "x-cost"}, Position: "f:2"},
+					{Actions: host, Hits: authz.HitsAddend{Extension: "Cost"}, Position: "f:3"},
+				}
+			},
+		},
+		{
+			name: "identity headers",
+			yaml: `{anonymous: allow, headers: {owner: X-Owner, plan: off, method: "", key_id: }}`,
+			change: func(p *authz.Policy) {
+				p.Headers = authz.IdentityHeaders{Owner: "x-owner", KeyID: "x-auth-key-id"}
+			},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			text := "domain: d\nauthz: " + c.yaml
+			if !strings.HasPrefix(c.yaml, "{") {
+				text = "domain: d\nauthz: {" + c.yaml + "}"
+			}
+			rules, problems := Parse([]File{{Name: "f", Content: []byte(text)}}, Config{})
+			if problems.HasErrors() {
+				t.Fatal(problems)
+			}
+			want := byDefault()
+			c.change(&want)
+			if diff := cmp.Diff(map[string]*authz.Policy{"d": &want}, rules.Policies); diff != "" {
+				t.Errorf("%s\nwant (-) and got (+):\n%s", text, diff)
+			}
+		})
+	}
+}
+
+func TestParseReadsQueuesAndOverrides(t *testing.T) {
+	leaky := perMinute(5)
+	leaky.Algorithm, leaky.Burst = bucket.LeakyBucket, 5
+	for _, c := range []struct {
+		keys string
+		want func(*ratelimit.Limit)
+	}{
+		{"max_delay: 48s", func(l *ratelimit.Limit) { l.MaxDelay = 48_000_000 }},
+		{"max_delay: 0s", func(*ratelimit.Limit) {}},
+		{"override: allowed, override_max: 100", func(l *ratelimit.Limit) { l.OverrideMax = 100 }},
+		{"override: denied", func(*ratelimit.Limit) {}},
+	} {
+		text := "domain: d\ndescriptors: [{key: a, rate_limit: {unit: minute, requests_per_unit: 5, algorithm: leaky_bucket, " + c.keys + "}}]"
+		rules, problems := Parse([]File{{Name: "f", Content: []byte(text)}}, Config{})
+		if len(problems) > 0 {
+			t.Errorf("%s: %s", c.keys, problems)
+			continue
+		}
+		want := leaky
+		c.want(&want)
+		if diff := cmp.Diff(want, rules.Domains[0].Descriptors[0].Limits[0]); diff != "" {
+			t.Errorf("%s: want (-) and got (+):\n%s", c.keys, diff)
+		}
+	}
+}
+
+// A max_delay that was rounded is the time of a whole number of units: as many as fit what the file says, and no fewer.
+func TestMaxDelayIsOfWholeUnits(t *testing.T) {
+	for _, requests := range []int64{1, 3, 7, 60, 999, 1_000_003, bucket.MaxRequests} {
+		for _, delay := range []time.Duration{time.Microsecond, 123 * time.Millisecond, 7 * time.Second, time.Minute} {
+			text := fmt.Sprintf("domain: d\ndescriptors: [{key: a, rate_limit: {unit: second, requests_per_unit: %d, algorithm: leaky_bucket, max_delay: %s}}]", requests, delay)
+			rules, problems := Parse([]File{{Name: "f", Content: []byte(text)}}, Config{})
+			units := delay.Microseconds() * requests / 1_000_000
+			if units == 0 {
+				if !problems.HasErrors() {
+					t.Errorf("%s: no error for less than one unit", text)
+				}
+				continue
+			}
+			if problems.HasErrors() {
+				t.Errorf("%s: %s", text, problems)
+				continue
+			}
+			got := rules.Domains[0].Descriptors[0].Limits[0].MaxDelay
+			if got > delay.Microseconds() || got*requests/1_000_000 != units {
+				t.Errorf("%s: %d µs are the time of %d units, want %d units in at most %s", text, got, got*requests/1_000_000, units, delay)
+			}
+		}
+	}
+}
+
+// Whatever is long is still parsed in no time: rules of access are compared with each other, limits with all descriptors.
+func TestParseOfLargePoliciesIsBounded(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("domain: d\nauthz:\n  anonymous: allow\n  access:\n")
+	for i := range 20_000 {
+		fmt.Fprintf(&text, "  - {hosts: [a%d, b, c], path: {prefix: /a}}\n", i)
+	}
+	text.WriteString("  limits:\n")
+	for range 20_000 {
+		text.WriteString("  - actions: [{credential: {field: owner}}]\n")
+	}
+	text.WriteString("descriptors:\n")
+	for i := range 10_000 {
+		fmt.Fprintf(&text, "- {key: owner, value: v%d}\n", i)
+	}
+	start := time.Now()
+	_, problems := Parse([]File{{Name: "f", Content: []byte(text.String())}}, Config{})
+	if !strings.Contains(problems.Error(), "more than 64 limits") {
+		t.Errorf("got:\n%s\nwant an error for 20,000 limits", problems)
+	}
+	if took := time.Since(start); took > 20*time.Second {
+		t.Errorf("parsing took %s", took)
+	}
+}
