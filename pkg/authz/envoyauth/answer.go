@@ -48,6 +48,7 @@ func newAnswer(r *authz.Request, d *authz.Decision) answer {
 	}
 	a.body = validText(string(d.Body))
 	if len(d.Body) > 0 && d.ContentType != "" {
+		a.toClient = slices.DeleteFunc(a.toClient, func(h reply.Header) bool { return h.Name == "content-type" })
 		a.addToClient([]reply.Header{{Name: "content-type", Value: d.ContentType}})
 	}
 	return a
@@ -67,12 +68,18 @@ func refusalStatus(d *authz.Decision) int {
 	return http.StatusForbidden
 }
 
+// addToClient adds headers for the client. Values of one name make one list (RFC 9110, 5.3): of several headers of a name Envoy
+// keeps one on an answer of the upstream's, and all on its own.
 func (a *answer) addToClient(headers []reply.Header) {
 	for _, h := range headers {
 		name, nameOK := sendableName(h.Name)
 		value, valueOK := sendableValue(h.Value)
 		if !nameOK || !valueOK {
 			a.dropped++
+			continue
+		}
+		if i := slices.IndexFunc(a.toClient, func(h reply.Header) bool { return h.Name == name }); i >= 0 {
+			a.toClient[i].Value += ", " + value
 			continue
 		}
 		a.toClient = append(a.toClient, reply.Header{Name: name, Value: value})

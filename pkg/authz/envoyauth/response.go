@@ -60,8 +60,8 @@ func refusal(a *answer) *authv3.DeniedHttpResponse {
 	}
 }
 
-// headerOptions makes header mutations that replace what is there, whatever Envoy's defaults are in this version and this list;
-// a name that comes again is another value. Always in value: Envoy ignores raw_value here.
+// headerOptions makes header mutations that replace what is there, whatever Envoy's default is in this version and this list.
+// Always in value: Envoy ignores raw_value here.
 func headerOptions(headers []reply.Header) []*corev3.HeaderValueOption {
 	if len(headers) == 0 {
 		return nil
@@ -76,19 +76,7 @@ func headerOptions(headers []reply.Header) []*corev3.HeaderValueOption {
 		m.value.Key, m.value.Value = h.Name, h.Value
 		m.option.Header = &m.value
 		m.option.AppendAction = corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD
-		if repeated(headers[:i], h.Name) {
-			m.option.AppendAction = corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD
-		}
 		options[i] = &m.option
 	}
 	return options
-}
-
-func repeated(before []reply.Header, name string) bool {
-	for _, h := range before {
-		if h.Name == name {
-			return true
-		}
-	}
-	return false
 }
