@@ -11,7 +11,9 @@ import (
 	"strings"
 	"time"
 
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 )
 
@@ -20,6 +22,14 @@ const emptyServer = "serve-empty"
 
 type empty struct {
 	ratelimitv3.UnimplementedRateLimitServiceServer
+	authv3.UnimplementedAuthorizationServer
+}
+
+func (empty) Check(context.Context, *authv3.CheckRequest) (*authv3.CheckResponse, error) {
+	return &authv3.CheckResponse{
+		Status:       &statuspb.Status{},
+		HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{}},
+	}, nil
 }
 
 func (empty) ShouldRateLimit(context.Context, *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
@@ -33,6 +43,7 @@ func serveEmpty(address string) {
 	}
 	g := grpc.NewServer()
 	ratelimitv3.RegisterRateLimitServiceServer(g, empty{})
+	authv3.RegisterAuthorizationServer(g, empty{})
 	fail(g.Serve(listener))
 }
 
@@ -40,6 +51,18 @@ func serveEmpty(address string) {
 type server struct {
 	name, address string
 	cmd           *exec.Cmd
+	// header is the credential that a Check carries.
+	header, value string
+}
+
+// as is the same process, asked with a credential.
+func (s *server) as(name, header, value string) *server {
+	if s == nil { // it did not start
+		return nil
+	}
+	other := *s
+	other.name, other.header, other.value = name, header, value
+	return &other
 }
 
 func build(ctx context.Context, binary string) error {

@@ -89,7 +89,7 @@ func newAuthorizer(t *testing.T, files []rulefile.File, settings string) *authz.
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
-	store, err := memstore.New(memstore.Config{Clock: func() int64 { return now.UnixMicro() }})
+	store, err := memstore.New(memstore.Config{Clock: now.UnixMicro})
 	if err != nil {
 		t.Fatal(err)
 	}
