@@ -1,0 +1,255 @@
+package rediskeys_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/authz/rediskeys"
+)
+
+const pepper = "a server secret of a test"
+
+func newSecret(t testing.TB) *apikey.Secret {
+	t.Helper()
+	s, err := apikey.NewSecret(pepper, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func connect(t testing.TB, server *testenv.RedisServer) redis.UniversalClient {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func record(t testing.TB, id string) apikey.Record {
+	return apikey.Record{ID: id, Hash: newSecret(t).Hash(id), Owner: "owner of " + id, Created: time.Unix(1_770_000_000, 0).UTC()}
+}
+
+func ids(c rediskeys.Copy) string {
+	var ids []string
+	for _, r := range c.Records {
+		ids = append(ids, r.ID)
+	}
+	return strings.Join(ids, " ")
+}
+
+func TestStore(t *testing.T) {
+	client := connect(t, testenv.Redis(t))
+	store := rediskeys.New(client, "p:")
+	ctx := t.Context()
+	empty, err := store.Load(ctx)
+	if diff := cmp.Diff(rediskeys.Copy{}, empty); diff != "" || err != nil {
+		t.Fatal(err, diff)
+	}
+	for _, id := range []string{"bbbbbbbb", "aaaaaaaa"} {
+		if err := store.Add(ctx, record(t, id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := store.Add(ctx, record(t, "aaaaaaaa")); !errors.Is(err, rediskeys.ErrExists) {
+		t.Errorf("adding a key again: %v", err)
+	}
+	two, err := store.Load(ctx)
+	if err != nil || ids(two) != "aaaaaaaa bbbbbbbb" || two.Generation == "" {
+		t.Errorf("%+v, %v", two, err)
+	}
+	if err := store.Change(ctx, "aaaaaaaa", func(r *apikey.Record) error { r.Disabled = true; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	changed, err := store.Load(ctx)
+	if err != nil || !changed.Records[0].Disabled || changed.Records[1].Disabled || changed.Generation == two.Generation {
+		t.Errorf("%+v, %v", changed, err)
+	}
+	if err := store.Change(ctx, "cccccccc", func(*apikey.Record) error { return nil }); !errors.Is(err, rediskeys.ErrNoKey) {
+		t.Errorf("changing a key that is not there: %v", err)
+	}
+	if err := store.Add(ctx, apikey.Record{ID: "dddddddd", Hash: newSecret(t).Hash("x")}); err == nil {
+		t.Error("a key without an owner was added")
+	}
+	none, err := rediskeys.New(client, "other:").Load(ctx)
+	if err != nil || len(none.Records) > 0 {
+		t.Errorf("%+v, %v", none, err)
+	}
+}
+
+// TestConcurrentChanges: many add keys and change one at the same time, and nothing is lost.
+func TestConcurrentChanges(t *testing.T) {
+	client := connect(t, testenv.Redis(t))
+	store := rediskeys.New(client, "")
+	if err := store.Add(t.Context(), record(t, "shared00")); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	retried := func(f func() error) {
+		for {
+			if err := f(); !errors.Is(err, rediskeys.ErrBusy) {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+		}
+	}
+	for i := range 8 {
+		all.Go(func() {
+			for j := range 10 {
+				retried(func() error { return store.Add(t.Context(), record(t, fmt.Sprintf("add%d%04d", i, j))) })
+				retried(func() error {
+					return store.Change(t.Context(), "shared00", func(r *apikey.Record) error {
+						r.Scopes = append(r.Scopes, fmt.Sprintf("%d-%d", i, j))
+						return nil
+					})
+				})
+			}
+		})
+	}
+	all.Wait()
+	c, err := store.Load(t.Context())
+	if err != nil || len(c.Records) != 81 || len(c.Records[80].Scopes) != 80 {
+		t.Errorf("%d keys, %d scopes: %v", len(c.Records), len(c.Records[80].Scopes), err)
+	}
+}
+
+// TestUnreadableKeys: what somebody else wrote there is refused key by key.
+func TestUnreadableKeys(t *testing.T) {
+	client := connect(t, testenv.Redis(t))
+	store := rediskeys.New(client, "")
+	if err := store.Add(t.Context(), record(t, "aaaaaaaa")); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.HSet(t.Context(), "keys", "bbbbbbbb", `{"hash":"ea_canary"}`, "x", "{").Err(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := store.Load(t.Context())
+	if err != nil || ids(c) != "aaaaaaaa" || len(c.Unreadable) != 2 {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	if text := fmt.Sprint(c.Unreadable); strings.Contains(text, "canary") {
+		t.Error(text)
+	}
+	if err := store.Change(t.Context(), "bbbbbbbb", func(*apikey.Record) error { return nil }); err == nil {
+		t.Error("an unreadable key was changed")
+	}
+	if err := client.Set(t.Context(), "p:keys", "text", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rediskeys.New(client, "p:").Load(t.Context()); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+		t.Errorf("a key of another type: %v", err)
+	}
+}
+
+// watcher follows a store and says what it is told.
+type watcher struct {
+	mu    sync.Mutex
+	state string // the ids, or the error
+}
+
+func (w *watcher) set(state string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.state = state
+}
+
+func (w *watcher) follow(ctx context.Context, store *rediskeys.Store) {
+	last := ""
+	store.Follow(ctx, "", rediskeys.Hooks{
+		Changed: func(c rediskeys.Copy) { last = ids(c); w.set(last) },
+		Down: func(err error) {
+			what := "down"
+			if errors.Is(err, rediskeys.ErrLost) {
+				what = "lost"
+			}
+			w.set(what + ", was " + last)
+		},
+		Up: func() { w.set("up: " + last) },
+	})
+}
+
+func (w *watcher) says(want string) func() error {
+	return func() error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.state != want {
+			return fmt.Errorf("it says %q, want %q", w.state, want)
+		}
+		return nil
+	}
+}
+
+// TestFollow: changes are seen within two seconds, an outage and a loss are told once, and what is there after them is seen.
+func TestFollow(t *testing.T) {
+	server := testenv.Redis(t)
+	store := rediskeys.New(connect(t, server), "")
+	var w watcher
+	ctx, cancel := context.WithCancel(t.Context())
+	var done sync.WaitGroup
+	done.Go(func() { w.follow(ctx, store) })
+	defer done.Wait()
+	defer cancel()
+	add := func(id string) {
+		t.Helper()
+		if err := store.Add(t.Context(), record(t, id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("aaaaaaaa")
+	added := time.Now()
+	testenv.Eventually(t, w.says("aaaaaaaa"), "the first key")
+	if took := time.Since(added); took > 2*time.Second {
+		t.Errorf("seen after %v, want within 2 s", took)
+	}
+	add("bbbbbbbb")
+	testenv.Eventually(t, w.says("aaaaaaaa bbbbbbbb"), "the second key")
+	server.Kill()
+	testenv.Eventually(t, w.says("down, was aaaaaaaa bbbbbbbb"), "word of the outage")
+	server.Restart()
+	testenv.Eventually(t, w.says("lost, was aaaaaaaa bbbbbbbb"), "word of what the outage has lost")
+	testenv.Eventually(t, func() error { return store.Add(t.Context(), record(t, "cccccccc")) }, "a new key")
+	testenv.Eventually(t, w.says("cccccccc"), "the key after the outage")
+	client := connect(t, server)
+	if err := client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, w.says("lost, was cccccccc"), "word of the loss")
+	add("cccccccc")
+	testenv.Eventually(t, w.says("cccccccc"), "the key that was added again")
+}
+
+// TestManyKeys: 100,000 keys are read within two seconds, in pieces.
+func TestManyKeys(t *testing.T) {
+	const count = 100_000
+	server := testenv.Redis(t)
+	client := connect(t, server)
+	pipe := client.Pipeline()
+	data, err := record(t, "template").Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range count {
+		pipe.HSet(t.Context(), "keys", fmt.Sprintf("k%07d", i), data)
+	}
+	pipe.HSet(t.Context(), "keys", ":generation", "1")
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	c, err := rediskeys.New(client, "").Load(t.Context())
+	t.Logf("read in %v", time.Since(begin))
+	if err != nil || len(c.Records) != count || c.Records[count-1].ID != fmt.Sprintf("k%07d", count-1) {
+		t.Fatalf("%d keys, %v", len(c.Records), err)
+	}
+}
