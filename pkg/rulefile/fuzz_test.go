@@ -1,6 +1,7 @@
 package rulefile
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -9,11 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
+	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
 // FuzzParse: no content may make Parse panic; each problem must show a place that exists in printable text; rules without errors
-// hold only what the stores can count.
+// hold only what the stores can count, policies only what the authorizer can ask for and send.
 func FuzzParse(f *testing.F) {
 	for _, dir := range []string{"problems", "sets"} {
 		for _, path := range archives(f, dir) {
@@ -47,6 +50,12 @@ func FuzzParse(f *testing.F) {
 			}
 			checkNodes(t, d.Descriptors)
 		}
+		for domain, p := range rules.Policies {
+			if domain == "" {
+				t.Error("a policy of no domain")
+			}
+			checkPolicy(t, p)
+		}
 	})
 }
 
@@ -75,7 +84,56 @@ func checkNodes(t *testing.T, nodes []ratelimit.Node) {
 			if err := l.Limit.Check(); err != nil && !n.Unlimited {
 				t.Errorf("limit %+v: %v", l, err)
 			}
+			if l.MaxDelay != 0 && (l.Algorithm != bucket.LeakyBucket || l.MaxDelay*l.Requests/l.Window < 1) || l.OverrideMax < 0 {
+				t.Errorf("limit %+v: it holds no request, or can not be overridden", l)
+			}
 		}
 		checkNodes(t, n.Descriptors)
+	}
+}
+
+func checkPolicy(t *testing.T, p *authz.Policy) {
+	t.Helper()
+	for _, c := range p.Credentials {
+		source := sourceOf(c)
+		places := []string{source.Header, source.Scheme, source.Query, source.Cookie}
+		if set := slices.DeleteFunc(places, func(s string) bool { return s == "" }); len(set) != 1 && c.MTLS == nil {
+			t.Errorf("a credential in %d places: %+v", len(set), source)
+		}
+		if j := c.JWT; j != nil && (j.Issuer == "" || len(j.Audiences) == 0 || len(j.Algorithms) == 0 || (j.JWKSFile == "") == (j.JWKSURL == "") || j.Leeway > maxLeeway) {
+			t.Errorf("a JWT that can not be checked: %+v", j)
+		}
+		if m := c.MTLS; m != nil && len(m.Principals) == 0 {
+			t.Error("certificates of nobody")
+		}
+	}
+	for _, r := range []authz.Refusal{p.Absent, p.Invalid} {
+		if !r.Pass && (r.Status < 400 || r.Status > 599) {
+			t.Errorf("a refusal with status %d", r.Status)
+		}
+	}
+	if p.Invalid.Pass {
+		t.Error("invalid credentials pass")
+	}
+	for _, name := range []string{p.Headers.Owner, p.Headers.Plan, p.Headers.Method, p.Headers.KeyID} {
+		if name != "" && (!isToken(name) || name != strings.ToLower(name)) {
+			t.Errorf("identity header %q", name)
+		}
+	}
+	for _, a := range p.Access {
+		path := a.Path.Exact + a.Path.Prefix + a.Path.Template
+		if a.Path != (authz.PathPattern{}) && (path[0] != '/' || !p.UnsafePaths && authz.UnsafePath(path)) {
+			t.Errorf("rule of access for %q", path)
+		}
+	}
+	for _, l := range p.Limits {
+		if len(l.Actions) == 0 {
+			t.Error("a limit without actions")
+		}
+		for _, a := range l.Actions {
+			if entryOf(a).Key == "" {
+				t.Errorf("an action without a key: %+v", a)
+			}
+		}
 	}
 }
