@@ -60,7 +60,14 @@ type Limit struct {
 	// MaxDelay is how early a request may be, in µs: it is then held until its time, and denied when it is earlier still
 	// (max_delay; leaky_bucket). 0 means that a bucket takes bursts at once. A multiple of the time of one unit.
 	MaxDelay int64
+	// Problem is what the body of a denial by this limit says; nil for the usual.
+	Problem *Problem
 }
+
+// Problem is the template of a problem detail (RFC 9457). In Title and Detail {retry_after} stands for the seconds until the
+// request would pass ("never" when it never would), {limit} for the requests a window, {window} for its seconds and {policy}
+// for the name of the limit. What is "" is as usual.
+type Problem struct{ Type, Title, Detail string }
 
 // OwnLimit is a limit that a credential brings with it.
 type OwnLimit struct {
