@@ -1,0 +1,108 @@
+package jwt
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+)
+
+// judge decides by the claims of a token: whose it is, until when, and what is wrong with them. It is pure, and says nothing
+// about who made the claims: an identity counts only with a signature.
+func (v *validator) judge(claims map[string]any, now time.Time) (id authz.Identity, expires time.Time, wrong *Error) {
+	if claims["iss"] != v.settings.Issuer {
+		return id, expires, invalid(Issuer)
+	}
+	if !slices.ContainsFunc(listOf(claims["aud"]), func(a string) bool { return slices.Contains(v.settings.Audiences, a) }) {
+		return id, expires, invalid(Audience)
+	}
+	id = authz.Identity{
+		Method: authz.MethodJWT,
+		Owner:  textOf(claims[v.settings.OwnerClaim]),
+		Plan:   textOf(claims[v.settings.PlanClaim]),
+		Scopes: scopesOf(claims[v.settings.ScopesClaim]),
+		Claims: claims,
+	}
+	times, ok := timesOf(claims)
+	if !ok || id.Owner == "" {
+		return authz.Identity{}, expires, invalid(Claims)
+	}
+	expires = times.expires.Add(v.settings.Leeway)
+	if !now.Before(expires) {
+		return id, expires, &Error{Reason: Expired, Kind: authz.ErrExpired}
+	}
+	if soonest := now.Add(v.settings.Leeway); times.notBefore.After(soonest) || times.issued.After(soonest) {
+		return id, expires, &Error{Reason: NotYet, Kind: authz.ErrNotYet}
+	}
+	return id, expires, nil
+}
+
+// times are the dates of a token (RFC 7519, 4.1.4 to 4.1.6); the zero Time for those it does not have.
+type times struct{ expires, notBefore, issued time.Time }
+
+// timesOf reads the dates; exp is required, and each that is there must be a date.
+func timesOf(claims map[string]any) (t times, ok bool) {
+	for name, at := range map[string]*time.Time{"exp": &t.expires, "nbf": &t.notBefore, "iat": &t.issued} {
+		claim, present := claims[name]
+		if !present {
+			continue
+		}
+		if *at, ok = dateOf(claim); !ok {
+			return times{}, false
+		}
+	}
+	return t, !t.expires.IsZero()
+}
+
+// lastDate is the end of the year 9999, the last that most notations of time can express.
+const lastDate = 253402300799
+
+// dateOf reads a NumericDate: seconds since 1970, maybe with a fraction.
+func dateOf(claim any) (time.Time, bool) {
+	var seconds float64
+	switch c := claim.(type) {
+	case int64:
+		seconds = float64(c)
+	case float64:
+		seconds = c
+	default:
+		return time.Time{}, false
+	}
+	if !(seconds >= 0 && seconds <= lastDate) {
+		return time.Time{}, false
+	}
+	return time.UnixMicro(int64(seconds * 1e6)), true
+}
+
+// textOf is a claim that is a string; "" for another.
+func textOf(claim any) string {
+	text, _ := claim.(string)
+	return text
+}
+
+// listOf is a claim that is a string or a list of strings, as aud; nil for another.
+func listOf(claim any) []string {
+	if text, ok := claim.(string); ok {
+		return []string{text}
+	}
+	elements, _ := claim.([]any)
+	list := make([]string, 0, len(elements))
+	for _, e := range elements {
+		text, ok := e.(string)
+		if !ok {
+			return nil
+		}
+		list = append(list, text)
+	}
+	return list
+}
+
+// scopesOf is a claim that is a list of words with spaces between them (RFC 8693, 4.2), or a list of strings; nil for another,
+// which grants nothing.
+func scopesOf(claim any) []string {
+	if text, ok := claim.(string); ok {
+		return strings.Fields(text)
+	}
+	return listOf(claim)
+}

@@ -1,0 +1,129 @@
+package jwt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxDocument bounds what is read of a JWK Set. Those of the largest issuers have some 20 kB.
+const maxDocument = 1 << 20
+
+// How long keys from a URL are taken to be fresh: as Cache-Control says, within bounds, so that a withdrawn key is trusted for an
+// hour at most, and no issuer is asked more than once a minute for want of a request that needs it.
+const (
+	freshByDefault = 10 * time.Minute
+	freshAtLeast   = time.Minute
+	freshAtMost    = time.Hour
+)
+
+// fetchFloor is the least time between two fetches that unknown kids, which anybody can send, can cause.
+const fetchFloor = 30 * time.Second
+
+// endpoint is a URL of keys.
+type endpoint struct {
+	url    string
+	client *http.Client
+}
+
+func newEndpoint(rawURL string, cfg Config) endpoint {
+	return endpoint{url: rawURL, client: &http.Client{
+		Transport: cfg.Transport,
+		Timeout:   cfg.Timeout,
+		// Whoever can make an issuer's server redirect must not choose its keys.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// newTransport keeps no connections: there are minutes between two fetches.
+func newTransport() *http.Transport {
+	return &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 64 << 10}
+}
+
+// checkURL returns why keys must not be fetched from a URL; nil if they may be. Whoever can change keys on their way can sign
+// tokens, so that only https will do, but for this machine itself.
+func checkURL(rawURL string) error {
+	u, err := url.Parse(rawURL)
+	switch {
+	case err != nil:
+		return errors.New("the URL of the keys can not be read")
+	case u.User != nil:
+		return errors.New("the URL of the keys has a user or password, which logs would show")
+	case u.Scheme == "https" && u.Hostname() != "":
+		return nil
+	case u.Scheme == "http" && isLoopback(u.Hostname()):
+		return nil
+	}
+	return fmt.Errorf("the URL of the keys is %s: want https (http will do for a loopback address)", u.Redacted())
+}
+
+func isLoopback(host string) bool {
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
+}
+
+func (e endpoint) name() string         { return e.url }
+func (e endpoint) floor() time.Duration { return fetchFloor }
+
+func (e endpoint) read(ctx context.Context) (text []byte, fresh time.Duration, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, e.url, http.NoBody)
+	if err != nil {
+		return nil, 0, fmt.Errorf("fetch keys: %w", err)
+	}
+	request.Header.Set("Accept", "application/jwk-set+json, application/json;q=0.9")
+	request.Header.Set("User-Agent", "extauthz")
+	response, err := e.client.Do(request)
+	if err != nil {
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err // without the URL: whoever logs this knows it
+		}
+		return nil, 0, fmt.Errorf("fetch keys: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, 0, fmt.Errorf("fetch keys: the status is %d, want 200", response.StatusCode)
+	}
+	text, err = readBounded(response.Body)
+	if err != nil {
+		return nil, 0, fmt.Errorf("fetch keys: %w", err)
+	}
+	return text, freshness(response.Header), nil
+}
+
+// readBounded reads all of a document that is not too long. What a compressed one expands to counts.
+func readBounded(r io.Reader) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxDocument+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(text) > maxDocument:
+		return nil, fmt.Errorf("it is longer than %d bytes", maxDocument)
+	}
+	return text, nil
+}
+
+// freshness is how long a response is fresh (RFC 9111, 4.2), within our bounds.
+func freshness(h http.Header) time.Duration {
+	fresh := freshByDefault
+	for directive := range strings.SplitSeq(h.Get("Cache-Control"), ",") {
+		name, value, _ := strings.Cut(strings.ToLower(strings.TrimSpace(directive)), "=")
+		switch name {
+		case "no-store", "no-cache":
+			return freshAtLeast
+		case "max-age":
+			if seconds, err := strconv.ParseUint(strings.Trim(value, `"`), 10, 31); err == nil {
+				fresh = time.Duration(seconds) * time.Second
+			}
+		}
+	}
+	if seconds, err := strconv.ParseUint(h.Get("Age"), 10, 31); err == nil { // spent in a cache on the way
+		fresh -= time.Duration(seconds) * time.Second
+	}
+	return min(max(fresh, freshAtLeast), freshAtMost)
+}

@@ -1,0 +1,32 @@
+package jwt
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+)
+
+// pollInterval is how often a file is read, so that a change takes effect within 2 s. The kernel's notices of changes are not
+// used: they miss what happens on network file systems and behind the links of a ConfigMap. A file that is being written needs
+// no second look: no part of a JSON object is one.
+const pollInterval = time.Second
+
+// file is a path of a file with keys.
+type file string
+
+func (f file) name() string         { return string(f) }
+func (f file) floor() time.Duration { return pollInterval }
+
+func (f file) read(context.Context) (text []byte, fresh time.Duration, err error) {
+	opened, err := os.Open(string(f))
+	if err != nil {
+		return nil, 0, fmt.Errorf("read keys: %w", err)
+	}
+	defer opened.Close()
+	text, err = readBounded(opened)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read keys from %s: %w", string(f), err)
+	}
+	return text, pollInterval, nil
+}

@@ -1,0 +1,142 @@
+package jwt_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/authz/jwt"
+)
+
+// bad are the ways in which an endpoint fails. The redirect leads to evil, where there are good keys of somebody else.
+func bad(evil string) map[string]http.HandlerFunc {
+	text := func(s string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(s)) }
+	}
+	return map[string]http.HandlerFunc{
+		"500":                            func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"404":                            http.NotFound,
+		"204":                            func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
+		"a redirect":                     func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, evil, http.StatusFound) },
+		"HTML":                           text("<!doctype html><title>Sign in</title>"),
+		"nothing":                        text(""),
+		"{}":                             text("{}"),
+		"null keys":                      text(`{"keys":null}`),
+		"a list":                         text("[]"),
+		"keys that are no list":          text(`{"keys":{}}`),
+		"keys in capitals":               text(`{"KEYS":[]}`),
+		"keys twice":                     text(`{"keys":[],"keys":[]}`),
+		"half a document":                text(`{"keys":[`),
+		"a document and some more":       text(`{"keys":[]}]`),
+		"brackets as far as one can see": text(`{"keys":` + strings.Repeat("[", 1<<19) + strings.Repeat("]", 1<<19) + `}`),
+		"brackets in a key, unclosed":    text(`{"keys":[{"kty":` + strings.Repeat("[", 1<<20-100)),
+		"5 MB of a set":                  text(`{"keys":[]` + strings.Repeat(" ", 5<<20) + `}`),
+		"5 MB without a length":          func(w http.ResponseWriter, _ *http.Request) { endless(w) },
+		"a connection that breaks":       func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"no answer":                      func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"a body that does not end":       func(w http.ResponseWriter, r *http.Request) { stall(w, r) },
+	}
+}
+
+func endless(w http.ResponseWriter) {
+	for range 5 {
+		if _, err := w.Write(bytes.Repeat([]byte(" "), 1<<20)); err != nil {
+			return
+		}
+	}
+}
+
+func stall(w http.ResponseWriter, r *http.Request) {
+	_, _ = w.Write([]byte(`{"keys":[`))
+	_ = http.NewResponseController(w).Flush()
+	<-r.Context().Done()
+}
+
+// TestOutage has an endpoint fail, from the start or after it gave keys. No request waits beyond its deadline, keys that were
+// there serve on, and the endpoint is used again when it is well.
+func TestOutage(t *testing.T) {
+	s, next, theirs := es256("1"), es256("2"), es256("evil")
+	evil := newIssuer(t, s, theirs)
+	for name, failure := range bad(evil.URL) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, i := &clock{}, newIssuer(t, s)
+			settings := i.settings()
+			v := open(t, jwt.Config{Now: c.now, Timeout: 400 * time.Millisecond}, settings)
+			token := s.sign(t, nil)
+			check(t, v, settings, token, "owner ann")
+
+			i.answers(failure)
+			c.advance(31 * time.Second)
+			const deadline = 150 * time.Millisecond
+			begin := time.Now()
+			for _, unknown := range []signer{next, theirs} {
+				got := outcome(v.Check(briefly(t, deadline), settings, unknown.sign(t, nil)))
+				if got != "invalid: unknown_key" {
+					t.Errorf("for an unknown key got %q", got)
+				}
+			}
+			if took := time.Since(begin); took > 20*deadline {
+				t.Errorf("two requests with deadlines of %v took %v", deadline, took)
+			}
+			check(t, v, settings, token, "owner ann")
+			check(t, v, settings, s.sign(t, claims{"jti": "not cached"}), "owner ann")
+			testenv.Eventually(t, func() error {
+				if stats := v.Stats().Sources[0]; stats.Failures != 1 || !stats.LastSuccess.Equal(noon) {
+					return fmt.Errorf("stats %+v", stats)
+				}
+				return nil
+			}, "the failure to be counted")
+
+			i.publish(s, next)
+			c.advance(31 * time.Second)
+			check(t, v, settings, next.sign(t, nil), "owner ann")
+
+			i.answers(failure)
+			c.advance(24*time.Hour + time.Second)
+			late := claims{"exp": c.at(48 * time.Hour)}
+			if got := outcome(v.Check(briefly(t, deadline), settings, s.sign(t, late))); got != "unavailable: no_keys" {
+				t.Errorf("with keys that are too old got %q", got)
+			}
+		})
+		t.Run(name+" from the start", func(t *testing.T) {
+			t.Parallel()
+			c, i := &clock{}, newIssuer(t)
+			i.answers(failure)
+			settings := i.settings()
+			v := open(t, jwt.Config{Now: c.now, Timeout: 400 * time.Millisecond}, settings)
+			for range 3 {
+				got := outcome(v.Check(briefly(t, 50*time.Millisecond), settings, s.sign(t, nil)))
+				if got != "unavailable: no_keys" {
+					t.Errorf("got %q", got)
+				}
+			}
+			i.publish(s)
+			c.advance(31 * time.Second)
+			testenv.Eventually(t, func() error {
+				if got := outcome(v.Check(t.Context(), settings, s.sign(t, nil))); got != "owner ann" {
+					return fmt.Errorf("got %q", got)
+				}
+				return nil
+			}, "the keys")
+		})
+	}
+	t.Cleanup(func() {
+		if n := len(evil.fetched()); n != 0 {
+			t.Errorf("a redirect was followed %d times", n)
+		}
+	})
+}
+
+// TestEndpointDown has nobody listen at all.
+func TestEndpointDown(t *testing.T) {
+	s, c, i := es256("1"), &clock{}, newIssuer(t, es256("1"))
+	settings := i.settings()
+	i.Close()
+	v := open(t, jwt.Config{Now: c.now}, settings)
+	check(t, v, settings, s.sign(t, nil), "unavailable: no_keys")
+}

@@ -1,0 +1,151 @@
+package jwt
+
+import (
+	"bytes"
+	"encoding/base64"
+	stdjson "encoding/json"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/json"
+)
+
+// token is a JWS in the compact form (RFC 7515, 7.1) whose signature has not been checked.
+type token struct {
+	header header
+	claims map[string]any
+	jws    *jose.JSONWebSignature
+}
+
+// header is what counts of the header of a token (RFC 7515, 4.1). KeyID is a name to look up in the issuer's keys, nothing else.
+type header struct {
+	algorithm jose.SignatureAlgorithm
+	keyID     string
+}
+
+// parse reads a token without any trust in it. There is one way to write a token that it accepts: no white space, no stray bits
+// at the end of a part, no member of a JSON object twice.
+func parse(text string, algorithms []jose.SignatureAlgorithm) (token, error) {
+	parts, ok := split(text)
+	if !ok {
+		return token{}, invalid(Malformed)
+	}
+	h, err := parseHeader(parts[0])
+	if err != nil {
+		return token{}, err
+	}
+	if !slices.Contains(algorithms, h.algorithm) {
+		return token{}, invalid(Algorithm)
+	}
+	jws, err := jose.ParseSignedCompact(text, []jose.SignatureAlgorithm{h.algorithm})
+	if err != nil || len(jws.Signatures) != 1 {
+		return token{}, invalid(Malformed)
+	}
+	claims, ok := parseClaims(parts[1])
+	if !ok {
+		return token{}, invalid(Malformed)
+	}
+	return token{header: h, claims: claims, jws: jws}, nil
+}
+
+// signedBy returns which of the keys has signed the token.
+func (t token) signedBy(keys []key) (key, bool) {
+	for _, k := range keys {
+		if _, err := t.jws.Verify(k.public); err == nil {
+			return k, true
+		}
+	}
+	return key{}, false
+}
+
+// split decodes the three parts of a token: header, claims, signature. A JWE has five, and the JSON forms none.
+func split(text string) (parts [3][]byte, ok bool) {
+	if strings.ContainsAny(text, "\r\n") { // which the decoder would skip
+		return parts, false
+	}
+	strict := base64.RawURLEncoding.Strict()
+	for i := range parts {
+		part, rest, more := strings.Cut(text, ".")
+		if part == "" || more == (i == len(parts)-1) {
+			return parts, false
+		}
+		decoded, err := strict.DecodeString(part)
+		if err != nil {
+			return parts, false
+		}
+		parts[i], text = decoded, rest
+	}
+	return parts, true
+}
+
+// parseHeader reads a header, and refuses one that brings a key or says where to fetch it, asks for an extension, or is that of
+// a JWE.
+func parseHeader(text []byte) (header, error) {
+	var members map[string]json.RawMessage
+	if !utf8.Valid(text) || json.Unmarshal(text, &members) != nil {
+		return header{}, invalid(Malformed)
+	}
+	for _, name := range []string{"jku", "jwk", "x5u", "x5c", "crit", "b64", "enc", "zip"} {
+		if _, present := members[name]; present {
+			return header{}, invalid(Header)
+		}
+	}
+	var algorithm, keyID, use string
+	for name, value := range map[string]*string{"alg": &algorithm, "kid": &keyID, "typ": &use} {
+		if raw, present := members[name]; present && json.Unmarshal(raw, value) != nil {
+			return header{}, invalid(Malformed)
+		}
+	}
+	if !forAccess(use) {
+		return header{}, invalid(Type)
+	}
+	return header{algorithm: jose.SignatureAlgorithm(algorithm), keyID: keyID}, nil
+}
+
+// forAccess reports whether a token of this type may be a credential. What an issuer types as another kind of JWT, such as
+// logout+jwt, dpop+jwt or secevent+jwt, was not made to be one; at+jwt is that of RFC 9068.
+func forAccess(use string) bool {
+	use = strings.TrimPrefix(strings.ToLower(use), "application/")
+	return use == "at+jwt" || !strings.HasSuffix(use, "+jwt")
+}
+
+// parseClaims reads a JSON object. Its numbers become int64 when they are one, else float64.
+func parseClaims(text []byte) (map[string]any, bool) {
+	// The first reader refuses members that come twice, of which the upstream might take the other one.
+	if !utf8.Valid(text) || json.Unmarshal(text, new(any)) != nil {
+		return nil, false
+	}
+	decoder := stdjson.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber() // so that no digit of an account number is lost
+	var claims map[string]any
+	if decoder.Decode(&claims) != nil || claims == nil {
+		return nil, false
+	}
+	for name, value := range claims {
+		claims[name] = plain(value)
+	}
+	return claims, true
+}
+
+// plain replaces the numbers in a value.
+func plain(value any) any {
+	switch v := value.(type) {
+	case stdjson.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		f, _ := v.Float64() // out of range: ±Inf
+		return f
+	case map[string]any:
+		for name, member := range v {
+			v[name] = plain(member)
+		}
+	case []any:
+		for i, element := range v {
+			v[i] = plain(element)
+		}
+	}
+	return value
+}
