@@ -12,8 +12,8 @@ type Message interface {
 	UnmarshalWire(msg string) error
 }
 
-// Codec lets a Message read itself and leaves all else to gRPC's own protobuf codec. The server of a service whose requests are
-// Messages must be made with it (grpc.ForceServerCodecV2).
+// Codec lets a Message read and an Answer write itself, and leaves all else to gRPC's own protobuf codec. The server of a service
+// that has any must be made with it (grpc.ForceServerCodecV2).
 type Codec struct{ encoding.CodecV2 }
 
 // NewCodec returns a codec.
@@ -29,4 +29,16 @@ func (c Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	defer buf.Free()
 	// One copy of the message: all its text are parts of it.
 	return m.UnmarshalWire(string(buf.ReadOnlyData()))
+}
+
+// usualAnswer is more than most answers need.
+const usualAnswer = 1 << 10
+
+// Marshal writes v.
+func (c Codec) Marshal(v any) (mem.BufferSlice, error) {
+	a, ok := v.(Answer)
+	if !ok {
+		return c.CodecV2.Marshal(v)
+	}
+	return mem.BufferSlice{mem.SliceBuffer(a.AppendWire(make([]byte, 0, usualAnswer)))}, nil
 }

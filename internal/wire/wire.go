@@ -1,5 +1,6 @@
 // Package wire reads the protobuf messages that Envoy sends without the generated code, because that refuses text that is not
-// UTF-8: a client of Envoy could send such a header, the call would fail, and Envoy might let the request pass.
+// UTF-8: a client of Envoy could send such a header, the call would fail, and Envoy might let the request pass. It also writes
+// messages.
 package wire
 
 import (

@@ -4,31 +4,49 @@ import (
 	"math"
 	"strings"
 
-	"google.golang.org/protobuf/types/known/structpb"
-
+	"github.com/extauthz/extauthz/internal/wire"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// dynamicMetadata is what Envoy's access logs and later filters learn of a decision, in the namespace of the ext_authz filter:
+// appendMetadata appends the fields of dynamic_metadata, a google.protobuf.Struct: what Envoy's access logs and later filters learn of a decision, in the namespace of the ext_authz filter:
 // reason, domain; owner, plan, method and key_id when it is known who asks; rule and remaining of the limit that binds; and the
 // limit that a credential brings, as `limit.dynamic_metadata` of a route's rate_limits wants it. Nothing of it has no value: a
 // rate limit action takes default_value only for what is not there.
-func dynamicMetadata(d *authz.Decision) *structpb.Struct {
-	fields := make(map[string]*structpb.Value, 8)
+func appendMetadata(b []byte, d *authz.Decision) []byte {
 	for _, f := range facts(d) {
 		if f.value != "" {
-			fields[f.name] = structpb.NewStringValue(validText(f.value))
+			b = appendText(b, f.name, f.value)
 		}
 	}
-	if b := binding(d.Limits); b != nil {
-		fields["remaining"] = structpb.NewNumberValue(float64(b.Binding.Decision.Remaining))
+	if tightest := binding(d.Limits); tightest != nil {
+		b = appendNumber(b, "remaining", tightest.Binding.Decision.Remaining)
 	}
-	if own := override(d.Identity.Limit); own != nil {
-		fields["limit"] = structpb.NewStructValue(own)
+	if l := d.Identity.Limit; overrides(l) {
+		b = appendField(b, "limit", func(b []byte) []byte {
+			return wire.AppendMessage(b, valueStruct, func(b []byte) []byte {
+				b = appendNumber(b, "requests_per_unit", l.RequestsPerUnit)
+				return appendText(b, "unit", strings.ToUpper(l.Unit.String()))
+			})
+		})
 	}
-	return &structpb.Struct{Fields: fields}
+	return b
+}
+
+// appendField appends a field of a Struct, whose Value value appends.
+func appendField(b []byte, name string, value func([]byte) []byte) []byte {
+	return wire.AppendMessage(b, structFields, func(b []byte) []byte {
+		return wire.AppendMessage(wire.AppendText(b, entryKey, name), entryValue, value)
+	})
+}
+
+func appendText(b []byte, name, text string) []byte {
+	return appendField(b, name, func(b []byte) []byte { return wire.AppendText(b, valueString, validText(text)) })
+}
+
+func appendNumber(b []byte, name string, n int64) []byte {
+	return appendField(b, name, func(b []byte) []byte { return wire.AppendFixed64(b, valueNumber, math.Float64bits(float64(n))) })
 }
 
 // fact is one thing that is told of a decision.
@@ -68,15 +86,9 @@ func ruleName(s *ratelimit.Status) string {
 	return s.Rule.Name
 }
 
-// override is a limit in the words of Envoy's RateLimitOverride, which has neither weeks nor several units, and drops what it
-// does not know: then there is none, rather than another.
-func override(l *authz.OwnLimit) *structpb.Struct {
-	if l == nil || l.UnitMultiplier > 1 || l.RequestsPerUnit < 0 || l.RequestsPerUnit > math.MaxUint32 ||
-		l.Unit == descriptors.UnknownUnit || l.Unit > descriptors.Year {
-		return nil
-	}
-	return &structpb.Struct{Fields: map[string]*structpb.Value{
-		"requests_per_unit": structpb.NewNumberValue(float64(l.RequestsPerUnit)),
-		"unit":              structpb.NewStringValue(strings.ToUpper(l.Unit.String())),
-	}}
+// overrides reports whether Envoy can say the limit (RateLimitOverride): it knows neither weeks nor several units, and what it
+// does not know it drops, which would leave another limit.
+func overrides(l *authz.OwnLimit) bool {
+	return l != nil && l.UnitMultiplier <= 1 && l.RequestsPerUnit >= 0 && l.RequestsPerUnit <= math.MaxUint32 &&
+		l.Unit > descriptors.UnknownUnit && l.Unit <= descriptors.Year
 }

@@ -2,81 +2,92 @@ package envoyauth
 
 import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
-	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
-	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 
+	"github.com/extauthz/extauthz/internal/wire"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/ratelimit/reply"
 )
 
-// response makes Envoy's answer. Envoy decides by status.code alone, and takes a response without a status for an allowed one:
-// so every answer starts as one that denies.
-func response(a *answer) *authv3.CheckResponse {
-	res := &authv3.CheckResponse{
-		Status:          &rpcstatus.Status{Code: int32(codes.PermissionDenied)},
-		DynamicMetadata: dynamicMetadata(a.decision),
-	}
+// checkResponse is an envoy.service.auth.v3.CheckResponse. Its zero value must not be sent: it is made of an answer.
+type checkResponse struct{ answer answer }
+
+// Fields of envoy.service.auth.v3.CheckResponse, and of the messages in it, as they are tagged on the wire; those of headers are
+// in request.go.
+const (
+	responseStatus   = 1<<3 | wire.Bytes
+	responseDenied   = 2<<3 | wire.Bytes
+	responseOK       = 3<<3 | wire.Bytes
+	responseMetadata = 4<<3 | wire.Bytes
+	responseError    = 5<<3 | wire.Bytes
+
+	statusCode = 1<<3 | wire.Varint
+
+	okHeaders         = 2<<3 | wire.Bytes
+	okRemove          = 5<<3 | wire.Bytes
+	okResponseHeaders = 6<<3 | wire.Bytes
+	okRemoveQuery     = 8<<3 | wire.Bytes
+
+	deniedStatus  = 1<<3 | wire.Bytes
+	deniedHeaders = 2<<3 | wire.Bytes
+	deniedBody    = 3<<3 | wire.Bytes
+
+	httpStatusCode = 1<<3 | wire.Varint
+
+	optionHeader = 1<<3 | wire.Bytes
+	optionAction = 3<<3 | wire.Varint
+)
+
+// AppendWire implements wire.Answer. Envoy decides by status.code alone, and takes a response without one for an allowed one: so
+// every answer begins as a refusal (denied_response). An undecided one is an error to Envoy (error_response), which does what
+// failure_mode_allow says; an Envoy that is older than the field denies, by the code.
+func (c *checkResponse) AppendWire(b []byte) []byte {
+	a := &c.answer
+	code, field, content := codes.PermissionDenied, responseDenied, a.appendRefusal
 	switch a.decision.Verdict {
 	case authz.Allowed:
-		allow(res, a)
+		code, field, content = codes.OK, responseOK, a.appendOK
 	case authz.Undecided:
-		undecided(res, a)
-	default:
-		deny(res, a)
+		code, field = codes.Unavailable, responseError
 	}
-	return res
+	b = wire.AppendMessage(b, responseStatus, func(b []byte) []byte { return wire.AppendVarint(b, statusCode, uint64(code)) })
+	b = wire.AppendMessage(b, field, content)
+	return wire.AppendMessage(b, responseMetadata, func(b []byte) []byte { return appendMetadata(b, a.decision) })
 }
 
-// deny says how the request is refused (denied_response).
-func deny(res *authv3.CheckResponse, a *answer) {
-	res.HttpResponse = &authv3.CheckResponse_DeniedResponse{DeniedResponse: refusal(a)}
-}
-
-// undecided makes it an error (error_response): Envoy counts it as one, and does what failure_mode_allow says. An Envoy that is
-// older than the field denies, too, by the status.
-func undecided(res *authv3.CheckResponse, a *answer) {
-	res.Status.Code = int32(codes.Unavailable)
-	res.HttpResponse = &authv3.CheckResponse_ErrorResponse{ErrorResponse: refusal(a)}
-}
-
-// allow lets the request pass (ok_response).
-func allow(res *authv3.CheckResponse, a *answer) {
-	res.HttpResponse = &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{
-		Headers:                 headerOptions(a.toUpstream),
-		HeadersToRemove:         a.remove,
-		ResponseHeadersToAdd:    headerOptions(a.toClient),
-		QueryParametersToRemove: a.removeQuery,
-	}}
-	res.Status.Code = int32(codes.OK)
-}
-
-func refusal(a *answer) *authv3.DeniedHttpResponse {
-	return &authv3.DeniedHttpResponse{
-		Status:  &typev3.HttpStatus{Code: typev3.StatusCode(a.status)},
-		Headers: headerOptions(a.toClient),
-		Body:    a.body,
+// appendOK appends the fields of an OkHttpResponse.
+func (a *answer) appendOK(b []byte) []byte {
+	b = appendHeaders(b, okHeaders, a.toUpstream)
+	for _, name := range a.remove {
+		b = wire.AppendText(b, okRemove, name)
 	}
+	b = appendHeaders(b, okResponseHeaders, a.toClient)
+	for _, name := range a.removeQuery {
+		b = wire.AppendText(b, okRemoveQuery, name)
+	}
+	return b
 }
 
-// headerOptions makes header mutations that replace what is there, whatever Envoy's default is in this version and this list.
+// appendRefusal appends the fields of a DeniedHttpResponse.
+func (a *answer) appendRefusal(b []byte) []byte {
+	b = wire.AppendMessage(b, deniedStatus, func(b []byte) []byte { return wire.AppendVarint(b, httpStatusCode, uint64(a.status)) })
+	b = appendHeaders(b, deniedHeaders, a.toClient)
+	if a.body != "" {
+		b = wire.AppendText(b, deniedBody, a.body)
+	}
+	return b
+}
+
+// appendHeaders appends HeaderValueOptions that replace what is there, whatever Envoy's default is in this version and this list.
 // Always in value: Envoy ignores raw_value here.
-func headerOptions(headers []reply.Header) []*corev3.HeaderValueOption {
-	if len(headers) == 0 {
-		return nil
+func appendHeaders(b []byte, tag uint64, headers []reply.Header) []byte {
+	for _, h := range headers {
+		b = wire.AppendMessage(b, tag, func(b []byte) []byte {
+			b = wire.AppendMessage(b, optionHeader, func(b []byte) []byte {
+				return wire.AppendText(wire.AppendText(b, headerKey, h.Name), headerValue, h.Value)
+			})
+			return wire.AppendVarint(b, optionAction, uint64(corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD))
+		})
 	}
-	options := make([]*corev3.HeaderValueOption, len(headers))
-	memory := make([]struct {
-		option corev3.HeaderValueOption
-		value  corev3.HeaderValue
-	}, len(headers))
-	for i, h := range headers {
-		m := &memory[i]
-		m.value.Key, m.value.Value = h.Name, h.Value
-		m.option.Header = &m.value
-		m.option.AppendAction = corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD
-		options[i] = &m.option
-	}
-	return options
+	return b
 }

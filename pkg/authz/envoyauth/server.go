@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
@@ -96,12 +95,12 @@ func handle(srv any, ctx context.Context, decode func(any) error, interceptor gr
 }
 
 // check answers a request. Its only error is that of a caller who has gone: whatever a request holds is decided.
-func (s *Server) check(ctx context.Context, r *authz.Request) (*authv3.CheckResponse, error) {
+func (s *Server) check(ctx context.Context, r *authz.Request) (*checkResponse, error) {
 	a := s.decide(ctx, r)
 	if err := ctx.Err(); err != nil {
 		return nil, status.FromContextError(err).Err()
 	}
-	return response(&a), nil
+	return &checkResponse{a}, nil
 }
 
 // margin is what is left of the caller's deadline for the way of the answer. What comes late is worth nothing: Envoy has made an

@@ -245,7 +245,7 @@ func depth(v any) (n int) {
 	return 0
 }
 
-// FuzzResponse: whatever request and decision there are, the answer can be sent, only an allowed one has status OK, and no
+// FuzzResponse: whatever request and decision there are, the answer is a message, only an allowed one has status OK, and no
 // header is both set and removed, or would break the message it is in. The same over HTTP.
 func FuzzResponse(f *testing.F) {
 	f.Add(marshal(f, parse(f, fullRequest)), uint8(1), 0, "owner\xff", "x-owner", "a\r\nb: c", "x_owner", "key", "body\xff", int64(5))
@@ -271,9 +271,9 @@ func FuzzResponse(f *testing.F) {
 				}
 				r.Headers["content-type"] = []string{"application/grpc"}
 			}
-			res := envoyauth.Response(r, d)
-			if _, err := proto.Marshal(res); err != nil {
-				t.Errorf("%v: %v", res, err)
+			res := new(authv3.CheckResponse)
+			if err := proto.Unmarshal(envoyauth.Marshal(r, d), res); err != nil {
+				t.Fatalf("%+v: %v", d, err)
 			}
 			checkResponse(t, &d, res)
 		}

@@ -1,0 +1,39 @@
+package wire
+
+import "google.golang.org/protobuf/encoding/protowire"
+
+// Answer is a response that writes itself, for a service that is asked so often that to build a message first would be felt.
+type Answer interface {
+	// AppendWire appends the protobuf message.
+	AppendWire(b []byte) []byte
+}
+
+// AppendText appends a field of type Bytes that is a string, which must be valid UTF-8.
+func AppendText(b []byte, tag uint64, s string) []byte {
+	return protowire.AppendString(protowire.AppendVarint(b, tag), s)
+}
+
+// AppendVarint appends a field of type Varint.
+func AppendVarint(b []byte, tag, v uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendVarint(b, tag), v)
+}
+
+// AppendFixed64 appends a field of type Fixed64.
+func AppendFixed64(b []byte, tag, v uint64) []byte {
+	return protowire.AppendFixed64(protowire.AppendVarint(b, tag), v)
+}
+
+// AppendMessage appends a field of type Bytes that is the message that fields appends.
+func AppendMessage(b []byte, tag uint64, fields func([]byte) []byte) []byte {
+	b = protowire.AppendVarint(b, tag)
+	begin := len(b)
+	b = fields(b)
+	size := len(b) - begin
+	// The size stands before the message, and how long it is shows only now.
+	for range protowire.SizeVarint(uint64(size)) {
+		b = append(b, 0)
+	}
+	copy(b[len(b)-size:], b[begin:begin+size])
+	protowire.AppendVarint(b[:begin], uint64(size))
+	return b
+}
