@@ -1,6 +1,7 @@
 package reply
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -43,19 +44,45 @@ func Problem(res *ratelimit.Result) []byte {
 	}
 	if res.Answer == ratelimit.FromPolicyDeny {
 		p.Type = reducedCapacity
+		return p.body()
+	}
+	if l, template := template(res); template != nil {
+		p.Type = cmp.Or(template.Type, p.Type)
+		p.Title = cmp.Or(fill(template.Title, res, l), p.Title)
 	}
 	return p.body()
 }
 
 // Detail says in a sentence why a request is denied.
 func Detail(res *ratelimit.Result) string {
-	switch {
-	case res.Answer == ratelimit.FromPolicyDeny:
+	if res.Answer == ratelimit.FromPolicyDeny {
 		return fmt.Sprintf("Rate limits can not be decided at the moment. Try again in %d s.", retryAfter(res))
-	case res.RetryAfter == bucket.Never:
+	}
+	if l, template := template(res); template != nil && template.Detail != "" {
+		return fill(template.Detail, res, l)
+	}
+	if res.RetryAfter == bucket.Never {
 		return "This request costs more than its limit can ever allow."
 	}
 	return fmt.Sprintf("The rate limit is exceeded. Try again in %d s.", retryAfter(res))
+}
+
+// template is what the limit that denies longest has to say of it; nil for nothing.
+func template(res *ratelimit.Result) (*ratelimit.RuleLimit, *ratelimit.Problem) {
+	if list := told(res); len(list) > 0 && list[0].Denied() {
+		return list[0].Limit, list[0].Limit.Problem
+	}
+	return nil, nil
+}
+
+// fill puts the figures of a denial into a template: see ratelimit.Problem.
+func fill(template string, res *ratelimit.Result, l *ratelimit.RuleLimit) string {
+	wait := "never"
+	if res.RetryAfter != bucket.Never {
+		wait = strconv.FormatInt(retryAfter(res), 10)
+	}
+	return strings.NewReplacer("{retry_after}", wait, "{limit}", strconv.FormatInt(l.Requests, 10),
+		"{window}", strconv.FormatInt(ratelimit.Seconds(l.Window), 10), "{policy}", l.Policy).Replace(template)
 }
 
 func retryAfter(res *ratelimit.Result) int64 { return max(1, ratelimit.Seconds(res.RetryAfter)) }
