@@ -20,9 +20,11 @@ func (v *validator) judge(claims map[string]any, now time.Time) (id authz.Identi
 	id = authz.Identity{
 		Method: authz.MethodJWT,
 		Owner:  textOf(claims[v.settings.OwnerClaim]),
-		Plan:   textOf(claims[v.settings.PlanClaim]),
 		Scopes: scopesOf(claims[v.settings.ScopesClaim]),
 		Claims: claims,
+	}
+	if name := v.settings.PlanClaim; name != "" {
+		id.Plan = textOf(claims[name])
 	}
 	times, ok := timesOf(claims)
 	if !ok || id.Owner == "" {

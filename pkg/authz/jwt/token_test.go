@@ -89,11 +89,13 @@ func TestCheckIdentity(t *testing.T) {
 	token := s.sign(t, claims{
 		"scope": "read  write", "scp": []string{"admin", "read all"}, "plan": "gold", "https://example.org/tenant": "acme",
 		"account": int64(9007199254740993), "ratio": 0.5, "beta": true, "realm": map[string]any{"roles": []int{1}},
+		"": "not a plan",
 	})
 	known := map[string]any{
 		"iss": "https://issuer.example", "aud": audience, "sub": "ann", "exp": c.at(time.Hour), "iat": c.at(0),
 		"scope": "read  write", "scp": []any{"admin", "read all"}, "plan": "gold", "https://example.org/tenant": "acme",
 		"account": int64(9007199254740993), "ratio": 0.5, "beta": true, "realm": map[string]any{"roles": []any{int64(1)}},
+		"": "not a plan",
 	}
 	for _, tc := range []struct {
 		name     string
@@ -150,6 +152,7 @@ func TestCheckForm(t *testing.T) {
 		{"the other signature that ECDSA allows", head + "." + body + "." + mirrored(t, signature), "owner ann"},
 		{"a payload that is no object", text(`["iss"]`), "invalid: malformed"},
 		{"a payload that is null", text(`null`), "invalid: malformed"},
+		{"a header that is no JSON", "YWxn." + rest, "invalid: malformed"},
 		{"a payload that is no JSON", text(`ann`), "invalid: malformed"},
 		{"two payloads", text(`{` + usual + `,"sub":"ann"}{}`), "invalid: malformed"},
 		{"a claim twice", text(`{` + usual + `,"sub":"ann","sub":"eve"}`), "invalid: malformed"},
