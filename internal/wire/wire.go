@@ -31,6 +31,7 @@ var errMalformed = errors.New("malformed protobuf message")
 
 // EachField calls f for the fields of a message in order, until it returns an error.
 func EachField(msg string, f func(Field) error) error {
+	var bytes []byte // msg as it was when protowire had to read of it first
 	for len(msg) > 0 {
 		tag, n := consumeVarint(msg)
 		number, kind := protowire.DecodeTag(tag)
@@ -47,7 +48,10 @@ func EachField(msg string, f func(Field) error) error {
 		case protowire.BytesType:
 			v.Text, n = consumeText(msg)
 		default:
-			n = protowire.ConsumeFieldValue(number, kind, []byte(msg))
+			if bytes == nil {
+				bytes = []byte(msg)
+			}
+			n = protowire.ConsumeFieldValue(number, kind, bytes[len(bytes)-len(msg):])
 		}
 		if n < 0 {
 			return errMalformed

@@ -41,14 +41,15 @@ func newAnswer(r *authz.Request, d *authz.Decision) answer {
 	if d.Verdict == authz.Undecided && !slices.ContainsFunc(a.toClient, func(h reply.Header) bool { return h.Name == "retry-after" }) {
 		a.toClient = append(a.toClient, reply.Header{Name: "retry-after", Value: "1"})
 	}
+	// The type of an answer without a body is Envoy's affair, and that of a gRPC answer.
+	a.toClient = slices.DeleteFunc(a.toClient, func(h reply.Header) bool { return h.Name == "content-type" })
 	if r.GRPC() {
-		a.body = message(d)
+		a.body = validText(message(d))
 		a.toClient = append(a.toClient, grpcHeaders(a.status, a.body, d)...)
 		return a
 	}
 	a.body = validText(string(d.Body))
 	if len(d.Body) > 0 && d.ContentType != "" {
-		a.toClient = slices.DeleteFunc(a.toClient, func(h reply.Header) bool { return h.Name == "content-type" })
 		a.addToClient([]reply.Header{{Name: "content-type", Value: d.ContentType}})
 	}
 	return a
