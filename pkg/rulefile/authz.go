@@ -65,16 +65,18 @@ func (b builder) checkAnybody(section given[authzKeys], p *authz.Policy) {
 		b.fail(section.key, "nobody can pass: there are no `credentials`, and `anonymous` is `deny`",
 			"add `credentials:`, for example "+quoted("- api_key: {header: x-api-key}"), "or write `anonymous: allow`, to decide by access and limits only")
 	}
-	if understood && len(a.credentials.value) == 0 {
+	grants := func(c authz.Credential) bool { return c.MTLS == nil }
+	if understood && !slices.ContainsFunc(p.Credentials, grants) {
 		for _, rule := range a.access.value {
 			if len(rule.scopes.value) > 0 {
-				b.warn(rule.scopes.key, "nobody has a scope: there are no `credentials`", "this rule denies every request that it matches")
+				b.warn(rule.scopes.key, "nobody has a scope: there is no `api_key` or `jwt` in `credentials`", "this rule denies every request that it matches")
 			}
 		}
 	}
 }
 
-// checkGiven warns of actions that never have anything to give: a limit with one of them never holds.
+// checkGiven warns of actions that never have anything to give, so that a limit with one of them never holds, and of one that gives
+// away a secret.
 func (b builder) checkGiven(a authzKeys, p *authz.Policy) {
 	have := func(is func(authz.Credential) bool) bool { return slices.ContainsFunc(p.Credentials, is) }
 	keys := have(func(c authz.Credential) bool { return c.APIKey != nil })
@@ -82,11 +84,14 @@ func (b builder) checkGiven(a authzKeys, p *authz.Policy) {
 	paths := slices.ContainsFunc(p.Access, func(rule authz.Access) bool { return rule.Path != authz.PathPattern{} })
 	for _, limit := range a.limits.value {
 		for _, action := range limit.actions.value {
-			field := action.credential.value.field
+			field, header := action.credential.value.field, action.requestHeaders.value.header
 			switch {
 			case action.path.set && !paths && a.access.set == a.access.mentioned:
 				b.warn(action.path.key, "this gives `*` for every path: no rule of access has a `path`",
 					"the entry is the pattern of the rule that matches the request, so that clients can not make up new ones")
+			case header.set && brought(p.Credentials, strings.ToLower(header.value)):
+				b.warn(header.at, "a credential is in "+quoted(header.value)+": it would be part of the name of a bucket",
+					"names of buckets are not secret: write `credential: {field: key_id}` or `{field: owner}` instead")
 			case !a.credentials.set || action.credential.value.fallback.value != "":
 			case strings.HasPrefix(field.value, "label.") && !keys:
 				b.warn(field.at, "nothing has labels: there is no `api_key` in `credentials`", "without a `default` this limit never holds")
@@ -95,4 +100,12 @@ func (b builder) checkGiven(a authzKeys, p *authz.Policy) {
 			}
 		}
 	}
+}
+
+// brought reports whether a header holds one of the credentials.
+func brought(credentials []authz.Credential, header string) bool {
+	return slices.ContainsFunc(credentials, func(c authz.Credential) bool {
+		s := sourceOf(c)
+		return s.Header == header || s.Scheme != "" && header == "authorization" || s.Cookie != "" && header == "cookie"
+	})
 }

@@ -233,23 +233,23 @@ func TestMaxDelayIsOfWholeUnits(t *testing.T) {
 func TestParseOfLargePoliciesIsBounded(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("domain: d\nauthz:\n  anonymous: allow\n  access:\n")
-	for i := range 20_000 {
+	for i := range 2_000 {
 		fmt.Fprintf(&text, "  - {hosts: [a%d, b, c], path: {prefix: /a}}\n", i)
 	}
 	text.WriteString("  limits:\n")
-	for range 20_000 {
+	for range 2_000 {
 		text.WriteString("  - actions: [{credential: {field: owner}}]\n")
 	}
 	text.WriteString("descriptors:\n")
-	for i := range 10_000 {
+	for i := range 2_000 {
 		fmt.Fprintf(&text, "- {key: owner, value: v%d}\n", i)
 	}
 	start := time.Now()
 	_, problems := Parse([]File{{Name: "f", Content: []byte(text.String())}}, Config{})
 	if !slices.ContainsFunc(problems, func(p Problem) bool { return p.Message == "more than 64 limits" }) {
-		t.Errorf("got:\n%s\nwant an error for 20,000 limits", problems)
+		t.Errorf("got:\n%s\nwant an error for 2,000 limits", problems)
 	}
-	if took := time.Since(start); took > 20*time.Second {
+	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("parsing took %s", took)
 	}
 }

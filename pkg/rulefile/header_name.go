@@ -7,13 +7,13 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 )
 
-// headerName is the name of a header as requests are looked up with it: lower case. What can be none is reported, with what the
-// key is for.
+// headerName is the name of a header as requests are looked up with it: lower case. What can be none is reported.
 func (b builder) headerName(name given[string]) string {
 	b.checkHeaderName(name)
 	return strings.ToLower(name.value)
 }
 
+// checkHeaderName reports what can not be the name of a header.
 func (b builder) checkHeaderName(name given[string]) {
 	switch {
 	case !name.set:
@@ -87,9 +87,6 @@ func (b builder) givenFirst(h identityHeaderKeys, name string) place {
 // checkIdentityHeader reports names under which nothing could be told to the upstream, or something else is told.
 func (b builder) checkIdentityHeader(name given[string], credentials []authz.Credential) {
 	const remedy = "choose a name such as `x-auth-owner`"
-	brings := func(c authz.Credential) bool {
-		return c.APIKey != nil && c.APIKey.Source.Header == name.value || c.JWT != nil && c.JWT.Source.Header == name.value
-	}
 	switch {
 	case !isToken(name.value):
 		b.checkHeaderName(name)
@@ -99,7 +96,7 @@ func (b builder) checkIdentityHeader(name given[string], credentials []authz.Cre
 		b.fail(name.at, quoted(name.value)+" can not tell who calls: it means something else to the upstream", remedy)
 	case strings.HasPrefix(name.value, "x-envoy-"), name.value == "x-forwarded-for":
 		b.fail(name.at, quoted(name.value)+" can not tell who calls: Envoy sets it itself", remedy)
-	case slices.ContainsFunc(credentials, brings):
-		b.fail(name.at, quoted(name.value)+" can not tell who calls: a credential is in it, and credentials do not reach the upstream", remedy)
+	case brought(credentials, name.value):
+		b.fail(name.at, quoted(name.value)+" can not tell who calls: a credential is in it, and credentials do not reach the upstream", "give the credential or this another header, under `headers:`")
 	}
 }
