@@ -57,11 +57,11 @@ func (c *checkResponse) AppendWire(b []byte) []byte {
 
 // appendOK appends the fields of an OkHttpResponse.
 func (a *answer) appendOK(b []byte) []byte {
-	b = appendHeaders(b, okHeaders, a.toUpstream)
+	b = appendHeaders(b, okHeaders, a.toUpstream, replace)
 	for _, name := range a.remove {
 		b = wire.AppendText(b, okRemove, name)
 	}
-	b = appendHeaders(b, okResponseHeaders, a.toClient)
+	b = appendHeaders(b, okResponseHeaders, a.toClient, join)
 	for _, name := range a.removeQuery {
 		b = wire.AppendText(b, okRemoveQuery, name)
 	}
@@ -71,22 +71,38 @@ func (a *answer) appendOK(b []byte) []byte {
 // appendRefusal appends the fields of a DeniedHttpResponse.
 func (a *answer) appendRefusal(b []byte) []byte {
 	b = wire.AppendMessage(b, deniedStatus, func(b []byte) []byte { return wire.AppendVarint(b, httpStatusCode, uint64(a.status)) })
-	b = appendHeaders(b, deniedHeaders, a.toClient)
+	b = appendHeaders(b, deniedHeaders, a.toClient, replace)
 	if a.body != "" {
 		b = wire.AppendText(b, deniedBody, a.body)
 	}
 	return b
 }
 
-// appendHeaders appends HeaderValueOptions that replace what is there, whatever Envoy's default is in this version and this list.
+// appendAction says what becomes of a header that is there already.
+type appendAction = corev3.HeaderValueOption_HeaderAppendAction
+
+// replace lets nothing survive that somebody else has set.
+func replace(string) appendAction { return corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD }
+
+// join leaves what the upstream says, and what Envoy's rate limit filter does: a denial of that filter passes here too, and must
+// not be told with the limits of another decision. RateLimit and RateLimit-Policy are lists (RFC 9651), to which ours are added;
+// of the others there is one.
+func join(name string) appendAction {
+	if name == "ratelimit" || name == "ratelimit-policy" {
+		return corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD
+	}
+	return corev3.HeaderValueOption_ADD_IF_ABSENT
+}
+
+// appendHeaders appends HeaderValueOptions that say what is meant, whatever Envoy's default is in this version and this list.
 // Always in value: Envoy ignores raw_value here.
-func appendHeaders(b []byte, tag uint64, headers []reply.Header) []byte {
+func appendHeaders(b []byte, tag uint64, headers []reply.Header, action func(name string) appendAction) []byte {
 	for _, h := range headers {
 		b = wire.AppendMessage(b, tag, func(b []byte) []byte {
 			b = wire.AppendMessage(b, optionHeader, func(b []byte) []byte {
 				return wire.AppendText(wire.AppendText(b, headerKey, h.Name), headerValue, h.Value)
 			})
-			return wire.AppendVarint(b, optionAction, uint64(corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD))
+			return wire.AppendVarint(b, optionAction, uint64(action(h.Name)))
 		})
 	}
 	return b
