@@ -13,7 +13,13 @@ import (
 // with 200 and the request line, over HTTP/1.1 and over HTTP/2 without TLS; a gRPC call gets an empty message and OK.
 func Upstream(t testing.TB) (addr string) {
 	t.Helper()
-	s := httptest.NewUnstartedServer(http.HandlerFunc(answer))
+	return UpstreamFunc(t, answer)
+}
+
+// UpstreamFunc starts a server like that of Upstream, with answers of the test's own.
+func UpstreamFunc(t testing.TB, answer http.HandlerFunc) (addr string) {
+	t.Helper()
+	s := httptest.NewUnstartedServer(answer)
 	s.Config.Protocols = new(http.Protocols)
 	s.Config.Protocols.SetHTTP1(true)
 	s.Config.Protocols.SetUnencryptedHTTP2(true)

@@ -24,27 +24,24 @@ func TestRedisAway(t *testing.T) {
 			root, _ := rulesDirectory(t, read(t, sampleRules))
 			// The default of 8 ms would now and then find a busy test machine's Redis away when it is not.
 			service := startService(t, "RUNTIME_ROOT="+root, "REDIS_URL=redis://"+redis.Addr, "REDIS_TIMEOUT=250ms")
-			envoy := startEnvoy(t, service.grpcPort)
-			key := func(value string) call {
-				return call{method: http.MethodGet, path: "/", header: [][2]string{{"x-api-key", value}}}
-			}
+			envoy := startEnvoy(t, service.grpcPort, without(extAuthz))
 			// Up to the limit with Redis there...
-			if allowed, denied := envoy.tally(t, 7, key("before")); allowed != 5 {
+			if allowed, denied := envoy.tally(t, 7, claim("before")); allowed != 5 {
 				t.Errorf("before: got %d allowed and %d denied; want 5 and 2", allowed, denied)
 			}
 
 			c.away(redis)
 			// ... and for who comes when it is away, the same.
-			if allowed, denied := envoy.tally(t, 7, key("meanwhile")); allowed != 5 {
+			if allowed, denied := envoy.tally(t, 7, claim("meanwhile")); allowed != 5 {
 				t.Errorf("while Redis is away: got %d allowed and %d denied; want 5 and 2", allowed, denied)
 			}
 			// No longer timeout is at work somewhere.
-			if a := envoy.do(t, key("in time")); a.status != http.StatusOK || a.elapsed > time.Second {
+			if a := envoy.do(t, claim("in time")); a.status != http.StatusOK || a.elapsed > time.Second {
 				t.Errorf("while Redis is away: got %d after %v; want 200 within a second", a.status, a.elapsed)
 			}
 
 			c.again(redis)
-			if allowed, denied := envoy.tally(t, 7, key("afterwards")); allowed < 5 || denied == 0 {
+			if allowed, denied := envoy.tally(t, 7, claim("afterwards")); allowed < 5 || denied == 0 {
 				t.Errorf("when Redis is back: got %d allowed and %d denied; want at least 5 and 1", allowed, denied)
 			}
 			envoy.neverFailed(t)
@@ -52,18 +49,40 @@ func TestRedisAway(t *testing.T) {
 	}
 }
 
-// TestServiceAway shows what the sample configuration comes to when nobody answers Envoy: requests pass, and are counted.
+// TestServiceAway shows what the sample configuration comes to when nobody answers Envoy.
 func TestServiceAway(t *testing.T) {
 	t.Parallel()
-	envoy := startEnvoy(t, testenv.FreePort(t))
 	const n = 7
 	get := call{method: http.MethodGet, path: "/", header: [][2]string{{"x-api-key", "demo"}}}
-	if allowed, denied := envoy.tally(t, n, get); allowed != n {
-		t.Errorf("got %d allowed and %d denied; want %d allowed", allowed, denied, n)
-	}
-	for _, outcome := range []string{"error", "failure_mode_allowed"} {
-		if got := envoy.asked(outcome); got != n {
-			t.Errorf("ratelimit.%s: got %d, want %d", outcome, got, n)
+
+	t.Run("ext_authz: nobody passes, and it is not the client's fault", func(t *testing.T) {
+		t.Parallel()
+		envoy := startEnvoy(t, testenv.FreePort(t))
+		for range n {
+			if a := envoy.do(t, get); a.status != http.StatusServiceUnavailable || a.saw() != nil {
+				t.Errorf("got %d, the application saw %v; want 503, nothing", a.status, a.saw())
+			}
 		}
-	}
+		if a := envoy.do(t, call{method: http.MethodPost, path: "/echo.Echo/Say", grpc: true}); a.grpcStatus != "14" {
+			t.Errorf("a gRPC client: got grpc-status %q, want 14, UNAVAILABLE", a.grpcStatus)
+		}
+		if got := envoy.Stat("cluster.application.ext_authz.error"); got != n+1 {
+			t.Errorf("ext_authz.error: got %d, want %d", got, n+1)
+		}
+		if a := envoy.do(t, call{method: http.MethodGet, path: "/healthz"}); a.status != http.StatusOK {
+			t.Errorf("/healthz: got %d, want 200: nobody is to be asked", a.status)
+		}
+	})
+	t.Run("ratelimit: requests pass, and are counted", func(t *testing.T) {
+		t.Parallel()
+		envoy := startEnvoy(t, testenv.FreePort(t), without(extAuthz))
+		if allowed, denied := envoy.tally(t, n, get); allowed != n {
+			t.Errorf("got %d allowed and %d denied; want %d allowed", allowed, denied, n)
+		}
+		for _, outcome := range []string{"error", "failure_mode_allowed"} {
+			if got := envoy.asked(outcome); got != n {
+				t.Errorf("ratelimit.%s: got %d, want %d", outcome, got, n)
+			}
+		}
+	})
 }

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -18,26 +17,28 @@ func TestReload(t *testing.T) {
 		return fmt.Sprintf(`
 domain: sample
 descriptors:
-  - key: api_key
-    rate_limit: { name: per-key, unit: hour, requests_per_unit: %d }
+  - key: action
+    value: claim_reward
+    descriptors:
+      - key: device
+        rate_limit: { name: per-device, unit: hour, requests_per_unit: %d }
 `, requests)
 	}
 	root, file := rulesDirectory(t, rules(5))
 	service := startService(t, "RUNTIME_ROOT="+root)
-	envoy := startEnvoy(t, service.grpcPort)
-	get := call{method: http.MethodGet, path: "/", header: [][2]string{{"x-api-key", "demo"}}}
-	if allowed, _ := envoy.tally(t, 3, get); allowed != 3 {
+	envoy := startEnvoy(t, service.grpcPort, without(extAuthz))
+	if allowed, _ := envoy.tally(t, 3, claim("one")); allowed != 3 {
 		t.Fatalf("before: got %d of 3 allowed, want 3", allowed)
 	}
 
 	begin := time.Now()
 	replace(t, file, rules(4))
-	awaitPolicy(t, envoy, `"per-key";q=4;w=3600`)
+	awaitPolicy(t, envoy, `"per-device";q=4;w=3600`)
 	if took := time.Since(begin); took > 2*time.Second {
 		t.Errorf("the new rule was in force after %v, want at most 2 s", took)
 	}
 	// What was counted stays counted: 3 of now 4 are gone.
-	if allowed, denied := envoy.tally(t, 3, get); allowed != 1 {
+	if allowed, denied := envoy.tally(t, 3, claim("one")); allowed != 1 {
 		t.Errorf("afterwards: got %d allowed and %d denied; want 1 and 2", allowed, denied)
 	}
 
@@ -50,9 +51,9 @@ descriptors:
 		}
 		return nil
 	}, "a word about the mistake")
-	awaitPolicy(t, envoy, `"per-key";q=4;w=3600`)
+	awaitPolicy(t, envoy, `"per-device";q=4;w=3600`)
 	replace(t, file, rules(6))
-	awaitPolicy(t, envoy, `"per-key";q=6;w=3600`)
+	awaitPolicy(t, envoy, `"per-device";q=6;w=3600`)
 	envoy.neverFailed(t)
 }
 
@@ -62,7 +63,7 @@ func awaitPolicy(t *testing.T, envoy *proxy, want string) {
 	n := 0
 	testenv.Eventually(t, func() error {
 		n++
-		a := envoy.do(t, call{method: http.MethodGet, path: "/", header: [][2]string{{"x-api-key", fmt.Sprint(want, n)}}})
+		a := envoy.do(t, claim(fmt.Sprint(want, n)))
 		if got := a.header.Get("RateLimit-Policy"); got != want {
 			return fmt.Errorf("a client is told ratelimit-policy: %s", got)
 		}

@@ -1,0 +1,78 @@
+package e2e
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"maps"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// issuer makes tokens, and publishes the keys to check them with in a file.
+type issuer struct {
+	file    string
+	private *ecdsa.PrivateKey
+	kid     string
+}
+
+func newIssuer(t *testing.T) *issuer {
+	t.Helper()
+	i := &issuer{file: filepath.Join(t.TempDir(), "jwks.json")}
+	i.rotate(t, "first")
+	return i
+}
+
+// rotate takes a new key with this name, publishes it alone and forgets the one before.
+func (i *issuer) rotate(t *testing.T, kid string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.private, i.kid = private, kid
+	public := jose.JSONWebKey{Key: private.Public(), KeyID: kid, Algorithm: string(jose.ES256), Use: "sig"}
+	content, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{public}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace(t, i.file, string(content))
+}
+
+// claims are those of a token.
+type claims map[string]any
+
+// token signs claims on top of those of a token that is valid for an hour.
+func (i *issuer) token(t *testing.T, differ claims) string {
+	t.Helper()
+	key := jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: i.private, KeyID: i.kid}}
+	signer, err := jose.NewSigner(key, (&jose.SignerOptions{}).WithType("JWT"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := claims{"iss": "https://issuer.example", "aud": "shop", "sub": "ann", "exp": time.Now().Add(time.Hour).Unix()}
+	maps.Copy(all, differ)
+	payload, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := signer.Sign(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := signed.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// bearer is the header that carries a token.
+func (i *issuer) bearer(t *testing.T, differ claims) [2]string {
+	t.Helper()
+	return [2]string{"authorization", "Bearer " + i.token(t, differ)}
+}
