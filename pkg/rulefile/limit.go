@@ -29,6 +29,7 @@ func (b builder) limit(l limitKeys, path []string) ratelimit.Limit {
 		OnStoreError:   l.onStoreError.or(b.cfg.StoreErrorPolicy),
 		HashTag:        b.hashTag(l.hashTag, path),
 		OverrideMax:    b.override(l),
+		Problem:        b.problemTemplate(l.problem),
 	}
 	if limit.Algorithm.HasBurst() {
 		limit.Burst = l.burst.or(limit.Requests)
@@ -67,6 +68,7 @@ func (b builder) unlimited(l limitKeys) ratelimit.Limit {
 		{"override", l.override.mentioned, l.override.key},
 		{"override_max", l.overrideMax.mentioned, l.overrideMax.key},
 		{"max_delay", l.maxDelay.mentioned, l.maxDelay.key},
+		{"problem", l.problem.mentioned, l.problem.key},
 	} {
 		if k.there {
 			b.fail(k.at, "should not specify "+quoted(k.name)+" when unlimited", "delete "+quoted(k.name)+", or `unlimited`")

@@ -90,6 +90,7 @@ type limitKeys struct {
 	override        given[bool]
 	overrideMax     given[int64]
 	maxDelay        given[time.Duration]
+	problem         given[problemKeys]
 }
 
 func limitSchema() object[limitKeys] {
@@ -115,6 +116,30 @@ func limitSchema() object[limitKeys] {
 			on("override", allowedOrDenied, func(l *limitKeys) *given[bool] { return &l.override }),
 			on("override_max", whole(1), func(l *limitKeys) *given[int64] { return &l.overrideMax }),
 			on("max_delay", duration, func(l *limitKeys) *given[time.Duration] { return &l.maxDelay }),
+			on("problem", one(problemSchema), func(l *limitKeys) *given[problemKeys] { return &l.problem }),
+		},
+	}
+}
+
+// problemKeys are the keys of `problem:`, the body of a denial.
+type problemKeys struct {
+	kind   given[string]
+	title  given[string]
+	detail given[string]
+}
+
+func problemSchema() object[problemKeys] {
+	return object[problemKeys]{
+		section{
+			name:    "`problem`",
+			where:   "in `problem`",
+			belongs: "it belongs inside `problem:`",
+			example: "problem: {detail: Try again in {retry_after} s.}",
+		},
+		[]key[problemKeys]{
+			on("type", text, func(p *problemKeys) *given[string] { return &p.kind }),
+			on("title", text, func(p *problemKeys) *given[string] { return &p.title }),
+			on("detail", text, func(p *problemKeys) *given[string] { return &p.detail }),
 		},
 	}
 }
@@ -149,7 +174,7 @@ type sectionKeys struct {
 // together behind those of rules.
 func sections() []sectionKeys {
 	list := []sectionKeys{
-		of(limitSchema()), of(descriptorSchema()), of(rootSchema()), of(replacesSchema()),
+		of(limitSchema()), of(descriptorSchema()), of(rootSchema()), of(replacesSchema()), of(problemSchema()),
 		of(authzSchema()), of(credentialSchema()), of(apiKeySchema()), of(jwtSchema()), of(mtlsSchema()), of(refusalSchema()),
 		of(accessSchema()), of(pathSchema()), of(identityHeaderSchema()),
 		of(requestLimitSchema()), of(hitsSchema()), of(actionSchema()),
