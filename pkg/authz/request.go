@@ -18,10 +18,12 @@ type Request struct {
 	Metadata map[string]map[string]any
 }
 
-// GRPC reports whether a gRPC client asks, which reads grpc-status and not the body.
+// GRPC reports whether a gRPC client asks, which reads grpc-status and not the body: application/grpc, alone or with a suffix, as
+// Envoy has it. A gRPC-Web client is none.
 func (r *Request) GRPC() bool {
 	contentType, _ := r.Headers.Get("content-type")
-	return strings.HasPrefix(contentType, "application/grpc")
+	rest, ok := strings.CutPrefix(contentType, "application/grpc")
+	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }
 
 // Headers are the values of each header, by name in lower case. A transport that gets values of the same name joined by Envoy
