@@ -46,6 +46,7 @@ type answer struct {
 	header     http.Header
 	body       string
 	elapsed    time.Duration
+	end        time.Time // when it was there
 }
 
 // do makes a call, on a connection of its own as a new client would.
@@ -69,7 +70,8 @@ func (p *proxy) do(t *testing.T, c call) answer {
 	if err != nil {
 		t.Fatalf("%s %s: read the body: %v", c.method, c.path, err)
 	}
-	a := answer{status: resp.StatusCode, header: resp.Header, body: string(body), elapsed: time.Since(begin)}
+	a := answer{status: resp.StatusCode, header: resp.Header, body: string(body), end: time.Now()}
+	a.elapsed = a.end.Sub(begin)
 	// An answer of nothing but trailers has them where its headers would be.
 	if a.grpcStatus = resp.Trailer.Get("Grpc-Status"); a.grpcStatus == "" {
 		a.grpcStatus = resp.Header.Get("Grpc-Status")

@@ -117,26 +117,25 @@ func instead(before, after string) edit {
 	}
 }
 
-// Names of HTTP filters.
-const (
-	extAuthz  = "envoy.filters.http.ext_authz"
-	ratelimit = "envoy.filters.http.ratelimit"
-)
+const extAuthz = "envoy.filters.http.ext_authz"
 
 // without takes an HTTP filter out of the chain. What routes say of it stays, and means nothing.
-func without(filter string) edit {
+func without(filter string) edit { return inPlaceOf(filter, "") }
+
+// inPlaceOf puts another HTTP filter, an element of a YAML list, where this one is.
+func inPlaceOf(filter, element string) edit {
+	const indent = "\n                  "
 	return func(t *testing.T, config string) string {
 		t.Helper()
-		const item = "\n                  - name: envoy.filters.http."
-		begin := strings.Index(config, "\n                  - name: "+filter+"\n")
-		if begin < 0 {
-			t.Fatalf("envoy.yaml has no HTTP filter %s", filter)
+		before, after, ok := strings.Cut(config, indent+"- name: "+filter+"\n")
+		next := strings.Index(after, indent+"- name: envoy.filters.http.")
+		if !ok || next < 0 {
+			t.Fatalf("envoy.yaml has no HTTP filter %s, or none after it", filter)
 		}
-		length := strings.Index(config[begin+1:], item)
-		if length < 0 {
-			t.Fatalf("envoy.yaml has no HTTP filter after %s", filter)
+		if element != "" {
+			element = indent + strings.ReplaceAll(strings.TrimRight(element, "\n"), "\n", indent)
 		}
-		return config[:begin] + config[begin+1+length:]
+		return before + element + after[next:]
 	}
 }
 

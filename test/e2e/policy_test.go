@@ -1,0 +1,144 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+// TestNobody lets requests without a credential pass, in the two ways there are.
+func TestNobody(t *testing.T) {
+	for _, c := range []struct{ name, line string }{
+		{"anonymous: allow", "  anonymous: allow\n"},
+		{"absent: pass", "  absent: { pass: true }\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			issuer := newIssuer(t)
+			root, _ := rulesDirectory(t, instead("  preflight: allow\n", c.line)(t, policy(t, issuer)))
+			envoy := startEnvoy(t, startService(t, "RUNTIME_ROOT="+root).grpcPort)
+
+			a := envoy.do(t, get("/", [2]string{"x-auth-owner", "ann"}, [2]string{"x-auth-plan", "gold"}))
+			if a.status != http.StatusOK {
+				t.Fatalf("without a credential: got %d %s, want 200", a.status, a.body)
+			}
+			wantHeaders(t, "the application", a.saw(), http.Header{"X-Auth-Owner": nil, "X-Auth-Plan": nil, "X-Auth-Method": {"anonymous"}})
+			if a := envoy.do(t, get("/", [2]string{"authorization", "Bearer x"})); a.status != http.StatusForbidden {
+				t.Errorf("with a bad one: got %d, want 403: it is not the same as none", a.status)
+			}
+			if a := envoy.do(t, get("/internal/metrics")); a.status != http.StatusForbidden {
+				t.Errorf("a denied path: got %d, want 403", a.status)
+			}
+			// All of them share what a route allows to one.
+			if allowed, _ := envoy.tally(t, 6, call{method: http.MethodPost, path: "/posts"}); allowed != 4 {
+				t.Errorf("posts of nobody: got %d of 6 allowed, want 4", allowed)
+			}
+			a = envoy.do(t, get("/", issuer.bearer(t, nil)))
+			wantHeaders(t, "the application", a.saw(), http.Header{"X-Auth-Owner": {"ann"}})
+		})
+	}
+}
+
+// TestPolicyReload changes the policy under the running service.
+func TestPolicyReload(t *testing.T) {
+	t.Parallel()
+	s := startShop(t)
+	bearer := s.issuer.bearer(t, nil)
+	if a := s.do(t, get("/internal/metrics", bearer)); a.status != http.StatusForbidden {
+		t.Fatalf("before: got %d, want 403", a.status)
+	}
+	begin := time.Now()
+	replace(t, s.rules, instead("{ path: { prefix: /internal }, require: denied }", "{ path: { prefix: /internal }, scopes: [ops] }")(t, policy(t, s.issuer)))
+	awaitStatus(t, s.proxy, get("/internal/metrics", s.issuer.bearer(t, claims{"scope": "ops"})), http.StatusOK)
+	if took := time.Since(begin); took > 2*time.Second {
+		t.Errorf("the new policy was in force after %v, want at most 2 s", took)
+	}
+	if a := s.do(t, get("/internal/metrics", bearer)); a.status != http.StatusForbidden {
+		t.Errorf("without the scope: got %d, want 403", a.status)
+	}
+	// A file with a mistake changes nothing but the log.
+	replace(t, s.rules, strings.Replace(policy(t, s.issuer), "require: denied", "require: none", 1))
+	testenv.Eventually(t, func() error {
+		if !strings.Contains(s.service.Output(), "refused") {
+			return fmt.Errorf("the service has said:\n%s", s.service.Output())
+		}
+		return nil
+	}, "a word about the mistake")
+	if a := s.do(t, get("/internal/metrics", s.issuer.bearer(t, claims{"scope": "ops"}))); a.status != http.StatusOK {
+		t.Errorf("after a file with a mistake: got %d, want 200 as before", a.status)
+	}
+	// A policy that is gone lets nobody in.
+	if err := os.WriteFile(filepath.Join(filepath.Dir(s.rules), "rules.yaml"), []byte("domain: sample\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	awaitStatus(t, s.proxy, get("/public/logo.png"), http.StatusForbidden)
+}
+
+// awaitStatus waits until a call is answered with this status.
+func awaitStatus(t *testing.T, envoy *proxy, c call, want int) {
+	t.Helper()
+	testenv.Eventually(t, func() error {
+		if a := envoy.do(t, c); a.status != want {
+			return fmt.Errorf("%s %s: got %d %s", c.method, c.path, a.status, a.body)
+		}
+		return nil
+	}, fmt.Sprintf("status %d", want))
+}
+
+// TestIssuersNewKey replaces the key of an issuer while tokens of both are in use: those of the new one are good once it is
+// published, those of the old one no longer, and no token of a stranger ever is.
+func TestIssuersNewKey(t *testing.T) {
+	t.Parallel()
+	s := startShop(t)
+	stranger := newIssuer(t).bearer(t, nil)
+	old := s.issuer.bearer(t, nil)
+	if a := s.do(t, get("/", old)); a.status != http.StatusOK {
+		t.Fatalf("before: got %d %s, want 200", a.status, a.body)
+	}
+	s.issuer.rotate(t, "second")
+	recent := s.issuer.bearer(t, nil)
+	testenv.Eventually(t, func() error {
+		if a := s.do(t, get("/", stranger)); a.status != http.StatusForbidden {
+			t.Errorf("a stranger's: got %d, want 403", a.status)
+		}
+		if a := s.do(t, get("/", recent)); a.status != http.StatusOK {
+			return fmt.Errorf("with the new key: got %d %s", a.status, a.body)
+		}
+		return nil
+	}, "tokens of the new key to be good")
+	awaitStatus(t, s.proxy, get("/", old), http.StatusForbidden)
+	wantHeaders(t, "the application", s.do(t, get("/", recent)).saw(), http.Header{"X-Auth-Key-Id": {"second"}})
+}
+
+// TestAuthzRedisAway takes Redis away: the limits of ext_authz hold by the memory of the one process.
+func TestAuthzRedisAway(t *testing.T) {
+	t.Parallel()
+	issuer, redis := newIssuer(t), testenv.Redis(t)
+	root, _ := rulesDirectory(t, policy(t, issuer))
+	service := startService(t, "RUNTIME_ROOT="+root, "REDIS_URL=redis://"+redis.Addr, "REDIS_TIMEOUT=250ms")
+	envoy := startEnvoy(t, service.grpcPort)
+	few := func(sub string) call { return get("/few/things", issuer.bearer(t, claims{"sub": sub})) }
+	if allowed, denied := envoy.tally(t, 5, few("before")); allowed != 3 {
+		t.Errorf("before: got %d allowed and %d denied; want 3 and 2", allowed, denied)
+	}
+	redis.Kill()
+	if allowed, denied := envoy.tally(t, 5, few("meanwhile")); allowed != 3 {
+		t.Errorf("while Redis is away: got %d allowed and %d denied; want 3 and 2", allowed, denied)
+	}
+	if a := envoy.do(t, get("/few/things")); a.status != http.StatusUnauthorized {
+		t.Errorf("while Redis is away, nobody: got %d, want 401", a.status)
+	}
+	redis.Restart()
+	if allowed, denied := envoy.tally(t, 5, few("afterwards")); allowed < 3 || denied == 0 {
+		t.Errorf("when Redis is back: got %d allowed and %d denied; want at least 3 and 1", allowed, denied)
+	}
+	if n := envoy.Stat("cluster.application.ext_authz.error"); n != 0 {
+		t.Errorf("ext_authz.error: got %d, want 0", n)
+	}
+}
