@@ -29,7 +29,7 @@ func TestCommands(t *testing.T) {
 		code           int
 		stdout, stderr string
 	}{
-		{args: "frobnicate", code: 2, stderr: `unknown subcommand "frobnicate": want serve, check, settings, version or --help`},
+		{args: "frobnicate", code: 2, stderr: `unknown subcommand "frobnicate": want serve, check, keys, settings, version or --help`},
 		{args: "serve here", code: 2, stderr: `serve takes no arguments, not "here"`},
 		{args: "check", code: 2, stderr: "check wants one directory"},
 		{args: "check " + dir + "/none", code: 2, stderr: "there is no directory " + dir + "/none"},

@@ -25,6 +25,7 @@ const usage = `extauthz is a rate limit service for Envoy: exact limits, in memo
 Usage:
   extauthz [serve]            serve; all settings are environment variables
   extauthz check DIR          check the rule files of a directory; exit 1 when there are mistakes
+  extauthz keys COMMAND       make, list, rotate and revoke API keys (extauthz keys --help)
   extauthz settings           list the settings, their defaults and meaning (--markdown as a table)
   extauthz version            print the version
   extauthz --help             print this
@@ -48,6 +49,8 @@ func command(args []string, stdout, stderr io.Writer) int {
 		return serve(args, stderr)
 	case "check":
 		return check(args, stdout, stderr)
+	case "keys":
+		return keysCommand(args, os.Stdin, stdout, stderr)
 	case "settings":
 		return printSettings(args, stdout, stderr)
 	case "version", "--version", "-v":
@@ -57,7 +60,7 @@ func command(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprint(stdout, usage)
 		return exitOK
 	}
-	fmt.Fprintf(stderr, "extauthz: unknown subcommand %q: want serve, check, settings, version or --help\n", name)
+	fmt.Fprintf(stderr, "extauthz: unknown subcommand %q: want serve, check, keys, settings, version or --help\n", name)
 	return exitNoStart
 }
 

@@ -62,6 +62,11 @@ type Settings struct {
 	SourceHeader    headerName    `envconfig:"AUTHZ_HTTP_SOURCE_HEADER" desc:"header in which Envoy tells /check the address of the peer; default: not known"`
 	PrincipalHeader headerName    `envconfig:"AUTHZ_HTTP_PRINCIPAL_HEADER" desc:"header in which Envoy tells /check the identity in the client's certificate; default: not known"`
 
+	// API keys.
+	KeysFile     string `envconfig:"API_KEYS_FILE" desc:"file of API keys (extauthz keys create); with Redis they can be there, too"`
+	KeySecret    string `envconfig:"API_KEY_SECRET" secret:"true" desc:"server secret under which API keys are hashed, 16 bytes or more: extauthz keys secret"`
+	KeySecretOld string `envconfig:"API_KEY_SECRET_PREVIOUS" secret:"true" desc:"the one before it, while it is being replaced: keys made with it stay valid"`
+
 	// The embedded store.
 	BackendType    backendType   `envconfig:"BACKEND_TYPE" desc:"memory or redis; default: redis when REDIS_URL is set, else memory"`
 	MaxBuckets     int           `envconfig:"MEMORY_MAX_BUCKETS" default:"1000000" desc:"most buckets in memory; when full, those nearest to their full quota go"`

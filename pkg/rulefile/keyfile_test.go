@@ -218,6 +218,7 @@ func TestKeyWatcher(t *testing.T) {
 			said, since = nil, time.Now()
 		}
 		remove(t, path)
+		synctest.Wait()
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"error after 1s"}, said); diff != "" {

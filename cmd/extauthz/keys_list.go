@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
+)
+
+// list prints all keys, without anything that helps to guess one.
+func (c *keyCommand) list(ctx context.Context, args []string) error {
+	var form string
+	c.flags.StringVar(&form, "o", "table", "")
+	if _, err := c.parse(args, 0); err != nil {
+		return err
+	}
+	place, err := c.open()
+	if err != nil {
+		return err
+	}
+	defer place.Close()
+	records, err := place.all(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: %w", place, err)
+	}
+	switch form {
+	case "table":
+		return c.listTable(records)
+	case "json":
+		return c.listJSON(records)
+	}
+	return &usageError{fmt.Errorf("-o %q: want table or json", form)}
+}
+
+func (c *keyCommand) listTable(records []apikey.Record) error {
+	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ID\tOWNER\tPLAN\tSTATE\tEXPIRES\tLIMIT\tSCOPES")
+	for _, r := range records {
+		columns := []string{r.ID, r.Owner, r.Plan, c.state(r), shortTime(r.Expires), limitName(r.Limit), strings.Join(r.Scopes, ",")}
+		for i, column := range columns {
+			if column == "" {
+				columns[i] = "-"
+			}
+		}
+		fmt.Fprintln(w, strings.Join(columns, "\t"))
+	}
+	return w.Flush()
+}
+
+// state is what the key is good for now, and what else one should know of it.
+func (c *keyCommand) state(r apikey.Record) string {
+	state := r.State(c.now)
+	if r.Weak {
+		state += ", weak"
+	}
+	if r.Previous != nil && c.now.Before(r.Previous.ValidUntil) {
+		state += ", rotating"
+	}
+	return state
+}
+
+func shortTime(t time.Time) string {
+	switch {
+	case t.IsZero():
+		return "never"
+	case t.Equal(t.Truncate(day)):
+		return t.Format(time.DateOnly)
+	}
+	return t.Format(time.RFC3339)
+}
+
+// limitName is a limit in the words of --limit.
+func limitName(l *authz.OwnLimit) string {
+	switch {
+	case l == nil:
+		return ""
+	case l.UnitMultiplier > 1:
+		return fmt.Sprintf("%d/%d%ss", l.RequestsPerUnit, l.UnitMultiplier, l.Unit)
+	}
+	return fmt.Sprintf("%d/%s", l.RequestsPerUnit, l.Unit)
+}
+
+// listedKey is a key as `keys list -o json` has it.
+type listedKey struct {
+	ID        string            `json:"id"`
+	Owner     string            `json:"owner"`
+	Plan      string            `json:"plan,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	Scopes    []string          `json:"scopes,omitempty"`
+	State     string            `json:"state"`
+	Weak      bool              `json:"weak,omitempty"`
+	NotBefore time.Time         `json:"not_before,omitzero"`
+	Expires   time.Time         `json:"expires,omitzero"`
+	Created   time.Time         `json:"created,omitzero"`
+	Limit     string            `json:"limit,omitempty"`
+	// PreviousUntil is when the key before this one ends.
+	PreviousUntil time.Time `json:"previous_valid_until,omitzero"`
+}
+
+func (c *keyCommand) listJSON(records []apikey.Record) error {
+	list := make([]listedKey, len(records))
+	for i, r := range records {
+		list[i] = listedKey{
+			ID: r.ID, Owner: r.Owner, Plan: r.Plan, Labels: r.Labels, Scopes: r.Scopes, State: r.State(c.now), Weak: r.Weak,
+			NotBefore: r.NotBefore, Expires: r.Expires, Created: r.Created, Limit: limitName(r.Limit),
+		}
+		if r.Previous != nil {
+			list[i].PreviousUntil = r.Previous.ValidUntil
+		}
+	}
+	e := json.NewEncoder(c.stdout)
+	e.SetIndent("", "  ")
+	return e.Encode(list)
+}

@@ -1,0 +1,33 @@
+//go:build unix && !solaris && !aix
+
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// lockDirectory waits until nobody else changes keys in a directory. The file itself can not be locked, since each change puts
+// another one in its place.
+func lockDirectory(dir string) (unlock func(), err error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(d.Fd()), syscall.LOCK_EX); err != nil {
+		_ = d.Close()
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	return func() { _ = d.Close() }, nil
+}
+
+// keepOwner gives a file the owner and group of another one.
+func keepOwner(of fs.FileInfo, file *os.File) error {
+	want, ok := of.Sys().(*syscall.Stat_t)
+	if !ok || (int(want.Uid) == os.Geteuid() && int(want.Gid) == os.Getegid()) {
+		return nil
+	}
+	return file.Chown(int(want.Uid), int(want.Gid))
+}

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/rulefile"
+)
+
+var update = flag.Bool("update", false, "rewrite the transcripts in testdata with what the code says now")
+
+var (
+	keyPattern    = regexp.MustCompile(`ea_([0-9A-Za-z]{8})_[0-9A-Za-z]{38}`)
+	idPattern     = regexp.MustCompile(`The key ([0-9A-Za-z]{8}) `)
+	hashPattern   = regexp.MustCompile(`hmac-sha256:[0-9a-f]{8}:[0-9A-Za-z_-]{43}`)
+	secretPattern = regexp.MustCompile(`(?m)^[0-9A-Za-z+/]{43}=$`)
+	nowPattern    = regexp.MustCompile(`20[0-9]{2}-[0-9-]{5}T[0-9:]{8}Z`)
+)
+
+// transcript runs the commands of a text and returns it with what they say.
+type transcript struct {
+	t      *testing.T
+	dir    string
+	ids    []string
+	secret []string // all keys that were shown
+}
+
+func (tr *transcript) run(script string) string {
+	var out strings.Builder
+	for line := range strings.Lines(script) {
+		command, isCommand := strings.CutPrefix(line, "$ ")
+		if !isCommand {
+			if strings.HasPrefix(line, "#") || line == "\n" {
+				out.WriteString(line)
+			}
+			continue
+		}
+		out.WriteString(line + tr.command(strings.TrimSpace(command)))
+	}
+	return out.String()
+}
+
+func (tr *transcript) command(line string) string {
+	line = strings.ReplaceAll(line, "$DIR", tr.dir)
+	for i, id := range tr.ids {
+		line = strings.ReplaceAll(line, idName(i), id)
+	}
+	line, input, _ := strings.Cut(line, " < ")
+	words := strings.Fields(line)
+	switch words[0] {
+	case "export":
+		name, value, _ := strings.Cut(words[1], "=")
+		tr.t.Setenv(name, value)
+		return ""
+	case "cat":
+		content, err := os.ReadFile(filepath.Join(tr.dir, words[1]))
+		if err != nil {
+			tr.t.Fatal(err)
+		}
+		return tr.normal("| " + strings.ReplaceAll(strings.TrimSpace(string(content)), "\n", "\n| ") + "\n")
+	}
+	var stdout, stderr bytes.Buffer
+	code := keysCommand(words[1:], strings.NewReader(input+"\n"), &stdout, &stderr)
+	tr.secret = append(tr.secret, keyPattern.FindAllString(stdout.String(), -1)...)
+	tr.noSecrets(stderr.String())
+	text := stdout.String()
+	for said := range strings.Lines(stderr.String()) {
+		text += "2> " + said
+	}
+	if code != exitOK {
+		text += fmt.Sprintf("(exit %d)\n", code)
+	}
+	return tr.normal(text)
+}
+
+// idName stands for an id in a transcript; it is as long as one.
+func idName(i int) string { return fmt.Sprintf("id%06d", i+1) }
+
+func (tr *transcript) noSecrets(text string) {
+	for _, key := range tr.secret {
+		if strings.Contains(text, key[len("ea_12345678_"):]) {
+			tr.t.Errorf("a secret is told:\n%s", text)
+		}
+	}
+}
+
+// normal puts names in the place of what is another one each time.
+func (tr *transcript) normal(text string) string {
+	for _, found := range idPattern.FindAllStringSubmatch(text, -1) {
+		if id := found[1]; !slices.Contains(tr.ids, id) {
+			tr.ids = append(tr.ids, id)
+		}
+	}
+	text = keyPattern.ReplaceAllString(text, "KEY of $1")
+	text = hashPattern.ReplaceAllString(text, "HASH")
+	text = secretPattern.ReplaceAllString(text, "SECRET")
+	text = nowPattern.ReplaceAllString(text, "TIME")
+	for i, id := range tr.ids {
+		text = strings.ReplaceAll(text, id, idName(i))
+	}
+	return strings.ReplaceAll(text, tr.dir, "DIR")
+}
+
+// TestKeysTranscript runs the commands of testdata/keys.txt; -update writes what they say.
+func TestKeysTranscript(t *testing.T) {
+	setenv(t, nil)
+	path := filepath.Join("testdata", "keys.txt")
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := &transcript{t: t, dir: t.TempDir()}
+	got := tr.run(string(want))
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("want (-) and got (+):\n%s", diff)
+	}
+	content, err := os.ReadFile(filepath.Join(tr.dir, "keys.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.noSecrets(string(content))
+}
+
+// keys runs a subcommand that must succeed, and returns its stdout.
+func keys(t *testing.T, args ...string) string {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	if code := keysCommand(args, strings.NewReader(""), &stdout, &stderr); code != exitOK {
+		t.Errorf("keys %v: exit code %d\n%s", args, code, &stderr)
+	}
+	return strings.TrimSpace(stdout.String())
+}
+
+// TestKeysInRedis: all subcommands with keys in Redis.
+func TestKeysInRedis(t *testing.T) {
+	server := testenv.Redis(t)
+	setenv(t, map[string]string{"REDIS_URL": server.Addr, "API_KEY_SECRET": "a-server-secret-of-a-test"})
+	key := keys(t, "create", "--owner", "alice", "--limit", "5/minute")
+	id := keyPattern.FindStringSubmatch(key)[1]
+	if list := keys(t, "list"); !strings.Contains(list, id) || !strings.Contains(list, "5/minute") || strings.Contains(list, "hmac") {
+		t.Errorf("the list: %s", list)
+	}
+	if again := keys(t, "rotate", id, "--grace", "7d"); again == key || keyPattern.FindStringSubmatch(again)[1] != id {
+		t.Errorf("the new key: %s", again)
+	}
+	keys(t, "revoke", "--redis", id)
+	if list := keys(t, "list", "-o", "json"); !strings.Contains(list, `"state": "disabled"`) || !strings.Contains(list, "previous_valid_until") {
+		t.Errorf("the list: %s", list)
+	}
+	server.Kill()
+	var stdout, stderr bytes.Buffer
+	if code := keysCommand([]string{"create", "--owner", "bob"}, nil, &stdout, &stderr); code != exitFailed || stdout.Len() > 0 {
+		t.Errorf("without Redis: exit code %d, %q, %q", code, &stdout, &stderr)
+	}
+}
+
+// TestKeysAtTheSameTime: many commands change one file, and nothing is lost; its mode stays.
+func TestKeysAtTheSameTime(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	setenv(t, map[string]string{"API_KEYS_FILE": path, "API_KEY_SECRET": "a-server-secret-of-a-test"})
+	keys(t, "create", "--owner", "first")
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("a new file: %v, %v", info.Mode(), err)
+	}
+	if err := os.Chmod(path, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "link.yaml")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() { keys(t, "create", "--owner", fmt.Sprint("owner", i), "--file", link) })
+	}
+	all.Wait()
+	loaded, problems := rulefile.LoadKeys(link)
+	if len(problems) > 0 || len(loaded.Records) != 21 {
+		t.Errorf("%d keys, %v", len(loaded.Records), problems)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("the mode after a change: %v, %v", info.Mode(), err)
+	}
+	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the link after a change: %v, %v", info.Mode(), err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
+		t.Errorf("files left: %v, %v", left, err)
+	}
+}
+
+func TestKeysOfTheCLIPass(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	setenv(t, map[string]string{"API_KEYS_FILE": path, "API_KEY_SECRET": "a-server-secret-of-a-test"})
+	key := keys(t, "create", "--owner", "alice", "--expires", "1h")
+	secret, err := apikey.NewSecret("a-server-secret-of-a-test", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded, problems := rulefile.LoadKeys(path)
+	if problems.HasErrors() {
+		t.Fatal(problems)
+	}
+	source := new(apikey.Source)
+	source.Replace(loaded.Records)
+	who, err := apikey.New(apikey.Config{Secret: secret, Sources: []*apikey.Source{source}}).Check(key)
+	if err != nil || who.Owner != "alice" {
+		t.Errorf("%v, %v", who, err)
+	}
+}
