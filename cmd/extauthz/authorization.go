@@ -7,6 +7,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/envoyauth"
 	"github.com/extauthz/extauthz/pkg/authz/jwt"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
 // authorization is what answers Check: the authorizer, and the tokens whose issuers its policies name.
@@ -53,6 +54,18 @@ func (a *authorization) setPolicies(policies map[string]*authz.Policy) {
 		a.log.Error("tokens of these issuers are refused", "error", err)
 	}
 	a.authorizer.SetPolicies(policies)
+}
+
+func (a *authorization) checkStats() telemetry.CheckStats {
+	stats := a.server.Stats()
+	return telemetry.CheckStats{Held: stats.Held, NotHeld: stats.NotHeld, DroppedHeaders: stats.DroppedHeaders}
+}
+
+func (a *authorization) issuerStats() (list []telemetry.IssuerStats) {
+	for _, s := range a.tokens.Stats().Sources {
+		list = append(list, telemetry.IssuerStats{Source: s.Name, Keys: s.Keys, LastSuccess: s.LastSuccess, Failures: s.Failures})
+	}
+	return list
 }
 
 func (a *authorization) close() { a.tokens.Close() }

@@ -17,14 +17,19 @@ func banner(w io.Writer, s *Settings, r *ruleSource, l listeners) {
 so the built-in sample is served, on loopback only, from %s.
 
   gRPC   %-22s for Envoy, see envoy/envoy.yaml
-  HTTP   %-22s /json /healthcheck
+  HTTP   %-22s /json /check /healthcheck
   debug  %-22s /rlconfig /metrics /debug/pprof
 
 Try it; the sixth within a minute gets a 429:
 
   curl -i http://%s/json -d '%s'
 
-`, r.dir, s.storeName(), l.grpc.Addr(), l.http.Addr(), l.debug.Addr(), l.http.Addr(), envoyrls.Example)
+And as Envoy's ext_authz filter asks, with a key that is for trying only; no key gets a 401, another one a 403:
+
+  curl -i -H 'x-api-key: demo' http://%s/check/
+
+`, r.dir, s.storeName(), l.grpc.Addr(), l.http.Addr(), l.debug.Addr(), l.http.Addr(), envoyrls.Example,
+		l.http.Addr())
 }
 
 // storeName says where the buckets are, for people.

@@ -19,6 +19,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 	"github.com/extauthz/extauthz/pkg/rulefile"
+	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
 // keySource holds the API keys, from a file, from Redis or from both, and follows their changes.
@@ -259,4 +260,9 @@ func (k *keySource) warn() {
 	if twice > 0 {
 		k.log.Warn("API keys are in the file and in redis; those of the file win", "count", twice, "example", example)
 	}
+}
+
+func (k *keySource) stats() telemetry.KeyStats {
+	stats := k.keys.Stats()
+	return telemetry.KeyStats{Keys: stats.Keys, Expiring: stats.Expiring, Weak: stats.Weak}
 }

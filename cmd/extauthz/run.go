@@ -48,7 +48,11 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 		Store: stores.decides, Fallback: stores.memory,
 		Shadow: s.ShadowMode, Quota: s.QuotaMode, Strict: s.strict(),
 	})
-	auth := newAuthorization(s, limiter, nil, log)
+	keys, err := openKeys(ctx, s, source, log)
+	if err != nil {
+		return &startError{err}
+	}
+	auth := newAuthorization(s, limiter, keys.keys, log)
 	defer auth.close()
 	source.apply = func(rules *ratelimit.Rules, policies map[string]*authz.Policy) {
 		limiter.SetRules(rules)
@@ -59,7 +63,8 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registry.MustRegister(&telemetry.Collector{
-		Limiter: limiter, Authorizer: auth.authorizer, Memory: stores.memoryStats, Store: stores.up, Rules: source.stats,
+		Limiter: limiter, Authorizer: auth.authorizer, Check: auth.checkStats, Issuers: auth.issuerStats, Keys: keys.stats,
+		Memory: stores.memoryStats, Store: stores.up, Rules: source.stats,
 	})
 	grpcServer := newGRPCServer(s, log, telemetry.NewRPCs(registry))
 	rls := envoyrls.New(envoyrls.Config{
@@ -87,6 +92,7 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return source.watch(groupCtx) })
+	group.Go(func() error { return keys.run(groupCtx) })
 	group.Go(func() error { return wrapServe("gRPC", grpcServer.Serve(listeners.grpc)) })
 	group.Go(func() error { return wrapServe("HTTP", servers[0].Serve(listeners.http)) })
 	group.Go(func() error { return wrapServe("debug", servers[1].Serve(listeners.debug)) })

@@ -74,6 +74,24 @@ func matches(out *output, pattern *regexp.Regexp) func() error {
 	}
 }
 
+// checkAs asks /check with an API key.
+func checkAs(t *testing.T, addr, key string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+"/check/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key != "" {
+		req.Header.Set("X-Api-Key", key)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	return res.StatusCode
+}
+
 func get(t *testing.T, url string) (int, string) {
 	t.Helper()
 	res, err := http.Get(url)
@@ -112,6 +130,16 @@ func TestSample(t *testing.T) {
 			t.Errorf("headers of the denial: %v", res.Header)
 		}
 	}
+	for i, want := range []int{200, 200, 200, 200, 200, 429} {
+		if code := checkAs(t, httpAddr, "demo"); code != want {
+			t.Errorf("check %d with the demo key: %d, want %d", i+1, code, want)
+		}
+	}
+	for key, want := range map[string]int{"": 401, "other": 403} {
+		if code := checkAs(t, httpAddr, key); code != want {
+			t.Errorf("check with the key %q: %d, want %d", key, code, want)
+		}
+	}
 	for url, want := range map[string]string{
 		httpAddr + "/healthcheck": "OK", httpAddr + "/livez": "OK", httpAddr + "/readyz": "OK",
 		debugAddr + "/":            "/rlconfig",
@@ -128,7 +156,7 @@ func TestSample(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	for _, name := range []string{"", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService"} {
+	for _, name := range []string{"", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService", "envoy.service.auth.v3.Authorization"} {
 		res, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: name})
 		if err != nil || res.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
 			t.Errorf("health of %q: %v, %v", name, res, err)

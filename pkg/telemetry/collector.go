@@ -15,6 +15,10 @@ type Collector struct {
 	Limiter *ratelimit.Limiter
 	// Authorizer has the counters of ext_authz. Required.
 	Authorizer *authz.Authorizer
+	// Check describes the ext_authz service, Issuers the sources of tokens' keys, Keys the API keys. Required.
+	Check   func() CheckStats
+	Issuers func() []IssuerStats
+	Keys    func() KeyStats
 	// Memory describes the embedded store, the one that decides or the one that takes over. Required.
 	Memory func() MemoryStats
 	// Store reports whether the remote store can be reached; nil without one.
@@ -22,6 +26,27 @@ type Collector struct {
 	// Rules describes the rule source. Required.
 	Rules func() RuleStats
 }
+
+// CheckStats describes the ext_authz service.
+type CheckStats struct {
+	// Held is how many answers are held for a max_delay now; NotHeld counts those that could not be.
+	Held    int64
+	NotHeld uint64
+	// DroppedHeaders counts headers that could not be sent for their name or value.
+	DroppedHeaders uint64
+}
+
+// IssuerStats describes a source of tokens' keys.
+type IssuerStats struct {
+	// Source is the file or URL, from the configuration.
+	Source      string
+	Keys        int
+	LastSuccess time.Time
+	Failures    uint64
+}
+
+// KeyStats counts API keys.
+type KeyStats struct{ Keys, Expiring, Weak int }
 
 // MemoryStats describes the embedded store.
 type MemoryStats struct {
@@ -51,6 +76,15 @@ var (
 	unknownDomain   = desc("ratelimit_unknown_domain_total", "Requests for a domain without rules.")
 	globalShadow    = desc("ratelimit_global_shadow_total", "Requests over a limit that SHADOW_MODE let pass.")
 	authzDecisions  = desc("authz_decisions_total", "Decisions of ext_authz by reason.", "reason")
+	held            = desc("authz_held", "Answers of ext_authz that are held for a max_delay now.")
+	notHeld         = desc("authz_not_held_total", "Answers that could not be held: too many, or no time.")
+	droppedHeaders  = desc("authz_dropped_headers_total", "Headers that could not be sent for their name or value.")
+	jwksKeys        = desc("jwks_keys", "Keys of a source that are trusted.", "source")
+	jwksSuccess     = desc("jwks_last_success_timestamp_seconds", "When the keys of a source were last read.", "source")
+	jwksFailures    = desc("jwks_failures_total", "Readings of a source that failed.", "source")
+	apiKeys         = desc("api_keys", "API keys.")
+	apiKeysExpiring = desc("api_keys_expiring", "API keys that are valid now and will end within 7 days.")
+	apiKeysWeak     = desc("api_keys_weak", "API keys of somebody's choice, which can be guessed.")
 	storeErrors     = desc("store_errors_total", "Requests that the store could not decide, by the policy that answered (none when strict).", "policy")
 	unknownOutcomes = desc("store_unknown_outcome_total", "Requests of store_errors_total that may have been charged all the same.")
 	storeUp         = desc("store_up", "Whether the remote store answers.")
@@ -92,6 +126,21 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	counter(unknownDomain, t.UnknownDomain.Load())
 	counter(globalShadow, t.GlobalShadow.Load())
 	c.Authorizer.EachReason(func(r authz.Reason, n uint64) { counter(authzDecisions, n, string(r)) })
+	check := c.Check()
+	gauge(held, float64(check.Held))
+	counter(notHeld, check.NotHeld)
+	counter(droppedHeaders, check.DroppedHeaders)
+	for _, s := range c.Issuers() {
+		gauge(jwksKeys, float64(s.Keys), s.Source)
+		if !s.LastSuccess.IsZero() {
+			gauge(jwksSuccess, float64(s.LastSuccess.UnixNano())/1e9, s.Source)
+		}
+		counter(jwksFailures, s.Failures, s.Source)
+	}
+	k := c.Keys()
+	gauge(apiKeys, float64(k.Keys))
+	gauge(apiKeysExpiring, float64(k.Expiring))
+	gauge(apiKeysWeak, float64(k.Weak))
 	counter(storeErrors, t.StoreErrors[0].Load(), "none")
 	for _, p := range []ratelimit.StoreErrorPolicy{ratelimit.Deny, ratelimit.Local, ratelimit.Allow} {
 		counter(storeErrors, t.StoreErrors[p].Load(), p.String())
