@@ -184,16 +184,26 @@ func TestKeyWatcher(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		var said []string
-		since := time.Now()
+		updates := make(chan string, 10)
+		start := time.Now()
 		w := NewKeyWatcher(path, loaded)
 		go w.Run(ctx, func(u KeyUpdate) {
 			what := "error"
 			if !u.Problems.HasErrors() {
 				what = u.Keys.Records[0].ID
 			}
-			said = append(said, fmt.Sprintf("%s after %v", what, time.Since(since)))
+			// Each step takes 10 seconds.
+			updates <- fmt.Sprintf("%s after %v", what, time.Since(start)%(10*time.Second))
 		})
+		said := func() string {
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			var all []string
+			for len(updates) > 0 {
+				all = append(all, <-updates)
+			}
+			return strings.Join(all, ", ")
+		}
 		for _, step := range []struct {
 			content, want string
 			reload        bool
@@ -209,19 +219,12 @@ func TestKeyWatcher(t *testing.T) {
 			if step.reload {
 				w.Reload()
 			}
-			synctest.Wait()
-			time.Sleep(10 * time.Second)
-			synctest.Wait()
-			if diff := cmp.Diff(step.want, strings.Join(said, ", ")); diff != "" {
+			if diff := cmp.Diff(step.want, said()); diff != "" {
 				t.Errorf("after %q: %s", step.content, diff)
 			}
-			said, since = nil, time.Now()
 		}
 		remove(t, path)
-		synctest.Wait()
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		if diff := cmp.Diff([]string{"error after 1s"}, said); diff != "" {
+		if diff := cmp.Diff("error after 1s", said()); diff != "" {
 			t.Errorf("after the file has gone: %s", diff)
 		}
 	})
