@@ -15,15 +15,16 @@ type shop struct {
 	*proxy
 	service *service
 	issuer  *issuer
+	keys    *apiKeys
 	rules   string // the path of the rule file
 }
 
 func startShop(t *testing.T, edits ...edit) *shop {
 	t.Helper()
-	s := &shop{issuer: newIssuer(t)}
+	s := &shop{issuer: newIssuer(t), keys: keysInFile(t)}
 	root, file := rulesDirectory(t, policy(t, s.issuer))
 	s.rules = file
-	s.service = startService(t, "RUNTIME_ROOT="+root)
+	s.service = startService(t, append(s.keys.environment, "RUNTIME_ROOT="+root)...)
 	s.proxy = startEnvoy(t, s.service.grpcPort, edits...)
 	return s
 }

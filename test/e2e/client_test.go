@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 type proxy struct {
 	*testenv.EnvoyProxy
 	addr string
+	tls  *tls.Config // for clients; nil when they speak plain HTTP
 }
 
 // asked returns a counter of Envoy's rate limit filter: ok, over_limit, error or failure_mode_allowed.
@@ -52,7 +54,7 @@ type answer struct {
 // do makes a call, on a connection of its own as a new client would.
 func (p *proxy) do(t *testing.T, c call) answer {
 	t.Helper()
-	transport := &http.Transport{Protocols: new(http.Protocols)}
+	transport := &http.Transport{Protocols: new(http.Protocols), TLSClientConfig: p.tls}
 	transport.Protocols.SetHTTP1(!c.grpc)
 	transport.Protocols.SetUnencryptedHTTP2(c.grpc)
 	if c.from != "" {
@@ -85,7 +87,11 @@ func (p *proxy) request(t *testing.T, c call) *http.Request {
 	if c.grpc {
 		body = bytes.NewReader(make([]byte, 5))
 	}
-	req, err := http.NewRequestWithContext(t.Context(), c.method, "http://"+p.addr+c.path, body)
+	scheme := "http://"
+	if p.tls != nil {
+		scheme = "https://"
+	}
+	req, err := http.NewRequestWithContext(t.Context(), c.method, scheme+p.addr+c.path, body)
 	if err != nil {
 		t.Fatal(err)
 	}

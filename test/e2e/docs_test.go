@@ -1,23 +1,127 @@
 package e2e
 
 import (
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // block returns the first fenced block of a language that has a text in it, of a page of the documentation: what the page shows is
 // what the test runs.
 func block(t *testing.T, page, language, has string) string {
 	t.Helper()
+	for _, content := range blocks(t, page, language) {
+		if strings.Contains(content, has) {
+			return content
+		}
+	}
+	t.Fatalf("%s has no block of %s with %q", page, language, has)
+	return ""
+}
+
+// blocks returns all fenced blocks of a language, in order.
+func blocks(t *testing.T, page, language string) (list []string) {
+	t.Helper()
 	for rest := read(t, page); ; {
 		_, after, ok := strings.Cut(rest, "\n```"+language+"\n")
+		if !ok {
+			return list
+		}
 		content, after, closed := strings.Cut(after, "\n```")
-		if !ok || !closed {
-			t.Fatalf("%s has no block of %s with %q", page, language, has)
+		if !closed {
+			t.Fatalf("%s has a block of %s without an end", page, language)
 		}
-		if strings.Contains(content, has) {
-			return content + "\n"
+		list, rest = append(list, content+"\n"), after
+	}
+}
+
+// example is a request of a page, and what the page says is answered.
+type example struct {
+	command string
+	call    call
+	status  string
+	header  http.Header
+}
+
+// examples are the requests of a block of a page: lines as `$ curl -si localhost:10000/path -H "name: value"`, each followed by the
+// status line and those headers of the answer that are about limits. Words such as $KEY are replaced.
+func examples(t *testing.T, console string, words map[string]string) (list []example) {
+	t.Helper()
+	for line := range strings.Lines(console) {
+		line = strings.TrimSuffix(line, "\n")
+		if command, ok := strings.CutPrefix(line, "$ "); ok {
+			list = append(list, example{command: command, call: curl(t, command, words), header: http.Header{}})
+			continue
 		}
-		rest = after
+		last := &list[len(list)-1]
+		switch name, value, isHeader := strings.Cut(line, ": "); {
+		case strings.HasPrefix(line, "HTTP/1.1 "):
+			last.status = strings.TrimPrefix(line, "HTTP/1.1 ")
+		case isHeader:
+			last.header.Add(name, value)
+		case line != "":
+			t.Fatalf("after %q: what is %q?", last.command, line)
+		}
+	}
+	return list
+}
+
+var curlLine = regexp.MustCompile(`^curl -si localhost:10000(/\S*)(?: -H "([^:"]+): ([^"]+)")?$`)
+
+func curl(t *testing.T, command string, words map[string]string) call {
+	t.Helper()
+	m := curlLine.FindStringSubmatch(command)
+	if m == nil {
+		t.Fatalf("%q is not understood, want %s", command, curlLine)
+	}
+	c := get(m[1])
+	if m[2] != "" {
+		c.header = append(c.header, [2]string{m[2], os.Expand(m[3], func(word string) string { return words[word] })})
+	}
+	return c
+}
+
+// holds makes the requests of a block, and compares what is answered with what the page says. Numbers may differ by the seconds
+// that have passed.
+func (p *proxy) holds(t *testing.T, console string, words map[string]string) {
+	t.Helper()
+	begin := time.Now()
+	for _, e := range examples(t, console, words) {
+		a := p.do(t, e.call)
+		if got := fmt.Sprint(a.status, " ", http.StatusText(a.status)); got != e.status {
+			t.Errorf("%s: got %s, the page says %s", e.command, got, e.status)
+		}
+		seconds := 1 + int(time.Since(begin)/time.Second)
+		for name, values := range a.header {
+			limiting := strings.Contains(name, "Ratelimit") || name == "Retry-After"
+			if want := e.header[name]; limiting && !strings.HasPrefix(name, sawPrefix) && !slices.EqualFunc(values, want, near(seconds)) {
+				t.Errorf("%s: got %s: %q, the page says %q", e.command, name, values, want)
+			}
+		}
+		for name := range e.header {
+			if a.header[name] == nil {
+				t.Errorf("%s: got no %s, the page says %q", e.command, name, e.header[name])
+			}
+		}
+	}
+}
+
+// near compares texts of which the numbers may differ by so many.
+func near(most int) func(got, want string) bool {
+	number := regexp.MustCompile(`\d+`)
+	return func(got, want string) bool {
+		gots, wants := number.FindAllString(got, -1), number.FindAllString(want, -1)
+		return number.ReplaceAllString(got, "0") == number.ReplaceAllString(want, "0") &&
+			slices.EqualFunc(gots, wants, func(a, b string) bool {
+				x, errX := strconv.Atoi(a)
+				y, errY := strconv.Atoi(b)
+				return errX == nil && errY == nil && x-y <= most && y-x <= most
+			})
 	}
 }

@@ -34,7 +34,7 @@ func TestHTTPService(t *testing.T) {
 	t.Parallel()
 	issuer := newIssuer(t)
 	root, _ := rulesDirectory(t, policy(t, issuer))
-	service := startService(t, "RUNTIME_ROOT="+root, "AUTHZ_HTTP_TIMEOUT=2s", "AUTHZ_HTTP_SOURCE_HEADER=x-envoy-source")
+	service := startService(t, "RUNTIME_ROOT="+root, serverSecret, "AUTHZ_HTTP_TIMEOUT=2s", "AUTHZ_HTTP_SOURCE_HEADER=x-envoy-source")
 	envoy := startEnvoy(t, service.grpcPort, overHTTP(service.http[strings.LastIndex(service.http, ":")+1:]))
 	ann := issuer.bearer(t, claims{"plan": "trial"})
 

@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"encoding/json"
 	"maps"
 	"path/filepath"
@@ -30,12 +28,8 @@ func newIssuer(t *testing.T) *issuer {
 // rotate takes a new key with this name, publishes it alone and forgets the one before.
 func (i *issuer) rotate(t *testing.T, kid string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	i.private, i.kid = private, kid
-	public := jose.JSONWebKey{Key: private.Public(), KeyID: kid, Algorithm: string(jose.ES256), Use: "sig"}
+	i.private, i.kid = newECKey(t), kid
+	public := jose.JSONWebKey{Key: i.private.Public(), KeyID: kid, Algorithm: string(jose.ES256), Use: "sig"}
 	content, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{public}})
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ func TestRedisAway(t *testing.T) {
 			redis := testenv.Redis(t)
 			root, _ := rulesDirectory(t, read(t, sampleRules))
 			// The default of 8 ms would now and then find a busy test machine's Redis away when it is not.
-			service := startService(t, "RUNTIME_ROOT="+root, "REDIS_URL=redis://"+redis.Addr, "REDIS_TIMEOUT=250ms")
+			service := startService(t, "RUNTIME_ROOT="+root, serverSecret, "REDIS_URL=redis://"+redis.Addr, "REDIS_TIMEOUT=250ms")
 			envoy := startEnvoy(t, service.grpcPort, without(extAuthz))
 			// Up to the limit with Redis there...
 			if allowed, denied := envoy.tally(t, 7, claim("before")); allowed != 5 {

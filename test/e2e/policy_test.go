@@ -22,7 +22,7 @@ func TestNobody(t *testing.T) {
 			t.Parallel()
 			issuer := newIssuer(t)
 			root, _ := rulesDirectory(t, instead("  preflight: allow\n", c.line)(t, policy(t, issuer)))
-			envoy := startEnvoy(t, startService(t, "RUNTIME_ROOT="+root).grpcPort)
+			envoy := startEnvoy(t, startService(t, "RUNTIME_ROOT="+root, serverSecret).grpcPort)
 
 			a := envoy.do(t, get("/", [2]string{"x-auth-owner", "ann"}, [2]string{"x-auth-plan", "gold"}))
 			if a.status != http.StatusOK {
@@ -121,7 +121,7 @@ func TestAuthzRedisAway(t *testing.T) {
 	t.Parallel()
 	issuer, redis := newIssuer(t), testenv.Redis(t)
 	root, _ := rulesDirectory(t, policy(t, issuer))
-	service := startService(t, "RUNTIME_ROOT="+root, "REDIS_URL=redis://"+redis.Addr, "REDIS_TIMEOUT=250ms")
+	service := startService(t, "RUNTIME_ROOT="+root, serverSecret, "REDIS_URL=redis://"+redis.Addr, "REDIS_TIMEOUT=250ms")
 	envoy := startEnvoy(t, service.grpcPort)
 	few := func(sub string) call { return get("/few/things", issuer.bearer(t, claims{"sub": sub})) }
 	if allowed, denied := envoy.tally(t, 5, few("before")); allowed != 3 {
