@@ -41,16 +41,19 @@ func blocks(t *testing.T, page, language string) (list []string) {
 	}
 }
 
-// example is a request of a page, and what the page says is answered.
+// example is a request of a page, or several of the same, and what the page says is answered.
 type example struct {
 	command string
 	call    call
 	status  string
 	header  http.Header
+	body    string // "": not told
+	codes   string // of several
 }
 
-// examples are the requests of a block of a page: lines as `$ curl -si localhost:10000/path -H "name: value"`, each followed by the
-// status line and those headers of the answer that are about limits. Words such as $KEY are replaced.
+// examples are the requests of a block of a page: lines such as `$ curl -si localhost:10000/path -H "name: value"`, each followed by
+// the status line and headers of the answer, among them all that are about limits, and perhaps its body; or a loop over such
+// requests, followed by their statuses. Words such as $KEY are replaced.
 func examples(t *testing.T, console string, words map[string]string) (list []example) {
 	t.Helper()
 	for line := range strings.Lines(console) {
@@ -61,18 +64,22 @@ func examples(t *testing.T, console string, words map[string]string) (list []exa
 		}
 		last := &list[len(list)-1]
 		switch name, value, isHeader := strings.Cut(line, ": "); {
+		case strings.HasPrefix(last.command, "for "):
+			last.codes += line
 		case strings.HasPrefix(line, "HTTP/1.1 "):
 			last.status = strings.TrimPrefix(line, "HTTP/1.1 ")
+		case strings.HasPrefix(line, "{"):
+			last.body = line
 		case isHeader:
 			last.header.Add(name, value)
-		case line != "":
+		case line != "" && line != "...":
 			t.Fatalf("after %q: what is %q?", last.command, line)
 		}
 	}
 	return list
 }
 
-var curlLine = regexp.MustCompile(`^curl -si localhost:10000(/\S*)(?: -H "([^:"]+): ([^"]+)")?$`)
+var curlLine = regexp.MustCompile(`curl (?:-si|-so /dev/null -w "%\{http_code\} ") localhost:10000(/\S*)(?: -H "([^:"]+): ([^"]+)")?(?:; done)?$`)
 
 func curl(t *testing.T, command string, words map[string]string) call {
 	t.Helper()
@@ -93,6 +100,16 @@ func (p *proxy) holds(t *testing.T, console string, words map[string]string) {
 	t.Helper()
 	begin := time.Now()
 	for _, e := range examples(t, console, words) {
+		if e.codes != "" {
+			var codes []string
+			for range strings.Fields(e.codes) {
+				codes = append(codes, strconv.Itoa(p.do(t, e.call).status))
+			}
+			if got := strings.Join(codes, " "); got != e.codes {
+				t.Errorf("%s: got %s, the page says %s", e.command, got, e.codes)
+			}
+			continue
+		}
 		a := p.do(t, e.call)
 		if got := fmt.Sprint(a.status, " ", http.StatusText(a.status)); got != e.status {
 			t.Errorf("%s: got %s, the page says %s", e.command, got, e.status)
@@ -100,14 +117,17 @@ func (p *proxy) holds(t *testing.T, console string, words map[string]string) {
 		seconds := 1 + int(time.Since(begin)/time.Second)
 		for name, values := range a.header {
 			limiting := strings.Contains(name, "Ratelimit") || name == "Retry-After"
-			if want := e.header[name]; limiting && !strings.HasPrefix(name, sawPrefix) && !slices.EqualFunc(values, want, near(seconds)) {
-				t.Errorf("%s: got %s: %q, the page says %q", e.command, name, values, want)
+			if limiting && !strings.HasPrefix(name, sawPrefix) && e.header[name] == nil {
+				t.Errorf("%s: got %s: %q, of which the page says nothing", e.command, name, values)
 			}
 		}
-		for name := range e.header {
-			if a.header[name] == nil {
-				t.Errorf("%s: got no %s, the page says %q", e.command, name, e.header[name])
+		for name, want := range e.header {
+			if !slices.EqualFunc(a.header[name], want, near(seconds)) {
+				t.Errorf("%s: got %s: %q, the page says %q", e.command, name, a.header[name], want)
 			}
+		}
+		if e.body != "" && !near(seconds)(a.body, e.body) {
+			t.Errorf("%s: got body %s, the page says %s", e.command, a.body, e.body)
 		}
 	}
 }

@@ -1,0 +1,187 @@
+package e2e
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+// TestCredentialPlaces sends a key in every place that the policy knows. Wherever it was, the application does not get to see it,
+// and what else was there stays.
+func TestCredentialPlaces(t *testing.T) {
+	t.Parallel()
+	s := &shop{issuer: newIssuer(t), keys: keysInFile(t)}
+	key := s.keys.create(t, "--owner", "ann", "--plan", "gold", "--scope", "users:delete")
+	ended := s.keys.create(t, "--owner", "ann", "--not-before", "1d")
+	other := s.keys.create(t, "--owner", "bob")
+	root, _ := rulesDirectory(t, policy(t, s.issuer))
+	s.service = startService(t, append(s.keys.environment, "RUNTIME_ROOT="+root, "LOG_LEVEL=DEBUG")...)
+	s.proxy = startEnvoy(t, s.service.grpcPort)
+
+	header := func(name, value string) [2]string { return [2]string{name, value} }
+	for _, c := range []struct {
+		name   string
+		call   call
+		status int
+		target string      // the application's, default: that of the call
+		saw    http.Header // nil values: absent
+	}{
+		{name: "a header", status: 200, call: get("/x", header("x-api-key", key)), saw: http.Header{"X-Api-Key": nil}},
+		{name: "a header in capitals", status: 200, call: get("/x", header("X-API-KEY", key)), saw: http.Header{"X-Api-Key": nil}},
+		{name: "a scheme", status: 200, call: get("/x", header("authorization", "ApiKey "+key)), saw: http.Header{"Authorization": nil}},
+		{name: "a scheme in capitals", status: 200, call: get("/x", header("authorization", "APIKEY "+key)), saw: http.Header{"Authorization": nil}},
+		{name: "a query", status: 200, call: get("/x?a=1&api_key=" + key + "&b=%26"), target: "/x?a=1&b=%26"},
+		{name: "a query in another spelling", status: 200, call: get("/x?%61pi_key=" + key), target: "/x"},
+		{name: "a cookie", status: 200, call: get("/x", header("cookie", "a=1; api_key="+key+"; b=2")), saw: http.Header{"Cookie": {"a=1; b=2"}}},
+		{name: "a cookie alone", status: 200, call: get("/x", header("cookie", "api_key="+key)), saw: http.Header{"Cookie": nil}},
+		{name: "another scheme beside it", status: 200, call: get("/x", header("x-api-key", key), header("authorization", "Basic YQ==")),
+			saw: http.Header{"X-Api-Key": nil, "Authorization": {"Basic YQ=="}}},
+		{name: "two places, of which the first decides", status: 200, call: get("/x?api_key="+other, header("x-api-key", key)), target: "/x",
+			saw: http.Header{"X-Api-Key": nil}},
+		{name: "a scope", status: 200, call: call{method: http.MethodDelete, path: "/users/1", header: [][2]string{{"x-api-key", key}}}},
+		{name: "no scope", status: 403, call: call{method: http.MethodDelete, path: "/users/1", header: [][2]string{{"x-api-key", other}}}},
+
+		{name: "nobody's key", status: 403, call: get("/x", header("x-api-key", "nobody's"))},
+		{name: "a key with a typing mistake", status: 403, call: get("/x", header("x-api-key", key[:len(key)-1]+"!"))},
+		{name: "a key before its time", status: 403, call: get("/x", header("x-api-key", ended))},
+		{name: "a key twice", status: 403, call: get("/x", header("x-api-key", key), header("x-api-key", key))},
+		{name: "two keys", status: 403, call: get("/x", header("x-api-key", key), header("x-api-key", other))},
+		{name: "two keys in one", status: 403, call: get("/x", header("x-api-key", key+","+other))},
+		{name: "a key twice in a query", status: 403, call: get("/x?api_key=" + key + "&api_key=" + key)},
+		{name: "a key twice in cookies", status: 403, call: get("/x", header("cookie", "api_key="+key+"; api_key=x"))},
+		{name: "a good one after a bad one", status: 403, call: get("/x?api_key="+key, header("x-api-key", "x"))},
+		{name: "a huge one", status: 403, call: get("/x", header("x-api-key", strings.Repeat("x", 50<<10)))},
+		{name: "one that is no UTF-8", status: 403, call: get("/x", header("x-api-key", "\xff\xfe"))},
+		{name: "an empty one", status: 401, call: get("/x", header("x-api-key", ""))},
+		{name: "a cookie of another name", status: 401, call: get("/x", header("cookie", "xapi_key="+key))},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := s.do(t, c.call)
+			if a.status != c.status {
+				t.Fatalf("got %d %s, want %d", a.status, a.body, c.status)
+			}
+			if c.status != http.StatusOK {
+				if seen := a.saw(); seen != nil {
+					t.Errorf("the application saw %v, want nothing", seen)
+				}
+				return
+			}
+			if c.target == "" {
+				c.target = c.call.path
+			}
+			if want := c.call.method + " " + c.target + "\n"; a.body != want {
+				t.Errorf("the application saw %q, want %q", a.body, want)
+			}
+			wantHeaders(t, "the application", a.saw(), c.saw)
+			wantHeaders(t, "the application", a.saw(), http.Header{
+				"X-Auth-Owner": {"ann"}, "X-Auth-Plan": {"gold"}, "X-Auth-Method": {"api_key"}, "X-Auth-Key-Id": {keyID(t, key)},
+			})
+		})
+	}
+	for _, secret := range []string{key, ended, other, strings.TrimPrefix(serverSecret, "API_KEY_SECRET=")} {
+		if strings.Contains(s.service.Output(), secret) {
+			t.Errorf("the log has the secret %s", secret)
+		}
+	}
+}
+
+// TestKeysUnderTraffic makes, replaces and revokes keys while others and they themselves are in use. Each change is seen within 2 s,
+// once and for all, and nobody else gets a wrong answer.
+func TestKeysUnderTraffic(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		keys func(t *testing.T) *apiKeys
+	}{
+		{"file", keysInFile},
+		{"Redis", func(t *testing.T) *apiKeys { return keysInRedis(testenv.Redis(t).Addr) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			keys := c.keys(t)
+			steady := keys.create(t, "--owner", "steady")
+			root, _ := rulesDirectory(t, policy(t, newIssuer(t)))
+			envoy := startEnvoy(t, startService(t, append(keys.environment, "RUNTIME_ROOT="+root)...).grpcPort)
+			with := func(key string) call { return get("/", [2]string{"x-api-key", key}) }
+
+			// In the background, all the time: one who may, and one who may not.
+			ctx, stop := context.WithCancel(t.Context())
+			var traffic sync.WaitGroup
+			defer traffic.Wait()
+			defer stop()
+			always := func(key string, want int) {
+				pace := time.NewTicker(10 * time.Millisecond) // or the others would have to wait for a processor
+				defer pace.Stop()
+				for ; ctx.Err() == nil; <-pace.C {
+					if a := envoy.do(t, with(key)); a.status != want {
+						t.Errorf("a key that nobody changes: got %d %s, want %d", a.status, a.body, want)
+					}
+				}
+			}
+			traffic.Go(func() { always(steady, http.StatusOK) })
+			traffic.Go(func() { always("nobody's", http.StatusForbidden) })
+
+			// becomes waits until the key is answered so, and then sees that it stays that way.
+			becomes := func(what, key string, want int) {
+				t.Helper()
+				begin := time.Now()
+				awaitStatus(t, envoy, with(key), want)
+				if took := time.Since(begin); took > 2*time.Second {
+					t.Errorf("%s: %d after %v, want at most 2 s", what, want, took)
+				}
+				for range 5 {
+					if a := envoy.do(t, with(key)); a.status != want {
+						t.Errorf("%s: got %d after it had been %d", what, a.status, want)
+					}
+				}
+			}
+			first := keys.create(t, "--owner", "ann")
+			becomes("a new key", first, http.StatusOK)
+
+			second := keys.run(t, "rotate", keyID(t, first), "--grace", "1h")
+			becomes("the key in its place", second, http.StatusOK)
+			becomes("the key before it, in its time of grace", first, http.StatusOK)
+
+			third := keys.run(t, "rotate", keyID(t, second), "--grace", "0s")
+			becomes("the key after that", third, http.StatusOK)
+			becomes("the key before it, without any grace", second, http.StatusForbidden)
+			becomes("the one before both", first, http.StatusForbidden)
+
+			keys.run(t, "revoke", keyID(t, third))
+			becomes("a revoked key", third, http.StatusForbidden)
+			wantHeaders(t, "the application", envoy.do(t, with(steady)).saw(), http.Header{"X-Auth-Owner": {"steady"}})
+		})
+	}
+}
+
+// TestKeysWhileRedisIsAway goes on with the last copy of the keys.
+func TestKeysWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
+	redis := testenv.Redis(t)
+	keys := keysInRedis(redis.Addr)
+	key, revoked := keys.create(t, "--owner", "ann"), keys.create(t, "--owner", "bob")
+	keys.run(t, "revoke", keyID(t, revoked))
+	root, _ := rulesDirectory(t, policy(t, newIssuer(t)))
+	envoy := startEnvoy(t, startService(t, append(keys.environment, "RUNTIME_ROOT="+root)...).grpcPort)
+
+	redis.Kill()
+	check := func(when string) {
+		t.Helper()
+		if a := envoy.do(t, get("/", [2]string{"x-api-key", key})); a.status != http.StatusOK {
+			t.Errorf("%s, a key: got %d %s, want 200", when, a.status, a.body)
+		}
+		if a := envoy.do(t, get("/", [2]string{"x-api-key", revoked})); a.status != http.StatusForbidden {
+			t.Errorf("%s, a revoked key: got %d, want 403", when, a.status)
+		}
+	}
+	check("while Redis is away")
+	// It comes back without what it held: nobody has revoked all keys in that way.
+	redis.Restart()
+	check("when Redis is back, and empty")
+	recent := keys.create(t, "--owner", "carl")
+	awaitStatus(t, envoy, get("/", [2]string{"x-api-key", recent}), http.StatusOK)
+}

@@ -1,0 +1,84 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+// TestTour follows the README: with nothing configured, behind the sample configuration of Envoy as it is.
+func TestTour(t *testing.T) {
+	t.Parallel()
+	service := startService(t)
+	envoy := startEnvoy(t, service.grpcPort)
+	t.Run("the README", func(t *testing.T) { envoy.holds(t, block(t, "README.md", "console", "localhost:10000"), nil) })
+	t.Run("the banner", func(t *testing.T) { testBanner(t, service) })
+
+	t.Run("what needs no credential", func(t *testing.T) {
+		for _, c := range []call{get("/healthz"), {method: http.MethodPost, path: "/accounts"}} {
+			if a := envoy.do(t, c); a.status != http.StatusOK {
+				t.Errorf("%s %s: got %d %s, want 200", c.method, c.path, a.status, a.body)
+			}
+		}
+	})
+	t.Run("what does", func(t *testing.T) {
+		for _, c := range []call{{method: http.MethodPost, path: "/posts"}, claim("one"), get("/accounts"), get("/healthz/x")} {
+			if a := envoy.do(t, c); a.status != http.StatusUnauthorized {
+				t.Errorf("%s %s: got %d, want 401", c.method, c.path, a.status)
+			}
+		}
+	})
+	envoy.neverFailed(t)
+}
+
+// TestTourOfRoutes posts with the key of the sample: who it is, and on which plan, is what the routes limit by.
+func TestTourOfRoutes(t *testing.T) {
+	t.Parallel()
+	envoy := startEnvoy(t, startService(t).grpcPort)
+	post := call{method: http.MethodPost, path: "/posts", header: [][2]string{{"x-api-key", "demo"}}}
+	a := envoy.do(t, post)
+	if a.status != http.StatusOK {
+		t.Fatalf("got %d %s, want 200", a.status, a.body)
+	}
+	wantHeaders(t, "the application", a.saw(), http.Header{
+		"X-Auth-Owner": {"demo"}, "X-Auth-Plan": {"free"}, "X-Auth-Method": {"api_key"}, "X-Auth-Key-Id": {"demo"}, "X-Api-Key": nil,
+	})
+	wantList(t, a, "Ratelimit-Policy", `"per-owner";q=5;w=60`, `"posts-per-user";q=2;w=1`, `"free-posts-per-user";q=20;w=86400`)
+	if a := envoy.invoke(t, "/echo.Echo/Say", "x-api-key", "demo"); a.Code() != 0 {
+		t.Errorf("a gRPC client: got %v, want OK", a)
+	}
+	envoy.neverFailed(t)
+}
+
+// testBanner makes the request that the service shows when it starts without a configuration: the sixth gets a 429.
+func testBanner(t *testing.T, s *service) {
+	var url, body string
+	testenv.Eventually(t, func() error {
+		m := regexp.MustCompile(`curl -i (http://\S+/json) -d '([^']+)'`).FindStringSubmatch(s.Output())
+		if m == nil {
+			return fmt.Errorf("it has said:\n%s", s.Output())
+		}
+		url, body = m[1], m[2]
+		return nil
+	}, "a curl line for /json")
+	for i := 1; i <= 6; i++ {
+		resp, err := http.Post(url, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		want := http.StatusOK
+		if i == 6 {
+			want = http.StatusTooManyRequests
+		}
+		if err != nil || resp.StatusCode != want {
+			t.Errorf("number %d: got %s %s (%v), want %d", i, resp.Status, answer, err, want)
+		}
+	}
+}
