@@ -1,33 +1,35 @@
 package e2e
 
 import (
+	"fmt"
 	"net/http"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestQueue sends more requests at once than a leaky bucket with max_delay lets go at once: one every 200 ms leaves, in order, and
-// what can not make it in time is denied before any time has passed.
-func TestQueue(t *testing.T) {
+// The leaky bucket with max_delay of testdata/policy.yaml: one request leaves every interval.
+const (
+	interval = 200 * time.Millisecond
+	fit      = 6 // one at once and five in the queue
+)
+
+// TestQueueRate sends more requests at once than a leaky bucket lets go at once: they leave at its rate, and what can not make it
+// in time is denied before any time has passed.
+func TestQueueRate(t *testing.T) {
 	t.Parallel()
-	const (
-		interval = 200 * time.Millisecond
-		fit      = 6 // one at once and five in the queue
-		sent     = 9
-	)
 	s := startShop(t)
 	report := get("/reports/1", s.issuer.bearer(t, nil))
-
-	answers := make([]answer, sent)
+	answers := make([]answer, fit+3)
 	var group sync.WaitGroup
 	begin := time.Now()
 	for i := range answers {
 		group.Go(func() { answers[i] = s.do(t, report) })
 	}
 	group.Wait()
-	slices.SortFunc(answers, func(a, b answer) int { return int(a.end.Sub(b.end)) })
 
 	var let, denied []answer
 	for _, a := range answers {
@@ -43,27 +45,68 @@ func TestQueue(t *testing.T) {
 	if len(denied) == 0 {
 		t.Fatal("all were let, want some denied at once")
 	}
-	// Of those that a slow machine sends late, one more fits for every 200 ms.
-	if most := fit + int(denied[len(denied)-1].end.Sub(begin)/interval); len(let) < fit || len(let) > most {
+	var deciding time.Duration // how long it took to decide about all of them
+	for _, a := range denied {
+		deciding = max(deciding, a.end.Sub(begin))
+		if a.header.Get("Retry-After") == "" || a.elapsed > fit*interval/2 {
+			t.Errorf("denied after %v with %v, want at once and a retry-after", a.elapsed, a.header)
+		}
+	}
+	// Of those that a slow machine sends late, one more fits for each interval.
+	if most := fit + int(deciding/interval); len(let) < fit || len(let) > most {
 		t.Errorf("got %d let and %d denied; want %d let", len(let), len(denied), fit)
 	}
-	for i, a := range let {
-		if at := a.end.Sub(begin); at < time.Duration(i)*interval {
-			t.Errorf("number %d left after %v, want not before %v", i, at, time.Duration(i)*interval)
-		}
-	}
-	for _, a := range denied {
-		if a.header.Get("Retry-After") == "" {
-			t.Errorf("a denied one has no retry-after: %v", a.header)
-		}
-		if a.elapsed > interval*fit/2 {
-			t.Errorf("denied after %v, want at once", a.elapsed)
-		}
-	}
+	wantRate(t, begin, let)
 	if n := s.Stat("cluster.application.ext_authz.error"); n != 0 {
 		t.Errorf("ext_authz.error: got %d, want 0: nothing may be held for longer than Envoy waits", n)
 	}
-	if took := let[len(let)-1].end.Sub(begin); took < (fit-1)*interval {
-		t.Errorf("the last left after %v, want after %v", took, (fit-1)*interval)
+}
+
+// wantRate checks that at no time more requests have left than the rate allows.
+func wantRate(t *testing.T, begin time.Time, let []answer) {
+	t.Helper()
+	for _, a := range let {
+		left := 0
+		for _, b := range let {
+			if !b.end.After(a.end) {
+				left++
+			}
+		}
+		if after := a.end.Sub(begin); after < time.Duration(left-1)*interval {
+			t.Errorf("%d had left after %v, want not before %v", left, after, time.Duration(left-1)*interval)
+		}
 	}
+}
+
+// TestQueueOrder sends requests one after the other, each when the one before it is in the queue: they leave in this order.
+func TestQueueOrder(t *testing.T) {
+	t.Parallel()
+	s := startShop(t)
+	report := get("/reports/1", s.issuer.bearer(t, nil))
+	answers := make([]answer, fit)
+	var group sync.WaitGroup
+	var left atomic.Int64
+	begin := time.Now()
+	for i := range answers {
+		group.Go(func() {
+			answers[i] = s.do(t, report)
+			left.Add(1)
+		})
+		testenv.Eventually(t, func() error {
+			if there := s.service.metric(t, "extauthz_authz_held") + int(left.Load()); there <= i {
+				return fmt.Errorf("%d requests are held or have left", there)
+			}
+			return nil
+		}, fmt.Sprintf("request %d to be held", i))
+	}
+	group.Wait()
+	for i, a := range answers {
+		if a.status != http.StatusOK {
+			t.Fatalf("number %d: got %d %s, want 200", i, a.status, a.body)
+		}
+		if i > 0 && a.end.Before(answers[i-1].end) {
+			t.Errorf("number %d left %v before the one in front of it", i, answers[i-1].end.Sub(a.end))
+		}
+	}
+	wantRate(t, begin, answers)
 }

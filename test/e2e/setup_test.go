@@ -5,6 +5,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -40,8 +41,8 @@ func buildAndRun(m *testing.M) int {
 // service is the running service.
 type service struct {
 	*testenv.Program
-	grpcPort int
-	http     string // the base of its URLs
+	grpcPort    int
+	http, debug string // the bases of its URLs
 }
 
 // startService starts the service with these environment variables (NAME=value), and no others, and ends it with the test.
@@ -54,7 +55,7 @@ func startService(t *testing.T, environment ...string) *service {
 		"HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "LOG_LEVEL=INFO",
 		"DRAIN_DELAY=0s", // nobody else is to notice that it goes
 	}, environment...)
-	s := &service{grpcPort: grpcPort, http: "http://" + testenv.Loopback(port)}
+	s := &service{grpcPort: grpcPort, http: "http://" + testenv.Loopback(port), debug: "http://" + testenv.Loopback(debugPort)}
 	s.Program = testenv.Start(t, cmd, func() error {
 		resp, err := http.Get(s.http + "/healthcheck")
 		if err != nil {
@@ -72,6 +73,31 @@ func startService(t *testing.T, environment ...string) *service {
 		}
 	})
 	return s
+}
+
+// metric reads a metric without labels.
+func (s *service) metric(t *testing.T, name string) int {
+	t.Helper()
+	resp, err := http.Get(s.debug + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(body)) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+" "); ok {
+			n, err := strconv.Atoi(value)
+			if err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			return n
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
 }
 
 // rulesDirectory makes a RUNTIME_ROOT that holds one rule file, and returns it and the path of the file.

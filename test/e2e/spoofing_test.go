@@ -37,9 +37,12 @@ func TestSpoofing(t *testing.T) {
 		// Envoy refuses names with underscores; they are sent through, to see that they come to nothing without that, too.
 		{"the sample configuration", nil},
 		{"underscores let through", []edit{instead("headers_with_underscores_action: REJECT_REQUEST", "headers_with_underscores_action: ALLOW")}},
-		{"headers one by one", []edit{
+		{"the filter of docs/ext_authz.md, with headers one by one", []edit{
 			instead("headers_with_underscores_action: REJECT_REQUEST", "headers_with_underscores_action: ALLOW"),
-			instead("validate_mutations: true", "validate_mutations: true\n                      encode_raw_headers: true"),
+			func(t *testing.T, config string) string {
+				filter := instead("timeout: 0.2s", "timeout: 2s")(t, block(t, "docs/ext_authz.md", "yaml", "encode_raw_headers: true"))
+				return inPlaceOf(extAuthz, filter)(t, config)
+			},
 		}},
 	} {
 		t.Run(variant.name, func(t *testing.T) {
