@@ -15,6 +15,9 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
+// probeKey is the key of no bucket: nothing is ever stored there.
+const probeKey = "rl:probe"
+
 // client calls the script on one Redis.
 type client struct {
 	redis.UniversalClient
@@ -124,10 +127,10 @@ func (l *link) current() client {
 	return client{l.client, l.script}
 }
 
-// renew tries a new client and, when Redis answers it, uses that from then on.
+// renew tries a new client and, when Redis answers it and takes writes, uses that from then on.
 func (l *link) renew(ctx context.Context) error {
 	fresh := redis.NewUniversalClient(l.options)
-	if err := fresh.Ping(ctx).Err(); err != nil {
+	if err := writable(ctx, fresh); err != nil {
 		_ = fresh.Close()
 		return err
 	}
@@ -136,6 +139,18 @@ func (l *link) renew(ctx context.Context) error {
 	l.client = fresh
 	l.mu.Unlock()
 	return old.Close()
+}
+
+// writable reports whether Redis would decide. A replica answers a ping, but refuses to delete even what is not there; what else
+// may be wrong with that is no reason not to ask.
+func writable(ctx context.Context, c redis.UniversalClient) error {
+	if err := c.Ping(ctx).Err(); err != nil {
+		return err
+	}
+	if err := c.Del(ctx, probeKey).Err(); code(err) == "READONLY" {
+		return err
+	}
+	return nil
 }
 
 func (l *link) close() error {

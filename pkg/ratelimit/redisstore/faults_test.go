@@ -303,6 +303,46 @@ func TestReplica(t *testing.T) {
 	healthy(t, s)
 }
 
+// TestReplicaFlaps: a Redis that answers but takes no writes is down until it takes them, not up and down by turns.
+func TestReplicaFlaps(t *testing.T) {
+	server := testenv.Redis(t)
+	var changes atomic.Int64
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient, Hooks: redisstore.Hooks{Up: func(error) { changes.Add(1) }}})
+	admin := dial(t, server.Addr)
+	healthy(t, s)
+	if err := admin.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the breaker to open", func() bool {
+		return errors.Is(takeOne(t, s, "k", perDay(10)).Err, redisstore.ErrUnavailable)
+	})
+	probes := func() string {
+		for line := range strings.Lines(admin.Info(t.Context(), "commandstats").Val()) {
+			if strings.HasPrefix(line, "cmdstat_ping:") {
+				return line
+			}
+		}
+		return ""
+	}
+	for range 3 {
+		before := probes()
+		await(t, "another probe", func() bool {
+			takeOne(t, s, "k", perDay(10)) // which would open the breaker again, were it closed
+			return probes() != before
+		})
+	}
+	if n := changes.Load(); n != 1 {
+		t.Errorf("told of %d changes while it is a replica, want 1", n)
+	}
+	if err := admin.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	healthy(t, s)
+	if n := changes.Load(); n != 2 {
+		t.Errorf("told of %d changes in all, want 2", n)
+	}
+}
+
 func TestBusy(t *testing.T) {
 	server := testenv.Redis(t, "--busy-reply-threshold", "10")
 	s := open(t, redisstore.Config{URL: server.Addr, Timeout: time.Second})
