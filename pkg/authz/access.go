@@ -13,29 +13,50 @@ var anyAccess = Access{Require: NeedCredential}
 
 // access returns the first rule that matches the request. path is plain.
 func (p *Policy) access(r *Request, path string) *Access {
+	if len(p.Access) == 0 {
+		return &anyAccess
+	}
+	other := otherEnd(path)
 	for i := range p.Access {
-		if a := &p.Access[i]; a.match(r, path) {
+		if a := &p.Access[i]; a.match(r, path, other) {
 			return a
 		}
 	}
 	return &anyAccess
 }
 
-func (a *Access) match(r *Request, path string) bool {
+// match reports whether the rule holds for a request. A rule opens what it says and nothing else. What it asks for, it also asks of
+// what many an upstream takes for the same: the method in other letters, and the other path, with or without a slash at its end.
+func (a *Access) match(r *Request, path, other string) bool {
 	if !r.HTTP && (len(a.Hosts) > 0 || len(a.Methods) > 0 || a.Path != PathPattern{}) {
 		return false
 	}
-	return (len(a.Methods) == 0 || slices.Contains(a.Methods, r.Method)) &&
+	return (len(a.Methods) == 0 || a.takes(r.Method)) &&
 		(len(a.Hosts) == 0 || matchAny(a.Hosts, hostname(r.Host))) &&
-		a.Path.match(path)
+		(a.Path.match(path) || a.Require != Open && a.Path.match(other))
 }
 
-// hostname is the host as rules name it: without port, in lower case, without the dot at the end.
+func (a *Access) takes(method string) bool {
+	return slices.ContainsFunc(a.Methods, func(m string) bool {
+		return m == method || a.Require != Open && strings.EqualFold(m, method)
+	})
+}
+
+// otherEnd is the path without the slash at its end, or with one.
+func otherEnd(path string) string {
+	if without, ok := strings.CutSuffix(path, "/"); ok {
+		return without
+	}
+	return path + "/"
+}
+
+// hostname is the host as rules name it: in lower case, without user, port, brackets, and dots at the end.
 func hostname(host string) string {
+	host = host[strings.LastIndexByte(host, '@')+1:]
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	return strings.TrimSuffix(strings.ToLower(host), ".")
+	return strings.TrimRight(strings.ToLower(strings.Trim(host, "[]")), ".")
 }
 
 func matchAny(patterns []string, s string) bool {
@@ -45,9 +66,9 @@ func matchAny(patterns []string, s string) bool {
 // preflight reports whether a browser asks if it may send a request from another origin, which it does without credentials
 // (WHATWG Fetch, CORS-preflight fetch).
 func (r *Request) preflight() bool {
-	_, origin := r.Headers.Get("origin")
-	_, method := r.Headers.Get("access-control-request-method")
-	return r.Method == "OPTIONS" && origin && method
+	origin, _ := r.Headers.Get("origin")
+	method, _ := r.Headers.Get("access-control-request-method")
+	return r.Method == "OPTIONS" && origin != "" && method != ""
 }
 
 // granted reports whether the identity has all scopes.

@@ -1,6 +1,7 @@
 package authz
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -46,7 +47,8 @@ func (p *Policy) descriptors(f facts) []descriptors.Descriptor {
 func (h HitsAddend) of(r *Request) uint64 {
 	if h.Header != "" {
 		text, _ := r.Headers.Get(h.Header)
-		if n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64); err == nil {
+		n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64) // the largest there is when it is larger than that
+		if err == nil || errors.Is(err, strconv.ErrRange) {
 			return max(1, n)
 		}
 	}

@@ -117,8 +117,10 @@ func (d *Decision) strip(s Source, r *Request) {
 		d.removeOnce(s.Header)
 	case s.Scheme != "":
 		value, _ := r.Headers.Get("authorization")
-		if scheme, _, _ := strings.Cut(strings.TrimSpace(value), " "); strings.EqualFold(scheme, s.Scheme) {
-			d.removeOnce("authorization")
+		for one := range strings.SplitSeq(value, ",") { // the upstream may read any of several
+			if scheme, _ := cutScheme(one); strings.EqualFold(scheme, s.Scheme) {
+				d.removeOnce("authorization")
+			}
 		}
 	case s.Query != "":
 		if !slices.Contains(d.RemoveQuery, s.Query) {

@@ -94,11 +94,21 @@ func (s Source) findScheme(values []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	scheme, credential, _ := strings.Cut(value, " ")
+	scheme, credential := cutScheme(value)
 	if !strings.EqualFold(scheme, s.Scheme) {
 		return "", errAbsent
 	}
 	return single([]string{credential})
+}
+
+// cutScheme parts a scheme from what follows it. Many a parser takes a tab there, too.
+func cutScheme(value string) (scheme, credential string) {
+	value = strings.TrimSpace(value)
+	end := strings.IndexAny(value, " \t")
+	if end < 0 {
+		return value, ""
+	}
+	return value[:end], value[end:]
 }
 
 // queryValues are the values of a parameter. A query that can not be read as a whole is read as far as it can.

@@ -24,7 +24,7 @@ import (
 //
 //	METHOD path [name:value …] -> verdict status reason [owner=…] [| up … | remove … | client … | limit …]
 //
-// A name with a colon at its end is a header, which may come twice; host=, source=, principal=, ext.<name>= and meta.<ns>.<key>=
+// ~ is a space and ^ a tab. A name with a colon at its end is a header, which may come twice; host=, source=, principal=, ext.<name>= and meta.<ns>.<key>=
 // say the rest, and "tcp" takes HTTP away. Sections after | are compared when they are there: headers set on the request,
 // headers and query parameters removed, headers for the client, and the descriptors' remaining.
 func TestAuthorizer(t *testing.T) {
@@ -147,7 +147,7 @@ func parseRequest(t *testing.T, text string) *authz.Request {
 		Headers: authz.Headers{}, Extensions: map[string]string{}, Metadata: map[string]map[string]any{},
 	}
 	for _, w := range words[2:] {
-		w = strings.ReplaceAll(w, "~", " ")
+		w = strings.NewReplacer("~", " ", "^", "\t").Replace(w)
 		if name, value, ok := strings.Cut(w, ":"); ok && !strings.Contains(name, "=") {
 			r.Headers[name] = append(r.Headers[name], value)
 			continue
