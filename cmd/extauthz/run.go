@@ -45,7 +45,7 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 		return &startError{err}
 	}
 	limiter := ratelimit.New(ratelimit.Config{
-		Store: stores.decides, Fallback: stores.memory,
+		Store: stores.decides, Fallback: stores.memory, Undecided: newUndecidedLog(log).tell,
 		Shadow: s.ShadowMode, Quota: s.QuotaMode, Strict: s.strict(),
 	})
 	keys, err := openKeys(ctx, s, source, log)

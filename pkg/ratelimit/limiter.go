@@ -31,6 +31,8 @@ type Config struct {
 	Store Store
 	// Fallback decides, for rules with the policy Local, what Store can not. Required when Store can fail.
 	Fallback Store
+	// Undecided is told why Store could not decide a request, and must return at once. Default: nobody is.
+	Undecided func(err error)
 	// Shadow lets every request pass, after it was decided and counted (SHADOW_MODE).
 	Shadow bool
 	// Quota makes all rules quotas (QUOTA_MODE).
@@ -111,5 +113,8 @@ func (l *Limiter) countStoreError(err error, policy StoreErrorPolicy) {
 	l.totals.StoreErrors[policy].Add(1)
 	if errors.Is(err, ErrOutcomeUnknown) {
 		l.totals.UnknownOutcomes.Add(1)
+	}
+	if l.cfg.Undecided != nil {
+		l.cfg.Undecided(err)
 	}
 }

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/ratelimit/envoyrls"
+)
+
+// TestUndecidedIsSaid: a Redis that answers and does not decide, here because its memory is full, is told of once, with the
+// reason and without the client's key.
+func TestUndecidedIsSaid(t *testing.T) {
+	server := testenv.Redis(t)
+	admin := redis.NewClient(&redis.Options{Addr: server.Addr})
+	defer admin.Close()
+	_, httpAddr, _, out := start(t, map[string]string{"REDIS_URL": server.Addr, "REDIS_TIMEOUT": "10s"})
+	if err := admin.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		res, err := http.Post("http://"+httpAddr+"/json", "application/json", strings.NewReader(strings.Replace(envoyrls.Example, "demo", "hush", 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			t.Errorf("status %d, want 200: memory decides", res.StatusCode)
+		}
+	}
+	if n := strings.Count(out.String(), `msg="the store did not decide`); n != 1 || !strings.Contains(out.String(), "reason=OOM") {
+		t.Errorf("said %d times, want once with reason=OOM, in\n%s", n, out)
+	}
+	if strings.Contains(out.String(), "hush") {
+		t.Errorf("a client's key in\n%s", out)
+	}
+}
