@@ -93,6 +93,9 @@ func warnPlaintext(s *Settings, sample bool, log *slog.Logger) {
 	if s.GRPCUDS == "" && !isLoopback(s.GRPCHost) {
 		log.Warn("gRPC is plaintext and reachable from other machines: whoever reaches it can charge any bucket; prefer GRPC_UDS or GRPC_HOST=127.0.0.1 beside Envoy, or a network policy", "host", s.GRPCHost)
 	}
+	if !isLoopback(s.Host) {
+		log.Warn("HTTP is plaintext and reachable from other machines: whoever reaches /json or /check can charge any bucket; prefer HOST=127.0.0.1, or a network policy", "host", s.Host)
+	}
 	if !isLoopback(s.DebugHost) {
 		log.Warn("the debug port is reachable from other machines and shows rules and profiles", "host", s.DebugHost)
 	}

@@ -257,3 +257,27 @@ func TestUnixSocket(t *testing.T) {
 		t.Errorf("a second service on the socket: %v", err)
 	}
 }
+
+// TestPlaintextIsSaid: each listener that other machines can reach is said, since whoever reaches it can charge any bucket.
+func TestPlaintextIsSaid(t *testing.T) {
+	for _, c := range []struct {
+		settings Settings
+		want     []string
+	}{
+		{Settings{Host: "127.0.0.1", GRPCHost: "localhost", DebugHost: "::1"}, nil},
+		{Settings{Host: "0.0.0.0", GRPCHost: "127.0.0.1", DebugHost: "127.0.0.1"}, []string{"HTTP is plaintext"}},
+		{Settings{Host: "", GRPCUDS: "/run/rls.sock", GRPCHost: "0.0.0.0", DebugHost: "127.0.0.1"}, []string{"HTTP is plaintext"}},
+		{Settings{Host: "127.0.0.1", GRPCHost: "0.0.0.0", DebugHost: "0.0.0.0"}, []string{"gRPC is plaintext", "the debug port"}},
+	} {
+		out := new(output)
+		warnPlaintext(&c.settings, false, newLogger(&Settings{}, out))
+		if n := strings.Count(out.String(), "level=WARN"); n != len(c.want) {
+			t.Errorf("%+v: %d warnings, want %q", c.settings, n, c.want)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%+v: no %q in\n%s", c.settings, want, out)
+			}
+		}
+	}
+}
