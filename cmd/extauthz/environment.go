@@ -17,15 +17,21 @@ import (
 func readSettings() (s *Settings, warnings []string, err error) {
 	s = new(Settings)
 	var mistakes []error
+	wrong := map[string]bool{} // by the name of the variable
 	value := reflect.ValueOf(s).Elem()
 	for i := range value.NumField() {
 		field := value.Type().Field(i)
 		if err := readField(field, value.Field(i)); err != nil {
 			mistakes = append(mistakes, err)
+			wrong[field.Tag.Get("envconfig")] = true
 		}
 	}
 	s.resolveStrict()
-	mistakes = append(mistakes, s.checkTogether()...)
+	for _, mistake := range s.checkTogether() {
+		if name, _, _ := strings.Cut(mistake.Error(), "="); !wrong[name] { // one that could not be read is 0 now
+			mistakes = append(mistakes, mistake)
+		}
+	}
 	if len(mistakes) > 0 {
 		return nil, nil, errors.Join(mistakes...)
 	}

@@ -87,7 +87,7 @@ func TestSettingsMistakesAreReportedAtOnce(t *testing.T) {
 			t.Errorf("no %q in\n%v", want, err)
 		}
 	}
-	for _, not := range []string{"swordfish", "MERGE_DOMAIN_CONFIG", "REDIS_PERSECOND"} {
+	for _, not := range []string{"swordfish", "MERGE_DOMAIN_CONFIG", "REDIS_PERSECOND", "REDIS_TIMEOUT=0s"} {
 		if strings.Contains(err.Error(), not) {
 			t.Errorf("%q in\n%v", not, err)
 		}
