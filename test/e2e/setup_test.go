@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -33,6 +34,11 @@ func buildAndRun(m *testing.M) int {
 	// With the race detector, also when the tests run without it: a race ends the service with 66, and Terminate tells.
 	if out, err := exec.Command("go", "build", "-race", "-o", binary, "../../cmd/extauthz").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the service: %v\n%s", err, out)
+		return 1
+	}
+	// Most of the time the tests wait: for a reload, for a queue, for a program to start. The command line has the last word.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
