@@ -67,6 +67,8 @@ type Request struct {
 	At int64
 	// Takes are the buckets that are asked; use Add.
 	Takes []Take
+	// byKey finds a take once there are many.
+	byKey map[string]int
 
 	// Allowed is the verdict over all takes.
 	Allowed bool
@@ -82,22 +84,46 @@ type Request struct {
 func (r *Request) Add(t Take) int {
 	most := uint64(2*t.Limit.Capacity() + 1)
 	t.Cost, t.Need, t.Refund = min(t.Cost, most), min(t.Need, most), min(t.Refund, most)
-	for i := range r.Takes {
-		same := &r.Takes[i]
-		if same.Key != t.Key {
-			continue
+	i := r.find(t.Key)
+	if i < 0 {
+		r.Takes = append(r.Takes, t)
+		return len(r.Takes) - 1
+	}
+	same := &r.Takes[i]
+	if t.Limit.Capacity() < same.Limit.Capacity() {
+		same.Limit = t.Limit
+	}
+	most = uint64(2*same.Limit.Capacity() + 1)
+	same.Cost, same.Refund = min(same.Cost+t.Cost, most), min(same.Refund+t.Refund, most)
+	same.Need = min(max(same.Need, t.Need), most)
+	same.CountDenied = same.CountDenied || t.CountDenied
+	return i
+}
+
+// fewTakes are searched one after the other, which allocates nothing; more would take as long as their number squared.
+const fewTakes = 32
+
+// find returns the index of the take of a key, -1 for none.
+func (r *Request) find(key string) int {
+	if len(r.Takes) <= fewTakes {
+		r.byKey = nil // of takes that were there before, if any
+		for i := range r.Takes {
+			if r.Takes[i].Key == key {
+				return i
+			}
 		}
-		if t.Limit.Capacity() < same.Limit.Capacity() {
-			same.Limit = t.Limit
-		}
-		most = uint64(2*same.Limit.Capacity() + 1)
-		same.Cost, same.Refund = min(same.Cost+t.Cost, most), min(same.Refund+t.Refund, most)
-		same.Need = min(max(same.Need, t.Need), most)
-		same.CountDenied = same.CountDenied || t.CountDenied
+		return -1
+	}
+	if r.byKey == nil {
+		r.byKey = make(map[string]int, 2*len(r.Takes))
+	}
+	for i := len(r.byKey); i < len(r.Takes); i++ {
+		r.byKey[r.Takes[i].Key] = i
+	}
+	if i, ok := r.byKey[key]; ok {
 		return i
 	}
-	r.Takes = append(r.Takes, t)
-	return len(r.Takes) - 1
+	return -1
 }
 
 // Decide judges the request at the time now over the State of each take and fills in all answers. It does no I/O; a store

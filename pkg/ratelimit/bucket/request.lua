@@ -52,7 +52,7 @@ local k, pos = 0, 1
 
 while pos <= #args do
   local at, takes, now
-  at, takes, pos = unpack('<dI2', args, pos)
+  at, takes, pos = unpack('<dI4', args, pos)
   now = at
   if at == 0 then
     if not clock then

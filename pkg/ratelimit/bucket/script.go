@@ -50,7 +50,7 @@ func Script() string {
 // AppendArgs appends the request as the script reads it. The keys are not part of it.
 func (r *Request) AppendArgs(b []byte) []byte {
 	b = appendFloat(b, r.At)
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(r.Takes)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.Takes)))
 	for i := range r.Takes {
 		t := &r.Takes[i]
 		counted := byte(0)

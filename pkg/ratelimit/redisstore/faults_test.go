@@ -381,6 +381,27 @@ func TestSwallowedReply(t *testing.T) {
 }
 
 // TestOneRoundTrip: whatever is asked takes one command, and those who ask at the same time share it.
+// TestManyTakes: whoever reaches the port can send a request with more takes than 16 bits count; it is decided, and at once.
+func TestManyTakes(t *testing.T) {
+	server := testenv.Redis(t)
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient})
+	const n = 70_000
+	r := &bucket.Request{}
+	for i := range n {
+		r.Add(bucket.Take{Key: fmt.Sprint(i), Limit: perDay(10), Cost: 1})
+	}
+	s.Take(t.Context(), []*bucket.Request{r})
+	if r.Err != nil || !r.Allowed {
+		t.Fatalf("%d takes: allowed %t, %v", n, r.Allowed, r.Err)
+	}
+	if held := dial(t, server.Addr).DBSize(t.Context()).Val(); held != n {
+		t.Errorf("%d buckets were charged, want %d", held, n)
+	}
+	if i := r.Add(bucket.Take{Key: fmt.Sprint(n / 2), Limit: perDay(10), Cost: 1}); i != n/2 {
+		t.Errorf("the same bucket again is take %d, want %d", i, n/2)
+	}
+}
+
 func TestOneRoundTrip(t *testing.T) {
 	server := testenv.Redis(t)
 	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient, PoolSize: 1})
