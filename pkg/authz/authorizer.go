@@ -29,26 +29,34 @@ type Config struct {
 // Authorizer decides requests by the policies in force. It is safe for concurrent use.
 type Authorizer struct {
 	cfg      Config
-	policies atomic.Pointer[map[string]*Policy]
+	inForce  atomic.Pointer[inForce]
 	counters counters
+}
+
+// inForce are policies, by domain, and the rules that limit the descriptors they make: of the same files.
+type inForce struct {
+	policies map[string]*Policy
+	rules    *ratelimit.Rules
 }
 
 // New returns an authorizer without policies, which refuses everything.
 func New(cfg Config) *Authorizer {
 	a := &Authorizer{cfg: cfg}
-	a.policies.Store(&map[string]*Policy{})
+	a.inForce.Store(&inForce{})
 	return a
 }
 
-// SetPolicies puts policies, by domain, in force for the requests that come from now on. The map must not change afterwards.
-func (a *Authorizer) SetPolicies(policies map[string]*Policy) { a.policies.Store(&policies) }
+// SetPolicies puts policies, by domain, in force for the requests that come from now on, with the rules that the limiter has now:
+// set those before. The map must not change afterwards.
+func (a *Authorizer) SetPolicies(policies map[string]*Policy) {
+	a.inForce.Store(&inForce{policies: policies, rules: a.cfg.Limiter.Rules()})
+}
 
 // DomainExtension is the key of the route's context_extensions that names the domain of a request.
 const DomainExtension = "domain"
 
 // policy returns the policy of a request; nil when none is meant.
-func (a *Authorizer) policy(r *Request) (domain string, p *Policy) {
-	policies := *a.policies.Load()
+func (a *Authorizer) policy(policies map[string]*Policy, r *Request) (domain string, p *Policy) {
 	if domain := r.Extensions[DomainExtension]; domain != "" {
 		return domain, policies[domain]
 	}
@@ -66,12 +74,13 @@ func (a *Authorizer) policy(r *Request) (domain string, p *Policy) {
 // Decide answers a request. Whatever a client has put into it, the answer is a decision, and what is not plainly allowed is
 // refused.
 func (a *Authorizer) Decide(ctx context.Context, r *Request) Decision {
-	domain, p := a.policy(r)
+	current := a.inForce.Load()
+	domain, p := a.policy(current.policies, r)
 	d := Decision{Domain: domain}
 	if p == nil {
 		d.refuse(ReasonNoPolicy, 403, "No policy applies to this request.")
 	} else {
-		a.decide(ctx, p, r, &d)
+		a.decide(ctx, p, current.rules, r, &d)
 		d.cleanse(p, r)
 	}
 	d.finish(a.cfg)
@@ -80,7 +89,7 @@ func (a *Authorizer) Decide(ctx context.Context, r *Request) Decision {
 }
 
 // decide goes through what can refuse a request, in order: its path, the rules of access, the credential, its scopes, the limits.
-func (a *Authorizer) decide(ctx context.Context, p *Policy, r *Request, d *Decision) {
+func (a *Authorizer) decide(ctx context.Context, p *Policy, rules *ratelimit.Rules, r *Request, d *Decision) {
 	path, query := splitPath(r.Path)
 	if r.HTTP && !p.UnsafePaths && UnsafePath(path) {
 		d.refuse(ReasonPath, 400, "The path is ambiguous: it has empty or dot segments, encoded slashes, backslashes or parameters.")
@@ -100,7 +109,7 @@ func (a *Authorizer) decide(ctx context.Context, p *Policy, r *Request, d *Decis
 		d.refuse(ReasonScope, 403, "The credential does not allow this.")
 		return
 	}
-	a.limit(ctx, p, facts{request: r, query: query, identity: &d.Identity, access: access}, d)
+	a.limit(ctx, p, rules, facts{request: r, query: query, identity: &d.Identity, access: access}, d)
 }
 
 // admit decides by the credential. Where none is needed, one that is not valid is as none.
@@ -156,7 +165,7 @@ const holdMargin = 5 * time.Millisecond
 const maxHold = time.Minute
 
 // limit asks the limiter.
-func (a *Authorizer) limit(ctx context.Context, p *Policy, f facts, d *Decision) {
+func (a *Authorizer) limit(ctx context.Context, p *Policy, rules *ratelimit.Rules, f facts, d *Decision) {
 	list := p.descriptors(f)
 	if len(list) == 0 {
 		return
@@ -166,7 +175,7 @@ func (a *Authorizer) limit(ctx context.Context, p *Policy, f facts, d *Decision)
 		hold = min(maxHold, max(0, time.Until(deadline)-holdMargin))
 	}
 	res, err := a.cfg.Limiter.Decide(ctx, ratelimit.Query{
-		Domain: d.Domain, Descriptors: list, Own: d.Identity.Limit, Beforehand: true, MaxHold: hold.Microseconds(),
+		Domain: d.Domain, Descriptors: list, Own: d.Identity.Limit, Beforehand: true, MaxHold: hold.Microseconds(), Rules: rules,
 	})
 	if err != nil {
 		d.undecided()

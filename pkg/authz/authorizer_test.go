@@ -213,3 +213,34 @@ func describe(d *authz.Decision, section string, k int) string {
 	}
 	return strings.Join(append([]string{kind}, words...), " ")
 }
+
+// TestReload: a request is decided by a policy and the rules of the same files, also while others take their place. The
+// descriptors of one policy mean nothing to the rules of another, and what no rule matches passes.
+func TestReload(t *testing.T) {
+	load := func(key string) (*ratelimit.Rules, map[string]*authz.Policy) {
+		rules, problems := rulefile.Parse([]rulefile.File{{Name: "a.yaml", Content: []byte("domain: shop\n" +
+			"descriptors: [{key: " + key + ", rate_limit: {unit: hour, requests_per_unit: 0}}]\n" +
+			"authz: {anonymous: allow, limits: [{actions: [{generic_key: {key: " + key + ", value: x}}]}]}\n")}}, rulefile.Config{})
+		if err := problems.Err(); err != nil {
+			t.Fatal(err)
+		}
+		return ratelimit.NewRules(rules.Domains, ratelimit.RulesOptions{}), rules.Policies
+	}
+	store, err := memstore.New(memstore.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	limiter := ratelimit.New(ratelimit.Config{Store: store, Fallback: store})
+	a := authz.New(authz.Config{Limiter: limiter})
+	for _, key := range []string{"before", "after"} {
+		rules, policies := load(key)
+		limiter.SetRules(rules)
+		for _, state := range []string{"between rules and policies", "with both"} {
+			if d := a.Decide(t.Context(), &authz.Request{HTTP: true, Method: "GET", Path: "/"}); d.Verdict == authz.Allowed {
+				t.Errorf("%s, %s: allowed, want refused", key, state)
+			}
+			a.SetPolicies(policies)
+		}
+	}
+}

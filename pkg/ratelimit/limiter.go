@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -23,6 +24,8 @@ type Query struct {
 	// MaxHold is how long the answer can be held, in µs, for limits with a MaxDelay; a request that would have to wait longer is
 	// denied.
 	MaxHold int64
+	// Rules decide in the place of those in force, when the descriptors were made for them. Default: those in force.
+	Rules *Rules
 }
 
 // Config are the settings of a limiter.
@@ -85,7 +88,7 @@ func (l *Limiter) Decide(ctx context.Context, q Query) (Result, error) {
 	if len(q.Descriptors) == 0 {
 		return Result{}, ErrNoDescriptors
 	}
-	p := plan{limiter: l, rules: l.rules.Load(), query: q, matches: make([]match, len(q.Descriptors))}
+	p := plan{limiter: l, rules: cmp.Or(q.Rules, l.rules.Load()), query: q, matches: make([]match, len(q.Descriptors))}
 	if err := p.match(); err != nil {
 		return Result{}, err
 	}
