@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
@@ -51,5 +54,9 @@ func undecidedReason(err error) string {
 			return known.Error()
 		}
 	}
-	return "error"
+	if reply, ok := errors.AsType[redis.Error](err); ok {
+		code, _, _ := strings.Cut(reply.Error(), " ")
+		return code
+	}
+	return "connection"
 }

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -8,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/envoyrls"
 )
 
@@ -38,3 +42,21 @@ func TestUndecidedIsSaid(t *testing.T) {
 		t.Errorf("a client's key in\n%s", out)
 	}
 }
+
+func TestUndecidedReason(t *testing.T) {
+	for want, err := range map[string]error{
+		"READONLY":                          replyError("READONLY You can't write against a read only replica."),
+		"connection":                        &net.OpError{Op: "dial", Err: errors.New("connection refused")},
+		ratelimit.ErrOutcomeUnknown.Error(): fmt.Errorf("redis: %w: %w", ratelimit.ErrOutcomeUnknown, replyError("ERR at client:key")),
+	} {
+		if got := undecidedReason(err); got != want {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+}
+
+// replyError is an error that Redis replies.
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+func (replyError) RedisError()     {}
