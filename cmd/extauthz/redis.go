@@ -85,7 +85,7 @@ const firstPing = time.Second
 
 // checkRedis says at the start what is wrong with Redis. What only the operator can mend, such as a wrong password, is an error;
 // that it can not be reached is a warning, since the service decides without it until it can.
-func (st *stores) checkRedis(ctx context.Context, s *Settings, log *slog.Logger) error {
+func (st *stores) checkRedis(ctx context.Context, s *Settings) error {
 	if st.redis == nil {
 		return nil
 	}
@@ -105,6 +105,5 @@ func (st *stores) checkRedis(ctx context.Context, s *Settings, log *slog.Logger)
 	if errors.As(err, &certificate) {
 		return fmt.Errorf("%w (REDIS_TLS_CACERT names the CA to trust)", err)
 	}
-	log.Error("redis does not answer; on_store_error decides until it does", "error", err)
-	return nil
+	return nil // the hooks have said it
 }

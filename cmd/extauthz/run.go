@@ -41,7 +41,7 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 		return &startError{err}
 	}
 	defer stores.close(log)
-	if err := stores.checkRedis(ctx, s, log); err != nil {
+	if err := stores.checkRedis(ctx, s); err != nil {
 		return &startError{err}
 	}
 	limiter := ratelimit.New(ratelimit.Config{

@@ -47,7 +47,21 @@ func (b *breaker) report(err error) {
 		b.failures, b.first = 0, now
 	}
 	b.failures++
-	if b.failures < maxFailures && !errors.Is(err, syscall.ECONNREFUSED) || b.isOpen.Load() {
+	if b.failures >= maxFailures || errors.Is(err, syscall.ECONNREFUSED) {
+		b.openNow(err)
+	}
+}
+
+// trip opens the breaker, without waiting for more failures.
+func (b *breaker) trip(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.openNow(err)
+}
+
+// openNow is called with mu held.
+func (b *breaker) openNow(err error) {
+	if b.isOpen.Load() {
 		return
 	}
 	b.isOpen.Store(true)

@@ -536,3 +536,27 @@ func TestPing(t *testing.T) {
 		t.Errorf("a malformed URL: %v, want an error without the password", err)
 	}
 }
+
+// TestPingTells: a Redis that is away at the start is told of, without waiting for a request, and so is its coming.
+func TestPingTells(t *testing.T) {
+	server := testenv.Redis(t)
+	server.Kill()
+	up := make(chan error, 2)
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient, Hooks: redisstore.Hooks{Up: func(cause error) { up <- cause }}})
+	if err := s.Ping(t.Context()); err == nil {
+		t.Fatal("an answer of a Redis that was killed")
+	}
+	select {
+	case cause := <-up:
+		if cause == nil {
+			t.Error("told that Redis is up")
+		}
+	default:
+		t.Fatal("nobody was told")
+	}
+	server.Restart()
+	if cause := <-up; cause != nil {
+		t.Errorf("told of %v, want that Redis is up", cause)
+	}
+	healthy(t, s)
+}

@@ -105,8 +105,22 @@ func (s *Store) Close() error {
 	return s.link.close()
 }
 
-// Ping reports whether Redis answers and takes the script. It is meant for the start: only ctx and DialTimeout bound it.
+// Ping reports whether Redis answers and takes the script. It is meant for the start: only ctx and DialTimeout bound it. A Redis
+// that is away is told of as one that a request finds so, and is tried again in the background.
 func (s *Store) Ping(ctx context.Context) error {
+	err := s.ping(ctx)
+	if err == nil {
+		return nil
+	}
+	switch code(err) {
+	case "NOAUTH", "WRONGPASS", "NOPERM": // it is there; the operator has to mend something
+	default:
+		s.breaker.trip(err)
+	}
+	return err
+}
+
+func (s *Store) ping(ctx context.Context) error {
 	c := s.link.current()
 	if err := c.UniversalClient.Ping(ctx).Err(); err != nil { // first, because the script is too long for who has not logged in
 		return fmt.Errorf("redis: ping: %w", err)
