@@ -61,18 +61,18 @@ func realm(domain string) string {
 	}, domain)
 }
 
-// notTheClients are request headers that only Envoy and this service may set.
-var notTheClients = [...]string{"x-envoy-auth-failure-mode-allowed"}
+// notTheClients are request headers that only Envoy may set.
+var notTheClients = [...]string{"x-envoy-auth-failure-mode-allowed", "x-envoy-auth-partial-body"}
 
 // cleanse takes the credentials off the request and says who calls. Every header of ours is set or removed, so that what a
 // client sends under its name never reaches the upstream.
-func (d *Decision) cleanse(p *Policy, r *Request) {
+func (d *Decision) cleanse(p *Policy, r *Request, limitHeaders []string) {
 	if d.Verdict != Allowed {
 		return
 	}
-	for _, name := range notTheClients {
-		d.Remove = append(d.Remove, name)
-	}
+	d.Remove = append(d.Remove, notTheClients[:]...)
+	// Headers of a response, which an upstream that counts for itself might take for true.
+	d.Remove = append(d.Remove, limitHeaders...)
 	var cookies []string
 	for i := range p.Credentials {
 		source := p.Credentials[i].source()

@@ -31,6 +31,8 @@ type Authorizer struct {
 	cfg      Config
 	inForce  atomic.Pointer[inForce]
 	counters counters
+	// limitHeaders are the names of the rate limit headers for the client, which no request has a business with.
+	limitHeaders []string
 }
 
 // inForce are policies, by domain, and the rules that limit the descriptors they make: of the same files.
@@ -41,7 +43,7 @@ type inForce struct {
 
 // New returns an authorizer without policies, which refuses everything.
 func New(cfg Config) *Authorizer {
-	a := &Authorizer{cfg: cfg}
+	a := &Authorizer{cfg: cfg, limitHeaders: cfg.Headers.Names()}
 	a.inForce.Store(&inForce{})
 	return a
 }
@@ -81,7 +83,7 @@ func (a *Authorizer) Decide(ctx context.Context, r *Request) Decision {
 		d.refuse(ReasonNoPolicy, 403, "No policy applies to this request.")
 	} else {
 		a.decide(ctx, p, current.rules, r, &d)
-		d.cleanse(p, r)
+		d.cleanse(p, r, a.limitHeaders)
 	}
 	d.finish(a.cfg)
 	a.counters.count(d.Reason)
@@ -101,7 +103,7 @@ func (a *Authorizer) decide(ctx context.Context, p *Policy, rules *ratelimit.Rul
 		return
 	}
 	open := access.Require == Open || p.Preflight && r.preflight()
-	identity, err := a.authenticate(ctx, p, r, query)
+	identity, err := a.authenticate(withoutWaiting(ctx, open), p, r, query)
 	if !d.admit(p, identity, err, open) {
 		return
 	}
@@ -110,6 +112,17 @@ func (a *Authorizer) decide(ctx context.Context, p *Policy, rules *ratelimit.Rul
 		return
 	}
 	a.limit(ctx, p, rules, facts{request: r, query: query, identity: &d.Identity, access: access}, d)
+}
+
+// withoutWaiting is the context for a credential that a request may be without: done, so that nobody waits for an issuer's keys who
+// need not say who he is.
+func withoutWaiting(ctx context.Context, open bool) context.Context {
+	if !open {
+		return ctx
+	}
+	done, cancel := context.WithCancel(ctx)
+	cancel()
+	return done
 }
 
 // admit decides by the credential. Where none is needed, one that is not valid is as none.

@@ -13,7 +13,8 @@ func splitPath(received string) (path, query string) {
 }
 
 // UnsafePath reports whether the upstream may read a path, given without its query, otherwise than this service: dot segments,
-// empty segments, encoded slashes, backslashes, path parameters (`;`), control characters, encodings that are none. Rules of
+// empty segments, encoded slashes and question marks, backslashes, path parameters (`;`), control characters, encodings that are
+// none, bytes that only overlong UTF-8 has. Rules of
 // access mean nothing for such a path (CVE-2019-9901, CVE-2021-29492 and their like).
 func UnsafePath(path string) bool {
 	if path == "*" { // OPTIONS *
@@ -23,7 +24,8 @@ func UnsafePath(path string) bool {
 	if err != nil || !strings.HasPrefix(path, "/") {
 		return true
 	}
-	if strings.Count(decoded, "/") != strings.Count(path, "/") || strings.ContainsAny(decoded, `\;`) {
+	if strings.Count(decoded, "/") != strings.Count(path, "/") || strings.ContainsAny(decoded, `\;?#`) ||
+		strings.IndexByte(decoded, 0xc0) >= 0 || strings.IndexByte(decoded, 0xc1) >= 0 {
 		return true
 	}
 	for _, c := range []byte(decoded) {

@@ -44,6 +44,24 @@ type Headers struct {
 	LimitName, RemainingName, ResetName string
 }
 
+// Names are the names of the headers that can be sent, in lower case, but for Retry-After.
+func (h Headers) Names() []string {
+	var names []string
+	for _, set := range h.Sets {
+		switch set {
+		case Draft:
+			names = append(names, "ratelimit", "ratelimit-policy")
+		case Triple:
+			names = append(names, strings.ToLower(h.LimitName), strings.ToLower(h.RemainingName), strings.ToLower(h.ResetName))
+		case X:
+			names = append(names, "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset")
+		case Spring:
+			names = append(names, "x-ratelimit-remaining", "x-ratelimit-replenish-rate", "x-ratelimit-burst-capacity", "x-ratelimit-requested-tokens")
+		}
+	}
+	return names
+}
+
 // For returns the headers for a result, names in lower case. A rule in shadow mode is not told of.
 func (h Headers) For(res *ratelimit.Result) []Header {
 	if len(h.Sets) == 0 {
