@@ -75,7 +75,7 @@ func TestNoStart(t *testing.T) {
 		want string
 	}{
 		"port in use":       {map[string]string{"GRPC_PORT": port}, "port " + port + " of 127.0.0.1 is in use: stop what listens there, or set GRPC_PORT to another port"},
-		"missing directory": {map[string]string{"RUNTIME_ROOT": "/nowhere"}, "/nowhere/config"},
+		"missing directory": {map[string]string{"RUNTIME_ROOT": "/nowhere"}, "extauthz: the rule directory /nowhere/config does not exist: create it, or set RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY to another\n"},
 		"broken rules":      {map[string]string{"RUNTIME_ROOT": filepath.Dir(broken)}, "a.yaml:2:"},
 		"wrong setting":     {map[string]string{"PORT": "x"}, `PORT="x": want a port`},
 		"socket is a file":  {map[string]string{"GRPC_UDS": filepath.Join(broken, "a.yaml")}, "there is a file that is no socket"},

@@ -105,6 +105,13 @@ func (s *Settings) keysConfigured() bool {
 	return s.KeysFile != "" || s.KeySecret != "" || s.KeySecretOld != ""
 }
 
+// checkPolicies says so when policies of a reload ask for keys that nobody has configured; at the start that is an error.
+func (k *keySource) checkPolicies(policies map[string]*authz.Policy, s *Settings, sample bool) {
+	if usesKeys(policies) && !s.keysConfigured() && !sample {
+		k.log.Error("the rules ask for API keys now, and every key is refused: set API_KEYS_FILE or REDIS_URL, and API_KEY_SECRET, and start again")
+	}
+}
+
 // usesKeys reports whether a policy takes API keys.
 func usesKeys(policies map[string]*authz.Policy) bool {
 	for _, p := range policies {

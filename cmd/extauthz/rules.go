@@ -58,7 +58,11 @@ func openRules(s *Settings, log *slog.Logger) (*ruleSource, error) {
 		r.options.Wildcards = descriptors.FileOrder
 	}
 	var problems rulefile.Problems
-	if r.sample = !directoryIsSet() && !exists(r.dir); r.sample {
+	there := exists(r.dir)
+	if directoryIsSet() && !there && !s.ForceStart {
+		return nil, fmt.Errorf("the rule directory %s does not exist: create it, or set RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY to another", r.dir)
+	}
+	if r.sample = !directoryIsSet() && !there; r.sample {
 		r.first, problems = rulefile.Parse([]rulefile.File{{Name: "sample.yaml (built in)", Content: sampleRules}}, r.cfg)
 	} else {
 		r.first, problems = rulefile.Load(r.dir, r.cfg)

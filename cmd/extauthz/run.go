@@ -55,8 +55,9 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 	auth := newAuthorization(s, limiter, keys.keys, log)
 	defer auth.close()
 	source.apply = func(rules *ratelimit.Rules, policies map[string]*authz.Policy) {
-		limiter.SetRules(rules)
+		limiter.SetRules(rules) // first: a policy takes the rules in force along
 		auth.setPolicies(policies)
+		keys.checkPolicies(policies, s, source.sample)
 	}
 	source.applyLoaded()
 

@@ -80,7 +80,7 @@ type Settings struct {
 	RedisCert      string        `envconfig:"REDIS_TLS_CLIENT_CERT" desc:"file of this service's certificate for Redis"`
 	RedisKey       string        `envconfig:"REDIS_TLS_CLIENT_KEY" desc:"file of its key"`
 	RedisSkipHost  bool          `envconfig:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION" default:"false" desc:"do not check that Redis' certificate is for its host"`
-	RedisPoolSize  int           `envconfig:"REDIS_POOL_SIZE" default:"10" desc:"most connections to Redis"`
+	RedisPoolSize  int           `envconfig:"REDIS_POOL_SIZE" default:"10" desc:"most connections for decisions; more than 3 are not used, since requests share them"`
 	RedisTimeout   time.Duration `envconfig:"REDIS_TIMEOUT" default:"8ms" desc:"most that a decision waits for Redis, also bounded by the caller's deadline less 3 ms; then STORE_ERROR_POLICY or on_store_error answers"`
 	HealthyConfigs bool          `envconfig:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED" default:"false" desc:"not healthy while there are no rules"`
 }
