@@ -184,7 +184,9 @@ func (a *Authorizer) limit(ctx context.Context, p *Policy, rules *ratelimit.Rule
 		return
 	}
 	hold := maxHold
-	if deadline, ok := ctx.Deadline(); ok {
+	if f.request.NoHold {
+		hold = 0
+	} else if deadline, ok := ctx.Deadline(); ok {
 		hold = min(maxHold, max(0, time.Until(deadline)-holdMargin))
 	}
 	res, err := a.cfg.Limiter.Decide(ctx, ratelimit.Query{

@@ -25,7 +25,8 @@ import (
 //	METHOD path [name:value …] -> verdict status reason [owner=…] [| up … | remove … | client … | limit …]
 //
 // ~ is a space and ^ a tab. A name with a colon at its end is a header, which may come twice; host=, source=, principal=, ext.<name>= and meta.<ns>.<key>=
-// say the rest, and "tcp" takes HTTP away. Sections after | are compared when they are there: headers set on the request,
+// say the rest, "tcp" takes HTTP away, and "nohold"
+// the place to wait. Sections after | are compared when they are there: headers set on the request,
 // headers and query parameters removed, headers for the client, and the descriptors' remaining.
 func TestAuthorizer(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -161,6 +162,8 @@ func parseRequest(t *testing.T, text string) *authz.Request {
 		switch {
 		case name == "tcp":
 			*r = authz.Request{Source: r.Source, Principal: r.Principal}
+		case name == "nohold":
+			r.NoHold = true
 		case name == "host":
 			r.Host = value
 		case name == "source":
@@ -214,6 +217,8 @@ func describe(d *authz.Decision, section string, k int) string {
 			words = append(words, "?"+q)
 		}
 		slices.Sort(words)
+	case "hold":
+		words = append(words, time.Duration(d.Delay*1000).String())
 	case "client":
 		add(d.ToClient)
 	case "limit":

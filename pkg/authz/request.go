@@ -10,6 +10,8 @@ type Request struct {
 	// Method, Host (with port) and Path (as received, with the query) are those of the request line.
 	Method, Host, Path string
 	Headers            Headers
+	// NoHold says that the answer can not be held (max_delay): whoever is too early is denied instead.
+	NoHold bool
 	// Source is the address of the peer, without port; Principal the identity in its certificate that Envoy has verified.
 	Source, Principal string
 	// Extensions are the context_extensions of the route.

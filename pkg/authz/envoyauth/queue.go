@@ -14,6 +14,10 @@ type queue struct {
 	refused atomic.Uint64
 }
 
+// full reports whether nothing more can be held. Who asks before a request is decided spares it the charge for an answer that
+// could not be given; of several at the same moment wait still turns some away.
+func (q *queue) full() bool { return q.held.Load() >= q.max }
+
 // wait returns true after d. It returns false when it can not: at once when the queue is full or ctx ends sooner, else when ctx
 // is cancelled.
 func (q *queue) wait(ctx context.Context, d time.Duration) bool {

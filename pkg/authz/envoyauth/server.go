@@ -120,6 +120,7 @@ func (s *Server) decide(ctx context.Context, r *authz.Request) answer {
 	if ctx.Err() != nil { // nobody is charged for what nobody waits for
 		d = late(d)
 	} else {
+		r.NoHold = s.queue.full()
 		d = s.cfg.Authorizer.Decide(ctx, r)
 	}
 	if d.Verdict == authz.Allowed && d.Delay > 0 && !s.queue.wait(ctx, time.Duration(d.Delay)*time.Microsecond) {
