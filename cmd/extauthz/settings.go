@@ -57,7 +57,7 @@ type Settings struct {
 
 	// Authorization.
 	AuthzDomain     string        `envconfig:"AUTHZ_DOMAIN" desc:"domain of ext_authz requests whose route names none in context_extensions; default: the only one with an authz section"`
-	MaxHeld         int           `envconfig:"AUTHZ_MAX_HELD" default:"1000" desc:"most answers that are held at once for max_delay; a request beyond is undecided"`
+	MaxHeld         int           `envconfig:"AUTHZ_MAX_HELD" default:"1000" desc:"most answers that are held at once for max_delay; beyond, a request that is early is denied"`
 	HTTPTimeout     time.Duration `envconfig:"AUTHZ_HTTP_TIMEOUT" default:"200ms" desc:"how long Envoy waits for /check, which it does not tell over HTTP (server_uri.timeout)"`
 	SourceHeader    headerName    `envconfig:"AUTHZ_HTTP_SOURCE_HEADER" desc:"header in which Envoy tells /check the address of the peer; default: not known"`
 	PrincipalHeader headerName    `envconfig:"AUTHZ_HTTP_PRINCIPAL_HEADER" desc:"header in which Envoy tells /check the identity in the client's certificate; default: not known"`
