@@ -23,13 +23,13 @@ func withKeys() *ruleSource {
 }
 
 // serveKeys opens the keys of the environment and follows them until the test ends.
-func serveKeys(t *testing.T, rules *ruleSource) (*keySource, *output) {
+func serveKeys(t *testing.T, rules *ruleSource) (*keySource, *testenv.Output) {
 	t.Helper()
 	s, _, err := readSettings()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := new(output)
+	out := new(testenv.Output)
 	k, err := openKeys(t.Context(), s, rules, newLogger(s, out))
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestOpenKeysRefuses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = openKeys(t.Context(), s, c.rules, newLogger(s, new(output)))
+			_, err = openKeys(t.Context(), s, c.rules, newLogger(s, new(testenv.Output)))
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %s", err, c.want)
 			}

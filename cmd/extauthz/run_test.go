@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -20,26 +18,8 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// output is what a running service writes, for several goroutines.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
 // start runs the service in this process until the test ends, and returns the addresses it listens on and its output.
-func start(t *testing.T, vars map[string]string) (grpcAddr, httpAddr, debugAddr string, out *output) {
+func start(t *testing.T, vars map[string]string) (grpcAddr, httpAddr, debugAddr string, out *testenv.Output) {
 	t.Helper()
 	setenv(t, map[string]string{"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0", "LOG_LEVEL": "INFO", "DRAIN_DELAY": "0s", "HOST": "127.0.0.1", "GRPC_HOST": "127.0.0.1"})
 	for k, v := range vars {
@@ -49,7 +29,7 @@ func start(t *testing.T, vars map[string]string) (grpcAddr, httpAddr, debugAddr 
 	if err != nil {
 		t.Fatal(err)
 	}
-	out = new(output)
+	out = new(testenv.Output)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- run(ctx, s, newLogger(s, out), out) }()
@@ -65,7 +45,7 @@ func start(t *testing.T, vars map[string]string) (grpcAddr, httpAddr, debugAddr 
 	return m[1], m[2], m[3], out
 }
 
-func matches(out *output, pattern *regexp.Regexp) func() error {
+func matches(out *testenv.Output, pattern *regexp.Regexp) func() error {
 	return func() error {
 		if !pattern.MatchString(out.String()) {
 			return fmt.Errorf("no %s in\n%s", pattern, out)
@@ -270,7 +250,7 @@ func TestPlaintextIsSaid(t *testing.T) {
 		{Settings{Host: "", GRPCUDS: "/run/rls.sock", GRPCHost: "0.0.0.0", DebugHost: "127.0.0.1"}, []string{"HTTP is plaintext"}},
 		{Settings{Host: "127.0.0.1", GRPCHost: "0.0.0.0", DebugHost: "0.0.0.0"}, []string{"gRPC is plaintext", "the debug port"}},
 	} {
-		out := new(output)
+		out := new(testenv.Output)
 		warnPlaintext(&c.settings, false, newLogger(&Settings{}, out))
 		if n := strings.Count(out.String(), "level=WARN"); n != len(c.want) {
 			t.Errorf("%+v: %d warnings, want %q", c.settings, n, c.want)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -87,7 +89,7 @@ type Settings struct {
 
 // rulesDirectory is where the rule files are.
 func (s *Settings) rulesDirectory() string {
-	return joinPath(s.RuntimeRoot, s.RuntimeSubdirectory, s.RuntimeAppdirectory)
+	return filepath.Join(s.RuntimeRoot, s.RuntimeSubdirectory, s.RuntimeAppdirectory)
 }
 
 func (s *Settings) strict() bool { return s.Compatibility == "strict" }
@@ -95,7 +97,7 @@ func (s *Settings) strict() bool { return s.Compatibility == "strict" }
 // headers are the sets to send.
 func (s *Settings) headers() reply.Headers {
 	sets := []reply.Set(s.ResponseHeaders)
-	if s.HeadersEnabled && !contains(sets, reply.Triple) {
+	if s.HeadersEnabled && !slices.Contains(sets, reply.Triple) {
 		sets = append(sets, reply.Triple)
 	}
 	return reply.Headers{

@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"log/slog"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -138,7 +136,3 @@ func (h *headerName) Decode(v string) error {
 	*h = headerName(strings.ToLower(v))
 	return reply.CheckName(v)
 }
-
-func contains(sets []reply.Set, s reply.Set) bool { return slices.Contains(sets, s) }
-
-func joinPath(parts ...string) string { return filepath.Join(parts...) }

@@ -17,7 +17,7 @@ import (
 // process is a program that was started for a test. What it prints is kept for the day the test fails.
 type process struct {
 	cmd  *exec.Cmd
-	out  output
+	out  Output
 	done chan struct{} // closed when the process has ended and cmd.ProcessState is set
 }
 
@@ -88,26 +88,28 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// output collects what a process prints.
-type output struct {
+// Output collects what a process prints. It is safe for concurrent use; the zero value is ready.
+type Output struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (o *output) Write(b []byte) (int, error) {
+// Write implements io.Writer.
+func (o *Output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.buf.Write(b)
 }
 
-func (o *output) String() string {
+// String is all that has been printed.
+func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.buf.String()
 }
 
 // tail is the last lines printed.
-func (o *output) tail() string {
+func (o *Output) tail() string {
 	const most = 80
 	lines := strings.Split(strings.TrimRight(o.String(), "\n"), "\n")
 	if len(lines) > most {

@@ -89,11 +89,10 @@ func (l *Limiter) Decide(ctx context.Context, q Query) (Result, error) {
 		return Result{}, ErrNoDescriptors
 	}
 	p := plan{limiter: l, rules: cmp.Or(q.Rules, l.rules.Load()), query: q, matches: make([]match, len(q.Descriptors))}
-	if err := p.match(); err != nil {
-		return Result{}, err
-	}
 	if !p.rules.HasDomain(q.Domain) {
 		l.totals.UnknownDomain.Add(1)
+	} else if err := p.match(); err != nil {
+		return Result{}, err
 	}
 	request := p.request()
 	answer := FromStore

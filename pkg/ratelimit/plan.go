@@ -41,14 +41,11 @@ func (e *OverrideError) Error() string {
 	return fmt.Sprintf("limit of descriptor %d: %s", e.Descriptor, e.Reason)
 }
 
-// match finds the rule of each descriptor, then drops the limits that others replace.
+// match finds the rule of each descriptor, in a domain that there is, then drops the limits that others replace.
 func (p *plan) match() error {
 	var replaced []string
 	for i := range p.query.Descriptors {
 		d, m := &p.query.Descriptors[i], &p.matches[i]
-		if !p.rules.HasDomain(p.query.Domain) {
-			continue
-		}
 		if d.Limit != nil {
 			limit, err := p.rules.override(d.Limit)
 			if err != nil {

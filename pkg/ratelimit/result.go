@@ -47,6 +47,34 @@ type Status struct {
 	Binding *Applied
 }
 
+// RuleName is the name of the rule that the descriptor matched, "override" for a limit that the request brought, and "" of a nil
+// status.
+func (s *Status) RuleName() string {
+	switch {
+	case s == nil:
+		return ""
+	case s.Rule == nil:
+		return "override"
+	}
+	return s.Rule.Name
+}
+
+// Binding is the status of the descriptor that decided: the one with the tightest limit. It is nil when no limit applied, and of a
+// nil result.
+func (res *Result) Binding() *Status {
+	if res == nil {
+		return nil
+	}
+	var tightest *Status
+	for i := range res.Statuses {
+		s := &res.Statuses[i]
+		if s.Binding != nil && (tightest == nil || Tighter(s.Binding, tightest.Binding)) {
+			tightest = s
+		}
+	}
+	return tightest
+}
+
 // Applied is a limit that applied to a descriptor, and what its bucket answered.
 type Applied struct {
 	Limit *RuleLimit

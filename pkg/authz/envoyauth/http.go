@@ -105,7 +105,7 @@ func (a *answer) writeHTTP(w http.ResponseWriter) {
 			h.Set(metadataPrefix+strings.ReplaceAll(f.name, "_", "-"), value)
 		}
 	}
-	if b := binding(a.decision.Limits); b != nil {
+	if b := a.decision.Limits.Binding(); b != nil {
 		h.Set(metadataPrefix+"remaining", strconv.FormatInt(b.Binding.Decision.Remaining, 10))
 	}
 	w.WriteHeader(http.StatusOK)

@@ -7,7 +7,6 @@ import (
 	"github.com/extauthz/extauthz/internal/wire"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/descriptors"
-	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // appendMetadata appends the fields of dynamic_metadata, a google.protobuf.Struct: what Envoy's access logs and later filters learn of a decision, in the namespace of the ext_authz filter:
@@ -20,7 +19,7 @@ func appendMetadata(b []byte, d *authz.Decision) []byte {
 			b = appendText(b, f.name, f.value)
 		}
 	}
-	if tightest := binding(d.Limits); tightest != nil {
+	if tightest := d.Limits.Binding(); tightest != nil {
 		b = appendNumber(b, "remaining", tightest.Binding.Decision.Remaining)
 	}
 	if l := d.Identity.Limit; overrides(l) {
@@ -57,33 +56,8 @@ func facts(d *authz.Decision) [7]fact {
 	return [...]fact{
 		{"reason", string(d.Reason)}, {"domain", d.Domain},
 		{"owner", id.Owner}, {"plan", id.Plan}, {"method", id.Method}, {"key_id", id.KeyID},
-		{"rule", ruleName(binding(d.Limits))},
+		{"rule", d.Limits.Binding().RuleName()},
 	}
-}
-
-// binding is the status of the descriptor that decided: the one with the tightest limit. It is nil when no limit applied.
-func binding(res *ratelimit.Result) *ratelimit.Status {
-	if res == nil {
-		return nil
-	}
-	var tightest *ratelimit.Status
-	for i := range res.Statuses {
-		s := &res.Statuses[i]
-		if s.Binding != nil && (tightest == nil || ratelimit.Tighter(s.Binding, tightest.Binding)) {
-			tightest = s
-		}
-	}
-	return tightest
-}
-
-func ruleName(s *ratelimit.Status) string {
-	switch {
-	case s == nil:
-		return ""
-	case s.Rule == nil:
-		return "override"
-	}
-	return s.Rule.Name
 }
 
 // overrides reports whether Envoy can say the limit (RateLimitOverride): it knows neither weeks nor several units, and what it

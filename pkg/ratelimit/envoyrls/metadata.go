@@ -40,21 +40,11 @@ func dynamicMetadata(q *ratelimit.Query, res *ratelimit.Result) *structpb.Struct
 }
 
 func addDecider(fields map[string]*structpb.Value, res *ratelimit.Result) {
-	var binding *ratelimit.Status
-	for i := range res.Statuses {
-		s := &res.Statuses[i]
-		if s.Binding != nil && (binding == nil || ratelimit.Tighter(s.Binding, binding.Binding)) {
-			binding = s
-		}
-	}
+	binding := res.Binding()
 	if binding == nil {
 		return
 	}
-	name := "override"
-	if binding.Rule != nil {
-		name = binding.Rule.Name
-	}
-	fields["rule"] = text(name)
+	fields["rule"] = text(binding.RuleName())
 	fields["limit"] = text(binding.Binding.Limit.Policy)
 	fields["code"] = text("OK")
 	fields["remaining"] = structpb.NewNumberValue(float64(binding.Binding.Decision.Remaining))

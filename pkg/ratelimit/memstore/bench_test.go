@@ -120,9 +120,6 @@ func BenchmarkTakeSeveral(b *testing.B) {
 
 // TestBytesPerBucket: a million buckets take at most 150 bytes each, beyond their keys.
 func TestBytesPerBucket(t *testing.T) {
-	if testing.Short() {
-		t.Skip("fills a million buckets")
-	}
 	const buckets = 1_000_000
 	s := open(t, memstore.Config{MaxBuckets: buckets})
 	before := heap()
