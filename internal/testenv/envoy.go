@@ -26,8 +26,8 @@ type EnvoyProxy struct {
 	proc *process
 }
 
-// Ports says which port of a configuration is which in a test: every `port_value: <key>` becomes `port_value: <value>`. A
-// listener that is given port 0 takes a free one, which Listener tells.
+// Ports says which port of a configuration is which in a test: every `port_value: <key>` becomes `port_value: <value>`, and
+// so does `"portValue": <key>`, as JSON has it. A listener that is given port 0 takes a free one, which Listener tells.
 type Ports map[int]int
 
 // Envoy starts an Envoy with this bootstrap configuration (YAML) that lives as long as the test. The admin interface moves
@@ -103,7 +103,7 @@ func (p Ports) substitute(t testing.TB, config string) string {
 	return config
 }
 
-var portValue = regexp.MustCompile(`(port_value:\s*)(\d+)`)
+var portValue = regexp.MustCompile(`((?:port_value|"portValue"):\s*)(\d+)`)
 
 // Listener returns the address of the listener with this name, as "127.0.0.1:<port>".
 func (e *EnvoyProxy) Listener(name string) string {

@@ -3,6 +3,7 @@
 package testenv
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -94,7 +95,8 @@ func binary(t testing.TB, name, override string) string {
 	return path
 }
 
-// RepoRoot returns the directory of go.mod, found upwards from the directory the test runs in.
+// RepoRoot returns the directory of the project's go.mod, found upwards from the directory the test runs in. Tests with a
+// module of their own lie below it, too.
 func RepoRoot(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -102,12 +104,12 @@ func RepoRoot(t testing.TB) string {
 		t.Fatal(err)
 	}
 	for {
-		_, err := os.Stat(filepath.Join(dir, "go.mod"))
-		if err == nil {
+		mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if bytes.HasPrefix(mod, []byte("module github.com/extauthz/extauthz\n")) {
 			return dir
 		}
-		if !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
-			t.Fatalf("no go.mod above %s: %v", dir, err)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+			t.Fatalf("no go.mod of github.com/extauthz/extauthz above %s: %v", dir, err)
 		}
 		dir = filepath.Dir(dir)
 	}
