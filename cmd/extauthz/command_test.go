@@ -29,13 +29,21 @@ func TestCommands(t *testing.T) {
 		code           int
 		stdout, stderr string
 	}{
-		{args: "frobnicate", code: 2, stderr: `unknown subcommand "frobnicate": want serve, check, keys, settings, version or --help`},
+		{args: "frobnicate", code: 2, stderr: `unknown subcommand "frobnicate": want serve, check, health, keys, settings, version or --help`},
 		{args: "serve here", code: 2, stderr: `serve takes no arguments, not "here"`},
 		{args: "check", code: 2, stderr: "check wants one directory"},
 		{args: "check " + dir + "/none", code: 2, stderr: "there is no directory " + dir + "/none"},
 		{args: "check " + good, code: 0, stdout: "ok: 1 domain, 1 limit, generation "},
 		{args: "check " + bad, code: 1, stderr: "rules.yaml:4:5: error: "},
 		{args: "check " + bad, code: 1, stderr: "did you mean `rate_limit`?"},
+		{args: "health --help", code: 0, stdout: "Example"},
+		{args: "health now", code: 2, stderr: `health: takes no arguments but flags, not "now"`},
+		{args: "health --timeout 0s", code: 2, stderr: "--timeout 0s: want more than 0, such as 2s"},
+		{args: "health --timeout 2", code: 2, stderr: "health: invalid value"},
+		{args: "health --http localhost:8080", code: 2, stderr: `--http "localhost:8080": want a URL such as http://127.0.0.1:8080/readyz`},
+		{args: "health --http http://a/ --service s", code: 2, stderr: "--service and --http: take one of them"},
+		{args: "echo --help", code: 0, stdout: "ECHO_ADDRESS"},
+		{args: "echo 8000", code: 2, stderr: `echo takes no arguments, not "8000": ECHO_ADDRESS says where it listens`},
 		{args: "--help", code: 0, stdout: "Usage:"},
 		{args: "version", code: 0, stdout: "extauthz "},
 		{args: "settings", code: 0, stdout: "REDIS_TIMEOUT"},

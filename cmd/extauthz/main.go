@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Exit codes: 0 for success, 1 when `check` found mistakes or a server failed, 2 when it could not start.
+// Exit codes: 0 for success, 1 when `check` found mistakes, a server failed or is not healthy, 2 when it could not start.
 const (
 	exitOK      = 0
 	exitFailed  = 1
@@ -25,6 +25,7 @@ const usage = `extauthz is a rate limit service for Envoy: exact limits, in memo
 Usage:
   extauthz [serve]            serve; all settings are environment variables
   extauthz check DIR          check the rule files of a directory; exit 1 when there are mistakes
+  extauthz health             ask a running service whether it is healthy; exit 1 when it is not (extauthz health --help)
   extauthz keys COMMAND       make, list, rotate and revoke API keys (extauthz keys --help)
   extauthz settings           list the settings, their defaults and meaning (--markdown as a table)
   extauthz version            print the version
@@ -49,6 +50,10 @@ func command(args []string, stdout, stderr io.Writer) int {
 		return serve(args, stderr)
 	case "check":
 		return check(args, stdout, stderr)
+	case "health":
+		return askHealth(args, stdout, stderr)
+	case "echo":
+		return echo(args, stdout, stderr)
 	case "keys":
 		return keysCommand(args, os.Stdin, stdout, stderr)
 	case "settings":
@@ -60,7 +65,7 @@ func command(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprint(stdout, usage)
 		return exitOK
 	}
-	fmt.Fprintf(stderr, "extauthz: unknown subcommand %q: want serve, check, keys, settings, version or --help\n", name)
+	fmt.Fprintf(stderr, "extauthz: unknown subcommand %q: want serve, check, health, keys, settings, version or --help\n", name)
 	return exitNoStart
 }
 
@@ -83,9 +88,8 @@ func serve(args []string, stderr io.Writer) int {
 		log.Warn("setting", "warning", w)
 	}
 	redis.SetLogger(quietRedis{log})
-	interrupt, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	interrupt, stop := untilInterrupted()
 	defer stop()
-	context.AfterFunc(interrupt, stop) // a second signal ends the process at once
 
 	err = run(interrupt, s, log, stderr)
 	var notStarted *startError
@@ -98,4 +102,11 @@ func serve(args []string, stderr io.Writer) int {
 		return exitFailed
 	}
 	return exitOK
+}
+
+// untilInterrupted is done at Ctrl-C or SIGTERM; a second one ends the process at once.
+func untilInterrupted() (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
 }

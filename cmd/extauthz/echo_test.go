@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestEcho: what a proxy sends on is answered as it came, over both versions of HTTP, until the process is asked to end.
+func TestEcho(t *testing.T) {
+	listener, err := listenEcho("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- serveEcho(ctx, listener) }()
+	base := "http://" + listener.Addr().String()
+
+	for _, version := range []int{1, 2} {
+		transport := &http.Transport{Protocols: new(http.Protocols)}
+		transport.Protocols.SetHTTP1(version == 1)
+		transport.Protocols.SetUnencryptedHTTP2(version == 2)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"//a/../b?c=<d>", strings.NewReader("body"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = "shop.example"
+		req.Header = http.Header{"X-Auth-Owner": {"demo"}, "X-Two": {"1", "2"}, "User-Agent": {"test"}, "Accept-Encoding": {"none"}}
+		res, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got echoed
+		err = json.NewDecoder(res.Body).Decode(&got)
+		_ = res.Body.Close()
+		if err != nil || res.StatusCode != http.StatusOK || res.ProtoMajor != version {
+			t.Errorf("HTTP/%d: %s %s, %v", version, res.Proto, res.Status, err)
+		}
+		want := echoed{Method: "POST", Path: "//a/../b?c=<d>", Headers: map[string]string{
+			"host": "shop.example", "x-auth-owner": "demo", "x-two": "1, 2", "user-agent": "test", "accept-encoding": "none", "content-length": "4",
+		}}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("HTTP/%d (-want +got):\n%s", version, diff)
+		}
+		transport.CloseIdleConnections()
+	}
+	if code, body := get(t, base+"/healthz"); code != http.StatusOK || body != "OK\n" {
+		t.Errorf("/healthz: %d %q", code, body)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("it ended with %v, want nil", err)
+	}
+}
+
+func TestEchoAddress(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	port := strconv.Itoa(busy.Addr().(*net.TCPAddr).Port)
+	for address, want := range map[string]string{
+		"8000":               `ECHO_ADDRESS="8000": want host:port, such as 127.0.0.1:8000`,
+		"127.0.0.1:http2":    `ECHO_ADDRESS="127.0.0.1:http2": want host:port, such as 127.0.0.1:8000`,
+		"127.0.0.1:" + port:  "port " + port + " of 127.0.0.1 is in use: stop what listens there, or set ECHO_ADDRESS to another port",
+		"192.0.2.1:" + port:  "listen for ECHO_ADDRESS: listen tcp 192.0.2.1:" + port,
+		"no.such.invalid:80": "listen for ECHO_ADDRESS: listen tcp: lookup no.such.invalid",
+	} {
+		t.Setenv("ECHO_ADDRESS", address)
+		var stderr bytes.Buffer
+		if code := echo(nil, &stderr, &stderr); code != exitNoStart || !strings.Contains(stderr.String(), want) {
+			t.Errorf("ECHO_ADDRESS=%s: exit code %d, want 2 and %q in\n%s", address, code, want, &stderr)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+// serveHealth runs a gRPC server that has nothing but this health, on a listener, for the length of the test.
+func serveHealth(t *testing.T, listener net.Listener, register func(*grpc.Server)) {
+	t.Helper()
+	server := grpc.NewServer()
+	register(server)
+	go func() { _ = server.Serve(listener) }() // a server that is stopped has nothing to say
+	t.Cleanup(server.Stop)
+}
+
+// listenOn listens on TCP, and returns the port too, or on a Unix socket.
+func listenOn(t *testing.T, network, address string) (listener net.Listener, port string) {
+	t.Helper()
+	listener, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() }) // its server may have done so
+	if tcp, ok := listener.Addr().(*net.TCPAddr); ok {
+		port = strconv.Itoa(tcp.Port)
+	}
+	return listener, port
+}
+
+// TestHealth asks servers in every state, where the settings say that they listen.
+func TestHealth(t *testing.T) {
+	socket, serving := filepath.Join(t.TempDir(), "grpc.sock"), func(s *grpc.Server) { newHealth(s).set(true) }
+	onSocket, _ := listenOn(t, "unix", socket)
+	serveHealth(t, onSocket, serving)
+	healthy, port := listenOn(t, "tcp", "127.0.0.1:0")
+	serveHealth(t, healthy, serving)
+	starting, startingPort := listenOn(t, "tcp", "127.0.0.1:0")
+	serveHealth(t, starting, func(s *grpc.Server) { newHealth(s) })
+	draining, drainingPort := listenOn(t, "tcp", "127.0.0.1:0")
+	serveHealth(t, draining, func(s *grpc.Server) { h := newHealth(s); h.set(true); h.drain() })
+	other, otherPort := listenOn(t, "tcp", "127.0.0.1:0")
+	serveHealth(t, other, func(*grpc.Server) {})
+	_, silentPort := listenOn(t, "tcp", "127.0.0.1:0") // connects, and nobody is there
+	freePort := strconv.Itoa(testenv.FreePort(t))
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/moved":
+			http.Redirect(w, r, "/", http.StatusFound)
+		case "/starting":
+			http.Error(w, "not ready\nat all", http.StatusInternalServerError)
+		}
+	}))
+	t.Cleanup(web.Close)
+
+	for name, c := range map[string]struct {
+		env   map[string]string
+		flags string
+		code  int
+		want  string
+	}{
+		"healthy":            {map[string]string{"GRPC_PORT": port}, "", 0, "healthy\n"},
+		"by any address":     {map[string]string{"GRPC_PORT": port, "GRPC_HOST": "0.0.0.0"}, "", 0, "healthy\n"},
+		"by name":            {map[string]string{"GRPC_PORT": port, "GRPC_HOST": "localhost"}, "", 0, "healthy\n"},
+		"one service":        {map[string]string{"GRPC_PORT": port}, "--service=envoy.service.auth.v3.Authorization", 0, "healthy\n"},
+		"a Unix socket":      {map[string]string{"GRPC_PORT": freePort, "GRPC_UDS": socket}, "", 0, "healthy\n"},
+		"starting":           {map[string]string{"GRPC_PORT": startingPort}, "", 1, `127.0.0.1:` + startingPort + ` says NOT_SERVING of service "": it is draining, or waits for rules; its log says which`},
+		"draining":           {map[string]string{"GRPC_PORT": drainingPort}, "--service ratelimit", 1, `says NOT_SERVING of service "ratelimit"`},
+		"unknown service":    {map[string]string{"GRPC_PORT": port}, "--service auth", 1, `knows no service "auth": want one of ["" "ratelimit" "envoy.service.ratelimit.v3.RateLimitService" "envoy.service.auth.v3.Authorization"]`},
+		"wrong port":         {map[string]string{"GRPC_PORT": freePort}, "", 1, "127.0.0.1:" + freePort + " does not answer: "},
+		"what to do":         {map[string]string{"GRPC_PORT": freePort}, "", 1, "connection refused\": is the service running, with the same GRPC_HOST and GRPC_PORT?\n"},
+		"no such socket":     {map[string]string{"GRPC_UDS": socket + "2"}, "", 1, "no such file or directory\": is the service running, with the same GRPC_UDS?\n"},
+		"something else":     {map[string]string{"GRPC_PORT": otherPort}, "", 1, "unknown service grpc.health.v1.Health: is it an extauthz that listens there?"},
+		"silence":            {map[string]string{"GRPC_PORT": silentPort}, "--timeout 50ms", 1, "127.0.0.1:" + silentPort + " has not answered within 50ms"},
+		"mistaken settings":  {map[string]string{"GRPC_PORT": "grpc"}, "", 2, `GRPC_PORT="grpc": want a port, 0 to 65535`},
+		"HTTP":               {nil, "--http " + web.URL, 0, "healthy\n"},
+		"HTTP needs no GRPC": {map[string]string{"GRPC_PORT": "grpc"}, "--http " + web.URL, 0, "healthy\n"},
+		"HTTP, starting":     {nil, "--http " + web.URL + "/starting", 1, `/starting: 500 Internal Server Error "not ready", want 200`},
+		"HTTP, elsewhere":    {nil, "--http " + web.URL + "/moved", 1, "/moved: 302 Found "},
+		"HTTP, wrong port":   {nil, "--http http://127.0.0.1:" + freePort, 1, "connection refused: is the service running, and the URL right?"},
+		"HTTP, silence":      {nil, "--timeout 50ms --http http://127.0.0.1:" + silentPort, 1, "no answer within 50ms"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			setenv(t, map[string]string{"GRPC_HOST": "127.0.0.1"})
+			for k, v := range c.env {
+				t.Setenv(k, v)
+			}
+			var out bytes.Buffer
+			code := command(append([]string{"health"}, strings.Fields(c.flags)...), &out, &out)
+			if code != c.code || !strings.Contains(out.String(), c.want) || strings.Count(out.String(), "\n") > 2 {
+				t.Errorf("exit code %d, want %d and %q in\n%s", code, c.code, c.want, &out)
+			}
+		})
+	}
+}
+
+// TestHealthOfTheService: a service and its probe agree when they have the same environment.
+func TestHealthOfTheService(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "grpc.sock")
+	_, httpAddr, _, _ := start(t, map[string]string{"GRPC_UDS": socket})
+	for _, args := range []string{"health", "health --service ratelimit", "health --http http://" + httpAddr + "/readyz"} {
+		var out bytes.Buffer
+		if code := command(strings.Fields(args), &out, &out); code != exitOK {
+			t.Errorf("%s: exit code %d, want 0\n%s", args, code, &out)
+		}
+	}
+}
