@@ -9,6 +9,8 @@ SHELL := bash
 ENVOY_VERSION := 1.40.0
 GOLANGCI_LINT_VERSION := v2.15.0
 SHELLCHECK_VERSION := 0.11.0.1
+HELM_VERSION := v4.3.1
+KUBECONFORM_VERSION := v0.8.0
 
 PKG ?= ./...
 TESTFLAGS ?=
@@ -19,7 +21,7 @@ FUZZTIME ?= 30s
 
 .PHONY: help
 help: ## List what can be made
-	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 	@printf '\nPKG=./pkg/... narrows test, bench and fuzz; TESTFLAGS, BENCH and FUZZTIME are passed on.\n'
 
 .PHONY: build
@@ -56,6 +58,12 @@ fuzz: ## Look for new inputs that break something, FUZZTIME for each fuzz test
 ci: ## Do what CI does
 	.ci/run
 
+##@ Deployments
+
+.PHONY: test-charts
+test-charts: chart-tools ## Check the Helm chart and all Kubernetes manifests; the first time it builds helm
+	@SECONDS=0; cd test/deploy && go vet ./... && go test -count=1 -timeout=10m $(TESTFLAGS) ./... && echo "test-charts: $$SECONDS s"
+
 ##@ Housekeeping
 
 .PHONY: tools
@@ -71,11 +79,12 @@ distclean: clean ## Remove the tools too
 
 # A stamp says that a tool is there in this version; a new version is a new stamp.
 STAMPS := .tools/stamps
-.PHONY: test-tools lint-tools
+.PHONY: test-tools lint-tools chart-tools
 test-tools: $(STAMPS)/envoy-$(ENVOY_VERSION)
 	@command -v cc >/dev/null || scripts/install-tools cc
 	@command -v redis-server >/dev/null || scripts/install-tools redis
 lint-tools: $(STAMPS)/golangci-lint-$(GOLANGCI_LINT_VERSION) $(STAMPS)/shellcheck-$(SHELLCHECK_VERSION)
+chart-tools: $(STAMPS)/helm-$(HELM_VERSION) $(STAMPS)/kubeconform-$(KUBECONFORM_VERSION)
 
 define stamp
 $(STAMPS)/$(1)-$(2):
@@ -85,3 +94,5 @@ endef
 $(eval $(call stamp,envoy,$(ENVOY_VERSION)))
 $(eval $(call stamp,golangci-lint,$(GOLANGCI_LINT_VERSION)))
 $(eval $(call stamp,shellcheck,$(SHELLCHECK_VERSION)))
+$(eval $(call stamp,helm,$(HELM_VERSION)))
+$(eval $(call stamp,kubeconform,$(KUBECONFORM_VERSION)))
