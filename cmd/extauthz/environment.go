@@ -32,10 +32,14 @@ func readSettings() (s *Settings, warnings []string, err error) {
 			mistakes = append(mistakes, mistake)
 		}
 	}
+	environ := os.Environ()
+	if s.StrictEnvironment {
+		mistakes = append(mistakes, strangers(environ)...)
+	}
 	if len(mistakes) > 0 {
 		return nil, nil, errors.Join(mistakes...)
 	}
-	return s, strangers(), nil
+	return s, ineffective(environ), nil
 }
 
 // readField reads one setting, a secret also from the file that NAME_FILE names.

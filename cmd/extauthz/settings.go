@@ -31,6 +31,9 @@ type Settings struct {
 	LogLevel  logLevel  `envconfig:"LOG_LEVEL" default:"WARN" desc:"DEBUG, INFO, WARN or ERROR"`
 	LogFormat logFormat `envconfig:"LOG_FORMAT" default:"text" desc:"text or json"`
 
+	// StrictEnvironment is not the default, since deployments of envoyproxy/ratelimit set what is nobody's setting.
+	StrictEnvironment bool `envconfig:"STRICT_ENVIRONMENT" default:"false" desc:"refuse to start with an environment variable that is no setting and none of the platform's, such as PATH or HOME: a misspelt one, mostly"`
+
 	// Rules.
 	ConfigType          configType `envconfig:"CONFIG_TYPE" default:"FILE" desc:"where rules come from: FILE"`
 	RuntimeRoot         string     `envconfig:"RUNTIME_ROOT" default:"/srv/runtime_data/current" desc:"the rule files are those in RUNTIME_ROOT/RUNTIME_SUBDIRECTORY/RUNTIME_APPDIRECTORY; with none of the three set and no such directory, the built-in sample is served"`

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -46,11 +46,11 @@ var withoutEffect = map[string]string{
 	"TRACING_ENABLED":                         "tracing is not supported yet",
 }
 
-// strangers are warnings of variables that are set and have no effect: settings of envoyproxy/ratelimit, and names that are
+// ineffective are warnings of variables that are set and have no effect: settings of envoyproxy/ratelimit, and names that are
 // nearly a setting.
-func strangers() (warnings []string) {
+func ineffective(environ []string) (warnings []string) {
 	known := settingNames()
-	for _, pair := range os.Environ() {
+	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
 		if slices.Contains(known, name) || value == "" {
 			continue
@@ -69,6 +69,29 @@ func strangers() (warnings []string) {
 	}
 	slices.Sort(warnings)
 	return warnings
+}
+
+// strangers are the mistakes of STRICT_ENVIRONMENT: variables that are neither settings, here or at envoyproxy/ratelimit, nor
+// the platform's. That one is set to nothing makes it no less misspelt.
+func strangers(environ []string) (mistakes []error) {
+	known, links := settingNames(), serviceLinks(environ)
+	for _, pair := range slices.Sorted(slices.Values(environ)) {
+		name, _, _ := strings.Cut(pair, "=")
+		ofRatelimit := withoutEffect[name] != "" || mustNotBeIgnored[name] != "" // each with an answer of its own
+		if slices.Contains(known, name) || ofRatelimit || ofPlatform(name) || links.made(name) {
+			continue
+		}
+		guess := ""
+		if meant := suggest.Closest(name, known); meant != "" {
+			guess = fmt.Sprintf(": did you mean %s?", meant)
+		}
+		mistakes = append(mistakes, fmt.Errorf("%s is not a setting%s", name, guess))
+	}
+	if len(mistakes) > 0 {
+		mistakes = append(mistakes, errors.New("(STRICT_ENVIRONMENT=true refuses variables that are not known; those of the platform, such as PATH, HOME and "+
+			"KUBERNETES_SERVICE_HOST, are fine; STRICT_ENVIRONMENT=false lets all others pass, too)"))
+	}
+	return mistakes
 }
 
 // settingNames are the names of all variables that are read, with NAME_FILE for secrets.
