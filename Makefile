@@ -50,6 +50,10 @@ bench: ## Measure: the service against an empty gRPC handler, by turns; then the
 readme: ## Write the table of settings into README.md
 	scripts/readme
 
+.PHONY: pictures
+pictures: ## Draw docs/pictures
+	go run ./internal/pictures
+
 .PHONY: fuzz
 fuzz: ## Look for new inputs that break something, FUZZTIME for each fuzz test
 	scripts/fuzz $(FUZZTIME) $(PKG)

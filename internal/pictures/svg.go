@@ -1,0 +1,146 @@
+package main
+
+import (
+	"encoding/xml"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// width is that of a README at GitHub, so that a text of 12 px is one of 12 px.
+const width = 800
+
+// svg is a picture that is being drawn. Coordinates are pixels, y grows downwards.
+type svg struct{ b strings.Builder }
+
+// style colours by class alone: a picture in a README is an image, which sees neither the page's style sheet nor its scripts,
+// but knows whether the reader prefers the dark. It has a paper of its own, since the page may differ from that.
+const style = `
+text { font: 13px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; fill: #1f2328 }
+.small { font-size: 12px }
+.title { font-size: 16px; font-weight: 600 }
+.name { font-weight: 600 }
+.code { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace }
+.figure { font-size: 18px; font-weight: 600 }
+.dim { fill: #59636e }
+.middle { text-anchor: middle }
+.end { text-anchor: end }
+.paper { fill: #ffffff; stroke: #d1d9e0 }
+.box { fill: #f6f8fa; stroke: #818b98 }
+.inner { fill: #ffffff; stroke: #818b98 }
+.rule { stroke: #d1d9e0; fill: none }
+.edge { stroke: #818b98; fill: none; stroke-dasharray: 3 3 }
+.way { stroke: #0969da; fill: none; stroke-width: 1.5 }
+.tip { fill: #0969da }
+.area { fill: #0969da; fill-opacity: .18 }
+.used { fill: none; stroke: #0969da; stroke-width: 1.5; stroke-linejoin: round }
+.passed { stroke: #1a7f37; stroke-width: 5 }
+.denied { stroke: #d1242f; stroke-opacity: .55; stroke-width: 3 }
+.leaves { fill: none; stroke: #1a7f37; stroke-width: 1.5 }
+.bad { fill: #b3261e }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3 }
+.dim { fill: #9da7b3 }
+.paper { fill: #0d1117; stroke: #3d444d }
+.box { fill: #151b23; stroke: #656c76 }
+.inner { fill: #0d1117; stroke: #656c76 }
+.rule { stroke: #3d444d }
+.edge { stroke: #656c76 }
+.way { stroke: #4493f8 }
+.tip { fill: #4493f8 }
+.area { fill: #4493f8 }
+.used { stroke: #4493f8 }
+.passed { stroke: #3fb950 }
+.denied { stroke: #f85149 }
+.leaves { stroke: #3fb950 }
+.bad { fill: #ff8e87 }
+}
+`
+
+// newSVG begins a picture; title and description are what a screen reader says of it.
+func newSVG(height int, title, description string) *svg {
+	s := &svg{}
+	s.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="title desc">`,
+		width, height, width, height)
+	s.printf(`<title id="title">%s</title>`, escape(title))
+	s.printf(`<desc id="desc">%s</desc>`, escape(description))
+	s.printf(`<style>%s</style>`, style)
+	s.printf(`<rect class="paper" x="0.5" y="0.5" width="%d" height="%d" rx="8"/>`, width-1, height-1)
+	return s
+}
+
+func (s *svg) String() string { return s.b.String() + "</svg>\n" }
+
+// printf writes an element on a line of its own.
+func (s *svg) printf(format string, args ...any) { fmt.Fprintf(&s.b, format+"\n", args...) }
+
+func (s *svg) text(x, y float64, class, text string) {
+	s.printf(`<text class="%s" x="%s" y="%s">%s</text>`, class, num(x), num(y), escape(text))
+}
+
+func (s *svg) rect(x, y, w, h float64, class string, radius float64) {
+	s.printf(`<rect class="%s" x="%s" y="%s" width="%s" height="%s" rx="%s"/>`, class, num(x), num(y), num(w), num(h), num(radius))
+}
+
+func (s *svg) line(x1, y1, x2, y2 float64, class string) {
+	s.printf(`<line class="%s" x1="%s" y1="%s" x2="%s" y2="%s"/>`, class, num(x1), num(y1), num(x2), num(y2))
+}
+
+// point is a place in a picture.
+type point struct{ x, y float64 }
+
+// area draws a line, and fills what is between it and the baseline.
+func (s *svg) area(points []point, baseline float64) {
+	var d strings.Builder
+	for _, p := range points {
+		fmt.Fprintf(&d, "L%s %s", num(p.x), num(p.y))
+	}
+	first, last, top := points[0], points[len(points)-1], d.String()[1:]
+	s.printf(`<path class="area" d="M%s %sL%sL%s %sZ"/>`, num(first.x), num(baseline), top, num(last.x), num(baseline))
+	s.printf(`<path class="used" d="M%s"/>`, top)
+}
+
+// strokes draws a short line upwards from each of these places.
+func (s *svg) strokes(places []point, height float64, class string) {
+	var d strings.Builder
+	for _, p := range places {
+		fmt.Fprintf(&d, "M%s %sv-%s", num(p.x), num(p.y), num(height))
+	}
+	s.printf(`<path class="%s" d="%s"/>`, class, d.String())
+}
+
+func (s *svg) circle(middle point, class string) {
+	s.printf(`<circle class="%s" cx="%s" cy="%s" r="3.5"/>`, class, num(middle.x), num(middle.y))
+}
+
+// arrow goes from one point to another, along or down the page.
+func (s *svg) arrow(from, to point) {
+	const length, half = 7, 4 // of the tip
+	s.line(from.x, from.y, to.x, to.y, "way")
+	dx, dy := sign(to.x-from.x), sign(to.y-from.y)
+	s.printf(`<path class="tip" d="M%s %sL%s %sL%s %sZ"/>`,
+		num(to.x+dx), num(to.y+dy),
+		num(to.x-dx*length-dy*half), num(to.y-dy*length-dx*half),
+		num(to.x-dx*length+dy*half), num(to.y-dy*length+dx*half))
+}
+
+func sign(d float64) float64 {
+	switch {
+	case d > 0:
+		return 1
+	case d < 0:
+		return -1
+	}
+	return 0
+}
+
+// num writes a coordinate to a tenth of a pixel.
+func num(f float64) string {
+	return strings.TrimSuffix(strconv.FormatFloat(f, 'f', 1, 64), ".0")
+}
+
+func escape(text string) string {
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(text)) // a Builder takes everything
+	return b.String()
+}
