@@ -99,18 +99,27 @@ func binary(t testing.TB, name, override string) string {
 // module of their own lie below it, too.
 func RepoRoot(t testing.TB) string {
 	t.Helper()
-	dir, err := os.Getwd()
+	root, err := repoRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for {
+	return root
+}
+
+func repoRoot() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
 		mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-		if bytes.HasPrefix(mod, []byte("module github.com/extauthz/extauthz\n")) {
-			return dir
+		switch {
+		case bytes.HasPrefix(mod, []byte("module github.com/extauthz/extauthz\n")):
+			return dir, nil
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return "", err
+		case dir == filepath.Dir(dir):
+			return "", fmt.Errorf("no go.mod of github.com/extauthz/extauthz in %s or above", start)
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
-			t.Fatalf("no go.mod of github.com/extauthz/extauthz above %s: %v", dir, err)
-		}
-		dir = filepath.Dir(dir)
 	}
 }

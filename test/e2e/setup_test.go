@@ -3,13 +3,11 @@
 package e2e
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -30,10 +28,9 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	binary = filepath.Join(dir, "extauthz")
 	// With the race detector, also when the tests run without it: a race ends the service with 66, and Terminate tells.
-	if out, err := exec.Command("go", "build", "-race", "-o", binary, "../../cmd/extauthz").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the service: %v\n%s", err, out)
+	if binary, err = testenv.BuildService(dir, "-race"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	// Most of the time the tests wait: for a reload, for a queue, for a program to start. The command line has the last word.
@@ -54,31 +51,13 @@ type service struct {
 // startService starts the service with these environment variables (NAME=value), and no others, and ends it with the test.
 func startService(t *testing.T, environment ...string) *service {
 	t.Helper()
-	port, grpcPort, debugPort := testenv.FreePort(t), testenv.FreePort(t), testenv.FreePort(t)
-	cmd := exec.Command(binary)
-	cmd.Env = append([]string{
-		"PORT=" + strconv.Itoa(port), "GRPC_PORT=" + strconv.Itoa(grpcPort), "DEBUG_PORT=" + strconv.Itoa(debugPort),
-		"HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "LOG_LEVEL=INFO",
-		"DRAIN_DELAY=0s", // nobody else is to notice that it goes
-	}, environment...)
-	s := &service{grpcPort: grpcPort, http: "http://" + testenv.Loopback(port), debug: "http://" + testenv.Loopback(debugPort)}
-	s.Program = testenv.Start(t, cmd, func() error {
-		resp, err := http.Get(s.http + "/healthcheck")
-		if err != nil {
-			return err
-		}
-		defer func() { _ = resp.Body.Close() }()
-		if resp.StatusCode != http.StatusOK {
-			return errors.New("/healthcheck: " + resp.Status)
-		}
-		return nil
-	})
-	t.Cleanup(func() {
-		if err := s.Terminate(); err != nil {
-			t.Errorf("the service: %v", err)
-		}
-	})
-	return s
+	s := testenv.Service(t, binary, environment...)
+	return &service{
+		Program:  s.Program,
+		grpcPort: s.GRPCPort,
+		http:     "http://" + testenv.Loopback(s.HTTPPort),
+		debug:    "http://" + testenv.Loopback(s.DebugPort),
+	}
 }
 
 // metric reads a metric without labels.

@@ -1,0 +1,64 @@
+package testenv
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+)
+
+// BuildService builds extauthz into dir and returns the path of the binary. The flags are those of `go build`.
+func BuildService(dir string, flags ...string) (binary string, err error) {
+	root, err := repoRoot()
+	if err != nil {
+		return "", err
+	}
+	binary = filepath.Join(dir, "extauthz")
+	args := append([]string{"build", "-C", root, "-o", binary}, flags...)
+	if out, err := exec.Command("go", append(args, "./cmd/extauthz")...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the service: %w\n%s", err, out)
+	}
+	return binary, nil
+}
+
+// RunningService is a running extauthz.
+type RunningService struct {
+	*Program
+	GRPCPort, HTTPPort, DebugPort int
+}
+
+// Service starts extauthz, the binary of BuildService, with these environment variables (NAME=value) and no others. It is
+// terminated with the test, and has to end well.
+func Service(t testing.TB, binary string, environment ...string) *RunningService {
+	t.Helper()
+	s := &RunningService{GRPCPort: FreePort(t), HTTPPort: FreePort(t), DebugPort: FreePort(t)}
+	cmd := exec.Command(binary)
+	cmd.Env = append([]string{
+		"PORT=" + strconv.Itoa(s.HTTPPort), "GRPC_PORT=" + strconv.Itoa(s.GRPCPort), "DEBUG_PORT=" + strconv.Itoa(s.DebugPort),
+		"HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "LOG_LEVEL=INFO",
+		"DRAIN_DELAY=0s", // nobody else is to notice that it goes
+	}, environment...)
+	s.Program = Start(t, cmd, func() error { return answersOK("http://" + Loopback(s.HTTPPort) + "/healthcheck") })
+	t.Cleanup(func() {
+		if err := s.Terminate(); err != nil {
+			t.Errorf("the service: %v", err)
+		}
+	})
+	return s
+}
+
+// answersOK asks once whether a URL answers with 200.
+func answersOK(url string) error {
+	resp, err := http.Get(url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return errors.New(url + ": " + resp.Status)
+	}
+	return nil
+}
