@@ -5,9 +5,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// overHTTP asks the service at this port over HTTP, by the filter that docs/ext_authz.md shows.
+// overHTTP asks the service at this port over HTTP, by the filter of envoy/http-ext_authz.yaml, with that for rate limits after it.
 func overHTTP(port string) edit {
 	cluster := fmt.Sprintf(`
     - name: extauthz_http
@@ -20,8 +22,10 @@ func overHTTP(port string) edit {
 `, port)
 	return func(t *testing.T, config string) string {
 		t.Helper()
-		filter := instead("timeout: 0.2s", "timeout: 2s")(t, block(t, "docs/ext_authz.md", "yaml", "http_service:"))
-		config = inPlaceOf(extAuthz, filter)(t, config)
+		_, filter, _ := cutFilter(t, read(t, "envoy/http-ext_authz.yaml"), extAuthz)
+		filter = instead("cluster: extauthz, timeout: 0.200s", "cluster: extauthz_http, timeout: 2s")(t, filter)
+		before, _, after := cutFilter(t, config, extAuthz)
+		config = before + filter + after
 		for _, key := range []string{"owner", "plan"} { // over HTTP, metadata has the names of headers
 			config = instead("path: [{ key: "+key+" }]", "path: [{ key: x-ext-authz-"+key+" }]")(t, config)
 		}
@@ -86,4 +90,23 @@ func TestHTTPService(t *testing.T) {
 			t.Errorf("without a credential: got %v, want UNAUTHENTICATED (16)", got)
 		}
 	})
+}
+
+// TestHTTPSample is envoy/http-ext_authz.yaml as it is, with the sample rules.
+func TestHTTPSample(t *testing.T) {
+	t.Parallel()
+	service := startService(t, "AUTHZ_HTTP_TIMEOUT=2s", "AUTHZ_HTTP_SOURCE_HEADER=x-envoy-source")
+	envoy := startEnvoyWith(t, "envoy/http-ext_authz.yaml", testenv.Ports{
+		8000: testenv.Port(t, application(t)), 8080: testenv.Port(t, strings.TrimPrefix(service.http, "http://")),
+	})
+	envoy.limitsTheSamplesKey(t)
+	if a := envoy.do(t, get("/", [2]string{"x_auth_owner", "evil"})); a.status != http.StatusBadRequest {
+		t.Errorf("a header with an underscore: got %d, want 400", a.status)
+	}
+	if err := service.Terminate(); err != nil {
+		t.Fatal(err)
+	}
+	if a := envoy.do(t, get("/", demo)); a.status != http.StatusServiceUnavailable || a.saw() != nil {
+		t.Errorf("the service is away: got %d, the application saw %v; want 503, nothing", a.status, a.saw())
+	}
 }

@@ -102,19 +102,27 @@ func rulesDirectory(t *testing.T, rules string) (root, file string) {
 // startEnvoy starts an Envoy with the sample configuration, edited for the test, that asks a service at this port.
 func startEnvoy(t *testing.T, grpcPort int, edits ...edit) *proxy {
 	t.Helper()
-	config := read(t, "envoy/envoy.yaml")
-	// A test machine is not always as quick as the sample is right to expect, and what is late is not decided.
-	for _, patient := range []edit{instead("timeout: 0.020s", "timeout: 2s"), instead("timeout: 0.200s", "timeout: 2s")} {
-		config = patient(t, config)
+	return startEnvoyWith(t, "envoy/envoy.yaml", testenv.Ports{8000: testenv.Port(t, application(t)), 8081: grpcPort}, edits...)
+}
+
+// startEnvoyWith starts an Envoy with a configuration of the repository, edited for the test.
+func startEnvoyWith(t *testing.T, file string, ports testenv.Ports, edits ...edit) *proxy {
+	t.Helper()
+	original := read(t, file)
+	// A test machine is not always as quick as the configuration is right to expect, and what is late is not decided.
+	config := strings.NewReplacer(" timeout: 0.020s", " timeout: 2s", " timeout: 0.200s", " timeout: 2s").Replace(original)
+	if config == original {
+		t.Fatalf("%s has none of the timeouts that a test has to lengthen", file)
 	}
 	for _, e := range edits {
 		config = e(t, config)
 	}
-	e := testenv.Envoy(t, config, testenv.Ports{10000: 0, 8000: testenv.Port(t, application(t)), 8081: grpcPort})
+	ports[10000] = 0
+	e := testenv.Envoy(t, config, ports)
 	return &proxy{EnvoyProxy: e, addr: e.Listener("ingress")}
 }
 
-// edit changes the sample configuration of Envoy.
+// edit changes a configuration of Envoy.
 type edit func(t *testing.T, config string) string
 
 // instead puts a text in the place of another, which has to be there once.
@@ -135,19 +143,29 @@ func without(filter string) edit { return inPlaceOf(filter, "") }
 
 // inPlaceOf puts another HTTP filter, an element of a YAML list, where this one is.
 func inPlaceOf(filter, element string) edit {
-	const indent = "\n                  "
 	return func(t *testing.T, config string) string {
 		t.Helper()
-		before, after, ok := strings.Cut(config, indent+"- name: "+filter+"\n")
-		next := strings.Index(after, indent+"- name: envoy.filters.http.")
-		if !ok || next < 0 {
-			t.Fatalf("envoy.yaml has no HTTP filter %s, or none after it", filter)
-		}
+		before, _, after := cutFilter(t, config, filter)
 		if element != "" {
-			element = indent + strings.ReplaceAll(strings.TrimRight(element, "\n"), "\n", indent)
+			element = filterIndent + strings.ReplaceAll(strings.TrimRight(element, "\n"), "\n", filterIndent)
 		}
-		return before + element + after[next:]
+		return before + element + after
 	}
+}
+
+// filterIndent is what every line of the chain of HTTP filters begins with.
+const filterIndent = "\n                  "
+
+// cutFilter parts a configuration before and after an HTTP filter.
+func cutFilter(t *testing.T, config, filter string) (before, element, after string) {
+	t.Helper()
+	head := filterIndent + "- name: " + filter + "\n"
+	before, element, ok := strings.Cut(config, head)
+	next := strings.Index(element, filterIndent+"- name: envoy.filters.http.")
+	if !ok || next < 0 {
+		t.Fatalf("the configuration has no HTTP filter %s, or none after it", filter)
+	}
+	return before, head + element[:next], element[next:]
 }
 
 // read returns a file of the repository.
