@@ -11,6 +11,7 @@ GOLANGCI_LINT_VERSION := v2.15.0
 SHELLCHECK_VERSION := 0.11.0.1
 HELM_VERSION := v4.3.1
 KUBECONFORM_VERSION := v0.8.0
+EGCTL_VERSION := v1.9.1
 
 PKG ?= ./...
 TESTFLAGS ?=
@@ -68,6 +69,10 @@ ci: ## Do what CI does
 test-charts: chart-tools ## Check the Helm chart and all Kubernetes manifests; the first time it builds helm
 	@SECONDS=0; cd test/deploy && go vet ./... && go test -count=1 -timeout=10m $(TESTFLAGS) ./... && echo "test-charts: $$SECONDS s"
 
+.PHONY: test-envoy-gateway
+test-envoy-gateway: test-tools gateway-tools ## Check envoy-gateway/: translate it, and run the result; the first time it builds egctl
+	@SECONDS=0; cd test/envoygateway && go vet ./... && go test -count=1 -timeout=10m $(TESTFLAGS) ./... && echo "test-envoy-gateway: $$SECONDS s"
+
 ##@ Housekeeping
 
 .PHONY: tools
@@ -83,12 +88,13 @@ distclean: clean ## Remove the tools too
 
 # A stamp says that a tool is there in this version; a new version is a new stamp.
 STAMPS := .tools/stamps
-.PHONY: test-tools lint-tools chart-tools
+.PHONY: test-tools lint-tools chart-tools gateway-tools
 test-tools: $(STAMPS)/envoy-$(ENVOY_VERSION)
 	@command -v cc >/dev/null || scripts/install-tools cc
 	@command -v redis-server >/dev/null || scripts/install-tools redis
 lint-tools: $(STAMPS)/golangci-lint-$(GOLANGCI_LINT_VERSION) $(STAMPS)/shellcheck-$(SHELLCHECK_VERSION)
 chart-tools: $(STAMPS)/helm-$(HELM_VERSION) $(STAMPS)/kubeconform-$(KUBECONFORM_VERSION)
+gateway-tools: $(STAMPS)/egctl-$(EGCTL_VERSION)
 
 define stamp
 $(STAMPS)/$(1)-$(2):
@@ -100,3 +106,4 @@ $(eval $(call stamp,golangci-lint,$(GOLANGCI_LINT_VERSION)))
 $(eval $(call stamp,shellcheck,$(SHELLCHECK_VERSION)))
 $(eval $(call stamp,helm,$(HELM_VERSION)))
 $(eval $(call stamp,kubeconform,$(KUBECONFORM_VERSION)))
+$(eval $(call stamp,egctl,$(EGCTL_VERSION)))
