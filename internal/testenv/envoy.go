@@ -78,7 +78,7 @@ func envoyCommand(t testing.TB, dir, config string, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	args = append([]string{"--config-path", path, "--log-level", "warning"}, args...)
-	return exec.Command(binary(t, "envoy", "ENVOY_BIN"), args...)
+	return exec.Command(Binary(t, "envoy", "ENVOY_BIN"), args...)
 }
 
 // substitute changes the ports of a configuration, and fails the test for one that is not in it.

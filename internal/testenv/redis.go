@@ -44,7 +44,7 @@ func Redis(t testing.TB, args ...string) *RedisServer {
 
 func (r *RedisServer) start() {
 	r.t.Helper()
-	r.proc = startProcess(r.t, exec.Command(binary(r.t, "redis-server", "REDIS_SERVER_BIN"), r.args...))
+	r.proc = startProcess(r.t, exec.Command(Binary(r.t, "redis-server", "REDIS_SERVER_BIN"), r.args...))
 	r.proc.awaitReady(r.t, func() error { return pingRedis(r.Addr) })
 }
 

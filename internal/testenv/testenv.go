@@ -77,9 +77,9 @@ func await(stopped <-chan struct{}, cond func() error) error {
 	}
 }
 
-// binary returns the path of a program: what the environment variable override names, if it is set, else what `make tools`
-// put into .tools/bin, else what PATH has.
-func binary(t testing.TB, name, override string) string {
+// Binary returns the path of a program: what the environment variable override names, if it is set, else what make put into
+// .tools/bin, else what PATH has.
+func Binary(t testing.TB, name, override string) string {
 	t.Helper()
 	if path := os.Getenv(override); override != "" && path != "" {
 		return path
@@ -90,7 +90,7 @@ func binary(t testing.TB, name, override string) string {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Fatalf("%s is neither in .tools/bin nor on PATH: run `make tools`", name)
+		t.Fatalf("%s is neither in .tools/bin nor on PATH: run the test by make, which installs it", name)
 	}
 	return path
 }
