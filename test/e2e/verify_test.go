@@ -1,0 +1,91 @@
+package e2e
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+// TestVerify walks through what docker-compose.yml shows, by testdata/verify.sh, with the same rules, keys and Envoy but without
+// containers. scripts/test-compose does it with them.
+func TestVerify(t *testing.T) {
+	t.Parallel()
+	t.Run("memory", func(t *testing.T) {
+		t.Parallel()
+		verify(t, composed(t))
+	})
+
+	t.Run("Redis", func(t *testing.T) {
+		t.Parallel()
+		redis := testenv.Redis(t)
+		walk := composed(t, "REDIS_URL=redis://"+redis.Addr, "REDIS_TIMEOUT=250ms")
+		// Redis is the test's, which stops and starts it when the script asks for that.
+		asked, done := make(chan func()), make(chan struct{})
+		command := func(do func()) string {
+			s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				asked <- do
+				<-done
+			}))
+			t.Cleanup(s.Close)
+			return "curl --silent --fail " + s.URL
+		}
+		walk.Env = append(walk.Env, "STOP_REDIS="+command(redis.Kill), "START_REDIS="+command(redis.Restart))
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			verify(t, walk)
+		}()
+		for {
+			select {
+			case do := <-asked:
+				do()
+				done <- struct{}{}
+			case <-ended:
+				return
+			}
+		}
+	})
+}
+
+func verify(t *testing.T, walk *exec.Cmd) {
+	t.Helper()
+	out, err := walk.CombinedOutput()
+	t.Logf("%s:\n%s", walk, out)
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// composed starts what docker-compose.yml composes, for the length of the test, and returns the walk through it. The
+// environment is what the service gets beyond its rules and keys.
+func composed(t *testing.T, environment ...string) *exec.Cmd {
+	t.Helper()
+	root, rules := rulesDirectory(t, read(t, "deploy/compose/rules/shop.yaml"))
+	keys := filepath.Join(testenv.RepoRoot(t), "deploy", "compose", "keys")
+	service := startService(t, append([]string{
+		"RUNTIME_ROOT=" + root, "API_KEYS_FILE=" + filepath.Join(keys, "keys.yaml"), "API_KEY_SECRET_FILE=" + filepath.Join(keys, "secret"),
+	}, environment...)...)
+
+	upstream := testenv.FreePort(t)
+	echo := exec.Command(binary, "echo")
+	echo.Env = []string{"ECHO_ADDRESS=" + testenv.Loopback(upstream)}
+	testenv.Start(t, echo, func() error {
+		return exec.Command(binary, "health", "--http", "http://"+testenv.Loopback(upstream)+"/healthz").Run()
+	})
+
+	// The names of containers, and all addresses of one, are loopback here.
+	here := func(before string) edit {
+		return instead("address: "+before+", port_value", "address: 127.0.0.1, port_value")
+	}
+	envoy := startEnvoyWith(t, "deploy/compose/envoy/envoy.yaml", testenv.Ports{8000: upstream, 8081: service.grpcPort},
+		here("upstream"), here("extauthz"), instead("0.0.0.0, port_value: 10000", "127.0.0.1, port_value: 10000"))
+
+	walk := exec.Command(filepath.Join(testenv.RepoRoot(t), "testdata", "verify.sh"))
+	walk.Env = append(os.Environ(), "PROXY=http://"+envoy.addr, "ADMIN=http://"+envoy.Admin, "METRICS="+service.debug, "RULES="+rules)
+	return walk
+}

@@ -1,0 +1,307 @@
+#!/usr/bin/env bash
+# Walks through what docker-compose.yml shows and fails on any difference; --help says how.
+set -euo pipefail
+
+cd "$(dirname "$0")/.."
+
+usage() {
+	cat <<'END'
+testdata/verify.sh walks through what docker-compose.yml shows, against a set-up that runs, and fails on any difference.
+It can be run again and again: what it edits and stops, it puts back, also when it fails.
+
+Variables, all of which fit `docker-compose up -d` as it is:
+  PROXY          Envoy, as clients see it           default: http://127.0.0.1:10000
+  ADMIN          Envoy's admin interface            default: http://127.0.0.1:9901
+  METRICS        extauthz's debug port              default: http://127.0.0.1:6070
+  RULES          the rule file that it serves       default: deploy/compose/rules/shop.yaml
+  STOP_REDIS     command that stops Redis           default: none, and what is about Redis is left out
+  START_REDIS    command that starts it again
+  STOP_SERVICE   command that stops extauthz        default: none, and what is about that is left out
+  START_SERVICE  command that starts it again
+
+Example:
+  STOP_REDIS="docker-compose stop redis" START_REDIS="docker-compose start redis" testdata/verify.sh
+END
+}
+
+case ${1-} in
+'') ;;
+-h | --help)
+	usage
+	exit
+	;;
+*)
+	printf 'verify.sh: takes no arguments, not %s: see --help\n' "$*" >&2
+	exit 2
+	;;
+esac
+
+proxy=${PROXY:-http://127.0.0.1:10000}
+admin=${ADMIN:-http://127.0.0.1:9901}
+metrics=${METRICS:-http://127.0.0.1:6070}
+rules=${RULES:-deploy/compose/rules/shop.yaml}
+stop_redis=${STOP_REDIS-} start_redis=${START_REDIS-}
+stop_service=${STOP_SERVICE-} start_service=${START_SERVICE-}
+patience=30 # seconds that anything is waited for; used up only by what fails
+
+work=$(mktemp -d)
+edited='' stopped=() # what is to be undone at the end
+
+put_back() {
+	if [ -n "$edited" ]; then
+		write_rules <"$work/rules"
+		edited=''
+	fi
+	if [ ${#stopped[@]} -gt 0 ]; then
+		sh -c "${stopped[0]}" >/dev/null 2>&1 || printf 'could not put back: %s\n' "${stopped[0]}" >&2
+		stopped=()
+	fi
+}
+trap 'put_back; rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+
+# --- what is asked, and what is wanted of the answer
+
+# ask [CURL'S ARGUMENTS]: one request to the proxy, whose answer the functions below look at.
+ask() {
+	printf '%s\n' "GET $proxy/hello $*" >"$work/asked"
+	: >"$work/head"
+	: >"$work/body"
+	curl --silent --show-error --max-time 10 --output "$work/body" --dump-header "$work/head" --write-out '%{http_code}' \
+		"$@" "$proxy/hello" >"$work/status" 2>>"$work/asked" || true
+}
+
+header() { tr -d '\r' <"$work/head" | sed -n "s/^$1: *//p"; }
+
+# wrong WHAT WANTED GOT: ends the walk.
+wrong() {
+	printf 'FAIL %s\n     %s: want %s, got %s\n' "$current" "$1" "$2" "${3:-nothing}" >&2
+	exit 1
+}
+
+# The same, about an answer, which it shows.
+wrong_answer() {
+	printf 'FAIL %s\n     %s: want %s, got %s\n' "$current" "$1" "$2" "${3:-nothing}" >&2
+	cat "$work/asked" "$work/head" "$work/body" | sed 's/^/     | /' >&2
+	exit 1
+}
+
+want_status() { [ "$(<"$work/status")" = "$1" ] || wrong_answer 'the status' "$1" "$(<"$work/status")"; }
+
+want_header() { [[ $(header "$1") =~ ^$2$ ]] || wrong_answer "the header $1" "$2" "$(header "$1")"; }
+
+want_body() { grep -q -- "$1" "$work/body" || wrong_answer 'the body' "$1 in it" 'a body without it'; }
+
+want_not_in_body() { ! grep -q -- "$1" "$work/body" || wrong_answer 'the body' "no $1 in it" 'a body with it'; }
+
+want_problem() {
+	want_status "$1"
+	want_header content-type 'application/problem\+json'
+	want_body "\"status\":$1"
+}
+
+# burst N KEY: the statuses of N requests, one right after the other on one connection.
+burst() {
+	curl --silent --max-time 20 --output /dev/null --write-out '%{http_code} ' --header "x-api-key: $2" "$proxy/hello?[1-$1]" || true
+}
+
+# count STATUS STATUSES
+count() { tr ' ' '\n' <<<"$2" | awk -v status="$1" '$1 == status { n++ } END { print n + 0 }'; }
+
+metric() { { curl --silent --max-time 10 "$metrics/metrics" || true; } | awk -v name="$1" '$1 == name { print $2 }'; }
+
+want_metric() {
+	local got
+	got=$(metric "$1")
+	[ "$got" = "$2" ] || wrong "the metric $1" "$2" "$got"
+}
+
+# eventually CHECK...: waits until it holds, and fails with its last words when that takes too long.
+eventually() {
+	local words deadline=$((SECONDS + patience))
+	until words=$("$@" 2>&1); do
+		if [ "$SECONDS" -ge "$deadline" ]; then
+			printf '%s\n     (still so after %d s)\n' "$words" "$patience" >&2
+			exit 1
+		fi
+		sleep 0.1
+	done
+}
+
+# write_rules puts stdin in the place of the rule file in one step, as editors do. The service takes no notice of names that
+# begin with two dots.
+write_rules() {
+	local next
+	next=$(dirname "$rules")/..verify
+	cp -p "$rules" "$next" # for its mode
+	cat >"$next"
+	mv "$next" "$rules"
+}
+
+# edit_rules BEFORE AFTER
+edit_rules() {
+	cp -p "$rules" "$work/rules"
+	sed "s/$1/$2/" "$work/rules" >"$work/next"
+	! cmp -s "$work/rules" "$work/next" || wrong "$rules" "'$1' in it, to be changed" 'no such text'
+	edited=yes
+	write_rules <"$work/next"
+}
+
+# --- the walk
+
+nobody() {
+	ask
+	want_problem 401
+	want_header www-authenticate 'ApiKey realm="shop"'
+}
+
+stranger() {
+	ask --header 'x-api-key: guessed'
+	want_problem 403
+}
+
+# All of alice's quota is there: at once, or ten seconds after it was last used, as by the walk before this one.
+rested() {
+	ask --header 'x-api-key: demo-alice' --header 'x-auth-owner: bob'
+	want_status 200
+	[[ $(header ratelimit) == *'r=4;'* ]] || sleep 10
+	want_header ratelimit '"per-owner";r=4;t=2'
+}
+
+somebody() {
+	eventually rested
+	rested_at=$SECONDS
+	want_header ratelimit-policy '"per-owner";q=5;w=10'
+	want_body '"x-auth-owner": "alice"'
+	want_body '"x-auth-plan": "free"'
+	want_not_in_body demo-alice
+	want_not_in_body x-api-key
+}
+
+# Four more; another for every two seconds that this machine has taken since.
+over() {
+	local codes passed
+	codes=$(burst 8 demo-alice)
+	passed=$(count 200 "$codes")
+	if [ "$passed" -lt 4 ] || [ "$passed" -gt $((4 + (SECONDS - rested_at) / 2)) ] || [ "$(count 429 "$codes")" != $((8 - passed)) ]; then
+		wrong 'the statuses of 8 more' '200 200 200 200 429 429 429 429' "$codes"
+	fi
+	ask --header 'x-api-key: demo-alice'
+	want_problem 429
+	want_header retry-after '[12]'
+	want_header ratelimit '"per-owner";r=0;t=[12]'
+	want_header ratelimit-policy '"per-owner";q=5;w=10'
+	want_body '"violated-policies":\["per-owner"\]'
+	retry_after=$(header retry-after)
+}
+
+other_key() {
+	ask --header 'x-api-key: demo-bob'
+	want_status 200
+	want_header ratelimit-policy '"per-owner";q=100;w=60'
+	want_body '"x-auth-owner": "bob"'
+}
+
+# The wait is what is promised, and so what is tried.
+later() {
+	sleep "$retry_after"
+	ask --header 'x-api-key: demo-alice'
+	want_status 200
+}
+
+shadowed='extauthz_ratelimit_decisions_total{decision="shadow_denied",domain="shop",rule="masked_remote_address"}'
+
+shadow() {
+	local before codes
+	before=$(metric "$shadowed")
+	codes=$(burst 6 demo-bob)
+	[ "$(count 200 "$codes")" = 6 ] || wrong 'the statuses of 6 requests, beyond what a shadow allows' 'six 200' "$codes"
+	[ "$(metric "$shadowed")" -gt "${before:-0}" ] || wrong "the metric $shadowed" "more than ${before:-0}" "$(metric "$shadowed")"
+}
+
+carol_has() {
+	ask --header 'x-api-key: demo-carol'
+	want_header ratelimit-policy "\"per-owner\";q=$1;w=60"
+}
+
+reload() {
+	local codes
+	carol_has 20
+	edit_rules 'requests_per_unit: 20$' 'requests_per_unit: 2'
+	eventually carol_has 2
+	codes=$(burst 3 demo-carol)
+	[ "$(count 429 "$codes")" -ge 1 ] || wrong 'the statuses of 3 requests, of which 2 a minute may pass' 'a 429 among them' "$codes"
+	put_back
+	eventually carol_has 20
+}
+
+mistake() {
+	edit_rules 'requests_per_unit: 20$' 'requests_per_unti: 50'
+	eventually want_metric extauthz_config_last_reload_successful 0
+	carol_has 20
+	put_back
+	eventually want_metric extauthz_config_last_reload_successful 1
+}
+
+unanswered() {
+	{ curl --silent --max-time 10 "$admin/stats?filter=^cluster.application.ext_authz.error$" || true; } | sed 's/.*: //'
+}
+
+answered() {
+	[ "$(unanswered)" = "$unanswered_before" ] ||
+		wrong "Envoy's cluster.application.ext_authz.error" "${unanswered_before:-0}, as before" "$(unanswered)"
+}
+
+run() { sh -c "$1" >"$work/run" 2>&1 || wrong "$1" 'exit status 0' "$(cat "$work/run")"; }
+
+redis_away() {
+	want_metric extauthz_store_up 1
+	stopped=("$start_redis")
+	run "$stop_redis"
+	ask --header 'x-api-key: demo-bob'
+	want_status 200
+	want_header ratelimit-policy '"per-owner";q=100;w=60'
+	eventually want_metric extauthz_store_up 0
+	local codes
+	codes=$(burst 10 demo-alice)
+	[ "$(count 429 "$codes")" -ge 1 ] || wrong 'the statuses of 10 requests, of which 5 in 10 seconds may pass' 'a 429 among them' "$codes"
+	stopped=()
+	run "$start_redis"
+	eventually want_metric extauthz_store_up 1
+	answered
+}
+
+service_away() {
+	stopped=("$start_service")
+	run "$stop_service"
+	ask --header 'x-api-key: demo-bob'
+	want_status 503
+	stopped=()
+	run "$start_service"
+	eventually other_key
+}
+
+# step NAME FUNCTION [NEEDS]: says how it went, in one line. What needs a command that is not given is left out.
+step() {
+	current=$1
+	if [ $# -gt 2 ] && [ -z "$3" ]; then
+		printf -- '-    %s (left out: see --help)\n' "$current"
+		return
+	fi
+	"$2"
+	printf 'ok   %s\n' "$current"
+}
+
+unanswered_before=$(unanswered)
+step 'nobody: 401, and which credential is wanted' nobody
+step 'a key that is none of ours: 403' stranger
+step 'alice: 200, what is left to her, and the upstream learns who she is, not her key' somebody
+step 'alice, over her limit: 429, and when to come back' over
+step 'bob, meanwhile: 200, by a limit of his own' other_key
+step 'alice, when she was told to come back: 200' later
+step 'a shadow: counted, not enforced' shadow
+step 'an edited rule is in force, and back again' reload
+step 'a mistake in a rule: the rules before it stay, and a metric says so' mistake
+step 'Envoy has had an answer to all of it' answered
+step 'Redis stops: limits hold, by memory, until it is back' redis_away "$stop_redis"
+step 'extauthz stops: 503 until it is back' service_away "$stop_service"
