@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/extauthz/extauthz/internal/testenv"
 )
 
 // issuer makes tokens, and publishes the keys to check them with in a file.
@@ -28,7 +30,7 @@ func newIssuer(t *testing.T) *issuer {
 // rotate takes a new key with this name, publishes it alone and forgets the one before.
 func (i *issuer) rotate(t *testing.T, kid string) {
 	t.Helper()
-	i.private, i.kid = newECKey(t), kid
+	i.private, i.kid = testenv.ECKey(t), kid
 	public := jose.JSONWebKey{Key: i.private.Public(), KeyID: kid, Algorithm: string(jose.ES256), Use: "sig"}
 	content, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{public}})
 	if err != nil {

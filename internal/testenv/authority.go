@@ -1,0 +1,100 @@
+package testenv
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/url"
+	"os"
+	"testing"
+	"time"
+)
+
+// Authority makes certificates for a test.
+type Authority struct {
+	// Pool holds its own certificate, for those who trust it.
+	Pool *x509.CertPool
+
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+// NewAuthority returns an authority that nobody else trusts.
+func NewAuthority(t testing.TB) *Authority {
+	t.Helper()
+	a := &Authority{key: ECKey(t), Pool: x509.NewCertPool()}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "the authority"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	a.certificate = certify(t, template, template, a.key, a.key)
+	a.Pool.AddCert(a.certificate)
+	return a
+}
+
+// Issue makes a certificate that is valid for so long, with a URI for its name, also good for a server on loopback.
+func (a *Authority) Issue(t testing.TB, uri string, valid time.Duration) tls.Certificate {
+	t.Helper()
+	name, err := url.Parse(uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := ECKey(t)
+	certificate := certify(t, &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "somebody"}, NotAfter: time.Now().Add(valid),
+		URIs: []*url.URL{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}, a.certificate, key, a.key)
+	return tls.Certificate{Certificate: [][]byte{certificate.Raw}, PrivateKey: key, Leaf: certificate}
+}
+
+// WriteCertificate writes a certificate and its key to files.
+func WriteCertificate(t testing.TB, certificate tls.Certificate, file, key string) {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writePEM(t, key, "PRIVATE KEY", der)
+	writePEM(t, file, "CERTIFICATE", certificate.Certificate[0])
+}
+
+// Write writes the authority's own certificate, for those who are to trust it, to a file.
+func (a *Authority) Write(t testing.TB, file string) {
+	t.Helper()
+	writePEM(t, file, "CERTIFICATE", a.certificate.Raw)
+}
+
+func writePEM(t testing.TB, file, kind string, der []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ECKey makes a key on the curve P-256.
+func ECKey(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func certify(t testing.TB, template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) *x509.Certificate {
+	t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certificate
+}
