@@ -25,6 +25,10 @@ type Collector struct {
 	Store func() (up bool)
 	// Rules describes the rule source. Required.
 	Rules func() RuleStats
+	// Certificates describes the certificates that the service shows others; nil without any.
+	Certificates func() []CertificateStats
+	// Build says what binary this is.
+	Build Build
 }
 
 // CheckStats describes the ext_authz service.
@@ -68,6 +72,16 @@ type RuleStats struct {
 	Failures uint64
 }
 
+// CertificateStats describes a certificate of the service.
+type CertificateStats struct {
+	// Certificate is what it is for, one of a few words.
+	Certificate string
+	Expiry      time.Time
+}
+
+// Build says what a binary was made of.
+type Build struct{ Version, Revision, GoVersion string }
+
 var (
 	decisions       = desc("ratelimit_decisions_total", "Descriptors that a rule decided, by decision: allowed, denied, shadow_denied.", "domain", "rule", "decision")
 	undecided       = desc("ratelimit_undecided_total", "Descriptors that the store could not decide and on_store_error answered.", "domain", "rule")
@@ -96,6 +110,10 @@ var (
 	reloadTime      = desc("config_last_reload_success_timestamp_seconds", "When the rules in force were loaded.")
 	reloadFailures  = desc("config_reload_failures_total", "Rules that were refused for their mistakes.")
 	configInfo      = desc("config_info", "1 for the hash of the rules in force.", "generation")
+	ruleLimit       = desc("rule_limit", "Requests that a limit in force allows in its window, for each value of its rule.", "domain", "rule", "limit")
+	ruleWindow      = desc("rule_window_seconds", "Window of a limit in force.", "domain", "rule", "limit")
+	certificateEnd  = desc("certificate_expiry_timestamp_seconds", "When a certificate of this service ends.", "certificate")
+	buildInfo       = desc("build_info", "1 for the version that runs.", "version", "revision", "goversion")
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -161,6 +179,31 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	counter(reloadFailures, r.Failures)
 	gauge(configInfo, 1, r.Generation)
+	collectLimits(c.Limiter.Rules(), gauge)
+	if c.Certificates != nil {
+		for _, s := range c.Certificates() {
+			gauge(certificateEnd, float64(s.Expiry.Unix()), s.Certificate)
+		}
+	}
+	gauge(buildInfo, 1, c.Build.Version, c.Build.Revision, c.Build.GoVersion)
+}
+
+// collectLimits shows the limits by the names that clients are told. Where rules or their limits have a name in common, it is that
+// of the first, as it is for whoever reads the rule files.
+func collectLimits(rules *ratelimit.Rules, gauge func(*prometheus.Desc, float64, ...string)) {
+	seen := make(map[[3]string]bool)
+	for _, rule := range rules.All() {
+		for i := range rule.Limits {
+			l := &rule.Limits[i]
+			name := [3]string{rule.Domain, rule.Name, l.Policy}
+			if rule.Unlimited || seen[name] {
+				continue
+			}
+			seen[name] = true
+			gauge(ruleLimit, float64(l.Requests), name[:]...)
+			gauge(ruleWindow, float64(l.Window)/1e6, name[:]...)
+		}
+	}
 }
 
 func number(b bool) float64 {

@@ -30,8 +30,9 @@ func NewRPCs(r prometheus.Registerer) *RPCs {
 		}, []string{"rpc", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "extauthz_request_duration_seconds", Help: "Time to answer a call.",
-			// From what memory takes to beyond Envoy's default timeouts (20 ms and 200 ms).
-			Buckets: []float64{25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 20e-3, 50e-3, 200e-3, 1},
+			// From what memory takes to beyond Envoy's default timeouts (20 ms and 200 ms). Three quarters of those are bounds too,
+			// so that alerts can ask exactly how many calls come close.
+			Buckets: []float64{25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 15e-3, 20e-3, 50e-3, 100e-3, 150e-3, 200e-3, 1},
 		}, []string{"rpc"}),
 	}
 	r.MustRegister(c.requests, c.duration)
