@@ -34,5 +34,14 @@ func (p *Program) Terminate() error {
 	return nil
 }
 
+// Pause stops the program in its tracks (SIGSTOP): it takes connections and requests, and does not answer them.
+func (p *Program) Pause() {
+	p.t.Helper()
+	p.proc.pause(p.t)
+}
+
+// Resume lets a paused program go on.
+func (p *Program) Resume() { p.proc.signal(syscall.SIGCONT) }
+
 // Output is what the program has printed so far, to stdout and stderr.
 func (p *Program) Output() string { return p.proc.out.String() }

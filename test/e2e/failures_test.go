@@ -1,0 +1,192 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+// The rows of README's table of failures that no other test shows: TestRedisAway, TestAuthzRedisAway and TestKeysWhileRedisIsAway
+// have Redis away, TestServiceAway the service, TestReload and TestPolicyReload a file with a mistake.
+
+// failureRules limit by path what ext_authz asks about, and by device what ratelimit asks about on the route /rewards.
+const failureRules = `
+domain: sample
+authz:
+  credentials: [{ api_key: { header: x-api-key } }]
+  anonymous: allow
+  access: [{ path: { prefix: /local } }, { path: { prefix: /deny } }, { path: { prefix: /allow } }]
+  limits: [{ actions: [{ path: }] }]
+descriptors:
+  - { key: path, value: /local/*, rate_limit: &limit { unit: hour, requests_per_unit: 3 } }
+  - { key: path, value: /deny/*, rate_limit: { <<: *limit, on_store_error: deny } }
+  - { key: path, value: /allow/*, rate_limit: { <<: *limit, on_store_error: allow } }
+  - key: action
+    value: claim_reward
+    descriptors:
+      - { key: device, value: local, rate_limit: *limit }
+      - { key: device, value: deny, rate_limit: { <<: *limit, on_store_error: deny } }
+      - { key: device, value: allow, rate_limit: { <<: *limit, on_store_error: allow } }
+`
+
+const ratelimitFilter = "envoy.filters.http.ratelimit"
+
+// startFailing starts the service with failureRules, and an Envoy for either filter alone.
+func startFailing(t *testing.T, environment ...string) (s *service, authz, limits *proxy) {
+	t.Helper()
+	root, _ := rulesDirectory(t, failureRules)
+	s = startService(t, append([]string{"RUNTIME_ROOT=" + root, serverSecret}, environment...)...)
+	return s, startEnvoy(t, s.grpcPort, without(ratelimitFilter)), startEnvoy(t, s.grpcPort, without(extAuthz))
+}
+
+// TestStoreErrorPolicies: when Redis can not decide, each rule says who does.
+func TestStoreErrorPolicies(t *testing.T) {
+	t.Parallel()
+	server := testenv.Redis(t)
+	service, authz, limits := startFailing(t, "REDIS_URL=redis://"+server.Addr, "REDIS_TIMEOUT=250ms")
+	if a := authz.do(t, get("/deny")); a.status != http.StatusOK {
+		t.Fatalf("before: got %d %s, want 200", a.status, a.body)
+	}
+
+	server.Kill()
+	if allowed, denied := authz.tally(t, 5, get("/local")); allowed != 3 {
+		t.Errorf("ext_authz, local: got %d allowed and %d denied; want 3 and 2", allowed, denied)
+	}
+	if allowed, denied := limits.tally(t, 5, claim("local")); allowed != 3 {
+		t.Errorf("ratelimit, local: got %d allowed and %d denied; want 3 and 2", allowed, denied)
+	}
+	if allowed, _ := authz.tally(t, 5, get("/allow")); allowed != 5 {
+		t.Errorf("ext_authz, allow: got %d of 5 allowed", allowed)
+	}
+	if allowed, _ := limits.tally(t, 5, claim("allow")); allowed != 5 {
+		t.Errorf("ratelimit, allow: got %d of 5 allowed", allowed)
+	}
+	if a := authz.do(t, get("/deny")); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
+		t.Errorf("ext_authz, deny: got %d %v; want 503 and retry-after", a.status, a.header)
+	}
+	if a := limits.do(t, claim("deny")); a.status != http.StatusTooManyRequests {
+		t.Errorf("ratelimit, deny: got %d %s; want 429", a.status, a.body)
+	}
+	if n := service.metric(t, "extauthz_store_up"); n != 0 {
+		t.Errorf("extauthz_store_up: got %d, want 0", n)
+	}
+	wantSaid(t, service, "redis does not answer")
+
+	server.Restart()
+	awaitStatus(t, authz, get("/deny"), http.StatusOK)
+	wantSaid(t, service, "redis answers again")
+	if n := service.metric(t, "extauthz_store_up"); n != 1 {
+		t.Errorf("when Redis is back, extauthz_store_up: got %d, want 1", n)
+	}
+}
+
+// TestRedisFull has a Redis that answers, and takes nothing in: its memory is full.
+func TestRedisFull(t *testing.T) {
+	t.Parallel()
+	server := testenv.Redis(t)
+	service, authz, limits := startFailing(t, "REDIS_URL=redis://"+server.Addr, "REDIS_TIMEOUT=250ms")
+	admin := redis.NewClient(&redis.Options{Addr: server.Addr})
+	defer admin.Close()
+	if err := admin.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if allowed, denied := authz.tally(t, 5, get("/local")); allowed != 3 {
+		t.Errorf("ext_authz: got %d allowed and %d denied; want 3 and 2, by the memory of the process", allowed, denied)
+	}
+	if allowed, denied := limits.tally(t, 5, claim("local")); allowed != 3 {
+		t.Errorf("ratelimit: got %d allowed and %d denied; want 3 and 2, by the memory of the process", allowed, denied)
+	}
+	wantSaid(t, service, "reason=OOM")
+}
+
+// TestServiceSilent: the service takes calls and does not answer, until Envoy's timeouts end it.
+func TestServiceSilent(t *testing.T) {
+	t.Parallel()
+	service, authz, limits := startFailing(t)
+	service.Pause()
+	if a := authz.do(t, get("/local")); a.status != http.StatusServiceUnavailable || a.elapsed > 10*time.Second {
+		t.Errorf("ext_authz: got %d after %v, want 503 after the timeout", a.status, a.elapsed)
+	}
+	if a := limits.do(t, claim("local")); a.status != http.StatusOK || a.elapsed > 10*time.Second {
+		t.Errorf("ratelimit: got %d after %v, want 200 after the timeout", a.status, a.elapsed)
+	}
+	for name, n := range map[string]int{
+		"ext_authz.error": authz.Stat("cluster.application.ext_authz.error"),
+		"ratelimit.error": limits.asked("error"),
+	} {
+		if n != 1 {
+			t.Errorf("%s: got %d, want 1", name, n)
+		}
+	}
+	service.Resume()
+	awaitStatus(t, authz, get("/local"), http.StatusOK)
+}
+
+// TestUnknownDomain: Envoy asks about a domain that no rule file has. Nobody gets past ext_authz, and ratelimit limits nobody.
+func TestUnknownDomain(t *testing.T) {
+	t.Parallel()
+	root, _ := rulesDirectory(t, failureRules)
+	service := startService(t, "RUNTIME_ROOT="+root, serverSecret)
+	authz := startEnvoy(t, service.grpcPort, without(ratelimitFilter),
+		instead("context_extensions: { domain: sample }", "context_extensions: { domain: simple }"))
+	limits := startEnvoy(t, service.grpcPort, without(extAuthz), instead("\n                      domain: sample\n", "\n                      domain: simple\n"))
+
+	if a := authz.do(t, get("/local")); a.status != http.StatusForbidden {
+		t.Errorf("ext_authz: got %d %s, want 403", a.status, a.body)
+	}
+	if n := service.metric(t, `extauthz_authz_decisions_total{reason="no_policy"}`); n != 1 {
+		t.Errorf("no_policy: got %d, want 1", n)
+	}
+	if allowed, denied := limits.tally(t, 5, claim("local")); allowed != 5 {
+		t.Errorf("ratelimit: got %d allowed and %d denied, want 5 and none", allowed, denied)
+	}
+	if n := service.metric(t, "extauthz_ratelimit_unknown_domain_total"); n != 5 {
+		t.Errorf("extauthz_ratelimit_unknown_domain_total: got %d, want 5", n)
+	}
+}
+
+// TestIssuerAway: the keys of an issuer can not be had, so nobody can say whether its tokens are good. Other credentials are.
+func TestIssuerAway(t *testing.T) {
+	t.Parallel()
+	issuer, keys := newIssuer(t), keysInFile(t)
+	key := keys.create(t, "--owner", "bob")
+	root, _ := rulesDirectory(t, policy(t, issuer))
+	if err := os.Remove(issuer.file); err != nil {
+		t.Fatal(err)
+	}
+	service := startService(t, append(keys.environment, "RUNTIME_ROOT="+root)...)
+	envoy := startEnvoy(t, service.grpcPort)
+
+	token := get("/", issuer.bearer(t, nil))
+	if a := envoy.do(t, token); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
+		t.Errorf("a token: got %d %v %s, want 503 and retry-after", a.status, a.header, a.body)
+	}
+	if a := envoy.do(t, get("/", [2]string{"x-api-key", key})); a.status != http.StatusOK {
+		t.Errorf("an API key: got %d %s, want 200", a.status, a.body)
+	}
+	if n := service.metric(t, fmt.Sprintf("extauthz_jwks_keys{source=%q}", issuer.file)); n != 0 {
+		t.Errorf("extauthz_jwks_keys: got %d, want 0", n)
+	}
+	wantSaid(t, service, "the keys of an issuer can not be read")
+
+	issuer.rotate(t, "second")
+	awaitStatus(t, envoy, get("/", issuer.bearer(t, nil)), http.StatusOK)
+}
+
+// wantSaid checks that the service has logged this.
+func wantSaid(t *testing.T, s *service, want string) {
+	t.Helper()
+	testenv.Eventually(t, func() error {
+		if !strings.Contains(s.Output(), want) {
+			return fmt.Errorf("the service has said:\n%s", s.Output())
+		}
+		return nil
+	}, fmt.Sprintf("the service to say %q", want))
+}
