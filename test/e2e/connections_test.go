@@ -100,7 +100,7 @@ func TestConnectionsByPrincipal(t *testing.T) {
 		{"the named one, once too often", []tls.Certificate{ca.issue(t, "spiffe://example.org/ns/shop/sa/web")}, ""},
 		{"another one that is named", []tls.Certificate{ca.issue(t, "spiffe://example.org/ns/bank/sa/web")}, "hello ping"},
 	} {
-		client := &proxy{EnvoyProxy: envoy.EnvoyProxy, addr: envoy.addr, tls: &tls.Config{RootCAs: ca.pool, Certificates: c.certificates, ServerName: "127.0.0.1"}}
+		client := &proxy{EnvoyProxy: envoy.EnvoyProxy, addr: envoy.addr, tls: &tls.Config{RootCAs: ca.Pool, Certificates: c.certificates, ServerName: "127.0.0.1"}}
 		if got := client.talk(t, "127.0.0.1"); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -24,7 +23,7 @@ authz:
 `)
 	envoy := startEnvoy(t, startService(t, "RUNTIME_ROOT="+root).grpcPort, ca.listener(t))
 	with := func(certificates ...tls.Certificate) *proxy {
-		return &proxy{EnvoyProxy: envoy.EnvoyProxy, addr: envoy.addr, tls: &tls.Config{RootCAs: ca.pool, Certificates: certificates}}
+		return &proxy{EnvoyProxy: envoy.EnvoyProxy, addr: envoy.addr, tls: &tls.Config{RootCAs: ca.Pool, Certificates: certificates}}
 	}
 	const web = "spiffe://example.org/ns/shop/sa/web"
 	for _, c := range []struct {
@@ -50,15 +49,11 @@ authz:
 }
 
 // authority makes certificates that are good for the time of a test.
-type authority struct {
-	*testenv.Authority
-	pool *x509.CertPool
-}
+type authority struct{ *testenv.Authority }
 
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
-	a := testenv.NewAuthority(t)
-	return &authority{Authority: a, pool: a.Pool}
+	return &authority{testenv.NewAuthority(t)}
 }
 
 func (a *authority) issue(t *testing.T, uri string) tls.Certificate {
