@@ -46,6 +46,8 @@ func TestCommands(t *testing.T) {
 		{args: "echo 8000", code: 2, stderr: `echo takes no arguments, not "8000": ECHO_ADDRESS says where it listens`},
 		{args: "--help", code: 0, stdout: "Usage:"},
 		{args: "version", code: 0, stdout: "extauthz "},
+		{args: "version -o yaml", code: 2, stderr: `version: -o "yaml": want text or json`},
+		{args: "version please", code: 2, stderr: `version: takes no arguments, not "please"`},
 		{args: "settings", code: 0, stdout: "REDIS_TIMEOUT"},
 		{args: "settings --markdown", code: 0, stdout: "| `REDIS_TIMEOUT` | `8ms` |"},
 		{args: "settings --yaml", code: 2, stderr: `unknown argument "--yaml"`},

@@ -28,7 +28,7 @@ Usage:
   extauthz health             ask a running service whether it is healthy; exit 1 when it is not (extauthz health --help)
   extauthz keys COMMAND       make, list, rotate and revoke API keys (extauthz keys --help)
   extauthz settings           list the settings, their defaults and meaning (--markdown as a table)
-  extauthz version            print the version
+  extauthz version            print the version, and from what it was built (-o json for programs)
   extauthz --help             print this
 
 Example:
@@ -59,8 +59,7 @@ func command(args []string, stdout, stderr io.Writer) int {
 	case "settings":
 		return printSettings(args, stdout, stderr)
 	case "version", "--version", "-v":
-		fmt.Fprintln(stdout, version())
-		return exitOK
+		return printVersion(args, stdout, stderr)
 	case "help", "--help", "-h":
 		fmt.Fprint(stdout, usage)
 		return exitOK
