@@ -1,0 +1,44 @@
+# The image of the service: one static binary on distroless, as nobody. `make image` builds it, and says what it is made from.
+#
+# Nothing here needs BuildKit, so that any docker, podman or kaniko can build it. Both base images can come from a registry
+# of yours: --build-arg GO_IMAGE=... --build-arg BASE_IMAGE=...
+ARG GO_IMAGE=golang:1.26
+ARG BASE_IMAGE=gcr.io/distroless/static-debian12:nonroot
+
+FROM ${GO_IMAGE} AS build
+WORKDIR /src
+# Modules change less often than sources, and have a layer of their own.
+ARG GOPROXY
+COPY go.mod go.sum ./
+RUN go mod download
+COPY cmd cmd
+COPY pkg pkg
+COPY internal internal
+# The repository stays outside (.dockerignore), so Go can not find out what it builds, and is told.
+ARG VERSION="(devel)"
+ARG REVISION
+ARG CREATED
+RUN CGO_ENABLED=0 go build -trimpath -tags=grpcnotrace -o /out/usr/local/bin/extauthz \
+      -ldflags="-s -w -X 'main.linkedVersion=${VERSION}' -X 'main.linkedCommit=${REVISION}' -X 'main.linkedDate=${CREATED}'" \
+      ./cmd/extauthz && \
+    mkdir /out/bin && ln -s /usr/local/bin/extauthz /out/bin/ratelimit
+
+FROM ${BASE_IMAGE}
+COPY --from=build /out/usr/local/bin/ /usr/local/bin/
+# Where envoyproxy/ratelimit's image has its binary, and Envoy Gateway starts it.
+COPY --from=build /out/bin/ /bin/
+ARG VERSION="(devel)"
+ARG REVISION
+ARG CREATED
+LABEL org.opencontainers.image.title="extauthz" \
+      org.opencontainers.image.description="Rate limits and authorization for Envoy, decided exactly" \
+      org.opencontainers.image.source="https://github.com/extauthz/extauthz" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.created="${CREATED}"
+# The user of distroless' nonroot, as a number: Kubernetes' runAsNonRoot can not judge a name.
+USER 65532:65532
+# HTTP, gRPC, debug. There is no HEALTHCHECK, since the same image also runs `echo`: where one is wanted, `extauthz health` is it.
+EXPOSE 8080 8081 6070
+ENTRYPOINT ["/usr/local/bin/extauthz"]
