@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,41 @@ func TestServiceSilent(t *testing.T) {
 	}
 	service.Resume()
 	awaitStatus(t, authz, get("/local"), http.StatusOK)
+}
+
+// TestReplicaGoes ends one of two replicas as a rolling update does (SIGTERM): Envoy is told in time, and nobody notices.
+func TestReplicaGoes(t *testing.T) {
+	t.Parallel()
+	root, _ := rulesDirectory(t, failureRules)
+	// Envoy's health check says no after two failures, 2 s apart; the rest is for a busy test machine.
+	goes := startService(t, "RUNTIME_ROOT="+root, serverSecret, "DRAIN_DELAY=7s")
+	stays := startService(t, "RUNTIME_ROOT="+root, serverSecret)
+	const endpoint = "socket_address: { address: 127.0.0.1, port_value: 8081 }"
+	envoy := startEnvoy(t, goes.grpcPort, instead(endpoint, endpoint+`
+              - endpoint:
+                  address:
+                    `+strings.Replace(endpoint, "8081", strconv.Itoa(stays.grpcPort), 1)))
+
+	ended := make(chan error, 1)
+	go func() { ended <- goes.Terminate() }()
+	for n := 1; ; n++ {
+		if a := envoy.do(t, claim("allow"+strconv.Itoa(n))); a.status != http.StatusOK {
+			t.Errorf("request %d: got %d %s, want 200", n, a.status, a.body)
+		}
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+			for _, filter := range []string{"ext_authz", "ratelimit"} {
+				if failed := envoy.Stat("cluster.application." + filter + ".error"); failed != 0 {
+					t.Errorf("%d of %d calls of %s failed", failed, n, filter)
+				}
+			}
+			return
+		default:
+		}
+	}
 }
 
 // TestUnknownDomain: Envoy asks about a domain that no rule file has. Nobody gets past ext_authz, and ratelimit limits nobody.
