@@ -1,0 +1,91 @@
+package envoygateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+// translate lets Envoy Gateway make xDS of manifests. An error holds everything that it has against them, by resource: what is
+// not valid, what it would not accept, and what it would not even look at.
+func translate(t *testing.T, manifests []manifest) (testenv.Discovered, error) {
+	t.Helper()
+	seen := inCluster(manifests)
+	input := text(t, seen)
+	out, err := egctl(t, input, "translate", "--from", "gateway-api", "--to", "gateway-api,xds", "--output", "json")
+	if err != nil {
+		// It stops at the first mistake, and does not say where; this says where, and goes on.
+		invalid, validateErr := egctl(t, input, "validate")
+		if validateErr != nil {
+			return testenv.Discovered{}, validateErr
+		}
+		return testenv.Discovered{}, fmt.Errorf("%w\n%s", err, invalid)
+	}
+	var translated map[string]json.RawMessage
+	if err := json.Unmarshal(out, &translated); err != nil {
+		return testenv.Discovered{}, fmt.Errorf("the output of egctl: %w", err)
+	}
+	xds := translated["xds"]
+	delete(translated, "xds")
+	if err := judge(seen, translated); err != nil {
+		return testenv.Discovered{}, err
+	}
+	return discovered(xds)
+}
+
+// egctl runs an experimental command of egctl on manifests.
+func egctl(t *testing.T, input string, args ...string) ([]byte, error) {
+	t.Helper()
+	cmd := exec.Command(testenv.Binary(t, "egctl", "EGCTL_BIN"), append(append([]string{"experimental"}, args...), "--file", "-")...)
+	cmd.Stdin = strings.NewReader(input)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", cmd, err, stderr.String())
+	}
+	return out, nil
+}
+
+// discovered is what the Envoys of one gateway would be told.
+func discovered(xds json.RawMessage) (testenv.Discovered, error) {
+	var gateways map[string]struct {
+		// Dumps of what Envoy has, one for each kind of resource.
+		Configs []struct {
+			DynamicListeners []struct {
+				ActiveState struct{ Listener json.RawMessage }
+			}
+			DynamicRouteConfigs    []struct{ RouteConfig json.RawMessage }
+			DynamicActiveClusters  []struct{ Cluster json.RawMessage }
+			DynamicEndpointConfigs []struct{ EndpointConfig json.RawMessage }
+		}
+	}
+	var d testenv.Discovered
+	if err := json.Unmarshal(xds, &gateways); err != nil {
+		return d, fmt.Errorf("the xDS of egctl: %w", err)
+	}
+	if len(gateways) != 1 {
+		return d, fmt.Errorf("there are %d gateways, want 1", len(gateways))
+	}
+	for _, gateway := range gateways {
+		for _, dump := range gateway.Configs {
+			for _, l := range dump.DynamicListeners {
+				d.Listeners = append(d.Listeners, l.ActiveState.Listener)
+			}
+			for _, r := range dump.DynamicRouteConfigs {
+				d.Routes = append(d.Routes, r.RouteConfig)
+			}
+			for _, c := range dump.DynamicActiveClusters {
+				d.Clusters = append(d.Clusters, c.Cluster)
+			}
+			for _, e := range dump.DynamicEndpointConfigs {
+				d.Endpoints = append(d.Endpoints, e.EndpointConfig)
+			}
+		}
+	}
+	return d, nil
+}
