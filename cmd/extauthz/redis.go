@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -46,16 +47,39 @@ func (s *Settings) redisTLS() (*tls.Config, error) {
 		}
 	}
 	if s.RedisCert != "" {
-		pair, err := tls.LoadX509KeyPair(s.RedisCert, s.RedisKey)
-		if err != nil {
+		certificate := &clientCertificate{file: s.RedisCert, key: s.RedisKey}
+		if err := certificate.read(); err != nil {
 			return nil, fmt.Errorf("REDIS_TLS_CLIENT_CERT and REDIS_TLS_CLIENT_KEY: %w", err)
 		}
-		cfg.Certificates = []tls.Certificate{pair}
+		cfg.GetClientCertificate = certificate.show
 	}
 	if s.RedisSkipHost {
 		skipHostname(cfg)
 	}
 	return cfg, nil
+}
+
+// clientCertificate is this service's certificate for Redis. It is read anew whenever it is asked for, which is once a connection:
+// one that was renewed in its file is in use from the next connection on.
+type clientCertificate struct {
+	file, key string
+	last      atomic.Pointer[tls.Certificate]
+}
+
+// read reads the files. Its error leaves the certificate from before in place.
+func (c *clientCertificate) read() error {
+	pair, err := tls.LoadX509KeyPair(c.file, c.key)
+	if err == nil {
+		c.last.Store(&pair)
+	}
+	return err
+}
+
+// show is tls.Config.GetClientCertificate. While the files are being written, the certificate from before has to do; when it is
+// too old, Redis says so.
+func (c *clientCertificate) show(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	_ = c.read()
+	return c.last.Load(), nil
 }
 
 // skipHostname verifies the chain of the server's certificate as usual, but not the name in it.

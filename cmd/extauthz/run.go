@@ -44,8 +44,9 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 	if err := stores.checkRedis(ctx, s); err != nil {
 		return &startError{err}
 	}
+	registry := prometheus.NewRegistry()
 	limiter := ratelimit.New(ratelimit.Config{
-		Store: stores.decides, Fallback: stores.memory, Undecided: newUndecidedLog(log).tell,
+		Store: stores.decides, Fallback: stores.memory, Undecided: newUndecided(log, registry).tell,
 		Shadow: s.ShadowMode, Quota: s.QuotaMode, Strict: s.strict(),
 	})
 	keys, err := openKeys(ctx, s, source, log)
@@ -61,11 +62,12 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 	}
 	source.applyLoaded()
 
-	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	this := thisBuild()
 	registry.MustRegister(&telemetry.Collector{
 		Limiter: limiter, Authorizer: auth.authorizer, Check: auth.checkStats, Issuers: auth.issuerStats, Keys: keys.stats,
-		Memory: stores.memoryStats, Store: stores.up, Rules: source.stats,
+		Memory: stores.memoryStats, Store: stores.up, Rules: source.stats, Certificates: stores.certificates,
+		Build: telemetry.Build{Version: this.Version, Revision: this.Commit, GoVersion: this.Go},
 	})
 	grpcServer := newGRPCServer(s, log, telemetry.NewRPCs(registry))
 	rls := envoyrls.New(envoyrls.Config{

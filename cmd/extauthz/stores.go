@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,6 +20,8 @@ type stores struct {
 	redis   *redisstore.Store // nil without
 	// up reports whether Redis answers; nil without.
 	up func() bool
+	// certificate is what the service shows Redis; nil for none.
+	certificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 }
 
 func openStores(s *Settings, log *slog.Logger) (*stores, error) {
@@ -46,14 +49,17 @@ const maxCalls = 3
 
 // openRedis does not wait for Redis: until it answers, on_store_error does.
 func (st *stores) openRedis(s *Settings, log *slog.Logger) (err error) {
-	tls, err := s.redisTLS()
+	tlsConfig, err := s.redisTLS()
 	if err != nil {
 		return err
+	}
+	if tlsConfig != nil {
+		st.certificate = tlsConfig.GetClientCertificate
 	}
 	var down atomic.Bool
 	user, password := s.redisAuth()
 	st.redis, err = redisstore.New(redisstore.Config{
-		URL: s.redisURL(), Username: user, Password: password, TLS: tls,
+		URL: s.redisURL(), Username: user, Password: password, TLS: tlsConfig,
 		PoolSize: min(s.RedisPoolSize, maxCalls), Timeout: s.RedisTimeout,
 		Hooks: redisstore.Hooks{Up: func(cause error) {
 			down.Store(cause != nil)
@@ -89,4 +95,16 @@ func (st *stores) memoryStats() telemetry.MemoryStats {
 	return telemetry.MemoryStats{
 		Buckets: stats.Buckets, Evicted: stats.Evicted, Expired: stats.Expired, SnapshotFailures: stats.FailedSnapshots,
 	}
+}
+
+// certificates describes the certificate that Redis would be shown now.
+func (st *stores) certificates() []telemetry.CertificateStats {
+	if st.certificate == nil {
+		return nil
+	}
+	pair, err := st.certificate(nil)
+	if err != nil {
+		return nil
+	}
+	return []telemetry.CertificateStats{{Certificate: "redis_client", Expiry: pair.Leaf.NotAfter}}
 }

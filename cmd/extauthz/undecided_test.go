@@ -16,12 +16,12 @@ import (
 )
 
 // TestUndecidedIsSaid: a Redis that answers and does not decide, here because its memory is full, is told of once, with the
-// reason and without the client's key.
+// reason and without the client's key; each request is counted.
 func TestUndecidedIsSaid(t *testing.T) {
 	server := testenv.Redis(t)
 	admin := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer admin.Close()
-	_, httpAddr, _, out := start(t, map[string]string{"REDIS_URL": server.Addr, "REDIS_TIMEOUT": "10s"})
+	_, httpAddr, debugAddr, out := start(t, map[string]string{"REDIS_URL": server.Addr, "REDIS_TIMEOUT": "10s"})
 	if err := admin.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -38,6 +38,10 @@ func TestUndecidedIsSaid(t *testing.T) {
 	if n := strings.Count(out.String(), `msg="the store did not decide`); n != 1 || !strings.Contains(out.String(), "reason=OOM") {
 		t.Errorf("said %d times, want once with reason=OOM, in\n%s", n, out)
 	}
+	const counted = `extauthz_store_undecided_total{reason="OOM"} 2`
+	if _, metrics := get(t, "http://"+debugAddr+"/metrics"); !strings.Contains(metrics, counted) {
+		t.Errorf("no %s in\n%s", counted, metrics)
+	}
 	if strings.Contains(out.String(), "hush") {
 		t.Errorf("a client's key in\n%s", out)
 	}
@@ -45,9 +49,9 @@ func TestUndecidedIsSaid(t *testing.T) {
 
 func TestUndecidedReason(t *testing.T) {
 	for want, err := range map[string]error{
-		"READONLY":                          replyError("READONLY You can't write against a read only replica."),
-		"connection":                        &net.OpError{Op: "dial", Err: errors.New("connection refused")},
-		ratelimit.ErrOutcomeUnknown.Error(): fmt.Errorf("redis: %w: %w", ratelimit.ErrOutcomeUnknown, replyError("ERR at client:key")),
+		"READONLY":        replyError("READONLY You can't write against a read only replica."),
+		"connection":      &net.OpError{Op: "dial", Err: errors.New("connection refused")},
+		"unknown_outcome": fmt.Errorf("redis: %w: %w", ratelimit.ErrOutcomeUnknown, replyError("ERR at client:key")),
 	} {
 		if got := undecidedReason(err); got != want {
 			t.Errorf("%v: %q, want %q", err, got, want)
