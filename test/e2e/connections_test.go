@@ -81,6 +81,19 @@ func TestConnections(t *testing.T) {
 	})
 }
 
+// TestConnectionsWithoutRedis: who may not connect may not either when nothing can be counted, and all the rest is allowed.
+func TestConnectionsWithoutRedis(t *testing.T) {
+	t.Parallel()
+	service := startService(t, "RUNTIME_ROOT="+filepath.Join(testenv.RepoRoot(t), "envoy"), "RUNTIME_APPDIRECTORY=rules",
+		"REDIS_URL="+testenv.Loopback(testenv.FreePort(t)), "STORE_ERROR_POLICY=allow")
+	envoy := startEnvoyWith(t, "envoy/tcp.yaml", testenv.Ports{8000: newGreeter(t).port, 8081: service.grpcPort})
+	for from, want := range map[string]string{"127.0.0.2": "hello ping", "127.0.1.1": ""} {
+		if got := envoy.talk(t, from); got != want {
+			t.Errorf("from %s: got %q, want %q", from, got, want)
+		}
+	}
+}
+
 // TestConnectionsByPrincipal lets a certificate say who connects, by the policy that docs/ext_authz.md shows.
 func TestConnectionsByPrincipal(t *testing.T) {
 	t.Parallel()
