@@ -86,6 +86,10 @@ test-charts: chart-tools ## Check the Helm chart and all Kubernetes manifests; t
 test-envoy-gateway: test-tools gateway-tools ## Check envoy-gateway/: translate it, and run the result; the first time it builds egctl
 	@SECONDS=0; cd test/envoygateway && go vet ./... && go test -count=1 -timeout=10m $(TESTFLAGS) ./... && echo "test-envoy-gateway: $$SECONDS s"
 
+.PHONY: test-observability
+test-observability: test-tools prometheus-tools ## Check alerts, dashboards and metrics against a running service, Envoy and Prometheus
+	@SECONDS=0; cd test/observability && go vet ./... && go test -count=1 -timeout=10m $(TESTFLAGS) ./... && echo "test-observability: $$SECONDS s"
+
 ##@ Housekeeping
 
 .PHONY: tools
@@ -101,13 +105,15 @@ distclean: clean ## Remove the tools too
 
 # A stamp says that a tool is there in this version; a new version is a new stamp.
 STAMPS := .tools/stamps
-.PHONY: test-tools lint-tools chart-tools gateway-tools
+.PHONY: test-tools lint-tools chart-tools gateway-tools prometheus-tools
 test-tools: $(STAMPS)/envoy-$(ENVOY_VERSION)
 	@command -v cc >/dev/null || scripts/install-tools cc
 	@command -v redis-server >/dev/null || scripts/install-tools redis
 lint-tools: $(STAMPS)/golangci-lint-$(GOLANGCI_LINT_VERSION) $(STAMPS)/shellcheck-$(SHELLCHECK_VERSION) $(STAMPS)/hadolint-$(HADOLINT_VERSION)
 chart-tools: $(STAMPS)/helm-$(HELM_VERSION) $(STAMPS)/kubeconform-$(KUBECONFORM_VERSION)
 gateway-tools: $(STAMPS)/egctl-$(EGCTL_VERSION)
+prometheus-tools:
+	@command -v prometheus >/dev/null && command -v promtool >/dev/null || scripts/install-tools prometheus
 
 define stamp
 $(STAMPS)/$(1)-$(2):
