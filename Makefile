@@ -78,8 +78,12 @@ image: ## Build the image of the service, IMAGE=extauthz:dev; it needs docker
 test-image: ## Build the image and try it: its size, user and labels; read-only and without capabilities
 	scripts/test-image $(IMAGE)
 
+.PHONY: charts
+charts: ## Write the chart's schema and the table of its README.md, after a change of values.yaml or of a setting
+	cd test/deploy && go test -count=1 -run=TestChartFilesFollowValues . -update
+
 .PHONY: test-charts
-test-charts: chart-tools ## Check the Helm chart and all Kubernetes manifests; the first time it builds helm
+test-charts: chart-tools test-tools ## Check the Helm chart and all Kubernetes manifests; the first time it builds helm
 	@SECONDS=0; cd test/deploy && go vet ./... && go test -count=1 -timeout=10m $(TESTFLAGS) ./... && echo "test-charts: $$SECONDS s"
 
 .PHONY: test-envoy-gateway

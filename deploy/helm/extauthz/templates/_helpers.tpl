@@ -1,0 +1,161 @@
+{{- define "extauthz.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 50 | trimSuffix "-" }}
+{{- end }}
+
+{{- /* 50 characters and no more, so that there is room for -headless. */}}
+{{- define "extauthz.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride }}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trimSuffix "-" }}
+{{- else if contains $name .Release.Name }}
+{{- .Release.Name | trunc 50 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "extauthz.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "extauthz.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "extauthz.labels" -}}
+{{ include "extauthz.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- with .Values.labels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "extauthz.serviceAccountName" -}}
+{{- default (ternary (include "extauthz.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name }}
+{{- end }}
+
+{{- define "extauthz.image" -}}
+{{- with .Values.image.digest }}
+{{- printf "%s@%s" $.Values.image.repository . }}
+{{- else }}
+{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) }}
+{{- end }}
+{{- end }}
+
+{{- define "extauthz.rulesConfigMap" -}}
+{{- default (printf "%s-rules" (include "extauthz.fullname" .)) .Values.rulesConfigMap }}
+{{- end }}
+
+{{- /* What a pod of ours may do: nothing. */}}
+{{- define "extauthz.podSecurityContext" -}}
+runAsNonRoot: true
+{{- with .Values.podSecurityContext.runAsUser }}
+runAsUser: {{ int64 . }}
+{{- end }}
+{{- with .Values.podSecurityContext.runAsGroup }}
+runAsGroup: {{ int64 . }}
+{{- end }}
+{{- with .Values.podSecurityContext.fsGroup }}
+fsGroup: {{ int64 . }}
+{{- end }}
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "extauthz.containerSecurityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{- /* The environment, as YAML: that of the settings, and what other values come to. */}}
+{{- define "extauthz.environment" -}}
+{{- /* A name that is no setting stops the start; the schema has found it before, unless it was switched off. */}}
+STRICT_ENVIRONMENT: "true"
+{{- /* For Prometheus, which the network policy lets in, and nobody else. */}}
+DEBUG_HOST: 0.0.0.0
+DRAIN_DELAY: {{ printf "%ds" (int64 .Values.drain.delaySeconds) }}
+DRAIN_TIMEOUT: {{ printf "%ds" (int64 .Values.drain.timeoutSeconds) }}
+{{- with .Values.redis }}
+{{- if .existingSecret }}
+REDIS_URL_FILE: /etc/extauthz/redis/url
+{{- if .passwordKey }}
+REDIS_AUTH_FILE: /etc/extauthz/redis/password
+{{- end }}
+{{- if .tls.caKey }}
+REDIS_TLS_CACERT: /etc/extauthz/redis-tls/ca.crt
+{{- end }}
+{{- if .tls.certKey }}
+REDIS_TLS_CLIENT_CERT: /etc/extauthz/redis-tls/tls.crt
+REDIS_TLS_CLIENT_KEY: /etc/extauthz/redis-tls/tls.key
+{{- end }}
+{{- end }}
+{{- end }}
+{{- with .Values.apiKeys }}
+{{- if .existingSecret }}
+API_KEY_SECRET_FILE: /etc/extauthz/api-key-secret/secret
+{{- if .previousKey }}
+API_KEY_SECRET_PREVIOUS_FILE: /etc/extauthz/api-key-secret/previous
+{{- end }}
+{{- end }}
+{{- if .fileSecret }}
+API_KEYS_FILE: /etc/extauthz/api-keys/keys.yaml
+{{- end }}
+{{- end }}
+{{- range $name, $value := .Values.settings }}
+{{- /* Numbers of values.yaml are floating-point numbers here, and 1000000 would be 1e+06. */}}
+{{ $name }}: {{ kindIs "float64" $value | ternary (int64 $value) $value | toString | quote }}
+{{- end }}
+{{- end }}
+
+{{- /* Values that are right each by itself and do not fit together. All at once, each with its remedy. */}}
+{{- define "extauthz.check" -}}
+{{- $wrong := list }}
+{{- with .Values }}
+{{- $several := or .autoscaling.enabled (gt (int .replicas) 1) }}
+{{- if and $several (not .redis.existingSecret) (not .separateLimits) }}
+{{- $wrong = append $wrong (printf "%s: without Redis each replica counts alone, and clients get a multiple of their limits. Set redis.existingSecret, or separateLimits=true if that is what you want" (ternary "autoscaling.enabled=true" (printf "replicas=%d" (int .replicas)) .autoscaling.enabled)) }}
+{{- end }}
+{{- if and .autoscaling.enabled (gt (int .autoscaling.minReplicas) (int .autoscaling.maxReplicas)) }}
+{{- $wrong = append $wrong (printf "autoscaling.minReplicas=%d is more than autoscaling.maxReplicas=%d" (int .autoscaling.minReplicas) (int .autoscaling.maxReplicas)) }}
+{{- end }}
+{{- if and .rules .rulesConfigMap }}
+{{- $wrong = append $wrong "rules and rulesConfigMap are both set: take one of them" }}
+{{- end }}
+{{- with .redis }}
+{{- if and .tls.existingSecret (not .existingSecret) }}
+{{- $wrong = append $wrong "redis.tls.existingSecret without redis.existingSecret: there is no Redis to speak TLS with" }}
+{{- end }}
+{{- if and .passwordKey (not .existingSecret) }}
+{{- $wrong = append $wrong "redis.passwordKey is a key of redis.existingSecret: set that, too" }}
+{{- end }}
+{{- if and (or .tls.caKey .tls.certKey .tls.keyKey) (not .tls.existingSecret) }}
+{{- $wrong = append $wrong "redis.tls.caKey, certKey and keyKey are keys of redis.tls.existingSecret: set that, too" }}
+{{- end }}
+{{- if and .tls.existingSecret (not .tls.caKey) (not .tls.certKey) }}
+{{- $wrong = append $wrong "redis.tls.existingSecret is set and none of its keys is: set redis.tls.caKey, or certKey and keyKey, or all three" }}
+{{- end }}
+{{- if ne (empty .tls.certKey) (empty .tls.keyKey) }}
+{{- $wrong = append $wrong "redis.tls.certKey and redis.tls.keyKey go together: set both or none" }}
+{{- end }}
+{{- end }}
+{{- with .apiKeys }}
+{{- if and .fileSecret (not .existingSecret) }}
+{{- $wrong = append $wrong "apiKeys.fileSecret: keys are hashed under a server secret, set apiKeys.existingSecret, too" }}
+{{- end }}
+{{- if and .previousKey (not .existingSecret) }}
+{{- $wrong = append $wrong "apiKeys.previousKey is a key of apiKeys.existingSecret: set that, too" }}
+{{- end }}
+{{- end }}
+{{- if and (not .serviceAccount.create) .serviceAccount.annotations }}
+{{- $wrong = append $wrong "serviceAccount.annotations are those of a ServiceAccount that is not made: set serviceAccount.create=true" }}
+{{- end }}
+{{- end }}
+{{- if $wrong }}
+{{- fail (printf "the values have mistakes:\n%s" (join "\n" $wrong)) }}
+{{- end }}
+{{- end }}
+
+{{- /* Of the pod of `helm test`, which the network policy lets in, and no Service sends anything to. */}}
+{{- define "extauthz.testLabels" -}}
+app.kubernetes.io/name: {{ include "extauthz.name" . }}-test
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}

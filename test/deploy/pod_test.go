@@ -1,0 +1,165 @@
+package deploy
+
+import (
+	"fmt"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+// secrets are those that an operator would have made, by name and key.
+type secrets map[string]map[string]string
+
+// kubernetesEnvironment is what every container has beside what its pod says (enableServiceLinks: false does not change that),
+// and what the image brings.
+var kubernetesEnvironment = []string{
+	"KUBERNETES_SERVICE_HOST=10.96.0.1", "KUBERNETES_SERVICE_PORT=443", "KUBERNETES_SERVICE_PORT_HTTPS=443",
+	"KUBERNETES_PORT=tcp://10.96.0.1:443", "KUBERNETES_PORT_443_TCP=tcp://10.96.0.1:443", "KUBERNETES_PORT_443_TCP_PROTO=tcp",
+	"KUBERNETES_PORT_443_TCP_PORT=443", "KUBERNETES_PORT_443_TCP_ADDR=10.96.0.1",
+	"HOSTNAME=extauthz-5d4f8c7b9-x2x7q", "HOME=/home/nonroot",
+	"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt",
+}
+
+// rootFiles lays what the pod mounts below a directory that stands for its root, and returns it.
+func (o *objects) rootFiles(t *testing.T, given secrets) string {
+	t.Helper()
+	root := t.TempDir()
+	volumes := map[string]corev1.Volume{}
+	for _, v := range o.pod().Volumes {
+		volumes[v.Name] = v
+	}
+	for _, m := range o.container.VolumeMounts {
+		v, ok := volumes[m.Name]
+		if !ok {
+			t.Fatalf("%s is to be the volume %s, which is not there", m.MountPath, m.Name)
+		}
+		for name, content := range o.files(t, v, given) {
+			write(t, filepath.Join(root, m.MountPath, name), []byte(content))
+		}
+		delete(volumes, m.Name)
+	}
+	for name := range volumes {
+		t.Errorf("the volume %s is mounted nowhere", name)
+	}
+	return root
+}
+
+// files are those of a volume.
+func (o *objects) files(t *testing.T, v corev1.Volume, given secrets) map[string]string {
+	t.Helper()
+	var data map[string]string
+	var items []corev1.KeyToPath
+	switch {
+	case v.ConfigMap != nil:
+		c, ok := o.configMaps[v.ConfigMap.Name]
+		if !ok {
+			t.Fatalf("the volume %s is ConfigMap %s, which is not there", v.Name, v.ConfigMap.Name)
+		}
+		data, items = c.Data, v.ConfigMap.Items
+	case v.Secret != nil:
+		data, items = given[v.Secret.SecretName], v.Secret.Items
+	}
+	if len(data) == 0 {
+		t.Fatalf("the volume %s has nothing in it", v.Name)
+	}
+	if items == nil {
+		return data
+	}
+	files := map[string]string{}
+	for _, item := range items {
+		content, ok := data[item.Key]
+		if !ok {
+			t.Fatalf("the volume %s has no key %s", v.Name, item.Key)
+		}
+		files[item.Path] = content
+	}
+	return files
+}
+
+// variables are the environment of the container, with the files that it names below a root, and what comes from elsewhere.
+func (o *objects) variables(root string) []string {
+	all := kubernetesEnvironment
+	for name, value := range o.environment {
+		if strings.HasPrefix(value, "/") {
+			value = filepath.Join(root, value)
+		}
+		all = append(all[:len(all):len(all)], name+"="+value)
+	}
+	return append(all, "RUNTIME_ROOT="+filepath.Join(root, "srv/runtime_data/current"))
+}
+
+// run runs what the pod would run, with its environment and its files, and asks its probes. Other than in a pod are the ports,
+// the addresses, which are loopback, and the root of the files.
+func (o *objects) run(t *testing.T, given secrets) {
+	t.Helper()
+	root := o.rootFiles(t, given)
+	check := exec.Command(binary, "check", filepath.Join(root, "srv/runtime_data/current/config"))
+	check.Env = o.variables(root)
+	if out, err := check.CombinedOutput(); err != nil {
+		t.Fatalf("extauthz check says of the rules in the ConfigMap: %v\n%s", err, out)
+	}
+	s := testenv.Service(t, binary, append(o.variables(root), "DEBUG_HOST=127.0.0.1", "DRAIN_DELAY=0s")...)
+	for what, probe := range o.probes() {
+		if probe == nil {
+			t.Errorf("there is no %s", what)
+			continue
+		}
+		if err := ask(probe, s); err != nil {
+			t.Errorf("the %s: %v", what, err)
+		}
+	}
+	if strings.Contains(s.Output(), "level=WARN msg=setting") || strings.Contains(s.Output(), `"msg":"setting"`) {
+		t.Errorf("the service warns of its settings:\n%s", s.Output())
+	}
+}
+
+// ask does what a kubelet does with a probe.
+func ask(probe *corev1.Probe, s *testenv.RunningService) error {
+	if probe.GRPC != nil {
+		health := exec.Command(binary, "health", "--service", *probe.GRPC.Service)
+		health.Env = []string{"GRPC_HOST=127.0.0.1", "GRPC_PORT=" + strconv.Itoa(s.GRPCPort)}
+		_, err := output(health)
+		return err
+	}
+	resp, err := http.Get("http://" + testenv.Loopback(s.HTTPPort) + probe.HTTPGet.Path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", probe.HTTPGet.Path, resp.Status)
+	}
+	return nil
+}
+
+// operatorsSecrets makes the Secrets of all examples: one Redis that runs, a server secret, a file with a key.
+func operatorsSecrets(t *testing.T) secrets {
+	t.Helper()
+	const password = "correct-horse"
+	redis := testenv.Redis(t, "--requirepass", password)
+	serverSecret, err := output(exec.Command(binary, "keys", "secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "keys.yaml")
+	create := exec.Command(binary, "keys", "create", "--owner", "alice")
+	create.Env = []string{"API_KEYS_FILE=" + file, "API_KEY_SECRET=" + strings.TrimSpace(serverSecret)}
+	if _, err := output(create); err != nil {
+		t.Fatal(err)
+	}
+	return secrets{
+		"extauthz-redis": {
+			"url": "redis://:" + password + "@" + redis.Addr, "address": "redis://" + redis.Addr, "password": password + "\n",
+		},
+		"extauthz-redis-tls":      {"ca.crt": "", "tls.crt": "", "tls.key": ""},
+		"extauthz-api-key-secret": {"secret": serverSecret, "previous": strings.Repeat("former", 4)},
+		"extauthz-api-keys":       {"keys.yaml": string(read(t, file))},
+	}
+}

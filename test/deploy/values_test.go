@@ -1,0 +1,316 @@
+package deploy
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v4"
+)
+
+// values.yaml says everything about the chart's values; its schema and the table of README.md are made of it.
+func TestChartFilesFollowValues(t *testing.T) {
+	v := readValues(t)
+	root := v.objectSchema(v.values)
+	root["$schema"] = "http://json-schema.org/draft-07/schema#" // the newest that all versions of Helm know
+	root["title"] = "Values of the chart extauthz; made of values.yaml by `make charts`"
+	root["properties"].(schema)["global"] = schema{"type": "object", "description": "Of the chart that this one is a part of"}
+	root["definitions"] = neededBy(root, v.definitions)
+	var whole bytes.Buffer
+	encoder := json.NewEncoder(&whole)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", " ")
+	if err := encoder.Encode(root); err != nil {
+		t.Fatal(err)
+	}
+	follows(t, "values.schema.json", whole.String())
+
+	const begin, end = "<!-- values -->\n", "<!-- /values -->\n"
+	readme := string(read(t, filepath.Join(chart(t), "README.md")))
+	before, rest, found := strings.Cut(readme, begin)
+	_, after, ended := strings.Cut(rest, end)
+	if !found || !ended {
+		t.Fatalf("README.md has no place for the table: want %q and %q", begin, end)
+	}
+	follows(t, "README.md", before+begin+v.table()+end+after)
+}
+
+// follows checks that a file of the chart is as values.yaml wants it, or makes it so.
+func follows(t *testing.T, file, want string) {
+	t.Helper()
+	file = filepath.Join(chart(t), file)
+	if *update {
+		write(t, file, []byte(want))
+	}
+	if diff := cmp.Diff(want, string(read(t, file))); diff != "" {
+		t.Errorf("%s does not follow values.yaml; `make charts` writes it (-want +got):\n%s", file, diff)
+	}
+}
+
+// values are the chart's, with what their comments say.
+type values struct {
+	t           *testing.T
+	values      *yaml.Node
+	definitions map[string]schema // of Kubernetes
+	settings    []setting
+	rows        []string // of the table
+}
+
+func readValues(t *testing.T) *values {
+	t.Helper()
+	var document yaml.Node
+	if err := yaml.Unmarshal(read(t, filepath.Join(chart(t), "values.yaml")), &document); err != nil {
+		t.Fatal(err)
+	}
+	places, err := download()
+	if err != nil {
+		t.Fatal(err)
+	}
+	definitions, err := kubernetesDefinitions(places[kubernetesModule])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &values{t: t, values: document.Content[0], definitions: definitions, settings: serviceSettings(t)}
+}
+
+// objectSchema is the schema of a mapping of values.yaml, each with its description and its default's type.
+func (v *values) objectSchema(mapping *yaml.Node, path ...string) schema {
+	properties := schema{}
+	for i := 0; i < len(mapping.Content); i += 2 {
+		key, value := mapping.Content[i], mapping.Content[i+1]
+		name := append(slices.Clone(path), key.Value)
+		description, own := v.comment(key)
+		if description == "" && value.Kind == yaml.MappingNode && len(value.Content) > 0 {
+			properties[key.Value] = v.objectSchema(value, name...)
+			continue
+		}
+		if description == "" {
+			v.t.Errorf("values.yaml:%d: %s has no comment that begins with `# -- `", key.Line, strings.Join(name, "."))
+		}
+		s := schema{}
+		if own["$ref"] == nil {
+			s["type"] = typeOf(value)
+		}
+		if s["type"] == "object" && own["additionalProperties"] == nil {
+			s["additionalProperties"] = false
+		}
+		for key, of := range own {
+			s[key] = of
+		}
+		if ref, ok := s["$ref"]; ok { // whatever stands beside one is not looked at
+			delete(s, "$ref")
+			s["allOf"] = []any{schema{"$ref": ref}}
+		}
+		s["description"] = description
+		properties[key.Value] = s
+		v.rows = append(v.rows, row(strings.Join(name, "."), value, description))
+	}
+	return schema{"type": "object", "additionalProperties": false, "properties": properties}
+}
+
+// comment reads what is above a value: its description, from two dashes on, and what is said of its schema.
+func (v *values) comment(key *yaml.Node) (description string, own schema) {
+	var lines []string
+	for line := range strings.Lines(key.HeadComment) {
+		line = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "#"))
+		if text, ok := strings.CutPrefix(line, "@schema "); ok {
+			if err := yaml.Unmarshal([]byte(text), &own); err != nil {
+				v.t.Fatalf("values.yaml:%d: %q: %v", key.Line, line, err)
+			}
+			continue
+		}
+		if text, ok := strings.CutPrefix(line, "-- "); ok {
+			lines = []string{text}
+		} else if len(lines) > 0 {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, " "), v.resolve(own)
+}
+
+// resolve puts what our words in a schema stand for in their place: `$k8s`, a type of Kubernetes, and `$settings`.
+func (v *values) resolve(s schema) schema {
+	out := schema{}
+	for key, value := range s {
+		inner, isSchema := value.(schema)
+		switch {
+		case key == "$k8s":
+			if v.definitions[value.(string)] == nil {
+				v.t.Fatalf("values.yaml: Kubernetes has no %s", value)
+			}
+			out["$ref"] = "#/definitions/" + value.(string)
+		case key == "$settings":
+			out["properties"] = settingsSchema(v.settings)
+		case isSchema:
+			out[key] = v.resolve(inner)
+		default:
+			out[key] = value
+		}
+	}
+	return out
+}
+
+func typeOf(value *yaml.Node) string {
+	switch value.Kind {
+	case yaml.MappingNode:
+		return "object"
+	case yaml.SequenceNode:
+		return "array"
+	}
+	switch value.Tag {
+	case "!!bool":
+		return "boolean"
+	case "!!int":
+		return "integer"
+	}
+	return "string"
+}
+
+func row(name string, value *yaml.Node, description string) string {
+	of := "`" + value.Value + "`"
+	if value.Kind != yaml.ScalarNode {
+		var plain any
+		if err := value.Decode(&plain); err != nil {
+			panic(err) // it was read as YAML
+		}
+		text, err := json.Marshal(plain)
+		if err != nil {
+			panic(err)
+		}
+		of = "`" + string(text) + "`"
+	}
+	if of == "``" || of == "`{}`" || of == "`[]`" {
+		of = ""
+	}
+	return fmt.Sprintf("| `%s` | %s | %s |\n", name, of, strings.ReplaceAll(description, "|", `\|`))
+}
+
+// table is that of README.md.
+func (v *values) table() string {
+	return "| value | default | meaning |\n|---|---|---|\n" + strings.Join(v.rows, "")
+}
+
+// setting is one of the service, as `extauthz settings` tells it.
+type setting struct {
+	name, fallback, description string
+	secret                      bool
+}
+
+// serviceSettings are all that there are.
+func serviceSettings(t *testing.T) (all []setting) {
+	t.Helper()
+	table, err := output(exec.Command(binary, "settings", "--markdown"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile("(?m)^\\| `([A-Z_]+)`( \\(`_FILE`\\))? \\| (?:`(.*?)`)? \\| (.*) \\|$")
+	for _, m := range row.FindAllStringSubmatch(table, -1) {
+		all = append(all, setting{name: m[1], secret: m[2] != "", fallback: m[3], description: m[4]})
+	}
+	if lines := strings.Count(table, "\n") - 2; len(all) != lines {
+		t.Fatalf("read %d settings of the %d in:\n%s", len(all), lines, table)
+	}
+	return all
+}
+
+// theCharts are settings that the chart makes itself, of other values, or that have no place in its pod.
+var theCharts = []string{
+	"HOST", "PORT", "GRPC_HOST", "GRPC_PORT", "GRPC_UDS", "DEBUG_HOST", "DEBUG_PORT", "STRICT_ENVIRONMENT",
+	"CONFIG_TYPE", "RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY", "RUNTIME_IGNOREDOTFILES", // rules
+	"DRAIN_DELAY", "DRAIN_TIMEOUT", // drain
+	"BACKEND_TYPE", "REDIS_TLS_CACERT", "REDIS_TLS_CLIENT_CERT", "REDIS_TLS_CLIENT_KEY", // redis
+	"API_KEYS_FILE",        // apiKeys
+	"MEMORY_SNAPSHOT_PATH", // there is nothing that could be written to
+}
+
+// words are settings that take a word of a list; TestSettingsAreCheckedAlike asks the service whether it is the list.
+var words = map[string][]any{
+	"LOG_LEVEL":          {"DEBUG", "INFO", "WARN", "ERROR"},
+	"LOG_FORMAT":         {"text", "json"},
+	"COMPATIBILITY":      {"default", "strict"},
+	"DEFAULT_ALGORITHM":  {"sliding_window_counter", "sliding_window_log", "token_bucket", "leaky_bucket", "fixed_window"},
+	"STORE_ERROR_POLICY": {"local", "allow", "deny"},
+	"RESPONSE_BODY":      {"problem", "off"},
+	"REDIS_SOCKET_TYPE":  {"tcp", "tls", "unix"},
+	"REDIS_TYPE":         {"SINGLE"},
+}
+
+// patterns are settings whose text has a form.
+var patterns = map[string]string{
+	"RESPONSE_HEADERS":            "^(off|(draft|triple|x|spring)(, *(draft|triple|x|spring))*)$",
+	"LIMIT_LIMIT_HEADER":          headerName,
+	"LIMIT_REMAINING_HEADER":      headerName,
+	"LIMIT_RESET_HEADER":          headerName,
+	"AUTHZ_HTTP_SOURCE_HEADER":    headerName,
+	"AUTHZ_HTTP_PRINCIPAL_HEADER": headerName,
+}
+
+const (
+	headerName = "^[-A-Za-z0-9]+$"
+	duration   = "^([0-9]+([.][0-9]+)?(us|ms|s|m|h))+$"
+)
+
+// settingsSchema are the schemas of the settings that can be values of the chart.
+func settingsSchema(all []setting) schema {
+	properties := schema{}
+	for _, s := range all {
+		if s.secret || slices.Contains(theCharts, s.name) {
+			continue
+		}
+		one := schema{"description": s.description}
+		switch {
+		case words[s.name] != nil:
+			one["enum"] = words[s.name]
+		case s.fallback == "true" || s.fallback == "false":
+			one["type"] = "boolean"
+		case regexp.MustCompile("^[0-9]+$").MatchString(s.fallback):
+			one["type"], one["minimum"] = "integer", 1
+		case regexp.MustCompile(duration).MatchString(s.fallback):
+			one["type"], one["pattern"] = "string", duration
+		case patterns[s.name] != "":
+			one["type"], one["pattern"] = "string", patterns[s.name]
+		default:
+			one["type"] = "string"
+		}
+		properties[s.name] = one
+	}
+	return properties
+}
+
+// What the service would refuse at its start, the schema refuses before, and nothing that the service takes.
+func TestSettingsAreCheckedAlike(t *testing.T) {
+	rules := path(t, "deploy", "kustomize", "base", "rules")
+	takes := func(name, value string) bool {
+		check := exec.Command(binary, "check", rules)
+		check.Env = []string{name + "=" + value}
+		return check.Run() == nil
+	}
+	const nonsense = "no such thing"
+	args, want := []string{}, []string{}
+	for name, s := range settingsSchema(serviceSettings(t)) {
+		for _, word := range words[name] {
+			if !takes(name, word.(string)) {
+				t.Errorf("the schema has %s=%s, which the service refuses", name, word)
+			}
+		}
+		if !takes(name, nonsense) {
+			args = append(args, "--set-string", "settings."+name+"="+nonsense)
+			want = append(want, name)
+		} else if s := s.(schema); s["type"] != "string" || s["pattern"] != nil {
+			t.Errorf("the schema wants %v of %s, the service takes anything", s, name)
+		}
+	}
+	_, err := render(t, args...)
+	for _, name := range want {
+		if err == nil || !strings.Contains(err.Error(), "'/settings/"+name+"'") {
+			t.Errorf("the service refuses %s=%s, the schema takes it", name, nonsense)
+		}
+	}
+}
