@@ -2,15 +2,13 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
 
 const (
-	// maxFailures in a row within failureTime open the breaker; a refused connection does at once.
+	// maxFailures in a row within failureTime open the breaker; a connection that can not be made does at once.
 	maxFailures = 5
 	failureTime = time.Second
 	// probeInterval is how soon it is noticed that Redis is back.
@@ -47,7 +45,7 @@ func (b *breaker) report(err error) {
 		b.failures, b.first = 0, now
 	}
 	b.failures++
-	if b.failures >= maxFailures || errors.Is(err, syscall.ECONNREFUSED) {
+	if b.failures >= maxFailures || nobodyThere(err) {
 		b.openNow(err)
 	}
 }

@@ -25,6 +25,13 @@ type notRunError struct{ error }
 
 func (e *notRunError) Unwrap() error { return e.error }
 
+// nobodyThere reports whether no connection could be made, which the next request would find the same: refused, no host of this
+// name, as of a container that has stopped, or no way to it. A network that is silent may only have lost a packet.
+func nobodyThere(err error) bool {
+	dial, ok := errors.AsType[*net.OpError](err)
+	return ok && dial.Op == "dial" && !dial.Timeout()
+}
+
 // notRun reports whether the error proves that the script has not run.
 func notRun(err error) bool {
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -97,6 +98,17 @@ func TestKilled(t *testing.T) {
 	defer mu.Unlock()
 	if len(changes) != 2 || changes[0] == nil || changes[1] != nil {
 		t.Errorf("told of the changes %v, want an error and nil", changes)
+	}
+}
+
+// TestNobodyThere: a single request finds out, so that one a minute is enough for the metric to tell.
+func TestNobodyThere(t *testing.T) {
+	s := open(t, redisstore.Config{URL: "unix://" + filepath.Join(t.TempDir(), "none.sock"), Timeout: time.Second})
+	if err := takeOne(t, s, "k", perDay(10)).Err; err == nil {
+		t.Error("an answer of nobody")
+	}
+	if err := takeOne(t, s, "k", perDay(10)).Err; !errors.Is(err, redisstore.ErrUnavailable) {
+		t.Errorf("the next request: got %v, want %v", err, redisstore.ErrUnavailable)
 	}
 }
 
