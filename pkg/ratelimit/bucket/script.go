@@ -25,7 +25,7 @@ var (
 	fixedWindowLua string
 )
 
-// Script returns the Lua script that decides a batch of requests within Redis (5 or later, or Valkey), all at one time of one
+// Script returns the Lua script that decides a batch of requests within Redis (7 or later, or Valkey), all at one time of one
 // clock. It takes the keys of all takes, in order, and two arguments: a line that is sent back, and what AppendArgs makes of
 // each request. It returns a text: that line and the clock in µs (0 when no request asked for it), separated by a space; then
 // a line for each request, which Answer reads. On a replica it returns Redis' error READONLY, and nothing has been charged.
