@@ -82,11 +82,14 @@ func readValues(t *testing.T) *values {
 
 // objectSchema is the schema of a mapping of values.yaml, each with its description and its default's type.
 func (v *values) objectSchema(mapping *yaml.Node, path ...string) schema {
-	properties := schema{}
+	properties, required := schema{}, []string{}
 	for i := 0; i < len(mapping.Content); i += 2 {
 		key, value := mapping.Content[i], mapping.Content[i+1]
 		name := append(slices.Clone(path), key.Value)
 		description, own := v.comment(key)
+		if of, _ := own["type"].([]any); !slices.Contains(of, any("null")) {
+			required = append(required, key.Value) // it has a default: only who sets it to null could leave it out
+		}
 		if description == "" && value.Kind == yaml.MappingNode && len(value.Content) > 0 {
 			properties[key.Value] = v.objectSchema(value, name...)
 			continue
@@ -112,7 +115,7 @@ func (v *values) objectSchema(mapping *yaml.Node, path ...string) schema {
 		properties[key.Value] = s
 		v.rows = append(v.rows, row(strings.Join(name, "."), value, description))
 	}
-	return schema{"type": "object", "additionalProperties": false, "properties": properties}
+	return schema{"type": "object", "additionalProperties": false, "properties": properties, "required": required}
 }
 
 // comment reads what is above a value: its description, from two dashes on, and what is said of its schema.
@@ -220,14 +223,17 @@ func serviceSettings(t *testing.T) (all []setting) {
 	return all
 }
 
-// theCharts are settings that the chart makes itself, of other values, or that have no place in its pod.
-var theCharts = []string{
-	"HOST", "PORT", "GRPC_HOST", "GRPC_PORT", "GRPC_UDS", "DEBUG_HOST", "DEBUG_PORT", "STRICT_ENVIRONMENT",
-	"CONFIG_TYPE", "RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY", "RUNTIME_IGNOREDOTFILES", // rules
-	"DRAIN_DELAY", "DRAIN_TIMEOUT", // drain
-	"BACKEND_TYPE", "REDIS_TLS_CACERT", "REDIS_TLS_CLIENT_CERT", "REDIS_TLS_CLIENT_KEY", // redis
-	"API_KEYS_FILE",        // apiKeys
-	"MEMORY_SNAPSHOT_PATH", // there is nothing that could be written to
+// theCharts are settings that the chart makes itself, and the value that they are made of, "" where there is none. The schema
+// lets them pass, so that a template can say so (extauthz.check).
+var theCharts = map[string]string{
+	"HOST": "", "PORT": "", "GRPC_HOST": "", "GRPC_PORT": "", "GRPC_UDS": "", "DEBUG_HOST": "", "DEBUG_PORT": "",
+	"STRICT_ENVIRONMENT": "",
+	"CONFIG_TYPE":        "rules", "RUNTIME_ROOT": "rules", "RUNTIME_SUBDIRECTORY": "rules", "RUNTIME_APPDIRECTORY": "rules",
+	"DRAIN_DELAY": "drain.delaySeconds", "DRAIN_TIMEOUT": "drain.timeoutSeconds",
+	"BACKEND_TYPE": "redis.existingSecret", "REDIS_URL": "redis.existingSecret", "REDIS_AUTH": "redis.passwordKey",
+	"REDIS_TLS_CACERT": "redis.tls.caKey", "REDIS_TLS_CLIENT_CERT": "redis.tls.certKey", "REDIS_TLS_CLIENT_KEY": "redis.tls.keyKey",
+	"API_KEY_SECRET": "apiKeys.existingSecret", "API_KEY_SECRET_PREVIOUS": "apiKeys.previousKey", "API_KEYS_FILE": "apiKeys.fileSecret",
+	"MEMORY_SNAPSHOT_PATH": "",
 }
 
 // words are settings that take a word of a list; TestSettingsAreCheckedAlike asks the service whether it is the list.
@@ -257,15 +263,18 @@ const (
 	duration   = "^([0-9]+([.][0-9]+)?(us|ms|s|m|h))+$"
 )
 
-// settingsSchema are the schemas of the settings that can be values of the chart.
+// settingsSchema are the schemas of the settings as values of the chart.
 func settingsSchema(all []setting) schema {
 	properties := schema{}
 	for _, s := range all {
-		if s.secret || slices.Contains(theCharts, s.name) {
-			continue
-		}
+		value, charts := theCharts[s.name]
 		one := schema{"description": s.description}
 		switch {
+		case charts:
+			one["description"] = "not to be set: the chart does; see " + value
+			if value == "" {
+				one["description"] = "not to be set: the chart relies on it"
+			}
 		case words[s.name] != nil:
 			one["enum"] = words[s.name]
 		case s.fallback == "true" || s.fallback == "false":
@@ -294,7 +303,16 @@ func TestSettingsAreCheckedAlike(t *testing.T) {
 	}
 	const nonsense = "no such thing"
 	args, want := []string{}, []string{}
-	for name, s := range settingsSchema(serviceSettings(t)) {
+	all := serviceSettings(t)
+	for _, s := range all {
+		if _, charts := theCharts[s.name]; s.secret && !charts {
+			t.Errorf("%s is a secret, and no value of the chart names the Secret that it is in", s.name)
+		}
+	}
+	for name, s := range settingsSchema(all) {
+		if _, charts := theCharts[name]; charts {
+			continue
+		}
 		for _, word := range words[name] {
 			if !takes(name, word.(string)) {
 				t.Errorf("the schema has %s=%s, which the service refuses", name, word)
@@ -311,6 +329,27 @@ func TestSettingsAreCheckedAlike(t *testing.T) {
 	for _, name := range want {
 		if err == nil || !strings.Contains(err.Error(), "'/settings/"+name+"'") {
 			t.Errorf("the service refuses %s=%s, the schema takes it", name, nonsense)
+		}
+	}
+}
+
+// A setting that the chart makes itself is refused by a message that says of which value.
+func TestSettingsOfTheChart(t *testing.T) {
+	args := []string{}
+	for name := range theCharts {
+		args = append(args, "--set", "settings."+name+"=x")
+	}
+	_, err := render(t, args...)
+	if err == nil {
+		t.Fatal("all of them are taken")
+	}
+	for name, value := range theCharts {
+		want := "settings." + name + " is not to be set: use " + value + "\n"
+		if value == "" {
+			want = "settings." + name + " is not to be set: the chart relies on what it is\n"
+		}
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error lacks %q:\n%v", want, err)
 		}
 	}
 }

@@ -110,6 +110,19 @@ API_KEYS_FILE: /etc/extauthz/api-keys/keys.yaml
 {{- define "extauthz.check" -}}
 {{- $wrong := list }}
 {{- with .Values }}
+{{- $made := dict "CONFIG_TYPE" "rules" "RUNTIME_ROOT" "rules" "RUNTIME_SUBDIRECTORY" "rules" "RUNTIME_APPDIRECTORY" "rules"
+  "DRAIN_DELAY" "drain.delaySeconds" "DRAIN_TIMEOUT" "drain.timeoutSeconds"
+  "BACKEND_TYPE" "redis.existingSecret" "REDIS_URL" "redis.existingSecret" "REDIS_AUTH" "redis.passwordKey"
+  "REDIS_TLS_CACERT" "redis.tls.caKey" "REDIS_TLS_CLIENT_CERT" "redis.tls.certKey" "REDIS_TLS_CLIENT_KEY" "redis.tls.keyKey"
+  "API_KEY_SECRET" "apiKeys.existingSecret" "API_KEY_SECRET_PREVIOUS" "apiKeys.previousKey" "API_KEYS_FILE" "apiKeys.fileSecret" }}
+{{- $fixed := list "HOST" "PORT" "GRPC_HOST" "GRPC_PORT" "GRPC_UDS" "DEBUG_HOST" "DEBUG_PORT" "STRICT_ENVIRONMENT" "MEMORY_SNAPSHOT_PATH" }}
+{{- range $name := keys .settings | sortAlpha }}
+{{- if hasKey $made $name }}
+{{- $wrong = append $wrong (printf "settings.%s is not to be set: use %s" $name (get $made $name)) }}
+{{- else if has $name $fixed }}
+{{- $wrong = append $wrong (printf "settings.%s is not to be set: the chart relies on what it is" $name) }}
+{{- end }}
+{{- end }}
 {{- $several := or .autoscaling.enabled (gt (int .replicas) 1) }}
 {{- if and $several (not .redis.existingSecret) (not .separateLimits) }}
 {{- $wrong = append $wrong (printf "%s: without Redis each replica counts alone, and clients get a multiple of their limits. Set redis.existingSecret, or separateLimits=true if that is what you want" (ternary "autoscaling.enabled=true" (printf "replicas=%d" (int .replicas)) .autoscaling.enabled)) }}
@@ -150,7 +163,7 @@ API_KEYS_FILE: /etc/extauthz/api-keys/keys.yaml
 {{- end }}
 {{- end }}
 {{- if $wrong }}
-{{- fail (printf "the values have mistakes:\n%s" (join "\n" $wrong)) }}
+{{- fail (printf "the values have mistakes:\n%s\n" (join "\n" $wrong)) }}
 {{- end }}
 {{- end }}
 

@@ -1,0 +1,54 @@
+package deploy
+
+import (
+	"strings"
+	"testing"
+)
+
+// A value that is misspelt, of another type, or that does not fit the others, is an error that names it.
+func TestMistakesInValues(t *testing.T) {
+	for name, c := range map[string]struct {
+		set  string // as --set has it, several with spaces
+		want string // part of the error
+	}{
+		"a value":                       {"replica=2", "at '': additional properties 'replica' not allowed"},
+		"one further down":              {"monitoring.serviceMonitor.enable=true", "at '/monitoring/serviceMonitor': additional properties 'enable' not allowed"},
+		"a setting":                     {"settings.LGO_LEVEL=DEBUG", "at '/settings': additional properties 'LGO_LEVEL' not allowed"},
+		"a setting's word":              {"settings.LOG_LEVEL=VERBOSE", "at '/settings/LOG_LEVEL': value must be one of 'DEBUG', 'INFO', 'WARN', 'ERROR'"},
+		"a time without unit":           {"settings.REDIS_TIMEOUT=8", "at '/settings/REDIS_TIMEOUT': got number, want string"},
+		"a truth that is none":          {"settings.SHADOW_MODE=yes", "at '/settings/SHADOW_MODE': got string, want boolean"},
+		"a number in words":             {"replicas=two", "at '/replicas': got string, want integer"},
+		"a unit where there is none":    {"drain.delaySeconds=5s", "at '/drain/delaySeconds': got string, want integer"},
+		"a value taken away":            {"replicas=null", "missing property 'replicas'"},
+		"several taken away":            {"redis=null", "missing property 'redis'"},
+		"Kubernetes' resources":         {"resources.limts.cpu=1", "at '/resources': additional properties 'limts' not allowed"},
+		"Kubernetes' affinity":          {"affinity.nodeAffinty.x=1", "at '/affinity': additional properties 'nodeAffinty' not allowed"},
+		"Kubernetes' network policy":    {"networkPolicy.clients[0].namespaceselector.matchLabels.a=b", "at '/networkPolicy/clients/0': additional properties 'namespaceselector' not allowed"},
+		"a digest":                      {"image.digest=sha256:abc", "at '/image/digest': 'sha256:abc' does not match pattern"},
+		"a file of rules without .yaml": {"rules.shop=x", "at '/rules': additional properties 'shop' not allowed"},
+
+		"replicas that count alone":      {"replicas=3", "replicas=3: without Redis each replica counts alone"},
+		"replicas as many as are needed": {"autoscaling.enabled=true", "autoscaling.enabled=true: without Redis each replica counts alone"},
+		"more at least than at most":     {"redis.existingSecret=r autoscaling.enabled=true autoscaling.minReplicas=20", "autoscaling.minReplicas=20 is more than autoscaling.maxReplicas=10"},
+		"rules twice":                    {`rules.a\.yaml=x rulesConfigMap=b`, "rules and rulesConfigMap are both set"},
+		"TLS with nobody":                {"redis.tls.existingSecret=tls redis.tls.caKey=ca", "redis.tls.existingSecret without redis.existingSecret"},
+		"a password of nobody":           {"redis.passwordKey=p", "redis.passwordKey is a key of redis.existingSecret"},
+		"keys of no Secret":              {"redis.existingSecret=r redis.tls.caKey=ca", "redis.tls.caKey, certKey and keyKey are keys of redis.tls.existingSecret"},
+		"a Secret without keys":          {"redis.existingSecret=r redis.tls.existingSecret=tls", "none of its keys is"},
+		"half a certificate":             {"redis.existingSecret=r redis.tls.existingSecret=tls redis.tls.certKey=c", "redis.tls.certKey and redis.tls.keyKey go together"},
+		"API keys without their secret":  {"apiKeys.fileSecret=k", "apiKeys.fileSecret: keys are hashed under a server secret"},
+		"the secret before none":         {"apiKeys.previousKey=k", "apiKeys.previousKey is a key of apiKeys.existingSecret"},
+		"annotations of nothing":         {"serviceAccount.create=false serviceAccount.annotations.a=b", "serviceAccount.annotations are those of a ServiceAccount that is not made"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := []string{}
+			for set := range strings.FieldsSeq(c.set) {
+				args = append(args, "--set", set)
+			}
+			_, err := render(t, args...)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("helm template %s: %v\nwant an error with: %s", strings.Join(args, " "), err, c.want)
+			}
+		})
+	}
+}
