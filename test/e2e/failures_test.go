@@ -72,8 +72,18 @@ func TestStoreErrorPolicies(t *testing.T) {
 	if a := authz.do(t, get("/deny")); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
 		t.Errorf("ext_authz, deny: got %d %v; want 503 and retry-after", a.status, a.header)
 	}
-	if a := limits.do(t, claim("deny")); a.status != http.StatusTooManyRequests {
-		t.Errorf("ratelimit, deny: got %d %s; want 429", a.status, a.body)
+	if a := limits.do(t, claim("deny")); a.status != http.StatusTooManyRequests || a.header.Get("Retry-After") == "" {
+		t.Errorf("ratelimit, deny: got %d %v %s; want 429 and retry-after", a.status, a.header, a.body)
+	}
+	ofGRPC := func(c call) call { c.method, c.grpc = http.MethodPost, true; return c }
+	if a := authz.do(t, ofGRPC(get("/deny"))); a.grpcStatus != "14" {
+		t.Errorf("ext_authz, deny, gRPC: got grpc-status %q, want 14, UNAVAILABLE", a.grpcStatus)
+	}
+	if a := limits.do(t, ofGRPC(claim("deny"))); a.grpcStatus != "8" {
+		t.Errorf("ratelimit, deny, gRPC: got grpc-status %q, want 8, RESOURCE_EXHAUSTED", a.grpcStatus)
+	}
+	if n := service.metric(t, `extauthz_store_errors_total{policy="deny"}`); n < 4 {
+		t.Errorf("extauthz_store_errors_total of deny: got %d, want at least 4", n)
 	}
 	if n := service.metric(t, "extauthz_store_up"); n != 0 {
 		t.Errorf("extauthz_store_up: got %d, want 0", n)

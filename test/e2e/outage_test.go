@@ -86,4 +86,11 @@ func TestServiceAway(t *testing.T) {
 			}
 		}
 	})
+	t.Run("ratelimit, failure_mode_deny: nobody passes", func(t *testing.T) {
+		t.Parallel()
+		envoy := startEnvoy(t, testenv.FreePort(t), without(extAuthz), instead("failure_mode_deny: false", "failure_mode_deny: true"))
+		if a := envoy.do(t, get); a.status != http.StatusServiceUnavailable || a.saw() != nil {
+			t.Errorf("got %d, the application saw %v; want 503, nothing", a.status, a.saw())
+		}
+	})
 }
