@@ -115,6 +115,9 @@ func TestRedisFull(t *testing.T) {
 		t.Errorf("ratelimit: got %d allowed and %d denied; want 3 and 2, by the memory of the process", allowed, denied)
 	}
 	wantSaid(t, service, "reason=OOM")
+	if n := service.metric(t, `extauthz_store_undecided_total{reason="OOM"}`); n < 6 {
+		t.Errorf("extauthz_store_undecided_total of OOM: got %d, want at least the 6 that were allowed", n)
+	}
 }
 
 // TestServiceSilent: the service takes calls and does not answer, until Envoy's timeouts end it.
