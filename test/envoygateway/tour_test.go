@@ -201,9 +201,11 @@ func testHowMuch(t *testing.T, g gateway, key string, limitHeaders bool) {
 			return
 		}
 		a.wants(t, http.StatusOK, "a request within the limit")
+		want := ""
 		if limitHeaders {
-			wantHeaders(t, "a request within the limit", a.header, map[string]string{"Ratelimit-Policy": policy})
+			want = policy
 		}
+		wantHeaders(t, "a request within the limit", a.header, map[string]string{"Ratelimit-Policy": want})
 		if n > 10 {
 			t.Fatalf("%d requests of a key with 5 a minute have passed", n)
 		}
