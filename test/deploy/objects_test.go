@@ -29,8 +29,18 @@ type objects struct {
 	environment map[string]string
 }
 
-// decode reads manifests that have one Deployment with one container.
+// decode reads manifests that have a Deployment of the service, which is one with the container extauthz and no other.
 func decode(t *testing.T, manifests []byte) *objects {
+	t.Helper()
+	o, found := find(t, manifests)
+	if !found {
+		t.Fatalf("there is no Deployment of the service, only %v", o.kinds)
+	}
+	return o
+}
+
+// find reads manifests, and says whether they have a Deployment of the service.
+func find(t *testing.T, manifests []byte) (*objects, bool) {
 	t.Helper()
 	o := &objects{services: map[string]corev1.Service{}, configMaps: map[string]corev1.ConfigMap{}, environment: map[string]string{}}
 	for _, document := range documents(manifests) {
@@ -39,7 +49,11 @@ func decode(t *testing.T, manifests []byte) *objects {
 		o.kinds = append(o.kinds, of.Kind)
 		switch of.Kind {
 		case "Deployment":
-			mustUnmarshal(t, document, &o.deployment)
+			var d appsv1.Deployment
+			mustUnmarshal(t, document, &d)
+			if c := d.Spec.Template.Spec.Containers; len(c) == 1 && c[0].Name == "extauthz" {
+				o.deployment = d
+			}
 		case "Service":
 			var s corev1.Service
 			mustUnmarshal(t, document, &s)
@@ -60,8 +74,8 @@ func decode(t *testing.T, manifests []byte) *objects {
 			mustUnmarshal(t, document, o.autoscaler)
 		}
 	}
-	if n := slices.Compact(slices.Clone(o.kinds)); !slices.Contains(n, "Deployment") || len(o.pod().Containers) != 1 {
-		t.Fatalf("want a Deployment with one container, got %v with %d", o.kinds, len(o.pod().Containers))
+	if len(o.pod().Containers) == 0 {
+		return o, false
 	}
 	o.container = o.pod().Containers[0]
 	for _, from := range o.container.EnvFrom {
@@ -76,7 +90,7 @@ func decode(t *testing.T, manifests []byte) *objects {
 	for _, variable := range o.container.Env {
 		o.environment[variable.Name] = variable.Value
 	}
-	return o
+	return o, true
 }
 
 func mustUnmarshal(t *testing.T, document []byte, into any) {

@@ -1,0 +1,194 @@
+package deploy
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+// build is `kubectl kustomize`.
+func build(dir string) ([]byte, error) {
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		return nil, err
+	}
+	return resources.AsYaml()
+}
+
+// kustomization is one of the repository.
+type kustomization struct {
+	dir string
+	types.Kustomization
+}
+
+// kustomizations are all of them, wherever they are.
+func kustomizations(t *testing.T) (all []kustomization) {
+	t.Helper()
+	for _, file := range yamlFiles(t) {
+		if filepath.Base(file) != "kustomization.yaml" {
+			continue
+		}
+		k := kustomization{dir: filepath.Dir(file)}
+		if err := yaml.UnmarshalStrict(read(t, file), &k.Kustomization); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		all = append(all, k)
+	}
+	return all
+}
+
+func (k kustomization) component() bool { return k.Kind == types.ComponentKind }
+
+// in is the directory's path in the repository.
+func (k kustomization) in(t *testing.T) string { t.Helper(); return relative(t, path(t), k.dir) }
+
+// Every kustomization is built; a component is, where it is used, and ours by itself over the base.
+func TestKustomizations(t *testing.T) {
+	all := kustomizations(t)
+	given := operatorsSecrets(t)
+	used := map[string]bool{}
+	for _, k := range all {
+		for _, c := range k.Components {
+			used[filepath.Join(k.dir, c)] = true
+		}
+	}
+	for _, k := range all {
+		t.Run(k.in(t), func(t *testing.T) {
+			dir := k.dir
+			switch {
+			case k.component() && strings.HasPrefix(k.in(t), "deploy/kustomize/components/"):
+				components := "COMPONENTS/" + filepath.Base(k.dir)
+				if filepath.Base(k.dir) == "api-keys-file" {
+					components += ", COMPONENTS/api-key-secret"
+				}
+				dir = overlay(t, `{resources: [BASE], components: [`+components+`]}`)
+			case k.component():
+				if !used[k.dir] {
+					t.Error("no kustomization of the repository uses this component, so nothing tries it")
+				}
+				return
+			}
+			manifests, err := build(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := conforms(t, manifests); err != nil {
+				t.Error(err)
+			}
+			k.checkTargets(t, manifests)
+			if o, found := find(t, manifests); found {
+				o.fitTogether(t)
+				o.run(t, given)
+			}
+		})
+	}
+}
+
+// checkTargets checks that the targets of patches are there: a patch whose target matches nothing does nothing, without a word.
+func (k kustomization) checkTargets(t *testing.T, manifests []byte) {
+	t.Helper()
+	var names []string
+	for _, document := range documents(manifests) {
+		var object struct {
+			Kind     string
+			Metadata struct{ Name string }
+		}
+		mustUnmarshal(t, document, &object)
+		names = append(names, object.Kind+" "+object.Metadata.Name)
+	}
+	for _, p := range k.Patches {
+		if p.Target == nil {
+			continue // then it names its object itself, and kustomize wants that to be there
+		}
+		target := regexp.MustCompile("^(" + p.Target.Kind + ") (" + p.Target.Name + ")" + map[bool]string{true: ".*"}[p.Target.Name == ""] + "$")
+		if !slices.ContainsFunc(names, target.MatchString) {
+			t.Errorf("a patch has the target %v, which is none of %v", p.Target, names)
+		}
+	}
+}
+
+// overlay makes a kustomization and returns its directory. BASE and COMPONENTS stand for where those of the repository are.
+func overlay(t *testing.T, kustomization string) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := relative(t, dir, path(t, "deploy", "kustomize"))
+	text := strings.NewReplacer("BASE", root+"/base", "COMPONENTS", root+"/components").Replace(kustomization)
+	write(t, filepath.Join(dir, "kustomization.yaml"), []byte(text))
+	return dir
+}
+
+func relative(t *testing.T, from, to string) string {
+	t.Helper()
+	path, err := filepath.Rel(from, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.ToSlash(path)
+}
+
+// What is misspelt in an overlay is an error that names it: of kustomize, of the API server, or of the service at its start,
+// before the replicas that run are replaced.
+func TestMistakesInOverlays(t *testing.T) {
+	kustomize := func(_ *testing.T, dir string) error { _, err := build(dir); return err }
+	apiServer := func(t *testing.T, dir string) error {
+		manifests, err := build(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conforms(t, manifests)
+	}
+	start := func(t *testing.T, dir string) error {
+		manifests, err := build(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := decode(t, manifests)
+		serve := exec.Command(binary)
+		serve.Env = append(o.variables(o.rootFiles(t, nil)), "DEBUG_HOST=127.0.0.1",
+			fmt.Sprintf("PORT=%d", testenv.FreePort(t)), fmt.Sprintf("GRPC_PORT=%d", testenv.FreePort(t)), fmt.Sprintf("DEBUG_PORT=%d", testenv.FreePort(t)))
+		_, err = output(serve)
+		return err
+	}
+	for name, c := range map[string]struct {
+		kustomization string
+		who           func(*testing.T, string) error
+		want          string
+	}{
+		"a field of the kustomization": {`{resources: [BASE], component: [COMPONENTS/redis]}`, kustomize, `"component"`},
+		"a component":                  {`{resources: [BASE], components: [COMPONENTS/reddis]}`, kustomize, `components/reddis`},
+		"a patched object": {`{resources: [BASE], patches: [{patch: "{apiVersion: apps/v1, kind: Deployment, metadata: {name: extautz}, spec: {replicas: 2}}"}]}`,
+			kustomize, `extautz`},
+		"a ConfigMap": {`{resources: [BASE], configMapGenerator: [{name: extauthz-setings, behavior: merge, literals: [LOG_LEVEL=DEBUG]}]}`,
+			kustomize, `extauthz-setings`},
+		"a field": {`{resources: [BASE], patches: [{patch: "{apiVersion: apps/v1, kind: Deployment, metadata: {name: extauthz}, spec: {replica: 2}}"}]}`,
+			apiServer, `'replica' not allowed`},
+		"a field of the pod": {`{resources: [BASE], patches: [{patch: "{apiVersion: apps/v1, kind: Deployment, metadata: {name: extauthz}, spec: {template: {spec: {nodeSelektor: {a: b}}}}}"}]}`,
+			apiServer, `'nodeSelektor' not allowed`},
+		"a setting": {`{resources: [BASE], configMapGenerator: [{name: extauthz-settings, behavior: merge, literals: [LGO_LEVEL=DEBUG]}]}`,
+			start, `LGO_LEVEL is not a setting: did you mean LOG_LEVEL?`},
+		"a setting's value": {`{resources: [BASE], configMapGenerator: [{name: extauthz-settings, behavior: merge, literals: [LOG_LEVEL=VERBOSE]}]}`,
+			start, `LOG_LEVEL="VERBOSE": want DEBUG, INFO, WARN or ERROR`},
+		"a rule": {`{resources: [BASE], configMapGenerator: [{name: extauthz-rules, behavior: merge, literals: ["more.yaml=domain: more\ndescriptor: []\n"]}]}`,
+			start, "did you mean `descriptors`?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := c.who(t, overlay(t, c.kustomization)); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s\ngot:  %v\nwant an error with: %s", c.kustomization, err, c.want)
+			}
+		})
+	}
+}

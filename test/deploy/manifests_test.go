@@ -1,0 +1,60 @@
+package deploy
+
+import (
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// yamlFiles are all files of the repository that could be a manifest or a kustomization: all YAML but for the chart's.
+func yamlFiles(t *testing.T) (files []string) {
+	t.Helper()
+	err := filepath.WalkDir(path(t), func(file string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (file == chart(t) || entry.Name() == "dist" || file != path(t) && strings.HasPrefix(entry.Name(), ".")):
+			return filepath.SkipDir
+		case filepath.Ext(file) == ".yaml" || filepath.Ext(file) == ".yml":
+			files = append(files, file)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// Every manifest conforms by itself, wherever it is, but for patches: those are parts of objects, and what comes of them is checked
+// by TestKustomizations.
+func TestManifests(t *testing.T) {
+	patches := map[string]bool{}
+	for _, k := range kustomizations(t) {
+		for _, p := range k.Patches {
+			patches[filepath.Join(k.dir, p.Path)] = true
+		}
+	}
+	checked := 0
+	for _, file := range yamlFiles(t) {
+		if patches[file] || filepath.Base(file) == "kustomization.yaml" {
+			continue
+		}
+		for _, document := range documents(read(t, file)) {
+			var of struct{ APIVersion, Kind string }
+			if yaml.Unmarshal(document, &of) != nil || of.APIVersion == "" || of.Kind == "" {
+				continue // something else, which whoever wrote it checks
+			}
+			checked++
+			if err := conforms(t, document); err != nil {
+				t.Errorf("%s: %v", relative(t, path(t), file), err)
+			}
+		}
+	}
+	if checked < 10 {
+		t.Errorf("there are %d manifests, which can not be all", checked)
+	}
+}
