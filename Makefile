@@ -44,7 +44,7 @@ lint: lint-tools ## Check the form of the code: gofmt, go vet, golangci-lint, sh
 	scripts/check-form
 	go vet ./...
 	.tools/bin/golangci-lint run ./...
-	.tools/bin/shellcheck scripts/* .ci/run
+	.tools/bin/shellcheck scripts/* testdata/*.sh .ci/run
 	.tools/bin/hadolint Dockerfile
 
 .PHONY: bench
@@ -78,6 +78,10 @@ image: ## Build the image of the service, IMAGE=extauthz:dev; it needs docker
 test-image: ## Build the image and try it: its size, user and labels; read-only and without capabilities
 	scripts/test-image $(IMAGE)
 
+.PHONY: test-compose
+test-compose: ## Start docker-compose.yml and walk through it; installs and starts docker where it is missing
+	scripts/with-docker scripts/test-compose
+
 .PHONY: charts
 charts: ## Write the chart's schema and the table of its README.md, after a change of values.yaml or of a setting
 	cd test/deploy && go test -count=1 -run=TestChartFilesFollowValues . -update
@@ -85,6 +89,11 @@ charts: ## Write the chart's schema and the table of its README.md, after a chan
 .PHONY: test-charts
 test-charts: chart-tools test-tools ## Check the Helm chart and all Kubernetes manifests; the first time it builds helm
 	@SECONDS=0; cd test/deploy && go vet ./... && go test -count=1 -timeout=10m $(TESTFLAGS) ./... && echo "test-charts: $$SECONDS s"
+
+.PHONY: test-istio
+test-istio: test-tools ## Check istio/: render it, have Istio's control plane read it, and run the result; compiles that at first
+	@echo "Istio is compiled at first, which takes some minutes; afterwards it is in Go's build cache."
+	@SECONDS=0; cd test/istio && go vet ./... && go test -count=1 -timeout=10m $(TESTFLAGS) ./... && echo "test-istio: $$SECONDS s"
 
 .PHONY: test-envoy-gateway
 test-envoy-gateway: test-tools gateway-tools ## Check envoy-gateway/: translate it, and run the result; the first time it builds egctl
