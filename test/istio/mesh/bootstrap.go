@@ -1,0 +1,184 @@
+package mesh
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"istio.io/istio/pkg/slices"
+	"istio.io/istio/pkg/wellknown"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+// Bootstrap makes a configuration for an Envoy without Istio around it. Addresses says where a cluster is (host:port); another has
+// no endpoints. Listeners take free ports of this machine.
+//
+// What Istio's build of Envoy has and no other (its own filters for telemetry) goes, and so does mTLS, for which there are no
+// certificates. Of a sidecar there is what comes in: iptables would send it to one port, and Envoy would see where it was meant to
+// go. Here each of these ways is a listener by itself, inbound_<port of the pod>, and inbound_other for the ports that no Service has.
+func (e Envoy) Bootstrap(addresses map[string]string) (string, error) {
+	var d testenv.Discovered
+	for _, r := range e.Routes {
+		r = proto.CloneOf(r)
+		visit(r, func(m proto.Message) {
+			if action, ok := m.(*route.RouteAction); ok {
+				action.MaxGrpcTimeout = nil //nolint:staticcheck // Istio sets what Envoy calls deprecated; what is here must not
+			}
+		})
+		if err := appendJSON(&d.Routes, []*route.RouteConfiguration{r}); err != nil {
+			return "", err
+		}
+	}
+	listeners, err := e.plainListeners()
+	if err != nil {
+		return "", err
+	}
+	if err := appendJSON(&d.Listeners, listeners); err != nil {
+		return "", err
+	}
+	for _, c := range e.Clusters {
+		c = proto.CloneOf(c)
+		c.TransportSocketMatches, c.Filters = nil, nil
+		address, given := addresses[c.Name]
+		if given || c.GetType() == cluster.Cluster_EDS {
+			assignment, err := assign(c.Name, address)
+			if err != nil {
+				return "", err
+			}
+			if err := appendJSON(&d.Endpoints, []*endpoint.ClusterLoadAssignment{assignment}); err != nil {
+				return "", err
+			}
+			c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_EDS}
+			c.EdsClusterConfig = &cluster.Cluster_EdsClusterConfig{ServiceName: c.Name}
+			if c.LbPolicy == cluster.Cluster_CLUSTER_PROVIDED { // it was where the client meant to go
+				c.LbPolicy, c.LbConfig = cluster.Cluster_ROUND_ROBIN, nil
+			}
+		}
+		if err := appendJSON(&d.Clusters, []*cluster.Cluster{c}); err != nil {
+			return "", err
+		}
+	}
+	return d.Bootstrap()
+}
+
+func appendJSON[M proto.Message](to *[]json.RawMessage, messages []M) error {
+	for _, m := range messages {
+		text, err := protojson.Marshal(m)
+		if err != nil {
+			return err
+		}
+		*to = append(*to, text)
+	}
+	return nil
+}
+
+func assign(name, address string) (*endpoint.ClusterLoadAssignment, error) {
+	assignment := &endpoint.ClusterLoadAssignment{ClusterName: name}
+	if address == "" {
+		return assignment, nil
+	}
+	a, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("the address of %s: %w", name, err)
+	}
+	assignment.Endpoints = []*endpoint.LocalityLbEndpoints{{LbEndpoints: []*endpoint.LbEndpoint{{
+		HostIdentifier: &endpoint.LbEndpoint_Endpoint{Endpoint: &endpoint.Endpoint{Address: loopback(a.Port)}},
+	}}}}
+	return assignment, nil
+}
+
+func loopback(port int) *corev3.Address {
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+		Address: "127.0.0.1", PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(port)},
+	}}}
+}
+
+// plainListeners are those of the gateway, or those by which a sidecar takes in requests.
+func (e Envoy) plainListeners() ([]*listener.Listener, error) {
+	var plain []*listener.Listener
+	for _, l := range e.Listeners {
+		if l.Name != "virtualInbound" {
+			if l.TrafficDirection == corev3.TrafficDirection_OUTBOUND && e.sidecar() {
+				continue
+			}
+			plain = append(plain, &listener.Listener{Name: l.Name, FilterChains: l.FilterChains})
+			continue
+		}
+		for _, chain := range l.FilterChains {
+			if name := inboundName(chain); name != "" {
+				chain = proto.CloneOf(chain)
+				chain.FilterChainMatch = nil
+				plain = append(plain, &listener.Listener{Name: name, FilterChains: []*listener.FilterChain{chain}})
+			}
+		}
+	}
+	for _, l := range plain {
+		l.Address = loopback(0)
+		for i, chain := range l.FilterChains {
+			chain = proto.CloneOf(chain)
+			filters, err := plainFilters(chain.Filters)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", l.Name, err)
+			}
+			chain.Filters = filters
+			l.FilterChains[i] = chain
+		}
+	}
+	return plain, nil
+}
+
+func (e Envoy) sidecar() bool {
+	return slices.ContainsFunc(e.Listeners, func(l *listener.Listener) bool { return l.Name == "virtualInbound" })
+}
+
+// inboundName names a filter chain for plaintext HTTP, and no other.
+func inboundName(chain *listener.FilterChain) string {
+	http := slices.ContainsFunc(chain.Filters, func(f *listener.Filter) bool { return f.Name == wellknown.HTTPConnectionManager })
+	match := chain.GetFilterChainMatch()
+	switch {
+	case !http || chain.TransportSocket != nil:
+		return ""
+	case match.GetDestinationPort() != nil:
+		return "inbound_" + strconv.Itoa(int(match.DestinationPort.Value))
+	case len(match.GetPrefixRanges()) > 0 && strings.Contains(match.PrefixRanges[0].AddressPrefix, ":"):
+		return "" // the like for IPv6
+	}
+	return "inbound_other"
+}
+
+// plainFilters are those filters that any Envoy has, also of those in a connection manager.
+func plainFilters(filters []*listener.Filter) ([]*listener.Filter, error) {
+	var plain []*listener.Filter
+	for _, f := range filters {
+		if strings.HasPrefix(f.Name, "istio.") {
+			continue
+		}
+		if f.Name == wellknown.HTTPConnectionManager {
+			manager := &hcm.HttpConnectionManager{}
+			if err := f.GetTypedConfig().UnmarshalTo(manager); err != nil {
+				return nil, err
+			}
+			manager.HttpFilters = slices.Filter(manager.HttpFilters, func(f *hcm.HttpFilter) bool { return !strings.HasPrefix(f.Name, "istio.") })
+			packed, err := anypb.New(manager)
+			if err != nil {
+				return nil, err
+			}
+			f = &listener.Filter{Name: f.Name, ConfigType: &listener.Filter_TypedConfig{TypedConfig: packed}}
+		}
+		plain = append(plain, f)
+	}
+	return plain, nil
+}

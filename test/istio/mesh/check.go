@@ -1,0 +1,330 @@
+package mesh
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	extauthz "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	networking "istio.io/api/networking/v1alpha3"
+	"istio.io/istio/pkg/config"
+)
+
+// Check looks for what Istio takes without a word, and either leaves out or turns into something else than was meant. It returns
+// one error for each mistake, that says where it is.
+func (m *Mesh) Check() []error {
+	// What can not be read as it is written makes everything after it look wrong.
+	if errs := m.checkForm(); len(errs) > 0 {
+		return errs
+	}
+	envoys, err := m.Generate()
+	if err != nil {
+		return []error{err}
+	}
+	var errs []error
+	for _, problem := range problems(envoys) {
+		errs = append(errs, m.blame(problem))
+	}
+	if len(errs) > 0 {
+		return errs // that other things have no effect may follow from these
+	}
+	return m.checkEffect(envoys)
+}
+
+// checkForm makes errors of what Istio only warns of, such as a field in a typed_config that does not exist.
+func (m *Mesh) checkForm() []error {
+	var errs []error
+	for _, o := range m.Objects {
+		parts := []part{{o.Config, o.String()}}
+		if filter, ok := o.Spec.(*networking.EnvoyFilter); ok && len(filter.ConfigPatches) > 0 {
+			parts = parts[:0]
+			for i := range filter.ConfigPatches {
+				parts = append(parts, onlyPatch(o, i))
+			}
+		}
+		for _, p := range parts {
+			warning, err := o.schema.ValidateConfig(p.config)
+			for _, err := range []error{warning, err} {
+				for _, text := range lines(err) {
+					errs = append(errs, fmt.Errorf("%s: %s", p.name, text))
+				}
+			}
+		}
+	}
+	return errs
+}
+
+// lines are the single errors in one of Istio's, without those that say nothing about this object.
+func lines(err error) []string {
+	if err == nil {
+		return nil
+	}
+	var texts []string
+	for line := range strings.Lines(err.Error()) {
+		line = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "* "))
+		if line != "" && !strings.HasSuffix(line, "occurred:") && !strings.HasPrefix(line, "EnvoyFilter exposes internal implementation details") {
+			texts = append(texts, strings.TrimPrefix(line, "Envoy filter: "))
+		}
+	}
+	return texts
+}
+
+// part is an object, or one patch of an EnvoyFilter, and how errors call it.
+type part struct {
+	config config.Config
+	name   string
+}
+
+func patchName(o Object, i int) string {
+	return fmt.Sprintf("%s: configPatches[%d] (%s)", o, i, o.Spec.(*networking.EnvoyFilter).ConfigPatches[i].ApplyTo)
+}
+
+// onlyPatch is an EnvoyFilter with one of its patches.
+func onlyPatch(o Object, i int) part {
+	c := o.DeepCopy()
+	filter := c.Spec.(*networking.EnvoyFilter)
+	filter.ConfigPatches = filter.ConfigPatches[i : i+1]
+	return part{c, patchName(o, i)}
+}
+
+// without calls f for each part that can be taken away, with its name and what is left.
+func (m *Mesh) without(f func(o Object, patch int, name string, rest []config.Config)) {
+	for i, o := range m.Objects {
+		all := make([]config.Config, len(m.Objects))
+		for j := range m.Objects {
+			all[j] = m.Objects[j].Config
+		}
+		filter, ok := o.Spec.(*networking.EnvoyFilter)
+		if !ok {
+			f(o, 0, o.String(), slices.Delete(all, i, i+1))
+			continue
+		}
+		for k := range filter.ConfigPatches {
+			c := o.DeepCopy()
+			rest := c.Spec.(*networking.EnvoyFilter)
+			rest.ConfigPatches = slices.Delete(rest.ConfigPatches, k, k+1)
+			all[i] = c
+			f(o, k, patchName(o, k), slices.Clone(all))
+		}
+	}
+}
+
+// checkEffect takes away each part in turn: what then is as it was has done nothing.
+func (m *Mesh) checkEffect(envoys []Envoy) []error {
+	var errs []error
+	m.without(func(o Object, patch int, name string, rest []config.Config) {
+		less, err := m.generate(rest)
+		if err == nil && slices.EqualFunc(envoys, less, same) {
+			err = fmt.Errorf("it matches nothing and does nothing%s", hint(o, patch, envoys))
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		}
+	})
+	return errs
+}
+
+func same(a, b Envoy) bool { return slices.EqualFunc(a.resources(), b.resources(), proto.Equal) }
+
+// hint says what there is, where the name of a virtual host or a route is not.
+func hint(o Object, patch int, envoys []Envoy) string {
+	filter, ok := o.Spec.(*networking.EnvoyFilter)
+	if !ok {
+		return ""
+	}
+	match := filter.ConfigPatches[patch].GetMatch()
+	vhost := match.GetRouteConfiguration().GetVhost()
+	if vhost.GetName() == "" {
+		return ""
+	}
+	var hosts, routes []string
+	for _, v := range virtualHosts(envoys, match.Context) {
+		hosts = append(hosts, v.Name)
+		for _, r := range v.Routes {
+			if v.Name == vhost.Name {
+				routes = append(routes, fmt.Sprintf("%q", r.Name))
+			}
+		}
+	}
+	slices.Sort(hosts)
+	switch {
+	case !slices.Contains(hosts, vhost.Name):
+		return fmt.Sprintf(": there is no virtual host %q, but %s", vhost.Name, strings.Join(slices.Compact(hosts), ", "))
+	case vhost.GetRoute().GetName() != "":
+		return fmt.Sprintf(": the virtual host %s has no route %q, but %s", vhost.Name, vhost.Route.Name, strings.Join(routes, ", "))
+	}
+	return ""
+}
+
+// virtualHosts are those that a patch with this context can match.
+func virtualHosts(envoys []Envoy, context networking.EnvoyFilter_PatchContext) []*route.VirtualHost {
+	var all []*route.VirtualHost
+	for _, e := range envoys {
+		for _, r := range e.routeConfigurations() {
+			for _, v := range r.VirtualHosts {
+				is := networking.EnvoyFilter_SIDECAR_OUTBOUND
+				switch {
+				case !e.sidecar():
+					is = networking.EnvoyFilter_GATEWAY
+				case strings.HasPrefix(v.Name, "inbound|"):
+					is = networking.EnvoyFilter_SIDECAR_INBOUND
+				}
+				if context == is || context == networking.EnvoyFilter_ANY {
+					all = append(all, v)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// blame finds the part without which there is no such problem.
+func (m *Mesh) blame(problem string) error {
+	var guilty string
+	m.without(func(_ Object, _ int, name string, rest []config.Config) {
+		if guilty != "" {
+			return
+		}
+		if envoys, err := m.generate(rest); err == nil && !slices.Contains(problems(envoys), problem) {
+			guilty = name
+		}
+	})
+	if guilty == "" {
+		return errors.New(problem)
+	}
+	return fmt.Errorf("%s: %s", guilty, problem)
+}
+
+// problems are what would make Envoy refuse a configuration, or do what nobody wants.
+func problems(envoys []Envoy) []string {
+	var found []string
+	for _, e := range envoys {
+		for _, text := range e.problems() {
+			if !slices.Contains(found, text) {
+				found = append(found, text)
+			}
+		}
+	}
+	return found
+}
+
+func (e Envoy) problems() []string {
+	var found []string
+	clusters := map[string]*cluster.Cluster{}
+	for _, c := range e.Clusters {
+		clusters[c.Name] = c
+	}
+	look := func(m proto.Message) {
+		switch m := m.(type) {
+		case *rbacv3.RBAC:
+			for name := range m.Policies {
+				if strings.HasSuffix(name, "-deny-due-to-bad-CUSTOM-action") {
+					found = append(found, "whatever matches the policy gets a 403: meshConfig.extensionProviders has no such provider, or no Service is what it names")
+				}
+			}
+		case *extauthz.ExtAuthz:
+			timeout := m.GetGrpcService().GetTimeout()
+			if m.GetHttpService() != nil {
+				timeout = m.GetHttpService().GetServerUri().GetTimeout()
+			}
+			if timeout.AsDuration() > time.Minute {
+				found = append(found, fmt.Sprintf("ext_authz waits %v for an answer, which is Istio's default: say `timeout:`", timeout.AsDuration()))
+			}
+			if c := m.GetHttpService().GetServerUri().GetCluster(); c != "" && clusters[c] == nil {
+				found = append(found, noCluster(c))
+			}
+		case *corev3.GrpcService_EnvoyGrpc:
+			switch c := clusters[m.ClusterName]; {
+			case m.ClusterName == "sds-grpc": // each proxy brings it along
+			case c == nil:
+				found = append(found, noCluster(m.ClusterName))
+			case c.GetType() == cluster.Cluster_ORIGINAL_DST:
+				found = append(found, fmt.Sprintf("the cluster %s is a headless Service, of which Istio believes that the client knows the address", c.Name))
+			case !speaksHTTP2(c):
+				found = append(found, fmt.Sprintf("the cluster %s speaks HTTP/1.1, and gRPC is HTTP/2: name the port of the Service grpc", c.Name))
+			}
+		}
+	}
+	for _, m := range e.resources() {
+		if err := validate(m); err != nil {
+			found = append(found, err.Error())
+		}
+		visit(m, look)
+	}
+	return found
+}
+
+func noCluster(name string) string {
+	return fmt.Sprintf("there is no cluster %q: no Service has this name and this port", name)
+}
+
+func speaksHTTP2(c *cluster.Cluster) bool {
+	options := &httpv3.HttpProtocolOptions{}
+	packed, ok := c.TypedExtensionProtocolOptions["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"]
+	return ok && packed.UnmarshalTo(options) == nil &&
+		(options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil || options.GetUseDownstreamProtocolConfig().GetHttp2ProtocolOptions() != nil)
+}
+
+// validate holds a message against the rules of its proto, as Envoy will, and what is packed into it as well.
+func validate(m proto.Message) error {
+	invalid := func(m proto.Message) error {
+		rules, ok := m.(interface{ Validate() error })
+		if !ok {
+			return nil
+		}
+		err := rules.Validate()
+		if err == nil {
+			return nil
+		}
+		steps := strings.Split(err.Error(), " | caused by: ") // from the outside to what is wrong
+		return errors.New(steps[len(steps)-1])
+	}
+	err := invalid(m)
+	visit(m, func(inner proto.Message) {
+		if packed, ok := inner.(*anypb.Any); ok && err == nil {
+			if message, unpackErr := packed.UnmarshalNew(); unpackErr == nil {
+				err = invalid(message)
+			}
+		}
+	})
+	return err
+}
+
+// visit calls f for a message and all messages in it, those that are packed into an Any included.
+func visit(m proto.Message, f func(proto.Message)) {
+	f(m)
+	if packed, ok := m.(*anypb.Any); ok {
+		// A type that is not known here was not known to Istio either, which would have said so.
+		if inner, err := packed.UnmarshalNew(); err == nil {
+			visit(inner, f)
+		}
+		return
+	}
+	m.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		switch {
+		case field.IsMap() && field.MapValue().Message() != nil:
+			value.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
+				visit(v.Message().Interface(), f)
+				return true
+			})
+		case field.IsList() && field.Message() != nil:
+			for i := range value.List().Len() {
+				visit(value.List().Get(i).Message().Interface(), f)
+			}
+		case !field.IsMap() && !field.IsList() && field.Message() != nil:
+			visit(value.Message().Interface(), f)
+		}
+		return true
+	})
+}

@@ -1,0 +1,200 @@
+// Package mesh shows what Istio makes of a set of manifests: it renders them, hands them to Istio's own control plane, and looks for
+// the mistakes that neither reports. What comes out is a configuration that a real Envoy can run.
+package mesh
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/kustomize/api/krusty"
+	kustomize "sigs.k8s.io/kustomize/api/resource"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+
+	meshconfig "istio.io/api/mesh/v1alpha1"
+	"istio.io/istio/pilot/pkg/config/kube/crd"
+	"istio.io/istio/pkg/config"
+	istiomesh "istio.io/istio/pkg/config/mesh"
+	"istio.io/istio/pkg/config/schema/collections"
+	"istio.io/istio/pkg/config/schema/resource"
+	"istio.io/istio/pkg/util/protomarshal"
+)
+
+// Mesh is what a cluster holds, as far as Istio looks at it, and a gateway as `istioctl install` makes it.
+type Mesh struct {
+	// Objects are those of Istio's own kinds.
+	Objects []Object
+	// Deployments are the applications; those of a namespace with injection have a sidecar.
+	Deployments []appsv1.Deployment
+	// ConfigMaps are there for tests to read.
+	ConfigMaps []corev1.ConfigMap
+
+	config   *meshconfig.MeshConfig
+	services []corev1.Service
+	injected []string // namespaces
+}
+
+// Object is one of Istio's objects and the file it comes from.
+type Object struct {
+	config.Config
+	File   string
+	schema resource.Schema
+}
+
+// String names the object in errors.
+func (o Object) String() string {
+	return fmt.Sprintf("%s: %s %s/%s", o.File, o.GroupVersionKind.Kind, o.Namespace, o.Name)
+}
+
+// Load renders kustomizations and reads what is in them. A field that does not exist is an error, and all errors are told at once.
+// The file of mesh-wide settings has them below `meshConfig:`, as values of istiod's chart do.
+func Load(meshConfig string, kustomizations ...string) (*Mesh, error) {
+	settings, err := loadMeshConfig(meshConfig)
+	errs := []error{err}
+	m := &Mesh{config: settings, services: []corev1.Service{ingressGateway}}
+	for _, dir := range kustomizations {
+		manifests, err := render(dir)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", dir, err))
+		}
+		for _, r := range manifests {
+			errs = append(errs, m.add(r))
+		}
+	}
+	return m, errors.Join(errs...)
+}
+
+func loadMeshConfig(path string) (*meshconfig.MeshConfig, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var values struct {
+		MeshConfig json.RawMessage `json:"meshConfig"`
+	}
+	if err := yaml.UnmarshalStrict(text, &values); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	// What Istio does with it leaves out what it does not know.
+	if err := protomarshal.ApplyJSONStrict(string(values.MeshConfig), &meshconfig.MeshConfig{}); err != nil {
+		return nil, fmt.Errorf("%s: meshConfig: %w", path, err)
+	}
+	settings, err := istiomesh.ApplyMeshConfigDefaults(string(values.MeshConfig))
+	if err != nil {
+		return nil, fmt.Errorf("%s: meshConfig: %w", path, err)
+	}
+	return settings, nil
+}
+
+// manifest is a rendered object and the file it comes from.
+type manifest struct {
+	file string
+	*kustomize.Resource
+}
+
+// render builds a kustomization in a way that lets each object say where it comes from.
+func render(dir string) ([]manifest, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	around, err := os.MkdirTemp("", "mesh-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(around)
+	rel, err := filepath.Rel(around, dir)
+	if err != nil {
+		return nil, err
+	}
+	overlay := fmt.Sprintf("resources: [%q]\nbuildMetadata: [originAnnotations]\n", rel)
+	if err := os.WriteFile(filepath.Join(around, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
+		return nil, err
+	}
+	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), around)
+	if err != nil {
+		return nil, err
+	}
+	var manifests []manifest
+	for _, r := range rendered.Resources() {
+		origin, err := r.GetOrigin()
+		if err != nil {
+			return nil, err
+		}
+		file := filepath.Join(around, origin.Path, origin.ConfiguredIn) // the one or the other
+		if wd, err := os.Getwd(); err == nil {
+			if rel, err := filepath.Rel(wd, file); err == nil {
+				file = rel
+			}
+		}
+		manifests = append(manifests, manifest{file: file, Resource: r})
+	}
+	return manifests, nil
+}
+
+// add takes in one object. What neither Istio nor its checks look at is left to others.
+func (m *Mesh) add(r manifest) error {
+	text, err := r.AsYAML()
+	if err != nil {
+		return err
+	}
+	switch id := r.GetGvk(); id.Kind {
+	case "Namespace":
+		var n corev1.Namespace
+		err = yaml.UnmarshalStrict(text, &n)
+		if n.Labels["istio-injection"] == "enabled" {
+			m.injected = append(m.injected, n.Name)
+		}
+	case "Service":
+		m.services = append(m.services, corev1.Service{})
+		err = yaml.UnmarshalStrict(text, &m.services[len(m.services)-1])
+	case "Deployment":
+		m.Deployments = append(m.Deployments, appsv1.Deployment{})
+		err = yaml.UnmarshalStrict(text, &m.Deployments[len(m.Deployments)-1])
+	case "ConfigMap":
+		m.ConfigMaps = append(m.ConfigMaps, corev1.ConfigMap{})
+		err = yaml.UnmarshalStrict(text, &m.ConfigMaps[len(m.ConfigMaps)-1])
+	default:
+		schema, ok := collections.PilotGatewayAPI().FindByGroupVersionAliasesKind(config.GroupVersionKind{
+			Group: id.Group, Version: id.Version, Kind: id.Kind,
+		})
+		if ok {
+			return m.addObject(r.file, schema, text)
+		}
+		if strings.HasSuffix(id.Group, ".istio.io") {
+			err = fmt.Errorf("Istio has no %s in %s/%s", id.Kind, id.Group, id.Version)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %s %s/%s: %w", r.file, r.GetKind(), r.GetNamespace(), r.GetName(), err)
+	}
+	return nil
+}
+
+func (m *Mesh) addObject(file string, schema resource.Schema, text []byte) error {
+	var kind crd.IstioKind
+	if err := yaml.UnmarshalStrict(text, &kind); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	c, err := crd.ConvertObjectInternal(schema, &kind, domain, func(s resource.Schema, js string) (config.Spec, error) {
+		spec, err := s.NewInstance()
+		if err != nil {
+			return nil, err
+		}
+		return spec, config.ApplyJSONStrict(spec, js)
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %s %s/%s: spec: %w", file, kind.Kind, kind.Namespace, kind.Name, err)
+	}
+	m.Objects = append(m.Objects, Object{Config: *c, File: file, schema: schema})
+	return nil
+}
+
+// domain is that of the cluster.
+const domain = "cluster.local"

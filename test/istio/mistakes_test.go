@@ -1,0 +1,147 @@
+package istio
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/istio/mesh"
+)
+
+// directories are all that can be together in one mesh; gateway-http is the like of gateway.
+var directories = []string{"service", "gateway", "example-sidecar"}
+
+// TestNoMistake checks the files as they are, with either provider.
+func TestNoMistake(t *testing.T) {
+	t.Parallel()
+	for _, gateway := range []string{"gateway", "gateway-http"} {
+		for _, err := range load(t, "service", gateway, "example-sidecar").Check() {
+			t.Errorf("with %s: %v", gateway, err)
+		}
+	}
+}
+
+// TestMistakes makes mistakes in the files, one at a time, that Istio says nothing about, or nothing to who made them. Each has to be
+// found, where it is, and nothing else.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name          string
+		file          string
+		before, after string   // the first such text, and what takes its place
+		want          []string // what the errors say; each begins with its file
+	}{
+		// What has a name that does not exist is left out.
+		{"a field of a filter", "gateway/rate-limits.yaml", "            domain:", "            domainn:",
+			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[0] (HTTP_FILTER)", `unknown field "domainn"`}},
+		{"a field of a route", "gateway/rate-limits.yaml", "vh_rate_limits:", "vh_rate_limit:",
+			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[2] (HTTP_ROUTE)", `unknown field "vh_rate_limit"`}},
+		{"a field of a cluster", "sidecar/envoyfilter.yaml", "connect_timeout:", "connection_timeout:",
+			[]string{"istio/sidecar/envoyfilter.yaml: ", "configPatches[0] (CLUSTER)", `unknown field "connection_timeout"`}},
+		{"a type", "gateway/edge.yaml", "header_mutation.v3.HeaderMutation", "header_mutation.v3.HeaderMutations",
+			[]string{"istio/gateway/edge.yaml: ", "configPatches[1] (HTTP_FILTER)", "HeaderMutations"}},
+		{"a value", "gateway/edge.yaml", "REJECT_REQUEST", "REJECT_REQUESTS",
+			[]string{"istio/gateway/edge.yaml: ", "configPatches[0] (NETWORK_FILTER)", "REJECT_REQUESTS"}},
+		{"a field of a patch", "gateway/rate-limits.yaml", "routeConfiguration:", "routeConfig:",
+			[]string{"istio/gateway/rate-limits.yaml: ", "EnvoyFilter istio-system/extauthz-rate-limits", `unknown field "routeConfig"`}},
+		{"what a patch is applied to", "gateway/rate-limits.yaml", "applyTo: VIRTUAL_HOST", "applyTo: VIRTUALHOST",
+			[]string{"istio/gateway/rate-limits.yaml: ", "EnvoyFilter istio-system/extauthz-rate-limits", "VIRTUALHOST"}},
+		{"a field of a policy", "gateway/authorization-policy.yaml", "notPaths:", "exceptPaths:",
+			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz", `unknown field "exceptPaths"`}},
+		{"a field of a provider", "mesh-config.yaml", "        failOpen:", "        failOpn:",
+			[]string{"istio/mesh-config.yaml: ", `unknown field "failOpn"`}},
+		{"a field of a container", "sidecar/deployment.yaml", "restartPolicy:", "restartPolcy:",
+			[]string{"istio/example/application.yaml: ", "Deployment example/application", `unknown field "restartPolcy"`}},
+		{"a version", "service/destination-rule.yaml", "networking.istio.io/v1", "networking.istio.io/v2",
+			[]string{"istio/service/destination-rule.yaml: ", "Istio has no DestinationRule in networking.istio.io/v2"}},
+
+		// What matches nothing is not applied.
+		{"a virtual host without its port", "gateway/rate-limits.yaml", "name: app.example.com:80", "name: app.example.com",
+			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[2] (HTTP_ROUTE)", `there is no virtual host "app.example.com", but app.example.com:80`}},
+		{"a virtual host with the port of the pod", "sidecar/envoyfilter.yaml", "inbound|http|80", "inbound|http|8000",
+			[]string{"istio/sidecar/envoyfilter.yaml: ", "configPatches[3] (VIRTUAL_HOST)", `there is no virtual host "inbound|http|8000", but`, "inbound|http|80"}},
+		{"a route", "gateway/rate-limits.yaml", "name: posts", "name: post",
+			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[2] (HTTP_ROUTE)", `the virtual host app.example.com:80 has no route "post", but "posts", "rest"`}},
+		{"the name of a route, in the VirtualService", "example/gateway.yaml", "- name: posts", "- name: articles",
+			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[2] (HTTP_ROUTE)", `has no route "posts", but "articles", "rest"`}},
+		{"a filter", "gateway/rate-limits.yaml", "name: envoy.filters.http.router", "name: envoy.router.http",
+			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[0] (HTTP_FILTER)", "it matches nothing"}},
+		{"a context", "sidecar/envoyfilter.yaml", "context: SIDECAR_INBOUND\n        routeConf", "context: GATEWAY\n        routeConf",
+			[]string{"istio/sidecar/envoyfilter.yaml: ", "configPatches[3] (VIRTUAL_HOST)", "it matches nothing"}},
+		{"a label of an AuthorizationPolicy", "gateway/authorization-policy.yaml", "istio: ingressgateway", "istio: ingress",
+			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz", "it matches nothing",
+				"istio/gateway/edge.yaml: ", "configPatches[2] (HTTP_FILTER)"}}, // there is no ext_authz to change
+		{"a host of a DestinationRule", "service/destination-rule.yaml", "host: extauthz.", "host: extauth.",
+			[]string{"istio/service/destination-rule.yaml: ", "DestinationRule extauthz/extauthz", "it matches nothing"}},
+
+		// What has to be there and is not, Envoy refuses: the gateway keeps what it had, and new pods do not start.
+		{"a required field", "gateway/rate-limits.yaml", "            domain: application\n", "",
+			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[0] (HTTP_FILTER)", "RateLimit.Domain"}},
+		{"a required field of a message in it", "gateway/rate-limits.yaml", "generic_key: { descriptor_key: action, descriptor_value: post }", "generic_key: { descriptor_key: action }",
+			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[2] (HTTP_ROUTE)", "DescriptorValue"}},
+
+		// What is not there makes every request wait, or fail.
+		{"the cluster of a filter", "gateway/rate-limits.yaml", "cluster_name: outbound|8081||", "cluster_name: outbound|8081|",
+			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[0] (HTTP_FILTER)", `there is no cluster "outbound|8081|extauthz.extauthz.svc.cluster.local"`}},
+		{"a provider", "gateway/authorization-policy.yaml", "name: extauthz-grpc", "name: extauthz",
+			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz", "extensionProviders has no such provider"}},
+		{"the Service of a provider", "mesh-config.yaml", "service: extauthz.extauthz.svc", "service: extauthz.default.svc",
+			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz", "no Service is what it names"}},
+		{"the port of a provider", "mesh-config.yaml", "port: 8081", "port: 9001",
+			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz", `there is no cluster "outbound|9001||extauthz`}},
+		{"a timeout", "mesh-config.yaml", "        timeout: 0.2s\n", "",
+			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz", "ext_authz waits 10m0s"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			found := mistakes(t, c.file, c.before, c.after)
+			text := fmt.Sprint(errors.Join(found...))
+			if want := strings.Count(strings.Join(c.want, ""), ".yaml: "); len(found) != want {
+				t.Errorf("got %d errors, want %d:\n%s", len(found), want, text)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(text, want) {
+					t.Errorf("got:\n%s\nwant %q in it", text, want)
+				}
+			}
+		})
+	}
+}
+
+// mistakes puts a text in the place of another, in a copy of the repository, and returns what is found there.
+func mistakes(t *testing.T, file, before, after string) []error {
+	t.Helper()
+	root := t.TempDir()
+	for _, dir := range []string{"istio", filepath.Join("deploy", "kustomize")} {
+		if err := os.CopyFS(filepath.Join(root, dir), os.DirFS(filepath.Join(testenv.RepoRoot(t), dir))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(root, "istio", file)
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(content), before) {
+		t.Fatalf("%s has no %q", file, before)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(content), before, after, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, d := range directories {
+		paths = append(paths, filepath.Join(root, "istio", d))
+	}
+	m, err := mesh.Load(filepath.Join(root, "istio", "mesh-config.yaml"), paths...)
+	if err == nil {
+		return m.Check()
+	}
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		return all.Unwrap()
+	}
+	return []error{err}
+}

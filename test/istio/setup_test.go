@@ -1,0 +1,315 @@
+// Package istio runs the files of istio/ as a mesh would: Istio's control plane turns them into what it tells Envoys, a real Envoy runs
+// that, and behind it is the service with the rules and the settings of the very same files.
+package istio
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/istio/mesh"
+)
+
+// binary is the path of the service, built once for all tests: TestMain can hand it over in no other way.
+var binary string
+
+func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+
+func buildAndRun(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "extauthz-istio-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	binary = filepath.Join(dir, "extauthz")
+	build := exec.Command("go", "build", "-o", binary, "./cmd/extauthz")
+	build.Dir = filepath.Join("..", "..") // it is of another module
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build the service: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// load reads the mesh-wide settings and these directories of istio/.
+func load(t *testing.T, directories ...string) *mesh.Mesh {
+	t.Helper()
+	for i, d := range directories {
+		directories[i] = files(d)
+	}
+	m, err := mesh.Load(files("mesh-config.yaml"), directories...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// files is a path below istio/.
+func files(path string) string { return filepath.Join("..", "..", "istio", path) }
+
+// envoyOf is what Istio tells the Envoy of this name.
+func envoyOf(t *testing.T, m *mesh.Mesh, name string) mesh.Envoy {
+	t.Helper()
+	envoys, err := m.Generate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(envoys, func(e mesh.Envoy) bool { return e.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no Envoy %q", name)
+	}
+	return envoys[i]
+}
+
+// patient lets a bootstrap wait longer. A test machine is not always as quick as these files are right to expect, and what is
+// late is not decided.
+func patient(t *testing.T, bootstrap string) string {
+	t.Helper()
+	for _, timeout := range []string{`"timeout": "0.020s"`, `"timeout": "0.200s"`} {
+		if !strings.Contains(bootstrap, timeout) {
+			t.Fatalf("no filter has %s in:\n%s", timeout, bootstrap)
+		}
+		bootstrap = strings.ReplaceAll(bootstrap, timeout, `"timeout": "2s"`)
+	}
+	return bootstrap
+}
+
+// container is the file system of the container that the service would run in: what it finds at /x is at <container>/x.
+type container string
+
+func (c container) path(inside string) string { return filepath.Join(string(c), inside) }
+
+func (c container) write(t *testing.T, inside string, content []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(c.path(inside)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(c.path(inside), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mount puts the files of a ConfigMap into a directory.
+func (c container) mount(t *testing.T, m *mesh.Mesh, configMap, inside string) {
+	t.Helper()
+	for name, content := range configMapOf(t, m, configMap) {
+		c.write(t, filepath.Join(inside, name), []byte(content))
+	}
+}
+
+// configMapOf is what is in a ConfigMap, whose name may end in a hash of that.
+func configMapOf(t *testing.T, m *mesh.Mesh, name string) map[string]string {
+	t.Helper()
+	for _, c := range m.ConfigMaps {
+		if c.Name == name || strings.HasPrefix(c.Name, name+"-") {
+			return c.Data
+		}
+	}
+	t.Fatalf("there is no ConfigMap %s", name)
+	return nil
+}
+
+// Where the components put what is secret.
+const (
+	serverSecret = "/etc/extauthz/api-key-secret/secret"
+	keysFile     = "/etc/extauthz/api-keys/keys.yaml"
+)
+
+// addKeys makes a server secret and keys, as the comments of the components say, and returns the keys by their owners.
+func (c container) addKeys(t *testing.T, keys ...[]string) map[string]string {
+	t.Helper()
+	c.write(t, serverSecret, c.run(t, "keys", "secret"))
+	c.write(t, keysFile, nil)
+	made := map[string]string{}
+	for _, args := range keys {
+		owner := args[0]
+		out := c.run(t, append([]string{"keys", "create", "--owner"}, args...)...)
+		made[owner] = strings.TrimSpace(string(out))
+	}
+	return made
+}
+
+// run runs a command of the service and returns what it prints to stdout.
+func (c container) run(t *testing.T, args ...string) []byte {
+	t.Helper()
+	cmd := exec.Command(binary, args...)
+	cmd.Env = []string{"API_KEY_SECRET_FILE=" + c.path(serverSecret), "API_KEYS_FILE=" + c.path(keysFile)}
+	if args[1] == "secret" {
+		cmd.Env = nil
+	}
+	out, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		t.Fatalf("extauthz %s: %v\n%s", strings.Join(args, " "), err, exit.Stderr)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// service is the running service.
+type service struct {
+	*testenv.Program
+	grpc, http string // addresses
+}
+
+// serve starts the service with the environment of a container and ends it with the test. Only its ports are others, and all of
+// them on loopback.
+func (c container) serve(t *testing.T, environment map[string]string) *service {
+	t.Helper()
+	env := maps.Clone(environment)
+	for name, value := range env {
+		if strings.HasPrefix(value, "/") {
+			env[name] = c.path(value)
+		}
+	}
+	grpcPort, httpPort := testenv.FreePort(t), testenv.FreePort(t)
+	maps.Copy(env, map[string]string{
+		"RUNTIME_ROOT": c.path("/srv/runtime_data/current"), // the default
+		"HOST":         "127.0.0.1", "PORT": strconv.Itoa(httpPort),
+		"GRPC_HOST": "127.0.0.1", "GRPC_PORT": strconv.Itoa(grpcPort),
+		"DEBUG_HOST": "127.0.0.1", "DEBUG_PORT": strconv.Itoa(testenv.FreePort(t)),
+		"DRAIN_DELAY": "0s", "AUTHZ_HTTP_TIMEOUT": "2s",
+	})
+	cmd := exec.Command(binary)
+	cmd.Env = []string{}
+	for name, value := range env {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	s := &service{grpc: testenv.Loopback(grpcPort), http: testenv.Loopback(httpPort)}
+	s.Program = testenv.Start(t, cmd, func() error {
+		resp, err := http.Get("http://" + s.http + "/healthcheck")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = resp.Body.Close() }()
+		if resp.StatusCode != http.StatusOK {
+			return errors.New("/healthcheck: " + resp.Status)
+		}
+		return nil
+	})
+	return s
+}
+
+// application answers each request with what it has seen of it.
+func application(t *testing.T) (addr string) {
+	return testenv.UpstreamFunc(t, func(w http.ResponseWriter, r *http.Request) {
+		_ = json.NewEncoder(w).Encode(r.Header)
+	})
+}
+
+// client makes requests to one address, each on a connection of its own.
+type client struct{ addr, host string }
+
+// answer is what a client gets. Of a request that got there, saw is what the application has seen, and nil otherwise.
+type answer struct {
+	status int
+	header http.Header
+	saw    http.Header
+	body   string
+}
+
+// do makes a request with these headers, each `name: value`.
+func (c client) do(t *testing.T, method, path string, headers ...string) answer {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+c.addr+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = c.host
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header[name] = append(req.Header[name], value) // as it is written
+	}
+	req.Close = true
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("%s %s: read the body: %v", method, path, err)
+	}
+	a := answer{status: resp.StatusCode, header: resp.Header, body: string(body)}
+	if json.Unmarshal(body, &a.saw) != nil {
+		a.saw = nil // it is not of the application
+	}
+	return a
+}
+
+// want checks the status of a request and returns its answer.
+func (c client) want(t *testing.T, status int, method, path string, headers ...string) answer {
+	t.Helper()
+	a := c.do(t, method, path, headers...)
+	if a.status != status {
+		t.Errorf("%s %s %q: got %d %v %s, want %d", method, path, headers, a.status, a.header, a.body, status)
+	}
+	return a
+}
+
+// wantHeader checks that a header has this value; nil stands for no header.
+func wantHeader(t *testing.T, whose string, header http.Header, name string, want ...string) {
+	t.Helper()
+	if got := header.Values(name); !slices.Equal(got, want) {
+		t.Errorf("%s, %s: got %q, want %q", whose, name, got, want)
+	}
+}
+
+// wantPolicies checks which limits an answer tells the client about.
+func wantPolicies(t *testing.T, a answer, names ...string) {
+	t.Helper()
+	policies := strings.Join(a.header.Values("Ratelimit-Policy"), ", ")
+	for _, name := range names {
+		if !strings.Contains(policies, strconv.Quote(name)+";") {
+			t.Errorf("ratelimit-policy: got %s, want %q in it", policies, name)
+		}
+	}
+}
+
+// wantTooMany checks that an answer is the denial of a limit: that, when to come again, and why.
+func wantTooMany(t *testing.T, a answer, limit string) {
+	t.Helper()
+	if a.status != http.StatusTooManyRequests || a.saw != nil {
+		t.Fatalf("got %d %s, want 429", a.status, a.body)
+	}
+	if seconds, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || seconds < 1 {
+		t.Errorf("retry-after: got %q, want a number of seconds", a.header.Get("Retry-After"))
+	}
+	wantPolicies(t, a, limit)
+}
+
+// environment is that of the container of this name, which is a sidecar.
+func environment(t *testing.T, m *mesh.Mesh, deployment, name string) map[string]string {
+	t.Helper()
+	for _, d := range m.Deployments {
+		if d.Name != deployment {
+			continue
+		}
+		i := slices.IndexFunc(d.Spec.Template.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == name })
+		if i < 0 {
+			break
+		}
+		env := map[string]string{}
+		for _, e := range d.Spec.Template.Spec.InitContainers[i].Env {
+			env[e.Name] = e.Value
+		}
+		return env
+	}
+	t.Fatalf("there is no Deployment %s with a sidecar %s", deployment, name)
+	return nil
+}

@@ -1,0 +1,68 @@
+package istio
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+// TestSidecar sends to a pod what would come into it.
+func TestSidecar(t *testing.T) {
+	t.Parallel()
+	m := load(t, "example-sidecar")
+	env := environment(t, m, "application", "extauthz")
+	c := container(t.TempDir())
+	c.mount(t, m, "extauthz-sidecar-rules", "/srv/runtime_data/current/config")
+	c.write(t, env["GRPC_UDS"]+".d", nil) // the directory is an emptyDir
+	keys := c.addKeys(t, []string{"alice"}, []string{"bob"})
+	service := c.serve(t, env)
+
+	bootstrap, err := envoyOf(t, m, "application").Bootstrap(map[string]string{"inbound|8000||": application(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := testenv.ValidateEnvoy(t, bootstrap); err != nil {
+		t.Fatal(err)
+	}
+	socket := strconv.Quote(env["GRPC_UDS"])
+	if strings.Count(bootstrap, socket) != 1 {
+		t.Fatalf("Envoy does not look for extauthz at %s, where it is:\n%s", socket, bootstrap)
+	}
+	bootstrap = strings.Replace(bootstrap, socket, strconv.Quote(c.path(env["GRPC_UDS"])), 1)
+	envoy := testenv.Envoy(t, patient(t, bootstrap), nil)
+	client, other := client{addr: envoy.Listener("inbound_8000")}, client{addr: envoy.Listener("inbound_other")}
+	alice, bob := "x-api-key: "+keys["alice"], "x-api-key: "+keys["bob"]
+
+	t.Run("nobody", func(t *testing.T) {
+		a := client.want(t, http.StatusUnauthorized, "GET", "/")
+		wantHeader(t, "the client", a.header, "Www-Authenticate", `ApiKey realm="application"`)
+		other.want(t, http.StatusUnauthorized, "GET", "/")
+	})
+	t.Run("somebody", func(t *testing.T) {
+		a := client.want(t, http.StatusOK, "GET", "/", alice, "x-auth-owner: root")
+		wantHeader(t, "the application", a.saw, "X-Auth-Owner", "alice")
+		wantHeader(t, "the application", a.saw, "X-Api-Key")
+		wantPolicies(t, a, "per-owner")
+	})
+	t.Run("an open path", func(t *testing.T) {
+		a := client.want(t, http.StatusOK, "GET", "/healthz", "x-auth-owner: root")
+		wantHeader(t, "the application", a.saw, "X-Auth-Owner")
+	})
+	t.Run("the limit of what is posted", func(t *testing.T) {
+		for range 3 {
+			client.want(t, http.StatusOK, "POST", "/posts", alice)
+		}
+		wantTooMany(t, client.do(t, "POST", "/posts?draft", alice), "posts-per-user")
+		client.want(t, http.StatusOK, "POST", "/posts", bob)
+		client.want(t, http.StatusOK, "POST", "/postscript", alice)
+	})
+	t.Run("extauthz is away", func(t *testing.T) {
+		if err := service.Terminate(); err != nil {
+			t.Fatal(err)
+		}
+		client.want(t, http.StatusServiceUnavailable, "GET", "/", bob)
+	})
+}
