@@ -1,0 +1,209 @@
+package observability
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/grafana/grafana-foundation-sdk/go/cog/plugins"
+	grafana "github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+// dashboard is what the tests look at of one.
+type dashboard struct {
+	file       string
+	UID        string `json:"uid"`
+	Title      string `json:"title"`
+	Templating struct {
+		List []variable `json:"list"`
+	} `json:"templating"`
+	Panels []panel `json:"panels"`
+	Links  []struct {
+		URL string `json:"url"`
+	} `json:"links"`
+}
+
+type variable struct {
+	Name, Type string
+	Datasource datasource
+	Multi      bool
+	AllValue   string
+	Query      json.RawMessage
+}
+
+type datasource struct{ Type, UID string }
+
+type panel struct {
+	ID                       int
+	Type, Title, Description string
+	Datasource               datasource
+	GridPos                  struct{ X, Y, W, H int }
+	FieldConfig              struct{ Defaults struct{ Unit string } }
+	Targets                  []struct{ RefID, Expr string }
+}
+
+// ours is the datasource that everything has to ask: the one that is chosen at the top.
+var ours = datasource{Type: "prometheus", UID: "${datasource}"}
+
+func dashboards(t *testing.T) (all []dashboard) {
+	t.Helper()
+	for _, file := range glob(t, "deploy/observability/grafana/dashboards/*.json") {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := dashboard{file: filepath.Base(file)}
+		if err := json.Unmarshal(content, &d); err != nil {
+			t.Fatalf("%s: %v", d.file, err)
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// TestDashboardFiles holds the files to Grafana's schema, down to the options of each panel, and to one form, so that a diff shows
+// what has changed and nothing else.
+func TestDashboardFiles(t *testing.T) {
+	plugins.RegisterDefaultPlugins()
+	for _, file := range glob(t, "deploy/observability/grafana/dashboards/*.json") {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var d grafana.Dashboard
+		if err := d.UnmarshalJSONStrict(content); err != nil {
+			t.Errorf("%s is no dashboard:\n%v", file, err)
+		}
+		if err := d.Validate(); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		var form bytes.Buffer
+		if err := json.Indent(&form, content, "", "  "); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if strings.TrimSpace(form.String()) != strings.TrimSpace(string(content)) {
+			t.Errorf("%s is not in the form that `python3 -m json.tool --indent 2 --no-ensure-ascii` makes", file)
+		}
+	}
+}
+
+func TestDashboards(t *testing.T) {
+	uids := map[string]bool{}
+	all := dashboards(t)
+	for _, d := range all {
+		if uids[d.UID] || !strings.HasPrefix(d.UID, "extauthz-") {
+			t.Errorf("%s: uid %q, want one of its own, extauthz-...: links of people lead there", d.file, d.UID)
+		}
+		uids[d.UID] = true
+	}
+	for _, d := range all {
+		t.Run(d.file, func(t *testing.T) {
+			for _, link := range d.Links {
+				if uid, ok := strings.CutPrefix(link.URL, "/d/"); !ok || !uids[uid] {
+					t.Errorf("a link to %s, which is none of ours", link.URL)
+				}
+			}
+			for _, v := range d.Templating.List {
+				if v.Type == "query" && v.Datasource != ours {
+					t.Errorf("the variable %s asks %+v, want %+v", v.Name, v.Datasource, ours)
+				}
+				if v.Multi && v.AllValue != ".*" {
+					t.Errorf("the variable %s: all of it is %q, want .*, which is also what has no such label", v.Name, v.AllValue)
+				}
+			}
+			d.checkPanels(t)
+		})
+	}
+}
+
+func (d *dashboard) checkPanels(t *testing.T) {
+	taken := map[[2]int]string{}
+	ids := map[int]bool{}
+	for _, p := range d.Panels {
+		if ids[p.ID] || p.ID == 0 {
+			t.Errorf("panel %q: id %d, want one of its own", p.Title, p.ID)
+		}
+		ids[p.ID] = true
+		if p.Title == "" {
+			t.Errorf("panel %d has no title", p.ID)
+		}
+		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+				if other, ok := taken[[2]int{x, y}]; ok || x >= 24 {
+					t.Fatalf("panel %q lies over %q, or beyond the edge", p.Title, other)
+				}
+				taken[[2]int{x, y}] = p.Title
+			}
+		}
+		if p.Type == "row" {
+			continue
+		}
+		if p.Description == "" || p.FieldConfig.Defaults.Unit == "" || p.Datasource != ours {
+			t.Errorf("panel %q: description %q, unit %q, datasource %+v; want all three, and the datasource that is chosen",
+				p.Title, p.Description, p.FieldConfig.Defaults.Unit, p.Datasource)
+		}
+		if len(p.Targets) == 0 {
+			t.Errorf("panel %q asks nothing", p.Title)
+		}
+		for _, target := range p.Targets {
+			d.checkExpr(t, p.Title, target.Expr)
+		}
+	}
+}
+
+// checkExpr wants of what the service exports that which is chosen at the top, and nothing else.
+func (d *dashboard) checkExpr(t *testing.T, title, expr string) {
+	t.Helper()
+	const chosen = "chosen_"
+	values := map[string]string{"__rate_interval": "1m"}
+	kinds := map[string]labels.MatchType{}
+	for _, v := range d.Templating.List {
+		values[v.Name] = chosen + v.Name
+		kinds[v.Name] = labels.MatchEqual
+		if v.Multi {
+			kinds[v.Name] = labels.MatchRegexp
+		}
+	}
+	for _, s := range selectors(t, fill(t, expr, values)) {
+		want := []string{"namespace", "job", "instance"}
+		if strings.HasPrefix(s.Name, "envoy_") {
+			want = want[:1] // an Envoy is another job
+		}
+		if strings.HasPrefix(s.Name, "extauthz_ratelimit_decisions") || strings.HasPrefix(s.Name, "extauthz_rule_") {
+			want = append(want, "domain", "rule")
+		}
+		for _, m := range s.LabelMatchers {
+			kind, isVariable := kinds[m.Name]
+			if isVariable && (m.Value != chosen+m.Name || m.Type != kind) {
+				t.Errorf("panel %q: %s in %s, want what is chosen by $%s, with %s", title, m, expr, m.Name, kind)
+			}
+			want = slices.DeleteFunc(want, func(name string) bool { return name == m.Name })
+		}
+		if len(want) > 0 {
+			t.Errorf("panel %q: %s does not ask for what is chosen by %v", title, expr, want)
+		}
+	}
+	if strings.Contains(expr, "rate(") && !strings.Contains(expr, "[$__rate_interval]") {
+		t.Errorf("panel %q: %s: a rate wants [$__rate_interval], which follows the time range and how often is scraped", title, expr)
+	}
+}
+
+// fill puts values in the place of a dashboard's variables, and fails the test for one that it does not have.
+func fill(t *testing.T, text string, values map[string]string) string {
+	t.Helper()
+	return reference.ReplaceAllStringFunc(text, func(s string) string {
+		value, ok := values[s[1:]]
+		if !ok {
+			t.Errorf("the dashboard has no variable %s, which is in %s", s, text)
+		}
+		return value
+	})
+}
+
+var reference = regexp.MustCompile(`\$\w+`)
