@@ -1,12 +1,17 @@
 package deploy
 
 import (
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/extauthz/extauthz/internal/testenv"
 )
@@ -83,6 +88,11 @@ func TestPackagedChart(t *testing.T) {
 			t.Errorf("everything-values.yaml makes no %s, only %v", kind, o.kinds)
 		}
 	}
+	var alerts map[string]any
+	mustUnmarshal(t, read(t, path(t, "deploy", "observability", "prometheus", "rules", "extauthz.yaml")), &alerts)
+	if diff := cmp.Diff(alerts, o.alerts); diff != "" {
+		t.Errorf("the PrometheusRule has other alerts than deploy/observability (-want +got):\n%s", diff)
+	}
 	dashboards, err := filepath.Glob(path(t, "deploy", "observability", "grafana", "dashboards", "*.json"))
 	if err != nil || len(dashboards) == 0 {
 		t.Fatalf("no dashboards (%v)", err)
@@ -91,5 +101,47 @@ func TestPackagedChart(t *testing.T) {
 		if o.configMaps["limits-extauthz-dashboards"].Data[filepath.Base(file)] != string(read(t, file)) {
 			t.Errorf("the dashboard %s is not as it was in the ConfigMap of dashboards", filepath.Base(file))
 		}
+	}
+}
+
+// What the notes after an installation tell to type and to copy is right: names and ports, the curl line, Envoy's cluster.
+func TestNotes(t *testing.T) {
+	printed, err := helm(t, "install", "limits", chart(t), "--namespace", "extauthz", "--dry-run=client")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests, notes, found := strings.Cut(printed, "NOTES:\n")
+	if !found {
+		t.Fatalf("there are no notes in:\n%s", printed)
+	}
+	_, manifests, _ = strings.Cut(manifests, "MANIFEST:\n")
+	o := decode(t, []byte(manifests))
+	for _, name := range []string{"limits-extauthz", "limits-extauthz-headless"} {
+		if _, ok := o.services[name]; !ok || !strings.Contains(notes, name) {
+			t.Errorf("%s: it is a Service (%v), and the notes name it (%v)", name, ok, strings.Contains(notes, name))
+		}
+	}
+
+	s := testenv.Service(t, binary, append(o.variables(o.rootFiles(t, nil)), "DEBUG_HOST=127.0.0.1", "DRAIN_DELAY=0s")...)
+	curl := regexp.MustCompile(`(?m)curl -i localhost:8080(/json) -d '(.*)'$`).FindStringSubmatch(notes)
+	if curl == nil {
+		t.Fatalf("there is no curl line in:\n%s", notes)
+	}
+	resp, err := http.Post("http://"+testenv.Loopback(s.HTTPPort)+curl[1], "application/json", strings.NewReader(curl[2]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), "per-address") {
+		t.Errorf("the curl line gets %s, %s (%v); want 200 and the rule per-address", resp.Status, body, err)
+	}
+
+	cluster := regexp.MustCompile(`(?ms)^  - name: extauthz\n.*?\n\n`).FindString(notes)
+	if !strings.Contains(cluster, "address: limits-extauthz-headless.extauthz.svc.cluster.local, port_value: 8081") {
+		t.Errorf("the cluster has not the address of the headless Service:\n%s", cluster)
+	}
+	if err := testenv.ValidateEnvoy(t, "static_resources:\n  clusters:\n"+cluster); err != nil {
+		t.Error(err)
 	}
 }

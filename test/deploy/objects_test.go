@@ -25,6 +25,7 @@ type objects struct {
 	policies    []networkingv1.NetworkPolicy
 	budget      *policyv1.PodDisruptionBudget
 	autoscaler  *autoscalingv2.HorizontalPodAutoscaler
+	alerts      map[string]any // the spec of the PrometheusRule
 	kinds       []string
 	environment map[string]string
 }
@@ -66,6 +67,10 @@ func find(t *testing.T, manifests []byte) (*objects, bool) {
 			var p networkingv1.NetworkPolicy
 			mustUnmarshal(t, document, &p)
 			o.policies = append(o.policies, p)
+		case "PrometheusRule":
+			var r struct{ Spec map[string]any }
+			mustUnmarshal(t, document, &r)
+			o.alerts = r.Spec
 		case "PodDisruptionBudget":
 			o.budget = new(policyv1.PodDisruptionBudget)
 			mustUnmarshal(t, document, o.budget)

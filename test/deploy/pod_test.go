@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -115,6 +116,22 @@ func (o *objects) run(t *testing.T, given secrets) {
 			t.Errorf("the %s: %v", what, err)
 		}
 	}
+	want := []string{"extauthz_build_info"}
+	if o.environment["REDIS_URL_FILE"] != "" {
+		want = append(want, "extauthz_store_up 1\n")
+	}
+	if o.environment["API_KEYS_FILE"] != "" {
+		want = append(want, "extauthz_api_keys 1\n")
+	}
+	testenv.Eventually(t, func() error {
+		metrics, err := get("http://" + testenv.Loopback(s.DebugPort) + "/metrics")
+		for _, line := range want {
+			if err == nil && !strings.Contains(metrics, line) {
+				err = fmt.Errorf("/metrics lacks %q", line)
+			}
+		}
+		return err
+	}, "Redis and the keys that the pod names to be there")
 	if strings.Contains(s.Output(), "level=WARN msg=setting") || strings.Contains(s.Output(), `"msg":"setting"`) {
 		t.Errorf("the service warns of its settings:\n%s", s.Output())
 	}
@@ -128,15 +145,22 @@ func ask(probe *corev1.Probe, s *testenv.RunningService) error {
 		_, err := output(health)
 		return err
 	}
-	resp, err := http.Get("http://" + testenv.Loopback(s.HTTPPort) + probe.HTTPGet.Path)
+	_, err := get("http://" + testenv.Loopback(s.HTTPPort) + probe.HTTPGet.Path)
+	return err
+}
+
+// get returns what a URL answers, which has to be a 200.
+func get(url string) (string, error) {
+	resp, err := http.Get(url)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", probe.HTTPGet.Path, resp.Status)
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", url, resp.Status)
 	}
-	return nil
+	return string(body), err
 }
 
 // operatorsSecrets makes the Secrets of all examples: one Redis that runs, a server secret, a file with a key.
