@@ -16,7 +16,7 @@ func TestTour(t *testing.T) {
 	t.Parallel()
 	service := startService(t)
 	envoy := startEnvoy(t, service.grpcPort)
-	t.Run("the README", func(t *testing.T) { envoy.holds(t, block(t, "README.md", "console", "localhost:10000"), nil) })
+	t.Run("the README", func(t *testing.T) { envoy.holds(t, block(t, "README.md", "console", `"x-api-key: demo"`), nil) })
 	t.Run("the banner", func(t *testing.T) { testBanner(t, service) })
 
 	t.Run("what needs no credential", func(t *testing.T) {

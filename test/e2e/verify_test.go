@@ -17,13 +17,15 @@ func TestVerify(t *testing.T) {
 	t.Parallel()
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()
-		verify(t, composed(t))
+		envoy, walk := composed(t)
+		envoy.holds(t, block(t, "README.md", "console", "demo-alice"), nil)
+		verify(t, walk)
 	})
 
 	t.Run("Redis", func(t *testing.T) {
 		t.Parallel()
 		redis := testenv.Redis(t)
-		walk := composed(t, "REDIS_URL=redis://"+redis.Addr, "REDIS_TIMEOUT=250ms")
+		_, walk := composed(t, "REDIS_URL=redis://"+redis.Addr, "REDIS_TIMEOUT=250ms")
 		// Redis is the test's, which stops and starts it when the script asks for that.
 		asked, done := make(chan func()), make(chan struct{})
 		command := func(do func()) string {
@@ -61,9 +63,9 @@ func verify(t *testing.T, walk *exec.Cmd) {
 	}
 }
 
-// composed starts what docker-compose.yml composes, for the length of the test, and returns the walk through it. The
-// environment is what the service gets beyond its rules and keys.
-func composed(t *testing.T, environment ...string) *exec.Cmd {
+// composed starts what docker-compose.yml composes, for the length of the test, and returns its Envoy and the walk through
+// it. The environment is what the service gets beyond its rules and keys.
+func composed(t *testing.T, environment ...string) (*proxy, *exec.Cmd) {
 	t.Helper()
 	root, rules := rulesDirectory(t, read(t, "deploy/compose/rules/shop.yaml"))
 	keys := filepath.Join(testenv.RepoRoot(t), "deploy", "compose", "keys")
@@ -87,5 +89,5 @@ func composed(t *testing.T, environment ...string) *exec.Cmd {
 
 	walk := exec.Command(filepath.Join(testenv.RepoRoot(t), "testdata", "verify.sh"))
 	walk.Env = append(os.Environ(), "PROXY=http://"+envoy.addr, "ADMIN=http://"+envoy.Admin, "METRICS="+service.debug, "RULES="+rules)
-	return walk
+	return envoy, walk
 }
