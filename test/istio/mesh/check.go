@@ -159,6 +159,8 @@ func hint(o Object, patch int, envoys []Envoy) string {
 	}
 	slices.Sort(hosts)
 	switch {
+	case len(hosts) == 0:
+		return ": there is no virtual host at all"
 	case !slices.Contains(hosts, vhost.Name):
 		return fmt.Sprintf(": there is no virtual host %q, but %s", vhost.Name, strings.Join(slices.Compact(hosts), ", "))
 	case vhost.GetRoute().GetName() != "":

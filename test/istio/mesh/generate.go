@@ -49,15 +49,17 @@ func (e Envoy) resources() []proto.Message {
 }
 
 // ingressGateway is the Service of the gateway, by which Istio knows that its port 80 is 8080 in the pod.
-var ingressGateway = corev1.Service{
-	ObjectMeta: metav1.ObjectMeta{Name: "istio-ingressgateway", Namespace: "istio-system"},
-	Spec: corev1.ServiceSpec{
-		Selector: map[string]string{"app": "istio-ingressgateway", "istio": "ingressgateway"},
-		Ports: []corev1.ServicePort{
-			{Name: "http2", Port: 80, TargetPort: intstr.FromInt32(8080)},
-			{Name: "https", Port: 443, TargetPort: intstr.FromInt32(8443)},
+func ingressGateway() corev1.Service {
+	return corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "istio-ingressgateway", Namespace: "istio-system"},
+		Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"istio": "ingressgateway"},
+			Ports: []corev1.ServicePort{
+				{Name: "http2", Port: 80, TargetPort: intstr.FromInt32(8080)},
+				{Name: "https", Port: 443, TargetPort: intstr.FromInt32(8443)},
+			},
 		},
-	},
+	}
 }
 
 // pod is what a proxy is in.
@@ -71,8 +73,7 @@ type pod struct {
 // pods are those with an Envoy: the gateway's first.
 func (m *Mesh) pods() []pod {
 	pods := []pod{{
-		name: "gateway", namespace: ingressGateway.Namespace, ip: "10.0.0.1",
-		labels: ingressGateway.Spec.Selector, kind: model.Router,
+		name: "gateway", namespace: m.Gateway.Namespace, ip: "10.0.0.1", labels: m.Gateway.Spec.Selector, kind: model.Router,
 	}}
 	for i, d := range m.Deployments {
 		if !slices.Contains(m.injected, d.Namespace) {
@@ -165,7 +166,7 @@ func clone(configs []config.Config) []config.Config {
 func (m *Mesh) registry(pods []pod) ([]*model.Service, []*model.ServiceInstance) {
 	var services []*model.Service
 	var instances []*model.ServiceInstance
-	for _, s := range m.services {
+	for _, s := range append(m.services, m.Gateway) {
 		service := kube.ConvertService(s, nil, domain, "", domain)
 		services = append(services, service)
 		for _, p := range pods {

@@ -26,8 +26,10 @@ import (
 	"istio.io/istio/pkg/util/protomarshal"
 )
 
-// Mesh is what a cluster holds, as far as Istio looks at it, and a gateway as `istioctl install` makes it.
+// Mesh is what a cluster holds, as far as Istio looks at it.
 type Mesh struct {
+	// Gateway is the Service of the gateway. It selects pods as `istioctl install` makes them, unless told otherwise.
+	Gateway corev1.Service
 	// Objects are those of Istio's own kinds.
 	Objects []Object
 	// Deployments are the applications; those of a namespace with injection have a sidecar.
@@ -57,7 +59,7 @@ func (o Object) String() string {
 func Load(meshConfig string, kustomizations ...string) (*Mesh, error) {
 	settings, err := loadMeshConfig(meshConfig)
 	errs := []error{err}
-	m := &Mesh{config: settings, services: []corev1.Service{ingressGateway}}
+	m := &Mesh{config: settings, Gateway: ingressGateway()}
 	for _, dir := range kustomizations {
 		manifests, err := render(dir)
 		if err != nil {

@@ -1,0 +1,56 @@
+// Check looks in kustomizations for the mistakes that Istio does not tell: it renders them, has Istio's control plane make of them
+// what it would tell Envoys, and says which patch matches nothing, which field does not exist and which provider is not there.
+//
+//	cd test/istio && go run ./check -mesh-config ../../istio/mesh-config.yaml ../../istio/service ../../istio/gateway ../../istio/example
+//
+// All that refers to one another goes together: extauthz' Service, the policies, Gateways and VirtualServices.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/extauthz/extauthz/test/istio/mesh"
+)
+
+func main() {
+	err := run(os.Args[1:], os.Stdout)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// run checks what the arguments name. Its error holds all mistakes, one a line.
+func run(args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("check", flag.ContinueOnError)
+	meshConfig := flags.String("mesh-config", "", "`file` with Istio's mesh-wide settings below meshConfig:, as values of istiod's chart")
+	namespace := flags.String("gateway-namespace", "istio-system", "where the pods of the gateway are")
+	label := flags.String("gateway-label", "istio=ingressgateway", "what they are known by")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	key, value, ok := strings.Cut(*label, "=")
+	if !ok {
+		return fmt.Errorf("-gateway-label %s: want a label and its value, such as istio=ingressgateway", *label)
+	}
+	if *meshConfig == "" || flags.NArg() == 0 {
+		return errors.New("want -mesh-config FILE and the directories of one kustomization or several; -help says more")
+	}
+	m, err := mesh.Load(*meshConfig, flags.Args()...)
+	if err != nil {
+		return err
+	}
+	m.Gateway.Namespace, m.Gateway.Spec.Selector = *namespace, map[string]string{key: value}
+	if err := errors.Join(m.Check()...); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "ok: %d objects of Istio, and each does something\n", len(m.Objects))
+	return err
+}
