@@ -1,0 +1,67 @@
+package deploy
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// What docs/kubernetes.md shows works: its values with its commands of helm, and its kustomization.
+func TestDocumentation(t *testing.T) {
+	text := string(read(t, path(t, "docs", "kubernetes.md")))
+	given := operatorsSecrets(t)
+	values := filepath.Join(t.TempDir(), "values.yaml")
+	write(t, values, []byte(block(t, text, "# values.yaml\n")))
+
+	commands := regexp.MustCompile(`(?m)^helm (?:install|upgrade --install) .*$`).FindAllString(text, -1)
+	if len(commands) != 2 {
+		t.Errorf("there are the commands %q, want two", commands)
+	}
+	for _, command := range commands {
+		// An upgrade asks the cluster what there is; what it makes is what an installation would.
+		args := strings.Fields(strings.NewReplacer(
+			"deploy/helm/extauthz", chart(t), "values.yaml", values, "upgrade --install", "install").Replace(command))
+		printed, err := helm(t, append(args[1:], "--dry-run=client")...)
+		if err != nil {
+			t.Fatalf("%s: %v", command, err)
+		}
+		_, manifests, _ := strings.Cut(printed, "MANIFEST:\n")
+		manifests, _, _ = strings.Cut(manifests, "NOTES:\n")
+		if err := conforms(t, []byte(manifests)); err != nil {
+			t.Errorf("%s: %v", command, err)
+		}
+		o := decode(t, []byte(manifests))
+		o.fitTogether(t)
+		o.run(t, given)
+	}
+
+	remote := regexp.MustCompile(`https://github.com/extauthz/extauthz//deploy/kustomize/(base|components)([^?\s]*)\?ref=\S*`)
+	local := remote.ReplaceAllStringFunc(block(t, text, "# kustomization.yaml\n"), func(address string) string {
+		part := remote.FindStringSubmatch(address)
+		return strings.ToUpper(part[1]) + part[2]
+	})
+	dir := overlay(t, local)
+	write(t, filepath.Join(dir, "rules", "shop.yaml"), []byte("domain: shop\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}}]\n"))
+	manifests, err := build(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conforms(t, manifests); err != nil {
+		t.Error(err)
+	}
+	o := decode(t, manifests)
+	o.fitTogether(t)
+	o.run(t, given)
+}
+
+// block is the code block of a document that begins with a line.
+func block(t *testing.T, text, begin string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(text, "```yaml\n"+begin)
+	code, _, ended := strings.Cut(rest, "```")
+	if !found || !ended {
+		t.Fatalf("docs/kubernetes.md has no block that begins with %q", begin)
+	}
+	return code
+}
