@@ -78,6 +78,10 @@ image: ## Build the image of the service, IMAGE=extauthz:dev; it needs docker
 test-image: ## Build the image and try it: its size, user and labels; read-only and without capabilities
 	scripts/test-image $(IMAGE)
 
+.PHONY: test-release
+test-release: ## Check .goreleaser.yaml and build what it describes for every platform; the first time it takes minutes
+	@SECONDS=0; cd test/release && go vet ./... && go test -count=1 -timeout=20m $(TESTFLAGS) ./... && echo "test-release: $$SECONDS s"
+
 .PHONY: test-compose
 test-compose: ## Start docker-compose.yml and walk through it; installs and starts docker where it is missing
 	scripts/with-docker scripts/test-compose
