@@ -217,11 +217,12 @@ later() {
 shadowed='extauthz_ratelimit_decisions_total{decision="shadow_denied",domain="shop",rule="masked_remote_address"}'
 
 shadow() {
-	local before codes
+	local before after codes
 	before=$(metric "$shadowed")
 	codes=$(burst 6 demo-bob)
 	[ "$(count 200 "$codes")" = 6 ] || wrong 'the statuses of 6 requests, beyond what a shadow allows' 'six 200' "$codes"
-	[ "$(metric "$shadowed")" -gt "${before:-0}" ] || wrong "the metric $shadowed" "more than ${before:-0}" "$(metric "$shadowed")"
+	after=$(metric "$shadowed")
+	[ "${after:-0}" -gt "${before:-0}" ] || wrong "the metric $shadowed" "more than ${before:-0}" "$after"
 }
 
 carol_has() {
