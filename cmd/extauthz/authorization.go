@@ -58,7 +58,7 @@ func (a *authorization) setPolicies(policies map[string]*authz.Policy) {
 
 func (a *authorization) checkStats() telemetry.CheckStats {
 	stats := a.server.Stats()
-	return telemetry.CheckStats{Held: stats.Held, NotHeld: stats.NotHeld, DroppedHeaders: stats.DroppedHeaders}
+	return telemetry.CheckStats{Held: stats.Held, Delayed: stats.Delayed, NotHeld: stats.NotHeld, DroppedHeaders: stats.DroppedHeaders}
 }
 
 func (a *authorization) issuerStats() (list []telemetry.IssuerStats) {

@@ -33,8 +33,9 @@ type Collector struct {
 
 // CheckStats describes the ext_authz service.
 type CheckStats struct {
-	// Held is how many answers are held for a max_delay now; NotHeld counts those that could not be.
+	// Held is how many answers are held for a max_delay now; Delayed counts those that were, NotHeld those that could not be.
 	Held    int64
+	Delayed uint64
 	NotHeld uint64
 	// DroppedHeaders counts headers that could not be sent for their name or value.
 	DroppedHeaders uint64
@@ -91,6 +92,7 @@ var (
 	globalShadow    = desc("ratelimit_global_shadow_total", "Requests over a limit that SHADOW_MODE let pass.")
 	authzDecisions  = desc("authz_decisions_total", "Decisions of ext_authz by reason.", "reason")
 	held            = desc("authz_held", "Answers of ext_authz that are held for a max_delay now.")
+	delayed         = desc("authz_delayed_total", "Answers of ext_authz that were held for a max_delay.")
 	notHeld         = desc("authz_not_held_total", "Answers that could not be held: too many, or no time.")
 	droppedHeaders  = desc("authz_dropped_headers_total", "Headers that could not be sent for their name or value.")
 	jwksKeys        = desc("jwks_keys", "Keys of a source that are trusted.", "source")
@@ -146,6 +148,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	c.Authorizer.EachReason(func(r authz.Reason, n uint64) { counter(authzDecisions, n, string(r)) })
 	check := c.Check()
 	gauge(held, float64(check.Held))
+	counter(delayed, check.Delayed)
 	counter(notHeld, check.NotHeld)
 	counter(droppedHeaders, check.DroppedHeaders)
 	for _, s := range c.Issuers() {

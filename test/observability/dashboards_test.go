@@ -44,8 +44,13 @@ type panel struct {
 	Type, Title, Description string
 	Datasource               datasource
 	GridPos                  struct{ X, Y, W, H int }
-	FieldConfig              struct{ Defaults struct{ Unit string } }
-	Targets                  []struct{ RefID, Expr string }
+	FieldConfig              struct {
+		Defaults struct {
+			Unit       string
+			Thresholds json.RawMessage
+		}
+	}
+	Targets []struct{ RefID, Expr string }
 }
 
 // ours is the datasource that everything has to ask: the one that is chosen at the top.
@@ -147,6 +152,9 @@ func (d *dashboard) checkPanels(t *testing.T) {
 		if p.Description == "" || p.FieldConfig.Defaults.Unit == "" || p.Datasource != ours {
 			t.Errorf("panel %q: description %q, unit %q, datasource %+v; want all three, and the datasource that is chosen",
 				p.Title, p.Description, p.FieldConfig.Defaults.Unit, p.Datasource)
+		}
+		if (p.Type == "stat" || p.Type == "bargauge") && p.FieldConfig.Defaults.Thresholds == nil {
+			t.Errorf("panel %q: no thresholds; Grafana would paint what is above 80 red", p.Title)
 		}
 		if len(p.Targets) == 0 {
 			t.Errorf("panel %q asks nothing", p.Title)

@@ -11,6 +11,7 @@ import (
 type queue struct {
 	max     int64
 	held    atomic.Int64
+	delayed atomic.Uint64
 	refused atomic.Uint64
 }
 
@@ -31,6 +32,7 @@ func (q *queue) wait(ctx context.Context, d time.Duration) bool {
 		q.refused.Add(1)
 		return false
 	}
+	q.delayed.Add(1)
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

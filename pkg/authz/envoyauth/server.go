@@ -59,8 +59,10 @@ func New(cfg Config) *Server {
 
 // Stats describes what a server has done.
 type Stats struct {
-	// Held is how many answers are held now, NotHeld how many were not, because there were MaxHeld or no time.
+	// Held is how many answers are held now, Delayed how many were held so far, NotHeld how many were not, because there were
+	// MaxHeld or no time.
 	Held    int64
+	Delayed uint64
 	NotHeld uint64
 	// DroppedHeaders counts headers that could not be sent, for their name or their value.
 	DroppedHeaders uint64
@@ -68,7 +70,7 @@ type Stats struct {
 
 // Stats returns the numbers of this moment.
 func (s *Server) Stats() Stats {
-	return Stats{Held: s.queue.held.Load(), NotHeld: s.queue.refused.Load(), DroppedHeaders: s.dropped.Load()}
+	return Stats{Held: s.queue.held.Load(), Delayed: s.queue.delayed.Load(), NotHeld: s.queue.refused.Load(), DroppedHeaders: s.dropped.Load()}
 }
 
 // Register adds the service to a gRPC server, which must have been made with wire.Codec.

@@ -64,7 +64,7 @@ func TestHeldAnswersLeaveInOrder(t *testing.T) {
 				t.Errorf("answer %d left after %v, want %v", i, got, want)
 			}
 		}
-		if s := server.Stats(); s != (envoyauth.Stats{}) {
+		if s := server.Stats(); s != (envoyauth.Stats{Delayed: 4}) {
 			t.Errorf("afterwards: %+v", s)
 		}
 	})
