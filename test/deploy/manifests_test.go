@@ -3,6 +3,7 @@ package deploy
 import (
 	"io/fs"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -27,6 +28,20 @@ func yamlFiles(t *testing.T) (files []string) {
 		t.Fatal(err)
 	}
 	return files
+}
+
+// All manifests mean one version of the service, that of the chart.
+func TestVersions(t *testing.T) {
+	var chartFile struct{ AppVersion string }
+	mustUnmarshal(t, read(t, filepath.Join(chart(t), "Chart.yaml")), &chartFile)
+	mention := regexp.MustCompile("ghcr\\.io/extauthz/extauthz:([-.0-9A-Za-z]+)|newTag: (\\S+)|[?]ref=v(\\S+)")
+	for _, file := range append(yamlFiles(t), path(t, "docs", "kubernetes.md")) {
+		for _, m := range mention.FindAllStringSubmatch(string(read(t, file)), -1) {
+			if version := m[1] + m[2] + m[3]; version != chartFile.AppVersion {
+				t.Errorf("%s: %s, the chart is of %s", relative(t, path(t), file), m[0], chartFile.AppVersion)
+			}
+		}
+	}
 }
 
 // Every manifest conforms by itself, wherever it is, but for patches: those are parts of objects, and what comes of them is checked
