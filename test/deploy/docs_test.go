@@ -7,21 +7,27 @@ import (
 	"testing"
 )
 
-// What docs/kubernetes.md shows works: its values with its commands of helm, and its kustomization.
+const anyRules = "domain: shop\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}}]\n"
+
+// What docs/kubernetes.md and the chart's README.md show works: values with commands of helm, and a kustomization.
 func TestDocumentation(t *testing.T) {
 	text := string(read(t, path(t, "docs", "kubernetes.md")))
 	given := operatorsSecrets(t)
-	values := filepath.Join(t.TempDir(), "values.yaml")
+	dir := t.TempDir()
+	values, rules := filepath.Join(dir, "values.yaml"), filepath.Join(dir, "shop.yaml")
 	write(t, values, []byte(block(t, text, "# values.yaml\n")))
+	write(t, rules, []byte(anyRules))
 
-	commands := regexp.MustCompile(`(?m)^helm (?:install|upgrade --install) .*$`).FindAllString(text, -1)
-	if len(commands) != 2 {
-		t.Errorf("there are the commands %q, want two", commands)
+	helmCommand := regexp.MustCompile(`(?m)^helm (?:install|upgrade --install) .*$`)
+	commands := helmCommand.FindAllString(text+string(read(t, filepath.Join(chart(t), "README.md"))), -1)
+	if len(commands) != 3 {
+		t.Errorf("there are the commands %q, want three", commands)
 	}
 	for _, command := range commands {
 		// An upgrade asks the cluster what there is; what it makes is what an installation would.
 		args := strings.Fields(strings.NewReplacer(
-			"deploy/helm/extauthz", chart(t), "values.yaml", values, "upgrade --install", "install").Replace(command))
+			"deploy/helm/extauthz", chart(t), "values.yaml", values, "=shop.yaml", "="+rules, `\\`, `\`, // the shell's
+			"upgrade --install", "install").Replace(command))
 		printed, err := helm(t, append(args[1:], "--dry-run=client")...)
 		if err != nil {
 			t.Fatalf("%s: %v", command, err)
@@ -41,9 +47,9 @@ func TestDocumentation(t *testing.T) {
 		part := remote.FindStringSubmatch(address)
 		return strings.ToUpper(part[1]) + part[2]
 	})
-	dir := overlay(t, local)
-	write(t, filepath.Join(dir, "rules", "shop.yaml"), []byte("domain: shop\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}}]\n"))
-	manifests, err := build(dir)
+	root := overlay(t, local)
+	write(t, filepath.Join(root, "rules", "shop.yaml"), []byte(anyRules))
+	manifests, err := build(root)
 	if err != nil {
 		t.Fatal(err)
 	}
