@@ -57,7 +57,7 @@ func TestMistakes(t *testing.T) {
 		{"a field of a container", "sidecar/deployment.yaml", "restartPolicy:", "restartPolcy:",
 			[]string{"istio/example/application.yaml: ", "Deployment example/application", `unknown field "restartPolcy"`}},
 		{"a version", "service/destination-rule.yaml", "networking.istio.io/v1", "networking.istio.io/v2",
-			[]string{"istio/service/destination-rule.yaml: ", "Istio has no DestinationRule in networking.istio.io/v2"}},
+			[]string{"istio/service/destination-rule.yaml: ", "no DestinationRule of Istio is in networking.istio.io/v2"}},
 
 		// What matches nothing is not applied.
 		{"a virtual host without its port", "gateway/rate-limits.yaml", "name: app.example.com:80", "name: app.example.com",

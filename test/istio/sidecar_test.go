@@ -1,7 +1,10 @@
 package istio
 
 import (
+	"maps"
 	"net/http"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -65,4 +68,27 @@ func TestSidecar(t *testing.T) {
 		}
 		client.want(t, http.StatusServiceUnavailable, "GET", "/", bob)
 	})
+}
+
+// TestSidecarSocket has Istio inject its container, and looks whether Envoy in it gets to the socket.
+func TestSidecarSocket(t *testing.T) {
+	t.Parallel()
+	m := load(t, "example-sidecar")
+	injected, err := m.Inject(m.Deployments[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := injected.Spec.Template.Spec
+	socket := environment(t, m, "application", "extauthz")["GRPC_UDS"]
+	volumes := map[string][]string{} // the containers that mount the directory of the socket, by volume
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+		for _, mount := range c.VolumeMounts {
+			if mount.MountPath == filepath.Dir(socket) {
+				volumes[mount.Name] = append(volumes[mount.Name], c.Name)
+			}
+		}
+	}
+	if want := map[string][]string{"extauthz": {"extauthz", "istio-proxy"}}; !maps.EqualFunc(volumes, want, slices.Equal) {
+		t.Errorf("who mounts %s: got %v, want %v", filepath.Dir(socket), volumes, want)
+	}
 }

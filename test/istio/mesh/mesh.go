@@ -170,7 +170,7 @@ func (m *Mesh) add(r manifest) error {
 			return m.addObject(r.file, schema, text)
 		}
 		if strings.HasSuffix(id.Group, ".istio.io") {
-			err = fmt.Errorf("Istio has no %s in %s/%s", id.Kind, id.Group, id.Version)
+			err = fmt.Errorf("no %s of Istio is in %s/%s", id.Kind, id.Group, id.Version)
 		}
 	}
 	if err != nil {
