@@ -2,6 +2,9 @@ package main
 
 import (
 	"log/slog"
+	"time"
+
+	"google.golang.org/grpc/codes"
 
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/envoyauth"
@@ -18,7 +21,7 @@ type authorization struct {
 	log        *slog.Logger
 }
 
-func newAuthorization(s *Settings, limiter *ratelimit.Limiter, keys authz.Keys, log *slog.Logger) *authorization {
+func newAuthorization(s *Settings, limiter *ratelimit.Limiter, keys authz.Keys, calls *telemetry.RPCs, log *slog.Logger) *authorization {
 	a := &authorization{log: log}
 	a.tokens = jwt.New(jwt.Config{OnReading: func(r jwt.Reading) {
 		if r.Err != nil {
@@ -35,6 +38,13 @@ func newAuthorization(s *Settings, limiter *ratelimit.Limiter, keys authz.Keys, 
 		Authorizer: a.authorizer, Log: log, MaxHeld: s.MaxHeld,
 		HTTP: envoyauth.HTTPConfig{
 			SourceHeader: string(s.SourceHeader), PrincipalHeader: string(s.PrincipalHeader), Timeout: s.HTTPTimeout,
+			Observe: func(verdict authz.Verdict, took time.Duration) {
+				code := codes.OK
+				if verdict == authz.Undecided { // 503, which is an error to Envoy
+					code = codes.Unavailable
+				}
+				calls.Observe(envoyauth.HTTPPath, code, took)
+			},
 		},
 	})
 	return a

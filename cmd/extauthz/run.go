@@ -45,6 +45,7 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 		return &startError{err}
 	}
 	registry := prometheus.NewRegistry()
+	calls := telemetry.NewRPCs(registry)
 	limiter := ratelimit.New(ratelimit.Config{
 		Store: stores.decides, Fallback: stores.memory, Undecided: newUndecided(log, registry).tell,
 		Shadow: s.ShadowMode, Quota: s.QuotaMode, Strict: s.strict(),
@@ -53,7 +54,7 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 	if err != nil {
 		return &startError{err}
 	}
-	auth := newAuthorization(s, limiter, keys.keys, log)
+	auth := newAuthorization(s, limiter, keys.keys, calls, log)
 	defer auth.close()
 	source.apply = func(rules *ratelimit.Rules, policies map[string]*authz.Policy) {
 		limiter.SetRules(rules) // first: a policy takes the rules in force along
@@ -69,7 +70,7 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 		Memory: stores.memoryStats, Store: stores.up, Rules: source.stats, Certificates: stores.certificates,
 		Build: telemetry.Build{Version: this.Version, Revision: this.Commit, GoVersion: this.Go},
 	})
-	grpcServer := newGRPCServer(s, log, telemetry.NewRPCs(registry))
+	grpcServer := newGRPCServer(s, log, calls)
 	rls := envoyrls.New(envoyrls.Config{
 		Limiter: limiter, Headers: s.headers(),
 		ProblemBody: s.ResponseBody == "problem", DynamicMetadata: s.DynamicMetadata,

@@ -125,6 +125,7 @@ func TestSample(t *testing.T) {
 		debugAddr + "/":            "/rlconfig",
 		debugAddr + "/rlconfig":    "sample.api_key: unit=MINUTE requests_per_unit=5, shadow_mode: false, quota_mode: false",
 		debugAddr + "/metrics":     `extauthz_ratelimit_decisions_total{decision="denied",domain="sample",rule="api_key"} 1`,
+		debugAddr + "/metrics?":    `extauthz_requests_total{code="OK",rpc="/check"} 8`,
 		debugAddr + "/debug/pprof": "goroutine",
 	} {
 		if code, body := get(t, "http://"+url); code != http.StatusOK || !strings.Contains(body, want) {

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// RPCs counts and times the calls of the gRPC server. It is safe for concurrent use.
+// RPCs counts and times the calls of the gRPC server, and those of ext_authz over HTTP. It is safe for concurrent use.
 type RPCs struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
@@ -39,7 +39,7 @@ func NewRPCs(r prometheus.Registerer) *RPCs {
 	return c
 }
 
-// Observe counts one call of a registered method.
+// Observe counts one call. There are few methods, and none is a client's to choose.
 func (c *RPCs) Observe(fullMethod string, code codes.Code, took time.Duration) {
 	m, ok := c.methods.Load(fullMethod)
 	if !ok {

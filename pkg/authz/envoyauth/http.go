@@ -20,6 +20,8 @@ type HTTPConfig struct {
 	SourceHeader, PrincipalHeader string
 	// Timeout is how long Envoy waits (server_uri.timeout), which it does not tell. Default: 200 ms.
 	Timeout time.Duration
+	// Observe is told of each answer: its verdict, and how long it took. Default: nobody is.
+	Observe func(verdict authz.Verdict, took time.Duration)
 }
 
 const defaultHTTPTimeout = 200 * time.Millisecond
@@ -45,10 +47,12 @@ func (s *Server) HTTP(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
+		begin := time.Now()
 		ctx, cancel := context.WithTimeout(r.Context(), s.cfg.HTTP.Timeout)
 		defer cancel()
 		a := s.decide(ctx, s.httpRequest(r, rest))
 		a.writeHTTP(w)
+		s.cfg.HTTP.Observe(a.decision.Verdict, time.Since(begin))
 	})
 }
 

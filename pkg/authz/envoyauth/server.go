@@ -54,6 +54,9 @@ func New(cfg Config) *Server {
 	if cfg.HTTP.Timeout == 0 {
 		cfg.HTTP.Timeout = defaultHTTPTimeout
 	}
+	if cfg.HTTP.Observe == nil {
+		cfg.HTTP.Observe = func(authz.Verdict, time.Duration) {}
+	}
 	return &Server{cfg: cfg, queue: queue{max: int64(cfg.MaxHeld)}}
 }
 
