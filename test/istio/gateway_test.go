@@ -2,9 +2,13 @@ package istio
 
 import (
 	"net/http"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/istio/mesh"
 )
 
 // The cluster names that Istio makes of Services.
@@ -25,15 +29,28 @@ func TestGateway(t *testing.T) {
 	}
 }
 
-func testGateway(t *testing.T, directory string) {
-	m := load(t, "service", directory, "example")
+// behindGateway is what a gateway sends requests to.
+type behindGateway struct {
+	*service
+	application string
+	keys        map[string]string // headers, by owner
+}
+
+// startBehindGateway starts the service with the settings and rules of a mesh, and keys of three owners.
+func startBehindGateway(t *testing.T, m *mesh.Mesh) behindGateway {
+	t.Helper()
 	c := container(t.TempDir())
 	c.mount(t, m, "extauthz-rules", "/srv/runtime_data/current/config")
 	keys := c.addKeys(t,
 		[]string{"alice", "--plan", "free"}, []string{"bob", "--plan", "pro"}, []string{"carol", "--limit", "2/minute"})
-	service := c.serve(t, configMapOf(t, m, "extauthz-settings"))
+	return behindGateway{service: c.serve(t, configMapOf(t, m, "extauthz-settings")), application: application(t), keys: keys}
+}
+
+// gateway runs what Istio makes of a mesh for its gateway.
+func (b behindGateway) gateway(t *testing.T, m *mesh.Mesh) (*testenv.EnvoyProxy, client) {
+	t.Helper()
 	bootstrap, err := envoyOf(t, m, "gateway").Bootstrap(map[string]string{
-		grpcCluster: service.grpc, httpCluster: service.http, applicationCluster: application(t),
+		grpcCluster: b.grpc, httpCluster: b.http, applicationCluster: b.application,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -41,9 +58,15 @@ func testGateway(t *testing.T, directory string) {
 	if err := testenv.ValidateEnvoy(t, bootstrap); err != nil {
 		t.Fatal(err)
 	}
-	envoy := testenv.Envoy(t, patient(t, bootstrap), nil)
-	client := client{addr: envoy.Listener("0.0.0.0_8080"), host: "app.example.com"}
-	alice, bob, carol := "x-api-key: "+keys["alice"], "x-api-key: "+keys["bob"], "x-api-key: "+keys["carol"]
+	envoy := testenv.Envoy(t, patient(bootstrap), nil)
+	return envoy, client{addr: envoy.Listener("0.0.0.0_8080"), host: "app.example.com"}
+}
+
+func testGateway(t *testing.T, directory string) {
+	m := load(t, "service", directory, "example")
+	behind := startBehindGateway(t, m)
+	envoy, client := behind.gateway(t, m)
+	alice, bob, carol := behind.keys["alice"], behind.keys["bob"], behind.keys["carol"]
 
 	t.Run("nobody", func(t *testing.T) {
 		a := client.want(t, http.StatusUnauthorized, "GET", "/")
@@ -97,13 +120,64 @@ func testGateway(t *testing.T, directory string) {
 		wantHeader(t, "the client", a.header, "Grpc-Status", "8") // RESOURCE_EXHAUSTED
 	})
 	t.Run("extauthz is away", func(t *testing.T) {
-		if n := envoy.Stat("cluster." + applicationCluster + ".ratelimit.error"); n != 0 {
-			t.Errorf("ratelimit.error: got %d, want 0: as many requests passed unlimited", n)
+		for counter, called := range map[string]bool{"ok": true, "over_limit": true, "error": false} {
+			if n := envoy.Stat("cluster." + applicationCluster + ";.ratelimit." + counter); (n > 0) != called {
+				t.Errorf("ratelimit.%s: got %d, want some: %v", counter, n, called)
+			}
 		}
-		if err := service.Terminate(); err != nil {
+		if err := behind.Terminate(); err != nil {
 			t.Fatal(err)
 		}
 		client.want(t, http.StatusServiceUnavailable, "GET", "/", bob)
 		client.want(t, http.StatusOK, "GET", "/healthz")
 	})
+}
+
+// TestSigns makes mistakes, and looks what somebody with a valid key gets then: docs/istio.md tells the one by the other.
+func TestSigns(t *testing.T) {
+	t.Parallel()
+	behind := startBehindGateway(t, load(t, "service", "gateway", "example"))
+	for _, c := range []struct {
+		name          string
+		file          string
+		before, after string
+		status        int
+		body          string   // how it begins
+		limits        []string // that the client is told about
+	}{
+		{"a provider that is not there", "gateway/authorization-policy.yaml", "name: extauthz-grpc", "name: extauthz",
+			http.StatusForbidden, "RBAC: access denied", nil},
+		{"a Service that is not there", "mesh-config.yaml", "service: extauthz.extauthz.svc", "service: extauthz.default.svc",
+			http.StatusForbidden, "RBAC: access denied", nil},
+		{"a port that is not there", "mesh-config.yaml", "port: 8081", "port: 9001", http.StatusServiceUnavailable, "", nil},
+		{"the same without statusOnError", "mesh-config.yaml", "port: 8081\n", "port: 9001 #", http.StatusServiceUnavailable, "", nil},
+		{"a port that is not called grpc", "../deploy/kustomize/base/services.yaml", "name: grpc,", "name: rpc,", http.StatusServiceUnavailable, "", nil},
+		{"a policy for no pod", "gateway/authorization-policy.yaml", "istio: ingressgateway", "istio: ingress",
+			http.StatusOK, "", []string{"per-address", "posts-per-user"}}, // the bucket of nobody in particular
+		{"a virtual host that is not there", "gateway/rate-limits.yaml", "name: app.example.com:80", "name: app.example.com",
+			http.StatusOK, "", []string{"per-address", "per-owner"}},
+		{"a cluster that is not there", "gateway/rate-limits.yaml", "cluster_name: outbound|8081||", "cluster_name: outbound|8081|",
+			http.StatusOK, "", []string{"per-owner"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			m, err := loadWith(t, c.file, c.before, c.after)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, client := behind.gateway(t, m)
+			a := client.want(t, c.status, "POST", "/posts", behind.keys["bob"])
+			if !strings.HasPrefix(a.body, c.body) {
+				t.Errorf("got %s, want %s", a.body, c.body)
+			}
+			var limits []string
+			for _, m := range regexp.MustCompile(`"([a-z-]+)";`).FindAllStringSubmatch(strings.Join(a.header.Values("Ratelimit-Policy"), ","), -1) {
+				limits = append(limits, m[1])
+			}
+			slices.Sort(limits)
+			if !slices.Equal(limits, c.limits) {
+				t.Errorf("told about the limits %q, want %q", limits, c.limits)
+			}
+		})
+	}
 }

@@ -12,9 +12,6 @@ import (
 	"github.com/extauthz/extauthz/test/istio/mesh"
 )
 
-// directories are all that can be together in one mesh; gateway-http is the like of gateway.
-var directories = []string{"service", "gateway", "example-sidecar"}
-
 // TestNoMistake checks the files as they are, with either provider.
 func TestNoMistake(t *testing.T) {
 	t.Parallel()
@@ -93,6 +90,8 @@ func TestMistakes(t *testing.T) {
 			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz", "no Service is what it names"}},
 		{"the port of a provider", "mesh-config.yaml", "port: 8081", "port: 9001",
 			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz", `there is no cluster "outbound|9001||extauthz`}},
+		{"the name of a port", "../deploy/kustomize/base/services.yaml", "name: grpc,", "name: rpc,",
+			[]string{"the cluster outbound|8081||extauthz.extauthz.svc.cluster.local speaks HTTP/1.1", "name the port of the Service grpc"}},
 		{"a timeout", "mesh-config.yaml", "        timeout: 0.2s\n", "",
 			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz", "ext_authz waits 10m0s"}},
 	} {
@@ -100,7 +99,7 @@ func TestMistakes(t *testing.T) {
 			t.Parallel()
 			found := mistakes(t, c.file, c.before, c.after)
 			text := fmt.Sprint(errors.Join(found...))
-			if want := strings.Count(strings.Join(c.want, ""), ".yaml: "); len(found) != want {
+			if want := max(1, strings.Count(strings.Join(c.want, ""), ".yaml: ")); len(found) != want {
 				t.Errorf("got %d errors, want %d:\n%s", len(found), want, text)
 			}
 			for _, want := range c.want {
@@ -112,8 +111,21 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// mistakes puts a text in the place of another, in a copy of the repository, and returns what is found there.
+// mistakes puts a text in the place of another and returns what is found then.
 func mistakes(t *testing.T, file, before, after string) []error {
+	t.Helper()
+	m, err := loadWith(t, file, before, after)
+	if err == nil {
+		return m.Check()
+	}
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		return all.Unwrap()
+	}
+	return []error{err}
+}
+
+// loadWith copies istio/ and what it builds on, puts a text in the place of the first that is like before, and loads the copy.
+func loadWith(t *testing.T, file, before, after string) (*mesh.Mesh, error) {
 	t.Helper()
 	root := t.TempDir()
 	for _, dir := range []string{"istio", filepath.Join("deploy", "kustomize")} {
@@ -133,15 +145,8 @@ func mistakes(t *testing.T, file, before, after string) []error {
 		t.Fatal(err)
 	}
 	var paths []string
-	for _, d := range directories {
+	for _, d := range []string{"service", "gateway", "example-sidecar"} { // all that can be together in one mesh
 		paths = append(paths, filepath.Join(root, "istio", d))
 	}
-	m, err := mesh.Load(filepath.Join(root, "istio", "mesh-config.yaml"), paths...)
-	if err == nil {
-		return m.Check()
-	}
-	if all, ok := err.(interface{ Unwrap() []error }); ok {
-		return all.Unwrap()
-	}
-	return []error{err}
+	return mesh.Load(filepath.Join(root, "istio", "mesh-config.yaml"), paths...)
 }

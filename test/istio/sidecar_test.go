@@ -35,9 +35,9 @@ func TestSidecar(t *testing.T) {
 		t.Fatalf("Envoy does not look for extauthz at %s, where it is:\n%s", socket, bootstrap)
 	}
 	bootstrap = strings.Replace(bootstrap, socket, strconv.Quote(c.path(env["GRPC_UDS"])), 1)
-	envoy := testenv.Envoy(t, patient(t, bootstrap), nil)
+	envoy := testenv.Envoy(t, patient(bootstrap), nil)
 	client, other := client{addr: envoy.Listener("inbound_8000")}, client{addr: envoy.Listener("inbound_other")}
-	alice, bob := "x-api-key: "+keys["alice"], "x-api-key: "+keys["bob"]
+	alice, bob := keys["alice"], keys["bob"]
 
 	t.Run("nobody", func(t *testing.T) {
 		a := client.want(t, http.StatusUnauthorized, "GET", "/")

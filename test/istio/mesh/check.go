@@ -19,6 +19,7 @@ import (
 
 	networking "istio.io/api/networking/v1alpha3"
 	"istio.io/istio/pkg/config"
+	"istio.io/istio/pkg/config/schema/gvk"
 )
 
 // Check looks for what Istio takes without a word, and either leaves out or turns into something else than was meant. It returns
@@ -191,11 +192,11 @@ func virtualHosts(envoys []Envoy, context networking.EnvoyFilter_PatchContext) [
 	return all
 }
 
-// blame finds the part without which there is no such problem.
+// blame finds the filter without which there is no such problem. Where several have it, it is not theirs.
 func (m *Mesh) blame(problem string) error {
 	var guilty string
-	m.without(func(_ Object, _ int, name string, rest []config.Config) {
-		if guilty != "" {
+	m.without(func(o Object, _ int, name string, rest []config.Config) {
+		if guilty != "" || o.GroupVersionKind != gvk.EnvoyFilter && o.GroupVersionKind != gvk.AuthorizationPolicy {
 			return
 		}
 		if envoys, err := m.generate(rest); err == nil && !slices.Contains(problems(envoys), problem) {
