@@ -45,16 +45,16 @@ stop_service=${STOP_SERVICE-} start_service=${START_SERVICE-}
 patience=30 # seconds that anything is waited for; used up only by what fails
 
 work=$(mktemp -d)
-edited='' stopped=() # what is to be undone at the end
+edited='' restart='' # what is to be undone at the end
 
 put_back() {
 	if [ -n "$edited" ]; then
 		write_rules <"$work/rules"
 		edited=''
 	fi
-	if [ ${#stopped[@]} -gt 0 ]; then
-		sh -c "${stopped[0]}" >/dev/null 2>&1 || printf 'could not put back: %s\n' "${stopped[0]}" >&2
-		stopped=()
+	if [ -n "$restart" ]; then
+		sh -c "$restart" >/dev/null 2>&1 || printf 'this failed, and has to be done: %s\n' "$restart" >&2
+		restart=''
 	fi
 }
 trap 'put_back; rm -rf "$work"' EXIT
@@ -268,25 +268,25 @@ noticed() {
 
 redis_away() {
 	want_metric extauthz_store_up 1
-	stopped=("$start_redis")
+	restart=$start_redis
 	run "$stop_redis"
 	other_key
 	eventually noticed
 	local codes
 	codes=$(burst 10 demo-alice)
 	[ "$(count 429 "$codes")" -ge 1 ] || wrong 'the statuses of 10 requests, of which 5 in 10 seconds may pass' 'a 429 among them' "$codes"
-	stopped=()
+	restart=''
 	run "$start_redis"
 	eventually want_metric extauthz_store_up 1
 	answered
 }
 
 service_away() {
-	stopped=("$start_service")
+	restart=$start_service
 	run "$stop_service"
 	ask --header 'x-api-key: demo-bob'
 	want_status 503
-	stopped=()
+	restart=''
 	run "$start_service"
 	eventually other_key
 }
