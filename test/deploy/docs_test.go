@@ -12,7 +12,7 @@ const anyRules = "domain: shop\ndescriptors: [{key: user, rate_limit: {unit: day
 // What docs/kubernetes.md and the chart's README.md show works: values with commands of helm, and a kustomization.
 func TestDocumentation(t *testing.T) {
 	text := string(read(t, path(t, "docs", "kubernetes.md")))
-	given := operatorsSecrets(t)
+	given := operatorsObjects(t)
 	dir := t.TempDir()
 	values, rules := filepath.Join(dir, "values.yaml"), filepath.Join(dir, "shop.yaml")
 	write(t, values, []byte(block(t, text, "# values.yaml\n")))

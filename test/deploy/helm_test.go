@@ -40,7 +40,7 @@ func TestChart(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no values in ci/ (%v)", err)
 	}
-	given := operatorsSecrets(t)
+	given := operatorsObjects(t)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), "-values.yaml"), func(t *testing.T) {
 			if out, err := helm(t, "lint", "--strict", chart(t), "--values", file); err != nil {

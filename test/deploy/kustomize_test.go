@@ -56,7 +56,7 @@ func (k kustomization) in(t *testing.T) string { t.Helper(); return relative(t, 
 // Every kustomization is built; a component is, where it is used, and ours by itself over the base.
 func TestKustomizations(t *testing.T) {
 	all := kustomizations(t)
-	given := operatorsSecrets(t)
+	given := operatorsObjects(t)
 	used := map[string]bool{}
 	for _, k := range all {
 		for _, c := range k.Components {

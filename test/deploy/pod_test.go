@@ -9,14 +9,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// secrets are those that an operator would have made, by name and key.
-type secrets map[string]map[string]string
+// existing are the Secrets and ConfigMaps that an operator would have made, by name and key.
+type existing map[string]map[string]string
 
 // kubernetesEnvironment is what every container has beside what its pod says (enableServiceLinks: false does not change that),
 // and what the image brings.
@@ -29,7 +30,7 @@ var kubernetesEnvironment = []string{
 }
 
 // rootFiles lays what the pod mounts below a directory that stands for its root, and returns it.
-func (o *objects) rootFiles(t *testing.T, given secrets) string {
+func (o *objects) rootFiles(t *testing.T, given existing) string {
 	t.Helper()
 	root := t.TempDir()
 	volumes := map[string]corev1.Volume{}
@@ -53,22 +54,21 @@ func (o *objects) rootFiles(t *testing.T, given secrets) string {
 }
 
 // files are those of a volume.
-func (o *objects) files(t *testing.T, v corev1.Volume, given secrets) map[string]string {
+func (o *objects) files(t *testing.T, v corev1.Volume, given existing) map[string]string {
 	t.Helper()
 	var data map[string]string
 	var items []corev1.KeyToPath
 	switch {
 	case v.ConfigMap != nil:
-		c, ok := o.configMaps[v.ConfigMap.Name]
-		if !ok {
-			t.Fatalf("the volume %s is ConfigMap %s, which is not there", v.Name, v.ConfigMap.Name)
+		data, items = given[v.ConfigMap.Name], v.ConfigMap.Items
+		if c, ok := o.configMaps[v.ConfigMap.Name]; ok {
+			data = c.Data
 		}
-		data, items = c.Data, v.ConfigMap.Items
 	case v.Secret != nil:
 		data, items = given[v.Secret.SecretName], v.Secret.Items
 	}
 	if len(data) == 0 {
-		t.Fatalf("the volume %s has nothing in it", v.Name)
+		t.Fatalf("the volume %s is of what is not there, or has nothing in it: %v", v.Name, v.VolumeSource)
 	}
 	if items == nil {
 		return data
@@ -98,7 +98,7 @@ func (o *objects) variables(root string) []string {
 
 // run runs what the pod would run, with its environment and its files, and asks its probes. Other than in a pod are the ports,
 // the addresses, which are loopback, and the root of the files.
-func (o *objects) run(t *testing.T, given secrets) {
+func (o *objects) run(t *testing.T, given existing) {
 	t.Helper()
 	root := o.rootFiles(t, given)
 	check := exec.Command(binary, "check", filepath.Join(root, "srv/runtime_data/current/config"))
@@ -163,27 +163,36 @@ func get(url string) (string, error) {
 	return string(body), err
 }
 
-// operatorsSecrets makes the Secrets of all examples: one Redis that runs, a server secret, a file with a key.
-func operatorsSecrets(t *testing.T) secrets {
+// operatorsObjects makes what all examples find there already: a Redis that runs, and asks for a certificate where it speaks TLS; a server
+// secret; a file with a key; rules.
+func operatorsObjects(t *testing.T) existing {
 	t.Helper()
 	const password = "correct-horse"
-	redis := testenv.Redis(t, "--requirepass", password)
+	dir, tlsPort := t.TempDir(), testenv.FreePort(t)
+	ca, cert, key := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	authority := testenv.NewAuthority(t)
+	authority.Write(t, ca)
+	testenv.WriteCertificate(t, authority.Issue(t, "spiffe://example.com/redis", time.Hour), cert, key)
+	redis := testenv.Redis(t, "--requirepass", password, "--tls-port", strconv.Itoa(tlsPort),
+		"--tls-ca-cert-file", ca, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients", "yes")
 	serverSecret, err := output(exec.Command(binary, "keys", "secret"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(t.TempDir(), "keys.yaml")
+	file := filepath.Join(dir, "keys.yaml")
 	create := exec.Command(binary, "keys", "create", "--owner", "alice")
 	create.Env = []string{"API_KEYS_FILE=" + file, "API_KEY_SECRET=" + strings.TrimSpace(serverSecret)}
 	if _, err := output(create); err != nil {
 		t.Fatal(err)
 	}
-	return secrets{
+	return existing{
 		"extauthz-redis": {
 			"url": "redis://:" + password + "@" + redis.Addr, "address": "redis://" + redis.Addr, "password": password + "\n",
+			"tls-address": "rediss://" + testenv.Loopback(tlsPort),
 		},
-		"extauthz-redis-tls":      {"ca.crt": "", "tls.crt": "", "tls.key": ""},
+		"extauthz-redis-tls":      {"ca.crt": string(read(t, ca)), "tls.crt": string(read(t, cert)), "tls.key": string(read(t, key))},
 		"extauthz-api-key-secret": {"secret": serverSecret, "previous": strings.Repeat("former", 4)},
 		"extauthz-api-keys":       {"keys.yaml": string(read(t, file))},
+		"shop-rules":              {"shop.yaml": anyRules},
 	}
 }
