@@ -34,7 +34,7 @@ func yamlFiles(t *testing.T) (files []string) {
 func TestVersions(t *testing.T) {
 	var chartFile struct{ AppVersion string }
 	mustUnmarshal(t, read(t, filepath.Join(chart(t), "Chart.yaml")), &chartFile)
-	mention := regexp.MustCompile("ghcr\\.io/extauthz/extauthz:([-.0-9A-Za-z]+)|newTag: (\\S+)|[?]ref=v(\\S+)")
+	mention := regexp.MustCompile(`ghcr\.io/extauthz/extauthz:([-.0-9A-Za-z]+)|newTag: (\S+)|[?]ref=v(\S+)`)
 	for _, file := range append(yamlFiles(t), path(t, "docs", "kubernetes.md")) {
 		for _, m := range mention.FindAllStringSubmatch(string(read(t, file)), -1) {
 			if version := m[1] + m[2] + m[3]; version != chartFile.AppVersion {
