@@ -227,8 +227,7 @@ func serviceSettings(t *testing.T) (all []setting) {
 // lets them pass, so that a template can say so (extauthz.check).
 var theCharts = map[string]string{
 	"HOST": "", "PORT": "", "GRPC_HOST": "", "GRPC_PORT": "", "GRPC_UDS": "", "DEBUG_HOST": "", "DEBUG_PORT": "",
-	"STRICT_ENVIRONMENT": "",
-	"CONFIG_TYPE":        "rules", "RUNTIME_ROOT": "rules", "RUNTIME_SUBDIRECTORY": "rules", "RUNTIME_APPDIRECTORY": "rules",
+	"CONFIG_TYPE": "rules", "RUNTIME_ROOT": "rules", "RUNTIME_SUBDIRECTORY": "rules", "RUNTIME_APPDIRECTORY": "rules",
 	"DRAIN_DELAY": "drain.delaySeconds", "DRAIN_TIMEOUT": "drain.timeoutSeconds",
 	"BACKEND_TYPE": "redis.existingSecret", "REDIS_URL": "redis.existingSecret", "REDIS_AUTH": "redis.passwordKey",
 	"REDIS_TLS_CACERT": "redis.tls.caKey", "REDIS_TLS_CLIENT_CERT": "redis.tls.certKey", "REDIS_TLS_CLIENT_KEY": "redis.tls.keyKey",

@@ -68,8 +68,6 @@ capabilities: {drop: [ALL]}
 
 {{- /* The environment, as YAML: that of the settings, and what other values come to. */}}
 {{- define "extauthz.environment" -}}
-{{- /* A name that is no setting stops the start; the schema has found it before, unless it was switched off. */}}
-STRICT_ENVIRONMENT: "true"
 {{- /* For Prometheus, which the network policy lets in, and nobody else. */}}
 DEBUG_HOST: 0.0.0.0
 DRAIN_DELAY: {{ printf "%ds" (int64 .Values.drain.delaySeconds) }}
@@ -115,7 +113,7 @@ API_KEYS_FILE: /etc/extauthz/api-keys/keys.yaml
   "BACKEND_TYPE" "redis.existingSecret" "REDIS_URL" "redis.existingSecret" "REDIS_AUTH" "redis.passwordKey"
   "REDIS_TLS_CACERT" "redis.tls.caKey" "REDIS_TLS_CLIENT_CERT" "redis.tls.certKey" "REDIS_TLS_CLIENT_KEY" "redis.tls.keyKey"
   "API_KEY_SECRET" "apiKeys.existingSecret" "API_KEY_SECRET_PREVIOUS" "apiKeys.previousKey" "API_KEYS_FILE" "apiKeys.fileSecret" }}
-{{- $fixed := list "HOST" "PORT" "GRPC_HOST" "GRPC_PORT" "GRPC_UDS" "DEBUG_HOST" "DEBUG_PORT" "STRICT_ENVIRONMENT" "MEMORY_SNAPSHOT_PATH" }}
+{{- $fixed := list "HOST" "PORT" "GRPC_HOST" "GRPC_PORT" "GRPC_UDS" "DEBUG_HOST" "DEBUG_PORT" "MEMORY_SNAPSHOT_PATH" }}
 {{- range $name := keys .settings | sortAlpha }}
 {{- if hasKey $made $name }}
 {{- $wrong = append $wrong (printf "settings.%s is not to be set: use %s" $name (get $made $name)) }}
