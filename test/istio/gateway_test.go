@@ -31,7 +31,7 @@ func TestGateway(t *testing.T) {
 
 // behindGateway is what a gateway sends requests to.
 type behindGateway struct {
-	*service
+	*testenv.RunningService
 	application string
 	keys        map[string]string // headers, by owner
 }
@@ -43,14 +43,14 @@ func startBehindGateway(t *testing.T, m *mesh.Mesh) behindGateway {
 	c.mount(t, m, "extauthz-rules", "/srv/runtime_data/current/config")
 	keys := c.addKeys(t,
 		[]string{"alice", "--plan", "free"}, []string{"bob", "--plan", "pro"}, []string{"carol", "--limit", "2/minute"})
-	return behindGateway{service: c.serve(t, configMapOf(t, m, "extauthz-settings")), application: application(t), keys: keys}
+	return behindGateway{RunningService: c.serve(t, configMapOf(t, m, "extauthz-settings")), application: application(t), keys: keys}
 }
 
 // gateway runs what Istio makes of a mesh for its gateway.
 func (b behindGateway) gateway(t *testing.T, m *mesh.Mesh) (*testenv.EnvoyProxy, client) {
 	t.Helper()
 	bootstrap, err := envoyOf(t, m, "gateway").Bootstrap(map[string]string{
-		grpcCluster: b.grpc, httpCluster: b.http, applicationCluster: b.application,
+		grpcCluster: testenv.Loopback(b.GRPCPort), httpCluster: testenv.Loopback(b.HTTPPort), applicationCluster: b.application,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -131,6 +131,30 @@ func testGateway(t *testing.T, directory string) {
 		client.want(t, http.StatusServiceUnavailable, "GET", "/", bob)
 		client.want(t, http.StatusOK, "GET", "/healthz")
 	})
+}
+
+// TestHTTPProvider asks something else over HTTP, to see what extauthz is told: the address of the client, whatever that says, and of
+// its headers those that are listed.
+func TestHTTPProvider(t *testing.T) {
+	t.Parallel()
+	m := load(t, "service", "gateway-http", "example")
+	asked := make(chan *http.Request, 1)
+	provider := testenv.UpstreamFunc(t, func(_ http.ResponseWriter, r *http.Request) { asked <- r })
+	bootstrap, err := envoyOf(t, m, "gateway").Bootstrap(map[string]string{httpCluster: provider, applicationCluster: application(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	envoy := testenv.Envoy(t, patient(bootstrap), nil)
+	client := client{addr: envoy.Listener("0.0.0.0_8080"), host: "app.example.com"}
+	client.want(t, http.StatusOK, "GET", "/a?b=c", "authorization: Bearer x", "x-envoy-source: 192.0.2.1", "x-mine: secret")
+	r := <-asked
+	if got, want := r.RequestURI, "/check/a?b=c"; got != want {
+		t.Errorf("asked about %s, want %s", got, want)
+	}
+	header := configMapOf(t, m, "extauthz-settings")["AUTHZ_HTTP_SOURCE_HEADER"]
+	wantHeader(t, "extauthz", r.Header, header, "127.0.0.1")
+	wantHeader(t, "extauthz", r.Header, "Authorization", "Bearer x")
+	wantHeader(t, "extauthz", r.Header, "X-Mine")
 }
 
 // TestSigns makes mistakes, and looks what somebody with a valid key gets then: docs/istio.md tells the one by the other.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -35,11 +34,8 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	binary = filepath.Join(dir, "extauthz")
-	build := exec.Command("go", "build", "-o", binary, "./cmd/extauthz")
-	build.Dir = filepath.Join("..", "..") // it is of another module
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the service: %v\n%s", err, out)
+	if binary, err = testenv.BuildService(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
@@ -154,48 +150,23 @@ func (c container) run(t *testing.T, args ...string) []byte {
 	return out
 }
 
-// service is the running service.
-type service struct {
-	*testenv.Program
-	grpc, http string // addresses
-}
-
-// serve starts the service with the environment of a container and ends it with the test. Only its ports are others, and all of
-// them on loopback.
-func (c container) serve(t *testing.T, environment map[string]string) *service {
+// serve starts the service with the environment of a container. Only its ports are others, and all of them on loopback.
+func (c container) serve(t *testing.T, environment map[string]string) *testenv.RunningService {
 	t.Helper()
-	env := maps.Clone(environment)
-	for name, value := range env {
-		if strings.HasPrefix(value, "/") {
-			env[name] = c.path(value)
-		}
+	env := []string{
+		"RUNTIME_ROOT=" + c.path("/srv/runtime_data/current"), // the default
+		"AUTHZ_HTTP_TIMEOUT=2s",                               // see patient
 	}
-	grpcPort, httpPort := testenv.FreePort(t), testenv.FreePort(t)
-	maps.Copy(env, map[string]string{
-		"RUNTIME_ROOT": c.path("/srv/runtime_data/current"), // the default
-		"HOST":         "127.0.0.1", "PORT": strconv.Itoa(httpPort),
-		"GRPC_HOST": "127.0.0.1", "GRPC_PORT": strconv.Itoa(grpcPort),
-		"DEBUG_HOST": "127.0.0.1", "DEBUG_PORT": strconv.Itoa(testenv.FreePort(t)),
-		"DRAIN_DELAY": "0s", "AUTHZ_HTTP_TIMEOUT": "2s",
-	})
-	cmd := exec.Command(binary)
-	cmd.Env = []string{}
-	for name, value := range env {
-		cmd.Env = append(cmd.Env, name+"="+value)
+	for name, value := range environment {
+		switch {
+		case strings.HasSuffix(name, "HOST"), strings.HasSuffix(name, "PORT"), name == "DRAIN_DELAY":
+			continue
+		case strings.HasPrefix(value, "/"):
+			value = c.path(value)
+		}
+		env = append(env, name+"="+value)
 	}
-	s := &service{grpc: testenv.Loopback(grpcPort), http: testenv.Loopback(httpPort)}
-	s.Program = testenv.Start(t, cmd, func() error {
-		resp, err := http.Get("http://" + s.http + "/healthcheck")
-		if err != nil {
-			return err
-		}
-		defer func() { _ = resp.Body.Close() }()
-		if resp.StatusCode != http.StatusOK {
-			return errors.New("/healthcheck: " + resp.Status)
-		}
-		return nil
-	})
-	return s
+	return testenv.Service(t, binary, env...)
 }
 
 // application answers each request with what it has seen of it.
