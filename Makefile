@@ -47,6 +47,10 @@ lint: lint-tools ## Check the form of the code: gofmt, go vet, golangci-lint, sh
 	.tools/bin/shellcheck scripts/* testdata/*.sh .ci/run
 	.tools/bin/hadolint Dockerfile
 
+.PHONY: lint-modules
+lint-modules: lint-tools ## The same for the modules in test/, for which Istio and others are compiled at first
+	for module in test/*/go.mod; do (cd "$${module%/go.mod}" && $(CURDIR)/.tools/bin/golangci-lint run --config=$(CURDIR)/.golangci.yml ./...); done
+
 .PHONY: bench
 bench: ## Measure: the service against an empty gRPC handler, by turns; then the Go benchmarks
 	go run ./internal/bench
@@ -70,6 +74,9 @@ ci: ## Do what CI does
 
 ##@ Deployments
 
+# The tests of a module of its own, with dependencies that are not to be the service's.
+test_module = go test -C test/$(1) -json -count=1 -timeout=20m $(TESTFLAGS) ./... | go run ./internal/testreport
+
 .PHONY: image
 image: ## Build the image of the service, IMAGE=extauthz:dev; it needs docker
 	scripts/image $(IMAGE)
@@ -80,7 +87,7 @@ test-image: ## Build the image and try it: its size, user and labels; read-only 
 
 .PHONY: test-release
 test-release: ## Check .goreleaser.yaml and build what it describes for every platform; the first time it takes minutes
-	@SECONDS=0; cd test/release && go vet ./... && go test -count=1 -timeout=20m $(TESTFLAGS) ./... && echo "test-release: $$SECONDS s"
+	$(call test_module,release)
 
 .PHONY: test-compose
 test-compose: ## Start docker-compose.yml and walk through it; installs and starts docker where it is missing
@@ -92,20 +99,20 @@ charts: ## Write the chart's schema and the table of its README.md, after a chan
 
 .PHONY: test-charts
 test-charts: chart-tools test-tools ## Check the Helm chart and all Kubernetes manifests; the first time it builds helm
-	@SECONDS=0; cd test/deploy && go vet ./... && go test -count=1 -timeout=10m $(TESTFLAGS) ./... && echo "test-charts: $$SECONDS s"
+	$(call test_module,deploy)
 
 .PHONY: test-istio
 test-istio: test-tools ## Check istio/: render it, have Istio's control plane read it, and run the result; compiles that at first
 	@echo "Istio is compiled at first, which takes some minutes; afterwards it is in Go's build cache."
-	@SECONDS=0; cd test/istio && go vet ./... && go test -count=1 -timeout=10m $(TESTFLAGS) ./... && echo "test-istio: $$SECONDS s"
+	$(call test_module,istio)
 
 .PHONY: test-envoy-gateway
 test-envoy-gateway: test-tools gateway-tools ## Check envoy-gateway/: translate it, and run the result; the first time it builds egctl
-	@SECONDS=0; cd test/envoygateway && go vet ./... && go test -count=1 -timeout=10m $(TESTFLAGS) ./... && echo "test-envoy-gateway: $$SECONDS s"
+	$(call test_module,envoygateway)
 
 .PHONY: test-observability
 test-observability: test-tools prometheus-tools ## Check alerts, dashboards and metrics against a running service, Envoy and Prometheus
-	@SECONDS=0; cd test/observability && go vet ./... && go test -count=1 -timeout=10m $(TESTFLAGS) ./... && echo "test-observability: $$SECONDS s"
+	$(call test_module,observability)
 
 ##@ Housekeeping
 
