@@ -2,6 +2,8 @@ package istio
 
 import (
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -133,6 +135,40 @@ func testGateway(t *testing.T, directory string) {
 	})
 }
 
+// TestFilterOrder holds docs/istio.md to the order it tells, and to what it says follows for pages of other origins.
+func TestFilterOrder(t *testing.T) {
+	t.Parallel()
+	const route = "    - name: posts\n"
+	m, err := loadWith(t, "example/gateway.yaml", route, route+"      corsPolicy: { allowOrigins: [{ exact: https://page.example }], allowMethods: [POST] }\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var order []string
+	for _, name := range envoyOf(t, m, "gateway").HTTPFilters("0.0.0.0_8080") {
+		if short, ok := strings.CutPrefix(name, "envoy.filters.http."); ok {
+			order = append(order, "`"+short+"`")
+		}
+	}
+	page, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "docs", "istio.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := strings.Join(order, ", "); !strings.Contains(string(page), want) {
+		t.Errorf("the filters are %s; the page says something else", want)
+	}
+	behind := startBehindGateway(t, m)
+	_, client := behind.gateway(t, m)
+	const allowed, origin = "Access-Control-Allow-Origin", "https://page.example"
+	wantHeader(t, "a page", client.want(t, http.StatusUnauthorized, "POST", "/posts", "origin: "+origin).header, allowed)
+	client.want(t, http.StatusUnauthorized, "OPTIONS", "/posts", "origin: "+origin, "access-control-request-method: POST")
+	for range 3 {
+		client.want(t, http.StatusOK, "POST", "/posts", "origin: "+origin, behind.keys["alice"])
+	}
+	a := client.do(t, "POST", "/posts", "origin: "+origin, behind.keys["alice"])
+	wantTooMany(t, a, "free-posts-per-user")
+	wantHeader(t, "a page", a.header, allowed, origin)
+}
+
 // TestHTTPProvider asks something else over HTTP, to see what extauthz is told: the address of the client, whatever that says, and of
 // its headers those that are listed.
 func TestHTTPProvider(t *testing.T) {
@@ -178,6 +214,10 @@ func TestSigns(t *testing.T) {
 		{"a port that is not called grpc", "../deploy/kustomize/base/services.yaml", "name: grpc,", "name: rpc,", http.StatusServiceUnavailable, "", nil},
 		{"a policy for no pod", "gateway/authorization-policy.yaml", "istio: ingressgateway", "istio: ingress",
 			http.StatusOK, "", []string{"per-address", "posts-per-user"}}, // the bucket of nobody in particular
+		{"HTTP without gateway-http", "gateway/authorization-policy.yaml", "name: extauthz-grpc", "name: extauthz-http",
+			http.StatusOK, "", []string{"per-address", "per-owner", "posts-per-user"}}, // the plan is not known, and neither is the user
+		{"no mistake", "gateway/authorization-policy.yaml", "name: extauthz-grpc", "name: extauthz-grpc",
+			http.StatusOK, "", []string{"free-posts-per-user", "per-address", "per-owner", "posts-per-user"}},
 		{"a virtual host that is not there", "gateway/rate-limits.yaml", "name: app.example.com:80", "name: app.example.com",
 			http.StatusOK, "", []string{"per-address", "per-owner"}},
 		{"a cluster that is not there", "gateway/rate-limits.yaml", "cluster_name: outbound|8081||", "cluster_name: outbound|8081|",
@@ -190,7 +230,7 @@ func TestSigns(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, client := behind.gateway(t, m)
-			a := client.want(t, c.status, "POST", "/posts", behind.keys["bob"])
+			a := client.want(t, c.status, "POST", "/posts", behind.keys["alice"])
 			if !strings.HasPrefix(a.body, c.body) {
 				t.Errorf("got %s, want %s", a.body, c.body)
 			}

@@ -3,6 +3,7 @@ package istio
 import (
 	"maps"
 	"net/http"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -61,6 +62,13 @@ func TestSidecar(t *testing.T) {
 		wantTooMany(t, client.do(t, "POST", "/posts?draft", alice), "posts-per-user")
 		client.want(t, http.StatusOK, "POST", "/posts", bob)
 		client.want(t, http.StatusOK, "POST", "/postscript", alice)
+	})
+	t.Run("its probe", func(t *testing.T) {
+		probe := exec.Command(binary, "health")
+		probe.Env = []string{"GRPC_UDS=" + c.path(env["GRPC_UDS"])}
+		if out, err := probe.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", probe, err, out)
+		}
 	})
 	t.Run("extauthz is away", func(t *testing.T) {
 		if err := service.Terminate(); err != nil {

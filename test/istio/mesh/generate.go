@@ -9,6 +9,7 @@ import (
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/proto"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -131,6 +132,22 @@ func (m *Mesh) generate(configs []config.Config) ([]Envoy, error) {
 		}
 	})
 	return envoys, err
+}
+
+// HTTPFilters are the names of the HTTP filters of a listener's first filter chain, in their order.
+func (e Envoy) HTTPFilters(listenerName string) []string {
+	var names []string
+	for _, l := range e.Listeners {
+		if l.Name != listenerName {
+			continue
+		}
+		visit(l.FilterChains[0], func(m proto.Message) {
+			if f, ok := m.(*hcm.HttpFilter); ok {
+				names = append(names, f.Name)
+			}
+		})
+	}
+	return names
 }
 
 func sortByName[M interface{ GetName() string }](resources []M) {
