@@ -72,6 +72,10 @@ func TestMistakes(t *testing.T) {
 		{"a label of an AuthorizationPolicy", "gateway/authorization-policy.yaml", "istio: ingressgateway", "istio: ingress",
 			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz", "it matches nothing",
 				"istio/gateway/edge.yaml: ", "configPatches[2] (HTTP_FILTER)"}}, // there is no ext_authz to change
+		{"a label of the pods with a sidecar", "sidecar/deployment.yaml", "extauthz: sidecar", "extauthz: beside",
+			[]string{"istio/sidecar/envoyfilter.yaml: ", "configPatches[0] (CLUSTER): it matches nothing", "istio/sidecar/envoyfilter.yaml: ",
+				"configPatches[1] (HTTP_FILTER): it matches nothing", "istio/sidecar/envoyfilter.yaml: ", "configPatches[2] (HTTP_FILTER): it matches nothing",
+				"istio/sidecar/envoyfilter.yaml: ", "configPatches[3] (VIRTUAL_HOST): it matches nothing"}},
 		{"a host of a DestinationRule", "service/destination-rule.yaml", "host: extauthz.", "host: extauth.",
 			[]string{"istio/service/destination-rule.yaml: ", "DestinationRule extauthz/extauthz", "it matches nothing"}},
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,7 +18,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"istio.io/istio/pkg/slices"
 	"istio.io/istio/pkg/wellknown"
 
 	"github.com/extauthz/extauthz/internal/testenv"
@@ -110,11 +110,11 @@ func loopback(port int) *corev3.Address {
 func (e Envoy) plainListeners() ([]*listener.Listener, error) {
 	var plain []*listener.Listener
 	for _, l := range e.Listeners {
-		if l.Name != "virtualInbound" {
+		if l.Name != virtualInbound {
 			if l.TrafficDirection == corev3.TrafficDirection_OUTBOUND && e.sidecar() {
 				continue
 			}
-			plain = append(plain, &listener.Listener{Name: l.Name, FilterChains: l.FilterChains})
+			plain = append(plain, &listener.Listener{Name: l.Name, FilterChains: slices.Clone(l.FilterChains)})
 			continue
 		}
 		for _, chain := range l.FilterChains {
@@ -140,8 +140,11 @@ func (e Envoy) plainListeners() ([]*listener.Listener, error) {
 	return plain, nil
 }
 
+// virtualInbound is the listener of a sidecar that iptables sends all to that comes in.
+const virtualInbound = "virtualInbound"
+
 func (e Envoy) sidecar() bool {
-	return slices.ContainsFunc(e.Listeners, func(l *listener.Listener) bool { return l.Name == "virtualInbound" })
+	return slices.ContainsFunc(e.Listeners, func(l *listener.Listener) bool { return l.Name == virtualInbound })
 }
 
 // inboundName names a filter chain for plaintext HTTP, and no other.
@@ -163,7 +166,7 @@ func inboundName(chain *listener.FilterChain) string {
 func plainFilters(filters []*listener.Filter) ([]*listener.Filter, error) {
 	var plain []*listener.Filter
 	for _, f := range filters {
-		if strings.HasPrefix(f.Name, "istio.") {
+		if ofIstio(f.Name) {
 			continue
 		}
 		if f.Name == wellknown.HTTPConnectionManager {
@@ -171,7 +174,7 @@ func plainFilters(filters []*listener.Filter) ([]*listener.Filter, error) {
 			if err := f.GetTypedConfig().UnmarshalTo(manager); err != nil {
 				return nil, err
 			}
-			manager.HttpFilters = slices.Filter(manager.HttpFilters, func(f *hcm.HttpFilter) bool { return !strings.HasPrefix(f.Name, "istio.") })
+			manager.HttpFilters = slices.DeleteFunc(manager.HttpFilters, func(f *hcm.HttpFilter) bool { return ofIstio(f.Name) })
 			packed, err := anypb.New(manager)
 			if err != nil {
 				return nil, err
@@ -182,3 +185,6 @@ func plainFilters(filters []*listener.Filter) ([]*listener.Filter, error) {
 	}
 	return plain, nil
 }
+
+// ofIstio tells the filters that only Istio's build of Envoy has.
+func ofIstio(filter string) bool { return strings.HasPrefix(filter, "istio.") }

@@ -1,8 +1,6 @@
 package mesh
 
 import (
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -11,15 +9,9 @@ import (
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/proto"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"istio.io/istio/pilot/pkg/model"
 	"istio.io/istio/pilot/pkg/networking/core"
-	"istio.io/istio/pilot/pkg/serviceregistry/kube"
 	"istio.io/istio/pkg/config"
 	"istio.io/istio/pkg/log"
 	"istio.io/istio/pkg/test"
@@ -47,55 +39,6 @@ func (e Envoy) resources() []proto.Message {
 		all = append(all, c)
 	}
 	return all
-}
-
-// ingressGateway is the Service of the gateway, by which Istio knows that its port 80 is 8080 in the pod.
-func ingressGateway() corev1.Service {
-	return corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "istio-ingressgateway", Namespace: "istio-system"},
-		Spec: corev1.ServiceSpec{
-			Selector: map[string]string{"istio": "ingressgateway"},
-			Ports: []corev1.ServicePort{
-				{Name: "http2", Port: 80, TargetPort: intstr.FromInt32(8080)},
-				{Name: "https", Port: 443, TargetPort: intstr.FromInt32(8443)},
-			},
-		},
-	}
-}
-
-// pod is what a proxy is in.
-type pod struct {
-	name, namespace, ip string
-	labels              map[string]string
-	ports               map[string]int32 // of its containers, by name
-	kind                model.NodeType
-}
-
-// pods are those with an Envoy: the gateway's first.
-func (m *Mesh) pods() []pod {
-	pods := []pod{{
-		name: "gateway", namespace: m.Gateway.Namespace, ip: "10.0.0.1", labels: m.Gateway.Spec.Selector, kind: model.Router,
-	}}
-	for i, d := range m.Deployments {
-		if !slices.Contains(m.injected, d.Namespace) {
-			continue
-		}
-		pods = append(pods, pod{
-			name: d.Name, namespace: d.Namespace, ip: fmt.Sprintf("10.0.1.%d", i+1),
-			labels: d.Spec.Template.Labels, ports: containerPorts(d), kind: model.SidecarProxy,
-		})
-	}
-	return pods
-}
-
-func containerPorts(d appsv1.Deployment) map[string]int32 {
-	ports := map[string]int32{}
-	for _, c := range d.Spec.Template.Spec.Containers {
-		for _, p := range c.Ports {
-			ports[p.Name] = p.ContainerPort
-		}
-	}
-	return ports
 }
 
 // Generate asks Istio's control plane what it would tell each Envoy.
@@ -177,40 +120,4 @@ func clone(configs []config.Config) []config.Config {
 		copies[i] = c.DeepCopy()
 	}
 	return copies
-}
-
-// registry is what Istio knows of services, and which pods are behind them.
-func (m *Mesh) registry(pods []pod) ([]*model.Service, []*model.ServiceInstance) {
-	var services []*model.Service
-	var instances []*model.ServiceInstance
-	for _, s := range append(m.services, m.Gateway) {
-		service := kube.ConvertService(s, nil, domain, "", domain)
-		services = append(services, service)
-		for _, p := range pods {
-			if p.namespace != s.Namespace || len(s.Spec.Selector) == 0 || !labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(p.labels)) {
-				continue
-			}
-			for i, port := range s.Spec.Ports {
-				instances = append(instances, &model.ServiceInstance{
-					Service: service, ServicePort: service.Ports[i],
-					Endpoint: &model.IstioEndpoint{
-						Addresses: []string{p.ip}, EndpointPort: uint32(target(port, p)), ServicePortName: port.Name,
-						Labels: maps.Clone(p.labels), Namespace: p.namespace,
-					},
-				})
-			}
-		}
-	}
-	return services, instances
-}
-
-// target is the port of the pod that a port of a Service leads to.
-func target(port corev1.ServicePort, p pod) int32 {
-	switch {
-	case port.TargetPort.Type == intstr.String:
-		return p.ports[port.TargetPort.StrVal]
-	case port.TargetPort.IntVal != 0:
-		return port.TargetPort.IntVal
-	}
-	return port.Port
 }

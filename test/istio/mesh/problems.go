@@ -1,0 +1,141 @@
+package mesh
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	extauthz "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// problems are what would make Envoy refuse a configuration, or do what nobody wants.
+func problems(envoys []Envoy) []string {
+	var found []string
+	for _, e := range envoys {
+		for _, text := range e.problems() {
+			if !slices.Contains(found, text) {
+				found = append(found, text)
+			}
+		}
+	}
+	return found
+}
+
+func (e Envoy) problems() []string {
+	var found []string
+	clusters := map[string]*cluster.Cluster{}
+	for _, c := range e.Clusters {
+		clusters[c.Name] = c
+	}
+	look := func(m proto.Message) {
+		switch m := m.(type) {
+		case *rbacv3.RBAC:
+			for name := range m.Policies {
+				if strings.HasSuffix(name, "-deny-due-to-bad-CUSTOM-action") {
+					found = append(found, "whatever matches the policy gets a 403: meshConfig.extensionProviders has no such provider, or no Service is what it names")
+				}
+			}
+		case *extauthz.ExtAuthz:
+			timeout := m.GetGrpcService().GetTimeout()
+			if m.GetHttpService() != nil {
+				timeout = m.GetHttpService().GetServerUri().GetTimeout()
+			}
+			if timeout.AsDuration() > time.Minute {
+				found = append(found, fmt.Sprintf("ext_authz waits %v for an answer, which is Istio's default: say `timeout:`", timeout.AsDuration()))
+			}
+			if c := m.GetHttpService().GetServerUri().GetCluster(); c != "" && clusters[c] == nil {
+				found = append(found, noCluster(c))
+			}
+		case *corev3.GrpcService_EnvoyGrpc:
+			switch c := clusters[m.ClusterName]; {
+			case m.ClusterName == "sds-grpc": // each proxy brings it along
+			case c == nil:
+				found = append(found, noCluster(m.ClusterName))
+			case c.GetType() == cluster.Cluster_ORIGINAL_DST:
+				found = append(found, fmt.Sprintf("the cluster %s is a headless Service, of which Istio believes that the client knows the address", c.Name))
+			case !speaksHTTP2(c):
+				found = append(found, fmt.Sprintf("the cluster %s speaks HTTP/1.1, and gRPC is HTTP/2: name the port of the Service grpc", c.Name))
+			}
+		}
+	}
+	for _, m := range e.resources() {
+		if err := validate(m); err != nil {
+			found = append(found, err.Error())
+		}
+		visit(m, look)
+	}
+	return found
+}
+
+func noCluster(name string) string {
+	return fmt.Sprintf("there is no cluster %q: no Service has this name and this port", name)
+}
+
+func speaksHTTP2(c *cluster.Cluster) bool {
+	options := &httpv3.HttpProtocolOptions{}
+	packed, ok := c.TypedExtensionProtocolOptions["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"]
+	return ok && packed.UnmarshalTo(options) == nil &&
+		(options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil || options.GetUseDownstreamProtocolConfig().GetHttp2ProtocolOptions() != nil)
+}
+
+// validate holds a message against the rules of its proto, as Envoy will, and what is packed into it as well.
+func validate(m proto.Message) error {
+	invalid := func(m proto.Message) error {
+		rules, ok := m.(interface{ Validate() error })
+		if !ok {
+			return nil
+		}
+		err := rules.Validate()
+		if err == nil {
+			return nil
+		}
+		steps := strings.Split(err.Error(), " | caused by: ") // from the outside to what is wrong
+		return errors.New(steps[len(steps)-1])
+	}
+	err := invalid(m)
+	visit(m, func(inner proto.Message) {
+		if packed, ok := inner.(*anypb.Any); ok && err == nil {
+			if message, unpackErr := packed.UnmarshalNew(); unpackErr == nil {
+				err = invalid(message)
+			}
+		}
+	})
+	return err
+}
+
+// visit calls f for a message and all messages in it, those that are packed into an Any included.
+func visit(m proto.Message, f func(proto.Message)) {
+	f(m)
+	if packed, ok := m.(*anypb.Any); ok {
+		// A type that is not known here was not known to Istio either, which would have said so.
+		if inner, err := packed.UnmarshalNew(); err == nil {
+			visit(inner, f)
+		}
+		return
+	}
+	m.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		switch {
+		case field.IsMap() && field.MapValue().Message() != nil:
+			value.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
+				visit(v.Message().Interface(), f)
+				return true
+			})
+		case field.IsList() && field.Message() != nil:
+			for i := range value.List().Len() {
+				visit(value.List().Get(i).Message().Interface(), f)
+			}
+		case !field.IsMap() && !field.IsList() && field.Message() != nil:
+			visit(value.Message().Interface(), f)
+		}
+		return true
+	})
+}
