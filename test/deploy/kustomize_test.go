@@ -53,6 +53,9 @@ func (k kustomization) component() bool { return k.Kind == types.ComponentKind }
 // in is the directory's path in the repository.
 func (k kustomization) in(t *testing.T) string { t.Helper(); return relative(t, path(t), k.dir) }
 
+// neededComponents are those that another one is nothing without, and comes after.
+var neededComponents = map[string]string{"api-keys-file": "api-key-secret", "autoscaling": "redis"}
+
 // Every kustomization is built; a component is, where it is used, and ours by itself over the base.
 func TestKustomizations(t *testing.T) {
 	all := kustomizations(t)
@@ -69,8 +72,8 @@ func TestKustomizations(t *testing.T) {
 			switch {
 			case k.component() && strings.HasPrefix(k.in(t), "deploy/kustomize/components/"):
 				components := "COMPONENTS/" + filepath.Base(k.dir)
-				if filepath.Base(k.dir) == "api-keys-file" {
-					components += ", COMPONENTS/api-key-secret"
+				if other, needs := neededComponents[filepath.Base(k.dir)]; needs {
+					components = "COMPONENTS/" + other + ", " + components
 				}
 				dir = overlay(t, `{resources: [BASE], components: [`+components+`]}`)
 			case k.component():
@@ -170,6 +173,9 @@ func TestMistakesInOverlays(t *testing.T) {
 	}{
 		"a field of the kustomization": {`{resources: [BASE], component: [COMPONENTS/redis]}`, kustomize, `"component"`},
 		"a component":                  {`{resources: [BASE], components: [COMPONENTS/reddis]}`, kustomize, `components/reddis`},
+		"autoscaling without Redis":    {`{resources: [BASE], components: [COMPONENTS/autoscaling]}`, kustomize, `extauthz-redis`},
+		"autoscaling before Redis, which would choose the number of replicas": {
+			`{resources: [BASE], components: [COMPONENTS/autoscaling, COMPONENTS/redis]}`, kustomize, `extauthz-redis`},
 		"a patched object": {`{resources: [BASE], patches: [{patch: "{apiVersion: apps/v1, kind: Deployment, metadata: {name: extautz}, spec: {replicas: 2}}"}]}`,
 			kustomize, `extautz`},
 		"a ConfigMap": {`{resources: [BASE], configMapGenerator: [{name: extauthz-setings, behavior: merge, literals: [LOG_LEVEL=DEBUG]}]}`,
