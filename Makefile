@@ -133,6 +133,7 @@ STAMPS := .tools/stamps
 test-tools: $(STAMPS)/envoy-$(ENVOY_VERSION)
 	@command -v cc >/dev/null || scripts/install-tools cc
 	@command -v redis-server >/dev/null || scripts/install-tools redis
+	@command -v curl >/dev/null || scripts/install-tools curl
 lint-tools: $(STAMPS)/golangci-lint-$(GOLANGCI_LINT_VERSION) $(STAMPS)/shellcheck-$(SHELLCHECK_VERSION) $(STAMPS)/hadolint-$(HADOLINT_VERSION)
 chart-tools: $(STAMPS)/helm-$(HELM_VERSION) $(STAMPS)/kubeconform-$(KUBECONFORM_VERSION)
 gateway-tools: $(STAMPS)/egctl-$(EGCTL_VERSION)
