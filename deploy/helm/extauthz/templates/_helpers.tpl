@@ -19,11 +19,15 @@ app.kubernetes.io/name: {{ include "extauthz.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{- define "extauthz.labels" -}}
+{{- define "extauthz.ownLabels" -}}
 {{ include "extauthz.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "extauthz.labels" -}}
+{{ include "extauthz.ownLabels" . }}
 {{- with .Values.labels }}
 {{ toYaml . }}
 {{- end }}
@@ -127,6 +131,19 @@ API_KEYS_FILE: /etc/extauthz/api-keys/keys.yaml
 {{- end }}
 {{- if and .autoscaling.enabled (gt (int .autoscaling.minReplicas) (int .autoscaling.maxReplicas)) }}
 {{- $wrong = append $wrong (printf "autoscaling.minReplicas=%d is more than autoscaling.maxReplicas=%d" (int .autoscaling.minReplicas) (int .autoscaling.maxReplicas)) }}
+{{- end }}
+{{- if and .autoscaling.enabled (not (dig "requests" "cpu" "" .resources)) (not (dig "limits" "cpu" "" .resources)) }}
+{{- $wrong = append $wrong "autoscaling.enabled=true scales by the CPU requested: set resources.requests.cpu" }}
+{{- end }}
+{{- range $name := keys (include "extauthz.ownLabels" $ | fromYaml) | sortAlpha }}
+{{- if hasKey $.Values.labels $name }}
+{{- $wrong = append $wrong (printf "labels: %s is the chart's own, and not to be set" $name) }}
+{{- end }}
+{{- end }}
+{{- range $name := keys (include "extauthz.selectorLabels" $ | fromYaml) | sortAlpha }}
+{{- if hasKey $.Values.podLabels $name }}
+{{- $wrong = append $wrong (printf "podLabels: %s is the chart's own, and not to be set" $name) }}
+{{- end }}
 {{- end }}
 {{- if and .rules .rulesConfigMap }}
 {{- $wrong = append $wrong "rules and rulesConfigMap are both set: take one of them" }}
