@@ -136,6 +136,7 @@ func (o *objects) checkPorts(t *testing.T) {
 			}
 		}
 	}
+	o.checkWayOut(t)
 	let := map[string]bool{}
 	for _, policy := range o.policies {
 		for _, rule := range policy.Spec.Ingress {
@@ -161,6 +162,28 @@ func (o *objects) checkPorts(t *testing.T) {
 		}
 		if probe.HTTPGet != nil && probe.HTTPGet.Port != intstr.FromString("http") {
 			t.Errorf("the %s asks port %s for HTTP", what, &probe.HTTPGet.Port)
+		}
+	}
+}
+
+// checkWayOut checks that the network policies let out to what the pod needs: names, and Redis where it has one.
+func (o *objects) checkWayOut(t *testing.T) {
+	t.Helper()
+	var got []string
+	for _, policy := range o.policies {
+		for _, rule := range policy.Spec.Egress {
+			for _, p := range rule.Ports {
+				got = append(got, fmt.Sprintf("%s/%s", p.Port, *p.Protocol))
+			}
+		}
+	}
+	want := []string{"53/UDP", "53/TCP", "5353/UDP", "5353/TCP"} // OpenShift's DNS listens on 5353
+	if o.environment["REDIS_URL_FILE"] != "" && !slices.Contains(got, "6380/TCP") { // everything-values.yaml's
+		want = append(want, "6379/TCP")
+	}
+	for _, port := range want {
+		if len(o.policies) > 0 && !slices.Contains(got, port) {
+			t.Errorf("the network policies let out to %v, and not to %s", got, port)
 		}
 	}
 }
