@@ -1,11 +1,14 @@
 package e2e
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/extauthz/extauthz/internal/testenv"
@@ -52,6 +55,25 @@ func TestVerify(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestVerifyFails: the walk ends where something is not as it should be, and says what.
+func TestVerifyFails(t *testing.T) {
+	t.Parallel()
+	envoy, walk := composed(t)
+	for _, c := range []struct{ name, variable, want string }{
+		{"another answer", "PROXY=http://" + envoy.Admin, "the status: want 401, got 404"},
+		{"nobody to say how many calls failed", "ADMIN=http://" + testenv.Loopback(testenv.FreePort(t)), "want an answer, got nothing"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cmd := exec.Command(walk.Path)
+			cmd.Env = append(slices.Clone(walk.Env), c.variable) // the last one of a name counts
+			out, err := cmd.CombinedOutput()
+			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 || !strings.Contains(string(out), c.want) {
+				t.Errorf("%s: got %v, want exit status 1 and %q of it; it says:\n%s", c.variable, err, c.want, out)
+			}
+		})
+	}
 }
 
 func verify(t *testing.T, walk *exec.Cmd) {
