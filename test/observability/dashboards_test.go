@@ -110,8 +110,14 @@ func TestDashboards(t *testing.T) {
 	for _, d := range all {
 		t.Run(d.file, func(t *testing.T) {
 			for _, link := range d.Links {
-				if uid, ok := strings.CutPrefix(link.URL, "/d/"); !ok || !uids[uid] {
+				address, _, _ := strings.Cut(link.URL, "?")
+				if uid, ok := strings.CutPrefix(address, "/d/"); !ok || !uids[uid] {
 					t.Errorf("a link to %s, which is none of ours", link.URL)
+				}
+				for _, m := range passedOn.FindAllStringSubmatch(link.URL, -1) {
+					if !slices.ContainsFunc(d.Templating.List, func(v variable) bool { return v.Name == m[1] }) {
+						t.Errorf("a link passes %s on, and there is no variable of that name", m[0])
+					}
 				}
 			}
 			for _, v := range d.Templating.List {
@@ -180,16 +186,18 @@ func (d *dashboard) checkExpr(t *testing.T, title, expr string) {
 	}
 	for _, s := range selectors(t, fill(t, expr, values)) {
 		want := []string{"namespace", "job", "instance"}
-		if strings.HasPrefix(s.Name, "envoy_") {
-			want = want[:1] // an Envoy is another job
+		variable := func(label string) string { return label }
+		if strings.HasPrefix(s.Name, "envoy_") { // an Envoy is another job, and in Kubernetes mostly in another namespace
+			want = want[:1]
+			variable = func(label string) string { return "envoy_" + label }
 		}
 		if strings.HasPrefix(s.Name, "extauthz_ratelimit_decisions") || strings.HasPrefix(s.Name, "extauthz_rule_") {
 			want = append(want, "domain", "rule")
 		}
 		for _, m := range s.LabelMatchers {
-			kind, isVariable := kinds[m.Name]
-			if isVariable && (m.Value != chosen+m.Name || m.Type != kind) {
-				t.Errorf("panel %q: %s in %s, want what is chosen by $%s, with %s", title, m, expr, m.Name, kind)
+			kind, isVariable := kinds[variable(m.Name)]
+			if (isVariable || slices.Contains(want, m.Name)) && (m.Value != chosen+variable(m.Name) || m.Type != kind) {
+				t.Errorf("panel %q: %s in %s, want what is chosen by $%s, with %s", title, m, expr, variable(m.Name), kind)
 			}
 			want = slices.DeleteFunc(want, func(name string) bool { return name == m.Name })
 		}
@@ -213,5 +221,8 @@ func fill(t *testing.T, text string, values map[string]string) string {
 		return value
 	})
 }
+
+// passedOn are variables whose values a link takes along.
+var passedOn = regexp.MustCompile(`\$\{(\w+):queryparam\}`)
 
 var reference = regexp.MustCompile(`\$\w+`)

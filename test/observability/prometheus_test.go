@@ -74,14 +74,14 @@ func (q question) String() string { return q.where + ": " + q.expr + "\n" }
 func questions(t *testing.T) (all []question) {
 	t.Helper()
 	// What is chosen at the top. A window of seconds holds scrapes enough here.
-	values := map[string]string{"__rate_interval": "10s", "namespace": ".*", "job": ".*", "instance": ".*"}
+	values := map[string]string{"__rate_interval": "10s", "namespace": ".*", "envoy_namespace": ".*", "job": ".*", "instance": ".*"}
 	for _, d := range dashboards(t) {
 		values["domain"], values["rule"] = ".*", ".*"
 		if slices.ContainsFunc(d.Templating.List, func(v variable) bool { return v.Name == "rule" && !v.Multi }) {
 			values["domain"], values["rule"] = "sample", "masked_remote_address"
 		}
 		for _, v := range d.Templating.List {
-			if m := labelValues.FindStringSubmatch(string(v.Query)); m != nil && v.Name != "namespace" { // which is Kubernetes' alone
+			if m := labelValues.FindStringSubmatch(string(v.Query)); m != nil && m[2] != "namespace" { // which is Kubernetes' alone
 				selector := strings.ReplaceAll(fill(t, m[1], values), `\"`, `"`)
 				all = append(all, question{d.file + ": $" + v.Name, fmt.Sprintf(`count by (%s) (%s) and on () vector(1)`, m[2], selector)})
 			}
