@@ -271,6 +271,12 @@ func (o *objects) checkSecurity(t *testing.T) {
 			t.Errorf("the pod lacks: %s", what)
 		}
 	}
+	for _, v := range o.pod().Volumes {
+		// The group is that of the pod (fsGroup), which reads a Secret that way; others do not.
+		if v.Secret != nil && (v.Secret.DefaultMode == nil || *v.Secret.DefaultMode != 0o440) {
+			t.Errorf("the volume %s of a Secret has not the mode 0440", v.Name)
+		}
+	}
 	for _, m := range o.container.VolumeMounts {
 		if m.SubPath != "" {
 			t.Errorf("%s is mounted by subPath, and would never change again", m.MountPath)
