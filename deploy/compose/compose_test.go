@@ -3,6 +3,7 @@ package compose
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,7 +20,7 @@ import (
 // TestEnvoy compares the Envoy of docker-compose.yml with the one that is explained and copied. Where they may differ is
 // listed here; all else is the same.
 func TestEnvoy(t *testing.T) {
-	ours, sample := read(t, "deploy/compose/envoy/envoy.yaml"), read(t, "envoy/envoy.yaml")
+	ours, sample := testenv.RepoFile(t, "deploy/compose/envoy/envoy.yaml"), testenv.RepoFile(t, "envoy/envoy.yaml")
 	if err := testenv.ValidateEnvoy(t, ours); err != nil {
 		t.Error(err)
 	}
@@ -87,13 +88,13 @@ func take(leaves map[string]any, places *regexp.Regexp) map[string]any {
 // there, and one that nobody reads is a mistake.
 func TestVariables(t *testing.T) {
 	var asked, set []string
-	for _, m := range regexp.MustCompile(`\$\{?(\w+)([^}]*)\}?`).FindAllStringSubmatch(read(t, "docker-compose.yml"), -1) {
+	for _, m := range regexp.MustCompile(`\$\{?(\w+)([^}]*)\}?`).FindAllStringSubmatch(testenv.RepoFile(t, "docker-compose.yml"), -1) {
 		asked = append(asked, m[1])
 		if want := ":?set " + m[1] + " in .env"; m[2] != want {
 			t.Errorf("docker-compose.yml: %s: want ${%s%s}, so that it is missed by its name", m[0], m[1], want)
 		}
 	}
-	for line := range strings.Lines(read(t, ".env")) {
+	for line := range strings.Lines(testenv.RepoFile(t, ".env")) {
 		if name, _, ok := strings.Cut(line, "="); ok && !strings.HasPrefix(line, "#") {
 			set = append(set, name)
 		}
@@ -116,7 +117,7 @@ func TestServices(t *testing.T) {
 			Ports, Volumes []string
 		}
 	}
-	if err := yaml.Unmarshal([]byte(read(t, "docker-compose.yml")), &file); err != nil {
+	if err := yaml.Unmarshal([]byte(testenv.RepoFile(t, "docker-compose.yml")), &file); err != nil {
 		t.Fatal(err)
 	}
 	for name, s := range file.Services {
@@ -144,7 +145,7 @@ func TestServices(t *testing.T) {
 	if len(file.Services) == 0 {
 		t.Error("docker-compose.yml has no services")
 	}
-	for line := range strings.Lines(read(t, ".env")) {
+	for line := range strings.Lines(testenv.RepoFile(t, ".env")) {
 		name, image, ok := strings.Cut(strings.TrimSpace(line), "=")
 		if _, tag, tagged := strings.Cut(image, ":"); ok && strings.HasSuffix(name, "_IMAGE") && (!tagged || tag == "latest") {
 			t.Errorf(".env: %s=%s: want a version, since what has none is another image tomorrow", name, image)
@@ -152,12 +153,32 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// read returns a file of the repository.
-func read(t *testing.T, path string) string {
-	t.Helper()
-	content, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), path))
-	if err != nil {
+// TestOrder: whoever needs another starts when that one is healthy, by its own word.
+func TestOrder(t *testing.T) {
+	type service struct {
+		DependsOn yaml.Node `yaml:"depends_on"` // a mapping, or a list
+		Health    struct {
+			Test []string
+		} `yaml:"healthcheck"`
+	}
+	var file struct{ Services map[string]service }
+	if err := yaml.Unmarshal([]byte(testenv.RepoFile(t, "docker-compose.yml")), &file); err != nil {
 		t.Fatal(err)
 	}
-	return string(content)
+	for name, want := range map[string][]string{"envoy": {"extauthz", "upstream"}, "extauthz": {"redis"}} {
+		needs := map[string]struct{ Condition string }{}
+		before := file.Services[name].DependsOn
+		if err := before.Decode(&needs); err != nil {
+			t.Errorf("%s: depends_on: %v", name, err)
+		}
+		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(needs))); diff != "" {
+			t.Errorf("%s: what it needs (-want +got):\n%s", name, diff)
+		}
+		for other, n := range needs {
+			if n.Condition != "service_healthy" || len(file.Services[other].Health.Test) == 0 {
+				t.Errorf("%s needs %s when it is %q, which is healthy by %q; want service_healthy, by a test",
+					name, other, n.Condition, file.Services[other].Health.Test)
+			}
+		}
+	}
 }

@@ -106,6 +106,16 @@ func RepoRoot(t testing.TB) string {
 	return root
 }
 
+// RepoFile returns what is in a file of the repository, whose path is from its root.
+func RepoFile(t testing.TB, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(RepoRoot(t), path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
 func repoRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/extauthz/extauthz/internal/testenv"
 )
 
 // shop is the service with the policy of testdata/policy.yaml behind the sample configuration of Envoy, and who makes tokens for
@@ -32,7 +34,7 @@ func startShop(t *testing.T, edits ...edit) *shop {
 // policy is testdata/policy.yaml with the keys of an issuer.
 func policy(t *testing.T, i *issuer) string {
 	t.Helper()
-	return instead("ISSUER_KEYS", i.file)(t, read(t, "test/e2e/testdata/policy.yaml"))
+	return instead("ISSUER_KEYS", i.file)(t, testenv.RepoFile(t, "test/e2e/testdata/policy.yaml"))
 }
 
 // get is a request with these headers.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/extauthz/extauthz/internal/testenv"
 )
 
 // block returns the first fenced block of a language that has a text in it, of a page of the documentation: what the page shows is
@@ -28,7 +30,7 @@ func block(t *testing.T, page, language, has string) string {
 // blocks returns all fenced blocks of a language, in order.
 func blocks(t *testing.T, page, language string) (list []string) {
 	t.Helper()
-	for rest := read(t, page); ; {
+	for rest := testenv.RepoFile(t, page); ; {
 		_, after, ok := strings.Cut(rest, "\n```"+language+"\n")
 		if !ok {
 			return list

@@ -22,7 +22,7 @@ func overHTTP(port string) edit {
 `, port)
 	return func(t *testing.T, config string) string {
 		t.Helper()
-		_, filter, _ := cutFilter(t, read(t, "envoy/http-ext_authz.yaml"), extAuthz)
+		_, filter, _ := cutFilter(t, testenv.RepoFile(t, "envoy/http-ext_authz.yaml"), extAuthz)
 		filter = instead("cluster: extauthz, timeout: 0.200s", "cluster: extauthz_http, timeout: 2s")(t, filter)
 		before, _, after := cutFilter(t, config, extAuthz)
 		config = before + filter + after

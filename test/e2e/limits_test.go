@@ -23,7 +23,7 @@ func TestRouteLimits(t *testing.T) {
 	}{
 		{"memory, nothing configured", func(*testing.T) []string { return nil }},
 		{"Redis", func(t *testing.T) []string {
-			root, _ := rulesDirectory(t, read(t, sampleRules))
+			root, _ := rulesDirectory(t, testenv.RepoFile(t, sampleRules))
 			return []string{"RUNTIME_ROOT=" + root, serverSecret, "REDIS_URL=redis://" + testenv.Redis(t).Addr, "REDIS_TIMEOUT=1s"}
 		}},
 	} {

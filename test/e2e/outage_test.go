@@ -21,7 +21,7 @@ func TestRedisAway(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			redis := testenv.Redis(t)
-			root, _ := rulesDirectory(t, read(t, sampleRules))
+			root, _ := rulesDirectory(t, testenv.RepoFile(t, sampleRules))
 			// The default of 8 ms would now and then find a busy test machine's Redis away when it is not.
 			service := startService(t, "RUNTIME_ROOT="+root, serverSecret, "REDIS_URL=redis://"+redis.Addr, "REDIS_TIMEOUT=250ms")
 			envoy := startEnvoy(t, service.grpcPort, without(extAuthz))

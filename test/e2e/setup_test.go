@@ -108,7 +108,7 @@ func startEnvoy(t *testing.T, grpcPort int, edits ...edit) *proxy {
 // startEnvoyWith starts an Envoy with a configuration of the repository, edited for the test.
 func startEnvoyWith(t *testing.T, file string, ports testenv.Ports, edits ...edit) *proxy {
 	t.Helper()
-	original := read(t, file)
+	original := testenv.RepoFile(t, file)
 	// A test machine is not always as quick as the configuration is right to expect, and what is late is not decided.
 	config := strings.NewReplacer(" timeout: 0.020s", " timeout: 2s", " timeout: 0.200s", " timeout: 2s").Replace(original)
 	if config == original {
@@ -166,14 +166,4 @@ func cutFilter(t *testing.T, config, filter string) (before, element, after stri
 		t.Fatalf("the configuration has no HTTP filter %s, or none after it", filter)
 	}
 	return before, head + element[:next], element[next:]
-}
-
-// read returns a file of the repository.
-func read(t *testing.T, path string) string {
-	t.Helper()
-	content, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(content)
 }

@@ -89,7 +89,7 @@ func verify(t *testing.T, walk *exec.Cmd) {
 // it. The environment is what the service gets beyond its rules and keys.
 func composed(t *testing.T, environment ...string) (*proxy, *exec.Cmd) {
 	t.Helper()
-	root, rules := rulesDirectory(t, read(t, "deploy/compose/rules/shop.yaml"))
+	root, rules := rulesDirectory(t, testenv.RepoFile(t, "deploy/compose/rules/shop.yaml"))
 	keys := filepath.Join(testenv.RepoRoot(t), "deploy", "compose", "keys")
 	service := startService(t, append([]string{
 		"RUNTIME_ROOT=" + root, "API_KEYS_FILE=" + filepath.Join(keys, "keys.yaml"), "API_KEY_SECRET_FILE=" + filepath.Join(keys, "secret"),
