@@ -16,7 +16,7 @@
 
 {{- define "extauthz.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "extauthz.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "extauthz.ownLabels" -}}
@@ -185,5 +185,5 @@ API_KEYS_FILE: /etc/extauthz/api-keys/keys.yaml
 {{- /* Of the pod of `helm test`, which the network policy lets in, and no Service sends anything to. */}}
 {{- define "extauthz.testLabels" -}}
 app.kubernetes.io/name: {{ include "extauthz.name" . }}-test
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
