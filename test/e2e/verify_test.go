@@ -33,13 +33,17 @@ func TestVerify(t *testing.T) {
 		asked, done := make(chan func()), make(chan struct{})
 		command := func(do func()) string {
 			s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-				asked <- do
-				<-done
+				select {
+				case asked <- do:
+					<-done
+				case <-t.Context().Done(): // the test has failed before
+				}
 			}))
 			t.Cleanup(s.Close)
 			return "curl --silent --fail " + s.URL
 		}
 		walk.Env = append(walk.Env, "STOP_REDIS="+command(redis.Kill), "START_REDIS="+command(redis.Restart))
+		defer close(done) // also when Redis does not start again, which ends the test here
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
