@@ -193,46 +193,69 @@ func TestHTTPProvider(t *testing.T) {
 	wantHeader(t, "extauthz", r.Header, "X-Mine")
 }
 
+// otherPolicy is one more for the gateway, of a provider that is there, and for other requests.
+const otherPolicy = `
+---
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata:
+  name: other
+spec:
+  selector:
+    matchLabels:
+      istio: ingressgateway
+  action: CUSTOM
+  provider:
+    name: extauthz-http
+  rules:
+    - to:
+        - operation:
+            paths: [/other]
+`
+
 // TestSigns makes mistakes, and looks what somebody with a valid key gets then: docs/istio.md tells the one by the other.
 func TestSigns(t *testing.T) {
 	t.Parallel()
 	behind := startBehindGateway(t, load(t, "service", "gateway", "example"))
 	for _, c := range []struct {
-		name          string
-		file          string
-		before, after string
-		status        int
-		body          string   // how it begins
-		limits        []string // that the client is told about
+		name   string
+		file   string
+		texts  []string // the first such text, and what takes its place, and the next
+		status int
+		body   string   // unless the application answers
+		limits []string // that the client is told about
 	}{
-		{"a provider that is not there", "gateway/authorization-policy.yaml", "name: extauthz-grpc", "name: extauthz",
+		{"a provider that is not there", "gateway/authorization-policy.yaml", []string{"name: extauthz-grpc", "name: extauthz"},
 			http.StatusForbidden, "RBAC: access denied", nil},
-		{"a Service that is not there", "mesh-config.yaml", "service: extauthz.extauthz.svc", "service: extauthz.default.svc",
+		{"a Service that is not there", "mesh-config.yaml", []string{"service: extauthz.extauthz.svc", "service: extauthz.default.svc"},
 			http.StatusForbidden, "RBAC: access denied", nil},
-		{"a port that is not there", "mesh-config.yaml", "port: 8081", "port: 9001", http.StatusServiceUnavailable, "", nil},
-		{"the same without statusOnError", "mesh-config.yaml", "port: 8081\n", "port: 9001 #", http.StatusServiceUnavailable, "", nil},
-		{"a port that is not called grpc", "../deploy/kustomize/base/services.yaml", "name: grpc,", "name: rpc,", http.StatusServiceUnavailable, "", nil},
-		{"a policy for no pod", "gateway/authorization-policy.yaml", "istio: ingressgateway", "istio: ingress",
+		{"a policy of another provider", "gateway/authorization-policy.yaml", []string{"notPaths: [/healthz]", "notPaths: [/healthz]" + otherPolicy},
+			http.StatusForbidden, "RBAC: access denied", nil},
+		{"a port that is not there", "mesh-config.yaml", []string{"port: 8081", "port: 9001"}, http.StatusServiceUnavailable, "", nil},
+		{"the same without statusOnError", "mesh-config.yaml", []string{"port: 8081", "port: 9001", `statusOnError: "503"`, ""},
+			http.StatusForbidden, "", nil},
+		{"a port that is not called grpc", "../deploy/kustomize/base/services.yaml", []string{"name: grpc,", "name: rpc,"}, http.StatusServiceUnavailable, "", nil},
+		{"a policy for no pod", "gateway/authorization-policy.yaml", []string{"istio: ingressgateway", "istio: ingress"},
 			http.StatusOK, "", []string{"per-address", "posts-per-user"}}, // the bucket of nobody in particular
-		{"HTTP without gateway-http", "gateway/authorization-policy.yaml", "name: extauthz-grpc", "name: extauthz-http",
+		{"HTTP without gateway-http", "gateway/authorization-policy.yaml", []string{"name: extauthz-grpc", "name: extauthz-http"},
 			http.StatusOK, "", []string{"per-address", "per-owner", "posts-per-user"}}, // the plan is not known, and neither is the user
-		{"no mistake", "gateway/authorization-policy.yaml", "name: extauthz-grpc", "name: extauthz-grpc",
+		{"no mistake", "gateway/authorization-policy.yaml", []string{"name: extauthz-grpc", "name: extauthz-grpc"},
 			http.StatusOK, "", []string{"free-posts-per-user", "per-address", "per-owner", "posts-per-user"}},
-		{"a virtual host that is not there", "gateway/rate-limits.yaml", "name: app.example.com:80", "name: app.example.com",
+		{"a virtual host that is not there", "gateway/rate-limits.yaml", []string{"name: app.example.com:80", "name: app.example.com"},
 			http.StatusOK, "", []string{"per-address", "per-owner"}},
-		{"a cluster that is not there", "gateway/rate-limits.yaml", "cluster_name: outbound|8081||", "cluster_name: outbound|8081|",
+		{"a cluster that is not there", "gateway/rate-limits.yaml", []string{"cluster_name: outbound|8081||", "cluster_name: outbound|8081|"},
 			http.StatusOK, "", []string{"per-owner"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			m, err := loadWith(t, c.file, c.before, c.after)
+			m, err := loadWith(t, c.file, c.texts...)
 			if err != nil {
 				t.Fatal(err)
 			}
 			_, client := behind.gateway(t, m)
 			a := client.want(t, c.status, "POST", "/posts", behind.keys["alice"])
-			if !strings.HasPrefix(a.body, c.body) {
-				t.Errorf("got %s, want %s", a.body, c.body)
+			if a.saw == nil && a.body != c.body {
+				t.Errorf("got the body %q, want %q", a.body, c.body)
 			}
 			var limits []string
 			for _, m := range regexp.MustCompile(`"([a-z-]+)";`).FindAllStringSubmatch(strings.Join(a.header.Values("Ratelimit-Policy"), ","), -1) {

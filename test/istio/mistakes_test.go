@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +20,38 @@ func TestNoMistake(t *testing.T) {
 		for _, err := range load(t, "service", gateway, "example-sidecar").Check() {
 			t.Errorf("with %s: %v", gateway, err)
 		}
+	}
+}
+
+// TestOtherMeshes checks what is said otherwise elsewhere, and is no mistake either.
+func TestOtherMeshes(t *testing.T) {
+	t.Parallel()
+	const injection = "istio-injection: enabled"
+	for _, c := range []struct{ name, file, before, after string }{
+		{"sidecars of a revision", "example/namespace.yaml", injection, "istio.io/rev: canary"},
+		{"mTLS as it is by default", "example/namespace.yaml", injection, injection + `
+---
+apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata:
+  name: default
+spec:
+  mtls: { mode: PERMISSIVE }`},
+		{"settings of proxies that start", "example/namespace.yaml", injection, injection + `
+---
+apiVersion: networking.istio.io/v1beta1
+kind: ProxyConfig
+metadata:
+  name: application
+spec:
+  concurrency: 2`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			for _, err := range mistakes(t, c.file, c.before, c.after) {
+				t.Error(err)
+			}
+		})
 	}
 }
 
@@ -55,6 +88,8 @@ func TestMistakes(t *testing.T) {
 			[]string{"istio/example/application.yaml: ", "Deployment example/application", `unknown field "restartPolcy"`}},
 		{"a version", "service/destination-rule.yaml", "networking.istio.io/v1", "networking.istio.io/v2",
 			[]string{"istio/service/destination-rule.yaml: ", "no DestinationRule of Istio is in networking.istio.io/v2"}},
+		{"a kind that is not read here", "example/gateway.yaml", "networking.istio.io/v1\nkind: Gateway", "gateway.networking.k8s.io/v1\nkind: Gateway",
+			[]string{"istio/example/gateway.yaml: ", "Gateway example/application", "Kubernetes' Gateway API, which is not read here"}},
 
 		// What matches nothing is not applied.
 		{"a virtual host without its port", "gateway/rate-limits.yaml", "name: app.example.com:80", "name: app.example.com",
@@ -76,6 +111,8 @@ func TestMistakes(t *testing.T) {
 			[]string{"istio/sidecar/envoyfilter.yaml: ", "configPatches[0] (CLUSTER): it matches nothing", "istio/sidecar/envoyfilter.yaml: ",
 				"configPatches[1] (HTTP_FILTER): it matches nothing", "istio/sidecar/envoyfilter.yaml: ", "configPatches[2] (HTTP_FILTER): it matches nothing",
 				"istio/sidecar/envoyfilter.yaml: ", "configPatches[3] (VIRTUAL_HOST): it matches nothing"}},
+		{"a namespace without sidecars", "example/namespace.yaml", "istio-injection: enabled", "istio-injection: disabled",
+			slices.Repeat([]string{"istio/sidecar/envoyfilter.yaml: ", "it matches nothing"}, 4)},
 		{"a host of a DestinationRule", "service/destination-rule.yaml", "host: extauthz.", "host: extauth.",
 			[]string{"istio/service/destination-rule.yaml: ", "DestinationRule extauthz/extauthz", "it matches nothing"}},
 
@@ -90,6 +127,8 @@ func TestMistakes(t *testing.T) {
 			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[0] (HTTP_FILTER)", `there is no cluster "outbound|8081|extauthz.extauthz.svc.cluster.local"`}},
 		{"a provider", "gateway/authorization-policy.yaml", "name: extauthz-grpc", "name: extauthz",
 			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz", "extensionProviders has no such provider"}},
+		{"a policy of another provider", "gateway/authorization-policy.yaml", "notPaths: [/healthz]", "notPaths: [/healthz]" + otherPolicy,
+			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/", "a policy of another provider selects the same pods"}},
 		{"the Service of a provider", "mesh-config.yaml", "service: extauthz.extauthz.svc", "service: extauthz.default.svc",
 			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz", "no Service is what it names"}},
 		{"the port of a provider", "mesh-config.yaml", "port: 8081", "port: 9001",
@@ -128,8 +167,9 @@ func mistakes(t *testing.T, file, before, after string) []error {
 	return []error{err}
 }
 
-// loadWith copies istio/ and what it builds on, puts a text in the place of the first that is like before, and loads the copy.
-func loadWith(t *testing.T, file, before, after string) (*mesh.Mesh, error) {
+// loadWith copies istio/ and what it builds on, changes texts in one of its files, and loads the copy. Of each two texts the second
+// takes the place of the first, where that is there for the first time.
+func loadWith(t *testing.T, file string, texts ...string) (*mesh.Mesh, error) {
 	t.Helper()
 	root := t.TempDir()
 	for _, dir := range []string{"istio", filepath.Join("deploy", "kustomize")} {
@@ -142,10 +182,14 @@ func loadWith(t *testing.T, file, before, after string) (*mesh.Mesh, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(content), before) {
-		t.Fatalf("%s has no %q", file, before)
+	changed := string(content)
+	for pair := range slices.Chunk(texts, 2) {
+		if !strings.Contains(changed, pair[0]) {
+			t.Fatalf("%s has no %q", file, pair[0])
+		}
+		changed = strings.Replace(changed, pair[0], pair[1], 1)
 	}
-	if err := os.WriteFile(path, []byte(strings.Replace(string(content), before, after, 1)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var paths []string

@@ -117,6 +117,9 @@ func (m *Mesh) without(f func(o Object, patch int, name string, rest []config.Co
 func (m *Mesh) checkEffect(envoys []Envoy) []error {
 	var errs []error
 	m.without(func(o Object, patch int, name string, rest []config.Config) {
+		if o.GroupVersionKind == gvk.PeerAuthentication || o.GroupVersionKind == gvk.ProxyConfig {
+			return // it may say how mTLS is by default, on purpose, or be for what an Envoy is told when it starts
+		}
 		less, err := m.generate(rest)
 		if err == nil && slices.EqualFunc(envoys, less, same) {
 			err = fmt.Errorf("it matches nothing and does nothing%s", hint(o, patch, envoys))

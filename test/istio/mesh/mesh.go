@@ -22,6 +22,7 @@ import (
 	"istio.io/istio/pkg/config"
 	istiomesh "istio.io/istio/pkg/config/mesh"
 	"istio.io/istio/pkg/config/schema/collections"
+	"istio.io/istio/pkg/config/schema/gvk"
 	"istio.io/istio/pkg/config/schema/resource"
 	"istio.io/istio/pkg/util/protomarshal"
 )
@@ -32,14 +33,14 @@ type Mesh struct {
 	Gateway corev1.Service
 	// Objects are those of Istio's own kinds.
 	Objects []Object
-	// Deployments are the applications; those of a namespace with injection have a sidecar.
+	// Deployments are the applications, with a sidecar or without.
 	Deployments []appsv1.Deployment
 	// ConfigMaps are there for tests to read.
 	ConfigMaps []corev1.ConfigMap
 
-	config   *meshconfig.MeshConfig
-	services []corev1.Service
-	injected []string // namespaces
+	config     *meshconfig.MeshConfig
+	services   []corev1.Service
+	namespaces []corev1.Namespace
 }
 
 // Object is one of Istio's objects and the file it comes from.
@@ -148,11 +149,8 @@ func (m *Mesh) add(r manifest) error {
 	}
 	switch id := r.GetGvk(); id.Kind {
 	case "Namespace":
-		var n corev1.Namespace
-		err = yaml.UnmarshalStrict(text, &n)
-		if n.Labels["istio-injection"] == "enabled" {
-			m.injected = append(m.injected, n.Name)
-		}
+		m.namespaces = append(m.namespaces, corev1.Namespace{})
+		err = yaml.UnmarshalStrict(text, &m.namespaces[len(m.namespaces)-1])
 	case "Service":
 		m.services = append(m.services, corev1.Service{})
 		err = yaml.UnmarshalStrict(text, &m.services[len(m.services)-1])
@@ -163,14 +161,17 @@ func (m *Mesh) add(r manifest) error {
 		m.ConfigMaps = append(m.ConfigMaps, corev1.ConfigMap{})
 		err = yaml.UnmarshalStrict(text, &m.ConfigMaps[len(m.ConfigMaps)-1])
 	default:
-		schema, ok := collections.PilotGatewayAPI().FindByGroupVersionAliasesKind(config.GroupVersionKind{
+		schema, ok := collections.Pilot.FindByGroupVersionAliasesKind(config.GroupVersionKind{
 			Group: id.Group, Version: id.Version, Kind: id.Kind,
 		})
 		if ok {
 			return m.addObject(r.file, schema, text)
 		}
-		if strings.HasSuffix(id.Group, ".istio.io") {
+		switch {
+		case strings.HasSuffix(id.Group, ".istio.io"):
 			err = fmt.Errorf("no %s of Istio is in %s/%s", id.Kind, id.Group, id.Version)
+		case id.Group == gvk.KubernetesGateway.Group:
+			err = errors.New("it is of Kubernetes' Gateway API, which is not read here: look at what the gateway got (istioctl proxy-config)")
 		}
 	}
 	if err != nil {

@@ -43,7 +43,7 @@ func (m *Mesh) pods() []pod {
 		name: "gateway", namespace: m.Gateway.Namespace, ip: "10.0.0.1", labels: m.Gateway.Spec.Selector, kind: model.Router,
 	}}
 	for i, d := range m.Deployments {
-		if !slices.Contains(m.injected, d.Namespace) {
+		if !m.injects(d) {
 			continue
 		}
 		pods = append(pods, pod{
@@ -52,6 +52,24 @@ func (m *Mesh) pods() []pod {
 		})
 	}
 	return pods
+}
+
+// injects says whether the pods of a Deployment get a sidecar, by what Istio's webhooks look at. Pods of a gateway that Istio injects do
+// not: it is the one of Mesh.Gateway.
+func (m *Mesh) injects(d appsv1.Deployment) bool {
+	pod, namespace := d.Spec.Template, map[string]string{}
+	for _, n := range m.namespaces {
+		if n.Name == d.Namespace {
+			namespace = n.Labels
+		}
+	}
+	switch {
+	case namespace["istio-injection"] == "disabled", pod.Labels["sidecar.istio.io/inject"] == "false",
+		pod.Annotations["inject.istio.io/templates"] == "gateway":
+		return false
+	}
+	return namespace["istio-injection"] == "enabled" || namespace["istio.io/rev"] != "" ||
+		pod.Labels["sidecar.istio.io/inject"] == "true" || pod.Labels["istio.io/rev"] != ""
 }
 
 func containerPorts(d appsv1.Deployment) map[string]int32 {

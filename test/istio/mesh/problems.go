@@ -41,7 +41,8 @@ func (e Envoy) problems() []string {
 		case *rbacv3.RBAC:
 			for name := range m.Policies {
 				if strings.HasSuffix(name, "-deny-due-to-bad-CUSTOM-action") {
-					found = append(found, "whatever matches the policy gets a 403: meshConfig.extensionProviders has no such provider, or no Service is what it names")
+					found = append(found, "whatever matches the policy gets a 403: meshConfig.extensionProviders has no such provider, "+
+						"no Service is what it names, or a policy of another provider selects the same pods")
 				}
 			}
 		case *extauthz.ExtAuthz:
