@@ -13,10 +13,14 @@ func banner(w io.Writer, s *Settings, r *ruleSource, l listeners) {
 	if !r.sample {
 		return
 	}
+	envoy := "envoy/envoy.yaml"
+	if s.GRPCUDS != "" {
+		envoy = "envoy/sidecar.yaml"
+	}
 	fmt.Fprintf(w, `extauthz: no rules are configured (%s does not exist),
 so the built-in sample is served, on loopback only, from %s.
 
-  gRPC   %-22s for Envoy, see envoy/envoy.yaml
+  gRPC   %-22s for Envoy, see %s
   HTTP   %-22s /json /check /healthcheck
   debug  %-22s /rlconfig /metrics /debug/pprof
 
@@ -28,8 +32,8 @@ And as Envoy's ext_authz filter asks, with a key that is for trying only; no key
 
   curl -i -H 'x-api-key: demo' http://%s/check/
 
-`, r.dir, s.storeName(), l.grpc.Addr(), l.http.Addr(), l.debug.Addr(), l.http.Addr(), envoyrls.Example,
-		l.http.Addr())
+`, r.dir, s.storeName(), l.grpc.Addr(), envoy, l.http.Addr(), l.debug.Addr(), l.http.Addr(),
+		envoyrls.Example, l.http.Addr())
 }
 
 // storeName says where the buckets are, for people.

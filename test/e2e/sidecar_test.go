@@ -13,6 +13,7 @@ func TestSidecar(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "grpc.sock")
 	service := startService(t, "GRPC_UDS="+socket)
+	wantSaid(t, service, "see envoy/sidecar.yaml")
 	envoy := startEnvoyWith(t, "envoy/sidecar.yaml", testenv.Ports{8000: testenv.Port(t, application(t))}, instead("path: /run/extauthz/grpc.sock", "path: "+socket))
 	post := call{method: http.MethodPost, path: "/posts", header: [][2]string{demo}}
 
