@@ -177,7 +177,7 @@ func (o *objects) checkWayOut(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"53/UDP", "53/TCP", "5353/UDP", "5353/TCP"} // OpenShift's DNS listens on 5353
+	want := []string{"53/UDP", "53/TCP", "5353/UDP", "5353/TCP"}                    // OpenShift's DNS listens on 5353
 	if o.environment["REDIS_URL_FILE"] != "" && !slices.Contains(got, "6380/TCP") { // everything-values.yaml's
 		want = append(want, "6379/TCP")
 	}
