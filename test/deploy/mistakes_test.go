@@ -24,6 +24,7 @@ func TestMistakesInValues(t *testing.T) {
 		"Kubernetes' resources":         {"resources.limts.cpu=1", "at '/resources': additional properties 'limts' not allowed"},
 		"Kubernetes' affinity":          {"affinity.nodeAffinty.x=1", "at '/affinity': additional properties 'nodeAffinty' not allowed"},
 		"Kubernetes' network policy":    {"networkPolicy.clients[0].namespaceselector.matchLabels.a=b", "at '/networkPolicy/clients/0': additional properties 'namespaceselector' not allowed"},
+		"Kubernetes' volumes":           {"extraVolumes[0].name=x extraVolumes[0].configmap.name=y", "at '/extraVolumes/0': additional properties 'configmap' not allowed"},
 		"a digest":                      {"image.digest=sha256:abc", "at '/image/digest': 'sha256:abc' does not match pattern"},
 		"a name that is none":           {"fullnameOverride=Edge_Limits", "at '/fullnameOverride': 'Edge_Limits' does not match pattern"},
 		"no image":                      {"image.repository=", "at '/image/repository': minLength"},

@@ -194,5 +194,6 @@ func operatorsObjects(t *testing.T) existing {
 		"extauthz-api-key-secret": {"secret": serverSecret, "previous": strings.Repeat("former", 4)},
 		"extauthz-api-keys":       {"keys.yaml": string(read(t, file))},
 		"shop-rules":              {"shop.yaml": anyRules},
+		"issuer-keys":             {"keys.json": `{"keys": []}`},
 	}
 }
