@@ -20,13 +20,16 @@ const echoUsage = `extauthz echo is an upstream for trying things out: it answer
 it (method, path and headers), and /healthz with 200. It speaks HTTP/1.1 and HTTP/2 without TLS.
 
 It listens on ECHO_ADDRESS, 127.0.0.1:8000 by default; in a container set it to 0.0.0.0:8000.
+With STRICT_ENVIRONMENT=true a misspelt variable stops its start.
 
 Example:
   ECHO_ADDRESS=127.0.0.1:8000 extauthz echo
 `
 
 const (
-	echoAddress = "127.0.0.1:8000"
+	// echoVariable is no setting, since only echo reads it; but serve and echo may share the environment of a compose file.
+	echoVariable = "ECHO_ADDRESS"
+	echoAddress  = "127.0.0.1:8000"
 	// echoDrain is how long requests in flight may take after SIGTERM; each of them is answered at once.
 	echoDrain = 5 * time.Second
 )
@@ -38,10 +41,14 @@ func echo(args []string, stdout, stderr io.Writer) int {
 			fmt.Fprint(stdout, echoUsage)
 			return exitOK
 		}
-		fmt.Fprintf(stderr, "extauthz: echo takes no arguments, not %q: ECHO_ADDRESS says where it listens\n", args[0])
+		fmt.Fprintf(stderr, "extauthz: echo takes no arguments, not %q: %s says where it listens\n", args[0], echoVariable)
 		return exitNoStart
 	}
-	listener, err := listenEcho(cmp.Or(os.Getenv("ECHO_ADDRESS"), echoAddress))
+	if _, _, err := readSettings(); err != nil { // for STRICT_ENVIRONMENT
+		fmt.Fprintf(stderr, "extauthz: the environment has mistakes:\n%s\n", err)
+		return exitNoStart
+	}
+	listener, err := listenEcho(cmp.Or(os.Getenv(echoVariable), echoAddress))
 	if err != nil {
 		fmt.Fprintf(stderr, "extauthz: echo: %v\n", err)
 		return exitNoStart
@@ -60,9 +67,9 @@ func listenEcho(address string) (net.Listener, error) {
 	host, text, err := net.SplitHostPort(address)
 	port, portErr := strconv.ParseUint(text, 10, 16)
 	if err != nil || portErr != nil {
-		return nil, fmt.Errorf("ECHO_ADDRESS=%q: want host:port, such as %s", address, echoAddress)
+		return nil, fmt.Errorf("%s=%q: want host:port, such as %s", echoVariable, address, echoAddress)
 	}
-	return listenTCP("ECHO_ADDRESS", host, uint16(port))
+	return listenTCP(echoVariable, host, uint16(port))
 }
 
 // serveEcho answers until ctx is done, lets requests in flight finish, and returns nil then.

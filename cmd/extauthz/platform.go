@@ -19,8 +19,6 @@ var platformNames = []string{
 	"GRPC_GO_LOG_SEVERITY_LEVEL", "GRPC_GO_LOG_VERBOSITY_LEVEL", "GRPC_GO_LOG_FORMATTER",
 	// The downward API under its usual names: settings are made of them, as in GRPC_HOST=$(POD_IP).
 	"POD_NAME", "POD_NAMESPACE", "POD_UID", "POD_IP", "POD_IPS", "HOST_IP", "NODE_NAME", "NODE_IP",
-	// Of `extauthz echo`, which may share the environment of a compose file.
-	"ECHO_ADDRESS",
 }
 
 // platformPrefixes begin what shells, Kubernetes, Nomad and the identity webhooks of clouds put into every container.

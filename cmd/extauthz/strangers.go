@@ -74,7 +74,7 @@ func ineffective(environ []string) (warnings []string) {
 // strangers are the mistakes of STRICT_ENVIRONMENT: variables that are neither settings, here or at envoyproxy/ratelimit, nor
 // the platform's. That one is set to nothing makes it no less misspelt.
 func strangers(environ []string) (mistakes []error) {
-	known, links := settingNames(), serviceLinks(environ)
+	known, links := append(settingNames(), echoVariable), serviceLinks(environ)
 	for _, pair := range slices.Sorted(slices.Values(environ)) {
 		name, _, _ := strings.Cut(pair, "=")
 		ofRatelimit := withoutEffect[name] != "" || mustNotBeIgnored[name] != "" // each with an answer of its own

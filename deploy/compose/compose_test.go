@@ -115,6 +115,7 @@ func TestServices(t *testing.T) {
 			CapDrop        []string `yaml:"cap_drop"`
 			SecurityOpt    []string `yaml:"security_opt"`
 			Ports, Volumes []string
+			Environment    map[string]string
 		}
 	}
 	if err := yaml.Unmarshal([]byte(testenv.RepoFile(t, "docker-compose.yml")), &file); err != nil {
@@ -123,6 +124,9 @@ func TestServices(t *testing.T) {
 	for name, s := range file.Services {
 		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || !slices.Equal(s.SecurityOpt, []string{"no-new-privileges:true"}) || s.Restart == "" {
 			t.Errorf("%s is not as locked up as the others: %+v", name, s)
+		}
+		if strings.Contains(s.Image, "EXTAUTHZ_IMAGE") && s.Environment["STRICT_ENVIRONMENT"] != "true" {
+			t.Errorf("%s: want STRICT_ENVIRONMENT, or a misspelt setting is none", name)
 		}
 		for _, port := range s.Ports {
 			if !strings.HasPrefix(port, "127.0.0.1:") {
