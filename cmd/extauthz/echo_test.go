@@ -86,9 +86,9 @@ func TestEchoAddress(t *testing.T) {
 // TestEchoStrict: a misspelt ECHO_ADDRESS would leave it on loopback, healthy to itself and out of reach for all others.
 func TestEchoStrict(t *testing.T) {
 	t.Setenv("ECHO_ADDRESS", "nowhere") // so that it never serves here
-	setenv(t, map[string]string{"STRICT_ENVIRONMENT": "true", "ECHO_ADRESS": "0.0.0.0:8000"})
+	setenv(t, map[string]string{"STRICT_ENVIRONMENT": "true", "EHCO_ADDRESS": "0.0.0.0:8000"})
 	var stderr bytes.Buffer
-	const want = "ECHO_ADRESS is not a setting: did you mean ECHO_ADDRESS?"
+	const want = "EHCO_ADDRESS is not a setting: did you mean ECHO_ADDRESS?"
 	if code := echo(nil, &stderr, &stderr); code != exitNoStart || !strings.Contains(stderr.String(), want) {
 		t.Errorf("exit code %d, want 2 and %q in\n%s", code, want, &stderr)
 	}
