@@ -143,6 +143,50 @@ func TestFilterOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	wantOrderOnPage(t, m)
+	others, err := loadWith(t, "gateway/authorization-policy.yaml", "notPaths: [/healthz]", "notPaths: [/healthz]"+policiesOfIstio)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantOrderOnPage(t, others)
+
+	behind := startBehindGateway(t, m)
+	_, client := behind.gateway(t, m)
+	const allowed, origin = "Access-Control-Allow-Origin", "https://page.example"
+	wantHeader(t, "a page", client.want(t, http.StatusUnauthorized, "POST", "/posts", "origin: "+origin).header, allowed)
+	client.want(t, http.StatusUnauthorized, "OPTIONS", "/posts", "origin: "+origin, "access-control-request-method: POST")
+	for range 3 {
+		client.want(t, http.StatusOK, "POST", "/posts", "origin: "+origin, behind.keys["alice"])
+	}
+	a := client.do(t, "POST", "/posts", "origin: "+origin, behind.keys["alice"])
+	wantTooMany(t, a, "free-posts-per-user")
+	wantHeader(t, "a page", a.header, allowed, origin)
+}
+
+// policiesOfIstio are others that a gateway may have.
+const policiesOfIstio = `
+---
+apiVersion: security.istio.io/v1
+kind: RequestAuthentication
+metadata:
+  name: tokens
+spec:
+  selector: { matchLabels: { istio: ingressgateway } }
+  jwtRules: [{ issuer: https://issuer.example, jwks: '{"keys": []}' }]
+---
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata:
+  name: tokens
+spec:
+  selector: { matchLabels: { istio: ingressgateway } }
+  action: DENY
+  rules: [{ from: [{ source: { notRequestPrincipals: ["*"] } }] }]
+`
+
+// wantOrderOnPage checks that docs/istio.md tells the order of the gateway's filters.
+func wantOrderOnPage(t *testing.T, m *mesh.Mesh) {
+	t.Helper()
 	var order []string
 	for _, name := range envoyOf(t, m, "gateway").HTTPFilters("0.0.0.0_8080") {
 		if short, ok := strings.CutPrefix(name, "envoy.filters.http."); ok {
@@ -156,17 +200,6 @@ func TestFilterOrder(t *testing.T) {
 	if want := strings.Join(order, ", "); !strings.Contains(string(page), want) {
 		t.Errorf("the filters are %s; the page says something else", want)
 	}
-	behind := startBehindGateway(t, m)
-	_, client := behind.gateway(t, m)
-	const allowed, origin = "Access-Control-Allow-Origin", "https://page.example"
-	wantHeader(t, "a page", client.want(t, http.StatusUnauthorized, "POST", "/posts", "origin: "+origin).header, allowed)
-	client.want(t, http.StatusUnauthorized, "OPTIONS", "/posts", "origin: "+origin, "access-control-request-method: POST")
-	for range 3 {
-		client.want(t, http.StatusOK, "POST", "/posts", "origin: "+origin, behind.keys["alice"])
-	}
-	a := client.do(t, "POST", "/posts", "origin: "+origin, behind.keys["alice"])
-	wantTooMany(t, a, "free-posts-per-user")
-	wantHeader(t, "a page", a.header, allowed, origin)
 }
 
 // TestHTTPProvider asks something else over HTTP, to see what extauthz is told: the address of the client, whatever that says, and of
@@ -191,6 +224,34 @@ func TestHTTPProvider(t *testing.T) {
 	wantHeader(t, "extauthz", r.Header, header, "127.0.0.1")
 	wantHeader(t, "extauthz", r.Header, "Authorization", "Bearer x")
 	wantHeader(t, "extauthz", r.Header, "X-Mine")
+}
+
+// TestHosts uncomments the line of the policy that is for some hosts only, and looks whether a port gets past it.
+func TestHosts(t *testing.T) {
+	t.Parallel()
+	const line = `hosts: [app.example.com, "app.example.com:*"]`
+	for _, c := range []struct {
+		name   string
+		after  string
+		status int // for a host with a port, and nobody
+	}{
+		{"the line", line, http.StatusUnauthorized},
+		{"without the second name", "hosts: [app.example.com]", http.StatusOK},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			m, err := loadWith(t, "gateway/authorization-policy.yaml", "# "+line, c.after)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, client := startBehindGateway(t, m).gateway(t, m)
+			client.want(t, http.StatusUnauthorized, "GET", "/")
+			client.host = "APP.example.com"
+			client.want(t, http.StatusUnauthorized, "GET", "/")
+			client.host = "app.example.com:8080"
+			client.want(t, c.status, "GET", "/")
+		})
+	}
 }
 
 // otherPolicy is one more for the gateway, of a provider that is there, and for other requests.
