@@ -18,6 +18,11 @@ func TestSidecar(t *testing.T) {
 	t.Parallel()
 	m := load(t, "example-sidecar")
 	env := environment(t, m, "application", "extauthz")
+	for _, name := range []string{"GRPC_PORT", "DEBUG_PORT"} {
+		if env[name] == "" {
+			t.Errorf("%s is not set: a Service of that name in the application's namespace would set it to tcp://..., and stop the start", name)
+		}
+	}
 	c := container(t.TempDir())
 	c.mount(t, m, "extauthz-sidecar-rules", "/srv/runtime_data/current/config")
 	c.write(t, env["GRPC_UDS"]+".d", nil) // the directory is an emptyDir
