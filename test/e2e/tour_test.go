@@ -55,6 +55,25 @@ func TestTourOfRoutes(t *testing.T) {
 	envoy.neverFailed(t)
 }
 
+// TestTourOfPaths posts by other spellings of the path, which are the same to an application, and so to the routes and their limits.
+func TestTourOfPaths(t *testing.T) {
+	t.Parallel()
+	envoy := startEnvoy(t, startService(t).grpcPort)
+	post := call{method: http.MethodPost, header: [][2]string{{"x-api-key", "demo"}}}
+	for _, post.path = range []string{"/x/../posts", "//posts", "/%70osts", "/./posts//"} {
+		if a := envoy.do(t, post); !strings.Contains(a.header.Get("Ratelimit-Policy"), `"posts-per-user"`) {
+			t.Errorf("POST %s: got %d, limited by %q, want posts-per-user among them", post.path, a.status, a.header.Get("Ratelimit-Policy"))
+		}
+	}
+	for path, want := range map[string]string{"/x%2fposts": "/x/posts", "/posts%5Cone": "/posts/one"} {
+		post.path = path
+		if a := envoy.do(t, post); a.status != http.StatusTemporaryRedirect || a.header.Get("Location") != want {
+			t.Errorf("POST %s: got %d to %q, want %d to %s", path, a.status, a.header.Get("Location"), http.StatusTemporaryRedirect, want)
+		}
+	}
+	envoy.neverFailed(t)
+}
+
 // testBanner makes the request that the service shows when it starts without a configuration: the sixth gets a 429.
 func testBanner(t *testing.T, s *service) {
 	var url, body string
