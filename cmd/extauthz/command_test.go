@@ -89,6 +89,7 @@ func TestNoStart(t *testing.T) {
 		"broken rules":      {map[string]string{"RUNTIME_ROOT": filepath.Dir(broken)}, "a.yaml:2:"},
 		"wrong setting":     {map[string]string{"PORT": "x"}, `PORT="x": want a port`},
 		"socket is a file":  {map[string]string{"GRPC_UDS": filepath.Join(broken, "a.yaml")}, "there is a file that is no socket"},
+		"socket of nowhere": {map[string]string{"GRPC_UDS": filepath.Join(broken, "nowhere", "grpc.sock")}, "nowhere: make it, or mount it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			setenv(t, map[string]string{"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0"})

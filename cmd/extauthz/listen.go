@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"syscall"
 )
@@ -70,6 +71,9 @@ func listenUnix(path string) (net.Listener, error) {
 		}
 	}
 	l, err := net.Listen("unix", path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("GRPC_UDS=%s: there is no directory %s: make it, or mount it", path, filepath.Dir(path))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("GRPC_UDS: %w", err)
 	}
