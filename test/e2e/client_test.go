@@ -63,16 +63,8 @@ func (p *proxy) do(t *testing.T, c call) answer {
 	defer transport.CloseIdleConnections()
 
 	begin := time.Now()
-	resp, err := transport.RoundTrip(p.request(t, c))
-	if err != nil {
-		t.Fatalf("%s %s: %v", c.method, c.path, err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatalf("%s %s: read the body: %v", c.method, c.path, err)
-	}
-	a := answer{status: resp.StatusCode, header: resp.Header, body: string(body), end: time.Now()}
+	resp, body := testenv.RoundTrip(t, transport, p.request(t, c))
+	a := answer{status: resp.StatusCode, header: resp.Header, body: body, end: time.Now()}
 	a.elapsed = a.end.Sub(begin)
 	// An answer of nothing but trailers has them where its headers would be.
 	if a.grpcStatus = resp.Trailer.Get("Grpc-Status"); a.grpcStatus == "" {

@@ -2,7 +2,6 @@ package envoygateway
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -116,16 +115,8 @@ func (g gateway) get(t *testing.T, path string, headers ...string) answer {
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Add(headers[i], headers[i+1])
 	}
-	resp, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		t.Fatalf("GET %s: %v", path, err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatalf("GET %s: read the body: %v", path, err)
-	}
-	return answer{resp.StatusCode, resp.Header, string(body)}
+	resp, body := testenv.RoundTrip(t, http.DefaultTransport, req)
+	return answer{resp.StatusCode, resp.Header, body}
 }
 
 // wants fails the test for another status.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -200,17 +199,9 @@ func (c client) do(t *testing.T, method, path string, headers ...string) answer 
 		req.Header[name] = append(req.Header[name], value) // as it is written
 	}
 	req.Close = true
-	resp, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		t.Fatalf("%s %s: %v", method, path, err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatalf("%s %s: read the body: %v", method, path, err)
-	}
-	a := answer{status: resp.StatusCode, header: resp.Header, body: string(body)}
-	if json.Unmarshal(body, &a.saw) != nil {
+	resp, body := testenv.RoundTrip(t, http.DefaultTransport, req)
+	a := answer{status: resp.StatusCode, header: resp.Header, body: body}
+	if json.Unmarshal([]byte(body), &a.saw) != nil {
 		a.saw = nil // it is not of the application
 	}
 	return a

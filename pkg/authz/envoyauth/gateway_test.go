@@ -3,7 +3,6 @@ package envoyauth_test
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -132,16 +131,7 @@ func (g *gateway) get(t *testing.T, listener, path string, header ...string) (*h
 	}
 	transport := &http.Transport{DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
-	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp, string(body)
+	return testenv.RoundTrip(t, transport, req)
 }
 
 // call makes a gRPC call through a listener.

@@ -1,0 +1,23 @@
+package testenv
+
+import (
+	"io"
+	"net/http"
+	"testing"
+)
+
+// RoundTrip makes a request, follows no redirect, and returns the answer with all of its body. Trailers are there by then. No answer
+// fails the test.
+func RoundTrip(t testing.TB, transport http.RoundTripper, req *http.Request) (*http.Response, string) {
+	t.Helper()
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		t.Fatalf("%s %s: %v", req.Method, req.URL, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("%s %s: read the body: %v", req.Method, req.URL, err)
+	}
+	return resp, string(body)
+}
