@@ -18,9 +18,9 @@ func TestSidecar(t *testing.T) {
 	t.Parallel()
 	m := load(t, "example-sidecar")
 	env := environment(t, m, "application", "extauthz")
-	for _, name := range []string{"GRPC_PORT", "DEBUG_PORT"} {
-		if env[name] == "" {
-			t.Errorf("%s is not set: a Service of that name in the application's namespace would set it to tcp://..., and stop the start", name)
+	for _, service := range []string{"grpc", "debug"} {
+		if name := strings.ToUpper(service) + "_PORT"; env[name] == "" {
+			t.Errorf("%s is not set: Kubernetes would set it to tcp://... for a Service called %s, and that stops the start", name, service)
 		}
 	}
 	c := container(t.TempDir())
@@ -87,21 +87,27 @@ func TestSidecar(t *testing.T) {
 func TestSidecarSocket(t *testing.T) {
 	t.Parallel()
 	m := load(t, "example-sidecar")
-	injected, err := m.Inject(m.Deployments[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	pod := injected.Spec.Template.Spec
 	socket := environment(t, m, "application", "extauthz")["GRPC_UDS"]
-	volumes := map[string][]string{} // the containers that mount the directory of the socket, by volume
-	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
-		for _, mount := range c.VolumeMounts {
-			if mount.MountPath == filepath.Dir(socket) {
-				volumes[mount.Name] = append(volumes[mount.Name], c.Name)
+	for native, containers := range map[string][]string{
+		"true":  {"istio-proxy", "extauthz"}, // from Kubernetes 1.33 on: an init container, and the first of them
+		"false": {"extauthz", "istio-proxy"},
+	} {
+		m.Deployments[0].Spec.Template.Annotations["sidecar.istio.io/nativeSidecar"] = native
+		injected, err := m.Inject(m.Deployments[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod := injected.Spec.Template.Spec
+		volumes := map[string][]string{} // the containers that mount the directory of the socket, by volume
+		for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+			for _, mount := range c.VolumeMounts {
+				if mount.MountPath == filepath.Dir(socket) {
+					volumes[mount.Name] = append(volumes[mount.Name], c.Name)
+				}
 			}
 		}
-	}
-	if want := map[string][]string{"extauthz": {"extauthz", "istio-proxy"}}; !maps.EqualFunc(volumes, want, slices.Equal) {
-		t.Errorf("who mounts %s: got %v, want %v", filepath.Dir(socket), volumes, want)
+		if want := map[string][]string{"extauthz": containers}; !maps.EqualFunc(volumes, want, slices.Equal) {
+			t.Errorf("native sidecar %s: who mounts %s: got %v, want %v", native, filepath.Dir(socket), volumes, want)
+		}
 	}
 }
