@@ -4,11 +4,29 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
 )
+
+// WithService builds extauthz, with these flags of `go build`, hands the path of the binary to what runs the tests, and removes
+// it afterwards. It returns the exit code, for TestMain.
+func WithService(run func(binary string) int, flags ...string) int {
+	dir, err := os.MkdirTemp("", "extauthz-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	binary, err := BuildService(dir, flags...)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return run(binary)
+}
 
 // BuildService builds extauthz into dir and returns the path of the binary. The flags are those of `go build`.
 func BuildService(dir string, flags ...string) (binary string, err error) {

@@ -24,25 +24,15 @@ var (
 	schemaRoot string
 )
 
-func TestMain(m *testing.M) { os.Exit(prepareAndRun(m)) }
-
-func prepareAndRun(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "extauthz-deploy-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if binary, err = testenv.BuildService(dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	schemaRoot = filepath.Join(dir, "schemas")
-	if err := writeSchemas(schemaRoot); err != nil {
-		fmt.Fprintln(os.Stderr, "make the schemas of Kubernetes objects:", err)
-		return 1
-	}
-	return m.Run()
+func TestMain(m *testing.M) {
+	os.Exit(testenv.WithService(func(path string) int {
+		binary, schemaRoot = path, filepath.Join(filepath.Dir(path), "schemas")
+		if err := writeSchemas(schemaRoot); err != nil {
+			fmt.Fprintln(os.Stderr, "make the schemas of Kubernetes objects:", err)
+			return 1
+		}
+		return m.Run()
+	}))
 }
 
 // output runs a program and returns what it printed to stdout, and an error that has what it printed to stderr.

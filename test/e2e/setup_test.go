@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"flag"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -19,26 +18,16 @@ import (
 // binary is the path of the service, built once for all tests: TestMain can hand it over in no other way.
 var binary string
 
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
-
-func buildAndRun(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "extauthz-e2e-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	// With the race detector, also when the tests run without it: a race ends the service with 66, and Terminate tells.
-	if binary, err = testenv.BuildService(dir, "-race"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
+func TestMain(m *testing.M) {
 	// Most of the time the tests wait: for a reload, for a queue, for a program to start. The command line has the last word.
 	if err := flag.Set("test.parallel", "4"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		panic(err) // there is such a flag
 	}
-	return m.Run()
+	// With the race detector, also when the tests run without it: a race ends the service with 66, and Terminate tells.
+	os.Exit(testenv.WithService(func(path string) int {
+		binary = path
+		return m.Run()
+	}, "-race"))
 }
 
 // service is the running service.

@@ -5,7 +5,6 @@ package istio
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -24,20 +23,11 @@ import (
 // binary is the path of the service, built once for all tests: TestMain can hand it over in no other way.
 var binary string
 
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
-
-func buildAndRun(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "extauthz-istio-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if binary, err = testenv.BuildService(dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+func TestMain(m *testing.M) {
+	os.Exit(testenv.WithService(func(path string) int {
+		binary = path
+		return m.Run()
+	}))
 }
 
 // load reads the mesh-wide settings and these directories of istio/.

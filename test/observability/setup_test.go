@@ -23,20 +23,11 @@ var update = flag.Bool("update", false, "write the table of metrics into docs/ob
 // binary is the path of the service, built once: TestMain can hand it over in no other way.
 var binary string
 
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
-
-func buildAndRun(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "extauthz-observability-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if binary, err = testenv.BuildService(dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+func TestMain(m *testing.M) {
+	os.Exit(testenv.WithService(func(path string) int {
+		binary = path
+		return m.Run()
+	}))
 }
 
 // path returns the path of a file of the repository.
