@@ -1,0 +1,236 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
+)
+
+func TestKilled(t *testing.T) {
+	server := testenv.Redis(t)
+	var mu sync.Mutex
+	var changes []error
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: time.Second, Hooks: redisstore.Hooks{Up: func(cause error) {
+		mu.Lock()
+		defer mu.Unlock()
+		changes = append(changes, cause)
+	}}})
+	healthy(t, s)
+	server.Kill()
+	await(t, "the breaker to open", func() bool {
+		return errors.Is(takeOne(t, s, "k", perDay(10)).Err, redisstore.ErrUnavailable)
+	})
+	server.Restart()
+	healthy(t, s)
+	mu.Lock()
+	defer mu.Unlock()
+	if len(changes) != 2 || changes[0] == nil || changes[1] != nil {
+		t.Errorf("told of the changes %v, want an error and nil", changes)
+	}
+}
+
+// TestNobodyThere: a single request finds out, so that one a minute is enough for the metric to tell.
+func TestNobodyThere(t *testing.T) {
+	s := open(t, redisstore.Config{URL: "unix://" + filepath.Join(t.TempDir(), "none.sock"), Timeout: time.Second})
+	if err := takeOne(t, s, "k", perDay(10)).Err; err == nil {
+		t.Error("an answer of nobody")
+	}
+	if err := takeOne(t, s, "k", perDay(10)).Err; !errors.Is(err, redisstore.ErrUnavailable) {
+		t.Errorf("the next request: got %v, want %v", err, redisstore.ErrUnavailable)
+	}
+}
+
+func TestPaused(t *testing.T) {
+	server := testenv.Redis(t)
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: brief})
+	healthy(t, s)
+	server.Pause()
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() {
+			if err := takeOne(t, s, "k", perDay(10)).Err; err == nil {
+				t.Error("an answer of a Redis that is stopped")
+			}
+		})
+	}
+	all.Wait()
+	await(t, "the breaker to open", func() bool {
+		return errors.Is(takeOne(t, s, "k", perDay(10)).Err, redisstore.ErrUnavailable)
+	})
+	server.Resume()
+	healthy(t, s)
+}
+
+// TestGivenUp: the caller's request is the caller's again when Take returns, whatever becomes of the batch.
+func TestGivenUp(t *testing.T) {
+	server := testenv.Redis(t)
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient})
+	healthy(t, s)
+	server.Pause()
+	var all sync.WaitGroup
+	var unknown atomic.Int64
+	for range 50 {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), brief)
+			defer cancel()
+			r := ask("k", perDay(100))
+			s.Take(ctx, []*bucket.Request{r})
+			switch {
+			case errors.Is(r.Err, ratelimit.ErrOutcomeUnknown):
+				unknown.Add(1)
+			case !errors.Is(r.Err, redisstore.ErrTooLate):
+				t.Errorf("given up: %v, want ErrTooLate or ErrOutcomeUnknown", r.Err)
+			}
+			r.Takes[0] = bucket.Take{Key: "another"} // the race detector watches
+		})
+	}
+	all.Wait()
+	server.Resume()
+	healthy(t, s)
+	charged := 100 - 1 - takeOne(t, s, "k", perDay(100)).Takes[0].Decision.Remaining
+	if charged > unknown.Load() {
+		t.Errorf("of 50 requests that were given up %d were charged, but only %d of unknown outcome", charged, unknown.Load())
+	}
+}
+
+func TestTooLate(t *testing.T) {
+	server := testenv.Redis(t)
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient})
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	soon, cancel := context.WithTimeout(t.Context(), 2*time.Millisecond) // less than what the answer needs to get home
+	defer cancel()
+	for name, ctx := range map[string]context.Context{"cancelled": cancelled, "2 ms left": soon} {
+		r := ask("k", perDay(10))
+		s.Take(ctx, []*bucket.Request{r})
+		if !errors.Is(r.Err, redisstore.ErrTooLate) {
+			t.Errorf("%s: %v, want ErrTooLate", name, r.Err)
+		}
+	}
+	if left := takeOne(t, s, "k", perDay(10)).Takes[0].Decision.Remaining; left != 9 {
+		t.Errorf("%d left after one request, want 9", left)
+	}
+}
+
+func TestFlushed(t *testing.T) {
+	server := testenv.Redis(t)
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient})
+	admin := dial(t, server.Addr)
+	for name, flush := range map[string]func(context.Context) error{
+		"SCRIPT FLUSH": func(ctx context.Context) error { return admin.ScriptFlush(ctx).Err() },
+		"FLUSHALL":     func(ctx context.Context) error { return admin.FlushAll(ctx).Err() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			var flushing sync.WaitGroup
+			flushing.Go(func() {
+				for ctx.Err() == nil {
+					_ = flush(ctx)
+				}
+			})
+			for i := range 500 {
+				if err := takeOne(t, s, "k", perDay(1e6)).Err; err != nil {
+					t.Errorf("request %d: %v", i, err)
+				}
+			}
+			stop()
+			flushing.Wait()
+		})
+	}
+}
+
+// TestSwallowedReply: a reply that is lost on the way is an unknown outcome, and the charge is not repeated.
+func TestSwallowedReply(t *testing.T) {
+	server := testenv.Redis(t)
+	p := newProxy(t, server.Addr)
+	var unknown int
+	s := open(t, redisstore.Config{URL: p.addr, Timeout: patient, Hooks: redisstore.Hooks{Unknown: func(n int) { unknown += n }}})
+	healthy(t, s)
+	p.swallow.Store(true)
+	if err := takeOne(t, s, "k", perDay(10)).Err; !errors.Is(err, ratelimit.ErrOutcomeUnknown) {
+		t.Errorf("a reply was lost: %v, want ErrOutcomeUnknown", err)
+	}
+	healthy(t, s)
+	if r := takeOne(t, s, "k", perDay(10)); r.Takes[0].Decision.Remaining != 8 || unknown != 1 {
+		t.Errorf("a request with an unknown outcome and another one: %d of 10 left, want 8; told of %d unknown", r.Takes[0].Decision.Remaining, unknown)
+	}
+}
+
+func TestClose(t *testing.T) {
+	server := testenv.Redis(t)
+	mine := func() int {
+		return strings.Count(stacks(), "redisstore.") - strings.Count(stacks(), "redisstore_test.")
+	}
+	before := mine()
+	s, err := redisstore.New(redisstore.Config{URL: server.Addr, Timeout: brief})
+	if err != nil {
+		t.Fatal(err)
+	}
+	healthy(t, s)
+	server.Kill() // so that a probe is under way
+	await(t, "the breaker to open", func() bool {
+		return errors.Is(takeOne(t, s, "k", perDay(10)).Err, redisstore.ErrUnavailable)
+	})
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	await(t, "all goroutines to end", func() bool { return mine() <= before })
+	if err := takeOne(t, s, "k", perDay(10)).Err; !errors.Is(err, redisstore.ErrClosed) && !errors.Is(err, redisstore.ErrUnavailable) {
+		t.Errorf("after Close: %v, want ErrClosed", err)
+	}
+}
+
+func TestPing(t *testing.T) {
+	server := testenv.Redis(t, "--requirepass", "secret")
+	if err := open(t, redisstore.Config{URL: server.Addr}).Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "NOAUTH") {
+		t.Errorf("without a password: %v, want NOAUTH", err)
+	}
+	s := open(t, redisstore.Config{URL: "redis://:secret@" + server.Addr + "/3", Timeout: patient})
+	if err := s.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	healthy(t, s)
+	if err := open(t, redisstore.Config{URL: "unix://" + server.Socket, Password: "secret"}).Ping(t.Context()); err != nil {
+		t.Errorf("over a Unix socket: %v", err)
+	}
+	if err := open(t, redisstore.Config{URL: server.Socket, Password: "secret"}).Ping(t.Context()); err != nil {
+		t.Errorf("over the path of a Unix socket: %v", err)
+	}
+	if _, err := redisstore.New(redisstore.Config{URL: "redis://user:hunter2@host:port:x/"}); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("a malformed URL: %v, want an error without the password", err)
+	}
+}
+
+// TestPingTells: a Redis that is away at the start is told of, without waiting for a request, and so is its coming.
+func TestPingTells(t *testing.T) {
+	server := testenv.Redis(t)
+	server.Kill()
+	up := make(chan error, 2)
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient, Hooks: redisstore.Hooks{Up: func(cause error) { up <- cause }}})
+	if err := s.Ping(t.Context()); err == nil {
+		t.Fatal("an answer of a Redis that was killed")
+	}
+	select {
+	case cause := <-up:
+		if cause == nil {
+			t.Error("told that Redis is up")
+		}
+	default:
+		t.Fatal("nobody was told")
+	}
+	server.Restart()
+	if cause := <-up; cause != nil {
+		t.Errorf("told of %v, want that Redis is up", cause)
+	}
+	healthy(t, s)
+}

@@ -1,0 +1,181 @@
+package redisstore_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
+)
+
+// TestForeignValues: what is not ours fails the requests that need it, and nothing else; and it is left alone.
+func TestForeignValues(t *testing.T) {
+	server := testenv.Redis(t)
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient})
+	admin := dial(t, server.Addr)
+	for _, algorithm := range bucket.Algorithms {
+		limit := perDay(10)
+		limit.Algorithm = algorithm
+		for name, c := range map[string]struct {
+			put  []any
+			code string
+		}{
+			"list":          {[]any{"LPUSH", "", "a"}, "WRONGTYPE"},
+			"hash":          {[]any{"HSET", "", "a", "b"}, "WRONGTYPE"},
+			"garbage":       {[]any{"SET", "", "garbage"}, "UNREADABLE"},
+			"number":        {[]any{"SET", "", "17"}, "UNREADABLE"},
+			"empty":         {[]any{"SET", "", ""}, "UNREADABLE"},
+			"binary":        {[]any{"SET", "", "\x00\xff\r\n\t1"}, "UNREADABLE"},
+			"negative":      {[]any{"SET", "", "f1 -1 3"}, "UNREADABLE"},
+			"no whole time": {[]any{"SET", "", "f1 99999999999999999 1"}, "UNREADABLE"},
+			"many units":    {[]any{"SET", "", "f1 1700000000000000 90000001"}, "UNREADABLE"},
+			"many before":   {[]any{"SET", "", "c1 1700000000000000 1 90000001"}, "UNREADABLE"},
+			"no whole debt": {[]any{"SET", "", "b1 1700000000000000 99999999999999999"}, "UNREADABLE"},
+			"more than 1":   {[]any{"SET", "", "b1 1700000000000000 1 10 10"}, "UNREADABLE"},
+			"no whole age":  {[]any{"SET", "", "s1 1700000000000000 1 99999999999999999 0 4 0:1 "}, "UNREADABLE"},
+			"more":          {[]any{"SET", "", "c1 1700000000000000 1 1 1"}, "UNREADABLE"},
+			"cut log":       {[]any{"SET", "", "s1 1700000000000000 2 0 5 8 0:1 5"}, "UNREADABLE"},
+			"fraction":      {[]any{"SET", "", "b1 1700000000000000 1 1"}, "UNREADABLE"},
+		} {
+			t.Run(algorithm.String()+"/"+name, func(t *testing.T) {
+				key := "bad " + t.Name()
+				c.put[1] = key
+				if err := admin.Do(t.Context(), c.put...).Err(); err != nil {
+					t.Fatal(err)
+				}
+				before := admin.Dump(t.Context(), key).Val()
+				neighbour, other, both := ask("neighbour "+key, limit), ask("neighbour "+key, limit), ask("other "+key, limit)
+				both.Add(bucket.Take{Key: key, Limit: limit, Cost: 1})
+				both.Add(bucket.Take{Key: "third " + key, Limit: limit, Cost: 1, CountDenied: true})
+				s.Take(t.Context(), []*bucket.Request{neighbour, both, other})
+
+				failed, ok := errors.AsType[*bucket.ScriptError](both.Err)
+				if !ok || failed.Code != c.code || failed.Take != 1 {
+					t.Errorf("error %v of take %+v, want %s of take 1", both.Err, failed, c.code)
+				}
+				if neighbour.Err != nil || other.Err != nil || other.Takes[0].Decision.Remaining != 8 {
+					t.Errorf("the neighbours in the batch: %v, %v, %+v; want both charged", neighbour.Err, other.Err, other.Takes[0].Decision)
+				}
+				if n := admin.Exists(t.Context(), "other "+key, "third "+key).Val(); n != 0 {
+					t.Errorf("%d other buckets of the request that failed were charged", n)
+				}
+				if after := admin.Dump(t.Context(), key).Val(); after != before {
+					t.Error("the value was touched")
+				}
+			})
+		}
+	}
+}
+
+// TestOutOfMemory: who fits can not be charged and gets an error; who does not fit is told so all the same.
+func TestOutOfMemory(t *testing.T) {
+	server := testenv.Redis(t)
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient})
+	admin := dial(t, server.Addr)
+	takeOne(t, s, "used up", perDay(1))
+	if err := admin.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	r := ask("a", perDay(10))
+	r.Add(bucket.Take{Key: "b", Limit: perDay(10), Cost: 1})
+	s.Take(t.Context(), []*bucket.Request{r})
+	if failed, ok := errors.AsType[*bucket.ScriptError](r.Err); !ok || failed.Code != "OOM" || failed.Partly {
+		t.Errorf("a request that fits, without memory: %v, want OOM", r.Err)
+	}
+	if r := takeOne(t, s, "used up", perDay(1)); r.Err != nil || r.Allowed || r.RetryAfter <= 0 {
+		t.Errorf("a request that does not fit, without memory: %+v, want it denied", r)
+	}
+	if err := admin.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if n := admin.Exists(t.Context(), "a", "b").Val(); n != 0 {
+		t.Errorf("%d buckets were charged of the request that failed", n)
+	}
+	healthy(t, s)
+}
+
+func TestReplica(t *testing.T) {
+	server := testenv.Redis(t)
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient})
+	admin := dial(t, server.Addr)
+	healthy(t, s)
+	if err := admin.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	err := takeOne(t, s, "k", perDay(10)).Err
+	if err == nil || errors.Is(err, ratelimit.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "READONLY") {
+		t.Errorf("a replica: %v, want READONLY, and not an unknown outcome", err)
+	}
+	if err := admin.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	healthy(t, s)
+}
+
+// TestReplicaFlaps: a Redis that answers but takes no writes is down until it takes them, not up and down by turns.
+func TestReplicaFlaps(t *testing.T) {
+	server := testenv.Redis(t)
+	var changes atomic.Int64
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient, Hooks: redisstore.Hooks{Up: func(error) { changes.Add(1) }}})
+	admin := dial(t, server.Addr)
+	healthy(t, s)
+	if err := admin.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the breaker to open", func() bool {
+		return errors.Is(takeOne(t, s, "k", perDay(10)).Err, redisstore.ErrUnavailable)
+	})
+	probes := func() string {
+		for line := range strings.Lines(admin.Info(t.Context(), "commandstats").Val()) {
+			if strings.HasPrefix(line, "cmdstat_ping:") {
+				return line
+			}
+		}
+		return ""
+	}
+	for range 3 {
+		before := probes()
+		await(t, "another probe", func() bool {
+			takeOne(t, s, "k", perDay(10)) // which would open the breaker again, were it closed
+			return probes() != before
+		})
+	}
+	if n := changes.Load(); n != 1 {
+		t.Errorf("told of %d changes while it is a replica, want 1", n)
+	}
+	if err := admin.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	healthy(t, s)
+	if n := changes.Load(); n != 2 {
+		t.Errorf("told of %d changes in all, want 2", n)
+	}
+}
+
+func TestBusy(t *testing.T) {
+	server := testenv.Redis(t, "--busy-reply-threshold", "10")
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: time.Second})
+	admin := dial(t, server.Addr)
+	healthy(t, s)
+	var stuck sync.WaitGroup
+	stuck.Go(func() {
+		c := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1, ReadTimeout: -1, DisableIdentity: true})
+		defer func() { _ = c.Close() }()
+		_ = c.Eval(t.Context(), "while true do end", nil).Err()
+	})
+	await(t, "BUSY", func() bool {
+		err := takeOne(t, s, "k", perDay(10)).Err
+		return err != nil && strings.HasPrefix(err.Error(), "BUSY") && !errors.Is(err, ratelimit.ErrOutcomeUnknown)
+	})
+	await(t, "the script to end", func() bool { return admin.ScriptKill(t.Context()).Err() == nil })
+	stuck.Wait()
+	healthy(t, s)
+}
