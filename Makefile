@@ -82,8 +82,8 @@ image: ## Build the image of the service, IMAGE=extauthz:dev; it needs docker
 	scripts/image $(IMAGE)
 
 .PHONY: test-image
-test-image: ## Build the image and try it: its size, user and labels; read-only and without capabilities
-	scripts/test-image $(IMAGE)
+test-image: ## Build the image and try it: size, user, labels, read-only, no capabilities; installs and starts docker where it is missing
+	scripts/with-docker scripts/test-image $(IMAGE)
 
 .PHONY: test-release
 test-release: ## Check .goreleaser.yaml and build what it describes for every platform; the first time it takes minutes
