@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -70,11 +69,7 @@ func example(t *testing.T, policy string, edits ...edit) []manifest {
 	}
 	manifests := service(t)
 	for _, file := range files {
-		content, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "envoy-gateway", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := string(content)
+		text := testenv.RepoFile(t, "envoy-gateway/"+file)
 		for _, e := range edits {
 			if e.file != file {
 				continue

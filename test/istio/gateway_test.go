@@ -2,8 +2,6 @@ package istio
 
 import (
 	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -193,11 +191,8 @@ func wantOrderOnPage(t *testing.T, m *mesh.Mesh) {
 			order = append(order, "`"+short+"`")
 		}
 	}
-	page, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "docs", "istio.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := strings.Join(order, ", "); !strings.Contains(string(page), want) {
+	page := testenv.RepoFile(t, "docs/istio.md")
+	if want := strings.Join(order, ", "); !strings.Contains(page, want) {
 		t.Errorf("the filters are %s; the page says something else", want)
 	}
 }

@@ -88,11 +88,7 @@ func (c client) answerTo(t *testing.T, line string, words map[string]string) str
 // consoleOf is what follows a line of a page, to the end of the block.
 func consoleOf(t *testing.T, path, after string) string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, block, ok := strings.Cut(string(page), after)
+	_, block, ok := strings.Cut(testenv.RepoFile(t, path), after)
 	block, _, closed := strings.Cut(block, "```")
 	if !ok || !closed {
 		t.Fatalf("%s has no block with %q in it", path, after)

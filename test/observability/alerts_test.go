@@ -8,6 +8,8 @@ import (
 
 	"github.com/prometheus/prometheus/promql/parser"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/extauthz/extauthz/internal/testenv"
 )
 
 const (
@@ -67,7 +69,7 @@ func TestPromtool(t *testing.T) {
 
 // TestAlerts holds each alert to what an operator needs of it, and to work wherever it is installed.
 func TestAlerts(t *testing.T) {
-	runbook := headings(read(t, "docs/runbook.md"))
+	runbook := headings(testenv.RepoFile(t, "docs/runbook.md"))
 	names := map[string]bool{}
 	for _, a := range alerts(t) {
 		t.Run(a.Alert, func(t *testing.T) {

@@ -77,7 +77,7 @@ func table(families map[string]*dto.MetricFamily) string {
 func checkTable(t *testing.T, want string) {
 	t.Helper()
 	const begin, end = "<!-- metrics -->\n", "<!-- /metrics -->"
-	text := read(t, "docs/observability.md")
+	text := testenv.RepoFile(t, "docs/observability.md")
 	before, rest, ok := strings.Cut(text, begin)
 	got, after, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {

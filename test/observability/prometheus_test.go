@@ -125,7 +125,7 @@ func startPrometheus(t *testing.T, service *service, envoys ...*testenv.EnvoyPro
 	for _, e := range envoys {
 		admins = append(admins, `"`+e.Admin+`"`)
 	}
-	config := replaced(t, read(t, "deploy/observability/prometheus/prometheus.yml"),
+	config := replaced(t, testenv.RepoFile(t, "deploy/observability/prometheus/prometheus.yml"),
 		"scrape_interval: 15s", "scrape_interval: 1s", "evaluation_interval: 15s", "evaluation_interval: 1s",
 		"rules/*.yaml", path(t, "deploy/observability/prometheus/rules/*.yaml"),
 		"extauthz:6070", testenv.Loopback(service.DebugPort), `"envoy:9901"`, strings.Join(admins, ", "))

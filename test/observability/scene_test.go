@@ -35,7 +35,7 @@ func startService(t *testing.T) *service {
 			"--tls-cert-file", file("redis.pem"), "--tls-key-file", file("redis.key"), "--tls-ca-cert-file", file("ca.pem")),
 		rules: file("config/rules.yaml"),
 	}
-	rules := replaced(t, read(t, "cmd/extauthz/sample/sample.yaml"),
+	rules := replaced(t, testenv.RepoFile(t, "cmd/extauthz/sample/sample.yaml"),
 		"    - api_key: { header: x-api-key }\n", fmt.Sprintf(`
     - jwt: { issuer: https://issuer.example, audiences: [shop], algorithms: [ES256], jwks_file: %q }
 `, path(t, "test/observability/testdata/jwks.json")))
@@ -59,7 +59,7 @@ func (s *service) write(t *testing.T, rules string) {
 // startEnvoy starts an Envoy with the sample configuration, patient with a busy machine, that asks a service at this port.
 func startEnvoy(t *testing.T, port int) *testenv.EnvoyProxy {
 	t.Helper()
-	config := replaced(t, read(t, "envoy/envoy.yaml"), "timeout: 0.020s", "timeout: 2s", "timeout: 0.200s", "timeout: 2s")
+	config := replaced(t, testenv.RepoFile(t, "envoy/envoy.yaml"), "timeout: 0.020s", "timeout: 2s", "timeout: 0.200s", "timeout: 2s")
 	return testenv.Envoy(t, config, testenv.Ports{10000: 0, 8000: testenv.Port(t, testenv.Upstream(t)), 8081: port})
 }
 

@@ -36,16 +36,6 @@ func path(t *testing.T, name string) string {
 	return filepath.Join(testenv.RepoRoot(t), name)
 }
 
-// read returns a file of the repository.
-func read(t *testing.T, name string) string {
-	t.Helper()
-	content, err := os.ReadFile(path(t, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(content)
-}
-
 // glob returns the files of the repository that a pattern names, at least one.
 func glob(t *testing.T, pattern string) []string {
 	t.Helper()
