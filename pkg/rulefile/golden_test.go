@@ -20,23 +20,28 @@ var update = flag.Bool("update", false, "rewrite the golden files in testdata wi
 // TestProblems reads each case of testdata/problems/*.txtar: NAME.yaml is a rule file, NAME.want what is said about it.
 func TestProblems(t *testing.T) {
 	for _, path := range archives(t, "problems") {
-		archive := readArchive(t, path)
-		for _, f := range slices.Clone(archive.Files) {
-			name, isCase := strings.CutSuffix(f.Name, ".yaml")
-			if !isCase {
-				continue
-			}
-			t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar")+"/"+name, func(t *testing.T) {
-				got := explain([]File{{Name: f.Name, Content: f.Data}}, Config{})
-				if *update {
-					setFile(archive, f.Name, name+".want", got)
-					return
-				}
-				checkGolden(t, archive, name+".want", f.Data, got)
-			})
-		}
-		writeArchive(t, path, archive)
+		goldenCases(t, path, func(f File) string { return explain([]File{f}, Config{}) })
 	}
+}
+
+// goldenCases calls what with each NAME.yaml of an archive and compares what it says with NAME.want.
+func goldenCases(t *testing.T, path string, what func(File) string) {
+	archive := readArchive(t, path)
+	for _, f := range slices.Clone(archive.Files) {
+		name, isCase := strings.CutSuffix(f.Name, ".yaml")
+		if !isCase {
+			continue
+		}
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar")+"/"+name, func(t *testing.T) {
+			got := what(File{Name: f.Name, Content: f.Data})
+			if *update {
+				setFile(archive, f.Name, name+".want", got)
+				return
+			}
+			checkGolden(t, archive, name+".want", f.Data, got)
+		})
+	}
+	writeArchive(t, path, archive)
 }
 
 // TestSets reads each archive of testdata/sets as one set of files. Lines NAME=value before the first file are settings.

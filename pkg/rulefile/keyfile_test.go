@@ -18,26 +18,6 @@ import (
 	"github.com/extauthz/extauthz/pkg/descriptors"
 )
 
-// goldenCases calls what with each NAME.yaml of an archive and compares what it says with NAME.want.
-func goldenCases(t *testing.T, path string, what func(File) string) {
-	archive := readArchive(t, path)
-	for _, f := range slices.Clone(archive.Files) {
-		name, isCase := strings.CutSuffix(f.Name, ".yaml")
-		if !isCase {
-			continue
-		}
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar")+"/"+name, func(t *testing.T) {
-			got := what(File{Name: f.Name, Content: f.Data})
-			if *update {
-				setFile(archive, f.Name, name+".want", got)
-				return
-			}
-			checkGolden(t, archive, name+".want", f.Data, got)
-		})
-	}
-	writeArchive(t, path, archive)
-}
-
 // TestKeyFiles reads each case of testdata/keys: NAME.yaml is a file of API keys, NAME.want what is said about it.
 func TestKeyFiles(t *testing.T) {
 	for _, path := range archives(t, "keys") {
