@@ -125,6 +125,18 @@ func instead(before, after string) edit {
 	}
 }
 
+// withoutEarlyRemoval leaves it to the service to remove the identity headers of clients.
+func withoutEarlyRemoval(t *testing.T, config string) string {
+	t.Helper()
+	const indent = "\n                "
+	before, after, ok := strings.Cut(config, indent+"early_header_mutation_extensions:")
+	end := strings.Index(after, indent+"route_config:")
+	if !ok || end < 0 {
+		t.Fatal("the configuration has no early_header_mutation_extensions, or no route_config after it")
+	}
+	return before + after[end:]
+}
+
 const extAuthz = "envoy.filters.http.ext_authz"
 
 // without takes an HTTP filter out of the chain. What routes say of it stays, and means nothing.

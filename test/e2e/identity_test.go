@@ -1,0 +1,79 @@
+package e2e
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+// TestUnlistedIdentityHeaders leaves the identity headers out of allowed_upstream_headers. Envoy then drops those that the
+// service sends, and the application must not see those that the client sends in their place.
+func TestUnlistedIdentityHeaders(t *testing.T) {
+	t.Parallel()
+	service := startService(t, "AUTHZ_HTTP_TIMEOUT=2s", "AUTHZ_HTTP_SOURCE_HEADER=x-envoy-source")
+	envoy := startEnvoyWith(t, "envoy/http-ext_authz.yaml", testenv.Ports{
+		8000: testenv.Port(t, application(t)), 8080: testenv.Port(t, strings.TrimPrefix(service.http, "http://")),
+	}, func(t *testing.T, config string) string {
+		for _, name := range identityHeaders {
+			config = instead("- { exact: "+name+" }", "- { exact: x-other-"+name+" }")(t, config)
+		}
+		return config
+	})
+	header := [][2]string{demo}
+	for _, name := range identityHeaders {
+		// The service sees none of these spellings, because allowed_headers does not list them.
+		header = append(header, [2]string{name, "evil"}, [2]string{strings.ReplaceAll(name, "-", "."), "evil"})
+	}
+	a := envoy.do(t, get("/", header...))
+	if a.status != http.StatusOK {
+		t.Fatalf("got %d %s, want 200", a.status, a.body)
+	}
+	for name, values := range a.saw() {
+		if strings.Contains(strings.Join(values, " "), "evil") {
+			t.Errorf("the application saw the client's %s: %q", name, values)
+		}
+	}
+}
+
+// TestRoutesByPlan adds a route for one plan. Envoy chooses the route of a request before it asks the service, so the client's
+// own header must not choose it. With clear_route_cache Envoy chooses again, by what the service has set.
+func TestRoutesByPlan(t *testing.T) {
+	t.Parallel()
+	const anyPath = "                        - match: { prefix: / }\n                          route: { cluster: application }\n"
+	gold := func(more string) edit {
+		return instead(anyPath, `                        - match: { prefix: /, headers: [{ name: x-auth-plan, string_match: { exact: gold } }] }
+                          route: { cluster: application }
+                          response_headers_to_add: [{ header: { key: x-route, value: gold } }]
+`+more+anyPath)
+	}
+	open := gold("                          typed_per_filter_config: { envoy.filters.http.ext_authz: *not_here }\n")
+	again := instead("clear_route_cache: false", "clear_route_cache: true")
+	toApplication, toGold := http.Header{"X-Route": nil}, http.Header{"X-Route": {"gold"}}
+	for _, c := range []struct {
+		name  string
+		edits []edit
+		gold  http.Header // what a client on the plan gold gets
+	}{
+		{"as the sample is", []edit{gold("")}, toApplication},
+		{"clear_route_cache", []edit{gold(""), again}, toGold},
+		{"a route that does not ask", []edit{open}, toApplication},
+		{"a route that does not ask, clear_route_cache", []edit{open, again}, toGold},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := startShop(t, c.edits...)
+			claim := [2]string{"x-auth-plan", "gold"}
+
+			a := s.do(t, get("/", s.issuer.bearer(t, claims{"plan": "gold"})))
+			wantHeaders(t, "a client on the plan gold", a.header, c.gold)
+			a = s.do(t, get("/", s.issuer.bearer(t, claims{"plan": "trial"}), claim))
+			wantHeaders(t, "a client on the plan trial", a.header, toApplication)
+			wantHeaders(t, "the application", a.saw(), http.Header{"X-Auth-Plan": {"trial"}})
+			if a := s.do(t, get("/", claim)); a.status != http.StatusUnauthorized {
+				t.Errorf("without a credential: got %d, want 401", a.status)
+			}
+		})
+	}
+}
