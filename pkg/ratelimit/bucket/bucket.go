@@ -77,6 +77,9 @@ const (
 	MaxLogRequests = 10_000
 	// WarnLogRequests is where one decision of the log begins to cost a noticeable part of Redis' time.
 	WarnLogRequests = 1_000
+	// maxUnits is the most that a bucket of the window algorithms holds of one window: counted denials fill it to twice its
+	// capacity.
+	maxUnits = 2 * MaxRequests
 	// maxFill bounds how long a full bucket, filled to twice its capacity by counted denials, takes to empty: with it a
 	// time stays below 2^53 µs until the year 2100. It bounds windows as well.
 	maxFill = 1<<53 - 4_102_444_800_000_000

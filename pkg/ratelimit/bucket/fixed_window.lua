@@ -1,7 +1,7 @@
 -- The twin of fixed_window.go. The text: "f1 time count", the count being of the window that the time lies in.
 local pattern = '^f1 (%d+) (%d+)$'
 
-local function judge(requests, window, _, refund, need, x, last, _, count)
+local function judge(requests, window, _, refund, _, need, x, last, _, count)
   if count and count + 0 > MOST then return nil end
   local gave
   count = count and count + 0 or 0

@@ -7,8 +7,14 @@ type leakyBucket struct{}
 // span is a length of time, µs + part/Requests, with part < Requests.
 type span struct{ micros, part int64 }
 
-// leak is the time in which n units leak.
+// longest is more than any bucket holds: see maxFill.
+const longest = 1 << 53
+
+// leak returns the time in which n units leak, but not more than longest.
 func (l *Limit) leak(n int64) span {
+	if !less(product(n, l.Window), product(longest, l.Requests)) {
+		return span{longest, 0}
+	}
 	q, r := mulDiv(n, l.Window, l.Requests)
 	return span{q, r}
 }

@@ -13,7 +13,7 @@ local function leak(n, requests, window)
   return n * ((window - r) / requests) + (product - part) / requests, part
 end
 
-local function judge(requests, window, burst, refund, need, x, last, _, micros, fraction)
+local function judge(requests, window, burst, refund, refund_part, need, x, last, _, micros, fraction)
   if not micros then return need <= burst, nil, 0, 0 end
   local part, gave = 0, nil
   micros = micros + 0
@@ -29,10 +29,9 @@ local function judge(requests, window, burst, refund, need, x, last, _, micros, 
   end
   micros = micros - (x - last)
   if micros < 0 then micros, part = 0, 0 end
-  if refund > 0 and micros + part > 0 then
+  if refund + refund_part > 0 and micros + part > 0 then
     gave = true
-    local m, p = leak(refund, requests, window)
-    micros, part = micros - m, part - p
+    micros, part = micros - refund, part - refund_part
     if part < 0 then micros, part = micros - 1, part + requests end
     if micros < 0 then micros, part = 0, 0 end
   end

@@ -1,6 +1,7 @@
 package bucket_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -75,8 +76,8 @@ func TestAddSmallerLimit(t *testing.T) {
 		for _, l := range limits {
 			r.Add(bucket.Take{Key: "k", Limit: l, Cost: all, Need: all, Refund: all})
 		}
-		if got := r.Takes[0]; len(r.Takes) != 1 || got.Limit != small || got.Cost != 21 || got.Need != 21 || got.Refund != 21 {
-			t.Errorf("two limits on one bucket: %+v, want 21 of the smaller one", r.Takes)
+		if got := r.Takes[0]; len(r.Takes) != 1 || got.Limit != small || got.Cost != 21 || got.Need != 21 || got.Refund != math.MaxInt64 {
+			t.Errorf("two limits on one bucket: %+v, want a cost and a need of 21 of the smaller limit, and the whole refund", r.Takes)
 		}
 		if r.Decide(0); r.Allowed || r.RetryAfter != bucket.Never {
 			t.Errorf("21 of 10: allowed %t, retry after %d", r.Allowed, r.RetryAfter)

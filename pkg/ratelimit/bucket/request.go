@@ -1,5 +1,7 @@
 package bucket
 
+import "math"
+
 // Role says what a take means for its request.
 type Role uint8
 
@@ -78,12 +80,12 @@ type Request struct {
 	Err error
 }
 
-// Add appends a take, or adds it to the one of the same bucket: costs add up, needs do not, and denials count if any says
-// so. Of two limits on the same bucket the smaller one holds. It returns the index of the take in Takes. Costs are
-// clamped to 2 × capacity + 1, which is decided the same as all above.
+// Add appends a take, or adds it to the take of the same bucket: costs and refunds add up, needs do not, and denials count if
+// one of the two says so. Of two limits on the same bucket the smaller one holds. It returns the index of the take in Takes.
+// Costs and needs are clamped to 2 × capacity + 1, which is decided as every larger one. A refund is not: under an earlier,
+// larger limit the bucket may have taken more.
 func (r *Request) Add(t Take) int {
-	most := uint64(2*t.Limit.Capacity() + 1)
-	t.Cost, t.Need, t.Refund = min(t.Cost, most), min(t.Need, most), min(t.Refund, most)
+	t.clamp()
 	i := r.find(t.Key)
 	if i < 0 {
 		r.Takes = append(r.Takes, t)
@@ -93,11 +95,16 @@ func (r *Request) Add(t Take) int {
 	if t.Limit.Capacity() < same.Limit.Capacity() {
 		same.Limit = t.Limit
 	}
-	most = uint64(2*same.Limit.Capacity() + 1)
-	same.Cost, same.Refund = min(same.Cost+t.Cost, most), min(same.Refund+t.Refund, most)
-	same.Need = min(max(same.Need, t.Need), most)
+	same.Cost, same.Refund = same.Cost+t.Cost, same.Refund+t.Refund
+	same.Need = max(same.Need, t.Need)
 	same.CountDenied = same.CountDenied || t.CountDenied
+	same.clamp()
 	return i
+}
+
+func (t *Take) clamp() {
+	most := uint64(2*t.Limit.Capacity() + 1)
+	t.Cost, t.Need, t.Refund = min(t.Cost, most), min(t.Need, most), min(t.Refund, math.MaxInt64)
 }
 
 // fewTakes are searched one after the other, which allocates nothing; more would take as long as their number squared.
@@ -171,7 +178,7 @@ func (r *Request) describe(now int64) {
 			t.Decision.Delay = t.early(now)
 		}
 	}
-	r.RetryAfter = r.retryAfter()
+	r.RetryAfter = r.retryAfter(now)
 }
 
 // judge brings the bucket to the time now, gives back the refund and decides the take alone.
@@ -203,7 +210,6 @@ func (t *Take) charge(requestAllowed bool) {
 // describe fills in the Decision, but for Allowed, from a State that has been rolled to now.
 func (t *Take) describe(now int64) {
 	d := &t.Decision
-	need := int64(max(t.Cost, t.Need))
 	d.RetryAfter, d.ExpireAt = 0, 0
 	alg := algorithms[t.Limit.Algorithm]
 	if t.Limit.Requests == 0 {
@@ -223,10 +229,7 @@ func (t *Take) describe(now int64) {
 	d.Remaining = alg.remaining(&t.Limit, &t.State)
 	d.ResetAfter = late + alg.drain(&t.Limit, &t.State)
 	if !d.Allowed {
-		d.RetryAfter = Never
-		if need <= t.Limit.Capacity() {
-			d.RetryAfter = late + alg.wait(&t.Limit, &t.State, need)
-		}
+		d.RetryAfter = t.retryAfter(now)
 	}
 	d.NextIn = 0
 	if d.Remaining < t.Limit.Capacity() {
@@ -235,6 +238,25 @@ func (t *Take) describe(now int64) {
 	if !t.State.Empty() {
 		d.ExpireAt = now + d.ResetAfter
 	}
+}
+
+// retryAfter returns the least wait, from now, after which the take fits its bucket as that is after the decision, or Never. A
+// refund is not repeated. The State must have been rolled to now.
+func (t *Take) retryAfter(now int64) int64 {
+	need := int64(max(t.Cost, t.Need))
+	switch {
+	case need == 0 && t.Refund > 0:
+		return 0
+	case need > t.Limit.Capacity():
+		return Never
+	case t.Limit.Requests == 0:
+		return 0
+	}
+	alg := algorithms[t.Limit.Algorithm]
+	if alg.fits(&t.Limit, &t.State, need) {
+		return 0
+	}
+	return t.State.Last - now + alg.wait(&t.Limit, &t.State, need)
 }
 
 // early is how long it takes until what was in a leaky bucket before the charge has leaked.
@@ -253,26 +275,30 @@ func (t *Take) charged(requestAllowed bool) bool {
 	return t.Decision.Allowed || t.CountDenied && t.Role == Shadow
 }
 
-// retryAfter is the longest wait of the enforced takes, and the shortest of the quotas when those deny.
-func (r *Request) retryAfter() int64 {
+// retryAfter returns the least wait after which the request is allowed, or Never: the longest wait of the enforced takes and
+// the shortest of the quotas. A take that fitted waits too if it was charged for the denial.
+func (r *Request) retryAfter(now int64) int64 {
 	if r.Allowed {
 		return 0
 	}
-	_, quotasDeny := r.verdict()
-	enforced, quota := int64(0), int64(Never)
+	enforced, quota, quotas := int64(0), int64(Never), false
 	for i := range r.Takes {
-		d := &r.Takes[i].Decision
-		switch {
-		case d.Allowed:
-		case r.Takes[i].Role == Enforce:
-			enforced = later(enforced, d.RetryAfter)
-		case r.Takes[i].Role == Quota && d.RetryAfter != Never:
-			if quota == Never || d.RetryAfter < quota {
-				quota = d.RetryAfter
+		t := &r.Takes[i]
+		wait := t.Decision.RetryAfter
+		if t.Decision.Allowed && t.CountDenied {
+			wait = t.retryAfter(now)
+		}
+		switch t.Role {
+		case Enforce:
+			enforced = later(enforced, wait)
+		case Quota:
+			quotas = true
+			if quota == Never || wait != Never && wait < quota {
+				quota = wait
 			}
 		}
 	}
-	if quotasDeny {
+	if quotas {
 		return later(enforced, quota)
 	}
 	return enforced

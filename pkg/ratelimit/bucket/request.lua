@@ -4,7 +4,8 @@
 -- KEYS     the keys of all takes of all requests, in order.
 -- ARGV[1]  a text that is sent back, so that the caller knows whose answer it holds.
 -- ARGV[2]  the requests (Request.AppendArgs). A request: its time (0: the clock) and the number of its takes. A take:
---          algorithm, role, whether denials count, requests, window, burst, cost, need (at least the cost), refund.
+--          algorithm, role, whether denials count, requests, window, burst, cost, need (at least the cost), and the refund as
+--          the algorithm counts it: units and 0, or the time of the bucket algorithms in µs and parts.
 --
 -- Returns one line for ARGV[1] and the clock, and one for each request (Request.Answer):
 --   + or -   allowed or denied; then for each take a tab, 1 or 0 (it fits or not) and what its bucket now holds
@@ -26,7 +27,7 @@ local MOST = 90000000 -- no bucket holds more units: twice the largest limit
 -- engine makes the functions of one algorithm, only when it is needed: to make all of them costs each call half a
 -- microsecond. It returns
 --   pattern  of the texts: captures the time of the last write and up to four more texts a, b, c, d
---   judge    (requests, window, burst, refund, need, x, last, value, a, b, c, d): brings the bucket forward from last to x,
+--   judge    (requests, window, burst, refund, refund_part, need, x, last, value, a, b, c, d): brings the bucket forward from last to x,
 --            gives back the refund and returns whether need fits (nil: the value is unreadable), whether anything was given back,
 --            and a, b, c, d as they are then, now numbers; a is nil for a bucket that nobody has used
 --   settle   (requests, window, burst, cost, fits, x, a, b, c, d): charges the cost and returns the text to store (nil: the
@@ -41,8 +42,8 @@ local WRITTEN_FOR_TEST = 5000 -- and when time is injected, because it may pass 
 local MAX_CLOCK_STEP = 2000000
 local SHADOW, QUOTA = 1, 2
 local UNREADABLE = 'UNREADABLE the value is not one of ours'
-local TAKE = '<BBBdddddd'
-local TAKE_BYTES = 51
+local TAKE = '<BBBddddddd'
+local TAKE_BYTES = 59
 
 local lines, line = {''}, 1
 local current, pattern, judge, settle, view
@@ -63,12 +64,12 @@ while pos <= #args do
   end
 
   -- Read and judge. The last take stays in these variables, which saves most requests the way through a table.
-  local algorithm, role, counted, requests, window, burst, cost, need, refund
+  local algorithm, role, counted, requests, window, burst, cost, need, refund, refund_part
   local fits, changed, x, a, b, c, d, stored
   local denied, quotas, over, failure = false, 0, 0, nil
   local first = k
   for i = 1, takes do
-    algorithm, role, counted, requests, window, burst, cost, need, refund, pos = unpack(TAKE, args, pos)
+    algorithm, role, counted, requests, window, burst, cost, need, refund, refund_part, pos = unpack(TAKE, args, pos)
     k = k + 1
     changed, stored = false, ''
     if requests == 0 then -- a closed bucket neither reads nor writes, so a debt survives it
@@ -81,7 +82,7 @@ while pos <= #args do
       local value = call('GET', keys[k])
       if not value then
         x = now
-        fits, changed, a, b, c, d = judge(requests, window, burst, refund, need, x, x)
+        fits, changed, a, b, c, d = judge(requests, window, burst, refund, refund_part, need, x, x)
       elseif type(value) == 'table' then
         fits, failure = nil, value.err
       else
@@ -95,7 +96,7 @@ while pos <= #args do
           local moved = last - now > MAX_CLOCK_STEP
           if moved then last = now end -- the bucket moves with the clock, which must be stored even when it denies
           x = last > now and last or now
-          fits, changed, a, b, c, d = judge(requests, window, burst, refund, need, x, last, value, a, b, c, d)
+          fits, changed, a, b, c, d = judge(requests, window, burst, refund, refund_part, need, x, last, value, a, b, c, d)
           changed = changed or moved
         end
       end
@@ -104,7 +105,7 @@ while pos <= #args do
         pos, k = pos + TAKE_BYTES * (takes - i), k + takes - i
         break
       end
-      if need == 0 and refund > 0 then fits = true end
+      if need == 0 and refund + refund_part > 0 then fits = true end
     end
     if role == QUOTA then
       quotas = quotas + 1

@@ -63,9 +63,23 @@ func (r *Request) AppendArgs(b []byte) []byte {
 		b = appendFloat(b, t.Limit.Burst)
 		b = appendFloat(b, int64(t.Cost))
 		b = appendFloat(b, int64(max(t.Cost, t.Need)))
-		b = appendFloat(b, int64(t.Refund))
+		refund := t.refundArgs()
+		b = appendFloat(b, refund.micros)
+		b = appendFloat(b, refund.part)
 	}
 	return b
+}
+
+// refundArgs returns the refund as the algorithm counts it: in time, or in units, of which no bucket holds more than maxUnits in
+// a window, and none counts more than two windows.
+func (t *Take) refundArgs() span {
+	switch {
+	case t.Refund == 0 || t.Limit.Requests == 0:
+		return span{}
+	case t.Limit.Algorithm.HasBurst():
+		return t.Limit.leak(int64(t.Refund))
+	}
+	return span{micros: min(int64(t.Refund), 2*maxUnits)}
 }
 
 // appendFloat appends a number of Lua, which is a double: exact, since all that Limit.Check lets pass is below 2^53.

@@ -11,7 +11,7 @@ local function fades_to(left, p, window)
   return (p - left) * ((window - r) / p) + (product - part) / p + (part > 0 and 1 or 0)
 end
 
-local function judge(requests, window, _, refund, need, x, last, _, current, previous)
+local function judge(requests, window, _, refund, _, need, x, last, _, current, previous)
   if not current then return need <= requests, nil, 0, 0 end
   current, previous = current + 0, previous + 0
   if current > MOST or previous > MOST then return nil end

@@ -15,11 +15,13 @@ func (slidingWindowLog) roll(l *Limit, s *State, x int64) {
 
 func (slidingWindowLog) fits(l *Limit, s *State, n int64) bool { return s.Count+n <= l.Requests }
 
-// charge keeps the newest Requests+1 units: with more, every cost would be decided the same.
+// charge keeps the newest Requests+1 units: with more, every cost would be decided the same. If the log held more before, from
+// a larger limit, it keeps as many as it held: the limit may rise again.
 func (slidingWindowLog) charge(l *Limit, s *State, n int64) {
+	most := max(l.Requests+1, s.Count)
 	s.Grants = appendGrant(s.Grants, Grant{At: s.Last, Cost: n})
 	s.Count += n
-	for over := s.Count - (l.Requests + 1); over > 0; over = s.Count - (l.Requests + 1) {
+	for over := s.Count - most; over > 0; over = s.Count - most {
 		cut := min(over, s.Grants[0].Cost)
 		s.Grants[0].Cost -= cut
 		s.Count -= cut

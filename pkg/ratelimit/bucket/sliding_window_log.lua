@@ -9,7 +9,7 @@ local LAST_ENTRY = '()(%d+):(%d+) $'
 local LAST_ENTRY_BYTES = 40 -- no entry is longer
 local VIEW_WHOLE = 256 -- bytes of a text that are not worth cutting
 
-local function judge(requests, window, _, refund, need, x, last, value, count, age, span, rest)
+local function judge(requests, window, _, refund, _, need, x, last, value, count, age, span, rest)
   if not count then return need <= requests, nil, 0, 0, 0, '' end
   local length, from = match(value, LENGTH, rest)
   if not from or #value - from + 1 ~= length + 0 then return nil end
@@ -46,14 +46,17 @@ end
 
 local function settle(requests, window, _, cost, fits, x, count, age, span, entries)
   if cost > 0 then
+    local most = count > requests and count or requests + 1
     if count == 0 then
       age, span, entries = 0, 0, ''
     end
     entries = entries .. format('%d:%d ', age, cost)
     count, age, span = count + cost, 0, span + age
-    if not fits then -- only the newest requests + 1 units: with more, every cost would be decided the same
-      local over, first = count - (requests + 1), 1
-      if over > 0 then count = requests + 1 end
+    -- Only the newest requests + 1 units: with more, every cost would be decided the same. If the log held more before, from a
+    -- larger limit, it keeps as many as it held: the limit may rise again.
+    if not fits then
+      local over, first = count - most, 1
+      if over > 0 then count = most end
       while over > 0 do
         local gap, units, after = match(entries, ENTRY, first)
         if not gap then return false end

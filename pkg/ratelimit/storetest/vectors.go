@@ -66,15 +66,19 @@ type result struct {
 // Vectors runs every case of testdata/vectors, and of the directory that $VECTORS names, on a store.
 func Vectors(t *testing.T, store Store) {
 	t.Helper()
-	walks := readWalks(t)
-	if len(walks) == 0 {
-		t.Fatal("no vectors found")
-	}
 	run := keyspace(t)
-	for _, w := range walks {
-		t.Run(strings.ReplaceAll(w.ID, "/", "-"), func(t *testing.T) { w.run(t, store, run) })
+	for _, v := range readVectors(t) {
+		t.Run(strings.ReplaceAll(v.name(), "/", "-"), func(t *testing.T) { v.run(t, store, run) })
 	}
 }
+
+// vector is one case: a line of a file.
+type vector interface {
+	name() string
+	run(t *testing.T, store Store, run string)
+}
+
+func (w walk) name() string { return w.ID }
 
 func (w walk) run(t *testing.T, store Store, run string) {
 	single := len(w.Buckets) == 0
@@ -131,46 +135,64 @@ func resultOf(d bucket.Decision) result {
 	return r
 }
 
-func readWalks(t *testing.T) []walk {
+func readVectors(t *testing.T) []vector {
 	t.Helper()
 	dirs := []string{filepath.Join(moduleRoot(t), "testdata", "vectors")}
 	if more := os.Getenv("VECTORS"); more != "" {
 		dirs = append(dirs, more)
 	}
-	var walks []walk
+	var vectors []vector
 	for _, dir := range dirs {
 		files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no *.jsonl in %s (%v)", dir, err)
 		}
 		for _, file := range files {
-			walks = append(walks, readFile(t, file)...)
+			vectors = append(vectors, readFile(t, file)...)
 		}
 	}
-	return walks
+	return vectors
 }
 
-func readFile(t *testing.T, name string) []walk {
+func readFile(t *testing.T, name string) []vector {
 	t.Helper()
 	f, err := os.Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	var walks []walk
+	var vectors []vector
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<24)
 	for n := 1; lines.Scan(); n++ {
-		var w walk
-		if err := json.Unmarshal(lines.Bytes(), &w); err != nil {
+		v, err := parseVector(lines.Bytes())
+		if err != nil {
 			t.Fatalf("%s:%d: %v", name, n, err)
 		}
-		walks = append(walks, w)
+		vectors = append(vectors, v)
 	}
 	if err := lines.Err(); err != nil {
 		t.Fatal(err)
 	}
-	return walks
+	return vectors
+}
+
+// parseVector reads a line. Only the steps of requests.jsonl have takes.
+func parseVector(line []byte) (vector, error) {
+	var form struct {
+		Steps []struct{ Takes json.RawMessage }
+	}
+	if err := json.Unmarshal(line, &form); err != nil {
+		return nil, err
+	}
+	if len(form.Steps) > 0 && form.Steps[0].Takes != nil {
+		var w requestWalk
+		err := json.Unmarshal(line, &w)
+		return w, err
+	}
+	var w walk
+	err := json.Unmarshal(line, &w)
+	return w, err
 }
 
 func moduleRoot(t *testing.T) string {

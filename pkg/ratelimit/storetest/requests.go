@@ -1,0 +1,118 @@
+package storetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// A requestWalk is one case of requests.jsonl (testdata/vectors/README.md): whole requests with roles, peeks, refunds and
+// limits that change, sent one after the other or in one batch.
+type requestWalk struct {
+	ID      string
+	Buckets []struct {
+		Algo string
+		W    int64
+	}
+	Steps []requestStep
+}
+
+type requestStep struct {
+	T     int64
+	Takes []requestTake
+	// J is 1 if the step belongs to the batch of the step before it.
+	J       int
+	OK      bool
+	RA      int64
+	Res     []requestResult
+	Reading []string
+}
+
+type requestTake struct {
+	Bucket int `json:"b"`
+	// Requests and Burst need their names, which differ from others in nothing but case.
+	Requests int64       `json:"L"`
+	Burst    int64       `json:"B"`
+	Cost     uint64      `json:"c"`
+	Need     uint64      `json:"n"`
+	Refund   uint64      `json:"r"`
+	Counted  int         `json:"d"`
+	Role     bucket.Role `json:"o"`
+}
+
+// requestResult is what is wanted of one bucket: whether the take fits, remaining, retry after, reset after, next in, expire at
+// and delay. A delay of notCompared may be anything.
+type requestResult [7]int64
+
+const (
+	delayIndex  = 6
+	notCompared = -1
+)
+
+func (w requestWalk) name() string { return w.ID }
+
+func (w requestWalk) run(t *testing.T, store Store, run string) {
+	for i := 0; i < len(w.Steps); {
+		end := i + 1
+		for end < len(w.Steps) && w.Steps[end].J == 1 {
+			end++
+		}
+		steps := w.Steps[i:end]
+		batch := make([]*bucket.Request, len(steps))
+		for k, s := range steps {
+			batch[k] = w.request(t, s, run)
+		}
+		take(t, store, batch...)
+		for k, s := range steps {
+			s.compare(t, i+k, batch[k])
+		}
+		i = end
+	}
+}
+
+func (w requestWalk) request(t *testing.T, s requestStep, run string) *bucket.Request {
+	t.Helper()
+	r := &bucket.Request{At: s.T}
+	for _, v := range s.Takes {
+		b := w.Buckets[v.Bucket]
+		algorithm, err := bucket.ParseAlgorithm(b.Algo)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit := bucket.Limit{Algorithm: algorithm, Requests: v.Requests, Window: b.W, Burst: v.Burst}
+		if err := limit.Check(); err != nil {
+			t.Fatalf("a limit of the vectors is refused: %v", err)
+		}
+		r.Add(bucket.Take{
+			Key: fmt.Sprintf("%s/%s/%d", run, w.ID, v.Bucket), Limit: limit,
+			Cost: v.Cost, Need: v.Need, Refund: v.Refund, CountDenied: v.Counted == 1, Role: v.Role,
+		})
+	}
+	return r
+}
+
+func (s requestStep) compare(t *testing.T, step int, r *bucket.Request) {
+	t.Helper()
+	if r.Err != nil {
+		t.Fatalf("step %d: %v", step, r.Err)
+	}
+	got := make([]requestResult, len(r.Takes))
+	for i := range r.Takes {
+		d := &r.Takes[i].Decision
+		got[i] = requestResult{0, d.Remaining, d.RetryAfter, d.ResetAfter, d.NextIn, d.ExpireAt, d.Delay}
+		if d.Allowed {
+			got[i][0] = 1
+		}
+		if i < len(s.Res) && s.Res[i][delayIndex] == notCompared {
+			got[i][delayIndex] = notCompared
+		}
+	}
+	if r.Allowed != s.OK || r.RetryAfter != s.RA || !slices.Equal(got, s.Res) {
+		asked, _ := json.Marshal(s.Takes) //nolint:errchkjson // plain numbers
+		t.Fatalf("step %d (t=%d, takes %s, reading %v):\n got allowed %t, retry after %d, %v\nwant allowed %t, retry after %d, %v",
+			step, s.T, asked, s.Reading, r.Allowed, r.RetryAfter, got, s.OK, s.RA, s.Res)
+	}
+}
