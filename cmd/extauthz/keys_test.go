@@ -59,6 +59,9 @@ func (tr *transcript) command(line string) string {
 	}
 	line, input, _ := strings.Cut(line, " < ")
 	words := strings.Fields(line)
+	for i := range words {
+		words[i] = strings.ReplaceAll(words[i], "~", " ")
+	}
 	switch words[0] {
 	case "export":
 		name, value, _ := strings.Cut(words[1], "=")

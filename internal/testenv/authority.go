@@ -37,17 +37,21 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Issue makes a certificate that is valid for so long, with a URI for its name, also good for a server on loopback.
-func (a *Authority) Issue(t testing.TB, uri string, valid time.Duration) tls.Certificate {
+// Issue makes a certificate that is valid for so long, with one or more URIs for its names. It is also good for a server on loopback.
+func (a *Authority) Issue(t testing.TB, uri string, valid time.Duration, more ...string) tls.Certificate {
 	t.Helper()
-	name, err := url.Parse(uri)
-	if err != nil {
-		t.Fatal(err)
+	var names []*url.URL
+	for _, text := range append([]string{uri}, more...) {
+		name, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, name)
 	}
 	key := ECKey(t)
 	certificate := certify(t, &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "somebody"}, NotAfter: time.Now().Add(valid),
-		URIs: []*url.URL{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		URIs: names, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}, a.certificate, key, a.key)
 	return tls.Certificate{Certificate: [][]byte{certificate.Raw}, PrivateKey: key, Leaf: certificate}
 }

@@ -92,7 +92,7 @@ func (d *Decision) cleanse(p *Policy, r *Request, limitHeaders []string) {
 	} {
 		switch {
 		case h.Name == "":
-		case h.Value == "":
+		case CheckText(h.Value) != nil: // also the id of a key, whose name its issuer chooses
 			d.Remove = append(d.Remove, h.Name)
 		default:
 			d.ToUpstream = append(d.ToUpstream, h)

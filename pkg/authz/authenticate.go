@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
+
+	"github.com/extauthz/extauthz/pkg/descriptors"
 )
 
 // The methods of identities.
@@ -18,14 +21,18 @@ const (
 // errAbsent says that a request carries no credential.
 var errAbsent = errors.New("no credential")
 
-// authenticate says who sends the request: the first credential that it carries decides. The error is errAbsent or one of the
-// package's.
+// authenticate returns who sends the request. The first credential that the request carries decides. The error is errAbsent or one of
+// the package's. An identity whose owner or plan the upstream could take for another one is invalid, whatever vouches for it.
 func (a *Authorizer) authenticate(ctx context.Context, p *Policy, r *Request, query string) (Identity, error) {
 	for i := range p.Credentials {
 		id, err := a.try(ctx, &p.Credentials[i], r, query)
-		if !errors.Is(err, errAbsent) {
-			return id, err
+		switch {
+		case errors.Is(err, errAbsent):
+			continue
+		case err == nil && !id.named():
+			return Identity{}, ErrInvalid
 		}
+		return id, err
 	}
 	return Identity{}, errAbsent
 }
@@ -54,12 +61,36 @@ func (a *Authorizer) try(ctx context.Context, c *Credential, r *Request, query s
 		if r.Principal == "" {
 			return Identity{}, errAbsent
 		}
-		if !matchAny(c.MTLS.Principals, r.Principal) {
+		if !c.MTLS.match(r.Principal) {
 			return Identity{}, ErrInvalid
 		}
 		return Identity{Method: MethodMTLS, Owner: r.Principal}, nil
 	}
 	return Identity{}, errAbsent
+}
+
+// match reports whether one of the patterns matches the principal.
+func (m *MTLS) match(principal string) bool {
+	return slices.ContainsFunc(m.Principals, func(pattern string) bool { return matchPrincipal(pattern, principal) })
+}
+
+// matchPrincipal compares a pattern with a principal part by part; `/` and `,` separate parts. A `*` therefore stands for one segment of
+// a SPIFFE ID or one part of a subject, and for nothing of a list of several names.
+func matchPrincipal(pattern, principal string) bool {
+	const separators = "/,"
+	if pattern == "*" {
+		return true
+	}
+	for {
+		p, s := strings.IndexAny(pattern, separators), strings.IndexAny(principal, separators)
+		if p < 0 || s < 0 {
+			return p == s && descriptors.Match(pattern, principal)
+		}
+		if pattern[p] != principal[s] || !descriptors.Match(pattern[:p], principal[:s]) {
+			return false
+		}
+		pattern, principal = pattern[p+1:], principal[s+1:]
+	}
 }
 
 // find returns the credential at its place in the request. One that comes twice is not valid: this service and the upstream

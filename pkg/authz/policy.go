@@ -77,7 +77,8 @@ type JWT struct {
 
 // MTLS takes the principal of the client's certificate that Envoy has verified (source.principal).
 type MTLS struct {
-	// Principals are patterns (`*` stands for any characters) of which one must match, such as spiffe://example.org/ns/*/sa/*.
+	// Principals are patterns of which one must match, such as spiffe://example.org/ns/*/sa/*. A `*` stands for any characters but `/`
+	// and `,`; a pattern that is `*` alone matches every principal.
 	Principals []string
 }
 
@@ -185,21 +186,3 @@ type CredentialAction struct{ Key, Field, Default string }
 
 // OwnLimit is a limit that a credential brings: it takes the place of that of a rule which allows it (override: allowed).
 type OwnLimit = ratelimit.OwnLimit
-
-// Identity is who sends a request.
-type Identity struct {
-	// Method is api_key, jwt, mtls or anonymous.
-	Method string
-	// Owner is who; never empty but for anonymous.
-	Owner string
-	// Plan is what they pay for, "" for none.
-	Plan string
-	// KeyID is the public part of an API key, or the kid of a token's key.
-	KeyID  string
-	Labels map[string]string
-	Scopes []string
-	// Claims are those of a token.
-	Claims map[string]any
-	// Limit is the credential's own; nil for none.
-	Limit *OwnLimit
-}

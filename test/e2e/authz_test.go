@@ -78,6 +78,16 @@ func testOutcomes(t *testing.T, s *shop) {
 		{name: "a changed token", status: 403, call: get("/", [2]string{"authorization", swapSignature(t, s.issuer)})},
 		{name: "a token that is not signed", status: 403, call: get("/", [2]string{"authorization", "Bearer " + unsigned})},
 		{name: "two tokens", call: get("/", ann, ann), status: 403},
+		// Envoy and the application trim the values of headers: each of these would reach the application as root or gold.
+		{name: "an owner that ends with a space", call: get("/", s.issuer.bearer(t, claims{"sub": "root "})), status: 403},
+		{name: "an owner that begins with a space", call: get("/", s.issuer.bearer(t, claims{"sub": " root"})), status: 403},
+		{name: "an owner that ends with a tab", call: get("/", s.issuer.bearer(t, claims{"sub": "root\t"})), status: 403},
+		{name: "an owner of spaces", call: get("/", s.issuer.bearer(t, claims{"sub": "  "})), status: 403},
+		{name: "an owner that ends with a no-break space", call: get("/", s.issuer.bearer(t, claims{"sub": "root\u00a0"})), status: 403},
+		{name: "an owner with a line break", call: get("/", s.issuer.bearer(t, claims{"sub": "root\nx"})), status: 403},
+		{name: "a plan that ends with a space", call: get("/", s.issuer.bearer(t, claims{"plan": "gold "})), status: 403},
+		{name: "an owner with a space inside", call: get("/", s.issuer.bearer(t, claims{"sub": "ann lee"})), status: 200,
+			saw: http.Header{"X-Auth-Owner": {"ann lee"}}},
 		{name: "an open path", call: get("/public/logo.png"), status: 200, saw: http.Header{"X-Auth-Owner": nil, "X-Auth-Method": {"anonymous"}}},
 		{name: "an open path with a token", call: get("/public/logo.png", ann), status: 200, saw: http.Header{"X-Auth-Owner": {"ann"}}},
 		{name: "a path beside the open one", call: get("/publicity"), status: 401},
@@ -98,7 +108,7 @@ func testOutcomes(t *testing.T, s *shop) {
 		t.Run(c.name, func(t *testing.T) {
 			a := s.do(t, c.call)
 			if a.status != c.status {
-				t.Fatalf("got %d %s; want %d", a.status, a.body, c.status)
+				t.Fatalf("got %d %s; want %d; the application saw %v", a.status, a.body, c.status, a.saw())
 			}
 			wantHeaders(t, "the client", a.header, c.header)
 			if c.status != http.StatusOK {

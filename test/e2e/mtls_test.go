@@ -34,6 +34,11 @@ authz:
 		{"a workload that is named", with(ca.issue(t, web)), http.StatusOK},
 		{"one that is not", with(ca.issue(t, "spiffe://example.org/ns/shop/sa/batch")), http.StatusForbidden},
 		{"one of another trust domain", with(ca.issue(t, "spiffe://evil.example/spiffe://example.org/ns/x/sa/web")), http.StatusForbidden},
+		{"a workload below a named one", with(ca.issue(t, "spiffe://example.org/ns/shop/sa/batch/ns/x/sa/web")), http.StatusForbidden},
+		{"a list in one name", with(ca.issue(t, "spiffe://example.org/ns/shop,spiffe://example.org/sa/web")), http.StatusForbidden},
+		// Of several names Envoy tells the first.
+		{"a named workload's name first", with(ca.issue(t, web, "spiffe://example.org/ns/shop/sa/batch")), http.StatusOK},
+		{"a named workload's name second", with(ca.issue(t, "spiffe://example.org/ns/shop/sa/batch", web)), http.StatusForbidden},
 		{"no certificate", with(), http.StatusUnauthorized},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -56,9 +61,9 @@ func newAuthority(t *testing.T) *authority {
 	return &authority{testenv.NewAuthority(t)}
 }
 
-func (a *authority) issue(t *testing.T, uri string) tls.Certificate {
+func (a *authority) issue(t *testing.T, uri string, more ...string) tls.Certificate {
 	t.Helper()
-	return a.Issue(t, uri, time.Hour)
+	return a.Issue(t, uri, time.Hour, more...)
 }
 
 // listener has Envoy speak TLS, and ask clients for a certificate of this authority without insisting on one.

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
@@ -59,17 +57,12 @@ func (r Record) CheckID() error {
 // maxText is how long a text of a record may be: an owner goes into headers and keys of buckets.
 const maxText = 256
 
-// CheckText reports why a text can not be an owner, a plan, or the name or value of a label.
+// CheckText returns an error if a text cannot be an owner, a plan, or the name or value of a label.
 func CheckText(text string) error {
-	switch {
-	case text == "":
-		return errors.New("want a text")
-	case len(text) > maxText:
+	if len(text) > maxText {
 		return fmt.Errorf("want at most %d bytes", maxText)
-	case !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl):
-		return errors.New("want a text without control characters")
 	}
-	return nil
+	return authz.CheckText(text)
 }
 
 // CheckScope reports why a text can not be a scope: spaces part scopes.

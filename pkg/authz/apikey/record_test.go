@@ -54,6 +54,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{`{"hash":"` + hash + `","owner":"a","not_before":"2026-01-02T00:00:00Z","expires":"2026-01-01T00:00:00Z"}`, "expires: want a time after"},
 		{`{"hash":"` + hash + `","owner":"a\u0000"}`, "without control characters"},
 		{`{"hash":"` + hash + `","owner":"a","scopes":["a b"]}`, "want one word"},
+		{`{"hash":"` + hash + `","owner":"root "}`, "owner: want a text without white space at its ends"},
+		{`{"hash":"` + hash + `","owner":"a","plan":"\tgold"}`, "plan: want a text without white space at its ends"},
 	} {
 		_, err := apikey.Decode("aaaaaaaa", []byte(c.data))
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "canary") {

@@ -1,0 +1,56 @@
+package authz
+
+import (
+	"errors"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Identity is who sends a request.
+type Identity struct {
+	// Method is api_key, jwt, mtls or anonymous.
+	Method string
+	// Owner is who; never empty but for anonymous.
+	Owner string
+	// Plan is what they pay for, "" for none.
+	Plan string
+	// KeyID is the public part of an API key, or the kid of a token's key.
+	KeyID  string
+	Labels map[string]string
+	Scopes []string
+	// Claims are those of a token.
+	Claims map[string]any
+	// Limit is the credential's own; nil for none.
+	Limit *OwnLimit
+}
+
+// CheckText returns an error if a text cannot name an owner or a plan. The upstream gets these texts as values of headers. Proxies and
+// applications trim such values, so that the owner `root ` would arrive as root, and they cut them at control characters.
+func CheckText(text string) error {
+	if !utf8.ValidString(text) {
+		return errors.New("want valid UTF-8")
+	}
+	first, _ := utf8.DecodeRuneInString(text)
+	last, _ := utf8.DecodeLastRuneInString(text)
+	switch {
+	case text == "":
+		return errors.New("want a text")
+	case trimmed(first) || trimmed(last):
+		return errors.New("want a text without white space at its ends")
+	}
+	for _, c := range text {
+		if unicode.IsControl(c) || c == '\u2028' || c == '\u2029' { // the last two are line breaks to some readers
+			return errors.New("want a text without control characters")
+		}
+	}
+	return nil
+}
+
+// trimmed reports whether some reader removes the character at the ends of a text: white space in any language, and characters that
+// nobody sees, of which JavaScript trims U+FEFF.
+func trimmed(c rune) bool { return unicode.IsSpace(c) || unicode.Is(unicode.Cf, c) }
+
+// named reports whether the upstream can be told the owner and the plan as they are.
+func (id *Identity) named() bool {
+	return CheckText(id.Owner) == nil && (id.Plan == "" || CheckText(id.Plan) == nil)
+}
