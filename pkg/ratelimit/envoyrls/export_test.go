@@ -11,11 +11,13 @@ import (
 // FromProto is for tests.
 var FromProto = fromProto
 
-// Unmarshal is for tests: the query in a message.
+// Unmarshal is for tests: the query in a message. The error is also that of a bound that the message exceeds.
 func Unmarshal(b []byte) (ratelimit.Query, error) {
 	var r request
-	err := r.UnmarshalWire(string(b))
-	return r.query, err
+	if err := r.UnmarshalWire(string(b)); err != nil {
+		return r.query, err
+	}
+	return r.query, r.refused
 }
 
 // Answer is for tests: the answer to a message, without a connection.
@@ -24,5 +26,5 @@ func (s *Server) Answer(ctx context.Context, b []byte) (*ratelimitv3.RateLimitRe
 	if err := r.UnmarshalWire(string(b)); err != nil {
 		return nil, err
 	}
-	return s.shouldRateLimit(ctx, r.query)
+	return s.answer(ctx, &r)
 }

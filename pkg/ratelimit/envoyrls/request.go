@@ -1,6 +1,7 @@
 package envoyrls
 
 import (
+	"errors"
 	"fmt"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -10,8 +11,24 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
+// Bounds of a request. Envoy sends one descriptor for each entry of a route's rate_limits, and one entry for each of its actions: a
+// handful. What a client of Envoy sends changes the values of entries, never how many there are.
+const (
+	maxDescriptors = 64
+	maxEntries     = 16
+)
+
+var (
+	errDescriptors = fmt.Errorf("a request has at most %d descriptors", maxDescriptors)
+	errEntries     = fmt.Errorf("a descriptor has at most %d entries", maxEntries)
+)
+
 // request is a RateLimitRequest off the wire.
-type request struct{ query ratelimit.Query }
+type request struct {
+	query ratelimit.Query
+	// refused says which bound the message exceeds; nil if none. The query then holds what was read before it was noticed.
+	refused error
+}
 
 // Fields of envoy.service.ratelimit.v3.RateLimitRequest and envoy.extensions.common.ratelimit.v3.RateLimitDescriptor as they
 // are tagged on the wire, with number and type; one with another type is not the field, as for the generated code.
@@ -36,13 +53,16 @@ const (
 	unitsOnTheWire = uint64(descriptors.Week)
 )
 
-// UnmarshalWire implements wire.Message.
+// UnmarshalWire implements wire.Message. It stops at the first bound that the message exceeds, before it allocates for the excess.
 func (r *request) UnmarshalWire(msg string) error {
-	return wire.EachField(msg, func(f wire.Field) error {
+	err := wire.EachField(msg, func(f wire.Field) error {
 		switch f.Tag {
 		case requestDomain:
 			r.query.Domain = f.Text
 		case requestDescriptors:
+			if len(r.query.Descriptors) == maxDescriptors {
+				return errDescriptors
+			}
 			d, err := unmarshalDescriptor(f.Text)
 			if err != nil {
 				return fmt.Errorf("descriptor %d: %w", len(r.query.Descriptors), err)
@@ -53,12 +73,20 @@ func (r *request) UnmarshalWire(msg string) error {
 		}
 		return nil
 	})
+	if errors.Is(err, errDescriptors) || errors.Is(err, errEntries) {
+		r.refused = err
+		return nil
+	}
+	return err
 }
 
 func unmarshalDescriptor(msg string) (d descriptors.Descriptor, err error) {
 	err = wire.EachField(msg, func(f wire.Field) error {
 		switch f.Tag {
 		case descriptorEntries:
+			if len(d.Entries) == maxEntries {
+				return errEntries
+			}
 			var e descriptors.Entry
 			d.Entries = append(d.Entries, e)
 			return unmarshalEntry(f.Text, &d.Entries[len(d.Entries)-1])
@@ -122,10 +150,16 @@ func unmarshalWrapper(msg string, v *uint64) error {
 	})
 }
 
-// fromProto reads a request that came as JSON.
-func fromProto(m *ratelimitv3.RateLimitRequest) ratelimit.Query {
+// fromProto reads a request that came as JSON. Its bounds are those of UnmarshalWire.
+func fromProto(m *ratelimitv3.RateLimitRequest) (ratelimit.Query, error) {
 	q := ratelimit.Query{Domain: m.GetDomain(), Hits: uint64(m.GetHitsAddend())}
-	for _, d := range m.GetDescriptors() {
+	if len(m.GetDescriptors()) > maxDescriptors {
+		return q, errDescriptors
+	}
+	for i, d := range m.GetDescriptors() {
+		if len(d.GetEntries()) > maxEntries {
+			return q, fmt.Errorf("descriptor %d: %w", i, errEntries)
+		}
 		one := descriptors.Descriptor{Negative: d.GetIsNegativeHits()}
 		for _, e := range d.GetEntries() {
 			one.Entries = append(one.Entries, descriptors.Entry{Key: e.GetKey(), Value: e.GetValue()})
@@ -143,5 +177,5 @@ func fromProto(m *ratelimitv3.RateLimitRequest) ratelimit.Query {
 		}
 		q.Descriptors = append(q.Descriptors, one)
 	}
-	return q
+	return q, nil
 }

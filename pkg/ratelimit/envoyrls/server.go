@@ -47,16 +47,28 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 }
 
 func handle(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-	r := new(request)
-	if err := decode(r); err != nil {
-		return nil, err
-	}
 	s := srv.(*Server) // Register's
+	answer := func(ctx context.Context, _ any) (any, error) {
+		r := new(request)
+		if err := decode(r); err != nil {
+			return nil, err
+		}
+		return s.answer(ctx, r)
+	}
 	if interceptor == nil {
-		return s.shouldRateLimit(ctx, r.query)
+		return answer(ctx, nil)
 	}
 	info := &grpc.UnaryServerInfo{Server: srv, FullMethod: "/" + ServiceName + "/ShouldRateLimit"}
-	return interceptor(ctx, r, info, func(ctx context.Context, _ any) (any, error) { return s.shouldRateLimit(ctx, r.query) })
+	// The interceptor also counts requests that cannot be read, so it runs before decode.
+	return interceptor(ctx, nil, info, answer)
+}
+
+// answer answers a request off the wire.
+func (s *Server) answer(ctx context.Context, r *request) (*ratelimitv3.RateLimitResponse, error) {
+	if r.refused != nil {
+		return nil, status.Error(codes.InvalidArgument, r.refused.Error())
+	}
+	return s.shouldRateLimit(ctx, r.query)
 }
 
 // shouldRateLimit answers a query. Its errors are INVALID_ARGUMENT for what only a broken configuration can send, and

@@ -71,10 +71,17 @@ func FuzzUnmarshal(f *testing.F) {
 		if proto.Unmarshal(b, m) != nil {
 			return // the generated code refuses more: text that is not UTF-8
 		}
+		want, refused := envoyrls.FromProto(m)
+		if refused != nil {
+			if err == nil || err.Error() != refused.Error() {
+				t.Fatalf("got error %v, want %v", err, refused)
+			}
+			return
+		}
 		if err != nil {
 			t.Fatalf("%v for %v", err, m)
 		}
-		if diff := cmp.Diff(envoyrls.FromProto(m), got); diff != "" {
+		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%v\n(-generated +by hand)\n%s", m, diff)
 		}
 	})
