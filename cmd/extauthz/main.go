@@ -24,7 +24,8 @@ const usage = `extauthz is a rate limit service for Envoy: exact limits, in memo
 
 Usage:
   extauthz [serve]            serve; all settings are environment variables
-  extauthz check DIR          check the rule files of a directory; exit 1 when there are mistakes
+  extauthz check DIR          check the rule files of a directory, and with --envoy FILE a configuration of Envoy against them;
+                              exit 1 when there are mistakes (extauthz check --help)
   extauthz health             ask a running service whether it is healthy; exit 1 when it is not (extauthz health --help)
   extauthz keys COMMAND       make, list, rotate and revoke API keys (extauthz keys --help)
   extauthz settings           list the settings, their defaults and meaning (--markdown as a table)

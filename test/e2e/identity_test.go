@@ -8,8 +8,8 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestUnlistedIdentityHeaders leaves the identity headers out of allowed_upstream_headers. Envoy then drops those that the
-// service sends, and the application must not see those that the client sends in their place.
+// TestUnlistedIdentityHeaders leaves the identity headers out of allowed_upstream_headers. Envoy then drops those that
+// the service sends, and the application must not see those that the client sends in their place.
 func TestUnlistedIdentityHeaders(t *testing.T) {
 	t.Parallel()
 	service := startService(t, "AUTHZ_HTTP_TIMEOUT=2s", "AUTHZ_HTTP_SOURCE_HEADER=x-envoy-source")
@@ -37,13 +37,19 @@ func TestUnlistedIdentityHeaders(t *testing.T) {
 	}
 }
 
-// TestRoutesByPlan adds a route for one plan. Envoy chooses the route of a request before it asks the service, so the client's
-// own header must not choose it. With clear_route_cache Envoy chooses again, by what the service has set.
+// TestRoutesByPlan adds a route for one plan. Envoy chooses the route of a request before it asks the service, so the
+// client's own header must not choose it. With clear_route_cache Envoy chooses again, by what the service has set.
 func TestRoutesByPlan(t *testing.T) {
 	t.Parallel()
-	const anyPath = "                        - match: { prefix: / }\n                          route: { cluster: application }\n"
+	const anyPath = `
+                        - match: { prefix: / }
+                          route: { cluster: application }
+`
 	gold := func(more string) edit {
-		return instead(anyPath, `                        - match: { prefix: /, headers: [{ name: x-auth-plan, string_match: { exact: gold } }] }
+		return instead(anyPath, `
+                        - match:
+                            prefix: /
+                            headers: [{ name: x-auth-plan, string_match: { exact: gold } }]
                           route: { cluster: application }
                           response_headers_to_add: [{ header: { key: x-route, value: gold } }]
 `+more+anyPath)

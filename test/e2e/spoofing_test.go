@@ -40,6 +40,15 @@ func TestSpoofing(t *testing.T) {
 		// Envoy refuses names with underscores; they are sent through, to see that they come to nothing without that, too.
 		{"the sample configuration", true, nil},
 		{"underscores let through", true, []edit{letThrough}},
+		{"the removal of docs/ext_authz.md", true, []edit{
+			letThrough, withoutEarlyRemoval,
+			func(t *testing.T, config string) string {
+				const indent, next = "\n                ", "\n                route_config:\n"
+				early := block(t, "docs/ext_authz.md", "yaml", "early_header_mutation_extensions")
+				early = indent + strings.ReplaceAll(strings.TrimRight(early, "\n"), "\n", indent)
+				return instead(next, early+next)(t, config)
+			},
+		}},
 		{"the service alone", false, []edit{letThrough, withoutEarlyRemoval}},
 		{"the service alone, headers of one name joined", false, []edit{
 			letThrough, withoutEarlyRemoval, instead("encode_raw_headers: true", "encode_raw_headers: false"),

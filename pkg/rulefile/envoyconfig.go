@@ -1,0 +1,358 @@
+package rulefile
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+)
+
+// A configuration of Envoy decides whether the identity headers of a policy are the service's or the client's. The
+// service cannot see that configuration, so it is compared with the policies before it is used.
+
+// envoyGrammar is that of configurations of Envoy, dumps of a running Envoy with thousands of routes included.
+func envoyGrammar() grammar {
+	return grammar{
+		noun:      "configuration of Envoy",
+		begins:    "it begins with `static_resources:`, or is what Envoy's admin interface returns for /config_dump",
+		empty:     "there is nothing in the file",
+		second:    "a configuration of Envoy is one document: check the others one by one",
+		maxSize:   64 << 20,
+		tooLarge:  "is this a configuration of Envoy?",
+		maxValues: 6_000_000,
+	}
+}
+
+// LoadEnvoy reads a configuration of Envoy from a file and compares it with policies: see CheckEnvoy.
+func LoadEnvoy(path string, policies map[string]*authz.Policy) (managers int, problems Problems) {
+	content, problem := readFile(path, envoyGrammar())
+	switch {
+	case problem != nil && problem.Severity == Warning: // a directory, or a pipe
+		return 0, Problems{{
+			File: path, Severity: Error, Message: "this is not a regular file",
+			Hints: []string{"write the configuration of Envoy into a file"},
+		}}
+	case problem != nil:
+		return 0, Problems{*problem}
+	}
+	return CheckEnvoy(File{Name: path, Content: content}, policies)
+}
+
+// CheckEnvoy compares a configuration of Envoy, YAML or JSON, a bootstrap or a /config_dump, with the identity headers
+// of all policies. It returns how many HTTP connection managers with an ext_authz filter there are, and the problems:
+// identity headers that Envoy does not remove before it chooses a route, that allowed_upstream_headers does not list,
+// and by which a route is chosen too early. A file without such a manager is an error, because nothing in it could be
+// compared.
+//
+// It walks the file by the names of Envoy's fields and ignores all others. What Envoy gets from elsewhere (xDS) is not
+// there.
+func CheckEnvoy(f File, policies map[string]*authz.Policy) (managers int, problems Problems) {
+	r := newReport(f, envoyGrammar())
+	if !r.checkText() {
+		return 0, r.sorted()
+	}
+	root := readTree(r)
+	if root == nil {
+		return 0, r.sorted()
+	}
+	c := envoyCheck{report: r}
+	c.expect(policies)
+	root.walk(func(v *value) bool {
+		if !v.isType("HttpConnectionManager") {
+			return true
+		}
+		if filters := v.get("http_filters").all(func(v *value) bool { return v.isType("ExtAuthz") }); len(filters) > 0 {
+			managers++
+			c.manager(v, filters, root)
+		}
+		return false
+	})
+	if managers == 0 {
+		r.fail(place{}, "no HTTP connection manager here has an ext_authz filter, so there is nothing to compare",
+			"give the file that has the listener; of a running Envoy, what its admin interface returns for /config_dump")
+	}
+	return managers, r.sorted()
+}
+
+// envoyCheck compares one file.
+type envoyCheck struct {
+	*report
+	// identity are the identity headers of all policies, sorted; cookies says that one of them takes a credential from
+	// a cookie.
+	identity []string
+	cookies  bool
+}
+
+func (c *envoyCheck) expect(policies map[string]*authz.Policy) {
+	names := map[string]bool{}
+	for _, p := range policies {
+		for _, name := range []string{p.Headers.Owner, p.Headers.Plan, p.Headers.Method, p.Headers.KeyID} {
+			names[name] = true
+		}
+		for _, one := range p.Credentials {
+			c.cookies = c.cookies || sourceOf(one).Cookie != ""
+		}
+	}
+	delete(names, "")
+	c.identity = slices.Sorted(maps.Keys(names))
+}
+
+// manager checks a connection manager, its ext_authz filters and its routes, which may stand elsewhere in the file.
+func (c *envoyCheck) manager(manager *value, filters []*value, root *value) {
+	c.removedEarly(manager)
+	routes := []*value{manager.get("route_config")}
+	if name := manager.get("rds").get("route_config_name"); name != nil {
+		routes = root.all(func(v *value) bool { return v.get("virtual_hosts") != nil && v.get("name").says(name.text) })
+	}
+	for _, filter := range filters {
+		c.service(filter.get("http_service"))
+	}
+	for _, config := range routes {
+		config.walk(func(v *value) bool {
+			c.service(v.get("check_settings").get("http_service"))
+			return true
+		})
+		c.routes(config, filters)
+	}
+}
+
+// removedEarly checks that Envoy removes the identity headers of clients before it chooses a route.
+func (c *envoyCheck) removedEarly(manager *value) {
+	extensions := manager.get("early_header_mutation_extensions")
+	mutations := extensions.all(func(v *value) bool {
+		return v.get("remove") != nil || v.get("remove_on_match") != nil
+	})
+	var kept []string
+	for _, name := range c.identity {
+		if !slices.ContainsFunc(mutations, func(m *value) bool {
+			matcher := m.get("remove_on_match").get("key_matcher")
+			return strings.EqualFold(m.get("remove").scalar(), name) || matcher.matches(name)
+		}) {
+			kept = append(kept, name)
+		}
+	}
+	if len(kept) == 0 {
+		return
+	}
+	at := manager.at
+	if extensions != nil {
+		at = extensions.at
+	}
+	c.fail(at, "Envoy does not remove "+names(kept)+" of clients before it chooses a route",
+		"a route that matches on it is then the client's choice, and a route without ext_authz passes it on",
+		"add to the `mutations:` of early_header_mutation_extensions: "+elements("{remove: %s}", kept),
+		"envoy/envoy.yaml shows the whole extension")
+}
+
+// service checks an http_service of ext_authz, nil for a filter that asks over gRPC.
+func (c *envoyCheck) service(s *value) {
+	if s == nil {
+		return
+	}
+	answer := s.get("authorization_response")
+	listed := answer.get("allowed_upstream_headers")
+	at := s.at
+	if listed != nil {
+		at = listed.at
+	}
+	wanted := c.identity
+	if c.cookies {
+		wanted = append(wanted[:len(wanted):len(wanted)], "cookie")
+	}
+	var dropped []string
+	for _, name := range wanted {
+		if !listed.get("patterns").anyMatches(name) {
+			dropped = append(dropped, name)
+		}
+	}
+	if len(dropped) > 0 {
+		why := "the application then does not know who calls, or believes what the client sends"
+		if slices.Equal(dropped, []string{"cookie"}) {
+			why = "the credential in the cookie then reaches the application"
+		}
+		c.fail(at, "Envoy drops "+names(dropped)+" from the answer, because allowed_upstream_headers lacks it", why,
+			"add to its `patterns:` "+elements("{exact: %s}", dropped))
+	}
+	if appended := answer.get("allowed_upstream_headers_to_append"); appended != nil {
+		for _, name := range wanted {
+			if appended.get("patterns").anyMatches(name) {
+				c.fail(appended.at, "Envoy appends "+quoted(name)+" to the client's own",
+					"list it in allowed_upstream_headers alone, which replaces it")
+			}
+		}
+	}
+}
+
+// routes checks that no route is chosen by an identity header before ext_authz has set it.
+func (c *envoyCheck) routes(config *value, filters []*value) {
+	config.walk(func(v *value) bool {
+		for _, condition := range v.get("match").get("headers").list() {
+			c.choice(condition.get("name"), filters)
+		}
+		c.choice(v.get("cluster_header"), filters)
+		c.choice(v.get("weighted_clusters").get("header_name"), filters)
+		if matcher := v.get("matcher"); matcher != nil {
+			matcher.walk(func(v *value) bool {
+				c.choice(v.get("header_name"), filters)
+				return true
+			})
+		}
+		return true
+	})
+}
+
+// choice checks the name of a header by which a route is chosen.
+func (c *envoyCheck) choice(header *value, filters []*value) {
+	name := strings.ToLower(header.scalar())
+	again := slices.ContainsFunc(filters, func(f *value) bool { return f.choosesAgain(name) })
+	if again || !slices.Contains(c.identity, name) {
+		return
+	}
+	c.fail(header.at, "Envoy chooses this route before ext_authz sets "+quoted(name),
+		"write `clear_route_cache: true` in the ext_authz filter: Envoy then chooses again, after the Check",
+		"all routes that a request can get to that way need the same settings of ext_authz as the first")
+}
+
+// choosesAgain reports whether this ext_authz filter has Envoy choose the route again once it has set a header.
+func (v *value) choosesAgain(header string) bool {
+	if !v.get("clear_route_cache").says("true") {
+		return false
+	}
+	only := v.get("clear_route_cache_headers").list()
+	listed := func(v *value) bool { return strings.EqualFold(v.scalar(), header) }
+	return len(only) == 0 || slices.ContainsFunc(only, listed)
+}
+
+// matches reports whether a StringMatcher of Envoy's matches the name of a header, in lower case as Envoy has it. One
+// that is not known here matches nothing.
+func (v *value) matches(name string) bool {
+	if v == nil {
+		return false
+	}
+	fold := func(text string) string { return text }
+	if v.get("ignore_case").says("true") {
+		fold = strings.ToLower
+	}
+	for _, f := range v.fields {
+		text := fold(f.value.scalar())
+		switch snake(f.key) {
+		case "exact":
+			return text == name
+		case "prefix":
+			return text != "" && strings.HasPrefix(name, text)
+		case "suffix":
+			return text != "" && strings.HasSuffix(name, text)
+		case "contains":
+			return text != "" && strings.Contains(name, text)
+		case "safe_regex":
+			re, err := regexp.Compile("^(?:" + f.value.get("regex").scalar() + ")$")
+			return err == nil && re.MatchString(name)
+		}
+	}
+	return false
+}
+
+// anyMatches reports whether one of a list of StringMatchers matches a name.
+func (v *value) anyMatches(name string) bool {
+	return slices.ContainsFunc(v.list(), func(m *value) bool { return m.matches(name) })
+}
+
+// isType reports whether a value is a message of this name, such as ExtAuthz, of any package: an Any of Envoy's.
+func (v *value) isType(name string) bool {
+	return strings.HasSuffix(v.get("@type").scalar(), "."+name)
+}
+
+// get returns what a map has under a field of a protobuf message, spelt as in snake_case or in camelCase; nil when
+// there is none.
+func (v *value) get(name string) *value {
+	if v == nil {
+		return nil
+	}
+	for _, f := range v.fields {
+		if f.key == name || snake(f.key) == name {
+			return f.value
+		}
+	}
+	return nil
+}
+
+// scalar is the text of a single value, "" for anything else.
+func (v *value) scalar() string {
+	if v == nil || v.kind != scalar {
+		return ""
+	}
+	return v.text
+}
+
+func (v *value) says(text string) bool { return text != "" && v.scalar() == text }
+
+func (v *value) list() []*value {
+	if v == nil {
+		return nil
+	}
+	return v.items
+}
+
+// walk calls f for a value and those inside of it, but not for those inside of one for which it returns false.
+func (v *value) walk(f func(*value) bool) {
+	if v == nil || !f(v) {
+		return
+	}
+	for _, field := range v.fields {
+		field.value.walk(f)
+	}
+	for _, item := range v.items {
+		item.walk(f)
+	}
+}
+
+// all returns the values inside of a value, itself included, for which is returns true.
+func (v *value) all(is func(*value) bool) (found []*value) {
+	v.walk(func(v *value) bool {
+		if is(v) {
+			found = append(found, v)
+		}
+		return true
+	})
+	return found
+}
+
+// snake spells httpFilters as http_filters.
+func snake(key string) string {
+	if !strings.ContainsFunc(key, unicode.IsUpper) {
+		return key
+	}
+	var b strings.Builder
+	for _, c := range key {
+		if unicode.IsUpper(c) {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(c))
+	}
+	return b.String()
+}
+
+// elements writes a list as a file has them.
+func elements(format string, list []string) string {
+	written := make([]string, len(list))
+	for i, name := range list {
+		written[i] = fmt.Sprintf(format, name)
+	}
+	return "`" + strings.Join(written, ", ") + "`"
+}
+
+// names writes a list as a sentence has it.
+func names(list []string) string {
+	shown := make([]string, len(list))
+	for i, name := range list {
+		shown[i] = quoted(name)
+	}
+	if len(shown) == 1 {
+		return shown[0]
+	}
+	return fmt.Sprintf("%s and %s", strings.Join(shown[:len(shown)-1], ", "), shown[len(shown)-1])
+}
