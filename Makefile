@@ -18,6 +18,7 @@ PKG ?= ./...
 TESTFLAGS ?=
 BENCH ?= .
 FUZZTIME ?= 30s
+COUNT ?= 20
 IMAGE ?= extauthz:dev
 
 ##@ Every day
@@ -25,7 +26,7 @@ IMAGE ?= extauthz:dev
 .PHONY: help
 help: ## List what can be made
 	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
-	@printf '\nPKG=./pkg/... narrows test, bench and fuzz; TESTFLAGS, BENCH and FUZZTIME are passed on.\n'
+	@printf '\nPKG=./pkg/... narrows test, stress, bench and fuzz; TESTFLAGS, COUNT, BENCH and FUZZTIME are passed on.\n'
 
 # grpcnotrace leaves out gRPC's page of traces, which nobody serves here, and with it text/template: while that is in, the linker
 # has to keep every method of every type (28 MB instead of 18). Dockerfile and .goreleaser.yaml build with it, too.
@@ -37,7 +38,13 @@ build: ## Build the service: dist/extauthz, static
 .PHONY: test
 test: test-tools ## Run all tests with the race detector, real Redis and Envoy included
 	go vet $(PKG)
-	go test -json -race -shuffle=on -timeout=5m $(TESTFLAGS) $(PKG) | go run ./internal/testreport
+	go test -json -race -shuffle=on -timeout=15m $(TESTFLAGS) $(PKG) | go run ./internal/testreport
+
+# A PKG with a go.mod of its own, such as test/istio, stands for all of that module; without PKG all tests of the repository run.
+ALL_TESTS := $(if $(filter file,$(origin PKG)),yes)
+.PHONY: stress
+stress: test-tools $(if $(ALL_TESTS),chart-tools gateway-tools prometheus-tools) ## Run every test COUNT times beside two busy loops, which takes hours; PKG=./pkg/x narrows it
+	TESTFLAGS='$(TESTFLAGS)' scripts/stress $(COUNT) $(if $(ALL_TESTS),,$(PKG))
 
 .PHONY: lint
 lint: lint-tools ## Check the form of the code: gofmt, go vet, golangci-lint, shellcheck, hadolint
@@ -49,7 +56,9 @@ lint: lint-tools ## Check the form of the code: gofmt, go vet, golangci-lint, sh
 
 .PHONY: lint-modules
 lint-modules: lint-tools ## The same for the modules in test/, for which Istio and others are compiled at first
-	for module in test/*/go.mod; do (cd "$${module%/go.mod}" && $(CURDIR)/.tools/bin/golangci-lint run --config=$(CURDIR)/.golangci.yml ./...); done
+	for module in test/*/go.mod; do ( \
+		cd "$${module%/go.mod}"; echo "$$PWD"; go vet ./...; \
+		$(CURDIR)/.tools/bin/golangci-lint run --config=$(CURDIR)/.golangci.yml ./...); done
 
 .PHONY: bench
 bench: ## Measure: the service against an empty gRPC handler, by turns; then the Go benchmarks
@@ -75,7 +84,7 @@ ci: ## Do what CI does
 ##@ Deployments
 
 # The tests of a module of its own, with dependencies that are not to be the service's.
-test_module = go test -C test/$(1) -json -count=1 -timeout=20m $(TESTFLAGS) ./... | go run ./internal/testreport
+test_module = go test -C test/$(1) -json -count=1 -timeout=60m $(TESTFLAGS) ./... | go run ./internal/testreport
 
 .PHONY: image
 image: ## Build the image of the service, IMAGE=extauthz:dev; it needs docker

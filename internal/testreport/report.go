@@ -15,9 +15,10 @@ type event struct{ Action, Package, Test, Output string }
 
 // packageRun is what is known of a package whose tests run. The test "" is the package itself.
 type packageRun struct {
-	tests  []string // in the order in which they spoke
-	output map[string][]string
-	failed int
+	tests    []string // in the order in which they began
+	output   map[string][]string
+	failures []string // the output of the top-level tests that failed
+	failed   int
 }
 
 // report writes to w what is worth reading of the events in r. Its error is the verdict; there is nothing to add to it.
@@ -45,15 +46,18 @@ func report(r io.Reader, w io.Writer, skipsFail bool) error {
 			p.keep(e)
 		case e.Action == "fail" && ofTest:
 			p.failed++
+			p.ended(e.Test, true)
 		case e.Action == "fail" && e.Package != "":
 			p.print(w)
 			failed += max(p.failed, 1) // a package also fails when it does not build
 		case e.Action == "pass" && ofTest:
 			passed++
 			delete(p.output, e.Test)
+			p.ended(e.Test, false)
 		case e.Action == "skip" && ofTest:
 			skipped = append(skipped, e.Package+" "+e.Test)
 			delete(p.output, e.Test)
+			p.ended(e.Test, false)
 		case e.Action == "pass", e.Action == "skip":
 			p.printVerdict(w)
 		}
@@ -77,11 +81,11 @@ func report(r io.Reader, w io.Writer, skipsFail bool) error {
 }
 
 func (p *packageRun) keep(e event) {
-	if strings.HasPrefix(e.Output, "=== ") {
-		return
-	}
 	if e.Test != "" && !slices.Contains(p.tests, e.Test) {
 		p.tests = append(p.tests, e.Test)
+	}
+	if strings.HasPrefix(e.Output, "=== ") {
+		return
 	}
 	lines := p.output[e.Test]
 	if strings.HasPrefix(strings.TrimLeft(e.Output, " "), "--- ") {
@@ -92,8 +96,29 @@ func (p *packageRun) keep(e event) {
 	p.output[e.Test] = append(lines, e.Output)
 }
 
-// print writes what the tests printed that did not pass, and then what the package itself did.
+// ended takes a top-level test out of the list, with its subtests, and keeps their output if it failed. With -count a test runs
+// again under the same name, and a later pass must not remove the output of an earlier failure.
+func (p *packageRun) ended(test string, failed bool) {
+	if strings.Contains(test, "/") {
+		return // it ends with its parent, under whose heading it is printed
+	}
+	p.tests = slices.DeleteFunc(p.tests, func(name string) bool {
+		if name != test && !strings.HasPrefix(name, test+"/") {
+			return false
+		}
+		if failed {
+			p.failures = append(p.failures, p.output[name]...)
+		}
+		delete(p.output, name)
+		return true
+	})
+}
+
+// print writes the output of the tests that failed or did not end, and then that of the package itself.
 func (p *packageRun) print(w io.Writer) {
+	for _, line := range p.failures {
+		printf(w, "%s", line)
+	}
 	for _, test := range append(p.tests, "") {
 		for _, line := range p.output[test] {
 			printf(w, "%s", line)

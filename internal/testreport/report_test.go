@@ -23,6 +23,19 @@ const (
 {"Action":"output","Package":"p/bad","Output":"FAIL\tp/bad\t0.1s\n"}
 {"Action":"fail","Package":"p/bad"}
 `
+	repeated = `{"Action":"output","Package":"p/again","Test":"TestE","Output":"=== RUN   TestE\n"}
+{"Action":"output","Package":"p/again","Test":"TestE/sub","Output":"    e_test.go:4: got 1, want 2\n"}
+{"Action":"output","Package":"p/again","Test":"TestE","Output":"--- FAIL: TestE (0.00s)\n"}
+{"Action":"output","Package":"p/again","Test":"TestE/sub","Output":"    --- FAIL: TestE/sub (0.00s)\n"}
+{"Action":"fail","Package":"p/again","Test":"TestE/sub"}
+{"Action":"fail","Package":"p/again","Test":"TestE"}
+{"Action":"output","Package":"p/again","Test":"TestE","Output":"=== RUN   TestE\n"}
+{"Action":"output","Package":"p/again","Test":"TestE/sub","Output":"    e_test.go:4: noise\n"}
+{"Action":"pass","Package":"p/again","Test":"TestE/sub"}
+{"Action":"pass","Package":"p/again","Test":"TestE"}
+{"Action":"output","Package":"p/again","Output":"FAIL\tp/again\t0.1s\n"}
+{"Action":"fail","Package":"p/again"}
+`
 	crashing = `{"Action":"output","Package":"p/crash","Test":"TestC","Output":"panic: boom\n"}
 {"Action":"output","Package":"p/crash","Output":"FAIL\tp/crash\t0.1s\n"}
 {"Action":"fail","Package":"p/crash"}
@@ -53,6 +66,9 @@ func TestReport(t *testing.T) {
 		{name: "a failure has its heading first", events: passing + failing, err: "tests failed",
 			want: "ok  \tp/good\t0.1s\n--- FAIL: TestB (0.00s)\n    b_test.go:4: got 1, want 2\n-test.shuffle 7\nFAIL\tp/bad\t0.1s\n" +
 				"1 passed, 1 failed, 0 skipped\n"},
+		{name: "a failure stays when the test passes the next time", events: repeated, err: "tests failed",
+			want: "--- FAIL: TestE (0.00s)\n    --- FAIL: TestE/sub (0.00s)\n    e_test.go:4: got 1, want 2\nFAIL\tp/again\t0.1s\n" +
+				"2 passed, 2 failed, 0 skipped\n"},
 		{name: "a crash is a failure", events: crashing, err: "tests failed",
 			want: "panic: boom\nFAIL\tp/crash\t0.1s\n0 passed, 1 failed, 0 skipped\n"},
 		{name: "what does not build is a failure", events: passing + unbuilt, err: "tests failed",
