@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // EnvoyProxy is a real Envoy of one test.
@@ -160,7 +159,7 @@ func (e *EnvoyProxy) adminJSON(path string, into any) {
 }
 
 func (e *EnvoyProxy) admin(path string) ([]byte, error) {
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + e.Admin + path)
 	if err != nil {
 		return nil, err

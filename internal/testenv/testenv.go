@@ -17,35 +17,50 @@ import (
 	"time"
 )
 
-// patience is how long anything here is waited for. It is only ever used up by a test that fails, so it allows for a busy
-// machine and the race detector.
-const patience = 30 * time.Second
+// patience is how long this package waits for anything. Only a failing test uses it up, so it allows for the race detector on a
+// slow and busy machine, on which Envoy's first start can take half a minute.
+const patience = 2 * time.Minute
 
-// FreePort returns a TCP port of 127.0.0.1 on which nobody listens. It lies below the ports that systems give to outgoing
-// connections, so that it stays free until it is used, and while a test keeps its server down.
+// FreePort returns a TCP port of 127.0.0.1 on which no process listens, and reserves it until the test ends. It lies below the ports
+// that systems give to outgoing connections, so that it stays free while the test has no server on it.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	const first, count, tries = 15000, 15000, 100
 	for range tries {
 		port := first + rand.IntN(count)
-		l, err := net.Listen("tcp", Loopback(port))
-		if err != nil {
-			continue
+		if reserve(t, port) {
+			return port
 		}
-		if err := l.Close(); err != nil {
-			t.Fatalf("close the listener that tried port %d: %v", port, err)
-		}
-		return port
 	}
 	t.Fatalf("no free port between %d and %d in %d tries", first, first+count, tries)
 	return 0
 }
 
+// reserve reports whether a TCP port is free, and then keeps other tests from it until this test ends. The UDP port of the same
+// number is the lock: it works across processes, and the system releases it when the process ends.
+func reserve(t testing.TB, port int) bool {
+	t.Helper()
+	lock, err := net.ListenPacket("udp", Loopback(port))
+	if err != nil {
+		return false
+	}
+	l, err := net.Listen("tcp", Loopback(port))
+	if err != nil {
+		_ = lock.Close()
+		return false
+	}
+	if err := l.Close(); err != nil {
+		t.Fatalf("close the listener that tried port %d: %v", port, err)
+	}
+	t.Cleanup(func() { _ = lock.Close() })
+	return true
+}
+
 // Loopback returns the address of a port of this machine, "127.0.0.1:<port>".
 func Loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// Eventually waits until cond returns nil. After half a minute it fails the test with what, the thing waited for, and the
-// last error of cond.
+// Eventually waits until cond returns nil. After two minutes it fails the test with what, the thing waited for, and the last error of
+// cond.
 func Eventually(t testing.TB, cond func() error, what string) {
 	t.Helper()
 	if err := await(nil, cond); err != nil {
