@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
@@ -33,26 +35,12 @@ func TestManyTakes(t *testing.T) {
 	}
 }
 
-// TestOneRoundTrip: whatever is asked takes one command, and those who ask at the same time share it.
+// TestOneRoundTrip: one batch takes one command, however many requests and takes it has.
 func TestOneRoundTrip(t *testing.T) {
 	server := testenv.Redis(t)
-	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient, PoolSize: 1})
-	admin := dial(t, server.Addr)
-	commands := func() string {
-		var b strings.Builder
-		for line := range strings.Lines(admin.Info(t.Context(), "commandstats").Val()) {
-			name, stats, _ := strings.Cut(line, ":")
-			if !strings.Contains(name, "config") && !strings.Contains(name, "info") && strings.HasPrefix(name, "cmdstat") {
-				calls, _, _ := strings.Cut(stats, ",")
-				fmt.Fprintf(&b, "%s %s; ", strings.TrimPrefix(name, "cmdstat_"), calls)
-			}
-		}
-		return b.String()
-	}
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient})
 	healthy(t, s)
-	if err := admin.ConfigResetStat(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	commands := commandStats(t, server)
 	var batch []*bucket.Request
 	for i := range 5 {
 		r := &bucket.Request{At: 1_700_000_000_000_000}
@@ -62,45 +50,62 @@ func TestOneRoundTrip(t *testing.T) {
 		batch = append(batch, r)
 	}
 	s.Take(t.Context(), batch)
-	if got, want := commands(), "evalsha calls=1; get calls=20; "; !sameWords(got, want) {
-		t.Errorf("5 requests of 4 takes in one batch made the commands %q, want %q", got, want)
+	if diff := cmp.Diff(map[string]int{"evalsha": 1, "get": 20}, commands()); diff != "" {
+		t.Errorf("commands for 5 requests of 4 takes in one batch (-want +got):\n%s", diff)
 	}
+}
 
-	// While Redis stands still one call is on the wire; the others gather.
-	if err := admin.ConfigResetStat(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+// TestCallersShareACommand: the requests that arrive while a command is on the wire are sent together, in the next command.
+func TestCallersShareACommand(t *testing.T) {
+	server := testenv.Redis(t)
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient, PoolSize: 1})
+	healthy(t, s)
+	commands := commandStats(t, server)
 	server.Pause()
 	var all sync.WaitGroup
-	for i := range 40 {
+	call := func(key string) {
 		all.Go(func() {
-			if err := takeOne(t, s, fmt.Sprint("gather", i), perDay(10)).Err; err != nil {
+			if err := takeOne(t, s, key, perDay(10)).Err; err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	await(t, "40 callers to wait", func() bool { return strings.Count(stacks(), "(*Store).submit") == 40 })
+	call("first")
+	await(t, "the first call to be on the wire", func() bool { return strings.Contains(stacks(), "(*Store).send(") })
+	for i := range 40 {
+		call(fmt.Sprint("gather", i))
+	}
+	await(t, "40 calls to gather", func() bool { return s.Gathered() == 40 })
 	server.Resume()
 	all.Wait()
-	if got := commands(); !strings.Contains(got, "evalsha calls=2;") {
-		t.Errorf("40 requests at the same time made the commands %q, want 2 EVALSHA", got)
+	if got := commands()["evalsha"]; got != 2 {
+		t.Errorf("%d EVALSHA for 1 request and 40 that came while it was on the wire, want 2", got)
 	}
 }
 
-func sameWords(a, b string) bool {
-	count := map[string]int{}
-	for word := range strings.SplitSeq(a, "; ") {
-		count[word]++
+// commandStats returns what tells how many commands of each kind a server has run from now on.
+func commandStats(t *testing.T, server *testenv.RedisServer) func() map[string]int {
+	t.Helper()
+	admin := dial(t, server.Addr)
+	if err := admin.ConfigResetStat(t.Context()).Err(); err != nil {
+		t.Fatal(err)
 	}
-	for word := range strings.SplitSeq(b, "; ") {
-		count[word]--
-	}
-	for _, n := range count {
-		if n != 0 {
-			return false
+	return func() map[string]int {
+		t.Helper()
+		stats, err := admin.Info(t.Context(), "commandstats").Result()
+		if err != nil {
+			t.Fatal(err)
 		}
+		ran := map[string]int{}
+		for line := range strings.Lines(stats) {
+			var calls int
+			name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
+			if _, err := fmt.Sscanf(rest, "calls=%d,", &calls); err == nil && name != "config|resetstat" && name != "info" {
+				ran[name] = calls
+			}
+		}
+		return ran
 	}
-	return true
 }
 
 func stacks() string {

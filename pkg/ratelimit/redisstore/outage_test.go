@@ -20,7 +20,7 @@ func TestKilled(t *testing.T) {
 	server := testenv.Redis(t)
 	var mu sync.Mutex
 	var changes []error
-	s := open(t, redisstore.Config{URL: server.Addr, Timeout: time.Second, Hooks: redisstore.Hooks{Up: func(cause error) {
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient, Hooks: redisstore.Hooks{Up: func(cause error) {
 		mu.Lock()
 		defer mu.Unlock()
 		changes = append(changes, cause)
@@ -41,7 +41,7 @@ func TestKilled(t *testing.T) {
 
 // TestNobodyThere: a single request finds out, so that one a minute is enough for the metric to tell.
 func TestNobodyThere(t *testing.T) {
-	s := open(t, redisstore.Config{URL: "unix://" + filepath.Join(t.TempDir(), "none.sock"), Timeout: time.Second})
+	s := open(t, redisstore.Config{URL: "unix://" + filepath.Join(t.TempDir(), "none.sock"), Timeout: patient})
 	if err := takeOne(t, s, "k", perDay(10)).Err; err == nil {
 		t.Error("an answer of nobody")
 	}
@@ -53,7 +53,7 @@ func TestNobodyThere(t *testing.T) {
 func TestPaused(t *testing.T) {
 	server := testenv.Redis(t)
 	s := open(t, redisstore.Config{URL: server.Addr, Timeout: brief})
-	healthy(t, s)
+	answers(t, s)
 	server.Pause()
 	var all sync.WaitGroup
 	for range 100 {
@@ -68,7 +68,7 @@ func TestPaused(t *testing.T) {
 		return errors.Is(takeOne(t, s, "k", perDay(10)).Err, redisstore.ErrUnavailable)
 	})
 	server.Resume()
-	healthy(t, s)
+	answers(t, s)
 }
 
 // TestGivenUp: the caller's request is the caller's again when Take returns, whatever becomes of the batch.
@@ -172,7 +172,7 @@ func TestClose(t *testing.T) {
 		return strings.Count(stacks(), "redisstore.") - strings.Count(stacks(), "redisstore_test.")
 	}
 	before := mine()
-	s, err := redisstore.New(redisstore.Config{URL: server.Addr, Timeout: brief})
+	s, err := redisstore.New(redisstore.Config{URL: server.Addr, Timeout: patient, DialTimeout: patient})
 	if err != nil {
 		t.Fatal(err)
 	}

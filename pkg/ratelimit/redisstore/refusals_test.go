@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -162,7 +161,7 @@ func TestReplicaFlaps(t *testing.T) {
 
 func TestBusy(t *testing.T) {
 	server := testenv.Redis(t, "--busy-reply-threshold", "10")
-	s := open(t, redisstore.Config{URL: server.Addr, Timeout: time.Second})
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient})
 	admin := dial(t, server.Addr)
 	healthy(t, s)
 	var stuck sync.WaitGroup

@@ -1,0 +1,8 @@
+package redisstore
+
+// Gathered returns how many calls wait to be sent.
+func (s *Store) Gathered() int {
+	s.lane.mu.Lock()
+	defer s.lane.mu.Unlock()
+	return len(s.lane.queue)
+}
