@@ -23,7 +23,7 @@ func keysInFile(t *testing.T) *apiKeys {
 
 // keysInRedis has them in a Redis.
 func keysInRedis(addr string) *apiKeys {
-	return &apiKeys{[]string{serverSecret, "REDIS_URL=redis://" + addr, "REDIS_TIMEOUT=1s"}}
+	return &apiKeys{[]string{serverSecret, "REDIS_URL=redis://" + addr, "REDIS_TIMEOUT=" + longTimeout}}
 }
 
 // create makes a key.

@@ -23,7 +23,7 @@ func overHTTP(port string) edit {
 	return func(t *testing.T, config string) string {
 		t.Helper()
 		_, filter, _ := cutFilter(t, testenv.RepoFile(t, "envoy/http-ext_authz.yaml"), extAuthz)
-		filter = instead("cluster: extauthz, timeout: 0.200s", "cluster: extauthz_http, timeout: 2s")(t, filter)
+		filter = instead("cluster: extauthz, timeout: 0.200s", "cluster: extauthz_http, timeout: "+longTimeout)(t, filter)
 		before, _, after := cutFilter(t, config, extAuthz)
 		config = before + filter + after
 		for _, key := range []string{"owner", "plan"} { // over HTTP, metadata has the names of headers
@@ -38,7 +38,7 @@ func TestHTTPService(t *testing.T) {
 	t.Parallel()
 	issuer := newIssuer(t)
 	root, _ := rulesDirectory(t, policy(t, issuer))
-	service := startService(t, "RUNTIME_ROOT="+root, serverSecret, "AUTHZ_HTTP_TIMEOUT=2s", "AUTHZ_HTTP_SOURCE_HEADER=x-envoy-source")
+	service := startService(t, "RUNTIME_ROOT="+root, serverSecret, "AUTHZ_HTTP_TIMEOUT="+longTimeout, "AUTHZ_HTTP_SOURCE_HEADER=x-envoy-source")
 	envoy := startEnvoy(t, service.grpcPort, overHTTP(service.http[strings.LastIndex(service.http, ":")+1:]))
 	ann := issuer.bearer(t, claims{"plan": "trial"})
 
@@ -95,7 +95,7 @@ func TestHTTPService(t *testing.T) {
 // TestHTTPSample is envoy/http-ext_authz.yaml as it is, with the sample rules.
 func TestHTTPSample(t *testing.T) {
 	t.Parallel()
-	service := startService(t, "AUTHZ_HTTP_TIMEOUT=2s", "AUTHZ_HTTP_SOURCE_HEADER=x-envoy-source")
+	service := startService(t, "AUTHZ_HTTP_TIMEOUT="+longTimeout, "AUTHZ_HTTP_SOURCE_HEADER=x-envoy-source")
 	envoy := startEnvoyWith(t, "envoy/http-ext_authz.yaml", testenv.Ports{
 		8000: testenv.Port(t, application(t)), 8080: testenv.Port(t, strings.TrimPrefix(service.http, "http://")),
 	})

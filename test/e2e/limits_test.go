@@ -24,7 +24,7 @@ func TestRouteLimits(t *testing.T) {
 		{"memory, nothing configured", func(*testing.T) []string { return nil }},
 		{"Redis", func(t *testing.T) []string {
 			root, _ := rulesDirectory(t, testenv.RepoFile(t, sampleRules))
-			return []string{"RUNTIME_ROOT=" + root, serverSecret, "REDIS_URL=redis://" + testenv.Redis(t).Addr, "REDIS_TIMEOUT=1s"}
+			return []string{"RUNTIME_ROOT=" + root, serverSecret, "REDIS_URL=redis://" + testenv.Redis(t).Addr, "REDIS_TIMEOUT=" + longTimeout}
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -5,12 +5,11 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestReload changes the rule file under the running service.
+// TestReload changes the rule file under the running service. How soon a change is noticed is TestWatcher's affair (pkg/rulefile).
 func TestReload(t *testing.T) {
 	t.Parallel()
 	rules := func(requests int) string {
@@ -31,12 +30,8 @@ descriptors:
 		t.Fatalf("before: got %d of 3 allowed, want 3", allowed)
 	}
 
-	begin := time.Now()
 	replace(t, file, rules(4))
 	awaitPolicy(t, envoy, `"per-device";q=4;w=3600`)
-	if took := time.Since(begin); took > 2*time.Second {
-		t.Errorf("the new rule was in force after %v, want at most 2 s", took)
-	}
 	// What was counted stays counted: 3 of now 4 are gone.
 	if allowed, denied := envoy.tally(t, 3, claim("one")); allowed != 1 {
 		t.Errorf("afterwards: got %d allowed and %d denied; want 1 and 2", allowed, denied)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -98,8 +99,8 @@ func startEnvoy(t *testing.T, grpcPort int, edits ...edit) *proxy {
 func startEnvoyWith(t *testing.T, file string, ports testenv.Ports, edits ...edit) *proxy {
 	t.Helper()
 	original := testenv.RepoFile(t, file)
-	// A test machine is not always as quick as the configuration is right to expect, and what is late is not decided.
-	config := strings.NewReplacer(" timeout: 0.020s", " timeout: 2s", " timeout: 0.200s", " timeout: 2s").Replace(original)
+	// A test machine can be slower than the configuration expects, and Envoy does not wait for what is late.
+	config := shortTimeout.ReplaceAllString(original, "${1}timeout: "+longTimeout)
 	if config == original {
 		t.Fatalf("%s has none of the timeouts that a test has to lengthen", file)
 	}
@@ -110,6 +111,11 @@ func startEnvoyWith(t *testing.T, file string, ports testenv.Ports, edits ...edi
 	e := testenv.Envoy(t, config, ports)
 	return &proxy{EnvoyProxy: e, addr: e.Listener("ingress")}
 }
+
+// shortTimeout is a timeout of a sample configuration of less than 10 s, longTimeout what a test has in its place.
+var shortTimeout = regexp.MustCompile(`\b(connect_|)timeout: \d(\.\d+)?s`)
+
+const longTimeout = "60s"
 
 // edit changes a configuration of Envoy.
 type edit func(t *testing.T, config string) string

@@ -56,7 +56,7 @@ func TestSpoofing(t *testing.T) {
 		{"the filter of docs/ext_authz.md", false, []edit{
 			letThrough, withoutEarlyRemoval,
 			func(t *testing.T, config string) string {
-				filter := instead("timeout: 0.2s", "timeout: 2s")(t, block(t, "docs/ext_authz.md", "yaml", "encode_raw_headers: true"))
+				filter := instead("timeout: 0.2s", "timeout: "+longTimeout)(t, block(t, "docs/ext_authz.md", "yaml", "encode_raw_headers: true"))
 				return inPlaceOf(extAuthz, filter)(t, config)
 			},
 		}},

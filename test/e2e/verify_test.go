@@ -28,7 +28,7 @@ func TestVerify(t *testing.T) {
 	t.Run("Redis", func(t *testing.T) {
 		t.Parallel()
 		redis := testenv.Redis(t)
-		_, walk := composed(t, "REDIS_URL=redis://"+redis.Addr, "REDIS_TIMEOUT=250ms")
+		_, walk := composed(t, "REDIS_URL=redis://"+redis.Addr, "REDIS_TIMEOUT="+longTimeout)
 		// Redis is the test's, which stops and starts it when the script asks for that.
 		asked, done := make(chan func()), make(chan struct{})
 		command := func(do func()) string {
