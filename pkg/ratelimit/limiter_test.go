@@ -71,6 +71,8 @@ func newScenario(t *testing.T, archive *txtar.Archive) *scenario {
 		case "strict":
 			cfg.Strict, s.options.Wildcards = true, descriptors.FileOrder
 			s.cfg.DefaultAlgorithm, s.options.DefaultAlgorithm = bucket.FixedWindow, bucket.FixedWindow
+		case "sliding_window_log":
+			s.cfg.DefaultAlgorithm, s.options.DefaultAlgorithm = bucket.SlidingWindowLog, bucket.SlidingWindowLog
 		default:
 			t.Fatalf("unknown setting %q", setting)
 		}

@@ -81,7 +81,8 @@ func (p *plan) match() error {
 	return nil
 }
 
-// override makes a limit of what the request brought: the default algorithm, with a burst of its requests.
+// override makes a limit of what the request brought: the default algorithm, with a burst of its requests. If the algorithm
+// cannot hold as many requests, the counter decides.
 func (r *Rules) override(o *descriptors.Override) (*RuleLimit, error) {
 	unit := o.Unit.Micros()
 	if unit == 0 {
@@ -89,11 +90,14 @@ func (r *Rules) override(o *descriptors.Override) (*RuleLimit, error) {
 	}
 	multiplier := max(1, o.UnitMultiplier)
 	if int64(multiplier) > bucket.MaxWindow/unit {
-		return nil, fmt.Errorf("a window of %d %ss can not be counted exactly: at most %d", multiplier, o.Unit, bucket.MaxWindow/unit)
+		return nil, fmt.Errorf("a window of %d %ss cannot be counted exactly: at most %d", multiplier, o.Unit, bucket.MaxWindow/unit)
 	}
 	l := bucket.Limit{
 		Algorithm: r.options.DefaultAlgorithm, Requests: int64(o.RequestsPerUnit), Burst: int64(o.RequestsPerUnit),
 		Window: unit * int64(multiplier),
+	}
+	if l.Check() != nil { // the log holds less than the other algorithms
+		l.Algorithm = bucket.SlidingWindowCounter
 	}
 	if err := l.Check(); err != nil {
 		return nil, err

@@ -177,13 +177,8 @@ func identity(domain string, path []Node, l bucket.Limit) []byte {
 // maxIdentity bounds what the rule adds to each of its keys; it is more than descriptors.AppendField leaves unhashed.
 const maxIdentity = 96
 
-// Letters for the algorithms, since every bucket's key carries one.
-var algorithmCode = [...]string{
-	bucket.SlidingWindowLog: "l", bucket.SlidingWindowCounter: "s", bucket.TokenBucket: "t", bucket.LeakyBucket: "k", bucket.FixedWindow: "f",
-}
-
 func appendAlgorithm(key []byte, l bucket.Limit) []byte {
-	return strconv.AppendInt(append(key, algorithmCode[l.Algorithm]...), l.Window, 10)
+	return strconv.AppendInt(append(key, l.Algorithm.Letter()), l.Window, 10)
 }
 
 // keyVersion begins all keys after the configured prefix: an ACL can allow just them.

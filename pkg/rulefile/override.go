@@ -18,7 +18,7 @@ func (b builder) override(l limitKeys) int64 {
 	case !allowed && l.overrideMax.mentioned && l.override.set == l.override.mentioned:
 		b.fail(l.overrideMax.key, "`override_max` without `override: allowed`", "add that, so that credentials with a limit of their own have it here; or delete `override_max`")
 	case l.overrideMax.value > bucket.MaxRequests:
-		b.fail(l.overrideMax.at, fmt.Sprintf("%d requests can not be counted exactly", l.overrideMax.value), fmt.Sprintf("want at most %d", bucket.MaxRequests))
+		b.fail(l.overrideMax.at, fmt.Sprintf("%d requests cannot be counted exactly", l.overrideMax.value), fmt.Sprintf("want at most %d", bucket.MaxRequests))
 	case allowed:
 		return l.overrideMax.value
 	}

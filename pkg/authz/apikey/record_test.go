@@ -80,7 +80,7 @@ func TestOwnLimits(t *testing.T) {
 		{authz.OwnLimit{RequestsPerUnit: 5}, "needs a unit"},
 		{authz.OwnLimit{RequestsPerUnit: 5, Unit: descriptors.Year, UnitMultiplier: 1000}, "too long"},
 		{authz.OwnLimit{RequestsPerUnit: 5, Unit: descriptors.Day, Algorithm: bucket.FixedWindow, Burst: 5}, "a burst has no meaning for fixed_window"},
-		{authz.OwnLimit{RequestsPerUnit: 1 << 40, Unit: descriptors.Day}, "at most 45000000"},
+		{authz.OwnLimit{RequestsPerUnit: 1 << 40, Unit: descriptors.Day}, "at most 4294967295"},
 	} {
 		err := apikey.CheckLimit(c.limit)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {

@@ -7,73 +7,15 @@ package bucket
 
 import (
 	"fmt"
+	"math"
 	"strings"
 )
 
-// Algorithm says how a bucket counts. The zero value is not an algorithm.
-type Algorithm uint8
-
-// The five algorithms, in the order in which they admit more in the worst case within one window: see docs/algorithms.md.
+// Bounds within which everything that the Lua computes stays an exact integer below 2^53. The bound on the log keeps the state
+// of a bucket, which Redis has to rewrite on each charge, within some 100 kB.
 const (
-	// SlidingWindowLog remembers each accepted request: never more than Requests in any half-open interval of Window.
-	SlidingWindowLog Algorithm = iota + 1
-	// SlidingWindowCounter weighs the previous window by what of it still lies within the last Window.
-	SlidingWindowCounter
-	// TokenBucket starts full with Burst tokens and refills Requests tokens a Window.
-	TokenBucket
-	// LeakyBucket holds Burst units and leaks Requests units a Window (GCRA, ITU-T I.371); it decides as TokenBucket does.
-	LeakyBucket
-	// FixedWindow counts within windows aligned to the epoch; up to twice Requests can pass around an edge.
-	FixedWindow
-)
-
-// Algorithms lists all of them, for messages and tests.
-var Algorithms = []Algorithm{SlidingWindowLog, SlidingWindowCounter, TokenBucket, LeakyBucket, FixedWindow}
-
-// String returns the name used in rule files, bucket keys and metrics.
-func (a Algorithm) String() string {
-	switch a {
-	case SlidingWindowLog:
-		return "sliding_window_log"
-	case SlidingWindowCounter:
-		return "sliding_window_counter"
-	case TokenBucket:
-		return "token_bucket"
-	case LeakyBucket:
-		return "leaky_bucket"
-	case FixedWindow:
-		return "fixed_window"
-	}
-	return fmt.Sprintf("algorithm(%d)", uint8(a))
-}
-
-// ParseAlgorithm returns the algorithm with this name, in any case.
-func ParseAlgorithm(name string) (Algorithm, error) {
-	for _, a := range Algorithms {
-		if strings.EqualFold(name, a.String()) {
-			return a, nil
-		}
-	}
-	return 0, fmt.Errorf("unknown algorithm %q: want one of %s", name, strings.Join(AlgorithmNames(), ", "))
-}
-
-// AlgorithmNames lists the names that ParseAlgorithm takes.
-func AlgorithmNames() []string {
-	names := make([]string, len(Algorithms))
-	for i, a := range Algorithms {
-		names[i] = a.String()
-	}
-	return names
-}
-
-// HasBurst reports whether the algorithm has a capacity of its own beside its rate.
-func (a Algorithm) HasBurst() bool { return a == TokenBucket || a == LeakyBucket }
-
-// The largest counts for which everything the Lua computes stays an exact integer below 2^53. The bound on counters keeps
-// 2·Burst·Requests and (2·Requests)² there; the one on the log keeps the state of a bucket, which Redis has to rewrite on
-// each charge, within some 100 kB.
-const (
-	MaxRequests    = 45_000_000
+	// MaxRequests bounds Requests and Burst: the largest requests_per_unit that a rule file of envoyproxy/ratelimit can hold.
+	MaxRequests    = math.MaxUint32
 	MaxLogRequests = 10_000
 	// WarnLogRequests is where one decision of the log begins to cost a noticeable part of Redis' time.
 	WarnLogRequests = 1_000
@@ -113,21 +55,19 @@ func (l Limit) Capacity() int64 {
 
 // Check reports whether the limit can be counted exactly by every store; the error names the largest that can.
 func (l Limit) Check() error {
-	most := int64(MaxRequests)
-	if l.Algorithm == SlidingWindowLog {
-		most = MaxLogRequests
-	}
-	switch {
-	case l.Algorithm < SlidingWindowLog || l.Algorithm > FixedWindow:
+	if !l.Algorithm.known() {
 		return fmt.Errorf("no algorithm: want one of %s", strings.Join(AlgorithmNames(), ", "))
+	}
+	most := registry[l.Algorithm].maxRequests
+	switch {
 	case l.Requests < 0:
 		return fmt.Errorf("%d requests: want 0 or more", l.Requests)
 	case l.Requests > most:
-		return fmt.Errorf("%d requests can not be counted exactly by %s: at most %d", l.Requests, l.Algorithm, most)
+		return fmt.Errorf("%d requests cannot be counted exactly by %s: at most %d", l.Requests, l.Algorithm, most)
 	case l.Window < 1:
 		return fmt.Errorf("a window of %d µs: want 1 or more", l.Window)
 	case l.Window > MaxWindow:
-		return fmt.Errorf("a window of %d days can not be counted exactly: at most %d days", l.Window/86_400_000_000, int64(MaxWindow/86_400_000_000))
+		return fmt.Errorf("a window of %d days cannot be counted exactly: at most %d days", l.Window/86_400_000_000, int64(MaxWindow/86_400_000_000))
 	}
 	if !l.Algorithm.HasBurst() || l.Requests == 0 {
 		return nil
@@ -141,7 +81,7 @@ func (l Limit) Check() error {
 	case l.Burst < 1:
 		return fmt.Errorf("a burst of %d: want 1 or more", l.Burst)
 	case l.Burst > burst:
-		return fmt.Errorf("a burst of %d at this rate can not be counted exactly: at most %d", l.Burst, burst)
+		return fmt.Errorf("a burst of %d at this rate cannot be counted exactly: at most %d", l.Burst, burst)
 	}
 	return nil
 }

@@ -26,6 +26,10 @@ func (fixedWindow) wait(l *Limit, s *State, _ int64) int64 { return l.Window - s
 
 func (fixedWindow) drain(l *Limit, s *State) int64 { return l.Window - s.Last%l.Window }
 
+func (fixedWindow) sound(s *State, held int64) bool {
+	return held == 0 && s.Part == 0 && s.Count <= maxUnits
+}
+
 func (fixedWindow) parse(last int64, rest string) (State, bool) {
 	n, _, ok := cutNumbers(rest, 1)
 	return State{Last: last, Count: n[0]}, ok

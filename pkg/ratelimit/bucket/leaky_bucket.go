@@ -99,6 +99,10 @@ func (leakyBucket) wait(l *Limit, s *State, n int64) int64 {
 
 func (leakyBucket) drain(_ *Limit, s *State) int64 { return held(s).ceil() }
 
+func (leakyBucket) sound(s *State, held int64) bool {
+	return held == 0 && s.Count < longest && (s.Part == 0 || s.Part < s.Rate)
+}
+
 // parse leaves Rate at 0 when there is no Part that it would be needed for.
 func (leakyBucket) parse(last int64, rest string) (State, bool) {
 	n, fraction, ok := cutNumbers(rest, 1)

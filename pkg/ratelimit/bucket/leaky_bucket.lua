@@ -3,14 +3,13 @@
 local pattern = '^b1 (%d+) (%d+)(.*)$'
 local FRACTION = '^ (%d+) (%d+)$'
 
--- leak is the time in which n units leak, n * window / requests, in µs and parts. With window = q*requests + r the largest
--- product is n*r < 2 * burst * requests < 2^53.
+-- leak is the time in which n units leak, n * window / requests, in µs and parts.
 local function leak(n, requests, window)
   local r = fmod(window, requests)
-  local product = n * r
-  if product < requests then return n * ((window - r) / requests), product end -- mostly: one unit, or a rate that divides
-  local part = fmod(product, requests)
-  return n * ((window - r) / requests) + (product - part) / requests, part
+  local whole = n * ((window - r) / requests)
+  if n * r < requests then return whole, n * r end -- mostly: one unit, or a rate that divides
+  local more, part = muldiv(n, r, requests)
+  return whole + more, part
 end
 
 local function judge(requests, window, burst, refund, refund_part, need, x, last, _, micros, fraction)

@@ -18,16 +18,16 @@ func TestCheck(t *testing.T) {
 		want  string
 	}{
 		"requests of a counter": {
-			bucket.Limit{Algorithm: bucket.FixedWindow, Requests: 45_000_000, Window: day},
-			func(l *bucket.Limit) { l.Requests++ }, "at most 45000000",
+			bucket.Limit{Algorithm: bucket.FixedWindow, Requests: 1<<32 - 1, Window: 365 * day},
+			func(l *bucket.Limit) { l.Requests++ }, "at most 4294967295",
 		},
 		"requests of a log": {
 			bucket.Limit{Algorithm: bucket.SlidingWindowLog, Requests: 10_000, Window: day},
 			func(l *bucket.Limit) { l.Requests++ }, "at most 10000",
 		},
 		"burst": {
-			bucket.Limit{Algorithm: bucket.TokenBucket, Requests: 45_000_000, Window: 1, Burst: 45_000_000},
-			func(l *bucket.Limit) { l.Burst++ }, "at most 45000000",
+			bucket.Limit{Algorithm: bucket.TokenBucket, Requests: 1<<32 - 1, Window: 365 * day, Burst: 1<<32 - 1},
+			func(l *bucket.Limit) { l.Burst++ }, "at most 4294967295",
 		},
 		"burst at a low rate": {
 			bucket.Limit{Algorithm: bucket.LeakyBucket, Requests: 1, Window: day, Burst: 28_383},
@@ -68,7 +68,7 @@ func TestCheck(t *testing.T) {
 
 // TestAddSmallerLimit: what was clamped for one limit is clamped again for a smaller one on the same bucket.
 func TestAddSmallerLimit(t *testing.T) {
-	large := bucket.Limit{Algorithm: bucket.TokenBucket, Requests: 45_000_000, Window: day, Burst: 45_000_000}
+	large := bucket.Limit{Algorithm: bucket.TokenBucket, Requests: bucket.MaxRequests, Window: day, Burst: bucket.MaxRequests}
 	small := bucket.Limit{Algorithm: bucket.TokenBucket, Requests: 1, Window: day, Burst: 10}
 	const all = 1<<64 - 1
 	for _, limits := range [][2]bucket.Limit{{large, small}, {small, large}} {

@@ -189,7 +189,7 @@ func (t *Take) judge(now int64) {
 		t.Decision.Allowed = need == 0
 		return
 	}
-	alg := algorithms[t.Limit.Algorithm]
+	alg := registry[t.Limit.Algorithm].engine
 	t.Changed = t.State.at(&t.Limit, now)
 	if t.Refund > 0 && !t.State.Empty() {
 		alg.refund(&t.Limit, &t.State, int64(t.Refund))
@@ -203,7 +203,7 @@ func (t *Take) charge(requestAllowed bool) {
 	if t.Cost == 0 || t.Limit.Requests == 0 || !t.charged(requestAllowed) {
 		return
 	}
-	algorithms[t.Limit.Algorithm].charge(&t.Limit, &t.State, int64(t.Cost))
+	registry[t.Limit.Algorithm].engine.charge(&t.Limit, &t.State, int64(t.Cost))
 	t.Changed = true
 }
 
@@ -211,7 +211,7 @@ func (t *Take) charge(requestAllowed bool) {
 func (t *Take) describe(now int64) {
 	d := &t.Decision
 	d.RetryAfter, d.ExpireAt = 0, 0
-	alg := algorithms[t.Limit.Algorithm]
+	alg := registry[t.Limit.Algorithm].engine
 	if t.Limit.Requests == 0 {
 		d.Remaining, d.NextIn, d.ResetAfter = 0, 0, 0
 		if t.Limit.Algorithm == FixedWindow {
@@ -252,7 +252,7 @@ func (t *Take) retryAfter(now int64) int64 {
 	case t.Limit.Requests == 0:
 		return 0
 	}
-	alg := algorithms[t.Limit.Algorithm]
+	alg := registry[t.Limit.Algorithm].engine
 	if alg.fits(&t.Limit, &t.State, need) {
 		return 0
 	}

@@ -22,7 +22,23 @@ local fmod, format, match, sub = math.fmod, string.format, string.match, string.
 local type = type
 
 local WHOLE = 9007199254740992 -- from here on a double does not hold every whole number
-local MOST = 90000000 -- no bucket holds more units: twice the largest limit
+local MOST = 8589934590 -- no bucket holds more units of one window: twice the largest limit
+
+-- muldiv returns n * r / d, whole and remainder, for 0 <= n < 2^34 and 0 <= r < d <= 2^34. A product from 2^53 on is divided in
+-- two steps, as one divides by hand, in base 2^17: no number in them is above 2^52.
+local function muldiv(n, r, d)
+  local product = n * r
+  if product < WHOLE then
+    local rest = fmod(product, d)
+    return (product - rest) / d, rest
+  end
+  local low = fmod(n, 131072)
+  local high = (n - low) / 131072 * r
+  local carry = fmod(high, d)
+  local sum = carry * 131072 + low * r
+  local rest = fmod(sum, d)
+  return (high - carry) / d * 131072 + (sum - rest) / d, rest
+end
 
 -- engine makes the functions of one algorithm, only when it is needed: to make all of them costs each call half a
 -- microsecond. It returns

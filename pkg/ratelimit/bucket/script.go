@@ -9,38 +9,20 @@ import (
 	"strings"
 )
 
-// The Lua side: request.lua is the twin of request.go, and each algorithm's file that of its Go file.
-var (
-	//go:embed request.lua
-	requestLua string
-	//go:embed sliding_window_log.lua
-	slidingWindowLogLua string
-	//go:embed sliding_window_counter.lua
-	slidingWindowCounterLua string
-	//go:embed token_bucket.lua
-	tokenBucketLua string
-	//go:embed leaky_bucket.lua
-	leakyBucketLua string
-	//go:embed fixed_window.lua
-	fixedWindowLua string
-)
+// requestLua is the twin of request.go. The Lua file of each algorithm is the twin of its Go file.
+//
+//go:embed request.lua
+var requestLua string
 
 // Script returns the Lua script that decides a batch of requests within Redis (7 or later, or Valkey), all at one time of one
 // clock. It takes the keys of all takes, in order, and two arguments: a line that is sent back, and what AppendArgs makes of
 // each request. It returns a text: that line and the clock in µs (0 when no request asked for it), separated by a space; then
 // a line for each request, which Answer reads. On a replica it returns Redis' error READONLY, and nothing has been charged.
 func Script() string {
-	engines := [...]string{
-		SlidingWindowLog:     slidingWindowLogLua,
-		SlidingWindowCounter: slidingWindowCounterLua,
-		TokenBucket:          tokenBucketLua,
-		LeakyBucket:          leakyBucketLua,
-		FixedWindow:          fixedWindowLua,
-	}
 	var choice strings.Builder
 	word := "if"
 	for _, a := range Algorithms {
-		fmt.Fprintf(&choice, "%s algorithm == %d then\n%s", word, a, engines[a])
+		fmt.Fprintf(&choice, "%s algorithm == %d then\n%s", word, a, registry[a].lua)
 		word = "elseif"
 	}
 	choice.WriteString("end\n")

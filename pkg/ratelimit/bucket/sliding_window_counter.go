@@ -60,6 +60,10 @@ func (slidingWindowCounter) drain(l *Limit, s *State) int64 {
 // ⌈(p − left)·W/p⌉.
 func fadesTo(left, p, window int64) int64 { return mulDivCeil(p-left, window, p) }
 
+func (slidingWindowCounter) sound(s *State, held int64) bool {
+	return held == 0 && s.Count <= maxUnits && s.Part <= maxUnits
+}
+
 func (slidingWindowCounter) parse(last int64, rest string) (State, bool) {
 	n, _, ok := cutNumbers(rest, 2)
 	return State{Last: last, Count: n[0], Part: n[1]}, ok

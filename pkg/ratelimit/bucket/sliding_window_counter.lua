@@ -3,12 +3,11 @@
 local pattern = '^c1 (%d+) (%d+) (%d+)$'
 
 -- fades_to is the first instant of a window at which the weight of the previous one, p > left units, is down to left units:
--- ceil((p - left) * window / p). With window = q*p + r no product passes p*p < 2^53, since p <= MOST.
+-- ceil((p - left) * window / p).
 local function fades_to(left, p, window)
   local r = fmod(window, p)
-  local product = (p - left) * r
-  local part = fmod(product, p)
-  return (p - left) * ((window - r) / p) + (product - part) / p + (part > 0 and 1 or 0)
+  local more, part = muldiv(p - left, r, p)
+  return (p - left) * ((window - r) / p) + more + (part > 0 and 1 or 0)
 end
 
 local function judge(requests, window, _, refund, _, need, x, last, _, current, previous)

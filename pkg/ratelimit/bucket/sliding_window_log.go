@@ -65,6 +65,10 @@ func (slidingWindowLog) drain(l *Limit, s *State) int64 {
 	return s.Grants[len(s.Grants)-1].At + l.Window - s.Last
 }
 
+func (slidingWindowLog) sound(s *State, held int64) bool {
+	return held == s.Count && s.Part == 0
+}
+
 // parse reads the entries, which sliding_window_log.lua describes. Of a text that was cut, the units beyond the cut are put
 // together at the newest time: nothing that is told of a bucket asks when else they came.
 func (slidingWindowLog) parse(last int64, rest string) (State, bool) {

@@ -28,10 +28,10 @@ func (s *State) Empty() bool { return s.Count == 0 && s.Part == 0 }
 // moves with the clock, keeping its usage, or it would deny until the old time comes round again.
 const MaxClockStep = 2_000_000
 
-// algorithm is how one kind of bucket counts. A state that is passed in has been rolled to its Last, the time of the decision.
+// engine is how one kind of bucket counts. A state that is passed in has been rolled to its Last, the time of the decision.
 // roll, charge and refund change it in place, and its Grants with it. Limit and State are pointers because copying them cost
 // five times what the arithmetic does (BenchmarkDecide).
-type algorithm interface {
+type engine interface {
 	// roll brings a state forward to the time x ≥ s.Last: what has left the bucket by then is gone.
 	roll(l *Limit, s *State, x int64)
 	// fits reports whether n more units are within the capacity.
@@ -46,17 +46,11 @@ type algorithm interface {
 	wait(l *Limit, s *State, n int64) int64
 	// drain is the least time until the full quota is there again (fixed window: until the window ends).
 	drain(l *Limit, s *State) int64
+	// sound reports whether the state is one that the engine can go on from. Its Count, Part and Rate are not negative, and the
+	// costs of its Grants, in order of time, add up to held.
+	sound(s *State, held int64) bool
 	// parse reads the rest of the text that the Lua twin stores: what comes after the time.
 	parse(last int64, rest string) (State, bool)
-}
-
-// algorithms is indexed by Algorithm.
-var algorithms = [...]algorithm{
-	SlidingWindowLog:     slidingWindowLog{},
-	SlidingWindowCounter: slidingWindowCounter{},
-	TokenBucket:          tokenBucket{},
-	LeakyBucket:          leakyBucket{},
-	FixedWindow:          fixedWindow{},
 }
 
 // at brings the state to the time now, and reports whether a large step back of the clock moved it, which must be stored.
@@ -72,6 +66,21 @@ func (s *State) at(l *Limit, now int64) (moved bool) {
 		}
 		s.Last, moved = now, true
 	}
-	algorithms[l.Algorithm].roll(l, s, max(s.Last, now))
+	registry[l.Algorithm].engine.roll(l, s, max(s.Last, now))
 	return moved
+}
+
+// Sound reports whether the state is one that the algorithm can go on from, so that a store can trust what it reads back.
+func (s *State) Sound(a Algorithm) bool {
+	if !a.known() || s.Count < 0 || s.Part < 0 || s.Rate < 0 || s.Rate > MaxRequests {
+		return false
+	}
+	held := int64(0)
+	for i, g := range s.Grants {
+		if g.Cost < 1 || g.Cost > maxUnits || held > maxUnits || i > 0 && g.At < s.Grants[i-1].At {
+			return false
+		}
+		held += g.Cost
+	}
+	return registry[a].engine.sound(s, held)
 }

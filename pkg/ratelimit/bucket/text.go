@@ -16,7 +16,7 @@ func ParseState(a Algorithm, text string) (State, error) {
 	_, rest, ok := strings.Cut(text, " ") // the tag is for Lua, which reads what others may have written
 	last, rest, number := cutNumber(rest, ' ')
 	if ok = ok && number; ok {
-		s, ok = algorithms[a].parse(last, rest)
+		s, ok = registry[a].engine.parse(last, rest)
 	}
 	if !ok {
 		return State{}, fmt.Errorf("%q is not the state of a %s bucket", text, a)

@@ -15,11 +15,12 @@ const longKey = math.MaxUint8
 
 // entry is a bucket as it is kept: its state, the limit it was last charged under and its key, in 128 bytes. They lie in two
 // neighbouring cache lines, so that a take of a bucket among millions misses the cache twice, here and in the index; and
-// there are no pointers, so that the garbage collector has nothing to look at. The counts fit 32 bits: bucket.MaxRequests.
+// there are no pointers, so that the garbage collector has nothing to look at. Requests and burst fit 32 bits:
+// bucket.MaxRequests.
 type entry struct {
 	last, count int64
+	part        int64
 	window      int64
-	part, rate  uint32
 	requests    uint32
 	burst       uint32
 	// expires is the Unix time in s from which the bucket may be dropped. 0 means that the slot is free.
@@ -40,14 +41,17 @@ func (e *entry) setLimit(l *bucket.Limit) {
 	e.requests, e.window, e.burst, e.algorithm = uint32(l.Requests), l.Window, uint32(l.Burst), l.Algorithm
 }
 
-// state reads all but the log into s.
+// state reads all but the log into s. A debt was worked out for the rate of the limit that it was last charged under.
 func (e *entry) state(s *bucket.State) {
-	s.Last, s.Count, s.Part, s.Rate = e.last, e.count, int64(e.part), int64(e.rate)
+	s.Last, s.Count, s.Part, s.Rate = e.last, e.count, e.part, 0
+	if e.algorithm.HasBurst() {
+		s.Rate = int64(e.requests)
+	}
 }
 
 // setState keeps all but the log.
 func (e *entry) setState(s *bucket.State) {
-	e.last, e.count, e.part, e.rate = s.Last, s.Count, uint32(s.Part), uint32(s.Rate)
+	e.last, e.count, e.part = s.Last, s.Count, s.Part
 }
 
 func (e *entry) setLongKey(number uint32) {

@@ -145,8 +145,8 @@ func (sh *shard) usage(slot uint32, now int64) usage {
 	return usage{remaining: peek.Decision.Remaining, capacity: peek.Limit.Capacity(), expires: e.expires}
 }
 
-// less compares the used parts of the quotas; counts are small enough for their products (bucket.MaxRequests).
+// less compares the used parts of the quotas. The products fit 64 bits: bucket.MaxRequests.
 func (u usage) less(v usage) bool {
-	a, b := u.remaining*v.capacity, v.remaining*u.capacity
+	a, b := uint64(u.remaining)*uint64(v.capacity), uint64(v.remaining)*uint64(u.capacity)
 	return a > b || a == b && u.expires < v.expires
 }

@@ -60,7 +60,7 @@ func (sh *shard) appendBite(b []byte, from uint32) (content []byte, n int, next 
 func (t *table) appendEntry(b []byte, e *entry) []byte {
 	b = append(b, byte(e.algorithm))
 	for _, v := range []int64{
-		int64(e.requests), e.window, int64(e.burst), int64(e.expires), e.last, e.count, int64(e.part), int64(e.rate),
+		int64(e.requests), e.window, int64(e.burst), int64(e.expires), e.last, e.count, e.part,
 	} {
 		b = binary.AppendVarint(b, v)
 	}
@@ -145,33 +145,21 @@ func (d *decoder) bucket() savedBucket {
 	b.limit.Algorithm = bucket.Algorithm(d.byte())
 	b.limit.Requests, b.limit.Window, b.limit.Burst = d.varint(), d.varint(), d.varint()
 	expires := d.varint()
-	b.state.Last, b.state.Count, b.state.Part, b.state.Rate = d.varint(), d.varint(), d.varint(), d.varint()
+	b.state.Last, b.state.Count, b.state.Part = d.varint(), d.varint(), d.varint()
+	if b.limit.Algorithm.HasBurst() {
+		b.state.Rate = b.limit.Requests
+	}
 	b.key = string(d.bytes(d.uvarint()))
-	at, held := int64(0), int64(0)
+	at := int64(0)
 	for n := d.uvarint(); n > 0 && !d.bad; n-- {
 		since, cost := d.varint(), d.varint()
-		d.bad = d.bad || cost < 1 || held > math.MaxUint32 || len(b.state.Grants) > 0 && since < 0
-		at, held = at+since, held+cost
+		at += since
 		b.state.Grants = append(b.state.Grants, bucket.Grant{At: at, Cost: cost})
 	}
 	b.expires = uint32(expires)
 	d.bad = d.bad || b.limit.Check() != nil || b.limit.Requests == 0 || expires < 1 || expires > math.MaxUint32 ||
-		!sound(b.limit.Algorithm, &b.state, held)
+		b.state.Empty() || !b.state.Sound(b.limit.Algorithm)
 	return b
-}
-
-// sound reports whether a state is one that an algorithm can count on with.
-func sound(a bucket.Algorithm, s *bucket.State, held int64) bool {
-	if s.Count < 0 || s.Part < 0 || s.Part > math.MaxUint32 || s.Rate < 0 || s.Rate > bucket.MaxRequests || s.Empty() {
-		return false
-	}
-	switch a {
-	case bucket.SlidingWindowLog:
-		return held == s.Count
-	case bucket.TokenBucket, bucket.LeakyBucket:
-		return held == 0 && s.Count < 1<<53 && s.Part < s.Rate
-	}
-	return held == 0 && s.Count <= math.MaxUint32
 }
 
 func (d *decoder) byte() byte {

@@ -1,0 +1,123 @@
+package bucket
+
+import (
+	_ "embed" // the Lua twins
+	"fmt"
+	"strings"
+)
+
+// Algorithm says how a bucket counts. The zero value is not an algorithm.
+type Algorithm uint8
+
+// The algorithms. A number is part of what stores keep, so it never changes.
+const (
+	// SlidingWindowLog remembers each accepted request: never more than Requests in any half-open interval of Window.
+	SlidingWindowLog Algorithm = iota + 1
+	// SlidingWindowCounter weighs the previous window by what of it still lies within the last Window.
+	SlidingWindowCounter
+	// TokenBucket starts full with Burst tokens and refills Requests tokens a Window.
+	TokenBucket
+	// LeakyBucket holds Burst units and leaks Requests units a Window (GCRA, ITU-T I.371); it decides as TokenBucket does.
+	LeakyBucket
+	// FixedWindow counts within windows aligned to the epoch; up to twice Requests can pass around an edge.
+	FixedWindow
+)
+
+// entry is all that there is to know of an algorithm beside its two implementations.
+type entry struct {
+	// name stands in rule files, settings and metrics.
+	name string
+	// letter stands in the keys of buckets. It never changes.
+	letter byte
+	// hasBurst says that a limit has a capacity of its own beside its rate.
+	hasBurst bool
+	// maxRequests is the largest Limit.Requests that can be counted exactly.
+	maxRequests int64
+	// engine decides in Go, lua in Redis.
+	engine engine
+	lua    string
+}
+
+var (
+	//go:embed sliding_window_log.lua
+	slidingWindowLogLua string
+	//go:embed sliding_window_counter.lua
+	slidingWindowCounterLua string
+	//go:embed token_bucket.lua
+	tokenBucketLua string
+	//go:embed leaky_bucket.lua
+	leakyBucketLua string
+	//go:embed fixed_window.lua
+	fixedWindowLua string
+)
+
+// registry has a row for each algorithm: to add one, add its constant, its row, the Go and Lua files that the row names, and a
+// text file of cases in testdata.
+var registry = [...]entry{
+	SlidingWindowLog: {
+		name: "sliding_window_log", letter: 'l', maxRequests: MaxLogRequests,
+		engine: slidingWindowLog{}, lua: slidingWindowLogLua,
+	},
+	SlidingWindowCounter: {
+		name: "sliding_window_counter", letter: 's', maxRequests: MaxRequests,
+		engine: slidingWindowCounter{}, lua: slidingWindowCounterLua,
+	},
+	TokenBucket: {
+		name: "token_bucket", letter: 't', maxRequests: MaxRequests, hasBurst: true,
+		engine: tokenBucket{}, lua: tokenBucketLua,
+	},
+	LeakyBucket: {
+		name: "leaky_bucket", letter: 'k', maxRequests: MaxRequests, hasBurst: true,
+		engine: leakyBucket{}, lua: leakyBucketLua,
+	},
+	FixedWindow: {
+		name: "fixed_window", letter: 'f', maxRequests: MaxRequests,
+		engine: fixedWindow{}, lua: fixedWindowLua,
+	},
+}
+
+// Algorithms lists all of them, for messages and tests.
+var Algorithms = allAlgorithms()
+
+func allAlgorithms() []Algorithm {
+	list := make([]Algorithm, 0, len(registry)-1)
+	for a := Algorithm(1); a.known(); a++ {
+		list = append(list, a)
+	}
+	return list
+}
+
+func (a Algorithm) known() bool { return a > 0 && int(a) < len(registry) }
+
+// String returns the name used in rule files and metrics.
+func (a Algorithm) String() string {
+	if !a.known() {
+		return fmt.Sprintf("algorithm(%d)", uint8(a))
+	}
+	return registry[a].name
+}
+
+// Letter returns what stands for the algorithm in the keys of buckets.
+func (a Algorithm) Letter() byte { return registry[a].letter }
+
+// HasBurst reports whether the algorithm has a capacity of its own beside its rate.
+func (a Algorithm) HasBurst() bool { return a.known() && registry[a].hasBurst }
+
+// ParseAlgorithm returns the algorithm with this name, in any case.
+func ParseAlgorithm(name string) (Algorithm, error) {
+	for _, a := range Algorithms {
+		if strings.EqualFold(name, a.String()) {
+			return a, nil
+		}
+	}
+	return 0, fmt.Errorf("unknown algorithm %q: want one of %s", name, strings.Join(AlgorithmNames(), ", "))
+}
+
+// AlgorithmNames lists the names that ParseAlgorithm takes.
+func AlgorithmNames() []string {
+	names := make([]string, len(Algorithms))
+	for i, a := range Algorithms {
+		names[i] = a.String()
+	}
+	return names
+}

@@ -1,0 +1,85 @@
+package bucket_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The algorithm that TestAddAnAlgorithm adds: it counts as fixed_window does, under another name.
+var addedAlgorithm = map[string]string{
+	"pkg/ratelimit/bucket/aligned_window.go":  "package bucket\n\ntype alignedWindow struct{ fixedWindow }\n",
+	"pkg/ratelimit/bucket/aligned_window.lua": "return engine(5) -- fixed_window\n",
+	"pkg/ratelimit/bucket/testdata/aligned_window.txt": `== counts begin anew with each window
+limit 2/1m
+12:00:59  take 2 -> allowed, remaining 0
+12:00:59  take 1 -> denied, remaining 0, retry 1s
+12:01:00  take 2 -> allowed, remaining 0
+`,
+}
+
+// addedRow are the lines of registry.go that belong to it, each after the line that it follows.
+var addedRow = [][2]string{
+	{"\tFixedWindow\n", "\t// AlignedWindow is FixedWindow under another name.\n\tAlignedWindow\n"},
+	{"\tfixedWindowLua string\n", "\t//go:embed aligned_window.lua\n\talignedWindowLua string\n"},
+	{
+		"\t\tengine: fixedWindow{}, lua: fixedWindowLua,\n\t},\n",
+		"\tAlignedWindow: {\n\t\tname: \"aligned_window\", letter: 'a', maxRequests: MaxRequests,\n" +
+			"\t\tengine: alignedWindow{}, lua: alignedWindowLua,\n\t},\n",
+	},
+}
+
+// TestAddAnAlgorithm adds one to a copy of the module: a constant and a row of the registry, a Go file, a Lua file and a file of
+// cases. Nothing else has to change for both stores, the vectors and the comparison of Go with Lua to have it.
+func TestAddAnAlgorithm(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, part := range []string{"internal", "pkg", "testdata"} {
+		if err := os.CopyFS(filepath.Join(dir, part), os.DirFS(filepath.Join("..", "..", "..", part))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		write(t, filepath.Join(dir, name), read(t, filepath.Join("..", "..", "..", name)))
+	}
+	for name, text := range addedAlgorithm {
+		write(t, filepath.Join(dir, name), text)
+	}
+	registry := filepath.Join(dir, "pkg/ratelimit/bucket/registry.go")
+	text := read(t, registry)
+	for _, lines := range addedRow {
+		if strings.Count(text, lines[0]) != 1 {
+			t.Fatalf("registry.go has %d times %q, want 1", strings.Count(text, lines[0]), lines[0])
+		}
+		text = strings.Replace(text, lines[0], lines[0]+lines[1], 1)
+	}
+	write(t, registry, text)
+
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-run=^(TestVectors|TestExamples|TestConformance|TestWalk)$",
+		"./pkg/ratelimit/bucket", "./pkg/ratelimit/memstore", "./pkg/ratelimit/redisstore")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, out)
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
