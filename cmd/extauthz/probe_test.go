@@ -96,7 +96,7 @@ func TestHealth(t *testing.T) {
 				t.Setenv(k, v)
 			}
 			var out bytes.Buffer
-			code := command(append([]string{"health"}, strings.Fields(c.flags)...), &out, &out)
+			code := command(append([]string{"health", "--timeout=1m"}, strings.Fields(c.flags)...), &out, &out) // the last one of a flag counts
 			if code != c.code || !strings.Contains(out.String(), c.want) || strings.Count(out.String(), "\n") > 2 {
 				t.Errorf("exit code %d, want %d and %q in\n%s", code, c.code, c.want, &out)
 			}
@@ -110,7 +110,7 @@ func TestHealthOfTheService(t *testing.T) {
 	_, httpAddr, _, _ := start(t, map[string]string{"GRPC_UDS": socket})
 	for _, args := range []string{"health", "health --service ratelimit", "health --http http://" + httpAddr + "/readyz"} {
 		var out bytes.Buffer
-		if code := command(strings.Fields(args), &out, &out); code != exitOK {
+		if code := command(append(strings.Fields(args), "--timeout=1m"), &out, &out); code != exitOK {
 			t.Errorf("%s: exit code %d, want 0\n%s", args, code, &out)
 		}
 	}

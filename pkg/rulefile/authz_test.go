@@ -229,7 +229,7 @@ func TestMaxDelayIsOfWholeUnits(t *testing.T) {
 	}
 }
 
-// Whatever is long is still parsed in no time: rules of access are compared with each other, limits with all descriptors.
+// Limits are compared with all descriptors, so their number is bounded.
 func TestParseOfLargePoliciesIsBounded(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("domain: d\nauthz:\n  anonymous: allow\n  access:\n")
@@ -244,12 +244,8 @@ func TestParseOfLargePoliciesIsBounded(t *testing.T) {
 	for i := range 2_000 {
 		fmt.Fprintf(&text, "- {key: owner, value: v%d}\n", i)
 	}
-	start := time.Now()
 	_, problems := Parse([]File{{Name: "f", Content: []byte(text.String())}}, Config{})
 	if !slices.ContainsFunc(problems, func(p Problem) bool { return p.Message == "more than 64 limits" }) {
 		t.Errorf("got:\n%s\nwant an error for 2,000 limits", problems)
-	}
-	if took := time.Since(start); took > 10*time.Second {
-		t.Errorf("parsing took %s", took)
 	}
 }

@@ -140,7 +140,7 @@ func (o *objects) run(t *testing.T, given existing) {
 // ask does what a kubelet does with a probe.
 func ask(probe *corev1.Probe, s *testenv.RunningService) error {
 	if probe.GRPC != nil {
-		health := exec.Command(binary, "health", "--service", *probe.GRPC.Service)
+		health := exec.Command(binary, "health", "--timeout=1m", "--service", *probe.GRPC.Service)
 		health.Env = []string{"GRPC_HOST=127.0.0.1", "GRPC_PORT=" + strconv.Itoa(s.GRPCPort)}
 		_, err := output(health)
 		return err

@@ -63,7 +63,7 @@ func envoyOf(t *testing.T, m *mesh.Mesh, name string) mesh.Envoy {
 // patient lets a bootstrap wait longer. A test machine is not always as quick as these files are right to expect, and what is
 // late is not decided.
 func patient(bootstrap string) string {
-	return strings.NewReplacer(`"timeout": "0.020s"`, `"timeout": "2s"`, `"timeout": "0.200s"`, `"timeout": "2s"`).Replace(bootstrap)
+	return strings.NewReplacer(`"timeout": "0.020s"`, `"timeout": "60s"`, `"timeout": "0.200s"`, `"timeout": "60s"`).Replace(bootstrap)
 }
 
 // container is the file system of the container that the service would run in: what it finds at /x is at <container>/x.
@@ -144,7 +144,7 @@ func (c container) serve(t *testing.T, environment map[string]string) *testenv.R
 	t.Helper()
 	env := []string{
 		"RUNTIME_ROOT=" + c.path("/srv/runtime_data/current"), // the default
-		"AUTHZ_HTTP_TIMEOUT=2s",                               // see patient
+		"AUTHZ_HTTP_TIMEOUT=60s",                              // see patient
 	}
 	for name, value := range environment {
 		switch {

@@ -59,7 +59,7 @@ func (s *service) write(t *testing.T, rules string) {
 // startEnvoy starts an Envoy with the sample configuration, patient with a busy machine, that asks a service at this port.
 func startEnvoy(t *testing.T, port int) *testenv.EnvoyProxy {
 	t.Helper()
-	config := replaced(t, testenv.RepoFile(t, "envoy/envoy.yaml"), "timeout: 0.020s", "timeout: 2s", "timeout: 0.200s", "timeout: 2s")
+	config := replaced(t, testenv.RepoFile(t, "envoy/envoy.yaml"), "timeout: 0.020s", "timeout: 60s", "timeout: 0.200s", "timeout: 60s")
 	return testenv.Envoy(t, config, testenv.Ports{10000: 0, 8000: testenv.Port(t, testenv.Upstream(t)), 8081: port})
 }
 
