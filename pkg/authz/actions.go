@@ -18,11 +18,11 @@ type facts struct {
 	access   *Access
 }
 
-// descriptors makes the descriptors of a request. A descriptor of which an action has nothing to give is left out.
-func (p *Policy) descriptors(f facts) []descriptors.Descriptor {
+// descriptorsOf makes the descriptors of a request. A descriptor of which an action has nothing to give is left out.
+func descriptorsOf(limits []RateLimit, f facts) []descriptors.Descriptor {
 	var list []descriptors.Descriptor
-	for i := range p.Limits {
-		limit := &p.Limits[i]
+	for i := range limits {
+		limit := &limits[i]
 		d := descriptors.Descriptor{Entries: make([]descriptors.Entry, 0, len(limit.Actions))}
 		for k := range limit.Actions {
 			entry, ok := limit.Actions[k].entry(f)

@@ -164,7 +164,7 @@ func (d *Decision) stripCookies(names []string, r *Request) {
 func (d *Decision) finish(cfg Config) {
 	if d.Limits != nil && d.Verdict != Undecided {
 		d.ToClient = append(d.ToClient, cfg.Headers.For(d.Limits)...)
-		if d.Reason == ReasonOverLimit {
+		if d.Verdict == Refused { // over a limit
 			d.Body = reply.Problem(d.Limits)
 		}
 	}

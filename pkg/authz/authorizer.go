@@ -31,6 +31,7 @@ type Authorizer struct {
 	cfg      Config
 	inForce  atomic.Pointer[inForce]
 	counters counters
+	failures failureCounters
 	// limitHeaders are the names of the rate limit headers for the client, which no request has a business with.
 	limitHeaders []string
 }
@@ -90,7 +91,8 @@ func (a *Authorizer) Decide(ctx context.Context, r *Request) Decision {
 	return d
 }
 
-// decide goes through what can refuse a request, in order: its path, the rules of access, the credential, its scopes, the limits.
+// decide goes through what can refuse a request, in order: its path, the rules of access, the credential, its scopes, the limits. What is
+// wrong with a credential is for logs and metrics; the client is not told.
 func (a *Authorizer) decide(ctx context.Context, p *Policy, rules *ratelimit.Rules, r *Request, d *Decision) {
 	path, query := splitPath(r.Path)
 	if r.HTTP && !p.UnsafePaths && UnsafePath(path) {
@@ -104,14 +106,22 @@ func (a *Authorizer) decide(ctx context.Context, p *Policy, rules *ratelimit.Rul
 	}
 	open := access.Require == Open || p.Preflight && r.preflight()
 	identity, err := a.authenticate(withoutWaiting(ctx, open), p, r, query)
+	f := facts{request: r, query: query, identity: &d.Identity, access: access}
+	failed := failure(err)
 	if !d.admit(p, identity, err, open) {
+		if failed != "" {
+			a.failures.count(failed, a.limitRefused(ctx, p, rules, f, d))
+		}
 		return
+	}
+	if failed != "" && failed != ReasonAbsent {
+		a.failures.count(failed, FailurePassed)
 	}
 	if !open && !d.Identity.granted(access.Scopes) {
 		d.refuse(ReasonScope, 403, "The credential does not allow this.")
 		return
 	}
-	a.limit(ctx, p, rules, facts{request: r, query: query, identity: &d.Identity, access: access}, d)
+	a.limit(ctx, p, rules, f, d)
 }
 
 // withoutWaiting is the context for a credential that a request may be without: done, so that nobody waits for an issuer's keys who
@@ -143,25 +153,12 @@ func (d *Decision) admit(p *Policy, id Identity, err error, open bool) bool {
 		d.undecided()
 		return false
 	default:
-		d.refuse(invalidReason(err), statusOr(p.Invalid.Status, 403), "The credential is not valid.")
+		d.refuse(failure(err), statusOr(p.Invalid.Status, 403), "The credential is not valid.")
 		d.challenge(p, "invalid_token")
 		return false
 	}
 	d.Verdict = Allowed
 	return true
-}
-
-// invalidReason is for logs and metrics; the client is not told what is wrong.
-func invalidReason(err error) Reason {
-	switch {
-	case errors.Is(err, ErrExpired):
-		return ReasonExpired
-	case errors.Is(err, ErrNotYet):
-		return ReasonNotYet
-	case errors.Is(err, ErrDisabled):
-		return ReasonDisabled
-	}
-	return ReasonInvalid
 }
 
 func statusOr(status, byDefault int) int {
@@ -179,7 +176,7 @@ const maxHold = time.Minute
 
 // limit asks the limiter.
 func (a *Authorizer) limit(ctx context.Context, p *Policy, rules *ratelimit.Rules, f facts, d *Decision) {
-	list := p.descriptors(f)
+	list := descriptorsOf(p.Limits, f)
 	if len(list) == 0 {
 		return
 	}

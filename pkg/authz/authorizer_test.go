@@ -1,6 +1,8 @@
 package authz_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -8,19 +10,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 	"github.com/extauthz/extauthz/pkg/ratelimit/reply"
 	"github.com/extauthz/extauthz/pkg/rulefile"
 )
 
 // TestAuthorizer runs testdata/*.txt: rule files, and what becomes of requests. A case is a txtar archive of files *.yaml,
-// optionally settings (domain=…, headers=…), and requests, a line each:
+// optionally settings (domain=…, store=away, mode=shadow or strict), and requests, a line each:
 //
 //	METHOD path [name:value …] -> verdict status reason [owner=…] [| up … | remove … | client … | limit …]
 //
@@ -100,23 +104,37 @@ func newAuthorizer(t *testing.T, files []rulefile.File, settings string) *authz.
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	limiter := ratelimit.New(ratelimit.Config{Store: store, Fallback: store})
-	limiter.SetRules(ratelimit.NewRules(rules.Domains, ratelimit.RulesOptions{}))
-	cfg := authz.Config{
-		Limiter: limiter, Keys: testKeys(t), ProblemBody: true, Headers: reply.Headers{Sets: []reply.Set{reply.Draft}},
-	}
+	cfg := authz.Config{Keys: testKeys(t), ProblemBody: true, Headers: reply.Headers{Sets: []reply.Set{reply.Draft}}}
+	limits := ratelimit.Config{Store: store, Fallback: store}
 	for setting := range strings.FieldsSeq(settings) {
 		name, value, _ := strings.Cut(setting, "=")
-		switch name {
-		case "domain":
+		switch {
+		case name == "domain":
 			cfg.Domain = value
+		case setting == "store=away":
+			limits.Store = away{}
+		case setting == "mode=shadow":
+			limits.Shadow = true
+		case setting == "mode=strict":
+			limits.Strict = true
 		default:
-			t.Fatalf("unknown setting %q", name)
+			t.Fatalf("unknown setting %q", setting)
 		}
 	}
+	cfg.Limiter = ratelimit.New(limits)
+	cfg.Limiter.SetRules(ratelimit.NewRules(rules.Domains, ratelimit.RulesOptions{}))
 	a := authz.New(cfg)
 	a.SetPolicies(rules.Policies)
 	return a
+}
+
+// away is a store that cannot decide anything.
+type away struct{}
+
+func (away) Take(_ context.Context, batch []*bucket.Request) {
+	for _, r := range batch {
+		r.Err = errors.New("the store is away")
+	}
 }
 
 // testKeys are the keys that the cases use: their names say what they are.
@@ -229,6 +247,39 @@ func describe(d *authz.Decision, section string, k int) string {
 		}
 	}
 	return strings.Join(append([]string{kind}, words...), " ")
+}
+
+// TestFailuresAreCounted by what is wrong with the credential and by the answer.
+func TestFailuresAreCounted(t *testing.T) {
+	a := newAuthorizer(t, []rulefile.File{{Name: "a.yaml", Content: []byte(`
+domain: shop
+descriptors: [{key: remote_address, rate_limit: {unit: hour, requests_per_unit: 5}}]
+authz:
+  credentials: [{api_key: {header: x-api-key}}]
+  access: [{path: {exact: /open}, require: open}, {path: {exact: /denied}, require: denied}, {path: {exact: /write}, scopes: [write]}]
+  refused: [{actions: [{remote_address: }]}]
+`)}}, "")
+	for _, ask := range []string{
+		"GET /", "GET / x-api-key:wrong", "GET / x-api-key:key-of-old", "GET / x-api-key:key-of-new", "GET / x-api-key:key-of-off",
+		"GET /", "GET / x-api-key:wrong", "GET / x-api-key:wrong", // limited
+		"GET /open", "GET /open x-api-key:wrong", "GET /open x-api-key:key-of-ann",
+		"GET / x-api-key:key-of-ann", "GET /write x-api-key:key-of-bob", "GET /denied x-api-key:wrong", "GET //",
+	} {
+		a.Decide(t.Context(), parseRequest(t, ask))
+	}
+	got := map[string]uint64{}
+	a.EachFailure(func(reason authz.Reason, answer authz.FailureAnswer, n uint64) {
+		if n > 0 {
+			got[string(reason)+" "+string(answer)] = n
+		}
+	})
+	want := map[string]uint64{
+		"absent refused": 1, "invalid refused": 1, "expired refused": 1, "not_yet refused": 1, "disabled refused": 1,
+		"absent limited": 1, "invalid limited": 2, "invalid passed": 1,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
 }
 
 // TestReload: a request is decided by a policy and the rules of the same files, also while others take their place. The

@@ -33,8 +33,10 @@ const (
 	ReasonDenied    Reason = "denied"     // a rule of access denies
 	ReasonPath      Reason = "path"       // a path that the upstream may read otherwise
 	ReasonOverLimit Reason = "over_limit" // too many requests
-	ReasonUndecided Reason = "undecided"  // the store or the issuer's keys can not be reached
-	ReasonNoPolicy  Reason = "no_policy"  // no authz section for the domain
+	// ReasonRefusedTooOften takes the place of absent, invalid, expired, not_yet and disabled when a limit of `refused` is exceeded.
+	ReasonRefusedTooOften Reason = "refused_too_often"
+	ReasonUndecided       Reason = "undecided" // the store or the issuer's keys can not be reached
+	ReasonNoPolicy        Reason = "no_policy" // no authz section for the domain
 )
 
 // Decision is the answer to a request. Its zero value refuses.

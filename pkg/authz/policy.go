@@ -25,6 +25,9 @@ type Policy struct {
 	Access []Access
 	// Limits are the descriptors that are decided, in order.
 	Limits []RateLimit
+	// Refused are the descriptors that are decided for a request which is refused because its credential is absent or not valid. If one
+	// of them is over its limit, the answer is 429.
+	Refused []RateLimit
 	// Headers are the names under which the upstream is told who calls. An empty name means not to tell.
 	Headers IdentityHeaders
 	// Position is where the section stands, "file:line".

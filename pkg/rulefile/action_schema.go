@@ -2,22 +2,27 @@ package rulefile
 
 import "fmt"
 
-// The schema of `limits:` in `authz:`: what becomes a descriptor, in the words of Envoy's route rate_limits.
+// The schema of `limits:` and `refused:` in `authz:`: what becomes a descriptor, in the words of Envoy's route rate_limits.
 
-// requestLimitKeys are the keys of an element of `limits:` in `authz:`.
+// requestLimitKeys are the keys of an element of `limits:` and of `refused:` in `authz:`.
 type requestLimitKeys struct {
 	at      place
 	actions given[[]actionKeys]
 	hits    given[hitsKeys]
 }
 
-func requestLimitSchema() object[requestLimitKeys] {
+// requestLimitSchema is the schema of the elements of a list, `limits` or `refused`.
+func requestLimitSchema(list string) object[requestLimitKeys] {
+	element, example := "an element of `"+list+"` in `authz`", "- actions: [{credential: {field: owner}}]"
+	if list == "refused" {
+		example = "- actions: [{" + aboutRefused + "}]"
+	}
 	return object[requestLimitKeys]{
 		section{
-			name:    "an element of `limits` in `authz`",
-			where:   "in an element of `limits` in `authz`",
-			belongs: "it belongs in an element of `limits:` in `authz`",
-			example: "- actions: [{credential: {field: owner}}]",
+			name:    element,
+			where:   "in " + element,
+			belongs: "it belongs in an element of `" + list + ":` in `authz`",
+			example: example,
 			part:    "authz",
 		},
 		[]key[requestLimitKeys]{

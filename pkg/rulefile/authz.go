@@ -18,7 +18,8 @@ func (b builder) policy(section given[authzKeys]) *authz.Policy {
 		Preflight:   a.preflight.or(false),
 		UnsafePaths: a.unsafePaths.or(false),
 		Access:      b.access(a.access.value, a.unsafePaths.or(false)),
-		Limits:      b.requestLimits(a.limits.value),
+		Limits:      b.requestLimits(a.limits.value, "credential: {field: owner}"),
+		Refused:     b.requestLimits(a.refused.value, aboutRefused),
 		Position:    b.position(section.key),
 	}
 	p.Headers = b.identityHeaders(a.headers.value, section.key, p.Credentials)
@@ -26,6 +27,7 @@ func (b builder) policy(section given[authzKeys]) *authz.Policy {
 		b.fail(a.invalid.value.pass.key, "an invalid credential can not pass", "delete `pass`: who has no valid credential can leave it out, and `absent` answers that")
 	}
 	b.checkAbsent(a)
+	b.checkRefused(a, p)
 	b.checkAnybody(section, p)
 	b.checkGiven(a, p)
 	return p
@@ -52,6 +54,24 @@ func (b builder) checkAbsent(a authzKeys) {
 	default:
 		b.fail(a.absent.key, "`absent` beside `anonymous: allow`",
 			"a request without a credential passes, so it is never refused: delete `absent` to let it pass, or `anonymous` to refuse it")
+	}
+}
+
+// aboutRefused is an action that limits refused requests.
+const aboutRefused = "remote_address: {key: refused_address}"
+
+// checkRefused reports what has no meaning in `refused`: the identity of a request that has none, and limits that no request can reach.
+func (b builder) checkRefused(a authzKeys, p *authz.Policy) {
+	for _, limit := range a.refused.value {
+		for _, action := range limit.actions.value {
+			if action.credential.mentioned {
+				b.fail(action.credential.key, "a refused request has no `credential`", "write what is known of its sender, such as "+quoted(aboutRefused))
+			}
+		}
+	}
+	understood := a.credentials.set == a.credentials.mentioned && a.anonymous.set == a.anonymous.mentioned && a.absent.set == a.absent.mentioned
+	if understood && a.refused.set && len(p.Credentials) == 0 && (p.Anonymous || p.Absent.Pass) {
+		b.warn(a.refused.key, "`refused` limits nothing: without `credentials`, no credential is absent or invalid", "add `credentials`, or delete `refused`")
 	}
 }
 
@@ -82,7 +102,11 @@ func (b builder) checkGiven(a authzKeys, p *authz.Policy) {
 	keys := have(func(c authz.Credential) bool { return c.APIKey != nil })
 	tokens := have(func(c authz.Credential) bool { return c.JWT != nil })
 	paths := slices.ContainsFunc(p.Access, func(rule authz.Access) bool { return rule.Path != authz.PathPattern{} })
-	for _, limit := range a.limits.value {
+	for i, limit := range slices.Concat(a.limits.value, a.refused.value) {
+		instead := "`credential: {field: key_id}` or `{field: owner}`"
+		if i >= len(a.limits.value) {
+			instead = quoted(aboutRefused)
+		}
 		for _, action := range limit.actions.value {
 			field, header := action.credential.value.field, action.requestHeaders.value.header
 			switch {
@@ -91,7 +115,7 @@ func (b builder) checkGiven(a authzKeys, p *authz.Policy) {
 					"the entry is the pattern of the rule that matches the request, so that clients can not make up new ones")
 			case header.set && brought(p.Credentials, strings.ToLower(header.value)):
 				b.warn(header.at, "a credential is in "+quoted(header.value)+": it would be part of the name of a bucket",
-					"names of buckets are not secret: write `credential: {field: key_id}` or `{field: owner}` instead")
+					"names of buckets are not secret: write "+instead+" instead")
 			case !a.credentials.set || action.credential.value.fallback.value != "":
 			case strings.HasPrefix(field.value, "label.") && !keys:
 				b.warn(field.at, "nothing has labels: there is no `api_key` in `credentials`", "without a `default` this limit never holds")

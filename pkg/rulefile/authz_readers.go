@@ -133,8 +133,8 @@ func accessList(r *report, f field) ([]accessKeys, bool) {
 	return each(accessSchema(), func(a *accessKeys, at place) { a.at = at })(r, f)
 }
 
-func requestLimitList(r *report, f field) ([]requestLimitKeys, bool) {
-	return each(requestLimitSchema(), func(l *requestLimitKeys, at place) { l.at = at })(r, f)
+func requestLimitList(list string) reader[[]requestLimitKeys] {
+	return each(requestLimitSchema(list), func(l *requestLimitKeys, at place) { l.at = at })
 }
 
 func actionList(r *report, f field) ([]actionKeys, bool) {

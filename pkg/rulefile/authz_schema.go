@@ -18,6 +18,7 @@ type authzKeys struct {
 	unsafePaths given[bool]
 	access      given[[]accessKeys]
 	limits      given[[]requestLimitKeys]
+	refused     given[[]requestLimitKeys]
 	headers     given[identityHeaderKeys]
 }
 
@@ -38,7 +39,8 @@ func authzSchema() object[authzKeys] {
 			on("preflight", allowOrDeny, func(a *authzKeys) *given[bool] { return &a.preflight }),
 			on("unsafe_paths", allowOrDeny, func(a *authzKeys) *given[bool] { return &a.unsafePaths }),
 			on("access", accessList, func(a *authzKeys) *given[[]accessKeys] { return &a.access }),
-			on("limits", requestLimitList, func(a *authzKeys) *given[[]requestLimitKeys] { return &a.limits }),
+			on("limits", requestLimitList("limits"), func(a *authzKeys) *given[[]requestLimitKeys] { return &a.limits }),
+			on("refused", requestLimitList("refused"), func(a *authzKeys) *given[[]requestLimitKeys] { return &a.refused }),
 			on("headers", one(identityHeaderSchema), func(a *authzKeys) *given[identityHeaderKeys] { return &a.headers }),
 		},
 	}

@@ -153,6 +153,19 @@ func TestParseBuildsThePolicy(t *testing.T) {
 			},
 		},
 		{
+			name: "limits of refused requests",
+			yaml: `{credentials: [{api_key: {header: a}}], refused: [{actions: [{remote_address: {key: k}}, {host: }], hits_addend: {number: 2}}]}`,
+			change: func(p *authz.Policy) {
+				p.Anonymous = false
+				p.Credentials = []authz.Credential{apiKey(authz.Source{Header: "a"})}
+				p.Refused = []authz.RateLimit{{
+					Actions:  []authz.Action{{RemoteAddress: &authz.RemoteAddress{Key: "k"}}, {Host: &authz.Named{Key: "host"}}},
+					Hits:     authz.HitsAddend{Number: 2},
+					Position: "f:2",
+				}}
+			},
+		},
+		{
 			name: "identity headers",
 			yaml: `{anonymous: allow, headers: {owner: X-Owner, plan: off, method: "", key_id: }}`,
 			change: func(p *authz.Policy) {

@@ -94,7 +94,7 @@ func (d *domain) authorize(section given[authzKeys], b builder) {
 		return
 	}
 	d.policy = policy
-	d.limiting = b.limiting(section.value.limits.value, policy.Limits)
+	d.limiting = append(b.limiting(section.value.limits.value, policy.Limits), b.limiting(section.value.refused.value, policy.Refused)...)
 }
 
 func (s *domainSet) find(name string) *domain {

@@ -27,6 +27,7 @@ func dumpPolicy(domain string, p *authz.Policy) string {
 	show(p.UnsafePaths, "unsafe_paths=allow")
 	show(true, "access=%d", len(p.Access))
 	show(true, "limits=%d", len(p.Limits))
+	show(len(p.Refused) > 0, "refused=%d", len(p.Refused))
 	h := p.Headers
 	show(true, "headers=%s,%s,%s,%s", orNone(h.Owner), orNone(h.Plan), orNone(h.Method), orNone(h.KeyID))
 	show(p.Position != "", "at=%s", p.Position)

@@ -12,8 +12,8 @@ import (
 // maxRequestLimits is how many descriptors a request can have: all of them are decided together, in one call of the store.
 const maxRequestLimits = 64
 
-// requestLimits makes what each request is limited by.
-func (b builder) requestLimits(list []requestLimitKeys) []authz.RateLimit {
+// requestLimits makes what requests are limited by. example is an action of such a limit, for messages.
+func (b builder) requestLimits(list []requestLimitKeys, example string) []authz.RateLimit {
 	var limits []authz.RateLimit
 	for i, l := range list {
 		if i == maxRequestLimits {
@@ -23,9 +23,9 @@ func (b builder) requestLimits(list []requestLimitKeys) []authz.RateLimit {
 		limit := authz.RateLimit{Hits: b.hits(l.hits.value), Position: b.position(l.at)}
 		switch {
 		case !l.actions.mentioned && !b.strange[l.at]:
-			b.fail(l.at, "a limit without `actions`", "add `actions: [{credential: {field: owner}}]`: each action gives one entry of a descriptor")
+			b.fail(l.at, "a limit without `actions`", "add "+quoted("actions: [{"+example+"}]")+": each action gives one entry of a descriptor")
 		case l.actions.set && len(l.actions.value) == 0:
-			b.fail(l.actions.key, "`actions` is empty", "add one, for example `- credential: {field: owner}`: each gives one entry of a descriptor")
+			b.fail(l.actions.key, "`actions` is empty", "add one, for example "+quoted("- "+example)+": each gives one entry of a descriptor")
 		}
 		for _, a := range l.actions.value {
 			limit.Actions = append(limit.Actions, b.action(a))

@@ -177,7 +177,7 @@ func sections() []sectionKeys {
 		of(limitSchema()), of(descriptorSchema()), of(rootSchema()), of(replacesSchema()), of(problemSchema()),
 		of(authzSchema()), of(credentialSchema()), of(apiKeySchema()), of(jwtSchema()), of(mtlsSchema()), of(refusalSchema()),
 		of(accessSchema()), of(pathSchema()), of(identityHeaderSchema()),
-		of(requestLimitSchema()), of(hitsSchema()), of(actionSchema()),
+		of(requestLimitSchema("limits")), of(hitsSchema()), of(actionSchema()),
 	}
 	for _, action := range actionSchemas() {
 		list = append(list, of(action))

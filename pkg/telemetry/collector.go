@@ -91,6 +91,7 @@ var (
 	unknownDomain   = desc("ratelimit_unknown_domain_total", "Requests for a domain without rules.")
 	globalShadow    = desc("ratelimit_global_shadow_total", "Requests over a limit that SHADOW_MODE let pass.")
 	authzDecisions  = desc("authz_decisions_total", "Decisions of ext_authz by reason.", "reason")
+	authzFailures   = desc("authz_failures_total", "Requests without a valid credential, by what is wrong with it and by the answer: refused (401, 403), limited (429), passed (none was needed).", "reason", "answer")
 	held            = desc("authz_held", "Answers of ext_authz that are held for a max_delay now.")
 	delayed         = desc("authz_delayed_total", "Answers of ext_authz that were held for a max_delay.")
 	notHeld         = desc("authz_not_held_total", "Answers that could not be held: too many, or no time.")
@@ -146,6 +147,9 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	counter(unknownDomain, t.UnknownDomain.Load())
 	counter(globalShadow, t.GlobalShadow.Load())
 	c.Authorizer.EachReason(func(r authz.Reason, n uint64) { counter(authzDecisions, n, string(r)) })
+	c.Authorizer.EachFailure(func(r authz.Reason, answer authz.FailureAnswer, n uint64) {
+		counter(authzFailures, n, string(r), string(answer))
+	})
 	check := c.Check()
 	gauge(held, float64(check.Held))
 	counter(delayed, check.Delayed)

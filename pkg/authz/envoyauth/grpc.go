@@ -78,7 +78,7 @@ func message(d *authz.Decision) string {
 		return "The credential is not valid."
 	case authz.ReasonScope:
 		return "The credential does not allow this."
-	case authz.ReasonOverLimit:
+	case authz.ReasonOverLimit, authz.ReasonRefusedTooOften:
 		if d.Limits != nil {
 			return reply.Detail(d.Limits)
 		}

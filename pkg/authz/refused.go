@@ -1,0 +1,83 @@
+package authz
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+)
+
+// failure returns what is wrong with the credential of a request, or that there is none; "" for a valid credential and for one that
+// cannot be checked at the moment. A missing scope is no failure: it is known who calls.
+func failure(err error) Reason {
+	switch {
+	case err == nil, errors.Is(err, ErrUnavailable):
+		return ""
+	case errors.Is(err, errAbsent):
+		return ReasonAbsent
+	case errors.Is(err, ErrExpired):
+		return ReasonExpired
+	case errors.Is(err, ErrNotYet):
+		return ReasonNotYet
+	case errors.Is(err, ErrDisabled):
+		return ReasonDisabled
+	}
+	return ReasonInvalid
+}
+
+// limitRefused answers a request that was refused for its credential: with 429 if a limit of the policy's Refused is exceeded, else as
+// before. The request stays refused whatever the limiter decides, and also if the limiter cannot decide: an undecided request could
+// pass where Envoy has failure_mode_allow. A valid credential never gets here, so that nobody is locked out by others at the same address.
+func (a *Authorizer) limitRefused(ctx context.Context, p *Policy, rules *ratelimit.Rules, f facts, d *Decision) FailureAnswer {
+	list := descriptorsOf(p.Refused, f)
+	if len(list) == 0 {
+		return FailureRefused
+	}
+	// Without a MaxHold: a refusal is not worth a place in the queue of a max_delay.
+	res, err := a.cfg.Limiter.Decide(ctx, ratelimit.Query{Domain: d.Domain, Descriptors: list, Beforehand: true, Rules: rules})
+	if err != nil || res.Allowed || res.Answer == ratelimit.FromPolicyDeny {
+		return FailureRefused
+	}
+	d.Limits, d.ToClient = &res, nil // without the challenge, which asks for another try
+	d.refuse(ReasonRefusedTooOften, 429, "")
+	return FailureLimited
+}
+
+// FailureAnswer is what becomes of a request without a valid credential.
+type FailureAnswer string
+
+// The answers.
+const (
+	FailureRefused FailureAnswer = "refused" // with the status of absent or invalid
+	FailureLimited FailureAnswer = "limited" // with 429
+	FailurePassed  FailureAnswer = "passed"  // where no credential is needed; only a credential that is not valid counts as a failure
+)
+
+// failureReasons and failureAnswers list what is counted, so that counting needs no lock.
+var (
+	failureReasons = [...]Reason{ReasonAbsent, ReasonInvalid, ReasonExpired, ReasonNotYet, ReasonDisabled}
+	failureAnswers = [...]FailureAnswer{FailureRefused, FailureLimited, FailurePassed}
+)
+
+// failureCounters count requests without a valid credential by what is wrong and by the answer.
+type failureCounters [len(failureReasons)][len(failureAnswers)]atomic.Uint64
+
+func (c *failureCounters) count(reason Reason, answer FailureAnswer) {
+	for i := range failureReasons {
+		for k := range failureAnswers {
+			if failureReasons[i] == reason && failureAnswers[k] == answer {
+				c[i][k].Add(1)
+			}
+		}
+	}
+}
+
+// EachFailure calls f with the number of requests without a valid credential, for each reason and answer.
+func (a *Authorizer) EachFailure(f func(reason Reason, answer FailureAnswer, n uint64)) {
+	for i, reason := range failureReasons {
+		for k, answer := range failureAnswers {
+			f(reason, answer, a.failures[i][k].Load())
+		}
+	}
+}
