@@ -133,6 +133,9 @@ func (s *Settings) checkTogether() (mistakes []error) {
 	if s.MaxHeld < 1 {
 		mistakes = append(mistakes, fmt.Errorf("AUTHZ_MAX_HELD=%d: want 1 or more", s.MaxHeld))
 	}
+	if s.MaxHeldPerBucket < 0 {
+		mistakes = append(mistakes, fmt.Errorf("MAX_HELD_PER_BUCKET=%d: want 1 or more, or 0 for a tenth of AUTHZ_MAX_HELD", s.MaxHeldPerBucket))
+	}
 	if s.HTTPTimeout <= 0 {
 		mistakes = append(mistakes, fmt.Errorf("AUTHZ_HTTP_TIMEOUT=%s: want more than 0, such as 200ms", s.HTTPTimeout))
 	}

@@ -48,7 +48,7 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 	calls := telemetry.NewRPCs(registry)
 	limiter := ratelimit.New(ratelimit.Config{
 		Store: stores.decides, Fallback: stores.memory, Undecided: newUndecided(log, registry).tell,
-		Shadow: s.ShadowMode, Quota: s.QuotaMode, Strict: s.strict(),
+		MaxHeld: s.maxHeldPerBucket(), Shadow: s.ShadowMode, Quota: s.QuotaMode, Strict: s.strict(),
 	})
 	keys, err := openKeys(ctx, s, source, log)
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"path/filepath"
 	"slices"
 	"time"
@@ -50,6 +51,7 @@ type Settings struct {
 	ShadowMode       bool             `envconfig:"SHADOW_MODE" default:"false" desc:"decide and count, but let every request pass"`
 	QuotaMode        bool             `envconfig:"QUOTA_MODE" default:"false" desc:"treat every rule as quota_mode"`
 	KeyPrefix        string           `envconfig:"CACHE_KEY_PREFIX" desc:"begins every bucket's key"`
+	MaxHeldPerBucket int              `envconfig:"MAX_HELD_PER_BUCKET" default:"0" desc:"most requests that wait in one bucket at once for max_delay, so that no client takes all places of AUTHZ_MAX_HELD; one more is denied and not charged; 0: a tenth of AUTHZ_MAX_HELD"`
 
 	// Answers.
 	ResponseHeaders headerSets `envconfig:"RESPONSE_HEADERS" default:"draft" desc:"headers for the client: draft (RateLimit), triple (RateLimit-Limit, ...), x (X-RateLimit-Limit, ...), spring, several with commas, or off (off when strict)"`
@@ -93,6 +95,12 @@ type Settings struct {
 // rulesDirectory is where the rule files are.
 func (s *Settings) rulesDirectory() string {
 	return filepath.Join(s.RuntimeRoot, s.RuntimeSubdirectory, s.RuntimeAppdirectory)
+}
+
+// maxHeldPerBucket is never 0, which would be no bound.
+func (s *Settings) maxHeldPerBucket() int64 {
+	const share = 10
+	return int64(cmp.Or(s.MaxHeldPerBucket, max(1, s.MaxHeld/share)))
 }
 
 func (s *Settings) strict() bool { return s.Compatibility == "strict" }

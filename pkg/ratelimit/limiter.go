@@ -34,6 +34,8 @@ type Config struct {
 	Store Store
 	// Fallback decides, for rules with the policy Local, what Store can not. Required when Store can fail.
 	Fallback Store
+	// MaxHeld is how many requests may wait in one bucket at once for a MaxDelay. Default: as many as leave it within the MaxDelay.
+	MaxHeld int64
 	// Undecided is told why Store could not decide a request, and must return at once. Default: nobody is.
 	Undecided func(err error)
 	// Shadow lets every request pass, after it was decided and counted (SHADOW_MODE).

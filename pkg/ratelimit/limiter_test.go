@@ -63,7 +63,12 @@ func newScenario(t *testing.T, archive *txtar.Archive) *scenario {
 	t.Cleanup(func() { _ = store.Close() })
 	cfg := ratelimit.Config{Store: store, Fallback: store}
 	for _, setting := range strings.Fields(s.files["settings"]) {
-		switch setting {
+		name, value, _ := strings.Cut(setting, "=")
+		switch name {
+		case "max_held":
+			if cfg.MaxHeld, err = strconv.ParseInt(value, 10, 64); err != nil {
+				t.Fatal(err)
+			}
 		case "shadow":
 			cfg.Shadow = true
 		case "quota":

@@ -122,7 +122,7 @@ func (p *plan) request() *bucket.Request {
 			t := p.cost(d, a.limit)
 			t.Limit = a.limit.Limit.Limit
 			if a.limit.MaxDelay > 0 {
-				t.Limit.Burst = queue(t.Limit, min(a.limit.MaxDelay, p.query.MaxHold), t.Cost)
+				t.Limit.Burst = p.queue(t.Limit, min(a.limit.MaxDelay, p.query.MaxHold), t.Cost)
 			}
 			t.Role = p.role(m.rule)
 			if t.Role == bucket.Quota && !quotasCanDeny {
@@ -139,9 +139,13 @@ func (p *plan) request() *bucket.Request {
 	return r
 }
 
-// queue is the burst with which a leaky bucket takes a request of this cost when what is in it before leaks within the delay.
-func queue(l bucket.Limit, delay int64, cost uint64) int64 {
+// queue is the burst with which a leaky bucket takes a request of this cost when what is in it before leaks within the delay. Each
+// request that waits has put at least one into the bucket, so the burst also bounds how many wait.
+func (p *plan) queue(l bucket.Limit, delay int64, cost uint64) int64 {
 	ahead := delay * l.Requests / l.Window // a MaxDelay is at most a minute, so the product fits
+	if most := p.limiter.cfg.MaxHeld; most > 0 {
+		ahead = min(ahead, most)
+	}
 	return min(l.Burst, ahead+int64(min(cost, uint64(l.Burst))))
 }
 

@@ -123,7 +123,8 @@ func (p *plan) result(r *bucket.Request, answer Answer) Result {
 			res.Limits = append(res.Limits, Applied{
 				Limit: a.limit, Decision: t.Decision, Cost: t.Cost, Shadow: m.rule != nil && m.rule.Shadow,
 			})
-			if a.limit.MaxDelay > 0 && t.Decision.Allowed && t.Role != bucket.Shadow {
+			// A peek does not wait: it is not charged, so nothing would bound how many wait.
+			if a.limit.MaxDelay > 0 && t.Decision.Allowed && t.Cost > 0 && t.Role != bucket.Shadow {
 				res.Delay = max(res.Delay, t.Decision.Delay)
 			}
 			if applied := &res.Limits[len(res.Limits)-1]; s.Binding == nil || Tighter(applied, s.Binding) {
