@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"log/slog"
-	"runtime/debug"
 	"time"
 
 	"google.golang.org/grpc"
@@ -26,9 +24,9 @@ const (
 	connectTimeout = 5 * time.Second
 )
 
-func newGRPCServer(s *Settings, log *slog.Logger, rpcs *telemetry.RPCs) *grpc.Server {
+func newGRPCServer(s *Settings, rpcs *telemetry.RPCs, bugs *panics) *grpc.Server {
 	return grpc.NewServer(
-		grpc.ForceServerCodecV2(wire.NewCodec()),
+		grpc.ForceServerCodecV2(wire.NewCodec(bugs.caught)),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxRecvMsgSize(maxRequest),
 		grpc.MaxHeaderListSize(maxHeaderList),
@@ -39,17 +37,17 @@ func newGRPCServer(s *Settings, log *slog.Logger, rpcs *telemetry.RPCs) *grpc.Se
 			MaxConnectionAge: s.MaxConnAge, MaxConnectionAgeGrace: s.MaxConnGrace,
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
-		grpc.UnaryInterceptor(observe(log, rpcs)),
+		grpc.UnaryInterceptor(observe(rpcs, bugs)),
 	)
 }
 
-// observe counts and times calls, and turns a panic, which would be a bug of ours, into an error: it must not end the process.
-func observe(log *slog.Logger, rpcs *telemetry.RPCs) grpc.UnaryServerInterceptor {
+// observe counts and times calls, and turns a panic into an error.
+func observe(rpcs *telemetry.RPCs, bugs *panics) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 		start := time.Now()
 		defer func() {
 			if p := recover(); p != nil {
-				log.Error("panic", "rpc", info.FullMethod, "panic", p, "stack", string(debug.Stack()))
+				bugs.caught(info.FullMethod, p)
 				err = status.Error(codes.Internal, "internal error")
 			}
 			rpcs.Observe(info.FullMethod, status.Code(err), time.Since(start))

@@ -45,7 +45,7 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 		return &startError{err}
 	}
 	registry := prometheus.NewRegistry()
-	calls := telemetry.NewRPCs(registry)
+	calls, bugs := telemetry.NewRPCs(registry), newPanics(log, registry)
 	limiter := ratelimit.New(ratelimit.Config{
 		Store: stores.decides, Fallback: stores.memory, Undecided: newUndecided(log, registry).tell,
 		MaxHeld: s.maxHeldPerBucket(), Shadow: s.ShadowMode, Quota: s.QuotaMode, Strict: s.strict(),
@@ -70,7 +70,7 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 		Memory: stores.memoryStats, Store: stores.up, Rules: source.stats, Certificates: stores.certificates,
 		Build: telemetry.Build{Version: this.Version, Revision: this.Commit, GoVersion: this.Go},
 	})
-	grpcServer := newGRPCServer(s, log, calls)
+	grpcServer := newGRPCServer(s, calls, bugs)
 	rls := envoyrls.New(envoyrls.Config{
 		Limiter: limiter, Headers: s.headers(),
 		ProblemBody: s.ResponseBody == "problem", DynamicMetadata: s.DynamicMetadata,
@@ -89,8 +89,8 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 	}
 	defer listeners.close()
 	servers := []*http.Server{
-		newHTTPServer(auth.server.HTTP(mainHandler(rls, ready))),
-		newHTTPServer(debugHandler(registry, source.serveRules, ready)),
+		newHTTPServer(bugs.handler("HTTP", auth.server.HTTP(mainHandler(rls, ready)))),
+		newHTTPServer(bugs.handler("debug", debugHandler(registry, source.serveRules, ready))),
 	}
 	tuneGC(ctx, log)
 

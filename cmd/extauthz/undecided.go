@@ -5,8 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -17,17 +15,12 @@ import (
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
-// undecidedEvery is how often the same reason is said; each request is counted.
-const undecidedEvery = time.Minute
-
 // undecided counts requests that the store does not decide, and says why one that can be reached does not: its memory is full, a
 // key is not ours, it is slow.
 type undecided struct {
 	log    *slog.Logger
 	counts *telemetry.Undecided
-
-	mu   sync.Mutex
-	said map[string]time.Time
+	said   sometimes
 }
 
 func newUndecided(log *slog.Logger, r prometheus.Registerer) *undecided {
@@ -35,7 +28,7 @@ func newUndecided(log *slog.Logger, r prometheus.Registerer) *undecided {
 	for _, known := range undecidedErrors {
 		reasons = append(reasons, known.reason)
 	}
-	return &undecided{log: log, counts: telemetry.NewUndecided(r, reasons...), said: make(map[string]time.Time)}
+	return &undecided{log: log, counts: telemetry.NewUndecided(r, reasons...)}
 }
 
 func (u *undecided) tell(err error) {
@@ -44,12 +37,9 @@ func (u *undecided) tell(err error) {
 	if reason == unavailable || reason == canceled {
 		return // said when it went away; or nobody waits any more
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if last, ok := u.said[reason]; ok && time.Since(last) < undecidedEvery {
+	if !u.said.now(reason) {
 		return
 	}
-	u.said[reason] = time.Now()
 	u.log.Warn("the store did not decide: on_store_error did; said once a minute for each reason", "reason", reason)
 }
 

@@ -1,6 +1,9 @@
 package wire
 
 import (
+	"errors"
+	"fmt"
+
 	"google.golang.org/grpc/encoding"
 	grpcproto "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
@@ -14,13 +17,27 @@ type Message interface {
 
 // Codec lets a Message read and an Answer write itself, and leaves all else to gRPC's own protobuf codec. The server of a service
 // that has any must be made with it (grpc.ForceServerCodecV2).
-type Codec struct{ encoding.CodecV2 }
+type Codec struct {
+	encoding.CodecV2
+	panicked func(where string, value any)
+}
 
-// NewCodec returns a codec.
-func NewCodec() Codec { return Codec{encoding.GetCodecV2(grpcproto.Name)} }
+// NewCodec returns a codec. A panic while a message is read or written becomes an error, since no interceptor of gRPC would
+// recover it; panicked gets the message's type and the panic, within the deferred function that recovered it.
+func NewCodec(panicked func(where string, value any)) Codec {
+	return Codec{encoding.GetCodecV2(grpcproto.Name), panicked}
+}
+
+var errPanicked = errors.New("internal error")
 
 // Unmarshal reads data into v.
-func (c Codec) Unmarshal(data mem.BufferSlice, v any) error {
+func (c Codec) Unmarshal(data mem.BufferSlice, v any) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.panicked(fmt.Sprintf("read %T", v), p)
+			err = errPanicked
+		}
+	}()
 	m, ok := v.(Message)
 	if !ok {
 		return c.CodecV2.Unmarshal(data, v)
@@ -35,7 +52,13 @@ func (c Codec) Unmarshal(data mem.BufferSlice, v any) error {
 const usualAnswer = 1 << 10
 
 // Marshal writes v.
-func (c Codec) Marshal(v any) (mem.BufferSlice, error) {
+func (c Codec) Marshal(v any) (data mem.BufferSlice, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.panicked(fmt.Sprintf("write %T", v), p)
+			data, err = nil, errPanicked
+		}
+	}()
 	a, ok := v.(Answer)
 	if !ok {
 		return c.CodecV2.Marshal(v)

@@ -224,7 +224,7 @@ func serve(t testing.TB, server *envoyauth.Server) *grpc.ClientConn {
 // listen starts a gRPC server and returns its address.
 func listen(t testing.TB, server *envoyauth.Server) string {
 	t.Helper()
-	g := grpc.NewServer(grpc.ForceServerCodecV2(wire.NewCodec()))
+	g := grpc.NewServer(grpc.ForceServerCodecV2(wire.NewCodec(nil)))
 	server.Register(g)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -143,7 +143,7 @@ func newServer(t testing.TB, rules string, settings []string) *envoyrls.Server {
 // serve starts such a server and connects to it.
 func serve(t testing.TB, rules string, settings []string) *grpc.ClientConn {
 	t.Helper()
-	server := grpc.NewServer(grpc.ForceServerCodecV2(wire.NewCodec()))
+	server := grpc.NewServer(grpc.ForceServerCodecV2(wire.NewCodec(nil)))
 	newServer(t, rules, settings).Register(server)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

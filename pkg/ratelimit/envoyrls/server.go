@@ -47,20 +47,16 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 }
 
 func handle(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+	r := new(request)
+	if err := decode(r); err != nil {
+		return nil, err
+	}
 	s := srv.(*Server) // Register's
-	answer := func(ctx context.Context, _ any) (any, error) {
-		r := new(request)
-		if err := decode(r); err != nil {
-			return nil, err
-		}
+	if interceptor == nil {
 		return s.answer(ctx, r)
 	}
-	if interceptor == nil {
-		return answer(ctx, nil)
-	}
 	info := &grpc.UnaryServerInfo{Server: srv, FullMethod: "/" + ServiceName + "/ShouldRateLimit"}
-	// The interceptor also counts requests that cannot be read, so it runs before decode.
-	return interceptor(ctx, nil, info, answer)
+	return interceptor(ctx, r, info, func(ctx context.Context, _ any) (any, error) { return s.answer(ctx, r) })
 }
 
 // answer answers a request off the wire.
