@@ -1,7 +1,6 @@
 package authz
 
 import (
-	"net"
 	"slices"
 	"strings"
 
@@ -11,14 +10,14 @@ import (
 // anyAccess is the rule for a request that none matches: it needs a credential.
 var anyAccess = Access{Require: NeedCredential}
 
-// access returns the first rule that matches the request. path is plain.
-func (p *Policy) access(r *Request, path string) *Access {
+// access returns the first rule that matches the request. host is a Hostname, path is plain.
+func (p *Policy) access(r *Request, host, path string) *Access {
 	if len(p.Access) == 0 {
 		return &anyAccess
 	}
 	other := otherEnd(path)
 	for i := range p.Access {
-		if a := &p.Access[i]; a.match(r, path, other) {
+		if a := &p.Access[i]; a.match(r, host, path, other) {
 			return a
 		}
 	}
@@ -27,12 +26,12 @@ func (p *Policy) access(r *Request, path string) *Access {
 
 // match reports whether the rule holds for a request. A rule opens what it says and nothing else. What it asks for, it also asks of
 // what many an upstream takes for the same: the method in other letters, and the other path, with or without a slash at its end.
-func (a *Access) match(r *Request, path, other string) bool {
+func (a *Access) match(r *Request, host, path, other string) bool {
 	if !r.HTTP && (len(a.Hosts) > 0 || len(a.Methods) > 0 || a.Path != PathPattern{}) {
 		return false
 	}
 	return (len(a.Methods) == 0 || a.takes(r.Method)) &&
-		(len(a.Hosts) == 0 || matchAny(a.Hosts, hostname(r.Host))) &&
+		(len(a.Hosts) == 0 || matchAny(a.Hosts, host)) &&
 		(a.Path.match(path) || a.Require != Open && a.Path.match(other))
 }
 
@@ -48,15 +47,6 @@ func otherEnd(path string) string {
 		return without
 	}
 	return path + "/"
-}
-
-// hostname is the host as rules name it: in lower case, without user, port, brackets, and dots at the end.
-func hostname(host string) string {
-	host = host[strings.LastIndexByte(host, '@')+1:]
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	return strings.TrimRight(strings.ToLower(strings.Trim(host, "[]")), ".")
 }
 
 func matchAny(patterns []string, s string) bool {

@@ -13,6 +13,7 @@ import (
 // facts are what actions look at.
 type facts struct {
 	request  *Request
+	host     string // a Hostname
 	query    string
 	identity *Identity
 	access   *Access
@@ -92,7 +93,7 @@ func (a *Action) entry(f facts) (e descriptors.Entry, ok bool) {
 	case a.Method != nil:
 		return descriptors.Entry{Key: orDefault(a.Method.Key, "method"), Value: r.Method}, r.HTTP
 	case a.Host != nil:
-		return descriptors.Entry{Key: orDefault(a.Host.Key, "host"), Value: hostname(r.Host)}, r.HTTP
+		return descriptors.Entry{Key: orDefault(a.Host.Key, "host"), Value: f.host}, r.HTTP
 	case a.Path != nil:
 		return descriptors.Entry{Key: orDefault(a.Path.Key, "path"), Value: f.access.Path.text()}, r.HTTP
 	}

@@ -91,22 +91,27 @@ func (a *Authorizer) Decide(ctx context.Context, r *Request) Decision {
 	return d
 }
 
-// decide goes through what can refuse a request, in order: its path, the rules of access, the credential, its scopes, the limits. What is
-// wrong with a credential is for logs and metrics; the client is not told.
+// decide goes through what can refuse a request, in order: its host, its path, the rules of access, the credential, its scopes, the
+// limits. What is wrong with a credential is for logs and metrics; the client is not told.
 func (a *Authorizer) decide(ctx context.Context, p *Policy, rules *ratelimit.Rules, r *Request, d *Decision) {
+	host, ok := Hostname(r.Host)
+	if r.HTTP && !ok {
+		d.refuse(ReasonHost, 400, "The host is ambiguous: it is not a name or an IP address with an optional port.")
+		return
+	}
 	path, query := splitPath(r.Path)
 	if r.HTTP && !p.UnsafePaths && UnsafePath(path) {
 		d.refuse(ReasonPath, 400, "The path is ambiguous: it has empty or dot segments, encoded slashes, backslashes or parameters.")
 		return
 	}
-	access := p.access(r, plainPath(path))
+	access := p.access(r, host, plainPath(path))
 	if access.Require == Denied {
 		d.refuse(ReasonDenied, 403, "This is not allowed to anybody.")
 		return
 	}
 	open := access.Require == Open || p.Preflight && r.preflight()
 	identity, err := a.authenticate(withoutWaiting(ctx, open), p, r, query)
-	f := facts{request: r, query: query, identity: &d.Identity, access: access}
+	f := facts{request: r, host: host, query: query, identity: &d.Identity, access: access}
 	failed := failure(err)
 	if !d.admit(p, identity, err, open) {
 		if failed != "" {

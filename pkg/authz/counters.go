@@ -5,7 +5,7 @@ import "sync/atomic"
 // reasons lists all reasons, so that counting needs no lock.
 var reasons = [...]Reason{
 	ReasonAllowed, ReasonOpen, ReasonAnonymous, ReasonAbsent, ReasonInvalid, ReasonExpired, ReasonNotYet, ReasonDisabled,
-	ReasonScope, ReasonDenied, ReasonPath, ReasonOverLimit, ReasonRefusedTooOften, ReasonUndecided, ReasonNoPolicy,
+	ReasonScope, ReasonDenied, ReasonHost, ReasonPath, ReasonOverLimit, ReasonRefusedTooOften, ReasonUndecided, ReasonNoPolicy,
 }
 
 // counters count decisions by reason.

@@ -31,6 +31,7 @@ const (
 	ReasonDisabled  Reason = "disabled"   // one of ours, switched off
 	ReasonScope     Reason = "scope"      // a valid one that lacks a scope
 	ReasonDenied    Reason = "denied"     // a rule of access denies
+	ReasonHost      Reason = "host"       // a host that the upstream may read otherwise
 	ReasonPath      Reason = "path"       // a path that the upstream may read otherwise
 	ReasonOverLimit Reason = "over_limit" // too many requests
 	// ReasonRefusedTooOften takes the place of absent, invalid, expired, not_yet and disabled when a limit of `refused` is exceeded.

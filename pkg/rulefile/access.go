@@ -3,6 +3,7 @@ package rulefile
 import (
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -56,20 +57,33 @@ func (b builder) checkScopes(a accessKeys) {
 	}
 }
 
-// hosts are the patterns of hosts as requests are compared with them: in lower case, without the dot at the end.
+// hosts are the patterns of hosts in the form that authz.Hostname gives the hosts of requests.
 func (b builder) hosts(items []item) []string {
 	var hosts []string
 	for _, i := range items {
 		host, hasPort := hostWithoutPort(i.text)
+		pattern, ok := hostPattern(i.text)
 		switch {
-		case strings.ContainsAny(i.text, "/?#@ "):
-			b.fail(i.at, quoted(i.text)+" can not be a host", "want a name such as `api.example.com` or `*.example.com`, without scheme and path")
-		case hasPort:
+		case hasPort && !strings.ContainsAny(i.text, "/?#@ "):
 			b.fail(i.at, "a host is compared without its port", "write "+quoted(host))
+		case !ok:
+			b.fail(i.at, quoted(i.text)+" cannot be a host", "want a name such as `api.example.com` or `*.example.com`, without scheme and path")
 		}
-		hosts = append(hosts, strings.TrimSuffix(strings.ToLower(i.text), "."))
+		hosts = append(hosts, pattern)
 	}
 	return hosts
+}
+
+// hostPattern returns a host, or a pattern of hosts with `*`, in the form that authz.Hostname gives those of requests. ok is false for
+// what no request has. An IPv6 address can be written without brackets.
+func hostPattern(text string) (pattern string, ok bool) {
+	if strings.Contains(text, "*") {
+		return strings.TrimSuffix(strings.ToLower(text), "."), !strings.ContainsAny(text, "/?#@ ")
+	}
+	if ip, err := netip.ParseAddr(text); err == nil && ip.Is6() {
+		text = "[" + text + "]"
+	}
+	return authz.Hostname(text)
 }
 
 // methods are HTTP methods, which are case-sensitive (RFC 9110, 9.1).

@@ -87,7 +87,7 @@ func TestParseBuildsThePolicy(t *testing.T) {
 		{
 			name: "rules of access",
 			yaml: `{credentials: [{api_key: {header: a}}], access: [{path: {prefix: /a/}, require: open}, {path: {exact: /b}, require: credential},
-				{methods: [GET, PUT], hosts: [A.example., "*.b"], path: {template: "/c/{id}"}, scopes: [x, y]}, {require: denied}]}`,
+				{methods: [GET, PUT], hosts: [A.example., "*.b", "2001:DB8:0::1", "[::1]"], path: {template: "/c/{id}"}, scopes: [x, y]}, {require: denied}]}`,
 			change: func(p *authz.Policy) {
 				p.Anonymous = false
 				p.Credentials = []authz.Credential{apiKey(authz.Source{Header: "a"})}
@@ -95,7 +95,7 @@ func TestParseBuildsThePolicy(t *testing.T) {
 					{Path: authz.PathPattern{Prefix: "/a/"}, Require: authz.Open, Position: "f:2"},
 					{Path: authz.PathPattern{Exact: "/b"}, Require: authz.NeedCredential, Position: "f:2"},
 					{
-						Methods: []string{"GET", "PUT"}, Hosts: []string{"a.example", "*.b"}, Path: authz.PathPattern{Template: "/c/{id}"},
+						Methods: []string{"GET", "PUT"}, Hosts: []string{"a.example", "*.b", "2001:db8::1", "::1"}, Path: authz.PathPattern{Template: "/c/{id}"},
 						Scopes: []string{"x", "y"}, Position: "f:3",
 					},
 					{Require: authz.Denied, Position: "f:3"},

@@ -1,0 +1,53 @@
+package authz
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+// FuzzHostname: every upstream reads an accepted host as this service does.
+func FuzzHostname(f *testing.F) {
+	for _, host := range []string{
+		"a.example", "a.example:80", "A.example.:80", "a_b", "192.0.2.1:80", "[2001:db8::1]:80", "[::ffff:192.0.2.1]", "xn--bcher-kva",
+		"a.example:80:80", "a::", "a:", ":80", "u:p@a:80", "a,b", "a%2e", "a..", "[a]", "[::1%25eth0]", "[::1]a", "0x7f.1", "a\u212a", "",
+	} {
+		f.Add(host)
+	}
+	f.Fuzz(func(t *testing.T, host string) {
+		name, ok := Hostname(host)
+		if !ok {
+			return
+		}
+		if again, ok := Hostname(inBrackets(name)); !ok || again != name {
+			t.Errorf("%q is read as %q, and that as %q, %t", host, name, again, ok)
+		}
+		if strings.ContainsAny(host, "@,%/\\?#; \t\r\n\x00") || strings.IndexFunc(host, func(c rune) bool { return c > '~' }) >= 0 {
+			t.Errorf("%q is accepted", host)
+		}
+		readers := map[string]string{"a reader that cuts at the last colon": host}
+		if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
+			readers["a reader that cuts at the last colon"] = host[:i]
+		}
+		if !strings.HasPrefix(host, "[") { // no reader cuts an address in brackets at its first colon and means it
+			readers["a reader that cuts at the first colon"], _, _ = strings.Cut(host, ":")
+		}
+		for reader, read := range readers {
+			read = strings.TrimSuffix(strings.ToLower(strings.Trim(read, "[]")), ".")
+			if ip, err := netip.ParseAddr(read); err == nil {
+				read = ip.String()
+			}
+			if read != name {
+				t.Errorf("%s reads %q as %q, and this service as %q", reader, host, read, name)
+			}
+		}
+	})
+}
+
+// inBrackets is a name as it stands in a host.
+func inBrackets(name string) string {
+	if strings.Contains(name, ":") {
+		return "[" + name + "]"
+	}
+	return name
+}

@@ -1,0 +1,158 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+// startRawEnvoy starts an Envoy with the sample configuration in front of an application that reads nothing: it answers with the
+// request as Envoy wrote it, over HTTP/1.1 whatever the client speaks. A library would refuse half of what clients can send.
+func startRawEnvoy(t *testing.T, grpcPort int, edits ...edit) *proxy {
+	t.Helper()
+	edits = append(edits,
+		instead("use_downstream_protocol_config: { http2_protocol_options: {} }", "explicit_http_config: { http_protocol_options: {} }"),
+		// What Envoy refuses for its form it does not answer: it closes the connection, by default after a second.
+		instead("request_headers_timeout: 10s\n", "request_headers_timeout: 10s\n                delayed_close_timeout: 0s\n"+
+			"                http_protocol_options: { accept_http_10: true }\n"))
+	ports := testenv.Ports{8000: testenv.Port(t, rawApplication(t)), 8081: grpcPort}
+	return startEnvoyWith(t, "envoy/envoy.yaml", ports, edits...)
+}
+
+// rawApplication answers each request with its head, byte for byte.
+func rawApplication(t *testing.T) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() { // ends with the listener
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go answerHeads(conn) // ends with the connection
+		}
+	}()
+	return l.Addr().String()
+}
+
+func answerHeads(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	reader := bufio.NewReader(conn)
+	var head strings.Builder
+	for {
+		line, err := reader.ReadString('\n')
+		if err != nil {
+			return
+		}
+		head.WriteString(line)
+		if line == "\r\n" {
+			_, _ = fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s", head.Len(), head.String())
+			head.Reset()
+		}
+	}
+}
+
+// rawAnswer is what a raw client gets: the status, and the head of the request as the application was sent it, "" when it was
+// not. A connection that Envoy closes without an answer has status 0.
+type rawAnswer struct {
+	status int
+	head   string
+}
+
+// host is the Host that the application was sent.
+func (a rawAnswer) host() string {
+	for line := range strings.SplitSeq(a.head, "\r\n") {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.EqualFold(name, "host") {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+func newRawAnswer(status int, body string) rawAnswer {
+	if status != http.StatusOK {
+		body = ""
+	}
+	return rawAnswer{status, body}
+}
+
+// sendHTTP1 sends the head of a request as it is, with the line and the headers given, over HTTP/1.
+func (p *proxy) sendHTTP1(t *testing.T, lines ...string) rawAnswer {
+	t.Helper()
+	conn := p.dial(t, "127.0.0.1")
+	defer func() { _ = conn.Close() }()
+	if _, err := io.WriteString(conn, strings.Join(lines, "\r\n")+"\r\nconnection: close\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return rawAnswer{}
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newRawAnswer(resp.StatusCode, string(body))
+}
+
+// sendHTTP2 sends a request with these header fields, pseudo-headers included, over HTTP/2.
+func (p *proxy) sendHTTP2(t *testing.T, fields ...[2]string) rawAnswer {
+	t.Helper()
+	conn := p.dial(t, "127.0.0.1")
+	defer func() { _ = conn.Close() }()
+	var block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	for _, f := range fields {
+		if err := encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	framer := http2.NewFramer(conn, conn)
+	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	if err := framer.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true}); err != nil {
+		t.Fatal(err)
+	}
+	status, body := 0, ""
+	for {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			return newRawAnswer(status, body)
+		}
+		switch f := frame.(type) {
+		case *http2.MetaHeadersFrame:
+			status, err = strconv.Atoi(f.PseudoValue("status"))
+			if err != nil {
+				t.Fatal(err)
+			}
+		case *http2.DataFrame:
+			body += string(f.Data())
+		case *http2.RSTStreamFrame, *http2.GoAwayFrame:
+			return newRawAnswer(status, body)
+		}
+		if frame.Header().StreamID == 1 && frame.Header().Flags.Has(http2.FlagDataEndStream) {
+			return newRawAnswer(status, body)
+		}
+	}
+}
