@@ -136,6 +136,9 @@ func (s *Settings) checkTogether() (mistakes []error) {
 	if s.MaxHeldPerBucket < 0 {
 		mistakes = append(mistakes, fmt.Errorf("MAX_HELD_PER_BUCKET=%d: want 1 or more, or 0 for a tenth of AUTHZ_MAX_HELD", s.MaxHeldPerBucket))
 	}
+	if s.KeysMaxAge < 0 {
+		mistakes = append(mistakes, fmt.Errorf("API_KEYS_MAX_AGE=%s: want 0 or more, such as 24h", s.KeysMaxAge))
+	}
 	if s.HTTPTimeout <= 0 {
 		mistakes = append(mistakes, fmt.Errorf("AUTHZ_HTTP_TIMEOUT=%s: want more than 0, such as 200ms", s.HTTPTimeout))
 	}

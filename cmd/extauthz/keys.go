@@ -22,6 +22,7 @@ Usage:
   extauthz keys list [-o json]              list the keys; never a key or a hash
   extauthz keys rotate ID [--grace 24h]     make a new key in place of one, and print it; the old one ends after the grace
   extauthz keys revoke ID                   disable a key
+  extauthz keys sign [--accept STATE]       sign the keys in Redis with a new API_KEY_SECRET, or as they are (extauthz keys list has the state)
 
 Where the keys are:
   --file PATH          a file; default: API_KEYS_FILE
@@ -46,8 +47,9 @@ Example:
 
 // keyPlace is where keys are kept.
 type keyPlace interface {
-	// all returns the keys, those of a file in its order.
-	all(ctx context.Context) ([]apikey.Record, error)
+	// all returns the keys, those of a file in its order, and what `extauthz keys sign --accept` takes for them as they are, "" for
+	// a file. With an error, the keys are those that can be read.
+	all(ctx context.Context) (keys []placedKey, state string, err error)
 	// add adds one with a new id.
 	add(ctx context.Context, record apikey.Record) error
 	// change replaces the one with this id by what change makes of it.
@@ -55,6 +57,13 @@ type keyPlace interface {
 	// String names the place for people.
 	String() string
 	Close() error
+}
+
+// placedKey is a key as it is kept.
+type placedKey struct {
+	apikey.Record
+	// unsigned says that it is not signed, so that the service refuses it.
+	unsigned bool
 }
 
 // keyCommand is one run of a subcommand of keys.
@@ -73,6 +82,7 @@ func keysCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	c := &keyCommand{stdin: stdin, stdout: stdout, stderr: stderr, now: time.Now().UTC().Truncate(time.Second)}
 	commands := map[string]func(context.Context, []string) error{
 		"create": c.create, "list": c.list, "rotate": c.rotate, "revoke": c.revoke, "secret": c.secret,
+		"sign": c.sign,
 	}
 	name := "--help"
 	if len(args) > 0 {
@@ -84,7 +94,7 @@ func keysCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprint(stdout, keysUsage)
 		return exitOK
 	case !known:
-		fmt.Fprintf(stderr, "extauthz: unknown subcommand %q of keys: want create, list, rotate, revoke, secret or --help\n", name)
+		fmt.Fprintf(stderr, "extauthz: unknown subcommand %q of keys: want create, list, rotate, revoke, sign, secret or --help\n", name)
 		return exitNoStart
 	}
 	c.flags = flag.NewFlagSet(name, flag.ContinueOnError)

@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/authz"
-	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
 // list prints all keys, without anything that helps to guess one.
@@ -24,23 +24,31 @@ func (c *keyCommand) list(ctx context.Context, args []string) error {
 		return err
 	}
 	defer place.Close()
-	records, err := place.all(ctx)
-	if err != nil {
-		return fmt.Errorf("%s: %w", place, err)
+	list, state, found := place.all(ctx)
+	if found != nil {
+		found = fmt.Errorf("%s: %w", place, found)
+		if len(list) == 0 {
+			return found
+		}
 	}
 	switch form {
 	case "table":
-		return c.listTable(records)
+		err = c.listTable(list)
 	case "json":
-		return c.listJSON(records)
+		err = c.listJSON(list)
+	default:
+		return &usageError{fmt.Errorf("-o %q: want table or json", form)}
 	}
-	return &usageError{fmt.Errorf("-o %q: want table or json", form)}
+	if state != "" {
+		fmt.Fprintf(c.stderr, "State of the keys in %s: %s\n", place, state)
+	}
+	return errors.Join(err, found)
 }
 
-func (c *keyCommand) listTable(records []apikey.Record) error {
+func (c *keyCommand) listTable(list []placedKey) error {
 	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tOWNER\tPLAN\tSTATE\tEXPIRES\tLIMIT\tSCOPES")
-	for _, r := range records {
+	for _, r := range list {
 		columns := []string{r.ID, r.Owner, r.Plan, c.state(r), shortTime(r.Expires), limitName(r.Limit), strings.Join(r.Scopes, ",")}
 		for i, column := range columns {
 			if column == "" {
@@ -53,8 +61,11 @@ func (c *keyCommand) listTable(records []apikey.Record) error {
 }
 
 // state is what the key is good for now, and what else one should know of it.
-func (c *keyCommand) state(r apikey.Record) string {
+func (c *keyCommand) state(r placedKey) string {
 	state := r.State(c.now)
+	if r.unsigned {
+		state += ", not signed"
+	}
 	if r.Weak {
 		state += ", weak"
 	}
@@ -94,6 +105,7 @@ type listedKey struct {
 	Scopes    []string          `json:"scopes,omitempty"`
 	State     string            `json:"state"`
 	Weak      bool              `json:"weak,omitempty"`
+	Unsigned  bool              `json:"unsigned,omitempty"`
 	NotBefore time.Time         `json:"not_before,omitzero"`
 	Expires   time.Time         `json:"expires,omitzero"`
 	Created   time.Time         `json:"created,omitzero"`
@@ -102,11 +114,12 @@ type listedKey struct {
 	PreviousUntil time.Time `json:"previous_valid_until,omitzero"`
 }
 
-func (c *keyCommand) listJSON(records []apikey.Record) error {
-	list := make([]listedKey, len(records))
-	for i, r := range records {
+func (c *keyCommand) listJSON(placed []placedKey) error {
+	list := make([]listedKey, len(placed))
+	for i, r := range placed {
 		list[i] = listedKey{
 			ID: r.ID, Owner: r.Owner, Plan: r.Plan, Labels: r.Labels, Scopes: r.Scopes, State: r.State(c.now), Weak: r.Weak,
+			Unsigned:  r.unsigned,
 			NotBefore: r.NotBefore, Expires: r.Expires, Created: r.Created, Limit: limitName(r.Limit),
 		}
 		if r.Previous != nil {

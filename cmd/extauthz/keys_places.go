@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -21,9 +23,12 @@ type keyFile struct{ path string }
 func (f *keyFile) String() string { return f.path }
 func (f *keyFile) Close() error   { return nil }
 
-func (f *keyFile) all(context.Context) ([]apikey.Record, error) {
+func (f *keyFile) all(context.Context) (list []placedKey, state string, err error) {
 	keys, problems := rulefile.LoadKeys(f.path)
-	return keys.Records, problems.Err()
+	for _, record := range keys.Records {
+		list = append(list, placedKey{Record: record})
+	}
+	return list, "", problems.Err()
 }
 
 func (f *keyFile) add(_ context.Context, record apikey.Record) error {
@@ -119,7 +124,11 @@ type redisKeys struct {
 }
 
 func openRedisKeys(s *Settings) (*redisKeys, error) {
-	client, store, err := s.redisForKeys()
+	secret, err := s.serverSecret()
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	client, store, err := s.redisForKeys(secret)
 	if err != nil {
 		return nil, &usageError{err}
 	}
@@ -129,15 +138,38 @@ func openRedisKeys(s *Settings) (*redisKeys, error) {
 func (r *redisKeys) String() string { return "redis" }
 func (r *redisKeys) Close() error   { return r.client.Close() }
 
-func (r *redisKeys) all(ctx context.Context) ([]apikey.Record, error) {
+func (r *redisKeys) all(ctx context.Context) (list []placedKey, state string, err error) {
 	loaded, err := r.store.Load(ctx)
-	return loaded.Records, errors.Join(err, errors.Join(loaded.Unreadable...))
+	for _, record := range loaded.Records {
+		list = append(list, placedKey{Record: record})
+	}
+	for _, refused := range loaded.Refused {
+		if refused.Record != nil {
+			list = append(list, placedKey{Record: *refused.Record, unsigned: true})
+		}
+		err = errors.Join(err, refused.Err)
+	}
+	slices.SortFunc(list, func(a, b placedKey) int { return strings.Compare(a.ID, b.ID) })
+	state = loaded.State()
+	if err != nil && state != "" {
+		err = fmt.Errorf("%w\n  Somebody else has written to redis. If each owner, plan, scope and state above is right, this signs them as they are:\n"+
+			"  extauthz keys sign --accept %s", err, state)
+	}
+	return list, state, err
 }
 
 func (r *redisKeys) add(ctx context.Context, record apikey.Record) error {
-	return r.store.Add(ctx, record)
+	return howToSign(r.store.Add(ctx, record))
 }
 
 func (r *redisKeys) change(ctx context.Context, id string, change func(*apikey.Record) error) error {
-	return r.store.Change(ctx, id, change)
+	return howToSign(r.store.Change(ctx, id, change))
+}
+
+// howToSign adds the way out to an error of keys that are not as they were signed.
+func howToSign(err error) error {
+	if !errors.Is(err, rediskeys.ErrUnsigned) && !errors.Is(err, rediskeys.ErrState) {
+		return err
+	}
+	return fmt.Errorf("%w (`extauthz keys list --redis` shows the keys, and how to sign them as they are)", err)
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -32,9 +33,14 @@ type keySource struct {
 	file, shared, demo apikey.Source
 	path               string
 	loaded             rulefile.Keys
-	client             redis.UniversalClient // nil without Redis
-	store              *rediskeys.Store
-	generation         string // of what was loaded from the store
+	// client is nil without Redis, and so is what follows.
+	client     redis.UniversalClient
+	store      *rediskeys.Store
+	generation rediskeys.Generation // of what was loaded from the store
+	// maxAge is how long keys from Redis stay valid after confirmed, when Redis last had them; 0 for ever.
+	maxAge    time.Duration
+	confirmed atomic.Pointer[time.Time]
+	refused   atomic.Int64 // how many keys in Redis
 }
 
 // errNoSecret says how to make a server secret.
@@ -69,7 +75,7 @@ func openKeys(ctx context.Context, s *Settings, rules *ruleSource, log *slog.Log
 		return nil, err
 	}
 	if s.BackendType == "redis" && s.keysConfigured() {
-		if err := k.openRedis(ctx, s); err != nil {
+		if err := k.openRedis(ctx, s, secret); err != nil {
 			return nil, err
 		}
 	}
@@ -139,14 +145,15 @@ func (k *keySource) openFile() error {
 	return nil
 }
 
-// The times that keys in Redis may take: a command of a poll, and the first of all.
+// The times that keys in Redis may take: to connect, for a command, of which one can sign all keys, and to load them at the start.
 const (
-	keysTimeout   = time.Second
-	firstKeysLoad = 3 * time.Second
+	keysDialTimeout = time.Second
+	keysTimeout     = 5 * time.Second
+	firstKeysLoad   = 3 * time.Second
 )
 
 // redisForKeys connects to where keys are kept in Redis.
-func (s *Settings) redisForKeys() (redis.UniversalClient, *rediskeys.Store, error) {
+func (s *Settings) redisForKeys(secret *apikey.Secret) (redis.UniversalClient, *rediskeys.Store, error) {
 	tls, err := s.redisTLS()
 	if err != nil {
 		return nil, nil, err
@@ -154,27 +161,49 @@ func (s *Settings) redisForKeys() (redis.UniversalClient, *rediskeys.Store, erro
 	user, password := s.redisAuth()
 	client, err := redisstore.Connect(redisstore.Config{
 		URL: s.redisURL(), Username: user, Password: password, TLS: tls,
-		PoolSize: 1, Timeout: keysTimeout, DialTimeout: keysTimeout,
+		PoolSize: 1, Timeout: keysTimeout, DialTimeout: keysDialTimeout,
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("REDIS_URL: %w", err)
 	}
-	return client, rediskeys.New(client, s.KeyPrefix+"rl:"), nil
+	return client, rediskeys.New(client, s.KeyPrefix+"rl:", secret), nil
 }
 
-func (k *keySource) openRedis(ctx context.Context, s *Settings) (err error) {
-	if k.client, k.store, err = s.redisForKeys(); err != nil {
+func (k *keySource) openRedis(ctx context.Context, s *Settings, secret *apikey.Secret) (err error) {
+	if k.client, k.store, err = s.redisForKeys(secret); err != nil {
 		return err
 	}
+	k.maxAge = s.KeysMaxAge
+	k.shared.EndAt(time.Unix(1, 0)) // until they have been read
 	ctx, cancel := context.WithTimeout(ctx, firstKeysLoad)
 	defer cancel()
+	begin := time.Now()
 	loaded, err := k.store.Load(ctx)
 	if err != nil {
-		k.log.Error("no API keys from redis until it answers", "error", err)
+		k.log.Error("no API keys from redis: requests with them get 503 until they can be read", "error", howToSign(err))
 		return nil
 	}
 	k.take(loaded)
+	k.confirm(begin)
 	return nil
+}
+
+// confirm notes that Redis had the keys at a time.
+func (k *keySource) confirm(at time.Time) {
+	k.confirmed.Store(&at)
+	k.shared.EndAt(k.end())
+}
+
+// end is when the keys from Redis cannot be used any more unless it confirms them; the zero time is never.
+func (k *keySource) end() time.Time {
+	last := k.confirmed.Load()
+	switch {
+	case last == nil:
+		return time.Unix(1, 0)
+	case k.maxAge == 0:
+		return time.Time{}
+	}
+	return last.Add(k.maxAge)
 }
 
 // run follows the keys until ctx is done; SIGHUP has the file read at once. Then it closes the connections to Redis.
@@ -229,17 +258,38 @@ func (k *keySource) hooks() rediskeys.Hooks {
 			k.log.Info("API keys changed in redis", "keys", len(c.Records))
 			k.warn()
 		},
-		Down: func(err error) { k.log.Error("API keys in redis can not be read; the last copy serves", "error", err) },
-		Up:   func() { k.log.Warn("API keys in redis can be read again") },
+		Confirmed: k.confirm,
+		Down:      k.down,
+		Up:        func() { k.log.Warn("API keys in redis are as signed again and can be read") },
 	}
 }
 
-// take puts the keys of Redis in force.
+// down says until when the last copy is active.
+func (k *keySource) down(err error) {
+	until := "API_KEYS_MAX_AGE=0: without end"
+	if end := k.end(); !end.IsZero() {
+		until = end.UTC().Format(time.RFC3339)
+	}
+	if k.confirmed.Load() == nil {
+		until = "there is none: requests with keys from redis get 503"
+	}
+	k.log.Error("API keys in redis cannot be used; the last copy stays active", "until", until, "error", howToSign(err))
+}
+
+// take makes the keys of Redis those that are checked.
 func (k *keySource) take(c rediskeys.Copy) {
 	k.generation = c.Generation
-	k.shared.Replace(c.Records)
-	if len(c.Unreadable) > 0 {
-		k.log.Error("API keys in redis that can not be read are refused", "count", len(c.Unreadable), "first", c.Unreadable[0])
+	outdated := k.shared.Replace(c.Records)
+	k.refused.Store(int64(len(c.Refused) + len(outdated)))
+	if len(c.Refused) > 0 {
+		k.log.Error("API keys in redis are refused", "count", len(c.Refused), "first", c.Refused[0].Err)
+	}
+	if len(outdated) > 0 {
+		k.log.Error("API keys in redis are older than those that this replica has had, which stay active: somebody put back an older state",
+			"count", len(outdated), "first", outdated[0])
+	}
+	if c.Outdated > 0 {
+		k.log.Warn("API keys in redis are signed with API_KEY_SECRET_PREVIOUS: run `extauthz keys sign` before taking it away", "count", c.Outdated)
 	}
 }
 
@@ -271,5 +321,12 @@ func (k *keySource) warn() {
 
 func (k *keySource) stats() telemetry.KeyStats {
 	stats := k.keys.Stats()
-	return telemetry.KeyStats{Keys: stats.Keys, Expiring: stats.Expiring, Weak: stats.Weak}
+	shown := telemetry.KeyStats{Keys: stats.Keys, Expiring: stats.Expiring, Weak: stats.Weak}
+	if k.store != nil {
+		shown.Shared = &telemetry.SharedKeyStats{Refused: int(k.refused.Load())}
+		if last := k.confirmed.Load(); last != nil {
+			shown.Shared.Confirmed = *last
+		}
+	}
+	return shown
 }

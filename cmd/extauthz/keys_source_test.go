@@ -159,7 +159,7 @@ func TestKeysAreFollowed(t *testing.T) {
 	}
 }
 
-// TestKeysOutlastRedis: without Redis the last copy serves, and a start without it begins with no keys.
+// TestKeysOutlastRedis: without Redis the last copy stays active, and after a start without it no key can be checked.
 func TestKeysOutlastRedis(t *testing.T) {
 	redis := testenv.Redis(t)
 	setenv(t, map[string]string{"API_KEY_SECRET": "a-server-secret-of-a-test", "REDIS_URL": redis.Addr})
@@ -169,30 +169,47 @@ func TestKeysOutlastRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	redis.Kill()
-	contains := func(text string) func() error {
-		return func() error {
-			if !strings.Contains(out.String(), text) {
-				return fmt.Errorf("no %q in\n%s", text, out)
-			}
-			return nil
-		}
-	}
-	testenv.Eventually(t, contains("the last copy serves"), "word of the outage")
+	testenv.Eventually(t, logs(out, "the last copy stays active"), "word of the outage")
 	if _, err := k.keys.Check(key); err != nil {
 		t.Errorf("while Redis is away: %v", err)
 	}
 	late, lateOut := serveKeys(t, withKeys())
-	if _, err := late.keys.Check(key); !errors.Is(err, authz.ErrInvalid) || !strings.Contains(lateOut.String(), "no API keys from redis") {
+	if _, err := late.keys.Check(key); !errors.Is(err, authz.ErrUnavailable) || !strings.Contains(lateOut.String(), "no API keys from redis") {
 		t.Errorf("a start without Redis: %v\n%s", err, lateOut)
 	}
 	redis.Restart() // empty
-	testenv.Eventually(t, contains("redis has lost the API keys"), "word of the loss")
+	testenv.Eventually(t, logs(out, "redis has lost the API keys"), "word of the loss")
 	if _, err := k.keys.Check(key); err != nil {
 		t.Errorf("after Redis has lost its data: %v", err)
 	}
 	another := keys(t, "create", "--owner", "bob")
 	says(t, k, another, nil)
 	says(t, late, another, nil)
+}
+
+// TestKeysFromRedisEnd: without Redis, keys from there cannot be checked any more after API_KEYS_MAX_AGE; those of the file can.
+func TestKeysFromRedisEnd(t *testing.T) {
+	redis := testenv.Redis(t)
+	setenv(t, map[string]string{
+		"API_KEY_SECRET": "a-server-secret-of-a-test", "REDIS_URL": redis.Addr, "API_KEYS_MAX_AGE": "3s",
+		"API_KEYS_FILE": filepath.Join(t.TempDir(), "keys.yaml"),
+	})
+	inRedis, inFile := keys(t, "create", "--redis", "--owner", "alice"), keys(t, "create", "--owner", "bob")
+	k, out := serveKeys(t, withKeys())
+	says(t, k, inRedis, nil)
+	redis.Kill()
+	says(t, k, inRedis, authz.ErrUnavailable)
+	says(t, k, inFile, nil)
+	says(t, k, inFile+"x", authz.ErrInvalid) // which is no key, wherever it may be
+	if err := logs(out, "the last copy stays active")(); err != nil {
+		t.Error(err)
+	}
+	redis.Restart() // empty
+	testenv.Eventually(t, logs(out, "redis has lost the API keys"), "word of the loss")
+	says(t, k, inRedis, authz.ErrUnavailable)
+	another := keys(t, "create", "--redis", "--owner", "carl")
+	says(t, k, another, nil)
+	says(t, k, inRedis, authz.ErrInvalid)
 }
 
 // TestTheFileWins: a key that is in the file and in Redis is the one of the file, and that is said.

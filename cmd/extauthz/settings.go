@@ -70,9 +70,10 @@ type Settings struct {
 	PrincipalHeader headerName    `envconfig:"AUTHZ_HTTP_PRINCIPAL_HEADER" desc:"header in which Envoy tells /check the identity in the client's certificate; default: not known"`
 
 	// API keys.
-	KeysFile     string `envconfig:"API_KEYS_FILE" desc:"file of API keys (extauthz keys create); with Redis they can be there, too"`
-	KeySecret    string `envconfig:"API_KEY_SECRET" secret:"true" desc:"server secret under which API keys are hashed, 16 bytes or more: extauthz keys secret"`
-	KeySecretOld string `envconfig:"API_KEY_SECRET_PREVIOUS" secret:"true" desc:"the one before it, while it is being replaced: keys made with it stay valid"`
+	KeysFile     string        `envconfig:"API_KEYS_FILE" desc:"file of API keys (extauthz keys create); with Redis they can be there, too"`
+	KeySecret    string        `envconfig:"API_KEY_SECRET" secret:"true" desc:"server secret under which API keys are hashed, 16 bytes or more: extauthz keys secret"`
+	KeySecretOld string        `envconfig:"API_KEY_SECRET_PREVIOUS" secret:"true" desc:"the one before it, while it is being replaced: keys made with it stay valid"`
+	KeysMaxAge   time.Duration `envconfig:"API_KEYS_MAX_AGE" default:"24h" desc:"how long API keys from Redis stay valid while Redis cannot be read or is not as extauthz keys left it; then their requests get 503; 0: without end"`
 
 	// The embedded store.
 	BackendType    backendType   `envconfig:"BACKEND_TYPE" desc:"memory or redis; default: redis when REDIS_URL is set, else memory"`

@@ -7,8 +7,9 @@ import (
 
 // Keys checks API keys. It is safe for concurrent use.
 type Keys interface {
-	// Check returns whose key it is. Its error is ErrInvalid, ErrExpired, ErrNotYet or ErrDisabled; for a key that nobody has
-	// and one that is wrong it is the same, after the same work.
+	// Check returns the identity of a key. Its error is ErrInvalid, ErrExpired, ErrNotYet, ErrDisabled, or ErrUnavailable while
+	// the place where the key may be kept cannot be read. It is the same for an unknown key and for a wrong one, after the same
+	// work.
 	Check(key string) (Identity, error)
 }
 

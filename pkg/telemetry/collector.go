@@ -51,7 +51,19 @@ type IssuerStats struct {
 }
 
 // KeyStats counts API keys.
-type KeyStats struct{ Keys, Expiring, Weak int }
+type KeyStats struct {
+	Keys, Expiring, Weak int
+	// Shared describes those in Redis; nil when it is not used for keys.
+	Shared *SharedKeyStats
+}
+
+// SharedKeyStats describes the API keys in Redis.
+type SharedKeyStats struct {
+	// Confirmed is when Redis last had the keys that are in use; zero for never.
+	Confirmed time.Time
+	// Refused counts the records that are not signed, cannot be read, or were put back.
+	Refused int
+}
 
 // MemoryStats describes the embedded store.
 type MemoryStats struct {
@@ -102,6 +114,8 @@ var (
 	apiKeys         = desc("api_keys", "API keys.")
 	apiKeysExpiring = desc("api_keys_expiring", "API keys that are valid now and will end within 7 days.")
 	apiKeysWeak     = desc("api_keys_weak", "API keys of somebody's choice, which can be guessed.")
+	apiKeysRefused  = desc("api_keys_refused", "API keys in Redis that are refused: not signed, not readable, or put back.")
+	keysConfirmed   = desc("api_keys_confirmed_timestamp_seconds", "When Redis last had the API keys that are in use; 0 for never.")
 	storeErrors     = desc("store_errors_total", "Requests that the store could not decide, by the policy that answered (none when strict).", "policy")
 	unknownOutcomes = desc("store_unknown_outcome_total", "Requests of store_errors_total that may have been charged all the same.")
 	storeUp         = desc("store_up", "Whether the remote store answers.")
@@ -166,6 +180,14 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(apiKeys, float64(k.Keys))
 	gauge(apiKeysExpiring, float64(k.Expiring))
 	gauge(apiKeysWeak, float64(k.Weak))
+	if k.Shared != nil {
+		gauge(apiKeysRefused, float64(k.Shared.Refused))
+		confirmed := 0.0
+		if !k.Shared.Confirmed.IsZero() {
+			confirmed = float64(k.Shared.Confirmed.UnixNano()) / 1e9
+		}
+		gauge(keysConfirmed, confirmed)
+	}
 	counter(storeErrors, t.StoreErrors[0].Load(), "none")
 	for _, p := range []ratelimit.StoreErrorPolicy{ratelimit.Deny, ratelimit.Local, ratelimit.Allow} {
 		counter(storeErrors, t.StoreErrors[p].Load(), p.String())

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
@@ -180,4 +182,43 @@ func TestKeysWhileRedisIsAway(t *testing.T) {
 	check("when Redis is back, and empty")
 	recent := keys.create(t, "--owner", "carl")
 	awaitStatus(t, envoy, get("/", [2]string{"x-api-key", recent}), http.StatusOK)
+}
+
+// TestRedisUserGrantsNothing: a client of Envoy who can also write to Redis changes the record of its own key and revives one that
+// was revoked. The application never sees another owner, neither through a replica that runs nor through one that starts then.
+func TestRedisUserGrantsNothing(t *testing.T) {
+	t.Parallel()
+	server := testenv.Redis(t)
+	keys := keysInRedis(server.Addr)
+	own, revoked := keys.create(t, "--owner", "mallory"), keys.create(t, "--owner", "fired")
+	client := redis.NewClient(&redis.Options{Addr: server.Addr})
+	defer client.Close()
+	before, err := client.HGetAll(t.Context(), "rl:keys").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys.run(t, "revoke", keyID(t, revoked))
+	root, _ := rulesDirectory(t, policy(t, newIssuer(t)))
+	start := func() *proxy {
+		return startEnvoy(t, startService(t, append(keys.environment, "RUNTIME_ROOT="+root)...).grpcPort)
+	}
+	running := start()
+	awaitStatus(t, running, get("/", [2]string{"x-api-key", own}), http.StatusOK)
+
+	forged := strings.Replace(before[keyID(t, own)], `"owner":"mallory"`, `"owner":"root"`, 1)
+	if err := client.HSet(t.Context(), "rl:keys", keyID(t, own), forged, keyID(t, revoked), before[keyID(t, revoked)]).Err(); err != nil {
+		t.Fatal(err)
+	}
+	fresh := start()
+	if a := fresh.do(t, get("/", [2]string{"x-api-key", own})); a.status != http.StatusServiceUnavailable {
+		t.Errorf("a fresh replica, the forged record: got %d %s, want 503", a.status, a.saw())
+	}
+	if a := fresh.do(t, get("/", [2]string{"x-api-key", revoked})); a.status != http.StatusServiceUnavailable {
+		t.Errorf("a fresh replica, the revoked key: got %d %s, want 503", a.status, a.saw())
+	}
+	a := running.do(t, get("/", [2]string{"x-api-key", own}))
+	wantHeaders(t, "the application", a.saw(), http.Header{"X-Auth-Owner": {"mallory"}})
+	if a := running.do(t, get("/", [2]string{"x-api-key", revoked})); a.status != http.StatusForbidden {
+		t.Errorf("a running replica, the revoked key: got %d, want 403", a.status)
+	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// service is a running service that has all that metrics tell of: Redis by TLS with a certificate of its own, an issuer's keys, and
+// service is a running service that has all that metrics tell of: Redis by TLS with a certificate of its own, API keys in it, an issuer's keys, and
 // rules.
 type service struct {
 	*testenv.RunningService
@@ -45,7 +45,7 @@ func startService(t *testing.T) *service {
 	s.write(t, rules)
 	s.RunningService = testenv.Service(t, binary, "RUNTIME_ROOT="+dir,
 		"REDIS_URL=rediss://"+testenv.Loopback(port), "REDIS_TLS_CACERT="+file("ca.pem"), "REDIS_TIMEOUT=10s",
-		"REDIS_TLS_CLIENT_CERT="+file("extauthz.pem"), "REDIS_TLS_CLIENT_KEY="+file("extauthz.key"))
+		"REDIS_TLS_CLIENT_CERT="+file("extauthz.pem"), "REDIS_TLS_CLIENT_KEY="+file("extauthz.key"), "API_KEY_SECRET=a-server-secret-of-a-test")
 	return s
 }
 

@@ -26,6 +26,7 @@ type recordJSON struct {
 	Weak      bool              `json:"weak,omitempty"`
 	Limit     *limitJSON        `json:"limit,omitempty"`
 	Previous  *previousJSON     `json:"previous,omitempty"`
+	Version   int64             `json:"version,omitempty"`
 }
 
 type previousJSON struct {
@@ -46,7 +47,7 @@ func (r Record) Encode() ([]byte, error) {
 	j := recordJSON{
 		Hash: r.Hash, Owner: r.Owner, Plan: r.Plan, Labels: r.Labels, Scopes: r.Scopes,
 		NotBefore: r.NotBefore, Expires: r.Expires, Created: r.Created, Disabled: r.Disabled, Weak: r.Weak,
-		Previous: (*previousJSON)(r.Previous),
+		Previous: (*previousJSON)(r.Previous), Version: r.Version,
 	}
 	if l := r.Limit; l != nil {
 		j.Limit = &limitJSON{RequestsPerUnit: l.RequestsPerUnit, Unit: l.Unit.String(), UnitMultiplier: l.UnitMultiplier, Burst: l.Burst}
@@ -66,9 +67,13 @@ func Decode(id string, data []byte) (Record, error) {
 	if err := d.Decode(&j); err != nil {
 		return Record{}, fmt.Errorf("key %q: not readable: %w", id, withoutText(err))
 	}
+	if d.More() {
+		return Record{}, fmt.Errorf("key %q: not readable: text after the record", id)
+	}
 	r := Record{
 		ID: id, Hash: j.Hash, Previous: (*Previous)(j.Previous), Owner: j.Owner, Plan: j.Plan, Labels: j.Labels, Scopes: j.Scopes,
 		NotBefore: j.NotBefore, Expires: j.Expires, Created: j.Created, Disabled: j.Disabled, Weak: j.Weak,
+		Version: j.Version,
 	}
 	if l := j.Limit; l != nil {
 		unit, ok := descriptors.ParseUnit(l.Unit)

@@ -30,9 +30,9 @@ func New(cfg Config) *Keys {
 	return &Keys{cfg}
 }
 
-// Check returns whose key it is; what Labels, Scopes and Limit lead to is shared and must not be changed. Its error is
-// authz.ErrInvalid, and only for who has the right key authz.ErrDisabled, authz.ErrNotYet or authz.ErrExpired. A key with a
-// wrong secret takes the same way as one whose id nobody has.
+// Check returns the identity of a key; what Labels, Scopes and Limit lead to is shared and must not be changed. Its error is
+// authz.ErrInvalid; authz.ErrUnavailable instead while a source that may have the key has ended; or, only for the right key,
+// authz.ErrDisabled, authz.ErrNotYet or authz.ErrExpired. A key with a wrong secret takes the same way as one with an unknown id.
 func (k *Keys) Check(key string) (authz.Identity, error) {
 	if len(key) > maxKey {
 		return authz.Identity{}, authz.ErrInvalid
@@ -40,22 +40,27 @@ func (k *Keys) Check(key string) (authz.Identity, error) {
 	if id, ok := publicID(key); ok {
 		return k.checkStrong(id, key)
 	}
-	if CheckWeak(key) != nil { // a typing mistake in a key of ours, or nothing that could be anybody's
+	if CheckWeak(key) != nil { // a typing mistake in a key of ours, or a text that no key can be
 		return authz.Identity{}, authz.ErrInvalid
 	}
 	return k.checkWeak(key)
 }
 
-// checkStrong checks a key of our form. Its id is looked up in all sources, and two hashes are compared, whoever has it.
+// checkStrong checks a key of our form. Its id is looked up in all sources, and two hashes are compared, also for an unknown id.
 func (k *Keys) checkStrong(id, key string) (authz.Identity, error) {
-	nobody := entry{} // its hashes are those of no key
-	found := &nobody
+	none := entry{} // its hashes are those of no key
+	found := &none
+	now := k.cfg.Now()
+	unknown := authz.ErrInvalid
 	for _, source := range k.cfg.Sources {
-		if e := source.load().strong(id); e != nil && found == &nobody {
+		if source.ended(now) {
+			unknown = authz.ErrUnavailable
+			continue
+		}
+		if e := source.load().strong(id); e != nil && found == &none {
 			found = e
 		}
 	}
-	now := k.cfg.Now()
 	previous := previousEntry{}
 	if found.previous != nil {
 		previous = *found.previous
@@ -63,17 +68,23 @@ func (k *Keys) checkStrong(id, key string) (authz.Identity, error) {
 	candidates := k.cfg.Secret.candidates(key)
 	right, old := candidates.match(&found.hash), candidates.match(&previous.hash)
 	if !right && (!old || now.UnixMicro() >= previous.validUntil) {
-		return authz.Identity{}, authz.ErrInvalid
+		return authz.Identity{}, unknown
 	}
 	return found.identity(id, now)
 }
 
-// checkWeak checks a text of somebody's choice. It has no id, so it is found by its hash, which nobody can make without the
-// server secret: how long the look-up takes tells nothing about the keys that there are.
+// checkWeak checks a text that an operator has chosen. It has no id, so it is looked up by its hash, which takes the server
+// secret to make: how long the look-up takes says nothing about the keys that exist.
 func (k *Keys) checkWeak(key string) (authz.Identity, error) {
 	candidates := k.cfg.Secret.candidates(key)
 	var found *weakEntry
+	now := k.cfg.Now()
+	unknown := authz.ErrInvalid
 	for _, source := range k.cfg.Sources {
+		if source.ended(now) {
+			unknown = authz.ErrUnavailable
+			continue
+		}
 		t := source.load()
 		for i := range candidates.count {
 			if e := t.weak[candidates.hashes[i]]; e != nil && found == nil {
@@ -82,7 +93,7 @@ func (k *Keys) checkWeak(key string) (authz.Identity, error) {
 		}
 	}
 	if found == nil || !candidates.match(&found.hash) {
-		return authz.Identity{}, authz.ErrInvalid
+		return authz.Identity{}, unknown
 	}
-	return found.identity(found.id, k.cfg.Now())
+	return found.identity(found.id, now)
 }

@@ -34,6 +34,9 @@ type Record struct {
 	Weak bool
 	// Limit is the key's own; nil for none.
 	Limit *authz.OwnLimit
+	// Version is larger after each change than any other record's before it, so that a Source can tell a record that was put back
+	// from one that was changed. 0 in a file, which has no versions.
+	Version int64
 }
 
 // Previous is a hash that has been replaced.

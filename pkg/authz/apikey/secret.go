@@ -36,7 +36,8 @@ type Secret struct {
 // pepper is one server secret.
 type pepper struct {
 	fingerprint fingerprint
-	macs        sync.Pool // of hash.Hash, since to begin one costs as much as to use it
+	macs        sync.Pool  // of hash.Hash, since to begin one costs as much as to use it
+	sealers     *sync.Pool // likewise, for seals
 }
 
 // fingerprint names the server secret that a hash was made with, so that a hash of another one is told from a wrong key.
@@ -52,7 +53,11 @@ func NewSecret(current, previous string) (*Secret, error) {
 		case len(p.text) < minSecret:
 			return nil, fmt.Errorf("%s has %d bytes: want %d or more", p.name, len(p.text), minSecret)
 		default:
-			s.peppers = append(s.peppers, newPepper(p.text))
+			made, err := newPepper(p.text)
+			if err != nil {
+				return nil, err
+			}
+			s.peppers = append(s.peppers, made)
 		}
 	}
 	if len(s.peppers) == 2 && s.peppers[0].fingerprint == s.peppers[1].fingerprint {
@@ -64,12 +69,15 @@ func NewSecret(current, previous string) (*Secret, error) {
 // String keeps the secret out of messages.
 func (*Secret) String() string { return "(secret)" }
 
-func newPepper(text string) *pepper {
-	p := new(pepper)
+func newPepper(text string) (p *pepper, err error) {
+	p = new(pepper)
+	if p.sealers, err = newSealers(text); err != nil {
+		return nil, err
+	}
 	p.macs.New = func() any { return hmac.New(sha256.New, []byte(text)) }
 	sum := p.digest("extauthz: the name of this secret")
 	copy(p.fingerprint[:], sum[:])
-	return p
+	return p, nil
 }
 
 // digest is the HMAC-SHA-256 of a text.

@@ -11,11 +11,28 @@ import (
 )
 
 // Source holds the keys of one place: a file, or Redis. Its zero value holds none. It is safe for concurrent use.
-type Source struct{ table atomic.Pointer[table] }
+type Source struct {
+	table atomic.Pointer[table]
+	end   atomic.Int64 // in µs since 1970; 0 for none
+}
 
-// Replace puts records in the place of all those before, at once for every Check that begins from then on. Of two with the
-// same id, or of two weak ones with the same key, the first counts. They must have passed Record.Check.
-func (s *Source) Replace(records []Record) { s.table.Store(newTable(records)) }
+// Replace replaces all records, at once for every Check that begins from then on. Of two with the same id, or of two weak ones
+// with the same key, the first counts. They must have passed Record.Check. Where records have a Version, one that was put back
+// is not taken: the record that it would replace stays. Replace returns the ids of such records. Calls must not overlap.
+func (s *Source) Replace(records []Record) (outdated []string) {
+	next, outdated := newTable(records, s.load())
+	s.table.Store(next)
+	return outdated
+}
+
+// EndAt sets the time from which on the source cannot be asked: Check then returns authz.ErrUnavailable for every key that no
+// other source has. The zero time is no end.
+func (s *Source) EndAt(t time.Time) { s.end.Store(micros(t)) }
+
+func (s *Source) ended(now time.Time) bool {
+	end := s.end.Load()
+	return end != 0 && now.UnixMicro() >= end
+}
 
 // IDs calls yield with the id of each key, in no order.
 func (s *Source) IDs(yield func(id string) bool) {
@@ -59,6 +76,7 @@ type table struct {
 	index   map[publicPart]uint32
 	entries []entry
 	weak    map[Hash]*weakEntry
+	newest  int64 // the largest Version in this table and those before it
 }
 
 type publicPart [idLength]byte
@@ -73,6 +91,7 @@ type entry struct {
 	scopes             []string
 	notBefore, expires int64
 	limit              *authz.OwnLimit
+	version            int64
 }
 
 type previousEntry struct {
@@ -88,24 +107,57 @@ type weakEntry struct {
 
 type label struct{ name, value string }
 
-func newTable(records []Record) *table {
-	t := &table{index: make(map[publicPart]uint32, len(records)), entries: make([]entry, 0, len(records)), weak: map[Hash]*weakEntry{}}
+// newTable returns a table of the records that comes after last. outdated are the ids of records with a Version that is neither
+// the one in last nor newer than all that were ever in it: somebody has put back an older record. The entry in last stays in the
+// place of such a record.
+func newTable(records []Record, last *table) (t *table, outdated []string) {
+	t = &table{
+		index: make(map[publicPart]uint32, len(records)), entries: make([]entry, 0, len(records)), weak: map[Hash]*weakEntry{},
+		newest: last.newest,
+	}
 	b := newBuilder()
+	lastWeak := last.weakByName()
 	for i := range records {
 		r := &records[i]
-		if r.Weak {
-			if t.weak[r.Hash] == nil {
-				t.weak[r.Hash] = &weakEntry{strings.Clone(r.ID), b.entry(r)}
+		t.newest = max(t.newest, r.Version)
+		strong, weak := last.strong(r.ID), lastWeak[r.ID]
+		switch {
+		case r.Version > last.newest || last.newest == 0 || strong != nil && strong.version == r.Version || weak != nil && weak.version == r.Version:
+			if r.Weak {
+				t.addWeak(&weakEntry{strings.Clone(r.ID), b.entry(r)})
+			} else {
+				t.addStrong(publicPart([]byte(r.ID)), b.entry(r))
 			}
 			continue
+		case strong != nil:
+			t.addStrong(publicPart([]byte(r.ID)), *strong)
+		case weak != nil:
+			t.addWeak(weak)
 		}
-		id := publicPart([]byte(r.ID))
-		if _, taken := t.index[id]; !taken {
-			t.index[id] = uint32(len(t.entries))
-			t.entries = append(t.entries, b.entry(r))
-		}
+		outdated = append(outdated, r.ID)
 	}
-	return t
+	return t, outdated
+}
+
+func (t *table) weakByName() map[string]*weakEntry {
+	byName := make(map[string]*weakEntry, len(t.weak))
+	for _, e := range t.weak {
+		byName[e.id] = e
+	}
+	return byName
+}
+
+func (t *table) addStrong(id publicPart, e entry) {
+	if _, taken := t.index[id]; !taken {
+		t.index[id] = uint32(len(t.entries))
+		t.entries = append(t.entries, e)
+	}
+}
+
+func (t *table) addWeak(e *weakEntry) {
+	if t.weak[e.hash] == nil {
+		t.weak[e.hash] = e
+	}
 }
 
 // strong returns the entry with a public id, nil for none.
@@ -172,7 +224,7 @@ func (b *builder) entry(r *Record) entry {
 	e := entry{
 		hash: r.Hash, disabled: r.Disabled,
 		owner: strings.Clone(r.Owner), plan: b.text(r.Plan), scopes: b.scopeList(r.Scopes),
-		notBefore: micros(r.NotBefore), expires: micros(r.Expires),
+		notBefore: micros(r.NotBefore), expires: micros(r.Expires), version: r.Version,
 	}
 	if r.Previous != nil {
 		e.previous = &previousEntry{r.Previous.Hash, r.Previous.ValidUntil.UnixMicro()}

@@ -11,29 +11,39 @@ const (
 	pollInterval = time.Second
 	pollTimeout  = time.Second
 	loadTimeout  = 20 * time.Second
+	// A record can be changed without the seal, which a poll does not notice and which does no harm to this copy. All records are
+	// verified this often, so that the operator learns of it before a replica starts and finds nothing that it may use.
+	verifyInterval = 10 * time.Minute
+	// Keys that were refused are read again this often even if their seal is the same.
+	refusedInterval = 10 * time.Second
 )
 
-// Hooks are told what Follow finds, one call after the other; none may be nil.
+// Hooks are called by Follow, one after the other; none may be nil.
 type Hooks struct {
-	// Changed is told of each change, and of the keys that are there at first.
+	// Changed gets the keys when they are others than before.
 	Changed func(Copy)
-	// Down is told once when the keys can not be read any more, and once when they turn out to be lost (ErrLost); Up when they
-	// can be read again.
+	// Confirmed is called after each poll that found the keys of the last Changed in Redis. The keys were there at that time or
+	// later.
+	Confirmed func(time.Time)
+	// Down is called with the error when polls begin to fail, and again when the kind of error changes: ErrLost, ErrUnsigned,
+	// ErrOld, or any other for a Redis that cannot be read. Up is called when polls succeed again.
 	Down func(error)
 	Up   func()
 }
 
-// Follow looks for changes until the context is done. loaded is the generation that the caller has, "" for none.
-func (s *Store) Follow(ctx context.Context, loaded string, hooks Hooks) {
+// Follow looks for changes until the context is done. loaded is the generation that the caller has.
+func (s *Store) Follow(ctx context.Context, loaded Generation, hooks Hooks) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
-	var trouble error // what Down was told last, nil since Up
+	f := &follower{store: s, loaded: loaded}
+	var trouble error // that Down was called with last, nil since Up
 	for {
-		found, err := s.poll(ctx, loaded)
+		begin := time.Now()
+		found, err := f.poll(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err != nil && (trouble == nil || errors.Is(err, ErrLost) && !errors.Is(trouble, ErrLost)):
+		case err != nil && (trouble == nil || !errors.Is(kind(err), kind(trouble))):
 			trouble = err
 			hooks.Down(err)
 		case err == nil && trouble != nil:
@@ -41,8 +51,10 @@ func (s *Store) Follow(ctx context.Context, loaded string, hooks Hooks) {
 			hooks.Up()
 		}
 		if found != nil {
-			loaded = found.Generation
 			hooks.Changed(*found)
+		}
+		if err == nil {
+			hooks.Confirmed(begin)
 		}
 		select {
 		case <-ctx.Done():
@@ -52,27 +64,70 @@ func (s *Store) Follow(ctx context.Context, loaded string, hooks Hooks) {
 	}
 }
 
-// poll returns the keys when they are of another generation than the loaded one, else nil.
-func (s *Store) poll(ctx context.Context, loaded string) (*Copy, error) {
+var errUnreadable = errors.New("the API keys cannot be read")
+
+// kind is the error of this package that err wraps.
+func kind(err error) error {
+	for _, k := range []error{ErrLost, ErrUnsigned, ErrOld} {
+		if errors.Is(err, k) {
+			return k
+		}
+	}
+	return errUnreadable
+}
+
+// follower is what Follow knows.
+type follower struct {
+	store  *Store
+	loaded Generation // of the copy in use
+	// The last time that all keys were read: when, which seal they had, and why they were refused, nil if not.
+	read    time.Time
+	seal    string
+	refused error
+}
+
+// poll returns the keys when they are of another generation than those in use, else nil. The error says why the keys in use were
+// not found in Redis.
+func (f *follower) poll(ctx context.Context) (*Copy, error) {
 	pollCtx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	generation, err := s.generation(pollCtx)
-	switch {
-	case err != nil:
-		return nil, err
-	case generation == loaded:
-		return nil, nil //nolint:nilnil // no change is an answer
-	case generation == "":
-		return nil, ErrLost
-	}
-	loadCtx, cancel := context.WithTimeout(ctx, loadTimeout)
-	defer cancel()
-	found, err := s.Load(loadCtx)
+	seal, err := f.store.seal(pollCtx, f.store.client)
 	if err != nil {
 		return nil, err
 	}
-	if found.Generation == "" {
-		return nil, ErrLost
+	if seal == f.seal && time.Since(f.read) < f.interval() {
+		return nil, f.refused
 	}
+	loadCtx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	found, err := f.store.Load(loadCtx)
+	if err != nil && !errors.Is(err, ErrUnsigned) {
+		return nil, err
+	}
+	f.read, f.seal, f.refused = time.Now(), seal, f.refuse(found.Generation, err)
+	if f.refused != nil || found.Generation == f.loaded {
+		return nil, f.refused
+	}
+	f.loaded = found.Generation
 	return &found, nil
+}
+
+func (f *follower) interval() time.Duration {
+	if f.refused != nil {
+		return refusedInterval
+	}
+	return verifyInterval
+}
+
+// refuse says why keys of a generation do not replace those in use. err is that of opening them.
+func (f *follower) refuse(found Generation, err error) error {
+	switch {
+	case found == Generation{} && err == nil && f.loaded != Generation{}:
+		return ErrLost
+	case err != nil:
+		return err
+	case found.version < f.loaded.version, found.version == f.loaded.version && found != f.loaded:
+		return ErrOld
+	}
+	return nil
 }

@@ -1,14 +1,13 @@
-// Package rediskeys keeps API keys in Redis, where all replicas of the service share them. Each replica has a copy of all of
-// them, which serves as long as Redis is away.
+// Package rediskeys keeps API keys in Redis, where all replicas of the service share them. Whoever can write to Redis is not
+// trusted: each record, and all records together, are signed with the server secret. Each replica has a copy of all keys, which
+// stays active while Redis is unreachable or holds anything that is not signed.
 package rediskeys
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -17,169 +16,206 @@ import (
 
 // The errors that a caller may want to know.
 var (
-	// ErrNoKey says that there is no key with the id.
+	// ErrNoKey says that no key has the id.
 	ErrNoKey = errors.New("no key with this id")
-	// ErrExists says that there is one already.
+	// ErrExists says that a key has the id already.
 	ErrExists = errors.New("there is a key with this id already")
-	// ErrLost says that Redis had keys and has none any more, nor a generation: it has lost its data. Nobody revokes all keys
-	// in that way, so the last copy serves.
+	// ErrLost says that Redis had keys and has none any more: it has lost its data. Keys are never removed in that way, so the
+	// last copy stays active.
 	ErrLost = errors.New("redis has lost the API keys")
-	// ErrBusy says that others changed keys all the time.
+	// ErrUnsigned says that the keys are not the ones that were signed together.
+	ErrUnsigned = errors.New("the API keys in redis are not as `extauthz keys` left them")
+	// ErrOld says that the keys are properly signed and older than the last copy: Redis lost a change, or they were put back.
+	ErrOld = errors.New("the API keys in redis are older than those in use: redis lost a change, or an older state was put back")
+	// ErrState says that the keys are not in the state that Sign is to accept.
+	ErrState = errors.New("the keys have changed")
+	// ErrBusy says that the keys changed during each attempt.
 	ErrBusy = errors.New("the keys are being changed by others: try again")
 )
 
-// generationField is the field of the hash that is another one after each change. It is no id: those have no colon.
-const generationField = ":generation"
+// sealField is the field of the hash with the seal of all keys. It is no id: those have no colon.
+const sealField = ":generation"
 
-// Store is the keys of one Redis: a hash with a field for each key, its id, and one for the generation. They are one Redis key,
+// Store is the keys of one Redis: a hash with a field for each key, its id, and one for the seal of all. They are one Redis key,
 // so that they share a slot of a cluster, are read and changed together, and are lost together. It is safe for concurrent use.
 type Store struct {
 	client redis.UniversalClient
 	key    string
+	secret *apikey.Secret
 }
 
-// New returns the keys at <prefix>keys. The client stays the caller's.
-func New(client redis.UniversalClient, prefix string) *Store {
-	return &Store{client: client, key: prefix + "keys"}
+// New returns the keys at <prefix>keys, signed with the secret. The client stays the caller's.
+func New(client redis.UniversalClient, prefix string, secret *apikey.Secret) *Store {
+	return &Store{client: client, key: prefix + "keys", secret: secret}
 }
 
-// Copy is all keys of one moment.
-type Copy struct {
-	// Generation tells it from others; "" when there have never been keys.
-	Generation string
-	// Records are sorted by id.
-	Records []apikey.Record
-	// Unreadable says which keys could not be read, and so are refused. It holds no key and no hash.
-	Unreadable []error
-}
-
-// maxLoads is how often keys that change while they are read are read again before the next look at them.
+// maxLoads is how often Load reads keys again that were changed while it read them.
 const maxLoads = 5
 
-// Load reads all keys as they are at one moment.
+// Load reads all keys as they are at one moment. With ErrUnsigned, the copy is what there is and must not be used to check keys.
 func (s *Store) Load(ctx context.Context) (Copy, error) {
 	for range maxLoads {
-		generation, err := s.generation(ctx)
+		seal, fields, err := s.read(ctx, s.client)
+		if errors.Is(err, errChanging) {
+			continue
+		}
 		if err != nil {
 			return Copy{}, err
 		}
-		loaded, err := s.scan(ctx)
-		if err != nil {
-			return Copy{}, fmt.Errorf("read the API keys in redis: %w", err)
-		}
-		again, err := s.generation(ctx)
-		if err != nil {
-			return Copy{}, err
-		}
-		if generation == again {
-			loaded.Generation = generation
-			return loaded, nil
-		}
+		return s.open(seal, fields)
 	}
 	return Copy{}, ErrBusy
+}
+
+// errChanging says that the keys were changed while they were read.
+var errChanging = errors.New("the keys are changing")
+
+// read reads the seal and the records as they are stored, by id. The error is errChanging when they may not belong together.
+func (s *Store) read(ctx context.Context, client redis.Cmdable) (seal string, fields map[string]string, err error) {
+	if seal, err = s.seal(ctx, client); err != nil {
+		return "", nil, err
+	}
+	if fields, err = s.scan(ctx, client); err != nil {
+		return "", nil, err
+	}
+	again, err := s.seal(ctx, client)
+	if err == nil && again != seal {
+		err = errChanging
+	}
+	return seal, fields, err
 }
 
 // batch is about how many keys one command reads: a command for all of them would keep Redis from deciding anything meanwhile.
 const batch = 500
 
-func (s *Store) scan(ctx context.Context) (c Copy, err error) {
-	seen := map[string]bool{} // HSCAN may return a field twice
+// scan reads the records as they are stored, by id.
+func (s *Store) scan(ctx context.Context, client redis.Cmdable) (map[string]string, error) {
+	fields := map[string]string{}
 	for cursor, first := uint64(0), true; first || cursor != 0; first = false {
 		var pairs []string
-		if pairs, cursor, err = s.client.HScan(ctx, s.key, cursor, "", batch).Result(); err != nil {
-			return Copy{}, err
+		var err error
+		if pairs, cursor, err = client.HScan(ctx, s.key, cursor, "", batch).Result(); err != nil {
+			return nil, fmt.Errorf("read the API keys in redis: %w", err)
 		}
 		for i := 0; i+1 < len(pairs); i += 2 {
-			id, data := pairs[i], pairs[i+1]
-			if id == generationField || seen[id] {
-				continue
+			if pairs[i] != sealField {
+				fields[pairs[i]] = pairs[i+1]
 			}
-			seen[id] = true
-			record, err := apikey.Decode(id, []byte(data))
-			if err != nil {
-				c.Unreadable = append(c.Unreadable, err)
-				continue
-			}
-			c.Records = append(c.Records, record)
 		}
 	}
-	slices.SortFunc(c.Records, func(a, b apikey.Record) int { return strings.Compare(a.ID, b.ID) })
-	return c, nil
+	return fields, nil
 }
 
-// generation is that of the keys now, "" when there are none and never were.
-func (s *Store) generation(ctx context.Context) (string, error) {
-	generation, err := s.client.HGet(ctx, s.key, generationField).Result()
+// seal reads the seal of all keys, "" for none.
+func (s *Store) seal(ctx context.Context, client redis.Cmdable) (string, error) {
+	seal, err := client.HGet(ctx, s.key, sealField).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return "", fmt.Errorf("read the generation of the API keys in redis: %w", err)
+		return "", fmt.Errorf("read the seal of the API keys in redis: %w", err)
 	}
-	return generation, nil
+	return seal, nil
 }
 
-// Add adds a key. The error is ErrExists when its id is taken.
+// Add adds a key. The error is ErrExists when its id is taken, and ErrUnsigned when other keys are not as they were signed.
 func (s *Store) Add(ctx context.Context, record apikey.Record) error {
-	return s.write(ctx, record.ID, func(_ apikey.Record, there bool) (apikey.Record, error) {
-		if there {
+	return s.write(ctx, record.ID, func(_ apikey.Record, exists bool) (apikey.Record, error) {
+		if exists {
 			return record, ErrExists
 		}
 		return record, nil
 	})
 }
 
-// Change replaces a key by what change makes of it, which may be called again when somebody else was faster. The error is ErrNoKey
-// when there is none with this id.
+// Change replaces a key by what change makes of it, which may be called again after a conflict with another change. The error is
+// ErrNoKey when no key has this id, and ErrUnsigned when the keys are not as they were signed.
 func (s *Store) Change(ctx context.Context, id string, change func(*apikey.Record) error) error {
-	return s.write(ctx, id, func(record apikey.Record, there bool) (apikey.Record, error) {
-		if !there {
+	return s.write(ctx, id, func(record apikey.Record, exists bool) (apikey.Record, error) {
+		if !exists {
 			return record, ErrNoKey
 		}
 		return record, change(&record)
 	})
 }
 
+// write replaces one record by what next returns.
+func (s *Store) write(ctx context.Context, id string, next func(record apikey.Record, exists bool) (apikey.Record, error)) error {
+	return s.update(ctx, func(c Copy, opened error, u *update) error {
+		if opened != nil {
+			return opened
+		}
+		old, exists, err := c.record(id)
+		if err != nil {
+			return err
+		}
+		record, err := next(old, exists)
+		if err != nil {
+			return err
+		}
+		return u.put(record)
+	})
+}
+
+// Sign seals all keys with the current server secret. With accept "", it refuses unless all of them are as they were signed, and
+// only the server secret is another one. Else accept is the State of the copy that an operator has looked at: then all its records
+// are signed as they are, as new versions, and those that cannot be read are removed. It returns how many it signed, and the ids of
+// those that it removed.
+func (s *Store) Sign(ctx context.Context, accept string) (signed int, removed []string, err error) {
+	err = s.update(ctx, func(c Copy, opened error, u *update) error {
+		signed, removed = len(c.Records), nil
+		switch {
+		case accept == "" && opened != nil:
+			return opened
+		case accept == "" && len(c.Refused) > 0:
+			return fmt.Errorf("%w: %w", ErrUnsigned, c.Refused[0].Err)
+		case accept == "":
+			u.reseal()
+			return nil
+		case accept != c.State():
+			return fmt.Errorf("%w: their state is %s now, not %s", ErrState, c.State(), accept)
+		}
+		for _, record := range c.Records {
+			if err := u.put(record); err != nil {
+				return err
+			}
+		}
+		for _, refused := range c.Refused {
+			if refused.Record == nil || u.put(*refused.Record) != nil {
+				u.remove(refused.ID)
+				removed = append(removed, refused.ID)
+				continue
+			}
+			signed++
+		}
+		return nil
+	})
+	return signed, removed, err
+}
+
 // maxWrites is how often a change is tried when others change keys at the same moment.
 const maxWrites = 20
 
-// write puts what next makes of a record in its place and changes the generation, both or none.
-func (s *Store) write(ctx context.Context, id string, next func(record apikey.Record, there bool) (apikey.Record, error)) error {
+// update makes one transaction of what change does to u, with a new seal. opened is the error of opening c.
+func (s *Store) update(ctx context.Context, change func(c Copy, opened error, u *update) error) error {
 	attempt := func(tx *redis.Tx) error {
-		old, there, err := s.read(ctx, tx, id)
+		seal, fields, err := s.read(ctx, tx)
 		if err != nil {
 			return err
 		}
-		record, err := next(old, there)
-		if err != nil {
+		c, opened := s.open(seal, fields)
+		if c.signed == nil {
+			c.signed = map[string]string{}
+		}
+		u := &update{store: s, version: max(c.Generation.version+1, time.Now().UnixMicro()), signed: c.signed}
+		if err := change(c, opened, u); err != nil {
 			return err
 		}
-		if err := record.Check(); err != nil {
-			return fmt.Errorf("key %q: %w", id, err)
-		}
-		data, err := record.Encode()
-		if err != nil {
-			return fmt.Errorf("key %q: %w", id, err)
-		}
-		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
-			return p.HSet(ctx, s.key, id, data, generationField, rand.Text()).Err()
-		})
+		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error { u.send(ctx, p); return nil })
 		return err
 	}
 	for range maxWrites {
 		err := s.client.Watch(ctx, attempt, s.key)
-		if !errors.Is(err, redis.TxFailedErr) {
+		if !errors.Is(err, redis.TxFailedErr) && !errors.Is(err, errChanging) {
 			return err
 		}
 	}
 	return ErrBusy
-}
-
-func (s *Store) read(ctx context.Context, tx *redis.Tx, id string) (record apikey.Record, there bool, err error) {
-	data, err := tx.HGet(ctx, s.key, id).Bytes()
-	if errors.Is(err, redis.Nil) {
-		return record, false, nil
-	}
-	if err != nil {
-		return record, false, fmt.Errorf("read key %q in redis: %w", id, err)
-	}
-	record, err = apikey.Decode(id, data)
-	return record, true, err
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/extauthz/extauthz/internal/testenv"
@@ -49,11 +49,11 @@ func ids(c rediskeys.Copy) string {
 
 func TestStore(t *testing.T) {
 	client := connect(t, testenv.Redis(t))
-	store := rediskeys.New(client, "p:")
+	store := rediskeys.New(client, "p:", newSecret(t))
 	ctx := t.Context()
 	empty, err := store.Load(ctx)
-	if diff := cmp.Diff(rediskeys.Copy{}, empty); diff != "" || err != nil {
-		t.Fatal(err, diff)
+	if !reflect.DeepEqual(empty, rediskeys.Copy{}) || err != nil {
+		t.Fatalf("%+v, %v", empty, err)
 	}
 	for _, id := range []string{"bbbbbbbb", "aaaaaaaa"} {
 		if err := store.Add(ctx, record(t, id)); err != nil {
@@ -64,7 +64,7 @@ func TestStore(t *testing.T) {
 		t.Errorf("adding a key again: %v", err)
 	}
 	two, err := store.Load(ctx)
-	if err != nil || ids(two) != "aaaaaaaa bbbbbbbb" || two.Generation == "" {
+	if err != nil || ids(two) != "aaaaaaaa bbbbbbbb" || two.Generation == (rediskeys.Generation{}) {
 		t.Errorf("%+v, %v", two, err)
 	}
 	if err := store.Change(ctx, "aaaaaaaa", func(r *apikey.Record) error { r.Disabled = true; return nil }); err != nil {
@@ -80,7 +80,7 @@ func TestStore(t *testing.T) {
 	if err := store.Add(ctx, apikey.Record{ID: "dddddddd", Hash: newSecret(t).Hash("x")}); err == nil {
 		t.Error("a key without an owner was added")
 	}
-	none, err := rediskeys.New(client, "other:").Load(ctx)
+	none, err := rediskeys.New(client, "other:", newSecret(t)).Load(ctx)
 	if err != nil || len(none.Records) > 0 {
 		t.Errorf("%+v, %v", none, err)
 	}
@@ -89,7 +89,7 @@ func TestStore(t *testing.T) {
 // TestConcurrentChanges: many add keys and change one at the same time, and nothing is lost.
 func TestConcurrentChanges(t *testing.T) {
 	client := connect(t, testenv.Redis(t))
-	store := rediskeys.New(client, "")
+	store := rediskeys.New(client, "", newSecret(t))
 	if err := store.Add(t.Context(), record(t, "shared00")); err != nil {
 		t.Fatal(err)
 	}
@@ -124,10 +124,10 @@ func TestConcurrentChanges(t *testing.T) {
 	}
 }
 
-// TestUnreadableKeys: what somebody else wrote there is refused key by key.
+// TestUnreadableKeys: records that somebody else added are refused, and change nothing for the others.
 func TestUnreadableKeys(t *testing.T) {
 	client := connect(t, testenv.Redis(t))
-	store := rediskeys.New(client, "")
+	store := rediskeys.New(client, "", newSecret(t))
 	if err := store.Add(t.Context(), record(t, "aaaaaaaa")); err != nil {
 		t.Fatal(err)
 	}
@@ -135,10 +135,10 @@ func TestUnreadableKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, err := store.Load(t.Context())
-	if err != nil || ids(c) != "aaaaaaaa" || len(c.Unreadable) != 2 {
+	if err != nil || ids(c) != "aaaaaaaa" || len(c.Refused) != 2 {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	if text := fmt.Sprint(c.Unreadable); strings.Contains(text, "canary") {
+	if text := fmt.Sprint(c.Refused); strings.Contains(text, "canary") {
 		t.Error(text)
 	}
 	if err := store.Change(t.Context(), "bbbbbbbb", func(*apikey.Record) error { return nil }); err == nil {
@@ -147,7 +147,7 @@ func TestUnreadableKeys(t *testing.T) {
 	if err := client.Set(t.Context(), "p:keys", "text", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rediskeys.New(client, "p:").Load(t.Context()); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+	if _, err := rediskeys.New(client, "p:", newSecret(t)).Load(t.Context()); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Errorf("a key of another type: %v", err)
 	}
 }
@@ -166,7 +166,7 @@ func (w *watcher) set(state string) {
 
 func (w *watcher) follow(ctx context.Context, store *rediskeys.Store) {
 	last := ""
-	store.Follow(ctx, "", rediskeys.Hooks{
+	store.Follow(ctx, rediskeys.Generation{}, rediskeys.Hooks{
 		Changed: func(c rediskeys.Copy) { last = ids(c); w.set(last) },
 		Down: func(err error) {
 			what := "down"
@@ -175,7 +175,8 @@ func (w *watcher) follow(ctx context.Context, store *rediskeys.Store) {
 			}
 			w.set(what + ", was " + last)
 		},
-		Up: func() { w.set("up: " + last) },
+		Up:        func() { w.set("up: " + last) },
+		Confirmed: func(time.Time) {},
 	})
 }
 
@@ -193,7 +194,7 @@ func (w *watcher) says(want string) func() error {
 // TestFollow: changes are seen, an outage and a loss are told once, and what is there after them is seen.
 func TestFollow(t *testing.T) {
 	server := testenv.Redis(t)
-	store := rediskeys.New(connect(t, server), "")
+	store := rediskeys.New(connect(t, server), "", newSecret(t))
 	var w watcher
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
@@ -228,22 +229,31 @@ func TestFollow(t *testing.T) {
 // TestManyKeys: 100,000 keys are read, in pieces.
 func TestManyKeys(t *testing.T) {
 	const count = 100_000
-	server := testenv.Redis(t)
-	client := connect(t, server)
+	client := connect(t, testenv.Redis(t))
+	store := rediskeys.New(client, "", newSecret(t))
 	pipe := client.Pipeline()
 	data, err := record(t, "template").Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range count {
+	for i := range count { // as a version of this service wrote them that did not sign
 		pipe.HSet(t.Context(), "keys", fmt.Sprintf("k%07d", i), data)
 	}
-	pipe.HSet(t.Context(), "keys", ":generation", "1")
 	if _, err := pipe.Exec(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c, err := rediskeys.New(client, "").Load(t.Context())
+	unsigned, err := store.Load(t.Context())
+	if !errors.Is(err, rediskeys.ErrUnsigned) || len(unsigned.Records) > 0 {
+		t.Fatalf("%d keys, %v", len(unsigned.Records), err)
+	}
+	if n, removed, err := store.Sign(t.Context(), unsigned.State()); err != nil || n != count || len(removed) > 0 {
+		t.Fatalf("%d keys signed, %v, %v", n, removed, err)
+	}
+	c, err := store.Load(t.Context())
 	if err != nil || len(c.Records) != count || c.Records[count-1].ID != fmt.Sprintf("k%07d", count-1) {
 		t.Fatalf("%d keys, %v", len(c.Records), err)
+	}
+	if err := store.Add(t.Context(), record(t, "another0")); err != nil {
+		t.Fatal(err)
 	}
 }

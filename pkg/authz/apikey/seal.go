@@ -1,0 +1,69 @@
+package apikey
+
+import (
+	"bytes"
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"sync"
+)
+
+// sealingKey is the HKDF info of the key for seals. It is derived from the server secret, so that no hash of an API key, which a
+// user of the store can read and in part choose, is ever a seal or the key of one.
+const sealingKey = "extauthz: seals of API key records"
+
+// ErrSeal is the error of a text that has no seal of the server secret, or was changed since, or belongs to another place.
+var ErrSeal = errors.New("not signed with API_KEY_SECRET, or changed since")
+
+// Seal returns data behind a MAC over the data and its place: a list of texts that say what it is and where it belongs. The MAC has
+// the form of a Hash.
+func (s *Secret) Seal(data []byte, place ...string) []byte {
+	mac := Hash{made: s.peppers[0].fingerprint, digest: s.peppers[0].seal(data, place)}
+	return fmt.Appendf(nil, "%s %s", mac, data)
+}
+
+// Open returns the data that Seal has sealed for this place with the current or the previous server secret, and whether it was the
+// current one. Its only error is ErrSeal.
+func (s *Secret) Open(sealed []byte, place ...string) (data []byte, current bool, err error) {
+	text, data, found := bytes.Cut(sealed, []byte(" "))
+	mac, err := ParseHash(string(text))
+	if !found || err != nil {
+		return nil, false, ErrSeal
+	}
+	for i, p := range s.peppers {
+		want := p.seal(data, place)
+		if p.fingerprint == mac.made && hmac.Equal(want[:], mac.digest[:]) {
+			return data, i == 0, nil
+		}
+	}
+	return nil, false, ErrSeal
+}
+
+func newSealers(text string) (*sync.Pool, error) {
+	key, err := hkdf.Key(sha256.New, []byte(text), nil, sealingKey, sha256.Size)
+	if err != nil {
+		return nil, fmt.Errorf("derive a key from the server secret: %w", err)
+	}
+	return &sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}, nil
+}
+
+// seal is the MAC. Each part goes in behind its length, so that a text cannot move from one part to the next.
+func (p *pepper) seal(data []byte, place []string) (d digest) {
+	mac := p.sealers.Get().(hash.Hash)
+	mac.Reset()
+	var message []byte
+	for _, part := range place {
+		message = binary.BigEndian.AppendUint64(message, uint64(len(part)))
+		message = append(message, part...)
+	}
+	message = binary.BigEndian.AppendUint64(message, uint64(len(data)))
+	_, _ = mac.Write(message) // a hash never fails
+	_, _ = mac.Write(data)
+	mac.Sum(d[:0])
+	p.sealers.Put(mac)
+	return d
+}

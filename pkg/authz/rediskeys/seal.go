@@ -1,0 +1,202 @@
+package rediskeys
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
+)
+
+// How keys are stored. The value of a field is `hmac-sha256:<name of the secret>:<MAC> <JSON of the record>`, where the MAC also
+// covers the Redis key and the id. The seal is `hmac-sha256:<name of the secret>:<MAC> <version> <digest>`, where the version
+// grows with each change and the digest is a hash of the JSON of all records. A record alone can therefore neither be changed, nor
+// moved, nor removed, nor put back; only all of them can be put back, to a state in which they once were.
+
+// Copy is all keys of one moment.
+type Copy struct {
+	// Generation tells it from others, and older ones from newer ones.
+	Generation Generation
+	// Records are sorted by id.
+	Records []apikey.Record
+	// Refused are the records that are not signed or cannot be read, by id.
+	Refused []Refused
+	// Outdated is how many records are signed with the previous server secret only.
+	Outdated int
+
+	seal   string
+	fields map[string]string // what Redis has of the records, by id
+	signed map[string]string // the JSON of the signed ones
+}
+
+// stateLength is long enough that it takes 2^64 attempts to find another state with the same name.
+const stateLength = 32
+
+// State names everything that Redis has of the keys, signed or not; "" for nothing.
+func (c *Copy) State() string {
+	if c.seal == "" && len(c.fields) == 0 {
+		return ""
+	}
+	all := maps.Clone(c.fields)
+	all[sealField] = c.seal
+	return digestOf(all)[:stateLength]
+}
+
+// Generation names a state of all keys. Its zero value is that of no keys, when there have never been any.
+type Generation struct {
+	seal    string
+	version int64
+}
+
+// Refused is a record that must not be used.
+type Refused struct {
+	ID string
+	// Record is what it says, for people; nil when that cannot be read.
+	Record *apikey.Record
+	// Err says why. It holds no key and no hash.
+	Err error
+}
+
+// record returns the record with an id. The error is that of a refused one.
+func (c *Copy) record(id string) (record apikey.Record, exists bool, err error) {
+	i, exists := slices.BinarySearchFunc(c.Records, id, func(r apikey.Record, id string) int { return strings.Compare(r.ID, id) })
+	if exists {
+		return c.Records[i], true, nil
+	}
+	for _, refused := range c.Refused {
+		if refused.ID == id {
+			return apikey.Record{}, false, refused.Err
+		}
+	}
+	return apikey.Record{}, false, nil
+}
+
+const (
+	ofRecord = "record"
+	ofAll    = "all records"
+)
+
+// open verifies what Redis has. With ErrUnsigned, the copy is what there is and must not be used.
+func (s *Store) open(seal string, fields map[string]string) (Copy, error) {
+	if seal == "" && len(fields) == 0 {
+		return Copy{}, nil
+	}
+	c := Copy{seal: seal, fields: fields, signed: make(map[string]string, len(fields))}
+	unsigned := 0
+	for _, id := range slices.Sorted(maps.Keys(fields)) {
+		data, current, err := s.secret.Open([]byte(fields[id]), ofRecord, s.key, id)
+		if err != nil {
+			unsigned++
+			c.Refused = append(c.Refused, refuse(id, fields[id], err))
+			continue
+		}
+		c.signed[id] = string(data)
+		if !current {
+			c.Outdated++
+		}
+		record, err := apikey.Decode(id, data)
+		if err != nil {
+			c.Refused = append(c.Refused, Refused{ID: id, Err: err})
+			continue
+		}
+		c.Records = append(c.Records, record)
+	}
+	data, _, err := s.secret.Open([]byte(seal), ofAll, s.key)
+	version, digest, _ := strings.Cut(string(data), " ")
+	number, notNumber := strconv.ParseInt(version, 10, 64)
+	switch {
+	case err == nil && notNumber == nil && digest == digestOf(c.signed):
+		c.Generation = Generation{seal, number}
+		return c, nil
+	case unsigned > 0:
+		return c, fmt.Errorf("%w: %d of %d records are refused, the first is %w", ErrUnsigned, unsigned, len(fields), c.Refused[0].Err)
+	}
+	return c, fmt.Errorf("%w: each record is signed, but some were removed or put back, or the seal of all was changed", ErrUnsigned)
+}
+
+// refuse describes a record without a seal. It may be from a version that did not sign, so its JSON may be all of it.
+func refuse(id, value string, err error) Refused {
+	refused := Refused{ID: id, Err: fmt.Errorf("key %.64q: %w", id, err)}
+	if !strings.HasPrefix(value, "{") {
+		_, value, _ = strings.Cut(value, " ")
+	}
+	if record, err := apikey.Decode(id, []byte(value)); err == nil {
+		refused.Record = &record
+	}
+	return refused
+}
+
+// digestOf is a hash of texts by name. Each goes in behind its length, so that other texts never give the same message.
+func digestOf(texts map[string]string) string {
+	h := sha256.New()
+	var message []byte
+	add := func(text string) {
+		message = binary.BigEndian.AppendUint64(message[:0], uint64(len(text)))
+		_, _ = h.Write(append(message, text...)) // a hash never fails
+	}
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		add(name)
+		add(texts[name])
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// update is a change of the keys in a copy.
+type update struct {
+	store   *Store
+	version int64
+	signed  map[string]string // the JSON of all records after the change
+	set     []any             // fields and values in turn
+	deleted []string
+}
+
+// put signs a record as a new version.
+func (u *update) put(record apikey.Record) error {
+	record.Version = u.version
+	if err := record.Check(); err != nil {
+		return fmt.Errorf("key %q: %w", record.ID, err)
+	}
+	data, err := record.Encode()
+	if err != nil {
+		return fmt.Errorf("key %q: %w", record.ID, err)
+	}
+	u.seal(record.ID, data)
+	return nil
+}
+
+func (u *update) seal(id string, data []byte) {
+	u.signed[id] = string(data)
+	u.set = append(u.set, id, string(u.store.secret.Seal(data, ofRecord, u.store.key, id)))
+}
+
+func (u *update) remove(id string) {
+	delete(u.signed, id)
+	u.deleted = append(u.deleted, id)
+}
+
+// reseal signs all records with the current server secret and leaves what they say, and their versions.
+func (u *update) reseal() {
+	for id, data := range u.signed {
+		u.seal(id, []byte(data))
+	}
+}
+
+// send queues the commands.
+func (u *update) send(ctx context.Context, p redis.Pipeliner) {
+	all := fmt.Appendf(nil, "%d %s", u.version, digestOf(u.signed))
+	u.set = append(u.set, sealField, string(u.store.secret.Seal(all, ofAll, u.store.key)))
+	for pairs := range slices.Chunk(u.set, 2*batch) {
+		p.HSet(ctx, u.store.key, pairs...)
+	}
+	if len(u.deleted) > 0 {
+		p.HDel(ctx, u.store.key, u.deleted...)
+	}
+}
