@@ -50,8 +50,13 @@ func TestMistakes(t *testing.T) {
 		},
 		{
 			"a policy for a gateway that is not there",
-			edit{"extauthz.yaml", "kind: Gateway, name: ingress", "kind: Gateway, name: ingres"},
+			edit{"extauthz.yaml", "kind: Gateway, name: ingress }\n\n  extAuth:", "kind: Gateway, name: ingres }\n\n  extAuth:"},
 			[]string{"SecurityPolicy demo/extauthz: nothing takes notice of it"},
+		},
+		{
+			"headers of clients at a gateway that is not there",
+			edit{"extauthz.yaml", "kind: Gateway, name: ingress }\n  headers:", "kind: Gateway, name: ingres }\n  headers:"},
+			[]string{"ClientTrafficPolicy demo/extauthz: nothing takes notice of it"},
 		},
 		{
 			"an exception for a route that is not there",

@@ -171,10 +171,11 @@ func testNormalization(t *testing.T, g gateway, key string) {
 }
 
 func testHealth(t *testing.T, g gateway) {
-	a := g.get(t, "/healthz", "x-auth-owner", "root", "x-auth-plan", "root", "x-auth-method", "root", "x-auth-key-id", "root")
+	a := g.get(t, "/healthz", "x-auth-owner", "root", "x-auth-plan", "root", "x-auth-method", "root", "x-auth-key-id", "root",
+		"x.auth.owner", "root")
 	a.wants(t, http.StatusOK, "nobody asks for /healthz")
 	wantHeaders(t, "what the application sees of /healthz", a.saw(t), map[string]string{
-		"X-Auth-Owner": "", "X-Auth-Plan": "", "X-Auth-Method": "", "X-Auth-Key-Id": "",
+		"X-Auth-Owner": "", "X-Auth-Plan": "", "X-Auth-Method": "", "X-Auth-Key-Id": "", "X.auth.owner": "",
 	})
 }
 

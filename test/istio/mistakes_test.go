@@ -73,7 +73,7 @@ func TestMistakes(t *testing.T) {
 		{"a field of a cluster", "sidecar/envoyfilter.yaml", "connect_timeout:", "connection_timeout:",
 			[]string{"istio/sidecar/envoyfilter.yaml: ", "configPatches[0] (CLUSTER)", `unknown field "connection_timeout"`}},
 		{"a type", "gateway/edge.yaml", "header_mutation.v3.HeaderMutation", "header_mutation.v3.HeaderMutations",
-			[]string{"istio/gateway/edge.yaml: ", "configPatches[1] (HTTP_FILTER)", "HeaderMutations"}},
+			[]string{"istio/gateway/edge.yaml: ", "configPatches[0] (NETWORK_FILTER)", "HeaderMutations"}},
 		{"a value", "gateway/edge.yaml", "REJECT_REQUEST", "REJECT_REQUESTS",
 			[]string{"istio/gateway/edge.yaml: ", "configPatches[0] (NETWORK_FILTER)", "REJECT_REQUESTS"}},
 		{"a field of a patch", "gateway/rate-limits.yaml", "routeConfiguration:", "routeConfig:",
@@ -95,7 +95,7 @@ func TestMistakes(t *testing.T) {
 		{"a virtual host without its port", "gateway/rate-limits.yaml", "name: app.example.com:80", "name: app.example.com",
 			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[2] (HTTP_ROUTE)", `there is no virtual host "app.example.com", but app.example.com:80`}},
 		{"a virtual host with the port of the pod", "sidecar/envoyfilter.yaml", "inbound|http|80", "inbound|http|8000",
-			[]string{"istio/sidecar/envoyfilter.yaml: ", "configPatches[3] (VIRTUAL_HOST)", `there is no virtual host "inbound|http|8000", but`, "inbound|http|80"}},
+			[]string{"istio/sidecar/envoyfilter.yaml: ", "configPatches[4] (VIRTUAL_HOST)", `there is no virtual host "inbound|http|8000", but`, "inbound|http|80"}},
 		{"a route", "gateway/rate-limits.yaml", "name: posts", "name: post",
 			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[2] (HTTP_ROUTE)", `the virtual host app.example.com:80 has no route "post", but "posts", "rest"`}},
 		{"the name of a route, in the VirtualService", "example/gateway.yaml", "- name: posts", "- name: articles",
@@ -103,16 +103,17 @@ func TestMistakes(t *testing.T) {
 		{"a filter", "gateway/rate-limits.yaml", "name: envoy.filters.http.router", "name: envoy.router.http",
 			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[0] (HTTP_FILTER)", "it matches nothing"}},
 		{"a context", "sidecar/envoyfilter.yaml", "context: SIDECAR_INBOUND\n        routeConf", "context: GATEWAY\n        routeConf",
-			[]string{"istio/sidecar/envoyfilter.yaml: ", "configPatches[3] (VIRTUAL_HOST)", "it matches nothing"}},
+			[]string{"istio/sidecar/envoyfilter.yaml: ", "configPatches[4] (VIRTUAL_HOST)", "it matches nothing"}},
 		{"a label of an AuthorizationPolicy", "gateway/authorization-policy.yaml", "istio: ingressgateway", "istio: ingress",
 			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz", "it matches nothing",
-				"istio/gateway/edge.yaml: ", "configPatches[2] (HTTP_FILTER)"}}, // there is no ext_authz to change
+				"istio/gateway/edge.yaml: ", "configPatches[1] (HTTP_FILTER)"}}, // there is no ext_authz to change
 		{"a label of the pods with a sidecar", "sidecar/deployment.yaml", "extauthz: sidecar", "extauthz: beside",
 			[]string{"istio/sidecar/envoyfilter.yaml: ", "configPatches[0] (CLUSTER): it matches nothing", "istio/sidecar/envoyfilter.yaml: ",
 				"configPatches[1] (HTTP_FILTER): it matches nothing", "istio/sidecar/envoyfilter.yaml: ", "configPatches[2] (HTTP_FILTER): it matches nothing",
-				"istio/sidecar/envoyfilter.yaml: ", "configPatches[3] (VIRTUAL_HOST): it matches nothing"}},
+				"istio/sidecar/envoyfilter.yaml: ", "configPatches[3] (NETWORK_FILTER): it matches nothing",
+				"istio/sidecar/envoyfilter.yaml: ", "configPatches[4] (VIRTUAL_HOST): it matches nothing"}},
 		{"a namespace without sidecars", "example/namespace.yaml", "istio-injection: enabled", "istio-injection: disabled",
-			slices.Repeat([]string{"istio/sidecar/envoyfilter.yaml: ", "it matches nothing"}, 4)},
+			slices.Repeat([]string{"istio/sidecar/envoyfilter.yaml: ", "it matches nothing"}, 5)},
 		{"a host of a DestinationRule", "service/destination-rule.yaml", "host: extauthz.", "host: extauth.",
 			[]string{"istio/service/destination-rule.yaml: ", "DestinationRule extauthz/extauthz", "it matches nothing"}},
 
@@ -121,6 +122,17 @@ func TestMistakes(t *testing.T) {
 			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[0] (HTTP_FILTER)", "RateLimit.Domain"}},
 		{"a required field of a message in it", "gateway/rate-limits.yaml", "generic_key: { descriptor_key: action, descriptor_value: post }", "generic_key: { descriptor_key: action }",
 			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[2] (HTTP_ROUTE)", "DescriptorValue"}},
+
+		// What the application knows of its clients by, and a client could write itself.
+		{"an identity header that the gateway does not remove", "gateway/edge.yaml", "(owner|plan|", "(owner|",
+			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz",
+				"Envoy does not remove `x-auth-plan` of clients before it chooses a route"}},
+		{"an identity header that a sidecar does not remove", "sidecar/envoyfilter.yaml", "(owner|plan|", "(owner|",
+			[]string{"istio/sidecar/envoyfilter.yaml: ", "configPatches[1] (HTTP_FILTER)",
+				"Envoy does not remove `x-auth-plan` of clients before it chooses a route"}},
+		{"a route by what ext_authz finds out", "example/gateway.yaml", "      match:\n", "      match:\n        - headers: { x-auth-plan: { exact: gold } }\n",
+			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz",
+				"Envoy chooses this route before ext_authz sets `x-auth-plan`"}},
 
 		// What is not there makes every request wait, or fail.
 		{"the cluster of a filter", "gateway/rate-limits.yaml", "cluster_name: outbound|8081||", "cluster_name: outbound|8081|",
@@ -151,6 +163,27 @@ func TestMistakes(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestUnlistedIdentityHeader: over HTTP, the application gets the headers that the provider lists.
+func TestUnlistedIdentityHeader(t *testing.T) {
+	t.Parallel()
+	m, err := loadWith(t, "mesh-config.yaml", "[x-auth-owner, x-auth-plan,", "[x-auth-owner,")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := m.Check(); len(found) > 0 {
+		t.Errorf("over gRPC there is no such list: %v", found)
+	}
+	m, err = loadWith(t, "mesh-config.yaml", "[x-auth-owner, x-auth-plan,", "[x-auth-owner,", "name: extauthz-http", "name: extauthz-other",
+		"name: extauthz-grpc", "name: unused", "name: extauthz-other", "name: extauthz-grpc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := errors.Join(m.Check()...)
+	if want := "Envoy drops `x-auth-plan` from the answer"; found == nil || !strings.Contains(found.Error(), want) {
+		t.Errorf("got %v, want %q in it", found, want)
 	}
 }
 

@@ -26,7 +26,7 @@ func (m *Mesh) Check() []error {
 		return []error{err}
 	}
 	var errs []error
-	for _, problem := range problems(envoys) {
+	for _, problem := range m.problems(envoys) {
 		errs = append(errs, m.blame(problem))
 	}
 	if len(errs) > 0 {
@@ -194,7 +194,7 @@ func (m *Mesh) blame(problem string) error {
 		if guilty != "" || o.GroupVersionKind != gvk.EnvoyFilter && o.GroupVersionKind != gvk.AuthorizationPolicy {
 			return
 		}
-		if envoys, err := m.generate(rest); err == nil && !slices.Contains(problems(envoys), problem) {
+		if envoys, err := m.generate(rest); err == nil && !slices.Contains(m.problems(envoys), problem) {
 			guilty = name
 		}
 	})

@@ -1,8 +1,10 @@
 package mesh
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,13 +17,17 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/rulefile"
 )
 
 // problems are what would make Envoy refuse a configuration, or do what nobody wants.
-func problems(envoys []Envoy) []string {
+func (m *Mesh) problems(envoys []Envoy) []string {
+	policies := m.policies()
 	var found []string
 	for _, e := range envoys {
-		for _, text := range e.problems() {
+		for _, text := range append(e.problems(), e.identity(policies)...) {
 			if !slices.Contains(found, text) {
 				found = append(found, text)
 			}
@@ -73,6 +79,44 @@ func (e Envoy) problems() []string {
 			found = append(found, err.Error())
 		}
 		visit(m, look)
+	}
+	return found
+}
+
+// policies are those of the rule files in ConfigMaps. Without any, it is one with the default names of the identity
+// headers: the service may have been installed otherwise.
+func (m *Mesh) policies() map[string]*authz.Policy {
+	all := map[string]*authz.Policy{}
+	for _, c := range m.ConfigMaps {
+		for name, content := range c.Data {
+			rules, _ := rulefile.Parse([]rulefile.File{{Name: name, Content: []byte(content)}}, rulefile.Config{})
+			maps.Copy(all, rules.Policies)
+		}
+	}
+	if len(all) == 0 {
+		const defaults = "domain: any\nauthz: { credentials: [{ api_key: { header: x-api-key } }] }\n"
+		rules, _ := rulefile.Parse([]rulefile.File{{Name: "defaults", Content: []byte(defaults)}}, rulefile.Config{})
+		return rules.Policies
+	}
+	return all
+}
+
+// identity are the problems that `extauthz check --envoy` finds.
+func (e Envoy) identity(policies map[string]*authz.Policy) []string {
+	var listeners, routes []json.RawMessage
+	if err := errors.Join(appendJSON(&listeners, e.Listeners), appendJSON(&routes, e.Routes)); err != nil {
+		return []string{err.Error()}
+	}
+	text, err := json.Marshal(map[string]any{"listeners": listeners, "routes": routes})
+	if err != nil {
+		return []string{err.Error()}
+	}
+	managers, problems := rulefile.CheckEnvoy(rulefile.File{Name: e.Name, Content: text}, policies)
+	var found []string
+	for _, p := range problems {
+		if managers > 0 || p.Line > 0 { // else this Envoy asks nothing
+			found = append(found, p.Message)
+		}
 	}
 	return found
 }

@@ -1,0 +1,55 @@
+package envoygateway
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/rulefile"
+)
+
+// TestIdentityHeaders compares what Envoy Gateway makes of the examples with the rules of the example, as `extauthz
+// check --envoy` does with the dump of a running Envoy: as they are, and with mistakes that Envoy Gateway takes.
+func TestIdentityHeaders(t *testing.T) {
+	rules, problems := rulefile.Parse([]rulefile.File{{
+		Name: "demo.yaml", Content: []byte(testenv.RepoFile(t, "envoy-gateway/service/rules/demo.yaml")),
+	}}, rulefile.Config{})
+	if problems.HasErrors() {
+		t.Fatal(problems)
+	}
+	const byPath, byPlan = "- path: { type: PathPrefix, value: / }", "- headers: [{ name: x-auth-plan, value: gold }]"
+	again := edit{"extauthz.yaml", "recomputeRoute: false", "recomputeRoute: true"}
+	for _, c := range []struct {
+		name, policy string
+		edits        []edit
+		want         string // "": no problem
+	}{
+		{"over gRPC", "extauthz.yaml", nil, ""},
+		{"over HTTP", "extauthz-http.yaml", nil, ""},
+		{"a header that is not removed", "extauthz.yaml", []edit{{"extauthz.yaml", "(owner|plan|", "(owner|"}},
+			"Envoy does not remove `x-auth-plan` of clients"},
+		{"a header that is not listed", "extauthz-http.yaml", []edit{{"extauthz-http.yaml", "[x-auth-owner, x-auth-plan,", "[x-auth-owner,"}},
+			"Envoy drops `x-auth-plan` from the answer"},
+		{"a route by plan", "extauthz.yaml", []edit{{"gateway.yaml", byPath, byPlan}}, "Envoy chooses this route before ext_authz sets `x-auth-plan`"},
+		{"a route by plan, chosen again", "extauthz.yaml", []edit{{"gateway.yaml", byPath, byPlan}, again}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			discovered, err := translate(t, example(t, c.policy, c.edits...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			config, err := discovered.Bootstrap()
+			if err != nil {
+				t.Fatal(err)
+			}
+			managers, problems := rulefile.CheckEnvoy(rulefile.File{Name: "envoy.json", Content: []byte(config)}, rules.Policies)
+			if managers == 0 {
+				t.Error("no connection manager asks extauthz")
+			}
+			if got := problems.Error(); c.want == "" && len(problems) > 0 || !strings.Contains(got, c.want) {
+				t.Errorf("got these problems, want %q:\n%s", c.want, got)
+			}
+		})
+	}
+}
