@@ -2,6 +2,9 @@ package e2e
 
 import (
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -34,6 +37,40 @@ func TestUnlistedIdentityHeaders(t *testing.T) {
 		if strings.Contains(strings.Join(values, " "), "evil") {
 			t.Errorf("the application saw the client's %s: %q", name, values)
 		}
+	}
+}
+
+// TestCheckOfRunningEnvoy compares what a running Envoy has with the rules, as docs/ext_authz.md says: the sample is right, and
+// a route by plan is not.
+func TestCheckOfRunningEnvoy(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, after string // what takes the place of a condition of a route
+		want        string
+	}{
+		{"the sample", "{ name: x-device-id, present_match: true }", "ok: "},
+		{"a route by plan", "{ name: x-auth-plan, present_match: true }",
+			"error: Envoy chooses this route before ext_authz sets `x-auth-plan`"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			envoy := startEnvoy(t, testenv.FreePort(t), instead("{ name: x-device-id, present_match: true }", c.after))
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+envoy.Admin+"/config_dump", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, dump := testenv.RoundTrip(t, http.DefaultTransport, req)
+			file := filepath.Join(t.TempDir(), "dump.json")
+			if err := os.WriteFile(file, []byte(dump), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			rules := filepath.Join(testenv.RepoRoot(t), "cmd", "extauthz", "sample")
+			check := exec.Command(binary, "check", "--envoy", file, rules)
+			out, err := check.CombinedOutput()
+			if (err == nil) != strings.HasPrefix(c.want, "ok") || !strings.Contains(string(out), c.want) {
+				t.Errorf("%s: %v\n%s\nwant %q in it", check, err, out, c.want)
+			}
+		})
 	}
 }
 
