@@ -7,20 +7,15 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/envoyrls"
 )
 
-// banner tells who started the service without any configuration what it serves and what to try; it is no log line, so that no
-// level hides it.
-func banner(w io.Writer, s *Settings, r *ruleSource, l listeners) {
+// banner prints, when the sample is served, on which addresses and what to try. It is not a log line, so that no level hides it.
+func banner(w io.Writer, r *ruleSource, l listeners) {
 	if !r.sample {
 		return
 	}
-	envoy := "envoy/envoy.yaml"
-	if s.GRPCUDS != "" {
-		envoy = "envoy/sidecar.yaml"
-	}
 	fmt.Fprintf(w, `extauthz: no rules are configured (%s does not exist),
-so the built-in sample is served, on loopback only, from %s.
+so the built-in sample is served, on loopback only, from memory.
 
-  gRPC   %-22s for Envoy, see %s
+  gRPC   %-22s for Envoy, see envoy/envoy.yaml
   HTTP   %-22s /json /check /healthcheck
   debug  %-22s /rlconfig /metrics /debug/pprof
 
@@ -32,14 +27,5 @@ And as Envoy's ext_authz filter asks, with a key that is for trying only; no key
 
   curl -i -H 'x-api-key: demo' http://%s/check/
 
-`, r.dir, s.storeName(), l.grpc.Addr(), envoy, l.http.Addr(), l.debug.Addr(), l.http.Addr(),
-		envoyrls.Example, l.http.Addr())
-}
-
-// storeName says where the buckets are, for people.
-func (s *Settings) storeName() string {
-	if s.BackendType == "redis" {
-		return "Redis"
-	}
-	return "memory"
+`, r.dir, l.grpc.Addr(), l.http.Addr(), l.debug.Addr(), l.http.Addr(), envoyrls.Example, l.http.Addr())
 }

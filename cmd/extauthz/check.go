@@ -5,6 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rulefile"
@@ -38,7 +40,7 @@ func check(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "extauthz: check: %v\n(extauthz check --help lists all flags)\n", err)
 		return exitNoStart
 	}
-	if !exists(dir) {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintf(stderr, "extauthz: there is no directory %s\n", dir)
 		return exitNoStart
 	}

@@ -93,11 +93,12 @@ func TestNoStart(t *testing.T) {
 		want string
 	}{
 		"port in use":       {map[string]string{"GRPC_PORT": port}, "port " + port + " of 127.0.0.1 is in use: stop what listens there, or set GRPC_PORT to another port"},
-		"missing directory": {map[string]string{"RUNTIME_ROOT": "/nowhere"}, "extauthz: the rule directory /nowhere/config does not exist: create it, or set RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY to another\n"},
+		"missing directory": {map[string]string{"RUNTIME_ROOT": "/nowhere"}, "extauthz: the rule directory /nowhere/config does not exist: mount or create it, or set RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY to the one with the rules\n"},
+		"rules not mounted": {map[string]string{"REDIS_URL": "localhost:6379", "GRPC_UDS": "/run/grpc.sock"}, "/srv/runtime_data/current/config does not exist"},
 		"broken rules":      {map[string]string{"RUNTIME_ROOT": filepath.Dir(broken)}, "a.yaml:2:"},
 		"wrong setting":     {map[string]string{"PORT": "x"}, `PORT="x": want a port`},
-		"socket is a file":  {map[string]string{"GRPC_UDS": filepath.Join(broken, "a.yaml")}, "there is a file that is no socket"},
-		"socket of nowhere": {map[string]string{"GRPC_UDS": filepath.Join(broken, "nowhere", "grpc.sock")}, "nowhere: make it, or mount it"},
+		"socket is a file":  {map[string]string{"RUNTIME_ROOT": rulesRoot(t), "GRPC_UDS": filepath.Join(broken, "a.yaml")}, "GRPC_UDS=" + filepath.Join(broken, "a.yaml") + ": a file is there that is not a socket: delete it, or set GRPC_UDS to another path"},
+		"socket of nowhere": {map[string]string{"RUNTIME_ROOT": rulesRoot(t), "GRPC_UDS": filepath.Join(broken, "nowhere", "grpc.sock")}, "the directory " + filepath.Join(broken, "nowhere") + " does not exist: create it, or mount it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			setenv(t, map[string]string{"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0"})

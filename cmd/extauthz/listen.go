@@ -60,7 +60,7 @@ func listenTCP(setting, host string, port uint16) (net.Listener, error) {
 func listenUnix(path string) (net.Listener, error) {
 	if info, err := os.Stat(path); err == nil {
 		if info.Mode()&fs.ModeSocket == 0 {
-			return nil, fmt.Errorf("GRPC_UDS=%s: there is a file that is no socket", path)
+			return nil, fmt.Errorf("GRPC_UDS=%s: a file is there that is not a socket: delete it, or set GRPC_UDS to another path", path)
 		}
 		if conn, err := net.Dial("unix", path); err == nil {
 			_ = conn.Close() // it was only opened to see whether someone listens
@@ -72,7 +72,7 @@ func listenUnix(path string) (net.Listener, error) {
 	}
 	l, err := net.Listen("unix", path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("GRPC_UDS=%s: there is no directory %s: make it, or mount it", path, filepath.Dir(path))
+		return nil, fmt.Errorf("GRPC_UDS=%s: the directory %s does not exist: create it, or mount it", path, filepath.Dir(path))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("GRPC_UDS: %w", err)

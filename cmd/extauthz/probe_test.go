@@ -107,7 +107,7 @@ func TestHealth(t *testing.T) {
 // TestHealthOfTheService: a service and its probe agree when they have the same environment.
 func TestHealthOfTheService(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "grpc.sock")
-	_, httpAddr, _, _ := start(t, map[string]string{"GRPC_UDS": socket})
+	_, httpAddr, _, _ := start(t, map[string]string{"GRPC_UDS": socket, "RUNTIME_ROOT": rulesRoot(t)})
 	for _, args := range []string{"health", "health --service ratelimit", "health --http http://" + httpAddr + "/readyz"} {
 		var out bytes.Buffer
 		if code := command(append(strings.Fields(args), "--timeout=1m"), &out, &out); code != exitOK {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	_ "embed" // the sample
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -18,9 +17,6 @@ import (
 	"github.com/extauthz/extauthz/pkg/rulefile"
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
-
-//go:embed sample/sample.yaml
-var sampleRules []byte
 
 // ruleSource loads the rules, follows their files, and knows what is in force.
 type ruleSource struct {
@@ -57,12 +53,12 @@ func openRules(s *Settings, log *slog.Logger) (*ruleSource, error) {
 	if s.strict() {
 		r.options.Wildcards = descriptors.FileOrder
 	}
-	var problems rulefile.Problems
-	there := exists(r.dir)
-	if directoryIsSet() && !there && !s.ForceStart {
-		return nil, fmt.Errorf("the rule directory %s does not exist: create it, or set RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY to another", r.dir)
+	var err error
+	if r.sample, err = s.useSample(os.Environ()); err != nil {
+		return nil, err
 	}
-	if r.sample = !directoryIsSet() && !there; r.sample {
+	var problems rulefile.Problems
+	if r.sample {
 		r.first, problems = rulefile.Parse([]rulefile.File{{Name: "sample.yaml (built in)", Content: sampleRules}}, r.cfg)
 	} else {
 		r.first, problems = rulefile.Load(r.dir, r.cfg)
@@ -83,21 +79,6 @@ func (s *Settings) ruleConfig() rulefile.Config {
 		DefaultAlgorithm: s.algorithm(), StoreErrorPolicy: s.policy(),
 		MergeDomains: s.MergeDomains, IgnoreDotfiles: s.IgnoreDotfiles,
 	}
-}
-
-// directoryIsSet reports whether the operator has said where the rules are.
-func directoryIsSet() bool {
-	for _, name := range []string{"RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY"} {
-		if os.Getenv(name) != "" {
-			return true
-		}
-	}
-	return false
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
 
 // applyLoaded puts what openRules has loaded in force.

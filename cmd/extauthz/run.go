@@ -106,7 +106,7 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 		drain(s, source.sample, log, grpcServer, servers)
 		return nil
 	})
-	banner(stderr, s, source, listeners)
+	banner(stderr, source, listeners)
 	log.Info("serving", "grpc", listeners.grpc.Addr(), "http", listeners.http.Addr(), "debug", listeners.debug.Addr(),
 		"store", s.BackendType, "rules", source.describe(), "generation", source.stats().Generation)
 	warnPlaintext(s, source.sample, log)

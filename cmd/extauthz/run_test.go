@@ -46,6 +46,20 @@ func start(t *testing.T, vars map[string]string) (grpcAddr, httpAddr, debugAddr 
 	return m[1], m[2], m[3], out
 }
 
+// rulesRoot makes a RUNTIME_ROOT with one rule file, which is about what envoyrls.Example asks.
+func rulesRoot(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "config"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const rules = "domain: sample\ndescriptors: [{key: api_key, rate_limit: {unit: minute, requests_per_unit: 5}}]\n"
+	if err := os.WriteFile(filepath.Join(root, "config", "rules.yaml"), []byte(rules), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
 func matches(out *testenv.Output, pattern *regexp.Regexp) func() error {
 	return func() error {
 		if !pattern.MatchString(out.String()) {
@@ -228,7 +242,7 @@ func TestReload(t *testing.T) {
 // TestUnixSocket: gRPC on a socket, which a second service does not take over.
 func TestUnixSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rls.sock")
-	start(t, map[string]string{"GRPC_UDS": path})
+	start(t, map[string]string{"GRPC_UDS": path, "RUNTIME_ROOT": rulesRoot(t)})
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)

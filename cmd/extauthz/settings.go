@@ -13,31 +13,32 @@ import (
 
 // Settings are all environment variables. Where envoyproxy/ratelimit has a name for a thing it is that name, with its default
 // and meaning. The field tags are the documentation: `extauthz settings` prints them, and README.md carries the same table.
-// A field with the tag secret can also come from the file that NAME_FILE names, and is never printed.
+// A field with the tag secret can also come from the file that NAME_FILE names, and is never printed. The tag trial marks settings
+// that are of use with the built-in sample: with any other one set, it is not served (useSample).
 type Settings struct {
 	// Listeners.
-	Host         string        `envconfig:"HOST" default:"0.0.0.0" desc:"address of the HTTP listener (/json, /healthcheck, /livez, /readyz)"`
-	Port         uint16        `envconfig:"PORT" default:"8080" desc:"port of the HTTP listener"`
-	GRPCHost     string        `envconfig:"GRPC_HOST" default:"0.0.0.0" desc:"address of the gRPC listener"`
-	GRPCPort     uint16        `envconfig:"GRPC_PORT" default:"8081" desc:"port of the gRPC listener"`
+	Host         string        `envconfig:"HOST" trial:"loopback" default:"0.0.0.0" desc:"address of the HTTP listener (/json, /healthcheck, /livez, /readyz)"`
+	Port         uint16        `envconfig:"PORT" trial:"any" default:"8080" desc:"port of the HTTP listener"`
+	GRPCHost     string        `envconfig:"GRPC_HOST" trial:"loopback" default:"0.0.0.0" desc:"address of the gRPC listener"`
+	GRPCPort     uint16        `envconfig:"GRPC_PORT" trial:"any" default:"8081" desc:"port of the gRPC listener"`
 	GRPCUDS      string        `envconfig:"GRPC_UDS" desc:"path of a Unix socket to serve gRPC on, in place of host and port"`
-	DebugHost    string        `envconfig:"DEBUG_HOST" default:"127.0.0.1" desc:"address of the debug listener (/metrics, /rlconfig, /debug/pprof)"`
-	DebugPort    uint16        `envconfig:"DEBUG_PORT" default:"6070" desc:"port of the debug listener"`
+	DebugHost    string        `envconfig:"DEBUG_HOST" trial:"loopback" default:"127.0.0.1" desc:"address of the debug listener (/metrics, /rlconfig, /debug/pprof)"`
+	DebugPort    uint16        `envconfig:"DEBUG_PORT" trial:"any" default:"6070" desc:"port of the debug listener"`
 	MaxConnAge   time.Duration `envconfig:"GRPC_MAX_CONNECTION_AGE" default:"24h" desc:"age at which a gRPC connection is asked to go, so that Envoys spread over replicas"`
 	MaxConnGrace time.Duration `envconfig:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h" desc:"time until such a connection is closed"`
-	DrainDelay   time.Duration `envconfig:"DRAIN_DELAY" default:"5s" desc:"on SIGTERM: how long to go on serving as not healthy, until every Envoy has noticed"`
-	DrainTimeout time.Duration `envconfig:"DRAIN_TIMEOUT" default:"25s" desc:"how long to wait after that for requests in flight"`
+	DrainDelay   time.Duration `envconfig:"DRAIN_DELAY" trial:"any" default:"5s" desc:"on SIGTERM: how long to go on serving as not healthy, until every Envoy has noticed"`
+	DrainTimeout time.Duration `envconfig:"DRAIN_TIMEOUT" trial:"any" default:"25s" desc:"how long to wait after that for requests in flight"`
 
 	// Logs.
-	LogLevel  logLevel  `envconfig:"LOG_LEVEL" default:"WARN" desc:"DEBUG, INFO, WARN or ERROR"`
-	LogFormat logFormat `envconfig:"LOG_FORMAT" default:"text" desc:"text or json"`
+	LogLevel  logLevel  `envconfig:"LOG_LEVEL" trial:"any" default:"WARN" desc:"DEBUG, INFO, WARN or ERROR"`
+	LogFormat logFormat `envconfig:"LOG_FORMAT" trial:"any" default:"text" desc:"text or json"`
 
 	// StrictEnvironment is not the default, since deployments of envoyproxy/ratelimit set what is nobody's setting.
 	StrictEnvironment bool `envconfig:"STRICT_ENVIRONMENT" default:"false" desc:"refuse to start with an environment variable that is no setting and none of the platform's, such as PATH or HOME: a misspelt one, mostly"`
 
 	// Rules.
 	ConfigType          configType `envconfig:"CONFIG_TYPE" default:"FILE" desc:"where rules come from: FILE"`
-	RuntimeRoot         string     `envconfig:"RUNTIME_ROOT" default:"/srv/runtime_data/current" desc:"the rule files are those in RUNTIME_ROOT/RUNTIME_SUBDIRECTORY/RUNTIME_APPDIRECTORY; with none of the three set and no such directory, the built-in sample is served"`
+	RuntimeRoot         string     `envconfig:"RUNTIME_ROOT" default:"/srv/runtime_data/current" desc:"the rule files are those in RUNTIME_ROOT/RUNTIME_SUBDIRECTORY/RUNTIME_APPDIRECTORY; when there is no such directory and nothing at all is configured, the built-in sample is served"`
 	RuntimeSubdirectory string     `envconfig:"RUNTIME_SUBDIRECTORY" desc:"see RUNTIME_ROOT"`
 	RuntimeAppdirectory string     `envconfig:"RUNTIME_APPDIRECTORY" default:"config" desc:"see RUNTIME_ROOT"`
 	IgnoreDotfiles      bool       `envconfig:"RUNTIME_IGNOREDOTFILES" default:"false" desc:"leave out files whose names begin with a dot (those with two dots, as in ConfigMaps, always are)"`
@@ -65,8 +66,8 @@ type Settings struct {
 	// Authorization.
 	AuthzDomain     string        `envconfig:"AUTHZ_DOMAIN" desc:"domain of ext_authz requests whose route names none in context_extensions; default: the only one with an authz section"`
 	MaxHeld         int           `envconfig:"AUTHZ_MAX_HELD" default:"1000" desc:"most answers that are held at once for max_delay; beyond, a request that is early is denied"`
-	HTTPTimeout     time.Duration `envconfig:"AUTHZ_HTTP_TIMEOUT" default:"200ms" desc:"how long Envoy waits for /check, which it does not tell over HTTP (server_uri.timeout)"`
-	SourceHeader    headerName    `envconfig:"AUTHZ_HTTP_SOURCE_HEADER" desc:"header in which Envoy tells /check the address of the peer; default: not known"`
+	HTTPTimeout     time.Duration `envconfig:"AUTHZ_HTTP_TIMEOUT" trial:"any" default:"200ms" desc:"how long Envoy waits for /check, which it does not tell over HTTP (server_uri.timeout)"`
+	SourceHeader    headerName    `envconfig:"AUTHZ_HTTP_SOURCE_HEADER" trial:"any" desc:"header in which Envoy tells /check the address of the peer; default: not known"`
 	PrincipalHeader headerName    `envconfig:"AUTHZ_HTTP_PRINCIPAL_HEADER" desc:"header in which Envoy tells /check the identity in the client's certificate; default: not known"`
 
 	// API keys.

@@ -13,10 +13,11 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/reply"
 )
 
-// setenv makes the environment of a test: these variables and no setting else.
+// setenv makes the environment of a test: these variables, no other setting, and none of what the machine says of itself that keeps
+// the sample from being served.
 func setenv(t *testing.T, vars map[string]string) {
 	t.Helper()
-	for _, name := range settingNames() {
+	for _, name := range append(settingNames(), configured(os.Environ())...) {
 		if v, set := os.LookupEnv(name); set {
 			t.Setenv(name, v) // so that it is put back
 			os.Unsetenv(name)

@@ -59,17 +59,27 @@ func ineffective(environ []string) (warnings []string) {
 			warnings = append(warnings, fmt.Sprintf("%s has no effect: %s", name, why))
 			continue
 		}
-		for _, k := range known {
-			// Short names are near to too many of other programs.
-			if strings.Contains(k, "_") && suggest.Distance(strings.ToUpper(name), k) <= 2 {
-				warnings = append(warnings, fmt.Sprintf("%s is not a setting: did you mean %s?", name, k))
-				break
-			}
+		if meant := nearSetting(name, known); meant != "" {
+			warnings = append(warnings, fmt.Sprintf("%s is not a setting: did you mean %s?", name, meant))
 		}
 	}
 	slices.Sort(warnings)
 	return warnings
 }
+
+// nearSetting returns the setting that a name that is none nearly is, "" when there is none. Short names are near to too many names
+// of other programs.
+func nearSetting(name string, known []string) string {
+	for _, k := range known {
+		if strings.Contains(k, "_") && suggest.Distance(strings.ToUpper(name), k) <= 2 {
+			return k
+		}
+	}
+	return ""
+}
+
+// ofRatelimit reports whether a name is a setting of envoyproxy/ratelimit that is none here.
+func ofRatelimit(name string) bool { return withoutEffect[name] != "" || mustNotBeIgnored[name] != "" }
 
 // strangers are the mistakes of STRICT_ENVIRONMENT: variables that are neither settings, here or at envoyproxy/ratelimit, nor
 // the platform's. That one is set to nothing makes it no less misspelt.
@@ -77,8 +87,8 @@ func strangers(environ []string) (mistakes []error) {
 	known, links := append(settingNames(), echoVariable), serviceLinks(environ)
 	for _, pair := range slices.Sorted(slices.Values(environ)) {
 		name, _, _ := strings.Cut(pair, "=")
-		ofRatelimit := withoutEffect[name] != "" || mustNotBeIgnored[name] != "" // each with an answer of its own
-		if slices.Contains(known, name) || ofRatelimit || ofPlatform(name) || links.made(name) {
+		// A setting of envoyproxy/ratelimit has an answer of its own.
+		if slices.Contains(known, name) || ofRatelimit(name) || ofPlatform(name) || links.made(name) {
 			continue
 		}
 		guess := ""
