@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -93,7 +94,7 @@ func (o *objects) variables(root string) []string {
 		}
 		all = append(all[:len(all):len(all)], name+"="+value)
 	}
-	return append(all, "RUNTIME_ROOT="+filepath.Join(root, "srv/runtime_data/current"))
+	return all
 }
 
 // run runs what the pod would run, with its environment and its files, and asks its probes. Other than in a pod are the ports,
@@ -106,6 +107,7 @@ func (o *objects) run(t *testing.T, given existing) {
 	if out, err := check.CombinedOutput(); err != nil {
 		t.Fatalf("extauthz check says of the rules in the ConfigMap: %v\n%s", err, out)
 	}
+	o.needsItsRules(t, given)
 	s := testenv.Service(t, binary, append(o.variables(root), "DEBUG_HOST=127.0.0.1", "DRAIN_DELAY=0s")...)
 	for what, probe := range o.probes() {
 		if probe == nil {
@@ -134,6 +136,22 @@ func (o *objects) run(t *testing.T, given existing) {
 	}, "Redis and the keys that the pod names to be there")
 	if strings.Contains(s.Output(), "level=WARN msg=setting") || strings.Contains(s.Output(), `"msg":"setting"`) {
 		t.Errorf("the service warns of its settings:\n%s", s.Output())
+	}
+}
+
+// needsItsRules runs what the pod would run with its rules mounted elsewhere: it must not start with rules that are not its own.
+func (o *objects) needsItsRules(t *testing.T, given existing) {
+	t.Helper()
+	root := o.rootFiles(t, given)
+	rules := filepath.Join(root, "srv/runtime_data/current/config")
+	if err := os.Rename(rules, rules+"s"); err != nil {
+		t.Fatal(err)
+	}
+	serve := exec.CommandContext(t.Context(), binary)
+	serve.Env = append(o.variables(root), "PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0")
+	out, err := serve.CombinedOutput()
+	if serve.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), rules+" does not exist") {
+		t.Errorf("with the rules at %ss: got %v, want exit code 2 and the path that is missing in\n%s", rules, err, out)
 	}
 }
 

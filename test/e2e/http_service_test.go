@@ -99,7 +99,7 @@ func TestHTTPSample(t *testing.T) {
 	envoy := startEnvoyWith(t, "envoy/http-ext_authz.yaml", testenv.Ports{
 		8000: testenv.Port(t, application(t)), 8080: testenv.Port(t, strings.TrimPrefix(service.http, "http://")),
 	})
-	envoy.limitsTheSamplesKey(t)
+	envoy.limitsKey(t, demo, "demo")
 	if a := envoy.do(t, get("/", [2]string{"x_auth_owner", "evil"})); a.status != http.StatusBadRequest {
 		t.Errorf("a header with an underscore: got %d, want 400", a.status)
 	}

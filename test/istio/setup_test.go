@@ -142,10 +142,7 @@ func (c container) run(t *testing.T, args ...string) []byte {
 // serve starts the service with the environment of a container. Only its ports are others, and all of them on loopback.
 func (c container) serve(t *testing.T, environment map[string]string) *testenv.RunningService {
 	t.Helper()
-	env := []string{
-		"RUNTIME_ROOT=" + c.path("/srv/runtime_data/current"), // the default
-		"AUTHZ_HTTP_TIMEOUT=60s",                              // see patient
-	}
+	env := []string{"AUTHZ_HTTP_TIMEOUT=60s"} // see patient
 	for name, value := range environment {
 		switch {
 		case strings.HasSuffix(name, "HOST"), strings.HasSuffix(name, "PORT"), name == "DRAIN_DELAY":

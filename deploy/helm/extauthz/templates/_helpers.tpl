@@ -72,6 +72,8 @@ capabilities: {drop: [ALL]}
 
 {{- /* The environment, as YAML: that of the settings, and what other values come to. */}}
 {{- define "extauthz.environment" -}}
+{{- /* Where the deployment mounts the rules: RUNTIME_ROOT/config. Without this directory the service does not start. */}}
+RUNTIME_ROOT: /srv/runtime_data/current
 {{- /* For Prometheus, which the network policy lets in, and nobody else. */}}
 DEBUG_HOST: 0.0.0.0
 DRAIN_DELAY: {{ printf "%ds" (int64 .Values.drain.delaySeconds) }}
