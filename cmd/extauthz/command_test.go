@@ -73,6 +73,17 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// TestCheckRequiresEnd: check reads the settings that a server would.
+func TestCheckRequiresEnd(t *testing.T) {
+	setenv(t, map[string]string{"RULES_REQUIRE_END": "true"})
+	dir := filepath.Join(rulesRoot(t), "config")
+	var out bytes.Buffer
+	const want = "rules.yaml:2:1: error: the file does not end with `end: true`"
+	if code := command([]string{"check", dir}, &out, &out); code != exitFailed || !strings.Contains(out.String(), want) {
+		t.Errorf("exit code %d, want 1 and %q in\n%s", code, want, &out)
+	}
+}
+
 // TestNoStart: what the operator has to mend is said in one line or list, with exit code 2.
 func TestNoStart(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")

@@ -6,9 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/authz"
@@ -30,12 +28,14 @@ type ruleSource struct {
 	cfg     rulefile.Config
 	options ratelimit.RulesOptions
 	log     *slog.Logger
+	watcher *rulefile.Watcher // nil for the sample
 	first   rulefile.Rules
 
 	mu       sync.Mutex
 	inForce  rulefile.Rules
 	since    time.Time
 	refused  rulefile.Problems // of newer rules
+	held     []string          // what newer rules lack that wait until their files have been quiet
 	failures uint64
 }
 
@@ -61,7 +61,8 @@ func openRules(s *Settings, log *slog.Logger) (*ruleSource, error) {
 	if r.sample {
 		r.first, problems = rulefile.Parse([]rulefile.File{{Name: "sample.yaml (built in)", Content: sampleRules}}, r.cfg)
 	} else {
-		r.first, problems = rulefile.Load(r.dir, r.cfg)
+		r.watcher = rulefile.NewWatcher(r.dir, r.cfg)
+		r.first, problems = r.watcher.Load()
 	}
 	if err := problems.Err(); err != nil {
 		if !s.ForceStart {
@@ -77,7 +78,7 @@ func openRules(s *Settings, log *slog.Logger) (*ruleSource, error) {
 func (s *Settings) ruleConfig() rulefile.Config {
 	return rulefile.Config{
 		DefaultAlgorithm: s.algorithm(), StoreErrorPolicy: s.policy(),
-		MergeDomains: s.MergeDomains, IgnoreDotfiles: s.IgnoreDotfiles,
+		MergeDomains: s.MergeDomains, IgnoreDotfiles: s.IgnoreDotfiles, RequireEnd: s.RequireEnd,
 	}
 }
 
@@ -90,47 +91,54 @@ func (r *ruleSource) applyLoaded() {
 
 // watch follows the files until ctx is done; SIGHUP has them read at once.
 func (r *ruleSource) watch(ctx context.Context) error {
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
 	if r.sample { // nothing to follow, and SIGHUP must not end the process
-		<-ctx.Done()
+		reloadOnHangup(ctx, func() {})
 		return nil
 	}
-	watcher := rulefile.NewWatcher(r.dir, r.cfg, r.first)
-	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-hangup:
-				watcher.Reload()
-			}
-		}
-	}()
-	watcher.Run(ctx, func(u rulefile.Update) {
-		if u.Problems.HasErrors() {
-			r.refuse(u.Rules.Generation, u.Problems)
-			return
-		}
-		r.logWarnings(u.Problems)
-		r.accept(u.Rules)
-		r.log.Warn("rules reloaded", "directory", r.dir, "generation", u.Rules.Generation)
-	})
+	go reloadOnHangup(ctx, r.watcher.Reload)
+	r.watcher.Run(ctx, r.update)
 	return nil
+}
+
+// update handles a change of the files.
+func (r *ruleSource) update(u rulefile.Update) {
+	log := r.log.With("directory", r.dir, "generation", u.Rules.Generation)
+	switch {
+	case u.Problems.HasErrors():
+		r.refuse(u.Rules.Generation, u.Problems)
+		return
+	case u.Held:
+		r.hold(u.Lost)
+		log.Warn("rules were changed in place and lack some of the rules in force; they take effect when the files have been unchanged "+
+			"for "+rulefile.QuietPeriod.String()+" (a file that is renamed into place takes effect at once)", "lost", u.Lost)
+		return
+	}
+	r.logWarnings(u.Problems)
+	r.accept(u.Rules)
+	if len(u.Lost) > 0 {
+		log = log.With("lost", u.Lost)
+	}
+	log.Warn("rules reloaded")
+}
+
+// hold remembers that newer rules wait, and what they lack.
+func (r *ruleSource) hold(lost []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refused, r.held = nil, lost
 }
 
 func (r *ruleSource) accept(rules rulefile.Rules) {
 	r.apply(ratelimit.NewRules(rules.Domains, r.options), rules.Policies)
 	r.mu.Lock()
-	r.inForce, r.since, r.refused = rules, time.Now(), nil
+	r.inForce, r.since, r.refused, r.held = rules, time.Now(), nil, nil
 	r.mu.Unlock()
 	r.onLoad()
 }
 
 func (r *ruleSource) refuse(generation string, problems rulefile.Problems) {
 	r.mu.Lock()
-	r.refused = problems
+	r.refused, r.held = problems, nil
 	r.failures++
 	r.mu.Unlock()
 	r.log.Error("rules refused; those before stay in force", "directory", r.dir, "generation", generation, "problems", problems.Error())
@@ -160,18 +168,24 @@ func (r *ruleSource) stats() telemetry.RuleStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return telemetry.RuleStats{
-		Generation: r.inForce.Generation, Since: r.since, Current: r.refused == nil, Failures: r.failures,
+		Generation: r.inForce.Generation, Since: r.since, Current: r.refused == nil, Held: r.held != nil, Failures: r.failures,
 	}
 }
 
-// serveRules is /rlconfig: the rules in force in the format of envoyproxy/ratelimit, and what was refused since.
+// serveRules is /rlconfig: the rules in force in the format of envoyproxy/ratelimit, and what was refused or held since.
 func (r *ruleSource) serveRules(w http.ResponseWriter, _ *http.Request) {
 	r.mu.Lock()
-	rules, refused := r.inForce, r.refused
+	rules, refused, held := r.inForce, r.refused, r.held
 	r.mu.Unlock()
 	w.Header().Set("content-type", "text/plain; charset=utf-8")
 	fmt.Fprintf(w, "%s# generation %s, from %s\n", rulefile.Dump(rules), rules.Generation, r.describe())
 	if refused != nil {
 		fmt.Fprintf(w, "# newer rules are refused for their mistakes:\n%s\n", refused.Error())
+	}
+	if held != nil {
+		fmt.Fprintf(w, "# newer rules take effect when their files have been unchanged for %s; they lack:\n", rulefile.QuietPeriod)
+		for _, name := range held {
+			fmt.Fprintf(w, "#   %s\n", name)
+		}
 	}
 }

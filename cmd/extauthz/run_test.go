@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -236,6 +237,75 @@ func TestReload(t *testing.T) {
 	testenv.Eventually(t, shows("requests_per_unit=4,"), "the mended rules")
 	if shows("refused")() == nil {
 		t.Error("the mistake is still shown")
+	}
+}
+
+// TestCutRules: a rule file that is cut in place, as a full disk does, changes nothing but what is reported; one that is renamed into
+// place takes effect.
+func TestCutRules(t *testing.T) {
+	const whole = `domain: d
+descriptors:
+  - {key: a, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: b, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: c, rate_limit: {unit: hour, requests_per_unit: 1}}
+`
+	upTo := func(mark string) string { return strings.SplitN(whole, mark, 2)[0] }
+	root := rulesRoot(t)
+	file := filepath.Join(root, "config", "rules.yaml")
+	write := func(name, content string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(file, whole)
+	_, _, debugAddr, out := start(t, map[string]string{"RUNTIME_ROOT": root})
+	shows := func(page, want string) func() error {
+		return func() error {
+			if _, body := get(t, "http://"+debugAddr+page); !strings.Contains(body, want) {
+				return fmt.Errorf("no %q in\n%s", want, body)
+			}
+			return nil
+		}
+	}
+	inForce := func() {
+		t.Helper()
+		for _, key := range []string{"d.a:", "d.b:", "d.c:"} {
+			if err := shows("/rlconfig", key)(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+
+	write(file, upTo("  - {key: c"))
+	testenv.Eventually(t, shows("/rlconfig", "rules.yaml:4:1: error: the file ends here"), "the cut to be shown")
+	testenv.Eventually(t, matches(out, regexp.MustCompile("rules refused.*the file ends here")), "the cut to be logged")
+	inForce()
+	if err := shows("/metrics", "extauthz_config_last_reload_successful 0")(); err != nil {
+		t.Error(err)
+	}
+
+	write(file, "# another head\n"+upTo("  - {key: b"))
+	testenv.Eventually(t, shows("/rlconfig", "#   limit d.b\n#   limit d.c\n"), "the held rules to be shown")
+	testenv.Eventually(t, matches(out, regexp.MustCompile(`level=WARN msg="rules were changed in place.*lost="\[limit d.b limit d.c\]"`)), "the held rules to be logged")
+	inForce()
+	if err := shows("/metrics", "extauthz_config_reload_held 1")(); err != nil {
+		t.Error(err)
+	}
+
+	next := filepath.Join(filepath.Dir(file), "..new")
+	write(next, upTo("  - {key: b"))
+	if err := os.Rename(next, file); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, func() error {
+		if shows("/rlconfig", "d.c:")() == nil {
+			return errors.New("the third rule is still in force")
+		}
+		return nil
+	}, "the renamed file to take effect")
+	if err := shows("/metrics", "extauthz_config_reload_held 0")(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -43,6 +43,7 @@ type Settings struct {
 	RuntimeAppdirectory string     `envconfig:"RUNTIME_APPDIRECTORY" default:"config" desc:"see RUNTIME_ROOT"`
 	IgnoreDotfiles      bool       `envconfig:"RUNTIME_IGNOREDOTFILES" default:"false" desc:"leave out files whose names begin with a dot (those with two dots, as in ConfigMaps, always are)"`
 	MergeDomains        bool       `envconfig:"MERGE_DOMAIN_CONFIG" default:"false" desc:"put rules of several files for one domain together; else that is an error"`
+	RequireEnd          bool       `envconfig:"RULES_REQUIRE_END" default:"false" desc:"refuse a rule file whose last key is not end: true, so that one that was cut off is found, also at the start; extauthz check does the same"`
 	ForceStart          bool       `envconfig:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" desc:"start although the rule files have mistakes: everything passes until they are mended"`
 
 	// Limits.

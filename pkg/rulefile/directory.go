@@ -36,7 +36,7 @@ func readDirectory(dir string, cfg Config) snapshot {
 	if err != nil {
 		return snapshot{problems: Problems{noDirectory(dir, err)}}
 	}
-	var s snapshot
+	s := snapshot{place: placeOf(dir)}
 	for _, entry := range entries {
 		path := filepath.Join(dir, entry.Name())
 		if skipped(entry.Name(), cfg) {
@@ -46,12 +46,12 @@ func readDirectory(dir string, cfg Config) snapshot {
 			s.problems = append(s.problems, Problem{File: path, Severity: Warning, Message: "left out: an editor's backup or lock file"})
 			continue
 		}
-		content, problem := readFile(path, ruleGrammar())
+		file, problem := readFile(path, ruleGrammar())
 		if problem != nil {
 			s.problems = append(s.problems, *problem)
 			continue
 		}
-		s.files = append(s.files, File{Name: path, Content: content})
+		s.files = append(s.files, file)
 	}
 	if len(s.files) == 0 && !s.problems.HasErrors() {
 		s.problems = append(s.problems, Problem{
@@ -60,6 +60,20 @@ func readDirectory(dir string, cfg Config) snapshot {
 		})
 	}
 	return s
+}
+
+// placeOf is the path of a directory with all links followed, and where its link ..data leads, if it has one. Both change when the
+// whole directory is replaced in one step.
+func placeOf(dir string) string {
+	path, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		path = dir
+	}
+	data, err := os.Readlink(filepath.Join(dir, "..data"))
+	if err != nil {
+		return path // no ConfigMap
+	}
+	return filepath.Join(path, data)
 }
 
 func noDirectory(dir string, err error) Problem {
@@ -87,33 +101,36 @@ func isLeftover(name string) bool {
 }
 
 // readFile reads one file of a kind; otherwise the problem says why not.
-func readFile(path string, g grammar) ([]byte, *Problem) {
-	problem := func(severity Severity, message string, hints ...string) *Problem {
-		return &Problem{File: path, Severity: severity, Message: message, Hints: hints}
+func readFile(path string, g grammar) (File, *Problem) {
+	problem := func(severity Severity, message string, hints ...string) (File, *Problem) {
+		return File{}, &Problem{File: path, Severity: severity, Message: message, Hints: hints}
 	}
 	// Stat before Open: to open a named pipe would wait for somebody to write to it.
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return nil, problem(Error, "read "+g.noun+": "+reason(err))
+		return problem(Error, "read "+g.noun+": "+reason(err))
 	case info.IsDir():
-		return nil, problem(Warning, "left out: rules are read from one directory, not from those below it")
+		return problem(Warning, "left out: rules are read from one directory, not from those below it")
 	case !info.Mode().IsRegular():
-		return nil, problem(Warning, "left out: not a regular file")
+		return problem(Warning, "left out: not a regular file")
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, problem(Error, "read "+g.noun+": "+reason(err))
+		return problem(Error, "read "+g.noun+": "+reason(err))
 	}
 	defer f.Close()
+	if info, err = f.Stat(); err != nil { // another file than before, perhaps
+		return problem(Error, "read "+g.noun+": "+reason(err))
+	}
 	content, err := io.ReadAll(io.LimitReader(f, g.maxSize+1))
 	if err != nil {
-		return nil, problem(Error, "read "+g.noun+": "+reason(err))
+		return problem(Error, "read "+g.noun+": "+reason(err))
 	}
 	if int64(len(content)) > g.maxSize {
-		return nil, problem(Error, fmt.Sprintf("larger than %d MB", g.maxSize>>20), g.tooLarge)
+		return problem(Error, fmt.Sprintf("larger than %d MB", g.maxSize>>20), g.tooLarge)
 	}
-	return content, nil
+	return File{Name: path, Content: content, info: info}, nil
 }
 
 // reason is an error of the file system without the path, which the problem names already.

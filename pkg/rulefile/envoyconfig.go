@@ -29,7 +29,7 @@ func envoyGrammar() grammar {
 
 // LoadEnvoy reads a configuration of Envoy from a file and compares it with policies: see CheckEnvoy.
 func LoadEnvoy(path string, policies map[string]*authz.Policy) (managers int, problems Problems) {
-	content, problem := readFile(path, envoyGrammar())
+	file, problem := readFile(path, envoyGrammar())
 	switch {
 	case problem != nil && problem.Severity == Warning: // a directory, or a pipe
 		return 0, Problems{{
@@ -39,7 +39,7 @@ func LoadEnvoy(path string, policies map[string]*authz.Policy) (managers int, pr
 	case problem != nil:
 		return 0, Problems{*problem}
 	}
-	return CheckEnvoy(File{Name: path, Content: content}, policies)
+	return CheckEnvoy(file, policies)
 }
 
 // CheckEnvoy compares a configuration of Envoy, YAML or JSON, a bootstrap or a /config_dump, with the identity headers

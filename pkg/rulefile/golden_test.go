@@ -87,6 +87,8 @@ func settings(t *testing.T, comment []byte) Config {
 			continue // a remark
 		}
 		switch name {
+		case "RULES_REQUIRE_END":
+			cfg.RequireEnd = value == "true"
 		case "MERGE_DOMAIN_CONFIG":
 			cfg.MergeDomains = value == "true"
 		case "DEFAULT_ALGORITHM":

@@ -26,14 +26,14 @@ func LoadKeys(path string) (Keys, Problems) {
 }
 
 func readKeyFile(path string) (s snapshot) {
-	content, problem := readFile(path, keyGrammar())
+	file, problem := readFile(path, keyGrammar())
 	if problem != nil {
 		problem.Severity = Error // what would be left out of a directory is all there is here
 		problem.Hints = append(problem.Hints, "API_KEYS_FILE names a file; `extauthz keys create` makes one")
 		s.problems = Problems{*problem}
 		return s
 	}
-	s.files = []File{{Name: path, Content: content}}
+	s.files = []File{file}
 	return s
 }
 
@@ -85,8 +85,13 @@ func (w *KeyWatcher) Reload() {
 // Run calls update once for each change of the file until the context is done, also for errors: see Watcher.Run.
 func (w *KeyWatcher) Run(ctx context.Context, update func(KeyUpdate)) {
 	read := func() snapshot { return readKeyFile(w.path) }
-	follow(ctx, w.taken, w.reload, read, func(s snapshot) {
-		keys, problems := parseKeys(s)
+	taken := w.taken
+	follow(ctx, taken, w.reload, read, func(r reading) {
+		if r.generation == taken {
+			return
+		}
+		taken = r.generation
+		keys, problems := parseKeys(r.snapshot)
 		update(KeyUpdate{Keys: keys, Problems: problems})
 	})
 }

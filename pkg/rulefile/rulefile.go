@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"os"
 	"path/filepath"
 
 	"github.com/extauthz/extauthz/pkg/authz"
@@ -26,6 +27,9 @@ type Config struct {
 	// IgnoreDotfiles leaves out files whose names begin with a dot (RUNTIME_IGNOREDOTFILES). Names that begin with two
 	// dots, as Kubernetes has them in mounted ConfigMaps, are always left out.
 	IgnoreDotfiles bool
+	// RequireEnd refuses files whose last key is not `end: true` (RULES_REQUIRE_END), so that a file that was cut is found even
+	// when nothing is known of what it was before.
+	RequireEnd bool
 }
 
 // withDefaults is the same configuration with every default filled in.
@@ -44,6 +48,8 @@ type File struct {
 	// Name is what problems and positions call the file, usually its path.
 	Name    string
 	Content []byte
+
+	info os.FileInfo // of the open file that Content was read from; nil when it was not read from one
 }
 
 // Rules are the rules of a set of files.
@@ -65,6 +71,8 @@ func Parse(files []File, cfg Config) (Rules, Problems) {
 
 // snapshot is what one look at a rule source found.
 type snapshot struct {
+	// place tells directories apart, of which one has replaced another: it is where the links lead.
+	place    string
 	files    []File
 	problems Problems
 }
@@ -99,6 +107,7 @@ func parse(s snapshot, cfg Config) (Rules, Problems) {
 	for i, f := range s.files {
 		reports[i] = newReport(f, grammar)
 		if root, ok := readRoot(reports[i], rootSchema()); ok {
+			checkEnd(reports[i], root, cfg)
 			set.add(root, builder{report: reports[i], cfg: cfg})
 		}
 	}

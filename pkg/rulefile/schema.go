@@ -15,6 +15,7 @@ type rootKeys struct {
 	domain      given[string]
 	descriptors given[[]descriptorKeys]
 	authz       given[authzKeys]
+	end         given[bool]
 }
 
 func rootSchema() object[rootKeys] {
@@ -29,6 +30,7 @@ func rootSchema() object[rootKeys] {
 			on("domain", text, func(r *rootKeys) *given[string] { return &r.domain }),
 			on("descriptors", descriptorList, func(r *rootKeys) *given[[]descriptorKeys] { return &r.descriptors }),
 			bare("authz", one(authzSchema), func(r *rootKeys) *given[authzKeys] { return &r.authz }),
+			on("end", boolean, func(r *rootKeys) *given[bool] { return &r.end }),
 		},
 	}
 }

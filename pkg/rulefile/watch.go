@@ -10,31 +10,65 @@ import (
 // behind the links of a ConfigMap.
 const pollInterval = 500 * time.Millisecond
 
+// QuietPeriod is how long files have to stay unchanged before a suspicious change of them can take effect: see Watcher.
+const QuietPeriod = 10 * time.Second
+
 // Update is what a Watcher found when the rule files had changed.
 type Update struct {
-	// Rules are the new rules. When Problems has errors it has no domains and the rules before it stay in force; its
-	// Generation names the faulty files then.
+	// Rules are the new rules. When Problems has errors it has no domains and the previous rules stay active; its Generation names
+	// the faulty files then.
 	Rules Rules
 	// Problems are the mistakes in the files, or why they could not be read.
 	Problems Problems
+	// Lost names the access rules and limits that the new rules lack, when a file was changed in place and it lost enough of them
+	// to be suspicious.
+	Lost []string
+	// Held says that the new rules are not to be put in force yet, because of what is lost. Another Update follows: with the same
+	// rules once the files have been unchanged for QuietPeriod, or with others when they change before.
+	Held bool
 }
 
-// Watcher follows the rule files of a directory. Use NewWatcher.
+// Watcher follows the rule files of a directory. It trusts a file that was replaced (by a rename, or by a swap of the link ..data or
+// of the directory), because the new file was complete before it got there. A file that was changed in place may be cut off: its
+// writer is slow, or the disk is full. So of files that were changed in place, or are gone,
+//
+//   - a text that is the beginning of the one in force is refused. After QuietPeriod, Reload takes it all the same;
+//   - rules that lack some of the access rules in force, or more than half of a domain's limits, are held until the files have been
+//     unchanged for QuietPeriod.
+//
+// Use NewWatcher.
 type Watcher struct {
-	dir    string
-	cfg    Config
-	taken  string // the generation it began with
-	reload chan struct{}
+	dir     string
+	cfg     Config
+	reload  chan struct{}
+	inForce snapshot // of the rules in force; the zero value when none are
+	rules   Rules    // these rules
+	told    string   // the generation that was reported last
+	waiting bool     // that one was held, or refused as cut off
 }
 
-// NewWatcher returns a watcher of the directory that loaded were loaded from; it reports what differs from them. The zero Rules
-// make it report whatever is there.
-func NewWatcher(dir string, cfg Config, loaded Rules) *Watcher {
-	return &Watcher{dir: dir, cfg: cfg, taken: loaded.Generation, reload: make(chan struct{}, 1)}
+// NewWatcher returns a watcher of a directory.
+func NewWatcher(dir string, cfg Config) *Watcher {
+	return &Watcher{dir: dir, cfg: cfg, reload: make(chan struct{}, 1)}
 }
 
-// Reload makes Run read the directory at once, as on SIGHUP, without waiting for a second reading that agrees. It does not
-// block, may be called from any goroutine, and does nothing when nothing has changed.
+// Load reads the rules as the function Load does. Run then reports what differs from them; without Load, it reports whatever is
+// there.
+func (w *Watcher) Load() (Rules, Problems) {
+	s := settled(w.read)
+	rules, problems := parse(s, w.cfg)
+	w.told = rules.Generation
+	if !problems.HasErrors() {
+		w.inForce, w.rules = s, rules
+	}
+	return rules, problems
+}
+
+func (w *Watcher) read() snapshot { return readDirectory(w.dir, w.cfg) }
+
+// Reload makes Run read the directory at once, as on SIGHUP, without waiting for a second reading that agrees. It also takes a text
+// that was refused as cut off, when that has been unchanged for QuietPeriod. It does not block, may be called from any goroutine,
+// and does nothing when nothing has changed.
 func (w *Watcher) Reload() {
 	select {
 	case w.reload <- struct{}{}:
@@ -46,34 +80,72 @@ func (w *Watcher) Reload() {
 // after the other. It is called for errors as well, once for each faulty state: also when the directory has vanished or has no
 // rule files any more. When what was in force comes back after that, it is called again. Run may be called once.
 func (w *Watcher) Run(ctx context.Context, update func(Update)) {
-	read := func() snapshot { return readDirectory(w.dir, w.cfg) }
-	follow(ctx, w.taken, w.reload, read, func(s snapshot) {
-		rules, problems := parse(s, w.cfg)
-		update(Update{Rules: rules, Problems: problems})
+	follow(ctx, w.told, w.reload, w.read, func(r reading) {
+		if u, changed := w.take(r); changed {
+			update(u)
+		}
 	})
 }
 
-// follow reads until the context is done and calls changed for what differs from what was taken before: when two readings in a
-// row agree, or at once after a reload.
-func follow(ctx context.Context, taken string, reload <-chan struct{}, read func() snapshot, changed func(snapshot)) {
+// take judges a settled reading; changed is false when there is nothing to report.
+func (w *Watcher) take(r reading) (u Update, changed bool) {
+	isNew := r.generation != w.told
+	if !isNew && !w.waiting {
+		return u, false
+	}
+	w.told, w.waiting = r.generation, true
+	inPlace := changedInPlace(w.inForce, r.snapshot)
+	confirmed := r.asked && r.quiet >= QuietPeriod
+	if cut := cutOff(inPlace); len(cut) > 0 && !confirmed {
+		return Update{Rules: Rules{Generation: r.generation}, Problems: cut}, isNew || r.asked
+	}
+	u.Rules, u.Problems = parse(r.snapshot, w.cfg)
+	if !u.Problems.HasErrors() && len(inPlace) > 0 {
+		u.Lost = lost(w.rules, u.Rules)
+		u.Held = len(u.Lost) > 0 && r.quiet < QuietPeriod
+	}
+	if u.Held {
+		return u, isNew || r.asked
+	}
+	w.waiting = false
+	if !u.Problems.HasErrors() {
+		w.inForce, w.rules = r.snapshot, u.Rules
+	}
+	return u, true
+}
+
+// reading is one look at the files whose contents have settled.
+type reading struct {
+	snapshot
+	generation string
+	// quiet is how long this generation has been seen; asked says that Reload asked for this reading.
+	quiet time.Duration
+	asked bool
+}
+
+// follow reads until the context is done, and calls settled with each reading that agrees with the one before it, or that was asked
+// for by reload. The generation loaded is what was read before.
+func follow(ctx context.Context, loaded string, reload <-chan struct{}, read func() snapshot, settled func(reading)) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
-	previous := taken
+	previous, since := loaded, time.Now()
 	for {
-		settled := false
+		asked := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-reload:
-			settled = true
+			asked = true
 		case <-ticker.C:
 		}
 		s := read()
 		generation := s.generation()
-		if generation != taken && (settled || generation == previous) {
-			taken = generation
-			changed(s)
+		agrees := generation == previous
+		if !agrees {
+			previous, since = generation, time.Now()
 		}
-		previous = generation
+		if agrees || asked {
+			settled(reading{snapshot: s, generation: generation, quiet: time.Since(since), asked: asked})
+		}
 	}
 }

@@ -18,22 +18,27 @@ import (
 func watched(t *testing.T, files map[string]string, test func(dir string, w *Watcher, log func() string)) {
 	dir := newDirectory(t, files)
 	synctest.Test(t, func(t *testing.T) {
-		loaded, _ := Load(dir, Config{})
-		w := NewWatcher(dir, Config{}, loaded)
+		w := NewWatcher(dir, Config{})
+		if _, problems := w.Load(); problems.HasErrors() {
+			t.Fatal(problems)
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var reports []string
 		since := time.Now()
 		go w.Run(ctx, func(u Update) {
 			report := domainNames(u.Rules)
-			if u.Problems.HasErrors() {
+			switch {
+			case u.Problems.HasErrors():
 				report = "error"
+			case u.Held:
+				report += " held"
 			}
 			reports = append(reports, fmt.Sprintf("%s after %v", report, time.Since(since)))
 		})
 		test(dir, w, func() string {
 			synctest.Wait()
-			time.Sleep(10 * time.Second)
+			time.Sleep(15 * time.Second)
 			synctest.Wait()
 			said := strings.Join(reports, ", ")
 			reports, since = nil, time.Now()
@@ -43,14 +48,14 @@ func watched(t *testing.T, files map[string]string, test func(dir string, w *Wat
 }
 
 func TestWatcher(t *testing.T) {
-	one, two := ruleFile("one"), ruleFile("two")
+	one, two := ruleFile("one"), ruleFile("two") // of the one domain, nothing is in the other
 	for _, c := range []struct {
 		name   string
 		change func(t *testing.T, dir string)
 		want   string
 	}{
 		{"nothing changes", func(*testing.T, string) {}, ""},
-		{"a file is written in place", func(t *testing.T, dir string) { write(t, filepath.Join(dir, "a.yaml"), two) }, "two after 1s"},
+		{"a file is written in place", func(t *testing.T, dir string) { write(t, filepath.Join(dir, "a.yaml"), two) }, "two held after 1s, two after 10.5s"},
 		{"a file is renamed into place", func(t *testing.T, dir string) {
 			write(t, filepath.Join(dir, ".new"), two)
 			rename(t, filepath.Join(dir, ".new"), filepath.Join(dir, "a.yaml"))
@@ -66,7 +71,7 @@ func TestWatcher(t *testing.T) {
 			write(t, filepath.Join(dir, "a.yaml"), two[:len(two)/2])
 			time.Sleep(500 * time.Millisecond) // over one reading
 			write(t, filepath.Join(dir, "a.yaml"), two)
-		}, "two after 1.5s"},
+		}, "two held after 1.5s, two after 11s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			watched(t, map[string]string{"a.yaml": one}, func(dir string, _ *Watcher, log func() string) {
@@ -103,7 +108,8 @@ func TestReloadDoesNotWait(t *testing.T) {
 		if got := log(); got != "" {
 			t.Errorf("nothing had changed, but the watcher reported %q", got)
 		}
-		write(t, filepath.Join(dir, "a.yaml"), ruleFile("two"))
+		write(t, filepath.Join(dir, ".new"), ruleFile("two"))
+		rename(t, filepath.Join(dir, ".new"), filepath.Join(dir, "a.yaml"))
 		w.Reload()
 		w.Reload()
 		if diff := cmp.Diff("two after 0s", log()); diff != "" {
@@ -118,7 +124,7 @@ func TestWatcherOfNothingLoadedReportsWhatIsThere(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		var got []string
-		NewWatcher(dir, Config{}, Rules{}).Run(ctx, func(u Update) { got = append(got, domainNames(u.Rules)) })
+		NewWatcher(dir, Config{}).Run(ctx, func(u Update) { got = append(got, domainNames(u.Rules)) })
 		if diff := cmp.Diff([]string{"one"}, got); diff != "" {
 			t.Error(diff)
 		}
@@ -134,7 +140,8 @@ func TestWatcherNeverSeesHalfAConfigMap(t *testing.T) {
 	}
 	swapConfigMap(t, dir, "..0", generation(0))
 	synctest.Test(t, func(t *testing.T) {
-		loaded, problems := Load(dir, Config{})
+		w := NewWatcher(dir, Config{})
+		_, problems := w.Load()
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}
@@ -142,7 +149,7 @@ func TestWatcherNeverSeesHalfAConfigMap(t *testing.T) {
 		defer cancel()
 		var last string
 		count := 0
-		go NewWatcher(dir, Config{}, loaded).Run(ctx, func(u Update) {
+		go w.Run(ctx, func(u Update) {
 			if len(u.Problems) > 0 {
 				t.Error(u.Problems)
 			}

@@ -81,6 +81,8 @@ type RuleStats struct {
 	Since time.Time
 	// Current is false while newer rules are refused for their mistakes.
 	Current bool
+	// Held is true while newer rules wait until their files have been quiet.
+	Held bool
 	// Failures counts refused reloads.
 	Failures uint64
 }
@@ -126,6 +128,7 @@ var (
 	reloadOK        = desc("config_last_reload_successful", "0 while newer rules are refused for their mistakes.")
 	reloadTime      = desc("config_last_reload_success_timestamp_seconds", "When the rules in force were loaded.")
 	reloadFailures  = desc("config_reload_failures_total", "Rules that were refused for their mistakes.")
+	reloadHeld      = desc("config_reload_held", "1 while newer rules that lack rules in force wait until their files have been unchanged for 10 s.")
 	configInfo      = desc("config_info", "1 for the hash of the rules in force.", "generation")
 	ruleLimit       = desc("rule_limit", "Requests that a limit in force allows in its window, for each value of its rule.", "domain", "rule", "limit")
 	ruleWindow      = desc("rule_window_seconds", "Window of a limit in force.", "domain", "rule", "limit")
@@ -207,6 +210,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(reloadTime, float64(r.Since.UnixNano())/1e9)
 	}
 	counter(reloadFailures, r.Failures)
+	gauge(reloadHeld, number(r.Held))
 	gauge(configInfo, 1, r.Generation)
 	collectLimits(c.Limiter.Rules(), gauge)
 	if c.Certificates != nil {

@@ -3,8 +3,6 @@ package e2e
 import (
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -69,9 +67,7 @@ func TestPolicyReload(t *testing.T) {
 		t.Errorf("after a file with a mistake: got %d, want 200 as before", a.status)
 	}
 	// A policy that is gone lets nobody in.
-	if err := os.WriteFile(filepath.Join(filepath.Dir(s.rules), "rules.yaml"), []byte("domain: sample\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	replace(t, s.rules, "domain: sample\n")
 	awaitStatus(t, s.proxy, get("/public/logo.png"), http.StatusForbidden)
 }
 
