@@ -73,6 +73,11 @@ func (d *Decision) cleanse(p *Policy, r *Request, limitHeaders []string) {
 	d.Remove = append(d.Remove, notTheClients[:]...)
 	// Headers of a response, which an upstream that counts for itself might take for true.
 	d.Remove = append(d.Remove, limitHeaders...)
+	for _, name := range overrideHeaders {
+		if !slices.Contains(p.KeepHeaders, name) {
+			d.Remove = append(d.Remove, name)
+		}
+	}
 	var cookies []string
 	for i := range p.Credentials {
 		source := p.Credentials[i].source()

@@ -201,7 +201,15 @@ func parseRequest(t *testing.T, text string) *authz.Request {
 }
 
 // always are headers that no client gets past this service; runCase looks for them, and cases leave them out.
-var always = []string{"ratelimit", "ratelimit-policy", "x-envoy-auth-failure-mode-allowed", "x-envoy-auth-partial-body"}
+var always = []string{
+	"ratelimit", "ratelimit-policy", "x-envoy-auth-failure-mode-allowed", "x-envoy-auth-partial-body",
+	"x-original-url", "x-rewrite-url", "x-http-method", "x-method-override",
+}
+
+// unlessKept are headers that a policy can keep; cases leave them out, too, but for `kept`, those that a request keeps.
+var unlessKept = []string{
+	"x-forwarded-prefix", "forwarded", "x-forwarded-host", "x-original-host", "x-host", "x-http-host-override", "x-http-method-override",
+}
 
 // describe tells of a decision what a section asks for; the first one is the verdict.
 func describe(d *authz.Decision, section string, k int) string {
@@ -227,7 +235,7 @@ func describe(d *authz.Decision, section string, k int) string {
 		add(d.ToUpstream)
 	case "remove":
 		for _, name := range d.Remove {
-			if !slices.Contains(always, name) {
+			if !slices.Contains(always, name) && !slices.Contains(unlessKept, name) {
 				words = append(words, name)
 			}
 		}
@@ -235,6 +243,12 @@ func describe(d *authz.Decision, section string, k int) string {
 			words = append(words, "?"+q)
 		}
 		slices.Sort(words)
+	case "kept":
+		for _, name := range unlessKept {
+			if !slices.Contains(d.Remove, name) {
+				words = append(words, name)
+			}
+		}
 	case "hold":
 		words = append(words, time.Duration(d.Delay*1000).String())
 	case "client":

@@ -30,6 +30,8 @@ type Policy struct {
 	Refused []RateLimit
 	// Headers are the names under which the upstream is told who calls. An empty name means not to tell.
 	Headers IdentityHeaders
+	// KeepHeaders are those of OverrideHeaders that are not removed from requests.
+	KeepHeaders []string
 	// Position is where the section stands, "file:line".
 	Position string
 }

@@ -20,6 +20,7 @@ func (b builder) policy(section given[authzKeys]) *authz.Policy {
 		Access:      b.access(a.access.value, a.unsafePaths.or(false)),
 		Limits:      b.requestLimits(a.limits.value, "credential: {field: owner}"),
 		Refused:     b.requestLimits(a.refused.value, aboutRefused),
+		KeepHeaders: b.keepHeaders(a.keepHeaders.value),
 		Position:    b.position(section.key),
 	}
 	p.Headers = b.identityHeaders(a.headers.value, section.key, p.Credentials)

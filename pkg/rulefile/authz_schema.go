@@ -20,6 +20,7 @@ type authzKeys struct {
 	limits      given[[]requestLimitKeys]
 	refused     given[[]requestLimitKeys]
 	headers     given[identityHeaderKeys]
+	keepHeaders given[[]item]
 }
 
 func authzSchema() object[authzKeys] {
@@ -42,6 +43,7 @@ func authzSchema() object[authzKeys] {
 			on("limits", requestLimitList("limits"), func(a *authzKeys) *given[[]requestLimitKeys] { return &a.limits }),
 			on("refused", requestLimitList("refused"), func(a *authzKeys) *given[[]requestLimitKeys] { return &a.refused }),
 			on("headers", one(identityHeaderSchema), func(a *authzKeys) *given[identityHeaderKeys] { return &a.headers }),
+			on("keep_headers", texts, func(a *authzKeys) *given[[]item] { return &a.keepHeaders }),
 		},
 	}
 }

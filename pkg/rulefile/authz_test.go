@@ -166,6 +166,13 @@ func TestParseBuildsThePolicy(t *testing.T) {
 			},
 		},
 		{
+			name: "headers that are kept",
+			yaml: `{anonymous: allow, keep_headers: [X-Forwarded-Host, forwarded, x-forwarded-host]}`,
+			change: func(p *authz.Policy) {
+				p.KeepHeaders = []string{"x-forwarded-host", "forwarded"}
+			},
+		},
+		{
 			name: "identity headers",
 			yaml: `{anonymous: allow, headers: {owner: X-Owner, plan: off, method: "", key_id: }}`,
 			change: func(p *authz.Policy) {

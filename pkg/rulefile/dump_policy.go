@@ -30,6 +30,7 @@ func dumpPolicy(domain string, p *authz.Policy) string {
 	show(len(p.Refused) > 0, "refused=%d", len(p.Refused))
 	h := p.Headers
 	show(true, "headers=%s,%s,%s,%s", orNone(h.Owner), orNone(h.Plan), orNone(h.Method), orNone(h.KeyID))
+	show(len(p.KeepHeaders) > 0, "keep_headers=%s", strings.Join(p.KeepHeaders, ","))
 	show(p.Position != "", "at=%s", p.Position)
 	return domain + " authz: " + strings.Join(parts, " ")
 }

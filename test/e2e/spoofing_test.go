@@ -1,10 +1,15 @@
 package e2e
 
 import (
+	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"github.com/extauthz/extauthz/internal/testenv"
 )
 
 // The headers by which the application knows who calls, and the one that tells it that nobody has been asked.
@@ -26,6 +31,9 @@ func TestSpoofing(t *testing.T) {
 		{"in capitals", func(h string) [][2]string { return [][2]string{{strings.ToUpper(h), evil}} }},
 		{"with underscores", func(h string) [][2]string { return [][2]string{{strings.ReplaceAll(h, "-", "_"), evil}} }},
 		{"with one underscore", func(h string) [][2]string { return [][2]string{{strings.Replace(h, "-", "_", 1), evil}} }},
+		{"with dots", func(h string) [][2]string { return [][2]string{{strings.ReplaceAll(h, "-", "."), evil}} }},
+		{"with one dot", func(h string) [][2]string { return [][2]string{{strings.Replace(h, "-", ".", 1), evil}} }},
+		{"with characters that no name has", func(h string) [][2]string { return [][2]string{{strings.ReplaceAll(h, "-", "~"), evil}} }},
 		{"empty and full", func(h string) [][2]string { return [][2]string{{h, ""}, {h, evil}} }},
 		{"as one that ends with the connection", func(h string) [][2]string { return [][2]string{{h, evil}, {"connection", h}} }},
 		{"as a list", func(h string) [][2]string { return [][2]string{{h, "ann, " + evil}} }},
@@ -82,6 +90,86 @@ func TestSpoofing(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOverrideHeaders sends what makes some applications take another path, host or method for the one that was judged.
+func TestOverrideHeaders(t *testing.T) {
+	t.Parallel()
+	const evil = "/internal"
+	names := []string{
+		"x-original-url", "x-rewrite-url", "x-forwarded-prefix",
+		"forwarded", "x-forwarded-host", "x-original-host", "x-host", "x-http-host-override",
+		"x-http-method-override", "x-http-method", "x-method-override",
+	}
+	for _, c := range []struct {
+		name, policy string
+		kept         []string
+	}{
+		{"by default", "", nil},
+		{"two of them kept", "  keep_headers: [X-Forwarded-Host, x-http-method-override]\n", []string{"x-forwarded-host", "x-http-method-override"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			issuer := newIssuer(t)
+			rules := instead("  preflight: allow\n", "  preflight: allow\n"+c.policy)(t, policy(t, issuer))
+			root, _ := rulesDirectory(t, rules)
+			service := startService(t, "RUNTIME_ROOT="+root, serverSecret, "AUTHZ_HTTP_TIMEOUT=2s")
+			grpc := startEnvoy(t, service.grpcPort, instead("headers_with_underscores_action: REJECT_REQUEST", "headers_with_underscores_action: ALLOW"))
+			overHTTP := startEnvoyWith(t, "envoy/http-ext_authz.yaml", testenv.Ports{
+				8000: testenv.Port(t, application(t)), 8080: testenv.Port(t, strings.TrimPrefix(service.http, "http://")),
+			})
+			for asked, envoy := range map[string]*proxy{"gRPC": grpc, "HTTP": overHTTP} {
+				for _, name := range names {
+					for _, spelling := range []string{name, strings.ToUpper(name), strings.ReplaceAll(name, "-", "_")} {
+						if asked == "HTTP" && strings.Contains(spelling, "_") {
+							continue // Envoy refuses it there
+						}
+						a := envoy.do(t, get("/", issuer.bearer(t, nil), [2]string{spelling, evil}))
+						got := strings.Contains(fmt.Sprint(a.saw()), evil)
+						if want := slices.Contains(c.kept, name); a.saw() == nil || got != want {
+							t.Errorf("asked over %s: with %s the application saw %v, want it there: %t", asked, spelling, a.saw(), want)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestTrailers: the ext_authz filter cannot remove trailers, which come after the answer. Envoy drops those of HTTP/1.1; those of HTTP/2
+// reach an application that is spoken to by HTTP/2, as trailers and never as headers.
+func TestTrailers(t *testing.T) {
+	t.Parallel()
+	var seen atomic.Pointer[http.Request]
+	upstream := testenv.UpstreamFunc(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // the trailers are behind it
+		seen.Store(r)
+	})
+	s := startShop(t)
+	envoy := startEnvoyWith(t, "envoy/envoy.yaml", testenv.Ports{8000: testenv.Port(t, upstream), 8081: s.service.grpcPort})
+	for _, c := range []struct {
+		protocol int
+		want     []string // of the trailer
+	}{{1, nil}, {2, []string{"evil"}}} {
+		transport := &http.Transport{Protocols: new(http.Protocols)}
+		transport.Protocols.SetHTTP1(c.protocol == 1)
+		transport.Protocols.SetUnencryptedHTTP2(c.protocol == 2)
+		defer transport.CloseIdleConnections()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+envoy.addr+"/", io.NopCloser(strings.NewReader("body")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		bearer := s.issuer.bearer(t, nil)
+		req.Header.Set(bearer[0], bearer[1])
+		req.Trailer = http.Header{"X-Auth-Owner": {"evil"}}
+		if resp, body := testenv.RoundTrip(t, transport, req); resp.StatusCode != http.StatusOK {
+			t.Fatalf("HTTP/%d: got %d %s, want 200", c.protocol, resp.StatusCode, body)
+		}
+		got := seen.Load()
+		if !slices.Equal(got.Header.Values("X-Auth-Owner"), []string{"ann"}) || !slices.Equal(got.Trailer.Values("X-Auth-Owner"), c.want) {
+			t.Errorf("HTTP/%d: the application saw header %v and trailer %v, want the owner ann and %v", c.protocol, got.Header, got.Trailer, c.want)
+		}
 	}
 }
 

@@ -127,20 +127,36 @@ func (a *answer) removeHeader(name string) {
 	}
 }
 
-// removeLookalikes removes x_owner where x-owner is set or removed: CGI and its heirs (PHP, WSGI, Rack) give both to a program
-// under the same name.
+// removeLookalikes removes headers such as x_owner and x.owner where x-owner is set or removed. Many servers hand headers to a program as
+// variables, in whose names every character but letters and digits becomes the same one (CGI, PHP, WSGI, Rack).
 func (a *answer) removeLookalikes(r *authz.Request) {
+	ours := slices.Clone(a.remove)
+	for _, h := range a.toUpstream {
+		ours = append(ours, h.Name)
+	}
 	for name := range r.Headers {
-		if strings.IndexByte(name, '_') < 0 {
-			continue
-		}
-		plain := strings.ReplaceAll(name, "_", "-")
-		if slices.Contains(a.remove, plain) || slices.ContainsFunc(a.toUpstream, func(h reply.Header) bool { return h.Name == plain }) {
+		alike := func(other string) bool { return looksAlike(name, other) }
+		if !slices.Contains(ours, name) && slices.ContainsFunc(ours, alike) {
 			a.removeHeader(name)
 		}
 	}
 	slices.Sort(a.remove)
 }
+
+// looksAlike reports whether two names of headers, in lower case, differ at most in characters that are neither letters nor digits.
+func looksAlike(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range len(a) {
+		if a[i] != b[i] && (alphanumeric(a[i]) || alphanumeric(b[i])) {
+			return false
+		}
+	}
+	return true
+}
+
+func alphanumeric(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
 
 // spellings returns how parameters of these names are spelt in the query of the path: Envoy compares without decoding, and
 // %61pi_key is api_key to an upstream.
