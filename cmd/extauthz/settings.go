@@ -79,7 +79,7 @@ type Settings struct {
 
 	// The embedded store.
 	BackendType    backendType   `envconfig:"BACKEND_TYPE" desc:"memory or redis; default: redis when REDIS_URL is set, else memory"`
-	MaxBuckets     int           `envconfig:"MEMORY_MAX_BUCKETS" default:"1000000" desc:"most buckets in memory; when full, those nearest to their full quota go"`
+	MaxBuckets     int           `envconfig:"MEMORY_MAX_BUCKETS" default:"1000000" desc:"most buckets in memory; when full, a new bucket replaces a little used one of the rule that has the most buckets"`
 	SnapshotPath   string        `envconfig:"MEMORY_SNAPSHOT_PATH" desc:"file to keep the buckets in over a restart, written on shutdown and every minute"`
 	RedisURL       string        `envconfig:"REDIS_URL" secret:"url" desc:"redis://[user:password@]host:port[/db], rediss://..., unix:///path, host:port or /path"`
 	RedisSocket    socketType    `envconfig:"REDIS_SOCKET_TYPE" desc:"tcp, tls or unix, for a REDIS_URL that does not say"`

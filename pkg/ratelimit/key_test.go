@@ -24,6 +24,7 @@ func keyRules() *Rules {
 			{Key: "k", Value: "s*", Limits: []Limit{token}, ShareThreshold: true},
 			{Key: "j*", Limits: []Limit{token}},
 			{Key: strings.Repeat("long", 40), Limits: []Limit{token}},
+			{Key: "o", Limits: []Limit{token}},
 			{Key: "t", Limits: []Limit{tagged}, Descriptors: []Node{{Key: "k", Limits: []Limit{tagged}}}},
 		}},
 		{Name: "d1:k", Descriptors: []Node{{Key: "k", Limits: []Limit{token}}}},
@@ -59,7 +60,9 @@ func FuzzKey(f *testing.F) {
 					t.Errorf("two limits of one rule share %q", a.key)
 				}
 			}
-			o := overrideKey("p:", d2, a.limit, pair(k2, v2, kk2, vv2))
+			var override RuleLimit
+			override.identify(overrideIdentity(d2, a.limit))
+			o := overrideKey("p:", &override, pair(k2, v2, kk2, vv2))
 			if o == a.key {
 				t.Errorf("an override shares %q", o)
 			}
@@ -127,6 +130,58 @@ func TestKeys(t *testing.T) {
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%q: %q, want %q", c.entry, got, c.want)
+		}
+	}
+}
+
+// TestRuleOfTakes: all takes of one limit of a rule name the same rule, whatever values the client sends, and those of different
+// limits do not. A full memstore forgets buckets by it.
+func TestRuleOfTakes(t *testing.T) {
+	own := &OwnLimit{RequestsPerUnit: 1, Unit: descriptors.Hour}
+	override := &descriptors.Override{RequestsPerUnit: 1, Unit: descriptors.Minute}
+	longer := &descriptors.Override{RequestsPerUnit: 7, Unit: descriptors.Hour}
+	rules := keyRules()
+	rules.Find("d", pair("o", "v", "", "")).Limits[0].OverrideMax = 1000
+	seen := map[uint64]string{}
+	for _, c := range []struct {
+		name   string
+		domain string
+		values []descriptors.Descriptor
+		own    *OwnLimit
+		limits int
+	}{
+		{"k", "d", []descriptors.Descriptor{{Entries: pair("k", "a", "", "")}, {Entries: pair("k", "b", "", "")}}, nil, 1},
+		{"k of another domain", "d1:k", []descriptors.Descriptor{{Entries: pair("k", "a", "", "")}}, nil, 1},
+		{"two limits", "d", []descriptors.Descriptor{{Entries: pair("k", "x", "", "")}}, nil, 2},
+		{"below it", "d", []descriptors.Descriptor{{Entries: pair("k", "x", "k2", "a")}, {Entries: pair("k", "x", "k2", "b")}}, nil, 1},
+		{"wildcard", "d", []descriptors.Descriptor{{Entries: pair("k", "wa", "", "")}, {Entries: pair("k", "wb", "", "")}}, nil, 1},
+		{"wildcard key", "d", []descriptors.Descriptor{{Entries: pair("j1", "a", "", "")}, {Entries: pair("j2", "b", "", "")}}, nil, 1},
+		{"hash tag", "d", []descriptors.Descriptor{{Entries: pair("t", "a", "", "")}, {Entries: pair("t", "b", "", "")}}, nil, 1},
+		{"owners", "d", []descriptors.Descriptor{{Entries: pair("o", "a", "", "")}, {Entries: pair("o", "b", "", "")}}, nil, 1},
+		{"owners with a window of their own", "d", []descriptors.Descriptor{{Entries: pair("o", "a", "", "")}}, own, 1},
+		{"overrides", "d", []descriptors.Descriptor{
+			{Entries: pair("k", "a", "", ""), Limit: override}, {Entries: pair("z", "b", "", ""), Limit: override},
+		}, nil, 1},
+		{"overrides with another window", "d", []descriptors.Descriptor{{Entries: pair("k", "a", "", ""), Limit: longer}}, nil, 1},
+	} {
+		found := map[uint64]bool{}
+		for _, d := range c.values {
+			p := plan{limiter: &Limiter{}, rules: rules, matches: make([]match, 1), query: Query{
+				Domain: c.domain, Descriptors: []descriptors.Descriptor{d}, Own: c.own,
+			}}
+			if err := p.match(); err != nil {
+				t.Fatal(err)
+			}
+			for _, take := range p.request().Takes {
+				found[take.Rule] = true
+				if other, ok := seen[take.Rule]; ok && other != c.name {
+					t.Errorf("%s: the same rule as %s", c.name, other)
+				}
+				seen[take.Rule] = c.name
+			}
+		}
+		if len(found) != c.limits {
+			t.Errorf("%s: takes of %d rules, want %d", c.name, len(found), c.limits)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func (r *Rule) makeOwn(l *RuleLimit, own OwnLimit) *RuleLimit {
 	made := *l
 	made.Limit.Limit, made.Unit, made.UnitMultiplier = limit, own.Unit, multiplier
 	made.MaxDelay = 0
-	made.identity = string(identity(r.Domain, r.path, limit))
+	made.identify(identity(r.Domain, r.path, limit))
 	made.own = new(ownLimits)
 	return &made
 }

@@ -47,7 +47,7 @@ func (p *plan) match() error {
 	for i := range p.query.Descriptors {
 		d, m := &p.query.Descriptors[i], &p.matches[i]
 		if d.Limit != nil {
-			limit, err := p.rules.override(d.Limit)
+			limit, err := p.rules.override(p.query.Domain, d.Limit)
 			if err != nil {
 				return &OverrideError{Descriptor: i, Reason: err.Error()}
 			}
@@ -83,7 +83,7 @@ func (p *plan) match() error {
 
 // override makes a limit of what the request brought: the default algorithm, with a burst of its requests. If the algorithm
 // cannot hold as many requests, the counter decides.
-func (r *Rules) override(o *descriptors.Override) (*RuleLimit, error) {
+func (r *Rules) override(domain string, o *descriptors.Override) (*RuleLimit, error) {
 	unit := o.Unit.Micros()
 	if unit == 0 {
 		return nil, fmt.Errorf("unit %d is none: want SECOND, MINUTE, HOUR, DAY, WEEK, MONTH or YEAR", o.Unit)
@@ -102,13 +102,15 @@ func (r *Rules) override(o *descriptors.Override) (*RuleLimit, error) {
 	if err := l.Check(); err != nil {
 		return nil, err
 	}
-	return &RuleLimit{
+	limit := &RuleLimit{
 		Limit: Limit{
 			Limit: l, Unit: o.Unit, UnitMultiplier: multiplier, OnStoreError: r.options.DefaultPolicy,
 		},
 		Policy:  "override",
 		hashTag: -1,
-	}, nil
+	}
+	limit.identify(overrideIdentity(domain, l))
+	return limit, nil
 }
 
 // request turns the matches into takes.
@@ -120,7 +122,7 @@ func (p *plan) request() *bucket.Request {
 		for k := range m.limits {
 			a := &m.limits[k]
 			t := p.cost(d, a.limit)
-			t.Limit = a.limit.Limit.Limit
+			t.Rule, t.Limit = a.limit.rule, a.limit.Limit.Limit
 			if a.limit.MaxDelay > 0 {
 				t.Limit.Burst = p.queue(t.Limit, min(a.limit.MaxDelay, p.query.MaxHold), t.Cost)
 			}
@@ -129,7 +131,7 @@ func (p *plan) request() *bucket.Request {
 				t.Role = bucket.Shadow
 			}
 			if m.rule == nil {
-				t.Key = overrideKey(p.rules.options.KeyPrefix, p.query.Domain, t.Limit, d.Entries)
+				t.Key = overrideKey(p.rules.options.KeyPrefix, a.limit, d.Entries)
 			} else {
 				t.Key = m.rule.key(p.rules.options.KeyPrefix, a.limit, d.Entries)
 			}

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"fmt"
+	"hash/fnv"
 	"strconv"
 	"strings"
 
@@ -54,6 +55,7 @@ type RuleLimit struct {
 	Policy string
 
 	identity string // what all bucket keys of the limit begin with
+	rule     uint64 // its hash, for bucket.Take.Rule
 	hashTag  int    // index of the entry whose value is the Redis Cluster hash tag, −1 for none
 	own      *ownLimits
 }
@@ -117,7 +119,7 @@ func (r *Rules) newRule(domain string, path []Node) *Rule {
 				rl.hashTag = i
 			}
 		}
-		rl.identity = string(identity(domain, path, l.Limit))
+		rl.identify(identity(domain, path, l.Limit))
 		rule.Limits = append(rule.Limits, rl)
 	}
 	return rule
@@ -174,6 +176,18 @@ func identity(domain string, path []Node, l bucket.Limit) []byte {
 	return append(id, ';')
 }
 
+// overrideIdentity is the identity of a limit that the request brings: it belongs to the entries, not to a rule.
+func overrideIdentity(domain string, l bucket.Limit) []byte {
+	id := descriptors.AppendField([]byte{'o'}, domain)
+	return append(appendAlgorithm(id, l), ';')
+}
+
+func (l *RuleLimit) identify(id []byte) {
+	h := fnv.New64a()
+	_, _ = h.Write(id) // a hash never fails
+	l.identity, l.rule = string(id), h.Sum64()
+}
+
 // maxIdentity bounds what the rule adds to each of its keys; it is more than descriptors.AppendField leaves unhashed.
 const maxIdentity = 96
 
@@ -203,12 +217,10 @@ func (r *Rule) key(prefix string, l *RuleLimit, entries []descriptors.Entry) str
 	return string(key)
 }
 
-// overrideKey names the bucket of a limit that the request brings: it belongs to the entries, not to a rule.
-func overrideKey(prefix, domain string, l bucket.Limit, entries []descriptors.Entry) string {
+// overrideKey is the name of the bucket of a limit that the request brings.
+func overrideKey(prefix string, l *RuleLimit, entries []descriptors.Entry) string {
 	key := append([]byte(prefix), keyVersion...)
-	key = append(key, 'o')
-	key = descriptors.AppendField(key, domain)
-	key = append(appendAlgorithm(key, l), ';')
+	key = append(key, l.identity...)
 	for _, e := range entries {
 		key = descriptors.AppendField(key, e.Key)
 		key = descriptors.AppendField(key, e.Value)

@@ -122,7 +122,7 @@ var (
 	unknownOutcomes = desc("store_unknown_outcome_total", "Requests of store_errors_total that may have been charged all the same.")
 	storeUp         = desc("store_up", "Whether the remote store answers.")
 	memoryBuckets   = desc("memory_buckets", "Buckets in the embedded store.")
-	memoryEvicted   = desc("memory_evicted_total", "Buckets that went because MEMORY_MAX_BUCKETS was reached.")
+	memoryEvicted   = desc("memory_evicted_total", "Buckets that still counted and were replaced because there were MEMORY_MAX_BUCKETS, first those of the rule with the most.")
 	memoryExpired   = desc("memory_expired_total", "Buckets that went because they held nothing any more.")
 	snapshotErrors  = desc("memory_snapshot_failures_total", "Snapshots that could not be written.")
 	reloadOK        = desc("config_last_reload_successful", "0 while newer rules are refused for their mistakes.")

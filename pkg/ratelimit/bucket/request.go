@@ -21,6 +21,9 @@ const Never = -1
 type Take struct {
 	// Key names the bucket; two takes of a request never have the same one (Request.Add sees to that).
 	Key string
+	// Rule is the same for all buckets of one limit of one rule, and no client chooses it. A store that is full decides by it whose
+	// buckets it forgets. It stays the same over restarts; stores that forget nothing do not read it.
+	Rule uint64
 	// Limit must pass Limit.Check.
 	Limit Limit
 	// Cost is what to charge when the request is allowed.

@@ -8,7 +8,7 @@ import (
 )
 
 // inlineKey is the longest key that an entry has room for.
-const inlineKey = 78
+const inlineKey = 72
 
 // longKey is the keyLen of an entry whose key is kept in table.longKeys, under the number that its key begins with.
 const longKey = math.MaxUint8
@@ -26,7 +26,10 @@ type entry struct {
 	// expires is the Unix time in s from which the bucket may be dropped. 0 means that the slot is free.
 	expires uint32
 	// grants is the number of the log in table.logs, 0 for none.
-	grants    uint32
+	grants uint32
+	// place is where the slot of the bucket is in its group, and group the number of that.
+	place     uint32
+	group     uint16
 	algorithm bucket.Algorithm
 	keyLen    uint8
 	key       [inlineKey]byte

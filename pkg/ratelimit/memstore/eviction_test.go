@@ -58,6 +58,7 @@ func TestEvictionOrder(t *testing.T) {
 	type used struct {
 		limit bucket.Limit
 		cost  uint64
+		rule  uint64 // that of the new bucket is 0
 	}
 	for _, test := range []struct {
 		name    string
@@ -65,23 +66,39 @@ func TestEvictionOrder(t *testing.T) {
 		wait    int64 // before one more comes
 		evicted int   // the index of the bucket that goes
 	}{
-		{"the one with the most left", []used{{token(10, 3600), 9}, {token(10, 3600), 2}, {token(10, 3600), 3}}, 0, 1},
-		{"the most of its own limit, not the most units", []used{{token(10, 3600), 2}, {token(1000, 3600), 300}}, 0, 0},
-		{"as it is now, not as it was when it was last used", []used{{token(10, 3600), 3}, {token(10, 60), 9}}, 50 * second, 1},
-		{"an expired one before one that is hardly used", []used{{token(1000, 3600), 100}, {fixed(10, 60), 10}}, 2 * minute, 1},
-		{"an exhausted one that ends soon stays", []used{{token(10, 3600), 9}, {fixed(10, 3600), 10}}, 0, 0},
-		{"of exhausted ones that which ends first", []used{{fixed(10, 3600), 10}, {fixed(10, 600), 10}, {token(1, 3600), 1}}, 0, 1},
-		{"the only one", []used{{fixed(10, 3600), 10}}, 0, 0},
+		{"the one with the most left", []used{{limit: token(10, 3600), cost: 9}, {limit: token(10, 3600), cost: 2}, {limit: token(10, 3600), cost: 3}}, 0, 1},
+		{"the most of its own limit, not the most units", []used{{limit: token(10, 3600), cost: 2}, {limit: token(1000, 3600), cost: 300}}, 0, 0},
+		{"as it is now, not as it was when it was last used", []used{{limit: token(10, 3600), cost: 3}, {limit: token(10, 60), cost: 9}}, 50 * second, 1},
+		{"an expired one before one that is hardly used", []used{{limit: token(1000, 3600), cost: 100}, {limit: fixed(10, 60), cost: 10}}, 2 * minute, 1},
+		{"an exhausted one that ends soon stays", []used{{limit: token(10, 3600), cost: 9}, {limit: fixed(10, 3600), cost: 10}}, 0, 0},
+		{"of exhausted ones that which ends first", []used{{limit: fixed(10, 3600), cost: 10}, {limit: fixed(10, 600), cost: 10}, {limit: token(1, 3600), cost: 1}}, 0, 1},
+		{"the only one", []used{{limit: fixed(10, 3600), cost: 10}}, 0, 0},
 		{"one of eight", []used{
-			{token(10, 3600), 9}, {token(10, 3600), 9}, {token(10, 3600), 9}, {token(10, 3600), 9},
-			{token(10, 3600), 9}, {token(10, 3600), 9}, {token(10, 3600), 8}, {token(10, 3600), 9},
+			{limit: token(10, 3600), cost: 9}, {limit: token(10, 3600), cost: 9}, {limit: token(10, 3600), cost: 9}, {limit: token(10, 3600), cost: 9},
+			{limit: token(10, 3600), cost: 9}, {limit: token(10, 3600), cost: 9}, {limit: token(10, 3600), cost: 8}, {limit: token(10, 3600), cost: 9},
 		}, 0, 6},
+		{"one of the rule with the most buckets", []used{
+			{limit: token(10, 3600), cost: 1, rule: 1},
+			{limit: token(1, 3600), cost: 1, rule: 2}, {limit: token(10, 3600), cost: 9, rule: 2}, {limit: token(1, 3600), cost: 1, rule: 2},
+			{limit: token(10, 3600), cost: 1, rule: 3}, {limit: token(10, 3600), cost: 1, rule: 3},
+		}, 0, 2},
+		{"one of its own rule when that has as many as any other", []used{
+			{limit: token(10, 3600), cost: 1, rule: 1}, {limit: token(10, 3600), cost: 1, rule: 1}, {limit: token(1, 3600), cost: 1},
+			{limit: token(1, 7200), cost: 1},
+		}, 0, 2},
+		{"one of its own rule when that has one less, since it adds one", []used{
+			{limit: token(10, 3600), cost: 1, rule: 1}, {limit: token(10, 3600), cost: 1, rule: 1}, {limit: token(1, 3600), cost: 1},
+		}, 0, 2},
+		{"one of a rule that has two more", []used{
+			{limit: token(1, 3600), cost: 1, rule: 1}, {limit: token(1, 1800), cost: 1, rule: 1}, {limit: token(1, 3600), cost: 1, rule: 1},
+			{limit: token(10, 60), cost: 1},
+		}, 0, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			now := newClock()
 			s := open(t, memstore.Config{MaxBuckets: len(test.buckets), Clock: now.now})
 			for i, b := range test.buckets {
-				take(t, s, bucket.Take{Key: key(i), Limit: b.limit, Cost: b.cost})
+				take(t, s, bucket.Take{Key: key(i), Rule: b.rule, Limit: b.limit, Cost: b.cost})
 			}
 			now.advance(test.wait)
 			newcomer := bucket.Take{Key: "newcomer", Limit: token(10, 3600), Cost: 1}
@@ -230,5 +247,83 @@ func TestWrongConfig(t *testing.T) {
 		"a snapshot interval of -1s: want more than 0"
 	if err == nil || err.Error() != want {
 		t.Errorf("New: %v\nwant: %s", err, want)
+	}
+}
+
+// TestFloodOfAnotherRule compares a small store, which a flood of new keys of one rule fills again and again, with one that has room
+// for all: the clients of another rule get the same answers from both, whatever the windows are and however used up the flood is.
+func TestFloodOfAnotherRule(t *testing.T) {
+	const clients, requests, perRequest = 50, 4_000, 3
+	const flooded, attacked = 1, 2
+	const day = 24 * hour
+	for _, flood := range []struct {
+		name  string
+		limit bucket.Limit
+		cost  uint64
+	}{
+		{"longer windows, hardly used", bucket.Limit{Algorithm: bucket.FixedWindow, Requests: 1000, Window: day}, 1},
+		{"longer windows, used up", bucket.Limit{Algorithm: bucket.FixedWindow, Requests: 1, Window: day}, 1},
+		{"longer windows, used twice over", bucket.Limit{Algorithm: bucket.TokenBucket, Requests: 1, Burst: 1, Window: day}, 2},
+		{"the same windows, used up", bucket.Limit{Algorithm: bucket.SlidingWindowLog, Requests: 5, Window: 10 * second}, 5},
+		{"shorter windows, used up", bucket.Limit{Algorithm: bucket.FixedWindow, Requests: 1, Window: second}, 1},
+	} {
+		for _, algorithm := range bucket.Algorithms {
+			t.Run(flood.name+"/"+algorithm.String(), func(t *testing.T) {
+				now := newClock()
+				small := open(t, memstore.Config{MaxBuckets: 200, Clock: now.now})
+				large := open(t, memstore.Config{MaxBuckets: 1_000_000, Clock: now.now})
+				limit := bucket.Limit{Algorithm: algorithm, Requests: 5, Burst: 5, Window: 10 * second}
+				extra, different := 0, 0
+				for i := range requests {
+					now.advance(10_000) // a client makes 2 requests a second, 4 times as many as it may
+					for n := range perRequest {
+						take(t, small, bucket.Take{
+							Key: key(i*perRequest + n), Rule: flooded, Limit: flood.limit, Cost: flood.cost, CountDenied: true,
+						})
+					}
+					asked := bucket.Take{Key: fmt.Sprint("client ", i%clients), Rule: attacked, Limit: limit, Cost: 1}
+					got, want := take(t, small, asked), take(t, large, asked)
+					if got.Allowed && !want.Allowed {
+						extra++
+					}
+					if got.Takes[0].Decision != want.Takes[0].Decision {
+						different++
+					}
+				}
+				if extra > 0 || different > 0 {
+					t.Errorf("of %d requests the flood let %d more pass, and changed %d answers", requests, extra, different)
+				}
+				if evicted := small.Stats().Evicted; evicted < requests {
+					t.Errorf("the flood displaced %d buckets: it is none", evicted)
+				}
+			})
+		}
+	}
+}
+
+// TestFloodAfterARestart: a snapshot holds the rules of the buckets, so a flood after a restart displaces its own as well.
+func TestFloodAfterARestart(t *testing.T) {
+	const buckets, clients = 1000, 50
+	now := newClock()
+	cfg := memstore.Config{MaxBuckets: buckets, Clock: now.now, SnapshotPath: filepath.Join(t.TempDir(), "buckets")}
+	daily := bucket.Limit{Algorithm: bucket.FixedWindow, Requests: 1, Window: 24 * hour}
+	short := bucket.Limit{Algorithm: bucket.TokenBucket, Requests: 5, Burst: 5, Window: 10 * minute}
+	flood := func(s *memstore.Store, from int) {
+		for i := range 2 * buckets {
+			take(t, s, bucket.Take{Key: key(from + i), Rule: 1, Limit: daily, Cost: 1})
+		}
+	}
+	s := mustNew(t, cfg)
+	for i := range clients {
+		take(t, s, bucket.Take{Key: fmt.Sprint("client ", i), Rule: 2, Limit: short, Cost: 5})
+	}
+	flood(s, 0)
+	mustClose(t, s)
+	s = open(t, cfg)
+	flood(s, 2*buckets)
+	for i := range clients {
+		if take(t, s, bucket.Take{Key: fmt.Sprint("client ", i), Rule: 2, Limit: short, Need: 1}).Allowed {
+			t.Errorf("client %d has its quota back", i)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -83,7 +84,7 @@ func TestTableIsAMap(t *testing.T) {
 		}
 		switch {
 		case !found:
-			table.insert(key, hash).count = step
+			table.insert(key, hash, uint64(rand.IntN(5))).count = step
 			want[key] = step
 		case table.at(slot).count != want[key]:
 			t.Fatalf("step %d: %q is %d, want %d", step, key, table.at(slot).count, want[key])
@@ -94,9 +95,87 @@ func TestTableIsAMap(t *testing.T) {
 		if table.live() != len(want) {
 			t.Fatalf("step %d: %d entries, want %d", step, table.live(), len(want))
 		}
+		if step%1000 == 0 {
+			checkGroups(t, &table)
+		}
 	}
 	if used, long := int(table.slots), len(table.longKeys.items); used > keys || long > keys {
 		t.Errorf("%d slots and %d long keys for %d keys: what was freed is not used again", used, long, keys)
+	}
+}
+
+// checkGroups checks that each bucket is in one group, that of its rule, and knows its place there.
+func checkGroups(t *testing.T, table *table) {
+	t.Helper()
+	buckets := 0
+	for n, g := range table.groups.list {
+		for place, slot := range g.slots {
+			e := table.at(slot)
+			if int(e.group) != n || int(e.place) != place || e.keyLen == 0 {
+				t.Fatalf("slot %d at place %d of group %d: it is at place %d of group %d", slot, place, n, e.place, e.group)
+			}
+		}
+		if len(g.slots) == 0 && cap(g.slots) > 0 {
+			t.Errorf("group %d has no buckets and holds %d bytes", n, 4*cap(g.slots))
+		}
+		buckets += len(g.slots)
+	}
+	if buckets != table.live() || len(table.groups.numbers)+len(table.groups.free) > len(table.groups.list) {
+		t.Fatalf("%d buckets in groups, want %d; %d rules and %d free of %d groups",
+			buckets, table.live(), len(table.groups.numbers), len(table.groups.free), len(table.groups.list))
+	}
+}
+
+// TestManyRules has more rules than there are groups: those beyond share one.
+func TestManyRules(t *testing.T) {
+	seed := maphash.MakeSeed()
+	var table table
+	const rules = math.MaxUint16 + 1000
+	for pass := range 2 {
+		for rule := range uint64(rules) {
+			key := fmt.Sprint(rule)
+			table.insert(key, maphash.String(seed, key), rule)
+		}
+		checkGroups(t, &table)
+		if got := len(table.groups.list); got != math.MaxUint16+1 {
+			t.Fatalf("pass %d: %d groups of %d rules", pass, got, rules)
+		}
+		if got := len(table.groups.largest(rules)); got != 1000 {
+			t.Errorf("pass %d: the largest group has %d buckets, want the 1000 of rules beyond the others", pass, got)
+		}
+		for slot := range table.slots {
+			table.remove(seed, slot)
+		}
+		checkGroups(t, &table)
+		if got := len(table.groups.numbers); got != 0 {
+			t.Errorf("pass %d: %d rules are remembered that have no buckets", pass, got)
+		}
+	}
+}
+
+// TestGroupsGiveMemoryBack: after floods of one rule after the other, the groups take no more memory than the buckets that are left.
+func TestGroupsGiveMemoryBack(t *testing.T) {
+	seed := maphash.MakeSeed()
+	var table table
+	const buckets, kept = 10_000, 100
+	for rule := range uint64(20) {
+		for i := range buckets {
+			key := fmt.Sprint(rule, " ", i)
+			table.insert(key, maphash.String(seed, key), rule)
+		}
+		for i := range buckets - kept {
+			key := fmt.Sprint(rule, " ", i)
+			slot, _ := table.find(maphash.String(seed, key), key)
+			table.remove(seed, slot)
+		}
+	}
+	checkGroups(t, &table)
+	places := 0
+	for _, g := range table.groups.list {
+		places += cap(g.slots)
+	}
+	if places > 8*table.live() {
+		t.Errorf("room for %d places of %d buckets", places, table.live())
 	}
 }
 

@@ -36,9 +36,11 @@ const (
 
 // Config is how a store is set up. The zero value is a store of the defaults, without a snapshot.
 type Config struct {
-	// MaxBuckets is the most buckets kept, at some 145 bytes each, keys of up to 78 bytes included; what a log remembers
-	// comes on top. Default 1,000,000. When it is reached, a new bucket takes the place of the one nearest to full quota
-	// among a few; see shard.evict.
+	// MaxBuckets is the most buckets kept, at some 150 bytes each, keys of up to 72 bytes included; what a log remembers
+	// comes on top. Default 1,000,000. When it is reached, a new bucket takes the place of another of the rule (Take.Rule) that
+	// has the most buckets: of a few chosen at random, the one with the greatest part of its quota left. So a rule loses no
+	// bucket to another rule while that has more, and none at all while it has less than its equal share of MaxBuckets. Each
+	// of up to 64 shards, among which the keys are spread by a random hash, does this by itself. See shard.evict.
 	MaxBuckets int
 	// SweepInterval is the time in which every bucket is looked at once and dropped if it has expired. Default 10 s.
 	SweepInterval time.Duration

@@ -64,37 +64,37 @@ func (sh *shard) keep(t *bucket.Take, hash uint64, now int64) {
 			sh.remove(slot)
 		}
 	default:
-		sh.put(t.Key, hash, now, &t.Limit, &t.State, seconds(now+t.Decision.ResetAfter))
+		sh.put(t, hash, now, seconds(now+t.Decision.ResetAfter))
 	}
 	t.State.Grants = nil // the log is the store's alone from now on
 }
 
-// put stores a state that is not empty, and takes over its log.
-func (sh *shard) put(key string, hash uint64, now int64, limit *bucket.Limit, state *bucket.State, expires uint32) {
+// put stores the state of a take, which is not empty, and takes over its log.
+func (sh *shard) put(t *bucket.Take, hash uint64, now int64, expires uint32) {
 	var e *entry
-	if slot, found := sh.table.find(hash, key); found {
+	if slot, found := sh.table.find(hash, t.Key); found {
 		e = sh.table.at(slot)
 	} else {
-		e = sh.insert(key, hash, now)
+		e = sh.insert(t, hash, now)
 	}
-	e.setLimit(limit)
-	e.setState(state)
+	e.setLimit(&t.Limit)
+	e.setState(&t.State)
 	e.expires = expires
 	switch {
 	case e.grants != 0:
-		*sh.table.logs.at(e.grants) = state.Grants
-	case len(state.Grants) > 0:
-		e.grants = sh.table.logs.add(state.Grants)
+		*sh.table.logs.at(e.grants) = t.State.Grants
+	case len(t.State.Grants) > 0:
+		e.grants = sh.table.logs.add(t.State.Grants)
 	}
 }
 
 // insert makes an entry for a new key, in place of another when the shard is full.
-func (sh *shard) insert(key string, hash uint64, now int64) *entry {
+func (sh *shard) insert(t *bucket.Take, hash uint64, now int64) *entry {
 	if sh.table.live() >= sh.capacity {
-		sh.evict(now)
+		sh.evict(t.Rule, now)
 	}
 	sh.live.Add(1)
-	return sh.table.insert(key, hash)
+	return sh.table.insert(t.Key, hash, t.Rule)
 }
 
 func (sh *shard) remove(slot uint32) {
@@ -102,17 +102,20 @@ func (sh *shard) remove(slot uint32) {
 	sh.live.Add(-1)
 }
 
-// evict drops one bucket of a full shard: of a few chosen at random, one that has expired, or else the one with the greatest
-// part of its quota left, of equals the one that expires first. So a client that is over its limit is forgotten only when
-// all that are looked at are, and a flood of new keys mostly displaces its own. What comes in is always kept, also when
-// it is nearer to full: otherwise whoever comes to a full store would not be limited at all.
-func (sh *shard) evict(now int64) {
+// evict drops one bucket of a full shard, for a new one of a rule. It is one of the rule that has the most buckets, so a flood of new
+// keys of one rule displaces those of another only until both have as many, however long their windows are and however much of
+// them is used. Among the buckets of a rule it is, of a few chosen at random, one that has expired, or else the one with the greatest
+// part of its quota left, of equals the one that expires first. So a client that is over its limit is forgotten only when all that
+// are looked at are. The new bucket is always kept, even if more of its quota is left: otherwise the clients that come to a full
+// store would not be limited at all.
+func (sh *shard) evict(rule uint64, now int64) {
+	slots := sh.table.groups.largest(rule)
 	var victim uint32
 	var least usage
-	for i := range min(sh.table.slots, samples) {
-		slot := i
-		if sh.table.slots > samples {
-			slot = rand.Uint32N(sh.table.slots) // all slots of a full shard are in use
+	for i := range min(len(slots), samples) {
+		slot := slots[i]
+		if len(slots) > samples {
+			slot = slots[rand.IntN(len(slots))]
 		}
 		if used := sh.usage(slot, now); i == 0 || used.less(least) {
 			victim, least = slot, used

@@ -9,11 +9,11 @@ import (
 	"io"
 )
 
-// A snapshot is the line `extauthz buckets 2`, 2 being the version, and blocks: the length of the content (32 bits, little
+// A snapshot is the line `extauthz buckets 3`, 3 being the version, and blocks: the length of the content (32 bits, little
 // endian), the content, and the CRC-32C of everything before it in the file.
 const (
 	snapshotTitle   = "extauthz buckets "
-	snapshotVersion = "2\n"
+	snapshotVersion = "3\n"
 )
 
 // maxBlock is what no block is longer than: one bucket with a log and a key of some megabytes.

@@ -55,10 +55,10 @@ func (sh *shard) appendBite(b []byte, from uint32) (content []byte, n int, next 
 	return b, n, next, next < sh.table.slots
 }
 
-// appendEntry appends the algorithm (a byte), the limit, the time of expiry, the state and the key with its length, as
-// varints, and then the grants of a log with their number, each as the time since the one before and its cost.
+// appendEntry appends the algorithm (a byte), the rule (64 bits, little endian), the limit, the time of expiry, the state and the key
+// with its length, as varints, and then the grants of a log with their number, each as the time since the one before and its cost.
 func (t *table) appendEntry(b []byte, e *entry) []byte {
-	b = append(b, byte(e.algorithm))
+	b = binary.LittleEndian.AppendUint64(append(b, byte(e.algorithm)), t.groups.rule(e))
 	for _, v := range []int64{
 		int64(e.requests), e.window, int64(e.burst), int64(e.expires), e.last, e.count, e.part,
 	} {
@@ -93,13 +93,13 @@ func (s *Store) readSnapshot(r io.Reader) error {
 		switch d.byte() {
 		case blockBuckets:
 			for len(d.b) > 0 && !d.bad {
-				saved := d.bucket()
+				saved, expires := d.bucket()
 				if d.bad {
 					break
 				}
 				total++
-				if !expired(saved.expires, now) {
-					s.restore(&saved, now)
+				if !expired(expires, now) {
+					s.restore(&saved, now, expires)
 				}
 			}
 		case blockEnd:
@@ -116,21 +116,13 @@ func (s *Store) readSnapshot(r io.Reader) error {
 	}
 }
 
-// savedBucket is a bucket as a snapshot has it.
-type savedBucket struct {
-	key     string
-	limit   bucket.Limit
-	state   bucket.State
-	expires uint32
-}
-
 // restore puts a bucket where it belongs; a later one with the same key wins, since it was saved later.
-func (s *Store) restore(saved *savedBucket, now int64) {
-	hash := s.hash(saved.key)
+func (s *Store) restore(saved *bucket.Take, now int64, expires uint32) {
+	hash := s.hash(saved.Key)
 	sh := s.shardOf(hash)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	sh.put(saved.key, hash, now, &saved.limit, &saved.state, saved.expires)
+	sh.put(saved, hash, now, expires)
 }
 
 // decoder reads the content of a block. After the first thing that can not be right it is bad and returns zeros.
@@ -139,27 +131,26 @@ type decoder struct {
 	bad bool
 }
 
-// bucket reads what appendEntry writes.
-func (d *decoder) bucket() savedBucket {
-	var b savedBucket
-	b.limit.Algorithm = bucket.Algorithm(d.byte())
-	b.limit.Requests, b.limit.Window, b.limit.Burst = d.varint(), d.varint(), d.varint()
-	expires := d.varint()
-	b.state.Last, b.state.Count, b.state.Part = d.varint(), d.varint(), d.varint()
-	if b.limit.Algorithm.HasBurst() {
-		b.state.Rate = b.limit.Requests
+// bucket reads what appendEntry writes: the bucket as a take that has been decided, and when it expires.
+func (d *decoder) bucket() (b bucket.Take, expires uint32) {
+	b.Limit.Algorithm = bucket.Algorithm(d.byte())
+	b.Rule = d.uint64()
+	b.Limit.Requests, b.Limit.Window, b.Limit.Burst = d.varint(), d.varint(), d.varint()
+	until := d.varint()
+	b.State.Last, b.State.Count, b.State.Part = d.varint(), d.varint(), d.varint()
+	if b.Limit.Algorithm.HasBurst() {
+		b.State.Rate = b.Limit.Requests
 	}
-	b.key = string(d.bytes(d.uvarint()))
+	b.Key = string(d.bytes(d.uvarint()))
 	at := int64(0)
 	for n := d.uvarint(); n > 0 && !d.bad; n-- {
 		since, cost := d.varint(), d.varint()
 		at += since
-		b.state.Grants = append(b.state.Grants, bucket.Grant{At: at, Cost: cost})
+		b.State.Grants = append(b.State.Grants, bucket.Grant{At: at, Cost: cost})
 	}
-	b.expires = uint32(expires)
-	d.bad = d.bad || b.limit.Check() != nil || b.limit.Requests == 0 || expires < 1 || expires > math.MaxUint32 ||
-		b.state.Empty() || !b.state.Sound(b.limit.Algorithm)
-	return b
+	d.bad = d.bad || b.Limit.Check() != nil || b.Limit.Requests == 0 || until < 1 || until > math.MaxUint32 ||
+		b.State.Empty() || !b.State.Sound(b.Limit.Algorithm)
+	return b, uint32(until)
 }
 
 func (d *decoder) byte() byte {
@@ -178,6 +169,14 @@ func (d *decoder) bytes(n uint64) []byte {
 	head := d.b[:n]
 	d.b = d.b[n:]
 	return head
+}
+
+func (d *decoder) uint64() uint64 {
+	b := d.bytes(8)
+	if len(b) == 0 {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(b)
 }
 
 func (d *decoder) varint() int64 {

@@ -22,6 +22,7 @@ type table struct {
 
 	longKeys pool[string]
 	logs     pool[[]bucket.Grant]
+	groups   groups
 }
 
 // live is the number of entries.
@@ -72,8 +73,8 @@ func (t *table) keyLen(e *entry) int {
 	return int(e.keyLen)
 }
 
-// insert makes an entry for a key that has none, empty but for the key. It keeps no reference to the key.
-func (t *table) insert(key string, hash uint64) *entry {
+// insert makes an entry for a key that has none, empty but for the key and the rule. It keeps no reference to the key.
+func (t *table) insert(key string, hash, rule uint64) *entry {
 	if 4*(t.live()+1) > 3*len(t.index) {
 		t.grow()
 	}
@@ -93,6 +94,7 @@ func (t *table) insert(key string, hash uint64) *entry {
 	} else {
 		e.setLongKey(t.longKeys.add(strings.Clone(key)))
 	}
+	t.join(slot, rule)
 	return e
 }
 
@@ -109,6 +111,7 @@ func (t *table) remove(seed maphash.Seed, slot uint32) {
 	if e.grants != 0 {
 		t.logs.remove(e.grants)
 	}
+	t.leave(e)
 	*e = entry{}
 	t.free = append(t.free, slot)
 	t.unplace(hash, slot)
