@@ -48,6 +48,10 @@ func (s *Server) HTTP(next http.Handler) http.Handler {
 			return
 		}
 		begin := time.Now()
+		s.overHTTP.Do(func() {
+			s.cfg.Log.Info("Envoy asks over HTTP: of an answer it passes on only the headers that allowed_upstream_headers lists, "+
+				"which the service cannot see (logged once)", "compare", "extauthz check --envoy FILE DIR")
+		})
 		ctx, cancel := context.WithTimeout(r.Context(), s.cfg.HTTP.Timeout)
 		defer cancel()
 		a := s.decide(ctx, s.httpRequest(r, rest))

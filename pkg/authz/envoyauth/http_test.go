@@ -2,11 +2,14 @@ package envoyauth_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -80,5 +83,24 @@ func TestHTTPRequest(t *testing.T) {
 				t.Errorf("got %s, want a refusal", resp.Status)
 			}
 		})
+	}
+}
+
+// TestHTTPTellsOperator: what the service cannot see of Envoy's configuration is logged with the first request, and only then.
+func TestHTTPTellsOperator(t *testing.T) {
+	var lines bytes.Buffer
+	server := envoyauth.New(envoyauth.Config{
+		Authorizer: authorizer(func(context.Context, *authz.Request) authz.Decision { return authz.Decision{} }),
+		Log:        slog.New(slog.NewTextHandler(&lines, nil)),
+	})
+	handler := server.HTTP(http.NotFoundHandler())
+	for _, path := range []string{"/json", "/check/", "/check/"} {
+		if path == "/check/" && lines.Len() > 0 {
+			lines.WriteString("and then\n")
+		}
+		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, http.NoBody))
+	}
+	if got := lines.String(); strings.Count(got, "allowed_upstream_headers") != 1 || !strings.HasSuffix(got, "and then\n") {
+		t.Errorf("the log is\n%s\nwant one line about allowed_upstream_headers, with the first request below /check", got)
 	}
 }

@@ -5,6 +5,7 @@ package envoyauth
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +27,7 @@ type Authorizer interface {
 type Config struct {
 	// Authorizer decides. Required.
 	Authorizer Authorizer
-	// Log gets one line a decision, at debug. Default: none.
+	// Log gets one line a decision, at debug, and one line for the first request over HTTP. Default: none.
 	Log *slog.Logger
 	// MaxHeld is how many answers are held at once (max_delay of a leaky bucket); a request above is undecided. Default: 1,000.
 	MaxHeld int
@@ -41,6 +42,8 @@ type Server struct {
 	cfg     Config
 	queue   queue
 	dropped atomic.Uint64
+	// overHTTP is done with the first request over HTTP.
+	overHTTP sync.Once
 }
 
 // New returns a server.
