@@ -99,9 +99,10 @@ func (a *Authorizer) decide(ctx context.Context, p *Policy, rules *ratelimit.Rul
 		d.refuse(ReasonHost, 400, "The host is ambiguous: it is not a name or an IP address with an optional port.")
 		return
 	}
-	path, query := splitPath(r.Path)
-	if r.HTTP && !p.UnsafePaths && UnsafePath(path) {
-		d.refuse(ReasonPath, 400, "The path is ambiguous: it has empty or dot segments, encoded slashes, backslashes or parameters.")
+	path, query, ok := r.path()
+	if r.HTTP && !p.UnsafePaths && (!ok || UnsafePath(path)) {
+		d.refuse(ReasonPath, 400, "The path is ambiguous: it has empty or dot segments, parameters, backslashes, slashes or percent signs "+
+			"that are encoded, or bytes that are not UTF-8.")
 		return
 	}
 	access := p.access(r, host, plainPath(path))

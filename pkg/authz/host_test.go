@@ -1,9 +1,10 @@
 package authz
 
 import (
-	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/extauthz/extauthz/internal/testenv"
 )
 
 // FuzzHostname: every upstream reads an accepted host as this service does.
@@ -25,20 +26,9 @@ func FuzzHostname(f *testing.F) {
 		if strings.ContainsAny(host, "@,%/\\?#; \t\r\n\x00") || strings.IndexFunc(host, func(c rune) bool { return c > '~' }) >= 0 {
 			t.Errorf("%q is accepted", host)
 		}
-		readers := map[string]string{"a reader that cuts at the last colon": host}
-		if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
-			readers["a reader that cuts at the last colon"] = host[:i]
-		}
-		if !strings.HasPrefix(host, "[") { // no reader cuts an address in brackets at its first colon and means it
-			readers["a reader that cuts at the first colon"], _, _ = strings.Cut(host, ":")
-		}
-		for reader, read := range readers {
-			read = strings.TrimSuffix(strings.ToLower(strings.Trim(read, "[]")), ".")
-			if ip, err := netip.ParseAddr(read); err == nil {
-				read = ip.String()
-			}
-			if read != name {
-				t.Errorf("%s reads %q as %q, and this service as %q", reader, host, read, name)
+		for does, read := range testenv.HostReaders() {
+			if got := read(host); got != name {
+				t.Errorf("one that %s reads %q as %q, and this service as %q", does, host, got, name)
 			}
 		}
 	})

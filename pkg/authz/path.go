@@ -3,29 +3,42 @@ package authz
 import (
 	"net/url"
 	"strings"
+	"unicode/utf8"
 )
 
-// splitPath cuts the query and a fragment off a path as it was received.
+// path returns the path of a request as the upstream gets it, without its query, and the query. ok is false if the path is not certain:
+// Envoy writes `!` for bytes that are not UTF-8 into the path it names, and sends the upstream the bytes, which are in `:path` only.
+func (r *Request) path() (path, query string, ok bool) {
+	named, _ := splitPath(r.Path)
+	received, ok := r.Headers.Get(":path")
+	if !ok {
+		received = r.Path
+	}
+	path, query = splitPath(received)
+	return path, query, path == named
+}
+
+// splitPath cuts the query off a path as it was received.
 func splitPath(received string) (path, query string) {
-	received, _, _ = strings.Cut(received, "#")
 	path, query, _ = strings.Cut(received, "?")
 	return path, query
 }
 
 // UnsafePath reports whether the upstream may read a path, given without its query, otherwise than this service: dot segments,
-// empty segments, encoded slashes and question marks, backslashes, path parameters (`;`), control characters, encodings that are
-// none, bytes that only overlong UTF-8 has. Rules of
-// access mean nothing for such a path (CVE-2019-9901, CVE-2021-29492 and their like).
+// empty segments, encoded slashes and question marks, backslashes, path parameters (`;`), fragments, spaces and control characters, bytes
+// that are not UTF-8 (as `.` and `/` in overlong forms are), encodings that are none, and encodings in what has been decoded once, such
+// as %252e, which is %2e to this service and a dot to an upstream that decodes twice. Rules of access mean nothing for such a path
+// (CVE-2019-9901, CVE-2021-29492 and their like).
 func UnsafePath(path string) bool {
 	if path == "*" { // OPTIONS *
 		return false
 	}
 	decoded, err := url.PathUnescape(path)
-	if err != nil || !strings.HasPrefix(path, "/") {
+	if err != nil || !strings.HasPrefix(path, "/") || strings.Contains(path, " ") {
 		return true
 	}
 	if strings.Count(decoded, "/") != strings.Count(path, "/") || strings.ContainsAny(decoded, `\;?#`) ||
-		strings.IndexByte(decoded, 0xc0) >= 0 || strings.IndexByte(decoded, 0xc1) >= 0 {
+		!utf8.ValidString(decoded) || hasEncoding(decoded) {
 		return true
 	}
 	for _, c := range []byte(decoded) {
@@ -42,8 +55,24 @@ func UnsafePath(path string) bool {
 	return false
 }
 
+// hasEncoding reports whether a path has a percent sign with two hexadecimal digits after it.
+func hasEncoding(path string) bool {
+	for {
+		_, after, found := strings.Cut(path, "%")
+		if !found {
+			return false
+		}
+		if len(after) >= 2 && isHex(after[0]) && isHex(after[1]) {
+			return true
+		}
+		path = after
+	}
+}
+
+func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f' }
+
 // plainPath is the path that rules of access are matched with: percent-encodings are what they stand for, as upstreams read
-// them. One that can not be decoded stays as it is.
+// them. One that cannot be decoded stays as it is.
 func plainPath(path string) string {
 	if !strings.Contains(path, "%") {
 		return path

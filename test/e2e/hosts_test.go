@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/extauthz/extauthz/internal/testenv"
 )
 
 // hostRules close one host, and an address, to all.
@@ -135,35 +136,13 @@ func wantClosed(t *testing.T, name string, a rawAnswer) {
 	if a.head == "" {
 		return
 	}
-	for reader, read := range hostReaders {
-		host := strings.ToLower(strings.TrimRight(read(a.host()), "."))
+	for does, read := range testenv.HostReaders() {
+		host := read(a.host())
 		if slices.Contains([]string{"admin.example.com", "busy.example.com", "2001:db8::1", "127.0.0.1"}, host) {
-			t.Errorf("%s: the application was sent %q, which %s reads as %s", name, a.host(), reader, host)
+			t.Errorf("%s: the application was sent %q, which one that %s reads as %s", name, a.host(), does, host)
 		}
 	}
 	if strings.Count(strings.ToLower(a.head), "\r\nhost:") != 1 {
 		t.Errorf("%s: the application was sent %q, want one host", name, a.head)
 	}
-}
-
-// hostReaders are how upstreams cut the name out of a host.
-var hostReaders = map[string]func(string) string{
-	"one that cuts at the first colon": func(host string) string { // nginx, and split(':')[0]
-		name, _, _ := strings.Cut(host, ":")
-		return name
-	},
-	"one that cuts at the last colon": func(host string) string {
-		if i := strings.LastIndexByte(host, ':'); i >= 0 && i > strings.LastIndexByte(host, ']') {
-			host = host[:i]
-		}
-		return strings.Trim(host, "[]")
-	},
-	"one that takes the last of a list": func(host string) string { return host[strings.LastIndexByte(host, ',')+1:] },
-	"a parser of URLs": func(host string) string {
-		u, err := url.Parse("http://" + host + "/")
-		if err != nil {
-			return ""
-		}
-		return u.Hostname()
-	},
 }

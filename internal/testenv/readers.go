@@ -1,0 +1,113 @@
+package testenv
+
+import (
+	"net/netip"
+	"net/url"
+	"path"
+	"strings"
+	"unicode/utf8"
+)
+
+// HostReaders are the ways in which upstreams cut the name out of a Host, by what they do. Names come in lower case without the dot at
+// their end, IPv6 addresses without brackets in their shortest form.
+func HostReaders() map[string]func(host string) (name string) {
+	firstColon := func(host string) string { // nginx, and split(':')[0] in any language
+		if strings.HasPrefix(host, "[") {
+			address, _, _ := strings.Cut(host, "]")
+			return address
+		}
+		name, _, _ := strings.Cut(host, ":")
+		return name
+	}
+	readers := map[string]func(string) string{
+		"cuts at the first colon": firstColon,
+		"cuts at the last colon": func(host string) string {
+			if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
+				return host[:i]
+			}
+			return host
+		},
+		"takes the last of a list": func(host string) string { return firstColon(host[strings.LastIndexByte(host, ',')+1:]) },
+		"drops a user name":        func(host string) string { return firstColon(host[strings.LastIndexByte(host, '@')+1:]) },
+		"parses a URL": func(host string) string { // net/url in Go, new URL() in JavaScript
+			u, err := url.Parse("http://" + host + "/")
+			if err != nil {
+				return ""
+			}
+			return u.Hostname()
+		},
+	}
+	for does, read := range readers {
+		readers[does] = func(host string) string {
+			name := strings.TrimRight(strings.ToLower(strings.Trim(read(host), "[]")), ".")
+			if ip, err := netip.ParseAddr(name); err == nil {
+				return ip.String()
+			}
+			return name
+		}
+	}
+	return readers
+}
+
+// PathReaders are the ways in which upstreams find the place that a path, without its query, names. All of them take backslashes for
+// slashes, merge slashes, drop parameters (`;`) and what comes after a zero byte, and resolve dot segments; they differ in how they
+// decode, and when. A place has no slash at its end.
+func PathReaders() map[string]func(received string) (place string) {
+	return map[string]func(string) string{
+		"decodes once":                      func(p string) string { return place(decode(p)) },
+		"decodes twice":                     func(p string) string { return place(decode(decode(p))) },
+		"decodes three times":               func(p string) string { return place(decode(decode(decode(p)))) },
+		"resolves, decodes, resolves again": func(p string) string { return place(decode(place(p))) },
+		"resolves between two decodings":    func(p string) string { return place(decode(place(decode(p)))) },
+		"takes UTF-8 that is too long":      func(p string) string { return place(lenientUTF8(decode(p))) },
+	}
+}
+
+// decode decodes percent-encodings, and leaves what is none.
+func decode(p string) string {
+	var b strings.Builder
+	for len(p) > 0 {
+		if len(p) >= 3 && p[0] == '%' {
+			if c, err := url.PathUnescape(p[:3]); err == nil {
+				b.WriteString(c)
+				p = p[3:]
+				continue
+			}
+		}
+		b.WriteByte(p[0])
+		p = p[1:]
+	}
+	return b.String()
+}
+
+func place(p string) string {
+	segments := strings.Split(strings.ReplaceAll(p, `\`, "/"), "/")
+	for i := range segments {
+		segments[i], _, _ = strings.Cut(segments[i], ";")
+		segments[i], _, _ = strings.Cut(segments[i], "\x00")
+	}
+	return path.Clean("/" + strings.Join(segments, "/"))
+}
+
+// lenientUTF8 reads UTF-8 as old decoders do: by the bits, whether or not a sequence is the shortest one or is complete.
+func lenientUTF8(p string) string {
+	var b []byte
+	for len(p) > 0 {
+		size, c := 1, rune(p[0])
+		for _, lead := range []struct {
+			first, bits rune
+			size        int
+		}{{0xfc, 0x01, 6}, {0xf8, 0x03, 5}, {0xf0, 0x07, 4}, {0xe0, 0x0f, 3}, {0xc0, 0x1f, 2}} {
+			if c >= lead.first {
+				size, c = min(lead.size, len(p)), c&lead.bits
+				break
+			}
+		}
+		for _, next := range []byte(p[1:size]) {
+			c = c<<6 | rune(next&0x3f)
+		}
+		b = utf8.AppendRune(b, c)
+		p = p[size:]
+	}
+	return string(b)
+}

@@ -1,0 +1,136 @@
+package e2e
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+// pathRules open one directory, and close another one to all.
+const pathRules = `
+domain: sample
+authz:
+  anonymous: allow
+  access:
+    - { path: { prefix: /admin }, require: denied }
+    - { path: { prefix: /public }, require: open }
+`
+
+// TestPaths sends what a client could write for a path that is closed, through an Envoy that normalizes paths and through one that
+// does not.
+func TestPaths(t *testing.T) {
+	t.Parallel()
+	root, _ := rulesDirectory(t, pathRules)
+	service := startService(t, "RUNTIME_ROOT="+root)
+	for _, c := range []struct {
+		name  string
+		edits []edit
+	}{
+		{"the sample configuration", nil},
+		{"without normalization", []edit{
+			instead("normalize_path: true", "normalize_path: false"), instead("merge_slashes: true", "merge_slashes: false"),
+			instead("path_with_escaped_slashes_action: UNESCAPE_AND_REDIRECT", "path_with_escaped_slashes_action: KEEP_UNCHANGED"),
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			envoy := startRawEnvoy(t, service.grpcPort, c.edits...)
+			for path, want := range pathStatuses {
+				testPath(t, envoy, path, want)
+			}
+		})
+	}
+}
+
+// pathStatuses are paths, and how requests for them are answered, where Envoy leaves them as they are.
+var pathStatuses = map[string]int{
+	"/":                          http.StatusOK,
+	"/public/a.b/c-d_e~f":        http.StatusOK,
+	"/public/100%25":             http.StatusOK,
+	"/public/100%25%20off":       http.StatusOK,
+	"/public/5%25-7%25/x":        http.StatusOK,
+	"/public/%C3%A4%E2%82%AC":    http.StatusOK,
+	"/public/%F0%9F%98%80":       http.StatusOK,
+	"/public?q=%252e%252e%c0%ae": http.StatusOK,
+	"/public?q=\xff":             http.StatusOK,
+	"/admin":                     http.StatusForbidden,
+	"/%61dmin/x":                 http.StatusForbidden,
+
+	// Encoded twice, and more often.
+	"/public/%252e%252e/admin":             http.StatusBadRequest,
+	"/public/%252E%252E/admin":             http.StatusBadRequest,
+	"/public/.%252e/admin":                 http.StatusBadRequest,
+	"/public/..%252fadmin":                 http.StatusBadRequest,
+	"/public%252f..%252fadmin":             http.StatusBadRequest,
+	"/public/..%255cadmin":                 http.StatusBadRequest,
+	"/public/%25252e%25252e/admin":         http.StatusBadRequest,
+	"/public/%25%32%65%25%32%65/admin":     http.StatusBadRequest,
+	"/public/%%32%65%%32%65/admin":         http.StatusBadRequest,
+	"/public/%2%65%2%65/admin":             http.StatusBadRequest,
+	"/%2561dmin":                           http.StatusBadRequest,
+	"/admin%253bx":                         http.StatusBadRequest,
+	"/admin%2500":                          http.StatusBadRequest,
+	"/public/%25252525252525252e%2e/admin": http.StatusBadRequest,
+
+	// Longer in UTF-8 than it has to be, and no UTF-8 at all.
+	"/public/%c0%ae%c0%ae/admin":             http.StatusBadRequest,
+	"/public/%C0%AE%C0%AE/admin":             http.StatusBadRequest,
+	"/public/%e0%80%ae%e0%80%ae/admin":       http.StatusBadRequest,
+	"/public/..%c0%afadmin":                  http.StatusBadRequest,
+	"/public/..%e0%80%afadmin":               http.StatusBadRequest,
+	"/public/..%f0%80%80%afadmin":            http.StatusBadRequest,
+	"/public/..%f8%80%80%80%afadmin":         http.StatusBadRequest,
+	"/public/..%fc%80%80%80%80%afadmin":      http.StatusBadRequest,
+	"/public/..%c1%9cadmin":                  http.StatusBadRequest,
+	"/public/..%25c0%25afadmin":              http.StatusBadRequest,
+	"/public/%ed%a0%80":                      http.StatusBadRequest,
+	"/public/%f4%90%80%80":                   http.StatusBadRequest,
+	"/public/%e9t%e9":                        http.StatusBadRequest,
+	"/public/%c2":                            http.StatusBadRequest,
+	"/public/%c2%2f..%2fadmin":               http.StatusBadRequest,
+	"/public/%c2/..%c2/admin":                http.StatusBadRequest,
+	"/public/\xc0\xae\xc0\xae/admin":         http.StatusBadRequest,
+	"/public/..\xc0\xafadmin":                http.StatusBadRequest,
+	"/admin HTTP/1.1":                        http.StatusBadRequest, // a space ends the path of a request line
+	"/public#/../admin":                      http.StatusBadRequest,
+	"/public/\tx":                            http.StatusBadRequest,
+	"/public/\xff":                           http.StatusBadRequest,
+	"/public/\xe0\x80\xae\xe0\x80\xae/admin": http.StatusBadRequest,
+}
+
+func testPath(t *testing.T, envoy *proxy, sent string, want int) {
+	t.Helper()
+	for protocol, a := range map[string]rawAnswer{
+		"HTTP/1.1": envoy.sendHTTP1(t, "GET "+sent+" HTTP/1.1", "host: example.com"),
+		"HTTP/2": envoy.sendHTTP2(t, [2]string{":method", "GET"}, [2]string{":scheme", "http"}, [2]string{":path", sent},
+			[2]string{":authority", "example.com"}),
+	} {
+		for does, read := range testenv.PathReaders() {
+			if got := read(a.path()); got == "/admin" || strings.HasPrefix(got, "/admin/") {
+				t.Errorf("%s, %q: the application was sent %q, which one that %s reads as %s", protocol, sent, a.path(), does, got)
+			}
+		}
+		switch {
+		case a.status == want:
+		case a.status == http.StatusBadRequest || a.status == 0: // Envoy's own, for bytes that no path over HTTP/1.1 has
+			if strings.Trim(sent, printable) == "" {
+				t.Errorf("%s, %q: got %d, want %d", protocol, sent, a.status, want)
+			}
+		case a.status == http.StatusForbidden || a.status == http.StatusTemporaryRedirect: // Envoy has decoded it first
+		default:
+			t.Errorf("%s, %q: got %d, want %d; the application saw %q", protocol, sent, a.status, want, a.head)
+		}
+	}
+}
+
+const printable = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/%?=.-_~"
+
+// path is the path that the application was sent, without its query.
+func (a rawAnswer) path() string {
+	line, _, _ := strings.Cut(a.head, "\r\n")
+	target, _, _ := strings.Cut(strings.TrimPrefix(line, "GET "), " ")
+	received, _, _ := strings.Cut(target, "?")
+	return received
+}
