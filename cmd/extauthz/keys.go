@@ -6,10 +6,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os/signal"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
@@ -79,6 +82,7 @@ type keyCommand struct {
 
 // keysCommand runs a subcommand of keys. The key itself is all that it prints to stdout, so that a script can keep it.
 func keysCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	redis.SetLogger(quietRedis{slog.New(slog.DiscardHandler)}) // the error is enough
 	c := &keyCommand{stdin: stdin, stdout: stdout, stderr: stderr, now: time.Now().UTC().Truncate(time.Second)}
 	commands := map[string]func(context.Context, []string) error{
 		"create": c.create, "list": c.list, "rotate": c.rotate, "revoke": c.revoke, "secret": c.secret,

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// redisURL is REDIS_URL with the scheme that REDIS_SOCKET_TYPE says, if it says none itself.
+// redisURL returns REDIS_URL, with the scheme that REDIS_SOCKET_TYPE names if it has none itself.
 func (s *Settings) redisURL() string {
 	if s.RedisSocket == "unix" && !strings.Contains(s.RedisURL, "://") {
 		return "unix://" + s.RedisURL

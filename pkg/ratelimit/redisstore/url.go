@@ -1,0 +1,81 @@
+package redisstore
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// parseURL reads an address of Redis in the forms of Config.URL. It refuses whatever could be a password in the wrong place, because
+// errors and logs name the host, the port and the path. For the same reason its error never holds a part of the text, nor an error
+// of a library, which might.
+func parseURL(text string) (*redis.Options, error) {
+	switch {
+	case text == "":
+		return &redis.Options{Addr: "localhost:6379"}, nil
+	case strings.Contains(text, "://"):
+		return parseFullURL(text)
+	case strings.Contains(text, "@"):
+		return nil, wrongURL("it has an @ and no scheme")
+	case strings.HasPrefix(text, "/"):
+		if strings.ContainsAny(text, "?#") {
+			return nil, wrongURL("it is a path with a ? or #")
+		}
+		return &redis.Options{Network: "unix", Addr: text}, nil
+	}
+	host, port := text, "6379"
+	if h, p, err := net.SplitHostPort(text); err == nil {
+		host, port = h, p
+	}
+	if err := checkHost(host, port); err != nil {
+		return nil, err
+	}
+	return &redis.Options{Addr: net.JoinHostPort(host, port)}, nil
+}
+
+func parseFullURL(text string) (*redis.Options, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return nil, wrongURL("it cannot be read")
+	case u.Fragment != "" || strings.Contains(u.Path+u.RawQuery, "@"):
+		return nil, wrongURL("it has a # or an @ behind the host")
+	case u.Scheme == "unix" && u.Host != "":
+		return nil, wrongURL("it has a host in front of the path of a socket")
+	case u.Scheme == "redis", u.Scheme == "rediss":
+		if err := checkHost(u.Hostname(), u.Port()); err != nil {
+			return nil, err
+		}
+	case u.Scheme != "unix":
+		return nil, wrongURL("its scheme is another one")
+	}
+	o, err := redis.ParseURL(text)
+	if err != nil {
+		return nil, wrongURL("its database is no number, or it has an option that is not known")
+	}
+	return o, nil
+}
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
+
+// checkHost checks what follows user and password in a URL. Either part may be empty there.
+func checkHost(host, port string) error {
+	if _, err := netip.ParseAddr(host); err != nil && host != "" && !hostName.MatchString(host) {
+		return wrongURL("its host is no name and no address")
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); port != "" && (err != nil || n == 0) {
+		return wrongURL("its port is no number from 1 to 65535")
+	}
+	return nil
+}
+
+func wrongURL(reason string) error {
+	return fmt.Errorf("%s: want redis://[user:password@]host:port[/db], rediss://..., unix:///path, host:port or /path, with each special "+
+		"character of user and password percent-encoded (the value is not shown, since it may hold a password)", reason)
+}
