@@ -107,7 +107,7 @@ func TestNoStart(t *testing.T) {
 		"missing directory": {map[string]string{"RUNTIME_ROOT": "/nowhere"}, "extauthz: the rule directory /nowhere/config does not exist: mount or create it, or set RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY to the one with the rules\n"},
 		"rules not mounted": {map[string]string{"REDIS_URL": "localhost:6379", "GRPC_UDS": "/run/grpc.sock"}, "/srv/runtime_data/current/config does not exist"},
 		"broken rules":      {map[string]string{"RUNTIME_ROOT": filepath.Dir(broken)}, "a.yaml:2:"},
-		"wrong setting":     {map[string]string{"PORT": "x"}, `PORT="x": want a port`},
+		"wrong setting":     {map[string]string{"PORT": "x"}, `PORT: want a port`},
 		"socket is a file":  {map[string]string{"RUNTIME_ROOT": rulesRoot(t), "GRPC_UDS": filepath.Join(broken, "a.yaml")}, "GRPC_UDS=" + filepath.Join(broken, "a.yaml") + ": a file is there that is not a socket: delete it, or set GRPC_UDS to another path"},
 		"socket of nowhere": {map[string]string{"RUNTIME_ROOT": rulesRoot(t), "GRPC_UDS": filepath.Join(broken, "nowhere", "grpc.sock")}, "the directory " + filepath.Join(broken, "nowhere") + " does not exist: create it, or mount it"},
 	} {

@@ -11,7 +11,8 @@ import (
 	"github.com/kelseyhightower/envconfig"
 )
 
-// readSettings reads the environment. Its error lists every mistake; warnings say which variables are set and have no effect.
+// readSettings reads the environment. Its error lists every mistake; warnings say which variables are set and have no effect. None of
+// them shows a value, because a secret may be in the wrong variable; only what has to be a path is shown, unless it looks like a secret.
 //
 // envconfig stops at its first error and can not tell a variable that is set from a default, so it is called a field at a time.
 func readSettings() (s *Settings, warnings []string, err error) {
@@ -28,7 +29,7 @@ func readSettings() (s *Settings, warnings []string, err error) {
 	}
 	s.resolveStrict()
 	for _, mistake := range s.checkTogether() {
-		if name, _, _ := strings.Cut(mistake.Error(), "="); !wrong[name] { // one that could not be read is 0 now
+		if name, _, _ := strings.Cut(mistake.Error(), ":"); !wrong[name] { // one that could not be read is 0 now
 			mistakes = append(mistakes, mistake)
 		}
 	}
@@ -50,11 +51,18 @@ func readField(field reflect.StructField, into reflect.Value) error {
 			return fmt.Errorf("%s and %s_FILE are both set: take one of them", name, name)
 		}
 		content, err := os.ReadFile(file)
+		if err != nil && (!strings.Contains(file, "/") || secretKind(file) != "") {
+			return fmt.Errorf("%s_FILE: want the path of a file with the secret, such as /run/secrets/name; no file has this name, "+
+				"which is not shown, since it may be the secret itself", name)
+		}
 		if err != nil {
 			return fmt.Errorf("%s_FILE: %w", name, err)
 		}
 		into.SetString(strings.TrimRight(string(content), "\r\n"))
 		return nil
+	}
+	if kind := secretKind(os.Getenv(name)); kind != "" && field.Tag.Get("secret") == "" {
+		return fmt.Errorf("%s: this looks like %s, so it is not shown: want %s", name, kind, field.Tag.Get("desc"))
 	}
 	if v, set := os.LookupEnv(name); set && v == "" && field.Tag.Get("default") != "" {
 		return fmt.Errorf("%s is set to nothing: %s (default %s)", name, wanted(field.Type), field.Tag.Get("default"))
@@ -67,7 +75,7 @@ func readField(field reflect.StructField, into reflect.Value) error {
 	return nil
 }
 
-// mistake says what is wrong with a setting and what was wanted, without the value of a secret.
+// mistake says what is wrong with a setting and what was wanted, without the value.
 func mistake(name string, field reflect.StructField, err error) error {
 	var parse *envconfig.ParseError
 	if !errors.As(err, &parse) {
@@ -77,10 +85,7 @@ func mistake(name string, field reflect.StructField, err error) error {
 	if strings.HasPrefix(parse.Err.Error(), "want ") || want == "" { // a Decode of ours
 		want = parse.Err.Error()
 	}
-	if field.Tag.Get("secret") != "" {
-		return fmt.Errorf("%s: %s", name, want)
-	}
-	return fmt.Errorf("%s=%q: %s", name, parse.Value, want)
+	return fmt.Errorf("%s: %s", name, want)
 }
 
 func wanted(t reflect.Type) string {
@@ -128,32 +133,32 @@ func (s *Settings) checkTogether() (mistakes []error) {
 		mistakes = append(mistakes, errors.New("REDIS_TLS_CLIENT_CERT and REDIS_TLS_CLIENT_KEY go together: set both or none"))
 	}
 	if s.MaxBuckets < 1 {
-		mistakes = append(mistakes, fmt.Errorf("MEMORY_MAX_BUCKETS=%d: want 1 or more", s.MaxBuckets))
+		mistakes = append(mistakes, errors.New("MEMORY_MAX_BUCKETS: want 1 or more"))
 	}
 	if s.MaxHeld < 1 {
-		mistakes = append(mistakes, fmt.Errorf("AUTHZ_MAX_HELD=%d: want 1 or more", s.MaxHeld))
+		mistakes = append(mistakes, errors.New("AUTHZ_MAX_HELD: want 1 or more"))
 	}
 	if s.MaxHeldPerBucket < 0 {
-		mistakes = append(mistakes, fmt.Errorf("MAX_HELD_PER_BUCKET=%d: want 1 or more, or 0 for a tenth of AUTHZ_MAX_HELD", s.MaxHeldPerBucket))
+		mistakes = append(mistakes, errors.New("MAX_HELD_PER_BUCKET: want 1 or more, or 0 for a tenth of AUTHZ_MAX_HELD"))
 	}
 	if s.KeysMaxAge < 0 {
-		mistakes = append(mistakes, fmt.Errorf("API_KEYS_MAX_AGE=%s: want 0 or more, such as 24h", s.KeysMaxAge))
+		mistakes = append(mistakes, errors.New("API_KEYS_MAX_AGE: want 0 or more, such as 24h"))
 	}
 	if s.HTTPTimeout <= 0 {
-		mistakes = append(mistakes, fmt.Errorf("AUTHZ_HTTP_TIMEOUT=%s: want more than 0, such as 200ms", s.HTTPTimeout))
+		mistakes = append(mistakes, errors.New("AUTHZ_HTTP_TIMEOUT: want more than 0, such as 200ms"))
 	}
 	if s.RedisPoolSize < 1 {
-		mistakes = append(mistakes, fmt.Errorf("REDIS_POOL_SIZE=%d: want 1 or more", s.RedisPoolSize))
+		mistakes = append(mistakes, errors.New("REDIS_POOL_SIZE: want 1 or more"))
 	}
 	if s.RedisTimeout <= 0 {
-		mistakes = append(mistakes, fmt.Errorf("REDIS_TIMEOUT=%s: want more than 0, such as 8ms", s.RedisTimeout))
+		mistakes = append(mistakes, errors.New("REDIS_TIMEOUT: want more than 0, such as 8ms"))
 	}
 	if s.DrainDelay < 0 || s.DrainTimeout < 0 {
 		mistakes = append(mistakes, errors.New("DRAIN_DELAY and DRAIN_TIMEOUT: want 0s or more"))
 	}
 	for name, what := range mustNotBeIgnored {
 		if v := os.Getenv(name); v != "" && !strings.EqualFold(v, "false") {
-			mistakes = append(mistakes, fmt.Errorf("%s=%s: %s", name, v, what))
+			mistakes = append(mistakes, fmt.Errorf("%s: %s", name, what))
 		}
 	}
 	return mistakes

@@ -139,6 +139,11 @@ func (c *keyCommand) parse(args []string, want int) (positional []string, err er
 			positional, args = append(positional, args[0]), args[1:]
 		}
 	}
+	for _, arg := range positional {
+		if kind := secretKind(arg); kind != "" {
+			return nil, &usageError{fmt.Errorf("an argument looks like %s, so it is not shown: want an id, as `extauthz keys list` shows it", kind)}
+		}
+	}
 	if len(positional) != want {
 		if want == 0 {
 			return nil, &usageError{fmt.Errorf("takes no arguments but flags, not %q", strings.Join(positional, " "))}

@@ -49,6 +49,9 @@ func listenTCP(setting, host string, port uint16) (net.Listener, error) {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("port %d of %s is in use: stop what listens there, or set %s to another port", port, host, setting)
 	}
+	if _, ok := errors.AsType[*net.DNSError](err); ok { // which would show the host, and that may be a misplaced secret
+		return nil, fmt.Errorf("listen for %s: its host is no address, and no address has this name", setting)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listen for %s: %w", setting, err)
 	}

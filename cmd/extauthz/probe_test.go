@@ -82,7 +82,7 @@ func TestHealth(t *testing.T) {
 		"no such socket":     {map[string]string{"GRPC_UDS": socket + "2"}, "", 1, "no such file or directory\": is the service running, with the same GRPC_UDS?\n"},
 		"something else":     {map[string]string{"GRPC_PORT": otherPort}, "", 1, "unknown service grpc.health.v1.Health: is it an extauthz that listens there?"},
 		"silence":            {map[string]string{"GRPC_PORT": silentPort}, "--timeout 50ms", 1, "127.0.0.1:" + silentPort + " has not answered within 50ms"},
-		"mistaken settings":  {map[string]string{"GRPC_PORT": "grpc"}, "", 2, `GRPC_PORT="grpc": want a port, 0 to 65535`},
+		"mistaken settings":  {map[string]string{"GRPC_PORT": "grpc"}, "", 2, `GRPC_PORT: want a port, 0 to 65535`},
 		"HTTP":               {nil, "--http " + web.URL, 0, "healthy\n"},
 		"HTTP needs no GRPC": {map[string]string{"GRPC_PORT": "grpc"}, "--http " + web.URL, 0, "healthy\n"},
 		"HTTP, starting":     {nil, "--http " + web.URL + "/starting", 1, `/starting: 500 Internal Server Error "not ready", want 200`},

@@ -32,7 +32,7 @@ func TestSettingsMistakesAreReportedAtOnce(t *testing.T) {
 	setenv(t, map[string]string{
 		"PORT":                    "808080",
 		"REDIS_TIMEOUT":           "50",
-		"DEFAULT_ALGORITHM":       "tokens",
+		"DEFAULT_ALGORITHM":       "tokenbucket",
 		"LOG_LEVEL":               "loud",
 		"SHADOW_MODE":             "yes",
 		"STORE_ERROR_POLICY":      "panic",
@@ -49,7 +49,7 @@ func TestSettingsMistakesAreReportedAtOnce(t *testing.T) {
 		"REDIS_AUTH_FILE":         "/nowhere",
 		"REDIS_PERSECOND":         "false",
 		"COMPATIBILITY":           "most",
-		"LOG_FORMAT":              "xml",
+		"LOG_FORMAT":              "jason",
 		"DRAIN_DELAY":             "-1s",
 		"RESPONSE_BODY":           "html",
 		"MERGE_DOMAIN_CONFIG":     "1",
@@ -61,34 +61,35 @@ func TestSettingsMistakesAreReportedAtOnce(t *testing.T) {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
-		`PORT="808080": want a port, 0 to 65535`,
-		`REDIS_TIMEOUT="50": want a duration with its unit, such as 50ms, 5s or 24h`,
-		`DEFAULT_ALGORITHM="tokens": want one of sliding_window_log, sliding_window_counter, token_bucket, leaky_bucket, fixed_window`,
-		`LOG_LEVEL="loud": want DEBUG, INFO, WARN or ERROR`,
-		`SHADOW_MODE="yes": want true or false`,
-		`STORE_ERROR_POLICY="panic": want local, allow or deny`,
-		`RESPONSE_HEADERS="x,spring": x and spring both send X-RateLimit-Remaining: take one of them`,
-		`LIMIT_LIMIT_HEADER="a\r\nb": "a\r\nb" is no header name: '\r' can not be in one`,
-		`BACKEND_TYPE="memcache": memcached can not decide exactly and is not supported: want memory or redis`,
-		`REDIS_TYPE="CLUSTER": this type is not supported yet: want SINGLE`,
-		`GRPC_SERVER_USE_TLS=true: TLS on the gRPC listener is not supported yet`,
-		`MEMORY_MAX_BUCKETS=0: want 1 or more`,
+		`PORT: want a port, 0 to 65535`,
+		`REDIS_TIMEOUT: want a duration with its unit, such as 50ms, 5s or 24h`,
+		`DEFAULT_ALGORITHM: want one of sliding_window_log, sliding_window_counter, token_bucket, leaky_bucket, fixed_window`,
+		`LOG_LEVEL: want DEBUG, INFO, WARN or ERROR`,
+		`SHADOW_MODE: want true or false`,
+		`STORE_ERROR_POLICY: want local, allow or deny`,
+		`RESPONSE_HEADERS: want draft, triple, x, spring, several with commas, or off; x and spring both send X-RateLimit-Remaining, so take one of them`,
+		`LIMIT_LIMIT_HEADER: want the name of a header, such as X-Forwarded-For: letters, digits and hyphens`,
+		`BACKEND_TYPE: memcached can not decide exactly and is not supported: want memory or redis`,
+		`REDIS_TYPE: this type is not supported yet: want SINGLE`,
+		`GRPC_SERVER_USE_TLS: TLS on the gRPC listener is not supported yet`,
+		`MEMORY_MAX_BUCKETS: want 1 or more`,
 		`REDIS_TLS_CLIENT_CERT and REDIS_TLS_CLIENT_KEY go together`,
-		`CONFIG_TYPE="GRPC_XDS_SOTW": rules from an xDS server are not supported yet: want FILE`,
+		`CONFIG_TYPE: rules from an xDS server are not supported yet: want FILE`,
 		`GRPC_PORT is set to nothing: want a port, 0 to 65535 (default 8081)`,
 		`REDIS_AUTH and REDIS_AUTH_FILE are both set: take one of them`,
-		`COMPATIBILITY="most": want default or strict`,
-		`LOG_FORMAT="xml": want text or json`,
+		`COMPATIBILITY: want default or strict`,
 		`DRAIN_DELAY and DRAIN_TIMEOUT: want 0s or more`,
-		`RESPONSE_BODY="html": want problem or off`,
-		`REDIS_SOCKET_TYPE="pigeon": want tcp or tls or unix`,
-		`GRPC_MAX_CONNECTION_AGE="1 day": want a duration`,
+		`RESPONSE_BODY: want problem or off`,
+		`REDIS_SOCKET_TYPE: want tcp or tls or unix`,
+		`LOG_FORMAT: want text or json (did you mean json?)`,
+		`DEFAULT_ALGORITHM: want one of sliding_window_log, sliding_window_counter, token_bucket, leaky_bucket, fixed_window (did you mean token_bucket?)`,
+		`GRPC_MAX_CONNECTION_AGE: want a duration`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in\n%v", want, err)
 		}
 	}
-	for _, not := range []string{"swordfish", "MERGE_DOMAIN_CONFIG", "REDIS_PERSECOND", "REDIS_TIMEOUT=0s"} {
+	for _, not := range []string{"swordfish", "MERGE_DOMAIN_CONFIG", "REDIS_PERSECOND", "REDIS_TIMEOUT: want more"} {
 		if strings.Contains(err.Error(), not) {
 			t.Errorf("%q in\n%v", not, err)
 		}

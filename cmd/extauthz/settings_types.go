@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 
+	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/reply"
@@ -26,7 +28,7 @@ func (l *logLevel) Decode(v string) error {
 	case "error", "fatal", "panic":
 		*l = logLevel(slog.LevelError)
 	default:
-		return fmt.Errorf("want DEBUG, INFO, WARN or ERROR")
+		return fmt.Errorf("want DEBUG, INFO, WARN or ERROR%s", meant(v, "DEBUG", "INFO", "WARN", "ERROR"))
 	}
 	return nil
 }
@@ -43,7 +45,15 @@ func oneOf[T ~string](dst *T, v string, words ...T) error {
 	for i, w := range words {
 		text[i] = string(w)
 	}
-	return fmt.Errorf("want %s", strings.Join(text, " or "))
+	return fmt.Errorf("want %s%s", strings.Join(text, " or "), meant(v, text...))
+}
+
+// meant is the end of an error for a misspelt word. The word itself is not shown.
+func meant(v string, words ...string) string {
+	if word := suggest.Closest(v, words); word != "" {
+		return fmt.Sprintf(" (did you mean %s?)", word)
+	}
+	return ""
 }
 
 type logFormat string
@@ -102,7 +112,8 @@ type algorithm bucket.Algorithm
 func (a *algorithm) Decode(v string) error {
 	parsed, err := bucket.ParseAlgorithm(v)
 	if err != nil {
-		return fmt.Errorf("want one of %s", strings.Join(bucket.AlgorithmNames(), ", "))
+		names := bucket.AlgorithmNames()
+		return fmt.Errorf("want one of %s%s", strings.Join(names, ", "), meant(v, names...))
 	}
 	*a = algorithm(parsed)
 	return nil
@@ -114,7 +125,7 @@ type storeErrorPolicy ratelimit.StoreErrorPolicy
 func (p *storeErrorPolicy) Decode(v string) error {
 	parsed, ok := ratelimit.ParseStoreErrorPolicy(strings.ToLower(v))
 	if !ok {
-		return fmt.Errorf("want local, allow or deny")
+		return fmt.Errorf("want local, allow or deny%s", meant(v, "local", "allow", "deny"))
 	}
 	*p = storeErrorPolicy(parsed)
 	return nil
@@ -126,7 +137,10 @@ type headerSets []reply.Set
 func (h *headerSets) Decode(v string) error {
 	sets, err := reply.ParseSets(strings.ToLower(v))
 	*h = sets
-	return err
+	if err != nil {
+		return errors.New("want draft, triple, x, spring, several with commas, or off; x and spring both send X-RateLimit-Remaining, so take one of them")
+	}
+	return nil
 }
 
 type headerName string
@@ -134,5 +148,8 @@ type headerName string
 // Decode takes a header's name.
 func (h *headerName) Decode(v string) error {
 	*h = headerName(strings.ToLower(v))
-	return reply.CheckName(v)
+	if reply.CheckName(v) != nil {
+		return errors.New("want the name of a header, such as X-Forwarded-For: letters, digits and hyphens")
+	}
+	return nil
 }

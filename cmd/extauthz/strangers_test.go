@@ -69,7 +69,7 @@ func TestStrangersAreMistakes(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{`LOG_FORMAT="xml": want text or json`, "REDIS_TIMEOT is not a setting: did you mean REDIS_TIMEOUT?"} {
+	for _, want := range []string{`LOG_FORMAT: want text or json`, "REDIS_TIMEOT is not a setting: did you mean REDIS_TIMEOUT?"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in\n%v", want, err)
 		}
