@@ -38,7 +38,7 @@ build: ## Build the service: dist/extauthz, static
 .PHONY: test
 test: test-tools ## Run all tests with the race detector, real Redis and Envoy included
 	go vet $(PKG)
-	go test -json -race -shuffle=on -timeout=15m $(TESTFLAGS) $(PKG) | go run ./internal/testreport
+	go test -json -race -shuffle=on -timeout=20m $(TESTFLAGS) $(PKG) | go run ./internal/testreport
 
 # A PKG with a go.mod of its own, such as test/istio, stands for all of that module; without PKG all tests of the repository run.
 ALL_TESTS := $(if $(filter file,$(origin PKG)),yes)

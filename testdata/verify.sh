@@ -42,7 +42,7 @@ metrics=${METRICS:-http://127.0.0.1:6070}
 rules=${RULES:-deploy/compose/rules/shop.yaml}
 stop_redis=${STOP_REDIS-} start_redis=${START_REDIS-}
 stop_service=${STOP_SERVICE-} start_service=${START_SERVICE-}
-patience=30 # seconds that anything is waited for; used up only by what fails
+patience=120 # seconds that anything is waited for; used up only by what fails
 
 work=$(mktemp -d)
 edited='' restart='' # what is to be undone at the end
@@ -67,7 +67,7 @@ ask() {
 	printf '%s\n' "GET $proxy/hello $*" >"$work/asked"
 	: >"$work/head"
 	: >"$work/body"
-	curl --silent --show-error --max-time 10 --output "$work/body" --dump-header "$work/head" --write-out '%{http_code}' \
+	curl --silent --show-error --max-time 60 --output "$work/body" --dump-header "$work/head" --write-out '%{http_code}' \
 		"$@" "$proxy/hello" >"$work/status" 2>>"$work/asked" || true
 }
 
@@ -102,13 +102,13 @@ want_problem() {
 
 # burst N KEY: the statuses of N requests, one right after the other on one connection.
 burst() {
-	curl --silent --max-time 20 --output /dev/null --write-out '%{http_code} ' --header "x-api-key: $2" "$proxy/hello?[1-$1]" || true
+	curl --silent --max-time 60 --output /dev/null --write-out '%{http_code} ' --header "x-api-key: $2" "$proxy/hello?[1-$1]" || true
 }
 
 # count STATUS STATUSES
 count() { tr ' ' '\n' <<<"$2" | awk -v status="$1" '$1 == status { n++ } END { print n + 0 }'; }
 
-metric() { { curl --silent --max-time 10 "$metrics/metrics" || true; } | awk -v name="$1" '$1 == name { print $2 }'; }
+metric() { { curl --silent --max-time 60 "$metrics/metrics" || true; } | awk -v name="$1" '$1 == name { print $2 }'; }
 
 want_metric() {
 	local got
@@ -253,7 +253,7 @@ mistake() {
 
 # How many calls of Envoy have had no answer. There is no such counter before the first of them.
 unanswered() {
-	curl --silent --fail --max-time 10 "$admin/stats?filter=^cluster.application.ext_authz.error$" | awk '{ n = $2 } END { print n + 0 }'
+	curl --silent --fail --max-time 60 "$admin/stats?filter=^cluster.application.ext_authz.error$" | awk '{ n = $2 } END { print n + 0 }'
 }
 
 answered() {

@@ -172,7 +172,7 @@ func TestClose(t *testing.T) {
 		return strings.Count(stacks(), "redisstore.") - strings.Count(stacks(), "redisstore_test.")
 	}
 	before := mine()
-	s, err := redisstore.New(redisstore.Config{URL: server.Addr, Timeout: patient, DialTimeout: patient})
+	s, err := redisstore.New(redisstore.Config{URL: server.Addr, Timeout: patient})
 	if err != nil {
 		t.Fatal(err)
 	}

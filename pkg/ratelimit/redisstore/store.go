@@ -30,7 +30,7 @@ type Config struct {
 	PoolSize int
 	// Timeout bounds each operation, counted from when Take is called. Default 8 ms, because Envoy waits 20 ms by default.
 	Timeout time.Duration
-	// DialTimeout bounds the attempt to connect. Default 100 ms.
+	// DialTimeout bounds the attempt to connect. Default 100 ms, or Timeout if that is longer.
 	DialTimeout time.Duration
 	// Hooks are told what happens. Default: nobody is.
 	Hooks Hooks
@@ -79,7 +79,7 @@ func New(cfg Config) (*Store, error) {
 		cfg.Timeout = 8 * time.Millisecond
 	}
 	if cfg.DialTimeout <= 0 {
-		cfg.DialTimeout = 100 * time.Millisecond
+		cfg.DialTimeout = max(100*time.Millisecond, cfg.Timeout)
 	}
 	if cfg.PoolSize <= 0 {
 		cfg.PoolSize = 3

@@ -25,7 +25,9 @@ func TestStore(t *testing.T) {
 // open is a store that ends with the test.
 func open(t testing.TB, cfg redisstore.Config) *redisstore.Store {
 	t.Helper()
-	cfg.DialTimeout = patient
+	if cfg.Timeout == 0 {
+		cfg.Timeout = patient
+	}
 	s, err := redisstore.New(cfg)
 	if err != nil {
 		t.Fatal(err)
