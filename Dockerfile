@@ -1,9 +1,10 @@
 # The image of the service: one static binary on distroless, as nobody. `make image` builds it, and says what it is made from.
 #
 # Nothing here needs BuildKit, so that any docker, podman or kaniko can build it. Both base images can come from a registry
-# of yours: --build-arg GO_IMAGE=... --build-arg BASE_IMAGE=...
-ARG GO_IMAGE=golang:1.26
-ARG BASE_IMAGE=gcr.io/distroless/static-debian12:nonroot
+# of yours: --build-arg GO_IMAGE=... --build-arg BASE_IMAGE=... The digest counts, the tag is for people; scripts/pins images
+# writes the digest after a change of the tag.
+ARG GO_IMAGE=golang:1.26.8@sha256:3c3e25a4da13fd0478eed2df1eb35a0e667094a7124d3993a6a1d30f71c17e79
+ARG BASE_IMAGE=gcr.io/distroless/static-debian12:nonroot@sha256:afa5c872c891853ca7fcf1f12c3edb23f7eeef36189728842dd51042ff57f7ab
 
 FROM ${GO_IMAGE} AS build
 WORKDIR /src

