@@ -37,7 +37,8 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Issue makes a certificate that is valid for so long, with one or more URIs for its names. It is also good for a server on loopback.
+// Issue makes a certificate that is valid for so long, with one or more URIs for its names. It is also good for a
+// server on loopback.
 func (a *Authority) Issue(t testing.TB, uri string, valid time.Duration, more ...string) tls.Certificate {
 	t.Helper()
 	var names []*url.URL

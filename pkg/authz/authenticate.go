@@ -21,8 +21,9 @@ const (
 // errAbsent says that a request carries no credential.
 var errAbsent = errors.New("no credential")
 
-// authenticate returns who sends the request. The first credential that the request carries decides. The error is errAbsent or one of
-// the package's. An identity whose owner or plan the upstream could take for another one is invalid, whatever vouches for it.
+// authenticate returns who sends the request. The first credential that the request carries decides. The error is
+// errAbsent or one of the package's. An identity whose owner or plan the upstream could take for another one is
+// invalid, for every kind of credential.
 func (a *Authorizer) authenticate(ctx context.Context, p *Policy, r *Request, query string) (Identity, error) {
 	for i := range p.Credentials {
 		id, err := a.try(ctx, &p.Credentials[i], r, query)
@@ -74,8 +75,8 @@ func (m *MTLS) match(principal string) bool {
 	return slices.ContainsFunc(m.Principals, func(pattern string) bool { return matchPrincipal(pattern, principal) })
 }
 
-// matchPrincipal compares a pattern with a principal part by part; `/` and `,` separate parts. A `*` therefore stands for one segment of
-// a SPIFFE ID or one part of a subject, and for nothing of a list of several names.
+// matchPrincipal compares a pattern with a principal part by part; `/` and `,` separate parts. A `*` therefore stands
+// for one segment of a SPIFFE ID or one part of a subject, and for nothing of a list of several names.
 func matchPrincipal(pattern, principal string) bool {
 	const separators = "/,"
 	if pattern == "*" {

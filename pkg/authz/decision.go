@@ -34,7 +34,8 @@ const (
 	ReasonHost      Reason = "host"       // a host that the upstream may read otherwise
 	ReasonPath      Reason = "path"       // a path that the upstream may read otherwise
 	ReasonOverLimit Reason = "over_limit" // too many requests
-	// ReasonRefusedTooOften takes the place of absent, invalid, expired, not_yet and disabled when a limit of `refused` is exceeded.
+	// ReasonRefusedTooOften takes the place of absent, invalid, expired, not_yet and disabled when a limit of `refused`
+	// is exceeded.
 	ReasonRefusedTooOften Reason = "refused_too_often"
 	ReasonUndecided       Reason = "undecided" // the store or the issuer's keys can not be reached
 	ReasonNoPolicy        Reason = "no_policy" // no authz section for the domain

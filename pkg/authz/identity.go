@@ -10,9 +10,9 @@ import (
 type Identity struct {
 	// Method is api_key, jwt, mtls or anonymous.
 	Method string
-	// Owner is who; never empty but for anonymous.
+	// Owner is the caller; it is empty for anonymous only.
 	Owner string
-	// Plan is what they pay for, "" for none.
+	// Plan is what the owner pays for, "" for none.
 	Plan string
 	// KeyID is the public part of an API key, or the kid of a token's key.
 	KeyID  string
@@ -24,8 +24,9 @@ type Identity struct {
 	Limit *OwnLimit
 }
 
-// CheckText returns an error if a text cannot name an owner or a plan. The upstream gets these texts as values of headers. Proxies and
-// applications trim such values, so that the owner `root ` would arrive as root, and they cut them at control characters.
+// CheckText returns an error if a text cannot name an owner or a plan. The upstream gets these texts as values of
+// headers. Proxies and applications trim such values, so that the owner `root ` would arrive as root, and they cut them
+// at control characters.
 func CheckText(text string) error {
 	if !utf8.ValidString(text) {
 		return errors.New("want valid UTF-8")
@@ -46,8 +47,8 @@ func CheckText(text string) error {
 	return nil
 }
 
-// trimmed reports whether some reader removes the character at the ends of a text: white space in any language, and characters that
-// nobody sees, of which JavaScript trims U+FEFF.
+// trimmed reports whether some readers remove the character at the ends of a text: white space of any script, and
+// invisible characters, of which JavaScript trims U+FEFF.
 func trimmed(c rune) bool { return unicode.IsSpace(c) || unicode.Is(unicode.Cf, c) }
 
 // named reports whether the upstream can be told the owner and the plan as they are.

@@ -19,8 +19,8 @@ func TestCheckText(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", "want a text"},
 		{" ", ends}, {"root ", ends}, {" root", ends}, {"root\t", ends}, {"\troot", ends}, {"root\n", ends}, {"root\r\n", ends},
-		{"root\u00a0", ends}, {"root\u0085", ends}, {"\u3000root", ends}, {"root\u2028", ends}, // white space of other languages
-		{"root\ufeff", ends}, {"\u200broot", ends}, {"\u202eroot", ends}, // characters that nobody sees
+		{"root\u00a0", ends}, {"root\u0085", ends}, {"\u3000root", ends}, {"root\u2028", ends}, // white space of other scripts
+		{"root\ufeff", ends}, {"\u200broot", ends}, {"\u202eroot", ends}, // invisible characters
 		{"ro\tot", control}, {"ro\not", control}, {"root\x00", control}, {"ro\x7fot", control}, {"ro\u0085ot", control}, {"ro\u2028ot", control},
 		{"root\xff", "UTF-8"}, {"\xc0root", "UTF-8"},
 	} {

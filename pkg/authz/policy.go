@@ -25,8 +25,8 @@ type Policy struct {
 	Access []Access
 	// Limits are the descriptors that are decided, in order.
 	Limits []RateLimit
-	// Refused are the descriptors that are decided for a request which is refused because its credential is absent or not valid. If one
-	// of them is over its limit, the answer is 429.
+	// Refused are the descriptors that are decided for a request which is refused because its credential is absent or
+	// not valid. If one of them is over its limit, the answer is 429.
 	Refused []RateLimit
 	// Headers are the names under which the upstream is told who calls. An empty name means not to tell.
 	Headers IdentityHeaders
@@ -82,8 +82,8 @@ type JWT struct {
 
 // MTLS takes the principal of the client's certificate that Envoy has verified (source.principal).
 type MTLS struct {
-	// Principals are patterns of which one must match, such as spiffe://example.org/ns/*/sa/*. A `*` stands for any characters but `/`
-	// and `,`; a pattern that is `*` alone matches every principal.
+	// Principals are patterns of which one must match, such as spiffe://example.org/ns/*/sa/*. A `*` stands for any
+	// characters but `/` and `,`; a pattern that is `*` alone matches every principal.
 	Principals []string
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// failure returns what is wrong with the credential of a request, or that there is none; "" for a valid credential and for one that
-// cannot be checked at the moment. A missing scope is no failure: it is known who calls.
+// failure returns what is wrong with the credential of a request, or that there is none; "" for a valid credential and
+// for one that cannot be checked at the moment. A missing scope is no failure: it is known who calls.
 func failure(err error) Reason {
 	switch {
 	case err == nil, errors.Is(err, ErrUnavailable):
@@ -26,16 +26,21 @@ func failure(err error) Reason {
 	return ReasonInvalid
 }
 
-// limitRefused answers a request that was refused for its credential: with 429 if a limit of the policy's Refused is exceeded, else as
-// before. The request stays refused whatever the limiter decides, and also if the limiter cannot decide: an undecided request could
-// pass where Envoy has failure_mode_allow. A valid credential never gets here, so that nobody is locked out by others at the same address.
-func (a *Authorizer) limitRefused(ctx context.Context, p *Policy, rules *ratelimit.Rules, f facts, d *Decision) FailureAnswer {
+// limitRefused answers a request that was refused for its credential: with 429 if a limit of the policy's Refused is
+// exceeded, else as before. The request stays refused whatever the limiter decides, and also if the limiter cannot
+// decide: an undecided request could pass where Envoy has failure_mode_allow. A request with a valid credential never
+// gets here, so that an attacker cannot lock out other clients at the same address.
+func (a *Authorizer) limitRefused(
+	ctx context.Context, p *Policy, rules *ratelimit.Rules, f facts, d *Decision,
+) FailureAnswer {
 	list := descriptorsOf(p.Refused, f)
 	if len(list) == 0 {
 		return FailureRefused
 	}
 	// Without a MaxHold: a refusal is not worth a place in the queue of a max_delay.
-	res, err := a.cfg.Limiter.Decide(ctx, ratelimit.Query{Domain: d.Domain, Descriptors: list, Beforehand: true, Rules: rules})
+	res, err := a.cfg.Limiter.Decide(ctx, ratelimit.Query{
+		Domain: d.Domain, Descriptors: list, Beforehand: true, Rules: rules,
+	})
 	if err != nil || res.Allowed || res.Answer == ratelimit.FromPolicyDeny {
 		return FailureRefused
 	}
@@ -51,7 +56,7 @@ type FailureAnswer string
 const (
 	FailureRefused FailureAnswer = "refused" // with the status of absent or invalid
 	FailureLimited FailureAnswer = "limited" // with 429
-	FailurePassed  FailureAnswer = "passed"  // where no credential is needed; only a credential that is not valid counts as a failure
+	FailurePassed  FailureAnswer = "passed"  // with an invalid credential, where none is needed
 )
 
 // failureReasons and failureAnswers list what is counted, so that counting needs no lock.

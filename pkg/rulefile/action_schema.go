@@ -2,7 +2,8 @@ package rulefile
 
 import "fmt"
 
-// The schema of `limits:` and `refused:` in `authz:`: what becomes a descriptor, in the words of Envoy's route rate_limits.
+// The schema of `limits:` and `refused:` in `authz:`: what becomes a descriptor, in the words of Envoy's route
+// rate_limits.
 
 // requestLimitKeys are the keys of an element of `limits:` and of `refused:` in `authz:`.
 type requestLimitKeys struct {

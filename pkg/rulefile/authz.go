@@ -61,18 +61,22 @@ func (b builder) checkAbsent(a authzKeys) {
 // aboutRefused is an action that limits refused requests.
 const aboutRefused = "remote_address: {key: refused_address}"
 
-// checkRefused reports what has no meaning in `refused`: the identity of a request that has none, and limits that no request can reach.
+// checkRefused reports what has no meaning in `refused`: the identity of a request that has none, and limits that no
+// request can reach.
 func (b builder) checkRefused(a authzKeys, p *authz.Policy) {
 	for _, limit := range a.refused.value {
 		for _, action := range limit.actions.value {
 			if action.credential.mentioned {
-				b.fail(action.credential.key, "a refused request has no `credential`", "write what is known of its sender, such as "+quoted(aboutRefused))
+				b.fail(action.credential.key, "a refused request has no `credential`",
+					"write what is known of its sender, such as "+quoted(aboutRefused))
 			}
 		}
 	}
-	understood := a.credentials.set == a.credentials.mentioned && a.anonymous.set == a.anonymous.mentioned && a.absent.set == a.absent.mentioned
+	understood := a.credentials.set == a.credentials.mentioned && a.anonymous.set == a.anonymous.mentioned &&
+		a.absent.set == a.absent.mentioned
 	if understood && a.refused.set && len(p.Credentials) == 0 && (p.Anonymous || p.Absent.Pass) {
-		b.warn(a.refused.key, "`refused` limits nothing: without `credentials`, no credential is absent or invalid", "add `credentials`, or delete `refused`")
+		b.warn(a.refused.key, "`refused` limits nothing: without `credentials`, no credential is absent or invalid",
+			"add `credentials`, or delete `refused`")
 	}
 }
 

@@ -133,7 +133,8 @@ func accessList(r *report, f field) ([]accessKeys, bool) {
 	return each(accessSchema(), func(a *accessKeys, at place) { a.at = at })(r, f)
 }
 
-func requestLimitList(list string) reader[[]requestLimitKeys] {
+// limitsOf reads the elements of a list, `limits` or `refused`.
+func limitsOf(list string) reader[[]requestLimitKeys] {
 	return each(requestLimitSchema(list), func(l *requestLimitKeys, at place) { l.at = at })
 }
 

@@ -94,7 +94,8 @@ func (d *domain) authorize(section given[authzKeys], b builder) {
 		return
 	}
 	d.policy = policy
-	d.limiting = append(b.limiting(section.value.limits.value, policy.Limits), b.limiting(section.value.refused.value, policy.Refused)...)
+	d.limiting = append(
+		b.limiting(section.value.limits.value, policy.Limits), b.limiting(section.value.refused.value, policy.Refused)...)
 }
 
 func (s *domainSet) find(name string) *domain {

@@ -95,7 +95,8 @@ func (b builder) checkIdentityHeader(name given[string], credentials []authz.Cre
 	case slices.Contains([]string{"host", "content-length", "content-type", "content-encoding", "cookie", "authorization"}, name.value):
 		b.fail(name.at, quoted(name.value)+" can not tell who calls: it means something else to the upstream", remedy)
 	case slices.Contains(authz.OverrideHeaders(), name.value):
-		b.fail(name.at, quoted(name.value)+" cannot tell who calls: applications read another path, host or method from it", remedy)
+		b.fail(name.at, quoted(name.value)+" cannot tell who calls: applications read another path, host or method from it",
+			remedy)
 	case strings.HasPrefix(name.value, "x-envoy-"), name.value == "x-forwarded-for":
 		b.fail(name.at, quoted(name.value)+" can not tell who calls: Envoy sets it itself", remedy)
 	case brought(credentials, name.value):
@@ -111,7 +112,8 @@ func (b builder) keepHeaders(items []item) []string {
 		name := strings.ToLower(i.text)
 		switch {
 		case !slices.Contains(known, name):
-			b.fail(i.at, quoted(i.text)+" is not one of the headers that are removed", didYouMean(name, known), "want one of "+oneOf(known))
+			b.fail(i.at, quoted(i.text)+" is not one of the headers that are removed",
+				didYouMean(name, known), "want one of "+oneOf(known))
 		case !slices.Contains(names, name):
 			names = append(names, name)
 		}

@@ -23,9 +23,11 @@ func (b builder) requestLimits(list []requestLimitKeys, example string) []authz.
 		limit := authz.RateLimit{Hits: b.hits(l.hits.value), Position: b.position(l.at)}
 		switch {
 		case !l.actions.mentioned && !b.strange[l.at]:
-			b.fail(l.at, "a limit without `actions`", "add "+quoted("actions: [{"+example+"}]")+": each action gives one entry of a descriptor")
+			b.fail(l.at, "a limit without `actions`",
+				"add "+quoted("actions: [{"+example+"}]")+": each action gives one entry of a descriptor")
 		case l.actions.set && len(l.actions.value) == 0:
-			b.fail(l.actions.key, "`actions` is empty", "add one, for example "+quoted("- "+example)+": each gives one entry of a descriptor")
+			b.fail(l.actions.key, "`actions` is empty",
+				"add one, for example "+quoted("- "+example)+": each gives one entry of a descriptor")
 		}
 		for _, a := range l.actions.value {
 			limit.Actions = append(limit.Actions, b.action(a))

@@ -78,7 +78,8 @@ func testOutcomes(t *testing.T, s *shop) {
 		{name: "a changed token", status: 403, call: get("/", [2]string{"authorization", swapSignature(t, s.issuer)})},
 		{name: "a token that is not signed", status: 403, call: get("/", [2]string{"authorization", "Bearer " + unsigned})},
 		{name: "two tokens", call: get("/", ann, ann), status: 403},
-		// Envoy and the application trim the values of headers: each of these would reach the application as root or gold.
+		// Envoy and the application trim the values of headers: each of these would reach the application as root or
+		// gold.
 		{name: "an owner that ends with a space", call: get("/", s.issuer.bearer(t, claims{"sub": "root "})), status: 403},
 		{name: "an owner that begins with a space", call: get("/", s.issuer.bearer(t, claims{"sub": " root"})), status: 403},
 		{name: "an owner that ends with a tab", call: get("/", s.issuer.bearer(t, claims{"sub": "root\t"})), status: 403},

@@ -8,8 +8,8 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestRefused guesses credentials. From the sixth refusal of an address on the answer is 429, whatever is wrong with the credential;
-// a valid credential still passes.
+// TestRefused guesses credentials. From the sixth refusal of an address on the answer is 429, whatever is wrong with
+// the credential; a valid credential still passes.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	issuer := newIssuer(t)

@@ -115,7 +115,8 @@ func TestOverrideHeaders(t *testing.T) {
 			rules := instead("  preflight: allow\n", "  preflight: allow\n"+c.policy)(t, policy(t, issuer))
 			root, _ := rulesDirectory(t, rules)
 			service := startService(t, "RUNTIME_ROOT="+root, serverSecret, "AUTHZ_HTTP_TIMEOUT=2s")
-			grpc := startEnvoy(t, service.grpcPort, instead("headers_with_underscores_action: REJECT_REQUEST", "headers_with_underscores_action: ALLOW"))
+			grpc := startEnvoy(t, service.grpcPort,
+				instead("headers_with_underscores_action: REJECT_REQUEST", "headers_with_underscores_action: ALLOW"))
 			overHTTP := startEnvoyWith(t, "envoy/http-ext_authz.yaml", testenv.Ports{
 				8000: testenv.Port(t, application(t)), 8080: testenv.Port(t, strings.TrimPrefix(service.http, "http://")),
 			})
@@ -128,7 +129,8 @@ func TestOverrideHeaders(t *testing.T) {
 						a := envoy.do(t, get("/", issuer.bearer(t, nil), [2]string{spelling, evil}))
 						got := strings.Contains(fmt.Sprint(a.saw()), evil)
 						if want := slices.Contains(c.kept, name); a.saw() == nil || got != want {
-							t.Errorf("asked over %s: with %s the application saw %v, want it there: %t", asked, spelling, a.saw(), want)
+							t.Errorf("asked over %s: with %s the application saw %v, want it there: %t",
+								asked, spelling, a.saw(), want)
 						}
 					}
 				}
@@ -137,8 +139,8 @@ func TestOverrideHeaders(t *testing.T) {
 	}
 }
 
-// TestTrailers: the ext_authz filter cannot remove trailers, which come after the answer. Envoy drops those of HTTP/1.1; those of HTTP/2
-// reach an application that is spoken to by HTTP/2, as trailers and never as headers.
+// TestTrailers: the ext_authz filter cannot remove trailers, which come after the answer. Envoy drops those of
+// HTTP/1.1; those of HTTP/2 reach an application that is spoken to by HTTP/2, as trailers and never as headers.
 func TestTrailers(t *testing.T) {
 	t.Parallel()
 	var seen atomic.Pointer[http.Request]
@@ -156,7 +158,8 @@ func TestTrailers(t *testing.T) {
 		transport.Protocols.SetHTTP1(c.protocol == 1)
 		transport.Protocols.SetUnencryptedHTTP2(c.protocol == 2)
 		defer transport.CloseIdleConnections()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+envoy.addr+"/", io.NopCloser(strings.NewReader("body")))
+		body := io.NopCloser(strings.NewReader("body"))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+envoy.addr+"/", body)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,8 +170,9 @@ func TestTrailers(t *testing.T) {
 			t.Fatalf("HTTP/%d: got %d %s, want 200", c.protocol, resp.StatusCode, body)
 		}
 		got := seen.Load()
-		if !slices.Equal(got.Header.Values("X-Auth-Owner"), []string{"ann"}) || !slices.Equal(got.Trailer.Values("X-Auth-Owner"), c.want) {
-			t.Errorf("HTTP/%d: the application saw header %v and trailer %v, want the owner ann and %v", c.protocol, got.Header, got.Trailer, c.want)
+		header, trailer := got.Header.Values("X-Auth-Owner"), got.Trailer.Values("X-Auth-Owner")
+		if !slices.Equal(header, []string{"ann"}) || !slices.Equal(trailer, c.want) {
+			t.Errorf("HTTP/%d: the application saw the owner %q, and %q in the trailer; want ann and %q", c.protocol, header, trailer, c.want)
 		}
 	}
 }

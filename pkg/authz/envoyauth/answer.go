@@ -127,8 +127,9 @@ func (a *answer) removeHeader(name string) {
 	}
 }
 
-// removeLookalikes removes headers such as x_owner and x.owner where x-owner is set or removed. Many servers hand headers to a program as
-// variables, in whose names every character but letters and digits becomes the same one (CGI, PHP, WSGI, Rack).
+// removeLookalikes removes headers such as x_owner and x.owner where x-owner is set or removed. Many servers hand
+// headers to a program as variables, in whose names every character but letters and digits becomes the same one (CGI,
+// PHP, WSGI, Rack).
 func (a *answer) removeLookalikes(r *authz.Request) {
 	ours := slices.Clone(a.remove)
 	for _, h := range a.toUpstream {
@@ -143,7 +144,8 @@ func (a *answer) removeLookalikes(r *authz.Request) {
 	slices.Sort(a.remove)
 }
 
-// looksAlike reports whether two names of headers, in lower case, differ at most in characters that are neither letters nor digits.
+// looksAlike reports whether two names of headers, in lower case, differ at most in characters that are neither letters
+// nor digits.
 func looksAlike(a, b string) bool {
 	if len(a) != len(b) {
 		return false
