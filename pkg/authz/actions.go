@@ -1,6 +1,7 @@
 package authz
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -71,7 +72,7 @@ func (a *Action) entry(f facts) (e descriptors.Entry, ok bool) {
 		value, ok := r.Headers.Get(a.RequestHeader.Header)
 		return descriptors.Entry{Key: a.RequestHeader.Key, Value: value}, ok
 	case a.RemoteAddress != nil:
-		return a.RemoteAddress.entry(r)
+		return a.RemoteAddress.entry(r), true
 	case a.HeaderValueMatch != nil:
 		m := a.HeaderValueMatch
 		value, present := r.Headers.Get(m.Header)
@@ -107,28 +108,40 @@ func orDefault(s, byDefault string) string {
 	return s
 }
 
+// unknownAddress is the value for a client without an IP address, such as one on a Unix socket or an internal listener of Envoy's, so
+// that a rule for all addresses holds for it, too.
+const unknownAddress = "unknown"
+
+// defaultIPv6Mask is the network of one customer: whoever has one address in it has all of them.
+const defaultIPv6Mask = 64
+
 // entry gives the address of the client, or its network.
-func (a *RemoteAddress) entry(r *Request) (e descriptors.Entry, ok bool) {
-	address, err := netip.ParseAddr(a.client(r))
-	if err != nil {
-		return e, false
-	}
-	address = address.Unmap().WithZone("")
-	bits, key := a.IPv4Mask, "remote_address"
-	if address.Is6() {
-		bits = a.IPv6Mask
-	}
+func (a *RemoteAddress) entry(r *Request) descriptors.Entry {
+	key := "remote_address"
 	if a.IPv4Mask > 0 || a.IPv6Mask > 0 {
 		key = "masked_remote_address"
 	}
+	return descriptors.Entry{Key: orDefault(a.Key, key), Value: a.value(r)}
+}
+
+func (a *RemoteAddress) value(r *Request) string {
+	address, err := netip.ParseAddr(a.client(r))
+	if err != nil {
+		return unknownAddress
+	}
+	address = address.Unmap().WithZone("")
+	bits := a.IPv4Mask
+	if address.Is6() {
+		bits = cmp.Or(a.IPv6Mask, defaultIPv6Mask)
+	}
 	if bits == 0 {
-		return descriptors.Entry{Key: orDefault(a.Key, key), Value: address.String()}, true
+		return address.String()
 	}
 	network, err := address.Prefix(bits)
 	if err != nil {
-		return e, false
+		return unknownAddress
 	}
-	return descriptors.Entry{Key: orDefault(a.Key, key), Value: network.String()}, true
+	return network.String()
 }
 
 // client is the peer, or what the trusted proxies have written into x-forwarded-for, each at the right end: with one trusted hop

@@ -159,8 +159,9 @@ type GenericKey struct{ Key, Value string }
 type RequestHeader struct{ Key, Header string }
 
 // RemoteAddress gives (Key, address of the client): the peer's, or with TrustedHops > 0 the one that so many trusted proxies
-// from the right of x-forwarded-for have seen. IPv4Mask and IPv6Mask make it a network (0: no mask). Default for Key:
-// remote_address, or masked_remote_address.
+// from the right of x-forwarded-for have seen. IPv4Mask and IPv6Mask make it a network. Their defaults are the whole address for IPv4,
+// and the first 64 bits for IPv6, since a client there has all addresses of a /64. Default for Key: remote_address, or
+// masked_remote_address with a mask. The value is "unknown" for a client without an IP address.
 type RemoteAddress struct {
 	Key                string
 	TrustedHops        int

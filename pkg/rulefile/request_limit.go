@@ -2,6 +2,8 @@ package rulefile
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/extauthz/extauthz/pkg/authz"
@@ -50,7 +52,9 @@ func (b builder) hits(h hitsKeys) authz.HitsAddend {
 type limiting struct {
 	at      place
 	entries []descriptors.Entry
-	report  *report
+	// networks are the keys of entries that give the network of an IPv6 client by default.
+	networks []string
+	report   *report
 }
 
 // limiting are the elements whose entries are known. An entry whose value the request gives has the value "".
@@ -58,13 +62,17 @@ func (b builder) limiting(list []requestLimitKeys, limits []authz.RateLimit) []l
 	var all []limiting
 	for i, limit := range limits {
 		var entries []descriptors.Entry
+		var networks []string
 		for _, a := range limit.Actions {
 			if e := entryOf(a); e.Key != "" {
 				entries = append(entries, e)
 			}
+			if a.RemoteAddress != nil && a.RemoteAddress.IPv6Mask == 0 {
+				networks = append(networks, a.RemoteAddress.Key)
+			}
 		}
 		if len(entries) > 0 && len(entries) == len(limit.Actions) && len(limit.Actions) == len(list[i].actions.value) {
-			all = append(all, limiting{at: list[i].at, entries: entries, report: b.report})
+			all = append(all, limiting{at: list[i].at, entries: entries, networks: networks, report: b.report})
 		}
 	}
 	return all
@@ -74,6 +82,7 @@ func (b builder) limiting(list []requestLimitKeys, limits []authz.RateLimit) []l
 func (s *domainSet) checkLeads() {
 	for _, d := range s.order {
 		for _, l := range d.limiting {
+			l.checkAddresses(d.nodes)
 			depth, there := lead(d.nodes, l.entries)
 			if there == nil {
 				continue
@@ -85,6 +94,18 @@ func (s *domainSet) checkLeads() {
 			l.report.warn(l.at, "this limits nothing: no rule of domain "+quoted(d.name)+" is for the entries "+quoted(strings.Join(keys, ", ")),
 				missing(l.entries, depth, there))
 		}
+	}
+}
+
+// checkAddresses warns of rules for one IPv6 address, which no request has where networks are given.
+func (l limiting) checkAddresses(nodes []ratelimit.Node) {
+	for _, n := range nodes {
+		if ip, err := netip.ParseAddr(n.Value); err == nil && ip.Is6() && slices.Contains(l.networks, n.Key) {
+			network := netip.PrefixFrom(ip, 64).Masked().String()
+			l.report.warn(l.at, "no request has the "+quoted(n.Key)+" "+quoted(n.Value)+" of "+n.Position+": IPv6 addresses are grouped by /64",
+				"write "+quoted(network)+" there; or "+quoted(n.Value+"/128")+" there and "+quoted("{key: "+n.Key+", ipv6_mask: 128}")+" here")
+		}
+		l.checkAddresses(n.Descriptors)
 	}
 }
 

@@ -112,13 +112,13 @@ func testPath(t *testing.T, envoy *proxy, sent string, want int) {
 				t.Errorf("%s, %q: the application was sent %q, which one that %s reads as %s", protocol, sent, a.path(), does, got)
 			}
 		}
-		switch {
-		case a.status == want:
-		case a.status == http.StatusBadRequest || a.status == 0: // Envoy's own, for bytes that no path over HTTP/1.1 has
+		switch a.status {
+		case want:
+		case 0, http.StatusBadRequest: // Envoy's own, for bytes that no path over HTTP/1.1 has
 			if strings.Trim(sent, printable) == "" {
 				t.Errorf("%s, %q: got %d, want %d", protocol, sent, a.status, want)
 			}
-		case a.status == http.StatusForbidden || a.status == http.StatusTemporaryRedirect: // Envoy has decoded it first
+		case http.StatusForbidden, http.StatusTemporaryRedirect: // Envoy has decoded it first
 		default:
 			t.Errorf("%s, %q: got %d, want %d; the application saw %q", protocol, sent, a.status, want, a.head)
 		}
