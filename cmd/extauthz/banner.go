@@ -17,7 +17,7 @@ so the built-in sample is served, on loopback only, from memory.
 
   gRPC   %-22s for Envoy, see envoy/envoy.yaml
   HTTP   %-22s /json /check /healthcheck
-  debug  %-22s /rlconfig /metrics /debug/pprof
+  debug  %-22s /rlconfig /metrics
 
 Try it; the sixth within a minute gets a 429:
 

@@ -92,6 +92,12 @@ func TestNoStart(t *testing.T) {
 	}
 	defer busy.Close()
 	port := strconv.Itoa(busy.Addr().(*net.TCPAddr).Port)
+	used := filepath.Join(t.TempDir(), "grpc.sock")
+	socket, err := net.Listen("unix", used)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
 	broken := filepath.Join(t.TempDir(), "config")
 	if err := os.Mkdir(broken, 0o755); err != nil {
 		t.Fatal(err)
@@ -106,13 +112,21 @@ func TestNoStart(t *testing.T) {
 		"port in use":       {map[string]string{"GRPC_PORT": port}, "port " + port + " of 127.0.0.1 is in use: stop what listens there, or set GRPC_PORT to another port"},
 		"missing directory": {map[string]string{"RUNTIME_ROOT": "/nowhere"}, "extauthz: the rule directory /nowhere/config does not exist: mount or create it, or set RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY to the one with the rules\n"},
 		"rules not mounted": {map[string]string{"REDIS_URL": "localhost:6379", "GRPC_UDS": "/run/grpc.sock"}, "/srv/runtime_data/current/config does not exist"},
+		"not my address":    {map[string]string{"RUNTIME_ROOT": rulesRoot(t), "GRPC_HOST": "192.0.2.1"}, "listen for GRPC_HOST: its host is not an address of this machine (listen tcp 192.0.2.1:0"},
+		"socket in use":     {map[string]string{"RUNTIME_ROOT": rulesRoot(t), "GRPC_UDS": used}, "GRPC_UDS=" + used + ": the socket is in use: stop what listens there"},
+		"socket too long":   {map[string]string{"RUNTIME_ROOT": rulesRoot(t), "GRPC_UDS": "/" + strings.Repeat("s", 107)}, "a path of 108 bytes is too long for a socket"},
+		"plaintext":         {map[string]string{"RUNTIME_ROOT": rulesRoot(t), "GRPC_HOST": "0.0.0.0", "HOST": "127.0.0.1", "STRICT_ENVIRONMENT": "true"}, "GRPC_HOST=0.0.0.0: other machines can reach a listener without TLS"},
+		"plaintext word":    {map[string]string{"GRPC_PLAINTEXT": "yes"}, "GRPC_PLAINTEXT: want allow"},
 		"broken rules":      {map[string]string{"RUNTIME_ROOT": filepath.Dir(broken)}, "a.yaml:2:"},
 		"wrong setting":     {map[string]string{"PORT": "x"}, `PORT: want a port`},
 		"socket is a file":  {map[string]string{"RUNTIME_ROOT": rulesRoot(t), "GRPC_UDS": filepath.Join(broken, "a.yaml")}, "GRPC_UDS=" + filepath.Join(broken, "a.yaml") + ": a file is there that is not a socket: delete it, or set GRPC_UDS to another path"},
 		"socket of nowhere": {map[string]string{"RUNTIME_ROOT": rulesRoot(t), "GRPC_UDS": filepath.Join(broken, "nowhere", "grpc.sock")}, "the directory " + filepath.Join(broken, "nowhere") + " does not exist: create it, or mount it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			setenv(t, map[string]string{"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0"})
+			clearenv(t)
+			for _, name := range []string{"PORT", "GRPC_PORT", "DEBUG_PORT"} {
+				t.Setenv(name, "0")
+			}
 			for k, v := range c.env {
 				t.Setenv(k, v)
 			}

@@ -69,7 +69,7 @@ func listenEcho(address string) (net.Listener, error) {
 	if err != nil || portErr != nil {
 		return nil, fmt.Errorf("%s=%q: want host:port, such as %s", echoVariable, address, echoAddress)
 	}
-	return listenTCP(echoVariable, host, uint16(port))
+	return tcpAddress{echoVariable, host, echoVariable, uint16(port)}.listen()
 }
 
 // serveEcho answers until ctx is done, lets requests in flight finish, and returns nil then.

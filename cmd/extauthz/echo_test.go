@@ -72,7 +72,7 @@ func TestEchoAddress(t *testing.T) {
 		"8000":               `ECHO_ADDRESS="8000": want host:port, such as 127.0.0.1:8000`,
 		"127.0.0.1:http2":    `ECHO_ADDRESS="127.0.0.1:http2": want host:port, such as 127.0.0.1:8000`,
 		"127.0.0.1:" + port:  "port " + port + " of 127.0.0.1 is in use: stop what listens there, or set ECHO_ADDRESS to another port",
-		"192.0.2.1:" + port:  "listen for ECHO_ADDRESS: listen tcp 192.0.2.1:" + port,
+		"192.0.2.1:" + port:  "listen for ECHO_ADDRESS: its host is not an address of this machine (listen tcp 192.0.2.1:" + port,
 		"no.such.invalid:80": "listen for ECHO_ADDRESS: its host is no address, and no address has this name",
 	} {
 		t.Setenv("ECHO_ADDRESS", address)

@@ -36,19 +36,35 @@ func addHealth(mux *http.ServeMux, h *health) {
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "OK") })
 }
 
-// debugHandler serves what operators look at.
-func debugHandler(registry *prometheus.Registry, rules http.HandlerFunc, h *health) http.Handler {
+// debugHandler serves what operators look at. Where profiles is nil, it serves none.
+func debugHandler(registry *prometheus.Registry, rules http.HandlerFunc, h *health, profiles http.Handler) http.Handler {
+	index := "/rlconfig      the rules in force\n/metrics       for Prometheus\n/healthcheck   /readyz   /livez\n"
+	if profiles == nil {
+		profiles = http.HandlerFunc(noProfiles)
+	} else {
+		index += "/debug/pprof/  profiles\n"
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/rlconfig", rules)
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("/debug/pprof/", profiles)
+	addHealth(mux, h)
+	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, index) })
+	return mux
+}
+
+// profilesHandler serves profiles (net/http/pprof). They show what is in memory and cost time to take, so only this machine gets them.
+func profilesHandler() http.Handler {
+	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	addHealth(mux, h)
-	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, "/rlconfig      the rules in force\n/metrics       for Prometheus\n/debug/pprof/  profiles\n/healthcheck   /readyz   /livez\n")
-	})
 	return mux
+}
+
+func noProfiles(w http.ResponseWriter, _ *http.Request) {
+	http.Error(w, "There are no profiles here. DEBUG_PPROF=true serves them: on this port when it is on loopback, else on DEBUG_PPROF_PORT of "+
+		"127.0.0.1.", http.StatusNotFound)
 }

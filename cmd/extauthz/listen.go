@@ -9,12 +9,15 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
-type listeners struct{ grpc, http, debug net.Listener }
+// listeners are where the service is reached. pprof is nil unless profiles have a port of their own.
+type listeners struct{ grpc, http, debug, pprof net.Listener }
 
-// listen opens all listeners, so that a port in use is found before anything is served.
+// listen opens all listeners, so that a port in use is found before anything is served. Each error names the setting, what is wrong
+// and what to do.
 func listen(s *Settings) (l listeners, err error) {
 	defer func() {
 		if err != nil {
@@ -24,67 +27,104 @@ func listen(s *Settings) (l listeners, err error) {
 	if s.GRPCUDS != "" {
 		l.grpc, err = listenUnix(s.GRPCUDS)
 	} else {
-		l.grpc, err = listenTCP("GRPC_PORT", s.GRPCHost, s.GRPCPort)
+		l.grpc, err = tcpAddress{"GRPC_HOST", s.GRPCHost, "GRPC_PORT", s.GRPCPort}.listen()
 	}
 	if err != nil {
 		return l, err
 	}
-	if l.http, err = listenTCP("PORT", s.Host, s.Port); err != nil {
+	if l.http, err = (tcpAddress{"HOST", s.Host, "PORT", s.Port}).listen(); err != nil {
 		return l, err
 	}
-	l.debug, err = listenTCP("DEBUG_PORT", s.DebugHost, s.DebugPort)
+	if l.debug, err = (tcpAddress{"DEBUG_HOST", s.DebugHost, "DEBUG_PORT", s.DebugPort}).listen(); err != nil {
+		return l, err
+	}
+	if s.Pprof && reachable(l.debug) {
+		l.pprof, err = tcpAddress{"DEBUG_PPROF", "127.0.0.1", "DEBUG_PPROF_PORT", s.PprofPort}.listen()
+	}
 	return l, err
 }
 
 func (l listeners) close() {
-	for _, one := range []net.Listener{l.grpc, l.http, l.debug} {
+	for _, one := range []net.Listener{l.grpc, l.http, l.debug, l.pprof} {
 		if one != nil {
 			_ = one.Close() // a server that ran has closed it already
 		}
 	}
 }
 
-func listenTCP(setting, host string, port uint16) (net.Listener, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("port %d of %s is in use: stop what listens there, or set %s to another port", port, host, setting)
-	}
-	if _, ok := errors.AsType[*net.DNSError](err); ok { // which would show the host, and that may be a misplaced secret
-		return nil, fmt.Errorf("listen for %s: its host is no address, and no address has this name", setting)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("listen for %s: %w", setting, err)
-	}
-	return l, nil
+// tcpAddress is where to listen, and the settings that say so.
+type tcpAddress struct {
+	hostSetting, host string
+	portSetting       string
+	port              uint16
 }
+
+func (a tcpAddress) listen() (net.Listener, error) {
+	address := net.JoinHostPort(a.host, strconv.Itoa(int(a.port)))
+	l, err := net.Listen("tcp", address)
+	const want = "want an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all of them"
+	var unknown *net.DNSError
+	switch {
+	case err == nil:
+		return l, nil
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("port %d of %s is in use: stop what listens there, or set %s to another port", a.port, a.host, a.portSetting)
+	case errors.As(err, &unknown): // which would show the host, and that may be a misplaced secret
+		return nil, fmt.Errorf("listen for %s: its host is no address, and no address has this name: %s", a.hostSetting, want)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return nil, fmt.Errorf("listen for %s: its host is not an address of this machine (%w): %s", a.hostSetting, err, want)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("%s: no permission to listen on port %d: want 1024 or more", a.portSetting, a.port)
+	}
+	return nil, fmt.Errorf("listen for %s: %w: want an address and a port that are free", a.portSetting, err)
+}
+
+// maxSocketPath is the longest path of a Unix socket on Linux; elsewhere it is a few bytes less.
+const maxSocketPath = 107
 
 // listenUnix makes a socket that Envoy in another container, under another user, can open too. A socket that a process which
 // is gone has left behind is removed.
 func listenUnix(path string) (net.Listener, error) {
+	fail := func(format string, args ...any) (net.Listener, error) {
+		return nil, fmt.Errorf("GRPC_UDS=%s: %w", path, fmt.Errorf(format, args...))
+	}
+	if len(path) > maxSocketPath {
+		return nil, fmt.Errorf("GRPC_UDS: a path of %d bytes is too long for a socket: choose one of at most %d", len(path), maxSocketPath)
+	}
 	if info, err := os.Stat(path); err == nil {
 		if info.Mode()&fs.ModeSocket == 0 {
-			return nil, fmt.Errorf("GRPC_UDS=%s: a file is there that is not a socket: delete it, or set GRPC_UDS to another path", path)
+			return fail("a file is there that is not a socket: delete it, or set GRPC_UDS to another path")
 		}
 		if conn, err := net.Dial("unix", path); err == nil {
 			_ = conn.Close() // it was only opened to see whether someone listens
-			return nil, fmt.Errorf("GRPC_UDS=%s is in use: stop what listens there, or choose another path", path)
+			return fail("the socket is in use: stop what listens there, or set GRPC_UDS to another path")
 		}
 		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("GRPC_UDS=%s: remove the socket left behind: %w", path, err)
+			return fail("remove the socket that an earlier process left behind: %w: delete it, or let this user (%d) write to the directory", reason(err), os.Getuid())
 		}
 	}
 	l, err := net.Listen("unix", path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("GRPC_UDS=%s: the directory %s does not exist: create it, or mount it", path, filepath.Dir(path))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("GRPC_UDS: %w", err)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fail("the directory %s does not exist: create it, or mount it", filepath.Dir(path))
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return fail("no permission to create a socket in %s: let this user (%d) write to the directory", filepath.Dir(path), os.Getuid())
+	case err != nil:
+		return fail("listen: %w: set GRPC_UDS to a path on a local file system", reason(err))
 	}
 	if err := os.Chmod(path, 0o666); err != nil { //nolint:gosec // the directory says who may reach it, as with any shared socket
 		_ = l.Close() // the error that matters is the first
-		return nil, fmt.Errorf("GRPC_UDS: %w", err)
+		return fail("let other users open the socket: %w: set GRPC_UDS to a path on a local file system", reason(err))
 	}
 	return l, nil
+}
+
+// reason is an error of the system without the operation and the path, which the message around it names.
+func reason(err error) error {
+	if number, ok := errors.AsType[syscall.Errno](err); ok {
+		return number
+	}
+	return err
 }
 
 // serveOnLoopback keeps the sample, which nobody has configured, from the network.
@@ -92,20 +132,52 @@ func (s *Settings) serveOnLoopback() {
 	s.Host, s.GRPCHost, s.DebugHost = "127.0.0.1", "127.0.0.1", "127.0.0.1"
 }
 
-// warnPlaintext says that anyone who can reach the ports can ask, and charge, any bucket.
-func warnPlaintext(s *Settings, sample bool, log *slog.Logger) {
-	if sample {
-		return
+// plaintext says of each listener that decides requests, none of which has TLS, whether other machines can reach it.
+func (l listeners) plaintext() map[string]bool {
+	return map[string]bool{"grpc": reachable(l.grpc), "http": reachable(l.http)}
+}
+
+// checkPlaintext refuses, when STRICT_ENVIRONMENT is set, to serve without TLS what other machines can reach, unless the operator
+// allows it. Who reaches these listeners can charge any bucket.
+func (s *Settings) checkPlaintext(l listeners) error {
+	if !s.StrictEnvironment || s.Plaintext == "allow" {
+		return nil
 	}
-	if s.GRPCUDS == "" && !isLoopback(s.GRPCHost) {
-		log.Warn("gRPC is plaintext and reachable from other machines: whoever reaches it can charge any bucket; prefer GRPC_UDS or GRPC_HOST=127.0.0.1 beside Envoy, or a network policy", "host", s.GRPCHost)
+	var open []string
+	if reachable(l.grpc) {
+		open = append(open, "GRPC_HOST="+s.GRPCHost)
 	}
-	if !isLoopback(s.Host) {
-		log.Warn("HTTP is plaintext and reachable from other machines: whoever reaches /json or /check can charge any bucket; prefer HOST=127.0.0.1, or a network policy", "host", s.Host)
+	if reachable(l.http) {
+		open = append(open, "HOST="+s.Host)
 	}
-	if !isLoopback(s.DebugHost) {
-		log.Warn("the debug port is reachable from other machines and shows rules and profiles", "host", s.DebugHost)
+	if open == nil {
+		return nil
 	}
+	return fmt.Errorf("%s: other machines can reach a listener without TLS, which STRICT_ENVIRONMENT=true refuses: set GRPC_UDS, or "+
+		"GRPC_HOST=127.0.0.1, beside Envoy, and HOST=127.0.0.1; or set GRPC_PLAINTEXT=allow where a network policy or a mesh says who "+
+		"reaches the ports", strings.Join(open, " and "))
+}
+
+// warnPlaintext warns of listeners that other machines can reach, unless the operator has allowed it.
+func warnPlaintext(s *Settings, l listeners, log *slog.Logger) {
+	allowed := s.Plaintext == "allow"
+	if reachable(l.grpc) && !allowed {
+		log.Warn("gRPC has no TLS and other machines can reach it: they can charge any bucket; set GRPC_UDS or GRPC_HOST=127.0.0.1 "+
+			"beside Envoy, or GRPC_PLAINTEXT=allow where a network policy or a mesh protects it", "host", s.GRPCHost)
+	}
+	if reachable(l.http) && !allowed {
+		log.Warn("HTTP has no TLS and other machines can reach it: they can charge any bucket by /json or /check; set HOST=127.0.0.1, "+
+			"or GRPC_PLAINTEXT=allow where a network policy or a mesh protects it", "host", s.Host)
+	}
+	if reachable(l.debug) {
+		log.Warn("other machines can reach the debug port, which shows rules and metrics", "host", s.DebugHost)
+	}
+}
+
+// reachable reports whether other machines can reach a listener: it is neither on loopback nor a Unix socket.
+func reachable(l net.Listener) bool {
+	tcp, ok := l.Addr().(*net.TCPAddr)
+	return ok && !tcp.IP.IsLoopback()
 }
 
 func isLoopback(host string) bool {

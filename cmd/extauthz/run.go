@@ -88,9 +88,17 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 		return &startError{err}
 	}
 	defer listeners.close()
+	if err := s.checkPlaintext(listeners); err != nil {
+		return &startError{err}
+	}
+	telemetry.RegisterPlaintext(registry, listeners.plaintext())
+	var profiles http.Handler
+	if s.Pprof && listeners.pprof == nil {
+		profiles = profilesHandler()
+	}
 	servers := []*http.Server{
 		newHTTPServer(bugs.handler("HTTP", auth.server.HTTP(mainHandler(rls, ready)))),
-		newHTTPServer(bugs.handler("debug", debugHandler(registry, source.serveRules, ready))),
+		newHTTPServer(bugs.handler("debug", debugHandler(registry, source.serveRules, ready, profiles))),
 	}
 	tuneGC(ctx, log)
 
@@ -100,6 +108,12 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 	group.Go(func() error { return wrapServe("gRPC", grpcServer.Serve(listeners.grpc)) })
 	group.Go(func() error { return wrapServe("HTTP", servers[0].Serve(listeners.http)) })
 	group.Go(func() error { return wrapServe("debug", servers[1].Serve(listeners.debug)) })
+	if listeners.pprof != nil {
+		server := newHTTPServer(bugs.handler("pprof", profilesHandler()))
+		servers = append(servers, server)
+		group.Go(func() error { return wrapServe("pprof", server.Serve(listeners.pprof)) })
+		log.Info("serving profiles", "pprof", listeners.pprof.Addr())
+	}
 	group.Go(func() error {
 		<-groupCtx.Done()
 		ready.drain()
@@ -109,7 +123,7 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 	banner(stderr, source, listeners)
 	log.Info("serving", "grpc", listeners.grpc.Addr(), "http", listeners.http.Addr(), "debug", listeners.debug.Addr(),
 		"store", s.BackendType, "rules", source.describe(), "generation", source.stats().Generation)
-	warnPlaintext(s, source.sample, log)
+	warnPlaintext(s, listeners, log)
 	return group.Wait()
 }
 

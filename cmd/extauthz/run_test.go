@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
@@ -140,11 +143,11 @@ func TestSample(t *testing.T) {
 	}
 	for url, want := range map[string]string{
 		httpAddr + "/healthcheck": "OK", httpAddr + "/livez": "OK", httpAddr + "/readyz": "OK",
-		debugAddr + "/":            "/rlconfig",
-		debugAddr + "/rlconfig":    "sample.api_key: unit=MINUTE requests_per_unit=5, shadow_mode: false, quota_mode: false",
-		debugAddr + "/metrics":     `extauthz_ratelimit_decisions_total{decision="denied",domain="sample",rule="api_key"} 1`,
-		debugAddr + "/metrics?":    `extauthz_requests_total{code="OK",rpc="/check"} 8`,
-		debugAddr + "/debug/pprof": "goroutine",
+		debugAddr + "/":          "/rlconfig",
+		debugAddr + "/rlconfig":  "sample.api_key: unit=MINUTE requests_per_unit=5, shadow_mode: false, quota_mode: false",
+		debugAddr + "/metrics":   `extauthz_ratelimit_decisions_total{decision="denied",domain="sample",rule="api_key"} 1`,
+		debugAddr + "/metrics??": `extauthz_plaintext_listener{listener="grpc"} 0`,
+		debugAddr + "/metrics?":  `extauthz_requests_total{code="OK",rpc="/check"} 8`,
 	} {
 		if code, body := get(t, "http://"+url); code != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("%s: %d, want %q in\n%s", url, code, want, body)
@@ -327,26 +330,108 @@ func TestUnixSocket(t *testing.T) {
 	}
 }
 
-// TestPlaintextIsSaid: each listener that other machines can reach is said, since whoever reaches it can charge any bucket.
-func TestPlaintextIsSaid(t *testing.T) {
-	for _, c := range []struct {
-		settings Settings
-		want     []string
+// TestProfiles: there are none without DEBUG_PPROF=true. With it they are on the debug port while that is on loopback; when other
+// machines can reach that port, they are on a port of their own, which is on loopback.
+func TestProfiles(t *testing.T) {
+	const page = "/debug/pprof/goroutine?debug=1"
+	for name, c := range map[string]struct {
+		env        map[string]string
+		debug, own bool
 	}{
-		{Settings{Host: "127.0.0.1", GRPCHost: "localhost", DebugHost: "::1"}, nil},
-		{Settings{Host: "0.0.0.0", GRPCHost: "127.0.0.1", DebugHost: "127.0.0.1"}, []string{"HTTP is plaintext"}},
-		{Settings{Host: "", GRPCUDS: "/run/rls.sock", GRPCHost: "0.0.0.0", DebugHost: "127.0.0.1"}, []string{"HTTP is plaintext"}},
-		{Settings{Host: "127.0.0.1", GRPCHost: "0.0.0.0", DebugHost: "0.0.0.0"}, []string{"gRPC is plaintext", "the debug port"}},
+		"by default":               {nil, false, false},
+		"off":                      {map[string]string{"DEBUG_PPROF": "false"}, false, false},
+		"on":                       {map[string]string{"DEBUG_PPROF": "true"}, true, false},
+		"off, the debug port open": {map[string]string{"DEBUG_HOST": "0.0.0.0"}, false, false},
+		"on, the debug port open":  {map[string]string{"DEBUG_HOST": "0.0.0.0", "DEBUG_PPROF": "true"}, false, true},
 	} {
-		out := new(testenv.Output)
-		warnPlaintext(&c.settings, false, newLogger(&Settings{}, out))
-		if n := strings.Count(out.String(), "level=WARN"); n != len(c.want) {
-			t.Errorf("%+v: %d warnings, want %q", c.settings, n, c.want)
-		}
-		for _, want := range c.want {
-			if !strings.Contains(out.String(), want) {
-				t.Errorf("%+v: no %q in\n%s", c.settings, want, out)
+		t.Run(name, func(t *testing.T) {
+			vars := map[string]string{"RUNTIME_ROOT": rulesRoot(t), "DEBUG_PPROF_PORT": "0"}
+			maps.Copy(vars, c.env)
+			_, _, debugAddr, out := start(t, vars)
+			_, port, _ := net.SplitHostPort(debugAddr)
+			debug := "http://127.0.0.1:" + port
+			code, body := get(t, debug+page)
+			if got := code == http.StatusOK && strings.Contains(body, "goroutine profile"); got != c.debug {
+				t.Errorf("on the debug port: %d %.100q; want profiles: %v", code, body, c.debug)
 			}
-		}
+			if !c.debug && (code != http.StatusNotFound || !strings.Contains(body, "DEBUG_PPROF")) {
+				t.Errorf("on the debug port: %d %q; want 404, and the setting", code, body)
+			}
+			if _, index := get(t, debug+"/"); strings.Contains(index, "/debug/pprof/") != c.debug {
+				t.Errorf("the index shows profiles: want %v in\n%s", c.debug, index)
+			}
+			own := regexp.MustCompile(`msg="serving profiles" pprof=(\S+)`).FindStringSubmatch(out.String())
+			if (own != nil) != c.own {
+				t.Fatalf("a port of their own: %q, want %v", own, c.own)
+			}
+			if !c.own {
+				return
+			}
+			if host, _, _ := net.SplitHostPort(own[1]); host != "127.0.0.1" {
+				t.Errorf("profiles are on %s, want loopback", own[1])
+			}
+			if code, body := get(t, "http://"+own[1]+page); code != http.StatusOK || !strings.Contains(body, "goroutine profile") {
+				t.Errorf("on the port of their own: %d %.100q", code, body)
+			}
+			if code, _ := get(t, "http://"+own[1]+"/rlconfig"); code != http.StatusNotFound {
+				t.Errorf("/rlconfig on the port of profiles: %d, want 404", code)
+			}
+		})
+	}
+}
+
+// TestPlaintext: each listener that other machines can reach without TLS is logged and counted. With STRICT_ENVIRONMENT, which is the
+// strict profile, gRPC and HTTP on such a listener stop the start, unless GRPC_PLAINTEXT=allow says that something protects them.
+func TestPlaintext(t *testing.T) {
+	loopback := Settings{Host: "127.0.0.1", GRPCHost: "localhost", DebugHost: "127.0.0.1"}
+	socket := filepath.Join(t.TempDir(), "rls.sock")
+	const grpcOpen, httpOpen, debugOpen = "gRPC has no TLS", "HTTP has no TLS", "other machines can reach the debug port"
+	for _, c := range []struct {
+		name    string
+		change  func(*Settings)
+		warn    []string
+		refused string // with STRICT_ENVIRONMENT; "": it starts
+		grpc    bool   // reachable
+		http    bool
+	}{
+		{"loopback", func(*Settings) {}, nil, "", false, false},
+		{"HTTP", func(s *Settings) { s.Host = "0.0.0.0" }, []string{httpOpen}, "HOST=0.0.0.0: ", false, true},
+		{"gRPC", func(s *Settings) { s.GRPCHost = "0.0.0.0" }, []string{grpcOpen}, "GRPC_HOST=0.0.0.0: ", true, false},
+		{"both, and debug", func(s *Settings) { s.Host, s.GRPCHost, s.DebugHost = "", "::", "0.0.0.0" },
+			[]string{grpcOpen, httpOpen, debugOpen}, "GRPC_HOST=:: and HOST=: ", true, true},
+		{"a socket", func(s *Settings) { s.GRPCUDS, s.GRPCHost = socket, "0.0.0.0" }, nil, "", false, false},
+		{"debug", func(s *Settings) { s.DebugHost = "0.0.0.0" }, []string{debugOpen}, "", false, false},
+		{"allowed", func(s *Settings) { s.Host, s.GRPCHost, s.Plaintext = "0.0.0.0", "0.0.0.0", "allow" }, nil, "", true, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := loopback
+			c.change(&s)
+			l, err := listen(&s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.close()
+			out := new(testenv.Output)
+			warnPlaintext(&s, l, newLogger(&Settings{}, out))
+			if n := strings.Count(out.String(), "level=WARN"); n != len(c.warn) {
+				t.Errorf("%d warnings, want %q in\n%s", n, c.warn, out)
+			}
+			for _, want := range c.warn {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("no %q in\n%s", want, out)
+				}
+			}
+			if diff := cmp.Diff(map[string]bool{"grpc": c.grpc, "http": c.http}, l.plaintext()); diff != "" {
+				t.Error(diff)
+			}
+			if err := s.checkPlaintext(l); err != nil {
+				t.Errorf("without STRICT_ENVIRONMENT: %v", err)
+			}
+			s.StrictEnvironment = true
+			err = s.checkPlaintext(l)
+			if (err != nil) != (c.refused != "") || err != nil && (!strings.HasPrefix(err.Error(), c.refused) || !strings.Contains(err.Error(), "GRPC_PLAINTEXT=allow")) {
+				t.Errorf("with STRICT_ENVIRONMENT: %v; want %q and GRPC_PLAINTEXT=allow", err, c.refused)
+			}
+		})
 	}
 }

@@ -60,11 +60,7 @@ func TestSampleIsServedOnlyWhenNothingIsConfigured(t *testing.T) {
 		{environ: "REDIS_URL=localhost LOG_LEVEL=INFO GRPC_UDS=/run/grpc.sock", set: "GRPC_UDS, REDIS_URL"},
 	} {
 		t.Run(c.environ, func(t *testing.T) {
-			for _, pair := range os.Environ() {
-				name, value, _ := strings.Cut(pair, "=")
-				t.Setenv(name, value) // so that it is put back
-				os.Unsetenv(name)
-			}
+			clearenv(t)
 			for pair := range strings.FieldsSeq(c.environ) {
 				name, value, _ := strings.Cut(pair, "=")
 				t.Setenv(name, value)

@@ -22,8 +22,11 @@ type Settings struct {
 	GRPCHost     string        `envconfig:"GRPC_HOST" trial:"loopback" default:"0.0.0.0" desc:"address of the gRPC listener"`
 	GRPCPort     uint16        `envconfig:"GRPC_PORT" trial:"any" default:"8081" desc:"port of the gRPC listener"`
 	GRPCUDS      string        `envconfig:"GRPC_UDS" desc:"path of a Unix socket to serve gRPC on, in place of host and port"`
-	DebugHost    string        `envconfig:"DEBUG_HOST" trial:"loopback" default:"127.0.0.1" desc:"address of the debug listener (/metrics, /rlconfig, /debug/pprof)"`
+	Plaintext    plaintext     `envconfig:"GRPC_PLAINTEXT" desc:"allow: with STRICT_ENVIRONMENT, let other machines reach the gRPC and HTTP listeners, which have no TLS; for where a network policy or a mesh protects them"`
+	DebugHost    string        `envconfig:"DEBUG_HOST" trial:"loopback" default:"127.0.0.1" desc:"address of the debug listener (/metrics, /rlconfig)"`
 	DebugPort    uint16        `envconfig:"DEBUG_PORT" trial:"any" default:"6070" desc:"port of the debug listener"`
+	Pprof        bool          `envconfig:"DEBUG_PPROF" trial:"any" default:"false" desc:"serve profiles (/debug/pprof): on the debug listener when that is on loopback, else on DEBUG_PPROF_PORT"`
+	PprofPort    uint16        `envconfig:"DEBUG_PPROF_PORT" trial:"any" default:"6060" desc:"port on 127.0.0.1 for profiles, used when DEBUG_HOST lets other machines reach the debug listener"`
 	MaxConnAge   time.Duration `envconfig:"GRPC_MAX_CONNECTION_AGE" default:"24h" desc:"age at which a gRPC connection is asked to go, so that Envoys spread over replicas"`
 	MaxConnGrace time.Duration `envconfig:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h" desc:"time until such a connection is closed"`
 	DrainDelay   time.Duration `envconfig:"DRAIN_DELAY" trial:"any" default:"5s" desc:"on SIGTERM: how long to go on serving as not healthy, until every Envoy has noticed"`

@@ -28,6 +28,16 @@ func setenv(t *testing.T, vars map[string]string) {
 	}
 }
 
+// clearenv makes an empty environment for a test, as STRICT_ENVIRONMENT needs it on a machine with variables of its own.
+func clearenv(t *testing.T) {
+	t.Helper()
+	for _, pair := range os.Environ() {
+		name, value, _ := strings.Cut(pair, "=")
+		t.Setenv(name, value) // so that it is put back
+		os.Unsetenv(name)
+	}
+}
+
 func TestSettingsMistakesAreReportedAtOnce(t *testing.T) {
 	setenv(t, map[string]string{
 		"PORT":                    "808080",

@@ -71,6 +71,11 @@ type bodyKind string
 // Decode takes problem or off.
 func (b *bodyKind) Decode(v string) error { return oneOf(b, v, "problem", "off") }
 
+type plaintext string
+
+// Decode takes allow.
+func (p *plaintext) Decode(v string) error { return oneOf(p, v, "allow") }
+
 type socketType string
 
 // Decode takes tcp, tls or unix.

@@ -108,6 +108,9 @@ func (o *objects) run(t *testing.T, given existing) {
 		t.Fatalf("extauthz check says of the rules in the ConfigMap: %v\n%s", err, out)
 	}
 	o.needsItsRules(t, given)
+	if o.environment["STRICT_ENVIRONMENT"] == "true" && o.environment["GRPC_PLAINTEXT"] != "allow" {
+		t.Error("GRPC_PLAINTEXT is not allow: on the address of a pod, other than on loopback here, the service does not start")
+	}
 	s := testenv.Service(t, binary, append(o.variables(root), "DEBUG_HOST=127.0.0.1", "DRAIN_DELAY=0s")...)
 	for what, probe := range o.probes() {
 		if probe == nil {

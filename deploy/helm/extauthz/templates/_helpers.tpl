@@ -74,6 +74,8 @@ capabilities: {drop: [ALL]}
 {{- define "extauthz.environment" -}}
 {{- /* Where the deployment mounts the rules: RUNTIME_ROOT/config. Without this directory the service does not start. */}}
 RUNTIME_ROOT: /srv/runtime_data/current
+{{- /* The listeners have no TLS, and listen on the pod's address: the network policy lets in Envoys and nobody else (networkPolicy). */}}
+GRPC_PLAINTEXT: allow
 {{- /* For Prometheus, which the network policy lets in, and nobody else. */}}
 DEBUG_HOST: 0.0.0.0
 DRAIN_DELAY: {{ printf "%ds" (int64 .Values.drain.delaySeconds) }}
@@ -119,7 +121,7 @@ API_KEYS_FILE: /etc/extauthz/api-keys/keys.yaml
   "BACKEND_TYPE" "redis.existingSecret" "REDIS_URL" "redis.existingSecret" "REDIS_AUTH" "redis.passwordKey"
   "REDIS_TLS_CACERT" "redis.tls.caKey" "REDIS_TLS_CLIENT_CERT" "redis.tls.certKey" "REDIS_TLS_CLIENT_KEY" "redis.tls.keyKey"
   "API_KEY_SECRET" "apiKeys.existingSecret" "API_KEY_SECRET_PREVIOUS" "apiKeys.previousKey" "API_KEYS_FILE" "apiKeys.fileSecret" }}
-{{- $fixed := list "HOST" "PORT" "GRPC_HOST" "GRPC_PORT" "GRPC_UDS" "DEBUG_HOST" "DEBUG_PORT" "MEMORY_SNAPSHOT_PATH" }}
+{{- $fixed := list "HOST" "PORT" "GRPC_HOST" "GRPC_PORT" "GRPC_UDS" "GRPC_PLAINTEXT" "DEBUG_HOST" "DEBUG_PORT" "MEMORY_SNAPSHOT_PATH" }}
 {{- range $name := keys .settings | sortAlpha }}
 {{- if hasKey $made $name }}
 {{- $wrong = append $wrong (printf "settings.%s is not to be set: use %s" $name (get $made $name)) }}
