@@ -157,6 +157,32 @@ func TestServices(t *testing.T) {
 	}
 }
 
+// TestNetworks: the application reaches nothing but Envoy, and Redis nothing but extauthz.
+func TestNetworks(t *testing.T) {
+	var file struct {
+		Services map[string]struct{ Networks []string }
+		Networks map[string]struct{ Internal bool }
+	}
+	if err := yaml.Unmarshal([]byte(testenv.RepoFile(t, "docker-compose.yml")), &file); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]string{"upstream": {"envoy"}, "redis": {"extauthz"}} {
+		var got []string
+		for other, s := range file.Services {
+			shared := slices.ContainsFunc(s.Networks, func(n string) bool { return slices.Contains(file.Services[name].Networks, n) })
+			if other != name && shared {
+				got = append(got, other)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s shares a network with %q, want %q", name, got, want)
+		}
+	}
+	if !file.Networks["buckets"].Internal {
+		t.Error("a way leads out of the network buckets, on which Redis has no password")
+	}
+}
+
 // TestOrder: whoever needs another starts when that one is healthy, by its own word.
 func TestOrder(t *testing.T) {
 	type service struct {

@@ -27,7 +27,10 @@ func TestTour(t *testing.T) {
 		}
 	})
 	t.Run("what does", func(t *testing.T) {
-		for _, c := range []call{{method: http.MethodPost, path: "/posts"}, claim("one"), get("/accounts"), get("/healthz/x")} {
+		for _, c := range []call{
+			{method: http.MethodPost, path: "/posts"}, claim("one"), get("/accounts"), get("/healthz/x"),
+			{method: http.MethodPost, path: "/accounts/7/close"}, {method: http.MethodPost, path: "/accountsx"},
+		} {
 			if a := envoy.do(t, c); a.status != http.StatusUnauthorized {
 				t.Errorf("%s %s: got %d, want 401", c.method, c.path, a.status)
 			}
