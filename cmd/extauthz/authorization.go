@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -19,6 +20,8 @@ type authorization struct {
 	server     *envoyauth.Server
 	tokens     *jwt.Verifier
 	log        *slog.Logger
+
+	hopsWarned atomic.Int64 // when warnOfHops last warned, in nanoseconds since 1970
 }
 
 func newAuthorization(s *Settings, limiter *ratelimit.Limiter, keys authz.Keys, calls *telemetry.RPCs, log *slog.Logger) *authorization {
@@ -33,6 +36,7 @@ func newAuthorization(s *Settings, limiter *ratelimit.Limiter, keys authz.Keys, 
 	a.authorizer = authz.New(authz.Config{
 		Limiter: limiter, Keys: keys, Tokens: a.tokens, Domain: s.AuthzDomain,
 		Headers: s.headers(), ProblemBody: s.ResponseBody == "problem",
+		OnUntrustedHops: a.warnOfHops,
 	})
 	a.server = envoyauth.New(envoyauth.Config{
 		Authorizer: a.authorizer, Log: log, MaxHeld: s.MaxHeld,
@@ -64,6 +68,17 @@ func (a *authorization) setPolicies(policies map[string]*authz.Policy) {
 		a.log.Error("tokens of these issuers are refused", "error", err)
 	}
 	a.authorizer.SetPolicies(policies)
+}
+
+// warnOfHops says, once a minute, that the addresses of a policy with trusted_hops may be of the clients' choice.
+func (a *authorization) warnOfHops(domain string) {
+	now, last := time.Now().UnixNano(), a.hopsWarned.Load()
+	if now-last < time.Minute.Nanoseconds() || !a.hopsWarned.CompareAndSwap(last, now) {
+		return
+	}
+	a.log.Warn("x-forwarded-for does not end with the address of the peer, so trusted_hops counts from an address that the peer may have "+
+		"made up; set use_remote_address: true in Envoy's connection manager, without skip_xff_append, and let trusted_hops count this Envoy, too "+
+		"(logged once a minute; extauthz_authz_untrusted_hops_total counts the requests)", "domain", domain)
 }
 
 func (a *authorization) checkStats() telemetry.CheckStats {

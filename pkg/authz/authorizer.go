@@ -24,6 +24,8 @@ type Config struct {
 	Headers reply.Headers
 	// ProblemBody sends a problem+json body with a refusal.
 	ProblemBody bool
+	// OnUntrustedHops is called for each request that UntrustedHops counts. Default: no call.
+	OnUntrustedHops func(domain string)
 }
 
 // Authorizer decides requests by the policies in force. It is safe for concurrent use.
@@ -32,6 +34,8 @@ type Authorizer struct {
 	inForce  atomic.Pointer[inForce]
 	counters counters
 	failures failureCounters
+	// untrustedHops counts requests with an x-forwarded-for that Envoy did not append to, where a policy trusts it.
+	untrustedHops atomic.Uint64
 	// limitHeaders are the names of the rate limit headers for the client, which no request has a business with.
 	limitHeaders []string
 }
@@ -44,6 +48,9 @@ type inForce struct {
 
 // New returns an authorizer without policies, which refuses everything.
 func New(cfg Config) *Authorizer {
+	if cfg.OnUntrustedHops == nil {
+		cfg.OnUntrustedHops = func(string) {}
+	}
 	a := &Authorizer{cfg: cfg, limitHeaders: cfg.Headers.Names()}
 	a.inForce.Store(&inForce{})
 	return a
@@ -83,6 +90,10 @@ func (a *Authorizer) Decide(ctx context.Context, r *Request) Decision {
 	if p == nil {
 		d.refuse(ReasonNoPolicy, 403, "No policy applies to this request.")
 	} else {
+		if p.trustsHops() && r.withoutPeer() {
+			a.untrustedHops.Add(1)
+			a.cfg.OnUntrustedHops(domain)
+		}
 		a.decide(ctx, p, current.rules, r, &d)
 		d.cleanse(p, r, a.limitHeaders)
 	}

@@ -25,3 +25,7 @@ func (a *Authorizer) EachReason(f func(r Reason, n uint64)) {
 		f(reasons[i], a.counters[i].Load())
 	}
 }
+
+// UntrustedHops returns how many requests had an x-forwarded-for that does not end with the address of the peer, where the policy has
+// trusted_hops.
+func (a *Authorizer) UntrustedHops() uint64 { return a.untrustedHops.Load() }

@@ -112,6 +112,7 @@ var (
 	droppedHeaders  = desc("authz_dropped_headers_total", "Headers that could not be sent for their name or value.")
 	jwksKeys        = desc("jwks_keys", "Keys of a source that are trusted.", "source")
 	jwksSuccess     = desc("jwks_last_success_timestamp_seconds", "When the keys of a source were last read.", "source")
+	untrustedHops   = desc("authz_untrusted_hops_total", "Requests whose x-forwarded-for did not end with the address of the peer, where the policy has trusted_hops.")
 	jwksFailures    = desc("jwks_failures_total", "Readings of a source that failed.", "source")
 	apiKeys         = desc("api_keys", "API keys.")
 	apiKeysExpiring = desc("api_keys_expiring", "API keys that are valid now and will end within 7 days.")
@@ -164,6 +165,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	counter(unknownDomain, t.UnknownDomain.Load())
 	counter(globalShadow, t.GlobalShadow.Load())
 	c.Authorizer.EachReason(func(r authz.Reason, n uint64) { counter(authzDecisions, n, string(r)) })
+	counter(untrustedHops, c.Authorizer.UntrustedHops())
 	c.Authorizer.EachFailure(func(r authz.Reason, answer authz.FailureAnswer, n uint64) {
 		counter(authzFailures, n, string(r), string(answer))
 	})

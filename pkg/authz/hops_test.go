@@ -1,0 +1,33 @@
+package authz
+
+import "testing"
+
+func TestWithoutPeer(t *testing.T) {
+	for _, c := range []struct {
+		name, source string
+		forwarded    []string
+		tcp, want    bool
+	}{
+		{name: "Envoy has appended", source: "192.0.2.1", forwarded: []string{"203.0.113.1,192.0.2.1"}},
+		{name: "there was nothing before", source: "2001:db8::1", forwarded: []string{"2001:db8::1"}},
+		{name: "each by itself, with spaces", source: "192.0.2.1", forwarded: []string{"203.0.113.1", "203.0.113.2, 192.0.2.1 "}},
+		{name: "IPv4 in IPv6", source: "::ffff:192.0.2.1", forwarded: []string{"192.0.2.1"}},
+		{name: "another spelling", source: "2001:db8::1", forwarded: []string{"2001:DB8:0::1"}},
+		{name: "Envoy has not appended", source: "192.0.2.1", forwarded: []string{"203.0.113.1"}, want: true},
+		{name: "the peer stands before others", source: "192.0.2.1", forwarded: []string{"192.0.2.1,203.0.113.1"}, want: true},
+		{name: "no list", source: "192.0.2.1", want: true},
+		{name: "no address", source: "192.0.2.1", forwarded: []string{"192.0.2.1,"}, want: true},
+		{name: "a peer on loopback, for which Envoy appends its own address", source: "127.0.0.1", forwarded: []string{"192.0.2.9"}},
+		{name: "a peer without an address", source: "/run/envoy.sock", forwarded: []string{"192.0.2.9"}},
+		{name: "an unknown peer", forwarded: []string{"192.0.2.9"}},
+		{name: "a connection", source: "192.0.2.1", tcp: true},
+	} {
+		r := &Request{HTTP: !c.tcp, Source: c.source}
+		if c.forwarded != nil {
+			r.Headers = Headers{"x-forwarded-for": c.forwarded}
+		}
+		if got := r.withoutPeer(); got != c.want {
+			t.Errorf("%s: peer %q, x-forwarded-for %q: %t, want %t", c.name, c.source, c.forwarded, got, c.want)
+		}
+	}
+}
