@@ -39,7 +39,7 @@ func newAuthorization(s *Settings, limiter *ratelimit.Limiter, keys authz.Keys, 
 		OnUntrustedHops: a.warnOfHops,
 	})
 	a.server = envoyauth.New(envoyauth.Config{
-		Authorizer: a.authorizer, Log: log, MaxHeld: s.MaxHeld,
+		Authorizer: a.authorizer, Log: log, LogClientValues: s.LogClientValues, MaxHeld: s.MaxHeld,
 		HTTP: envoyauth.HTTPConfig{
 			SourceHeader: string(s.SourceHeader), PrincipalHeader: string(s.PrincipalHeader), Timeout: s.HTTPTimeout,
 			Observe: func(verdict authz.Verdict, took time.Duration) {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"runtime/debug"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,8 +31,17 @@ func newPanics(log *slog.Logger, r prometheus.Registerer) *panics {
 func (p *panics) caught(where string, value any) {
 	p.count.Inc()
 	if p.said.now(where) {
-		p.log.Error("panic: the request got an error (logged once a minute for each place)", "where", where, "panic", value, "stack", string(debug.Stack()))
+		p.log.Error("panic: the request got an error (logged once a minute for each place)", "where", where, "panic", panicText(value), "stack", string(debug.Stack()))
 	}
+}
+
+// panicText is what may be logged of a panic. The runtime's own errors hold numbers and types; any other value may hold what the
+// client sent, so only its type is shown.
+func panicText(value any) string {
+	if err, ok := value.(runtime.Error); ok {
+		return err.Error()
+	}
+	return fmt.Sprintf("%T", value)
 }
 
 // handler answers with 500 where next panics. A panic of http.ErrAbortHandler has no bug behind it: it closes the connection.

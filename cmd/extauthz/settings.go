@@ -33,8 +33,9 @@ type Settings struct {
 	DrainTimeout time.Duration `envconfig:"DRAIN_TIMEOUT" trial:"any" default:"25s" desc:"how long to wait after that for requests in flight"`
 
 	// Logs.
-	LogLevel  logLevel  `envconfig:"LOG_LEVEL" trial:"any" default:"WARN" desc:"DEBUG, INFO, WARN or ERROR"`
-	LogFormat logFormat `envconfig:"LOG_FORMAT" trial:"any" default:"text" desc:"text or json"`
+	LogLevel        logLevel  `envconfig:"LOG_LEVEL" trial:"any" default:"WARN" desc:"DEBUG, INFO, WARN or ERROR"`
+	LogFormat       logFormat `envconfig:"LOG_FORMAT" trial:"any" default:"text" desc:"text or json"`
+	LogClientValues bool      `envconfig:"LOG_CLIENT_VALUES" default:"false" desc:"log with each decision (LOG_LEVEL=DEBUG) also what the client has chosen: address, method, host, path without query, x-request-id, and the owner and plan of its credential"`
 
 	// StrictEnvironment is not the default, since deployments of envoyproxy/ratelimit set what is nobody's setting.
 	StrictEnvironment bool `envconfig:"STRICT_ENVIRONMENT" default:"false" desc:"refuse to start with an environment variable that is no setting and none of the platform's, such as PATH or HOME: a misspelt one, mostly"`

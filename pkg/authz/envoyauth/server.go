@@ -29,6 +29,9 @@ type Config struct {
 	Authorizer Authorizer
 	// Log gets one line a decision, at debug, and one line for the first request over HTTP. Default: none.
 	Log *slog.Logger
+	// LogClientValues adds to the line of a decision what the client has chosen: its address, method, host, path and x-request-id,
+	// and the owner and plan of its credential.
+	LogClientValues bool
 	// MaxHeld is how many answers are held at once (max_delay of a leaky bucket); a request above is undecided. Default: 1,000.
 	MaxHeld int
 	// HTTP are the settings of the HTTP service.

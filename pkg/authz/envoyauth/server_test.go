@@ -166,7 +166,8 @@ func TestLog(t *testing.T) {
 			Reason: authz.ReasonInvalid, Status: 403, Domain: "shop", Identity: authz.Identity{KeyID: "k-17"},
 			ToClient: []reply.Header{{Name: "bad name"}},
 		},
-		Log: slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Log:             slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		LogClientValues: true,
 	})
 	r := &authz.Request{
 		HTTP: true, Method: "GET", Host: "example.org\nlevel=ERROR", Path: "/" + strings.Repeat("p", 1000) + "?api_key=s3cret",
