@@ -32,12 +32,13 @@ func TestCutFileIsNeverPutInForce(t *testing.T) {
 		}
 		whole := string(content)
 		t.Run(filepath.Base(name), func(t *testing.T) {
-			watched(t, map[string]string{"a.yaml": whole}, func(dir string, _ *Watcher, log func() string) {
+			dir := newDirectory(t, map[string]string{"a.yaml": whole})
+			synctest.Test(t, func(t *testing.T) {
+				updates := watch(t, dir)
 				for _, end := range lineEnds(whole) {
 					write(t, filepath.Join(dir, "a.yaml"), whole[:end])
-					time.Sleep(2 * QuietPeriod)
-					if got := log(); !strings.HasPrefix(got, "error after") {
-						t.Errorf("cut after %d of %d bytes: the watcher reported %q, want an error", end, len(whole), got)
+					if got := updates(QuietPeriod + 2*time.Second); len(got) != 1 || !strings.Contains(got[0], "the file ends here") {
+						t.Errorf("cut after %d of %d bytes: the watcher reported %q, want one error", end, len(whole), got)
 					}
 				}
 			})
@@ -329,4 +330,43 @@ func run(t *testing.T, dir string, w *Watcher) (updates func(time.Duration) []st
 		list, since = nil, time.Now()
 		return said
 	}
+}
+
+// The operator reads that the text is refused, or held, and renames the same text into place: it takes effect.
+func TestRenameOfTheSameTextTakesIt(t *testing.T) {
+	half := before(guarded, "  access:")
+	for name, content := range map[string]string{"refused": half, "held": "# The second edition.\n" + half} {
+		t.Run(name, func(t *testing.T) {
+			dir := newDirectory(t, map[string]string{"a.yaml": guarded})
+			synctest.Test(t, func(t *testing.T) {
+				updates := watch(t, dir)
+				write(t, filepath.Join(dir, "a.yaml"), content)
+				if got := updates(3 * time.Second); len(got) != 1 || strings.HasPrefix(got[0], "shop after") {
+					t.Fatalf("written in place: %q, want it %s", got, name)
+				}
+				write(t, filepath.Join(dir, "..new"), content)
+				rename(t, filepath.Join(dir, "..new"), filepath.Join(dir, "a.yaml"))
+				if got := updates(2 * time.Second); len(got) != 1 || !strings.HasPrefix(got[0], "shop after") {
+					t.Errorf("renamed into place: %q, want the rules of the file", got)
+				}
+			})
+		})
+	}
+}
+
+// A file was replaced by one with the same text, of which there is nothing to report. The new one is cut later, in place.
+func TestCutOfAFileThatWasReplacedByItsCopy(t *testing.T) {
+	dir := newDirectory(t, map[string]string{"a.yaml": guarded})
+	synctest.Test(t, func(t *testing.T) {
+		updates := watch(t, dir)
+		write(t, filepath.Join(dir, "..copy"), guarded)
+		rename(t, filepath.Join(dir, "..copy"), filepath.Join(dir, "a.yaml"))
+		if got := updates(3 * time.Second); len(got) > 0 {
+			t.Errorf("the copy: %q, want nothing", got)
+		}
+		write(t, filepath.Join(dir, "a.yaml"), before(guarded, "  access:"))
+		if got := updates(time.Minute); len(got) != 1 || !strings.Contains(got[0], "the file ends here") {
+			t.Errorf("cut: %q, want one error", got)
+		}
+	})
 }

@@ -45,6 +45,7 @@ type Watcher struct {
 	rules   Rules    // these rules
 	told    string   // the generation that was reported last
 	waiting bool     // that one was held, or refused as cut off
+	cut     bool     // it was refused as cut off: only Reload can take it
 }
 
 // NewWatcher returns a watcher of a directory.
@@ -89,14 +90,21 @@ func (w *Watcher) Run(ctx context.Context, update func(Update)) {
 
 // take judges a settled reading; changed is false when there is nothing to report.
 func (w *Watcher) take(r reading) (u Update, changed bool) {
+	if r.generation == w.rules.Generation {
+		w.inForce = r.snapshot // the same texts, perhaps in other files
+	}
 	isNew := r.generation != w.told
 	if !isNew && !w.waiting {
 		return u, false
 	}
-	w.told, w.waiting = r.generation, true
-	inPlace := changedInPlace(w.inForce, r.snapshot)
+	inPlace := changedInPlace(w.inForce, r.snapshot) // none any more when the same text was renamed into place
+	if !isNew && !r.asked && len(inPlace) > 0 && (w.cut || r.quiet < QuietPeriod) {
+		return u, false
+	}
+	w.told, w.waiting, w.cut = r.generation, true, false
 	confirmed := r.asked && r.quiet >= QuietPeriod
 	if cut := cutOff(inPlace); len(cut) > 0 && !confirmed {
+		w.cut = true
 		return Update{Rules: Rules{Generation: r.generation}, Problems: cut}, isNew || r.asked
 	}
 	u.Rules, u.Problems = parse(r.snapshot, w.cfg)
