@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// HostReaders are the ways in which upstreams cut the name out of a Host, by what they do. Names come in lower case without the dot at
-// their end, IPv6 addresses without brackets in their shortest form.
+// HostReaders are the ways in which upstreams cut the name out of a Host, by what they do. Names come in lower case
+// without the dot at their end, IPv6 addresses without brackets in their shortest form.
 func HostReaders() map[string]func(host string) (name string) {
 	firstColon := func(host string) string { // nginx, and split(':')[0] in any language
 		if strings.HasPrefix(host, "[") {
@@ -27,8 +27,12 @@ func HostReaders() map[string]func(host string) (name string) {
 			}
 			return host
 		},
-		"takes the last of a list": func(host string) string { return firstColon(host[strings.LastIndexByte(host, ',')+1:]) },
-		"drops a user name":        func(host string) string { return firstColon(host[strings.LastIndexByte(host, '@')+1:]) },
+		"takes the last of a list": func(host string) string {
+			return firstColon(host[strings.LastIndexByte(host, ',')+1:])
+		},
+		"drops a user name": func(host string) string {
+			return firstColon(host[strings.LastIndexByte(host, '@')+1:])
+		},
 		"parses a URL": func(host string) string { // net/url in Go, new URL() in JavaScript
 			u, err := url.Parse("http://" + host + "/")
 			if err != nil {
@@ -49,9 +53,9 @@ func HostReaders() map[string]func(host string) (name string) {
 	return readers
 }
 
-// PathReaders are the ways in which upstreams find the place that a path, without its query, names. All of them take backslashes for
-// slashes, merge slashes, drop parameters (`;`) and what comes after a zero byte, and resolve dot segments; they differ in how they
-// decode, and when. A place has no slash at its end.
+// PathReaders are the ways in which upstreams find the place that a path, without its query, names. All of them take
+// backslashes for slashes, merge slashes, drop parameters (`;`) and what comes after a zero byte, and resolve dot
+// segments; they differ in how they decode, and when. A place has no slash at its end.
 func PathReaders() map[string]func(received string) (place string) {
 	return map[string]func(string) string{
 		"decodes once":                      func(p string) string { return place(decode(p)) },
@@ -89,7 +93,8 @@ func place(p string) string {
 	return path.Clean("/" + strings.Join(segments, "/"))
 }
 
-// lenientUTF8 reads UTF-8 as old decoders do: by the bits, whether or not a sequence is the shortest one or is complete.
+// lenientUTF8 reads UTF-8 as old decoders do: by the bits, whether or not a sequence is the shortest one or is
+// complete.
 func lenientUTF8(p string) string {
 	var b []byte
 	for len(p) > 0 {

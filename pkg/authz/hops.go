@@ -9,14 +9,17 @@ import (
 // trustsHops reports whether the policy takes an address from x-forwarded-for.
 func (p *Policy) trustsHops() bool {
 	trusts := func(l RateLimit) bool {
-		return slices.ContainsFunc(l.Actions, func(a Action) bool { return a.RemoteAddress != nil && a.RemoteAddress.TrustedHops > 0 })
+		return slices.ContainsFunc(l.Actions, func(a Action) bool {
+			return a.RemoteAddress != nil && a.RemoteAddress.TrustedHops > 0
+		})
 	}
 	return slices.ContainsFunc(p.Limits, trusts) || slices.ContainsFunc(p.Refused, trusts)
 }
 
-// withoutPeer reports whether x-forwarded-for does not end with the address of the peer. Then Envoy has not appended it
-// (use_remote_address: false, its default, or skip_xff_append), and the whole list is what the peer sent. It is false where this cannot be
-// known: without a request, for a peer without an IP address, and for one on loopback, for which Envoy appends an address of its own.
+// withoutPeer reports whether x-forwarded-for does not end with the address of the peer. Then Envoy has not appended
+// it (use_remote_address: false, its default, or skip_xff_append), and the whole list is what the peer sent. It is
+// false where this cannot be known: without a request, for a peer without an IP address, and for one on loopback, for
+// which Envoy appends an address of its own.
 func (r *Request) withoutPeer() bool {
 	peer, err := netip.ParseAddr(r.Source)
 	if !r.HTTP || err != nil || peer.Unmap().IsLoopback() {

@@ -10,8 +10,9 @@ import (
 // FuzzHostname: every upstream reads an accepted host as this service does.
 func FuzzHostname(f *testing.F) {
 	for _, host := range []string{
-		"a.example", "a.example:80", "A.example.:80", "a_b", "192.0.2.1:80", "[2001:db8::1]:80", "[::ffff:192.0.2.1]", "xn--bcher-kva",
-		"a.example:80:80", "a::", "a:", ":80", "u:p@a:80", "a,b", "a%2e", "a..", "[a]", "[::1%25eth0]", "[::1]a", "0x7f.1", "a\u212a", "",
+		"a.example", "a.example:80", "A.example.:80", "a_b", "192.0.2.1:80", "[2001:db8::1]:80", "[::ffff:192.0.2.1]",
+		"xn--bcher-kva", "a.example:80:80", "a::", "a:", ":80", "u:p@a:80", "a,b", "a%2e", "a..", "[a]",
+		"[::1%25eth0]", "[::1]a", "0x7f.1", "a\u212a", "",
 	} {
 		f.Add(host)
 	}
@@ -23,7 +24,7 @@ func FuzzHostname(f *testing.F) {
 		if again, ok := Hostname(inBrackets(name)); !ok || again != name {
 			t.Errorf("%q is read as %q, and that as %q, %t", host, name, again, ok)
 		}
-		if strings.ContainsAny(host, "@,%/\\?#; \t\r\n\x00") || strings.IndexFunc(host, func(c rune) bool { return c > '~' }) >= 0 {
+		if strings.ContainsAny(host, "@,%/\\?#; \t\r\n\x00") || len(host) != len([]rune(host)) {
 			t.Errorf("%q is accepted", host)
 		}
 		for does, read := range testenv.HostReaders() {

@@ -6,8 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// path returns the path of a request as the upstream gets it, without its query, and the query. ok is false if the path is not certain:
-// Envoy writes `!` for bytes that are not UTF-8 into the path it names, and sends the upstream the bytes, which are in `:path` only.
+// path returns the path of a request as the upstream gets it, without its query, and the query. ok is false if the
+// path is not certain: Envoy writes `!` for bytes that are not UTF-8 into the path it names, and sends the upstream
+// the bytes, which are in `:path` only.
 func (r *Request) path() (path, query string, ok bool) {
 	named, _ := splitPath(r.Path)
 	received, ok := r.Headers.Get(":path")
@@ -24,11 +25,11 @@ func splitPath(received string) (path, query string) {
 	return path, query
 }
 
-// UnsafePath reports whether the upstream may read a path, given without its query, otherwise than this service: dot segments,
-// empty segments, encoded slashes and question marks, backslashes, path parameters (`;`), fragments, spaces and control characters, bytes
-// that are not UTF-8 (as `.` and `/` in overlong forms are), encodings that are none, and encodings in what has been decoded once, such
-// as %252e, which is %2e to this service and a dot to an upstream that decodes twice. Rules of access mean nothing for such a path
-// (CVE-2019-9901, CVE-2021-29492 and their like).
+// UnsafePath reports whether the upstream may read a path, given without its query, otherwise than this service: dot
+// segments, empty segments, encoded slashes and question marks, backslashes, path parameters (`;`), fragments, spaces
+// and control characters, bytes that are not UTF-8 (as `.` and `/` in overlong forms are), encodings that are none,
+// and encodings in what has been decoded once, such as %252e, which is %2e to this service and a dot to an upstream
+// that decodes twice. Rules of access mean nothing for such a path (CVE-2019-9901, CVE-2021-29492 and their like).
 func UnsafePath(path string) bool {
 	if path == "*" { // OPTIONS *
 		return false
@@ -71,8 +72,8 @@ func hasEncoding(path string) bool {
 
 func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f' }
 
-// plainPath is the path that rules of access are matched with: percent-encodings are what they stand for, as upstreams read
-// them. One that cannot be decoded stays as it is.
+// plainPath is the path that rules of access are matched with: percent-encodings are what they stand for, as
+// upstreams read them. One that cannot be decoded stays as it is.
 func plainPath(path string) string {
 	if !strings.Contains(path, "%") {
 		return path

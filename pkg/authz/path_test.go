@@ -140,8 +140,9 @@ func TestPathPattern(t *testing.T) {
 // FuzzPath: every upstream finds the place of an accepted path where this service looks for it.
 func FuzzPath(f *testing.F) {
 	for _, s := range []string{
-		"/", "/a/b", "/a/", "/100%25", "/%C3%A4", "/a/%2e%2e/b", "/a%2fb", "/a;b", "//", "/%", "/a/../b", "/a%252fb", "/%2561", "/a%25%32fb",
-		"/a%c0%af", "/a\xc0\xaf", "/a%5cb", "/a%00b", "/a b", "/a#/../b", "/a?b/../c", "*", "",
+		"/", "/a/b", "/a/", "/100%25", "/%C3%A4", "/a/%2e%2e/b", "/a%2fb", "/a;b", "//", "/%", "/a/../b", "/a%252fb",
+		"/%2561", "/a%25%32fb", "/a%c0%af", "/a\xc0\xaf", "/a%5cb", "/a%00b", "/a b", "/a#/../b", "/a?b/../c", "*",
+		"",
 	} {
 		f.Add(s)
 	}

@@ -67,7 +67,8 @@ func (b builder) hosts(items []item) []string {
 		case hasPort && !strings.ContainsAny(i.text, "/?#@ "):
 			b.fail(i.at, "a host is compared without its port", "write "+quoted(host))
 		case !ok:
-			b.fail(i.at, quoted(i.text)+" cannot be a host", "want a name such as `api.example.com` or `*.example.com`, without scheme and path")
+			b.fail(i.at, quoted(i.text)+" cannot be a host",
+				"want a name such as `api.example.com` or `*.example.com`, without scheme and path")
 		}
 		hosts = append(hosts, pattern)
 	}

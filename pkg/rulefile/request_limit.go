@@ -102,8 +102,10 @@ func (l limiting) checkAddresses(nodes []ratelimit.Node) {
 	for _, n := range nodes {
 		if ip, err := netip.ParseAddr(n.Value); err == nil && ip.Is6() && slices.Contains(l.networks, n.Key) {
 			network := netip.PrefixFrom(ip, 64).Masked().String()
-			l.report.warn(l.at, "no request has the "+quoted(n.Key)+" "+quoted(n.Value)+" of "+n.Position+": IPv6 addresses are grouped by /64",
-				"write "+quoted(network)+" there; or "+quoted(n.Value+"/128")+" there and "+quoted("{key: "+n.Key+", ipv6_mask: 128}")+" here")
+			l.report.warn(l.at,
+				"no request has the "+quoted(n.Key)+" "+quoted(n.Value)+" of "+n.Position+": IPv6 addresses are grouped by /64",
+				"write "+quoted(network)+" there; or "+quoted(n.Value+"/128")+" there and "+
+					quoted("{key: "+n.Key+", ipv6_mask: 128}")+" here")
 		}
 		l.checkAddresses(n.Descriptors)
 	}

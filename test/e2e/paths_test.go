@@ -18,8 +18,8 @@ authz:
     - { path: { prefix: /public }, require: open }
 `
 
-// TestPaths sends what a client could write for a path that is closed, through an Envoy that normalizes paths and through one that
-// does not.
+// TestPaths sends what a client could write for a path that is closed, through an Envoy that normalizes paths and
+// through one that does not.
 func TestPaths(t *testing.T) {
 	t.Parallel()
 	root, _ := rulesDirectory(t, pathRules)
@@ -30,8 +30,9 @@ func TestPaths(t *testing.T) {
 	}{
 		{"the sample configuration", nil},
 		{"without normalization", []edit{
-			instead("normalize_path: true", "normalize_path: false"), instead("merge_slashes: true", "merge_slashes: false"),
-			instead("path_with_escaped_slashes_action: UNESCAPE_AND_REDIRECT", "path_with_escaped_slashes_action: KEEP_UNCHANGED"),
+			instead("normalize_path: true", "normalize_path: false"),
+			instead("merge_slashes: true", "merge_slashes: false"),
+			instead("_slashes_action: UNESCAPE_AND_REDIRECT", "_slashes_action: KEEP_UNCHANGED"),
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -104,12 +105,11 @@ func testPath(t *testing.T, envoy *proxy, sent string, want int) {
 	t.Helper()
 	for protocol, a := range map[string]rawAnswer{
 		"HTTP/1.1": envoy.sendHTTP1(t, "GET "+sent+" HTTP/1.1", "host: example.com"),
-		"HTTP/2": envoy.sendHTTP2(t, [2]string{":method", "GET"}, [2]string{":scheme", "http"}, [2]string{":path", sent},
-			[2]string{":authority", "example.com"}),
+		"HTTP/2":   envoy.sendHTTP2(t, ":path", sent, ":authority", "example.com"),
 	} {
 		for does, read := range testenv.PathReaders() {
 			if got := read(a.path()); got == "/admin" || strings.HasPrefix(got, "/admin/") {
-				t.Errorf("%s, %q: the application was sent %q, which one that %s reads as %s", protocol, sent, a.path(), does, got)
+				t.Errorf("%s, %q: %q at the application, read as %s by one that %s", protocol, sent, a.path(), got, does)
 			}
 		}
 		switch a.status {

@@ -17,15 +17,19 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// startRawEnvoy starts an Envoy with the sample configuration in front of an application that reads nothing: it answers with the
-// request as Envoy wrote it, over HTTP/1.1 whatever the client speaks. A library would refuse half of what clients can send.
+// startRawEnvoy starts an Envoy with the sample configuration in front of an application that reads nothing: it
+// answers with the request as Envoy wrote it, over HTTP/1.1 whatever the client speaks. A library would refuse half
+// of what clients can send.
 func startRawEnvoy(t *testing.T, grpcPort int, edits ...edit) *proxy {
 	t.Helper()
 	edits = append(edits,
-		instead("use_downstream_protocol_config: { http2_protocol_options: {} }", "explicit_http_config: { http_protocol_options: {} }"),
+		instead("use_downstream_protocol_config: { http2_protocol_options: {} }",
+			"explicit_http_config: { http_protocol_options: {} }"),
 		// What Envoy refuses for its form it does not answer: it closes the connection, by default after a second.
-		instead("request_headers_timeout: 10s\n", "request_headers_timeout: 10s\n                delayed_close_timeout: 0s\n"+
-			"                http_protocol_options: { accept_http_10: true }\n"))
+		instead("request_headers_timeout: 10s\n", `request_headers_timeout: 10s
+                delayed_close_timeout: 0s
+                http_protocol_options: { accept_http_10: true }
+`))
 	ports := testenv.Ports{8000: testenv.Port(t, rawApplication(t)), 8081: grpcPort}
 	return startEnvoyWith(t, "envoy/envoy.yaml", ports, edits...)
 }
@@ -67,8 +71,8 @@ func answerHeads(conn net.Conn) {
 	}
 }
 
-// rawAnswer is what a raw client gets: the status, and the head of the request as the application was sent it, "" when it was
-// not. A connection that Envoy closes without an answer has status 0.
+// rawAnswer is what a raw client gets: the status, and the head of the request as the application was sent it, ""
+// when it was not. A connection that Envoy closes without an answer has status 0.
 type rawAnswer struct {
 	status int
 	head   string
@@ -111,15 +115,17 @@ func (p *proxy) sendHTTP1(t *testing.T, lines ...string) rawAnswer {
 	return newRawAnswer(resp.StatusCode, string(body))
 }
 
-// sendHTTP2 sends a request with these header fields, pseudo-headers included, over HTTP/2.
-func (p *proxy) sendHTTP2(t *testing.T, fields ...[2]string) rawAnswer {
+// sendHTTP2 sends a GET with these header fields, a name and a value each, as they are, over HTTP/2. The caller adds
+// :path and :authority.
+func (p *proxy) sendHTTP2(t *testing.T, fields ...string) rawAnswer {
 	t.Helper()
 	conn := p.dial(t, "127.0.0.1")
 	defer func() { _ = conn.Close() }()
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
-	for _, f := range fields {
-		if err := encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
+	fields = append([]string{":method", "GET", ":scheme", "http"}, fields...)
+	for i := 0; i < len(fields); i += 2 {
+		if err := encoder.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -131,7 +137,8 @@ func (p *proxy) sendHTTP2(t *testing.T, fields ...[2]string) rawAnswer {
 	if err := framer.WriteSettings(); err != nil {
 		t.Fatal(err)
 	}
-	if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true}); err != nil {
+	request := http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true}
+	if err := framer.WriteHeaders(request); err != nil {
 		t.Fatal(err)
 	}
 	status, body := 0, ""
