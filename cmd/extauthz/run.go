@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -96,9 +97,13 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 	if s.Pprof && listeners.pprof == nil {
 		profiles = profilesHandler()
 	}
-	servers := []*http.Server{
-		newHTTPServer(bugs.handler("HTTP", auth.server.HTTP(mainHandler(rls, ready)))),
-		newHTTPServer(bugs.handler("debug", debugHandler(registry, source.serveRules, ready, profiles))),
+	servers := []webServer{
+		{"HTTP", listeners.http, newHTTPServer(bugs.handler("HTTP", auth.server.HTTP(mainHandler(rls, ready))))},
+		{"debug", listeners.debug, newHTTPServer(bugs.handler("debug", debugHandler(registry, source.serveRules, ready, profiles)))},
+	}
+	if listeners.pprof != nil {
+		servers = append(servers, webServer{"pprof", listeners.pprof, newHTTPServer(bugs.handler("pprof", profilesHandler()))})
+		log.Info("serving profiles", "pprof", listeners.pprof.Addr())
 	}
 	tuneGC(ctx, log)
 
@@ -106,13 +111,8 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 	group.Go(func() error { return source.watch(groupCtx) })
 	group.Go(func() error { return keys.run(groupCtx) })
 	group.Go(func() error { return wrapServe("gRPC", grpcServer.Serve(listeners.grpc)) })
-	group.Go(func() error { return wrapServe("HTTP", servers[0].Serve(listeners.http)) })
-	group.Go(func() error { return wrapServe("debug", servers[1].Serve(listeners.debug)) })
-	if listeners.pprof != nil {
-		server := newHTTPServer(bugs.handler("pprof", profilesHandler()))
-		servers = append(servers, server)
-		group.Go(func() error { return wrapServe("pprof", server.Serve(listeners.pprof)) })
-		log.Info("serving profiles", "pprof", listeners.pprof.Addr())
+	for _, server := range servers {
+		group.Go(func() error { return wrapServe(server.name, server.Serve(server.listener)) })
 	}
 	group.Go(func() error {
 		<-groupCtx.Done()
@@ -127,6 +127,13 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 	return group.Wait()
 }
 
+// webServer is a server and the listener that it serves.
+type webServer struct {
+	name     string
+	listener net.Listener
+	*http.Server
+}
+
 func wrapServe(name string, err error) error {
 	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) {
 		return nil
@@ -136,7 +143,7 @@ func wrapServe(name string, err error) error {
 
 // drain goes on serving for a while as not healthy, so that no Envoy that has not noticed yet fails a request; then it lets
 // requests in flight finish. The sample is for a terminal, where nobody waits for an Envoy.
-func drain(s *Settings, sample bool, log *slog.Logger, g *grpc.Server, servers []*http.Server) {
+func drain(s *Settings, sample bool, log *slog.Logger, g *grpc.Server, servers []webServer) {
 	if s.DrainDelay > 0 && !sample {
 		log.Info("draining", "delay", s.DrainDelay)
 		<-time.After(s.DrainDelay)
