@@ -104,10 +104,8 @@ func (c *envoyCheck) expect(policies map[string]*authz.Policy) {
 // manager checks a connection manager, its ext_authz filters and its routes, which may stand elsewhere in the file.
 func (c *envoyCheck) manager(manager *value, filters []*value, root *value) {
 	c.removedEarly(manager)
-	routes := []*value{manager.get("route_config")}
-	if name := manager.get("rds").get("route_config_name"); name != nil {
-		routes = root.all(func(v *value) bool { return v.get("virtual_hosts") != nil && v.get("name").says(name.text) })
-	}
+	c.scopes(manager.get("scoped_routes"))
+	routes := routeTables(manager, root)
 	for _, filter := range filters {
 		c.service(filter.get("http_service"))
 	}
@@ -117,6 +115,55 @@ func (c *envoyCheck) manager(manager *value, filters []*value, root *value) {
 			return true
 		})
 		c.routes(config, filters)
+	}
+}
+
+// routeTables returns the route configurations of a connection manager, which may stand elsewhere in the file.
+func routeTables(manager, root *value) []*value {
+	tables := []*value{manager.get("route_config")}
+	elsewhere := map[string]bool{manager.get("rds").get("route_config_name").scalar(): true}
+	for _, scope := range scopesOf(manager.get("scoped_routes"), root) {
+		tables = append(tables, scope.get("route_configuration"))
+		elsewhere[scope.get("route_configuration_name").scalar()] = true
+	}
+	delete(elsewhere, "")
+	if len(elsewhere) == 0 {
+		return tables
+	}
+	return append(tables, root.all(func(v *value) bool {
+		return v.get("virtual_hosts") != nil && elsewhere[v.get("name").scalar()]
+	})...)
+}
+
+// scopesOf returns the ScopedRouteConfigurations of a `scoped_routes`: its own list, or with scoped_rds what a dump has
+// under its name.
+func scopesOf(scoped, root *value) []*value {
+	if scoped.get("scoped_rds") == nil {
+		return scoped.get("scoped_route_configurations_list").get("scoped_route_configurations").list()
+	}
+	var scopes []*value
+	name := scoped.get("name").scalar()
+	for _, dumped := range root.all(func(v *value) bool {
+		return v.get("scoped_route_configs") != nil && v.get("name").says(name)
+	}) {
+		scopes = append(scopes, dumped.get("scoped_route_configs").list()...)
+	}
+	return scopes
+}
+
+// scopes checks that no route table is chosen by an identity header. Unlike with a route, clear_route_cache is no
+// remedy: once Envoy has removed the header of the client, no scope matches, and without a route the ext_authz filter
+// does not ask for a Check that could set it.
+func (c *envoyCheck) scopes(scoped *value) {
+	for _, fragment := range scoped.get("scope_key_builder").get("fragments").list() {
+		header := fragment.get("header_value_extractor").get("name")
+		name := strings.ToLower(header.scalar())
+		if !slices.Contains(c.identity, name) {
+			continue
+		}
+		c.fail(header.at, "Envoy chooses the scope of routes before ext_authz sets "+quoted(name),
+			"do not choose scopes by it: match on it in the routes of one scope",
+			"`clear_route_cache: true` does not help: without a scope there is no route, and Envoy does not ask extauthz")
 	}
 }
 
