@@ -11,10 +11,10 @@ import (
 	"github.com/kelseyhightower/envconfig"
 )
 
-// readSettings reads the environment. Its error lists every mistake; warnings say which variables are set and have no effect. None of
-// them shows a value, because a secret may be in the wrong variable; only what has to be a path is shown, unless it looks like a secret.
+// readSettings reads the environment. Its error lists every mistake; warnings say which variables are set and have no effect. Neither
+// holds a value, because a secret may be in the wrong variable, except paths, which hideSecrets replaces if they look like secrets.
 //
-// envconfig stops at its first error and can not tell a variable that is set from a default, so it is called a field at a time.
+// envconfig stops at its first error and cannot tell a variable that is set from a default, so it is called a field at a time.
 func readSettings() (s *Settings, warnings []string, err error) {
 	s = new(Settings)
 	var mistakes []error
@@ -51,7 +51,7 @@ func readField(field reflect.StructField, into reflect.Value) error {
 			return fmt.Errorf("%s and %s_FILE are both set: take one of them", name, name)
 		}
 		content, err := os.ReadFile(file)
-		if err != nil && (!strings.Contains(file, "/") || secretKind(file) != "") {
+		if err != nil && (!strings.Contains(file, "/") || mayBeSecret(file)) {
 			return fmt.Errorf("%s_FILE: want the path of a file with the secret, such as /run/secrets/name; no file has this name, "+
 				"which is not shown, since it may be the secret itself", name)
 		}
@@ -62,7 +62,7 @@ func readField(field reflect.StructField, into reflect.Value) error {
 		return nil
 	}
 	if kind := secretKind(os.Getenv(name)); kind != "" && field.Tag.Get("secret") == "" {
-		return fmt.Errorf("%s: this looks like %s, so it is not shown: want %s", name, kind, field.Tag.Get("desc"))
+		return fmt.Errorf("%s: this is %s, so it is not shown: want %s", name, kind, field.Tag.Get("desc"))
 	}
 	if v, set := os.LookupEnv(name); set && v == "" && field.Tag.Get("default") != "" {
 		return fmt.Errorf("%s is set to nothing: %s (default %s)", name, wanted(field.Type), field.Tag.Get("default"))
@@ -75,7 +75,7 @@ func readField(field reflect.StructField, into reflect.Value) error {
 	return nil
 }
 
-// mistake says what is wrong with a setting and what was wanted, without the value.
+// mistake returns an error with what is wrong with a setting and what was wanted, without the value.
 func mistake(name string, field reflect.StructField, err error) error {
 	var parse *envconfig.ParseError
 	if !errors.As(err, &parse) {

@@ -140,8 +140,8 @@ func (c *keyCommand) parse(args []string, want int) (positional []string, err er
 		}
 	}
 	for _, arg := range positional {
-		if kind := secretKind(arg); kind != "" {
-			return nil, &usageError{fmt.Errorf("an argument looks like %s, so it is not shown: want an id, as `extauthz keys list` shows it", kind)}
+		if startOfSecret.MatchString(arg) {
+			return nil, &usageError{errors.New("an argument looks like an API key, so it is not shown: want an id, as `extauthz keys list` shows it")}
 		}
 	}
 	if len(positional) != want {

@@ -46,6 +46,7 @@ func command(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 {
 		name, args = args[0], args[1:]
 	}
+	stderr = hideSecrets(stderr)
 	switch name {
 	case "serve":
 		return serve(args, stderr)
@@ -78,6 +79,13 @@ func serve(args []string, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "extauthz: serve takes no arguments, not %q: all settings are environment variables (extauthz settings)\n", args[0])
 		return exitNoStart
 	}
+	interrupt, stop := untilInterrupted()
+	defer stop()
+	return serveUntil(interrupt, stderr)
+}
+
+// serveUntil reads the settings, serves until ctx is done, and returns the exit code.
+func serveUntil(ctx context.Context, stderr io.Writer) int {
 	s, warnings, err := readSettings()
 	if err != nil {
 		fmt.Fprintf(stderr, "extauthz: the environment has mistakes:\n%s\n(extauthz settings lists all settings)\n", err)
@@ -88,10 +96,7 @@ func serve(args []string, stderr io.Writer) int {
 		log.Warn("setting", "warning", w)
 	}
 	redis.SetLogger(quietRedis{log})
-	interrupt, stop := untilInterrupted()
-	defer stop()
-
-	err = run(interrupt, s, log, stderr)
+	err = run(ctx, s, log, stderr)
 	var notStarted *startError
 	switch {
 	case errors.As(err, &notStarted):

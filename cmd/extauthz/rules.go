@@ -178,7 +178,7 @@ func (r *ruleSource) serveRules(w http.ResponseWriter, _ *http.Request) {
 	rules, refused, held := r.inForce, r.refused, r.held
 	r.mu.Unlock()
 	w.Header().Set("content-type", "text/plain; charset=utf-8")
-	fmt.Fprintf(w, "%s# generation %s, from %s\n", rulefile.Dump(rules), rules.Generation, r.describe())
+	fmt.Fprintf(w, "%s# generation %s, from %s\n", rulefile.Dump(rules), rules.Generation, secretHider().Replace(r.describe()))
 	if refused != nil {
 		fmt.Fprintf(w, "# newer rules are refused for their mistakes:\n%s\n", refused.Error())
 	}

@@ -5,13 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
@@ -19,6 +15,7 @@ import (
 
 // TestRedisPasswordsAreNotShown: however REDIS_URL is written, and whatever is wrong with it, nothing shows what may be a password.
 func TestRedisPasswordsAreNotShown(t *testing.T) {
+	root := rulesRoot(t)
 	for _, url := range []string{
 		// Without a scheme.
 		"alice:quizzebra@127.0.0.1:1", "alice:quiz@zebra@127.0.0.1:1", ":quizzebra@127.0.0.1:1", "quizzebra@127.0.0.1:1", "alice:quizzebra@127.0.0.1",
@@ -40,17 +37,17 @@ func TestRedisPasswordsAreNotShown(t *testing.T) {
 	} {
 		for _, socket := range []string{"", "unix"} {
 			t.Run(socket+" "+url, func(t *testing.T) {
-				setenv(t, map[string]string{"REDIS_URL": url, "API_KEY_SECRET": "a-server-secret-of-a-test", "LOG_LEVEL": "DEBUG"})
+				setenv(t, map[string]string{
+					"REDIS_URL": url, "API_KEY_SECRET": "a-server-secret-of-a-test", "LOG_LEVEL": "DEBUG", "RUNTIME_ROOT": root,
+					"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0", "HOST": "127.0.0.1", "GRPC_HOST": "127.0.0.1", "DRAIN_DELAY": "0s",
+				})
 				if socket != "" {
 					t.Setenv("REDIS_SOCKET_TYPE", socket)
 				}
-				out := new(testenv.Output)
-				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-				defer cancel()
-				text := openWith(ctx, t, out)
+				text := serveOnce(t)
 				for _, part := range []string{"quizzebra", "quiz", "zebra"} {
-					if said := text + out.String(); strings.Contains(said, part) {
-						t.Fatalf("it says %s:\n%s", part, said)
+					if strings.Contains(text, part) {
+						t.Fatalf("it says %s:\n%s", part, text)
 					}
 				}
 			})
@@ -58,51 +55,49 @@ func TestRedisPasswordsAreNotShown(t *testing.T) {
 	}
 }
 
-// openWith does what the service does with Redis at its start, and returns the error, "" for none.
-func openWith(ctx context.Context, t *testing.T, out *testenv.Output) string {
+// serveOnce runs the service until it serves or has refused to start, and returns its output.
+func serveOnce(t *testing.T) string {
 	t.Helper()
-	s, _, err := readSettings()
-	if err != nil {
-		return err.Error()
+	out := new(testenv.Output)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan int, 1)
+	go func() { done <- serveUntil(ctx, hideSecrets(out)) }()
+	testenv.Eventually(t, func() error {
+		if len(done) == 0 && !strings.Contains(out.String(), "msg=serving grpc=") {
+			return fmt.Errorf("it neither serves nor ends:\n%s", out)
+		}
+		return nil
+	}, "the start")
+	cancel()
+	if code := <-done; code == exitFailed {
+		t.Errorf("a server failed:\n%s", out)
 	}
-	log := newLogger(s, out)
-	redis.SetLogger(quietRedis{log})
-	st, err := openStores(s, log)
-	if err != nil {
-		return err.Error()
-	}
-	defer st.close(log)
-	if err := st.checkRedis(ctx, s); err != nil {
-		return err.Error()
-	}
-	k, err := openKeys(ctx, s, &ruleSource{}, log)
-	if err != nil {
-		return err.Error()
-	}
-	defer k.client.Close()
-	return ""
+	return out.String()
 }
 
-// TestMisplacedSecretsAreNotShown sets every setting, one after the other, to what is somebody's secret and no value for it.
+// TestMisplacedSecretsAreNotShown sets every setting, one after the other, to a secret that belongs elsewhere.
 func TestMisplacedSecretsAreNotShown(t *testing.T) {
-	root := t.TempDir()
-	if err := os.Mkdir(filepath.Join(root, "config"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	rules := []byte("domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 1}}]\n")
-	if err := os.WriteFile(filepath.Join(root, "config", "rules.yaml"), rules, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	root := rulesRoot(t)
+	t.Chdir(t.TempDir()) // where a socket or a snapshot is made whose path is a secret
 	serverSecret, err := apikey.NewServerSecret()
 	if err != nil {
 		t.Fatal(err)
 	}
+	key, err := apikey.NewKey("4Gd0kZ7b")
+	if err != nil {
+		t.Fatal(err)
+	}
 	canaries := map[string]string{
-		"API key":              "ea_4Gd0kZ7b_Jm2xN8vQp4RtYw6ZaBcDeFgHiKlMnOpQ1a2b3c",
+		"API key":              key,
+		"misspelt API key":     "ea_4Gd0kZ7b_Jm2xN8vQp4RtYw6ZaBcDeFgHiKlMnOpQ1a2b3c",
 		"server secret":        serverSecret,
+		"with a slash":         "Vc5+XfN6s4aj/QmT7yZ1kLp8RwE3uHs0Gd2NbVx4Jc0=",
 		"URL with password":    "redis://alice:quizzebra@127.0.0.1:1/0",
 		"address and password": "alice:quizzebra@127.0.0.1:1",
 		"token":                "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl",
+		"private key":          "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIJ\n-----END PRIVATE KEY-----\n",
+		"quoted":               `redis://alice:quiz"zebra\@127.0.0.1:1/0`,
 		"secret of another":    "the very same server secret",
 		"password":             "Quizzebra!7",
 	}
@@ -129,15 +124,8 @@ func TestMisplacedSecretsAreNotShown(t *testing.T) {
 				t.Setenv(strings.TrimSuffix(name, "_FILE"), "")
 				os.Unsetenv(strings.TrimSuffix(name, "_FILE"))
 				t.Setenv(name, canary)
-				out := new(testenv.Output)
-				s, warnings, err := readSettings()
-				if err == nil {
-					ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-					defer cancel()
-					err = run(ctx, s, newLogger(s, out), out)
-				}
-				said := fmt.Sprint(err, warnings, out)
-				for _, part := range []string{canary, "quizzebra", canary[:min(len(canary), 12)], strings.ToLower(canary), "Quizzebra"} {
+				said := serveOnce(t)
+				for _, part := range []string{canary, "quizzebra", canary[:min(len(canary), 12)], strings.ToLower(canary), "Quizzebra", "quiz", "MC4CAQ"} {
 					if strings.Contains(said, part) {
 						t.Fatalf("it says %s:\n%s", part, said)
 					}
@@ -153,4 +141,25 @@ var freeText = map[string]bool{
 	"GRPC_UDS": true, "API_KEYS_FILE": true, "MEMORY_SNAPSHOT_PATH": true, "REDIS_TLS_CACERT": true, "REDIS_TLS_CLIENT_CERT": true,
 	"REDIS_TLS_CLIENT_KEY": true, "LIMIT_LIMIT_HEADER": true, "LIMIT_REMAINING_HEADER": true, "LIMIT_RESET_HEADER": true,
 	"AUTHZ_HTTP_SOURCE_HEADER": true, "AUTHZ_HTTP_PRINCIPAL_HEADER": true,
+}
+
+// TestValuesThatLookLikeSecrets: names and paths of the operator's choice are accepted, whatever they look like.
+func TestValuesThatLookLikeSecrets(t *testing.T) {
+	for _, vars := range []map[string]string{
+		{"AUTHZ_DOMAIN": "ProductionShopEuWest1Front"},
+		{"CACHE_KEY_PREFIX": "tenantA-production-eu-west-1_"},
+		{"CACHE_KEY_PREFIX": "rl:app@prod:"},
+		{"RUNTIME_SUBDIRECTORY": "Team42/production-ratelimits"},
+		{"API_KEYS_FILE": "config/prodEuWest1/keysForTeamA", "API_KEY_SECRET": "a-server-secret-of-a-test"},
+		{"REDIS_AUTH": "extauthz", "REDIS_URL": "127.0.0.1:1", "RUNTIME_ROOT": "/etc/extauthz"},
+		{"API_KEY_SECRET": "the-secret-of-team-a", "RUNTIME_ROOT": "/srv/the-secret-of-team-a"},
+		{"MEMORY_SNAPSHOT_PATH": "/var/lib/eyJhb/ea_12345678_snapshots"},
+	} {
+		t.Run(fmt.Sprint(vars), func(t *testing.T) {
+			setenv(t, vars)
+			if _, _, err := readSettings(); err != nil {
+				t.Errorf("it is refused: %v", err)
+			}
+		})
+	}
 }

@@ -59,6 +59,12 @@ func CheckWeak(key string) error {
 // visible are the visible characters of ASCII but for the comma, with which proxies join headers of the same name.
 const visible = base62 + "!\"#$%&'()*+-./:;<=>?@[\\]^_`{|}~"
 
+// IsKey reports whether a text is a key that NewKey can have made, by its form and checksum.
+func IsKey(text string) bool {
+	_, ok := publicID(text)
+	return ok
+}
+
 // publicID returns the id of a key. ok is false when the text is no key, by its form or its checksum.
 func publicID(key string) (id string, ok bool) {
 	if len(key) != keyLength || !strings.HasPrefix(key, prefix) || key[len(prefix)+idLength] != '_' {
