@@ -4,8 +4,12 @@ import (
 	"net/netip"
 	"net/url"
 	"path"
+	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // HostReaders are the ways in which upstreams cut the name out of a Host, by what they do. Names come in lower case
@@ -64,6 +68,9 @@ func PathReaders() map[string]func(received string) (place string) {
 		"resolves, decodes, resolves again": func(p string) string { return place(decode(place(p))) },
 		"resolves between two decodings":    func(p string) string { return place(decode(place(decode(p)))) },
 		"takes UTF-8 that is too long":      func(p string) string { return place(lenientUTF8(decode(p))) },
+		"decodes %uXXXX":                    func(p string) string { return place(decodeU(decode(p))) },
+		"drops what is not seen":            func(p string) string { return place(dropUnseen(decode(p))) },
+		"takes compatibility forms":         func(p string) string { return place(decode(compatible(decode(p)))) },
 	}
 }
 
@@ -80,6 +87,57 @@ func decode(p string) string {
 		}
 		b.WriteByte(p[0])
 		p = p[1:]
+	}
+	return b.String()
+}
+
+// decodeU decodes %u002e, as IIS does and the function unescape of JavaScript.
+func decodeU(p string) string {
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(p, "%")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		p = after
+		if len(p) >= 5 && p[0]|0x20 == 'u' {
+			if c, err := strconv.ParseUint(p[1:5], 16, 32); err == nil {
+				b.WriteRune(rune(c))
+				p = p[5:]
+				continue
+			}
+		}
+		b.WriteByte('%')
+	}
+}
+
+// dropUnseen removes spaces and invisible characters from segments that are dot segments, or empty, without them.
+func dropUnseen(p string) string {
+	segments := strings.Split(p, "/")
+	for i, s := range segments {
+		seen := strings.Map(func(c rune) rune {
+			if unicode.IsSpace(c) || unicode.In(c, unicode.Cf, unicode.Variation_Selector) {
+				return -1
+			}
+			return c
+		}, s)
+		if seen == "" || seen == "." || seen == ".." {
+			segments[i] = seen
+		}
+	}
+	return strings.Join(segments, "/")
+}
+
+// compatible reads fullwidth and other forms of the characters that structure a path as those characters.
+func compatible(p string) string {
+	var b strings.Builder
+	for _, c := range p {
+		if form := norm.NFKC.String(string(c)); strings.ContainsAny(form, `./\%;?#`) {
+			b.WriteString(form)
+		} else {
+			b.WriteRune(c)
+		}
 	}
 	return b.String()
 }

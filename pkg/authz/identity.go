@@ -51,6 +51,12 @@ func CheckText(text string) error {
 // invisible characters, of which JavaScript trims U+FEFF.
 func trimmed(c rune) bool { return unicode.IsSpace(c) || unicode.Is(unicode.Cf, c) }
 
+// invisible reports whether a character shows nothing: those of format (among them the ones that change the direction of
+// text), those that Unicode lets a font ignore, and the blank braille pattern.
+func invisible(c rune) bool {
+	return c == '\u2800' || unicode.In(c, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
+}
+
 // named reports whether the upstream can be told the owner and the plan as they are.
 func (id *Identity) named() bool {
 	return CheckText(id.Owner) == nil && (id.Plan == "" || CheckText(id.Plan) == nil)

@@ -3,7 +3,10 @@ package authz
 import (
 	"net/url"
 	"strings"
+	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // path returns the path of a request as the upstream gets it, without its query, and the query. ok is false if the
@@ -29,7 +32,8 @@ func splitPath(received string) (path, query string) {
 // segments, empty segments, encoded slashes and question marks, backslashes, path parameters (`;`), fragments, spaces
 // and control characters, bytes that are not UTF-8 (as `.` and `/` in overlong forms are), encodings that are none,
 // and encodings in what has been decoded once, such as %252e, which is %2e to this service and a dot to an upstream
-// that decodes twice. Rules of access mean nothing for such a path (CVE-2019-9901, CVE-2021-29492 and their like).
+// that decodes twice. Other forms of these characters are refused as well: see otherForms. Rules of access mean nothing
+// for such a path (CVE-2019-9901, CVE-2021-29492 and their like).
 func UnsafePath(path string) bool {
 	if path == "*" { // OPTIONS *
 		return false
@@ -39,7 +43,7 @@ func UnsafePath(path string) bool {
 		return true
 	}
 	if strings.Count(decoded, "/") != strings.Count(path, "/") || strings.ContainsAny(decoded, `\;?#`) ||
-		!utf8.ValidString(decoded) || hasEncoding(decoded) {
+		!utf8.ValidString(decoded) || hasEncoding(decoded) || otherForms(decoded) {
 		return true
 	}
 	for _, c := range []byte(decoded) {
@@ -49,25 +53,69 @@ func UnsafePath(path string) bool {
 	}
 	segments := strings.Split(decoded[1:], "/")
 	for i, s := range segments {
-		if s == "." || s == ".." || s == "" && i < len(segments)-1 {
+		if s == "." || s == ".." || s == "" && i < len(segments)-1 || onlyDotsAndUnseen(s) {
 			return true
 		}
 	}
 	return false
 }
 
-// hasEncoding reports whether a path has a percent sign with two hexadecimal digits after it.
+// otherForms reports whether a decoded path has other forms of the characters that structure a path, such as the
+// fullwidth slash. Some upstreams normalize a path to such characters (NFKC) after they have decoded it.
+func otherForms(path string) bool {
+	if norm.NFKC.IsNormalString(path) {
+		return false
+	}
+	normal := norm.NFKC.String(path)
+	for _, c := range []string{".", "/", `\`, "%", ";", "?", "#"} {
+		if strings.Count(normal, c) > strings.Count(path, c) {
+			return true
+		}
+	}
+	return hasEncoding(normal) // a percent sign and fullwidth digits
+}
+
+// onlyDotsAndUnseen reports whether a segment has spaces or invisible characters, and nothing else but dots. An upstream
+// that removes them finds a dot segment or an empty one.
+func onlyDotsAndUnseen(segment string) bool {
+	unseen := false
+	for _, c := range segment {
+		switch {
+		case unicode.IsSpace(c) || invisible(c):
+			unseen = true
+		case c != '.':
+			return false
+		}
+	}
+	return unseen
+}
+
+// hasEncoding reports whether a path has a percent sign with two hexadecimal digits after it, or with a `u` and four
+// (%u002e), which IIS and others decode.
 func hasEncoding(path string) bool {
 	for {
 		_, after, found := strings.Cut(path, "%")
 		if !found {
 			return false
 		}
-		if len(after) >= 2 && isHex(after[0]) && isHex(after[1]) {
+		if startsWithHex(after, 2) || after != "" && after[0]|0x20 == 'u' && startsWithHex(after[1:], 4) {
 			return true
 		}
 		path = after
 	}
+}
+
+// startsWithHex reports whether a text begins with n hexadecimal digits.
+func startsWithHex(text string, n int) bool {
+	if len(text) < n {
+		return false
+	}
+	for i := range n {
+		if !isHex(text[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f' }

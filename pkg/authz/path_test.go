@@ -97,6 +97,56 @@ func TestUnsafePath(t *testing.T) {
 		"/100%25%25":      false,
 		"/100%252":        false,
 
+		// Encodings that only some readers know, such as IIS.
+		"/a/%25u002e%25u002e/b": true,
+		"/a%25u002Fb":           true,
+		"/a%25U005cb":           true,
+		"/%25u0061":             true,
+		"/a%2525u002e":          true,
+		"/a%25u00":              false,
+		"/a%25u00xy":            false,
+		"/50%25unique":          false,
+
+		// Dots with spaces or invisible characters, which some readers remove.
+		"/a/..%20/b":               true,
+		"/a/%20../b":               true,
+		"/a/.%20./b":               true,
+		"/a/.%20":                  true,
+		"/a/...%20/b":              true,
+		"/a/%20/b":                 true,
+		"/a/%C2%A0/b":              true,
+		"/a/..%C2%A0/b":            true,
+		"/a/.%C2%AD./b":            true, // U+00AD
+		"/a/.\u200b./b":            true,
+		"/a/..%EF%BB%BF":           true,
+		"/a/.%EF%B8%8F./b":         true, // U+FE0F
+		"/a/%E3%85%A4/b":           true, // U+3164
+		"/a/.%20b/.c%20/d./%20e":   false,
+		"/a/..%20b":                false,
+		"/a/b%C2%ADc":              false,
+		"/a/%F0%9F%8F%B3%EF%B8%8F": false,
+
+		// Characters that compatibility decomposition (NFKC) turns into dots, slashes and the like.
+		"/a/%EF%BC%8E%EF%BC%8E/b":               true, // fullwidth full stops
+		"/a/.\uff0e/b":                          true,
+		"/a/%E2%80%A5/b":                        true, // U+2025, two dots
+		"/a/%E2%80%A6/b":                        true, // U+2026, three dots
+		"/a/\ufe52\ufe52/b":                     true,
+		"/a%EF%BC%8Fb":                          true, // fullwidth slash
+		"/a%EF%BC%BCb":                          true, // fullwidth backslash
+		"/a%E2%84%80b":                          true, // U+2100, a/c
+		"/a%EF%BC%9Bb":                          true, // fullwidth semicolon
+		"/a%CD%BEb":                             true, // Greek question mark
+		"/a%EF%BC%9Fb":                          true,
+		"/a%EF%BC%83b":                          true,
+		"/a%EF%BC%852e":                         true, // fullwidth percent sign
+		"/a/%25%EF%BC%92%EF%BD%85":              true, // a percent sign and fullwidth digits
+		"/a/%252%EF%BD%85/b":                    true,
+		"/a/%25%EF%BD%95002e/b":                 true,
+		"/a%EF%BC%A1":                           false, // fullwidth letter
+		"/e%CC%81":                              false, // a letter and its accent
+		"/%ED%95%9C%EA%B8%80/%EF%AC%81x/%C2%BD": false,
+
 		"/a b":  true, // ends the path in a request line
 		"/a#b":  true,
 		"/a%20": false,
@@ -142,7 +192,7 @@ func FuzzPath(f *testing.F) {
 	for _, s := range []string{
 		"/", "/a/b", "/a/", "/100%25", "/%C3%A4", "/a/%2e%2e/b", "/a%2fb", "/a;b", "//", "/%", "/a/../b", "/a%252fb",
 		"/%2561", "/a%25%32fb", "/a%c0%af", "/a\xc0\xaf", "/a%5cb", "/a%00b", "/a b", "/a#/../b", "/a?b/../c", "*",
-		"",
+		"", "/a/%25u002e%25u002e/b", "/a/..%20/b", "/a/.%C2%AD./b", "/a/%EF%BC%8E%EF%BC%8E/b", "/a%EF%BC%8Fb",
 	} {
 		f.Add(s)
 	}

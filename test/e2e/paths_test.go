@@ -75,6 +75,20 @@ var pathStatuses = map[string]int{
 	"/admin%2500":                          http.StatusBadRequest,
 	"/public/%25252525252525252e%2e/admin": http.StatusBadRequest,
 
+	// Encoded as some readers alone know it, with what some readers remove, and in other forms of a character.
+	"/public/%25u002e%25u002e/admin":           http.StatusBadRequest,
+	"/public/..%25u002fadmin":                  http.StatusBadRequest,
+	"/public/..%20/admin":                      http.StatusBadRequest,
+	"/public/.%20./admin":                      http.StatusBadRequest,
+	"/public/.%C2%AD./admin":                   http.StatusBadRequest,
+	"/public/..%C2%A0/admin":                   http.StatusBadRequest,
+	"/public/%EF%BC%8E%EF%BC%8E/admin":         http.StatusBadRequest,
+	"/public/..%EF%BC%8Fadmin":                 http.StatusBadRequest,
+	"/public/%E2%80%A5/admin":                  http.StatusBadRequest,
+	"/public/%EF%BC%852e%EF%BC%852e/admin":     http.StatusBadRequest,
+	"/public/%25%EF%BC%92%EF%BD%85%252e/admin": http.StatusBadRequest,
+	"/public/\xef\xbc\x8e\xef\xbc\x8e/admin":   http.StatusBadRequest,
+
 	// Longer in UTF-8 than it has to be, and no UTF-8 at all.
 	"/public/%c0%ae%c0%ae/admin":             http.StatusBadRequest,
 	"/public/%C0%AE%C0%AE/admin":             http.StatusBadRequest,
