@@ -122,7 +122,7 @@ func (st *stores) checkRedis(ctx context.Context, s *Settings) error {
 	for _, code := range []string{"NOAUTH", "WRONGPASS", "NOPERM", "ERR invalid password", "ERR AUTH", "ERR unknown command"} {
 		if strings.Contains(err.Error(), code) {
 			return fmt.Errorf("%w\n(set REDIS_AUTH to the password, or user:password; the user needs "+
-				"ACL SETUSER <user> on ><password> ~%s* +evalsha +eval +script|load +get +set +del +time +ping +hello +auth +hget +hscan)", err, s.KeyPrefix+"rl:")
+				"ACL SETUSER <user> on ><password> ~%s* +evalsha +eval +script|load +get +set +del +time +ping +hello +auth +hget +hscan +hlen +hstrlen)", err, s.KeyPrefix+"rl:")
 		}
 	}
 	var certificate *tls.CertificateVerificationError

@@ -14,7 +14,8 @@ const (
 	// A record can be changed without the seal, which a poll does not notice and which does no harm to this copy. All records are
 	// verified this often, so that the operator learns of it before a replica starts and finds nothing that it may use.
 	verifyInterval = 10 * time.Minute
-	// Keys that were refused are read again this often even if their seal is the same.
+	// Keys that could not be used are read again this often, whether their seal is another one or not: a user of Redis who changes
+	// it again and again must not keep each replica reading.
 	refusedInterval = 10 * time.Second
 )
 
@@ -26,7 +27,7 @@ type Hooks struct {
 	// later.
 	Confirmed func(time.Time)
 	// Down is called with the error when polls begin to fail, and again when the kind of error changes: ErrLost, ErrUnsigned,
-	// ErrOld, or any other for a Redis that cannot be read. Up is called when polls succeed again.
+	// ErrOld, ErrTooLarge, or any other for a Redis that cannot be read. Up is called when polls succeed again.
 	Down func(error)
 	Up   func()
 }
@@ -68,7 +69,7 @@ var errUnreadable = errors.New("the API keys cannot be read")
 
 // kind is the error of this package that err wraps.
 func kind(err error) error {
-	for _, k := range []error{ErrLost, ErrUnsigned, ErrOld} {
+	for _, k := range []error{ErrLost, ErrUnsigned, ErrOld, ErrTooLarge} {
 		if errors.Is(err, k) {
 			return k
 		}
@@ -80,7 +81,7 @@ func kind(err error) error {
 type follower struct {
 	store  *Store
 	loaded Generation // of the copy in use
-	// The last time that all keys were read: when, which seal they had, and why they were refused, nil if not.
+	// The last time that all keys were read: when, which seal they had, and why they cannot be used, nil if they can.
 	read    time.Time
 	seal    string
 	refused error
@@ -89,34 +90,28 @@ type follower struct {
 // poll returns the keys when they are of another generation than those in use, else nil. The error says why the keys in use were
 // not found in Redis.
 func (f *follower) poll(ctx context.Context) (*Copy, error) {
+	// A loss is no reason to wait: there was nothing to read.
+	if f.refused != nil && !errors.Is(f.refused, ErrLost) && time.Since(f.read) < refusedInterval {
+		return nil, f.refused
+	}
 	pollCtx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	seal, err := f.store.seal(pollCtx, f.store.client)
 	if err != nil {
 		return nil, err
 	}
-	if seal == f.seal && time.Since(f.read) < f.interval() {
+	if seal == f.seal && f.refused == nil && time.Since(f.read) < verifyInterval {
 		return nil, f.refused
 	}
 	loadCtx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	found, err := f.store.Load(loadCtx)
-	if err != nil && !errors.Is(err, ErrUnsigned) {
-		return nil, err
-	}
 	f.read, f.seal, f.refused = time.Now(), seal, f.refuse(found.Generation, err)
 	if f.refused != nil || found.Generation == f.loaded {
 		return nil, f.refused
 	}
 	f.loaded = found.Generation
 	return &found, nil
-}
-
-func (f *follower) interval() time.Duration {
-	if f.refused != nil {
-		return refusedInterval
-	}
-	return verifyInterval
 }
 
 // refuse says why keys of a generation do not replace those in use. err is that of opening them.

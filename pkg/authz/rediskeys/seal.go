@@ -189,6 +189,32 @@ func (u *update) reseal() {
 	}
 }
 
+// check reports what the change would make too large to be read again. fields is what Redis has of the records, by id.
+func (u *update) check(fields map[string]string) error {
+	after := maps.Clone(fields)
+	for i := 0; i+1 < len(u.set); i += 2 {
+		id, value := u.set[i].(string), u.set[i+1].(string)
+		if len(value) > maxValue {
+			return fmt.Errorf("key %q: the record has %d bytes, want at most %d: give it fewer or shorter labels and scopes", id, len(value), maxValue)
+		}
+		after[id] = value
+	}
+	for _, id := range u.deleted {
+		delete(after, id)
+	}
+	total := 0
+	for id, value := range after {
+		total += len(id) + len(value)
+	}
+	switch reserved := maxID + maxValue; { // for the seal
+	case len(after) > maxRecords:
+		return tooLarge("records", "")
+	case total > maxTotal-reserved:
+		return tooLarge("total", "")
+	}
+	return nil
+}
+
 // send queues the commands.
 func (u *update) send(ctx context.Context, p redis.Pipeliner) {
 	all := fmt.Appendf(nil, "%d %s", u.version, digestOf(u.signed))

@@ -1,6 +1,6 @@
-// Package rediskeys keeps API keys in Redis, where all replicas of the service share them. Whoever can write to Redis is not
-// trusted: each record, and all records together, are signed with the server secret. Each replica has a copy of all keys, which
-// stays active while Redis is unreachable or holds anything that is not signed.
+// Package rediskeys keeps API keys in Redis, where all replicas of the service share them. The users of Redis are not trusted: each
+// record, and all records together, are signed with the server secret, and what is read is bounded. Each replica has a copy of all
+// keys, which stays active while Redis is unreachable, holds anything that is not signed, or holds too much.
 package rediskeys
 
 import (
@@ -27,6 +27,8 @@ var (
 	ErrUnsigned = errors.New("the API keys in redis are not as `extauthz keys` left them")
 	// ErrOld says that the keys are properly signed and older than the last copy: Redis lost a change, or they were put back.
 	ErrOld = errors.New("the API keys in redis are older than those in use: redis lost a change, or an older state was put back")
+	// ErrTooLarge says that there is more than API keys can take. It has not been read.
+	ErrTooLarge = errors.New("the API keys in redis are too large")
 	// ErrState says that the keys are not in the state that Sign is to accept.
 	ErrState = errors.New("the keys have changed")
 	// ErrBusy says that the keys changed during each attempt.
@@ -83,36 +85,6 @@ func (s *Store) read(ctx context.Context, client redis.Cmdable) (seal string, fi
 		err = errChanging
 	}
 	return seal, fields, err
-}
-
-// batch is about how many keys one command reads: a command for all of them would keep Redis from deciding anything meanwhile.
-const batch = 500
-
-// scan reads the records as they are stored, by id.
-func (s *Store) scan(ctx context.Context, client redis.Cmdable) (map[string]string, error) {
-	fields := map[string]string{}
-	for cursor, first := uint64(0), true; first || cursor != 0; first = false {
-		var pairs []string
-		var err error
-		if pairs, cursor, err = client.HScan(ctx, s.key, cursor, "", batch).Result(); err != nil {
-			return nil, fmt.Errorf("read the API keys in redis: %w", err)
-		}
-		for i := 0; i+1 < len(pairs); i += 2 {
-			if pairs[i] != sealField {
-				fields[pairs[i]] = pairs[i+1]
-			}
-		}
-	}
-	return fields, nil
-}
-
-// seal reads the seal of all keys, "" for none.
-func (s *Store) seal(ctx context.Context, client redis.Cmdable) (string, error) {
-	seal, err := client.HGet(ctx, s.key, sealField).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return "", fmt.Errorf("read the seal of the API keys in redis: %w", err)
-	}
-	return seal, nil
 }
 
 // Add adds a key. The error is ErrExists when its id is taken, and ErrUnsigned when other keys are not as they were signed.
@@ -204,8 +176,15 @@ func (s *Store) update(ctx context.Context, change func(c Copy, opened error, u 
 		if c.signed == nil {
 			c.signed = map[string]string{}
 		}
-		u := &update{store: s, version: max(c.Generation.version+1, time.Now().UnixMicro()), signed: c.signed}
+		latest := c.Generation.version // 0 without a seal that can be read
+		for _, r := range c.Records {
+			latest = max(latest, r.Version)
+		}
+		u := &update{store: s, version: max(latest+1, time.Now().UnixMicro()), signed: c.signed}
 		if err := change(c, opened, u); err != nil {
+			return err
+		}
+		if err := u.check(fields); err != nil {
 			return err
 		}
 		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error { u.send(ctx, p); return nil })

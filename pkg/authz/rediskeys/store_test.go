@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -173,6 +174,9 @@ func (w *watcher) follow(ctx context.Context, store *rediskeys.Store) {
 			if errors.Is(err, rediskeys.ErrLost) {
 				what = "lost"
 			}
+			if errors.Is(err, rediskeys.ErrTooLarge) {
+				what = "too large"
+			}
 			w.set(what + ", was " + last)
 		},
 		Up:        func() { w.set("up: " + last) },
@@ -224,6 +228,122 @@ func TestFollow(t *testing.T) {
 	testenv.Eventually(t, w.says("lost, was cccccccc"), "word of the loss")
 	add("cccccccc")
 	testenv.Eventually(t, w.says("cccccccc"), "the key that was added again")
+}
+
+// TestTooLarge: what a user of Redis writes to exhaust the memory of replicas is not read. The copy in use stays, and without the
+// garbage the keys are used again.
+func TestTooLarge(t *testing.T) {
+	client := connect(t, testenv.Redis(t, "--proto-max-bulk-len", "512mb"))
+	store := rediskeys.New(client, "", newSecret(t))
+	if err := store.Add(t.Context(), record(t, "aaaaaaaa")); err != nil {
+		t.Fatal(err)
+	}
+	good, err := store.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	seal := client.HGet(t.Context(), "keys", ":generation").Val()
+	const garbage = 64 << 20
+	for _, c := range []struct{ name, script, want string }{
+		{"a value", "redis.call('HSET', 'keys', 'garbage', string.rep('x', ARGV[1]))", `field "garbage" has more than 16384 bytes`},
+		{"a name", "redis.call('HSET', 'keys', string.rep('x', ARGV[1]), '')", `field "xxx`},
+		{"the seal", "redis.call('HSET', 'keys', ':generation', string.rep('x', ARGV[1]))", `field ":generation" has more than 16384 bytes`},
+		{"many records", "for i = 1, ARGV[1] / 256 do redis.call('HSET', 'keys', i, '') end", "more than 200000 records"},
+	} {
+		script := c.script + " redis.call('HSET', 'keys', ':changed', 'x') return 1"
+		if err := client.Eval(t.Context(), script, nil, garbage).Err(); err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := store.Load(t.Context())
+		runtime.ReadMemStats(&after)
+		if !errors.Is(err, rediskeys.ErrTooLarge) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %.200v", c.name, err)
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+			t.Errorf("%s: %d bytes were allocated", c.name, n)
+		}
+		if err := store.Add(t.Context(), record(t, "bbbbbbbb")); !errors.Is(err, rediskeys.ErrTooLarge) {
+			t.Errorf("%s: a key was added: %v", c.name, err)
+		}
+		record := client.HGet(t.Context(), "keys", "aaaaaaaa").Val()
+		client.Del(t.Context(), "keys")
+		client.HSet(t.Context(), "keys", "aaaaaaaa", record, ":generation", seal)
+		if again, err := store.Load(t.Context()); err != nil || again.Generation != good.Generation {
+			t.Errorf("%s is gone: %+v, %v", c.name, again, err)
+		}
+	}
+}
+
+// TestFollowTooLarge: Follow reports keys that are too large once, leaves the copy as it is, and goes on when they are gone.
+func TestFollowTooLarge(t *testing.T) {
+	client := connect(t, testenv.Redis(t))
+	store := rediskeys.New(client, "", newSecret(t))
+	if err := store.Add(t.Context(), record(t, "aaaaaaaa")); err != nil {
+		t.Fatal(err)
+	}
+	var w watcher
+	ctx, cancel := context.WithCancel(t.Context())
+	var done sync.WaitGroup
+	done.Go(func() { w.follow(ctx, store) })
+	defer done.Wait()
+	defer cancel()
+	testenv.Eventually(t, w.says("aaaaaaaa"), "the key")
+	seal := client.HGet(ctx, "keys", ":generation").Val()
+	if err := client.HSet(ctx, "keys", "garbage", strings.Repeat("x", 1<<20), ":generation", "x").Err(); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, w.says("too large, was aaaaaaaa"), "word of the garbage")
+	client.HDel(ctx, "keys", "garbage")
+	client.HSet(ctx, "keys", ":generation", seal)
+	testenv.Eventually(t, w.says("up: aaaaaaaa"), "the key without the garbage")
+}
+
+// TestLargeRecords: a record that could not be read again is not written.
+func TestLargeRecords(t *testing.T) {
+	store := rediskeys.New(connect(t, testenv.Redis(t)), "", newSecret(t))
+	large := record(t, "aaaaaaaa")
+	for i := range 100 {
+		large.Scopes = append(large.Scopes, fmt.Sprintf("%0200d", i))
+	}
+	if err := store.Add(t.Context(), large); err == nil || !strings.Contains(err.Error(), "fewer or shorter") {
+		t.Error(err)
+	}
+	large.Scopes = large.Scopes[:70]
+	if err := store.Add(t.Context(), large); err != nil {
+		t.Error(err)
+	}
+	if c, err := store.Load(t.Context()); err != nil || len(c.Records) != 1 {
+		t.Errorf("%d keys, %v", len(c.Records), err)
+	}
+}
+
+// TestAcceptKeepsVersions: a new seal is newer than all records, also when the previous seal cannot be read and the clock of another
+// machine was ahead.
+func TestAcceptKeepsVersions(t *testing.T) {
+	client := connect(t, testenv.Redis(t))
+	store := rediskeys.New(client, "", newSecret(t))
+	ahead := record(t, "aaaaaaaa")
+	ahead.Version = time.Now().Add(24 * time.Hour).UnixMicro()
+	data, err := ahead.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed := newSecret(t).Seal(data, "record", "keys", ahead.ID)
+	if err := client.HSet(t.Context(), "keys", ahead.ID, sealed, ":generation", "garbage").Err(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := store.Load(t.Context())
+	if !errors.Is(err, rediskeys.ErrUnsigned) {
+		t.Fatal(err)
+	}
+	if _, _, err := store.Sign(t.Context(), c.State()); err != nil {
+		t.Fatal(err)
+	}
+	if c, err = store.Load(t.Context()); err != nil || len(c.Records) != 1 || c.Records[0].Version <= ahead.Version {
+		t.Errorf("%+v, want a version after %d: %v", c.Records, ahead.Version, err)
+	}
 }
 
 // TestManyKeys: 20,000 keys are signed at once, and read in pieces.
