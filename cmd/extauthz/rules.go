@@ -109,7 +109,7 @@ func (r *ruleSource) update(u rulefile.Update) {
 		return
 	case u.Held:
 		r.hold(u.Lost)
-		log.Warn("rules were changed in place and lack some of the rules in force; they take effect when the files have been unchanged "+
+		log.Warn("rules were changed in place and lack some of what the rules in force restrict; they take effect when the files have been unchanged "+
 			"for "+rulefile.QuietPeriod.String()+" (a file that is renamed into place takes effect at once)", "lost", u.Lost)
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
@@ -243,8 +244,8 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// TestCutRules: a rule file that is cut in place, as a full disk does, changes nothing but what is reported; one that is renamed into
-// place takes effect.
+// TestCutRules: a rule file that is cut, as a full disk does, changes nothing but what is reported, also when it was renamed into place.
+// One that is no beginning of the rules in force, and is renamed into place, takes effect.
 func TestCutRules(t *testing.T) {
 	const whole = `domain: d
 descriptors:
@@ -296,11 +297,23 @@ descriptors:
 		t.Error(err)
 	}
 
-	next := filepath.Join(filepath.Dir(file), "..new")
-	write(next, upTo("  - {key: b"))
-	if err := os.Rename(next, file); err != nil {
-		t.Fatal(err)
+	replace := func(content string) {
+		t.Helper()
+		next := filepath.Join(filepath.Dir(file), "..new")
+		write(next, content)
+		earlier := time.Now().Add(-time.Minute) // in another tick of the file system's clock than the rename
+		if err := os.Chtimes(next, earlier, earlier); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(next, file); err != nil {
+			t.Fatal(err)
+		}
 	}
+	replace(upTo("  - {key: b"))
+	testenv.Eventually(t, shows("/rlconfig", "rules.yaml:3:1: error: the file ends here"), "the renamed beginning to be refused")
+	inForce()
+
+	replace("# another head\n" + upTo("  - {key: b"))
 	testenv.Eventually(t, func() error {
 		if shows("/rlconfig", "d.c:")() == nil {
 			return errors.New("the third rule is still in force")

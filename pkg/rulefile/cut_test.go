@@ -118,6 +118,45 @@ func TestInPlaceChangeThatLosesRulesIsHeld(t *testing.T) {
 			lost: "1 of 1 `refused` in `authz` of domain `shop`",
 		},
 		{name: "one limit of authz", from: "    - actions: [{method: {}}]\n", to: ""},
+		{
+			name: "the credentials", from: "credentials: [{api_key: {header: x-api-key}}]", to: "anonymous: allow",
+			lost: "`api_key` in `credentials` of domain `shop` (DIR/a.yaml:8), `anonymous: deny` of domain `shop` (DIR/a.yaml:8)",
+		},
+		{
+			name: "one more kind of credentials", from: "credentials: [{api_key: {header: x-api-key}}]",
+			to: "credentials: [{api_key: {header: x-api-key}}, {mtls: {principals: [spiffe://example.org/*]}}]",
+		},
+		{
+			name: "requests without a credential", from: "  access:\n", to: "  absent: {pass: true}\n  access:\n",
+			lost: "`absent: {pass: false}` of domain `shop` (DIR/a.yaml:8)",
+		},
+		{
+			name: "preflights", from: "  access:\n", to: "  preflight: allow\n  access:\n",
+			lost: "`preflight: deny` of domain `shop` (DIR/a.yaml:8)",
+		},
+		{
+			name: "unsafe paths", from: "  access:\n", to: "  unsafe_paths: allow\n  access:\n",
+			lost: "`unsafe_paths: deny` of domain `shop` (DIR/a.yaml:8)",
+		},
+		{
+			name: "an open rule before the others", from: "  access:\n", to: "  access:\n    - {path: {prefix: /}, require: open}\n",
+			lost: "access rule hosts=admin.example.com methods=DELETE template=/v1/users/{id} of domain `shop` (DIR/a.yaml:12): " +
+				"prefix=/ (DIR/a.yaml:11) is before it, access rule exact=/internal of domain `shop` (DIR/a.yaml:13): prefix=/ (DIR/a.yaml:11) is before it",
+		},
+		{
+			name: "a rule with other scopes before one", from: "    - {hosts: [admin", to: "    - {hosts: [\"*.example.com\"], scopes: [read]}\n    - {hosts: [admin",
+			lost: "access rule hosts=admin.example.com methods=DELETE template=/v1/users/{id} of domain `shop` (DIR/a.yaml:12): " +
+				"hosts=*.example.com (DIR/a.yaml:12) is before it, access rule exact=/internal of domain `shop` (DIR/a.yaml:13): " +
+				"hosts=*.example.com (DIR/a.yaml:12) is before it",
+		},
+		{
+			name: "the same path with a slash before a denied one", from: "  access:\n", to: "  access:\n    - {path: {exact: /internal/}, require: open}\n",
+			lost: "access rule exact=/internal of domain `shop` (DIR/a.yaml:13): exact=/internal/ (DIR/a.yaml:11) is before it",
+		},
+		{name: "an open rule before others of other paths", from: "  access:\n", to: "  access:\n    - {path: {prefix: /internals}, require: open}\n"},
+		{name: "an open rule of another method", from: "    - {hosts", to: "    - {methods: [GET], path: {prefix: /v1/}, require: open}\n    - {hosts"},
+		{name: "an open rule of another host", from: "    - {hosts", to: "    - {hosts: [www.example.com], path: {prefix: /v1/}, require: open}\n    - {hosts"},
+		{name: "an open rule behind the others", from: "  refused:\n", to: "    - {path: {prefix: /}, require: open}\n  refused:\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			changed := strings.Replace(guarded, c.from, c.to, 1)
@@ -144,41 +183,161 @@ func TestInPlaceChangeThatLosesRulesIsHeld(t *testing.T) {
 // The same loss, in files that were complete before they got there, takes effect at once.
 func TestReplacedFileIsTrusted(t *testing.T) {
 	half := before(guarded, "  - key: c")
-	for name, c := range map[string]struct {
-		mount   func(t *testing.T, dir, content string)
-		replace func(t *testing.T, dir, content string)
+	asConfigMap := func(t *testing.T, dir, content string) {
+		swapConfigMap(t, dir, "..1", map[string]string{"a.yaml": content, "b.yaml": ruleFile("more")})
+	}
+	for _, c := range []struct {
+		name, content  string
+		mount, replace func(t *testing.T, dir, content string)
 	}{
-		"a rename": {
-			func(t *testing.T, dir, content string) { write(t, filepath.Join(dir, "a.yaml"), content) },
-			func(t *testing.T, dir, content string) {
-				write(t, filepath.Join(dir, "..new"), content)
-				rename(t, filepath.Join(dir, "..new"), filepath.Join(dir, "a.yaml"))
-			},
-		},
-		"the swap of a ConfigMap": {
-			func(t *testing.T, dir, content string) {
-				swapConfigMap(t, dir, "..1", map[string]string{"a.yaml": content, "b.yaml": ruleFile("more")})
-			},
-			func(t *testing.T, dir, content string) {
-				swapConfigMap(t, dir, "..2", map[string]string{"a.yaml": content})
-				remove(t, filepath.Join(dir, "b.yaml")) // as the kubelet does with what is no longer in it
-			},
-		},
+		{"a rename", strings.Replace(half, "per-b", "each-b", 1), writeFile, renameFile},
+		{"the swap of a link", strings.Replace(half, "per-b", "each-b", 1), linkFile, linkFile},
+		{"the swap of a ConfigMap", strings.Replace(half, "per-b", "each-b", 1), asConfigMap, swapFile},
+		{"the swap of a ConfigMap for the beginning of it", half, asConfigMap, swapFile},
 	} {
-		for _, content := range []string{half, strings.Replace(half, "per-b", "each-b", 1)} {
-			t.Run(name, func(t *testing.T) {
-				dir := t.TempDir()
-				c.mount(t, dir, guarded)
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			c.mount(t, dir, guarded)
+			synctest.Test(t, func(t *testing.T) {
+				updates := watch(t, dir)
+				c.replace(t, dir, c.content)
+				if diff := cmp.Diff([]string{"shop after 1s"}, updates(time.Minute)); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+func writeFile(t *testing.T, dir, content string) {
+	t.Helper()
+	write(t, filepath.Join(dir, "a.yaml"), content)
+}
+
+// renameFile puts a new a.yaml in the place of the old one.
+func renameFile(t *testing.T, dir, content string) {
+	t.Helper()
+	next := filepath.Join(dir, "..new")
+	write(t, next, content)
+	longAgo(t, next)
+	rename(t, next, filepath.Join(dir, "a.yaml"))
+}
+
+// linkFile makes a.yaml a link to a new file.
+func linkFile(t *testing.T, dir, content string) {
+	t.Helper()
+	target := filepath.Join(t.TempDir(), "a.yaml")
+	write(t, target, content)
+	longAgo(t, target)
+	if err := os.Symlink(target, filepath.Join(dir, "..link")); err != nil {
+		t.Fatal(err)
+	}
+	rename(t, filepath.Join(dir, "..link"), filepath.Join(dir, "a.yaml"))
+}
+
+// swapFile replaces a ConfigMap by one without b.yaml.
+func swapFile(t *testing.T, dir, content string) {
+	t.Helper()
+	swapConfigMap(t, dir, "..2", map[string]string{"a.yaml": content})
+	remove(t, filepath.Join(dir, "b.yaml")) // as the kubelet does with what is no longer in it
+}
+
+// longAgo makes a file one that was last written an hour ago: what happens to it next, happens later, however coarse the clock of
+// the file system is.
+func longAgo(t *testing.T, path string) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	then := info.ModTime().Add(-time.Hour) // of the real clock: that of a bubble is another one
+	if err := os.Chtimes(path, then, then); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// anew are the ways in which programs make a new file of the same name and then write to it.
+var anew = map[string]func(t *testing.T, path string){
+	"the old file is deleted": remove,
+	"the old file is kept under another name": func(t *testing.T, path string) {
+		t.Helper()
+		rename(t, path, path+"~")
+	},
+}
+
+// What a program has written so far to a new file of the same name is as little trusted as a change in place.
+func TestNewFileThatIsWrittenSlowlyIsNotTrusted(t *testing.T) {
+	for name, clear := range anew {
+		for what, content := range map[string]string{
+			"cut": before(guarded, "  access:"), "held": "# The second edition.\n" + before(guarded, "  access:"),
+		} {
+			t.Run(name+", "+what, func(t *testing.T) {
+				dir := newDirectory(t, map[string]string{"a.yaml": guarded})
+				file := filepath.Join(dir, "a.yaml")
 				synctest.Test(t, func(t *testing.T) {
 					updates := watch(t, dir)
-					c.replace(t, dir, content)
-					if diff := cmp.Diff([]string{"shop after 1s"}, updates(time.Minute)); diff != "" {
-						t.Error(diff)
+					clear(t, file)
+					time.Sleep(3 * time.Second)
+					write(t, file, content)
+					for _, u := range updates(5 * time.Second) {
+						if strings.HasPrefix(u, "shop after") {
+							t.Errorf("%s: what is written so far is in force", u)
+						}
+					}
+					write(t, file, "# The second edition.\n"+guarded)
+					if got := updates(2 * time.Second); len(got) != 1 || !strings.HasPrefix(got[0], "shop after") || strings.Contains(got[0], "without") {
+						t.Errorf("the whole file: %q, want it in force", got)
 					}
 				})
 			})
 		}
 	}
+}
+
+// A program may have renamed what it could not write to its end. The beginning of the text in force is refused however it got there.
+func TestCutFileIsRefusedHoweverItGotThere(t *testing.T) {
+	half := before(guarded, "  access:")
+	for name, put := range map[string]func(t *testing.T, dir, content string){
+		"a rename": renameFile, "a link": linkFile, "in place": writeFile,
+		"a new file": func(t *testing.T, dir, content string) {
+			remove(t, filepath.Join(dir, "a.yaml"))
+			writeFile(t, dir, content)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := newDirectory(t, map[string]string{"a.yaml": guarded})
+			synctest.Test(t, func(t *testing.T) {
+				w := NewWatcher(dir, Config{})
+				updates := run(t, dir, w)
+				put(t, dir, half)
+				if got := updates(time.Minute); len(got) != 1 || !strings.Contains(got[0], "the file ends here") {
+					t.Errorf("%q, want one error", got)
+				}
+				w.Reload()
+				if got := updates(time.Minute); len(got) != 1 || !strings.HasPrefix(got[0], "shop after 0s") {
+					t.Errorf("after a reload: %q, want the rules of the file", got)
+				}
+			})
+		})
+	}
+}
+
+// A file with a mistake is renamed into place. When it is fixed in place, it is not trusted more than the file before it was.
+func TestFixInPlaceOfARefusedFileIsNotTrusted(t *testing.T) {
+	dir := newDirectory(t, map[string]string{"a.yaml": guarded})
+	file := filepath.Join(dir, "a.yaml")
+	synctest.Test(t, func(t *testing.T) {
+		updates := watch(t, dir)
+		renameFile(t, dir, "# The second edition.\n"+strings.Replace(guarded, "prefix:", "prefx:", 1))
+		if got := updates(3 * time.Second); len(got) != 1 || !strings.Contains(got[0], "prefx") {
+			t.Fatalf("the mistake: %q, want an error", got)
+		}
+		write(t, file, "# The second edition.\n"+before(guarded, "  access:"))
+		write(t, filepath.Join(dir, "..swap"), "of an editor") // the directory changes as well
+		if got := updates(3 * time.Second); len(got) != 1 || !strings.HasPrefix(got[0], "shop held after 1s") {
+			t.Errorf("fixed in place, but cut: %q, want it held", got)
+		}
+	})
 }
 
 // A rule file that is deleted is not replaced: its writer may be about to make a new one.
@@ -260,16 +419,21 @@ func TestReloadTakesACutFileThatIsQuiet(t *testing.T) {
 	})
 }
 
-// White space at the end says nothing, so a file may lose it.
-func TestWhiteSpaceAtTheEndMayGo(t *testing.T) {
-	dir := newDirectory(t, map[string]string{"a.yaml": guarded + "\n \n"})
-	synctest.Test(t, func(t *testing.T) {
-		updates := watch(t, dir)
-		write(t, filepath.Join(dir, "a.yaml"), strings.TrimRight(guarded, "\n"))
-		if diff := cmp.Diff([]string{"shop after 1s"}, updates(time.Minute)); diff != "" {
-			t.Error(diff)
-		}
-	})
+// White space and comments at the end say nothing, so a file may lose them.
+func TestWhatSaysNothingAtTheEndMayGo(t *testing.T) {
+	text := strings.TrimRight(guarded, "\n")
+	for _, end := range []string{"\n\n \n", "\n# the end\n", "\n  # the end", "\n\n# one\n# two\n"} {
+		dir := newDirectory(t, map[string]string{"a.yaml": text + end})
+		synctest.Test(t, func(t *testing.T) {
+			updates := watch(t, dir)
+			for _, less := range []string{end[:len(end)-1], ""} {
+				write(t, filepath.Join(dir, "a.yaml"), text+less)
+				if diff := cmp.Diff([]string{"shop after 1s"}, updates(time.Minute)); diff != "" {
+					t.Errorf("%q is left of %q: %s", less, end, diff)
+				}
+			}
+		})
+	}
 }
 
 // Several files are judged each by itself, and all that were cut are named.
@@ -332,26 +496,21 @@ func run(t *testing.T, dir string, w *Watcher) (updates func(time.Duration) []st
 	}
 }
 
-// The operator reads that the text is refused, or held, and renames the same text into place: it takes effect.
+// The operator reads that the text is held, and renames the same text into place: it takes effect.
 func TestRenameOfTheSameTextTakesIt(t *testing.T) {
-	half := before(guarded, "  access:")
-	for name, content := range map[string]string{"refused": half, "held": "# The second edition.\n" + half} {
-		t.Run(name, func(t *testing.T) {
-			dir := newDirectory(t, map[string]string{"a.yaml": guarded})
-			synctest.Test(t, func(t *testing.T) {
-				updates := watch(t, dir)
-				write(t, filepath.Join(dir, "a.yaml"), content)
-				if got := updates(3 * time.Second); len(got) != 1 || strings.HasPrefix(got[0], "shop after") {
-					t.Fatalf("written in place: %q, want it %s", got, name)
-				}
-				write(t, filepath.Join(dir, "..new"), content)
-				rename(t, filepath.Join(dir, "..new"), filepath.Join(dir, "a.yaml"))
-				if got := updates(2 * time.Second); len(got) != 1 || !strings.HasPrefix(got[0], "shop after") {
-					t.Errorf("renamed into place: %q, want the rules of the file", got)
-				}
-			})
-		})
-	}
+	dir := newDirectory(t, map[string]string{"a.yaml": guarded})
+	content := "# The second edition.\n" + before(guarded, "  access:")
+	synctest.Test(t, func(t *testing.T) {
+		updates := watch(t, dir)
+		write(t, filepath.Join(dir, "a.yaml"), content)
+		if got := updates(3 * time.Second); len(got) != 1 || !strings.HasPrefix(got[0], "shop held after") {
+			t.Fatalf("written in place: %q, want it held", got)
+		}
+		renameFile(t, dir, content)
+		if got := updates(2 * time.Second); len(got) != 1 || !strings.HasPrefix(got[0], "shop after") {
+			t.Errorf("renamed into place: %q, want the rules of the file", got)
+		}
+	})
 }
 
 // A file was replaced by one with the same text, of which there is nothing to report. The new one is cut later, in place.

@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 )
 
 // Load reads the rules of all files in a directory, sorted by name. Every regular file counts, whatever its extension, symbolic
@@ -130,7 +132,24 @@ func readFile(path string, g grammar) (File, *Problem) {
 	if int64(len(content)) > g.maxSize {
 		return problem(Error, fmt.Sprintf("larger than %d MB", g.maxSize>>20), g.tooLarge)
 	}
-	return File{Name: path, Content: content, info: info}, nil
+	return File{Name: path, Content: content, info: info, inPlace: !renamedAfter(info.ModTime(), path)}, nil
+}
+
+// renamedAfter reports whether a file got its name after it was last written. A rename changes the directory, to
+// write to a file does not. So the directory of a file that was renamed into place has changed since that was
+// written, and the directory of one that was made there, and then written to, has not. If both happened in the same
+// tick of the file system's clock (1 to 10 ms), they cannot be told apart; the answer is then no, which costs a
+// delay at most. A change of something else in the directory hides a writer until its next write: see markWritten. A
+// link is renamed into place as a file is.
+func renamedAfter(written time.Time, path string) bool {
+	target, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return false // it is gone already
+	}
+	return slices.ContainsFunc([]string{path, target}, func(name string) bool {
+		dir, err := os.Stat(filepath.Dir(name))
+		return err == nil && dir.ModTime().After(written)
+	})
 }
 
 // reason is an error of the file system without the path, which the problem names already.

@@ -5,6 +5,8 @@ package rulefile
 type grammar struct {
 	// noun is what such a file is called.
 	noun string
+	// holds names what is in it.
+	holds string
 	// begins says how it begins, for a file that is not one.
 	begins string
 	// empty is the message for a file with nothing in it.
@@ -31,6 +33,7 @@ const maxFileSize = 4 << 20
 func ruleGrammar() grammar {
 	return grammar{
 		noun:      "rule file",
+		holds:     "rules",
 		begins:    "it begins with `domain: <name>`, the domain of Envoy's rate limit filter",
 		empty:     "config file cannot have empty domain: there is nothing in the file",
 		second:    "a rule file is one document with one domain: move what follows `---` into a file of its own",

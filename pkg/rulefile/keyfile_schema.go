@@ -19,6 +19,7 @@ func keyGrammar() grammar {
 	root, record, limit, previous := keyRootSchema(), recordSchema(), ownLimitSchema(), previousSchema()
 	return grammar{
 		noun:     "key file",
+		holds:    "keys",
 		begins:   "it begins with `keys:`, and a list of keys follows",
 		empty:    "there is nothing in the file",
 		second:   "a key file is one document: move what follows `---` above it",

@@ -10,6 +10,7 @@ import (
 	"hash"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -50,6 +51,8 @@ type File struct {
 	Content []byte
 
 	info os.FileInfo // of the open file that Content was read from; nil when it was not read from one
+	// inPlace says that the file may have been written to since it got its name, so that it may not be complete.
+	inPlace bool
 }
 
 // Rules are the rules of a set of files.
@@ -75,6 +78,14 @@ type snapshot struct {
 	place    string
 	files    []File
 	problems Problems
+}
+
+// file returns the file of a name, nil when there is none.
+func (s snapshot) file(name string) *File {
+	if i := slices.IndexFunc(s.files, func(f File) bool { return f.Name == name }); i >= 0 {
+		return &s.files[i]
+	}
+	return nil
 }
 
 // generation tells snapshots with different contents or different errors apart. Warnings do not count, so that an editor's

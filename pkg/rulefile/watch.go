@@ -20,32 +20,32 @@ type Update struct {
 	Rules Rules
 	// Problems are the mistakes in the files, or why they could not be read.
 	Problems Problems
-	// Lost names the access rules and limits that the new rules lack, when a file was changed in place and it lost enough of them
-	// to be suspicious.
+	// Lost names what the new rules lack of what those before restrict, when a file was changed in place and it lost
+	// enough to be suspicious.
 	Lost []string
 	// Held says that the new rules are not to be put in force yet, because of what is lost. Another Update follows: with the same
 	// rules once the files have been unchanged for QuietPeriod, or with others when they change before.
 	Held bool
 }
 
-// Watcher follows the rule files of a directory. It trusts a file that was replaced (by a rename, or by a swap of the link ..data or
-// of the directory), because the new file was complete before it got there. A file that was changed in place may be cut off: its
-// writer is slow, or the disk is full. So of files that were changed in place, or are gone,
+// Watcher follows the rule files of a directory. A file may be cut off: its writer is slow, or the disk is full. So
 //
 //   - a text that is the beginning of the one in force is refused. After QuietPeriod, Reload takes it all the same;
-//   - rules that lack some of the access rules in force, or more than half of a domain's limits, are held until the files have been
-//     unchanged for QuietPeriod.
+//   - rules of files that were written to in their places, or are gone, are held until the files have been
+//     unchanged for QuietPeriod, if they restrict access less than those in force, or lack more than half of a
+//     domain's limits. A file that was renamed into place is not held, because it was complete before.
 //
-// Use NewWatcher.
+// A directory that was replaced in one step (by a swap of the link ..data, or of a link to it) is trusted. Use
+// NewWatcher.
 type Watcher struct {
 	dir     string
 	cfg     Config
 	reload  chan struct{}
+	last    snapshot // the last look at the files
 	inForce snapshot // of the rules in force; the zero value when none are
 	rules   Rules    // these rules
 	told    string   // the generation that was reported last
 	waiting bool     // that one was held, or refused as cut off
-	cut     bool     // it was refused as cut off: only Reload can take it
 }
 
 // NewWatcher returns a watcher of a directory.
@@ -65,7 +65,12 @@ func (w *Watcher) Load() (Rules, Problems) {
 	return rules, problems
 }
 
-func (w *Watcher) read() snapshot { return readDirectory(w.dir, w.cfg) }
+func (w *Watcher) read() snapshot {
+	s := readDirectory(w.dir, w.cfg)
+	s.markWritten(w.last)
+	w.last = s
+	return s
+}
 
 // Reload makes Run read the directory at once, as on SIGHUP, without waiting for a second reading that agrees. It also takes a text
 // that was refused as cut off, when that has been unchanged for QuietPeriod. It does not block, may be called from any goroutine,
@@ -88,32 +93,31 @@ func (w *Watcher) Run(ctx context.Context, update func(Update)) {
 	})
 }
 
-// take judges a settled reading; changed is false when there is nothing to report.
-func (w *Watcher) take(r reading) (u Update, changed bool) {
+// take judges a settled reading; report is false when there is nothing to report.
+func (w *Watcher) take(r reading) (u Update, report bool) {
 	if r.generation == w.rules.Generation {
 		w.inForce = r.snapshot // the same texts, perhaps in other files
 	}
-	isNew := r.generation != w.told
-	if !isNew && !w.waiting {
+	report = r.generation != w.told || r.asked
+	if r.generation == w.told && !w.waiting {
 		return u, false
 	}
-	inPlace := changedInPlace(w.inForce, r.snapshot) // none any more when the same text was renamed into place
-	if !isNew && !r.asked && len(inPlace) > 0 && (w.cut || r.quiet < QuietPeriod) {
+	changed := changes(w.inForce, r.snapshot) // none any more when the directory was replaced by one with the same texts
+	cut, suspect := cutOff(changed, ruleGrammar()), inPlace(changed)
+	if !report && (len(cut) > 0 || suspect && r.quiet < QuietPeriod) {
 		return u, false
 	}
-	w.told, w.waiting, w.cut = r.generation, true, false
-	confirmed := r.asked && r.quiet >= QuietPeriod
-	if cut := cutOff(inPlace); len(cut) > 0 && !confirmed {
-		w.cut = true
-		return Update{Rules: Rules{Generation: r.generation}, Problems: cut}, isNew || r.asked
+	w.told, w.waiting = r.generation, true
+	if len(cut) > 0 && !r.confirmed() {
+		return Update{Rules: Rules{Generation: r.generation}, Problems: cut}, true
 	}
 	u.Rules, u.Problems = parse(r.snapshot, w.cfg)
-	if !u.Problems.HasErrors() && len(inPlace) > 0 {
+	if !u.Problems.HasErrors() && suspect {
 		u.Lost = lost(w.rules, u.Rules)
 		u.Held = len(u.Lost) > 0 && r.quiet < QuietPeriod
 	}
 	if u.Held {
-		return u, isNew || r.asked
+		return u, true
 	}
 	w.waiting = false
 	if !u.Problems.HasErrors() {
@@ -130,6 +134,9 @@ type reading struct {
 	quiet time.Duration
 	asked bool
 }
+
+// confirmed reports whether the operator says that the files are as they should be. That counts once nothing is written any more.
+func (r reading) confirmed() bool { return r.asked && r.quiet >= QuietPeriod }
 
 // follow reads until the context is done, and calls settled with each reading that agrees with the one before it, or that was asked
 // for by reload. The generation loaded is what was read before.

@@ -57,8 +57,7 @@ func TestWatcher(t *testing.T) {
 		{"nothing changes", func(*testing.T, string) {}, ""},
 		{"a file is written in place", func(t *testing.T, dir string) { write(t, filepath.Join(dir, "a.yaml"), two) }, "two held after 1s, two after 10.5s"},
 		{"a file is renamed into place", func(t *testing.T, dir string) {
-			write(t, filepath.Join(dir, ".new"), two)
-			rename(t, filepath.Join(dir, ".new"), filepath.Join(dir, "a.yaml"))
+			renameFile(t, dir, two)
 		}, "two after 1s"},
 		{"a file is added", func(t *testing.T, dir string) { write(t, filepath.Join(dir, "b.yaml"), two) }, "one two after 1s"},
 		{"the same is written again", func(t *testing.T, dir string) { write(t, filepath.Join(dir, "a.yaml"), one) }, ""},
@@ -108,8 +107,7 @@ func TestReloadDoesNotWait(t *testing.T) {
 		if got := log(); got != "" {
 			t.Errorf("nothing had changed, but the watcher reported %q", got)
 		}
-		write(t, filepath.Join(dir, ".new"), ruleFile("two"))
-		rename(t, filepath.Join(dir, ".new"), filepath.Join(dir, "a.yaml"))
+		renameFile(t, dir, ruleFile("two"))
 		w.Reload()
 		w.Reload()
 		if diff := cmp.Diff("two after 0s", log()); diff != "" {

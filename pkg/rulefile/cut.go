@@ -1,0 +1,85 @@
+package rulefile
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"unicode"
+)
+
+// change is a file in force and what it is now; now is nil when the file is gone.
+type change struct{ before, now *File }
+
+// changes returns the files in force whose texts are others now, or gone.
+func changes(inForce, s snapshot) (list []change) {
+	if s.place != inForce.place {
+		return nil // the whole directory was replaced in one step, as a ConfigMap is
+	}
+	for i := range inForce.files {
+		before := &inForce.files[i]
+		if now := s.file(before.Name); now == nil || !bytes.Equal(before.Content, now.Content) {
+			list = append(list, change{before, now})
+		}
+	}
+	return list
+}
+
+// inPlace reports whether one of the files was written to in its place, or is gone.
+func inPlace(list []change) bool {
+	for _, c := range list {
+		if c.now == nil || c.now.inPlace {
+			return true
+		}
+	}
+	return false
+}
+
+// markWritten marks the files that were written to since an earlier look at them, whatever else happened to their
+// directory.
+func (s snapshot) markWritten(earlier snapshot) {
+	for i := range s.files {
+		f := &s.files[i]
+		e := earlier.file(f.Name)
+		if e != nil && os.SameFile(e.info, f.info) && (e.inPlace || !bytes.Equal(e.Content, f.Content)) {
+			f.inPlace = true
+		}
+	}
+}
+
+// cutOff reports the files of which only the beginning is left, however they got there. White space and comments at
+// the end do not count.
+func cutOff(list []change, g grammar) (problems Problems) {
+	for _, c := range list {
+		if c.now == nil || !bytes.HasPrefix(c.before.Content, c.now.Content) {
+			continue
+		}
+		whole, left := withoutEnd(c.before.Content), trimEnd(c.now.Content)
+		if len(left) >= len(whole) {
+			continue
+		}
+		r := newReport(*c.now, g)
+		missing := bytes.Count(bytes.TrimSpace(whole[len(left):]), []byte("\n")) + 1
+		r.fail(r.lastLine(), fmt.Sprintf("the file ends here, and the %s in force go on for %s: "+
+			"it was cut off, or it is still being written", g.holds, counted(missing, "line")),
+			"write the whole file again, as ..new beside it, and then `mv ..new "+filepath.Base(c.now.Name)+"`",
+			"to delete the lines on purpose, leave a comment in their place, or send SIGHUP after the file has been "+
+				"unchanged for "+QuietPeriod.String())
+		problems = append(problems, r.sorted()...)
+	}
+	return problems
+}
+
+// withoutEnd returns a text without white space and lines of comments at its end.
+func withoutEnd(text []byte) []byte {
+	for {
+		text = trimEnd(text)
+		last := bytes.LastIndexByte(text, '\n') + 1
+		if !bytes.HasPrefix(bytes.TrimSpace(text[last:]), []byte("#")) {
+			return text
+		}
+		text = text[:last]
+	}
+}
+
+func trimEnd(text []byte) []byte { return bytes.TrimRightFunc(text, unicode.IsSpace) }
