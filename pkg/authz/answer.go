@@ -73,6 +73,7 @@ func (d *Decision) cleanse(p *Policy, r *Request, limitHeaders []string) {
 	d.Remove = append(d.Remove, notTheClients[:]...)
 	// Headers of a response, which an upstream that counts for itself might take for true.
 	d.Remove = append(d.Remove, limitHeaders...)
+	d.Keep = p.KeepHeaders
 	for _, name := range overrideHeaders {
 		if !slices.Contains(p.KeepHeaders, name) {
 			d.Remove = append(d.Remove, name)

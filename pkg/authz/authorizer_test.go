@@ -204,6 +204,8 @@ func parseRequest(t *testing.T, text string) *authz.Request {
 var always = []string{
 	"ratelimit", "ratelimit-policy", "x-envoy-auth-failure-mode-allowed", "x-envoy-auth-partial-body",
 	"x-original-url", "x-rewrite-url", "x-http-method", "x-method-override",
+	"x-original-uri", "x-rewrite-uri", "x-override-url", "x-http-path-override", "x-forwarded-uri", "x-forwarded-path",
+	"x-script-name", "x-forwarded-server", "x-original-method", "x-forwarded-method",
 }
 
 // unlessKept are headers that a policy can keep; cases leave them out, too, but for `kept`, those that a request keeps.

@@ -112,7 +112,7 @@ func (a *answer) forUpstream(r *authz.Request, d *authz.Decision) {
 	}
 	// A name may have been set before its removal was known of.
 	a.toUpstream = slices.DeleteFunc(a.toUpstream, func(h reply.Header) bool { return slices.Contains(a.remove, h.Name) })
-	a.removeLookalikes(r)
+	a.removeLookalikes(r, d.Keep)
 	a.removeQuery = spellings(r.Path, d.RemoveQuery)
 }
 
@@ -127,11 +127,11 @@ func (a *answer) removeHeader(name string) {
 	}
 }
 
-// removeLookalikes removes headers such as x_owner and x.owner where x-owner is set or removed. Many servers hand
+// removeLookalikes removes headers such as x_owner and x.owner where x-owner is set, removed or kept. Many servers hand
 // headers to a program as variables, in whose names every character but letters and digits becomes the same one (CGI,
-// PHP, WSGI, Rack).
-func (a *answer) removeLookalikes(r *authz.Request) {
-	ours := slices.Clone(a.remove)
+// PHP, WSGI, Rack). The proxy that sets a kept header replaces it in its own spelling only.
+func (a *answer) removeLookalikes(r *authz.Request, kept []string) {
+	ours := slices.Concat(a.remove, kept)
 	for _, h := range a.toUpstream {
 		ours = append(ours, h.Name)
 	}
