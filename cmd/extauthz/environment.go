@@ -135,6 +135,9 @@ func (s *Settings) checkTogether() (mistakes []error) {
 	if s.MaxBuckets < 1 {
 		mistakes = append(mistakes, errors.New("MEMORY_MAX_BUCKETS: want 1 or more"))
 	}
+	if s.MaxConnections < 0 || s.HTTPMaxConnections < 0 {
+		mistakes = append(mistakes, errors.New("GRPC_MAX_CONNECTIONS and HTTP_MAX_CONNECTIONS: want 1 or more, or 0 for as many as the memory limit allows"))
+	}
 	if s.MaxHeld < 1 {
 		mistakes = append(mistakes, errors.New("AUTHZ_MAX_HELD: want 1 or more"))
 	}

@@ -2,54 +2,42 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
+	"math"
 	"os"
 	"runtime/debug"
-	"runtime/metrics"
 	"strconv"
-	"time"
 )
 
-// The garbage collector runs each time the heap has grown by GOGC percent. With the few megabytes that this service needs
-// that is hundreds of times a second under load, and costs a third of the throughput. So it may leave that much garbage
-// instead, whatever the live heap:
+// The garbage collector runs each time the heap has grown by GOGC percent. With the few megabytes that this service needs that is
+// hundreds of times a second under load, and costs a third of the throughput. A GOGC of 800 would leave as much garbage again for
+// each megabyte that an attack makes the service hold, until it is set anew. So the heap begins with a block that is never touched:
+// the operating system gives no memory for it, and half of it is left for garbage, beside half of what lives.
 const (
-	garbage       = 64 << 20
-	minGCPercent  = 50
-	maxGCPercent  = 800
-	tuneInterval  = 10 * time.Second
+	reserve       = 128 << 20
+	gcPercent     = 50
 	memoryPercent = 90 // of the container's memory limit, where Go must begin to collect harder
 )
 
-// tuneGC sets GOGC and GOMEMLIMIT where the operator has not, until ctx is done.
-func tuneGC(ctx context.Context, log *slog.Logger) {
+// tuneGC sets GOGC and GOMEMLIMIT where the operator has not, and returns the memory limit, math.MaxInt64 for none, and what has to
+// stay alive for as long as the process serves.
+func tuneGC(log *slog.Logger) (limit int64, reserved []byte) {
+	limit = debug.SetMemoryLimit(-1) // GOMEMLIMIT
 	if os.Getenv("GOMEMLIMIT") == "" {
-		if limit := containerMemory(); limit > 0 {
-			debug.SetMemoryLimit(limit / 100 * memoryPercent)
-			log.Info("memory limit", "bytes", limit/100*memoryPercent)
+		if container := containerMemory(); container > 0 {
+			limit = container / 100 * memoryPercent
+			debug.SetMemoryLimit(limit)
+			log.Info("memory limit", "bytes", limit)
 		}
 	}
 	if os.Getenv("GOGC") != "" {
-		return
+		return limit, nil
 	}
-	debug.SetGCPercent(maxGCPercent)
-	go func() {
-		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-		for tick := time.Tick(tuneInterval); ; {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick:
-				metrics.Read(live)
-				debug.SetGCPercent(gcPercent(live[0].Value.Uint64()))
-			}
-		}
-	}()
-}
-
-func gcPercent(live uint64) int {
-	return int(max(minGCPercent, min(maxGCPercent, garbage*100/max(1, live))))
+	debug.SetGCPercent(gcPercent)
+	if limit < math.MaxInt64-reserve {
+		debug.SetMemoryLimit(limit + reserve) // it counts what is reserved
+	}
+	return limit, make([]byte, reserve)
 }
 
 // containerMemory is the limit of cgroup v2, 0 when there is none.

@@ -16,11 +16,12 @@ import (
 // Bounds of the gRPC server against clients that are broken or hostile. A request holds at most what Envoy takes of headers
 // for each of its descriptors (60 kB by default), so that no client of Envoy can make one too large to be answered.
 const (
-	maxStreams     = 4096
-	maxRequest     = 4 << 20
+	maxStreams     = 1024
+	maxRequest     = 1 << 20
 	maxHeaderList  = 64 << 10
 	minPing        = 5 * time.Second
-	ioBuffer       = 64 << 10
+	readBuffer     = 16 << 10
+	writeBuffer    = 64 << 10
 	connectTimeout = 5 * time.Second
 )
 
@@ -31,8 +32,8 @@ func newGRPCServer(s *Settings, rpcs *telemetry.RPCs, bugs *panics) *grpc.Server
 		grpc.MaxRecvMsgSize(maxRequest),
 		grpc.MaxHeaderListSize(maxHeaderList),
 		grpc.ConnectionTimeout(connectTimeout),
-		grpc.ReadBufferSize(ioBuffer),
-		grpc.WriteBufferSize(ioBuffer),
+		grpc.ReadBufferSize(readBuffer),
+		grpc.WriteBufferSize(writeBuffer),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge: s.MaxConnAge, MaxConnectionAgeGrace: s.MaxConnGrace,
 		}),

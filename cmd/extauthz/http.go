@@ -14,11 +14,16 @@ import (
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 10 * time.Second
+	writeTimeout      = 30 * time.Second
 	idleTimeout       = 2 * time.Minute
+	maxHeader         = 128 << 10
 )
 
 func newHTTPServer(handler http.Handler) *http.Server {
-	return &http.Server{Handler: handler, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout}
+	return &http.Server{
+		Handler: handler, MaxHeaderBytes: maxHeader,
+		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+	}
 }
 
 // mainHandler serves what Envoy, kubelets and people ask: /json decides, /healthcheck and /readyz say whether to send requests

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -93,6 +94,11 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 		return &startError{err}
 	}
 	telemetry.RegisterPlaintext(registry, listeners.plaintext())
+	memory, reserved := tuneGC(log)
+	defer runtime.KeepAlive(reserved)
+	guards, endGuards := context.WithCancel(context.WithoutCancel(ctx))
+	defer endGuards()
+	listeners.guard(guards, portBounds(s, memory), registry)
 	var profiles http.Handler
 	if s.Pprof && listeners.pprof == nil {
 		profiles = profilesHandler()
@@ -105,7 +111,6 @@ func run(ctx context.Context, s *Settings, log *slog.Logger, stderr io.Writer) e
 		servers = append(servers, webServer{"pprof", listeners.pprof, newHTTPServer(bugs.handler("pprof", profilesHandler()))})
 		log.Info("serving profiles", "pprof", listeners.pprof.Addr())
 	}
-	tuneGC(ctx, log)
 
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return source.watch(groupCtx) })

@@ -17,20 +17,22 @@ import (
 // that are of use with the built-in sample: with any other one set, it is not served (useSample).
 type Settings struct {
 	// Listeners.
-	Host         string        `envconfig:"HOST" trial:"loopback" default:"0.0.0.0" desc:"address of the HTTP listener (/json, /healthcheck, /livez, /readyz)"`
-	Port         uint16        `envconfig:"PORT" trial:"any" default:"8080" desc:"port of the HTTP listener"`
-	GRPCHost     string        `envconfig:"GRPC_HOST" trial:"loopback" default:"0.0.0.0" desc:"address of the gRPC listener"`
-	GRPCPort     uint16        `envconfig:"GRPC_PORT" trial:"any" default:"8081" desc:"port of the gRPC listener"`
-	GRPCUDS      string        `envconfig:"GRPC_UDS" desc:"path of a Unix socket to serve gRPC on, in place of host and port"`
-	Plaintext    plaintext     `envconfig:"GRPC_PLAINTEXT" desc:"allow: with STRICT_ENVIRONMENT, let other machines reach the gRPC and HTTP listeners, which have no TLS; for where a network policy or a mesh protects them"`
-	DebugHost    string        `envconfig:"DEBUG_HOST" trial:"loopback" default:"127.0.0.1" desc:"address of the debug listener (/metrics, /rlconfig)"`
-	DebugPort    uint16        `envconfig:"DEBUG_PORT" trial:"any" default:"6070" desc:"port of the debug listener"`
-	Pprof        bool          `envconfig:"DEBUG_PPROF" trial:"any" default:"false" desc:"serve profiles (/debug/pprof): on the debug listener when that is on loopback, else on DEBUG_PPROF_PORT"`
-	PprofPort    uint16        `envconfig:"DEBUG_PPROF_PORT" trial:"any" default:"6060" desc:"port on 127.0.0.1 for profiles, used when DEBUG_HOST lets other machines reach the debug listener"`
-	MaxConnAge   time.Duration `envconfig:"GRPC_MAX_CONNECTION_AGE" default:"24h" desc:"age at which a gRPC connection is asked to go, so that Envoys spread over replicas"`
-	MaxConnGrace time.Duration `envconfig:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h" desc:"time until such a connection is closed"`
-	DrainDelay   time.Duration `envconfig:"DRAIN_DELAY" trial:"any" default:"5s" desc:"on SIGTERM: how long to go on serving as not healthy, until every Envoy has noticed"`
-	DrainTimeout time.Duration `envconfig:"DRAIN_TIMEOUT" trial:"any" default:"25s" desc:"how long to wait after that for requests in flight"`
+	Host               string        `envconfig:"HOST" trial:"loopback" default:"0.0.0.0" desc:"address of the HTTP listener (/json, /healthcheck, /livez, /readyz)"`
+	Port               uint16        `envconfig:"PORT" trial:"any" default:"8080" desc:"port of the HTTP listener"`
+	GRPCHost           string        `envconfig:"GRPC_HOST" trial:"loopback" default:"0.0.0.0" desc:"address of the gRPC listener"`
+	GRPCPort           uint16        `envconfig:"GRPC_PORT" trial:"any" default:"8081" desc:"port of the gRPC listener"`
+	GRPCUDS            string        `envconfig:"GRPC_UDS" desc:"path of a Unix socket to serve gRPC on, in place of host and port"`
+	Plaintext          plaintext     `envconfig:"GRPC_PLAINTEXT" desc:"allow: with STRICT_ENVIRONMENT, let other machines reach the gRPC and HTTP listeners, which have no TLS; for where a network policy or a mesh protects them"`
+	DebugHost          string        `envconfig:"DEBUG_HOST" trial:"loopback" default:"127.0.0.1" desc:"address of the debug listener (/metrics, /rlconfig)"`
+	DebugPort          uint16        `envconfig:"DEBUG_PORT" trial:"any" default:"6070" desc:"port of the debug listener"`
+	Pprof              bool          `envconfig:"DEBUG_PPROF" trial:"any" default:"false" desc:"serve profiles (/debug/pprof): on the debug listener when that is on loopback, else on DEBUG_PPROF_PORT"`
+	PprofPort          uint16        `envconfig:"DEBUG_PPROF_PORT" trial:"any" default:"6060" desc:"port on 127.0.0.1 for profiles, used when DEBUG_HOST lets other machines reach the debug listener"`
+	MaxConnAge         time.Duration `envconfig:"GRPC_MAX_CONNECTION_AGE" default:"24h" desc:"age at which a gRPC connection is asked to go, so that Envoys spread over replicas"`
+	MaxConnGrace       time.Duration `envconfig:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h" desc:"time until such a connection is closed"`
+	MaxConnections     int           `envconfig:"GRPC_MAX_CONNECTIONS" default:"0" desc:"most gRPC connections; one more closes the longest idle one of the address with the most; 0: by the memory limit, 500 to 10,000"`
+	HTTPMaxConnections int           `envconfig:"HTTP_MAX_CONNECTIONS" default:"0" desc:"the same for the HTTP listener; 0: half as many"`
+	DrainDelay         time.Duration `envconfig:"DRAIN_DELAY" trial:"any" default:"5s" desc:"on SIGTERM: how long to go on serving as not healthy, until every Envoy has noticed"`
+	DrainTimeout       time.Duration `envconfig:"DRAIN_TIMEOUT" trial:"any" default:"25s" desc:"how long to wait after that for requests in flight"`
 
 	// Logs.
 	LogLevel        logLevel  `envconfig:"LOG_LEVEL" trial:"any" default:"WARN" desc:"DEBUG, INFO, WARN or ERROR"`

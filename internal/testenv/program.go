@@ -2,7 +2,10 @@ package testenv
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -45,3 +48,23 @@ func (p *Program) Resume() { p.proc.signal(syscall.SIGCONT) }
 
 // Output is what the program has printed so far, to stdout and stderr.
 func (p *Program) Output() string { return p.proc.out.String() }
+
+// PeakMemory is the most memory that the program has had so far, in bytes, as Linux counts it.
+func (p *Program) PeakMemory() int64 {
+	p.t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.proc.cmd.Process.Pid))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kilobytes, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			return kilobytes << 10
+		}
+	}
+	p.t.Fatalf("no VmHWM in\n%s", status)
+	return 0
+}

@@ -1,0 +1,372 @@
+// Package guard bounds what the clients of a port can make the service hold: connections, memory and time. It wraps a listener and
+// reads along: over HTTP/2 the frames, over HTTP/1 the requests and answers. The servers behind it bound one message, one header list
+// or the streams of one connection; none of them bounds their sum.
+//
+// When a bound is reached, the guard takes from the source address that holds the most. So a client that holds much can make nobody
+// but itself fail: a new connection, such as that of a probe, is always accepted.
+package guard
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Config are the bounds of a port.
+type Config struct {
+	// Connections is how many may be open at once. One more closes the one that has been idle longest, of the source with the most.
+	Connections int
+	// Bytes is how much memory requests may take that have begun to arrive and have not been answered, by an estimate that is
+	// meant to be too high. Beyond it, the largest requests of the source with the most are reset, the oldest first of equals.
+	Bytes int64
+	// HTTP2 says that clients speak HTTP/2 from the first byte; else they speak HTTP/1.
+	HTTP2 bool
+}
+
+// Bounds of time, for each request and connection. No Envoy comes near them: it sends a request at once, and waits for an answer for
+// a second at most, or for as long as a max_delay, which is at most a minute.
+const (
+	maxReceive = 10 * time.Second // from the first byte of a request to its last
+	maxAnswer  = 90 * time.Second // from then until the client has taken the answer
+	maxWrite   = 10 * time.Second // for one write
+	maxCut     = time.Second      // for a reset to be noticed by the server
+)
+
+// tick is the grain of the clock: the current time would have to be asked for with each request.
+const tick = 100 * time.Millisecond
+
+// A Reason says why the guard closed a connection or reset a request.
+type Reason int
+
+// The reasons.
+const (
+	// Displaced is a connection that had to go for a new one.
+	Displaced Reason = iota
+	// OverBudget is a request that had to go because all together took too much memory.
+	OverBudget
+	// SlowRequest is a request that did not arrive in time, SlowAnswer one whose answer was not taken in time.
+	SlowRequest
+	SlowAnswer
+	// Flood is a connection with too many frames that ask nothing.
+	Flood
+	reasons
+)
+
+func (r Reason) String() string {
+	return [...]string{"displaced", "over_budget", "slow_request", "slow_answer", "flood"}[r]
+}
+
+// Reasons are all reasons.
+func Reasons() []Reason { return []Reason{Displaced, OverBudget, SlowRequest, SlowAnswer, Flood} }
+
+// Listener is a guarded listener. Run has to run for as long as connections of it are served.
+type Listener struct {
+	net.Listener
+	cfg     Config
+	now     atomic.Int64 // in ticks
+	held    atomic.Int64 // the sum of all connections
+	leaving atomic.Int64 // the part of it that has been cut and is not gone yet
+	cuts    [reasons]atomic.Uint64
+
+	relieving sync.Mutex
+
+	mu      sync.Mutex
+	members map[netip.Prefix]map[member]struct{}
+	count   int
+}
+
+// New returns a guarded listener.
+func New(l net.Listener, cfg Config) *Listener {
+	return &Listener{Listener: l, cfg: cfg, members: make(map[netip.Prefix]map[member]struct{})}
+}
+
+// Run keeps time until ctx is done.
+func (l *Listener) Run(ctx context.Context) {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			l.sweep(l.now.Add(1))
+		}
+	}
+}
+
+// Connections is how many are open.
+func (l *Listener) Connections() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.count
+}
+
+// Held is the estimate of the memory that requests take now.
+func (l *Listener) Held() int64 { return l.held.Load() }
+
+// Cuts is how many connections were closed and requests reset for a reason.
+func (l *Listener) Cuts(r Reason) uint64 { return l.cuts[r].Load() }
+
+// Accept implements net.Listener. It waits while the server has yet to notice that connections were cut which hold as much again as
+// the budget.
+func (l *Listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	for l.held.Load() > 2*l.cfg.Bytes {
+		time.Sleep(time.Millisecond)
+	}
+	if l.cfg.HTTP2 {
+		h := newHTTP2()
+		l.admit(h, c)
+		return h, nil
+	}
+	h := new(http1Conn)
+	l.admit(h, c)
+	return h, nil
+}
+
+// source is what shares a bound: an IPv4 address, or an IPv6 network of 64 bits, of which one client has all addresses. Clients on a
+// Unix socket are one source.
+func source(a net.Addr) netip.Prefix {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	const network = 64
+	ip := tcp.AddrPort().Addr().Unmap()
+	bits := ip.BitLen()
+	if ip.Is6() {
+		bits = network
+	}
+	p, _ := ip.WithZone("").Prefix(bits) // the zero value of what has no address
+	return p
+}
+
+// member is a connection, of either kind.
+type member interface {
+	base() *conn
+	// busy reports whether a request waits for its answer.
+	busy() bool
+	// shed cuts requests until as much is free, if there are any, and returns how much is.
+	shed(need int64) int64
+	// sweep cuts what takes too long.
+	sweep(now int64)
+}
+
+// admit makes m the guarded form of c.
+func (l *Listener) admit(m member, c net.Conn) {
+	from := source(c.RemoteAddr())
+	b := m.base()
+	b.Conn, b.l, b.from = c, l, from
+	b.last.Store(l.now.Load())
+	l.mu.Lock()
+	var victim member
+	if l.count >= l.cfg.Connections {
+		victim = l.victim(from)
+	}
+	if l.members[from] == nil {
+		l.members[from] = make(map[member]struct{})
+	}
+	l.members[from][m] = struct{}{}
+	l.count++
+	l.mu.Unlock()
+	if victim != nil {
+		l.cuts[Displaced].Add(1)
+		victim.base().cut(victim)
+	}
+}
+
+// sample is how many connections of a source are looked at for the one that has been idle longest: a flood of connections must not
+// make each look at all.
+const sample = 64
+
+// victim returns the connection that makes room for one from this source. l.mu is held.
+func (l *Listener) victim(newcomer netip.Prefix) (worst member) {
+	from, most := newcomer, len(l.members[newcomer])+1
+	for s, members := range l.members {
+		if len(members) > most {
+			from, most = s, len(members)
+		}
+	}
+	seen, worstBusy := 0, true
+	for m := range l.members[from] { // in random order
+		busy := m.busy()
+		if worst == nil || worstBusy && !busy || worstBusy == busy && m.base().last.Load() < worst.base().last.Load() {
+			worst, worstBusy = m, busy
+		}
+		if seen++; seen == sample {
+			break
+		}
+	}
+	return worst
+}
+
+// remove forgets a connection, if it has not been forgotten before.
+func (l *Listener) remove(m member) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	from := m.base().from
+	if _, there := l.members[from][m]; !there {
+		return
+	}
+	delete(l.members[from], m)
+	if len(l.members[from]) == 0 {
+		delete(l.members, from)
+	}
+	l.count--
+}
+
+func (l *Listener) all() []member {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := make([]member, 0, l.count)
+	for _, members := range l.members {
+		for m := range members {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+func (l *Listener) sweep(now int64) {
+	for _, m := range l.all() {
+		if w := m.base().writing.Load(); w != 0 && since(w, now) > maxWrite {
+			l.cuts[SlowAnswer].Add(1)
+			m.base().cut(m)
+			continue
+		}
+		m.sweep(now)
+	}
+}
+
+func since(begin, now int64) time.Duration { return time.Duration(now-begin) * tick }
+
+// over reports whether requests that have not been cut hold more than the budget.
+func (l *Listener) over() bool { return l.held.Load()-l.leaving.Load() > l.cfg.Bytes }
+
+// relieve cuts requests until an eighth of the budget is free, so that a flood does not make each request search for another.
+// Who is over the budget waits here while another goroutine does it, or all of them would go on reading.
+func (l *Listener) relieve() {
+	l.relieving.Lock()
+	defer l.relieving.Unlock()
+	for l.over() {
+		const spare = 8
+		need := l.held.Load() - l.leaving.Load() - (l.cfg.Bytes - l.cfg.Bytes/spare)
+		if need <= 0 {
+			return
+		}
+		freed := int64(0)
+		for _, m := range l.greediest() {
+			if freed += m.shed(need - freed); freed >= need {
+				break
+			}
+		}
+		if freed == 0 {
+			return // all that is there is being closed already
+		}
+	}
+}
+
+// greediest returns the connections of the source that holds the most, beginning with the one that does.
+func (l *Listener) greediest() []member {
+	bySource := make(map[netip.Prefix]int64)
+	all := l.all()
+	for _, m := range all {
+		bySource[m.base().from] += m.base().staying()
+	}
+	from, most := netip.Prefix{}, int64(-1)
+	for s, held := range bySource {
+		if held > most {
+			from, most = s, held
+		}
+	}
+	list := slices.DeleteFunc(all, func(m member) bool { return m.base().from != from })
+	slices.SortFunc(list, func(a, b member) int { return cmp.Compare(b.base().staying(), a.base().staying()) })
+	return list
+}
+
+// conn is what connections of both kinds have.
+type conn struct {
+	net.Conn
+	l    *Listener
+	from netip.Prefix
+	// last is when a request was answered last, or when the connection was accepted.
+	last atomic.Int64
+	// writing is when the write that is under way began, 0 without.
+	writing atomic.Int64
+
+	mu      sync.Mutex
+	gone    bool // the server has closed it
+	isCut   bool
+	held    int64
+	leaving int64 // the part of held that was cut
+}
+
+// hold changes what the connection holds. c.mu is held.
+func (c *conn) hold(n int64) {
+	if c.gone {
+		return
+	}
+	c.held += n
+	c.l.held.Add(n)
+	if c.isCut {
+		c.leaves(n)
+	}
+}
+
+// leave says that a part of what the connection holds was cut, or is gone; of a connection that was cut all is. c.mu is held.
+func (c *conn) leave(n int64) {
+	if !c.gone && !c.isCut {
+		c.leaves(n)
+	}
+}
+
+func (c *conn) leaves(n int64) {
+	c.leaving += n
+	c.l.leaving.Add(n)
+}
+
+// staying is what the connection holds and has not been cut.
+func (c *conn) staying() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held - c.leaving
+}
+
+// cut closes the connection under its server, which notices, and closes it too. Until then it holds what it holds.
+func (c *conn) cut(m member) {
+	c.mu.Lock()
+	if !c.gone && !c.isCut {
+		c.isCut = true
+		c.leaves(c.held - c.leaving)
+	}
+	c.mu.Unlock()
+	c.l.remove(m)
+	_ = c.Conn.Close() // the server may have closed it at the same moment
+}
+
+// close is for the server.
+func (c *conn) close(m member) error {
+	c.mu.Lock()
+	c.hold(-c.held)
+	c.leaves(-c.leaving)
+	c.gone = true
+	c.mu.Unlock()
+	c.l.remove(m)
+	return c.Conn.Close()
+}
+
+// write writes all of p, and tells sweep since when.
+func (c *conn) write(p []byte) (int, error) {
+	c.writing.Store(max(1, c.l.now.Load()))
+	n, err := c.Conn.Write(p)
+	c.writing.Store(0)
+	return n, err
+}

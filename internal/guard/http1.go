@@ -1,0 +1,78 @@
+package guard
+
+import (
+	"bytes"
+	"net"
+)
+
+// What HTTP/1 requests take: each line may be a header, which becomes an entry of a map.
+const (
+	perHTTP1Byte = 4
+	perLine      = 256
+)
+
+// http1Conn is a connection that has one request at a time: what was read since the last answer.
+type http1Conn struct {
+	conn
+	begun int64 // when the request began
+}
+
+func (c *http1Conn) base() *conn { return &c.conn }
+
+func (c *http1Conn) busy() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held > 0
+}
+
+// Read implements net.Conn.
+func (c *http1Conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.mu.Lock()
+		if c.held == 0 {
+			c.begun = c.l.now.Load()
+		}
+		c.hold(int64(n)*perHTTP1Byte + int64(bytes.Count(p[:n], []byte{'\n'}))*perLine)
+		c.mu.Unlock()
+		if c.l.over() {
+			c.l.relieve()
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.isCut {
+				return 0, net.ErrClosed // what was read must not take memory any more
+			}
+		}
+	}
+	return n, err
+}
+
+// Write implements net.Conn. With an answer the request is over.
+func (c *http1Conn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	c.hold(int64(len(p)))
+	c.mu.Unlock()
+	n, err := c.write(p)
+	c.last.Store(c.l.now.Load())
+	c.mu.Lock()
+	c.hold(-c.held)
+	c.mu.Unlock()
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *http1Conn) Close() error {
+	return c.close(c)
+}
+
+func (c *http1Conn) shed(int64) int64 {
+	freed := c.staying()
+	if freed > 0 {
+		c.l.cuts[OverBudget].Add(1)
+		c.cut(c)
+	}
+	return freed
+}
+
+// sweep does nothing: the timeouts of http.Server do.
+func (*http1Conn) sweep(int64) {}
