@@ -103,18 +103,26 @@ func (c *envoyCheck) expect(policies map[string]*authz.Policy) {
 
 // manager checks a connection manager, its ext_authz filters and its routes, which may stand elsewhere in the file.
 func (c *envoyCheck) manager(manager *value, filters []*value, root *value) {
-	c.removedEarly(manager)
 	c.scopes(manager.get("scoped_routes"))
-	routes := routeTables(manager, root)
-	for _, filter := range filters {
-		c.service(filter.get("http_service"))
+	var services []*value // those that are asked over HTTP
+	add := func(s *value) {
+		if s != nil {
+			services = append(services, s)
+		}
 	}
-	for _, config := range routes {
+	for _, filter := range filters {
+		add(filter.get("http_service"))
+	}
+	for _, config := range routeTables(manager, root) {
 		config.walk(func(v *value) bool {
-			c.service(v.get("check_settings").get("http_service"))
+			add(v.get("check_settings").get("http_service"))
 			return true
 		})
 		c.routes(config, filters)
+	}
+	c.removedEarly(manager, len(services) > 0)
+	for _, s := range services {
+		c.service(s)
 	}
 }
 
@@ -167,32 +175,82 @@ func (c *envoyCheck) scopes(scoped *value) {
 	}
 }
 
-// removedEarly checks that Envoy removes the identity headers of clients before it chooses a route.
-func (c *envoyCheck) removedEarly(manager *value) {
+// removedEarly checks that Envoy removes the identity headers of clients before it chooses a route. If Envoy asks over
+// HTTP, it must also remove their other spellings, which only a service that is asked over gRPC sees.
+func (c *envoyCheck) removedEarly(manager *value, overHTTP bool) {
 	extensions := manager.get("early_header_mutation_extensions")
 	mutations := extensions.all(func(v *value) bool {
 		return v.get("remove") != nil || v.get("remove_on_match") != nil
 	})
-	var kept []string
-	for _, name := range c.identity {
-		if !slices.ContainsFunc(mutations, func(m *value) bool {
+	stays := func(name string) bool {
+		return !slices.ContainsFunc(mutations, func(m *value) bool {
 			matcher := m.get("remove_on_match").get("key_matcher")
 			return strings.EqualFold(m.get("remove").scalar(), name) || matcher.matches(name)
-		}) {
-			kept = append(kept, name)
-		}
+		})
 	}
-	if len(kept) == 0 {
-		return
+	var kept, lookalikes []string
+	for _, name := range c.identity {
+		switch {
+		case stays(name):
+			kept = append(kept, name)
+		case overHTTP:
+			if i := slices.IndexFunc(spellings(name), stays); i >= 0 {
+				lookalikes = append(lookalikes, spellings(name)[i])
+			}
+		}
 	}
 	at := manager.at
 	if extensions != nil {
 		at = extensions.at
 	}
-	c.fail(at, "Envoy does not remove "+names(kept)+" of clients before it chooses a route",
-		"a route that matches on it is then the client's choice, and a route without ext_authz passes it on",
-		"add to the `mutations:` of early_header_mutation_extensions: "+elements("{remove: %s}", kept),
-		"envoy/envoy.yaml shows the whole extension")
+	remedy := func(names []string) string {
+		const add = "add to the `mutations:` of early_header_mutation_extensions: "
+		if !overHTTP {
+			return add + elements("{remove: %s}", names)
+		}
+		regexes := make([]string, len(names))
+		for i, name := range names {
+			regexes[i] = anySeparator(name, "[^a-z0-9]")
+		}
+		return add + elements(`{remove_on_match: {key_matcher: {safe_regex: {regex: "%s"}}}}`, regexes)
+	}
+	if len(kept) > 0 {
+		c.fail(at, "Envoy does not remove "+names(kept)+" of clients before it chooses a route",
+			"a route that matches on it is then the client's choice, and a route without ext_authz passes it on",
+			remedy(kept), "envoy/envoy.yaml shows the whole extension")
+	}
+	if len(lookalikes) > 0 {
+		c.fail(at, "Envoy does not remove "+names(lookalikes)+" of clients, and extauthz cannot see it over HTTP",
+			"some applications read it as the identity header whose name has other separators",
+			remedy(lookalikes), "envoy/http-ext_authz.yaml shows the whole extension")
+	}
+}
+
+// spellings returns names that applications may read as this one: its separators replaced, all of them and one by one.
+func spellings(name string) []string {
+	var list []string
+	for _, separator := range []string{"_", "."} {
+		list = append(list, anySeparator(name, separator))
+		for i := range name {
+			if one := name[:i] + anySeparator(name[i:i+1], separator) + name[i+1:]; one != name {
+				list = append(list, one)
+			}
+		}
+	}
+	return list
+}
+
+// anySeparator replaces each character of a name that is neither a letter nor a digit.
+func anySeparator(name, by string) string {
+	var b strings.Builder
+	for _, c := range name {
+		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
+			b.WriteRune(c)
+		} else {
+			b.WriteString(by)
+		}
+	}
+	return b.String()
 }
 
 // service checks an http_service of ext_authz, nil for a filter that asks over gRPC.
