@@ -26,7 +26,7 @@ type Identity struct {
 
 // CheckText returns an error if a text cannot name an owner or a plan. The upstream gets these texts as values of
 // headers. Proxies and applications trim such values, so that the owner `root ` would arrive as root, and they cut them
-// at control characters.
+// at control characters. People would take an owner with an invisible character in it for another one.
 func CheckText(text string) error {
 	if !utf8.ValidString(text) {
 		return errors.New("want valid UTF-8")
@@ -39,9 +39,12 @@ func CheckText(text string) error {
 	case trimmed(first) || trimmed(last):
 		return errors.New("want a text without white space at its ends")
 	}
-	for _, c := range text {
-		if unicode.IsControl(c) || c == '\u2028' || c == '\u2029' { // the last two are line breaks to some readers
+	for i, c := range text {
+		switch {
+		case unicode.IsControl(c) || c == '\u2028' || c == '\u2029': // the last two are line breaks to some readers
 			return errors.New("want a text without control characters")
+		case invisible(c) && !joins(text[:i], c, text[i+utf8.RuneLen(c):]):
+			return errors.New("want a text without invisible characters")
 		}
 	}
 	return nil
@@ -49,12 +52,21 @@ func CheckText(text string) error {
 
 // trimmed reports whether some readers remove the character at the ends of a text: white space of any script, and
 // invisible characters, of which JavaScript trims U+FEFF.
-func trimmed(c rune) bool { return unicode.IsSpace(c) || unicode.Is(unicode.Cf, c) }
+func trimmed(c rune) bool { return unicode.IsSpace(c) || invisible(c) }
+
+// joins reports whether the character is a joiner or non-joiner (U+200D, U+200C) inside a word, where Persian and the
+// scripts of India need it: with a letter, or the mark of one, on both sides.
+func joins(before string, c rune, after string) bool {
+	last, _ := utf8.DecodeLastRuneInString(before)
+	next, _ := utf8.DecodeRuneInString(after)
+	inWord := func(c rune) bool { return unicode.In(c, unicode.Letter, unicode.Mark) && !invisible(c) }
+	return (c == '\u200c' || c == '\u200d') && inWord(last) && inWord(next)
+}
 
 // invisible reports whether a character shows nothing: those of format (among them the ones that change the direction of
 // text), those that Unicode lets a font ignore, and the blank braille pattern.
 func invisible(c rune) bool {
-	return c == '\u2800' || unicode.In(c, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
+	return c > unicode.MaxASCII && (c == '\u2800' || unicode.In(c, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point))
 }
 
 // named reports whether the upstream can be told the owner and the plan as they are.
