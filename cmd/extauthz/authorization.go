@@ -42,6 +42,7 @@ func newAuthorization(s *Settings, limiter *ratelimit.Limiter, keys authz.Keys, 
 		Authorizer: a.authorizer, Log: log, LogClientValues: s.LogClientValues, MaxHeld: s.MaxHeld,
 		HTTP: envoyauth.HTTPConfig{
 			SourceHeader: string(s.SourceHeader), PrincipalHeader: string(s.PrincipalHeader), Timeout: s.HTTPTimeout,
+			NeedsAddress: a.authorizer.NeedsPeer,
 			Observe: func(verdict authz.Verdict, took time.Duration) {
 				code := codes.OK
 				if verdict == authz.Undecided { // 503, which is an error to Envoy

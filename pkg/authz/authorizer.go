@@ -81,6 +81,12 @@ func (a *Authorizer) policy(policies map[string]*Policy, r *Request) (domain str
 	return "", nil
 }
 
+// NeedsPeer reports whether the policy of requests that name no domain takes the address of the peer.
+func (a *Authorizer) NeedsPeer() bool {
+	_, p := a.policy(a.inForce.Load().policies, &Request{})
+	return p != nil && p.hasAddress(func(r *RemoteAddress) bool { return r.TrustedHops == 0 })
+}
+
 // Decide answers a request. Whatever a client has put into it, the answer is a decision, and what is not plainly allowed is
 // refused.
 func (a *Authorizer) Decide(ctx context.Context, r *Request) Decision {

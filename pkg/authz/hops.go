@@ -8,12 +8,15 @@ import (
 
 // trustsHops reports whether the policy takes an address from x-forwarded-for.
 func (p *Policy) trustsHops() bool {
-	trusts := func(l RateLimit) bool {
-		return slices.ContainsFunc(l.Actions, func(a Action) bool {
-			return a.RemoteAddress != nil && a.RemoteAddress.TrustedHops > 0
-		})
+	return p.hasAddress(func(a *RemoteAddress) bool { return a.TrustedHops > 0 })
+}
+
+// hasAddress reports whether an action of the policy takes an address in such a way.
+func (p *Policy) hasAddress(such func(*RemoteAddress) bool) bool {
+	has := func(l RateLimit) bool {
+		return slices.ContainsFunc(l.Actions, func(a Action) bool { return a.RemoteAddress != nil && such(a.RemoteAddress) })
 	}
-	return slices.ContainsFunc(p.Limits, trusts) || slices.ContainsFunc(p.Refused, trusts)
+	return slices.ContainsFunc(p.Limits, has) || slices.ContainsFunc(p.Refused, has)
 }
 
 // withoutPeer reports whether x-forwarded-for does not end with the address of the peer. Then Envoy has not appended

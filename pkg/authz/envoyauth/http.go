@@ -18,6 +18,9 @@ type HTTPConfig struct {
 	// SourceHeader and PrincipalHeader name the headers in which Envoy tells the address of the peer and the identity in its
 	// certificate (authorization_request.headers_to_add, which replaces what a client sends). Default: none, both are unknown.
 	SourceHeader, PrincipalHeader string
+	// NeedsAddress reports whether a decision over HTTP depends on the address of the peer. Without a SourceHeader, the first request
+	// for which it does logs a warning. Default: no decision does.
+	NeedsAddress func() bool
 	// Timeout is how long Envoy waits (server_uri.timeout), which it does not tell. Default: 200 ms.
 	Timeout time.Duration
 	// Observe is told of each answer: its verdict, and how long it took. Default: nobody is.
@@ -52,6 +55,13 @@ func (s *Server) HTTP(next http.Handler) http.Handler {
 			s.cfg.Log.Info("Envoy asks over HTTP: of an answer it passes on only the headers that allowed_upstream_headers lists, "+
 				"which the service cannot see (logged once)", "compare", "extauthz check --envoy FILE DIR")
 		})
+		if s.cfg.HTTP.SourceHeader == "" && s.cfg.HTTP.NeedsAddress() {
+			s.noAddress.Do(func() {
+				s.cfg.Log.Warn("Envoy asks over HTTP without the address of the client, so all clients have the remote_address \"unknown\" " +
+					"and share its limits: one client can use them up for all. Have Envoy send the address (headers_to_add) and name its header in " +
+					"AUTHZ_HTTP_SOURCE_HEADER, ask over gRPC, or give the value unknown a rule with `rate_limit: {unlimited: true}` (logged once)")
+			})
+		}
 		ctx, cancel := context.WithTimeout(r.Context(), s.cfg.HTTP.Timeout)
 		defer cancel()
 		a := s.decide(ctx, s.httpRequest(r, rest))

@@ -104,3 +104,35 @@ func TestHTTPTellsOperator(t *testing.T) {
 		t.Errorf("the log is\n%s\nwant one line about allowed_upstream_headers, with the first request below /check", got)
 	}
 }
+
+// TestHTTPWithoutAddresses: once, the log warns that decisions depend on an address that Envoy does not send, also when the policy
+// that needs it was loaded later.
+func TestHTTPWithoutAddresses(t *testing.T) {
+	for _, c := range []struct {
+		name, sourceHeader string
+		needed             bool
+		warnings           int
+	}{
+		{"needed, and unknown", "", true, 1},
+		{"needed, and known", "x-envoy-source", true, 0},
+		{"not needed", "", false, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var lines bytes.Buffer
+			needed := false
+			server := envoyauth.New(envoyauth.Config{
+				Authorizer: authorizer(func(context.Context, *authz.Request) authz.Decision { return authz.Decision{} }),
+				Log:        slog.New(slog.NewTextHandler(&lines, nil)),
+				HTTP:       envoyauth.HTTPConfig{SourceHeader: c.sourceHeader, NeedsAddress: func() bool { return needed }},
+			})
+			handler := server.HTTP(http.NotFoundHandler())
+			for range 3 {
+				handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/check/", http.NoBody))
+				needed = c.needed
+			}
+			if n := strings.Count(lines.String(), "level=WARN"); n != c.warnings {
+				t.Errorf("%d warnings, want %d:\n%s", n, c.warnings, &lines)
+			}
+		})
+	}
+}

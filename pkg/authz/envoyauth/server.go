@@ -27,7 +27,7 @@ type Authorizer interface {
 type Config struct {
 	// Authorizer decides. Required.
 	Authorizer Authorizer
-	// Log gets one line a decision, at debug, and one line for the first request over HTTP. Default: none.
+	// Log gets one line a decision, at debug, and for the first request over HTTP what an operator has to check. Default: none.
 	Log *slog.Logger
 	// LogClientValues adds to the line of a decision what the client has chosen: its address, method, host, path and x-request-id,
 	// and the owner and plan of its credential.
@@ -45,8 +45,9 @@ type Server struct {
 	cfg     Config
 	queue   queue
 	dropped atomic.Uint64
-	// overHTTP is done with the first request over HTTP.
-	overHTTP sync.Once
+	// overHTTP is done with the first request over HTTP, noAddress with the first whose decision depends on an address that is not
+	// known.
+	overHTTP, noAddress sync.Once
 }
 
 // New returns a server.
@@ -62,6 +63,9 @@ func New(cfg Config) *Server {
 	}
 	if cfg.HTTP.Observe == nil {
 		cfg.HTTP.Observe = func(authz.Verdict, time.Duration) {}
+	}
+	if cfg.HTTP.NeedsAddress == nil {
+		cfg.HTTP.NeedsAddress = func() bool { return false }
 	}
 	return &Server{cfg: cfg, queue: queue{max: int64(cfg.MaxHeld)}}
 }
