@@ -148,3 +148,29 @@ func heap() uint64 {
 	runtime.ReadMemStats(&stats)
 	return stats.HeapAlloc
 }
+
+// BenchmarkTakeNewOfManyRules takes from new buckets in a full store whose buckets are of many rules.
+func BenchmarkTakeNewOfManyRules(b *testing.B) {
+	limit := hourly(bucket.TokenBucket, 1000)
+	for _, rules := range []int{10, 10_000} {
+		b.Run(fmt.Sprint(rules), func(b *testing.B) {
+			s := open(b, memstore.Config{MaxBuckets: 1_000_000})
+			r := &bucket.Request{Takes: []bucket.Take{{Limit: limit, Cost: 1}}}
+			batch, keys := []*bucket.Request{r}, keyBuffer(key(0))
+			take := func(i int) {
+				r.Takes[0].Key, r.Takes[0].Rule = keys.key(i), uint64(i%rules)
+				s.Take(b.Context(), batch)
+			}
+			const filled = 1_100_000
+			for i := range filled {
+				take(i)
+			}
+			i := filled
+			b.ReportAllocs()
+			for b.Loop() {
+				take(i)
+				i++
+			}
+		})
+	}
+}

@@ -7,6 +7,8 @@ type group struct {
 	rule uint64
 	// slots are those of the buckets, in no order. entry.place is where that of a bucket is.
 	slots []uint32
+	// at is the group's place in groups.heap.
+	at int
 }
 
 // groups are the buckets of a table by rule.
@@ -14,6 +16,9 @@ type groups struct {
 	numbers map[uint64]uint16 // of a rule's group in list
 	list    []group
 	free    []uint16 // numbers of groups without buckets
+	// heap is the numbers of all groups, each before the smaller ones at 2n+1 and 2n+2. A full shard looks for the largest group
+	// for each new key, and there may be thousands.
+	heap []uint16
 }
 
 // number returns the number of a rule's group, a new one if the rule has none. Rules beyond 65,536 share a group.
@@ -27,7 +32,8 @@ func (g *groups) number(rule uint64) uint16 {
 		n, g.free = g.free[last], g.free[:last]
 	case len(g.list) <= math.MaxUint16:
 		n = uint16(len(g.list))
-		g.list = append(g.list, group{})
+		g.list = append(g.list, group{at: len(g.heap)})
+		g.heap = append(g.heap, n)
 	default:
 		return math.MaxUint16
 	}
@@ -44,18 +50,52 @@ func (g *groups) rule(e *entry) uint64 { return g.list[e.group].rule }
 // largest returns the slots of the group with the most buckets, where the rule counts one more than it has. So the new bucket of a
 // rule that has as many as any other takes the place of one of its own.
 func (g *groups) largest(rule uint64) []uint32 {
-	var slots []uint32
-	if n, ok := g.numbers[rule]; ok {
-		slots = g.list[n].slots
+	if len(g.heap) == 0 {
+		return nil
 	}
-	most := len(slots) + 1
-	for i := range g.list {
-		if len(g.list[i].slots) > most || len(slots) == 0 {
-			slots = g.list[i].slots
-			most = len(slots)
+	most := g.list[g.heap[0]].slots
+	if n, ok := g.numbers[rule]; ok && len(g.list[n].slots)+1 >= len(most) {
+		return g.list[n].slots
+	}
+	return most
+}
+
+// grown moves a group up the heap, after it has got a bucket.
+func (g *groups) grown(n uint16) {
+	for at := g.list[n].at; at > 0; {
+		parent := (at - 1) / 2
+		if g.size(parent) >= g.size(at) {
+			return
 		}
+		g.swap(parent, at)
+		at = parent
 	}
-	return slots
+}
+
+// shrunk moves a group down the heap, after it has lost a bucket.
+func (g *groups) shrunk(n uint16) {
+	for at := g.list[n].at; ; {
+		larger := 2*at + 1
+		if larger >= len(g.heap) {
+			return
+		}
+		if larger+1 < len(g.heap) && g.size(larger+1) > g.size(larger) {
+			larger++
+		}
+		if g.size(at) >= g.size(larger) {
+			return
+		}
+		g.swap(at, larger)
+		at = larger
+	}
+}
+
+// size is how many buckets the group at a place of the heap has.
+func (g *groups) size(at int) int { return len(g.list[g.heap[at]].slots) }
+
+func (g *groups) swap(a, b int) {
+	g.heap[a], g.heap[b] = g.heap[b], g.heap[a]
+	g.list[g.heap[a]].at, g.list[g.heap[b]].at = a, b
 }
 
 // join adds a bucket in a slot to the group of its rule.
@@ -65,6 +105,7 @@ func (t *table) join(slot uint32, rule uint64) {
 	e := t.at(slot)
 	e.group, e.place = n, uint32(len(g.slots))
 	g.slots = append(g.slots, slot)
+	t.groups.grown(n)
 }
 
 // leave takes a bucket out of its group, and the group's memory back when the group has become small.
@@ -75,10 +116,11 @@ func (t *table) leave(e *entry) {
 	g.slots[e.place] = moved
 	t.at(moved).place = e.place
 	g.slots = g.slots[:last]
+	t.groups.shrunk(e.group)
 	switch {
 	case last == 0:
 		delete(t.groups.numbers, g.rule)
-		*g = group{}
+		g.rule, g.slots = 0, nil
 		t.groups.free = append(t.groups.free, e.group)
 	case cap(g.slots) >= chunkLen && last < cap(g.slots)/4:
 		g.slots = append(make([]uint32, 0, 2*last), g.slots...)

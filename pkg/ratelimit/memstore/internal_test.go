@@ -119,6 +119,12 @@ func checkGroups(t *testing.T, table *table) {
 			t.Errorf("group %d has no buckets and holds %d bytes", n, 4*cap(g.slots))
 		}
 		buckets += len(g.slots)
+		if table.groups.heap[g.at] != uint16(n) {
+			t.Fatalf("group %d is not at its place %d of the heap", n, g.at)
+		}
+		if parent := (g.at - 1) / 2; table.groups.size(parent) < len(g.slots) {
+			t.Fatalf("a group of %d buckets is above one of %d", table.groups.size(parent), len(g.slots))
+		}
 	}
 	if buckets != table.live() || len(table.groups.numbers)+len(table.groups.free) > len(table.groups.list) {
 		t.Fatalf("%d buckets in groups, want %d; %d rules and %d free of %d groups",
