@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -236,7 +237,7 @@ func TestKeysAreSigned(t *testing.T) {
 		t.Errorf("another state was signed: %s", said)
 	}
 	a.edit("root", "alice")
-	if said := run(exitOK, "sign", "--accept", state[1]); !strings.Contains(said, `Removed what could not be read: "garbage"`) || !strings.Contains(said, "1 key in redis: all are signed") {
+	if said := run(exitOK, "sign", "--accept", state[1]); !strings.Contains(said, `Removed what could not be read, and weak keys that were not signed: "garbage"`) || !strings.Contains(said, "1 key in redis: all are signed") {
 		t.Error(said)
 	}
 	says(t, k, key, nil)
@@ -244,6 +245,75 @@ func TestKeysAreSigned(t *testing.T) {
 	run(exitOK, "sign")
 	if said := run(exitNoStart, "sign", "--file", "keys.yaml"); !strings.Contains(said, "only keys in Redis are signed") {
 		t.Error(said)
+	}
+}
+
+// TestForgedKeysAreNotSigned: an operator cannot see which key a hash is of. So signing keys as they are makes no key of the attacker's
+// good for what another key is good for.
+func TestForgedKeysAreNotSigned(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		attack func(a *attacker, weak map[string]string)
+		signs  bool
+		says   string
+	}{
+		{"the attacker's hash in the weak record of another", func(a *attacker, weak map[string]string) {
+			a.set("root-weak", strings.Replace(weak["root-weak"], a.hash(weak["root-weak"]), a.hash(weak["own-weak"]), 1))
+		}, false, `the keys "own-weak" and "root-weak" have the same hash`},
+		{"the same without the record that it is from", func(a *attacker, weak map[string]string) {
+			a.set("root-weak", strings.Replace(weak["root-weak"], a.hash(weak["root-weak"]), a.hash(weak["own-weak"]), 1))
+			a.delete("own-weak")
+		}, true, `"root-weak"`},
+		{"a new weak record", func(a *attacker, weak map[string]string) {
+			a.set("newer", strings.Replace(weak["own-weak"], "mallory", "root", 1))
+			a.delete("own-weak")
+		}, true, `"newer"`},
+		{"the attacker's hash in the record of another", func(a *attacker, _ map[string]string) {
+			f := a.fields()
+			a.set(a.victim, strings.Replace(f[a.victim], a.hash(f[a.victim]), a.hash(f[a.own]), 1))
+		}, false, "have the same hash"},
+		{"the attacker's hash as the one before in the record of another", func(a *attacker, _ map[string]string) {
+			f := a.fields()
+			a.set(a.victim, strings.Replace(f[a.victim], `{`, `{"previous":{"hash":"`+a.hash(f[a.own])+`","valid_until":"2999-01-01T00:00:00Z"},`, 1))
+		}, false, "have the same hash"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			setenv(t, map[string]string{"API_KEY_SECRET": "a-server-secret-of-a-test", "REDIS_URL": testenv.Redis(t).Addr})
+			client := redis.NewClient(&redis.Options{Addr: os.Getenv("REDIS_URL")})
+			defer client.Close()
+			run := func(stdin string, want int, args ...string) string {
+				t.Helper()
+				var stdout, stderr bytes.Buffer
+				if code := keysCommand(args, strings.NewReader(stdin), &stdout, &stderr); code != want {
+					t.Errorf("keys %v: exit code %d, want %d\n%s", args, code, want, &stderr)
+				}
+				return stdout.String() + stderr.String()
+			}
+			own := keys(t, "create", "--owner", "mallory")
+			victim := keys(t, "create", "--owner", "root")
+			run("own-secret-text", exitOK, "create", "--owner", "mallory", "--weak", "own-weak")
+			run("root-secret-text", exitOK, "create", "--owner", "root", "--weak", "root-weak", "--label", "team=ops")
+			a := &attacker{t: t, client: client, own: keyPattern.FindStringSubmatch(own)[1], victim: keyPattern.FindStringSubmatch(victim)[1]}
+			c.attack(a, a.fields())
+			list := run("", exitFailed, "list")
+			state := regexp.MustCompile(`extauthz keys sign --accept ([0-9a-f]{32})\n`).FindStringSubmatch(list)
+			if state == nil || !strings.Contains(list, "not signed") {
+				t.Fatalf("the list: %s", list)
+			}
+			code := exitFailed
+			if c.signs {
+				code = exitOK
+			}
+			if said := run("", code, "sign", "--accept", state[1]); !strings.Contains(said, c.says) {
+				t.Errorf("got %s\nwant %s", said, c.says)
+			}
+			k, _ := serveKeys(t, withKeys())
+			for _, key := range []string{own, "own-secret-text"} {
+				if who, err := k.keys.Check(key); err == nil && who.Owner != "mallory" {
+					t.Errorf("the attacker's key passes as %s", who.Owner)
+				}
+			}
+		})
 	}
 }
 

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -47,9 +50,9 @@ func (c *keyCommand) list(ctx context.Context, args []string) error {
 
 func (c *keyCommand) listTable(list []placedKey) error {
 	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tOWNER\tPLAN\tSTATE\tEXPIRES\tLIMIT\tSCOPES")
+	fmt.Fprintln(w, "ID\tOWNER\tPLAN\tSTATE\tEXPIRES\tLIMIT\tSCOPES\tLABELS")
 	for _, r := range list {
-		columns := []string{r.ID, r.Owner, r.Plan, c.state(r), shortTime(r.Expires), limitName(r.Limit), strings.Join(r.Scopes, ",")}
+		columns := []string{r.ID, r.Owner, r.Plan, c.state(r), shortTime(r.Expires), limitName(r.Limit), strings.Join(r.Scopes, ","), labels(r.Labels)}
 		for i, column := range columns {
 			if column == "" {
 				columns[i] = "-"
@@ -63,16 +66,31 @@ func (c *keyCommand) listTable(list []placedKey) error {
 // state is what the key is good for now, and what else one should know of it.
 func (c *keyCommand) state(r placedKey) string {
 	state := r.State(c.now)
-	if r.unsigned {
+	switch {
+	case r.unsigned && r.Weak:
+		state += ", weak, not signed (never trusted: make it anew)"
+	case r.unsigned:
 		state += ", not signed"
-	}
-	if r.Weak {
+	case r.Weak:
 		state += ", weak"
 	}
 	if r.Previous != nil && c.now.Before(r.Previous.ValidUntil) {
-		state += ", rotating"
+		state += ", rotating until " + shortTime(r.Previous.ValidUntil)
 	}
 	return state
+}
+
+// labels writes labels as --label has them, in quotes where they could be taken for others.
+func labels(m map[string]string) string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		label := name + "=" + m[name]
+		if strings.ContainsAny(name, "=, \"") || strings.ContainsAny(m[name], ", \"") {
+			label = strconv.Quote(label)
+		}
+		list = append(list, label)
+	}
+	return strings.Join(list, ",")
 }
 
 func shortTime(t time.Time) string {

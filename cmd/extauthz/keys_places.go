@@ -152,7 +152,9 @@ func (r *redisKeys) all(ctx context.Context) (list []placedKey, state string, er
 	slices.SortFunc(list, func(a, b placedKey) int { return strings.Compare(a.ID, b.ID) })
 	state = loaded.State()
 	if err != nil && state != "" {
-		err = fmt.Errorf("%w\n  Somebody else has written to redis. If each owner, plan, scope and state above is right, this signs them as they are:\n"+
+		err = fmt.Errorf("%w\n  Something other than `extauthz keys` has written to redis. The list cannot show whether a key that is not signed is the\n"+
+			"  one that its owner has: rotate it afterwards if another key of the same id has ever leaked. If each owner, plan, scope, label,\n"+
+			"  limit and state above is right, this signs them as they are, without the weak keys that are not signed:\n"+
 			"  extauthz keys sign --accept %s", err, state)
 	}
 	return list, state, err
@@ -168,6 +170,9 @@ func (r *redisKeys) change(ctx context.Context, id string, change func(*apikey.R
 
 // howToSign adds the way out to an error of keys that are not as they were signed.
 func howToSign(err error) error {
+	if errors.Is(err, rediskeys.ErrCopied) {
+		return fmt.Errorf("%w (remove the record that is not right from the hash in redis, with HDEL, and list the keys again)", err)
+	}
 	if !errors.Is(err, rediskeys.ErrUnsigned) && !errors.Is(err, rediskeys.ErrState) {
 		return err
 	}

@@ -29,7 +29,7 @@ func (c *keyCommand) sign(ctx context.Context, args []string) error {
 		return fmt.Errorf("%s: %w", place, howToSign(err))
 	}
 	if len(removed) > 0 {
-		fmt.Fprintf(c.stderr, "Removed what could not be read: %q\n", strings.Join(removed, " "))
+		fmt.Fprintf(c.stderr, "Removed what could not be read, and weak keys that were not signed: %q\n", strings.Join(removed, " "))
 	}
 	fmt.Fprintf(c.stderr, "%s in %s: all are signed with the current API_KEY_SECRET.\n", counted(signed, "key"), place)
 	return nil

@@ -79,6 +79,37 @@ func (c *Copy) record(id string) (record apikey.Record, exists bool, err error) 
 	return apikey.Record{}, false, nil
 }
 
+// checkHashes returns ErrCopied if an unsigned record has a hash of another record.
+func (c *Copy) checkHashes() error {
+	of := map[apikey.Hash]string{} // ids
+	for _, record := range c.Records {
+		for _, hash := range hashes(record) {
+			of[hash] = record.ID
+		}
+	}
+	for _, refused := range c.Refused {
+		if refused.Record == nil {
+			continue
+		}
+		for _, hash := range hashes(*refused.Record) {
+			if other, taken := of[hash]; taken && other != refused.ID {
+				return fmt.Errorf("%w: the keys %q and %q have the same hash, and %q is not signed", ErrCopied,
+					min(other, refused.ID), max(other, refused.ID), refused.ID)
+			}
+			of[hash] = refused.ID
+		}
+	}
+	return nil
+}
+
+// hashes are those of the keys that a record is for.
+func hashes(r apikey.Record) []apikey.Hash {
+	if r.Previous == nil {
+		return []apikey.Hash{r.Hash}
+	}
+	return []apikey.Hash{r.Hash, r.Previous.Hash}
+}
+
 const (
 	ofRecord = "record"
 	ofAll    = "all records"

@@ -31,6 +31,8 @@ var (
 	ErrTooLarge = errors.New("the API keys in redis are too large")
 	// ErrState says that the keys are not in the state that Sign is to accept.
 	ErrState = errors.New("the keys have changed")
+	// ErrCopied says that an unsigned record has the hash of another record.
+	ErrCopied = errors.New("a hash has been copied")
 	// ErrBusy says that the keys changed during each attempt.
 	ErrBusy = errors.New("the keys are being changed by others: try again")
 )
@@ -128,8 +130,9 @@ func (s *Store) write(ctx context.Context, id string, next func(record apikey.Re
 
 // Sign seals all keys with the current server secret. With accept "", it refuses unless all of them are as they were signed, and
 // only the server secret is another one. Else accept is the State of the copy that an operator has looked at: then all its records
-// are signed as they are, as new versions, and those that cannot be read are removed. It returns how many it signed, and the ids of
-// those that it removed.
+// are signed as they are, as new versions. Unsigned ones that cannot be read or are weak are removed: the hash of a weak key does
+// not depend on its id, so it could be that of any text. The error is ErrCopied when an unsigned record has a hash of another record. Sign returns how many it
+// signed, and the ids of those that it removed.
 func (s *Store) Sign(ctx context.Context, accept string) (signed int, removed []string, err error) {
 	err = s.update(ctx, func(c Copy, opened error, u *update) error {
 		signed, removed = len(c.Records), nil
@@ -144,13 +147,16 @@ func (s *Store) Sign(ctx context.Context, accept string) (signed int, removed []
 		case accept != c.State():
 			return fmt.Errorf("%w: their state is %s now, not %s", ErrState, c.State(), accept)
 		}
+		if err := c.checkHashes(); err != nil {
+			return err
+		}
 		for _, record := range c.Records {
 			if err := u.put(record); err != nil {
 				return err
 			}
 		}
 		for _, refused := range c.Refused {
-			if refused.Record == nil || u.put(*refused.Record) != nil {
+			if refused.Record == nil || refused.Record.Weak || u.put(*refused.Record) != nil {
 				u.remove(refused.ID)
 				removed = append(removed, refused.ID)
 				continue
