@@ -29,7 +29,8 @@ func failure(err error) Reason {
 // limitRefused answers a request that was refused for its credential: with 429 if a limit of the policy's Refused is
 // exceeded, else as before. The request stays refused whatever the limiter decides, and also if the limiter cannot
 // decide: an undecided request could pass where Envoy has failure_mode_allow. A request with a valid credential never
-// gets here, so that an attacker cannot lock out other clients at the same address.
+// gets here, and the buckets are not those of the policy's Limits, so that an attacker cannot lock out other clients at
+// the same address.
 func (a *Authorizer) limitRefused(
 	ctx context.Context, p *Policy, rules *ratelimit.Rules, f facts, d *Decision,
 ) FailureAnswer {
@@ -39,7 +40,7 @@ func (a *Authorizer) limitRefused(
 	}
 	// Without a MaxHold: a refusal is not worth a place in the queue of a max_delay.
 	res, err := a.cfg.Limiter.Decide(ctx, ratelimit.Query{
-		Domain: d.Domain, Descriptors: list, Beforehand: true, Rules: rules,
+		Domain: d.Domain, Descriptors: list, Beforehand: true, Refused: true, Rules: rules,
 	})
 	if err != nil || res.Allowed || res.Answer == ratelimit.FromPolicyDeny {
 		return FailureRefused

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -51,7 +52,7 @@ func FuzzKey(f *testing.F) {
 			}
 			for j, b := range two {
 				same := a.rule == b.rule && i == j && slices.Equal(a.values, b.values)
-				if (a.key == b.key) != same {
+				if (a.key == b.key) != same || (a.refused == b.refused) != same || a.key == b.refused || a.refused == b.key {
 					t.Errorf("%q %q and %q %q: same bucket %t, keys %q %q", d1, pair(k1, v1, kk1, vv1), d2, pair(k2, v2, kk2, vv2), same, a.key, b.key)
 				}
 			}
@@ -61,10 +62,14 @@ func FuzzKey(f *testing.F) {
 				}
 			}
 			var override RuleLimit
-			override.identify(overrideIdentity(d2, a.limit))
-			o := overrideKey("p:", &override, pair(k2, v2, kk2, vv2))
-			if o == a.key {
+			override.identity = string(overrideIdentity(d2, a.limit))
+			o := overrideKey("p:", &override, pair(k2, v2, kk2, vv2), false)
+			if o == a.key || o == a.refused {
 				t.Errorf("an override shares %q", o)
+			}
+			ofRefused := overrideKey("p:", &override, pair(k2, v2, kk2, vv2), true)
+			if ofRefused == a.key || ofRefused == a.refused || ofRefused == o {
+				t.Errorf("an override of a refused request shares %q", ofRefused)
 			}
 		}
 	})
@@ -75,6 +80,8 @@ type keyed struct {
 	limit  bucket.Limit
 	values []string
 	key    string
+	// refused is the key for a request that is refused already.
+	refused string
 }
 
 func pair(k1, v1, k2, v2 string) []descriptors.Entry {
@@ -101,7 +108,10 @@ func bucketsOf(r *Rules, domain string, entries []descriptors.Entry) (list []key
 	}
 	for i := range rule.Limits {
 		l := &rule.Limits[i]
-		list = append(list, keyed{rule, l.Limit.Limit, values, rule.key(r.options.KeyPrefix, l, entries)})
+		list = append(list, keyed{
+			rule, l.Limit.Limit, values,
+			rule.key(r.options.KeyPrefix, l, entries, false), rule.key(r.options.KeyPrefix, l, entries, true),
+		})
 	}
 	return list
 }
@@ -127,6 +137,9 @@ func TestKeys(t *testing.T) {
 		var got []string
 		for _, k := range bucketsOf(rules, c.domain, c.entry) {
 			got = append(got, k.key)
+			if i := len("p:rl:") + tagLength(k.key); k.refused != k.key[:i]+"r"+k.key[i:] {
+				t.Errorf("%q of a refused request: %q, of others %q", c.entry, k.refused, k.key)
+			}
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%q: %q, want %q", c.entry, got, c.want)
@@ -134,8 +147,18 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestRuleOfTakes: all takes of one limit of a rule name the same rule, whatever values the client sends, and those of different
-// limits do not. A full memstore forgets buckets by it.
+// tagLength is that of the hash tag that a key has behind its prefix, 0 for none.
+func tagLength(key string) int {
+	key = strings.TrimPrefix(key, "p:rl:")
+	if !strings.HasPrefix(key, "{") {
+		return 0
+	}
+	return strings.IndexByte(key, '}') + 1
+}
+
+// TestRuleOfTakes: all takes of one limit of a rule name the same rule, whatever values the client sends and whatever limit its
+// credential brings. So do all limits that requests of a domain bring. Those of different limits do not, nor those of refused requests.
+// A full memstore forgets buckets by it.
 func TestRuleOfTakes(t *testing.T) {
 	own := &OwnLimit{RequestsPerUnit: 1, Unit: descriptors.Hour}
 	override := &descriptors.Override{RequestsPerUnit: 1, Unit: descriptors.Minute}
@@ -147,7 +170,7 @@ func TestRuleOfTakes(t *testing.T) {
 		name   string
 		domain string
 		values []descriptors.Descriptor
-		own    *OwnLimit
+		owns   []*OwnLimit
 		limits int
 	}{
 		{"k", "d", []descriptors.Descriptor{{Entries: pair("k", "a", "", "")}, {Entries: pair("k", "b", "", "")}}, nil, 1},
@@ -157,31 +180,38 @@ func TestRuleOfTakes(t *testing.T) {
 		{"wildcard", "d", []descriptors.Descriptor{{Entries: pair("k", "wa", "", "")}, {Entries: pair("k", "wb", "", "")}}, nil, 1},
 		{"wildcard key", "d", []descriptors.Descriptor{{Entries: pair("j1", "a", "", "")}, {Entries: pair("j2", "b", "", "")}}, nil, 1},
 		{"hash tag", "d", []descriptors.Descriptor{{Entries: pair("t", "a", "", "")}, {Entries: pair("t", "b", "", "")}}, nil, 1},
-		{"owners", "d", []descriptors.Descriptor{{Entries: pair("o", "a", "", "")}, {Entries: pair("o", "b", "", "")}}, nil, 1},
-		{"owners with a window of their own", "d", []descriptors.Descriptor{{Entries: pair("o", "a", "", "")}}, own, 1},
+		{"owners", "d", []descriptors.Descriptor{
+			{Entries: pair("o", "a", "", "")}, {Entries: pair("o", "b", "", "")},
+		}, []*OwnLimit{own}, 1},
 		{"overrides", "d", []descriptors.Descriptor{
 			{Entries: pair("k", "a", "", ""), Limit: override}, {Entries: pair("z", "b", "", ""), Limit: override},
+			{Entries: pair("k", "a", "", ""), Limit: longer},
 		}, nil, 1},
-		{"overrides with another window", "d", []descriptors.Descriptor{{Entries: pair("k", "a", "", ""), Limit: longer}}, nil, 1},
+		{"overrides of another domain", "d1:k", []descriptors.Descriptor{{Entries: pair("k", "a", "", ""), Limit: override}}, nil, 1},
 	} {
 		found := map[uint64]bool{}
 		for _, d := range c.values {
-			p := plan{limiter: &Limiter{}, rules: rules, matches: make([]match, 1), query: Query{
-				Domain: c.domain, Descriptors: []descriptors.Descriptor{d}, Own: c.own,
-			}}
-			if err := p.match(); err != nil {
-				t.Fatal(err)
-			}
-			for _, take := range p.request().Takes {
-				found[take.Rule] = true
-				if other, ok := seen[take.Rule]; ok && other != c.name {
-					t.Errorf("%s: the same rule as %s", c.name, other)
+			for _, own := range append(c.owns, nil) {
+				for _, refused := range []bool{false, true} {
+					p := plan{limiter: &Limiter{}, rules: rules, matches: make([]match, 1), query: Query{
+						Domain: c.domain, Descriptors: []descriptors.Descriptor{d}, Own: own, Refused: refused,
+					}}
+					if err := p.match(); err != nil {
+						t.Fatal(err)
+					}
+					name := fmt.Sprintf("%s, refused %t", c.name, refused)
+					for _, take := range p.request().Takes {
+						found[take.Rule] = true
+						if other, ok := seen[take.Rule]; ok && other != name {
+							t.Errorf("%s: the same rule as %s", name, other)
+						}
+						seen[take.Rule] = name
+					}
 				}
-				seen[take.Rule] = c.name
 			}
 		}
-		if len(found) != c.limits {
-			t.Errorf("%s: takes of %d rules, want %d", c.name, len(found), c.limits)
+		if len(found) != 2*c.limits {
+			t.Errorf("%s: takes of %d rules, want %d", c.name, len(found), 2*c.limits)
 		}
 	}
 }

@@ -19,6 +19,9 @@ type Query struct {
 	// Beforehand says that the hits of descriptors are costs known beforehand and no settlement of earlier ones: when they are
 	// denied they are not charged, unless a rule counts denials.
 	Beforehand bool
+	// Refused says that the request is refused already and is only counted. It has buckets of its own at the same rules, so that
+	// refused requests never use up what other requests have left.
+	Refused bool
 	// Own is the limit that the caller's credential brings; it takes the place of those that allow it. nil for none.
 	Own *OwnLimit
 	// MaxHold is how long the answer can be held, in µs, for limits with a MaxDelay; a request that would have to wait longer is

@@ -233,3 +233,42 @@ func TestRemainingSaturates(t *testing.T) {
 		t.Errorf("remaining %d", a.Remaining())
 	}
 }
+
+// TestFloodOfOverrides: limits that requests bring, each with another window, do not displace the buckets of a rule from a full store.
+func TestFloodOfOverrides(t *testing.T) {
+	store, err := memstore.New(memstore.Config{Clock: func() int64 { return 1_770_000_000_000_000 }, MaxBuckets: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	hourly := ratelimit.Limit{Limit: bucket.Limit{Algorithm: bucket.TokenBucket, Requests: 1, Burst: 1, Window: 3600_000_000}}
+	limiter := ratelimit.New(ratelimit.Config{Store: store, Fallback: store})
+	limiter.SetRules(ratelimit.NewRules([]ratelimit.Domain{
+		{Name: "d", Descriptors: []ratelimit.Node{{Key: "client", Limits: []ratelimit.Limit{hourly}}}},
+	}, ratelimit.RulesOptions{}))
+	allowed := func(d descriptors.Descriptor) bool {
+		t.Helper()
+		res, err := limiter.Decide(t.Context(), ratelimit.Query{Domain: "d", Descriptors: []descriptors.Descriptor{d}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Allowed
+	}
+	client := func(i int) descriptors.Descriptor {
+		return descriptors.Descriptor{Entries: []descriptors.Entry{{Key: "client", Value: strconv.Itoa(i)}}}
+	}
+	const clients = 300
+	for i := range clients {
+		allowed(client(i))
+	}
+	for i := range 3200 {
+		d := client(i)
+		d.Limit = &descriptors.Override{RequestsPerUnit: 1, Unit: descriptors.Second, UnitMultiplier: uint32(i + 1)}
+		allowed(d)
+	}
+	for i := range clients {
+		if allowed(client(i)) {
+			t.Fatalf("client %d has its quota again", i)
+		}
+	}
+}

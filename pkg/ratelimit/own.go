@@ -37,13 +37,13 @@ func (r *Rule) makeOwn(l *RuleLimit, own OwnLimit) *RuleLimit {
 	}
 	limit.Requests = min(limit.Requests, atMost(l, limit.Window))
 	limit.Burst = max(1, min(limit.Burst, max(l.OverrideMax, l.Burst)))
-	if limit.Check() != nil { // whoever gives out limits checks them; one that can not be counted is none
+	if limit.Check() != nil { // whoever gives out limits checks them; one that cannot be counted is none
 		return l
 	}
 	made := *l
 	made.Limit.Limit, made.Unit, made.UnitMultiplier = limit, own.Unit, multiplier
 	made.MaxDelay = 0
-	made.identify(identity(r.Domain, r.path, limit))
+	made.identity = string(identity(r.Domain, r.path, limit)) // made.rule stays: to a store, its buckets are the rule's
 	made.own = new(ownLimits)
 	return &made
 }

@@ -109,7 +109,7 @@ func (r *Rules) override(domain string, o *descriptors.Override) (*RuleLimit, er
 		Policy:  "override",
 		hashTag: -1,
 	}
-	limit.identify(overrideIdentity(domain, l))
+	limit.identity, limit.rule = string(overrideIdentity(domain, l)), hashOf(overridesOf(domain))
 	return limit, nil
 }
 
@@ -123,6 +123,9 @@ func (p *plan) request() *bucket.Request {
 			a := &m.limits[k]
 			t := p.cost(d, a.limit)
 			t.Rule, t.Limit = a.limit.rule, a.limit.Limit.Limit
+			if p.query.Refused {
+				t.Rule = ^t.Rule
+			}
 			if a.limit.MaxDelay > 0 {
 				t.Limit.Burst = p.queue(t.Limit, min(a.limit.MaxDelay, p.query.MaxHold), t.Cost)
 			}
@@ -131,9 +134,9 @@ func (p *plan) request() *bucket.Request {
 				t.Role = bucket.Shadow
 			}
 			if m.rule == nil {
-				t.Key = overrideKey(p.rules.options.KeyPrefix, a.limit, d.Entries)
+				t.Key = overrideKey(p.rules.options.KeyPrefix, a.limit, d.Entries, p.query.Refused)
 			} else {
-				t.Key = m.rule.key(p.rules.options.KeyPrefix, a.limit, d.Entries)
+				t.Key = m.rule.key(p.rules.options.KeyPrefix, a.limit, d.Entries, p.query.Refused)
 			}
 			a.take = r.Add(t)
 		}

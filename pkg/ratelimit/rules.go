@@ -55,7 +55,7 @@ type RuleLimit struct {
 	Policy string
 
 	identity string // what all bucket keys of the limit begin with
-	rule     uint64 // its hash, for bucket.Take.Rule
+	rule     uint64 // for bucket.Take.Rule
 	hashTag  int    // index of the entry whose value is the Redis Cluster hash tag, −1 for none
 	own      *ownLimits
 }
@@ -119,7 +119,8 @@ func (r *Rules) newRule(domain string, path []Node) *Rule {
 				rl.hashTag = i
 			}
 		}
-		rl.identify(identity(domain, path, l.Limit))
+		id := identity(domain, path, l.Limit)
+		rl.identity, rl.rule = string(id), hashOf(id)
 		rule.Limits = append(rule.Limits, rl)
 	}
 	return rule
@@ -176,16 +177,19 @@ func identity(domain string, path []Node, l bucket.Limit) []byte {
 	return append(id, ';')
 }
 
+// overridesOf begins the identity of each limit that a request of the domain brings. All of them are one rule to a store: their
+// windows are the request's choice, so a rule for each window would let a flood of windows displace the buckets of other rules.
+func overridesOf(domain string) []byte { return descriptors.AppendField([]byte{'o'}, domain) }
+
 // overrideIdentity is the identity of a limit that the request brings: it belongs to the entries, not to a rule.
 func overrideIdentity(domain string, l bucket.Limit) []byte {
-	id := descriptors.AppendField([]byte{'o'}, domain)
-	return append(appendAlgorithm(id, l), ';')
+	return append(appendAlgorithm(overridesOf(domain), l), ';')
 }
 
-func (l *RuleLimit) identify(id []byte) {
+func hashOf(id []byte) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write(id) // a hash never fails
-	l.identity, l.rule = string(id), h.Sum64()
+	return h.Sum64()
 }
 
 // maxIdentity bounds what the rule adds to each of its keys; it is more than descriptors.AppendField leaves unhashed.
@@ -198,14 +202,17 @@ func appendAlgorithm(key []byte, l bucket.Limit) []byte {
 // keyVersion begins all keys after the configured prefix: an ACL can allow just them.
 const keyVersion = "rl:"
 
-// key is the name of the bucket of this limit for these entries, which matched the rule.
-func (r *Rule) key(prefix string, l *RuleLimit, entries []descriptors.Entry) string {
+// refusedMark is before the identity in the keys of a Query with Refused. No identity begins with it.
+const refusedMark = 'r'
+
+// key is the name of the bucket of this limit for these entries, which matched the rule. refused is that of the Query.
+func (r *Rule) key(prefix string, l *RuleLimit, entries []descriptors.Entry, refused bool) string {
 	var space [160]byte
 	key := append(append(space[:0], prefix...), keyVersion...)
 	if l.hashTag >= 0 {
 		key = descriptors.AppendHashTag(key, entries[l.hashTag].Value)
 	}
-	key = append(key, l.identity...)
+	key = appendIdentity(key, l, refused)
 	for _, v := range r.buckets {
 		if v.key {
 			key = descriptors.AppendField(key, entries[v.entry].Key)
@@ -217,10 +224,17 @@ func (r *Rule) key(prefix string, l *RuleLimit, entries []descriptors.Entry) str
 	return string(key)
 }
 
-// overrideKey is the name of the bucket of a limit that the request brings.
-func overrideKey(prefix string, l *RuleLimit, entries []descriptors.Entry) string {
+func appendIdentity(key []byte, l *RuleLimit, refused bool) []byte {
+	if refused {
+		key = append(key, refusedMark)
+	}
+	return append(key, l.identity...)
+}
+
+// overrideKey is the name of the bucket of a limit that the request brings. refused is that of the Query.
+func overrideKey(prefix string, l *RuleLimit, entries []descriptors.Entry, refused bool) string {
 	key := append([]byte(prefix), keyVersion...)
-	key = append(key, l.identity...)
+	key = appendIdentity(key, l, refused)
 	for _, e := range entries {
 		key = descriptors.AppendField(key, e.Key)
 		key = descriptors.AppendField(key, e.Value)
