@@ -141,7 +141,7 @@ func (k *keySource) openFile() error {
 	k.logWarnings(problems)
 	k.loaded = loaded
 	k.file.Replace(loaded.Records)
-	k.loaded.Records = nil // only its generation is needed from here on
+	k.loaded.Records = nil // only what they were read from is needed from here on
 	return nil
 }
 

@@ -2,6 +2,7 @@ package rulefile
 
 import (
 	"context"
+	"path/filepath"
 
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
@@ -12,6 +13,8 @@ type Keys struct {
 	Records []apikey.Record
 	// Generation is a short hash of the name and the content of the file, set even when it has errors.
 	Generation string
+
+	read snapshot // what they were read from
 }
 
 // ParseKeys reads a file of API keys. The problems are sorted by line; when one of them is an error, there are no records. No
@@ -25,7 +28,8 @@ func LoadKeys(path string) (Keys, Problems) {
 	return parseKeys(settled(func() snapshot { return readKeyFile(path) }))
 }
 
-func readKeyFile(path string) (s snapshot) {
+func readKeyFile(path string) snapshot {
+	s := snapshot{place: placeOf(filepath.Dir(path))}
 	file, problem := readFile(path, keyGrammar())
 	if problem != nil {
 		problem.Severity = Error // what would be left out of a directory is all there is here
@@ -38,7 +42,7 @@ func readKeyFile(path string) (s snapshot) {
 }
 
 func parseKeys(s snapshot) (Keys, Problems) {
-	keys := Keys{Generation: s.generation()}
+	keys := Keys{Generation: s.generation(), read: s}
 	problems := s.problems
 	for _, f := range s.files {
 		r := newReport(f, keyGrammar())
@@ -62,16 +66,20 @@ type KeyUpdate struct {
 	Problems Problems
 }
 
-// KeyWatcher follows a file of API keys as a Watcher does a directory. Use NewKeyWatcher.
+// KeyWatcher follows a file of API keys as a Watcher does a directory. A text that is the beginning of the one in force
+// is refused in the same way: without its end, a revoked key may come back, or a key may lose its limit. Nothing else is
+// held. Use NewKeyWatcher.
 type KeyWatcher struct {
-	path   string
-	taken  string
-	reload chan struct{}
+	path    string
+	reload  chan struct{}
+	inForce snapshot // of the keys in force
+	told    string   // the generation that was reported last
+	cut     bool     // that one was refused as cut off
 }
 
 // NewKeyWatcher returns a watcher of the file that loaded were loaded from; it reports what differs from them.
 func NewKeyWatcher(path string, loaded Keys) *KeyWatcher {
-	return &KeyWatcher{path: path, taken: loaded.Generation, reload: make(chan struct{}, 1)}
+	return &KeyWatcher{path: path, reload: make(chan struct{}, 1), inForce: loaded.read, told: loaded.Generation}
 }
 
 // Reload makes Run read the file at once: see Watcher.Reload.
@@ -85,13 +93,27 @@ func (w *KeyWatcher) Reload() {
 // Run calls update once for each change of the file until the context is done, also for errors: see Watcher.Run.
 func (w *KeyWatcher) Run(ctx context.Context, update func(KeyUpdate)) {
 	read := func() snapshot { return readKeyFile(w.path) }
-	taken := w.taken
-	follow(ctx, taken, w.reload, read, func(r reading) {
-		if r.generation == taken {
-			return
+	follow(ctx, w.told, w.reload, read, func(r reading) {
+		if u, report := w.take(r); report {
+			update(u)
 		}
-		taken = r.generation
-		keys, problems := parseKeys(r.snapshot)
-		update(KeyUpdate{Keys: keys, Problems: problems})
 	})
+}
+
+// take judges a settled reading; report is false when there is nothing to report.
+func (w *KeyWatcher) take(r reading) (u KeyUpdate, report bool) {
+	isNew := r.generation != w.told
+	if !isNew && !w.cut {
+		return u, false
+	}
+	cut := cutOff(changes(w.inForce, r.snapshot), keyGrammar())
+	w.told, w.cut = r.generation, len(cut) > 0 && !r.confirmed()
+	if w.cut {
+		return KeyUpdate{Keys: Keys{Generation: r.generation}, Problems: cut}, isNew || r.asked
+	}
+	u.Keys, u.Problems = parseKeys(r.snapshot)
+	if !u.Problems.HasErrors() {
+		w.inForce = r.snapshot
+	}
+	return u, true
 }

@@ -49,7 +49,7 @@ func TestEdits(t *testing.T) {
 		t.Fatal(err)
 	}
 	until := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	for name, change := range map[string]func(File) ([]byte, error){
+	for name, alter := range map[string]func(File) ([]byte, error){
 		"add": func(f File) ([]byte, error) {
 			return AddKey(f, apikey.Record{
 				ID: "NEWKEY00", Hash: secret.Hash("new"), Owner: "true", Plan: "pro", Labels: map[string]string{"team": "a, b"},
@@ -74,9 +74,12 @@ func TestEdits(t *testing.T) {
 		},
 	} {
 		goldenCases(t, filepath.Join("testdata", "edits", name+".txtar"), func(f File) string {
-			after, err := change(f)
+			after, err := alter(f)
 			if err != nil {
 				return "error: " + err.Error() + "\n"
+			}
+			if cut := cutOff([]change{{&f, &File{Name: f.Name, Content: after}}}, keyGrammar()); len(cut) > 0 {
+				t.Errorf("a service would refuse the edited file: %v", cut)
 			}
 			return string(after) + "(end)\n"
 		})
