@@ -81,6 +81,7 @@ func testOutcomes(t *testing.T, s *shop) {
 		// Envoy and the application trim the values of headers: each of these would reach the application as root or
 		// gold.
 		{name: "an owner that ends with a space", call: get("/", s.issuer.bearer(t, claims{"sub": "root "})), status: 403},
+		{name: "an owner with an invisible character", call: get("/", s.issuer.bearer(t, claims{"sub": "ro\u00adot"})), status: 403},
 		{name: "an owner that begins with a space", call: get("/", s.issuer.bearer(t, claims{"sub": " root"})), status: 403},
 		{name: "an owner that ends with a tab", call: get("/", s.issuer.bearer(t, claims{"sub": "root\t"})), status: 403},
 		{name: "an owner of spaces", call: get("/", s.issuer.bearer(t, claims{"sub": "  "})), status: 403},
