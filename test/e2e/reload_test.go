@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/extauthz/extauthz/internal/testenv"
 )
@@ -71,6 +72,11 @@ func replace(t *testing.T, file, content string) {
 	t.Helper()
 	next := file + ".next"
 	if err := os.WriteFile(next, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// In another tick of the file system's clock than the rename, as with everything but a script.
+	earlier := time.Now().Add(-time.Second)
+	if err := os.Chtimes(next, earlier, earlier); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(next, file); err != nil {
