@@ -352,12 +352,13 @@ func TestManyKeys(t *testing.T) {
 	client := connect(t, testenv.Redis(t))
 	store := rediskeys.New(client, "", newSecret(t))
 	pipe := client.Pipeline()
-	data, err := record(t, "template").Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for i := range count { // as a version of this service wrote them that did not sign
-		pipe.HSet(t.Context(), "keys", fmt.Sprintf("k%07d", i), data)
+		id := fmt.Sprintf("k%07d", i)
+		data, err := record(t, id).Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		pipe.HSet(t.Context(), "keys", id, data)
 	}
 	if _, err := pipe.Exec(t.Context()); err != nil {
 		t.Fatal(err)
