@@ -70,6 +70,6 @@ func TestManifests(t *testing.T) {
 		}
 	}
 	if checked < 10 {
-		t.Errorf("there are %d manifests, which can not be all", checked)
+		t.Errorf("there are %d manifests, which cannot be all", checked)
 	}
 }

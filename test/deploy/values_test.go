@@ -226,7 +226,7 @@ func serviceSettings(t *testing.T) (all []setting) {
 // theCharts are settings that the chart makes itself, and the value that they are made of, "" where there is none. The schema
 // lets them pass, so that a template can say so (extauthz.check).
 var theCharts = map[string]string{
-	"HOST": "", "PORT": "", "GRPC_HOST": "", "GRPC_PORT": "", "GRPC_UDS": "", "GRPC_PLAINTEXT": "", "DEBUG_HOST": "", "DEBUG_PORT": "",
+	"HOST": "", "PORT": "", "GRPC_HOST": "", "GRPC_PORT": "", "GRPC_UDS": "", "GRPC_PLAINTEXT": "plaintext", "DEBUG_HOST": "", "DEBUG_PORT": "",
 	"CONFIG_TYPE": "rules", "RUNTIME_ROOT": "rules", "RUNTIME_SUBDIRECTORY": "rules", "RUNTIME_APPDIRECTORY": "rules",
 	"DRAIN_DELAY": "drain.delaySeconds", "DRAIN_TIMEOUT": "drain.timeoutSeconds",
 	"BACKEND_TYPE": "redis.existingSecret", "REDIS_URL": "redis.existingSecret", "REDIS_AUTH": "redis.passwordKey",

@@ -74,9 +74,11 @@ capabilities: {drop: [ALL]}
 {{- define "extauthz.environment" -}}
 {{- /* Where the deployment mounts the rules: RUNTIME_ROOT/config. Without this directory the service does not start. */}}
 RUNTIME_ROOT: /srv/runtime_data/current
-{{- /* The listeners have no TLS, and listen on the pod's address: the network policy lets in Envoys and nobody else (networkPolicy). */}}
+{{- /* The listeners have no TLS, and listen on the pod's address. */}}
+{{- if or .Values.networkPolicy.enabled .Values.plaintext }}
 GRPC_PLAINTEXT: allow
-{{- /* For Prometheus, which the network policy lets in, and nobody else. */}}
+{{- end }}
+{{- /* Prometheus scrapes the debug port from another pod. */}}
 DEBUG_HOST: 0.0.0.0
 DRAIN_DELAY: {{ printf "%ds" (int64 .Values.drain.delaySeconds) }}
 DRAIN_TIMEOUT: {{ printf "%ds" (int64 .Values.drain.timeoutSeconds) }}
@@ -116,12 +118,12 @@ API_KEYS_FILE: /etc/extauthz/api-keys/keys.yaml
 {{- define "extauthz.check" -}}
 {{- $wrong := list }}
 {{- with .Values }}
-{{- $made := dict "CONFIG_TYPE" "rules" "RUNTIME_ROOT" "rules" "RUNTIME_SUBDIRECTORY" "rules" "RUNTIME_APPDIRECTORY" "rules"
+{{- $made := dict "GRPC_PLAINTEXT" "plaintext" "CONFIG_TYPE" "rules" "RUNTIME_ROOT" "rules" "RUNTIME_SUBDIRECTORY" "rules" "RUNTIME_APPDIRECTORY" "rules"
   "DRAIN_DELAY" "drain.delaySeconds" "DRAIN_TIMEOUT" "drain.timeoutSeconds"
   "BACKEND_TYPE" "redis.existingSecret" "REDIS_URL" "redis.existingSecret" "REDIS_AUTH" "redis.passwordKey"
   "REDIS_TLS_CACERT" "redis.tls.caKey" "REDIS_TLS_CLIENT_CERT" "redis.tls.certKey" "REDIS_TLS_CLIENT_KEY" "redis.tls.keyKey"
   "API_KEY_SECRET" "apiKeys.existingSecret" "API_KEY_SECRET_PREVIOUS" "apiKeys.previousKey" "API_KEYS_FILE" "apiKeys.fileSecret" }}
-{{- $fixed := list "HOST" "PORT" "GRPC_HOST" "GRPC_PORT" "GRPC_UDS" "GRPC_PLAINTEXT" "DEBUG_HOST" "DEBUG_PORT" "MEMORY_SNAPSHOT_PATH" }}
+{{- $fixed := list "HOST" "PORT" "GRPC_HOST" "GRPC_PORT" "GRPC_UDS" "DEBUG_HOST" "DEBUG_PORT" "MEMORY_SNAPSHOT_PATH" }}
 {{- range $name := keys .settings | sortAlpha }}
 {{- if hasKey $made $name }}
 {{- $wrong = append $wrong (printf "settings.%s is not to be set: use %s" $name (get $made $name)) }}
@@ -148,6 +150,9 @@ API_KEYS_FILE: /etc/extauthz/api-keys/keys.yaml
 {{- if hasKey $.Values.podLabels $name }}
 {{- $wrong = append $wrong (printf "podLabels: %s is the chart's own, and not to be set" $name) }}
 {{- end }}
+{{- end }}
+{{- if not (or .networkPolicy.enabled .plaintext) }}
+{{- $wrong = append $wrong "networkPolicy.enabled=false opens the ports, which have no TLS, to all pods: set networkPolicy.enabled=true, or plaintext=allow where a mesh or another network policy protects them" }}
 {{- end }}
 {{- if and .rules .rulesConfigMap }}
 {{- $wrong = append $wrong "rules and rulesConfigMap are both set: take one of them" }}
