@@ -127,18 +127,19 @@ func reason(err error) error {
 	return err
 }
 
-// serveOnLoopback keeps the sample, which nobody has configured, from the network.
+// serveOnLoopback keeps the sample, which no operator has configured, from the network.
 func (s *Settings) serveOnLoopback() {
 	s.Host, s.GRPCHost, s.DebugHost = "127.0.0.1", "127.0.0.1", "127.0.0.1"
 }
 
-// plaintext says of each listener that decides requests, none of which has TLS, whether other machines can reach it.
+// plaintext returns for each listener that an operator can open to other machines, none of which has TLS, whether they can reach it.
 func (l listeners) plaintext() map[string]bool {
-	return map[string]bool{"grpc": reachable(l.grpc), "http": reachable(l.http)}
+	return map[string]bool{"grpc": reachable(l.grpc), "http": reachable(l.http), "debug": reachable(l.debug)}
 }
 
 // checkPlaintext refuses, when STRICT_ENVIRONMENT is set, to serve without TLS what other machines can reach, unless the operator
-// allows it. Who reaches these listeners can charge any bucket.
+// allows it. A client of these listeners can charge any bucket. The debug listener is not checked: it decides nothing, and Prometheus
+// has to reach it from another machine.
 func (s *Settings) checkPlaintext(l listeners) error {
 	if !s.StrictEnvironment || s.Plaintext == "allow" {
 		return nil

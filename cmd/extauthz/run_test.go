@@ -406,15 +406,16 @@ func TestPlaintext(t *testing.T) {
 		refused string // with STRICT_ENVIRONMENT; "": it starts
 		grpc    bool   // reachable
 		http    bool
+		debug   bool
 	}{
-		{"loopback", func(*Settings) {}, nil, "", false, false},
-		{"HTTP", func(s *Settings) { s.Host = "0.0.0.0" }, []string{httpOpen}, "HOST=0.0.0.0: ", false, true},
-		{"gRPC", func(s *Settings) { s.GRPCHost = "0.0.0.0" }, []string{grpcOpen}, "GRPC_HOST=0.0.0.0: ", true, false},
+		{"loopback", func(*Settings) {}, nil, "", false, false, false},
+		{"HTTP", func(s *Settings) { s.Host = "0.0.0.0" }, []string{httpOpen}, "HOST=0.0.0.0: ", false, true, false},
+		{"gRPC", func(s *Settings) { s.GRPCHost = "0.0.0.0" }, []string{grpcOpen}, "GRPC_HOST=0.0.0.0: ", true, false, false},
 		{"both, and debug", func(s *Settings) { s.Host, s.GRPCHost, s.DebugHost = "", "::", "0.0.0.0" },
-			[]string{grpcOpen, httpOpen, debugOpen}, "GRPC_HOST=:: and HOST=: ", true, true},
-		{"a socket", func(s *Settings) { s.GRPCUDS, s.GRPCHost = socket, "0.0.0.0" }, nil, "", false, false},
-		{"debug", func(s *Settings) { s.DebugHost = "0.0.0.0" }, []string{debugOpen}, "", false, false},
-		{"allowed", func(s *Settings) { s.Host, s.GRPCHost, s.Plaintext = "0.0.0.0", "0.0.0.0", "allow" }, nil, "", true, true},
+			[]string{grpcOpen, httpOpen, debugOpen}, "GRPC_HOST=:: and HOST=: ", true, true, true},
+		{"a socket", func(s *Settings) { s.GRPCUDS, s.GRPCHost = socket, "0.0.0.0" }, nil, "", false, false, false},
+		{"debug", func(s *Settings) { s.DebugHost = "0.0.0.0" }, []string{debugOpen}, "", false, false, true},
+		{"allowed", func(s *Settings) { s.Host, s.GRPCHost, s.Plaintext = "0.0.0.0", "0.0.0.0", "allow" }, nil, "", true, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := loopback
@@ -434,7 +435,7 @@ func TestPlaintext(t *testing.T) {
 					t.Errorf("no %q in\n%s", want, out)
 				}
 			}
-			if diff := cmp.Diff(map[string]bool{"grpc": c.grpc, "http": c.http}, l.plaintext()); diff != "" {
+			if diff := cmp.Diff(map[string]bool{"grpc": c.grpc, "http": c.http, "debug": c.debug}, l.plaintext()); diff != "" {
 				t.Error(diff)
 			}
 			if err := s.checkPlaintext(l); err != nil {
