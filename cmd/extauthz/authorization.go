@@ -1,8 +1,8 @@
 package main
 
 import (
+	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -21,14 +21,14 @@ type authorization struct {
 	tokens     *jwt.Verifier
 	log        *slog.Logger
 
-	hopsWarned atomic.Int64 // when warnOfHops last warned, in nanoseconds since 1970
+	hopsSaid sometimes // by UntrustedHops, of which there are two for each domain with a policy
 }
 
 func newAuthorization(s *Settings, limiter *ratelimit.Limiter, keys authz.Keys, calls *telemetry.RPCs, log *slog.Logger) *authorization {
 	a := &authorization{log: log}
 	a.tokens = jwt.New(jwt.Config{OnReading: func(r jwt.Reading) {
 		if r.Err != nil {
-			log.Error("the keys of an issuer can not be read; those before stay in force", "source", r.Source, "keys", r.Keys, "error", r.Err)
+			log.Error("the keys of an issuer cannot be read; its previous keys stay active", "source", r.Source, "keys", r.Keys, "error", r.Err)
 			return
 		}
 		log.Info("keys of an issuer", "source", r.Source, "keys", r.Keys, "skipped", r.Skipped)
@@ -71,15 +71,20 @@ func (a *authorization) setPolicies(policies map[string]*authz.Policy) {
 	a.authorizer.SetPolicies(policies)
 }
 
-// warnOfHops says, once a minute, that the addresses of a policy with trusted_hops may be of the clients' choice.
-func (a *authorization) warnOfHops(domain string) {
-	now, last := time.Now().UnixNano(), a.hopsWarned.Load()
-	if now-last < time.Minute.Nanoseconds() || !a.hopsWarned.CompareAndSwap(last, now) {
+// warnOfHops warns, once a minute for each domain and reason, that a client may have chosen the address that a policy with trusted_hops uses.
+func (a *authorization) warnOfHops(h authz.UntrustedHops) {
+	if !a.hopsSaid.now(fmt.Sprint(h)) {
+		return
+	}
+	if h.Absent {
+		a.log.Warn("a request has no x-forwarded-for, which trusted_hops needs, so the address of the peer is used; over HTTP, add "+
+			"x-forwarded-for to allowed_headers of Envoy's ext_authz filter; over gRPC, set use_remote_address: true in Envoy's connection manager "+
+			"(logged once a minute; extauthz_authz_untrusted_hops_total counts the requests)", "domain", h.Domain)
 		return
 	}
 	a.log.Warn("x-forwarded-for does not end with the address of the peer, so trusted_hops counts from an address that the peer may have "+
 		"made up; set use_remote_address: true in Envoy's connection manager, without skip_xff_append, and let trusted_hops count this Envoy, too "+
-		"(logged once a minute; extauthz_authz_untrusted_hops_total counts the requests)", "domain", domain)
+		"(logged once a minute; extauthz_authz_untrusted_hops_total counts the requests)", "domain", h.Domain)
 }
 
 func (a *authorization) checkStats() telemetry.CheckStats {

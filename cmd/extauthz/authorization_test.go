@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/authz"
 )
 
 // TestUntrustedHopsAreSaidOnceAMinute: the first request warns, those within a minute do not.
@@ -24,7 +25,7 @@ func TestUntrustedHopsAreSaidOnceAMinute(t *testing.T) {
 			said int
 		}{{0, 1}, {0, 1}, {time.Minute - time.Nanosecond, 1}, {time.Nanosecond, 2}, {time.Second, 2}, {time.Hour, 3}} {
 			time.Sleep(c.wait)
-			a.warnOfHops("shop")
+			a.warnOfHops(authz.UntrustedHops{Domain: "shop"})
 			if got := strings.Count(out.String(), "level=WARN"); got != c.said {
 				t.Errorf("%v later: said %d times, want %d\n%s", c.wait, got, c.said, out.String())
 			}

@@ -25,7 +25,7 @@ type Config struct {
 	// ProblemBody sends a problem+json body with a refusal.
 	ProblemBody bool
 	// OnUntrustedHops is called for each request that UntrustedHops counts. Default: no call.
-	OnUntrustedHops func(domain string)
+	OnUntrustedHops func(h UntrustedHops)
 }
 
 // Authorizer decides requests by the policies in force. It is safe for concurrent use.
@@ -49,7 +49,7 @@ type inForce struct {
 // New returns an authorizer without policies, which refuses everything.
 func New(cfg Config) *Authorizer {
 	if cfg.OnUntrustedHops == nil {
-		cfg.OnUntrustedHops = func(string) {}
+		cfg.OnUntrustedHops = func(UntrustedHops) {}
 	}
 	a := &Authorizer{cfg: cfg, limitHeaders: cfg.Headers.Names()}
 	a.inForce.Store(&inForce{})
@@ -98,7 +98,8 @@ func (a *Authorizer) Decide(ctx context.Context, r *Request) Decision {
 	} else {
 		if p.trustsHops() && r.withoutPeer() {
 			a.untrustedHops.Add(1)
-			a.cfg.OnUntrustedHops(domain)
+			_, listed := r.Headers.Get(forwardedFor)
+			a.cfg.OnUntrustedHops(UntrustedHops{Domain: domain, Absent: !listed})
 		}
 		a.decide(ctx, p, current.rules, r, &d)
 		d.cleanse(p, r, a.limitHeaders)

@@ -328,3 +328,29 @@ func TestReload(t *testing.T) {
 		}
 	}
 }
+
+// TestUntrustedHops: a request without x-forwarded-for is told from one whose list does not end with the peer, because the remedies differ.
+func TestUntrustedHops(t *testing.T) {
+	rules, problems := rulefile.Parse([]rulefile.File{{Name: "rules.yaml", Content: []byte("domain: d\ndescriptors: []\n" +
+		"authz: {anonymous: allow, limits: [{actions: [{remote_address: {trusted_hops: 1}}]}]}\n")}}, rulefile.Config{})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	store, err := memstore.New(memstore.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	var got []authz.UntrustedHops
+	a := authz.New(authz.Config{
+		Limiter:         ratelimit.New(ratelimit.Config{Store: store, Fallback: store}),
+		OnUntrustedHops: func(h authz.UntrustedHops) { got = append(got, h) },
+	})
+	a.SetPolicies(rules.Policies)
+	for _, headers := range []authz.Headers{nil, {"x-forwarded-for": {"203.0.113.1"}}, {"x-forwarded-for": {"192.0.2.1"}}} {
+		a.Decide(t.Context(), &authz.Request{HTTP: true, Method: "GET", Path: "/", Host: "a", Source: "192.0.2.1", Headers: headers})
+	}
+	if diff := cmp.Diff([]authz.UntrustedHops{{Domain: "d", Absent: true}, {Domain: "d"}}, got); diff != "" {
+		t.Error(diff)
+	}
+}

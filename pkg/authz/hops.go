@@ -6,6 +6,15 @@ import (
 	"strings"
 )
 
+// UntrustedHops is about a request whose x-forwarded-for does not end with the address of the peer, where the policy has trusted_hops.
+type UntrustedHops struct {
+	Domain string
+	// Absent is whether the request came without x-forwarded-for. Over HTTP, Envoy passes it on only if allowed_headers names it.
+	Absent bool
+}
+
+const forwardedFor = "x-forwarded-for"
+
 // trustsHops reports whether the policy takes an address from x-forwarded-for.
 func (p *Policy) trustsHops() bool {
 	return p.hasAddress(func(a *RemoteAddress) bool { return a.TrustedHops > 0 })
@@ -28,7 +37,7 @@ func (r *Request) withoutPeer() bool {
 	if !r.HTTP || err != nil || peer.Unmap().IsLoopback() {
 		return false
 	}
-	list, _ := r.Headers.Get("x-forwarded-for")
+	list, _ := r.Headers.Get(forwardedFor)
 	last, err := netip.ParseAddr(strings.TrimSpace(list[strings.LastIndexByte(list, ',')+1:]))
 	return err != nil || last.Unmap() != peer.Unmap()
 }

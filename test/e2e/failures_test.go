@@ -214,7 +214,7 @@ func TestUnknownDomain(t *testing.T) {
 	}
 }
 
-// TestIssuerAway: the keys of an issuer can not be had, so nobody can say whether its tokens are good. Other credentials are.
+// TestIssuerAway: the keys of an issuer are unavailable, so its tokens cannot be verified. Other credentials are decided.
 func TestIssuerAway(t *testing.T) {
 	t.Parallel()
 	issuer, keys := newIssuer(t), keysInFile(t)
@@ -236,7 +236,7 @@ func TestIssuerAway(t *testing.T) {
 	if n := service.metric(t, fmt.Sprintf("extauthz_jwks_keys{source=%q}", issuer.file)); n != 0 {
 		t.Errorf("extauthz_jwks_keys: got %d, want 0", n)
 	}
-	wantSaid(t, service, "the keys of an issuer can not be read")
+	wantSaid(t, service, "the keys of an issuer cannot be read")
 
 	issuer.rotate(t, "second")
 	awaitStatus(t, envoy, get("/", issuer.bearer(t, nil)), http.StatusOK)
