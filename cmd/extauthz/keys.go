@@ -156,6 +156,14 @@ func (c *keyCommand) parse(args []string, want int) (positional []string, err er
 	return positional, nil
 }
 
+// parseAndOpen is parse without arguments, and then open.
+func (c *keyCommand) parseAndOpen(args []string) (keyPlace, error) {
+	if _, err := c.parse(args, 0); err != nil {
+		return nil, err
+	}
+	return c.open()
+}
+
 // open opens the place that the flags and settings name.
 func (c *keyCommand) open() (keyPlace, error) {
 	s := c.settings

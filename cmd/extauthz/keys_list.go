@@ -19,10 +19,7 @@ import (
 func (c *keyCommand) list(ctx context.Context, args []string) error {
 	var form string
 	c.flags.StringVar(&form, "o", "table", "")
-	if _, err := c.parse(args, 0); err != nil {
-		return err
-	}
-	place, err := c.open()
+	place, err := c.parseAndOpen(args)
 	if err != nil {
 		return err
 	}

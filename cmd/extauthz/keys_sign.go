@@ -12,10 +12,7 @@ import (
 func (c *keyCommand) sign(ctx context.Context, args []string) error {
 	var accept string
 	c.flags.StringVar(&accept, "accept", "", "")
-	if _, err := c.parse(args, 0); err != nil {
-		return err
-	}
-	place, err := c.open()
+	place, err := c.parseAndOpen(args)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,11 +15,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/extauthz/extauthz/internal/testenv/testgrpc"
 	"github.com/extauthz/extauthz/internal/wire"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
@@ -145,18 +144,7 @@ func serve(t testing.TB, rules string, settings []string) *grpc.ClientConn {
 	t.Helper()
 	server := grpc.NewServer(grpc.ForceServerCodecV2(wire.NewCodec(nil)))
 	newServer(t, rules, settings).Register(server)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() { _ = server.Serve(listener) }() // ends with Stop
-	t.Cleanup(server.Stop)
-	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
+	return testgrpc.Serve(t, server)
 }
 
 // broken is a store that can not decide.
