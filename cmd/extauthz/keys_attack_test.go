@@ -188,7 +188,7 @@ func TestKeysPutBack(t *testing.T) {
 	another := keys(t, "create", "--owner", "another")
 	says(t, k, another, nil)
 	says(t, k, revoked, authz.ErrDisabled)
-	if err := logs(log, `somebody put back an older state" count=1 first=`+id)(); err != nil {
+	if err := logs(log, `an older state was restored" count=1 first=`+id)(); err != nil {
 		t.Error(err)
 	}
 	// The operator revokes it again, and that is new.

@@ -29,7 +29,7 @@ func (c *keyCommand) rotate(ctx context.Context, args []string) error {
 	id, until := ids[0], c.now.Add(grace)
 	key, err := apikey.NewKey(id)
 	if err != nil {
-		return &usageError{fmt.Errorf("%w; a weak key can not be rotated", err)}
+		return &usageError{fmt.Errorf("%w; a weak key cannot be rotated", err)}
 	}
 	err = place.change(ctx, id, func(r *apikey.Record) error {
 		if state := r.State(c.now); state == "disabled" || state == "expired" {

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// lockDirectory waits until nobody else changes keys in a directory. The file itself can not be locked, since each change puts
+// lockDirectory waits until no other process changes keys in a directory. The file itself cannot be locked, since each change puts
 // another one in its place.
 func lockDirectory(dir string) (unlock func(), err error) {
 	d, err := os.Open(dir)

@@ -37,7 +37,7 @@ type keySource struct {
 	client     redis.UniversalClient
 	store      *rediskeys.Store
 	generation rediskeys.Generation // of what was loaded from the store
-	// maxAge is how long keys from Redis stay valid after confirmed, when Redis last had them; 0 for ever.
+	// maxAge is how long keys from Redis stay valid after confirmed, when Redis last had them; 0: no limit.
 	maxAge    time.Duration
 	confirmed atomic.Pointer[time.Time]
 	refused   atomic.Int64 // how many keys in Redis
@@ -266,7 +266,7 @@ func (k *keySource) hooks() rediskeys.Hooks {
 
 // down says until when the last copy is active.
 func (k *keySource) down(err error) {
-	until := "API_KEYS_MAX_AGE=0: without end"
+	until := "API_KEYS_MAX_AGE=0: no limit"
 	if end := k.end(); !end.IsZero() {
 		until = end.UTC().Format(time.RFC3339)
 	}
@@ -285,7 +285,7 @@ func (k *keySource) take(c rediskeys.Copy) {
 		k.log.Error("API keys in redis are refused", "count", len(c.Refused), "first", c.Refused[0].Err)
 	}
 	if len(outdated) > 0 {
-		k.log.Error("API keys in redis are older than those that this replica has had, which stay active: somebody put back an older state",
+		k.log.Error("API keys in redis are older than those that this replica has had, which stay active: an older state was restored",
 			"count", len(outdated), "first", outdated[0])
 	}
 	if c.Outdated > 0 {

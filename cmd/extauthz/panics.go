@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// panics counts and logs panics that a request caused. Each would be a bug of ours, and must not end the process: the request
-// gets an error instead.
+// panics counts and logs panics that a request caused. Each is a bug in extauthz and must not end the process: the
+// request gets an error instead.
 type panics struct {
 	log   *slog.Logger
 	count prometheus.Counter

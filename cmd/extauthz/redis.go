@@ -108,7 +108,7 @@ func (q quietRedis) Printf(_ context.Context, format string, v ...any) {
 const firstPing = time.Second
 
 // checkRedis says at the start what is wrong with Redis. What only the operator can mend, such as a wrong password, is an error;
-// that it can not be reached is a warning, since the service decides without it until it can.
+// that it cannot be reached is a warning, since the service decides without it until it can.
 func (st *stores) checkRedis(ctx context.Context, s *Settings) error {
 	if st.redis == nil {
 		return nil

@@ -14,7 +14,7 @@ import (
 var sampleRules []byte
 
 // orchestrators are variables that these platforms set in every container: Kubernetes, Nomad, Amazon ECS. A service that runs there
-// was deployed by somebody, with rules of their own.
+// was deployed by an operator, with their own rules.
 var orchestrators = []string{"KUBERNETES_SERVICE_HOST", "NOMAD_ALLOC_ID", "ECS_CONTAINER_METADATA_URI", "ECS_CONTAINER_METADATA_URI_V4"}
 
 // useSample reports whether the built-in sample is to be served: there is no rule directory, and nothing is configured. Otherwise a
@@ -38,7 +38,7 @@ func (s *Settings) useSample(environ []string) (bool, error) {
 		"RUNTIME_APPDIRECTORY to the one with the rules\n(the built-in sample is served only when nothing is configured; %s)", dir, evidence)
 }
 
-// configured returns the variables that show that somebody has configured the service, sorted: every setting but those that are of
+// configured returns the variables that show that an operator has configured the service, sorted: every setting but those that are of
 // use with the sample (tag trial), what is nearly a setting, settings of envoyproxy/ratelimit, and the variables of orchestrators.
 // A variable that is set to nothing is not set.
 func configured(environ []string) (names []string) {

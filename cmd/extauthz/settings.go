@@ -55,7 +55,7 @@ type Settings struct {
 	// Limits.
 	Compatibility    compatibility    `envconfig:"COMPATIBILITY" default:"default" desc:"strict: decide as envoyproxy/ratelimit also in the five ways in which extauthz differs on purpose (docs/compatibility.md)"`
 	DefaultAlgorithm algorithm        `envconfig:"DEFAULT_ALGORITHM" default:"sliding_window_counter" desc:"of limits that name none (fixed_window when strict)"`
-	StoreErrorPolicy storeErrorPolicy `envconfig:"STORE_ERROR_POLICY" default:"local" desc:"who decides when the store can not: local (this process, by the full limit), allow, deny"`
+	StoreErrorPolicy storeErrorPolicy `envconfig:"STORE_ERROR_POLICY" default:"local" desc:"who decides when the store cannot: local (this process, by the full limit), allow, deny"`
 	ShadowMode       bool             `envconfig:"SHADOW_MODE" default:"false" desc:"decide and count, but let every request pass"`
 	QuotaMode        bool             `envconfig:"QUOTA_MODE" default:"false" desc:"treat every rule as quota_mode"`
 	KeyPrefix        string           `envconfig:"CACHE_KEY_PREFIX" desc:"begins every bucket's key"`
@@ -81,7 +81,7 @@ type Settings struct {
 	KeysFile     string        `envconfig:"API_KEYS_FILE" desc:"file of API keys (extauthz keys create); with Redis they can be there, too"`
 	KeySecret    string        `envconfig:"API_KEY_SECRET" secret:"true" desc:"server secret under which API keys are hashed, 16 bytes or more: extauthz keys secret"`
 	KeySecretOld string        `envconfig:"API_KEY_SECRET_PREVIOUS" secret:"true" desc:"the one before it, while it is being replaced: keys made with it stay valid"`
-	KeysMaxAge   time.Duration `envconfig:"API_KEYS_MAX_AGE" default:"24h" desc:"how long API keys from Redis stay valid while Redis cannot be read or is not as extauthz keys left it; then their requests get 503; 0: without end"`
+	KeysMaxAge   time.Duration `envconfig:"API_KEYS_MAX_AGE" default:"24h" desc:"how long API keys from Redis stay valid while Redis cannot be read or is not as extauthz keys left it; then their requests get 503; 0: no limit"`
 
 	// The embedded store.
 	BackendType    backendType   `envconfig:"BACKEND_TYPE" desc:"memory or redis; default: redis when REDIS_URL is set, else memory"`

@@ -79,7 +79,7 @@ func TestSettingsMistakesAreReportedAtOnce(t *testing.T) {
 		`STORE_ERROR_POLICY: want local, allow or deny`,
 		`RESPONSE_HEADERS: want draft, triple, x, spring, several with commas, or off; x and spring both send X-RateLimit-Remaining, so take one of them`,
 		`LIMIT_LIMIT_HEADER: want the name of a header, such as X-Forwarded-For: letters, digits and hyphens`,
-		`BACKEND_TYPE: memcached can not decide exactly and is not supported: want memory or redis`,
+		`BACKEND_TYPE: memcached cannot decide exactly and is not supported: want memory or redis`,
 		`REDIS_TYPE: this type is not supported yet: want SINGLE`,
 		`GRPC_SERVER_USE_TLS: TLS on the gRPC listener is not supported yet`,
 		`MEMORY_MAX_BUCKETS: want 1 or more`,

@@ -106,7 +106,7 @@ type backendType string
 // Decode takes memory or redis.
 func (b *backendType) Decode(v string) error {
 	if strings.EqualFold(v, "memcache") {
-		return fmt.Errorf("memcached can not decide exactly and is not supported: want memory or redis")
+		return fmt.Errorf("memcached cannot decide exactly and is not supported: want memory or redis")
 	}
 	return oneOf(b, v, "memory", "redis")
 }

@@ -112,7 +112,7 @@ func orDefault(s, byDefault string) string {
 // that a rule for all addresses holds for it, too.
 const unknownAddress = "unknown"
 
-// defaultIPv6Mask is the network of one customer: whoever has one address in it has all of them.
+// defaultIPv6Mask is the network of one customer: a client with one address in it has all of them.
 const defaultIPv6Mask = 64
 
 // entry gives the address of the client, or its network.

@@ -37,7 +37,7 @@ const (
 	// ReasonRefusedTooOften takes the place of absent, invalid, expired, not_yet and disabled when a limit of `refused`
 	// is exceeded.
 	ReasonRefusedTooOften Reason = "refused_too_often"
-	ReasonUndecided       Reason = "undecided" // the store or the issuer's keys can not be reached
+	ReasonUndecided       Reason = "undecided" // the store or the issuer's keys are unavailable
 	ReasonNoPolicy        Reason = "no_policy" // no authz section for the domain
 )
 

@@ -52,7 +52,7 @@ func (b builder) checkScopes(a accessKeys) {
 	}
 	for _, scope := range a.scopes.value {
 		if strings.ContainsAny(scope.text, " \t,") {
-			b.fail(scope.at, quoted(scope.text)+" can not be a scope", "a scope is one word; several are elements of their own, and all of them are asked for")
+			b.fail(scope.at, quoted(scope.text)+" cannot be a scope", "a scope is one word; several are elements of their own, and all of them are asked for")
 		}
 	}
 }
@@ -97,7 +97,7 @@ func (b builder) methods(items []item) []string {
 		switch upper := strings.ToUpper(i.text); {
 		case slices.Contains(known, i.text):
 		case !isToken(i.text) || i.text == "*":
-			b.fail(i.at, quoted(i.text)+" can not be a method", "want one such as `GET`; without `methods` the rule holds for all")
+			b.fail(i.at, quoted(i.text)+" cannot be a method", "want one such as `GET`; without `methods` the rule holds for all")
 		case i.text != upper:
 			b.fail(i.at, "no request has the method "+quoted(i.text), "methods are in upper case: write "+quoted(upper))
 		case didYouMean(i.text, known) != "":

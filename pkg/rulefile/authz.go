@@ -25,7 +25,7 @@ func (b builder) policy(section given[authzKeys]) *authz.Policy {
 	}
 	p.Headers = b.identityHeaders(a.headers.value, section.key, p.Credentials)
 	if a.invalid.value.pass.or(false) {
-		b.fail(a.invalid.value.pass.key, "an invalid credential can not pass", "delete `pass`: who has no valid credential can leave it out, and `absent` answers that")
+		b.fail(a.invalid.value.pass.key, "an invalid credential cannot pass", "delete `pass`: who has no valid credential can leave it out, and `absent` answers that")
 	}
 	b.checkAbsent(a)
 	b.checkRefused(a, p)
@@ -94,7 +94,7 @@ func (b builder) checkAnybody(section given[authzKeys], p *authz.Policy) {
 		a.absent.set == a.absent.mentioned && a.access.set == a.access.mentioned
 	opens := slices.ContainsFunc(p.Access, func(rule authz.Access) bool { return rule.Require == authz.Open })
 	if understood && len(a.credentials.value) == 0 && !p.Anonymous && !p.Absent.Pass && !opens {
-		b.fail(section.key, "nobody can pass: there are no `credentials`, and `anonymous` is `deny`",
+		b.fail(section.key, "no request can pass: there are no `credentials`, and `anonymous` is `deny`",
 			"add `credentials:`, for example "+quoted("- api_key: {header: x-api-key}"), "or write `anonymous: allow`, to decide by access and limits only")
 	}
 	grants := func(c authz.Credential) bool { return c.MTLS == nil }
@@ -124,7 +124,7 @@ func (b builder) checkGiven(a authzKeys, p *authz.Policy) {
 			switch {
 			case action.path.set && !paths && a.access.set == a.access.mentioned:
 				b.warn(action.path.key, "this gives `*` for every path: no rule of access has a `path`",
-					"the entry is the pattern of the rule that matches the request, so that clients can not make up new ones")
+					"the entry is the pattern of the rule that matches the request, so that clients cannot make up new ones")
 			case header.set && brought(p.Credentials, strings.ToLower(header.value)):
 				b.warn(header.at, "a credential is in "+quoted(header.value)+": it would be part of the name of a bucket",
 					"names of buckets are not secret: write "+instead+" instead")

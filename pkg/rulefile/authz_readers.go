@@ -62,14 +62,14 @@ func duration(r *report, f field) (time.Duration, bool) {
 	case f.value.kind != scalar:
 		r.fail(f.value.at, fmt.Sprintf("%s is a duration, not %s", quoted(f.key), f.value.kind), want)
 	case err == nil && d < 0:
-		r.fail(f.value.at, fmt.Sprintf("%s can not be %s", quoted(f.key), quoted(f.value.text)), "want 0 or more")
+		r.fail(f.value.at, fmt.Sprintf("%s cannot be %s", quoted(f.key), quoted(f.value.text)), "want 0 or more")
 	case err == nil:
 		return d, true
 	case isNumber:
 		r.fail(f.value.at, fmt.Sprintf("%s lacks the unit of %s", quoted(f.key), quoted(f.value.text)),
 			"for seconds write "+quoted(f.value.text+"s")+", for milliseconds "+quoted(f.value.text+"ms"))
 	default:
-		r.fail(f.value.at, fmt.Sprintf("%s can not be %s", quoted(f.key), shown(f.value)), want)
+		r.fail(f.value.at, fmt.Sprintf("%s cannot be %s", quoted(f.key), shown(f.value)), want)
 	}
 	return 0, false
 }

@@ -93,22 +93,22 @@ func (b builder) source(s sourceKeys) authz.Source {
 		case name == "cookie":
 			b.fail(s.header.at, "`cookie` is a header of many values", "for one cookie write `cookie: <its name>`")
 		case slices.Contains(hopByHop(), name), name == "host", name == "content-length":
-			b.fail(s.header.at, quoted(name)+" can not carry a credential: Envoy and HTTP use it themselves", "choose a header such as `x-api-key`")
+			b.fail(s.header.at, quoted(name)+" cannot carry a credential: Envoy and HTTP use it themselves", "choose a header such as `x-api-key`")
 		}
 		return authz.Source{Header: name}
 	case s.scheme.set:
 		if !isToken(s.scheme.value) {
-			b.fail(s.scheme.at, quoted(s.scheme.value)+" can not be a scheme of the Authorization header", "want one word, such as `ApiKey` or `Bearer`")
+			b.fail(s.scheme.at, quoted(s.scheme.value)+" cannot be a scheme of the Authorization header", "want one word, such as `ApiKey` or `Bearer`")
 		}
 		return authz.Source{Scheme: s.scheme.value}
 	case s.query.set:
 		if s.query.value == "" || strings.ContainsAny(s.query.value, "?&=#") {
-			b.fail(s.query.at, quoted(s.query.value)+" can not be the name of a query parameter", "want the name alone, such as `api_key`")
+			b.fail(s.query.at, quoted(s.query.value)+" cannot be the name of a query parameter", "want the name alone, such as `api_key`")
 		}
 		return authz.Source{Query: s.query.value}
 	case s.cookie.set:
 		if !isToken(s.cookie.value) {
-			b.fail(s.cookie.at, quoted(s.cookie.value)+" can not be the name of a cookie", "want the name alone, such as `session`")
+			b.fail(s.cookie.at, quoted(s.cookie.value)+" cannot be the name of a cookie", "want the name alone, such as `session`")
 		}
 		return authz.Source{Cookie: s.cookie.value}
 	}
@@ -136,12 +136,12 @@ func (b builder) jwt(g given[jwtKeys]) *authz.JWT {
 	b.exactlyOne("`jwt`", g.at, chosen("jwks_url", j.jwksURL), chosen("jwks_file", j.jwksFile))
 	b.checkKeysURL(j.jwksURL)
 	if j.leeway.value > maxLeeway {
-		b.fail(j.leeway.at, "`leeway` can not be "+quoted(j.leeway.value.String()), "want at most `1m`: a token would be good for that long after its end")
+		b.fail(j.leeway.at, "`leeway` cannot be "+quoted(j.leeway.value.String()), "want at most `1m`: a token would be good for that long after its end")
 	}
 	return token
 }
 
-// checkJWT reports what a token can not be checked without.
+// checkJWT reports what a token cannot be checked without.
 func (b builder) checkJWT(g given[jwtKeys]) {
 	j := g.value
 	missing := func(what, remedy string) { b.fail(g.key, "`jwt` without "+quoted(what), remedy) }
@@ -193,11 +193,11 @@ func (b builder) checkKeysURL(address given[string]) {
 	u, err := url.Parse(address.value)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
-		b.fail(address.at, "`jwks_url` can not be "+quoted(address.value), "want a URL such as `https://idp.example/.well-known/jwks.json`; for a file write `jwks_file`")
+		b.fail(address.at, "`jwks_url` cannot be "+quoted(address.value), "want a URL such as `https://idp.example/.well-known/jwks.json`; for a file write `jwks_file`")
 	case u.User != nil:
 		b.fail(address.at, "`jwks_url` with a user in it", "the keys are public: write the URL without")
 	case u.Scheme == "http" && !isLoopback(u.Hostname()):
-		b.fail(address.at, "`jwks_url` can not be plain http", "who can change the answer on its way can make tokens: write `https://`; http is for loopback only")
+		b.fail(address.at, "`jwks_url` cannot be plain http", "who can change the answer on its way can make tokens: write `https://`; http is for loopback only")
 	}
 }
 

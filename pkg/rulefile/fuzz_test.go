@@ -85,7 +85,7 @@ func checkNodes(t *testing.T, nodes []ratelimit.Node) {
 				t.Errorf("limit %+v: %v", l, err)
 			}
 			if l.MaxDelay != 0 && (l.Algorithm != bucket.LeakyBucket || l.MaxDelay*l.Requests/l.Window < 1) || l.OverrideMax < 0 {
-				t.Errorf("limit %+v: it holds no request, or can not be overridden", l)
+				t.Errorf("limit %+v: it holds no request, or cannot be overridden", l)
 			}
 		}
 		checkNodes(t, n.Descriptors)
@@ -101,7 +101,7 @@ func checkPolicy(t *testing.T, p *authz.Policy) {
 			t.Errorf("a credential in %d places: %+v", len(set), source)
 		}
 		if j := c.JWT; j != nil && (j.Issuer == "" || len(j.Audiences) == 0 || len(j.Algorithms) == 0 || (j.JWKSFile == "") == (j.JWKSURL == "") || j.Leeway > maxLeeway) {
-			t.Errorf("a JWT that can not be checked: %+v", j)
+			t.Errorf("a JWT that cannot be checked: %+v", j)
 		}
 		if m := c.MTLS; m != nil && len(m.Principals) == 0 {
 			t.Error("certificates of nobody")

@@ -13,7 +13,7 @@ func (b builder) headerName(name given[string]) string {
 	return strings.ToLower(name.value)
 }
 
-// checkHeaderName reports what can not be the name of a header.
+// checkHeaderName reports what cannot be the name of a header.
 func (b builder) checkHeaderName(name given[string]) {
 	switch {
 	case !name.set:
@@ -22,7 +22,7 @@ func (b builder) checkHeaderName(name given[string]) {
 	case strings.HasPrefix(name.value, ":"):
 		b.fail(name.at, quoted(name.value)+" is a pseudo-header of HTTP/2, not a header", "method, host and path have keys of their own in `access` and `actions`")
 	case !isToken(name.value):
-		b.fail(name.at, quoted(name.value)+" can not be the name of a header", "want letters, digits and `-`, such as `x-api-key`")
+		b.fail(name.at, quoted(name.value)+" cannot be the name of a header", "want letters, digits and `-`, such as `x-api-key`")
 	}
 }
 
@@ -91,16 +91,16 @@ func (b builder) checkIdentityHeader(name given[string], credentials []authz.Cre
 	case !isToken(name.value):
 		b.checkHeaderName(name)
 	case slices.Contains(hopByHop(), name.value):
-		b.fail(name.at, quoted(name.value)+" can not tell who calls: it ends at the next proxy and never reaches the upstream", remedy)
+		b.fail(name.at, quoted(name.value)+" cannot tell who calls: it ends at the next proxy and never reaches the upstream", remedy)
 	case slices.Contains([]string{"host", "content-length", "content-type", "content-encoding", "cookie", "authorization"}, name.value):
-		b.fail(name.at, quoted(name.value)+" can not tell who calls: it means something else to the upstream", remedy)
+		b.fail(name.at, quoted(name.value)+" cannot tell who calls: it means something else to the upstream", remedy)
 	case slices.Contains(authz.OverrideHeaders(), name.value):
 		b.fail(name.at, quoted(name.value)+" cannot tell who calls: applications read another path, host or method from it",
 			remedy)
 	case strings.HasPrefix(name.value, "x-envoy-"), name.value == "x-forwarded-for":
-		b.fail(name.at, quoted(name.value)+" can not tell who calls: Envoy sets it itself", remedy)
+		b.fail(name.at, quoted(name.value)+" cannot tell who calls: Envoy sets it itself", remedy)
 	case brought(credentials, name.value):
-		b.fail(name.at, quoted(name.value)+" can not tell who calls: a credential is in it, and credentials do not reach the upstream", "give the credential or this another header, under `headers:`")
+		b.fail(name.at, quoted(name.value)+" cannot tell who calls: a credential is in it, and credentials do not reach the upstream", "give the credential or this another header, under `headers:`")
 	}
 }
 

@@ -23,7 +23,7 @@ func ParseKeys(file File) (Keys, Problems) {
 	return parseKeys(snapshot{files: []File{file}})
 }
 
-// LoadKeys reads the file of API keys at a path. A file that is missing or can not be read is an error, too.
+// LoadKeys reads the file of API keys at a path. A file that is missing or cannot be read is an error, too.
 func LoadKeys(path string) (Keys, Problems) {
 	return parseKeys(settled(func() snapshot { return readKeyFile(path) }))
 }

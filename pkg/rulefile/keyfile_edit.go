@@ -87,7 +87,7 @@ func editKeys(file File, plan func(*report, []apikey.Record, *yaml.Node) ([]apik
 	return after, nil
 }
 
-var errByHand = errors.New("the file is written in a way that can not be edited without changing more than this one key: edit it by hand, or write the key as `- id: ...` with one line for each of its keys")
+var errByHand = errors.New("the file is written in a way that cannot be edited without changing more than this one key: edit it by hand, or write the key as `- id: ...` with one line for each of its keys")
 
 // applyEdits returns the text of the lines with the edits applied, the last first, so that no place moves before its turn.
 func applyEdits(lines []string, edits []edit) string {

@@ -62,7 +62,7 @@ func (b keyBuilder) checkID(k recordKeys, r apikey.Record) {
 		return
 	}
 	if err := r.CheckID(); err != nil {
-		b.fail(k.id.at, "`id` can not be "+quoted(r.ID), err.Error(), "a key of your own choice needs `weak: true`")
+		b.fail(k.id.at, "`id` cannot be "+quoted(r.ID), err.Error(), "a key of your own choice needs `weak: true`")
 		return
 	}
 	if first, known := b.ids[r.ID]; known {
@@ -114,7 +114,7 @@ func (b keyBuilder) ownLimit(g given[ownLimitKeys]) *authz.OwnLimit {
 		b.fail(g.key, "a limit without `requests_per_unit`", "add it")
 	}
 	if times := l.unitMultiplier.value; times > 1<<32-1 {
-		b.fail(l.unitMultiplier.at, fmt.Sprintf("`unit_multiplier` can not be %d", times), "at most `4294967295`; use a larger unit")
+		b.fail(l.unitMultiplier.at, fmt.Sprintf("`unit_multiplier` cannot be %d", times), "at most `4294967295`; use a larger unit")
 		return nil
 	}
 	own := authz.OwnLimit{

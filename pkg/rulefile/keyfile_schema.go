@@ -194,7 +194,7 @@ func labelText(r *report, f field) (string, bool) {
 		return "", false
 	}
 	if err := apikey.CheckText(t); err != nil {
-		r.fail(f.value.at, fmt.Sprintf("%s can not be %s", quoted(f.key), quoted(t)), err.Error())
+		r.fail(f.value.at, fmt.Sprintf("%s cannot be %s", quoted(f.key), quoted(t)), err.Error())
 		return "", false
 	}
 	return t, true
@@ -209,7 +209,7 @@ func labelMap(r *report, f field) (map[string]string, bool) {
 	whole := true
 	for _, l := range f.value.fields {
 		if err := apikey.CheckText(l.key); err != nil {
-			r.fail(l.at, "this can not be the name of a label", err.Error())
+			r.fail(l.at, "this cannot be the name of a label", err.Error())
 			whole = false
 			continue
 		}
@@ -229,7 +229,7 @@ func scopeList(r *report, f field) ([]string, bool) {
 	whole := true
 	for _, item := range f.value.items {
 		if err := apikey.CheckScope(item.text); err != nil || item.kind != scalar {
-			r.fail(item.at, "a scope can not be "+shown(item), "want one word")
+			r.fail(item.at, "a scope cannot be "+shown(item), "want one word")
 			whole = false
 			continue
 		}
@@ -245,6 +245,6 @@ func timestamp(r *report, f field) (time.Time, bool) {
 			return t.UTC(), true
 		}
 	}
-	r.fail(f.value.at, fmt.Sprintf("%s can not be %s", quoted(f.key), shown(f.value)), "want a date such as `2026-12-31`, or a time such as `2026-12-31T18:00:00Z`")
+	r.fail(f.value.at, fmt.Sprintf("%s cannot be %s", quoted(f.key), shown(f.value)), "want a date such as `2026-12-31`, or a time such as `2026-12-31T18:00:00Z`")
 	return time.Time{}, false
 }

@@ -101,7 +101,7 @@ func (b builder) checkName(name given[string]) {
 	hint := "Envoy writes it into x-ratelimit-limit as it is: use letters, digits, `_`, `.` and `-`"
 	switch {
 	case strings.ContainsFunc(name.value, splits):
-		b.fail(name.at, "limit name "+quoted(name.value)+" can not be in a header", hint)
+		b.fail(name.at, "limit name "+quoted(name.value)+" cannot be in a header", hint)
 	case strings.ContainsFunc(name.value, func(r rune) bool { return !plain(r) }):
 		b.warn(name.at, "limit name "+quoted(name.value)+" is not safe in headers", hint)
 	}
@@ -128,14 +128,14 @@ func (b builder) window(l limitKeys, limit *ratelimit.Limit) bool {
 		return false
 	}
 	if times > 1<<32-1 {
-		b.fail(l.unitMultiplier.at, fmt.Sprintf("`unit_multiplier` can not be %d", times), "Envoy is told it as 32 bits: at most `4294967295`; use a larger unit")
+		b.fail(l.unitMultiplier.at, fmt.Sprintf("`unit_multiplier` cannot be %d", times), "Envoy is told it as 32 bits: at most `4294967295`; use a larger unit")
 		return false
 	}
 	limit.UnitMultiplier, limit.Window = uint32(times), limit.Unit.Micros()*times
 	return true
 }
 
-// checkExact reports a limit that the stores can not count exactly, at the key that makes it so; otherwise it returns true.
+// checkExact reports a limit that the stores cannot count exactly, at the key that makes it so; otherwise it returns true.
 func (b builder) checkExact(l limitKeys, limit bucket.Limit) bool {
 	rate := bucket.Limit{Algorithm: limit.Algorithm, Requests: limit.Requests, Window: limit.Window, Burst: 1}
 	if err := rate.Check(); err != nil {
@@ -170,7 +170,7 @@ func (b builder) replaces(l limitKeys) []string {
 		case e.name.value == "":
 			b.fail(e.at, "should not have an empty replaces entry", "write `- name: <the name of another limit>`")
 		case e.name.value == l.name.value:
-			b.fail(e.name.at, "replaces should not contain name of same descriptor: "+quoted(e.name.value), "a limit can not replace itself: delete the element")
+			b.fail(e.name.at, "replaces should not contain name of same descriptor: "+quoted(e.name.value), "a limit cannot replace itself: delete the element")
 		default:
 			names = append(names, e.name.value)
 		}

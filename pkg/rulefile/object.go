@@ -39,7 +39,7 @@ func (g given[V]) or(other V) V {
 	return other
 }
 
-// reader reads the value of a key; ok is false when it can not and has reported that.
+// reader reads the value of a key; ok is false when it cannot and has reported that.
 type reader[V any] func(r *report, f field) (v V, ok bool)
 
 // on is a row of a schema: the key, what its value is, and where it goes.

@@ -42,7 +42,7 @@ func (b builder) maxDelay(g given[time.Duration], limit ratelimit.Limit) int64 {
 		b.fail(g.key, "`max_delay` beside `requests_per_unit: 0`", "nothing leaks, so no request is ever let go: delete `max_delay`")
 		return 0
 	case g.value > maxQueueTime:
-		b.fail(g.at, "`max_delay` can not be "+quoted(g.value.String()), "want at most `1m`: Envoy and the client wait all that time")
+		b.fail(g.at, "`max_delay` cannot be "+quoted(g.value.String()), "want at most `1m`: Envoy and the client wait all that time")
 		return 0
 	}
 	units := wanted * limit.Requests / limit.Window // at most a minute times MaxRequests

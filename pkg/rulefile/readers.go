@@ -72,7 +72,7 @@ func wholeNumber(least, most int64, want, tooLarge string) reader[int64] {
 			if errors.Is(err, strconv.ErrRange) {
 				want = tooLarge
 			}
-			r.fail(v.at, fmt.Sprintf("%s can not be %s", quoted(f.key), quoted(v.text)), want)
+			r.fail(v.at, fmt.Sprintf("%s cannot be %s", quoted(f.key), quoted(v.text)), want)
 		}
 		return 0, false
 	}
@@ -107,7 +107,7 @@ func word[V any](words []string, parse func(string) (V, bool)) reader[V] {
 			}
 		}
 		var none V
-		r.fail(f.value.at, fmt.Sprintf("%s can not be %s", quoted(f.key), shown(f.value)),
+		r.fail(f.value.at, fmt.Sprintf("%s cannot be %s", quoted(f.key), shown(f.value)),
 			didYouMean(f.value.text, words), "want "+oneOf(words))
 		return none, false
 	}

@@ -139,7 +139,7 @@ func (t *treeReader) overflow(v *value, message, hint string) {
 func (t *treeReader) follow(n *yaml.Node) *value {
 	at := t.place(n)
 	if n.Alias == nil || slices.Contains(t.open, n.Alias) {
-		t.fail(at, "the anchor "+quoted("&"+n.Value)+" contains itself", "an alias can not stand inside of what it stands for")
+		t.fail(at, "the anchor "+quoted("&"+n.Value)+" contains itself", "an alias cannot stand inside of what it stands for")
 		return &value{at: at, broken: true}
 	}
 	if t.alias == 0 {

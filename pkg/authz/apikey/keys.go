@@ -40,7 +40,7 @@ func (k *Keys) Check(key string) (authz.Identity, error) {
 	if id, ok := publicID(key); ok {
 		return k.checkStrong(id, key)
 	}
-	if CheckWeak(key) != nil { // a typing mistake in a key of ours, or a text that no key can be
+	if CheckWeak(key) != nil { // a mistyped key of NewKey, or a text that no key can be
 		return authz.Identity{}, authz.ErrInvalid
 	}
 	return k.checkWeak(key)

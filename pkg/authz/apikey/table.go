@@ -108,7 +108,7 @@ type weakEntry struct {
 type label struct{ name, value string }
 
 // newTable returns a table of the records that comes after last. outdated are the ids of records with a Version that is neither
-// the one in last nor newer than all that were ever in it: somebody has put back an older record. The entry in last stays in the
+// the one in last nor newer than all that were ever in it: an older record was restored. The entry in last stays in the
 // place of such a record.
 func newTable(records []Record, last *table) (t *table, outdated []string) {
 	t = &table{

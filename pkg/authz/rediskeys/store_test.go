@@ -125,7 +125,7 @@ func TestConcurrentChanges(t *testing.T) {
 	}
 }
 
-// TestUnreadableKeys: records that somebody else added are refused, and change nothing for the others.
+// TestUnreadableKeys: records that another client added are refused, and change nothing for the others.
 func TestUnreadableKeys(t *testing.T) {
 	client := connect(t, testenv.Redis(t))
 	store := rediskeys.New(client, "", newSecret(t))

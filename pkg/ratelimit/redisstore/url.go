@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// parseURL reads an address of Redis in the forms of Config.URL. It refuses whatever could be a password in the wrong place, because
+// parseURL reads an address of Redis in the forms of Config.URL. It refuses a text in which a password could be in the wrong place, because
 // errors and logs name the host, the port and the path. For the same reason its error never holds a part of the text, nor an error
 // of a library, which might.
 func parseURL(text string) (*redis.Options, error) {
@@ -53,11 +53,11 @@ func parseFullURL(text string) (*redis.Options, error) {
 			return nil, err
 		}
 	case u.Scheme != "unix":
-		return nil, wrongURL("its scheme is another one")
+		return nil, wrongURL("its scheme is not redis, rediss or unix")
 	}
 	o, err := redis.ParseURL(text)
 	if err != nil {
-		return nil, wrongURL("its database is no number, or it has an option that is not known")
+		return nil, wrongURL("its database is not a number, or an option is unknown")
 	}
 	return o, nil
 }
@@ -67,10 +67,10 @@ var hostName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
 // checkHost checks what follows user and password in a URL. Either part may be empty there.
 func checkHost(host, port string) error {
 	if _, err := netip.ParseAddr(host); err != nil && host != "" && !hostName.MatchString(host) {
-		return wrongURL("its host is no name and no address")
+		return wrongURL("its host is not a name or an address")
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); port != "" && (err != nil || n == 0) {
-		return wrongURL("its port is no number from 1 to 65535")
+		return wrongURL("its port is not a number from 1 to 65535")
 	}
 	return nil
 }
