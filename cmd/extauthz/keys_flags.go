@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
@@ -94,7 +94,7 @@ func (l *limitFlags) register(f *flag.FlagSet) {
 }
 
 // own is the limit that the flags say, nil for none.
-func (l *limitFlags) own() (*authz.OwnLimit, error) {
+func (l *limitFlags) own() (*ratelimit.LimitSpec, error) {
 	if l.limit == "" {
 		if l.algorithm != 0 || l.burst != 0 {
 			return nil, errors.New("--algorithm and --burst go with --limit")
@@ -106,18 +106,18 @@ func (l *limitFlags) own() (*authz.OwnLimit, error) {
 	if parts == nil {
 		return nil, wrong
 	}
-	own := authz.OwnLimit{Algorithm: bucket.Algorithm(l.algorithm), Burst: l.burst}
+	own := ratelimit.LimitSpec{Algorithm: bucket.Algorithm(l.algorithm), Burst: l.burst}
 	var ok bool
 	if own.Unit, ok = descriptors.ParseUnit(parts[3]); !ok {
 		return nil, wrong
 	}
-	own.RequestsPerUnit, _ = strconv.ParseInt(parts[1], 10, 64) // at most 12 digits
+	own.Requests, _ = strconv.ParseInt(parts[1], 10, 64) // at most 12 digits
 	if parts[2] != "" {
-		times, err := strconv.ParseUint(parts[2], 10, 32)
+		times, err := strconv.ParseUint(parts[2], 10, 64)
 		if err != nil || times == 0 {
 			return nil, wrong
 		}
-		own.UnitMultiplier = uint32(times)
+		own.Multiplier = times
 	}
 	if err := apikey.CheckLimit(own); err != nil {
 		return nil, fmt.Errorf("--limit %s: %w", l.limit, err)

@@ -12,7 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // list prints all keys, without anything that helps to guess one.
@@ -101,14 +101,14 @@ func shortTime(t time.Time) string {
 }
 
 // limitName is a limit in the words of --limit.
-func limitName(l *authz.OwnLimit) string {
+func limitName(l *ratelimit.LimitSpec) string {
 	switch {
 	case l == nil:
 		return ""
-	case l.UnitMultiplier > 1:
-		return fmt.Sprintf("%d/%d%ss", l.RequestsPerUnit, l.UnitMultiplier, l.Unit)
+	case l.Multiplier > 1:
+		return fmt.Sprintf("%d/%d%ss", l.Requests, l.Multiplier, l.Unit)
 	}
-	return fmt.Sprintf("%d/%s", l.RequestsPerUnit, l.Unit)
+	return fmt.Sprintf("%d/%s", l.Requests, l.Unit)
 }
 
 // listedKey is a key as `keys list -o json` has it.

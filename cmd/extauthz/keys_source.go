@@ -18,6 +18,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/authz/rediskeys"
 	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 	"github.com/extauthz/extauthz/pkg/rulefile"
 	"github.com/extauthz/extauthz/pkg/telemetry"
@@ -102,7 +103,7 @@ func (s *Settings) secretFor(rules *ruleSource) (*apikey.Secret, error) {
 func demoKey(secret *apikey.Secret) apikey.Record {
 	return apikey.Record{
 		ID: "demo", Hash: secret.Hash("demo"), Weak: true, Owner: "demo", Plan: "free",
-		Limit: &authz.OwnLimit{RequestsPerUnit: 5, Unit: descriptors.Minute},
+		Limit: &ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Minute},
 	}
 }
 

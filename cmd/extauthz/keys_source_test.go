@@ -98,7 +98,7 @@ func TestTheSampleHasOneKey(t *testing.T) {
 	rules.sample = true
 	k, _ := serveKeys(t, rules)
 	who, err := k.keys.Check("demo")
-	if err != nil || who.Owner != "demo" || who.Plan != "free" || who.Limit == nil || who.Limit.RequestsPerUnit != 5 {
+	if err != nil || who.Owner != "demo" || who.Plan != "free" || who.Limit == nil || who.Limit.Requests != 5 {
 		t.Errorf("demo: %+v, %v", who, err)
 	}
 	if _, err := k.keys.Check("demo2"); !errors.Is(err, authz.ErrInvalid) {

@@ -181,7 +181,7 @@ func TestJSON(t *testing.T) {
 		{`{`, 400, "want for example {"},
 		{``, 400, "want for example {"},
 		{strings.Repeat(" ", 2<<20), 400, "has more than 1048576 bytes"},
-		{`{"domain":"sample","descriptors":[{"entries":[{"key":"api_key","value":"k"}],"limit":{"requestsPerUnit":1}}]}`, 400, "unit 0 is none"},
+		{`{"domain":"sample","descriptors":[{"entries":[{"key":"api_key","value":"k"}],"limit":{"requestsPerUnit":1}}]}`, 400, "unit 0 is unknown"},
 		{`{"domain":"sample","descriptors":[{"entries":[{"key":"api_key","value":"` + strings.Repeat("long", 100_000) + `"}]}]}`, 200, `"limitRemaining":4`},
 		{`{"domain":"sample","descriptors":[{"entries":[{"key":"api_key","value":"\u0000{}"}],"hitsAddend":"18446744073709551615"}]}`, 429, "OVER_LIMIT"},
 	} {

@@ -54,7 +54,7 @@ type Settings struct {
 
 	// Limits.
 	Compatibility    compatibility    `envconfig:"COMPATIBILITY" default:"default" desc:"strict: decide as envoyproxy/ratelimit also in the five ways in which extauthz differs on purpose (docs/compatibility.md)"`
-	DefaultAlgorithm algorithm        `envconfig:"DEFAULT_ALGORITHM" default:"sliding_window_counter" desc:"of limits that name none (fixed_window when strict)"`
+	DefaultAlgorithm algorithm        `envconfig:"DEFAULT_ALGORITHM" default:"sliding_window" desc:"algorithm of limits that name none (fixed_window when strict); sliding_window is sliding_window_log up to 20 requests per window, sliding_window_counter above"`
 	StoreErrorPolicy storeErrorPolicy `envconfig:"STORE_ERROR_POLICY" default:"local" desc:"who decides when the store cannot: local (this process, by the full limit), allow, deny"`
 	ShadowMode       bool             `envconfig:"SHADOW_MODE" default:"false" desc:"decide and count, but let every request pass"`
 	QuotaMode        bool             `envconfig:"QUOTA_MODE" default:"false" desc:"treat every rule as quota_mode"`

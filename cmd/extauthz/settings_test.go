@@ -73,7 +73,7 @@ func TestSettingsMistakesAreReportedAtOnce(t *testing.T) {
 	for _, want := range []string{
 		`PORT: want a port, 0 to 65535`,
 		`REDIS_TIMEOUT: want a duration with its unit, such as 50ms, 5s or 24h`,
-		`DEFAULT_ALGORITHM: want one of sliding_window_log, sliding_window_counter, token_bucket, leaky_bucket, fixed_window`,
+		`DEFAULT_ALGORITHM: want one of sliding_window, sliding_window_log, sliding_window_counter, token_bucket, leaky_bucket, fixed_window`,
 		`LOG_LEVEL: want DEBUG, INFO, WARN or ERROR`,
 		`SHADOW_MODE: want true or false`,
 		`STORE_ERROR_POLICY: want local, allow or deny`,
@@ -92,7 +92,7 @@ func TestSettingsMistakesAreReportedAtOnce(t *testing.T) {
 		`RESPONSE_BODY: want problem or off`,
 		`REDIS_SOCKET_TYPE: want tcp or tls or unix`,
 		`LOG_FORMAT: want text or json (did you mean json?)`,
-		`DEFAULT_ALGORITHM: want one of sliding_window_log, sliding_window_counter, token_bucket, leaky_bucket, fixed_window (did you mean token_bucket?)`,
+		`DEFAULT_ALGORITHM: want one of sliding_window, sliding_window_log, sliding_window_counter, token_bucket, leaky_bucket, fixed_window (did you mean token_bucket?)`,
 		`GRPC_MAX_CONNECTION_AGE: want a duration`,
 	} {
 		if !strings.Contains(err.Error(), want) {
@@ -115,7 +115,7 @@ func TestSettingsDefaults(t *testing.T) {
 	if s.Host != "0.0.0.0" || s.Port != 8080 || s.GRPCPort != 8081 || s.DebugHost != "127.0.0.1" || s.DebugPort != 6070 {
 		t.Errorf("listeners of envoyproxy/ratelimit: %+v", s)
 	}
-	if s.BackendType != "memory" || s.algorithm() != bucket.SlidingWindowCounter || s.RedisTimeout != 8*time.Millisecond {
+	if s.BackendType != "memory" || s.algorithm() != bucket.SlidingWindow || s.RedisTimeout != 8*time.Millisecond {
 		t.Errorf("limits: %+v", s)
 	}
 	if diff := cmp.Diff([]reply.Set{reply.Draft}, s.headers().Sets); diff != "" {

@@ -149,8 +149,8 @@ func testKeys(t *testing.T) *apikey.Keys {
 	records := []apikey.Record{
 		{ID: "ann", Owner: "ann", Plan: "pro", Scopes: []string{"read", "write"}, Labels: map[string]string{"team": "red"}},
 		{ID: "bob", Owner: "bob", Scopes: []string{"read"}},
-		{ID: "big", Owner: "big", Plan: "gold", Limit: &authz.OwnLimit{RequestsPerUnit: 100, Unit: minute}},
-		{ID: "small", Owner: "small", Limit: &authz.OwnLimit{RequestsPerUnit: 1, Unit: minute}},
+		{ID: "big", Owner: "big", Plan: "gold", Limit: &ratelimit.LimitSpec{Requests: 100, Unit: minute}},
+		{ID: "small", Owner: "small", Limit: &ratelimit.LimitSpec{Requests: 1, Unit: minute}},
 		{ID: "old", Owner: "old", Expires: now.Add(-time.Hour)},
 		{ID: "new", Owner: "new", NotBefore: now.Add(time.Hour)},
 		{ID: "off", Owner: "off", Disabled: true},

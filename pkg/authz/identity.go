@@ -4,6 +4,8 @@ import (
 	"errors"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // Identity is who sends a request.
@@ -21,7 +23,7 @@ type Identity struct {
 	// Claims are those of a token.
 	Claims map[string]any
 	// Limit is the credential's own; nil for none.
-	Limit *OwnLimit
+	Limit *ratelimit.LimitSpec
 }
 
 // CheckText returns an error if a text cannot name an owner or a plan. The upstream gets these texts as values of

@@ -2,11 +2,7 @@
 // they are within their limits. It knows neither Envoy's protos nor where keys and limits are kept.
 package authz
 
-import (
-	"time"
-
-	"github.com/extauthz/extauthz/pkg/ratelimit"
-)
+import "time"
 
 // Policy is the `authz:` section of a rule file, checked: plain values, as the parser of a rule source hands them over.
 type Policy struct {
@@ -189,6 +185,3 @@ type Metadata struct {
 // CredentialAction gives (Key, what the credential says): Field is owner, plan, key_id, method, "label.<name>" or
 // "claim.<name>". Nothing when the credential does not say it.
 type CredentialAction struct{ Key, Field, Default string }
-
-// OwnLimit is a limit that a credential brings: it takes the place of that of a rule which allows it (override: allowed).
-type OwnLimit = ratelimit.OwnLimit

@@ -160,7 +160,7 @@ func tagLength(key string) int {
 // credential brings. So do all limits that requests of a domain bring. Those of different limits do not, nor those of refused requests.
 // A full memstore forgets buckets by it.
 func TestRuleOfTakes(t *testing.T) {
-	own := &OwnLimit{RequestsPerUnit: 1, Unit: descriptors.Hour}
+	own := &LimitSpec{Requests: 1, Unit: descriptors.Hour}
 	override := &descriptors.Override{RequestsPerUnit: 1, Unit: descriptors.Minute}
 	longer := &descriptors.Override{RequestsPerUnit: 7, Unit: descriptors.Hour}
 	rules := keyRules()
@@ -170,7 +170,7 @@ func TestRuleOfTakes(t *testing.T) {
 		name   string
 		domain string
 		values []descriptors.Descriptor
-		owns   []*OwnLimit
+		owns   []*LimitSpec
 		limits int
 	}{
 		{"k", "d", []descriptors.Descriptor{{Entries: pair("k", "a", "", "")}, {Entries: pair("k", "b", "", "")}}, nil, 1},
@@ -182,7 +182,7 @@ func TestRuleOfTakes(t *testing.T) {
 		{"hash tag", "d", []descriptors.Descriptor{{Entries: pair("t", "a", "", "")}, {Entries: pair("t", "b", "", "")}}, nil, 1},
 		{"owners", "d", []descriptors.Descriptor{
 			{Entries: pair("o", "a", "", "")}, {Entries: pair("o", "b", "", "")},
-		}, []*OwnLimit{own}, 1},
+		}, []*LimitSpec{own}, 1},
 		{"overrides", "d", []descriptors.Descriptor{
 			{Entries: pair("k", "a", "", ""), Limit: override}, {Entries: pair("z", "b", "", ""), Limit: override},
 			{Entries: pair("k", "a", "", ""), Limit: longer},

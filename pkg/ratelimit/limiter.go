@@ -23,7 +23,7 @@ type Query struct {
 	// refused requests never use up what other requests have left.
 	Refused bool
 	// Own is the limit that the caller's credential brings; it takes the place of those that allow it. nil for none.
-	Own *OwnLimit
+	Own *LimitSpec
 	// MaxHold is how long the answer can be held, in µs, for limits with a MaxDelay; a request that would have to wait longer is
 	// denied.
 	MaxHold int64

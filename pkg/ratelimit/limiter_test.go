@@ -165,7 +165,7 @@ func query(t *testing.T, text string) ratelimit.Query {
 				if err != nil {
 					t.Fatal(err)
 				}
-				q.Own = &ratelimit.OwnLimit{RequestsPerUnit: n}
+				q.Own = &ratelimit.LimitSpec{Requests: n}
 				q.Own.Unit, _ = descriptors.ParseUnit(unit)
 			case "hold":
 				d, err := time.ParseDuration(value)

@@ -9,11 +9,11 @@ import (
 
 // ownLimits are the limits that credentials bring in place of one of a rule, made once each. They are as many as the operator
 // gives out different ones.
-type ownLimits struct{ made sync.Map } // OwnLimit -> *RuleLimit
+type ownLimits struct{ made sync.Map } // LimitSpec -> *RuleLimit
 
 // own is the limit that a credential brings in place of one of the rule, at most as much as that allows. Its buckets are the
 // rule's as long as algorithm and window are.
-func (r *Rule) own(l *RuleLimit, own OwnLimit) *RuleLimit {
+func (r *Rule) own(l *RuleLimit, own LimitSpec) *RuleLimit {
 	if made, ok := l.own.made.Load(own); ok {
 		return made.(*RuleLimit)
 	}
@@ -21,27 +21,33 @@ func (r *Rule) own(l *RuleLimit, own OwnLimit) *RuleLimit {
 	return made.(*RuleLimit)
 }
 
-func (r *Rule) makeOwn(l *RuleLimit, own OwnLimit) *RuleLimit {
-	multiplier := max(1, own.UnitMultiplier)
-	limit := bucket.Limit{
-		Algorithm: own.Algorithm, Requests: own.RequestsPerUnit, Window: own.Unit.Micros() * int64(multiplier), Burst: own.Burst,
+// makeOwn bounds the own limit by the rate and the burst that the rule's limit allows. Without an algorithm of its own it has that
+// of the rule, or the counter if it is too large for that. One that cannot be counted at all is ignored: who gives out limits
+// checks them.
+func (r *Rule) makeOwn(l *RuleLimit, own LimitSpec) *RuleLimit {
+	if own.Algorithm == 0 {
+		own.Algorithm = l.Chosen
 	}
-	if limit.Algorithm == 0 {
-		limit.Algorithm = l.Algorithm
+	if !own.Algorithm.HasBurst() {
+		own.Burst = 0
 	}
-	if limit.Window <= 0 || limit.Window > bucket.MaxWindow {
+	limit, err := own.Bucket()
+	if err != nil && own.Algorithm == bucket.SlidingWindowLog {
+		own.Algorithm = bucket.SlidingWindowCounter
+		limit, err = own.Bucket()
+	}
+	if err != nil {
 		return l
 	}
-	if limit.Burst == 0 {
-		limit.Burst = limit.Requests
-	}
 	limit.Requests = min(limit.Requests, atMost(l, limit.Window))
-	limit.Burst = max(1, min(limit.Burst, max(l.OverrideMax, l.Burst)))
-	if limit.Check() != nil { // whoever gives out limits checks them; one that cannot be counted is none
+	if limit.Algorithm.HasBurst() {
+		limit.Burst = max(1, min(limit.Burst, max(l.OverrideMax, l.Burst)))
+	}
+	if limit.Check() != nil {
 		return l
 	}
 	made := *l
-	made.Limit.Limit, made.Unit, made.UnitMultiplier = limit, own.Unit, multiplier
+	made.Limit.Limit, made.Unit, made.UnitMultiplier = limit, own.Unit, uint32(max(1, own.Multiplier)) // it fits: see LimitSpec
 	made.MaxDelay = 0
 	made.identity = string(identity(r.Domain, r.path, limit)) // made.rule stays: to a store, its buckets are the rule's
 	made.own = new(ownLimits)

@@ -84,27 +84,17 @@ func (p *plan) match() error {
 // override makes a limit of what the request brought: the default algorithm, with a burst of its requests. If the algorithm
 // cannot hold as many requests, the counter decides.
 func (r *Rules) override(domain string, o *descriptors.Override) (*RuleLimit, error) {
-	unit := o.Unit.Micros()
-	if unit == 0 {
-		return nil, fmt.Errorf("unit %d is none: want SECOND, MINUTE, HOUR, DAY, WEEK, MONTH or YEAR", o.Unit)
-	}
-	multiplier := max(1, o.UnitMultiplier)
-	if int64(multiplier) > bucket.MaxWindow/unit {
-		return nil, fmt.Errorf("a window of %d %ss cannot be counted exactly: at most %d", multiplier, o.Unit, bucket.MaxWindow/unit)
-	}
-	l := bucket.Limit{
-		Algorithm: r.options.DefaultAlgorithm, Requests: int64(o.RequestsPerUnit), Burst: int64(o.RequestsPerUnit),
-		Window: unit * int64(multiplier),
-	}
-	if l.Check() != nil { // the log holds less than the other algorithms
-		l.Algorithm = bucket.SlidingWindowCounter
-	}
-	if err := l.Check(); err != nil {
-		return nil, err
+	spec := LimitSpec{Requests: int64(o.RequestsPerUnit), Unit: o.Unit, Multiplier: uint64(o.UnitMultiplier), Algorithm: r.options.DefaultAlgorithm}
+	l, err := spec.Bucket()
+	if err != nil { // perhaps because the log holds less than the other algorithms
+		spec.Algorithm = bucket.SlidingWindowCounter
+		if l, err = spec.Bucket(); err != nil {
+			return nil, err
+		}
 	}
 	limit := &RuleLimit{
 		Limit: Limit{
-			Limit: l, Unit: o.Unit, UnitMultiplier: multiplier, OnStoreError: r.options.DefaultPolicy,
+			Limit: l, Unit: o.Unit, UnitMultiplier: max(1, o.UnitMultiplier), OnStoreError: r.options.DefaultPolicy,
 		},
 		Policy:  "override",
 		hashTag: -1,

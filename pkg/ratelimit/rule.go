@@ -41,6 +41,9 @@ type Node struct {
 // Limit is one limit of a rule.
 type Limit struct {
 	bucket.Limit
+	// Chosen is the algorithm as the rule names it: Limit.Algorithm, or bucket.SlidingWindow. A credential's own limit without an
+	// algorithm has this one.
+	Chosen bucket.Algorithm
 	// Name is told to Envoy (current_limit.name) and is what Replaces of other rules refers to.
 	Name string
 	// Replaces are the names of limits that do not apply to a request to which this one does.
@@ -68,18 +71,6 @@ type Limit struct {
 // request would pass ("never" when it never would), {limit} for the requests a window, {window} for its seconds and {policy}
 // for the name of the limit. What is "" is as usual.
 type Problem struct{ Type, Title, Detail string }
-
-// OwnLimit is a limit that a credential brings with it.
-type OwnLimit struct {
-	RequestsPerUnit int64
-	Unit            descriptors.Unit
-	// UnitMultiplier makes a window of several units; 0 and 1 mean one.
-	UnitMultiplier uint32
-	// Algorithm is 0 for that of the limit whose place it takes.
-	Algorithm bucket.Algorithm
-	// Burst is 0 for RequestsPerUnit.
-	Burst int64
-}
 
 // CountDenied says which denied hits are charged (count_denied).
 type CountDenied uint8

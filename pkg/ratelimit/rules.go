@@ -22,7 +22,7 @@ type Rules struct {
 type RulesOptions struct {
 	// KeyPrefix begins every bucket key (CACHE_KEY_PREFIX).
 	KeyPrefix string
-	// DefaultAlgorithm is that of overrides, which can not name one. Default: sliding_window_counter.
+	// DefaultAlgorithm is that of overrides, which can not name one. Default: sliding_window.
 	DefaultAlgorithm bucket.Algorithm
 	// DefaultPolicy is the store error policy of overrides. Default: Local.
 	DefaultPolicy StoreErrorPolicy
@@ -69,7 +69,7 @@ type variable struct {
 // NewRules compiles domains that a rule source has checked. Domains of the same name are put together.
 func NewRules(domains []Domain, o RulesOptions) *Rules {
 	if o.DefaultAlgorithm == 0 {
-		o.DefaultAlgorithm = bucket.SlidingWindowCounter
+		o.DefaultAlgorithm = bucket.SlidingWindow
 	}
 	if o.DefaultPolicy == 0 {
 		o.DefaultPolicy = Local

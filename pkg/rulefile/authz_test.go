@@ -200,7 +200,7 @@ func TestParseBuildsThePolicy(t *testing.T) {
 
 func TestParseReadsQueuesAndOverrides(t *testing.T) {
 	leaky := perMinute(5)
-	leaky.Algorithm, leaky.Burst = bucket.LeakyBucket, 5
+	leaky.Algorithm, leaky.Chosen, leaky.Burst = bucket.LeakyBucket, bucket.LeakyBucket, 5
 	for _, c := range []struct {
 		keys string
 		want func(*ratelimit.Limit)

@@ -1,11 +1,9 @@
 package rulefile
 
 import (
-	"fmt"
-
-	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // keyBuilder makes records of what a key file says, and reports what makes no sense.
@@ -102,7 +100,7 @@ func (b keyBuilder) previous(g given[previousKeys]) *apikey.Previous {
 }
 
 // ownLimit is the limit of a key, nil for none.
-func (b keyBuilder) ownLimit(g given[ownLimitKeys]) *authz.OwnLimit {
+func (b keyBuilder) ownLimit(g given[ownLimitKeys]) *ratelimit.LimitSpec {
 	if !g.set {
 		return nil
 	}
@@ -113,27 +111,27 @@ func (b keyBuilder) ownLimit(g given[ownLimitKeys]) *authz.OwnLimit {
 	if !l.requestsPerUnit.mentioned {
 		b.fail(g.key, "a limit without `requests_per_unit`", "add it")
 	}
-	if times := l.unitMultiplier.value; times > 1<<32-1 {
-		b.fail(l.unitMultiplier.at, fmt.Sprintf("`unit_multiplier` cannot be %d", times), "at most `4294967295`; use a larger unit")
-		return nil
-	}
-	own := authz.OwnLimit{
-		RequestsPerUnit: l.requestsPerUnit.value, Unit: l.unit.or(descriptors.UnknownUnit), UnitMultiplier: uint32(l.unitMultiplier.value),
+	own := ratelimit.LimitSpec{
+		Requests: l.requestsPerUnit.value, Unit: l.unit.or(descriptors.UnknownUnit), Multiplier: uint64(l.unitMultiplier.value),
 		Algorithm: l.algorithm.value, Burst: l.burst.value,
 	}
 	readable := l.unit.set && l.requestsPerUnit.set && l.unitMultiplier.set == l.unitMultiplier.mentioned &&
 		l.algorithm.set == l.algorithm.mentioned && l.burst.set == l.burst.mentioned
 	if err := apikey.CheckLimit(own); readable && err != nil {
-		at := l.requestsPerUnit.at
-		withoutBurst := own
-		withoutBurst.Burst = 0
-		switch {
-		case l.burst.set && apikey.CheckLimit(withoutBurst) == nil:
-			at = l.burst.at
-		case l.unitMultiplier.set:
-			at = l.unitMultiplier.at
-		}
-		b.fail(at, err.Error(), "the limit of a key must be one that can be counted exactly")
+		b.fail(l.place(err.Field), err.Error(), "the limit of a key must be one that can be counted exactly")
 	}
 	return &own
+}
+
+// place is where a part of the limit stands.
+func (l ownLimitKeys) place(f ratelimit.SpecField) place {
+	switch f {
+	case ratelimit.SpecUnit:
+		return l.unit.at
+	case ratelimit.SpecMultiplier:
+		return l.unitMultiplier.at
+	case ratelimit.SpecBurst:
+		return l.burst.at
+	}
+	return l.requestsPerUnit.at
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
-	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // TestKeyFiles reads each case of testdata/keys: NAME.yaml is a file of API keys, NAME.want what is said about it.
@@ -54,7 +54,7 @@ func TestEdits(t *testing.T) {
 			return AddKey(f, apikey.Record{
 				ID: "NEWKEY00", Hash: secret.Hash("new"), Owner: "true", Plan: "pro", Labels: map[string]string{"team": "a, b"},
 				Scopes: []string{"read", "10"}, NotBefore: until, Expires: until.Truncate(24*time.Hour).AddDate(1, 0, 0), Created: until,
-				Limit: &authz.OwnLimit{RequestsPerUnit: 5, Unit: descriptors.Minute, UnitMultiplier: 2, Algorithm: 3, Burst: 20},
+				Limit: &ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Minute, Multiplier: 2, Algorithm: 3, Burst: 20},
 			})
 		},
 		"rotate": func(f File) ([]byte, error) {

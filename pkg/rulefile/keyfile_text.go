@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // keyText is a record as the file has it: `key: value` each, with a separator between them that makes a block or a flow of it.
@@ -57,10 +57,10 @@ func scopesText(scopes []string) string {
 	return "[" + strings.Join(texts, ", ") + "]"
 }
 
-func limitText(l authz.OwnLimit) string {
-	text := "{requests_per_unit: " + strconv.FormatInt(l.RequestsPerUnit, 10) + ", unit: " + l.Unit.String()
-	if l.UnitMultiplier > 1 {
-		text += ", unit_multiplier: " + strconv.FormatUint(uint64(l.UnitMultiplier), 10)
+func limitText(l ratelimit.LimitSpec) string {
+	text := "{requests_per_unit: " + strconv.FormatInt(l.Requests, 10) + ", unit: " + l.Unit.String()
+	if l.Multiplier > 1 {
+		text += ", unit_multiplier: " + strconv.FormatUint(l.Multiplier, 10)
 	}
 	if l.Algorithm != 0 {
 		text += ", algorithm: " + l.Algorithm.String()

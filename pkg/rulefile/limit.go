@@ -16,30 +16,31 @@ func (b builder) limit(l limitKeys, path []string) ratelimit.Limit {
 	if l.unlimited.or(false) {
 		return b.unlimited(l)
 	}
-	limit := ratelimit.Limit{
-		Limit: bucket.Limit{
-			Algorithm: l.algorithm.or(b.cfg.DefaultAlgorithm),
-			Requests:  l.requestsPerUnit.or(0),
-		},
-		Name:           l.name.or(""),
-		Replaces:       b.replaces(l),
-		Unit:           l.unit.or(descriptors.UnknownUnit),
-		UnitMultiplier: 1,
-		CountDenied:    countDenied(l.countDenied),
-		OnStoreError:   l.onStoreError.or(b.cfg.StoreErrorPolicy),
-		HashTag:        b.hashTag(l.hashTag, path),
-		OverrideMax:    b.override(l),
-		Problem:        b.problemTemplate(l.problem),
+	spec := ratelimit.LimitSpec{
+		Requests: l.requestsPerUnit.or(0), Unit: l.unit.or(descriptors.UnknownUnit), Multiplier: uint64(l.unitMultiplier.or(1)),
+		Algorithm: l.algorithm.or(b.cfg.DefaultAlgorithm), Burst: l.burst.or(0),
 	}
-	if limit.Algorithm.HasBurst() {
-		limit.Burst = l.burst.or(limit.Requests)
+	counted, err := spec.Bucket()
+	limit := ratelimit.Limit{
+		Limit:        counted,
+		Chosen:       spec.Algorithm,
+		Name:         l.name.or(""),
+		Replaces:     b.replaces(l),
+		Unit:         spec.Unit,
+		CountDenied:  countDenied(l.countDenied),
+		OnStoreError: l.onStoreError.or(b.cfg.StoreErrorPolicy),
+		HashTag:      b.hashTag(l.hashTag, path),
+		OverrideMax:  b.override(l),
+		Problem:      b.problemTemplate(l.problem),
 	}
 	b.checkPresent(l)
 	b.checkName(l.name)
-	if l.algorithm.set || !l.algorithm.mentioned {
-		b.checkBurst(l, limit.Algorithm)
-	}
-	if l.readable() && b.window(l, &limit) && b.checkExact(l, limit.Limit) {
+	switch {
+	case err != nil && (l.readable() || err.Field == ratelimit.SpecBurst && l.algorithm.set == l.algorithm.mentioned):
+		b.failSpec(l, spec, err)
+	case err == nil && l.readable():
+		limit.UnitMultiplier = uint32(spec.Multiplier) // a window that can be counted has fewer units than 2^32
+		b.warnCosts(l, spec)
 		limit.MaxDelay = b.maxDelay(l.maxDelay, limit)
 	}
 	return limit
@@ -107,58 +108,41 @@ func (b builder) checkName(name given[string]) {
 	}
 }
 
-// checkBurst reports a burst that the algorithm would not look at.
-func (b builder) checkBurst(l limitKeys, a bucket.Algorithm) {
-	if !l.burst.mentioned || a.HasBurst() {
-		return
-	}
-	hint := "add `algorithm: token_bucket` or `leaky_bucket`, or delete `burst`"
-	if l.algorithm.set {
-		hint = "a burst goes with `token_bucket` or `leaky_bucket`: change the algorithm, or delete `burst`"
-	}
-	b.fail(l.burst.key, fmt.Sprintf("`burst` has no meaning for %s", a), hint)
-}
-
-// window sets the window of a limit, and reports whether it can be counted.
-func (b builder) window(l limitKeys, limit *ratelimit.Limit) bool {
-	times := l.unitMultiplier.or(1)
-	if most := bucket.MaxWindow / limit.Unit.Micros(); times > most {
-		b.fail(l.unitMultiplier.at, fmt.Sprintf("a window of %d %ss is too long to be counted exactly", times, limit.Unit),
-			fmt.Sprintf("at most `unit_multiplier: %d` with `unit: %s`", most, limit.Unit))
-		return false
-	}
-	if times > 1<<32-1 {
-		b.fail(l.unitMultiplier.at, fmt.Sprintf("`unit_multiplier` cannot be %d", times), "Envoy is told it as 32 bits: at most `4294967295`; use a larger unit")
-		return false
-	}
-	limit.UnitMultiplier, limit.Window = uint32(times), limit.Unit.Micros()*times
-	return true
-}
-
-// checkExact reports a limit that the stores cannot count exactly, at the key that makes it so; otherwise it returns true.
-func (b builder) checkExact(l limitKeys, limit bucket.Limit) bool {
-	rate := bucket.Limit{Algorithm: limit.Algorithm, Requests: limit.Requests, Window: limit.Window, Burst: 1}
-	if err := rate.Check(); err != nil {
+// failSpec reports a limit that cannot be counted, at the key that makes it so.
+func (b builder) failSpec(l limitKeys, spec ratelimit.LimitSpec, err *ratelimit.SpecError) {
+	switch err.Field {
+	case ratelimit.SpecUnit: // reported by checkPresent, or by the reader of the key
+	case ratelimit.SpecMultiplier:
+		b.fail(l.unitMultiplier.at, err.Message, "a smaller `unit_multiplier`, at most 77 years in all")
+	case ratelimit.SpecBurst:
+		if spec.Algorithm.HasBurst() {
+			b.fail(l.burst.at, err.Message, "a full bucket would take too long to empty: a smaller burst, or a higher rate")
+			return
+		}
+		hint := "add `algorithm: token_bucket` or `leaky_bucket`, or delete `burst`"
+		if l.algorithm.set {
+			hint = "a burst goes with `token_bucket` or `leaky_bucket`: change the algorithm, or delete `burst`"
+		}
+		b.fail(l.burst.key, err.Message, hint)
+	case ratelimit.SpecRequests:
 		hint := "for no limit at all write `unlimited: true` and nothing else"
-		if limit.Algorithm == bucket.SlidingWindowLog && limit.Requests <= bucket.MaxRequests {
+		if spec.Algorithm == bucket.SlidingWindowLog && spec.Requests <= bucket.MaxRequests {
 			hint = "sliding_window_counter counts more, at a fixed cost"
 		}
-		b.fail(l.requestsPerUnit.at, err.Error(), hint)
-		return false
+		b.fail(l.requestsPerUnit.at, err.Message, hint)
 	}
-	if err := limit.Check(); err != nil {
-		if l.burst.set {
-			b.fail(l.burst.at, err.Error(), "a full bucket would take too long to empty: a smaller burst, or a higher rate")
-			return false
-		}
-		b.fail(l.requestsPerUnit.at, err.Error(), "without `burst` it is `requests_per_unit`: set a smaller one")
-		return false
-	}
-	if limit.Algorithm == bucket.SlidingWindowLog && limit.Requests > bucket.WarnLogRequests {
-		b.warn(l.requestsPerUnit.at, fmt.Sprintf("sliding_window_log remembers each of %d requests", limit.Requests),
+}
+
+// warnCosts warns of an algorithm that was chosen for a limit of a size for which another one is better.
+func (b builder) warnCosts(l limitKeys, spec ratelimit.LimitSpec) {
+	switch {
+	case spec.Algorithm == bucket.SlidingWindowLog && spec.Requests > bucket.WarnLogRequests:
+		b.warn(l.requestsPerUnit.at, fmt.Sprintf("sliding_window_log remembers each of %d requests", spec.Requests),
 			fmt.Sprintf("above %d a decision takes Redis noticeable time: sliding_window_counter has a fixed cost", bucket.WarnLogRequests))
+	case l.algorithm.value == bucket.SlidingWindowCounter && bucket.SlidingWindow.For(spec.Requests) != bucket.SlidingWindowCounter && spec.Requests > 0:
+		b.warn(l.algorithm.at, fmt.Sprintf("sliding_window_counter can deny a client for up to two windows at %d requests", spec.Requests),
+			"delete the line: sliding_window, the default, remembers each request of a small limit and never denies for longer than one window")
 	}
-	return true
 }
 
 // replaces are the names of the limits that this one replaces.

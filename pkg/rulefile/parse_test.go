@@ -16,7 +16,8 @@ import (
 // perMinute is a limit as a file without any key of ours gives it.
 func perMinute(requests int64) ratelimit.Limit {
 	return ratelimit.Limit{
-		Limit:          bucket.Limit{Requests: requests, Window: 60_000_000, Algorithm: bucket.SlidingWindowCounter},
+		Limit:          bucket.Limit{Requests: requests, Window: 60_000_000, Algorithm: bucket.SlidingWindowLog},
+		Chosen:         bucket.SlidingWindow,
 		Unit:           descriptors.Minute,
 		UnitMultiplier: 1,
 		OnStoreError:   ratelimit.Local,
@@ -60,8 +61,8 @@ func TestParseBuildsTheTree(t *testing.T) {
 			yaml: `[{key: a, rate_limit: {unit: minute, requests_per_unit: 5}}]`,
 			cfg:  Config{DefaultAlgorithm: bucket.TokenBucket, StoreErrorPolicy: ratelimit.Deny},
 			want: []ratelimit.Node{{Key: "a", Limits: []ratelimit.Limit{{
-				Limit: bucket.Limit{Requests: 5, Burst: 5, Window: 60_000_000, Algorithm: bucket.TokenBucket},
-				Unit:  descriptors.Minute, UnitMultiplier: 1, OnStoreError: ratelimit.Deny,
+				Limit: bucket.Limit{Requests: 5, Burst: 5, Window: 60_000_000, Algorithm: bucket.TokenBucket}, Chosen: bucket.TokenBucket,
+				Unit: descriptors.Minute, UnitMultiplier: 1, OnStoreError: ratelimit.Deny,
 			}}}},
 		},
 		{
@@ -69,16 +70,16 @@ func TestParseBuildsTheTree(t *testing.T) {
 			yaml: `[{key: a, rate_limit: {name: n, unit: hour, unit_multiplier: 6, requests_per_unit: 5, algorithm: leaky_bucket, burst: 7,
 				count_denied: true, on_store_error: allow, hash_tag: a}}]`,
 			want: []ratelimit.Node{{Key: "a", Limits: []ratelimit.Limit{{
-				Limit: bucket.Limit{Requests: 5, Burst: 7, Window: 6 * 3_600_000_000, Algorithm: bucket.LeakyBucket},
-				Name:  "n", Unit: descriptors.Hour, UnitMultiplier: 6, CountDenied: ratelimit.CountAll, OnStoreError: ratelimit.Allow, HashTag: "a",
+				Limit: bucket.Limit{Requests: 5, Burst: 7, Window: 6 * 3_600_000_000, Algorithm: bucket.LeakyBucket}, Chosen: bucket.LeakyBucket,
+				Name: "n", Unit: descriptors.Hour, UnitMultiplier: 6, CountDenied: ratelimit.CountAll, OnStoreError: ratelimit.Allow, HashTag: "a",
 			}}}},
 		},
 		{
 			name: "several limits",
 			yaml: `[{key: a, limits: [{unit: minute, requests_per_unit: 5}, {unit: minute, requests_per_unit: 9, algorithm: fixed_window, count_denied: off}]}]`,
 			want: []ratelimit.Node{{Key: "a", Limits: []ratelimit.Limit{perMinute(5), {
-				Limit: bucket.Limit{Requests: 9, Window: 60_000_000, Algorithm: bucket.FixedWindow},
-				Unit:  descriptors.Minute, UnitMultiplier: 1, CountDenied: ratelimit.CountNone, OnStoreError: ratelimit.Local,
+				Limit: bucket.Limit{Requests: 9, Window: 60_000_000, Algorithm: bucket.FixedWindow}, Chosen: bucket.FixedWindow,
+				Unit: descriptors.Minute, UnitMultiplier: 1, CountDenied: ratelimit.CountNone, OnStoreError: ratelimit.Local,
 			}}}},
 		},
 		{

@@ -19,7 +19,7 @@ import (
 
 // Config says how rule files are read. Its zero value is what a rule file of envoyproxy/ratelimit needs.
 type Config struct {
-	// DefaultAlgorithm counts where a rule names no algorithm; the zero value means sliding_window_counter.
+	// DefaultAlgorithm counts where a rule names no algorithm; the zero value means sliding_window.
 	DefaultAlgorithm bucket.Algorithm
 	// StoreErrorPolicy holds where a rule has no on_store_error; the zero value means local.
 	StoreErrorPolicy ratelimit.StoreErrorPolicy
@@ -36,7 +36,7 @@ type Config struct {
 // withDefaults is the same configuration with every default filled in.
 func (c Config) withDefaults() Config {
 	if c.DefaultAlgorithm == 0 {
-		c.DefaultAlgorithm = bucket.SlidingWindowCounter
+		c.DefaultAlgorithm = bucket.SlidingWindow
 	}
 	if c.StoreErrorPolicy == 0 {
 		c.StoreErrorPolicy = ratelimit.Local

@@ -240,7 +240,7 @@ var words = map[string][]any{
 	"LOG_LEVEL":          {"DEBUG", "INFO", "WARN", "ERROR"},
 	"LOG_FORMAT":         {"text", "json"},
 	"COMPATIBILITY":      {"default", "strict"},
-	"DEFAULT_ALGORITHM":  {"sliding_window_counter", "sliding_window_log", "token_bucket", "leaky_bucket", "fixed_window"},
+	"DEFAULT_ALGORITHM":  {"sliding_window", "sliding_window_counter", "sliding_window_log", "token_bucket", "leaky_bucket", "fixed_window"},
 	"STORE_ERROR_POLICY": {"local", "allow", "deny"},
 	"RESPONSE_BODY":      {"problem", "off"},
 	"REDIS_SOCKET_TYPE":  {"tcp", "tls", "unix"},

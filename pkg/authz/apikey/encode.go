@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
@@ -37,7 +37,7 @@ type previousJSON struct {
 type limitJSON struct {
 	RequestsPerUnit int64  `json:"requests_per_unit"`
 	Unit            string `json:"unit"`
-	UnitMultiplier  uint32 `json:"unit_multiplier,omitempty"`
+	UnitMultiplier  uint64 `json:"unit_multiplier,omitempty"`
 	Algorithm       string `json:"algorithm,omitempty"`
 	Burst           int64  `json:"burst,omitempty"`
 }
@@ -50,7 +50,7 @@ func (r Record) Encode() ([]byte, error) {
 		Previous: (*previousJSON)(r.Previous), Version: r.Version,
 	}
 	if l := r.Limit; l != nil {
-		j.Limit = &limitJSON{RequestsPerUnit: l.RequestsPerUnit, Unit: l.Unit.String(), UnitMultiplier: l.UnitMultiplier, Burst: l.Burst}
+		j.Limit = &limitJSON{RequestsPerUnit: l.Requests, Unit: l.Unit.String(), UnitMultiplier: l.Multiplier, Burst: l.Burst}
 		if l.Algorithm != 0 {
 			j.Limit.Algorithm = l.Algorithm.String()
 		}
@@ -80,7 +80,7 @@ func Decode(id string, data []byte) (Record, error) {
 		if !ok {
 			return Record{}, fmt.Errorf("key %q: limit: unknown unit", id)
 		}
-		r.Limit = &authz.OwnLimit{RequestsPerUnit: l.RequestsPerUnit, Unit: unit, UnitMultiplier: l.UnitMultiplier, Burst: l.Burst}
+		r.Limit = &ratelimit.LimitSpec{Requests: l.RequestsPerUnit, Unit: unit, Multiplier: l.UnitMultiplier, Burst: l.Burst}
 		if l.Algorithm != "" {
 			a, err := bucket.ParseAlgorithm(l.Algorithm)
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // checker has one source of records, and the time of the tests.
@@ -79,7 +80,7 @@ func TestCheck(t *testing.T) {
 func TestIdentity(t *testing.T) {
 	secret := newSecret(t, pepper, "")
 	key, id := newKey(t)
-	limit := authz.OwnLimit{RequestsPerUnit: 5, Unit: descriptors.Minute}
+	limit := ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Minute}
 	record := apikey.Record{
 		ID: id, Hash: secret.Hash(key), Owner: "alice", Plan: "pro", Labels: map[string]string{"team": "a", "region": "eu"},
 		Scopes: []string{"read", "write"}, Limit: &limit,

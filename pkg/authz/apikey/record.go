@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
@@ -33,7 +34,7 @@ type Record struct {
 	// Weak says that the key is a text of somebody's choice: not random, without id and checksum.
 	Weak bool
 	// Limit is the key's own; nil for none.
-	Limit *authz.OwnLimit
+	Limit *ratelimit.LimitSpec
 	// Version is larger after each change than any other record's before it, so that a Source can tell a record that was put back
 	// from one that was changed. 0 in a file, which has no versions.
 	Version int64
@@ -76,27 +77,13 @@ func CheckScope(text string) error {
 	return CheckText(text)
 }
 
-// CheckLimit reports why a limit can not be a key's own. Without an algorithm it must do for all of them.
-func CheckLimit(l authz.OwnLimit) error {
-	window := l.Unit.Micros()
-	if window == 0 {
-		return errors.New("a limit needs a unit")
+// CheckLimit returns an error if a limit cannot be a key's own. Without an algorithm it must do for all of them.
+func CheckLimit(l ratelimit.LimitSpec) *ratelimit.SpecError {
+	if l.Algorithm == 0 {
+		l.Algorithm = bucket.TokenBucket
 	}
-	times := max(1, int64(l.UnitMultiplier))
-	if times > bucket.MaxWindow/window {
-		return fmt.Errorf("a window of %d %ss is too long to be counted exactly: at most %d", times, l.Unit, bucket.MaxWindow/window)
-	}
-	if l.Burst > 0 && l.Algorithm != 0 && !l.Algorithm.HasBurst() {
-		return fmt.Errorf("a burst has no meaning for %s", l.Algorithm)
-	}
-	limit := bucket.Limit{Algorithm: l.Algorithm, Requests: l.RequestsPerUnit, Window: window * times, Burst: l.Burst}
-	if limit.Algorithm == 0 {
-		limit.Algorithm = bucket.TokenBucket
-	}
-	if limit.Burst == 0 {
-		limit.Burst = limit.Requests
-	}
-	return limit.Check()
+	_, err := l.Bucket()
+	return err
 }
 
 // Check reports the first thing that is wrong with a record, nil when it can be used.

@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
@@ -20,10 +20,10 @@ func TestRecordsReadBack(t *testing.T) {
 		{
 			ID: "aaaaaaaa", Hash: hash, Owner: "alice", Plan: "pro", Labels: map[string]string{"a": "b"}, Scopes: []string{"read", "write"},
 			NotBefore: now, Expires: now.Add(time.Hour), Created: now, Disabled: true,
-			Limit:    &authz.OwnLimit{RequestsPerUnit: 5, Unit: descriptors.Minute, UnitMultiplier: 2, Algorithm: bucket.TokenBucket, Burst: 10},
+			Limit:    &ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Minute, Multiplier: 2, Algorithm: bucket.TokenBucket, Burst: 10},
 			Previous: &apikey.Previous{Hash: hash, ValidUntil: now},
 		},
-		{ID: "demo", Hash: hash, Owner: "demo", Weak: true, Limit: &authz.OwnLimit{RequestsPerUnit: 5, Unit: descriptors.Minute}},
+		{ID: "demo", Hash: hash, Owner: "demo", Weak: true, Limit: &ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Minute}},
 	} {
 		data, err := r.Encode()
 		if err != nil {
@@ -71,16 +71,16 @@ func TestDecodeRefuses(t *testing.T) {
 
 func TestOwnLimits(t *testing.T) {
 	for _, c := range []struct {
-		limit authz.OwnLimit
+		limit ratelimit.LimitSpec
 		want  string
 	}{
-		{authz.OwnLimit{RequestsPerUnit: 5, Unit: descriptors.Minute}, ""},
-		{authz.OwnLimit{RequestsPerUnit: 0, Unit: descriptors.Minute}, ""},
-		{authz.OwnLimit{RequestsPerUnit: 5, Unit: descriptors.Minute, Burst: 20}, ""},
-		{authz.OwnLimit{RequestsPerUnit: 5}, "needs a unit"},
-		{authz.OwnLimit{RequestsPerUnit: 5, Unit: descriptors.Year, UnitMultiplier: 1000}, "too long"},
-		{authz.OwnLimit{RequestsPerUnit: 5, Unit: descriptors.Day, Algorithm: bucket.FixedWindow, Burst: 5}, "a burst has no meaning for fixed_window"},
-		{authz.OwnLimit{RequestsPerUnit: 1 << 40, Unit: descriptors.Day}, "at most 4294967295"},
+		{ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Minute}, ""},
+		{ratelimit.LimitSpec{Requests: 0, Unit: descriptors.Minute}, ""},
+		{ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Minute, Burst: 20}, ""},
+		{ratelimit.LimitSpec{Requests: 5}, "want second, minute, hour"},
+		{ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Year, Multiplier: 1000}, "cannot be counted exactly: at most 77"},
+		{ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Day, Algorithm: bucket.FixedWindow, Burst: 5}, "`burst` has no meaning for fixed_window"},
+		{ratelimit.LimitSpec{Requests: 1 << 40, Unit: descriptors.Day}, "at most 4294967295"},
 	} {
 		err := apikey.CheckLimit(c.limit)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // Source holds the keys of one place: a file, or Redis. Its zero value holds none. It is safe for concurrent use.
@@ -90,7 +91,7 @@ type entry struct {
 	labels             []label
 	scopes             []string
 	notBefore, expires int64
-	limit              *authz.OwnLimit
+	limit              *ratelimit.LimitSpec
 	version            int64
 }
 
@@ -213,11 +214,11 @@ func (e *entry) identity(id string, now time.Time) (authz.Identity, error) {
 type builder struct {
 	texts  map[string]string
 	scopes map[string][]string
-	limits map[authz.OwnLimit]*authz.OwnLimit
+	limits map[ratelimit.LimitSpec]*ratelimit.LimitSpec
 }
 
 func newBuilder() *builder {
-	return &builder{texts: map[string]string{}, scopes: map[string][]string{}, limits: map[authz.OwnLimit]*authz.OwnLimit{}}
+	return &builder{texts: map[string]string{}, scopes: map[string][]string{}, limits: map[ratelimit.LimitSpec]*ratelimit.LimitSpec{}}
 }
 
 func (b *builder) entry(r *Record) entry {

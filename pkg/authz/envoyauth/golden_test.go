@@ -70,11 +70,11 @@ var goldenDecisions = map[string]authz.Decision{
 	},
 	"own_limit": {
 		Verdict: authz.Allowed, Reason: authz.ReasonAllowed,
-		Identity: authz.Identity{Method: "api_key", Owner: "bob", Limit: &authz.OwnLimit{RequestsPerUnit: 42, Unit: descriptors.Hour}},
+		Identity: authz.Identity{Method: "api_key", Owner: "bob", Limit: &ratelimit.LimitSpec{Requests: 42, Unit: descriptors.Hour}},
 	},
 	"own_limit_of_weeks": {
 		Verdict: authz.Allowed, Reason: authz.ReasonAllowed,
-		Identity: authz.Identity{Method: "api_key", Owner: "bob", Limit: &authz.OwnLimit{RequestsPerUnit: 42, Unit: descriptors.Week}},
+		Identity: authz.Identity{Method: "api_key", Owner: "bob", Limit: &ratelimit.LimitSpec{Requests: 42, Unit: descriptors.Week}},
 	},
 	"absent": {
 		Reason: authz.ReasonAbsent, Status: 401, Domain: "shop",

@@ -7,6 +7,7 @@ import (
 	"github.com/extauthz/extauthz/internal/wire"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // appendMetadata appends the fields of dynamic_metadata, a google.protobuf.Struct: what Envoy's access logs and later filters learn of a decision, in the namespace of the ext_authz filter:
@@ -25,7 +26,7 @@ func appendMetadata(b []byte, d *authz.Decision) []byte {
 	if l := d.Identity.Limit; overrides(l) {
 		b = appendField(b, "limit", func(b []byte) []byte {
 			return wire.AppendMessage(b, valueStruct, func(b []byte) []byte {
-				b = appendNumber(b, "requests_per_unit", l.RequestsPerUnit)
+				b = appendNumber(b, "requests_per_unit", l.Requests)
 				return appendText(b, "unit", strings.ToUpper(l.Unit.String()))
 			})
 		})
@@ -62,7 +63,7 @@ func facts(d *authz.Decision) [7]fact {
 
 // overrides reports whether Envoy can say the limit (RateLimitOverride): it knows neither weeks nor several units, and what it
 // does not know it drops, which would leave another limit.
-func overrides(l *authz.OwnLimit) bool {
-	return l != nil && l.UnitMultiplier <= 1 && l.RequestsPerUnit >= 0 && l.RequestsPerUnit <= math.MaxUint32 &&
+func overrides(l *ratelimit.LimitSpec) bool {
+	return l != nil && l.Multiplier <= 1 && l.Requests >= 0 && l.Requests <= math.MaxUint32 &&
 		l.Unit > descriptors.UnknownUnit && l.Unit <= descriptors.Year
 }

@@ -23,6 +23,25 @@ const (
 	FixedWindow
 )
 
+// SlidingWindow stands for SlidingWindowLog or SlidingWindowCounter, by the size of the limit: see For. It is what people choose,
+// not what a bucket counts by, so it has no row in the registry.
+const SlidingWindow Algorithm = 0x80
+
+// slidingLog is the largest limit for which SlidingWindow means the log. With few requests in a window the counter can deny a
+// client for up to two windows, while a log of this size takes some 400 bytes.
+const slidingLog = 20
+
+// For returns the algorithm that counts a limit of this size.
+func (a Algorithm) For(requests int64) Algorithm {
+	switch {
+	case a != SlidingWindow:
+		return a
+	case requests <= slidingLog:
+		return SlidingWindowLog
+	}
+	return SlidingWindowCounter
+}
+
 // entry is all that there is to know of an algorithm beside its two implementations.
 type entry struct {
 	// name stands in rule files, settings and metrics.
@@ -76,7 +95,7 @@ var registry = [...]entry{
 	},
 }
 
-// Algorithms lists all of them, for messages and tests.
+// Algorithms lists all that a bucket can count by.
 var Algorithms = allAlgorithms()
 
 func allAlgorithms() []Algorithm {
@@ -91,7 +110,10 @@ func (a Algorithm) known() bool { return a > 0 && int(a) < len(registry) }
 
 // String returns the name used in rule files and metrics.
 func (a Algorithm) String() string {
-	if !a.known() {
+	switch {
+	case a == SlidingWindow:
+		return "sliding_window"
+	case !a.known():
 		return fmt.Sprintf("algorithm(%d)", uint8(a))
 	}
 	return registry[a].name
@@ -103,9 +125,9 @@ func (a Algorithm) Letter() byte { return registry[a].letter }
 // HasBurst reports whether the algorithm has a capacity of its own beside its rate.
 func (a Algorithm) HasBurst() bool { return a.known() && registry[a].hasBurst }
 
-// ParseAlgorithm returns the algorithm with this name, in any case.
+// ParseAlgorithm returns the algorithm with this name, in any case; SlidingWindow is one of them.
 func ParseAlgorithm(name string) (Algorithm, error) {
-	for _, a := range Algorithms {
+	for _, a := range choices() {
 		if strings.EqualFold(name, a.String()) {
 			return a, nil
 		}
@@ -113,11 +135,14 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 	return 0, fmt.Errorf("unknown algorithm %q: want one of %s", name, strings.Join(AlgorithmNames(), ", "))
 }
 
+// choices are what people can choose from.
+func choices() []Algorithm { return append([]Algorithm{SlidingWindow}, Algorithms...) }
+
 // AlgorithmNames lists the names that ParseAlgorithm takes.
 func AlgorithmNames() []string {
-	names := make([]string, len(Algorithms))
-	for i, a := range Algorithms {
-		names[i] = a.String()
+	var names []string
+	for _, a := range choices() {
+		names = append(names, a.String())
 	}
 	return names
 }

@@ -1,0 +1,69 @@
+package ratelimit
+
+import (
+	"fmt"
+
+	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// LimitSpec is a limit as people write it: in a rule file, in a request of Envoy's, or with a credential. It is comparable, so
+// that it can be the key of a map.
+type LimitSpec struct {
+	// Requests is how many units pass in a window; 0 denies every cost.
+	Requests int64
+	// Unit and Multiplier make up the window. A Multiplier of 0 means 1. One that Bucket accepts fits 32 bits, because the longest
+	// window has fewer seconds.
+	Unit       descriptors.Unit
+	Multiplier uint64
+	// Algorithm may be bucket.SlidingWindow, which depends on Requests. It has no default here.
+	Algorithm bucket.Algorithm
+	// Burst is the capacity of the bucket algorithms, 0 for Requests. The window algorithms have none.
+	Burst int64
+}
+
+// SpecField names the part of a LimitSpec that is wrong.
+type SpecField uint8
+
+// The parts of a LimitSpec.
+const (
+	SpecRequests SpecField = iota
+	SpecUnit
+	SpecMultiplier
+	SpecBurst
+)
+
+// SpecError says why a LimitSpec cannot be counted.
+type SpecError struct {
+	Field SpecField
+	// Message names the value and the largest one that can be counted.
+	Message string
+}
+
+func (e *SpecError) Error() string { return e.Message }
+
+// Bucket returns the limit by which stores decide, or an error that is not nil.
+func (s LimitSpec) Bucket() (bucket.Limit, *SpecError) {
+	unit, multiplier := s.Unit.Micros(), max(1, s.Multiplier)
+	l := bucket.Limit{Algorithm: s.Algorithm.For(s.Requests), Requests: s.Requests, Burst: s.Burst}
+	switch most := uint64(bucket.MaxWindow / max(1, unit)); {
+	case s.Burst != 0 && !s.Algorithm.HasBurst():
+		return l, &SpecError{SpecBurst, fmt.Sprintf("`burst` has no meaning for %s", s.Algorithm)}
+	case unit == 0:
+		return l, &SpecError{SpecUnit, fmt.Sprintf("unit %d is unknown: want second, minute, hour, day, week, month or year", s.Unit)}
+	case multiplier > most:
+		return l, &SpecError{SpecMultiplier, fmt.Sprintf("a window of %d %ss cannot be counted exactly: at most %d", multiplier, s.Unit, most)}
+	}
+	l.Window = unit * int64(multiplier)
+	if l.Burst == 0 && l.Algorithm.HasBurst() {
+		l.Burst = l.Requests
+	}
+	if err := l.Check(); err != nil {
+		field := SpecRequests
+		if rate := (bucket.Limit{Algorithm: l.Algorithm, Requests: l.Requests, Window: l.Window, Burst: 1}); s.Burst != 0 && rate.Check() == nil {
+			field = SpecBurst
+		}
+		return l, &SpecError{field, err.Error()}
+	}
+	return l, nil
+}
