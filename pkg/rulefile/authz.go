@@ -81,9 +81,8 @@ func (b builder) checkRefused(a authzKeys, p *authz.Policy) {
 	sent := func(c authz.Credential) bool { return c.MTLS == nil } // a client certificate cannot be guessed
 	if !a.refused.mentioned && slices.ContainsFunc(p.Credentials, sent) {
 		b.warn(a.credentials.key, "failed authentication is not limited: there is no `refused`",
-			"add "+quoted("refused: [{actions: [{"+aboutRefused+"}]}]")+" to `authz`",
-			"and a rule to `descriptors`, such as "+
-				quoted("{key: refused_address, rate_limit: {unit: minute, requests_per_unit: 30, algorithm: token_bucket}}"))
+			"add to `authz` `refused: [{actions: [{"+aboutRefused+"}]}]`",
+			"add to `descriptors` `- {key: refused_address, rate_limit: {unit: minute, requests_per_unit: 30, algorithm: token_bucket}}`")
 	}
 }
 
