@@ -35,6 +35,24 @@ func inPlace(list []change) bool {
 	return false
 }
 
+// suspects returns a text that is another one when a file that may be cut off is another one or has another text, "" for no such
+// file.
+func suspects(list []change) string {
+	var s snapshot
+	for _, c := range list {
+		switch {
+		case c.now == nil:
+			s.files = append(s.files, File{Name: c.before.Name})
+		case c.now.inPlace || bytes.HasPrefix(c.before.Content, c.now.Content):
+			s.files = append(s.files, *c.now)
+		}
+	}
+	if len(s.files) == 0 {
+		return ""
+	}
+	return s.generation()
+}
+
 // markWritten marks the files that were written to since an earlier look at them, whatever else happened to their
 // directory.
 func (s snapshot) markWritten(earlier snapshot) {

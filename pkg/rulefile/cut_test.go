@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -417,6 +418,35 @@ func TestReloadTakesACutFileThatIsQuiet(t *testing.T) {
 			t.Errorf("a reload after that: %q, want the rules of the file", got)
 		}
 	})
+}
+
+// A file that is held waits for itself alone: another one may be replaced all the time. The same holds for SIGHUP after a cut.
+func TestOtherFilesDoNotProlongAHold(t *testing.T) {
+	for name, text := range map[string]string{
+		"held": strings.Replace(guarded, "    - {path: {exact: /internal}, require: denied}\n", "", 1),
+		"cut":  before(guarded, "  access:"),
+	} {
+		dir := newDirectory(t, map[string]string{"a.yaml": guarded, "b.yaml": ruleFile("b")})
+		synctest.Test(t, func(t *testing.T) {
+			w := NewWatcher(dir, Config{})
+			updates := run(t, dir, w)
+			write(t, filepath.Join(dir, "a.yaml"), text)
+			var last []string
+			for i := range 4 {
+				next := filepath.Join(dir, "..new")
+				write(t, next, fmt.Sprintf("# edition %d\n%s", i, ruleFile("b")))
+				longAgo(t, next)
+				rename(t, next, filepath.Join(dir, "b.yaml"))
+				if last = updates(4 * time.Second); name == "cut" {
+					w.Reload()
+					last = append(last, updates(0)...)
+				}
+			}
+			if !slices.ContainsFunc(last, func(u string) bool { return strings.HasPrefix(u, "shop b after") }) {
+				t.Errorf("%s: the last updates after 16 s are %q, want the rules of both files", name, last)
+			}
+		})
+	}
 }
 
 // White space and comments at the end say nothing, so a file may lose them.

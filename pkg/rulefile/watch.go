@@ -32,7 +32,7 @@ type Update struct {
 //
 //   - a text that is the beginning of the one in force is refused. After QuietPeriod, Reload takes it all the same;
 //   - rules of files that were written to in their places, or are gone, are held until the files have been
-//     unchanged for QuietPeriod, if they restrict access less than those in force, or lack more than half of a
+//     unchanged for QuietPeriod, whatever happens to other files, if they restrict access less than those in force, or lack more than half of a
 //     domain's limits. A file that was renamed into place is not held, because it was complete before.
 //
 // A directory that was replaced in one step (by a swap of the link ..data, or of a link to it) is trusted. Use
@@ -46,6 +46,9 @@ type Watcher struct {
 	rules   Rules    // these rules
 	told    string   // the generation that was reported last
 	waiting bool     // that one was held, or refused as cut off
+	// suspects name the files that may be cut off, with their texts; they have been the same since then.
+	suspects string
+	since    time.Time
 }
 
 // NewWatcher returns a watcher of a directory.
@@ -69,6 +72,9 @@ func (w *Watcher) read() snapshot {
 	s := readDirectory(w.dir, w.cfg)
 	s.markWritten(w.last)
 	w.last = s
+	if suspects := suspects(changes(w.inForce, s)); suspects != w.suspects {
+		w.suspects, w.since = suspects, time.Now()
+	}
 	return s
 }
 
@@ -101,6 +107,9 @@ func (w *Watcher) take(r reading) (u Update, report bool) {
 	report = r.generation != w.told || r.asked
 	if r.generation == w.told && !w.waiting {
 		return u, false
+	}
+	if w.suspects != "" { // a change of another file does not keep them waiting
+		r.quiet = max(r.quiet, time.Since(w.since))
 	}
 	changed := changes(w.inForce, r.snapshot) // none any more when the directory was replaced by one with the same texts
 	cut, suspect := cutOff(changed, ruleGrammar()), inPlace(changed)
