@@ -187,7 +187,7 @@ func TestMistakesInOverlays(t *testing.T) {
 		"a setting": {`{resources: [BASE], configMapGenerator: [{name: extauthz-settings, behavior: merge, literals: [LGO_LEVEL=DEBUG]}]}`,
 			start, `LGO_LEVEL is not a setting: did you mean LOG_LEVEL?`},
 		"a setting's value": {`{resources: [BASE], configMapGenerator: [{name: extauthz-settings, behavior: merge, literals: [LOG_LEVEL=VERBOSE]}]}`,
-			start, `LOG_LEVEL="VERBOSE": want DEBUG, INFO, WARN or ERROR`},
+			start, `LOG_LEVEL: want DEBUG, INFO, WARN or ERROR`},
 		"a rule": {`{resources: [BASE], configMapGenerator: [{name: extauthz-rules, behavior: merge, literals: ["more.yaml=domain: more\ndescriptor: []\n"]}]}`,
 			start, "did you mean `descriptors`?"},
 	} {
