@@ -2,8 +2,8 @@
 // reads along: over HTTP/2 the frames, over HTTP/1 the requests and answers. The servers behind it bound one message, one header list
 // or the streams of one connection; none of them bounds their sum.
 //
-// When a bound is reached, the guard takes from the source address that holds the most. So a client that holds much can make nobody
-// but itself fail: a new connection, such as that of a probe, is always accepted.
+// When a bound is reached, the guard takes from the source address that holds the most. So a client that holds much hurts only
+// itself. A new connection, such as that of a probe, is always accepted.
 package guard
 
 import (

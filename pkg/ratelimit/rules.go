@@ -22,7 +22,7 @@ type Rules struct {
 type RulesOptions struct {
 	// KeyPrefix begins every bucket key (CACHE_KEY_PREFIX).
 	KeyPrefix string
-	// DefaultAlgorithm is that of overrides, which can not name one. Default: sliding_window.
+	// DefaultAlgorithm is that of overrides, which cannot name one. Default: sliding_window.
 	DefaultAlgorithm bucket.Algorithm
 	// DefaultPolicy is the store error policy of overrides. Default: Local.
 	DefaultPolicy StoreErrorPolicy
