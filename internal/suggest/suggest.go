@@ -1,7 +1,56 @@
-// Package suggest finds the word that was meant by one that is misspelt.
+// Package suggest writes the parts that all messages about mistakes share: a value as it was written, the words that are
+// allowed, and the word that was meant by one that is misspelt.
 package suggest
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+)
+
+// maxQuoted is how much of a value a message repeats.
+const maxQuoted = 60
+
+// Quoted is a text as messages repeat it: in backquotes, printable, and not too long.
+func Quoted(text string) string {
+	runes := []rune(text)
+	cut := ""
+	if len(runes) > maxQuoted {
+		runes, cut = runes[:maxQuoted], "…"
+	}
+	for i, r := range runes {
+		switch {
+		case r == '\t' || r == '\n':
+			runes[i] = ' '
+		case !unicode.IsPrint(r):
+			runes[i] = unicode.ReplacementChar
+		}
+	}
+	return "`" + string(runes) + cut + "`"
+}
+
+// OneOf lists words as a sentence does: "`a`, `b` or `c`".
+func OneOf(words []string) string {
+	var b strings.Builder
+	for i, word := range words {
+		switch {
+		case i == 0:
+		case i == len(words)-1:
+			b.WriteString(" or ")
+		default:
+			b.WriteString(", ")
+		}
+		b.WriteString("`" + word + "`")
+	}
+	return b.String()
+}
+
+// DidYouMean returns a hint that names the word closest to what was written, "" when none is close.
+func DidYouMean(written string, words []string) string {
+	if word := Closest(written, words); word != "" {
+		return "did you mean `" + word + "`?"
+	}
+	return ""
+}
 
 // Closest returns the word that was most likely meant: one that differs in case, hyphens or underscores only, the only one
 // that begins with what was written, or the one a few typing mistakes away. It returns "" when there is none.

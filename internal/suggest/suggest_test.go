@@ -23,3 +23,20 @@ func TestClosest(t *testing.T) {
 		}
 	}
 }
+
+func TestMessages(t *testing.T) {
+	for _, c := range []struct{ got, want string }{
+		{suggest.Quoted("a\tb\x00"), "`a b\ufffd`"},
+		{suggest.Quoted(strings.Repeat("é", 61)), "`" + strings.Repeat("é", 60) + "…`"},
+		{suggest.OneOf(nil), ""},
+		{suggest.OneOf([]string{"a"}), "`a`"},
+		{suggest.OneOf([]string{"a", "b"}), "`a` or `b`"},
+		{suggest.OneOf([]string{"a", "b", "c"}), "`a`, `b` or `c`"},
+		{suggest.DidYouMean("mintue", []string{"minute"}), "did you mean `minute`?"},
+		{suggest.DidYouMean("xyz", []string{"minute"}), ""},
+	} {
+		if c.got != c.want {
+			t.Errorf("got %s, want %s", c.got, c.want)
+		}
+	}
+}

@@ -64,22 +64,3 @@ func cells(r rune) int {
 	}
 	return 1
 }
-
-// maxQuoted is how much of a value a message repeats.
-const maxQuoted = 60
-
-// quoted is a text of the file as messages repeat it: in backquotes, printable, and not too long.
-func quoted(text string) string {
-	runes := []rune(text)
-	cut := ""
-	if len(runes) > maxQuoted {
-		runes, cut = runes[:maxQuoted], "…"
-	}
-	for i, r := range runes {
-		if r == '\t' || r == '\n' {
-			r = ' '
-		}
-		runes[i] = printable(r)
-	}
-	return "`" + string(runes) + cut + "`"
-}
