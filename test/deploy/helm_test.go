@@ -104,6 +104,35 @@ func TestPackagedChart(t *testing.T) {
 	}
 }
 
+// TestExampleLimitsFailedAuthentication: with API keys and no rules of the operator, the rules that the chart serves refuse a request
+// without a key, and limit such requests of one address.
+func TestExampleLimitsFailedAuthentication(t *testing.T) {
+	manifests, err := render(t, "--values", filepath.Join(chart(t), "ci", "keys-values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := decode(t, manifests)
+	root := o.rootFiles(t, operatorsObjects(t))
+	s := testenv.Service(t, binary, append(o.variables(root), "DEBUG_HOST=127.0.0.1", "DRAIN_DELAY=0s")...)
+	refused := 0
+	for range 1000 { // it is enough to send more than one in two seconds
+		resp, err := http.Get("http://" + testenv.Loopback(s.HTTPPort) + "/check/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode == http.StatusTooManyRequests {
+			break
+		}
+		if refused++; resp.StatusCode != http.StatusUnauthorized {
+			t.Fatalf("request %d without a key: %s, want 401", refused, resp.Status)
+		}
+	}
+	if refused < 30 || refused == 1000 {
+		t.Errorf("%d requests without a key got 401 before the first 429, want at least 30, and an end", refused)
+	}
+}
+
 // What the notes after an installation tell to type and to copy is right: names and ports, the curl line, Envoy's cluster.
 func TestNotes(t *testing.T) {
 	printed, err := helm(t, "install", "limits", chart(t), "--namespace", "extauthz", "--dry-run=client")
