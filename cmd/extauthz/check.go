@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rulefile"
 )
@@ -44,12 +45,12 @@ func check(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "extauthz: there is no directory %s\n", dir)
 		return exitNoStart
 	}
-	s, _, err := readSettings()
+	s, _, err := service.ReadSettings()
 	if err != nil {
 		fmt.Fprintf(stderr, "extauthz: the environment has mistakes:\n%s\n", err)
 		return exitNoStart
 	}
-	rules, problems := rulefile.Load(dir, s.ruleConfig())
+	rules, problems := rulefile.Load(dir, s.RuleConfig())
 	if len(problems) > 0 {
 		fmt.Fprintln(stderr, problems.Error())
 	}

@@ -38,11 +38,11 @@ func TestCommands(t *testing.T) {
 		{args: "check " + good, code: 0, stdout: "ok: 1 domain, 1 limit, generation "},
 		{args: "check " + bad, code: 1, stderr: "rules.yaml:4:5: error: "},
 		{args: "check " + bad, code: 1, stderr: "did you mean `rate_limit`?"},
-		{args: "check --envoy " + dir + "/none sample", code: 1, stderr: dir + "/none: error: read configuration of Envoy: no such file"},
-		{args: "check --envoy sample sample", code: 1, stderr: "sample: error: this is not a regular file"},
+		{args: "check --envoy " + dir + "/none ../../internal/service/sample", code: 1, stderr: dir + "/none: error: read configuration of Envoy: no such file"},
+		{args: "check --envoy ../../internal/service/sample ../../internal/service/sample", code: 1, stderr: "sample: error: this is not a regular file"},
 		{args: "check --envoy ../../envoy/envoy.yaml " + good, code: 1, stderr: "no rule file in " + good + " has an `authz:` section"},
-		{args: "check --envoy ../../envoy/envoy.yaml sample", code: 0, stdout: "ok: ../../envoy/envoy.yaml, 1 connection manager with ext_authz"},
-		{args: "check --envoy ../../envoy/tcp.yaml --envoy ../../envoy/sidecar.yaml sample", code: 1,
+		{args: "check --envoy ../../envoy/envoy.yaml ../../internal/service/sample", code: 0, stdout: "ok: ../../envoy/envoy.yaml, 1 connection manager with ext_authz"},
+		{args: "check --envoy ../../envoy/tcp.yaml --envoy ../../envoy/sidecar.yaml ../../internal/service/sample", code: 1,
 			stdout: "ok: ../../envoy/sidecar.yaml", stderr: "../../envoy/tcp.yaml: error: no HTTP connection manager"},
 		{args: "health --help", code: 0, stdout: "Example"},
 		{args: "health now", code: 2, stderr: `health: takes no arguments but flags, not "now"`},
@@ -123,7 +123,7 @@ func TestNoStart(t *testing.T) {
 		"socket of nowhere": {map[string]string{"RUNTIME_ROOT": rulesRoot(t), "GRPC_UDS": filepath.Join(broken, "nowhere", "grpc.sock")}, "the directory " + filepath.Join(broken, "nowhere") + " does not exist: create it, or mount it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clearenv(t)
+			setenv(t, nil)
 			for _, name := range []string{"PORT", "GRPC_PORT", "DEBUG_PORT"} {
 				t.Setenv(name, "0")
 			}
@@ -136,4 +136,31 @@ func TestNoStart(t *testing.T) {
 			}
 		})
 	}
+}
+
+// setenv makes the environment of a test: these variables and no others.
+func setenv(t *testing.T, vars map[string]string) {
+	t.Helper()
+	for _, pair := range os.Environ() {
+		name, value, _ := strings.Cut(pair, "=")
+		t.Setenv(name, value) // so that it is put back
+		os.Unsetenv(name)
+	}
+	for name, v := range vars {
+		t.Setenv(name, v)
+	}
+}
+
+// rulesRoot makes a RUNTIME_ROOT with one rule file.
+func rulesRoot(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "config"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const rules = "domain: sample\ndescriptors: [{key: api_key, rate_limit: {unit: minute, requests_per_unit: 5}}]\n"
+	if err := os.WriteFile(filepath.Join(root, "config", "rules.yaml"), []byte(rules), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return root
 }

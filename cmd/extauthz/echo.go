@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/extauthz/extauthz/internal/service"
 )
 
 const echoUsage = `extauthz echo is an upstream for trying things out: it answers every request with 200 and, as JSON, what has reached
@@ -27,9 +29,7 @@ Example:
 `
 
 const (
-	// echoVariable is no setting, since only echo reads it; but serve and echo may share the environment of a compose file.
-	echoVariable = "ECHO_ADDRESS"
-	echoAddress  = "127.0.0.1:8000"
+	echoAddress = "127.0.0.1:8000"
 	// echoDrain is how long requests in flight may take after SIGTERM; each of them is answered at once.
 	echoDrain = 5 * time.Second
 )
@@ -41,14 +41,14 @@ func echo(args []string, stdout, stderr io.Writer) int {
 			fmt.Fprint(stdout, echoUsage)
 			return exitOK
 		}
-		fmt.Fprintf(stderr, "extauthz: echo takes no arguments, not %q: %s says where it listens\n", args[0], echoVariable)
+		fmt.Fprintf(stderr, "extauthz: echo takes no arguments, not %q: %s says where it listens\n", args[0], service.EchoVariable)
 		return exitNoStart
 	}
-	if _, _, err := readSettings(); err != nil { // for STRICT_ENVIRONMENT
+	if _, _, err := service.ReadSettings(); err != nil { // for STRICT_ENVIRONMENT
 		fmt.Fprintf(stderr, "extauthz: the environment has mistakes:\n%s\n", err)
 		return exitNoStart
 	}
-	listener, err := listenEcho(cmp.Or(os.Getenv(echoVariable), echoAddress))
+	listener, err := listenEcho(cmp.Or(os.Getenv(service.EchoVariable), echoAddress))
 	if err != nil {
 		fmt.Fprintf(stderr, "extauthz: echo: %v\n", err)
 		return exitNoStart
@@ -67,19 +67,19 @@ func listenEcho(address string) (net.Listener, error) {
 	host, text, err := net.SplitHostPort(address)
 	port, portErr := strconv.ParseUint(text, 10, 16)
 	if err != nil || portErr != nil {
-		return nil, fmt.Errorf("%s=%q: want host:port, such as %s", echoVariable, address, echoAddress)
+		return nil, fmt.Errorf("%s=%q: want host:port, such as %s", service.EchoVariable, address, echoAddress)
 	}
-	return tcpAddress{echoVariable, host, echoVariable, uint16(port)}.listen()
+	return service.TCPAddress{HostSetting: service.EchoVariable, Host: host, PortSetting: service.EchoVariable, Port: uint16(port)}.Listen()
 }
 
 // serveEcho answers until ctx is done, lets requests in flight finish, and returns nil then.
 func serveEcho(ctx context.Context, listener net.Listener) error {
-	server := newHTTPServer(http.HandlerFunc(serveEchoed))
+	server := service.NewHTTPServer(http.HandlerFunc(serveEchoed))
 	server.Protocols = new(http.Protocols)
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetUnencryptedHTTP2(true) // as Envoy speaks it with a cluster of http2_protocol_options
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return wrapServe("HTTP", server.Serve(listener)) })
+	group.Go(func() error { return service.WrapServe("HTTP", server.Serve(listener)) })
 	group.Go(func() error {
 		<-groupCtx.Done()
 		drained, cancel := context.WithTimeout(context.Background(), echoDrain)

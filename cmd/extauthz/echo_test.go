@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -52,8 +53,13 @@ func TestEcho(t *testing.T) {
 		}
 		transport.CloseIdleConnections()
 	}
-	if code, body := get(t, base+"/healthz"); code != http.StatusOK || body != "OK\n" {
-		t.Errorf("/healthz: %d %q", code, body)
+	res, err := http.Get(base + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if body, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusOK || string(body) != "OK\n" {
+		t.Errorf("/healthz: %s %q %v", res.Status, body, err)
 	}
 	cancel()
 	if err := <-done; err != nil {

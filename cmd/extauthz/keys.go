@@ -12,8 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
@@ -75,14 +74,14 @@ type keyCommand struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	now            time.Time
-	settings       *Settings
+	settings       *service.Settings
 	file           string
 	redis          bool
 }
 
 // keysCommand runs a subcommand of keys. The key itself is all that it prints to stdout, so that a script can keep it.
 func keysCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	redis.SetLogger(quietRedis{slog.New(slog.DiscardHandler)}) // the error is enough
+	service.LogRedis(slog.New(slog.DiscardHandler)) // the error is enough
 	c := &keyCommand{stdin: stdin, stdout: stdout, stderr: stderr, now: time.Now().UTC().Truncate(time.Second)}
 	commands := map[string]func(context.Context, []string) error{
 		"create": c.create, "list": c.list, "rotate": c.rotate, "revoke": c.revoke, "secret": c.secret,
@@ -140,7 +139,7 @@ func (c *keyCommand) parse(args []string, want int) (positional []string, err er
 		}
 	}
 	for _, arg := range positional {
-		if startOfSecret.MatchString(arg) {
+		if service.HasStartOfSecret(arg) {
 			return nil, &usageError{errors.New("an argument looks like an API key, so it is not shown: want an id, as `extauthz keys list` shows it")}
 		}
 	}
@@ -150,7 +149,7 @@ func (c *keyCommand) parse(args []string, want int) (positional []string, err er
 		}
 		return nil, &usageError{errors.New("want one id, as `extauthz keys list` shows it")}
 	}
-	if c.settings, _, err = readSettings(); err != nil {
+	if c.settings, _, err = service.ReadSettings(); err != nil {
 		return nil, &usageError{fmt.Errorf("the environment has mistakes:\n%w", err)}
 	}
 	return positional, nil

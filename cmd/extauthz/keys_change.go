@@ -17,7 +17,7 @@ func (c *keyCommand) rotate(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	secret, err := c.settings.serverSecret()
+	secret, err := c.settings.ServerSecret()
 	if err != nil {
 		return &usageError{err}
 	}

@@ -42,7 +42,7 @@ func (c *keyCommand) create(ctx context.Context, args []string) error {
 		return err
 	}
 	defer place.Close()
-	secret, err := c.settings.serverSecret()
+	secret, err := c.settings.ServerSecret()
 	if err != nil {
 		return &usageError{err}
 	}

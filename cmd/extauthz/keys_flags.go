@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -83,7 +84,7 @@ func duration(v string) (time.Duration, error) {
 // limitFlags are the flags that make a limit.
 type limitFlags struct {
 	limit     string
-	algorithm algorithm
+	algorithm service.Algorithm
 	burst     int64
 }
 

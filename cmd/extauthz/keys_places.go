@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/authz/rediskeys"
 	"github.com/extauthz/extauthz/pkg/rulefile"
@@ -123,12 +124,12 @@ type redisKeys struct {
 	store  *rediskeys.Store
 }
 
-func openRedisKeys(s *Settings) (*redisKeys, error) {
-	secret, err := s.serverSecret()
+func openRedisKeys(s *service.Settings) (*redisKeys, error) {
+	secret, err := s.ServerSecret()
 	if err != nil {
 		return nil, &usageError{err}
 	}
-	client, store, err := s.redisForKeys(secret)
+	client, store, err := s.RedisForKeys(secret)
 	if err != nil {
 		return nil, &usageError{err}
 	}
@@ -161,20 +162,9 @@ func (r *redisKeys) all(ctx context.Context) (list []placedKey, state string, er
 }
 
 func (r *redisKeys) add(ctx context.Context, record apikey.Record) error {
-	return howToSign(r.store.Add(ctx, record))
+	return service.HowToSign(r.store.Add(ctx, record))
 }
 
 func (r *redisKeys) change(ctx context.Context, id string, change func(*apikey.Record) error) error {
-	return howToSign(r.store.Change(ctx, id, change))
-}
-
-// howToSign adds the way out to an error of keys that are not as they were signed.
-func howToSign(err error) error {
-	if errors.Is(err, rediskeys.ErrCopied) {
-		return fmt.Errorf("%w (remove the record that is not right from the hash in redis, with HDEL, and list the keys again)", err)
-	}
-	if !errors.Is(err, rediskeys.ErrUnsigned) && !errors.Is(err, rediskeys.ErrState) {
-		return err
-	}
-	return fmt.Errorf("%w (`extauthz keys list --redis` shows the keys, and how to sign them as they are)", err)
+	return service.HowToSign(r.store.Change(ctx, id, change))
 }

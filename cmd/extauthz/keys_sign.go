@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/extauthz/extauthz/internal/service"
 )
 
 // sign signs the keys in Redis with the current server secret, or, after a change that was not made by this program, in the state
@@ -23,7 +25,7 @@ func (c *keyCommand) sign(ctx context.Context, args []string) error {
 	}
 	signed, removed, err := shared.store.Sign(ctx, accept)
 	if err != nil {
-		return fmt.Errorf("%s: %w", place, howToSign(err))
+		return fmt.Errorf("%s: %w", place, service.HowToSign(err))
 	}
 	if len(removed) > 0 {
 		fmt.Fprintf(c.stderr, "Removed what could not be read, and weak keys that were not signed: %q\n", strings.Join(removed, " "))

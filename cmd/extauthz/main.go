@@ -10,7 +10,8 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/extauthz/extauthz/internal/service"
+	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
 // Exit codes: 0 for success, 1 when `check` found mistakes, a server failed or is not healthy, 2 when it could not start.
@@ -46,7 +47,7 @@ func command(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 {
 		name, args = args[0], args[1:]
 	}
-	stderr = hideSecrets(stderr)
+	stderr = service.HideSecrets(stderr)
 	switch name {
 	case "serve":
 		return serve(args, stderr)
@@ -86,18 +87,20 @@ func serve(args []string, stderr io.Writer) int {
 
 // serveUntil reads the settings, serves until ctx is done, and returns the exit code.
 func serveUntil(ctx context.Context, stderr io.Writer) int {
-	s, warnings, err := readSettings()
+	s, warnings, err := service.ReadSettings()
 	if err != nil {
 		fmt.Fprintf(stderr, "extauthz: the environment has mistakes:\n%s\n(extauthz settings lists all settings)\n", err)
 		return exitNoStart
 	}
-	log := newLogger(s, stderr)
+	log := service.NewLogger(s, stderr)
 	for _, w := range warnings {
 		log.Warn("setting", "warning", w)
 	}
-	redis.SetLogger(quietRedis{log})
-	err = run(ctx, s, log, stderr)
-	var notStarted *startError
+	service.LogRedis(log)
+	this := thisBuild()
+	build := telemetry.Build{Version: this.Version, Revision: this.Commit, GoVersion: this.Go}
+	err = service.Run(ctx, s, build, log, stderr)
+	var notStarted *service.StartError
 	switch {
 	case errors.As(err, &notStarted):
 		fmt.Fprintf(stderr, "extauthz: %v\n", err)

@@ -6,10 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +16,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	"github.com/extauthz/extauthz/internal/service"
 )
 
 const healthUsage = `extauthz health asks a running service whether requests may be sent to it; exit 0 when they may, 1 when not.
@@ -58,7 +58,7 @@ func askHealth(args []string, stdout, stderr io.Writer) int {
 	if p.url != "" {
 		err = p.askHTTP(ctx)
 	} else {
-		s, _, settingsErr := readSettings()
+		s, _, settingsErr := service.ReadSettings()
 		if settingsErr != nil {
 			fmt.Fprintf(stderr, "extauthz: the environment has mistakes:\n%s\n", settingsErr)
 			return exitNoStart
@@ -102,9 +102,9 @@ func parseProbe(args []string) (*probe, error) {
 }
 
 // askGRPC returns nil when the service that these settings describe says that it is serving.
-func (p *probe) askGRPC(ctx context.Context, s *Settings) error {
-	target, settings := "passthrough:///"+s.grpcAddress(), "GRPC_HOST and GRPC_PORT"
-	where := s.grpcAddress()
+func (p *probe) askGRPC(ctx context.Context, s *service.Settings) error {
+	target, settings := "passthrough:///"+s.GRPCAddress(), "GRPC_HOST and GRPC_PORT"
+	where := s.GRPCAddress()
 	if s.GRPCUDS != "" {
 		target, settings, where = "unix:"+s.GRPCUDS, "GRPC_UDS", s.GRPCUDS
 	}
@@ -120,7 +120,7 @@ func (p *probe) askGRPC(ctx context.Context, s *Settings) error {
 	case codes.DeadlineExceeded:
 		return fmt.Errorf("%s has not answered within %s: what listens there hangs or is no gRPC server", where, p.timeout)
 	case codes.NotFound:
-		return fmt.Errorf("%s knows no service %q: want one of %q", where, p.service, healthNames)
+		return fmt.Errorf("%s knows no service %q: want one of %q", where, p.service, service.HealthNames)
 	case codes.Unavailable:
 		return fmt.Errorf("%s does not answer: %s: is the service running, with the same %s?", where, status.Convert(err).Message(), settings)
 	default:
@@ -157,16 +157,4 @@ func (p *probe) askHTTP(ctx context.Context) error {
 		return fmt.Errorf("GET %s: %s %q, want 200", p.url, res.Status, first)
 	}
 	return nil
-}
-
-// grpcAddress is where a client on the same machine reaches the gRPC listener.
-func (s *Settings) grpcAddress() string {
-	host := s.GRPCHost
-	switch host {
-	case "", "0.0.0.0":
-		host = "127.0.0.1"
-	case "::":
-		host = "::1"
-	}
-	return net.JoinHostPort(host, strconv.Itoa(int(s.GRPCPort)))
 }

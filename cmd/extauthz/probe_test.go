@@ -11,7 +11,10 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
+	grpchealth "google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
@@ -22,6 +25,16 @@ func serveHealth(t *testing.T, listener net.Listener, register func(*grpc.Server
 	register(server)
 	go func() { _ = server.Serve(listener) }() // a server that is stopped has nothing to say
 	t.Cleanup(server.Stop)
+}
+
+// setHealth registers the health of all services of extauthz.
+func setHealth(s *grpc.Server, status grpc_health_v1.HealthCheckResponse_ServingStatus) *grpchealth.Server {
+	h := grpchealth.NewServer()
+	for _, name := range service.HealthNames {
+		h.SetServingStatus(name, status)
+	}
+	grpc_health_v1.RegisterHealthServer(s, h)
+	return h
 }
 
 // listenOn listens on TCP, and returns the port too, or on a Unix socket.
@@ -40,15 +53,15 @@ func listenOn(t *testing.T, network, address string) (listener net.Listener, por
 
 // TestHealth asks servers in every state, where the settings say that they listen.
 func TestHealth(t *testing.T) {
-	socket, serving := filepath.Join(t.TempDir(), "grpc.sock"), func(s *grpc.Server) { newHealth(s).set(true) }
+	socket, serving := filepath.Join(t.TempDir(), "grpc.sock"), func(s *grpc.Server) { setHealth(s, grpc_health_v1.HealthCheckResponse_SERVING) }
 	onSocket, _ := listenOn(t, "unix", socket)
 	serveHealth(t, onSocket, serving)
 	healthy, port := listenOn(t, "tcp", "127.0.0.1:0")
 	serveHealth(t, healthy, serving)
 	starting, startingPort := listenOn(t, "tcp", "127.0.0.1:0")
-	serveHealth(t, starting, func(s *grpc.Server) { newHealth(s) })
+	serveHealth(t, starting, func(s *grpc.Server) { setHealth(s, grpc_health_v1.HealthCheckResponse_NOT_SERVING) })
 	draining, drainingPort := listenOn(t, "tcp", "127.0.0.1:0")
-	serveHealth(t, draining, func(s *grpc.Server) { h := newHealth(s); h.set(true); h.drain() })
+	serveHealth(t, draining, func(s *grpc.Server) { setHealth(s, grpc_health_v1.HealthCheckResponse_SERVING).Shutdown() })
 	other, otherPort := listenOn(t, "tcp", "127.0.0.1:0")
 	serveHealth(t, other, func(*grpc.Server) {})
 	_, silentPort := listenOn(t, "tcp", "127.0.0.1:0") // connects, and nobody is there
@@ -101,17 +114,5 @@ func TestHealth(t *testing.T) {
 				t.Errorf("exit code %d, want %d and %q in\n%s", code, c.code, c.want, &out)
 			}
 		})
-	}
-}
-
-// TestHealthOfTheService: a service and its probe agree when they have the same environment.
-func TestHealthOfTheService(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "grpc.sock")
-	_, httpAddr, _, _ := start(t, map[string]string{"GRPC_UDS": socket, "RUNTIME_ROOT": rulesRoot(t)})
-	for _, args := range []string{"health", "health --service ratelimit", "health --http http://" + httpAddr + "/readyz"} {
-		var out bytes.Buffer
-		if code := command(append(strings.Fields(args), "--timeout=1m"), &out, &out); code != exitOK {
-			t.Errorf("%s: exit code %d, want 0\n%s", args, code, &out)
-		}
 	}
 }

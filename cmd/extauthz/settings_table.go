@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/extauthz/extauthz/internal/service"
 )
 
 // printSettings lists the settings as text, or with --markdown as the table of README.md.
@@ -12,7 +14,7 @@ func printSettings(args []string, stdout, stderr io.Writer) int {
 	switch {
 	case len(args) == 0:
 		w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-		for f := range fields() {
+		for f := range service.Fields() {
 			fmt.Fprintf(w, "%s\t%s\t%s\n", f.Tag.Get("envconfig"), f.Tag.Get("default"), f.Tag.Get("desc"))
 		}
 		_ = w.Flush() // what the terminal does not take is lost anyway
@@ -29,7 +31,7 @@ func printSettings(args []string, stdout, stderr io.Writer) int {
 func settingsTable() string {
 	var b strings.Builder
 	b.WriteString("| variable | default | meaning |\n|---|---|---|\n")
-	for f := range fields() {
+	for f := range service.Fields() {
 		name, value := "`"+f.Tag.Get("envconfig")+"`", f.Tag.Get("default")
 		if value != "" {
 			value = "`" + value + "`"

@@ -26,7 +26,7 @@ func lineEnds(text string) (ends []int) {
 
 // The files that users copy are cut at each line end, in place, as a full disk does. None of it is ever put in force.
 func TestCutFileIsNeverPutInForce(t *testing.T) {
-	for _, name := range []string{"../../cmd/extauthz/sample/sample.yaml", "../../deploy/compose/rules/shop.yaml", "../../test/e2e/testdata/policy.yaml"} {
+	for _, name := range []string{"../../internal/service/sample/sample.yaml", "../../deploy/compose/rules/shop.yaml", "../../test/e2e/testdata/policy.yaml"} {
 		content, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -28,9 +28,9 @@ func TestCheckEnvoy(t *testing.T) {
 // TestSamplesOfEnvoy compares the configurations that people copy with the policies they are for.
 func TestSamplesOfEnvoy(t *testing.T) {
 	for config, rules := range map[string]string{
-		"envoy/envoy.yaml":                "cmd/extauthz/sample/sample.yaml",
-		"envoy/sidecar.yaml":              "cmd/extauthz/sample/sample.yaml",
-		"envoy/http-ext_authz.yaml":       "cmd/extauthz/sample/sample.yaml",
+		"envoy/envoy.yaml":                "internal/service/sample/sample.yaml",
+		"envoy/sidecar.yaml":              "internal/service/sample/sample.yaml",
+		"envoy/http-ext_authz.yaml":       "internal/service/sample/sample.yaml",
 		"deploy/compose/envoy/envoy.yaml": "deploy/compose/rules/shop.yaml",
 	} {
 		file := File{Name: config, Content: []byte(testenv.RepoFile(t, config))}
@@ -43,7 +43,7 @@ func TestSamplesOfEnvoy(t *testing.T) {
 
 // TestMistakesInSamplesOfEnvoy changes one line of those configurations.
 func TestMistakesInSamplesOfEnvoy(t *testing.T) {
-	policies := policiesOf(t, testenv.RepoFile(t, "cmd/extauthz/sample/sample.yaml"))
+	policies := policiesOf(t, testenv.RepoFile(t, "internal/service/sample/sample.yaml"))
 	for _, c := range []struct{ config, before, after, want string }{
 		{"envoy/http-ext_authz.yaml", "- { exact: x-auth-plan }", "- { exact: x-auth-plans }",
 			"Envoy drops `x-auth-plan` from the answer"},
@@ -69,7 +69,7 @@ func TestMistakesInSamplesOfEnvoy(t *testing.T) {
 func TestEnvoyOnPage(t *testing.T) {
 	text := strings.Replace(testenv.RepoFile(t, "envoy/http-ext_authz.yaml"), "- { exact: x-auth-plan }\n", "\n", 1)
 	_, problems := CheckEnvoy(File{Name: "http-ext_authz.yaml", Content: []byte(text)},
-		policiesOf(t, testenv.RepoFile(t, "cmd/extauthz/sample/sample.yaml")))
+		policiesOf(t, testenv.RepoFile(t, "internal/service/sample/sample.yaml")))
 	if len(problems) != 1 || !strings.Contains(testenv.RepoFile(t, "docs/ext_authz.md"), problems[0].String()) {
 		t.Errorf("got these problems, want one, and the page to show it:\n%v", problems)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-const sampleRules = "cmd/extauthz/sample/sample.yaml"
+const sampleRules = "internal/service/sample/sample.yaml"
 
 // TestRouteLimits holds the sample rules, and what the routes of the sample configuration say of them, to their word, wherever
 // the buckets are. ext_authz is taken out of the way: it would let one key of the sample make 5 requests a minute.

@@ -81,7 +81,7 @@ descriptors:
 // TestRefusedGRPC: a gRPC client learns the same by its status.
 func TestRefusedGRPC(t *testing.T) {
 	t.Parallel()
-	rules := instead("requests_per_unit: 30", "requests_per_unit: 1")(t, testenv.RepoFile(t, "cmd/extauthz/sample/sample.yaml"))
+	rules := instead("requests_per_unit: 30", "requests_per_unit: 1")(t, testenv.RepoFile(t, "internal/service/sample/sample.yaml"))
 	root, _ := rulesDirectory(t, rules)
 	envoy := startEnvoy(t, startService(t, "RUNTIME_ROOT="+root, serverSecret).grpcPort)
 	for _, want := range []int{7, 8} { // PERMISSION_DENIED, RESOURCE_EXHAUSTED

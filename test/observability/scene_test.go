@@ -35,7 +35,7 @@ func startService(t *testing.T) *service {
 			"--tls-cert-file", file("redis.pem"), "--tls-key-file", file("redis.key"), "--tls-ca-cert-file", file("ca.pem")),
 		rules: file("config/rules.yaml"),
 	}
-	rules := replaced(t, testenv.RepoFile(t, "cmd/extauthz/sample/sample.yaml"),
+	rules := replaced(t, testenv.RepoFile(t, "internal/service/sample/sample.yaml"),
 		"    - api_key: { header: x-api-key }\n", fmt.Sprintf(`
     - jwt: { issuer: https://issuer.example, audiences: [shop], algorithms: [ES256], jwks_file: %q }
 `, path(t, "test/observability/testdata/jwks.json")))

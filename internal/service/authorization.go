@@ -1,0 +1,102 @@
+package service
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/envoyauth"
+	"github.com/extauthz/extauthz/pkg/authz/jwt"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/telemetry"
+)
+
+// authorization is what answers Check: the authorizer, and the tokens whose issuers its policies name.
+type authorization struct {
+	authorizer *authz.Authorizer
+	server     *envoyauth.Server
+	tokens     *jwt.Verifier
+	log        *slog.Logger
+
+	hopsSaid sometimes // by UntrustedHops, of which there are two for each domain with a policy
+}
+
+func newAuthorization(s *Settings, limiter *ratelimit.Limiter, keys authz.Keys, calls *telemetry.RPCs, log *slog.Logger) *authorization {
+	a := &authorization{log: log}
+	a.tokens = jwt.New(jwt.Config{OnReading: func(r jwt.Reading) {
+		if r.Err != nil {
+			log.Error("the keys of an issuer cannot be read; its previous keys stay active", "source", r.Source, "keys", r.Keys, "error", r.Err)
+			return
+		}
+		log.Info("keys of an issuer", "source", r.Source, "keys", r.Keys, "skipped", r.Skipped)
+	}})
+	a.authorizer = authz.New(authz.Config{
+		Limiter: limiter, Keys: keys, Tokens: a.tokens, Domain: s.AuthzDomain,
+		Headers: s.headers(), ProblemBody: s.ResponseBody == "problem",
+		OnUntrustedHops: a.warnOfHops,
+	})
+	a.server = envoyauth.New(envoyauth.Config{
+		Authorizer: a.authorizer, Log: log, LogClientValues: s.LogClientValues, MaxHeld: s.MaxHeld,
+		HTTP: envoyauth.HTTPConfig{
+			SourceHeader: string(s.SourceHeader), PrincipalHeader: string(s.PrincipalHeader), Timeout: s.HTTPTimeout,
+			NeedsAddress: a.authorizer.NeedsPeer,
+			Observe: func(verdict authz.Verdict, took time.Duration) {
+				code := codes.OK
+				if verdict == authz.Undecided { // 503, which is an error to Envoy
+					code = codes.Unavailable
+				}
+				calls.Observe(envoyauth.HTTPPath, code, took)
+			},
+		},
+	})
+	return a
+}
+
+// setPolicies puts policies in force. Their issuers first, so that no request finds one that is not known.
+func (a *authorization) setPolicies(policies map[string]*authz.Policy) {
+	var issuers []*authz.JWT
+	for _, p := range policies {
+		for i := range p.Credentials {
+			if p.Credentials[i].JWT != nil {
+				issuers = append(issuers, p.Credentials[i].JWT)
+			}
+		}
+	}
+	if err := a.tokens.SetSettings(issuers); err != nil {
+		a.log.Error("tokens of these issuers are refused", "error", err)
+	}
+	a.authorizer.SetPolicies(policies)
+}
+
+// warnOfHops warns, once a minute for each domain and reason, that a client may have chosen the address that a policy with trusted_hops uses.
+func (a *authorization) warnOfHops(h authz.UntrustedHops) {
+	if !a.hopsSaid.now(fmt.Sprint(h)) {
+		return
+	}
+	if h.Absent {
+		a.log.Warn("a request has no x-forwarded-for, which trusted_hops needs, so the address of the peer is used; over HTTP, add "+
+			"x-forwarded-for to allowed_headers of Envoy's ext_authz filter; over gRPC, set use_remote_address: true in Envoy's connection manager "+
+			"(logged once a minute; extauthz_authz_untrusted_hops_total counts the requests)", "domain", h.Domain)
+		return
+	}
+	a.log.Warn("x-forwarded-for does not end with the address of the peer, so trusted_hops counts from an address that the peer may have "+
+		"made up; set use_remote_address: true in Envoy's connection manager, without skip_xff_append, and let trusted_hops count this Envoy, too "+
+		"(logged once a minute; extauthz_authz_untrusted_hops_total counts the requests)", "domain", h.Domain)
+}
+
+func (a *authorization) checkStats() telemetry.CheckStats {
+	stats := a.server.Stats()
+	return telemetry.CheckStats{Held: stats.Held, Delayed: stats.Delayed, NotHeld: stats.NotHeld, DroppedHeaders: stats.DroppedHeaders}
+}
+
+func (a *authorization) issuerStats() (list []telemetry.IssuerStats) {
+	for _, s := range a.tokens.Stats().Sources {
+		list = append(list, telemetry.IssuerStats{Source: s.Name, Keys: s.Keys, LastSuccess: s.LastSuccess, Failures: s.Failures})
+	}
+	return list
+}
+
+func (a *authorization) close() { a.tokens.Close() }

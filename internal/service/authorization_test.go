@@ -1,0 +1,89 @@
+package service
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/authz"
+)
+
+// TestUntrustedHopsAreSaidOnceAMinute: the first request warns, those within a minute do not.
+func TestUntrustedHopsAreSaidOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		a := &authorization{log: slog.New(slog.NewTextHandler(&out, nil))}
+		for _, c := range []struct {
+			wait time.Duration
+			said int
+		}{{0, 1}, {0, 1}, {time.Minute - time.Nanosecond, 1}, {time.Nanosecond, 2}, {time.Second, 2}, {time.Hour, 3}} {
+			time.Sleep(c.wait)
+			a.warnOfHops(authz.UntrustedHops{Domain: "shop"})
+			if got := strings.Count(out.String(), "level=WARN"); got != c.said {
+				t.Errorf("%v later: said %d times, want %d\n%s", c.wait, got, c.said, out.String())
+			}
+		}
+		for _, want := range []string{"use_remote_address: true", "domain=shop"} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("no %s in %s", want, out.String())
+			}
+		}
+	})
+}
+
+// TestAddressesOverHTTP: the sample limits refused requests by address, which Envoy does not send over HTTP by itself.
+func TestAddressesOverHTTP(t *testing.T) {
+	for _, c := range []struct {
+		header string
+		warns  bool
+	}{{"", true}, {"x-envoy-source", false}} {
+		env := map[string]string{}
+		if c.header != "" {
+			env["AUTHZ_HTTP_SOURCE_HEADER"] = c.header
+		}
+		setenv(t, env)
+		_, httpAddr, _, out := start(t, env)
+		response, err := http.Get("http://" + httpAddr + "/check/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if warned := strings.Contains(out.String(), "name its header in AUTHZ_HTTP_SOURCE_HEADER"); warned != c.warns {
+			t.Errorf("AUTHZ_HTTP_SOURCE_HEADER=%q: a warning: %t, want %t\n%s", c.header, warned, c.warns, out)
+		}
+	}
+}
+
+// TestRefusedByGatewayOverHTTP: Envoy Gateway sends no address over HTTP, so one client must not use up the limit on refused
+// requests for all others.
+func TestRefusedByGatewayOverHTTP(t *testing.T) {
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "config"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	rules := []byte(testenv.RepoFile(t, "envoy-gateway/service/rules/demo.yaml"))
+	if err := os.WriteFile(filepath.Join(root, "config", "demo.yaml"), rules, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{"RUNTIME_ROOT": root, "API_KEY_SECRET": "a-server-secret-of-a-test", "API_KEYS_FILE": filepath.Join(root, "keys.yaml")}
+	setenv(t, env)
+	keys(t, "create", "--file", env["API_KEYS_FILE"], "--owner", "alice")
+	_, httpAddr, _, _ := start(t, env)
+	for i := range 40 {
+		response, err := http.Get("http://" + httpAddr + "/check/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusUnauthorized || response.Header.Get("Www-Authenticate") == "" {
+			t.Fatalf("request %d without a key: %s, want 401 with www-authenticate", i, response.Status)
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	ratelimitcommon "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	auth "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+// chosen is a value that a client chooses wherever it can.
+const chosen = "quizzebra"
+
+// policyOfAll takes every kind of credential, and makes descriptors of what a client sends.
+const policyOfAll = `
+domain: shop
+descriptors:
+  - {key: owner, rate_limit: {unit: minute, requests_per_unit: 1}}
+  - {key: path, rate_limit: {unit: minute, requests_per_unit: 1}}
+  - {key: from_client, rate_limit: {unit: minute, requests_per_unit: 1}}
+authz:
+  credentials:
+    - api_key: {header: x-api-key}
+    - mtls: {principals: ["spiffe://example.org/*"]}
+  limits:
+    - actions: [{credential: {field: owner}}]
+    - actions: [{request_headers: {header: "x-any", key: path}}]
+`
+
+// TestClientValuesAreNotLogged sends a value in every place that a client can choose, to every service. At DEBUG the log has it only
+// with LOG_CLIENT_VALUES=true, and then without what could be a credential.
+func TestClientValuesAreNotLogged(t *testing.T) {
+	for _, values := range []string{"false", "true"} {
+		t.Run("LOG_CLIENT_VALUES="+values, func(t *testing.T) {
+			root := t.TempDir()
+			if err := os.Mkdir(filepath.Join(root, "config"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(root, "config", "rules.yaml"), []byte(policyOfAll), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for _, store := range []string{"memory", "redis"} {
+				env := map[string]string{
+					"RUNTIME_ROOT": root, "LOG_LEVEL": "DEBUG", "API_KEY_SECRET": "a-server-secret-of-a-test", "API_KEYS_FILE": filepath.Join(root, "keys.yaml"),
+					"AUTHZ_HTTP_SOURCE_HEADER": "x-source", "AUTHZ_HTTP_PRINCIPAL_HEADER": "x-principal",
+				}
+				if values == "true" {
+					env["LOG_CLIENT_VALUES"] = values
+				}
+				var server *testenv.RedisServer
+				if store == "redis" {
+					server = testenv.Redis(t)
+					env["REDIS_URL"] = server.Addr
+				}
+				setenv(t, env)
+				key := keys(t, "create", "--file", env["API_KEYS_FILE"], "--owner", "own-"+chosen, "--plan", "plan-"+chosen)
+				grpcAddr, httpAddr, _, out := start(t, env)
+				for range 2 { // the second is over the limit
+					sendChosen(t, grpcAddr, httpAddr, key)
+				}
+				if server != nil {
+					server.Kill()
+					sendChosen(t, grpcAddr, httpAddr, key)
+				}
+				said := out.String()
+				if n := strings.Count(said, "msg=decided"); n < 10 {
+					t.Fatalf("%d decisions are in the log:\n%s", n, said)
+				}
+				for _, secret := range []string{key, "cookie-" + chosen, "query-" + chosen, "header-" + chosen, "body-" + chosen, "descriptor-" + chosen} {
+					if strings.Contains(said, secret) {
+						t.Errorf("the log has %s", secret)
+					}
+				}
+				for _, value := range []string{"http_method=METHOD-", "host=host-", "path=/path-", "source=", "request_id=id-", "owner=own-", "plan=plan-", "owner=spiffe://example.org/"} {
+					if got := strings.Contains(said, value); got != (values == "true") {
+						t.Errorf("that the log has %s is %t:\n%s", value, got, said)
+					}
+				}
+				if got := strings.Contains(strings.ToLower(said), chosen); got != (values == "true") {
+					t.Errorf("that the log has a client's value is %t:\n%s", got, said)
+				}
+				for _, always := range []string{"domain=shop", "reason=invalid", "reason=over_limit", "rule=owner", "status=429", "key_id=", "took="} {
+					if !strings.Contains(said, always) {
+						t.Errorf("no %s in\n%s", always, said)
+					}
+				}
+			}
+		})
+	}
+}
+
+// sendChosen sends requests with chosen values: with each credential, without one, and with one that is not valid.
+func sendChosen(t *testing.T, grpcAddr, httpAddr, key string) {
+	t.Helper()
+	conn, err := grpc.NewClient(grpcAddr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for _, credential := range []string{"", key, "invalid-" + chosen, "\xff" + chosen} {
+		for _, principal := range []string{"", "spiffe://example.org/" + chosen} {
+			headers := map[string]string{
+				"x-request-id": "id-" + chosen, "cookie": "a=cookie-" + chosen, "x-any": "header-" + chosen, "authorization": "Bearer header-" + chosen,
+				chosen: "header-" + chosen, "user-agent": "header-" + chosen,
+			}
+			if credential != "" {
+				headers["x-api-key"] = credential
+			}
+			raw := &core.HeaderMap{}
+			for name, value := range headers {
+				raw.Headers = append(raw.Headers, &core.HeaderValue{Key: name, RawValue: []byte(value)})
+			}
+			peer := &auth.AttributeContext_Peer{Principal: principal, Address: &core.Address{Address: &core.Address_SocketAddress{
+				SocketAddress: &core.SocketAddress{Address: "fd00::abcd"},
+			}}}
+			_, err := auth.NewAuthorizationClient(conn).Check(ctx, &auth.CheckRequest{Attributes: &auth.AttributeContext{
+				Source: peer, ContextExtensions: map[string]string{"domain": "shop"},
+				Request: &auth.AttributeContext_Request{Http: &auth.AttributeContext_HttpRequest{
+					Method: "METHOD-" + chosen, Host: "host-" + chosen + ".example", Path: "/path-" + chosen + "?q=query-" + chosen,
+					HeaderMap: raw, Body: "body-" + chosen,
+				}},
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			req, err := http.NewRequestWithContext(ctx, "METHOD-"+chosen, "http://"+httpAddr+"/check/path-"+chosen+"?q=query-"+chosen, strings.NewReader("body-"+chosen))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Host = "host-" + chosen + ".example"
+			for name, value := range headers {
+				if name != "x-api-key" || value == key || strings.HasPrefix(value, "invalid") {
+					req.Header.Set(name, value)
+				}
+			}
+			req.Header.Set("x-principal", principal)
+			req.Header.Set("x-source", "source-"+chosen)
+			answer(t, req)
+		}
+	}
+	_, err = rls.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &rls.RateLimitRequest{Domain: "shop", Descriptors: []*ratelimitcommon.RateLimitDescriptor{
+		{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: "from_client", Value: "descriptor-" + chosen}}},
+		{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: chosen, Value: "descriptor-" + chosen}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, body := range []string{
+		`{"domain":"shop","descriptors":[{"entries":[{"key":"from_client","value":"descriptor-%[1]s"}]}]}`,
+		`{"domain":"%[1]s","descriptors":[{"entries":[{"key":"%[1]s","value":"descriptor-%[1]s"}]}]}`, `{"%[1]s":1}`, `%[1]s`,
+	} {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+httpAddr+"/json", strings.NewReader(fmt.Sprintf(body, chosen)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer(t, req)
+	}
+}
+
+func answer(t *testing.T, req *http.Request) {
+	t.Helper()
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+}
+
+// TestPanicsShowNoValues: what a panic holds may be the client's, unless the runtime itself has made it.
+func TestPanicsShowNoValues(t *testing.T) {
+	for _, value := range []any{chosen, errors.New(chosen), fmt.Errorf("%s", chosen), []byte(chosen)} {
+		if got := panicText(value); strings.Contains(got, chosen) || got == "" {
+			t.Errorf("panicText(%T) = %q", value, got)
+		}
+	}
+	func() {
+		defer func() {
+			if got := panicText(recover()); !strings.Contains(got, "index out of range [1]") {
+				t.Errorf("an error of the runtime is %q", got)
+			}
+		}()
+		_ = []int{0}[len(os.Args[:1])]
+	}()
+}

@@ -1,0 +1,58 @@
+package service
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"github.com/extauthz/extauthz/internal/wire"
+	"github.com/extauthz/extauthz/pkg/telemetry"
+)
+
+// Bounds of the gRPC server against clients that are broken or hostile. A request holds at most what Envoy takes of headers
+// for each of its descriptors (60 kB by default), so that no client of Envoy can make one too large to be answered.
+const (
+	maxStreams     = 1024
+	maxRequest     = 1 << 20
+	maxHeaderList  = 64 << 10
+	minPing        = 5 * time.Second
+	readBuffer     = 16 << 10
+	writeBuffer    = 64 << 10
+	connectTimeout = 5 * time.Second
+)
+
+func newGRPCServer(s *Settings, rpcs *telemetry.RPCs, bugs *panics) *grpc.Server {
+	return grpc.NewServer(
+		grpc.ForceServerCodecV2(wire.NewCodec(bugs.caught)),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxRecvMsgSize(maxRequest),
+		grpc.MaxHeaderListSize(maxHeaderList),
+		grpc.ConnectionTimeout(connectTimeout),
+		grpc.ReadBufferSize(readBuffer),
+		grpc.WriteBufferSize(writeBuffer),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionAge: s.MaxConnAge, MaxConnectionAgeGrace: s.MaxConnGrace,
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+		grpc.UnaryInterceptor(observe(rpcs, bugs)),
+	)
+}
+
+// observe counts and times calls, and turns a panic into an error.
+func observe(rpcs *telemetry.RPCs, bugs *panics) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+		start := time.Now()
+		defer func() {
+			if p := recover(); p != nil {
+				bugs.caught(info.FullMethod, p)
+				err = status.Error(codes.Internal, "internal error")
+			}
+			rpcs.Observe(info.FullMethod, status.Code(err), time.Since(start))
+		}()
+		return handler(ctx, req)
+	}
+}

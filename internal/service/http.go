@@ -1,0 +1,75 @@
+package service
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Bounds of the HTTP servers against slow and idle clients.
+const (
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 10 * time.Second
+	writeTimeout      = 30 * time.Second
+	idleTimeout       = 2 * time.Minute
+	maxHeader         = 128 << 10
+)
+
+func NewHTTPServer(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler: handler, MaxHeaderBytes: maxHeader,
+		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+	}
+}
+
+// mainHandler serves what Envoy, kubelets and people ask: /json decides, /healthcheck and /readyz say whether to send requests
+// here, /livez that the process runs.
+func mainHandler(json http.Handler, h *health) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/json", json)
+	addHealth(mux, h)
+	return mux
+}
+
+func addHealth(mux *http.ServeMux, h *health) {
+	mux.HandleFunc("/healthcheck", h.serveReady)
+	mux.HandleFunc("/readyz", h.serveReady)
+	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "OK") })
+}
+
+// debugHandler serves what operators look at. Where profiles is nil, it serves none.
+func debugHandler(registry *prometheus.Registry, rules http.HandlerFunc, h *health, profiles http.Handler) http.Handler {
+	index := "/rlconfig      the rules in force\n/metrics       for Prometheus\n/healthcheck   /readyz   /livez\n"
+	if profiles == nil {
+		profiles = http.HandlerFunc(noProfiles)
+	} else {
+		index += "/debug/pprof/  profiles\n"
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/rlconfig", rules)
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("/debug/pprof/", profiles)
+	addHealth(mux, h)
+	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, index) })
+	return mux
+}
+
+// profilesHandler serves profiles (net/http/pprof). They show what is in memory and cost time to take, so only this machine gets them.
+func profilesHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+func noProfiles(w http.ResponseWriter, _ *http.Request) {
+	http.Error(w, "There are no profiles here. DEBUG_PPROF=true serves them: on this port when it is on loopback, else on DEBUG_PPROF_PORT of "+
+		"127.0.0.1.", http.StatusNotFound)
+}

@@ -1,0 +1,344 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/authz/rediskeys"
+	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
+	"github.com/extauthz/extauthz/pkg/rulefile"
+	"github.com/extauthz/extauthz/pkg/telemetry"
+)
+
+// keySource holds the API keys, from a file, from Redis or from both, and follows their changes.
+type keySource struct {
+	// keys checks them; it is never nil.
+	keys *apikey.Keys
+
+	log *slog.Logger
+	// file and shared are the keys of API_KEYS_FILE and those in Redis, demo that of the sample. Those of the file win.
+	file, shared, demo apikey.Source
+	path               string
+	loaded             rulefile.Keys
+	// client is nil without Redis, and so is what follows.
+	client     redis.UniversalClient
+	store      *rediskeys.Store
+	generation rediskeys.Generation // of what was loaded from the store
+	// maxAge is how long keys from Redis stay valid after confirmed, when Redis last had them; 0: no limit.
+	maxAge    time.Duration
+	confirmed atomic.Pointer[time.Time]
+	refused   atomic.Int64 // how many keys in Redis
+}
+
+// errNoSecret says how to make a server secret.
+var errNoSecret = errors.New("API keys need a server secret, which is not kept with them: set API_KEY_SECRET or API_KEY_SECRET_FILE; to make one:\n" +
+	"  export API_KEY_SECRET=$(extauthz keys secret)")
+
+// ServerSecret is the secret under which keys are hashed.
+func (s *Settings) ServerSecret() (*apikey.Secret, error) {
+	if s.KeySecret == "" {
+		return nil, errNoSecret
+	}
+	secret, err := apikey.NewSecret(s.KeySecret, s.KeySecretOld)
+	if err != nil {
+		return nil, fmt.Errorf("API_KEY_SECRET and API_KEY_SECRET_PREVIOUS: %w; to make one: export API_KEY_SECRET=$(extauthz keys secret)", err)
+	}
+	return secret, nil
+}
+
+// openKeys loads the keys that the settings name, and the one of the sample when that is served. Its error says what the operator
+// has to mend. It does not wait for Redis: without it there are no keys from there until it answers.
+func openKeys(ctx context.Context, s *Settings, rules *ruleSource, log *slog.Logger) (*keySource, error) {
+	k := &keySource{log: log, path: s.KeysFile}
+	secret, err := s.secretFor(rules)
+	if err != nil {
+		return nil, err
+	}
+	k.keys = apikey.New(apikey.Config{Secret: secret, Sources: []*apikey.Source{&k.file, &k.shared, &k.demo}})
+	if rules.sample {
+		k.demo.Replace([]apikey.Record{demoKey(secret)})
+	}
+	if err := k.openFile(); err != nil {
+		return nil, err
+	}
+	if s.BackendType == "redis" && s.keysConfigured() {
+		if err := k.openRedis(ctx, s, secret); err != nil {
+			return nil, err
+		}
+	}
+	k.warn()
+	return k, nil
+}
+
+// secretFor is the server secret for some rules: one that lives as long as the process when nobody has keys.
+func (s *Settings) secretFor(rules *ruleSource) (*apikey.Secret, error) {
+	switch {
+	case s.keysConfigured():
+		return s.ServerSecret()
+	case usesKeys(rules.first.Policies) && !rules.sample:
+		return nil, fmt.Errorf("the rules ask for API keys: set API_KEYS_FILE, or REDIS_URL to keep them there.\n%w", errNoSecret)
+	}
+	text, err := apikey.NewServerSecret()
+	if err != nil {
+		return nil, err
+	}
+	return apikey.NewSecret(text, "")
+}
+
+// demoKey is the key of the sample, which is served on loopback only.
+func demoKey(secret *apikey.Secret) apikey.Record {
+	return apikey.Record{
+		ID: "demo", Hash: secret.Hash("demo"), Weak: true, Owner: "demo", Plan: "free",
+		Limit: &ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Minute},
+	}
+}
+
+// keysConfigured reports whether the operator has said where keys are, or with what they are hashed.
+func (s *Settings) keysConfigured() bool {
+	return s.KeysFile != "" || s.KeySecret != "" || s.KeySecretOld != ""
+}
+
+// checkPolicies says so when policies of a reload ask for keys that nobody has configured; at the start that is an error.
+func (k *keySource) checkPolicies(policies map[string]*authz.Policy, s *Settings, sample bool) {
+	if usesKeys(policies) && !s.keysConfigured() && !sample {
+		k.log.Error("the rules ask for API keys now, and every key is refused: set API_KEYS_FILE or REDIS_URL, and API_KEY_SECRET, and start again")
+	}
+}
+
+// usesKeys reports whether a policy takes API keys.
+func usesKeys(policies map[string]*authz.Policy) bool {
+	for _, p := range policies {
+		for _, c := range p.Credentials {
+			if c.APIKey != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (k *keySource) openFile() error {
+	if k.path == "" {
+		return nil
+	}
+	loaded, problems := rulefile.LoadKeys(k.path)
+	if err := problems.Err(); err != nil {
+		return fmt.Errorf("API_KEYS_FILE has mistakes:\n%w", err)
+	}
+	k.logWarnings(problems)
+	k.loaded = loaded
+	k.file.Replace(loaded.Records)
+	k.loaded.Records = nil // only what they were read from is needed from here on
+	return nil
+}
+
+// The times that keys in Redis may take: to connect, for a command, of which one can sign all keys, and to load them at the start.
+const (
+	keysDialTimeout = time.Second
+	keysTimeout     = 5 * time.Second
+	firstKeysLoad   = 3 * time.Second
+)
+
+// RedisForKeys connects to where keys are kept in Redis.
+func (s *Settings) RedisForKeys(secret *apikey.Secret) (redis.UniversalClient, *rediskeys.Store, error) {
+	tls, err := s.redisTLS()
+	if err != nil {
+		return nil, nil, err
+	}
+	user, password := s.redisAuth()
+	client, err := redisstore.Connect(redisstore.Config{
+		URL: s.redisURL(), Username: user, Password: password, TLS: tls,
+		PoolSize: 1, Timeout: keysTimeout, DialTimeout: keysDialTimeout,
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("REDIS_URL: %w", err)
+	}
+	return client, rediskeys.New(client, s.KeyPrefix+"rl:", secret), nil
+}
+
+func (k *keySource) openRedis(ctx context.Context, s *Settings, secret *apikey.Secret) (err error) {
+	if k.client, k.store, err = s.RedisForKeys(secret); err != nil {
+		return err
+	}
+	k.maxAge = s.KeysMaxAge
+	k.shared.EndAt(time.Unix(1, 0)) // until they have been read
+	ctx, cancel := context.WithTimeout(ctx, firstKeysLoad)
+	defer cancel()
+	begin := time.Now()
+	loaded, err := k.store.Load(ctx)
+	if err != nil {
+		k.log.Error("no API keys from redis: requests with them get 503 until they can be read", "error", HowToSign(err))
+		return nil
+	}
+	k.take(loaded)
+	k.confirm(begin)
+	return nil
+}
+
+// confirm notes that Redis had the keys at a time.
+func (k *keySource) confirm(at time.Time) {
+	k.confirmed.Store(&at)
+	k.shared.EndAt(k.end())
+}
+
+// end is when the keys from Redis cannot be used any more unless it confirms them; the zero time is never.
+func (k *keySource) end() time.Time {
+	last := k.confirmed.Load()
+	switch {
+	case last == nil:
+		return time.Unix(1, 0)
+	case k.maxAge == 0:
+		return time.Time{}
+	}
+	return last.Add(k.maxAge)
+}
+
+// run follows the keys until ctx is done; SIGHUP has the file read at once. Then it closes the connections to Redis.
+func (k *keySource) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	if k.path != "" {
+		watcher := rulefile.NewKeyWatcher(k.path, k.loaded)
+		group.Go(func() error { reloadOnHangup(ctx, watcher.Reload); return nil })
+		group.Go(func() error { watcher.Run(ctx, k.update); return nil })
+	}
+	if k.store != nil {
+		group.Go(func() error { k.store.Follow(ctx, k.generation, k.hooks()); return nil })
+	}
+	<-ctx.Done()
+	err := group.Wait()
+	if k.client != nil {
+		err = errors.Join(err, k.client.Close())
+	}
+	return err
+}
+
+func reloadOnHangup(ctx context.Context, reload func()) {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangup:
+			reload()
+		}
+	}
+}
+
+// update puts the keys of a changed file in force, unless they have mistakes.
+func (k *keySource) update(u rulefile.KeyUpdate) {
+	if u.Problems.HasErrors() {
+		k.log.Error("API keys refused; those before stay in force", "file", k.path, "generation", u.Keys.Generation, "problems", u.Problems.Error())
+		return
+	}
+	k.logWarnings(u.Problems)
+	k.file.Replace(u.Keys.Records)
+	k.log.Warn("API keys reloaded", "file", k.path, "generation", u.Keys.Generation, "keys", len(u.Keys.Records))
+	k.warn()
+}
+
+func (k *keySource) hooks() rediskeys.Hooks {
+	return rediskeys.Hooks{
+		Changed: func(c rediskeys.Copy) {
+			k.take(c)
+			k.log.Info("API keys changed in redis", "keys", len(c.Records))
+			k.warn()
+		},
+		Confirmed: k.confirm,
+		Down:      k.down,
+		Up:        func() { k.log.Warn("API keys in redis are as signed again and can be read") },
+	}
+}
+
+// down says until when the last copy is active.
+func (k *keySource) down(err error) {
+	until := "API_KEYS_MAX_AGE=0: no limit"
+	if end := k.end(); !end.IsZero() {
+		until = end.UTC().Format(time.RFC3339)
+	}
+	if k.confirmed.Load() == nil {
+		until = "there is none: requests with keys from redis get 503"
+	}
+	k.log.Error("API keys in redis cannot be used; the last copy stays active", "until", until, "error", HowToSign(err))
+}
+
+// take makes the keys of Redis those that are checked.
+func (k *keySource) take(c rediskeys.Copy) {
+	k.generation = c.Generation
+	outdated := k.shared.Replace(c.Records)
+	k.refused.Store(int64(len(c.Refused) + len(outdated)))
+	if len(c.Refused) > 0 {
+		k.log.Error("API keys in redis are refused", "count", len(c.Refused), "first", c.Refused[0].Err)
+	}
+	if len(outdated) > 0 {
+		k.log.Error("API keys in redis are older than those that this replica has had, which stay active: an older state was restored",
+			"count", len(outdated), "first", outdated[0])
+	}
+	if c.Outdated > 0 {
+		k.log.Warn("API keys in redis are signed with API_KEY_SECRET_PREVIOUS: run `extauthz keys sign` before taking it away", "count", c.Outdated)
+	}
+}
+
+func (k *keySource) logWarnings(problems rulefile.Problems) {
+	for _, p := range problems {
+		k.log.Warn("API keys", "problem", p.String())
+	}
+}
+
+// warn says what about the keys in force may surprise.
+func (k *keySource) warn() {
+	stats := k.keys.Stats()
+	if stats.Foreign > 0 {
+		k.log.Error("API keys were made with another API_KEY_SECRET and are refused", "count", stats.Foreign)
+	}
+	if stats.Outdated > 0 {
+		k.log.Warn("API keys were made with API_KEY_SECRET_PREVIOUS: rotate them before taking it away", "count", stats.Outdated)
+	}
+	twice, example := 0, ""
+	for id := range k.shared.IDs {
+		if k.file.Has(id) {
+			twice, example = twice+1, id
+		}
+	}
+	if twice > 0 {
+		k.log.Warn("API keys are in the file and in redis; those of the file win", "count", twice, "example", example)
+	}
+}
+
+func (k *keySource) stats() telemetry.KeyStats {
+	stats := k.keys.Stats()
+	shown := telemetry.KeyStats{Keys: stats.Keys, Expiring: stats.Expiring, Weak: stats.Weak}
+	if k.store != nil {
+		shown.Shared = &telemetry.SharedKeyStats{Refused: int(k.refused.Load())}
+		if last := k.confirmed.Load(); last != nil {
+			shown.Shared.Confirmed = *last
+		}
+	}
+	return shown
+}
+
+// HowToSign adds the way out to an error of keys that are not as they were signed.
+func HowToSign(err error) error {
+	if errors.Is(err, rediskeys.ErrCopied) {
+		return fmt.Errorf("%w (remove the record that is not right from the hash in redis, with HDEL, and list the keys again)", err)
+	}
+	if !errors.Is(err, rediskeys.ErrUnsigned) && !errors.Is(err, rediskeys.ErrState) {
+		return err
+	}
+	return fmt.Errorf("%w (`extauthz keys list --redis` shows the keys, and how to sign them as they are)", err)
+}

@@ -1,0 +1,292 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/rulefile"
+)
+
+// withKeys are rules that ask for API keys.
+func withKeys() *ruleSource {
+	p := &authz.Policy{Credentials: []authz.Credential{{APIKey: &authz.APIKey{Source: authz.Source{Header: "x-api-key"}}}}}
+	return &ruleSource{first: rulefile.Rules{Policies: map[string]*authz.Policy{"d": p}}}
+}
+
+// serveKeys opens the keys of the environment and follows them until the test ends.
+func serveKeys(t *testing.T, rules *ruleSource) (*keySource, *testenv.Output) {
+	t.Helper()
+	s, _, err := ReadSettings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := new(testenv.Output)
+	k, err := openKeys(t.Context(), s, rules, NewLogger(s, out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- k.run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return k, out
+}
+
+// says waits until a key is answered with an error, nil for none.
+func says(t *testing.T, k *keySource, key string, want error) {
+	t.Helper()
+	testenv.Eventually(t, func() error {
+		if _, err := k.keys.Check(key); !errors.Is(err, want) {
+			return fmt.Errorf("it is %v, want %v", err, want) //nolint:errorlint // nobody unwraps it, and both may be nil
+		}
+		return nil
+	}, "the answer to a key")
+}
+
+func TestOpenKeysRefuses(t *testing.T) {
+	broken := filepath.Join(t.TempDir(), "keys.yaml")
+	if err := os.WriteFile(broken, []byte("keys: [{id: canary}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const secret = "a-server-secret-of-a-test"
+	for name, c := range map[string]struct {
+		env   map[string]string
+		rules *ruleSource
+		want  string
+	}{
+		"rules that ask for keys, and nothing else": {nil, withKeys(), "export API_KEY_SECRET=$(extauthz keys secret)"},
+		"a file without a secret":                   {map[string]string{"API_KEYS_FILE": broken}, &ruleSource{}, "export API_KEY_SECRET=$(extauthz keys secret)"},
+		"a short secret":                            {map[string]string{"API_KEY_SECRET": "canary"}, &ruleSource{}, "has 6 bytes: want 16 or more"},
+		"a short previous one":                      {map[string]string{"API_KEY_SECRET": secret, "API_KEY_SECRET_PREVIOUS": "canary"}, &ruleSource{}, "the previous server secret has 6 bytes"},
+		"a file with mistakes":                      {map[string]string{"API_KEYS_FILE": broken, "API_KEY_SECRET": secret}, &ruleSource{}, "keys.yaml:1:8: error"},
+		"a file that is not there":                  {map[string]string{"API_KEYS_FILE": broken + "2", "API_KEY_SECRET": secret}, &ruleSource{}, "no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			setenv(t, c.env)
+			s, _, err := ReadSettings()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = openKeys(t.Context(), s, c.rules, NewLogger(s, new(testenv.Output)))
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %s", err, c.want)
+			}
+			if name != "a file with mistakes" && err != nil && strings.Contains(err.Error(), "canary") {
+				t.Errorf("a secret is told: %v", err)
+			}
+		})
+	}
+}
+
+func TestTheSampleHasOneKey(t *testing.T) {
+	setenv(t, nil)
+	rules := withKeys()
+	rules.sample = true
+	k, _ := serveKeys(t, rules)
+	who, err := k.keys.Check("demo")
+	if err != nil || who.Owner != "demo" || who.Plan != "free" || who.Limit == nil || who.Limit.Requests != 5 {
+		t.Errorf("demo: %+v, %v", who, err)
+	}
+	if _, err := k.keys.Check("demo2"); !errors.Is(err, authz.ErrInvalid) {
+		t.Errorf("another key: %v", err)
+	}
+	other, _ := serveKeys(t, &ruleSource{})
+	if _, err := other.keys.Check("demo"); !errors.Is(err, authz.ErrInvalid) {
+		t.Errorf("demo where the sample is not served: %v", err)
+	}
+}
+
+// TestKeysAreFollowed: what `extauthz keys` does comes into force, while requests are answered without a mistake.
+func TestKeysAreFollowed(t *testing.T) {
+	const secret = "a-server-secret-of-a-test"
+	redis := testenv.Redis(t)
+	for name, env := range map[string]map[string]string{
+		"file":  {"API_KEY_SECRET": secret, "API_KEYS_FILE": filepath.Join(t.TempDir(), "keys.yaml")},
+		"redis": {"API_KEY_SECRET": secret, "REDIS_URL": redis.Addr},
+	} {
+		t.Run(name, func(t *testing.T) {
+			setenv(t, env)
+			t.Setenv("LOG_LEVEL", "DEBUG")
+			stays := keys(t, "create", "--owner", "stays")
+			k, out := serveKeys(t, withKeys())
+			stop := make(chan struct{})
+			var traffic sync.WaitGroup
+			traffic.Go(func() {
+				for tick := time.Tick(time.Millisecond); ; {
+					select {
+					case <-stop:
+						return
+					case <-tick:
+						if who, err := k.keys.Check(stays); err != nil || who.Owner != "stays" {
+							t.Errorf("the key that stays: %v, %v", who, err)
+						}
+					}
+				}
+			})
+			key := keys(t, "create", "--owner", "alice")
+			says(t, k, key, nil)
+			id := keyPattern.FindStringSubmatch(key)[1]
+			second := keys(t, "rotate", id)
+			says(t, k, second, nil)
+			says(t, k, key, nil)
+			third := keys(t, "rotate", id, "--grace", "0s")
+			says(t, k, third, nil)
+			says(t, k, second, authz.ErrInvalid)
+			keys(t, "revoke", id)
+			says(t, k, third, authz.ErrDisabled)
+			close(stop)
+			traffic.Wait()
+			for _, told := range []string{stays[12:], key[12:], second[12:], third[12:], secret, "hmac-sha256"} {
+				if strings.Contains(out.String(), told) {
+					t.Errorf("%s in the log:\n%s", told, out)
+				}
+			}
+		})
+	}
+}
+
+// TestKeysOutlastRedis: without Redis the last copy stays active, and after a start without it no key can be checked.
+func TestKeysOutlastRedis(t *testing.T) {
+	redis := testenv.Redis(t)
+	setenv(t, map[string]string{"API_KEY_SECRET": "a-server-secret-of-a-test", "REDIS_URL": redis.Addr})
+	key := keys(t, "create", "--owner", "alice")
+	k, out := serveKeys(t, withKeys())
+	if _, err := k.keys.Check(key); err != nil {
+		t.Fatal(err)
+	}
+	redis.Kill()
+	testenv.Eventually(t, logs(out, "the last copy stays active"), "word of the outage")
+	if _, err := k.keys.Check(key); err != nil {
+		t.Errorf("while Redis is away: %v", err)
+	}
+	late, lateOut := serveKeys(t, withKeys())
+	if _, err := late.keys.Check(key); !errors.Is(err, authz.ErrUnavailable) || !strings.Contains(lateOut.String(), "no API keys from redis") {
+		t.Errorf("a start without Redis: %v\n%s", err, lateOut)
+	}
+	redis.Restart() // empty
+	testenv.Eventually(t, logs(out, "redis has lost the API keys"), "word of the loss")
+	if _, err := k.keys.Check(key); err != nil {
+		t.Errorf("after Redis has lost its data: %v", err)
+	}
+	another := keys(t, "create", "--owner", "bob")
+	says(t, k, another, nil)
+	says(t, late, another, nil)
+}
+
+// TestKeysFromRedisEnd: without Redis, keys from there cannot be checked any more after API_KEYS_MAX_AGE; those of the file can.
+func TestKeysFromRedisEnd(t *testing.T) {
+	redis := testenv.Redis(t)
+	setenv(t, map[string]string{
+		"API_KEY_SECRET": "a-server-secret-of-a-test", "REDIS_URL": redis.Addr, "API_KEYS_MAX_AGE": "3s",
+		"API_KEYS_FILE": filepath.Join(t.TempDir(), "keys.yaml"),
+	})
+	inRedis, inFile := keys(t, "create", "--redis", "--owner", "alice"), keys(t, "create", "--owner", "bob")
+	k, out := serveKeys(t, withKeys())
+	says(t, k, inRedis, nil)
+	redis.Kill()
+	says(t, k, inRedis, authz.ErrUnavailable)
+	says(t, k, inFile, nil)
+	says(t, k, inFile+"x", authz.ErrInvalid) // which is no key, wherever it may be
+	if err := logs(out, "the last copy stays active")(); err != nil {
+		t.Error(err)
+	}
+	redis.Restart() // empty
+	testenv.Eventually(t, logs(out, "redis has lost the API keys"), "word of the loss")
+	says(t, k, inRedis, authz.ErrUnavailable)
+	another := keys(t, "create", "--redis", "--owner", "carl")
+	says(t, k, another, nil)
+	says(t, k, inRedis, authz.ErrInvalid)
+}
+
+// TestTheFileWins: a key that is in the file and in Redis is the one of the file, and that is said.
+func TestTheFileWins(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	setenv(t, map[string]string{
+		"API_KEY_SECRET": "a-server-secret-of-a-test", "API_KEYS_FILE": path, "REDIS_URL": testenv.Redis(t).Addr,
+	})
+	key := keys(t, "create", "--owner", "alice")
+	loaded, _ := rulefile.LoadKeys(path)
+	s, _, err := ReadSettings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := s.ServerSecret()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, shared, err := s.RedisForKeys(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	record := loaded.Records[0]
+	record.Owner = "mallory"
+	if err := shared.Add(t.Context(), record); err != nil {
+		t.Fatal(err)
+	}
+	k, out := serveKeys(t, withKeys())
+	if who, err := k.keys.Check(key); err != nil || who.Owner != "alice" || !strings.Contains(out.String(), "those of the file win") {
+		t.Errorf("%v, %v\n%s", who, err, out)
+	}
+}
+
+// TestTheServerSecretIsReplaced: while there are two, keys of both pass, and the operator is told of those to rotate.
+func TestTheServerSecretIsReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	const first, second = "the-first-server-secret", "the-second-server-secret"
+	setenv(t, map[string]string{"API_KEY_SECRET": first, "API_KEYS_FILE": path})
+	old := keys(t, "create", "--owner", "old")
+	t.Setenv("API_KEY_SECRET", second)
+	t.Setenv("API_KEY_SECRET_PREVIOUS", first)
+	fresh := keys(t, "create", "--owner", "new")
+	both, out := serveKeys(t, withKeys())
+	says(t, both, old, nil)
+	says(t, both, fresh, nil)
+	if !strings.Contains(out.String(), "rotate them before taking it away") {
+		t.Errorf("no word of the old keys:\n%s", out)
+	}
+	t.Setenv("API_KEY_SECRET_PREVIOUS", "")
+	after, out := serveKeys(t, withKeys())
+	says(t, after, old, authz.ErrInvalid)
+	says(t, after, fresh, nil)
+	if !strings.Contains(out.String(), "were made with another API_KEY_SECRET") {
+		t.Errorf("no word of the keys that are refused:\n%s", out)
+	}
+}
+
+// TestAFileWithMistakesChangesNothing: the keys before it stay in force.
+func TestAFileWithMistakesChangesNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	setenv(t, map[string]string{"API_KEY_SECRET": "a-server-secret-of-a-test", "API_KEYS_FILE": path})
+	key := keys(t, "create", "--owner", "alice")
+	k, out := serveKeys(t, withKeys())
+	if err := os.WriteFile(path, []byte("keys:\n  - {id: 12345678, hash: "+key+", owner: a}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, func() error {
+		if !strings.Contains(out.String(), "API keys refused") {
+			return errors.New("nothing in the log")
+		}
+		return nil
+	}, "word of the mistake")
+	if _, err := k.keys.Check(key); err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(out.String(), key[20:]) {
+		t.Errorf("a key in the log:\n%s", out)
+	}
+}

@@ -1,0 +1,200 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// listeners are where the service is reached. pprof is nil unless profiles have a port of their own.
+type listeners struct{ grpc, http, debug, pprof net.Listener }
+
+// listen opens all listeners, so that a port in use is found before anything is served. Each error names the setting, what is wrong
+// and what to do.
+func listen(s *Settings) (l listeners, err error) {
+	defer func() {
+		if err != nil {
+			l.close()
+		}
+	}()
+	if s.GRPCUDS != "" {
+		l.grpc, err = listenUnix(s.GRPCUDS)
+	} else {
+		l.grpc, err = TCPAddress{"GRPC_HOST", s.GRPCHost, "GRPC_PORT", s.GRPCPort}.Listen()
+	}
+	if err != nil {
+		return l, err
+	}
+	if l.http, err = (TCPAddress{"HOST", s.Host, "PORT", s.Port}).Listen(); err != nil {
+		return l, err
+	}
+	if l.debug, err = (TCPAddress{"DEBUG_HOST", s.DebugHost, "DEBUG_PORT", s.DebugPort}).Listen(); err != nil {
+		return l, err
+	}
+	if s.Pprof && reachable(l.debug) {
+		l.pprof, err = TCPAddress{"DEBUG_PPROF", "127.0.0.1", "DEBUG_PPROF_PORT", s.PprofPort}.Listen()
+	}
+	return l, err
+}
+
+func (l listeners) close() {
+	for _, one := range []net.Listener{l.grpc, l.http, l.debug, l.pprof} {
+		if one != nil {
+			_ = one.Close() // a server that ran has closed it already
+		}
+	}
+}
+
+// TCPAddress is where to listen, and the settings that say so.
+type TCPAddress struct {
+	HostSetting, Host string
+	PortSetting       string
+	Port              uint16
+}
+
+// Listen returns an error that says what is wrong and what to do.
+func (a TCPAddress) Listen() (net.Listener, error) {
+	address := net.JoinHostPort(a.Host, strconv.Itoa(int(a.Port)))
+	l, err := net.Listen("tcp", address)
+	const want = "want an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all of them"
+	var unknown *net.DNSError
+	switch {
+	case err == nil:
+		return l, nil
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("port %d of %s is in use: stop what listens there, or set %s to another port", a.Port, a.Host, a.PortSetting)
+	case errors.As(err, &unknown): // which would show the host, and that may be a misplaced secret
+		return nil, fmt.Errorf("listen for %s: its host is no address, and no address has this name: %s", a.HostSetting, want)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return nil, fmt.Errorf("listen for %s: its host is not an address of this machine (%w): %s", a.HostSetting, err, want)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("%s: no permission to listen on port %d: want 1024 or more", a.PortSetting, a.Port)
+	}
+	return nil, fmt.Errorf("listen for %s: %w: want an address and a port that are free", a.PortSetting, err)
+}
+
+// maxSocketPath is the longest path of a Unix socket on Linux; elsewhere it is a few bytes less.
+const maxSocketPath = 107
+
+// listenUnix makes a socket that Envoy in another container, under another user, can open too. A socket that a process which
+// is gone has left behind is removed.
+func listenUnix(path string) (net.Listener, error) {
+	fail := func(format string, args ...any) (net.Listener, error) {
+		return nil, fmt.Errorf("GRPC_UDS=%s: %w", path, fmt.Errorf(format, args...))
+	}
+	if len(path) > maxSocketPath {
+		return nil, fmt.Errorf("GRPC_UDS: a path of %d bytes is too long for a socket: choose one of at most %d", len(path), maxSocketPath)
+	}
+	if info, err := os.Stat(path); err == nil {
+		if info.Mode()&fs.ModeSocket == 0 {
+			return fail("a file is there that is not a socket: delete it, or set GRPC_UDS to another path")
+		}
+		if conn, err := net.Dial("unix", path); err == nil {
+			_ = conn.Close() // it was only opened to see whether someone listens
+			return fail("the socket is in use: stop what listens there, or set GRPC_UDS to another path")
+		}
+		if err := os.Remove(path); err != nil {
+			return fail("remove the socket that an earlier process left behind: %w: delete it, or let this user (%d) write to the directory", reason(err), os.Getuid())
+		}
+	}
+	l, err := net.Listen("unix", path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fail("the directory %s does not exist: create it, or mount it", filepath.Dir(path))
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return fail("no permission to create a socket in %s: let this user (%d) write to the directory", filepath.Dir(path), os.Getuid())
+	case err != nil:
+		return fail("listen: %w: set GRPC_UDS to a path on a local file system", reason(err))
+	}
+	if err := os.Chmod(path, 0o666); err != nil { //nolint:gosec // the directory says who may reach it, as with any shared socket
+		_ = l.Close() // the error that matters is the first
+		return fail("let other users open the socket: %w: set GRPC_UDS to a path on a local file system", reason(err))
+	}
+	return l, nil
+}
+
+// reason is an error of the system without the operation and the path, which the message around it names.
+func reason(err error) error {
+	if number, ok := errors.AsType[syscall.Errno](err); ok {
+		return number
+	}
+	return err
+}
+
+// GRPCAddress is where a client on the same machine reaches the gRPC listener.
+func (s *Settings) GRPCAddress() string {
+	host := s.GRPCHost
+	switch host {
+	case "", "0.0.0.0":
+		host = "127.0.0.1"
+	case "::":
+		host = "::1"
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(s.GRPCPort)))
+}
+
+// serveOnLoopback keeps the sample, which no operator has configured, from the network.
+func (s *Settings) serveOnLoopback() {
+	s.Host, s.GRPCHost, s.DebugHost = "127.0.0.1", "127.0.0.1", "127.0.0.1"
+}
+
+// plaintext returns for each listener that an operator can open to other machines, none of which has TLS, whether they can reach it.
+func (l listeners) plaintext() map[string]bool {
+	return map[string]bool{"grpc": reachable(l.grpc), "http": reachable(l.http), "debug": reachable(l.debug)}
+}
+
+// checkPlaintext refuses, when STRICT_ENVIRONMENT is set, to serve without TLS what other machines can reach, unless the operator
+// allows it. A client of these listeners can charge any bucket. The debug listener is not checked: it decides nothing, and Prometheus
+// has to reach it from another machine.
+func (s *Settings) checkPlaintext(l listeners) error {
+	if !s.StrictEnvironment || s.Plaintext == "allow" {
+		return nil
+	}
+	var open []string
+	if reachable(l.grpc) {
+		open = append(open, "GRPC_HOST="+s.GRPCHost)
+	}
+	if reachable(l.http) {
+		open = append(open, "HOST="+s.Host)
+	}
+	if open == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: other machines can reach a listener without TLS, which STRICT_ENVIRONMENT=true refuses: set GRPC_UDS, or "+
+		"GRPC_HOST=127.0.0.1, beside Envoy, and HOST=127.0.0.1; or set GRPC_PLAINTEXT=allow where a network policy or a mesh says who "+
+		"reaches the ports", strings.Join(open, " and "))
+}
+
+// warnPlaintext warns of listeners that other machines can reach, unless the operator has allowed it.
+func warnPlaintext(s *Settings, l listeners, log *slog.Logger) {
+	allowed := s.Plaintext == "allow"
+	if reachable(l.grpc) && !allowed {
+		log.Warn("gRPC has no TLS and other machines can reach it: they can charge any bucket; set GRPC_UDS or GRPC_HOST=127.0.0.1 "+
+			"beside Envoy, or GRPC_PLAINTEXT=allow where a network policy or a mesh protects it", "host", s.GRPCHost)
+	}
+	if reachable(l.http) && !allowed {
+		log.Warn("HTTP has no TLS and other machines can reach it: they can charge any bucket by /json or /check; set HOST=127.0.0.1, "+
+			"or GRPC_PLAINTEXT=allow where a network policy or a mesh protects it", "host", s.Host)
+	}
+	if reachable(l.debug) {
+		log.Warn("other machines can reach the debug port, which shows rules and metrics", "host", s.DebugHost)
+	}
+}
+
+// reachable reports whether other machines can reach a listener: it is neither on loopback nor a Unix socket.
+func reachable(l net.Listener) bool {
+	tcp, ok := l.Addr().(*net.TCPAddr)
+	return ok && !tcp.IP.IsLoopback()
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,91 @@
+package service
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/testenv/testgrpc"
+	"github.com/extauthz/extauthz/pkg/telemetry"
+)
+
+// faulty is a message that panics where it is told to.
+type faulty struct{ where string }
+
+func (f *faulty) UnmarshalWire(msg string) error {
+	panicAt("read", msg)
+	f.where = msg
+	return nil
+}
+
+func (f *faulty) AppendWire(b []byte) []byte {
+	panicAt("write", f.where)
+	return b
+}
+
+func panicAt(here, where string) {
+	if strings.Contains(where, here) {
+		panic("a bug")
+	}
+}
+
+// TestPanics: wherever a request meets a bug, it gets an error, the process goes on, and the log says it once for each place.
+func TestPanics(t *testing.T) {
+	out, registry := new(testenv.Output), prometheus.NewRegistry()
+	bugs := newPanics(slog.New(slog.NewTextHandler(out, nil)), registry)
+	server := newGRPCServer(&Settings{}, telemetry.NewRPCs(registry), bugs)
+	server.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "test", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{MethodName: "Ask", Handler: askFaulty}},
+	}, nil)
+	conn := testgrpc.Serve(t, server)
+	for _, c := range []struct {
+		where string
+		want  codes.Code
+	}{
+		{"nowhere", codes.OK}, {"read", codes.Internal}, {"decide", codes.Internal}, {"write", codes.Internal}, {"read", codes.Internal},
+		{"nowhere", codes.OK},
+	} {
+		// Any message whose text is one of its bytes.
+		req := &grpc_health_v1.HealthCheckRequest{Service: c.where}
+		if got := status.Code(conn.Invoke(t.Context(), "/test/Ask", req, new(grpc_health_v1.HealthCheckResponse))); got != c.want {
+			t.Errorf("a panic at %s: got %v, want %v", c.where, got, c.want)
+		}
+	}
+	handler := bugs.handler("HTTP", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a bug") }))
+	answer := httptest.NewRecorder()
+	handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/check/", nil))
+	if answer.Code != http.StatusInternalServerError {
+		t.Errorf("over HTTP: got %d, want 500", answer.Code)
+	}
+	metrics := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(metrics, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if !strings.Contains(metrics.Body.String(), "extauthz_panics_total 5\n") {
+		t.Errorf("want 5 panics, in\n%s", metrics.Body)
+	}
+	const places = 4
+	if lines, stacks := strings.Count(out.String(), "level=ERROR"), strings.Count(out.String(), "panicAt"); lines != places || stacks != places-1 {
+		t.Errorf("want %d lines, each with its stack, in\n%s", places, out)
+	}
+}
+
+func askFaulty(_ any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+	m := new(faulty)
+	if err := decode(m); err != nil {
+		return nil, err
+	}
+	return interceptor(ctx, m, &grpc.UnaryServerInfo{FullMethod: "/test/Ask"}, func(context.Context, any) (any, error) {
+		panicAt("decide", m.where)
+		return m, nil
+	})
+}

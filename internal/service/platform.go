@@ -1,0 +1,63 @@
+package service
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// platformNames are variables that are no settings and no mistakes: who set them did not set them for this service, or set
+// them for the libraries in it.
+var platformNames = []string{
+	// Shells, container runtimes, base images.
+	"PATH", "HOME", "HOSTNAME", "PWD", "OLDPWD", "SHLVL", "SHELL", "TERM", "LANG", "LANGUAGE", "TZ", "USER", "LOGNAME", "TMPDIR", "_", "container",
+	// systemd, of any service.
+	"INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID", "NOTIFY_SOCKET", "MEMORY_PRESSURE_WATCH", "MEMORY_PRESSURE_WRITE",
+	// What Go's runtime and standard library read, and gRPC's logger.
+	"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GOTRACEBACK", "SSL_CERT_FILE", "SSL_CERT_DIR",
+	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+	"GRPC_GO_LOG_SEVERITY_LEVEL", "GRPC_GO_LOG_VERBOSITY_LEVEL", "GRPC_GO_LOG_FORMATTER",
+	// The downward API under its usual names: settings are made of them, as in GRPC_HOST=$(POD_IP).
+	"POD_NAME", "POD_NAMESPACE", "POD_UID", "POD_IP", "POD_IPS", "HOST_IP", "NODE_NAME", "NODE_IP",
+}
+
+// platformPrefixes begin what shells, Kubernetes, Nomad and the identity webhooks of clouds put into every container.
+var platformPrefixes = []string{"LC_", "KUBERNETES_", "AWS_", "AZURE_", "ECS_", "GOOGLE_", "NOMAD_"}
+
+func ofPlatform(name string) bool {
+	return slices.Contains(platformNames, name) ||
+		slices.ContainsFunc(platformPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
+
+// links are the Kubernetes services of a pod's namespace, by the prefix of the variables that tell of them.
+type links map[string]bool
+
+// serviceLinks finds the services that Kubernetes tells of, unless a pod has enableServiceLinks: false: always by both the
+// host and the port, so that one misspelt GRCP_PORT does not pass for a service of the name grcp.
+func serviceLinks(environ []string) links {
+	set := map[string]bool{}
+	for _, pair := range environ {
+		name, value, _ := strings.Cut(pair, "=")
+		set[name] = value != ""
+	}
+	l := links{}
+	for name := range set {
+		if prefix, ok := strings.CutSuffix(name, "_SERVICE_HOST"); ok && set[name] && set[prefix+"_SERVICE_PORT"] {
+			l[prefix] = true
+		}
+	}
+	return l
+}
+
+// linkName is what follows the prefix and an underscore.
+var linkName = regexp.MustCompile(`^(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+
+// made reports whether one of the services brought this name.
+func (l links) made(name string) bool {
+	for prefix := range l {
+		if rest, ok := strings.CutPrefix(name, prefix+"_"); ok && linkName.MatchString(rest) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,464 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/telemetry"
+)
+
+// start runs the service in this process until the test ends, and returns the addresses it listens on and its output.
+func start(t *testing.T, vars map[string]string) (grpcAddr, httpAddr, debugAddr string, out *testenv.Output) {
+	t.Helper()
+	setenv(t, map[string]string{"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0", "LOG_LEVEL": "INFO", "DRAIN_DELAY": "0s", "HOST": "127.0.0.1", "GRPC_HOST": "127.0.0.1"})
+	for k, v := range vars {
+		t.Setenv(k, v)
+	}
+	s, _, err := ReadSettings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out = new(testenv.Output)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, s, telemetry.Build{}, NewLogger(s, out), out) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v\n%s", err, out)
+		}
+	})
+	serving := regexp.MustCompile(`msg=serving grpc=(\S+) http=(\S+) debug=(\S+)`)
+	testenv.Eventually(t, matches(out, serving), "the service to say that it serves")
+	m := serving.FindStringSubmatch(out.String())
+	return m[1], m[2], m[3], out
+}
+
+// rulesRoot makes a RUNTIME_ROOT with one rule file, which is about what envoyrls.Example asks.
+func rulesRoot(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "config"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const rules = "domain: sample\ndescriptors: [{key: api_key, rate_limit: {unit: minute, requests_per_unit: 5}}]\n"
+	if err := os.WriteFile(filepath.Join(root, "config", "rules.yaml"), []byte(rules), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func matches(out *testenv.Output, pattern *regexp.Regexp) func() error {
+	return func() error {
+		if !pattern.MatchString(out.String()) {
+			return fmt.Errorf("no %s in\n%s", pattern, out)
+		}
+		return nil
+	}
+}
+
+// checkAs asks /check with an API key.
+func checkAs(t *testing.T, addr, key string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+"/check/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key != "" {
+		req.Header.Set("X-Api-Key", key)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	return res.StatusCode
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	res, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(body)
+}
+
+// TestSample does what a newcomer does: start without any setting, and send the request that the banner shows.
+func TestSample(t *testing.T) {
+	grpcAddr, httpAddr, debugAddr, out := start(t, nil)
+	curl := regexp.MustCompile(`curl -i (\S+) -d '(.*)'`)
+	testenv.Eventually(t, matches(out, curl), "a curl line in the banner")
+	m := curl.FindStringSubmatch(out.String())
+	for i := range 6 {
+		res, err := http.Post(m[1], "application/json", strings.NewReader(m[2]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		want := http.StatusOK
+		if i == 5 {
+			want = http.StatusTooManyRequests
+		}
+		if res.StatusCode != want {
+			t.Errorf("request %d: %d %s", i+1, res.StatusCode, body)
+		}
+		// A token comes back every 12 s; some of them have passed by now.
+		retryAfter, err := strconv.Atoi(res.Header.Get("Retry-After"))
+		if i == 5 && (err != nil || retryAfter < 1 || retryAfter > 12 || res.Header.Get("RateLimit-Policy") != `"per-key";q=5;w=60`) {
+			t.Errorf("headers of the denial: %v", res.Header)
+		}
+	}
+	for i, want := range []int{200, 200, 200, 200, 200, 429} {
+		if code := checkAs(t, httpAddr, "demo"); code != want {
+			t.Errorf("check %d with the demo key: %d, want %d", i+1, code, want)
+		}
+	}
+	for key, want := range map[string]int{"": 401, "other": 403} {
+		if code := checkAs(t, httpAddr, key); code != want {
+			t.Errorf("check with the key %q: %d, want %d", key, code, want)
+		}
+	}
+	for url, want := range map[string]string{
+		httpAddr + "/healthcheck": "OK", httpAddr + "/livez": "OK", httpAddr + "/readyz": "OK",
+		debugAddr + "/":          "/rlconfig",
+		debugAddr + "/rlconfig":  "sample.api_key: unit=MINUTE requests_per_unit=5, shadow_mode: false, quota_mode: false",
+		debugAddr + "/metrics":   `extauthz_ratelimit_decisions_total{decision="denied",domain="sample",rule="api_key"} 1`,
+		debugAddr + "/metrics??": `extauthz_plaintext_listener{listener="grpc"} 0`,
+		debugAddr + "/metrics?":  `extauthz_requests_total{code="OK",rpc="/check"} 8`,
+	} {
+		if code, body := get(t, "http://"+url); code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: %d, want %q in\n%s", url, code, want, body)
+		}
+	}
+	conn, err := grpc.NewClient(grpcAddr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, name := range []string{"", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService", "envoy.service.auth.v3.Authorization"} {
+		res, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: name})
+		if err != nil || res.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
+			t.Errorf("health of %q: %v, %v", name, res, err)
+		}
+	}
+}
+
+func TestJSON(t *testing.T) {
+	_, httpAddr, _, _ := start(t, nil)
+	for _, c := range []struct {
+		body string
+		code int
+		want string
+	}{
+		{`{"domain":"none","descriptors":[{"entries":[{"key":"a"}]}]}`, 200, `"overallCode":"OK"`},
+		{`{"domain":"sample"}`, 400, "rate limit descriptor list must not be empty"},
+		{`{"descriptors":[{"entries":[{"key":"a"}]}]}`, 400, "rate limit domain must not be empty"},
+		{`{"domane":"sample"}`, 400, `unknown field "domane"`},
+		{`{`, 400, "want for example {"},
+		{``, 400, "want for example {"},
+		{strings.Repeat(" ", 2<<20), 400, "has more than 1048576 bytes"},
+		{`{"domain":"sample","descriptors":[{"entries":[{"key":"api_key","value":"k"}],"limit":{"requestsPerUnit":1}}]}`, 400, "unit 0 is unknown"},
+		{`{"domain":"sample","descriptors":[{"entries":[{"key":"api_key","value":"` + strings.Repeat("long", 100_000) + `"}]}]}`, 200, `"limitRemaining":4`},
+		{`{"domain":"sample","descriptors":[{"entries":[{"key":"api_key","value":"\u0000{}"}],"hitsAddend":"18446744073709551615"}]}`, 429, "OVER_LIMIT"},
+	} {
+		res, err := http.Post("http://"+httpAddr+"/json", "application/json", strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		text := strings.ReplaceAll(string(body), ": ", ":") // protojson varies its spaces on purpose
+		if err != nil || res.StatusCode != c.code || !strings.Contains(text, strings.ReplaceAll(c.want, ": ", ":")) {
+			t.Errorf("%.100s: %d %s %v; want %d %s", c.body, res.StatusCode, body, err, c.code, c.want)
+		}
+	}
+}
+
+// TestReload: a change of the rules takes effect, a mistake keeps those before it, and both are said.
+func TestReload(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "config")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write := func(content string) {
+		t.Helper()
+		temp := filepath.Join(root, "next")
+		if err := os.WriteFile(temp, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(temp, filepath.Join(dir, "rules.yaml")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 1}}]\n")
+	_, _, debugAddr, out := start(t, map[string]string{"RUNTIME_ROOT": root})
+	shows := func(want string) func() error {
+		return func() error {
+			if _, body := get(t, "http://"+debugAddr+"/rlconfig"); !strings.Contains(body, want) {
+				return fmt.Errorf("no %q in\n%s", want, body)
+			}
+			return nil
+		}
+	}
+	testenv.Eventually(t, shows("requests_per_unit=1,"), "the first rules")
+	write("domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 2}}]\n")
+	testenv.Eventually(t, shows("requests_per_unit=2,"), "the changed rules")
+	write("domain: d\ndescriptors: [{key: k, rate_limit: {unit: our, requests_per_unit: 3}}]\n")
+	testenv.Eventually(t, shows("rules.yaml:2:"), "the mistake is shown")
+	testenv.Eventually(t, matches(out, regexp.MustCompile("rules refused")), "a line in the log")
+	if err := shows("requests_per_unit=2,")(); err != nil {
+		t.Errorf("the rules before a mistake stay in force: %v", err)
+	}
+	if _, body := get(t, "http://"+debugAddr+"/metrics"); !strings.Contains(body, "extauthz_config_last_reload_successful 0") {
+		t.Error("no metric of the refused rules")
+	}
+	write("domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 4}}]\n")
+	testenv.Eventually(t, shows("requests_per_unit=4,"), "the mended rules")
+	if shows("refused")() == nil {
+		t.Error("the mistake is still shown")
+	}
+}
+
+// TestCutRules: a rule file that is cut, as a full disk does, changes nothing but what is reported, also when it was renamed into place.
+// One that is no beginning of the rules in force, and is renamed into place, takes effect.
+func TestCutRules(t *testing.T) {
+	const whole = `domain: d
+descriptors:
+  - {key: a, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: b, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: c, rate_limit: {unit: hour, requests_per_unit: 1}}
+`
+	upTo := func(mark string) string { return strings.SplitN(whole, mark, 2)[0] }
+	root := rulesRoot(t)
+	file := filepath.Join(root, "config", "rules.yaml")
+	write := func(name, content string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(file, whole)
+	_, _, debugAddr, out := start(t, map[string]string{"RUNTIME_ROOT": root})
+	shows := func(page, want string) func() error {
+		return func() error {
+			if _, body := get(t, "http://"+debugAddr+page); !strings.Contains(body, want) {
+				return fmt.Errorf("no %q in\n%s", want, body)
+			}
+			return nil
+		}
+	}
+	inForce := func() {
+		t.Helper()
+		for _, key := range []string{"d.a:", "d.b:", "d.c:"} {
+			if err := shows("/rlconfig", key)(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+
+	write(file, upTo("  - {key: c"))
+	testenv.Eventually(t, shows("/rlconfig", "rules.yaml:4:1: error: the file ends here"), "the cut to be shown")
+	testenv.Eventually(t, matches(out, regexp.MustCompile("rules refused.*the file ends here")), "the cut to be logged")
+	inForce()
+	if err := shows("/metrics", "extauthz_config_last_reload_successful 0")(); err != nil {
+		t.Error(err)
+	}
+
+	write(file, "# another head\n"+upTo("  - {key: b"))
+	testenv.Eventually(t, shows("/rlconfig", "#   limit d.b\n#   limit d.c\n"), "the held rules to be shown")
+	testenv.Eventually(t, matches(out, regexp.MustCompile(`level=WARN msg="rules were changed in place.*lost="\[limit d.b limit d.c\]"`)), "the held rules to be logged")
+	inForce()
+	if err := shows("/metrics", "extauthz_config_reload_held 1")(); err != nil {
+		t.Error(err)
+	}
+
+	replace := func(content string) {
+		t.Helper()
+		next := filepath.Join(filepath.Dir(file), "..new")
+		write(next, content)
+		earlier := time.Now().Add(-time.Minute) // in another tick of the file system's clock than the rename
+		if err := os.Chtimes(next, earlier, earlier); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(next, file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace(upTo("  - {key: b"))
+	testenv.Eventually(t, shows("/rlconfig", "rules.yaml:3:1: error: the file ends here"), "the renamed beginning to be refused")
+	inForce()
+
+	replace("# another head\n" + upTo("  - {key: b"))
+	testenv.Eventually(t, func() error {
+		if shows("/rlconfig", "d.c:")() == nil {
+			return errors.New("the third rule is still in force")
+		}
+		return nil
+	}, "the renamed file to take effect")
+	if err := shows("/metrics", "extauthz_config_reload_held 0")(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestUnixSocket: gRPC on a socket, which a second service does not take over.
+func TestUnixSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rls.sock")
+	start(t, map[string]string{"GRPC_UDS": path, "RUNTIME_ROOT": rulesRoot(t)})
+	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
+		t.Error(err)
+	}
+	s := &Settings{GRPCUDS: path}
+	if _, err := listen(s); err == nil || !strings.Contains(err.Error(), "is in use") {
+		t.Errorf("a second service on the socket: %v", err)
+	}
+}
+
+// TestProfiles: there are none without DEBUG_PPROF=true. With it they are on the debug port while that is on loopback; when other
+// machines can reach that port, they are on a port of their own, which is on loopback.
+func TestProfiles(t *testing.T) {
+	const page = "/debug/pprof/goroutine?debug=1"
+	for name, c := range map[string]struct {
+		env        map[string]string
+		debug, own bool
+	}{
+		"by default":               {nil, false, false},
+		"off":                      {map[string]string{"DEBUG_PPROF": "false"}, false, false},
+		"on":                       {map[string]string{"DEBUG_PPROF": "true"}, true, false},
+		"off, the debug port open": {map[string]string{"DEBUG_HOST": "0.0.0.0"}, false, false},
+		"on, the debug port open":  {map[string]string{"DEBUG_HOST": "0.0.0.0", "DEBUG_PPROF": "true"}, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vars := map[string]string{"RUNTIME_ROOT": rulesRoot(t), "DEBUG_PPROF_PORT": "0"}
+			maps.Copy(vars, c.env)
+			_, _, debugAddr, out := start(t, vars)
+			_, port, _ := net.SplitHostPort(debugAddr)
+			debug := "http://127.0.0.1:" + port
+			code, body := get(t, debug+page)
+			if got := code == http.StatusOK && strings.Contains(body, "goroutine profile"); got != c.debug {
+				t.Errorf("on the debug port: %d %.100q; want profiles: %v", code, body, c.debug)
+			}
+			if !c.debug && (code != http.StatusNotFound || !strings.Contains(body, "DEBUG_PPROF")) {
+				t.Errorf("on the debug port: %d %q; want 404, and the setting", code, body)
+			}
+			if _, index := get(t, debug+"/"); strings.Contains(index, "/debug/pprof/") != c.debug {
+				t.Errorf("the index shows profiles: want %v in\n%s", c.debug, index)
+			}
+			own := regexp.MustCompile(`msg="serving profiles" pprof=(\S+)`).FindStringSubmatch(out.String())
+			if (own != nil) != c.own {
+				t.Fatalf("a port of their own: %q, want %v", own, c.own)
+			}
+			if !c.own {
+				return
+			}
+			if host, _, _ := net.SplitHostPort(own[1]); host != "127.0.0.1" {
+				t.Errorf("profiles are on %s, want loopback", own[1])
+			}
+			if code, body := get(t, "http://"+own[1]+page); code != http.StatusOK || !strings.Contains(body, "goroutine profile") {
+				t.Errorf("on the port of their own: %d %.100q", code, body)
+			}
+			if code, _ := get(t, "http://"+own[1]+"/rlconfig"); code != http.StatusNotFound {
+				t.Errorf("/rlconfig on the port of profiles: %d, want 404", code)
+			}
+		})
+	}
+}
+
+// TestPlaintext: each listener that other machines can reach without TLS is logged and counted. With STRICT_ENVIRONMENT, which is the
+// strict profile, gRPC and HTTP on such a listener stop the start, unless GRPC_PLAINTEXT=allow says that something protects them.
+func TestPlaintext(t *testing.T) {
+	loopback := Settings{Host: "127.0.0.1", GRPCHost: "localhost", DebugHost: "127.0.0.1"}
+	socket := filepath.Join(t.TempDir(), "rls.sock")
+	const grpcOpen, httpOpen, debugOpen = "gRPC has no TLS", "HTTP has no TLS", "other machines can reach the debug port"
+	for _, c := range []struct {
+		name    string
+		change  func(*Settings)
+		warn    []string
+		refused string // with STRICT_ENVIRONMENT; "": it starts
+		grpc    bool   // reachable
+		http    bool
+		debug   bool
+	}{
+		{"loopback", func(*Settings) {}, nil, "", false, false, false},
+		{"HTTP", func(s *Settings) { s.Host = "0.0.0.0" }, []string{httpOpen}, "HOST=0.0.0.0: ", false, true, false},
+		{"gRPC", func(s *Settings) { s.GRPCHost = "0.0.0.0" }, []string{grpcOpen}, "GRPC_HOST=0.0.0.0: ", true, false, false},
+		{"both, and debug", func(s *Settings) { s.Host, s.GRPCHost, s.DebugHost = "", "::", "0.0.0.0" },
+			[]string{grpcOpen, httpOpen, debugOpen}, "GRPC_HOST=:: and HOST=: ", true, true, true},
+		{"a socket", func(s *Settings) { s.GRPCUDS, s.GRPCHost = socket, "0.0.0.0" }, nil, "", false, false, false},
+		{"debug", func(s *Settings) { s.DebugHost = "0.0.0.0" }, []string{debugOpen}, "", false, false, true},
+		{"allowed", func(s *Settings) { s.Host, s.GRPCHost, s.Plaintext = "0.0.0.0", "0.0.0.0", "allow" }, nil, "", true, true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := loopback
+			c.change(&s)
+			l, err := listen(&s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.close()
+			out := new(testenv.Output)
+			warnPlaintext(&s, l, NewLogger(&Settings{}, out))
+			if n := strings.Count(out.String(), "level=WARN"); n != len(c.warn) {
+				t.Errorf("%d warnings, want %q in\n%s", n, c.warn, out)
+			}
+			for _, want := range c.warn {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("no %q in\n%s", want, out)
+				}
+			}
+			if diff := cmp.Diff(map[string]bool{"grpc": c.grpc, "http": c.http, "debug": c.debug}, l.plaintext()); diff != "" {
+				t.Error(diff)
+			}
+			if err := s.checkPlaintext(l); err != nil {
+				t.Errorf("without STRICT_ENVIRONMENT: %v", err)
+			}
+			s.StrictEnvironment = true
+			err = s.checkPlaintext(l)
+			if (err != nil) != (c.refused != "") || err != nil && (!strings.HasPrefix(err.Error(), c.refused) || !strings.Contains(err.Error(), "GRPC_PLAINTEXT=allow")) {
+				t.Errorf("with STRICT_ENVIRONMENT: %v; want %q and GRPC_PLAINTEXT=allow", err, c.refused)
+			}
+		})
+	}
+}
+
+// TestHealthOfTheService: a service and its probe agree when they have the same environment.
+func TestHealthOfTheService(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "grpc.sock")
+	_, httpAddr, _, _ := start(t, map[string]string{"GRPC_UDS": socket, "RUNTIME_ROOT": rulesRoot(t)})
+	for _, args := range []string{"health", "health --service ratelimit", "health --http http://" + httpAddr + "/readyz"} {
+		if out, err := exec.CommandContext(t.Context(), program, append(strings.Fields(args), "--timeout=1m")...).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", args, err, out)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package service
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/telemetry"
+)
+
+// TestSampleIsServedOnlyWhenNothingIsConfigured: each case is an environment in which no rule directory exists. Whatever shows that
+// an operator has configured the service stops the start, because the sample accepts a key that everyone knows.
+func TestSampleIsServedOnlyWhenNothingIsConfigured(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("a secret of sixteen bytes"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const directory = "/srv/runtime_data/current/config"
+	for _, c := range []struct {
+		environ string // variables, separated by spaces
+		set     string // the variables that the error names; "": the sample is served
+		dir     string // the missing directory, when it is not the default
+	}{
+		{environ: ""},
+		{environ: "PORT=0 GRPC_PORT=0 DEBUG_PORT=0 LOG_LEVEL=ERROR LOG_FORMAT=json DRAIN_DELAY=0s DRAIN_TIMEOUT=1s"},
+		{environ: "HOST=127.0.0.1 GRPC_HOST=localhost DEBUG_HOST=::1"},
+		{environ: "AUTHZ_HTTP_SOURCE_HEADER=x-envoy-source AUTHZ_HTTP_TIMEOUT=2s"}, // envoy/http-ext_authz.yaml
+		{environ: "GRPC_UDS= REDIS_URL= API_KEYS_FILE= KUBERNETES_SERVICE_HOST="},
+
+		{environ: "RUNTIME_ROOT=/nowhere", set: "RUNTIME_ROOT", dir: "/nowhere/config"},
+		{environ: "RUNTIME_SUBDIRECTORY=shop", set: "RUNTIME_SUBDIRECTORY", dir: "/srv/runtime_data/current/shop/config"},
+		{environ: "RUNTIME_APPDIRECTORY=rules", set: "RUNTIME_APPDIRECTORY", dir: "/srv/runtime_data/current/rules"},
+		{environ: "RUNTIME_IGNOREDOTFILES=true", set: "RUNTIME_IGNOREDOTFILES"},
+		{environ: "RUNTIME_WATCH_ROOT=false", set: "RUNTIME_WATCH_ROOT"},
+		{environ: "GRPC_UDS=/run/extauthz/grpc.sock", set: "GRPC_UDS"},
+		{environ: "API_KEYS_FILE=keys.yaml", set: "API_KEYS_FILE"},
+		{environ: "API_KEY_SECRET=" + strings.Repeat("x", 16), set: "API_KEY_SECRET"},
+		{environ: "API_KEY_SECRET_FILE=" + secret, set: "API_KEY_SECRET_FILE"},
+		{environ: "API_KEY_SECRET_PREVIOUS_FILE=" + secret, set: "API_KEY_SECRET_PREVIOUS_FILE"},
+		{environ: "REDIS_URL=localhost:6379", set: "REDIS_URL"},
+		{environ: "REDIS_URL_FILE=" + secret, set: "REDIS_URL_FILE"},
+		{environ: "REDIS_AUTH_FILE=" + secret, set: "REDIS_AUTH_FILE"},
+		{environ: "STRICT_ENVIRONMENT=true", set: "STRICT_ENVIRONMENT"},
+		{environ: "COMPATIBILITY=strict", set: "COMPATIBILITY"},
+		{environ: "AUTHZ_DOMAIN=shop", set: "AUTHZ_DOMAIN"},
+		{environ: "GRPC_HOST=0.0.0.0", set: "GRPC_HOST"},
+		{environ: "HOST=::", set: "HOST"},
+		{environ: "DEBUG_HOST=10.0.0.7", set: "DEBUG_HOST"},
+		{environ: "USE_STATSD=false", set: "USE_STATSD"},         // a deployment of envoyproxy/ratelimit
+		{environ: "RUNTIME_ROT=/etc/rules", set: "RUNTIME_ROT"},  // meant RUNTIME_ROOT
+		{environ: "API_KEY_FILE=keys.yaml", set: "API_KEY_FILE"}, // meant API_KEYS_FILE
+		{environ: "GRPC_UDSS=/run/grpc.sock", set: "GRPC_UDSS"},  // meant GRPC_UDS
+		{environ: "KUBERNETES_SERVICE_HOST=10.96.0.1", set: "KUBERNETES_SERVICE_HOST"},
+		{environ: "NOMAD_ALLOC_ID=5b1c", set: "NOMAD_ALLOC_ID"},
+		{environ: "ECS_CONTAINER_METADATA_URI_V4=http://169.254.170.2/v4/x", set: "ECS_CONTAINER_METADATA_URI_V4"},
+		{environ: "REDIS_URL=localhost LOG_LEVEL=INFO GRPC_UDS=/run/grpc.sock", set: "GRPC_UDS, REDIS_URL"},
+	} {
+		t.Run(c.environ, func(t *testing.T) {
+			clearenv(t)
+			for pair := range strings.FieldsSeq(c.environ) {
+				name, value, _ := strings.Cut(pair, "=")
+				t.Setenv(name, value)
+			}
+			s, _, err := ReadSettings()
+			if err != nil {
+				t.Fatal(err)
+			}
+			source, err := openRules(s, NewLogger(s, io.Discard))
+			if c.set == "" {
+				if err != nil || !source.sample {
+					t.Errorf("got %+v, %v; want the sample", source, err)
+				}
+				return
+			}
+			if c.dir == "" {
+				c.dir = directory
+			}
+			if err == nil {
+				t.Fatalf("the service starts, with the sample: %v", source.sample)
+			}
+			for _, want := range []string{"the rule directory " + c.dir + " does not exist", "set here: " + c.set + ")"} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("no %q in\n%v", want, err)
+				}
+			}
+		})
+	}
+}
+
+// TestSampleIsNotServedFromHalfAMount: RUNTIME_ROOT exists at its default, so something was mounted there; its rules are missing.
+func TestSampleIsNotServedFromHalfAMount(t *testing.T) {
+	setenv(t, nil)
+	s, _, err := ReadSettings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.RuntimeRoot = t.TempDir()
+	if _, err := openRules(s, NewLogger(s, io.Discard)); err == nil || !strings.Contains(err.Error(), s.RuntimeRoot+" exists") {
+		t.Errorf("got %v; want an error that says that %s exists", err, s.RuntimeRoot)
+	}
+}
+
+// TestBannerIsPrintedAtEveryLogLevel: an operator who starts the service without rules by accident must see it.
+func TestBannerIsPrintedAtEveryLogLevel(t *testing.T) {
+	setenv(t, map[string]string{"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0", "DRAIN_DELAY": "0s", "LOG_LEVEL": "ERROR"})
+	s, _, err := ReadSettings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := new(testenv.Output)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, s, telemetry.Build{}, NewLogger(s, out), out) }()
+	testenv.Eventually(t, matches(out, regexp.MustCompile("the built-in sample is served, on loopback only")), "the banner")
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

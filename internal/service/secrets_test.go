@@ -1,0 +1,184 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/telemetry"
+)
+
+// TestRedisPasswordsAreNotShown: however REDIS_URL is written, and whatever is wrong with it, nothing shows what may be a password.
+func TestRedisPasswordsAreNotShown(t *testing.T) {
+	root := rulesRoot(t)
+	for _, url := range []string{
+		// Without a scheme.
+		"alice:quizzebra@127.0.0.1:1", "alice:quiz@zebra@127.0.0.1:1", ":quizzebra@127.0.0.1:1", "quizzebra@127.0.0.1:1", "alice:quizzebra@127.0.0.1",
+		"alice:quizzebra@127.0.0.1:1/0", "alice:quizzebra", "alice:quizzebra@", "@quizzebra", "alice%3Aquizzebra%40127.0.0.1:1", "alice:quizzebra@[::1]:1",
+		"alice:quizzebra@/run/redis.sock", "/run/redis.sock?password=quizzebra", "/alice:quizzebra@127.0.0.1:1", "127.0.0.1:1/quizzebra", "127.0.0.1:1?password=quizzebra",
+		"127.0.0.1:quizzebra", "quizzebra,127.0.0.1:1", "quizzebra 127.0.0.1:1", "//alice:quizzebra@127.0.0.1:1",
+		// With half a scheme, or another one.
+		"redis:alice:quizzebra@127.0.0.1:1", "redis:/alice:quizzebra@127.0.0.1:1", "unix:/alice:quizzebra@127.0.0.1:1", "http://alice:quizzebra@127.0.0.1:1",
+		"quizzebra://127.0.0.1:1", "redis ://alice:quizzebra@127.0.0.1:1", "://alice:quizzebra@127.0.0.1:1", "REDIS://alice:quizzebra@127.0.0.1:1",
+		// With one.
+		"redis://alice:quizzebra@127.0.0.1:1", "redis://alice:quiz@zebra@127.0.0.1:1", "redis://:quizzebra@127.0.0.1:1", "redis://quizzebra@127.0.0.1:1",
+		"redis://alice:quiz%7Aebra@127.0.0.1:1", "redis://alice:quizzebra%@127.0.0.1:1", "redis://alice:quizzebra%zz@127.0.0.1:1",
+		"redis://alice:quiz/zebra@127.0.0.1:1", "redis://alice:quiz#zebra@127.0.0.1:1", "redis://alice:quiz?zebra@127.0.0.1:1", "redis://alice:12/quizzebra@127.0.0.1:1",
+		"redis://alice:1#quizzebra@127.0.0.1:1", "redis://127.0.0.1:1?quizzebra=quizzebra", "redis://127.0.0.1:1/quizzebra", "redis://127.0.0.1:1/0/quizzebra",
+		"redis://alice:quiz zebra@127.0.0.1:1", "redis://alice:quizzebra\n@127.0.0.1:1", "redis://alice:quizzebra@127.0.0.1:1:1", "redis://127.0.0.1:quizzebra",
+		"redis://alice%3Aquizzebra%40127.0.0.1:1", "redis://127.0.0.1:1?read_timeout=quizzebra", "redis://127.0.0.1:1?db=quizzebra",
+		"rediss://alice:quizzebra@127.0.0.1:1", "unix://alice:quizzebra@/nowhere/redis.sock", "unix:///nowhere/redis.sock?password=quizzebra",
+		"unix:///alice:quizzebra@127.0.0.1:1", "unix://alice:quizzebra@", "unix:///nowhere?db=quizzebra",
+	} {
+		for _, socket := range []string{"", "unix"} {
+			t.Run(socket+" "+url, func(t *testing.T) {
+				setenv(t, map[string]string{
+					"REDIS_URL": url, "API_KEY_SECRET": "a-server-secret-of-a-test", "LOG_LEVEL": "DEBUG", "RUNTIME_ROOT": root,
+					"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0", "HOST": "127.0.0.1", "GRPC_HOST": "127.0.0.1", "DRAIN_DELAY": "0s",
+				})
+				if socket != "" {
+					t.Setenv("REDIS_SOCKET_TYPE", socket)
+				}
+				text := serveOnce(t)
+				for _, part := range []string{"quizzebra", "quiz", "zebra"} {
+					if strings.Contains(text, part) {
+						t.Fatalf("it says %s:\n%s", part, text)
+					}
+				}
+			})
+		}
+	}
+}
+
+// serveOnce runs the service until it serves or has refused to start, and returns its output.
+func serveOnce(t *testing.T) string {
+	t.Helper()
+	out := new(testenv.Output)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		hiding := HideSecrets(out)
+		s, warnings, err := ReadSettings()
+		if err == nil {
+			log := NewLogger(s, hiding)
+			for _, w := range warnings {
+				log.Warn("setting", "warning", w)
+			}
+			err = Run(ctx, s, telemetry.Build{}, log, hiding)
+		} else {
+			err = &StartError{err}
+		}
+		if err != nil {
+			fmt.Fprintln(hiding, err)
+		}
+		done <- err
+	}()
+	testenv.Eventually(t, func() error {
+		if len(done) == 0 && !strings.Contains(out.String(), "msg=serving grpc=") {
+			return fmt.Errorf("it neither serves nor ends:\n%s", out)
+		}
+		return nil
+	}, "the start")
+	cancel()
+	var refused *StartError
+	if err := <-done; err != nil && !errors.As(err, &refused) {
+		t.Errorf("a server failed:\n%s", out)
+	}
+	return out.String()
+}
+
+// TestMisplacedSecretsAreNotShown sets every setting, one after the other, to a secret that belongs elsewhere.
+func TestMisplacedSecretsAreNotShown(t *testing.T) {
+	root := rulesRoot(t)
+	t.Chdir(t.TempDir()) // where a socket or a snapshot is made whose path is a secret
+	ServerSecret, err := apikey.NewServerSecret()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := apikey.NewKey("4Gd0kZ7b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	canaries := map[string]string{
+		"API key":              key,
+		"misspelt API key":     "ea_4Gd0kZ7b_Jm2xN8vQp4RtYw6ZaBcDeFgHiKlMnOpQ1a2b3c",
+		"server secret":        ServerSecret,
+		"with a slash":         "Vc5+XfN6s4aj/QmT7yZ1kLp8RwE3uHs0Gd2NbVx4Jc0=",
+		"URL with password":    "redis://alice:quizzebra@127.0.0.1:1/0",
+		"address and password": "alice:quizzebra@127.0.0.1:1",
+		"token":                "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl",
+		"private key":          "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIJ\n-----END PRIVATE KEY-----\n",
+		"quoted":               `redis://alice:quiz"zebra\@127.0.0.1:1/0`,
+		"secret of another":    "the very same server secret",
+		"password":             "Quizzebra!7",
+	}
+	var names []string
+	for field := range Fields() {
+		name := field.Tag.Get("envconfig")
+		if field.Tag.Get("secret") != "" {
+			names = append(names, name+"_FILE")
+			continue
+		}
+		names = append(names, name)
+	}
+	names = append(names, slices.Collect(maps.Keys(mustNotBeIgnored))...)
+	for _, name := range names {
+		for kind, canary := range canaries {
+			if kind == "password" && freeText[name] {
+				continue // it is no more a mistake than any other word
+			}
+			t.Run(name+" "+kind, func(t *testing.T) {
+				setenv(t, map[string]string{
+					"RUNTIME_ROOT": root, "PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0", "HOST": "127.0.0.1", "GRPC_HOST": "127.0.0.1",
+					"DRAIN_DELAY": "0s", "LOG_LEVEL": "DEBUG", "API_KEY_SECRET": canaries["secret of another"], "REDIS_URL": "127.0.0.1:1",
+				})
+				t.Setenv(strings.TrimSuffix(name, "_FILE"), "")
+				os.Unsetenv(strings.TrimSuffix(name, "_FILE"))
+				t.Setenv(name, canary)
+				said := serveOnce(t)
+				for _, part := range []string{canary, "quizzebra", canary[:min(len(canary), 12)], strings.ToLower(canary), "Quizzebra", "quiz", "MC4CAQ"} {
+					if strings.Contains(said, part) {
+						t.Fatalf("it says %s:\n%s", part, said)
+					}
+				}
+			})
+		}
+	}
+}
+
+// freeText are settings for which any word is right: nothing tells a password from it.
+var freeText = map[string]bool{
+	"RUNTIME_ROOT": true, "RUNTIME_SUBDIRECTORY": true, "RUNTIME_APPDIRECTORY": true, "CACHE_KEY_PREFIX": true, "AUTHZ_DOMAIN": true,
+	"GRPC_UDS": true, "API_KEYS_FILE": true, "MEMORY_SNAPSHOT_PATH": true, "REDIS_TLS_CACERT": true, "REDIS_TLS_CLIENT_CERT": true,
+	"REDIS_TLS_CLIENT_KEY": true, "LIMIT_LIMIT_HEADER": true, "LIMIT_REMAINING_HEADER": true, "LIMIT_RESET_HEADER": true,
+	"AUTHZ_HTTP_SOURCE_HEADER": true, "AUTHZ_HTTP_PRINCIPAL_HEADER": true,
+}
+
+// TestValuesThatLookLikeSecrets: names and paths of the operator's choice are accepted, whatever they look like.
+func TestValuesThatLookLikeSecrets(t *testing.T) {
+	for _, vars := range []map[string]string{
+		{"AUTHZ_DOMAIN": "ProductionShopEuWest1Front"},
+		{"CACHE_KEY_PREFIX": "tenantA-production-eu-west-1_"},
+		{"CACHE_KEY_PREFIX": "rl:app@prod:"},
+		{"RUNTIME_SUBDIRECTORY": "Team42/production-ratelimits"},
+		{"API_KEYS_FILE": "config/prodEuWest1/keysForTeamA", "API_KEY_SECRET": "a-server-secret-of-a-test"},
+		{"REDIS_AUTH": "extauthz", "REDIS_URL": "127.0.0.1:1", "RUNTIME_ROOT": "/etc/extauthz"},
+		{"API_KEY_SECRET": "the-secret-of-team-a", "RUNTIME_ROOT": "/srv/the-secret-of-team-a"},
+		{"MEMORY_SNAPSHOT_PATH": "/var/lib/eyJhb/ea_12345678_snapshots"},
+	} {
+		t.Run(fmt.Sprint(vars), func(t *testing.T) {
+			setenv(t, vars)
+			if _, _, err := ReadSettings(); err != nil {
+				t.Errorf("it is refused: %v", err)
+			}
+		})
+	}
+}

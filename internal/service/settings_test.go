@@ -1,0 +1,166 @@
+package service
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/reply"
+)
+
+// setenv makes the environment of a test: these variables, no other setting, and none of what the machine says of itself that keeps
+// the sample from being served.
+func setenv(t *testing.T, vars map[string]string) {
+	t.Helper()
+	for _, name := range append(settingNames(), configured(os.Environ())...) {
+		if v, set := os.LookupEnv(name); set {
+			t.Setenv(name, v) // so that it is put back
+			os.Unsetenv(name)
+		}
+	}
+	for name, v := range vars {
+		t.Setenv(name, v)
+	}
+}
+
+// clearenv makes an empty environment for a test, as STRICT_ENVIRONMENT needs it on a machine with variables of its own.
+func clearenv(t *testing.T) {
+	t.Helper()
+	for _, pair := range os.Environ() {
+		name, value, _ := strings.Cut(pair, "=")
+		t.Setenv(name, value) // so that it is put back
+		os.Unsetenv(name)
+	}
+}
+
+func TestSettingsMistakesAreReportedAtOnce(t *testing.T) {
+	setenv(t, map[string]string{
+		"PORT":                    "808080",
+		"REDIS_TIMEOUT":           "50",
+		"DEFAULT_ALGORITHM":       "tokenbucket",
+		"LOG_LEVEL":               "loud",
+		"SHADOW_MODE":             "yes",
+		"STORE_ERROR_POLICY":      "panic",
+		"RESPONSE_HEADERS":        "x,spring",
+		"LIMIT_LIMIT_HEADER":      "a\r\nb",
+		"BACKEND_TYPE":            "memcache",
+		"REDIS_TYPE":              "CLUSTER",
+		"GRPC_SERVER_USE_TLS":     "true",
+		"MEMORY_MAX_BUCKETS":      "0",
+		"REDIS_TLS_CLIENT_CERT":   "/cert",
+		"CONFIG_TYPE":             "GRPC_XDS_SOTW",
+		"GRPC_PORT":               "",
+		"REDIS_AUTH":              "swordfish",
+		"REDIS_AUTH_FILE":         "/nowhere",
+		"REDIS_PERSECOND":         "false",
+		"COMPATIBILITY":           "most",
+		"LOG_FORMAT":              "jason",
+		"DRAIN_DELAY":             "-1s",
+		"RESPONSE_BODY":           "html",
+		"MERGE_DOMAIN_CONFIG":     "1",
+		"REDIS_SOCKET_TYPE":       "pigeon",
+		"GRPC_MAX_CONNECTION_AGE": "1 day",
+	})
+	_, _, err := ReadSettings()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{
+		`PORT: want a port, 0 to 65535`,
+		`REDIS_TIMEOUT: want a duration with its unit, such as 50ms, 5s or 24h`,
+		`DEFAULT_ALGORITHM: want one of sliding_window, sliding_window_log, sliding_window_counter, token_bucket, leaky_bucket, fixed_window`,
+		`LOG_LEVEL: want DEBUG, INFO, WARN or ERROR`,
+		`SHADOW_MODE: want true or false`,
+		`STORE_ERROR_POLICY: want local, allow or deny`,
+		`RESPONSE_HEADERS: want draft, triple, x, spring, several with commas, or off; x and spring both send X-RateLimit-Remaining, so take one of them`,
+		`LIMIT_LIMIT_HEADER: want the name of a header, such as X-Forwarded-For: letters, digits and hyphens`,
+		`BACKEND_TYPE: memcached cannot decide exactly and is not supported: want memory or redis`,
+		`REDIS_TYPE: this type is not supported yet: want SINGLE`,
+		`GRPC_SERVER_USE_TLS: TLS on the gRPC listener is not supported yet`,
+		`MEMORY_MAX_BUCKETS: want 1 or more`,
+		`REDIS_TLS_CLIENT_CERT and REDIS_TLS_CLIENT_KEY go together`,
+		`CONFIG_TYPE: rules from an xDS server are not supported yet: want FILE`,
+		`GRPC_PORT is set to nothing: want a port, 0 to 65535 (default 8081)`,
+		`REDIS_AUTH and REDIS_AUTH_FILE are both set: take one of them`,
+		`COMPATIBILITY: want default or strict`,
+		`DRAIN_DELAY and DRAIN_TIMEOUT: want 0s or more`,
+		`RESPONSE_BODY: want problem or off`,
+		`REDIS_SOCKET_TYPE: want tcp or tls or unix`,
+		`LOG_FORMAT: want text or json (did you mean json?)`,
+		`DEFAULT_ALGORITHM: want one of sliding_window, sliding_window_log, sliding_window_counter, token_bucket, leaky_bucket, fixed_window (did you mean token_bucket?)`,
+		`GRPC_MAX_CONNECTION_AGE: want a duration`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in\n%v", want, err)
+		}
+	}
+	for _, not := range []string{"swordfish", "MERGE_DOMAIN_CONFIG", "REDIS_PERSECOND", "REDIS_TIMEOUT: want more"} {
+		if strings.Contains(err.Error(), not) {
+			t.Errorf("%q in\n%v", not, err)
+		}
+	}
+}
+
+func TestSettingsDefaults(t *testing.T) {
+	setenv(t, nil)
+	s, warnings, err := ReadSettings()
+	if err != nil || len(warnings) > 0 {
+		t.Fatal(warnings, err)
+	}
+	if s.Host != "0.0.0.0" || s.Port != 8080 || s.GRPCPort != 8081 || s.DebugHost != "127.0.0.1" || s.DebugPort != 6070 {
+		t.Errorf("listeners of envoyproxy/ratelimit: %+v", s)
+	}
+	if s.BackendType != "memory" || s.algorithm() != bucket.SlidingWindow || s.RedisTimeout != 8*time.Millisecond {
+		t.Errorf("limits: %+v", s)
+	}
+	if diff := cmp.Diff([]reply.Set{reply.Draft}, s.headers().Sets); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestSettingsOfRatelimit(t *testing.T) {
+	setenv(t, map[string]string{
+		"COMPATIBILITY": "strict", "LIMIT_RESPONSE_HEADERS_ENABLED": "true", "LOG_LEVEL": "warning", "USE_STATSD": "false",
+		"BACKEND_TYPE": "redis", "REDIS_URL": "localhost:6379", "RUNTIME_SUBDIRECTORY": "ratelimit", "RUNTIME_ROOT": "/data",
+		"NEAR_LIMIT_RATIO": "0.9", "REDIS_TIMEOT": "5s",
+	})
+	s, warnings, err := ReadSettings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.algorithm() != bucket.FixedWindow || s.ResponseBody != "off" || s.rulesDirectory() != "/data/ratelimit/config" {
+		t.Errorf("%+v", s)
+	}
+	if diff := cmp.Diff([]reply.Set{reply.Triple}, s.headers().Sets); diff != "" {
+		t.Error(diff)
+	}
+	want := []string{
+		"NEAR_LIMIT_RATIO has no effect: there is no near_limit metric",
+		"REDIS_TIMEOT is not a setting: did you mean REDIS_TIMEOUT?",
+		"USE_STATSD has no effect: metrics are at /metrics of the debug port",
+	}
+	if diff := cmp.Diff(want, warnings); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestSecretFromFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "auth")
+	if err := os.WriteFile(file, []byte("user:pass word\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	setenv(t, map[string]string{"REDIS_AUTH_FILE": file})
+	s, _, err := ReadSettings()
+	if err != nil || s.RedisAuth != "user:pass word" {
+		t.Errorf("%q, %v", s.RedisAuth, err)
+	}
+	setenv(t, map[string]string{"REDIS_AUTH_FILE": file + "2"})
+	if _, _, err := ReadSettings(); err == nil || !strings.Contains(err.Error(), file+"2") {
+		t.Errorf("a missing file: %v", err)
+	}
+}

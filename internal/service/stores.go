@@ -1,0 +1,110 @@
+package service
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
+	"github.com/extauthz/extauthz/pkg/telemetry"
+)
+
+// stores are the one that decides, and the embedded one, which is that or takes over when Redis cannot decide.
+type stores struct {
+	decides ratelimit.Store
+	memory  *memstore.Store
+	redis   *redisstore.Store // nil without
+	// up reports whether Redis answers; nil without.
+	up func() bool
+	// certificate is what the service shows Redis; nil for none.
+	certificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
+}
+
+func openStores(s *Settings, log *slog.Logger) (*stores, error) {
+	cfg := memstore.Config{MaxBuckets: s.MaxBuckets, Logger: log}
+	if s.BackendType == "memory" {
+		cfg.SnapshotPath = s.SnapshotPath
+	}
+	memory, err := memstore.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	st := &stores{decides: memory, memory: memory}
+	if s.BackendType == "memory" {
+		return st, nil
+	}
+	if err := st.openRedis(s, log); err != nil {
+		return nil, errors.Join(err, memory.Close())
+	}
+	return st, nil
+}
+
+// maxCalls is how many script calls may be on the wire at once, whatever REDIS_POOL_SIZE allows: with more, fewer requests
+// share each, and Redis does one after the other anyway.
+const maxCalls = 3
+
+// openRedis does not wait for Redis: until it answers, on_store_error does.
+func (st *stores) openRedis(s *Settings, log *slog.Logger) (err error) {
+	tlsConfig, err := s.redisTLS()
+	if err != nil {
+		return err
+	}
+	if tlsConfig != nil {
+		st.certificate = tlsConfig.GetClientCertificate
+	}
+	var down atomic.Bool
+	user, password := s.redisAuth()
+	st.redis, err = redisstore.New(redisstore.Config{
+		URL: s.redisURL(), Username: user, Password: password, TLS: tlsConfig,
+		PoolSize: min(s.RedisPoolSize, maxCalls), Timeout: s.RedisTimeout,
+		Hooks: redisstore.Hooks{Up: func(cause error) {
+			down.Store(cause != nil)
+			if cause != nil {
+				log.Error("redis does not answer: on_store_error decides until it does", "error", cause)
+				return
+			}
+			log.Warn("redis answers again")
+		}},
+	})
+	if err != nil {
+		return fmt.Errorf("REDIS_URL: %w", err)
+	}
+	st.decides = st.redis
+	st.up = func() bool { return !down.Load() }
+	return nil
+}
+
+// close saves the snapshot, after the last decision.
+func (st *stores) close(log *slog.Logger) {
+	if st.redis != nil {
+		if err := st.redis.Close(); err != nil {
+			log.Error("close the connections to redis", "error", err)
+		}
+	}
+	if err := st.memory.Close(); err != nil {
+		log.Error("close the memory store", "error", err)
+	}
+}
+
+func (st *stores) memoryStats() telemetry.MemoryStats {
+	stats := st.memory.Stats()
+	return telemetry.MemoryStats{
+		Buckets: stats.Buckets, Evicted: stats.Evicted, Expired: stats.Expired, SnapshotFailures: stats.FailedSnapshots,
+	}
+}
+
+// certificates describes the certificate that Redis would be shown now.
+func (st *stores) certificates() []telemetry.CertificateStats {
+	if st.certificate == nil {
+		return nil
+	}
+	pair, err := st.certificate(nil)
+	if err != nil {
+		return nil
+	}
+	return []telemetry.CertificateStats{{Certificate: "redis_client", Expiry: pair.Leaf.NotAfter}}
+}

@@ -1,0 +1,131 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+const fixedWindow = bucket.FixedWindow
+
+// mustNotBeIgnored are settings of envoyproxy/ratelimit that this version does not have, and without which it would not do
+// what the operator relies on.
+var mustNotBeIgnored = map[string]string{
+	"GRPC_SERVER_USE_TLS": "TLS on the gRPC listener is not supported yet; put the service beside Envoy (GRPC_UDS) or behind a mesh",
+	"REDIS_PERSECOND":     "a second Redis for limits a second is not supported: all limits are kept in REDIS_URL",
+}
+
+// withoutEffect are settings of envoyproxy/ratelimit that change no decision here, and why.
+var withoutEffect = map[string]string{
+	"USE_STATSD":                              "metrics are at /metrics of the debug port",
+	"USE_PROMETHEUS":                          "metrics are at /metrics of the debug port, always",
+	"PROMETHEUS_ADDR":                         "metrics are at /metrics of the debug port (DEBUG_HOST, DEBUG_PORT)",
+	"PROMETHEUS_PATH":                         "metrics are at /metrics of the debug port",
+	"PROMETHEUS_MAPPER_YAML":                  "metrics have their final names",
+	"STATSD_HOST":                             "metrics are at /metrics of the debug port",
+	"STATSD_PORT":                             "metrics are at /metrics of the debug port",
+	"USE_DOG_STATSD":                          "metrics are at /metrics of the debug port",
+	"DISABLE_STATS":                           "metrics cost nothing until they are read",
+	"NEAR_LIMIT_RATIO":                        "there is no near_limit metric",
+	"LOCAL_CACHE_SIZE_IN_BYTES":               "there is no cache to size",
+	"EXPIRATION_JITTER_MAX_SECONDS":           "keys expire when they no longer matter",
+	"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": "a denied request charges nothing anyway (COMPATIBILITY=strict: it does)",
+	"RUNTIME_WATCH_ROOT":                      "a change of any kind is noticed",
+	"REDIS_PIPELINE_WINDOW":                   "requests share round trips without waiting for each other",
+	"REDIS_PIPELINE_LIMIT":                    "requests share round trips without waiting for each other",
+	"REDIS_CLUSTER_PIPELINE_PARALLELISM":      "it belongs to REDIS_TYPE=CLUSTER",
+	"REDIS_SENTINEL_AUTH":                     "it belongs to REDIS_TYPE=SENTINEL",
+	"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION":    "the service stays healthy without Redis, since STORE_ERROR_POLICY answers",
+	"REDIS_POOL_ON_EMPTY_BEHAVIOR":            "a request never waits for a connection longer than REDIS_TIMEOUT",
+	"REDIS_STARTUP_MAX_ELAPSED_TIME":          "the service starts without Redis, since STORE_ERROR_POLICY answers",
+	"TRACING_ENABLED":                         "tracing is not supported yet",
+}
+
+// ineffective are warnings of variables that are set and have no effect: settings of envoyproxy/ratelimit, and names that are
+// nearly a setting.
+func ineffective(environ []string) (warnings []string) {
+	known := settingNames()
+	for _, pair := range environ {
+		name, value, _ := strings.Cut(pair, "=")
+		if slices.Contains(known, name) || value == "" {
+			continue
+		}
+		if why, ok := withoutEffect[name]; ok {
+			warnings = append(warnings, fmt.Sprintf("%s has no effect: %s", name, why))
+			continue
+		}
+		if meant := nearSetting(name, known); meant != "" {
+			warnings = append(warnings, fmt.Sprintf("%s is not a setting: did you mean %s?", name, meant))
+		}
+	}
+	slices.Sort(warnings)
+	return warnings
+}
+
+// nearSetting returns the setting that a name that is none nearly is, "" when there is none. Short names are near to too many names
+// of other programs.
+func nearSetting(name string, known []string) string {
+	for _, k := range known {
+		if strings.Contains(k, "_") && suggest.Distance(strings.ToUpper(name), k) <= 2 {
+			return k
+		}
+	}
+	return ""
+}
+
+// ofRatelimit reports whether a name is a setting of envoyproxy/ratelimit that is none here.
+func ofRatelimit(name string) bool { return withoutEffect[name] != "" || mustNotBeIgnored[name] != "" }
+
+// EchoVariable is no setting, since only `extauthz echo` reads it; but serve and echo may share the environment of a compose file.
+const EchoVariable = "ECHO_ADDRESS"
+
+// strangers are the mistakes of STRICT_ENVIRONMENT: variables that are neither settings, here or at envoyproxy/ratelimit, nor
+// the platform's. That one is set to nothing makes it no less misspelt.
+func strangers(environ []string) (mistakes []error) {
+	known, links := append(settingNames(), EchoVariable), serviceLinks(environ)
+	for _, pair := range slices.Sorted(slices.Values(environ)) {
+		name, _, _ := strings.Cut(pair, "=")
+		// A setting of envoyproxy/ratelimit has an answer of its own.
+		if slices.Contains(known, name) || ofRatelimit(name) || ofPlatform(name) || links.made(name) {
+			continue
+		}
+		guess := ""
+		if meant := suggest.Closest(name, known); meant != "" {
+			guess = fmt.Sprintf(": did you mean %s?", meant)
+		}
+		mistakes = append(mistakes, fmt.Errorf("%s is not a setting%s", name, guess))
+	}
+	if len(mistakes) > 0 {
+		mistakes = append(mistakes, errors.New("(STRICT_ENVIRONMENT=true refuses variables that are not known; those of the platform, such as PATH, HOME and "+
+			"KUBERNETES_SERVICE_HOST, are fine; STRICT_ENVIRONMENT=false lets all others pass, too)"))
+	}
+	return mistakes
+}
+
+// settingNames are the names of all variables that are read, with NAME_FILE for secrets.
+func settingNames() []string {
+	var names []string
+	for field := range Fields() {
+		names = append(names, field.Tag.Get("envconfig"))
+		if field.Tag.Get("secret") != "" {
+			names = append(names, field.Tag.Get("envconfig")+"_FILE")
+		}
+	}
+	return names
+}
+
+func Fields() func(yield func(reflect.StructField) bool) {
+	return func(yield func(reflect.StructField) bool) {
+		t := reflect.TypeFor[Settings]()
+		for i := range t.NumField() {
+			if !yield(t.Field(i)) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/envoyrls"
+)
+
+// TestUndecidedIsSaid: a Redis that answers and does not decide, here because its memory is full, is told of once, with the
+// reason and without the client's key; each request is counted.
+func TestUndecidedIsSaid(t *testing.T) {
+	server := testenv.Redis(t)
+	admin := redis.NewClient(&redis.Options{Addr: server.Addr})
+	defer admin.Close()
+	_, httpAddr, debugAddr, out := start(t, map[string]string{"RUNTIME_ROOT": rulesRoot(t), "REDIS_URL": server.Addr, "REDIS_TIMEOUT": "10s"})
+	if err := admin.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		res, err := http.Post("http://"+httpAddr+"/json", "application/json", strings.NewReader(strings.Replace(envoyrls.Example, "demo", "hush", 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			t.Errorf("status %d, want 200: memory decides", res.StatusCode)
+		}
+	}
+	if n := strings.Count(out.String(), `msg="the store did not decide`); n != 1 || !strings.Contains(out.String(), "reason=OOM") {
+		t.Errorf("said %d times, want once with reason=OOM, in\n%s", n, out)
+	}
+	const counted = `extauthz_store_undecided_total{reason="OOM"} 2`
+	if _, metrics := get(t, "http://"+debugAddr+"/metrics"); !strings.Contains(metrics, counted) {
+		t.Errorf("no %s in\n%s", counted, metrics)
+	}
+	if strings.Contains(out.String(), "hush") {
+		t.Errorf("a client's key in\n%s", out)
+	}
+}
+
+func TestUndecidedReason(t *testing.T) {
+	for want, err := range map[string]error{
+		"READONLY":        replyError("READONLY You can't write against a read only replica."),
+		"connection":      &net.OpError{Op: "dial", Err: errors.New("connection refused")},
+		"unknown_outcome": fmt.Errorf("redis: %w: %w", ratelimit.ErrOutcomeUnknown, replyError("ERR at client:key")),
+	} {
+		if got := undecidedReason(err); got != want {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+}
+
+// replyError is an error that Redis replies.
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+func (replyError) RedisError()     {}
