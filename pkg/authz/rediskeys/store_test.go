@@ -29,9 +29,13 @@ func newSecret(t testing.TB) *apikey.Secret {
 	return s
 }
 
+// connect returns a client that waits for an answer as long as it takes: on a busy machine Redis needs seconds for what some tests
+// write.
 func connect(t testing.TB, server *testenv.RedisServer) redis.UniversalClient {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1, ContextTimeoutEnabled: true})
+	client := redis.NewClient(&redis.Options{
+		Addr: server.Addr, MaxRetries: -1, ContextTimeoutEnabled: true, ReadTimeout: -1, WriteTimeout: -1,
+	})
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
