@@ -1,0 +1,126 @@
+package strictyaml
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Document is a file that was decoded: what is wrong with it, and where its values stand.
+type Document struct {
+	report *report
+	root   *value // nil if nothing could be read
+}
+
+// Mistake is something in the decoded value that makes no sense, as a check of its type reports it.
+type Mistake struct {
+	// Path says where, in keys of the file: "descriptors[0].rate_limit.unit". "" is the whole value. What stands
+	// there can be absent.
+	Path string
+	// OnKey says that the mistake is at the key and not at its value. An element of a list is its own key.
+	OnKey bool
+	// Also are the paths of other values that the mistake follows from.
+	Also []string
+	// Lacks says that the map at Path has none of several keys, one of which it needs.
+	Lacks   bool
+	Warning bool
+	Message string
+	Hints   []string
+}
+
+// Add adds mistakes at the positions of their paths, or at the key of what lacks a value there. The paths begin at
+// prefix, itself a path. A mistake that may follow from one that was reported before is left out: if a value on one
+// of its paths could not be read, or if it is about what a map lacks and the map has an unknown key.
+func (doc *Document) Add(prefix string, mistakes ...Mistake) {
+	for _, m := range mistakes {
+		spot, sound := doc.find(join(prefix, m.Path))
+		for _, path := range m.Also {
+			sound = sound && doc.Sound(join(prefix, path))
+		}
+		if !sound || m.Lacks && spot.strange {
+			continue
+		}
+		at, severity := spot.at, Error
+		if m.OnKey {
+			at = spot.key
+		}
+		if m.Warning {
+			severity = Warning
+		}
+		doc.report.add(at, severity, m.Message, m.Hints)
+	}
+}
+
+// Sound reports whether everything at a path could be read; what is absent could.
+func (doc *Document) Sound(path string) bool {
+	_, sound := doc.find(path)
+	return sound
+}
+
+// Position returns where the key of a path stands, or an element of a list, as "file:line".
+func (doc *Document) Position(path string) string {
+	spot, _ := doc.find(path)
+	return doc.report.position(spot.key)
+}
+
+// Problems returns what is wrong with the file, in its order.
+func (doc *Document) Problems() Problems { return doc.report.sorted() }
+
+// spot is where a value stands, and its key. An element of a list is its own key.
+type spot struct {
+	at, key place
+	strange bool // it is a map with an unknown key
+}
+
+// find follows a path as far as there is something. sound is false if nothing is to be said about what is there:
+// see Add.
+func (doc *Document) find(path string) (s spot, sound bool) {
+	if doc.root == nil {
+		return s, false
+	}
+	v := doc.root
+	start := place{line: 1, column: 1}
+	s = spot{at: start, key: start}
+	for path != "" {
+		next, at, rest := v.step(path)
+		if next == nil {
+			s.at = s.key // absent: at the key of what lacks it
+			return s, !v.strange
+		}
+		v, path = next, rest
+		s = spot{at: v.at, key: at}
+		if v.unread {
+			return s, false
+		}
+	}
+	s.strange = v.strange
+	return s, !slices.ContainsFunc(v.items, func(item *value) bool { return item.unread })
+}
+
+// step follows the first part of a path. It returns the value there, nil for none, the place of its key and the
+// rest of the path.
+func (v *value) step(path string) (next *value, key place, rest string) {
+	if index, ok := strings.CutPrefix(path, "["); ok && v.shape == list {
+		index, rest, _ = strings.Cut(index, "]")
+		if i, err := strconv.Atoi(index); err == nil && i >= 0 && i < len(v.items) {
+			next, key = v.items[i], v.items[i].at
+		}
+		return next, key, strings.TrimPrefix(rest, ".")
+	}
+	longest := -1 // keys can have dots in them
+	for _, f := range v.fields {
+		after, ok := strings.CutPrefix(path, f.key)
+		if ok && len(f.key) > longest && (after == "" || after[0] == '.' || after[0] == '[') {
+			longest, next, key, rest = len(f.key), f.value, f.at, strings.TrimPrefix(after, ".")
+		}
+	}
+	return next, key, rest
+}
+
+// join returns the path of what a path within another one is.
+func join(prefix, path string) string {
+	if prefix == "" || path == "" || path[0] == '[' {
+		return prefix + path
+	}
+	return prefix + "." + path
+}

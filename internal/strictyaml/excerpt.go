@@ -1,0 +1,70 @@
+package strictyaml
+
+import (
+	"strings"
+	"unicode"
+)
+
+// maxExcerpt is how many characters of a line are shown: a JSON file may be one line of megabytes.
+const maxExcerpt = 110
+
+// excerpt returns the part of a line around a column, and the line to print below it that marks length characters.
+// Tabs stay tabs in both, and wide characters are marked twice, so that the marks stand where they belong on a
+// terminal.
+func excerpt(line string, column, length int) (text, marks string) {
+	runes := []rune(line)
+	start := min(max(column-1, 0), len(runes))
+	from, to := 0, len(runes)
+	if len(runes) > maxExcerpt {
+		from = min(max(0, start-maxExcerpt/2), len(runes)-maxExcerpt)
+		to = from + maxExcerpt
+	}
+	end := min(start+max(length, 1), to)
+
+	var t, m strings.Builder
+	if from > 0 {
+		t.WriteRune('…')
+		m.WriteByte(' ')
+	}
+	for i := from; i < to; i++ {
+		t.WriteRune(printable(runes[i]))
+		switch {
+		case i >= end:
+		case i >= start:
+			m.WriteString(strings.Repeat("^", cells(runes[i])))
+		case runes[i] == '\t':
+			m.WriteByte('\t')
+		default:
+			m.WriteString(strings.Repeat(" ", cells(runes[i])))
+		}
+	}
+	if to < len(runes) {
+		t.WriteRune('…')
+	}
+	if start >= end {
+		m.WriteByte('^')
+	}
+	return t.String(), m.String()
+}
+
+// printable keeps characters that would move the cursor or change the terminal out of messages.
+func printable(r rune) rune {
+	if r != '\t' && !unicode.IsPrint(r) {
+		return unicode.ReplacementChar
+	}
+	return r
+}
+
+// cells is how many columns of a terminal a character takes.
+func cells(r rune) int {
+	switch {
+	case unicode.In(r, unicode.Mn, unicode.Me):
+		return 0
+	case unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana):
+		return 2
+	}
+	return 1
+}
+
+// quotedList lists keys in backquotes.
+func quotedList(keys []string) string { return "`" + strings.Join(keys, "`, `") + "`" }

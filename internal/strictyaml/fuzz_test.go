@@ -1,0 +1,71 @@
+package strictyaml_test
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/extauthz/extauthz/internal/strictyaml"
+)
+
+// FuzzDecode: no content may make Decode panic. Each problem shows a place that exists, in printable text. What is
+// without problems keeps the bounds of its tags, and every path can be asked for.
+func FuzzDecode(f *testing.F) {
+	for _, path := range archives(f) {
+		archive, err := txtar.ParseFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, file := range archive.Files {
+			if strings.HasSuffix(file.Name, ".yaml") {
+				f.Add(file.Data, "shelves[0].lock.digit")
+			}
+		}
+	}
+	f.Add([]byte(mistaken), "shelves[1].locks[0]")
+	f.Fuzz(func(t *testing.T, content []byte, path string) {
+		s, doc := decode(string(content))
+		doc.Add(path, strictyaml.Mistake{Message: "MISTAKE", Warning: true})
+		doc.Add("", strictyaml.Mistake{Path: path, Message: "MISTAKE", Warning: true, OnKey: true})
+		problems := doc.Problems()
+		for _, p := range problems {
+			checkProblem(t, p)
+		}
+		if !problems.HasErrors() {
+			checkShelves(t, s.Shelves)
+		}
+	})
+}
+
+func checkProblem(t *testing.T, p strictyaml.Problem) {
+	t.Helper()
+	if p.Line > 0 && (p.Column < 1 || p.Column > utf8.RuneCountInString(p.Source)+1) {
+		t.Errorf("column %d of a line with %d characters: %+v", p.Column, utf8.RuneCountInString(p.Source), p)
+	}
+	for _, r := range p.String() {
+		if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
+			t.Errorf("%U in the text of a problem: %q", r, p.String())
+		}
+	}
+	if strings.Contains(p.Message, "\n") {
+		t.Errorf("a message of several lines: %q", p.Message)
+	}
+}
+
+func checkShelves(t *testing.T, shelves []shelf) {
+	t.Helper()
+	for _, s := range shelves {
+		switch {
+		case s.Count < 0, s.Weight != nil && (*s.Weight < 1 || *s.Weight > 1000), s.Row < 0 || s.Row > 40, s.Wait < 0:
+			t.Errorf("out of bounds: %+v", s)
+		case s.Tags != nil && len(s.Tags) == 0:
+			t.Errorf("no tags: %+v", s)
+		case s.Position == "":
+			t.Errorf("no position: %+v", s)
+		}
+		checkShelves(t, s.Shelves)
+	}
+}
