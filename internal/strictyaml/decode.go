@@ -8,30 +8,18 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// File is the text of a file.
-type File struct {
-	// Name is what problems and positions call the file, usually its path.
-	Name    string
-	Content []byte
-}
-
 // Decode reads a file into the struct that into points to, by the tags of its fields. Everything that is wrong is a
 // problem of the document; a value that could not be read leaves its field as it was, but is an element of its list
 // all the same. No content makes Decode panic or run for long. A type or a tag that it does not know does: that is
 // a mistake in the program.
 func Decode(file File, kind *Kind, into any) *Document {
 	target := reflect.ValueOf(into).Elem()
-	if int64(len(file.Content)) > kind.MaxSize {
-		r := newReport(File{Name: file.Name}, kind)
-		r.fail(place{}, fmt.Sprintf("larger than %d MB", kind.MaxSize>>20), kind.TooLarge)
-		return &Document{report: r}
+	doc := Read(file, kind)
+	if doc.root != nil {
+		d := newDecoder(doc.report, target.Type())
+		d.object(d.root, doc.root, doc.root.at, target)
 	}
-	d := newDecoder(newReport(file, kind), target.Type())
-	root := readTree(d.report)
-	if root != nil {
-		d.object(d.root, root, root.at, target)
-	}
-	return &Document{report: d.report, root: root}
+	return doc
 }
 
 // decoder reads the values of a file into structs.
@@ -75,7 +63,7 @@ func (d *decoder) sectionOf(k *key, in *section) *section {
 
 // object reads a map into a struct and reports all that the struct does not have. at is where the map is said to
 // stand. It returns false if the value is no map.
-func (d *decoder) object(s *section, v *value, at place, into reflect.Value) bool {
+func (d *decoder) object(s *section, v *Value, at place, into reflect.Value) bool {
 	if v.shape != mapping {
 		hint := ""
 		if s.Example != "" {
@@ -93,6 +81,7 @@ func (d *decoder) object(s *section, v *value, at place, into reflect.Value) boo
 		if k == nil {
 			d.unknownKey(s, f)
 			v.strange = true
+			v.meant = append(v.meant, suggest.Closest(f.key, s.keys))
 			continue
 		}
 		if kept := keeps(f); len(kept) > 0 {

@@ -6,10 +6,46 @@ import (
 	"strings"
 )
 
-// Document is a file that was decoded: what is wrong with it, and where its values stand.
+// Document is a file that was read: what is wrong with it, and where its values stand.
 type Document struct {
 	report *report
-	root   *value // nil if nothing could be read
+	root   *Value // nil if nothing could be read
+}
+
+// NewDocument returns a document of a file of which nothing is read.
+func NewDocument(file File, kind *Kind) *Document { return &Document{report: newReport(file, kind)} }
+
+// Read reads a file without a struct to decode it into.
+func Read(file File, kind *Kind) *Document {
+	if int64(len(file.Content)) > kind.MaxSize {
+		doc := NewDocument(File{Name: file.Name}, kind)
+		doc.Fail(nil, kind.tooLarge(), kind.TooLarge)
+		return doc
+	}
+	doc := NewDocument(file, kind)
+	doc.root = readTree(doc.report)
+	return doc
+}
+
+// Root returns the map that the file is, nil if it could not be read.
+func (doc *Document) Root() *Value { return doc.root }
+
+// Fail adds an error at a value, nil for the file as a whole. The message says what is wrong, the hints how to fix
+// it.
+func (doc *Document) Fail(at *Value, message string, hints ...string) {
+	if at == nil {
+		at = new(Value)
+	}
+	doc.report.fail(at.at, message, hints...)
+}
+
+// FailAtEnd adds an error at the last line that has text.
+func (doc *Document) FailAtEnd(message string, hints ...string) {
+	line := len(doc.report.lines)
+	for line > 1 && doc.report.lines[line-1] == "" {
+		line--
+	}
+	doc.report.fail(place{line: line, column: 1}, message, hints...)
 }
 
 // Mistake is something in the decoded value that makes no sense, as a check of its type reports it.
@@ -85,7 +121,7 @@ func (doc *Document) find(path string) (s spot, sound bool) {
 		next, at, rest := v.step(path)
 		if next == nil {
 			s.at = s.key // absent: at the key of what lacks it
-			return s, !v.strange
+			return s, !slices.ContainsFunc(v.meant, func(key string) bool { return key != "" && begins(path, key) })
 		}
 		v, path = next, rest
 		s = spot{at: v.at, key: at}
@@ -94,12 +130,12 @@ func (doc *Document) find(path string) (s spot, sound bool) {
 		}
 	}
 	s.strange = v.strange
-	return s, !slices.ContainsFunc(v.items, func(item *value) bool { return item.unread })
+	return s, !v.partial
 }
 
 // step follows the first part of a path. It returns the value there, nil for none, the place of its key and the
 // rest of the path.
-func (v *value) step(path string) (next *value, key place, rest string) {
+func (v *Value) step(path string) (next *Value, key place, rest string) {
 	if index, ok := strings.CutPrefix(path, "["); ok && v.shape == list {
 		index, rest, _ = strings.Cut(index, "]")
 		if i, err := strconv.Atoi(index); err == nil && i >= 0 && i < len(v.items) {
@@ -109,12 +145,17 @@ func (v *value) step(path string) (next *value, key place, rest string) {
 	}
 	longest := -1 // keys can have dots in them
 	for _, f := range v.fields {
-		after, ok := strings.CutPrefix(path, f.key)
-		if ok && len(f.key) > longest && (after == "" || after[0] == '.' || after[0] == '[') {
-			longest, next, key, rest = len(f.key), f.value, f.at, strings.TrimPrefix(after, ".")
+		if len(f.key) > longest && begins(path, f.key) {
+			longest, next, key, rest = len(f.key), f.value, f.at, strings.TrimPrefix(path[len(f.key):], ".")
 		}
 	}
 	return next, key, rest
+}
+
+// begins reports whether the first part of a path is a key.
+func begins(path, key string) bool {
+	after, ok := strings.CutPrefix(path, key)
+	return ok && (after == "" || after[0] == '.' || after[0] == '[')
 }
 
 // join returns the path of what a path within another one is.

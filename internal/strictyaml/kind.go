@@ -1,6 +1,7 @@
 package strictyaml
 
 import (
+	"fmt"
 	"reflect"
 
 	"github.com/extauthz/extauthz/internal/suggest"
@@ -26,11 +27,16 @@ type Kind struct {
 	// of a sidecar. TooLarge is the hint then.
 	MaxSize  int64
 	TooLarge string
+	// Directory is the hint for a directory in place of a file, "" for none.
+	Directory string
 	// MaxValues is how many values a file can have, including those that aliases repeat.
 	MaxValues int
 	// Mask hides secrets in messages, and MaskLine in lines of the file. They keep the length. nil hides nothing.
 	Mask, MaskLine func(text string) string
 }
+
+// tooLarge is the message for a file with more than MaxSize bytes.
+func (k *Kind) tooLarge() string { return fmt.Sprintf("larger than %d MB", k.MaxSize>>20) }
 
 // Section is what messages call a map that is read into a struct.
 type Section struct {

@@ -8,7 +8,7 @@ import (
 
 // mapping reads the fields of a mapping from its keys and values in turn. A merge key (<<) brings the fields of
 // other mappings, which the mapping's own replace.
-func (t *treeReader) mapping(v *value, content []*yaml.Node) {
+func (t *treeReader) mapping(v *Value, content []*yaml.Node) {
 	at := map[string]int{} // indexes into v.fields
 	merged := false
 	for i := 0; i+1 < len(content); i += 2 {
@@ -42,8 +42,8 @@ func (t *treeReader) mapping(v *value, content []*yaml.Node) {
 
 // merge adds the fields that a merge key brings. Where the mapping has already set one, envoyproxy/ratelimit and
 // YAML disagree which of them holds, so that is an error.
-func (t *treeReader) merge(v *value, at map[string]int, f field) {
-	sources := []*value{f.value}
+func (t *treeReader) merge(v *Value, at map[string]int, f field) {
+	sources := []*Value{f.value}
 	if f.value.shape == list {
 		sources = f.value.items
 	}

@@ -128,7 +128,7 @@ func readText(words []string, secret bool) reader {
 	}
 }
 
-func unmarshalText(v *value, into reflect.Value) error {
+func unmarshalText(v *Value, into reflect.Value) error {
 	if v.shape != scalar {
 		return errors.New("want a text")
 	}
@@ -194,12 +194,13 @@ func readTexts(needs bool, words []string) reader {
 			if !item.unread && !readElement(d, f.key, item, words, into.Index(i)) {
 				item.unread = true
 			}
+			v.partial = v.partial || item.unread
 		}
 		return true
 	}
 }
 
-func readElement(d *decoder, key string, v *value, words []string, into reflect.Value) bool {
+func readElement(d *decoder, key string, v *Value, words []string, into reflect.Value) bool {
 	element := "an element of " + suggest.Quoted(key)
 	switch {
 	case v.shape != scalar && v.shape != null:
@@ -269,7 +270,7 @@ func readFree(k *key) reader {
 }
 
 // free returns a value as plain Go data.
-func (d *decoder) free(v *value) any {
+func (d *decoder) free(v *Value) any {
 	switch v.shape {
 	case mapping:
 		m := make(map[string]any, len(v.fields))
@@ -297,7 +298,7 @@ func (d *decoder) free(v *value) any {
 }
 
 // shown returns a value as messages repeat it.
-func shown(v *value) string {
+func shown(v *Value) string {
 	if v.shape == scalar {
 		return suggest.Quoted(v.text)
 	}

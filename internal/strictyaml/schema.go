@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -72,11 +71,16 @@ func (s schema) object(in *section) map[string]any {
 // property returns the schema of the value of a key.
 func (s schema) property(k *key, in *section) map[string]any {
 	property := s.value(k, in)
-	if doc := k.tag.Get("doc"); doc != "" {
-		property["description"] = doc
-	}
+	doc := k.tag.Get("doc")
 	if text, ok := k.tag.Lookup("default"); ok {
-		property["default"] = annotation(k.typ, text)
+		doc = strings.TrimSpace(doc + " Default: " + text + ".")
+		// What has a space in it is not the value but words about it.
+		if v := annotation(k.typ, text); v != nil && (v != any(text) || !strings.Contains(text, " ")) {
+			property["default"] = v
+		}
+	}
+	if doc != "" {
+		property["description"] = doc
 	}
 	if text, ok := k.tag.Lookup("example"); ok {
 		property["examples"] = []any{annotation(k.typ, text)}
@@ -135,24 +139,21 @@ func (s schema) reference(k *key, in *section) map[string]any {
 	return map[string]any{"$ref": "#/definitions/" + name}
 }
 
-// annotation returns the text of a tag as a value of the key's type.
+// annotation returns the text of a tag as a value of the key's type, nil if it is none.
 func annotation(t reflect.Type, text string) any {
-	var v any
-	switch t.Kind() {
-	case reflect.Bool:
-		b, err := strconv.ParseBool(text)
-		if err == nil {
-			return b
-		}
-	case reflect.Struct, reflect.Slice, reflect.Map:
-		if t != reflect.TypeFor[time.Time]() && yaml.Unmarshal([]byte(text), &v) == nil {
-			return v
-		}
-	case reflect.String:
-	default:
-		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-			return n
-		}
+	kind := t.Kind()
+	isTime := t == reflect.TypeFor[time.Duration]() || t == reflect.TypeFor[time.Time]()
+	if isTime || isText(t) || kind == reflect.String {
+		return text
 	}
-	return text
+	var v any
+	if err := yaml.Unmarshal([]byte(text), &v); err != nil {
+		return nil
+	}
+	got := reflect.ValueOf(v).Kind()
+	isInteger := kind >= reflect.Int && kind <= reflect.Uint64
+	if got == kind || isInteger && got == reflect.Int || kind == reflect.Struct && got == reflect.Map {
+		return v
+	}
+	return nil
 }

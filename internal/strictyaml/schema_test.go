@@ -165,6 +165,7 @@ func TestSchemaAnnotations(t *testing.T) {
 	got := map[string]any{
 		"title": schema.Title, "title of a shelf": shelf.Title,
 		"name": schema.Properties["name"]["description"], "shelves": schema.Properties["shelves"]["description"],
+		"words": shelf.Properties["steps"]["description"], "default in words": shelf.Properties["steps"]["default"],
 		"count":  shelf.Properties["count"]["default"],
 		"open":   shelf.Properties["open"]["default"],
 		"colour": shelf.Properties["colour"]["default"],
@@ -176,6 +177,7 @@ func TestSchemaAnnotations(t *testing.T) {
 	want := map[string]any{
 		"title": "shop file", "title of a shelf": "a shelf",
 		"name": "What the shop is called.", "shelves": "What stands in it.",
+		"words": "How many things. Default: as many as fit.", "default in words": nil,
 		"count": 10.0, "open": true, "colour": "red",
 		"weight": []any{50.0}, "tags": []any{[]any{"new", "blue"}}, "labels": []any{map[string]any{"floor": "first"}},
 		"until": []any{"2026-12-31"}, "wait": []any{"200ms"},

@@ -25,7 +25,7 @@ type shelf struct {
 	Count    int64             `yaml:"count" min:"0" doc:"How many things can be on it." default:"10"`
 	Weight   *uint32           `yaml:"weight" min:"1" max:"1000" example:"50"`
 	Rank     int8              `yaml:"rank"`
-	Steps    uint64            `yaml:"steps"`
+	Steps    uint64            `yaml:"steps" doc:"How many things." default:"as many as fit"`
 	Colour   colour            `yaml:"colour" default:"red"`
 	Open     *bool             `yaml:"open" default:"true"`
 	Wait     time.Duration     `yaml:"wait" example:"200ms"`

@@ -1,6 +1,7 @@
 package strictyaml
 
 import (
+	"iter"
 	"slices"
 
 	"go.yaml.in/yaml/v4"
@@ -23,8 +24,8 @@ func (k shape) String() string {
 	return [...]string{"nothing", "a single value", "a map", "a list"}[k]
 }
 
-// value is one value of a file, with aliases and merge keys already followed.
-type value struct {
+// Value is one value of a file, with aliases and merge keys already followed. nil is an absent one.
+type Value struct {
 	shape shape
 	at    place
 	// text is the text of a scalar. plain says that it stands without quotes, so that 5 is a number and yes a bool.
@@ -33,21 +34,54 @@ type value struct {
 	// fields are a mapping's, in the order of the file, those of a merge key first.
 	fields []field
 	// items are a list's.
-	items []*value
-	// unread says that the value could not be read, which was reported. strange says that a map has an unknown key.
-	// What such a value lacks is not reported.
-	unread, strange bool
+	items []*Value
+	// unread says that the value could not be read, which was reported; partial that an element of a list could not.
+	unread, partial bool
+	// strange says that a map has an unknown key, which was reported. meant are the keys that such ones may stand
+	// for.
+	strange bool
+	meant   []string
+}
+
+// Fields returns the keys and values of a map, in the order of the file, those of a merge key first.
+func (v *Value) Fields() iter.Seq2[string, *Value] {
+	return func(yield func(string, *Value) bool) {
+		if v == nil {
+			return
+		}
+		for _, f := range v.fields {
+			if !yield(f.key, f.value) {
+				return
+			}
+		}
+	}
+}
+
+// Items returns the elements of a list.
+func (v *Value) Items() []*Value {
+	if v == nil {
+		return nil
+	}
+	return v.items
+}
+
+// Text returns the text of a single value, "" for any other.
+func (v *Value) Text() string {
+	if v == nil || v.shape != scalar {
+		return ""
+	}
+	return v.text
 }
 
 // field is a key of a mapping with its value.
 type field struct {
 	key   string
 	at    place
-	value *value
+	value *Value
 	// merged says that the field comes from a merge key (<<).
 	merged bool
 	// hidden are the values of the same key that merge keys brought and this one replaces.
-	hidden []*value
+	hidden []*Value
 }
 
 // maxDepth is deeper than people nest.
@@ -67,7 +101,7 @@ type treeReader struct {
 }
 
 // readTree returns the root map of a file, nil if the file has none; that is then reported.
-func readTree(r *report) *value {
+func readTree(r *report) *Value {
 	if !r.checkText() {
 		return nil
 	}
@@ -91,8 +125,8 @@ func readTree(r *report) *value {
 }
 
 // read turns a node into a value. What is wrong is reported, and the value is then marked as unread.
-func (t *treeReader) read(n *yaml.Node) *value {
-	v := &value{at: t.place(n)}
+func (t *treeReader) read(n *yaml.Node) *Value {
+	v := &Value{at: t.place(n)}
 	t.count++
 	t.depth++
 	defer func() { t.depth-- }()
@@ -136,18 +170,18 @@ func (t *treeReader) read(n *yaml.Node) *value {
 }
 
 // overflow reports a file that is out of all bounds, once.
-func (t *treeReader) overflow(v *value, message, hint string) {
+func (t *treeReader) overflow(v *Value, message, hint string) {
 	t.full, v.unread = true, true
 	t.fail(v.at, message, hint)
 }
 
 // follow reads what an alias (*name) stands for.
-func (t *treeReader) follow(n *yaml.Node) *value {
+func (t *treeReader) follow(n *yaml.Node) *Value {
 	at := t.place(n)
 	if n.Alias == nil || slices.Contains(t.open, n.Alias) {
 		t.fail(at, "the anchor "+suggest.Quoted("&"+n.Value)+" contains itself",
 			"an alias cannot stand inside of what it stands for")
-		return &value{at: at, unread: true}
+		return &Value{at: at, unread: true}
 	}
 	if t.alias == 0 {
 		t.alias = at.line
