@@ -31,7 +31,7 @@ Example:
 
 // check prints the mistakes of the rule files of a directory, as a server would find them: with the settings that give
 // rules their meaning from the environment. It compares configurations of Envoy with them.
-func check(args []string, stdout, stderr io.Writer) int {
+func check(args []string, env service.Environment, stdout, stderr io.Writer) int {
 	dir, configurations, err := parseCheck(args)
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(stdout, checkUsage)
@@ -45,7 +45,7 @@ func check(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "extauthz: there is no directory %s\n", dir)
 		return exitNoStart
 	}
-	s, _, err := service.ReadSettings()
+	s, err := service.ReadSettings(env)
 	if err != nil {
 		fmt.Fprintf(stderr, "extauthz: the environment has mistakes:\n%s\n", err)
 		return exitNoStart

@@ -2,15 +2,19 @@ package main
 
 import (
 	"bytes"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/extauthz/extauthz/internal/service"
 )
 
 func TestCommands(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, content string) string {
 		sub := filepath.Join(dir, name)
@@ -61,9 +65,8 @@ func TestCommands(t *testing.T) {
 		{args: "settings --yaml", code: 2, stderr: `unknown argument "--yaml"`},
 	} {
 		t.Run(c.args, func(t *testing.T) {
-			setenv(t, nil)
 			var stdout, stderr bytes.Buffer
-			if code := command(strings.Fields(c.args), &stdout, &stderr); code != c.code {
+			if code := command(strings.Fields(c.args), nil, nil, &stdout, &stderr); code != c.code {
 				t.Errorf("exit code %d, want %d\n%s%s", code, c.code, &stdout, &stderr)
 			}
 			if !strings.Contains(stdout.String(), c.stdout) || !strings.Contains(stderr.String(), c.stderr) {
@@ -75,17 +78,18 @@ func TestCommands(t *testing.T) {
 
 // TestCheckRequiresEnd: check reads the settings that a server would.
 func TestCheckRequiresEnd(t *testing.T) {
-	setenv(t, map[string]string{"RULES_REQUIRE_END": "true"})
+	t.Parallel()
 	dir := filepath.Join(rulesRoot(t), "config")
 	var out bytes.Buffer
 	const want = "rules.yaml:2:1: error: the file does not end with `end: true`"
-	if code := command([]string{"check", dir}, &out, &out); code != exitFailed || !strings.Contains(out.String(), want) {
+	if code := command([]string{"check", dir}, service.Environment{"RULES_REQUIRE_END": "true"}, nil, &out, &out); code != exitFailed || !strings.Contains(out.String(), want) {
 		t.Errorf("exit code %d, want 1 and %q in\n%s", code, want, &out)
 	}
 }
 
 // TestNoStart: what the operator has to mend is said in one line or list, with exit code 2.
 func TestNoStart(t *testing.T) {
+	t.Parallel()
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -106,48 +110,30 @@ func TestNoStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		env  map[string]string
+		env  service.Environment
 		want string
 	}{
-		"port in use":       {map[string]string{"GRPC_PORT": port}, "port " + port + " of 127.0.0.1 is in use: stop what listens there, or set GRPC_PORT to another port"},
-		"missing directory": {map[string]string{"RUNTIME_ROOT": "/nowhere"}, "extauthz: the rule directory /nowhere/config does not exist: mount or create it, or set RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY to the one with the rules\n"},
-		"rules not mounted": {map[string]string{"REDIS_URL": "localhost:6379", "GRPC_UDS": "/run/grpc.sock"}, "/srv/runtime_data/current/config does not exist"},
-		"not my address":    {map[string]string{"RUNTIME_ROOT": rulesRoot(t), "GRPC_HOST": "192.0.2.1"}, "listen for GRPC_HOST: its host is not an address of this machine (listen tcp 192.0.2.1:0"},
-		"socket in use":     {map[string]string{"RUNTIME_ROOT": rulesRoot(t), "GRPC_UDS": used}, "GRPC_UDS=" + used + ": the socket is in use: stop what listens there"},
-		"socket too long":   {map[string]string{"RUNTIME_ROOT": rulesRoot(t), "GRPC_UDS": "/" + strings.Repeat("s", 107)}, "a path of 108 bytes is too long for a socket"},
-		"plaintext":         {map[string]string{"RUNTIME_ROOT": rulesRoot(t), "GRPC_HOST": "0.0.0.0", "HOST": "127.0.0.1", "STRICT_ENVIRONMENT": "true"}, "GRPC_HOST=0.0.0.0: other machines can reach a listener without TLS"},
-		"plaintext word":    {map[string]string{"GRPC_PLAINTEXT": "yes"}, "GRPC_PLAINTEXT: want allow"},
-		"broken rules":      {map[string]string{"RUNTIME_ROOT": filepath.Dir(broken)}, "a.yaml:2:"},
-		"wrong setting":     {map[string]string{"PORT": "x"}, `PORT: want a port`},
-		"socket is a file":  {map[string]string{"RUNTIME_ROOT": rulesRoot(t), "GRPC_UDS": filepath.Join(broken, "a.yaml")}, "GRPC_UDS=" + filepath.Join(broken, "a.yaml") + ": a file is there that is not a socket: delete it, or set GRPC_UDS to another path"},
-		"socket of nowhere": {map[string]string{"RUNTIME_ROOT": rulesRoot(t), "GRPC_UDS": filepath.Join(broken, "nowhere", "grpc.sock")}, "the directory " + filepath.Join(broken, "nowhere") + " does not exist: create it, or mount it"},
+		"port in use":       {service.Environment{"GRPC_PORT": port}, "port " + port + " of 127.0.0.1 is in use: stop what listens there, or set GRPC_PORT to another port"},
+		"missing directory": {service.Environment{"RUNTIME_ROOT": "/nowhere"}, "extauthz: the rule directory /nowhere/config does not exist: mount or create it, or set RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY to the one with the rules\n"},
+		"rules not mounted": {service.Environment{"REDIS_URL": "localhost:6379", "GRPC_UDS": "/run/grpc.sock"}, "/srv/runtime_data/current/config does not exist"},
+		"not my address":    {service.Environment{"RUNTIME_ROOT": rulesRoot(t), "GRPC_HOST": "192.0.2.1"}, "listen for GRPC_HOST: its host is not an address of this machine (listen tcp 192.0.2.1:0"},
+		"socket in use":     {service.Environment{"RUNTIME_ROOT": rulesRoot(t), "GRPC_UDS": used}, "GRPC_UDS=" + used + ": the socket is in use: stop what listens there"},
+		"socket too long":   {service.Environment{"RUNTIME_ROOT": rulesRoot(t), "GRPC_UDS": "/" + strings.Repeat("s", 107)}, "a path of 108 bytes is too long for a socket"},
+		"plaintext":         {service.Environment{"RUNTIME_ROOT": rulesRoot(t), "GRPC_HOST": "0.0.0.0", "HOST": "127.0.0.1", "STRICT_ENVIRONMENT": "true"}, "GRPC_HOST=0.0.0.0: other machines can reach a listener without TLS"},
+		"plaintext word":    {service.Environment{"GRPC_PLAINTEXT": "yes"}, "GRPC_PLAINTEXT: want allow"},
+		"broken rules":      {service.Environment{"RUNTIME_ROOT": filepath.Dir(broken)}, "a.yaml:2:"},
+		"wrong setting":     {service.Environment{"PORT": "x"}, `PORT: want a port`},
+		"socket is a file":  {service.Environment{"RUNTIME_ROOT": rulesRoot(t), "GRPC_UDS": filepath.Join(broken, "a.yaml")}, "GRPC_UDS=" + filepath.Join(broken, "a.yaml") + ": a file is there that is not a socket: delete it, or set GRPC_UDS to another path"},
+		"socket of nowhere": {service.Environment{"RUNTIME_ROOT": rulesRoot(t), "GRPC_UDS": filepath.Join(broken, "nowhere", "grpc.sock")}, "the directory " + filepath.Join(broken, "nowhere") + " does not exist: create it, or mount it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			setenv(t, nil)
-			for _, name := range []string{"PORT", "GRPC_PORT", "DEBUG_PORT"} {
-				t.Setenv(name, "0")
-			}
-			for k, v := range c.env {
-				t.Setenv(k, v)
-			}
+			env := service.Environment{"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0"}
+			maps.Copy(env, c.env)
 			var stderr bytes.Buffer
-			if code := command(nil, &stderr, &stderr); code != exitNoStart || !strings.Contains(stderr.String(), c.want) {
+			if code := command(nil, env, nil, &stderr, &stderr); code != exitNoStart || !strings.Contains(stderr.String(), c.want) {
 				t.Errorf("exit code %d, want 2 and %q in\n%s", code, c.want, &stderr)
 			}
 		})
-	}
-}
-
-// setenv makes the environment of a test: these variables and no others.
-func setenv(t *testing.T, vars map[string]string) {
-	t.Helper()
-	for _, pair := range os.Environ() {
-		name, value, _ := strings.Cut(pair, "=")
-		t.Setenv(name, value) // so that it is put back
-		os.Unsetenv(name)
-	}
-	for name, v := range vars {
-		t.Setenv(name, v)
 	}
 }
 

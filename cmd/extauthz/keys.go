@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -74,15 +73,15 @@ type keyCommand struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	now            time.Time
+	env            service.Environment
 	settings       *service.Settings
 	file           string
 	redis          bool
 }
 
 // keysCommand runs a subcommand of keys. The key itself is all that it prints to stdout, so that a script can keep it.
-func keysCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	service.LogRedis(slog.New(slog.DiscardHandler)) // the error is enough
-	c := &keyCommand{stdin: stdin, stdout: stdout, stderr: stderr, now: time.Now().UTC().Truncate(time.Second)}
+func keysCommand(args []string, env service.Environment, stdin io.Reader, stdout, stderr io.Writer) int {
+	c := &keyCommand{env: env, stdin: stdin, stdout: stdout, stderr: stderr, now: time.Now().UTC().Truncate(time.Second)}
 	commands := map[string]func(context.Context, []string) error{
 		"create": c.create, "list": c.list, "rotate": c.rotate, "revoke": c.revoke, "secret": c.secret,
 		"sign": c.sign,
@@ -149,7 +148,7 @@ func (c *keyCommand) parse(args []string, want int) (positional []string, err er
 		}
 		return nil, &usageError{errors.New("want one id, as `extauthz keys list` shows it")}
 	}
-	if c.settings, _, err = service.ReadSettings(); err != nil {
+	if c.settings, err = service.ReadSettings(c.env); err != nil {
 		return nil, &usageError{fmt.Errorf("the environment has mistakes:\n%w", err)}
 	}
 	return positional, nil

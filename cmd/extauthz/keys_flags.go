@@ -90,7 +90,7 @@ type limitFlags struct {
 
 func (l *limitFlags) register(f *flag.FlagSet) {
 	f.StringVar(&l.limit, "limit", "", "")
-	f.Func("algorithm", "", l.algorithm.Decode)
+	f.Func("algorithm", "", func(v string) error { return l.algorithm.UnmarshalText([]byte(v)) })
 	f.Int64Var(&l.burst, "burst", 0, "")
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/rulefile"
@@ -32,6 +33,7 @@ var (
 // transcript runs the commands of a text and returns it with what they say.
 type transcript struct {
 	t      *testing.T
+	env    service.Environment
 	dir    string
 	ids    []string
 	secret []string // all keys that were shown
@@ -65,7 +67,7 @@ func (tr *transcript) command(line string) string {
 	switch words[0] {
 	case "export":
 		name, value, _ := strings.Cut(words[1], "=")
-		tr.t.Setenv(name, value)
+		tr.env[name] = value
 		return ""
 	case "cat":
 		content, err := os.ReadFile(filepath.Join(tr.dir, words[1]))
@@ -75,7 +77,7 @@ func (tr *transcript) command(line string) string {
 		return tr.normal("| " + strings.ReplaceAll(strings.TrimSpace(string(content)), "\n", "\n| ") + "\n")
 	}
 	var stdout, stderr bytes.Buffer
-	code := keysCommand(words[1:], strings.NewReader(input+"\n"), &stdout, &stderr)
+	code := keysCommand(words[1:], tr.env, strings.NewReader(input+"\n"), &stdout, &stderr)
 	tr.secret = append(tr.secret, keyPattern.FindAllString(stdout.String(), -1)...)
 	tr.noSecrets(stderr.String())
 	text := stdout.String()
@@ -118,13 +120,13 @@ func (tr *transcript) normal(text string) string {
 
 // TestKeysTranscript runs the commands of testdata/keys.txt; -update writes what they say.
 func TestKeysTranscript(t *testing.T) {
-	setenv(t, nil)
+	t.Parallel()
 	path := filepath.Join("testdata", "keys.txt")
 	want, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr := &transcript{t: t, dir: t.TempDir()}
+	tr := &transcript{t: t, env: service.Environment{}, dir: t.TempDir()}
 	got := tr.run(string(want))
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
@@ -143,10 +145,10 @@ func TestKeysTranscript(t *testing.T) {
 }
 
 // keys runs a subcommand that must succeed, and returns its stdout.
-func keys(t *testing.T, args ...string) string {
+func keys(t *testing.T, env service.Environment, args ...string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	if code := keysCommand(args, strings.NewReader(""), &stdout, &stderr); code != exitOK {
+	if code := keysCommand(args, env, strings.NewReader(""), &stdout, &stderr); code != exitOK {
 		t.Errorf("keys %v: exit code %d\n%s", args, code, &stderr)
 	}
 	return strings.TrimSpace(stdout.String())
@@ -154,32 +156,34 @@ func keys(t *testing.T, args ...string) string {
 
 // TestKeysInRedis: all subcommands with keys in Redis.
 func TestKeysInRedis(t *testing.T) {
+	t.Parallel()
 	server := testenv.Redis(t)
-	setenv(t, map[string]string{"REDIS_URL": server.Addr, "API_KEY_SECRET": "a-server-secret-of-a-test"})
-	key := keys(t, "create", "--owner", "alice", "--limit", "5/minute")
+	env := service.Environment{"REDIS_URL": server.Addr, "API_KEY_SECRET": "a-server-secret-of-a-test"}
+	key := keys(t, env, "create", "--owner", "alice", "--limit", "5/minute")
 	id := keyPattern.FindStringSubmatch(key)[1]
-	if list := keys(t, "list"); !strings.Contains(list, id) || !strings.Contains(list, "5/minute") || strings.Contains(list, "hmac") {
+	if list := keys(t, env, "list"); !strings.Contains(list, id) || !strings.Contains(list, "5/minute") || strings.Contains(list, "hmac") {
 		t.Errorf("the list: %s", list)
 	}
-	if again := keys(t, "rotate", id, "--grace", "7d"); again == key || keyPattern.FindStringSubmatch(again)[1] != id {
+	if again := keys(t, env, "rotate", id, "--grace", "7d"); again == key || keyPattern.FindStringSubmatch(again)[1] != id {
 		t.Errorf("the new key: %s", again)
 	}
-	keys(t, "revoke", "--redis", id)
-	if list := keys(t, "list", "-o", "json"); !strings.Contains(list, `"state": "disabled"`) || !strings.Contains(list, "previous_valid_until") {
+	keys(t, env, "revoke", "--redis", id)
+	if list := keys(t, env, "list", "-o", "json"); !strings.Contains(list, `"state": "disabled"`) || !strings.Contains(list, "previous_valid_until") {
 		t.Errorf("the list: %s", list)
 	}
 	server.Kill()
 	var stdout, stderr bytes.Buffer
-	if code := keysCommand([]string{"create", "--owner", "bob"}, nil, &stdout, &stderr); code != exitFailed || stdout.Len() > 0 {
+	if code := keysCommand([]string{"create", "--owner", "bob"}, env, nil, &stdout, &stderr); code != exitFailed || stdout.Len() > 0 {
 		t.Errorf("without Redis: exit code %d, %q, %q", code, &stdout, &stderr)
 	}
 }
 
 // TestKeysAtTheSameTime: many commands change one file, and nothing is lost; its mode stays.
 func TestKeysAtTheSameTime(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys.yaml")
-	setenv(t, map[string]string{"API_KEYS_FILE": path, "API_KEY_SECRET": "a-server-secret-of-a-test"})
-	keys(t, "create", "--owner", "first")
+	env := service.Environment{"API_KEYS_FILE": path, "API_KEY_SECRET": "a-server-secret-of-a-test"}
+	keys(t, env, "create", "--owner", "first")
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("a new file: %v, %v", info.Mode(), err)
 	}
@@ -192,7 +196,7 @@ func TestKeysAtTheSameTime(t *testing.T) {
 	}
 	var all sync.WaitGroup
 	for i := range 20 {
-		all.Go(func() { keys(t, "create", "--owner", fmt.Sprint("owner", i), "--file", link) })
+		all.Go(func() { keys(t, env, "create", "--owner", fmt.Sprint("owner", i), "--file", link) })
 	}
 	all.Wait()
 	loaded, problems := rulefile.LoadKeys(link)
@@ -211,9 +215,10 @@ func TestKeysAtTheSameTime(t *testing.T) {
 }
 
 func TestKeysOfTheCLIPass(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys.yaml")
-	setenv(t, map[string]string{"API_KEYS_FILE": path, "API_KEY_SECRET": "a-server-secret-of-a-test"})
-	key := keys(t, "create", "--owner", "alice", "--expires", "1h")
+	env := service.Environment{"API_KEYS_FILE": path, "API_KEY_SECRET": "a-server-secret-of-a-test"}
+	key := keys(t, env, "create", "--owner", "alice", "--expires", "1h")
 	secret, err := apikey.NewSecret("a-server-secret-of-a-test", "")
 	if err != nil {
 		t.Fatal(err)

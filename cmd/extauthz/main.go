@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"syscall"
@@ -38,27 +39,29 @@ Example:
 `
 
 func main() {
-	os.Exit(command(os.Args[1:], os.Stdout, os.Stderr))
+	service.QuietRedis()
+	os.Exit(command(os.Args[1:], service.ParseEnvironment(os.Environ()), os.Stdin, os.Stdout, os.Stderr))
 }
 
 // command runs one subcommand and returns the exit code.
-func command(args []string, stdout, stderr io.Writer) int {
+func command(args []string, env service.Environment, stdin io.Reader, stdout, stderr io.Writer) int {
 	name := "serve"
 	if len(args) > 0 {
 		name, args = args[0], args[1:]
 	}
-	stderr = service.HideSecrets(stderr)
+	onTerminal := isTerminal(stderr)
+	stderr = env.HideSecrets(stderr)
 	switch name {
 	case "serve":
-		return serve(args, stderr)
+		return serve(args, env, onTerminal, stderr)
 	case "check":
-		return check(args, stdout, stderr)
+		return check(args, env, stdout, stderr)
 	case "health":
-		return askHealth(args, stdout, stderr)
+		return askHealth(args, env, stdout, stderr)
 	case "echo":
-		return echo(args, stdout, stderr)
+		return echo(args, env, stdout, stderr)
 	case "keys":
-		return keysCommand(args, os.Stdin, stdout, stderr)
+		return keysCommand(args, env, stdin, stdout, stderr)
 	case "settings":
 		return printSettings(args, stdout, stderr)
 	case "version", "--version", "-v":
@@ -71,7 +74,7 @@ func command(args []string, stdout, stderr io.Writer) int {
 	return exitNoStart
 }
 
-func serve(args []string, stderr io.Writer) int {
+func serve(args []string, env service.Environment, onTerminal bool, stderr io.Writer) int {
 	if len(args) > 0 {
 		if args[0] == "--help" || args[0] == "-h" {
 			fmt.Fprint(stderr, usage)
@@ -80,36 +83,40 @@ func serve(args []string, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "extauthz: serve takes no arguments, not %q: all settings are environment variables (extauthz settings)\n", args[0])
 		return exitNoStart
 	}
-	interrupt, stop := untilInterrupted()
-	defer stop()
-	return serveUntil(interrupt, stderr)
-}
-
-// serveUntil reads the settings, serves until ctx is done, and returns the exit code.
-func serveUntil(ctx context.Context, stderr io.Writer) int {
-	s, warnings, err := service.ReadSettings()
+	s, err := service.ReadSettings(env)
 	if err != nil {
 		fmt.Fprintf(stderr, "extauthz: the environment has mistakes:\n%s\n(extauthz settings lists all settings)\n", err)
 		return exitNoStart
 	}
-	log := service.NewLogger(s, stderr)
-	for _, w := range warnings {
-		log.Warn("setting", "warning", w)
-	}
-	service.LogRedis(log)
+	ctx, stop := untilInterrupted()
+	defer stop()
 	this := thisBuild()
-	build := telemetry.Build{Version: this.Version, Revision: this.Commit, GoVersion: this.Go}
-	err = service.Run(ctx, s, build, log, stderr)
-	var notStarted *service.StartError
-	switch {
-	case errors.As(err, &notStarted):
-		fmt.Fprintf(stderr, "extauthz: %v\n", err)
-		return exitNoStart
-	case err != nil:
-		fmt.Fprintf(stderr, "extauthz: %v\n", err)
+	return exitCode(service.Run(ctx, service.Config{
+		Settings: s, Stderr: stderr, Terminal: onTerminal,
+		Build: telemetry.Build{Version: this.Version, Revision: this.Commit, GoVersion: this.Go},
+	}), stderr)
+}
+
+// exitCode reports an error of a server, and returns the exit code for it.
+func exitCode(err error, stderr io.Writer) int {
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintf(stderr, "extauthz: %v\n", err)
+	if _, ran := errors.AsType[*service.StopError](err); ran {
 		return exitFailed
 	}
-	return exitOK
+	return exitNoStart
+}
+
+// isTerminal reports whether a person may read what is written, and press Ctrl-C.
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&fs.ModeCharDevice != 0
 }
 
 // untilInterrupted is done at Ctrl-C or SIGTERM; a second one ends the process at once.

@@ -14,8 +14,8 @@ func printSettings(args []string, stdout, stderr io.Writer) int {
 	switch {
 	case len(args) == 0:
 		w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-		for f := range service.Fields() {
-			fmt.Fprintf(w, "%s\t%s\t%s\n", f.Tag.Get("envconfig"), f.Tag.Get("default"), f.Tag.Get("desc"))
+		for _, s := range service.List() {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Default, s.Meaning)
 		}
 		_ = w.Flush() // what the terminal does not take is lost anyway
 		return exitOK
@@ -31,15 +31,15 @@ func printSettings(args []string, stdout, stderr io.Writer) int {
 func settingsTable() string {
 	var b strings.Builder
 	b.WriteString("| variable | default | meaning |\n|---|---|---|\n")
-	for f := range service.Fields() {
-		name, value := "`"+f.Tag.Get("envconfig")+"`", f.Tag.Get("default")
+	for _, s := range service.List() {
+		name, value := "`"+s.Name+"`", s.Default
 		if value != "" {
 			value = "`" + value + "`"
 		}
-		if f.Tag.Get("secret") != "" {
+		if s.File {
 			name += " (`_FILE`)"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, value, f.Tag.Get("desc"))
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, value, s.Meaning)
 	}
 	return b.String()
 }

@@ -40,15 +40,15 @@ func TestUntrustedHopsAreSaidOnceAMinute(t *testing.T) {
 
 // TestAddressesOverHTTP: the sample limits refused requests by address, which Envoy does not send over HTTP by itself.
 func TestAddressesOverHTTP(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		header string
 		warns  bool
 	}{{"", true}, {"x-envoy-source", false}} {
-		env := map[string]string{}
+		env := Environment{}
 		if c.header != "" {
 			env["AUTHZ_HTTP_SOURCE_HEADER"] = c.header
 		}
-		setenv(t, env)
 		_, httpAddr, _, out := start(t, env)
 		response, err := http.Get("http://" + httpAddr + "/check/")
 		if err != nil {
@@ -64,6 +64,7 @@ func TestAddressesOverHTTP(t *testing.T) {
 // TestRefusedByGatewayOverHTTP: Envoy Gateway sends no address over HTTP, so one client must not use up the limit on refused
 // requests for all others.
 func TestRefusedByGatewayOverHTTP(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	if err := os.Mkdir(filepath.Join(root, "config"), 0o755); err != nil {
 		t.Fatal(err)
@@ -72,9 +73,8 @@ func TestRefusedByGatewayOverHTTP(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "config", "demo.yaml"), rules, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	env := map[string]string{"RUNTIME_ROOT": root, "API_KEY_SECRET": "a-server-secret-of-a-test", "API_KEYS_FILE": filepath.Join(root, "keys.yaml")}
-	setenv(t, env)
-	keys(t, "create", "--file", env["API_KEYS_FILE"], "--owner", "alice")
+	env := Environment{"RUNTIME_ROOT": root, "API_KEY_SECRET": "a-server-secret-of-a-test", "API_KEYS_FILE": filepath.Join(root, "keys.yaml")}
+	keys(t, env, "create", "--file", env["API_KEYS_FILE"], "--owner", "alice")
 	_, httpAddr, _, _ := start(t, env)
 	for i := range 40 {
 		response, err := http.Get("http://" + httpAddr + "/check/")

@@ -8,10 +8,7 @@ import (
 )
 
 // banner prints, when the sample is served, on which addresses and what to try. It is not a log line, so that no level hides it.
-func banner(w io.Writer, r *ruleSource, l listeners) {
-	if !r.sample {
-		return
-	}
+func banner(w io.Writer, s *Settings, l listeners) {
 	fmt.Fprintf(w, `extauthz: no rules are configured (%s does not exist),
 so the built-in sample is served, on loopback only, from memory.
 
@@ -27,5 +24,5 @@ And as Envoy's ext_authz filter asks, with a key that is for trying only; no key
 
   curl -i -H 'x-api-key: demo' http://%s/check/
 
-`, r.dir, l.grpc.Addr(), l.http.Addr(), l.debug.Addr(), l.http.Addr(), envoyrls.Example, l.http.Addr())
+`, s.rulesDirectory(), l.grpc.Addr(), l.http.Addr(), l.debug.Addr(), l.http.Addr(), envoyrls.Example, l.http.Addr())
 }

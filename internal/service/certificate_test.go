@@ -16,6 +16,7 @@ import (
 // TestCertificateForRedis has a Redis that asks for a certificate, and one that it does not trust, until another is put in its
 // place. The service then goes on without a restart, and its metric says when the new one ends.
 func TestCertificateForRedis(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	trusted, stranger := testenv.NewAuthority(t), testenv.NewAuthority(t)
@@ -28,7 +29,7 @@ func TestCertificateForRedis(t *testing.T) {
 	const name = "spiffe://example.org/extauthz"
 	first, renewed := stranger.Issue(t, name, time.Hour), trusted.Issue(t, name, 24*time.Hour)
 	testenv.WriteCertificate(t, first, file("client.pem"), file("client.key"))
-	_, httpAddr, debugAddr, _ := start(t, map[string]string{
+	_, httpAddr, debugAddr, _ := start(t, Environment{
 		"RUNTIME_ROOT": rulesRoot(t),
 		"REDIS_URL":    "rediss://" + testenv.Loopback(port), "REDIS_TIMEOUT": "10s", "REDIS_TLS_CACERT": file("ca.pem"),
 		"REDIS_TLS_CLIENT_CERT": file("client.pem"), "REDIS_TLS_CLIENT_KEY": file("client.key"),

@@ -43,6 +43,7 @@ authz:
 // TestClientValuesAreNotLogged sends a value in every place that a client can choose, to every service. At DEBUG the log has it only
 // with LOG_CLIENT_VALUES=true, and then without what could be a credential.
 func TestClientValuesAreNotLogged(t *testing.T) {
+	t.Parallel()
 	for _, values := range []string{"false", "true"} {
 		t.Run("LOG_CLIENT_VALUES="+values, func(t *testing.T) {
 			root := t.TempDir()
@@ -53,7 +54,7 @@ func TestClientValuesAreNotLogged(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, store := range []string{"memory", "redis"} {
-				env := map[string]string{
+				env := Environment{
 					"RUNTIME_ROOT": root, "LOG_LEVEL": "DEBUG", "API_KEY_SECRET": "a-server-secret-of-a-test", "API_KEYS_FILE": filepath.Join(root, "keys.yaml"),
 					"AUTHZ_HTTP_SOURCE_HEADER": "x-source", "AUTHZ_HTTP_PRINCIPAL_HEADER": "x-principal",
 				}
@@ -65,8 +66,7 @@ func TestClientValuesAreNotLogged(t *testing.T) {
 					server = testenv.Redis(t)
 					env["REDIS_URL"] = server.Addr
 				}
-				setenv(t, env)
-				key := keys(t, "create", "--file", env["API_KEYS_FILE"], "--owner", "own-"+chosen, "--plan", "plan-"+chosen)
+				key := keys(t, env, "create", "--file", env["API_KEYS_FILE"], "--owner", "own-"+chosen, "--plan", "plan-"+chosen)
 				grpcAddr, httpAddr, _, out := start(t, env)
 				for range 2 { // the second is over the limit
 					sendChosen(t, grpcAddr, httpAddr, key)
@@ -183,6 +183,7 @@ func answer(t *testing.T, req *http.Request) {
 
 // TestPanicsShowNoValues: what a panic holds may be the client's, unless the runtime itself has made it.
 func TestPanicsShowNoValues(t *testing.T) {
+	t.Parallel()
 	for _, value := range []any{chosen, errors.New(chosen), fmt.Errorf("%s", chosen), []byte(chosen)} {
 		if got := panicText(value); strings.Contains(got, chosen) || got == "" {
 			t.Errorf("panicText(%T) = %q", value, got)

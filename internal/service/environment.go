@@ -1,167 +1,217 @@
 package service
 
 import (
+	"encoding"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/kelseyhightower/envconfig"
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// ReadSettings reads the environment. Its error lists every mistake; warnings say which variables are set and have no effect. Neither
-// holds a value, because a secret may be in the wrong variable, except paths, which HideSecrets replaces if they look like secrets.
-//
-// envconfig stops at its first error and cannot tell a variable that is set from a default, so it is called a field at a time.
-func ReadSettings() (s *Settings, warnings []string, err error) {
-	s = new(Settings)
+// Environment holds environment variables by name. main reads those of the process once; nothing else does.
+type Environment map[string]string
+
+// ParseEnvironment returns the variables of a list such as os.Environ returns.
+func ParseEnvironment(environ []string) Environment {
+	e := make(Environment, len(environ))
+	for _, pair := range environ {
+		name, value, _ := strings.Cut(pair, "=")
+		e[name] = value
+	}
+	return e
+}
+
+// ReadSettings reads the settings from an environment. Its error lists every mistake. It holds no value, because a secret may be in the
+// wrong variable, except paths, which HideSecrets replaces if they look like secrets.
+func ReadSettings(e Environment) (*Settings, error) {
+	s := &Settings{environment: e}
 	var mistakes []error
 	wrong := map[string]bool{} // by the name of the variable
 	value := reflect.ValueOf(s).Elem()
-	for i := range value.NumField() {
-		field := value.Type().Field(i)
-		if err := readField(field, value.Field(i)); err != nil {
+	for _, field := range fields() {
+		if err := e.read(field, value.FieldByIndex(field.Index)); err != nil {
 			mistakes = append(mistakes, err)
-			wrong[field.Tag.Get("envconfig")] = true
+			wrong[field.Tag.Get("env")] = true
 		}
 	}
-	s.resolveStrict()
+	s.resolveDefaults()
 	for _, mistake := range s.checkTogether() {
-		if name, _, _ := strings.Cut(mistake.Error(), ":"); !wrong[name] { // one that could not be read is 0 now
-			mistakes = append(mistakes, mistake)
+		if name, _, _ := strings.Cut(mistake, ":"); !wrong[name] { // a setting that could not be read is 0 here
+			mistakes = append(mistakes, errors.New(mistake))
 		}
 	}
-	environ := os.Environ()
 	if s.StrictEnvironment {
-		mistakes = append(mistakes, strangers(environ)...)
+		mistakes = append(mistakes, e.strangers()...)
 	}
 	if len(mistakes) > 0 {
-		return nil, nil, errors.Join(mistakes...)
+		return nil, errors.Join(mistakes...)
 	}
-	return s, ineffective(environ), nil
+	return s, nil
 }
 
-// readField reads one setting, a secret also from the file that NAME_FILE names.
-func readField(field reflect.StructField, into reflect.Value) error {
-	name := field.Tag.Get("envconfig")
-	if file := os.Getenv(name + "_FILE"); field.Tag.Get("secret") != "" && file != "" {
-		if os.Getenv(name) != "" {
+// read reads one setting: its variable, for a secret also the file that NAME_FILE names, else its default.
+func (e Environment) read(field reflect.StructField, into reflect.Value) error {
+	name, byDefault, secret := field.Tag.Get("env"), field.Tag.Get("default"), field.Tag.Get("secret") != ""
+	text, set := e[name]
+	if file := e[name+"_FILE"]; secret && file != "" {
+		if text != "" {
 			return fmt.Errorf("%s and %s_FILE are both set: take one of them", name, name)
 		}
-		content, err := os.ReadFile(file)
-		if err != nil && (!strings.Contains(file, "/") || mayBeSecret(file)) {
-			return fmt.Errorf("%s_FILE: want the path of a file with the secret, such as /run/secrets/name; no file has this name, "+
-				"which is not shown, since it may be the secret itself", name)
-		}
+		content, err := e.readSecret(file)
+		into.SetString(content)
 		if err != nil {
 			return fmt.Errorf("%s_FILE: %w", name, err)
 		}
-		into.SetString(strings.TrimRight(string(content), "\r\n"))
 		return nil
 	}
-	if kind := secretKind(os.Getenv(name)); kind != "" && field.Tag.Get("secret") == "" {
+	if kind := secretKind(text); kind != "" && !secret {
 		return fmt.Errorf("%s: this is %s, so it is not shown: want %s", name, kind, field.Tag.Get("desc"))
 	}
-	if v, set := os.LookupEnv(name); set && v == "" && field.Tag.Get("default") != "" {
-		return fmt.Errorf("%s is set to nothing: %s (default %s)", name, wanted(field.Type), field.Tag.Get("default"))
+	if !set && byDefault == "" {
+		return nil
 	}
-	one := reflect.New(reflect.StructOf([]reflect.StructField{field}))
-	if err := envconfig.Process("", one.Interface()); err != nil {
-		return mistake(name, field, err)
+	if !set {
+		text = byDefault
 	}
-	into.Set(one.Elem().Field(0))
+	err := parse(text, field, into)
+	switch {
+	case set && text == "" && byDefault != "" && err != nil:
+		return fmt.Errorf("%s is set to nothing: %w (default %s)", name, err, byDefault)
+	case set && text == "" && byDefault != "":
+		return fmt.Errorf("%s is set to nothing: give it a value, or unset it (default %s)", name, byDefault)
+	case err != nil:
+		return fmt.Errorf("%s: %w", name, err)
+	}
 	return nil
 }
 
-// mistake returns an error with what is wrong with a setting and what was wanted, without the value.
-func mistake(name string, field reflect.StructField, err error) error {
-	var parse *envconfig.ParseError
-	if !errors.As(err, &parse) {
-		return fmt.Errorf("%s: %w", name, err)
+// readSecret returns the content of a file without the end of its last line.
+func (e Environment) readSecret(file string) (string, error) {
+	content, err := os.ReadFile(file)
+	if err != nil && (!strings.Contains(file, "/") || e.mayBeSecret(file)) {
+		return "", errors.New("want the path of a file with the secret, such as /run/secrets/name; no file has this name, " +
+			"which is not shown, because it may be the secret itself")
 	}
-	want := wanted(field.Type)
-	if strings.HasPrefix(parse.Err.Error(), "want ") || want == "" { // a Decode of ours
-		want = parse.Err.Error()
-	}
-	return fmt.Errorf("%s: %s", name, want)
+	return strings.TrimRight(string(content), "\r\n"), err
 }
 
-func wanted(t reflect.Type) string {
-	switch t {
-	case reflect.TypeFor[time.Duration]():
-		return `want a duration with its unit, such as 50ms, 5s or 24h`
-	case reflect.TypeFor[uint16]():
-		return "want a port, 0 to 65535"
-	case reflect.TypeFor[bool]():
-		return "want true or false"
-	case reflect.TypeFor[int]():
-		return "want a whole number"
+// notSupported are settings of envoyproxy/ratelimit that are not accepted here, and why.
+var notSupported = map[string]string{
+	"CONFIG_TYPE=GRPC_XDS_SOTW": "rules from an xDS server are not supported yet",
+	"REDIS_TYPE=SENTINEL":       "this type is not supported yet",
+	"REDIS_TYPE=CLUSTER":        "this type is not supported yet",
+	"BACKEND_TYPE=MEMCACHE":     "memcached cannot decide exactly and is not supported",
+}
+
+// parse reads a setting from text. Case does not matter where the tag words lists the words to choose from. The error says what is
+// wanted, and never shows the text, which may be a secret in the wrong variable.
+func parse(text string, field reflect.StructField, into reflect.Value) error {
+	if list := strings.Fields(field.Tag.Get("words")); len(list) > 0 {
+		i := slices.IndexFunc(list, func(word string) bool { return strings.EqualFold(word, text) })
+		if i >= 0 {
+			into.SetString(list[i])
+			return nil
+		}
+		want := "want " + strings.Join(list, " or ")
+		if why := notSupported[field.Tag.Get("env")+"="+strings.ToUpper(text)]; why != "" {
+			return fmt.Errorf("%s: %s", why, want)
+		}
+		return errors.New(want + meant(text, list...))
+	}
+	var err error
+	switch into := into.Addr().Interface().(type) {
+	case *string:
+		*into = text
+	case *bool:
+		if *into, err = strconv.ParseBool(text); err != nil {
+			return errors.New("want true or false")
+		}
+	case *int:
+		n, err := strconv.ParseInt(text, 0, strconv.IntSize)
+		if *into = int(n); err != nil {
+			return errors.New("want a whole number")
+		}
+	case *uint16:
+		n, err := strconv.ParseUint(text, 0, 16)
+		if *into = uint16(n); err != nil {
+			return errors.New("want a port, 0 to 65535")
+		}
+	case *time.Duration:
+		if *into, err = time.ParseDuration(text); err != nil {
+			return errors.New("want a duration with its unit, such as 50ms, 5s or 24h")
+		}
+	case encoding.TextUnmarshaler:
+		return into.UnmarshalText([]byte(text))
+	default:
+		panic(fmt.Sprintf("a setting of type %T", into))
+	}
+	return nil
+}
+
+// meant is the end of an error for a misspelt word. The word itself is not shown.
+func meant(v string, words ...string) string {
+	if word := suggest.Closest(v, words); word != "" {
+		return fmt.Sprintf(" (did you mean %s?)", word)
 	}
 	return ""
 }
 
-// resolveStrict lets COMPATIBILITY=strict set the defaults of what it is about; what is set by name stays.
-func (s *Settings) resolveStrict() {
-	if !s.strict() {
-		return
-	}
-	if os.Getenv("DEFAULT_ALGORITHM") == "" {
-		s.DefaultAlgorithm = Algorithm(fixedWindow)
-	}
-	if os.Getenv("RESPONSE_HEADERS") == "" {
-		s.ResponseHeaders = nil
-	}
-	if os.Getenv("RESPONSE_BODY") == "" {
-		s.ResponseBody = "off"
-	}
-}
-
-// checkTogether finds settings that are right each by itself and do not fit together.
-func (s *Settings) checkTogether() (mistakes []error) {
+// resolveDefaults sets the defaults that depend on other settings.
+func (s *Settings) resolveDefaults() {
 	if s.BackendType == "" {
 		s.BackendType = "memory"
 		if s.RedisURL != "" {
 			s.BackendType = "redis"
 		}
 	}
-	if s.BackendType == "redis" && s.RedisURL == "" {
-		mistakes = append(mistakes, errors.New("BACKEND_TYPE=redis needs REDIS_URL, such as redis://127.0.0.1:6379"))
+	if !s.strict() {
+		return
 	}
-	if (s.RedisCert == "") != (s.RedisKey == "") {
-		mistakes = append(mistakes, errors.New("REDIS_TLS_CLIENT_CERT and REDIS_TLS_CLIENT_KEY go together: set both or none"))
+	if s.environment["DEFAULT_ALGORITHM"] == "" {
+		s.DefaultAlgorithm = Algorithm(bucket.FixedWindow)
 	}
-	if s.MaxBuckets < 1 {
-		mistakes = append(mistakes, errors.New("MEMORY_MAX_BUCKETS: want 1 or more"))
+	if s.environment["RESPONSE_HEADERS"] == "" {
+		s.ResponseHeaders = nil
 	}
-	if s.MaxConnections < 0 || s.HTTPMaxConnections < 0 {
-		mistakes = append(mistakes, errors.New("GRPC_MAX_CONNECTIONS and HTTP_MAX_CONNECTIONS: want 1 or more, or 0 for as many as the memory limit allows"))
+	if s.environment["RESPONSE_BODY"] == "" {
+		s.ResponseBody = "off"
 	}
-	if s.MaxHeld < 1 {
-		mistakes = append(mistakes, errors.New("AUTHZ_MAX_HELD: want 1 or more"))
+}
+
+// checkTogether returns what is wrong with values that could be read: those out of range, and settings that do not fit together.
+func (s *Settings) checkTogether() (mistakes []string) {
+	for _, rule := range []struct {
+		broken  bool
+		mistake string
+	}{
+		{s.BackendType == "redis" && s.RedisURL == "", "BACKEND_TYPE=redis needs REDIS_URL, such as redis://127.0.0.1:6379"},
+		{(s.RedisCert == "") != (s.RedisKey == ""), "REDIS_TLS_CLIENT_CERT and REDIS_TLS_CLIENT_KEY go together: set both or none"},
+		{s.MaxBuckets < 1, "MEMORY_MAX_BUCKETS: want 1 or more"},
+		{s.MaxConnections < 0 || s.HTTPMaxConnections < 0,
+			"GRPC_MAX_CONNECTIONS and HTTP_MAX_CONNECTIONS: want 1 or more, or 0 for as many as the memory limit allows"},
+		{s.MaxHeld < 1, "AUTHZ_MAX_HELD: want 1 or more"},
+		{s.MaxHeldPerBucket < 0, "MAX_HELD_PER_BUCKET: want 1 or more, or 0 for a tenth of AUTHZ_MAX_HELD"},
+		{s.KeysMaxAge < 0, "API_KEYS_MAX_AGE: want 0 or more, such as 24h"},
+		{s.HTTPTimeout <= 0, "AUTHZ_HTTP_TIMEOUT: want more than 0, such as 200ms"},
+		{s.RedisPoolSize < 1, "REDIS_POOL_SIZE: want 1 or more"},
+		{s.RedisTimeout <= 0, "REDIS_TIMEOUT: want more than 0, such as 8ms"},
+		{s.DrainDelay < 0 || s.DrainTimeout < 0, "DRAIN_DELAY and DRAIN_TIMEOUT: want 0s or more"},
+	} {
+		if rule.broken {
+			mistakes = append(mistakes, rule.mistake)
+		}
 	}
-	if s.MaxHeldPerBucket < 0 {
-		mistakes = append(mistakes, errors.New("MAX_HELD_PER_BUCKET: want 1 or more, or 0 for a tenth of AUTHZ_MAX_HELD"))
-	}
-	if s.KeysMaxAge < 0 {
-		mistakes = append(mistakes, errors.New("API_KEYS_MAX_AGE: want 0 or more, such as 24h"))
-	}
-	if s.HTTPTimeout <= 0 {
-		mistakes = append(mistakes, errors.New("AUTHZ_HTTP_TIMEOUT: want more than 0, such as 200ms"))
-	}
-	if s.RedisPoolSize < 1 {
-		mistakes = append(mistakes, errors.New("REDIS_POOL_SIZE: want 1 or more"))
-	}
-	if s.RedisTimeout <= 0 {
-		mistakes = append(mistakes, errors.New("REDIS_TIMEOUT: want more than 0, such as 8ms"))
-	}
-	if s.DrainDelay < 0 || s.DrainTimeout < 0 {
-		mistakes = append(mistakes, errors.New("DRAIN_DELAY and DRAIN_TIMEOUT: want 0s or more"))
-	}
-	for name, what := range mustNotBeIgnored {
-		if v := os.Getenv(name); v != "" && !strings.EqualFold(v, "false") {
-			mistakes = append(mistakes, fmt.Errorf("%s: %s", name, what))
+	for _, name := range slices.Sorted(maps.Keys(mustNotBeIgnored)) {
+		if v := s.environment[name]; v != "" && !strings.EqualFold(v, "false") {
+			mistakes = append(mistakes, name+": "+mustNotBeIgnored[name])
 		}
 	}
 	return mistakes

@@ -21,16 +21,16 @@ const (
 
 // tuneGC sets GOGC and GOMEMLIMIT where the operator has not, and returns the memory limit, math.MaxInt64 for none, and what has to
 // stay alive for as long as the process serves.
-func tuneGC(log *slog.Logger) (limit int64, reserved []byte) {
+func tuneGC(e Environment, log *slog.Logger) (limit int64, reserved []byte) {
 	limit = debug.SetMemoryLimit(-1) // GOMEMLIMIT
-	if os.Getenv("GOMEMLIMIT") == "" {
+	if e["GOMEMLIMIT"] == "" {
 		if container := containerMemory(); container > 0 {
 			limit = container / 100 * memoryPercent
 			debug.SetMemoryLimit(limit)
 			log.Info("memory limit", "bytes", limit)
 		}
 	}
-	if os.Getenv("GOGC") != "" {
+	if e["GOGC"] != "" {
 		return limit, nil
 	}
 	debug.SetGCPercent(gcPercent)

@@ -12,8 +12,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/envoyrls"
 )
 
-// HealthNames are the services that grpc.health.v1 knows: all of them (""), envoyproxy/ratelimit's name, and the full ones.
-var HealthNames = []string{"", "ratelimit", envoyrls.ServiceName, envoyauth.ServiceName}
+// healthNames are the services that grpc.health.v1 knows: all of them (""), envoyproxy/ratelimit's name, and the full ones.
+var healthNames = []string{"", "ratelimit", envoyrls.ServiceName, envoyauth.ServiceName}
 
 // health says, over gRPC and HTTP alike, whether requests should be sent here. It starts as not serving.
 type health struct {
@@ -21,12 +21,13 @@ type health struct {
 	grpc           *grpchealth.Server
 }
 
-func newHealth(g grpc.ServiceRegistrar) *health {
+func newHealth() *health {
 	h := &health{grpc: grpchealth.NewServer()}
 	h.set(false)
-	grpc_health_v1.RegisterHealthServer(g, h.grpc)
 	return h
 }
+
+func (h *health) register(g grpc.ServiceRegistrar) { grpc_health_v1.RegisterHealthServer(g, h.grpc) }
 
 func (h *health) set(ready bool) {
 	status := grpc_health_v1.HealthCheckResponse_NOT_SERVING
@@ -34,7 +35,7 @@ func (h *health) set(ready bool) {
 		status = grpc_health_v1.HealthCheckResponse_SERVING
 	}
 	h.ready.Store(ready)
-	for _, name := range HealthNames {
+	for _, name := range healthNames {
 		h.grpc.SetServingStatus(name, status)
 	}
 }

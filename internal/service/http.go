@@ -19,7 +19,7 @@ const (
 	maxHeader         = 128 << 10
 )
 
-func NewHTTPServer(handler http.Handler) *http.Server {
+func newHTTPServer(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler: handler, MaxHeaderBytes: maxHeader,
 		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
@@ -41,12 +41,12 @@ func addHealth(mux *http.ServeMux, h *health) {
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "OK") })
 }
 
-// debugHandler serves what operators look at. Where profiles is nil, it serves none.
-func debugHandler(registry *prometheus.Registry, rules http.HandlerFunc, h *health, profiles http.Handler) http.Handler {
+// debugHandler serves what operators look at.
+func debugHandler(registry *prometheus.Registry, rules http.HandlerFunc, h *health, withProfiles bool) http.Handler {
 	index := "/rlconfig      the rules in force\n/metrics       for Prometheus\n/healthcheck   /readyz   /livez\n"
-	if profiles == nil {
-		profiles = http.HandlerFunc(noProfiles)
-	} else {
+	var profiles http.Handler = http.HandlerFunc(noProfiles)
+	if withProfiles {
+		profiles = profilesHandler()
 		index += "/debug/pprof/  profiles\n"
 	}
 	mux := http.NewServeMux()

@@ -3,7 +3,6 @@ package service
 import (
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -83,6 +82,7 @@ func (a *attacker) restore() {
 // TestRedisGrantsNothing: a user of Redis without the server secret cannot change what a key is good for, neither for a replica
 // that runs nor for one that starts after the attack.
 func TestRedisGrantsNothing(t *testing.T) {
+	t.Parallel()
 	server := testenv.Redis(t)
 	for _, c := range []struct {
 		name   string
@@ -120,24 +120,24 @@ func TestRedisGrantsNothing(t *testing.T) {
 		}, "not signed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			setenv(t, map[string]string{"API_KEY_SECRET": "a-server-secret-of-a-test", "REDIS_URL": server.Addr, "LOG_LEVEL": "INFO"})
+			env := Environment{"API_KEY_SECRET": "a-server-secret-of-a-test", "REDIS_URL": server.Addr, "LOG_LEVEL": "INFO"}
 			client := redis.NewClient(&redis.Options{Addr: server.Addr})
 			defer client.Close()
 			if err := client.FlushAll(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
 			idOf := func(key string) string { return keyPattern.FindStringSubmatch(key)[1] }
-			own := keys(t, "create", "--owner", "mallory", "--scope", "read")
-			victim := keys(t, "create", "--owner", "root", "--scope", "admin")
-			revoked := keys(t, "create", "--owner", "fired", "--scope", "admin")
+			own := keys(t, env, "create", "--owner", "mallory", "--scope", "read")
+			victim := keys(t, env, "create", "--owner", "root", "--scope", "admin")
+			revoked := keys(t, env, "create", "--owner", "fired", "--scope", "admin")
 			a := &attacker{t: t, client: client, own: idOf(own), victim: idOf(victim), revoked: idOf(revoked)}
 			a.before = a.fields()
-			keys(t, "revoke", a.revoked)
-			keys(t, "create", "--owner", "later")
-			running, runningLog := serveKeys(t, withKeys())
+			keys(t, env, "revoke", a.revoked)
+			keys(t, env, "create", "--owner", "later")
+			running, runningLog := serveKeys(t, env, withKeys())
 			seal := a.fields()[":generation"]
 			c.attack(a)
-			fresh, freshLog := serveKeys(t, withKeys())
+			fresh, freshLog := serveKeys(t, env, withKeys())
 			if err := logs(freshLog, c.says)(); err != nil {
 				t.Error(err)
 			}
@@ -170,28 +170,29 @@ func TestRedisGrantsNothing(t *testing.T) {
 // TestKeysPutBack: all keys are put back to the state before a revocation, and then the operator makes a key, which signs that state.
 // A replica that has seen the revocation keeps to it.
 func TestKeysPutBack(t *testing.T) {
+	t.Parallel()
 	server := testenv.Redis(t)
-	setenv(t, map[string]string{"API_KEY_SECRET": "a-server-secret-of-a-test", "REDIS_URL": server.Addr, "LOG_LEVEL": "INFO"})
+	env := Environment{"API_KEY_SECRET": "a-server-secret-of-a-test", "REDIS_URL": server.Addr, "LOG_LEVEL": "INFO"}
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer client.Close()
-	revoked := keys(t, "create", "--owner", "fired")
+	revoked := keys(t, env, "create", "--owner", "fired")
 	id := keyPattern.FindStringSubmatch(revoked)[1]
 	a := &attacker{t: t, client: client}
 	a.before = a.fields()
-	keys(t, "revoke", id)
-	k, log := serveKeys(t, withKeys())
+	keys(t, env, "revoke", id)
+	k, log := serveKeys(t, env, withKeys())
 	says(t, k, revoked, authz.ErrDisabled)
 	a.restore()
 	testenv.Eventually(t, logs(log, "an older state was put back"), "word of the older state")
 	says(t, k, revoked, authz.ErrDisabled)
-	another := keys(t, "create", "--owner", "another")
+	another := keys(t, env, "create", "--owner", "another")
 	says(t, k, another, nil)
 	says(t, k, revoked, authz.ErrDisabled)
 	if err := logs(log, `an older state was restored" count=1 first=`+id)(); err != nil {
 		t.Error(err)
 	}
 	// The operator revokes it again, and that is new.
-	keys(t, "revoke", id)
+	keys(t, env, "revoke", id)
 	testenv.Eventually(t, func() error {
 		if n := k.refused.Load(); n != 0 {
 			return fmt.Errorf("%d keys are refused", n)
@@ -203,19 +204,20 @@ func TestKeysPutBack(t *testing.T) {
 
 // TestKeysAreSigned: keys that are not signed can be signed after a look at them, and only as they were then.
 func TestKeysAreSigned(t *testing.T) {
+	t.Parallel()
 	server := testenv.Redis(t)
-	setenv(t, map[string]string{"API_KEY_SECRET": "a-server-secret-of-a-test", "REDIS_URL": server.Addr})
+	env := Environment{"API_KEY_SECRET": "a-server-secret-of-a-test", "REDIS_URL": server.Addr}
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer client.Close()
-	key := keys(t, "create", "--owner", "alice")
+	key := keys(t, env, "create", "--owner", "alice")
 	id := keyPattern.FindStringSubmatch(key)[1]
 	a := &attacker{t: t, client: client, own: id}
 	a.set(id, unsigned(a.fields()[id]), ":generation", "of a version that did not sign", "garbage", "x")
-	k, _ := serveKeys(t, withKeys())
+	k, _ := serveKeys(t, env, withKeys())
 	says(t, k, key, authz.ErrUnavailable)
 	run := func(want int, args ...string) string {
 		t.Helper()
-		code, stdout, stderr := runKeys(t, "", args...)
+		code, stdout, stderr := runKeys(t, env, "", args...)
 		if code != want {
 			t.Errorf("keys %v: exit code %d, want %d\n%s", args, code, want, stderr)
 		}
@@ -250,6 +252,7 @@ func TestKeysAreSigned(t *testing.T) {
 // TestForgedKeysAreNotSigned: an operator cannot see which key a hash is of. So signing keys as they are makes no key of the attacker's
 // good for what another key is good for.
 func TestForgedKeysAreNotSigned(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		attack func(a *attacker, weak map[string]string)
@@ -277,19 +280,19 @@ func TestForgedKeysAreNotSigned(t *testing.T) {
 		}, false, "have the same hash"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			setenv(t, map[string]string{"API_KEY_SECRET": "a-server-secret-of-a-test", "REDIS_URL": testenv.Redis(t).Addr})
-			client := redis.NewClient(&redis.Options{Addr: os.Getenv("REDIS_URL")})
+			env := Environment{"API_KEY_SECRET": "a-server-secret-of-a-test", "REDIS_URL": testenv.Redis(t).Addr}
+			client := redis.NewClient(&redis.Options{Addr: env["REDIS_URL"]})
 			defer client.Close()
 			run := func(stdin string, want int, args ...string) string {
 				t.Helper()
-				code, stdout, stderr := runKeys(t, stdin, args...)
+				code, stdout, stderr := runKeys(t, env, stdin, args...)
 				if code != want {
 					t.Errorf("keys %v: exit code %d, want %d\n%s", args, code, want, stderr)
 				}
 				return stdout + stderr
 			}
-			own := keys(t, "create", "--owner", "mallory")
-			victim := keys(t, "create", "--owner", "root")
+			own := keys(t, env, "create", "--owner", "mallory")
+			victim := keys(t, env, "create", "--owner", "root")
 			run("own-secret-text", exitOK, "create", "--owner", "mallory", "--weak", "own-weak")
 			run("root-secret-text", exitOK, "create", "--owner", "root", "--weak", "root-weak", "--label", "team=ops")
 			a := &attacker{t: t, client: client, own: keyPattern.FindStringSubmatch(own)[1], victim: keyPattern.FindStringSubmatch(victim)[1]}
@@ -306,7 +309,7 @@ func TestForgedKeysAreNotSigned(t *testing.T) {
 			if said := run("", code, "sign", "--accept", state[1]); !strings.Contains(said, c.says) {
 				t.Errorf("got %s\nwant %s", said, c.says)
 			}
-			k, _ := serveKeys(t, withKeys())
+			k, _ := serveKeys(t, env, withKeys())
 			for _, key := range []string{own, "own-secret-text"} {
 				if who, err := k.keys.Check(key); err == nil && who.Owner != "mallory" {
 					t.Errorf("the attacker's key passes as %s", who.Owner)
@@ -319,31 +322,32 @@ func TestForgedKeysAreNotSigned(t *testing.T) {
 // TestKeysInRedisWithANewServerSecret: records of the previous server secret are signed with the current one, so that the previous
 // one can be taken away.
 func TestKeysInRedisWithANewServerSecret(t *testing.T) {
+	t.Parallel()
 	const first, second = "the-first-server-secret", "the-second-server-secret"
-	setenv(t, map[string]string{"API_KEY_SECRET": first, "REDIS_URL": testenv.Redis(t).Addr})
-	revoked, rotated := keys(t, "create", "--owner", "fired"), keys(t, "create", "--owner", "alice")
-	keys(t, "revoke", keyPattern.FindStringSubmatch(revoked)[1])
-	t.Setenv("API_KEY_SECRET", second)
-	t.Setenv("API_KEY_SECRET_PREVIOUS", first)
-	both, log := serveKeys(t, withKeys())
+	env := Environment{"API_KEY_SECRET": first, "REDIS_URL": testenv.Redis(t).Addr}
+	revoked, rotated := keys(t, env, "create", "--owner", "fired"), keys(t, env, "create", "--owner", "alice")
+	keys(t, env, "revoke", keyPattern.FindStringSubmatch(revoked)[1])
+	env["API_KEY_SECRET"] = second
+	env["API_KEY_SECRET_PREVIOUS"] = first
+	both, log := serveKeys(t, env, withKeys())
 	says(t, both, rotated, nil)
 	says(t, both, revoked, authz.ErrDisabled)
 	if err := logs(log, "run `extauthz keys sign` before taking it away")(); err != nil {
 		t.Error(err)
 	}
-	fresh := keys(t, "rotate", keyPattern.FindStringSubmatch(rotated)[1])
-	keys(t, "sign")
+	fresh := keys(t, env, "rotate", keyPattern.FindStringSubmatch(rotated)[1])
+	keys(t, env, "sign")
 	says(t, both, fresh, nil)
-	t.Setenv("API_KEY_SECRET_PREVIOUS", "")
-	after, log := serveKeys(t, withKeys())
+	env["API_KEY_SECRET_PREVIOUS"] = ""
+	after, log := serveKeys(t, env, withKeys())
 	says(t, after, fresh, nil)
 	says(t, after, rotated, authz.ErrInvalid)
 	if strings.Contains(log.String(), "not signed") {
 		t.Errorf("keys are refused:\n%s", log)
 	}
 	// Without that, nothing is signed with a secret that the service knows.
-	t.Setenv("API_KEY_SECRET", "a-third-server-secret")
-	stranger, log := serveKeys(t, withKeys())
+	env["API_KEY_SECRET"] = "a-third-server-secret"
+	stranger, log := serveKeys(t, env, withKeys())
 	says(t, stranger, fresh, authz.ErrUnavailable)
 	if err := logs(log, "not signed with API_KEY_SECRET, or changed since")(); err != nil {
 		t.Error(err)

@@ -62,7 +62,7 @@ func (s *Settings) ServerSecret() (*apikey.Secret, error) {
 
 // openKeys loads the keys that the settings name, and the one of the sample when that is served. Its error says what the operator
 // has to mend. It does not wait for Redis: without it there are no keys from there until it answers.
-func openKeys(ctx context.Context, s *Settings, rules *ruleSource, log *slog.Logger) (*keySource, error) {
+func openKeys(ctx context.Context, s *Settings, rules *loadedRules, log *slog.Logger) (*keySource, error) {
 	k := &keySource{log: log, path: s.KeysFile}
 	secret, err := s.secretFor(rules)
 	if err != nil {
@@ -85,7 +85,7 @@ func openKeys(ctx context.Context, s *Settings, rules *ruleSource, log *slog.Log
 }
 
 // secretFor is the server secret for some rules: one that lives as long as the process when nobody has keys.
-func (s *Settings) secretFor(rules *ruleSource) (*apikey.Secret, error) {
+func (s *Settings) secretFor(rules *loadedRules) (*apikey.Secret, error) {
 	switch {
 	case s.keysConfigured():
 		return s.ServerSecret()

@@ -17,20 +17,20 @@ import (
 )
 
 // withKeys are rules that ask for API keys.
-func withKeys() *ruleSource {
+func withKeys() *loadedRules {
 	p := &authz.Policy{Credentials: []authz.Credential{{APIKey: &authz.APIKey{Source: authz.Source{Header: "x-api-key"}}}}}
-	return &ruleSource{first: rulefile.Rules{Policies: map[string]*authz.Policy{"d": p}}}
+	return &loadedRules{first: rulefile.Rules{Policies: map[string]*authz.Policy{"d": p}}}
 }
 
-// serveKeys opens the keys of the environment and follows them until the test ends.
-func serveKeys(t *testing.T, rules *ruleSource) (*keySource, *testenv.Output) {
+// serveKeys opens the keys that an environment names and follows them until the test ends.
+func serveKeys(t *testing.T, env Environment, rules *loadedRules) (*keySource, *testenv.Output) {
 	t.Helper()
-	s, _, err := ReadSettings()
+	s, err := ReadSettings(env)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := new(testenv.Output)
-	k, err := openKeys(t.Context(), s, rules, NewLogger(s, out))
+	k, err := openKeys(t.Context(), s, rules, newLogger(s, out))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,30 +58,30 @@ func says(t *testing.T, k *keySource, key string, want error) {
 }
 
 func TestOpenKeysRefuses(t *testing.T) {
+	t.Parallel()
 	broken := filepath.Join(t.TempDir(), "keys.yaml")
 	if err := os.WriteFile(broken, []byte("keys: [{id: canary}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	const secret = "a-server-secret-of-a-test"
 	for name, c := range map[string]struct {
-		env   map[string]string
-		rules *ruleSource
+		env   Environment
+		rules *loadedRules
 		want  string
 	}{
 		"rules that ask for keys, and nothing else": {nil, withKeys(), "export API_KEY_SECRET=$(extauthz keys secret)"},
-		"a file without a secret":                   {map[string]string{"API_KEYS_FILE": broken}, &ruleSource{}, "export API_KEY_SECRET=$(extauthz keys secret)"},
-		"a short secret":                            {map[string]string{"API_KEY_SECRET": "canary"}, &ruleSource{}, "has 6 bytes: want 16 or more"},
-		"a short previous one":                      {map[string]string{"API_KEY_SECRET": secret, "API_KEY_SECRET_PREVIOUS": "canary"}, &ruleSource{}, "the previous server secret has 6 bytes"},
-		"a file with mistakes":                      {map[string]string{"API_KEYS_FILE": broken, "API_KEY_SECRET": secret}, &ruleSource{}, "keys.yaml:1:8: error"},
-		"a file that is not there":                  {map[string]string{"API_KEYS_FILE": broken + "2", "API_KEY_SECRET": secret}, &ruleSource{}, "no such file"},
+		"a file without a secret":                   {Environment{"API_KEYS_FILE": broken}, &loadedRules{}, "export API_KEY_SECRET=$(extauthz keys secret)"},
+		"a short secret":                            {Environment{"API_KEY_SECRET": "canary"}, &loadedRules{}, "has 6 bytes: want 16 or more"},
+		"a short previous one":                      {Environment{"API_KEY_SECRET": secret, "API_KEY_SECRET_PREVIOUS": "canary"}, &loadedRules{}, "the previous server secret has 6 bytes"},
+		"a file with mistakes":                      {Environment{"API_KEYS_FILE": broken, "API_KEY_SECRET": secret}, &loadedRules{}, "keys.yaml:1:8: error"},
+		"a file that is not there":                  {Environment{"API_KEYS_FILE": broken + "2", "API_KEY_SECRET": secret}, &loadedRules{}, "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			setenv(t, c.env)
-			s, _, err := ReadSettings()
+			s, err := ReadSettings(c.env)
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = openKeys(t.Context(), s, c.rules, NewLogger(s, new(testenv.Output)))
+			_, err = openKeys(t.Context(), s, c.rules, newLogger(s, new(testenv.Output)))
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %s", err, c.want)
 			}
@@ -93,10 +93,11 @@ func TestOpenKeysRefuses(t *testing.T) {
 }
 
 func TestTheSampleHasOneKey(t *testing.T) {
-	setenv(t, nil)
+	t.Parallel()
+	env := Environment{}
 	rules := withKeys()
 	rules.sample = true
-	k, _ := serveKeys(t, rules)
+	k, _ := serveKeys(t, env, rules)
 	who, err := k.keys.Check("demo")
 	if err != nil || who.Owner != "demo" || who.Plan != "free" || who.Limit == nil || who.Limit.Requests != 5 {
 		t.Errorf("demo: %+v, %v", who, err)
@@ -104,7 +105,7 @@ func TestTheSampleHasOneKey(t *testing.T) {
 	if _, err := k.keys.Check("demo2"); !errors.Is(err, authz.ErrInvalid) {
 		t.Errorf("another key: %v", err)
 	}
-	other, _ := serveKeys(t, &ruleSource{})
+	other, _ := serveKeys(t, env, &loadedRules{})
 	if _, err := other.keys.Check("demo"); !errors.Is(err, authz.ErrInvalid) {
 		t.Errorf("demo where the sample is not served: %v", err)
 	}
@@ -112,17 +113,17 @@ func TestTheSampleHasOneKey(t *testing.T) {
 
 // TestKeysAreFollowed: what `extauthz keys` does comes into force, while requests are answered without a mistake.
 func TestKeysAreFollowed(t *testing.T) {
+	t.Parallel()
 	const secret = "a-server-secret-of-a-test"
 	redis := testenv.Redis(t)
-	for name, env := range map[string]map[string]string{
+	for name, env := range map[string]Environment{
 		"file":  {"API_KEY_SECRET": secret, "API_KEYS_FILE": filepath.Join(t.TempDir(), "keys.yaml")},
 		"redis": {"API_KEY_SECRET": secret, "REDIS_URL": redis.Addr},
 	} {
 		t.Run(name, func(t *testing.T) {
-			setenv(t, env)
-			t.Setenv("LOG_LEVEL", "DEBUG")
-			stays := keys(t, "create", "--owner", "stays")
-			k, out := serveKeys(t, withKeys())
+			env["LOG_LEVEL"] = "DEBUG"
+			stays := keys(t, env, "create", "--owner", "stays")
+			k, out := serveKeys(t, env, withKeys())
 			stop := make(chan struct{})
 			var traffic sync.WaitGroup
 			traffic.Go(func() {
@@ -137,16 +138,16 @@ func TestKeysAreFollowed(t *testing.T) {
 					}
 				}
 			})
-			key := keys(t, "create", "--owner", "alice")
+			key := keys(t, env, "create", "--owner", "alice")
 			says(t, k, key, nil)
 			id := keyPattern.FindStringSubmatch(key)[1]
-			second := keys(t, "rotate", id)
+			second := keys(t, env, "rotate", id)
 			says(t, k, second, nil)
 			says(t, k, key, nil)
-			third := keys(t, "rotate", id, "--grace", "0s")
+			third := keys(t, env, "rotate", id, "--grace", "0s")
 			says(t, k, third, nil)
 			says(t, k, second, authz.ErrInvalid)
-			keys(t, "revoke", id)
+			keys(t, env, "revoke", id)
 			says(t, k, third, authz.ErrDisabled)
 			close(stop)
 			traffic.Wait()
@@ -161,10 +162,11 @@ func TestKeysAreFollowed(t *testing.T) {
 
 // TestKeysOutlastRedis: without Redis the last copy stays active, and after a start without it no key can be checked.
 func TestKeysOutlastRedis(t *testing.T) {
+	t.Parallel()
 	redis := testenv.Redis(t)
-	setenv(t, map[string]string{"API_KEY_SECRET": "a-server-secret-of-a-test", "REDIS_URL": redis.Addr})
-	key := keys(t, "create", "--owner", "alice")
-	k, out := serveKeys(t, withKeys())
+	env := Environment{"API_KEY_SECRET": "a-server-secret-of-a-test", "REDIS_URL": redis.Addr}
+	key := keys(t, env, "create", "--owner", "alice")
+	k, out := serveKeys(t, env, withKeys())
 	if _, err := k.keys.Check(key); err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +175,7 @@ func TestKeysOutlastRedis(t *testing.T) {
 	if _, err := k.keys.Check(key); err != nil {
 		t.Errorf("while Redis is away: %v", err)
 	}
-	late, lateOut := serveKeys(t, withKeys())
+	late, lateOut := serveKeys(t, env, withKeys())
 	if _, err := late.keys.Check(key); !errors.Is(err, authz.ErrUnavailable) || !strings.Contains(lateOut.String(), "no API keys from redis") {
 		t.Errorf("a start without Redis: %v\n%s", err, lateOut)
 	}
@@ -182,20 +184,21 @@ func TestKeysOutlastRedis(t *testing.T) {
 	if _, err := k.keys.Check(key); err != nil {
 		t.Errorf("after Redis has lost its data: %v", err)
 	}
-	another := keys(t, "create", "--owner", "bob")
+	another := keys(t, env, "create", "--owner", "bob")
 	says(t, k, another, nil)
 	says(t, late, another, nil)
 }
 
 // TestKeysFromRedisEnd: without Redis, keys from there cannot be checked any more after API_KEYS_MAX_AGE; those of the file can.
 func TestKeysFromRedisEnd(t *testing.T) {
+	t.Parallel()
 	redis := testenv.Redis(t)
-	setenv(t, map[string]string{
+	env := Environment{
 		"API_KEY_SECRET": "a-server-secret-of-a-test", "REDIS_URL": redis.Addr, "API_KEYS_MAX_AGE": "3s",
 		"API_KEYS_FILE": filepath.Join(t.TempDir(), "keys.yaml"),
-	})
-	inRedis, inFile := keys(t, "create", "--redis", "--owner", "alice"), keys(t, "create", "--owner", "bob")
-	k, out := serveKeys(t, withKeys())
+	}
+	inRedis, inFile := keys(t, env, "create", "--redis", "--owner", "alice"), keys(t, env, "create", "--owner", "bob")
+	k, out := serveKeys(t, env, withKeys())
 	says(t, k, inRedis, nil)
 	redis.Kill()
 	says(t, k, inRedis, authz.ErrUnavailable)
@@ -207,20 +210,21 @@ func TestKeysFromRedisEnd(t *testing.T) {
 	redis.Restart() // empty
 	testenv.Eventually(t, logs(out, "redis has lost the API keys"), "word of the loss")
 	says(t, k, inRedis, authz.ErrUnavailable)
-	another := keys(t, "create", "--redis", "--owner", "carl")
+	another := keys(t, env, "create", "--redis", "--owner", "carl")
 	says(t, k, another, nil)
 	says(t, k, inRedis, authz.ErrInvalid)
 }
 
 // TestTheFileWins: a key that is in the file and in Redis is the one of the file, and that is said.
 func TestTheFileWins(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys.yaml")
-	setenv(t, map[string]string{
+	env := Environment{
 		"API_KEY_SECRET": "a-server-secret-of-a-test", "API_KEYS_FILE": path, "REDIS_URL": testenv.Redis(t).Addr,
-	})
-	key := keys(t, "create", "--owner", "alice")
+	}
+	key := keys(t, env, "create", "--owner", "alice")
 	loaded, _ := rulefile.LoadKeys(path)
-	s, _, err := ReadSettings()
+	s, err := ReadSettings(env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +242,7 @@ func TestTheFileWins(t *testing.T) {
 	if err := shared.Add(t.Context(), record); err != nil {
 		t.Fatal(err)
 	}
-	k, out := serveKeys(t, withKeys())
+	k, out := serveKeys(t, env, withKeys())
 	if who, err := k.keys.Check(key); err != nil || who.Owner != "alice" || !strings.Contains(out.String(), "those of the file win") {
 		t.Errorf("%v, %v\n%s", who, err, out)
 	}
@@ -246,21 +250,22 @@ func TestTheFileWins(t *testing.T) {
 
 // TestTheServerSecretIsReplaced: while there are two, keys of both pass, and the operator is told of those to rotate.
 func TestTheServerSecretIsReplaced(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	const first, second = "the-first-server-secret", "the-second-server-secret"
-	setenv(t, map[string]string{"API_KEY_SECRET": first, "API_KEYS_FILE": path})
-	old := keys(t, "create", "--owner", "old")
-	t.Setenv("API_KEY_SECRET", second)
-	t.Setenv("API_KEY_SECRET_PREVIOUS", first)
-	fresh := keys(t, "create", "--owner", "new")
-	both, out := serveKeys(t, withKeys())
+	env := Environment{"API_KEY_SECRET": first, "API_KEYS_FILE": path}
+	old := keys(t, env, "create", "--owner", "old")
+	env["API_KEY_SECRET"] = second
+	env["API_KEY_SECRET_PREVIOUS"] = first
+	fresh := keys(t, env, "create", "--owner", "new")
+	both, out := serveKeys(t, env, withKeys())
 	says(t, both, old, nil)
 	says(t, both, fresh, nil)
 	if !strings.Contains(out.String(), "rotate them before taking it away") {
 		t.Errorf("no word of the old keys:\n%s", out)
 	}
-	t.Setenv("API_KEY_SECRET_PREVIOUS", "")
-	after, out := serveKeys(t, withKeys())
+	env["API_KEY_SECRET_PREVIOUS"] = ""
+	after, out := serveKeys(t, env, withKeys())
 	says(t, after, old, authz.ErrInvalid)
 	says(t, after, fresh, nil)
 	if !strings.Contains(out.String(), "were made with another API_KEY_SECRET") {
@@ -270,10 +275,11 @@ func TestTheServerSecretIsReplaced(t *testing.T) {
 
 // TestAFileWithMistakesChangesNothing: the keys before it stay in force.
 func TestAFileWithMistakesChangesNothing(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys.yaml")
-	setenv(t, map[string]string{"API_KEY_SECRET": "a-server-secret-of-a-test", "API_KEYS_FILE": path})
-	key := keys(t, "create", "--owner", "alice")
-	k, out := serveKeys(t, withKeys())
+	env := Environment{"API_KEY_SECRET": "a-server-secret-of-a-test", "API_KEYS_FILE": path}
+	key := keys(t, env, "create", "--owner", "alice")
+	k, out := serveKeys(t, env, withKeys())
 	if err := os.WriteFile(path, []byte("keys:\n  - {id: 12345678, hash: "+key+", owner: a}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -27,19 +27,19 @@ func listen(s *Settings) (l listeners, err error) {
 	if s.GRPCUDS != "" {
 		l.grpc, err = listenUnix(s.GRPCUDS)
 	} else {
-		l.grpc, err = TCPAddress{"GRPC_HOST", s.GRPCHost, "GRPC_PORT", s.GRPCPort}.Listen()
+		l.grpc, err = tcpAddress{"GRPC_HOST", s.GRPCHost, "GRPC_PORT", s.GRPCPort}.listen()
 	}
 	if err != nil {
 		return l, err
 	}
-	if l.http, err = (TCPAddress{"HOST", s.Host, "PORT", s.Port}).Listen(); err != nil {
+	if l.http, err = (tcpAddress{"HOST", s.Host, "PORT", s.Port}).listen(); err != nil {
 		return l, err
 	}
-	if l.debug, err = (TCPAddress{"DEBUG_HOST", s.DebugHost, "DEBUG_PORT", s.DebugPort}).Listen(); err != nil {
+	if l.debug, err = (tcpAddress{"DEBUG_HOST", s.DebugHost, "DEBUG_PORT", s.DebugPort}).listen(); err != nil {
 		return l, err
 	}
 	if s.Pprof && reachable(l.debug) {
-		l.pprof, err = TCPAddress{"DEBUG_PPROF", "127.0.0.1", "DEBUG_PPROF_PORT", s.PprofPort}.Listen()
+		l.pprof, err = tcpAddress{"DEBUG_PPROF", "127.0.0.1", "DEBUG_PPROF_PORT", s.PprofPort}.listen()
 	}
 	return l, err
 }
@@ -52,16 +52,15 @@ func (l listeners) close() {
 	}
 }
 
-// TCPAddress is where to listen, and the settings that say so.
-type TCPAddress struct {
-	HostSetting, Host string
-	PortSetting       string
-	Port              uint16
+// tcpAddress is where to listen, and the settings that say so.
+type tcpAddress struct {
+	hostSetting, host string
+	portSetting       string
+	port              uint16
 }
 
-// Listen returns an error that says what is wrong and what to do.
-func (a TCPAddress) Listen() (net.Listener, error) {
-	address := net.JoinHostPort(a.Host, strconv.Itoa(int(a.Port)))
+func (a tcpAddress) listen() (net.Listener, error) {
+	address := net.JoinHostPort(a.host, strconv.Itoa(int(a.port)))
 	l, err := net.Listen("tcp", address)
 	const want = "want an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all of them"
 	var unknown *net.DNSError
@@ -69,15 +68,15 @@ func (a TCPAddress) Listen() (net.Listener, error) {
 	case err == nil:
 		return l, nil
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("port %d of %s is in use: stop what listens there, or set %s to another port", a.Port, a.Host, a.PortSetting)
+		return nil, fmt.Errorf("port %d of %s is in use: stop what listens there, or set %s to another port", a.port, a.host, a.portSetting)
 	case errors.As(err, &unknown): // which would show the host, and that may be a misplaced secret
-		return nil, fmt.Errorf("listen for %s: its host is no address, and no address has this name: %s", a.HostSetting, want)
+		return nil, fmt.Errorf("listen for %s: its host is no address, and no address has this name: %s", a.hostSetting, want)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return nil, fmt.Errorf("listen for %s: its host is not an address of this machine (%w): %s", a.HostSetting, err, want)
+		return nil, fmt.Errorf("listen for %s: its host is not an address of this machine (%w): %s", a.hostSetting, err, want)
 	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("%s: no permission to listen on port %d: want 1024 or more", a.PortSetting, a.Port)
+		return nil, fmt.Errorf("%s: no permission to listen on port %d: want 1024 or more", a.portSetting, a.port)
 	}
-	return nil, fmt.Errorf("listen for %s: %w: want an address and a port that are free", a.PortSetting, err)
+	return nil, fmt.Errorf("listen for %s: %w: want an address and a port that are free", a.portSetting, err)
 }
 
 // maxSocketPath is the longest path of a Unix socket on Linux; elsewhere it is a few bytes less.
@@ -128,21 +127,11 @@ func reason(err error) error {
 	return err
 }
 
-// GRPCAddress is where a client on the same machine reaches the gRPC listener.
-func (s *Settings) GRPCAddress() string {
-	host := s.GRPCHost
-	switch host {
-	case "", "0.0.0.0":
-		host = "127.0.0.1"
-	case "::":
-		host = "::1"
-	}
-	return net.JoinHostPort(host, strconv.Itoa(int(s.GRPCPort)))
-}
-
-// serveOnLoopback keeps the sample, which no operator has configured, from the network.
-func (s *Settings) serveOnLoopback() {
-	s.Host, s.GRPCHost, s.DebugHost = "127.0.0.1", "127.0.0.1", "127.0.0.1"
+// onLoopback returns settings that keep the sample, which no operator has configured, from the network.
+func (s *Settings) onLoopback() *Settings {
+	local := *s
+	local.Host, local.GRPCHost, local.DebugHost = "127.0.0.1", "127.0.0.1", "127.0.0.1"
+	return &local
 }
 
 // plaintext returns for each listener that an operator can open to other machines, none of which has TLS, whether they can reach it.

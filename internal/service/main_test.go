@@ -16,6 +16,7 @@ import (
 var program string
 
 func TestMain(m *testing.M) {
+	QuietRedis()
 	os.Exit(testenv.WithService(func(binary string) int { program = binary; return m.Run() }))
 }
 
@@ -31,11 +32,21 @@ const (
 	exitNoStart = 2
 )
 
-// runKeys runs `extauthz keys` in the environment of the test.
-func runKeys(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
+// runKeys runs `extauthz keys` in an environment.
+func runKeys(t *testing.T, env Environment, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	return runProgram(t, env, stdin, append([]string{"keys"}, args...)...)
+}
+
+// runProgram runs extauthz in an environment.
+func runProgram(t *testing.T, env Environment, stdin string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, said bytes.Buffer
-	cmd := exec.Command(program, append([]string{"keys"}, args...)...)
+	cmd := exec.Command(program, args...)
+	cmd.Env = []string{} // not that of this process
+	for name, value := range env {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &said
 	var exit *exec.ExitError
 	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
@@ -45,9 +56,9 @@ func runKeys(t *testing.T, stdin string, args ...string) (code int, stdout, stde
 }
 
 // keys runs a subcommand that must succeed, and returns its stdout.
-func keys(t *testing.T, args ...string) string {
+func keys(t *testing.T, env Environment, args ...string) string {
 	t.Helper()
-	code, stdout, stderr := runKeys(t, "", args...)
+	code, stdout, stderr := runKeys(t, env, "", args...)
 	if code != exitOK {
 		t.Errorf("keys %v: exit code %d\n%s", args, code, stderr)
 	}

@@ -42,6 +42,7 @@ func panicAt(here, where string) {
 
 // TestPanics: wherever a request meets a bug, it gets an error, the process goes on, and the log says it once for each place.
 func TestPanics(t *testing.T) {
+	t.Parallel()
 	out, registry := new(testenv.Output), prometheus.NewRegistry()
 	bugs := newPanics(slog.New(slog.NewTextHandler(out, nil)), registry)
 	server := newGRPCServer(&Settings{}, telemetry.NewRPCs(registry), bugs)

@@ -34,15 +34,10 @@ type links map[string]bool
 
 // serviceLinks finds the services that Kubernetes tells of, unless a pod has enableServiceLinks: false: always by both the
 // host and the port, so that one misspelt GRCP_PORT does not pass for a service of the name grcp.
-func serviceLinks(environ []string) links {
-	set := map[string]bool{}
-	for _, pair := range environ {
-		name, value, _ := strings.Cut(pair, "=")
-		set[name] = value != ""
-	}
+func (e Environment) serviceLinks() links {
 	l := links{}
-	for name := range set {
-		if prefix, ok := strings.CutSuffix(name, "_SERVICE_HOST"); ok && set[name] && set[prefix+"_SERVICE_PORT"] {
+	for name, host := range e {
+		if prefix, ok := strings.CutSuffix(name, "_SERVICE_HOST"); ok && host != "" && e[prefix+"_SERVICE_PORT"] != "" {
 			l[prefix] = true
 		}
 	}

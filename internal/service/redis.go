@@ -6,13 +6,14 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 )
 
 // redisURL returns REDIS_URL, with the scheme that REDIS_SOCKET_TYPE names if it has none itself.
@@ -61,14 +62,14 @@ func (s *Settings) redisTLS() (*tls.Config, error) {
 	return cfg, nil
 }
 
-// clientCertificate is this service's certificate for Redis. It is read anew whenever it is asked for, which is once a connection:
-// one that was renewed in its file is in use from the next connection on.
+// clientCertificate is this service's certificate for Redis. It is read for each connection, so that the next connection uses a
+// certificate that was renewed in its file.
 type clientCertificate struct {
 	file, key string
 	last      atomic.Pointer[tls.Certificate]
 }
 
-// read reads the files. Its error leaves the certificate from before in place.
+// read reads the files. After an error, the previous certificate stays.
 func (c *clientCertificate) read() error {
 	pair, err := tls.LoadX509KeyPair(c.file, c.key)
 	if err == nil {
@@ -77,8 +78,7 @@ func (c *clientCertificate) read() error {
 	return err
 }
 
-// show is tls.Config.GetClientCertificate. While the files are being written, the certificate from before has to do; when it is
-// too old, Redis says so.
+// show is tls.Config.GetClientCertificate. While the files are being written, it returns the previous certificate.
 func (c *clientCertificate) show(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	_ = c.read()
 	return c.last.Load(), nil
@@ -97,42 +97,32 @@ func skipHostname(cfg *tls.Config) {
 	}
 }
 
-// quietRedis keeps the Redis client, which has one logger for the whole process, from writing lines of its own form: what
-// matters of them reaches the log by the store's hooks.
-type quietRedis struct{ log *slog.Logger }
+// QuietRedis drops what the Redis client logs, which has one logger for the whole process. The stores report what matters. It must be called
+// before anything else uses the client.
+func QuietRedis() { redis.SetLogger(quietRedis{}) }
 
-// Printf logs at debug.
-func (q quietRedis) Printf(_ context.Context, format string, v ...any) {
-	q.log.Debug("redis client", "message", fmt.Sprintf(format, v...))
-}
+type quietRedis struct{}
 
-// LogRedis has the Redis client log at debug.
-func LogRedis(log *slog.Logger) { redis.SetLogger(quietRedis{log}) }
+// Printf drops a line.
+func (quietRedis) Printf(context.Context, string, ...any) {}
 
-// firstPing is how long the start waits to say whether Redis answers.
+// firstPing is how long the start waits for Redis.
 const firstPing = time.Second
 
-// checkRedis says at the start what is wrong with Redis. What only the operator can mend, such as a wrong password, is an error;
-// that it cannot be reached is a warning, since the service decides without it until it can.
-func (st *stores) checkRedis(ctx context.Context, s *Settings) error {
-	if st.redis == nil {
-		return nil
-	}
+// check pings Redis at the start. It returns an error that only the operator can fix, such as a wrong password. That Redis is unreachable
+// is not an error, because the service decides without it until it answers.
+func (st *stores) check(ctx context.Context, s *Settings) error {
 	ctx, cancel := context.WithTimeout(ctx, firstPing)
 	defer cancel()
 	err := st.redis.Ping(ctx)
 	if err == nil {
 		return nil
 	}
-	for _, code := range []string{"NOAUTH", "WRONGPASS", "NOPERM", "ERR invalid password", "ERR AUTH", "ERR unknown command"} {
-		if strings.Contains(err.Error(), code) {
-			return fmt.Errorf("%w\n(set REDIS_AUTH to the password, or user:password; the user needs "+
-				"ACL SETUSER <user> on ><password> ~%s* +evalsha +eval +script|load +get +set +del +time +ping +hello +auth +hget +hscan +hlen +hstrlen)", err, s.KeyPrefix+"rl:")
-		}
+	if help := redisstore.LoginHelp(err, s.KeyPrefix+"rl:"); help != "" {
+		return fmt.Errorf("%w\n(set REDIS_AUTH to the password, or user:password; %s)", err, help)
 	}
-	var certificate *tls.CertificateVerificationError
-	if errors.As(err, &certificate) {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return fmt.Errorf("%w (REDIS_TLS_CACERT names the CA to trust)", err)
 	}
-	return nil // the hooks have said it
+	return nil // the hook of the store has logged it
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"sync"
 	"time"
 
@@ -16,20 +15,52 @@ import (
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
-// ruleSource loads the rules, follows their files, and knows what is in force.
-type ruleSource struct {
+// loadedRules are the rules that the service starts with.
+type loadedRules struct {
 	// sample says that nothing is configured and the built-in rules are served.
 	sample bool
-	// apply puts rules in force; onLoad is called after that.
-	apply  func(*ratelimit.Rules, map[string]*authz.Policy)
-	onLoad func()
+	// name names the directory for people. It shows no secret.
+	name     string
+	watcher  *rulefile.Watcher // nil for the sample
+	first    rulefile.Rules
+	problems rulefile.Problems // of first
+}
 
-	dir     string
-	cfg     rulefile.Config
-	options ratelimit.RulesOptions
-	log     *slog.Logger
-	watcher *rulefile.Watcher // nil for the sample
-	first   rulefile.Rules
+// loadRules loads the rules that the settings name. Its error is all their mistakes, or that there is no such directory.
+func loadRules(s *Settings) (l *loadedRules, err error) {
+	l = new(loadedRules)
+	if l.sample, err = s.useSample(); err != nil {
+		return nil, err
+	}
+	if l.sample {
+		l.name = "built-in sample"
+		l.first, l.problems = rulefile.Parse([]rulefile.File{{Name: "sample.yaml (built in)", Content: sampleRules}}, s.RuleConfig())
+	} else {
+		l.name = s.environment.secretHider().Replace(s.rulesDirectory())
+		l.watcher = rulefile.NewWatcher(s.rulesDirectory(), s.RuleConfig())
+		l.first, l.problems = l.watcher.Load()
+	}
+	if err := l.problems.Err(); err != nil && !s.ForceStart {
+		return nil, fmt.Errorf("the rules have mistakes:\n%w\n(FORCE_START_WITHOUT_INITIAL_CONFIG=true starts without rules)", err)
+	}
+	return l, nil
+}
+
+// RuleConfig is how rule files are read.
+func (s *Settings) RuleConfig() rulefile.Config {
+	return rulefile.Config{
+		DefaultAlgorithm: s.algorithm(), StoreErrorPolicy: s.policy(),
+		MergeDomains: s.MergeDomains, IgnoreDotfiles: s.IgnoreDotfiles, RequireEnd: s.RequireEnd,
+	}
+}
+
+// ruleSource follows the rule files, and knows which rules are active.
+type ruleSource struct {
+	name     string
+	watcher  *rulefile.Watcher // nil for the sample
+	activate func(*ratelimit.Rules, map[string]*authz.Policy)
+	options  ratelimit.RulesOptions
+	log      *slog.Logger
 
 	mu       sync.Mutex
 	inForce  rulefile.Rules
@@ -39,59 +70,27 @@ type ruleSource struct {
 	failures uint64
 }
 
-// openRules loads the rules that the settings name. Its error is all their mistakes, or that there is no such directory.
-func openRules(s *Settings, log *slog.Logger) (*ruleSource, error) {
+// newRuleSource activates the rules that were loaded, unless they have mistakes.
+func newRuleSource(l *loadedRules, s *Settings, log *slog.Logger, activate func(*ratelimit.Rules, map[string]*authz.Policy)) *ruleSource {
 	r := &ruleSource{
-		dir: s.rulesDirectory(),
-		cfg: s.RuleConfig(),
-		options: ratelimit.RulesOptions{
-			KeyPrefix: s.KeyPrefix, DefaultAlgorithm: s.algorithm(), DefaultPolicy: s.policy(),
-		},
-		log:    log,
-		onLoad: func() {},
+		name: l.name, watcher: l.watcher, activate: activate, log: log.With("directory", l.name),
+		options: ratelimit.RulesOptions{KeyPrefix: s.KeyPrefix, DefaultAlgorithm: s.algorithm(), DefaultPolicy: s.policy()},
 	}
 	if s.strict() {
 		r.options.Wildcards = descriptors.FileOrder
 	}
-	var err error
-	if r.sample, err = s.useSample(os.Environ()); err != nil {
-		return nil, err
+	if l.problems.HasErrors() {
+		r.refuse(l.first.Generation, l.problems)
+		return r
 	}
-	var problems rulefile.Problems
-	if r.sample {
-		r.first, problems = rulefile.Parse([]rulefile.File{{Name: "sample.yaml (built in)", Content: sampleRules}}, r.cfg)
-	} else {
-		r.watcher = rulefile.NewWatcher(r.dir, r.cfg)
-		r.first, problems = r.watcher.Load()
-	}
-	if err := problems.Err(); err != nil {
-		if !s.ForceStart {
-			return nil, fmt.Errorf("the rules have mistakes:\n%w\n(FORCE_START_WITHOUT_INITIAL_CONFIG=true starts without rules)", err)
-		}
-		r.refuse(r.first.Generation, problems)
-		return r, nil
-	}
-	r.logWarnings(problems)
-	return r, nil
-}
-
-func (s *Settings) RuleConfig() rulefile.Config {
-	return rulefile.Config{
-		DefaultAlgorithm: s.algorithm(), StoreErrorPolicy: s.policy(),
-		MergeDomains: s.MergeDomains, IgnoreDotfiles: s.IgnoreDotfiles, RequireEnd: s.RequireEnd,
-	}
-}
-
-// applyLoaded puts what openRules has loaded in force.
-func (r *ruleSource) applyLoaded() {
-	if r.first.Domains != nil {
-		r.accept(r.first)
-	}
+	r.logWarnings(l.problems)
+	r.accept(l.first)
+	return r
 }
 
 // watch follows the files until ctx is done; SIGHUP has them read at once.
 func (r *ruleSource) watch(ctx context.Context) error {
-	if r.sample { // nothing to follow, and SIGHUP must not end the process
+	if r.watcher == nil { // nothing to follow, and SIGHUP must not end the process
 		reloadOnHangup(ctx, func() {})
 		return nil
 	}
@@ -102,7 +101,7 @@ func (r *ruleSource) watch(ctx context.Context) error {
 
 // update handles a change of the files.
 func (r *ruleSource) update(u rulefile.Update) {
-	log := r.log.With("directory", r.dir, "generation", u.Rules.Generation)
+	log := r.log.With("generation", u.Rules.Generation)
 	switch {
 	case u.Problems.HasErrors():
 		r.refuse(u.Rules.Generation, u.Problems)
@@ -129,11 +128,10 @@ func (r *ruleSource) hold(lost []string) {
 }
 
 func (r *ruleSource) accept(rules rulefile.Rules) {
-	r.apply(ratelimit.NewRules(rules.Domains, r.options), rules.Policies)
+	r.activate(ratelimit.NewRules(rules.Domains, r.options), rules.Policies)
 	r.mu.Lock()
 	r.inForce, r.since, r.refused, r.held = rules, time.Now(), nil, nil
 	r.mu.Unlock()
-	r.onLoad()
 }
 
 func (r *ruleSource) refuse(generation string, problems rulefile.Problems) {
@@ -141,27 +139,13 @@ func (r *ruleSource) refuse(generation string, problems rulefile.Problems) {
 	r.refused, r.held = problems, nil
 	r.failures++
 	r.mu.Unlock()
-	r.log.Error("rules refused; those before stay in force", "directory", r.dir, "generation", generation, "problems", problems.Error())
+	r.log.Error("rules refused; those before stay in force", "generation", generation, "problems", problems.Error())
 }
 
 func (r *ruleSource) logWarnings(problems rulefile.Problems) {
 	for _, p := range problems {
 		r.log.Warn("rules", "problem", p.String())
 	}
-}
-
-// loaded reports whether any rules are in force.
-func (r *ruleSource) loaded() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return !r.since.IsZero()
-}
-
-func (r *ruleSource) describe() string {
-	if r.sample {
-		return "built-in sample"
-	}
-	return r.dir
 }
 
 func (r *ruleSource) stats() telemetry.RuleStats {
@@ -172,13 +156,13 @@ func (r *ruleSource) stats() telemetry.RuleStats {
 	}
 }
 
-// serveRules is /rlconfig: the rules in force in the format of envoyproxy/ratelimit, and what was refused or held since.
-func (r *ruleSource) serveRules(w http.ResponseWriter, _ *http.Request) {
+// serve is /rlconfig: the rules in force in the format of envoyproxy/ratelimit, and what was refused or held since.
+func (r *ruleSource) serve(w http.ResponseWriter, _ *http.Request) {
 	r.mu.Lock()
 	rules, refused, held := r.inForce, r.refused, r.held
 	r.mu.Unlock()
 	w.Header().Set("content-type", "text/plain; charset=utf-8")
-	fmt.Fprintf(w, "%s# generation %s, from %s\n", rulefile.Dump(rules), rules.Generation, secretHider().Replace(r.describe()))
+	fmt.Fprintf(w, "%s# generation %s, from %s\n", rulefile.Dump(rules), rules.Generation, r.name)
 	if refused != nil {
 		fmt.Fprintf(w, "# newer rules are refused for their mistakes:\n%s\n", refused.Error())
 	}

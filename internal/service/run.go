@@ -22,55 +22,70 @@ import (
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
-// StartError says why the service could not start: something for the operator to mend.
-type StartError struct{ err error }
+// Config is what Run needs.
+type Config struct {
+	Settings *Settings
+	// Build is what the program was built from. Metrics show it.
+	Build telemetry.Build
+	// Stderr gets the log, and the banner of the sample.
+	Stderr io.Writer
+	// Terminal says that Stderr is a terminal, where somebody can press Ctrl-C.
+	Terminal bool
+}
 
-func (e *StartError) Error() string { return e.err.Error() }
-func (e *StartError) Unwrap() error { return e.err }
+// StopError is the reason why a service that had started stopped by itself.
+type StopError struct{ err error }
 
-// Run builds everything, top to bottom, and serves until ctx is done; then it drains and returns nil. It returns a *StartError
-// when it could not start, and another error when a server failed.
-func Run(ctx context.Context, s *Settings, build telemetry.Build, log *slog.Logger, stderr io.Writer) error {
-	source, err := openRules(s, log)
-	if err != nil {
-		return &StartError{err}
+func (e *StopError) Error() string { return e.err.Error() }
+
+// Unwrap returns the reason.
+func (e *StopError) Unwrap() error { return e.err }
+
+// Run builds everything, top to bottom, and serves until ctx is done; then it drains and returns nil. If a server fails, Run returns a
+// *StopError; any other error means that the service could not start.
+func Run(ctx context.Context, cfg Config) error {
+	s, log := cfg.Settings, newLogger(cfg.Settings, cfg.Stderr)
+	for _, warning := range s.environment.ineffective() {
+		log.Warn("setting", "warning", warning)
 	}
-	if source.sample {
-		s.serveOnLoopback()
-	}
-	stores, err := openStores(s, log)
+	loaded, err := loadRules(s)
 	if err != nil {
-		return &StartError{err}
+		return err
+	}
+	if loaded.sample {
+		s = s.onLoopback()
+	}
+	stores, err := openStores(ctx, s, log)
+	if err != nil {
+		return err
 	}
 	defer stores.close(log)
-	if err := stores.checkRedis(ctx, s); err != nil {
-		return &StartError{err}
-	}
 	registry := prometheus.NewRegistry()
 	calls, bugs := telemetry.NewRPCs(registry), newPanics(log, registry)
 	limiter := ratelimit.New(ratelimit.Config{
 		Store: stores.decides, Fallback: stores.memory, Undecided: newUndecided(log, registry).tell,
 		MaxHeld: s.maxHeldPerBucket(), Shadow: s.ShadowMode, Quota: s.QuotaMode, Strict: s.strict(),
 	})
-	keys, err := openKeys(ctx, s, source, log)
+	keys, err := openKeys(ctx, s, loaded, log)
 	if err != nil {
-		return &StartError{err}
+		return err
 	}
 	auth := newAuthorization(s, limiter, keys.keys, calls, log)
 	defer auth.close()
-	source.apply = func(rules *ratelimit.Rules, policies map[string]*authz.Policy) {
+	ready := newHealth()
+	ready.set(!s.HealthyConfigs)
+	rules := newRuleSource(loaded, s, log, func(rules *ratelimit.Rules, policies map[string]*authz.Policy) {
 		limiter.SetRules(rules) // first: a policy takes the rules in force along
 		auth.setPolicies(policies)
-		keys.checkPolicies(policies, s, source.sample)
-	}
-	source.applyLoaded()
-
+		keys.checkPolicies(policies, s, loaded.sample)
+		ready.set(true)
+	})
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registry.MustRegister(&telemetry.Collector{
 		Limiter: limiter, Authorizer: auth.authorizer, Check: auth.checkStats, Issuers: auth.issuerStats, Keys: keys.stats,
-		Memory: stores.memoryStats, Store: stores.up, Rules: source.stats, Certificates: stores.certificates,
-		Build: build,
+		Memory: stores.memoryStats, Store: stores.up, Rules: rules.stats, Certificates: stores.certificates, Build: cfg.Build,
 	})
+
 	grpcServer := newGRPCServer(s, calls, bugs)
 	rls := envoyrls.New(envoyrls.Config{
 		Limiter: limiter, Headers: s.headers(),
@@ -78,57 +93,61 @@ func Run(ctx context.Context, s *Settings, build telemetry.Build, log *slog.Logg
 	})
 	rls.Register(grpcServer)
 	auth.server.Register(grpcServer)
-	ready := newHealth(grpcServer)
-	source.onLoad = func() { ready.set(true) }
-	if source.loaded() || !s.HealthyConfigs {
-		ready.set(true)
-	}
-
+	ready.register(grpcServer)
 	listeners, err := listen(s)
 	if err != nil {
-		return &StartError{err}
+		return err
 	}
 	defer listeners.close()
 	if err := s.checkPlaintext(listeners); err != nil {
-		return &StartError{err}
+		return err
 	}
 	telemetry.RegisterPlaintext(registry, listeners.plaintext())
-	memory, reserved := tuneGC(log)
+	memory, reserved := tuneGC(s.environment, log)
 	defer runtime.KeepAlive(reserved)
 	guards, endGuards := context.WithCancel(context.WithoutCancel(ctx))
 	defer endGuards()
 	listeners.guard(guards, portBounds(s, memory), registry)
-	var profiles http.Handler
-	if s.Pprof && listeners.pprof == nil {
-		profiles = profilesHandler()
-	}
+	debug := debugHandler(registry, rules.serve, ready, s.Pprof && listeners.pprof == nil)
 	servers := []webServer{
-		{"HTTP", listeners.http, NewHTTPServer(bugs.handler("HTTP", auth.server.HTTP(mainHandler(rls, ready))))},
-		{"debug", listeners.debug, NewHTTPServer(bugs.handler("debug", debugHandler(registry, source.serveRules, ready, profiles)))},
+		{"HTTP", listeners.http, newHTTPServer(bugs.handler("HTTP", auth.server.HTTP(mainHandler(rls, ready))))},
+		{"debug", listeners.debug, newHTTPServer(bugs.handler("debug", debug))},
 	}
 	if listeners.pprof != nil {
-		servers = append(servers, webServer{"pprof", listeners.pprof, NewHTTPServer(bugs.handler("pprof", profilesHandler()))})
+		servers = append(servers, webServer{"pprof", listeners.pprof, newHTTPServer(bugs.handler("pprof", profilesHandler()))})
 		log.Info("serving profiles", "pprof", listeners.pprof.Addr())
 	}
 
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return source.watch(groupCtx) })
+	group.Go(func() error { return rules.watch(groupCtx) })
 	group.Go(func() error { return keys.run(groupCtx) })
-	group.Go(func() error { return WrapServe("gRPC", grpcServer.Serve(listeners.grpc)) })
+	group.Go(func() error { return wrapServe("gRPC", grpcServer.Serve(listeners.grpc)) })
 	for _, server := range servers {
-		group.Go(func() error { return WrapServe(server.name, server.Serve(server.listener)) })
+		group.Go(func() error { return wrapServe(server.name, server.Serve(server.listener)) })
 	}
 	group.Go(func() error {
 		<-groupCtx.Done()
 		ready.drain()
-		drain(s, source.sample, log, grpcServer, servers)
+		if s.DrainDelay > 0 && !loaded.sample { // the sample is for a terminal, where no Envoy has to notice
+			log.Info("draining", "delay", s.DrainDelay)
+			if cfg.Terminal {
+				fmt.Fprintf(cfg.Stderr, "extauthz: draining for %g s; press Ctrl-C again to stop now\n", s.DrainDelay.Seconds())
+			}
+			<-time.After(s.DrainDelay)
+		}
+		shutDown(s.DrainTimeout, log, grpcServer, servers)
 		return nil
 	})
-	banner(stderr, source, listeners)
-	log.Info("serving", "grpc", listeners.grpc.Addr(), "http", listeners.http.Addr(), "debug", listeners.debug.Addr(),
-		"store", s.BackendType, "rules", source.describe(), "generation", source.stats().Generation)
+	if loaded.sample {
+		banner(cfg.Stderr, s, listeners)
+	}
+	logAlways(log, "serving", "grpc", listeners.grpc.Addr(), "http", listeners.http.Addr(), "debug", listeners.debug.Addr(),
+		"store", s.BackendType, "rules", loaded.name, "generation", rules.stats().Generation)
 	warnPlaintext(s, listeners, log)
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		return &StopError{err}
+	}
+	return nil
 }
 
 // webServer is a server and the listener that it serves.
@@ -138,21 +157,16 @@ type webServer struct {
 	*http.Server
 }
 
-func WrapServe(name string, err error) error {
+func wrapServe(name string, err error) error {
 	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) {
 		return nil
 	}
 	return fmt.Errorf("serve %s: %w", name, err)
 }
 
-// drain goes on serving for a while as not healthy, so that no Envoy that has not noticed yet fails a request; then it lets
-// requests in flight finish. The sample is for a terminal, where nobody waits for an Envoy.
-func drain(s *Settings, sample bool, log *slog.Logger, g *grpc.Server, servers []webServer) {
-	if s.DrainDelay > 0 && !sample {
-		log.Info("draining", "delay", s.DrainDelay)
-		<-time.After(s.DrainDelay)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.DrainTimeout)
+// shutDown accepts no new requests, and lets those in flight finish within a time.
+func shutDown(timeout time.Duration, log *slog.Logger, g *grpc.Server, servers []webServer) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	stopped := context.AfterFunc(ctx, g.Stop) // what is still in flight then is cut off
 	defer stopped()

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -23,34 +22,80 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/extauthz/extauthz/internal/testenv"
-	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
+// serving is the line of the log with the addresses.
+var serving = regexp.MustCompile(`level=INFO msg=serving grpc=(\S+) http=(\S+) debug=(\S+)`)
+
 // start runs the service in this process until the test ends, and returns the addresses it listens on and its output.
-func start(t *testing.T, vars map[string]string) (grpcAddr, httpAddr, debugAddr string, out *testenv.Output) {
+func start(t *testing.T, vars Environment) (grpcAddr, httpAddr, debugAddr string, out *testenv.Output) {
 	t.Helper()
-	setenv(t, map[string]string{"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0", "LOG_LEVEL": "INFO", "DRAIN_DELAY": "0s", "HOST": "127.0.0.1", "GRPC_HOST": "127.0.0.1"})
-	for k, v := range vars {
-		t.Setenv(k, v)
-	}
-	s, _, err := ReadSettings()
+	env := Environment{"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0", "LOG_LEVEL": "INFO", "DRAIN_DELAY": "0s", "HOST": "127.0.0.1", "GRPC_HOST": "127.0.0.1"}
+	maps.Copy(env, vars)
+	s, err := ReadSettings(env)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out = new(testenv.Output)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- Run(ctx, s, telemetry.Build{}, NewLogger(s, out), out) }()
+	go func() { done <- Run(ctx, Config{Settings: s, Stderr: out}) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("run: %v\n%s", err, out)
 		}
 	})
-	serving := regexp.MustCompile(`msg=serving grpc=(\S+) http=(\S+) debug=(\S+)`)
 	testenv.Eventually(t, matches(out, serving), "the service to say that it serves")
 	m := serving.FindStringSubmatch(out.String())
 	return m[1], m[2], m[3], out
+}
+
+// TestStartAndDrainAreAnnounced: at every log level the log says what is served and where, and the banner says if that is the sample. On
+// a terminal, which is all that Ctrl-C is for, the drain is announced with its length.
+func TestStartAndDrainAreAnnounced(t *testing.T) {
+	t.Parallel()
+	root := rulesRoot(t)
+	const banner, draining = "the built-in sample is served, on loopback only", "extauthz: draining for 0.05 s; press Ctrl-C again to stop now\n"
+	for _, c := range []struct {
+		name      string
+		env       Environment
+		terminal  bool
+		says, not []string
+	}{
+		{"rules", Environment{"RUNTIME_ROOT": root}, false, []string{"store=memory rules=" + root + "/config generation="}, []string{banner, draining}},
+		{"rules, on a terminal", Environment{"RUNTIME_ROOT": root}, true, []string{"store=memory rules=" + root, draining}, []string{banner}},
+		{"sample, on a terminal", nil, true, []string{banner, `rules="built-in sample"`}, []string{draining}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			env := Environment{"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0", "HOST": "127.0.0.1", "GRPC_HOST": "127.0.0.1",
+				"LOG_LEVEL": "ERROR", "DRAIN_DELAY": "50ms"}
+			maps.Copy(env, c.env)
+			s, err := ReadSettings(env)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out := new(testenv.Output)
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- Run(ctx, Config{Settings: s, Stderr: out, Terminal: c.terminal}) }()
+			testenv.Eventually(t, matches(out, serving), "the start line")
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			for _, want := range c.says {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("no %q in\n%s", want, out)
+				}
+			}
+			for _, not := range c.not {
+				if strings.Contains(out.String(), not) {
+					t.Errorf("%q in\n%s", not, out)
+				}
+			}
+		})
+	}
 }
 
 // rulesRoot makes a RUNTIME_ROOT with one rule file, which is about what envoyrls.Example asks.
@@ -110,6 +155,7 @@ func get(t *testing.T, url string) (int, string) {
 
 // TestSample does what a newcomer does: start without any setting, and send the request that the banner shows.
 func TestSample(t *testing.T) {
+	t.Parallel()
 	grpcAddr, httpAddr, debugAddr, out := start(t, nil)
 	curl := regexp.MustCompile(`curl -i (\S+) -d '(.*)'`)
 	testenv.Eventually(t, matches(out, curl), "a curl line in the banner")
@@ -170,6 +216,7 @@ func TestSample(t *testing.T) {
 }
 
 func TestJSON(t *testing.T) {
+	t.Parallel()
 	_, httpAddr, _, _ := start(t, nil)
 	for _, c := range []struct {
 		body string
@@ -202,6 +249,7 @@ func TestJSON(t *testing.T) {
 
 // TestReload: a change of the rules takes effect, a mistake keeps those before it, and both are said.
 func TestReload(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	dir := filepath.Join(root, "config")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -218,7 +266,7 @@ func TestReload(t *testing.T) {
 		}
 	}
 	write("domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 1}}]\n")
-	_, _, debugAddr, out := start(t, map[string]string{"RUNTIME_ROOT": root})
+	_, _, debugAddr, out := start(t, Environment{"RUNTIME_ROOT": root})
 	shows := func(want string) func() error {
 		return func() error {
 			if _, body := get(t, "http://"+debugAddr+"/rlconfig"); !strings.Contains(body, want) {
@@ -249,6 +297,7 @@ func TestReload(t *testing.T) {
 // TestCutRules: a rule file that is cut, as a full disk does, changes nothing but what is reported, also when it was renamed into place.
 // One that is no beginning of the rules in force, and is renamed into place, takes effect.
 func TestCutRules(t *testing.T) {
+	t.Parallel()
 	const whole = `domain: d
 descriptors:
   - {key: a, rate_limit: {unit: hour, requests_per_unit: 1}}
@@ -265,7 +314,7 @@ descriptors:
 		}
 	}
 	write(file, whole)
-	_, _, debugAddr, out := start(t, map[string]string{"RUNTIME_ROOT": root})
+	_, _, debugAddr, out := start(t, Environment{"RUNTIME_ROOT": root})
 	shows := func(page, want string) func() error {
 		return func() error {
 			if _, body := get(t, "http://"+debugAddr+page); !strings.Contains(body, want) {
@@ -329,8 +378,9 @@ descriptors:
 
 // TestUnixSocket: gRPC on a socket, which a second service does not take over.
 func TestUnixSocket(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "rls.sock")
-	start(t, map[string]string{"GRPC_UDS": path, "RUNTIME_ROOT": rulesRoot(t)})
+	start(t, Environment{"GRPC_UDS": path, "RUNTIME_ROOT": rulesRoot(t)})
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -348,19 +398,20 @@ func TestUnixSocket(t *testing.T) {
 // TestProfiles: there are none without DEBUG_PPROF=true. With it they are on the debug port while that is on loopback; when other
 // machines can reach that port, they are on a port of their own, which is on loopback.
 func TestProfiles(t *testing.T) {
+	t.Parallel()
 	const page = "/debug/pprof/goroutine?debug=1"
 	for name, c := range map[string]struct {
-		env        map[string]string
+		env        Environment
 		debug, own bool
 	}{
 		"by default":               {nil, false, false},
-		"off":                      {map[string]string{"DEBUG_PPROF": "false"}, false, false},
-		"on":                       {map[string]string{"DEBUG_PPROF": "true"}, true, false},
-		"off, the debug port open": {map[string]string{"DEBUG_HOST": "0.0.0.0"}, false, false},
-		"on, the debug port open":  {map[string]string{"DEBUG_HOST": "0.0.0.0", "DEBUG_PPROF": "true"}, false, true},
+		"off":                      {Environment{"DEBUG_PPROF": "false"}, false, false},
+		"on":                       {Environment{"DEBUG_PPROF": "true"}, true, false},
+		"off, the debug port open": {Environment{"DEBUG_HOST": "0.0.0.0"}, false, false},
+		"on, the debug port open":  {Environment{"DEBUG_HOST": "0.0.0.0", "DEBUG_PPROF": "true"}, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			vars := map[string]string{"RUNTIME_ROOT": rulesRoot(t), "DEBUG_PPROF_PORT": "0"}
+			vars := Environment{"RUNTIME_ROOT": rulesRoot(t), "DEBUG_PPROF_PORT": "0"}
 			maps.Copy(vars, c.env)
 			_, _, debugAddr, out := start(t, vars)
 			_, port, _ := net.SplitHostPort(debugAddr)
@@ -398,6 +449,7 @@ func TestProfiles(t *testing.T) {
 // TestPlaintext: each listener that other machines can reach without TLS is logged and counted. With STRICT_ENVIRONMENT, which is the
 // strict profile, gRPC and HTTP on such a listener stop the start, unless GRPC_PLAINTEXT=allow says that something protects them.
 func TestPlaintext(t *testing.T) {
+	t.Parallel()
 	loopback := Settings{Host: "127.0.0.1", GRPCHost: "localhost", DebugHost: "127.0.0.1"}
 	socket := filepath.Join(t.TempDir(), "rls.sock")
 	const grpcOpen, httpOpen, debugOpen = "gRPC has no TLS", "HTTP has no TLS", "other machines can reach the debug port"
@@ -428,7 +480,7 @@ func TestPlaintext(t *testing.T) {
 			}
 			defer l.close()
 			out := new(testenv.Output)
-			warnPlaintext(&s, l, NewLogger(&Settings{}, out))
+			warnPlaintext(&s, l, newLogger(&Settings{}, out))
 			if n := strings.Count(out.String(), "level=WARN"); n != len(c.warn) {
 				t.Errorf("%d warnings, want %q in\n%s", n, c.warn, out)
 			}
@@ -454,11 +506,13 @@ func TestPlaintext(t *testing.T) {
 
 // TestHealthOfTheService: a service and its probe agree when they have the same environment.
 func TestHealthOfTheService(t *testing.T) {
+	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "grpc.sock")
-	_, httpAddr, _, _ := start(t, map[string]string{"GRPC_UDS": socket, "RUNTIME_ROOT": rulesRoot(t)})
+	env := Environment{"GRPC_UDS": socket, "RUNTIME_ROOT": rulesRoot(t)}
+	_, httpAddr, _, _ := start(t, env)
 	for _, args := range []string{"health", "health --service ratelimit", "health --http http://" + httpAddr + "/readyz"} {
-		if out, err := exec.CommandContext(t.Context(), program, append(strings.Fields(args), "--timeout=1m")...).CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", args, err, out)
+		if code, _, stderr := runProgram(t, env, "", append(strings.Fields(args), "--timeout=1m")...); code != exitOK {
+			t.Errorf("%s: exit code %d\n%s", args, code, stderr)
 		}
 	}
 }

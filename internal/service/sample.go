@@ -20,13 +20,13 @@ var orchestrators = []string{"KUBERNETES_SERVICE_HOST", "NOMAD_ALLOC_ID", "ECS_C
 // useSample reports whether the built-in sample is to be served: there is no rule directory, and nothing is configured. Otherwise a
 // missing directory is an error. The sample accepts a key that everyone knows, so it must never take the place of rules that were
 // not mounted, or were mounted elsewhere.
-func (s *Settings) useSample(environ []string) (bool, error) {
+func (s *Settings) useSample() (bool, error) {
 	dir := s.rulesDirectory()
 	if _, err := os.Stat(dir); s.ForceStart || !errors.Is(err, fs.ErrNotExist) {
 		return false, nil // any other error is reported by the one who reads the directory
 	}
 	evidence := ""
-	if names := configured(environ); len(names) > 0 {
+	if names := s.environment.configured(); len(names) > 0 {
 		evidence = "set here: " + strings.Join(names, ", ")
 	} else if _, err := os.Stat(s.RuntimeRoot); !errors.Is(err, fs.ErrNotExist) {
 		evidence = s.RuntimeRoot + " exists"
@@ -41,10 +41,9 @@ func (s *Settings) useSample(environ []string) (bool, error) {
 // configured returns the variables that show that an operator has configured the service, sorted: every setting but those that are of
 // use with the sample (tag trial), what is nearly a setting, settings of envoyproxy/ratelimit, and the variables of orchestrators.
 // A variable that is set to nothing is not set.
-func configured(environ []string) (names []string) {
+func (e Environment) configured() (names []string) {
 	known := settingNames()
-	for _, pair := range environ {
-		name, value, _ := strings.Cut(pair, "=")
+	for name, value := range e {
 		switch {
 		case value == "" || tried(name, value):
 		case slices.Contains(known, name), ofRatelimit(name), nearSetting(name, known) != "",
@@ -58,8 +57,8 @@ func configured(environ []string) (names []string) {
 
 // tried reports whether a setting has a value that is of use with the sample, which is served on loopback only.
 func tried(name, value string) bool {
-	for f := range Fields() {
-		if f.Tag.Get("envconfig") == name {
+	for _, f := range fields() {
+		if f.Tag.Get("env") == name {
 			trial := f.Tag.Get("trial")
 			return trial == "any" || trial == "loopback" && isLoopback(value)
 		}

@@ -1,21 +1,16 @@
 package service
 
 import (
-	"context"
-	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/extauthz/extauthz/internal/testenv"
-	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
 // TestSampleIsServedOnlyWhenNothingIsConfigured: each case is an environment in which no rule directory exists. Whatever shows that
 // an operator has configured the service stops the start, because the sample accepts a key that everyone knows.
 func TestSampleIsServedOnlyWhenNothingIsConfigured(t *testing.T) {
+	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("a secret of sixteen bytes"), 0o600); err != nil {
 		t.Fatal(err)
@@ -61,19 +56,15 @@ func TestSampleIsServedOnlyWhenNothingIsConfigured(t *testing.T) {
 		{environ: "REDIS_URL=localhost LOG_LEVEL=INFO GRPC_UDS=/run/grpc.sock", set: "GRPC_UDS, REDIS_URL"},
 	} {
 		t.Run(c.environ, func(t *testing.T) {
-			clearenv(t)
-			for pair := range strings.FieldsSeq(c.environ) {
-				name, value, _ := strings.Cut(pair, "=")
-				t.Setenv(name, value)
-			}
-			s, _, err := ReadSettings()
+			env := ParseEnvironment(strings.Fields(c.environ))
+			s, err := ReadSettings(env)
 			if err != nil {
 				t.Fatal(err)
 			}
-			source, err := openRules(s, NewLogger(s, io.Discard))
+			loaded, err := loadRules(s)
 			if c.set == "" {
-				if err != nil || !source.sample {
-					t.Errorf("got %+v, %v; want the sample", source, err)
+				if err != nil || !loaded.sample {
+					t.Errorf("got %+v, %v; want the sample", loaded, err)
 				}
 				return
 			}
@@ -81,7 +72,7 @@ func TestSampleIsServedOnlyWhenNothingIsConfigured(t *testing.T) {
 				c.dir = directory
 			}
 			if err == nil {
-				t.Fatalf("the service starts, with the sample: %v", source.sample)
+				t.Fatalf("the service starts, with the sample: %v", loaded.sample)
 			}
 			for _, want := range []string{"the rule directory " + c.dir + " does not exist", "set here: " + c.set + ")"} {
 				if !strings.Contains(err.Error(), want) {
@@ -94,31 +85,13 @@ func TestSampleIsServedOnlyWhenNothingIsConfigured(t *testing.T) {
 
 // TestSampleIsNotServedFromHalfAMount: RUNTIME_ROOT exists at its default, so something was mounted there; its rules are missing.
 func TestSampleIsNotServedFromHalfAMount(t *testing.T) {
-	setenv(t, nil)
-	s, _, err := ReadSettings()
+	t.Parallel()
+	s, err := ReadSettings(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.RuntimeRoot = t.TempDir()
-	if _, err := openRules(s, NewLogger(s, io.Discard)); err == nil || !strings.Contains(err.Error(), s.RuntimeRoot+" exists") {
+	if _, err := loadRules(s); err == nil || !strings.Contains(err.Error(), s.RuntimeRoot+" exists") {
 		t.Errorf("got %v; want an error that says that %s exists", err, s.RuntimeRoot)
-	}
-}
-
-// TestBannerIsPrintedAtEveryLogLevel: an operator who starts the service without rules by accident must see it.
-func TestBannerIsPrintedAtEveryLogLevel(t *testing.T) {
-	setenv(t, map[string]string{"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0", "DRAIN_DELAY": "0s", "LOG_LEVEL": "ERROR"})
-	s, _, err := ReadSettings()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := new(testenv.Output)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- Run(ctx, s, telemetry.Build{}, NewLogger(s, out), out) }()
-	testenv.Eventually(t, matches(out, regexp.MustCompile("the built-in sample is served, on loopback only")), "the banner")
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
 	}
 }

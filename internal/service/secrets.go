@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -41,13 +40,13 @@ func isToken(text string) bool {
 
 // mayBeSecret reports whether a text looks like a secret, or holds one of the secrets that are set. Names and paths can look so, too:
 // such a value is accepted, but not shown.
-func mayBeSecret(text string) bool {
+func (e Environment) mayBeSecret(text string) bool {
 	if startOfSecret.MatchString(text) || passwordText.MatchString(text) || secretKind(text) != "" ||
 		randomText.MatchString(text) && (strings.HasSuffix(text, "=") || mixed(text)) {
 		return true
 	}
-	for field := range Fields() {
-		secret := os.Getenv(field.Tag.Get("envconfig"))
+	for _, field := range fields() {
+		secret := e[field.Tag.Get("env")]
 		if field.Tag.Get("secret") == "true" && len(secret) >= minKnownSecret && strings.Contains(text, secret) {
 			return true
 		}
@@ -76,14 +75,14 @@ func mixed(text string) bool {
 
 // secretHider replaces each value of a setting that may be a secret by ${NAME}. Settings that are meant to hold a secret are not
 // among them: no output has their values.
-func secretHider() *strings.Replacer {
+func (e Environment) secretHider() *strings.Replacer {
 	var pairs [][2]string
-	for field := range Fields() {
-		name := field.Tag.Get("envconfig")
+	for _, field := range fields() {
+		name := field.Tag.Get("env")
 		if field.Tag.Get("secret") != "" {
 			name += "_FILE"
 		}
-		for _, text := range shownForms(os.Getenv(name)) {
+		for _, text := range e.shownForms(e[name]) {
 			pairs = append(pairs, [2]string{text, "${" + name + "}"})
 		}
 	}
@@ -100,8 +99,8 @@ const minShownPart = 12
 
 // shownForms returns how output may hold a value that may be a secret: as it is, as the path or directory that is made of it, its
 // parts that are secrets themselves, and each of these quoted.
-func shownForms(value string) (forms []string) {
-	if !mayBeSecret(value) {
+func (e Environment) shownForms(value string) (forms []string) {
+	if !e.mayBeSecret(value) {
 		return nil
 	}
 	forms = []string{value, filepath.Clean(value)}
@@ -109,7 +108,7 @@ func shownForms(value string) (forms []string) {
 		forms = append(forms, dir)
 	}
 	for part := range strings.SplitSeq(value, "/") {
-		if mayBeSecret(part) {
+		if e.mayBeSecret(part) {
 			forms = append(forms, part)
 		}
 	}
@@ -122,7 +121,7 @@ func shownForms(value string) (forms []string) {
 
 // HideSecrets returns a writer that writes ${NAME} in place of a value of the setting NAME that may be a secret. Each Write has to be
 // a whole message, as those of fmt and slog are.
-func HideSecrets(w io.Writer) io.Writer { return &hidingWriter{w, secretHider()} }
+func (e Environment) HideSecrets(w io.Writer) io.Writer { return &hidingWriter{w, e.secretHider()} }
 
 type hidingWriter struct {
 	w      io.Writer

@@ -5,18 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
-	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
 // TestRedisPasswordsAreNotShown: however REDIS_URL is written, and whatever is wrong with it, nothing shows what may be a password.
 func TestRedisPasswordsAreNotShown(t *testing.T) {
+	t.Parallel()
 	root := rulesRoot(t)
 	for _, url := range []string{
 		// Without a scheme.
@@ -39,14 +38,14 @@ func TestRedisPasswordsAreNotShown(t *testing.T) {
 	} {
 		for _, socket := range []string{"", "unix"} {
 			t.Run(socket+" "+url, func(t *testing.T) {
-				setenv(t, map[string]string{
+				env := Environment{
 					"REDIS_URL": url, "API_KEY_SECRET": "a-server-secret-of-a-test", "LOG_LEVEL": "DEBUG", "RUNTIME_ROOT": root,
 					"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0", "HOST": "127.0.0.1", "GRPC_HOST": "127.0.0.1", "DRAIN_DELAY": "0s",
-				})
-				if socket != "" {
-					t.Setenv("REDIS_SOCKET_TYPE", socket)
 				}
-				text := serveOnce(t)
+				if socket != "" {
+					env["REDIS_SOCKET_TYPE"] = socket
+				}
+				text := serveOnce(t, env)
 				for _, part := range []string{"quizzebra", "quiz", "zebra"} {
 					if strings.Contains(text, part) {
 						t.Fatalf("it says %s:\n%s", part, text)
@@ -58,23 +57,17 @@ func TestRedisPasswordsAreNotShown(t *testing.T) {
 }
 
 // serveOnce runs the service until it serves or has refused to start, and returns its output.
-func serveOnce(t *testing.T) string {
+func serveOnce(t *testing.T, env Environment) string {
 	t.Helper()
 	out := new(testenv.Output)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		hiding := HideSecrets(out)
-		s, warnings, err := ReadSettings()
+		hiding := env.HideSecrets(out)
+		s, err := ReadSettings(env)
 		if err == nil {
-			log := NewLogger(s, hiding)
-			for _, w := range warnings {
-				log.Warn("setting", "warning", w)
-			}
-			err = Run(ctx, s, telemetry.Build{}, log, hiding)
-		} else {
-			err = &StartError{err}
+			err = Run(ctx, Config{Settings: s, Stderr: hiding})
 		}
 		if err != nil {
 			fmt.Fprintln(hiding, err)
@@ -88,8 +81,7 @@ func serveOnce(t *testing.T) string {
 		return nil
 	}, "the start")
 	cancel()
-	var refused *StartError
-	if err := <-done; err != nil && !errors.As(err, &refused) {
+	if _, failed := errors.AsType[*StopError](<-done); failed {
 		t.Errorf("a server failed:\n%s", out)
 	}
 	return out.String()
@@ -121,8 +113,8 @@ func TestMisplacedSecretsAreNotShown(t *testing.T) {
 		"password":             "Quizzebra!7",
 	}
 	var names []string
-	for field := range Fields() {
-		name := field.Tag.Get("envconfig")
+	for _, field := range fields() {
+		name := field.Tag.Get("env")
 		if field.Tag.Get("secret") != "" {
 			names = append(names, name+"_FILE")
 			continue
@@ -136,14 +128,13 @@ func TestMisplacedSecretsAreNotShown(t *testing.T) {
 				continue // it is no more a mistake than any other word
 			}
 			t.Run(name+" "+kind, func(t *testing.T) {
-				setenv(t, map[string]string{
+				env := Environment{
 					"RUNTIME_ROOT": root, "PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0", "HOST": "127.0.0.1", "GRPC_HOST": "127.0.0.1",
 					"DRAIN_DELAY": "0s", "LOG_LEVEL": "DEBUG", "API_KEY_SECRET": canaries["secret of another"], "REDIS_URL": "127.0.0.1:1",
-				})
-				t.Setenv(strings.TrimSuffix(name, "_FILE"), "")
-				os.Unsetenv(strings.TrimSuffix(name, "_FILE"))
-				t.Setenv(name, canary)
-				said := serveOnce(t)
+				}
+				delete(env, strings.TrimSuffix(name, "_FILE"))
+				env[name] = canary
+				said := serveOnce(t, env)
 				for _, part := range []string{canary, "quizzebra", canary[:min(len(canary), 12)], strings.ToLower(canary), "Quizzebra", "quiz", "MC4CAQ"} {
 					if strings.Contains(said, part) {
 						t.Fatalf("it says %s:\n%s", part, said)
@@ -164,7 +155,8 @@ var freeText = map[string]bool{
 
 // TestValuesThatLookLikeSecrets: names and paths of the operator's choice are accepted, whatever they look like.
 func TestValuesThatLookLikeSecrets(t *testing.T) {
-	for _, vars := range []map[string]string{
+	t.Parallel()
+	for _, vars := range []Environment{
 		{"AUTHZ_DOMAIN": "ProductionShopEuWest1Front"},
 		{"CACHE_KEY_PREFIX": "tenantA-production-eu-west-1_"},
 		{"CACHE_KEY_PREFIX": "rl:app@prod:"},
@@ -175,8 +167,7 @@ func TestValuesThatLookLikeSecrets(t *testing.T) {
 		{"MEMORY_SNAPSHOT_PATH": "/var/lib/eyJhb/ea_12345678_snapshots"},
 	} {
 		t.Run(fmt.Sprint(vars), func(t *testing.T) {
-			setenv(t, vars)
-			if _, _, err := ReadSettings(); err != nil {
+			if _, err := ReadSettings(vars); err != nil {
 				t.Errorf("it is refused: %v", err)
 			}
 		})

@@ -13,33 +13,9 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/reply"
 )
 
-// setenv makes the environment of a test: these variables, no other setting, and none of what the machine says of itself that keeps
-// the sample from being served.
-func setenv(t *testing.T, vars map[string]string) {
-	t.Helper()
-	for _, name := range append(settingNames(), configured(os.Environ())...) {
-		if v, set := os.LookupEnv(name); set {
-			t.Setenv(name, v) // so that it is put back
-			os.Unsetenv(name)
-		}
-	}
-	for name, v := range vars {
-		t.Setenv(name, v)
-	}
-}
-
-// clearenv makes an empty environment for a test, as STRICT_ENVIRONMENT needs it on a machine with variables of its own.
-func clearenv(t *testing.T) {
-	t.Helper()
-	for _, pair := range os.Environ() {
-		name, value, _ := strings.Cut(pair, "=")
-		t.Setenv(name, value) // so that it is put back
-		os.Unsetenv(name)
-	}
-}
-
 func TestSettingsMistakesAreReportedAtOnce(t *testing.T) {
-	setenv(t, map[string]string{
+	t.Parallel()
+	env := Environment{
 		"PORT":                    "808080",
 		"REDIS_TIMEOUT":           "50",
 		"DEFAULT_ALGORITHM":       "tokenbucket",
@@ -65,8 +41,8 @@ func TestSettingsMistakesAreReportedAtOnce(t *testing.T) {
 		"MERGE_DOMAIN_CONFIG":     "1",
 		"REDIS_SOCKET_TYPE":       "pigeon",
 		"GRPC_MAX_CONNECTION_AGE": "1 day",
-	})
-	_, _, err := ReadSettings()
+	}
+	_, err := ReadSettings(env)
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -107,10 +83,10 @@ func TestSettingsMistakesAreReportedAtOnce(t *testing.T) {
 }
 
 func TestSettingsDefaults(t *testing.T) {
-	setenv(t, nil)
-	s, warnings, err := ReadSettings()
-	if err != nil || len(warnings) > 0 {
-		t.Fatal(warnings, err)
+	t.Parallel()
+	s, err := ReadSettings(nil)
+	if err != nil {
+		t.Fatal(err)
 	}
 	if s.Host != "0.0.0.0" || s.Port != 8080 || s.GRPCPort != 8081 || s.DebugHost != "127.0.0.1" || s.DebugPort != 6070 {
 		t.Errorf("listeners of envoyproxy/ratelimit: %+v", s)
@@ -124,12 +100,13 @@ func TestSettingsDefaults(t *testing.T) {
 }
 
 func TestSettingsOfRatelimit(t *testing.T) {
-	setenv(t, map[string]string{
+	t.Parallel()
+	env := Environment{
 		"COMPATIBILITY": "strict", "LIMIT_RESPONSE_HEADERS_ENABLED": "true", "LOG_LEVEL": "warning", "USE_STATSD": "false",
 		"BACKEND_TYPE": "redis", "REDIS_URL": "localhost:6379", "RUNTIME_SUBDIRECTORY": "ratelimit", "RUNTIME_ROOT": "/data",
 		"NEAR_LIMIT_RATIO": "0.9", "REDIS_TIMEOT": "5s",
-	})
-	s, warnings, err := ReadSettings()
+	}
+	s, err := ReadSettings(env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,23 +121,22 @@ func TestSettingsOfRatelimit(t *testing.T) {
 		"REDIS_TIMEOT is not a setting: did you mean REDIS_TIMEOUT?",
 		"USE_STATSD has no effect: metrics are at /metrics of the debug port",
 	}
-	if diff := cmp.Diff(want, warnings); diff != "" {
+	if diff := cmp.Diff(want, env.ineffective()); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestSecretFromFile(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "auth")
 	if err := os.WriteFile(file, []byte("user:pass word\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	setenv(t, map[string]string{"REDIS_AUTH_FILE": file})
-	s, _, err := ReadSettings()
+	s, err := ReadSettings(Environment{"REDIS_AUTH_FILE": file})
 	if err != nil || s.RedisAuth != "user:pass word" {
 		t.Errorf("%q, %v", s.RedisAuth, err)
 	}
-	setenv(t, map[string]string{"REDIS_AUTH_FILE": file + "2"})
-	if _, _, err := ReadSettings(); err == nil || !strings.Contains(err.Error(), file+"2") {
+	if _, err := ReadSettings(Environment{"REDIS_AUTH_FILE": file + "2"}); err == nil || !strings.Contains(err.Error(), file+"2") {
 		t.Errorf("a missing file: %v", err)
 	}
 }

@@ -6,18 +6,18 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/reply"
 )
 
-// Types of settings that are more than text: Decode (envconfig.Decoder) says what was wanted.
+// Types of settings that are more than text. The error of UnmarshalText says what is wanted.
 
 type logLevel slog.Level
 
-// Decode takes the levels of envoyproxy/ratelimit; those below debug and above error are the nearest that there is.
-func (l *logLevel) Decode(v string) error {
+// UnmarshalText takes the levels of envoyproxy/ratelimit. Those below debug and above error become debug and error.
+func (l *logLevel) UnmarshalText(text []byte) error {
+	v := string(text)
 	switch strings.ToLower(v) {
 	case "trace", "debug":
 		*l = logLevel(slog.LevelDebug)
@@ -33,93 +33,15 @@ func (l *logLevel) Decode(v string) error {
 	return nil
 }
 
-// oneOf decodes a word of a list into dst, in the list's own spelling.
-func oneOf[T ~string](dst *T, v string, words ...T) error {
-	for _, w := range words {
-		if strings.EqualFold(v, string(w)) {
-			*dst = w
-			return nil
-		}
-	}
-	text := make([]string, len(words))
-	for i, w := range words {
-		text[i] = string(w)
-	}
-	return fmt.Errorf("want %s%s", strings.Join(text, " or "), meant(v, text...))
-}
-
-// meant is the end of an error for a misspelt word. The word itself is not shown.
-func meant(v string, words ...string) string {
-	if word := suggest.Closest(v, words); word != "" {
-		return fmt.Sprintf(" (did you mean %s?)", word)
-	}
-	return ""
-}
-
-type logFormat string
-
-// Decode takes text or json.
-func (f *logFormat) Decode(v string) error { return oneOf(f, v, "text", "json") }
-
-type compatibility string
-
-// Decode takes default or strict.
-func (c *compatibility) Decode(v string) error { return oneOf(c, v, "default", "strict") }
-
-type bodyKind string
-
-// Decode takes problem or off.
-func (b *bodyKind) Decode(v string) error { return oneOf(b, v, "problem", "off") }
-
-type plaintext string
-
-// Decode takes allow.
-func (p *plaintext) Decode(v string) error { return oneOf(p, v, "allow") }
-
-type socketType string
-
-// Decode takes tcp, tls or unix.
-func (s *socketType) Decode(v string) error { return oneOf(s, v, "tcp", "tls", "unix") }
-
-type configType string
-
-// Decode takes FILE.
-func (c *configType) Decode(v string) error {
-	if strings.EqualFold(v, "GRPC_XDS_SOTW") {
-		return fmt.Errorf("rules from an xDS server are not supported yet: want FILE")
-	}
-	return oneOf(c, v, "FILE")
-}
-
-type redisType string
-
-// Decode takes SINGLE.
-func (r *redisType) Decode(v string) error {
-	if strings.EqualFold(v, "SENTINEL") || strings.EqualFold(v, "CLUSTER") {
-		return fmt.Errorf("this type is not supported yet: want SINGLE")
-	}
-	return oneOf(r, v, "SINGLE")
-}
-
-type backendType string
-
-// Decode takes memory or redis.
-func (b *backendType) Decode(v string) error {
-	if strings.EqualFold(v, "memcache") {
-		return fmt.Errorf("memcached cannot decide exactly and is not supported: want memory or redis")
-	}
-	return oneOf(b, v, "memory", "redis")
-}
-
 // Algorithm is the name of an algorithm.
 type Algorithm bucket.Algorithm
 
-// Decode takes the name of an algorithm.
-func (a *Algorithm) Decode(v string) error {
-	parsed, err := bucket.ParseAlgorithm(v)
+// UnmarshalText takes the name of an algorithm.
+func (a *Algorithm) UnmarshalText(text []byte) error {
+	parsed, err := bucket.ParseAlgorithm(string(text))
 	if err != nil {
 		names := bucket.AlgorithmNames()
-		return fmt.Errorf("want one of %s%s", strings.Join(names, ", "), meant(v, names...))
+		return fmt.Errorf("want one of %s%s", strings.Join(names, ", "), meant(string(text), names...))
 	}
 	*a = Algorithm(parsed)
 	return nil
@@ -127,11 +49,11 @@ func (a *Algorithm) Decode(v string) error {
 
 type storeErrorPolicy ratelimit.StoreErrorPolicy
 
-// Decode takes local, allow or deny.
-func (p *storeErrorPolicy) Decode(v string) error {
-	parsed, ok := ratelimit.ParseStoreErrorPolicy(strings.ToLower(v))
+// UnmarshalText takes local, allow or deny.
+func (p *storeErrorPolicy) UnmarshalText(text []byte) error {
+	parsed, ok := ratelimit.ParseStoreErrorPolicy(strings.ToLower(string(text)))
 	if !ok {
-		return fmt.Errorf("want local, allow or deny%s", meant(v, "local", "allow", "deny"))
+		return fmt.Errorf("want local, allow or deny%s", meant(string(text), "local", "allow", "deny"))
 	}
 	*p = storeErrorPolicy(parsed)
 	return nil
@@ -139,9 +61,9 @@ func (p *storeErrorPolicy) Decode(v string) error {
 
 type headerSets []reply.Set
 
-// Decode takes a list of header sets.
-func (h *headerSets) Decode(v string) error {
-	sets, err := reply.ParseSets(strings.ToLower(v))
+// UnmarshalText takes a list of header sets.
+func (h *headerSets) UnmarshalText(text []byte) error {
+	sets, err := reply.ParseSets(strings.ToLower(string(text)))
 	*h = sets
 	if err != nil {
 		return errors.New("want draft, triple, x, spring, several with commas, or off; x and spring both send X-RateLimit-Remaining, so take one of them")
@@ -151,10 +73,10 @@ func (h *headerSets) Decode(v string) error {
 
 type headerName string
 
-// Decode takes a header's name.
-func (h *headerName) Decode(v string) error {
-	*h = headerName(strings.ToLower(v))
-	if reply.CheckName(v) != nil {
+// UnmarshalText takes a header's name.
+func (h *headerName) UnmarshalText(text []byte) error {
+	*h = headerName(strings.ToLower(string(text)))
+	if reply.CheckName(string(text)) != nil {
 		return errors.New("want the name of a header, such as X-Forwarded-For: letters, digits and hyphens")
 	}
 	return nil

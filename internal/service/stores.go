@@ -1,8 +1,8 @@
 package service
 
 import (
+	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -24,7 +24,9 @@ type stores struct {
 	certificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 }
 
-func openStores(s *Settings, log *slog.Logger) (*stores, error) {
+// openStores returns an error only if the operator has to fix something: the service starts without Redis, and on_store_error decides
+// until Redis answers.
+func openStores(ctx context.Context, s *Settings, log *slog.Logger) (*stores, error) {
 	cfg := memstore.Config{MaxBuckets: s.MaxBuckets, Logger: log}
 	if s.BackendType == "memory" {
 		cfg.SnapshotPath = s.SnapshotPath
@@ -37,8 +39,9 @@ func openStores(s *Settings, log *slog.Logger) (*stores, error) {
 	if s.BackendType == "memory" {
 		return st, nil
 	}
-	if err := st.openRedis(s, log); err != nil {
-		return nil, errors.Join(err, memory.Close())
+	if err := st.openRedis(ctx, s, log); err != nil {
+		st.close(log)
+		return nil, err
 	}
 	return st, nil
 }
@@ -47,8 +50,7 @@ func openStores(s *Settings, log *slog.Logger) (*stores, error) {
 // share each, and Redis does one after the other anyway.
 const maxCalls = 3
 
-// openRedis does not wait for Redis: until it answers, on_store_error does.
-func (st *stores) openRedis(s *Settings, log *slog.Logger) (err error) {
+func (st *stores) openRedis(ctx context.Context, s *Settings, log *slog.Logger) (err error) {
 	tlsConfig, err := s.redisTLS()
 	if err != nil {
 		return err
@@ -75,7 +77,7 @@ func (st *stores) openRedis(s *Settings, log *slog.Logger) (err error) {
 	}
 	st.decides = st.redis
 	st.up = func() bool { return !down.Load() }
-	return nil
+	return st.check(ctx, s)
 }
 
 // close saves the snapshot, after the last decision.

@@ -3,15 +3,13 @@ package service
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/extauthz/extauthz/internal/suggest"
-	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
-
-const fixedWindow = bucket.FixedWindow
 
 // mustNotBeIgnored are settings of envoyproxy/ratelimit that this version does not have, and without which it would not do
 // what the operator relies on.
@@ -48,10 +46,9 @@ var withoutEffect = map[string]string{
 
 // ineffective are warnings of variables that are set and have no effect: settings of envoyproxy/ratelimit, and names that are
 // nearly a setting.
-func ineffective(environ []string) (warnings []string) {
+func (e Environment) ineffective() (warnings []string) {
 	known := settingNames()
-	for _, pair := range environ {
-		name, value, _ := strings.Cut(pair, "=")
+	for name, value := range e {
 		if slices.Contains(known, name) || value == "" {
 			continue
 		}
@@ -81,15 +78,11 @@ func nearSetting(name string, known []string) string {
 // ofRatelimit reports whether a name is a setting of envoyproxy/ratelimit that is none here.
 func ofRatelimit(name string) bool { return withoutEffect[name] != "" || mustNotBeIgnored[name] != "" }
 
-// EchoVariable is no setting, since only `extauthz echo` reads it; but serve and echo may share the environment of a compose file.
-const EchoVariable = "ECHO_ADDRESS"
-
 // strangers are the mistakes of STRICT_ENVIRONMENT: variables that are neither settings, here or at envoyproxy/ratelimit, nor
 // the platform's. That one is set to nothing makes it no less misspelt.
-func strangers(environ []string) (mistakes []error) {
-	known, links := append(settingNames(), EchoVariable), serviceLinks(environ)
-	for _, pair := range slices.Sorted(slices.Values(environ)) {
-		name, _, _ := strings.Cut(pair, "=")
+func (e Environment) strangers() (mistakes []error) {
+	known, links := append(settingNames(), echoVariable), e.serviceLinks()
+	for _, name := range slices.Sorted(maps.Keys(e)) {
 		// A setting of envoyproxy/ratelimit has an answer of its own.
 		if slices.Contains(known, name) || ofRatelimit(name) || ofPlatform(name) || links.made(name) {
 			continue
@@ -110,22 +103,18 @@ func strangers(environ []string) (mistakes []error) {
 // settingNames are the names of all variables that are read, with NAME_FILE for secrets.
 func settingNames() []string {
 	var names []string
-	for field := range Fields() {
-		names = append(names, field.Tag.Get("envconfig"))
+	for _, field := range fields() {
+		names = append(names, field.Tag.Get("env"))
 		if field.Tag.Get("secret") != "" {
-			names = append(names, field.Tag.Get("envconfig")+"_FILE")
+			names = append(names, field.Tag.Get("env")+"_FILE")
 		}
 	}
 	return names
 }
 
-func Fields() func(yield func(reflect.StructField) bool) {
-	return func(yield func(reflect.StructField) bool) {
-		t := reflect.TypeFor[Settings]()
-		for i := range t.NumField() {
-			if !yield(t.Field(i)) {
-				return
-			}
-		}
-	}
+// fields are those of Settings that are settings.
+func fields() []reflect.StructField {
+	return slices.DeleteFunc(reflect.VisibleFields(reflect.TypeFor[Settings]()), func(f reflect.StructField) bool {
+		return f.Tag.Get("env") == ""
+	})
 }

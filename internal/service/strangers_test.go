@@ -10,6 +10,7 @@ import (
 
 // TestStrictEnvironment: each case is an environment, and what STRICT_ENVIRONMENT says of it.
 func TestStrictEnvironment(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		environ string
 		want    []string
@@ -42,7 +43,7 @@ func TestStrictEnvironment(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			if err := errors.Join(strangers(strings.Fields(c.environ))...); err != nil {
+			if err := errors.Join(ParseEnvironment(strings.Fields(c.environ)).strangers()...); err != nil {
 				got = strings.Split(err.Error(), "\n")
 				last := len(got) - 1
 				if !strings.Contains(got[last], "PATH, HOME") || !strings.Contains(got[last], "STRICT_ENVIRONMENT=false") {
@@ -59,13 +60,14 @@ func TestStrictEnvironment(t *testing.T) {
 
 // TestStrangersAreMistakes: by default a stranger is at most a warning; when strict it is one mistake among the others.
 func TestStrangersAreMistakes(t *testing.T) {
-	setenv(t, map[string]string{"REDIS_TIMEOT": "5s"})
-	if _, warnings, err := ReadSettings(); err != nil || len(warnings) != 1 {
-		t.Errorf("by default: %v, warnings %q; want one warning", err, warnings)
+	t.Parallel()
+	env := Environment{"REDIS_TIMEOT": "5s"}
+	if _, err := ReadSettings(env); err != nil || len(env.ineffective()) != 1 {
+		t.Errorf("by default: %v, warnings %q; want one warning", err, env.ineffective())
 	}
-	t.Setenv("STRICT_ENVIRONMENT", "true")
-	t.Setenv("LOG_FORMAT", "xml")
-	_, _, err := ReadSettings()
+	env["STRICT_ENVIRONMENT"] = "true"
+	env["LOG_FORMAT"] = "xml"
+	_, err := ReadSettings(env)
 	if err == nil {
 		t.Fatal("no error")
 	}

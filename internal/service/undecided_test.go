@@ -1,9 +1,6 @@
 package service
 
 import (
-	"errors"
-	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,17 +8,17 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/extauthz/extauthz/internal/testenv"
-	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/envoyrls"
 )
 
 // TestUndecidedIsSaid: a Redis that answers and does not decide, here because its memory is full, is told of once, with the
 // reason and without the client's key; each request is counted.
 func TestUndecidedIsSaid(t *testing.T) {
+	t.Parallel()
 	server := testenv.Redis(t)
 	admin := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer admin.Close()
-	_, httpAddr, debugAddr, out := start(t, map[string]string{"RUNTIME_ROOT": rulesRoot(t), "REDIS_URL": server.Addr, "REDIS_TIMEOUT": "10s"})
+	_, httpAddr, debugAddr, out := start(t, Environment{"RUNTIME_ROOT": rulesRoot(t), "REDIS_URL": server.Addr, "REDIS_TIMEOUT": "10s"})
 	if err := admin.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +32,7 @@ func TestUndecidedIsSaid(t *testing.T) {
 			t.Errorf("status %d, want 200: memory decides", res.StatusCode)
 		}
 	}
-	if n := strings.Count(out.String(), `msg="the store did not decide`); n != 1 || !strings.Contains(out.String(), "reason=OOM") {
+	if n := strings.Count(out.String(), `msg="Redis did not decide`); n != 1 || !strings.Contains(out.String(), "reason=OOM") {
 		t.Errorf("said %d times, want once with reason=OOM, in\n%s", n, out)
 	}
 	const counted = `extauthz_store_undecided_total{reason="OOM"} 2`
@@ -46,21 +43,3 @@ func TestUndecidedIsSaid(t *testing.T) {
 		t.Errorf("a client's key in\n%s", out)
 	}
 }
-
-func TestUndecidedReason(t *testing.T) {
-	for want, err := range map[string]error{
-		"READONLY":        replyError("READONLY You can't write against a read only replica."),
-		"connection":      &net.OpError{Op: "dial", Err: errors.New("connection refused")},
-		"unknown_outcome": fmt.Errorf("redis: %w: %w", ratelimit.ErrOutcomeUnknown, replyError("ERR at client:key")),
-	} {
-		if got := undecidedReason(err); got != want {
-			t.Errorf("%v: %q, want %q", err, got, want)
-		}
-	}
-}
-
-// replyError is an error that Redis replies.
-type replyError string
-
-func (e replyError) Error() string { return string(e) }
-func (replyError) RedisError()     {}

@@ -1,7 +1,6 @@
-package main
+package service
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -16,6 +15,7 @@ import (
 
 // TestEcho: what a proxy sends on is answered as it came, over both versions of HTTP, until the process is asked to end.
 func TestEcho(t *testing.T) {
+	t.Parallel()
 	listener, err := listenEcho("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -53,13 +53,8 @@ func TestEcho(t *testing.T) {
 		}
 		transport.CloseIdleConnections()
 	}
-	res, err := http.Get(base + "/healthz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	if body, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusOK || string(body) != "OK\n" {
-		t.Errorf("/healthz: %s %q %v", res.Status, body, err)
+	if code, body := get(t, base+"/healthz"); code != http.StatusOK || body != "OK\n" {
+		t.Errorf("/healthz: %d %q", code, body)
 	}
 	cancel()
 	if err := <-done; err != nil {
@@ -68,6 +63,7 @@ func TestEcho(t *testing.T) {
 }
 
 func TestEchoAddress(t *testing.T) {
+	t.Parallel()
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -81,21 +77,18 @@ func TestEchoAddress(t *testing.T) {
 		"192.0.2.1:" + port:  "listen for ECHO_ADDRESS: its host is not an address of this machine (listen tcp 192.0.2.1:" + port,
 		"no.such.invalid:80": "listen for ECHO_ADDRESS: its host is no address, and no address has this name",
 	} {
-		t.Setenv("ECHO_ADDRESS", address)
-		var stderr bytes.Buffer
-		if code := echo(nil, &stderr, &stderr); code != exitNoStart || !strings.Contains(stderr.String(), want) {
-			t.Errorf("ECHO_ADDRESS=%s: exit code %d, want 2 and %q in\n%s", address, code, want, &stderr)
+		if err := Echo(t.Context(), Environment{"ECHO_ADDRESS": address}, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ECHO_ADDRESS=%s: %v, want %s", address, err, want)
 		}
 	}
 }
 
 // TestEchoStrict: a misspelt ECHO_ADDRESS would leave it on loopback, healthy to itself and out of reach for all others.
 func TestEchoStrict(t *testing.T) {
-	t.Setenv("ECHO_ADDRESS", "nowhere") // so that it never serves here
-	setenv(t, map[string]string{"STRICT_ENVIRONMENT": "true", "EHCO_ADDRESS": "0.0.0.0:8000"})
-	var stderr bytes.Buffer
+	t.Parallel()
+	env := Environment{"STRICT_ENVIRONMENT": "true", "EHCO_ADDRESS": "0.0.0.0:8000"}
 	const want = "EHCO_ADDRESS is not a setting: did you mean ECHO_ADDRESS?"
-	if code := echo(nil, &stderr, &stderr); code != exitNoStart || !strings.Contains(stderr.String(), want) {
-		t.Errorf("exit code %d, want 2 and %q in\n%s", code, want, &stderr)
+	if err := Echo(t.Context(), env, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -30,7 +31,7 @@ func serveHealth(t *testing.T, listener net.Listener, register func(*grpc.Server
 // setHealth registers the health of all services of extauthz.
 func setHealth(s *grpc.Server, status grpc_health_v1.HealthCheckResponse_ServingStatus) *grpchealth.Server {
 	h := grpchealth.NewServer()
-	for _, name := range service.HealthNames {
+	for _, name := range []string{"", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService", "envoy.service.auth.v3.Authorization"} {
 		h.SetServingStatus(name, status)
 	}
 	grpc_health_v1.RegisterHealthServer(s, h)
@@ -53,6 +54,7 @@ func listenOn(t *testing.T, network, address string) (listener net.Listener, por
 
 // TestHealth asks servers in every state, where the settings say that they listen.
 func TestHealth(t *testing.T) {
+	t.Parallel()
 	socket, serving := filepath.Join(t.TempDir(), "grpc.sock"), func(s *grpc.Server) { setHealth(s, grpc_health_v1.HealthCheckResponse_SERVING) }
 	onSocket, _ := listenOn(t, "unix", socket)
 	serveHealth(t, onSocket, serving)
@@ -77,39 +79,37 @@ func TestHealth(t *testing.T) {
 	t.Cleanup(web.Close)
 
 	for name, c := range map[string]struct {
-		env   map[string]string
+		env   service.Environment
 		flags string
 		code  int
 		want  string
 	}{
-		"healthy":            {map[string]string{"GRPC_PORT": port}, "", 0, "healthy\n"},
-		"by any address":     {map[string]string{"GRPC_PORT": port, "GRPC_HOST": "0.0.0.0"}, "", 0, "healthy\n"},
-		"by name":            {map[string]string{"GRPC_PORT": port, "GRPC_HOST": "localhost"}, "", 0, "healthy\n"},
-		"one service":        {map[string]string{"GRPC_PORT": port}, "--service=envoy.service.auth.v3.Authorization", 0, "healthy\n"},
-		"a Unix socket":      {map[string]string{"GRPC_PORT": freePort, "GRPC_UDS": socket}, "", 0, "healthy\n"},
-		"starting":           {map[string]string{"GRPC_PORT": startingPort}, "", 1, `127.0.0.1:` + startingPort + ` says NOT_SERVING of service "": it is draining, or waits for rules; its log says which`},
-		"draining":           {map[string]string{"GRPC_PORT": drainingPort}, "--service ratelimit", 1, `says NOT_SERVING of service "ratelimit"`},
-		"unknown service":    {map[string]string{"GRPC_PORT": port}, "--service auth", 1, `knows no service "auth": want one of ["" "ratelimit" "envoy.service.ratelimit.v3.RateLimitService" "envoy.service.auth.v3.Authorization"]`},
-		"wrong port":         {map[string]string{"GRPC_PORT": freePort}, "", 1, "127.0.0.1:" + freePort + " does not answer: "},
-		"what to do":         {map[string]string{"GRPC_PORT": freePort}, "", 1, "connection refused\": is the service running, with the same GRPC_HOST and GRPC_PORT?\n"},
-		"no such socket":     {map[string]string{"GRPC_UDS": socket + "2"}, "", 1, "no such file or directory\": is the service running, with the same GRPC_UDS?\n"},
-		"something else":     {map[string]string{"GRPC_PORT": otherPort}, "", 1, "unknown service grpc.health.v1.Health: is it an extauthz that listens there?"},
-		"silence":            {map[string]string{"GRPC_PORT": silentPort}, "--timeout 50ms", 1, "127.0.0.1:" + silentPort + " has not answered within 50ms"},
-		"mistaken settings":  {map[string]string{"GRPC_PORT": "grpc"}, "", 2, `GRPC_PORT: want a port, 0 to 65535`},
+		"healthy":            {service.Environment{"GRPC_PORT": port}, "", 0, "healthy\n"},
+		"by any address":     {service.Environment{"GRPC_PORT": port, "GRPC_HOST": "0.0.0.0"}, "", 0, "healthy\n"},
+		"by name":            {service.Environment{"GRPC_PORT": port, "GRPC_HOST": "localhost"}, "", 0, "healthy\n"},
+		"one service":        {service.Environment{"GRPC_PORT": port}, "--service=envoy.service.auth.v3.Authorization", 0, "healthy\n"},
+		"a Unix socket":      {service.Environment{"GRPC_PORT": freePort, "GRPC_UDS": socket}, "", 0, "healthy\n"},
+		"starting":           {service.Environment{"GRPC_PORT": startingPort}, "", 1, `127.0.0.1:` + startingPort + ` reports NOT_SERVING for service "": it is draining, or has no rules yet; see its log`},
+		"draining":           {service.Environment{"GRPC_PORT": drainingPort}, "--service ratelimit", 1, `reports NOT_SERVING for service "ratelimit"`},
+		"unknown service":    {service.Environment{"GRPC_PORT": port}, "--service auth", 1, `does not know a service "auth": want one of ["" "ratelimit" "envoy.service.ratelimit.v3.RateLimitService" "envoy.service.auth.v3.Authorization"]`},
+		"wrong port":         {service.Environment{"GRPC_PORT": freePort}, "", 1, "127.0.0.1:" + freePort + " does not answer: "},
+		"what to do":         {service.Environment{"GRPC_PORT": freePort}, "", 1, "connection refused\": is the service running, with the same GRPC_HOST and GRPC_PORT?\n"},
+		"no such socket":     {service.Environment{"GRPC_UDS": socket + "2"}, "", 1, "no such file or directory\": is the service running, with the same GRPC_UDS?\n"},
+		"something else":     {service.Environment{"GRPC_PORT": otherPort}, "", 1, "unknown service grpc.health.v1.Health: does extauthz listen there?"},
+		"silence":            {service.Environment{"GRPC_PORT": silentPort}, "--timeout 50ms", 1, "127.0.0.1:" + silentPort + " has not answered within 50ms"},
+		"mistaken settings":  {service.Environment{"GRPC_PORT": "grpc"}, "", 2, `GRPC_PORT: want a port, 0 to 65535`},
 		"HTTP":               {nil, "--http " + web.URL, 0, "healthy\n"},
-		"HTTP needs no GRPC": {map[string]string{"GRPC_PORT": "grpc"}, "--http " + web.URL, 0, "healthy\n"},
+		"HTTP needs no GRPC": {service.Environment{"GRPC_PORT": "grpc"}, "--http " + web.URL, 0, "healthy\n"},
 		"HTTP, starting":     {nil, "--http " + web.URL + "/starting", 1, `/starting: 500 Internal Server Error "not ready", want 200`},
 		"HTTP, elsewhere":    {nil, "--http " + web.URL + "/moved", 1, "/moved: 302 Found "},
 		"HTTP, wrong port":   {nil, "--http http://127.0.0.1:" + freePort, 1, "connection refused: is the service running, and the URL right?"},
 		"HTTP, silence":      {nil, "--timeout 50ms --http http://127.0.0.1:" + silentPort, 1, "no answer within 50ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			setenv(t, map[string]string{"GRPC_HOST": "127.0.0.1"})
-			for k, v := range c.env {
-				t.Setenv(k, v)
-			}
+			env := service.Environment{"GRPC_HOST": "127.0.0.1"}
+			maps.Copy(env, c.env)
 			var out bytes.Buffer
-			code := command(append([]string{"health", "--timeout=1m"}, strings.Fields(c.flags)...), &out, &out) // the last one of a flag counts
+			code := command(append([]string{"health", "--timeout=1m"}, strings.Fields(c.flags)...), env, nil, &out, &out) // the last one of a flag counts
 			if code != c.code || !strings.Contains(out.String(), c.want) || strings.Count(out.String(), "\n") > 2 {
 				t.Errorf("exit code %d, want %d and %q in\n%s", code, c.code, c.want, &out)
 			}

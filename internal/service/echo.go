@@ -1,0 +1,92 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// echoVariable is not a setting, because only Echo reads it. The service accepts it, because a compose file may give both the same
+	// environment.
+	echoVariable = "ECHO_ADDRESS"
+	echoAddress  = "127.0.0.1:8000"
+	// echoDrain is how long requests in flight may take at the end; each of them is answered at once.
+	echoDrain = 5 * time.Second
+)
+
+// Echo serves an upstream for trying things out until ctx is done. It answers each request with what it has received. If the server fails,
+// Echo returns a *StopError; any other error means that it could not start.
+func Echo(ctx context.Context, e Environment, stderr io.Writer) error {
+	if _, err := ReadSettings(e); err != nil { // for STRICT_ENVIRONMENT
+		return err
+	}
+	listener, err := listenEcho(cmp.Or(e[echoVariable], echoAddress))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stderr, "extauthz: echo listens on %s\n", listener.Addr())
+	if err := serveEcho(ctx, listener); err != nil {
+		return &StopError{err}
+	}
+	return nil
+}
+
+func listenEcho(address string) (net.Listener, error) {
+	host, text, err := net.SplitHostPort(address)
+	port, portErr := strconv.ParseUint(text, 10, 16)
+	if err != nil || portErr != nil {
+		return nil, fmt.Errorf("%s=%q: want host:port, such as %s", echoVariable, address, echoAddress)
+	}
+	return tcpAddress{echoVariable, host, echoVariable, uint16(port)}.listen()
+}
+
+// serveEcho answers until ctx is done, lets requests in flight finish, and returns nil then.
+func serveEcho(ctx context.Context, listener net.Listener) error {
+	server := newHTTPServer(http.HandlerFunc(serveEchoed))
+	server.Protocols = new(http.Protocols)
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetUnencryptedHTTP2(true) // as Envoy speaks it with a cluster of http2_protocol_options
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return wrapServe("HTTP", server.Serve(listener)) })
+	group.Go(func() error {
+		<-groupCtx.Done()
+		drained, cancel := context.WithTimeout(context.Background(), echoDrain)
+		defer cancel()
+		return server.Shutdown(drained)
+	})
+	return group.Wait()
+}
+
+// echoed is what an upstream has received of a request.
+type echoed struct {
+	Method  string            `json:"method"`
+	Path    string            `json:"path"` // with the query
+	Headers map[string]string `json:"headers"`
+}
+
+// serveEchoed is no ServeMux, which would redirect a path such as //a that an upstream is to show.
+func serveEchoed(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/healthz" {
+		fmt.Fprintln(w, "OK")
+		return
+	}
+	seen := echoed{Method: r.Method, Path: r.RequestURI, Headers: map[string]string{"host": r.Host}}
+	for name, values := range r.Header {
+		seen.Headers[strings.ToLower(name)] = strings.Join(values, ", ") // lower case, as HTTP/2 and Envoy write them
+	}
+	w.Header().Set("Content-Type", "application/json")
+	out := json.NewEncoder(w)
+	out.SetEscapeHTML(false) // it is for reading
+	out.SetIndent("", "  ")
+	_ = out.Encode(seen) // a client that has gone wants no answer
+}
