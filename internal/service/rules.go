@@ -49,8 +49,8 @@ func loadRules(s *Settings) (l *loadedRules, err error) {
 // RuleConfig is how rule files are read.
 func (s *Settings) RuleConfig() rulefile.Config {
 	return rulefile.Config{
-		DefaultAlgorithm: s.algorithm(), StoreErrorPolicy: s.policy(),
-		MergeDomains: s.MergeDomains, IgnoreDotfiles: s.IgnoreDotfiles, RequireEnd: s.RequireEnd,
+		DefaultAlgorithm: s.algorithm(),
+		MergeDomains:     s.MergeDomains, IgnoreDotfiles: s.IgnoreDotfiles, RequireEnd: s.RequireEnd,
 	}
 }
 
@@ -162,7 +162,7 @@ func (r *ruleSource) serve(w http.ResponseWriter, _ *http.Request) {
 	rules, refused, held := r.inForce, r.refused, r.held
 	r.mu.Unlock()
 	w.Header().Set("content-type", "text/plain; charset=utf-8")
-	fmt.Fprintf(w, "%s# generation %s, from %s\n", rulefile.Dump(rules), rules.Generation, r.name)
+	fmt.Fprintf(w, "%s# generation %s, from %s\n", rulefile.Dump(rules, r.options), rules.Generation, r.name)
 	if refused != nil {
 		fmt.Fprintf(w, "# newer rules are refused for their mistakes:\n%s\n", refused.Error())
 	}

@@ -51,11 +51,9 @@ type storeErrorPolicy ratelimit.StoreErrorPolicy
 
 // UnmarshalText takes local, allow or deny.
 func (p *storeErrorPolicy) UnmarshalText(text []byte) error {
-	parsed, ok := ratelimit.ParseStoreErrorPolicy(strings.ToLower(string(text)))
-	if !ok {
+	if err := (*ratelimit.StoreErrorPolicy)(p).UnmarshalText([]byte(strings.ToLower(string(text)))); err != nil {
 		return fmt.Errorf("want local, allow or deny%s", meant(string(text), "local", "allow", "deny"))
 	}
-	*p = storeErrorPolicy(parsed)
 	return nil
 }
 

@@ -2,7 +2,10 @@
 // descriptor is a list of entries, and rules are found in a tree of patterns of entries.
 package descriptors
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Entry is one key and value of a descriptor (envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.Entry). Values come
 // from clients: they may be of any length and hold any bytes.
@@ -62,6 +65,25 @@ func (u Unit) String() string {
 		return unitNames[UnknownUnit]
 	}
 	return unitNames[u]
+}
+
+// Words lists the texts that UnmarshalText takes.
+func (Unit) Words() []string {
+	words := make([]string, len(Units))
+	for i, u := range Units {
+		words[i] = u.String()
+	}
+	return words
+}
+
+// UnmarshalText takes the name of a unit, in any case.
+func (u *Unit) UnmarshalText(text []byte) error {
+	parsed, ok := ParseUnit(string(text))
+	if !ok {
+		return fmt.Errorf("want one of %s", strings.Join(u.Words(), ", "))
+	}
+	*u = parsed
+	return nil
 }
 
 // ParseUnit returns the unit with this name, in any case; ok is false when there is none.

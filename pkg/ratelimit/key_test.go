@@ -11,12 +11,9 @@ import (
 )
 
 func keyRules() *Rules {
-	limit := func(a bucket.Algorithm, window int64) Limit {
-		return Limit{Limit: bucket.Limit{Algorithm: a, Requests: 1, Burst: 1, Window: window}}
-	}
-	token, hour := limit(bucket.TokenBucket, 1_000_000), limit(bucket.TokenBucket, 3600_000_000)
-	tagged := limit(bucket.FixedWindow, 1_000_000)
-	tagged.HashTag = "t"
+	token := Limit{Algorithm: bucket.TokenBucket, Requests: new(int64(1)), Unit: descriptors.Second}
+	hour := Limit{Algorithm: bucket.TokenBucket, Requests: new(int64(1)), Unit: descriptors.Hour}
+	tagged := Limit{Algorithm: bucket.FixedWindow, Requests: new(int64(1)), Unit: descriptors.Second, HashTag: "t"}
 	return NewRules([]Domain{
 		{Name: "d", Descriptors: []Node{
 			{Key: "k", Limits: []Limit{token}, Descriptors: []Node{{Key: "k2", Limits: []Limit{token}}}},
@@ -109,7 +106,7 @@ func bucketsOf(r *Rules, domain string, entries []descriptors.Entry) (list []key
 	for i := range rule.Limits {
 		l := &rule.Limits[i]
 		list = append(list, keyed{
-			rule, l.Limit.Limit, values,
+			rule, l.Limit, values,
 			rule.key(r.options.KeyPrefix, l, entries, false), rule.key(r.options.KeyPrefix, l, entries, true),
 		})
 	}

@@ -241,7 +241,7 @@ func TestFloodOfOverrides(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	hourly := ratelimit.Limit{Limit: bucket.Limit{Algorithm: bucket.TokenBucket, Requests: 1, Burst: 1, Window: 3600_000_000}}
+	hourly := ratelimit.Limit{Algorithm: bucket.TokenBucket, Requests: new(int64(1)), Unit: descriptors.Hour}
 	limiter := ratelimit.New(ratelimit.Config{Store: store, Fallback: store})
 	limiter.SetRules(ratelimit.NewRules([]ratelimit.Domain{
 		{Name: "d", Descriptors: []ratelimit.Node{{Key: "client", Limits: []ratelimit.Limit{hourly}}}},

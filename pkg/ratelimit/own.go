@@ -7,12 +7,12 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// ownLimits are the limits that credentials bring in place of one of a rule, made once each. They are as many as the operator
-// gives out different ones.
+// ownLimits are the limits that credentials bring in place of one of a rule, made once each. They are as many as the
+// operator gives out different ones.
 type ownLimits struct{ made sync.Map } // LimitSpec -> *RuleLimit
 
-// own is the limit that a credential brings in place of one of the rule, at most as much as that allows. Its buckets are the
-// rule's as long as algorithm and window are.
+// own is the limit that a credential brings in place of one of the rule, at most as much as that allows. Its buckets
+// are the rule's as long as algorithm and window are.
 func (r *Rule) own(l *RuleLimit, own LimitSpec) *RuleLimit {
 	if made, ok := l.own.made.Load(own); ok {
 		return made.(*RuleLimit)
@@ -21,12 +21,12 @@ func (r *Rule) own(l *RuleLimit, own LimitSpec) *RuleLimit {
 	return made.(*RuleLimit)
 }
 
-// makeOwn bounds the own limit by the rate and the burst that the rule's limit allows. Without an algorithm of its own it has that
-// of the rule, or the counter if it is too large for that. One that cannot be counted at all is ignored: who gives out limits
-// checks them.
+// makeOwn bounds the own limit by the rate and the burst that the rule's limit allows. Without an algorithm of its own
+// it has that of the rule, or the counter if it is too large for that. One that cannot be counted at all is ignored:
+// who gives out limits checks them.
 func (r *Rule) makeOwn(l *RuleLimit, own LimitSpec) *RuleLimit {
 	if own.Algorithm == 0 {
-		own.Algorithm = l.Chosen
+		own.Algorithm = l.chosen
 	}
 	if !own.Algorithm.HasBurst() {
 		own.Burst = 0
@@ -47,7 +47,7 @@ func (r *Rule) makeOwn(l *RuleLimit, own LimitSpec) *RuleLimit {
 		return l
 	}
 	made := *l
-	made.Limit.Limit, made.Unit, made.UnitMultiplier = limit, own.Unit, uint32(max(1, own.Multiplier)) // it fits: see LimitSpec
+	made.Limit, made.Unit, made.UnitMultiplier = limit, own.Unit, uint32(max(1, own.Multiplier)) // it fits: see LimitSpec
 	made.MaxDelay = 0
 	made.identity = string(identity(r.Domain, r.path, limit)) // made.rule stays: to a store, its buckets are the rule's
 	made.own = new(ownLimits)

@@ -93,11 +93,8 @@ func (r *Rules) override(domain string, o *descriptors.Override) (*RuleLimit, er
 		}
 	}
 	limit := &RuleLimit{
-		Limit: Limit{
-			Limit: l, Unit: o.Unit, UnitMultiplier: max(1, o.UnitMultiplier), OnStoreError: r.options.DefaultPolicy,
-		},
-		Policy:  "override",
-		hashTag: -1,
+		Limit: l, Unit: o.Unit, UnitMultiplier: max(1, o.UnitMultiplier), OnStoreError: r.options.DefaultPolicy,
+		Policy: "override", hashTag: -1,
 	}
 	limit.identity, limit.rule = string(overrideIdentity(domain, l)), hashOf(overridesOf(domain))
 	return limit, nil
@@ -112,7 +109,7 @@ func (p *plan) request() *bucket.Request {
 		for k := range m.limits {
 			a := &m.limits[k]
 			t := p.cost(d, a.limit)
-			t.Rule, t.Limit = a.limit.rule, a.limit.Limit.Limit
+			t.Rule, t.Limit = a.limit.rule, a.limit.Limit
 			if p.query.Refused {
 				t.Rule = ^t.Rule
 			}

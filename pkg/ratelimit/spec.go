@@ -2,18 +2,19 @@ package ratelimit
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// LimitSpec is a limit as people write it: in a rule file, in a request of Envoy's, or with a credential. It is comparable, so
-// that it can be the key of a map.
+// LimitSpec is a limit as people write it: in a rule file, in a request of Envoy's, or with a credential. It is
+// comparable, so that it can be the key of a map.
 type LimitSpec struct {
 	// Requests is how many units pass in a window; 0 denies every cost.
 	Requests int64
-	// Unit and Multiplier make up the window. A Multiplier of 0 means 1. One that Bucket accepts fits 32 bits, because the longest
-	// window has fewer seconds.
+	// Unit and Multiplier make up the window. A Multiplier of 0 means 1. One that Bucket accepts fits 32 bits, because
+	// the longest window has fewer seconds.
 	Unit       descriptors.Unit
 	Multiplier uint64
 	// Algorithm may be bucket.SlidingWindow, which depends on Requests. It has no default here.
@@ -22,15 +23,16 @@ type LimitSpec struct {
 	Burst int64
 }
 
-// SpecField names the part of a LimitSpec that is wrong.
-type SpecField uint8
+// SpecField names the part of a LimitSpec that is wrong, as a key of YAML.
+type SpecField string
 
 // The parts of a LimitSpec.
 const (
-	SpecRequests SpecField = iota
-	SpecUnit
-	SpecMultiplier
-	SpecBurst
+	SpecRequests   SpecField = "requests_per_unit"
+	SpecUnit       SpecField = "unit"
+	SpecMultiplier SpecField = "unit_multiplier"
+	SpecAlgorithm  SpecField = "algorithm"
+	SpecBurst      SpecField = "burst"
 )
 
 // SpecError says why a LimitSpec cannot be counted.
@@ -47,12 +49,18 @@ func (s LimitSpec) Bucket() (bucket.Limit, *SpecError) {
 	unit, multiplier := s.Unit.Micros(), max(1, s.Multiplier)
 	l := bucket.Limit{Algorithm: s.Algorithm.For(s.Requests), Requests: s.Requests, Burst: s.Burst}
 	switch most := uint64(bucket.MaxWindow / max(1, unit)); {
+	case !slices.Contains(bucket.Algorithms, l.Algorithm):
+		return l, &SpecError{SpecAlgorithm, l.Check().Error()}
 	case s.Burst != 0 && !s.Algorithm.HasBurst():
 		return l, &SpecError{SpecBurst, fmt.Sprintf("`burst` has no meaning for %s", s.Algorithm)}
 	case unit == 0:
-		return l, &SpecError{SpecUnit, fmt.Sprintf("unit %d is unknown: want second, minute, hour, day, week, month or year", s.Unit)}
+		return l,
+			&SpecError{SpecUnit,
+				fmt.Sprintf("unit %d is unknown: want second, minute, hour, day, week, month or year", s.Unit)}
 	case multiplier > most:
-		return l, &SpecError{SpecMultiplier, fmt.Sprintf("a window of %d %ss cannot be counted exactly: at most %d", multiplier, s.Unit, most)}
+		return l,
+			&SpecError{SpecMultiplier,
+				fmt.Sprintf("a window of %d %ss cannot be counted exactly: at most %d", multiplier, s.Unit, most)}
 	}
 	l.Window = unit * int64(multiplier)
 	if l.Burst == 0 && l.Algorithm.HasBurst() {
@@ -60,7 +68,8 @@ func (s LimitSpec) Bucket() (bucket.Limit, *SpecError) {
 	}
 	if err := l.Check(); err != nil {
 		field := SpecRequests
-		if rate := (bucket.Limit{Algorithm: l.Algorithm, Requests: l.Requests, Window: l.Window, Burst: 1}); s.Burst != 0 && rate.Check() == nil {
+		if rate := (bucket.Limit{Algorithm: l.Algorithm, Requests: l.Requests, Window: l.Window,
+			Burst: 1}); s.Burst != 0 && rate.Check() == nil {
 			field = SpecBurst
 		}
 		return l, &SpecError{field, err.Error()}

@@ -42,14 +42,14 @@ func TestLimitSpec(t *testing.T) {
 		"too many units":    {spec{Requests: 1, Unit: descriptors.Year, Multiplier: 78, Algorithm: bucket.FixedWindow}, ratelimit.SpecMultiplier, "at most 77"},
 		"countless units":   {spec{Requests: 1, Unit: descriptors.Second, Multiplier: 1<<64 - 1, Algorithm: bucket.FixedWindow}, ratelimit.SpecMultiplier, "at most"},
 		"too many requests": {spec{Requests: 10_001, Unit: descriptors.Day, Algorithm: bucket.SlidingWindowLog}, ratelimit.SpecRequests, "at most 10000"},
-		"no algorithm":      {spec{Requests: 1, Unit: descriptors.Day}, ratelimit.SpecRequests, "no algorithm"},
+		"no algorithm":      {spec{Requests: 1, Unit: descriptors.Day}, ratelimit.SpecAlgorithm, "no algorithm"},
 		"a burst of none":   {spec{Requests: 1, Unit: descriptors.Day, Burst: 2, Algorithm: bucket.SlidingWindow}, ratelimit.SpecBurst, "no meaning for sliding_window"},
 		"a burst too large": {spec{Requests: 1, Unit: descriptors.Year, Burst: 78, Algorithm: bucket.TokenBucket}, ratelimit.SpecBurst, "at most 77"},
 		"requests as a burst too large": {spec{Requests: 1 << 32, Unit: descriptors.Year, Algorithm: bucket.TokenBucket},
 			ratelimit.SpecRequests, "at most 4294967295"},
 	} {
 		if _, err := c.spec.Bucket(); err == nil || err.Field != c.field || !strings.Contains(err.Message, c.want) {
-			t.Errorf("%s: got %+v, want field %d and %q", name, err, c.field, c.want)
+			t.Errorf("%s: got %+v, want field %s and %q", name, err, c.field, c.want)
 		}
 	}
 }

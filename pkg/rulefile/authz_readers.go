@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // item is an element of a list of texts, and where it stands.
@@ -77,8 +78,14 @@ func duration(r *report, f field) (time.Duration, bool) {
 // allowOrDeny reads allow (true) or deny.
 func allowOrDeny(r *report, f field) (bool, bool) { return either("allow", "deny")(r, f) }
 
-// allowedOrDenied reads allowed (true) or denied.
-func allowedOrDenied(r *report, f field) (bool, bool) { return either("allowed", "denied")(r, f) }
+// allowedOrDenied reads allowed or denied.
+func allowedOrDenied(r *report, f field) (ratelimit.Override, bool) {
+	var o ratelimit.Override
+	return word(o.Words(), func(text string) (ratelimit.Override, bool) {
+		err := o.UnmarshalText([]byte(text))
+		return o, err == nil
+	})(r, f)
+}
 
 // either returns a reader of one of two words, of which the first is true.
 func either(yes, no string) reader[bool] {
@@ -117,11 +124,11 @@ func one[T any](schema func() object[T]) reader[T] {
 // bare is a row for a key that says enough without a value: `path:` is as good as `path: {}`.
 func bare[T, V any](name string, read reader[V], where func(*T) *given[V]) key[T] {
 	row := on(name, read, where)
-	return key[T]{name: name, read: func(r *report, f field, into *T) {
+	return key[T]{name: name, read: func(r *report, f field, into *T) bool {
 		if f.value.kind == null && !f.value.broken {
 			f.value = &value{kind: mapping, at: f.value.at}
 		}
-		row.read(r, f, into)
+		return row.read(r, f, into)
 	}}
 }
 

@@ -10,8 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/extauthz/extauthz/pkg/authz"
-	"github.com/extauthz/extauthz/pkg/ratelimit"
-	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
 // byDefault is the policy of a section that says nothing but `anonymous: allow`.
@@ -195,57 +193,6 @@ func TestParseBuildsThePolicy(t *testing.T) {
 				t.Errorf("%s\nwant (-) and got (+):\n%s", text, diff)
 			}
 		})
-	}
-}
-
-func TestParseReadsQueuesAndOverrides(t *testing.T) {
-	leaky := perMinute(5)
-	leaky.Algorithm, leaky.Chosen, leaky.Burst = bucket.LeakyBucket, bucket.LeakyBucket, 5
-	for _, c := range []struct {
-		keys string
-		want func(*ratelimit.Limit)
-	}{
-		{"max_delay: 48s", func(l *ratelimit.Limit) { l.MaxDelay = 48_000_000 }},
-		{"max_delay: 0s", func(*ratelimit.Limit) {}},
-		{"override: allowed, override_max: 100", func(l *ratelimit.Limit) { l.OverrideMax = 100 }},
-		{"override: denied", func(*ratelimit.Limit) {}},
-	} {
-		text := "domain: d\ndescriptors: [{key: a, rate_limit: {unit: minute, requests_per_unit: 5, algorithm: leaky_bucket, " + c.keys + "}}]"
-		rules, problems := Parse([]File{{Name: "f", Content: []byte(text)}}, Config{})
-		if len(problems) > 0 {
-			t.Errorf("%s: %s", c.keys, problems)
-			continue
-		}
-		want := leaky
-		c.want(&want)
-		if diff := cmp.Diff(want, rules.Domains[0].Descriptors[0].Limits[0]); diff != "" {
-			t.Errorf("%s: want (-) and got (+):\n%s", c.keys, diff)
-		}
-	}
-}
-
-// A max_delay that was rounded is the time of a whole number of units: as many as fit what the file says, and no fewer.
-func TestMaxDelayIsOfWholeUnits(t *testing.T) {
-	for _, requests := range []int64{1, 3, 7, 60, 999, 1_000_003, bucket.MaxRequests} {
-		for _, delay := range []time.Duration{time.Microsecond, 123 * time.Millisecond, 7 * time.Second, time.Minute} {
-			text := fmt.Sprintf("domain: d\ndescriptors: [{key: a, rate_limit: {unit: second, requests_per_unit: %d, algorithm: leaky_bucket, max_delay: %s}}]", requests, delay)
-			rules, problems := Parse([]File{{Name: "f", Content: []byte(text)}}, Config{})
-			units := delay.Microseconds() * requests / 1_000_000
-			if units == 0 {
-				if !problems.HasErrors() {
-					t.Errorf("%s: no error for less than one unit", text)
-				}
-				continue
-			}
-			if problems.HasErrors() {
-				t.Errorf("%s: %s", text, problems)
-				continue
-			}
-			got := rules.Domains[0].Descriptors[0].Limits[0].MaxDelay
-			if got > delay.Microseconds() || got*requests/1_000_000 != units {
-				t.Errorf("%s: %d µs are the time of %d units, want %d units in at most %s", text, got, got*requests/1_000_000, units, delay)
-			}
-		}
 	}
 }
 

@@ -5,16 +5,23 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// Dump explains rules as text, one line a limit: what the debug port of envoyproxy/ratelimit shows as /rlconfig, and at the end
-// of each line, behind its last comma, what only this service knows. A line for each policy of authorization follows.
-func Dump(rules Rules) string {
+// Dump explains rules as text, one line a limit: what the debug port of envoyproxy/ratelimit shows as /rlconfig, and at
+// the end of each line, behind its last comma, what only this service knows. The options are those with which the rules
+// are compiled. A line for each policy of authorization follows.
+func Dump(rules Rules, o ratelimit.RulesOptions) string {
 	var b strings.Builder
-	for _, d := range rules.Domains {
-		dumpNodes(&b, d.Name+".", d.Descriptors)
+	for _, r := range ratelimit.NewRules(rules.Domains, o).All() {
+		for i := range r.Limits {
+			l := &r.Limits[i]
+			fmt.Fprintf(&b, "%s: unit=%s requests_per_unit=%d, shadow_mode: %t, quota_mode: %t, %s\n",
+				oneLine(r.Domain+"."+r.Name), strings.ToUpper(l.Unit.String()), l.Requests, r.Shadow, r.Quota,
+				oneLine(strings.Join(extras(r, l), ", ")))
+		}
 	}
 	for _, domain := range slices.Sorted(maps.Keys(rules.Policies)) {
 		b.WriteString(oneLine(dumpPolicy(domain, rules.Policies[domain])) + "\n")
@@ -22,39 +29,28 @@ func Dump(rules Rules) string {
 	return b.String()
 }
 
-func dumpNodes(b *strings.Builder, parent string, nodes []ratelimit.Node) {
-	for _, n := range nodes {
-		name := fullName(parent, n.Key, n.Value)
-		for _, l := range n.Limits {
-			fmt.Fprintf(b, "%s: unit=%s requests_per_unit=%d, shadow_mode: %t, quota_mode: %t, %s\n", oneLine(name),
-				strings.ToUpper(l.Unit.String()), l.Requests, n.Shadow, n.Quota, oneLine(strings.Join(extras(n, l), ", ")))
-		}
-		dumpNodes(b, name+".", n.Descriptors)
-	}
-}
-
 // extras are the parts of a limit that envoyproxy/ratelimit does not show, or does not have.
-func extras(n ratelimit.Node, l ratelimit.Limit) []string {
+func extras(r *ratelimit.Rule, l *ratelimit.RuleLimit) []string {
 	var parts []string
 	show := func(shown bool, format string, value any) {
 		if shown {
 			parts = append(parts, fmt.Sprintf(format, value))
 		}
 	}
-	show(n.Unlimited, "unlimited=%t", true)
-	show(!n.Unlimited, "algorithm=%s", l.Algorithm)
+	show(r.Unlimited, "unlimited=%t", true)
+	show(!r.Unlimited, "algorithm=%s", l.Algorithm)
 	show(l.Algorithm.HasBurst(), "burst=%d", l.Burst)
 	show(l.UnitMultiplier > 1, "unit_multiplier=%d", l.UnitMultiplier)
 	show(l.CountDenied == ratelimit.CountAll, "count_denied=%t", true)
 	show(l.CountDenied == ratelimit.CountNone, "count_denied=%t", false)
-	show(!n.Unlimited, "on_store_error=%s", l.OnStoreError)
+	show(!r.Unlimited, "on_store_error=%s", l.OnStoreError)
 	show(l.HashTag != "", "hash_tag=%s", l.HashTag)
 	show(l.OverrideMax > 0, "override_max=%d", l.OverrideMax)
-	show(l.MaxDelay > 0, "max_delay=%s", inWords(l.MaxDelay))
-	show(n.ShareThreshold, "share_threshold=%t", true)
+	show(l.MaxDelay > 0, "max_delay=%s", time.Duration(l.MaxDelay)*time.Microsecond)
+	show(r.ShareThreshold, "share_threshold=%t", true)
 	show(l.Name != "", "name=%s", l.Name)
 	show(len(l.Replaces) > 0, "replaces=%s", strings.Join(l.Replaces, "+"))
-	show(n.Position != "", "at=%s", n.Position)
+	show(r.Position != "", "at=%s", r.Position)
 	return parts
 }
 

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
-	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata with what the code says now")
@@ -20,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite the golden files in testdata wi
 // TestProblems reads each case of testdata/problems/*.txtar: NAME.yaml is a rule file, NAME.want what is said about it.
 func TestProblems(t *testing.T) {
 	for _, path := range archives(t, "problems") {
-		goldenCases(t, path, func(f File) string { return explain([]File{f}, Config{}) })
+		goldenCases(t, path, func(f File) string { return explain([]File{f}, Config{}, ratelimit.RulesOptions{}) })
 	}
 }
 
@@ -55,7 +54,8 @@ func TestSets(t *testing.T) {
 					files = append(files, File{Name: f.Name, Content: f.Data})
 				}
 			}
-			got := explain(files, settings(t, archive.Comment))
+			cfg, options := settings(t, archive.Comment)
+			got := explain(files, cfg, options)
 			if *update {
 				setFile(archive, files[len(files)-1].Name, "want", got)
 				writeArchive(t, path, archive)
@@ -67,20 +67,19 @@ func TestSets(t *testing.T) {
 }
 
 // explain is all that there is to see of a set of files: the problems, and the rules when there are no errors.
-func explain(files []File, cfg Config) string {
+func explain(files []File, cfg Config, o ratelimit.RulesOptions) string {
 	rules, problems := Parse(files, cfg)
 	var b strings.Builder
 	if len(problems) > 0 {
 		b.WriteString(problems.Error() + "\n")
 	}
 	if !problems.HasErrors() {
-		b.WriteString("rules:\n" + Dump(rules))
+		b.WriteString("rules:\n" + Dump(rules, o))
 	}
 	return b.String()
 }
 
-func settings(t *testing.T, comment []byte) Config {
-	var cfg Config
+func settings(t *testing.T, comment []byte) (cfg Config, o ratelimit.RulesOptions) {
 	for line := range strings.Lines(string(comment)) {
 		name, value, ok := strings.Cut(strings.TrimSpace(line), "=")
 		if !ok {
@@ -92,22 +91,19 @@ func settings(t *testing.T, comment []byte) Config {
 		case "MERGE_DOMAIN_CONFIG":
 			cfg.MergeDomains = value == "true"
 		case "DEFAULT_ALGORITHM":
-			a, err := bucket.ParseAlgorithm(value)
-			if err != nil {
+			if err := cfg.DefaultAlgorithm.UnmarshalText([]byte(value)); err != nil {
 				t.Fatal(err)
 			}
-			cfg.DefaultAlgorithm = a
+			o.DefaultAlgorithm = cfg.DefaultAlgorithm
 		case "STORE_ERROR_POLICY":
-			p, ok := ratelimit.ParseStoreErrorPolicy(value)
-			if !ok {
-				t.Fatalf("no policy %q", value)
+			if err := o.DefaultPolicy.UnmarshalText([]byte(value)); err != nil {
+				t.Fatal(err)
 			}
-			cfg.StoreErrorPolicy = p
 		default:
 			t.Fatalf("no setting %q", name)
 		}
 	}
-	return cfg
+	return cfg, o
 }
 
 func archives(t testing.TB, dir string) []string {

@@ -113,8 +113,8 @@ func accessText(rule authz.Access) string {
 // eachLimit calls f with the full name of each limit's rule, and with what people call the limit.
 func eachLimit(parent string, nodes []ratelimit.Node, f func(rule, name string)) {
 	for _, n := range nodes {
-		rule := fullName(parent, n.Key, n.Value)
-		for _, l := range n.Limits {
+		rule := parent + n.Name()
+		for _, l := range n.AllLimits() {
 			name := rule
 			if l.Name != "" {
 				name += " (" + l.Name + ")"

@@ -17,7 +17,8 @@ type object[T any] struct {
 // key is one key of an object and how its value is read into a T.
 type key[T any] struct {
 	name string
-	read func(r *report, f field, into *T)
+	// read returns false if the value could not be read.
+	read func(r *report, f field, into *T) bool
 }
 
 // given is what a file says under a key.
@@ -44,17 +45,18 @@ type reader[V any] func(r *report, f field) (v V, ok bool)
 
 // on is a row of a schema: the key, what its value is, and where it goes.
 func on[T, V any](name string, read reader[V], where func(*T) *given[V]) key[T] {
-	return key[T]{name: name, read: func(r *report, f field, into *T) {
+	return key[T]{name: name, read: func(r *report, f field, into *T) bool {
 		g := where(into)
 		g.mentioned, g.key, g.at = true, f.at, f.value.at
 		if f.value.broken {
-			return
+			return false
 		}
 		if f.value.kind == null {
 			g.mentioned = false // a key without a value is as good as no key
-			return
+			return true
 		}
 		g.value, g.set = read(r, f)
+		return g.set
 	}}
 }
 
@@ -82,7 +84,9 @@ func readObject[T any](r *report, schema object[T], v *value) (t T, ok bool) {
 				"envoyproxy/ratelimit would keep that, YAML does not: write `<<: *name` inside "+quoted(f.key))
 			f.value = &value{at: f.value.at, broken: true}
 		}
-		schema.keys[i].read(r, f, &t)
+		if !schema.keys[i].read(r, f, &t) {
+			r.unread[v] = append(r.unread[v], schema.keys[i].name)
+		}
 	}
 	return t, true
 }

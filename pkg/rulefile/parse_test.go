@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -15,23 +16,17 @@ import (
 
 // perMinute is a limit as a file without any key of ours gives it.
 func perMinute(requests int64) ratelimit.Limit {
-	return ratelimit.Limit{
-		Limit:          bucket.Limit{Requests: requests, Window: 60_000_000, Algorithm: bucket.SlidingWindowLog},
-		Chosen:         bucket.SlidingWindow,
-		Unit:           descriptors.Minute,
-		UnitMultiplier: 1,
-		OnStoreError:   ratelimit.Local,
-	}
+	return ratelimit.Limit{Unit: descriptors.Minute, Requests: &requests}
 }
 
 func TestParseBuildsTheTree(t *testing.T) {
-	named := func(l ratelimit.Limit, name string, replaces ...string) []ratelimit.Limit {
-		l.Name, l.Replaces = name, replaces
-		return []ratelimit.Limit{l}
+	one := func(l ratelimit.Limit) *ratelimit.Limit { return &l }
+	named := func(l ratelimit.Limit, name string) *ratelimit.Limit {
+		l.Name = name
+		return &l
 	}
 	for _, c := range []struct {
 		name, yaml string
-		cfg        Config
 		want       []ratelimit.Node
 	}{
 		{
@@ -54,32 +49,24 @@ func TestParseBuildsTheTree(t *testing.T) {
 		{
 			name: "a plain limit",
 			yaml: `[{key: a, rate_limit: {unit: MiNuTe, requests_per_unit: 5}}]`,
-			want: []ratelimit.Node{{Key: "a", Limits: []ratelimit.Limit{perMinute(5)}}},
-		},
-		{
-			name: "defaults of the configuration",
-			yaml: `[{key: a, rate_limit: {unit: minute, requests_per_unit: 5}}]`,
-			cfg:  Config{DefaultAlgorithm: bucket.TokenBucket, StoreErrorPolicy: ratelimit.Deny},
-			want: []ratelimit.Node{{Key: "a", Limits: []ratelimit.Limit{{
-				Limit: bucket.Limit{Requests: 5, Burst: 5, Window: 60_000_000, Algorithm: bucket.TokenBucket}, Chosen: bucket.TokenBucket,
-				Unit: descriptors.Minute, UnitMultiplier: 1, OnStoreError: ratelimit.Deny,
-			}}}},
+			want: []ratelimit.Node{{Key: "a", RateLimit: one(perMinute(5))}},
 		},
 		{
 			name: "all that a limit can say",
-			yaml: `[{key: a, rate_limit: {name: n, unit: hour, unit_multiplier: 6, requests_per_unit: 5, algorithm: leaky_bucket, burst: 7,
-				count_denied: true, on_store_error: allow, hash_tag: a}}]`,
-			want: []ratelimit.Node{{Key: "a", Limits: []ratelimit.Limit{{
-				Limit: bucket.Limit{Requests: 5, Burst: 7, Window: 6 * 3_600_000_000, Algorithm: bucket.LeakyBucket}, Chosen: bucket.LeakyBucket,
-				Name: "n", Unit: descriptors.Hour, UnitMultiplier: 6, CountDenied: ratelimit.CountAll, OnStoreError: ratelimit.Allow, HashTag: "a",
-			}}}},
+			yaml: `[{key: a, rate_limit: {name: n, unit: second, unit_multiplier: 6, requests_per_unit: 5, algorithm: leaky_bucket, burst: 70,
+				count_denied: true, on_store_error: allow, hash_tag: a, override: allowed, override_max: 9, max_delay: 1m,
+				problem: {type: t, title: u, detail: v}}}]`,
+			want: []ratelimit.Node{{Key: "a", RateLimit: &ratelimit.Limit{
+				Name: "n", Unit: descriptors.Second, Multiplier: 6, Requests: new(int64(5)), Algorithm: bucket.LeakyBucket, Burst: 70,
+				CountDenied: new(true), OnStoreError: ratelimit.Allow, HashTag: "a", Override: ratelimit.OverrideAllowed, OverrideMax: 9, MaxDelay: time.Minute,
+				Problem: &ratelimit.Problem{Type: "t", Title: "u", Detail: "v"},
+			}}},
 		},
 		{
 			name: "several limits",
 			yaml: `[{key: a, limits: [{unit: minute, requests_per_unit: 5}, {unit: minute, requests_per_unit: 9, algorithm: fixed_window, count_denied: off}]}]`,
 			want: []ratelimit.Node{{Key: "a", Limits: []ratelimit.Limit{perMinute(5), {
-				Limit: bucket.Limit{Requests: 9, Window: 60_000_000, Algorithm: bucket.FixedWindow}, Chosen: bucket.FixedWindow,
-				Unit: descriptors.Minute, UnitMultiplier: 1, CountDenied: ratelimit.CountNone, OnStoreError: ratelimit.Local,
+				Unit: descriptors.Minute, Requests: new(int64(9)), Algorithm: bucket.FixedWindow, CountDenied: new(false),
 			}}}},
 		},
 		{
@@ -88,9 +75,9 @@ func TestParseBuildsTheTree(t *testing.T) {
 				{key: b, rate_limit: {unit: minute, requests_per_unit: 1, name: b}},
 				{key: b2, rate_limit: {unit: minute, requests_per_unit: 1, name: b2}}]`,
 			want: []ratelimit.Node{
-				{Key: "a", Unlimited: true, Limits: []ratelimit.Limit{{Name: "vip", Replaces: []string{"b", "b2"}}}},
-				{Key: "b", Limits: named(perMinute(1), "b")},
-				{Key: "b2", Limits: named(perMinute(1), "b2")},
+				{Key: "a", RateLimit: &ratelimit.Limit{Unlimited: true, Name: "vip", Replaces: []ratelimit.Replaced{{Name: "b"}, {Name: "b2"}}}},
+				{Key: "b", RateLimit: named(perMinute(1), "b")},
+				{Key: "b2", RateLimit: named(perMinute(1), "b2")},
 			},
 		},
 		{
@@ -99,7 +86,7 @@ func TestParseBuildsTheTree(t *testing.T) {
 				rate_limit: {unit: minute, requests_per_unit: 1}}]`,
 			want: []ratelimit.Node{{
 				Key: "a", Value: "x*", Shadow: true, Quota: true, DetailedMetric: true, ValueToMetric: true, ShareThreshold: true,
-				Limits: []ratelimit.Limit{perMinute(1)},
+				RateLimit: one(perMinute(1)),
 			}},
 		},
 		{
@@ -124,7 +111,7 @@ func TestParseBuildsTheTree(t *testing.T) {
 		{
 			name: "an alias is what it stands for",
 			yaml: `[{key: a, rate_limit: &l {unit: minute, requests_per_unit: 5}}, {key: b, rate_limit: *l}]`,
-			want: []ratelimit.Node{{Key: "a", Limits: []ratelimit.Limit{perMinute(5)}}, {Key: "b", Limits: []ratelimit.Limit{perMinute(5)}}},
+			want: []ratelimit.Node{{Key: "a", RateLimit: one(perMinute(5))}, {Key: "b", RateLimit: one(perMinute(5))}},
 		},
 		{
 			name: "an anchor may be named again",
@@ -137,7 +124,7 @@ func TestParseBuildsTheTree(t *testing.T) {
 				{key: b, rate_limit: {<<: *a, requests_per_unit: 6}},
 				{key: c, rate_limit: {<<: [{requests_per_unit: 7}, *a]}}]`,
 			want: []ratelimit.Node{
-				{Key: "a", Limits: named(perMinute(5), "x")}, {Key: "b", Limits: named(perMinute(6), "x")}, {Key: "c", Limits: named(perMinute(7), "x")},
+				{Key: "a", RateLimit: named(perMinute(5), "x")}, {Key: "b", RateLimit: named(perMinute(6), "x")}, {Key: "c", RateLimit: named(perMinute(7), "x")},
 			},
 		},
 		{
@@ -148,7 +135,7 @@ func TestParseBuildsTheTree(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, text := range []string{"domain: d\ndescriptors: " + c.yaml, "\ufeff---\r\ndomain: d\r\ndescriptors: " + c.yaml + "\r\n...\r\n"} {
-				rules, problems := Parse([]File{{Name: "f", Content: []byte(text)}}, c.cfg)
+				rules, problems := Parse([]File{{Name: "f", Content: []byte(text)}}, Config{})
 				if len(problems) > 0 {
 					t.Fatal(problems)
 				}
@@ -166,11 +153,18 @@ func withoutPositions(domains []ratelimit.Domain) []ratelimit.Domain {
 	strip = func(nodes []ratelimit.Node) {
 		for i := range nodes {
 			nodes[i].Position = ""
+			if l := nodes[i].RateLimit; l != nil {
+				l.Position = ""
+			}
+			for j := range nodes[i].Limits {
+				nodes[i].Limits[j].Position = ""
+			}
 			strip(nodes[i].Descriptors)
 		}
 	}
-	for _, d := range domains {
-		strip(d.Descriptors)
+	for i := range domains {
+		domains[i].Position = ""
+		strip(domains[i].Descriptors)
 	}
 	return domains
 }

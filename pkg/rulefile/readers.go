@@ -114,11 +114,7 @@ func word[V any](words []string, parse func(string) (V, bool)) reader[V] {
 }
 
 func unit(r *report, f field) (descriptors.Unit, bool) {
-	var names []string
-	for _, u := range descriptors.Units {
-		names = append(names, u.String())
-	}
-	return word(names, descriptors.ParseUnit)(r, f)
+	return word(descriptors.UnknownUnit.Words(), descriptors.ParseUnit)(r, f)
 }
 
 func algorithm(r *report, f field) (bucket.Algorithm, bool) {
@@ -129,8 +125,10 @@ func algorithm(r *report, f field) (bucket.Algorithm, bool) {
 }
 
 func storeErrorPolicy(r *report, f field) (ratelimit.StoreErrorPolicy, bool) {
-	names := []string{ratelimit.Local.String(), ratelimit.Allow.String(), ratelimit.Deny.String()}
-	return word(names, ratelimit.ParseStoreErrorPolicy)(r, f)
+	return word(ratelimit.Local.Words(), func(name string) (p ratelimit.StoreErrorPolicy, ok bool) {
+		err := p.UnmarshalText([]byte(name))
+		return p, err == nil
+	})(r, f)
 }
 
 // each reads a list of maps by their schema; place tells an element where it stands.
@@ -143,10 +141,12 @@ func each[T any](schema object[T], locate func(*T, place)) reader[[]T] {
 		ts := make([]T, 0, len(f.value.items))
 		for _, item := range f.value.items {
 			if item.broken {
+				r.dropped[item] = true
 				continue
 			}
 			t, ok := readObject(r, schema, item)
 			if !ok {
+				r.dropped[item] = true
 				continue
 			}
 			locate(&t, item.at)

@@ -29,6 +29,11 @@ type report struct {
 	seen     map[string]bool
 	// strange are the maps with keys that are unknown: nothing is to be said about what they lack.
 	strange map[place]bool
+	// root is the file as it was read, nil when nothing could be made of it. unread are the keys of its maps whose values could
+	// not be read, dropped the elements of its lists that could not.
+	root    *value
+	unread  map[*value][]string
+	dropped map[*value]bool
 	counts  map[Severity]int
 }
 
@@ -38,7 +43,10 @@ const maxProblems = 500
 func newReport(f File, g grammar) *report {
 	text := strings.TrimPrefix(string(f.Content), "\ufeff")
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
-	return &report{grammar: g, name: f.Name, text: text, lines: strings.Split(text, "\n"), seen: map[string]bool{}, strange: map[place]bool{}, counts: map[Severity]int{}}
+	return &report{
+		grammar: g, name: f.Name, text: text, lines: strings.Split(text, "\n"), seen: map[string]bool{}, strange: map[place]bool{},
+		unread: map[*value][]string{}, dropped: map[*value]bool{}, counts: map[Severity]int{},
+	}
 }
 
 // fail adds an error at a place. The message says what is wrong, the hints how it is put right.

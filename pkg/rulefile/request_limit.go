@@ -82,8 +82,8 @@ func (b builder) limiting(list []requestLimitKeys, limits []authz.RateLimit) []l
 func (s *domainSet) checkLeads() {
 	for _, d := range s.order {
 		for _, l := range d.limiting {
-			l.checkAddresses(d.nodes)
-			depth, there := lead(d.nodes, l.entries)
+			l.checkAddresses(d.rules.Descriptors)
+			depth, there := lead(d.rules.Descriptors, l.entries)
 			if there == nil {
 				continue
 			}
@@ -127,7 +127,7 @@ func lead(nodes []ratelimit.Node, entries []descriptors.Entry) (depth int, there
 		switch {
 		case len(entries) > 1:
 			d, below = lead(n.Descriptors, entries[1:])
-		case len(n.Limits) > 0:
+		case len(n.AllLimits()) > 0:
 			below = nil
 		}
 		if below == nil {

@@ -19,10 +19,8 @@ import (
 
 // Config says how rule files are read. Its zero value is what a rule file of envoyproxy/ratelimit needs.
 type Config struct {
-	// DefaultAlgorithm counts where a rule names no algorithm; the zero value means sliding_window.
+	// DefaultAlgorithm is the algorithm by which limits that name none will be counted; the zero value means sliding_window.
 	DefaultAlgorithm bucket.Algorithm
-	// StoreErrorPolicy holds where a rule has no on_store_error; the zero value means local.
-	StoreErrorPolicy ratelimit.StoreErrorPolicy
 	// MergeDomains lets several files add descriptors to one domain (MERGE_DOMAIN_CONFIG); otherwise that is an error.
 	MergeDomains bool
 	// IgnoreDotfiles leaves out files whose names begin with a dot (RUNTIME_IGNOREDOTFILES). Names that begin with two
@@ -31,17 +29,6 @@ type Config struct {
 	// RequireEnd refuses files whose last key is not `end: true` (RULES_REQUIRE_END), so that a file that was cut is found even
 	// when nothing is known of what it was before.
 	RequireEnd bool
-}
-
-// withDefaults is the same configuration with every default filled in.
-func (c Config) withDefaults() Config {
-	if c.DefaultAlgorithm == 0 {
-		c.DefaultAlgorithm = bucket.SlidingWindow
-	}
-	if c.StoreErrorPolicy == 0 {
-		c.StoreErrorPolicy = ratelimit.Local
-	}
-	return c
 }
 
 // File is one rule file as it was read.
@@ -110,7 +97,6 @@ func writePart(h hash.Hash, part string) {
 }
 
 func parse(s snapshot, cfg Config) (Rules, Problems) {
-	cfg = cfg.withDefaults()
 	rules := Rules{Generation: s.generation()}
 	set := domainSet{merge: cfg.MergeDomains}
 	reports := make([]*report, len(s.files))
@@ -119,10 +105,10 @@ func parse(s snapshot, cfg Config) (Rules, Problems) {
 		reports[i] = newReport(f, grammar)
 		if root, ok := readRoot(reports[i], rootSchema()); ok {
 			checkEnd(reports[i], root, cfg)
-			set.add(root, builder{report: reports[i], cfg: cfg})
+			set.add(root, builder{report: reports[i]})
 		}
 	}
-	set.checkReplaces()
+	set.checkRules(ratelimit.CheckOptions{DefaultAlgorithm: cfg.DefaultAlgorithm, MergeDomains: cfg.MergeDomains})
 	set.checkLeads()
 
 	problems := s.problems
@@ -140,9 +126,8 @@ func readRoot[T any](r *report, schema object[T]) (root T, ok bool) {
 	if !r.checkText() {
 		return root, false
 	}
-	tree := readTree(r)
-	if tree == nil {
+	if r.root = readTree(r); r.root == nil {
 		return root, false
 	}
-	return readObject(r, schema, tree)
+	return readObject(r, schema, r.root)
 }

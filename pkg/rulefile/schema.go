@@ -89,7 +89,7 @@ type limitKeys struct {
 	countDenied     given[bool]
 	onStoreError    given[ratelimit.StoreErrorPolicy]
 	hashTag         given[string]
-	override        given[bool]
+	override        given[ratelimit.Override]
 	overrideMax     given[int64]
 	maxDelay        given[time.Duration]
 	problem         given[problemKeys]
@@ -115,7 +115,7 @@ func limitSchema() object[limitKeys] {
 			on("count_denied", boolean, func(l *limitKeys) *given[bool] { return &l.countDenied }),
 			on("on_store_error", storeErrorPolicy, func(l *limitKeys) *given[ratelimit.StoreErrorPolicy] { return &l.onStoreError }),
 			on("hash_tag", text, func(l *limitKeys) *given[string] { return &l.hashTag }),
-			on("override", allowedOrDenied, func(l *limitKeys) *given[bool] { return &l.override }),
+			on("override", allowedOrDenied, func(l *limitKeys) *given[ratelimit.Override] { return &l.override }),
 			on("override_max", whole(1), func(l *limitKeys) *given[int64] { return &l.overrideMax }),
 			on("max_delay", duration, func(l *limitKeys) *given[time.Duration] { return &l.maxDelay }),
 			on("problem", one(problemSchema), func(l *limitKeys) *given[problemKeys] { return &l.problem }),

@@ -12,7 +12,6 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
-	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
@@ -20,15 +19,12 @@ import (
 // and then none at all.
 func TestLimits(t *testing.T) {
 	limit := func(requests int64, unit descriptors.Unit) ratelimit.Limit {
-		return ratelimit.Limit{
-			Limit: bucket.Limit{Requests: requests, Window: unit.Micros(), Burst: requests, Algorithm: bucket.SlidingWindowCounter},
-			Unit:  unit, UnitMultiplier: 1,
-		}
+		return ratelimit.Limit{Requests: &requests, Unit: unit}
 	}
 	limiter := ratelimit.New(ratelimit.Config{})
 	limiter.SetRules(ratelimit.NewRules([]ratelimit.Domain{{Name: "shop", Descriptors: []ratelimit.Node{
 		{Key: "path", Limits: []ratelimit.Limit{limit(10, descriptors.Second), limit(1000, descriptors.Hour)}},
-		{Key: "health", Limits: []ratelimit.Limit{{Name: "none"}}, Unlimited: true},
+		{Key: "health", RateLimit: &ratelimit.Limit{Name: "none", Unlimited: true}},
 		{Key: "a_b", Limits: []ratelimit.Limit{limit(1, descriptors.Minute)}},
 		{Key: "a", Value: "b", Limits: []ratelimit.Limit{limit(2, descriptors.Minute)}}, // its name is a_b, too
 	}}}, ratelimit.RulesOptions{}))

@@ -44,7 +44,7 @@ var ann = authz.Identity{Method: "api_key", Owner: "ann", Plan: "gold", KeyID: "
 // limited is a result of a rule of 5 requests a minute.
 func limited(d bucket.Decision) *ratelimit.Result {
 	rule := &ratelimit.Rule{Name: "plan_gold", Limits: []ratelimit.RuleLimit{{
-		Limit: ratelimit.Limit{Limit: bucket.Limit{Requests: 5, Window: 60_000_000}, Unit: descriptors.Minute}, Policy: "per-plan",
+		Limit: bucket.Limit{Requests: 5, Window: 60_000_000}, Unit: descriptors.Minute, Policy: "per-plan",
 	}}}
 	applied := ratelimit.Applied{Limit: &rule.Limits[0], Decision: d, Cost: 1}
 	return &ratelimit.Result{

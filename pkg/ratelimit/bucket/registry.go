@@ -135,6 +135,19 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 	return 0, fmt.Errorf("unknown algorithm %q: want one of %s", name, strings.Join(AlgorithmNames(), ", "))
 }
 
+// Words lists the texts that UnmarshalText takes.
+func (Algorithm) Words() []string { return AlgorithmNames() }
+
+// UnmarshalText takes the name of an algorithm, in any case; SlidingWindow is one of them.
+func (a *Algorithm) UnmarshalText(text []byte) error {
+	parsed, err := ParseAlgorithm(string(text))
+	if err != nil {
+		return err
+	}
+	*a = parsed
+	return nil
+}
+
 // choices are what people can choose from.
 func choices() []Algorithm { return append([]Algorithm{SlidingWindow}, Algorithms...) }
 

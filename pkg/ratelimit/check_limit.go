@@ -1,0 +1,298 @@
+package ratelimit
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// specPaths are the keys of a limit that say how it is counted.
+func specPaths(at string) []string {
+	return []string{at + ".unit", at + ".unit_multiplier", at + ".requests_per_unit", at + ".algorithm", at + ".burst"}
+}
+
+// checkLimit reports what is wrong with a limit to which these keys of entries lead.
+func (c *checker) checkLimit(l *Limit, at string, keys []string) {
+	if l.Unit == descriptors.UnknownUnit {
+		c.fail(key(at, at+".unit"), "a rate limit without `unit`",
+			"add `unit: second` (or minute, hour, day, week, month, year)")
+	}
+	if l.Requests == nil {
+		c.warn(key(at, at+".requests_per_unit"), "a rate limit without `requests_per_unit` denies every request",
+			"add it; `requests_per_unit: 0` says that this is meant")
+	}
+	if l.OnStoreError != 0 && !l.OnStoreError.known() {
+		c.fail(value(at+".on_store_error"), fmt.Sprintf("`on_store_error` cannot be `%d`", l.OnStoreError),
+			"want "+suggest.OneOf(l.OnStoreError.Words()))
+	}
+	c.checkName(l.Name, at+".name")
+	c.checkOwnReplaces(l, at)
+	c.checkHashTag(l.HashTag, at+".hash_tag", keys)
+	c.checkOverride(l, at)
+	c.checkProblem(l.Problem, at+".problem")
+	c.checkAtLeast(l.Multiplier, 1, at+".unit_multiplier")
+	c.checkAtLeast(l.Burst, 1, at+".burst")
+	if l.Requests != nil {
+		c.checkAtLeast(*l.Requests, 0, at+".requests_per_unit")
+	}
+	if l.Multiplier < 0 || l.Burst < 0 || l.Requests != nil && *l.Requests < 0 {
+		return
+	}
+	spec := l.spec(c.standard)
+	limit, err := spec.Bucket()
+	if err != nil {
+		c.failSpec(l, spec, at, err)
+		return
+	}
+	c.warnCosts(l, spec, at)
+	c.checkMaxDelay(l.MaxDelay, limit, at)
+}
+
+// checkAtLeast reports a negative number. 0 is what the source does not say.
+func (c *checker) checkAtLeast(n, least int64, at string) {
+	if n < 0 {
+		c.fail(value(at), fmt.Sprintf("%s cannot be `%d`", suggest.Quoted(at[strings.LastIndexByte(at, '.')+1:]), n),
+			fmt.Sprintf("want a whole number, %d or more", least))
+	}
+}
+
+// checkUnlimited reports what does not go with unlimited: it has nothing to count, so it takes no key that says how.
+func (c *checker) checkUnlimited(l *Limit, at string) {
+	for _, k := range []struct {
+		name string
+		set  bool
+	}{
+		{"unit", l.Unit != descriptors.UnknownUnit},
+		{"unit_multiplier", l.Multiplier != 0},
+		{"algorithm", l.Algorithm != 0},
+		{"burst", l.Burst != 0},
+		{"count_denied", l.CountDenied != nil},
+		{"on_store_error", l.OnStoreError != 0},
+		{"hash_tag", l.HashTag != ""},
+		{"override", l.Override != 0},
+		{"override_max", l.OverrideMax != 0},
+		{"max_delay", l.MaxDelay != 0},
+		{"problem", l.Problem != nil},
+	} {
+		if k.set {
+			c.fail(key(at+"."+k.name, at+".unlimited"), "should not specify "+suggest.Quoted(k.name)+" when unlimited",
+				"delete "+suggest.Quoted(k.name)+", or `unlimited`")
+		}
+	}
+	if l.Requests != nil {
+		c.warn(key(at+".requests_per_unit"), "`requests_per_unit` has no effect when unlimited",
+			"delete it, or `unlimited`")
+	}
+	c.checkName(l.Name, at+".name")
+	c.checkOwnReplaces(l, at)
+}
+
+// checkName reports names that would split Envoy's x-ratelimit-limit header, where they stand as they are, and warns of
+// those that some client may not read there.
+func (c *checker) checkName(name, at string) {
+	const hint = "Envoy writes it into x-ratelimit-limit as it is: use letters, digits, `_`, `.` and `-`"
+	splits := func(r rune) bool { return r < ' ' || r == 0x7f }
+	switch {
+	case strings.ContainsFunc(name, splits), !utf8.ValidString(name):
+		c.fail(value(at), "limit name "+suggest.Quoted(name)+" cannot be in a header", hint)
+	case strings.ContainsFunc(name, func(r rune) bool { return !plainInHeaders(r) }):
+		c.warn(value(at), "limit name "+suggest.Quoted(name)+" is not safe in headers", hint)
+	}
+}
+
+// failSpec reports a limit that cannot be counted, at the key that makes it so.
+func (c *checker) failSpec(l *Limit, spec LimitSpec, at string, err *SpecError) {
+	where, all := at+"."+string(err.Field), specPaths(at)
+	switch err.Field {
+	case SpecUnit:
+		if spec.Unit != descriptors.UnknownUnit { // without one: reported
+			c.fail(value(where), err.Message)
+		}
+	case SpecAlgorithm:
+		c.fail(value(where), err.Message)
+	case SpecMultiplier:
+		c.fail(value(where, all...), err.Message, "a smaller `unit_multiplier`, at most 77 years in all")
+	case SpecBurst:
+		switch {
+		case spec.Algorithm.HasBurst():
+			c.fail(value(where, all...), err.Message,
+				"a full bucket would take too long to empty: a smaller burst, or a higher rate")
+		case l.Algorithm != 0:
+			c.fail(key(where, at+".algorithm"), err.Message,
+				"a burst goes with `token_bucket` or `leaky_bucket`: change the algorithm, or delete `burst`")
+		default:
+			c.fail(key(where, at+".algorithm"), err.Message,
+				"add `algorithm: token_bucket` or `leaky_bucket`, or delete `burst`")
+		}
+	case SpecRequests:
+		hint := "for no limit at all write `unlimited: true` and nothing else"
+		if spec.Algorithm == bucket.SlidingWindowLog && spec.Requests <= bucket.MaxRequests {
+			hint = "sliding_window_counter counts more, at a fixed cost"
+		}
+		c.fail(value(where, all...), err.Message, hint)
+	}
+}
+
+// warnCosts warns of an algorithm that was chosen for a limit of a size for which another one is better.
+func (c *checker) warnCosts(l *Limit, spec LimitSpec, at string) {
+	better := bucket.SlidingWindow.For(spec.Requests)
+	switch {
+	case spec.Algorithm == bucket.SlidingWindowLog && spec.Requests > bucket.WarnLogRequests:
+		c.warn(value(at+".requests_per_unit", specPaths(at)...),
+			fmt.Sprintf("sliding_window_log remembers each of %d requests", spec.Requests),
+			fmt.Sprintf("above %d a decision takes Redis noticeable time: sliding_window_counter has a fixed cost",
+				bucket.WarnLogRequests))
+	case l.Algorithm == bucket.SlidingWindowCounter && better != bucket.SlidingWindowCounter && spec.Requests > 0:
+		c.warn(value(at+".algorithm", specPaths(at)...),
+			fmt.Sprintf("sliding_window_counter can deny a client for up to two windows at %d requests", spec.Requests),
+			"delete the line: sliding_window, the default, remembers each request of a small limit "+
+				"and never denies for longer than one window")
+	}
+}
+
+// checkOwnReplaces reports what a limit cannot replace, whatever other limits there are.
+func (c *checker) checkOwnReplaces(l *Limit, at string) {
+	for i, other := range l.Replaces {
+		at := element(at+".replaces", i)
+		switch other.Name {
+		case "":
+			c.fail(value(at, at+".name"), "should not have an empty replaces entry",
+				"write `- name: <the name of another limit>`")
+		case l.Name:
+			c.fail(value(at+".name"),
+				"replaces should not contain name of same descriptor: "+suggest.Quoted(other.Name),
+				"a limit cannot replace itself: delete the element")
+		}
+	}
+}
+
+// checkHashTag reports a tag that is no key of an entry on the way to the limit.
+func (c *checker) checkHashTag(tag, at string, keys []string) {
+	if tag == "" {
+		return
+	}
+	var known []string
+	for _, key := range keys {
+		if !strings.Contains(key, "*") {
+			known = append(known, key)
+		}
+	}
+	if slices.Contains(known, tag) {
+		return
+	}
+	want := "want the `key` of this descriptor or of one around it"
+	if len(known) > 0 {
+		want += ": " + suggest.OneOf(known)
+	}
+	c.fail(value(at), "`hash_tag` names no entry on the way to this limit: "+suggest.Quoted(tag),
+		suggest.DidYouMean(tag, known), want)
+}
+
+// checkOverride reports an override without a bound, and a bound without an override.
+func (c *checker) checkOverride(l *Limit, at string) {
+	allowed := l.Override == OverrideAllowed
+	c.checkAtLeast(l.OverrideMax, 1, at+".override_max")
+	switch {
+	case l.Override > OverrideDenied:
+		c.fail(value(at+".override"), fmt.Sprintf("`override` cannot be `%d`", l.Override),
+			"want "+suggest.OneOf(l.Override.Words()))
+	case allowed && l.OverrideMax == 0:
+		c.fail(key(at+".override", at+".override_max"), "`override: allowed` without `override_max`",
+			"add `override_max: N`, the most requests in the window of this limit "+
+				"that the own limit of a credential may allow")
+	case !allowed && l.OverrideMax > 0:
+		c.fail(key(at+".override_max", at+".override"), "`override_max` without `override: allowed`",
+			"add that, so that credentials with a limit of their own have it here; or delete `override_max`")
+	case l.OverrideMax > bucket.MaxRequests:
+		c.fail(value(at+".override_max"), fmt.Sprintf("%d requests cannot be counted exactly", l.OverrideMax),
+			fmt.Sprintf("want at most %d", bucket.MaxRequests))
+	}
+}
+
+// checkMaxDelay reports a time for which a limit cannot hold requests. The limit can be counted.
+func (c *checker) checkMaxDelay(delay time.Duration, limit bucket.Limit, at string) {
+	also := specPaths(at)
+	onValue, onKey := value(at+".max_delay", also...), key(at+".max_delay", also...)
+	switch {
+	case delay == 0:
+		return
+	case delay < 0:
+		c.fail(onValue, "`max_delay` cannot be "+suggest.Quoted(delay.String()), "want 0 or more")
+		return
+	case limit.Algorithm != bucket.LeakyBucket:
+		c.fail(onKey, fmt.Sprintf("`max_delay` has no meaning for %s", limit.Algorithm),
+			"only a `leaky_bucket` holds requests until it has drained: change the algorithm, or delete `max_delay`")
+		return
+	case limit.Requests == 0:
+		c.fail(onKey, "`max_delay` beside `requests_per_unit: 0`",
+			"nothing leaks, so no request is ever let go: delete `max_delay`")
+		return
+	case delay > maxQueueTime:
+		c.fail(onValue, "`max_delay` cannot be "+suggest.Quoted(delay.String()),
+			"want at most `1m`: Envoy and the client wait all that time")
+		return
+	}
+	units, exact := queueTime(limit, delay)
+	switch {
+	case units == 0:
+		one := inWords(unitTime(limit, 1))
+		c.fail(onValue, fmt.Sprintf("`max_delay` is shorter than the %s in which one request leaks", one),
+			"no request could be held: want at least "+suggest.Quoted(one)+", or no `max_delay`")
+		return
+	case exact != delay.Microseconds():
+		c.warn(onValue, fmt.Sprintf("`max_delay` is rounded down to %s", inWords(exact)),
+			fmt.Sprintf("that is the time in which %s", leaks(units)))
+	}
+	if limit.Burst <= units {
+		c.warn(onKey, fmt.Sprintf("the burst of %d denies requests before they wait that long", limit.Burst),
+			fmt.Sprintf("write `burst: %d` to hold as many as leak in %s", units+1, inWords(exact)))
+	}
+}
+
+func inWords(micros int64) string { return (time.Duration(micros) * time.Microsecond).String() }
+
+func leaks(units int64) string {
+	if units == 1 {
+		return "1 request leaks"
+	}
+	return fmt.Sprintf("%d requests leak", units)
+}
+
+// placeholders are what a template can name: see Problem.
+var placeholders = []string{"retry_after", "limit", "window", "policy"}
+
+var placeholder = regexp.MustCompile(`\{(\w*)\}`)
+
+// checkProblem reports a template that says nothing, or that cannot be filled in.
+func (c *checker) checkProblem(p *Problem, at string) {
+	if p == nil {
+		return
+	}
+	if *p == (Problem{}) {
+		c.fail(key(at), "`problem` says nothing", "add `type`, `title` or `detail`, or delete it")
+	}
+	if _, err := url.Parse(p.Type); err != nil {
+		c.fail(value(at+".type"), "`type` is no URI: "+suggest.Quoted(p.Type),
+			"want one as RFC 9457 has it, such as https://shop.example/problems/too-many")
+	}
+	for _, text := range []struct{ name, said string }{{"title", p.Title}, {"detail", p.Detail}} {
+		for _, found := range placeholder.FindAllStringSubmatch(text.said, -1) {
+			if slices.Contains(placeholders, found[1]) {
+				continue
+			}
+			hints := []string{"want {retry_after}, {limit}, {window} or {policy}"}
+			if meant := suggest.Closest(found[1], placeholders); meant != "" {
+				hints = append([]string{"did you mean `{" + meant + "}`?"}, hints...)
+			}
+			c.fail(value(at+"."+text.name), "there is nothing to put in place of "+suggest.Quoted(found[0]), hints...)
+		}
+	}
+}

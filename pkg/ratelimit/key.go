@@ -1,0 +1,94 @@
+package ratelimit
+
+import (
+	"hash/fnv"
+	"strconv"
+
+	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// identity is what tells the buckets of a limit from those of all others: domain, path, algorithm and window. The
+// numbers and the name are not in it, so that changing them keeps the counts.
+func identity(domain string, path []Node, l bucket.Limit) []byte {
+	id := descriptors.AppendField(nil, domain)
+	for _, n := range path {
+		id = descriptors.AppendField(id, n.Key)
+		if n.Value == "" {
+			id = append(id, '*')
+			continue
+		}
+		id = descriptors.AppendField(append(id, '='), n.Value)
+	}
+	id = appendAlgorithm(append(id, '/'), l)
+	if len(id) > maxIdentity {
+		return descriptors.AppendField([]byte{'h'}, string(id)) // its hash; other identities begin with a field
+	}
+	return append(id, ';')
+}
+
+// overridesOf begins the identity of each limit that a request of the domain brings. All of them are one rule to a
+// store: their windows are the request's choice, so a rule for each window would let a flood of windows displace the
+// buckets of other rules.
+func overridesOf(domain string) []byte { return descriptors.AppendField([]byte{'o'}, domain) }
+
+// overrideIdentity is the identity of a limit that the request brings: it belongs to the entries, not to a rule.
+func overrideIdentity(domain string, l bucket.Limit) []byte {
+	return append(appendAlgorithm(overridesOf(domain), l), ';')
+}
+
+func hashOf(id []byte) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(id) // a hash never fails
+	return h.Sum64()
+}
+
+// maxIdentity bounds what the rule adds to each of its keys; it is more than descriptors.AppendField leaves unhashed.
+const maxIdentity = 96
+
+func appendAlgorithm(key []byte, l bucket.Limit) []byte {
+	return strconv.AppendInt(append(key, l.Algorithm.Letter()), l.Window, 10)
+}
+
+// keyVersion begins all keys after the configured prefix: an ACL can allow just them.
+const keyVersion = "rl:"
+
+// refusedMark is before the identity in the keys of a Query with Refused. No identity begins with it.
+const refusedMark = 'r'
+
+// key is the name of the bucket of this limit for these entries, which matched the rule. refused is that of the Query.
+func (r *Rule) key(prefix string, l *RuleLimit, entries []descriptors.Entry, refused bool) string {
+	var space [160]byte
+	key := append(append(space[:0], prefix...), keyVersion...)
+	if l.hashTag >= 0 {
+		key = descriptors.AppendHashTag(key, entries[l.hashTag].Value)
+	}
+	key = appendIdentity(key, l, refused)
+	for _, v := range r.buckets {
+		if v.key {
+			key = descriptors.AppendField(key, entries[v.entry].Key)
+		}
+		if v.value {
+			key = descriptors.AppendField(key, entries[v.entry].Value)
+		}
+	}
+	return string(key)
+}
+
+func appendIdentity(key []byte, l *RuleLimit, refused bool) []byte {
+	if refused {
+		key = append(key, refusedMark)
+	}
+	return append(key, l.identity...)
+}
+
+// overrideKey is the name of the bucket of a limit that the request brings. refused is that of the Query.
+func overrideKey(prefix string, l *RuleLimit, entries []descriptors.Entry, refused bool) string {
+	key := append([]byte(prefix), keyVersion...)
+	key = appendIdentity(key, l, refused)
+	for _, e := range entries {
+		key = descriptors.AppendField(key, e.Key)
+		key = descriptors.AppendField(key, e.Value)
+	}
+	return string(key)
+}

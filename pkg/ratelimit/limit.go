@@ -1,0 +1,150 @@
+package ratelimit
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// Limit is `rate_limit:`, or an element of `limits:`. The zero value of a field means that the source says nothing,
+// except where a pointer tells the two apart.
+type Limit struct {
+	Unit descriptors.Unit `yaml:"unit" doc:"The unit of the window; a month has 30 days, a year 365." example:"minute"`
+	// Multiplier has 64 bits, so that Check can report one that is too large.
+	Multiplier int64            `yaml:"unit_multiplier" doc:"How many units are in a window." default:"1" min:"1"`
+	Requests   *int64           `yaml:"requests_per_unit" doc:"How many hits pass in a window." min:"0" example:"100"`
+	Algorithm  bucket.Algorithm `yaml:"algorithm" doc:"How it counts; see DEFAULT_ALGORITHM." default:"sliding_window"`
+	Burst      int64            `yaml:"burst" doc:"The capacity of a bucket; without it, requests_per_unit." min:"1"`
+
+	Unlimited bool       `yaml:"unlimited" doc:"No limit at all; only name and replaces go with it." default:"false"`
+	Name      string     `yaml:"name" doc:"The name of the limit in headers, metrics and replaces." example:"per-key"`
+	Replaces  []Replaced `yaml:"replaces" doc:"Limits that do not apply to a request to which this one does."`
+	// CountDenied is nil when a source says nothing: the costs that a request states itself are charged then.
+	CountDenied *bool `yaml:"count_denied" doc:"Charge all denied hits, or none; unset: explicit hits_addend only."`
+
+	OnStoreError StoreErrorPolicy `yaml:"on_store_error" doc:"Decides if Redis fails; STORE_ERROR_POLICY." default:"local"`
+	HashTag      string           `yaml:"hash_tag" doc:"The key of the entry whose value chooses the cluster slot."`
+
+	Override    Override `yaml:"override" doc:"Whether a credential's own limit takes its place." default:"denied"`
+	OverrideMax int64    `yaml:"override_max" doc:"The most hits in this window that such a limit may allow." min:"1"`
+
+	MaxDelay time.Duration `yaml:"max_delay" doc:"How long a leaky_bucket holds a request that is early." example:"10s"`
+	Problem  *Problem      `yaml:"problem" doc:"The body of a denial by this limit; without it, the usual one."`
+	// Position is where the limit stands, "file:line", for people.
+	Position string `yaml:",position"`
+}
+
+// Replaced names a limit of the same domain.
+type Replaced struct {
+	Name string `yaml:"name" doc:"The name of the other limit." example:"default" required:"true"`
+}
+
+// Problem is the template of a problem detail (RFC 9457). In Title and Detail {retry_after} stands for the seconds
+// until the request would pass ("never" when it never would), {limit} for the requests a window, {window} for its
+// seconds and {policy} for the name of the limit. What is "" is as usual.
+type Problem struct {
+	Type   string `yaml:"type" doc:"A URI that names the kind of problem." example:"https://shop.example/too-many"`
+	Title  string `yaml:"title" doc:"A short summary; {retry_after}, {limit}, {window} and {policy} are filled in."`
+	Detail string `yaml:"detail" doc:"An explanation, with these words, too." example:"Again in {retry_after} s."`
+}
+
+// spec is how the limit is counted. A number that Check refuses in itself becomes one that it accepts.
+func (l *Limit) spec(standard bucket.Algorithm) LimitSpec {
+	spec := LimitSpec{
+		Unit: l.Unit, Multiplier: uint64(max(1, l.Multiplier)),
+		Algorithm: cmp.Or(l.Algorithm, standard, bucket.SlidingWindow), Burst: l.Burst,
+	}
+	if l.Requests != nil {
+		spec.Requests = *l.Requests
+	}
+	return spec
+}
+
+// maxQueueTime bounds Limit.MaxDelay: Envoy and its client hold a request open that long.
+const maxQueueTime = time.Minute
+
+// queueTime is how many units of a leaky bucket leak within a time that MaxDelay can be, and the time in which just
+// those leak, in µs. It is rounded up, so that it is the time of no fewer units. The limit must have requests.
+func queueTime(l bucket.Limit, within time.Duration) (units, micros int64) {
+	units = within.Microseconds() * l.Requests / l.Window // at most a minute times bucket.MaxRequests
+	return units, unitTime(l, units)
+}
+
+// unitTime is the time in which so many units leak, in µs and rounded up.
+func unitTime(l bucket.Limit, units int64) int64 {
+	return (units*l.Window + l.Requests - 1) / l.Requests
+}
+
+// Override says whether the limit that a credential brings may take the place of a limit. The zero value says nothing,
+// which means that it may not.
+type Override uint8
+
+// What `override:` can be.
+const (
+	OverrideAllowed Override = iota + 1
+	OverrideDenied
+)
+
+// Words lists the texts that UnmarshalText takes.
+func (Override) Words() []string { return []string{"allowed", "denied"} }
+
+// UnmarshalText takes allowed or denied.
+func (o *Override) UnmarshalText(text []byte) error {
+	i := slices.Index(o.Words(), string(text))
+	if i < 0 {
+		return wantOneOf(o.Words())
+	}
+	*o = OverrideAllowed + Override(i)
+	return nil
+}
+
+// StoreErrorPolicy answers for a store that can not decide (on_store_error, STORE_ERROR_POLICY).
+type StoreErrorPolicy uint8
+
+// The policies, in the order in which they win when the limits of one request differ.
+const (
+	// Deny denies every request.
+	Deny StoreErrorPolicy = iota + 1
+	// Local decides in this process' memory, by the full limit.
+	Local
+	// Allow lets every request pass.
+	Allow
+)
+
+// String returns the name used in rule files.
+func (p StoreErrorPolicy) String() string {
+	switch p {
+	case Deny:
+		return "deny"
+	case Local:
+		return "local"
+	case Allow:
+		return "allow"
+	}
+	return "unset"
+}
+
+// known reports whether the policy is one of the three.
+func (p StoreErrorPolicy) known() bool { return p >= Deny && p <= Allow }
+
+// Words lists the texts that UnmarshalText takes.
+func (StoreErrorPolicy) Words() []string {
+	return []string{Local.String(), Allow.String(), Deny.String()}
+}
+
+// UnmarshalText takes the name of a policy.
+func (p *StoreErrorPolicy) UnmarshalText(text []byte) error {
+	i := slices.Index(p.Words(), string(text))
+	if i < 0 {
+		return wantOneOf(p.Words())
+	}
+	*p = [...]StoreErrorPolicy{Local, Allow, Deny}[i]
+	return nil
+}
+
+func wantOneOf(words []string) error { return fmt.Errorf("want one of %s", strings.Join(words, ", ")) }

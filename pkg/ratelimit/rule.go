@@ -1,0 +1,202 @@
+package ratelimit
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// Rule is a node that has limits, compiled.
+type Rule struct {
+	Node
+	// Domain is the one it belongs to.
+	Domain string
+	// Name is the path of keys and values, "key_value.key", as in the statistics of envoyproxy/ratelimit.
+	Name string
+	// Unlimited says that every request passes: the only limit counts nothing, and replaces others at most.
+	Unlimited bool
+	// Limits shadows Node.Limits. It has at least one.
+	Limits []RuleLimit
+	// Counters count its decisions; they live on when rules are loaded again.
+	Counters *Counters
+
+	path        []Node
+	dynamicName bool // detailed_metric or value_to_metric
+	// buckets are the entries of a request that tell the buckets of the rule apart.
+	buckets []variable
+}
+
+// RuleLimit is a limit, compiled: with every default, and with what its buckets are called.
+type RuleLimit struct {
+	// Limit is what a store decides by. It is the zero value in an unlimited rule.
+	bucket.Limit
+	// Name is told to Envoy (current_limit.name) and is what Replaces of other rules refers to.
+	Name string
+	// Policy is the name in RateLimit headers, of letters, digits and `_.-` only: the limit's own name, else the
+	// rule's.
+	Policy string
+	// Replaces are the names of limits that do not apply to a request to which this one does.
+	Replaces []string
+	// Unit and UnitMultiplier (≥ 1) make up the window, as it is told to Envoy.
+	Unit           descriptors.Unit
+	UnitMultiplier uint32
+	// CountDenied says which denied hits are charged.
+	CountDenied CountDenied
+	// OnStoreError answers for the store when that cannot decide.
+	OnStoreError StoreErrorPolicy
+	// HashTag is the key of the entry whose value chooses the slot of a Redis Cluster, "" for none.
+	HashTag string
+	// OverrideMax is the most requests in this limit's window that a credential's own limit may allow in its place; 0
+	// when none may take its place.
+	OverrideMax int64
+	// MaxDelay is how early a request may be, in µs: it is then held until its time, and denied when it is earlier
+	// still. 0 means that a bucket takes bursts at once. Otherwise the limit is a leaky bucket, and it is the time of
+	// whole units.
+	MaxDelay int64
+	// Problem is what the body of a denial by this limit says; nil for the usual.
+	Problem *Problem
+
+	chosen   bucket.Algorithm // as the rule names it: bucket.SlidingWindow, or Algorithm
+	identity string           // what all bucket keys of the limit begin with
+	rule     uint64           // for bucket.Take.Rule
+	hashTag  int              // index of the entry whose value is the Redis Cluster hash tag, −1 for none
+	own      *ownLimits
+}
+
+// CountDenied says which denied hits are charged (count_denied).
+type CountDenied uint8
+
+// The choices of count_denied. When it is not set, a denied request pays what it states explicitly: hits_addend of the
+// descriptor may be the settlement of costs known afterwards, which must not be lost; the implicit single hit is not
+// charged.
+const (
+	CountExplicit CountDenied = iota
+	CountAll
+	CountNone
+)
+
+func countDenied(said *bool) CountDenied {
+	switch {
+	case said == nil:
+		return CountExplicit
+	case *said:
+		return CountAll
+	}
+	return CountNone
+}
+
+// variable is an entry whose key or value is not fixed by the rule's path.
+type variable struct {
+	entry      int
+	key, value bool
+}
+
+func (r *Rules) newRule(domain string, path []Node) *Rule {
+	node := path[len(path)-1]
+	rule := &Rule{
+		Node: node, Domain: domain, Name: pathName(path),
+		Unlimited: node.RateLimit != nil && node.RateLimit.Unlimited && len(node.Limits) == 0,
+		path:      path, dynamicName: hasDynamicName(path),
+	}
+	rule.Counters = r.named.fixed(domain, rule.Name)
+	for i, n := range path {
+		p := descriptors.Pattern{Key: n.Key, Value: n.Value}
+		v := variable{entry: i, key: strings.Contains(n.Key, "*")}
+		v.value = n.Value == "" || p.Wildcard() && !n.ShareThreshold
+		if v.key || v.value {
+			rule.buckets = append(rule.buckets, v)
+		}
+	}
+	limits := node.AllLimits()
+	for i := range limits {
+		rule.Limits = append(rule.Limits, r.newLimit(rule, &limits[i], len(limits) > 1))
+	}
+	return rule
+}
+
+// newLimit compiles one of the limits of a rule, which may have several.
+func (r *Rules) newLimit(rule *Rule, l *Limit, several bool) RuleLimit {
+	compiled := RuleLimit{Name: l.Name, HashTag: l.HashTag, Problem: l.Problem, hashTag: -1, own: new(ownLimits)}
+	for _, other := range l.Replaces {
+		compiled.Replaces = append(compiled.Replaces, other.Name)
+	}
+	if !rule.Unlimited {
+		r.countBy(&compiled, l)
+	}
+	for i, n := range rule.path {
+		if l.HashTag != "" && n.Key == l.HashTag {
+			compiled.hashTag = i
+		}
+	}
+	compiled.Policy = policyName(rule.Name, &compiled, several)
+	id := identity(rule.Domain, rule.path, compiled.Limit)
+	compiled.identity, compiled.rule = string(id), hashOf(id)
+	return compiled
+}
+
+// countBy works out how a limit is counted. One that cannot be counted denies every request.
+func (r *Rules) countBy(compiled *RuleLimit, l *Limit) {
+	spec := l.spec(r.options.DefaultAlgorithm)
+	limit, err := spec.Bucket()
+	if err != nil {
+		spec = LimitSpec{Unit: descriptors.Second, Multiplier: 1, Algorithm: bucket.FixedWindow}
+		limit, _ = spec.Bucket()
+	}
+	compiled.Limit, compiled.chosen = limit, spec.Algorithm
+	compiled.Unit, compiled.UnitMultiplier = spec.Unit, uint32(spec.Multiplier) // it fits: see LimitSpec
+	compiled.CountDenied = countDenied(l.CountDenied)
+	compiled.OnStoreError = l.OnStoreError
+	if !l.OnStoreError.known() {
+		compiled.OnStoreError = r.options.DefaultPolicy
+	}
+	if l.Override == OverrideAllowed {
+		compiled.OverrideMax = min(max(0, l.OverrideMax), bucket.MaxRequests)
+	}
+	if limit.Algorithm == bucket.LeakyBucket && limit.Requests > 0 && l.MaxDelay > 0 && l.MaxDelay <= maxQueueTime {
+		_, compiled.MaxDelay = queueTime(limit, l.MaxDelay)
+	}
+}
+
+func pathName(path []Node) string {
+	var b strings.Builder
+	for i, n := range path {
+		if i > 0 {
+			b.WriteByte('.')
+		}
+		b.WriteString(n.Name())
+	}
+	return b.String()
+}
+
+// Name is what the node adds to the name of its rule, as in the statistics of envoyproxy/ratelimit.
+func (n *Node) Name() string {
+	if n.Value == "" {
+		return n.Key
+	}
+	return n.Key + "_" + n.Value
+}
+
+// policyName makes a name that fits an RFC 9651 string without quoting and Envoy's own headers, which do not quote at
+// all.
+func policyName(rule string, l *RuleLimit, several bool) string {
+	name := l.Name
+	if name == "" {
+		name = rule
+		if several {
+			name += fmt.Sprintf("-%d-a-%d-%s", l.Requests, l.UnitMultiplier, l.Unit)
+		}
+	}
+	return strings.Map(func(c rune) rune {
+		if plainInHeaders(c) {
+			return c
+		}
+		return '_'
+	}, name)
+}
+
+// plainInHeaders reports whether a character can stand in every header without quotes.
+func plainInHeaders(c rune) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("_.-", c)
+}
