@@ -38,7 +38,7 @@ func askLimit(ctx context.Context, _ *server, conn *grpc.ClientConn, n int) erro
 }
 
 // askCheck asks about what a browser would send, some 20 headers.
-func (s *scene) askCheck(ctx context.Context, srv *server, conn *grpc.ClientConn, _ int) error {
+func askCheck(ctx context.Context, srv *server, conn *grpc.ClientConn, _ int) error {
 	headers := map[string]string{
 		":authority": "shop.example", ":method": "GET", ":path": "/v1/users/7?page=2", ":scheme": "https",
 		"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", "accept-encoding": "gzip, deflate, br",

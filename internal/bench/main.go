@@ -22,6 +22,7 @@ func main() {
 	flag.IntVar(&o.concurrency, "concurrency", 64, "requests in flight")
 	flag.IntVar(&o.connections, "connections", 4, "gRPC connections")
 	flag.StringVar(&o.redis, "redis", "", "host:port of a Redis to measure the service with as well")
+	flag.StringVar(&o.base, "base", "", "another build of the service, such as an earlier one, to measure each row against")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, o)
@@ -35,5 +36,5 @@ func main() {
 type options struct {
 	rounds, concurrency, connections int
 	each                             time.Duration
-	redis                            string
+	redis, base                      string
 }

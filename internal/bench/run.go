@@ -53,21 +53,41 @@ func (c *comparison) run(ctx context.Context, o options) error {
 		}
 	}
 	fmt.Fprint(os.Stderr, "\r\033[K")
-	fmt.Printf("\n%-26s %12s %8s %16s %8s\n", c.title, "requests/s", "ratio", "server µs CPU/rq", "ratio")
-	for i, s := range c.servers {
-		fmt.Printf("%-26s %12.0f %8.2f %16.1f %8.2f\n", s.name,
-			median(results[i], func(k int) float64 { return results[i][k].perSecond }),
-			median(results[i], func(k int) float64 { return results[i][k].perSecond / results[0][k].perSecond }),
-			median(results[i], func(k int) float64 { return results[i][k].cpu }),
-			median(results[i], func(k int) float64 { return results[i][k].cpu / results[0][k].cpu }))
-	}
+	c.print(results)
 	return nil
 }
 
-func median(samples []sample, value func(int) float64) float64 {
+// print writes a row for each server. Ratios are to the first server, and in the row of a server with a base also to that.
+func (c *comparison) print(results [][]sample) {
+	perSecond := func(s sample) float64 { return s.perSecond }
+	cpu := func(s sample) float64 { return s.cpu }
+	fmt.Printf("\n%-26s %12s %8s %16s %8s\n", c.title, "requests/s", "ratio", "server µs CPU/rq", "ratio")
+	for i, s := range c.servers {
+		fmt.Printf("%-26s %12.0f %8.2f %16.1f %8.2f", s.name,
+			median(results[i], perSecond), medianRatio(results[i], results[0], perSecond),
+			median(results[i], cpu), medianRatio(results[i], results[0], cpu))
+		if k := slices.Index(c.servers, s.base); k >= 0 {
+			fmt.Printf("   %.3f of the base's requests/s, %.3f of its CPU",
+				medianRatio(results[i], results[k], perSecond), medianRatio(results[i], results[k], cpu))
+		}
+		fmt.Println()
+	}
+}
+
+func median(samples []sample, value func(sample) float64) float64 {
+	values := make([]float64, len(samples))
+	for k, s := range samples {
+		values[k] = value(s)
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// medianRatio is the median of the ratios of each round.
+func medianRatio(samples, base []sample, value func(sample) float64) float64 {
 	values := make([]float64, len(samples))
 	for k := range samples {
-		values[k] = value(k)
+		values[k] = value(samples[k]) / value(base[k])
 	}
 	slices.Sort(values)
 	return values[len(values)/2]

@@ -33,19 +33,16 @@ authz:
 
 const benchSecret = "API_KEY_SECRET=of-the-benchmark-and-nobody-else"
 
-// scene is what the servers need: the binary, rules, a key and a token.
+// scene is what the servers of one build need: the binary, rules, a key and a token.
 type scene struct{ dir, binary, apiKey, token string }
 
-func newScene(ctx context.Context, dir string) (*scene, error) {
-	s := &scene{dir: dir, binary: filepath.Join(dir, "extauthz")}
-	if err := build(ctx, s.binary); err != nil {
+func newScene(ctx context.Context, dir, binary string) (*scene, error) {
+	s := &scene{dir: dir, binary: binary}
+	if err := os.MkdirAll(filepath.Join(dir, "rules"), 0o755); err != nil {
 		return nil, err
 	}
 	if err := s.makeToken(); err != nil {
 		return nil, fmt.Errorf("make a token: %w", err)
-	}
-	if err := os.Mkdir(filepath.Join(dir, "rules"), 0o755); err != nil {
-		return nil, err
 	}
 	rules := fmt.Sprintf(benchRules, s.jwksFile())
 	if err := os.WriteFile(filepath.Join(dir, "rules", "bench.yaml"), []byte(rules), 0o644); err != nil {
@@ -62,7 +59,7 @@ func newScene(ctx context.Context, dir string) (*scene, error) {
 }
 
 func (s *scene) jwksFile() string { return filepath.Join(s.dir, "jwks.json") }
-func (s *scene) keysFile() string { return filepath.Join(s.dir, "keys.yaml") }
+func (s *scene) keysFile() string { return filepath.Join(s.dir, "keys") }
 
 func (s *scene) makeToken() error {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -105,10 +102,6 @@ func start(ctx context.Context, dir string, o options) (_ []*comparison, stop fu
 			stop()
 		}
 	}()
-	s, err := newScene(ctx, dir)
-	if err != nil {
-		return nil, nil, err
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, nil, err
@@ -126,16 +119,48 @@ func start(ctx context.Context, dir string, o options) (_ []*comparison, stop fu
 	}
 	empty := launch("empty handler", nil, self, emptyServer)
 	tuned := launch("empty handler, GOGC=800", []string{"GOGC=800"}, self, emptyServer)
-	plain := launch("memory, no headers", s.env("RESPONSE_HEADERS=off", "RESPONSE_BODY=off"), s.binary)
-	memory := launch("memory", s.env(), s.binary)
-	limits := &comparison{title: "ShouldRateLimit", ask: askLimit, servers: []*server{empty, tuned, plain, memory}}
-	if o.redis != "" {
-		limits.servers = append(limits.servers, launch("redis", s.env("REDIS_URL="+o.redis, "REDIS_TIMEOUT=1s"), s.binary))
+	limits := &comparison{title: "ShouldRateLimit", ask: askLimit, servers: []*server{empty, tuned}}
+	checks := &comparison{title: "Check", ask: askCheck, servers: []*server{empty, tuned}}
+
+	binary := filepath.Join(dir, "extauthz")
+	if err := build(ctx, binary); err != nil {
+		return nil, nil, err
 	}
-	checks := &comparison{title: "Check", ask: s.askCheck, servers: []*server{
-		empty, tuned,
-		memory.as("API key", "x-api-key", s.apiKey),
-		memory.as("JWT, cached", "authorization", "Bearer "+s.token),
-	}}
+	add := func(of string, s *scene) {
+		plain := launch("memory, no headers"+of, s.env("RESPONSE_HEADERS=off", "RESPONSE_BODY=off"), s.binary)
+		memory := launch("memory"+of, s.env(), s.binary)
+		limits.servers = append(limits.servers, plain, memory)
+		if o.redis != "" {
+			redis := launch("redis"+of, s.env("REDIS_URL="+o.redis, "REDIS_TIMEOUT=1s"), s.binary)
+			limits.servers = append(limits.servers, redis)
+		}
+		checks.servers = append(checks.servers,
+			memory.as("API key"+of, "x-api-key", s.apiKey),
+			memory.as("JWT, cached"+of, "authorization", "Bearer "+s.token))
+	}
+	s, err := newScene(ctx, filepath.Join(dir, "this"), binary)
+	if err != nil {
+		return nil, nil, err
+	}
+	add("", s)
+	if o.base != "" {
+		// It has a scene of its own, because files of API keys may be others there.
+		if s, err = newScene(ctx, filepath.Join(dir, "base"), o.base); err != nil {
+			return nil, nil, fmt.Errorf("-base: %w", err)
+		}
+		add(", base", s)
+		limits.pair()
+		checks.pair()
+	}
 	return []*comparison{limits, checks}, stop, err
+}
+
+// pair makes each server behind the empty handlers the one to compare with the same of the base, which come last.
+func (c *comparison) pair() {
+	service := c.servers[2:]
+	for i, s := range service[:len(service)/2] {
+		if s != nil { // it did not start
+			s.base = service[len(service)/2+i]
+		}
+	}
 }

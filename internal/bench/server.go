@@ -53,6 +53,8 @@ type server struct {
 	cmd           *exec.Cmd
 	// header is the credential that a Check carries.
 	header, value string
+	// base is the same of another build, nil for none.
+	base *server
 }
 
 // as is the same process, asked with a credential.
