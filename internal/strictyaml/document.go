@@ -57,7 +57,8 @@ type Mistake struct {
 	OnKey bool
 	// Also are the paths of other values that the mistake follows from.
 	Also []string
-	// Lacks says that the map at Path has none of several keys, one of which it needs.
+	// Lacks says that the map at Path has none of several keys, one of which it needs, or that Path is a key that its map
+	// needs and lacks.
 	Lacks   bool
 	Warning bool
 	Message string
@@ -70,6 +71,7 @@ type Mistake struct {
 func (doc *Document) Add(prefix string, mistakes ...Mistake) {
 	for _, m := range mistakes {
 		spot, sound := doc.find(join(prefix, m.Path))
+		sound = sound || m.OnKey && !m.Lacks && spot.unread // its key is there all the same
 		for _, path := range m.Also {
 			sound = sound && doc.Sound(join(prefix, path))
 		}
@@ -105,7 +107,8 @@ func (doc *Document) Problems() Problems { return doc.report.sorted() }
 // spot is where a value stands, and its key. An element of a list is its own key.
 type spot struct {
 	at, key place
-	strange bool // it is a map with an unknown key
+	strange bool // it is a map with an unknown key, or absent from one
+	unread  bool // it could not be read itself
 }
 
 // find follows a path as far as there is something. sound is false if nothing is to be said about what is there:
@@ -120,12 +123,13 @@ func (doc *Document) find(path string) (s spot, sound bool) {
 	for path != "" {
 		next, at, rest := v.step(path)
 		if next == nil {
-			s.at = s.key // absent: at the key of what lacks it
+			s.at, s.strange = s.key, v.strange // absent: at the key of what lacks it
 			return s, !slices.ContainsFunc(v.meant, func(key string) bool { return key != "" && begins(path, key) })
 		}
 		v, path = next, rest
 		s = spot{at: v.at, key: at}
 		if v.unread {
+			s.unread = path == ""
 			return s, false
 		}
 	}

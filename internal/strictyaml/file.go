@@ -33,8 +33,8 @@ func ReadFile(path string, kind *Kind) (File, *Problem) {
 	switch {
 	case err != nil:
 		return unread(err)
-	case info.IsDir():
-		return problem(Warning, "left out: a directory", kind.Directory)
+	case info.IsDir() && kind.Directory != "":
+		return problem(Warning, "left out: "+kind.Directory)
 	case !info.Mode().IsRegular():
 		return problem(Warning, "left out: not a regular file")
 	}

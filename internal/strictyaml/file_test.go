@@ -30,12 +30,12 @@ func TestReadFile(t *testing.T) {
 		"fine":      "",
 		"full":      "",
 		"large":     "error: larger than 1 MB\n      = is this a shop file?\n",
-		"directory": "warning: left out: a directory\n      = look into it\n",
+		"directory": "warning: left out: it is no shop\n",
 		"socket":    "warning: left out: not a regular file\n",
 		"absent":    "error: read shop file: no such file or directory\n",
 	} {
 		kind := shopKind()
-		kind.Directory = "look into it"
+		kind.Directory = "it is no shop"
 		file, problem := strictyaml.ReadFile(path(name), kind)
 		switch {
 		case want == "" && (problem != nil || int64(len(file.Content)) != file.Info.Size() || file.Name != path(name)):

@@ -27,7 +27,7 @@ type Kind struct {
 	// of a sidecar. TooLarge is the hint then.
 	MaxSize  int64
 	TooLarge string
-	// Directory is the hint for a directory in place of a file, "" for none.
+	// Directory says why a directory beside such files is left out, "" for no reason.
 	Directory string
 	// MaxValues is how many values a file can have, including those that aliases repeat.
 	MaxValues int

@@ -62,8 +62,8 @@ func readInteger(least, most int64) reader {
 				wholeHint(n, want))
 		default:
 			i, err := strconv.ParseInt(n.digits, 0, 64)
-			if err == nil && i >= least && i <= most {
-				setInteger(into, i)
+			// What is out of bounds is set, too, for what a check says about the key.
+			if err == nil && setInteger(into, i) && i >= least && i <= most {
 				return true
 			}
 			hint := want
@@ -76,12 +76,17 @@ func readInteger(least, most int64) reader {
 	}
 }
 
-func setInteger(into reflect.Value, i int64) {
-	if into.CanInt() {
+// setInteger sets an integer, and returns false if the number does not fit.
+func setInteger(into reflect.Value, i int64) bool {
+	switch {
+	case into.CanInt() && !into.OverflowInt(i):
 		into.SetInt(i)
-		return
+	case into.CanUint() && i >= 0 && !into.OverflowUint(uint64(i)):
+		into.SetUint(uint64(i))
+	default:
+		return false
 	}
-	into.SetUint(uint64(i))
+	return true
 }
 
 // octalHint says how to write what 010 may have meant.
