@@ -33,11 +33,10 @@ func simulate(algorithm bucket.Algorithm) history {
 	ask := func(at int64, cost uint64) bucket.Decision {
 		r := bucket.Request{At: at}
 		r.Add(bucket.Take{Key: "client", Limit: limit, Cost: cost})
-		take := &r.Takes[0]
-		take.State = state
-		r.Decide(at)
-		state = take.State
-		return take.Decision
+		loaded, o := []bucket.Loaded{{State: state}}, bucket.Outcome{}
+		r.Decide(at, loaded, &o)
+		state = loaded[0].State
+		return o.Decisions[0]
 	}
 	var h history
 	look := func(at int64, d bucket.Decision) { h.used = append(h.used, level{at, limit.Capacity() - d.Remaining}) }

@@ -198,6 +198,12 @@ const holdMargin = 5 * time.Millisecond
 // maxHold bounds how long an answer is held when the caller states no deadline.
 const maxHold = time.Minute
 
+func (a *Authorizer) ask(ctx context.Context, q ratelimit.Query) *ratelimit.Result {
+	results := make([]ratelimit.Result, 1)
+	a.cfg.Limiter.DecideAll(ctx, []ratelimit.Query{q}, results)
+	return &results[0]
+}
+
 // limit asks the limiter.
 func (a *Authorizer) limit(ctx context.Context, p *Policy, rules *ratelimit.Rules, f facts, d *Decision) {
 	list := descriptorsOf(p.Limits, f)
@@ -210,14 +216,14 @@ func (a *Authorizer) limit(ctx context.Context, p *Policy, rules *ratelimit.Rule
 	} else if deadline, ok := ctx.Deadline(); ok {
 		hold = min(maxHold, max(0, time.Until(deadline)-holdMargin))
 	}
-	res, err := a.cfg.Limiter.Decide(ctx, ratelimit.Query{
+	res := a.ask(ctx, ratelimit.Query{
 		Domain: d.Domain, Descriptors: list, Own: d.Identity.Limit, Beforehand: true, MaxHold: hold.Microseconds(), Rules: rules,
 	})
-	if err != nil {
+	if res.Err != nil {
 		d.undecided()
 		return
 	}
-	d.Limits = &res
+	d.Limits = res
 	switch {
 	case res.Allowed:
 		d.Delay = res.Delay

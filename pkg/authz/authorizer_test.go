@@ -131,9 +131,9 @@ func newAuthorizer(t *testing.T, files []rulefile.File, settings string) *authz.
 // away is a store that cannot decide anything.
 type away struct{}
 
-func (away) Take(_ context.Context, batch []*bucket.Request) {
-	for _, r := range batch {
-		r.Err = errors.New("the store is away")
+func (away) Take(_ context.Context, _ []bucket.Request, outcomes []bucket.Outcome) {
+	for i := range outcomes {
+		outcomes[i].Err = errors.New("the store is away")
 	}
 }
 

@@ -39,13 +39,13 @@ func (a *Authorizer) limitRefused(
 		return FailureRefused
 	}
 	// Without a MaxHold: a refusal is not worth a place in the queue of a max_delay.
-	res, err := a.cfg.Limiter.Decide(ctx, ratelimit.Query{
+	res := a.ask(ctx, ratelimit.Query{
 		Domain: d.Domain, Descriptors: list, Beforehand: true, Refused: true, Rules: rules,
 	})
-	if err != nil || res.Allowed || res.Answer == ratelimit.FromPolicyDeny {
+	if res.Err != nil || res.Allowed || res.Answer == ratelimit.FromPolicyDeny {
 		return FailureRefused
 	}
-	d.Limits, d.ToClient = &res, nil // without the challenge, which asks for another try
+	d.Limits, d.ToClient = res, nil // without the challenge, which asks for another try
 	d.refuse(ReasonRefusedTooOften, 429, "")
 	return FailureLimited
 }

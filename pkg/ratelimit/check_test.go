@@ -340,12 +340,12 @@ func FuzzCheck(f *testing.F) {
 		limiter.SetRules(rules)
 		entries := []descriptors.Entry{{Key: key, Value: other}, {Key: other, Value: name}}
 		for _, d := range []descriptors.Descriptor{{Entries: entries[:1]}, {Entries: entries}} {
-			_, err := limiter.Decide(t.Context(), ratelimit.Query{
+			res := decide(t, limiter, ratelimit.Query{
 				Domain: name, Descriptors: []descriptors.Descriptor{d}, MaxHold: 1_000_000,
 				Own: &ratelimit.LimitSpec{Requests: requests, Unit: descriptors.Hour},
 			})
-			if err != nil && name != "" {
-				t.Errorf("%+v: %v", l, err)
+			if res.Err != nil && name != "" {
+				t.Errorf("%+v: %v", l, res.Err)
 			}
 		}
 	})

@@ -190,14 +190,15 @@ func TestRuleOfTakes(t *testing.T) {
 		for _, d := range c.values {
 			for _, own := range append(c.owns, nil) {
 				for _, refused := range []bool{false, true} {
-					p := plan{limiter: &Limiter{}, rules: rules, matches: make([]match, 1), query: Query{
-						Domain: c.domain, Descriptors: []descriptors.Descriptor{d}, Own: own, Refused: refused,
-					}}
-					if err := p.match(); err != nil {
+					var b batch
+					b.add(&Limiter{}, &Query{
+						Domain: c.domain, Descriptors: []descriptors.Descriptor{d}, Own: own, Refused: refused, Rules: rules,
+					})
+					if err := b.plans[0].err; err != nil {
 						t.Fatal(err)
 					}
 					name := fmt.Sprintf("%s, refused %t", c.name, refused)
-					for _, take := range p.request().Takes {
+					for _, take := range b.requests[0].Takes {
 						found[take.Rule] = true
 						if other, ok := seen[take.Rule]; ok && other != name {
 							t.Errorf("%s: the same rule as %s", name, other)

@@ -1,13 +1,12 @@
 package ratelimit
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
-	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
 // Query is what a transport asks: may these descriptors of a domain pass?
@@ -52,9 +51,10 @@ type Config struct {
 
 // Limiter answers queries by the rules in force. It is safe for concurrent use.
 type Limiter struct {
-	cfg    Config
-	rules  atomic.Pointer[Rules]
-	totals Totals
+	cfg     Config
+	rules   atomic.Pointer[Rules]
+	totals  Totals
+	batches sync.Pool // of *batch
 }
 
 // New returns a limiter without rules, which lets everything pass.
@@ -83,37 +83,21 @@ var (
 	ErrNoDescriptors = errors.New("rate limit descriptor list must not be empty")
 )
 
-// Decide answers a query. Its error is ErrNoDomain, ErrNoDescriptors, an *OverrideError, or, only when the limiter is strict,
-// the error of the store. Nothing else in a query is an error: Envoy lets a request pass when the call fails, so whatever its
-// clients can choose has to be decided.
-func (l *Limiter) Decide(ctx context.Context, q Query) (Result, error) {
-	if q.Domain == "" {
-		return Result{}, ErrNoDomain
+// DecideAll answers queries, each by itself, with one call of the store. It writes the result of queries[i] to results[i].
+func (l *Limiter) DecideAll(ctx context.Context, queries []Query, results []Result) {
+	b, ok := l.batches.Get().(*batch)
+	if !ok {
+		b = new(batch)
 	}
-	if len(q.Descriptors) == 0 {
-		return Result{}, ErrNoDescriptors
+	b.plans, b.requests, b.outcomes = b.plans[:0], b.requests[:0], b.outcomes[:0]
+	for i := range queries {
+		b.add(l, &queries[i])
 	}
-	p := plan{limiter: l, rules: cmp.Or(q.Rules, l.rules.Load()), query: q, matches: make([]match, len(q.Descriptors))}
-	if !p.rules.HasDomain(q.Domain) {
-		l.totals.UnknownDomain.Add(1)
-	} else if err := p.match(); err != nil {
-		return Result{}, err
+	b.take(ctx, l)
+	for i := range b.plans {
+		results[i] = b.result(&b.plans[i])
 	}
-	request := p.request()
-	answer := FromStore
-	if len(request.Takes) > 0 {
-		l.cfg.Store.Take(ctx, []*bucket.Request{request})
-		if request.Err != nil {
-			if l.cfg.Strict {
-				l.countStoreError(request.Err, 0)
-				return Result{}, request.Err
-			}
-			answer = p.undecided(ctx, request)
-		}
-	} else {
-		request.Allowed = true
-	}
-	return p.result(request, answer), nil
+	l.batches.Put(b)
 }
 
 func (l *Limiter) countStoreError(err error, policy StoreErrorPolicy) {

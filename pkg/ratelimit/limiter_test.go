@@ -121,13 +121,7 @@ func (s *scenario) run(t *testing.T) {
 			t.Fatalf("line %d: %v", i+1, err)
 		}
 		s.now = begin.Add(after).UnixMicro()
-		res, err := s.limiter.Decide(t.Context(), query(t, ask))
-		got := ""
-		if err != nil {
-			got = "error: " + err.Error()
-		} else {
-			got = describe(res)
-		}
+		got := describe(decide(t, s.limiter, query(t, ask)))
 		if want = strings.Join(strings.Fields(want), " "); got != want {
 			t.Errorf("request %d: %s\n got %s\nwant %s", i+1, line, got, want)
 		}
@@ -135,6 +129,13 @@ func (s *scenario) run(t *testing.T) {
 	if n == 0 {
 		t.Fatal("no requests in the case")
 	}
+}
+
+func decide(t *testing.T, l *ratelimit.Limiter, q ratelimit.Query) ratelimit.Result {
+	t.Helper()
+	results := make([]ratelimit.Result, 1)
+	l.DecideAll(t.Context(), []ratelimit.Query{q}, results)
+	return results[0]
 }
 
 func query(t *testing.T, text string) ratelimit.Query {
@@ -196,6 +197,9 @@ func query(t *testing.T, text string) ratelimit.Query {
 }
 
 func describe(res ratelimit.Result) string {
+	if res.Err != nil {
+		return "error: " + res.Err.Error()
+	}
 	var b strings.Builder
 	b.WriteString(map[bool]string{true: "ok", false: "denied"}[res.Allowed])
 	switch {
@@ -248,9 +252,9 @@ func TestFloodOfOverrides(t *testing.T) {
 	}, ratelimit.RulesOptions{}))
 	allowed := func(d descriptors.Descriptor) bool {
 		t.Helper()
-		res, err := limiter.Decide(t.Context(), ratelimit.Query{Domain: "d", Descriptors: []descriptors.Descriptor{d}})
-		if err != nil {
-			t.Fatal(err)
+		res := decide(t, limiter, ratelimit.Query{Domain: "d", Descriptors: []descriptors.Descriptor{d}})
+		if res.Err != nil {
+			t.Fatal(res.Err)
 		}
 		return res.Allowed
 	}

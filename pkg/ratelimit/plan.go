@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -8,24 +9,31 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// plan is one query on its way: what each descriptor matched, and which takes came of it.
+// plan is one query on its way: which limits apply to it, and which takes came of them.
 type plan struct {
 	limiter *Limiter
 	rules   *Rules
 	query   Query
 	matches []match // one a descriptor
+	// limits are those that apply, in the order of their descriptors.
+	limits []appliedLimit
+	// request is the index of the request in the batch, -1 if no limit applies.
+	request int
+	// answer says who decided, err why nobody could.
+	answer Answer
+	err    error
 }
 
 // match is what became of one descriptor.
 type match struct {
-	rule *Rule // nil when none matched, or when the request brought its limit
-	// limits are those that apply, with the index of their take; none for an unmatched or unlimited descriptor.
-	limits []appliedLimit
+	rule    *Rule // nil when none matched, or when the request brought its limit
+	limited bool  // a limit applies
 }
 
 type appliedLimit struct {
 	limit *RuleLimit
-	take  int
+	// descriptor and take are indexes in the query and in the request.
+	descriptor, take int
 }
 
 // OverrideError says what is wrong with a limit that the request brought: a mistake in a configuration, no client's.
@@ -41,42 +49,62 @@ func (e *OverrideError) Error() string {
 	return fmt.Sprintf("limit of descriptor %d: %s", e.Descriptor, e.Reason)
 }
 
+// begin finds the limits that apply to a query.
+func (p *plan) begin(l *Limiter, q *Query) {
+	*p = plan{
+		limiter: l, rules: cmp.Or(q.Rules, l.rules.Load()), query: *q, request: -1,
+		matches: slices.Grow(p.matches[:0], len(q.Descriptors))[:len(q.Descriptors)], limits: p.limits[:0],
+	}
+	clear(p.matches)
+	switch {
+	case q.Domain == "":
+		p.err = ErrNoDomain
+	case len(q.Descriptors) == 0:
+		p.err = ErrNoDescriptors
+	case !p.rules.HasDomain(q.Domain):
+		l.totals.UnknownDomain.Add(1)
+	default:
+		p.err = p.match()
+	}
+}
+
 // match finds the rule of each descriptor, in a domain that there is, then drops the limits that others replace.
 func (p *plan) match() error {
 	var replaced []string
 	for i := range p.query.Descriptors {
-		d, m := &p.query.Descriptors[i], &p.matches[i]
+		d := &p.query.Descriptors[i]
 		if d.Limit != nil {
 			limit, err := p.rules.override(p.query.Domain, d.Limit)
 			if err != nil {
 				return &OverrideError{Descriptor: i, Reason: err.Error()}
 			}
-			m.limits = []appliedLimit{{limit: limit}}
+			p.limits = append(p.limits, appliedLimit{limit: limit, descriptor: i})
 			continue
 		}
-		m.rule = p.rules.Find(p.query.Domain, d.Entries)
-		if m.rule == nil {
+		rule := p.rules.Find(p.query.Domain, d.Entries)
+		if rule == nil {
 			p.limiter.totals.Unmatched.Add(1)
 			continue
 		}
-		for k := range m.rule.Limits {
-			limit := &m.rule.Limits[k]
+		p.matches[i].rule = rule
+		for k := range rule.Limits {
+			limit := &rule.Limits[k]
 			replaced = append(replaced, limit.Replaces...)
 			if p.query.Own != nil && limit.OverrideMax > 0 {
-				limit = m.rule.own(limit, *p.query.Own)
+				limit = rule.own(limit, *p.query.Own)
 			}
-			if !m.rule.Unlimited {
-				m.limits = append(m.limits, appliedLimit{limit: limit})
+			if !rule.Unlimited {
+				p.limits = append(p.limits, appliedLimit{limit: limit, descriptor: i})
 			}
 		}
 	}
-	if len(replaced) == 0 {
-		return nil
-	}
-	for i := range p.matches {
-		p.matches[i].limits = slices.DeleteFunc(p.matches[i].limits, func(a appliedLimit) bool {
+	if len(replaced) > 0 {
+		p.limits = slices.DeleteFunc(p.limits, func(a appliedLimit) bool {
 			return a.limit.Name != "" && slices.Contains(replaced, a.limit.Name)
 		})
+	}
+	for i := range p.limits {
+		p.matches[p.limits[i].descriptor].limited = true
 	}
 	return nil
 }
@@ -100,35 +128,31 @@ func (r *Rules) override(domain string, o *descriptors.Override) (*RuleLimit, er
 	return limit, nil
 }
 
-// request turns the matches into takes.
-func (p *plan) request() *bucket.Request {
-	r := &bucket.Request{Takes: make([]bucket.Take, 0, p.limits())}
+// ask adds a take to the request for each limit.
+func (p *plan) ask(r *bucket.Request) {
 	quotasCanDeny := p.quotasCanDeny()
-	for i := range p.matches {
-		m, d := &p.matches[i], &p.query.Descriptors[i]
-		for k := range m.limits {
-			a := &m.limits[k]
-			t := p.cost(d, a.limit)
-			t.Rule, t.Limit = a.limit.rule, a.limit.Limit
-			if p.query.Refused {
-				t.Rule = ^t.Rule
-			}
-			if a.limit.MaxDelay > 0 {
-				t.Limit.Burst = p.queue(t.Limit, min(a.limit.MaxDelay, p.query.MaxHold), t.Cost)
-			}
-			t.Role = p.role(m.rule)
-			if t.Role == bucket.Quota && !quotasCanDeny {
-				t.Role = bucket.Shadow
-			}
-			if m.rule == nil {
-				t.Key = overrideKey(p.rules.options.KeyPrefix, a.limit, d.Entries, p.query.Refused)
-			} else {
-				t.Key = m.rule.key(p.rules.options.KeyPrefix, a.limit, d.Entries, p.query.Refused)
-			}
-			a.take = r.Add(t)
+	for i := range p.limits {
+		a := &p.limits[i]
+		rule, d := p.matches[a.descriptor].rule, &p.query.Descriptors[a.descriptor]
+		t := p.cost(d, a.limit)
+		t.Rule, t.Limit = a.limit.rule, a.limit.Limit
+		if p.query.Refused {
+			t.Rule = ^t.Rule
 		}
+		if a.limit.MaxDelay > 0 {
+			t.Limit.Burst = p.queue(t.Limit, min(a.limit.MaxDelay, p.query.MaxHold), t.Cost)
+		}
+		t.Role = p.role(rule)
+		if t.Role == bucket.Quota && !quotasCanDeny {
+			t.Role = bucket.Shadow
+		}
+		if rule == nil {
+			t.Key = overrideKey(p.rules.options.KeyPrefix, a.limit, d.Entries, p.query.Refused)
+		} else {
+			t.Key = rule.key(p.rules.options.KeyPrefix, a.limit, d.Entries, p.query.Refused)
+		}
+		a.take = r.Add(t)
 	}
-	return r
 }
 
 // queue is the burst with which a leaky bucket takes a request of this cost when what is in it before leaks within the delay. Each
@@ -181,21 +205,12 @@ func (p *plan) quotasCanDeny() bool {
 	for i := range p.matches {
 		m := &p.matches[i]
 		unlimited := m.rule != nil && m.rule.Unlimited
-		if p.limiter.cfg.Quota && len(m.limits) == 0 && !unlimited {
+		if p.limiter.cfg.Quota && !m.limited && !unlimited {
 			return false
 		}
-		if m.rule != nil && m.rule.Shadow && (m.rule.Quota || p.limiter.cfg.Quota) && len(m.limits) > 0 {
+		if m.rule != nil && m.rule.Shadow && (m.rule.Quota || p.limiter.cfg.Quota) && m.limited {
 			return false
 		}
 	}
 	return true
-}
-
-// limits is how many limits apply, over all descriptors.
-func (p *plan) limits() int {
-	n := 0
-	for i := range p.matches {
-		n += len(p.matches[i].limits)
-	}
-	return n
 }

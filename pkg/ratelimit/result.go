@@ -9,6 +9,10 @@ import (
 
 // Result is the answer to a query.
 type Result struct {
+	// Err is set if there is no answer; nothing else is then. It is ErrNoDomain, ErrNoDescriptors, an *OverrideError, or, only if
+	// the limiter is strict, the error of the store. Nothing else in a query is an error: Envoy lets a request pass when the call
+	// fails, so whatever its clients can choose has to be decided.
+	Err error
 	// Allowed is the verdict.
 	Allowed bool
 	// RetryAfter, of a denied request, is how long to wait until it could pass, in µs, or bucket.Never.
@@ -107,32 +111,33 @@ func (a *Applied) Wait() int64 {
 // Seconds rounds µs up to whole seconds.
 func Seconds(micros int64) int64 { return (micros + 999_999) / 1_000_000 }
 
-// result reads the answers back into one status a descriptor, and counts them.
-func (p *plan) result(r *bucket.Request, answer Answer) Result {
+// result reads the decisions back into one status a descriptor, and counts them.
+func (p *plan) result(takes []bucket.Take, o *bucket.Outcome) Result {
 	res := Result{
-		Allowed: r.Allowed, RetryAfter: r.RetryAfter, Answer: answer,
+		Allowed: o.Allowed, RetryAfter: o.RetryAfter, Answer: p.answer,
 		Statuses: make([]Status, len(p.matches)),
-		Limits:   make([]Applied, 0, p.limits()),
+		Limits:   make([]Applied, len(p.limits)),
 	}
 	for i := range p.matches {
-		m, s := &p.matches[i], &res.Statuses[i]
-		s.Rule = m.rule
-		s.Unlimited = m.rule != nil && m.rule.Unlimited
-		for _, a := range m.limits {
-			t := &r.Takes[a.take]
-			res.Limits = append(res.Limits, Applied{
-				Limit: a.limit, Decision: t.Decision, Cost: t.Cost, Shadow: m.rule != nil && m.rule.Shadow,
-			})
-			// A peek does not wait: it is not charged, so nothing would bound how many wait.
-			if a.limit.MaxDelay > 0 && t.Decision.Allowed && t.Cost > 0 && t.Role != bucket.Shadow {
-				res.Delay = max(res.Delay, t.Decision.Delay)
-			}
-			if applied := &res.Limits[len(res.Limits)-1]; s.Binding == nil || Tighter(applied, s.Binding) {
-				s.Binding = applied
-			}
+		rule := p.matches[i].rule
+		res.Statuses[i].Rule = rule
+		res.Statuses[i].Unlimited = rule != nil && rule.Unlimited
+	}
+	for i := range p.limits {
+		a, applied := &p.limits[i], &res.Limits[i]
+		s, t := &res.Statuses[a.descriptor], &takes[a.take]
+		*applied = Applied{Limit: a.limit, Decision: o.Decisions[a.take], Cost: t.Cost, Shadow: s.Rule != nil && s.Rule.Shadow}
+		// A peek does not wait: it is not charged, so nothing would bound how many wait.
+		if a.limit.MaxDelay > 0 && applied.Decision.Allowed && t.Cost > 0 && t.Role != bucket.Shadow {
+			res.Delay = max(res.Delay, applied.Decision.Delay)
 		}
-		if s.Binding != nil {
-			p.count(m.rule, &p.query.Descriptors[i], s.Binding, answer)
+		if s.Binding == nil || Tighter(applied, s.Binding) {
+			s.Binding = applied
+		}
+	}
+	for i := range res.Statuses {
+		if s := &res.Statuses[i]; s.Binding != nil {
+			p.count(s, &p.query.Descriptors[i])
 		}
 	}
 	if !res.Allowed && p.limiter.cfg.Shadow {
@@ -154,20 +159,20 @@ func Tighter(a, b *Applied) bool {
 	return a.Decision.Remaining < b.Decision.Remaining
 }
 
-func (p *plan) count(rule *Rule, d *descriptors.Descriptor, a *Applied, answer Answer) {
+func (p *plan) count(s *Status, d *descriptors.Descriptor) {
 	c := &p.limiter.totals.Overrides
-	if rule != nil {
-		c = p.rules.counters(rule, d.Entries)
+	if s.Rule != nil {
+		c = p.rules.counters(s.Rule, d.Entries)
 	}
 	switch {
-	case a.Denied():
+	case s.Binding.Denied():
 		c.Denied.Add(1)
-	case !a.Decision.Allowed:
+	case !s.Binding.Decision.Allowed:
 		c.ShadowDenied.Add(1)
 	default:
 		c.Allowed.Add(1)
 	}
-	if answer != FromStore {
+	if p.answer != FromStore {
 		c.Undecided.Add(1)
 	}
 }

@@ -9,10 +9,10 @@ import (
 
 // Store keeps buckets and takes from them. It is safe for concurrent use.
 type Store interface {
-	// Take decides a batch of requests, each all or nothing by itself, and answers in place; a request that could not be
-	// decided has its Err set, to an error that wraps ErrOutcomeUnknown when it may have been charged all the same. Take
-	// returns when ctx is done at the latest; the requests belong to the caller again from then on.
-	Take(ctx context.Context, batch []*bucket.Request)
+	// Take decides a batch of requests in their order, each all or nothing by itself. It writes the outcome of requests[i] to
+	// outcomes[i]. Both slices have the same length and belong to the caller, also if Take has given up. An outcome whose Err
+	// wraps ErrOutcomeUnknown is that of a request which may have been charged. Take returns when ctx is done at the latest.
+	Take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome)
 }
 
 // ErrOutcomeUnknown says that a request was sent to the store and no answer came back: its buckets may have been charged.

@@ -6,93 +6,97 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// retryUndecided is what a client is told when the policy denies for a store that can not decide: it is asked again at once
-// when it is back.
+// retryUndecided is the wait, in µs, of a request that the policy denies because the store cannot decide: the client may try again
+// soon after the store is back.
 const retryUndecided = 1_000_000
 
-// undecided answers a request that the store could not decide, by the policies of its limits: deny before local before allow.
-// A rule in shadow mode has no say.
-func (p *plan) undecided(ctx context.Context, r *bucket.Request) Answer {
+// undecided answers a request that the store could not decide, by the policies of its limits: deny before local before allow. A
+// rule in shadow mode has no say. What the fallback store has to decide is added to local.
+func (p *plan) undecided(r *bucket.Request, o *bucket.Outcome, local *fallback) {
+	if p.limiter.cfg.Strict {
+		p.err = o.Err
+		p.limiter.countStoreError(o.Err, 0)
+		return
+	}
 	policy := Allow
-	p.eachTake(func(a appliedLimit) {
+	for _, a := range p.limits {
 		if r.Takes[a.take].Role != bucket.Shadow {
 			policy = min(policy, a.limit.OnStoreError)
 		}
-	})
-	p.limiter.countStoreError(r.Err, policy)
+	}
+	p.limiter.countStoreError(o.Err, policy)
+	pass(r, o)
+	p.answer = FromPolicyAllow
 	switch policy {
 	case Deny:
-		p.deny(r)
-		return FromPolicyDeny
+		p.deny(o)
 	case Local:
-		if p.local(ctx, r) {
-			return FromFallback
-		}
-	}
-	p.allow(r)
-	return FromPolicyAllow
-}
-
-func (p *plan) eachTake(f func(appliedLimit)) {
-	for i := range p.matches {
-		for _, a := range p.matches[i].limits {
-			f(a)
-		}
+		local.add(p, r, o)
 	}
 }
 
-// allow answers as buckets that nobody has used.
-func (p *plan) allow(r *bucket.Request) {
-	r.Allowed, r.RetryAfter = true, 0
+// pass answers as unused buckets do.
+func pass(r *bucket.Request, o *bucket.Outcome) {
+	*o = bucket.Outcome{Allowed: true, Decisions: o.Decisions[:0]}
 	for i := range r.Takes {
-		r.Takes[i].Decision = bucket.Decision{Allowed: true, Remaining: r.Takes[i].Limit.Capacity()}
+		o.Decisions = append(o.Decisions, bucket.Decision{Allowed: true, Remaining: r.Takes[i].Limit.Capacity()})
 	}
 }
 
-// deny answers as exhausted buckets where the policy says so.
-func (p *plan) deny(r *bucket.Request) {
-	p.allow(r)
-	r.Allowed, r.RetryAfter = false, retryUndecided
-	p.eachTake(func(a appliedLimit) {
+// deny answers as exhausted buckets do, where the policy says so.
+func (p *plan) deny(o *bucket.Outcome) {
+	p.answer, o.Allowed, o.RetryAfter = FromPolicyDeny, false, retryUndecided
+	for _, a := range p.limits {
 		if a.limit.OnStoreError == Deny {
-			r.Takes[a.take].Decision = bucket.Decision{RetryAfter: retryUndecided, ResetAfter: retryUndecided, NextIn: retryUndecided}
+			o.Decisions[a.take] = bucket.Decision{RetryAfter: retryUndecided, ResetAfter: retryUndecided, NextIn: retryUndecided}
 		}
-	})
+	}
 }
 
-// local decides in the fallback store, by the full limits; those with the policy allow are left out. It reports false when that
-// store can not decide either, which only a cancelled ctx can bring about.
-func (p *plan) local(ctx context.Context, r *bucket.Request) bool {
-	inner := &bucket.Request{}
-	index := make([]int, len(r.Takes))
-	allowed := make([]bool, len(r.Takes))
-	quotaAllowed := false
-	p.eachTake(func(a appliedLimit) {
+// fallback is what the fallback store has to decide of a batch.
+type fallback struct {
+	requests []bucket.Request
+	parts    []localPart // one a request
+}
+
+// localPart says what a request of the fallback store is a part of.
+type localPart struct {
+	plan  *plan
+	whole *bucket.Outcome
+	index []int // of Request.Split
+}
+
+// add adds the takes of a request, by their full limits; those with the policy allow pass.
+func (f *fallback) add(p *plan, r *bucket.Request, o *bucket.Outcome) {
+	passes := make([]bool, len(r.Takes))
+	quotaPasses := false
+	for _, a := range p.limits {
 		if a.limit.OnStoreError == Allow {
-			allowed[a.take] = true
-			quotaAllowed = quotaAllowed || r.Takes[a.take].Role == bucket.Quota
+			passes[a.take] = true
+			quotaPasses = quotaPasses || r.Takes[a.take].Role == bucket.Quota
 		}
-	})
-	for i := range r.Takes {
-		if allowed[i] {
-			continue
-		}
-		t := r.Takes[i]
-		if t.Role == bucket.Quota && quotaAllowed {
+	}
+	part, index := r.Split(func(take int) bool { return !passes[take] })
+	for i := range part.Takes {
+		if t := &part.Takes[i]; t.Role == bucket.Quota && quotaPasses {
 			t.Role = bucket.Shadow // one quota passes, so that the others do not deny
 		}
-		index[i] = inner.Add(t)
 	}
-	p.limiter.cfg.Fallback.Take(context.WithoutCancel(ctx), []*bucket.Request{inner})
-	if inner.Err != nil {
-		return false
+	f.requests = append(f.requests, part)
+	f.parts = append(f.parts, localPart{p, o, index})
+}
+
+// take decides all requests. One that the fallback store cannot decide, either, stays allowed.
+func (f *fallback) take(ctx context.Context, store Store) {
+	if len(f.requests) == 0 {
+		return
 	}
-	p.allow(r)
-	r.Allowed, r.RetryAfter = inner.Allowed, inner.RetryAfter
-	for i := range r.Takes {
-		if !allowed[i] {
-			r.Takes[i].Decision = inner.Takes[index[i]].Decision
+	outcomes := make([]bucket.Outcome, len(f.requests))
+	store.Take(context.WithoutCancel(ctx), f.requests, outcomes)
+	for i, part := range f.parts {
+		if outcomes[i].Err == nil {
+			part.whole.Merge(&outcomes[i], part.index)
+			part.plan.answer = FromFallback
 		}
 	}
-	return true
 }

@@ -22,10 +22,10 @@ func TestOneBurst(t *testing.T) {
 		limit := bucket.Limit{Algorithm: algorithm, Requests: 5, Burst: 5, Window: 60 * second}
 		var passed []int64
 		for s := int64(50); s < 125; s++ {
-			r := &bucket.Request{At: s * second}
+			r := bucket.Request{At: s * second}
 			r.Add(bucket.Take{Key: "client", Limit: limit, Cost: 1})
-			store.Take(t.Context(), []*bucket.Request{r})
-			if r.Allowed {
+			outcomes := make([]bucket.Outcome, 1)
+			if store.Take(t.Context(), []bucket.Request{r}, outcomes); outcomes[0].Allowed {
 				passed = append(passed, s)
 			}
 		}

@@ -72,12 +72,12 @@ func (b *bucketUnderTest) step(s fuzzStep) bucket.Decision {
 func (b *bucketUnderTest) take(at int64, cost uint64, counted bool) bucket.Decision {
 	r := &bucket.Request{At: at}
 	r.Add(bucket.Take{Key: "k", Limit: b.limit, Cost: cost, CountDenied: counted})
-	r.Takes[0].State = b.copied()
-	r.Decide(0)
-	if r.Takes[0].Changed {
-		b.state = r.Takes[0].State
+	loaded, o := []bucket.Loaded{{State: b.copied()}}, bucket.Outcome{}
+	r.Decide(0, loaded, &o)
+	if loaded[0].Changed {
+		b.state = loaded[0].State
 	}
-	return r.Takes[0].Decision
+	return o.Decisions[0]
 }
 
 // wouldBe is the answer at another time, which leaves no trace.

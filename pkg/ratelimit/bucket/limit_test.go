@@ -79,8 +79,9 @@ func TestAddSmallerLimit(t *testing.T) {
 		if got := r.Takes[0]; len(r.Takes) != 1 || got.Limit != small || got.Cost != 21 || got.Need != 21 || got.Refund != math.MaxInt64 {
 			t.Errorf("two limits on one bucket: %+v, want a cost and a need of 21 of the smaller limit, and the whole refund", r.Takes)
 		}
-		if r.Decide(0); r.Allowed || r.RetryAfter != bucket.Never {
-			t.Errorf("21 of 10: allowed %t, retry after %d", r.Allowed, r.RetryAfter)
+		var o bucket.Outcome
+		if r.Decide(0, make([]bucket.Loaded, 1), &o); o.Allowed || o.RetryAfter != bucket.Never {
+			t.Errorf("21 of 10: allowed %t, retry after %d", o.Allowed, o.RetryAfter)
 		}
 	}
 }

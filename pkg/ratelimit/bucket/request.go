@@ -17,7 +17,7 @@ const (
 // Never is the RetryAfter of what can never pass: it costs more than the capacity.
 const Never = -1
 
-// Take asks one bucket for Cost units, and is answered in place.
+// Take asks one bucket for Cost units.
 type Take struct {
 	// Key names the bucket; two takes of a request never have the same one (Request.Add sees to that).
 	Key string
@@ -36,14 +36,17 @@ type Take struct {
 	CountDenied bool
 	// Role says whether the take can deny its request.
 	Role Role
+}
 
-	// Decision is the answer.
-	Decision Decision
-
-	// State is what the store holds of the bucket; a store that decides by Request.Decide fills it in before, and keeps it
-	// after when Changed is set (and drops the bucket when it is then empty).
-	State   State
-	Changed bool
+// Request is one or more takes that are decided together: either all enforced ones fit and all are charged, or none is.
+// The zero value is a request without takes, which is allowed.
+type Request struct {
+	// At is the time to decide for, in µs since 1970; 0 means the store's clock. Tests set it.
+	At int64
+	// Takes are the buckets that are asked; use Add.
+	Takes []Take
+	// byKey finds a take once there are many.
+	byKey map[string]int
 }
 
 // Decision is the answer of one bucket.
@@ -65,22 +68,35 @@ type Decision struct {
 	ExpireAt int64
 }
 
-// Request is one or more takes that are decided together: either all enforced ones fit and all are charged, or none is.
-// The zero value is a request without takes, which is allowed.
-type Request struct {
-	// At is the time to decide for, in µs since 1970; 0 means the store's clock. Tests set it.
-	At int64
-	// Takes are the buckets that are asked; use Add.
-	Takes []Take
-	// byKey finds a take once there are many.
-	byKey map[string]int
-
+// Outcome is the answer to a request.
+type Outcome struct {
 	// Allowed is the verdict over all takes.
 	Allowed bool
 	// RetryAfter is 0 when allowed, Never, or how long to wait until the request could pass.
 	RetryAfter int64
-	// Err says why the store could not decide this request; nothing was charged unless it says that it is not known.
+	// Decisions are one for each take, in the order of the request. There is none if Err is set. A store writes into the slice
+	// that it finds here if that is large enough.
+	Decisions []Decision
+	// Err says why the store could not decide the request. Nothing was charged unless Err says that this is not known.
 	Err error
+}
+
+// begin returns room for the decisions.
+func (o *Outcome) begin(takes int) []Decision {
+	if cap(o.Decisions) < takes {
+		o.Decisions = make([]Decision, takes)
+	}
+	o.Decisions = o.Decisions[:takes]
+	o.Err = nil
+	return o.Decisions
+}
+
+// Loaded is a bucket that a store has read in order to decide a request.
+type Loaded struct {
+	// State is what the bucket held, and after the decision what it holds.
+	State State
+	// Changed says that the decision has changed State. The store must keep it then, or drop the bucket if State is empty.
+	Changed bool
 }
 
 // Add appends a take, or adds it to the take of the same bucket: costs and refunds add up, needs do not, and denials count if
@@ -136,87 +152,84 @@ func (r *Request) find(key string) int {
 	return -1
 }
 
-// Decide judges the request at the time now over the State of each take and fills in all answers. It does no I/O; a store
-// must keep others away from the buckets from before it reads the states until it has kept them.
-func (r *Request) Decide(now int64) {
+// Decide judges the request at the time now and fills in the outcome. loaded are the buckets of its takes, in their order.
+// Decide does no I/O; a store must keep others away from the buckets from before it reads the states until it has kept them.
+func (r *Request) Decide(now int64, loaded []Loaded, o *Outcome) {
 	if r.At != 0 {
 		now = r.At
 	}
-	for i := range r.Takes {
-		r.Takes[i].judge(now)
+	takes := r.Takes
+	decisions := o.begin(len(takes))[:len(takes)] // the lengths spare the loops their checks
+	loaded = loaded[:len(takes)]
+	for i := range takes {
+		takes[i].judge(now, &loaded[i], &decisions[i])
 	}
-	denied, quotasDeny := r.verdict()
-	r.Allowed = !denied && !quotasDeny
-	for i := range r.Takes {
-		r.Takes[i].charge(r.Allowed)
+	o.Allowed = fits(takes, decisions)
+	var w waits
+	for i := range takes {
+		t, b, d := &takes[i], &loaded[i], &decisions[i]
+		t.charge(b, d, o.Allowed)
+		t.describe(now, &b.State, d, o.Allowed)
+		if !o.Allowed {
+			w.add(t, t.wait(now, &b.State, d))
+		}
 	}
-	r.describe(now)
+	o.RetryAfter = w.retryAfter()
 }
 
-// verdict says whether an enforced take does not fit, and whether there are quotas and none of them fits.
-func (r *Request) verdict() (denied, quotasDeny bool) {
+// fits reports whether all enforced takes fit, and one of the quotas if there are any.
+func fits(takes []Take, decisions []Decision) bool {
 	quotas, over := 0, 0
-	for i := range r.Takes {
-		t := &r.Takes[i]
-		switch {
-		case t.Role == Quota:
+	for i := range takes {
+		switch role := takes[i].Role; {
+		case role == Quota:
 			quotas++
-			if !t.Decision.Allowed {
+			if !decisions[i].Allowed {
 				over++
 			}
-		case t.Role == Enforce && !t.Decision.Allowed:
-			denied = true
+		case role == Enforce && !decisions[i].Allowed:
+			return false
 		}
 	}
-	return denied, quotas > 0 && over == quotas
-}
-
-// describe tells what there is to know of each bucket as it is after the decision, and how long the request has to wait.
-func (r *Request) describe(now int64) {
-	for i := range r.Takes {
-		t := &r.Takes[i]
-		t.describe(now)
-		t.Decision.Delay = 0
-		if t.Limit.Algorithm.HasBurst() && r.Allowed && t.Decision.Allowed && t.Limit.Requests > 0 {
-			t.Decision.Delay = t.early(now)
-		}
-	}
-	r.RetryAfter = r.retryAfter(now)
+	return quotas == 0 || over < quotas
 }
 
 // judge brings the bucket to the time now, gives back the refund and decides the take alone.
-func (t *Take) judge(now int64) {
+func (t *Take) judge(now int64, b *Loaded, d *Decision) {
 	need := int64(max(t.Cost, t.Need))
 	if t.Limit.Requests == 0 { // a closed bucket neither reads nor writes, so a debt survives it
-		t.Changed = false
-		t.Decision.Allowed = need == 0
+		b.Changed = false
+		d.Allowed = need == 0
 		return
 	}
 	alg := registry[t.Limit.Algorithm].engine
-	t.Changed = t.State.at(&t.Limit, now)
-	if t.Refund > 0 && !t.State.Empty() {
-		alg.refund(&t.Limit, &t.State, int64(t.Refund))
-		t.Changed = true
+	b.Changed = b.State.at(&t.Limit, now)
+	if t.Refund > 0 && !b.State.Empty() {
+		alg.refund(&t.Limit, &b.State, int64(t.Refund))
+		b.Changed = true
 	}
-	t.Decision.Allowed = need == 0 && t.Refund > 0 || alg.fits(&t.Limit, &t.State, need)
+	d.Allowed = need == 0 && t.Refund > 0 || alg.fits(&t.Limit, &b.State, need)
 }
 
-// charge charges the take, if the verdict says so.
-func (t *Take) charge(requestAllowed bool) {
-	if t.Cost == 0 || t.Limit.Requests == 0 || !t.charged(requestAllowed) {
+// charge charges the take, if the verdict over it and over its request says so.
+func (t *Take) charge(b *Loaded, d *Decision, requestAllowed bool) {
+	charged := d.Allowed || t.CountDenied && t.Role == Shadow
+	if !requestAllowed && t.Role != Shadow {
+		charged = t.CountDenied
+	}
+	if !charged || t.Cost == 0 || t.Limit.Requests == 0 {
 		return
 	}
-	registry[t.Limit.Algorithm].engine.charge(&t.Limit, &t.State, int64(t.Cost))
-	t.Changed = true
+	registry[t.Limit.Algorithm].engine.charge(&t.Limit, &b.State, int64(t.Cost))
+	b.Changed = true
 }
 
-// describe fills in the Decision, but for Allowed, from a State that has been rolled to now.
-func (t *Take) describe(now int64) {
-	d := &t.Decision
-	d.RetryAfter, d.ExpireAt = 0, 0
+// describe fills in the decision, of which Allowed is known, from a State that has been rolled to now.
+func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
+	d.RetryAfter, d.NextIn, d.Delay, d.ExpireAt = 0, 0, 0, 0
 	alg := registry[t.Limit.Algorithm].engine
 	if t.Limit.Requests == 0 {
-		d.Remaining, d.NextIn, d.ResetAfter = 0, 0, 0
+		d.Remaining, d.ResetAfter = 0, 0
 		if t.Limit.Algorithm == FixedWindow {
 			d.ResetAfter = alg.drain(&t.Limit, &State{Last: now})
 		}
@@ -225,27 +238,37 @@ func (t *Take) describe(now int64) {
 		}
 		return
 	}
-	if t.State.Empty() { // after a refund: a bucket that nobody has used has no time of its own
-		t.State.Last = now
+	if s.Empty() { // after a refund: a bucket that nobody has used has no time of its own
+		s.Last = now
 	}
-	late := t.State.Last - now // the clock is this far behind the bucket
-	d.Remaining = alg.remaining(&t.Limit, &t.State)
-	d.ResetAfter = late + alg.drain(&t.Limit, &t.State)
+	late := s.Last - now // the clock is this far behind the bucket
+	d.Remaining = alg.remaining(&t.Limit, s)
+	d.ResetAfter = late + alg.drain(&t.Limit, s)
 	if !d.Allowed {
-		d.RetryAfter = t.retryAfter(now)
+		d.RetryAfter = t.retryAfter(now, s)
 	}
-	d.NextIn = 0
 	if d.Remaining < t.Limit.Capacity() {
-		d.NextIn = late + alg.wait(&t.Limit, &t.State, d.Remaining+1)
+		d.NextIn = late + alg.wait(&t.Limit, s, d.Remaining+1)
 	}
-	if !t.State.Empty() {
+	if !s.Empty() {
 		d.ExpireAt = now + d.ResetAfter
 	}
+	if t.Limit.Algorithm.HasBurst() && requestAllowed && d.Allowed {
+		d.Delay = t.early(now, s)
+	}
+}
+
+// wait is how long the take makes its request wait, which is denied. A take that fitted waits too if it was charged for the denial.
+func (t *Take) wait(now int64, s *State, d *Decision) int64 {
+	if d.Allowed && t.CountDenied {
+		return t.retryAfter(now, s)
+	}
+	return d.RetryAfter
 }
 
 // retryAfter returns the least wait, from now, after which the take fits its bucket as that is after the decision, or Never. A
 // refund is not repeated. The State must have been rolled to now.
-func (t *Take) retryAfter(now int64) int64 {
+func (t *Take) retryAfter(now int64, s *State) int64 {
 	need := int64(max(t.Cost, t.Need))
 	switch {
 	case need == 0 && t.Refund > 0:
@@ -256,56 +279,42 @@ func (t *Take) retryAfter(now int64) int64 {
 		return 0
 	}
 	alg := registry[t.Limit.Algorithm].engine
-	if alg.fits(&t.Limit, &t.State, need) {
+	if alg.fits(&t.Limit, s, need) {
 		return 0
 	}
-	return t.State.Last - now + alg.wait(&t.Limit, &t.State, need)
+	return s.Last - now + alg.wait(&t.Limit, s, need)
 }
 
 // early is how long it takes until what was in a leaky bucket before the charge has leaked.
-func (t *Take) early(now int64) int64 {
-	before := t.Limit.sub(held(&t.State), t.Limit.leak(int64(t.Cost)))
+func (t *Take) early(now int64, s *State) int64 {
+	before := t.Limit.sub(held(s), t.Limit.leak(int64(t.Cost)))
 	if before.micros < 0 { // the clock stood still meanwhile, or the bucket was empty
 		return 0
 	}
-	return before.ceil() + t.State.Last - now
+	return before.ceil() + s.Last - now
 }
 
-func (t *Take) charged(requestAllowed bool) bool {
-	if !requestAllowed && t.Role != Shadow {
-		return t.CountDenied
-	}
-	return t.Decision.Allowed || t.CountDenied && t.Role == Shadow
+// waits is how long the takes of a denied request make it wait: the longest of the enforced ones, and the shortest of the quotas.
+type waits struct {
+	enforced, quota int64
+	quotas          bool
 }
 
-// retryAfter returns the least wait after which the request is allowed, or Never: the longest wait of the enforced takes and
-// the shortest of the quotas. A take that fitted waits too if it was charged for the denial.
-func (r *Request) retryAfter(now int64) int64 {
-	if r.Allowed {
-		return 0
-	}
-	enforced, quota, quotas := int64(0), int64(Never), false
-	for i := range r.Takes {
-		t := &r.Takes[i]
-		wait := t.Decision.RetryAfter
-		if t.Decision.Allowed && t.CountDenied {
-			wait = t.retryAfter(now)
+func (w *waits) add(t *Take, wait int64) {
+	switch t.Role {
+	case Enforce:
+		w.enforced = later(w.enforced, wait)
+	case Quota:
+		if !w.quotas || w.quota == Never || wait != Never && wait < w.quota {
+			w.quota = wait
 		}
-		switch t.Role {
-		case Enforce:
-			enforced = later(enforced, wait)
-		case Quota:
-			quotas = true
-			if quota == Never || wait != Never && wait < quota {
-				quota = wait
-			}
-		}
+		w.quotas = true
+	case Shadow:
 	}
-	if quotas {
-		return later(enforced, quota)
-	}
-	return enforced
 }
+
+// retryAfter returns the least wait after which the request is allowed, or Never.
+func (w *waits) retryAfter() int64 { return later(w.enforced, w.quota) }
 
 // later is the longer of two waits; Never is the longest.
 func later(a, b int64) int64 {

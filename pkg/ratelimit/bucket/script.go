@@ -69,10 +69,10 @@ func appendFloat(b []byte, n int64) []byte {
 	return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(n)))
 }
 
-// Answer reads the script's line for the request and fills in all answers; now is the clock of the script. Of the buckets
-// Redis has decided only what has to be decided there; whatever else there is to tell follows from their state. An error of
-// the script is returned as a *ScriptError.
-func (r *Request) Answer(line string, now int64) error {
+// Answer reads the script's line for the request and fills in the outcome; now is the clock of the script. Redis has decided only
+// what has to be decided there; all else follows from the states of the buckets, each of which Answer reads into s. The outcome
+// means nothing if Answer returns an error; that of the script is a *ScriptError.
+func (r *Request) Answer(line string, now int64, s *State, o *Outcome) error {
 	if r.At != 0 {
 		now = r.At
 	}
@@ -83,27 +83,31 @@ func (r *Request) Answer(line string, now int64) error {
 	if verdict == '!' || verdict == '?' {
 		return r.scriptError(rest, verdict == '?')
 	}
+	decisions := o.begin(len(r.Takes))
+	o.Allowed = verdict == '+'
+	var w waits
 	for i := range r.Takes {
-		t := &r.Takes[i]
+		t, d := &r.Takes[i], &decisions[i]
 		if len(rest) < 2 || rest[0] != '\t' {
 			return fmt.Errorf("an answer for %d buckets instead of %d: %q", i, len(r.Takes), line)
 		}
-		fits := rest[1] == '1'
+		d.Allowed = rest[1] == '1'
 		text := rest[2:]
 		rest = ""
 		if end := strings.IndexByte(text, '\t'); end >= 0 {
 			text, rest = text[:end], text[end:]
 		}
-		state, err := ParseState(t.Limit.Algorithm, text)
-		if err != nil {
+		var err error
+		if *s, err = ParseState(t.Limit.Algorithm, text); err != nil {
 			return err
 		}
-		t.State = state
-		t.Changed = t.State.at(&t.Limit, now)
-		t.Decision.Allowed = fits
+		s.at(&t.Limit, now)
+		t.describe(now, s, d, o.Allowed)
+		if !o.Allowed {
+			w.add(t, t.wait(now, s, d))
+		}
 	}
-	r.Allowed = verdict == '+'
-	r.describe(now)
+	o.RetryAfter = w.retryAfter()
 	return nil
 }
 

@@ -11,15 +11,16 @@ import (
 // pure is a store that is nothing but Request.Decide over a map; for one goroutine.
 type pure map[string]bucket.State
 
-func (p pure) Take(_ context.Context, batch []*bucket.Request) {
-	for _, r := range batch {
-		for i := range r.Takes {
-			r.Takes[i].State = p[r.Takes[i].Key]
+func (p pure) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+	for i, r := range requests {
+		loaded := make([]bucket.Loaded, len(r.Takes))
+		for k, t := range r.Takes {
+			loaded[k].State = p[t.Key]
 		}
-		r.Decide(0)
-		for _, t := range r.Takes {
-			if t.Changed {
-				p[t.Key] = t.State
+		r.Decide(0, loaded, &outcomes[i])
+		for k, t := range r.Takes {
+			if loaded[k].Changed {
+				p[t.Key] = loaded[k].State
 			}
 		}
 	}

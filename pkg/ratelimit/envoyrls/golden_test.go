@@ -150,9 +150,9 @@ func serve(t testing.TB, rules string, settings []string) *grpc.ClientConn {
 // broken is a store that can not decide.
 type broken struct{}
 
-func (broken) Take(_ context.Context, batch []*bucket.Request) {
-	for _, r := range batch {
-		r.Err = fmt.Errorf("the store is away: %w", ratelimit.ErrOutcomeUnknown)
+func (broken) Take(_ context.Context, _ []bucket.Request, outcomes []bucket.Outcome) {
+	for i := range outcomes {
+		outcomes[i].Err = fmt.Errorf("the store is away: %w", ratelimit.ErrOutcomeUnknown)
 	}
 }
 

@@ -44,9 +44,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	res, err := s.cfg.Limiter.Decide(r.Context(), q)
-	if err != nil {
-		http.Error(w, err.Error(), httpStatus(err))
+	res := s.decide(r.Context(), q)
+	if res.Err != nil {
+		http.Error(w, res.Err.Error(), httpStatus(res.Err))
 		return
 	}
 	answer := s.response(&q, &res)

@@ -71,12 +71,18 @@ func (s *Server) answer(ctx context.Context, r *request) (*ratelimitv3.RateLimit
 // UNAVAILABLE when the limiter is strict and the store can not decide.
 func (s *Server) shouldRateLimit(ctx context.Context, q ratelimit.Query) (*ratelimitv3.RateLimitResponse, error) {
 	q.MaxHold = maxHold(ctx)
-	res, err := s.cfg.Limiter.Decide(ctx, q)
-	if err != nil {
-		return nil, status.Error(errorCode(err), err.Error())
+	res := s.decide(ctx, q)
+	if res.Err != nil {
+		return nil, status.Error(errorCode(res.Err), res.Err.Error())
 	}
 	hold(ctx, res.Delay)
 	return s.response(&q, &res), nil
+}
+
+func (s *Server) decide(ctx context.Context, q ratelimit.Query) ratelimit.Result {
+	var results [1]ratelimit.Result
+	s.cfg.Limiter.DecideAll(ctx, []ratelimit.Query{q}, results[:])
+	return results[0]
 }
 
 // holdMargin is what is left of the caller's deadline for an answer that was held.

@@ -34,11 +34,16 @@ func (k keyBuffer) key(i int) string {
 	return unsafe.String(&k[0], len(k)) // the store keeps no reference to a key
 }
 
+// oneTake is a batch of one request with one take, whose key is still missing, and room for the answer.
+func oneTake(limit bucket.Limit) ([]bucket.Request, []bucket.Outcome) {
+	return []bucket.Request{{Takes: []bucket.Take{{Limit: limit, Cost: 1}}}}, make([]bucket.Outcome, 1)
+}
+
 func fill(s *memstore.Store, n int, limit bucket.Limit) {
-	r := &bucket.Request{}
+	batch, outcomes := oneTake(limit)
 	for i := range n {
-		r.Takes = append(r.Takes[:0], bucket.Take{Key: key(i), Limit: limit, Cost: 1})
-		s.Take(context.Background(), []*bucket.Request{r})
+		batch[0].Takes[0].Key = key(i)
+		s.Take(context.Background(), batch, outcomes)
 	}
 }
 
@@ -63,12 +68,12 @@ func benchmarkTake(b *testing.B, buckets int, limit bucket.Limit) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
-		r := &bucket.Request{Takes: []bucket.Take{{Limit: limit, Cost: 1}}}
-		batch, keys := []*bucket.Request{r}, keyBuffer(key(0))
+		batch, outcomes := oneTake(limit)
+		keys := keyBuffer(key(0))
 		random := rand.New(rand.NewPCG(rand.Uint64(), 1))
 		for pb.Next() {
-			r.Takes[0].Key = keys.key(random.IntN(buckets))
-			s.Take(b.Context(), batch)
+			batch[0].Takes[0].Key = keys.key(random.IntN(buckets))
+			s.Take(b.Context(), batch, outcomes)
 		}
 	})
 }
@@ -84,11 +89,11 @@ func BenchmarkTakeNew(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
-		r := &bucket.Request{Takes: []bucket.Take{{Limit: limit, Cost: 1}}}
-		batch, keys := []*bucket.Request{r}, keyBuffer(key(0))
+		batch, outcomes := oneTake(limit)
+		keys := keyBuffer(key(0))
 		for pb.Next() {
-			r.Takes[0].Key = keys.key(int(next.Add(1)))
-			s.Take(b.Context(), batch)
+			batch[0].Takes[0].Key = keys.key(int(next.Add(1)))
+			s.Take(b.Context(), batch, outcomes)
 		}
 	})
 	b.ReportMetric(float64(s.Stats().Evicted)/float64(b.N), "evicted/op")
@@ -106,14 +111,15 @@ func BenchmarkTakeSeveral(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
-		r := &bucket.Request{Takes: make([]bucket.Take, 5)}
-		batch, random := []*bucket.Request{r}, rand.New(rand.NewPCG(rand.Uint64(), 1))
+		takes := make([]bucket.Take, 5)
+		batch, outcomes := []bucket.Request{{Takes: takes}}, make([]bucket.Outcome, 1)
+		random := rand.New(rand.NewPCG(rand.Uint64(), 1))
 		for pb.Next() {
 			first := random.IntN(len(keys))
-			for i := range r.Takes {
-				r.Takes[i] = bucket.Take{Key: keys[(first+i)%len(keys)], Limit: limit, Cost: 1}
+			for i := range takes {
+				takes[i] = bucket.Take{Key: keys[(first+i)%len(keys)], Limit: limit, Cost: 1}
 			}
-			s.Take(b.Context(), batch)
+			s.Take(b.Context(), batch, outcomes)
 		}
 	})
 }
@@ -123,12 +129,11 @@ func TestBytesPerBucket(t *testing.T) {
 	const buckets = 1_000_000
 	s := open(t, memstore.Config{MaxBuckets: buckets})
 	before := heap()
-	r := &bucket.Request{}
-	batch := []*bucket.Request{r}
-	limit := hourly(bucket.TokenBucket, 1000)
+	batch, outcomes := oneTake(hourly(bucket.TokenBucket, 1000))
+	batch[0].Takes[0].Cost = 1000
 	for i := range buckets {
-		r.Takes = append(r.Takes[:0], bucket.Take{Key: key(i), Limit: limit, Cost: 1000})
-		s.Take(t.Context(), batch)
+		batch[0].Takes[0].Key = key(i)
+		s.Take(t.Context(), batch, outcomes)
 	}
 	kept := s.Stats().Buckets
 	if kept < buckets*95/100 || kept > buckets {
@@ -155,11 +160,11 @@ func BenchmarkTakeNewOfManyRules(b *testing.B) {
 	for _, rules := range []int{10, 10_000} {
 		b.Run(fmt.Sprint(rules), func(b *testing.B) {
 			s := open(b, memstore.Config{MaxBuckets: 1_000_000})
-			r := &bucket.Request{Takes: []bucket.Take{{Limit: limit, Cost: 1}}}
-			batch, keys := []*bucket.Request{r}, keyBuffer(key(0))
+			batch, outcomes := oneTake(limit)
+			keys := keyBuffer(key(0))
 			take := func(i int) {
-				r.Takes[0].Key, r.Takes[0].Rule = keys.key(i), uint64(i%rules)
-				s.Take(b.Context(), batch)
+				batch[0].Takes[0].Key, batch[0].Takes[0].Rule = keys.key(i), uint64(i%rules)
+				s.Take(b.Context(), batch, outcomes)
 			}
 			const filled = 1_100_000
 			for i := range filled {

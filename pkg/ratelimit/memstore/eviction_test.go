@@ -34,17 +34,17 @@ func (c *clock) now() int64 { return c.micros.Load() }
 
 func (c *clock) advance(micros int64) { c.micros.Add(micros) }
 
-func take(t *testing.T, s *memstore.Store, takes ...bucket.Take) *bucket.Request {
+func take(t *testing.T, s *memstore.Store, takes ...bucket.Take) bucket.Outcome {
 	t.Helper()
-	r := &bucket.Request{}
+	requests, outcomes := make([]bucket.Request, 1), make([]bucket.Outcome, 1)
 	for _, asked := range takes {
-		r.Add(asked)
+		requests[0].Add(asked)
 	}
-	s.Take(t.Context(), []*bucket.Request{r})
-	if r.Err != nil {
-		t.Fatal(r.Err)
+	s.Take(t.Context(), requests, outcomes)
+	if outcomes[0].Err != nil {
+		t.Fatal(outcomes[0].Err)
 	}
-	return r
+	return outcomes[0]
 }
 
 // TestEvictionOrder fills a store of a few buckets, all of which are looked at, and adds one.
@@ -106,7 +106,7 @@ func TestEvictionOrder(t *testing.T) {
 
 			want, got := map[int]bool{test.evicted: true}, map[int]bool{}
 			for i, b := range test.buckets {
-				if d := take(t, s, bucket.Take{Key: key(i), Limit: b.limit}).Takes[0].Decision; d.ExpireAt == 0 {
+				if d := take(t, s, bucket.Take{Key: key(i), Limit: b.limit}).Decisions[0]; d.ExpireAt == 0 {
 					got[i] = true
 				}
 			}
@@ -114,7 +114,7 @@ func TestEvictionOrder(t *testing.T) {
 				t.Errorf("which buckets were forgotten (-want +got):\n%s", diff)
 			}
 			newcomer.Cost = 0
-			if left := take(t, s, newcomer).Takes[0].Decision.Remaining; left != 9 {
+			if left := take(t, s, newcomer).Decisions[0].Remaining; left != 9 {
 				t.Errorf("the new bucket has %d of 10 left after a cost of 1, want 9", left)
 			}
 		})
@@ -158,13 +158,12 @@ func TestBound(t *testing.T) {
 				all.Go(func() {
 					limits := []bucket.Limit{hourly(bucket.TokenBucket, 10), hourly(bucket.SlidingWindowLog, 10)}
 					for i := range bound {
-						r := &bucket.Request{}
+						var takes []bucket.Take
 						for n := range 3 {
-							r.Add(bucket.Take{Key: key(3*i + n + g), Limit: limits[(3*i+n+g)%2], Cost: 1})
+							takes = append(takes, bucket.Take{Key: key(3*i + n + g), Limit: limits[(3*i+n+g)%2], Cost: 1})
 						}
-						s.Take(t.Context(), []*bucket.Request{r})
-						if !r.Allowed && r.RetryAfter == 0 {
-							t.Errorf("a denial without a wait: %+v", r)
+						if o := take(t, s, takes...); !o.Allowed && o.RetryAfter == 0 {
+							t.Errorf("a denial without a wait: %+v", o)
 						}
 					}
 				})
@@ -187,7 +186,7 @@ func TestSweep(t *testing.T) {
 				limit := bucket.Limit{Algorithm: algorithm, Requests: 10, Burst: 10, Window: minute}
 				var lastUntil int64
 				for i := range buckets {
-					d := take(t, s, bucket.Take{Key: key(i), Limit: limit, Cost: 5}).Takes[0].Decision
+					d := take(t, s, bucket.Take{Key: key(i), Limit: limit, Cost: 5}).Decisions[0]
 					lastUntil = max(lastUntil, d.ResetAfter)
 				}
 				time.Sleep(time.Duration(lastUntil)*time.Microsecond - 1)
@@ -286,7 +285,7 @@ func TestFloodOfAnotherRule(t *testing.T) {
 					if got.Allowed && !want.Allowed {
 						extra++
 					}
-					if got.Takes[0].Decision != want.Takes[0].Decision {
+					if got.Decisions[0] != want.Decisions[0] {
 						different++
 					}
 				}

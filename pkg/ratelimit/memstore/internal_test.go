@@ -265,8 +265,7 @@ func FuzzBuckets(f *testing.F) {
 			for slot := range table.slots {
 				e := table.at(slot)
 				key := string(table.appendKey(nil, e))
-				r := &bucket.Request{Takes: []bucket.Take{{Key: key, Limit: e.limit(), Cost: 1, Refund: 1, CountDenied: true}}}
-				s.Take(context.Background(), []*bucket.Request{r})
+				takeOne(s, bucket.Take{Key: key, Limit: e.limit(), Cost: 1, Refund: 1, CountDenied: true})
 			}
 		}
 	})
@@ -290,10 +289,13 @@ func use(s *Store, algorithms ...bucket.Algorithm) {
 	for _, algorithm := range algorithms {
 		limit := bucket.Limit{Algorithm: algorithm, Requests: 7, Burst: 9, Window: 3_600_000_000}
 		for range 2 {
-			r := &bucket.Request{Takes: []bucket.Take{{Key: algorithm.String(), Limit: limit, Cost: 2}}}
-			s.Take(context.Background(), []*bucket.Request{r})
+			takeOne(s, bucket.Take{Key: algorithm.String(), Limit: limit, Cost: 2})
 		}
 	}
+}
+
+func takeOne(s *Store, t bucket.Take) {
+	s.Take(context.Background(), []bucket.Request{{Takes: []bucket.Take{t}}}, make([]bucket.Outcome, 1))
 }
 
 func snapshotOf(t testing.TB, algorithms ...bucket.Algorithm) []byte {

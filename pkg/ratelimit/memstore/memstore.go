@@ -143,7 +143,7 @@ func (s *Store) makeShards(maxBuckets int) {
 	s.shift = uint(64 - bits.Len(uint(n-1)))
 	for i := range s.shards {
 		s.shards[i].seed = s.seed
-		s.shards[i].probe.Takes = make([]bucket.Take, 1)
+		s.shards[i].probe.request.Takes = make([]bucket.Take, 1)
 		s.shards[i].capacity = maxBuckets / n
 		if i < maxBuckets%n {
 			s.shards[i].capacity++
@@ -151,21 +151,20 @@ func (s *Store) makeShards(maxBuckets int) {
 	}
 }
 
-// Take decides each request of the batch and answers in place; see ratelimit.Store. It waits for nothing but other callers
-// of Take, so it decides also when ctx is done, and Err is always nil.
-func (s *Store) Take(_ context.Context, batch []*bucket.Request) {
-	for _, r := range batch {
-		r.Err = nil
-		if len(r.Takes) == 1 {
-			s.takeOne(r)
-			continue
+// Take decides the requests in place, one after the other; see ratelimit.Store. It waits for nothing but other callers of Take,
+// so it decides also when ctx is done, and Err is always nil.
+func (s *Store) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+	for i := range requests {
+		if r := &requests[i]; len(r.Takes) == 1 {
+			s.takeOne(r, &outcomes[i])
+		} else {
+			s.takeAll(r, &outcomes[i])
 		}
-		s.takeAll(r)
 	}
 }
 
 // takeOne is takeAll for what most requests are.
-func (s *Store) takeOne(r *bucket.Request) {
+func (s *Store) takeOne(r *bucket.Request, o *bucket.Outcome) {
 	t := &r.Takes[0]
 	hash := s.hash(t.Key)
 	sh := s.shardOf(hash)
@@ -174,13 +173,14 @@ func (s *Store) takeOne(r *bucket.Request) {
 	// The clock is read inside: a time read before could be long past when the lock is got, and a bucket that is set back
 	// by more than bucket.MaxClockStep would refill twice.
 	now := s.clock()
-	sh.load(t, hash)
-	r.Decide(now)
-	sh.keep(t, hash, now)
+	loaded := sh.room(1)
+	sh.load(t, hash, &loaded[0].State)
+	r.Decide(now, loaded, o)
+	sh.keep(t, hash, &loaded[0], &o.Decisions[0], now)
 }
 
 // takeAll locks the shards of all takes, in their order, so that two requests never wait for each other.
-func (s *Store) takeAll(r *bucket.Request) {
+func (s *Store) takeAll(r *bucket.Request, o *bucket.Outcome) {
 	var few [16]uint64
 	hashes, shards := few[:0], shardSet(0)
 	for i := range r.Takes {
@@ -191,12 +191,16 @@ func (s *Store) takeAll(r *bucket.Request) {
 	s.lock(shards)
 	defer s.unlock(shards)
 	now := s.clock()
-	for i := range r.Takes {
-		s.shardOf(hashes[i]).load(&r.Takes[i], hashes[i])
+	var loaded []bucket.Loaded
+	if len(hashes) > 0 {
+		loaded = s.shardOf(hashes[0]).room(len(hashes))
 	}
-	r.Decide(now)
-	for i := range r.Takes {
-		s.shardOf(hashes[i]).keep(&r.Takes[i], hashes[i], now)
+	for i := range loaded {
+		s.shardOf(hashes[i]).load(&r.Takes[i], hashes[i], &loaded[i].State)
+	}
+	r.Decide(now, loaded, o)
+	for i := range loaded {
+		s.shardOf(hashes[i]).keep(&r.Takes[i], hashes[i], &loaded[i], &o.Decisions[i], now)
 	}
 }
 

@@ -23,8 +23,14 @@ type shard struct {
 
 	mu    sync.Mutex
 	table table
-	// probe is the request by which evict asks what is left of a bucket.
-	probe bucket.Request
+	// loaded is room for the buckets of the request that is being decided.
+	loaded []bucket.Loaded
+	// probe is the question by which evict learns what is left of a bucket, and room for the answer.
+	probe struct {
+		request bucket.Request
+		loaded  [1]bucket.Loaded
+		outcome bucket.Outcome
+	}
 
 	_ [64]byte // the next shard's lock is on another cache line
 }
@@ -38,14 +44,20 @@ func (sh *shard) clear() {
 	sh.evicted.Store(0)
 }
 
-// load reads the state of a bucket into the take. The lock is held.
-func (sh *shard) load(t *bucket.Take, hash uint64) {
-	t.State = bucket.State{}
-	slot, found := sh.table.find(hash, t.Key)
-	if !found {
-		return
+// room returns room for n buckets, until the lock is released.
+func (sh *shard) room(n int) []bucket.Loaded {
+	if n > len(sh.loaded) {
+		sh.loaded = make([]bucket.Loaded, n)
 	}
-	sh.stateOf(sh.table.at(slot), &t.State)
+	return sh.loaded[:n]
+}
+
+// load reads the state of the bucket of a take. The lock is held.
+func (sh *shard) load(t *bucket.Take, hash uint64, s *bucket.State) {
+	*s = bucket.State{}
+	if slot, found := sh.table.find(hash, t.Key); found {
+		sh.stateOf(sh.table.at(slot), s)
+	}
 }
 
 func (sh *shard) stateOf(e *entry, s *bucket.State) {
@@ -55,22 +67,21 @@ func (sh *shard) stateOf(e *entry, s *bucket.State) {
 	}
 }
 
-// keep stores the state of a decided take, if it has changed. The lock is held since load.
-func (sh *shard) keep(t *bucket.Take, hash uint64, now int64) {
+// keep stores the bucket of a decided take, if it has changed. The lock is held since load.
+func (sh *shard) keep(t *bucket.Take, hash uint64, b *bucket.Loaded, d *bucket.Decision, now int64) {
 	switch {
-	case !t.Changed:
-	case t.State.Empty():
+	case !b.Changed:
+	case b.State.Empty():
 		if slot, found := sh.table.find(hash, t.Key); found {
 			sh.remove(slot)
 		}
 	default:
-		sh.put(t, hash, now, seconds(now+t.Decision.ResetAfter))
+		sh.put(t, hash, &b.State, now, seconds(now+d.ResetAfter))
 	}
-	t.State.Grants = nil // the log is the store's alone from now on
 }
 
-// put stores the state of a take, which is not empty, and takes over its log.
-func (sh *shard) put(t *bucket.Take, hash uint64, now int64, expires uint32) {
+// put stores the bucket of a take, which is not empty, and takes over its log.
+func (sh *shard) put(t *bucket.Take, hash uint64, s *bucket.State, now int64, expires uint32) {
 	var e *entry
 	if slot, found := sh.table.find(hash, t.Key); found {
 		e = sh.table.at(slot)
@@ -78,13 +89,13 @@ func (sh *shard) put(t *bucket.Take, hash uint64, now int64, expires uint32) {
 		e = sh.insert(t, hash, now)
 	}
 	e.setLimit(&t.Limit)
-	e.setState(&t.State)
+	e.setState(s)
 	e.expires = expires
 	switch {
 	case e.grants != 0:
-		*sh.table.logs.at(e.grants) = t.State.Grants
-	case len(t.State.Grants) > 0:
-		e.grants = sh.table.logs.add(t.State.Grants)
+		*sh.table.logs.at(e.grants) = s.Grants
+	case len(s.Grants) > 0:
+		e.grants = sh.table.logs.add(s.Grants)
 	}
 }
 
@@ -140,12 +151,13 @@ func (sh *shard) usage(slot uint32, now int64) usage {
 	if expired(e.expires, now) {
 		return usage{remaining: 1, capacity: 1, expires: e.expires}
 	}
-	peek := &sh.probe.Takes[0]
-	*peek = bucket.Take{Limit: e.limit()}
-	sh.stateOf(e, &peek.State)
-	sh.probe.Decide(max(now, e.last)) // never a step back, for which the log would be rewritten
-	peek.State.Grants = nil
-	return usage{remaining: peek.Decision.Remaining, capacity: peek.Limit.Capacity(), expires: e.expires}
+	p := &sh.probe
+	peek := &p.request.Takes[0]
+	peek.Limit = e.limit()
+	p.loaded[0].State = bucket.State{}
+	sh.stateOf(e, &p.loaded[0].State)
+	p.request.Decide(max(now, e.last), p.loaded[:], &p.outcome) // never a step back, for which the log would be rewritten
+	return usage{remaining: p.outcome.Decisions[0].Remaining, capacity: peek.Limit.Capacity(), expires: e.expires}
 }
 
 // less compares the used parts of the quotas. The products fit 64 bits: bucket.MaxRequests.

@@ -93,13 +93,13 @@ func (s *Store) readSnapshot(r io.Reader) error {
 		switch d.byte() {
 		case blockBuckets:
 			for len(d.b) > 0 && !d.bad {
-				saved, expires := d.bucket()
+				saved, state, expires := d.bucket()
 				if d.bad {
 					break
 				}
 				total++
 				if !expired(expires, now) {
-					s.restore(&saved, now, expires)
+					s.restore(&saved, &state, now, expires)
 				}
 			}
 		case blockEnd:
@@ -117,12 +117,12 @@ func (s *Store) readSnapshot(r io.Reader) error {
 }
 
 // restore puts a bucket where it belongs; a later one with the same key wins, since it was saved later.
-func (s *Store) restore(saved *bucket.Take, now int64, expires uint32) {
+func (s *Store) restore(saved *bucket.Take, state *bucket.State, now int64, expires uint32) {
 	hash := s.hash(saved.Key)
 	sh := s.shardOf(hash)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	sh.put(saved, hash, now, expires)
+	sh.put(saved, hash, state, now, expires)
 }
 
 // decoder reads the content of a block. After the first thing that can not be right it is bad and returns zeros.
@@ -131,26 +131,26 @@ type decoder struct {
 	bad bool
 }
 
-// bucket reads what appendEntry writes: the bucket as a take that has been decided, and when it expires.
-func (d *decoder) bucket() (b bucket.Take, expires uint32) {
+// bucket reads what appendEntry writes: the key, the rule and the limit of a bucket, its state, and when it expires.
+func (d *decoder) bucket() (b bucket.Take, s bucket.State, expires uint32) {
 	b.Limit.Algorithm = bucket.Algorithm(d.byte())
 	b.Rule = d.uint64()
 	b.Limit.Requests, b.Limit.Window, b.Limit.Burst = d.varint(), d.varint(), d.varint()
 	until := d.varint()
-	b.State.Last, b.State.Count, b.State.Part = d.varint(), d.varint(), d.varint()
+	s.Last, s.Count, s.Part = d.varint(), d.varint(), d.varint()
 	if b.Limit.Algorithm.HasBurst() {
-		b.State.Rate = b.Limit.Requests
+		s.Rate = b.Limit.Requests
 	}
 	b.Key = string(d.bytes(d.uvarint()))
 	at := int64(0)
 	for n := d.uvarint(); n > 0 && !d.bad; n-- {
 		since, cost := d.varint(), d.varint()
 		at += since
-		b.State.Grants = append(b.State.Grants, bucket.Grant{At: at, Cost: cost})
+		s.Grants = append(s.Grants, bucket.Grant{At: at, Cost: cost})
 	}
 	d.bad = d.bad || b.Limit.Check() != nil || b.Limit.Requests == 0 || until < 1 || until > math.MaxUint32 ||
-		b.State.Empty() || !b.State.Sound(b.Limit.Algorithm)
-	return b, uint32(until)
+		s.Empty() || !s.Sound(b.Limit.Algorithm)
+	return b, s, uint32(until)
 }
 
 func (d *decoder) byte() byte {

@@ -60,7 +60,7 @@ func useAll(t *testing.T, s *memstore.Store, now *clock) []bucket.Decision {
 					r := take(t, s, bucket.Take{
 						Key: fmt.Sprint(k, algorithm, i), Limit: limit, Cost: uint64(limit.Requests/5 + 1), CountDenied: round == 1,
 					})
-					answers = append(answers, r.Takes[0].Decision)
+					answers = append(answers, r.Decisions[0])
 				}
 			}
 		}
@@ -244,7 +244,7 @@ func TestSavedEveryInterval(t *testing.T) {
 			t.Fatal(err)
 		}
 		again := open(t, memstore.Config{SnapshotPath: crashed})
-		if got := take(t, again, bucket.Take{Key: "k", Limit: limit}).Takes[0].Decision.Remaining; got != 7 {
+		if got := take(t, again, bucket.Take{Key: "k", Limit: limit}).Decisions[0].Remaining; got != 7 {
 			t.Errorf("%d left of 10 after a crash, want 7: 3 were charged before the save, 4 after it", got)
 		}
 	})
@@ -304,10 +304,7 @@ func TestSaveAmidTraffic(t *testing.T) {
 		all.Go(func() {
 			for i := 0; i < 5*buckets || s.Stats().Snapshots < 3; i++ {
 				b := (i*(g+1) + g) % buckets
-				r := &bucket.Request{}
-				r.Add(bucket.Take{Key: key(b), Limit: limits[b], Cost: 1})
-				s.Take(t.Context(), []*bucket.Request{r})
-				if r.Allowed {
+				if take(t, s, bucket.Take{Key: key(b), Limit: limits[b], Cost: 1}).Allowed {
 					charged[b].Add(1)
 				}
 			}
@@ -318,7 +315,7 @@ func TestSaveAmidTraffic(t *testing.T) {
 	s = open(t, memstore.Config{SnapshotPath: path})
 	for b := range buckets {
 		want := 1000 - charged[b].Load()
-		if got := take(t, s, bucket.Take{Key: key(b), Limit: limits[b]}).Takes[0].Decision.Remaining; got != want {
+		if got := take(t, s, bucket.Take{Key: key(b), Limit: limits[b]}).Decisions[0].Remaining; got != want {
 			t.Errorf("bucket %d (%v): %d left of 1000 after a restart, want %d", b, limits[b].Algorithm, got, want)
 		}
 	}

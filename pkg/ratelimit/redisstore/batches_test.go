@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -19,13 +20,12 @@ func TestManyTakes(t *testing.T) {
 	server := testenv.Redis(t)
 	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient})
 	const n = 70_000
-	r := &bucket.Request{}
+	var r bucket.Request
 	for i := range n {
 		r.Add(bucket.Take{Key: fmt.Sprint(i), Limit: perDay(10), Cost: 1})
 	}
-	s.Take(t.Context(), []*bucket.Request{r})
-	if r.Err != nil || !r.Allowed {
-		t.Fatalf("%d takes: allowed %t, %v", n, r.Allowed, r.Err)
+	if o := take(t.Context(), s, r)[0]; o.Err != nil || !o.Allowed {
+		t.Fatalf("%d takes: allowed %t, %v", n, o.Allowed, o.Err)
 	}
 	if held := dial(t, server.Addr).DBSize(t.Context()).Val(); held != n {
 		t.Errorf("%d buckets were charged, want %d", held, n)
@@ -41,15 +41,15 @@ func TestOneRoundTrip(t *testing.T) {
 	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient})
 	healthy(t, s)
 	commands := commandStats(t, server)
-	var batch []*bucket.Request
+	var batch []bucket.Request
 	for i := range 5 {
-		r := &bucket.Request{At: 1_700_000_000_000_000}
+		r := bucket.Request{At: 1_700_000_000_000_000}
 		for j := range 4 {
 			r.Add(bucket.Take{Key: fmt.Sprint(i, j), Limit: perDay(10), Need: 1})
 		}
 		batch = append(batch, r)
 	}
-	s.Take(t.Context(), batch)
+	take(t.Context(), s, batch...)
 	if diff := cmp.Diff(map[string]int{"evalsha": 1, "get": 20}, commands()); diff != "" {
 		t.Errorf("commands for 5 requests of 4 takes in one batch (-want +got):\n%s", diff)
 	}
@@ -113,18 +113,51 @@ func stacks() string {
 	return string(buf[:runtime.Stack(buf, true)])
 }
 
-// TestOrder: requests of one batch are decided in their order, also when it takes several calls.
+// TestOrder: requests of one batch are decided in their order, also when it takes several script calls, and when Redis does not
+// know the script.
 func TestOrder(t *testing.T) {
 	server := testenv.Redis(t)
 	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient})
-	var batch []*bucket.Request
-	for range 300 {
-		batch = append(batch, ask("k", perDay(150)))
-	}
-	s.Take(t.Context(), batch)
-	for i, r := range batch {
-		if r.Err != nil || r.Allowed != (i < 150) {
-			t.Fatalf("request %d of 300 to a bucket of 150: allowed %t, %v", i, r.Allowed, r.Err)
+	for _, key := range []string{"script not loaded", "script loaded"} {
+		var batch []bucket.Request
+		for range 300 {
+			batch = append(batch, ask(key, perDay(150)))
 		}
+		for i, o := range take(t.Context(), s, batch...) {
+			if o.Err != nil || o.Allowed != (i < 150) {
+				t.Fatalf("%s: request %d of 300 to a bucket of 150: allowed %t, %v", key, i, o.Allowed, o.Err)
+			}
+		}
+	}
+}
+
+// TestLargeBatch: a batch that is too large for one script call waits for Redis once. Requests fail for themselves in each of its
+// script calls.
+func TestLargeBatch(t *testing.T) {
+	server := testenv.Redis(t)
+	var calls []int
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient, PoolSize: 1, Hooks: redisstore.Hooks{
+		Called: func(keys int, _ time.Duration, _ error) { calls = append(calls, keys) },
+	}})
+	healthy(t, s)
+	if err := dial(t, server.Addr).Set(t.Context(), "130", "garbage", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	var batch []bucket.Request
+	for i := range 150 {
+		batch = append(batch, ask(fmt.Sprint(i), perDay(10)))
+	}
+	calls = nil
+	commands := commandStats(t, server)
+	for i, o := range take(t.Context(), s, batch...) {
+		if (o.Err != nil) != (i == 130) || o.Err == nil && o.Decisions[0].Remaining != 9 {
+			t.Errorf("request %d: %+v", i, o)
+		}
+	}
+	if diff := cmp.Diff([]int{64, 64, 22}, calls); diff != "" {
+		t.Errorf("keys of script calls (-want +got):\n%s", diff)
+	}
+	if got := commands()["evalsha"]; got != 3 {
+		t.Errorf("%d EVALSHA, want 3", got)
 	}
 }

@@ -7,20 +7,17 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// call is what one caller of Take wants sent, and the answer to it. It holds copies only: a caller who gives up owns the
-// requests again at once.
+// call is what one caller of Take wants sent, and the answer to it. It holds copies only: the requests of a caller that gives up
+// belong to the caller again at once.
 type call struct {
-	keys     []string
-	args     []byte
-	requests int
+	chunks []chunk // in the order of the requests
+	keys   int     // of all chunks
+	one    [1]chunk
 
 	state atomic.Int32
-	done  chan struct{} // receives once, after the answer is in place
+	done  chan struct{} // receives once, after the answers are in the chunks
 
-	// The answer: an error, or one line for each request and the clock of the script.
-	err   error
-	lines string
-	clock int64
+	bucket bucket.State // for the caller to read the answers with
 }
 
 // The states of a call. It leaves waiting either way, but once.
@@ -30,22 +27,27 @@ const (
 	dropped
 )
 
-func newCall(batch []*bucket.Request) *call {
-	keys := 0
-	for _, r := range batch {
-		keys += len(r.Takes)
+// newCall cuts the requests into chunks of at most maxKeys keys. A request that has more is a chunk of its own.
+func newCall(requests []bucket.Request) *call {
+	c := &call{done: make(chan struct{}, 1)}
+	for i := range requests {
+		c.keys += len(requests[i].Takes)
 	}
-	c := &call{
-		keys:     make([]string, 0, keys),
-		args:     make([]byte, 0, 64*keys),
-		requests: len(batch),
-		done:     make(chan struct{}, 1),
-	}
-	for _, r := range batch {
-		for i := range r.Takes {
-			c.keys = append(c.keys, r.Takes[i].Key)
+	keys, args := make([]string, 0, c.keys), make([]byte, 0, 16*len(requests)+64*c.keys)
+	c.chunks = c.one[:1]
+	ch := &c.chunks[0]
+	for i := range requests {
+		r := &requests[i]
+		if len(keys)+len(r.Takes) > maxKeys && len(keys) > 0 {
+			keys, args = keys[len(keys):], args[len(args):]
+			c.chunks = append(c.chunks, chunk{})
+			ch = &c.chunks[len(c.chunks)-1]
 		}
-		c.args = r.AppendArgs(c.args)
+		for k := range r.Takes {
+			keys = append(keys, r.Takes[k].Key)
+		}
+		args = r.AppendArgs(args)
+		ch.keys, ch.args, ch.requests = keys, args, ch.requests+1
 	}
 	return c
 }
@@ -56,18 +58,62 @@ func (c *call) send() bool { return c.state.CompareAndSwap(waiting, sent) }
 // drop gives the call up; false: it has been sent.
 func (c *call) drop() bool { return c.state.CompareAndSwap(waiting, dropped) }
 
+// fail answers all chunks.
 func (c *call) fail(err error) {
-	c.err = err
+	for i := range c.chunks {
+		c.chunks[i].err = err
+	}
 	c.done <- struct{}{}
 }
 
-func (c *call) answer(lines string, clock int64) {
-	c.lines, c.clock = lines, clock
-	c.done <- struct{}{}
+// chunk is what one script call decides, and the answer.
+type chunk struct {
+	requests int
+	keys     []string
+	args     []byte
+
+	// The answer: an error, or one line for each request and the clock of the script.
+	err   error
+	lines string
+	clock int64
 }
 
-// cutLine returns the first line, and what comes after it.
-func cutLine(s string) (line, rest string) {
-	line, rest, _ = strings.Cut(s, "\n")
-	return line, rest
+// join makes one chunk of the calls of several callers, each of which has one.
+func join(batch []*call) chunk {
+	var all chunk
+	for _, c := range batch {
+		all.requests += c.chunks[0].requests
+		all.keys, all.args = append(all.keys, c.chunks[0].keys...), append(all.args, c.chunks[0].args...)
+	}
+	return all
+}
+
+// share gives each of the calls that were joined its part of the answer.
+func (ch *chunk) share(batch []*call) {
+	rest := ch.lines
+	for _, c := range batch {
+		one := &c.chunks[0]
+		one.err, one.clock = ch.err, ch.clock
+		end := 0
+		for range one.requests {
+			if i := strings.IndexByte(rest[end:], '\n'); i >= 0 {
+				end += i + 1
+			} else {
+				end = len(rest)
+			}
+		}
+		one.lines, rest = rest[:end], rest[end:]
+	}
+}
+
+// answer writes the outcomes of its requests, with s as room for one bucket.
+func (ch *chunk) answer(requests []bucket.Request, outcomes []bucket.Outcome, s *bucket.State) {
+	rest := ch.lines
+	for i := range requests {
+		var line string
+		line, rest, _ = strings.Cut(rest, "\n")
+		if err := requests[i].Answer(line, ch.clock, s, &outcomes[i]); err != nil {
+			outcomes[i] = bucket.Outcome{Err: explain(err)}
+		}
+	}
 }

@@ -38,44 +38,81 @@ func newScript() *script {
 	return &script{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
-// eval runs the script once. Redis forgets scripts when it restarts; NOSCRIPT proves that it did not run.
-func (c client) eval(ctx context.Context, keys []string, args []byte) (string, error) {
+// eval runs the script once for each chunk, in their order and in one round trip, and puts the answers into the chunks.
+func (c client) eval(ctx context.Context, chunks []chunk) {
 	loads := c.script.generation()
-	reply, err := c.run(ctx, "EVALSHA", c.script.sha, keys, args)
-	if code(err) != "NOSCRIPT" {
-		return reply, err
+	if len(chunks) == 1 {
+		c.run(ctx, "EVALSHA", c.script.sha, &chunks[0])
+	} else {
+		c.runAll(ctx, chunks)
 	}
-	if err := c.reload(ctx, loads); err != nil {
-		return "", err
+	for i := range chunks {
+		if ch := &chunks[i]; code(ch.err) == "NOSCRIPT" {
+			c.again(ctx, loads, ch)
+		}
 	}
-	reply, err = c.run(ctx, "EVALSHA", c.script.sha, keys, args)
-	if code(err) != "NOSCRIPT" {
-		return reply, err
-	}
-	// Someone flushes scripts in a loop. EVAL brings the script along.
-	return c.run(ctx, "EVAL", c.script.text, keys, args)
 }
 
-// run sends the command and checks that the answer is the one to it.
-func (c client) run(ctx context.Context, command, script string, keys []string, args []byte) (string, error) {
-	nonce := strconv.FormatUint(rand.Uint64(), 36)
-	words := make([]any, 0, 5+len(keys))
-	words = append(words, command, script, len(keys))
-	for _, key := range keys {
+// again runs the script for a chunk for which Redis did not know it: Redis forgets scripts when it restarts.
+func (c client) again(ctx context.Context, loads int, ch *chunk) {
+	if ch.err = c.reload(ctx, loads); ch.err != nil {
+		return
+	}
+	if c.run(ctx, "EVALSHA", c.script.sha, ch); code(ch.err) == "NOSCRIPT" {
+		// Someone flushes scripts in a loop. EVAL brings the script along.
+		c.run(ctx, "EVAL", c.script.text, ch)
+	}
+}
+
+func (c client) run(ctx context.Context, command, script string, ch *chunk) {
+	cmd, nonce := ch.command(ctx, command, script)
+	_ = c.Process(ctx, cmd)
+	ch.read(cmd, nonce)
+}
+
+func (c client) runAll(ctx context.Context, chunks []chunk) {
+	pipe := c.Pipeline()
+	cmds, nonces := make([]*redis.Cmd, len(chunks)), make([]string, len(chunks))
+	for i := range chunks {
+		cmds[i], nonces[i] = chunks[i].command(ctx, "EVALSHA", c.script.sha)
+		_ = pipe.Process(ctx, cmds[i]) // sends nothing yet
+	}
+	_, _ = pipe.Exec(ctx)
+	for i := range chunks {
+		chunks[i].read(cmds[i], nonces[i])
+	}
+}
+
+// command returns what runs the script for the chunk, and the nonce that the answer has to bring back.
+func (ch *chunk) command(ctx context.Context, command, script string) (cmd *redis.Cmd, nonce string) {
+	nonce = strconv.FormatUint(rand.Uint64(), 36)
+	words := make([]any, 0, 5+len(ch.keys))
+	words = append(words, command, script, len(ch.keys))
+	for _, key := range ch.keys {
 		words = append(words, key)
 	}
-	words = append(words, nonce, args)
-	cmd := redis.NewCmd(ctx, words...)
-	_ = c.Process(ctx, cmd)
-	reply, err := cmd.Text()
-	if err != nil {
-		return "", err
+	return redis.NewCmd(ctx, append(words, nonce, ch.args)...), nonce
+}
+
+// read reads the answer to the command and checks that it is one.
+func (ch *chunk) read(cmd *redis.Cmd, nonce string) {
+	var reply string
+	if reply, ch.err = cmd.Text(); ch.err != nil {
+		return
 	}
-	echo, reply, _ := strings.Cut(reply, " ")
-	if echo != nonce {
-		return "", fmt.Errorf("the answer to another call: %.100q", reply)
+	echo, rest, _ := strings.Cut(reply, " ")
+	clock, lines, _ := strings.Cut(rest, "\n")
+	switch {
+	case echo != nonce:
+		ch.err = fmt.Errorf("the answer to another call: %.100q", reply)
+	case strings.Count(rest, "\n") != ch.requests:
+		ch.err = fmt.Errorf("an answer of the script that does not fit %d requests: %.100q", ch.requests, rest)
+	default:
+		if ch.clock, ch.err = strconv.ParseInt(clock, 10, 64); ch.err != nil {
+			ch.err = fmt.Errorf("no time in an answer of the script: %w", ch.err)
+		}
+		ch.lines = lines
 	}
-	return reply, nil
 }
 
 // reload loads the script, unless someone else has since generation.
@@ -114,10 +151,10 @@ func newLink(options *redis.UniversalOptions) *link {
 }
 
 // use calls f with the client, which stays open meanwhile.
-func (l *link) use(f func(client) error) error {
+func (l *link) use(f func(client)) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return f(client{l.client, l.script})
+	f(client{l.client, l.script})
 }
 
 // current is the client, for a caller who may take long and can live with its being closed meanwhile.

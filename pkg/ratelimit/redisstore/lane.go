@@ -3,10 +3,10 @@ package redisstore
 import "sync"
 
 const (
-	// maxKeys is the most keys of a script call that several callers share: it keeps Redis, which does nothing else
-	// meanwhile, busy for some 0.2 ms. A single request may have more.
+	// maxKeys is the most keys of a script call: it keeps Redis, which does nothing else meanwhile, busy for some 0.2 ms. A
+	// single request may have more.
 	maxKeys = 64
-	// maxWaiting bounds the calls that wait to be sent: 50 ms of work for a healthy Redis.
+	// maxWaiting bounds the keys that wait to be sent: 50 ms of work for a healthy Redis.
 	maxWaiting = 16384
 )
 
@@ -16,6 +16,7 @@ type lane struct {
 	mu      sync.Mutex
 	arrived sync.Cond
 	queue   []*call
+	keys    int // of the queue
 	closed  bool
 }
 
@@ -31,15 +32,17 @@ func (l *lane) enter(c *call) error {
 	switch {
 	case l.closed:
 		return ErrClosed
-	case len(l.queue) >= maxWaiting:
+	case l.keys >= maxWaiting:
 		return ErrBusy
 	}
 	l.queue = append(l.queue, c)
+	l.keys += c.keys
 	l.arrived.Signal()
 	return nil
 }
 
-// gather waits for calls and returns those that go together, marked as sent; ok is false when the lane has been closed.
+// gather waits for calls and returns those that go together, marked as sent: one call, or several that one script call can decide.
+// ok is false when the lane has been closed.
 func (l *lane) gather(batch []*call) (_ []*call, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,12 +54,13 @@ func (l *lane) gather(batch []*call) (_ []*call, ok bool) {
 	}
 	keys, n := 0, 0
 	for _, c := range l.queue {
-		if len(batch) > 0 && keys+len(c.keys) > maxKeys {
+		if len(batch) > 0 && keys+c.keys > maxKeys {
 			break
 		}
+		l.keys -= c.keys
 		if n++; c.send() {
 			batch = append(batch, c)
-			keys += len(c.keys)
+			keys += c.keys
 		}
 	}
 	rest := copy(l.queue, l.queue[n:])
@@ -78,6 +82,6 @@ func (l *lane) close() {
 			c.fail(ErrClosed)
 		}
 	}
-	l.queue = nil
+	l.queue, l.keys = nil, 0
 	l.arrived.Broadcast()
 }

@@ -84,12 +84,12 @@ func TestGivenUp(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), brief)
 			defer cancel()
 			r := ask("k", perDay(100))
-			s.Take(ctx, []*bucket.Request{r})
+			o := take(ctx, s, r)[0]
 			switch {
-			case errors.Is(r.Err, ratelimit.ErrOutcomeUnknown):
+			case errors.Is(o.Err, ratelimit.ErrOutcomeUnknown):
 				unknown.Add(1)
-			case !errors.Is(r.Err, redisstore.ErrTooLate):
-				t.Errorf("given up: %v, want ErrTooLate or ErrOutcomeUnknown", r.Err)
+			case !errors.Is(o.Err, redisstore.ErrTooLate):
+				t.Errorf("given up: %v, want ErrTooLate or ErrOutcomeUnknown", o.Err)
 			}
 			r.Takes[0] = bucket.Take{Key: "another"} // the race detector watches
 		})
@@ -97,7 +97,7 @@ func TestGivenUp(t *testing.T) {
 	all.Wait()
 	server.Resume()
 	healthy(t, s)
-	charged := 100 - 1 - takeOne(t, s, "k", perDay(100)).Takes[0].Decision.Remaining
+	charged := 100 - 1 - takeOne(t, s, "k", perDay(100)).Decisions[0].Remaining
 	if charged > unknown.Load() {
 		t.Errorf("of 50 requests that were given up %d were charged, but only %d of unknown outcome", charged, unknown.Load())
 	}
@@ -111,13 +111,11 @@ func TestTooLate(t *testing.T) {
 	soon, cancel := context.WithTimeout(t.Context(), 2*time.Millisecond) // less than what the answer needs to get home
 	defer cancel()
 	for name, ctx := range map[string]context.Context{"cancelled": cancelled, "2 ms left": soon} {
-		r := ask("k", perDay(10))
-		s.Take(ctx, []*bucket.Request{r})
-		if !errors.Is(r.Err, redisstore.ErrTooLate) {
-			t.Errorf("%s: %v, want ErrTooLate", name, r.Err)
+		if err := take(ctx, s, ask("k", perDay(10)))[0].Err; !errors.Is(err, redisstore.ErrTooLate) {
+			t.Errorf("%s: %v, want ErrTooLate", name, err)
 		}
 	}
-	if left := takeOne(t, s, "k", perDay(10)).Takes[0].Decision.Remaining; left != 9 {
+	if left := takeOne(t, s, "k", perDay(10)).Decisions[0].Remaining; left != 9 {
 		t.Errorf("%d left after one request, want 9", left)
 	}
 }
@@ -161,8 +159,8 @@ func TestSwallowedReply(t *testing.T) {
 		t.Errorf("a reply was lost: %v, want ErrOutcomeUnknown", err)
 	}
 	healthy(t, s)
-	if r := takeOne(t, s, "k", perDay(10)); r.Takes[0].Decision.Remaining != 8 || unknown != 1 {
-		t.Errorf("a request with an unknown outcome and another one: %d of 10 left, want 8; told of %d unknown", r.Takes[0].Decision.Remaining, unknown)
+	if r := takeOne(t, s, "k", perDay(10)); r.Decisions[0].Remaining != 8 || unknown != 1 {
+		t.Errorf("a request with an unknown outcome and another one: %d of 10 left, want 8; told of %d unknown", r.Decisions[0].Remaining, unknown)
 	}
 }
 

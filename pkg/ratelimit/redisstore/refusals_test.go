@@ -54,14 +54,14 @@ func TestForeignValues(t *testing.T) {
 				neighbour, other, both := ask("neighbour "+key, limit), ask("neighbour "+key, limit), ask("other "+key, limit)
 				both.Add(bucket.Take{Key: key, Limit: limit, Cost: 1})
 				both.Add(bucket.Take{Key: "third " + key, Limit: limit, Cost: 1, CountDenied: true})
-				s.Take(t.Context(), []*bucket.Request{neighbour, both, other})
+				outcomes := take(t.Context(), s, neighbour, both, other)
 
-				failed, ok := errors.AsType[*bucket.ScriptError](both.Err)
+				failed, ok := errors.AsType[*bucket.ScriptError](outcomes[1].Err)
 				if !ok || failed.Code != c.code || failed.Take != 1 {
-					t.Errorf("error %v of take %+v, want %s of take 1", both.Err, failed, c.code)
+					t.Errorf("error %v of take %+v, want %s of take 1", outcomes[1].Err, failed, c.code)
 				}
-				if neighbour.Err != nil || other.Err != nil || other.Takes[0].Decision.Remaining != 8 {
-					t.Errorf("the neighbours in the batch: %v, %v, %+v; want both charged", neighbour.Err, other.Err, other.Takes[0].Decision)
+				if outcomes[0].Err != nil || outcomes[2].Err != nil || outcomes[2].Decisions[0].Remaining != 8 {
+					t.Errorf("the neighbours in the batch: %+v, %+v; want both charged", outcomes[0], outcomes[2])
 				}
 				if n := admin.Exists(t.Context(), "other "+key, "third "+key).Val(); n != 0 {
 					t.Errorf("%d other buckets of the request that failed were charged", n)
@@ -85,9 +85,9 @@ func TestOutOfMemory(t *testing.T) {
 	}
 	r := ask("a", perDay(10))
 	r.Add(bucket.Take{Key: "b", Limit: perDay(10), Cost: 1})
-	s.Take(t.Context(), []*bucket.Request{r})
-	if failed, ok := errors.AsType[*bucket.ScriptError](r.Err); !ok || failed.Code != "OOM" || failed.Partly {
-		t.Errorf("a request that fits, without memory: %v, want OOM", r.Err)
+	err := take(t.Context(), s, r)[0].Err
+	if failed, ok := errors.AsType[*bucket.ScriptError](err); !ok || failed.Code != "OOM" || failed.Partly {
+		t.Errorf("a request that fits, without memory: %v, want OOM", err)
 	}
 	if r := takeOne(t, s, "used up", perDay(1)); r.Err != nil || r.Allowed || r.RetryAfter <= 0 {
 		t.Errorf("a request that does not fit, without memory: %+v, want it denied", r)

@@ -33,15 +33,15 @@ func newBare(t testing.TB, addr string) *bare {
 	return &bare{client: client, sha: sha}
 }
 
-func (b *bare) Take(ctx context.Context, batch []*bucket.Request) {
-	if err := b.take(ctx, batch); err != nil {
-		for _, r := range batch {
-			r.Err = err
+func (b *bare) Take(ctx context.Context, batch []bucket.Request, outcomes []bucket.Outcome) {
+	if err := b.take(ctx, batch, outcomes); err != nil {
+		for i := range outcomes {
+			outcomes[i].Err = err
 		}
 	}
 }
 
-func (b *bare) take(ctx context.Context, batch []*bucket.Request) error {
+func (b *bare) take(ctx context.Context, batch []bucket.Request, outcomes []bucket.Outcome) error {
 	var keys []string
 	var args []byte
 	for _, r := range batch {
@@ -62,7 +62,9 @@ func (b *bare) take(ctx context.Context, batch []*bucket.Request) error {
 		return fmt.Errorf("nonce %s, %d requests: got %q", nonce, len(batch), reply)
 	}
 	for i, r := range batch {
-		r.Err = r.Answer(lines[1+i], now)
+		if err := r.Answer(lines[1+i], now, new(bucket.State), &outcomes[i]); err != nil {
+			outcomes[i].Err = err
+		}
 	}
 	return nil
 }
@@ -72,18 +74,19 @@ func TestExpiry(t *testing.T) {
 	script := newBare(t, testenv.Redis(t).Addr)
 	for _, algorithm := range bucket.Algorithms {
 		for _, window := range []int64{1, 999, 1_000_000, 60_000_000, 365 * 86_400_000_000, bucket.MaxWindow} {
-			r := &bucket.Request{}
+			var r bucket.Request
 			r.Add(bucket.Take{Key: fmt.Sprint(algorithm, window), Limit: bucket.Limit{
 				Algorithm: algorithm, Requests: 3, Burst: 1, Window: window,
 			}, Cost: 1})
 			if err := r.Takes[0].Limit.Check(); err != nil {
 				t.Fatal(err)
 			}
-			if script.Take(t.Context(), []*bucket.Request{r}); r.Err != nil {
-				t.Fatal(r.Err)
+			outcomes := make([]bucket.Outcome, 1)
+			if script.Take(t.Context(), []bucket.Request{r}, outcomes); outcomes[0].Err != nil {
+				t.Fatal(outcomes[0].Err)
 			}
 			expires := script.client.Do(t.Context(), "PEXPIRETIME", r.Takes[0].Key).Val().(int64) * 1000
-			if slack := expires - r.Takes[0].Decision.ExpireAt; slack < 0 || slack > 5_000_000 {
+			if slack := expires - outcomes[0].Decisions[0].ExpireAt; slack < 0 || slack > 5_000_000 {
 				t.Errorf("%s, a window of %d µs: expires %d µs after it could", algorithm, window, slack)
 			}
 		}

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -20,18 +21,21 @@ func perDay(requests int64) bucket.Limit {
 	return bucket.Limit{Algorithm: bucket.TokenBucket, Requests: requests, Burst: requests, Window: 86_400_000_000}
 }
 
-func ask(key string, limit bucket.Limit) *bucket.Request {
-	r := &bucket.Request{}
+func ask(key string, limit bucket.Limit) (r bucket.Request) {
 	r.Add(bucket.Take{Key: key, Limit: limit, Cost: 1})
 	return r
 }
 
+func take(ctx context.Context, s *redisstore.Store, batch ...bucket.Request) []bucket.Outcome {
+	outcomes := make([]bucket.Outcome, len(batch))
+	s.Take(ctx, batch, outcomes)
+	return outcomes
+}
+
 // takeOne asks for one unit of the key.
-func takeOne(t *testing.T, s *redisstore.Store, key string, limit bucket.Limit) *bucket.Request {
+func takeOne(t *testing.T, s *redisstore.Store, key string, limit bucket.Limit) bucket.Outcome {
 	t.Helper()
-	r := ask(key, limit)
-	s.Take(t.Context(), []*bucket.Request{r})
-	return r
+	return take(t.Context(), s, ask(key, limit))[0]
 }
 
 // await waits until the condition holds.

@@ -131,56 +131,48 @@ func (s *Store) ping(ctx context.Context) error {
 	return nil
 }
 
-// Take implements ratelimit.Store. Requests of one batch are decided in their order. An error that is not one of this
-// package, nor ratelimit.ErrOutcomeUnknown, is a *bucket.ScriptError or what Redis said.
-func (s *Store) Take(ctx context.Context, batch []*bucket.Request) {
+// Take implements ratelimit.Store. An error that is not one of this package, nor ratelimit.ErrOutcomeUnknown, is a
+// *bucket.ScriptError or the answer of Redis.
+func (s *Store) Take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
 	deadline := time.Now().Add(s.cfg.Timeout)
 	if d, ok := ctx.Deadline(); ok && d.Add(-margin).Before(deadline) {
 		deadline = d.Add(-margin)
 	}
-	for len(batch) > 0 {
-		n := fitting(batch)
-		s.takeTogether(ctx, deadline, batch[:n])
-		batch = batch[n:]
-	}
-}
-
-// fitting is how many of the requests fit one script call, at least one.
-func fitting(batch []*bucket.Request) int {
-	keys := 0
-	for n, r := range batch {
-		if keys += len(r.Takes); keys > maxKeys && n > 0 {
-			return n
-		}
-	}
-	return len(batch)
-}
-
-// takeTogether decides requests in one script call.
-func (s *Store) takeTogether(ctx context.Context, deadline time.Time, batch []*bucket.Request) {
-	c := newCall(batch)
-	if len(c.keys) == 0 {
-		for _, r := range batch {
-			r.Err = nil
-			r.Decide(0)
+	c := newCall(requests)
+	if c.keys == 0 {
+		for i := range requests {
+			requests[i].Decide(0, nil, &outcomes[i])
 		}
 		return
 	}
-	err := s.submit(ctx, deadline, c)
-	if errors.Is(err, ratelimit.ErrOutcomeUnknown) && s.cfg.Hooks.Unknown != nil {
-		s.cfg.Hooks.Unknown(len(batch))
+	if err := s.submit(ctx, deadline, c); err != nil {
+		s.fail(outcomes, err)
+		return
 	}
-	for _, r := range batch {
-		if r.Err = err; err != nil {
-			continue
+	for i := range c.chunks {
+		ch := &c.chunks[i]
+		n := ch.requests
+		if ch.err != nil {
+			s.fail(outcomes[:n], ch.err)
+		} else {
+			ch.answer(requests[:n], outcomes[:n], &c.bucket)
 		}
-		var line string
-		line, c.lines = cutLine(c.lines)
-		r.Err = explain(r.Answer(line, c.clock))
+		requests, outcomes = requests[n:], outcomes[n:]
 	}
 }
 
-// submit hands the call to whoever sends next, and waits for its answer, but not beyond the deadline.
+// fail answers requests that Redis did not decide.
+func (s *Store) fail(outcomes []bucket.Outcome, err error) {
+	for i := range outcomes {
+		outcomes[i] = bucket.Outcome{Err: err}
+	}
+	if errors.Is(err, ratelimit.ErrOutcomeUnknown) && s.cfg.Hooks.Unknown != nil {
+		s.cfg.Hooks.Unknown(len(outcomes))
+	}
+}
+
+// submit hands the call to the worker that sends next, and waits for the answer until the deadline. The chunks have the answer
+// only if there is no error.
 func (s *Store) submit(ctx context.Context, deadline time.Time, c *call) error {
 	wait := time.Until(deadline)
 	switch {
@@ -196,7 +188,7 @@ func (s *Store) submit(ctx context.Context, deadline time.Time, c *call) error {
 	defer timer.Stop()
 	select {
 	case <-c.done:
-		return c.err
+		return nil
 	case <-timer.C:
 	case <-ctx.Done():
 	}
@@ -205,7 +197,7 @@ func (s *Store) submit(ctx context.Context, deadline time.Time, c *call) error {
 	}
 	select {
 	case <-c.done: // in the same moment
-		return c.err
+		return nil
 	default:
 		return fmt.Errorf("redis: no answer in time: %w", ratelimit.ErrOutcomeUnknown)
 	}

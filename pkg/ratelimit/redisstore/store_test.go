@@ -50,7 +50,8 @@ func BenchmarkTake(b *testing.B) {
 				b.ReportAllocs()
 				b.SetParallelism(goroutines / 2) // of GOMAXPROCS, 2 here
 				work := func(next func() bool) {
-					r := &bucket.Request{}
+					batch, outcomes := make([]bucket.Request, 1), make([]bucket.Outcome, 1)
+					r := &batch[0]
 					names := make([]string, 100_000/64)
 					for i := range names {
 						names[i] = fmt.Sprintf("bench:%06d", rand.IntN(100_000))
@@ -60,9 +61,9 @@ func BenchmarkTake(b *testing.B) {
 						for range keys {
 							r.Add(bucket.Take{Key: names[rand.IntN(len(names))], Limit: limit, Cost: 1})
 						}
-						s.Take(b.Context(), []*bucket.Request{r})
-						if r.Err != nil {
-							b.Error(r.Err)
+						s.Take(b.Context(), batch, outcomes)
+						if outcomes[0].Err != nil {
+							b.Error(outcomes[0].Err)
 							return
 						}
 					}

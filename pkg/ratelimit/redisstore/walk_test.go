@@ -158,62 +158,45 @@ func mostBurst(l bucket.Limit) int64 {
 // call makes the next steps, in Lua with one call, in Go one by one, and compares.
 func (w *walk) call(t *testing.T) {
 	t.Helper()
-	batch := make([]*bucket.Request, callSteps)
-	twins := make([]*bucket.Request, callSteps)
+	batch, outcomes := make([]bucket.Request, callSteps), make([]bucket.Outcome, callSteps)
 	for i := range batch {
 		batch[i] = w.step()
-		twins[i] = &bucket.Request{At: batch[i].At, Takes: append([]bucket.Take(nil), batch[i].Takes...)}
 	}
-	if err := w.script.take(t.Context(), batch); err != nil {
+	if err := w.script.take(t.Context(), batch, outcomes); err != nil {
 		t.Fatalf("seed %d: %v", w.seed, err)
 	}
-	for i, lua := range batch {
-		twin := twins[i]
-		before := w.decide(twin)
+	for i, lua := range outcomes {
+		before, twin := w.decide(&batch[i])
 		if lua.Err != nil {
 			t.Fatalf("seed %d, leg %d, step %d: %v", w.seed, w.leg, i, lua.Err)
 		}
-		if diff := cmp.Diff(answer(twin), answer(lua)); diff != "" {
-			t.Fatalf("seed %d, leg %d, step %d (-Go +Lua):\n%s\nstates before: %+v\nrequest: %+v", w.seed, w.leg, i, diff, before, twin)
+		if diff := cmp.Diff(twin, lua); diff != "" {
+			t.Fatalf("seed %d, leg %d, step %d (-Go +Lua):\n%s\nstates before: %+v\nrequest: %+v", w.seed, w.leg, i, diff, before, batch[i])
 		}
 	}
 	w.compareStored(t)
 }
 
 // decide decides in Go, over the walk's own states; it returns those from before.
-func (w *walk) decide(r *bucket.Request) (before []bucket.State) {
+func (w *walk) decide(r *bucket.Request) (before []bucket.State, o bucket.Outcome) {
+	loaded := make([]bucket.Loaded, len(r.Takes))
 	for i := range r.Takes {
 		s := w.states[r.Takes[i].Key]
 		before = append(before, clone(s))
-		r.Takes[i].State = clone(s)
+		loaded[i].State = clone(s)
 	}
-	r.Decide(0)
-	for _, t := range r.Takes {
-		if t.Changed {
-			w.states[t.Key] = clone(t.State)
+	r.Decide(0, loaded, &o)
+	for i, t := range r.Takes {
+		if loaded[i].Changed {
+			w.states[t.Key] = clone(loaded[i].State)
 		}
 	}
-	return before
+	return before, o
 }
 
 func clone(s bucket.State) bucket.State {
 	s.Grants = append([]bucket.Grant(nil), s.Grants...)
 	return s
-}
-
-// told is what a caller is told of a request.
-type told struct {
-	Allowed    bool
-	RetryAfter int64
-	Decisions  []bucket.Decision
-}
-
-func answer(r *bucket.Request) told {
-	a := told{Allowed: r.Allowed, RetryAfter: r.RetryAfter}
-	for _, t := range r.Takes {
-		a.Decisions = append(a.Decisions, t.Decision)
-	}
-	return a
 }
 
 // compareStored compares what Redis holds of the walk's buckets with the states of Go.
@@ -246,9 +229,9 @@ func normal(s bucket.State) bucket.State {
 }
 
 // step draws the next request.
-func (w *walk) step() *bucket.Request {
+func (w *walk) step() bucket.Request {
 	w.now += w.stride()
-	r := &bucket.Request{At: w.now}
+	r := bucket.Request{At: w.now}
 	for range w.pick(1, 1, 1, 2, 3) {
 		b := &w.buckets[w.random.IntN(len(w.buckets))]
 		if w.random.IntN(60) == 0 {

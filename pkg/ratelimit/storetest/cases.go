@@ -76,7 +76,7 @@ func (s script) run(t *testing.T, store Store, run string, algorithm bucket.Algo
 			i++
 			continue
 		}
-		batch, lines := []*bucket.Request(nil), s.lines[i:]
+		batch, lines := []bucket.Request(nil), s.lines[i:]
 		var at time.Duration
 		for n := 0; n < len(lines) && (n == 0 || strings.HasPrefix(lines[n], "&")); n++ {
 			asked, _, _ := strings.Cut(lines[n], "->")
@@ -84,7 +84,7 @@ func (s script) run(t *testing.T, store Store, run string, algorithm bucket.Algo
 			if n == 0 {
 				at = parseDuration(t, words[0])
 			}
-			r := &bucket.Request{At: epoch.Add(at).UnixMicro()}
+			r := bucket.Request{At: epoch.Add(at).UnixMicro()}
 			for _, word := range words[1:] {
 				r.Add(parseTake(t, word, limits, func(bucketName string) string {
 					return fmt.Sprintf("%s/%s/%s/%s", run, s.title, algorithm, bucketName)
@@ -92,9 +92,8 @@ func (s script) run(t *testing.T, store Store, run string, algorithm bucket.Algo
 			}
 			batch = append(batch, r)
 		}
-		take(t, store, batch...)
-		for n, r := range batch {
-			got = append(got, transcript(lines[n], r))
+		for n, o := range take(t, store, batch...) {
+			got = append(got, transcript(lines[n], batch[n].Takes, o))
 		}
 		i += len(batch)
 	}
@@ -116,34 +115,34 @@ func sideBySide(want, got []string) string {
 	return b.String()
 }
 
-// transcript is the line with the answer that r has got.
-func transcript(line string, r *bucket.Request) string {
+// transcript is the line with the answer to it.
+func transcript(line string, takes []bucket.Take, o bucket.Outcome) string {
 	asked, wanted, _ := strings.Cut(line, "->")
 	var b strings.Builder
 	b.WriteString(asked + "-> ")
-	if r.Err != nil {
-		b.WriteString("error: " + r.Err.Error())
+	if o.Err != nil {
+		b.WriteString("error: " + o.Err.Error())
 		return b.String()
 	}
-	if r.Allowed {
+	if o.Allowed {
 		b.WriteString("allowed")
 	} else {
 		b.WriteString("denied")
 	}
 	if strings.Contains(wanted, " retry ") {
 		wait := "never"
-		if r.RetryAfter != bucket.Never {
-			wait = (time.Duration(r.RetryAfter) * time.Microsecond).String()
+		if o.RetryAfter != bucket.Never {
+			wait = (time.Duration(o.RetryAfter) * time.Microsecond).String()
 		}
 		b.WriteString(" retry " + wait)
 	}
-	for _, took := range r.Takes {
+	for i, took := range takes {
 		verdict := "!"
-		if took.Decision.Allowed {
+		if o.Decisions[i].Allowed {
 			verdict = "="
 		}
 		bucketName := took.Key[strings.LastIndex(took.Key, "/")+1:]
-		fmt.Fprintf(&b, " %s%s%d", bucketName, verdict, took.Decision.Remaining)
+		fmt.Fprintf(&b, " %s%s%d", bucketName, verdict, o.Decisions[i].Remaining)
 	}
 	return b.String()
 }

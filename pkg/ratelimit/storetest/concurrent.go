@@ -46,23 +46,24 @@ func together(shared []Store, work func(goroutine int, store Store)) {
 func exactlyTheLimit(t *testing.T, algorithm bucket.Algorithm, shared []Store) {
 	const limit, each = 500, 12
 	key := keyspace(t)
-	ask := func() *bucket.Request {
+	ask := func() bucket.Request {
 		return request(bucket.Take{Key: key, Limit: perDecades(algorithm, limit), Cost: 1})
 	}
 	var allowed atomic.Int64
 	together(shared, func(goroutine int, store Store) {
 		size := []int{1, 3, each}[goroutine%3]
 		for range each / size {
-			batch := make([]*bucket.Request, size)
+			batch := make([]bucket.Request, size)
 			for i := range batch {
 				batch[i] = ask()
 			}
-			store.Take(t.Context(), batch)
-			for _, r := range batch {
+			outcomes := make([]bucket.Outcome, size)
+			store.Take(t.Context(), batch, outcomes)
+			for _, o := range outcomes {
 				switch {
-				case r.Err != nil:
-					t.Errorf("take: %v", r.Err)
-				case r.Allowed:
+				case o.Err != nil:
+					t.Errorf("take: %v", o.Err)
+				case o.Allowed:
 					allowed.Add(1)
 				}
 			}
@@ -81,20 +82,20 @@ func severalBuckets(t *testing.T, algorithm bucket.Algorithm, shared []Store) {
 	var charged [buckets]atomic.Int64
 	together(shared, func(_ int, store Store) {
 		for range each {
-			r := &bucket.Request{}
+			r := bucket.Request{}
 			for _, b := range rand.Perm(buckets)[:3] {
 				r.Add(bucket.Take{Key: name(run, b), Limit: perDecades(algorithm, limit(b)), Cost: uint64(1 + rand.IntN(3))})
 			}
-			asked := append([]bucket.Take(nil), r.Takes...)
-			store.Take(t.Context(), []*bucket.Request{r})
-			if r.Err != nil {
-				t.Errorf("take: %v", r.Err)
+			outcomes := make([]bucket.Outcome, 1)
+			store.Take(t.Context(), []bucket.Request{r}, outcomes)
+			if outcomes[0].Err != nil {
+				t.Errorf("take: %v", outcomes[0].Err)
 				continue
 			}
-			if !r.Allowed {
+			if !outcomes[0].Allowed {
 				continue
 			}
-			for _, a := range asked {
+			for _, a := range r.Takes {
 				for b := range buckets {
 					if a.Key == name(run, b) {
 						charged[b].Add(int64(a.Cost))
@@ -103,16 +104,16 @@ func severalBuckets(t *testing.T, algorithm bucket.Algorithm, shared []Store) {
 			}
 		}
 	})
-	peek := &bucket.Request{}
+	peek := bucket.Request{}
 	for b := range buckets {
 		peek.Add(bucket.Take{Key: name(run, b), Limit: perDecades(algorithm, limit(b)), Need: 1})
 	}
-	take(t, shared[0], peek)
-	if peek.Err != nil {
-		t.Fatal(peek.Err)
+	peeked := take(t, shared[0], peek)[0]
+	if peeked.Err != nil {
+		t.Fatal(peeked.Err)
 	}
 	for b := range buckets {
-		if got, want := peek.Takes[b].Decision.Remaining, limit(b)-charged[b].Load(); got != want {
+		if got, want := peeked.Decisions[b].Remaining, limit(b)-charged[b].Load(); got != want {
 			t.Errorf("bucket %d of limit %d: allowed requests cost %d, but %d are left, want %d", b, limit(b), limit(b)-want, got, want)
 		}
 	}
@@ -127,13 +128,14 @@ func whileItRefills(t *testing.T, algorithm bucket.Algorithm, shared []Store) {
 	var allowed atomic.Int64
 	start := time.Now()
 	together(shared, func(_ int, store Store) {
+		outcomes := make([]bucket.Outcome, 1)
 		for time.Since(start) < duration {
 			r := request(bucket.Take{Key: key, Limit: limit, Cost: 1})
-			store.Take(t.Context(), []*bucket.Request{r})
+			store.Take(t.Context(), []bucket.Request{r}, outcomes)
 			switch {
-			case r.Err != nil:
-				t.Errorf("take: %v", r.Err)
-			case r.Allowed:
+			case outcomes[0].Err != nil:
+				t.Errorf("take: %v", outcomes[0].Err)
+			case outcomes[0].Allowed:
 				allowed.Add(1)
 			}
 		}

@@ -87,12 +87,12 @@ func (e *example) line(t *testing.T, line string) string {
 			every = parseDuration(t, words[i+1])
 		}
 	}
-	var last *bucket.Request
+	var last bucket.Outcome
 	var verdicts [2]int
 	for i := range times {
-		last = &bucket.Request{At: at.Add(time.Duration(i) * every).UnixMicro()}
-		last.Add(take)
-		takeContext(t.Context(), t, e.store, last)
+		r := bucket.Request{At: at.Add(time.Duration(i) * every).UnixMicro()}
+		r.Add(take)
+		last = takeContext(t.Context(), t, e.store, r)[0]
 		if last.Err != nil {
 			return asked + " -> error: " + last.Err.Error()
 		}
@@ -106,9 +106,9 @@ func (e *example) line(t *testing.T, line string) string {
 }
 
 // describe says of the answer what the wanted one says.
-func describe(t *testing.T, wanted string, verdicts [2]int, r *bucket.Request) string {
+func describe(t *testing.T, wanted string, verdicts [2]int, o bucket.Outcome) string {
 	t.Helper()
-	d := r.Takes[0].Decision
+	d := o.Decisions[0]
 	var said []string
 	switch {
 	case verdicts[1] == 0:
@@ -124,7 +124,7 @@ func describe(t *testing.T, wanted string, verdicts [2]int, r *bucket.Request) s
 		case "remaining":
 			said = append(said, "remaining "+strconv.FormatInt(d.Remaining, 10))
 		case "retry":
-			said = append(said, "retry "+duration(t, value, r.RetryAfter))
+			said = append(said, "retry "+duration(t, value, o.RetryAfter))
 		case "reset":
 			said = append(said, "reset "+duration(t, value, d.ResetAfter))
 		case "next":

@@ -61,21 +61,20 @@ func (w requestWalk) run(t *testing.T, store Store, run string) {
 			end++
 		}
 		steps := w.Steps[i:end]
-		batch := make([]*bucket.Request, len(steps))
+		batch := make([]bucket.Request, len(steps))
 		for k, s := range steps {
 			batch[k] = w.request(t, s, run)
 		}
-		take(t, store, batch...)
-		for k, s := range steps {
-			s.compare(t, i+k, batch[k])
+		for k, o := range take(t, store, batch...) {
+			steps[k].compare(t, i+k, o)
 		}
 		i = end
 	}
 }
 
-func (w requestWalk) request(t *testing.T, s requestStep, run string) *bucket.Request {
+func (w requestWalk) request(t *testing.T, s requestStep, run string) bucket.Request {
 	t.Helper()
-	r := &bucket.Request{At: s.T}
+	r := bucket.Request{At: s.T}
 	for _, v := range s.Takes {
 		b := w.Buckets[v.Bucket]
 		algorithm, err := bucket.ParseAlgorithm(b.Algo)
@@ -94,14 +93,13 @@ func (w requestWalk) request(t *testing.T, s requestStep, run string) *bucket.Re
 	return r
 }
 
-func (s requestStep) compare(t *testing.T, step int, r *bucket.Request) {
+func (s requestStep) compare(t *testing.T, step int, o bucket.Outcome) {
 	t.Helper()
-	if r.Err != nil {
-		t.Fatalf("step %d: %v", step, r.Err)
+	if o.Err != nil {
+		t.Fatalf("step %d: %v", step, o.Err)
 	}
-	got := make([]requestResult, len(r.Takes))
-	for i := range r.Takes {
-		d := &r.Takes[i].Decision
+	got := make([]requestResult, len(o.Decisions))
+	for i, d := range o.Decisions {
 		got[i] = requestResult{0, d.Remaining, d.RetryAfter, d.ResetAfter, d.NextIn, d.ExpireAt, d.Delay}
 		if d.Allowed {
 			got[i][0] = 1
@@ -110,9 +108,9 @@ func (s requestStep) compare(t *testing.T, step int, r *bucket.Request) {
 			got[i][delayIndex] = notCompared
 		}
 	}
-	if r.Allowed != s.OK || r.RetryAfter != s.RA || !slices.Equal(got, s.Res) {
+	if o.Allowed != s.OK || o.RetryAfter != s.RA || !slices.Equal(got, s.Res) {
 		asked, _ := json.Marshal(s.Takes) //nolint:errchkjson // plain numbers
 		t.Fatalf("step %d (t=%d, takes %s, reading %v):\n got allowed %t, retry after %d, %v\nwant allowed %t, retry after %d, %v",
-			step, s.T, asked, s.Reading, r.Allowed, r.RetryAfter, got, s.OK, s.RA, s.Res)
+			step, s.T, asked, s.Reading, o.Allowed, o.RetryAfter, got, s.OK, s.RA, s.Res)
 	}
 }

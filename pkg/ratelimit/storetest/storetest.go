@@ -25,7 +25,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 	t.Run("cases", func(t *testing.T) { Cases(t, open(t)) })
 	t.Run("nothing to take", func(t *testing.T) { nothingToTake(t, open(t)) })
 	t.Run("hundreds of takes", func(t *testing.T) { hundredsOfTakes(t, open(t)) })
-	t.Run("reused request", func(t *testing.T) { reusedRequest(t, open(t)) })
+	t.Run("reused outcome", func(t *testing.T) { reusedOutcome(t, open(t)) })
 	t.Run("cancelled", func(t *testing.T) { cancelled(t, open(t)) })
 	t.Run("concurrent", func(t *testing.T) {
 		s := open(t)
@@ -37,14 +37,11 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 func nothingToTake(t *testing.T, store Store) {
 	take(t, store)
 	key := keyspace(t)
-	full := func() *bucket.Request {
-		return request(bucket.Take{Key: key, Limit: perDecades(bucket.TokenBucket, 1), Cost: 1})
-	}
-	batch := []*bucket.Request{{}, full(), {Takes: []bucket.Take{}}, full()}
-	take(t, store, batch...)
+	full := request(bucket.Take{Key: key, Limit: perDecades(bucket.TokenBucket, 1), Cost: 1})
+	outcomes := take(t, store, bucket.Request{}, full, bucket.Request{Takes: []bucket.Take{}}, full)
 	for i, want := range []bool{true, true, true, false} {
-		if r := batch[i]; r.Err != nil || r.Allowed != want {
-			t.Errorf("request %d of a batch (0 and 2 have no takes): allowed %t, err %v; want allowed %t", i, r.Allowed, r.Err, want)
+		if o := outcomes[i]; o.Err != nil || o.Allowed != want {
+			t.Errorf("request %d of a batch (0 and 2 have no takes): allowed %t, err %v; want allowed %t", i, o.Allowed, o.Err, want)
 		}
 	}
 }
@@ -55,7 +52,7 @@ func hundredsOfTakes(t *testing.T, store Store) {
 	for _, algorithm := range bucket.Algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			run := keyspace(t)
-			ask := func(cost, need uint64) *bucket.Request {
+			ask := func(cost, need uint64) bucket.Outcome {
 				takes := make([]bucket.Take, n)
 				for i := range takes {
 					limit := perDecades(algorithm, 10)
@@ -64,41 +61,42 @@ func hundredsOfTakes(t *testing.T, store Store) {
 					}
 					takes[i] = bucket.Take{Key: name(run, i), Limit: limit, Cost: cost, Need: need}
 				}
-				r := request(takes...)
-				take(t, store, r)
-				if r.Err != nil {
-					t.Fatalf("%d takes in one request: %v", n, r.Err)
+				o := take(t, store, request(takes...))[0]
+				if o.Err != nil {
+					t.Fatalf("%d takes in one request: %v", n, o.Err)
 				}
-				return r
+				return o
 			}
-			if r := ask(2, 0); !r.Allowed {
+			if o := ask(2, 0); !o.Allowed {
 				t.Fatalf("%d takes of cost 2, all of which fit: denied", n)
 			}
-			if r := ask(2, 0); r.Allowed {
+			if o := ask(2, 0); o.Allowed {
 				t.Fatalf("%d takes, the last of which does not fit: allowed", n)
 			}
-			for i, took := range ask(0, 1).Takes {
+			for i, d := range ask(0, 1).Decisions {
 				want := int64(8)
 				if i == n-1 {
 					want = 1
 				}
-				if took.Decision.Remaining != want {
-					t.Errorf("take %d of %d after one allowed and one denied request: %d left, want %d", i, n, took.Decision.Remaining, want)
+				if d.Remaining != want {
+					t.Errorf("take %d of %d after one allowed and one denied request: %d left, want %d", i, n, d.Remaining, want)
 				}
 			}
 		})
 	}
 }
 
-// reusedRequest: a request that is sent again is answered afresh; nothing of the first answer shows.
-func reusedRequest(t *testing.T, store Store) {
+// reusedOutcome: an outcome that is written over shows nothing of an earlier one.
+func reusedOutcome(t *testing.T, store Store) {
 	r := request(bucket.Take{Key: keyspace(t), Limit: perDecades(bucket.SlidingWindowLog, 2), Cost: 1})
-	r.Err = errors.New("of an earlier answer")
+	outcomes := []bucket.Outcome{{
+		Err: errors.New("of an earlier answer"), RetryAfter: 1, Decisions: make([]bucket.Decision, 3, 7),
+	}}
 	for i, want := range []bool{true, true, false, false} {
-		take(t, store, r)
-		if r.Err != nil || r.Allowed != want || r.Takes[0].Decision.Allowed != want || (r.RetryAfter == 0) != want {
-			t.Errorf("call %d of the same request: allowed %t (its take %t), retry after %d, err %v; want allowed %t",
-				i, r.Allowed, r.Takes[0].Decision.Allowed, r.RetryAfter, r.Err, want)
+		store.Take(t.Context(), []bucket.Request{r}, outcomes)
+		o := outcomes[0]
+		if o.Err != nil || o.Allowed != want || len(o.Decisions) != 1 || o.Decisions[0].Allowed != want || (o.RetryAfter == 0) != want {
+			t.Errorf("call %d of the same request: %+v; want allowed %t", i, o, want)
 		}
 	}
 }
@@ -109,7 +107,7 @@ func cancelled(t *testing.T, store Store) {
 	for _, algorithm := range bucket.Algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			run := keyspace(t)
-			ask := func(cost, need uint64) *bucket.Request {
+			ask := func(cost, need uint64) bucket.Request {
 				return request(
 					bucket.Take{Key: name(run, 0), Limit: perDecades(algorithm, 10), Cost: cost, Need: need},
 					bucket.Take{Key: name(run, 1), Limit: perDecades(algorithm, 10), Cost: cost, Need: need},
@@ -117,13 +115,12 @@ func cancelled(t *testing.T, store Store) {
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			gone, peek := ask(3, 0), ask(0, 1)
-			takeContext(ctx, t, store, gone)
-			take(t, store, peek)
+			gone := takeContext(ctx, t, store, ask(3, 0))[0]
+			peek := take(t, store, ask(0, 1))[0]
 			if peek.Err != nil {
 				t.Fatal(peek.Err)
 			}
-			a, b := peek.Takes[0].Decision.Remaining, peek.Takes[1].Decision.Remaining
+			a, b := peek.Decisions[0].Remaining, peek.Decisions[1].Remaining
 			switch {
 			case a != b:
 				t.Errorf("charged by half: %d and %d of 10 left after one request of 3 and 3 (its err: %v)", a, b, gone.Err)
@@ -138,8 +135,7 @@ func cancelled(t *testing.T, store Store) {
 	}
 }
 
-func request(takes ...bucket.Take) *bucket.Request {
-	r := &bucket.Request{}
+func request(takes ...bucket.Take) (r bucket.Request) {
 	for _, t := range takes {
 		r.Add(t)
 	}
@@ -152,22 +148,24 @@ func perDecades(algorithm bucket.Algorithm, n int64) bucket.Limit {
 	return bucket.Limit{Algorithm: algorithm, Requests: n, Burst: n, Window: decades}
 }
 
-func take(t *testing.T, store Store, batch ...*bucket.Request) {
+func take(t *testing.T, store Store, batch ...bucket.Request) []bucket.Outcome {
 	t.Helper()
-	takeContext(t.Context(), t, store, batch...)
+	return takeContext(t.Context(), t, store, batch...)
 }
 
 // takeContext calls store.Take and fails the test at once when that hangs.
-func takeContext(ctx context.Context, t *testing.T, store Store, batch ...*bucket.Request) {
+func takeContext(ctx context.Context, t *testing.T, store Store, batch ...bucket.Request) []bucket.Outcome {
 	t.Helper()
+	outcomes := make([]bucket.Outcome, len(batch))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		store.Take(ctx, batch)
+		store.Take(ctx, batch, outcomes)
 	}()
 	select {
 	case <-done:
 	case <-time.After(patience):
 		t.Fatalf("Take of %d requests has not returned within %v", len(batch), patience)
 	}
+	return outcomes
 }

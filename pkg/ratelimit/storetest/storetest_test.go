@@ -16,18 +16,18 @@ type plain struct {
 	buckets map[string]bucket.State
 }
 
-func (p *plain) Take(_ context.Context, batch []*bucket.Request) {
+func (p *plain) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, r := range batch {
-		r.Err = nil
-		for i := range r.Takes {
-			r.Takes[i].State = p.buckets[r.Takes[i].Key]
+	for i, r := range requests {
+		loaded := make([]bucket.Loaded, len(r.Takes))
+		for k, t := range r.Takes {
+			loaded[k].State = p.buckets[t.Key]
 		}
-		r.Decide(time.Now().UnixMicro())
-		for _, t := range r.Takes {
-			if t.Changed {
-				p.buckets[t.Key] = t.State
+		r.Decide(time.Now().UnixMicro(), loaded, &outcomes[i])
+		for k, t := range r.Takes {
+			if loaded[k].Changed {
+				p.buckets[t.Key] = loaded[k].State
 			}
 		}
 	}

@@ -94,20 +94,20 @@ func (w walk) run(t *testing.T, store Store, run string) {
 			s.Checks = []check{{0, s.C}}
 			s.Results = map[string]result{"0": s.result}
 		}
-		r := &bucket.Request{At: s.T}
+		r := bucket.Request{At: s.T}
 		for _, c := range s.Checks {
 			r.Add(w.Buckets[c.Bucket].take(t, fmt.Sprintf("%s/%s/%d", run, w.ID, c.Bucket), c.Cost))
 		}
-		store.Take(t.Context(), []*bucket.Request{r})
-		if r.Err != nil {
-			t.Fatalf("step %d: %v", i, r.Err)
+		o := take(t, store, r)[0]
+		if o.Err != nil {
+			t.Fatalf("step %d: %v", i, o.Err)
 		}
-		if r.Allowed != s.Allow || r.RetryAfter != s.RetryAfter {
-			t.Fatalf("step %d: allowed %t, retry after %d; want %t, %d", i, r.Allowed, r.RetryAfter, s.Allow, s.RetryAfter)
+		if o.Allowed != s.Allow || o.RetryAfter != s.RetryAfter {
+			t.Fatalf("step %d: allowed %t, retry after %d; want %t, %d", i, o.Allowed, o.RetryAfter, s.Allow, s.RetryAfter)
 		}
-		for _, take := range r.Takes {
+		for k, take := range r.Takes {
 			name := take.Key[strings.LastIndex(take.Key, "/")+1:]
-			if diff := cmp.Diff(s.Results[name], resultOf(take.Decision)); diff != "" {
+			if diff := cmp.Diff(s.Results[name], resultOf(o.Decisions[k])); diff != "" {
 				t.Fatalf("step %d (t=%d), bucket %s (-want +got):\n%s", i, s.T, name, diff)
 			}
 		}

@@ -1,0 +1,68 @@
+package ratelimit
+
+import (
+	"context"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// batch is what the queries of one DecideAll are on their way. It is used again for other queries, so that a decision allocates
+// little more than its result.
+type batch struct {
+	plans []plan // one a query
+	// requests are those of the plans that have limits.
+	requests []bucket.Request
+	outcomes []bucket.Outcome
+}
+
+// add plans a query.
+func (b *batch) add(l *Limiter, q *Query) {
+	b.plans = extend(b.plans)
+	p := &b.plans[len(b.plans)-1]
+	if p.begin(l, q); p.err != nil || len(p.limits) == 0 {
+		return
+	}
+	p.request = len(b.requests)
+	b.requests, b.outcomes = extend(b.requests), extend(b.outcomes)
+	r := &b.requests[p.request]
+	r.Takes = r.Takes[:0]
+	p.ask(r)
+}
+
+// extend returns the slice with one more element, which may still hold what it held in an earlier batch.
+func extend[T any](s []T) []T {
+	if len(s) < cap(s) {
+		return s[:len(s)+1]
+	}
+	return append(s, *new(T))
+}
+
+// take has the store decide all requests at once. The store error policies answer those that it could not decide.
+func (b *batch) take(ctx context.Context, l *Limiter) {
+	if len(b.requests) == 0 {
+		return
+	}
+	l.cfg.Store.Take(ctx, b.requests, b.outcomes)
+	var local fallback
+	for i := range b.plans {
+		p := &b.plans[i]
+		if p.request < 0 {
+			continue
+		}
+		if o := &b.outcomes[p.request]; o.Err != nil {
+			p.undecided(&b.requests[p.request], o, &local)
+		}
+	}
+	local.take(ctx, l.cfg.Fallback)
+}
+
+// result answers the query of a plan.
+func (b *batch) result(p *plan) Result {
+	switch {
+	case p.err != nil:
+		return Result{Err: p.err}
+	case p.request < 0: // no limit applies
+		return p.result(nil, &bucket.Outcome{Allowed: true})
+	}
+	return p.result(b.requests[p.request].Takes, &b.outcomes[p.request])
+}
