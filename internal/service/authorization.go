@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/extauthz/extauthz/pkg/authz"
-	"github.com/extauthz/extauthz/pkg/authz/envoyauth"
 	"github.com/extauthz/extauthz/pkg/authz/jwt"
+	"github.com/extauthz/extauthz/pkg/envoy/auth"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
@@ -17,7 +17,7 @@ import (
 // authorization is what answers Check: the authorizer, and the tokens whose issuers its policies name.
 type authorization struct {
 	authorizer *authz.Authorizer
-	server     *envoyauth.Server
+	server     *auth.Server
 	tokens     *jwt.Verifier
 	log        *slog.Logger
 
@@ -38,9 +38,9 @@ func newAuthorization(s *Settings, limiter *ratelimit.Limiter, keys authz.Keys, 
 		Headers: s.headers(), ProblemBody: s.ResponseBody == "problem",
 		OnUntrustedHops: a.warnOfHops,
 	})
-	a.server = envoyauth.New(envoyauth.Config{
+	a.server = auth.New(auth.Config{
 		Authorizer: a.authorizer, Log: log, LogClientValues: s.LogClientValues, MaxHeld: s.MaxHeld,
-		HTTP: envoyauth.HTTPConfig{
+		HTTP: auth.HTTPConfig{
 			SourceHeader: string(s.SourceHeader), PrincipalHeader: string(s.PrincipalHeader), Timeout: s.HTTPTimeout,
 			NeedsAddress: a.authorizer.NeedsPeer,
 			Observe: func(verdict authz.Verdict, took time.Duration) {
@@ -48,7 +48,7 @@ func newAuthorization(s *Settings, limiter *ratelimit.Limiter, keys authz.Keys, 
 				if verdict == authz.Undecided { // 503, which is an error to Envoy
 					code = codes.Unavailable
 				}
-				calls.Observe(envoyauth.HTTPPath, code, took)
+				calls.Observe(auth.HTTPPath, code, took)
 			},
 		},
 	})

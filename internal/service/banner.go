@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/extauthz/extauthz/pkg/ratelimit/envoyrls"
+	"github.com/extauthz/extauthz/pkg/envoy/rls"
 )
 
 // banner prints, when the sample is served, on which addresses and what to try. It is not a log line, so that no level hides it.
@@ -24,5 +24,5 @@ And as Envoy's ext_authz filter asks, with a key that is for trying only; no key
 
   curl -i -H 'x-api-key: demo' http://%s/check/
 
-`, s.rulesDirectory(), l.grpc.Addr(), l.http.Addr(), l.debug.Addr(), l.http.Addr(), envoyrls.Example, l.http.Addr())
+`, s.rulesDirectory(), l.grpc.Addr(), l.http.Addr(), l.debug.Addr(), l.http.Addr(), rls.Example, l.http.Addr())
 }

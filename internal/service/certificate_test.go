@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/extauthz/extauthz/internal/testenv"
-	"github.com/extauthz/extauthz/pkg/ratelimit/envoyrls"
+	"github.com/extauthz/extauthz/pkg/envoy/rls"
 )
 
 // TestCertificateForRedis has a Redis that asks for a certificate, and one that it does not trust, until another is put in its
@@ -35,7 +35,7 @@ func TestCertificateForRedis(t *testing.T) {
 		"REDIS_TLS_CLIENT_CERT": file("client.pem"), "REDIS_TLS_CLIENT_KEY": file("client.key"),
 	})
 	shows := func(up int, expiry time.Time) error {
-		res, err := http.Post("http://"+httpAddr+"/json", "application/json", strings.NewReader(envoyrls.Example))
+		res, err := http.Post("http://"+httpAddr+"/json", "application/json", strings.NewReader(rls.Example))
 		if err != nil {
 			return err
 		}

@@ -8,12 +8,12 @@ import (
 	grpchealth "google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/extauthz/extauthz/pkg/authz/envoyauth"
-	"github.com/extauthz/extauthz/pkg/ratelimit/envoyrls"
+	"github.com/extauthz/extauthz/pkg/envoy/auth"
+	"github.com/extauthz/extauthz/pkg/envoy/rls"
 )
 
 // healthNames are the services that grpc.health.v1 knows: all of them (""), envoyproxy/ratelimit's name, and the full ones.
-var healthNames = []string{"", "ratelimit", envoyrls.ServiceName, envoyauth.ServiceName}
+var healthNames = []string{"", "ratelimit", rls.ServiceName, auth.ServiceName}
 
 // health says, over gRPC and HTTP alike, whether requests should be sent here. It starts as not serving.
 type health struct {

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/envoy/rls"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
-	"github.com/extauthz/extauthz/pkg/ratelimit/envoyrls"
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
@@ -87,11 +87,11 @@ func Run(ctx context.Context, cfg Config) error {
 	})
 
 	grpcServer := newGRPCServer(s, calls, bugs)
-	rls := envoyrls.New(envoyrls.Config{
+	limits := rls.New(rls.Config{
 		Limiter: limiter, Headers: s.headers(),
 		ProblemBody: s.ResponseBody == "problem", DynamicMetadata: s.DynamicMetadata,
 	})
-	rls.Register(grpcServer)
+	limits.Register(grpcServer)
 	auth.server.Register(grpcServer)
 	ready.register(grpcServer)
 	listeners, err := listen(s)
@@ -110,7 +110,7 @@ func Run(ctx context.Context, cfg Config) error {
 	listeners.guard(guards, portBounds(s, memory), registry)
 	debug := debugHandler(registry, rules.serve, ready, s.Pprof && listeners.pprof == nil)
 	servers := []webServer{
-		{"HTTP", listeners.http, newHTTPServer(bugs.handler("HTTP", auth.server.HTTP(mainHandler(rls, ready))))},
+		{"HTTP", listeners.http, newHTTPServer(bugs.handler("HTTP", auth.server.HTTP(mainHandler(limits, ready))))},
 		{"debug", listeners.debug, newHTTPServer(bugs.handler("debug", debug))},
 	}
 	if listeners.pprof != nil {

@@ -98,7 +98,7 @@ func TestStartAndDrainAreAnnounced(t *testing.T) {
 	}
 }
 
-// rulesRoot makes a RUNTIME_ROOT with one rule file, which is about what envoyrls.Example asks.
+// rulesRoot makes a RUNTIME_ROOT with one rule file, which is about what rls.Example asks.
 func rulesRoot(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()

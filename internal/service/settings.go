@@ -8,7 +8,7 @@ import (
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
-	"github.com/extauthz/extauthz/pkg/ratelimit/reply"
+	"github.com/extauthz/extauthz/pkg/reply"
 )
 
 // Settings are all environment variables. Where envoyproxy/ratelimit has a name for a thing it is that name, with its default

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
-	"github.com/extauthz/extauthz/pkg/ratelimit/reply"
+	"github.com/extauthz/extauthz/pkg/reply"
 )
 
 func TestSettingsMistakesAreReportedAtOnce(t *testing.T) {

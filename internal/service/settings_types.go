@@ -8,7 +8,7 @@ import (
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
-	"github.com/extauthz/extauthz/pkg/ratelimit/reply"
+	"github.com/extauthz/extauthz/pkg/reply"
 )
 
 // Types of settings that are more than text. The error of UnmarshalText says what is wanted.

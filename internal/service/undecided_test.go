@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/extauthz/extauthz/internal/testenv"
-	"github.com/extauthz/extauthz/pkg/ratelimit/envoyrls"
+	"github.com/extauthz/extauthz/pkg/envoy/rls"
 )
 
 // TestUndecidedIsSaid: a Redis that answers and does not decide, here because its memory is full, is told of once, with the
@@ -23,7 +23,7 @@ func TestUndecidedIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		res, err := http.Post("http://"+httpAddr+"/json", "application/json", strings.NewReader(strings.Replace(envoyrls.Example, "demo", "hush", 1)))
+		res, err := http.Post("http://"+httpAddr+"/json", "application/json", strings.NewReader(strings.Replace(rls.Example, "demo", "hush", 1)))
 		if err != nil {
 			t.Fatal(err)
 		}

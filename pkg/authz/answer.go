@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/extauthz/extauthz/pkg/ratelimit/reply"
+	"github.com/extauthz/extauthz/pkg/reply"
 )
 
 // refuse turns the decision into a refusal. detail is for the client.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
-	"github.com/extauthz/extauthz/pkg/ratelimit/reply"
+	"github.com/extauthz/extauthz/pkg/reply"
 )
 
 // Config are the settings of an authorizer.

@@ -19,7 +19,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
-	"github.com/extauthz/extauthz/pkg/ratelimit/reply"
+	"github.com/extauthz/extauthz/pkg/reply"
 	"github.com/extauthz/extauthz/pkg/rulefile"
 )
 

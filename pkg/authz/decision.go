@@ -2,7 +2,7 @@ package authz
 
 import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
-	"github.com/extauthz/extauthz/pkg/ratelimit/reply"
+	"github.com/extauthz/extauthz/pkg/reply"
 )
 
 // Verdict says what becomes of a request. The zero value refuses.

@@ -1,0 +1,178 @@
+package auth
+
+import (
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/reply"
+)
+
+// answer is a decision in what can be sent to Envoy, over gRPC and over HTTP. Its zero value refuses.
+type answer struct {
+	decision *authz.Decision
+	// status is the HTTP status for the client, unless the request is allowed.
+	status int
+	// toUpstream are headers to set on the request, remove those to take from it; no name is in both.
+	toUpstream []reply.Header
+	remove     []string
+	// removeQuery are query parameters to take from the request, as they are spelt in it.
+	removeQuery []string
+	// toClient are headers for the client.
+	toClient []reply.Header
+	// body is that of a refusal.
+	body string
+	// dropped counts headers that could not be sent.
+	dropped int
+}
+
+// newAnswer says what is sent for the decision of a request.
+func newAnswer(r *authz.Request, d *authz.Decision) answer {
+	a := answer{decision: d}
+	a.addToClient(d.ToClient)
+	if d.Verdict == authz.Allowed {
+		a.forUpstream(r, d)
+		return a
+	}
+	a.status = refusalStatus(d)
+	if d.Verdict == authz.Undecided && !slices.ContainsFunc(a.toClient, func(h reply.Header) bool { return h.Name == "retry-after" }) {
+		a.toClient = append(a.toClient, reply.Header{Name: "retry-after", Value: "1"})
+	}
+	// The type of an answer without a body is Envoy's affair, and that of a gRPC answer.
+	a.toClient = slices.DeleteFunc(a.toClient, func(h reply.Header) bool { return h.Name == "content-type" })
+	if r.GRPC() {
+		a.body = validText(message(d))
+		a.toClient = append(a.toClient, grpcHeaders(a.status, a.body, d)...)
+		return a
+	}
+	a.body = validText(string(d.Body))
+	if len(d.Body) > 0 && d.ContentType != "" {
+		a.addToClient([]reply.Header{{Name: "content-type", Value: d.ContentType}})
+	}
+	return a
+}
+
+// refusalStatus is the status for the client: what the decision says if that is one of an error, so that no mistake makes a
+// success of a refusal.
+func refusalStatus(d *authz.Decision) int {
+	switch {
+	case d.Verdict == authz.Undecided && d.Status >= 500 && d.Status <= 599:
+		return d.Status
+	case d.Verdict == authz.Undecided:
+		return http.StatusServiceUnavailable
+	case d.Status >= 400 && d.Status <= 599:
+		return d.Status
+	}
+	return http.StatusForbidden
+}
+
+// addToClient adds headers for the client. Values of one name make one list (RFC 9110, 5.3): of several headers of a name Envoy
+// keeps one on an answer of the upstream's, and all on its own.
+func (a *answer) addToClient(headers []reply.Header) {
+	for _, h := range headers {
+		name, nameOK := sendableName(h.Name)
+		value, valueOK := sendableValue(h.Value)
+		if !nameOK || !valueOK {
+			a.dropped++
+			continue
+		}
+		if i := slices.IndexFunc(a.toClient, func(h reply.Header) bool { return h.Name == name }); i >= 0 {
+			a.toClient[i].Value += ", " + value
+			continue
+		}
+		a.toClient = append(a.toClient, reply.Header{Name: name, Value: value})
+	}
+}
+
+// forUpstream says what to change in the request. What can not be set is removed, or the upstream would take the client's own
+// for it.
+func (a *answer) forUpstream(r *authz.Request, d *authz.Decision) {
+	for _, name := range d.Remove {
+		a.removeHeader(name)
+	}
+	for _, h := range d.ToUpstream {
+		name, ok := sendableName(h.Name)
+		if !ok {
+			a.dropped++
+			continue
+		}
+		value, ok := sendableValue(h.Value)
+		switch {
+		case !ok:
+			a.dropped++
+			a.removeHeader(name)
+		case value == "": // Envoy may leave out a header without a value
+			a.removeHeader(name)
+		case !slices.Contains(a.remove, name):
+			a.toUpstream = append(a.toUpstream, reply.Header{Name: name, Value: value})
+		}
+	}
+	// A name may have been set before its removal was known of.
+	a.toUpstream = slices.DeleteFunc(a.toUpstream, func(h reply.Header) bool { return slices.Contains(a.remove, h.Name) })
+	a.removeLookalikes(r, d.Keep)
+	a.removeQuery = spellings(r.Path, d.RemoveQuery)
+}
+
+func (a *answer) removeHeader(name string) {
+	name, ok := sendableName(name)
+	if !ok {
+		a.dropped++
+		return
+	}
+	if !slices.Contains(a.remove, name) {
+		a.remove = append(a.remove, name)
+	}
+}
+
+// removeLookalikes removes headers such as x_owner and x.owner where x-owner is set, removed or kept. Many servers hand
+// headers to a program as variables, in whose names every character but letters and digits becomes the same one (CGI,
+// PHP, WSGI, Rack). The proxy that sets a kept header replaces it in its own spelling only.
+func (a *answer) removeLookalikes(r *authz.Request, kept []string) {
+	ours := slices.Concat(a.remove, kept)
+	for _, h := range a.toUpstream {
+		ours = append(ours, h.Name)
+	}
+	for name := range r.Headers {
+		alike := func(other string) bool { return looksAlike(name, other) }
+		if !slices.Contains(ours, name) && slices.ContainsFunc(ours, alike) {
+			a.removeHeader(name)
+		}
+	}
+	slices.Sort(a.remove)
+}
+
+// looksAlike reports whether two names of headers, in lower case, differ at most in characters that are neither letters
+// nor digits.
+func looksAlike(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range len(a) {
+		if a[i] != b[i] && (alphanumeric(a[i]) || alphanumeric(b[i])) {
+			return false
+		}
+	}
+	return true
+}
+
+func alphanumeric(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
+
+// spellings returns how parameters of these names are spelt in the query of the path: Envoy compares without decoding, and
+// %61pi_key is api_key to an upstream.
+func spellings(path string, names []string) []string {
+	if len(names) == 0 {
+		return nil
+	}
+	_, query, _ := strings.Cut(path, "?")
+	found := map[string]bool{}
+	for pair := range strings.SplitSeq(query, "&") {
+		spelt, _, _ := strings.Cut(pair, "=")
+		if name, err := url.QueryUnescape(spelt); err == nil && slices.Contains(names, name) {
+			found[validText(spelt)] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}

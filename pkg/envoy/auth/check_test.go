@@ -1,0 +1,239 @@
+package auth_test
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	"google.golang.org/grpc/codes"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/envoy/auth"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+	"github.com/extauthz/extauthz/pkg/reply"
+	"github.com/extauthz/extauthz/pkg/rulefile"
+)
+
+// checkedKey is the only valid key of the fuzz test, and checkedPrincipal the only principal.
+const (
+	checkedKey       = "the-only-key"
+	checkedPrincipal = "spiffe://example.org/sa/web"
+)
+
+// checkedPolicy has every kind of rule and of action.
+const checkedPolicy = `
+domain: shop
+descriptors:
+  - { key: "*", rate_limit: { unit: second, requests_per_unit: 1000000 } }
+  - { key: tenant, value: busy, rate_limit: { unit: hour, requests_per_unit: 0 } }
+authz:
+  credentials:
+    - api_key: { header: x-api-key }
+    - api_key: { scheme: ApiKey }
+    - api_key: { query: api_key }
+    - api_key: { cookie: api_key }
+    - mtls: { principals: ["` + checkedPrincipal + `"] }
+  preflight: allow
+  access:
+    - { path: { prefix: /admin }, require: denied }
+    - { hosts: [admin.example, "2001:db8::1"], require: denied }
+    - { path: { prefix: /public }, require: open }
+    - { methods: [DELETE], path: { template: "/users/{id}" }, scopes: [delete] }
+  limits:
+    - actions: [{ remote_address: { trusted_hops: 1 } }]
+    - actions: [{ host: }]
+    - actions: [{ path: }, { method: }]
+    - actions: [{ credential: { field: owner } }]
+    - actions: [{ request_headers: { header: x-tenant, key: tenant } }]
+      hits_addend: { header: x-cost }
+    - actions: [{ query_parameter: { parameter: q, key: q } }]
+    - actions: [{ metadata: { key: m, path: [n, a, b], default: none } }]
+    - actions: [{ header_value_match: { header: user-agent, pattern: "*bot*", value: bot } }]
+      hits_addend: { extension: cost }
+  refused:
+    - actions: [{ remote_address: { key: refused } }]
+`
+
+// newChecked returns a server with that policy.
+func newChecked(t testing.TB) *auth.Server {
+	t.Helper()
+	file := rulefile.File{Name: "shop.yaml", Content: []byte(checkedPolicy)}
+	rules, problems := rulefile.Parse([]rulefile.File{file}, rulefile.Config{})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	store, err := memstore.New(memstore.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	limiter := ratelimit.New(ratelimit.Config{Store: store, Fallback: store})
+	limiter.SetRules(ratelimit.NewRules(rules.Domains, ratelimit.RulesOptions{}))
+	secret, err := apikey.NewSecret("a server secret for tests only", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := new(apikey.Source)
+	keys.Replace([]apikey.Record{{ID: "ann", Owner: "ann", Plan: "gold", Weak: true, Hash: secret.Hash(checkedKey)}})
+	authorizer := authz.New(authz.Config{
+		Limiter:     limiter,
+		Keys:        apikey.New(apikey.Config{Secret: secret, Sources: []*apikey.Source{keys}}),
+		Headers:     reply.Headers{Sets: []reply.Set{reply.Draft}},
+		ProblemBody: true,
+	})
+	authorizer.SetPolicies(rules.Policies)
+	return auth.New(auth.Config{Authorizer: authorizer})
+}
+
+// checkedSeed is a request that the fuzzer begins with, and how it is answered.
+type checkedSeed struct {
+	want    codes.Code
+	request string // of Envoy's, as text
+}
+
+// checkedSeeds are requests of each kind that is allowed, and of each kind that is refused.
+func checkedSeeds() []checkedSeed {
+	request := func(method, host, path string, headers ...string) string { // name, value, name, value
+		raw := ""
+		for i := 0; i < len(headers); i += 2 {
+			raw += fmt.Sprintf("headers { key: %q raw_value: \"%s\" } ", headers[i], headers[i+1])
+		}
+		return fmt.Sprintf(`attributes {
+			source { address { socket_address { address: "192.0.2.1" } } }
+			request { http { method: %q host: %q path: %q header_map { %s } } }
+		}`, method, host, path, raw)
+	}
+	get := func(path string, headers ...string) string { return request("GET", "shop.example", path, headers...) }
+	const allowed, refused, key = codes.OK, codes.PermissionDenied, "x-api-key"
+	return []checkedSeed{
+		{allowed, get("/", key, checkedKey)},
+		{allowed, get("/?api_key=" + checkedKey + "&q=1")},
+		{allowed, get("/", "authorization", "ApiKey "+checkedKey)},
+		{allowed, get("/", "cookie", "a=b; api_key="+checkedKey)},
+		{allowed, get("/public/100%25")},
+		{allowed, request("GET", "[2001:db8::2]:80", "/public")},
+		{allowed, request("OPTIONS", "a", "/", "origin", "https://a", "access-control-request-method", "PUT")},
+		{allowed, `attributes { source { principal: "` + checkedPrincipal + `" address { pipe { path: "/p" } } } }`},
+		{refused, `attributes { source { principal: "spiffe://example.org/sa/other" } }`},
+		{refused, get("/")},
+		{refused, get("/", key, checkedKey, key, checkedKey)},
+		{refused, get("/admin", key, checkedKey)},
+		{refused, get("/%61dmin", key, checkedKey)},
+		{refused, get("/public/%252e%252e/admin")},
+		{refused, get("/public/!!", ":path", `/public/\xc0\xae`)},
+		{refused, request("GET", "admin.example", "/", key, checkedKey)},
+		{refused, request("GET", "admin.example:80:80", "/", key, checkedKey)},
+		{refused, request("DELETE", "shop.example", "/users/7", key, checkedKey)},
+		{refused, get("/", key, checkedKey, "x-tenant", "busy")},
+		{refused, `attributes {
+			context_extensions { key: "domain" value: "none" } request { http { host: "a" path: "/public" } }
+		}`},
+		{refused, `attributes { request { http { } } }`},
+		{refused, ``},
+	}
+}
+
+// FuzzCheck: whatever bytes come as a CheckRequest, the answer is complete, and a request is allowed only for a
+// reason that the policy gives.
+func FuzzCheck(f *testing.F) {
+	server := newChecked(f)
+	for _, seed := range checkedSeeds() {
+		b := marshal(f, parse(f, seed.request))
+		r, err := auth.Unmarshal(b)
+		if err != nil {
+			f.Fatal(err)
+		}
+		res, err := server.Check(f.Context(), r)
+		if err != nil || codes.Code(res.GetStatus().GetCode()) != seed.want {
+			f.Errorf("%s\ngot %v, %v; want %v", seed.request, res, err, seed.want)
+		}
+		f.Add(b)
+		f.Add(slices.Concat(b, b)) // messages in a row are merged
+		f.Add(b[:len(b)/2])
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := auth.Unmarshal(b)
+		if err != nil {
+			return // no message: gRPC's error, which Envoy takes for one
+		}
+		res, err := server.Check(t.Context(), r)
+		if err != nil {
+			t.Fatalf("%+v: %v", r, err)
+		}
+		checkAnswer(t, r, res)
+	})
+}
+
+func checkAnswer(t *testing.T, r *authz.Request, res *authv3.CheckResponse) {
+	t.Helper()
+	metadata := res.GetDynamicMetadata().GetFields()
+	reason := authz.Reason(metadata["reason"].GetStringValue())
+	if res.GetStatus() == nil || reason == "" {
+		t.Fatalf("%+v: no status or no reason in %v", r, res)
+	}
+	if codes.Code(res.GetStatus().GetCode()) != codes.OK {
+		status := max(res.GetDeniedResponse().GetStatus().GetCode(), res.GetErrorResponse().GetStatus().GetCode())
+		if res.GetOkResponse() != nil || status < 400 || status > 599 {
+			t.Errorf("%+v: refused with %v", r, res)
+		}
+		return
+	}
+	if res.GetOkResponse() == nil {
+		t.Errorf("%+v: allowed without ok_response: %v", r, res)
+	}
+	domain, named := r.Extensions[authz.DomainExtension]
+	if named && domain != "" && domain != "shop" {
+		t.Errorf("%+v: allowed by the policy of another domain", r)
+	}
+	switch owner := metadata["owner"].GetStringValue(); {
+	case reason == authz.ReasonAllowed && owner == "ann" && carries(r, checkedKey):
+	case reason == authz.ReasonAllowed && owner == checkedPrincipal && r.Principal == checkedPrincipal:
+	case reason == authz.ReasonOpen && r.HTTP && owner == "" && (below(r, "/public") || r.Method == "OPTIONS"):
+	default:
+		t.Errorf("%+v: allowed for %q as %q, for which there is no reason", r, reason, owner)
+	}
+	if !r.HTTP {
+		return
+	}
+	if below(r, "/admin") {
+		t.Errorf("%+v: allowed, though some upstream reads the path as one below /admin", r)
+	}
+	for does, read := range testenv.HostReaders() {
+		if name := read(r.Host); name == "admin.example" || name == "2001:db8::1" || name == "" {
+			t.Errorf("%+v: allowed, though an upstream that %s reads the host as %q", r, does, name)
+		}
+	}
+}
+
+// below reports whether an upstream reads the path as one in a directory.
+func below(r *authz.Request, directory string) bool {
+	for _, received := range append(slices.Clone(r.Headers[":path"]), r.Path) {
+		path, _, _ := strings.Cut(received, "?")
+		for _, read := range testenv.PathReaders() {
+			if place := read(path); place == directory || strings.HasPrefix(place, directory+"/") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// carries reports whether a request has a key in one of the places where keys are looked for.
+func carries(r *authz.Request, key string) bool {
+	places := slices.Concat(r.Headers["x-api-key"], r.Headers["authorization"], r.Headers["cookie"])
+	for _, received := range append(slices.Clone(r.Headers[":path"]), r.Path) {
+		_, query, _ := strings.Cut(received, "?")
+		for pair := range strings.SplitSeq(query, "&") {
+			if decoded, err := url.QueryUnescape(pair); err == nil {
+				places = append(places, decoded)
+			}
+		}
+	}
+	return slices.ContainsFunc(places, func(s string) bool { return strings.Contains(s, key) })
+}

@@ -1,0 +1,236 @@
+package auth_test
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/envoy/auth"
+	"github.com/extauthz/extauthz/pkg/envoy/wire"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/reply"
+)
+
+var update = flag.Bool("update", false, "write the answers into testdata")
+
+// decided is an authorizer that has made up its mind.
+type decided authz.Decision
+
+func (d decided) Decide(context.Context, *authz.Request) authz.Decision { return authz.Decision(d) }
+
+var ann = authz.Identity{Method: "api_key", Owner: "ann", Plan: "gold", KeyID: "k-17"}
+
+// limited is a result of a rule of 5 requests a minute.
+func limited(d bucket.Decision) *ratelimit.Result {
+	rule := &ratelimit.Rule{Name: "plan_gold", Limits: []ratelimit.RuleLimit{{
+		Limit: bucket.Limit{Requests: 5, Window: 60_000_000}, Unit: descriptors.Minute, Policy: "per-plan",
+	}}}
+	applied := ratelimit.Applied{Limit: &rule.Limits[0], Decision: d, Cost: 1}
+	return &ratelimit.Result{
+		Allowed: d.Allowed, RetryAfter: d.RetryAfter, Limits: []ratelimit.Applied{applied},
+		Statuses: []ratelimit.Status{{Rule: rule, Binding: &applied}},
+	}
+}
+
+// goldenDecisions are answered in testdata, each in a file of its name.
+var goldenDecisions = map[string]authz.Decision{
+	"zero": {},
+	"allowed": {
+		Verdict: authz.Allowed, Reason: authz.ReasonAllowed, Domain: "shop", Identity: ann,
+		Limits:      limited(bucket.Decision{Allowed: true, Remaining: 4}),
+		ToUpstream:  []reply.Header{{Name: "X-Owner", Value: "ann"}, {Name: "x-plan", Value: "gold"}},
+		Remove:      []string{"x-api-key", "x-key-id"},
+		RemoveQuery: []string{"api_key"},
+		ToClient:    []reply.Header{{Name: "ratelimit", Value: `"per-plan";r=4;t=12`}, {Name: "ratelimit-policy", Value: `"per-plan";q=5;w=60`}},
+	},
+	"anonymous": {
+		Verdict: authz.Allowed, Reason: authz.ReasonAnonymous, Domain: "shop", Identity: authz.Identity{Method: "anonymous"},
+		Remove: []string{"x-owner", "x-plan", "x-key-id"},
+	},
+	"own_limit": {
+		Verdict: authz.Allowed, Reason: authz.ReasonAllowed,
+		Identity: authz.Identity{Method: "api_key", Owner: "bob", Limit: &ratelimit.LimitSpec{Requests: 42, Unit: descriptors.Hour}},
+	},
+	"own_limit_of_weeks": {
+		Verdict: authz.Allowed, Reason: authz.ReasonAllowed,
+		Identity: authz.Identity{Method: "api_key", Owner: "bob", Limit: &ratelimit.LimitSpec{Requests: 42, Unit: descriptors.Week}},
+	},
+	"absent": {
+		Reason: authz.ReasonAbsent, Status: 401, Domain: "shop",
+		ToClient:    []reply.Header{{Name: "www-authenticate", Value: `ApiKey realm="shop"`}},
+		Body:        []byte(`{"title":"Unauthorized","status":401}`),
+		ContentType: reply.ProblemType,
+	},
+	"invalid": {
+		Reason: authz.ReasonInvalid, Status: 403, Domain: "shop", Body: []byte(`{"status":403}`), ContentType: reply.ProblemType,
+	},
+	"over_limit": {
+		Reason: authz.ReasonOverLimit, Status: 429, Domain: "shop", Identity: ann,
+		Limits:      limited(bucket.Decision{RetryAfter: 6_500_000, ResetAfter: 60_000_000}),
+		ToClient:    []reply.Header{{Name: "retry-after", Value: "7"}},
+		Body:        []byte(`{"title":"Too Many Requests","status":429}`),
+		ContentType: reply.ProblemType,
+	},
+	"over_limit_for_ever": {
+		Reason: authz.ReasonOverLimit, Status: 429, Identity: ann, Limits: limited(bucket.Decision{RetryAfter: bucket.Never}),
+	},
+	"undecided": {
+		Verdict: authz.Undecided, Reason: authz.ReasonUndecided, Status: 503, Domain: "shop", Body: []byte(`{"status":503}`), ContentType: reply.ProblemType,
+	},
+	"undecided_with_times": {
+		Verdict: authz.Undecided, Reason: authz.ReasonUndecided, ToClient: []reply.Header{{Name: "Retry-After", Value: "30"}},
+	},
+	// Mistakes of whoever made the decision.
+	"status_of_a_success": {Reason: authz.ReasonDenied, Status: 200},
+	"status_of_an_error":  {Reason: authz.ReasonDenied, Status: 503},
+	"unknown_verdict":     {Verdict: 77, Status: 302},
+	"headers_that_can_not_be_sent": {
+		Verdict: authz.Allowed, Reason: authz.ReasonAllowed,
+		ToUpstream: []reply.Header{
+			{Name: "x-owner", Value: "ann\r\nx-admin: yes"}, {Name: "x-plan", Value: ""}, {Name: "x bad", Value: "v"}, {Name: ":path", Value: "/admin"},
+			{Name: "content-length", Value: "0"}, {Name: "x-invalid", Value: "caf\xff"}, {Name: "x-twice", Value: "v"},
+		},
+		Remove:   []string{"X-Twice", "host", ":method", "bad name"},
+		ToClient: []reply.Header{{Name: "x-ok", Value: "1"}, {Name: "x-nul", Value: "\x00"}, {Name: "transfer-encoding", Value: "chunked"}, {Name: "x-ok", Value: "2"}},
+	},
+}
+
+// goldenRequest is full of what a client has no business with.
+const goldenRequest = `
+attributes {
+  source { address { socket_address { address: "192.0.2.1" } } }
+  request { http {
+    method: "GET" path: "/v1/items?%%61pi_key=s3cret&x=1&api_key=s3cret&api%%ZZkey=1" host: "example.org"
+    headers { key: "content-type" value: %q }
+    headers { key: "x-owner" value: "evil" } headers { key: "x_owner" value: "evil" } headers { key: "x-key_id" value: "evil" }
+  } }
+}`
+
+// TestGolden sends a request of an HTTP client and one of a gRPC client to both services, for each decision.
+func TestGolden(t *testing.T) {
+	for name, d := range goldenDecisions {
+		t.Run(name, func(t *testing.T) {
+			server := auth.New(auth.Config{Authorizer: decided(d)})
+			client := authv3.NewAuthorizationClient(serve(t, server))
+			got := new(txtar.Archive)
+			clients := []string{"application/json", "application/grpc"}
+			if d.Verdict == authz.Allowed {
+				clients = clients[:1] // it is the same for both
+			}
+			for _, contentType := range clients {
+				res, err := client.Check(t.Context(), parse(t, fmt.Sprintf(goldenRequest, contentType)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				text := prototext.MarshalOptions{Multiline: true}.Format(res)
+				got.Files = append(got.Files,
+					// prototext varies its spaces on purpose.
+					txtar.File{Name: "Check of " + contentType, Data: []byte(strings.ReplaceAll(text, ":  ", ": "))},
+					txtar.File{Name: "HTTP of " + contentType, Data: overHTTP(t, server, contentType)})
+			}
+			compare(t, filepath.Join("testdata", name+".txt"), got)
+		})
+	}
+}
+
+func compare(t *testing.T, file string, got *txtar.Archive) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, txtar.Format(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := txtar.ParseFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(want.Files) != len(got.Files) {
+		t.Fatalf("%s has %d parts, want %d", file, len(want.Files), len(got.Files))
+	}
+	for i, f := range got.Files {
+		diff := cmp.Diff(string(want.Files[i].Data), string(f.Data))
+		if strings.HasPrefix(f.Name, "Check") {
+			diff = cmp.Diff(parseResponse(t, want.Files[i].Data), parseResponse(t, f.Data), protocmp.Transform())
+		}
+		if diff != "" {
+			t.Errorf("%s (-want +got)\n%s", f.Name, diff)
+		}
+	}
+}
+
+func parseResponse(t *testing.T, text []byte) *authv3.CheckResponse {
+	t.Helper()
+	m := new(authv3.CheckResponse)
+	if err := prototext.Unmarshal(text, m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// overHTTP is the answer of the HTTP service as text, headers in order.
+func overHTTP(t *testing.T, server *auth.Server, contentType string) []byte {
+	t.Helper()
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/check/v1/items?x=1", nil)
+	req.Header.Set("content-type", contentType)
+	recorder := httptest.NewRecorder()
+	server.HTTP(http.NotFoundHandler()).ServeHTTP(recorder, req)
+	var b bytes.Buffer
+	fmt.Fprintln(&b, recorder.Code)
+	header := recorder.Result().Header
+	for _, name := range slices.Sorted(maps.Keys(header)) {
+		for _, value := range header[name] {
+			fmt.Fprintf(&b, "%s: %s\n", strings.ToLower(name), value)
+		}
+	}
+	if recorder.Body.Len() > 0 {
+		fmt.Fprintf(&b, "\n%s\n", recorder.Body)
+	}
+	return b.Bytes()
+}
+
+// serve starts a gRPC server and connects to it.
+func serve(t testing.TB, server *auth.Server) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(listen(t, server), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// listen starts a gRPC server and returns its address.
+func listen(t testing.TB, server *auth.Server) string {
+	t.Helper()
+	g := grpc.NewServer(grpc.ForceServerCodecV2(wire.NewCodec(nil)))
+	server.Register(g)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = g.Serve(listener) }() // ends with Stop
+	t.Cleanup(g.Stop)
+	return listener.Addr().String()
+}

@@ -1,0 +1,88 @@
+package auth
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strconv"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/reply"
+)
+
+// grpcHeaders are the headers for a gRPC client who is over a limit. Envoy makes a gRPC status of the HTTP status: 16 of 401, 7
+// of 403, 14 (UNAVAILABLE, which clients retry at once) of 429; a grpc-status header overrides that. grpc-status-details-bin is
+// where clients find google.rpc.RetryInfo and QuotaFailure.
+func grpcHeaders(status int, message string, d *authz.Decision) []reply.Header {
+	if status != http.StatusTooManyRequests {
+		return nil
+	}
+	headers := []reply.Header{{Name: "grpc-status", Value: strconv.Itoa(int(codes.ResourceExhausted))}}
+	if d.Limits == nil {
+		return headers
+	}
+	details, err := proto.Marshal(exhausted(message, d.Limits))
+	if err != nil {
+		return headers
+	}
+	return append(headers, reply.Header{Name: "grpc-status-details-bin", Value: base64.RawStdEncoding.EncodeToString(details)})
+}
+
+func exhausted(message string, limits *ratelimit.Result) *rpcstatus.Status {
+	s := &rpcstatus.Status{Code: int32(codes.ResourceExhausted), Message: message}
+	if limits.RetryAfter >= 0 {
+		const nanos = 1_000
+		s.Details = appendAny(s.Details, &errdetails.RetryInfo{RetryDelay: &durationpb.Duration{
+			Seconds: limits.RetryAfter / 1_000_000, Nanos: int32(limits.RetryAfter%1_000_000) * nanos,
+		}})
+	}
+	quota := new(errdetails.QuotaFailure)
+	for i := range limits.Limits {
+		if l := &limits.Limits[i]; l.Denied() {
+			quota.Violations = append(quota.Violations, &errdetails.QuotaFailure_Violation{
+				Subject:     validText(l.Limit.Policy),
+				Description: strconv.FormatInt(l.Limit.Requests, 10) + " per " + strconv.FormatInt(ratelimit.Seconds(l.Limit.Window), 10) + " s",
+			})
+		}
+	}
+	if len(quota.Violations) > 0 {
+		s.Details = appendAny(s.Details, quota)
+	}
+	return s
+}
+
+func appendAny(list []*anypb.Any, m proto.Message) []*anypb.Any {
+	packed, err := anypb.New(m)
+	if err != nil {
+		return list
+	}
+	return append(list, packed)
+}
+
+// message is what a gRPC client reads of a refusal, in place of the body. What is wrong with a credential is not its business.
+func message(d *authz.Decision) string {
+	if d.Verdict == authz.Undecided {
+		return "This can not be decided at the moment."
+	}
+	switch d.Reason {
+	case authz.ReasonAbsent:
+		return "A credential is needed."
+	case authz.ReasonInvalid, authz.ReasonExpired, authz.ReasonNotYet, authz.ReasonDisabled:
+		return "The credential is not valid."
+	case authz.ReasonScope:
+		return "The credential does not allow this."
+	case authz.ReasonOverLimit, authz.ReasonRefusedTooOften:
+		if d.Limits != nil {
+			return reply.Detail(d.Limits)
+		}
+		return "The rate limit is exceeded."
+	}
+	return "This is not allowed."
+}

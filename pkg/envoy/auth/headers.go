@@ -1,0 +1,39 @@
+package auth
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/extauthz/extauthz/pkg/reply"
+)
+
+// notOurs are headers that say how a message is framed and routed. Envoy and the servers behind it would disagree about where a
+// message ends if anybody but Envoy set or removed them; and the last one is how this service speaks to Envoy over HTTP.
+var notOurs = [...]string{
+	"connection", "content-length", "host", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
+	headersToRemove,
+}
+
+// sendableName returns the name in lower case; ok is false when no header may be sent under it. Pseudo headers have no such
+// name.
+func sendableName(name string) (lower string, ok bool) {
+	if reply.CheckName(name) != nil {
+		return "", false
+	}
+	lower = strings.ToLower(name)
+	return lower, !slices.Contains(notOurs[:], lower)
+}
+
+// sendableValue returns the value in valid UTF-8, without which no protobuf message could be sent; ok is false when it has
+// control characters: Envoy writes CR and LF as they are, and what follows them would be another header (RFC 9110, 5.5).
+func sendableValue(value string) (valid string, ok bool) {
+	for i := range len(value) {
+		if c := value[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return "", false
+		}
+	}
+	return validText(value), true
+}
+
+// validText makes text of any bytes that a protobuf message can hold.
+func validText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -1,0 +1,75 @@
+package auth
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+)
+
+// maxLogged bounds what a client chooses of a line.
+const maxLogged = 256
+
+// log writes the line of a decision. What a client can choose, the owner included, which a token or certificate names, is in it with
+// LogClientValues only. Even then it has no query, no header but x-request-id, and nothing else that could be a credential; key_id is
+// the public part of a key, or the name of an issuer's.
+func (s *Server) log(ctx context.Context, r *authz.Request, a *answer, took time.Duration) {
+	if !s.cfg.Log.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	d := a.decision
+	attrs := make([]slog.Attr, 0, 20)
+	text := func(key, value string) {
+		if value != "" {
+			attrs = append(attrs, slog.String(key, cut(value)))
+		}
+	}
+	text("verdict", verdict(d.Verdict))
+	text("reason", string(d.Reason))
+	text("domain", d.Domain)
+	text("method", d.Identity.Method)
+	text("key_id", d.Identity.KeyID)
+	text("rule", d.Limits.Binding().RuleName())
+	if a.status != 0 {
+		attrs = append(attrs, slog.Int("status", a.status))
+	}
+	if a.dropped > 0 {
+		attrs = append(attrs, slog.Int("dropped_headers", a.dropped))
+	}
+	if d.Delay > 0 {
+		attrs = append(attrs, slog.Duration("delay", time.Duration(d.Delay)*time.Microsecond))
+	}
+	attrs = append(attrs, slog.Duration("took", took))
+	if s.cfg.LogClientValues {
+		text("owner", d.Identity.Owner)
+		text("plan", d.Identity.Plan)
+		text("http_method", r.Method)
+		text("host", r.Host)
+		path, _, _ := strings.Cut(r.Path, "?")
+		text("path", path)
+		text("source", r.Source)
+		id, _ := r.Headers.Get("x-request-id")
+		text("request_id", id)
+	}
+	// The caller may have gone; the line is written all the same.
+	s.cfg.Log.LogAttrs(context.WithoutCancel(ctx), slog.LevelDebug, "decided", attrs...)
+}
+
+func cut(s string) string {
+	if len(s) > maxLogged {
+		return s[:maxLogged]
+	}
+	return s
+}
+
+func verdict(v authz.Verdict) string {
+	switch v {
+	case authz.Allowed:
+		return "allowed"
+	case authz.Undecided:
+		return "undecided"
+	}
+	return "refused"
+}

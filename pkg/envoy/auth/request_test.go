@@ -1,0 +1,241 @@
+package auth_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/envoy/auth"
+)
+
+func parse(t testing.TB, text string) *authv3.CheckRequest {
+	t.Helper()
+	m := new(authv3.CheckRequest)
+	if err := prototext.Unmarshal([]byte(text), m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func marshal(t testing.TB, m proto.Message) []byte {
+	t.Helper()
+	b, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// fullRequest is what Envoy sends, with a field of every kind.
+const fullRequest = `
+attributes {
+  source { address { socket_address { address: "192.0.2.1" port_value: 4711 } } principal: "spiffe://example.org/ns/a/sa/b" }
+  destination { address { socket_address { address: "192.0.2.2" port_value: 443 } } principal: "not the source's" }
+  request {
+    time { seconds: 1 }
+    http {
+      id: "17" method: "GET" path: "/v1/items?x=1" host: "example.org" scheme: "https" size: -1 protocol: "HTTP/2"
+      headers { key: ":path" value: "/v1/items?x=1" }
+      headers { key: "x-api-key" value: "k1,k2" }
+      headers { key: "Accept" value: "*/*" }
+      body: "a body"
+    }
+  }
+  context_extensions { key: "domain" value: "shop" }
+  metadata_context {
+    filter_metadata {
+      key: "envoy.filters.http.jwt_authn"
+      value {
+        fields { key: "sub" value { string_value: "ann" } }
+        fields { key: "exp" value { number_value: 1.5 } }
+        fields { key: "admin" value { bool_value: true } }
+        fields { key: "nothing" value { null_value: NULL_VALUE } }
+        fields { key: "unset" value { } }
+        fields { key: "roles" value { list_value { values { string_value: "a" } values { struct_value { } } } } }
+        fields { key: "address" value { struct_value { fields { key: "city" value { string_value: "Riga" } } } } }
+      }
+    }
+  }
+  tls_session { sni: "example.org" }
+}`
+
+func TestRequest(t *testing.T) {
+	for _, c := range []struct {
+		name, message string
+		want          authz.Request
+	}{
+		{"all that is read", fullRequest, authz.Request{
+			HTTP: true, Method: "GET", Host: "example.org", Path: "/v1/items?x=1",
+			Headers: authz.Headers{":path": {"/v1/items?x=1"}, "x-api-key": {"k1,k2"}, "accept": {"*/*"}},
+			Source:  "192.0.2.1", Principal: "spiffe://example.org/ns/a/sa/b",
+			Extensions: map[string]string{"domain": "shop"},
+			Metadata: map[string]map[string]any{"envoy.filters.http.jwt_authn": {
+				"sub": "ann", "exp": 1.5, "admin": true, "nothing": nil, "unset": nil,
+				"roles": []any{"a", map[string]any{}}, "address": map[string]any{"city": "Riga"},
+			}},
+		}},
+		{"encode_raw_headers: each value by itself", `attributes { request { http { header_map {
+			headers { key: "x-api-key" raw_value: "k1" } headers { key: "x-api-key" raw_value: "k\xff2" } headers { key: "x-other" value: "v" }
+		} } } }`, authz.Request{HTTP: true, Headers: authz.Headers{"x-api-key": {"k1", "k\xff2"}, "x-other": {"v"}}}},
+		{"a connection of a TCP listener", `attributes { source { address { socket_address { address: "192.0.2.1" } } principal: "cn" } }`,
+			authz.Request{Source: "192.0.2.1", Principal: "cn"}},
+		{"a client on a Unix socket", `attributes { source { address { pipe { path: "/run/envoy.sock" } } } request { http { } } }`,
+			authz.Request{HTTP: true, Source: "/run/envoy.sock"}},
+		{"an internal listener of Envoy's", `attributes { source { address { envoy_internal_address { server_listener_name: "x" } } } }`,
+			authz.Request{}},
+		{"nothing", ``, authz.Request{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := auth.Unmarshal(marshal(t, parse(t, c.message)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(&c.want, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%s\n(-want +got)\n%s", c.message, diff)
+			}
+		})
+	}
+}
+
+// TestDeepMetadata: what is nested too deep is null, and not an error.
+func TestDeepMetadata(t *testing.T) {
+	value := structpb.NewStringValue("the bottom")
+	for range auth.MaxDepth + 1 {
+		value = structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{value}})
+	}
+	b := marshal(t, &authv3.CheckRequest{Attributes: &authv3.AttributeContext{MetadataContext: &corev3.Metadata{
+		FilterMetadata: map[string]*structpb.Struct{"n": {Fields: map[string]*structpb.Value{"k": value}}},
+	}}})
+	r, err := auth.Unmarshal(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, depth := r.Metadata["n"]["k"], 0
+	for at != nil {
+		at = at.([]any)[0]
+		depth++
+	}
+	if depth != auth.MaxDepth {
+		t.Errorf("got %d levels, want %d and null below", depth, auth.MaxDepth)
+	}
+}
+
+// fromProto is what the generated code has read; unique reports whether each header has one value.
+func fromProto(m *authv3.CheckRequest) (want *authz.Request, unique bool) {
+	a := m.GetAttributes()
+	h := a.GetRequest().GetHttp()
+	want = &authz.Request{
+		HTTP: h != nil, Method: h.GetMethod(), Host: h.GetHost(), Path: h.GetPath(), Headers: authz.Headers{},
+		Source:    a.GetSource().GetAddress().GetSocketAddress().GetAddress() + a.GetSource().GetAddress().GetPipe().GetPath(),
+		Principal: a.GetSource().GetPrincipal(), Extensions: a.GetContextExtensions(),
+	}
+	unique = true
+	add := func(name, value string) {
+		name = strings.ToLower(name)
+		unique = unique && len(want.Headers[name]) == 0
+		want.Headers[name] = append(want.Headers[name], value)
+	}
+	for name, value := range h.GetHeaders() {
+		add(name, value)
+	}
+	for _, v := range h.GetHeaderMap().GetHeaders() {
+		value := v.GetValue()
+		if raw := v.GetRawValue(); len(raw) > 0 {
+			value = string(raw)
+		}
+		add(v.GetKey(), value)
+	}
+	for namespace, fields := range a.GetMetadataContext().GetFilterMetadata() {
+		if want.Metadata == nil {
+			want.Metadata = map[string]map[string]any{}
+		}
+		want.Metadata[namespace] = fields.AsMap()
+	}
+	return want, unique
+}
+
+// FuzzUnmarshal compares what is read off the wire by hand with what the generated code reads.
+func FuzzUnmarshal(f *testing.F) {
+	for _, text := range []string{fullRequest, "", `attributes { request { http { header_map { headers { key: "a" raw_value: "\xff" } } } } }`,
+		`attributes { source { address { pipe { path: "p" } } } }`} {
+		b := marshal(f, parse(f, text))
+		f.Add(b)
+		f.Add(b[:len(b)/2])
+		f.Add(append(b, b...)) // messages in a row are merged
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, err := auth.Unmarshal(b)
+		m := new(authv3.CheckRequest)
+		if proto.Unmarshal(b, m) != nil {
+			return // the generated code refuses more: text that is not UTF-8
+		}
+		if err != nil {
+			t.Fatalf("%v for %v", err, m)
+		}
+		want, unique := fromProto(m)
+		if names(got) > names(want) {
+			t.Errorf("%v\nmore headers than there are: %v", m, got.Headers)
+		}
+		for name, values := range want.Headers {
+			for _, v := range values {
+				if !slices.Contains(got.Headers[name], v) {
+					t.Errorf("%v\nno %q: %q in %v", m, name, v, got.Headers)
+				}
+			}
+		}
+		if !unique || values(got) != values(want) {
+			// Of entries of a map with one key the generated code knows the last; here all are kept.
+			got.Headers, want.Headers = nil, nil
+		}
+		if deep(want.Metadata) {
+			got.Metadata, want.Metadata = nil, nil
+		}
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); diff != "" {
+			t.Errorf("%v\n(-generated +by hand)\n%s", m, diff)
+		}
+	})
+}
+
+func names(r *authz.Request) int { return len(r.Headers) }
+
+func values(r *authz.Request) (n int) {
+	for _, v := range r.Headers {
+		n += len(v)
+	}
+	return n
+}
+
+// deep reports whether metadata is nested deeper than is read.
+func deep(metadata map[string]map[string]any) bool {
+	for _, fields := range metadata {
+		if depth(fields) > auth.MaxDepth {
+			return true
+		}
+	}
+	return false
+}
+
+func depth(v any) (n int) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, inner := range v {
+			n = max(n, depth(inner))
+		}
+		return n + 1
+	case []any:
+		for _, inner := range v {
+			n = max(n, depth(inner))
+		}
+		return n + 1
+	}
+	return 0
+}

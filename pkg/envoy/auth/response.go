@@ -1,0 +1,109 @@
+package auth
+
+import (
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc/codes"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/envoy/wire"
+	"github.com/extauthz/extauthz/pkg/reply"
+)
+
+// checkResponse is an envoy.service.auth.v3.CheckResponse. Its zero value must not be sent: it is made of an answer.
+type checkResponse struct{ answer answer }
+
+// Fields of envoy.service.auth.v3.CheckResponse, and of the messages in it, as they are tagged on the wire; those of headers are
+// in request.go.
+const (
+	responseStatus   = 1<<3 | wire.Bytes
+	responseDenied   = 2<<3 | wire.Bytes
+	responseOK       = 3<<3 | wire.Bytes
+	responseMetadata = 4<<3 | wire.Bytes
+	responseError    = 5<<3 | wire.Bytes
+
+	statusCode = 1<<3 | wire.Varint
+
+	okHeaders         = 2<<3 | wire.Bytes
+	okRemove          = 5<<3 | wire.Bytes
+	okResponseHeaders = 6<<3 | wire.Bytes
+	okRemoveQuery     = 8<<3 | wire.Bytes
+
+	deniedStatus  = 1<<3 | wire.Bytes
+	deniedHeaders = 2<<3 | wire.Bytes
+	deniedBody    = 3<<3 | wire.Bytes
+
+	httpStatusCode = 1<<3 | wire.Varint
+
+	optionHeader = 1<<3 | wire.Bytes
+	optionAction = 3<<3 | wire.Varint
+)
+
+// AppendWire implements wire.Answer. Envoy decides by status.code alone, and takes a response without one for an allowed one: so
+// every answer begins as a refusal (denied_response). An undecided one is an error to Envoy (error_response), which does what
+// failure_mode_allow says; an Envoy that is older than the field denies, by the code.
+func (c *checkResponse) AppendWire(b []byte) []byte {
+	a := &c.answer
+	code, field, content := codes.PermissionDenied, responseDenied, a.appendRefusal
+	switch a.decision.Verdict {
+	case authz.Allowed:
+		code, field, content = codes.OK, responseOK, a.appendOK
+	case authz.Undecided:
+		code, field = codes.Unavailable, responseError
+	}
+	b = wire.AppendMessage(b, responseStatus, func(b []byte) []byte { return wire.AppendVarint(b, statusCode, uint64(code)) })
+	b = wire.AppendMessage(b, field, content)
+	return wire.AppendMessage(b, responseMetadata, func(b []byte) []byte { return appendMetadata(b, a.decision) })
+}
+
+// appendOK appends the fields of an OkHttpResponse.
+func (a *answer) appendOK(b []byte) []byte {
+	b = appendHeaders(b, okHeaders, a.toUpstream, replace)
+	for _, name := range a.remove {
+		b = wire.AppendText(b, okRemove, name)
+	}
+	b = appendHeaders(b, okResponseHeaders, a.toClient, join)
+	for _, name := range a.removeQuery {
+		b = wire.AppendText(b, okRemoveQuery, name)
+	}
+	return b
+}
+
+// appendRefusal appends the fields of a DeniedHttpResponse.
+func (a *answer) appendRefusal(b []byte) []byte {
+	b = wire.AppendMessage(b, deniedStatus, func(b []byte) []byte { return wire.AppendVarint(b, httpStatusCode, uint64(a.status)) })
+	b = appendHeaders(b, deniedHeaders, a.toClient, replace)
+	if a.body != "" {
+		b = wire.AppendText(b, deniedBody, a.body)
+	}
+	return b
+}
+
+// appendAction says what becomes of a header that is there already.
+type appendAction = corev3.HeaderValueOption_HeaderAppendAction
+
+// replace lets nothing survive that somebody else has set.
+func replace(string) appendAction { return corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD }
+
+// join leaves what the upstream says, and what Envoy's rate limit filter does: a denial of that filter passes here too, and must
+// not be told with the limits of another decision. RateLimit and RateLimit-Policy are lists (RFC 9651), to which ours are added;
+// of the others there is one.
+func join(name string) appendAction {
+	if name == "ratelimit" || name == "ratelimit-policy" {
+		return corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD
+	}
+	return corev3.HeaderValueOption_ADD_IF_ABSENT
+}
+
+// appendHeaders appends HeaderValueOptions that say what is meant, whatever Envoy's default is in this version and this list.
+// Always in value: Envoy ignores raw_value here.
+func appendHeaders(b []byte, tag uint64, headers []reply.Header, action func(name string) appendAction) []byte {
+	for _, h := range headers {
+		b = wire.AppendMessage(b, tag, func(b []byte) []byte {
+			b = wire.AppendMessage(b, optionHeader, func(b []byte) []byte {
+				return wire.AppendText(wire.AppendText(b, headerKey, h.Name), headerValue, h.Value)
+			})
+			return wire.AppendVarint(b, optionAction, uint64(action(h.Name)))
+		})
+	}
+	return b
+}

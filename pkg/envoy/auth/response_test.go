@@ -1,0 +1,97 @@
+package auth_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/envoy/auth"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/reply"
+)
+
+// FuzzResponse: whatever request and decision there are, the answer is a message, only an allowed one has status OK, and no
+// header is both set and removed, or would break the message it is in. The same over HTTP.
+func FuzzResponse(f *testing.F) {
+	f.Add(marshal(f, parse(f, fullRequest)), uint8(1), 0, "owner\xff", "x-owner", "a\r\nb: c", "x_owner", "key", "body\xff", int64(5))
+	f.Add([]byte{}, uint8(0), 200, "", "", "", "", "", "", int64(-1))
+	f.Add([]byte{}, uint8(2), 429, "o", "X-Owner", "v", "x-owner", "", "{}", int64(1))
+	f.Add([]byte{}, uint8(9), 599, "o", "content-length", "v", "Host", "%", "{}", int64(1))
+	f.Fuzz(func(t *testing.T, b []byte, verdict uint8, status int, owner, name, value, remove, query, body string, retry int64) {
+		r, err := auth.Unmarshal(b)
+		if err != nil {
+			return
+		}
+		headers := []reply.Header{{Name: name, Value: value}, {Name: "x-fixed", Value: owner}, {Name: name, Value: owner}}
+		d := authz.Decision{
+			Verdict: authz.Verdict(verdict), Reason: authz.ReasonOverLimit, Status: status, Identity: authz.Identity{Owner: owner, KeyID: value},
+			Limits:     &ratelimit.Result{RetryAfter: retry},
+			ToUpstream: headers, ToClient: headers, Remove: []string{remove}, RemoveQuery: []string{query},
+			Body: []byte(body), ContentType: value,
+		}
+		for _, grpc := range []bool{false, true} {
+			if grpc {
+				if r.Headers == nil {
+					r.Headers = authz.Headers{}
+				}
+				r.Headers["content-type"] = []string{"application/grpc"}
+			}
+			res := new(authv3.CheckResponse)
+			if err := proto.Unmarshal(auth.Marshal(r, d), res); err != nil {
+				t.Fatalf("%+v: %v", d, err)
+			}
+			checkResponse(t, &d, res)
+		}
+		checkHTTP(t, &d)
+	})
+}
+
+func checkResponse(t *testing.T, d *authz.Decision, res *authv3.CheckResponse) {
+	t.Helper()
+	allowed := d.Verdict == authz.Allowed
+	if got := codes.Code(res.GetStatus().GetCode()) == codes.OK; got != allowed {
+		t.Errorf("verdict %d: status %v", d.Verdict, res.GetStatus())
+	}
+	ok := res.GetOkResponse()
+	if allowed != (ok != nil) {
+		t.Errorf("verdict %d: %v", d.Verdict, res)
+	}
+	options := slices.Concat(ok.GetHeaders(), ok.GetResponseHeadersToAdd(), res.GetDeniedResponse().GetHeaders(), res.GetErrorResponse().GetHeaders())
+	for _, o := range options {
+		if name := o.GetHeader().GetKey(); reply.CheckName(name) != nil || name != strings.ToLower(name) {
+			t.Errorf("header name %q", name)
+		}
+		if v := o.GetHeader().GetValue(); strings.ContainsAny(v, "\r\n\x00") {
+			t.Errorf("header value %q", v)
+		}
+	}
+	for _, o := range ok.GetHeaders() {
+		if slices.Contains(ok.GetHeadersToRemove(), o.GetHeader().GetKey()) {
+			t.Errorf("%q is set and removed", o.GetHeader().GetKey())
+		}
+	}
+	if !allowed {
+		status := max(res.GetDeniedResponse().GetStatus().GetCode(), res.GetErrorResponse().GetStatus().GetCode())
+		if status < 400 || status > 599 {
+			t.Errorf("refused with status %d", status)
+		}
+	}
+}
+
+func checkHTTP(t *testing.T, d *authz.Decision) {
+	t.Helper()
+	recorder := httptest.NewRecorder()
+	server := auth.New(auth.Config{Authorizer: decided(*d)})
+	server.HTTP(http.NotFoundHandler()).ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/check/x", nil))
+	got := recorder.Code
+	if (got == http.StatusOK) != (d.Verdict == authz.Allowed) || got != http.StatusOK && got < 400 {
+		t.Errorf("verdict %d: HTTP status %d", d.Verdict, got)
+	}
+}

@@ -1,0 +1,155 @@
+// Package auth is Envoy's external authorization service: envoy.service.auth.v3.Authorization over gRPC, and the same
+// decisions over HTTP for http_service.
+package auth
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+)
+
+// ServiceName is the full name of the gRPC service.
+const ServiceName = "envoy.service.auth.v3.Authorization"
+
+// Authorizer decides requests. It is safe for concurrent use, and answers before ctx is done.
+type Authorizer interface {
+	Decide(ctx context.Context, r *authz.Request) authz.Decision
+}
+
+// Config are the settings of a server.
+type Config struct {
+	// Authorizer decides. Required.
+	Authorizer Authorizer
+	// Log gets one line a decision, at debug, and for the first request over HTTP what an operator has to check. Default: none.
+	Log *slog.Logger
+	// LogClientValues adds to the line of a decision what the client has chosen: its address, method, host, path and x-request-id,
+	// and the owner and plan of its credential.
+	LogClientValues bool
+	// MaxHeld is how many answers are held at once (max_delay of a leaky bucket); a request above is undecided. Default: 1,000.
+	MaxHeld int
+	// HTTP are the settings of the HTTP service.
+	HTTP HTTPConfig
+}
+
+const defaultMaxHeld = 1000
+
+// Server answers Check. It is safe for concurrent use.
+type Server struct {
+	cfg     Config
+	queue   queue
+	dropped atomic.Uint64
+	// overHTTP is done with the first request over HTTP, noAddress with the first whose decision depends on an address that is not
+	// known.
+	overHTTP, noAddress sync.Once
+}
+
+// New returns a server.
+func New(cfg Config) *Server {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.MaxHeld == 0 {
+		cfg.MaxHeld = defaultMaxHeld
+	}
+	if cfg.HTTP.Timeout == 0 {
+		cfg.HTTP.Timeout = defaultHTTPTimeout
+	}
+	if cfg.HTTP.Observe == nil {
+		cfg.HTTP.Observe = func(authz.Verdict, time.Duration) {}
+	}
+	if cfg.HTTP.NeedsAddress == nil {
+		cfg.HTTP.NeedsAddress = func() bool { return false }
+	}
+	return &Server{cfg: cfg, queue: queue{max: int64(cfg.MaxHeld)}}
+}
+
+// Stats describes what a server has done.
+type Stats struct {
+	// Held is how many answers are held now, Delayed how many were held so far, NotHeld how many were not, because there were
+	// MaxHeld or no time.
+	Held    int64
+	Delayed uint64
+	NotHeld uint64
+	// DroppedHeaders counts headers that could not be sent, for their name or their value.
+	DroppedHeaders uint64
+}
+
+// Stats returns the numbers of this moment.
+func (s *Server) Stats() Stats {
+	return Stats{Held: s.queue.held.Load(), Delayed: s.queue.delayed.Load(), NotHeld: s.queue.refused.Load(), DroppedHeaders: s.dropped.Load()}
+}
+
+// Register adds the service to a gRPC server, which must have been made with wire.Codec.
+func (s *Server) Register(g grpc.ServiceRegistrar) {
+	g.RegisterService(&grpc.ServiceDesc{
+		ServiceName: ServiceName,
+		HandlerType: (*any)(nil),
+		Methods:     []grpc.MethodDesc{{MethodName: "Check", Handler: handle}},
+		Metadata:    "envoy/service/auth/v3/external_auth.proto",
+	}, s)
+}
+
+func handle(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+	c := new(checkRequest)
+	if err := decode(c); err != nil {
+		return nil, err
+	}
+	s := srv.(*Server) // Register's
+	if interceptor == nil {
+		return s.check(ctx, &c.request)
+	}
+	info := &grpc.UnaryServerInfo{Server: srv, FullMethod: "/" + ServiceName + "/Check"}
+	return interceptor(ctx, c, info, func(ctx context.Context, _ any) (any, error) { return s.check(ctx, &c.request) })
+}
+
+// check answers a request. Its only error is that of a caller who has gone: whatever a request holds is decided.
+func (s *Server) check(ctx context.Context, r *authz.Request) (*checkResponse, error) {
+	a := s.decide(ctx, r)
+	if err := ctx.Err(); err != nil {
+		return nil, status.FromContextError(err).Err()
+	}
+	return &checkResponse{a}, nil
+}
+
+// margin is what is left of the caller's deadline for the way of the answer. What comes late is worth nothing: Envoy has made an
+// error of it, without a Retry-After.
+const margin = 3 * time.Millisecond
+
+// decide asks the authorizer and holds the answer for as long as that says.
+func (s *Server) decide(ctx context.Context, r *authz.Request) answer {
+	begin := time.Now()
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		// Who waits for less than four times the margin is answered earlier, but not refused for it.
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-min(margin, deadline.Sub(begin)/4)))
+		defer cancel()
+	}
+	var d authz.Decision
+	if ctx.Err() != nil { // nobody is charged for what nobody waits for
+		d = late(d)
+	} else {
+		r.NoHold = s.queue.full()
+		d = s.cfg.Authorizer.Decide(ctx, r)
+	}
+	if d.Verdict == authz.Allowed && d.Delay > 0 && !s.queue.wait(ctx, time.Duration(d.Delay)*time.Microsecond) {
+		d = late(d)
+	}
+	a := newAnswer(r, &d)
+	s.dropped.Add(uint64(a.dropped))
+	s.log(ctx, r, &a, time.Since(begin))
+	return a
+}
+
+// late makes the decision one that came too late.
+func late(d authz.Decision) authz.Decision {
+	return authz.Decision{
+		Verdict: authz.Undecided, Reason: authz.ReasonUndecided, Domain: d.Domain, Identity: d.Identity, Limits: d.Limits, Delay: d.Delay,
+	}
+}

@@ -1,0 +1,192 @@
+package auth_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/envoy/auth"
+	"github.com/extauthz/extauthz/pkg/reply"
+)
+
+// authorizer is one that is a function.
+type authorizer func(ctx context.Context, r *authz.Request) authz.Decision
+
+func (f authorizer) Decide(ctx context.Context, r *authz.Request) authz.Decision { return f(ctx, r) }
+
+// delayed lets a request pass after the duration that its path is.
+func delayed(_ context.Context, r *authz.Request) authz.Decision {
+	d, err := time.ParseDuration(r.Path)
+	if err != nil {
+		return authz.Decision{}
+	}
+	return authz.Decision{Verdict: authz.Allowed, Delay: d.Microseconds()}
+}
+
+func outcome(res *authv3.CheckResponse, err error) string {
+	switch {
+	case err != nil:
+		return status.Code(err).String()
+	case res.GetOkResponse() != nil:
+		return "allowed"
+	case res.GetErrorResponse() != nil:
+		return "undecided"
+	}
+	return "refused"
+}
+
+// TestHeldAnswersLeaveInOrder: a bucket that lets one pass in 100 ms has given these requests their times.
+func TestHeldAnswersLeaveInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := auth.New(auth.Config{Authorizer: authorizer(delayed)})
+		begin := time.Now()
+		left := make(chan time.Duration, 10)
+		for _, path := range []string{"300ms", "0ms", "100ms", "400ms", "200ms"} {
+			go func() { // ends with its answer
+				if got := outcome(server.Check(t.Context(), &authz.Request{Path: path})); got != "allowed" {
+					t.Errorf("%s: got %s", path, got)
+				}
+				left <- time.Since(begin)
+			}()
+		}
+		for i := range 5 {
+			if got, want := <-left, time.Duration(i)*100*time.Millisecond; got != want {
+				t.Errorf("answer %d left after %v, want %v", i, got, want)
+			}
+		}
+		if s := server.Stats(); s != (auth.Stats{Delayed: 4}) {
+			t.Errorf("afterwards: %+v", s)
+		}
+	})
+}
+
+func TestHoldIsBounded(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		held    int // answers that are held already, of at most 2
+		timeout time.Duration
+		path    string
+		want    string
+		after   time.Duration
+	}{
+		{"there is room and time", 1, time.Second, "500ms", "allowed", 500 * time.Millisecond},
+		{"there is no room", 2, time.Second, "500ms", "undecided", 0},
+		{"no room is needed", 2, time.Second, "0ms", "allowed", 0},
+		{"there is no time", 0, 200 * time.Millisecond, "198ms", "undecided", 0},
+		{"just in time", 0, 200 * time.Millisecond, "197ms", "allowed", 197 * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := auth.New(auth.Config{Authorizer: authorizer(delayed), MaxHeld: 2})
+				for range c.held {
+					go func() { // ends with its answer
+						_, _ = server.Check(t.Context(), &authz.Request{Path: "1h"})
+					}()
+				}
+				synctest.Wait()
+				ctx, cancel := context.WithTimeout(t.Context(), c.timeout)
+				defer cancel()
+				begin := time.Now()
+				if got := outcome(server.Check(ctx, &authz.Request{Path: c.path})); got != c.want {
+					t.Errorf("got %s, want %s", got, c.want)
+				}
+				if got := time.Since(begin); got != c.after {
+					t.Errorf("after %v, want %v", got, c.after)
+				}
+			})
+		})
+	}
+}
+
+// TestEnvoyGivesUp: an answer that nobody waits for is not held any longer.
+func TestEnvoyGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := auth.New(auth.Config{Authorizer: authorizer(delayed)})
+		ctx, cancel := context.WithCancel(t.Context())
+		begin := time.Now()
+		time.AfterFunc(time.Second, cancel)
+		if got := outcome(server.Check(ctx, &authz.Request{Path: "1h"})); got != codes.Canceled.String() {
+			t.Errorf("got %s, want Canceled", got)
+		}
+		if got := time.Since(begin); got != time.Second {
+			t.Errorf("after %v, want 1 s", got)
+		}
+		if s := server.Stats(); s.Held != 0 {
+			t.Errorf("afterwards: %+v", s)
+		}
+	})
+}
+
+// TestDeadline: the authorizer is told to answer a little before the caller gives up, and is not asked when he has.
+func TestDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		server := auth.New(auth.Config{Authorizer: authorizer(func(ctx context.Context, _ *authz.Request) authz.Decision {
+			asked++
+			<-ctx.Done()
+			return authz.Decision{Verdict: authz.Undecided}
+		})})
+		for _, c := range []struct{ timeout, want time.Duration }{
+			{200 * time.Millisecond, 197 * time.Millisecond},
+			{4 * time.Millisecond, 3 * time.Millisecond},
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), c.timeout)
+			begin := time.Now()
+			if got := outcome(server.Check(ctx, &authz.Request{})); got != "undecided" {
+				t.Errorf("got %s, want undecided", got)
+			}
+			if got := time.Since(begin); got != c.want {
+				t.Errorf("of %v: after %v, want %v", c.timeout, got, c.want)
+			}
+			cancel()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 0)
+		defer cancel()
+		if got := outcome(server.Check(ctx, &authz.Request{})); got != codes.DeadlineExceeded.String() || asked != 2 {
+			t.Errorf("too late: got %s, asked %d times", got, asked)
+		}
+	})
+}
+
+// TestLog: one line a decision, without anything that could be a credential, and never longer than it should be.
+func TestLog(t *testing.T) {
+	var lines bytes.Buffer
+	server := auth.New(auth.Config{
+		Authorizer: decided{
+			Reason: authz.ReasonInvalid, Status: 403, Domain: "shop", Identity: authz.Identity{KeyID: "k-17"},
+			ToClient: []reply.Header{{Name: "bad name"}},
+		},
+		Log:             slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		LogClientValues: true,
+	})
+	r := &authz.Request{
+		HTTP: true, Method: "GET", Host: "example.org\nlevel=ERROR", Path: "/" + strings.Repeat("p", 1000) + "?api_key=s3cret",
+		Headers: authz.Headers{"authorization": {"Bearer s3cret"}, "x-api-key": {"s3cret"}, "x-request-id": {"r-1"}},
+	}
+	if _, err := server.Check(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	got := lines.String()
+	if strings.Contains(got, "s3cret") || strings.Count(got, "\n") != 1 || len(got) > 1000 {
+		t.Errorf("got %q", got)
+	}
+	words := strings.Fields(got)
+	for _, want := range []string{"msg=decided", "verdict=refused", "reason=invalid", "status=403", "domain=shop", "key_id=k-17", "request_id=r-1", "dropped_headers=1"} {
+		if !slices.Contains(words, want) {
+			t.Errorf("no %s in %q", want, got)
+		}
+	}
+	if n := server.Stats().DroppedHeaders; n != 1 {
+		t.Errorf("DroppedHeaders is %d, want 1", n)
+	}
+}

@@ -1,0 +1,104 @@
+package rls
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+)
+
+// maxJSON bounds a request to /json.
+const maxJSON = 1 << 20
+
+// ServeHTTP answers a RateLimitRequest in JSON with a RateLimitResponse in JSON: 200 when it may pass, 429 when it is over the
+// limit, 400 for what can not be read, 503 for what can not be decided. The headers for the client are in the body, as
+// envoyproxy/ratelimit has it, and are headers of this response as well.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJSON))
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		http.Error(w, fmt.Sprintf("the request has more than %d bytes", maxJSON), http.StatusBadRequest)
+		return
+	}
+	if err != nil {
+		http.Error(w, "the request could not be read: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	if objects(body) > maxObjects {
+		http.Error(w, fmt.Sprintf("%v, and %v", errDescriptors, errEntries), http.StatusBadRequest)
+		return
+	}
+	m := new(ratelimitv3.RateLimitRequest)
+	if err := protojson.Unmarshal(body, m); err != nil {
+		http.Error(w, fmt.Sprintf("no RateLimitRequest in JSON: %v\nwant for example %s", err, Example), http.StatusBadRequest)
+		return
+	}
+	q, err := fromProto(m)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	res := s.decide(r.Context(), q)
+	if res.Err != nil {
+		http.Error(w, res.Err.Error(), httpStatus(res.Err))
+		return
+	}
+	answer := s.response(&q, &res)
+	out, err := protojson.Marshal(answer)
+	if err != nil {
+		http.Error(w, "the answer could not be written: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	for _, h := range answer.GetResponseHeadersToAdd() {
+		w.Header().Set(h.GetKey(), h.GetValue())
+	}
+	w.Header().Set("content-type", "application/json")
+	w.WriteHeader(httpCode(&res))
+	_, _ = w.Write(append(out, '\n')) // a client that has gone wants no answer
+}
+
+// maxObjects is how many objects a request has at most: itself, its descriptors, and in each of them a limit and the entries.
+const maxObjects = 1 + maxDescriptors*(2+maxEntries)
+
+// objects counts the objects in a JSON text. A text of 1 MB can have 300,000, for which the generated code would allocate 100 times
+// their size.
+func objects(text []byte) (n int) {
+	quoted := false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			i++ // what it escapes, a quote perhaps
+		case !quoted && c == '{':
+			n++
+		}
+	}
+	return n
+}
+
+// Example is a request that the sample rules limit.
+const Example = `{"domain":"sample","descriptors":[{"entries":[{"key":"api_key","value":"demo"}]}]}`
+
+func httpCode(res *ratelimit.Result) int {
+	switch {
+	case res.Allowed:
+		return http.StatusOK
+	case res.Answer == ratelimit.FromPolicyDeny:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusTooManyRequests
+}
+
+func httpStatus(err error) int {
+	if errorCode(err) == codes.InvalidArgument {
+		return http.StatusBadRequest
+	}
+	return http.StatusServiceUnavailable
+}

@@ -1,0 +1,181 @@
+package rls
+
+import (
+	"errors"
+	"fmt"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/envoy/wire"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+)
+
+// Bounds of a request. Envoy sends one descriptor for each entry of a route's rate_limits, and one entry for each of its actions: a
+// handful. What a client of Envoy sends changes the values of entries, never how many there are.
+const (
+	maxDescriptors = 64
+	maxEntries     = 16
+)
+
+var (
+	errDescriptors = fmt.Errorf("a request has at most %d descriptors", maxDescriptors)
+	errEntries     = fmt.Errorf("a descriptor has at most %d entries", maxEntries)
+)
+
+// request is a RateLimitRequest off the wire.
+type request struct {
+	query ratelimit.Query
+	// refused says which bound the message exceeds; nil if none. The query then holds what was read before it was noticed.
+	refused error
+}
+
+// Fields of envoy.service.ratelimit.v3.RateLimitRequest and envoy.extensions.common.ratelimit.v3.RateLimitDescriptor as they
+// are tagged on the wire, with number and type; one with another type is not the field, as for the generated code.
+const (
+	requestDomain        = 1<<3 | wire.Bytes
+	requestDescriptors   = 2<<3 | wire.Bytes
+	requestHitsAddend    = 3<<3 | wire.Varint
+	descriptorEntries    = 1<<3 | wire.Bytes
+	descriptorLimit      = 2<<3 | wire.Bytes
+	descriptorHitsAddend = 3<<3 | wire.Bytes
+	descriptorNegative   = 4<<3 | wire.Varint
+	entryKey             = 1<<3 | wire.Bytes
+	entryValue           = 2<<3 | wire.Bytes
+	overrideRequests     = 1<<3 | wire.Varint
+	overrideUnit         = 2<<3 | wire.Varint
+	overrideMultiplier   = 3<<3 | wire.Bytes
+	wrapperValue         = 1<<3 | wire.Varint
+)
+
+const (
+	maxUint32      = 1<<32 - 1
+	unitsOnTheWire = uint64(descriptors.Week)
+)
+
+// UnmarshalWire implements wire.Message. It stops at the first bound that the message exceeds, before it allocates for the excess.
+func (r *request) UnmarshalWire(msg string) error {
+	err := wire.EachField(msg, func(f wire.Field) error {
+		switch f.Tag {
+		case requestDomain:
+			r.query.Domain = f.Text
+		case requestDescriptors:
+			if len(r.query.Descriptors) == maxDescriptors {
+				return errDescriptors
+			}
+			d, err := unmarshalDescriptor(f.Text)
+			if err != nil {
+				return fmt.Errorf("descriptor %d: %w", len(r.query.Descriptors), err)
+			}
+			r.query.Descriptors = append(r.query.Descriptors, d)
+		case requestHitsAddend:
+			r.query.Hits = f.Number & maxUint32
+		}
+		return nil
+	})
+	if errors.Is(err, errDescriptors) || errors.Is(err, errEntries) {
+		r.refused = err
+		return nil
+	}
+	return err
+}
+
+func unmarshalDescriptor(msg string) (d descriptors.Descriptor, err error) {
+	err = wire.EachField(msg, func(f wire.Field) error {
+		switch f.Tag {
+		case descriptorEntries:
+			if len(d.Entries) == maxEntries {
+				return errEntries
+			}
+			var e descriptors.Entry
+			d.Entries = append(d.Entries, e)
+			return unmarshalEntry(f.Text, &d.Entries[len(d.Entries)-1])
+		case descriptorLimit:
+			if d.Limit == nil {
+				d.Limit = new(descriptors.Override)
+			}
+			return unmarshalOverride(f.Text, d.Limit)
+		case descriptorHitsAddend:
+			if d.Hits == nil {
+				d.Hits = new(uint64)
+			}
+			return unmarshalWrapper(f.Text, d.Hits)
+		case descriptorNegative:
+			d.Negative = f.Number != 0
+		}
+		return nil
+	})
+	return d, err
+}
+
+func unmarshalEntry(msg string, e *descriptors.Entry) error {
+	return wire.EachField(msg, func(f wire.Field) error {
+		switch f.Tag {
+		case entryKey:
+			e.Key = f.Text
+		case entryValue:
+			e.Value = f.Text
+		}
+		return nil
+	})
+}
+
+func unmarshalOverride(msg string, o *descriptors.Override) error {
+	return wire.EachField(msg, func(f wire.Field) error {
+		switch f.Tag {
+		case overrideRequests:
+			o.RequestsPerUnit = uint32(f.Number)
+		case overrideUnit:
+			o.Unit = descriptors.UnknownUnit
+			if f.Number <= unitsOnTheWire {
+				o.Unit = descriptors.Unit(f.Number)
+			}
+		case overrideMultiplier:
+			var multiplier uint64
+			err := unmarshalWrapper(f.Text, &multiplier)
+			o.UnitMultiplier = uint32(multiplier)
+			return err
+		}
+		return nil
+	})
+}
+
+// unmarshalWrapper reads a google.protobuf.UInt64Value or UInt32Value.
+func unmarshalWrapper(msg string, v *uint64) error {
+	return wire.EachField(msg, func(f wire.Field) error {
+		if f.Tag == wrapperValue {
+			*v = f.Number
+		}
+		return nil
+	})
+}
+
+// fromProto reads a request that came as JSON. Its bounds are those of UnmarshalWire.
+func fromProto(m *ratelimitv3.RateLimitRequest) (ratelimit.Query, error) {
+	q := ratelimit.Query{Domain: m.GetDomain(), Hits: uint64(m.GetHitsAddend())}
+	if len(m.GetDescriptors()) > maxDescriptors {
+		return q, errDescriptors
+	}
+	for i, d := range m.GetDescriptors() {
+		if len(d.GetEntries()) > maxEntries {
+			return q, fmt.Errorf("descriptor %d: %w", i, errEntries)
+		}
+		one := descriptors.Descriptor{Negative: d.GetIsNegativeHits()}
+		for _, e := range d.GetEntries() {
+			one.Entries = append(one.Entries, descriptors.Entry{Key: e.GetKey(), Value: e.GetValue()})
+		}
+		if hits := d.GetHitsAddend(); hits != nil {
+			one.Hits = &hits.Value
+		}
+		if l := d.GetLimit(); l != nil {
+			one.Limit = &descriptors.Override{
+				RequestsPerUnit: l.GetRequestsPerUnit(), UnitMultiplier: l.GetUnitMultiplier().GetValue(),
+			}
+			if unit := uint64(l.GetUnit()); unit <= unitsOnTheWire {
+				one.Limit.Unit = descriptors.Unit(unit)
+			}
+		}
+		q.Descriptors = append(q.Descriptors, one)
+	}
+	return q, nil
+}

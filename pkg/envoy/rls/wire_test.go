@@ -1,0 +1,128 @@
+package rls_test
+
+import (
+	"errors"
+	"testing"
+
+	ratelimitcommon "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/extauthz/extauthz/pkg/envoy/rls"
+)
+
+// rawRequest is a codec of a client that sends bytes as they are.
+type rawRequest struct{}
+
+func (rawRequest) Name() string { return "proto" }
+
+func (rawRequest) Marshal(v any) ([]byte, error) {
+	b, ok := v.([]byte)
+	if !ok {
+		return nil, errors.New("want bytes")
+	}
+	return b, nil
+}
+
+func (rawRequest) Unmarshal(data []byte, v any) error {
+	m, ok := v.(proto.Message)
+	if !ok {
+		return errors.New("want a message")
+	}
+	return proto.Unmarshal(data, m)
+}
+
+func full() *ratelimitv3.RateLimitRequest {
+	return &ratelimitv3.RateLimitRequest{
+		Domain:     "d",
+		HitsAddend: 7,
+		Descriptors: []*ratelimitcommon.RateLimitDescriptor{
+			{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: "a", Value: "1"}, {Key: "b"}, {}}},
+			{},
+			{HitsAddend: wrapperspb.UInt64(0), IsNegativeHits: true},
+			{
+				HitsAddend: wrapperspb.UInt64(1<<64 - 1),
+				Limit: &ratelimitcommon.RateLimitDescriptor_RateLimitOverride{
+					RequestsPerUnit: 1<<32 - 1, Unit: typev3.RateLimitUnit_YEAR, UnitMultiplier: wrapperspb.UInt32(3),
+				},
+			},
+		},
+	}
+}
+
+// FuzzUnmarshal compares what is read off the wire by hand with what the generated code reads.
+func FuzzUnmarshal(f *testing.F) {
+	for _, m := range []*ratelimitv3.RateLimitRequest{full(), {}} {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+		f.Add(b[:len(b)/2])
+	}
+	f.Add([]byte("\x12\x00\x12\x02\x0a\x00"))
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, err := rls.Unmarshal(b)
+		m := new(ratelimitv3.RateLimitRequest)
+		if proto.Unmarshal(b, m) != nil {
+			return // the generated code refuses more: text that is not UTF-8
+		}
+		want, refused := rls.FromProto(m)
+		if refused != nil {
+			if err == nil || err.Error() != refused.Error() {
+				t.Fatalf("got error %v, want %v", err, refused)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatalf("%v for %v", err, m)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%v\n(-generated +by hand)\n%s", m, diff)
+		}
+	})
+}
+
+// FuzzShouldRateLimit: whatever bytes arrive, a request that can be read, names a domain and descriptors and brings no limit of
+// its own is decided, and the answer can be sent.
+func FuzzShouldRateLimit(f *testing.F) {
+	b, err := proto.Marshal(full())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add([]byte("\x0a\x01d\x12\x0b\x0a\x09\x0a\x01k\x12\x04a\xff\xfe\x00"))
+	server := newServer(f, `
+domain: d
+descriptors:
+  - {key: k, detailed_metric: true, rate_limit: {unit: hour, requests_per_unit: 5}, metadata: {a: {b: 1}}}
+  - {key: a, value: "*", rate_limit: {unit: day, requests_per_unit: 5, algorithm: sliding_window_log}, descriptors: [{key: b, rate_limit: {unlimited: true}}]}
+`, []string{"draft,triple,x", "body", "metadata"})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		q, err := rls.Unmarshal(b)
+		if err != nil {
+			return
+		}
+		res, err := server.Answer(t.Context(), b)
+		decided := q.Domain != "" && len(q.Descriptors) > 0
+		for _, d := range q.Descriptors {
+			decided = decided && d.Limit == nil
+		}
+		if decided && err != nil {
+			t.Fatalf("%+v: %v", q, err)
+		}
+		if err != nil {
+			return
+		}
+		if len(res.GetStatuses()) != len(q.Descriptors) || res.GetOverallCode() == ratelimitv3.RateLimitResponse_UNKNOWN {
+			t.Errorf("%+v: %v", q, res)
+		}
+		if _, err := proto.Marshal(res); err != nil {
+			t.Errorf("%+v: %v", q, err)
+		}
+	})
+}
