@@ -314,17 +314,22 @@ func (c *checker) remember(l *Limit, at string) {
 	}
 }
 
+// maxHinted is how many of the names that no limit has are compared with all that there are.
+const maxHinted = 100
+
 // checkReplaces warns of limits that replace a name which no limit of the domain has, in whatever Domain of this name.
 func (c *checker) checkReplaces(domain string) {
-	var names []string
+	names := slices.Sorted(maps.Keys(c.rules.named))
+	unknown := 0
 	for _, r := range c.replacing {
 		if c.rules.named[r.name] {
 			continue
 		}
-		if names == nil {
-			names = slices.Sorted(maps.Keys(c.rules.named))
+		hint := ""
+		if unknown++; unknown <= maxHinted {
+			hint = suggest.DidYouMean(r.name, names)
 		}
 		c.warn(value(r.at), "no limit of domain "+suggest.Quoted(domain)+" is named "+suggest.Quoted(r.name)+
-			": there is nothing to replace", suggest.DidYouMean(r.name, names))
+			": there is nothing to replace", hint)
 	}
 }

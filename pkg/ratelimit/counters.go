@@ -35,8 +35,8 @@ type Totals struct {
 // maxDynamicNames bounds the names that detailed_metric and value_to_metric can make of what clients send.
 const maxDynamicNames = 10_000
 
-// OtherValues stands for the values of requests that came after maxDynamicNames others.
-const OtherValues = "(other values)"
+// otherValues stands for the values of requests that came after maxDynamicNames others.
+const otherValues = "(other values)"
 
 // counterSet are the counters of a set of rules. Rules whose names look alike share one.
 type counterSet struct {
@@ -70,7 +70,7 @@ func (s *counterSet) get(n ruleName) *Counters {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dynamic >= maxDynamicNames {
-		n.name = OtherValues
+		n.name = otherValues
 	}
 	if c = s.named[n]; c == nil {
 		c = new(Counters)

@@ -90,7 +90,7 @@ func pair(k1, v1, k2, v2 string) []descriptors.Entry {
 }
 
 func bucketsOf(r *Rules, domain string, entries []descriptors.Entry) (list []keyed) {
-	rule := r.Find(domain, entries)
+	rule := r.find(domain, entries)
 	if rule == nil {
 		return nil
 	}
@@ -161,7 +161,7 @@ func TestRuleOfTakes(t *testing.T) {
 	override := &descriptors.Override{RequestsPerUnit: 1, Unit: descriptors.Minute}
 	longer := &descriptors.Override{RequestsPerUnit: 7, Unit: descriptors.Hour}
 	rules := keyRules()
-	rules.Find("d", pair("o", "v", "", "")).Limits[0].OverrideMax = 1000
+	rules.find("d", pair("o", "v", "", "")).Limits[0].OverrideMax = 1000
 	seen := map[uint64]string{}
 	for _, c := range []struct {
 		name   string

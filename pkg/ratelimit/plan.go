@@ -61,7 +61,7 @@ func (p *plan) begin(l *Limiter, q *Query) {
 		p.err = ErrNoDomain
 	case len(q.Descriptors) == 0:
 		p.err = ErrNoDescriptors
-	case !p.rules.HasDomain(q.Domain):
+	case !p.rules.hasDomain(q.Domain):
 		l.totals.UnknownDomain.Add(1)
 	default:
 		p.err = p.match()
@@ -81,7 +81,7 @@ func (p *plan) match() error {
 			p.limits = append(p.limits, appliedLimit{limit: limit, descriptor: i})
 			continue
 		}
-		rule := p.rules.Find(p.query.Domain, d.Entries)
+		rule := p.rules.find(p.query.Domain, d.Entries)
 		if rule == nil {
 			p.limiter.totals.Unmatched.Add(1)
 			continue

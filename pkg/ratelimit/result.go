@@ -26,8 +26,6 @@ type Result struct {
 	Statuses []Status
 	// Limits are all limits that applied to any descriptor.
 	Limits []Applied
-	// Shadowed says that the request was over a limit and only SHADOW_MODE let it pass.
-	Shadowed bool
 }
 
 // Answer says who decided a query.
@@ -141,7 +139,7 @@ func (p *plan) result(takes []bucket.Take, o *bucket.Outcome) Result {
 		}
 	}
 	if !res.Allowed && p.limiter.cfg.Shadow {
-		res.Allowed, res.Shadowed = true, true
+		res.Allowed = true
 		p.limiter.totals.GlobalShadow.Add(1)
 	}
 	return res

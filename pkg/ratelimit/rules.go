@@ -58,11 +58,11 @@ func (r *Rules) compile(parent *descriptors.Tree[*Rule], domain string, above []
 	}
 }
 
-// HasDomain reports whether there are rules for the domain.
-func (r *Rules) HasDomain(domain string) bool { return r.domains[domain] != nil }
+// hasDomain reports whether there are rules for the domain.
+func (r *Rules) hasDomain(domain string) bool { return r.domains[domain] != nil }
 
-// Find returns the rule that the entries end at, nil when there is none.
-func (r *Rules) Find(domain string, entries []descriptors.Entry) *Rule {
+// find returns the rule that the entries end at, nil when there is none.
+func (r *Rules) find(domain string, entries []descriptors.Entry) *Rule {
 	tree := r.domains[domain]
 	if tree == nil || len(entries) == 0 {
 		return nil
