@@ -2,99 +2,151 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 
-	"github.com/extauthz/extauthz/internal/service"
+	"github.com/spf13/cobra"
+
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rulefile"
 )
 
-const checkUsage = `extauthz check finds the mistakes of the rule files of a directory, as a server would at its start.
+func (p *program) check() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "check PATH...",
+		Short: "Find the mistakes of rule files, and of configurations of Envoy that use them",
+		Long: `extauthz check finds the mistakes of rule files, as a server would at its start. It reads the settings that a server would read.
+A PATH is a directory, a file, or - for standard input; all of them are checked together. The exit code is 1 if there are mistakes.
 
-Usage:
-  extauthz check DIR                 exit 1 when there are mistakes
-  --envoy FILE                       also compare a configuration of Envoy with the policies of the rules: a bootstrap
-                                     file, or what its admin interface returns for /config_dump; may be repeated
-
-With --envoy it reports each identity header, such as x-auth-owner,
+With --envoy it compares a configuration of Envoy with the policies of the rules, and reports each identity header, such as x-auth-owner,
   - that Envoy does not remove from requests of clients before it chooses a route,
   - that allowed_upstream_headers of an http_service does not list,
-  - by which a route is chosen before ext_authz has set it.
-
-Example:
-  extauthz check --envoy envoy.yaml /srv/runtime_data/current/config
-`
-
-// check prints the mistakes of the rule files of a directory, as a server would find them: with the settings that give
-// rules their meaning from the environment. It compares configurations of Envoy with them.
-func check(args []string, env service.Environment, stdout, stderr io.Writer) int {
-	dir, configurations, err := parseCheck(args)
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(stdout, checkUsage)
-		return exitOK
+  - by which a route is chosen before ext_authz has set it.`,
+		Example: `  extauthz check /srv/runtime_data/current/config
+  extauthz check --envoy envoy.yaml rules
+  extauthz check -o sarif rules/shop.yaml >shop.sarif
+  extauthz check -o json - <shop.yaml`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return &usageError{errors.New("want a directory, a file or -, for example: extauthz check /srv/runtime_data/current/config")}
+			}
+			return nil
+		},
 	}
-	if err != nil {
-		fmt.Fprintf(stderr, "extauthz: check: %v\n(extauthz check --help lists all flags)\n", err)
-		return exitNoStart
-	}
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		fmt.Fprintf(stderr, "extauthz: there is no directory %s\n", dir)
-		return exitNoStart
-	}
-	s, err := service.ReadSettings(env)
-	if err != nil {
-		fmt.Fprintf(stderr, "extauthz: the environment has mistakes:\n%s\n", err)
-		return exitNoStart
-	}
-	rules, problems := rulefile.Load(dir, s.RuleConfig())
-	if len(problems) > 0 {
-		fmt.Fprintln(stderr, problems.Error())
-	}
-	if problems.HasErrors() {
-		return exitFailed
-	}
-	if len(configurations) > 0 && len(rules.Policies) == 0 {
-		fmt.Fprintf(stderr, "extauthz: check --envoy: no rule file in %s has an `authz:` section to compare with\n", dir)
-		return exitFailed
-	}
-	limits := 0
-	for _, rule := range ratelimit.NewRules(rules.Domains, ratelimit.RulesOptions{}).All() {
-		limits += len(rule.Limits)
-	}
-	domains := counted(len(rules.Domains), "domain")
-	fmt.Fprintf(stdout, "ok: %s, %s, generation %s\n", domains, counted(limits, "limit"), rules.Generation)
-	code := exitOK
-	for _, path := range configurations {
-		managers, problems := rulefile.LoadEnvoy(path, rules.Policies)
-		if problems.HasErrors() {
-			fmt.Fprintln(stderr, problems.Error())
-			code = exitFailed
-			continue
+	envoy := c.Flags().StringArray("envoy", nil, "also check this `FILE`, a configuration of Envoy: a bootstrap file, or what /config_dump of its admin\n"+
+		"interface returns; may be repeated")
+	output := outputFlag(c, "text", "json", "sarif")
+	c.RunE = func(_ *cobra.Command, paths []string) error {
+		for _, path := range paths {
+			if _, err := os.Stat(path); path != rulefile.Stdin && errors.Is(err, fs.ErrNotExist) {
+				return &startError{fmt.Errorf("there is no file or directory %s", path)}
+			}
 		}
-		fmt.Fprintf(stdout, "ok: %s, %s with ext_authz\n", path, counted(managers, "connection manager"))
+		s, err := p.readSettings()
+		if err != nil {
+			return err
+		}
+		result := checkRules(paths, p.stdin, s.RuleConfig(), *envoy)
+		switch output.word {
+		case "json":
+			err = printJSON(p.stdout, result)
+		case "sarif":
+			err = printJSON(p.stdout, sarifLog(result.Problems))
+		default:
+			result.print(p.stdout, p.stderr)
+		}
+		if !result.OK {
+			err = errors.Join(err, errReported)
+		}
+		return err
 	}
-	return code
+	return c
 }
 
-// parseCheck reads the arguments of check: the directory of the rules and the configurations of Envoy.
-func parseCheck(args []string) (dir string, configurations []string, err error) {
-	f := flag.NewFlagSet("check", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // the error is enough
-	f.Func("envoy", "", func(path string) error {
-		configurations = append(configurations, path)
-		return nil
-	})
-	if err := f.Parse(args); err != nil {
-		return "", nil, err
+// checked is the result of a check, as -o json prints it.
+type checked struct {
+	OK         bool           `json:"ok"` // there may be warnings
+	Domains    int            `json:"domains"`
+	Limits     int            `json:"limits"`
+	Generation string         `json:"generation"`
+	Envoy      []checkedEnvoy `json:"envoy,omitempty"`
+	Problems   []problem      `json:"problems"`
+
+	rules rulefile.Problems // those of the rule files
+}
+
+// checkedEnvoy is the result for one configuration of Envoy.
+type checkedEnvoy struct {
+	File string `json:"file"`
+	// Managers is how many connection managers and network filters have ext_authz.
+	Managers int `json:"connection_managers"`
+
+	problems rulefile.Problems
+}
+
+// problem is a rulefile.Problem for programs.
+type problem struct {
+	File     string   `json:"file"`
+	Line     int      `json:"line,omitempty"`
+	Column   int      `json:"column,omitempty"`
+	Length   int      `json:"length,omitempty"`
+	Severity string   `json:"severity"`
+	Message  string   `json:"message"`
+	Hints    []string `json:"hints,omitempty"`
+}
+
+// checkRules checks rule files, and, if they have no mistakes, configurations of Envoy.
+func checkRules(paths []string, stdin io.Reader, cfg rulefile.Config, configurations []string) *checked {
+	rules, problems := rulefile.Check(paths, stdin, cfg)
+	c := &checked{Domains: len(rules.Domains), Generation: rules.Generation, rules: problems, Problems: []problem{}}
+	for _, rule := range ratelimit.NewRules(rules.Domains, ratelimit.RulesOptions{}).All() {
+		c.Limits += len(rule.Limits)
 	}
-	if f.NArg() != 1 {
-		return "", nil, errors.New("want one directory, for example: extauthz check /srv/runtime_data/current/config")
+	if !problems.HasErrors() {
+		for _, path := range configurations {
+			c.Envoy = append(c.Envoy, checkEnvoy(path, paths, rules))
+		}
 	}
-	return f.Arg(0), configurations, nil
+	for _, e := range c.Envoy {
+		problems = append(problems, e.problems...)
+	}
+	c.OK = !problems.HasErrors()
+	for _, p := range problems {
+		c.Problems = append(c.Problems, problem{p.File, p.Line, p.Column, p.Length, p.Severity.String(), p.Message, p.Hints})
+	}
+	return c
+}
+
+func checkEnvoy(path string, rulePaths []string, rules rulefile.Rules) checkedEnvoy {
+	e := checkedEnvoy{File: path}
+	if len(rules.Policies) == 0 {
+		e.problems = rulefile.Problems{{File: path, Severity: rulefile.Error,
+			Message: "no rule file in " + strings.Join(rulePaths, " ") + " has an `authz:` section to compare with"}}
+		return e
+	}
+	e.Managers, e.problems = rulefile.LoadEnvoy(path, rules.Policies)
+	return e
+}
+
+// print prints the result for people: mistakes to stderr, and what is right to stdout.
+func (c *checked) print(stdout, stderr io.Writer) {
+	if len(c.rules) > 0 {
+		fmt.Fprintln(stderr, c.rules.Error())
+	}
+	if c.rules.HasErrors() {
+		return
+	}
+	fmt.Fprintf(stdout, "ok: %s, %s, generation %s\n", counted(c.Domains, "domain"), counted(c.Limits, "limit"), c.Generation)
+	for _, e := range c.Envoy {
+		if len(e.problems) > 0 {
+			fmt.Fprintln(stderr, e.problems.Error())
+			continue
+		}
+		fmt.Fprintf(stdout, "ok: %s, %s with ext_authz\n", e.File, counted(e.Managers, "connection manager"))
+	}
 }
 
 func counted(n int, what string) string {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"maps"
 	"net"
 	"os"
@@ -33,12 +34,19 @@ func TestCommands(t *testing.T) {
 		code           int
 		stdout, stderr string
 	}{
-		{args: "frobnicate", code: 2, stderr: `unknown subcommand "frobnicate": want serve, check, health, keys, settings, version or --help`},
-		{args: "serve here", code: 2, stderr: `serve takes no arguments, not "here"`},
-		{args: "check", code: 2, stderr: "check: want one directory"},
-		{args: "check --envoy", code: 2, stderr: "check: flag needs an argument: -envoy"},
+		{args: "frobnicate", code: 2, stderr: `extauthz: unknown subcommand "frobnicate": want check, echo, health, keys, serve, settings, version or --help`},
+		{args: "frobnicate", code: 2, stderr: "(extauthz --help lists all flags)"},
+		{args: "chekc --envoy e .", code: 2, stderr: `unknown subcommand "chekc" (did you mean check?): want `},
+		{args: "keys lst", code: 2, stderr: `extauthz: keys: unknown subcommand "lst" (did you mean list?): want create, list, revoke, rotate, secret, sign or --help`},
+		{args: "keys", code: 0, stdout: "Usage:"},
+		{args: "help keys create", code: 0, stdout: "--expires"},
+		{args: "completion bash", code: 0, stdout: "__start_extauthz"},
+		{args: "check --envoi e .", code: 2, stderr: "extauthz: check: unknown flag --envoi (did you mean --envoy?)\n(extauthz check --help lists all flags)"},
+		{args: "serve here", code: 2, stderr: `serve: takes no arguments but flags, not "here": all settings are environment variables`},
+		{args: "check", code: 2, stderr: "check: want a directory, a file or -"},
+		{args: "check --envoy", code: 2, stderr: "check: flag needs an argument: --envoy"},
 		{args: "check --help", code: 0, stdout: "--envoy FILE"},
-		{args: "check " + dir + "/none", code: 2, stderr: "there is no directory " + dir + "/none"},
+		{args: "check " + dir + "/none", code: 2, stderr: "there is no file or directory " + dir + "/none"},
 		{args: "check " + good, code: 0, stdout: "ok: 1 domain, 1 limit, generation "},
 		{args: "check " + bad, code: 1, stderr: "rules.yaml:4:5: error: "},
 		{args: "check " + bad, code: 1, stderr: "did you mean `rate_limit`?"},
@@ -51,22 +59,25 @@ func TestCommands(t *testing.T) {
 		{args: "health --help", code: 0, stdout: "Example"},
 		{args: "health now", code: 2, stderr: `health: takes no arguments but flags, not "now"`},
 		{args: "health --timeout 0s", code: 2, stderr: "--timeout 0s: want more than 0, such as 2s"},
-		{args: "health --timeout 2", code: 2, stderr: "health: invalid value"},
+		{args: "health --timeout 2", code: 2, stderr: `health: --timeout "2": time: missing unit in duration`},
 		{args: "health --http localhost:8080", code: 2, stderr: `--http "localhost:8080": want a URL such as http://127.0.0.1:8080/readyz`},
 		{args: "health --http http://a/ --service s", code: 2, stderr: "--service and --http: take one of them"},
 		{args: "echo --help", code: 0, stdout: "ECHO_ADDRESS"},
-		{args: "echo 8000", code: 2, stderr: `echo takes no arguments, not "8000": ECHO_ADDRESS says where it listens`},
+		{args: "echo 8000", code: 2, stderr: `echo: takes no arguments but flags, not "8000": ECHO_ADDRESS says where it listens`},
 		{args: "--help", code: 0, stdout: "Usage:"},
 		{args: "version", code: 0, stdout: "extauthz "},
-		{args: "version -o yaml", code: 2, stderr: `version: -o "yaml": want text or json`},
-		{args: "version please", code: 2, stderr: `version: takes no arguments, not "please"`},
+		{args: "--version", code: 0, stdout: "extauthz "},
+		{args: "-v", code: 0, stdout: "extauthz "},
+		{args: "version -o yaml", code: 2, stderr: `version: --output "yaml": want text or json`},
+		{args: "version please", code: 2, stderr: `version: takes no arguments but flags, not "please"`},
 		{args: "settings", code: 0, stdout: "REDIS_TIMEOUT"},
+		{args: "settings -o json", code: 0, stdout: `"name": "REDIS_TIMEOUT"`},
 		{args: "settings --markdown", code: 0, stdout: "| `REDIS_TIMEOUT` | `8ms` |"},
-		{args: "settings --yaml", code: 2, stderr: `unknown argument "--yaml"`},
+		{args: "settings --yaml", code: 2, stderr: `settings: unknown flag --yaml`},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
-			if code := command(strings.Fields(c.args), nil, nil, &stdout, &stderr); code != c.code {
+			if code := run(t, nil, c.args, "", &stdout, &stderr); code != c.code {
 				t.Errorf("exit code %d, want %d\n%s%s", code, c.code, &stdout, &stderr)
 			}
 			if !strings.Contains(stdout.String(), c.stdout) || !strings.Contains(stderr.String(), c.stderr) {
@@ -82,7 +93,7 @@ func TestCheckRequiresEnd(t *testing.T) {
 	dir := filepath.Join(rulesRoot(t), "config")
 	var out bytes.Buffer
 	const want = "rules.yaml:2:1: error: the file does not end with `end: true`"
-	if code := command([]string{"check", dir}, service.Environment{"RULES_REQUIRE_END": "true"}, nil, &out, &out); code != exitFailed || !strings.Contains(out.String(), want) {
+	if code := run(t, service.Environment{"RULES_REQUIRE_END": "true"}, "check "+dir, "", &out, &out); code != exitFailed || !strings.Contains(out.String(), want) {
 		t.Errorf("exit code %d, want 1 and %q in\n%s", code, want, &out)
 	}
 }
@@ -130,11 +141,18 @@ func TestNoStart(t *testing.T) {
 			env := service.Environment{"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0"}
 			maps.Copy(env, c.env)
 			var stderr bytes.Buffer
-			if code := command(nil, env, nil, &stderr, &stderr); code != exitNoStart || !strings.Contains(stderr.String(), c.want) {
+			if code := run(t, env, "", "", &stderr, &stderr); code != exitNoStart || !strings.Contains(stderr.String(), c.want) {
 				t.Errorf("exit code %d, want 2 and %q in\n%s", code, c.want, &stderr)
 			}
 		})
 	}
+}
+
+// run runs extauthz with arguments that have no spaces.
+func run(t *testing.T, env service.Environment, args, stdin string, stdout, stderr io.Writer) (code int) {
+	t.Helper()
+	p := &program{env: env, stdin: strings.NewReader(stdin), stdout: stdout, stderr: stderr}
+	return p.run(strings.Fields(args))
 }
 
 // rulesRoot makes a RUNTIME_ROOT with one rule file.

@@ -1,93 +1,68 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"net/url"
-	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/extauthz/extauthz/internal/service"
 )
 
-const healthUsage = `extauthz health asks a running service whether requests may be sent to it; exit 0 when they may, 1 when not.
-
-Usage:
-  extauthz health             ask grpc.health.v1 where GRPC_HOST and GRPC_PORT, or GRPC_UDS, say that the service listens
-  --service NAME              of one service, such as envoy.service.auth.v3.Authorization; default: of all
-  --http URL                  GET this URL instead, and want 200
-  --timeout 2s                how long to wait for the answer
-
-Example, as the health check of a container, which needs no shell and no curl:
-  test: ["CMD", "/usr/local/bin/extauthz", "health"]
-`
-
 // probeTimeout is shorter than what probes of containers usually allow, so that the reason is printed before they give up.
 const probeTimeout = 2 * time.Second
 
-// probe is one question after somebody's health.
-type probe struct {
-	service string
-	url     string
-	timeout time.Duration
-}
-
-// askHealth runs the subcommand health.
-func askHealth(args []string, env service.Environment, stdout, stderr io.Writer) int {
-	p, err := parseProbe(args)
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(stdout, healthUsage)
-		return exitOK
+func (p *program) health() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "health",
+		Short: "Ask a running service whether it is healthy",
+		Long: "extauthz health asks a running service whether requests may be sent to it. The exit code is 0 if so, else 1.\n" +
+			"It asks grpc.health.v1 at GRPC_HOST and GRPC_PORT, or GRPC_UDS, where the service listens with the same settings.",
+		Example: "  # the health check of a container, which needs neither a shell nor curl\n" +
+			"  test: [\"CMD\", \"/usr/local/bin/extauthz\", \"health\"]",
+		Args: noArguments(""),
 	}
-	if err != nil {
-		fmt.Fprintf(stderr, "extauthz: health: %v\n(extauthz health --help lists all flags)\n", err)
-		return exitNoStart
-	}
-	if p.url != "" {
-		err = service.ProbeHTTP(context.Background(), p.url, p.timeout)
-	} else {
-		s, settingsErr := service.ReadSettings(env)
-		if settingsErr != nil {
-			fmt.Fprintf(stderr, "extauthz: the environment has mistakes:\n%s\n", settingsErr)
-			return exitNoStart
+	name := c.Flags().String("service", "", "ask for one `NAME`, such as envoy.service.auth.v3.Authorization; default: all services")
+	address := c.Flags().String("http", "", "GET this `URL` instead, and want status 200")
+	timeout := c.Flags().Duration("timeout", probeTimeout, "how long to wait for the answer")
+	output := outputFlag(c, "text", "json")
+	c.RunE = func(c *cobra.Command, _ []string) (err error) {
+		if *timeout <= 0 {
+			return &usageError{fmt.Errorf("--timeout %s: want more than 0, such as 2s", *timeout)}
 		}
-		err = service.ProbeGRPC(context.Background(), s, p.service, p.timeout)
+		switch u, urlErr := url.Parse(*address); {
+		case *address == "":
+			s, err := p.readSettings()
+			if err != nil {
+				return err
+			}
+			return p.reportHealth(service.ProbeGRPC(c.Context(), s, *name, *timeout), output)
+		case *name != "":
+			return &usageError{errors.New("--service and --http: take one of them, because only gRPC knows services")}
+		case urlErr != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+			return &usageError{fmt.Errorf("--http %q: want a URL such as http://127.0.0.1:8080/readyz", *address)}
+		}
+		return p.reportHealth(service.ProbeHTTP(c.Context(), *address, *timeout), output)
 	}
-	if err != nil {
-		fmt.Fprintf(stderr, "extauthz: health: %v\n", err)
-		return exitFailed
-	}
-	fmt.Fprintln(stdout, "healthy")
-	return exitOK
+	return c
 }
 
-func parseProbe(args []string) (*probe, error) {
-	p := new(probe)
-	f := flag.NewFlagSet("health", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // the error is enough
-	f.StringVar(&p.service, "service", "", "")
-	f.StringVar(&p.url, "http", "", "")
-	f.DurationVar(&p.timeout, "timeout", probeTimeout, "")
-	if err := f.Parse(args); err != nil {
-		return nil, err
+// reportHealth prints the result of a probe.
+func (p *program) reportHealth(unhealthy error, output *format) error {
+	if output.word == "text" {
+		if unhealthy == nil {
+			fmt.Fprintln(p.stdout, "healthy")
+		}
+		return unhealthy
 	}
-	if f.NArg() > 0 {
-		return nil, fmt.Errorf("takes no arguments but flags, not %q", strings.Join(f.Args(), " "))
+	result := struct {
+		Healthy bool   `json:"healthy"`
+		Reason  string `json:"reason,omitempty"`
+	}{Healthy: unhealthy == nil}
+	if unhealthy != nil {
+		result.Reason, unhealthy = unhealthy.Error(), errReported
 	}
-	if p.timeout <= 0 {
-		return nil, fmt.Errorf("--timeout %s: want more than 0, such as 2s", p.timeout)
-	}
-	if p.url == "" {
-		return p, nil
-	}
-	if p.service != "" {
-		return nil, errors.New("--service and --http: take one of them, since only gRPC knows services")
-	}
-	if u, err := url.Parse(p.url); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("--http %q: want a URL such as http://127.0.0.1:8080/readyz", p.url)
-	}
-	return p, nil
+	return errors.Join(printJSON(p.stdout, result), unhealthy)
 }

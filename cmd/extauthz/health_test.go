@@ -109,8 +109,8 @@ func TestHealth(t *testing.T) {
 			env := service.Environment{"GRPC_HOST": "127.0.0.1"}
 			maps.Copy(env, c.env)
 			var out bytes.Buffer
-			code := command(append([]string{"health", "--timeout=1m"}, strings.Fields(c.flags)...), env, nil, &out, &out) // the last one of a flag counts
-			if code != c.code || !strings.Contains(out.String(), c.want) || strings.Count(out.String(), "\n") > 2 {
+			code := run(t, env, "health --timeout=1m "+c.flags, "", &out, &out) // the last one of a flag counts
+			if code != c.code || !strings.Contains(out.String(), c.want) || strings.Count(out.String(), "\n") > 3 {
 				t.Errorf("exit code %d, want %d and %q in\n%s", code, c.code, c.want, &out)
 			}
 		})

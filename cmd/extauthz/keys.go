@@ -3,48 +3,15 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
-	"os/signal"
-	"strings"
-	"syscall"
+	"slices"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
-
-const keysUsage = `extauthz keys makes and changes API keys, in a file or in Redis. A running service sees a change within 2 seconds.
-
-Usage:
-  extauthz keys secret                      print a fresh server secret, for API_KEY_SECRET
-  extauthz keys create --owner NAME [...]   make a key and print it, once; what is kept is its hash
-  extauthz keys list [-o json]              list the keys; never a key or a hash
-  extauthz keys rotate ID [--grace 24h]     make a new key in place of one, and print it; the old one ends after the grace
-  extauthz keys revoke ID                   disable a key
-  extauthz keys sign [--accept STATE]       sign the keys in Redis with a new API_KEY_SECRET, or as they are (extauthz keys list has the state)
-
-Where the keys are:
-  --file PATH          a file; default: API_KEYS_FILE
-  --redis              the Redis of REDIS_URL; default when that is set and API_KEYS_FILE is not
-
-Of create:
-  --owner NAME         whose key it is
-  --plan NAME          what the owner pays for
-  --scope A,B          what the key may do
-  --label NAME=VALUE   anything else about it; may be repeated
-  --expires 90d        when it ends: days (90d), hours (12h), a date or a time (2026-12-31T18:00:00Z)
-  --not-before DATE    when it begins, in the same words
-  --limit 100/minute   a limit of its own, also 100/5minutes
-  --algorithm NAME     how that counts; default: as the rule whose place it takes
-  --burst 20           for token_bucket and leaky_bucket
-  --weak NAME          keep a key of your own, read from standard input, under this id: for trying things out
-
-Example:
-  export API_KEY_SECRET=$(extauthz keys secret) API_KEYS_FILE=keys.yaml
-  key=$(extauthz keys create --owner alice --plan pro --expires 90d)
-`
 
 // keyPlace is where keys are kept.
 type keyPlace interface {
@@ -69,126 +36,121 @@ type placedKey struct {
 
 // keyCommand is one run of a subcommand of keys.
 type keyCommand struct {
-	flags          *flag.FlagSet
-	stdin          io.Reader
-	stdout, stderr io.Writer
-	now            time.Time
-	env            service.Environment
-	settings       *service.Settings
-	file           string
-	redis          bool
+	*program
+	now    time.Time
+	output *format
+	file   string
+	redis  bool
 }
 
-// keysCommand runs a subcommand of keys. The key itself is all that it prints to stdout, so that a script can keep it.
-func keysCommand(args []string, env service.Environment, stdin io.Reader, stdout, stderr io.Writer) int {
-	c := &keyCommand{env: env, stdin: stdin, stdout: stdout, stderr: stderr, now: time.Now().UTC().Truncate(time.Second)}
-	commands := map[string]func(context.Context, []string) error{
-		"create": c.create, "list": c.list, "rotate": c.rotate, "revoke": c.revoke, "secret": c.secret,
-		"sign": c.sign,
+// keys is the command of API keys. In text, the key itself is all that it prints to stdout, so that a script can keep it.
+func (p *program) keys() *cobra.Command {
+	k := &keyCommand{program: p, now: time.Now().UTC().Truncate(time.Second)}
+	c := &cobra.Command{
+		Use:   "keys",
+		Short: "Make, list, rotate and revoke API keys",
+		Long:  "extauthz keys makes and changes API keys, in a file or in Redis. A running service sees a change within 2 seconds.",
+		Example: `  export API_KEY_SECRET=$(extauthz keys secret) API_KEYS_FILE=keys.yaml
+  key=$(extauthz keys create --owner alice --plan pro --expires 90d)`,
+		Args: knownSubcommand,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	name := "--help"
-	if len(args) > 0 {
-		name, args = args[0], args[1:]
-	}
-	run, known := commands[name]
-	switch {
-	case name == "--help" || name == "-h" || name == "help":
-		fmt.Fprint(stdout, keysUsage)
-		return exitOK
-	case !known:
-		fmt.Fprintf(stderr, "extauthz: unknown subcommand %q of keys: want create, list, rotate, revoke, sign, secret or --help\n", name)
-		return exitNoStart
-	}
-	c.flags = flag.NewFlagSet(name, flag.ContinueOnError)
-	c.flags.SetOutput(io.Discard) // the error is enough
-	c.flags.StringVar(&c.file, "file", "", "")
-	c.flags.BoolVar(&c.redis, "redis", false, "")
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	err := run(ctx, args)
-	var wrong *usageError
-	switch {
-	case err == nil:
-		return exitOK
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, keysUsage)
-		return exitOK
-	case errors.As(err, &wrong):
-		fmt.Fprintf(stderr, "extauthz: keys %s: %v\n(extauthz keys --help lists all flags)\n", name, err)
-		return exitNoStart
-	}
-	fmt.Fprintf(stderr, "extauthz: keys %s: %v\n", name, err)
-	return exitFailed
+	k.output = outputFlag(c, "text", "json")
+	c.PersistentFlags().StringVar(&k.file, "file", "", "the keys are in the file `PATH`; default: API_KEYS_FILE")
+	c.PersistentFlags().BoolVar(&k.redis, "redis", false, "the keys are in the Redis of REDIS_URL; default if that is set and API_KEYS_FILE is not")
+	c.AddCommand(k.secret(), k.create(), k.list(), k.rotate(), k.revoke(), k.sign())
+	return c
 }
 
-// usageError is a mistake in the arguments or the environment.
-type usageError struct{ err error }
-
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
-
-// parse reads flags and that many arguments, in any order, and the environment.
-func (c *keyCommand) parse(args []string, want int) (positional []string, err error) {
-	for len(args) > 0 {
-		if err := c.flags.Parse(args); err != nil {
-			return nil, &usageError{err}
+// withPlace returns how a command runs that changes or reads a place.
+func (k *keyCommand) withPlace(run func(ctx context.Context, s *service.Settings, place keyPlace, args []string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		s, err := k.readSettings()
+		if err != nil {
+			return err
 		}
-		if args = c.flags.Args(); len(args) > 0 {
-			positional, args = append(positional, args[0]), args[1:]
+		place, err := k.open(s)
+		if err != nil {
+			return err
 		}
+		defer place.Close()
+		ctx, stop := untilInterrupted(c.Context())
+		defer stop()
+		return run(ctx, s, place, args)
 	}
-	for _, arg := range positional {
-		if service.HasStartOfSecret(arg) {
-			return nil, &usageError{errors.New("an argument looks like an API key, so it is not shown: want an id, as `extauthz keys list` shows it")}
-		}
-	}
-	if len(positional) != want {
-		if want == 0 {
-			return nil, &usageError{fmt.Errorf("takes no arguments but flags, not %q", strings.Join(positional, " "))}
-		}
-		return nil, &usageError{errors.New("want one id, as `extauthz keys list` shows it")}
-	}
-	if c.settings, err = service.ReadSettings(c.env); err != nil {
-		return nil, &usageError{fmt.Errorf("the environment has mistakes:\n%w", err)}
-	}
-	return positional, nil
 }
 
-// parseAndOpen is parse without arguments, and then open.
-func (c *keyCommand) parseAndOpen(args []string) (keyPlace, error) {
-	if _, err := c.parse(args, 0); err != nil {
-		return nil, err
+// oneID accepts the id of a key. A key in its place is not shown.
+func oneID(_ *cobra.Command, args []string) error {
+	if slices.ContainsFunc(args, service.HasStartOfSecret) {
+		return &usageError{errors.New("an argument looks like an API key, so it is not shown: want an id, as `extauthz keys list` shows it")}
 	}
-	return c.open()
+	if len(args) != 1 {
+		return &usageError{errors.New("want one id, as `extauthz keys list` shows it")}
+	}
+	return nil
+}
+
+// noIDs accepts no arguments. A key in their place is not shown.
+func noIDs(c *cobra.Command, args []string) error {
+	if slices.ContainsFunc(args, service.HasStartOfSecret) {
+		return oneID(c, args)
+	}
+	return noArguments("")(c, args)
 }
 
 // open opens the place that the flags and settings name.
-func (c *keyCommand) open() (keyPlace, error) {
-	s := c.settings
+func (k *keyCommand) open(s *service.Settings) (keyPlace, error) {
 	switch {
-	case c.redis && c.file != "":
+	case k.redis && k.file != "":
 		return nil, &usageError{errors.New("--file and --redis: take one of them")}
-	case c.redis && s.RedisURL == "":
+	case k.redis && s.RedisURL == "":
 		return nil, &usageError{errors.New("--redis needs REDIS_URL, such as redis://127.0.0.1:6379")}
-	case c.file != "":
-		return &keyFile{path: c.file}, nil
-	case s.KeysFile != "" && !c.redis:
+	case k.file != "":
+		return &keyFile{path: k.file}, nil
+	case s.KeysFile != "" && !k.redis:
 		return &keyFile{path: s.KeysFile}, nil
-	case c.redis || s.BackendType == "redis":
+	case k.redis || s.BackendType == "redis":
 		return openRedisKeys(s)
 	}
-	return nil, &usageError{errors.New("where are the keys? Say --file PATH or set API_KEYS_FILE, or say --redis and set REDIS_URL")}
+	return nil, &usageError{errors.New("missing place of the keys: add --file PATH or set API_KEYS_FILE, or add --redis and set REDIS_URL")}
 }
 
 // secret prints a fresh server secret.
-func (c *keyCommand) secret(_ context.Context, args []string) error {
-	if err := c.flags.Parse(args); err != nil {
-		return &usageError{err}
+func (k *keyCommand) secret() *cobra.Command {
+	return &cobra.Command{
+		Use:   "secret",
+		Short: "Print a fresh server secret, for API_KEY_SECRET",
+		Args:  noIDs,
+		RunE: func(*cobra.Command, []string) error {
+			secret, err := apikey.NewServerSecret()
+			if err != nil {
+				return err
+			}
+			if k.output.word == "json" {
+				return printJSON(k.stdout, map[string]string{"secret": secret})
+			}
+			_, err = fmt.Fprintln(k.stdout, secret)
+			return err
+		},
 	}
-	secret, err := apikey.NewServerSecret()
-	if err != nil {
-		return err
+}
+
+// printKey prints a key that was made, and otherwise a note to stderr; text has nothing but the key, so that a script can keep it.
+func (k *keyCommand) printKey(record apikey.Record, key, note string) error {
+	if k.output.word == "json" {
+		return printJSON(k.stdout, madeKey{k.listed(placedKey{Record: record}), key})
 	}
-	fmt.Fprintln(c.stdout, secret)
-	return nil
+	fmt.Fprintln(k.stderr, note)
+	if key == "" {
+		return nil
+	}
+	_, err := fmt.Fprintln(k.stdout, key)
+	return err
+}
+
+// madeKey is a key that was made or changed, as -o json has it.
+type madeKey struct {
+	listedKey
+	Key string `json:"key,omitempty"` // it is shown once
 }

@@ -6,74 +6,76 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
 // rotate makes a new key with the id of an old one, which ends after the grace.
-func (c *keyCommand) rotate(ctx context.Context, args []string) error {
-	grace := day
-	c.flags.Func("grace", "", func(v string) (err error) { grace, err = duration(v); return err })
-	ids, err := c.parse(args, 1)
-	if err != nil {
-		return err
+func (k *keyCommand) rotate() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "rotate ID",
+		Short:   "Make a new key in place of one, and print it",
+		Long:    "extauthz keys rotate makes a new key with the id of an old one, and prints it, once. The old key ends after the grace.",
+		Example: "  extauthz keys rotate 4Gd0kZ7b --grace 7d",
+		Args:    oneID,
 	}
-	secret, err := c.settings.ServerSecret()
-	if err != nil {
-		return &usageError{err}
-	}
-	place, err := c.open()
-	if err != nil {
-		return err
-	}
-	defer place.Close()
-	id, until := ids[0], c.now.Add(grace)
-	key, err := apikey.NewKey(id)
-	if err != nil {
-		return &usageError{fmt.Errorf("%w; a weak key cannot be rotated", err)}
-	}
-	err = place.change(ctx, id, func(r *apikey.Record) error {
-		if state := r.State(c.now); state == "disabled" || state == "expired" {
-			return fmt.Errorf("the key is %s: create a new one", state)
+	grace := durationFlag(day)
+	c.Flags().Var(&grace, "grace", "how long the old key stays valid, in days (7d) or hours (24h)")
+	c.RunE = k.withPlace(func(ctx context.Context, s *service.Settings, place keyPlace, args []string) error {
+		secret, err := s.ServerSecret()
+		if err != nil {
+			return &startError{err}
 		}
-		r.Previous = &apikey.Previous{Hash: r.Hash, ValidUntil: until}
-		r.Hash = secret.Hash(key)
-		return nil
+		id, until := args[0], k.now.Add(time.Duration(grace))
+		key, err := apikey.NewKey(id)
+		if err != nil {
+			return &usageError{fmt.Errorf("%w; a weak key cannot be rotated", err)}
+		}
+		var record apikey.Record
+		err = place.change(ctx, id, func(r *apikey.Record) error {
+			if state := r.State(k.now); state == "disabled" || state == "expired" {
+				return fmt.Errorf("the key is %s: create a new one", state)
+			}
+			r.Previous = &apikey.Previous{Hash: r.Hash, ValidUntil: until}
+			r.Hash = secret.Hash(key)
+			record = *r
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", place, id, err)
+		}
+		return k.printKey(record, key, fmt.Sprintf("The key %s is a new one in %s; the previous one ends at %s. Keep what follows: it is not shown again.",
+			id, place, until.Format(time.RFC3339)))
 	})
-	if err != nil {
-		return fmt.Errorf("%s: %s: %w", place, id, err)
-	}
-	fmt.Fprintf(c.stderr, "The key %s is a new one in %s; the one before it ends at %s. Keep what follows: it is not shown again.\n",
-		id, place, until.Format(time.RFC3339))
-	fmt.Fprintln(c.stdout, key)
-	return nil
+	return c
 }
 
-// revoke disables a key. Its record stays, so that the log says who still uses it.
-func (c *keyCommand) revoke(ctx context.Context, args []string) error {
-	ids, err := c.parse(args, 1)
-	if err != nil {
-		return err
+// revoke disables a key. Its record stays, so that the log names the owner of a request that still uses it.
+func (k *keyCommand) revoke() *cobra.Command {
+	return &cobra.Command{
+		Use:     "revoke ID",
+		Short:   "Disable a key",
+		Example: "  extauthz keys revoke 4Gd0kZ7b",
+		Args:    oneID,
+		RunE: k.withPlace(func(ctx context.Context, _ *service.Settings, place keyPlace, args []string) error {
+			id, already := args[0], errors.New("it is revoked already")
+			var record apikey.Record
+			err := place.change(ctx, id, func(r *apikey.Record) error {
+				if record = *r; r.Disabled {
+					return already
+				}
+				r.Disabled, record.Disabled = true, true
+				return nil
+			})
+			switch {
+			case errors.Is(err, already):
+				return k.printKey(record, "", fmt.Sprintf("The key %s in %s is revoked already.", id, place))
+			case err != nil:
+				return fmt.Errorf("%s: %s: %w", place, id, err)
+			}
+			return k.printKey(record, "", fmt.Sprintf("The key %s in %s is revoked: it is refused within 2 seconds.", id, place))
+		}),
 	}
-	place, err := c.open()
-	if err != nil {
-		return err
-	}
-	defer place.Close()
-	id, already := ids[0], errors.New("it is revoked already")
-	err = place.change(ctx, id, func(r *apikey.Record) error {
-		if r.Disabled {
-			return already
-		}
-		r.Disabled = true
-		return nil
-	})
-	switch {
-	case errors.Is(err, already):
-		fmt.Fprintf(c.stderr, "The key %s in %s is revoked already.\n", id, place)
-		return nil
-	case err != nil:
-		return fmt.Errorf("%s: %s: %w", place, id, err)
-	}
-	fmt.Fprintf(c.stderr, "The key %s in %s is revoked: it is refused within 2 seconds.\n", id, place)
-	return nil
 }

@@ -7,70 +7,75 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/spf13/cobra"
+
+	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
 // create makes a key, keeps what is to be kept of it, and only then prints it.
-func (c *keyCommand) create(ctx context.Context, args []string) error {
-	record := apikey.Record{Created: c.now}
+func (k *keyCommand) create() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "create --owner NAME",
+		Short: "Make a key and print it, once",
+		Long:  "extauthz keys create makes a key and prints it, once. Only its hash is kept.",
+		Example: "  extauthz keys create --owner alice --plan pro --expires 90d\n" +
+			"  extauthz keys create --owner bob --limit 100/minute --algorithm token_bucket --burst 200",
+		Args: noIDs,
+	}
+	record := apikey.Record{Created: k.now}
 	var limit limitFlags
 	var weak string
-	f := c.flags
-	f.StringVar(&record.Owner, "owner", "", "")
-	f.StringVar(&record.Plan, "plan", "", "")
-	f.Func("scope", "", func(v string) error { return addScopes(&record, v) })
-	f.Func("label", "", func(v string) error { return addLabel(&record, v) })
-	f.Func("expires", "", c.timeFlag(&record.Expires))
-	f.Func("not-before", "", c.timeFlag(&record.NotBefore))
-	f.StringVar(&weak, "weak", "", "")
+	f := c.Flags()
+	f.StringVar(&record.Owner, "owner", "", "the `NAME` of the key's owner")
+	f.StringVar(&record.Plan, "plan", "", "the `NAME` of what the owner pays for")
+	f.Func("scope", "what the key may do, as `A,B`; may be repeated", func(v string) error { return addScopes(&record, v) })
+	f.Func("label", "any other fact about the key, as `NAME=VALUE`; may be repeated", func(v string) error { return addLabel(&record, v) })
+	f.Func("expires", "when the key ends: in days (90d) or hours (12h), at a date, or at a `TIME` (2026-12-31T18:00:00Z)", k.timeFlag(&record.Expires))
+	f.Func("not-before", "when the key begins: a `TIME` in the same words", k.timeFlag(&record.NotBefore))
+	f.StringVar(&weak, "weak", "", "keep a key of your own, read from standard input, under the id `NAME`: for trying things out")
 	limit.register(f)
-	if _, err := c.parse(args, 0); err != nil {
-		return err
-	}
-	var err error
-	if record.Limit, err = limit.own(); err != nil {
-		return &usageError{err}
-	}
-	switch {
-	case record.Owner == "":
-		return &usageError{errors.New("whose key is it? Say --owner NAME")}
-	case !record.Expires.IsZero() && !record.Expires.After(c.now):
-		return &usageError{errors.New("--expires: want a time to come")}
-	}
-	place, err := c.open()
-	if err != nil {
-		return err
-	}
-	defer place.Close()
-	secret, err := c.settings.ServerSecret()
-	if err != nil {
-		return &usageError{err}
-	}
-	key, err := c.newKey(&record, weak)
-	if err != nil {
-		return err
-	}
-	record.Hash = secret.Hash(key)
-	if err := record.Check(); err != nil {
-		return &usageError{err}
-	}
-	if err := place.add(ctx, record); err != nil {
-		return fmt.Errorf("%s: %w", place, err)
-	}
-	if record.Weak {
-		fmt.Fprintf(c.stderr, "The weak key %s of %s is in %s. Whoever guesses it has it.\n", record.ID, record.Owner, place)
+	c.PreRunE = func(*cobra.Command, []string) (err error) {
+		if record.Limit, err = limit.own(); err != nil {
+			return &usageError{err}
+		}
+		switch {
+		case record.Owner == "":
+			return &usageError{errors.New("missing --owner NAME")}
+		case !record.Expires.IsZero() && !record.Expires.After(k.now):
+			return &usageError{errors.New("--expires must be in the future")}
+		}
 		return nil
 	}
-	fmt.Fprintf(c.stderr, "The key %s of %s is in %s. Keep what follows: it is not shown again.\n", record.ID, record.Owner, place)
-	fmt.Fprintln(c.stdout, key)
-	return nil
+	c.RunE = k.withPlace(func(ctx context.Context, s *service.Settings, place keyPlace, _ []string) error {
+		secret, err := s.ServerSecret()
+		if err != nil {
+			return &startError{err}
+		}
+		key, err := k.newKey(&record, weak)
+		if err != nil {
+			return err
+		}
+		record.Hash = secret.Hash(key)
+		if err := record.Check(); err != nil {
+			return &usageError{err}
+		}
+		if err := place.add(ctx, record); err != nil {
+			return fmt.Errorf("%s: %w", place, err)
+		}
+		if record.Weak {
+			return k.printKey(record, "", fmt.Sprintf("The weak key %s of %s is in %s. Everyone who guesses it can use it.", record.ID, record.Owner, place))
+		}
+		return k.printKey(record, key, fmt.Sprintf("The key %s of %s is in %s. Keep what follows: it is not shown again.", record.ID, record.Owner, place))
+	})
+	return c
 }
 
 // newKey gives a record its id, and returns the key: a random one, or a weak one from standard input.
-func (c *keyCommand) newKey(record *apikey.Record, weak string) (key string, err error) {
+func (k *keyCommand) newKey(record *apikey.Record, weak string) (key string, err error) {
 	if weak != "" {
 		record.ID, record.Weak = weak, true
-		line, _ := bufio.NewReader(c.stdin).ReadString('\n')
+		line, _ := bufio.NewReader(k.stdin).ReadString('\n')
 		key = strings.TrimRight(line, "\r\n")
 		if err := apikey.CheckWeak(key); err != nil {
 			return "", &usageError{fmt.Errorf("the key on standard input: %w", err)}

@@ -2,12 +2,13 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
@@ -44,10 +45,10 @@ func addLabel(record *apikey.Record, pair string) error {
 }
 
 // timeFlag reads a time: from now on in days or hours, or as the key file has it.
-func (c *keyCommand) timeFlag(into *time.Time) func(string) error {
+func (k *keyCommand) timeFlag(into *time.Time) func(string) error {
 	return func(v string) error {
 		if d, err := duration(v); err == nil {
-			*into = c.now.Add(d)
+			*into = k.now.Add(d)
 			return nil
 		}
 		for _, layout := range []string{time.RFC3339, time.DateOnly} {
@@ -81,6 +82,22 @@ func duration(v string) (time.Duration, error) {
 	return d, nil
 }
 
+// durationFlag is a flag that duration reads.
+type durationFlag time.Duration
+
+// Set implements pflag.Value.
+func (d *durationFlag) Set(v string) error {
+	parsed, err := duration(v)
+	*d = durationFlag(parsed)
+	return err
+}
+
+// String implements pflag.Value.
+func (d *durationFlag) String() string { return time.Duration(*d).String() }
+
+// Type implements pflag.Value.
+func (d *durationFlag) Type() string { return "duration" }
+
 // limitFlags are the flags that make a limit.
 type limitFlags struct {
 	limit     string
@@ -88,10 +105,11 @@ type limitFlags struct {
 	burst     int64
 }
 
-func (l *limitFlags) register(f *flag.FlagSet) {
-	f.StringVar(&l.limit, "limit", "", "")
-	f.Func("algorithm", "", func(v string) error { return l.algorithm.UnmarshalText([]byte(v)) })
-	f.Int64Var(&l.burst, "burst", 0, "")
+func (l *limitFlags) register(f *pflag.FlagSet) {
+	f.StringVar(&l.limit, "limit", "", "a limit of the key's own, as `100/minute` or 100/5minutes")
+	f.Func("algorithm", "the `NAME` of the algorithm of --limit; default: that of the rule which the limit replaces",
+		func(v string) error { return l.algorithm.UnmarshalText([]byte(v)) })
+	f.Int64Var(&l.burst, "burst", 0, "the burst `N` of --limit, for token_bucket and leaky_bucket")
 }
 
 // own is the limit that the flags say, nil for none.

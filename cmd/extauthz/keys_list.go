@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,44 +11,50 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // list prints all keys, without anything that helps to guess one.
-func (c *keyCommand) list(ctx context.Context, args []string) error {
-	var form string
-	c.flags.StringVar(&form, "o", "table", "")
-	place, err := c.parseAndOpen(args)
-	if err != nil {
-		return err
+func (k *keyCommand) list() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Short:   "List the keys; never a key or a hash",
+		Example: "  extauthz keys list -o json",
+		Args:    noIDs,
+		RunE: k.withPlace(func(ctx context.Context, _ *service.Settings, place keyPlace, _ []string) error {
+			list, state, found := place.all(ctx)
+			if found != nil {
+				found = fmt.Errorf("%s: %w", place, found)
+				if len(list) == 0 {
+					return found
+				}
+			}
+			var err error
+			if k.output.word == "json" {
+				listed := []listedKey{}
+				for _, r := range list {
+					listed = append(listed, k.listed(r))
+				}
+				err = printJSON(k.stdout, listed)
+			} else {
+				err = k.listTable(list)
+			}
+			if state != "" {
+				fmt.Fprintf(k.stderr, "State of the keys in %s: %s\n", place, state)
+			}
+			return errors.Join(err, found)
+		}),
 	}
-	defer place.Close()
-	list, state, found := place.all(ctx)
-	if found != nil {
-		found = fmt.Errorf("%s: %w", place, found)
-		if len(list) == 0 {
-			return found
-		}
-	}
-	switch form {
-	case "table":
-		err = c.listTable(list)
-	case "json":
-		err = c.listJSON(list)
-	default:
-		return &usageError{fmt.Errorf("-o %q: want table or json", form)}
-	}
-	if state != "" {
-		fmt.Fprintf(c.stderr, "State of the keys in %s: %s\n", place, state)
-	}
-	return errors.Join(err, found)
 }
 
-func (c *keyCommand) listTable(list []placedKey) error {
-	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+func (k *keyCommand) listTable(list []placedKey) error {
+	w := tabwriter.NewWriter(k.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tOWNER\tPLAN\tSTATE\tEXPIRES\tLIMIT\tSCOPES\tLABELS")
 	for _, r := range list {
-		columns := []string{r.ID, r.Owner, r.Plan, c.state(r), shortTime(r.Expires), limitName(r.Limit), strings.Join(r.Scopes, ","), labels(r.Labels)}
+		columns := []string{r.ID, r.Owner, r.Plan, k.state(r), shortTime(r.Expires), limitName(r.Limit), strings.Join(r.Scopes, ","), labels(r.Labels)}
 		for i, column := range columns {
 			if column == "" {
 				columns[i] = "-"
@@ -61,8 +66,8 @@ func (c *keyCommand) listTable(list []placedKey) error {
 }
 
 // state is what the key is good for now, and what else one should know of it.
-func (c *keyCommand) state(r placedKey) string {
-	state := r.State(c.now)
+func (k *keyCommand) state(r placedKey) string {
+	state := r.State(k.now)
 	switch {
 	case r.unsigned && r.Weak:
 		state += ", weak, not signed (never trusted: make it anew)"
@@ -71,7 +76,7 @@ func (c *keyCommand) state(r placedKey) string {
 	case r.Weak:
 		state += ", weak"
 	}
-	if r.Previous != nil && c.now.Before(r.Previous.ValidUntil) {
+	if r.Previous != nil && k.now.Before(r.Previous.ValidUntil) {
 		state += ", rotating until " + shortTime(r.Previous.ValidUntil)
 	}
 	return state
@@ -125,23 +130,18 @@ type listedKey struct {
 	Expires   time.Time         `json:"expires,omitzero"`
 	Created   time.Time         `json:"created,omitzero"`
 	Limit     string            `json:"limit,omitempty"`
-	// PreviousUntil is when the key before this one ends.
+	// PreviousUntil is when the previous key with this id ends.
 	PreviousUntil time.Time `json:"previous_valid_until,omitzero"`
 }
 
-func (c *keyCommand) listJSON(placed []placedKey) error {
-	list := make([]listedKey, len(placed))
-	for i, r := range placed {
-		list[i] = listedKey{
-			ID: r.ID, Owner: r.Owner, Plan: r.Plan, Labels: r.Labels, Scopes: r.Scopes, State: r.State(c.now), Weak: r.Weak,
-			Unsigned:  r.unsigned,
-			NotBefore: r.NotBefore, Expires: r.Expires, Created: r.Created, Limit: limitName(r.Limit),
-		}
-		if r.Previous != nil {
-			list[i].PreviousUntil = r.Previous.ValidUntil
-		}
+func (k *keyCommand) listed(r placedKey) listedKey {
+	l := listedKey{
+		ID: r.ID, Owner: r.Owner, Plan: r.Plan, Labels: r.Labels, Scopes: r.Scopes, State: r.State(k.now), Weak: r.Weak,
+		Unsigned:  r.unsigned,
+		NotBefore: r.NotBefore, Expires: r.Expires, Created: r.Created, Limit: limitName(r.Limit),
 	}
-	e := json.NewEncoder(c.stdout)
-	e.SetIndent("", "  ")
-	return e.Encode(list)
+	if r.Previous != nil {
+		l.PreviousUntil = r.Previous.ValidUntil
+	}
+	return l
 }

@@ -127,11 +127,11 @@ type redisKeys struct {
 func openRedisKeys(s *service.Settings) (*redisKeys, error) {
 	secret, err := s.ServerSecret()
 	if err != nil {
-		return nil, &usageError{err}
+		return nil, &startError{err}
 	}
 	client, store, err := s.RedisForKeys(secret)
 	if err != nil {
-		return nil, &usageError{err}
+		return nil, &startError{err}
 	}
 	return &redisKeys{client, store}, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -77,7 +78,8 @@ func (tr *transcript) command(line string) string {
 		return tr.normal("| " + strings.ReplaceAll(strings.TrimSpace(string(content)), "\n", "\n| ") + "\n")
 	}
 	var stdout, stderr bytes.Buffer
-	code := keysCommand(words[1:], tr.env, strings.NewReader(input+"\n"), &stdout, &stderr)
+	p := &program{env: tr.env, stdin: strings.NewReader(input + "\n"), stdout: &stdout, stderr: &stderr}
+	code := p.run(append([]string{"keys"}, words[1:]...))
 	tr.secret = append(tr.secret, keyPattern.FindAllString(stdout.String(), -1)...)
 	tr.noSecrets(stderr.String())
 	text := stdout.String()
@@ -148,7 +150,7 @@ func TestKeysTranscript(t *testing.T) {
 func keys(t *testing.T, env service.Environment, args ...string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	if code := keysCommand(args, env, strings.NewReader(""), &stdout, &stderr); code != exitOK {
+	if code := run(t, env, "keys "+strings.Join(args, " "), "", &stdout, &stderr); code != exitOK {
 		t.Errorf("keys %v: exit code %d\n%s", args, code, &stderr)
 	}
 	return strings.TrimSpace(stdout.String())
@@ -173,7 +175,7 @@ func TestKeysInRedis(t *testing.T) {
 	}
 	server.Kill()
 	var stdout, stderr bytes.Buffer
-	if code := keysCommand([]string{"create", "--owner", "bob"}, env, nil, &stdout, &stderr); code != exitFailed || stdout.Len() > 0 {
+	if code := run(t, env, "keys create --owner bob", "", &stdout, &stderr); code != exitFailed || stdout.Len() > 0 {
 		t.Errorf("without Redis: exit code %d, %q, %q", code, &stdout, &stderr)
 	}
 }
@@ -232,5 +234,43 @@ func TestKeysOfTheCLIPass(t *testing.T) {
 	who, err := apikey.New(apikey.Config{Secret: secret, Sources: []*apikey.Source{source}}).Check(key)
 	if err != nil || who.Owner != "alice" {
 		t.Errorf("%v, %v", who, err)
+	}
+}
+
+// TestKeysAsJSON: each subcommand prints JSON for programs, and nothing else.
+func TestKeysAsJSON(t *testing.T) {
+	t.Parallel()
+	env := service.Environment{"API_KEYS_FILE": filepath.Join(t.TempDir(), "keys.yaml"), "API_KEY_SECRET": "a-server-secret-of-a-test"}
+	ask := func(into any, args string) {
+		t.Helper()
+		var stdout, stderr bytes.Buffer
+		if code := run(t, env, "keys "+args+" -o json", "", &stdout, &stderr); code != exitOK || stderr.Len() > 0 {
+			t.Errorf("keys %s: exit code %d\n%s", args, code, &stderr)
+		}
+		if err := json.Unmarshal(stdout.Bytes(), into); err != nil {
+			t.Errorf("keys %s: %v in\n%s", args, err, &stdout)
+		}
+	}
+	var secret map[string]string
+	if ask(&secret, "secret"); len(secret["secret"]) < 32 {
+		t.Errorf("secret: %v", secret)
+	}
+	var made, rotated, revoked madeKey
+	ask(&made, "create --owner alice --plan pro --limit 5/minute")
+	if found := keyPattern.FindStringSubmatch(made.Key); found == nil || found[1] != made.ID || made.Owner != "alice" || made.Limit != "5/minute" {
+		t.Errorf("create: %+v", made)
+	}
+	ask(&rotated, "rotate "+made.ID)
+	if rotated.Key == made.Key || rotated.ID != made.ID || rotated.PreviousUntil.IsZero() {
+		t.Errorf("rotate: %+v", rotated)
+	}
+	for range 2 { // the second time it is revoked already
+		if ask(&revoked, "revoke "+made.ID); revoked.State != "disabled" || revoked.Key != "" {
+			t.Errorf("revoke: %+v", revoked)
+		}
+	}
+	var list []listedKey
+	if ask(&list, "list"); len(list) != 1 || list[0].ID != made.ID {
+		t.Errorf("list: %+v", list)
 	}
 }

@@ -9,119 +9,181 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/extauthz/extauthz/internal/service"
-	"github.com/extauthz/extauthz/pkg/telemetry"
+	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// Exit codes: 0 for success, 1 when `check` found mistakes, a server failed or is not healthy, 2 when it could not start.
+// Exit codes: 0 for success, 1 if `check` found mistakes, a server failed or is not healthy, 2 if a command could not start.
 const (
 	exitOK      = 0
 	exitFailed  = 1
 	exitNoStart = 2
 )
 
-const usage = `extauthz is a rate limit service for Envoy: exact limits, in memory or in Redis.
-
-Usage:
-  extauthz [serve]            serve; all settings are environment variables
-  extauthz check DIR          check the rule files of a directory, and with --envoy FILE a configuration of Envoy against them;
-                              exit 1 when there are mistakes (extauthz check --help)
-  extauthz health             ask a running service whether it is healthy; exit 1 when it is not (extauthz health --help)
-  extauthz keys COMMAND       make, list, rotate and revoke API keys (extauthz keys --help)
-  extauthz settings           list the settings, their defaults and meaning (--markdown as a table)
-  extauthz version            print the version, and from what it was built (-o json for programs)
-  extauthz --help             print this
-
-Example:
-  RUNTIME_ROOT=. RUNTIME_APPDIRECTORY=rules REDIS_URL=redis://127.0.0.1:6379 extauthz
-`
-
 func main() {
 	service.QuietRedis()
-	os.Exit(command(os.Args[1:], service.ParseEnvironment(os.Environ()), os.Stdin, os.Stdout, os.Stderr))
+	p := &program{
+		env: service.ParseEnvironment(os.Environ()), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: isTerminal(os.Stderr),
+	}
+	os.Exit(p.run(os.Args[1:]))
 }
 
-// command runs one subcommand and returns the exit code.
-func command(args []string, env service.Environment, stdin io.Reader, stdout, stderr io.Writer) int {
-	name := "serve"
-	if len(args) > 0 {
-		name, args = args[0], args[1:]
-	}
-	onTerminal := isTerminal(stderr)
-	stderr = env.HideSecrets(stderr)
-	switch name {
-	case "serve":
-		return serve(args, env, onTerminal, stderr)
-	case "check":
-		return check(args, env, stdout, stderr)
-	case "health":
-		return askHealth(args, env, stdout, stderr)
-	case "echo":
-		return echo(args, env, stdout, stderr)
-	case "keys":
-		return keysCommand(args, env, stdin, stdout, stderr)
-	case "settings":
-		return printSettings(args, stdout, stderr)
-	case "version", "--version", "-v":
-		return printVersion(args, stdout, stderr)
-	case "help", "--help", "-h":
-		fmt.Fprint(stdout, usage)
-		return exitOK
-	}
-	fmt.Fprintf(stderr, "extauthz: unknown subcommand %q: want serve, check, health, keys, settings, version or --help\n", name)
-	return exitNoStart
+// program is what a run of extauthz gets from its process.
+type program struct {
+	env            service.Environment
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	terminal       bool // stderr is a terminal
 }
 
-func serve(args []string, env service.Environment, onTerminal bool, stderr io.Writer) int {
-	if len(args) > 0 {
-		if args[0] == "--help" || args[0] == "-h" {
-			fmt.Fprint(stderr, usage)
-			return exitOK
-		}
-		fmt.Fprintf(stderr, "extauthz: serve takes no arguments, not %q: all settings are environment variables (extauthz settings)\n", args[0])
-		return exitNoStart
-	}
-	s, err := service.ReadSettings(env)
-	if err != nil {
-		fmt.Fprintf(stderr, "extauthz: the environment has mistakes:\n%s\n(extauthz settings lists all settings)\n", err)
-		return exitNoStart
-	}
-	ctx, stop := untilInterrupted()
-	defer stop()
-	this := thisBuild()
-	return exitCode(service.Run(ctx, service.Config{
-		Settings: s, Stderr: stderr, Terminal: onTerminal,
-		Build: telemetry.Build{Version: this.Version, Revision: this.Commit, GoVersion: this.Go},
-	}), stderr)
-}
-
-// exitCode reports an error of a server, and returns the exit code for it.
-func exitCode(err error, stderr io.Writer) int {
+// run runs one subcommand and returns the exit code.
+func (p *program) run(args []string) int {
+	p.stderr = p.env.HideSecrets(p.stderr)
+	root := p.root()
+	root.SetArgs(append([]string{}, args...)) // nil would stand for the arguments of the process
+	command, err := root.ExecuteC()
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintf(stderr, "extauthz: %v\n", err)
-	if _, ran := errors.AsType[*service.StopError](err); ran {
+	if errors.Is(err, errReported) {
 		return exitFailed
 	}
-	return exitNoStart
+	name := strings.TrimPrefix(command.CommandPath()+": ", root.Name()+" ")
+	if command == root {
+		name = ""
+	}
+	fmt.Fprintf(p.stderr, "extauthz: %s%v\n", name, err)
+	if _, ok := errors.AsType[*usageError](err); ok {
+		fmt.Fprintf(p.stderr, "(%s --help lists all flags)\n", command.CommandPath())
+		return exitNoStart
+	}
+	if _, ok := errors.AsType[*startError](err); ok {
+		return exitNoStart
+	}
+	return exitFailed
+}
+
+// root is the command extauthz with all subcommands.
+func (p *program) root() *cobra.Command {
+	root := p.serve()
+	root.Use = "extauthz"
+	root.Short = "Rate limits and authorization for Envoy"
+	root.Long = "extauthz is a rate limit and authorization service for Envoy: exact limits, in memory or in Redis.\n" +
+		"Without a subcommand it serves; all settings are environment variables (extauthz settings)."
+	root.Args = knownSubcommand
+	root.SilenceErrors, root.SilenceUsage, root.DisableAutoGenTag = true, true, true
+	root.SetIn(p.stdin)
+	root.SetOut(p.stdout)
+	root.SetErr(p.stderr)
+	root.SetFlagErrorFunc(flagError)
+	version, serve := root.Flags().BoolP("version", "v", false, "print the version"), root.RunE
+	root.RunE = func(c *cobra.Command, args []string) error {
+		if *version {
+			return p.printVersion("text")
+		}
+		return serve(c, args)
+	}
+	root.AddCommand(p.serve(), p.check(), p.health(), p.echo(), p.keys(), p.settings(), p.version(), p.man())
+	return root
+}
+
+// usageError is a mistake in the arguments.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// startError is the reason why a command could not start, other than a mistake in its arguments.
+type startError struct{ err error }
+
+func (e *startError) Error() string { return e.err.Error() }
+func (e *startError) Unwrap() error { return e.err }
+
+// errReported is the error of a command that has reported what is wrong itself.
+var errReported = errors.New("mistakes were reported")
+
+// serverError returns the error of a server: one that it could not start, unless it has run.
+func serverError(err error) error {
+	if _, ran := errors.AsType[*service.StopError](err); ran || err == nil {
+		return err
+	}
+	return &startError{err}
+}
+
+// readSettings reads the settings from the environment.
+func (p *program) readSettings() (*service.Settings, error) {
+	s, err := service.ReadSettings(p.env)
+	if err != nil {
+		return nil, &startError{fmt.Errorf("the environment has mistakes:\n%w\n(extauthz settings lists all settings)", err)}
+	}
+	return s, nil
+}
+
+// noArguments accepts no arguments. The hint says what the operator may be looking for.
+func noArguments(hint string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return &usageError{fmt.Errorf("takes no arguments but flags, not %q%s", strings.Join(args, " "), hint)}
+		}
+		return nil
+	}
+}
+
+// knownSubcommand refuses an argument, because it is not one of the subcommands of a command.
+func knownSubcommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, sub := range c.Commands() {
+		if !sub.Hidden && sub.Name() != "help" && sub.Name() != "completion" {
+			names = append(names, sub.Name())
+		}
+	}
+	return &usageError{fmt.Errorf("unknown subcommand %q%s: want %s or --help", args[0], didYouMean(args[0], names), strings.Join(names, ", "))}
+}
+
+// flagError is what is wrong with the flags of a command.
+func flagError(c *cobra.Command, err error) error {
+	if c.HasSubCommands() { // a misspelt subcommand explains a flag that is not known here
+		if err := knownSubcommand(c, c.Flags().Args()); err != nil {
+			return err
+		}
+	}
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
+		var names []string
+		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+		name := "--" + unknown.GetSpecifiedName()
+		return &usageError{fmt.Errorf("unknown flag %s%s", name, didYouMean(name, names))}
+	}
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return &usageError{fmt.Errorf("--%s %q: %w", invalid.GetFlag().Name, invalid.GetValue(), errors.Unwrap(invalid))}
+	}
+	return &usageError{err}
+}
+
+func didYouMean(name string, known []string) string {
+	if meant := suggest.Closest(name, known); meant != "" {
+		return fmt.Sprintf(" (did you mean %s?)", meant)
+	}
+	return ""
 }
 
 // isTerminal reports whether a person may read what is written, and press Ctrl-C.
-func isTerminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
+func isTerminal(file *os.File) bool {
 	info, err := file.Stat()
 	return err == nil && info.Mode()&fs.ModeCharDevice != 0
 }
 
 // untilInterrupted is done at Ctrl-C or SIGTERM; a second one ends the process at once.
-func untilInterrupted() (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+func untilInterrupted(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
 }

@@ -2,13 +2,11 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"runtime/debug"
 	"strings"
+
+	"github.com/spf13/cobra"
 )
 
 // What the build of an image says (go build -ldflags="-X main.linkedVersion=..."), since Go finds no repository in there to ask;
@@ -57,33 +55,24 @@ func buildOf(info *debug.BuildInfo, linked build) build {
 	return b
 }
 
-// printVersion runs the subcommand version.
-func printVersion(args []string, stdout, stderr io.Writer) int {
-	f := flag.NewFlagSet("version", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // the error is enough
-	form := f.String("o", "text", "")
-	err := f.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, usage)
-		return exitOK
-	case err == nil && f.NArg() > 0:
-		err = fmt.Errorf("takes no arguments, not %q", strings.Join(f.Args(), " "))
-	case err == nil && *form != "text" && *form != "json":
-		err = fmt.Errorf("-o %q: want text or json", *form)
+func (p *program) version() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version, and from what it was built",
+		Example: "  extauthz version -o json",
+		Args:    noArguments(""),
 	}
-	if err != nil {
-		fmt.Fprintf(stderr, "extauthz: version: %v\n", err)
-		return exitNoStart
-	}
+	output := outputFlag(c, "text", "json")
+	c.RunE = func(*cobra.Command, []string) error { return p.printVersion(output.word) }
+	return c
+}
+
+func (p *program) printVersion(format string) error {
 	b := thisBuild()
-	if *form == "json" {
-		out := json.NewEncoder(stdout)
-		out.SetIndent("", "  ")
-		_ = out.Encode(b) // what the terminal does not take is lost anyway
-		return exitOK
+	if format == "json" {
+		return printJSON(p.stdout, b)
 	}
-	fmt.Fprintf(stdout, "extauthz %s\ncommit   %s\ndate     %s\ngo       %s %s\n",
+	_, err := fmt.Fprintf(p.stdout, "extauthz %s\ncommit   %s\ndate     %s\ngo       %s %s\n",
 		b.Version, cmp.Or(b.Commit, "unknown"), cmp.Or(b.Date, "unknown"), b.Go, b.Platform)
-	return exitOK
+	return err
 }

@@ -43,7 +43,7 @@ func TestBuild(t *testing.T) {
 
 func TestVersionAsJSON(t *testing.T) {
 	var stdout bytes.Buffer
-	if code := command([]string{"version", "-o", "json"}, nil, nil, &stdout, &stdout); code != exitOK {
+	if code := run(t, nil, "version -o json", "", &stdout, &stdout); code != exitOK {
 		t.Fatalf("exit code %d: %s", code, &stdout)
 	}
 	var got build

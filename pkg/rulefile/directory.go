@@ -125,14 +125,23 @@ func readFile(path string, g grammar) (File, *Problem) {
 	if info, err = f.Stat(); err != nil { // another file than before, perhaps
 		return problem(Error, "read "+g.noun+": "+reason(err))
 	}
-	content, err := io.ReadAll(io.LimitReader(f, g.maxSize+1))
-	if err != nil {
-		return problem(Error, "read "+g.noun+": "+reason(err))
-	}
-	if int64(len(content)) > g.maxSize {
-		return problem(Error, fmt.Sprintf("larger than %d MB", g.maxSize>>20), g.tooLarge)
+	content, wrong := readContent(path, f, g)
+	if wrong != nil {
+		return File{}, wrong
 	}
 	return File{Name: path, Content: content, info: info, inPlace: !renamedAfter(info.ModTime(), path)}, nil
+}
+
+// readContent reads a file of a kind, up to its maximum size; otherwise the problem says why not.
+func readContent(name string, from io.Reader, g grammar) ([]byte, *Problem) {
+	content, err := io.ReadAll(io.LimitReader(from, g.maxSize+1))
+	switch {
+	case err != nil:
+		return nil, &Problem{File: name, Severity: Error, Message: "read " + g.noun + ": " + reason(err)}
+	case int64(len(content)) > g.maxSize:
+		return nil, &Problem{File: name, Severity: Error, Message: fmt.Sprintf("larger than %d MB", g.maxSize>>20), Hints: []string{g.tooLarge}}
+	}
+	return content, nil
 }
 
 // renamedAfter reports whether a file got its name after it was last written. A rename changes the directory, to

@@ -1,0 +1,18 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+func (p *program) man() *cobra.Command {
+	return &cobra.Command{
+		Use:    "man DIR",
+		Short:  "Write manual pages into a directory",
+		Hidden: true, // it is for those who package extauthz
+		Args:   cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return doc.GenManTree(c.Root(), &doc.GenManHeader{Section: "1", Source: "extauthz", Manual: "extauthz"}, args[0])
+		},
+	}
+}

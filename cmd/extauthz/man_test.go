@@ -1,0 +1,27 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestMan: there is a manual page for each subcommand.
+func TestMan(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var out bytes.Buffer
+	if code := run(t, nil, "man "+dir, "", &out, &out); code != exitOK || out.Len() > 0 {
+		t.Fatalf("exit code %d\n%s", code, &out)
+	}
+	for page, want := range map[string]string{
+		"extauthz.1": "extauthz-check(1)", "extauthz-check.1": "sarif", "extauthz-keys-create.1": "--expires", "extauthz-health.1": "--timeout",
+	} {
+		text, err := os.ReadFile(filepath.Join(dir, page))
+		if err != nil || !strings.Contains(strings.ReplaceAll(string(text), `\-`, "-"), want) {
+			t.Errorf("%s: %v, want %q in\n%s", page, err, want, text)
+		}
+	}
+}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/extauthz/extauthz/internal/service"
+	"github.com/extauthz/extauthz/pkg/telemetry"
+)
+
+func (p *program) serve() *cobra.Command {
+	return &cobra.Command{
+		Use:     "serve",
+		Short:   "Serve rate limits and authorization (the default)",
+		Long:    "extauthz serve answers Envoy over gRPC and HTTP. All settings are environment variables (extauthz settings).",
+		Example: "  RUNTIME_ROOT=. RUNTIME_APPDIRECTORY=rules REDIS_URL=redis://127.0.0.1:6379 extauthz serve",
+		Args:    noArguments(": all settings are environment variables (extauthz settings)"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := p.readSettings()
+			if err != nil {
+				return err
+			}
+			ctx, stop := untilInterrupted(c.Context())
+			defer stop()
+			this := thisBuild()
+			return serverError(service.Run(ctx, service.Config{
+				Settings: s, Stderr: p.stderr, Terminal: p.terminal,
+				Build: telemetry.Build{Version: this.Version, Revision: this.Commit, GoVersion: this.Go},
+			}))
+		},
+	}
+}
