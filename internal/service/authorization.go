@@ -56,18 +56,8 @@ func newAuthorization(s *Settings, limiter *ratelimit.Limiter, keys authz.Keys, 
 }
 
 // setPolicies puts policies in force. Their issuers first, so that no request finds one that is not known.
-func (a *authorization) setPolicies(policies map[string]*authz.Policy) {
-	var issuers []*authz.JWT
-	for _, p := range policies {
-		for i := range p.Credentials {
-			if p.Credentials[i].JWT != nil {
-				issuers = append(issuers, p.Credentials[i].JWT)
-			}
-		}
-	}
-	if err := a.tokens.SetSettings(issuers); err != nil {
-		a.log.Error("tokens of these issuers are refused", "error", err)
-	}
+func (a *authorization) setPolicies(policies *authz.Policies) {
+	a.tokens.SetIssuers(policies.Issuers())
 	a.authorizer.SetPolicies(policies)
 }
 

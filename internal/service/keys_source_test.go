@@ -18,7 +18,7 @@ import (
 
 // withKeys are rules that ask for API keys.
 func withKeys() *loadedRules {
-	p := &authz.Policy{Credentials: []authz.Credential{{APIKey: &authz.APIKey{Source: authz.Source{Header: "x-api-key"}}}}}
+	p := &authz.Policy{Credentials: []authz.Credential{{APIKey: &authz.APIKey{Source: authz.Source{Header: new("x-api-key")}}}}}
 	return &loadedRules{first: rulefile.Rules{Policies: map[string]*authz.Policy{"d": p}}}
 }
 

@@ -76,7 +76,7 @@ func Run(ctx context.Context, cfg Config) error {
 	ready.set(!s.HealthyConfigs)
 	rules := newRuleSource(loaded, s, log, func(rules *ratelimit.Rules, policies map[string]*authz.Policy) {
 		limiter.SetRules(rules) // first: a policy takes the rules in force along
-		auth.setPolicies(policies)
+		auth.setPolicies(authz.NewPolicies(policies, s.headers()))
 		keys.checkPolicies(policies, s, loaded.sample)
 		ready.set(true)
 	})

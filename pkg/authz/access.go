@@ -7,37 +7,53 @@ import (
 	"github.com/extauthz/extauthz/pkg/descriptors"
 )
 
-// anyAccess is the rule for a request that none matches: it needs a credential.
-var anyAccess = Access{Require: NeedCredential}
+// accessRule is a compiled rule of access.
+type accessRule struct {
+	hosts, methods []string // hosts in the form of hostname
+	path           pathPattern
+	require        Requirement // never Unset
+	scopes         []string
+	position       string
+}
 
-// access returns the first rule that matches the request. host is a Hostname, path is plain.
-func (p *Policy) access(r *Request, host, path string) *Access {
-	if len(p.Access) == 0 {
+// compile returns the rule as requests are compared with it. It is one of a policy with defaults.
+func (a *Access) compile() accessRule {
+	return accessRule{
+		hosts: a.Hosts, methods: a.Methods, path: a.Path.compile(), require: a.Require, scopes: a.Scopes, position: a.Position,
+	}
+}
+
+// anyAccess is the rule for a request that none matches: it needs a credential.
+var anyAccess = (&Access{Require: NeedCredential}).compile()
+
+// rule returns the first rule of access that matches the request. host is a hostname, path is plain.
+func (p *policy) rule(r *Request, host, path string) *accessRule {
+	if len(p.access) == 0 {
 		return &anyAccess
 	}
 	other := otherEnd(path)
-	for i := range p.Access {
-		if a := &p.Access[i]; a.match(r, host, path, other) {
+	for i := range p.access {
+		if a := &p.access[i]; a.match(r, host, path, other) {
 			return a
 		}
 	}
 	return &anyAccess
 }
 
-// match reports whether the rule holds for a request. A rule opens what it says and nothing else. What it asks for, it also asks of
-// what many an upstream takes for the same: the method in other letters, and the other path, with or without a slash at its end.
-func (a *Access) match(r *Request, host, path, other string) bool {
-	if !r.HTTP && (len(a.Hosts) > 0 || len(a.Methods) > 0 || a.Path != PathPattern{}) {
+// match reports whether the rule holds for a request. A rule that opens matches only what it says. One that restricts also matches
+// what many an upstream takes for the same: the method in other letters, and the path with or without a slash at its end.
+func (a *accessRule) match(r *Request, host, path, other string) bool {
+	if !r.HTTP && (len(a.hosts) > 0 || len(a.methods) > 0 || a.path.kind != anyPath) {
 		return false
 	}
-	return (len(a.Methods) == 0 || a.takes(r.Method)) &&
-		(len(a.Hosts) == 0 || matchAny(a.Hosts, host)) &&
-		(a.Path.match(path) || a.Require != Open && a.Path.match(other))
+	return (len(a.methods) == 0 || a.takes(r.Method)) &&
+		(len(a.hosts) == 0 || matchAny(a.hosts, host)) &&
+		(a.path.match(path) || a.require != Open && a.path.match(other))
 }
 
-func (a *Access) takes(method string) bool {
-	return slices.ContainsFunc(a.Methods, func(m string) bool {
-		return m == method || a.Require != Open && strings.EqualFold(m, method)
+func (a *accessRule) takes(method string) bool {
+	return slices.ContainsFunc(a.methods, func(m string) bool {
+		return m == method || a.require != Open && strings.EqualFold(m, method)
 	})
 }
 

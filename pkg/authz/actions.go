@@ -14,30 +14,57 @@ import (
 // facts are what actions look at.
 type facts struct {
 	request  *Request
-	host     string // a Hostname
+	host     string // a hostname
 	query    string
 	identity *Identity
-	access   *Access
+	access   *accessRule
+}
+
+// descriptorMaker is a compiled RateLimit.
+type descriptorMaker struct {
+	actions []entryMaker
+	hits    *hits // nil for an implicit 1
+}
+
+// entryMaker is a compiled Action. It gives the entry (key, value).
+type entryMaker struct {
+	key string
+	// fixed is the value if it is always the same, else "".
+	fixed string
+	// value returns the value for a request; ok is false if there is none, and then no descriptor.
+	value func(f *facts) (value string, ok bool)
+}
+
+func compileLimits(limits []RateLimit) []descriptorMaker {
+	makers := make([]descriptorMaker, len(limits))
+	for i := range limits {
+		makers[i].hits = limits[i].Hits.compile()
+		for k := range limits[i].Actions {
+			makers[i].actions = append(makers[i].actions, limits[i].Actions[k].compile())
+		}
+	}
+	return makers
 }
 
 // descriptorsOf makes the descriptors of a request. A descriptor of which an action has nothing to give is left out.
-func descriptorsOf(limits []RateLimit, f facts) []descriptors.Descriptor {
+func descriptorsOf(limits []descriptorMaker, f *facts) []descriptors.Descriptor {
 	var list []descriptors.Descriptor
 	for i := range limits {
 		limit := &limits[i]
-		d := descriptors.Descriptor{Entries: make([]descriptors.Entry, 0, len(limit.Actions))}
-		for k := range limit.Actions {
-			entry, ok := limit.Actions[k].entry(f)
+		d := descriptors.Descriptor{Entries: make([]descriptors.Entry, 0, len(limit.actions))}
+		for k := range limit.actions {
+			action := &limit.actions[k]
+			value, ok := action.value(f)
 			if !ok {
 				break
 			}
-			d.Entries = append(d.Entries, entry)
+			d.Entries = append(d.Entries, descriptors.Entry{Key: action.key, Value: value})
 		}
-		if len(d.Entries) < len(limit.Actions) {
+		if len(d.Entries) < len(limit.actions) {
 			continue
 		}
-		if limit.Hits != (HitsAddend{}) {
-			hits := limit.Hits.of(f.request)
+		if limit.hits != nil {
+			hits := limit.hits.of(f.request)
 			d.Hits = &hits
 		}
 		list = append(list, d)
@@ -45,67 +72,107 @@ func descriptorsOf(limits []RateLimit, f facts) []descriptors.Descriptor {
 	return list
 }
 
+// hits is a compiled HitsAddend.
+type hits struct {
+	number            uint64 // at least 1
+	header, extension string // "" for none
+}
+
+func (h HitsAddend) compile() *hits {
+	if h == (HitsAddend{}) {
+		return nil
+	}
+	return &hits{number: uint64(max(1, h.Number)), header: strings.ToLower(text(h.Header)), extension: text(h.Extension)}
+}
+
 // of is the cost of a request. What a client states is at least 1: nobody sets his own price to nothing.
-func (h HitsAddend) of(r *Request) uint64 {
-	if h.Header != "" {
-		text, _ := r.Headers.Get(h.Header)
+func (h *hits) of(r *Request) uint64 {
+	if h.header != "" {
+		text, _ := r.Headers.Get(h.header)
 		n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64) // the largest there is when it is larger than that
 		if err == nil || errors.Is(err, strconv.ErrRange) {
 			return max(1, n)
 		}
 	}
-	if h.Extension != "" {
-		if n, err := strconv.ParseUint(r.Extensions[h.Extension], 10, 64); err == nil {
+	if h.extension != "" {
+		if n, err := strconv.ParseUint(r.Extensions[h.extension], 10, 64); err == nil {
 			return n
 		}
 	}
-	return max(1, h.Number)
+	return h.number
 }
 
-// entry is what the action gives; ok is false when it has nothing.
-func (a *Action) entry(f facts) (e descriptors.Entry, ok bool) {
-	r := f.request
+// compile returns what the action does. Its key is "" if the action does not say it, and has no default for it.
+func (a *Action) compile() entryMaker {
 	switch {
-	case a.GenericKey != nil:
-		return descriptors.Entry{Key: orDefault(a.GenericKey.Key, "generic_key"), Value: a.GenericKey.Value}, true
-	case a.RequestHeader != nil:
-		value, ok := r.Headers.Get(a.RequestHeader.Header)
-		return descriptors.Entry{Key: a.RequestHeader.Key, Value: value}, ok
-	case a.RemoteAddress != nil:
-		return a.RemoteAddress.entry(r), true
-	case a.HeaderValueMatch != nil:
-		m := a.HeaderValueMatch
-		value, present := r.Headers.Get(m.Header)
-		matched := present && (m.Pattern == "" || descriptors.Match(m.Pattern, value))
-		return descriptors.Entry{Key: orDefault(m.Key, "header_match"), Value: m.Value}, matched != m.Not
-	case a.QueryParameter != nil:
-		values := queryValues(f.query, a.QueryParameter.Parameter)
-		if len(values) == 0 {
-			return e, false
-		}
-		return descriptors.Entry{Key: a.QueryParameter.Key, Value: values[0]}, true
-	case a.Metadata != nil:
-		value := metadataText(r.Metadata, a.Metadata.Path)
-		value = orDefault(value, a.Metadata.Default)
-		return descriptors.Entry{Key: a.Metadata.Key, Value: value}, value != ""
 	case a.Credential != nil:
-		value := orDefault(f.identity.field(a.Credential.Field), a.Credential.Default)
-		return descriptors.Entry{Key: orDefault(a.Credential.Key, a.Credential.Field), Value: value}, value != ""
+		return a.Credential.compile()
+	case a.RequestHeaders != nil:
+		header := strings.ToLower(text(a.RequestHeaders.Header))
+		return entryMaker{key: text(a.RequestHeaders.Key), value: func(f *facts) (string, bool) { return f.request.Headers.Get(header) }}
+	case a.RemoteAddress != nil:
+		return a.RemoteAddress.compile()
+	case a.GenericKey != nil:
+		value := text(a.GenericKey.Value)
+		return entryMaker{key: textOr(a.GenericKey.Key, "generic_key"), fixed: value, value: func(*facts) (string, bool) { return value, true }}
+	case a.HeaderValueMatch != nil:
+		return a.HeaderValueMatch.compile()
+	case a.QueryParameter != nil:
+		return a.QueryParameter.compile()
+	case a.Metadata != nil:
+		return a.Metadata.compile()
 	case a.Method != nil:
-		return descriptors.Entry{Key: orDefault(a.Method.Key, "method"), Value: r.Method}, r.HTTP
+		return entryMaker{key: textOr(a.Method.Key, "method"), value: func(f *facts) (string, bool) { return f.request.Method, f.request.HTTP }}
 	case a.Host != nil:
-		return descriptors.Entry{Key: orDefault(a.Host.Key, "host"), Value: f.host}, r.HTTP
+		return entryMaker{key: textOr(a.Host.Key, "host"), value: func(f *facts) (string, bool) { return f.host, f.request.HTTP }}
 	case a.Path != nil:
-		return descriptors.Entry{Key: orDefault(a.Path.Key, "path"), Value: f.access.Path.text()}, r.HTTP
+		return entryMaker{key: textOr(a.Path.Key, "path"), value: func(f *facts) (string, bool) { return f.access.path.text, f.request.HTTP }}
 	}
-	return e, false
+	return entryMaker{value: func(*facts) (string, bool) { return "", false }}
 }
 
-func orDefault(s, byDefault string) string {
-	if s == "" {
-		return byDefault
+// textOr is a text, or another one if it is absent.
+func textOr(s *string, other string) string {
+	if s == nil {
+		return other
 	}
-	return s
+	return *s
+}
+
+func (a *CredentialAction) compile() entryMaker {
+	field, byDefault := text(a.Field), a.Default
+	return entryMaker{key: textOr(a.Key, field), value: func(f *facts) (string, bool) {
+		value := cmp.Or(f.identity.field(field), byDefault)
+		return value, value != ""
+	}}
+}
+
+func (m *HeaderValueMatch) compile() entryMaker {
+	header, value, pattern, invert := strings.ToLower(text(m.Header)), text(m.Value), m.Pattern, m.Invert
+	return entryMaker{key: textOr(m.Key, "header_match"), fixed: value, value: func(f *facts) (string, bool) {
+		sent, present := f.request.Headers.Get(header)
+		matched := present && (pattern == nil || descriptors.Match(*pattern, sent))
+		return value, matched != invert
+	}}
+}
+
+func (q *QueryParameter) compile() entryMaker {
+	parameter := text(q.Parameter)
+	return entryMaker{key: text(q.Key), value: func(f *facts) (string, bool) {
+		values := queryValues(f.query, parameter)
+		if len(values) == 0 {
+			return "", false
+		}
+		return values[0], true
+	}}
+}
+
+func (m *Metadata) compile() entryMaker {
+	path, byDefault := m.Path, m.Default
+	return entryMaker{key: text(m.Key), value: func(f *facts) (string, bool) {
+		value := cmp.Or(metadataText(f.request.Metadata, path), byDefault)
+		return value, value != ""
+	}}
 }
 
 // unknownAddress is the value for a client without an IP address, such as one on a Unix socket or an internal listener of Envoy's, so
@@ -115,24 +182,26 @@ const unknownAddress = "unknown"
 // defaultIPv6Mask is the network of one customer: a client with one address in it has all of them.
 const defaultIPv6Mask = 64
 
-// entry gives the address of the client, or its network.
-func (a *RemoteAddress) entry(r *Request) descriptors.Entry {
+func (a *RemoteAddress) compile() entryMaker {
 	key := "remote_address"
-	if a.IPv4Mask > 0 || a.IPv6Mask > 0 {
+	v4, v6, hops := a.IPv4Mask, a.IPv6Mask, a.TrustedHops
+	if v4 > 0 && v4 <= 32 || v6 > 0 && v6 <= 128 {
 		key = "masked_remote_address"
 	}
-	return descriptors.Entry{Key: orDefault(a.Key, key), Value: a.value(r)}
+	v6 = cmp.Or(v6, defaultIPv6Mask)
+	return entryMaker{key: textOr(a.Key, key), value: func(f *facts) (string, bool) { return network(f.request.client(hops), v4, v6), true }}
 }
 
-func (a *RemoteAddress) value(r *Request) string {
-	address, err := netip.ParseAddr(a.client(r))
+// network is the network of an address, or the address itself if its mask is 0.
+func network(client string, v4, v6 int) string {
+	address, err := netip.ParseAddr(client)
 	if err != nil {
 		return unknownAddress
 	}
 	address = address.Unmap().WithZone("")
-	bits := a.IPv4Mask
+	bits := v4
 	if address.Is6() {
-		bits = cmp.Or(a.IPv6Mask, defaultIPv6Mask)
+		bits = v6
 	}
 	if bits == 0 {
 		return address.String()
@@ -146,16 +215,16 @@ func (a *RemoteAddress) value(r *Request) string {
 
 // client is the peer, or what the trusted proxies have written into x-forwarded-for, each at the right end: with one trusted hop
 // the last address, with two the one before. A list that is too short, or holds no address there, did not come through them.
-func (a *RemoteAddress) client(r *Request) string {
-	if a.TrustedHops == 0 {
+func (r *Request) client(trustedHops int) string {
+	if trustedHops <= 0 {
 		return r.Source
 	}
-	list, _ := r.Headers.Get("x-forwarded-for")
+	list, _ := r.Headers.Get(forwardedFor)
 	hops := strings.Split(list, ",")
-	if len(hops) < a.TrustedHops {
+	if len(hops) < trustedHops {
 		return r.Source
 	}
-	address := strings.TrimSpace(hops[len(hops)-a.TrustedHops])
+	address := strings.TrimSpace(hops[len(hops)-trustedHops])
 	if _, err := netip.ParseAddr(address); err != nil {
 		return r.Source
 	}

@@ -1,7 +1,6 @@
 package authz
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -19,46 +18,15 @@ func (d *Decision) refuse(reason Reason, status int, detail string) {
 // undecided turns it into an answer that says so; whoever asked decides what that means.
 func (d *Decision) undecided() {
 	d.Verdict, d.Reason, d.Status = Undecided, ReasonUndecided, 503
-	d.Body = reply.Refusal(503, "This can not be decided at the moment.")
+	d.Body = reply.Refusal(503, "This cannot be decided at the moment.")
 	d.ToClient = append(d.ToClient, reply.Header{Name: "retry-after", Value: "1"})
 }
 
-// challenge tells what credentials are taken (WWW-Authenticate, RFC 9110, 11.6.1), with the error of RFC 6750, 3.1 for tokens.
-func (d *Decision) challenge(p *Policy, tokenError string) {
-	if d.Status != 401 {
-		return
+// challenge adds what WWW-Authenticate says about a reason.
+func (d *Decision) challenge(p *policy, reason Reason) {
+	if value := p.challenges[reason]; d.Status == 401 && value != "" {
+		d.ToClient = append(d.ToClient, reply.Header{Name: "www-authenticate", Value: value})
 	}
-	var challenges []string
-	for _, c := range p.Credentials {
-		text := ""
-		switch {
-		case c.APIKey != nil && c.APIKey.Source.Scheme != "":
-			text = fmt.Sprintf("%s realm=%q", c.APIKey.Source.Scheme, realm(d.Domain))
-		case c.APIKey != nil:
-			text = fmt.Sprintf("ApiKey realm=%q", realm(d.Domain))
-		case c.JWT != nil:
-			text = fmt.Sprintf("Bearer realm=%q", realm(d.Domain))
-			if tokenError != "" {
-				text += fmt.Sprintf(", error=%q", tokenError)
-			}
-		}
-		if text != "" && !slices.Contains(challenges, text) {
-			challenges = append(challenges, text)
-		}
-	}
-	if len(challenges) > 0 {
-		d.ToClient = append(d.ToClient, reply.Header{Name: "www-authenticate", Value: strings.Join(challenges, ", ")})
-	}
-}
-
-// realm is the domain as a quoted string can hold it.
-func realm(domain string) string {
-	return strings.Map(func(c rune) rune {
-		if c < ' ' || c > '~' || c == '"' || c == '\\' {
-			return '_'
-		}
-		return c
-	}, domain)
 }
 
 // notTheClients are request headers that only Envoy may set.
@@ -66,79 +34,70 @@ var notTheClients = [...]string{"x-envoy-auth-failure-mode-allowed", "x-envoy-au
 
 // cleanse takes the credentials off the request and says who calls. Every header of ours is set or removed, so that what a
 // client sends under its name never reaches the upstream.
-func (d *Decision) cleanse(p *Policy, r *Request, limitHeaders []string) {
+func (d *Decision) cleanse(p *policy, r *Request) {
 	if d.Verdict != Allowed {
 		return
 	}
-	d.Remove = append(d.Remove, notTheClients[:]...)
-	// Headers of a response, which an upstream that counts for itself might take for true.
-	d.Remove = append(d.Remove, limitHeaders...)
-	d.Keep = p.KeepHeaders
-	for _, name := range overrideHeaders {
-		if !slices.Contains(p.KeepHeaders, name) {
+	d.Remove = slices.Clip(p.remove)
+	d.removeLookalikes(p, r)
+	for i := range p.credentials {
+		if at := &p.credentials[i].place; at.in == inScheme && at.carries(r) && !slices.Contains(d.Remove, "authorization") {
+			d.Remove = append(d.Remove, "authorization")
+		}
+	}
+	d.RemoveQuery = p.removeQuery
+	if len(p.cookies) > 0 {
+		d.stripCookies(p.cookies, r)
+	}
+	for i, value := range [...]string{d.Identity.Owner, d.Identity.Plan, d.Identity.Method, d.Identity.KeyID} {
+		d.tell(p.headers[i], value)
+	}
+}
+
+// tell sets a header for the upstream, or removes it.
+func (d *Decision) tell(name, value string) {
+	switch {
+	case name == "":
+	case CheckText(value) != nil: // also the id of a key, whose name its issuer chooses
+		d.Remove = append(d.Remove, name)
+	default:
+		d.ToUpstream = append(d.ToUpstream, reply.Header{Name: name, Value: value})
+	}
+}
+
+// removeLookalikes removes headers such as x_owner and x.owner where x-owner is set, removed or kept. Many servers hand
+// headers to a program as variables, in whose names every character but letters and digits becomes the same one (CGI,
+// PHP, WSGI, Rack). The proxy that sets a kept header replaces it in its own spelling only.
+func (d *Decision) removeLookalikes(p *policy, r *Request) {
+	var onStack [64]byte
+	for name := range r.Headers {
+		if p.folded[string(appendFolded(onStack[:0], name))] && !p.ours[name] {
 			d.Remove = append(d.Remove, name)
 		}
 	}
-	var cookies []string
-	for i := range p.Credentials {
-		source := p.Credentials[i].source()
-		d.strip(source, r)
-		if source.Cookie != "" {
-			cookies = append(cookies, source.Cookie)
-		}
-	}
-	if len(cookies) > 0 {
-		d.stripCookies(cookies, r)
-	}
-	for _, h := range []reply.Header{
-		{Name: p.Headers.Owner, Value: d.Identity.Owner},
-		{Name: p.Headers.Plan, Value: d.Identity.Plan},
-		{Name: p.Headers.Method, Value: d.Identity.Method},
-		{Name: p.Headers.KeyID, Value: d.Identity.KeyID},
-	} {
-		switch {
-		case h.Name == "":
-		case CheckText(h.Value) != nil: // also the id of a key, whose name its issuer chooses
-			d.Remove = append(d.Remove, h.Name)
-		default:
-			d.ToUpstream = append(d.ToUpstream, h)
-		}
-	}
 }
 
-func (c *Credential) source() Source {
-	switch {
-	case c.APIKey != nil:
-		return c.APIKey.Source
-	case c.JWT != nil:
-		return c.JWT.Source
+// appendFolded appends the name of a header in the form that it has in common with all that look alike.
+func appendFolded(to []byte, name string) []byte {
+	for i := range len(name) {
+		c := name[i]
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			c = '_'
+		}
+		to = append(to, c)
 	}
-	return Source{}
+	return to
 }
 
-// strip takes a credential off the request.
-func (d *Decision) strip(s Source, r *Request) {
-	switch {
-	case s.Header != "":
-		d.removeOnce(s.Header)
-	case s.Scheme != "":
-		value, _ := r.Headers.Get("authorization")
-		for one := range strings.SplitSeq(value, ",") { // the upstream may read any of several
-			if scheme, _ := cutScheme(one); strings.EqualFold(scheme, s.Scheme) {
-				d.removeOnce("authorization")
-			}
-		}
-	case s.Query != "":
-		if !slices.Contains(d.RemoveQuery, s.Query) {
-			d.RemoveQuery = append(d.RemoveQuery, s.Query)
+// carries reports whether an Authorization header has a credential of the scheme. The upstream may read any of several.
+func (at *place) carries(r *Request) bool {
+	value, _ := r.Headers.Get("authorization")
+	for one := range strings.SplitSeq(value, ",") {
+		if scheme, _ := cutScheme(one); strings.EqualFold(scheme, at.name) {
+			return true
 		}
 	}
-}
-
-func (d *Decision) removeOnce(name string) {
-	if !slices.Contains(d.Remove, name) {
-		d.Remove = append(d.Remove, name)
-	}
+	return false
 }
 
 // stripCookies takes cookies with these names off the request and leaves the others.
@@ -160,7 +119,7 @@ func (d *Decision) stripCookies(names []string, r *Request) {
 	switch {
 	case !found:
 	case len(rest) == 0:
-		d.removeOnce("cookie")
+		d.Remove = append(d.Remove, "cookie")
 	default:
 		d.ToUpstream = append(d.ToUpstream, reply.Header{Name: "cookie", Value: strings.Join(rest, "; ")})
 	}

@@ -21,58 +21,44 @@ const (
 // errAbsent says that a request carries no credential.
 var errAbsent = errors.New("no credential")
 
-// authenticate returns who sends the request. The first credential that the request carries decides. The error is
-// errAbsent or one of the package's. An identity whose owner or plan the upstream could take for another one is
+// authenticate returns who sends the request. The first credential that the request carries decides; carried is that one, nil for
+// none. The error is errAbsent or one of the package's. An identity whose owner or plan the upstream could take for another one is
 // invalid, for every kind of credential.
-func (a *Authorizer) authenticate(ctx context.Context, p *Policy, r *Request, query string) (Identity, error) {
-	for i := range p.Credentials {
-		id, err := a.try(ctx, &p.Credentials[i], r, query)
+func (a *Authorizer) authenticate(ctx context.Context, p *policy, r *Request, query string) (id Identity, carried *credential, err error) {
+	for i := range p.credentials {
+		c := &p.credentials[i]
+		id, err := a.try(ctx, c, r, query)
 		switch {
 		case errors.Is(err, errAbsent):
 			continue
 		case err == nil && !id.named():
-			return Identity{}, ErrInvalid
+			return Identity{}, c, ErrInvalid
 		}
-		return id, err
+		return id, c, err
 	}
-	return Identity{}, errAbsent
+	return Identity{}, nil, errAbsent
 }
 
-func (a *Authorizer) try(ctx context.Context, c *Credential, r *Request, query string) (Identity, error) {
-	switch {
-	case c.APIKey != nil:
-		key, err := c.APIKey.Source.find(r, query)
-		if err != nil {
-			return Identity{}, err
-		}
-		if a.cfg.Keys == nil {
-			return Identity{}, ErrInvalid
-		}
-		return a.cfg.Keys.Check(key)
-	case c.JWT != nil:
-		token, err := c.JWT.Source.find(r, query)
-		if err != nil {
-			return Identity{}, err
-		}
-		if a.cfg.Tokens == nil {
-			return Identity{}, ErrInvalid
-		}
-		return a.cfg.Tokens.Check(ctx, c.JWT, token)
-	case c.MTLS != nil:
-		if r.Principal == "" {
+func (a *Authorizer) try(ctx context.Context, c *credential, r *Request, query string) (Identity, error) {
+	if c.principals != nil {
+		switch {
+		case r.Principal == "":
 			return Identity{}, errAbsent
-		}
-		if !c.MTLS.match(r.Principal) {
+		case !slices.ContainsFunc(c.principals, func(pattern string) bool { return matchPrincipal(pattern, r.Principal) }):
 			return Identity{}, ErrInvalid
 		}
 		return Identity{Method: MethodMTLS, Owner: r.Principal}, nil
 	}
-	return Identity{}, errAbsent
-}
-
-// match reports whether one of the patterns matches the principal.
-func (m *MTLS) match(principal string) bool {
-	return slices.ContainsFunc(m.Principals, func(pattern string) bool { return matchPrincipal(pattern, principal) })
+	secret, err := c.place.find(r, query)
+	switch {
+	case err != nil:
+		return Identity{}, err
+	case c.issuer != nil && a.cfg.Tokens != nil:
+		return a.cfg.Tokens.Check(ctx, c.issuer, secret)
+	case c.issuer == nil && a.cfg.Keys != nil:
+		return a.cfg.Keys.Check(secret)
+	}
+	return Identity{}, ErrInvalid
 }
 
 // matchPrincipal compares a pattern with a principal part by part; `/` and `,` separate parts. A `*` therefore stands
@@ -96,16 +82,16 @@ func matchPrincipal(pattern, principal string) bool {
 
 // find returns the credential at its place in the request. One that comes twice is not valid: this service and the upstream
 // might each read another.
-func (s Source) find(r *Request, query string) (string, error) {
-	switch {
-	case s.Header != "":
-		return single(r.Headers[s.Header])
-	case s.Scheme != "":
-		return s.findScheme(r.Headers["authorization"])
-	case s.Query != "":
-		return single(queryValues(query, s.Query))
-	case s.Cookie != "":
-		return single(cookieValues(r.Headers["cookie"], s.Cookie))
+func (at *place) find(r *Request, query string) (string, error) {
+	switch at.in {
+	case inHeader:
+		return single(r.Headers[at.name])
+	case inScheme:
+		return at.findScheme(r.Headers["authorization"])
+	case inQuery:
+		return single(queryValues(query, at.name))
+	case inCookie:
+		return single(cookieValues(r.Headers["cookie"], at.name))
 	}
 	return "", errAbsent
 }
@@ -121,13 +107,13 @@ func single(values []string) (string, error) {
 }
 
 // findScheme takes the credential of an Authorization header with this scheme (RFC 9110, 11.6.2).
-func (s Source) findScheme(values []string) (string, error) {
+func (at *place) findScheme(values []string) (string, error) {
 	value, err := single(values)
 	if err != nil {
 		return "", err
 	}
 	scheme, credential := cutScheme(value)
-	if !strings.EqualFold(scheme, s.Scheme) {
+	if !strings.EqualFold(scheme, at.name) {
 		return "", errAbsent
 	}
 	return single([]string{credential})
@@ -143,7 +129,7 @@ func cutScheme(value string) (scheme, credential string) {
 	return value[:end], value[end:]
 }
 
-// queryValues are the values of a parameter. A query that can not be read as a whole is read as far as it can.
+// queryValues are the values of a parameter. A query that cannot be read as a whole is read as far as it can.
 func queryValues(query, name string) (values []string) {
 	for pair := range strings.SplitSeq(query, "&") {
 		key, value, _ := strings.Cut(pair, "=")

@@ -36,13 +36,11 @@ type Authorizer struct {
 	failures failureCounters
 	// untrustedHops counts requests with an x-forwarded-for that Envoy did not append to, where a policy trusts it.
 	untrustedHops atomic.Uint64
-	// limitHeaders are the names of the rate limit headers for the client, which no request has a business with.
-	limitHeaders []string
 }
 
-// inForce are policies, by domain, and the rules that limit the descriptors they make: of the same files.
+// inForce are policies and the rules that limit the descriptors they make: of the same files.
 type inForce struct {
-	policies map[string]*Policy
+	policies *Policies
 	rules    *ratelimit.Rules
 }
 
@@ -51,14 +49,14 @@ func New(cfg Config) *Authorizer {
 	if cfg.OnUntrustedHops == nil {
 		cfg.OnUntrustedHops = func(UntrustedHops) {}
 	}
-	a := &Authorizer{cfg: cfg, limitHeaders: cfg.Headers.Names()}
-	a.inForce.Store(&inForce{})
+	a := &Authorizer{cfg: cfg}
+	a.inForce.Store(&inForce{policies: &Policies{}})
 	return a
 }
 
-// SetPolicies puts policies, by domain, in force for the requests that come from now on, with the rules that the limiter has now:
-// set those before. The map must not change afterwards.
-func (a *Authorizer) SetPolicies(policies map[string]*Policy) {
+// SetPolicies puts policies in force for the requests that come from now on, with the rules that the limiter has now: set those
+// before.
+func (a *Authorizer) SetPolicies(policies *Policies) {
 	a.inForce.Store(&inForce{policies: policies, rules: a.cfg.Limiter.Rules()})
 }
 
@@ -66,25 +64,20 @@ func (a *Authorizer) SetPolicies(policies map[string]*Policy) {
 const DomainExtension = "domain"
 
 // policy returns the policy of a request; nil when none is meant.
-func (a *Authorizer) policy(policies map[string]*Policy, r *Request) (domain string, p *Policy) {
+func (a *Authorizer) policy(policies *Policies, r *Request) (domain string, p *policy) {
 	if domain := r.Extensions[DomainExtension]; domain != "" {
-		return domain, policies[domain]
+		return domain, policies.byDomain[domain]
 	}
 	if a.cfg.Domain != "" {
-		return a.cfg.Domain, policies[a.cfg.Domain]
+		return a.cfg.Domain, policies.byDomain[a.cfg.Domain]
 	}
-	if len(policies) == 1 {
-		for domain, p := range policies {
-			return domain, p
-		}
-	}
-	return "", nil
+	return policies.only()
 }
 
 // NeedsPeer reports whether the policy of requests that name no domain takes the address of the peer.
 func (a *Authorizer) NeedsPeer() bool {
 	_, p := a.policy(a.inForce.Load().policies, &Request{})
-	return p != nil && p.hasAddress(func(r *RemoteAddress) bool { return r.TrustedHops == 0 })
+	return p != nil && p.needsPeer
 }
 
 // Decide answers a request. Whatever a client has put into it, the answer is a decision, and what is not plainly allowed is
@@ -96,13 +89,13 @@ func (a *Authorizer) Decide(ctx context.Context, r *Request) Decision {
 	if p == nil {
 		d.refuse(ReasonNoPolicy, 403, "No policy applies to this request.")
 	} else {
-		if p.trustsHops() && r.withoutPeer() {
+		if p.trustsHops && r.withoutPeer() {
 			a.untrustedHops.Add(1)
 			_, listed := r.Headers.Get(forwardedFor)
 			a.cfg.OnUntrustedHops(UntrustedHops{Domain: domain, Absent: !listed})
 		}
 		a.decide(ctx, p, current.rules, r, &d)
-		d.cleanse(p, r, a.limitHeaders)
+		d.cleanse(p, r)
 	}
 	d.finish(a.cfg)
 	a.counters.count(d.Reason)
@@ -111,28 +104,28 @@ func (a *Authorizer) Decide(ctx context.Context, r *Request) Decision {
 
 // decide goes through what can refuse a request, in order: its host, its path, the rules of access, the credential, its scopes, the
 // limits. What is wrong with a credential is for logs and metrics; the client is not told.
-func (a *Authorizer) decide(ctx context.Context, p *Policy, rules *ratelimit.Rules, r *Request, d *Decision) {
-	host, ok := Hostname(r.Host)
+func (a *Authorizer) decide(ctx context.Context, p *policy, rules *ratelimit.Rules, r *Request, d *Decision) {
+	host, ok := hostname(r.Host)
 	if r.HTTP && !ok {
 		d.refuse(ReasonHost, 400, "The host is ambiguous: it is not a name or an IP address with an optional port.")
 		return
 	}
 	path, query, ok := r.path()
-	if r.HTTP && !p.UnsafePaths && (!ok || UnsafePath(path)) {
+	if r.HTTP && !p.unsafePaths && (!ok || unsafePath(path)) {
 		d.refuse(ReasonPath, 400, "The path is ambiguous: it has empty or dot segments, parameters, backslashes, slashes or percent signs "+
 			"that are encoded, or bytes that are not UTF-8.")
 		return
 	}
-	access := p.access(r, host, plainPath(path))
-	if access.Require == Denied {
+	access := p.rule(r, host, plainPath(path))
+	if access.require == Denied {
 		d.refuse(ReasonDenied, 403, "This is not allowed to anybody.")
 		return
 	}
-	open := access.Require == Open || p.Preflight && r.preflight()
-	identity, err := a.authenticate(withoutWaiting(ctx, open), p, r, query)
-	f := facts{request: r, host: host, query: query, identity: &d.Identity, access: access}
+	open := access.require == Open || p.preflight && r.preflight()
+	identity, carried, err := a.authenticate(withoutWaiting(ctx, open), p, r, query)
+	f := &facts{request: r, host: host, query: query, identity: &d.Identity, access: access}
 	failed := failure(err)
-	if !d.admit(p, identity, err, open) {
+	if !d.admit(p, identity, carried, err, open) {
 		if failed != "" {
 			a.failures.count(failed, a.limitRefused(ctx, p, rules, f, d))
 		}
@@ -141,7 +134,7 @@ func (a *Authorizer) decide(ctx context.Context, p *Policy, rules *ratelimit.Rul
 	if failed != "" && failed != ReasonAbsent {
 		a.failures.count(failed, FailurePassed)
 	}
-	if !open && !d.Identity.granted(access.Scopes) {
+	if !open && !d.Identity.granted(access.scopes) {
 		d.refuse(ReasonScope, 403, "The credential does not allow this.")
 		return
 	}
@@ -159,37 +152,34 @@ func withoutWaiting(ctx context.Context, open bool) context.Context {
 	return done
 }
 
-// admit decides by the credential. Where none is needed, one that is not valid is as none.
-func (d *Decision) admit(p *Policy, id Identity, err error, open bool) bool {
+// admit decides by the credential that the request carries. Where none is needed, one that is not valid is as none.
+func (d *Decision) admit(p *policy, id Identity, carried *credential, err error, open bool) bool {
 	nobody := Identity{Method: MethodAnonymous}
 	switch {
 	case err == nil:
 		d.Identity, d.Reason = id, ReasonAllowed
 	case open:
 		d.Identity, d.Reason = nobody, ReasonOpen
-	case errors.Is(err, errAbsent) && (p.Anonymous || p.Absent.Pass):
+	case errors.Is(err, errAbsent) && p.anonymous:
 		d.Identity, d.Reason = nobody, ReasonAnonymous
 	case errors.Is(err, errAbsent):
-		d.refuse(ReasonAbsent, statusOr(p.Absent.Status, 401), "A credential is needed.")
-		d.challenge(p, "")
+		d.refuse(ReasonAbsent, p.absent, "A credential is needed.")
+		d.challenge(p, ReasonAbsent)
 		return false
 	case errors.Is(err, ErrUnavailable):
 		d.undecided()
 		return false
+	case carried.issuer != nil:
+		d.refuse(failure(err), p.invalidToken, "The credential is not valid.")
+		d.challenge(p, d.Reason)
+		return false
 	default:
-		d.refuse(failure(err), statusOr(p.Invalid.Status, 403), "The credential is not valid.")
-		d.challenge(p, "invalid_token")
+		d.refuse(failure(err), p.invalid, "The credential is not valid.")
+		d.challenge(p, ReasonAbsent) // which credentials are taken
 		return false
 	}
 	d.Verdict = Allowed
 	return true
-}
-
-func statusOr(status, byDefault int) int {
-	if status == 0 {
-		return byDefault
-	}
-	return status
 }
 
 // holdMargin is what is left of the caller's deadline for an answer that was held.
@@ -205,8 +195,8 @@ func (a *Authorizer) ask(ctx context.Context, q ratelimit.Query) *ratelimit.Resu
 }
 
 // limit asks the limiter.
-func (a *Authorizer) limit(ctx context.Context, p *Policy, rules *ratelimit.Rules, f facts, d *Decision) {
-	list := descriptorsOf(p.Limits, f)
+func (a *Authorizer) limit(ctx context.Context, p *policy, rules *ratelimit.Rules, f *facts, d *Decision) {
+	list := descriptorsOf(p.limits, f)
 	if len(list) == 0 {
 		return
 	}

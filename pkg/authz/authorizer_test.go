@@ -93,7 +93,7 @@ func runCase(t *testing.T, archive *txtar.Archive) {
 
 var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func newAuthorizer(t *testing.T, files []rulefile.File, settings string) *authz.Authorizer {
+func newAuthorizer(t testing.TB, files []rulefile.File, settings string) *authz.Authorizer {
 	t.Helper()
 	rules, problems := rulefile.Parse(files, rulefile.Config{})
 	if err := problems.Err(); err != nil {
@@ -124,7 +124,7 @@ func newAuthorizer(t *testing.T, files []rulefile.File, settings string) *authz.
 	cfg.Limiter = ratelimit.New(limits)
 	cfg.Limiter.SetRules(ratelimit.NewRules(rules.Domains, ratelimit.RulesOptions{}))
 	a := authz.New(cfg)
-	a.SetPolicies(rules.Policies)
+	a.SetPolicies(authz.NewPolicies(rules.Policies, cfg.Headers))
 	return a
 }
 
@@ -138,7 +138,7 @@ func (away) Take(_ context.Context, _ []bucket.Request, outcomes []bucket.Outcom
 }
 
 // testKeys are the keys that the cases use: their names say what they are.
-func testKeys(t *testing.T) *apikey.Keys {
+func testKeys(t testing.TB) *apikey.Keys {
 	t.Helper()
 	secret, err := apikey.NewSecret("a server secret for tests only", "")
 	if err != nil {
@@ -324,7 +324,7 @@ func TestReload(t *testing.T) {
 			if d := a.Decide(t.Context(), &authz.Request{HTTP: true, Method: "GET", Path: "/"}); d.Verdict == authz.Allowed {
 				t.Errorf("%s, %s: allowed, want refused", key, state)
 			}
-			a.SetPolicies(policies)
+			a.SetPolicies(authz.NewPolicies(policies, reply.Headers{}))
 		}
 	}
 }
@@ -346,7 +346,7 @@ func TestUntrustedHops(t *testing.T) {
 		Limiter:         ratelimit.New(ratelimit.Config{Store: store, Fallback: store}),
 		OnUntrustedHops: func(h authz.UntrustedHops) { got = append(got, h) },
 	})
-	a.SetPolicies(rules.Policies)
+	a.SetPolicies(authz.NewPolicies(rules.Policies, reply.Headers{}))
 	for _, headers := range []authz.Headers{nil, {"x-forwarded-for": {"203.0.113.1"}}, {"x-forwarded-for": {"192.0.2.1"}}} {
 		a.Decide(t.Context(), &authz.Request{HTTP: true, Method: "GET", Path: "/", Host: "a", Source: "192.0.2.1", Headers: headers})
 	}

@@ -15,9 +15,9 @@ type Keys interface {
 
 // Tokens checks JWTs. It is safe for concurrent use.
 type Tokens interface {
-	// Check returns whose token it is, by the settings of one credential. Its error is ErrInvalid, ErrExpired, ErrNotYet, or
-	// ErrUnavailable when the issuer's keys can not be had before ctx is done.
-	Check(ctx context.Context, settings *JWT, token string) (Identity, error)
+	// Check returns whose token it is; issuer is one of Policies. Its error is ErrInvalid, ErrExpired, ErrNotYet, or
+	// ErrUnavailable when the issuer's keys cannot be read before ctx is done.
+	Check(ctx context.Context, issuer *Issuer, token string) (Identity, error)
 }
 
 // What is wrong with a credential. The text is for logs; it never holds the credential.
@@ -26,5 +26,5 @@ var (
 	ErrExpired     = errors.New("the credential has expired")
 	ErrNotYet      = errors.New("the credential is not valid yet")
 	ErrDisabled    = errors.New("the credential is disabled")
-	ErrUnavailable = errors.New("the credential can not be checked at the moment")
+	ErrUnavailable = errors.New("the credential cannot be checked at the moment")
 )

@@ -57,8 +57,6 @@ type Decision struct {
 	// headers of ours that a client has no business with. A name is never in both.
 	ToUpstream []reply.Header
 	Remove     []string
-	// Keep are headers that stay as they were sent. Headers whose names only look like these are removed.
-	Keep []string
 	// RemoveQuery are query parameters to take from the request.
 	RemoveQuery []string
 	// ToClient are headers for the response, of a refusal or of the upstream.

@@ -2,7 +2,6 @@ package authz
 
 import (
 	"net/netip"
-	"slices"
 	"strings"
 )
 
@@ -14,19 +13,6 @@ type UntrustedHops struct {
 }
 
 const forwardedFor = "x-forwarded-for"
-
-// trustsHops reports whether the policy takes an address from x-forwarded-for.
-func (p *Policy) trustsHops() bool {
-	return p.hasAddress(func(a *RemoteAddress) bool { return a.TrustedHops > 0 })
-}
-
-// hasAddress reports whether an action of the policy takes an address in such a way.
-func (p *Policy) hasAddress(such func(*RemoteAddress) bool) bool {
-	has := func(l RateLimit) bool {
-		return slices.ContainsFunc(l.Actions, func(a Action) bool { return a.RemoteAddress != nil && such(a.RemoteAddress) })
-	}
-	return slices.ContainsFunc(p.Limits, has) || slices.ContainsFunc(p.Refused, has)
-}
 
 // withoutPeer reports whether x-forwarded-for does not end with the address of the peer. Then Envoy has not appended
 // it (use_remote_address: false, its default, or skip_xff_append), and the whole list is what the peer sent. It is

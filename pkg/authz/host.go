@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// Hostname returns the name in a host as rules compare it: in lower case, without port and without the dot at its
+// hostname returns the name in a host as rules compare it: in lower case, without port and without the dot at its
 // end; an IPv6 address without brackets, in its shortest form (RFC 5952). ok is false for a host that is not `name`,
 // `name:port`, `[IPv6]` or `[IPv6]:port`. Such a host must be refused, because upstreams read it differently: nginx
 // cuts `a:80:80` at the first colon, others cut at the last one or keep it whole, and some of them take `user@a`,
 // `a%2eb` or `0x7f.1` apart.
-func Hostname(host string) (name string, ok bool) {
+func hostname(host string) (name string, ok bool) {
 	if address, found := strings.CutPrefix(host, "["); found {
 		address, port, closed := strings.Cut(address, "]")
 		ip, err := netip.ParseAddr(address)

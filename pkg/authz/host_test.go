@@ -17,11 +17,11 @@ func FuzzHostname(f *testing.F) {
 		f.Add(host)
 	}
 	f.Fuzz(func(t *testing.T, host string) {
-		name, ok := Hostname(host)
+		name, ok := hostname(host)
 		if !ok {
 			return
 		}
-		if again, ok := Hostname(inBrackets(name)); !ok || again != name {
+		if again, ok := hostname(inBrackets(name)); !ok || again != name {
 			t.Errorf("%q is read as %q, and that as %q, %t", host, name, again, ok)
 		}
 		if strings.ContainsAny(host, "@,%/\\?#; \t\r\n\x00") || len(host) != len([]rune(host)) {

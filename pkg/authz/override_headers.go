@@ -1,7 +1,5 @@
 package authz
 
-import "slices"
-
 // overrideHeaders are request headers by which an application may take another path, host or method for the one of the
 // request line, which is the one that rules of access and limits are decided by. All of them are read by common
 // frameworks and proxies, some without being configured to. x-forwarded-for, -proto and -port are not among them: they
@@ -23,6 +21,3 @@ var overrideHeaders = [...]string{
 	"x-http-method-override", "x-http-method", "x-method-override",
 	"x-original-method", "x-forwarded-method", // with x-original-uri and x-forwarded-uri
 }
-
-// OverrideHeaders returns the headers that are removed from every request unless the policy keeps them.
-func OverrideHeaders() []string { return slices.Clone(overrideHeaders[:]) }

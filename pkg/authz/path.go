@@ -28,13 +28,13 @@ func splitPath(received string) (path, query string) {
 	return path, query
 }
 
-// UnsafePath reports whether the upstream may read a path, given without its query, otherwise than this service: dot
+// unsafePath reports whether the upstream may read a path, given without its query, otherwise than this service: dot
 // segments, empty segments, encoded slashes and question marks, backslashes, path parameters (`;`), fragments, spaces
 // and control characters, bytes that are not UTF-8 (as `.` and `/` in overlong forms are), encodings that are none,
 // and encodings in what has been decoded once, such as %252e, which is %2e to this service and a dot to an upstream
 // that decodes twice. Other forms of these characters are refused as well: see otherForms. Rules of access mean nothing
 // for such a path (CVE-2019-9901, CVE-2021-29492 and their like).
-func UnsafePath(path string) bool {
+func unsafePath(path string) bool {
 	if path == "*" { // OPTIONS *
 		return false
 	}
@@ -132,17 +132,47 @@ func plainPath(path string) string {
 	return path
 }
 
+// pathKind is the key of a PathPattern.
+type pathKind uint8
+
+const (
+	anyPath pathKind = iota
+	exactPath
+	prefixPath
+	templatePath
+)
+
+// pathPattern is a compiled PathPattern.
+type pathPattern struct {
+	kind    pathKind
+	pattern string
+	// text is what a descriptor says of the path: the pattern, of which there are few, and not what the client wrote.
+	text string
+}
+
+func (p *PathPattern) compile() pathPattern {
+	switch {
+	case p == nil:
+		return pathPattern{text: "*"}
+	case p.Exact != nil:
+		return pathPattern{exactPath, *p.Exact, *p.Exact}
+	case p.Prefix != nil:
+		return pathPattern{prefixPath, *p.Prefix, strings.TrimSuffix(*p.Prefix, "/") + "/*"}
+	}
+	return pathPattern{templatePath, text(p.Template), text(p.Template)}
+}
+
 // match reports whether the path fits the pattern. A prefix ends at a slash: /admin takes /admin and /admin/users, not
 // /administration.
-func (p PathPattern) match(path string) bool {
-	switch {
-	case p.Exact != "":
-		return path == p.Exact
-	case p.Prefix != "":
-		rest, ok := strings.CutPrefix(path, p.Prefix)
-		return ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(p.Prefix, "/"))
-	case p.Template != "":
-		return matchTemplate(p.Template, path)
+func (p *pathPattern) match(path string) bool {
+	switch p.kind {
+	case exactPath:
+		return path == p.pattern
+	case prefixPath:
+		rest, ok := strings.CutPrefix(path, p.pattern)
+		return ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(p.pattern, "/"))
+	case templatePath:
+		return matchTemplate(p.pattern, path)
 	}
 	return true
 }
@@ -161,17 +191,4 @@ func matchTemplate(template, path string) bool {
 		}
 		template, path = templateRest, pathRest
 	}
-}
-
-// text is what a descriptor says of the path: the pattern, of which there are few, and not what the client wrote.
-func (p PathPattern) text() string {
-	switch {
-	case p.Exact != "":
-		return p.Exact
-	case p.Prefix != "":
-		return strings.TrimSuffix(p.Prefix, "/") + "/*"
-	case p.Template != "":
-		return p.Template
-	}
-	return "*"
 }

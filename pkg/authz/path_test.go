@@ -151,38 +151,39 @@ func TestUnsafePath(t *testing.T) {
 		"/a#b":  true,
 		"/a%20": false,
 	} {
-		if got := UnsafePath(path); got != want {
-			t.Errorf("UnsafePath(%q) = %t, want %t", path, got, want)
+		if got := unsafePath(path); got != want {
+			t.Errorf("unsafePath(%q) = %t, want %t", path, got, want)
 		}
 	}
 }
 
 func TestPathPattern(t *testing.T) {
 	for _, c := range []struct {
-		pattern PathPattern
+		pattern *PathPattern
 		path    string
 		want    bool
 	}{
-		{PathPattern{}, "/anything", true},
-		{PathPattern{Exact: "/a"}, "/a", true},
-		{PathPattern{Exact: "/a"}, "/a/", false},
-		{PathPattern{Exact: "/a"}, "/A", false},
-		{PathPattern{Prefix: "/a"}, "/a", true},
-		{PathPattern{Prefix: "/a"}, "/a/b", true},
-		{PathPattern{Prefix: "/a"}, "/ab", false},
-		{PathPattern{Prefix: "/a/"}, "/a/b", true},
-		{PathPattern{Prefix: "/a/"}, "/a", false},
-		{PathPattern{Prefix: "/"}, "/x", true},
-		{PathPattern{Template: "/v1/users/{id}"}, "/v1/users/7", true},
-		{PathPattern{Template: "/v1/users/{id}"}, "/v1/users/", false},
-		{PathPattern{Template: "/v1/users/{id}"}, "/v1/users", false},
-		{PathPattern{Template: "/v1/users/{id}"}, "/v1/users/7/x", false},
-		{PathPattern{Template: "/{a}/x/{b}"}, "/1/x/2", true},
-		{PathPattern{Template: "/{a}/x/{b}"}, "/1/y/2", false},
-		{PathPattern{Template: "/"}, "/", true},
+		{nil, "/anything", true},
+		{&PathPattern{Exact: new("/a")}, "/a", true},
+		{&PathPattern{Exact: new("/a")}, "/a/", false},
+		{&PathPattern{Exact: new("/a")}, "/A", false},
+		{&PathPattern{Prefix: new("/a")}, "/a", true},
+		{&PathPattern{Prefix: new("/a")}, "/a/b", true},
+		{&PathPattern{Prefix: new("/a")}, "/ab", false},
+		{&PathPattern{Prefix: new("/a/")}, "/a/b", true},
+		{&PathPattern{Prefix: new("/a/")}, "/a", false},
+		{&PathPattern{Prefix: new("/")}, "/x", true},
+		{&PathPattern{Template: new("/v1/users/{id}")}, "/v1/users/7", true},
+		{&PathPattern{Template: new("/v1/users/{id}")}, "/v1/users/", false},
+		{&PathPattern{Template: new("/v1/users/{id}")}, "/v1/users", false},
+		{&PathPattern{Template: new("/v1/users/{id}")}, "/v1/users/7/x", false},
+		{&PathPattern{Template: new("/{a}/x/{b}")}, "/1/x/2", true},
+		{&PathPattern{Template: new("/{a}/x/{b}")}, "/1/y/2", false},
+		{&PathPattern{Template: new("/")}, "/", true},
 	} {
-		if got := c.pattern.match(c.path); got != c.want {
-			t.Errorf("%+v matches %q: %t, want %t", c.pattern, c.path, got, c.want)
+		pattern := c.pattern.compile()
+		if got := pattern.match(c.path); got != c.want {
+			t.Errorf("%+v matches %q: %t, want %t", pattern, c.path, got, c.want)
 		}
 	}
 }
@@ -198,7 +199,7 @@ func FuzzPath(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, received string) {
 		path, _ := splitPath(received)
-		if UnsafePath(path) || path == "*" {
+		if unsafePath(path) || path == "*" {
 			return
 		}
 		plain := plainPath(path)
@@ -211,7 +212,8 @@ func FuzzPath(f *testing.F) {
 				t.Errorf("one that %s reads %q as %q, and this service as %q", does, received, got, plain)
 			}
 		}
-		if !(PathPattern{Prefix: "/"}).match(plain) {
+		root := (&PathPattern{Prefix: new("/")}).compile()
+		if !root.match(plain) {
 			t.Errorf("%q, read as %q, is not below /", received, plain)
 		}
 		for _, template := range []string{"/{a}", "/{a}/{b}", "/a/{b}"} {

@@ -1,187 +1,207 @@
-// Package authz decides whether a request may pass: who sends it (API key, JWT, mTLS), whether they may do this, and whether
-// they are within their limits. It knows neither Envoy's protos nor where keys and limits are kept.
 package authz
 
 import "time"
 
-// Policy is the `authz:` section of a rule file, checked: plain values, as the parser of a rule source hands them over.
+// Policy is the `authz:` section of a rule file, in the words of the file: one field for one key. Check finds its mistakes. A field
+// that is a pointer has no value without its key.
 type Policy struct {
-	// Credentials are tried in order; the first that a request carries decides who it is. With none, every request is anonymous.
-	Credentials []Credential
-	// Anonymous lets requests without any credential pass, as nobody (anonymous: allow).
-	Anonymous bool
-	// Absent answers a request without a credential where one is needed; Invalid one whose credential is not valid.
-	// Defaults: 401 and 403.
-	Absent, Invalid Refusal
-	// Preflight lets CORS preflights (OPTIONS with origin and access-control-request-method) pass without a credential.
-	Preflight bool
-	// UnsafePaths lets paths pass that the upstream may read otherwise than this service: see UnsafePath.
-	UnsafePaths bool
-	// Access are the rules of access; the first that matches holds. A request that none matches needs a credential.
-	Access []Access
-	// Limits are the descriptors that are decided, in order.
-	Limits []RateLimit
-	// Refused are the descriptors that are decided for a request which is refused because its credential is absent or
-	// not valid. If one of them is over its limit, the answer is 429.
-	Refused []RateLimit
-	// Headers are the names under which the upstream is told who calls. An empty name means not to tell.
-	Headers IdentityHeaders
-	// KeepHeaders are those of OverrideHeaders that are not removed from requests.
-	KeepHeaders []string
-	// Position is where the section stands, "file:line".
-	Position string
+	Credentials []Credential     `yaml:"credentials" doc:"The ways to say who sends a request. The first one that a request carries decides." example:"[{api_key: {header: x-api-key}}]"`
+	Anonymous   Permission       `yaml:"anonymous" doc:"Whether a request without a credential passes." default:"deny"`
+	Absent      *Refusal         `yaml:"absent" doc:"The answer to a request that lacks a credential." default:"{status: 401}" example:"{status: 401}"`
+	Invalid     *Refusal         `yaml:"invalid" doc:"The answer to a request with a credential that is not valid." default:"{status: 403, token_status: 401}" example:"{status: 401}"`
+	Preflight   Permission       `yaml:"preflight" doc:"Whether CORS preflights pass without a credential." default:"deny"`
+	UnsafePaths Permission       `yaml:"unsafe_paths" doc:"Whether a path passes that the upstream may read differently." default:"deny"`
+	Access      []Access         `yaml:"access" doc:"The rules of access. The first one that matches a request decides. A request that none matches needs a credential."`
+	Limits      []RateLimit      `yaml:"limits" doc:"The descriptors of a request that is not refused. All of them are decided together."`
+	Refused     []RateLimit      `yaml:"refused" doc:"The descriptors of a request that is refused because it has no valid credential. If a limit is exceeded, the answer is 429."`
+	Headers     *IdentityHeaders `yaml:"headers" doc:"The names of the headers that tell the upstream who sends a request." example:"{owner: x-auth-owner}"`
+	KeepHeaders []string         `yaml:"keep_headers" min:"1" doc:"The headers that stay on requests although applications may read another path, host or method from them." example:"[x-forwarded-host]"`
+	// Position is where the section is, "file:line".
+	Position string `yaml:",position"`
 }
 
 // Refusal is how a request is refused.
 type Refusal struct {
-	// Status is the HTTP status, 400 to 599; 0 means the default.
-	Status int
-	// Pass lets the request pass all the same, as nobody (Spring's denyEmptyKey=false); only for Absent.
-	Pass bool
+	Status      int  `yaml:"status" min:"400" max:"599" doc:"The HTTP status." default:"401 for absent, 403 for invalid"`
+	TokenStatus int  `yaml:"token_status" min:"400" max:"599" doc:"The HTTP status for a token (jwt); only in invalid." default:"status if it is set, else 401"`
+	Pass        bool `yaml:"pass" doc:"Lets the request pass without an identity; only in absent." default:"false"`
 }
 
-// Credential is one way to say who sends a request. Exactly one of its fields is set.
+// Credential is one way to say who sends a request. Exactly one of its keys is set.
 type Credential struct {
-	APIKey *APIKey
-	JWT    *JWT
-	MTLS   *MTLS
+	APIKey *APIKey `yaml:"api_key" doc:"A key of the key file or of Redis." example:"{header: x-api-key}"`
+	JWT    *JWT    `yaml:"jwt" doc:"A signed token." example:"{issuer: https://idp.example, audiences: [shop], algorithms: [RS256], jwks_url: https://idp.example/keys}"`
+	MTLS   *MTLS   `yaml:"mtls" doc:"The certificate of the client, which Envoy has verified." example:"{principals: [\"spiffe://example.org/ns/*/sa/*\"]}"`
+	// Position is where the credential is, "file:line".
+	Position string `yaml:",position"`
 }
 
-// Source is where in a request a credential stands. Exactly one of its fields is set, names in lower case but for Query and
-// Cookie.
+// Source is where in a request a credential is. Exactly one of its keys is set.
 type Source struct {
-	Header string
-	// Scheme is the scheme of an Authorization header: "ApiKey" for `authorization: ApiKey <key>`.
-	Scheme string
-	Query  string
-	Cookie string
+	Header *string `yaml:"header" doc:"The name of a header." example:"x-api-key"`
+	Scheme *string `yaml:"scheme" doc:"The scheme of the Authorization header." example:"ApiKey"`
+	Query  *string `yaml:"query" doc:"The name of a query parameter." example:"api_key"`
+	Cookie *string `yaml:"cookie" doc:"The name of a cookie." example:"session"`
 }
 
 // APIKey takes a key of the key file or of Redis.
-type APIKey struct{ Source Source }
+type APIKey struct {
+	Source `yaml:",inline"`
+}
 
 // JWT takes a signed token.
 type JWT struct {
-	Source Source // default: Scheme "Bearer"
-	// Issuer and one of Audiences must be those of the token. Required.
-	Issuer    string
-	Audiences []string
-	// Algorithms are the signature algorithms that are accepted, such as RS256. Required; never none or HMAC.
-	Algorithms []string
-	// Leeway is how far the clocks may differ, at most a minute.
-	Leeway time.Duration
-	// JWKSFile or JWKSURL is where the issuer's keys are. Exactly one is set.
-	JWKSFile, JWKSURL string
-	// OwnerClaim, PlanClaim and ScopesClaim say which claims those are. Defaults: sub, none, scope.
-	OwnerClaim, PlanClaim, ScopesClaim string
+	Source      `yaml:",inline"`
+	Issuer      *string       `yaml:"issuer" required:"true" doc:"The iss of the tokens." example:"https://idp.example"`
+	Audiences   []string      `yaml:"audiences" required:"true" min:"1" doc:"One of these must be an aud of the token." example:"[shop]"`
+	Algorithms  []string      `yaml:"algorithms" required:"true" min:"1" doc:"The signature algorithms that are accepted." example:"[RS256]"`
+	Leeway      time.Duration `yaml:"leeway" doc:"How far the clocks may differ, at most 1m." default:"0s" example:"30s"`
+	JWKSFile    *string       `yaml:"jwks_file" doc:"The file that has the keys of the issuer." example:"/etc/extauthz/keys.json"`
+	JWKSURL     *string       `yaml:"jwks_url" doc:"The URL that has the keys of the issuer." example:"https://idp.example/.well-known/jwks.json"`
+	OwnerClaim  *string       `yaml:"owner_claim" doc:"The claim that names the owner." default:"sub"`
+	PlanClaim   string        `yaml:"plan_claim" doc:"The claim that names the plan." default:"none"`
+	ScopesClaim string        `yaml:"scopes_claim" doc:"The claim that has the scopes." default:"scope"`
 }
 
-// MTLS takes the principal of the client's certificate that Envoy has verified (source.principal).
+// MTLS takes the principal of the client's certificate, which Envoy has verified (source.principal).
 type MTLS struct {
-	// Principals are patterns of which one must match, such as spiffe://example.org/ns/*/sa/*. A `*` stands for any
-	// characters but `/` and `,`; a pattern that is `*` alone matches every principal.
-	Principals []string
+	// Principals are patterns. A `*` stands for any characters but `/` and `,`; a pattern that is `*` alone matches every principal.
+	Principals []string `yaml:"principals" required:"true" min:"1" doc:"One of these patterns must match the principal of the certificate." example:"[\"spiffe://example.org/ns/*/sa/*\"]"`
 }
 
-// Requirement is what a rule of access asks for.
-type Requirement uint8
-
-// The requirements.
-const (
-	NeedCredential Requirement = iota
-	Open
-	Denied
-)
-
-// Access is one rule of access.
+// Access is one rule of access. A key that is absent matches every request.
 type Access struct {
-	// Hosts are patterns of the host, without port; none means any.
-	Hosts []string
-	// Methods are HTTP methods; none means any.
-	Methods []string
-	// Path is matched with the path; the zero value matches any.
-	Path PathPattern
-	// Require is what is asked of a request that matches.
-	Require Requirement
-	// Scopes must all be granted to the credential.
-	Scopes   []string
-	Position string
+	Hosts   []string     `yaml:"hosts" min:"1" doc:"Patterns of the host, without port." example:"[\"*.example.com\"]"`
+	Methods []string     `yaml:"methods" min:"1" doc:"The HTTP methods." example:"[GET, HEAD]"`
+	Path    *PathPattern `yaml:"path" doc:"The path, after percent-decoding." example:"{prefix: /public/}"`
+	Require Requirement  `yaml:"require" doc:"What a request that matches needs." default:"credential"`
+	Scopes  []string     `yaml:"scopes" min:"1" doc:"The scopes that the credential needs, all of them." example:"[admin]"`
+	// Position is where the rule is, "file:line".
+	Position string `yaml:",position"`
 }
 
-// PathPattern is exact, a prefix, or a template such as /v1/users/{id}, in which {name} stands for one segment. At most one
-// field is set.
-type PathPattern struct{ Exact, Prefix, Template string }
+// PathPattern is a pattern of paths. Exactly one of its keys is set.
+type PathPattern struct {
+	Exact    *string `yaml:"exact" doc:"The path itself." example:"/healthz"`
+	Prefix   *string `yaml:"prefix" doc:"The path and all below it." example:"/public/"`
+	Template *string `yaml:"template" doc:"A path in which {name} stands for one segment." example:"/users/{id}"`
+}
 
-// IdentityHeaders are names of request headers for the upstream, lower case. They are always set or removed, so that no client
-// can send its own.
-type IdentityHeaders struct{ Owner, Plan, Method, KeyID string }
+// Form returns the key that is set and its text, "" for a nil pattern, which matches every path.
+func (p *PathPattern) Form() (key, text string) {
+	switch {
+	case p == nil:
+		return "", ""
+	case p.Exact != nil:
+		return "exact", *p.Exact
+	case p.Prefix != nil:
+		return "prefix", *p.Prefix
+	case p.Template != nil:
+		return "template", *p.Template
+	}
+	return "", ""
+}
 
-// RateLimit makes one descriptor: each action gives an entry; when one has nothing to give, there is no descriptor.
+// IdentityHeaders are the names of request headers that tell the upstream who sends a request. They are always set or removed, so
+// that no client can send its own.
+type IdentityHeaders struct {
+	Owner  *OptionalHeader `yaml:"owner" doc:"The header with the owner; off sends none." default:"x-auth-owner"`
+	Plan   *OptionalHeader `yaml:"plan" doc:"The header with the plan; off sends none." default:"x-auth-plan"`
+	Method *OptionalHeader `yaml:"method" doc:"The header with the kind of credential; off sends none." default:"x-auth-method"`
+	KeyID  *OptionalHeader `yaml:"key_id" doc:"The header with the ID of the key; off sends none." default:"x-auth-key-id"`
+}
+
+// RateLimit makes one descriptor: each action gives an entry. If an action has nothing to give, there is no descriptor.
 type RateLimit struct {
-	Actions []Action
-	// Hits is the cost; zero value: 1.
-	Hits     HitsAddend
-	Position string
+	Actions []Action   `yaml:"actions" required:"true" doc:"Each action gives one entry of the descriptor." example:"[{credential: {field: owner}}]"`
+	Hits    HitsAddend `yaml:"hits_addend" doc:"The cost of a request." default:"1" example:"{number: 100}"`
+	// Position is where the limit is, "file:line".
+	Position string `yaml:",position"`
 }
 
-// HitsAddend is a fixed cost, or that which a header or a context extension states. A request that states none, or no number,
-// costs Number, or 1.
+// HitsAddend is the cost of a request: what a header or a context extension says, else Number, else 1.
 type HitsAddend struct {
-	Number            uint64
-	Header, Extension string
+	Number    int64   `yaml:"number" min:"1" max:"1000000000" doc:"The cost of a request that says none." default:"1"`
+	Header    *string `yaml:"header" doc:"The header that says the cost." example:"x-tokens"`
+	Extension *string `yaml:"extension" doc:"The key of the route's context_extensions that says the cost." example:"cost"`
 }
 
-// Action gives one entry of a descriptor, in the words of Envoy's route rate_limits. Exactly one field is set.
+// Action gives one entry of a descriptor, in the words of Envoy's route rate_limits. Exactly one of its keys is set.
 type Action struct {
-	GenericKey       *GenericKey
-	RequestHeader    *RequestHeader
-	RemoteAddress    *RemoteAddress
-	HeaderValueMatch *HeaderValueMatch
-	QueryParameter   *QueryParameter
-	Metadata         *Metadata
-	Credential       *CredentialAction
-	Method           *Named
-	Host             *Named
-	Path             *Named
+	Credential       *CredentialAction `yaml:"credential" doc:"What the credential says." example:"{field: owner, key: user}"`
+	RequestHeaders   *RequestHeaders   `yaml:"request_headers" doc:"The value of a header." example:"{header: x-tenant, key: tenant}"`
+	RemoteAddress    *RemoteAddress    `yaml:"remote_address,bare" doc:"The address of the client, or its network." example:"{trusted_hops: 1}"`
+	GenericKey       *GenericKey       `yaml:"generic_key" doc:"Always the same entry." example:"{key: tier, value: public}"`
+	HeaderValueMatch *HeaderValueMatch `yaml:"header_value_match" doc:"An entry if a header matches." example:"{header: user-agent, pattern: \"*bot*\", value: bot}"`
+	QueryParameter   *QueryParameter   `yaml:"query_parameter" doc:"The first value of a query parameter." example:"{parameter: tenant, key: tenant}"`
+	Metadata         *Metadata         `yaml:"metadata" doc:"What other filters of Envoy know." example:"{key: plan, path: [envoy.filters.http.jwt_authn, payload, plan]}"`
+	Method           *MethodAction     `yaml:"method,bare" doc:"The HTTP method." example:"{key: method}"`
+	Host             *HostAction       `yaml:"host,bare" doc:"The host, without port." example:"{key: host}"`
+	Path             *PathAction       `yaml:"path,bare" doc:"The pattern of the rule of access that matches the request." example:"{key: path}"`
 }
 
-// Named gives the entry (Key, value); each action has a default for Key.
-type Named struct{ Key string }
+// CredentialAction gives what the credential says under Field: owner, plan, key_id, method, "label.<name>" or "claim.<name>".
+type CredentialAction struct {
+	Field   *string `yaml:"field" required:"true" doc:"owner, plan, key_id, method, label.<name> or claim.<name>." example:"owner"`
+	Key     *string `yaml:"key" doc:"The key of the entry." default:"the field"`
+	Default string  `yaml:"default" doc:"The value if the credential does not say it. Without it there is no entry."`
+}
 
-// GenericKey gives (Key, Value), always. Default for Key: generic_key.
-type GenericKey struct{ Key, Value string }
+// RequestHeaders gives the value of a header; nothing without the header.
+type RequestHeaders struct {
+	Header *string `yaml:"header" required:"true" doc:"The name of the header." example:"x-tenant"`
+	Key    *string `yaml:"key" required:"true" doc:"The key of the entry." example:"tenant"`
+}
 
-// RequestHeader gives (Key, value of the header); nothing without the header.
-type RequestHeader struct{ Key, Header string }
-
-// RemoteAddress gives (Key, address of the client): the peer's, or with TrustedHops > 0 the one that so many trusted proxies
-// from the right of x-forwarded-for have seen. IPv4Mask and IPv6Mask make it a network. Their defaults are the whole address for IPv4,
-// and the first 64 bits for IPv6, since a client there has all addresses of a /64. Default for Key: remote_address, or
-// masked_remote_address with a mask. The value is "unknown" for a client without an IP address.
+// RemoteAddress gives the address of the client: the peer's, or with TrustedHops > 0 the one that so many trusted proxies from the
+// right of x-forwarded-for have seen. The masks make it a network: the default is the whole address for IPv4, and the first 64 bits
+// for IPv6, since a client there has all addresses of a /64. The value is "unknown" for a client without an IP address.
 type RemoteAddress struct {
-	Key                string
-	TrustedHops        int
-	IPv4Mask, IPv6Mask int
+	Key         *string `yaml:"key" doc:"The key of the entry." default:"remote_address, or masked_remote_address with a mask"`
+	TrustedHops int     `yaml:"trusted_hops" min:"0" max:"100" doc:"How many proxies that append to x-forwarded-for are trusted." default:"0"`
+	IPv4Mask    int     `yaml:"ipv4_mask" min:"0" max:"32" doc:"How many bits of an IPv4 address count." default:"32"`
+	IPv6Mask    int     `yaml:"ipv6_mask" min:"0" max:"128" doc:"How many bits of an IPv6 address count." default:"64"`
 }
 
-// HeaderValueMatch gives (Key, Value) when the header matches, or does not (Not). Default for Key: header_match.
+// GenericKey gives always the same entry.
+type GenericKey struct {
+	Key   *string `yaml:"key" doc:"The key of the entry." default:"generic_key"`
+	Value *string `yaml:"value" required:"true" doc:"The value of the entry." example:"public"`
+}
+
+// HeaderValueMatch gives an entry if the header matches, or with Invert if it does not.
 type HeaderValueMatch struct {
-	Key, Value, Header string
-	// Pattern is what the header's value is matched with, `*` standing for any characters; "" means that it is present.
-	Pattern string
-	Not     bool
+	Header  *string `yaml:"header" required:"true" doc:"The name of the header." example:"user-agent"`
+	Key     *string `yaml:"key" doc:"The key of the entry." default:"header_match"`
+	Value   *string `yaml:"value" required:"true" doc:"The value of the entry." example:"bot"`
+	Pattern *string `yaml:"pattern" doc:"What the header must match; * stands for any characters. Without it the header must be there." example:"*bot*"`
+	Invert  bool    `yaml:"invert" doc:"Gives the entry if the header does not match." default:"false"`
 }
 
-// QueryParameter gives (Key, first value of the parameter); nothing without it.
-type QueryParameter struct{ Key, Parameter string }
+// QueryParameter gives the first value of a parameter; nothing without it.
+type QueryParameter struct {
+	Parameter *string `yaml:"parameter" required:"true" doc:"The name of the parameter." example:"tenant"`
+	Key       *string `yaml:"key" required:"true" doc:"The key of the entry." example:"tenant"`
+}
 
-// Metadata gives (Key, value at Path in the metadata that Envoy sends), Default when there is none; nothing when that is "".
+// Metadata gives the value at Path in the metadata that Envoy sends, Default if there is none; nothing if that is "".
 type Metadata struct {
-	Key     string
-	Path    []string
-	Default string
+	Key     *string  `yaml:"key" required:"true" doc:"The key of the entry." example:"plan"`
+	Path    []string `yaml:"path" required:"true" min:"1" doc:"The namespace of a filter, and the keys below it." example:"[envoy.filters.http.jwt_authn, payload, plan]"`
+	Default string   `yaml:"default" doc:"The value if there is none. Without it there is no entry."`
 }
 
-// CredentialAction gives (Key, what the credential says): Field is owner, plan, key_id, method, "label.<name>" or
-// "claim.<name>". Nothing when the credential does not say it.
-type CredentialAction struct{ Key, Field, Default string }
+// MethodAction gives the HTTP method.
+type MethodAction struct {
+	Key *string `yaml:"key" doc:"The key of the entry." default:"method"`
+}
+
+// HostAction gives the host, without port.
+type HostAction struct {
+	Key *string `yaml:"key" doc:"The key of the entry." default:"host"`
+}
+
+// PathAction gives the pattern of the rule of access that matches the request, `*` for a rule without one.
+type PathAction struct {
+	Key *string `yaml:"key" doc:"The key of the entry." default:"path"`
+}

@@ -32,9 +32,9 @@ func failure(err error) Reason {
 // gets here, and the buckets are not those of the policy's Limits, so that an attacker cannot lock out other clients at
 // the same address.
 func (a *Authorizer) limitRefused(
-	ctx context.Context, p *Policy, rules *ratelimit.Rules, f facts, d *Decision,
+	ctx context.Context, p *policy, rules *ratelimit.Rules, f *facts, d *Decision,
 ) FailureAnswer {
-	list := descriptorsOf(p.Refused, f)
+	list := descriptorsOf(p.refused, f)
 	if len(list) == 0 {
 		return FailureRefused
 	}

@@ -1,24 +1,21 @@
 package rulefile
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+)
 
 // The schema of `limits:` and `refused:` in `authz:`: what becomes a descriptor, in the words of Envoy's route
 // rate_limits.
 
-// requestLimitKeys are the keys of an element of `limits:` and of `refused:` in `authz:`.
-type requestLimitKeys struct {
-	at      place
-	actions given[[]actionKeys]
-	hits    given[hitsKeys]
-}
-
 // requestLimitSchema is the schema of the elements of a list, `limits` or `refused`.
-func requestLimitSchema(list string) object[requestLimitKeys] {
+func requestLimitSchema(list string) object[authz.RateLimit] {
 	element, example := "an element of `"+list+"` in `authz`", "- actions: [{credential: {field: owner}}]"
 	if list == "refused" {
-		example = "- actions: [{" + aboutRefused + "}]"
+		example = "- actions: [{remote_address: {key: refused_address}}]"
 	}
-	return object[requestLimitKeys]{
+	return object[authz.RateLimit]{
 		section{
 			name:    element,
 			where:   "in " + element,
@@ -26,22 +23,15 @@ func requestLimitSchema(list string) object[requestLimitKeys] {
 			example: example,
 			part:    "authz",
 		},
-		[]key[requestLimitKeys]{
-			on("actions", actionList, func(l *requestLimitKeys) *given[[]actionKeys] { return &l.actions }),
-			on("hits_addend", one(hitsSchema), func(l *requestLimitKeys) *given[hitsKeys] { return &l.hits }),
+		[]key[authz.RateLimit]{
+			put("actions", actionList, func(l *authz.RateLimit) *[]authz.Action { return &l.Actions }),
+			put("hits_addend", one(hitsSchema), func(l *authz.RateLimit) *authz.HitsAddend { return &l.Hits }),
 		},
 	}
 }
 
-// hitsKeys are the keys of `hits_addend:`.
-type hitsKeys struct {
-	number    given[int64]
-	header    given[string]
-	extension given[string]
-}
-
-func hitsSchema() object[hitsKeys] {
-	return object[hitsKeys]{
+func hitsSchema() object[authz.HitsAddend] {
+	return object[authz.HitsAddend]{
 		section{
 			name:    "`hits_addend`",
 			where:   "in `hits_addend`",
@@ -49,34 +39,16 @@ func hitsSchema() object[hitsKeys] {
 			example: "hits_addend: {number: 100}",
 			part:    "authz",
 		},
-		[]key[hitsKeys]{
-			on("number", between(1, maxHits), func(h *hitsKeys) *given[int64] { return &h.number }),
-			on("header", text, func(h *hitsKeys) *given[string] { return &h.header }),
-			on("extension", text, func(h *hitsKeys) *given[string] { return &h.extension }),
+		[]key[authz.HitsAddend]{
+			put("number", between[int64](1, 1_000_000_000), func(h *authz.HitsAddend) *int64 { return &h.Number }),
+			maybe("header", text, func(h *authz.HitsAddend) **string { return &h.Header }),
+			maybe("extension", text, func(h *authz.HitsAddend) **string { return &h.Extension }),
 		},
 	}
 }
 
-// maxHits is the most that Envoy takes for hits_addend.
-const maxHits = 1_000_000_000
-
-// actionKeys are the keys of an element of `actions:`. Each is an action, and an element has one of them.
-type actionKeys struct {
-	at               place
-	genericKey       given[actionDetails]
-	requestHeaders   given[actionDetails]
-	remoteAddress    given[actionDetails]
-	headerValueMatch given[actionDetails]
-	queryParameter   given[actionDetails]
-	metadata         given[actionDetails]
-	credential       given[actionDetails]
-	method           given[actionDetails]
-	host             given[actionDetails]
-	path             given[actionDetails]
-}
-
-func actionSchema() object[actionKeys] {
-	return object[actionKeys]{
+func actionSchema() object[authz.Action] {
+	return object[authz.Action]{
 		section{
 			name:    "an element of `actions`",
 			where:   "in an element of `actions`",
@@ -88,59 +60,24 @@ func actionSchema() object[actionKeys] {
 				"dynamic_metadata":      "write `metadata: {key: plan, path: [<namespace>, <key>]}`",
 			},
 		},
-		[]key[actionKeys]{
-			on("generic_key", one(genericKeySchema), func(a *actionKeys) *given[actionDetails] { return &a.genericKey }),
-			on("request_headers", one(requestHeadersSchema), func(a *actionKeys) *given[actionDetails] { return &a.requestHeaders }),
-			bare("remote_address", one(remoteAddressSchema), func(a *actionKeys) *given[actionDetails] { return &a.remoteAddress }),
-			on("header_value_match", one(headerValueMatchSchema), func(a *actionKeys) *given[actionDetails] { return &a.headerValueMatch }),
-			on("query_parameter", one(queryParameterSchema), func(a *actionKeys) *given[actionDetails] { return &a.queryParameter }),
-			on("metadata", one(metadataSchema), func(a *actionKeys) *given[actionDetails] { return &a.metadata }),
-			on("credential", one(credentialActionSchema), func(a *actionKeys) *given[actionDetails] { return &a.credential }),
-			bare("method", one(methodSchema), func(a *actionKeys) *given[actionDetails] { return &a.method }),
-			bare("host", one(hostSchema), func(a *actionKeys) *given[actionDetails] { return &a.host }),
-			bare("path", one(pathActionSchema), func(a *actionKeys) *given[actionDetails] { return &a.path }),
+		[]key[authz.Action]{
+			maybe("generic_key", one(genericKeySchema), func(a *authz.Action) **authz.GenericKey { return &a.GenericKey }),
+			maybe("request_headers", one(requestHeadersSchema), func(a *authz.Action) **authz.RequestHeaders { return &a.RequestHeaders }),
+			bare(maybe("remote_address", one(remoteAddressSchema), func(a *authz.Action) **authz.RemoteAddress { return &a.RemoteAddress })),
+			maybe("header_value_match", one(headerMatchSchema), func(a *authz.Action) **authz.HeaderValueMatch { return &a.HeaderValueMatch }),
+			maybe("query_parameter", one(queryParameterSchema), func(a *authz.Action) **authz.QueryParameter { return &a.QueryParameter }),
+			maybe("metadata", one(metadataSchema), func(a *authz.Action) **authz.Metadata { return &a.Metadata }),
+			maybe("credential", one(credentialActionSchema), func(a *authz.Action) **authz.CredentialAction { return &a.Credential }),
+			bare(maybe("method", one(methodSchema), func(a *authz.Action) **authz.MethodAction { return &a.Method })),
+			bare(maybe("host", one(hostSchema), func(a *authz.Action) **authz.HostAction { return &a.Host })),
+			bare(maybe("path", one(pathActionSchema), func(a *authz.Action) **authz.PathAction { return &a.Path })),
 		},
 	}
 }
 
-// actionDetails are the keys of all actions; the schema of each takes those that mean something to it.
-type actionDetails struct {
-	key         given[string]
-	value       given[string]
-	header      given[string]
-	pattern     given[string]
-	invert      given[bool]
-	parameter   given[string]
-	path        given[[]item]
-	field       given[string]
-	fallback    given[string] // default
-	trustedHops given[int64]
-	ipv4Mask    given[int64]
-	ipv6Mask    given[int64]
-}
-
-// actionRow is a key of some action.
-type actionRow = key[actionDetails]
-
-func keyRow() actionRow {
-	return on("key", text, func(d *actionDetails) *given[string] { return &d.key })
-}
-
-func headerRow() actionRow {
-	return on("header", text, func(d *actionDetails) *given[string] { return &d.header })
-}
-
-func valueRow() actionRow {
-	return on("value", text, func(d *actionDetails) *given[string] { return &d.value })
-}
-
-func defaultRow() actionRow {
-	return on("default", text, func(d *actionDetails) *given[string] { return &d.fallback })
-}
-
 // actionOf is the schema of one action. example is the whole of a small one.
-func actionOf(name, example string, rows ...actionRow) object[actionDetails] {
-	return object[actionDetails]{
+func actionOf[T any](name, example string, rows ...key[T]) object[T] {
+	return object[T]{
 		section{
 			name:    "the action `" + name + "`",
 			where:   "in the action `" + name + "`",
@@ -165,56 +102,75 @@ func envoysWords() map[string]string {
 	return words
 }
 
-func genericKeySchema() object[actionDetails] {
-	return actionOf("generic_key", "generic_key: {key: tier, value: public}", keyRow(), valueRow())
+func genericKeySchema() object[authz.GenericKey] {
+	return actionOf("generic_key", "generic_key: {key: tier, value: public}",
+		maybe("key", text, func(a *authz.GenericKey) **string { return &a.Key }),
+		maybe("value", text, func(a *authz.GenericKey) **string { return &a.Value }))
 }
 
-func requestHeadersSchema() object[actionDetails] {
-	return actionOf("request_headers", "request_headers: {header: x-tenant, key: tenant}", headerRow(), keyRow())
+func requestHeadersSchema() object[authz.RequestHeaders] {
+	return actionOf("request_headers", "request_headers: {header: x-tenant, key: tenant}",
+		maybe("header", text, func(a *authz.RequestHeaders) **string { return &a.Header }),
+		maybe("key", text, func(a *authz.RequestHeaders) **string { return &a.Key }))
 }
 
-func remoteAddressSchema() object[actionDetails] {
+func remoteAddressSchema() object[authz.RemoteAddress] {
 	return actionOf("remote_address", "remote_address: {trusted_hops: 1}",
-		keyRow(),
-		on("trusted_hops", between(0, 100), func(d *actionDetails) *given[int64] { return &d.trustedHops }),
-		on("ipv4_mask", between(0, 32), func(d *actionDetails) *given[int64] { return &d.ipv4Mask }),
-		on("ipv6_mask", between(0, 128), func(d *actionDetails) *given[int64] { return &d.ipv6Mask }))
+		maybe("key", text, func(a *authz.RemoteAddress) **string { return &a.Key }),
+		put("trusted_hops", between[int](0, 100), func(a *authz.RemoteAddress) *int { return &a.TrustedHops }),
+		put("ipv4_mask", between[int](0, 32), func(a *authz.RemoteAddress) *int { return &a.IPv4Mask }),
+		put("ipv6_mask", between[int](0, 128), func(a *authz.RemoteAddress) *int { return &a.IPv6Mask }))
 }
 
-func headerValueMatchSchema() object[actionDetails] {
+func headerMatchSchema() object[authz.HeaderValueMatch] {
 	return actionOf("header_value_match", `header_value_match: {header: user-agent, pattern: "*bot*", value: bot}`,
-		headerRow(), keyRow(), valueRow(),
-		on("pattern", text, func(d *actionDetails) *given[string] { return &d.pattern }),
-		on("invert", boolean, func(d *actionDetails) *given[bool] { return &d.invert }))
+		maybe("header", text, func(a *authz.HeaderValueMatch) **string { return &a.Header }),
+		maybe("key", text, func(a *authz.HeaderValueMatch) **string { return &a.Key }),
+		maybe("value", text, func(a *authz.HeaderValueMatch) **string { return &a.Value }),
+		maybe("pattern", text, func(a *authz.HeaderValueMatch) **string { return &a.Pattern }),
+		put("invert", boolean, func(a *authz.HeaderValueMatch) *bool { return &a.Invert }))
 }
 
-func queryParameterSchema() object[actionDetails] {
+func queryParameterSchema() object[authz.QueryParameter] {
 	return actionOf("query_parameter", "query_parameter: {parameter: tenant, key: tenant}",
-		on("parameter", text, func(d *actionDetails) *given[string] { return &d.parameter }), keyRow())
+		maybe("parameter", text, func(a *authz.QueryParameter) **string { return &a.Parameter }),
+		maybe("key", text, func(a *authz.QueryParameter) **string { return &a.Key }))
 }
 
-func metadataSchema() object[actionDetails] {
+func metadataSchema() object[authz.Metadata] {
 	return actionOf("metadata", "metadata: {key: plan, path: [envoy.filters.http.jwt_authn, payload, plan]}",
-		keyRow(), on("path", texts, func(d *actionDetails) *given[[]item] { return &d.path }), defaultRow())
+		maybe("key", text, func(a *authz.Metadata) **string { return &a.Key }),
+		put("path", texts, func(a *authz.Metadata) *[]string { return &a.Path }),
+		put("default", text, func(a *authz.Metadata) *string { return &a.Default }))
 }
 
-func credentialActionSchema() object[actionDetails] {
+func credentialActionSchema() object[authz.CredentialAction] {
 	return actionOf("credential", "credential: {field: owner, key: user}",
-		on("field", text, func(d *actionDetails) *given[string] { return &d.field }), keyRow(), defaultRow())
+		maybe("field", text, func(a *authz.CredentialAction) **string { return &a.Field }),
+		maybe("key", text, func(a *authz.CredentialAction) **string { return &a.Key }),
+		put("default", text, func(a *authz.CredentialAction) *string { return &a.Default }))
 }
 
-func methodSchema() object[actionDetails] {
-	return actionOf("method", "method: {key: method}", keyRow())
+func methodSchema() object[authz.MethodAction] {
+	return actionOf("method", "method: {key: method}",
+		maybe("key", text, func(a *authz.MethodAction) **string { return &a.Key }))
 }
 
-func hostSchema() object[actionDetails] { return actionOf("host", "host: {key: host}", keyRow()) }
+func hostSchema() object[authz.HostAction] {
+	return actionOf("host", "host: {key: host}",
+		maybe("key", text, func(a *authz.HostAction) **string { return &a.Key }))
+}
 
-func pathActionSchema() object[actionDetails] { return actionOf("path", "path: {key: path}", keyRow()) }
+func pathActionSchema() object[authz.PathAction] {
+	return actionOf("path", "path: {key: path}",
+		maybe("key", text, func(a *authz.PathAction) **string { return &a.Key }))
+}
 
-// actionSchemas lists the actions, those first in which a misplaced key is more likely meant.
-func actionSchemas() []object[actionDetails] {
-	return []object[actionDetails]{
-		credentialActionSchema(), requestHeadersSchema(), genericKeySchema(), remoteAddressSchema(), headerValueMatchSchema(),
-		queryParameterSchema(), metadataSchema(), methodSchema(), hostSchema(), pathActionSchema(),
+// actionSections lists the actions, those first in which a misplaced key is more likely meant.
+func actionSections() []sectionKeys {
+	return []sectionKeys{
+		of(credentialActionSchema()), of(requestHeadersSchema()), of(genericKeySchema()), of(remoteAddressSchema()),
+		of(headerMatchSchema()), of(queryParameterSchema()), of(metadataSchema()), of(methodSchema()), of(hostSchema()),
+		of(pathActionSchema()),
 	}
 }

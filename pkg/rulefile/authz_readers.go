@@ -1,22 +1,15 @@
 package rulefile
 
 import (
+	"encoding"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/authz"
-	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// item is an element of a list of texts, and where it stands.
-type item struct {
-	text string
-	at   place
-}
-
 // texts reads a list of texts, none of them empty.
-func texts(r *report, f field) ([]item, bool) {
+func texts(r *report, f field) ([]string, bool) {
 	switch f.value.kind {
 	case list:
 	case scalar:
@@ -30,7 +23,7 @@ func texts(r *report, f field) ([]item, bool) {
 		r.fail(f.at, quoted(f.key)+" is empty", "add an element, or delete "+quoted(f.key))
 		return nil, false
 	}
-	items := make([]item, 0, len(f.value.items))
+	var items []string
 	for _, v := range f.value.items {
 		switch {
 		case v.broken:
@@ -39,19 +32,12 @@ func texts(r *report, f field) ([]item, bool) {
 		case v.text == "":
 			r.fail(v.at, "an element of "+quoted(f.key)+" is empty", "delete it")
 		default:
-			items = append(items, item{text: v.text, at: v.at})
+			items = append(items, v.text)
+			continue
 		}
+		r.dropped[v] = true
 	}
 	return items, len(items) == len(f.value.items)
-}
-
-// plainTexts are the elements of a list without their places, nil for none.
-func plainTexts(items []item) []string {
-	var list []string
-	for _, i := range items {
-		list = append(list, i.text)
-	}
-	return list
 }
 
 // duration reads a time span such as 200ms, 30s or 1m30s.
@@ -75,37 +61,20 @@ func duration(r *report, f field) (time.Duration, bool) {
 	return 0, false
 }
 
-// allowOrDeny reads allow (true) or deny.
-func allowOrDeny(r *report, f field) (bool, bool) { return either("allow", "deny")(r, f) }
-
-// allowedOrDenied reads allowed or denied.
-func allowedOrDenied(r *report, f field) (ratelimit.Override, bool) {
-	var o ratelimit.Override
-	return word(o.Words(), func(text string) (ratelimit.Override, bool) {
-		err := o.UnmarshalText([]byte(text))
-		return o, err == nil
-	})(r, f)
-}
-
-// either returns a reader of one of two words, of which the first is true.
-func either(yes, no string) reader[bool] {
-	return word([]string{yes, no}, func(text string) (bool, bool) { return text == yes, text == yes || text == no })
-}
-
-func requirement(r *report, f field) (authz.Requirement, bool) {
-	return word([]string{"open", "credential", "denied"}, func(text string) (authz.Requirement, bool) {
-		switch text {
-		case "open":
-			return authz.Open, true
-		case "denied":
-			return authz.Denied, true
-		}
-		return authz.NeedCredential, text == "credential"
+// words reads a type of fixed words.
+func words[V any, P interface {
+	*V
+	encoding.TextUnmarshaler
+	Words() []string
+}](r *report, f field) (V, bool) {
+	return word(P(new(V)).Words(), func(text string) (v V, ok bool) {
+		err := P(&v).UnmarshalText([]byte(text))
+		return v, err == nil
 	})(r, f)
 }
 
 // nameOrOff reads the name of a header, "" when there is to be none: off, or an empty text.
-func nameOrOff(r *report, f field) (string, bool) {
+func nameOrOff(r *report, f field) (authz.OptionalHeader, bool) {
 	name, ok := text(r, f)
 	if is, isBool := parseBool(name); ok && f.value.plain && isBool {
 		if is {
@@ -113,7 +82,7 @@ func nameOrOff(r *report, f field) (string, bool) {
 		}
 		return "", !is
 	}
-	return strings.ToLower(name), ok
+	return authz.OptionalHeader(name), ok
 }
 
 // one reads a map by its schema.
@@ -121,10 +90,32 @@ func one[T any](schema func() object[T]) reader[T] {
 	return func(r *report, f field) (T, bool) { return readObject(r, schema(), f.value) }
 }
 
-// bare is a row for a key that says enough without a value: `path:` is as good as `path: {}`.
-func bare[T, V any](name string, read reader[V], where func(*T) *given[V]) key[T] {
-	row := on(name, read, where)
+// put is a row of a schema whose value goes into a field. Of a list that could be read in part, that part does.
+func put[T, V any](name string, read reader[V], where func(*T) *V) key[T] {
 	return key[T]{name: name, read: func(r *report, f field, into *T) bool {
+		if f.value.broken || f.value.kind == null { // a key without a value is as good as no key
+			return !f.value.broken
+		}
+		v, ok := read(r, f)
+		*where(into) = v
+		return ok
+	}}
+}
+
+// maybe is a row whose value goes into a field that is nil without it.
+func maybe[T, V any](name string, read reader[V], where func(*T) **V) key[T] {
+	return put(name, func(r *report, f field) (*V, bool) {
+		v, ok := read(r, f)
+		if !ok {
+			return nil, false
+		}
+		return &v, true
+	}, where)
+}
+
+// bare makes a row of one for a key that says enough without a value: `path:` is as good as `path: {}`.
+func bare[T any](row key[T]) key[T] {
+	return key[T]{name: row.name, read: func(r *report, f field, into *T) bool {
 		if f.value.kind == null && !f.value.broken {
 			f.value = &value{kind: mapping, at: f.value.at}
 		}
@@ -132,19 +123,26 @@ func bare[T, V any](name string, read reader[V], where func(*T) *given[V]) key[T
 	}}
 }
 
-func credentialList(r *report, f field) ([]credentialKeys, bool) {
-	return each(credentialSchema(), func(c *credentialKeys, at place) { c.at = at })(r, f)
+// positioned reads a list of maps that keep where they are.
+func positioned[T any](schema object[T], where func(*T) *string) reader[[]T] {
+	return func(r *report, f field) ([]T, bool) {
+		return each(schema, func(t *T, at place) { *where(t) = r.position(at) })(r, f)
+	}
 }
 
-func accessList(r *report, f field) ([]accessKeys, bool) {
-	return each(accessSchema(), func(a *accessKeys, at place) { a.at = at })(r, f)
+func credentialList(r *report, f field) ([]authz.Credential, bool) {
+	return positioned(credentialSchema(), func(c *authz.Credential) *string { return &c.Position })(r, f)
+}
+
+func accessList(r *report, f field) ([]authz.Access, bool) {
+	return positioned(accessSchema(), func(a *authz.Access) *string { return &a.Position })(r, f)
 }
 
 // limitsOf reads the elements of a list, `limits` or `refused`.
-func limitsOf(list string) reader[[]requestLimitKeys] {
-	return each(requestLimitSchema(list), func(l *requestLimitKeys, at place) { l.at = at })
+func limitsOf(list string) reader[[]authz.RateLimit] {
+	return positioned(requestLimitSchema(list), func(l *authz.RateLimit) *string { return &l.Position })
 }
 
-func actionList(r *report, f field) ([]actionKeys, bool) {
-	return each(actionSchema(), func(a *actionKeys, at place) { a.at = at })(r, f)
+func actionList(r *report, f field) ([]authz.Action, bool) {
+	return each(actionSchema(), func(*authz.Action, place) {})(r, f)
 }

@@ -6,25 +6,10 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 )
 
-// The schema of the `authz:` section of a rule file. As in schema.go, a new key is one field and one row.
+// The schema of the `authz:` section of a rule file. A new key is one field of a type of authz and one row here.
 
-// authzKeys are the keys of `authz:`.
-type authzKeys struct {
-	credentials given[[]credentialKeys]
-	anonymous   given[bool]
-	absent      given[refusalKeys]
-	invalid     given[refusalKeys]
-	preflight   given[bool]
-	unsafePaths given[bool]
-	access      given[[]accessKeys]
-	limits      given[[]requestLimitKeys]
-	refused     given[[]requestLimitKeys]
-	headers     given[identityHeaderKeys]
-	keepHeaders given[[]item]
-}
-
-func authzSchema() object[authzKeys] {
-	return object[authzKeys]{
+func authzSchema() object[authz.Policy] {
+	return object[authz.Policy]{
 		section{
 			name:    "`authz`",
 			where:   "in `authz`",
@@ -32,32 +17,24 @@ func authzSchema() object[authzKeys] {
 			example: "authz: {anonymous: allow}",
 			part:    "authz",
 		},
-		[]key[authzKeys]{
-			on("credentials", credentialList, func(a *authzKeys) *given[[]credentialKeys] { return &a.credentials }),
-			on("anonymous", allowOrDeny, func(a *authzKeys) *given[bool] { return &a.anonymous }),
-			on("absent", one(refusalSchema), func(a *authzKeys) *given[refusalKeys] { return &a.absent }),
-			on("invalid", one(refusalSchema), func(a *authzKeys) *given[refusalKeys] { return &a.invalid }),
-			on("preflight", allowOrDeny, func(a *authzKeys) *given[bool] { return &a.preflight }),
-			on("unsafe_paths", allowOrDeny, func(a *authzKeys) *given[bool] { return &a.unsafePaths }),
-			on("access", accessList, func(a *authzKeys) *given[[]accessKeys] { return &a.access }),
-			on("limits", limitsOf("limits"), func(a *authzKeys) *given[[]requestLimitKeys] { return &a.limits }),
-			on("refused", limitsOf("refused"), func(a *authzKeys) *given[[]requestLimitKeys] { return &a.refused }),
-			on("headers", one(identityHeaderSchema), func(a *authzKeys) *given[identityHeaderKeys] { return &a.headers }),
-			on("keep_headers", texts, func(a *authzKeys) *given[[]item] { return &a.keepHeaders }),
+		[]key[authz.Policy]{
+			put("credentials", credentialList, func(p *authz.Policy) *[]authz.Credential { return &p.Credentials }),
+			put("anonymous", words[authz.Permission], func(p *authz.Policy) *authz.Permission { return &p.Anonymous }),
+			maybe("absent", one(refusalSchema), func(p *authz.Policy) **authz.Refusal { return &p.Absent }),
+			maybe("invalid", one(refusalSchema), func(p *authz.Policy) **authz.Refusal { return &p.Invalid }),
+			put("preflight", words[authz.Permission], func(p *authz.Policy) *authz.Permission { return &p.Preflight }),
+			put("unsafe_paths", words[authz.Permission], func(p *authz.Policy) *authz.Permission { return &p.UnsafePaths }),
+			put("access", accessList, func(p *authz.Policy) *[]authz.Access { return &p.Access }),
+			put("limits", limitsOf("limits"), func(p *authz.Policy) *[]authz.RateLimit { return &p.Limits }),
+			put("refused", limitsOf("refused"), func(p *authz.Policy) *[]authz.RateLimit { return &p.Refused }),
+			maybe("headers", one(identityHeaderSchema), func(p *authz.Policy) **authz.IdentityHeaders { return &p.Headers }),
+			put("keep_headers", texts, func(p *authz.Policy) *[]string { return &p.KeepHeaders }),
 		},
 	}
 }
 
-// credentialKeys are the keys of an element of `credentials:`.
-type credentialKeys struct {
-	at     place
-	apiKey given[sourceKeys]
-	jwt    given[jwtKeys]
-	mtls   given[mtlsKeys]
-}
-
-func credentialSchema() object[credentialKeys] {
-	return object[credentialKeys]{
+func credentialSchema() object[authz.Credential] {
+	return object[authz.Credential]{
 		section{
 			name:    "an element of `credentials`",
 			where:   "in an element of `credentials`",
@@ -65,24 +42,16 @@ func credentialSchema() object[credentialKeys] {
 			example: "- api_key: {header: x-api-key}",
 			part:    "authz",
 		},
-		[]key[credentialKeys]{
-			on("api_key", one(apiKeySchema), func(c *credentialKeys) *given[sourceKeys] { return &c.apiKey }),
-			on("jwt", one(jwtSchema), func(c *credentialKeys) *given[jwtKeys] { return &c.jwt }),
-			on("mtls", one(mtlsSchema), func(c *credentialKeys) *given[mtlsKeys] { return &c.mtls }),
+		[]key[authz.Credential]{
+			maybe("api_key", one(apiKeySchema), func(c *authz.Credential) **authz.APIKey { return &c.APIKey }),
+			maybe("jwt", one(jwtSchema), func(c *authz.Credential) **authz.JWT { return &c.JWT }),
+			maybe("mtls", one(mtlsSchema), func(c *authz.Credential) **authz.MTLS { return &c.MTLS }),
 		},
 	}
 }
 
-// sourceKeys are the keys of `api_key:`, and those of `jwt:` that say where it stands.
-type sourceKeys struct {
-	header given[string]
-	scheme given[string]
-	query  given[string]
-	cookie given[string]
-}
-
-func apiKeySchema() object[sourceKeys] {
-	return object[sourceKeys]{
+func apiKeySchema() object[authz.APIKey] {
+	return object[authz.APIKey]{
 		section{
 			name:    "`api_key`",
 			where:   "in `api_key`",
@@ -91,39 +60,25 @@ func apiKeySchema() object[sourceKeys] {
 			part:    "authz",
 			remarks: map[string]string{"key": neverHere, "keys": neverHere, "value": neverHere, "secret": neverHere},
 		},
-		sourceRows(func(s *sourceKeys) *sourceKeys { return s }),
+		sourceRows(func(a *authz.APIKey) *authz.Source { return &a.Source }),
 	}
 }
 
 // neverHere says where API keys are.
 const neverHere = "no key is ever in a rule file: `extauthz keys create` makes one, and only a hash of it is kept"
 
-// sourceRows are the rows of the keys that say where in a request a credential stands.
-func sourceRows[T any](source func(*T) *sourceKeys) []key[T] {
+// sourceRows are the rows of the keys that say where in a request a credential is.
+func sourceRows[T any](source func(*T) *authz.Source) []key[T] {
 	return []key[T]{
-		on("header", text, func(t *T) *given[string] { return &source(t).header }),
-		on("scheme", text, func(t *T) *given[string] { return &source(t).scheme }),
-		on("query", text, func(t *T) *given[string] { return &source(t).query }),
-		on("cookie", text, func(t *T) *given[string] { return &source(t).cookie }),
+		maybe("header", text, func(t *T) **string { return &source(t).Header }),
+		maybe("scheme", text, func(t *T) **string { return &source(t).Scheme }),
+		maybe("query", text, func(t *T) **string { return &source(t).Query }),
+		maybe("cookie", text, func(t *T) **string { return &source(t).Cookie }),
 	}
 }
 
-// jwtKeys are the keys of `jwt:`.
-type jwtKeys struct {
-	source      sourceKeys
-	issuer      given[string]
-	audiences   given[[]item]
-	algorithms  given[[]item]
-	leeway      given[time.Duration]
-	jwksFile    given[string]
-	jwksURL     given[string]
-	ownerClaim  given[string]
-	planClaim   given[string]
-	scopesClaim given[string]
-}
-
-func jwtSchema() object[jwtKeys] {
-	return object[jwtKeys]{
+func jwtSchema() object[authz.JWT] {
+	return object[authz.JWT]{
 		section{
 			name:    "`jwt`",
 			where:   "in `jwt`",
@@ -131,27 +86,22 @@ func jwtSchema() object[jwtKeys] {
 			example: "jwt: {issuer: https://idp.example, audiences: [shop], algorithms: [RS256], jwks_url: https://idp.example/keys}",
 			part:    "authz",
 		},
-		append(sourceRows(func(j *jwtKeys) *sourceKeys { return &j.source }),
-			on("issuer", text, func(j *jwtKeys) *given[string] { return &j.issuer }),
-			on("audiences", texts, func(j *jwtKeys) *given[[]item] { return &j.audiences }),
-			on("algorithms", texts, func(j *jwtKeys) *given[[]item] { return &j.algorithms }),
-			on("leeway", duration, func(j *jwtKeys) *given[time.Duration] { return &j.leeway }),
-			on("jwks_file", text, func(j *jwtKeys) *given[string] { return &j.jwksFile }),
-			on("jwks_url", text, func(j *jwtKeys) *given[string] { return &j.jwksURL }),
-			on("owner_claim", text, func(j *jwtKeys) *given[string] { return &j.ownerClaim }),
-			on("plan_claim", text, func(j *jwtKeys) *given[string] { return &j.planClaim }),
-			on("scopes_claim", text, func(j *jwtKeys) *given[string] { return &j.scopesClaim }),
+		append(sourceRows(func(j *authz.JWT) *authz.Source { return &j.Source }),
+			maybe("issuer", text, func(j *authz.JWT) **string { return &j.Issuer }),
+			put("audiences", texts, func(j *authz.JWT) *[]string { return &j.Audiences }),
+			put("algorithms", texts, func(j *authz.JWT) *[]string { return &j.Algorithms }),
+			put("leeway", duration, func(j *authz.JWT) *time.Duration { return &j.Leeway }),
+			maybe("jwks_file", text, func(j *authz.JWT) **string { return &j.JWKSFile }),
+			maybe("jwks_url", text, func(j *authz.JWT) **string { return &j.JWKSURL }),
+			maybe("owner_claim", text, func(j *authz.JWT) **string { return &j.OwnerClaim }),
+			put("plan_claim", text, func(j *authz.JWT) *string { return &j.PlanClaim }),
+			put("scopes_claim", text, func(j *authz.JWT) *string { return &j.ScopesClaim }),
 		),
 	}
 }
 
-// mtlsKeys are the keys of `mtls:`.
-type mtlsKeys struct {
-	principals given[[]item]
-}
-
-func mtlsSchema() object[mtlsKeys] {
-	return object[mtlsKeys]{
+func mtlsSchema() object[authz.MTLS] {
+	return object[authz.MTLS]{
 		section{
 			name:    "`mtls`",
 			where:   "in `mtls`",
@@ -159,20 +109,14 @@ func mtlsSchema() object[mtlsKeys] {
 			example: `mtls: {principals: ["spiffe://example.org/ns/*/sa/*"]}`,
 			part:    "authz",
 		},
-		[]key[mtlsKeys]{
-			on("principals", texts, func(m *mtlsKeys) *given[[]item] { return &m.principals }),
+		[]key[authz.MTLS]{
+			put("principals", texts, func(m *authz.MTLS) *[]string { return &m.Principals }),
 		},
 	}
 }
 
-// refusalKeys are the keys of `absent:` and `invalid:`.
-type refusalKeys struct {
-	status given[int64]
-	pass   given[bool]
-}
-
-func refusalSchema() object[refusalKeys] {
-	return object[refusalKeys]{
+func refusalSchema() object[authz.Refusal] {
+	return object[authz.Refusal]{
 		section{
 			name:    "a refusal",
 			where:   "in a refusal",
@@ -180,25 +124,16 @@ func refusalSchema() object[refusalKeys] {
 			example: "{status: 401}",
 			part:    "authz",
 		},
-		[]key[refusalKeys]{
-			on("status", between(400, 599), func(a *refusalKeys) *given[int64] { return &a.status }),
-			on("pass", boolean, func(a *refusalKeys) *given[bool] { return &a.pass }),
+		[]key[authz.Refusal]{
+			put("status", between[int](400, 599), func(a *authz.Refusal) *int { return &a.Status }),
+			put("token_status", between[int](400, 599), func(a *authz.Refusal) *int { return &a.TokenStatus }),
+			put("pass", boolean, func(a *authz.Refusal) *bool { return &a.Pass }),
 		},
 	}
 }
 
-// accessKeys are the keys of an element of `access:`.
-type accessKeys struct {
-	at      place
-	hosts   given[[]item]
-	methods given[[]item]
-	path    given[pathKeys]
-	require given[authz.Requirement]
-	scopes  given[[]item]
-}
-
-func accessSchema() object[accessKeys] {
-	return object[accessKeys]{
+func accessSchema() object[authz.Access] {
+	return object[authz.Access]{
 		section{
 			name:    "a rule of access",
 			where:   "in a rule of access",
@@ -206,25 +141,18 @@ func accessSchema() object[accessKeys] {
 			example: "- {path: {prefix: /public/}, require: open}",
 			part:    "authz",
 		},
-		[]key[accessKeys]{
-			on("hosts", texts, func(a *accessKeys) *given[[]item] { return &a.hosts }),
-			on("methods", texts, func(a *accessKeys) *given[[]item] { return &a.methods }),
-			on("path", one(pathSchema), func(a *accessKeys) *given[pathKeys] { return &a.path }),
-			on("require", requirement, func(a *accessKeys) *given[authz.Requirement] { return &a.require }),
-			on("scopes", texts, func(a *accessKeys) *given[[]item] { return &a.scopes }),
+		[]key[authz.Access]{
+			put("hosts", texts, func(a *authz.Access) *[]string { return &a.Hosts }),
+			put("methods", texts, func(a *authz.Access) *[]string { return &a.Methods }),
+			maybe("path", one(pathSchema), func(a *authz.Access) **authz.PathPattern { return &a.Path }),
+			put("require", words[authz.Requirement], func(a *authz.Access) *authz.Requirement { return &a.Require }),
+			put("scopes", texts, func(a *authz.Access) *[]string { return &a.Scopes }),
 		},
 	}
 }
 
-// pathKeys are the keys of `path:` in a rule of access.
-type pathKeys struct {
-	exact    given[string]
-	prefix   given[string]
-	template given[string]
-}
-
-func pathSchema() object[pathKeys] {
-	return object[pathKeys]{
+func pathSchema() object[authz.PathPattern] {
+	return object[authz.PathPattern]{
 		section{
 			name:    "the `path` of a rule of access",
 			where:   "in the `path` of a rule of access",
@@ -232,24 +160,16 @@ func pathSchema() object[pathKeys] {
 			example: "path: {prefix: /public/}",
 			part:    "authz",
 		},
-		[]key[pathKeys]{
-			on("exact", text, func(p *pathKeys) *given[string] { return &p.exact }),
-			on("prefix", text, func(p *pathKeys) *given[string] { return &p.prefix }),
-			on("template", text, func(p *pathKeys) *given[string] { return &p.template }),
+		[]key[authz.PathPattern]{
+			maybe("exact", text, func(p *authz.PathPattern) **string { return &p.Exact }),
+			maybe("prefix", text, func(p *authz.PathPattern) **string { return &p.Prefix }),
+			maybe("template", text, func(p *authz.PathPattern) **string { return &p.Template }),
 		},
 	}
 }
 
-// identityHeaderKeys are the keys of `headers:`.
-type identityHeaderKeys struct {
-	owner  given[string]
-	plan   given[string]
-	method given[string]
-	keyID  given[string]
-}
-
-func identityHeaderSchema() object[identityHeaderKeys] {
-	return object[identityHeaderKeys]{
+func identityHeaderSchema() object[authz.IdentityHeaders] {
+	return object[authz.IdentityHeaders]{
 		section{
 			name:    "`headers`",
 			where:   "in `headers`",
@@ -257,11 +177,11 @@ func identityHeaderSchema() object[identityHeaderKeys] {
 			example: "headers: {owner: x-auth-owner}",
 			part:    "authz",
 		},
-		[]key[identityHeaderKeys]{
-			on("owner", nameOrOff, func(h *identityHeaderKeys) *given[string] { return &h.owner }),
-			on("plan", nameOrOff, func(h *identityHeaderKeys) *given[string] { return &h.plan }),
-			on("method", nameOrOff, func(h *identityHeaderKeys) *given[string] { return &h.method }),
-			on("key_id", nameOrOff, func(h *identityHeaderKeys) *given[string] { return &h.keyID }),
+		[]key[authz.IdentityHeaders]{
+			maybe("owner", nameOrOff, func(h *authz.IdentityHeaders) **authz.OptionalHeader { return &h.Owner }),
+			maybe("plan", nameOrOff, func(h *authz.IdentityHeaders) **authz.OptionalHeader { return &h.Plan }),
+			maybe("method", nameOrOff, func(h *authz.IdentityHeaders) **authz.OptionalHeader { return &h.Method }),
+			maybe("key_id", nameOrOff, func(h *authz.IdentityHeaders) **authz.OptionalHeader { return &h.KeyID }),
 		},
 	}
 }

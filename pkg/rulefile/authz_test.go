@@ -12,32 +12,22 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 )
 
-// byDefault is the policy of a section that says nothing but `anonymous: allow`.
-func byDefault() authz.Policy {
-	return authz.Policy{
-		Anonymous: true,
-		Absent:    authz.Refusal{Status: 401},
-		Invalid:   authz.Refusal{Status: 403},
-		Headers:   authz.IdentityHeaders{Owner: "x-auth-owner", Plan: "x-auth-plan", Method: "x-auth-method", KeyID: "x-auth-key-id"},
-		Position:  "f:2",
-	}
-}
-
+// TestParseBuildsThePolicy: a policy is what the file says, without defaults.
 func TestParseBuildsThePolicy(t *testing.T) {
 	apiKey := func(s authz.Source) authz.Credential { return authz.Credential{APIKey: &authz.APIKey{Source: s}} }
 	for _, c := range []struct {
 		name, yaml string
-		change     func(*authz.Policy) // of byDefault
+		change     func(*authz.Policy) // of one that says `anonymous: allow`
 	}{
 		{name: "nothing but that all may pass", yaml: `anonymous: allow`, change: func(*authz.Policy) {}},
 		{
 			name: "places of API keys",
 			yaml: `credentials: [{api_key: {header: X-API-Key}}, {api_key: {scheme: ApiKey}}, {api_key: {query: apiKey}}, {api_key: {cookie: Key}}]`,
 			change: func(p *authz.Policy) {
-				p.Anonymous = false
+				p.Anonymous = authz.Deny
 				p.Credentials = []authz.Credential{
-					apiKey(authz.Source{Header: "x-api-key"}), apiKey(authz.Source{Scheme: "ApiKey"}),
-					apiKey(authz.Source{Query: "apiKey"}), apiKey(authz.Source{Cookie: "Key"}),
+					apiKey(authz.Source{Header: new("X-API-Key")}), apiKey(authz.Source{Scheme: new("ApiKey")}),
+					apiKey(authz.Source{Query: new("apiKey")}), apiKey(authz.Source{Cookie: new("Key")}),
 				}
 			},
 		},
@@ -45,10 +35,10 @@ func TestParseBuildsThePolicy(t *testing.T) {
 			name: "a JWT with its defaults",
 			yaml: `credentials: [{jwt: {issuer: https://idp.example, audiences: [shop], algorithms: [RS256], jwks_url: https://idp.example/keys}}]`,
 			change: func(p *authz.Policy) {
-				p.Anonymous = false
+				p.Anonymous = authz.Deny
 				p.Credentials = []authz.Credential{{JWT: &authz.JWT{
-					Source: authz.Source{Scheme: "Bearer"}, Issuer: "https://idp.example", Audiences: []string{"shop"}, Algorithms: []string{"RS256"},
-					JWKSURL: "https://idp.example/keys", OwnerClaim: "sub", ScopesClaim: "scope",
+					Issuer: new("https://idp.example"), Audiences: []string{"shop"}, Algorithms: []string{"RS256"},
+					JWKSURL: new("https://idp.example/keys"),
 				}}}
 			},
 		},
@@ -57,11 +47,11 @@ func TestParseBuildsThePolicy(t *testing.T) {
 			yaml: `credentials: [{jwt: {header: X-Token, issuer: i, audiences: [a, b], algorithms: [RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384,
 				ES512, EdDSA], leeway: 1m, jwks_file: /etc/keys.json, owner_claim: o, plan_claim: p, scopes_claim: s}}]`,
 			change: func(p *authz.Policy) {
-				p.Anonymous = false
+				p.Anonymous = authz.Deny
 				p.Credentials = []authz.Credential{{JWT: &authz.JWT{
-					Source: authz.Source{Header: "x-token"}, Issuer: "i", Audiences: []string{"a", "b"},
+					Source: authz.Source{Header: new("X-Token")}, Issuer: new("i"), Audiences: []string{"a", "b"},
 					Algorithms: strings.Fields("RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA"),
-					Leeway:     time.Minute, JWKSFile: "/etc/keys.json", OwnerClaim: "o", PlanClaim: "p", ScopesClaim: "s",
+					Leeway:     time.Minute, JWKSFile: new("/etc/keys.json"), OwnerClaim: new("o"), PlanClaim: "p", ScopesClaim: "s",
 				}}}
 			},
 		},
@@ -69,17 +59,17 @@ func TestParseBuildsThePolicy(t *testing.T) {
 			name: "certificates",
 			yaml: `credentials: [{mtls: {principals: ["spiffe://a/*", b]}}]`,
 			change: func(p *authz.Policy) {
-				p.Anonymous = false
+				p.Anonymous = authz.Deny
 				p.Credentials = []authz.Credential{{MTLS: &authz.MTLS{Principals: []string{"spiffe://a/*", "b"}}}}
 			},
 		},
 		{
 			name: "answers and choices",
-			yaml: `{credentials: [{api_key: {header: a}}], absent: {pass: true}, invalid: {status: 401}, preflight: allow, unsafe_paths: allow}`,
+			yaml: `{credentials: [{api_key: {header: a}}], absent: {pass: true}, invalid: {status: 401, token_status: 402}, preflight: allow, unsafe_paths: allow}`,
 			change: func(p *authz.Policy) {
-				p.Anonymous, p.Preflight, p.UnsafePaths = false, true, true
-				p.Credentials = []authz.Credential{apiKey(authz.Source{Header: "a"})}
-				p.Absent, p.Invalid = authz.Refusal{Pass: true}, authz.Refusal{Status: 401}
+				p.Anonymous, p.Preflight, p.UnsafePaths = authz.Deny, authz.Allow, authz.Allow
+				p.Credentials = []authz.Credential{apiKey(authz.Source{Header: new("a")})}
+				p.Absent, p.Invalid = &authz.Refusal{Pass: true}, &authz.Refusal{Status: 401, TokenStatus: 402}
 			},
 		},
 		{
@@ -87,13 +77,13 @@ func TestParseBuildsThePolicy(t *testing.T) {
 			yaml: `{credentials: [{api_key: {header: a}}], access: [{path: {prefix: /a/}, require: open}, {path: {exact: /b}, require: credential},
 				{methods: [GET, PUT], hosts: [A.example., "*.b", "2001:DB8:0::1", "[::1]"], path: {template: "/c/{id}"}, scopes: [x, y]}, {require: denied}]}`,
 			change: func(p *authz.Policy) {
-				p.Anonymous = false
-				p.Credentials = []authz.Credential{apiKey(authz.Source{Header: "a"})}
+				p.Anonymous = authz.Deny
+				p.Credentials = []authz.Credential{apiKey(authz.Source{Header: new("a")})}
 				p.Access = []authz.Access{
-					{Path: authz.PathPattern{Prefix: "/a/"}, Require: authz.Open, Position: "f:2"},
-					{Path: authz.PathPattern{Exact: "/b"}, Require: authz.NeedCredential, Position: "f:2"},
+					{Path: &authz.PathPattern{Prefix: new("/a/")}, Require: authz.Open, Position: "f:2"},
+					{Path: &authz.PathPattern{Exact: new("/b")}, Require: authz.NeedCredential, Position: "f:2"},
 					{
-						Methods: []string{"GET", "PUT"}, Hosts: []string{"a.example", "*.b", "2001:db8::1", "::1"}, Path: authz.PathPattern{Template: "/c/{id}"},
+						Methods: []string{"GET", "PUT"}, Hosts: []string{"A.example.", "*.b", "2001:DB8:0::1", "[::1]"}, Path: &authz.PathPattern{Template: new("/c/{id}")},
 						Scopes: []string{"x", "y"}, Position: "f:3",
 					},
 					{Require: authz.Denied, Position: "f:3"},
@@ -107,14 +97,14 @@ func TestParseBuildsThePolicy(t *testing.T) {
 				{credential: {field: owner}}, {method: }, {host: }, {path: {}}]}]}`,
 			change: func(p *authz.Policy) {
 				p.Limits = []authz.RateLimit{{Position: "f:2", Actions: []authz.Action{
-					{GenericKey: &authz.GenericKey{Key: "generic_key", Value: "a"}},
-					{RequestHeader: &authz.RequestHeader{Key: "b", Header: "x-b"}},
-					{RemoteAddress: &authz.RemoteAddress{Key: "remote_address"}},
-					{HeaderValueMatch: &authz.HeaderValueMatch{Key: "header_match", Value: "c", Header: "x-c"}},
-					{QueryParameter: &authz.QueryParameter{Key: "d", Parameter: "d"}},
-					{Metadata: &authz.Metadata{Key: "e", Path: []string{"f", "g"}}},
-					{Credential: &authz.CredentialAction{Key: "owner", Field: "owner"}},
-					{Method: &authz.Named{Key: "method"}}, {Host: &authz.Named{Key: "host"}}, {Path: &authz.Named{Key: "path"}},
+					{GenericKey: &authz.GenericKey{Value: new("a")}},
+					{RequestHeaders: &authz.RequestHeaders{Key: new("b"), Header: new("X-B")}},
+					{RemoteAddress: &authz.RemoteAddress{}},
+					{HeaderValueMatch: &authz.HeaderValueMatch{Value: new("c"), Header: new("X-C")}},
+					{QueryParameter: &authz.QueryParameter{Key: new("d"), Parameter: new("d")}},
+					{Metadata: &authz.Metadata{Key: new("e"), Path: []string{"f", "g"}}},
+					{Credential: &authz.CredentialAction{Field: new("owner")}},
+					{Method: &authz.MethodAction{}}, {Host: &authz.HostAction{}}, {Path: &authz.PathAction{}},
 				}}}
 			},
 		},
@@ -126,14 +116,14 @@ func TestParseBuildsThePolicy(t *testing.T) {
 				{credential: {field: claim.org.id}}, {method: {key: m}}, {host: {key: h}}, {path: {key: p}}]}]}`,
 			change: func(p *authz.Policy) {
 				p.Limits = []authz.RateLimit{{Position: "f:2", Actions: []authz.Action{
-					{GenericKey: &authz.GenericKey{Key: "k", Value: "a"}},
-					{RemoteAddress: &authz.RemoteAddress{Key: "masked_remote_address", TrustedHops: 2, IPv4Mask: 24, IPv6Mask: 64}},
-					{RemoteAddress: &authz.RemoteAddress{Key: "net", IPv4Mask: 32}},
-					{HeaderValueMatch: &authz.HeaderValueMatch{Key: "k", Value: "c", Header: "c", Pattern: "*c*", Not: true}},
-					{Metadata: &authz.Metadata{Key: "e", Path: []string{"f", "g", "h"}, Default: "i"}},
-					{Credential: &authz.CredentialAction{Key: "team", Field: "label.team", Default: "none"}},
-					{Credential: &authz.CredentialAction{Key: "claim.org.id", Field: "claim.org.id"}},
-					{Method: &authz.Named{Key: "m"}}, {Host: &authz.Named{Key: "h"}}, {Path: &authz.Named{Key: "p"}},
+					{GenericKey: &authz.GenericKey{Key: new("k"), Value: new("a")}},
+					{RemoteAddress: &authz.RemoteAddress{TrustedHops: 2, IPv4Mask: 24, IPv6Mask: 64}},
+					{RemoteAddress: &authz.RemoteAddress{Key: new("net"), IPv4Mask: 32}},
+					{HeaderValueMatch: &authz.HeaderValueMatch{Key: new("k"), Value: new("c"), Header: new("c"), Pattern: new("*c*"), Invert: true}},
+					{Metadata: &authz.Metadata{Key: new("e"), Path: []string{"f", "g", "h"}, Default: "i"}},
+					{Credential: &authz.CredentialAction{Key: new("team"), Field: new("label.team"), Default: "none"}},
+					{Credential: &authz.CredentialAction{Field: new("claim.org.id")}},
+					{Method: &authz.MethodAction{Key: new("m")}}, {Host: &authz.HostAction{Key: new("h")}}, {Path: &authz.PathAction{Key: new("p")}},
 				}}}
 			},
 		},
@@ -142,11 +132,11 @@ func TestParseBuildsThePolicy(t *testing.T) {
 			yaml: `{anonymous: allow, limits: [{actions: [{host: }], hits_addend: {number: 100}}, {actions: [{host: }], hits_addend: {header: X-Cost, number: 2}},
 				{actions: [{host: }], hits_addend: {extension: Cost}}]}`,
 			change: func(p *authz.Policy) {
-				host := []authz.Action{{Host: &authz.Named{Key: "host"}}}
+				host := []authz.Action{{Host: &authz.HostAction{}}}
 				p.Limits = []authz.RateLimit{
 					{Actions: host, Hits: authz.HitsAddend{Number: 100}, Position: "f:2"},
-					{Actions: host, Hits: authz.HitsAddend{Number: 2, Header: "x-cost"}, Position: "f:2"},
-					{Actions: host, Hits: authz.HitsAddend{Extension: "Cost"}, Position: "f:3"},
+					{Actions: host, Hits: authz.HitsAddend{Number: 2, Header: new("X-Cost")}, Position: "f:2"},
+					{Actions: host, Hits: authz.HitsAddend{Extension: new("Cost")}, Position: "f:3"},
 				}
 			},
 		},
@@ -154,10 +144,10 @@ func TestParseBuildsThePolicy(t *testing.T) {
 			name: "limits of refused requests",
 			yaml: `{credentials: [{api_key: {header: a}}], refused: [{actions: [{remote_address: {key: k}}, {host: }], hits_addend: {number: 2}}]}`,
 			change: func(p *authz.Policy) {
-				p.Anonymous = false
-				p.Credentials = []authz.Credential{apiKey(authz.Source{Header: "a"})}
+				p.Anonymous = authz.Deny
+				p.Credentials = []authz.Credential{apiKey(authz.Source{Header: new("a")})}
 				p.Refused = []authz.RateLimit{{
-					Actions:  []authz.Action{{RemoteAddress: &authz.RemoteAddress{Key: "k"}}, {Host: &authz.Named{Key: "host"}}},
+					Actions:  []authz.Action{{RemoteAddress: &authz.RemoteAddress{Key: new("k")}}, {Host: &authz.HostAction{}}},
 					Hits:     authz.HitsAddend{Number: 2},
 					Position: "f:2",
 				}}
@@ -167,14 +157,14 @@ func TestParseBuildsThePolicy(t *testing.T) {
 			name: "headers that are kept",
 			yaml: `{anonymous: allow, keep_headers: [X-Forwarded-Host, forwarded, x-forwarded-host]}`,
 			change: func(p *authz.Policy) {
-				p.KeepHeaders = []string{"x-forwarded-host", "forwarded"}
+				p.KeepHeaders = []string{"X-Forwarded-Host", "forwarded", "x-forwarded-host"}
 			},
 		},
 		{
 			name: "identity headers",
 			yaml: `{anonymous: allow, headers: {owner: X-Owner, plan: off, method: "", key_id: }}`,
 			change: func(p *authz.Policy) {
-				p.Headers = authz.IdentityHeaders{Owner: "x-owner", KeyID: "x-auth-key-id"}
+				p.Headers = &authz.IdentityHeaders{Owner: new(authz.OptionalHeader("X-Owner")), Plan: new(authz.OptionalHeader("")), Method: new(authz.OptionalHeader(""))}
 			},
 		},
 	} {
@@ -187,8 +177,11 @@ func TestParseBuildsThePolicy(t *testing.T) {
 			if problems.HasErrors() {
 				t.Fatal(problems)
 			}
-			want := byDefault()
+			want := authz.Policy{Anonymous: authz.Allow, Position: "f:2"}
 			c.change(&want)
+			for i := range want.Credentials {
+				want.Credentials[i].Position = "f:2"
+			}
 			if diff := cmp.Diff(map[string]*authz.Policy{"d": &want}, rules.Policies); diff != "" {
 				t.Errorf("%s\nwant (-) and got (+):\n%s", text, diff)
 			}

@@ -16,10 +16,10 @@ type domainSet struct {
 
 // domain is one domain, with what is needed to check it as a whole.
 type domain struct {
-	name     string
-	rules    ratelimit.Domain // of all its files
-	policy   *authz.Policy    // nil without an authz section
-	limiting []limiting
+	name   string
+	rules  ratelimit.Domain // of all its files
+	policy *authz.Policy    // nil without an authz section
+	report *report          // of the file with the policy
 }
 
 // add builds what one file says into the domain it names.
@@ -41,7 +41,7 @@ func (s *domainSet) add(root rootKeys, b builder) {
 	if file.Name != "" && !root.authz.mentioned && len(file.Descriptors) == 0 && root.descriptors.set == root.descriptors.mentioned {
 		b.warn(root.domain.at, "domain "+quoted(file.Name)+" has no descriptors here: this file limits nothing")
 	}
-	d.authorize(root.authz, b)
+	d.authorize(root.authz, b.report)
 }
 
 // checkRules reports what makes no sense in the rules of all files.
@@ -51,20 +51,28 @@ func (s *domainSet) checkRules(o ratelimit.CheckOptions) {
 	}
 }
 
-// authorize builds the policy of a file. A domain has one, so that nobody has to guess which rule of access comes
-// first.
-func (d *domain) authorize(section given[authzKeys], b builder) {
+// authorize takes the policy of a file. A domain has one, so that it is clear which rule of access comes first.
+func (d *domain) authorize(section given[authz.Policy], r *report) {
 	if !section.set {
 		return
 	}
-	policy := b.policy(section)
+	policy := &section.value
+	policy.Position = r.position(section.key)
+	r.addMistakes("authz.", policy.Check())
 	if d.policy != nil {
-		b.fail(section.key, "a second `authz` for domain "+quoted(d.name), "the first is at "+d.policy.Position+": put all of it into one file; `descriptors` may be in several")
+		r.fail(section.key, "a second `authz` for domain "+quoted(d.rules.Name), "the first is at "+d.policy.Position+": put all of it into one file; `descriptors` may be in several")
 		return
 	}
-	d.policy = policy
-	d.limiting = append(
-		b.limiting(section.value.limits.value, policy.Limits), b.limiting(section.value.refused.value, policy.Refused)...)
+	d.policy, d.report = policy, r
+}
+
+// checkLeads warns of limits of policies that no rule of the domain is for, in whatever file.
+func (s *domainSet) checkLeads() {
+	for _, d := range s.order {
+		if d.policy != nil {
+			d.report.addMistakes("authz.", d.policy.CheckDomain(&d.rules))
+		}
+	}
 }
 
 func (s *domainSet) find(name string) *domain {

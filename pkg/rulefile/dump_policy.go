@@ -9,9 +9,12 @@ import (
 
 // dumpPolicy is a policy in one line: what differs from the defaults, and how many rules there are.
 func dumpPolicy(domain string, p *authz.Policy) string {
+	p = p.WithDefaults()
 	var credentials []string
+	tokens := false
 	for _, c := range p.Credentials {
 		credentials = append(credentials, credentialText(c))
+		tokens = tokens || c.JWT != nil
 	}
 	var parts []string
 	show := func(shown bool, format string, values ...any) {
@@ -20,16 +23,17 @@ func dumpPolicy(domain string, p *authz.Policy) string {
 		}
 	}
 	show(true, "credentials=%s", orNone(strings.Join(credentials, ",")))
-	show(true, "anonymous=%s", allowText(p.Anonymous))
-	show(!p.Anonymous, "absent=%s", refusalText(p.Absent))
-	show(len(p.Credentials) > 0, "invalid=%s", refusalText(p.Invalid))
-	show(p.Preflight, "preflight=allow")
-	show(p.UnsafePaths, "unsafe_paths=allow")
+	show(true, "anonymous=%s", p.Anonymous)
+	show(p.Anonymous == authz.Deny, "absent=%s", absentText(p.Absent))
+	show(len(p.Credentials) > 0, "invalid=%d", p.Invalid.Status)
+	show(p.Invalid.TokenStatus != p.Invalid.Status && tokens, "token_status=%d", p.Invalid.TokenStatus)
+	show(p.Preflight == authz.Allow, "preflight=allow")
+	show(p.UnsafePaths == authz.Allow, "unsafe_paths=allow")
 	show(true, "access=%d", len(p.Access))
 	show(true, "limits=%d", len(p.Limits))
 	show(len(p.Refused) > 0, "refused=%d", len(p.Refused))
-	h := p.Headers
-	show(true, "headers=%s,%s,%s,%s", orNone(h.Owner), orNone(h.Plan), orNone(h.Method), orNone(h.KeyID))
+	h := p.Headers.Names()
+	show(true, "headers=%s,%s,%s,%s", orNone(h[0]), orNone(h[1]), orNone(h[2]), orNone(h[3]))
 	show(len(p.KeepHeaders) > 0, "keep_headers=%s", strings.Join(p.KeepHeaders, ","))
 	show(p.Position != "", "at=%s", p.Position)
 	return domain + " authz: " + strings.Join(parts, " ")
@@ -41,7 +45,7 @@ func credentialText(c authz.Credential) string {
 	case c.APIKey != nil:
 		return "api_key(" + sourceText(c.APIKey.Source) + ")"
 	case c.JWT != nil:
-		return "jwt(" + c.JWT.Issuer + ", " + sourceText(c.JWT.Source) + ")"
+		return "jwt(" + *c.JWT.Issuer + ", " + sourceText(c.JWT.Source) + ")"
 	case c.MTLS != nil:
 		return "mtls(" + strings.Join(c.MTLS.Principals, ", ") + ")"
 	}
@@ -49,29 +53,22 @@ func credentialText(c authz.Credential) string {
 }
 
 func sourceText(s authz.Source) string {
-	switch {
-	case s.Header != "":
-		return "header " + s.Header
-	case s.Scheme != "":
-		return "scheme " + s.Scheme
-	case s.Query != "":
-		return "query " + s.Query
+	for _, at := range []struct {
+		key  string
+		name *string
+	}{{"header", s.Header}, {"scheme", s.Scheme}, {"query", s.Query}, {"cookie", s.Cookie}} {
+		if at.name != nil {
+			return at.key + " " + *at.name
+		}
 	}
-	return "cookie " + s.Cookie
+	return ""
 }
 
-func refusalText(r authz.Refusal) string {
+func absentText(r *authz.Refusal) string {
 	if r.Pass {
 		return "pass"
 	}
 	return fmt.Sprint(r.Status)
-}
-
-func allowText(allowed bool) string {
-	if allowed {
-		return "allow"
-	}
-	return "deny"
 }
 
 func orNone(text string) string {

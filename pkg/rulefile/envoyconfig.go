@@ -90,11 +90,11 @@ type envoyCheck struct {
 func (c *envoyCheck) expect(policies map[string]*authz.Policy) {
 	names := map[string]bool{}
 	for _, p := range policies {
-		for _, name := range []string{p.Headers.Owner, p.Headers.Plan, p.Headers.Method, p.Headers.KeyID} {
+		for _, name := range p.Headers.Names() {
 			names[name] = true
 		}
 		for _, one := range p.Credentials {
-			c.cookies = c.cookies || sourceOf(one).Cookie != ""
+			c.cookies = c.cookies || one.APIKey != nil && one.APIKey.Cookie != nil || one.JWT != nil && one.JWT.Cookie != nil
 		}
 	}
 	delete(names, "")

@@ -1,7 +1,6 @@
 package rulefile
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -92,46 +91,14 @@ func checkNodes(t *testing.T, nodes []ratelimit.Node) {
 
 func checkPolicy(t *testing.T, p *authz.Policy) {
 	t.Helper()
-	for _, c := range p.Credentials {
-		source := sourceOf(c)
-		places := []string{source.Header, source.Scheme, source.Query, source.Cookie}
-		if set := slices.DeleteFunc(places, func(s string) bool { return s == "" }); len(set) != 1 && c.MTLS == nil {
-			t.Errorf("a credential in %d places: %+v", len(set), source)
-		}
-		if j := c.JWT; j != nil && (j.Issuer == "" || len(j.Audiences) == 0 || len(j.Algorithms) == 0 || (j.JWKSFile == "") == (j.JWKSURL == "") || j.Leeway > maxLeeway) {
-			t.Errorf("a JWT that cannot be checked: %+v", j)
-		}
-		if m := c.MTLS; m != nil && len(m.Principals) == 0 {
-			t.Error("certificates of nobody")
+	for _, m := range p.Check() {
+		if !m.Warning {
+			t.Errorf("a policy with a mistake: %+v", m)
 		}
 	}
-	for _, r := range []authz.Refusal{p.Absent, p.Invalid} {
-		if !r.Pass && (r.Status < 400 || r.Status > 599) {
-			t.Errorf("a refusal with status %d", r.Status)
-		}
-	}
-	if p.Invalid.Pass {
-		t.Error("invalid credentials pass")
-	}
-	for _, name := range []string{p.Headers.Owner, p.Headers.Plan, p.Headers.Method, p.Headers.KeyID} {
-		if name != "" && (!isToken(name) || name != strings.ToLower(name)) {
+	for _, name := range p.Headers.Names() {
+		if name != strings.ToLower(name) || strings.ContainsAny(name, " :") {
 			t.Errorf("identity header %q", name)
-		}
-	}
-	for _, a := range p.Access {
-		path := a.Path.Exact + a.Path.Prefix + a.Path.Template
-		if a.Path != (authz.PathPattern{}) && (path[0] != '/' || !p.UnsafePaths && authz.UnsafePath(path)) {
-			t.Errorf("rule of access for %q", path)
-		}
-	}
-	for _, l := range p.Limits {
-		if len(l.Actions) == 0 {
-			t.Error("a limit without actions")
-		}
-		for _, a := range l.Actions {
-			if entryOf(a).Key == "" {
-				t.Errorf("an action without a key: %+v", a)
-			}
 		}
 	}
 }

@@ -135,10 +135,10 @@ func ownLimitSchema() object[ownLimitKeys] {
 			example: "limit: {unit: minute, requests_per_unit: 100}",
 		},
 		[]key[ownLimitKeys]{
-			on("unit", unit, func(l *ownLimitKeys) *given[descriptors.Unit] { return &l.unit }),
+			on("unit", words[descriptors.Unit], func(l *ownLimitKeys) *given[descriptors.Unit] { return &l.unit }),
 			on("unit_multiplier", whole(1), func(l *ownLimitKeys) *given[int64] { return &l.unitMultiplier }),
 			on("requests_per_unit", whole(0), func(l *ownLimitKeys) *given[int64] { return &l.requestsPerUnit }),
-			on("algorithm", algorithm, func(l *ownLimitKeys) *given[bucket.Algorithm] { return &l.algorithm }),
+			on("algorithm", words[bucket.Algorithm], func(l *ownLimitKeys) *given[bucket.Algorithm] { return &l.algorithm }),
 			on("burst", whole(1), func(l *ownLimitKeys) *given[int64] { return &l.burst }),
 		},
 	}

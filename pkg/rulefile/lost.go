@@ -51,21 +51,22 @@ func lostOfPolicy(domain string, before, now *authz.Policy) (names []string) {
 	if now == nil {
 		return []string{fmt.Sprintf("all of `authz` of domain %s (%s)", quoted(domain), before.Position)}
 	}
+	before, now = before.WithDefaults(), now.WithDefaults()
 	of := " of domain " + quoted(domain)
 	for _, c := range before.Credentials {
-		if !slices.ContainsFunc(now.Credentials, func(other authz.Credential) bool { return reflect.DeepEqual(c, other) }) {
+		if !slices.ContainsFunc(now.Credentials, func(other authz.Credential) bool { return sameCredential(c, other) }) {
 			names = append(names, fmt.Sprintf("`%s` in `credentials`%s (%s)", kindOf(c), of, before.Position))
 		}
 	}
-	passes := func(p *authz.Policy) bool { return p.Anonymous || p.Absent.Pass }
+	passes := func(p *authz.Policy) bool { return p.Anonymous == authz.Allow || p.Absent.Pass }
 	for _, refusal := range []struct {
 		text        string
 		before, now bool // whether it was lifted
 	}{
-		{"anonymous: deny", passes(before), now.Anonymous},
+		{"anonymous: deny", passes(before), bool(now.Anonymous)},
 		{"absent: {pass: false}", passes(before), now.Absent.Pass},
-		{"preflight: deny", before.Preflight, now.Preflight},
-		{"unsafe_paths: deny", before.UnsafePaths, now.UnsafePaths},
+		{"preflight: deny", bool(before.Preflight), bool(now.Preflight)},
+		{"unsafe_paths: deny", bool(before.UnsafePaths), bool(now.UnsafePaths)},
 	} {
 		if refusal.now && !refusal.before {
 			names = append(names, fmt.Sprintf("`%s`%s (%s)", refusal.text, of, before.Position))
@@ -83,6 +84,12 @@ func lostOfPolicy(domain string, before, now *authz.Policy) (names []string) {
 	return names
 }
 
+// sameCredential reports whether two credentials are the same, wherever they stand.
+func sameCredential(a, b authz.Credential) bool {
+	a.Position, b.Position = "", ""
+	return reflect.DeepEqual(a, b)
+}
+
 func kindOf(c authz.Credential) string {
 	switch {
 	case c.APIKey != nil:
@@ -96,9 +103,9 @@ func kindOf(c authz.Credential) string {
 // accessText names an access rule by what it matches.
 func accessText(rule authz.Access) string {
 	var parts []string
+	key, path := rule.Path.Form()
 	for _, part := range []struct{ name, value string }{
-		{"hosts", strings.Join(rule.Hosts, ",")}, {"methods", strings.Join(rule.Methods, ",")},
-		{"exact", rule.Path.Exact}, {"prefix", rule.Path.Prefix}, {"template", rule.Path.Template},
+		{"hosts", strings.Join(rule.Hosts, ",")}, {"methods", strings.Join(rule.Methods, ",")}, {key, path},
 	} {
 		if part.value != "" {
 			parts = append(parts, part.name+"="+part.value)

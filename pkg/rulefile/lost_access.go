@@ -48,7 +48,8 @@ func lostAccess(of string, before, now []authz.Access) (names []string) {
 
 // matched is the same for access rules that match the same requests.
 func matched(rule authz.Access) string {
-	return fmt.Sprintf("%q %q %q", rule.Hosts, rule.Methods, rule.Path)
+	key, path := rule.Path.Form()
+	return fmt.Sprintf("%q %q %q %q", rule.Hosts, rule.Methods, key, path)
 }
 
 // asksNoLess reports whether an access rule asks for all that another asks for.
@@ -82,9 +83,10 @@ func hostsMeet(a, b string) bool {
 
 // pathsMeet compares paths up to their first variable, and without the slash at the end, because a rule that
 // restricts also matches the path with or without it.
-func pathsMeet(a, b authz.PathPattern) bool {
-	fixed := func(p authz.PathPattern) string {
-		path, _, _ := strings.Cut(p.Exact+p.Prefix+p.Template, "{") // at most one is set
+func pathsMeet(a, b *authz.PathPattern) bool {
+	fixed := func(p *authz.PathPattern) string {
+		_, text := p.Form()
+		path, _, _ := strings.Cut(text, "{")
 		return strings.TrimSuffix(path, "/")
 	}
 	short, long := fixed(a), fixed(b)
@@ -92,5 +94,6 @@ func pathsMeet(a, b authz.PathPattern) bool {
 		short, long, a = long, short, b
 	}
 	rest, ok := strings.CutPrefix(long, short)
-	return ok && (rest == "" || a.Exact == "" && rest[0] == '/')
+	key, _ := a.Form()
+	return ok && (rest == "" || key != "exact" && rest[0] == '/')
 }

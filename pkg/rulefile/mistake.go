@@ -19,45 +19,50 @@ func (r *report) addMistakes(prefix string, mistakes []ratelimit.Mistake) {
 		if r.counts[severity] == maxProblems {
 			continue
 		}
-		at, known := r.locate(prefix+m.Path, m.OnKey)
+		at, known := r.locate(prefix + m.Path)
 		for _, path := range m.Also {
-			_, read := r.locate(prefix+path, false)
+			_, read := r.locate(prefix + path)
 			known = known && read
 		}
-		if !known || m.Lacks && r.strange[at] {
-			continue
+		switch {
+		case !known || m.Lacks && r.strange[at.value]:
+		case m.OnKey:
+			r.add(at.key, severity, m.Message, m.Hints)
+		default:
+			r.add(at.value, severity, m.Message, m.Hints)
 		}
-		r.add(at, severity, m.Message, m.Hints)
 	}
 }
 
-// locate returns where the value at a path stands, or its key, or what is nearest around it when it is absent. It
-// returns false when the value, or one around it, could not be read.
-func (r *report) locate(path string, onKey bool) (place, bool) {
+// spot is where a value stands, and its key. An element of a list is its own key.
+type spot struct{ value, key place }
+
+// locate returns where the value at a path stands, or what is nearest around it when it is absent. It returns false when the value,
+// or one around it, could not be read. An element of a list that was read in part could.
+func (r *report) locate(path string) (at spot, known bool) {
 	v := r.root
-	at := place{line: 1, column: 1}
-	key := at
-	for _, step := range strings.FieldsFunc(path, func(c rune) bool { return strings.ContainsRune(".[]", c) }) {
+	at.value = place{line: 1, column: 1}
+	at.key = at.value
+	steps := strings.FieldsFunc(path, func(c rune) bool { return strings.ContainsRune(".[]", c) })
+	for n, step := range steps {
 		switch v.kind {
 		case list:
 			i, _ := strconv.Atoi(step)
 			v = r.read(v.items)[i]
-			at, key = v.at, v.at
+			at = spot{v.at, v.at}
 		case mapping:
-			if slices.Contains(r.unread[v], step) {
+			i := slices.IndexFunc(v.fields, func(f field) bool { return f.key == step })
+			inPart := i >= 0 && v.fields[i].value.kind == list && n+1 < len(steps)
+			if slices.Contains(r.unread[v], step) && !inPart {
 				return at, false
 			}
-			i := slices.IndexFunc(v.fields, func(f field) bool { return f.key == step })
 			if i < 0 {
 				v = &value{} // absent, with all below it
 				continue
 			}
 			f := v.fields[i]
-			v, at, key = f.value, f.value.at, f.at
+			v, at = f.value, spot{f.value.at, f.at}
 		}
-	}
-	if onKey {
-		return key, true
 	}
 	return at, true
 }

@@ -5,10 +5,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-
-	"github.com/extauthz/extauthz/pkg/descriptors"
-	"github.com/extauthz/extauthz/pkg/ratelimit"
-	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
 // text reads a single value as the text that the file has: 5 and true are texts, too.
@@ -43,10 +39,18 @@ func whole(least int64) reader[int64] {
 		"no limit can be that large: for none at all write `unlimited: true` and nothing else")
 }
 
-// between returns a reader of whole numbers from a least one to a most one.
-func between(least, most int64) reader[int64] {
+// between returns a reader of whole numbers from a least one to a most one. What is out of bounds is reported and read all the same,
+// so that what else is wrong with it is found.
+func between[T int | int64](least, most int64) reader[T] {
 	want := fmt.Sprintf("want a whole number from %d to %d", least, most)
-	return wholeNumber(least, most, want, want)
+	read := wholeNumber(math.MinInt64, math.MaxInt64, want, want)
+	return func(r *report, f field) (T, bool) {
+		n, ok := read(r, f)
+		if ok && (n < least || n > most) {
+			r.fail(f.value.at, fmt.Sprintf("%s cannot be %s", quoted(f.key), quoted(f.value.text)), want)
+		}
+		return T(n), ok
+	}
 }
 
 // wholeNumber returns a reader of whole numbers within bounds. want says what they are, tooLarge what to do about a number that
@@ -111,24 +115,6 @@ func word[V any](words []string, parse func(string) (V, bool)) reader[V] {
 			didYouMean(f.value.text, words), "want "+oneOf(words))
 		return none, false
 	}
-}
-
-func unit(r *report, f field) (descriptors.Unit, bool) {
-	return word(descriptors.UnknownUnit.Words(), descriptors.ParseUnit)(r, f)
-}
-
-func algorithm(r *report, f field) (bucket.Algorithm, bool) {
-	return word(bucket.AlgorithmNames(), func(name string) (bucket.Algorithm, bool) {
-		a, err := bucket.ParseAlgorithm(name)
-		return a, err == nil
-	})(r, f)
-}
-
-func storeErrorPolicy(r *report, f field) (ratelimit.StoreErrorPolicy, bool) {
-	return word(ratelimit.Local.Words(), func(name string) (p ratelimit.StoreErrorPolicy, ok bool) {
-		err := p.UnmarshalText([]byte(name))
-		return p, err == nil
-	})(r, f)
 }
 
 // each reads a list of maps by their schema; place tells an element where it stands.

@@ -3,6 +3,7 @@ package rulefile
 import (
 	"time"
 
+	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
@@ -14,7 +15,7 @@ import (
 type rootKeys struct {
 	domain      given[string]
 	descriptors given[[]descriptorKeys]
-	authz       given[authzKeys]
+	authz       given[authz.Policy]
 	end         given[bool]
 }
 
@@ -29,7 +30,7 @@ func rootSchema() object[rootKeys] {
 		[]key[rootKeys]{
 			on("domain", text, func(r *rootKeys) *given[string] { return &r.domain }),
 			on("descriptors", descriptorList, func(r *rootKeys) *given[[]descriptorKeys] { return &r.descriptors }),
-			bare("authz", one(authzSchema), func(r *rootKeys) *given[authzKeys] { return &r.authz }),
+			bare(on("authz", one(authzSchema), func(r *rootKeys) *given[authz.Policy] { return &r.authz })),
 			on("end", boolean, func(r *rootKeys) *given[bool] { return &r.end }),
 		},
 	}
@@ -104,18 +105,18 @@ func limitSchema() object[limitKeys] {
 			example: "{unit: minute, requests_per_unit: 100}",
 		},
 		[]key[limitKeys]{
-			on("unit", unit, func(l *limitKeys) *given[descriptors.Unit] { return &l.unit }),
+			on("unit", words[descriptors.Unit], func(l *limitKeys) *given[descriptors.Unit] { return &l.unit }),
 			on("unit_multiplier", whole(1), func(l *limitKeys) *given[int64] { return &l.unitMultiplier }),
 			on("requests_per_unit", whole(0), func(l *limitKeys) *given[int64] { return &l.requestsPerUnit }),
 			on("unlimited", boolean, func(l *limitKeys) *given[bool] { return &l.unlimited }),
 			on("name", text, func(l *limitKeys) *given[string] { return &l.name }),
 			on("replaces", replacesList, func(l *limitKeys) *given[[]replacesKeys] { return &l.replaces }),
-			on("algorithm", algorithm, func(l *limitKeys) *given[bucket.Algorithm] { return &l.algorithm }),
+			on("algorithm", words[bucket.Algorithm], func(l *limitKeys) *given[bucket.Algorithm] { return &l.algorithm }),
 			on("burst", whole(1), func(l *limitKeys) *given[int64] { return &l.burst }),
 			on("count_denied", boolean, func(l *limitKeys) *given[bool] { return &l.countDenied }),
-			on("on_store_error", storeErrorPolicy, func(l *limitKeys) *given[ratelimit.StoreErrorPolicy] { return &l.onStoreError }),
+			on("on_store_error", words[ratelimit.StoreErrorPolicy], func(l *limitKeys) *given[ratelimit.StoreErrorPolicy] { return &l.onStoreError }),
 			on("hash_tag", text, func(l *limitKeys) *given[string] { return &l.hashTag }),
-			on("override", allowedOrDenied, func(l *limitKeys) *given[ratelimit.Override] { return &l.override }),
+			on("override", words[ratelimit.Override], func(l *limitKeys) *given[ratelimit.Override] { return &l.override }),
 			on("override_max", whole(1), func(l *limitKeys) *given[int64] { return &l.overrideMax }),
 			on("max_delay", duration, func(l *limitKeys) *given[time.Duration] { return &l.maxDelay }),
 			on("problem", one(problemSchema), func(l *limitKeys) *given[problemKeys] { return &l.problem }),
@@ -181,10 +182,7 @@ func sections() []sectionKeys {
 		of(accessSchema()), of(pathSchema()), of(identityHeaderSchema()),
 		of(requestLimitSchema("limits")), of(hitsSchema()), of(actionSchema()),
 	}
-	for _, action := range actionSchemas() {
-		list = append(list, of(action))
-	}
-	return list
+	return append(list, actionSections()...)
 }
 
 func of[T any](o object[T]) sectionKeys { return sectionKeys{o.section, o.keyNames()} }

@@ -54,7 +54,11 @@ func TestAuthz(t *testing.T) {
 
 func testOutcomes(t *testing.T, s *shop) {
 	ann := s.issuer.bearer(t, claims{"plan": "gold"})
-	const challenge = `Bearer realm="sample", ApiKey realm="sample"`
+	const (
+		challenge    = `Bearer realm="sample", ApiKey realm="sample"`
+		invalidToken = `Bearer realm="sample", error="invalid_token", ApiKey realm="sample"`
+		expired      = `Bearer realm="sample", error="invalid_token", error_description="The token has expired", ApiKey realm="sample"`
+	)
 	for _, c := range []struct {
 		name   string
 		call   call
@@ -70,24 +74,24 @@ func testOutcomes(t *testing.T, s *shop) {
 			saw: http.Header{"X-Auth-Owner": {"bob"}, "X-Auth-Plan": nil}},
 		{name: "no credential", call: get("/"), status: 401, header: http.Header{"Www-Authenticate": {challenge}}},
 		{name: "a scheme that is not asked for", call: get("/", [2]string{"authorization", "Basic YW5uOmFubg=="}), status: 401},
-		{name: "no token at all", call: get("/", [2]string{"authorization", "Bearer x"}), status: 403, header: http.Header{"Www-Authenticate": nil}},
-		{name: "an expired token", status: 403, call: get("/", s.issuer.bearer(t, claims{"exp": time.Now().Add(-2 * time.Minute).Unix()}))},
-		{name: "a token of the future", status: 403, call: get("/", s.issuer.bearer(t, claims{"nbf": time.Now().Add(time.Hour).Unix()}))},
-		{name: "a token for somebody else", status: 403, call: get("/", s.issuer.bearer(t, claims{"aud": "another"}))},
-		{name: "a token of another issuer", status: 403, call: get("/", newIssuer(t).bearer(t, nil))},
-		{name: "a changed token", status: 403, call: get("/", [2]string{"authorization", swapSignature(t, s.issuer)})},
-		{name: "a token that is not signed", status: 403, call: get("/", [2]string{"authorization", "Bearer " + unsigned})},
-		{name: "two tokens", call: get("/", ann, ann), status: 403},
+		{name: "no token at all", call: get("/", [2]string{"authorization", "Bearer x"}), status: 401, header: http.Header{"Www-Authenticate": {invalidToken}}},
+		{name: "an expired token", status: 401, header: http.Header{"Www-Authenticate": {expired}}, call: get("/", s.issuer.bearer(t, claims{"exp": time.Now().Add(-2 * time.Minute).Unix()}))},
+		{name: "a token of the future", status: 401, call: get("/", s.issuer.bearer(t, claims{"nbf": time.Now().Add(time.Hour).Unix()}))},
+		{name: "a token for somebody else", status: 401, call: get("/", s.issuer.bearer(t, claims{"aud": "another"}))},
+		{name: "a token of another issuer", status: 401, call: get("/", newIssuer(t).bearer(t, nil))},
+		{name: "a changed token", status: 401, call: get("/", [2]string{"authorization", swapSignature(t, s.issuer)})},
+		{name: "a token that is not signed", status: 401, call: get("/", [2]string{"authorization", "Bearer " + unsigned})},
+		{name: "two tokens", call: get("/", ann, ann), status: 401},
 		// Envoy and the application trim the values of headers: each of these would reach the application as root or
 		// gold.
-		{name: "an owner that ends with a space", call: get("/", s.issuer.bearer(t, claims{"sub": "root "})), status: 403},
-		{name: "an owner with an invisible character", call: get("/", s.issuer.bearer(t, claims{"sub": "ro\u00adot"})), status: 403},
-		{name: "an owner that begins with a space", call: get("/", s.issuer.bearer(t, claims{"sub": " root"})), status: 403},
-		{name: "an owner that ends with a tab", call: get("/", s.issuer.bearer(t, claims{"sub": "root\t"})), status: 403},
-		{name: "an owner of spaces", call: get("/", s.issuer.bearer(t, claims{"sub": "  "})), status: 403},
-		{name: "an owner that ends with a no-break space", call: get("/", s.issuer.bearer(t, claims{"sub": "root\u00a0"})), status: 403},
-		{name: "an owner with a line break", call: get("/", s.issuer.bearer(t, claims{"sub": "root\nx"})), status: 403},
-		{name: "a plan that ends with a space", call: get("/", s.issuer.bearer(t, claims{"plan": "gold "})), status: 403},
+		{name: "an owner that ends with a space", call: get("/", s.issuer.bearer(t, claims{"sub": "root "})), status: 401},
+		{name: "an owner with an invisible character", call: get("/", s.issuer.bearer(t, claims{"sub": "ro\u00adot"})), status: 401},
+		{name: "an owner that begins with a space", call: get("/", s.issuer.bearer(t, claims{"sub": " root"})), status: 401},
+		{name: "an owner that ends with a tab", call: get("/", s.issuer.bearer(t, claims{"sub": "root\t"})), status: 401},
+		{name: "an owner of spaces", call: get("/", s.issuer.bearer(t, claims{"sub": "  "})), status: 401},
+		{name: "an owner that ends with a no-break space", call: get("/", s.issuer.bearer(t, claims{"sub": "root\u00a0"})), status: 401},
+		{name: "an owner with a line break", call: get("/", s.issuer.bearer(t, claims{"sub": "root\nx"})), status: 401},
+		{name: "a plan that ends with a space", call: get("/", s.issuer.bearer(t, claims{"plan": "gold "})), status: 401},
 		{name: "an owner with a space inside", call: get("/", s.issuer.bearer(t, claims{"sub": "ann lee"})), status: 200,
 			saw: http.Header{"X-Auth-Owner": {"ann lee"}}},
 		{name: "an open path", call: get("/public/logo.png"), status: 200, saw: http.Header{"X-Auth-Owner": nil, "X-Auth-Method": {"anonymous"}}},

@@ -32,8 +32,8 @@ func testAuthzGRPC(t *testing.T, s *shop) {
 	if got := s.invoke(t, method); got.Code() != codes.Unauthenticated || got.Message() == "" {
 		t.Errorf("without a credential: got %v, want UNAUTHENTICATED (16) and a message", got)
 	}
-	if got := s.invoke(t, method, "authorization", "Bearer x"); got.Code() != codes.PermissionDenied || got.Message() == "" {
-		t.Errorf("with a bad one: got %v, want PERMISSION_DENIED (7) and a message", got)
+	if got := s.invoke(t, method, "authorization", "Bearer x"); got.Code() != codes.Unauthenticated || got.Message() == "" {
+		t.Errorf("with a bad one: got %v, want UNAUTHENTICATED (16) and a message", got)
 	}
 	for i := range 3 {
 		if got := s.invoke(t, method, bearer[0], bearer[1]); got.Code() != codes.OK {

@@ -26,8 +26,8 @@ func TestNobody(t *testing.T) {
 				t.Fatalf("without a credential: got %d %s, want 200", a.status, a.body)
 			}
 			wantHeaders(t, "the application", a.saw(), http.Header{"X-Auth-Owner": nil, "X-Auth-Plan": nil, "X-Auth-Method": {"anonymous"}})
-			if a := envoy.do(t, get("/", [2]string{"authorization", "Bearer x"})); a.status != http.StatusForbidden {
-				t.Errorf("with a bad one: got %d, want 403: it is not the same as none", a.status)
+			if a := envoy.do(t, get("/", [2]string{"authorization", "Bearer x"})); a.status != http.StatusUnauthorized {
+				t.Errorf("with a bad one: got %d, want 401: it is not the same as none", a.status)
 			}
 			if a := envoy.do(t, get("/internal/metrics")); a.status != http.StatusForbidden {
 				t.Errorf("a denied path: got %d, want 403", a.status)
@@ -95,15 +95,15 @@ func TestIssuersNewKey(t *testing.T) {
 	s.issuer.rotate(t, "second")
 	recent := s.issuer.bearer(t, nil)
 	testenv.Eventually(t, func() error {
-		if a := s.do(t, get("/", stranger)); a.status != http.StatusForbidden {
-			t.Errorf("a stranger's: got %d, want 403", a.status)
+		if a := s.do(t, get("/", stranger)); a.status != http.StatusUnauthorized {
+			t.Errorf("a stranger's: got %d, want 401", a.status)
 		}
 		if a := s.do(t, get("/", recent)); a.status != http.StatusOK {
 			return fmt.Errorf("with the new key: got %d %s", a.status, a.body)
 		}
 		return nil
 	}, "tokens of the new key to be good")
-	awaitStatus(t, s.proxy, get("/", old), http.StatusForbidden)
+	awaitStatus(t, s.proxy, get("/", old), http.StatusUnauthorized)
 	wantHeaders(t, "the application", s.do(t, get("/", recent)).saw(), http.Header{"X-Auth-Key-Id": {"second"}})
 }
 

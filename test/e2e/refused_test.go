@@ -35,20 +35,20 @@ descriptors:
 		call   call
 		status int
 	}{
-		{"a guess", from(guesser, "/", wrong), http.StatusForbidden},
+		{"a guess", from(guesser, "/", wrong), http.StatusUnauthorized},
 		{"another kind of guess", from(guesser, "/", [2]string{"x-api-key", "guess"}), http.StatusForbidden},
 		{"no credential", from(guesser, "/"), http.StatusUnauthorized},
 		{"an open path", from(guesser, "/public/logo.png", wrong), http.StatusOK},
 		{"a denied path", from(guesser, "/internal/x", wrong), http.StatusForbidden},
 		{"a missing scope", call{method: http.MethodDelete, path: "/users/7", from: guesser, header: [][2]string{issuer.bearer(t, nil)}}, http.StatusForbidden},
-		{"the fourth refusal", from(guesser, "/", wrong), http.StatusForbidden},
-		{"the fifth", from(guesser, "/", wrong), http.StatusForbidden},
+		{"the fourth refusal", from(guesser, "/", wrong), http.StatusUnauthorized},
+		{"the fifth", from(guesser, "/", wrong), http.StatusUnauthorized},
 		{"the sixth", from(guesser, "/", wrong), http.StatusTooManyRequests},
 		{"now without a credential", from(guesser, "/"), http.StatusTooManyRequests},
 		{"a stranger's token", from(guesser, "/", newIssuer(t).bearer(t, nil)), http.StatusTooManyRequests},
 		{"a valid token", from(guesser, "/", issuer.bearer(t, nil)), http.StatusOK},
 		{"the open path", from(guesser, "/public/logo.png", wrong), http.StatusOK},
-		{"another address", from(neighbor, "/", wrong), http.StatusForbidden},
+		{"another address", from(neighbor, "/", wrong), http.StatusUnauthorized},
 	} {
 		a := envoy.do(t, c.call)
 		if a.status != c.status {

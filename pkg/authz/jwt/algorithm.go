@@ -9,17 +9,6 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Supported reports whether a signature algorithm (RFC 7518, 3.1; RFC 8037) can be allowed in settings: only those with a
-// public key can. "none" is no signature, and a secret for HMAC would have to be shared with the issuer.
-func Supported(algorithm string) bool {
-	switch jose.SignatureAlgorithm(algorithm) {
-	case jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
-		jose.ES256, jose.ES384, jose.ES512, jose.EdDSA:
-		return true
-	}
-	return false
-}
-
 // suits reports whether a key may check signatures of an algorithm: it is of that kind, and not meant for another.
 func (k key) suits(algorithm jose.SignatureAlgorithm) bool {
 	if k.algorithm != "" && k.algorithm != algorithm {

@@ -11,30 +11,30 @@ import (
 // judge decides by the claims of a token: whose it is, until when, and what is wrong with them. It is pure, and says nothing
 // about who made the claims: an identity counts only with a signature.
 func (v *validator) judge(claims map[string]any, now time.Time) (id authz.Identity, expires time.Time, wrong *Error) {
-	if claims["iss"] != v.settings.Issuer {
+	if claims["iss"] != v.issuer.Name {
 		return id, expires, invalid(Issuer)
 	}
-	if !slices.ContainsFunc(listOf(claims["aud"]), func(a string) bool { return slices.Contains(v.settings.Audiences, a) }) {
+	if !slices.ContainsFunc(listOf(claims["aud"]), func(a string) bool { return slices.Contains(v.issuer.Audiences, a) }) {
 		return id, expires, invalid(Audience)
 	}
 	id = authz.Identity{
 		Method: authz.MethodJWT,
-		Owner:  textOf(claims[v.settings.OwnerClaim]),
-		Scopes: scopesOf(claims[v.settings.ScopesClaim]),
+		Owner:  textOf(claims[v.issuer.OwnerClaim]),
+		Scopes: scopesOf(claims[v.issuer.ScopesClaim]),
 		Claims: claims,
 	}
-	if name := v.settings.PlanClaim; name != "" {
+	if name := v.issuer.PlanClaim; name != "" {
 		id.Plan = textOf(claims[name])
 	}
 	times, ok := timesOf(claims)
 	if !ok || id.Owner == "" {
 		return authz.Identity{}, expires, invalid(Claims)
 	}
-	expires = times.expires.Add(v.settings.Leeway)
+	expires = times.expires.Add(v.issuer.Leeway)
 	if !now.Before(expires) {
 		return id, expires, &Error{Reason: Expired, Kind: authz.ErrExpired}
 	}
-	if soonest := now.Add(v.settings.Leeway); times.notBefore.After(soonest) || times.issued.After(soonest) {
+	if soonest := now.Add(v.issuer.Leeway); times.notBefore.After(soonest) || times.issued.After(soonest) {
 		return id, expires, &Error{Reason: NotYet, Kind: authz.ErrNotYet}
 	}
 	return id, expires, nil

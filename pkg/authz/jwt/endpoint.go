@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -45,27 +44,6 @@ func newEndpoint(rawURL string, cfg Config) endpoint {
 // newTransport keeps no connections: there are minutes between two fetches.
 func newTransport() *http.Transport {
 	return &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 64 << 10}
-}
-
-// checkURL returns why keys must not be fetched from a URL; nil if they may be. Whoever can change keys on their way can sign
-// tokens, so that only https will do, but for this machine itself.
-func checkURL(rawURL string) error {
-	u, err := url.Parse(rawURL)
-	switch {
-	case err != nil:
-		return errors.New("the URL of the keys can not be read")
-	case u.User != nil:
-		return errors.New("the URL of the keys has a user or password, which logs would show")
-	case u.Scheme == "https" && u.Hostname() != "":
-		return nil
-	case u.Scheme == "http" && isLoopback(u.Hostname()):
-		return nil
-	}
-	return fmt.Errorf("the URL of the keys is %s: want https (http will do for a loopback address)", u.Redacted())
-}
-
-func isLoopback(host string) bool {
-	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
 func (e endpoint) name() string         { return e.url }

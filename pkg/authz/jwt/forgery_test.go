@@ -115,10 +115,10 @@ func TestCheckIssuersApart(t *testing.T) {
 	one, other := es256("same"), es256("same")
 	i, j := newIssuer(t, one), newIssuer(t, other)
 	ours, theirs, posing := i.settings(), j.settings(), j.settings()
-	theirs.Issuer = "https://other.example"
+	theirs.Name = "https://other.example"
 	v := open(t, jwt.Config{Now: c.now}, ours, theirs, posing)
 	token := one.sign(t, nil)
-	their := other.sign(t, claims{"iss": theirs.Issuer})
+	their := other.sign(t, claims{"iss": theirs.Name})
 	for range 2 { // verified, then cached
 		check(t, v, ours, token, "owner ann")
 		check(t, v, theirs, token, "invalid: issuer")

@@ -173,24 +173,22 @@ func document(keys ...signer) []byte {
 }
 
 // settings accept the issuer's tokens.
-func (i *issuer) settings() *authz.JWT { return settingsFor(i.URL) }
+func (i *issuer) settings() *authz.Issuer { return settingsFor(i.URL) }
 
 // settingsFor accept tokens of the issuer that has its keys there.
-func settingsFor(keysURL string) *authz.JWT {
-	return &authz.JWT{
-		Issuer: "https://issuer.example", Audiences: []string{audience}, Leeway: 30 * time.Second, JWKSURL: keysURL,
+func settingsFor(keysURL string) *authz.Issuer {
+	return &authz.Issuer{
+		Name: "https://issuer.example", Audiences: []string{audience}, Leeway: 30 * time.Second, JWKSURL: keysURL, OwnerClaim: "sub", ScopesClaim: "scope",
 		Algorithms: []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"},
 	}
 }
 
 // open returns a verifier with settings in force.
-func open(t testing.TB, cfg jwt.Config, settings ...*authz.JWT) *jwt.Verifier {
+func open(t testing.TB, cfg jwt.Config, settings ...*authz.Issuer) *jwt.Verifier {
 	t.Helper()
 	v := jwt.New(cfg)
 	t.Cleanup(v.Close)
-	if err := v.SetSettings(settings); err != nil {
-		t.Fatal(err)
-	}
+	v.SetIssuers(settings)
 	return v
 }
 
@@ -214,7 +212,7 @@ func outcome(id authz.Identity, err error) string {
 }
 
 // check fails the test if Check does not say what is wanted.
-func check(t testing.TB, v *jwt.Verifier, settings *authz.JWT, token, want string) {
+func check(t testing.TB, v *jwt.Verifier, settings *authz.Issuer, token, want string) {
 	t.Helper()
 	if got := outcome(v.Check(t.Context(), settings, token)); got != want {
 		t.Errorf("got %q, want %q", got, want)

@@ -26,7 +26,7 @@ type Config struct {
 	Transport http.RoundTripper
 	// Timeout bounds one fetch of keys, body included. Default 5 s.
 	Timeout time.Duration
-	// MaxStale is for how long keys serve that can not be read again. Default 24 h.
+	// MaxStale is for how long keys serve that cannot be read again. Default 24 h.
 	MaxStale time.Duration
 	// CacheSize is how many verified tokens are remembered; one longer than 1 KiB counts as several. Default 65,536.
 	CacheSize int
@@ -70,7 +70,7 @@ type Verifier struct {
 
 var _ authz.Tokens = (*Verifier)(nil)
 
-// New returns a verifier that knows no settings yet, and refuses every token. It has no goroutines before SetSettings.
+// New returns a verifier that knows no issuers yet, and refuses every token. It has no goroutines before SetIssuers.
 func New(cfg Config) *Verifier {
 	cfg = cfg.withDefaults()
 	v := &Verifier{cfg: cfg, cache: newCache(cfg.CacheSize)}
@@ -90,24 +90,21 @@ func (v *Verifier) Close() {
 	v.running.Wait()
 }
 
-// Check returns whose token it is, by settings that were given to SetSettings. A token that has been checked before is known
-// until it expires, the issuer's keys change or the settings do.
+// Check returns whose token it is; issuer is one that was given to SetIssuers. A token that has been checked before is known until
+// it expires, the issuer's keys change or the issuer does.
 //
 // The error is an *Error, which wraps authz.ErrInvalid, ErrExpired or ErrNotYet; or ErrUnavailable when there are no keys, and
 // none came before ctx was nearly done. For a key that is not known while others are, Check waits in the same way for the keys
 // to be read again, if it is time for that. Only a token whose signature is right is called expired or not valid yet.
 //
 // Callers share the slices and maps of the Identity; nobody may change them.
-func (v *Verifier) Check(ctx context.Context, settings *authz.JWT, token string) (authz.Identity, error) {
+func (v *Verifier) Check(ctx context.Context, issuer *authz.Issuer, token string) (authz.Identity, error) {
 	if len(token) > maxToken {
 		return authz.Identity{}, invalid(Oversized)
 	}
-	val := v.policy.Load().validator(settings)
+	val := v.policy.Load().validator(issuer)
 	if val == nil {
-		return authz.Identity{}, &Error{Reason: Settings, Kind: authz.ErrUnavailable}
-	}
-	if val.source == nil { // settings that can not be used
-		return authz.Identity{}, invalid(Settings)
+		return authz.Identity{}, &Error{Reason: UnknownIssuer, Kind: authz.ErrUnavailable}
 	}
 	now := v.cfg.Now()
 	id := cacheKey{by: val, token: digest(token)}

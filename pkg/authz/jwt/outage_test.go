@@ -61,7 +61,7 @@ func stall(w http.ResponseWriter, r *http.Request) {
 const fetchTimeout = 400 * time.Millisecond
 
 // awaitOwner waits until the token is Ann's, and lets the keys be fetched again until then.
-func awaitOwner(t *testing.T, v *jwt.Verifier, c *clock, settings *authz.JWT, token string) {
+func awaitOwner(t *testing.T, v *jwt.Verifier, c *clock, settings *authz.Issuer, token string) {
 	t.Helper()
 	testenv.Eventually(t, func() error {
 		got := outcome(v.Check(t.Context(), settings, token))

@@ -272,17 +272,15 @@ func TestSettingsChange(t *testing.T) {
 	s := es256("1")
 	bubble(t, nil, func(t *testing.T, i *issuer, cfg jwt.Config) {
 		i.publish(s)
-		at := func(path string) *authz.JWT { return settingsFor("http://localhost" + path) }
+		at := func(path string) *authz.Issuer { return settingsFor("http://localhost" + path) }
 		one, again, shared, two := at("/one"), at("/one"), at("/one"), at("/two")
-		shared.Issuer = "https://shared.example"
+		shared.Name = "https://shared.example"
 		token, other := s.sign(t, lasting()), s.sign(t, lasting())
 		v := jwt.New(cfg)
-		check(t, v, one, token, "unavailable: settings")
-		set := func(settings ...*authz.JWT) {
+		check(t, v, one, token, "unavailable: unknown_issuer")
+		set := func(settings ...*authz.Issuer) {
 			t.Helper()
-			if err := v.SetSettings(settings); err != nil {
-				t.Error(err)
-			}
+			v.SetIssuers(settings)
 			synctest.Wait()
 		}
 		before := 0
@@ -313,7 +311,7 @@ func TestSettingsChange(t *testing.T) {
 		set(two)
 		check(t, v, again, token, "owner ann")
 		check(t, v, again, es256("unknown").sign(t, lasting()), "invalid: unknown_key")
-		check(t, v, one, token, "unavailable: settings")
+		check(t, v, one, token, "unavailable: unknown_issuer")
 		pass(15 * time.Minute)
 		fetched(map[string]int{"/two": 1}) // nobody reads /one any more
 		check(t, v, two, other, "owner ann")
@@ -330,6 +328,6 @@ func TestSettingsChange(t *testing.T) {
 		v.Close()
 		set(one)
 		check(t, v, two, other, "owner ann") // from what it knows
-		check(t, v, one, token, "unavailable: settings")
+		check(t, v, one, token, "unavailable: unknown_issuer")
 	})
 }

@@ -16,7 +16,7 @@ type Stats struct {
 
 // SourceStats are the figures of a source of keys.
 type SourceStats struct {
-	// Name is the path or URL; Issuers are those that the settings expect its keys from.
+	// Name is the path or URL; Issuers are those whose keys it has.
 	Name    string
 	Issuers []string
 	// Keys is how many keys are trusted.
@@ -42,7 +42,7 @@ func (v *Verifier) Stats() Stats {
 func (p *policy) issuers(s *source) (issuers []string) {
 	for _, v := range p.validators {
 		if v.source == s {
-			issuers = append(issuers, v.settings.Issuer)
+			issuers = append(issuers, v.issuer.Name)
 		}
 	}
 	slices.Sort(issuers)

@@ -99,7 +99,7 @@ func TestCheckIdentity(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name     string
-		settings *authz.JWT
+		settings *authz.Issuer
 		want     authz.Identity
 	}{
 		{"the usual claims", usual, authz.Identity{Method: "jwt", Owner: "ann", KeyID: "key-1", Scopes: []string{"read", "write"}, Claims: known}},

@@ -87,9 +87,10 @@ func (a *answer) addToClient(headers []reply.Header) {
 	}
 }
 
-// forUpstream says what to change in the request. What can not be set is removed, or the upstream would take the client's own
+// forUpstream says what to change in the request. What cannot be set is removed, or the upstream would take the client's own
 // for it.
 func (a *answer) forUpstream(r *authz.Request, d *authz.Decision) {
+	a.remove = make([]string, 0, len(d.Remove)+len(d.ToUpstream))
 	for _, name := range d.Remove {
 		a.removeHeader(name)
 	}
@@ -106,59 +107,28 @@ func (a *answer) forUpstream(r *authz.Request, d *authz.Decision) {
 			a.removeHeader(name)
 		case value == "": // Envoy may leave out a header without a value
 			a.removeHeader(name)
-		case !slices.Contains(a.remove, name):
+		default:
 			a.toUpstream = append(a.toUpstream, reply.Header{Name: name, Value: value})
 		}
 	}
-	// A name may have been set before its removal was known of.
-	a.toUpstream = slices.DeleteFunc(a.toUpstream, func(h reply.Header) bool { return slices.Contains(a.remove, h.Name) })
-	a.removeLookalikes(r, d.Keep)
+	slices.Sort(a.remove)
+	a.remove = slices.Compact(a.remove)
+	a.toUpstream = slices.DeleteFunc(a.toUpstream, func(h reply.Header) bool {
+		_, removed := slices.BinarySearch(a.remove, h.Name)
+		return removed
+	})
 	a.removeQuery = spellings(r.Path, d.RemoveQuery)
 }
 
+// removeHeader removes a header, maybe once more.
 func (a *answer) removeHeader(name string) {
 	name, ok := sendableName(name)
 	if !ok {
 		a.dropped++
 		return
 	}
-	if !slices.Contains(a.remove, name) {
-		a.remove = append(a.remove, name)
-	}
+	a.remove = append(a.remove, name)
 }
-
-// removeLookalikes removes headers such as x_owner and x.owner where x-owner is set, removed or kept. Many servers hand
-// headers to a program as variables, in whose names every character but letters and digits becomes the same one (CGI,
-// PHP, WSGI, Rack). The proxy that sets a kept header replaces it in its own spelling only.
-func (a *answer) removeLookalikes(r *authz.Request, kept []string) {
-	ours := slices.Concat(a.remove, kept)
-	for _, h := range a.toUpstream {
-		ours = append(ours, h.Name)
-	}
-	for name := range r.Headers {
-		alike := func(other string) bool { return looksAlike(name, other) }
-		if !slices.Contains(ours, name) && slices.ContainsFunc(ours, alike) {
-			a.removeHeader(name)
-		}
-	}
-	slices.Sort(a.remove)
-}
-
-// looksAlike reports whether two names of headers, in lower case, differ at most in characters that are neither letters
-// nor digits.
-func looksAlike(a, b string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range len(a) {
-		if a[i] != b[i] && (alphanumeric(a[i]) || alphanumeric(b[i])) {
-			return false
-		}
-	}
-	return true
-}
-
-func alphanumeric(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
 
 // spellings returns how parameters of these names are spelt in the query of the path: Envoy compares without decoding, and
 // %61pi_key is api_key to an upstream.

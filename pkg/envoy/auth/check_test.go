@@ -81,13 +81,14 @@ func newChecked(t testing.TB) *auth.Server {
 	}
 	keys := new(apikey.Source)
 	keys.Replace([]apikey.Record{{ID: "ann", Owner: "ann", Plan: "gold", Weak: true, Hash: secret.Hash(checkedKey)}})
+	headers := reply.Headers{Sets: []reply.Set{reply.Draft}}
 	authorizer := authz.New(authz.Config{
 		Limiter:     limiter,
 		Keys:        apikey.New(apikey.Config{Secret: secret, Sources: []*apikey.Source{keys}}),
-		Headers:     reply.Headers{Sets: []reply.Set{reply.Draft}},
+		Headers:     headers,
 		ProblemBody: true,
 	})
-	authorizer.SetPolicies(rules.Policies)
+	authorizer.SetPolicies(authz.NewPolicies(rules.Policies, headers))
 	return auth.New(auth.Config{Authorizer: authorizer})
 }
 

@@ -51,7 +51,7 @@ func (b *byPath) Decide(_ context.Context, r *authz.Request) authz.Decision {
 	case "slow":
 		return authz.Decision{Verdict: authz.Allowed, Delay: time.Minute.Microseconds()}
 	}
-	return goldenDecisions[name] // the zero value refuses
+	return withLookalikes(goldenDecisions[name], r) // the zero value refuses
 }
 
 // last returns the last request to a path that was asked about.

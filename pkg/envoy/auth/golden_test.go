@@ -37,7 +37,25 @@ var update = flag.Bool("update", false, "write the answers into testdata")
 // decided is an authorizer that has made up its mind.
 type decided authz.Decision
 
-func (d decided) Decide(context.Context, *authz.Request) authz.Decision { return authz.Decision(d) }
+func (d decided) Decide(_ context.Context, r *authz.Request) authz.Decision {
+	return withLookalikes(authz.Decision(d), r)
+}
+
+// withLookalikes is a decision that also removes from the request what only looks like a header that it sets or removes, as a real
+// authorizer's does.
+func withLookalikes(d authz.Decision, r *authz.Request) authz.Decision {
+	ours := slices.Clone(d.Remove)
+	for _, h := range d.ToUpstream {
+		ours = append(ours, strings.ToLower(h.Name))
+	}
+	d.Remove = slices.Clip(d.Remove)
+	for name := range r.Headers {
+		if hyphened := strings.NewReplacer("_", "-", ".", "-", "~", "-").Replace(name); name != hyphened && slices.Contains(ours, hyphened) {
+			d.Remove = append(d.Remove, name)
+		}
+	}
+	return d
+}
 
 var ann = authz.Identity{Method: "api_key", Owner: "ann", Plan: "gold", KeyID: "k-17"}
 

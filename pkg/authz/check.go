@@ -1,0 +1,272 @@
+package authz
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+)
+
+// checker collects the mistakes of a policy.
+type checker struct {
+	*Policy
+	mistakes []ratelimit.Mistake
+}
+
+// Check returns the mistakes of the policy: what cannot work, what contradicts itself, and warnings of what has no effect.
+func (p *Policy) Check() []ratelimit.Mistake {
+	c := &checker{Policy: p}
+	c.checkCredentials()
+	c.checkRefusal("absent", p.Absent)
+	c.checkRefusal("invalid", p.Invalid)
+	c.checkAbsent()
+	c.checkAccess()
+	c.checkLimits("limits", p.Limits, "credential: {field: owner}")
+	c.checkLimits("refused", p.Refused, aboutRefused)
+	c.checkRefused()
+	c.checkAnybody()
+	c.checkGiven("limits", p.Limits, "`credential: {field: key_id}` or `{field: owner}`")
+	c.checkGiven("refused", p.Refused, suggest.Quoted(aboutRefused))
+	c.checkHeaders()
+	c.checkKeepHeaders()
+	return c.mistakes
+}
+
+func (c *checker) fail(path, message string, hints ...string) {
+	c.add(ratelimit.Mistake{Path: path, Message: message, Hints: hints})
+}
+
+func (c *checker) failKey(path, message string, hints ...string) {
+	c.add(ratelimit.Mistake{Path: path, OnKey: true, Message: message, Hints: hints})
+}
+
+// lacks reports a key that an object lacks.
+func (c *checker) lacks(object, key, message string, hints ...string) {
+	c.add(ratelimit.Mistake{Path: object + "." + key, OnKey: true, Lacks: true, Message: message, Hints: hints})
+}
+
+func (c *checker) warn(path, message string, hints ...string) {
+	c.add(ratelimit.Mistake{Path: path, Warning: true, Message: message, Hints: hints})
+}
+
+func (c *checker) add(m ratelimit.Mistake) {
+	m.Hints = slices.DeleteFunc(m.Hints, func(hint string) bool { return hint == "" })
+	c.mistakes = append(c.mistakes, m)
+}
+
+// element is the path of an element of a list.
+func element(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
+
+// below returns the paths of keys of an object.
+func below(object string, keys ...string) []string {
+	paths := make([]string, len(keys))
+	for i, key := range keys {
+		paths[i] = object + "." + key
+	}
+	return paths
+}
+
+// placed names where something is: its position, or the path of a policy that has no positions.
+func placed(position, path string) string {
+	if position == "" {
+		return path
+	}
+	return position
+}
+
+// choice is a key of which an object has one and no other.
+type choice struct {
+	key   string
+	given bool
+}
+
+// exactlyOne reports an object that has none of the choices, or more than one. It returns whether there is one. what is the object in
+// messages.
+func (c *checker) exactlyOne(what, path string, choices ...choice) bool {
+	count := c.atMostOne(path, choices...)
+	if count == 0 {
+		keys := make([]string, len(choices))
+		for i, one := range choices {
+			keys[i] = one.key
+		}
+		c.add(ratelimit.Mistake{
+			Path: path, Lacks: true, Also: below(path, keys...),
+			Message: what + " without " + suggest.OneOf(keys), Hints: []string{"add one of them"},
+		})
+	}
+	return count == 1
+}
+
+// atMostOne reports each choice but the first, and returns how many there are.
+func (c *checker) atMostOne(path string, choices ...choice) int {
+	count, first := 0, ""
+	for _, one := range choices {
+		switch {
+		case !one.given:
+		case count == 0:
+			count, first = 1, one.key
+		default:
+			count++
+			c.failKey(path+"."+one.key, suggest.Quoted(one.key)+" beside "+suggest.Quoted(first), "keep one of them")
+		}
+	}
+	return count
+}
+
+// between reports a number that is out of bounds.
+func (c *checker) between(object, key string, n, least, most int64) {
+	if n < least || n > most {
+		c.fail(object+"."+key, fmt.Sprintf("%s cannot be `%d`", suggest.Quoted(key), n),
+			fmt.Sprintf("want a whole number from %d to %d", least, most))
+	}
+}
+
+// checkRefusal checks the answer to a request that may not pass.
+func (c *checker) checkRefusal(key string, r *Refusal) {
+	if r == nil {
+		return
+	}
+	if r.Status != 0 {
+		c.between(key, "status", int64(r.Status), 400, 599)
+	}
+	if r.TokenStatus != 0 {
+		c.between(key, "token_status", int64(r.TokenStatus), 400, 599)
+	}
+	if r.Pass && r.Status != 0 {
+		c.failKey(key+".status", "`status` beside `pass: true`", "what passes is not refused: delete one of them")
+	}
+	switch {
+	case key == "absent" && r.TokenStatus != 0:
+		c.failKey("absent.token_status", "`token_status` in `absent`",
+			"a request without a credential has no token: write `token_status` in `invalid`")
+	case key == "invalid" && r.Pass:
+		c.failKey("invalid.pass", "an invalid credential cannot pass",
+			"delete `pass`: who has no valid credential can leave it out, and `absent` answers that")
+	}
+}
+
+// checkAbsent reports answers to a request without a credential that contradict each other.
+func (c *checker) checkAbsent() {
+	switch {
+	case c.Anonymous == Deny || c.Absent == nil:
+	case c.Absent.Pass:
+		c.add(ratelimit.Mistake{
+			Path: "absent", OnKey: true, Warning: true, Message: "`absent: {pass: true}` beside `anonymous: allow`",
+			Hints: []string{"both let a request without a credential pass: delete one of them"},
+		})
+	default:
+		c.failKey("absent", "`absent` beside `anonymous: allow`",
+			"a request without a credential passes, so it is never refused: delete `absent` to let it pass, or `anonymous` to refuse it")
+	}
+}
+
+// passes reports whether a request without a credential passes.
+func (p *Policy) passes() bool { return p.Anonymous == Allow || p.Absent != nil && p.Absent.Pass }
+
+// aboutRefused is an action that limits refused requests.
+const aboutRefused = "remote_address: {key: refused_address}"
+
+// checkRefused reports what has no meaning in `refused`: the identity of a request that has none, and limits that no request reaches.
+func (c *checker) checkRefused() {
+	for i, limit := range c.Refused {
+		for k, action := range limit.Actions {
+			if action.Credential != nil {
+				c.failKey(element(element("refused", i)+".actions", k)+".credential", "a refused request has no `credential`",
+					"write what is known of its sender, such as "+suggest.Quoted(aboutRefused))
+			}
+		}
+	}
+	if c.Refused != nil && len(c.Credentials) == 0 && c.passes() {
+		c.add(ratelimit.Mistake{
+			Path: "refused", OnKey: true, Warning: true, Also: []string{"credentials", "anonymous", "absent"},
+			Message: "`refused` limits nothing: without `credentials`, no credential is absent or invalid",
+			Hints:   []string{"add `credentials`, or delete `refused`"},
+		})
+	}
+	if c.Refused == nil && c.sendsSecret() {
+		c.add(ratelimit.Mistake{
+			Path: "credentials", OnKey: true, Warning: true, Also: []string{"refused"},
+			Message: "failed authentication is not limited: there is no `refused`",
+			Hints: []string{
+				"add to `authz` `refused: [{actions: [{" + aboutRefused + "}]}]`",
+				"add to `descriptors` `- {key: refused_address, rate_limit: {unit: minute, requests_per_unit: 30, algorithm: token_bucket}}`",
+			},
+		})
+	}
+}
+
+// checkAnybody reports a policy that no request satisfies, and scopes that no credential has.
+func (c *checker) checkAnybody() {
+	understood := []string{"credentials", "anonymous", "absent", "access"}
+	opens := slices.ContainsFunc(c.Access, func(a Access) bool { return a.Require == Open })
+	if len(c.Credentials) == 0 && !c.passes() && !opens {
+		c.add(ratelimit.Mistake{
+			OnKey: true, Lacks: true, Also: understood,
+			Message: "no request can pass: there are no `credentials`, and `anonymous` is `deny`",
+			Hints: []string{
+				"add `credentials:`, for example `- api_key: {header: x-api-key}`",
+				"or write `anonymous: allow`, to decide by access and limits only",
+			},
+		})
+	}
+	if c.sendsSecret() {
+		return
+	}
+	for i := range c.Access {
+		if len(c.Access[i].Scopes) > 0 {
+			c.add(ratelimit.Mistake{
+				Path: element("access", i) + ".scopes", OnKey: true, Warning: true, Also: understood,
+				Message: "nobody has a scope: there is no `api_key` or `jwt` in `credentials`",
+				Hints:   []string{"this rule denies every request that it matches"},
+			})
+		}
+	}
+}
+
+// checkGiven warns of actions that never have anything to give, so that a limit with one of them never holds, and of one that gives
+// away a secret. instead is what to write for that.
+func (c *checker) checkGiven(list string, limits []RateLimit, instead string) {
+	keys := slices.ContainsFunc(c.Credentials, func(one Credential) bool { return one.APIKey != nil })
+	tokens := slices.ContainsFunc(c.Credentials, func(one Credential) bool { return one.JWT != nil })
+	paths := slices.ContainsFunc(c.Access, func(a Access) bool { return a.Path != nil })
+	warn := func(path, also, message, hint string) {
+		c.add(ratelimit.Mistake{Path: path, Warning: true, Also: []string{also}, Message: message, Hints: []string{hint}})
+	}
+	for i, limit := range limits {
+		for k, action := range limit.Actions {
+			path := element(element(list, i)+".actions", k)
+			if action.Path != nil && !paths {
+				c.add(ratelimit.Mistake{
+					Path: path + ".path", OnKey: true, Warning: true, Also: []string{"access"},
+					Message: "this gives `*` for every path: no rule of access has a `path`",
+					Hints:   []string{"the entry is the pattern of the rule that matches the request, so that clients cannot make up new ones"},
+				})
+			}
+			if h := action.RequestHeaders; h != nil && c.brings(text(h.Header)) {
+				warn(path+".request_headers.header", "credentials",
+					"a credential is in "+suggest.Quoted(*h.Header)+": it would be part of the name of a bucket",
+					"names of buckets are not secret: write "+instead+" instead")
+			}
+			if a := action.Credential; a != nil && c.Credentials != nil && a.Default == "" {
+				switch field := text(a.Field); {
+				case strings.HasPrefix(field, "label.") && !keys:
+					warn(path+".credential.field", "credentials", "nothing has labels: there is no `api_key` in `credentials`",
+						"without a `default` this limit never holds")
+				case strings.HasPrefix(field, "claim.") && !tokens:
+					warn(path+".credential.field", "credentials", "nothing has claims: there is no `jwt` in `credentials`",
+						"without a `default` this limit never holds")
+				}
+			}
+		}
+	}
+}
+
+// text is a text, "" for one that is absent.
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

@@ -1,0 +1,275 @@
+package authz
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+)
+
+// checkAccess checks the rules of access, and reports those that never hold.
+func (c *checker) checkAccess() {
+	var before []accessRule
+	var paths []string // of before
+	for i := range c.Access {
+		a, path := &c.Access[i], element("access", i)
+		if len(a.Hosts) == 0 && len(a.Methods) == 0 && a.Path == nil && a.Require == Unset && len(a.Scopes) == 0 {
+			c.add(ratelimit.Mistake{
+				Path: path, Lacks: true, Also: below(path, "hosts", "methods", "path", "require", "scopes"),
+				Message: "a rule of access that says nothing",
+				Hints: []string{
+					"add `path`, `methods` or `hosts` to say when it holds, and `require` or `scopes` to say what it asks for",
+				},
+			})
+		}
+		ok := c.checkPattern(path+".path", a.Path)
+		c.checkHosts(path+".hosts", a.Hosts)
+		c.checkMethods(path+".methods", a.Methods)
+		c.checkScopes(path+".scopes", a)
+		if !ok {
+			continue
+		}
+		prepared := a.withDefaults()
+		rule := prepared.compile()
+		c.checkReached(path, &rule, before, paths)
+		before, paths = append(before, rule), append(paths, path)
+	}
+}
+
+// checkScopes reports scopes that would not be asked for, and those that no credential can have.
+func (c *checker) checkScopes(path string, a *Access) {
+	switch {
+	case len(a.Scopes) == 0:
+	case a.Require == Open:
+		c.failKey(path, "`scopes` beside `require: open`", "what is open asks for nothing: delete `require`, or `scopes`")
+	case a.Require == Denied:
+		c.failKey(path, "`scopes` beside `require: denied`", "what is denied is denied to all: delete `require`, or `scopes`")
+	}
+	for i, scope := range a.Scopes {
+		if strings.ContainsAny(scope, " \t,") {
+			c.fail(element(path, i), suggest.Quoted(scope)+" cannot be a scope",
+				"a scope is one word; several are elements of their own, and all of them are asked for")
+		}
+	}
+}
+
+func (c *checker) checkHosts(path string, hosts []string) {
+	for i, text := range hosts {
+		host, port, err := net.SplitHostPort(text)
+		_, ok := hostPattern(text)
+		switch {
+		case err == nil && port != "" && !strings.ContainsAny(text, "/?#@ "):
+			c.fail(element(path, i), "a host is compared without its port", "write "+suggest.Quoted(host))
+		case !ok:
+			c.fail(element(path, i), suggest.Quoted(text)+" cannot be a host",
+				"want a name such as `api.example.com` or `*.example.com`, without scheme and path")
+		}
+	}
+}
+
+// hostPattern returns a host, or a pattern of hosts with `*`, in the form that hostname gives those of requests. ok is false for what
+// no request has. An IPv6 address can be written without brackets.
+func hostPattern(text string) (pattern string, ok bool) {
+	if strings.Contains(text, "*") {
+		return strings.TrimSuffix(strings.ToLower(text), "."), !strings.ContainsAny(text, "/?#@ ")
+	}
+	if ip, err := netip.ParseAddr(text); err == nil && ip.Is6() {
+		text = "[" + text + "]"
+	}
+	return hostname(text)
+}
+
+// httpMethods are those that are common.
+var httpMethods = [...]string{
+	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodConnect,
+	http.MethodOptions, http.MethodTrace,
+}
+
+// checkMethods checks HTTP methods, which are case-sensitive (RFC 9110, 9.1).
+func (c *checker) checkMethods(path string, methods []string) {
+	known := httpMethods[:]
+	for i, method := range methods {
+		at := element(path, i)
+		switch upper := strings.ToUpper(method); {
+		case slices.Contains(known, method):
+		case !isToken(method) || method == "*":
+			c.fail(at, suggest.Quoted(method)+" cannot be a method", "want one such as `GET`; without `methods` the rule holds for all")
+		case method != upper:
+			c.fail(at, "no request has the method "+suggest.Quoted(method), "methods are in upper case: write "+suggest.Quoted(upper))
+		case suggest.Closest(method, known) != "":
+			c.warn(at, suggest.Quoted(method)+" is not a method of HTTP", suggest.DidYouMean(method, known))
+		}
+	}
+}
+
+// checkPattern checks the pattern of a path. It returns false for one that cannot match. Requests are compared with it after
+// percent-decoding.
+func (c *checker) checkPattern(path string, p *PathPattern) bool {
+	if p == nil {
+		return true
+	}
+	ok := c.exactlyOne("a `path`", path,
+		choice{"exact", p.Exact != nil}, choice{"prefix", p.Prefix != nil}, choice{"template", p.Template != nil})
+	for _, pattern := range []struct {
+		key  string
+		text *string
+	}{{"exact", p.Exact}, {"prefix", p.Prefix}, {"template", p.Template}} {
+		at := path + "." + pattern.key
+		if pattern.text != nil && (!c.checkPath(at, *pattern.text) || !c.checkVariables(at, *pattern.text, pattern.key == "template")) {
+			ok = false
+		}
+	}
+	return ok
+}
+
+// checkPath reports a pattern that no path can match, or only one that is refused before rules are looked at; otherwise it returns
+// true.
+func (c *checker) checkPath(at, path string) bool {
+	refused := func(what string) {
+		c.fail(at, "no path matches: "+what+" is refused, since the upstream may read it otherwise",
+			"write the path as the upstream reads it; `unsafe_paths: allow` lets such paths pass")
+	}
+	switch {
+	case path == "":
+		c.fail(at, "the path is empty", "a path begins with `/`; without `path` the rule holds for all")
+	case path[0] != '/':
+		c.fail(at, "a path begins with `/`, not as "+suggest.Quoted(path), "write "+suggest.Quoted("/"+strings.TrimLeft(path, "/")))
+	case strings.ContainsAny(path, "?#"):
+		c.fail(at, "no path has a `?` or `#` in it", "the query is not compared: write the path alone")
+	case strings.Contains(path, "%"):
+		c.fail(at, "no path matches: paths are compared after percent-decoding",
+			"write what the `%` stands for; encoded slashes are refused")
+	case c.UnsafePaths == Allow || !unsafePath(path):
+		return true
+	case strings.Contains(path, ";"):
+		refused("`;`")
+	case strings.Contains(path, `\`):
+		refused("`\\`")
+	case strings.Contains(path, "//"):
+		refused("`//`")
+	case strings.Contains(path, "/."):
+		refused("a segment `.` or `..`")
+	default:
+		refused("such a path")
+	}
+	return false
+}
+
+// checkVariables reports {name} where it stands for itself, or for less than a segment; otherwise it returns true. It warns of `*`,
+// which always stands for itself.
+func (c *checker) checkVariables(at, pattern string, isTemplate bool) bool {
+	if strings.Contains(pattern, "*") {
+		c.warn(at, "`*` stands for itself in a path", "`prefix: /users/` matches all below, `template: \"/users/{id}\"` one segment")
+	}
+	if !isTemplate {
+		if strings.ContainsAny(pattern, "{}") {
+			c.fail(at, "`{` and `}` have a meaning in `template` only", "write "+suggest.Quoted("template: \""+pattern+"\""))
+			return false
+		}
+		return true
+	}
+	ok, seen := true, map[string]bool{}
+	for segment := range strings.SplitSeq(pattern, "/") {
+		name, opened := strings.CutPrefix(segment, "{")
+		name, closed := strings.CutSuffix(name, "}")
+		switch {
+		case !strings.ContainsAny(segment, "{}"):
+			continue
+		case !opened || !closed || strings.ContainsAny(name, "{}"):
+			c.fail(at, fmt.Sprintf("%s is not a segment of a template", suggest.Quoted(segment)),
+				"`{name}` stands for a whole segment, between two slashes: `/users/{id}`")
+		case name == "":
+			c.fail(at, "`{}` has no name", "write what the segment is, for example `{id}`")
+		case seen[name]:
+			c.fail(at, suggest.Quoted(segment)+" is in the template twice", "give the segments names of their own")
+		default:
+			seen[name] = true
+			continue
+		}
+		ok = false
+	}
+	return ok
+}
+
+// The work of comparing rules of access with each other grows with the square: so many are compared, with so many hosts and
+// methods each.
+const (
+	maxCompared = 500
+	maxPatterns = 32
+)
+
+// checkReached warns of a rule of access that never holds, since one before it matches every request that it matches.
+func (c *checker) checkReached(path string, rule *accessRule, before []accessRule, paths []string) {
+	if len(before) > maxCompared || !rule.comparable() {
+		return
+	}
+	i := slices.IndexFunc(before, func(earlier accessRule) bool { return earlier.covers(rule) })
+	if i < 0 {
+		return
+	}
+	keys := []string{"hosts", "methods", "path", "path.exact", "path.prefix", "path.template"}
+	c.add(ratelimit.Mistake{
+		Path: path, Warning: true, Lacks: true, Also: append(below(path, keys...), below(paths[i], keys...)...),
+		Message: "this rule of access never holds: the one at " + placed(before[i].position, paths[i]) + " matches all of its requests",
+		Hints:   []string{"the first that matches holds: put this one before it, or delete it"},
+	})
+}
+
+func (a *accessRule) comparable() bool { return len(a.hosts)+len(a.methods) <= maxPatterns }
+
+// covers reports whether a rule matches every request that a later one matches. It may return false if it does.
+func (a *accessRule) covers(later *accessRule) bool {
+	return a.comparable() && coversHosts(a.hosts, later.hosts) && coversMethods(a.methods, later.methods) && a.path.covers(&later.path)
+}
+
+// coversHosts reports whether every host that one of the later patterns matches is matched by an earlier one. A `*` of a later
+// pattern is a character that only a `*` matches.
+func coversHosts(earlier, later []string) bool {
+	if len(earlier) == 0 || len(later) == 0 {
+		return len(earlier) == 0
+	}
+	return !slices.ContainsFunc(later, func(host string) bool {
+		return !slices.ContainsFunc(earlier, func(pattern string) bool { return descriptors.Match(pattern, host) })
+	})
+}
+
+func coversMethods(earlier, later []string) bool {
+	if len(earlier) == 0 || len(later) == 0 {
+		return len(earlier) == 0
+	}
+	return !slices.ContainsFunc(later, func(method string) bool { return !slices.Contains(earlier, method) })
+}
+
+// covers reports whether every path that the later pattern matches is matched by this one. It may return false if it is so.
+func (p *pathPattern) covers(later *pathPattern) bool {
+	switch p.kind {
+	case anyPath:
+		return true
+	case exactPath:
+		return later.kind != anyPath && later.kind != prefixPath && p.pattern == later.pattern
+	case prefixPath:
+		return coversBelow(p.pattern, later.pattern)
+	}
+	return (later.kind == exactPath || later.kind == templatePath) && coversSegments(p.pattern, later.pattern)
+}
+
+// coversBelow reports whether all paths of a pattern begin with a prefix, which ends at a slash.
+func coversBelow(prefix, later string) bool {
+	fixed, _, isVariable := strings.Cut(later, "{")
+	rest, ok := strings.CutPrefix(fixed, prefix)
+	return ok && (strings.HasSuffix(prefix, "/") || rest == "" && !isVariable || strings.HasPrefix(rest, "/"))
+}
+
+// coversSegments reports whether a template matches an exact path, or all that another template matches.
+func coversSegments(template, later string) bool {
+	a, b := strings.Split(template, "/"), strings.Split(later, "/")
+	return slices.EqualFunc(a, b, func(s, t string) bool {
+		return s == t && s != "" || s == "" && t == "" || strings.HasPrefix(s, "{") && t != ""
+	})
+}

@@ -1,0 +1,221 @@
+package authz
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+)
+
+// maxCredentials is how many ways there can be to say who calls: each is looked for in every request.
+const maxCredentials = 32
+
+// maxLeeway is how far clocks may differ: a stolen token should not live on for long after its end.
+const maxLeeway = time.Minute
+
+// signatureAlgorithms are those that a token can be accepted with (RFC 7518, RFC 8037): they have a public key. "none" is no
+// signature, and a secret for HMAC would have to be shared with the issuer.
+var signatureAlgorithms = [...]string{
+	"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
+}
+
+// checkCredentials checks the ways to say who calls, and reports those that are never tried.
+func (c *checker) checkCredentials() {
+	for i := range c.Credentials {
+		one, path := &c.Credentials[i], element("credentials", i)
+		if i == maxCredentials {
+			c.fail(path, fmt.Sprintf("more than %d credentials", maxCredentials), "each is looked for in every request: join some")
+			return
+		}
+		c.exactlyOne("an element of `credentials`", path,
+			choice{"api_key", one.APIKey != nil}, choice{"jwt", one.JWT != nil}, choice{"mtls", one.MTLS != nil})
+		switch {
+		case one.APIKey != nil:
+			c.exactlyOne("`api_key`", path+".api_key", one.APIKey.choices()...)
+			c.checkSource(path+".api_key", one.APIKey.Source)
+		case one.JWT != nil:
+			c.checkJWT(path+".jwt", one.JWT)
+		case one.MTLS != nil && len(one.MTLS.Principals) == 0:
+			c.lacks(path+".mtls", "principals", "`mtls` without `principals`",
+				"add `principals: [\"spiffe://example.org/ns/*/sa/*\"]`; `\"*\"` takes every certificate that Envoy has verified")
+		}
+		if k := slices.IndexFunc(c.Credentials[:i], func(earlier Credential) bool { return earlier.takes(one) }); k >= 0 {
+			earlier := element("credentials", k)
+			c.add(ratelimit.Mistake{
+				Path: path, Also: slices.Concat(sourcePaths(path), sourcePaths(earlier)),
+				Message: "this credential is never tried: the one at " + placed(c.Credentials[k].Position, earlier) +
+					" reads the same place of a request",
+				Hints: []string{"the first that a request carries decides: give one of them a place of its own, or join them"},
+			})
+		}
+	}
+}
+
+// sourcePaths are the paths of all that says where a credential is.
+func sourcePaths(credential string) []string {
+	keys := []string{"header", "scheme", "query", "cookie"}
+	return append(below(credential+".api_key", keys...), below(credential+".jwt", keys...)...)
+}
+
+// sendsSecret reports whether one of the credentials is what clients send and could guess, unlike a certificate.
+func (p *Policy) sendsSecret() bool {
+	return slices.ContainsFunc(p.Credentials, func(c Credential) bool { return c.MTLS == nil })
+}
+
+// takes reports whether every request that carries the later credential carries this one.
+func (c *Credential) takes(later *Credential) bool {
+	a, b := c.source(), later.source()
+	switch {
+	case c.MTLS != nil || later.MTLS != nil:
+		return c.MTLS != nil && later.MTLS != nil
+	case b.Scheme != nil:
+		return a.Scheme != nil && strings.EqualFold(*a.Scheme, *b.Scheme) || strings.EqualFold(text(a.Header), "authorization")
+	case b.Header != nil:
+		return a.Header != nil && strings.EqualFold(*a.Header, *b.Header)
+	case b.Query != nil:
+		return a.Query != nil && *a.Query == *b.Query
+	case b.Cookie != nil:
+		return a.Cookie != nil && *a.Cookie == *b.Cookie
+	}
+	return false
+}
+
+// source is where the credential is: that of a token is the scheme Bearer by default.
+func (c *Credential) source() Source {
+	switch {
+	case c.APIKey != nil:
+		return c.APIKey.Source
+	case c.JWT != nil && c.JWT.Source == (Source{}):
+		return Source{Scheme: new("Bearer")}
+	case c.JWT != nil:
+		return c.JWT.Source
+	}
+	return Source{}
+}
+
+// brings reports whether a header holds one of the credentials.
+func (p *Policy) brings(header string) bool {
+	return header != "" && slices.ContainsFunc(p.Credentials, func(c Credential) bool {
+		s := c.source()
+		return strings.EqualFold(header, text(s.Header)) || text(s.Scheme) != "" && strings.EqualFold(header, "authorization") ||
+			text(s.Cookie) != "" && strings.EqualFold(header, "cookie")
+	})
+}
+
+func (s Source) choices() []choice {
+	return []choice{{"header", s.Header != nil}, {"scheme", s.Scheme != nil}, {"query", s.Query != nil}, {"cookie", s.Cookie != nil}}
+}
+
+// checkSource checks the place of a request where a credential is.
+func (c *checker) checkSource(path string, s Source) {
+	switch {
+	case s.Header != nil:
+		name := strings.ToLower(*s.Header)
+		c.checkHeaderName(path+".header", *s.Header)
+		switch {
+		case name == "cookie":
+			c.fail(path+".header", "`cookie` is a header of many values", "for one cookie write `cookie: <its name>`")
+		case slices.Contains(hopByHop[:], name), name == "host", name == "content-length":
+			c.fail(path+".header", suggest.Quoted(name)+" cannot carry a credential: Envoy and HTTP use it themselves",
+				"choose a header such as `x-api-key`")
+		}
+	case s.Scheme != nil:
+		if !isToken(*s.Scheme) {
+			c.fail(path+".scheme", suggest.Quoted(*s.Scheme)+" cannot be a scheme of the Authorization header",
+				"want one word, such as `ApiKey` or `Bearer`")
+		}
+	case s.Query != nil:
+		if *s.Query == "" || strings.ContainsAny(*s.Query, "?&=#") {
+			c.fail(path+".query", suggest.Quoted(*s.Query)+" cannot be the name of a query parameter",
+				"want the name alone, such as `api_key`")
+		}
+	case s.Cookie != nil:
+		if !isToken(*s.Cookie) {
+			c.fail(path+".cookie", suggest.Quoted(*s.Cookie)+" cannot be the name of a cookie", "want the name alone, such as `session`")
+		}
+	}
+}
+
+// checkJWT reports what a token cannot be checked without, and what it must not be checked by.
+func (c *checker) checkJWT(path string, j *JWT) {
+	c.atMostOne(path, j.choices()...)
+	c.checkSource(path, j.Source)
+	missing := func(absent bool, key, remedy string) {
+		if absent {
+			c.lacks(path, key, "`jwt` without "+suggest.Quoted(key), remedy)
+		}
+	}
+	missing(j.Issuer == nil, "issuer", "add `issuer: <the iss of the tokens>`")
+	missing(len(j.Audiences) == 0, "audiences",
+		"add `audiences: [<an aud of the tokens>]`: without it, tokens that were made for other services would be good here")
+	missing(len(j.Algorithms) == 0, "algorithms", "add `algorithms: [RS256]`, or those that the issuer signs with")
+	for _, field := range []struct {
+		key  string
+		text *string
+	}{{"issuer", j.Issuer}, {"jwks_file", j.JWKSFile}, {"jwks_url", j.JWKSURL}, {"owner_claim", j.OwnerClaim}} {
+		if field.text != nil && *field.text == "" {
+			c.fail(path+"."+field.key, suggest.Quoted(field.key)+" is empty", "write its value, or delete the key")
+		}
+	}
+	if i := slices.Index(j.Audiences, ""); i >= 0 {
+		c.fail(element(path+".audiences", i), "an element of `audiences` is empty", "delete it")
+	}
+	c.checkAlgorithms(path+".algorithms", j.Algorithms)
+	c.exactlyOne("`jwt`", path, choice{"jwks_url", j.JWKSURL != nil}, choice{"jwks_file", j.JWKSFile != nil})
+	c.checkKeysURL(path+".jwks_url", text(j.JWKSURL))
+	switch leeway := suggest.Quoted(j.Leeway.String()); {
+	case j.Leeway < 0:
+		c.fail(path+".leeway", "`leeway` cannot be "+leeway, "want 0 or more")
+	case j.Leeway > maxLeeway:
+		c.fail(path+".leeway", "`leeway` cannot be "+leeway, "want at most `1m`: a token would be good for that long after its end")
+	}
+}
+
+func (c *checker) checkAlgorithms(path string, names []string) {
+	known := signatureAlgorithms[:]
+	want := "want one of " + suggest.OneOf(known)
+	for i, name := range names {
+		at := element(path, i)
+		switch {
+		case slices.Contains(known, name):
+		case strings.HasPrefix(strings.ToUpper(name), "HS"):
+			c.fail(at, "tokens are not accepted with "+suggest.Quoted(name),
+				"its key signs as well as it checks: whoever knows it here could make tokens, and a public key taken for it would let everybody",
+				want)
+		case strings.EqualFold(name, "none"):
+			c.fail(at, "tokens are not accepted with "+suggest.Quoted(name), "such a token is not signed: anybody can make one", want)
+		default:
+			c.fail(at, "no signature algorithm is named "+suggest.Quoted(name), suggest.DidYouMean(name, known), want)
+		}
+	}
+}
+
+// checkKeysURL reports an address that does not give keys that can be trusted. Whoever can change keys on their way can sign tokens, so
+// that only https will do, but for this machine itself.
+func (c *checker) checkKeysURL(path, address string) {
+	if address == "" {
+		return
+	}
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http":
+		c.fail(path, "`jwks_url` cannot be "+suggest.Quoted(address),
+			"want a URL such as `https://idp.example/.well-known/jwks.json`; for a file write `jwks_file`")
+	case u.User != nil:
+		c.fail(path, "`jwks_url` with a user in it", "the keys are public: write the URL without")
+	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+		c.fail(path, "`jwks_url` cannot be plain http",
+			"who can change the answer on its way can make tokens: write `https://`; http is for loopback only")
+	}
+}
+
+// isLoopback reports whether a host is this machine.
+func isLoopback(host string) bool {
+	address, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && address.IsLoopback()
+}

@@ -1,0 +1,122 @@
+package authz
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+)
+
+// CheckDomain warns of limits of the policy that no rule of its domain is for: they would let everything pass.
+func (p *Policy) CheckDomain(domain *ratelimit.Domain) []ratelimit.Mistake {
+	c := &checker{Policy: p}
+	for _, list := range []struct {
+		key    string
+		limits []RateLimit
+	}{{"limits", p.Limits}, {"refused", p.Refused}} {
+		for i := range list.limits[:min(len(list.limits), maxLimits)] {
+			c.checkLeads(element(list.key, i), &list.limits[i], domain)
+		}
+	}
+	return c.mistakes
+}
+
+// checkLeads follows the entries of one limit through the rules of a domain, if all entries are known.
+func (c *checker) checkLeads(path string, limit *RateLimit, domain *ratelimit.Domain) {
+	var entries []descriptors.Entry
+	var networks []string // the keys of entries that give the network of an IPv6 client by default
+	for i := range limit.Actions {
+		action := limit.Actions[i].compile()
+		if action.key == "" {
+			return
+		}
+		entries = append(entries, descriptors.Entry{Key: action.key, Value: action.fixed})
+		if a := limit.Actions[i].RemoteAddress; a != nil && a.IPv6Mask == 0 {
+			networks = append(networks, action.key)
+		}
+	}
+	if len(entries) == 0 {
+		return
+	}
+	c.checkAddresses(path, networks, domain.Descriptors)
+	depth, there := lead(domain.Descriptors, entries)
+	if there == nil {
+		return
+	}
+	keys := make([]string, len(entries))
+	for i, e := range entries {
+		keys[i] = e.Key
+	}
+	c.warn(path, "this limits nothing: no rule of domain "+suggest.Quoted(domain.Name)+" is for the entries "+
+		suggest.Quoted(strings.Join(keys, ", ")), missing(entries, depth, there))
+}
+
+// checkAddresses warns of rules for one IPv6 address, which no request has where networks are given.
+func (c *checker) checkAddresses(path string, networks []string, nodes []ratelimit.Node) {
+	for _, n := range nodes {
+		if ip, err := netip.ParseAddr(n.Value); err == nil && ip.Is6() && slices.Contains(networks, n.Key) {
+			network := netip.PrefixFrom(ip, 64).Masked().String()
+			c.warn(path, "no request has the "+suggest.Quoted(n.Key)+" "+suggest.Quoted(n.Value)+" of "+n.Position+
+				": IPv6 addresses are grouped by /64",
+				"write "+suggest.Quoted(network)+" there; or "+suggest.Quoted(n.Value+"/128")+" there and "+
+					suggest.Quoted("{key: "+n.Key+", ipv6_mask: 128}")+" here")
+		}
+		c.checkAddresses(path, networks, n.Descriptors)
+	}
+}
+
+// lead follows entries as far as nodes match them; one whose value is not known may have any. It returns how many matched and the
+// nodes that the next one was compared with, or the last one's when that has no limit; nil when the entries end at a limit.
+func lead(nodes []ratelimit.Node, entries []descriptors.Entry) (depth int, there []ratelimit.Node) {
+	there = nodes
+	if there == nil {
+		there = []ratelimit.Node{}
+	}
+	for i, n := range nodes {
+		e := entries[0]
+		if !descriptors.Match(n.Key, e.Key) || n.Value != "" && e.Value != "" && !descriptors.Match(n.Value, e.Value) {
+			continue
+		}
+		d, below := 0, nodes[i:i+1]
+		switch {
+		case len(entries) > 1:
+			d, below = lead(n.Descriptors, entries[1:])
+		case len(n.AllLimits()) > 0:
+			below = nil
+		}
+		if below == nil {
+			return 0, nil
+		}
+		if d+1 > depth {
+			depth, there = d+1, below
+		}
+	}
+	return depth, there
+}
+
+// missing says what the rules lack, of which lead has found nodes at a depth.
+func missing(entries []descriptors.Entry, depth int, there []ratelimit.Node) string {
+	if depth == len(entries) {
+		return "the descriptor at " + there[0].Position + " is for them, but has no `rate_limit`"
+	}
+	e := entries[depth]
+	within := "under `descriptors:`"
+	if depth > 0 {
+		within = "under the `descriptors:` of " + suggest.Quoted(entries[depth-1].Key)
+	}
+	var known []string
+	for _, n := range there {
+		if n.Key == e.Key {
+			return fmt.Sprintf("%s no %s has the value %s", within, suggest.Quoted(e.Key), suggest.Quoted(e.Value))
+		}
+		known = append(known, n.Key)
+	}
+	if hint := suggest.DidYouMean(e.Key, known); hint != "" {
+		return fmt.Sprintf("%s there is no %s: %s", within, suggest.Quoted(e.Key), hint)
+	}
+	return fmt.Sprintf("%s there is no %s: add it, with a `rate_limit`", within, suggest.Quoted(e.Key))
+}

@@ -1,0 +1,57 @@
+package jwt_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/jwt"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+	"github.com/extauthz/extauthz/pkg/reply"
+)
+
+// TestChallenge: a refused token is answered with 401 and the error of RFC 6750. Only a token that the issuer has signed is told that
+// it has expired or is not valid yet.
+func TestChallenge(t *testing.T) {
+	s, c := es256("1"), &clock{}
+	i := newIssuer(t, s)
+	verifier := jwt.New(jwt.Config{Now: c.now})
+	t.Cleanup(verifier.Close)
+	policies := authz.NewPolicies(map[string]*authz.Policy{"shop": {Credentials: []authz.Credential{{JWT: &authz.JWT{
+		Issuer: new("https://issuer.example"), Audiences: []string{audience}, Algorithms: []string{"ES256"}, JWKSURL: new(i.URL),
+	}}}}}, reply.Headers{})
+	verifier.SetIssuers(policies.Issuers())
+	store, err := memstore.New(memstore.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	a := authz.New(authz.Config{Limiter: ratelimit.New(ratelimit.Config{Store: store, Fallback: store}), Tokens: verifier})
+	a.SetPolicies(policies)
+	const bearer = `Bearer realm="shop"`
+	for _, tc := range []struct{ name, token, want string }{
+		{"valid", s.sign(t, nil), ""},
+		{"none", "", bearer},
+		{"expired", s.sign(t, claims{"exp": c.at(-time.Hour)}), bearer + `, error="invalid_token", error_description="The token has expired"`},
+		{"not valid yet", s.sign(t, claims{"nbf": c.at(time.Hour)}), bearer + `, error="invalid_token", error_description="The token is not valid yet"`},
+		{"for another service", s.sign(t, claims{"aud": "another"}), bearer + `, error="invalid_token"`},
+		{"of another issuer, expired", es256("1").sign(t, claims{"exp": c.at(-time.Hour)}), bearer + `, error="invalid_token"`},
+		{"no token", "x", bearer + `, error="invalid_token"`},
+	} {
+		r := &authz.Request{HTTP: true, Method: "GET", Host: "shop.example", Path: "/", Headers: authz.Headers{}}
+		if tc.token != "" {
+			r.Headers["authorization"] = []string{"Bearer " + tc.token}
+		}
+		d := a.Decide(t.Context(), r)
+		got := ""
+		for _, h := range d.ToClient {
+			if h.Name == "www-authenticate" {
+				got = h.Value
+			}
+		}
+		if got != tc.want || (d.Verdict == authz.Allowed) != (tc.want == "") || d.Verdict != authz.Allowed && d.Status != 401 {
+			t.Errorf("%s: got %d %s, want %s", tc.name, d.Status, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package authz
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/extauthz/extauthz/internal/suggest"
+)
+
+// Permission is allow or deny. Its zero value is Deny.
+type Permission bool
+
+// The permissions.
+const (
+	Deny  Permission = false
+	Allow Permission = true
+)
+
+// Words returns the words of a rule file for permissions.
+func (Permission) Words() []string { return []string{"allow", "deny"} }
+
+func (p Permission) String() string {
+	if p == Allow {
+		return "allow"
+	}
+	return "deny"
+}
+
+// UnmarshalText reads a word of Words.
+func (p *Permission) UnmarshalText(text []byte) error {
+	i, err := indexOf(string(text), p.Words())
+	*p = i == 0
+	return err
+}
+
+// Requirement is what a rule of access needs. Its zero value is NeedCredential.
+type Requirement uint8
+
+// The requirements. Unset is a rule that does not say what it needs, which is a credential.
+const (
+	Unset Requirement = iota
+	NeedCredential
+	Open
+	Denied
+)
+
+// Words returns the words of a rule file for requirements.
+func (Requirement) Words() []string { return []string{"open", "credential", "denied"} }
+
+// UnmarshalText reads a word of Words.
+func (r *Requirement) UnmarshalText(text []byte) error {
+	i, err := indexOf(string(text), r.Words())
+	*r = []Requirement{Open, NeedCredential, Denied}[max(i, 0)]
+	return err
+}
+
+// indexOf returns which of some words a text is, or an error.
+func indexOf(text string, words []string) (int, error) {
+	i := slices.Index(words, text)
+	if i < 0 {
+		return i, errors.New("want " + suggest.OneOf(words))
+	}
+	return i, nil
+}
+
+// OptionalHeader is the name of a header, "" for none. A rule file also writes `off` for none.
+type OptionalHeader string
+
+// UnmarshalText reads a name, or one of the words of YAML for no.
+func (h *OptionalHeader) UnmarshalText(text []byte) error {
+	switch strings.ToLower(string(text)) {
+	case "off", "no", "n", "false":
+		*h = ""
+		return nil
+	case "on", "yes", "y", "true":
+		return errors.New("without the key it has its default name; `off` sends none")
+	}
+	*h = OptionalHeader(text)
+	return nil
+}
