@@ -37,7 +37,7 @@ func TestCommands(t *testing.T) {
 		{args: "frobnicate", code: 2, stderr: `extauthz: unknown subcommand "frobnicate": want check, echo, health, keys, serve, settings, version or --help`},
 		{args: "frobnicate", code: 2, stderr: "(extauthz --help lists all flags)"},
 		{args: "chekc --envoy e .", code: 2, stderr: `unknown subcommand "chekc" (did you mean check?): want `},
-		{args: "keys lst", code: 2, stderr: `extauthz: keys: unknown subcommand "lst" (did you mean list?): want create, list, revoke, rotate, secret, sign or --help`},
+		{args: "keys lst", code: 2, stderr: `extauthz: keys: unknown subcommand "lst" (did you mean list?): want create, import, list, revoke, rotate, secret, sign or --help`},
 		{args: "keys", code: 0, stdout: "Usage:"},
 		{args: "help keys create", code: 0, stdout: "--expires"},
 		{args: "completion bash", code: 0, stdout: "__start_extauthz"},

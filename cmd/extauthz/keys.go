@@ -18,8 +18,8 @@ type keyPlace interface {
 	// all returns the keys, those of a file in its order, and what `extauthz keys sign --accept` takes for them as they are, "" for
 	// a file. With an error, the keys are those that can be read.
 	all(ctx context.Context) (keys []placedKey, state string, err error)
-	// add adds one with a new id.
-	add(ctx context.Context, record apikey.Record) error
+	// add adds keys with new ids, all or none.
+	add(ctx context.Context, records ...apikey.Record) error
 	// change replaces the one with this id by what change makes of it.
 	change(ctx context.Context, id string, change func(*apikey.Record) error) error
 	// String names the place for people.
@@ -50,7 +50,7 @@ func (p *program) keys() *cobra.Command {
 		Use:   "keys",
 		Short: "Make, list, rotate and revoke API keys",
 		Long:  "extauthz keys makes and changes API keys, in a file or in Redis. A running service sees a change within 2 seconds.",
-		Example: `  export API_KEY_SECRET=$(extauthz keys secret) API_KEYS_FILE=keys.yaml
+		Example: `  export API_KEY_SECRET=$(extauthz keys secret) API_KEYS_FILE=keys.jsonl
   key=$(extauthz keys create --owner alice --plan pro --expires 90d)`,
 		Args: knownSubcommand,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
@@ -58,7 +58,7 @@ func (p *program) keys() *cobra.Command {
 	k.output = outputFlag(c, "text", "json")
 	c.PersistentFlags().StringVar(&k.file, "file", "", "the keys are in the file `PATH`; default: API_KEYS_FILE")
 	c.PersistentFlags().BoolVar(&k.redis, "redis", false, "the keys are in the Redis of REDIS_URL; default if that is set and API_KEYS_FILE is not")
-	c.AddCommand(k.secret(), k.create(), k.list(), k.rotate(), k.revoke(), k.sign())
+	c.AddCommand(k.secret(), k.create(), k.list(), k.rotate(), k.revoke(), k.importYAML(), k.sign())
 	return c
 }
 

@@ -29,7 +29,10 @@ func (k *keyCommand) create() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&record.Owner, "owner", "", "the `NAME` of the key's owner")
 	f.StringVar(&record.Plan, "plan", "", "the `NAME` of what the owner pays for")
-	f.Func("scope", "what the key may do, as `A,B`; may be repeated", func(v string) error { return addScopes(&record, v) })
+	f.Func("scope", "what the key may do, as `A,B`; may be repeated", func(v string) error {
+		record.Scopes = append(record.Scopes, strings.Split(v, ",")...)
+		return nil
+	})
 	f.Func("label", "any other fact about the key, as `NAME=VALUE`; may be repeated", func(v string) error { return addLabel(&record, v) })
 	f.Func("expires", "when the key ends: in days (90d) or hours (12h), at a date, or at a `TIME` (2026-12-31T18:00:00Z)", k.timeFlag(&record.Expires))
 	f.Func("not-before", "when the key begins: a `TIME` in the same words", k.timeFlag(&record.NotBefore))
@@ -57,7 +60,7 @@ func (k *keyCommand) create() *cobra.Command {
 			return err
 		}
 		record.Hash = secret.Hash(key)
-		if err := record.Check(); err != nil {
+		if err := record.Err(); err != nil {
 			return &usageError{err}
 		}
 		if err := place.add(ctx, record); err != nil {

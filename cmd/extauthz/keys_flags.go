@@ -19,23 +19,10 @@ import (
 
 // Values of flags that are more than text. Their errors say what was wanted.
 
-func addScopes(record *apikey.Record, list string) error {
-	for scope := range strings.SplitSeq(list, ",") {
-		if err := apikey.CheckScope(scope); err != nil {
-			return err
-		}
-		record.Scopes = append(record.Scopes, scope)
-	}
-	return nil
-}
-
 func addLabel(record *apikey.Record, pair string) error {
 	name, value, ok := strings.Cut(pair, "=")
 	if !ok {
 		return errors.New("want NAME=VALUE")
-	}
-	if err := errors.Join(apikey.CheckText(name), apikey.CheckText(value)); err != nil {
-		return err
 	}
 	if record.Labels == nil {
 		record.Labels = map[string]string{}
@@ -137,9 +124,6 @@ func (l *limitFlags) own() (*ratelimit.LimitSpec, error) {
 			return nil, wrong
 		}
 		own.Multiplier = times
-	}
-	if err := apikey.CheckLimit(own); err != nil {
-		return nil, fmt.Errorf("--limit %s: %w", l.limit, err)
 	}
 	return &own, nil
 }

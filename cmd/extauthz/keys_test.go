@@ -18,17 +18,18 @@ import (
 	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
-	"github.com/extauthz/extauthz/pkg/rulefile"
+	"github.com/extauthz/extauthz/pkg/authz/keyfile"
 )
 
 var update = flag.Bool("update", false, "rewrite the transcripts in testdata with what the code says now")
 
 var (
-	keyPattern    = regexp.MustCompile(`ea_([0-9A-Za-z]{8})_[0-9A-Za-z]{38}`)
-	idPattern     = regexp.MustCompile(`The key ([0-9A-Za-z]{8}) `)
-	hashPattern   = regexp.MustCompile(`hmac-sha256:[0-9a-f]{8}:[0-9A-Za-z_-]{43}`)
-	secretPattern = regexp.MustCompile(`(?m)^[0-9A-Za-z+/]{43}=$`)
-	nowPattern    = regexp.MustCompile(`20[0-9]{2}-[0-9-]{5}T[0-9:]{8}Z`)
+	keyPattern     = regexp.MustCompile(`ea_([0-9A-Za-z]{8})_[0-9A-Za-z]{38}`)
+	idPattern      = regexp.MustCompile(`The key ([0-9A-Za-z]{8}) `)
+	hashPattern    = regexp.MustCompile(`hmac-sha256:[0-9a-f]{8}:[0-9A-Za-z_-]{43}`)
+	secretPattern  = regexp.MustCompile(`(?m)^[0-9A-Za-z+/]{43}=$`)
+	versionPattern = regexp.MustCompile(`"version":[0-9]{16}`)
+	nowPattern     = regexp.MustCompile(`20[0-9]{2}-[0-9-]{5}T[0-9:]{8}Z`)
 )
 
 // transcript runs the commands of a text and returns it with what they say.
@@ -113,6 +114,7 @@ func (tr *transcript) normal(text string) string {
 	text = keyPattern.ReplaceAllString(text, "KEY of $1")
 	text = hashPattern.ReplaceAllString(text, "HASH")
 	text = secretPattern.ReplaceAllString(text, "SECRET")
+	text = versionPattern.ReplaceAllString(text, `"version":N`)
 	text = nowPattern.ReplaceAllString(text, "TIME")
 	for i, id := range tr.ids {
 		text = strings.ReplaceAll(text, id, idName(i))
@@ -129,6 +131,9 @@ func TestKeysTranscript(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr := &transcript{t: t, env: service.Environment{}, dir: t.TempDir()}
+	if err := os.CopyFS(tr.dir, os.DirFS("testdata/import")); err != nil {
+		t.Fatal(err)
+	}
 	got := tr.run(string(want))
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
@@ -139,7 +144,7 @@ func TestKeysTranscript(t *testing.T) {
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("want (-) and got (+):\n%s", diff)
 	}
-	content, err := os.ReadFile(filepath.Join(tr.dir, "keys.yaml"))
+	content, err := os.ReadFile(filepath.Join(tr.dir, "keys.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +188,7 @@ func TestKeysInRedis(t *testing.T) {
 // TestKeysAtTheSameTime: many commands change one file, and nothing is lost; its mode stays.
 func TestKeysAtTheSameTime(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "keys.yaml")
+	path := filepath.Join(t.TempDir(), "keys.jsonl")
 	env := service.Environment{"API_KEYS_FILE": path, "API_KEY_SECRET": "a-server-secret-of-a-test"}
 	keys(t, env, "create", "--owner", "first")
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
@@ -192,7 +197,7 @@ func TestKeysAtTheSameTime(t *testing.T) {
 	if err := os.Chmod(path, 0o640); err != nil {
 		t.Fatal(err)
 	}
-	link := filepath.Join(t.TempDir(), "link.yaml")
+	link := filepath.Join(t.TempDir(), "link.jsonl")
 	if err := os.Symlink(path, link); err != nil {
 		t.Fatal(err)
 	}
@@ -201,9 +206,9 @@ func TestKeysAtTheSameTime(t *testing.T) {
 		all.Go(func() { keys(t, env, "create", "--owner", fmt.Sprint("owner", i), "--file", link) })
 	}
 	all.Wait()
-	loaded, problems := rulefile.LoadKeys(link)
-	if len(problems) > 0 || len(loaded.Records) != 21 {
-		t.Errorf("%d keys, %v", len(loaded.Records), problems)
+	loaded, err := keyfile.Load(link)
+	if err != nil || len(loaded) != 21 {
+		t.Errorf("%d keys, %v", len(loaded), err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("the mode after a change: %v, %v", info.Mode(), err)
@@ -218,19 +223,19 @@ func TestKeysAtTheSameTime(t *testing.T) {
 
 func TestKeysOfTheCLIPass(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "keys.yaml")
+	path := filepath.Join(t.TempDir(), "keys.jsonl")
 	env := service.Environment{"API_KEYS_FILE": path, "API_KEY_SECRET": "a-server-secret-of-a-test"}
 	key := keys(t, env, "create", "--owner", "alice", "--expires", "1h")
 	secret, err := apikey.NewSecret("a-server-secret-of-a-test", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	loaded, problems := rulefile.LoadKeys(path)
-	if problems.HasErrors() {
-		t.Fatal(problems)
+	loaded, err := keyfile.Load(path)
+	if err != nil {
+		t.Fatal(err)
 	}
 	source := new(apikey.Source)
-	source.Replace(loaded.Records)
+	source.Replace(loaded)
 	who, err := apikey.New(apikey.Config{Secret: secret, Sources: []*apikey.Source{source}}).Check(key)
 	if err != nil || who.Owner != "alice" {
 		t.Errorf("%v, %v", who, err)
@@ -240,7 +245,7 @@ func TestKeysOfTheCLIPass(t *testing.T) {
 // TestKeysAsJSON: each subcommand prints JSON for programs, and nothing else.
 func TestKeysAsJSON(t *testing.T) {
 	t.Parallel()
-	env := service.Environment{"API_KEYS_FILE": filepath.Join(t.TempDir(), "keys.yaml"), "API_KEY_SECRET": "a-server-secret-of-a-test"}
+	env := service.Environment{"API_KEYS_FILE": filepath.Join(t.TempDir(), "keys.jsonl"), "API_KEY_SECRET": "a-server-secret-of-a-test"}
 	ask := func(into any, args string) {
 		t.Helper()
 		var stdout, stderr bytes.Buffer

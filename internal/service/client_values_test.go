@@ -55,7 +55,7 @@ func TestClientValuesAreNotLogged(t *testing.T) {
 			}
 			for _, store := range []string{"memory", "redis"} {
 				env := Environment{
-					"RUNTIME_ROOT": root, "LOG_LEVEL": "DEBUG", "API_KEY_SECRET": "a-server-secret-of-a-test", "API_KEYS_FILE": filepath.Join(root, "keys.yaml"),
+					"RUNTIME_ROOT": root, "LOG_LEVEL": "DEBUG", "API_KEY_SECRET": "a-server-secret-of-a-test", "API_KEYS_FILE": filepath.Join(root, "keys.jsonl"),
 					"AUTHZ_HTTP_SOURCE_HEADER": "x-source", "AUTHZ_HTTP_PRINCIPAL_HEADER": "x-principal",
 				}
 				if values == "true" {

@@ -16,11 +16,11 @@ import (
 
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/authz/keyfile"
 	"github.com/extauthz/extauthz/pkg/authz/rediskeys"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
-	"github.com/extauthz/extauthz/pkg/rulefile"
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
@@ -32,8 +32,8 @@ type keySource struct {
 	log *slog.Logger
 	// file and shared are the keys of API_KEYS_FILE and those in Redis, demo that of the sample. Those of the file win.
 	file, shared, demo apikey.Source
-	path               string
-	loaded             rulefile.Keys
+	path               string           // of the file, "" for none
+	watcher            *keyfile.Watcher // nil without a file
 	// client is nil without Redis, and so is what follows.
 	client     redis.UniversalClient
 	store      *rediskeys.Store
@@ -72,8 +72,11 @@ func openKeys(ctx context.Context, s *Settings, rules *loadedRules, log *slog.Lo
 	if rules.sample {
 		k.demo.Replace([]apikey.Record{demoKey(secret)})
 	}
-	if err := k.openFile(); err != nil {
-		return nil, err
+	if s.KeysFile != "" {
+		k.watcher = keyfile.NewWatcher(s.KeysFile, &k.file)
+		if err := k.watcher.Load(); err != nil {
+			return nil, fmt.Errorf("API_KEYS_FILE has mistakes:\n%w", err)
+		}
 	}
 	if s.BackendType == "redis" && s.keysConfigured() {
 		if err := k.openRedis(ctx, s, secret); err != nil {
@@ -129,21 +132,6 @@ func usesKeys(policies map[string]*authz.Policy) bool {
 		}
 	}
 	return false
-}
-
-func (k *keySource) openFile() error {
-	if k.path == "" {
-		return nil
-	}
-	loaded, problems := rulefile.LoadKeys(k.path)
-	if err := problems.Err(); err != nil {
-		return fmt.Errorf("API_KEYS_FILE has mistakes:\n%w", err)
-	}
-	k.logWarnings(problems)
-	k.loaded = loaded
-	k.file.Replace(loaded.Records)
-	k.loaded.Records = nil // only what they were read from is needed from here on
-	return nil
 }
 
 // The times that keys in Redis may take: to connect, for a command, of which one can sign all keys, and to load them at the start.
@@ -210,10 +198,9 @@ func (k *keySource) end() time.Time {
 // run follows the keys until ctx is done; SIGHUP has the file read at once. Then it closes the connections to Redis.
 func (k *keySource) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	if k.path != "" {
-		watcher := rulefile.NewKeyWatcher(k.path, k.loaded)
-		group.Go(func() error { reloadOnHangup(ctx, watcher.Reload); return nil })
-		group.Go(func() error { watcher.Run(ctx, k.update); return nil })
+	if k.watcher != nil {
+		group.Go(func() error { reloadOnHangup(ctx, k.watcher.Reload); return nil })
+		group.Go(func() error { k.watcher.Run(ctx, k.changed); return nil })
 	}
 	if k.store != nil {
 		group.Go(func() error { k.store.Follow(ctx, k.generation, k.hooks()); return nil })
@@ -240,15 +227,13 @@ func reloadOnHangup(ctx context.Context, reload func()) {
 	}
 }
 
-// update puts the keys of a changed file in force, unless they have mistakes.
-func (k *keySource) update(u rulefile.KeyUpdate) {
-	if u.Problems.HasErrors() {
-		k.log.Error("API keys refused; those before stay in force", "file", k.path, "generation", u.Keys.Generation, "problems", u.Problems.Error())
+// changed reports a change of the file.
+func (k *keySource) changed(u keyfile.Update) {
+	if u.Err != nil {
+		k.log.Error("API keys refused; the previous keys stay active", "file", k.path, "generation", u.Generation, "problems", u.Err)
 		return
 	}
-	k.logWarnings(u.Problems)
-	k.file.Replace(u.Keys.Records)
-	k.log.Warn("API keys reloaded", "file", k.path, "generation", u.Keys.Generation, "keys", len(u.Keys.Records))
+	k.log.Warn("API keys reloaded", "file", k.path, "generation", u.Generation, "keys", k.file.Len())
 	k.warn()
 }
 
@@ -294,12 +279,6 @@ func (k *keySource) take(c rediskeys.Copy) {
 	}
 }
 
-func (k *keySource) logWarnings(problems rulefile.Problems) {
-	for _, p := range problems {
-		k.log.Warn("API keys", "problem", p.String())
-	}
-}
-
 // warn says what about the keys in force may surprise.
 func (k *keySource) warn() {
 	stats := k.keys.Stats()
@@ -308,6 +287,9 @@ func (k *keySource) warn() {
 	}
 	if stats.Outdated > 0 {
 		k.log.Warn("API keys were made with API_KEY_SECRET_PREVIOUS: rotate them before taking it away", "count", stats.Outdated)
+	}
+	if weak := stats.Weak - k.demo.Len(); weak > 0 {
+		k.log.Warn("API keys are weak, for trying things out only: they can be guessed", "count", weak)
 	}
 	twice, example := 0, ""
 	for id := range k.shared.IDs {

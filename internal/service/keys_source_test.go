@@ -13,6 +13,7 @@ import (
 
 	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/keyfile"
 	"github.com/extauthz/extauthz/pkg/rulefile"
 )
 
@@ -59,8 +60,12 @@ func says(t *testing.T, k *keySource, key string, want error) {
 
 func TestOpenKeysRefuses(t *testing.T) {
 	t.Parallel()
-	broken := filepath.Join(t.TempDir(), "keys.yaml")
-	if err := os.WriteFile(broken, []byte("keys: [{id: canary}]\n"), 0o600); err != nil {
+	dir := t.TempDir()
+	broken, inYAML := filepath.Join(dir, "keys.jsonl"), filepath.Join(dir, "old.yaml")
+	if err := os.WriteFile(inYAML, []byte("# Keys\nkeys:\n  - {id: 4Gd0kZ7b}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(broken, []byte(`{"id":"canary"}`+"\n"+`{"end":true}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	const secret = "a-server-secret-of-a-test"
@@ -73,8 +78,10 @@ func TestOpenKeysRefuses(t *testing.T) {
 		"a file without a secret":                   {Environment{"API_KEYS_FILE": broken}, &loadedRules{}, "export API_KEY_SECRET=$(extauthz keys secret)"},
 		"a short secret":                            {Environment{"API_KEY_SECRET": "canary"}, &loadedRules{}, "has 6 bytes: want 16 or more"},
 		"a short previous one":                      {Environment{"API_KEY_SECRET": secret, "API_KEY_SECRET_PREVIOUS": "canary"}, &loadedRules{}, "the previous server secret has 6 bytes"},
-		"a file with mistakes":                      {Environment{"API_KEYS_FILE": broken, "API_KEY_SECRET": secret}, &loadedRules{}, "keys.yaml:1:8: error"},
-		"a file that is not there":                  {Environment{"API_KEYS_FILE": broken + "2", "API_KEY_SECRET": secret}, &loadedRules{}, "no such file"},
+		"a file with mistakes":                      {Environment{"API_KEYS_FILE": broken, "API_KEY_SECRET": secret}, &loadedRules{}, "keys.jsonl:1: key"},
+		"a file in YAML": {Environment{"API_KEYS_FILE": inYAML, "API_KEY_SECRET": secret}, &loadedRules{},
+			"extauthz keys import " + inYAML + " --file " + filepath.Join(dir, "old.jsonl")},
+		"a file that is not there": {Environment{"API_KEYS_FILE": broken + "2", "API_KEY_SECRET": secret}, &loadedRules{}, "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := ReadSettings(c.env)
@@ -117,7 +124,7 @@ func TestKeysAreFollowed(t *testing.T) {
 	const secret = "a-server-secret-of-a-test"
 	redis := testenv.Redis(t)
 	for name, env := range map[string]Environment{
-		"file":  {"API_KEY_SECRET": secret, "API_KEYS_FILE": filepath.Join(t.TempDir(), "keys.yaml")},
+		"file":  {"API_KEY_SECRET": secret, "API_KEYS_FILE": filepath.Join(t.TempDir(), "keys.jsonl")},
 		"redis": {"API_KEY_SECRET": secret, "REDIS_URL": redis.Addr},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -195,7 +202,7 @@ func TestKeysFromRedisEnd(t *testing.T) {
 	redis := testenv.Redis(t)
 	env := Environment{
 		"API_KEY_SECRET": "a-server-secret-of-a-test", "REDIS_URL": redis.Addr, "API_KEYS_MAX_AGE": "3s",
-		"API_KEYS_FILE": filepath.Join(t.TempDir(), "keys.yaml"),
+		"API_KEYS_FILE": filepath.Join(t.TempDir(), "keys.jsonl"),
 	}
 	inRedis, inFile := keys(t, env, "create", "--redis", "--owner", "alice"), keys(t, env, "create", "--owner", "bob")
 	k, out := serveKeys(t, env, withKeys())
@@ -218,12 +225,15 @@ func TestKeysFromRedisEnd(t *testing.T) {
 // TestTheFileWins: a key that is in the file and in Redis is the one of the file, and that is said.
 func TestTheFileWins(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "keys.yaml")
+	path := filepath.Join(t.TempDir(), "keys.jsonl")
 	env := Environment{
 		"API_KEY_SECRET": "a-server-secret-of-a-test", "API_KEYS_FILE": path, "REDIS_URL": testenv.Redis(t).Addr,
 	}
 	key := keys(t, env, "create", "--owner", "alice")
-	loaded, _ := rulefile.LoadKeys(path)
+	loaded, err := keyfile.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s, err := ReadSettings(env)
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +247,7 @@ func TestTheFileWins(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	record := loaded.Records[0]
+	record := loaded[0]
 	record.Owner = "mallory"
 	if err := shared.Add(t.Context(), record); err != nil {
 		t.Fatal(err)
@@ -251,7 +261,7 @@ func TestTheFileWins(t *testing.T) {
 // TestTheServerSecretIsReplaced: while there are two, keys of both pass, and the operator is told of those to rotate.
 func TestTheServerSecretIsReplaced(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "keys.yaml")
+	path := filepath.Join(t.TempDir(), "keys.jsonl")
 	const first, second = "the-first-server-secret", "the-second-server-secret"
 	env := Environment{"API_KEY_SECRET": first, "API_KEYS_FILE": path}
 	old := keys(t, env, "create", "--owner", "old")
@@ -276,7 +286,7 @@ func TestTheServerSecretIsReplaced(t *testing.T) {
 // TestAFileWithMistakesChangesNothing: the keys before it stay in force.
 func TestAFileWithMistakesChangesNothing(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "keys.yaml")
+	path := filepath.Join(t.TempDir(), "keys.jsonl")
 	env := Environment{"API_KEY_SECRET": "a-server-secret-of-a-test", "API_KEYS_FILE": path}
 	key := keys(t, env, "create", "--owner", "alice")
 	k, out := serveKeys(t, env, withKeys())

@@ -33,7 +33,7 @@ func TestSampleIsServedOnlyWhenNothingIsConfigured(t *testing.T) {
 		{environ: "RUNTIME_IGNOREDOTFILES=true", set: "RUNTIME_IGNOREDOTFILES"},
 		{environ: "RUNTIME_WATCH_ROOT=false", set: "RUNTIME_WATCH_ROOT"},
 		{environ: "GRPC_UDS=/run/extauthz/grpc.sock", set: "GRPC_UDS"},
-		{environ: "API_KEYS_FILE=keys.yaml", set: "API_KEYS_FILE"},
+		{environ: "API_KEYS_FILE=keys.jsonl", set: "API_KEYS_FILE"},
 		{environ: "API_KEY_SECRET=" + strings.Repeat("x", 16), set: "API_KEY_SECRET"},
 		{environ: "API_KEY_SECRET_FILE=" + secret, set: "API_KEY_SECRET_FILE"},
 		{environ: "API_KEY_SECRET_PREVIOUS_FILE=" + secret, set: "API_KEY_SECRET_PREVIOUS_FILE"},
@@ -46,10 +46,10 @@ func TestSampleIsServedOnlyWhenNothingIsConfigured(t *testing.T) {
 		{environ: "GRPC_HOST=0.0.0.0", set: "GRPC_HOST"},
 		{environ: "HOST=::", set: "HOST"},
 		{environ: "DEBUG_HOST=10.0.0.7", set: "DEBUG_HOST"},
-		{environ: "USE_STATSD=false", set: "USE_STATSD"},         // a deployment of envoyproxy/ratelimit
-		{environ: "RUNTIME_ROT=/etc/rules", set: "RUNTIME_ROT"},  // meant RUNTIME_ROOT
-		{environ: "API_KEY_FILE=keys.yaml", set: "API_KEY_FILE"}, // meant API_KEYS_FILE
-		{environ: "GRPC_UDSS=/run/grpc.sock", set: "GRPC_UDSS"},  // meant GRPC_UDS
+		{environ: "USE_STATSD=false", set: "USE_STATSD"},          // a deployment of envoyproxy/ratelimit
+		{environ: "RUNTIME_ROT=/etc/rules", set: "RUNTIME_ROT"},   // meant RUNTIME_ROOT
+		{environ: "API_KEY_FILE=keys.jsonl", set: "API_KEY_FILE"}, // meant API_KEYS_FILE
+		{environ: "GRPC_UDSS=/run/grpc.sock", set: "GRPC_UDSS"},   // meant GRPC_UDS
 		{environ: "KUBERNETES_SERVICE_HOST=10.96.0.1", set: "KUBERNETES_SERVICE_HOST"},
 		{environ: "NOMAD_ALLOC_ID=5b1c", set: "NOMAD_ALLOC_ID"},
 		{environ: "ECS_CONTAINER_METADATA_URI_V4=http://169.254.170.2/v4/x", set: "ECS_CONTAINER_METADATA_URI_V4"},

@@ -1,6 +1,8 @@
 package rulefile
 
 import (
+	"strings"
+
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -35,47 +37,78 @@ func (b keyBuilder) record(k recordKeys) apikey.Record {
 	r := apikey.Record{
 		ID: k.id.value, Hash: k.hash.value, Owner: k.owner.value, Plan: k.plan.value, Labels: k.labels.value, Scopes: k.scopes.value,
 		NotBefore: k.notBefore.value, Expires: k.expires.value, Created: k.created.value,
-		Disabled: k.disabled.value, Weak: k.weak.value, Limit: b.ownLimit(k.limit), Previous: b.previous(k.previous),
+		Disabled: k.disabled.value, Weak: k.weak.value,
 	}
-	b.checkID(k, r)
-	b.checkHash(k, r)
-	if !k.owner.mentioned {
-		b.fail(k.at, "an API key without `owner`", "add `owner: <whose it is>`")
+	if l := k.limit.value; k.limit.set {
+		r.Limit = &ratelimit.LimitSpec{
+			Requests: l.requestsPerUnit.value, Unit: l.unit.or(descriptors.UnknownUnit), Multiplier: uint64(l.unitMultiplier.value),
+			Algorithm: l.algorithm.value, Burst: l.burst.value,
+		}
+		if !l.requestsPerUnit.mentioned { // which is another limit than 0
+			b.fail(k.limit.key, "a limit without `requests_per_unit`", "add it")
+		}
 	}
-	if k.expires.set && !r.Expires.After(r.NotBefore) {
-		b.fail(k.expires.at, "`expires` is not after `not_before`", "so the key would never be valid")
+	if p := k.previous.value; k.previous.set {
+		r.Previous = &apikey.Previous{Hash: p.hash.value, ValidUntil: p.validUntil.value}
 	}
+	for _, m := range r.Check() {
+		if at, ok := k.find(m); ok {
+			b.fail(at, m.Message, m.Hints...)
+		}
+	}
+	b.checkTwice(k, r)
 	if r.Weak && k.id.set {
 		b.warn(k.weak.key, "key "+quoted(r.ID)+" is weak: for trying only", "whoever guesses it has it; `extauthz keys create` makes a strong one")
 	}
 	return r
 }
 
-func (b keyBuilder) checkID(k recordKeys, r apikey.Record) {
-	if !k.id.mentioned {
-		b.fail(k.at, "an API key without `id`", "add the one that `extauthz keys create` gave it")
-		return
+// find returns where a mistake is: at its value, or at what the value is missing from. ok is false if a value that it
+// follows from was reported already, since it could not be read.
+func (k recordKeys) find(m ratelimit.Mistake) (at place, ok bool) {
+	keys := k.byPath()
+	for _, path := range append(m.Also, m.Path) {
+		if g := keys[path]; g.mentioned && !g.set {
+			return place{}, false
+		}
 	}
-	if !k.id.set {
-		return
+	g, known := keys[m.Path]
+	parent, _, nested := strings.Cut(m.Path, ".")
+	switch {
+	case !known: // labels and scopes were checked when they were read
+		return place{}, false
+	case g.mentioned:
+		return g.at, true
+	case nested:
+		return keys[parent].key, true
 	}
-	if err := r.CheckID(); err != nil {
-		b.fail(k.id.at, "`id` cannot be "+quoted(r.ID), err.Error(), "a key of your own choice needs `weak: true`")
-		return
-	}
-	if first, known := b.ids[r.ID]; known {
-		b.fail(k.id.at, "a second key with the id "+quoted(r.ID), "the first is at "+b.position(first)+": delete one of them")
-		return
-	}
-	b.ids[r.ID] = k.id.at
+	return k.at, true
 }
 
-func (b keyBuilder) checkHash(k recordKeys, r apikey.Record) {
-	if !k.hash.mentioned {
-		b.fail(k.at, "an API key without `hash`", "add the one that `extauthz keys create` gave it")
-		return
+// byPath returns what is known of each key that is not checked when it is read.
+func (k recordKeys) byPath() map[string]given[struct{}] {
+	l, p := k.limit.value, k.previous.value
+	return map[string]given[struct{}]{
+		"id": k.id.bare(), "hash": k.hash.bare(), "owner": k.owner.bare(), "plan": k.plan.bare(), "expires": k.expires.bare(),
+		"limit": k.limit.bare(), "limit.unit": l.unit.bare(), "limit.unit_multiplier": l.unitMultiplier.bare(),
+		"limit.requests_per_unit": l.requestsPerUnit.bare(), "limit.algorithm": l.algorithm.bare(), "limit.burst": l.burst.bare(),
+		"previous": k.previous.bare(), "previous.hash": p.hash.bare(), "previous.valid_until": p.validUntil.bare(),
 	}
-	if !k.hash.set || !r.Weak {
+}
+
+// bare is what is known of a key but for its value.
+func (g given[V]) bare() given[struct{}] {
+	return given[struct{}]{set: g.set, mentioned: g.mentioned, key: g.key, at: g.at}
+}
+
+// checkTwice reports an id and a weak key that another key has.
+func (b keyBuilder) checkTwice(k recordKeys, r apikey.Record) {
+	if first, known := b.ids[r.ID]; known && k.id.set {
+		b.fail(k.id.at, "a second key with the id "+quoted(r.ID), "the first is at "+b.position(first)+": delete one of them")
+	} else {
+		b.ids[r.ID] = k.id.at
+	}
+	if !r.Weak || !k.hash.set {
 		return
 	}
 	if first, known := b.weak[r.Hash]; known {
@@ -83,55 +116,4 @@ func (b keyBuilder) checkHash(k recordKeys, r apikey.Record) {
 		return
 	}
 	b.weak[r.Hash] = k.hash.at
-}
-
-// previous is the hash before a rotation, nil for none.
-func (b keyBuilder) previous(g given[previousKeys]) *apikey.Previous {
-	if !g.set {
-		return nil
-	}
-	if !g.value.hash.mentioned {
-		b.fail(g.key, "`previous` without `hash`", "add the hash that the key had before, or delete `previous`")
-	}
-	if !g.value.validUntil.mentioned {
-		b.fail(g.key, "`previous` without `valid_until`", "add until when the key before this one is valid, or delete `previous`")
-	}
-	return &apikey.Previous{Hash: g.value.hash.value, ValidUntil: g.value.validUntil.value}
-}
-
-// ownLimit is the limit of a key, nil for none.
-func (b keyBuilder) ownLimit(g given[ownLimitKeys]) *ratelimit.LimitSpec {
-	if !g.set {
-		return nil
-	}
-	l := g.value
-	if !l.unit.mentioned {
-		b.fail(g.key, "a limit without `unit`", "add `unit: second` (or minute, hour, day, week, month, year)")
-	}
-	if !l.requestsPerUnit.mentioned {
-		b.fail(g.key, "a limit without `requests_per_unit`", "add it")
-	}
-	own := ratelimit.LimitSpec{
-		Requests: l.requestsPerUnit.value, Unit: l.unit.or(descriptors.UnknownUnit), Multiplier: uint64(l.unitMultiplier.value),
-		Algorithm: l.algorithm.value, Burst: l.burst.value,
-	}
-	readable := l.unit.set && l.requestsPerUnit.set && l.unitMultiplier.set == l.unitMultiplier.mentioned &&
-		l.algorithm.set == l.algorithm.mentioned && l.burst.set == l.burst.mentioned
-	if err := apikey.CheckLimit(own); readable && err != nil {
-		b.fail(l.place(err.Field), err.Error(), "the limit of a key must be one that can be counted exactly")
-	}
-	return &own
-}
-
-// place is where a part of the limit stands.
-func (l ownLimitKeys) place(f ratelimit.SpecField) place {
-	switch f {
-	case ratelimit.SpecUnit:
-		return l.unit.at
-	case ratelimit.SpecMultiplier:
-		return l.unitMultiplier.at
-	case ratelimit.SpecBurst:
-		return l.burst.at
-	}
-	return l.requestsPerUnit.at
 }

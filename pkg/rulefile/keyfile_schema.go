@@ -18,13 +18,11 @@ import (
 func keyGrammar() grammar {
 	root, record, limit, previous := keyRootSchema(), recordSchema(), ownLimitSchema(), previousSchema()
 	return grammar{
-		noun:     "key file",
-		holds:    "keys",
-		begins:   "it begins with `keys:`, and a list of keys follows",
-		empty:    "there is nothing in the file",
-		second:   "a key file is one document: move what follows `---` above it",
-		maxSize:  32 << 20,
-		tooLarge: "is this a key file? If so, keep the keys in Redis",
+		noun:   "key file",
+		holds:  "keys",
+		begins: "it begins with `keys:`, and a list of keys follows",
+		empty:  "there is nothing in the file",
+		second: "a key file is one document: move what follows `---` above it",
 		sections: []sectionKeys{
 			{record.section, record.keyNames()},
 			{limit.section, limit.keyNames()},
@@ -32,23 +30,15 @@ func keyGrammar() grammar {
 			{root.section, root.keyNames()},
 		},
 		maxValues: 3_000_000,
-		mask:      maskKeys,
+		mask:      apikey.Mask,
 		maskLine:  maskLine,
 	}
-}
-
-// maskKeys hides what is secret of API keys in a text. The public part stays.
-func maskKeys(text string) string {
-	return regexp.MustCompile(`(ea_[0-9A-Za-z]{0,8}_?)([0-9A-Za-z]*)`).ReplaceAllStringFunc(text, func(key string) string {
-		shown := min(len(key), len("ea_12345678_"))
-		return key[:shown] + strings.Repeat("*", len(key)-shown)
-	})
 }
 
 // maskLine hides in a line of the file what somebody may have put there in place of a hash: a key.
 func maskLine(line string) string {
 	secrets := regexp.MustCompile(`(?i)(\b(?:hash|key|secret|api_key|password|token)["']?\s*:\s*)([^\s,}#][^,}#]*)`)
-	return maskKeys(secrets.ReplaceAllStringFunc(line, func(pair string) string {
+	return apikey.Mask(secrets.ReplaceAllStringFunc(line, func(pair string) string {
 		parts := secrets.FindStringSubmatch(pair)
 		return parts[1] + strings.Repeat("*", utf8.RuneCountInString(parts[2]))
 	}))

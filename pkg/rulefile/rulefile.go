@@ -1,6 +1,6 @@
 // Package rulefile reads rate limit rules and policies of authorization from YAML files: the format of envoyproxy/ratelimit with
 // some keys more. It finds all mistakes of all files at once and shows each where it stands, and it watches a directory for
-// changes. It does the same for the file of API keys, which it can also edit.
+// changes. It also reads API keys from YAML, the form that key files had before.
 package rulefile
 
 import (

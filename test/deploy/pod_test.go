@@ -200,7 +200,7 @@ func operatorsObjects(t *testing.T) existing {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(dir, "keys.yaml")
+	file := filepath.Join(dir, "keys.jsonl")
 	create := exec.Command(binary, "keys", "create", "--owner", "alice")
 	create.Env = []string{"API_KEYS_FILE=" + file, "API_KEY_SECRET=" + strings.TrimSpace(serverSecret)}
 	if _, err := output(create); err != nil {
@@ -213,7 +213,7 @@ func operatorsObjects(t *testing.T) existing {
 		},
 		"extauthz-redis-tls":      {"ca.crt": string(read(t, ca)), "tls.crt": string(read(t, cert)), "tls.key": string(read(t, key))},
 		"extauthz-api-key-secret": {"secret": serverSecret, "previous": strings.Repeat("former", 4)},
-		"extauthz-api-keys":       {"keys.yaml": string(read(t, file))},
+		"extauthz-api-keys":       {"keys.jsonl": string(read(t, file))},
 		"shop-rules":              {"shop.yaml": anyRules},
 		"issuer-keys":             {"keys.json": `{"keys": []}`},
 	}

@@ -16,7 +16,7 @@ const serverSecret = "API_KEY_SECRET=the server secret of the end-to-end tests"
 // keysInFile has API keys in a file, which begins with one that nobody knows.
 func keysInFile(t *testing.T) *apiKeys {
 	t.Helper()
-	k := &apiKeys{[]string{serverSecret, "API_KEYS_FILE=" + filepath.Join(t.TempDir(), "keys.yaml")}}
+	k := &apiKeys{[]string{serverSecret, "API_KEYS_FILE=" + filepath.Join(t.TempDir(), "keys.jsonl")}}
 	k.create(t, "--owner", "nobody")
 	return k
 }

@@ -96,7 +96,7 @@ func composed(t *testing.T, environment ...string) (*proxy, *exec.Cmd) {
 	root, rules := rulesDirectory(t, testenv.RepoFile(t, "deploy/compose/rules/shop.yaml"))
 	keys := filepath.Join(testenv.RepoRoot(t), "deploy", "compose", "keys")
 	service := startService(t, append([]string{
-		"RUNTIME_ROOT=" + root, "API_KEYS_FILE=" + filepath.Join(keys, "keys.yaml"), "API_KEY_SECRET_FILE=" + filepath.Join(keys, "secret"),
+		"RUNTIME_ROOT=" + root, "API_KEYS_FILE=" + filepath.Join(keys, "keys.jsonl"), "API_KEY_SECRET_FILE=" + filepath.Join(keys, "secret"),
 	}, environment...)...)
 
 	upstream := testenv.FreePort(t)

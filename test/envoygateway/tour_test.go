@@ -75,7 +75,7 @@ func startService(t *testing.T) (s *testenv.RunningService, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys := []string{"API_KEY_SECRET=of this test, and of no other", "API_KEYS_FILE=" + filepath.Join(dir, "keys.yaml")}
+	keys := []string{"API_KEY_SECRET=of this test, and of no other", "API_KEYS_FILE=" + filepath.Join(dir, "keys.jsonl")}
 	create := exec.Command(binary, "keys", "create", "--owner", "alice", "--plan", "free")
 	create.Env = keys
 	create.Stderr = os.Stderr

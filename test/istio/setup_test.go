@@ -104,7 +104,7 @@ func configMapOf(t *testing.T, m *mesh.Mesh, name string) map[string]string {
 // Where the components put what is secret.
 const (
 	serverSecret = "/etc/extauthz/api-key-secret/secret"
-	keysFile     = "/etc/extauthz/api-keys/keys.yaml"
+	keysFile     = "/etc/extauthz/api-keys/keys.jsonl"
 )
 
 // addKeys makes a server secret and keys, as the comments of the components say, and returns by owner the header that has the key.

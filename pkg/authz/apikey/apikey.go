@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math/big"
+	"regexp"
 	"strings"
 )
 
@@ -40,7 +41,7 @@ func NewKey(id string) (string, error) {
 	return body + checksum(body), nil
 }
 
-// CheckWeak reports why a text can not be a weak key, nil when it can. Weak keys are texts of somebody's choice, for trying
+// CheckWeak returns an error if a text cannot be a weak key. Weak keys are texts of somebody's choice, for trying
 // things out: they must not look like keys of ours, and be such that every client can send them.
 func CheckWeak(key string) error {
 	switch {
@@ -58,6 +59,17 @@ func CheckWeak(key string) error {
 
 // visible are the visible characters of ASCII but for the comma, with which proxies join headers of the same name.
 const visible = base62 + "!\"#$%&'()*+-./:;<=>?@[\\]^_`{|}~"
+
+// Mask hides the secrets of all keys in a text. Their prefixes and ids stay.
+func Mask(text string) string {
+	if !strings.Contains(text, prefix) {
+		return text
+	}
+	return regexp.MustCompile(prefix+`[0-9A-Za-z]{0,8}_?[0-9A-Za-z]*`).ReplaceAllStringFunc(text, func(key string) string {
+		shown := min(len(key), len(prefix)+idLength+1)
+		return key[:shown] + strings.Repeat("*", len(key)-shown)
+	})
+}
 
 // IsKey reports whether a text is a key that NewKey can have made, by its form and checksum.
 func IsKey(text string) bool {

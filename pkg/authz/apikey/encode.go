@@ -2,9 +2,11 @@ package apikey
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
@@ -12,8 +14,9 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// recordJSON is a record as a store keeps it, with the names of the key file.
+// recordJSON is a record as JSON, in a key file and in Redis.
 type recordJSON struct {
+	ID        string            `json:"id,omitempty"`
 	Hash      Hash              `json:"hash"`
 	Owner     string            `json:"owner"`
 	Plan      string            `json:"plan,omitempty"`
@@ -42,10 +45,10 @@ type limitJSON struct {
 	Burst           int64  `json:"burst,omitempty"`
 }
 
-// Encode returns a record as a store keeps it beside its id: compact JSON, in the words of the key file.
+// Encode returns a record as stores keep it: compact JSON in one line.
 func (r Record) Encode() ([]byte, error) {
 	j := recordJSON{
-		Hash: r.Hash, Owner: r.Owner, Plan: r.Plan, Labels: r.Labels, Scopes: r.Scopes,
+		ID: r.ID, Hash: r.Hash, Owner: r.Owner, Plan: r.Plan, Labels: r.Labels, Scopes: r.Scopes,
 		NotBefore: r.NotBefore, Expires: r.Expires, Created: r.Created, Disabled: r.Disabled, Weak: r.Weak,
 		Previous: (*previousJSON)(r.Previous), Version: r.Version,
 	}
@@ -58,39 +61,59 @@ func (r Record) Encode() ([]byte, error) {
 	return json.Marshal(j)
 }
 
-// Decode reads what Encode wrote for the record with this id, and checks it. Fields that it does not know may restrict a key
-// in a way that it can not keep to, so they are errors.
-func Decode(id string, data []byte) (Record, error) {
-	var j recordJSON
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&j); err != nil {
-		return Record{}, fmt.Errorf("key %q: not readable: %w", id, withoutText(err))
+// Decode reads and checks what Encode wrote. If the store has the record under an id, that is the id of a record
+// without one, and the record must not have another one; id is "" for a store that has none. Unknown fields are
+// errors, because they may restrict the key in a way that this version does not know. The error never holds a key or
+// a hash; Record.ID may be set in spite of it.
+func Decode(id string, data []byte) (Record, error) { return new(Decoder).Decode(id, data) }
+
+// Decoder decodes many records with less work than Decode. The zero value is ready for use.
+type Decoder struct {
+	text bytes.Reader
+	json *json.Decoder // reads text; nil at first and after an error
+}
+
+// Decode is the function Decode.
+func (d *Decoder) Decode(id string, data []byte) (Record, error) {
+	d.text.Reset(data)
+	if d.json == nil {
+		d.json = json.NewDecoder(&d.text)
+		d.json.DisallowUnknownFields()
 	}
-	if d.More() {
-		return Record{}, fmt.Errorf("key %q: not readable: text after the record", id)
+	var j recordJSON
+	if err := d.json.Decode(&j); err != nil {
+		d.json = nil
+		return Record{}, fmt.Errorf("not readable: %w", withoutText(err))
+	}
+	if _, err := d.json.Token(); !errors.Is(err, io.EOF) {
+		d.json = nil
+		return Record{}, errors.New("not readable: text after the record")
 	}
 	r := Record{
-		ID: id, Hash: j.Hash, Previous: (*Previous)(j.Previous), Owner: j.Owner, Plan: j.Plan, Labels: j.Labels, Scopes: j.Scopes,
+		ID: cmp.Or(j.ID, id), Hash: j.Hash, Previous: (*Previous)(j.Previous),
+		Owner: j.Owner, Plan: j.Plan, Labels: j.Labels, Scopes: j.Scopes,
 		NotBefore: j.NotBefore, Expires: j.Expires, Created: j.Created, Disabled: j.Disabled, Weak: j.Weak,
 		Version: j.Version,
+	}
+	if id != "" && r.ID != id {
+		return Record{}, errors.New("this is the record of another id")
 	}
 	if l := j.Limit; l != nil {
 		unit, ok := descriptors.ParseUnit(l.Unit)
 		if !ok {
-			return Record{}, fmt.Errorf("key %q: limit: unknown unit", id)
+			return Record{ID: r.ID}, errors.New("limit: unknown unit")
 		}
 		r.Limit = &ratelimit.LimitSpec{Requests: l.RequestsPerUnit, Unit: unit, Multiplier: l.UnitMultiplier, Burst: l.Burst}
 		if l.Algorithm != "" {
 			a, err := bucket.ParseAlgorithm(l.Algorithm)
 			if err != nil {
-				return Record{}, fmt.Errorf("key %q: limit: %w", id, err)
+				return Record{ID: r.ID}, fmt.Errorf("limit: %w", err)
 			}
 			r.Limit.Algorithm = a
 		}
 	}
-	if err := r.Check(); err != nil {
-		return Record{}, fmt.Errorf("key %q: %w", id, err)
+	if err := r.Err(); err != nil {
+		return Record{ID: r.ID}, err
 	}
 	return r, nil
 }

@@ -1,14 +1,16 @@
 package apikey
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
@@ -26,7 +28,8 @@ type Record struct {
 	Plan   string
 	Labels map[string]string
 	Scopes []string
-	// NotBefore and Expires bound when the key is valid: from the one on, until before the other. The zero time is no bound.
+	// NotBefore and Expires bound when the key is valid: from the one on, until before the other. The zero time is no
+	// bound.
 	NotBefore, Expires time.Time
 	// Created is when the key was made, zero when that is not known.
 	Created  time.Time
@@ -35,8 +38,9 @@ type Record struct {
 	Weak bool
 	// Limit is the key's own; nil for none.
 	Limit *ratelimit.LimitSpec
-	// Version is larger after each change than any other record's before it, so that a Source can tell a record that was put back
-	// from one that was changed. 0 in a file, which has no versions.
+	// Version is larger after each change than that of any other record before it, so that a record that was put back
+	// is told from one that was changed. 0 for a record of a file: package keyfile compares the versions of whole
+	// files.
 	Version int64
 }
 
@@ -45,17 +49,6 @@ type Previous struct {
 	Hash Hash
 	// ValidUntil is when the key it belongs to ends.
 	ValidUntil time.Time
-}
-
-// CheckID reports what is wrong with an id.
-func (r Record) CheckID() error {
-	switch {
-	case !r.Weak && !isID(r.ID):
-		return fmt.Errorf("want %d letters or digits, as `extauthz keys create` writes it", idLength)
-	case r.Weak && (r.ID == "" || len(r.ID) > maxText || strings.Trim(r.ID, base62+"._-") != ""):
-		return fmt.Errorf("want a name of at most %d letters, digits, `_`, `.` and `-`", maxText)
-	}
-	return nil
 }
 
 // maxText is how long a text of a record may be: an owner goes into headers and keys of buckets.
@@ -69,65 +62,115 @@ func CheckText(text string) error {
 	return authz.CheckText(text)
 }
 
-// CheckScope reports why a text can not be a scope: spaces part scopes.
+// CheckScope returns an error if a text cannot be a scope. Spaces separate scopes.
 func CheckScope(text string) error {
-	if strings.Contains(text, " ") {
+	if text == "" || strings.Contains(text, " ") {
 		return errors.New("want one word")
 	}
 	return CheckText(text)
 }
 
-// CheckLimit returns an error if a limit cannot be a key's own. Without an algorithm it must do for all of them.
-func CheckLimit(l ratelimit.LimitSpec) *ratelimit.SpecError {
-	if l.Algorithm == 0 {
-		l.Algorithm = bucket.TokenBucket
+// Err returns the first mistake of Check as an error, nil for none.
+func (r Record) Err() error {
+	mistakes := r.Check()
+	if len(mistakes) == 0 {
+		return nil
 	}
-	_, err := l.Bucket()
-	return err
+	return fmt.Errorf("%s (%s)", mistakes[0].Message, strings.Join(mistakes[0].Hints, "; "))
 }
 
-// Check reports the first thing that is wrong with a record, nil when it can be used.
-func (r Record) Check() error {
-	if err := r.CheckID(); err != nil {
-		return fmt.Errorf("id %q: %w", r.ID, err)
+// Check returns all that is wrong with a record. The paths are those of its JSON, and so are the names in messages.
+// No message shows a key or a hash.
+func (r Record) Check() []ratelimit.Mistake {
+	var c checks
+	c.id(r)
+	if r.Hash.IsZero() {
+		c.add("hash", "an API key without `hash`", "add the one that `extauthz keys create` gave it")
 	}
-	if err := r.checkTexts(); err != nil {
-		return err
+	c.texts(r)
+	if !r.Expires.IsZero() && !r.Expires.After(r.NotBefore) {
+		c.add("expires", "`expires` is not after `not_before`", "so the key would never be valid")
 	}
-	switch {
-	case r.Hash.IsZero():
-		return errors.New("hash: want one")
-	case r.Previous != nil && (r.Previous.Hash.IsZero() || r.Previous.ValidUntil.IsZero()):
-		return errors.New("previous: want a hash and until when it is valid")
-	case !r.Expires.IsZero() && !r.Expires.After(r.NotBefore):
-		return errors.New("expires: want a time after not_before")
+	if r.Previous != nil && r.Previous.Hash.IsZero() {
+		c.add("previous.hash", "`previous` without `hash`", "add the hash that the key had before, or delete `previous`")
+	}
+	if r.Previous != nil && r.Previous.ValidUntil.IsZero() {
+		c.add("previous.valid_until", "`previous` without `valid_until`",
+			"add until when the key before this one is valid, or delete `previous`")
 	}
 	if r.Limit != nil {
-		if err := CheckLimit(*r.Limit); err != nil {
-			return fmt.Errorf("limit: %w", err)
-		}
+		c.limit(*r.Limit)
 	}
-	return nil
+	return c.mistakes
 }
 
-func (r Record) checkTexts() error {
-	if err := CheckText(r.Owner); err != nil {
-		return fmt.Errorf("owner: %w", err)
+type checks struct{ mistakes []ratelimit.Mistake }
+
+func (c *checks) add(path, message string, hints ...string) {
+	c.mistakes = append(c.mistakes, ratelimit.Mistake{Path: path, Message: Mask(message), Hints: hints})
+}
+
+func (c *checks) id(r Record) {
+	want := ""
+	switch {
+	case r.ID == "":
+		c.add("id", "an API key without `id`", "add the one that `extauthz keys create` gave it")
+		return
+	case !r.Weak && !isID(r.ID):
+		want = fmt.Sprintf("want %d letters or digits, as `extauthz keys create` writes it", idLength)
+	case r.Weak && (len(r.ID) > maxText || strings.Trim(r.ID, base62+"._-") != ""):
+		want = fmt.Sprintf("want a name of at most %d letters, digits, `_`, `.` and `-`", maxText)
+	default:
+		return
 	}
-	if err := CheckText(r.Plan); err != nil && r.Plan != "" {
-		return fmt.Errorf("plan: %w", err)
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.Labels)) {
-		if err := errors.Join(CheckText(name), CheckText(r.Labels[name])); err != nil {
-			return fmt.Errorf("label %q: %w", name, err)
+	c.add("id", "`id` cannot be "+suggest.Quoted(r.ID), want, "a key of your own choice needs `weak: true`")
+}
+
+func (c *checks) texts(r Record) {
+	text := func(path, name, text string) {
+		if err := CheckText(text); err != nil {
+			c.add(path, suggest.Quoted(name)+" cannot be "+suggest.Quoted(text), err.Error())
 		}
 	}
-	for _, scope := range r.Scopes {
+	if r.Owner == "" {
+		c.add("owner", "an API key without `owner`", "add `owner: <whose it is>`")
+	} else {
+		text("owner", "owner", r.Owner)
+	}
+	if r.Plan != "" {
+		text("plan", "plan", r.Plan)
+	}
+	before := len(c.mistakes)
+	for name, value := range r.Labels {
+		if err := CheckText(name); err != nil {
+			c.add("labels", suggest.Quoted(name)+" cannot be the name of a label", err.Error())
+			continue
+		}
+		text("labels."+name, name, value)
+	}
+	slices.SortFunc(c.mistakes[before:], func(a, b ratelimit.Mistake) int { return strings.Compare(a.Message, b.Message) })
+	for i, scope := range r.Scopes {
 		if err := CheckScope(scope); err != nil {
-			return fmt.Errorf("scope %q: %w", scope, err)
+			c.add(fmt.Sprintf("scopes[%d]", i), "a scope cannot be "+suggest.Quoted(scope), err.Error())
 		}
 	}
-	return nil
+}
+
+// limit checks a limit of a key's own. Without an algorithm, it must do for all of them.
+func (c *checks) limit(l ratelimit.LimitSpec) {
+	if l.Unit == descriptors.UnknownUnit {
+		c.add("limit.unit", "a limit without `unit`", "add `unit: second` (or minute, hour, day, week, month, year)")
+		return
+	}
+	l.Algorithm = cmp.Or(l.Algorithm, bucket.TokenBucket)
+	_, err := l.Bucket()
+	if err == nil {
+		return
+	}
+	c.add("limit."+string(err.Field), err.Message, "the limit of a key must be one that can be counted exactly")
+	c.mistakes[len(c.mistakes)-1].Also = []string{
+		"limit.requests_per_unit", "limit.unit", "limit.unit_multiplier", "limit.algorithm", "limit.burst",
+	}
 }
 
 // State says in a word what a record is good for at a time: valid, disabled, expired, or not_yet.

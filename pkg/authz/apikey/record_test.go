@@ -42,25 +42,29 @@ func TestDecodeRefuses(t *testing.T) {
 	for _, c := range []struct{ data, want string }{
 		{``, "not readable"},
 		{`[]`, "not readable"},
+		{`{"hash":"` + hash + `","owner":"a"}}`, "text after the record"},
 		{`{"hash":"canary","owner":"a"}`, "want hmac-sha256:"},
 		{`{"hash":{"canary":1},"owner":"a"}`, "hash: not a"},
 		{`{"hash":"` + hash + `","owner":"a","ip":"canary"}`, `unknown field "ip"`},
-		{`{"hash":"` + hash + `"}`, "owner: want a text"},
-		{`{"owner":"a"}`, "hash: want one"},
+		{`{"hash":"` + hash + `"}`, "an API key without `owner`"},
+		{`{"owner":"a"}`, "an API key without `hash`"},
 		{`{"hash":"` + hash + `","owner":"a","expires":"canary"}`, "not a time"},
 		{`{"hash":"` + hash + `","owner":"a","limit":{"requests_per_unit":1,"unit":"canary"}}`, "limit: unknown unit"},
-		{`{"hash":"` + hash + `","owner":"a","limit":{"requests_per_unit":-1,"unit":"day"}}`, "limit: -1 requests"},
-		{`{"hash":"` + hash + `","owner":"a","previous":{"valid_until":"2026-01-01T00:00:00Z"}}`, "previous: want a hash"},
-		{`{"hash":"` + hash + `","owner":"a","not_before":"2026-01-02T00:00:00Z","expires":"2026-01-01T00:00:00Z"}`, "expires: want a time after"},
+		{`{"hash":"` + hash + `","owner":"a","limit":{"requests_per_unit":-1,"unit":"day"}}`, "-1 requests"},
+		{`{"hash":"` + hash + `","owner":"a","previous":{"valid_until":"2026-01-01T00:00:00Z"}}`, "`previous` without `hash`"},
+		{`{"hash":"` + hash + `","owner":"a","not_before":"2026-01-02T00:00:00Z","expires":"2026-01-01T00:00:00Z"}`, "`expires` is not after `not_before`"},
 		{`{"hash":"` + hash + `","owner":"a\u0000"}`, "without control characters"},
 		{`{"hash":"` + hash + `","owner":"a","scopes":["a b"]}`, "want one word"},
-		{`{"hash":"` + hash + `","owner":"root "}`, "owner: want a text without white space at its ends"},
-		{`{"hash":"` + hash + `","owner":"a","plan":"\tgold"}`, "plan: want a text without white space at its ends"},
+		{`{"hash":"` + hash + `","owner":"root "}`, "`owner` cannot be `root ` (want a text without white space at its ends"},
+		{`{"hash":"` + hash + `","owner":"a","plan":"\tgold"}`, "`plan` cannot be ` gold` (want a text without white space at its ends"},
 	} {
 		_, err := apikey.Decode("aaaaaaaa", []byte(c.data))
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: %v, want %s", c.data, err, c.want)
 		}
+	}
+	if _, err := apikey.Decode("aaaaaaaa", []byte(`{"id":"bbbbbbbb","hash":"`+hash+`","owner":"a"}`)); err == nil {
+		t.Error("the record of another id is taken")
 	}
 	for _, id := range []string{"", "short", "with/sla"} {
 		if _, err := apikey.Decode(id, []byte(`{"hash":"`+hash+`","owner":"a"}`)); err == nil {
@@ -77,12 +81,12 @@ func TestOwnLimits(t *testing.T) {
 		{ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Minute}, ""},
 		{ratelimit.LimitSpec{Requests: 0, Unit: descriptors.Minute}, ""},
 		{ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Minute, Burst: 20}, ""},
-		{ratelimit.LimitSpec{Requests: 5}, "want second, minute, hour"},
+		{ratelimit.LimitSpec{Requests: 5}, "(or minute, hour, day, week, month, year)"},
 		{ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Year, Multiplier: 1000}, "cannot be counted exactly: at most 77"},
 		{ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Day, Algorithm: bucket.FixedWindow, Burst: 5}, "`burst` has no meaning for fixed_window"},
 		{ratelimit.LimitSpec{Requests: 1 << 40, Unit: descriptors.Day}, "at most 4294967295"},
 	} {
-		err := apikey.CheckLimit(c.limit)
+		err := apikey.Record{ID: "aaaaaaaa", Hash: newSecret(t, pepper, "").Hash("x"), Owner: "a", Limit: &c.limit}.Err()
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%+v: %v, want %q", c.limit, err, c.want)
 		}

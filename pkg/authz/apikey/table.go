@@ -26,6 +26,33 @@ func (s *Source) Replace(records []Record) (outdated []string) {
 	return outdated
 }
 
+// Update adds records, or puts them in the place of those with the same ids, at once for every Check that begins from then on. The
+// other records stay. It takes each Version. Calls must overlap neither each other nor those of Replace.
+func (s *Source) Update(records []Record) {
+	last := s.load()
+	next := &table{index: maps.Clone(last.index), entries: slices.Clone(last.entries), weak: maps.Clone(last.weak), newest: last.newest}
+	if next.index == nil {
+		next.index, next.weak = map[publicPart]uint32{}, map[Hash]*weakEntry{}
+	}
+	b := newBuilder()
+	for i := range records {
+		r := &records[i]
+		maps.DeleteFunc(next.weak, func(_ Hash, e *weakEntry) bool { return e.id == r.ID })
+		if e := next.strong(r.ID); e != nil && !r.Weak {
+			*e = b.entry(r)
+			continue
+		}
+		next.add(r, b)
+	}
+	s.table.Store(next)
+}
+
+// Len returns how many keys there are.
+func (s *Source) Len() int {
+	t := s.load()
+	return len(t.entries) + len(t.weak)
+}
+
 // EndAt sets the time from which on the source cannot be asked: Check then returns authz.ErrUnavailable for every key that no
 // other source has. The zero time is no end.
 func (s *Source) EndAt(t time.Time) { s.end.Store(micros(t)) }
@@ -124,11 +151,7 @@ func newTable(records []Record, last *table) (t *table, outdated []string) {
 		strong, weak := last.strong(r.ID), lastWeak[r.ID]
 		switch {
 		case r.Version > last.newest || last.newest == 0 || strong != nil && strong.version == r.Version || weak != nil && weak.version == r.Version:
-			if r.Weak {
-				t.addWeak(&weakEntry{strings.Clone(r.ID), b.entry(r)})
-			} else {
-				t.addStrong(publicPart([]byte(r.ID)), b.entry(r))
-			}
+			t.add(r, b)
 			continue
 		case strong != nil:
 			t.addStrong(publicPart([]byte(r.ID)), *strong)
@@ -146,6 +169,14 @@ func (t *table) weakByName() map[string]*weakEntry {
 		byName[e.id] = e
 	}
 	return byName
+}
+
+func (t *table) add(r *Record, b *builder) {
+	if r.Weak {
+		t.addWeak(&weakEntry{r.ID, b.entry(r)})
+		return
+	}
+	t.addStrong(publicPart([]byte(r.ID)), b.entry(r))
 }
 
 func (t *table) addStrong(id publicPart, e entry) {
@@ -224,7 +255,7 @@ func newBuilder() *builder {
 func (b *builder) entry(r *Record) entry {
 	e := entry{
 		hash: r.Hash, disabled: r.Disabled,
-		owner: strings.Clone(r.Owner), plan: b.text(r.Plan), scopes: b.scopeList(r.Scopes),
+		owner: r.Owner, plan: b.text(r.Plan), scopes: b.scopeList(r.Scopes),
 		notBefore: micros(r.NotBefore), expires: micros(r.Expires), version: r.Version,
 	}
 	if r.Previous != nil {
@@ -246,13 +277,13 @@ func (b *builder) entry(r *Record) entry {
 	return e
 }
 
-// text is the one copy of a text. It is cloned, because the record's may be a part of a whole file.
+// text is the one copy of a text.
 func (b *builder) text(text string) string {
-	if _, known := b.texts[text]; !known {
-		text = strings.Clone(text)
-		b.texts[text] = text
+	if shared, known := b.texts[text]; known {
+		return shared
 	}
-	return b.texts[text]
+	b.texts[text] = text
+	return text
 }
 
 func (b *builder) scopeList(scopes []string) []string {

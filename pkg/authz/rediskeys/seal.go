@@ -135,7 +135,7 @@ func (s *Store) open(seal string, fields map[string]string) (Copy, error) {
 		}
 		record, err := apikey.Decode(id, data)
 		if err != nil {
-			c.Refused = append(c.Refused, Refused{ID: id, Err: err})
+			c.Refused = append(c.Refused, Refused{ID: id, Err: fmt.Errorf("key %.64q: %w", id, err)})
 			continue
 		}
 		c.Records = append(c.Records, record)
@@ -192,7 +192,7 @@ type update struct {
 // put signs a record as a new version.
 func (u *update) put(record apikey.Record) error {
 	record.Version = u.version
-	if err := record.Check(); err != nil {
+	if err := record.Err(); err != nil {
 		return fmt.Errorf("key %q: %w", record.ID, err)
 	}
 	data, err := record.Encode()

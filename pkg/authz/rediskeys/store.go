@@ -89,39 +89,43 @@ func (s *Store) read(ctx context.Context, client redis.Cmdable) (seal string, fi
 	return seal, fields, err
 }
 
-// Add adds a key. The error is ErrExists when its id is taken, and ErrUnsigned when other keys are not as they were signed.
-func (s *Store) Add(ctx context.Context, record apikey.Record) error {
-	return s.write(ctx, record.ID, func(_ apikey.Record, exists bool) (apikey.Record, error) {
-		if exists {
-			return record, ErrExists
+// Add adds keys, all or none. The error is ErrExists if an id is taken, and ErrUnsigned if other keys are not as they were signed.
+func (s *Store) Add(ctx context.Context, records ...apikey.Record) error {
+	return s.update(ctx, func(c Copy, opened error, u *update) error {
+		if opened != nil {
+			return opened
 		}
-		return record, nil
+		for _, record := range records {
+			_, exists, err := c.record(record.ID)
+			switch {
+			case err != nil:
+				return err
+			case exists:
+				return fmt.Errorf("%w: %q", ErrExists, record.ID)
+			}
+			if err := u.put(record); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
 // Change replaces a key by what change makes of it, which may be called again after a conflict with another change. The error is
 // ErrNoKey when no key has this id, and ErrUnsigned when the keys are not as they were signed.
 func (s *Store) Change(ctx context.Context, id string, change func(*apikey.Record) error) error {
-	return s.write(ctx, id, func(record apikey.Record, exists bool) (apikey.Record, error) {
-		if !exists {
-			return record, ErrNoKey
-		}
-		return record, change(&record)
-	})
-}
-
-// write replaces one record by what next returns.
-func (s *Store) write(ctx context.Context, id string, next func(record apikey.Record, exists bool) (apikey.Record, error)) error {
 	return s.update(ctx, func(c Copy, opened error, u *update) error {
 		if opened != nil {
 			return opened
 		}
-		old, exists, err := c.record(id)
-		if err != nil {
+		record, exists, err := c.record(id)
+		switch {
+		case err != nil:
 			return err
+		case !exists:
+			return ErrNoKey
 		}
-		record, err := next(old, exists)
-		if err != nil {
+		if err := change(&record); err != nil {
 			return err
 		}
 		return u.put(record)

@@ -105,7 +105,7 @@ API_KEY_SECRET_PREVIOUS_FILE: /etc/extauthz/api-key-secret/previous
 {{- end }}
 {{- end }}
 {{- if .fileSecret }}
-API_KEYS_FILE: /etc/extauthz/api-keys/keys.yaml
+API_KEYS_FILE: /etc/extauthz/api-keys/keys.jsonl
 {{- end }}
 {{- end }}
 {{- range $name, $value := .Values.settings }}

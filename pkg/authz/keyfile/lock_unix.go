@@ -1,16 +1,17 @@
 //go:build unix && !solaris && !aix
 
-package main
+package keyfile
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"syscall"
 )
 
-// lockDirectory waits until no other process changes keys in a directory. The file itself cannot be locked, since each change puts
-// another one in its place.
+// lockDirectory waits until no other process changes key files in a directory. The file itself cannot be locked,
+// because another file can take its place.
 func lockDirectory(dir string) (unlock func(), err error) {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -21,6 +22,15 @@ func lockDirectory(dir string) (unlock func(), err error) {
 		return nil, fmt.Errorf("lock %s: %w", dir, err)
 	}
 	return func() { _ = d.Close() }, nil
+}
+
+// syncDirectory makes the names of a directory outlast a crash.
+func syncDirectory(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // keepOwner gives a file the owner and group of another one.

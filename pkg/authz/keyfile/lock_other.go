@@ -1,13 +1,15 @@
 //go:build !unix || solaris || aix
 
-package main
+package keyfile
 
 import (
 	"io/fs"
 	"os"
 )
 
-// lockDirectory does nothing where there is no flock: two who change keys at the same moment may lose one change.
+// lockDirectory does nothing where there is no flock: of two changes of keys at the same moment, one can be lost.
 func lockDirectory(string) (unlock func(), err error) { return func() {}, nil }
+
+func syncDirectory(string) error { return nil }
 
 func keepOwner(fs.FileInfo, *os.File) error { return nil }

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/extauthz/extauthz/internal/service"
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/rulefile"
+)
+
+// importYAML adds the keys of a YAML file.
+func (k *keyCommand) importYAML() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "import FILE.yaml",
+		Short:   "Add the keys of a YAML file, the form that key files had before",
+		Long:    "extauthz keys import adds the keys of a YAML file, the form that key files had before: all of them or none.",
+		Example: "  extauthz keys import keys.yaml --file keys.jsonl --dry-run",
+		Args: func(_ *cobra.Command, args []string) error {
+			if slices.ContainsFunc(args, service.HasStartOfSecret) {
+				return &usageError{errors.New("an argument looks like an API key, so it is not shown: want one YAML file")}
+			}
+			if len(args) != 1 {
+				return &usageError{errors.New("want one YAML file")}
+			}
+			return nil
+		},
+	}
+	dry := c.Flags().Bool("dry-run", false, "check the keys, and add none")
+	c.RunE = k.withPlace(func(ctx context.Context, _ *service.Settings, place keyPlace, args []string) error {
+		content, err := os.ReadFile(args[0])
+		if err != nil {
+			return err
+		}
+		keys, problems := rulefile.ParseKeys(rulefile.File{Name: args[0], Content: content})
+		if err := problems.Err(); err != nil {
+			return fmt.Errorf("%s has mistakes:\n%w", args[0], err)
+		}
+		if len(problems) > 0 {
+			fmt.Fprintln(k.stderr, problems)
+		}
+		add, done := place.add, "added to"
+		if *dry {
+			add, done = k.wouldAdd(place), "can be added to"
+		}
+		if err := add(ctx, keys...); err != nil {
+			return fmt.Errorf("%s: %w", place, err)
+		}
+		if k.output.word == "json" {
+			listed := make([]listedKey, len(keys))
+			for i, key := range keys {
+				listed[i] = k.listed(placedKey{Record: key})
+			}
+			return printJSON(k.stdout, listed)
+		}
+		fmt.Fprintf(k.stderr, "%s of %s %s %s.\n", counted(len(keys), "key"), args[0], done, place)
+		return nil
+	})
+	return c
+}
+
+// wouldAdd returns a function that fails if the ids of keys are taken, and adds nothing.
+func (k *keyCommand) wouldAdd(place keyPlace) func(context.Context, ...apikey.Record) error {
+	return func(ctx context.Context, keys ...apikey.Record) error {
+		present, _, err := place.all(ctx)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		taken := make(map[string]bool, len(present))
+		for _, key := range present {
+			taken[key.ID] = true
+		}
+		for _, key := range keys {
+			if taken[key.ID] {
+				return fmt.Errorf("there is a key with the id %q already", key.ID)
+			}
+		}
+		return nil
+	}
+}

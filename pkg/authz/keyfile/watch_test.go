@@ -1,0 +1,288 @@
+package keyfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
+)
+
+// watched is a Watcher of a file in a synctest bubble.
+type watched struct {
+	*Watcher
+	t      *testing.T
+	source apikey.Source
+	said   []string // the first line of each error, "" for a change
+}
+
+// watch follows a file until the bubble ends.
+func watch(t *testing.T, path string) *watched {
+	t.Helper()
+	w := &watched{t: t}
+	w.Watcher = NewWatcher(path, &w.source)
+	if err := w.Load(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	go w.Run(ctx, func(u Update) {
+		text := ""
+		if u.Err != nil {
+			text, _, _ = strings.Cut(u.Err.Error(), "\n")
+		}
+		w.said = append(w.said, text)
+	})
+	return w
+}
+
+// wants waits, and reports an error unless the updates meanwhile were as wanted: the first line of an error has each
+// text, and "" is a change that was taken.
+func (w *watched) wants(what string, wait time.Duration, want ...string) {
+	w.t.Helper()
+	synctest.Wait()
+	time.Sleep(wait)
+	synctest.Wait()
+	matches := len(w.said) == len(want)
+	for i := range min(len(want), len(w.said)) {
+		matches = matches && strings.Contains(w.said[i], want[i]) && (want[i] == "") == (w.said[i] == "")
+	}
+	if !matches {
+		w.t.Errorf("%s: updates %q, want %q", what, w.said, want)
+	}
+	w.said = nil
+}
+
+// has reports an error unless the active keys are these: "alice", or "bob (revoked)".
+func (w *watched) has(what string, want ...string) {
+	w.t.Helper()
+	keys := apikey.New(apikey.Config{Secret: newSecret(w.t), Sources: []*apikey.Source{&w.source}})
+	var got []string
+	for _, id := range []string{"aaaaaaaa", "bbbbbbbb", "cccccccc", "dddddddd"} {
+		who, err := keys.Check(keyOf(id))
+		switch {
+		case err == nil:
+			got = append(got, who.Owner)
+		case errors.Is(err, authz.ErrDisabled):
+			got = append(got, id+" (revoked)")
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		w.t.Errorf("%s: %s", what, diff)
+	}
+}
+
+// change does what `extauthz keys` does.
+func change(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func swapSecret(t *testing.T, dir, version, text string) {
+	t.Helper()
+	if err := os.Mkdir(filepath.Join(dir, version), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, version, "keys.jsonl"), text)
+	if err := os.Symlink(version, filepath.Join(dir, "..tmp")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(dir, "..tmp"), filepath.Join(dir, "..data")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var putFile = map[string]func(t testing.TB, path, text string){
+	"in place": write,
+	"a rename": func(t testing.TB, path, text string) {
+		write(t, path+".new", text)
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+	},
+}
+
+// TestCutKeyFileIsNeverActive: a file is cut at each line end, and at other bytes. No revoked key is valid again.
+func TestCutKeyFileIsNeverActive(t *testing.T) {
+	for name, put := range putFile {
+		t.Run(name, func(t *testing.T) {
+			path := newFile(t)
+			whole := content(t, path)
+			synctest.Test(t, func(t *testing.T) {
+				w := watch(t, path)
+				for cut := 0; cut < len(whole)-1; cut += 1 + strings.IndexByte(whole[cut:], '\n') {
+					for _, at := range []int{cut, cut + 7} {
+						put(t, path, whole[:at])
+						mistake := ":"
+						if at == 0 {
+							mistake = "the file is empty"
+						}
+						w.wants(fmt.Sprintf("cut after %d bytes", at), time.Minute, mistake)
+						w.has("cut", "alice", "bbbbbbbb (revoked)", "carol")
+						w.Reload()
+						w.wants("SIGHUP", time.Second)
+					}
+				}
+				put(t, path, whole)
+				w.wants("the whole file again", time.Minute, "")
+				w.has("the whole file again", "alice", "bbbbbbbb (revoked)", "carol")
+			})
+		})
+	}
+}
+
+// TestOlderCopyIsRefused: an older copy of the file is put back, in which a key is not revoked yet: a complete file,
+// which can also be one from before outdated lines were removed.
+func TestOlderCopyIsRefused(t *testing.T) {
+	for name, put := range putFile {
+		t.Run(name, func(t *testing.T) {
+			path := newFile(t)
+			older := content(t, path)
+			change(t, Change(path, "aaaaaaaa", revoke))
+			change(t, Change(path, "cccccccc", func(r *apikey.Record) error { r.Plan = "pro"; return nil }))
+			change(t, Change(path, "cccccccc", func(r *apikey.Record) error { r.Plan = "free"; return nil }))
+			newer := content(t, path)
+			if strings.HasPrefix(newer, strings.TrimSuffix(older, endMark+"\n")) {
+				t.Errorf("no lines were removed:\n%s", newer)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				w := watch(t, path)
+				put(t, path, older)
+				w.wants("an older copy", time.Minute, "this is an older copy: its last change is of 2")
+				w.has("an older copy", "aaaaaaaa (revoked)", "bbbbbbbb (revoked)", "carol")
+				put(t, path, newer)
+				w.wants("the newer one again", time.Minute, "")
+				put(t, path, older)
+				w.wants("the older one again", time.Second, "this is an older copy")
+				for _, wait := range []time.Duration{time.Second, time.Minute} {
+					w.Reload()
+					w.wants("SIGHUP while it may still be written", wait, "this is an older copy")
+				}
+				w.Reload()
+				w.wants("SIGHUP after that", time.Minute, "")
+				w.has("SIGHUP after that", "alice", "bbbbbbbb (revoked)", "carol")
+				w.Reload()
+				w.wants("one more", time.Minute)
+			})
+		})
+	}
+}
+
+// TestSecretIsTrusted: a Secret of Kubernetes is replaced in one step, so an older state is what its owner wants.
+func TestSecretIsTrusted(t *testing.T) {
+	path := newFile(t)
+	older := content(t, path)
+	change(t, Change(path, "aaaaaaaa", revoke))
+	newer := content(t, path)
+	dir := t.TempDir()
+	swapSecret(t, dir, "..1", newer)
+	if err := os.Symlink(filepath.Join("..data", "keys.jsonl"), filepath.Join(dir, "keys.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := watch(t, filepath.Join(dir, "keys.jsonl"))
+		write(t, filepath.Join(dir, "..1", "keys.jsonl"), older)
+		w.wants("written to in its place", time.Minute, "this is an older copy")
+		swapSecret(t, dir, "..2", older)
+		w.wants("replaced", time.Minute, "")
+		w.has("replaced", "alice", "bbbbbbbb (revoked)", "carol")
+	})
+}
+
+// TestWatcher: what `extauthz keys` does is active within a second, and so is what an editor does; mistakes change
+// nothing.
+func TestWatcher(t *testing.T) {
+	path := newFile(t)
+	synctest.Test(t, func(t *testing.T) {
+		w := watch(t, path)
+		w.wants("no change", time.Minute)
+		const soon = time.Second
+		change(t, Change(path, "aaaaaaaa", revoke))
+		w.wants("a key is revoked", soon, "")
+		w.has("a key is revoked", "aaaaaaaa (revoked)", "bbbbbbbb (revoked)", "carol")
+		change(t, Add(path, record(t, "dddddddd", "dan")))
+		w.Reload()
+		w.wants("a new key, and SIGHUP", 0, "")
+		w.has("a new key", "aaaaaaaa (revoked)", "bbbbbbbb (revoked)", "carol", "dan")
+		weak := apikey.Record{ID: "demo", Hash: newSecret(t).Hash("demo"), Owner: "demo", Weak: true}
+		change(t, Add(path, weak))
+		w.wants("a weak key", soon, "")
+		if n := w.source.Len(); n != 5 {
+			t.Errorf("%d keys, want 5", n)
+		}
+		for i := range 7 { // outdated lines are removed meanwhile
+			change(t, Change(path, "dddddddd", func(r *apikey.Record) error { r.Owner = fmt.Sprint("dan", i); return nil }))
+			w.wants("a change", soon, "")
+			w.has("a change", "aaaaaaaa (revoked)", "bbbbbbbb (revoked)", "carol", fmt.Sprint("dan", i))
+		}
+		good := content(t, path)
+		write(t, path, strings.Replace(good, `"carol"`, `"caro"`, 1))
+		w.wants("an edit", soon, "")
+		w.has("an edit", "aaaaaaaa (revoked)", "bbbbbbbb (revoked)", "caro", "dan6")
+		write(t, path, strings.Replace(good, `"carol"`, `" caro"`, 1))
+		w.wants("a mistake", time.Minute, "keys.jsonl:")
+		write(t, path, strings.TrimSuffix(good, endMark+"\n")+"{}\n"+endMark)
+		w.wants("a mistake in a new line", time.Minute,
+			fmt.Sprintf("keys.jsonl:%d: an API key without `id`", strings.Count(good, "\n")))
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		w.wants("it is gone", time.Minute, "no such file")
+		w.has("it is gone", "aaaaaaaa (revoked)", "bbbbbbbb (revoked)", "caro", "dan6")
+		write(t, path, good)
+		w.wants("it is back", soon, "")
+		w.has("it is back", "aaaaaaaa (revoked)", "bbbbbbbb (revoked)", "carol", "dan6")
+		lines, err := encode([]apikey.Record{record(t, "dddddddd", "new")}, w.version+1)
+		change(t, err)
+		write(t, path, string(lines)+endMark)
+		w.wants("a new file", soon, "")
+		w.has("a new file", "new")
+	})
+}
+
+// TestUnchangedFileIsNotRead: a file that was written long ago is not read at each look, and a change of it is found.
+func TestUnchangedFileIsNotRead(t *testing.T) {
+	path := newFile(t)
+	good := content(t, path)
+	age := func(by time.Duration) { change(t, os.Chtimes(path, time.Time{}, time.Now().Add(-by))) }
+	age(time.Hour)
+	var source apikey.Source
+	w := NewWatcher(path, &source)
+	if err := w.Load(); err != nil {
+		t.Fatal(err)
+	}
+	first := w.last.at
+	w.look()
+	if !w.last.at.Equal(first) {
+		t.Error("a file that is as it was is read again")
+	}
+	for what, alter := range map[string]func(){
+		"another time": func() { age(time.Minute) },
+		"another size": func() { write(t, path, good+"\n"); age(time.Hour) },
+		"another file": func() { change(t, os.Remove(path)); write(t, path, good+"\n"); age(time.Hour) },
+	} {
+		w.look()
+		before := w.last.at
+		alter()
+		if w.look(); w.last.at.Equal(before) {
+			t.Errorf("%s: it is not read again", what)
+		}
+	}
+	age(time.Second / 2)
+	w.look()
+	before := w.last.at
+	if w.look(); w.last.at.Equal(before) {
+		t.Error("a file that was just written is not read again: it can change within the same tick of the clock")
+	}
+}
