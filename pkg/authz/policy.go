@@ -29,19 +29,19 @@ type Refusal struct {
 
 // Credential is one way to say who sends a request. Exactly one of its keys is set.
 type Credential struct {
-	APIKey *APIKey `yaml:"api_key" doc:"A key of the key file or of Redis." example:"{header: x-api-key}"`
-	JWT    *JWT    `yaml:"jwt" doc:"A signed token." example:"{issuer: https://idp.example, audiences: [shop], algorithms: [RS256], jwks_url: https://idp.example/keys}"`
-	MTLS   *MTLS   `yaml:"mtls" doc:"The certificate of the client, which Envoy has verified." example:"{principals: [\"spiffe://example.org/ns/*/sa/*\"]}"`
+	APIKey *APIKey `yaml:"api_key" oneof:"credential" doc:"A key of the key file or of Redis." example:"{header: x-api-key}"`
+	JWT    *JWT    `yaml:"jwt" oneof:"credential" doc:"A signed token." example:"{issuer: https://idp.example, audiences: [shop], algorithms: [RS256], jwks_url: https://idp.example/keys}"`
+	MTLS   *MTLS   `yaml:"mtls" oneof:"credential" doc:"The certificate of the client, which Envoy has verified." example:"{principals: [\"spiffe://example.org/ns/*/sa/*\"]}"`
 	// Position is where the credential is, "file:line".
 	Position string `yaml:",position"`
 }
 
 // Source is where in a request a credential is. Exactly one of its keys is set.
 type Source struct {
-	Header *string `yaml:"header" doc:"The name of a header." example:"x-api-key"`
-	Scheme *string `yaml:"scheme" doc:"The scheme of the Authorization header." example:"ApiKey"`
-	Query  *string `yaml:"query" doc:"The name of a query parameter." example:"api_key"`
-	Cookie *string `yaml:"cookie" doc:"The name of a cookie." example:"session"`
+	Header *string `yaml:"header" oneof:"source,optional" doc:"The name of a header." example:"x-api-key"`
+	Scheme *string `yaml:"scheme" oneof:"source,optional" doc:"The scheme of the Authorization header." example:"ApiKey"`
+	Query  *string `yaml:"query" oneof:"source,optional" doc:"The name of a query parameter." example:"api_key"`
+	Cookie *string `yaml:"cookie" oneof:"source,optional" doc:"The name of a cookie." example:"session"`
 }
 
 // APIKey takes a key of the key file or of Redis.
@@ -56,8 +56,8 @@ type JWT struct {
 	Audiences   []string      `yaml:"audiences" required:"true" min:"1" doc:"One of these must be an aud of the token." example:"[shop]"`
 	Algorithms  []string      `yaml:"algorithms" required:"true" min:"1" doc:"The signature algorithms that are accepted." example:"[RS256]"`
 	Leeway      time.Duration `yaml:"leeway" doc:"How far the clocks may differ, at most 1m." default:"0s" example:"30s"`
-	JWKSFile    *string       `yaml:"jwks_file" doc:"The file that has the keys of the issuer." example:"/etc/extauthz/keys.json"`
-	JWKSURL     *string       `yaml:"jwks_url" doc:"The URL that has the keys of the issuer." example:"https://idp.example/.well-known/jwks.json"`
+	JWKSFile    *string       `yaml:"jwks_file" oneof:"keys" doc:"The file that has the keys of the issuer." example:"/etc/extauthz/keys.json"`
+	JWKSURL     *string       `yaml:"jwks_url" oneof:"keys" doc:"The URL that has the keys of the issuer." example:"https://idp.example/.well-known/jwks.json"`
 	OwnerClaim  *string       `yaml:"owner_claim" doc:"The claim that names the owner." default:"sub"`
 	PlanClaim   string        `yaml:"plan_claim" doc:"The claim that names the plan." default:"none"`
 	ScopesClaim string        `yaml:"scopes_claim" doc:"The claim that has the scopes." default:"scope"`
@@ -82,9 +82,9 @@ type Access struct {
 
 // PathPattern is a pattern of paths. Exactly one of its keys is set.
 type PathPattern struct {
-	Exact    *string `yaml:"exact" doc:"The path itself." example:"/healthz"`
-	Prefix   *string `yaml:"prefix" doc:"The path and all below it." example:"/public/"`
-	Template *string `yaml:"template" doc:"A path in which {name} stands for one segment." example:"/users/{id}"`
+	Exact    *string `yaml:"exact" oneof:"pattern" doc:"The path itself." example:"/healthz"`
+	Prefix   *string `yaml:"prefix" oneof:"pattern" doc:"The path and all below it." example:"/public/"`
+	Template *string `yaml:"template" oneof:"pattern" doc:"A path in which {name} stands for one segment." example:"/users/{id}"`
 }
 
 // Form returns the key that is set and its text, "" for a nil pattern, which matches every path.
@@ -122,22 +122,22 @@ type RateLimit struct {
 // HitsAddend is the cost of a request: what a header or a context extension says, else Number, else 1.
 type HitsAddend struct {
 	Number    int64   `yaml:"number" min:"1" max:"1000000000" doc:"The cost of a request that says none." default:"1"`
-	Header    *string `yaml:"header" doc:"The header that says the cost." example:"x-tokens"`
-	Extension *string `yaml:"extension" doc:"The key of the route's context_extensions that says the cost." example:"cost"`
+	Header    *string `yaml:"header" oneof:"cost,optional" doc:"The header that says the cost." example:"x-tokens"`
+	Extension *string `yaml:"extension" oneof:"cost,optional" doc:"The key of the route's context_extensions that says the cost." example:"cost"`
 }
 
 // Action gives one entry of a descriptor, in the words of Envoy's route rate_limits. Exactly one of its keys is set.
 type Action struct {
-	Credential       *CredentialAction `yaml:"credential" doc:"What the credential says." example:"{field: owner, key: user}"`
-	RequestHeaders   *RequestHeaders   `yaml:"request_headers" doc:"The value of a header." example:"{header: x-tenant, key: tenant}"`
-	RemoteAddress    *RemoteAddress    `yaml:"remote_address,bare" doc:"The address of the client, or its network." example:"{trusted_hops: 1}"`
-	GenericKey       *GenericKey       `yaml:"generic_key" doc:"Always the same entry." example:"{key: tier, value: public}"`
-	HeaderValueMatch *HeaderValueMatch `yaml:"header_value_match" doc:"An entry if a header matches." example:"{header: user-agent, pattern: \"*bot*\", value: bot}"`
-	QueryParameter   *QueryParameter   `yaml:"query_parameter" doc:"The first value of a query parameter." example:"{parameter: tenant, key: tenant}"`
-	Metadata         *Metadata         `yaml:"metadata" doc:"What other filters of Envoy know." example:"{key: plan, path: [envoy.filters.http.jwt_authn, payload, plan]}"`
-	Method           *MethodAction     `yaml:"method,bare" doc:"The HTTP method." example:"{key: method}"`
-	Host             *HostAction       `yaml:"host,bare" doc:"The host, without port." example:"{key: host}"`
-	Path             *PathAction       `yaml:"path,bare" doc:"The pattern of the rule of access that matches the request." example:"{key: path}"`
+	Credential       *CredentialAction `yaml:"credential" oneof:"action" doc:"What the credential says." example:"{field: owner, key: user}"`
+	RequestHeaders   *RequestHeaders   `yaml:"request_headers" oneof:"action" doc:"The value of a header." example:"{header: x-tenant, key: tenant}"`
+	RemoteAddress    *RemoteAddress    `yaml:"remote_address,bare" oneof:"action" doc:"The address of the client, or its network." example:"{trusted_hops: 1}"`
+	GenericKey       *GenericKey       `yaml:"generic_key" oneof:"action" doc:"Always the same entry." example:"{key: tier, value: public}"`
+	HeaderValueMatch *HeaderValueMatch `yaml:"header_value_match" oneof:"action" doc:"An entry if a header matches." example:"{header: user-agent, pattern: \"*bot*\", value: bot}"`
+	QueryParameter   *QueryParameter   `yaml:"query_parameter" oneof:"action" doc:"The first value of a query parameter." example:"{parameter: tenant, key: tenant}"`
+	Metadata         *Metadata         `yaml:"metadata" oneof:"action" doc:"What other filters of Envoy know." example:"{key: plan, path: [envoy.filters.http.jwt_authn, payload, plan]}"`
+	Method           *MethodAction     `yaml:"method,bare" oneof:"action" doc:"The HTTP method." example:"{key: method}"`
+	Host             *HostAction       `yaml:"host,bare" oneof:"action" doc:"The host, without port." example:"{key: host}"`
+	Path             *PathAction       `yaml:"path,bare" oneof:"action" doc:"The pattern of the rule of access that matches the request." example:"{key: path}"`
 }
 
 // CredentialAction gives what the credential says under Field: owner, plan, key_id, method, "label.<name>" or "claim.<name>".

@@ -230,7 +230,7 @@ func (e *entry) identity(id string, now time.Time) (authz.Identity, error) {
 		return authz.Identity{}, authz.ErrNotYet
 	}
 	who := authz.Identity{
-		Method: "api_key", Owner: e.owner, Plan: e.plan, KeyID: id, Scopes: slices.Clip(e.scopes), Limit: e.limit,
+		Method: authz.MethodAPIKey, Owner: e.owner, Plan: e.plan, KeyID: id, Scopes: slices.Clip(e.scopes), Limit: e.limit,
 	}
 	if len(e.labels) > 0 { // kept as a list, which takes a fifth of the memory of a map
 		who.Labels = make(map[string]string, len(e.labels))

@@ -16,9 +16,8 @@ type Stats struct {
 
 // SourceStats are the figures of a source of keys.
 type SourceStats struct {
-	// Name is the path or URL; Issuers are those whose keys it has.
-	Name    string
-	Issuers []string
+	// Name is the path or URL.
+	Name string
 	// Keys is how many keys are trusted.
 	Keys int
 	// LastSuccess is when the keys were last read without an error; zero for never.
@@ -32,27 +31,16 @@ func (v *Verifier) Stats() Stats {
 	p := v.policy.Load()
 	stats := Stats{Cached: v.cache.len()}
 	for name, s := range p.sources {
-		stats.Sources = append(stats.Sources, s.stats(name, p.issuers(s)))
+		stats.Sources = append(stats.Sources, s.stats(name))
 	}
 	slices.SortFunc(stats.Sources, func(a, b SourceStats) int { return cmp.Compare(a.Name, b.Name) })
 	return stats
 }
 
-// issuers are those whose keys come from a source, each once.
-func (p *policy) issuers(s *source) (issuers []string) {
-	for _, v := range p.validators {
-		if v.source == s {
-			issuers = append(issuers, v.issuer.Name)
-		}
-	}
-	slices.Sort(issuers)
-	return slices.Compact(issuers)
-}
-
-func (s *source) stats(name string, issuers []string) SourceStats {
+func (s *source) stats(name string) SourceStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	stats := SourceStats{Name: name, Issuers: issuers, Failures: s.failures}
+	stats := SourceStats{Name: name, Failures: s.failures}
 	if good := s.good.Load(); good != nil {
 		stats.LastSuccess = good.read
 		if keys := s.keys(s.cfg.Now()); keys != nil {
