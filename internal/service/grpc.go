@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
-	"github.com/extauthz/extauthz/pkg/envoy/wire"
+	"github.com/extauthz/extauthz/pkg/envoy/unary"
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
@@ -27,7 +27,7 @@ const (
 
 func newGRPCServer(s *Settings, rpcs *telemetry.RPCs, bugs *panics) *grpc.Server {
 	return grpc.NewServer(
-		grpc.ForceServerCodecV2(wire.NewCodec(bugs.caught)),
+		grpc.ForceServerCodecV2(unary.Codec()),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxRecvMsgSize(maxRequest),
 		grpc.MaxHeaderListSize(maxHeaderList),

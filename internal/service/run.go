@@ -17,7 +17,9 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/envoy/auth"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
+	"github.com/extauthz/extauthz/pkg/envoy/unary"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
@@ -70,19 +72,19 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	auth := newAuthorization(s, limiter, keys.keys, calls, log)
-	defer auth.close()
+	check := newAuthorization(s, limiter, keys.keys, calls, log)
+	defer check.close()
 	ready := newHealth()
 	ready.set(!s.HealthyConfigs)
 	rules := newRuleSource(loaded, s, log, func(rules *ratelimit.Rules, policies map[string]*authz.Policy) {
 		limiter.SetRules(rules) // first: a policy takes the rules in force along
-		auth.setPolicies(authz.NewPolicies(policies, s.headers()))
+		check.setPolicies(authz.NewPolicies(policies, s.headers()))
 		keys.checkPolicies(policies, s, loaded.sample)
 		ready.set(true)
 	})
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registry.MustRegister(&telemetry.Collector{
-		Limiter: limiter, Authorizer: auth.authorizer, Check: auth.checkStats, Issuers: auth.issuerStats, Keys: keys.stats,
+		Limiter: limiter, Authorizer: check.authorizer, Check: check.checkStats, Issuers: check.issuerStats, Keys: keys.stats,
 		Memory: stores.memoryStats, Store: stores.up, Rules: rules.stats, Certificates: stores.certificates, Build: cfg.Build,
 	})
 
@@ -91,8 +93,8 @@ func Run(ctx context.Context, cfg Config) error {
 		Limiter: limiter, Headers: s.headers(),
 		ProblemBody: s.ResponseBody == "problem", DynamicMetadata: s.DynamicMetadata,
 	})
-	limits.Register(grpcServer)
-	auth.server.Register(grpcServer)
+	unary.Register(grpcServer, rls.Method, limits.Answer)
+	unary.Register(grpcServer, auth.Method, check.server.Answer)
 	ready.register(grpcServer)
 	listeners, err := listen(s)
 	if err != nil {
@@ -110,7 +112,7 @@ func Run(ctx context.Context, cfg Config) error {
 	listeners.guard(guards, portBounds(s, memory), registry)
 	debug := debugHandler(registry, rules.serve, ready, s.Pprof && listeners.pprof == nil)
 	servers := []webServer{
-		{"HTTP", listeners.http, newHTTPServer(bugs.handler("HTTP", auth.server.HTTP(mainHandler(limits, ready))))},
+		{"HTTP", listeners.http, newHTTPServer(bugs.handler("HTTP", check.server.HTTP(mainHandler(limits, ready))))},
 		{"debug", listeners.debug, newHTTPServer(bugs.handler("debug", debug))},
 	}
 	if listeners.pprof != nil {

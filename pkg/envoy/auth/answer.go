@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
@@ -44,11 +45,11 @@ func newAnswer(r *authz.Request, d *authz.Decision) answer {
 	// The type of an answer without a body is Envoy's affair, and that of a gRPC answer.
 	a.toClient = slices.DeleteFunc(a.toClient, func(h reply.Header) bool { return h.Name == "content-type" })
 	if r.GRPC() {
-		a.body = validText(message(d))
+		a.body = wire.ValidText(message(d))
 		a.toClient = append(a.toClient, grpcHeaders(a.status, a.body, d)...)
 		return a
 	}
-	a.body = validText(string(d.Body))
+	a.body = wire.ValidText(string(d.Body))
 	if len(d.Body) > 0 && d.ContentType != "" {
 		a.addToClient([]reply.Header{{Name: "content-type", Value: d.ContentType}})
 	}
@@ -141,7 +142,7 @@ func spellings(path string, names []string) []string {
 	for pair := range strings.SplitSeq(query, "&") {
 		spelt, _, _ := strings.Cut(pair, "=")
 		if name, err := url.QueryUnescape(spelt); err == nil && slices.Contains(names, name) {
-			found[validText(spelt)] = true
+			found[wire.ValidText(spelt)] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(found))

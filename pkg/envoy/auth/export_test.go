@@ -12,25 +12,22 @@ import (
 // Unmarshal is for tests: the request in a message.
 func Unmarshal(b []byte) (*authz.Request, error) {
 	var c checkRequest
-	err := c.UnmarshalWire(string(b))
+	err := c.unmarshal(string(b))
 	return &c.request, err
 }
 
 // Marshal is for tests: the message that Envoy is sent for a decision.
 func Marshal(r *authz.Request, d authz.Decision) []byte {
-	c := checkResponse{newAnswer(r, &d)}
-	return c.AppendWire(nil)
+	a := newAnswer(r, &d)
+	return a.appendResponse(nil)
 }
 
-// Check is for tests: the answer to a request, without a connection.
+// Check is for tests: the answer to a request, without a message. Its error is that of ctx.
 func (s *Server) Check(ctx context.Context, r *authz.Request) (*authv3.CheckResponse, error) {
-	c, err := s.check(ctx, r)
-	if err != nil {
+	a := s.decide(ctx, r)
+	m := new(authv3.CheckResponse)
+	if err := proto.Unmarshal(a.appendResponse(nil), m); err != nil {
 		return nil, err
 	}
-	m := new(authv3.CheckResponse)
-	return m, proto.Unmarshal(c.AppendWire(nil), m)
+	return m, ctx.Err()
 }
-
-// MaxDepth is for tests.
-const MaxDepth = maxDepth

@@ -26,7 +26,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
-	"github.com/extauthz/extauthz/pkg/envoy/wire"
+	"github.com/extauthz/extauthz/pkg/envoy/unary"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/reply"
@@ -242,8 +242,8 @@ func serve(t testing.TB, server *auth.Server) *grpc.ClientConn {
 // listen starts a gRPC server and returns its address.
 func listen(t testing.TB, server *auth.Server) string {
 	t.Helper()
-	g := grpc.NewServer(grpc.ForceServerCodecV2(wire.NewCodec(nil)))
-	server.Register(g)
+	g := grpc.NewServer(grpc.ForceServerCodecV2(unary.Codec()))
+	unary.Register(g, auth.Method, server.Answer)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -7,12 +7,12 @@ import (
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
 )
@@ -24,7 +24,7 @@ func grpcHeaders(status int, message string, d *authz.Decision) []reply.Header {
 	if status != http.StatusTooManyRequests {
 		return nil
 	}
-	headers := []reply.Header{{Name: "grpc-status", Value: strconv.Itoa(int(codes.ResourceExhausted))}}
+	headers := []reply.Header{{Name: "grpc-status", Value: strconv.Itoa(int(wire.ResourceExhausted))}}
 	if d.Limits == nil {
 		return headers
 	}
@@ -36,7 +36,7 @@ func grpcHeaders(status int, message string, d *authz.Decision) []reply.Header {
 }
 
 func exhausted(message string, limits *ratelimit.Result) *rpcstatus.Status {
-	s := &rpcstatus.Status{Code: int32(codes.ResourceExhausted), Message: message}
+	s := &rpcstatus.Status{Code: int32(wire.ResourceExhausted), Message: message}
 	if limits.RetryAfter >= 0 {
 		const nanos = 1_000
 		s.Details = appendAny(s.Details, &errdetails.RetryInfo{RetryDelay: &durationpb.Duration{
@@ -47,7 +47,7 @@ func exhausted(message string, limits *ratelimit.Result) *rpcstatus.Status {
 	for i := range limits.Limits {
 		if l := &limits.Limits[i]; l.Denied() {
 			quota.Violations = append(quota.Violations, &errdetails.QuotaFailure_Violation{
-				Subject:     validText(l.Limit.Policy),
+				Subject:     wire.ValidText(l.Limit.Policy),
 				Description: strconv.FormatInt(l.Limit.Requests, 10) + " per " + strconv.FormatInt(ratelimit.Seconds(l.Limit.Window), 10) + " s",
 			})
 		}

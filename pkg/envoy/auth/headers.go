@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
@@ -32,8 +33,5 @@ func sendableValue(value string) (valid string, ok bool) {
 			return "", false
 		}
 	}
-	return validText(value), true
+	return wire.ValidText(value), true
 }
-
-// validText makes text of any bytes that a protobuf message can hold.
-func validText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -10,43 +10,27 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// appendMetadata appends the fields of dynamic_metadata, a google.protobuf.Struct: what Envoy's access logs and later filters learn of a decision, in the namespace of the ext_authz filter:
+// appendMetadata appends the fields of dynamic_metadata, a google.protobuf.Struct: what Envoy's access logs and later filters learn of
+// a decision, in the namespace of the ext_authz filter:
 // reason, domain; owner, plan, method and key_id when it is known who asks; rule and remaining of the limit that binds; and the
 // limit that a credential brings, as `limit.dynamic_metadata` of a route's rate_limits wants it. Nothing of it has no value: a
 // rate limit action takes default_value only for what is not there.
 func appendMetadata(b []byte, d *authz.Decision) []byte {
 	for _, f := range facts(d) {
 		if f.value != "" {
-			b = appendText(b, f.name, f.value)
+			b = wire.AppendTextField(b, f.name, f.value)
 		}
 	}
 	if tightest := d.Limits.Binding(); tightest != nil {
-		b = appendNumber(b, "remaining", tightest.Binding.Decision.Remaining)
+		b = wire.AppendNumberField(b, "remaining", float64(tightest.Binding.Decision.Remaining))
 	}
 	if l := d.Identity.Limit; overrides(l) {
-		b = appendField(b, "limit", func(b []byte) []byte {
-			return wire.AppendMessage(b, valueStruct, func(b []byte) []byte {
-				b = appendNumber(b, "requests_per_unit", l.Requests)
-				return appendText(b, "unit", strings.ToUpper(l.Unit.String()))
-			})
+		b = wire.AppendStructField(b, "limit", func(b []byte) []byte {
+			b = wire.AppendNumberField(b, "requests_per_unit", float64(l.Requests))
+			return wire.AppendTextField(b, "unit", strings.ToUpper(l.Unit.String()))
 		})
 	}
 	return b
-}
-
-// appendField appends a field of a Struct, whose Value value appends.
-func appendField(b []byte, name string, value func([]byte) []byte) []byte {
-	return wire.AppendMessage(b, structFields, func(b []byte) []byte {
-		return wire.AppendMessage(wire.AppendText(b, entryKey, name), entryValue, value)
-	})
-}
-
-func appendText(b []byte, name, text string) []byte {
-	return appendField(b, name, func(b []byte) []byte { return wire.AppendText(b, valueString, validText(text)) })
-}
-
-func appendNumber(b []byte, name string, n int64) []byte {
-	return appendField(b, name, func(b []byte) []byte { return wire.AppendFixed64(b, valueNumber, math.Float64bits(float64(n))) })
 }
 
 // fact is one thing that is told of a decision.

@@ -58,9 +58,9 @@ const (
 // usualHeaders is how many headers a request has, more or less.
 const usualHeaders = 16
 
-// UnmarshalWire implements wire.Message. Its error says that the message is no protobuf message: nothing in one is an error,
-// because what fails is let through by a filter with failure_mode_allow.
-func (c *checkRequest) UnmarshalWire(msg string) error {
+// unmarshal reads the message, parts of which the request keeps. Its error says that it is no protobuf message: nothing in one is an
+// error, because what fails is let through by a filter with failure_mode_allow.
+func (c *checkRequest) unmarshal(msg string) error {
 	return wire.EachField(msg, func(f wire.Field) error {
 		if f.Tag != checkAttributes {
 			return nil
@@ -198,7 +198,7 @@ func (c *checkRequest) metadata(f wire.Field) error {
 		case entryKey:
 			namespace = f.Text
 		case entryValue:
-			return unmarshalStruct(f.Text, fields, maxDepth)
+			return wire.ReadStruct(f.Text, fields)
 		}
 		return nil
 	})

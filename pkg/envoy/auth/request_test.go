@@ -15,6 +15,7 @@ import (
 
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
+	"github.com/extauthz/extauthz/pkg/envoy/wire"
 )
 
 func parse(t testing.TB, text string) *authv3.CheckRequest {
@@ -109,7 +110,7 @@ func TestRequest(t *testing.T) {
 // TestDeepMetadata: what is nested too deep is null, and not an error.
 func TestDeepMetadata(t *testing.T) {
 	value := structpb.NewStringValue("the bottom")
-	for range auth.MaxDepth + 1 {
+	for range wire.MaxDepth + 1 {
 		value = structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{value}})
 	}
 	b := marshal(t, &authv3.CheckRequest{Attributes: &authv3.AttributeContext{MetadataContext: &corev3.Metadata{
@@ -124,8 +125,8 @@ func TestDeepMetadata(t *testing.T) {
 		at = at.([]any)[0]
 		depth++
 	}
-	if depth != auth.MaxDepth {
-		t.Errorf("got %d levels, want %d and null below", depth, auth.MaxDepth)
+	if depth != wire.MaxDepth {
+		t.Errorf("got %d levels, want %d and null below", depth, wire.MaxDepth)
 	}
 }
 
@@ -217,7 +218,7 @@ func values(r *authz.Request) (n int) {
 // deep reports whether metadata is nested deeper than is read.
 func deep(metadata map[string]map[string]any) bool {
 	for _, fields := range metadata {
-		if depth(fields) > auth.MaxDepth {
+		if depth(fields) > wire.MaxDepth {
 			return true
 		}
 	}

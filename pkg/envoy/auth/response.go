@@ -2,15 +2,11 @@ package auth
 
 import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	"google.golang.org/grpc/codes"
 
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/reply"
 )
-
-// checkResponse is an envoy.service.auth.v3.CheckResponse. Its zero value must not be sent: it is made of an answer.
-type checkResponse struct{ answer answer }
 
 // Fields of envoy.service.auth.v3.CheckResponse, and of the messages in it, as they are tagged on the wire; those of headers are
 // in request.go.
@@ -38,17 +34,16 @@ const (
 	optionAction = 3<<3 | wire.Varint
 )
 
-// AppendWire implements wire.Answer. Envoy decides by status.code alone, and takes a response without one for an allowed one: so
+// appendResponse appends an envoy.service.auth.v3.CheckResponse. Envoy decides by status.code alone, and takes a response without one for an allowed one: so
 // every answer begins as a refusal (denied_response). An undecided one is an error to Envoy (error_response), which does what
 // failure_mode_allow says; an Envoy that is older than the field denies, by the code.
-func (c *checkResponse) AppendWire(b []byte) []byte {
-	a := &c.answer
-	code, field, content := codes.PermissionDenied, responseDenied, a.appendRefusal
+func (a *answer) appendResponse(b []byte) []byte {
+	code, field, content := wire.PermissionDenied, responseDenied, a.appendRefusal
 	switch a.decision.Verdict {
 	case authz.Allowed:
-		code, field, content = codes.OK, responseOK, a.appendOK
+		code, field, content = wire.OK, responseOK, a.appendOK
 	case authz.Undecided:
-		code, field = codes.Unavailable, responseError
+		code, field = wire.Unavailable, responseError
 	}
 	b = wire.AppendMessage(b, responseStatus, func(b []byte) []byte { return wire.AppendVarint(b, statusCode, uint64(code)) })
 	b = wire.AppendMessage(b, field, content)

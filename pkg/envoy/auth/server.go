@@ -9,14 +9,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/status"
-
 	"github.com/extauthz/extauthz/pkg/authz"
 )
 
-// ServiceName is the full name of the gRPC service.
-const ServiceName = "envoy.service.auth.v3.Authorization"
+// ServiceName is the full name of the gRPC service, Method that of its only method.
+const (
+	ServiceName = "envoy.service.auth.v3.Authorization"
+	Method      = "/" + ServiceName + "/Check"
+)
 
 // Authorizer decides requests. It is safe for concurrent use, and answers before ctx is done.
 type Authorizer interface {
@@ -86,36 +86,18 @@ func (s *Server) Stats() Stats {
 	return Stats{Held: s.queue.held.Load(), Delayed: s.queue.delayed.Load(), NotHeld: s.queue.refused.Load(), DroppedHeaders: s.dropped.Load()}
 }
 
-// Register adds the service to a gRPC server, which must have been made with wire.Codec.
-func (s *Server) Register(g grpc.ServiceRegistrar) {
-	g.RegisterService(&grpc.ServiceDesc{
-		ServiceName: ServiceName,
-		HandlerType: (*any)(nil),
-		Methods:     []grpc.MethodDesc{{MethodName: "Check", Handler: handle}},
-		Metadata:    "envoy/service/auth/v3/external_auth.proto",
-	}, s)
-}
-
-func handle(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+// Answer answers a CheckRequest with a CheckResponse, which it appends to out. Its only errors are that of a caller who has gone, and
+// that of what is no message: whatever a request holds is decided.
+func (s *Server) Answer(ctx context.Context, request string, out []byte) ([]byte, error) {
 	c := new(checkRequest)
-	if err := decode(c); err != nil {
+	if err := c.unmarshal(request); err != nil {
 		return nil, err
 	}
-	s := srv.(*Server) // Register's
-	if interceptor == nil {
-		return s.check(ctx, &c.request)
-	}
-	info := &grpc.UnaryServerInfo{Server: srv, FullMethod: "/" + ServiceName + "/Check"}
-	return interceptor(ctx, c, info, func(ctx context.Context, _ any) (any, error) { return s.check(ctx, &c.request) })
-}
-
-// check answers a request. Its only error is that of a caller who has gone: whatever a request holds is decided.
-func (s *Server) check(ctx context.Context, r *authz.Request) (*checkResponse, error) {
-	a := s.decide(ctx, r)
+	a := s.decide(ctx, &c.request)
 	if err := ctx.Err(); err != nil {
-		return nil, status.FromContextError(err).Err()
+		return nil, err
 	}
-	return &checkResponse{a}, nil
+	return a.appendResponse(out), nil
 }
 
 // margin is what is left of the caller's deadline for the way of the answer. What comes late is worth nothing: Envoy has made an

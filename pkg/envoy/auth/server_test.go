@@ -36,7 +36,7 @@ func delayed(_ context.Context, r *authz.Request) authz.Decision {
 func outcome(res *authv3.CheckResponse, err error) string {
 	switch {
 	case err != nil:
-		return status.Code(err).String()
+		return status.FromContextError(err).Code().String()
 	case res.GetOkResponse() != nil:
 		return "allowed"
 	case res.GetErrorResponse() != nil:

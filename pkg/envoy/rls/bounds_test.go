@@ -63,12 +63,12 @@ func TestEmptyDescriptors(t *testing.T) {
 		"descriptors": "\x0a\x01d" + strings.Repeat("\x12\x00", n),
 		"entries":     "\x0a\x01d" + string(wire.AppendText(nil, 2<<3|wire.Bytes, strings.Repeat("\x0a\x00", n))),
 	} {
-		q, err := rls.Unmarshal([]byte(message))
+		q, err := rls.Unmarshal(message)
 		if err == nil || len(q.Descriptors) > 64 {
 			t.Errorf("%s: %d descriptors, error %v", name, len(q.Descriptors), err)
 		}
 		conn := serve(t, `domain: d`, nil)
-		err = conn.Invoke(t.Context(), "/"+rls.ServiceName+"/ShouldRateLimit", []byte(message), new(ratelimitv3.RateLimitResponse), grpc.ForceCodec(rawRequest{}))
+		err = conn.Invoke(t.Context(), rls.Method, []byte(message), new(ratelimitv3.RateLimitResponse), grpc.ForceCodec(rawRequest{}))
 		if got := status.Code(err).String(); got != "InvalidArgument" {
 			t.Errorf("%s over gRPC: %v, want InvalidArgument", name, err)
 		}

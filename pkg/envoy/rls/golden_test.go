@@ -21,7 +21,7 @@ import (
 
 	"github.com/extauthz/extauthz/internal/testenv/testgrpc"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
-	"github.com/extauthz/extauthz/pkg/envoy/wire"
+	"github.com/extauthz/extauthz/pkg/envoy/unary"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
@@ -142,8 +142,8 @@ func newServer(t testing.TB, rules string, settings []string) *rls.Server {
 // serve starts such a server and connects to it.
 func serve(t testing.TB, rules string, settings []string) *grpc.ClientConn {
 	t.Helper()
-	server := grpc.NewServer(grpc.ForceServerCodecV2(wire.NewCodec(nil)))
-	newServer(t, rules, settings).Register(server)
+	server := grpc.NewServer(grpc.ForceServerCodecV2(unary.Codec()))
+	unary.Register(server, rls.Method, newServer(t, rules, settings).Answer)
 	return testgrpc.Serve(t, server)
 }
 
@@ -162,7 +162,7 @@ func TestInvalidUTF8(t *testing.T) {
 	message := []byte("\x0a\x01d\x12\x0b\x0a\x09\x0a\x01k\x12\x04a\xff\xfe\x00")
 	for _, want := range []ratelimitv3.RateLimitResponse_Code{ratelimitv3.RateLimitResponse_OK, ratelimitv3.RateLimitResponse_OVER_LIMIT} {
 		res := new(ratelimitv3.RateLimitResponse)
-		err := conn.Invoke(t.Context(), "/"+rls.ServiceName+"/ShouldRateLimit", message, res, grpc.ForceCodec(rawRequest{}))
+		err := conn.Invoke(t.Context(), rls.Method, message, res, grpc.ForceCodec(rawRequest{}))
 		if err != nil || res.GetOverallCode() != want {
 			t.Fatalf("%v, %v; want %v", res, err, want)
 		}
@@ -170,7 +170,7 @@ func TestInvalidUTF8(t *testing.T) {
 	// Other bytes are another bucket.
 	res := new(ratelimitv3.RateLimitResponse)
 	message = bytes.Replace(message, []byte{0xff}, []byte{0xfd}, 1)
-	err := conn.Invoke(t.Context(), "/"+rls.ServiceName+"/ShouldRateLimit", message, res, grpc.ForceCodec(rawRequest{}))
+	err := conn.Invoke(t.Context(), rls.Method, message, res, grpc.ForceCodec(rawRequest{}))
 	if err != nil || res.GetOverallCode() != ratelimitv3.RateLimitResponse_OK {
 		t.Fatalf("%v, %v; want OK", res, err)
 	}

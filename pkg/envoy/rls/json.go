@@ -7,9 +7,10 @@ import (
 	"net/http"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
@@ -17,7 +18,7 @@ import (
 const maxJSON = 1 << 20
 
 // ServeHTTP answers a RateLimitRequest in JSON with a RateLimitResponse in JSON: 200 when it may pass, 429 when it is over the
-// limit, 400 for what can not be read, 503 for what can not be decided. The headers for the client are in the body, as
+// limit, 400 for what cannot be read, 503 for what cannot be decided. The headers for the client are in the body, as
 // envoyproxy/ratelimit has it, and are headers of this response as well.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJSON))
@@ -39,18 +40,26 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("no RateLimitRequest in JSON: %v\nwant for example %s", err, Example), http.StatusBadRequest)
 		return
 	}
-	q, err := fromProto(m)
+	message, err := proto.Marshal(m)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	res := s.decide(r.Context(), q)
-	if res.Err != nil {
-		http.Error(w, res.Err.Error(), httpStatus(res.Err))
+	q, err := unmarshal(string(message))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	answer := s.response(&q, &res)
-	out, err := protojson.Marshal(answer)
+	res, err := s.decide(r.Context(), q)
+	if err != nil {
+		http.Error(w, err.Error(), httpStatus(err))
+		return
+	}
+	answer := new(ratelimitv3.RateLimitResponse)
+	err = proto.Unmarshal(s.appendResponse(nil, &q, &res), answer)
+	if err == nil {
+		body, err = protojson.Marshal(answer)
+	}
 	if err != nil {
 		http.Error(w, "the answer could not be written: "+err.Error(), http.StatusInternalServerError)
 		return
@@ -60,7 +69,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("content-type", "application/json")
 	w.WriteHeader(httpCode(&res))
-	_, _ = w.Write(append(out, '\n')) // a client that has gone wants no answer
+	_, _ = w.Write(append(body, '\n')) // a client that has gone wants no answer
 }
 
 // maxObjects is how many objects a request has at most: itself, its descriptors, and in each of them a limit and the entries.
@@ -97,7 +106,7 @@ func httpCode(res *ratelimit.Result) int {
 }
 
 func httpStatus(err error) int {
-	if errorCode(err) == codes.InvalidArgument {
+	if e, ok := errors.AsType[*wire.Error](err); ok && e.Code == wire.InvalidArgument {
 		return http.StatusBadRequest
 	}
 	return http.StatusServiceUnavailable

@@ -4,76 +4,65 @@ import (
 	"fmt"
 	"strings"
 
-	"google.golang.org/protobuf/types/known/structpb"
-
 	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// dynamicMetadata is what envoyproxy/ratelimit puts into its answer (domain, descriptors, hitsAddend, metadata of the rules that
-// let the request pass), and which rule decided: `rule`, `limit`, `code`, `remaining`, and `retry_after` in seconds.
-func dynamicMetadata(q *ratelimit.Query, res *ratelimit.Result) *structpb.Struct {
-	list := make([]*structpb.Value, len(q.Descriptors))
+// appendMetadata appends the fields of dynamic_metadata, a google.protobuf.Struct: what envoyproxy/ratelimit puts there (domain,
+// descriptors, hitsAddend, metadata of the rules that let the request pass), and which rule decided: `rule`, `limit`, `code`,
+// `remaining`, and `retry_after` in seconds.
+func appendMetadata(b []byte, q *ratelimit.Query, res *ratelimit.Result) []byte {
+	list := make([]any, len(q.Descriptors))
 	metadata := map[string]any{}
 	for i := range q.Descriptors {
-		list[i] = structpb.NewStructValue(descriptorMetadata(&q.Descriptors[i]))
+		list[i] = descriptorMetadata(&q.Descriptors[i])
 		s := &res.Statuses[i]
 		if s.Rule != nil && (s.Binding == nil || !s.Binding.Denied()) {
 			merge(metadata, s.Rule.Metadata)
 		}
 	}
-	fields := map[string]*structpb.Value{
-		"domain":      text(q.Domain),
-		"descriptors": structpb.NewListValue(&structpb.ListValue{Values: list}),
-	}
+	fields := map[string]any{"domain": q.Domain, "descriptors": list}
 	if q.Hits != 0 {
-		fields["hitsAddend"] = structpb.NewNumberValue(float64(q.Hits))
+		fields["hitsAddend"] = q.Hits
 	}
 	if len(metadata) > 0 {
-		// Rule sources hand over only what a Struct can hold.
-		if s, err := structpb.NewStruct(metadata); err == nil {
-			fields["metadata"] = structpb.NewStructValue(s)
-		}
+		fields["metadata"] = metadata
 	}
 	addDecider(fields, res)
-	return &structpb.Struct{Fields: fields}
+	return wire.AppendFields(b, fields)
 }
 
-func addDecider(fields map[string]*structpb.Value, res *ratelimit.Result) {
+func addDecider(fields map[string]any, res *ratelimit.Result) {
 	binding := res.Binding()
 	if binding == nil {
 		return
 	}
-	fields["rule"] = text(binding.RuleName())
-	fields["limit"] = text(binding.Binding.Limit.Policy)
-	fields["code"] = text("OK")
-	fields["remaining"] = structpb.NewNumberValue(float64(binding.Binding.Decision.Remaining))
+	fields["rule"] = binding.RuleName()
+	fields["limit"] = binding.Binding.Limit.Policy
+	fields["code"] = "OK"
+	fields["remaining"] = binding.Binding.Decision.Remaining
 	if !res.Allowed {
-		fields["code"] = text("OVER_LIMIT")
+		fields["code"] = "OVER_LIMIT"
 		if res.RetryAfter >= 0 {
-			fields["retry_after"] = structpb.NewNumberValue(float64(ratelimit.Seconds(res.RetryAfter)))
+			fields["retry_after"] = ratelimit.Seconds(res.RetryAfter)
 		}
 	}
 }
 
-func descriptorMetadata(d *descriptors.Descriptor) *structpb.Struct {
-	entries := make([]*structpb.Value, len(d.Entries))
+func descriptorMetadata(d *descriptors.Descriptor) map[string]any {
+	entries := make([]any, len(d.Entries))
 	for i, e := range d.Entries {
-		entries[i] = text(e.Key + "=" + e.Value)
+		entries[i] = e.Key + "=" + e.Value
 	}
-	fields := map[string]*structpb.Value{"entries": structpb.NewListValue(&structpb.ListValue{Values: entries})}
+	fields := map[string]any{"entries": entries}
 	if d.Limit != nil {
-		fields["limit"] = text(fmt.Sprintf("requests_per_unit:%d unit:%s", d.Limit.RequestsPerUnit, strings.ToUpper(d.Limit.Unit.String())))
+		fields["limit"] = fmt.Sprintf("requests_per_unit:%d unit:%s", d.Limit.RequestsPerUnit, strings.ToUpper(d.Limit.Unit.String()))
 	}
 	if d.Hits != nil {
-		fields["hitsAddend"] = structpb.NewNumberValue(float64(*d.Hits))
+		fields["hitsAddend"] = *d.Hits
 	}
-	return &structpb.Struct{Fields: fields}
-}
-
-// text makes a value of any bytes: a proto with text that is not UTF-8 could not be sent.
-func text(s string) *structpb.Value {
-	return structpb.NewStringValue(strings.ToValidUTF8(s, "\uFFFD"))
+	return fields
 }
 
 // merge adds what is not there yet; maps of both are merged.

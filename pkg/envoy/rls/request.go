@@ -1,10 +1,7 @@
 package rls
 
 import (
-	"errors"
 	"fmt"
-
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/envoy/wire"
@@ -19,16 +16,9 @@ const (
 )
 
 var (
-	errDescriptors = fmt.Errorf("a request has at most %d descriptors", maxDescriptors)
-	errEntries     = fmt.Errorf("a descriptor has at most %d entries", maxEntries)
+	errDescriptors = &wire.Error{Code: wire.InvalidArgument, Reason: fmt.Sprintf("a request has at most %d descriptors", maxDescriptors)}
+	errEntries     = &wire.Error{Code: wire.InvalidArgument, Reason: fmt.Sprintf("a descriptor has at most %d entries", maxEntries)}
 )
-
-// request is a RateLimitRequest off the wire.
-type request struct {
-	query ratelimit.Query
-	// refused says which bound the message exceeds; nil if none. The query then holds what was read before it was noticed.
-	refused error
-}
 
 // Fields of envoy.service.ratelimit.v3.RateLimitRequest and envoy.extensions.common.ratelimit.v3.RateLimitDescriptor as they
 // are tagged on the wire, with number and type; one with another type is not the field, as for the generated code.
@@ -53,31 +43,27 @@ const (
 	unitsOnTheWire = uint64(descriptors.Week)
 )
 
-// UnmarshalWire implements wire.Message. It stops at the first bound that the message exceeds, before it allocates for the excess.
-func (r *request) UnmarshalWire(msg string) error {
-	err := wire.EachField(msg, func(f wire.Field) error {
+// unmarshal reads a RateLimitRequest. It stops at the first bound that the message exceeds, before it allocates for the excess.
+func unmarshal(msg string) (q ratelimit.Query, err error) {
+	err = wire.EachField(msg, func(f wire.Field) error {
 		switch f.Tag {
 		case requestDomain:
-			r.query.Domain = f.Text
+			q.Domain = f.Text
 		case requestDescriptors:
-			if len(r.query.Descriptors) == maxDescriptors {
+			if len(q.Descriptors) == maxDescriptors {
 				return errDescriptors
 			}
 			d, err := unmarshalDescriptor(f.Text)
 			if err != nil {
-				return fmt.Errorf("descriptor %d: %w", len(r.query.Descriptors), err)
+				return fmt.Errorf("descriptor %d: %w", len(q.Descriptors), err)
 			}
-			r.query.Descriptors = append(r.query.Descriptors, d)
+			q.Descriptors = append(q.Descriptors, d)
 		case requestHitsAddend:
-			r.query.Hits = f.Number & maxUint32
+			q.Hits = f.Number & maxUint32
 		}
 		return nil
 	})
-	if errors.Is(err, errDescriptors) || errors.Is(err, errEntries) {
-		r.refused = err
-		return nil
-	}
-	return err
+	return q, err
 }
 
 func unmarshalDescriptor(msg string) (d descriptors.Descriptor, err error) {
@@ -148,34 +134,4 @@ func unmarshalWrapper(msg string, v *uint64) error {
 		}
 		return nil
 	})
-}
-
-// fromProto reads a request that came as JSON. Its bounds are those of UnmarshalWire.
-func fromProto(m *ratelimitv3.RateLimitRequest) (ratelimit.Query, error) {
-	q := ratelimit.Query{Domain: m.GetDomain(), Hits: uint64(m.GetHitsAddend())}
-	if len(m.GetDescriptors()) > maxDescriptors {
-		return q, errDescriptors
-	}
-	for i, d := range m.GetDescriptors() {
-		if len(d.GetEntries()) > maxEntries {
-			return q, fmt.Errorf("descriptor %d: %w", i, errEntries)
-		}
-		one := descriptors.Descriptor{Negative: d.GetIsNegativeHits()}
-		for _, e := range d.GetEntries() {
-			one.Entries = append(one.Entries, descriptors.Entry{Key: e.GetKey(), Value: e.GetValue()})
-		}
-		if hits := d.GetHitsAddend(); hits != nil {
-			one.Hits = &hits.Value
-		}
-		if l := d.GetLimit(); l != nil {
-			one.Limit = &descriptors.Override{
-				RequestsPerUnit: l.GetRequestsPerUnit(), UnitMultiplier: l.GetUnitMultiplier().GetValue(),
-			}
-			if unit := uint64(l.GetUnit()); unit <= unitsOnTheWire {
-				one.Limit.Unit = descriptors.Unit(unit)
-			}
-		}
-		q.Descriptors = append(q.Descriptors, one)
-	}
-	return q, nil
 }

@@ -2,68 +2,93 @@ package rls
 
 import (
 	"math"
-	"strings"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/wrapperspb"
-
+	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// response makes Envoy's answer of a result: statuses always filled and in the order of the request, since Envoy makes its own
-// headers from them; the overall code never UNKNOWN, since Envoy would let the request pass.
-func (s *Server) response(q *ratelimit.Query, res *ratelimit.Result) *ratelimitv3.RateLimitResponse {
-	m := &ratelimitv3.RateLimitResponse{
-		OverallCode: ratelimitv3.RateLimitResponse_OK,
-		Statuses:    make([]*ratelimitv3.RateLimitResponse_DescriptorStatus, len(res.Statuses)),
-	}
+// Fields of envoy.service.ratelimit.v3.RateLimitResponse, and of the messages in it, as they are tagged on the wire.
+const (
+	responseCode     = 1<<3 | wire.Varint
+	responseStatuses = 2<<3 | wire.Bytes
+	responseHeaders  = 3<<3 | wire.Bytes
+	responseBody     = 5<<3 | wire.Bytes
+	responseMetadata = 6<<3 | wire.Bytes
+
+	statusCode      = 1<<3 | wire.Varint
+	statusLimit     = 2<<3 | wire.Bytes
+	statusRemaining = 3<<3 | wire.Varint
+	statusReset     = 4<<3 | wire.Bytes
+
+	limitRequests   = 1<<3 | wire.Varint
+	limitUnit       = 2<<3 | wire.Varint
+	limitName       = 3<<3 | wire.Bytes
+	limitMultiplier = 4<<3 | wire.Bytes
+
+	durationSeconds = 1<<3 | wire.Varint
+
+	headerKey   = 1<<3 | wire.Bytes
+	headerValue = 2<<3 | wire.Bytes
+
+	codeOK        = 1
+	codeOverLimit = 2
+)
+
+// appendResponse appends Envoy's answer: statuses always filled and in the order of the request, since Envoy makes its own headers from
+// them; the overall code never UNKNOWN, since Envoy would let the request pass.
+func (s *Server) appendResponse(b []byte, q *ratelimit.Query, res *ratelimit.Result) []byte {
+	b = wire.AppendVarint(b, responseCode, code(!res.Allowed))
 	for i := range res.Statuses {
-		m.Statuses[i] = descriptorStatus(&res.Statuses[i])
+		b = wire.AppendMessage(b, responseStatuses, func(b []byte) []byte { return appendStatus(b, &res.Statuses[i]) })
 	}
-	if !res.Allowed {
-		m.OverallCode = ratelimitv3.RateLimitResponse_OVER_LIMIT
-	}
-	if headers := s.cfg.Headers.For(res); len(headers) > 0 {
-		m.ResponseHeadersToAdd = make([]*corev3.HeaderValue, 0, len(headers)+1)
-		for _, h := range headers {
-			m.ResponseHeadersToAdd = append(m.ResponseHeadersToAdd, &corev3.HeaderValue{Key: h.Name, Value: h.Value})
-		}
+	for _, h := range s.cfg.Headers.For(res) {
+		b = appendHeader(b, h)
 	}
 	if !res.Allowed && s.cfg.ProblemBody {
-		m.RawBody = reply.Problem(res)
-		m.ResponseHeadersToAdd = append(m.ResponseHeadersToAdd, &corev3.HeaderValue{Key: "content-type", Value: reply.ProblemType})
+		b = appendHeader(b, reply.Header{Name: "content-type", Value: reply.ProblemType})
+		b = wire.AppendText(b, responseBody, string(reply.Problem(res)))
 	}
 	if s.cfg.DynamicMetadata {
-		m.DynamicMetadata = dynamicMetadata(q, res)
+		b = wire.AppendMessage(b, responseMetadata, func(b []byte) []byte { return appendMetadata(b, q, res) })
 	}
-	return m
+	return b
 }
 
-func descriptorStatus(s *ratelimit.Status) *ratelimitv3.RateLimitResponse_DescriptorStatus {
-	m := &ratelimitv3.RateLimitResponse_DescriptorStatus{Code: ratelimitv3.RateLimitResponse_OK}
-	if s.Unlimited {
-		m.LimitRemaining = math.MaxUint32
+func code(denied bool) uint64 {
+	if denied {
+		return codeOverLimit
 	}
+	return codeOK
+}
+
+// appendStatus appends the fields of a DescriptorStatus.
+func appendStatus(b []byte, s *ratelimit.Status) []byte {
 	a := s.Binding
+	b = wire.AppendVarint(b, statusCode, code(a != nil && a.Denied()))
 	if a == nil {
-		return m
+		if s.Unlimited {
+			b = wire.AppendVarint(b, statusRemaining, math.MaxUint32)
+		}
+		return b
 	}
-	if a.Denied() {
-		m.Code = ratelimitv3.RateLimitResponse_OVER_LIMIT
-	}
-	m.CurrentLimit = &ratelimitv3.RateLimitResponse_RateLimit{
-		// Text of a proto must be UTF-8, or no answer could be sent.
-		Name:            strings.ToValidUTF8(a.Limit.Name, "\uFFFD"),
-		RequestsPerUnit: uint32(a.Limit.Requests),
-		Unit:            ratelimitv3.RateLimitResponse_RateLimit_Unit(a.Limit.Unit),
-	}
-	if a.Limit.UnitMultiplier > 1 {
-		m.CurrentLimit.UnitMultiplier = wrapperspb.UInt32(a.Limit.UnitMultiplier)
-	}
-	m.LimitRemaining = a.Remaining()
-	m.DurationUntilReset = &durationpb.Duration{Seconds: a.Wait()}
-	return m
+	b = wire.AppendMessage(b, statusLimit, func(b []byte) []byte {
+		b = wire.AppendVarint(b, limitRequests, uint64(uint32(a.Limit.Requests)))
+		b = wire.AppendVarint(b, limitUnit, uint64(a.Limit.Unit))
+		b = wire.AppendText(b, limitName, wire.ValidText(a.Limit.Name))
+		if a.Limit.UnitMultiplier > 1 {
+			b = wire.AppendMessage(b, limitMultiplier, func(b []byte) []byte {
+				return wire.AppendVarint(b, wrapperValue, uint64(a.Limit.UnitMultiplier))
+			})
+		}
+		return b
+	})
+	b = wire.AppendVarint(b, statusRemaining, uint64(a.Remaining()))
+	return wire.AppendMessage(b, statusReset, func(b []byte) []byte { return wire.AppendVarint(b, durationSeconds, uint64(a.Wait())) })
+}
+
+func appendHeader(b []byte, h reply.Header) []byte {
+	return wire.AppendMessage(b, responseHeaders, func(b []byte) []byte {
+		return wire.AppendText(wire.AppendText(b, headerKey, h.Name), headerValue, wire.ValidText(h.Value))
+	})
 }

@@ -6,17 +6,16 @@ import (
 	"errors"
 	"time"
 
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
+	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// ServiceName is the full name of the gRPC service.
-const ServiceName = "envoy.service.ratelimit.v3.RateLimitService"
+// ServiceName is the full name of the gRPC service, Method that of its only method.
+const (
+	ServiceName = "envoy.service.ratelimit.v3.RateLimitService"
+	Method      = "/" + ServiceName + "/ShouldRateLimit"
+)
 
 // Config are the settings of a server.
 type Config struct {
@@ -36,53 +35,35 @@ type Server struct{ cfg Config }
 // New returns a server.
 func New(cfg Config) *Server { return &Server{cfg} }
 
-// Register adds the service to a gRPC server, which must have been made with wire.Codec.
-func (s *Server) Register(g grpc.ServiceRegistrar) {
-	g.RegisterService(&grpc.ServiceDesc{
-		ServiceName: ServiceName,
-		HandlerType: (*any)(nil),
-		Methods:     []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: handle}},
-		Metadata:    "envoy/service/ratelimit/v3/rls.proto",
-	}, s)
-}
-
-func handle(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-	r := new(request)
-	if err := decode(r); err != nil {
+// Answer answers a RateLimitRequest with a RateLimitResponse, which it appends to out. It holds the answer for as long as a max_delay
+// says. Its error is a *wire.Error: InvalidArgument for what only a broken configuration can send, Unavailable when the limiter is strict
+// and the store cannot decide, and Internal for what is no message.
+func (s *Server) Answer(ctx context.Context, request string, out []byte) ([]byte, error) {
+	q, err := unmarshal(request)
+	if err != nil {
 		return nil, err
 	}
-	s := srv.(*Server) // Register's
-	if interceptor == nil {
-		return s.answer(ctx, r)
-	}
-	info := &grpc.UnaryServerInfo{Server: srv, FullMethod: "/" + ServiceName + "/ShouldRateLimit"}
-	return interceptor(ctx, r, info, func(ctx context.Context, _ any) (any, error) { return s.answer(ctx, r) })
-}
-
-// answer answers a request off the wire.
-func (s *Server) answer(ctx context.Context, r *request) (*ratelimitv3.RateLimitResponse, error) {
-	if r.refused != nil {
-		return nil, status.Error(codes.InvalidArgument, r.refused.Error())
-	}
-	return s.shouldRateLimit(ctx, r.query)
-}
-
-// shouldRateLimit answers a query. Its errors are INVALID_ARGUMENT for what only a broken configuration can send, and
-// UNAVAILABLE when the limiter is strict and the store can not decide.
-func (s *Server) shouldRateLimit(ctx context.Context, q ratelimit.Query) (*ratelimitv3.RateLimitResponse, error) {
 	q.MaxHold = maxHold(ctx)
-	res := s.decide(ctx, q)
-	if res.Err != nil {
-		return nil, status.Error(errorCode(res.Err), res.Err.Error())
+	res, err := s.decide(ctx, q)
+	if err != nil {
+		return nil, err
 	}
 	hold(ctx, res.Delay)
-	return s.response(&q, &res), nil
+	return s.appendResponse(out, &q, &res), nil
 }
 
-func (s *Server) decide(ctx context.Context, q ratelimit.Query) ratelimit.Result {
+func (s *Server) decide(ctx context.Context, q ratelimit.Query) (ratelimit.Result, error) {
 	var results [1]ratelimit.Result
 	s.cfg.Limiter.DecideAll(ctx, []ratelimit.Query{q}, results[:])
-	return results[0]
+	err := results[0].Err
+	if err == nil {
+		return results[0], nil
+	}
+	_, override := errors.AsType[*ratelimit.OverrideError](err)
+	if override || errors.Is(err, ratelimit.ErrNoDomain) || errors.Is(err, ratelimit.ErrNoDescriptors) {
+		return results[0], &wire.Error{Code: wire.InvalidArgument, Reason: err.Error()}
+	}
+	return results[0], &wire.Error{Code: wire.Unavailable, Reason: err.Error()}
 }
 
 // holdMargin is what is left of the caller's deadline for an answer that was held.
@@ -109,12 +90,4 @@ func hold(ctx context.Context, micros int64) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-}
-
-func errorCode(err error) codes.Code {
-	var override *ratelimit.OverrideError
-	if errors.Is(err, ratelimit.ErrNoDomain) || errors.Is(err, ratelimit.ErrNoDescriptors) || errors.As(err, &override) {
-		return codes.InvalidArgument
-	}
-	return codes.Unavailable
 }

@@ -2,12 +2,6 @@ package wire
 
 import "google.golang.org/protobuf/encoding/protowire"
 
-// Answer is a response that writes itself, for a service that is asked so often that to build a message first would be felt.
-type Answer interface {
-	// AppendWire appends the protobuf message.
-	AppendWire(b []byte) []byte
-}
-
 // AppendText appends a field of type Bytes that is a string, which must be valid UTF-8.
 func AppendText(b []byte, tag uint64, s string) []byte {
 	return protowire.AppendString(protowire.AppendVarint(b, tag), s)

@@ -4,8 +4,6 @@
 package wire
 
 import (
-	"errors"
-
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -27,9 +25,9 @@ type Field struct {
 	Number uint64
 }
 
-var errMalformed = errors.New("malformed protobuf message")
+var errMalformed = &Error{Internal, "malformed protobuf message"}
 
-// EachField calls f for the fields of a message in order, until it returns an error.
+// EachField calls f for the fields of a message in order, until it returns an error. What is no message is an *Error.
 func EachField(msg string, f func(Field) error) error {
 	var bytes []byte // msg as it was when protowire had to read of it first
 	for len(msg) > 0 {

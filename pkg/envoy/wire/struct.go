@@ -1,0 +1,171 @@
+package wire
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
+
+// MaxDepth bounds how deep a Struct that is read may be nested: what is deeper is null. Some filters of Envoy put there what a
+// client sends.
+const MaxDepth = 32
+
+// Fields of google.protobuf.Struct, Value and ListValue as they are tagged on the
+const (
+	structFields = 1<<3 | Bytes
+	fieldKey     = 1<<3 | Bytes
+	fieldValue   = 2<<3 | Bytes
+	listValues   = 1<<3 | Bytes
+
+	valueNull   = 1<<3 | Varint
+	valueNumber = 2<<3 | Fixed64
+	valueString = 3<<3 | Bytes
+	valueBool   = 4<<3 | Varint
+	valueStruct = 5<<3 | Bytes
+	valueList   = 6<<3 | Bytes
+)
+
+// ReadStruct reads a google.protobuf.Struct into fields.
+func ReadStruct(msg string, fields map[string]any) error {
+	return unmarshalStruct(msg, fields, MaxDepth)
+}
+
+func unmarshalStruct(msg string, fields map[string]any, depth int) error {
+	return EachField(msg, func(f Field) error {
+		if f.Tag != structFields {
+			return nil
+		}
+		var key string
+		var value any
+		err := EachField(f.Text, func(f Field) (err error) {
+			switch f.Tag {
+			case fieldKey:
+				key = f.Text
+			case fieldValue:
+				value, err = unmarshalValue(f.Text, value, depth)
+			}
+			return err
+		})
+		fields[key] = value
+		return err
+	})
+}
+
+// unmarshalValue reads a Value. One message may set it several times: the last one holds, but structs and lists in a row are
+// merged, as for the generated code.
+func unmarshalValue(msg string, value any, depth int) (any, error) {
+	err := EachField(msg, func(f Field) error {
+		switch f.Tag {
+		case valueNull:
+			value = nil
+		case valueNumber:
+			value = math.Float64frombits(f.Number)
+		case valueString:
+			value = f.Text
+		case valueBool:
+			value = f.Number != 0
+		case valueStruct:
+			if depth == 0 {
+				value = nil
+				return nil
+			}
+			fields, ok := value.(map[string]any)
+			if !ok {
+				fields = make(map[string]any)
+				value = fields
+			}
+			return unmarshalStruct(f.Text, fields, depth-1)
+		case valueList:
+			if depth == 0 {
+				value = nil
+				return nil
+			}
+			list, _ := value.([]any)
+			list, err := unmarshalList(f.Text, list, depth-1)
+			value = list
+			return err
+		}
+		return nil
+	})
+	return value, err
+}
+
+func unmarshalList(msg string, list []any, depth int) ([]any, error) {
+	if list == nil {
+		list = []any{}
+	}
+	err := EachField(msg, func(f Field) error {
+		if f.Tag != listValues {
+			return nil
+		}
+		value, err := unmarshalValue(f.Text, nil, depth)
+		list = append(list, value)
+		return err
+	})
+	return list, err
+}
+
+// ValidText makes text of any bytes that a protobuf message can hold.
+func ValidText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+// AppendField appends a field of a Struct, whose Value value appends.
+func AppendField(b []byte, name string, value func([]byte) []byte) []byte {
+	return AppendMessage(b, structFields, func(b []byte) []byte {
+		return AppendMessage(AppendText(b, fieldKey, ValidText(name)), fieldValue, value)
+	})
+}
+
+// AppendTextField appends a field of a Struct that is a text.
+func AppendTextField(b []byte, name, text string) []byte {
+	return AppendField(b, name, func(b []byte) []byte { return AppendText(b, valueString, ValidText(text)) })
+}
+
+// AppendNumberField appends a field of a Struct that is a number.
+func AppendNumberField(b []byte, name string, n float64) []byte {
+	return AppendField(b, name, func(b []byte) []byte { return AppendFixed64(b, valueNumber, math.Float64bits(n)) })
+}
+
+// AppendStructField appends a field of a Struct that is a Struct, whose fields fields appends.
+func AppendStructField(b []byte, name string, fields func([]byte) []byte) []byte {
+	return AppendField(b, name, func(b []byte) []byte { return AppendMessage(b, valueStruct, fields) })
+}
+
+// AppendFields appends the fields of a Struct in the order of their names. They are what AppendValue takes.
+func AppendFields(b []byte, fields map[string]any) []byte {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		b = AppendField(b, name, func(b []byte) []byte { return AppendValue(b, fields[name]) })
+	}
+	return b
+}
+
+// AppendValue appends the field of a Value that holds v: a text, a truth value, a number (int64, uint64 or float64), a list or a map
+// of such values. Anything else is null.
+func AppendValue(b []byte, v any) []byte {
+	switch v := v.(type) {
+	case string:
+		return AppendText(b, valueString, ValidText(v))
+	case bool:
+		n := uint64(0)
+		if v {
+			n = 1
+		}
+		return AppendVarint(b, valueBool, n)
+	case int64:
+		return AppendFixed64(b, valueNumber, math.Float64bits(float64(v)))
+	case uint64:
+		return AppendFixed64(b, valueNumber, math.Float64bits(float64(v)))
+	case float64:
+		return AppendFixed64(b, valueNumber, math.Float64bits(v))
+	case map[string]any:
+		return AppendMessage(b, valueStruct, func(b []byte) []byte { return AppendFields(b, v) })
+	case []any:
+		return AppendMessage(b, valueList, func(b []byte) []byte {
+			for _, item := range v {
+				b = AppendMessage(b, listValues, func(b []byte) []byte { return AppendValue(b, item) })
+			}
+			return b
+		})
+	}
+	return AppendVarint(b, valueNull, 0)
+}
