@@ -14,7 +14,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
-// authorization is what answers Check: the authorizer, and the tokens whose issuers its policies name.
+// authorization answers Check: the authorizer, and the verifier of tokens, whose issuers the policies name.
 type authorization struct {
 	authorizer *authz.Authorizer
 	server     *auth.Server
@@ -55,7 +55,7 @@ func newAuthorization(s *Settings, limiter *ratelimit.Limiter, keys authz.Keys, 
 	return a
 }
 
-// setPolicies puts policies in force. Their issuers first, so that no request finds one that is not known.
+// setPolicies activates policies. Their issuers become known first, because a request finds the issuer of its token by its policy.
 func (a *authorization) setPolicies(policies *authz.Policies) {
 	a.tokens.SetIssuers(policies.Issuers())
 	a.authorizer.SetPolicies(policies)

@@ -43,7 +43,7 @@ func addHealth(mux *http.ServeMux, h *health) {
 
 // debugHandler serves what operators look at.
 func debugHandler(registry *prometheus.Registry, rules http.HandlerFunc, h *health, withProfiles bool) http.Handler {
-	index := "/rlconfig      the rules in force\n/metrics       for Prometheus\n/healthcheck   /readyz   /livez\n"
+	index := "/rlconfig      the active rules\n/metrics       for Prometheus\n/healthcheck   /readyz   /livez\n"
 	var profiles http.Handler = http.HandlerFunc(noProfiles)
 	if withProfiles {
 		profiles = profilesHandler()

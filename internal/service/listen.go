@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// listeners are where the service is reached. pprof is nil unless profiles have a port of their own.
+// listeners are the open ports of the service. pprof is nil unless profiles have a port of their own.
 type listeners struct{ grpc, http, debug, pprof net.Listener }
 
 // listen opens all listeners, so that a port in use is found before anything is served. Each error names the setting, what is wrong
@@ -82,8 +82,8 @@ func (a tcpAddress) listen() (net.Listener, error) {
 // maxSocketPath is the longest path of a Unix socket on Linux; elsewhere it is a few bytes less.
 const maxSocketPath = 107
 
-// listenUnix makes a socket that Envoy in another container, under another user, can open too. A socket that a process which
-// is gone has left behind is removed.
+// listenUnix makes a socket that Envoy in another container, under another user, can open, too. It removes a socket that an earlier process
+// left behind.
 func listenUnix(path string) (net.Listener, error) {
 	fail := func(format string, args ...any) (net.Listener, error) {
 		return nil, fmt.Errorf("GRPC_UDS=%s: %w", path, fmt.Errorf(format, args...))

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// platformNames are variables that are no settings and no mistakes: who set them did not set them for this service, or set
-// them for the libraries in it.
+// platformNames are variables that are neither settings nor mistakes: the platform sets them for every program, or the operator for the
+// libraries in this one.
 var platformNames = []string{
 	// Shells, container runtimes, base images.
 	"PATH", "HOME", "HOSTNAME", "PWD", "OLDPWD", "SHLVL", "SHELL", "TERM", "LANG", "LANGUAGE", "TZ", "USER", "LOGNAME", "TMPDIR", "_", "container",
@@ -29,11 +29,11 @@ func ofPlatform(name string) bool {
 		slices.ContainsFunc(platformPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// links are the Kubernetes services of a pod's namespace, by the prefix of the variables that tell of them.
+// links are the Kubernetes services of a pod's namespace, by the prefix of their variables.
 type links map[string]bool
 
-// serviceLinks finds the services that Kubernetes tells of, unless a pod has enableServiceLinks: false: always by both the
-// host and the port, so that one misspelt GRCP_PORT does not pass for a service of the name grcp.
+// serviceLinks finds the services for which Kubernetes sets variables, unless a pod has enableServiceLinks: false. A service has both a host
+// and a port, so that a misspelt GRCP_PORT is not taken for a service with the name grcp.
 func (e Environment) serviceLinks() links {
 	l := links{}
 	for name, host := range e {
@@ -47,7 +47,7 @@ func (e Environment) serviceLinks() links {
 // linkName is what follows the prefix and an underscore.
 var linkName = regexp.MustCompile(`^(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// made reports whether one of the services brought this name.
+// made reports whether a variable is one that Kubernetes sets for one of the services.
 func (l links) made(name string) bool {
 	for prefix := range l {
 		if rest, ok := strings.CutPrefix(name, prefix+"_"); ok && linkName.MatchString(rest) {

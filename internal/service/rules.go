@@ -99,7 +99,7 @@ func (r *ruleSource) watch(ctx context.Context) error {
 	return nil
 }
 
-// update handles a change of the files.
+// update activates, holds or refuses the rules of files that have changed.
 func (r *ruleSource) update(u rulefile.Update) {
 	log := r.log.With("generation", u.Rules.Generation)
 	switch {
@@ -108,7 +108,7 @@ func (r *ruleSource) update(u rulefile.Update) {
 		return
 	case u.Held:
 		r.hold(u.Lost)
-		log.Warn("rules were changed in place and lack some of what the rules in force restrict; they take effect when the files have been unchanged "+
+		log.Warn("rules were changed in place and lack some of what the active rules restrict; they take effect when the files have been unchanged "+
 			"for "+rulefile.QuietPeriod.String()+" (a file that is renamed into place takes effect at once)", "lost", u.Lost)
 		return
 	}
@@ -120,7 +120,7 @@ func (r *ruleSource) update(u rulefile.Update) {
 	log.Warn("rules reloaded")
 }
 
-// hold remembers that newer rules wait, and what they lack.
+// hold notes that newer rules wait, and what they lack.
 func (r *ruleSource) hold(lost []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,7 +139,7 @@ func (r *ruleSource) refuse(generation string, problems rulefile.Problems) {
 	r.refused, r.held = problems, nil
 	r.failures++
 	r.mu.Unlock()
-	r.log.Error("rules refused; those before stay in force", "generation", generation, "problems", problems.Error())
+	r.log.Error("rules refused; the previous rules stay active", "generation", generation, "problems", problems.Error())
 }
 
 func (r *ruleSource) logWarnings(problems rulefile.Problems) {
@@ -156,7 +156,7 @@ func (r *ruleSource) stats() telemetry.RuleStats {
 	}
 }
 
-// serve is /rlconfig: the rules in force in the format of envoyproxy/ratelimit, and what was refused or held since.
+// serve serves /rlconfig: the active rules in the format of envoyproxy/ratelimit, and why newer rules were refused or held.
 func (r *ruleSource) serve(w http.ResponseWriter, _ *http.Request) {
 	r.mu.Lock()
 	rules, refused, held := r.inForce, r.refused, r.held

@@ -31,7 +31,7 @@ type Config struct {
 	Build telemetry.Build
 	// Stderr gets the log, and the banner of the sample.
 	Stderr io.Writer
-	// Terminal says that Stderr is a terminal, where somebody can press Ctrl-C.
+	// Terminal says that Stderr is a terminal, where the operator can press Ctrl-C.
 	Terminal bool
 }
 

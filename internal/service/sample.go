@@ -23,7 +23,7 @@ var orchestrators = []string{"KUBERNETES_SERVICE_HOST", "NOMAD_ALLOC_ID", "ECS_C
 func (s *Settings) useSample() (bool, error) {
 	dir := s.rulesDirectory()
 	if _, err := os.Stat(dir); s.ForceStart || !errors.Is(err, fs.ErrNotExist) {
-		return false, nil // any other error is reported by the one who reads the directory
+		return false, nil // any other error is reported when the directory is read
 	}
 	evidence := ""
 	if names := s.environment.configured(); len(names) > 0 {

@@ -42,7 +42,7 @@ type Settings struct {
 	LogFormat       string   `env:"LOG_FORMAT" words:"text json" trial:"any" default:"text" desc:"text or json"`
 	LogClientValues bool     `env:"LOG_CLIENT_VALUES" default:"false" desc:"log with each decision (LOG_LEVEL=DEBUG) also what the client has chosen: address, method, host, path without query, x-request-id, and the owner and plan of its credential"`
 
-	// StrictEnvironment is not the default, since deployments of envoyproxy/ratelimit set what is nobody's setting.
+	// StrictEnvironment is not the default, because deployments of envoyproxy/ratelimit set variables that no program reads.
 	StrictEnvironment bool `env:"STRICT_ENVIRONMENT" default:"false" desc:"refuse to start with an environment variable that is no setting and none of the platform's, such as PATH or HOME: a misspelt one, mostly"`
 
 	// Rules.
@@ -53,7 +53,7 @@ type Settings struct {
 	IgnoreDotfiles      bool   `env:"RUNTIME_IGNOREDOTFILES" default:"false" desc:"leave out files whose names begin with a dot (those with two dots, as in ConfigMaps, always are)"`
 	MergeDomains        bool   `env:"MERGE_DOMAIN_CONFIG" default:"false" desc:"put rules of several files for one domain together; else that is an error"`
 	RequireEnd          bool   `env:"RULES_REQUIRE_END" default:"false" desc:"refuse a rule file whose last key is not end: true, so that one that was cut off is found, also at the start; extauthz check does the same"`
-	ForceStart          bool   `env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" desc:"start although the rule files have mistakes: everything passes until they are mended"`
+	ForceStart          bool   `env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" desc:"start although the rule files have mistakes: everything passes until they are fixed"`
 
 	// Limits.
 	Compatibility    string           `env:"COMPATIBILITY" words:"default strict" default:"default" desc:"strict: decide as envoyproxy/ratelimit also in the five ways in which extauthz differs on purpose (docs/compatibility.md)"`

@@ -13,7 +13,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
-// stores are the one that decides, and the embedded one, which is that or takes over when Redis cannot decide.
+// stores are the store that decides, and the embedded one, which is the same or takes over when Redis cannot decide.
 type stores struct {
 	decides ratelimit.Store
 	memory  *memstore.Store

@@ -11,8 +11,8 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// mustNotBeIgnored are settings of envoyproxy/ratelimit that this version does not have, and without which it would not do
-// what the operator relies on.
+// mustNotBeIgnored are settings of envoyproxy/ratelimit that this version does not have. An operator who sets one relies on it, so the
+// service does not start.
 var mustNotBeIgnored = map[string]string{
 	"GRPC_SERVER_USE_TLS": "TLS on the gRPC listener is not supported yet; put the service beside Envoy (GRPC_UDS) or behind a mesh",
 	"REDIS_PERSECOND":     "a second Redis for limits a second is not supported: all limits are kept in REDIS_URL",
@@ -44,7 +44,7 @@ var withoutEffect = map[string]string{
 	"TRACING_ENABLED":                         "tracing is not supported yet",
 }
 
-// ineffective are warnings of variables that are set and have no effect: settings of envoyproxy/ratelimit, and names that are
+// ineffective returns a warning for each variable that is set and has no effect: settings of envoyproxy/ratelimit, and names that are
 // nearly a setting.
 func (e Environment) ineffective() (warnings []string) {
 	known := settingNames()
@@ -64,8 +64,8 @@ func (e Environment) ineffective() (warnings []string) {
 	return warnings
 }
 
-// nearSetting returns the setting that a name that is none nearly is, "" when there is none. Short names are near to too many names
-// of other programs.
+// nearSetting returns the setting that an unknown name is a misspelling of, "" for none. Settings without an underscore are left out,
+// because names of other programs are too near to them.
 func nearSetting(name string, known []string) string {
 	for _, k := range known {
 		if strings.Contains(k, "_") && suggest.Distance(strings.ToUpper(name), k) <= 2 {
@@ -78,12 +78,12 @@ func nearSetting(name string, known []string) string {
 // ofRatelimit reports whether a name is a setting of envoyproxy/ratelimit that is none here.
 func ofRatelimit(name string) bool { return withoutEffect[name] != "" || mustNotBeIgnored[name] != "" }
 
-// strangers are the mistakes of STRICT_ENVIRONMENT: variables that are neither settings, here or at envoyproxy/ratelimit, nor
-// the platform's. That one is set to nothing makes it no less misspelt.
+// strangers returns the mistakes of STRICT_ENVIRONMENT: variables that are neither settings, of this service or of envoyproxy/ratelimit, nor
+// of the platform. An empty variable is one, too.
 func (e Environment) strangers() (mistakes []error) {
 	known, links := append(settingNames(), echoVariable), e.serviceLinks()
 	for _, name := range slices.Sorted(maps.Keys(e)) {
-		// A setting of envoyproxy/ratelimit has an answer of its own.
+		// ineffective and checkTogether report settings of envoyproxy/ratelimit.
 		if slices.Contains(known, name) || ofRatelimit(name) || ofPlatform(name) || links.made(name) {
 			continue
 		}

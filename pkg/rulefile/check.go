@@ -8,7 +8,7 @@ import (
 // Stdin is the path that stands for standard input.
 const Stdin = "-"
 
-// Check reads the rules of directories, files and standard input together, as Load reads those of a directory.
+// Check reads the rules of directories, files and standard input together. See Config for names with dots, and Parse for the results.
 func Check(paths []string, stdin io.Reader, cfg Config) (Rules, Problems) {
 	var all snapshot
 	for _, path := range paths {

@@ -12,13 +12,6 @@ import (
 	"time"
 )
 
-// Load reads the rules of all files in a directory, sorted by name. Every regular file counts, whatever its extension, symbolic
-// links are followed, directories below are not read. See Config for names with dots and Parse for the results; a directory
-// that is missing, unreadable or without a rule file is an error, too.
-func Load(dir string, cfg Config) (Rules, Problems) {
-	return parse(settled(func() snapshot { return readDirectory(dir, cfg) }), cfg)
-}
-
 // settled reads until two readings agree, so that a start in the middle of an update does not see half of it.
 func settled(read func() snapshot) snapshot {
 	s := read()
@@ -32,7 +25,8 @@ func settled(read func() snapshot) snapshot {
 	return s
 }
 
-// readDirectory reads the rule files of a directory once.
+// readDirectory reads the rule files of a directory once, sorted by name. Every regular file counts, whatever its extension, symbolic
+// links are followed, directories below are not read. A directory that is missing, unreadable or without a rule file is a mistake.
 func readDirectory(dir string, cfg Config) snapshot {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -55,7 +55,7 @@ func TestLoadReadsTheFilesOfADirectory(t *testing.T) {
 			for name, domain := range c.files {
 				write(t, filepath.Join(dir, name), ruleFile(domain))
 			}
-			rules, problems := Load(dir, c.cfg)
+			rules, problems := NewWatcher(dir, c.cfg).Load()
 			if problems.HasErrors() {
 				t.Fatal(problems)
 			}
@@ -84,7 +84,7 @@ func domainNames(rules Rules) string {
 func TestLoadFollowsTheLinksOfAConfigMap(t *testing.T) {
 	dir := t.TempDir()
 	swapConfigMap(t, dir, "..1", map[string]string{"a.yaml": ruleFile("one"), "b.yaml": ruleFile("two")})
-	rules, problems := Load(dir, Config{IgnoreDotfiles: true})
+	rules, problems := NewWatcher(dir, Config{IgnoreDotfiles: true}).Load()
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
@@ -120,7 +120,7 @@ func TestLoadSaysWhatItCanNotRead(t *testing.T) {
 		{strange, "DIR/pipe: warning: left out: not a regular file\n" +
 			"DIR/sub: warning: left out: rules are read from one directory, not from those below it\n"},
 	} {
-		rules, problems := Load(c.dir, Config{})
+		rules, problems := NewWatcher(c.dir, Config{}).Load()
 		got := ""
 		for _, p := range problems {
 			got += strings.ReplaceAll(p.String(), c.dir, "DIR")
@@ -140,7 +140,7 @@ func TestGenerationNamesTheContents(t *testing.T) {
 	c := newDirectory(t, map[string]string{"a.yaml": ruleFile("one"), "b.yaml": ruleFile("three")})
 	d := newDirectory(t, map[string]string{"a.yaml": ruleFile("one"), "c.yaml": ruleFile("two")})
 	generation := func(dir string) string {
-		rules, _ := Load(dir, Config{})
+		rules, _ := NewWatcher(dir, Config{}).Load()
 		return rules.Generation
 	}
 	if generation(a) != generation(b) {

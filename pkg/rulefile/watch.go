@@ -56,7 +56,7 @@ func NewWatcher(dir string, cfg Config) *Watcher {
 	return &Watcher{dir: dir, cfg: cfg, reload: make(chan struct{}, 1)}
 }
 
-// Load reads the rules as the function Load does. Run then reports what differs from them; without Load, it reports whatever is
+// Load reads the rules of the directory. Run then reports what differs from them; without Load, it reports whatever is
 // there.
 func (w *Watcher) Load() (Rules, Problems) {
 	s := settled(w.read)
