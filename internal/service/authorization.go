@@ -39,7 +39,7 @@ func newAuthorization(s *Settings, limiter *ratelimit.Limiter, keys authz.Keys, 
 		OnUntrustedHops: a.warnOfHops,
 	})
 	a.server = auth.New(auth.Config{
-		Authorizer: a.authorizer, Log: log, LogClientValues: s.LogClientValues, MaxHeld: s.MaxHeld,
+		Authorizer: a.authorizer, Limiter: limiter, Log: log, LogClientValues: s.LogClientValues, MaxHeld: s.MaxHeld,
 		HTTP: auth.HTTPConfig{
 			SourceHeader: string(s.SourceHeader), PrincipalHeader: string(s.PrincipalHeader), Timeout: s.HTTPTimeout,
 			NeedsAddress: a.authorizer.NeedsPeer,

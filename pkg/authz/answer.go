@@ -35,9 +35,6 @@ var notTheClients = [...]string{"x-envoy-auth-failure-mode-allowed", "x-envoy-au
 // cleanse takes the credentials off the request and says who calls. Every header of ours is set or removed, so that what a
 // client sends under its name never reaches the upstream.
 func (d *Decision) cleanse(p *policy, r *Request) {
-	if d.Verdict != Allowed {
-		return
-	}
 	d.Remove = slices.Clip(p.remove)
 	d.removeLookalikes(p, r)
 	for i := range p.credentials {

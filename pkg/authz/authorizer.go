@@ -80,31 +80,65 @@ func (a *Authorizer) NeedsPeer() bool {
 	return p != nil && p.needsPeer
 }
 
-// Decide answers a request. Whatever a client has put into it, the answer is a decision, and what is not plainly allowed is
-// refused.
-func (a *Authorizer) Decide(ctx context.Context, r *Request) Decision {
+// Pending is a request between Begin and Finish.
+type Pending struct {
+	// Query asks the limiter about the request. It has no descriptors if there is nothing to ask.
+	Query ratelimit.Query
+	// Decision is what is decided without the limiter.
+	Decision Decision
+
+	request *Request
+	policy  *policy // nil if no policy applies
+	failed  Reason  // what is wrong with the credential of a refused request; "" for nothing
+}
+
+// Begin decides all of a request but its limits. Whatever a client has put into it, the answer is a decision, and what is not plainly
+// allowed is refused. Begin blocks only if a token names a key that the service does not have: until the keys of the issuer have been
+// fetched or ctx is done. If ctx is done from the start, Begin starts the fetch and does not wait for it, and the request is undecided.
+func (a *Authorizer) Begin(ctx context.Context, r *Request) *Pending {
 	current := a.inForce.Load()
 	domain, p := a.policy(current.policies, r)
-	d := Decision{Domain: domain}
+	pending := &Pending{request: r, policy: p, Decision: Decision{Domain: domain}}
 	if p == nil {
-		d.refuse(ReasonNoPolicy, 403, "No policy applies to this request.")
-	} else {
-		if p.trustsHops && r.withoutPeer() {
-			a.untrustedHops.Add(1)
-			_, listed := r.Headers.Get(forwardedFor)
-			a.cfg.OnUntrustedHops(UntrustedHops{Domain: domain, Absent: !listed})
-		}
-		a.decide(ctx, p, current.rules, r, &d)
-		d.cleanse(p, r)
+		pending.Decision.refuse(ReasonNoPolicy, 403, "No policy applies to this request.")
+		return pending
+	}
+	if p.trustsHops && r.withoutPeer() {
+		a.untrustedHops.Add(1)
+		_, listed := r.Headers.Get(forwardedFor)
+		a.cfg.OnUntrustedHops(UntrustedHops{Domain: domain, Absent: !listed})
+	}
+	a.begin(ctx, pending)
+	pending.Query.Domain, pending.Query.Rules, pending.Query.Beforehand = domain, current.rules, true
+	return pending
+}
+
+// Finish returns the decision of a request. res answers the Query; nil if that asked nothing.
+func (a *Authorizer) Finish(p *Pending, res *ratelimit.Result) Decision {
+	d := &p.Decision
+	answer := FailureRefused
+	switch {
+	case res == nil:
+	case p.failed != "":
+		answer = d.limitRefused(res)
+	default:
+		d.limit(res)
+	}
+	if p.failed != "" {
+		a.failures.count(p.failed, answer)
+	}
+	if d.Verdict == Allowed {
+		d.cleanse(p.policy, p.request)
 	}
 	d.finish(a.cfg)
 	a.counters.count(d.Reason)
-	return d
+	return *d
 }
 
-// decide goes through what can refuse a request, in order: its host, its path, the rules of access, the credential, its scopes, the
-// limits. What is wrong with a credential is for logs and metrics; the client is not told.
-func (a *Authorizer) decide(ctx context.Context, p *policy, rules *ratelimit.Rules, r *Request, d *Decision) {
+// begin goes through what can refuse a request, in order: its host, its path, the rules of access, the credential, its scopes; the
+// limits are left. What is wrong with a credential is for logs and metrics; the client is not told.
+func (a *Authorizer) begin(ctx context.Context, pending *Pending) {
+	p, r, d := pending.policy, pending.request, &pending.Decision
 	host, ok := hostname(r.Host)
 	if r.HTTP && !ok {
 		d.refuse(ReasonHost, 400, "The host is ambiguous: it is not a name or an IP address with an optional port.")
@@ -126,8 +160,9 @@ func (a *Authorizer) decide(ctx context.Context, p *policy, rules *ratelimit.Rul
 	f := &facts{request: r, host: host, query: query, identity: &d.Identity, access: access}
 	failed := failure(err)
 	if !d.admit(p, identity, carried, err, open) {
-		if failed != "" {
-			a.failures.count(failed, a.limitRefused(ctx, p, rules, f, d))
+		// Without a MaxHold: a refusal is not worth a place in the queue of a max_delay.
+		if pending.failed = failed; failed != "" {
+			pending.Query = ratelimit.Query{Descriptors: descriptorsOf(p.refused, f), Refused: true}
 		}
 		return
 	}
@@ -138,7 +173,7 @@ func (a *Authorizer) decide(ctx context.Context, p *policy, rules *ratelimit.Rul
 		d.refuse(ReasonScope, 403, "The credential does not allow this.")
 		return
 	}
-	a.limit(ctx, p, rules, f, d)
+	pending.Query = ratelimit.Query{Descriptors: descriptorsOf(p.limits, f), Own: d.Identity.Limit, MaxHold: r.hold(ctx).Microseconds()}
 }
 
 // withoutWaiting is the context for a credential that a request may be without: done, so that nobody waits for an issuer's keys who
@@ -188,27 +223,19 @@ const holdMargin = 5 * time.Millisecond
 // maxHold bounds how long an answer is held when the caller states no deadline.
 const maxHold = time.Minute
 
-func (a *Authorizer) ask(ctx context.Context, q ratelimit.Query) *ratelimit.Result {
-	results := make([]ratelimit.Result, 1)
-	a.cfg.Limiter.DecideAll(ctx, []ratelimit.Query{q}, results)
-	return &results[0]
+// hold is how long the answer can be held.
+func (r *Request) hold(ctx context.Context) time.Duration {
+	if r.NoHold {
+		return 0
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		return min(maxHold, max(0, time.Until(deadline)-holdMargin))
+	}
+	return maxHold
 }
 
-// limit asks the limiter.
-func (a *Authorizer) limit(ctx context.Context, p *policy, rules *ratelimit.Rules, f *facts, d *Decision) {
-	list := descriptorsOf(p.limits, f)
-	if len(list) == 0 {
-		return
-	}
-	hold := maxHold
-	if f.request.NoHold {
-		hold = 0
-	} else if deadline, ok := ctx.Deadline(); ok {
-		hold = min(maxHold, max(0, time.Until(deadline)-holdMargin))
-	}
-	res := a.ask(ctx, ratelimit.Query{
-		Domain: d.Domain, Descriptors: list, Own: d.Identity.Limit, Beforehand: true, MaxHold: hold.Microseconds(), Rules: rules,
-	})
+// limit adds what the limiter has decided.
+func (d *Decision) limit(res *ratelimit.Result) {
 	if res.Err != nil {
 		d.undecided()
 		return

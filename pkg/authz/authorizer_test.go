@@ -72,7 +72,7 @@ func runCase(t *testing.T, archive *txtar.Archive) {
 		if !ok {
 			t.Fatalf("line %d: no ->: %s", i+1, line)
 		}
-		d := a.Decide(t.Context(), parseRequest(t, ask))
+		d := a.decide(t.Context(), parseRequest(t, ask))
 		for _, name := range always {
 			if d.Verdict == authz.Allowed && !slices.Contains(d.Remove, name) {
 				t.Errorf("line %d: %s\n a client's %s survives", i+1, strings.TrimSpace(ask), name)
@@ -93,7 +93,24 @@ func runCase(t *testing.T, archive *txtar.Archive) {
 
 var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func newAuthorizer(t testing.TB, files []rulefile.File, settings string) *authz.Authorizer {
+// decider is an authorizer and its limiter.
+type decider struct {
+	*authz.Authorizer
+	limiter *ratelimit.Limiter
+}
+
+// decide answers a request as a transport does.
+func (d decider) decide(ctx context.Context, r *authz.Request) authz.Decision {
+	p := d.Begin(ctx, r)
+	if len(p.Query.Descriptors) == 0 {
+		return d.Finish(p, nil)
+	}
+	results := make([]ratelimit.Result, 1)
+	d.limiter.DecideAll(ctx, []ratelimit.Query{p.Query}, results)
+	return d.Finish(p, &results[0])
+}
+
+func newAuthorizer(t testing.TB, files []rulefile.File, settings string) decider {
 	t.Helper()
 	rules, problems := rulefile.Parse(files, rulefile.Config{})
 	if err := problems.Err(); err != nil {
@@ -125,7 +142,7 @@ func newAuthorizer(t testing.TB, files []rulefile.File, settings string) *authz.
 	cfg.Limiter.SetRules(ratelimit.NewRules(rules.Domains, ratelimit.RulesOptions{}))
 	a := authz.New(cfg)
 	a.SetPolicies(authz.NewPolicies(rules.Policies, cfg.Headers))
-	return a
+	return decider{a, cfg.Limiter}
 }
 
 // away is a store that cannot decide anything.
@@ -281,7 +298,7 @@ authz:
 		"GET /open", "GET /open x-api-key:wrong", "GET /open x-api-key:key-of-ann",
 		"GET / x-api-key:key-of-ann", "GET /write x-api-key:key-of-bob", "GET /denied x-api-key:wrong", "GET //",
 	} {
-		a.Decide(t.Context(), parseRequest(t, ask))
+		a.decide(t.Context(), parseRequest(t, ask))
 	}
 	got := map[string]uint64{}
 	a.EachFailure(func(reason authz.Reason, answer authz.FailureAnswer, n uint64) {
@@ -316,12 +333,12 @@ func TestReload(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	limiter := ratelimit.New(ratelimit.Config{Store: store, Fallback: store})
-	a := authz.New(authz.Config{Limiter: limiter})
+	a := decider{authz.New(authz.Config{Limiter: limiter}), limiter}
 	for _, key := range []string{"before", "after"} {
 		rules, policies := load(key)
 		limiter.SetRules(rules)
 		for _, state := range []string{"between rules and policies", "with both"} {
-			if d := a.Decide(t.Context(), &authz.Request{HTTP: true, Method: "GET", Path: "/"}); d.Verdict == authz.Allowed {
+			if d := a.decide(t.Context(), &authz.Request{HTTP: true, Method: "GET", Path: "/"}); d.Verdict == authz.Allowed {
 				t.Errorf("%s, %s: allowed, want refused", key, state)
 			}
 			a.SetPolicies(authz.NewPolicies(policies, reply.Headers{}))
@@ -342,13 +359,14 @@ func TestUntrustedHops(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	var got []authz.UntrustedHops
-	a := authz.New(authz.Config{
-		Limiter:         ratelimit.New(ratelimit.Config{Store: store, Fallback: store}),
+	limiter := ratelimit.New(ratelimit.Config{Store: store, Fallback: store})
+	a := decider{authz.New(authz.Config{
+		Limiter:         limiter,
 		OnUntrustedHops: func(h authz.UntrustedHops) { got = append(got, h) },
-	})
+	}), limiter}
 	a.SetPolicies(authz.NewPolicies(rules.Policies, reply.Headers{}))
 	for _, headers := range []authz.Headers{nil, {"x-forwarded-for": {"203.0.113.1"}}, {"x-forwarded-for": {"192.0.2.1"}}} {
-		a.Decide(t.Context(), &authz.Request{HTTP: true, Method: "GET", Path: "/", Host: "a", Source: "192.0.2.1", Headers: headers})
+		a.decide(t.Context(), &authz.Request{HTTP: true, Method: "GET", Path: "/", Host: "a", Source: "192.0.2.1", Headers: headers})
 	}
 	if diff := cmp.Diff([]authz.UntrustedHops{{Domain: "d", Absent: true}, {Domain: "d"}}, got); diff != "" {
 		t.Error(diff)

@@ -37,7 +37,7 @@ descriptors:
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if d := a.Decide(b.Context(), r); d.Verdict != authz.Allowed {
+		if d := a.decide(b.Context(), r); d.Verdict != authz.Allowed {
 			b.Fatal(d.Reason)
 		}
 	}

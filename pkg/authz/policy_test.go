@@ -170,9 +170,10 @@ func FuzzPolicy(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer store.Close()
-		a := authz.New(authz.Config{Limiter: ratelimit.New(ratelimit.Config{Store: store, Fallback: store})})
+		limiter := ratelimit.New(ratelimit.Config{Store: store, Fallback: store})
+		a := decider{authz.New(authz.Config{Limiter: limiter}), limiter}
 		a.SetPolicies(authz.NewPolicies(map[string]*authz.Policy{"d": p}, reply.Headers{}))
-		d := a.Decide(t.Context(), &authz.Request{HTTP: true, Method: method, Host: host, Path: path, Headers: authz.Headers{name: {field}}})
+		d := a.decide(t.Context(), &authz.Request{HTTP: true, Method: method, Host: host, Path: path, Headers: authz.Headers{name: {field}}})
 		if wrong && (d.Verdict != authz.Refused || d.Reason != authz.ReasonNoPolicy) {
 			t.Errorf("%+v: a policy with mistakes decides: %+v", p, d)
 		}

@@ -1,7 +1,6 @@
 package authz
 
 import (
-	"context"
 	"errors"
 	"sync/atomic"
 
@@ -31,17 +30,7 @@ func failure(err error) Reason {
 // decide: an undecided request could pass where Envoy has failure_mode_allow. A request with a valid credential never
 // gets here, and the buckets are not those of the policy's Limits, so that an attacker cannot lock out other clients at
 // the same address.
-func (a *Authorizer) limitRefused(
-	ctx context.Context, p *policy, rules *ratelimit.Rules, f *facts, d *Decision,
-) FailureAnswer {
-	list := descriptorsOf(p.refused, f)
-	if len(list) == 0 {
-		return FailureRefused
-	}
-	// Without a MaxHold: a refusal is not worth a place in the queue of a max_delay.
-	res := a.ask(ctx, ratelimit.Query{
-		Domain: d.Domain, Descriptors: list, Beforehand: true, Refused: true, Rules: rules,
-	})
+func (d *Decision) limitRefused(res *ratelimit.Result) FailureAnswer {
 	if res.Err != nil || res.Allowed || res.Answer == ratelimit.FromPolicyDeny {
 		return FailureRefused
 	}

@@ -43,7 +43,7 @@ func TestChallenge(t *testing.T) {
 		if tc.token != "" {
 			r.Headers["authorization"] = []string{"Bearer " + tc.token}
 		}
-		d := a.Decide(t.Context(), r)
+		d := a.Finish(a.Begin(t.Context(), r), nil) // there are no limits
 		got := ""
 		for _, h := range d.ToClient {
 			if h.Name == "www-authenticate" {

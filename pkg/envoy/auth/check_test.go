@@ -89,7 +89,7 @@ func newChecked(t testing.TB) *auth.Server {
 		ProblemBody: true,
 	})
 	authorizer.SetPolicies(authz.NewPolicies(rules.Policies, headers))
-	return auth.New(auth.Config{Authorizer: authorizer})
+	return auth.New(auth.Config{Authorizer: authorizer, Limiter: limiter})
 }
 
 // checkedSeed is a request that the fuzzer begins with, and how it is answered.

@@ -33,7 +33,7 @@ type byPath struct {
 	seen        sync.Map    // the last request to a path
 }
 
-func (b *byPath) Decide(_ context.Context, r *authz.Request) authz.Decision {
+func (b *byPath) decide(_ context.Context, r *authz.Request) authz.Decision {
 	path, _, _ := strings.Cut(r.Path, "?")
 	b.seen.Store(path, *r)
 	name, _, _ := strings.Cut(strings.Trim(path, "/"), "/")
@@ -105,7 +105,7 @@ func startGateway(t *testing.T) *gateway {
 	}
 	g := &gateway{authorizer: new(byPath)}
 	g.server = auth.New(auth.Config{
-		Authorizer: g.authorizer,
+		Authorizer: authorizer(g.authorizer.decide),
 		HTTP:       auth.HTTPConfig{SourceHeader: "x-envoy-source", Timeout: 2 * time.Minute},
 	})
 	overHTTP := httptest.NewServer(g.server.HTTP(http.NotFoundHandler()))

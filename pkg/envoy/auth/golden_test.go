@@ -35,10 +35,8 @@ import (
 var update = flag.Bool("update", false, "write the answers into testdata")
 
 // decided is an authorizer that has made up its mind.
-type decided authz.Decision
-
-func (d decided) Decide(_ context.Context, r *authz.Request) authz.Decision {
-	return withLookalikes(authz.Decision(d), r)
+func decided(d authz.Decision) authorizer {
+	return func(_ context.Context, r *authz.Request) authz.Decision { return withLookalikes(d, r) }
 }
 
 // withLookalikes is a decision that also removes from the request what only looks like a header that it sets or removes, as a real

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // ServiceName is the full name of the gRPC service, Method that of its only method.
@@ -18,15 +19,18 @@ const (
 	Method      = "/" + ServiceName + "/Check"
 )
 
-// Authorizer decides requests. It is safe for concurrent use, and answers before ctx is done.
+// Authorizer is *authz.Authorizer. It decides all of a request but its limits, and then what the limiter's answer makes of it.
 type Authorizer interface {
-	Decide(ctx context.Context, r *authz.Request) authz.Decision
+	Begin(ctx context.Context, r *authz.Request) *authz.Pending
+	Finish(p *authz.Pending, res *ratelimit.Result) authz.Decision
 }
 
 // Config are the settings of a server.
 type Config struct {
 	// Authorizer decides. Required.
 	Authorizer Authorizer
+	// Limiter decides the limits. Required if the authorizer asks for any.
+	Limiter *ratelimit.Limiter
 	// Log gets one line a decision, at debug, and for the first request over HTTP what an operator has to check. Default: none.
 	Log *slog.Logger
 	// LogClientValues adds to the line of a decision what the client has chosen: its address, method, host, path and x-request-id,
@@ -118,7 +122,7 @@ func (s *Server) decide(ctx context.Context, r *authz.Request) answer {
 		d = late(d)
 	} else {
 		r.NoHold = s.queue.full()
-		d = s.cfg.Authorizer.Decide(ctx, r)
+		d = s.ask(ctx, r)
 	}
 	if d.Verdict == authz.Allowed && d.Delay > 0 && !s.queue.wait(ctx, time.Duration(d.Delay)*time.Microsecond) {
 		d = late(d)
@@ -127,6 +131,16 @@ func (s *Server) decide(ctx context.Context, r *authz.Request) answer {
 	s.dropped.Add(uint64(a.dropped))
 	s.log(ctx, r, &a, time.Since(begin))
 	return a
+}
+
+func (s *Server) ask(ctx context.Context, r *authz.Request) authz.Decision {
+	p := s.cfg.Authorizer.Begin(ctx, r)
+	if len(p.Query.Descriptors) == 0 {
+		return s.cfg.Authorizer.Finish(p, nil)
+	}
+	results := make([]ratelimit.Result, 1)
+	s.cfg.Limiter.DecideAll(ctx, []ratelimit.Query{p.Query}, results)
+	return s.cfg.Authorizer.Finish(p, &results[0])
 }
 
 // late makes the decision one that came too late.

@@ -16,13 +16,18 @@ import (
 
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
 // authorizer is one that is a function.
 type authorizer func(ctx context.Context, r *authz.Request) authz.Decision
 
-func (f authorizer) Decide(ctx context.Context, r *authz.Request) authz.Decision { return f(ctx, r) }
+func (f authorizer) Begin(ctx context.Context, r *authz.Request) *authz.Pending {
+	return &authz.Pending{Decision: f(ctx, r)}
+}
+
+func (authorizer) Finish(p *authz.Pending, _ *ratelimit.Result) authz.Decision { return p.Decision }
 
 // delayed lets a request pass after the duration that its path is.
 func delayed(_ context.Context, r *authz.Request) authz.Decision {
@@ -162,10 +167,10 @@ func TestDeadline(t *testing.T) {
 func TestLog(t *testing.T) {
 	var lines bytes.Buffer
 	server := auth.New(auth.Config{
-		Authorizer: decided{
+		Authorizer: decided(authz.Decision{
 			Reason: authz.ReasonInvalid, Status: 403, Domain: "shop", Identity: authz.Identity{KeyID: "k-17"},
 			ToClient: []reply.Header{{Name: "bad name"}},
-		},
+		}),
 		Log:             slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		LogClientValues: true,
 	})
