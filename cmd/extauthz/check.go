@@ -10,8 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/pkg/envoyconfig"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
-	"github.com/extauthz/extauthz/pkg/rulefile"
+	"github.com/extauthz/extauthz/pkg/rules"
+	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
 func (p *program) check() *cobra.Command {
@@ -41,7 +44,7 @@ With --envoy it compares a configuration of Envoy with the policies of the rules
 	output := outputFlag(c, "text", "json", "sarif")
 	c.RunE = func(_ *cobra.Command, paths []string) error {
 		for _, path := range paths {
-			if _, err := os.Stat(path); path != rulefile.Stdin && errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Stat(path); path != file.Stdin && errors.Is(err, fs.ErrNotExist) {
 				return &startError{fmt.Errorf("there is no file or directory %s", path)}
 			}
 		}
@@ -75,7 +78,7 @@ type checked struct {
 	Envoy      []checkedEnvoy `json:"envoy,omitempty"`
 	Problems   []problem      `json:"problems"`
 
-	rules rulefile.Problems // those of the rule files
+	rules rules.Problems // those of the rule files
 }
 
 // checkedEnvoy is the result for one configuration of Envoy.
@@ -84,10 +87,10 @@ type checkedEnvoy struct {
 	// Managers is how many connection managers and network filters have ext_authz.
 	Managers int `json:"connection_managers"`
 
-	problems rulefile.Problems
+	problems rules.Problems
 }
 
-// problem is a rulefile.Problem for programs.
+// problem is a strictyaml.Problem for programs.
 type problem struct {
 	File     string   `json:"file"`
 	Line     int      `json:"line,omitempty"`
@@ -99,15 +102,15 @@ type problem struct {
 }
 
 // checkRules checks rule files, and, if they have no mistakes, configurations of Envoy.
-func checkRules(paths []string, stdin io.Reader, cfg rulefile.Config, configurations []string) *checked {
-	rules, problems := rulefile.Check(paths, stdin, cfg)
-	c := &checked{Domains: len(rules.Domains), Generation: rules.Generation, rules: problems, Problems: []problem{}}
-	for _, rule := range ratelimit.NewRules(rules.Domains, ratelimit.RulesOptions{}).All() {
+func checkRules(paths []string, stdin io.Reader, cfg file.Config, configurations []string) *checked {
+	set, problems := file.Check(paths, stdin, cfg)
+	c := &checked{Domains: len(set.Domains), Generation: set.Generation, rules: problems, Problems: []problem{}}
+	for _, rule := range ratelimit.NewRules(set.Domains, ratelimit.RulesOptions{}).All() {
 		c.Limits += len(rule.Limits)
 	}
 	if !problems.HasErrors() {
 		for _, path := range configurations {
-			c.Envoy = append(c.Envoy, checkEnvoy(path, paths, rules))
+			c.Envoy = append(c.Envoy, checkEnvoy(path, paths, set))
 		}
 	}
 	for _, e := range c.Envoy {
@@ -120,14 +123,14 @@ func checkRules(paths []string, stdin io.Reader, cfg rulefile.Config, configurat
 	return c
 }
 
-func checkEnvoy(path string, rulePaths []string, rules rulefile.Rules) checkedEnvoy {
+func checkEnvoy(path string, rulePaths []string, set rules.Set) checkedEnvoy {
 	e := checkedEnvoy{File: path}
-	if len(rules.Policies) == 0 {
-		e.problems = rulefile.Problems{{File: path, Severity: rulefile.Error,
+	if len(set.Policies) == 0 {
+		e.problems = rules.Problems{{File: path, Severity: strictyaml.Error,
 			Message: "no rule file in " + strings.Join(rulePaths, " ") + " has an `authz:` section to compare with"}}
 		return e
 	}
-	e.Managers, e.problems = rulefile.LoadEnvoy(path, rules.Policies)
+	e.Managers, e.problems = envoyconfig.Load(path, set.Policies)
 	return e
 }
 

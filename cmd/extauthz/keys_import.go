@@ -11,8 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/extauthz/extauthz/internal/service"
+	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
-	"github.com/extauthz/extauthz/pkg/rulefile"
+	"github.com/extauthz/extauthz/pkg/authz/keyfile"
 )
 
 // importYAML adds the keys of a YAML file.
@@ -38,7 +39,7 @@ func (k *keyCommand) importYAML() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		keys, problems := rulefile.ParseKeys(rulefile.File{Name: args[0], Content: content})
+		keys, problems := keyfile.ParseYAML(strictyaml.File{Name: args[0], Content: content})
 		if err := problems.Err(); err != nil {
 			return fmt.Errorf("%s has mistakes:\n%w", args[0], err)
 		}

@@ -14,13 +14,13 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/keyfile"
-	"github.com/extauthz/extauthz/pkg/rulefile"
+	"github.com/extauthz/extauthz/pkg/rules"
 )
 
 // withKeys are rules that ask for API keys.
 func withKeys() *loadedRules {
 	p := &authz.Policy{Credentials: []authz.Credential{{APIKey: &authz.APIKey{Source: authz.Source{Header: new("x-api-key")}}}}}
-	return &loadedRules{first: rulefile.Rules{Policies: map[string]*authz.Policy{"d": p}}}
+	return &loadedRules{first: rules.Set{Policies: map[string]*authz.Policy{"d": p}}}
 }
 
 // serveKeys opens the keys that an environment names and follows them until the test ends.

@@ -11,7 +11,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
-	"github.com/extauthz/extauthz/pkg/rulefile"
+	"github.com/extauthz/extauthz/pkg/rules"
+	"github.com/extauthz/extauthz/pkg/rules/file"
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
@@ -21,9 +22,9 @@ type loadedRules struct {
 	sample bool
 	// name names the directory for people. It shows no secret.
 	name     string
-	watcher  *rulefile.Watcher // nil for the sample
-	first    rulefile.Rules
-	problems rulefile.Problems // of first
+	watcher  *file.Watcher // nil for the sample
+	first    rules.Set
+	problems rules.Problems // of first
 }
 
 // loadRules loads the rules that the settings name. Its error is all their mistakes, or that there is no such directory.
@@ -34,10 +35,10 @@ func loadRules(s *Settings) (l *loadedRules, err error) {
 	}
 	if l.sample {
 		l.name = "built-in sample"
-		l.first, l.problems = rulefile.Parse([]rulefile.File{{Name: "sample.yaml (built in)", Content: sampleRules}}, s.RuleConfig())
+		l.first, l.problems = file.Parse([]file.File{{Name: "sample.yaml (built in)", Content: sampleRules}}, s.RuleConfig())
 	} else {
 		l.name = s.environment.secretHider().Replace(s.rulesDirectory())
-		l.watcher = rulefile.NewWatcher(s.rulesDirectory(), s.RuleConfig())
+		l.watcher = file.NewWatcher(s.rulesDirectory(), s.RuleConfig())
 		l.first, l.problems = l.watcher.Load()
 	}
 	if err := l.problems.Err(); err != nil && !s.ForceStart {
@@ -47,8 +48,8 @@ func loadRules(s *Settings) (l *loadedRules, err error) {
 }
 
 // RuleConfig is how rule files are read.
-func (s *Settings) RuleConfig() rulefile.Config {
-	return rulefile.Config{
+func (s *Settings) RuleConfig() file.Config {
+	return file.Config{
 		DefaultAlgorithm: s.algorithm(),
 		MergeDomains:     s.MergeDomains, IgnoreDotfiles: s.IgnoreDotfiles, RequireEnd: s.RequireEnd,
 	}
@@ -57,16 +58,16 @@ func (s *Settings) RuleConfig() rulefile.Config {
 // ruleSource follows the rule files, and knows which rules are active.
 type ruleSource struct {
 	name     string
-	watcher  *rulefile.Watcher // nil for the sample
+	watcher  *file.Watcher // nil for the sample
 	activate func(*ratelimit.Rules, map[string]*authz.Policy)
 	options  ratelimit.RulesOptions
 	log      *slog.Logger
 
 	mu       sync.Mutex
-	inForce  rulefile.Rules
+	inForce  rules.Set
 	since    time.Time
-	refused  rulefile.Problems // of newer rules
-	held     []string          // what newer rules lack that wait until their files have been quiet
+	refused  rules.Problems // of newer rules
+	held     []string       // what newer rules lack that wait until their files have been quiet
 	failures uint64
 }
 
@@ -100,20 +101,20 @@ func (r *ruleSource) watch(ctx context.Context) error {
 }
 
 // update activates, holds or refuses the rules of files that have changed.
-func (r *ruleSource) update(u rulefile.Update) {
-	log := r.log.With("generation", u.Rules.Generation)
+func (r *ruleSource) update(u rules.Update) {
+	log := r.log.With("generation", u.Set.Generation)
 	switch {
 	case u.Problems.HasErrors():
-		r.refuse(u.Rules.Generation, u.Problems)
+		r.refuse(u.Set.Generation, u.Problems)
 		return
 	case u.Held:
 		r.hold(u.Lost)
 		log.Warn("rules were changed in place and lack some of what the active rules restrict; they take effect when the files have been unchanged "+
-			"for "+rulefile.QuietPeriod.String()+" (a file that is renamed into place takes effect at once)", "lost", u.Lost)
+			"for "+file.QuietPeriod.String()+" (a file that is renamed into place takes effect at once)", "lost", u.Lost)
 		return
 	}
 	r.logWarnings(u.Problems)
-	r.accept(u.Rules)
+	r.accept(u.Set)
 	if len(u.Lost) > 0 {
 		log = log.With("lost", u.Lost)
 	}
@@ -127,14 +128,14 @@ func (r *ruleSource) hold(lost []string) {
 	r.refused, r.held = nil, lost
 }
 
-func (r *ruleSource) accept(rules rulefile.Rules) {
-	r.activate(ratelimit.NewRules(rules.Domains, r.options), rules.Policies)
+func (r *ruleSource) accept(set rules.Set) {
+	r.activate(ratelimit.NewRules(set.Domains, r.options), set.Policies)
 	r.mu.Lock()
-	r.inForce, r.since, r.refused, r.held = rules, time.Now(), nil, nil
+	r.inForce, r.since, r.refused, r.held = set, time.Now(), nil, nil
 	r.mu.Unlock()
 }
 
-func (r *ruleSource) refuse(generation string, problems rulefile.Problems) {
+func (r *ruleSource) refuse(generation string, problems rules.Problems) {
 	r.mu.Lock()
 	r.refused, r.held = problems, nil
 	r.failures++
@@ -142,7 +143,7 @@ func (r *ruleSource) refuse(generation string, problems rulefile.Problems) {
 	r.log.Error("rules refused; the previous rules stay active", "generation", generation, "problems", problems.Error())
 }
 
-func (r *ruleSource) logWarnings(problems rulefile.Problems) {
+func (r *ruleSource) logWarnings(problems rules.Problems) {
 	for _, p := range problems {
 		r.log.Warn("rules", "problem", p.String())
 	}
@@ -159,15 +160,15 @@ func (r *ruleSource) stats() telemetry.RuleStats {
 // serve serves /rlconfig: the active rules in the format of envoyproxy/ratelimit, and why newer rules were refused or held.
 func (r *ruleSource) serve(w http.ResponseWriter, _ *http.Request) {
 	r.mu.Lock()
-	rules, refused, held := r.inForce, r.refused, r.held
+	set, refused, held := r.inForce, r.refused, r.held
 	r.mu.Unlock()
 	w.Header().Set("content-type", "text/plain; charset=utf-8")
-	fmt.Fprintf(w, "%s# generation %s, from %s\n", rulefile.Dump(rules, r.options), rules.Generation, r.name)
+	fmt.Fprintf(w, "%s# generation %s, from %s\n", rules.Dump(set, r.options), set.Generation, r.name)
 	if refused != nil {
 		fmt.Fprintf(w, "# newer rules are refused for their mistakes:\n%s\n", refused.Error())
 	}
 	if held != nil {
-		fmt.Fprintf(w, "# newer rules take effect when their files have been unchanged for %s; they lack:\n", rulefile.QuietPeriod)
+		fmt.Fprintf(w, "# newer rules take effect when their files have been unchanged for %s; they lack:\n", file.QuietPeriod)
 		for _, name := range held {
 			fmt.Fprintf(w, "#   %s\n", name)
 		}

@@ -57,8 +57,8 @@ type Mistake struct {
 	OnKey bool
 	// Also are the paths of other values that the mistake follows from.
 	Also []string
-	// Lacks says that the map at Path has none of several keys, one of which it needs, or that Path is a key that its map
-	// needs and lacks.
+	// Lacks says that the map at Path has none of several keys, one of which it needs, or that Path is a key that
+	// its map needs and lacks.
 	Lacks   bool
 	Warning bool
 	Message string
@@ -95,6 +95,12 @@ func (doc *Document) Sound(path string) bool {
 	return sound
 }
 
+// Has reports whether there is a value at a path, and everything there could be read.
+func (doc *Document) Has(path string) bool {
+	spot, sound := doc.find(path)
+	return sound && !spot.absent
+}
+
 // Position returns where the key of a path stands, or an element of a list, as "file:line".
 func (doc *Document) Position(path string) string {
 	spot, _ := doc.find(path)
@@ -109,6 +115,7 @@ type spot struct {
 	at, key place
 	strange bool // it is a map with an unknown key, or absent from one
 	unread  bool // it could not be read itself
+	absent  bool
 }
 
 // find follows a path as far as there is something. sound is false if nothing is to be said about what is there:
@@ -123,7 +130,7 @@ func (doc *Document) find(path string) (s spot, sound bool) {
 	for path != "" {
 		next, at, rest := v.step(path)
 		if next == nil {
-			s.at, s.strange = s.key, v.strange // absent: at the key of what lacks it
+			s.at, s.strange, s.absent = s.key, v.strange, true // at the key of what lacks it
 			return s, !slices.ContainsFunc(v.meant, func(key string) bool { return key != "" && begins(path, key) })
 		}
 		v, path = next, rest

@@ -19,39 +19,45 @@ type File struct {
 // ReadFile reads a regular file of a kind; otherwise the problem says why not. What is not a regular file is a
 // warning, because a directory can have others beside the files that are meant.
 func ReadFile(path string, kind *Kind) (File, *Problem) {
-	problem := func(severity Severity, message string, hints ...string) (File, *Problem) {
-		return File{}, &Problem{File: path, Severity: severity, Message: message, Hints: hints}
-	}
-	unread := func(err error) (File, *Problem) {
-		if pathError, ok := errors.AsType[*fs.PathError](err); ok {
-			err = pathError.Err // the problem names the path already
-		}
-		return problem(Error, "read "+kind.Noun+": "+err.Error())
-	}
 	// Stat before Open: to open a named pipe would wait for a writer.
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return unread(err)
+		return unreadable(path, kind, err)
 	case info.IsDir() && kind.Directory != "":
-		return problem(Warning, "left out: "+kind.Directory)
+		return File{}, &Problem{File: path, Severity: Warning, Message: "left out: " + kind.Directory}
 	case !info.Mode().IsRegular():
-		return problem(Warning, "left out: not a regular file")
+		return File{}, &Problem{File: path, Severity: Warning, Message: "left out: not a regular file"}
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return unread(err)
+		return unreadable(path, kind, err)
 	}
 	defer f.Close()
 	if info, err = f.Stat(); err != nil { // another file than before, perhaps
-		return unread(err)
+		return unreadable(path, kind, err)
 	}
-	content, err := io.ReadAll(io.LimitReader(f, kind.MaxSize+1))
-	if err != nil {
-		return unread(err)
+	file, problem := ReadFrom(path, f, kind)
+	file.Info = info
+	return file, problem
+}
+
+// ReadFrom reads a file of a kind from what is open already, up to its maximum size; otherwise the problem says why
+// not.
+func ReadFrom(name string, from io.Reader, kind *Kind) (File, *Problem) {
+	content, err := io.ReadAll(io.LimitReader(from, kind.MaxSize+1))
+	switch {
+	case err != nil:
+		return unreadable(name, kind, err)
+	case int64(len(content)) > kind.MaxSize:
+		return File{}, &Problem{File: name, Severity: Error, Message: kind.tooLarge(), Hints: []string{kind.TooLarge}}
 	}
-	if int64(len(content)) > kind.MaxSize {
-		return problem(Error, kind.tooLarge(), kind.TooLarge)
+	return File{Name: name, Content: content}, nil
+}
+
+func unreadable(name string, kind *Kind, err error) (File, *Problem) {
+	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
+		err = pathError.Err // the problem names the path already
 	}
-	return File{Name: path, Content: content, Info: info}, nil
+	return File{}, &Problem{File: name, Severity: Error, Message: "read " + kind.Noun + ": " + err.Error()}
 }

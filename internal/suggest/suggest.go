@@ -3,6 +3,7 @@
 package suggest
 
 import (
+	"strconv"
 	"strings"
 	"unicode"
 )
@@ -107,4 +108,12 @@ func Distance(a, b string) int {
 		before, above = above, row
 	}
 	return above[len(y)]
+}
+
+// Counted says how many there are of something: "1 line", "2 lines".
+func Counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
 }

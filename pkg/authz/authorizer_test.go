@@ -20,7 +20,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 	"github.com/extauthz/extauthz/pkg/reply"
-	"github.com/extauthz/extauthz/pkg/rulefile"
+	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
 // TestAuthorizer runs testdata/*.txt: rule files, and what becomes of requests. A case is a txtar archive of files *.yaml,
@@ -49,12 +49,12 @@ func TestAuthorizer(t *testing.T) {
 }
 
 func runCase(t *testing.T, archive *txtar.Archive) {
-	var files []rulefile.File
+	var files []file.File
 	requests, settings := "", ""
 	for _, f := range archive.Files {
 		switch {
 		case strings.HasSuffix(f.Name, ".yaml"):
-			files = append(files, rulefile.File{Name: f.Name, Content: f.Data})
+			files = append(files, file.File{Name: f.Name, Content: f.Data})
 		case f.Name == "requests":
 			requests = string(f.Data)
 		case f.Name == "settings":
@@ -110,9 +110,9 @@ func (d decider) decide(ctx context.Context, r *authz.Request) authz.Decision {
 	return d.Finish(p, &results[0])
 }
 
-func newAuthorizer(t testing.TB, files []rulefile.File, settings string) decider {
+func newAuthorizer(t testing.TB, files []file.File, settings string) decider {
 	t.Helper()
-	rules, problems := rulefile.Parse(files, rulefile.Config{})
+	rules, problems := file.Parse(files, file.Config{})
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func describe(d *authz.Decision, section string, k int) string {
 
 // TestFailuresAreCounted by what is wrong with the credential and by the answer.
 func TestFailuresAreCounted(t *testing.T) {
-	a := newAuthorizer(t, []rulefile.File{{Name: "a.yaml", Content: []byte(`
+	a := newAuthorizer(t, []file.File{{Name: "a.yaml", Content: []byte(`
 domain: shop
 descriptors: [{key: remote_address, rate_limit: {unit: hour, requests_per_unit: 5}}]
 authz:
@@ -319,9 +319,9 @@ authz:
 // descriptors of one policy mean nothing to the rules of another, and what no rule matches passes.
 func TestReload(t *testing.T) {
 	load := func(key string) (*ratelimit.Rules, map[string]*authz.Policy) {
-		rules, problems := rulefile.Parse([]rulefile.File{{Name: "a.yaml", Content: []byte("domain: shop\n" +
+		rules, problems := file.Parse([]file.File{{Name: "a.yaml", Content: []byte("domain: shop\n" +
 			"descriptors: [{key: " + key + ", rate_limit: {unit: hour, requests_per_unit: 0}}]\n" +
-			"authz: {anonymous: allow, limits: [{actions: [{generic_key: {key: " + key + ", value: x}}]}]}\n")}}, rulefile.Config{})
+			"authz: {anonymous: allow, limits: [{actions: [{generic_key: {key: " + key + ", value: x}}]}]}\n")}}, file.Config{})
 		if err := problems.Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -348,8 +348,8 @@ func TestReload(t *testing.T) {
 
 // TestUntrustedHops: a request without x-forwarded-for is told from one whose list does not end with the peer, because the remedies differ.
 func TestUntrustedHops(t *testing.T) {
-	rules, problems := rulefile.Parse([]rulefile.File{{Name: "rules.yaml", Content: []byte("domain: d\ndescriptors: []\n" +
-		"authz: {anonymous: allow, limits: [{actions: [{remote_address: {trusted_hops: 1}}]}]}\n")}}, rulefile.Config{})
+	rules, problems := file.Parse([]file.File{{Name: "rules.yaml", Content: []byte("domain: d\ndescriptors: []\n" +
+		"authz: {anonymous: allow, limits: [{actions: [{remote_address: {trusted_hops: 1}}]}]}\n")}}, file.Config{})
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -5,12 +5,12 @@ import (
 	"testing"
 
 	"github.com/extauthz/extauthz/pkg/authz"
-	"github.com/extauthz/extauthz/pkg/rulefile"
+	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
 // BenchmarkDecide is a request with the headers of a browser and a valid API key, by a policy with rules of access and two limits.
 func BenchmarkDecide(b *testing.B) {
-	a := newAuthorizer(b, []rulefile.File{{Name: "a.yaml", Content: []byte(`
+	a := newAuthorizer(b, []file.File{{Name: "a.yaml", Content: []byte(`
 domain: shop
 authz:
   credentials: [{api_key: {header: x-api-key}}, {api_key: {scheme: ApiKey}}]

@@ -12,7 +12,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
-	"github.com/extauthz/extauthz/pkg/rulefile"
+	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
 // partial is a store that fails the requests for costs above a bound.
@@ -36,13 +36,13 @@ func (p *partial) Take(ctx context.Context, requests []bucket.Request, outcomes 
 
 // TestDecideAll: queries of one batch are answered each by itself, with one call of the store and one of the fallback store.
 func TestDecideAll(t *testing.T) {
-	rules, problems := rulefile.Parse([]rulefile.File{{Name: "rules.yaml", Content: []byte(`
+	rules, problems := file.Parse([]file.File{{Name: "rules.yaml", Content: []byte(`
 domain: d
 descriptors:
   - {key: local, rate_limit: {unit: day, requests_per_unit: 100, on_store_error: local}}
   - {key: allow, rate_limit: {unit: day, requests_per_unit: 50, on_store_error: allow}}
   - {key: deny, rate_limit: {unit: day, requests_per_unit: 25, on_store_error: deny}}
-`)}}, rulefile.Config{})
+`)}}, file.Config{})
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}

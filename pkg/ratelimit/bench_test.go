@@ -7,17 +7,17 @@ import (
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
-	"github.com/extauthz/extauthz/pkg/rulefile"
+	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
 // BenchmarkDecideAll decides queries of two descriptors, each with a limit, in memory; an operation is one query.
 func BenchmarkDecideAll(b *testing.B) {
-	rules, problems := rulefile.Parse([]rulefile.File{{Name: "rules.yaml", Content: []byte(`
+	rules, problems := file.Parse([]file.File{{Name: "rules.yaml", Content: []byte(`
 domain: shop
 descriptors:
   - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 1000000000, algorithm: token_bucket}}
   - {key: tenant, descriptors: [{key: path, value: "/v1/*", rate_limit: {unit: minute, requests_per_unit: 100}}]}
-`)}}, rulefile.Config{})
+`)}}, file.Config{})
 	if err := problems.Err(); err != nil {
 		b.Fatal(err)
 	}

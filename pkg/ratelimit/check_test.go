@@ -28,7 +28,7 @@ func with(change func(*ratelimit.Limit)) ratelimit.Limit {
 }
 
 // TestCheck has what a source other than a YAML file can get wrong, and the paths of mistakes. The mistakes that people
-// make in files are in the testdata of rulefile.
+// make in files are in the testdata of pkg/rules/file.
 func TestCheck(t *testing.T) {
 	type nodes = []ratelimit.Node
 	type limit = ratelimit.Limit

@@ -16,14 +16,15 @@ import (
 type Limit struct {
 	Unit descriptors.Unit `yaml:"unit" doc:"The unit of the window; a month has 30 days, a year 365." example:"minute"`
 	// Multiplier has 64 bits, so that Check can report one that is too large.
-	Multiplier int64            `yaml:"unit_multiplier" doc:"How many units are in a window." default:"1" min:"1"`
-	Requests   *int64           `yaml:"requests_per_unit" doc:"How many hits pass in a window." min:"0" example:"100"`
-	Algorithm  bucket.Algorithm `yaml:"algorithm" doc:"How it counts; see DEFAULT_ALGORITHM." default:"sliding_window"`
-	Burst      int64            `yaml:"burst" doc:"The capacity of a bucket; without it, requests_per_unit." min:"1"`
+	Multiplier int64      `yaml:"unit_multiplier" doc:"How many units are in a window." default:"1" min:"1"`
+	Requests   *int64     `yaml:"requests_per_unit" doc:"How many hits pass in a window." min:"0" example:"100"`
+	Unlimited  bool       `yaml:"unlimited" doc:"No limit at all; only name and replaces go with it." default:"false"`
+	Name       string     `yaml:"name" doc:"The name of the limit in headers, metrics and replaces." example:"per-key"`
+	Replaces   []Replaced `yaml:"replaces" doc:"Limits that do not apply to a request to which this one does."`
 
-	Unlimited bool       `yaml:"unlimited" doc:"No limit at all; only name and replaces go with it." default:"false"`
-	Name      string     `yaml:"name" doc:"The name of the limit in headers, metrics and replaces." example:"per-key"`
-	Replaces  []Replaced `yaml:"replaces" doc:"Limits that do not apply to a request to which this one does."`
+	Algorithm bucket.Algorithm `yaml:"algorithm" doc:"How it counts; see DEFAULT_ALGORITHM." default:"sliding_window"`
+	Burst     int64            `yaml:"burst" doc:"The capacity of a bucket; without it, requests_per_unit." min:"1"`
+
 	// CountDenied is nil when a source says nothing: the costs that a request states itself are charged then.
 	CountDenied *bool `yaml:"count_denied" doc:"Charge all denied hits, or none; unset: explicit hits_addend only."`
 

@@ -15,7 +15,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
-	"github.com/extauthz/extauthz/pkg/rulefile"
+	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
 // TestLimiter runs testdata/*.txt: rule files, and what becomes of requests. A case is a txtar archive of rules.yaml, optionally
@@ -47,7 +47,7 @@ type scenario struct {
 	now     int64
 	files   map[string]string
 	options ratelimit.RulesOptions
-	cfg     rulefile.Config
+	cfg     file.Config
 }
 
 func newScenario(t *testing.T, archive *txtar.Archive) *scenario {
@@ -89,7 +89,7 @@ func newScenario(t *testing.T, archive *txtar.Archive) *scenario {
 
 func (s *scenario) load(t *testing.T, name string) {
 	t.Helper()
-	rules, problems := rulefile.Parse([]rulefile.File{{Name: name, Content: []byte(s.files[name])}}, s.cfg)
+	rules, problems := file.Parse([]file.File{{Name: name, Content: []byte(s.files[name])}}, s.cfg)
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestReload changes the rule file under the running service. How soon a change is noticed is TestWatcher's affair (pkg/rulefile).
+// TestReload changes the rule file under the running service. How soon a change is noticed is TestWatcher's affair (pkg/rules/file).
 func TestReload(t *testing.T) {
 	t.Parallel()
 	rules := func(requests int) string {

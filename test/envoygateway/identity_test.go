@@ -5,15 +5,16 @@ import (
 	"testing"
 
 	"github.com/extauthz/extauthz/internal/testenv"
-	"github.com/extauthz/extauthz/pkg/rulefile"
+	"github.com/extauthz/extauthz/pkg/envoyconfig"
+	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
 // TestIdentityHeaders compares what Envoy Gateway makes of the examples with the rules of the example, as `extauthz
 // check --envoy` does with the dump of a running Envoy: as they are, and with mistakes that Envoy Gateway takes.
 func TestIdentityHeaders(t *testing.T) {
-	rules, problems := rulefile.Parse([]rulefile.File{{
+	rules, problems := file.Parse([]file.File{{
 		Name: "demo.yaml", Content: []byte(testenv.RepoFile(t, "envoy-gateway/service/rules/demo.yaml")),
-	}}, rulefile.Config{})
+	}}, file.Config{})
 	if problems.HasErrors() {
 		t.Fatal(problems)
 	}
@@ -43,7 +44,7 @@ func TestIdentityHeaders(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			managers, problems := rulefile.CheckEnvoy(rulefile.File{Name: "envoy.json", Content: []byte(config)}, rules.Policies)
+			managers, problems := envoyconfig.Check(file.File{Name: "envoy.json", Content: []byte(config)}, rules.Policies)
 			if managers == 0 {
 				t.Error("no connection manager asks extauthz")
 			}

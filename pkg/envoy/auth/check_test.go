@@ -17,7 +17,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 	"github.com/extauthz/extauthz/pkg/reply"
-	"github.com/extauthz/extauthz/pkg/rulefile"
+	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
 // checkedKey is the only valid key of the fuzz test, and checkedPrincipal the only principal.
@@ -63,8 +63,8 @@ authz:
 // newChecked returns a server with that policy.
 func newChecked(t testing.TB) *auth.Server {
 	t.Helper()
-	file := rulefile.File{Name: "shop.yaml", Content: []byte(checkedPolicy)}
-	rules, problems := rulefile.Parse([]rulefile.File{file}, rulefile.Config{})
+	text := file.File{Name: "shop.yaml", Content: []byte(checkedPolicy)}
+	rules, problems := file.Parse([]file.File{text}, file.Config{})
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 	"github.com/extauthz/extauthz/pkg/reply"
-	"github.com/extauthz/extauthz/pkg/rulefile"
+	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
 var update = flag.Bool("update", false, "write the answers into testdata")
@@ -104,7 +104,7 @@ func diffAnswers(want, got string) string {
 // newServer makes a server with these rules, whose time stands still.
 func newServer(t testing.TB, rules string, settings []string) *rls.Server {
 	t.Helper()
-	parsed, problems := rulefile.Parse([]rulefile.File{{Name: "rules.yaml", Content: []byte(rules)}}, rulefile.Config{})
+	parsed, problems := file.Parse([]file.File{{Name: "rules.yaml", Content: []byte(rules)}}, file.Config{})
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}

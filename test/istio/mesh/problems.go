@@ -19,7 +19,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/extauthz/extauthz/pkg/authz"
-	"github.com/extauthz/extauthz/pkg/rulefile"
+	"github.com/extauthz/extauthz/pkg/envoyconfig"
+	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
 // problems are what would make Envoy refuse a configuration, or do what nobody wants.
@@ -89,13 +90,13 @@ func (m *Mesh) policies() map[string]*authz.Policy {
 	all := map[string]*authz.Policy{}
 	for _, c := range m.ConfigMaps {
 		for name, content := range c.Data {
-			rules, _ := rulefile.Parse([]rulefile.File{{Name: name, Content: []byte(content)}}, rulefile.Config{})
+			rules, _ := file.Parse([]file.File{{Name: name, Content: []byte(content)}}, file.Config{})
 			maps.Copy(all, rules.Policies)
 		}
 	}
 	if len(all) == 0 {
 		const defaults = "domain: any\nauthz: { credentials: [{ api_key: { header: x-api-key } }] }\n"
-		rules, _ := rulefile.Parse([]rulefile.File{{Name: "defaults", Content: []byte(defaults)}}, rulefile.Config{})
+		rules, _ := file.Parse([]file.File{{Name: "defaults", Content: []byte(defaults)}}, file.Config{})
 		return rules.Policies
 	}
 	return all
@@ -111,7 +112,7 @@ func (e Envoy) identity(policies map[string]*authz.Policy) []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	managers, problems := rulefile.CheckEnvoy(rulefile.File{Name: e.Name, Content: text}, policies)
+	managers, problems := envoyconfig.Check(file.File{Name: e.Name, Content: text}, policies)
 	var found []string
 	for _, p := range problems {
 		if managers > 0 || p.Line > 0 { // else this Envoy asks nothing

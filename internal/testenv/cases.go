@@ -1,0 +1,85 @@
+package testenv
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+)
+
+// Cases calls what with each NAME.yaml of the txtar archives that a pattern matches, and with the comment of its
+// archive. It compares what that returns with NAME.want. With update it writes NAME.want instead.
+func Cases(t *testing.T, pattern string, update bool, what func(t *testing.T, comment string, f txtar.File) string) {
+	for _, path := range Archives(t, pattern) {
+		archive, err := txtar.ParseFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range slices.Clone(archive.Files) {
+			name, isCase := strings.CutSuffix(f.Name, ".yaml")
+			if !isCase {
+				continue
+			}
+			t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar")+"/"+name, func(t *testing.T) {
+				got := what(t, string(archive.Comment), f)
+				if update {
+					SetFile(archive, f.Name, name+".want", got)
+					return
+				}
+				CheckFile(t, archive, name+".want", f.Data, got)
+			})
+		}
+		if update {
+			WriteArchive(t, path, archive)
+		}
+	}
+}
+
+// Archives returns the paths that a pattern matches, at least one.
+func Archives(t testing.TB, pattern string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(pattern)
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no archives match %s: %v", pattern, err)
+	}
+	return paths
+}
+
+// WriteArchive writes an archive to a file.
+func WriteArchive(t *testing.T, path string, archive *txtar.Archive) {
+	t.Helper()
+	if err := os.WriteFile(path, txtar.Format(archive), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// SetFile replaces a file of an archive, or puts it behind another one.
+func SetFile(archive *txtar.Archive, after, name, content string) {
+	index := func(name string) int {
+		return slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == name })
+	}
+	file := txtar.File{Name: name, Data: []byte(content)}
+	if i := index(name); i >= 0 {
+		archive.Files[i] = file
+		return
+	}
+	archive.Files = slices.Insert(archive.Files, index(after)+1, file)
+}
+
+// CheckFile compares what was got for an input with a file of an archive.
+func CheckFile(t *testing.T, archive *txtar.Archive, name string, input []byte, got string) {
+	t.Helper()
+	for _, f := range archive.Files {
+		if f.Name == name {
+			if diff := cmp.Diff(string(f.Data), got); diff != "" {
+				t.Errorf("%s\nwant (-) and got (+):\n%s", input, diff)
+			}
+			return
+		}
+	}
+	t.Errorf("no %s: run the test with -update and read what it writes", name)
+}

@@ -1,0 +1,168 @@
+package keyfile
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// ParseYAML reads API keys in YAML, the form that key files had before. The problems are sorted by line; if one of
+// them is an error, there are no keys. No content makes it panic, and no problem shows a key or the hash of one.
+func ParseYAML(file strictyaml.File) ([]apikey.Record, strictyaml.Problems) {
+	var root yamlFile
+	y := yamlReader{doc: strictyaml.Decode(file, yamlKind(), &root), first: map[string]string{}}
+	y.checkKeys(root)
+	records := make([]apikey.Record, len(root.Keys))
+	for i := range root.Keys {
+		records[i] = y.record(fmt.Sprintf("keys[%d]", i), &root.Keys[i])
+	}
+	problems := y.doc.Problems()
+	if problems.HasErrors() {
+		return nil, problems
+	}
+	return records, problems
+}
+
+// yamlKind is what messages call a YAML file of API keys and its parts. It can have a hundred thousand keys.
+func yamlKind() *strictyaml.Kind {
+	return &strictyaml.Kind{
+		Noun:   "key file",
+		Begins: "it begins with `keys:`, and a list of keys follows",
+		Empty:  "there is nothing in the file",
+		Second: "a key file is one document: move what follows `---` above it",
+		Sections: []strictyaml.Section{
+			{
+				Type: reflect.TypeFor[yamlKey](), Name: "an API key", Example: "- {id: 4Gd0kZ7b, hash: hmac-sha256:..., owner: alice}",
+				Belongs: "it belongs directly in an API key, an element of `keys:`",
+			},
+			{Type: reflect.TypeFor[yamlLimit](), Name: "the limit of an API key"},
+			{Type: reflect.TypeFor[yamlPrevious](), Name: "the previous hash of an API key"},
+		},
+		MaxSize:   32 << 20,
+		TooLarge:  "split it: each part can be imported",
+		MaxValues: 3_000_000,
+		Mask:      apikey.Mask,
+		MaskLine:  maskLine,
+	}
+}
+
+// maskLine hides in a line of the file what may stand in place of a hash by mistake: a key.
+func maskLine(line string) string {
+	secrets := regexp.MustCompile(`(?i)(\b(?:hash|key|secret|api_key|password|token)["']?\s*:\s*)([^\s,}#][^,}#]*)`)
+	return apikey.Mask(secrets.ReplaceAllStringFunc(line, func(pair string) string {
+		parts := secrets.FindStringSubmatch(pair)
+		return parts[1] + strings.Repeat("*", utf8.RuneCountInString(parts[2]))
+	}))
+}
+
+type yamlFile struct {
+	Keys []yamlKey `yaml:"keys"`
+}
+
+type yamlKey struct {
+	ID        string            `yaml:"id"`
+	Hash      apikey.Hash       `yaml:"hash" secret:"true"`
+	Owner     string            `yaml:"owner"`
+	Plan      string            `yaml:"plan"`
+	Labels    map[string]string `yaml:"labels" example:"{team: payments}"`
+	Scopes    []string          `yaml:"scopes"`
+	NotBefore time.Time         `yaml:"not_before"`
+	Expires   time.Time         `yaml:"expires"`
+	Created   time.Time         `yaml:"created"`
+	Disabled  bool              `yaml:"disabled"`
+	Weak      bool              `yaml:"weak"`
+	Limit     *yamlLimit        `yaml:"limit" example:"{unit: minute, requests_per_unit: 100}"`
+	Previous  *yamlPrevious     `yaml:"previous" example:"{hash: hmac-sha256:..., valid_until: 2026-12-31}"`
+}
+
+type yamlLimit struct {
+	Unit       descriptors.Unit `yaml:"unit"`
+	Multiplier uint64           `yaml:"unit_multiplier" min:"1"`
+	Requests   *int64           `yaml:"requests_per_unit" min:"0"`
+	Algorithm  bucket.Algorithm `yaml:"algorithm"`
+	Burst      int64            `yaml:"burst" min:"1"`
+}
+
+type yamlPrevious struct {
+	Hash       apikey.Hash `yaml:"hash" secret:"true"`
+	ValidUntil time.Time   `yaml:"valid_until"`
+}
+
+// yamlReader makes records of what a file says.
+type yamlReader struct {
+	doc *strictyaml.Document
+	// first is where each id, and each weak key, first stands.
+	first map[string]string
+}
+
+func (y yamlReader) fail(path, message string, hints ...string) {
+	y.doc.Add("", strictyaml.Mistake{Path: path, Message: message, Hints: hints})
+}
+
+// checkKeys reports a file without a list of keys.
+func (y yamlReader) checkKeys(root yamlFile) {
+	if root.Keys != nil {
+		return
+	}
+	for key := range y.doc.Root().Fields() {
+		if key == "keys" {
+			y.fail("keys", "`keys` is empty", "write `keys: []` when there are to be none")
+			return
+		}
+	}
+	y.fail("keys", "a key file without `keys`", yamlKind().Begins)
+}
+
+// record makes one record. What is wrong is reported; the record is then of no use.
+func (y yamlReader) record(path string, k *yamlKey) apikey.Record {
+	r := apikey.Record{
+		ID: k.ID, Hash: k.Hash, Owner: k.Owner, Plan: k.Plan, Labels: k.Labels, Scopes: k.Scopes,
+		NotBefore: k.NotBefore, Expires: k.Expires, Created: k.Created, Disabled: k.Disabled, Weak: k.Weak,
+	}
+	if l := k.Limit; l != nil {
+		r.Limit = &ratelimit.LimitSpec{Unit: l.Unit, Multiplier: l.Multiplier, Algorithm: l.Algorithm, Burst: l.Burst}
+		if l.Requests == nil { // which is another limit than 0
+			y.fail(path+".limit.requests_per_unit", "a limit without `requests_per_unit`", "add it")
+		} else {
+			r.Limit.Requests = *l.Requests
+		}
+	}
+	if k.Previous != nil {
+		r.Previous = &apikey.Previous{Hash: k.Previous.Hash, ValidUntil: k.Previous.ValidUntil}
+	}
+	for _, m := range r.Check() {
+		y.doc.Add(path, strictyaml.Mistake(m))
+	}
+	y.once(path+".id", "id "+r.ID, "a second key with the id "+suggest.Quoted(r.ID))
+	if r.Weak {
+		y.once(path+".hash", "weak "+r.Hash.String(), "the same weak key twice")
+		y.doc.Add(path, strictyaml.Mistake{
+			Path: "weak", OnKey: true, Also: []string{"id"}, Warning: true,
+			Message: "key " + suggest.Quoted(r.ID) + " is weak: for trying only",
+			Hints:   []string{"whoever guesses it has it; `extauthz keys create` makes a strong one"},
+		})
+	}
+	return r
+}
+
+// once reports a value that another key has.
+func (y yamlReader) once(path, value, message string) {
+	if !y.doc.Has(path) {
+		return
+	}
+	if first, known := y.first[value]; known {
+		y.fail(path, message, "the first is at "+first+": delete one of them")
+		return
+	}
+	y.first[value] = y.doc.Position(path)
+}

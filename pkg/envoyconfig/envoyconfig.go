@@ -1,0 +1,454 @@
+package envoyconfig
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/authz"
+)
+
+// kind is that of configurations of Envoy, dumps of a running Envoy with thousands of routes included.
+func kind() *strictyaml.Kind {
+	return &strictyaml.Kind{
+		Noun:      "configuration of Envoy",
+		Begins:    "it begins with `static_resources:`, or is what Envoy's admin interface returns for /config_dump",
+		Empty:     "there is nothing in the file",
+		Second:    "a configuration of Envoy is one document: check the others one by one",
+		MaxSize:   64 << 20,
+		TooLarge:  "is this a configuration of Envoy?",
+		MaxValues: 6_000_000,
+	}
+}
+
+// Load reads a configuration of Envoy from a file and compares it with policies: see Check.
+func Load(path string, policies map[string]*authz.Policy) (managers int, problems strictyaml.Problems) {
+	file, problem := strictyaml.ReadFile(path, kind())
+	switch {
+	case problem != nil && problem.Severity == strictyaml.Warning: // a directory, or a pipe
+		return 0, strictyaml.Problems{{
+			File: path, Severity: strictyaml.Error, Message: "this is not a regular file",
+			Hints: []string{"write the configuration of Envoy into a file"},
+		}}
+	case problem != nil:
+		return 0, strictyaml.Problems{*problem}
+	}
+	return Check(file, policies)
+}
+
+// Check compares a configuration of Envoy, YAML or JSON, a bootstrap or a /config_dump, with the identity headers
+// of all policies. It returns how many HTTP connection managers with an ext_authz filter there are, and the
+// problems: identity headers that Envoy does not remove before it chooses a route, that allowed_upstream_headers
+// does not list, and by which a route is chosen too early. A file without such a manager is an error, because
+// nothing in it could be compared.
+//
+// It walks the file by the names of Envoy's fields and ignores all others. What Envoy gets from elsewhere (xDS) is
+// not there.
+func Check(f strictyaml.File, policies map[string]*authz.Policy) (managers int, problems strictyaml.Problems) {
+	doc := strictyaml.Read(f, kind())
+	root := value{doc.Root()}
+	if !root.there() {
+		return 0, doc.Problems()
+	}
+	c := check{Document: doc}
+	c.expect(policies)
+	root.walk(func(v value) bool {
+		if !v.isType("HttpConnectionManager") {
+			return true
+		}
+		if filters := v.get("http_filters").all(func(v value) bool { return v.isType("ExtAuthz") }); len(filters) > 0 {
+			managers++
+			c.manager(v, filters, root)
+		}
+		return false
+	})
+	if managers == 0 {
+		doc.Fail(nil, "no HTTP connection manager here has an ext_authz filter, so there is nothing to compare",
+			"give the file that has the listener; of a running Envoy, what its admin interface returns for /config_dump")
+	}
+	return managers, doc.Problems()
+}
+
+// check compares one file.
+type check struct {
+	*strictyaml.Document
+	// identity are the identity headers of all policies, sorted; cookies says that one of them takes a credential
+	// from a cookie.
+	identity []string
+	cookies  bool
+}
+
+func (c *check) expect(policies map[string]*authz.Policy) {
+	names := map[string]bool{}
+	for _, p := range policies {
+		for _, name := range p.Headers.Names() {
+			names[name] = true
+		}
+		for _, one := range p.Credentials {
+			c.cookies = c.cookies || one.APIKey != nil && one.APIKey.Cookie != nil || one.JWT != nil &&
+				one.JWT.Cookie != nil
+		}
+	}
+	delete(names, "")
+	c.identity = slices.Sorted(maps.Keys(names))
+}
+
+// manager checks a connection manager, its ext_authz filters and its routes, which may stand elsewhere in the file.
+func (c *check) manager(manager value, filters []value, root value) {
+	c.scopes(manager.get("scoped_routes"))
+	var services []value // those that are asked over HTTP
+	add := func(s value) {
+		if s.there() {
+			services = append(services, s)
+		}
+	}
+	for _, filter := range filters {
+		add(filter.get("http_service"))
+	}
+	for _, config := range routeTables(manager, root) {
+		config.walk(func(v value) bool {
+			add(v.get("check_settings").get("http_service"))
+			return true
+		})
+		c.routes(config, filters)
+	}
+	c.removedEarly(manager, len(services) > 0)
+	for _, s := range services {
+		c.service(s)
+	}
+}
+
+// routeTables returns the route configurations of a connection manager, which may stand elsewhere in the file.
+func routeTables(manager, root value) []value {
+	tables := []value{manager.get("route_config")}
+	elsewhere := map[string]bool{manager.get("rds").get("route_config_name").Text(): true}
+	for _, scope := range scopesOf(manager.get("scoped_routes"), root) {
+		tables = append(tables, scope.get("route_configuration"))
+		elsewhere[scope.get("route_configuration_name").Text()] = true
+	}
+	delete(elsewhere, "")
+	if len(elsewhere) == 0 {
+		return tables
+	}
+	return append(tables, root.all(func(v value) bool {
+		return v.get("virtual_hosts").there() && elsewhere[v.get("name").Text()]
+	})...)
+}
+
+// scopesOf returns the ScopedRouteConfigurations of a `scoped_routes`: its own list, or with scoped_rds what a dump
+// has under its name.
+func scopesOf(scoped, root value) []value {
+	if !scoped.get("scoped_rds").there() {
+		return scoped.get("scoped_route_configurations_list").get("scoped_route_configurations").list()
+	}
+	var scopes []value
+	name := scoped.get("name").Text()
+	for _, dumped := range root.all(func(v value) bool {
+		return v.get("scoped_route_configs").there() && v.get("name").says(name)
+	}) {
+		scopes = append(scopes, dumped.get("scoped_route_configs").list()...)
+	}
+	return scopes
+}
+
+// scopes checks that no route table is chosen by an identity header. Unlike with a route, clear_route_cache is no
+// remedy: once Envoy has removed the header of the client, no scope matches, and without a route the ext_authz filter
+// does not ask for a Check that could set it.
+func (c *check) scopes(scoped value) {
+	for _, fragment := range scoped.get("scope_key_builder").get("fragments").list() {
+		header := fragment.get("header_value_extractor").get("name")
+		name := strings.ToLower(header.Text())
+		if !slices.Contains(c.identity, name) {
+			continue
+		}
+		c.Fail(header.Value, "Envoy chooses the scope of routes before ext_authz sets "+suggest.Quoted(name),
+			"do not choose scopes by it: match on it in the routes of one scope",
+			"`clear_route_cache: true` does not help: without a scope there is no route, and Envoy does not ask extauthz")
+	}
+}
+
+// removedEarly checks that Envoy removes the identity headers of clients before it chooses a route. If Envoy asks
+// over HTTP, it must also remove their other spellings, which only a service that is asked over gRPC sees.
+func (c *check) removedEarly(manager value, overHTTP bool) {
+	extensions := manager.get("early_header_mutation_extensions")
+	mutations := extensions.all(func(v value) bool {
+		return v.get("remove").there() || v.get("remove_on_match").there()
+	})
+	stays := func(name string) bool {
+		return !slices.ContainsFunc(mutations, func(m value) bool {
+			matcher := m.get("remove_on_match").get("key_matcher")
+			return strings.EqualFold(m.get("remove").Text(), name) || matcher.matches(name)
+		})
+	}
+	var kept, lookalikes []string
+	for _, name := range c.identity {
+		switch {
+		case stays(name):
+			kept = append(kept, name)
+		case overHTTP:
+			if i := slices.IndexFunc(spellings(name), stays); i >= 0 {
+				lookalikes = append(lookalikes, spellings(name)[i])
+			}
+		}
+	}
+	at := manager
+	if extensions.there() {
+		at = extensions
+	}
+	remedy := func(names []string) string {
+		const add = "add to the `mutations:` of early_header_mutation_extensions: "
+		if !overHTTP {
+			return add + elements("{remove: %s}", names)
+		}
+		regexes := make([]string, len(names))
+		for i, name := range names {
+			regexes[i] = anySeparator(name, "[^a-z0-9]")
+		}
+		return add + elements(`{remove_on_match: {key_matcher: {safe_regex: {regex: "%s"}}}}`, regexes)
+	}
+	if len(kept) > 0 {
+		c.Fail(at.Value, "Envoy does not remove "+names(kept)+" of clients before it chooses a route",
+			"a route that matches on it is then the client's choice, and a route without ext_authz passes it on",
+			remedy(kept), "envoy/envoy.yaml shows the whole extension")
+	}
+	if len(lookalikes) > 0 {
+		c.Fail(at.Value, "Envoy does not remove "+names(lookalikes)+" of clients, and extauthz cannot see it over HTTP",
+			"some applications read it as the identity header whose name has other separators",
+			remedy(lookalikes), "envoy/http-ext_authz.yaml shows the whole extension")
+	}
+}
+
+// spellings returns names that applications may read as this one: its separators replaced, all of them and one by
+// one.
+func spellings(name string) []string {
+	var list []string
+	for _, separator := range []string{"_", "."} {
+		list = append(list, anySeparator(name, separator))
+		for i := range name {
+			if one := name[:i] + anySeparator(name[i:i+1], separator) + name[i+1:]; one != name {
+				list = append(list, one)
+			}
+		}
+	}
+	return list
+}
+
+// anySeparator replaces each character of a name that is neither a letter nor a digit.
+func anySeparator(name, by string) string {
+	var b strings.Builder
+	for _, c := range name {
+		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
+			b.WriteRune(c)
+		} else {
+			b.WriteString(by)
+		}
+	}
+	return b.String()
+}
+
+// service checks an http_service of ext_authz, absent in a filter that asks over gRPC.
+func (c *check) service(s value) {
+	if !s.there() {
+		return
+	}
+	answer := s.get("authorization_response")
+	listed := answer.get("allowed_upstream_headers")
+	at := s
+	if listed.there() {
+		at = listed
+	}
+	wanted := c.identity
+	if c.cookies {
+		wanted = append(wanted[:len(wanted):len(wanted)], "cookie")
+	}
+	var dropped []string
+	for _, name := range wanted {
+		if !listed.get("patterns").anyMatches(name) {
+			dropped = append(dropped, name)
+		}
+	}
+	if len(dropped) > 0 {
+		why := "the application then does not know who calls, or believes what the client sends"
+		if slices.Equal(dropped, []string{"cookie"}) {
+			why = "the credential in the cookie then reaches the application"
+		}
+		c.Fail(at.Value, "Envoy drops "+names(dropped)+" from the answer, because allowed_upstream_headers lacks it",
+			why,
+			"add to its `patterns:` "+elements("{exact: %s}", dropped))
+	}
+	if appended := answer.get("allowed_upstream_headers_to_append"); appended.there() {
+		for _, name := range wanted {
+			if appended.get("patterns").anyMatches(name) {
+				c.Fail(appended.Value, "Envoy appends "+suggest.Quoted(name)+" to the client's own",
+					"list it in allowed_upstream_headers alone, which replaces it")
+			}
+		}
+	}
+}
+
+// routes checks that no route is chosen by an identity header before ext_authz has set it.
+func (c *check) routes(config value, filters []value) {
+	config.walk(func(v value) bool {
+		for _, condition := range v.get("match").get("headers").list() {
+			c.choice(condition.get("name"), filters)
+		}
+		c.choice(v.get("cluster_header"), filters)
+		c.choice(v.get("weighted_clusters").get("header_name"), filters)
+		if matcher := v.get("matcher"); matcher.there() {
+			matcher.walk(func(v value) bool {
+				c.choice(v.get("header_name"), filters)
+				return true
+			})
+		}
+		return true
+	})
+}
+
+// choice checks the name of a header by which a route is chosen.
+func (c *check) choice(header value, filters []value) {
+	name := strings.ToLower(header.Text())
+	again := slices.ContainsFunc(filters, func(f value) bool { return f.choosesAgain(name) })
+	if again || !slices.Contains(c.identity, name) {
+		return
+	}
+	c.Fail(header.Value, "Envoy chooses this route before ext_authz sets "+suggest.Quoted(name),
+		"write `clear_route_cache: true` in the ext_authz filter: Envoy then chooses again, after the Check",
+		"all routes that a request can get to that way need the same settings of ext_authz as the first")
+}
+
+// choosesAgain reports whether this ext_authz filter has Envoy choose the route again once it has set a header.
+func (v value) choosesAgain(header string) bool {
+	if !v.get("clear_route_cache").says("true") {
+		return false
+	}
+	only := v.get("clear_route_cache_headers").list()
+	listed := func(v value) bool { return strings.EqualFold(v.Text(), header) }
+	return len(only) == 0 || slices.ContainsFunc(only, listed)
+}
+
+// matches reports whether a StringMatcher of Envoy's matches the name of a header, in lower case as Envoy has it. One
+// that is not known here matches nothing.
+func (v value) matches(name string) bool {
+	fold := func(text string) string { return text }
+	if v.get("ignore_case").says("true") {
+		fold = strings.ToLower
+	}
+	for key, field := range v.Fields() {
+		text := fold(field.Text())
+		switch snake(key) {
+		case "exact":
+			return text == name
+		case "prefix":
+			return text != "" && strings.HasPrefix(name, text)
+		case "suffix":
+			return text != "" && strings.HasSuffix(name, text)
+		case "contains":
+			return text != "" && strings.Contains(name, text)
+		case "safe_regex":
+			re, err := regexp.Compile("^(?:" + value{field}.get("regex").Text() + ")$")
+			return err == nil && re.MatchString(name)
+		}
+	}
+	return false
+}
+
+// anyMatches reports whether one of a list of StringMatchers matches a name.
+func (v value) anyMatches(name string) bool {
+	return slices.ContainsFunc(v.list(), func(m value) bool { return m.matches(name) })
+}
+
+// isType reports whether a value is a message of this name, such as ExtAuthz, of any package: an Any of Envoy's.
+func (v value) isType(name string) bool {
+	return strings.HasSuffix(v.get("@type").Text(), "."+name)
+}
+
+// value is a value of the configuration; the zero value is an absent one.
+type value struct{ *strictyaml.Value }
+
+func (v value) there() bool { return v.Value != nil }
+
+// get returns what a map has under a field of a protobuf message, spelt as in snake_case or in camelCase.
+func (v value) get(name string) value {
+	for key, field := range v.Fields() {
+		if key == name || snake(key) == name {
+			return value{field}
+		}
+	}
+	return value{}
+}
+
+func (v value) says(text string) bool { return text != "" && v.Text() == text }
+
+// list returns the elements of a list.
+func (v value) list() []value {
+	items := make([]value, len(v.Items()))
+	for i, item := range v.Items() {
+		items[i] = value{item}
+	}
+	return items
+}
+
+// walk calls f for a value and those inside of it, but not for those inside of one for which it returns false.
+func (v value) walk(f func(value) bool) {
+	if !v.there() || !f(v) {
+		return
+	}
+	for _, field := range v.Fields() {
+		value{field}.walk(f)
+	}
+	for _, item := range v.Items() {
+		value{item}.walk(f)
+	}
+}
+
+// all returns the values inside of a value, itself included, for which is returns true.
+func (v value) all(is func(value) bool) (found []value) {
+	v.walk(func(v value) bool {
+		if is(v) {
+			found = append(found, v)
+		}
+		return true
+	})
+	return found
+}
+
+// snake spells httpFilters as http_filters.
+func snake(key string) string {
+	if !strings.ContainsFunc(key, unicode.IsUpper) {
+		return key
+	}
+	var b strings.Builder
+	for _, c := range key {
+		if unicode.IsUpper(c) {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(c))
+	}
+	return b.String()
+}
+
+// elements writes a list as a file has them.
+func elements(format string, list []string) string {
+	written := make([]string, len(list))
+	for i, name := range list {
+		written[i] = fmt.Sprintf(format, name)
+	}
+	return "`" + strings.Join(written, ", ") + "`"
+}
+
+// names writes a list as a sentence has it.
+func names(list []string) string {
+	shown := make([]string, len(list))
+	for i, name := range list {
+		shown[i] = suggest.Quoted(name)
+	}
+	if len(shown) == 1 {
+		return shown[0]
+	}
+	return fmt.Sprintf("%s and %s", strings.Join(shown[:len(shown)-1], ", "), shown[len(shown)-1])
+}

@@ -1,0 +1,61 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+)
+
+// Dump explains rules as text, one line a limit: what the debug port of envoyproxy/ratelimit shows as /rlconfig,
+// and at the end of each line, behind its last comma, what only this service knows. The options are those with
+// which the rules are compiled. A line for each policy of authorization follows.
+func Dump(set Set, o ratelimit.RulesOptions) string {
+	var b strings.Builder
+	for _, r := range ratelimit.NewRules(set.Domains, o).All() {
+		for i := range r.Limits {
+			l := &r.Limits[i]
+			fmt.Fprintf(&b, "%s: unit=%s requests_per_unit=%d, shadow_mode: %t, quota_mode: %t, %s\n",
+				oneLine(r.Domain+"."+r.Name),
+				strings.ToUpper(l.Unit.String()), l.Requests, r.Shadow, r.Quota, oneLine(strings.Join(extras(r, l),
+					", ")))
+		}
+	}
+	for _, domain := range slices.Sorted(maps.Keys(set.Policies)) {
+		b.WriteString(oneLine(dumpPolicy(domain, set.Policies[domain])) + "\n")
+	}
+	return b.String()
+}
+
+// extras are the parts of a limit that envoyproxy/ratelimit does not show, or does not have.
+func extras(r *ratelimit.Rule, l *ratelimit.RuleLimit) []string {
+	var parts []string
+	show := func(shown bool, format string, value any) {
+		if shown {
+			parts = append(parts, fmt.Sprintf(format, value))
+		}
+	}
+	show(r.Unlimited, "unlimited=%t", true)
+	show(!r.Unlimited, "algorithm=%s", l.Algorithm)
+	show(l.Algorithm.HasBurst(), "burst=%d", l.Burst)
+	show(l.UnitMultiplier > 1, "unit_multiplier=%d", l.UnitMultiplier)
+	show(l.CountDenied == ratelimit.CountAll, "count_denied=%t", true)
+	show(l.CountDenied == ratelimit.CountNone, "count_denied=%t", false)
+	show(!r.Unlimited, "on_store_error=%s", l.OnStoreError)
+	show(l.HashTag != "", "hash_tag=%s", l.HashTag)
+	show(l.OverrideMax > 0, "override_max=%d", l.OverrideMax)
+	show(l.MaxDelay > 0, "max_delay=%s", time.Duration(l.MaxDelay)*time.Microsecond)
+	show(r.ShareThreshold, "share_threshold=%t", true)
+	show(l.Name != "", "name=%s", l.Name)
+	show(len(l.Replaces) > 0, "replaces=%s", strings.Join(l.Replaces, "+"))
+	show(r.Position != "", "at=%s", r.Position)
+	return parts
+}
+
+// oneLine keeps line breaks in keys and values from looking like another limit.
+func oneLine(text string) string {
+	return strings.NewReplacer("\n", `\n`, "\r", `\r`).Replace(text)
+}

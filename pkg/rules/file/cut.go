@@ -1,0 +1,105 @@
+package file
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"unicode"
+
+	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/internal/suggest"
+)
+
+// change is a file in force and what it is now; now is nil when the file is gone.
+type change struct{ before, now *seenFile }
+
+// changes returns the files in force whose texts are others now, or gone.
+func changes(inForce, s snapshot) (list []change) {
+	if s.place != inForce.place {
+		return nil // the whole directory was replaced in one step, as a ConfigMap is
+	}
+	for i := range inForce.files {
+		before := &inForce.files[i]
+		if now := s.file(before.Name); now == nil || !bytes.Equal(before.Content, now.Content) {
+			list = append(list, change{before, now})
+		}
+	}
+	return list
+}
+
+// inPlace reports whether one of the files was written to in its place, or is gone.
+func inPlace(list []change) bool {
+	for _, c := range list {
+		if c.now == nil || c.now.inPlace {
+			return true
+		}
+	}
+	return false
+}
+
+// suspects returns a text that is another one when a file that may be cut off is another one or has another text,
+// "" for no such file.
+func suspects(list []change) string {
+	var s snapshot
+	for _, c := range list {
+		switch {
+		case c.now == nil:
+			s.files = append(s.files, seenFile{File: File{Name: c.before.Name}})
+		case c.now.inPlace || bytes.HasPrefix(c.before.Content, c.now.Content):
+			s.files = append(s.files, *c.now)
+		}
+	}
+	if len(s.files) == 0 {
+		return ""
+	}
+	return s.generation()
+}
+
+// markWritten marks the files that were written to since an earlier look at them, whatever else happened to their
+// directory.
+func (s snapshot) markWritten(earlier snapshot) {
+	for i := range s.files {
+		f := &s.files[i]
+		e := earlier.file(f.Name)
+		if e != nil && os.SameFile(e.Info, f.Info) && (e.inPlace || !bytes.Equal(e.Content, f.Content)) {
+			f.inPlace = true
+		}
+	}
+}
+
+// cutOff reports the files of which only the beginning is left, however they got there. White space and comments at
+// the end do not count.
+func cutOff(list []change) (problems strictyaml.Problems) {
+	for _, c := range list {
+		if c.now == nil || !bytes.HasPrefix(c.before.Content, c.now.Content) {
+			continue
+		}
+		whole, left := withoutEnd(c.before.Content), trimEnd(c.now.Content)
+		if len(left) >= len(whole) {
+			continue
+		}
+		doc := strictyaml.NewDocument(c.now.File, ruleKind())
+		missing := bytes.Count(bytes.TrimSpace(whole[len(left):]), []byte("\n")) + 1
+		doc.FailAtEnd("the file ends here, and the rules in force go on for "+suggest.Counted(missing, "line")+
+			": it was cut off, or it is still being written",
+			"write the whole file again, as ..new beside it, and then `mv ..new "+filepath.Base(c.now.Name)+"`",
+			"to delete the lines on purpose, leave a comment in their place, or send SIGHUP after the file has been "+
+				"unchanged for "+QuietPeriod.String())
+		problems = append(problems, doc.Problems()...)
+	}
+	return problems
+}
+
+// withoutEnd returns a text without white space and lines of comments at its end.
+func withoutEnd(text []byte) []byte {
+	for {
+		text = trimEnd(text)
+		last := bytes.LastIndexByte(text, '\n') + 1
+		if !bytes.HasPrefix(bytes.TrimSpace(text[last:]), []byte("#")) {
+			return text
+		}
+		text = text[:last]
+	}
+}
+
+func trimEnd(text []byte) []byte { return bytes.TrimRightFunc(text, unicode.IsSpace) }

@@ -1,0 +1,107 @@
+package file
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+
+	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+)
+
+// FuzzParse: no content may make Parse panic; each problem must show a place that exists in printable text; rules without errors
+// hold only what the stores can count, policies only what the authorizer can ask for and send.
+func FuzzParse(f *testing.F) {
+	for _, dir := range []string{"problems", "sets"} {
+		for _, path := range testenv.Archives(f, filepath.Join("testdata", dir, "*.txtar")) {
+			archive, err := txtar.ParseFile(path)
+			if err != nil {
+				f.Fatal(err)
+			}
+			for _, file := range archive.Files {
+				if strings.HasSuffix(file.Name, ".yaml") {
+					f.Add(file.Data)
+				}
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		files := []File{{Name: "f", Content: content}}
+		set, problems := Parse(files, Config{})
+		for _, p := range problems {
+			checkProblem(t, p)
+		}
+		again, _ := Parse(files, Config{})
+		if diff := cmp.Diff(set, again); diff != "" && !strings.Contains(diff, "NaN") {
+			t.Errorf("parsing twice gives different rules:\n%s", diff)
+		}
+		if (set.Domains == nil) != problems.HasErrors() {
+			t.Errorf("%d domains with problems:\n%s", len(set.Domains), problems)
+		}
+		for _, d := range set.Domains {
+			if d.Name == "" {
+				t.Error("a domain without a name")
+			}
+			checkNodes(t, d.Descriptors)
+		}
+		for _, r := range ratelimit.NewRules(set.Domains, ratelimit.RulesOptions{}).All() {
+			for _, l := range r.Limits {
+				if err := l.Check(); err != nil && !r.Unlimited {
+					t.Errorf("limit %+v: %v", l, err)
+				}
+			}
+		}
+		for domain, p := range set.Policies {
+			if domain == "" {
+				t.Error("a policy of no domain")
+			}
+			checkPolicy(t, p)
+		}
+	})
+}
+
+func checkProblem(t *testing.T, p strictyaml.Problem) {
+	t.Helper()
+	if p.Line > 0 && (p.Column < 1 || p.Column > utf8.RuneCountInString(p.Source)+1) {
+		t.Errorf("column %d of a line with %d characters: %+v", p.Column, utf8.RuneCountInString(p.Source), p)
+	}
+	for _, r := range p.String() {
+		if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
+			t.Errorf("%U in the text of a problem: %q", r, p.String())
+		}
+	}
+	if strings.Contains(p.Message, "\n") {
+		t.Errorf("a message of several lines: %q", p.Message)
+	}
+}
+
+func checkNodes(t *testing.T, nodes []ratelimit.Node) {
+	t.Helper()
+	for _, n := range nodes {
+		if n.Key == "" {
+			t.Errorf("a node without a key: %+v", n)
+		}
+		checkNodes(t, n.Descriptors)
+	}
+}
+
+func checkPolicy(t *testing.T, p *authz.Policy) {
+	t.Helper()
+	for _, m := range p.Check() {
+		if !m.Warning {
+			t.Errorf("a policy with a mistake: %+v", m)
+		}
+	}
+	for _, name := range p.Headers.Names() {
+		if name != strings.ToLower(name) || strings.ContainsAny(name, " :") {
+			t.Errorf("identity header %q", name)
+		}
+	}
+}

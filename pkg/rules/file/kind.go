@@ -1,0 +1,113 @@
+package file
+
+import (
+	"reflect"
+	"strings"
+
+	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+)
+
+// Schema returns the JSON Schema of rule files.
+func Schema() ([]byte, error) { return strictyaml.Schema(ruleKind(), reflect.TypeFor[root]()) }
+
+// ruleKind is what messages call a rule file and its parts. One as large as can be has some 350,000 values.
+func ruleKind() *strictyaml.Kind {
+	return &strictyaml.Kind{
+		Noun:      "rule file",
+		Begins:    "it begins with `domain: <name>`, the domain of Envoy's rate limit filter",
+		Empty:     "config file cannot have empty domain: there is nothing in the file",
+		Second:    "a rule file is one document with one domain: move what follows `---` into a file of its own",
+		Huge:      "no limit can be that large: for none at all write `unlimited: true` and nothing else",
+		Sections:  sections(),
+		MaxSize:   4 << 20,
+		TooLarge:  "is this a rule file? If so, split it and set MERGE_DOMAIN_CONFIG=true",
+		Directory: "rules are read from one directory, not from those below it",
+		MaxValues: 500_000,
+	}
+}
+
+// sections name the maps of a rule file, those first in which a misplaced key is more likely meant.
+func sections() []strictyaml.Section {
+	const neverHere = "no key is ever in a rule file: `extauthz keys create` makes one, and only a hash of it is kept"
+	list := []strictyaml.Section{
+		{
+			Type: reflect.TypeFor[ratelimit.Limit](), Name: "a rate limit", Belongs: "it belongs inside `rate_limit:`",
+			Example: "{unit: minute, requests_per_unit: 100}", IfList: "for several limits of one descriptor write `limits:`",
+		},
+		{
+			Type: reflect.TypeFor[ratelimit.Node](), Name: "a descriptor",
+			Belongs: "it belongs directly in a descriptor, an element of `descriptors:`", Example: "- key: api_key",
+		},
+		{Type: reflect.TypeFor[root]()},
+		{Type: reflect.TypeFor[ratelimit.Replaced](), Example: "- name: other_limit"},
+		{Type: reflect.TypeFor[ratelimit.Problem](), Example: "problem: {detail: Try again in {retry_after} s.}"},
+		{Type: reflect.TypeFor[authz.Policy](), Belongs: "it belongs directly in `authz:`",
+			Example: "authz: {anonymous: allow}"},
+		{Type: reflect.TypeFor[authz.Credential](), Example: "- api_key: {header: x-api-key}"},
+		{
+			Type:    reflect.TypeFor[authz.APIKey](),
+			Remarks: map[string]string{"key": neverHere, "keys": neverHere, "value": neverHere, "secret": neverHere},
+		},
+		{Type: reflect.TypeFor[authz.JWT]()},
+		{Type: reflect.TypeFor[authz.MTLS]()},
+		{
+			Type: reflect.TypeFor[authz.Refusal](), Name: "a refusal", Belongs: "it belongs inside `absent:` or `invalid:`",
+			Example: "{status: 401}",
+		},
+		{
+			Type: reflect.TypeFor[authz.Access](), Name: "a rule of access", Belongs: "it belongs in an element of `access:`",
+			Example: "- {path: {prefix: /public/}, require: open}",
+		},
+		{
+			Type: reflect.TypeFor[authz.PathPattern](), Name: "the `path` of a rule of access",
+			Belongs: "it belongs inside `path:` of a rule of access",
+		},
+		{Type: reflect.TypeFor[authz.IdentityHeaders](), Belongs: "it belongs inside `headers:` of `authz`"},
+		requestLimit("limits", "- actions: [{credential: {field: owner}}]"),
+		requestLimit("refused", "- actions: [{remote_address: {key: refused_address}}]"),
+		{Type: reflect.TypeFor[authz.HitsAddend]()},
+		{
+			Type: reflect.TypeFor[authz.Action](), Example: "- credential: {field: owner, key: user}",
+			Remarks: map[string]string{
+				"masked_remote_address": "write `remote_address: {ipv4_mask: 24, ipv6_mask: 64}`",
+				"dynamic_metadata":      "write `metadata: {key: plan, path: [<namespace>, <key>]}`",
+			},
+		},
+	}
+	actions := reflect.TypeFor[authz.Action]()
+	for i := range actions.NumField() {
+		list = append(list, action(actions.Field(i)))
+	}
+	return list
+}
+
+func requestLimit(key, example string) strictyaml.Section {
+	return strictyaml.Section{
+		Type: reflect.TypeFor[authz.RateLimit](), Key: key, Name: "an element of `" + key + "` in `authz`",
+		Belongs: "it belongs in an element of `" + key + ":` in `authz`", Example: example,
+	}
+}
+
+// action is the section of one kind of action, by its field in authz.Action.
+func action(field reflect.StructField) strictyaml.Section {
+	name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+	return strictyaml.Section{
+		Type: field.Type.Elem(), Name: "the action `" + name + "`", Belongs: "it belongs inside the action `" + name + ":`",
+		Remarks: envoysWords(),
+	}
+}
+
+// envoysWords are what keys of actions are called in Envoy's route configuration.
+func envoysWords() map[string]string {
+	words := map[string]string{}
+	for theirs, ours := range map[string]string{
+		"descriptor_key": "key", "descriptor_value": "value", "header_name": "header", "query_parameter_name": "parameter",
+		"metadata_key": "path", "default_value": "default", "expect_match": "invert", "v4_prefix_mask_len": "ipv4_mask",
+		"v6_prefix_mask_len": "ipv6_mask",
+	} {
+		words[theirs] = "what is `" + theirs + "` in Envoy's configuration is `" + ours + "` here"
+	}
+	return words
+}

@@ -1,0 +1,135 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+)
+
+// maxLost is how many of the access rules and limits that are lost are named.
+const maxLost = 20
+
+// Lost names what rules lack that others have: what restricts access, and limits where it is more than half of a
+// domain's, or of those of its `limits` or `refused` in `authz`. It is empty when nothing suspicious is lacking.
+func Lost(before, now Set) []string {
+	names := allLost(before, now)
+	if more := len(names) - maxLost; more > 0 {
+		names = append(names[:maxLost:maxLost], fmt.Sprintf("and %d more", more))
+	}
+	return names
+}
+
+func allLost(before, now Set) (names []string) {
+	kept := map[string]int{} // the limits of a rule, by its full name
+	for _, d := range now.Domains {
+		eachLimit(d.Name+".", d.Descriptors, func(rule, _ string) { kept[rule]++ })
+	}
+	for _, d := range before.Domains {
+		all, gone := 0, []string(nil)
+		eachLimit(d.Name+".", d.Descriptors, func(rule, name string) {
+			all++
+			if kept[rule]--; kept[rule] < 0 {
+				gone = append(gone, "limit "+name)
+			}
+		})
+		if 2*len(gone) > all {
+			names = append(names, gone...)
+		}
+	}
+	for _, domain := range slices.Sorted(maps.Keys(before.Policies)) {
+		names = append(names, lostOfPolicy(domain, before.Policies[domain], now.Policies[domain])...)
+	}
+	return names
+}
+
+func lostOfPolicy(domain string, before, now *authz.Policy) (names []string) {
+	if now == nil {
+		return []string{fmt.Sprintf("all of `authz` of domain %s (%s)", suggest.Quoted(domain), before.Position)}
+	}
+	before, now = before.WithDefaults(), now.WithDefaults()
+	of := " of domain " + suggest.Quoted(domain)
+	for _, c := range before.Credentials {
+		if !slices.ContainsFunc(now.Credentials, func(other authz.Credential) bool { return sameCredential(c, other) }) {
+			names = append(names, fmt.Sprintf("`%s` in `credentials`%s (%s)", kindOf(c), of, before.Position))
+		}
+	}
+	passes := func(p *authz.Policy) bool { return p.Anonymous == authz.Allow || p.Absent.Pass }
+	for _, refusal := range []struct {
+		text        string
+		before, now bool // whether it was lifted
+	}{
+		{"anonymous: deny", passes(before), bool(now.Anonymous)},
+		{"absent: {pass: false}", passes(before), now.Absent.Pass},
+		{"preflight: deny", bool(before.Preflight), bool(now.Preflight)},
+		{"unsafe_paths: deny", bool(before.UnsafePaths), bool(now.UnsafePaths)},
+	} {
+		if refusal.now && !refusal.before {
+			names = append(names, fmt.Sprintf("`%s`%s (%s)", refusal.text, of, before.Position))
+		}
+	}
+	names = append(names, lostAccess(of, before.Access, now.Access)...)
+	for _, list := range []struct {
+		key         string
+		before, now int
+	}{{"limits", len(before.Limits), len(now.Limits)}, {"refused", len(before.Refused), len(now.Refused)}} {
+		if 2*list.now < list.before {
+			names = append(names,
+				fmt.Sprintf("%d of %d `%s` in `authz`%s", list.before-list.now, list.before, list.key, of))
+		}
+	}
+	return names
+}
+
+// sameCredential reports whether two credentials are the same, wherever they stand.
+func sameCredential(a, b authz.Credential) bool {
+	a.Position, b.Position = "", ""
+	return reflect.DeepEqual(a, b)
+}
+
+func kindOf(c authz.Credential) string {
+	switch {
+	case c.APIKey != nil:
+		return "api_key"
+	case c.JWT != nil:
+		return "jwt"
+	}
+	return "mtls"
+}
+
+// accessText names an access rule by what it matches.
+func accessText(rule authz.Access) string {
+	var parts []string
+	key, path := rule.Path.Form()
+	for _, part := range []struct{ name, value string }{
+		{"hosts", strings.Join(rule.Hosts, ",")}, {"methods", strings.Join(rule.Methods, ",")}, {key, path},
+	} {
+		if part.value != "" {
+			parts = append(parts, part.name+"="+part.value)
+		}
+	}
+	if len(parts) == 0 {
+		return "for all requests"
+	}
+	return oneLine(strings.Join(parts, " "))
+}
+
+// eachLimit calls f with the full name of each limit's rule, and with what people call the limit.
+func eachLimit(parent string, nodes []ratelimit.Node, f func(rule, name string)) {
+	for _, n := range nodes {
+		rule := parent + n.Name()
+		for _, l := range n.AllLimits() {
+			name := rule
+			if l.Name != "" {
+				name += " (" + l.Name + ")"
+			}
+			f(rule, oneLine(name))
+		}
+		eachLimit(rule+".", n.Descriptors, f)
+	}
+}
