@@ -64,7 +64,7 @@ func TestCheckOfRunningEnvoy(t *testing.T) {
 			if err := os.WriteFile(file, []byte(dump), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			rules := filepath.Join(testenv.RepoRoot(t), "cmd", "extauthz", "sample")
+			rules := filepath.Join(testenv.RepoRoot(t), "internal", "service", "sample")
 			check := exec.Command(binary, "check", "--envoy", file, rules)
 			out, err := check.CombinedOutput()
 			if (err == nil) != strings.HasPrefix(c.want, "ok") || !strings.Contains(string(out), c.want) {
