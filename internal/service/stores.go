@@ -63,14 +63,14 @@ func (st *stores) openRedis(ctx context.Context, s *Settings, log *slog.Logger) 
 	st.redis, err = redisstore.New(redisstore.Config{
 		URL: s.redisURL(), Username: user, Password: password, TLS: tlsConfig,
 		PoolSize: min(s.RedisPoolSize, maxCalls), Timeout: s.RedisTimeout,
-		Hooks: redisstore.Hooks{Up: func(cause error) {
+		Up: func(cause error) {
 			down.Store(cause != nil)
 			if cause != nil {
 				log.Error("redis does not answer: on_store_error decides until it does", "error", cause)
 				return
 			}
 			log.Warn("redis answers again")
-		}},
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("REDIS_URL: %w", err)

@@ -32,18 +32,9 @@ type Config struct {
 	Timeout time.Duration
 	// DialTimeout bounds the attempt to connect. Default 100 ms, or Timeout if that is longer.
 	DialTimeout time.Duration
-	// Hooks are told what happens. Default: nobody is.
-	Hooks Hooks
-}
-
-// Hooks are called by the goroutines that serve requests and must return at once; each may be nil.
-type Hooks struct {
-	// Up is told when Redis stops answering, with the error, and when it answers again, with nil.
+	// Up is called if Redis stops answering, with the error, and if it answers again, with nil. A goroutine that serves requests calls it, so
+	// it must return at once. Default: none.
 	Up func(cause error)
-	// Called is told of each script call: how many keys it had, how long it took and how it ended.
-	Called func(keys int, took time.Duration, err error)
-	// Unknown is told how many requests have got ErrOutcomeUnknown.
-	Unknown func(requests int)
 }
 
 // The errors that a caller may want to know. None of them has charged anything.
@@ -166,9 +157,6 @@ func (s *Store) fail(outcomes []bucket.Outcome, err error) {
 	for i := range outcomes {
 		outcomes[i] = bucket.Outcome{Err: err}
 	}
-	if errors.Is(err, ratelimit.ErrOutcomeUnknown) && s.cfg.Hooks.Unknown != nil {
-		s.cfg.Hooks.Unknown(len(outcomes))
-	}
 }
 
 // submit hands the call to the worker that sends next, and waits for the answer until the deadline. The chunks have the answer
@@ -204,7 +192,7 @@ func (s *Store) submit(ctx context.Context, deadline time.Time, c *call) error {
 }
 
 func (s *Store) tellUp(cause error) {
-	if s.cfg.Hooks.Up != nil {
-		s.cfg.Hooks.Up(cause)
+	if s.cfg.Up != nil {
+		s.cfg.Up(cause)
 	}
 }

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
@@ -31,17 +30,12 @@ func (s *Store) send(batch []*call) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeout)
 	defer cancel()
-	start := time.Now()
 	s.link.use(func(c client) { c.eval(ctx, chunks) })
-	took := time.Since(start)
 	var failed error
 	for i := range chunks {
 		ch := &chunks[i]
 		if failed == nil {
 			failed = ch.err
-		}
-		if s.cfg.Hooks.Called != nil {
-			s.cfg.Hooks.Called(len(ch.keys), took, ch.err)
 		}
 		if ch.err != nil && !notRun(ch.err) {
 			ch.err = fmt.Errorf("redis: %w: %w", ratelimit.ErrOutcomeUnknown, ch.err)
