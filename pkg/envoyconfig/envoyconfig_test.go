@@ -10,6 +10,7 @@ import (
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/testenv/cases"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/rules/file"
 )
@@ -19,7 +20,7 @@ var update = flag.Bool("update", false, "rewrite the golden files in testdata wi
 // TestCheck reads each case of testdata: NAME.yaml is a configuration of Envoy, NAME.want what is reported. The comment of the
 // archive ends with the rule file that it is compared with.
 func TestCheck(t *testing.T) {
-	testenv.Cases(t, "testdata/*.txtar", *update, func(t *testing.T, comment string, f txtar.File) string {
+	cases.Run(t, "testdata/*.txtar", *update, func(t *testing.T, comment string, f txtar.File) string {
 		_, text, _ := strings.Cut(comment, "---\n")
 		managers, problems := Check(strictyaml.File{Name: f.Name, Content: f.Data}, policiesOf(t, text))
 		if len(problems) > 0 {

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/testenv/cases"
 )
 
 var updateGolden = flag.Bool("update", false, "rewrite the golden files in testdata with what the code says now")
 
 // TestParseYAML reads each case of testdata: NAME.yaml is a YAML file of API keys, NAME.want what is reported.
 func TestParseYAML(t *testing.T) {
-	testenv.Cases(t, "testdata/*.txtar", *updateGolden, func(t *testing.T, _ string, f txtar.File) string {
+	cases.Run(t, "testdata/*.txtar", *updateGolden, func(t *testing.T, _ string, f txtar.File) string {
 		keys, problems := ParseYAML(strictyaml.File{Name: f.Name, Content: f.Data})
 		var b strings.Builder
 		if len(problems) > 0 {
@@ -38,7 +38,7 @@ func TestParseYAML(t *testing.T) {
 
 // FuzzParseYAML: no content makes ParseYAML panic, and each key that it returns can be used.
 func FuzzParseYAML(f *testing.F) {
-	for _, path := range testenv.Archives(f, "testdata/*.txtar") {
+	for _, path := range cases.Archives(f, "testdata/*.txtar") {
 		archive, err := txtar.ParseFile(path)
 		if err != nil {
 			f.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/testenv/cases"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
@@ -20,7 +20,7 @@ import (
 // hold only what the stores can count, policies only what the authorizer can ask for and send.
 func FuzzParse(f *testing.F) {
 	for _, dir := range []string{"problems", "sets"} {
-		for _, path := range testenv.Archives(f, filepath.Join("testdata", dir, "*.txtar")) {
+		for _, path := range cases.Archives(f, filepath.Join("testdata", dir, "*.txtar")) {
 			archive, err := txtar.ParseFile(path)
 			if err != nil {
 				f.Fatal(err)

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/testenv/cases"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
 )
@@ -17,14 +17,14 @@ var update = flag.Bool("update", false, "rewrite the golden files in testdata wi
 
 // TestProblems reads each case of testdata/problems: NAME.yaml is a rule file, NAME.want what is reported.
 func TestProblems(t *testing.T) {
-	testenv.Cases(t, "testdata/problems/*.txtar", *update, func(_ *testing.T, _ string, f txtar.File) string {
+	cases.Run(t, "testdata/problems/*.txtar", *update, func(_ *testing.T, _ string, f txtar.File) string {
 		return explain([]File{{Name: f.Name, Content: f.Data}}, Config{}, ratelimit.RulesOptions{})
 	})
 }
 
 // TestSets reads each archive of testdata/sets as one set of files. Lines NAME=value before the first file are settings.
 func TestSets(t *testing.T) {
-	for _, path := range testenv.Archives(t, "testdata/sets/*.txtar") {
+	for _, path := range cases.Archives(t, "testdata/sets/*.txtar") {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
 			archive, err := txtar.ParseFile(path)
 			if err != nil {
@@ -39,11 +39,11 @@ func TestSets(t *testing.T) {
 			cfg, options := settings(t, archive.Comment)
 			got := explain(files, cfg, options)
 			if *update {
-				testenv.SetFile(archive, files[len(files)-1].Name, "want", got)
-				testenv.WriteArchive(t, path, archive)
+				cases.Set(archive, files[len(files)-1].Name, "want", got)
+				cases.Write(t, path, archive)
 				return
 			}
-			testenv.CheckFile(t, archive, "want", archive.Comment, got)
+			cases.Check(t, archive, "want", archive.Comment, got)
 		})
 	}
 }

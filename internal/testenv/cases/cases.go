@@ -1,4 +1,5 @@
-package testenv
+// Package cases runs text cases: txtar archives with inputs, and what is expected of each.
+package cases
 
 import (
 	"os"
@@ -11,9 +12,9 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// Cases calls what with each NAME.yaml of the txtar archives that a pattern matches, and with the comment of its
+// Run calls what with each NAME.yaml of the txtar archives that a pattern matches, and with the comment of its
 // archive. It compares what that returns with NAME.want. With update it writes NAME.want instead.
-func Cases(t *testing.T, pattern string, update bool, what func(t *testing.T, comment string, f txtar.File) string) {
+func Run(t *testing.T, pattern string, update bool, what func(t *testing.T, comment string, f txtar.File) string) {
 	for _, path := range Archives(t, pattern) {
 		archive, err := txtar.ParseFile(path)
 		if err != nil {
@@ -27,14 +28,14 @@ func Cases(t *testing.T, pattern string, update bool, what func(t *testing.T, co
 			t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar")+"/"+name, func(t *testing.T) {
 				got := what(t, string(archive.Comment), f)
 				if update {
-					SetFile(archive, f.Name, name+".want", got)
+					Set(archive, f.Name, name+".want", got)
 					return
 				}
-				CheckFile(t, archive, name+".want", f.Data, got)
+				Check(t, archive, name+".want", f.Data, got)
 			})
 		}
 		if update {
-			WriteArchive(t, path, archive)
+			Write(t, path, archive)
 		}
 	}
 }
@@ -49,16 +50,16 @@ func Archives(t testing.TB, pattern string) []string {
 	return paths
 }
 
-// WriteArchive writes an archive to a file.
-func WriteArchive(t *testing.T, path string, archive *txtar.Archive) {
+// Write writes an archive to a file.
+func Write(t *testing.T, path string, archive *txtar.Archive) {
 	t.Helper()
 	if err := os.WriteFile(path, txtar.Format(archive), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// SetFile replaces a file of an archive, or puts it behind another one.
-func SetFile(archive *txtar.Archive, after, name, content string) {
+// Set replaces a file of an archive, or puts it behind another one.
+func Set(archive *txtar.Archive, after, name, content string) {
 	index := func(name string) int {
 		return slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == name })
 	}
@@ -70,8 +71,8 @@ func SetFile(archive *txtar.Archive, after, name, content string) {
 	archive.Files = slices.Insert(archive.Files, index(after)+1, file)
 }
 
-// CheckFile compares what was got for an input with a file of an archive.
-func CheckFile(t *testing.T, archive *txtar.Archive, name string, input []byte, got string) {
+// Check compares what was got for an input with a file of an archive.
+func Check(t *testing.T, archive *txtar.Archive, name string, input []byte, got string) {
 	t.Helper()
 	for _, f := range archive.Files {
 		if f.Name == name {
