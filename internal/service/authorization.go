@@ -10,6 +10,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/jwt"
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
+	"github.com/extauthz/extauthz/pkg/envoy/hold"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
@@ -18,14 +19,15 @@ import (
 type authorization struct {
 	authorizer *authz.Authorizer
 	server     *auth.Server
+	queue      *hold.Queue
 	tokens     *jwt.Verifier
 	log        *slog.Logger
 
 	hopsSaid sometimes // by UntrustedHops, of which there are two for each domain with a policy
 }
 
-func newAuthorization(s *Settings, limiter *ratelimit.Limiter, keys authz.Keys, calls *telemetry.RPCs, log *slog.Logger) *authorization {
-	a := &authorization{log: log}
+func newAuthorization(s *Settings, limiter *ratelimit.Limiter, queue *hold.Queue, keys authz.Keys, calls *telemetry.RPCs, log *slog.Logger) *authorization {
+	a := &authorization{queue: queue, log: log}
 	a.tokens = jwt.New(jwt.Config{OnReading: func(r jwt.Reading) {
 		if r.Err != nil {
 			log.Error("the keys of an issuer cannot be read; its previous keys stay active", "source", r.Source, "keys", r.Keys, "error", r.Err)
@@ -39,7 +41,7 @@ func newAuthorization(s *Settings, limiter *ratelimit.Limiter, keys authz.Keys, 
 		OnUntrustedHops: a.warnOfHops,
 	})
 	a.server = auth.New(auth.Config{
-		Authorizer: a.authorizer, Limiter: limiter, Log: log, LogClientValues: s.LogClientValues, MaxHeld: s.MaxHeld,
+		Authorizer: a.authorizer, Limiter: limiter, Log: log, LogClientValues: s.LogClientValues, Queue: queue,
 		HTTP: auth.HTTPConfig{
 			SourceHeader: string(s.SourceHeader), PrincipalHeader: string(s.PrincipalHeader), Timeout: s.HTTPTimeout,
 			NeedsAddress: a.authorizer.NeedsPeer,
@@ -78,8 +80,8 @@ func (a *authorization) warnOfHops(h authz.UntrustedHops) {
 }
 
 func (a *authorization) checkStats() telemetry.CheckStats {
-	stats := a.server.Stats()
-	return telemetry.CheckStats{Held: stats.Held, Delayed: stats.Delayed, NotHeld: stats.NotHeld, DroppedHeaders: stats.DroppedHeaders}
+	stats := a.queue.Stats()
+	return telemetry.CheckStats{Held: stats.Held, Delayed: stats.Delayed, NotHeld: stats.NotHeld, DroppedHeaders: a.server.DroppedHeaders()}
 }
 
 func (a *authorization) issuerStats() (list []telemetry.IssuerStats) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
+	"github.com/extauthz/extauthz/pkg/envoy/hold"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
 	"github.com/extauthz/extauthz/pkg/envoy/unary"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -72,7 +73,8 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	check := newAuthorization(s, limiter, keys.keys, calls, log)
+	queue := hold.New(s.MaxHeld)
+	check := newAuthorization(s, limiter, queue, keys.keys, calls, log)
 	defer check.close()
 	ready := newHealth()
 	ready.set(!s.HealthyConfigs)
@@ -90,7 +92,7 @@ func Run(ctx context.Context, cfg Config) error {
 
 	grpcServer := newGRPCServer(s, calls, bugs)
 	limits := rls.New(rls.Config{
-		Limiter: limiter, Headers: s.headers(),
+		Limiter: limiter, Queue: queue, Headers: s.headers(),
 		ProblemBody: s.ResponseBody == "problem", DynamicMetadata: s.DynamicMetadata,
 	})
 	unary.Register(grpcServer, rls.Method, limits.Answer)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
@@ -173,7 +172,7 @@ func (a *Authorizer) begin(ctx context.Context, pending *Pending) {
 		d.refuse(ReasonScope, 403, "The credential does not allow this.")
 		return
 	}
-	pending.Query = ratelimit.Query{Descriptors: descriptorsOf(p.limits, f), Own: d.Identity.Limit, MaxHold: r.hold(ctx).Microseconds()}
+	pending.Query = ratelimit.Query{Descriptors: descriptorsOf(p.limits, f), Own: d.Identity.Limit, MaxHold: r.MaxHold.Microseconds()}
 }
 
 // withoutWaiting is the context for a credential that a request may be without: done, so that nobody waits for an issuer's keys who
@@ -215,23 +214,6 @@ func (d *Decision) admit(p *policy, id Identity, carried *credential, err error,
 	}
 	d.Verdict = Allowed
 	return true
-}
-
-// holdMargin is what is left of the caller's deadline for an answer that was held.
-const holdMargin = 5 * time.Millisecond
-
-// maxHold bounds how long an answer is held when the caller states no deadline.
-const maxHold = time.Minute
-
-// hold is how long the answer can be held.
-func (r *Request) hold(ctx context.Context) time.Duration {
-	if r.NoHold {
-		return 0
-	}
-	if deadline, ok := ctx.Deadline(); ok {
-		return min(maxHold, max(0, time.Until(deadline)-holdMargin))
-	}
-	return maxHold
 }
 
 // limit adds what the limiter has decided.

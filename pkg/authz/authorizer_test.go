@@ -184,7 +184,7 @@ func parseRequest(t *testing.T, text string) *authz.Request {
 	t.Helper()
 	words := strings.Fields(text)
 	r := &authz.Request{
-		HTTP: true, Method: words[0], Path: words[1], Host: "shop.example", Source: "192.0.2.1",
+		HTTP: true, Method: words[0], Path: words[1], Host: "shop.example", Source: "192.0.2.1", MaxHold: time.Minute,
 		Headers: authz.Headers{}, Extensions: map[string]string{}, Metadata: map[string]map[string]any{},
 	}
 	for _, w := range words[2:] {
@@ -196,9 +196,9 @@ func parseRequest(t *testing.T, text string) *authz.Request {
 		name, value, _ := strings.Cut(w, "=")
 		switch {
 		case name == "tcp":
-			*r = authz.Request{Source: r.Source, Principal: r.Principal}
+			*r = authz.Request{Source: r.Source, Principal: r.Principal, MaxHold: r.MaxHold}
 		case name == "nohold":
-			r.NoHold = true
+			r.MaxHold = 0
 		case name == "host":
 			r.Host = value
 		case name == "source":

@@ -1,6 +1,9 @@
 package authz
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // Request is what a transport knows of the request that asks to pass. All of it but Principal, Source and Extensions is chosen
 // by the client.
@@ -10,8 +13,8 @@ type Request struct {
 	// Method, Host (with port) and Path (as received, with the query) are those of the request line.
 	Method, Host, Path string
 	Headers            Headers
-	// NoHold says that the answer can not be held (max_delay): whoever is too early is denied instead.
-	NoHold bool
+	// MaxHold is how long the answer can be held (max_delay). A request that is early by more is denied.
+	MaxHold time.Duration
 	// Source is the address of the peer, without port; Principal the identity in its certificate that Envoy has verified.
 	Source, Principal string
 	// Extensions are the context_extensions of the route.

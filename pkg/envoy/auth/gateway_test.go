@@ -20,6 +20,7 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
+	"github.com/extauthz/extauthz/pkg/envoy/hold"
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
@@ -95,6 +96,7 @@ type gateway struct {
 	*testenv.EnvoyProxy
 	authorizer *byPath
 	server     *auth.Server
+	queue      *hold.Queue
 }
 
 func startGateway(t *testing.T) *gateway {
@@ -103,10 +105,10 @@ func startGateway(t *testing.T) *gateway {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gateway{authorizer: new(byPath)}
+	g := &gateway{authorizer: new(byPath), queue: hold.New(1000)}
 	g.server = auth.New(auth.Config{
-		Authorizer: authorizer(g.authorizer.decide),
-		HTTP:       auth.HTTPConfig{SourceHeader: "x-envoy-source", Timeout: 2 * time.Minute},
+		Authorizer: authorizer(g.authorizer.decide), Queue: g.queue,
+		HTTP: auth.HTTPConfig{SourceHeader: "x-envoy-source", Timeout: 2 * time.Minute},
 	})
 	overHTTP := httptest.NewServer(g.server.HTTP(http.NotFoundHandler()))
 	t.Cleanup(overHTTP.Close)

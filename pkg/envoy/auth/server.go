@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/envoy/hold"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
@@ -36,18 +37,18 @@ type Config struct {
 	// LogClientValues adds to the line of a decision what the client has chosen: its address, method, host, path and x-request-id,
 	// and the owner and plan of its credential.
 	LogClientValues bool
-	// MaxHeld is how many answers are held at once (max_delay of a leaky bucket); a request above is undecided. Default: 1,000.
-	MaxHeld int
+	// Queue holds answers (max_delay); a request that finds it full is undecided. Default: one of its own, with 1,000 places.
+	Queue *hold.Queue
 	// HTTP are the settings of the HTTP service.
 	HTTP HTTPConfig
 }
 
-const defaultMaxHeld = 1000
+// defaultPlaces are those of a queue.
+const defaultPlaces = 1000
 
 // Server answers Check. It is safe for concurrent use.
 type Server struct {
 	cfg     Config
-	queue   queue
 	dropped atomic.Uint64
 	// overHTTP is done with the first request over HTTP, noAddress with the first whose decision depends on an address that is not
 	// known.
@@ -59,8 +60,8 @@ func New(cfg Config) *Server {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.MaxHeld == 0 {
-		cfg.MaxHeld = defaultMaxHeld
+	if cfg.Queue == nil {
+		cfg.Queue = hold.New(defaultPlaces)
 	}
 	if cfg.HTTP.Timeout == 0 {
 		cfg.HTTP.Timeout = defaultHTTPTimeout
@@ -71,24 +72,11 @@ func New(cfg Config) *Server {
 	if cfg.HTTP.NeedsAddress == nil {
 		cfg.HTTP.NeedsAddress = func() bool { return false }
 	}
-	return &Server{cfg: cfg, queue: queue{max: int64(cfg.MaxHeld)}}
+	return &Server{cfg: cfg}
 }
 
-// Stats describes what a server has done.
-type Stats struct {
-	// Held is how many answers are held now, Delayed how many were held so far, NotHeld how many were not, because there were
-	// MaxHeld or no time.
-	Held    int64
-	Delayed uint64
-	NotHeld uint64
-	// DroppedHeaders counts headers that could not be sent, for their name or their value.
-	DroppedHeaders uint64
-}
-
-// Stats returns the numbers of this moment.
-func (s *Server) Stats() Stats {
-	return Stats{Held: s.queue.held.Load(), Delayed: s.queue.delayed.Load(), NotHeld: s.queue.refused.Load(), DroppedHeaders: s.dropped.Load()}
-}
+// DroppedHeaders returns how many headers could not be sent, for their name or their value.
+func (s *Server) DroppedHeaders() uint64 { return s.dropped.Load() }
 
 // Answer answers a CheckRequest with a CheckResponse, which it appends to out. Its only errors are that of a caller who has gone, and
 // that of what is no message: whatever a request holds is decided.
@@ -108,6 +96,9 @@ func (s *Server) Answer(ctx context.Context, request string, out []byte) ([]byte
 // error of it, without a Retry-After.
 const margin = 3 * time.Millisecond
 
+// holdWithoutDeadline is how long an answer is held at most if the caller states no deadline.
+const holdWithoutDeadline = time.Minute
+
 // decide asks the authorizer and holds the answer for as long as that says.
 func (s *Server) decide(ctx context.Context, r *authz.Request) answer {
 	begin := time.Now()
@@ -121,10 +112,10 @@ func (s *Server) decide(ctx context.Context, r *authz.Request) answer {
 	if ctx.Err() != nil { // nobody is charged for what nobody waits for
 		d = late(d)
 	} else {
-		r.NoHold = s.queue.full()
+		r.MaxHold = s.cfg.Queue.Most(ctx, holdWithoutDeadline)
 		d = s.ask(ctx, r)
 	}
-	if d.Verdict == authz.Allowed && d.Delay > 0 && !s.queue.wait(ctx, time.Duration(d.Delay)*time.Microsecond) {
+	if d.Verdict == authz.Allowed && !s.cfg.Queue.Wait(ctx, time.Duration(d.Delay)*time.Microsecond) {
 		d = late(d)
 	}
 	a := newAnswer(r, &d)

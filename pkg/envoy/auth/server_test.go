@@ -16,6 +16,7 @@ import (
 
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
+	"github.com/extauthz/extauthz/pkg/envoy/hold"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
 )
@@ -53,7 +54,8 @@ func outcome(res *authv3.CheckResponse, err error) string {
 // TestHeldAnswersLeaveInOrder: a bucket that lets one pass in 100 ms has given these requests their times.
 func TestHeldAnswersLeaveInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := auth.New(auth.Config{Authorizer: authorizer(delayed)})
+		queue := hold.New(10)
+		server := auth.New(auth.Config{Authorizer: authorizer(delayed), Queue: queue})
 		begin := time.Now()
 		left := make(chan time.Duration, 10)
 		for _, path := range []string{"300ms", "0ms", "100ms", "400ms", "200ms"} {
@@ -69,7 +71,7 @@ func TestHeldAnswersLeaveInOrder(t *testing.T) {
 				t.Errorf("answer %d left after %v, want %v", i, got, want)
 			}
 		}
-		if s := server.Stats(); s != (auth.Stats{Delayed: 4}) {
+		if s := queue.Stats(); s != (hold.Stats{Delayed: 4}) {
 			t.Errorf("afterwards: %+v", s)
 		}
 	})
@@ -92,7 +94,7 @@ func TestHoldIsBounded(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := auth.New(auth.Config{Authorizer: authorizer(delayed), MaxHeld: 2})
+				server := auth.New(auth.Config{Authorizer: authorizer(delayed), Queue: hold.New(2)})
 				for range c.held {
 					go func() { // ends with its answer
 						_, _ = server.Check(t.Context(), &authz.Request{Path: "1h"})
@@ -116,7 +118,8 @@ func TestHoldIsBounded(t *testing.T) {
 // TestEnvoyGivesUp: an answer that nobody waits for is not held any longer.
 func TestEnvoyGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := auth.New(auth.Config{Authorizer: authorizer(delayed)})
+		queue := hold.New(10)
+		server := auth.New(auth.Config{Authorizer: authorizer(delayed), Queue: queue})
 		ctx, cancel := context.WithCancel(t.Context())
 		begin := time.Now()
 		time.AfterFunc(time.Second, cancel)
@@ -126,7 +129,7 @@ func TestEnvoyGivesUp(t *testing.T) {
 		if got := time.Since(begin); got != time.Second {
 			t.Errorf("after %v, want 1 s", got)
 		}
-		if s := server.Stats(); s.Held != 0 {
+		if s := queue.Stats(); s.Held != 0 {
 			t.Errorf("afterwards: %+v", s)
 		}
 	})
@@ -191,7 +194,7 @@ func TestLog(t *testing.T) {
 			t.Errorf("no %s in %q", want, got)
 		}
 	}
-	if n := server.Stats().DroppedHeaders; n != 1 {
+	if n := server.DroppedHeaders(); n != 1 {
 		t.Errorf("DroppedHeaders is %d, want 1", n)
 	}
 }

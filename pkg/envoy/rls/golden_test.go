@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/extauthz/extauthz/internal/testenv/testgrpc"
+	"github.com/extauthz/extauthz/pkg/envoy/hold"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
 	"github.com/extauthz/extauthz/pkg/envoy/unary"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -115,7 +116,7 @@ func newServer(t testing.TB, rules string, settings []string) *rls.Server {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	limits := ratelimit.Config{Store: store, Fallback: store}
-	cfg := rls.Config{Headers: reply.Headers{
+	cfg := rls.Config{Queue: hold.New(10), Headers: reply.Headers{
 		LimitName: "ratelimit-limit", RemainingName: "ratelimit-remaining", ResetName: "ratelimit-reset",
 	}}
 	for _, s := range settings {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/extauthz/extauthz/pkg/envoy/hold"
 	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
@@ -21,6 +22,8 @@ const (
 type Config struct {
 	// Limiter decides. Required.
 	Limiter *ratelimit.Limiter
+	// Queue holds answers (max_delay). Required.
+	Queue *hold.Queue
 	// Headers are the ones to send to the client.
 	Headers reply.Headers
 	// ProblemBody sends a problem+json body with a denial.
@@ -37,18 +40,21 @@ func New(cfg Config) *Server { return &Server{cfg} }
 
 // Answer answers a RateLimitRequest with a RateLimitResponse, which it appends to out. It holds the answer for as long as a max_delay
 // says. Its error is a *wire.Error: InvalidArgument for what only a broken configuration can send, Unavailable when the limiter is strict
-// and the store cannot decide, and Internal for what is no message.
+// and the store cannot decide, or when the answer cannot be held, and Internal for what is no message.
 func (s *Server) Answer(ctx context.Context, request string, out []byte) ([]byte, error) {
 	q, err := unmarshal(request)
 	if err != nil {
 		return nil, err
 	}
-	q.MaxHold = maxHold(ctx)
+	// Without a deadline there is nobody who has said that he waits.
+	q.MaxHold = s.cfg.Queue.Most(ctx, 0).Microseconds()
 	res, err := s.decide(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	hold(ctx, res.Delay)
+	if !s.cfg.Queue.Wait(ctx, time.Duration(res.Delay)*time.Microsecond) {
+		return nil, errNotHeld
+	}
 	return s.appendResponse(out, &q, &res), nil
 }
 
@@ -66,28 +72,5 @@ func (s *Server) decide(ctx context.Context, q ratelimit.Query) (ratelimit.Resul
 	return results[0], &wire.Error{Code: wire.Unavailable, Reason: err.Error()}
 }
 
-// holdMargin is what is left of the caller's deadline for an answer that was held.
-const holdMargin = 5 * time.Millisecond
-
-// maxHold is how long an answer can be held, in µs, for limits with a max_delay: nothing without a deadline, because then nobody
-// has said that he waits.
-func maxHold(ctx context.Context) int64 {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return 0
-	}
-	return max(0, (time.Until(deadline) - holdMargin).Microseconds())
-}
-
-// hold waits for µs, or until the caller gives up.
-func hold(ctx context.Context, micros int64) {
-	if micros <= 0 {
-		return
-	}
-	timer := time.NewTimer(time.Duration(micros) * time.Microsecond)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
+// errNotHeld is the answer to a request that may pass later, when it cannot wait: the queue has become full, or the time is over.
+var errNotHeld = &wire.Error{Code: wire.Unavailable, Reason: "the answer cannot be held for max_delay"}
