@@ -12,7 +12,6 @@ import (
 
 	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
-	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
@@ -113,8 +112,7 @@ func (l *limitFlags) own() (*ratelimit.LimitSpec, error) {
 		return nil, wrong
 	}
 	own := ratelimit.LimitSpec{Algorithm: bucket.Algorithm(l.algorithm), Burst: l.burst}
-	var ok bool
-	if own.Unit, ok = descriptors.ParseUnit(parts[3]); !ok {
+	if own.Unit.UnmarshalText([]byte(parts[3])) != nil {
 		return nil, wrong
 	}
 	own.Requests, _ = strconv.ParseInt(parts[1], 10, 64) // at most 12 digits

@@ -38,12 +38,11 @@ type Algorithm bucket.Algorithm
 
 // UnmarshalText takes the name of an algorithm.
 func (a *Algorithm) UnmarshalText(text []byte) error {
-	parsed, err := bucket.ParseAlgorithm(string(text))
-	if err != nil {
-		names := bucket.AlgorithmNames()
+	own := (*bucket.Algorithm)(a)
+	if own.UnmarshalText(text) != nil {
+		names := own.Words()
 		return fmt.Errorf("want one of %s%s", strings.Join(names, ", "), meant(string(text), names...))
 	}
-	*a = Algorithm(parsed)
 	return nil
 }
 

@@ -76,22 +76,16 @@ func (Unit) Words() []string {
 	return words
 }
 
+// MarshalText returns the name.
+func (u Unit) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
 // UnmarshalText takes the name of a unit, in any case.
 func (u *Unit) UnmarshalText(text []byte) error {
-	parsed, ok := ParseUnit(string(text))
-	if !ok {
-		return fmt.Errorf("want one of %s", strings.Join(u.Words(), ", "))
-	}
-	*u = parsed
-	return nil
-}
-
-// ParseUnit returns the unit with this name, in any case; ok is false when there is none.
-func ParseUnit(name string) (u Unit, ok bool) {
-	for _, u := range Units {
-		if strings.EqualFold(name, u.String()) {
-			return u, true
+	for _, unit := range Units {
+		if strings.EqualFold(string(text), unit.String()) {
+			*u = unit
+			return nil
 		}
 	}
-	return UnknownUnit, false
+	return fmt.Errorf("unknown unit: want one of %s", strings.Join(u.Words(), ", "))
 }

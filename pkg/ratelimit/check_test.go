@@ -48,7 +48,7 @@ func TestCheck(t *testing.T) {
 			"descriptors[0].rate_limit.unit: unit 99 is unknown: want second, minute, hour, day, week, month or year"},
 		{"an unknown algorithm", limited(with(func(l *limit) { l.Algorithm = 77 })),
 			"descriptors[0].rate_limit.algorithm: " +
-				"no algorithm: want one of " + strings.Join(bucket.AlgorithmNames(), ", ")},
+				"no algorithm: want one of " + strings.Join(bucket.Algorithm(0).Words(), ", ")},
 		{"unknown words", limited(with(func(l *limit) { l.OnStoreError, l.Override = 9, 9 })), `
 			descriptors[0].rate_limit.on_store_error: ${on_store_error} cannot be ${9}
 			descriptors[0].rate_limit.override: ${override} cannot be ${9}`},

@@ -167,7 +167,7 @@ func query(t *testing.T, text string) ratelimit.Query {
 					t.Fatal(err)
 				}
 				q.Own = &ratelimit.LimitSpec{Requests: n}
-				q.Own.Unit, _ = descriptors.ParseUnit(unit)
+				_ = q.Own.Unit.UnmarshalText([]byte(unit))
 			case "hold":
 				d, err := time.ParseDuration(value)
 				if err != nil {
@@ -183,7 +183,7 @@ func query(t *testing.T, text string) ratelimit.Query {
 					t.Fatal(err)
 				}
 				d.Limit = &descriptors.Override{RequestsPerUnit: uint32(n)}
-				d.Limit.Unit, _ = descriptors.ParseUnit(unit)
+				_ = d.Limit.Unit.UnmarshalText([]byte(unit))
 			default:
 				for entry := range strings.SplitSeq(word, ">") {
 					k, v, _ := strings.Cut(entry, "=")

@@ -15,40 +15,40 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// Record is all that is kept of a key.
+// Record is all that is kept of a key. Its JSON stands in key files and in Redis.
 type Record struct {
-	// ID is the public part of the key. A weak key has a name of somebody's choice.
-	ID   string
-	Hash Hash
-	// Previous is the hash of the key with the same id before this one, which stays valid for a while; nil for none.
-	Previous *Previous
+	// ID is the public part of the key. A weak key has a name that the operator chooses.
+	ID   string `json:"id,omitempty"`
+	Hash Hash   `json:"hash"`
 	// Owner is whose key it is. Required.
-	Owner string
+	Owner string `json:"owner"`
 	// Plan is what the owner pays for, "" for none.
-	Plan   string
-	Labels map[string]string
-	Scopes []string
-	// NotBefore and Expires bound when the key is valid: from the one on, until before the other. The zero time is no
-	// bound.
-	NotBefore, Expires time.Time
+	Plan   string            `json:"plan,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+	Scopes []string          `json:"scopes,omitempty"`
+	// The key is valid from NotBefore on and until before Expires. The zero time is no bound.
+	NotBefore time.Time `json:"not_before,omitzero"`
+	Expires   time.Time `json:"expires,omitzero"`
 	// Created is when the key was made, zero when that is not known.
-	Created  time.Time
-	Disabled bool
-	// Weak says that the key is a text of somebody's choice: not random, without id and checksum.
-	Weak bool
+	Created  time.Time `json:"created,omitzero"`
+	Disabled bool      `json:"disabled,omitempty"`
+	// Weak says that the operator chose the key: it is not random, and has neither id nor checksum.
+	Weak bool `json:"weak,omitempty"`
 	// Limit is the key's own; nil for none.
-	Limit *ratelimit.LimitSpec
+	Limit *ratelimit.LimitSpec `json:"limit,omitempty"`
+	// Previous is the key with the same id before this one, which stays valid for a while; nil for none.
+	Previous *Previous `json:"previous,omitempty"`
 	// Version is larger after each change than that of any other record before it, so that a record that was put back
 	// is told from one that was changed. 0 for a record of a file: package keyfile compares the versions of whole
 	// files.
-	Version int64
+	Version int64 `json:"version,omitempty"`
 }
 
 // Previous is a hash that has been replaced.
 type Previous struct {
-	Hash Hash
+	Hash Hash `json:"hash"`
 	// ValidUntil is when the key it belongs to ends.
-	ValidUntil time.Time
+	ValidUntil time.Time `json:"valid_until"`
 }
 
 // maxText is how long a text of a record may be: an owner goes into headers and keys of buckets.

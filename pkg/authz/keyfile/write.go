@@ -118,13 +118,10 @@ func (c *contents) with(changed []apikey.Record) []apikey.Record {
 func encode(records []apikey.Record, version int64) ([]byte, error) {
 	var lines []byte
 	for _, r := range records {
-		if err := r.Err(); err != nil {
-			return nil, fmt.Errorf("key %q: %w", r.ID, err)
-		}
 		r.Version = version
 		line, err := r.Encode()
 		if err != nil {
-			return nil, fmt.Errorf("key %q: %w", r.ID, err)
+			return nil, err
 		}
 		lines = append(append(lines, line...), '\n')
 	}

@@ -192,12 +192,9 @@ type update struct {
 // put signs a record as a new version.
 func (u *update) put(record apikey.Record) error {
 	record.Version = u.version
-	if err := record.Err(); err != nil {
-		return fmt.Errorf("key %q: %w", record.ID, err)
-	}
 	data, err := record.Encode()
 	if err != nil {
-		return fmt.Errorf("key %q: %w", record.ID, err)
+		return err
 	}
 	u.seal(record.ID, data)
 	return nil

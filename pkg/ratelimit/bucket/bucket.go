@@ -56,7 +56,7 @@ func (l Limit) Capacity() int64 {
 // Check reports whether the limit can be counted exactly by every store; the error names the largest that can.
 func (l Limit) Check() error {
 	if !l.Algorithm.known() {
-		return fmt.Errorf("no algorithm: want one of %s", strings.Join(AlgorithmNames(), ", "))
+		return fmt.Errorf("no algorithm: want one of %s", strings.Join(l.Algorithm.Words(), ", "))
 	}
 	most := registry[l.Algorithm].maxRequests
 	switch {

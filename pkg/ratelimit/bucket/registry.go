@@ -125,37 +125,25 @@ func (a Algorithm) Letter() byte { return registry[a].letter }
 // HasBurst reports whether the algorithm has a capacity of its own beside its rate.
 func (a Algorithm) HasBurst() bool { return a.known() && registry[a].hasBurst }
 
-// ParseAlgorithm returns the algorithm with this name, in any case; SlidingWindow is one of them.
-func ParseAlgorithm(name string) (Algorithm, error) {
-	for _, a := range choices() {
-		if strings.EqualFold(name, a.String()) {
-			return a, nil
-		}
-	}
-	return 0, fmt.Errorf("unknown algorithm %q: want one of %s", name, strings.Join(AlgorithmNames(), ", "))
-}
-
 // Words lists the texts that UnmarshalText takes.
-func (Algorithm) Words() []string { return AlgorithmNames() }
-
-// UnmarshalText takes the name of an algorithm, in any case; SlidingWindow is one of them.
-func (a *Algorithm) UnmarshalText(text []byte) error {
-	parsed, err := ParseAlgorithm(string(text))
-	if err != nil {
-		return err
-	}
-	*a = parsed
-	return nil
-}
-
-// choices are what people can choose from.
-func choices() []Algorithm { return append([]Algorithm{SlidingWindow}, Algorithms...) }
-
-// AlgorithmNames lists the names that ParseAlgorithm takes.
-func AlgorithmNames() []string {
-	var names []string
-	for _, a := range choices() {
+func (Algorithm) Words() []string {
+	names := []string{SlidingWindow.String()}
+	for _, a := range Algorithms {
 		names = append(names, a.String())
 	}
 	return names
+}
+
+// MarshalText returns the name.
+func (a Algorithm) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText takes the name of an algorithm, in any case; SlidingWindow is one of them.
+func (a *Algorithm) UnmarshalText(text []byte) error {
+	for _, choice := range append([]Algorithm{SlidingWindow}, Algorithms...) {
+		if strings.EqualFold(string(text), choice.String()) {
+			*a = choice
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown algorithm: want one of %s", strings.Join(a.Words(), ", "))
 }

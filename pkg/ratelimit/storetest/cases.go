@@ -154,8 +154,7 @@ func parseLimit(t *testing.T, words []string, algorithm bucket.Algorithm) bucket
 	limit := bucket.Limit{Algorithm: algorithm, Window: parseDuration(t, window).Microseconds(), Requests: parseInt(t, requests)}
 	limit.Burst = limit.Requests
 	if len(words) > 1 {
-		var err error
-		if limit.Algorithm, err = bucket.ParseAlgorithm(words[1]); err != nil {
+		if err := limit.Algorithm.UnmarshalText([]byte(words[1])); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 type requestWalk struct {
 	ID      string
 	Buckets []struct {
-		Algo string
+		Algo bucket.Algorithm
 		W    int64
 	}
 	Steps []requestStep
@@ -77,11 +77,7 @@ func (w requestWalk) request(t *testing.T, s requestStep, run string) bucket.Req
 	r := bucket.Request{At: s.T}
 	for _, v := range s.Takes {
 		b := w.Buckets[v.Bucket]
-		algorithm, err := bucket.ParseAlgorithm(b.Algo)
-		if err != nil {
-			t.Fatal(err)
-		}
-		limit := bucket.Limit{Algorithm: algorithm, Requests: v.Requests, Window: b.W, Burst: v.Burst}
+		limit := bucket.Limit{Algorithm: b.Algo, Requests: v.Requests, Window: b.W, Burst: v.Burst}
 		if err := limit.Check(); err != nil {
 			t.Fatalf("a limit of the vectors is refused: %v", err)
 		}

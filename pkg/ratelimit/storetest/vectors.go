@@ -29,7 +29,7 @@ type walk struct {
 }
 
 type vectorBucket struct {
-	Algo string
+	Algo bucket.Algorithm
 	Mode string
 	L, B int64
 	W    int64
@@ -116,11 +116,7 @@ func (w walk) run(t *testing.T, store Store, run string) {
 
 func (b vectorBucket) take(t *testing.T, key string, cost uint64) bucket.Take {
 	t.Helper()
-	algorithm, err := bucket.ParseAlgorithm(b.Algo)
-	if err != nil {
-		t.Fatal(err)
-	}
-	limit := bucket.Limit{Algorithm: algorithm, Requests: b.L, Window: b.W, Burst: b.B}
+	limit := bucket.Limit{Algorithm: b.Algo, Requests: b.L, Window: b.W, Burst: b.B}
 	if err := limit.Check(); err != nil {
 		t.Fatalf("a limit of the vectors is refused: %v", err)
 	}
