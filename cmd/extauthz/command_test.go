@@ -34,7 +34,7 @@ func TestCommands(t *testing.T) {
 		code           int
 		stdout, stderr string
 	}{
-		{args: "frobnicate", code: 2, stderr: `extauthz: unknown subcommand "frobnicate": want check, echo, health, keys, serve, settings, version or --help`},
+		{args: "frobnicate", code: 2, stderr: `extauthz: unknown subcommand "frobnicate": want check, echo, health, keys, schema, serve, settings, version or --help`},
 		{args: "frobnicate", code: 2, stderr: "(extauthz --help lists all flags)"},
 		{args: "chekc --envoy e .", code: 2, stderr: `unknown subcommand "chekc" (did you mean check?): want `},
 		{args: "keys lst", code: 2, stderr: `extauthz: keys: unknown subcommand "lst" (did you mean list?): want create, import, list, revoke, rotate, secret, sign or --help`},
@@ -70,6 +70,8 @@ func TestCommands(t *testing.T) {
 		{args: "-v", code: 0, stdout: "extauthz "},
 		{args: "version -o yaml", code: 2, stderr: `version: --output "yaml": want text or json`},
 		{args: "version please", code: 2, stderr: `version: takes no arguments but flags, not "please"`},
+		{args: "schema", code: 0, stdout: `"$schema": "http://json-schema.org/draft-07/schema#"`},
+		{args: "schema rules", code: 2, stderr: `schema: takes no arguments but flags, not "rules"`},
 		{args: "settings", code: 0, stdout: "REDIS_TIMEOUT"},
 		{args: "settings -o json", code: 0, stdout: `"name": "REDIS_TIMEOUT"`},
 		{args: "settings --markdown", code: 0, stdout: "| `REDIS_TIMEOUT` | `8ms` |"},
