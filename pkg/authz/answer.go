@@ -7,23 +7,22 @@ import (
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// refuse turns the decision into a refusal. detail is for the client.
-func (d *Decision) refuse(reason Reason, status int, detail string) {
+// refuse turns the decision into a refusal with the status of the reason.
+func (d *Decision) refuse(reason reply.Reason) { d.refuseWith(reason, reason.Status()) }
+
+func (d *Decision) refuseWith(reason reply.Reason, status int) {
 	d.Verdict, d.Reason, d.Status = Refused, reason, status
-	if detail != "" {
-		d.Body = reply.Refusal(status, detail)
-	}
 }
 
-// undecided turns it into an answer that says so; whoever asked decides what that means.
+// undecided turns it into an answer that says so; the caller decides what that means.
 func (d *Decision) undecided() {
-	d.Verdict, d.Reason, d.Status = Undecided, ReasonUndecided, 503
-	d.Body = reply.Refusal(503, "This cannot be decided at the moment.")
+	d.refuse(reply.ReasonUndecided)
+	d.Verdict = Undecided
 	d.ToClient = append(d.ToClient, reply.Header{Name: "retry-after", Value: "1"})
 }
 
 // challenge adds what WWW-Authenticate says about a reason.
-func (d *Decision) challenge(p *policy, reason Reason) {
+func (d *Decision) challenge(p *policy, reason reply.Reason) {
 	if value := p.challenges[reason]; d.Status == 401 && value != "" {
 		d.ToClient = append(d.ToClient, reply.Header{Name: "www-authenticate", Value: value})
 	}
@@ -126,14 +125,8 @@ func (d *Decision) stripCookies(names []string, r *Request) {
 func (d *Decision) finish(cfg Config) {
 	if d.Limits != nil && d.Verdict != Undecided {
 		d.ToClient = append(d.ToClient, cfg.Headers.For(d.Limits)...)
-		if d.Verdict == Refused { // over a limit
-			d.Body = reply.Problem(d.Limits)
-		}
 	}
-	switch {
-	case d.Verdict == Allowed || !cfg.ProblemBody:
-		d.Body, d.ContentType = nil, ""
-	default:
-		d.ContentType = reply.ProblemType
+	if d.Verdict != Allowed && cfg.ProblemBody {
+		d.Body, d.ContentType = d.Reason.Body(d.Status, d.Limits), reply.ProblemType
 	}
 }

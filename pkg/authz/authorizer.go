@@ -87,8 +87,8 @@ type Pending struct {
 	Decision Decision
 
 	request *Request
-	policy  *policy // nil if no policy applies
-	failed  Reason  // what is wrong with the credential of a refused request; "" for nothing
+	policy  *policy      // nil if no policy applies
+	failed  reply.Reason // what is wrong with the credential of a refused request; "" for nothing
 }
 
 // Begin decides all of a request but its limits. Whatever a client has put into it, the answer is a decision, and what is not plainly
@@ -99,7 +99,7 @@ func (a *Authorizer) Begin(ctx context.Context, r *Request) *Pending {
 	domain, p := a.policy(current.policies, r)
 	pending := &Pending{request: r, policy: p, Decision: Decision{Domain: domain}}
 	if p == nil {
-		pending.Decision.refuse(ReasonNoPolicy, 403, "No policy applies to this request.")
+		pending.Decision.refuse(reply.ReasonNoPolicy)
 		return pending
 	}
 	if p.trustsHops && r.withoutPeer() {
@@ -140,18 +140,17 @@ func (a *Authorizer) begin(ctx context.Context, pending *Pending) {
 	p, r, d := pending.policy, pending.request, &pending.Decision
 	host, ok := hostname(r.Host)
 	if r.HTTP && !ok {
-		d.refuse(ReasonHost, 400, "The host is ambiguous: it is not a name or an IP address with an optional port.")
+		d.refuse(reply.ReasonHost)
 		return
 	}
 	path, query, ok := r.path()
 	if r.HTTP && !p.unsafePaths && (!ok || unsafePath(path)) {
-		d.refuse(ReasonPath, 400, "The path is ambiguous: it has empty or dot segments, parameters, backslashes, slashes or percent signs "+
-			"that are encoded, or bytes that are not UTF-8.")
+		d.refuse(reply.ReasonPath)
 		return
 	}
 	access := p.rule(r, host, plainPath(path))
 	if access.require == Denied {
-		d.refuse(ReasonDenied, 403, "This is not allowed to anybody.")
+		d.refuse(reply.ReasonDenied)
 		return
 	}
 	open := access.require == Open || p.preflight && r.preflight()
@@ -165,11 +164,11 @@ func (a *Authorizer) begin(ctx context.Context, pending *Pending) {
 		}
 		return
 	}
-	if failed != "" && failed != ReasonAbsent {
+	if failed != "" && failed != reply.ReasonAbsent {
 		a.failures.count(failed, FailurePassed)
 	}
 	if !open && !d.Identity.granted(access.scopes) {
-		d.refuse(ReasonScope, 403, "The credential does not allow this.")
+		d.refuse(reply.ReasonScope)
 		return
 	}
 	pending.Query = ratelimit.Query{Descriptors: descriptorsOf(p.limits, f), Own: d.Identity.Limit, MaxHold: r.MaxHold.Microseconds()}
@@ -191,25 +190,25 @@ func (d *Decision) admit(p *policy, id Identity, carried *credential, err error,
 	nobody := Identity{Method: MethodAnonymous}
 	switch {
 	case err == nil:
-		d.Identity, d.Reason = id, ReasonAllowed
+		d.Identity, d.Reason = id, reply.ReasonAllowed
 	case open:
-		d.Identity, d.Reason = nobody, ReasonOpen
+		d.Identity, d.Reason = nobody, reply.ReasonOpen
 	case errors.Is(err, errAbsent) && p.anonymous:
-		d.Identity, d.Reason = nobody, ReasonAnonymous
+		d.Identity, d.Reason = nobody, reply.ReasonAnonymous
 	case errors.Is(err, errAbsent):
-		d.refuse(ReasonAbsent, p.absent, "A credential is needed.")
-		d.challenge(p, ReasonAbsent)
+		d.refuseWith(reply.ReasonAbsent, p.absent)
+		d.challenge(p, reply.ReasonAbsent)
 		return false
 	case errors.Is(err, ErrUnavailable):
 		d.undecided()
 		return false
 	case carried.issuer != nil:
-		d.refuse(failure(err), p.invalidToken, "The credential is not valid.")
+		d.refuseWith(failure(err), p.invalidToken)
 		d.challenge(p, d.Reason)
 		return false
 	default:
-		d.refuse(failure(err), p.invalid, "The credential is not valid.")
-		d.challenge(p, ReasonAbsent) // which credentials are taken
+		d.refuseWith(failure(err), p.invalid)
+		d.challenge(p, reply.ReasonAbsent) // which credentials are taken
 		return false
 	}
 	d.Verdict = Allowed
@@ -229,6 +228,6 @@ func (d *Decision) limit(res *ratelimit.Result) {
 	case res.Answer == ratelimit.FromPolicyDeny:
 		d.undecided()
 	default:
-		d.refuse(ReasonOverLimit, 429, "")
+		d.refuse(reply.ReasonOverLimit)
 	}
 }

@@ -301,7 +301,7 @@ authz:
 		a.decide(t.Context(), parseRequest(t, ask))
 	}
 	got := map[string]uint64{}
-	a.EachFailure(func(reason authz.Reason, answer authz.FailureAnswer, n uint64) {
+	a.EachFailure(func(reason reply.Reason, answer authz.FailureAnswer, n uint64) {
 		if n > 0 {
 			got[string(reason)+" "+string(answer)] = n
 		}

@@ -70,7 +70,7 @@ type policy struct {
 	removeQuery, cookies []string
 	// trustsHops says that an action takes an address from x-forwarded-for, needsPeer that one takes that of the peer.
 	trustsHops, needsPeer bool
-	challenges            map[Reason]string
+	challenges            map[reply.Reason]string
 }
 
 // credential is a compiled Credential: an API key, a token (issuer) or a certificate (principals).
@@ -195,12 +195,12 @@ func (s Source) compile() place {
 // out, so that it tells nothing to those who make up tokens.
 func (p *policy) compileChallenges(domain string) {
 	const invalid = `, error="invalid_token"`
-	p.challenges = map[Reason]string{}
-	for reason, problem := range map[Reason]string{
-		ReasonAbsent:  "",
-		ReasonInvalid: invalid,
-		ReasonExpired: invalid + `, error_description="The token has expired"`,
-		ReasonNotYet:  invalid + `, error_description="The token is not valid yet"`,
+	p.challenges = map[reply.Reason]string{}
+	for reason, problem := range map[reply.Reason]string{
+		reply.ReasonAbsent:  "",
+		reply.ReasonInvalid: invalid,
+		reply.ReasonExpired: invalid + `, error_description="The token has expired"`,
+		reply.ReasonNotYet:  invalid + `, error_description="The token is not valid yet"`,
 	} {
 		var list []string
 		for i := range p.credentials {

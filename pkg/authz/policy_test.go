@@ -174,7 +174,7 @@ func FuzzPolicy(f *testing.F) {
 		a := decider{authz.New(authz.Config{Limiter: limiter}), limiter}
 		a.SetPolicies(authz.NewPolicies(map[string]*authz.Policy{"d": p}, reply.Headers{}))
 		d := a.decide(t.Context(), &authz.Request{HTTP: true, Method: method, Host: host, Path: path, Headers: authz.Headers{name: {field}}})
-		if wrong && (d.Verdict != authz.Refused || d.Reason != authz.ReasonNoPolicy) {
+		if wrong && (d.Verdict != authz.Refused || d.Reason != reply.ReasonNoPolicy) {
 			t.Errorf("%+v: a policy with mistakes decides: %+v", p, d)
 		}
 		if d.Verdict != authz.Allowed && d.Status < 400 {

@@ -5,24 +5,25 @@ import (
 	"sync/atomic"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/reply"
 )
 
 // failure returns what is wrong with the credential of a request, or that there is none; "" for a valid credential and
 // for one that cannot be checked at the moment. A missing scope is no failure: it is known who calls.
-func failure(err error) Reason {
+func failure(err error) reply.Reason {
 	switch {
 	case err == nil, errors.Is(err, ErrUnavailable):
 		return ""
 	case errors.Is(err, errAbsent):
-		return ReasonAbsent
+		return reply.ReasonAbsent
 	case errors.Is(err, ErrExpired):
-		return ReasonExpired
+		return reply.ReasonExpired
 	case errors.Is(err, ErrNotYet):
-		return ReasonNotYet
+		return reply.ReasonNotYet
 	case errors.Is(err, ErrDisabled):
-		return ReasonDisabled
+		return reply.ReasonDisabled
 	}
-	return ReasonInvalid
+	return reply.ReasonInvalid
 }
 
 // limitRefused answers a request that was refused for its credential: with 429 if a limit of the policy's Refused is
@@ -35,7 +36,7 @@ func (d *Decision) limitRefused(res *ratelimit.Result) FailureAnswer {
 		return FailureRefused
 	}
 	d.Limits, d.ToClient = res, nil // without the challenge, which asks for another try
-	d.refuse(ReasonRefusedTooOften, 429, "")
+	d.refuse(reply.ReasonRefusedTooOften)
 	return FailureLimited
 }
 
@@ -51,14 +52,14 @@ const (
 
 // failureReasons and failureAnswers list what is counted, so that counting needs no lock.
 var (
-	failureReasons = [...]Reason{ReasonAbsent, ReasonInvalid, ReasonExpired, ReasonNotYet, ReasonDisabled}
+	failureReasons = [...]reply.Reason{reply.ReasonAbsent, reply.ReasonInvalid, reply.ReasonExpired, reply.ReasonNotYet, reply.ReasonDisabled}
 	failureAnswers = [...]FailureAnswer{FailureRefused, FailureLimited, FailurePassed}
 )
 
 // failureCounters count requests without a valid credential by what is wrong and by the answer.
 type failureCounters [len(failureReasons)][len(failureAnswers)]atomic.Uint64
 
-func (c *failureCounters) count(reason Reason, answer FailureAnswer) {
+func (c *failureCounters) count(reason reply.Reason, answer FailureAnswer) {
 	for i := range failureReasons {
 		for k := range failureAnswers {
 			if failureReasons[i] == reason && failureAnswers[k] == answer {
@@ -69,7 +70,7 @@ func (c *failureCounters) count(reason Reason, answer FailureAnswer) {
 }
 
 // EachFailure calls f with the number of requests without a valid credential, for each reason and answer.
-func (a *Authorizer) EachFailure(f func(reason Reason, answer FailureAnswer, n uint64)) {
+func (a *Authorizer) EachFailure(f func(reason reply.Reason, answer FailureAnswer, n uint64)) {
 	for i, reason := range failureReasons {
 		for k, answer := range failureAnswers {
 			f(reason, answer, a.failures[i][k].Load())

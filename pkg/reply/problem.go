@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 
@@ -33,7 +32,7 @@ type problem struct {
 
 // Problem returns the body of a denial: a problem detail of RFC 9457 that names the policies that deny.
 func Problem(res *ratelimit.Result) []byte {
-	p := problem{Type: quotaExceeded, Title: "Too Many Requests", Status: 429, Detail: Detail(res)}
+	p := problem{Type: quotaExceeded, Title: "Too Many Requests", Status: 429, Detail: detail(res)}
 	for _, a := range told(res) {
 		if a.Denied() {
 			p.Policies = append(p.Policies, a.Limit.Policy)
@@ -53,10 +52,10 @@ func Problem(res *ratelimit.Result) []byte {
 	return p.body()
 }
 
-// Detail says in a sentence why a request is denied.
-func Detail(res *ratelimit.Result) string {
+// detail says in a sentence why a request is denied.
+func detail(res *ratelimit.Result) string {
 	if res.Answer == ratelimit.FromPolicyDeny {
-		return fmt.Sprintf("Rate limits can not be decided at the moment. Try again in %d s.", retryAfter(res))
+		return fmt.Sprintf("Rate limits cannot be decided at the moment. Try again in %d s.", retryAfter(res))
 	}
 	if l, template := template(res); template != nil && template.Detail != "" {
 		return fill(template.Detail, res, l)
@@ -87,15 +86,10 @@ func fill(template string, res *ratelimit.Result, l *ratelimit.RuleLimit) string
 
 func retryAfter(res *ratelimit.Result) int64 { return max(1, ratelimit.Seconds(res.RetryAfter)) }
 
-// Refusal returns the body of a refusal that is not about a limit.
-func Refusal(status int, detail string) []byte {
-	return problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail}.body()
-}
-
 func (p problem) body() []byte {
 	body, err := json.Marshal(p)
 	if err != nil {
-		return nil // can not be: strings and integers only
+		return nil // cannot be: strings and integers only
 	}
 	return body
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/reply"
 )
 
 // Collector reads the counters that the service keeps anyway, when Prometheus asks for them.
@@ -164,9 +165,9 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	counter(unmatched, t.Unmatched.Load())
 	counter(unknownDomain, t.UnknownDomain.Load())
 	counter(globalShadow, t.GlobalShadow.Load())
-	c.Authorizer.EachReason(func(r authz.Reason, n uint64) { counter(authzDecisions, n, string(r)) })
+	c.Authorizer.EachReason(func(r reply.Reason, n uint64) { counter(authzDecisions, n, string(r)) })
 	counter(untrustedHops, c.Authorizer.UntrustedHops())
-	c.Authorizer.EachFailure(func(r authz.Reason, answer authz.FailureAnswer, n uint64) {
+	c.Authorizer.EachFailure(func(r reply.Reason, answer authz.FailureAnswer, n uint64) {
 		counter(authzFailures, n, string(r), string(answer))
 	})
 	check := c.Check()

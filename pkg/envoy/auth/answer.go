@@ -45,7 +45,7 @@ func newAnswer(r *authz.Request, d *authz.Decision) answer {
 	// The type of an answer without a body is Envoy's affair, and that of a gRPC answer.
 	a.toClient = slices.DeleteFunc(a.toClient, func(h reply.Header) bool { return h.Name == "content-type" })
 	if r.GRPC() {
-		a.body = wire.ValidText(message(d))
+		a.body = wire.ValidText(reason(d).Sentence(d.Limits)) // in place of the body
 		a.toClient = append(a.toClient, grpcHeaders(a.status, a.body, d)...)
 		return a
 	}
@@ -54,6 +54,14 @@ func newAnswer(r *authz.Request, d *authz.Decision) answer {
 		a.addToClient([]reply.Header{{Name: "content-type", Value: d.ContentType}})
 	}
 	return a
+}
+
+// reason is that of a refusal. A decision that is not made says so, whatever its reason.
+func reason(d *authz.Decision) reply.Reason {
+	if d.Verdict == authz.Undecided {
+		return reply.ReasonUndecided
+	}
+	return d.Reason
 }
 
 // refusalStatus is the status for the client: what the decision says if that is one of an error, so that no mistake makes a

@@ -174,7 +174,7 @@ func FuzzCheck(f *testing.F) {
 func checkAnswer(t *testing.T, r *authz.Request, res *authv3.CheckResponse) {
 	t.Helper()
 	metadata := res.GetDynamicMetadata().GetFields()
-	reason := authz.Reason(metadata["reason"].GetStringValue())
+	reason := reply.Reason(metadata["reason"].GetStringValue())
 	if res.GetStatus() == nil || reason == "" {
 		t.Fatalf("%+v: no status or no reason in %v", r, res)
 	}
@@ -193,9 +193,9 @@ func checkAnswer(t *testing.T, r *authz.Request, res *authv3.CheckResponse) {
 		t.Errorf("%+v: allowed by the policy of another domain", r)
 	}
 	switch owner := metadata["owner"].GetStringValue(); {
-	case reason == authz.ReasonAllowed && owner == "ann" && carries(r, checkedKey):
-	case reason == authz.ReasonAllowed && owner == checkedPrincipal && r.Principal == checkedPrincipal:
-	case reason == authz.ReasonOpen && r.HTTP && owner == "" && (below(r, "/public") || r.Method == "OPTIONS"):
+	case reason == reply.ReasonAllowed && owner == "ann" && carries(r, checkedKey):
+	case reason == reply.ReasonAllowed && owner == checkedPrincipal && r.Principal == checkedPrincipal:
+	case reason == reply.ReasonOpen && r.HTTP && owner == "" && (below(r, "/public") || r.Method == "OPTIONS"):
 	default:
 		t.Errorf("%+v: allowed for %q as %q, for which there is no reason", r, reason, owner)
 	}

@@ -134,7 +134,7 @@ func testGRPCClient(t *testing.T, g *gateway, service string) {
 		{"/invalid/Say", codes.PermissionDenied, "The credential is not valid."},
 		{"/over_limit/Say", codes.ResourceExhausted, "The rate limit is exceeded. Try again in 7 s."},
 		{"/over_limit_for_ever/Say", codes.ResourceExhausted, "This request costs more than its limit can ever allow."},
-		{"/undecided/Say", codes.Unavailable, "This can not be decided at the moment."},
+		{"/undecided/Say", codes.Unavailable, "This cannot be decided at the moment."},
 	} {
 		got := status.Convert(g.call(t, service, c.method))
 		message := got.Message()

@@ -73,7 +73,7 @@ func limited(d bucket.Decision) *ratelimit.Result {
 var goldenDecisions = map[string]authz.Decision{
 	"zero": {},
 	"allowed": {
-		Verdict: authz.Allowed, Reason: authz.ReasonAllowed, Domain: "shop", Identity: ann,
+		Verdict: authz.Allowed, Reason: reply.ReasonAllowed, Domain: "shop", Identity: ann,
 		Limits:      limited(bucket.Decision{Allowed: true, Remaining: 4}),
 		ToUpstream:  []reply.Header{{Name: "X-Owner", Value: "ann"}, {Name: "x-plan", Value: "gold"}},
 		Remove:      []string{"x-api-key", "x-key-id"},
@@ -81,48 +81,48 @@ var goldenDecisions = map[string]authz.Decision{
 		ToClient:    []reply.Header{{Name: "ratelimit", Value: `"per-plan";r=4;t=12`}, {Name: "ratelimit-policy", Value: `"per-plan";q=5;w=60`}},
 	},
 	"anonymous": {
-		Verdict: authz.Allowed, Reason: authz.ReasonAnonymous, Domain: "shop", Identity: authz.Identity{Method: "anonymous"},
+		Verdict: authz.Allowed, Reason: reply.ReasonAnonymous, Domain: "shop", Identity: authz.Identity{Method: "anonymous"},
 		Remove: []string{"x-owner", "x-plan", "x-key-id"},
 	},
 	"own_limit": {
-		Verdict: authz.Allowed, Reason: authz.ReasonAllowed,
+		Verdict: authz.Allowed, Reason: reply.ReasonAllowed,
 		Identity: authz.Identity{Method: "api_key", Owner: "bob", Limit: &ratelimit.LimitSpec{Requests: 42, Unit: descriptors.Hour}},
 	},
 	"own_limit_of_weeks": {
-		Verdict: authz.Allowed, Reason: authz.ReasonAllowed,
+		Verdict: authz.Allowed, Reason: reply.ReasonAllowed,
 		Identity: authz.Identity{Method: "api_key", Owner: "bob", Limit: &ratelimit.LimitSpec{Requests: 42, Unit: descriptors.Week}},
 	},
 	"absent": {
-		Reason: authz.ReasonAbsent, Status: 401, Domain: "shop",
+		Reason: reply.ReasonAbsent, Status: 401, Domain: "shop",
 		ToClient:    []reply.Header{{Name: "www-authenticate", Value: `ApiKey realm="shop"`}},
 		Body:        []byte(`{"title":"Unauthorized","status":401}`),
 		ContentType: reply.ProblemType,
 	},
 	"invalid": {
-		Reason: authz.ReasonInvalid, Status: 403, Domain: "shop", Body: []byte(`{"status":403}`), ContentType: reply.ProblemType,
+		Reason: reply.ReasonInvalid, Status: 403, Domain: "shop", Body: []byte(`{"status":403}`), ContentType: reply.ProblemType,
 	},
 	"over_limit": {
-		Reason: authz.ReasonOverLimit, Status: 429, Domain: "shop", Identity: ann,
+		Reason: reply.ReasonOverLimit, Status: 429, Domain: "shop", Identity: ann,
 		Limits:      limited(bucket.Decision{RetryAfter: 6_500_000, ResetAfter: 60_000_000}),
 		ToClient:    []reply.Header{{Name: "retry-after", Value: "7"}},
 		Body:        []byte(`{"title":"Too Many Requests","status":429}`),
 		ContentType: reply.ProblemType,
 	},
 	"over_limit_for_ever": {
-		Reason: authz.ReasonOverLimit, Status: 429, Identity: ann, Limits: limited(bucket.Decision{RetryAfter: bucket.Never}),
+		Reason: reply.ReasonOverLimit, Status: 429, Identity: ann, Limits: limited(bucket.Decision{RetryAfter: bucket.Never}),
 	},
 	"undecided": {
-		Verdict: authz.Undecided, Reason: authz.ReasonUndecided, Status: 503, Domain: "shop", Body: []byte(`{"status":503}`), ContentType: reply.ProblemType,
+		Verdict: authz.Undecided, Reason: reply.ReasonUndecided, Status: 503, Domain: "shop", Body: []byte(`{"status":503}`), ContentType: reply.ProblemType,
 	},
 	"undecided_with_times": {
-		Verdict: authz.Undecided, Reason: authz.ReasonUndecided, ToClient: []reply.Header{{Name: "Retry-After", Value: "30"}},
+		Verdict: authz.Undecided, Reason: reply.ReasonUndecided, ToClient: []reply.Header{{Name: "Retry-After", Value: "30"}},
 	},
 	// Mistakes of whoever made the decision.
-	"status_of_a_success": {Reason: authz.ReasonDenied, Status: 200},
-	"status_of_an_error":  {Reason: authz.ReasonDenied, Status: 503},
+	"status_of_a_success": {Reason: reply.ReasonDenied, Status: 200},
+	"status_of_an_error":  {Reason: reply.ReasonDenied, Status: 503},
 	"unknown_verdict":     {Verdict: 77, Status: 302},
 	"headers_that_can_not_be_sent": {
-		Verdict: authz.Allowed, Reason: authz.ReasonAllowed,
+		Verdict: authz.Allowed, Reason: reply.ReasonAllowed,
 		ToUpstream: []reply.Header{
 			{Name: "x-owner", Value: "ann\r\nx-admin: yes"}, {Name: "x-plan", Value: ""}, {Name: "x bad", Value: "v"}, {Name: ":path", Value: "/admin"},
 			{Name: "content-length", Value: "0"}, {Name: "x-invalid", Value: "caf\xff"}, {Name: "x-twice", Value: "v"},

@@ -65,24 +65,3 @@ func appendAny(list []*anypb.Any, m proto.Message) []*anypb.Any {
 	}
 	return append(list, packed)
 }
-
-// message is what a gRPC client reads of a refusal, in place of the body. What is wrong with a credential is not its business.
-func message(d *authz.Decision) string {
-	if d.Verdict == authz.Undecided {
-		return "This can not be decided at the moment."
-	}
-	switch d.Reason {
-	case authz.ReasonAbsent:
-		return "A credential is needed."
-	case authz.ReasonInvalid, authz.ReasonExpired, authz.ReasonNotYet, authz.ReasonDisabled:
-		return "The credential is not valid."
-	case authz.ReasonScope:
-		return "The credential does not allow this."
-	case authz.ReasonOverLimit, authz.ReasonRefusedTooOften:
-		if d.Limits != nil {
-			return reply.Detail(d.Limits)
-		}
-		return "The rate limit is exceeded."
-	}
-	return "This is not allowed."
-}

@@ -31,7 +31,7 @@ func FuzzResponse(f *testing.F) {
 		}
 		headers := []reply.Header{{Name: name, Value: value}, {Name: "x-fixed", Value: owner}, {Name: name, Value: owner}}
 		d := authz.Decision{
-			Verdict: authz.Verdict(verdict), Reason: authz.ReasonOverLimit, Status: status, Identity: authz.Identity{Owner: owner, KeyID: value},
+			Verdict: authz.Verdict(verdict), Reason: reply.ReasonOverLimit, Status: status, Identity: authz.Identity{Owner: owner, KeyID: value},
 			Limits:     &ratelimit.Result{RetryAfter: retry},
 			ToUpstream: headers, ToClient: headers, Remove: []string{remove}, RemoveQuery: []string{query},
 			Body: []byte(body), ContentType: value,

@@ -12,6 +12,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/envoy/hold"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/reply"
 )
 
 // ServiceName is the full name of the gRPC service, Method that of its only method.
@@ -137,6 +138,6 @@ func (s *Server) ask(ctx context.Context, r *authz.Request) authz.Decision {
 // late makes the decision one that came too late.
 func late(d authz.Decision) authz.Decision {
 	return authz.Decision{
-		Verdict: authz.Undecided, Reason: authz.ReasonUndecided, Domain: d.Domain, Identity: d.Identity, Limits: d.Limits, Delay: d.Delay,
+		Verdict: authz.Undecided, Reason: reply.ReasonUndecided, Domain: d.Domain, Identity: d.Identity, Limits: d.Limits, Delay: d.Delay,
 	}
 }

@@ -171,7 +171,7 @@ func TestLog(t *testing.T) {
 	var lines bytes.Buffer
 	server := auth.New(auth.Config{
 		Authorizer: decided(authz.Decision{
-			Reason: authz.ReasonInvalid, Status: 403, Domain: "shop", Identity: authz.Identity{KeyID: "k-17"},
+			Reason: reply.ReasonInvalid, Status: 403, Domain: "shop", Identity: authz.Identity{KeyID: "k-17"},
 			ToClient: []reply.Header{{Name: "bad name"}},
 		}),
 		Log:             slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug})),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/reply"
 )
 
 // maxJSON bounds a request to /json.
@@ -100,9 +101,9 @@ func httpCode(res *ratelimit.Result) int {
 	case res.Allowed:
 		return http.StatusOK
 	case res.Answer == ratelimit.FromPolicyDeny:
-		return http.StatusServiceUnavailable
+		return reply.ReasonUndecided.Status()
 	}
-	return http.StatusTooManyRequests
+	return reply.ReasonOverLimit.Status()
 }
 
 func httpStatus(err error) int {
