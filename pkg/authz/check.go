@@ -12,7 +12,7 @@ import (
 // checker collects the mistakes of a policy.
 type checker struct {
 	*Policy
-	mistakes []ratelimit.Mistake
+	ratelimit.Mistakes
 }
 
 // Check returns the mistakes of the policy: what cannot work, what contradicts itself, and warnings of what has no effect.
@@ -31,33 +31,13 @@ func (p *Policy) Check() []ratelimit.Mistake {
 	c.checkGiven("refused", p.Refused, suggest.Quoted(aboutRefused))
 	c.checkHeaders()
 	c.checkKeepHeaders()
-	return c.mistakes
-}
-
-func (c *checker) fail(path, message string, hints ...string) {
-	c.add(ratelimit.Mistake{Path: path, Message: message, Hints: hints})
-}
-
-func (c *checker) failKey(path, message string, hints ...string) {
-	c.add(ratelimit.Mistake{Path: path, OnKey: true, Message: message, Hints: hints})
+	return c.All()
 }
 
 // lacks reports a key that an object lacks.
-func (c *checker) lacks(object, key, message string, hints ...string) {
-	c.add(ratelimit.Mistake{Path: object + "." + key, OnKey: true, Lacks: true, Message: message, Hints: hints})
+func (c *checker) lacks(object, key, message, hint string) {
+	c.Key(object+"."+key).Lacking().Fail(message, hint)
 }
-
-func (c *checker) warn(path, message string, hints ...string) {
-	c.add(ratelimit.Mistake{Path: path, Warning: true, Message: message, Hints: hints})
-}
-
-func (c *checker) add(m ratelimit.Mistake) {
-	m.Hints = slices.DeleteFunc(m.Hints, func(hint string) bool { return hint == "" })
-	c.mistakes = append(c.mistakes, m)
-}
-
-// element is the path of an element of a list.
-func element(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
 
 // below returns the paths of keys of an object.
 func below(object string, keys ...string) []string {
@@ -66,14 +46,6 @@ func below(object string, keys ...string) []string {
 		paths[i] = object + "." + key
 	}
 	return paths
-}
-
-// placed names where something is: its position, or the path of a policy that has no positions.
-func placed(position, path string) string {
-	if position == "" {
-		return path
-	}
-	return position
 }
 
 // choice is a key of which an object has one and no other.
@@ -87,14 +59,11 @@ type choice struct {
 func (c *checker) exactlyOne(what, path string, choices ...choice) bool {
 	count := c.atMostOne(path, choices...)
 	if count == 0 {
-		keys := make([]string, len(choices))
-		for i, one := range choices {
-			keys[i] = one.key
+		var keys []string
+		for _, one := range choices {
+			keys = append(keys, one.key)
 		}
-		c.add(ratelimit.Mistake{
-			Path: path, Lacks: true, Also: below(path, keys...),
-			Message: what + " without " + suggest.OneOf(keys), Hints: []string{"add one of them"},
-		})
+		c.At(path, below(path, keys...)...).Lacking().Fail(what+" without "+suggest.OneOf(keys), "add one of them")
 	}
 	return count == 1
 }
@@ -109,7 +78,7 @@ func (c *checker) atMostOne(path string, choices ...choice) int {
 			count, first = 1, one.key
 		default:
 			count++
-			c.failKey(path+"."+one.key, suggest.Quoted(one.key)+" beside "+suggest.Quoted(first), "keep one of them")
+			c.Key(path+"."+one.key).Fail(suggest.Quoted(one.key)+" beside "+suggest.Quoted(first), "keep one of them")
 		}
 	}
 	return count
@@ -118,7 +87,7 @@ func (c *checker) atMostOne(path string, choices ...choice) int {
 // between reports a number that is out of bounds.
 func (c *checker) between(object, key string, n, least, most int64) {
 	if n < least || n > most {
-		c.fail(object+"."+key, fmt.Sprintf("%s cannot be `%d`", suggest.Quoted(key), n),
+		c.At(object+"."+key).Fail(fmt.Sprintf("%s cannot be `%d`", suggest.Quoted(key), n),
 			fmt.Sprintf("want a whole number from %d to %d", least, most))
 	}
 }
@@ -135,14 +104,14 @@ func (c *checker) checkRefusal(key string, r *Refusal) {
 		c.between(key, "token_status", int64(r.TokenStatus), 400, 599)
 	}
 	if r.Pass && r.Status != 0 {
-		c.failKey(key+".status", "`status` beside `pass: true`", "what passes is not refused: delete one of them")
+		c.Key(key+".status").Fail("`status` beside `pass: true`", "what passes is not refused: delete one of them")
 	}
 	switch {
 	case key == "absent" && r.TokenStatus != 0:
-		c.failKey("absent.token_status", "`token_status` in `absent`",
+		c.Key("absent.token_status").Fail("`token_status` in `absent`",
 			"a request without a credential has no token: write `token_status` in `invalid`")
 	case key == "invalid" && r.Pass:
-		c.failKey("invalid.pass", "an invalid credential cannot pass",
+		c.Key("invalid.pass").Fail("an invalid credential cannot pass",
 			"delete `pass`: who has no valid credential can leave it out, and `absent` answers that")
 	}
 }
@@ -152,13 +121,12 @@ func (c *checker) checkAbsent() {
 	switch {
 	case c.Anonymous == Deny || c.Absent == nil:
 	case c.Absent.Pass:
-		c.add(ratelimit.Mistake{
-			Path: "absent", OnKey: true, Warning: true, Message: "`absent: {pass: true}` beside `anonymous: allow`",
-			Hints: []string{"both let a request without a credential pass: delete one of them"},
-		})
+		c.Key("absent").Warn("`absent: {pass: true}` beside `anonymous: allow`",
+			"both let a request without a credential pass: delete one of them")
 	default:
-		c.failKey("absent", "`absent` beside `anonymous: allow`",
-			"a request without a credential passes, so it is never refused: delete `absent` to let it pass, or `anonymous` to refuse it")
+		c.Key("absent").Fail(
+			"`absent` beside `anonymous: allow`", "a request without a credential passes, so it is never "+
+				"refused: delete `absent` to let it pass, or `anonymous` to refuse it")
 	}
 }
 
@@ -168,32 +136,27 @@ func (p *Policy) passes() bool { return p.Anonymous == Allow || p.Absent != nil 
 // aboutRefused is an action that limits refused requests.
 const aboutRefused = "remote_address: {key: refused_address}"
 
-// checkRefused reports what has no meaning in `refused`: the identity of a request that has none, and limits that no request reaches.
+// checkRefused reports what has no meaning in `refused`: the identity of a request that has none, and limits that no
+// request reaches.
 func (c *checker) checkRefused() {
 	for i, limit := range c.Refused {
 		for k, action := range limit.Actions {
 			if action.Credential != nil {
-				c.failKey(element(element("refused", i)+".actions", k)+".credential", "a refused request has no `credential`",
+				path := ratelimit.Element(ratelimit.Element("refused", i)+".actions", k)
+				c.Key(path+".credential").Fail("a refused request has no `credential`",
 					"write what is known of its sender, such as "+suggest.Quoted(aboutRefused))
 			}
 		}
 	}
 	if c.Refused != nil && len(c.Credentials) == 0 && c.passes() {
-		c.add(ratelimit.Mistake{
-			Path: "refused", OnKey: true, Warning: true, Also: []string{"credentials", "anonymous", "absent"},
-			Message: "`refused` limits nothing: without `credentials`, no credential is absent or invalid",
-			Hints:   []string{"add `credentials`, or delete `refused`"},
-		})
+		c.Key("refused", "credentials", "anonymous", "absent").Warn(
+			"`refused` limits nothing: without `credentials`, no credential is absent or invalid",
+			"add `credentials`, or delete `refused`")
 	}
 	if c.Refused == nil && c.sendsSecret() {
-		c.add(ratelimit.Mistake{
-			Path: "credentials", OnKey: true, Warning: true, Also: []string{"refused"},
-			Message: "failed authentication is not limited: there is no `refused`",
-			Hints: []string{
-				"add to `authz` `refused: [{actions: [{" + aboutRefused + "}]}]`",
-				"add to `descriptors` `- {key: refused_address, rate_limit: {unit: minute, requests_per_unit: 30, algorithm: token_bucket}}`",
-			},
-		})
+		c.Key("credentials", "refused").Warn("failed authentication is not limited: there is no `refused`",
+			"add to `authz` `refused: [{actions: [{"+aboutRefused+"}]}]`", "add to `descriptors` "+
+				"`- {key: refused_address, rate_limit: {unit: minute, requests_per_unit: 30, algorithm: token_bucket}}`")
 	}
 }
 
@@ -202,61 +165,49 @@ func (c *checker) checkAnybody() {
 	understood := []string{"credentials", "anonymous", "absent", "access"}
 	opens := slices.ContainsFunc(c.Access, func(a Access) bool { return a.Require == Open })
 	if len(c.Credentials) == 0 && !c.passes() && !opens {
-		c.add(ratelimit.Mistake{
-			OnKey: true, Lacks: true, Also: understood,
-			Message: "no request can pass: there are no `credentials`, and `anonymous` is `deny`",
-			Hints: []string{
-				"add `credentials:`, for example `- api_key: {header: x-api-key}`",
-				"or write `anonymous: allow`, to decide by access and limits only",
-			},
-		})
+		c.Key("", understood...).Lacking().Fail(
+			"no request can pass: there are no `credentials`, and `anonymous` is `deny`",
+			"add `credentials:`, for example `- api_key: {header: x-api-key}`",
+			"or write `anonymous: allow`, to decide by access and limits only")
 	}
 	if c.sendsSecret() {
 		return
 	}
 	for i := range c.Access {
 		if len(c.Access[i].Scopes) > 0 {
-			c.add(ratelimit.Mistake{
-				Path: element("access", i) + ".scopes", OnKey: true, Warning: true, Also: understood,
-				Message: "nobody has a scope: there is no `api_key` or `jwt` in `credentials`",
-				Hints:   []string{"this rule denies every request that it matches"},
-			})
+			c.Key(ratelimit.Element("access", i)+".scopes", understood...).Warn(
+				"nobody has a scope: there is no `api_key` or `jwt` in `credentials`",
+				"this rule denies every request that it matches")
 		}
 	}
 }
 
-// checkGiven warns of actions that never have anything to give, so that a limit with one of them never holds, and of one that gives
-// away a secret. instead is what to write for that.
+// checkGiven warns of actions that never have anything to give, so that a limit with one of them never holds, and of one
+// that gives away a secret. instead is what to write for that.
 func (c *checker) checkGiven(list string, limits []RateLimit, instead string) {
 	keys := slices.ContainsFunc(c.Credentials, func(one Credential) bool { return one.APIKey != nil })
 	tokens := slices.ContainsFunc(c.Credentials, func(one Credential) bool { return one.JWT != nil })
 	paths := slices.ContainsFunc(c.Access, func(a Access) bool { return a.Path != nil })
-	warn := func(path, also, message, hint string) {
-		c.add(ratelimit.Mistake{Path: path, Warning: true, Also: []string{also}, Message: message, Hints: []string{hint}})
-	}
 	for i, limit := range limits {
 		for k, action := range limit.Actions {
-			path := element(element(list, i)+".actions", k)
+			path := ratelimit.Element(ratelimit.Element(list, i)+".actions", k)
 			if action.Path != nil && !paths {
-				c.add(ratelimit.Mistake{
-					Path: path + ".path", OnKey: true, Warning: true, Also: []string{"access"},
-					Message: "this gives `*` for every path: no rule of access has a `path`",
-					Hints:   []string{"the entry is the pattern of the rule that matches the request, so that clients cannot make up new ones"},
-				})
+				c.Key(path+".path", "access").Warn("this gives `*` for every path: no rule of access has a `path`",
+					"the entry is the pattern of the rule that matches the request, so that clients cannot make up new ones")
 			}
 			if h := action.RequestHeaders; h != nil && c.brings(text(h.Header)) {
-				warn(path+".request_headers.header", "credentials",
+				c.At(path+".request_headers.header", "credentials").Warn(
 					"a credential is in "+suggest.Quoted(*h.Header)+": it would be part of the name of a bucket",
 					"names of buckets are not secret: write "+instead+" instead")
 			}
 			if a := action.Credential; a != nil && c.Credentials != nil && a.Default == "" {
+				at := c.At(path+".credential.field", "credentials")
+				const hint = "without a `default` this limit never holds"
 				switch field := text(a.Field); {
 				case strings.HasPrefix(field, "label.") && !keys:
-					warn(path+".credential.field", "credentials", "nothing has labels: there is no `api_key` in `credentials`",
-						"without a `default` this limit never holds")
+					at.Warn("nothing has labels: there is no `api_key` in `credentials`", hint)
 				case strings.HasPrefix(field, "claim.") && !tokens:
-					warn(path+".credential.field", "credentials", "nothing has claims: there is no `jwt` in `credentials`",
-						"without a `default` this limit never holds")
+					at.Warn("nothing has claims: there is no `jwt` in `credentials`", hint)
 				}
 			}
 		}
@@ -264,9 +215,4 @@ func (c *checker) checkGiven(list string, limits []RateLimit, instead string) {
 }
 
 // text is a text, "" for one that is absent.
-func text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}
+func text(s *string) string { return textOr(s, "") }

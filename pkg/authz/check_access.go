@@ -18,15 +18,11 @@ func (c *checker) checkAccess() {
 	var before []accessRule
 	var paths []string // of before
 	for i := range c.Access {
-		a, path := &c.Access[i], element("access", i)
+		a, path := &c.Access[i], ratelimit.Element("access", i)
 		if len(a.Hosts) == 0 && len(a.Methods) == 0 && a.Path == nil && a.Require == Unset && len(a.Scopes) == 0 {
-			c.add(ratelimit.Mistake{
-				Path: path, Lacks: true, Also: below(path, "hosts", "methods", "path", "require", "scopes"),
-				Message: "a rule of access that says nothing",
-				Hints: []string{
-					"add `path`, `methods` or `hosts` to say when it holds, and `require` or `scopes` to say what it asks for",
-				},
-			})
+			c.At(path, below(path, "hosts", "methods", "path", "require", "scopes")...).Lacking().Fail(
+				"a rule of access that says nothing",
+				"add `path`, `methods` or `hosts` to say when it holds, and `require` or `scopes` to say what it asks for")
 		}
 		ok := c.checkPattern(path+".path", a.Path)
 		c.checkHosts(path+".hosts", a.Hosts)
@@ -47,13 +43,15 @@ func (c *checker) checkScopes(path string, a *Access) {
 	switch {
 	case len(a.Scopes) == 0:
 	case a.Require == Open:
-		c.failKey(path, "`scopes` beside `require: open`", "what is open asks for nothing: delete `require`, or `scopes`")
+		c.Key(path).Fail(
+			"`scopes` beside `require: open`", "what is open asks for nothing: delete `require`, or `scopes`")
 	case a.Require == Denied:
-		c.failKey(path, "`scopes` beside `require: denied`", "what is denied is denied to all: delete `require`, or `scopes`")
+		c.Key(path).Fail(
+			"`scopes` beside `require: denied`", "what is denied is denied to all: delete `require`, or `scopes`")
 	}
 	for i, scope := range a.Scopes {
 		if strings.ContainsAny(scope, " \t,") {
-			c.fail(element(path, i), suggest.Quoted(scope)+" cannot be a scope",
+			c.At(ratelimit.Element(path, i)).Fail(suggest.Quoted(scope)+" cannot be a scope",
 				"a scope is one word; several are elements of their own, and all of them are asked for")
 		}
 	}
@@ -65,9 +63,9 @@ func (c *checker) checkHosts(path string, hosts []string) {
 		_, ok := hostPattern(text)
 		switch {
 		case err == nil && port != "" && !strings.ContainsAny(text, "/?#@ "):
-			c.fail(element(path, i), "a host is compared without its port", "write "+suggest.Quoted(host))
+			c.At(ratelimit.Element(path, i)).Fail("a host is compared without its port", "write "+suggest.Quoted(host))
 		case !ok:
-			c.fail(element(path, i), suggest.Quoted(text)+" cannot be a host",
+			c.At(ratelimit.Element(path, i)).Fail(suggest.Quoted(text)+" cannot be a host",
 				"want a name such as `api.example.com` or `*.example.com`, without scheme and path")
 		}
 	}
@@ -95,15 +93,17 @@ var httpMethods = [...]string{
 func (c *checker) checkMethods(path string, methods []string) {
 	known := httpMethods[:]
 	for i, method := range methods {
-		at := element(path, i)
+		at := ratelimit.Element(path, i)
 		switch upper := strings.ToUpper(method); {
 		case slices.Contains(known, method):
 		case !isToken(method) || method == "*":
-			c.fail(at, suggest.Quoted(method)+" cannot be a method", "want one such as `GET`; without `methods` the rule holds for all")
+			c.At(at).Fail(
+				suggest.Quoted(method)+" cannot be a method", "want one such as `GET`; without `methods` the rule holds for all")
 		case method != upper:
-			c.fail(at, "no request has the method "+suggest.Quoted(method), "methods are in upper case: write "+suggest.Quoted(upper))
+			c.At(at).Fail(
+				"no request has the method "+suggest.Quoted(method), "methods are in upper case: write "+suggest.Quoted(upper))
 		case suggest.Closest(method, known) != "":
-			c.warn(at, suggest.Quoted(method)+" is not a method of HTTP", suggest.DidYouMean(method, known))
+			c.At(at).Warn(suggest.Quoted(method)+" is not a method of HTTP", suggest.DidYouMean(method, known))
 		}
 	}
 }
@@ -132,18 +132,19 @@ func (c *checker) checkPattern(path string, p *PathPattern) bool {
 // true.
 func (c *checker) checkPath(at, path string) bool {
 	refused := func(what string) {
-		c.fail(at, "no path matches: "+what+" is refused, since the upstream may read it otherwise",
+		c.At(at).Fail("no path matches: "+what+" is refused, since the upstream may read it otherwise",
 			"write the path as the upstream reads it; `unsafe_paths: allow` lets such paths pass")
 	}
 	switch {
 	case path == "":
-		c.fail(at, "the path is empty", "a path begins with `/`; without `path` the rule holds for all")
+		c.At(at).Fail("the path is empty", "a path begins with `/`; without `path` the rule holds for all")
 	case path[0] != '/':
-		c.fail(at, "a path begins with `/`, not as "+suggest.Quoted(path), "write "+suggest.Quoted("/"+strings.TrimLeft(path, "/")))
+		c.At(at).Fail(
+			"a path begins with `/`, not as "+suggest.Quoted(path), "write "+suggest.Quoted("/"+strings.TrimLeft(path, "/")))
 	case strings.ContainsAny(path, "?#"):
-		c.fail(at, "no path has a `?` or `#` in it", "the query is not compared: write the path alone")
+		c.At(at).Fail("no path has a `?` or `#` in it", "the query is not compared: write the path alone")
 	case strings.Contains(path, "%"):
-		c.fail(at, "no path matches: paths are compared after percent-decoding",
+		c.At(at).Fail("no path matches: paths are compared after percent-decoding",
 			"write what the `%` stands for; encoded slashes are refused")
 	case c.UnsafePaths == Allow || !unsafePath(path):
 		return true
@@ -165,11 +166,13 @@ func (c *checker) checkPath(at, path string) bool {
 // which always stands for itself.
 func (c *checker) checkVariables(at, pattern string, isTemplate bool) bool {
 	if strings.Contains(pattern, "*") {
-		c.warn(at, "`*` stands for itself in a path", "`prefix: /users/` matches all below, `template: \"/users/{id}\"` one segment")
+		c.At(at).Warn(
+			"`*` stands for itself in a path", "`prefix: /users/` matches all below, `template: \"/users/{id}\"` one segment")
 	}
 	if !isTemplate {
 		if strings.ContainsAny(pattern, "{}") {
-			c.fail(at, "`{` and `}` have a meaning in `template` only", "write "+suggest.Quoted("template: \""+pattern+"\""))
+			c.At(at).Fail(
+				"`{` and `}` have a meaning in `template` only", "write "+suggest.Quoted("template: \""+pattern+"\""))
 			return false
 		}
 		return true
@@ -182,12 +185,12 @@ func (c *checker) checkVariables(at, pattern string, isTemplate bool) bool {
 		case !strings.ContainsAny(segment, "{}"):
 			continue
 		case !opened || !closed || strings.ContainsAny(name, "{}"):
-			c.fail(at, fmt.Sprintf("%s is not a segment of a template", suggest.Quoted(segment)),
+			c.At(at).Fail(fmt.Sprintf("%s is not a segment of a template", suggest.Quoted(segment)),
 				"`{name}` stands for a whole segment, between two slashes: `/users/{id}`")
 		case name == "":
-			c.fail(at, "`{}` has no name", "write what the segment is, for example `{id}`")
+			c.At(at).Fail("`{}` has no name", "write what the segment is, for example `{id}`")
 		case seen[name]:
-			c.fail(at, suggest.Quoted(segment)+" is in the template twice", "give the segments names of their own")
+			c.At(at).Fail(suggest.Quoted(segment)+" is in the template twice", "give the segments names of their own")
 		default:
 			seen[name] = true
 			continue
@@ -214,62 +217,34 @@ func (c *checker) checkReached(path string, rule *accessRule, before []accessRul
 		return
 	}
 	keys := []string{"hosts", "methods", "path", "path.exact", "path.prefix", "path.template"}
-	c.add(ratelimit.Mistake{
-		Path: path, Warning: true, Lacks: true, Also: append(below(path, keys...), below(paths[i], keys...)...),
-		Message: "this rule of access never holds: the one at " + placed(before[i].position, paths[i]) + " matches all of its requests",
-		Hints:   []string{"the first that matches holds: put this one before it, or delete it"},
-	})
+	c.At(path, append(below(path, keys...), below(paths[i], keys...)...)...).Lacking().Warn(
+		"this rule of access never holds: the one at "+ratelimit.Place(before[i].position, paths[i])+
+			" matches all of its requests",
+		"the first that matches holds: put this one before it, or delete it")
 }
 
 func (a *accessRule) comparable() bool { return len(a.hosts)+len(a.methods) <= maxPatterns }
 
-// covers reports whether a rule matches every request that a later one matches. It may return false if it does.
+// covers reports whether a rule matches every request that a later one matches. It may return false if it does. A `*` of
+// the later rule's hosts is a character that only a `*` matches.
 func (a *accessRule) covers(later *accessRule) bool {
-	return a.comparable() && coversHosts(a.hosts, later.hosts) && coversMethods(a.methods, later.methods) && a.path.covers(&later.path)
+	return a.comparable() && coversAll(a.hosts, later.hosts, descriptors.Match) &&
+		coversAll(a.methods, later.methods, func(m, n string) bool { return m == n }) && a.path.covers(&later.path)
 }
 
-// coversHosts reports whether every host that one of the later patterns matches is matched by an earlier one. A `*` of a later
-// pattern is a character that only a `*` matches.
-func coversHosts(earlier, later []string) bool {
-	if len(earlier) == 0 || len(later) == 0 {
-		return len(earlier) == 0
+// coversAll reports whether each of the later texts is matched by one of the earlier ones. No texts match everything.
+func coversAll(earlier, later []string, match func(pattern, text string) bool) bool {
+	uncovered := func(text string) bool {
+		return !slices.ContainsFunc(earlier, func(pattern string) bool { return match(pattern, text) })
 	}
-	return !slices.ContainsFunc(later, func(host string) bool {
-		return !slices.ContainsFunc(earlier, func(pattern string) bool { return descriptors.Match(pattern, host) })
-	})
+	return len(earlier) == 0 || len(later) > 0 && !slices.ContainsFunc(later, uncovered)
 }
 
-func coversMethods(earlier, later []string) bool {
-	if len(earlier) == 0 || len(later) == 0 {
-		return len(earlier) == 0
-	}
-	return !slices.ContainsFunc(later, func(method string) bool { return !slices.Contains(earlier, method) })
-}
-
-// covers reports whether every path that the later pattern matches is matched by this one. It may return false if it is so.
+// covers reports whether every path that the later pattern matches is matched by this one, to which {name} is a segment
+// like any other. It may return false if it is so.
 func (p *pathPattern) covers(later *pathPattern) bool {
-	switch p.kind {
-	case anyPath:
+	if p.kind == anyPath {
 		return true
-	case exactPath:
-		return later.kind != anyPath && later.kind != prefixPath && p.pattern == later.pattern
-	case prefixPath:
-		return coversBelow(p.pattern, later.pattern)
 	}
-	return (later.kind == exactPath || later.kind == templatePath) && coversSegments(p.pattern, later.pattern)
-}
-
-// coversBelow reports whether all paths of a pattern begin with a prefix, which ends at a slash.
-func coversBelow(prefix, later string) bool {
-	fixed, _, isVariable := strings.Cut(later, "{")
-	rest, ok := strings.CutPrefix(fixed, prefix)
-	return ok && (strings.HasSuffix(prefix, "/") || rest == "" && !isVariable || strings.HasPrefix(rest, "/"))
-}
-
-// coversSegments reports whether a template matches an exact path, or all that another template matches.
-func coversSegments(template, later string) bool {
-	a, b := strings.Split(template, "/"), strings.Split(later, "/")
-	return slices.EqualFunc(a, b, func(s, t string) bool {
-		return s == t && s != "" || s == "" && t == "" || strings.HasPrefix(s, "{") && t != ""
-	})
+	return later.kind != anyPath && (later.kind != prefixPath || p.kind == prefixPath) && p.match(later.pattern)
 }

@@ -27,9 +27,10 @@ var signatureAlgorithms = [...]string{
 // checkCredentials checks the ways to say who calls, and reports those that are never tried.
 func (c *checker) checkCredentials() {
 	for i := range c.Credentials {
-		one, path := &c.Credentials[i], element("credentials", i)
+		one, path := &c.Credentials[i], ratelimit.Element("credentials", i)
 		if i == maxCredentials {
-			c.fail(path, fmt.Sprintf("more than %d credentials", maxCredentials), "each is looked for in every request: join some")
+			c.At(path).Fail(
+				fmt.Sprintf("more than %d credentials", maxCredentials), "each is looked for in every request: join some")
 			return
 		}
 		c.exactlyOne("an element of `credentials`", path,
@@ -45,13 +46,11 @@ func (c *checker) checkCredentials() {
 				"add `principals: [\"spiffe://example.org/ns/*/sa/*\"]`; `\"*\"` takes every certificate that Envoy has verified")
 		}
 		if k := slices.IndexFunc(c.Credentials[:i], func(earlier Credential) bool { return earlier.takes(one) }); k >= 0 {
-			earlier := element("credentials", k)
-			c.add(ratelimit.Mistake{
-				Path: path, Also: slices.Concat(sourcePaths(path), sourcePaths(earlier)),
-				Message: "this credential is never tried: the one at " + placed(c.Credentials[k].Position, earlier) +
+			earlier := ratelimit.Element("credentials", k)
+			c.At(path, slices.Concat(sourcePaths(path), sourcePaths(earlier))...).Fail(
+				"this credential is never tried: the one at "+ratelimit.Place(c.Credentials[k].Position, earlier)+
 					" reads the same place of a request",
-				Hints: []string{"the first that a request carries decides: give one of them a place of its own, or join them"},
-			})
+				"the first that a request carries decides: give one of them a place of its own, or join them")
 		}
 	}
 }
@@ -69,20 +68,14 @@ func (p *Policy) sendsSecret() bool {
 
 // takes reports whether every request that carries the later credential carries this one.
 func (c *Credential) takes(later *Credential) bool {
-	a, b := c.source(), later.source()
+	a, b := c.source().compile(), later.source().compile()
 	switch {
-	case c.MTLS != nil || later.MTLS != nil:
+	case a.in == nowhere:
 		return c.MTLS != nil && later.MTLS != nil
-	case b.Scheme != nil:
-		return a.Scheme != nil && strings.EqualFold(*a.Scheme, *b.Scheme) || strings.EqualFold(text(a.Header), "authorization")
-	case b.Header != nil:
-		return a.Header != nil && strings.EqualFold(*a.Header, *b.Header)
-	case b.Query != nil:
-		return a.Query != nil && *a.Query == *b.Query
-	case b.Cookie != nil:
-		return a.Cookie != nil && *a.Cookie == *b.Cookie
+	case b.in == inScheme:
+		return a.in == inScheme && strings.EqualFold(a.name, b.name) || a == place{inHeader, "authorization"}
 	}
-	return false
+	return a == b
 }
 
 // source is where the credential is: that of a token is the scheme Bearer by default.
@@ -101,9 +94,7 @@ func (c *Credential) source() Source {
 // brings reports whether a header holds one of the credentials.
 func (p *Policy) brings(header string) bool {
 	return header != "" && slices.ContainsFunc(p.Credentials, func(c Credential) bool {
-		s := c.source()
-		return strings.EqualFold(header, text(s.Header)) || text(s.Scheme) != "" && strings.EqualFold(header, "authorization") ||
-			text(s.Cookie) != "" && strings.EqualFold(header, "cookie")
+		return c.source().compile().header() == strings.ToLower(header)
 	})
 }
 
@@ -119,24 +110,27 @@ func (c *checker) checkSource(path string, s Source) {
 		c.checkHeaderName(path+".header", *s.Header)
 		switch {
 		case name == "cookie":
-			c.fail(path+".header", "`cookie` is a header of many values", "for one cookie write `cookie: <its name>`")
+			c.At(path+".header").Fail(
+				"`cookie` is a header of many values", "for one cookie write `cookie: <its name>`")
 		case slices.Contains(hopByHop[:], name), name == "host", name == "content-length":
-			c.fail(path+".header", suggest.Quoted(name)+" cannot carry a credential: Envoy and HTTP use it themselves",
+			c.At(path+".header").Fail(
+				suggest.Quoted(name)+" cannot carry a credential: Envoy and HTTP use it themselves",
 				"choose a header such as `x-api-key`")
 		}
 	case s.Scheme != nil:
 		if !isToken(*s.Scheme) {
-			c.fail(path+".scheme", suggest.Quoted(*s.Scheme)+" cannot be a scheme of the Authorization header",
+			c.At(path+".scheme").Fail(suggest.Quoted(*s.Scheme)+" cannot be a scheme of the Authorization header",
 				"want one word, such as `ApiKey` or `Bearer`")
 		}
 	case s.Query != nil:
 		if *s.Query == "" || strings.ContainsAny(*s.Query, "?&=#") {
-			c.fail(path+".query", suggest.Quoted(*s.Query)+" cannot be the name of a query parameter",
+			c.At(path+".query").Fail(suggest.Quoted(*s.Query)+" cannot be the name of a query parameter",
 				"want the name alone, such as `api_key`")
 		}
 	case s.Cookie != nil:
 		if !isToken(*s.Cookie) {
-			c.fail(path+".cookie", suggest.Quoted(*s.Cookie)+" cannot be the name of a cookie", "want the name alone, such as `session`")
+			c.At(path+".cookie").Fail(
+				suggest.Quoted(*s.Cookie)+" cannot be the name of a cookie", "want the name alone, such as `session`")
 		}
 	}
 }
@@ -159,20 +153,21 @@ func (c *checker) checkJWT(path string, j *JWT) {
 		text *string
 	}{{"issuer", j.Issuer}, {"jwks_file", j.JWKSFile}, {"jwks_url", j.JWKSURL}, {"owner_claim", j.OwnerClaim}} {
 		if field.text != nil && *field.text == "" {
-			c.fail(path+"."+field.key, suggest.Quoted(field.key)+" is empty", "write its value, or delete the key")
+			c.At(path+"."+field.key).Fail(suggest.Quoted(field.key)+" is empty", "write its value, or delete the key")
 		}
 	}
 	if i := slices.Index(j.Audiences, ""); i >= 0 {
-		c.fail(element(path+".audiences", i), "an element of `audiences` is empty", "delete it")
+		c.At(ratelimit.Element(path+".audiences", i)).Fail("an element of `audiences` is empty", "delete it")
 	}
 	c.checkAlgorithms(path+".algorithms", j.Algorithms)
 	c.exactlyOne("`jwt`", path, choice{"jwks_url", j.JWKSURL != nil}, choice{"jwks_file", j.JWKSFile != nil})
 	c.checkKeysURL(path+".jwks_url", text(j.JWKSURL))
 	switch leeway := suggest.Quoted(j.Leeway.String()); {
 	case j.Leeway < 0:
-		c.fail(path+".leeway", "`leeway` cannot be "+leeway, "want 0 or more")
+		c.At(path+".leeway").Fail("`leeway` cannot be "+leeway, "want 0 or more")
 	case j.Leeway > maxLeeway:
-		c.fail(path+".leeway", "`leeway` cannot be "+leeway, "want at most `1m`: a token would be good for that long after its end")
+		c.At(path+".leeway").Fail(
+			"`leeway` cannot be "+leeway, "want at most `1m`: a token would be good for that long after its end")
 	}
 }
 
@@ -180,17 +175,19 @@ func (c *checker) checkAlgorithms(path string, names []string) {
 	known := signatureAlgorithms[:]
 	want := "want one of " + suggest.OneOf(known)
 	for i, name := range names {
-		at := element(path, i)
+		at := ratelimit.Element(path, i)
 		switch {
 		case slices.Contains(known, name):
 		case strings.HasPrefix(strings.ToUpper(name), "HS"):
-			c.fail(at, "tokens are not accepted with "+suggest.Quoted(name),
+			c.At(at).Fail("tokens are not accepted with "+suggest.Quoted(name),
 				"its key signs as well as it checks: whoever knows it here could make tokens, and a public key taken for it would let everybody",
 				want)
 		case strings.EqualFold(name, "none"):
-			c.fail(at, "tokens are not accepted with "+suggest.Quoted(name), "such a token is not signed: anybody can make one", want)
+			c.At(at).Fail(
+				"tokens are not accepted with "+suggest.Quoted(name), "such a token is not signed: anybody can make one", want)
 		default:
-			c.fail(at, "no signature algorithm is named "+suggest.Quoted(name), suggest.DidYouMean(name, known), want)
+			c.At(at).Fail(
+				"no signature algorithm is named "+suggest.Quoted(name), suggest.DidYouMean(name, known), want)
 		}
 	}
 }
@@ -204,12 +201,12 @@ func (c *checker) checkKeysURL(path, address string) {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http":
-		c.fail(path, "`jwks_url` cannot be "+suggest.Quoted(address),
+		c.At(path).Fail("`jwks_url` cannot be "+suggest.Quoted(address),
 			"want a URL such as `https://idp.example/.well-known/jwks.json`; for a file write `jwks_file`")
 	case u.User != nil:
-		c.fail(path, "`jwks_url` with a user in it", "the keys are public: write the URL without")
+		c.At(path).Fail("`jwks_url` with a user in it", "the keys are public: write the URL without")
 	case u.Scheme == "http" && !isLoopback(u.Hostname()):
-		c.fail(path, "`jwks_url` cannot be plain http",
+		c.At(path).Fail("`jwks_url` cannot be plain http",
 			"who can change the answer on its way can make tokens: write `https://`; http is for loopback only")
 	}
 }

@@ -19,10 +19,10 @@ func (p *Policy) CheckDomain(domain *ratelimit.Domain) []ratelimit.Mistake {
 		limits []RateLimit
 	}{{"limits", p.Limits}, {"refused", p.Refused}} {
 		for i := range list.limits[:min(len(list.limits), maxLimits)] {
-			c.checkLeads(element(list.key, i), &list.limits[i], domain)
+			c.checkLeads(ratelimit.Element(list.key, i), &list.limits[i], domain)
 		}
 	}
-	return c.mistakes
+	return c.All()
 }
 
 // checkLeads follows the entries of one limit through the rules of a domain, if all entries are known.
@@ -51,7 +51,7 @@ func (c *checker) checkLeads(path string, limit *RateLimit, domain *ratelimit.Do
 	for i, e := range entries {
 		keys[i] = e.Key
 	}
-	c.warn(path, "this limits nothing: no rule of domain "+suggest.Quoted(domain.Name)+" is for the entries "+
+	c.At(path).Warn("this limits nothing: no rule of domain "+suggest.Quoted(domain.Name)+" is for the entries "+
 		suggest.Quoted(strings.Join(keys, ", ")), missing(entries, depth, there))
 }
 
@@ -60,7 +60,7 @@ func (c *checker) checkAddresses(path string, networks []string, nodes []ratelim
 	for _, n := range nodes {
 		if ip, err := netip.ParseAddr(n.Value); err == nil && ip.Is6() && slices.Contains(networks, n.Key) {
 			network := netip.PrefixFrom(ip, 64).Masked().String()
-			c.warn(path, "no request has the "+suggest.Quoted(n.Key)+" "+suggest.Quoted(n.Value)+" of "+n.Position+
+			c.At(path).Warn("no request has the "+suggest.Quoted(n.Key)+" "+suggest.Quoted(n.Value)+" of "+n.Position+
 				": IPv6 addresses are grouped by /64",
 				"write "+suggest.Quoted(network)+" there; or "+suggest.Quoted(n.Value+"/128")+" there and "+
 					suggest.Quoted("{key: "+n.Key+", ipv6_mask: 128}")+" here")

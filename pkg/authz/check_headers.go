@@ -5,18 +5,20 @@ import (
 	"strings"
 
 	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // checkHeaderName reports what cannot be the name of a header.
 func (c *checker) checkHeaderName(path, name string) {
 	switch {
 	case name == "":
-		c.fail(path, "the name of a header is empty", "write a name such as `x-api-key`")
+		c.At(path).Fail("the name of a header is empty", "write a name such as `x-api-key`")
 	case strings.HasPrefix(name, ":"):
-		c.fail(path, suggest.Quoted(name)+" is a pseudo-header of HTTP/2, not a header",
+		c.At(path).Fail(suggest.Quoted(name)+" is a pseudo-header of HTTP/2, not a header",
 			"method, host and path have keys of their own in `access` and `actions`")
 	case !isToken(name):
-		c.fail(path, suggest.Quoted(name)+" cannot be the name of a header", "want letters, digits and `-`, such as `x-api-key`")
+		c.At(path).Fail(
+			suggest.Quoted(name)+" cannot be the name of a header", "want letters, digits and `-`, such as `x-api-key`")
 	}
 }
 
@@ -37,89 +39,83 @@ var hopByHop = [...]string{
 // meansElse are headers that mean something else to an upstream than who calls.
 var meansElse = [...]string{"host", "content-length", "content-type", "content-encoding", "cookie", "authorization"}
 
-// identityHeader is one of the IdentityHeaders.
-type identityHeader struct {
-	key   string
-	given bool
-	name  string // in lower case, "" for none
-}
+// identityHeaderKeys are the keys of IdentityHeaders, in the order of Names.
+var identityHeaderKeys = [...]string{"owner", "plan", "method", "key_id"}
 
-// all returns the headers with their defaults.
-func (h *IdentityHeaders) all() [4]identityHeader {
+// given returns the headers as they are written, in the order of Names; nil for a default.
+func (h *IdentityHeaders) given() [len(identityHeaderKeys)]*OptionalHeader {
 	if h == nil {
 		h = new(IdentityHeaders)
 	}
-	list := [...]identityHeader{
-		{key: "owner", name: "x-auth-owner"}, {key: "plan", name: "x-auth-plan"}, {key: "method", name: "x-auth-method"},
-		{key: "key_id", name: "x-auth-key-id"},
-	}
-	for i, name := range []*OptionalHeader{h.Owner, h.Plan, h.Method, h.KeyID} {
-		if name != nil {
-			list[i].given, list[i].name = true, strings.ToLower(string(*name))
-		}
-	}
-	return list
+	return [...]*OptionalHeader{h.Owner, h.Plan, h.Method, h.KeyID}
 }
 
-// Names returns the names with their defaults, in lower case, "" for none: of the headers with the owner, the plan, the method and the
-// ID of the key.
-func (h *IdentityHeaders) Names() [4]string {
-	var names [4]string
-	for i, one := range h.all() {
-		names[i] = one.name
+// Names returns the names with their defaults, in lower case, "" for none: of the headers with the owner, the plan, the
+// method and the ID of the key.
+func (h *IdentityHeaders) Names() [len(identityHeaderKeys)]string {
+	names := [...]string{"x-auth-owner", "x-auth-plan", "x-auth-method", "x-auth-key-id"}
+	for i, name := range h.given() {
+		if name != nil {
+			names[i] = strings.ToLower(string(*name))
+		}
 	}
 	return names
 }
 
-// checkHeaders checks the names under which the upstream is told who calls. What is wrong with a default is reported for the section.
+// checkHeaders checks the names under which the upstream is told who calls. What is wrong with a default is reported for
+// the section, and for the header that has its name.
 func (c *checker) checkHeaders() {
-	all := c.Headers.all()
-	for i, h := range all {
-		path := "headers." + h.key
-		k := slices.IndexFunc(all[:i], func(other identityHeader) bool { return other.name == h.name })
+	names, given, keys := c.Headers.Names(), c.Headers.given(), identityHeaderKeys
+	for i, name := range names {
+		path := "headers." + keys[i]
+		k := slices.Index(names[:i], name)
 		switch {
-		case h.name == "":
-		case k >= 0 && !h.given: // the default of this one is the name of an earlier one
-			c.fail("headers."+all[k].key, suggest.Quoted(h.name)+" is the header of "+suggest.Quoted(h.key)+" already",
-				"give them names of their own, or write "+suggest.Quoted(h.key+": off"))
+		case name == "":
+		case k >= 0 && given[i] == nil:
+			c.At("headers."+keys[k]).Fail(suggest.Quoted(name)+" is the header of "+suggest.Quoted(keys[i])+" already",
+				"give them names of their own, or write "+suggest.Quoted(keys[i]+": off"))
 		case k >= 0:
-			c.fail(path, suggest.Quoted(h.name)+" is the header of "+suggest.Quoted(all[k].key)+" already",
+			c.At(path).Fail(suggest.Quoted(name)+" is the header of "+suggest.Quoted(keys[k])+" already",
 				"give them names of their own; `off` sends none")
-		case h.given:
-			c.checkIdentityHeader(c.fail, path, h.name)
+		case given[i] != nil && !isToken(name):
+			c.checkHeaderName(path, name)
+		case given[i] != nil:
+			c.checkIdentityHeader(c.At(path), name)
 		default:
-			c.checkIdentityHeader(c.failKey, "", h.name)
+			c.checkIdentityHeader(c.Key(""), name)
 		}
 	}
 }
 
 // checkIdentityHeader reports names under which nothing could be told to the upstream, or something else is told.
-func (c *checker) checkIdentityHeader(fail func(path, message string, hints ...string), path, name string) {
-	const remedy = "choose a name such as `x-auth-owner`"
-	cannot := func(why, remedy string) { fail(path, suggest.Quoted(name)+" cannot tell who calls: "+why, remedy) }
+func (c *checker) checkIdentityHeader(at ratelimit.Spot, name string) {
+	why, remedy := "", "choose a name such as `x-auth-owner`"
 	switch {
-	case !isToken(name):
-		c.checkHeaderName(path, name)
 	case slices.Contains(hopByHop[:], name):
-		cannot("it ends at the next proxy and never reaches the upstream", remedy)
+		why = "it ends at the next proxy and never reaches the upstream"
 	case slices.Contains(meansElse[:], name):
-		cannot("it means something else to the upstream", remedy)
+		why = "it means something else to the upstream"
 	case slices.Contains(overrideHeaders[:], name):
-		cannot("applications read another path, host or method from it", remedy)
+		why = "applications read another path, host or method from it"
 	case strings.HasPrefix(name, "x-envoy-"), name == forwardedFor:
-		cannot("Envoy sets it itself", remedy)
+		why = "Envoy sets it itself"
 	case c.brings(name):
-		cannot("a credential is in it, and credentials do not reach the upstream",
-			"give the credential or this another header, under `headers:`")
+		why = "a credential is in it, and credentials do not reach the upstream"
+		remedy = "give the credential or this another header, under `headers:`"
+	default:
+		return
 	}
+	at.Fail(suggest.Quoted(name)+" cannot tell who calls: "+why, remedy)
 }
 
-// checkKeepHeaders checks the headers that stay on requests although applications may read another path, host or method from them.
+// checkKeepHeaders checks the headers that stay on requests although applications may read another path, host or method
+// from them.
 func (c *checker) checkKeepHeaders() {
 	known := overrideHeaders[:]
 	for i, name := range c.KeepHeaders {
 		if lower := strings.ToLower(name); !slices.Contains(known, lower) {
-			c.fail(element("keep_headers", i), suggest.Quoted(name)+" is not one of the headers that are removed",
+			c.At(ratelimit.Element("keep_headers", i)).Fail(
+				suggest.Quoted(name)+" is not one of the headers that are removed",
 				suggest.DidYouMean(lower, known), "want one of "+suggest.OneOf(known))
 		}
 	}

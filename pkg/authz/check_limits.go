@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // maxLimits is how many descriptors a request can have: all of them are decided together, in one call of the store.
@@ -17,9 +18,10 @@ const maxHits = 1_000_000_000
 // checkLimits checks what requests are limited by. example is an action of such a limit, for messages.
 func (c *checker) checkLimits(list string, limits []RateLimit, example string) {
 	for i := range limits {
-		l, path := &limits[i], element(list, i)
+		l, path := &limits[i], ratelimit.Element(list, i)
 		if i == maxLimits {
-			c.fail(path, fmt.Sprintf("more than %d limits", maxLimits), "each is decided for every request: join some")
+			c.At(path).Fail(
+				fmt.Sprintf("more than %d limits", maxLimits), "each is decided for every request: join some")
 			return
 		}
 		c.checkHits(path+".hits_addend", l.Hits)
@@ -28,11 +30,11 @@ func (c *checker) checkLimits(list string, limits []RateLimit, example string) {
 			c.lacks(path, "actions", "a limit without `actions`",
 				"add "+suggest.Quoted("actions: [{"+example+"}]")+": each action gives one entry of a descriptor")
 		case len(l.Actions) == 0:
-			c.failKey(path+".actions", "`actions` is empty",
+			c.Key(path+".actions").Fail("`actions` is empty",
 				"add one, for example "+suggest.Quoted("- "+example)+": each gives one entry of a descriptor")
 		}
 		for k := range l.Actions {
-			c.checkAction(element(path+".actions", k), &l.Actions[k])
+			c.checkAction(ratelimit.Element(path+".actions", k), &l.Actions[k])
 		}
 	}
 }
@@ -41,7 +43,8 @@ func (c *checker) checkLimits(list string, limits []RateLimit, example string) {
 func (c *checker) checkHits(path string, h HitsAddend) {
 	c.atMostOne(path, choice{"header", h.Header != nil}, choice{"extension", h.Extension != nil})
 	if h.Extension != nil && *h.Extension == "" {
-		c.fail(path+".extension", "the name of the context extension is empty", "write the key that `context_extensions` of the route have")
+		c.At(path+".extension").Fail(
+			"the name of the context extension is empty", "write the key that `context_extensions` of the route have")
 	}
 	if h.Number != 0 {
 		c.between(path, "number", h.Number, 1, maxHits)
@@ -82,7 +85,8 @@ func (c *checker) checkAction(path string, a *Action) {
 		c.checkActionHeader(at, x.Header)
 		c.require(at, "value", x.Value, "add `value: <what the entry says when the header matches>`")
 		if x.Pattern != nil && *x.Pattern == "" {
-			c.fail(at+".pattern", "`pattern` is empty", "`*` stands for any characters; without `pattern` the header has to be there")
+			c.At(at+".pattern").Fail(
+				"`pattern` is empty", "`*` stands for any characters; without `pattern` the header has to be there")
 		}
 		c.checkKey(at, x.Key, true)
 	}
@@ -96,7 +100,7 @@ func (c *checker) checkAction(path string, a *Action) {
 		case 0:
 			c.lacks(path+".metadata", "path", "this action lacks `path`", want)
 		case 1:
-			c.fail(path+".metadata.path", "`path` names a namespace only", want)
+			c.At(path+".metadata.path").Fail("`path` names a namespace only", want)
 		}
 		c.checkKey(path+".metadata", x.Key, false)
 	}
@@ -115,7 +119,7 @@ func (c *checker) checkAction(path string, a *Action) {
 func (c *checker) checkKey(action string, key *string, hasDefault bool) {
 	switch {
 	case key != nil && *key == "":
-		c.fail(action+".key", "the key of an entry is empty", "write the `key` of a descriptor under `descriptors:`")
+		c.At(action+".key").Fail("the key of an entry is empty", "write the `key` of a descriptor under `descriptors:`")
 	case key == nil && !hasDefault:
 		c.require(action, "key", key, "add `key: <the key of a descriptor under descriptors>`")
 	}
@@ -127,7 +131,7 @@ func (c *checker) require(action, key string, text *string, remedy string) {
 	case text == nil:
 		c.lacks(action, key, "this action lacks "+suggest.Quoted(key), remedy)
 	case *text == "":
-		c.fail(action+"."+key, suggest.Quoted(key)+" is empty", remedy)
+		c.At(action+"."+key).Fail(suggest.Quoted(key)+" is empty", remedy)
 	}
 }
 
@@ -149,7 +153,8 @@ func (c *checker) checkField(action string, field *string) {
 	case slices.Contains(words[:4], *field):
 	case dotted && (kind == "label" || kind == "claim") && name != "" && !strings.Contains(name, "<"):
 	default:
-		c.fail(action+".field", "a credential has no field "+suggest.Quoted(*field), suggest.DidYouMean(*field, words[:4]),
+		c.At(action+".field").Fail(
+			"a credential has no field "+suggest.Quoted(*field), suggest.DidYouMean(*field, words[:4]),
 			"want one of "+suggest.OneOf(words))
 	}
 }

@@ -179,7 +179,7 @@ func (c *Credential) compile() credential {
 func (s Source) compile() place {
 	switch {
 	case s.Header != nil:
-		return place{inHeader, *s.Header}
+		return place{inHeader, strings.ToLower(*s.Header)}
 	case s.Scheme != nil:
 		return place{inScheme, *s.Scheme}
 	case s.Query != nil:
@@ -188,6 +188,19 @@ func (s Source) compile() place {
 		return place{inCookie, *s.Cookie}
 	}
 	return place{}
+}
+
+// header is the name of the header that holds the credential; "" if none does.
+func (at place) header() string {
+	switch at.in {
+	case inHeader:
+		return at.name
+	case inScheme:
+		return "authorization"
+	case inCookie:
+		return "cookie"
+	}
+	return ""
 }
 
 // compileChallenges writes what WWW-Authenticate says about each reason for which a credential is refused (RFC 9110, 11.6.1): which

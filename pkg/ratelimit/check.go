@@ -20,9 +20,6 @@ type CheckOptions struct {
 	MergeDomains bool
 }
 
-// maxMistakes is how many errors, and how many warnings, of one Domain are returned.
-const maxMistakes = 10_000
-
 // Check returns everything that makes no sense in domains, each by itself and all together: the mistakes of a domain
 // have its index. It takes time in proportion to the size of the domains.
 func Check(domains []Domain, o CheckOptions) [][]Mistake {
@@ -30,21 +27,21 @@ func Check(domains []Domain, o CheckOptions) [][]Mistake {
 	named := map[string]*domainRules{} // by domain
 	for i := range domains {
 		d := &domains[i]
-		c := &checker{standard: o.DefaultAlgorithm, rules: newDomainRules(position(d.Position, element("domains", i)))}
+		c := &checker{standard: o.DefaultAlgorithm, rules: newDomainRules(Place(d.Position, Element("domains", i)))}
 		checkers[i] = c
 		switch first := named[d.Name]; {
 		case d.Name == "":
-			c.fail(value("domain"), "config file cannot have empty domain",
+			c.At("domain").Fail("config file cannot have empty domain",
 				"add `domain: <name>`, the domain of Envoy's rate limit filter")
 		case first == nil:
 			named[d.Name] = c.rules
 		case o.MergeDomains:
 			c.rules = first
 		default:
-			c.fail(value("domain"), "duplicate domain "+suggest.Quoted(d.Name)+" in config file", "the first is at "+
+			c.At("domain").Fail("duplicate domain "+suggest.Quoted(d.Name)+" in config file", "the first is at "+
 				first.position+": put both into one file, or set MERGE_DOMAIN_CONFIG=true")
 		}
-		c.checkUTF8(value("domain"), d.Name)
+		c.checkUTF8("domain", d.Name)
 		c.nodes(d.Descriptors, level{at: "descriptors", parent: d.Name + ".", siblings: c.rules.top})
 	}
 	mistakes := make([][]Mistake, len(domains))
@@ -52,7 +49,7 @@ func Check(domains []Domain, o CheckOptions) [][]Mistake {
 		if d := domains[i].Name; named[d] == c.rules {
 			c.checkReplaces(d)
 		}
-		mistakes[i] = c.mistakes
+		mistakes[i] = c.All()
 	}
 	return mistakes
 }
@@ -73,53 +70,19 @@ type siblings map[descriptors.Pattern]string
 
 // checker finds the mistakes of one Domain.
 type checker struct {
-	standard         bucket.Algorithm
-	rules            *domainRules
-	replacing        []replacing
-	mistakes         []Mistake
-	errors, warnings int
+	Mistakes
+	standard  bucket.Algorithm
+	rules     *domainRules
+	replacing []replacing
 }
 
 // replacing is a limit that another one names in `replaces:`.
 type replacing struct{ at, name string }
 
-// spot is the part of a Mistake that says where it is.
-type spot struct {
-	path  string
-	onKey bool
-	also  []string
-}
-
-// value is the value at a path. also are the paths of other values that the mistake follows from.
-func value(path string, also ...string) spot { return spot{path: path, also: also} }
-
-// key is the key at a path.
-func key(path string, also ...string) spot { return spot{path: path, onKey: true, also: also} }
-
-// fail adds a mistake because of which the rules cannot be used.
-func (c *checker) fail(at spot, message string, hints ...string) {
-	if c.errors++; c.errors <= maxMistakes {
-		c.add(at, false, message, hints)
-	}
-}
-
-// warn adds a mistake with which the rules can be used.
-func (c *checker) warn(at spot, message string, hints ...string) {
-	if c.warnings++; c.warnings <= maxMistakes {
-		c.add(at, true, message, hints)
-	}
-}
-
-func (c *checker) add(at spot, warning bool, message string, hints []string) {
-	c.mistakes = append(c.mistakes, Mistake{
-		Path: at.path, OnKey: at.onKey, Also: at.also, Warning: warning, Message: message, Hints: hints,
-	})
-}
-
 // checkUTF8 reports a text that no message to Envoy can hold.
-func (c *checker) checkUTF8(at spot, text string) {
+func (c *checker) checkUTF8(at, text string) {
 	if !utf8.ValidString(text) {
-		c.fail(at, suggest.Quoted(strings.ToValidUTF8(text, "\uFFFD"))+" is not UTF-8")
+		c.At(at).Fail(suggest.Quoted(strings.ToValidUTF8(text, "\uFFFD")) + " is not UTF-8")
 	}
 }
 
@@ -133,53 +96,42 @@ type level struct {
 
 func (c *checker) nodes(list []Node, l level) {
 	for i := range list {
-		n, at := &list[i], element(l.at, i)
+		n, at := &list[i], Element(l.at, i)
 		name := l.parent + n.Name()
 		c.checkPattern(n, at, name, l.siblings)
 		keys := append(l.keys[:len(l.keys):len(l.keys)], n.Key)
 		c.checkLimits(n, at, keys)
 		c.checkModes(n, at, name)
 		if !plain(n.Metadata) {
-			c.fail(value(at+".metadata"), "`metadata` has a value that an answer to Envoy cannot hold",
+			c.At(at+".metadata").Fail("`metadata` has a value that an answer to Envoy cannot hold",
 				"want texts, numbers, true, false, lists and maps")
 		}
 		c.nodes(n.Descriptors, level{at: at + ".descriptors", parent: name + ".", keys: keys, siblings: siblings{}})
 	}
 }
 
-// element is the path of an element of a list.
-func element(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
-
 // checkPattern reports a node that has no key, or that another one of its level has already.
 func (c *checker) checkPattern(n *Node, at, name string, level siblings) {
-	c.checkUTF8(value(at+".key"), n.Key)
-	c.checkUTF8(value(at+".value"), n.Value)
+	c.checkUTF8(at+".key", n.Key)
+	c.checkUTF8(at+".value", n.Value)
 	if n.Key == "" {
-		c.fail(value(at, at+".key"), "descriptor has empty key",
+		c.At(at, at+".key").Fail("descriptor has empty key",
 			"add `key: <the key of an entry of Envoy's descriptor>`")
 		return
 	}
 	p := descriptors.Pattern{Key: n.Key, Value: n.Value}
 	if first, known := level[p]; known {
-		c.fail(value(at, at+".key", at+".value"), "duplicate descriptor composite key "+suggest.Quoted(name),
+		c.At(at, at+".key", at+".value").Fail("duplicate descriptor composite key "+suggest.Quoted(name),
 			"the first is at "+first+": delete one of them, or join what is below them")
 		return
 	}
-	level[p] = position(n.Position, at)
-}
-
-// position is where something stands: its path, if the source does not say.
-func position(said, at string) string {
-	if said == "" {
-		return at
-	}
-	return said
+	level[p] = Place(n.Position, at)
 }
 
 // checkModes reports keys beside a limit that have no meaning there.
 func (c *checker) checkModes(n *Node, at, name string) {
 	if n.ShareThreshold && !strings.Contains(n.Key+n.Value, "*") {
-		c.fail(key(at+".share_threshold", at+".key", at+".value"),
+		c.Key(at+".share_threshold", at+".key", at+".value").Fail(
 			"share_threshold can only be used with wildcard values (containing '*'), but found "+suggest.Quoted(name),
 			"put a `*` into `value`, or delete `share_threshold`")
 	}
@@ -191,7 +143,7 @@ func (c *checker) checkModes(n *Node, at, name string) {
 		set  bool
 	}{{"shadow_mode", n.Shadow}, {"quota_mode", n.Quota}, {"detailed_metric", n.DetailedMetric}} {
 		if mode.set {
-			c.warn(key(at+"."+mode.name, at+".rate_limit", at+".limits"),
+			c.Key(at+"."+mode.name, at+".rate_limit", at+".limits").Warn(
 				suggest.Quoted(mode.name)+" has no effect on a descriptor without a rate limit",
 				"descriptors below it do not inherit it: set it beside each `rate_limit`")
 		}
@@ -224,11 +176,11 @@ func (c *checker) checkLimits(n *Node, at string, keys []string) {
 		c.remember(n.RateLimit, at+".rate_limit")
 	}
 	for i := range n.Limits {
-		c.remember(&n.Limits[i], element(at+".limits", i))
+		c.remember(&n.Limits[i], Element(at+".limits", i))
 	}
 	switch {
 	case n.RateLimit != nil && n.Limits != nil:
-		c.fail(key(at+".limits"), "`limits` beside `rate_limit`",
+		c.Key(at+".limits").Fail("`limits` beside `rate_limit`",
 			"move what is in `rate_limit` into `limits`, as an element of its own")
 		return
 	case n.RateLimit != nil && n.RateLimit.Unlimited:
@@ -236,13 +188,13 @@ func (c *checker) checkLimits(n *Node, at string, keys []string) {
 	case n.RateLimit != nil:
 		c.checkLimit(n.RateLimit, at+".rate_limit", keys)
 	case n.Limits != nil && len(n.Limits) == 0:
-		c.fail(key(at+".limits"), "`limits` is empty", "add an element, or delete `limits` to let all pass")
+		c.Key(at+".limits").Fail("`limits` is empty", "add an element, or delete `limits` to let all pass")
 	}
 	limited := 0
 	for i := range n.Limits {
-		at := element(at+".limits", i)
+		at := Element(at+".limits", i)
 		if n.Limits[i].Unlimited {
-			c.fail(key(at+".unlimited"), "`unlimited` in `limits`",
+			c.Key(at+".unlimited").Fail("`unlimited` in `limits`",
 				"other limits would hold all the same: write `rate_limit: {unlimited: true}` instead of `limits`")
 			continue
 		}
@@ -250,7 +202,7 @@ func (c *checker) checkLimits(n *Node, at string, keys []string) {
 		c.checkLimit(&n.Limits[i], at, keys)
 	}
 	if limited > 1 && n.Quota {
-		c.fail(key(at+".quota_mode"), "`quota_mode` beside several `limits`",
+		c.Key(at+".quota_mode").Fail("`quota_mode` beside several `limits`",
 			"quotas deny together only, so with two limits it is not clear when this one is over: "+
 				"keep one limit, or delete `quota_mode`")
 	}
@@ -277,16 +229,16 @@ func (c *checker) checkTogether(limits []Limit, at string) {
 			first[same] = i
 			continue
 		}
-		at, other := element(at, i), element(at, j)
-		c.fail(value(at, append(specPaths(at), specPaths(other)...)...),
+		at, other := Element(at, i), Element(at, j)
+		c.At(at, append(specPaths(at), specPaths(other)...)...).Fail(
 			"two limits of one descriptor share a bucket: both are "+b.Algorithm.String()+" over "+l.windowName(),
-			"the other is at "+position(limits[j].Position, other)+
+			"the other is at "+Place(limits[j].Position, other)+
 				": only the smaller would count; delete the larger, or change its algorithm or window")
 	}
 	for i := range limits {
 		for k, other := range limits[i].Replaces {
 			if other.Name != "" && other.Name != limits[i].Name && named[other.Name] {
-				c.fail(value(element(element(at, i)+".replaces", k)+".name"),
+				c.At(Element(Element(at, i)+".replaces", k)+".name").Fail(
 					"replaces should not contain name of same descriptor: "+suggest.Quoted(other.Name),
 					"both limits match the same requests, so that one would never hold")
 			}
@@ -309,7 +261,7 @@ func (c *checker) remember(l *Limit, at string) {
 	}
 	for i, other := range l.Replaces {
 		if other.Name != "" {
-			c.replacing = append(c.replacing, replacing{at: element(at+".replaces", i) + ".name", name: other.Name})
+			c.replacing = append(c.replacing, replacing{at: Element(at+".replaces", i) + ".name", name: other.Name})
 		}
 	}
 }
@@ -329,7 +281,7 @@ func (c *checker) checkReplaces(domain string) {
 		if unknown++; unknown <= maxHinted {
 			hint = suggest.DidYouMean(r.name, names)
 		}
-		c.warn(value(r.at), "no limit of domain "+suggest.Quoted(domain)+" is named "+suggest.Quoted(r.name)+
+		c.At(r.at).Warn("no limit of domain "+suggest.Quoted(domain)+" is named "+suggest.Quoted(r.name)+
 			": there is nothing to replace", hint)
 	}
 }

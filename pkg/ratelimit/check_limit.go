@@ -22,15 +22,15 @@ func specPaths(at string) []string {
 // checkLimit reports what is wrong with a limit to which these keys of entries lead.
 func (c *checker) checkLimit(l *Limit, at string, keys []string) {
 	if l.Unit == descriptors.UnknownUnit {
-		c.fail(key(at, at+".unit"), "a rate limit without `unit`",
+		c.Key(at, at+".unit").Fail("a rate limit without `unit`",
 			"add `unit: second` (or minute, hour, day, week, month, year)")
 	}
 	if l.Requests == nil {
-		c.warn(key(at, at+".requests_per_unit"), "a rate limit without `requests_per_unit` denies every request",
+		c.Key(at, at+".requests_per_unit").Warn("a rate limit without `requests_per_unit` denies every request",
 			"add it; `requests_per_unit: 0` says that this is meant")
 	}
 	if l.OnStoreError != 0 && !l.OnStoreError.known() {
-		c.fail(value(at+".on_store_error"), fmt.Sprintf("`on_store_error` cannot be `%d`", l.OnStoreError),
+		c.At(at+".on_store_error").Fail(fmt.Sprintf("`on_store_error` cannot be `%d`", l.OnStoreError),
 			"want "+suggest.OneOf(l.OnStoreError.Words()))
 	}
 	c.checkName(l.Name, at+".name")
@@ -59,7 +59,7 @@ func (c *checker) checkLimit(l *Limit, at string, keys []string) {
 // checkAtLeast reports a negative number. 0 is what the source does not say.
 func (c *checker) checkAtLeast(n, least int64, at string) {
 	if n < 0 {
-		c.fail(value(at), fmt.Sprintf("%s cannot be `%d`", suggest.Quoted(at[strings.LastIndexByte(at, '.')+1:]), n),
+		c.At(at).Fail(fmt.Sprintf("%s cannot be `%d`", suggest.Quoted(at[strings.LastIndexByte(at, '.')+1:]), n),
 			fmt.Sprintf("want a whole number, %d or more", least))
 	}
 }
@@ -83,12 +83,12 @@ func (c *checker) checkUnlimited(l *Limit, at string) {
 		{"problem", l.Problem != nil},
 	} {
 		if k.set {
-			c.fail(key(at+"."+k.name, at+".unlimited"), "should not specify "+suggest.Quoted(k.name)+" when unlimited",
+			c.Key(at+"."+k.name, at+".unlimited").Fail("should not specify "+suggest.Quoted(k.name)+" when unlimited",
 				"delete "+suggest.Quoted(k.name)+", or `unlimited`")
 		}
 	}
 	if l.Requests != nil {
-		c.warn(key(at+".requests_per_unit"), "`requests_per_unit` has no effect when unlimited",
+		c.Key(at+".requests_per_unit").Warn("`requests_per_unit` has no effect when unlimited",
 			"delete it, or `unlimited`")
 	}
 	c.checkName(l.Name, at+".name")
@@ -102,9 +102,9 @@ func (c *checker) checkName(name, at string) {
 	splits := func(r rune) bool { return r < ' ' || r == 0x7f }
 	switch {
 	case strings.ContainsFunc(name, splits), !utf8.ValidString(name):
-		c.fail(value(at), "limit name "+suggest.Quoted(name)+" cannot be in a header", hint)
+		c.At(at).Fail("limit name "+suggest.Quoted(name)+" cannot be in a header", hint)
 	case strings.ContainsFunc(name, func(r rune) bool { return !plainInHeaders(r) }):
-		c.warn(value(at), "limit name "+suggest.Quoted(name)+" is not safe in headers", hint)
+		c.At(at).Warn("limit name "+suggest.Quoted(name)+" is not safe in headers", hint)
 	}
 }
 
@@ -114,22 +114,22 @@ func (c *checker) failSpec(l *Limit, spec LimitSpec, at string, err *SpecError) 
 	switch err.Field {
 	case SpecUnit:
 		if spec.Unit != descriptors.UnknownUnit { // without one: reported
-			c.fail(value(where), err.Message)
+			c.At(where).Fail(err.Message)
 		}
 	case SpecAlgorithm:
-		c.fail(value(where), err.Message)
+		c.At(where).Fail(err.Message)
 	case SpecMultiplier:
-		c.fail(value(where, all...), err.Message, "a smaller `unit_multiplier`, at most 77 years in all")
+		c.At(where, all...).Fail(err.Message, "a smaller `unit_multiplier`, at most 77 years in all")
 	case SpecBurst:
 		switch {
 		case spec.Algorithm.HasBurst():
-			c.fail(value(where, all...), err.Message,
+			c.At(where, all...).Fail(err.Message,
 				"a full bucket would take too long to empty: a smaller burst, or a higher rate")
 		case l.Algorithm != 0:
-			c.fail(key(where, at+".algorithm"), err.Message,
+			c.Key(where, at+".algorithm").Fail(err.Message,
 				"a burst goes with `token_bucket` or `leaky_bucket`: change the algorithm, or delete `burst`")
 		default:
-			c.fail(key(where, at+".algorithm"), err.Message,
+			c.Key(where, at+".algorithm").Fail(err.Message,
 				"add `algorithm: token_bucket` or `leaky_bucket`, or delete `burst`")
 		}
 	case SpecRequests:
@@ -137,7 +137,7 @@ func (c *checker) failSpec(l *Limit, spec LimitSpec, at string, err *SpecError) 
 		if spec.Algorithm == bucket.SlidingWindowLog && spec.Requests <= bucket.MaxRequests {
 			hint = "sliding_window_counter counts more, at a fixed cost"
 		}
-		c.fail(value(where, all...), err.Message, hint)
+		c.At(where, all...).Fail(err.Message, hint)
 	}
 }
 
@@ -146,12 +146,12 @@ func (c *checker) warnCosts(l *Limit, spec LimitSpec, at string) {
 	better := bucket.SlidingWindow.For(spec.Requests)
 	switch {
 	case spec.Algorithm == bucket.SlidingWindowLog && spec.Requests > bucket.WarnLogRequests:
-		c.warn(value(at+".requests_per_unit", specPaths(at)...),
+		c.At(at+".requests_per_unit", specPaths(at)...).Warn(
 			fmt.Sprintf("sliding_window_log remembers each of %d requests", spec.Requests),
 			fmt.Sprintf("above %d a decision takes Redis noticeable time: sliding_window_counter has a fixed cost",
 				bucket.WarnLogRequests))
 	case l.Algorithm == bucket.SlidingWindowCounter && better != bucket.SlidingWindowCounter && spec.Requests > 0:
-		c.warn(value(at+".algorithm", specPaths(at)...),
+		c.At(at+".algorithm", specPaths(at)...).Warn(
 			fmt.Sprintf("sliding_window_counter can deny a client for up to two windows at %d requests", spec.Requests),
 			"delete the line: sliding_window, the default, remembers each request of a small limit "+
 				"and never denies for longer than one window")
@@ -161,14 +161,13 @@ func (c *checker) warnCosts(l *Limit, spec LimitSpec, at string) {
 // checkOwnReplaces reports what a limit cannot replace, whatever other limits there are.
 func (c *checker) checkOwnReplaces(l *Limit, at string) {
 	for i, other := range l.Replaces {
-		at := element(at+".replaces", i)
+		at := Element(at+".replaces", i)
 		switch other.Name {
 		case "":
-			c.fail(value(at, at+".name"), "should not have an empty replaces entry",
+			c.At(at, at+".name").Fail("should not have an empty replaces entry",
 				"write `- name: <the name of another limit>`")
 		case l.Name:
-			c.fail(value(at+".name"),
-				"replaces should not contain name of same descriptor: "+suggest.Quoted(other.Name),
+			c.At(at+".name").Fail("replaces should not contain name of same descriptor: "+suggest.Quoted(other.Name),
 				"a limit cannot replace itself: delete the element")
 		}
 	}
@@ -192,7 +191,7 @@ func (c *checker) checkHashTag(tag, at string, keys []string) {
 	if len(known) > 0 {
 		want += ": " + suggest.OneOf(known)
 	}
-	c.fail(value(at), "`hash_tag` names no entry on the way to this limit: "+suggest.Quoted(tag),
+	c.At(at).Fail("`hash_tag` names no entry on the way to this limit: "+suggest.Quoted(tag),
 		suggest.DidYouMean(tag, known), want)
 }
 
@@ -202,17 +201,17 @@ func (c *checker) checkOverride(l *Limit, at string) {
 	c.checkAtLeast(l.OverrideMax, 1, at+".override_max")
 	switch {
 	case l.Override > OverrideDenied:
-		c.fail(value(at+".override"), fmt.Sprintf("`override` cannot be `%d`", l.Override),
+		c.At(at+".override").Fail(fmt.Sprintf("`override` cannot be `%d`", l.Override),
 			"want "+suggest.OneOf(l.Override.Words()))
 	case allowed && l.OverrideMax == 0:
-		c.fail(key(at+".override", at+".override_max"), "`override: allowed` without `override_max`",
+		c.Key(at+".override", at+".override_max").Fail("`override: allowed` without `override_max`",
 			"add `override_max: N`, the most requests in the window of this limit "+
 				"that the own limit of a credential may allow")
 	case !allowed && l.OverrideMax > 0:
-		c.fail(key(at+".override_max", at+".override"), "`override_max` without `override: allowed`",
+		c.Key(at+".override_max", at+".override").Fail("`override_max` without `override: allowed`",
 			"add that, so that credentials with a limit of their own have it here; or delete `override_max`")
 	case l.OverrideMax > bucket.MaxRequests:
-		c.fail(value(at+".override_max"), fmt.Sprintf("%d requests cannot be counted exactly", l.OverrideMax),
+		c.At(at+".override_max").Fail(fmt.Sprintf("%d requests cannot be counted exactly", l.OverrideMax),
 			fmt.Sprintf("want at most %d", bucket.MaxRequests))
 	}
 }
@@ -220,23 +219,23 @@ func (c *checker) checkOverride(l *Limit, at string) {
 // checkMaxDelay reports a time for which a limit cannot hold requests. The limit can be counted.
 func (c *checker) checkMaxDelay(delay time.Duration, limit bucket.Limit, at string) {
 	also := specPaths(at)
-	onValue, onKey := value(at+".max_delay", also...), key(at+".max_delay", also...)
+	onValue, onKey := c.At(at+".max_delay", also...), c.Key(at+".max_delay", also...)
 	switch {
 	case delay == 0:
 		return
 	case delay < 0:
-		c.fail(onValue, "`max_delay` cannot be "+suggest.Quoted(delay.String()), "want 0 or more")
+		onValue.Fail("`max_delay` cannot be "+suggest.Quoted(delay.String()), "want 0 or more")
 		return
 	case limit.Algorithm != bucket.LeakyBucket:
-		c.fail(onKey, fmt.Sprintf("`max_delay` has no meaning for %s", limit.Algorithm),
+		onKey.Fail(fmt.Sprintf("`max_delay` has no meaning for %s", limit.Algorithm),
 			"only a `leaky_bucket` holds requests until it has drained: change the algorithm, or delete `max_delay`")
 		return
 	case limit.Requests == 0:
-		c.fail(onKey, "`max_delay` beside `requests_per_unit: 0`",
+		onKey.Fail("`max_delay` beside `requests_per_unit: 0`",
 			"nothing leaks, so no request is ever let go: delete `max_delay`")
 		return
 	case delay > maxQueueTime:
-		c.fail(onValue, "`max_delay` cannot be "+suggest.Quoted(delay.String()),
+		onValue.Fail("`max_delay` cannot be "+suggest.Quoted(delay.String()),
 			"want at most `1m`: Envoy and the client wait all that time")
 		return
 	}
@@ -244,15 +243,15 @@ func (c *checker) checkMaxDelay(delay time.Duration, limit bucket.Limit, at stri
 	switch {
 	case units == 0:
 		one := inWords(unitTime(limit, 1))
-		c.fail(onValue, fmt.Sprintf("`max_delay` is shorter than the %s in which one request leaks", one),
+		onValue.Fail(fmt.Sprintf("`max_delay` is shorter than the %s in which one request leaks", one),
 			"no request could be held: want at least "+suggest.Quoted(one)+", or no `max_delay`")
 		return
 	case exact != delay.Microseconds():
-		c.warn(onValue, fmt.Sprintf("`max_delay` is rounded down to %s", inWords(exact)),
+		onValue.Warn(fmt.Sprintf("`max_delay` is rounded down to %s", inWords(exact)),
 			fmt.Sprintf("that is the time in which %s", leaks(units)))
 	}
 	if limit.Burst <= units {
-		c.warn(onKey, fmt.Sprintf("the burst of %d denies requests before they wait that long", limit.Burst),
+		onKey.Warn(fmt.Sprintf("the burst of %d denies requests before they wait that long", limit.Burst),
 			fmt.Sprintf("write `burst: %d` to hold as many as leak in %s", units+1, inWords(exact)))
 	}
 }
@@ -277,10 +276,10 @@ func (c *checker) checkProblem(p *Problem, at string) {
 		return
 	}
 	if *p == (Problem{}) {
-		c.fail(key(at), "`problem` says nothing", "add `type`, `title` or `detail`, or delete it")
+		c.Key(at).Fail("`problem` says nothing", "add `type`, `title` or `detail`, or delete it")
 	}
 	if _, err := url.Parse(p.Type); err != nil {
-		c.fail(value(at+".type"), "`type` is no URI: "+suggest.Quoted(p.Type),
+		c.At(at+".type").Fail("`type` is no URI: "+suggest.Quoted(p.Type),
 			"want one as RFC 9457 has it, such as https://shop.example/problems/too-many")
 	}
 	for _, text := range []struct{ name, said string }{{"title", p.Title}, {"detail", p.Detail}} {
@@ -292,7 +291,7 @@ func (c *checker) checkProblem(p *Problem, at string) {
 			if meant := suggest.Closest(found[1], placeholders); meant != "" {
 				hints = append([]string{"did you mean `{" + meant + "}`?"}, hints...)
 			}
-			c.fail(value(at+"."+text.name), "there is nothing to put in place of "+suggest.Quoted(found[0]), hints...)
+			c.At(at+"."+text.name).Fail("there is nothing to put in place of "+suggest.Quoted(found[0]), hints...)
 		}
 	}
 }
