@@ -3,6 +3,8 @@
 package suggest
 
 import (
+	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -43,6 +45,14 @@ func OneOf(words []string) string {
 		b.WriteString("`" + word + "`")
 	}
 	return b.String()
+}
+
+// Value returns the value of the word that a text is, or an error that names the words. values[i] is that of words[i].
+func Value[T any](text []byte, words []string, values ...T) (T, error) {
+	if i := slices.Index(words, string(text)); i >= 0 {
+		return values[i], nil
+	}
+	return *new(T), errors.New("want " + OneOf(words))
 }
 
 // DidYouMean returns a hint that names the word closest to what was written, "" when none is close.

@@ -2,7 +2,6 @@ package authz
 
 import (
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/extauthz/extauthz/internal/suggest"
@@ -28,9 +27,8 @@ func (p Permission) String() string {
 }
 
 // UnmarshalText reads a word of Words.
-func (p *Permission) UnmarshalText(text []byte) error {
-	i, err := indexOf(string(text), p.Words())
-	*p = i == 0
+func (p *Permission) UnmarshalText(text []byte) (err error) {
+	*p, err = suggest.Value(text, p.Words(), Allow, Deny)
 	return err
 }
 
@@ -49,19 +47,9 @@ const (
 func (Requirement) Words() []string { return []string{"open", "credential", "denied"} }
 
 // UnmarshalText reads a word of Words.
-func (r *Requirement) UnmarshalText(text []byte) error {
-	i, err := indexOf(string(text), r.Words())
-	*r = []Requirement{Open, NeedCredential, Denied}[max(i, 0)]
+func (r *Requirement) UnmarshalText(text []byte) (err error) {
+	*r, err = suggest.Value(text, r.Words(), Open, NeedCredential, Denied)
 	return err
-}
-
-// indexOf returns which of some words a text is, or an error.
-func indexOf(text string, words []string) (int, error) {
-	i := slices.Index(words, text)
-	if i < 0 {
-		return i, errors.New("want " + suggest.OneOf(words))
-	}
-	return i, nil
 }
 
 // OptionalHeader is the name of a header, "" for none. A rule file also writes `off` for none.

@@ -2,11 +2,9 @@ package ratelimit
 
 import (
 	"cmp"
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 
+	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
@@ -95,13 +93,9 @@ const (
 func (Override) Words() []string { return []string{"allowed", "denied"} }
 
 // UnmarshalText takes allowed or denied.
-func (o *Override) UnmarshalText(text []byte) error {
-	i := slices.Index(o.Words(), string(text))
-	if i < 0 {
-		return wantOneOf(o.Words())
-	}
-	*o = OverrideAllowed + Override(i)
-	return nil
+func (o *Override) UnmarshalText(text []byte) (err error) {
+	*o, err = suggest.Value(text, o.Words(), OverrideAllowed, OverrideDenied)
+	return err
 }
 
 // StoreErrorPolicy answers for a store that can not decide (on_store_error, STORE_ERROR_POLICY).
@@ -119,33 +113,17 @@ const (
 
 // String returns the name used in rule files.
 func (p StoreErrorPolicy) String() string {
-	switch p {
-	case Deny:
-		return "deny"
-	case Local:
-		return "local"
-	case Allow:
-		return "allow"
-	}
-	return "unset"
+	return [...]string{"unset", Deny: "deny", Local: "local", Allow: "allow"}[p]
 }
 
 // known reports whether the policy is one of the three.
 func (p StoreErrorPolicy) known() bool { return p >= Deny && p <= Allow }
 
 // Words lists the texts that UnmarshalText takes.
-func (StoreErrorPolicy) Words() []string {
-	return []string{Local.String(), Allow.String(), Deny.String()}
-}
+func (StoreErrorPolicy) Words() []string { return []string{"local", "allow", "deny"} }
 
 // UnmarshalText takes the name of a policy.
-func (p *StoreErrorPolicy) UnmarshalText(text []byte) error {
-	i := slices.Index(p.Words(), string(text))
-	if i < 0 {
-		return wantOneOf(p.Words())
-	}
-	*p = [...]StoreErrorPolicy{Local, Allow, Deny}[i]
-	return nil
+func (p *StoreErrorPolicy) UnmarshalText(text []byte) (err error) {
+	*p, err = suggest.Value(text, p.Words(), Local, Allow, Deny)
+	return err
 }
-
-func wantOneOf(words []string) error { return fmt.Errorf("want one of %s", strings.Join(words, ", ")) }
