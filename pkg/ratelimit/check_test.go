@@ -220,13 +220,13 @@ func TestCompile(t *testing.T) {
 			Replaces: []ratelimit.Replaced{{"x"}, {"y"}},
 		}, options,
 			bucket.Limit{Requests: 5, Window: 6_000_000, Burst: 70, Algorithm: bucket.LeakyBucket}, ratelimit.RuleLimit{
-				CountDenied: ratelimit.CountAll, OnStoreError: ratelimit.Allow, HashTag: "a", OverrideMax: 9,
+				CountDenied: new(true), OnStoreError: ratelimit.Allow, HashTag: "a", OverrideMax: 9,
 				MaxDelay: 6_000_000,
 				Replaces: []string{"x", "y"},
 			}},
 		{"no denial is charged", with(func(l *limit) { l.CountDenied = new(false) }), ratelimit.RulesOptions{},
 			bucket.Limit{Requests: 100, Window: 60_000_000, Algorithm: bucket.SlidingWindowCounter},
-			ratelimit.RuleLimit{CountDenied: ratelimit.CountNone, OnStoreError: ratelimit.Local}},
+			ratelimit.RuleLimit{CountDenied: new(false), OnStoreError: ratelimit.Local}},
 		{"a bound on what is denied", with(func(l *limit) { l.Override, l.OverrideMax = ratelimit.OverrideDenied, 5 }),
 			ratelimit.RulesOptions{},
 			bucket.Limit{Requests: 100, Window: 60_000_000, Algorithm: bucket.SlidingWindowCounter},
@@ -243,7 +243,7 @@ func TestCompile(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", c.name, got.Limit, c.want)
 		}
 		said := func(l ratelimit.RuleLimit) string {
-			return fmt.Sprint(l.CountDenied, l.OnStoreError, l.HashTag, l.OverrideMax, l.MaxDelay, l.Replaces)
+			return fmt.Sprint(l.CountDenied != nil, l.CountDenied != nil && *l.CountDenied, l.OnStoreError, l.HashTag, l.OverrideMax, l.MaxDelay, l.Replaces)
 		}
 		if said(got) != said(c.also) {
 			t.Errorf("%s: %s, want %s", c.name, said(got), said(c.also))

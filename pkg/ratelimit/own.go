@@ -7,17 +7,13 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// ownLimits are the limits that credentials bring in place of one of a rule, made once each. They are as many as the
-// operator gives out different ones.
-type ownLimits struct{ made sync.Map } // LimitSpec -> *RuleLimit
-
 // own is the limit that a credential brings in place of one of the rule, at most as much as that allows. Its buckets
-// are the rule's as long as algorithm and window are.
+// are the rule's as long as algorithm and window are. There are as many as the operator gives out different ones.
 func (r *Rule) own(l *RuleLimit, own LimitSpec) *RuleLimit {
-	if made, ok := l.own.made.Load(own); ok {
+	if made, ok := l.own.Load(own); ok {
 		return made.(*RuleLimit)
 	}
-	made, _ := l.own.made.LoadOrStore(own, r.makeOwn(l, own))
+	made, _ := l.own.LoadOrStore(own, r.makeOwn(l, own))
 	return made.(*RuleLimit)
 }
 
@@ -50,7 +46,7 @@ func (r *Rule) makeOwn(l *RuleLimit, own LimitSpec) *RuleLimit {
 	made.Limit, made.Unit, made.UnitMultiplier = limit, own.Unit, uint32(max(1, own.Multiplier)) // it fits: see LimitSpec
 	made.MaxDelay = 0
 	made.identity = string(identity(r.Domain, r.path, limit)) // made.rule stays: to a store, its buckets are the rule's
-	made.own = new(ownLimits)
+	made.own = new(sync.Map)
 	return &made
 }
 

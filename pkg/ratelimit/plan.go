@@ -175,12 +175,10 @@ func (p *plan) cost(d *descriptors.Descriptor, l *RuleLimit) bucket.Take {
 		return bucket.Take{Refund: hits}
 	}
 	t := bucket.Take{Cost: hits}
-	switch l.CountDenied {
-	case CountAll:
-		t.CountDenied = true
-	case CountExplicit:
+	if l.CountDenied != nil {
+		t.CountDenied = *l.CountDenied
+	} else {
 		t.CountDenied = d.Hits != nil && !p.query.Beforehand || p.limiter.cfg.Strict
-	case CountNone:
 	}
 	if hits == 0 && !p.limiter.cfg.Strict {
 		t.Need = 1

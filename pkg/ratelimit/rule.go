@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
@@ -42,8 +43,10 @@ type RuleLimit struct {
 	// Unit and UnitMultiplier (≥ 1) make up the window, as it is told to Envoy.
 	Unit           descriptors.Unit
 	UnitMultiplier uint32
-	// CountDenied says which denied hits are charged.
-	CountDenied CountDenied
+	// CountDenied says whether all denied hits are charged, or none. nil charges a denied request what it states
+	// explicitly: hits_addend of the descriptor may be the settlement of costs known afterwards, which must not be lost;
+	// the implicit single hit is not charged.
+	CountDenied *bool
 	// OnStoreError answers for the store when that cannot decide.
 	OnStoreError StoreErrorPolicy
 	// HashTag is the key of the entry whose value chooses the slot of a Redis Cluster, "" for none.
@@ -62,29 +65,7 @@ type RuleLimit struct {
 	identity string           // what all bucket keys of the limit begin with
 	rule     uint64           // for bucket.Take.Rule
 	hashTag  int              // index of the entry whose value is the Redis Cluster hash tag, −1 for none
-	own      *ownLimits
-}
-
-// CountDenied says which denied hits are charged (count_denied).
-type CountDenied uint8
-
-// The choices of count_denied. When it is not set, a denied request pays what it states explicitly: hits_addend of the
-// descriptor may be the settlement of costs known afterwards, which must not be lost; the implicit single hit is not
-// charged.
-const (
-	CountExplicit CountDenied = iota
-	CountAll
-	CountNone
-)
-
-func countDenied(said *bool) CountDenied {
-	switch {
-	case said == nil:
-		return CountExplicit
-	case *said:
-		return CountAll
-	}
-	return CountNone
+	own      *sync.Map        // the limits that credentials bring in its place, made once each: LimitSpec -> *RuleLimit
 }
 
 // variable is an entry whose key or value is not fixed by the rule's path.
@@ -118,7 +99,7 @@ func (r *Rules) newRule(domain string, path []Node) *Rule {
 
 // newLimit compiles one of the limits of a rule, which may have several.
 func (r *Rules) newLimit(rule *Rule, l *Limit, several bool) RuleLimit {
-	compiled := RuleLimit{Name: l.Name, HashTag: l.HashTag, Problem: l.Problem, hashTag: -1, own: new(ownLimits)}
+	compiled := RuleLimit{Name: l.Name, HashTag: l.HashTag, Problem: l.Problem, hashTag: -1, own: new(sync.Map)}
 	for _, other := range l.Replaces {
 		compiled.Replaces = append(compiled.Replaces, other.Name)
 	}
@@ -146,8 +127,7 @@ func (r *Rules) countBy(compiled *RuleLimit, l *Limit) {
 	}
 	compiled.Limit, compiled.chosen = limit, spec.Algorithm
 	compiled.Unit, compiled.UnitMultiplier = spec.Unit, uint32(spec.Multiplier) // it fits: see LimitSpec
-	compiled.CountDenied = countDenied(l.CountDenied)
-	compiled.OnStoreError = l.OnStoreError
+	compiled.CountDenied, compiled.OnStoreError = l.CountDenied, l.OnStoreError
 	if !l.OnStoreError.known() {
 		compiled.OnStoreError = r.options.DefaultPolicy
 	}
