@@ -29,10 +29,10 @@ type Config struct {
 
 // Authorizer decides requests by the policies in force. It is safe for concurrent use.
 type Authorizer struct {
-	cfg      Config
-	inForce  atomic.Pointer[inForce]
-	counters counters
-	failures failureCounters
+	cfg       Config
+	inForce   atomic.Pointer[inForce]
+	decisions counters[reply.Reason]
+	failures  counters[failureKind]
 	// untrustedHops counts requests with an x-forwarded-for that Envoy did not append to, where a policy trusts it.
 	untrustedHops atomic.Uint64
 }
@@ -48,7 +48,7 @@ func New(cfg Config) *Authorizer {
 	if cfg.OnUntrustedHops == nil {
 		cfg.OnUntrustedHops = func(UntrustedHops) {}
 	}
-	a := &Authorizer{cfg: cfg}
+	a := &Authorizer{cfg: cfg, decisions: newCounters(reply.Reasons()), failures: newCounters(failureKinds())}
 	a.inForce.Store(&inForce{policies: &Policies{}})
 	return a
 }
@@ -124,13 +124,13 @@ func (a *Authorizer) Finish(p *Pending, res *ratelimit.Result) Decision {
 		d.limit(res)
 	}
 	if p.failed != "" {
-		a.failures.count(p.failed, answer)
+		a.failures.count(failureKind{p.failed, answer})
 	}
 	if d.Verdict == Allowed {
 		d.cleanse(p.policy, p.request)
 	}
 	d.finish(a.cfg)
-	a.counters.count(d.Reason)
+	a.decisions.count(d.Reason)
 	return *d
 }
 
@@ -165,7 +165,7 @@ func (a *Authorizer) begin(ctx context.Context, pending *Pending) {
 		return
 	}
 	if failed != "" && failed != reply.ReasonAbsent {
-		a.failures.count(failed, FailurePassed)
+		a.failures.count(failureKind{failed, FailurePassed})
 	}
 	if !open && !d.Identity.granted(access.scopes) {
 		d.refuse(reply.ReasonScope)

@@ -6,27 +6,51 @@ import (
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// reasons lists all reasons, so that counting needs no lock.
-var reasons = [...]reply.Reason{
-	reply.ReasonAllowed, reply.ReasonOpen, reply.ReasonAnonymous, reply.ReasonAbsent, reply.ReasonInvalid, reply.ReasonExpired, reply.ReasonNotYet, reply.ReasonDisabled,
-	reply.ReasonScope, reply.ReasonDenied, reply.ReasonHost, reply.ReasonPath, reply.ReasonOverLimit, reply.ReasonRefusedTooOften, reply.ReasonUndecided, reply.ReasonNoPolicy,
+// counters count by a key. They are made with all keys, so that counting needs no lock.
+type counters[K comparable] map[K]*atomic.Uint64
+
+func newCounters[K comparable](keys []K) counters[K] {
+	c := make(counters[K], len(keys))
+	for _, key := range keys {
+		c[key] = new(atomic.Uint64)
+	}
+	return c
 }
 
-// counters count decisions by reason.
-type counters [len(reasons)]atomic.Uint64
+func (c counters[K]) count(key K) {
+	if n := c[key]; n != nil {
+		n.Add(1)
+	}
+}
 
-func (c *counters) count(r reply.Reason) {
-	for i := range reasons {
-		if reasons[i] == r {
-			c[i].Add(1)
+// failureKind is what is wrong with the credential of a request, and what becomes of the request.
+type failureKind struct {
+	reason reply.Reason
+	answer FailureAnswer
+}
+
+func failureKinds() (kinds []failureKind) {
+	for _, reason := range [...]reply.Reason{
+		reply.ReasonAbsent, reply.ReasonInvalid, reply.ReasonExpired, reply.ReasonNotYet, reply.ReasonDisabled,
+	} {
+		for _, answer := range [...]FailureAnswer{FailureRefused, FailureLimited, FailurePassed} {
+			kinds = append(kinds, failureKind{reason, answer})
 		}
 	}
+	return kinds
 }
 
 // EachReason calls f for every reason and how many decisions had it.
 func (a *Authorizer) EachReason(f func(r reply.Reason, n uint64)) {
-	for i := range reasons {
-		f(reasons[i], a.counters[i].Load())
+	for reason, n := range a.decisions {
+		f(reason, n.Load())
+	}
+}
+
+// EachFailure calls f with the number of requests without a valid credential, for each reason and answer.
+func (a *Authorizer) EachFailure(f func(reason reply.Reason, answer FailureAnswer, n uint64)) {
+	for key, n := range a.failures {
+		f(key.reason, key.answer, n.Load())
 	}
 }
 

@@ -2,7 +2,6 @@ package authz
 
 import (
 	"errors"
-	"sync/atomic"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
@@ -49,31 +48,3 @@ const (
 	FailureLimited FailureAnswer = "limited" // with 429
 	FailurePassed  FailureAnswer = "passed"  // with an invalid credential, where none is needed
 )
-
-// failureReasons and failureAnswers list what is counted, so that counting needs no lock.
-var (
-	failureReasons = [...]reply.Reason{reply.ReasonAbsent, reply.ReasonInvalid, reply.ReasonExpired, reply.ReasonNotYet, reply.ReasonDisabled}
-	failureAnswers = [...]FailureAnswer{FailureRefused, FailureLimited, FailurePassed}
-)
-
-// failureCounters count requests without a valid credential by what is wrong and by the answer.
-type failureCounters [len(failureReasons)][len(failureAnswers)]atomic.Uint64
-
-func (c *failureCounters) count(reason reply.Reason, answer FailureAnswer) {
-	for i := range failureReasons {
-		for k := range failureAnswers {
-			if failureReasons[i] == reason && failureAnswers[k] == answer {
-				c[i][k].Add(1)
-			}
-		}
-	}
-}
-
-// EachFailure calls f with the number of requests without a valid credential, for each reason and answer.
-func (a *Authorizer) EachFailure(f func(reason reply.Reason, answer FailureAnswer, n uint64)) {
-	for i, reason := range failureReasons {
-		for k, answer := range failureAnswers {
-			f(reason, answer, a.failures[i][k].Load())
-		}
-	}
-}

@@ -1,7 +1,9 @@
 package reply
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
@@ -59,6 +61,11 @@ const (
 	invalidCredential = "The credential is not valid."
 	notAllowed        = "This is not allowed."
 )
+
+// Reasons lists all reasons.
+func Reasons() []Reason {
+	return slices.AppendSeq([]Reason{ReasonAllowed, ReasonOpen, ReasonAnonymous}, maps.Keys(refusals))
+}
 
 // Status is the HTTP status of a refusal, unless a policy sets another one.
 func (r Reason) Status() int {
