@@ -4,6 +4,7 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,13 +16,6 @@ import (
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
-)
-
-// The defaults of Config.
-const (
-	DefaultMaxBuckets       = 1_000_000
-	DefaultSweepInterval    = 10 * time.Second
-	DefaultSnapshotInterval = time.Minute
 )
 
 const (
@@ -108,15 +102,9 @@ func (cfg Config) withDefaults() (Config, error) {
 	if cfg.SnapshotInterval < 0 {
 		errs = append(errs, fmt.Errorf("a snapshot interval of %v: want more than 0", cfg.SnapshotInterval))
 	}
-	if cfg.MaxBuckets == 0 {
-		cfg.MaxBuckets = DefaultMaxBuckets
-	}
-	if cfg.SweepInterval == 0 {
-		cfg.SweepInterval = DefaultSweepInterval
-	}
-	if cfg.SnapshotInterval == 0 {
-		cfg.SnapshotInterval = DefaultSnapshotInterval
-	}
+	cfg.MaxBuckets = cmp.Or(cfg.MaxBuckets, 1_000_000)
+	cfg.SweepInterval = cmp.Or(cfg.SweepInterval, 10*time.Second)
+	cfg.SnapshotInterval = cmp.Or(cfg.SnapshotInterval, time.Minute)
 	if cfg.Clock == nil {
 		cfg.Clock = monotonic()
 	}

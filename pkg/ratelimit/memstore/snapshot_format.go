@@ -64,7 +64,7 @@ func (t *table) appendEntry(b []byte, e *entry) []byte {
 	} {
 		b = binary.AppendVarint(b, v)
 	}
-	b = t.appendKey(binary.AppendUvarint(b, uint64(t.keyLen(e))), e)
+	b = append(binary.AppendUvarint(b, uint64(len(t.key(e)))), t.key(e)...)
 	if e.grants == 0 {
 		return append(b, 0)
 	}

@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"hash/maphash"
-	"strings"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
@@ -20,7 +19,7 @@ type table struct {
 	slots uint32
 	free  []uint32
 
-	longKeys pool[string]
+	longKeys pool[[]byte]
 	logs     pool[[]bucket.Grant]
 	groups   groups
 }
@@ -44,33 +43,18 @@ func (t *table) find(hash uint64, key string) (slot uint32, found bool) {
 		if uint32(place>>32) != uint32(hash) {
 			continue
 		}
-		if slot := uint32(place) - 1; t.hasKey(t.at(slot), key) {
+		if slot := uint32(place) - 1; string(t.key(t.at(slot))) == key {
 			return slot, true
 		}
 	}
 }
 
-func (t *table) hasKey(e *entry, key string) bool {
+// key is the key of an entry. It must not be changed.
+func (t *table) key(e *entry) []byte {
 	if e.keyLen == longKey {
-		return *t.longKeys.at(e.longKey()) == key
+		return *t.longKeys.at(e.longKey())
 	}
-	return string(e.key[:e.keyLen]) == key
-}
-
-// appendKey appends the key of an entry.
-func (t *table) appendKey(b []byte, e *entry) []byte {
-	if e.keyLen == longKey {
-		return append(b, *t.longKeys.at(e.longKey())...)
-	}
-	return append(b, e.key[:e.keyLen]...)
-}
-
-// keyLen is the length of the key of an entry.
-func (t *table) keyLen(e *entry) int {
-	if e.keyLen == longKey {
-		return len(*t.longKeys.at(e.longKey()))
-	}
-	return int(e.keyLen)
+	return e.key[:e.keyLen]
 }
 
 // insert makes an entry for a key that has none, empty but for the key and the rule. It keeps no reference to the key.
@@ -92,7 +76,7 @@ func (t *table) insert(key string, hash, rule uint64) *entry {
 	if len(key) <= inlineKey {
 		e.keyLen = uint8(copy(e.key[:], key))
 	} else {
-		e.setLongKey(t.longKeys.add(strings.Clone(key)))
+		e.setLongKey(t.longKeys.add([]byte(key)))
 	}
 	t.join(slot, rule)
 	return e
@@ -101,12 +85,9 @@ func (t *table) insert(key string, hash, rule uint64) *entry {
 // remove drops the entry in a slot.
 func (t *table) remove(seed maphash.Seed, slot uint32) {
 	e := t.at(slot)
-	var hash uint64
+	hash := maphash.Bytes(seed, t.key(e))
 	if e.keyLen == longKey {
-		hash = maphash.String(seed, *t.longKeys.at(e.longKey()))
 		t.longKeys.remove(e.longKey())
-	} else {
-		hash = maphash.Bytes(seed, e.key[:e.keyLen])
 	}
 	if e.grants != 0 {
 		t.logs.remove(e.grants)
