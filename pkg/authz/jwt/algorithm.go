@@ -21,24 +21,16 @@ func (k key) suits(algorithm jose.SignatureAlgorithm) bool {
 			return true
 		}
 	case *ecdsa.PublicKey:
-		return public.Curve == curveOf(algorithm)
+		return public.Curve == curves[algorithm]
 	case ed25519.PublicKey:
 		return algorithm == jose.EdDSA
 	}
 	return false
 }
 
-// curveOf is the curve that an algorithm demands; nil for those without.
-func curveOf(algorithm jose.SignatureAlgorithm) elliptic.Curve {
-	switch algorithm {
-	case jose.ES256:
-		return elliptic.P256()
-	case jose.ES384:
-		return elliptic.P384()
-	case jose.ES512:
-		return elliptic.P521()
-	}
-	return nil
+// curves are those that the algorithms with elliptic curves demand.
+var curves = map[jose.SignatureAlgorithm]elliptic.Curve{
+	jose.ES256: elliptic.P256(), jose.ES384: elliptic.P384(), jose.ES512: elliptic.P521(),
 }
 
 // The sizes of RSA keys in bits: RFC 7518, 3.3 demands the least; above the largest a check takes milliseconds.

@@ -3,6 +3,7 @@
 package jwt
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -42,15 +43,9 @@ func (c Config) withDefaults() Config {
 	if c.Transport == nil {
 		c.Transport = newTransport()
 	}
-	if c.Timeout <= 0 {
-		c.Timeout = 5 * time.Second
-	}
-	if c.MaxStale <= 0 {
-		c.MaxStale = 24 * time.Hour
-	}
-	if c.CacheSize <= 0 {
-		c.CacheSize = 1 << 16
-	}
+	c.Timeout = cmp.Or(max(0, c.Timeout), 5*time.Second)
+	c.MaxStale = cmp.Or(max(0, c.MaxStale), 24*time.Hour)
+	c.CacheSize = cmp.Or(max(0, c.CacheSize), 1<<16)
 	if c.OnReading == nil {
 		c.OnReading = func(Reading) {}
 	}
