@@ -291,13 +291,7 @@ func (k *keySource) warn() {
 	if weak := stats.Weak - k.demo.Len(); weak > 0 {
 		k.log.Warn("API keys are weak, for trying things out only: they can be guessed", "count", weak)
 	}
-	twice, example := 0, ""
-	for id := range k.shared.IDs {
-		if k.file.Has(id) {
-			twice, example = twice+1, id
-		}
-	}
-	if twice > 0 {
+	if twice, example := k.shared.Common(&k.file); twice > 0 {
 		k.log.Warn("API keys are in the file and in redis; those of the file win", "count", twice, "example", example)
 	}
 }

@@ -12,15 +12,15 @@ import (
 // comparable, so that it can be the key of a map.
 type LimitSpec struct {
 	// Requests is how many units pass in a window; 0 denies every cost.
-	Requests int64 `json:"requests_per_unit"`
+	Requests int64 `json:"requests_per_unit" yaml:"requests_per_unit" min:"0"`
 	// Unit and Multiplier make up the window. A Multiplier of 0 means 1. One that Bucket accepts fits 32 bits, because
 	// the longest window has fewer seconds.
-	Unit       descriptors.Unit `json:"unit"`
-	Multiplier uint64           `json:"unit_multiplier,omitempty"`
+	Unit       descriptors.Unit `json:"unit" yaml:"unit"`
+	Multiplier uint64           `json:"unit_multiplier,omitempty" yaml:"unit_multiplier" min:"1"`
 	// Algorithm may be bucket.SlidingWindow, which depends on Requests. It has no default here.
-	Algorithm bucket.Algorithm `json:"algorithm,omitempty"`
+	Algorithm bucket.Algorithm `json:"algorithm,omitempty" yaml:"algorithm"`
 	// Burst is the capacity of the bucket algorithms, 0 for Requests. The window algorithms have none.
-	Burst int64 `json:"burst,omitempty"`
+	Burst int64 `json:"burst,omitempty" yaml:"burst" min:"1"`
 }
 
 // SpecField names the part of a LimitSpec that is wrong, as a key of YAML.

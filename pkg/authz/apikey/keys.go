@@ -57,7 +57,7 @@ func (k *Keys) checkStrong(id, key string) (authz.Identity, error) {
 			unknown = authz.ErrUnavailable
 			continue
 		}
-		if e := source.load().strong(id); e != nil && found == &none {
+		if e := source.load().find(id); e != nil && !e.weak && found == &none {
 			found = e
 		}
 	}
@@ -77,7 +77,8 @@ func (k *Keys) checkStrong(id, key string) (authz.Identity, error) {
 // secret to make: how long the look-up takes says nothing about the keys that exist.
 func (k *Keys) checkWeak(key string) (authz.Identity, error) {
 	candidates := k.cfg.Secret.candidates(key)
-	var found *weakEntry
+	var found *entry
+	id := ""
 	now := k.cfg.Now()
 	unknown := authz.ErrInvalid
 	for _, source := range k.cfg.Sources {
@@ -87,13 +88,13 @@ func (k *Keys) checkWeak(key string) (authz.Identity, error) {
 		}
 		t := source.load()
 		for i := range candidates.count {
-			if e := t.weak[candidates.hashes[i]]; e != nil && found == nil {
-				found = e
+			if name, known := t.ids[candidates.hashes[i]]; known && found == nil {
+				id, found = name, t.find(name)
 			}
 		}
 	}
 	if found == nil || !candidates.match(&found.hash) {
 		return authz.Identity{}, unknown
 	}
-	return found.identity(found.id, now)
+	return found.identity(id, now)
 }

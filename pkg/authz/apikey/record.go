@@ -15,29 +15,29 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// Record is all that is kept of a key. Its JSON stands in key files and in Redis.
+// Record is all that is kept of a key. Its JSON stands in key files and in Redis; its YAML is imported.
 type Record struct {
 	// ID is the public part of the key. A weak key has a name that the operator chooses.
-	ID   string `json:"id,omitempty"`
-	Hash Hash   `json:"hash"`
+	ID   string `json:"id,omitempty" yaml:"id"`
+	Hash Hash   `json:"hash" yaml:"hash" secret:"true"`
 	// Owner is whose key it is. Required.
-	Owner string `json:"owner"`
+	Owner string `json:"owner" yaml:"owner"`
 	// Plan is what the owner pays for, "" for none.
-	Plan   string            `json:"plan,omitempty"`
-	Labels map[string]string `json:"labels,omitempty"`
-	Scopes []string          `json:"scopes,omitempty"`
+	Plan   string            `json:"plan,omitempty" yaml:"plan"`
+	Labels map[string]string `json:"labels,omitempty" yaml:"labels" example:"{team: payments}"`
+	Scopes []string          `json:"scopes,omitempty" yaml:"scopes"`
 	// The key is valid from NotBefore on and until before Expires. The zero time is no bound.
-	NotBefore time.Time `json:"not_before,omitzero"`
-	Expires   time.Time `json:"expires,omitzero"`
+	NotBefore time.Time `json:"not_before,omitzero" yaml:"not_before"`
+	Expires   time.Time `json:"expires,omitzero" yaml:"expires"`
 	// Created is when the key was made, zero when that is not known.
-	Created  time.Time `json:"created,omitzero"`
-	Disabled bool      `json:"disabled,omitempty"`
+	Created  time.Time `json:"created,omitzero" yaml:"created"`
+	Disabled bool      `json:"disabled,omitempty" yaml:"disabled"`
 	// Weak says that the operator chose the key: it is not random, and has neither id nor checksum.
-	Weak bool `json:"weak,omitempty"`
+	Weak bool `json:"weak,omitempty" yaml:"weak"`
 	// Limit is the key's own; nil for none.
-	Limit *ratelimit.LimitSpec `json:"limit,omitempty"`
+	Limit *ratelimit.LimitSpec `json:"limit,omitempty" yaml:"limit" example:"{unit: minute, requests_per_unit: 100}"`
 	// Previous is the key with the same id before this one, which stays valid for a while; nil for none.
-	Previous *Previous `json:"previous,omitempty"`
+	Previous *Previous `json:"previous,omitempty" yaml:"previous" example:"{hash: hmac-sha256:..., valid_until: 2026-12-31}"`
 	// Version is larger after each change than that of any other record before it, so that a record that was put back
 	// is told from one that was changed. 0 for a record of a file: package keyfile compares the versions of whole
 	// files.
@@ -46,9 +46,9 @@ type Record struct {
 
 // Previous is a hash that has been replaced.
 type Previous struct {
-	Hash Hash `json:"hash"`
+	Hash Hash `json:"hash" yaml:"hash" secret:"true"`
 	// ValidUntil is when the key it belongs to ends.
-	ValidUntil time.Time `json:"valid_until"`
+	ValidUntil time.Time `json:"valid_until" yaml:"valid_until"`
 }
 
 // maxText is how long a text of a record may be: an owner goes into headers and keys of buckets.

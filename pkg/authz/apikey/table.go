@@ -21,37 +21,40 @@ type Source struct {
 // with the same key, the first counts. They must have passed Record.Check. Where records have a Version, one that was put back
 // is not taken: the record that it would replace stays. Replace returns the ids of such records. Calls must not overlap.
 func (s *Source) Replace(records []Record) (outdated []string) {
-	next, outdated := newTable(records, s.load())
+	next, outdated := s.load().next(records)
 	s.table.Store(next)
 	return outdated
 }
 
-// Update adds records, or puts them in the place of those with the same ids, at once for every Check that begins from then on. The
-// other records stay. It takes each Version. Calls must overlap neither each other nor those of Replace.
+// Update adds records, or puts them in the place of those with the same ids, at once for every Check that begins from
+// then on. The other records stay. It takes each Version. Calls must overlap neither each other nor those of Replace.
 func (s *Source) Update(records []Record) {
 	last := s.load()
-	next := &table{index: maps.Clone(last.index), entries: slices.Clone(last.entries), weak: maps.Clone(last.weak), newest: last.newest}
-	if next.index == nil {
-		next.index, next.weak = map[publicPart]uint32{}, map[Hash]*weakEntry{}
+	next := &table{strong: maps.Clone(last.strong), weak: maps.Clone(last.weak), ids: maps.Clone(last.ids),
+		entries: slices.Clone(last.entries), newest: last.newest}
+	if next.strong == nil {
+		next = newTable(0)
 	}
 	b := newBuilder()
 	for i := range records {
 		r := &records[i]
-		maps.DeleteFunc(next.weak, func(_ Hash, e *weakEntry) bool { return e.id == r.ID })
-		if e := next.strong(r.ID); e != nil && !r.Weak {
-			*e = b.entry(r)
+		if old := next.find(r.ID); old != nil {
+			if next.ids[old.hash] == r.ID {
+				delete(next.ids, old.hash)
+			}
+			*old = b.entry(r)
+			if old.weak {
+				next.ids[old.hash] = r.ID
+			}
 			continue
 		}
-		next.add(r, b)
+		next.add(r.ID, b.entry(r))
 	}
 	s.table.Store(next)
 }
 
 // Len returns how many keys there are.
-func (s *Source) Len() int {
-	t := s.load()
-	return len(t.entries) + len(t.weak)
-}
+func (s *Source) Len() int { return len(s.load().entries) }
 
 // EndAt sets the time from which on the source cannot be asked: Check then returns authz.ErrUnavailable for every key that no
 // other source has. The zero time is no end.
@@ -62,33 +65,21 @@ func (s *Source) ended(now time.Time) bool {
 	return end != 0 && now.UnixMicro() >= end
 }
 
-// IDs calls yield with the id of each key, in no order.
-func (s *Source) IDs(yield func(id string) bool) {
-	t := s.load()
-	for id := range t.index {
-		if !yield(string(id[:])) {
-			return
+// Common returns how many ids of this source the other one has as well, and one of them.
+func (s *Source) Common(other *Source) (count int, example string) {
+	mine, its := s.load(), other.load()
+	see := func(id string) {
+		if its.find(id) != nil {
+			count, example = count+1, id
 		}
 	}
-	for _, e := range t.weak {
-		if !yield(e.id) {
-			return
-		}
+	for id := range mine.strong {
+		see(string(id[:]))
 	}
-}
-
-// Has reports whether there is a key with this id.
-func (s *Source) Has(id string) bool {
-	t := s.load()
-	if t.strong(id) != nil {
-		return true
+	for id := range mine.weak {
+		see(id)
 	}
-	for _, e := range t.weak {
-		if e.id == id {
-			return true
-		}
-	}
-	return false
+	return count, example
 }
 
 func (s *Source) load() *table {
@@ -101,9 +92,10 @@ func (s *Source) load() *table {
 // table is a set of keys, made once and then only read. It is made for hundreds of thousands of them: an index of small
 // numbers into one slice, and texts that many keys share are there once.
 type table struct {
-	index   map[publicPart]uint32
+	strong  map[publicPart]uint32 // an array is found without following a pointer
+	weak    map[string]uint32     // by id
+	ids     map[Hash]string       // of the weak ones
 	entries []entry
-	weak    map[Hash]*weakEntry
 	newest  int64 // the largest Version in this table and those before it
 }
 
@@ -112,7 +104,7 @@ type publicPart [idLength]byte
 // entry is what a Check needs of a record. Times are in µs since 1970; 0 is no bound.
 type entry struct {
 	hash               Hash
-	disabled           bool
+	disabled, weak     bool
 	previous           *previousEntry
 	owner, plan        string
 	labels             []label
@@ -127,107 +119,82 @@ type previousEntry struct {
 	validUntil int64
 }
 
-// weakEntry is one without a public part.
-type weakEntry struct {
-	id string
-	entry
-}
-
 type label struct{ name, value string }
 
-// newTable returns a table of the records that comes after last. outdated are the ids of records with a Version that is neither
-// the one in last nor newer than all that were ever in it: an older record was restored. The entry in last stays in the
-// place of such a record.
-func newTable(records []Record, last *table) (t *table, outdated []string) {
-	t = &table{
-		index: make(map[publicPart]uint32, len(records)), entries: make([]entry, 0, len(records)), weak: map[Hash]*weakEntry{},
-		newest: last.newest,
+func newTable(size int) *table {
+	return &table{
+		strong: make(map[publicPart]uint32, size), weak: map[string]uint32{}, ids: map[Hash]string{},
+		entries: make([]entry, 0, size),
 	}
+}
+
+// next returns a table of the records that comes after this one. outdated are the ids of records with a Version that is
+// neither the one in this table nor newer than all that were ever in it: an older record was restored. The entry of this
+// table stays in the place of such a record.
+func (t *table) next(records []Record) (next *table, outdated []string) {
+	next = newTable(len(records))
+	next.newest = t.newest
 	b := newBuilder()
-	lastWeak := last.weakByName()
 	for i := range records {
 		r := &records[i]
-		t.newest = max(t.newest, r.Version)
-		strong, weak := last.strong(r.ID), lastWeak[r.ID]
-		switch {
-		case r.Version > last.newest || last.newest == 0 || strong != nil && strong.version == r.Version || weak != nil && weak.version == r.Version:
-			t.add(r, b)
+		next.newest = max(next.newest, r.Version)
+		old := t.find(r.ID)
+		if r.Version > t.newest || t.newest == 0 || old != nil && old.version == r.Version {
+			next.add(r.ID, b.entry(r))
 			continue
-		case strong != nil:
-			t.addStrong(publicPart([]byte(r.ID)), *strong)
-		case weak != nil:
-			t.addWeak(weak)
+		}
+		if old != nil {
+			next.add(r.ID, *old)
 		}
 		outdated = append(outdated, r.ID)
 	}
-	return t, outdated
+	return next, outdated
 }
 
-func (t *table) weakByName() map[string]*weakEntry {
-	byName := make(map[string]*weakEntry, len(t.weak))
-	for _, e := range t.weak {
-		byName[e.id] = e
-	}
-	return byName
-}
-
-func (t *table) add(r *Record, b *builder) {
-	if r.Weak {
-		t.addWeak(&weakEntry{r.ID, b.entry(r)})
+// add adds an entry, unless there is one with its id, or the entry is weak and there is one of the same key.
+func (t *table) add(id string, e entry) {
+	_, taken := t.ids[e.hash]
+	switch i := uint32(len(t.entries)); {
+	case t.find(id) != nil || e.weak && taken:
 		return
+	case e.weak:
+		t.weak[id], t.ids[e.hash] = i, id
+	default:
+		t.strong[publicPart([]byte(id))] = i
 	}
-	t.addStrong(publicPart([]byte(r.ID)), b.entry(r))
+	t.entries = append(t.entries, e)
 }
 
-func (t *table) addStrong(id publicPart, e entry) {
-	if _, taken := t.index[id]; !taken {
-		t.index[id] = uint32(len(t.entries))
-		t.entries = append(t.entries, e)
-	}
-}
-
-func (t *table) addWeak(e *weakEntry) {
-	if t.weak[e.hash] == nil {
-		t.weak[e.hash] = e
-	}
-}
-
-// strong returns the entry with a public id, nil for none.
-func (t *table) strong(id string) *entry {
-	if len(id) != idLength {
-		return nil
-	}
-	i, ok := t.index[publicPart([]byte(id))]
-	if !ok {
-		return nil
-	}
-	return &t.entries[i]
-}
-
-// all calls yield with each entry.
-func (t *table) all(yield func(*entry, bool) bool) {
-	for i := range t.entries {
-		if !yield(&t.entries[i], false) {
-			return
+// find returns the entry with an id, nil for none.
+func (t *table) find(id string) *entry {
+	if len(id) == idLength {
+		if i, ok := t.strong[publicPart([]byte(id))]; ok {
+			return &t.entries[i]
 		}
 	}
-	for _, e := range t.weak {
-		if !yield(&e.entry, true) {
-			return
-		}
+	if i, ok := t.weak[id]; ok {
+		return &t.entries[i]
 	}
+	return nil
 }
 
-// identity is who has the key, or why it is of no use now.
-func (e *entry) identity(id string, now time.Time) (authz.Identity, error) {
-	at := now.UnixMicro()
+// valid returns why a key is of no use at a time, nil if it is valid.
+func (e *entry) valid(at int64) error {
 	switch {
 	case e.disabled:
-		return authz.Identity{}, authz.ErrDisabled
+		return authz.ErrDisabled
 	case e.expires != 0 && at >= e.expires:
-		return authz.Identity{}, authz.ErrExpired
-	case e.notBefore != 0 && at < e.notBefore:
-		return authz.Identity{}, authz.ErrNotYet
+		return authz.ErrExpired
+	case at < e.notBefore:
+		return authz.ErrNotYet
+	}
+	return nil
+}
+
+// identity returns who has the key, or the error of valid.
+func (e *entry) identity(id string, now time.Time) (authz.Identity, error) {
+	if err := e.valid(now.UnixMicro()); err != nil {
+		return authz.Identity{}, err
 	}
 	who := authz.Identity{
 		Method: authz.MethodAPIKey, Owner: e.owner, Plan: e.plan, KeyID: id, Scopes: slices.Clip(e.scopes), Limit: e.limit,
@@ -254,7 +221,7 @@ func newBuilder() *builder {
 
 func (b *builder) entry(r *Record) entry {
 	e := entry{
-		hash: r.Hash, disabled: r.Disabled,
+		hash: r.Hash, disabled: r.Disabled, weak: r.Weak,
 		owner: r.Owner, plan: b.text(r.Plan), scopes: b.scopeList(r.Scopes),
 		notBefore: micros(r.NotBefore), expires: micros(r.Expires), version: r.Version,
 	}

@@ -5,15 +5,12 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
-	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
-	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
 // ParseYAML reads API keys in YAML, the form that key files had before. The problems are sorted by line; if one of
@@ -22,15 +19,14 @@ func ParseYAML(file strictyaml.File) ([]apikey.Record, strictyaml.Problems) {
 	var root yamlFile
 	y := yamlReader{doc: strictyaml.Decode(file, yamlKind(), &root), first: map[string]string{}}
 	y.checkKeys(root)
-	records := make([]apikey.Record, len(root.Keys))
 	for i := range root.Keys {
-		records[i] = y.record(fmt.Sprintf("keys[%d]", i), &root.Keys[i])
+		y.check(fmt.Sprintf("keys[%d]", i), &root.Keys[i])
 	}
 	problems := y.doc.Problems()
 	if problems.HasErrors() {
 		return nil, problems
 	}
-	return records, problems
+	return root.Keys, problems
 }
 
 // yamlKind is what messages call a YAML file of API keys and its parts. It can have a hundred thousand keys.
@@ -42,11 +38,11 @@ func yamlKind() *strictyaml.Kind {
 		Second: "a key file is one document: move what follows `---` above it",
 		Sections: []strictyaml.Section{
 			{
-				Type: reflect.TypeFor[yamlKey](), Name: "an API key", Example: "- {id: 4Gd0kZ7b, hash: hmac-sha256:..., owner: alice}",
+				Type: reflect.TypeFor[apikey.Record](), Name: "an API key", Example: "- {id: 4Gd0kZ7b, hash: hmac-sha256:..., owner: alice}",
 				Belongs: "it belongs directly in an API key, an element of `keys:`",
 			},
-			{Type: reflect.TypeFor[yamlLimit](), Name: "the limit of an API key"},
-			{Type: reflect.TypeFor[yamlPrevious](), Name: "the previous hash of an API key"},
+			{Type: reflect.TypeFor[ratelimit.LimitSpec](), Name: "the limit of an API key"},
+			{Type: reflect.TypeFor[apikey.Previous](), Name: "the previous hash of an API key"},
 		},
 		MaxSize:   32 << 20,
 		TooLarge:  "split it: each part can be imported",
@@ -66,39 +62,10 @@ func maskLine(line string) string {
 }
 
 type yamlFile struct {
-	Keys []yamlKey `yaml:"keys"`
+	Keys []apikey.Record `yaml:"keys"`
 }
 
-type yamlKey struct {
-	ID        string            `yaml:"id"`
-	Hash      apikey.Hash       `yaml:"hash" secret:"true"`
-	Owner     string            `yaml:"owner"`
-	Plan      string            `yaml:"plan"`
-	Labels    map[string]string `yaml:"labels" example:"{team: payments}"`
-	Scopes    []string          `yaml:"scopes"`
-	NotBefore time.Time         `yaml:"not_before"`
-	Expires   time.Time         `yaml:"expires"`
-	Created   time.Time         `yaml:"created"`
-	Disabled  bool              `yaml:"disabled"`
-	Weak      bool              `yaml:"weak"`
-	Limit     *yamlLimit        `yaml:"limit" example:"{unit: minute, requests_per_unit: 100}"`
-	Previous  *yamlPrevious     `yaml:"previous" example:"{hash: hmac-sha256:..., valid_until: 2026-12-31}"`
-}
-
-type yamlLimit struct {
-	Unit       descriptors.Unit `yaml:"unit"`
-	Multiplier uint64           `yaml:"unit_multiplier" min:"1"`
-	Requests   *int64           `yaml:"requests_per_unit" min:"0"`
-	Algorithm  bucket.Algorithm `yaml:"algorithm"`
-	Burst      int64            `yaml:"burst" min:"1"`
-}
-
-type yamlPrevious struct {
-	Hash       apikey.Hash `yaml:"hash" secret:"true"`
-	ValidUntil time.Time   `yaml:"valid_until"`
-}
-
-// yamlReader makes records of what a file says.
+// yamlReader reports what is wrong with the keys of a file.
 type yamlReader struct {
 	doc *strictyaml.Document
 	// first is where each id, and each weak key, first stands.
@@ -123,22 +90,10 @@ func (y yamlReader) checkKeys(root yamlFile) {
 	y.fail("keys", "a key file without `keys`", yamlKind().Begins)
 }
 
-// record makes one record. What is wrong is reported; the record is then of no use.
-func (y yamlReader) record(path string, k *yamlKey) apikey.Record {
-	r := apikey.Record{
-		ID: k.ID, Hash: k.Hash, Owner: k.Owner, Plan: k.Plan, Labels: k.Labels, Scopes: k.Scopes,
-		NotBefore: k.NotBefore, Expires: k.Expires, Created: k.Created, Disabled: k.Disabled, Weak: k.Weak,
-	}
-	if l := k.Limit; l != nil {
-		r.Limit = &ratelimit.LimitSpec{Unit: l.Unit, Multiplier: l.Multiplier, Algorithm: l.Algorithm, Burst: l.Burst}
-		if l.Requests == nil { // which is another limit than 0
-			y.fail(path+".limit.requests_per_unit", "a limit without `requests_per_unit`", "add it")
-		} else {
-			r.Limit.Requests = *l.Requests
-		}
-	}
-	if k.Previous != nil {
-		r.Previous = &apikey.Previous{Hash: k.Previous.Hash, ValidUntil: k.Previous.ValidUntil}
+// check reports what is wrong with one key.
+func (y yamlReader) check(path string, r *apikey.Record) {
+	if at := path + ".limit.requests_per_unit"; r.Limit != nil && !y.doc.Has(at) { // which is another limit than 0
+		y.fail(at, "a limit without `requests_per_unit`", "add it")
 	}
 	for _, m := range r.Check() {
 		y.doc.Add(path, strictyaml.Mistake(m))
@@ -152,7 +107,6 @@ func (y yamlReader) record(path string, k *yamlKey) apikey.Record {
 			Hints:   []string{"whoever guesses it has it; `extauthz keys create` makes a strong one"},
 		})
 	}
-	return r
 }
 
 // once reports a value that another key has.
