@@ -12,6 +12,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
 	"github.com/extauthz/extauthz/pkg/envoy/hold"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/rules"
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
@@ -26,7 +27,9 @@ type authorization struct {
 	hopsSaid sometimes // by UntrustedHops, of which there are two for each domain with a policy
 }
 
-func newAuthorization(s *Settings, limiter *ratelimit.Limiter, queue *hold.Queue, keys authz.Keys, calls *telemetry.RPCs, log *slog.Logger) *authorization {
+func newAuthorization(
+	s *Settings, live *rules.Live, limiter *ratelimit.Limiter, queue *hold.Queue, keys authz.Keys, calls *telemetry.RPCs, log *slog.Logger,
+) *authorization {
 	a := &authorization{queue: queue, log: log}
 	a.tokens = jwt.New(jwt.Config{OnReading: func(r jwt.Reading) {
 		if r.Err != nil {
@@ -36,7 +39,7 @@ func newAuthorization(s *Settings, limiter *ratelimit.Limiter, queue *hold.Queue
 		log.Info("keys of an issuer", "source", r.Source, "keys", r.Keys, "skipped", r.Skipped)
 	}})
 	a.authorizer = authz.New(authz.Config{
-		Limiter: limiter, Keys: keys, Tokens: a.tokens, Domain: s.AuthzDomain,
+		Policies: live.Policies, Keys: keys, Tokens: a.tokens, Domain: s.AuthzDomain,
 		Headers: s.headers(), ProblemBody: s.ResponseBody == "problem",
 		OnUntrustedHops: a.warnOfHops,
 	})
@@ -55,12 +58,6 @@ func newAuthorization(s *Settings, limiter *ratelimit.Limiter, queue *hold.Queue
 		},
 	})
 	return a
-}
-
-// setPolicies activates policies. Their issuers become known first, because a request finds the issuer of its token by its policy.
-func (a *authorization) setPolicies(policies *authz.Policies) {
-	a.tokens.SetIssuers(policies.Issuers())
-	a.authorizer.SetPolicies(policies)
 }
 
 // warnOfHops warns, once a minute for each domain and reason, that a client may have chosen the address that a policy with trusted_hops uses.

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
@@ -22,7 +21,7 @@ type loadedRules struct {
 	sample bool
 	// name names the directory for people. It shows no secret.
 	name     string
-	watcher  *file.Watcher // nil for the sample
+	watcher  rules.Source // nil for the sample
 	first    rules.Set
 	problems rules.Problems // of first
 }
@@ -58,28 +57,33 @@ func (s *Settings) RuleConfig() file.Config {
 // ruleSource follows the rule files, and knows which rules are active.
 type ruleSource struct {
 	name     string
-	watcher  *file.Watcher // nil for the sample
-	activate func(*ratelimit.Rules, map[string]*authz.Policy)
-	options  ratelimit.RulesOptions
+	watcher  rules.Source // nil for the sample
+	live     *rules.Live
+	activate func(rules.Set)
 	log      *slog.Logger
 
 	mu       sync.Mutex
-	inForce  rules.Set
 	since    time.Time
 	refused  rules.Problems // of newer rules
 	held     []string       // what newer rules lack that wait until their files have been quiet
 	failures uint64
 }
 
-// newRuleSource activates the rules that were loaded, unless they have mistakes.
-func newRuleSource(l *loadedRules, s *Settings, log *slog.Logger, activate func(*ratelimit.Rules, map[string]*authz.Policy)) *ruleSource {
-	r := &ruleSource{
-		name: l.name, watcher: l.watcher, activate: activate, log: log.With("directory", l.name),
-		options: ratelimit.RulesOptions{KeyPrefix: s.KeyPrefix, DefaultAlgorithm: s.algorithm(), DefaultPolicy: s.policy()},
+// newLive returns the place of the active rules, of which there are none yet.
+func newLive(s *Settings) *rules.Live {
+	o := rules.Options{
+		Limits:  ratelimit.RulesOptions{KeyPrefix: s.KeyPrefix, DefaultAlgorithm: s.algorithm(), DefaultPolicy: s.policy()},
+		Headers: s.headers(),
 	}
 	if s.strict() {
-		r.options.Wildcards = descriptors.FileOrder
+		o.Limits.Wildcards = descriptors.FileOrder
 	}
+	return rules.NewLive(o)
+}
+
+// newRuleSource activates the rules that were loaded, unless they have mistakes.
+func newRuleSource(l *loadedRules, live *rules.Live, log *slog.Logger, activate func(rules.Set)) *ruleSource {
+	r := &ruleSource{name: l.name, watcher: l.watcher, live: live, activate: activate, log: log.With("directory", l.name)}
 	if l.problems.HasErrors() {
 		r.refuse(l.first.Generation, l.problems)
 		return r
@@ -129,9 +133,9 @@ func (r *ruleSource) hold(lost []string) {
 }
 
 func (r *ruleSource) accept(set rules.Set) {
-	r.activate(ratelimit.NewRules(set.Domains, r.options), set.Policies)
+	r.activate(set)
 	r.mu.Lock()
-	r.inForce, r.since, r.refused, r.held = set, time.Now(), nil, nil
+	r.since, r.refused, r.held = time.Now(), nil, nil
 	r.mu.Unlock()
 }
 
@@ -153,17 +157,17 @@ func (r *ruleSource) stats() telemetry.RuleStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return telemetry.RuleStats{
-		Generation: r.inForce.Generation, Since: r.since, Current: r.refused == nil, Held: r.held != nil, Failures: r.failures,
+		Generation: r.live.Active().Set.Generation, Since: r.since, Current: r.refused == nil, Held: r.held != nil, Failures: r.failures,
 	}
 }
 
 // serve serves /rlconfig: the active rules in the format of envoyproxy/ratelimit, and why newer rules were refused or held.
 func (r *ruleSource) serve(w http.ResponseWriter, _ *http.Request) {
 	r.mu.Lock()
-	set, refused, held := r.inForce, r.refused, r.held
+	active, refused, held := r.live.Active(), r.refused, r.held
 	r.mu.Unlock()
 	w.Header().Set("content-type", "text/plain; charset=utf-8")
-	fmt.Fprintf(w, "%s# generation %s, from %s\n", rules.Dump(set, r.options), set.Generation, r.name)
+	fmt.Fprintf(w, "%s# generation %s, from %s\n", rules.Dump(active), active.Set.Generation, r.name)
 	if refused != nil {
 		fmt.Fprintf(w, "# newer rules are refused for their mistakes:\n%s\n", refused.Error())
 	}

@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
-	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
 	"github.com/extauthz/extauthz/pkg/envoy/hold"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
 	"github.com/extauthz/extauthz/pkg/envoy/unary"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/rules"
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
@@ -65,8 +65,9 @@ func Run(ctx context.Context, cfg Config) error {
 	defer stores.close(log)
 	registry := prometheus.NewRegistry()
 	calls, bugs := telemetry.NewRPCs(registry), newPanics(log, registry)
+	live := newLive(s)
 	limiter := ratelimit.New(ratelimit.Config{
-		Store: stores.decides, Fallback: stores.memory, Undecided: newUndecided(log, registry).tell,
+		Rules: live.Limits, Store: stores.decides, Fallback: stores.memory, Undecided: newUndecided(log, registry).tell,
 		MaxHeld: s.maxHeldPerBucket(), Shadow: s.ShadowMode, Quota: s.QuotaMode, Strict: s.strict(),
 	})
 	keys, err := openKeys(ctx, s, loaded, log)
@@ -74,20 +75,19 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	queue := hold.New(s.MaxHeld)
-	check := newAuthorization(s, limiter, queue, keys.keys, calls, log)
+	check := newAuthorization(s, live, limiter, queue, keys.keys, calls, log)
 	defer check.close()
 	ready := newHealth()
 	ready.set(!s.HealthyConfigs)
-	rules := newRuleSource(loaded, s, log, func(rules *ratelimit.Rules, policies map[string]*authz.Policy) {
-		limiter.SetRules(rules) // first: a policy takes the rules in force along
-		check.setPolicies(authz.NewPolicies(policies, s.headers()))
-		keys.checkPolicies(policies, s, loaded.sample)
+	source := newRuleSource(loaded, live, log, func(set rules.Set) {
+		live.Activate(set, func(a *rules.Active) { check.tokens.SetIssuers(a.Policies.Issuers()) })
+		keys.checkPolicies(set.Policies, s, loaded.sample)
 		ready.set(true)
 	})
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registry.MustRegister(&telemetry.Collector{
-		Limiter: limiter, Authorizer: check.authorizer, Check: check.checkStats, Issuers: check.issuerStats, Keys: keys.stats,
-		Memory: stores.memoryStats, Store: stores.up, Rules: rules.stats, Certificates: stores.certificates, Build: cfg.Build,
+		Limits: live.Limits, Limiter: limiter, Authorizer: check.authorizer, Check: check.checkStats, Issuers: check.issuerStats, Keys: keys.stats,
+		Memory: stores.memoryStats, Store: stores.up, Rules: source.stats, Certificates: stores.certificates, Build: cfg.Build,
 	})
 
 	grpcServer := newGRPCServer(s, calls, bugs)
@@ -112,7 +112,7 @@ func Run(ctx context.Context, cfg Config) error {
 	guards, endGuards := context.WithCancel(context.WithoutCancel(ctx))
 	defer endGuards()
 	listeners.guard(guards, portBounds(s, memory), registry)
-	debug := debugHandler(registry, rules.serve, ready, s.Pprof && listeners.pprof == nil)
+	debug := debugHandler(registry, source.serve, ready, s.Pprof && listeners.pprof == nil)
 	servers := []webServer{
 		{"HTTP", listeners.http, newHTTPServer(bugs.handler("HTTP", check.server.HTTP(mainHandler(limits, ready))))},
 		{"debug", listeners.debug, newHTTPServer(bugs.handler("debug", debug))},
@@ -123,7 +123,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return rules.watch(groupCtx) })
+	group.Go(func() error { return source.watch(groupCtx) })
 	group.Go(func() error { return keys.run(groupCtx) })
 	group.Go(func() error { return wrapServe("gRPC", grpcServer.Serve(listeners.grpc)) })
 	for _, server := range servers {
@@ -146,7 +146,7 @@ func Run(ctx context.Context, cfg Config) error {
 		banner(cfg.Stderr, s, listeners)
 	}
 	logAlways(log, "serving", "grpc", listeners.grpc.Addr(), "http", listeners.http.Addr(), "debug", listeners.debug.Addr(),
-		"store", s.BackendType, "rules", loaded.name, "generation", rules.stats().Generation)
+		"store", s.BackendType, "rules", loaded.name, "generation", source.stats().Generation)
 	warnPlaintext(s, listeners, log)
 	if err := group.Wait(); err != nil {
 		return &StopError{err}

@@ -11,8 +11,8 @@ import (
 
 // Config are the settings of an authorizer.
 type Config struct {
-	// Limiter decides the limits. Required.
-	Limiter *ratelimit.Limiter
+	// Policies returns the active policies. Required.
+	Policies func() *Policies
 	// Keys checks API keys; nil when there are none, so that no key is valid.
 	Keys Keys
 	// Tokens checks JWTs; nil when no policy has any.
@@ -27,36 +27,21 @@ type Config struct {
 	OnUntrustedHops func(h UntrustedHops)
 }
 
-// Authorizer decides requests by the policies in force. It is safe for concurrent use.
+// Authorizer decides requests by the active policies. It is safe for concurrent use.
 type Authorizer struct {
 	cfg       Config
-	inForce   atomic.Pointer[inForce]
 	decisions counters[reply.Reason]
 	failures  counters[failureKind]
 	// untrustedHops counts requests with an x-forwarded-for that Envoy did not append to, where a policy trusts it.
 	untrustedHops atomic.Uint64
 }
 
-// inForce are policies and the rules that limit the descriptors they make: of the same files.
-type inForce struct {
-	policies *Policies
-	rules    *ratelimit.Rules
-}
-
-// New returns an authorizer without policies, which refuses everything.
+// New returns an authorizer.
 func New(cfg Config) *Authorizer {
 	if cfg.OnUntrustedHops == nil {
 		cfg.OnUntrustedHops = func(UntrustedHops) {}
 	}
-	a := &Authorizer{cfg: cfg, decisions: newCounters(reply.Reasons()), failures: newCounters(failureKinds())}
-	a.inForce.Store(&inForce{policies: &Policies{}})
-	return a
-}
-
-// SetPolicies puts policies in force for the requests that come from now on, with the rules that the limiter has now: set those
-// before.
-func (a *Authorizer) SetPolicies(policies *Policies) {
-	a.inForce.Store(&inForce{policies: policies, rules: a.cfg.Limiter.Rules()})
+	return &Authorizer{cfg: cfg, decisions: newCounters(reply.Reasons()), failures: newCounters(failureKinds())}
 }
 
 // DomainExtension is the key of the route's context_extensions that names the domain of a request.
@@ -75,7 +60,7 @@ func (a *Authorizer) policy(policies *Policies, r *Request) (domain string, p *p
 
 // NeedsPeer reports whether the policy of requests that name no domain takes the address of the peer.
 func (a *Authorizer) NeedsPeer() bool {
-	_, p := a.policy(a.inForce.Load().policies, &Request{})
+	_, p := a.policy(a.cfg.Policies(), &Request{})
 	return p != nil && p.needsPeer
 }
 
@@ -95,8 +80,8 @@ type Pending struct {
 // allowed is refused. Begin blocks only if a token names a key that the service does not have: until the keys of the issuer have been
 // fetched or ctx is done. If ctx is done from the start, Begin starts the fetch and does not wait for it, and the request is undecided.
 func (a *Authorizer) Begin(ctx context.Context, r *Request) *Pending {
-	current := a.inForce.Load()
-	domain, p := a.policy(current.policies, r)
+	policies := a.cfg.Policies()
+	domain, p := a.policy(policies, r)
 	pending := &Pending{request: r, policy: p, Decision: Decision{Domain: domain}}
 	if p == nil {
 		pending.Decision.refuse(reply.ReasonNoPolicy)
@@ -108,7 +93,7 @@ func (a *Authorizer) Begin(ctx context.Context, r *Request) *Pending {
 		a.cfg.OnUntrustedHops(UntrustedHops{Domain: domain, Absent: !listed})
 	}
 	a.begin(ctx, pending)
-	pending.Query.Domain, pending.Query.Rules, pending.Query.Beforehand = domain, current.rules, true
+	pending.Query.Domain, pending.Query.Rules, pending.Query.Beforehand = domain, policies.rules, true
 	return pending
 }
 

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -138,11 +139,10 @@ func newAuthorizer(t testing.TB, files []file.File, settings string) decider {
 			t.Fatalf("unknown setting %q", setting)
 		}
 	}
-	cfg.Limiter = ratelimit.New(limits)
-	cfg.Limiter.SetRules(ratelimit.NewRules(rules.Domains, ratelimit.RulesOptions{}))
-	a := authz.New(cfg)
-	a.SetPolicies(authz.NewPolicies(rules.Policies, cfg.Headers))
-	return decider{a, cfg.Limiter}
+	active := ratelimit.NewRules(rules.Domains, ratelimit.RulesOptions{})
+	policies := authz.NewPolicies(rules.Policies, active, cfg.Headers)
+	cfg.Policies = func() *authz.Policies { return policies }
+	return decider{authz.New(cfg), ratelimit.New(limits)}
 }
 
 // away is a store that cannot decide anything.
@@ -318,30 +318,32 @@ authz:
 // TestReload: a request is decided by a policy and the rules of the same files, also while others take their place. The
 // descriptors of one policy mean nothing to the rules of another, and what no rule matches passes.
 func TestReload(t *testing.T) {
-	load := func(key string) (*ratelimit.Rules, map[string]*authz.Policy) {
+	load := func(key string) *authz.Policies {
 		rules, problems := file.Parse([]file.File{{Name: "a.yaml", Content: []byte("domain: shop\n" +
 			"descriptors: [{key: " + key + ", rate_limit: {unit: hour, requests_per_unit: 0}}]\n" +
 			"authz: {anonymous: allow, limits: [{actions: [{generic_key: {key: " + key + ", value: x}}]}]}\n")}}, file.Config{})
 		if err := problems.Err(); err != nil {
 			t.Fatal(err)
 		}
-		return ratelimit.NewRules(rules.Domains, ratelimit.RulesOptions{}), rules.Policies
+		return authz.NewPolicies(rules.Policies, ratelimit.NewRules(rules.Domains, ratelimit.RulesOptions{}), reply.Headers{})
 	}
 	store, err := memstore.New(memstore.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
+	var active atomic.Pointer[authz.Policies]
 	limiter := ratelimit.New(ratelimit.Config{Store: store, Fallback: store})
-	a := decider{authz.New(authz.Config{Limiter: limiter}), limiter}
-	for _, key := range []string{"before", "after"} {
-		rules, policies := load(key)
-		limiter.SetRules(rules)
-		for _, state := range []string{"between rules and policies", "with both"} {
-			if d := a.decide(t.Context(), &authz.Request{HTTP: true, Method: "GET", Path: "/"}); d.Verdict == authz.Allowed {
-				t.Errorf("%s, %s: allowed, want refused", key, state)
-			}
-			a.SetPolicies(authz.NewPolicies(policies, reply.Headers{}))
+	a := decider{authz.New(authz.Config{Policies: active.Load}), limiter}
+	for _, keys := range [][2]string{{"before", "after"}, {"after", "before"}} {
+		active.Store(load(keys[0]))
+		request := &authz.Request{HTTP: true, Method: "GET", Path: "/"}
+		pending := a.Begin(t.Context(), request)
+		active.Store(load(keys[1]))
+		results := make([]ratelimit.Result, 1)
+		limiter.DecideAll(t.Context(), []ratelimit.Query{pending.Query}, results)
+		if d := a.Finish(pending, &results[0]); d.Verdict == authz.Allowed {
+			t.Errorf("%s, and then %s: allowed, want refused", keys[0], keys[1])
 		}
 	}
 }
@@ -359,12 +361,11 @@ func TestUntrustedHops(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	var got []authz.UntrustedHops
-	limiter := ratelimit.New(ratelimit.Config{Store: store, Fallback: store})
+	policies := authz.NewPolicies(rules.Policies, ratelimit.NewRules(nil, ratelimit.RulesOptions{}), reply.Headers{})
 	a := decider{authz.New(authz.Config{
-		Limiter:         limiter,
+		Policies:        func() *authz.Policies { return policies },
 		OnUntrustedHops: func(h authz.UntrustedHops) { got = append(got, h) },
-	}), limiter}
-	a.SetPolicies(authz.NewPolicies(rules.Policies, reply.Headers{}))
+	}), ratelimit.New(ratelimit.Config{Store: store, Fallback: store})}
 	for _, headers := range []authz.Headers{nil, {"x-forwarded-for": {"203.0.113.1"}}, {"x-forwarded-for": {"192.0.2.1"}}} {
 		a.decide(t.Context(), &authz.Request{HTTP: true, Method: "GET", Path: "/", Host: "a", Source: "192.0.2.1", Headers: headers})
 	}

@@ -15,12 +15,14 @@ import (
 type Policies struct {
 	byDomain map[string]*policy // nil for a policy with mistakes
 	issuers  []*Issuer
+	rules    *ratelimit.Rules
 }
 
-// NewPolicies compiles policies, which must not change afterwards. A policy with mistakes, apart from warnings, refuses every request.
-// headers are the rate limit headers for clients, which are removed from requests.
-func NewPolicies(policies map[string]*Policy, headers reply.Headers) *Policies {
-	all := &Policies{byDomain: make(map[string]*policy, len(policies))}
+// NewPolicies compiles policies, which must not change afterwards. A policy with mistakes, apart from warnings, refuses every
+// request. rules are those of the same source: they limit the descriptors that the policies make. headers are the rate limit
+// headers for clients, which are removed from requests.
+func NewPolicies(policies map[string]*Policy, rules *ratelimit.Rules, headers reply.Headers) *Policies {
+	all := &Policies{byDomain: make(map[string]*policy, len(policies)), rules: rules}
 	for _, domain := range slices.Sorted(maps.Keys(policies)) {
 		p := policies[domain]
 		if slices.ContainsFunc(p.Check(), func(m ratelimit.Mistake) bool { return !m.Warning }) {

@@ -171,8 +171,9 @@ func FuzzPolicy(f *testing.F) {
 		}
 		defer store.Close()
 		limiter := ratelimit.New(ratelimit.Config{Store: store, Fallback: store})
-		a := decider{authz.New(authz.Config{Limiter: limiter}), limiter}
-		a.SetPolicies(authz.NewPolicies(map[string]*authz.Policy{"d": p}, reply.Headers{}))
+		rules := ratelimit.NewRules(nil, ratelimit.RulesOptions{})
+		policies := authz.NewPolicies(map[string]*authz.Policy{"d": p}, rules, reply.Headers{})
+		a := decider{authz.New(authz.Config{Policies: func() *authz.Policies { return policies }}), limiter}
 		d := a.decide(t.Context(), &authz.Request{HTTP: true, Method: method, Host: host, Path: path, Headers: authz.Headers{name: {field}}})
 		if wrong && (d.Verdict != authz.Refused || d.Reason != reply.ReasonNoPolicy) {
 			t.Errorf("%+v: a policy with mistakes decides: %+v", p, d)

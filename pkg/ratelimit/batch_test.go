@@ -55,8 +55,8 @@ descriptors:
 		t.Cleanup(func() { _ = memory.Close() })
 		s.Store = memory
 	}
-	limiter := ratelimit.New(ratelimit.Config{Store: store, Fallback: local})
-	limiter.SetRules(ratelimit.NewRules(rules.Domains, ratelimit.RulesOptions{}))
+	active := ratelimit.NewRules(rules.Domains, ratelimit.RulesOptions{})
+	limiter := ratelimit.New(ratelimit.Config{Rules: func() *ratelimit.Rules { return active }, Store: store, Fallback: local})
 	ask := func(hits uint64, keys ...string) ratelimit.Query {
 		q := ratelimit.Query{Domain: "d", Hits: hits}
 		for _, key := range keys {

@@ -26,8 +26,8 @@ descriptors:
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = store.Close() })
-	limiter := ratelimit.New(ratelimit.Config{Store: store, Fallback: store})
-	limiter.SetRules(ratelimit.NewRules(rules.Domains, ratelimit.RulesOptions{}))
+	active := ratelimit.NewRules(rules.Domains, ratelimit.RulesOptions{})
+	limiter := ratelimit.New(ratelimit.Config{Rules: func() *ratelimit.Rules { return active }, Store: store, Fallback: store})
 	for _, size := range []int{1, 64} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			queries, results := make([]ratelimit.Query, size), make([]ratelimit.Result, size)

@@ -336,8 +336,9 @@ func FuzzCheck(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer store.Close()
-		limiter := ratelimit.New(ratelimit.Config{Store: store, Fallback: store})
-		limiter.SetRules(rules)
+		limiter := ratelimit.New(ratelimit.Config{
+			Rules: func() *ratelimit.Rules { return rules }, Store: store, Fallback: store,
+		})
 		entries := []descriptors.Entry{{Key: key, Value: other}, {Key: other, Value: name}}
 		for _, d := range []descriptors.Descriptor{{Entries: entries[:1]}, {Entries: entries}} {
 			res := decide(t, limiter, ratelimit.Query{

@@ -119,7 +119,7 @@ func (r *Rules) EachCounters(f func(domain, name string, c *Counters)) {
 	}
 }
 
-// inherit takes over what was counted by rules that were in force before, where a rule of the same name is left.
+// inherit takes over the counters of other rules, for each rule of the same name.
 func (r *Rules) inherit(old *Rules) {
 	old.named.mu.RLock()
 	defer old.named.mu.RUnlock()

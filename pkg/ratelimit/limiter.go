@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
 )
@@ -26,12 +25,14 @@ type Query struct {
 	// MaxHold is how long the answer can be held, in µs, for limits with a MaxDelay; a request that would have to wait longer is
 	// denied.
 	MaxHold int64
-	// Rules decide in the place of those in force, when the descriptors were made for them. Default: those in force.
+	// Rules decide in place of the active ones if the descriptors were made for them. Default: the active rules.
 	Rules *Rules
 }
 
 // Config are the settings of a limiter.
 type Config struct {
+	// Rules returns the active rules. Required, unless each query names its rules.
+	Rules func() *Rules
 	// Store decides. Required.
 	Store Store
 	// Fallback decides, for rules with the policy Local, what Store can not. Required when Store can fail.
@@ -49,30 +50,15 @@ type Config struct {
 	Strict bool
 }
 
-// Limiter answers queries by the rules in force. It is safe for concurrent use.
+// Limiter answers queries by the active rules. It is safe for concurrent use.
 type Limiter struct {
 	cfg     Config
-	rules   atomic.Pointer[Rules]
 	totals  Totals
 	batches sync.Pool // of *batch
 }
 
-// New returns a limiter without rules, which lets everything pass.
-func New(cfg Config) *Limiter {
-	l := &Limiter{cfg: cfg}
-	l.rules.Store(NewRules(nil, RulesOptions{}))
-	return l
-}
-
-// SetRules puts rules in force for the requests that come from now on. Counters of rules that were there before go on.
-// It is for one goroutine at a time.
-func (l *Limiter) SetRules(r *Rules) {
-	r.inherit(l.rules.Load())
-	l.rules.Store(r)
-}
-
-// Rules returns the rules in force.
-func (l *Limiter) Rules() *Rules { return l.rules.Load() }
+// New returns a limiter.
+func New(cfg Config) *Limiter { return &Limiter{cfg: cfg} }
 
 // Totals returns the counters that belong to no rule.
 func (l *Limiter) Totals() *Totals { return &l.totals }

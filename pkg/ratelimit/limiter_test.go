@@ -44,6 +44,7 @@ func TestLimiter(t *testing.T) {
 
 type scenario struct {
 	limiter *ratelimit.Limiter
+	rules   *ratelimit.Rules
 	now     int64
 	files   map[string]string
 	options ratelimit.RulesOptions
@@ -82,6 +83,7 @@ func newScenario(t *testing.T, archive *txtar.Archive) *scenario {
 			t.Fatalf("unknown setting %q", setting)
 		}
 	}
+	cfg.Rules = func() *ratelimit.Rules { return s.rules }
 	s.limiter = ratelimit.New(cfg)
 	s.load(t, "rules.yaml")
 	return s
@@ -93,7 +95,9 @@ func (s *scenario) load(t *testing.T, name string) {
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
-	s.limiter.SetRules(ratelimit.NewRules(rules.Domains, s.options))
+	options := s.options
+	options.Before = s.rules
+	s.rules = ratelimit.NewRules(rules.Domains, options)
 }
 
 // begin is at the edge of a day, an hour and a minute.
@@ -246,10 +250,10 @@ func TestFloodOfOverrides(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	hourly := ratelimit.Limit{Algorithm: bucket.TokenBucket, Requests: new(int64(1)), Unit: descriptors.Hour}
-	limiter := ratelimit.New(ratelimit.Config{Store: store, Fallback: store})
-	limiter.SetRules(ratelimit.NewRules([]ratelimit.Domain{
+	rules := ratelimit.NewRules([]ratelimit.Domain{
 		{Name: "d", Descriptors: []ratelimit.Node{{Key: "client", Limits: []ratelimit.Limit{hourly}}}},
-	}, ratelimit.RulesOptions{}))
+	}, ratelimit.RulesOptions{})
+	limiter := ratelimit.New(ratelimit.Config{Rules: func() *ratelimit.Rules { return rules }, Store: store, Fallback: store})
 	allowed := func(d descriptors.Descriptor) bool {
 		t.Helper()
 		res := decide(t, limiter, ratelimit.Query{Domain: "d", Descriptors: []descriptors.Descriptor{d}})

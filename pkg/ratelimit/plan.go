@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -52,10 +51,13 @@ func (e *OverrideError) Error() string {
 // begin finds the limits that apply to a query.
 func (p *plan) begin(l *Limiter, q *Query) {
 	*p = plan{
-		limiter: l, rules: cmp.Or(q.Rules, l.rules.Load()), query: *q, request: -1,
+		limiter: l, rules: q.Rules, query: *q, request: -1,
 		matches: slices.Grow(p.matches[:0], len(q.Descriptors))[:len(q.Descriptors)], limits: p.limits[:0],
 	}
 	clear(p.matches)
+	if p.rules == nil {
+		p.rules = l.cfg.Rules()
+	}
 	switch {
 	case q.Domain == "":
 		p.err = ErrNoDomain

@@ -7,7 +7,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// Rules are all rules in force. They are immutable, so a request sees one set of rules from beginning to end.
+// Rules are all rules of one generation. They are immutable, so a request sees one set of rules from beginning to end.
 type Rules struct {
 	domains map[string]*descriptors.Tree[*Rule]
 	order   []*Rule
@@ -26,6 +26,8 @@ type RulesOptions struct {
 	DefaultPolicy StoreErrorPolicy
 	// Wildcards says which of several matching wildcards wins.
 	Wildcards descriptors.WildcardOrder
+	// Before are the rules that these are to replace: the counters of rules that are in both go on. nil for none.
+	Before *Rules
 }
 
 // NewRules compiles domains, and works out everything that does not depend on a request. Domains of the same name are
@@ -34,6 +36,8 @@ type RulesOptions struct {
 func NewRules(domains []Domain, o RulesOptions) *Rules {
 	o.DefaultAlgorithm = cmp.Or(o.DefaultAlgorithm, bucket.SlidingWindow)
 	o.DefaultPolicy = cmp.Or(o.DefaultPolicy, Local)
+	before := o.Before
+	o.Before = nil // not kept: each would keep all before it
 	r := &Rules{domains: make(map[string]*descriptors.Tree[*Rule]), options: o}
 	for _, d := range domains {
 		tree := r.domains[d.Name]
@@ -42,6 +46,9 @@ func NewRules(domains []Domain, o RulesOptions) *Rules {
 			r.domains[d.Name] = tree
 		}
 		r.compile(tree, d.Name, nil, d.Descriptors)
+	}
+	if before != nil {
+		r.inherit(before)
 	}
 	return r
 }

@@ -10,12 +10,11 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// Dump explains rules as text, one line a limit: what the debug port of envoyproxy/ratelimit shows as /rlconfig,
-// and at the end of each line, behind its last comma, what only this service knows. The options are those with
-// which the rules are compiled. A line for each policy of authorization follows.
-func Dump(set Set, o ratelimit.RulesOptions) string {
+// Dump explains active rules as text, one line a limit: what the debug port of envoyproxy/ratelimit shows as /rlconfig, and at
+// the end of each line, behind its last comma, what only this service knows. A line for each policy of authorization follows.
+func Dump(a *Active) string {
 	var b strings.Builder
-	for _, r := range ratelimit.NewRules(set.Domains, o).All() {
+	for _, r := range a.Limits.All() {
 		for i := range r.Limits {
 			l := &r.Limits[i]
 			fmt.Fprintf(&b, "%s: unit=%s requests_per_unit=%d, shadow_mode: %t, quota_mode: %t, %s\n",
@@ -24,8 +23,8 @@ func Dump(set Set, o ratelimit.RulesOptions) string {
 					", ")))
 		}
 	}
-	for _, domain := range slices.Sorted(maps.Keys(set.Policies)) {
-		b.WriteString(oneLine(dumpPolicy(domain, set.Policies[domain])) + "\n")
+	for _, domain := range slices.Sorted(maps.Keys(a.Set.Policies)) {
+		b.WriteString(oneLine(dumpPolicy(domain, a.Set.Policies[domain])) + "\n")
 	}
 	return b.String()
 }

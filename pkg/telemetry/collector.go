@@ -12,7 +12,9 @@ import (
 
 // Collector reads the counters that the service keeps anyway, when Prometheus asks for them.
 type Collector struct {
-	// Limiter has the rules and their counters. Required.
+	// Limits returns the active rules, which have counters. Required.
+	Limits func() *ratelimit.Rules
+	// Limiter has the counters that belong to no rule. Required.
 	Limiter *ratelimit.Limiter
 	// Authorizer has the counters of ext_authz. Required.
 	Authorizer *authz.Authorizer
@@ -153,7 +155,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	c.Limiter.Rules().EachCounters(func(domain, name string, n *ratelimit.Counters) {
+	c.Limits().EachCounters(func(domain, name string, n *ratelimit.Counters) {
 		counter(decisions, n.Allowed.Load(), domain, name, "allowed")
 		counter(decisions, n.Denied.Load(), domain, name, "denied")
 		counter(decisions, n.ShadowDenied.Load(), domain, name, "shadow_denied")
@@ -215,7 +217,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	counter(reloadFailures, r.Failures)
 	gauge(reloadHeld, number(r.Held))
 	gauge(configInfo, 1, r.Generation)
-	collectLimits(c.Limiter.Rules(), gauge)
+	collectLimits(c.Limits(), gauge)
 	if c.Certificates != nil {
 		for _, s := range c.Certificates() {
 			gauge(certificateEnd, float64(s.Expiry.Unix()), s.Certificate)

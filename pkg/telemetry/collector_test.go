@@ -21,16 +21,16 @@ func TestLimits(t *testing.T) {
 	limit := func(requests int64, unit descriptors.Unit) ratelimit.Limit {
 		return ratelimit.Limit{Requests: &requests, Unit: unit}
 	}
-	limiter := ratelimit.New(ratelimit.Config{})
-	limiter.SetRules(ratelimit.NewRules([]ratelimit.Domain{{Name: "shop", Descriptors: []ratelimit.Node{
+	rules := ratelimit.NewRules([]ratelimit.Domain{{Name: "shop", Descriptors: []ratelimit.Node{
 		{Key: "path", Limits: []ratelimit.Limit{limit(10, descriptors.Second), limit(1000, descriptors.Hour)}},
 		{Key: "health", RateLimit: &ratelimit.Limit{Name: "none", Unlimited: true}},
 		{Key: "a_b", Limits: []ratelimit.Limit{limit(1, descriptors.Minute)}},
 		{Key: "a", Value: "b", Limits: []ratelimit.Limit{limit(2, descriptors.Minute)}}, // its name is a_b, too
-	}}}, ratelimit.RulesOptions{}))
+	}}}, ratelimit.RulesOptions{})
+	limits := func() *ratelimit.Rules { return rules }
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&telemetry.Collector{
-		Limiter: limiter, Authorizer: authz.New(authz.Config{Limiter: limiter}),
+		Limits: limits, Limiter: ratelimit.New(ratelimit.Config{Rules: limits}), Authorizer: authz.New(authz.Config{}),
 		Check:   func() (s telemetry.CheckStats) { return },
 		Issuers: func() (s []telemetry.IssuerStats) { return },
 		Keys:    func() (s telemetry.KeyStats) { return },

@@ -20,15 +20,14 @@ func TestChallenge(t *testing.T) {
 	t.Cleanup(verifier.Close)
 	policies := authz.NewPolicies(map[string]*authz.Policy{"shop": {Credentials: []authz.Credential{{JWT: &authz.JWT{
 		Issuer: new("https://issuer.example"), Audiences: []string{audience}, Algorithms: []string{"ES256"}, JWKSURL: new(i.URL),
-	}}}}}, reply.Headers{})
+	}}}}}, ratelimit.NewRules(nil, ratelimit.RulesOptions{}), reply.Headers{})
 	verifier.SetIssuers(policies.Issuers())
 	store, err := memstore.New(memstore.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	a := authz.New(authz.Config{Limiter: ratelimit.New(ratelimit.Config{Store: store, Fallback: store}), Tokens: verifier})
-	a.SetPolicies(policies)
+	a := authz.New(authz.Config{Policies: func() *authz.Policies { return policies }, Tokens: verifier})
 	const bearer = `Bearer realm="shop"`
 	for _, tc := range []struct{ name, token, want string }{
 		{"valid", s.sign(t, nil), ""},

@@ -74,7 +74,6 @@ func newChecked(t testing.TB) *auth.Server {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	limiter := ratelimit.New(ratelimit.Config{Store: store, Fallback: store})
-	limiter.SetRules(ratelimit.NewRules(rules.Domains, ratelimit.RulesOptions{}))
 	secret, err := apikey.NewSecret("a server secret for tests only", "")
 	if err != nil {
 		t.Fatal(err)
@@ -82,13 +81,13 @@ func newChecked(t testing.TB) *auth.Server {
 	keys := new(apikey.Source)
 	keys.Replace([]apikey.Record{{ID: "ann", Owner: "ann", Plan: "gold", Weak: true, Hash: secret.Hash(checkedKey)}})
 	headers := reply.Headers{Sets: []reply.Set{reply.Draft}}
+	policies := authz.NewPolicies(rules.Policies, ratelimit.NewRules(rules.Domains, ratelimit.RulesOptions{}), headers)
 	authorizer := authz.New(authz.Config{
-		Limiter:     limiter,
+		Policies:    func() *authz.Policies { return policies },
 		Keys:        apikey.New(apikey.Config{Secret: secret, Sources: []*apikey.Source{keys}}),
 		Headers:     headers,
 		ProblemBody: true,
 	})
-	authorizer.SetPolicies(authz.NewPolicies(rules.Policies, headers))
 	return auth.New(auth.Config{Authorizer: authorizer, Limiter: limiter})
 }
 

@@ -135,8 +135,9 @@ func newServer(t testing.TB, rules string, settings []string) *rls.Server {
 			}
 		}
 	}
+	active := ratelimit.NewRules(parsed.Domains, ratelimit.RulesOptions{})
+	limits.Rules = func() *ratelimit.Rules { return active }
 	cfg.Limiter = ratelimit.New(limits)
-	cfg.Limiter.SetRules(ratelimit.NewRules(parsed.Domains, ratelimit.RulesOptions{}))
 	return rls.New(cfg)
 }
 

@@ -56,7 +56,9 @@ func explain(files []File, cfg Config, o ratelimit.RulesOptions) string {
 		b.WriteString(problems.Error() + "\n")
 	}
 	if !problems.HasErrors() {
-		b.WriteString("rules:\n" + rules.Dump(set, o))
+		live := rules.NewLive(rules.Options{Limits: o})
+		live.Activate(set, nil)
+		b.WriteString("rules:\n" + rules.Dump(live.Active()))
 	}
 	return b.String()
 }
