@@ -56,6 +56,13 @@ func TestCommands(t *testing.T) {
 		{args: "check --envoy ../../envoy/envoy.yaml ../../internal/service/sample", code: 0, stdout: "ok: ../../envoy/envoy.yaml, 1 connection manager with ext_authz"},
 		{args: "check --envoy ../../envoy/tcp.yaml --envoy ../../envoy/sidecar.yaml ../../internal/service/sample", code: 1,
 			stdout: "ok: ../../envoy/sidecar.yaml", stderr: "../../envoy/tcp.yaml: error: no HTTP connection manager"},
+		{args: "health -timeout 1s", code: 2, stderr: "health: unknown flag -timeout: write --timeout"},
+		{args: "keys create -owner alice", code: 2, stderr: "keys create: unknown flag -owner: write --owner"},
+		{args: "keys create -ownr alice", code: 2, stderr: `keys create: --output "wnr": want text or json`},
+		{args: "keys create --owner a --burst x", code: 2, stderr: `keys create: --burst "x": want a whole number`},
+		{args: "keys ea_4Gd0kZ7b_abcdefghijklmnopqrstuvwxyz", code: 2, stderr: `unknown subcommand "ea_4Gd0kZ7b_**************************"`},
+		{args: "man", code: 2, stderr: "man: want one directory"},
+		{args: "settings --markdown -o json", code: 2, stderr: "settings: --markdown and --output: take one of them"},
 		{args: "health --help", code: 0, stdout: "Example"},
 		{args: "health now", code: 2, stderr: `health: takes no arguments but flags, not "now"`},
 		{args: "health --timeout 0s", code: 2, stderr: "--timeout 0s: want more than 0, such as 2s"},
@@ -86,6 +93,21 @@ func TestCommands(t *testing.T) {
 				t.Errorf("want %q and %q in\n%s\n%s", c.stdout, c.stderr, &stdout, &stderr)
 			}
 		})
+	}
+}
+
+// TestNoSecretInJSON: what is printed for programs hides secrets in wrong variables as text does.
+func TestNoSecretInJSON(t *testing.T) {
+	t.Parallel()
+	const secret = "Xq7Abcdefghijklmnop0123456789QRS"
+	for _, args := range []string{
+		"health -o json", "check -o json " + secret, "check -o sarif " + secret, "settings -o json", "version -o json",
+	} {
+		var out bytes.Buffer
+		run(t, service.Environment{"GRPC_UDS": "/" + secret, "RUNTIME_ROOT": secret}, args, "", &out, &out)
+		if strings.Contains(out.String(), secret) || out.Len() == 0 {
+			t.Errorf("%s prints the secret, or nothing:\n%s", args, &out)
+		}
 	}
 }
 

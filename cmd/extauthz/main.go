@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
 // Exit codes: 0 for success, 1 if `check` found mistakes, a server failed or is not healthy, 2 if a command could not start.
@@ -44,7 +46,7 @@ type program struct {
 
 // run runs one subcommand and returns the exit code.
 func (p *program) run(args []string) int {
-	p.stderr = p.env.HideSecrets(p.stderr)
+	p.stdout, p.stderr = p.env.HideSecrets(p.stdout), p.env.HideSecrets(p.stderr)
 	root := p.root()
 	root.SetArgs(append([]string{}, args...)) // nil would stand for the arguments of the process
 	command, err := root.ExecuteC()
@@ -58,7 +60,7 @@ func (p *program) run(args []string) int {
 	if command == root {
 		name = ""
 	}
-	fmt.Fprintf(p.stderr, "extauthz: %s%v\n", name, err)
+	fmt.Fprintf(p.stderr, "extauthz: %s%s\n", name, apikey.Mask(err.Error())) // a key may be in the wrong place
 	if _, ok := errors.AsType[*usageError](err); ok {
 		fmt.Fprintf(p.stderr, "(%s --help lists all flags)\n", command.CommandPath())
 		return exitNoStart
@@ -156,16 +158,35 @@ func flagError(c *cobra.Command, err error) error {
 			return err
 		}
 	}
-	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var names []string
 		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
-		name := "--" + unknown.GetSpecifiedName()
-		return &usageError{fmt.Errorf("unknown flag %s%s", name, didYouMean(name, names))}
+		name, meant := "--"+unknown.GetSpecifiedName(), "--"+unknown.GetSpecifiedName()
+		if short := unknown.GetSpecifiedShortnames(); short != "" {
+			name, meant = "-"+short, "--"+short
+			if c.Flags().Lookup(short) != nil {
+				return &usageError{fmt.Errorf("unknown flag %s: write --%s", name, short)}
+			}
+		}
+		return &usageError{fmt.Errorf("unknown flag %s%s", name, didYouMean(meant, names))}
 	}
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		return &usageError{fmt.Errorf("--%s %q: %w", invalid.GetFlag().Name, invalid.GetValue(), errors.Unwrap(invalid))}
+		return &usageError{invalidValue(c, invalid)}
 	}
 	return &usageError{err}
+}
+
+// invalidValue returns what is wrong with the value of a flag. `-owner` is read as `-o wner`.
+func invalidValue(c *cobra.Command, invalid *pflag.InvalidValueError) error {
+	flag, value := invalid.GetFlag(), invalid.GetValue()
+	if word := flag.Shorthand + value; flag.Shorthand != "" && c.Flags().Lookup(word) != nil {
+		return fmt.Errorf("unknown flag -%s: write --%s", word, word)
+	}
+	err := errors.Unwrap(invalid)
+	if _, ok := errors.AsType[*strconv.NumError](err); ok {
+		err = errors.New("want a whole number")
+	}
+	return fmt.Errorf("--%s %q: %w", flag.Name, value, err)
 }
 
 func didYouMean(name string, known []string) string {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -22,6 +23,8 @@ func (p *program) settings() *cobra.Command {
 	output := outputFlag(c, "text", "json")
 	c.RunE = func(*cobra.Command, []string) error {
 		switch {
+		case *markdown && c.Flags().Changed("output"):
+			return &usageError{errors.New("--markdown and --output: take one of them")}
 		case *markdown:
 			_, err := fmt.Fprint(p.stdout, settingsTable())
 			return err
