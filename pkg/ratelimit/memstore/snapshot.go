@@ -13,24 +13,22 @@ import (
 
 // save writes a snapshot beside the last one and then puts it in its place, so that there is a whole one at any time. The
 // name of the new one is always the same: however often a process dies here, it leaves one file behind.
-func (s *Store) save() (err error) {
-	defer func() {
-		if err != nil {
-			s.failedSnapshots.Add(1)
-			return
-		}
-		s.snapshots.Add(1)
-	}()
+func (s *Store) save() error {
 	temporary := s.snapshotPath + ".tmp"
-	if err := s.writeFile(temporary); err != nil {
-		return errors.Join(fmt.Errorf("save snapshot %s: %w", s.snapshotPath, err), removeIfThere(temporary))
+	err := s.writeFile(temporary)
+	if err == nil {
+		err = os.Rename(temporary, s.snapshotPath)
 	}
-	if err := os.Rename(temporary, s.snapshotPath); err != nil {
-		return errors.Join(fmt.Errorf("save snapshot %s: %w", s.snapshotPath, err), removeIfThere(temporary))
+	if err == nil {
+		err = syncDirectory(filepath.Dir(s.snapshotPath))
+	} else {
+		err = errors.Join(err, removeIfThere(temporary))
 	}
-	if err := syncDirectory(filepath.Dir(s.snapshotPath)); err != nil {
+	if err != nil {
+		s.failedSnapshots.Add(1)
 		return fmt.Errorf("save snapshot %s: %w", s.snapshotPath, err)
 	}
+	s.snapshots.Add(1)
 	return nil
 }
 
@@ -98,10 +96,10 @@ func (s *Store) load() error {
 // checkWritable finds out at the start what would otherwise be noticed when the first snapshot is lost.
 func (s *Store) checkWritable() error {
 	f, err := os.CreateTemp(filepath.Dir(s.snapshotPath), filepath.Base(s.snapshotPath)+".check-*")
-	if err != nil {
-		return fmt.Errorf("snapshots can not be saved as %s: %w", s.snapshotPath, err)
+	if err == nil {
+		err = errors.Join(f.Close(), os.Remove(f.Name()))
 	}
-	if err := errors.Join(f.Close(), os.Remove(f.Name())); err != nil {
+	if err != nil {
 		return fmt.Errorf("snapshots can not be saved as %s: %w", s.snapshotPath, err)
 	}
 	return nil
