@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"fmt"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -66,25 +67,14 @@ func (c *checker) checkAtLeast(n, least int64, at string) {
 
 // checkUnlimited reports what does not go with unlimited: it has nothing to count, so it takes no key that says how.
 func (c *checker) checkUnlimited(l *Limit, at string) {
-	for _, k := range []struct {
-		name string
-		set  bool
-	}{
-		{"unit", l.Unit != descriptors.UnknownUnit},
-		{"unit_multiplier", l.Multiplier != 0},
-		{"algorithm", l.Algorithm != 0},
-		{"burst", l.Burst != 0},
-		{"count_denied", l.CountDenied != nil},
-		{"on_store_error", l.OnStoreError != 0},
-		{"hash_tag", l.HashTag != ""},
-		{"override", l.Override != 0},
-		{"override_max", l.OverrideMax != 0},
-		{"max_delay", l.MaxDelay != 0},
-		{"problem", l.Problem != nil},
-	} {
-		if k.set {
-			c.Key(at+"."+k.name, at+".unlimited").Fail("should not specify "+suggest.Quoted(k.name)+" when unlimited",
-				"delete "+suggest.Quoted(k.name)+", or `unlimited`")
+	v := reflect.ValueOf(l).Elem()
+	for _, field := range reflect.VisibleFields(v.Type()) {
+		switch name := field.Tag.Get("yaml"); {
+		case v.FieldByIndex(field.Index).IsZero():
+		case name == "unlimited", name == "name", name == "replaces", name == "requests_per_unit", name == ",position":
+		default:
+			c.Key(at+"."+name, at+".unlimited").Fail("should not specify "+suggest.Quoted(name)+" when unlimited",
+				"delete "+suggest.Quoted(name)+", or `unlimited`")
 		}
 	}
 	if l.Requests != nil {
