@@ -2,6 +2,7 @@ package authz
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -48,40 +49,39 @@ func below(object string, keys ...string) []string {
 	return paths
 }
 
-// choice is a key of which an object has one and no other.
-type choice struct {
-	key   string
-	given bool
+// oneOf returns the keys of an object that exclude each other, which have the tag oneof:"group", and those that are given.
+func oneOf(object any, group string) (keys, given []string) {
+	v := reflect.ValueOf(object)
+	for _, field := range reflect.VisibleFields(v.Type()) {
+		if name, _, _ := strings.Cut(field.Tag.Get("oneof"), ","); name != group {
+			continue
+		}
+		key, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+		keys = append(keys, key)
+		if !v.FieldByIndex(field.Index).IsZero() {
+			given = append(given, key)
+		}
+	}
+	return keys, given
 }
 
-// exactlyOne reports an object that has none of the choices, or more than one. It returns whether there is one. what is the object in
-// messages.
-func (c *checker) exactlyOne(what, path string, choices ...choice) bool {
-	count := c.atMostOne(path, choices...)
-	if count == 0 {
-		var keys []string
-		for _, one := range choices {
-			keys = append(keys, one.key)
-		}
+// exactlyOne reports an object that has no key of a group, or more than one. It returns whether there is one. what is
+// the object in messages.
+func (c *checker) exactlyOne(what, path string, object any, group string) bool {
+	keys, given := oneOf(object, group)
+	if len(given) == 0 {
 		c.At(path, below(path, keys...)...).Lacking().Fail(what+" without "+suggest.OneOf(keys), "add one of them")
 	}
-	return count == 1
+	c.atMostOne(path, object, group)
+	return len(given) == 1
 }
 
-// atMostOne reports each choice but the first, and returns how many there are.
-func (c *checker) atMostOne(path string, choices ...choice) int {
-	count, first := 0, ""
-	for _, one := range choices {
-		switch {
-		case !one.given:
-		case count == 0:
-			count, first = 1, one.key
-		default:
-			count++
-			c.Key(path+"."+one.key).Fail(suggest.Quoted(one.key)+" beside "+suggest.Quoted(first), "keep one of them")
-		}
+// atMostOne reports each key of a group but the first.
+func (c *checker) atMostOne(path string, object any, group string) {
+	_, given := oneOf(object, group)
+	for _, key := range given[min(1, len(given)):] {
+		c.Key(path+"."+key).Fail(suggest.Quoted(key)+" beside "+suggest.Quoted(given[0]), "keep one of them")
 	}
-	return count
 }
 
 // between reports a number that is out of bounds.

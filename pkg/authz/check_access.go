@@ -114,18 +114,10 @@ func (c *checker) checkPattern(path string, p *PathPattern) bool {
 	if p == nil {
 		return true
 	}
-	ok := c.exactlyOne("a `path`", path,
-		choice{"exact", p.Exact != nil}, choice{"prefix", p.Prefix != nil}, choice{"template", p.Template != nil})
-	for _, pattern := range []struct {
-		key  string
-		text *string
-	}{{"exact", p.Exact}, {"prefix", p.Prefix}, {"template", p.Template}} {
-		at := path + "." + pattern.key
-		if pattern.text != nil && (!c.checkPath(at, *pattern.text) || !c.checkVariables(at, *pattern.text, pattern.key == "template")) {
-			ok = false
-		}
-	}
-	return ok
+	one := c.exactlyOne("a `path`", path, *p, "pattern")
+	key, pattern := p.Form()
+	at := path + "." + key
+	return key != "" && c.checkPath(at, pattern) && c.checkVariables(at, pattern, key == "template") && one
 }
 
 // checkPath reports a pattern that no path can match, or only one that is refused before rules are looked at; otherwise it returns

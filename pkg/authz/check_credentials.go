@@ -33,11 +33,10 @@ func (c *checker) checkCredentials() {
 				fmt.Sprintf("more than %d credentials", maxCredentials), "each is looked for in every request: join some")
 			return
 		}
-		c.exactlyOne("an element of `credentials`", path,
-			choice{"api_key", one.APIKey != nil}, choice{"jwt", one.JWT != nil}, choice{"mtls", one.MTLS != nil})
+		c.exactlyOne("an element of `credentials`", path, *one, "credential")
 		switch {
 		case one.APIKey != nil:
-			c.exactlyOne("`api_key`", path+".api_key", one.APIKey.choices()...)
+			c.exactlyOne("`api_key`", path+".api_key", *one.APIKey, "source")
 			c.checkSource(path+".api_key", one.APIKey.Source)
 		case one.JWT != nil:
 			c.checkJWT(path+".jwt", one.JWT)
@@ -98,10 +97,6 @@ func (p *Policy) brings(header string) bool {
 	})
 }
 
-func (s Source) choices() []choice {
-	return []choice{{"header", s.Header != nil}, {"scheme", s.Scheme != nil}, {"query", s.Query != nil}, {"cookie", s.Cookie != nil}}
-}
-
 // checkSource checks the place of a request where a credential is.
 func (c *checker) checkSource(path string, s Source) {
 	switch {
@@ -137,7 +132,7 @@ func (c *checker) checkSource(path string, s Source) {
 
 // checkJWT reports what a token cannot be checked without, and what it must not be checked by.
 func (c *checker) checkJWT(path string, j *JWT) {
-	c.atMostOne(path, j.choices()...)
+	c.atMostOne(path, *j, "source")
 	c.checkSource(path, j.Source)
 	missing := func(absent bool, key, remedy string) {
 		if absent {
@@ -160,7 +155,7 @@ func (c *checker) checkJWT(path string, j *JWT) {
 		c.At(ratelimit.Element(path+".audiences", i)).Fail("an element of `audiences` is empty", "delete it")
 	}
 	c.checkAlgorithms(path+".algorithms", j.Algorithms)
-	c.exactlyOne("`jwt`", path, choice{"jwks_url", j.JWKSURL != nil}, choice{"jwks_file", j.JWKSFile != nil})
+	c.exactlyOne("`jwt`", path, *j, "keys")
 	c.checkKeysURL(path+".jwks_url", text(j.JWKSURL))
 	switch leeway := suggest.Quoted(j.Leeway.String()); {
 	case j.Leeway < 0:

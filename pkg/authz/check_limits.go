@@ -41,7 +41,7 @@ func (c *checker) checkLimits(list string, limits []RateLimit, example string) {
 
 // checkHits checks the cost of a request.
 func (c *checker) checkHits(path string, h HitsAddend) {
-	c.atMostOne(path, choice{"header", h.Header != nil}, choice{"extension", h.Extension != nil})
+	c.atMostOne(path, h, "cost")
 	if h.Extension != nil && *h.Extension == "" {
 		c.At(path+".extension").Fail(
 			"the name of the context extension is empty", "write the key that `context_extensions` of the route have")
@@ -56,12 +56,7 @@ func (c *checker) checkHits(path string, h HitsAddend) {
 
 // checkAction checks what gives one entry of a descriptor.
 func (c *checker) checkAction(path string, a *Action) {
-	c.exactlyOne("an element of `actions`", path,
-		choice{"credential", a.Credential != nil}, choice{"request_headers", a.RequestHeaders != nil},
-		choice{"remote_address", a.RemoteAddress != nil}, choice{"generic_key", a.GenericKey != nil},
-		choice{"header_value_match", a.HeaderValueMatch != nil}, choice{"query_parameter", a.QueryParameter != nil},
-		choice{"metadata", a.Metadata != nil}, choice{"method", a.Method != nil}, choice{"host", a.Host != nil},
-		choice{"path", a.Path != nil})
+	c.exactlyOne("an element of `actions`", path, *a, "action")
 	if x := a.Credential; x != nil {
 		c.checkField(path+".credential", x.Field)
 		c.checkKey(path+".credential", x.Key, true)

@@ -6,22 +6,18 @@ import (
 	"strings"
 )
 
-// WithDefaults returns the policy with every default, and with names in the form in which they are compared: headers and hosts in lower
-// case. Headers and the actions of limits stay as they are:
-// see IdentityHeaders.Names. The policy must have no mistakes.
+// WithDefaults returns the policy with every default, and with names in the form in which they are compared: headers
+// and hosts in lower case. Headers (see IdentityHeaders.Names) and the actions of limits stay as they are. The policy
+// must have no mistakes.
 func (p *Policy) WithDefaults() *Policy {
 	d := *p
 	d.Credentials = make([]Credential, len(p.Credentials))
 	for i := range p.Credentials {
 		d.Credentials[i] = p.Credentials[i].withDefaults()
 	}
-	d.Absent, d.Invalid = &Refusal{Status: 401}, &Refusal{Status: 403, TokenStatus: 401}
-	if r := p.Absent; r != nil {
-		d.Absent = &Refusal{Status: cmp.Or(r.Status, 401), Pass: r.Pass}
-	}
-	if r := p.Invalid; r != nil {
-		d.Invalid = &Refusal{Status: cmp.Or(r.Status, 403), TokenStatus: cmp.Or(r.TokenStatus, r.Status, 401)}
-	}
+	absent, invalid := cmp.Or(p.Absent, new(Refusal)), cmp.Or(p.Invalid, new(Refusal))
+	d.Absent = &Refusal{Status: cmp.Or(absent.Status, 401), Pass: absent.Pass}
+	d.Invalid = &Refusal{Status: cmp.Or(invalid.Status, 403), TokenStatus: cmp.Or(invalid.TokenStatus, invalid.Status, 401)}
 	d.Access = make([]Access, len(p.Access))
 	for i := range p.Access {
 		d.Access[i] = p.Access[i].withDefaults()

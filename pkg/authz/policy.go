@@ -56,8 +56,8 @@ type JWT struct {
 	Audiences   []string      `yaml:"audiences" required:"true" min:"1" doc:"One of these must be an aud of the token." example:"[shop]"`
 	Algorithms  []string      `yaml:"algorithms" required:"true" min:"1" doc:"The signature algorithms that are accepted." example:"[RS256]"`
 	Leeway      time.Duration `yaml:"leeway" doc:"How far the clocks may differ, at most 1m." default:"0s" example:"30s"`
-	JWKSFile    *string       `yaml:"jwks_file" oneof:"keys" doc:"The file that has the keys of the issuer." example:"/etc/extauthz/keys.json"`
 	JWKSURL     *string       `yaml:"jwks_url" oneof:"keys" doc:"The URL that has the keys of the issuer." example:"https://idp.example/.well-known/jwks.json"`
+	JWKSFile    *string       `yaml:"jwks_file" oneof:"keys" doc:"The file that has the keys of the issuer." example:"/etc/extauthz/keys.json"`
 	OwnerClaim  *string       `yaml:"owner_claim" doc:"The claim that names the owner." default:"sub"`
 	PlanClaim   string        `yaml:"plan_claim" doc:"The claim that names the plan." default:"none"`
 	ScopesClaim string        `yaml:"scopes_claim" doc:"The claim that has the scopes." default:"scope"`
