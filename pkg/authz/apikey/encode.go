@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
+	"unicode/utf8"
 )
 
 // Encode returns a record as stores keep it: compact JSON in one line. The error is that of Err.
@@ -46,6 +48,9 @@ func (d *Decoder) Decode(id string, data []byte) (Record, error) {
 		d.json = nil
 		return Record{}, errors.New("not readable: text after the record")
 	}
+	if err := checkText(data, len(r.Labels)); err != nil {
+		return Record{}, fmt.Errorf("not readable: %w", err)
+	}
 	if r.ID = cmp.Or(r.ID, id); id != "" && r.ID != id {
 		return Record{}, errors.New("this is the record of another id")
 	}
@@ -53,6 +58,48 @@ func (d *Decoder) Decode(id string, data []byte) (Record, error) {
 		return Record{ID: r.ID}, err
 	}
 	return r, nil
+}
+
+// checkText returns an error if data, which is the JSON of a record with so many labels, can be read in more than one
+// way. encoding/json takes `Disabled` for `disabled`, and of two fields with the same name the last.
+func checkText(data []byte, labels int) error {
+	if !utf8.Valid(data) {
+		return errors.New("not UTF-8")
+	}
+	depth, inLabels := 0, false
+	seen := [...][][]byte{1: make([][]byte, 0, 16), 2: make([][]byte, 0, 8)}
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '{':
+			depth++
+		case '}':
+			depth--
+		case '"':
+			begin := i + 1
+			for i++; data[i] != '"'; i++ {
+				if data[i] == '\\' {
+					i++
+				}
+			}
+			name := data[begin:i]
+			switch after := bytes.TrimLeft(data[i+1:], " \t\r\n"); {
+			case after[0] != ':': // a value
+			case depth == 2 && inLabels:
+				labels--
+			case len(bytes.Trim(name, "abcdefghijklmnopqrstuvwxyz_")) > 0:
+				return fmt.Errorf("unknown field `%s`", name)
+			case slices.ContainsFunc(seen[depth], func(other []byte) bool { return bytes.Equal(other, name) }):
+				return fmt.Errorf("the field `%s` is there twice", name)
+			default:
+				seen[depth] = append(seen[depth], name)
+				inLabels = string(name) == "labels" // there is none in an object in a record
+			}
+		}
+	}
+	if labels != 0 {
+		return errors.New("a label is there twice")
+	}
+	return nil
 }
 
 // withoutText is an error of the decoder without the values that it may repeat.

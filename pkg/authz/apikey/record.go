@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -50,6 +51,9 @@ type Previous struct {
 	// ValidUntil is when the key it belongs to ends.
 	ValidUntil time.Time `json:"valid_until" yaml:"valid_until"`
 }
+
+// maxVersion is larger than the time of any change, and leaves room for later versions.
+const maxVersion = math.MaxInt64 / 2
 
 // maxText is how long a text of a record may be: an owner goes into headers and keys of buckets.
 const maxText = 256
@@ -100,6 +104,9 @@ func (r Record) Check() []ratelimit.Mistake {
 	}
 	if r.Limit != nil {
 		c.limit(*r.Limit)
+	}
+	if r.Version < 0 || r.Version > maxVersion {
+		c.add("version", fmt.Sprintf("`version` cannot be %d", r.Version), "want the time of a change, in µs since 1970")
 	}
 	return c.mistakes
 }

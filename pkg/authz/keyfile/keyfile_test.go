@@ -247,6 +247,8 @@ func TestMistakes(t *testing.T) {
 			[]string{"an API key without `id`"}},
 		"a weak key twice": {line("demo", `,"weak":true`) + line("demo2", `,"weak":true`) + endMark,
 			[]string{`keys.jsonl:2: the keys "demo" and "demo2" are the same weak key`}},
+		"more lines than any file of keys has": {strings.Repeat("\n", maxSize/4) + endMark,
+			[]string{"keys.jsonl:1000001: a file has at most 1000000 lines"}},
 		"YAML": {"# keys\nkeys: []\n",
 			[]string{"  extauthz keys import keys.jsonl --file keys.jsonl.jsonl"}},
 		"wrong all over": {strings.Repeat("x\n", 30) + endMark,

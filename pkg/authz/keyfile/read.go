@@ -19,6 +19,9 @@ import (
 // maxSize bounds a file: 100,000 keys have some 25 MB, and up to half of the lines can be outdated.
 const maxSize = 128 << 20
 
+// maxLines bounds the memory that the lines of a file take: a file of this size has fewer, unless it is none of keys.
+const maxLines = 1_000_000
+
 // endMark is the last line.
 const endMark = `{"end":true}`
 
@@ -124,7 +127,12 @@ type line struct {
 
 // add reads lines without the end mark.
 func (p *parser) add(text []byte) {
-	lines := make([]line, 0, bytes.Count(text, []byte("\n")))
+	count := bytes.Count(text, []byte("\n"))
+	if count > maxLines {
+		p.fail(maxLines+1, fmt.Sprintf("a file has at most %d lines", maxLines))
+		return
+	}
+	lines := make([]line, 0, count)
 	number := 0
 	for text := range bytes.Lines(text) {
 		number++
