@@ -21,14 +21,17 @@ func (k *keyCommand) rotate() *cobra.Command {
 		Example: "  extauthz keys rotate 4Gd0kZ7b --grace 7d",
 		Args:    oneID,
 	}
-	grace := durationFlag(day)
-	c.Flags().Var(&grace, "grace", "how long the old key stays valid, in days (7d) or hours (24h)")
+	grace := day
+	c.Flags().Func("grace", "how long the old key stays valid: a `duration` in days (7d) or hours (24h; the default)", func(v string) (err error) {
+		grace, err = duration(v)
+		return err
+	})
 	c.RunE = k.withPlace(func(ctx context.Context, s *service.Settings, place keyPlace, args []string) error {
 		secret, err := s.ServerSecret()
 		if err != nil {
 			return &startError{err}
 		}
-		id, until := args[0], k.now.Add(time.Duration(grace))
+		id, until := args[0], k.now.Add(grace)
 		key, err := apikey.NewKey(id)
 		if err != nil {
 			return &usageError{fmt.Errorf("%w; a weak key cannot be rotated", err)}

@@ -68,22 +68,6 @@ func duration(v string) (time.Duration, error) {
 	return d, nil
 }
 
-// durationFlag is a flag that duration reads.
-type durationFlag time.Duration
-
-// Set implements pflag.Value.
-func (d *durationFlag) Set(v string) error {
-	parsed, err := duration(v)
-	*d = durationFlag(parsed)
-	return err
-}
-
-// String implements pflag.Value.
-func (d *durationFlag) String() string { return time.Duration(*d).String() }
-
-// Type implements pflag.Value.
-func (d *durationFlag) Type() string { return "duration" }
-
 // limitFlags are the flags that make a limit.
 type limitFlags struct {
 	limit     string

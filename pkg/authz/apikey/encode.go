@@ -48,7 +48,7 @@ func (d *Decoder) Decode(id string, data []byte) (Record, error) {
 		d.json = nil
 		return Record{}, errors.New("not readable: text after the record")
 	}
-	if err := checkText(data, len(r.Labels)); err != nil {
+	if err := checkJSON(data, len(r.Labels)); err != nil {
 		return Record{}, fmt.Errorf("not readable: %w", err)
 	}
 	if r.ID = cmp.Or(r.ID, id); id != "" && r.ID != id {
@@ -60,9 +60,9 @@ func (d *Decoder) Decode(id string, data []byte) (Record, error) {
 	return r, nil
 }
 
-// checkText returns an error if data, which is the JSON of a record with so many labels, can be read in more than one
+// checkJSON returns an error if data, which is the JSON of a record with so many labels, can be read in more than one
 // way. encoding/json takes `Disabled` for `disabled`, and of two fields with the same name the last.
-func checkText(data []byte, labels int) error {
+func checkJSON(data []byte, labels int) error {
 	if !utf8.Valid(data) {
 		return errors.New("not UTF-8")
 	}

@@ -58,20 +58,20 @@ const maxVersion = math.MaxInt64 / 2
 // maxText is how long a text of a record may be: an owner goes into headers and keys of buckets.
 const maxText = 256
 
-// CheckText returns an error if a text cannot be an owner, a plan, or the name or value of a label.
-func CheckText(text string) error {
+// checkText returns an error if a text cannot be an owner, a plan, or the name or value of a label.
+func checkText(text string) error {
 	if len(text) > maxText {
 		return fmt.Errorf("want at most %d bytes", maxText)
 	}
 	return authz.CheckText(text)
 }
 
-// CheckScope returns an error if a text cannot be a scope. Spaces separate scopes.
-func CheckScope(text string) error {
+// checkScope returns an error if a text cannot be a scope. Spaces separate scopes.
+func checkScope(text string) error {
 	if text == "" || strings.Contains(text, " ") {
 		return errors.New("want one word")
 	}
-	return CheckText(text)
+	return checkText(text)
 }
 
 // Err returns the first mistake of Check as an error, nil for none.
@@ -135,7 +135,7 @@ func (c *checks) id(r Record) {
 
 func (c *checks) texts(r Record) {
 	text := func(path, name, text string) {
-		if err := CheckText(text); err != nil {
+		if err := checkText(text); err != nil {
 			c.add(path, suggest.Quoted(name)+" cannot be "+suggest.Quoted(text), err.Error())
 		}
 	}
@@ -149,7 +149,7 @@ func (c *checks) texts(r Record) {
 	}
 	before := len(c.mistakes)
 	for name, value := range r.Labels {
-		if err := CheckText(name); err != nil {
+		if err := checkText(name); err != nil {
 			c.add("labels", suggest.Quoted(name)+" cannot be the name of a label", err.Error())
 			continue
 		}
@@ -157,7 +157,7 @@ func (c *checks) texts(r Record) {
 	}
 	slices.SortFunc(c.mistakes[before:], func(a, b ratelimit.Mistake) int { return strings.Compare(a.Message, b.Message) })
 	for i, scope := range r.Scopes {
-		if err := CheckScope(scope); err != nil {
+		if err := checkScope(scope); err != nil {
 			c.add(fmt.Sprintf("scopes[%d]", i), "a scope cannot be "+suggest.Quoted(scope), err.Error())
 		}
 	}

@@ -30,8 +30,8 @@ func (s *Secret) Seal(data []byte, place ...string) []byte {
 // current one. Its only error is ErrSeal.
 func (s *Secret) Open(sealed []byte, place ...string) (data []byte, current bool, err error) {
 	text, data, found := bytes.Cut(sealed, []byte(" "))
-	mac, err := ParseHash(string(text))
-	if !found || err != nil {
+	var mac Hash
+	if !found || mac.UnmarshalText(text) != nil {
 		return nil, false, ErrSeal
 	}
 	for i, p := range s.peppers {

@@ -148,28 +148,20 @@ func (h Hash) IsZero() bool { return h == Hash{} }
 // errHash never holds the text, which may be a key that somebody put in the wrong place.
 var errHash = errors.New("want hmac-sha256:<8 hex digits>:<43 characters>, as `extauthz keys create` writes it; a key itself is never kept")
 
-// ParseHash reads a hash. The error never holds the text.
-func ParseHash(text string) (h Hash, err error) {
-	parts := strings.Split(text, ":")
-	if len(parts) != 3 || parts[0] != algorithm || len(parts[1]) != hex.EncodedLen(len(h.made)) {
-		return Hash{}, errHash
-	}
-	if _, err := hex.Decode(h.made[:], []byte(parts[1])); err != nil {
-		return Hash{}, errHash
-	}
-	sum, err := base64.RawURLEncoding.Strict().DecodeString(parts[2])
-	if err != nil || len(sum) != len(h.digest) {
-		return Hash{}, errHash
-	}
-	copy(h.digest[:], sum)
-	return h, nil
-}
-
 // MarshalText is String.
 func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
-// UnmarshalText is ParseHash.
-func (h *Hash) UnmarshalText(text []byte) (err error) {
-	*h, err = ParseHash(string(text))
-	return err
+// UnmarshalText reads what String returns. The error never holds the text.
+func (h *Hash) UnmarshalText(text []byte) error {
+	parts := strings.Split(string(text), ":")
+	if len(parts) != 3 || parts[0] != algorithm || len(parts[1]) != hex.EncodedLen(len(h.made)) {
+		return errHash
+	}
+	made, err := hex.DecodeString(parts[1])
+	sum, wrong := base64.RawURLEncoding.Strict().DecodeString(parts[2])
+	if err != nil || wrong != nil || len(sum) != len(h.digest) {
+		return errHash
+	}
+	*h = Hash{fingerprint(made), digest(sum)}
+	return nil
 }
