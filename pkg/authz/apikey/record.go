@@ -40,8 +40,7 @@ type Record struct {
 	// Previous is the key with the same id before this one, which stays valid for a while; nil for none.
 	Previous *Previous `json:"previous,omitempty" yaml:"previous" example:"{hash: hmac-sha256:..., valid_until: 2026-12-31}"`
 	// Version is larger after each change than that of any other record before it, so that a record that was put back
-	// is told from one that was changed. 0 for a record of a file: package keyfile compares the versions of whole
-	// files.
+	// is told from one that was changed.
 	Version int64 `json:"version,omitempty"`
 }
 

@@ -26,6 +26,24 @@ func (s *Source) Replace(records []Record) (outdated []string) {
 	return outdated
 }
 
+// Older returns the first record whose Version is below that of the key with its id here, and the latter; nil if there is
+// none.
+func (s *Source) Older(records []Record) (older *Record, active int64) {
+	t := s.load()
+	for i := range records {
+		if e := t.find(records[i].ID); e != nil && records[i].Version < e.version {
+			return &records[i], e.version
+		}
+	}
+	return nil, 0
+}
+
+// Restore replaces all records as Replace does, and takes each Version.
+func (s *Source) Restore(records []Record) {
+	next, _ := newTable(0).next(records)
+	s.table.Store(next)
+}
+
 // Update adds records, or puts them in the place of those with the same ids, at once for every Check that begins from
 // then on. The other records stay. It takes each Version. Calls must overlap neither each other nor those of Replace.
 func (s *Source) Update(records []Record) {

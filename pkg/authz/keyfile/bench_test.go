@@ -68,7 +68,7 @@ func BenchmarkWrite(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	lines, err := encode(c.records[:1], c.version+1)
+	lines, err := encode(c.records[:1])
 	if err != nil {
 		b.Fatal(err)
 	}

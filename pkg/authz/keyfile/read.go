@@ -27,7 +27,7 @@ const endMark = `{"end":true}`
 
 // contents is what a key file holds.
 type contents struct {
-	// records has the newest record of each id, in the order in which the ids first appear. Each Version is 0.
+	// records has the newest record of each id, in the order in which the ids first appear.
 	records []apikey.Record
 	index   map[string]int // of an id in records
 	lines   int            // of records, the outdated ones among them
@@ -35,8 +35,8 @@ type contents struct {
 	body    int            // how many bytes stand before the end mark
 }
 
-// Load returns the keys of the file at a path, in the order in which their ids first appear. Each Version is 0. The
-// error has all mistakes of the file with their lines.
+// Load returns the keys of the file at a path, in the order in which their ids first appear. The error has all mistakes
+// of the file with their lines.
 func Load(path string) ([]apikey.Record, error) {
 	content, _, err := read(path)
 	if err != nil {
@@ -172,7 +172,6 @@ func (p *parser) take(l *line) {
 		return
 	}
 	p.version = max(p.version, r.Version)
-	r.Version = 0
 	i, known := p.index[r.ID]
 	if known {
 		p.records[i] = r

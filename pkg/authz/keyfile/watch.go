@@ -27,9 +27,9 @@ const clockStep = 2 * time.Second
 
 // Watcher keeps the keys of a Source those of the file at a path. Use NewWatcher.
 //
-// A file with mistakes changes nothing, and neither does one that is gone. A file whose newest change is older than
-// that of the active keys is an older copy, in which a revoked key can be valid: it is refused until Reload is called
-// when it has been unchanged for QuietPeriod. If a link on the way to the file leads elsewhere than before, as after
+// A file with mistakes changes nothing, and neither does one that is gone. A file with an older record of a key than the
+// active one, or whose newest change is older, is an older copy, in which a revoked key can be valid: it is refused
+// until Reload is called when it has been unchanged for QuietPeriod. If a link on the way to the file leads elsewhere than before, as after
 // an update of a Secret of Kubernetes, the versions are not compared.
 type Watcher struct {
 	path   string
@@ -178,18 +178,30 @@ func (w *Watcher) activate(confirmed bool) error {
 		if err != nil {
 			return err
 		}
-		if c.version < w.version && w.last.place == w.place && !confirmed {
+		if what := w.isOlder(c); what != "" && w.last.place == w.place && !confirmed {
 			w.older = true
-			return fmt.Errorf("%s: this is an older copy: its last change is of %s, and that of the active keys is of %s\n"+
+			return fmt.Errorf("%s: this is an older copy: %s\n"+
 				"      = restore the newer file: in the older one, a revoked key can be valid\n"+
 				"      = to take the older one, send SIGHUP after it has been unchanged for %s",
-				w.path, when(c.version), when(w.version), QuietPeriod)
+				w.path, what, QuietPeriod)
 		}
-		w.source.Replace(c.records)
+		w.source.Restore(c.records)
 		w.version = c.version
 	}
 	w.place, w.body, w.hash = w.last.place, end, w.last.hash
 	return nil
+}
+
+// isOlder says what of a file is older than the active keys, "" for nothing. It looks at each key, because a change that
+// is made to an older copy is newer than all others.
+func (w *Watcher) isOlder(c contents) string {
+	if c.version < w.version {
+		return fmt.Sprintf("its last change is of %s, and that of the active keys is of %s", when(c.version), when(w.version))
+	}
+	if r, active := w.source.Older(c.records); r != nil {
+		return fmt.Sprintf("key %q is of %s, and the active one is of %s", r.ID, when(r.Version), when(active))
+	}
+	return ""
 }
 
 // added returns the records of the lines that a file has more than the one that the active keys were read from. ok is

@@ -179,6 +179,34 @@ func TestOlderCopyIsRefused(t *testing.T) {
 	}
 }
 
+// TestChangedOlderCopyIsRefused: an older copy of the file is put back, in which a key is not revoked yet. Then `extauthz keys`
+// changes it, once or so often that the file is rewritten, so that its last change is newer than the active keys.
+func TestChangedOlderCopyIsRefused(t *testing.T) {
+	path := newFile(t)
+	older := content(t, path)
+	change(t, Change(path, "aaaaaaaa", revoke))
+	newer := content(t, path)
+	var changed []string // outside of the bubble, where the clock has gone on since
+	for _, times := range []int{1, 20} {
+		write(t, path, older)
+		for range times {
+			change(t, Change(path, "cccccccc", func(r *apikey.Record) error { r.Plan += "x"; return nil }))
+		}
+		changed = append(changed, content(t, path))
+	}
+	write(t, path, newer)
+	synctest.Test(t, func(t *testing.T) {
+		w := watch(t, path)
+		for _, text := range changed {
+			write(t, path, text)
+			w.wants("a changed older copy", time.Minute, `this is an older copy: key "aaaaaaaa" is of 2`)
+			w.has("a changed older copy", "aaaaaaaa (revoked)", "bbbbbbbb (revoked)", "carol")
+			write(t, path, newer)
+			w.wants("the newer one again", time.Minute, "")
+		}
+	})
+}
+
 // TestSecretIsTrusted: a Secret of Kubernetes is replaced in one step, so an older state is what its owner wants.
 func TestSecretIsTrusted(t *testing.T) {
 	path := newFile(t)
@@ -243,7 +271,9 @@ func TestWatcher(t *testing.T) {
 		write(t, path, good)
 		w.wants("it is back", soon, "")
 		w.has("it is back", "aaaaaaaa (revoked)", "bbbbbbbb (revoked)", "carol", "dan6")
-		lines, err := encode([]apikey.Record{record(t, "dddddddd", "new")}, w.version+1)
+		newer := record(t, "dddddddd", "new")
+		newer.Version = w.version + 1
+		lines, err := encode([]apikey.Record{newer})
 		change(t, err)
 		write(t, path, string(lines)+endMark)
 		w.wants("a new file", soon, "")

@@ -49,7 +49,8 @@ func Change(path, id string, change func(*apikey.Record) error) error {
 			return nil, ErrNoKey
 		}
 		r := c.records[i]
-		return []apikey.Record{r}, change(&r)
+		err := change(&r)
+		return []apikey.Record{r}, err
 	})
 }
 
@@ -79,7 +80,10 @@ func update(path string, change func(*contents) ([]apikey.Record, error)) error 
 		return err
 	}
 	version := max(c.version+1, time.Now().UnixMicro())
-	added, err := encode(changed, version)
+	for i := range changed {
+		changed[i].Version = version
+	}
+	added, err := encode(changed)
 	if err != nil {
 		return err
 	}
@@ -88,7 +92,7 @@ func update(path string, change func(*contents) ([]apikey.Record, error)) error 
 	if len(content) > 0 && !full && lines-keys <= lines/2 {
 		return appendTo(path, c.body, added)
 	}
-	whole, err := encode(c.with(changed), version)
+	whole, err := encode(c.with(changed))
 	if err != nil {
 		return err
 	}
@@ -114,12 +118,12 @@ func (c *contents) with(changed []apikey.Record) []apikey.Record {
 	return c.records
 }
 
-// encode returns the lines of records of a version.
-func encode(records []apikey.Record, version int64) ([]byte, error) {
+// encode returns the lines of records. A record that did not change keeps its version: if the file is an older copy, it
+// has to look like one.
+func encode(records []apikey.Record) ([]byte, error) {
 	var lines []byte
-	for _, r := range records {
-		r.Version = version
-		line, err := r.Encode()
+	for i := range records {
+		line, err := records[i].Encode()
 		if err != nil {
 			return nil, err
 		}
