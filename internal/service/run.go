@@ -119,7 +119,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	if listeners.pprof != nil {
 		servers = append(servers, webServer{"pprof", listeners.pprof, newHTTPServer(bugs.handler("pprof", profilesHandler()))})
-		log.Info("serving profiles", "pprof", listeners.pprof.Addr())
+		log.Info("serving profiles", "pprof", listeners.pprof.Addr().String())
 	}
 
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -145,8 +145,14 @@ func Run(ctx context.Context, cfg Config) error {
 	if loaded.sample {
 		banner(cfg.Stderr, s, listeners)
 	}
-	logAlways(log, "serving", "grpc", listeners.grpc.Addr(), "http", listeners.http.Addr(), "debug", listeners.debug.Addr(),
-		"store", s.BackendType, "rules", loaded.name, "generation", source.stats().Generation)
+	generation := source.stats().Generation
+	active := []any{"rules", loaded.name, "generation", generation}
+	if generation == "" {
+		active = []any{"rules", "none are active: those in " + loaded.name + " are refused"}
+	}
+	logAlways(log, "serving", append([]any{
+		"grpc", listeners.grpc.Addr().String(), "http", listeners.http.Addr().String(), "debug", listeners.debug.Addr().String(),
+		"store", s.BackendType}, active...)...)
 	warnPlaintext(s, listeners, log)
 	if err := group.Wait(); err != nil {
 		return &StopError{err}

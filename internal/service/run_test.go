@@ -98,6 +98,38 @@ func TestStartAndDrainAreAnnounced(t *testing.T) {
 	}
 }
 
+// TestStartLineIsPlain: as JSON too, the addresses are texts, and rules that were refused are not said to be served.
+func TestStartLineIsPlain(t *testing.T) {
+	t.Parallel()
+	root := rulesRoot(t)
+	if err := os.WriteFile(filepath.Join(root, "config", "rules.yaml"), []byte("domain: [\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(t.TempDir(), "grpc.sock")
+	s, err := ReadSettings(Environment{
+		"RUNTIME_ROOT": root, "FORCE_START_WITHOUT_INITIAL_CONFIG": "true", "LOG_FORMAT": "json", "DRAIN_DELAY": "0s",
+		"GRPC_UDS": socket, "PORT": "0", "HOST": "127.0.0.1", "DEBUG_PORT": "0",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := new(testenv.Output)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, Config{Settings: s, Stderr: out}) }()
+	testenv.Eventually(t, matches(out, regexp.MustCompile(`"msg":"serving",.*\n`)), "the start line")
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	want := regexp.MustCompile(`"msg":"serving","grpc":"` + regexp.QuoteMeta(socket) +
+		`","http":"127\.0\.0\.1:\d+","debug":"127\.0\.0\.1:\d+","store":"memory",` +
+		`"rules":"none are active: those in [^"]+ are refused"}`)
+	if !want.MatchString(out.String()) {
+		t.Errorf("no %s in\n%s", want, out)
+	}
+}
+
 // rulesRoot makes a RUNTIME_ROOT with one rule file, which is about what rls.Example asks.
 func rulesRoot(t *testing.T) string {
 	t.Helper()
