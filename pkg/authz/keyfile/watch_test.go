@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +23,9 @@ type watched struct {
 	*Watcher
 	t      *testing.T
 	source apikey.Source
-	said   []string // the first line of each error, "" for a change
+
+	mu   sync.Mutex
+	said []string // the first line of each error, "" for a change
 }
 
 // watch follows a file until the bubble ends.
@@ -40,6 +43,8 @@ func watch(t *testing.T, path string) *watched {
 		if u.Err != nil {
 			text, _, _ = strings.Cut(u.Err.Error(), "\n")
 		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		w.said = append(w.said, text)
 	})
 	return w
@@ -52,6 +57,8 @@ func (w *watched) wants(what string, wait time.Duration, want ...string) {
 	synctest.Wait()
 	time.Sleep(wait)
 	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	matches := len(w.said) == len(want)
 	for i := range min(len(want), len(w.said)) {
 		matches = matches && strings.Contains(w.said[i], want[i]) && (want[i] == "") == (w.said[i] == "")
