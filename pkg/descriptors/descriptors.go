@@ -79,6 +79,9 @@ func (Unit) Words() []string {
 // MarshalText returns the name.
 func (u Unit) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
+// ErrUnit is the error of Unit.UnmarshalText.
+var ErrUnit = fmt.Errorf("unknown unit: want one of %s", strings.Join(Unit(0).Words(), ", "))
+
 // UnmarshalText takes the name of a unit, in any case.
 func (u *Unit) UnmarshalText(text []byte) error {
 	for _, unit := range Units {
@@ -87,5 +90,5 @@ func (u *Unit) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("unknown unit: want one of %s", strings.Join(u.Words(), ", "))
+	return ErrUnit
 }

@@ -3,13 +3,18 @@ package apikey
 import (
 	"bytes"
 	"cmp"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"time"
 	"unicode/utf8"
+
+	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
 // Encode returns a record as stores keep it: compact JSON in one line. The error is that of Err.
@@ -42,7 +47,9 @@ func (d *Decoder) Decode(id string, data []byte) (Record, error) {
 	var r Record
 	if err := d.json.Decode(&r); err != nil {
 		d.json = nil
-		return Record{}, fmt.Errorf("not readable: %w", withoutText(err))
+		var named struct{ ID string } // the error may stand before the id
+		_ = json.Unmarshal(data, &named)
+		return Record{ID: named.ID}, fmt.Errorf("not readable: %w", withoutText(err))
 	}
 	if _, err := d.json.Token(); !errors.Is(err, io.EOF) {
 		d.json = nil
@@ -102,13 +109,40 @@ func checkJSON(data []byte, labels int) error {
 	return nil
 }
 
-// withoutText is an error of the decoder without the values that it may repeat.
+// withoutText is an error of the decoder without the values that it may repeat. It names the field, if that is known.
 func withoutText(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("%s: not a %s", wrong.Field, wrong.Type)
+		if wrong.Field == "" {
+			return errors.New("want a JSON object")
+		}
+		return fmt.Errorf("%s: want %s", wrong.Field, wanted(wrong.Type))
 	}
 	if _, ok := errors.AsType[*time.ParseError](err); ok {
 		return errors.New("not a time")
 	}
+	switch {
+	case errors.Is(err, descriptors.ErrUnit):
+		return fmt.Errorf("limit.unit: %w", err)
+	case errors.Is(err, bucket.ErrAlgorithm):
+		return fmt.Errorf("limit.algorithm: %w", err)
+	}
 	return err
+}
+
+// wanted says which JSON a type of a field of a record is read from.
+func wanted(t reflect.Type) string {
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+		return "a text"
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int64, reflect.Uint64:
+		return "a whole number"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Struct, reflect.Map:
+		return "a JSON object"
+	}
+	return "a text"
 }

@@ -137,6 +137,9 @@ func (Algorithm) Words() []string {
 // MarshalText returns the name.
 func (a Algorithm) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
+// ErrAlgorithm is the error of Algorithm.UnmarshalText.
+var ErrAlgorithm = fmt.Errorf("unknown algorithm: want one of %s", strings.Join(Algorithm(0).Words(), ", "))
+
 // UnmarshalText takes the name of an algorithm, in any case; SlidingWindow is one of them.
 func (a *Algorithm) UnmarshalText(text []byte) error {
 	for _, choice := range append([]Algorithm{SlidingWindow}, Algorithms...) {
@@ -145,5 +148,5 @@ func (a *Algorithm) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("unknown algorithm: want one of %s", strings.Join(a.Words(), ", "))
+	return ErrAlgorithm
 }
