@@ -95,8 +95,7 @@ func newRuleSource(l *loadedRules, live *rules.Live, log *slog.Logger, activate 
 
 // watch follows the files until ctx is done; SIGHUP has them read at once.
 func (r *ruleSource) watch(ctx context.Context) error {
-	if r.watcher == nil { // nothing to follow, and SIGHUP must not end the process
-		reloadOnHangup(ctx, func() {})
+	if r.watcher == nil {
 		return nil
 	}
 	go reloadOnHangup(ctx, r.watcher.Reload)

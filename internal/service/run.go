@@ -8,7 +8,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"os/signal"
 	"runtime"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -47,6 +50,9 @@ func (e *StopError) Unwrap() error { return e.err }
 // Run builds everything, top to bottom, and serves until ctx is done; then it drains and returns nil. If a server fails, Run returns a
 // *StopError; any other error means that the service could not start.
 func Run(ctx context.Context, cfg Config) error {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP) // reloadOnHangup acts on it; at no time does it end the process
+	defer signal.Stop(hangup)
 	s, log := cfg.Settings, newLogger(cfg.Settings, cfg.Stderr)
 	for _, warning := range s.environment.ineffective() {
 		log.Warn("setting", "warning", warning)

@@ -9,10 +9,12 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -127,6 +129,39 @@ func TestStartLineIsPlain(t *testing.T) {
 		`"rules":"none are active: those in [^"]+ are refused"}`)
 	if !want.MatchString(out.String()) {
 		t.Errorf("no %s in\n%s", want, out)
+	}
+}
+
+// TestHangupDoesNotCutTheDrain: after SIGTERM too, SIGHUP does not end the process, so that its memory is saved.
+func TestHangupDoesNotCutTheDrain(t *testing.T) {
+	t.Parallel()
+	snapshot := filepath.Join(t.TempDir(), "snapshot")
+	cmd := exec.Command(program)
+	cmd.Env = []string{
+		"RUNTIME_ROOT=" + rulesRoot(t), "MEMORY_SNAPSHOT_PATH=" + snapshot, "DRAIN_DELAY=1s", "LOG_LEVEL=INFO",
+		"HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0",
+	}
+	service := testenv.Start(t, cmd, func() error { return nil })
+	says := func(text string) {
+		testenv.Eventually(t, func() error {
+			if !strings.Contains(service.Output(), text) {
+				return errors.New("it has said:\n" + service.Output())
+			}
+			return nil
+		}, text)
+	}
+	says("msg=serving")
+	ended := make(chan error, 1)
+	go func() { ended <- service.Terminate() }()
+	says("msg=draining")
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(snapshot); err != nil {
+		t.Error(err)
 	}
 }
 
