@@ -2,10 +2,12 @@ package file
 
 import (
 	"reflect"
+	"regexp"
 	"strings"
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
@@ -25,7 +27,25 @@ func ruleKind() *strictyaml.Kind {
 		TooLarge:  "is this a rule file? If so, split it and set MERGE_DOMAIN_CONFIG=true",
 		Directory: "rules are read from one directory, not from those below it",
 		MaxValues: 500_000,
+		Mask:      mask,
+		MaskLine:  mask,
 	}
+}
+
+// mask hides API keys and JWTs, which may stand in a rule file by mistake. Keys of descriptors such as
+// `area_restrictions` stay readable, and so do texts of other kinds that begin alike.
+func mask(text string) string {
+	if !strings.Contains(text, "ea_") && !strings.Contains(text, "eyJ") {
+		return text
+	}
+	const begins = `(?:\b|_)` // messages join the key and the value of a descriptor with `_`
+	tokens := regexp.MustCompile(begins + `eyJ[0-9A-Za-z_-]{12,}(?:\.[0-9A-Za-z_-]*)*`)
+	text = tokens.ReplaceAllStringFunc(text, func(token string) string {
+		shown := strings.Index(token, "eyJ") + len("eyJ")
+		return token[:shown] + strings.Repeat("*", len(token)-shown)
+	})
+	keys := regexp.MustCompile(begins + `ea_[0-9A-Za-z]{8}_[0-9A-Za-z]{12,}`)
+	return keys.ReplaceAllStringFunc(text, apikey.Mask)
 }
 
 // sections name the maps of a rule file, those first in which a misplaced key is more likely meant.
