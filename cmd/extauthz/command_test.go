@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/extauthz/extauthz/internal/service"
+	"github.com/extauthz/extauthz/internal/testenv"
 )
 
 func TestCommands(t *testing.T) {
@@ -114,7 +115,7 @@ func TestNoSecretInJSON(t *testing.T) {
 // TestCheckRequiresEnd: check reads the settings that a server would.
 func TestCheckRequiresEnd(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(rulesRoot(t), "config")
+	dir := filepath.Join(testenv.RulesRoot(t), "config")
 	var out bytes.Buffer
 	const want = "rules.yaml:2:1: error: the file does not end with `end: true`"
 	if code := run(t, service.Environment{"RULES_REQUIRE_END": "true"}, "check "+dir, "", &out, &out); code != exitFailed || !strings.Contains(out.String(), want) {
@@ -151,15 +152,15 @@ func TestNoStart(t *testing.T) {
 		"port in use":       {service.Environment{"GRPC_PORT": port}, "port " + port + " of 127.0.0.1 is in use: stop what listens there, or set GRPC_PORT to another port"},
 		"missing directory": {service.Environment{"RUNTIME_ROOT": "/nowhere"}, "extauthz: the rule directory /nowhere/config does not exist: mount or create it, or set RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY to the one with the rules\n"},
 		"rules not mounted": {service.Environment{"REDIS_URL": "localhost:6379", "GRPC_UDS": "/run/grpc.sock"}, "/srv/runtime_data/current/config does not exist"},
-		"not my address":    {service.Environment{"RUNTIME_ROOT": rulesRoot(t), "GRPC_HOST": "192.0.2.1"}, "listen for GRPC_HOST: its host is not an address of this machine (listen tcp 192.0.2.1:0"},
-		"socket in use":     {service.Environment{"RUNTIME_ROOT": rulesRoot(t), "GRPC_UDS": used}, "GRPC_UDS=" + used + ": the socket is in use: stop what listens there"},
-		"socket too long":   {service.Environment{"RUNTIME_ROOT": rulesRoot(t), "GRPC_UDS": "/" + strings.Repeat("s", 107)}, "a path of 108 bytes is too long for a socket"},
-		"plaintext":         {service.Environment{"RUNTIME_ROOT": rulesRoot(t), "GRPC_HOST": "0.0.0.0", "HOST": "127.0.0.1", "STRICT_ENVIRONMENT": "true"}, "GRPC_HOST=0.0.0.0: other machines can reach a listener without TLS"},
+		"not my address":    {service.Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_HOST": "192.0.2.1"}, "listen for GRPC_HOST: its host is not an address of this machine (listen tcp 192.0.2.1:0"},
+		"socket in use":     {service.Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_UDS": used}, "GRPC_UDS=" + used + ": the socket is in use: stop what listens there"},
+		"socket too long":   {service.Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_UDS": "/" + strings.Repeat("s", 107)}, "a path of 108 bytes is too long for a socket"},
+		"plaintext":         {service.Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_HOST": "0.0.0.0", "HOST": "127.0.0.1", "STRICT_ENVIRONMENT": "true"}, "GRPC_HOST=0.0.0.0: other machines can reach a listener without TLS"},
 		"plaintext word":    {service.Environment{"GRPC_PLAINTEXT": "yes"}, "GRPC_PLAINTEXT: want allow"},
 		"broken rules":      {service.Environment{"RUNTIME_ROOT": filepath.Dir(broken)}, "a.yaml:2:"},
 		"wrong setting":     {service.Environment{"PORT": "x"}, `PORT: want a port`},
-		"socket is a file":  {service.Environment{"RUNTIME_ROOT": rulesRoot(t), "GRPC_UDS": filepath.Join(broken, "a.yaml")}, "GRPC_UDS=" + filepath.Join(broken, "a.yaml") + ": a file is there that is not a socket: delete it, or set GRPC_UDS to another path"},
-		"socket of nowhere": {service.Environment{"RUNTIME_ROOT": rulesRoot(t), "GRPC_UDS": filepath.Join(broken, "nowhere", "grpc.sock")}, "the directory " + filepath.Join(broken, "nowhere") + " does not exist: create it, or mount it"},
+		"socket is a file":  {service.Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_UDS": filepath.Join(broken, "a.yaml")}, "GRPC_UDS=" + filepath.Join(broken, "a.yaml") + ": a file is there that is not a socket: delete it, or set GRPC_UDS to another path"},
+		"socket of nowhere": {service.Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_UDS": filepath.Join(broken, "nowhere", "grpc.sock")}, "the directory " + filepath.Join(broken, "nowhere") + " does not exist: create it, or mount it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env := service.Environment{"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0"}
@@ -177,18 +178,4 @@ func run(t *testing.T, env service.Environment, args, stdin string, stdout, stde
 	t.Helper()
 	p := &program{env: env, stdin: strings.NewReader(stdin), stdout: stdout, stderr: stderr}
 	return p.run(strings.Fields(args))
-}
-
-// rulesRoot makes a RUNTIME_ROOT with one rule file.
-func rulesRoot(t *testing.T) string {
-	t.Helper()
-	root := t.TempDir()
-	if err := os.Mkdir(filepath.Join(root, "config"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	const rules = "domain: sample\ndescriptors: [{key: api_key, rate_limit: {unit: minute, requests_per_unit: 5}}]\n"
-	if err := os.WriteFile(filepath.Join(root, "config", "rules.yaml"), []byte(rules), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return root
 }

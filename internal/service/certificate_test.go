@@ -30,7 +30,7 @@ func TestCertificateForRedis(t *testing.T) {
 	first, renewed := stranger.Issue(t, name, time.Hour), trusted.Issue(t, name, 24*time.Hour)
 	testenv.WriteCertificate(t, first, file("client.pem"), file("client.key"))
 	_, httpAddr, debugAddr, _ := start(t, Environment{
-		"RUNTIME_ROOT": rulesRoot(t),
+		"RUNTIME_ROOT": testenv.RulesRoot(t),
 		"REDIS_URL":    "rediss://" + testenv.Loopback(port), "REDIS_TIMEOUT": "10s", "REDIS_TLS_CACERT": file("ca.pem"),
 		"REDIS_TLS_CLIENT_CERT": file("client.pem"), "REDIS_TLS_CLIENT_KEY": file("client.key"),
 	})

@@ -57,7 +57,7 @@ func start(t *testing.T, vars Environment) (grpcAddr, httpAddr, debugAddr string
 // a terminal, which is all that Ctrl-C is for, the drain is announced with its length.
 func TestStartAndDrainAreAnnounced(t *testing.T) {
 	t.Parallel()
-	root := rulesRoot(t)
+	root := testenv.RulesRoot(t)
 	const banner, draining = "the built-in sample is served, on loopback only", "extauthz: draining for 0.05 s; press Ctrl-C again to stop now\n"
 	for _, c := range []struct {
 		name      string
@@ -103,7 +103,7 @@ func TestStartAndDrainAreAnnounced(t *testing.T) {
 // TestStartLineIsPlain: as JSON too, the addresses are texts, and rules that were refused are not said to be served.
 func TestStartLineIsPlain(t *testing.T) {
 	t.Parallel()
-	root := rulesRoot(t)
+	root := testenv.RulesRoot(t)
 	if err := os.WriteFile(filepath.Join(root, "config", "rules.yaml"), []byte("domain: [\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestHangupDoesNotCutTheDrain(t *testing.T) {
 	snapshot := filepath.Join(t.TempDir(), "snapshot")
 	cmd := exec.Command(program)
 	cmd.Env = []string{
-		"RUNTIME_ROOT=" + rulesRoot(t), "MEMORY_SNAPSHOT_PATH=" + snapshot, "DRAIN_DELAY=1s", "LOG_LEVEL=INFO",
+		"RUNTIME_ROOT=" + testenv.RulesRoot(t), "MEMORY_SNAPSHOT_PATH=" + snapshot, "DRAIN_DELAY=1s", "LOG_LEVEL=INFO",
 		"HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0",
 	}
 	service := testenv.Start(t, cmd, func() error { return nil })
@@ -163,20 +163,6 @@ func TestHangupDoesNotCutTheDrain(t *testing.T) {
 	if _, err := os.Stat(snapshot); err != nil {
 		t.Error(err)
 	}
-}
-
-// rulesRoot makes a RUNTIME_ROOT with one rule file, which is about what rls.Example asks.
-func rulesRoot(t *testing.T) string {
-	t.Helper()
-	root := t.TempDir()
-	if err := os.Mkdir(filepath.Join(root, "config"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	const rules = "domain: sample\ndescriptors: [{key: api_key, rate_limit: {unit: minute, requests_per_unit: 5}}]\n"
-	if err := os.WriteFile(filepath.Join(root, "config", "rules.yaml"), []byte(rules), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return root
 }
 
 func matches(out *testenv.Output, pattern *regexp.Regexp) func() error {
@@ -372,7 +358,7 @@ descriptors:
   - {key: c, rate_limit: {unit: hour, requests_per_unit: 1}}
 `
 	upTo := func(mark string) string { return strings.SplitN(whole, mark, 2)[0] }
-	root := rulesRoot(t)
+	root := testenv.RulesRoot(t)
 	file := filepath.Join(root, "config", "rules.yaml")
 	write := func(name, content string) {
 		t.Helper()
@@ -447,7 +433,7 @@ descriptors:
 func TestUnixSocket(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "rls.sock")
-	start(t, Environment{"GRPC_UDS": path, "RUNTIME_ROOT": rulesRoot(t)})
+	start(t, Environment{"GRPC_UDS": path, "RUNTIME_ROOT": testenv.RulesRoot(t)})
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -478,7 +464,7 @@ func TestProfiles(t *testing.T) {
 		"on, the debug port open":  {Environment{"DEBUG_HOST": "0.0.0.0", "DEBUG_PPROF": "true"}, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			vars := Environment{"RUNTIME_ROOT": rulesRoot(t), "DEBUG_PPROF_PORT": "0"}
+			vars := Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "DEBUG_PPROF_PORT": "0"}
 			maps.Copy(vars, c.env)
 			_, _, debugAddr, out := start(t, vars)
 			_, port, _ := net.SplitHostPort(debugAddr)
@@ -575,7 +561,7 @@ func TestPlaintext(t *testing.T) {
 func TestHealthOfTheService(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "grpc.sock")
-	env := Environment{"GRPC_UDS": socket, "RUNTIME_ROOT": rulesRoot(t)}
+	env := Environment{"GRPC_UDS": socket, "RUNTIME_ROOT": testenv.RulesRoot(t)}
 	_, httpAddr, _, _ := start(t, env)
 	for _, args := range []string{"health", "health --service ratelimit", "health --http http://" + httpAddr + "/readyz"} {
 		if code, _, stderr := runProgram(t, env, "", append(strings.Fields(args), "--timeout=1m")...); code != exitOK {

@@ -16,7 +16,7 @@ import (
 // TestRedisPasswordsAreNotShown: however REDIS_URL is written, and whatever is wrong with it, nothing shows what may be a password.
 func TestRedisPasswordsAreNotShown(t *testing.T) {
 	t.Parallel()
-	root := rulesRoot(t)
+	root := testenv.RulesRoot(t)
 	for _, url := range []string{
 		// Without a scheme.
 		"alice:quizzebra@127.0.0.1:1", "alice:quiz@zebra@127.0.0.1:1", ":quizzebra@127.0.0.1:1", "quizzebra@127.0.0.1:1", "alice:quizzebra@127.0.0.1",
@@ -89,7 +89,7 @@ func serveOnce(t *testing.T, env Environment) string {
 
 // TestMisplacedSecretsAreNotShown sets every setting, one after the other, to a secret that belongs elsewhere.
 func TestMisplacedSecretsAreNotShown(t *testing.T) {
-	root := rulesRoot(t)
+	root := testenv.RulesRoot(t)
 	t.Chdir(t.TempDir()) // where a socket or a snapshot is made whose path is a secret
 	ServerSecret, err := apikey.NewServerSecret()
 	if err != nil {

@@ -18,7 +18,7 @@ func TestUndecidedIsSaid(t *testing.T) {
 	server := testenv.Redis(t)
 	admin := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer admin.Close()
-	_, httpAddr, debugAddr, out := start(t, Environment{"RUNTIME_ROOT": rulesRoot(t), "REDIS_URL": server.Addr, "REDIS_TIMEOUT": "10s"})
+	_, httpAddr, debugAddr, out := start(t, Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "REDIS_URL": server.Addr, "REDIS_TIMEOUT": "10s"})
 	if err := admin.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -3,12 +3,11 @@ package strictyaml_test
 import (
 	"strings"
 	"testing"
-	"unicode"
-	"unicode/utf8"
 
 	"golang.org/x/tools/txtar"
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/internal/testenv/cases"
 )
 
 // FuzzDecode: no content may make Decode panic. Each problem shows a place that exists, in printable text. What is
@@ -32,27 +31,12 @@ func FuzzDecode(f *testing.F) {
 		doc.Add("", strictyaml.Mistake{Path: path, Message: "MISTAKE", Warning: true, OnKey: true})
 		problems := doc.Problems()
 		for _, p := range problems {
-			checkProblem(t, p)
+			cases.CheckProblem(t, p)
 		}
 		if !problems.HasErrors() {
 			checkShelves(t, s.Shelves)
 		}
 	})
-}
-
-func checkProblem(t *testing.T, p strictyaml.Problem) {
-	t.Helper()
-	if p.Line > 0 && (p.Column < 1 || p.Column > utf8.RuneCountInString(p.Source)+1) {
-		t.Errorf("column %d of a line with %d characters: %+v", p.Column, utf8.RuneCountInString(p.Source), p)
-	}
-	for _, r := range p.String() {
-		if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
-			t.Errorf("%U in the text of a problem: %q", r, p.String())
-		}
-	}
-	if strings.Contains(p.Message, "\n") {
-		t.Errorf("a message of several lines: %q", p.Message)
-	}
 }
 
 func checkShelves(t *testing.T, shelves []shelf) {

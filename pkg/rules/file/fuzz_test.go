@@ -4,13 +4,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
-	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/internal/testenv/cases"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -36,7 +33,7 @@ func FuzzParse(f *testing.F) {
 		files := []File{{Name: "f", Content: content}}
 		set, problems := Parse(files, Config{})
 		for _, p := range problems {
-			checkProblem(t, p)
+			cases.CheckProblem(t, p)
 		}
 		again, _ := Parse(files, Config{})
 		if diff := cmp.Diff(set, again); diff != "" && !strings.Contains(diff, "NaN") {
@@ -65,21 +62,6 @@ func FuzzParse(f *testing.F) {
 			checkPolicy(t, p)
 		}
 	})
-}
-
-func checkProblem(t *testing.T, p strictyaml.Problem) {
-	t.Helper()
-	if p.Line > 0 && (p.Column < 1 || p.Column > utf8.RuneCountInString(p.Source)+1) {
-		t.Errorf("column %d of a line with %d characters: %+v", p.Column, utf8.RuneCountInString(p.Source), p)
-	}
-	for _, r := range p.String() {
-		if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
-			t.Errorf("%U in the text of a problem: %q", r, p.String())
-		}
-	}
-	if strings.Contains(p.Message, "\n") {
-		t.Errorf("a message of several lines: %q", p.Message)
-	}
 }
 
 func checkNodes(t *testing.T, nodes []ratelimit.Node) {

@@ -1,0 +1,26 @@
+package cases
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/extauthz/extauthz/internal/strictyaml"
+)
+
+// CheckProblem reports an error unless the place of a problem is in its line, and its text can be printed.
+func CheckProblem(t *testing.T, p strictyaml.Problem) {
+	t.Helper()
+	if p.Line > 0 && (p.Column < 1 || p.Column > utf8.RuneCountInString(p.Source)+1) {
+		t.Errorf("column %d of a line with %d characters: %+v", p.Column, utf8.RuneCountInString(p.Source), p)
+	}
+	for _, r := range p.String() {
+		if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
+			t.Errorf("%U in the text of a problem: %q", r, p.String())
+		}
+	}
+	if strings.Contains(p.Message, "\n") {
+		t.Errorf("a message of several lines: %q", p.Message)
+	}
+}

@@ -1,0 +1,21 @@
+package testenv
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// RulesRoot makes a RUNTIME_ROOT with one rule file. It is about what rls.Example asks: the domain sample, and the key api_key.
+func RulesRoot(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "config"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const rules = "domain: sample\ndescriptors: [{key: api_key, rate_limit: {unit: minute, requests_per_unit: 5}}]\n"
+	if err := os.WriteFile(filepath.Join(root, "config", "rules.yaml"), []byte(rules), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
