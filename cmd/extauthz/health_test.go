@@ -66,7 +66,7 @@ func TestHealth(t *testing.T) {
 	serveHealth(t, draining, func(s *grpc.Server) { setHealth(s, grpc_health_v1.HealthCheckResponse_SERVING).Shutdown() })
 	other, otherPort := listenOn(t, "tcp", "127.0.0.1:0")
 	serveHealth(t, other, func(*grpc.Server) {})
-	_, silentPort := listenOn(t, "tcp", "127.0.0.1:0") // connects, and nobody is there
+	_, silentPort := listenOn(t, "tcp", "127.0.0.1:0") // accepts connections and never answers
 	freePort := strconv.Itoa(testenv.FreePort(t))
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {

@@ -87,7 +87,7 @@ func openKeys(ctx context.Context, s *Settings, rules *loadedRules, log *slog.Lo
 	return k, nil
 }
 
-// secretFor is the server secret for some rules: one that lives as long as the process when nobody has keys.
+// secretFor returns the server secret for some rules. Without configured keys it lives as long as the process.
 func (s *Settings) secretFor(rules *loadedRules) (*apikey.Secret, error) {
 	switch {
 	case s.keysConfigured():
@@ -115,7 +115,7 @@ func (s *Settings) keysConfigured() bool {
 	return s.KeysFile != "" || s.KeySecret != "" || s.KeySecretOld != ""
 }
 
-// checkPolicies says so when policies of a reload ask for keys that nobody has configured; at the start that is an error.
+// checkPolicies logs an error if policies of a reload ask for keys that are not configured. At the start, Run returns that error.
 func (k *keySource) checkPolicies(policies map[string]*authz.Policy, s *Settings, sample bool) {
 	if usesKeys(policies) && !s.keysConfigured() && !sample {
 		k.log.Error("the rules ask for API keys now, and every key is refused: set API_KEYS_FILE or REDIS_URL, and API_KEY_SECRET, and start again")

@@ -25,7 +25,7 @@ type Authority struct {
 	key         *ecdsa.PrivateKey
 }
 
-// NewAuthority returns an authority that nobody else trusts.
+// NewAuthority returns an authority that only the caller's test trusts.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{key: ECKey(t), Pool: x509.NewCertPool()}

@@ -57,7 +57,7 @@ func Service(t testing.TB, binary string, environment ...string) *RunningService
 	cmd.Env = append([]string{
 		"PORT=" + strconv.Itoa(s.HTTPPort), "GRPC_PORT=" + strconv.Itoa(s.GRPCPort), "DEBUG_PORT=" + strconv.Itoa(s.DebugPort),
 		"HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "LOG_LEVEL=INFO",
-		"DRAIN_DELAY=0s", // nobody else is to notice that it goes
+		"DRAIN_DELAY=0s", // no Envoy has to notice that it stops
 	}, environment...)
 	s.Program = Start(t, cmd, func() error { return answersOK("http://" + Loopback(s.HTTPPort) + "/healthcheck") })
 	t.Cleanup(func() {
