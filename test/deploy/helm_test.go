@@ -62,6 +62,11 @@ func TestChart(t *testing.T) {
 
 // The chart that is packaged has the files that are links in the repository: alerts, dashboards, the example.
 func TestPackagedChart(t *testing.T) {
+	for _, link := range []string{"alerts.yaml", "dashboards", "example-rules.yaml"} {
+		if _, err := os.Readlink(filepath.Join(chart(t), "files", link)); err != nil {
+			t.Errorf("files/%s must be a symbolic link, so that there is one text to edit (sed -i replaces a link by a copy): %v", link, err)
+		}
+	}
 	dir := t.TempDir()
 	if out, err := helm(t, "package", chart(t), "--destination", dir); err != nil {
 		t.Fatalf("%v\n%s", err, out)
