@@ -70,6 +70,16 @@ func (s *State) at(l *Limit, now int64) (moved bool) {
 	return moved
 }
 
+// Remaining returns the largest number of units that fit the bucket at the time now, to which it brings the state. The state of a
+// log shares its Grants with what it was copied from; they stay as they are unless now is MaxClockStep before Last.
+func (s *State) Remaining(l *Limit, now int64) int64 {
+	if l.Requests == 0 {
+		return 0
+	}
+	s.at(l, now)
+	return registry[l.Algorithm].engine.remaining(l, s)
+}
+
 // Sound reports whether the state is one that the algorithm can go on from, so that a store can trust what it reads back.
 func (s *State) Sound(a Algorithm) bool {
 	if !a.known() || s.Count < 0 || s.Part < 0 || s.Rate < 0 || s.Rate > MaxRequests {

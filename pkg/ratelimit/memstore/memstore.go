@@ -58,6 +58,8 @@ type Store struct {
 	seed   maphash.Seed
 	clock  func() int64
 	logger *slog.Logger
+	// scratch holds *scratch.
+	scratch sync.Pool
 
 	snapshotPath               string
 	snapshots, failedSnapshots atomic.Uint64
@@ -76,6 +78,7 @@ func New(cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("memory store: %w", err)
 	}
 	s := &Store{clock: cfg.Clock, logger: cfg.Logger, snapshotPath: cfg.SnapshotPath, seed: maphash.MakeSeed()}
+	s.scratch.New = func() any { return &scratch{} }
 	s.makeShards(cfg.MaxBuckets)
 	if s.snapshotPath != "" {
 		if err := s.load(); err != nil {
@@ -131,7 +134,6 @@ func (s *Store) makeShards(maxBuckets int) {
 	s.shift = uint(64 - bits.Len(uint(n-1)))
 	for i := range s.shards {
 		s.shards[i].seed = s.seed
-		s.shards[i].probe.request.Takes = make([]bucket.Take, 1)
 		s.shards[i].capacity = maxBuckets / n
 		if i < maxBuckets%n {
 			s.shards[i].capacity++
@@ -142,17 +144,30 @@ func (s *Store) makeShards(maxBuckets int) {
 // Take decides the requests in place, one after the other; see ratelimit.Store. It waits for nothing but other callers of Take,
 // so it decides also when ctx is done, and Err is always nil.
 func (s *Store) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+	sc := s.scratch.Get().(*scratch)
+	defer s.scratch.Put(sc)
 	for i := range requests {
 		if r := &requests[i]; len(r.Takes) == 1 {
-			s.takeOne(r, &outcomes[i])
+			s.takeOne(r, &outcomes[i], sc.room(1))
 		} else {
-			s.takeAll(r, &outcomes[i])
+			s.takeAll(r, &outcomes[i], sc.room(len(r.Takes)))
 		}
 	}
 }
 
+// scratch is room for the buckets of the request that is being decided. It belongs to a call of Take and not to a shard, because
+// the memory of a shard moves from one processor's cache to another's with each decision.
+type scratch struct{ loaded []bucket.Loaded }
+
+func (sc *scratch) room(n int) []bucket.Loaded {
+	if n > len(sc.loaded) {
+		sc.loaded = make([]bucket.Loaded, n)
+	}
+	return sc.loaded[:n]
+}
+
 // takeOne is takeAll for what most requests are.
-func (s *Store) takeOne(r *bucket.Request, o *bucket.Outcome) {
+func (s *Store) takeOne(r *bucket.Request, o *bucket.Outcome, loaded []bucket.Loaded) {
 	t := &r.Takes[0]
 	hash := s.hash(t.Key)
 	sh := s.shardOf(hash)
@@ -161,14 +176,13 @@ func (s *Store) takeOne(r *bucket.Request, o *bucket.Outcome) {
 	// The clock is read inside: a time read before could be long past when the lock is got, and a bucket that is set back
 	// by more than bucket.MaxClockStep would refill twice.
 	now := s.clock()
-	loaded := sh.room(1)
 	sh.load(t, hash, &loaded[0].State)
 	r.Decide(now, loaded, o)
 	sh.keep(t, hash, &loaded[0], &o.Decisions[0], now)
 }
 
 // takeAll locks the shards of all takes, in their order, so that two requests never wait for each other.
-func (s *Store) takeAll(r *bucket.Request, o *bucket.Outcome) {
+func (s *Store) takeAll(r *bucket.Request, o *bucket.Outcome, loaded []bucket.Loaded) {
 	var few [16]uint64
 	hashes, shards := few[:0], shardSet(0)
 	for i := range r.Takes {
@@ -179,10 +193,6 @@ func (s *Store) takeAll(r *bucket.Request, o *bucket.Outcome) {
 	s.lock(shards)
 	defer s.unlock(shards)
 	now := s.clock()
-	var loaded []bucket.Loaded
-	if len(hashes) > 0 {
-		loaded = s.shardOf(hashes[0]).room(len(hashes))
-	}
 	for i := range loaded {
 		s.shardOf(hashes[i]).load(&r.Takes[i], hashes[i], &loaded[i].State)
 	}

@@ -23,14 +23,8 @@ type shard struct {
 
 	mu    sync.Mutex
 	table table
-	// loaded is room for the buckets of the request that is being decided.
-	loaded []bucket.Loaded
-	// probe is the question by which evict learns what is left of a bucket, and room for the answer.
-	probe struct {
-		request bucket.Request
-		loaded  [1]bucket.Loaded
-		outcome bucket.Outcome
-	}
+	// probe is room for the state that evict looks at.
+	probe bucket.State
 
 	_ [64]byte // the next shard's lock is on another cache line
 }
@@ -42,14 +36,6 @@ func (sh *shard) clear() {
 	sh.table = table{}
 	sh.live.Store(0)
 	sh.evicted.Store(0)
-}
-
-// room returns room for n buckets, until the lock is released.
-func (sh *shard) room(n int) []bucket.Loaded {
-	if n > len(sh.loaded) {
-		sh.loaded = make([]bucket.Loaded, n)
-	}
-	return sh.loaded[:n]
 }
 
 // load reads the state of the bucket of a take. The lock is held.
@@ -151,13 +137,11 @@ func (sh *shard) usage(slot uint32, now int64) usage {
 	if expired(e.expires, now) {
 		return usage{remaining: 1, capacity: 1, expires: e.expires}
 	}
-	p := &sh.probe
-	peek := &p.request.Takes[0]
-	peek.Limit = e.limit()
-	p.loaded[0].State = bucket.State{}
-	sh.stateOf(e, &p.loaded[0].State)
-	p.request.Decide(max(now, e.last), p.loaded[:], &p.outcome) // never a step back, for which the log would be rewritten
-	return usage{remaining: p.outcome.Decisions[0].Remaining, capacity: peek.Limit.Capacity(), expires: e.expires}
+	limit := e.limit()
+	sh.probe = bucket.State{}
+	sh.stateOf(e, &sh.probe)
+	remaining := sh.probe.Remaining(&limit, max(now, e.last)) // never a step back, for which the log would be rewritten
+	return usage{remaining: remaining, capacity: limit.Capacity(), expires: e.expires}
 }
 
 // less compares the used parts of the quotas. The products fit 64 bits: bucket.MaxRequests.
