@@ -12,7 +12,11 @@ const longest = 1 << 53
 
 // leak returns the time in which n units leak, but not more than longest.
 func (l *Limit) leak(n int64) span {
-	if !less(product(n, l.Window), product(longest, l.Requests)) {
+	p, d := product(n, l.Window), uint64(l.Requests)
+	if p.hi == 0 && p.lo/d < longest { // all but the largest limits: one division of 64 bits
+		return span{int64(p.lo / d), int64(p.lo % d)}
+	}
+	if !less(p, product(longest, l.Requests)) {
 		return span{longest, 0}
 	}
 	q, r := mulDiv(n, l.Window, l.Requests)

@@ -145,7 +145,6 @@ func (s *Store) makeShards(maxBuckets int) {
 // so it decides also when ctx is done, and Err is always nil.
 func (s *Store) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
 	sc := s.scratch.Get().(*scratch)
-	defer s.scratch.Put(sc)
 	for i := range requests {
 		if r := &requests[i]; len(r.Takes) == 1 {
 			s.takeOne(r, &outcomes[i], sc.room(1))
@@ -153,6 +152,7 @@ func (s *Store) Take(_ context.Context, requests []bucket.Request, outcomes []bu
 			s.takeAll(r, &outcomes[i], sc.room(len(r.Takes)))
 		}
 	}
+	s.scratch.Put(sc)
 }
 
 // scratch is room for the buckets of the request that is being decided. It belongs to a call of Take and not to a shard, because

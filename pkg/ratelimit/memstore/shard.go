@@ -23,8 +23,11 @@ type shard struct {
 
 	mu    sync.Mutex
 	table table
-	// probe is room for the state that evict looks at.
-	probe bucket.State
+	// probe is room for the bucket that evict looks at.
+	probe struct {
+		limit bucket.Limit
+		state bucket.State
+	}
 
 	_ [64]byte // the next shard's lock is on another cache line
 }
@@ -137,11 +140,11 @@ func (sh *shard) usage(slot uint32, now int64) usage {
 	if expired(e.expires, now) {
 		return usage{remaining: 1, capacity: 1, expires: e.expires}
 	}
-	limit := e.limit()
-	sh.probe = bucket.State{}
-	sh.stateOf(e, &sh.probe)
-	remaining := sh.probe.Remaining(&limit, max(now, e.last)) // never a step back, for which the log would be rewritten
-	return usage{remaining: remaining, capacity: limit.Capacity(), expires: e.expires}
+	p := &sh.probe
+	p.limit, p.state = e.limit(), bucket.State{}
+	sh.stateOf(e, &p.state)
+	remaining := p.state.Remaining(&p.limit, max(now, e.last)) // never a step back, for which the log would be rewritten
+	return usage{remaining: remaining, capacity: p.limit.Capacity(), expires: e.expires}
 }
 
 // less compares the used parts of the quotas. The products fit 64 bits: bucket.MaxRequests.
