@@ -19,6 +19,8 @@ VALE_VERSION := v3.7.1
 HELM_VERSION := v4.3.1
 KUBECONFORM_VERSION := v0.8.0
 EGCTL_VERSION := v1.9.1
+# A stamp shows that a tool is installed in this version. A new version has a new stamp.
+STAMPS := .tools/stamps
 
 PKG ?= ./...
 TESTFLAGS ?=
@@ -134,6 +136,9 @@ test-observability: test-tools prometheus-tools ## Check alerts, dashboards and 
 .PHONY: tools
 tools: test-tools lint-tools ## Install what tests and linters need; done by them as well
 
+.PHONY: envoy
+envoy: $(STAMPS)/envoy-$(ENVOY_VERSION) ## Install only Envoy: .tools/bin/envoy
+
 .PHONY: clean
 clean: ## Remove what was built, but for the tools
 	rm -rf dist extauthz
@@ -142,8 +147,6 @@ clean: ## Remove what was built, but for the tools
 distclean: clean ## Remove the tools too
 	rm -rf .tools
 
-# A stamp says that a tool is there in this version; a new version is a new stamp.
-STAMPS := .tools/stamps
 .PHONY: gotestsum test-tools lint-tools chart-tools gateway-tools prometheus-tools
 gotestsum: $(STAMPS)/gotestsum-$(GOTESTSUM_VERSION)
 test-tools: gotestsum $(STAMPS)/envoy-$(ENVOY_VERSION) $(STAMPS)/yaml-language-server-$(YAML_LANGUAGE_SERVER_VERSION)

@@ -55,7 +55,7 @@ func Problem(res *ratelimit.Result) []byte {
 // detail says in a sentence why a request is denied.
 func detail(res *ratelimit.Result) string {
 	if res.Answer == ratelimit.FromPolicyDeny {
-		return fmt.Sprintf("Rate limits cannot be decided at the moment. Try again in %d s.", retryAfter(res))
+		return fmt.Sprintf("Rate limits cannot be decided at the moment. Try again in %s.", inWords(retryAfter(res)))
 	}
 	if l, template := template(res); template != nil && template.Detail != "" {
 		return fill(template.Detail, res, l)
@@ -63,7 +63,7 @@ func detail(res *ratelimit.Result) string {
 	if res.RetryAfter == bucket.Never {
 		return "This request costs more than its limit can ever allow."
 	}
-	return fmt.Sprintf("The rate limit is exceeded. Try again in %d s.", retryAfter(res))
+	return fmt.Sprintf("The rate limit is exceeded. Try again in %s.", inWords(retryAfter(res)))
 }
 
 // template is what the limit that denies longest has to say of it; nil for nothing.
@@ -85,6 +85,19 @@ func fill(template string, res *ratelimit.Result, l *ratelimit.RuleLimit) string
 }
 
 func retryAfter(res *ratelimit.Result) int64 { return max(1, ratelimit.Seconds(res.RetryAfter)) }
+
+// inWords returns a wait in the largest unit of which it holds at least two, rounded up: "90 s", "3 minutes", "11 days".
+func inWords(seconds int64) string {
+	for _, unit := range []struct {
+		name    string
+		seconds int64
+	}{{"days", 86_400}, {"hours", 3_600}, {"minutes", 60}} {
+		if seconds >= 2*unit.seconds {
+			return fmt.Sprintf("%d %s", (seconds+unit.seconds-1)/unit.seconds, unit.name)
+		}
+	}
+	return fmt.Sprintf("%d s", seconds)
+}
 
 func (p problem) body() []byte {
 	body, err := json.Marshal(p)
