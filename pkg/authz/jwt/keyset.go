@@ -17,18 +17,18 @@ type version [sha256.Size]byte
 type keySet struct {
 	keys    []key
 	version version
-	// skipped is how many keys of the document can not be used: of unknown kinds, private, weak, or for encryption.
+	// skipped is how many keys of the document cannot be used: of unknown kinds, private, weak, or for encryption.
 	skipped int
 }
 
 // key is a public key, and what it is for.
 type key struct {
-	id        string                  // kid; "" for none
-	algorithm jose.SignatureAlgorithm // "" for any that the key can do
-	public    any                     // *rsa.PublicKey, *ecdsa.PublicKey or ed25519.PublicKey
+	id         string // kid; "" for none
+	algorithms []jose.SignatureAlgorithm
+	public     any // *rsa.PublicKey, *ecdsa.PublicKey or ed25519.PublicKey
 }
 
-// parseKeys reads a JWK Set. A key that can not be used is skipped, as RFC 7517, 5 asks for; a document that is no JWK Set is an
+// parseKeys reads a JWK Set. A key that cannot be used is skipped, as RFC 7517, 5 asks for; a document that is no JWK Set is an
 // error. A set without keys is one: its issuer has withdrawn them all.
 func parseKeys(text []byte) (*keySet, error) {
 	var document struct {
@@ -52,11 +52,15 @@ func parseKeys(text []byte) (*keySet, error) {
 	return set, nil
 }
 
-// parseKey reads a JWK; ok is false for one that can not check signatures.
+// parseKey reads a JWK; ok is false for one that cannot check signatures.
 func parseKey(text []byte) (k key, ok bool) {
 	var jwk jose.JSONWebKey
-	if json.Unmarshal(text, &jwk) != nil || !usable(jwk.Key) || jwk.Use != "" && jwk.Use != "sig" {
+	if json.Unmarshal(text, &jwk) != nil || jwk.Use != "" && jwk.Use != "sig" {
 		return key{}, false
+	}
+	algorithms := algorithmsOf(jwk.Key)
+	if only := jose.SignatureAlgorithm(jwk.Algorithm); only != "" {
+		algorithms = slices.DeleteFunc(algorithms, func(a jose.SignatureAlgorithm) bool { return a != only })
 	}
 	var more struct {
 		Operations []string `json:"key_ops"`
@@ -64,14 +68,14 @@ func parseKey(text []byte) (k key, ok bool) {
 	if json.Unmarshal(text, &more) != nil || more.Operations != nil && !slices.Contains(more.Operations, "verify") {
 		return key{}, false
 	}
-	return key{id: jwk.KeyID, algorithm: jose.SignatureAlgorithm(jwk.Algorithm), public: jwk.Key}, true
+	return key{jwk.KeyID, algorithms, jwk.Key}, len(algorithms) > 0
 }
 
 // find returns the keys with which a token can be checked: those of its kid, should an issuer give one to several. A token without
 // a kid has a key only when just one suits its algorithm, so that nobody can make us try all.
 func (s *keySet) find(h header) (found []key) {
 	for _, k := range s.keys {
-		if k.suits(h.algorithm) && (h.keyID == "" || k.id == h.keyID) {
+		if slices.Contains(k.algorithms, h.algorithm) && (h.keyID == "" || k.id == h.keyID) {
 			found = append(found, k)
 		}
 	}
