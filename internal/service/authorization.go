@@ -82,7 +82,7 @@ func (a *authorization) checkStats() telemetry.CheckStats {
 }
 
 func (a *authorization) issuerStats() (list []telemetry.IssuerStats) {
-	for _, s := range a.tokens.Stats().Sources {
+	for _, s := range a.tokens.Sources() {
 		list = append(list, telemetry.IssuerStats{Source: s.Name, Keys: s.Keys, LastSuccess: s.LastSuccess, Failures: s.Failures})
 	}
 	return list

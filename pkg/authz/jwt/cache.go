@@ -88,14 +88,3 @@ func (s *shard) add(k cacheKey, entry cached) {
 	s.young[k] = entry
 	s.weight += entry.weight
 }
-
-// len is how many tokens are known.
-func (c *cache) len() (n int) {
-	for i := range c.shards {
-		s := &c.shards[i]
-		s.mu.Lock()
-		n += len(s.young) + len(s.old)
-		s.mu.Unlock()
-	}
-	return n
-}

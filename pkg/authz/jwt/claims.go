@@ -19,42 +19,43 @@ func (v *validator) judge(claims map[string]any, now time.Time) (id authz.Identi
 	}
 	id = authz.Identity{
 		Method: authz.MethodJWT,
-		Owner:  textOf(claims[v.issuer.OwnerClaim]),
 		Scopes: scopesOf(claims[v.issuer.ScopesClaim]),
 		Claims: claims,
 	}
+	id.Owner, _ = claims[v.issuer.OwnerClaim].(string)
 	if name := v.issuer.PlanClaim; name != "" {
-		id.Plan = textOf(claims[name])
+		id.Plan, _ = claims[name].(string)
 	}
-	times, ok := timesOf(claims)
+	expires, notBefore, ok := timesOf(claims)
 	if !ok || id.Owner == "" {
 		return authz.Identity{}, expires, invalid(Claims)
 	}
-	expires = times.expires.Add(v.issuer.Leeway)
+	expires = expires.Add(v.issuer.Leeway)
 	if !now.Before(expires) {
 		return id, expires, &Error{Reason: Expired, Kind: authz.ErrExpired}
 	}
-	if soonest := now.Add(v.issuer.Leeway); times.notBefore.After(soonest) || times.issued.After(soonest) {
+	if soonest := now.Add(v.issuer.Leeway); notBefore.After(soonest) {
 		return id, expires, &Error{Reason: NotYet, Kind: authz.ErrNotYet}
 	}
 	return id, expires, nil
 }
 
-// times are the dates of a token (RFC 7519, 4.1.4 to 4.1.6); the zero Time for those it does not have.
-type times struct{ expires, notBefore, issued time.Time }
-
-// timesOf reads the dates; exp is required, and each that is there must be a date.
-func timesOf(claims map[string]any) (t times, ok bool) {
-	for name, at := range map[string]*time.Time{"exp": &t.expires, "nbf": &t.notBefore, "iat": &t.issued} {
+// timesOf reads the dates of a token (RFC 7519, 4.1.4 to 4.1.6): exp, which is required, and the later one of nbf and iat. ok is
+// false if one that is there is not a date.
+func timesOf(claims map[string]any) (expires, notBefore time.Time, ok bool) {
+	for _, name := range []string{"exp", "nbf", "iat"} {
 		claim, present := claims[name]
-		if !present {
-			continue
-		}
-		if *at, ok = dateOf(claim); !ok {
-			return times{}, false
+		date, ok := dateOf(claim)
+		switch {
+		case present && !ok:
+			return expires, notBefore, false
+		case name == "exp":
+			expires = date
+		case date.After(notBefore):
+			notBefore = date
 		}
 	}
-	return t, !t.expires.IsZero()
+	return expires, notBefore, !expires.IsZero()
 }
 
 // lastDate is the end of the year 9999, the last that most notations of time can express.
@@ -75,12 +76,6 @@ func dateOf(claim any) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return time.UnixMicro(int64(seconds * 1e6)), true
-}
-
-// textOf is a claim that is a string; "" for another.
-func textOf(claim any) string {
-	text, _ := claim.(string)
-	return text
 }
 
 // listOf is a claim that is a string or a list of strings, as aud; nil for another.

@@ -26,52 +26,51 @@ const (
 // fetchFloor is the least time between two fetches that unknown kids, which anybody can send, can cause.
 const fetchFloor = 30 * time.Second
 
-// endpoint is a URL of keys.
-type endpoint struct {
-	url    string
-	client *http.Client
-}
-
-func newEndpoint(rawURL string, cfg Config) endpoint {
-	return endpoint{url: rawURL, client: &http.Client{
+// newClient returns what fetches keys. Its transport keeps no connections: there are minutes between two fetches.
+func newClient(cfg Config) *http.Client {
+	if cfg.Transport == nil {
+		cfg.Transport = &http.Transport{
+			Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 64 << 10,
+		}
+	}
+	return &http.Client{
 		Transport: cfg.Transport,
 		Timeout:   cfg.Timeout,
-		// Whoever can make an issuer's server redirect must not choose its keys.
+		// An issuer's server that can be made to redirect must not choose the keys.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// endpoint is the origin at a URL.
+func endpoint(address string, client *http.Client) origin {
+	return origin{address, fetchFloor, func(ctx context.Context) (text []byte, fresh time.Duration, err error) {
+		if text, fresh, err = fetch(ctx, address, client); err != nil {
+			err = fmt.Errorf("fetch keys: %w", err)
+		}
+		return text, fresh, err
 	}}
 }
 
-// newTransport keeps no connections: there are minutes between two fetches.
-func newTransport() *http.Transport {
-	return &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 64 << 10}
-}
-
-func (e endpoint) name() string         { return e.url }
-func (e endpoint) floor() time.Duration { return fetchFloor }
-
-func (e endpoint) read(ctx context.Context) (text []byte, fresh time.Duration, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, e.url, http.NoBody)
+func fetch(ctx context.Context, address string, client *http.Client) (text []byte, fresh time.Duration, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
-		return nil, 0, fmt.Errorf("fetch keys: %w", err)
+		return nil, 0, err
 	}
 	request.Header.Set("Accept", "application/jwk-set+json, application/json;q=0.9")
 	request.Header.Set("User-Agent", "extauthz")
-	response, err := e.client.Do(request)
+	response, err := client.Do(request)
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return nil, 0, e.Err // without the URL, which is the name of the origin
+	}
 	if err != nil {
-		if e, ok := errors.AsType[*url.Error](err); ok {
-			err = e.Err // without the URL: whoever logs this knows it
-		}
-		return nil, 0, fmt.Errorf("fetch keys: %w", err)
+		return nil, 0, err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, 0, fmt.Errorf("fetch keys: the status is %d, want 200", response.StatusCode)
+		return nil, 0, fmt.Errorf("the status is %d, want 200", response.StatusCode)
 	}
 	text, err = readBounded(response.Body)
-	if err != nil {
-		return nil, 0, fmt.Errorf("fetch keys: %w", err)
-	}
-	return text, freshness(response.Header), nil
+	return text, freshness(response.Header), err
 }
 
 // readBounded reads all of a document that is not too long. What a compressed one expands to counts.

@@ -18,7 +18,7 @@ func AcceptsZeros(document []byte) (algorithm string, accepted bool) {
 	} {
 		head := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"` + string(algorithm) + `"}`))
 		zeros := base64.RawURLEncoding.EncodeToString(make([]byte, length))
-		t, err := parse(strings.Join([]string{head, "e30", zeros}, "."), []jose.SignatureAlgorithm{algorithm})
+		t, err := parse(strings.Join([]string{head, "e30", zeros}, "."), []string{string(algorithm)})
 		if err != nil {
 			return err.Error(), true
 		}
@@ -27,4 +27,18 @@ func AcceptsZeros(document []byte) (algorithm string, accepted bool) {
 		}
 	}
 	return "", false
+}
+
+// Cached returns how many verified tokens are known, expired ones that no request has asked for among them.
+func (v *Verifier) Cached() int { return v.cache.len() }
+
+// len is how many tokens are known.
+func (c *cache) len() (n int) {
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		n += len(s.young) + len(s.old)
+		s.mu.Unlock()
+	}
+	return n
 }

@@ -12,21 +12,17 @@ import (
 // no second look: no part of a JSON object is one.
 const pollInterval = time.Second
 
-// file is a path of a file with keys.
-type file string
-
-func (f file) name() string         { return string(f) }
-func (f file) floor() time.Duration { return pollInterval }
-
-func (f file) read(context.Context) (text []byte, fresh time.Duration, err error) {
-	opened, err := os.Open(string(f))
-	if err != nil {
-		return nil, 0, fmt.Errorf("read keys: %w", err)
-	}
-	defer opened.Close()
-	text, err = readBounded(opened)
-	if err != nil {
-		return nil, 0, fmt.Errorf("read keys from %s: %w", string(f), err)
-	}
-	return text, pollInterval, nil
+// file is the origin at a path.
+func file(path string) origin {
+	return origin{path, pollInterval, func(context.Context) (text []byte, fresh time.Duration, err error) {
+		opened, err := os.Open(path)
+		if err != nil {
+			return nil, 0, fmt.Errorf("read keys: %w", err)
+		}
+		defer opened.Close()
+		if text, err = readBounded(opened); err != nil {
+			return nil, 0, fmt.Errorf("read keys from %s: %w", path, err)
+		}
+		return text, pollInterval, nil
+	}}
 }

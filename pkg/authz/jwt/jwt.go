@@ -31,17 +31,14 @@ type Config struct {
 	MaxStale time.Duration
 	// CacheSize is how many verified tokens are remembered; one longer than 1 KiB counts as several. Default 65,536.
 	CacheSize int
-	// OnReading, if set, is told how the reading of keys went, whenever that is news: other keys, an error, another error, or
-	// none any more. It is called by several goroutines, one per source, each of which waits for it.
+	// OnReading, if set, is called when the reading of keys went otherwise than the one before: other keys, an error, another error, or
+	// none any more. It is called from several goroutines, one for each source at a time, and requests for these keys wait for it.
 	OnReading func(Reading)
 }
 
 func (c Config) withDefaults() Config {
 	if c.Now == nil {
 		c.Now = time.Now
-	}
-	if c.Transport == nil {
-		c.Transport = newTransport()
 	}
 	c.Timeout = cmp.Or(max(0, c.Timeout), 5*time.Second)
 	c.MaxStale = cmp.Or(max(0, c.MaxStale), 24*time.Hour)
@@ -55,6 +52,7 @@ func (c Config) withDefaults() Config {
 // Verifier checks tokens; it implements authz.Tokens. Use New. It is safe for concurrent use.
 type Verifier struct {
 	cfg    Config
+	client *http.Client
 	cache  *cache
 	policy atomic.Pointer[policy]
 
@@ -68,7 +66,7 @@ var _ authz.Tokens = (*Verifier)(nil)
 // New returns a verifier that knows no issuers yet, and refuses every token. It has no goroutines before SetIssuers.
 func New(cfg Config) *Verifier {
 	cfg = cfg.withDefaults()
-	v := &Verifier{cfg: cfg, cache: newCache(cfg.CacheSize)}
+	v := &Verifier{cfg: cfg, client: newClient(cfg), cache: newCache(cfg.CacheSize)}
 	v.policy.Store(&policy{})
 	return v
 }
@@ -97,7 +95,11 @@ func (v *Verifier) Check(ctx context.Context, issuer *authz.Issuer, token string
 	if len(token) > maxToken {
 		return authz.Identity{}, invalid(Oversized)
 	}
-	val := v.policy.Load().validator(issuer)
+	p := v.policy.Load()
+	val := p.validators[issuer]
+	if val == nil {
+		val = p.before[issuer]
+	}
 	if val == nil {
 		return authz.Identity{}, &Error{Reason: UnknownIssuer, Kind: authz.ErrUnavailable}
 	}
@@ -119,7 +121,7 @@ func digest(token string) [sha256.Size]byte {
 
 // verify checks a token that the cache does not know.
 func (v *Verifier) verify(ctx context.Context, val *validator, token string, id cacheKey) (authz.Identity, error) {
-	t, err := parse(token, val.algorithms)
+	t, err := parse(token, val.issuer.Algorithms)
 	if err != nil {
 		return authz.Identity{}, err
 	}

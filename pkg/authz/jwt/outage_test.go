@@ -86,7 +86,7 @@ func TestOutage(t *testing.T) {
 			v := open(t, jwt.Config{Now: c.now, Timeout: fetchTimeout}, settings)
 			token := s.sign(t, nil)
 			awaitOwner(t, v, c, settings, token)
-			before := v.Stats().Sources[0]
+			before := v.Sources()[0]
 
 			i.answers(failure)
 			c.advance(31 * time.Second)
@@ -100,7 +100,7 @@ func TestOutage(t *testing.T) {
 			check(t, v, settings, token, "owner ann")
 			check(t, v, settings, s.sign(t, claims{"jti": "not cached"}), "owner ann")
 			testenv.Eventually(t, func() error {
-				stats := v.Stats().Sources[0]
+				stats := v.Sources()[0]
 				if stats.Failures != before.Failures+1 || !stats.LastSuccess.Equal(before.LastSuccess) {
 					return fmt.Errorf("stats %+v, before the failure %+v", stats, before)
 				}

@@ -170,7 +170,7 @@ func TestStaleKeys(t *testing.T) {
 		check(t, v, settings, token, "owner ann")
 		pass(2 * time.Second)
 		check(t, v, settings, token, "unavailable: no_keys")
-		if stats := v.Stats().Sources[0]; stats.Keys != 0 || stats.Failures < 200 {
+		if stats := v.Sources()[0]; stats.Keys != 0 || stats.Failures < 200 {
 			t.Errorf("stats %+v, want no keys and a failure every 30 s", stats)
 		}
 		i.publish(s)
@@ -300,11 +300,11 @@ func TestSettingsChange(t *testing.T) {
 		check(t, v, one, token, "owner ann")
 		set(again, shared, two)
 		fetched(map[string]int{"/two": 1}) // what is as before is not fetched again
-		if n := v.Stats().Cached; n != 1 {
+		if n := v.Cached(); n != 1 {
 			t.Errorf("%d tokens known after the change, want 1", n)
 		}
 		check(t, v, again, token, "owner ann")
-		if n := v.Stats().Cached; n != 1 {
+		if n := v.Cached(); n != 1 {
 			t.Errorf("%d tokens known, want the one from before", n)
 		}
 		check(t, v, one, token, "owner ann") // a request from before the change
@@ -316,7 +316,7 @@ func TestSettingsChange(t *testing.T) {
 		fetched(map[string]int{"/two": 1}) // nobody reads /one any more
 		check(t, v, two, other, "owner ann")
 		want := []jwt.SourceStats{{Name: "http://localhost/two", Keys: 1}}
-		got := v.Stats().Sources
+		got := v.Sources()
 		if age := time.Since(got[0].LastSuccess); age > 10*time.Minute {
 			t.Errorf("the last success was %v ago", age)
 		}

@@ -9,13 +9,24 @@ import (
 )
 
 // origin is where keys come from: a file or a URL.
-type origin interface {
+type origin struct {
 	// name tells origins apart. It is fit for logs.
-	name() string
-	// read returns the document, and for how long it need not be read again.
-	read(ctx context.Context) (text []byte, fresh time.Duration, err error)
+	name string
 	// floor is the least time between two readings that requests, or errors, ask for.
-	floor() time.Duration
+	floor time.Duration
+	// read returns the document, and for how long it need not be read again.
+	read func(ctx context.Context) (text []byte, fresh time.Duration, err error)
+}
+
+// Reading is how a reading of keys went.
+type Reading struct {
+	// Source is the path or URL.
+	Source string
+	// Keys is how many keys are trusted now; Skipped how many of the document cannot be used: of kinds not known here, private,
+	// weak, or for encryption.
+	Keys, Skipped int
+	// Err is why the keys could not be read; the previous ones stay active. Nil for a success.
+	Err error
 }
 
 // firstRetry is how long after an error keys are read again that have never been read; then twice as long each time, up to the
@@ -25,19 +36,20 @@ const firstRetry = time.Second
 // margin is what is left of a request's time when it stops waiting for keys, so that there is some to answer.
 const margin = 3 * time.Millisecond
 
-// source keeps the keys of one origin, and reads them again in the background. One goroutine reads, so that there is never more
-// than one reading in flight; requests only ask it to.
+// source keeps the keys of one origin. It reads them when they are due and when requests ask for it, once at a time.
 type source struct {
-	cfg    Config
-	origin origin
-	stop   context.CancelFunc // ends run; the keys serve on
-	wake   chan struct{}      // a reading is wanted now
-	good   atomic.Pointer[goodKeys]
+	origin
+	cfg     Config
+	ctx     context.Context // of readings
+	cancel  context.CancelFunc
+	running *sync.WaitGroup // has the reading in flight
+	good    atomic.Pointer[goodKeys]
+	told    news // by the last OnReading
 
 	mu       sync.Mutex
 	reading  chan struct{} // closed when the reading in flight has ended; nil without one
 	began    time.Time     // the last reading
-	stopped  bool
+	next     *time.Timer   // begins the next reading
 	failures uint64
 }
 
@@ -47,11 +59,27 @@ type goodKeys struct {
 	read time.Time
 }
 
-// newSource returns a source whose first reading counts as in flight, so that requests wait for it. The caller runs it.
-func newSource(cfg Config, o origin, stop context.CancelFunc) *source {
-	return &source{
-		cfg: cfg, origin: o, stop: stop, wake: make(chan struct{}, 1),
-		reading: make(chan struct{}), began: cfg.Now(),
+// news tells readings that are worth a line in a log from those that went as the one before.
+type news struct {
+	keys *keySet
+	err  string
+}
+
+// newSource returns a source that has begun to read, so that requests wait for the keys.
+func newSource(cfg Config, o origin, running *sync.WaitGroup) *source {
+	s := &source{origin: o, cfg: cfg, running: running}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.start(0)
+	return s
+}
+
+// stop ends the reading of keys. Those that there are serve on.
+func (s *source) stop() {
+	s.cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next != nil {
+		s.next.Stop()
 	}
 }
 
@@ -76,7 +104,7 @@ func (s *source) find(h header, now time.Time) (*keySet, []key) {
 // refresh has the keys read again, unless that was less than the floor ago, and waits for the reading in flight until ctx is
 // nearly done. After it, find again: also when there was none to wait for, one may have ended since the keys were looked at.
 func (s *source) refresh(ctx context.Context) {
-	done := s.request()
+	done := s.start(s.floor)
 	if done == nil {
 		return
 	}
@@ -91,73 +119,46 @@ func (s *source) refresh(ctx context.Context) {
 	}
 }
 
-// request returns what is closed when the reading in flight has ended, after starting one if it may; nil if it may not.
-func (s *source) request() <-chan struct{} {
+// start begins a reading, unless one is in flight, the last one began less than some time ago, or the source has been stopped. It
+// returns what is closed when the reading in flight has ended; nil without one.
+func (s *source) start(least time.Duration) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.reading == nil {
-		if s.stopped || s.cfg.Now().Sub(s.began) < s.origin.floor() {
-			return nil
-		}
-		s.begin()
-		s.wake <- struct{}{} // never blocks: run takes it before it ends this reading
+	if s.reading == nil && s.ctx.Err() == nil && s.cfg.Now().Sub(s.began) >= least {
+		s.reading, s.began = make(chan struct{}), s.cfg.Now()
+		s.running.Go(s.run)
 	}
 	return s.reading
 }
 
-// begin marks a reading as in flight. The caller holds the lock.
-func (s *source) begin() { s.reading, s.began = make(chan struct{}), s.cfg.Now() }
-
-// run reads the keys at once, and again whenever they are due or wanted, until ctx is done.
-func (s *source) run(ctx context.Context) {
-	defer s.end()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	var errorsInRow int
-	news := news{source: s.origin.name()}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.wake:
-		case <-timer.C:
-			s.due()
-		}
-		fresh, err := s.read(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		next := fresh
-		if errorsInRow++; err == nil {
-			errorsInRow = 0
-		} else {
-			next = s.retry(errorsInRow)
-		}
-		timer.Reset(early(next))
-		s.done(err)
-		if r, ok := news.of(s.good.Load(), err); ok {
-			s.cfg.OnReading(r)
-		}
+// run reads the keys, and decides when to read them again.
+func (s *source) run() {
+	fresh, err := s.update()
+	stopped := s.ctx.Err() != nil
+	if !stopped {
+		s.tell(err)
 	}
-}
-
-// due marks a reading as in flight, unless it is already: a request has asked for it at the same moment, or it is the first.
-func (s *source) due() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.reading == nil {
-		s.begin()
+	close(s.reading)
+	s.reading = nil
+	if stopped {
 		return
 	}
-	select {
-	case <-s.wake:
-	default:
+	if err != nil {
+		s.failures++
+		fresh = s.floor
+		if s.good.Load() == nil {
+			fresh = min(firstRetry<<min(s.failures-1, 10), s.floor)
+		}
 	}
+	// Up to a tenth earlier, so that replicas do not all ask an issuer at the same moment.
+	s.next = time.AfterFunc(fresh-rand.N(fresh/10+1), func() { s.start(0) })
 }
 
-// read reads the keys once. Its error leaves those before in place.
-func (s *source) read(ctx context.Context) (fresh time.Duration, err error) {
-	text, fresh, err := s.origin.read(ctx)
+// update reads the keys once. Its error leaves the previous ones in place.
+func (s *source) update() (fresh time.Duration, err error) {
+	text, fresh, err := s.read(s.ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -172,35 +173,17 @@ func (s *source) read(ctx context.Context) (fresh time.Duration, err error) {
 	return fresh, nil
 }
 
-// retry is when to read again after errors.
-func (s *source) retry(errorsInRow int) time.Duration {
-	if s.good.Load() != nil {
-		return s.origin.floor()
+// tell calls OnReading, if the reading that ended with err is news.
+func (s *source) tell(err error) {
+	r, now := Reading{Source: s.name, Err: err}, news{}
+	if good := s.good.Load(); good != nil {
+		now.keys, r.Keys, r.Skipped = good.set, len(good.set.keys), good.set.skipped
 	}
-	return min(firstRetry<<min(errorsInRow-1, 10), s.origin.floor())
-}
-
-// early makes a time up to a tenth shorter, so that replicas do not all ask an issuer at the same moment.
-func early(d time.Duration) time.Duration { return d - rand.N(d/10+1) }
-
-// done ends the reading in flight, for those who wait for it.
-func (s *source) done(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err != nil {
-		s.failures++
+		now.err = err.Error()
 	}
-	close(s.reading)
-	s.reading = nil
-}
-
-// end lets nobody wait any more.
-func (s *source) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stopped = true
-	if s.reading != nil {
-		close(s.reading)
-		s.reading = nil
+	if now != s.told {
+		s.told = now
+		s.cfg.OnReading(r)
 	}
 }

@@ -1,20 +1,12 @@
 package jwt
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
 
-// Stats are the figures of a Verifier at one moment.
-type Stats struct {
-	// Sources are the sources of keys in force, by name.
-	Sources []SourceStats
-	// Cached is how many verified tokens are known, expired ones that nobody has asked for among them.
-	Cached int
-}
-
-// SourceStats are the figures of a source of keys.
+// SourceStats are the figures of a source of keys at one moment.
 type SourceStats struct {
 	// Name is the path or URL.
 	Name string
@@ -26,21 +18,19 @@ type SourceStats struct {
 	Failures uint64
 }
 
-// Stats returns the figures.
-func (v *Verifier) Stats() Stats {
-	p := v.policy.Load()
-	stats := Stats{Cached: v.cache.len()}
-	for name, s := range p.sources {
-		stats.Sources = append(stats.Sources, s.stats(name))
+// Sources returns the figures of the active sources of keys, sorted by name.
+func (v *Verifier) Sources() (list []SourceStats) {
+	sources := v.policy.Load().sources
+	for _, name := range slices.Sorted(maps.Keys(sources)) {
+		list = append(list, sources[name].stats())
 	}
-	slices.SortFunc(stats.Sources, func(a, b SourceStats) int { return cmp.Compare(a.Name, b.Name) })
-	return stats
+	return list
 }
 
-func (s *source) stats(name string) SourceStats {
+func (s *source) stats() SourceStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	stats := SourceStats{Name: name, Failures: s.failures}
+	stats := SourceStats{Name: s.name, Failures: s.failures}
 	if good := s.good.Load(); good != nil {
 		stats.LastSuccess = good.read
 		if keys := s.keys(s.cfg.Now()); keys != nil {
