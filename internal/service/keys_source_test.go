@@ -31,7 +31,7 @@ func serveKeys(t *testing.T, env Environment, rules *loadedRules) (*keySource, *
 		t.Fatal(err)
 	}
 	out := new(testenv.Output)
-	k, err := openKeys(t.Context(), s, rules, newLogger(s, out))
+	k, err := openKeys(t.Context(), s, rules, newLogger(Config{Settings: s, Stderr: out}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestOpenKeysRefuses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = openKeys(t.Context(), s, c.rules, newLogger(s, new(testenv.Output)))
+			_, err = openKeys(t.Context(), s, c.rules, newLogger(Config{Settings: s, Stderr: new(testenv.Output)}))
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %s", err, c.want)
 			}

@@ -53,7 +53,7 @@ func Run(ctx context.Context, cfg Config) error {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP) // reloadOnHangup acts on it; at no time does it end the process
 	defer signal.Stop(hangup)
-	s, log := cfg.Settings, newLogger(cfg.Settings, cfg.Stderr)
+	s, log := cfg.Settings, newLogger(cfg)
 	for _, warning := range s.environment.ineffective() {
 		log.Warn("setting", "warning", warning)
 	}

@@ -533,7 +533,7 @@ func TestPlaintext(t *testing.T) {
 			}
 			defer l.close()
 			out := new(testenv.Output)
-			warnPlaintext(&s, l, newLogger(&Settings{}, out))
+			warnPlaintext(&s, l, newLogger(Config{Settings: &Settings{}, Stderr: out}))
 			if n := strings.Count(out.String(), "level=WARN"); n != len(c.warn) {
 				t.Errorf("%d warnings, want %q in\n%s", n, c.warn, out)
 			}
