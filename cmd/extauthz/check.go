@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/pkg/envoyconfig"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
@@ -118,7 +117,7 @@ func checkRules(paths []string, stdin io.Reader, cfg file.Config, configurations
 	}
 	c.OK = !problems.HasErrors()
 	for _, p := range problems {
-		c.Problems = append(c.Problems, problem{p.File, p.Line, p.Column, p.Length, p.Severity.String(), p.Message, p.Hints})
+		c.Problems = append(c.Problems, problem{p.File, p.Line, p.Column, p.Length, p.Severity(), p.Message, p.Hints})
 	}
 	return c
 }
@@ -126,8 +125,10 @@ func checkRules(paths []string, stdin io.Reader, cfg file.Config, configurations
 func checkEnvoy(path string, rulePaths []string, set rules.Set) checkedEnvoy {
 	e := checkedEnvoy{File: path}
 	if len(set.Policies) == 0 {
-		e.problems = rules.Problems{{File: path, Severity: strictyaml.Error,
-			Message: "no rule file in " + strings.Join(rulePaths, " ") + " has an `authz:` section to compare with"}}
+		e.problems = rules.Problems{{
+			File:    path,
+			Message: "no rule file in " + strings.Join(rulePaths, " ") + " has an `authz:` section to compare with",
+		}}
 		return e
 	}
 	e.Managers, e.problems = envoyconfig.Load(path, set.Policies)

@@ -16,7 +16,7 @@ func Decode(file File, kind *Kind, into any) *Document {
 	target := reflect.ValueOf(into).Elem()
 	doc := Read(file, kind)
 	if doc.root != nil {
-		d := newDecoder(doc.report, target.Type())
+		d := newDecoder(doc, target.Type())
 		d.object(d.root, doc.root, doc.root.at, target)
 	}
 	return doc
@@ -24,7 +24,7 @@ func Decode(file File, kind *Kind, into any) *Document {
 
 // decoder reads the values of a file into structs.
 type decoder struct {
-	*report
+	*Document
 	plans map[reflect.Type]*plan
 	root  *section
 	below map[sectionID]*section
@@ -38,9 +38,9 @@ type sectionID struct {
 	part string
 }
 
-func newDecoder(r *report, root reflect.Type) *decoder {
-	d := &decoder{report: r, plans: map[reflect.Type]*plan{}, below: map[sectionID]*section{}}
-	d.root = r.kind.section(root, "", "", false)
+func newDecoder(doc *Document, root reflect.Type) *decoder {
+	d := &decoder{Document: doc, plans: map[reflect.Type]*plan{}, below: map[sectionID]*section{}}
+	d.root = doc.kind.section(root, "", "", false)
 	d.root.keys = d.planOf(root).names()
 	return d
 }

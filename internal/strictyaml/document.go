@@ -1,19 +1,43 @@
 package strictyaml
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
-	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Document is a file that was read: what is wrong with it, and where its values stand.
 type Document struct {
-	report *report
-	root   *Value // nil if nothing could be read
+	kind *Kind
+	name string
+	text string
+	// lines are those of the text.
+	lines []string
+	// root is the map that the file is, nil if it could not be read.
+	root     *Value
+	problems Problems
+	// seen tells the problems apart; counts are how many there are, by whether they are warnings.
+	seen   map[seen]bool
+	counts map[bool]int
+}
+
+// seen is what tells problems apart.
+type seen struct {
+	line, column int
+	message      string
 }
 
 // NewDocument returns a document of a file of which nothing is read.
-func NewDocument(file File, kind *Kind) *Document { return &Document{report: newReport(file, kind)} }
+func NewDocument(file File, kind *Kind) *Document {
+	text := strings.TrimPrefix(string(file.Content), "\ufeff")
+	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
+	return &Document{
+		kind: kind, name: file.Name, text: text, lines: strings.Split(text, "\n"),
+		seen: map[seen]bool{}, counts: map[bool]int{},
+	}
+}
 
 // Read reads a file without a struct to decode it into.
 func Read(file File, kind *Kind) *Document {
@@ -23,7 +47,7 @@ func Read(file File, kind *Kind) *Document {
 		return doc
 	}
 	doc := NewDocument(file, kind)
-	doc.root = readTree(doc.report)
+	doc.root = readTree(doc)
 	return doc
 }
 
@@ -36,16 +60,65 @@ func (doc *Document) Fail(at *Value, message string, hints ...string) {
 	if at == nil {
 		at = new(Value)
 	}
-	doc.report.fail(at.at, message, hints...)
+	doc.fail(at.at, message, hints...)
 }
 
 // FailAtEnd adds an error at the last line that has text.
 func (doc *Document) FailAtEnd(message string, hints ...string) {
-	line := len(doc.report.lines)
-	for line > 1 && doc.report.lines[line-1] == "" {
+	line := len(doc.lines)
+	for line > 1 && doc.lines[line-1] == "" {
 		line--
 	}
-	doc.report.fail(place{line: line, column: 1}, message, hints...)
+	doc.fail(place{line: line, column: 1}, message, hints...)
+}
+
+// Problems returns what is wrong with the file, in its order.
+func (doc *Document) Problems() Problems {
+	slices.SortStableFunc(doc.problems, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	return doc.problems
+}
+
+// maxProblems is how many errors, and how many warnings, of one file are reported: each may be found in a line of
+// megabytes.
+const maxProblems = 500
+
+// fail adds an error at a place. The message says what is wrong, the hints how to fix it.
+func (doc *Document) fail(at place, message string, hints ...string) {
+	doc.add(at, false, message, hints)
+}
+
+// add adds a problem, once: what an alias repeats is wrong in one place only.
+func (doc *Document) add(at place, warning bool, message string, hints []string) {
+	id := seen{at.line, at.column, message}
+	if doc.seen[id] || doc.counts[warning] == maxProblems {
+		return
+	}
+	doc.seen[id] = true
+	doc.counts[warning]++
+	p := Problem{File: doc.name, Warning: warning, Message: masked(doc.kind.Mask, message)}
+	if at.line > 0 && at.line <= len(doc.lines) {
+		p.Source = masked(doc.kind.MaskLine, doc.lines[at.line-1])
+		p.Line, p.Column = at.line, min(max(at.column, 1), utf8.RuneCountInString(p.Source)+1)
+		p.Length = max(doc.length(at), 1)
+	}
+	for _, hint := range hints {
+		if hint != "" {
+			p.Hints = append(p.Hints, masked(doc.kind.Mask, hint))
+		}
+	}
+	if at.alias > 0 {
+		p.Hints = append(p.Hints, fmt.Sprintf("used through the alias at %s:%d", doc.name, at.alias))
+	}
+	doc.problems = append(doc.problems, p)
+}
+
+func masked(mask func(string) string, text string) string {
+	if mask == nil {
+		return text
+	}
+	return mask(text)
 }
 
 // Mistake is something in the decoded value that makes no sense, as a check of its type reports it.
@@ -78,14 +151,11 @@ func (doc *Document) Add(prefix string, mistakes ...Mistake) {
 		if !sound || m.Lacks && spot.strange {
 			continue
 		}
-		at, severity := spot.at, Error
+		at := spot.at
 		if m.OnKey {
 			at = spot.key
 		}
-		if m.Warning {
-			severity = Warning
-		}
-		doc.report.add(at, severity, m.Message, m.Hints)
+		doc.add(at, m.Warning, m.Message, m.Hints)
 	}
 }
 
@@ -104,75 +174,5 @@ func (doc *Document) Has(path string) bool {
 // Position returns where the key of a path stands, or an element of a list, as "file:line".
 func (doc *Document) Position(path string) string {
 	spot, _ := doc.find(path)
-	return doc.report.position(spot.key)
-}
-
-// Problems returns what is wrong with the file, in its order.
-func (doc *Document) Problems() Problems { return doc.report.sorted() }
-
-// spot is where a value stands, and its key. An element of a list is its own key.
-type spot struct {
-	at, key place
-	strange bool // it is a map with an unknown key, or absent from one
-	unread  bool // it could not be read itself
-	absent  bool
-}
-
-// find follows a path as far as there is something. sound is false if nothing is to be said about what is there:
-// see Add.
-func (doc *Document) find(path string) (s spot, sound bool) {
-	if doc.root == nil {
-		return s, false
-	}
-	v := doc.root
-	start := place{line: 1, column: 1}
-	s = spot{at: start, key: start}
-	for path != "" {
-		next, at, rest := v.step(path)
-		if next == nil {
-			s.at, s.strange, s.absent = s.key, v.strange, true // at the key of what lacks it
-			return s, !slices.ContainsFunc(v.meant, func(key string) bool { return key != "" && begins(path, key) })
-		}
-		v, path = next, rest
-		s = spot{at: v.at, key: at}
-		if v.unread {
-			s.unread = path == ""
-			return s, false
-		}
-	}
-	s.strange = v.strange
-	return s, !v.partial
-}
-
-// step follows the first part of a path. It returns the value there, nil for none, the place of its key and the
-// rest of the path.
-func (v *Value) step(path string) (next *Value, key place, rest string) {
-	if index, ok := strings.CutPrefix(path, "["); ok && v.shape == list {
-		index, rest, _ = strings.Cut(index, "]")
-		if i, err := strconv.Atoi(index); err == nil && i >= 0 && i < len(v.items) {
-			next, key = v.items[i], v.items[i].at
-		}
-		return next, key, strings.TrimPrefix(rest, ".")
-	}
-	longest := -1 // keys can have dots in them
-	for _, f := range v.fields {
-		if len(f.key) > longest && begins(path, f.key) {
-			longest, next, key, rest = len(f.key), f.value, f.at, strings.TrimPrefix(path[len(f.key):], ".")
-		}
-	}
-	return next, key, rest
-}
-
-// begins reports whether the first part of a path is a key.
-func begins(path, key string) bool {
-	after, ok := strings.CutPrefix(path, key)
-	return ok && (after == "" || after[0] == '.' || after[0] == '[')
-}
-
-// join returns the path of what a path within another one is.
-func join(prefix, path string) string {
-	if prefix == "" || path == "" || path[0] == '[' {
-		return prefix + path
-	}
-	return prefix + "." + path
+	return doc.position(spot.key)
 }

@@ -25,9 +25,9 @@ func ReadFile(path string, kind *Kind) (File, *Problem) {
 	case err != nil:
 		return unreadable(path, kind, err)
 	case info.IsDir() && kind.Directory != "":
-		return File{}, &Problem{File: path, Severity: Warning, Message: "left out: " + kind.Directory}
+		return File{}, &Problem{File: path, Warning: true, Message: "left out: " + kind.Directory}
 	case !info.Mode().IsRegular():
-		return File{}, &Problem{File: path, Severity: Warning, Message: "left out: not a regular file"}
+		return File{}, &Problem{File: path, Warning: true, Message: "left out: not a regular file"}
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -50,7 +50,7 @@ func ReadFrom(name string, from io.Reader, kind *Kind) (File, *Problem) {
 	case err != nil:
 		return unreadable(name, kind, err)
 	case int64(len(content)) > kind.MaxSize:
-		return File{}, &Problem{File: name, Severity: Error, Message: kind.tooLarge(), Hints: []string{kind.TooLarge}}
+		return File{}, &Problem{File: name, Message: kind.tooLarge(), Hints: []string{kind.TooLarge}}
 	}
 	return File{Name: name, Content: content}, nil
 }
@@ -59,5 +59,5 @@ func unreadable(name string, kind *Kind, err error) (File, *Problem) {
 	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pathError.Err // the problem names the path already
 	}
-	return File{}, &Problem{File: name, Severity: Error, Message: "read " + kind.Noun + ": " + err.Error()}
+	return File{}, &Problem{File: name, Message: "read " + kind.Noun + ": " + err.Error()}
 }

@@ -4,24 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/extauthz/extauthz/internal/suggest"
 )
-
-// Severity says whether a problem keeps the content of a file from being used.
-type Severity uint8
-
-// The severities. What a file with warnings says is used, what one with errors says is not.
-const (
-	Error Severity = iota + 1
-	Warning
-)
-
-// String returns the word that stands in front of a message.
-func (s Severity) String() string {
-	if s == Warning {
-		return "warning"
-	}
-	return "error"
-}
 
 // Problem is one mistake in a file, or with reading it.
 type Problem struct {
@@ -30,14 +15,23 @@ type Problem struct {
 	// Line and Column count from 1, in characters; both are 0 when the file as a whole is meant.
 	Line, Column int
 	// Length is how many characters from Column on are meant.
-	Length   int
-	Severity Severity
+	Length int
+	// Warning says that what the file says is used all the same; a file with another problem is not used.
+	Warning bool
 	// Message says what is wrong, in one line.
 	Message string
 	// Hints say what was expected and how to put it right, one line each.
 	Hints []string
 	// Source is the line of the file, without its line break; empty when the file as a whole is meant.
 	Source string
+}
+
+// Severity returns the word that stands in front of the message.
+func (p Problem) Severity() string {
+	if p.Warning {
+		return "warning"
+	}
+	return "error"
 }
 
 // String returns the problem as people read it: position and message, the line with the place marked, and the hints.
@@ -47,7 +41,7 @@ func (p Problem) String() string {
 	if p.Line > 0 {
 		fmt.Fprintf(&b, ":%d:%d", p.Line, p.Column)
 	}
-	fmt.Fprintf(&b, ": %s: %s\n", p.Severity, p.Message)
+	fmt.Fprintf(&b, ": %s: %s\n", p.Severity(), p.Message)
 	if p.Line > 0 {
 		text, marks := excerpt(p.Source, p.Column, p.Length)
 		fmt.Fprintf(&b, "%5d | %s\n", p.Line, text)
@@ -64,7 +58,7 @@ type Problems []Problem
 
 // HasErrors reports whether one of the problems is an error.
 func (ps Problems) HasErrors() bool {
-	return slices.ContainsFunc(ps, func(p Problem) bool { return p.Severity == Error })
+	return slices.ContainsFunc(ps, func(p Problem) bool { return !p.Warning })
 }
 
 // Err returns the problems as an error, nil when they are warnings at most.
@@ -88,24 +82,11 @@ func (ps Problems) Error() string {
 	if len(ps) > maxShown {
 		fmt.Fprintf(&b, "… and %d more\n", len(ps)-maxShown)
 	}
-	b.WriteString(ps.summary())
-	return b.String()
-}
-
-// summary counts the problems: "2 errors, 1 warning".
-func (ps Problems) summary() string {
 	errors := 0
 	for _, p := range ps {
-		if p.Severity == Error {
+		if !p.Warning {
 			errors++
 		}
 	}
-	return counted(errors, "error") + ", " + counted(len(ps)-errors, "warning")
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return b.String() + suggest.Counted(errors, "error") + ", " + suggest.Counted(len(ps)-errors, "warning")
 }

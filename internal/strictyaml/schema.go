@@ -18,7 +18,7 @@ import (
 // The schema is a little stricter than Decode, which also takes yes for true, words in upper case where their type
 // does, and keys without a value.
 func Schema(kind *Kind, root reflect.Type) ([]byte, error) {
-	s := schema{decoder: newDecoder(newReport(File{}, kind), root), definitions: map[string]any{}}
+	s := schema{decoder: newDecoder(NewDocument(File{}, kind), root), definitions: map[string]any{}}
 	whole := s.object(s.root)
 	whole["$schema"] = "http://json-schema.org/draft-07/schema#"
 	whole["title"] = kind.Noun

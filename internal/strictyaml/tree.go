@@ -89,7 +89,7 @@ const maxDepth = 200
 
 // treeReader turns the tree of the parser into values.
 type treeReader struct {
-	*report
+	*Document
 	// open are the nodes with an anchor around the current one: an alias to one of them would never end.
 	open []*yaml.Node
 	// alias is the line of the outermost alias that is being followed, 0 for none.
@@ -101,24 +101,24 @@ type treeReader struct {
 }
 
 // readTree returns the root map of a file, nil if the file has none; that is then reported.
-func readTree(r *report) *Value {
-	if !r.checkText() {
+func readTree(doc *Document) *Value {
+	if !doc.checkText() {
 		return nil
 	}
-	node := parseYAML(r)
+	node := parseYAML(doc)
 	if node == nil {
-		if len(r.problems) == 0 {
-			r.fail(place{}, r.kind.Empty, r.kind.Begins)
+		if len(doc.problems) == 0 {
+			doc.fail(place{}, doc.kind.Empty, doc.kind.Begins)
 		}
 		return nil
 	}
-	t := &treeReader{report: r}
+	t := &treeReader{Document: doc}
 	root := t.read(node)
 	if t.full || root.unread {
 		return nil
 	}
 	if root.shape != mapping {
-		r.fail(root.at, "a "+r.kind.Noun+" is a map, not "+root.shape.String(), r.kind.Begins)
+		doc.fail(root.at, "a "+doc.kind.Noun+" is a map, not "+root.shape.String(), doc.kind.Begins)
 		return nil
 	}
 	return root

@@ -30,9 +30,9 @@ func kind() *strictyaml.Kind {
 func Load(path string, policies map[string]*authz.Policy) (managers int, problems strictyaml.Problems) {
 	file, problem := strictyaml.ReadFile(path, kind())
 	switch {
-	case problem != nil && problem.Severity == strictyaml.Warning: // a directory, or a pipe
+	case problem != nil && problem.Warning: // a directory, or a pipe
 		return 0, strictyaml.Problems{{
-			File: path, Severity: strictyaml.Error, Message: "this is not a regular file",
+			File: path, Message: "this is not a regular file",
 			Hints: []string{"write the configuration of Envoy into a file"},
 		}}
 	case problem != nil:

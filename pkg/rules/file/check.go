@@ -36,6 +36,6 @@ func readPath(path string, stdin io.Reader, cfg Config) snapshot {
 	if problem == nil {
 		return snapshot{files: []seenFile{{File: file}}}
 	}
-	problem.Severity = strictyaml.Error // a file that was named must be read
+	problem.Warning = false // a file that was named must be read
 	return snapshot{problems: rules.Problems{*problem}}
 }

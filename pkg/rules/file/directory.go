@@ -39,9 +39,8 @@ func readDirectory(dir string, cfg Config) snapshot {
 			continue
 		}
 		if isLeftover(entry.Name()) {
-			s.problems = append(s.problems,
-				strictyaml.Problem{File: path, Severity: strictyaml.Warning,
-					Message: "left out: an editor's backup or lock file"})
+			message := "left out: an editor's backup or lock file"
+			s.problems = append(s.problems, strictyaml.Problem{File: path, Warning: true, Message: message})
 			continue
 		}
 		file, problem := strictyaml.ReadFile(path, kind)
@@ -53,7 +52,7 @@ func readDirectory(dir string, cfg Config) snapshot {
 	}
 	if len(s.files) == 0 && !s.problems.HasErrors() {
 		s.problems = append(s.problems, strictyaml.Problem{
-			File: dir, Severity: strictyaml.Error, Message: "no rule files in this directory",
+			File: dir, Message: "no rule files in this directory",
 			Hints: []string{"put a file into it that begins with `domain: <name>`"},
 		})
 	}
@@ -75,7 +74,7 @@ func placeOf(dir string) string {
 }
 
 func noDirectory(dir string, err error) strictyaml.Problem {
-	p := strictyaml.Problem{File: dir, Severity: strictyaml.Error, Message: "read rule directory: " + reason(err)}
+	p := strictyaml.Problem{File: dir, Message: "read rule directory: " + reason(err)}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		p.Message = "the rule directory does not exist"

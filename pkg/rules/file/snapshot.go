@@ -43,7 +43,7 @@ func (s snapshot) generation() string {
 		writePart(h, string(f.Content))
 	}
 	for _, p := range s.problems {
-		if p.Severity == strictyaml.Error {
+		if !p.Warning {
 			writePart(h, filepath.Base(p.File))
 			writePart(h, p.Message)
 		}
