@@ -1,9 +1,11 @@
 package strictyaml
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/extauthz/extauthz/internal/suggest"
 )
@@ -16,8 +18,8 @@ func Decode(file File, kind *Kind, into any) *Document {
 	target := reflect.ValueOf(into).Elem()
 	doc := Read(file, kind)
 	if doc.root != nil {
-		d := newDecoder(doc, target.Type())
-		d.object(d.root, doc.root, doc.root.at, target)
+		d := &decoder{Document: doc, top: kind.section(target.Type(), nil)}
+		d.object(d.top, field{value: doc.root, at: doc.root.at}, target)
 	}
 	return doc
 }
@@ -25,63 +27,28 @@ func Decode(file File, kind *Kind, into any) *Document {
 // decoder reads the values of a file into structs.
 type decoder struct {
 	*Document
-	plans map[reflect.Type]*plan
-	root  *section
-	below map[sectionID]*section
-	// sections are all of the file, in the order of allSections; nil until they are needed.
+	top *section
+	// sections are all of the file: those of the rows of its kind first, in their order, then the others from the top
+	// of the file on. nil until they are needed.
 	sections []*section
 }
 
-// sectionID is where a section stands.
-type sectionID struct {
-	key  *key
-	part string
-}
-
-func newDecoder(doc *Document, root reflect.Type) *decoder {
-	d := &decoder{Document: doc, plans: map[reflect.Type]*plan{}, below: map[sectionID]*section{}}
-	d.root = doc.kind.section(root, "", "", false)
-	d.root.keys = d.planOf(root).names()
-	return d
-}
-
-// sectionOf returns the section of the maps under a key of another section.
-func (d *decoder) sectionOf(k *key, in *section) *section {
-	part := in.part
-	if in == d.root {
-		part = k.name
-	}
-	id := sectionID{k, part}
-	s := d.below[id]
-	if s == nil {
-		s = d.kind.section(k.object, k.name, k.tag.Get("example"), k.element)
-		s.part, s.keys = part, d.planOf(k.object).names()
-		d.below[id] = s
-	}
-	return s
-}
-
-// object reads a map into a struct and reports all that the struct does not have. at is where the map is said to
-// stand. It returns false if the value is no map.
-func (d *decoder) object(s *section, v *Value, at place, into reflect.Value) bool {
+// object reads a map into a struct and reports all that the struct does not have. It returns false if the value is
+// no map.
+func (d *decoder) object(s *section, f field, into reflect.Value) bool {
+	v := f.value
 	if v.shape != mapping {
-		hint := ""
-		if s.Example != "" {
-			hint = "for example " + suggest.Quoted(s.Example)
-		}
-		d.fail(v.at, fmt.Sprintf("%s is a map, not %s", s.Name, v.shape), hint)
-		return false
+		return d.fail(v.at, fmt.Sprintf("%s is a map, not %s", s.Name, v.shape), forExample(s.Example))
 	}
-	p := d.planOf(s.Type)
-	if p.position != nil {
-		into.FieldByIndex(p.position).SetString(d.position(at))
+	if s.position != nil {
+		into.FieldByIndex(s.position).SetString(d.position(f.at))
 	}
 	for _, f := range v.fields {
-		k := p.byName[f.key]
-		if k == nil {
+		i := slices.Index(s.names, f.key)
+		if i < 0 {
 			d.unknownKey(s, f)
 			v.strange = true
-			v.meant = append(v.meant, suggest.Closest(f.key, s.keys))
+			v.meant = append(v.meant, suggest.Closest(f.key, s.names))
 			continue
 		}
 		if kept := keeps(f); len(kept) > 0 {
@@ -91,59 +58,28 @@ func (d *decoder) object(s *section, v *Value, at place, into reflect.Value) boo
 			f.value.unread = true
 			continue
 		}
-		d.field(k, s, f, into.FieldByIndex(k.index))
+		d.field(s.keys[i], f, into.FieldByIndex(s.keys[i].index))
 	}
 	return true
 }
 
 // field reads the value of a key into a field.
-func (d *decoder) field(k *key, in *section, f field, into reflect.Value) {
-	if f.value.unread {
-		return
+func (d *decoder) field(k *key, f field, into reflect.Value) {
+	v := f.value
+	if v.shape == null && k.bare && !v.unread {
+		v.shape = mapping
 	}
-	if f.value.shape == null {
-		if !k.bare {
-			return // a key without a value is as good as no key
-		}
-		f.value.shape = mapping
+	if v.unread || v.shape == null {
+		return // a key without a value is as good as no key
 	}
 	target := into
 	if k.optional {
 		target = reflect.New(k.typ).Elem()
 	}
-	if k.object != nil {
-		in = d.sectionOf(k, in)
-	}
-	if !k.read(d, in, f, target) {
-		f.value.unread = true
-		return
-	}
-	if k.optional {
+	v.unread = !k.read(d, f, target)
+	if k.optional && !v.unread {
 		into.Set(target.Addr())
 	}
-}
-
-func readStruct(d *decoder, s *section, f field, into reflect.Value) bool {
-	if f.value.shape == list && s.IfList != "" {
-		d.fail(f.value.at, suggest.Quoted(f.key)+" is a map, not a list", s.IfList)
-		return false
-	}
-	return d.object(s, f.value, f.at, into)
-}
-
-func readStructs(d *decoder, s *section, f field, into reflect.Value) bool {
-	if f.value.shape != list {
-		d.fail(f.value.at, fmt.Sprintf("%s is a list, not %s", suggest.Quoted(f.key), f.value.shape),
-			"put `- ` before each element")
-		return false
-	}
-	into.Set(reflect.MakeSlice(into.Type(), len(f.value.items), len(f.value.items)))
-	for i, item := range f.value.items {
-		if !item.unread && !d.object(s, item, item.at, into.Index(i)) {
-			item.unread = true
-		}
-	}
-	return true
 }
 
 // keeps returns the keys of the maps that a value replaces (<<) and that it does not set. envoyproxy/ratelimit
@@ -161,4 +97,61 @@ func keeps(f field) []string {
 		}
 	}
 	return kept
+}
+
+// unknownKey reports a key that a section does not have: it belongs elsewhere, is misspelt, or is not known at all.
+func (d *decoder) unknownKey(in *section, f field) {
+	if d.sections == nil {
+		d.sections = d.kind.sections(d.top)
+		slices.SortStableFunc(d.sections, func(a, b *section) int { return cmp.Compare(a.rank, b.rank) })
+	}
+	message := fmt.Sprintf("unknown key %s %s", suggest.Quoted(f.key), in.where)
+	word := suggest.Closest(f.key, in.names)
+	home := d.homeOf(f.key, in)
+	var hints []string
+	switch {
+	case in.Remarks[f.key] != "":
+		hints = []string{in.Remarks[f.key]}
+	case word != "" && (home == nil || suggest.Distance(f.key, word) == 1):
+		hints = []string{suggest.DidYouMean(f.key, in.names)}
+	case home != nil:
+		message = fmt.Sprintf("%s does not belong %s", suggest.Quoted(f.key), in.where)
+		hints = []string{home.Belongs}
+	default:
+		hints = []string{"the keys here are " + quotedList(in.names)}
+		for _, other := range d.sections {
+			if hint := suggest.DidYouMean(f.key, other.names); hint != "" {
+				hints = []string{hint, other.Belongs}
+				break
+			}
+		}
+	}
+	d.fail(f.at, message, hints...)
+}
+
+// homeOf returns the section that a key belongs in if that is not the one it stands in, nil for none. One of the
+// same part of the file comes first.
+func (d *decoder) homeOf(key string, in *section) *section {
+	var home *section
+	for _, other := range d.sections {
+		switch {
+		case other.Name == in.Name || !slices.Contains(other.names, key):
+		case other.part == in.part:
+			return other
+		case home == nil:
+			home = other
+		}
+	}
+	return home
+}
+
+// quotedList lists keys in backquotes.
+func quotedList(keys []string) string { return "`" + strings.Join(keys, "`, `") + "`" }
+
+// forExample returns a hint that shows an example, "" for none.
+func forExample(example string) string {
+	if example == "" {
+		return ""
+	}
+	return "for example " + suggest.Quoted(example)
 }

@@ -65,6 +65,3 @@ func cells(r rune) int {
 	}
 	return 1
 }
-
-// quotedList lists keys in backquotes.
-func quotedList(keys []string) string { return "`" + strings.Join(keys, "`, `") + "`" }

@@ -3,8 +3,6 @@ package strictyaml
 import (
 	"fmt"
 	"reflect"
-
-	"github.com/extauthz/extauthz/internal/suggest"
 )
 
 // Kind is what one kind of file is called and how large it can be. All else about YAML and its mistakes is the same
@@ -36,7 +34,7 @@ type Kind struct {
 }
 
 // tooLarge is the message for a file with more than MaxSize bytes.
-func (k *Kind) tooLarge() string { return fmt.Sprintf("larger than %d MB", k.MaxSize>>20) }
+func (kind *Kind) tooLarge() string { return fmt.Sprintf("larger than %d MB", kind.MaxSize>>20) }
 
 // Section is what messages call a map that is read into a struct.
 type Section struct {
@@ -46,8 +44,6 @@ type Section struct {
 	Key string
 	// Name is what the map is called, unlike any other of its kind of file.
 	Name string
-	// Where is what its inside is called. Default: "in " and the name.
-	Where string
 	// Belongs says where a key of this section goes. Default: inside the key.
 	Belongs string
 	// Example is a small one of it. Default: the example of its field.
@@ -56,53 +52,4 @@ type Section struct {
 	IfList string
 	// Remarks are hints for keys that it does not have but people write.
 	Remarks map[string]string
-}
-
-// section is a Section with its keys.
-type section struct {
-	Section
-	// rank is its row in the kind's sections.
-	rank int
-	// part is the key at the top of the file that the section is below.
-	part string
-	keys []string
-}
-
-// section returns what a map under a key is called, which may be an element of a list there. The root map has the
-// key "".
-func (k *Kind) section(t reflect.Type, key, example string, element bool) *section {
-	s := &section{Section: Section{Type: t}, rank: len(k.Sections)}
-	for i, row := range k.Sections {
-		if row.Type == t && (row.Key == key || row.Key == "") {
-			s.Section, s.rank = row, i
-			break
-		}
-	}
-	name, belongs := suggest.Quoted(key), "it belongs inside "+suggest.Quoted(key+":")
-	switch {
-	case key == "":
-		name, belongs = "the top level of the file", "it belongs at the top level of the file"
-	case element:
-		name, belongs = "an element of "+name, "it belongs in an element of "+suggest.Quoted(key+":")
-	}
-	if s.Name == "" {
-		s.Name = name
-	}
-	if s.Where == "" {
-		s.Where = "in " + s.Name
-		if key == "" {
-			s.Where = "at " + s.Name
-		}
-	}
-	if s.Belongs == "" {
-		s.Belongs = belongs
-	}
-	switch {
-	case s.Example != "" || example == "":
-	case element:
-		s.Example = "- " + example
-	default:
-		s.Example = key + ": " + example
-	}
-	return s
 }

@@ -12,32 +12,41 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// readString reads a single value as the text that the file has: 5 and true are texts, too.
-func readString(d *decoder, _ *section, f field, into reflect.Value) bool {
-	if f.value.shape != scalar {
-		d.fail(f.value.at, fmt.Sprintf("%s is a text, not %s", suggest.Quoted(f.key), f.value.shape))
-		return false
+// reader reads the value of a key, or an element of its list, into what has its type. It returns false if it cannot,
+// which it has reported.
+type reader func(d *decoder, f field, into reflect.Value) bool
+
+// name is what messages call a value.
+func (f field) name() string {
+	if f.element {
+		return "an element of " + suggest.Quoted(f.key)
 	}
-	into.SetString(f.value.text)
-	return true
+	return suggest.Quoted(f.key)
+}
+
+// isNot reports that a value is something else than its key takes.
+func (d *decoder) isNot(f field, want, got string, hints ...string) bool {
+	return d.fail(f.value.at, fmt.Sprintf("%s is %s, not %s", f.name(), want, got), hints...)
+}
+
+// cannotBe reports a value that its key does not take.
+func (d *decoder) cannotBe(f field, hints ...string) bool {
+	return d.fail(f.value.at, fmt.Sprintf("%s cannot be %s", f.name(), f.value), hints...)
 }
 
 // readBool reads true or false.
-func readBool(d *decoder, _ *section, f field, into reflect.Value) bool {
+func readBool(d *decoder, f field, into reflect.Value) bool {
+	const want = "`true` or `false`"
 	v := f.value
 	b, isBool := parseBool(v.text)
 	switch {
-	case v.shape == scalar && v.plain && isBool:
-		into.SetBool(b)
-		return true
-	case isBool:
-		d.fail(v.at, suggest.Quoted(f.key)+" is `true` or `false`, not a text in quotes",
-			"write it without quotes: "+suggest.Quoted(v.text))
-	default:
-		d.fail(v.at, fmt.Sprintf("%s is `true` or `false`, not %s", suggest.Quoted(f.key), shown(v)),
-			suggest.DidYouMean(v.text, []string{"true", "false"}))
+	case !isBool:
+		return d.isNot(f, want, v.String(), suggest.DidYouMean(v.text, []string{"true", "false"}))
+	case !v.plain:
+		return d.isNot(f, want, "a text in quotes", "write it without quotes: "+suggest.Quoted(v.text))
 	}
-	return false
+	into.SetBool(b)
+	return true
 }
 
 // readInteger returns a reader of whole numbers within bounds.
@@ -46,47 +55,31 @@ func readInteger(least, most int64) reader {
 	if most == math.MaxInt64 {
 		want = fmt.Sprintf("want a whole number, %d or more", least)
 	}
-	return func(d *decoder, _ *section, f field, into reflect.Value) bool {
+	return func(d *decoder, f field, into reflect.Value) bool {
 		v := f.value
 		n, isNumber := parseNumber(v.text)
 		switch {
-		case v.shape != scalar || !isNumber:
-			d.fail(v.at, fmt.Sprintf("%s is a number, not %s", suggest.Quoted(f.key), shown(v)), want)
+		case !isNumber:
+			return d.isNot(f, "a number", v.String(), want)
 		case !v.plain:
-			d.fail(v.at, suggest.Quoted(f.key)+" is a number, not a text in quotes",
-				"write it without quotes: "+suggest.Quoted(n.digits))
+			return d.isNot(f, "a number", "a text in quotes", "write it without quotes: "+suggest.Quoted(n.digits))
 		case n.octal:
-			d.fail(v.at, ambiguous(v.text), octalHint(n))
+			return d.fail(v.at, ambiguous(v.text), octalHint(n))
 		case !n.whole:
-			d.fail(v.at, fmt.Sprintf("%s is a whole number, not %s", suggest.Quoted(f.key), suggest.Quoted(v.text)),
-				wholeHint(n, want))
-		default:
-			i, err := strconv.ParseInt(n.digits, 0, 64)
-			// What is out of bounds is set, too, for what a check says about the key.
-			if err == nil && setInteger(into, i) && i >= least && i <= most {
-				return true
-			}
-			hint := want
-			if most == math.MaxInt64 && errors.Is(err, strconv.ErrRange) && d.kind.Huge != "" {
-				hint = d.kind.Huge
-			}
-			d.fail(v.at, fmt.Sprintf("%s cannot be %s", suggest.Quoted(f.key), suggest.Quoted(v.text)), hint)
+			return d.isNot(f, "a whole number", v.String(), wholeHint(n, want))
 		}
-		return false
+		i, err := strconv.ParseInt(n.digits, 0, 64)
+		if err == nil { // what is out of bounds is set, too, for what a check says about the key
+			into.Set(reflect.ValueOf(i).Convert(into.Type()))
+		}
+		switch {
+		case err == nil && i >= least && i <= most:
+			return true
+		case most == math.MaxInt64 && errors.Is(err, strconv.ErrRange) && d.kind.Huge != "":
+			return d.cannotBe(f, d.kind.Huge)
+		}
+		return d.cannotBe(f, want)
 	}
-}
-
-// setInteger sets an integer, and returns false if the number does not fit.
-func setInteger(into reflect.Value, i int64) bool {
-	switch {
-	case into.CanInt() && !into.OverflowInt(i):
-		into.SetInt(i)
-	case into.CanUint() && i >= 0 && !into.OverflowUint(uint64(i)):
-		into.SetUint(uint64(i))
-	default:
-		return false
-	}
-	return true
 }
 
 // octalHint says how to write what 010 may have meant.
@@ -109,169 +102,125 @@ func wholeHint(n number, want string) string {
 	return want
 }
 
-// readText returns a reader of values with an UnmarshalText method. words are those that it takes, nil for others.
-// No message repeats a secret.
-func readText(words []string, secret bool) reader {
-	return func(d *decoder, _ *section, f field, into reflect.Value) bool {
-		v := f.value
-		if v.shape != scalar && words == nil {
-			return readString(d, nil, f, reflect.Value{})
-		}
-		err := unmarshalText(v, into)
-		switch {
-		case err == nil:
-			return true
-		case words != nil:
-			d.fail(v.at, fmt.Sprintf("%s cannot be %s", suggest.Quoted(f.key), shown(v)),
-				suggest.DidYouMean(v.text, words), "want "+suggest.OneOf(words))
-		case secret:
-			d.fail(v.at, "the value of "+suggest.Quoted(f.key)+" is not valid", err.Error())
-		default:
-			d.fail(v.at, fmt.Sprintf("%s cannot be %s", suggest.Quoted(f.key), shown(v)), err.Error())
-		}
-		return false
-	}
-}
-
-func unmarshalText(v *Value, into reflect.Value) error {
-	if v.shape != scalar {
-		return errors.New("want a text")
-	}
-	return into.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(v.text))
-}
-
 // readDuration reads a time span such as 200ms, 30s or 1m30s.
-func readDuration(d *decoder, _ *section, f field, into reflect.Value) bool {
+func readDuration(d *decoder, f field, into reflect.Value) bool {
 	const want = "want a number with its unit, such as `200ms`, `1.5s` or `1m`"
 	v := f.value
 	span, err := time.ParseDuration(v.text)
 	_, isNumber := parseNumber(v.text)
 	switch {
 	case v.shape != scalar:
-		d.fail(v.at, fmt.Sprintf("%s is a duration, not %s", suggest.Quoted(f.key), v.shape), want)
+		return d.isNot(f, "a duration", v.String(), want)
 	case err == nil && span < 0:
-		d.fail(v.at, fmt.Sprintf("%s cannot be %s", suggest.Quoted(f.key), suggest.Quoted(v.text)), "want 0 or more")
-	case err == nil:
-		into.SetInt(int64(span))
-		return true
-	case isNumber:
-		d.fail(v.at, fmt.Sprintf("%s lacks the unit of %s", suggest.Quoted(f.key), suggest.Quoted(v.text)),
+		return d.cannotBe(f, "want 0 or more")
+	case err != nil && isNumber:
+		return d.fail(v.at, fmt.Sprintf("%s lacks the unit of %s", f.name(), v),
 			"for seconds write "+suggest.Quoted(v.text+"s")+", for milliseconds "+suggest.Quoted(v.text+"ms"))
-	default:
-		d.fail(v.at, fmt.Sprintf("%s cannot be %s", suggest.Quoted(f.key), shown(v)), want)
+	case err != nil:
+		return d.cannotBe(f, want)
 	}
-	return false
+	into.SetInt(int64(span))
+	return true
 }
 
 // readTime reads a time (RFC 3339), or a date, which is its first moment in UTC.
-func readTime(d *decoder, _ *section, f field, into reflect.Value) bool {
-	v := f.value
+func readTime(d *decoder, f field, into reflect.Value) bool {
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
-		if t, err := time.Parse(layout, v.text); err == nil && v.shape == scalar && t.Year() >= 1970 {
+		if t, err := time.Parse(layout, f.value.text); err == nil && t.Year() >= 1970 {
 			into.Set(reflect.ValueOf(t.UTC()))
 			return true
 		}
 	}
-	d.fail(v.at, fmt.Sprintf("%s cannot be %s", suggest.Quoted(f.key), shown(v)),
-		"want a date such as `2026-12-31`, or a time such as `2026-12-31T18:00:00Z`")
-	return false
+	return d.cannotBe(f, "want a date such as `2026-12-31`, or a time such as `2026-12-31T18:00:00Z`")
 }
 
-// readTexts returns a reader of lists of texts, none of them empty. needs says that the list needs an element.
-func readTexts(needs bool, words []string) reader {
-	return func(d *decoder, _ *section, f field, into reflect.Value) bool {
+// readText returns a reader of texts, as the file has them, and of types with an UnmarshalText method: 5 and true are
+// texts, too. An element is not empty. words are those that the type takes, nil for others. No message repeats a
+// secret.
+func readText(words []string, secret bool) reader {
+	return func(d *decoder, f field, into reflect.Value) bool {
+		v, err := f.value, error(nil)
+		switch {
+		case f.element && (v.shape == null || v.shape == scalar && v.text == ""):
+			return d.fail(v.at, f.name()+" is empty", "delete it")
+		case v.shape != scalar && (words == nil || f.element):
+			return d.isNot(f, "a text", v.String())
+		case v.shape == scalar && !isText(into.Type()):
+			into.SetString(v.text)
+			return true
+		case v.shape == scalar:
+			if err = into.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(v.text)); err == nil {
+				return true
+			}
+		}
+		switch {
+		case words != nil && f.element:
+			return d.cannotBe(f, suggest.DidYouMean(v.text, words), "want one of "+suggest.OneOf(words))
+		case words != nil:
+			return d.cannotBe(f, suggest.DidYouMean(v.text, words), "want "+suggest.OneOf(words))
+		case secret:
+			return d.fail(v.at, "the value of "+f.name()+" is not valid", err.Error())
+		}
+		return d.cannotBe(f, err.Error())
+	}
+}
+
+// readStruct reads a map into a struct.
+func (k *key) readStruct(d *decoder, f field, into reflect.Value) bool {
+	s := k.section(d.kind)
+	if f.value.shape == list && !f.element && s.IfList != "" {
+		return d.isNot(f, "a map", "a list", s.IfList)
+	}
+	return d.object(s, f, into)
+}
+
+// readList returns a reader of lists, by the reader of their elements, that have at least so many elements.
+func (k *key) readList(element reader, least int64) reader {
+	return func(d *decoder, f field, into reflect.Value) bool {
 		v := f.value
 		switch {
-		case v.shape == scalar:
-			d.fail(v.at, fmt.Sprintf("%s is a list, not %s", suggest.Quoted(f.key), shown(v)),
-				"put it in brackets: "+suggest.Quoted("["+v.text+"]"))
-			return false
+		case v.shape == scalar && k.object == nil:
+			return d.isNot(f, "a list", v.String(), "put it in brackets: "+suggest.Quoted("["+v.text+"]"))
 		case v.shape != list:
-			d.fail(v.at, fmt.Sprintf("%s is a list, not %s", suggest.Quoted(f.key), v.shape),
-				"put `- ` before each element")
-			return false
-		case len(v.items) == 0 && needs:
-			d.fail(f.at, suggest.Quoted(f.key)+" is empty", "add an element, or delete "+suggest.Quoted(f.key))
-			return false
+			return d.isNot(f, "a list", v.shape.String(), "put `- ` before each element")
+		case len(v.items) == 0 && least > 0:
+			return d.fail(f.at, f.name()+" is empty", "add an element, or delete "+f.name())
 		}
 		into.Set(reflect.MakeSlice(into.Type(), len(v.items), len(v.items)))
 		for i, item := range v.items {
-			if !item.unread && !readElement(d, f.key, item, words, into.Index(i)) {
-				item.unread = true
-			}
-			v.partial = v.partial || item.unread
+			at := field{key: f.key, at: item.at, value: item, element: true}
+			item.unread = item.unread || !element(d, at, into.Index(i))
+			v.partial = v.partial || item.unread && k.object == nil
 		}
 		return true
 	}
 }
 
-func readElement(d *decoder, key string, v *Value, words []string, into reflect.Value) bool {
-	element := "an element of " + suggest.Quoted(key)
-	switch {
-	case v.shape != scalar && v.shape != null:
-		d.fail(v.at, fmt.Sprintf("%s is a text, not %s", element, v.shape))
-		return false
-	case v.text == "" || v.shape == null:
-		d.fail(v.at, element+" is empty", "delete it")
-		return false
-	case into.CanAddr() && !isText(into.Type()):
-		into.SetString(v.text)
-		return true
-	}
-	err := unmarshalText(v, into)
-	switch {
-	case err == nil:
-		return true
-	case words != nil:
-		d.fail(v.at, element+" cannot be "+shown(v), suggest.DidYouMean(v.text, words),
-			"want one of "+suggest.OneOf(words))
-	default:
-		d.fail(v.at, element+" cannot be "+shown(v), err.Error())
-	}
-	return false
-}
-
-// mapExample is the hint for what is no map, by the example of the key.
-func (k *key) mapExample() string {
-	if example := k.tag.Get("example"); example != "" {
-		return "for example " + suggest.Quoted(k.name+": "+example)
-	}
-	return ""
-}
-
-// readLabels returns a reader of maps of texts to texts.
-func readLabels(k *key) reader {
-	return func(d *decoder, _ *section, f field, into reflect.Value) bool {
+// readMap returns a reader of maps with any keys, by the reader of their values.
+func (k *key) readMap(value reader) reader {
+	return func(d *decoder, f field, into reflect.Value) bool {
 		if f.value.shape != mapping {
-			d.fail(f.value.at, fmt.Sprintf("%s is a map, not %s", suggest.Quoted(f.key), f.value.shape), k.mapExample())
-			return false
+			return d.isNot(f, "a map", f.value.shape.String(), forExample(k.example()))
 		}
-		labels := make(map[string]string, len(f.value.fields))
-		for _, l := range f.value.fields {
-			switch {
-			case l.value.unread:
-			case l.value.shape != scalar:
-				d.fail(l.value.at, fmt.Sprintf("%s is a text, not %s", suggest.Quoted(l.key), l.value.shape))
-				l.value.unread = true
-			default:
-				labels[l.key] = l.value.text
+		into.Set(reflect.MakeMapWithSize(into.Type(), len(f.value.fields)))
+		for _, own := range f.value.fields {
+			v := reflect.New(into.Type().Elem()).Elem()
+			if own.value.unread || !value(d, own, v) {
+				own.value.unread = true
+				continue
 			}
+			into.SetMapIndex(reflect.ValueOf(own.key), v)
 		}
-		into.Set(reflect.ValueOf(labels))
 		return true
 	}
 }
 
-// readFree returns a reader of maps of anything.
-func readFree(k *key) reader {
-	return func(d *decoder, _ *section, f field, into reflect.Value) bool {
-		if f.value.shape != mapping {
-			d.fail(f.value.at, fmt.Sprintf("%s is a map, not %s", suggest.Quoted(f.key), f.value.shape), k.mapExample())
-			return false
-		}
-		into.Set(reflect.ValueOf(d.free(f.value)))
-		return true
+// readAny reads a value as plain Go data.
+func readAny(d *decoder, f field, into reflect.Value) bool {
+	if free := d.free(f.value); free != nil {
+		into.Set(reflect.ValueOf(free))
 	}
+	return true
 }
 
 // free returns a value as plain Go data.
@@ -302,8 +251,8 @@ func (d *decoder) free(v *Value) any {
 	return nil
 }
 
-// shown returns a value as messages repeat it.
-func shown(v *Value) string {
+// String returns a value as messages repeat it.
+func (v *Value) String() string {
 	if v.shape == scalar {
 		return suggest.Quoted(v.text)
 	}

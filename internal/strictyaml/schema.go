@@ -2,6 +2,7 @@ package strictyaml
 
 import (
 	"encoding/json"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,27 +19,28 @@ import (
 // The schema is a little stricter than Decode, which also takes yes for true, words in upper case where their type
 // does, and keys without a value.
 func Schema(kind *Kind, root reflect.Type) ([]byte, error) {
-	s := schema{decoder: newDecoder(NewDocument(File{}, kind), root), definitions: map[string]any{}}
-	whole := s.object(s.root)
+	sections := kind.sections(kind.section(root, nil))
+	definitions := map[string]any{} // the maps below the root, by the names of their types
+	for _, s := range slices.Backward(sections[1:]) {
+		definitions[s.Type.String()] = s.schema() // at last that of the first section of the type
+	}
+	whole := sections[0].schema()
 	whole["$schema"] = "http://json-schema.org/draft-07/schema#"
 	whole["title"] = kind.Noun
-	whole["definitions"] = s.definitions
+	whole["definitions"] = definitions
 	return json.MarshalIndent(whole, "", "  ")
 }
 
-type schema struct {
-	*decoder
-	// definitions are the maps below the root, by the names of their types.
-	definitions map[string]any
-}
+// definition is where the definition of a type's maps is.
+func definition(t reflect.Type) string { return "#/definitions/" + t.String() }
 
-// object returns the schema of a map.
-func (s schema) object(in *section) map[string]any {
-	properties, required := map[string]any{}, []string{}
-	var groups []string
+// schema returns the JSON Schema of a map.
+func (s *section) schema() map[string]any {
+	properties := map[string]any{}
+	var required, groups []string
 	members := map[string][]any{}
-	for _, k := range s.planOf(in.Type).keys {
-		properties[k.name] = s.property(k, in)
+	for _, k := range s.keys {
+		properties[k.name] = k.property()
 		if k.tag.Get("required") == "true" {
 			required = append(required, k.name)
 		}
@@ -49,9 +51,10 @@ func (s schema) object(in *section) map[string]any {
 			members[group] = append(members[group], map[string]any{"required": []string{k.name}})
 		}
 	}
-	object := map[string]any{"type": "object", "title": in.Name, "additionalProperties": false,
-		"properties": properties}
-	if len(required) > 0 {
+	object := map[string]any{
+		"type": "object", "title": s.Name, "additionalProperties": false, "properties": properties,
+	}
+	if required != nil {
 		object["required"] = required
 	}
 	var all []any
@@ -68,9 +71,12 @@ func (s schema) object(in *section) map[string]any {
 	return object
 }
 
-// property returns the schema of the value of a key.
-func (s schema) property(k *key, in *section) map[string]any {
-	property := s.value(k, in)
+// property returns the schema of the value of a key, with what describes it.
+func (k *key) property() map[string]any {
+	property := maps.Clone(k.schema)
+	if k.bare {
+		property = map[string]any{"anyOf": []any{property, map[string]any{"type": "null"}}}
+	}
 	doc := k.tag.Get("doc")
 	if text, ok := k.tag.Lookup("default"); ok {
 		doc = strings.TrimSpace(doc + " Default: " + text + ".")
@@ -86,57 +92,6 @@ func (s schema) property(k *key, in *section) map[string]any {
 		property["examples"] = []any{annotation(k.typ, text)}
 	}
 	return property
-}
-
-func (s schema) value(k *key, in *section) map[string]any {
-	t := k.typ
-	switch {
-	case t == reflect.TypeFor[time.Duration]():
-		return map[string]any{"type": "string", "pattern": `^(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))+$`}
-	case t == reflect.TypeFor[time.Time]():
-		return map[string]any{"type": "string",
-			"pattern": `^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}:[0-9]{2}.*)?$`}
-	case k.object != nil && k.element:
-		return map[string]any{"type": "array", "items": s.reference(k, in)}
-	case k.object != nil && k.bare:
-		return map[string]any{"anyOf": []any{s.reference(k, in), map[string]any{"type": "null"}}}
-	case k.object != nil:
-		return s.reference(k, in)
-	case t == reflect.TypeFor[map[string]string]():
-		return map[string]any{"type": "object", "additionalProperties": text(nil)}
-	case t.Kind() == reflect.Map:
-		return map[string]any{"type": "object"}
-	case t.Kind() == reflect.Slice:
-		array := map[string]any{"type": "array", "items": text(wordsOf(t.Elem()))}
-		if least, ok := k.bound("min"); ok {
-			array["minItems"] = least
-		}
-		return array
-	case isText(t), t.Kind() == reflect.String:
-		return text(wordsOf(t))
-	case t.Kind() == reflect.Bool:
-		return map[string]any{"type": "boolean"}
-	}
-	least, most := k.bounds()
-	return map[string]any{"type": "integer", "minimum": least, "maximum": most}
-}
-
-// text returns the schema of a text, or of one of some words. A number and true are texts, too.
-func text(words []string) map[string]any {
-	if words != nil {
-		return map[string]any{"enum": words}
-	}
-	return map[string]any{"type": []string{"string", "number", "boolean"}}
-}
-
-// reference returns a reference to the definition of a map under a key.
-func (s schema) reference(k *key, in *section) map[string]any {
-	name := k.object.String()
-	if _, known := s.definitions[name]; !known {
-		s.definitions[name] = nil // it is being made: it may be in itself
-		s.definitions[name] = s.object(s.sectionOf(k, in))
-	}
-	return map[string]any{"$ref": "#/definitions/" + name}
 }
 
 // annotation returns the text of a tag as a value of the key's type, nil if it is none.

@@ -2,59 +2,109 @@ package strictyaml
 
 import (
 	"cmp"
+	"encoding"
 	"fmt"
+	"math"
+	"reflect"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// unknownKey reports a key that a section does not have: it belongs elsewhere, is misspelt, or is not known at all.
-func (d *decoder) unknownKey(in *section, f field) {
-	message := fmt.Sprintf("unknown key %s %s", suggest.Quoted(f.key), in.Where)
-	word := suggest.Closest(f.key, in.keys)
-	home := d.homeOf(f.key, in)
-	switch {
-	case in.Remarks[f.key] != "":
-		d.fail(f.at, message, in.Remarks[f.key])
-		return
-	case word != "" && (home == nil || suggest.Distance(f.key, word) == 1):
-		d.fail(f.at, message, "did you mean `"+word+"`?")
-		return
-	case home != nil:
-		d.fail(f.at, fmt.Sprintf("%s does not belong %s", suggest.Quoted(f.key), in.Where), home.Belongs)
-		return
-	}
-	for _, other := range d.allSections() {
-		if word := suggest.Closest(f.key, other.keys); word != "" {
-			d.fail(f.at, message, "did you mean `"+word+"`?", other.Belongs)
-			return
-		}
-	}
-	d.fail(f.at, message, "the keys here are "+quotedList(in.keys))
+// section is a Section with its keys, as the tags of its struct have them.
+type section struct {
+	Section
+	// rank is its row in the kind's sections.
+	rank int
+	// where is what its inside is called.
+	where string
+	// part is the key at the top of the file that the section is below, "" for the top itself.
+	part  string
+	keys  []*key
+	names []string
+	// position is the field for "file:line", nil for none.
+	position []int
 }
 
-// homeOf returns the section that a key belongs in if that is not the one it stands in, nil for none. One of the
-// same part of the file comes first.
-func (d *decoder) homeOf(key string, in *section) *section {
-	var home *section
-	for _, other := range d.allSections() {
-		switch {
-		case other.Name == in.Name || !slices.Contains(other.keys, key):
-		case other.part == in.part:
-			return other
-		case home == nil:
-			home = other
-		}
-	}
-	return home
+// key is a key of a section and the field that its value goes to.
+type key struct {
+	name  string
+	in    *section
+	index []int
+	tag   reflect.StructTag
+	// typ is the type of the field, without the pointer of one that may be absent.
+	typ            reflect.Type
+	optional, bare bool
+	// object is the struct that the value, or each element of a list, is read into, nil for other values.
+	object reflect.Type
+	list   bool
+	read   reader
+	// schema is the JSON Schema of the value, without what describes it.
+	schema map[string]any
+	// below is the section of the object. It is made when it is needed, because a section can contain itself.
+	below *section
 }
 
-// allSections returns the sections of the file: those of the rows of its kind first, in their order, then the
-// others from the top of the file on.
-func (d *decoder) allSections() []*section {
-	if d.sections != nil {
-		return d.sections
+// section returns what the maps of a type are called and the keys that they have. They are under a key, or in a list
+// there; the root map is under none.
+func (kind *Kind) section(t reflect.Type, under *key) *section {
+	name, in, belongs := "the top level of the file", "at ", "it belongs at the top level of the file"
+	if under != nil {
+		name, in, belongs = suggest.Quoted(under.name), "in ", "it belongs inside "+suggest.Quoted(under.name+":")
+		if under.list {
+			name, belongs = "an element of "+name, "it belongs in an element of "+suggest.Quoted(under.name+":")
+		}
 	}
+	s := &section{Section: Section{Type: t}, rank: slices.IndexFunc(kind.Sections, func(row Section) bool {
+		return row.Type == t && (row.Key == "" || under != nil && row.Key == under.name)
+	})}
+	if s.rank < 0 {
+		s.rank = len(kind.Sections)
+	} else {
+		s.Section = kind.Sections[s.rank]
+	}
+	s.Name, s.Belongs = cmp.Or(s.Name, name), cmp.Or(s.Belongs, belongs)
+	s.where = in + s.Name
+	if under != nil {
+		s.Example = cmp.Or(s.Example, under.example())
+		s.part = cmp.Or(under.in.part, under.name)
+	}
+	s.add(t, nil)
+	return s
+}
+
+// add adds the fields of a struct that is the section's own, or inline in it.
+func (s *section) add(t reflect.Type, above []int) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		tag, tagged := f.Tag.Lookup("yaml")
+		if !tagged || tag == "-" {
+			continue
+		}
+		index := append(above[:len(above):len(above)], i)
+		name, option, _ := strings.Cut(tag, ",")
+		switch option {
+		case "inline":
+			s.add(f.Type, index)
+			continue
+		case "position":
+			s.position = index
+			continue
+		}
+		k := &key{name: name, in: s, index: index, tag: f.Tag, typ: f.Type, bare: option == "bare"}
+		if k.typ.Kind() == reflect.Pointer {
+			k.typ, k.optional = k.typ.Elem(), true
+		}
+		k.read, k.schema = k.form(k.typ)
+		s.keys, s.names = append(s.keys, k), append(s.names, name)
+	}
+}
+
+// sections returns a section and all below it, each name once, from the top of the file on.
+func (kind *Kind) sections(root *section) (all []*section) {
 	named := map[string]bool{}
 	var walk func(s *section)
 	walk = func(s *section) {
@@ -62,14 +112,125 @@ func (d *decoder) allSections() []*section {
 			return
 		}
 		named[s.Name] = true
-		d.sections = append(d.sections, s)
-		for _, k := range d.planOf(s.Type).keys {
+		all = append(all, s)
+		for _, k := range s.keys {
 			if k.object != nil {
-				walk(d.sectionOf(k, s))
+				walk(k.section(kind))
 			}
 		}
 	}
-	walk(d.root)
-	slices.SortStableFunc(d.sections, func(a, b *section) int { return cmp.Compare(a.rank, b.rank) })
-	return d.sections
+	walk(root)
+	return all
+}
+
+// section returns the section of the maps under a key.
+func (k *key) section(kind *Kind) *section {
+	if k.below == nil {
+		k.below = kind.section(k.object, k)
+	}
+	return k.below
+}
+
+// form returns how a value of the key's type, or of its elements' type, is read, and the JSON Schema of such values.
+// A type that there is none for is a mistake in the program.
+func (k *key) form(t reflect.Type) (reader, map[string]any) {
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		return readDuration, map[string]any{
+			"type": "string", "pattern": `^(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))+$`,
+		}
+	case t == reflect.TypeFor[time.Time]():
+		return readTime, map[string]any{
+			"type": "string", "pattern": `^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}:[0-9]{2}.*)?$`,
+		}
+	case isText(t), t.Kind() == reflect.String:
+		words := wordsOf(t)
+		schema := map[string]any{"type": []string{"string", "number", "boolean"}} // a number and true are texts, too
+		if words != nil {
+			schema = map[string]any{"enum": words}
+		}
+		return readText(words, k.tag.Get("secret") == "true"), schema
+	case t.Kind() == reflect.Bool:
+		return readBool, map[string]any{"type": "boolean"}
+	case t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64:
+		least, most := k.bounds()
+		return readInteger(least, most), map[string]any{"type": "integer", "minimum": least, "maximum": most}
+	case t.Kind() == reflect.Struct:
+		k.object = t
+		return k.readStruct, map[string]any{"$ref": definition(t)}
+	case t.Kind() == reflect.Slice && t == k.typ:
+		k.list = true
+		element, schema := k.form(t.Elem())
+		schema = map[string]any{"type": "array", "items": schema}
+		least, bounded := k.bound("min")
+		if bounded {
+			schema["minItems"] = least
+		}
+		return k.readList(element, least), schema
+	case t == reflect.TypeFor[map[string]string]():
+		element, schema := k.form(t.Elem())
+		return k.readMap(element), map[string]any{"type": "object", "additionalProperties": schema}
+	case t == reflect.TypeFor[map[string]any]():
+		return k.readMap(readAny), map[string]any{"type": "object"}
+	}
+	panic(fmt.Sprintf("strictyaml: cannot read %s into a %s", k.name, k.typ))
+}
+
+func isText(t reflect.Type) bool {
+	return t != reflect.TypeFor[time.Time]() &&
+		reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+}
+
+// wordsOf returns the words that a type takes, nil if it takes others.
+func wordsOf(t reflect.Type) []string {
+	if w, ok := reflect.New(t).Interface().(interface{ Words() []string }); ok {
+		return w.Words()
+	}
+	return nil
+}
+
+// example returns a small value of the key, or of an element of its list, as a file has it, "" for none.
+func (k *key) example() string {
+	switch text := k.tag.Get("example"); {
+	case text == "":
+		return ""
+	case k.list:
+		return "- " + text
+	default:
+		return k.name + ": " + text
+	}
+}
+
+// bound returns the number of a tag.
+func (k *key) bound(tag string) (n int64, ok bool) {
+	text, ok := k.tag.Lookup(tag)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		panic(fmt.Sprintf("strictyaml: the tag %s of %s is no whole number: %s", tag, k.name, text))
+	}
+	return n, true
+}
+
+// bounds returns the least and the most that an integer can be: by its tags, else by its type, but at most what
+// fits an int64.
+func (k *key) bounds() (least, most int64) {
+	bits := k.typ.Bits()
+	if k.typ.Kind() >= reflect.Uint {
+		least, most = 0, math.MaxInt64
+		if bits < 64 {
+			most = 1<<bits - 1
+		}
+	} else {
+		least, most = -1<<(bits-1), 1<<(bits-1)-1
+	}
+	if n, ok := k.bound("min"); ok {
+		least = n
+	}
+	if n, ok := k.bound("max"); ok {
+		most = n
+	}
+	return least, most
 }

@@ -78,8 +78,8 @@ type field struct {
 	key   string
 	at    place
 	value *Value
-	// merged says that the field comes from a merge key (<<).
-	merged bool
+	// merged says that the field comes from a merge key (<<), element that it is an element of the list under the key.
+	merged, element bool
 	// hidden are the values of the same key that merge keys brought and this one replaces.
 	hidden []*Value
 }
