@@ -3,8 +3,10 @@ package memstore
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"hash/maphash"
 	"math"
 	"math/rand/v2"
@@ -210,23 +212,23 @@ func TestReadErrorIsNoDamage(t *testing.T) {
 	sound := snapshotOf(t, bucket.Algorithms...)
 	for i := range sound {
 		broken := errors.New("input/output error")
-		if err := emptyStore(t).readSnapshot(&failingReader{sound[:i], broken}); !errors.Is(err, broken) || isUnsound(err) {
+		if err := emptyStore(t).readSnapshot(failingReader{sound[:i], broken}, int64(len(sound))); !errors.Is(err, broken) || isUnsound(err) {
 			t.Errorf("a read error after %d bytes: %v, want that error", i, err)
 		}
 	}
 }
 
+// failingReader is a file of which only the beginning can be read.
 type failingReader struct {
-	rest []byte
-	err  error
+	readable []byte
+	err      error
 }
 
-func (r *failingReader) Read(b []byte) (int, error) {
-	if len(r.rest) == 0 {
-		return 0, r.err
+func (r failingReader) ReadAt(b []byte, offset int64) (int, error) {
+	n := copy(b, r.readable[min(offset, int64(len(r.readable))):])
+	if n < len(b) {
+		return n, r.err
 	}
-	n := copy(b, r.rest)
-	r.rest = r.rest[n:]
 	return n, nil
 }
 
@@ -237,21 +239,18 @@ func FuzzBuckets(f *testing.F) {
 		s := emptyStore(f)
 		use(s, algorithm)
 		for i := range s.shards {
-			if content, n, _, _ := s.shards[i].appendBite(nil, 0); n > 0 {
+			if content, _, _ := s.shards[i].appendBite(nil, 0); len(content) > 0 {
 				f.Add(content)
 			}
 		}
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
-		var file bytes.Buffer
-		blocks := blockWriter{w: &file}
-		if err := errors.Join(blocks.title(), blocks.write(append([]byte{blockBuckets}, content...))); err != nil {
-			t.Fatal(err)
-		}
+		content = append([]byte(snapshotTitle), content...)
+		content = binary.BigEndian.AppendUint32(content, crc32.Checksum(content, castagnoli))
 		s := emptyStore(t)
 		s.clock = func() int64 { return 1_000_000 }
-		if err := s.readSnapshot(&file); !isUnsound(err) {
-			t.Fatalf("a snapshot without an end: %v, want it to be refused", err)
+		if err := s.readSnapshot(bytes.NewReader(content), int64(len(content))); err != nil && !isUnsound(err) {
+			t.Fatalf("%v, want it to be loaded or refused", err)
 		}
 		var again bytes.Buffer
 		if err := s.writeSnapshot(&again); err != nil {
@@ -312,10 +311,7 @@ func snapshotOf(t testing.TB, algorithms ...bucket.Algorithm) []byte {
 func read(t testing.TB, snapshot []byte) error {
 	t.Helper()
 	s := emptyStore(t)
-	return s.readSnapshot(bytes.NewReader(snapshot))
+	return s.readSnapshot(bytes.NewReader(snapshot), int64(len(snapshot)))
 }
 
-func isUnsound(err error) bool {
-	_, ok := errors.AsType[*unsoundError](err)
-	return ok
-}
+func isUnsound(err error) bool { return errors.Is(err, errUnsound) }

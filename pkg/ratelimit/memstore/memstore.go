@@ -69,9 +69,9 @@ type Store struct {
 	errClose                   error
 }
 
-// New returns a store with what the snapshot holds, if one is configured and exists. A snapshot that can not be used is
+// New returns a store with what the snapshot holds, if one is configured and exists. A snapshot that cannot be used is
 // renamed to SnapshotPath.corrupt-<time> and reported to the Logger, and the store starts empty: a limiter that forgets is
-// better than none. Wrong settings, a directory that can not be written to and a snapshot that can not be read are errors.
+// better than none. Wrong settings, a directory that cannot be written to and a snapshot that cannot be read are errors.
 func New(cfg Config) (*Store, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -81,7 +81,7 @@ func New(cfg Config) (*Store, error) {
 	s.scratch.New = func() any { return &scratch{} }
 	s.makeShards(cfg.MaxBuckets)
 	if s.snapshotPath != "" {
-		if err := s.load(); err != nil {
+		if err := s.load(cfg.MaxBuckets); err != nil {
 			return nil, fmt.Errorf("memory store: %w", err)
 		}
 	}

@@ -32,15 +32,6 @@ type shard struct {
 	_ [64]byte // the next shard's lock is on another cache line
 }
 
-// clear drops all buckets, unnoticed by the counters.
-func (sh *shard) clear() {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	sh.table = table{}
-	sh.live.Store(0)
-	sh.evicted.Store(0)
-}
-
 // load reads the state of the bucket of a take. The lock is held.
 func (sh *shard) load(t *bucket.Take, hash uint64, s *bucket.State) {
 	*s = bucket.State{}

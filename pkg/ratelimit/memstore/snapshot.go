@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,7 +21,7 @@ func (s *Store) save() error {
 	if err == nil {
 		err = syncDirectory(filepath.Dir(s.snapshotPath))
 	} else {
-		err = errors.Join(err, removeIfThere(temporary))
+		_ = os.Remove(temporary) // which may not be there
 	}
 	if err != nil {
 		s.failedSnapshots.Add(1)
@@ -33,29 +32,20 @@ func (s *Store) save() error {
 }
 
 // writeFile writes a snapshot to a file of its own and waits until it is on the disk.
-func (s *Store) writeFile(name string) (err error) {
+func (s *Store) writeFile(name string) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if errClose := f.Close(); err == nil {
-			err = errClose
-		}
-	}()
-	w := bufio.NewWriterSize(f, 1<<16)
-	if err := s.writeSnapshot(w); err != nil {
-		return err
+	if err = s.writeSnapshot(f); err == nil {
+		err = f.Sync()
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	return f.Sync()
+	return errors.Join(err, f.Close())
 }
 
 // load restores the snapshot, if there is one, and makes sure that the next one can be written. A file that is no sound
 // snapshot is set aside and reported; then the store is empty.
-func (s *Store) load() error {
+func (s *Store) load(maxBuckets int) error {
 	if err := s.checkWritable(); err != nil {
 		return err
 	}
@@ -74,21 +64,19 @@ func (s *Store) load() error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("load snapshot %s: it is not a file", s.snapshotPath)
 	}
-	reason := s.readSnapshot(bufio.NewReaderSize(f, 1<<16))
+	reason := s.readSnapshot(f, info.Size())
 	if reason == nil {
 		return nil
 	}
-	if _, unsound := errors.AsType[*unsoundError](reason); !unsound {
+	if !errors.Is(reason, errUnsound) {
 		return fmt.Errorf("load snapshot %s: %w", s.snapshotPath, reason)
 	}
-	for i := range s.shards {
-		s.shards[i].clear()
-	}
+	s.makeShards(maxBuckets) // without what may have been restored
 	aside := s.snapshotPath + ".corrupt-" + time.UnixMicro(s.clock()).UTC().Format("20060102T150405.000000Z")
 	if err := os.Rename(s.snapshotPath, aside); err != nil {
-		return fmt.Errorf("set a snapshot aside that can not be used (%w): %w", reason, err)
+		return fmt.Errorf("set a snapshot aside that cannot be used (%w): %w", reason, err)
 	}
-	s.logger.Error("the snapshot of the buckets can not be used and was set aside; all buckets start with their full quota",
+	s.logger.Error("the snapshot of the buckets cannot be used and was set aside; all buckets start with their full quota",
 		slog.String("path", s.snapshotPath), slog.String("set_aside_as", aside), slog.Any("error", reason))
 	return nil
 }
@@ -100,7 +88,7 @@ func (s *Store) checkWritable() error {
 		err = errors.Join(f.Close(), os.Remove(f.Name()))
 	}
 	if err != nil {
-		return fmt.Errorf("snapshots can not be saved as %s: %w", s.snapshotPath, err)
+		return fmt.Errorf("snapshots cannot be saved as %s: %w", s.snapshotPath, err)
 	}
 	return nil
 }
@@ -112,11 +100,4 @@ func syncDirectory(name string) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
-}
-
-func removeIfThere(name string) error {
-	if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
 }

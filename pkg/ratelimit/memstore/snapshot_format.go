@@ -1,195 +1,150 @@
 package memstore
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
 	"io"
-	"math"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// The first byte of a block's content says what it holds: buckets, one after the other (appendEntry), or, in the last block,
-// the number of all buckets (a uvarint). snapshot_block.go says what a file is made of.
-const (
-	blockBuckets = 'B'
-	blockEnd     = 'E'
-)
+// A snapshot is this line, which names the version of the format, then the buckets, and at the end the CRC-32C of all that.
+const snapshotTitle = "extauthz buckets 4\n"
 
-// blockSize is how many bytes end a block before a bite is over: logs can make a bucket large, and it is copied under a lock.
-const blockSize = 1 << 16
+// saved is what a snapshot holds of a bucket. Its key and the grants of its log follow. All numbers are little endian.
+type saved struct {
+	Rule              uint64
+	Limit             bucket.Limit
+	Last, Count, Part int64
+	Expires           uint32
+	KeyLen, Grants    uint32
+}
+
+// errUnsound is wrapped by the error of a file that cannot be used. Any other error says that the file could not be read.
+var errUnsound = errors.New("it is no snapshot that can be used")
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // writeSnapshot writes all buckets. It locks one shard at a time, for one bite: what is charged meanwhile may be in it or not.
 func (s *Store) writeSnapshot(w io.Writer) error {
-	blocks := blockWriter{w: w}
-	if err := blocks.title(); err != nil {
-		return err
-	}
-	content, total := []byte(nil), uint64(0)
+	sum := crc32.New(castagnoli)
+	both := io.MultiWriter(w, sum)
+	content := []byte(snapshotTitle)
 	for i := range s.shards {
-		for from, more := uint32(0), true; more; {
-			var n int
-			content, n, from, more = s.shards[i].appendBite(append(content[:0], blockBuckets), from)
-			if n == 0 {
-				continue
-			}
-			total += uint64(n)
-			if err := blocks.write(content); err != nil {
+		for from, more := uint32(0), true; more; content = content[:0] {
+			content, from, more = s.shards[i].appendBite(content, from)
+			if _, err := both.Write(content); err != nil {
 				return err
 			}
 		}
 	}
-	return blocks.write(binary.AppendUvarint([]byte{blockEnd}, total))
+	_, err := w.Write(sum.Sum(nil))
+	return err
 }
 
-// appendBite appends the next entries from a slot on, and returns how many, where to go on and whether there is more.
-func (sh *shard) appendBite(b []byte, from uint32) (content []byte, n int, next uint32, more bool) {
+// biteBytes ends a bite of a snapshot early: logs can make a bucket large, and it is copied under a lock.
+const biteBytes = 1 << 16
+
+// appendBite appends the next buckets from a slot on, and returns where to go on and whether there is more.
+func (sh *shard) appendBite(b []byte, from uint32) (content []byte, next uint32, more bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	var one saved
 	end := min(from+bite, sh.table.slots)
-	for next = from; next < end && len(b) < blockSize; next++ {
+	for next = from; next < end && len(b) < biteBytes; next++ {
 		if e := sh.table.at(next); e.expires != 0 {
-			b = sh.table.appendEntry(b, e)
-			n++
+			b = sh.table.appendEntry(b, e, &one)
 		}
 	}
-	return b, n, next, next < sh.table.slots
+	return b, next, next < sh.table.slots
 }
 
-// appendEntry appends the algorithm (a byte), the rule (64 bits, little endian), the limit, the time of expiry, the state and the key
-// with its length, as varints, and then the grants of a log with their number, each as the time since the one before and its cost.
-func (t *table) appendEntry(b []byte, e *entry) []byte {
-	b = binary.LittleEndian.AppendUint64(append(b, byte(e.algorithm)), t.groups.rule(e))
-	for _, v := range []int64{
-		int64(e.requests), e.window, int64(e.burst), int64(e.expires), e.last, e.count, e.part,
-	} {
-		b = binary.AppendVarint(b, v)
+// appendEntry appends a bucket, with room for what is saved of it.
+func (t *table) appendEntry(b []byte, e *entry, room *saved) []byte {
+	var grants []bucket.Grant
+	if e.grants != 0 {
+		grants = *t.logs.at(e.grants)
 	}
-	b = append(binary.AppendUvarint(b, uint64(len(t.key(e)))), t.key(e)...)
-	if e.grants == 0 {
-		return append(b, 0)
+	*room = saved{
+		Rule: t.groups.rule(e), Limit: e.limit(), Last: e.last, Count: e.count, Part: e.part,
+		Expires: e.expires, KeyLen: uint32(len(t.key(e))), Grants: uint32(len(grants)),
 	}
-	grants, before := *t.logs.at(e.grants), int64(0)
-	b = binary.AppendUvarint(b, uint64(len(grants)))
-	for _, g := range grants {
-		b = binary.AppendVarint(binary.AppendVarint(b, g.At-before), g.Cost)
-		before = g.At
-	}
+	b, _ = binary.Append(b, binary.LittleEndian, room) // no error: its size is fixed
+	b = append(b, t.key(e)...)
+	b, _ = binary.Append(b, binary.LittleEndian, grants)
 	return b
 }
 
-// readSnapshot restores all buckets that have not expired; it is called before anyone else knows the store.
-func (s *Store) readSnapshot(r io.Reader) error {
-	blocks := blockReader{r: r}
-	if err := blocks.title(); err != nil {
+// readSnapshot restores all buckets that have not expired; it is called before anyone else knows the store. It reads the file twice,
+// because a file with a wrong checksum may say anything.
+func (s *Store) readSnapshot(f io.ReaderAt, size int64) error {
+	title := make([]byte, len(snapshotTitle))
+	n, err := f.ReadAt(title, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	now := s.clock()
-	for total := uint64(0); ; {
-		content, err := blocks.read()
-		if err != nil {
+	if string(title[:n]) != snapshotTitle {
+		return fmt.Errorf("%w: it begins with %q, want %q", errUnsound, title[:n], snapshotTitle)
+	}
+	sum, content := crc32.New(castagnoli), io.NewSectionReader(f, 0, size-crc32.Size)
+	if _, err := io.Copy(sum, content); err != nil {
+		return err
+	}
+	end := make([]byte, crc32.Size)
+	if _, err := f.ReadAt(end, content.Size()); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if !bytes.Equal(sum.Sum(nil), end) {
+		return fmt.Errorf("%w: its checksum is wrong, so it has been cut off or changed", errUnsound)
+	}
+	return s.restoreAll(bufio.NewReaderSize(io.NewSectionReader(content, int64(n), content.Size()-int64(n)), 1<<16))
+}
+
+// restoreAll restores buckets to the end of r.
+func (s *Store) restoreAll(r io.Reader) error {
+	var b saved
+	var rest bytes.Buffer // the key and the grants; it allocates what is there, not what is claimed
+	now, grantSize := s.clock(), int64(binary.Size(bucket.Grant{}))
+	for {
+		err := binary.Read(r, binary.LittleEndian, &b)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			rest.Reset()
+			_, err = io.CopyN(&rest, r, int64(b.KeyLen)+int64(b.Grants)*grantSize)
+		}
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), err == nil && !s.restore(&b, &rest, now):
+			return fmt.Errorf("%w: a bucket is unreadable although the checksum is right", errUnsound)
+		case err != nil:
 			return err
 		}
-		d := decoder{b: content}
-		switch d.byte() {
-		case blockBuckets:
-			for len(d.b) > 0 && !d.bad {
-				saved, state, expires := d.bucket()
-				if d.bad {
-					break
-				}
-				total++
-				if !expired(expires, now) {
-					s.restore(&saved, &state, now, expires)
-				}
-			}
-		case blockEnd:
-			if n := d.uvarint(); n != total || d.bad {
-				return unsound("it ends after %d buckets of %d", total, n)
-			}
-			return blocks.end()
-		default:
-			d.bad = true
-		}
-		if d.bad {
-			return unsound("block %d is unreadable although its checksum is right: written by another version?", blocks.n)
-		}
 	}
 }
 
-// restore puts a bucket where it belongs; a later one with the same key wins, since it was saved later.
-func (s *Store) restore(saved *bucket.Take, state *bucket.State, now int64, expires uint32) {
-	hash := s.hash(saved.Key)
-	sh := s.shardOf(hash)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	sh.put(saved, hash, state, now, expires)
-}
-
-// decoder reads the content of a block. After the first thing that can not be right it is bad and returns zeros.
-type decoder struct {
-	b   []byte
-	bad bool
-}
-
-// bucket reads what appendEntry writes: the key, the rule and the limit of a bucket, its state, and when it expires.
-func (d *decoder) bucket() (b bucket.Take, s bucket.State, expires uint32) {
-	b.Limit.Algorithm = bucket.Algorithm(d.byte())
-	b.Rule = d.uint64()
-	b.Limit.Requests, b.Limit.Window, b.Limit.Burst = d.varint(), d.varint(), d.varint()
-	until := d.varint()
-	s.Last, s.Count, s.Part = d.varint(), d.varint(), d.varint()
+// restore puts a bucket where it belongs unless it has expired, and reports whether it is one. A later one with the same key wins,
+// since it was saved later.
+func (s *Store) restore(b *saved, rest *bytes.Buffer, now int64) bool {
+	take := bucket.Take{Key: string(rest.Next(int(b.KeyLen))), Rule: b.Rule, Limit: b.Limit}
+	state := bucket.State{Last: b.Last, Count: b.Count, Part: b.Part, Grants: make([]bucket.Grant, b.Grants)}
 	if b.Limit.Algorithm.HasBurst() {
-		s.Rate = b.Limit.Requests
+		state.Rate = b.Limit.Requests
 	}
-	b.Key = string(d.bytes(d.uvarint()))
-	at := int64(0)
-	for n := d.uvarint(); n > 0 && !d.bad; n-- {
-		since, cost := d.varint(), d.varint()
-		at += since
-		s.Grants = append(s.Grants, bucket.Grant{At: at, Cost: cost})
+	if _, err := binary.Decode(rest.Bytes(), binary.LittleEndian, state.Grants); err != nil || b.Limit.Check() != nil ||
+		b.Limit.Requests == 0 || b.Expires == 0 || state.Empty() || !state.Sound(b.Limit.Algorithm) {
+		return false
 	}
-	d.bad = d.bad || b.Limit.Check() != nil || b.Limit.Requests == 0 || until < 1 || until > math.MaxUint32 ||
-		s.Empty() || !s.Sound(b.Limit.Algorithm)
-	return b, s, uint32(until)
-}
-
-func (d *decoder) byte() byte {
-	b := d.bytes(1)
-	if len(b) == 0 {
-		return 0
+	if !expired(b.Expires, now) {
+		hash := s.hash(take.Key)
+		sh := s.shardOf(hash)
+		sh.mu.Lock()
+		defer sh.mu.Unlock()
+		sh.put(&take, hash, &state, now, b.Expires)
 	}
-	return b[0]
+	return true
 }
-
-func (d *decoder) bytes(n uint64) []byte {
-	if d.bad || n > uint64(len(d.b)) {
-		d.bad = true
-		return nil
-	}
-	head := d.b[:n]
-	d.b = d.b[n:]
-	return head
-}
-
-func (d *decoder) uint64() uint64 {
-	b := d.bytes(8)
-	if len(b) == 0 {
-		return 0
-	}
-	return binary.LittleEndian.Uint64(b)
-}
-
-func (d *decoder) varint() int64 {
-	v, n := binary.Varint(d.b)
-	d.skip(n)
-	return v
-}
-
-func (d *decoder) uvarint() uint64 {
-	v, n := binary.Uvarint(d.b)
-	d.skip(n)
-	return v
-}
-
-// skip moves on by the length that encoding/binary returns, which is not positive for a number that is cut off or too long.
-func (d *decoder) skip(n int) { d.bytes(uint64(max(n, 0))); d.bad = d.bad || n <= 0 }

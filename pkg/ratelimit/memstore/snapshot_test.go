@@ -147,18 +147,17 @@ func TestUnsoundSnapshotIsSetAside(t *testing.T) {
 		content []byte
 		reason  string
 	}{
-		{"empty", nil, "it is cut off within its first line"},
-		{"cut off in the first line", sound[:9], "it is cut off within its first line"},
-		{"cut off after the first line", sound[:len("extauthz buckets 3\n")], "it is cut off in block 1"},
-		{"cut off in a block", sound[:60], "it is cut off in block 1"},
-		{"without the last byte", sound[:len(sound)-1], "it is cut off in block"},
-		{"foreign", []byte("domain: shop\ndescriptors: []\n"), `it is not a snapshot of buckets: it begins with \"domain: shop\\ndescri\"`},
-		{"foreign and short", []byte("{}"), `it is not a snapshot of buckets: it begins with \"{}\"`},
-		{"of another version", append([]byte("extauthz buckets 1\n"), sound[19:]...), `it is of version \"1\\n\", want \"3\\n\"`},
-		{"with something behind it", append(bytes.Clone(sound), '\n'), "something follows its last block"},
-		{"twice", append(bytes.Clone(sound), sound...), "something follows its last block"},
-		{"with a flipped bit", flipped(sound, 50), "the checksum of block 1 is wrong"},
-		{"with a length out of all proportion", flipped(sound, 19+3), "block 1 claims to be"},
+		{"empty", nil, `it begins with \"\", want \"extauthz buckets 4\\n\"`},
+		{"cut off in the first line", sound[:9], `it begins with \"extauthz \", want`},
+		{"cut off after the first line", sound[:len("extauthz buckets 4\n")], "its checksum is wrong"},
+		{"cut off in a bucket", sound[:60], "its checksum is wrong"},
+		{"without the last byte", sound[:len(sound)-1], "its checksum is wrong"},
+		{"foreign", []byte("domain: shop\ndescriptors: []\n"), `it begins with \"domain: shop\\ndescri\", want`},
+		{"foreign and short", []byte("{}"), `it begins with \"{}\", want`},
+		{"of another version", append([]byte("extauthz buckets 3\n"), sound[19:]...), `it begins with \"extauthz buckets 3\\n\", want`},
+		{"with something behind it", append(bytes.Clone(sound), '\n'), "its checksum is wrong"},
+		{"twice", append(bytes.Clone(sound), sound...), "its checksum is wrong"},
+		{"with a flipped bit", flipped(sound, 50), "its checksum is wrong"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "buckets")
@@ -205,8 +204,8 @@ func TestSnapshotThatCanNotBe(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, test := range []struct{ name, path, want string }{
-		{"in a directory that is not there", filepath.Join(dir, "none", "buckets"), "snapshots can not be saved as " + filepath.Join(dir, "none", "buckets")},
-		{"in a file", filepath.Join(file, "buckets"), "snapshots can not be saved as " + filepath.Join(file, "buckets")},
+		{"in a directory that is not there", filepath.Join(dir, "none", "buckets"), "snapshots cannot be saved as " + filepath.Join(dir, "none", "buckets")},
+		{"in a file", filepath.Join(file, "buckets"), "snapshots cannot be saved as " + filepath.Join(file, "buckets")},
 		{"a directory", dir, "load snapshot " + dir + ": it is not a file"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
