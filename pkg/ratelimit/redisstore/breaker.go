@@ -5,29 +5,26 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 const (
-	// maxFailures in a row within failureTime open the breaker; a connection that can not be made does at once.
+	// maxFailures in a row within failureTime open the breaker; a connection that cannot be made does at once.
 	maxFailures = 5
 	failureTime = time.Second
 	// probeInterval is how soon it is noticed that Redis is back.
 	probeInterval = 100 * time.Millisecond
 )
 
-// breaker spares callers the wait for a Redis that does not answer. While it is open, someone else tries.
+// breaker spares callers the wait for a Redis that does not answer. While it is open, Store.probe tries.
 type breaker struct {
-	isOpen atomic.Bool
-	tell   func(cause error) // of each change; nil: it is closed again
-	probe  func()            // starts to probe, which ends with close
+	isOpen  atomic.Bool
+	changed func(cause error) // is called of each change, with nil when it is closed again
 
 	mu       sync.Mutex
 	failures int
 	first    time.Time // of the failures
-}
-
-func newBreaker(tell func(cause error), probe func()) *breaker {
-	return &breaker{tell: tell, probe: probe}
 }
 
 func (b *breaker) open() bool { return b.isOpen.Load() }
@@ -59,12 +56,9 @@ func (b *breaker) trip(err error) {
 
 // openNow is called with mu held.
 func (b *breaker) openNow(err error) {
-	if b.isOpen.Load() {
-		return
+	if !b.isOpen.Swap(true) {
+		b.changed(err)
 	}
-	b.isOpen.Store(true)
-	b.tell(err)
-	b.probe()
 }
 
 func (b *breaker) close() {
@@ -72,7 +66,7 @@ func (b *breaker) close() {
 	defer b.mu.Unlock()
 	b.failures = 0
 	b.isOpen.Store(false)
-	b.tell(nil)
+	b.changed(nil)
 }
 
 // probe tries to reach Redis until it answers, and then closes the breaker.
@@ -85,15 +79,41 @@ func (s *Store) probe(ctx context.Context) {
 			return
 		case <-every.C:
 		}
-		if s.reach(ctx) == nil {
+		if s.renew(ctx) == nil {
 			s.breaker.close()
 			return
 		}
 	}
 }
 
-func (s *Store) reach(ctx context.Context) error {
+// renew tries a new client and, if Redis answers it and takes writes, uses that from then on: new connections, to where the name
+// leads by now.
+func (s *Store) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout+s.cfg.Timeout)
 	defer cancel()
-	return s.link.renew(ctx)
+	fresh := redis.NewUniversalClient(s.options)
+	if err := writable(ctx, fresh); err != nil {
+		_ = fresh.Close()
+		return err
+	}
+	s.mu.Lock()
+	old := s.client
+	s.client = fresh
+	s.mu.Unlock()
+	return old.Close()
+}
+
+// probeKey is the key of no bucket: nothing is ever stored there.
+const probeKey = "rl:probe"
+
+// writable reports whether Redis would decide. A replica answers a ping, but refuses to delete even what is not there; what else
+// may be wrong with that is no reason not to ask.
+func writable(ctx context.Context, c redis.UniversalClient) error {
+	if err := c.Ping(ctx).Err(); err != nil {
+		return err
+	}
+	if err := c.Del(ctx, probeKey).Err(); code(err) == "READONLY" {
+		return err
+	}
+	return nil
 }

@@ -14,16 +14,10 @@ const (
 // worker takes what is there.
 type lane struct {
 	mu      sync.Mutex
-	arrived sync.Cond
+	arrived sync.Cond // of mu
 	queue   []*call
 	keys    int // of the queue
 	closed  bool
-}
-
-func newLane() *lane {
-	l := &lane{}
-	l.arrived.L = &l.mu
-	return l
 }
 
 func (l *lane) enter(c *call) error {

@@ -7,6 +7,16 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
+// Connect returns a client of the Redis that cfg says, for other things that are kept there: it never repeats a command, and keeps
+// to the deadline it is given. It connects when it is first used.
+func Connect(cfg Config) (redis.UniversalClient, error) {
+	options, err := cfg.options()
+	if err != nil {
+		return nil, err
+	}
+	return redis.NewUniversalClient(options), nil
+}
+
 // options are those of the client. It never repeats a command by itself, because Redis may have charged it already, and it
 // keeps to the deadline it is given.
 func (cfg Config) options() (*redis.UniversalOptions, error) {

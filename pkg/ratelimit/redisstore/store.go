@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
@@ -55,11 +57,14 @@ const margin = 3 * time.Millisecond
 // Store keeps buckets in one Redis. It is safe for concurrent use.
 type Store struct {
 	cfg     Config
-	link    *link
-	lane    *lane
-	breaker *breaker
+	options *redis.UniversalOptions
+	lane    lane
+	breaker breaker
 	workers sync.WaitGroup
 	stop    context.CancelFunc
+
+	mu     sync.RWMutex // held for reading while the client is in use
+	client redis.UniversalClient
 }
 
 var _ ratelimit.Store = (*Store)(nil)
@@ -80,8 +85,16 @@ func New(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Store{cfg: cfg, link: newLink(options), lane: newLane(), stop: stop}
-	s.breaker = newBreaker(func(cause error) { s.tellUp(cause) }, func() { s.workers.Go(func() { s.probe(ctx) }) })
+	s := &Store{cfg: cfg, options: options, client: redis.NewUniversalClient(options), stop: stop}
+	s.lane.arrived.L = &s.lane.mu
+	s.breaker.changed = func(cause error) {
+		if cfg.Up != nil {
+			cfg.Up(cause)
+		}
+		if cause != nil {
+			s.workers.Go(func() { s.probe(ctx) })
+		}
+	}
 	for range cfg.PoolSize {
 		s.workers.Go(s.work)
 	}
@@ -93,18 +106,18 @@ func (s *Store) Close() error {
 	s.lane.close()
 	s.stop()
 	s.workers.Wait()
-	return s.link.close()
+	return s.client.Close()
 }
 
-// Ping reports whether Redis answers and takes the script. It is meant for the start: only ctx and DialTimeout bound it. A Redis
-// that is away is told of as one that a request finds so, and is tried again in the background.
+// Ping reports whether Redis answers and takes the script. It is meant for the start: only ctx and DialTimeout bound it. If Redis is
+// unreachable, Ping opens the breaker, as a failed request would.
 func (s *Store) Ping(ctx context.Context) error {
 	err := s.ping(ctx)
 	if err == nil {
 		return nil
 	}
 	switch code(err) {
-	case "NOAUTH", "WRONGPASS", "NOPERM": // it is there; the operator has to mend something
+	case "NOAUTH", "WRONGPASS", "NOPERM": // it is there; the operator has to fix something
 	default:
 		s.breaker.trip(err)
 	}
@@ -112,11 +125,13 @@ func (s *Store) Ping(ctx context.Context) error {
 }
 
 func (s *Store) ping(ctx context.Context) error {
-	c := s.link.current()
-	if err := c.UniversalClient.Ping(ctx).Err(); err != nil { // first, because the script is too long for who has not logged in
+	s.mu.RLock()
+	c := s.client // may be closed meanwhile
+	s.mu.RUnlock()
+	if err := c.Ping(ctx).Err(); err != nil { // first, because the script is too long for who has not logged in
 		return fmt.Errorf("redis: ping: %w", err)
 	}
-	if err := c.load(ctx); err != nil {
+	if err := c.ScriptLoad(ctx, script).Err(); err != nil {
 		return fmt.Errorf("redis: load the script: %w", err)
 	}
 	return nil
@@ -125,26 +140,16 @@ func (s *Store) ping(ctx context.Context) error {
 // Take implements ratelimit.Store. An error that is not one of this package, nor ratelimit.ErrOutcomeUnknown, is a
 // *bucket.ScriptError or the answer of Redis.
 func (s *Store) Take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
-	deadline := time.Now().Add(s.cfg.Timeout)
-	if d, ok := ctx.Deadline(); ok && d.Add(-margin).Before(deadline) {
-		deadline = d.Add(-margin)
-	}
 	c := newCall(requests)
-	if c.keys == 0 {
-		for i := range requests {
-			requests[i].Decide(0, nil, &outcomes[i])
-		}
-		return
-	}
-	if err := s.submit(ctx, deadline, c); err != nil {
-		s.fail(outcomes, err)
+	if err := s.submit(ctx, c); err != nil {
+		fail(outcomes, err)
 		return
 	}
 	for i := range c.chunks {
 		ch := &c.chunks[i]
 		n := ch.requests
 		if ch.err != nil {
-			s.fail(outcomes[:n], ch.err)
+			fail(outcomes[:n], ch.err)
 		} else {
 			ch.answer(requests[:n], outcomes[:n], &c.bucket)
 		}
@@ -153,16 +158,19 @@ func (s *Store) Take(ctx context.Context, requests []bucket.Request, outcomes []
 }
 
 // fail answers requests that Redis did not decide.
-func (s *Store) fail(outcomes []bucket.Outcome, err error) {
+func fail(outcomes []bucket.Outcome, err error) {
 	for i := range outcomes {
 		outcomes[i] = bucket.Outcome{Err: err}
 	}
 }
 
-// submit hands the call to the worker that sends next, and waits for the answer until the deadline. The chunks have the answer
-// only if there is no error.
-func (s *Store) submit(ctx context.Context, deadline time.Time, c *call) error {
-	wait := time.Until(deadline)
+// submit hands the call to the worker that sends next, and waits for the answer. The chunks have the answer only if there is no
+// error.
+func (s *Store) submit(ctx context.Context, c *call) error {
+	wait := s.cfg.Timeout
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(deadline)-margin)
+	}
 	switch {
 	case wait <= 0 || ctx.Err() != nil:
 		return ErrTooLate
@@ -188,11 +196,5 @@ func (s *Store) submit(ctx context.Context, deadline time.Time, c *call) error {
 		return nil
 	default:
 		return fmt.Errorf("redis: no answer in time: %w", ratelimit.ErrOutcomeUnknown)
-	}
-}
-
-func (s *Store) tellUp(cause error) {
-	if s.cfg.Up != nil {
-		s.cfg.Up(cause)
 	}
 }
