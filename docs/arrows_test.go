@@ -16,32 +16,34 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-var update = flag.Bool("update", false, "draw the packages in docs/design.md again")
+var update = flag.Bool("update", false, "redraw the graph of packages in docs/design.md")
 
 const module = "github.com/extauthz/extauthz/"
 
-// TestArrows compares the picture of the packages in docs/design.md with what they import. `go test ./docs -update` draws it.
+// TestArrows compares the graph of packages in docs/design.md with their imports. `go test ./docs -update` draws the
+// graph.
 func TestArrows(t *testing.T) {
 	const begin, end = "<!-- arrows -->\n", "<!-- /arrows -->\n"
 	page := testenv.RepoFile(t, "docs/design.md")
 	before, rest, found := strings.Cut(page, begin)
 	_, after, ended := strings.Cut(rest, end)
 	if !found || !ended {
-		t.Fatalf("docs/design.md has no place for the picture: want %q and %q", begin, end)
+		t.Fatalf("docs/design.md has no markers for the graph: want %q and %q", begin, end)
 	}
 	want := before + begin + picture(imports(t)) + end + after
 	if *update {
-		if err := os.WriteFile(filepath.Join(testenv.RepoRoot(t), "docs", "design.md"), []byte(want), 0o600); err != nil {
+		file := filepath.Join(testenv.RepoRoot(t), "docs", "design.md")
+		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
 	if diff := cmp.Diff(want, page); diff != "" {
-		t.Errorf("the packages import others than docs/design.md shows; `go test ./docs -update` draws them (-want +got):\n%s", diff)
+		t.Errorf("the graph in docs/design.md is out of date; `go test ./docs -update` draws it (-want +got):\n%s", diff)
 	}
 }
 
-// imports returns, for each package that is part of the service, those of the project that it imports.
+// imports returns, for each package of the service, the packages of this project that it imports.
 func imports(t *testing.T) map[string][]string {
 	t.Helper()
 	list := exec.Command("go", "list", "-deps", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./cmd/extauthz")
@@ -67,9 +69,9 @@ func imports(t *testing.T) map[string][]string {
 	return arrows
 }
 
-// picture draws the arrows as a Mermaid graph. It leaves out an arrow if others lead to the same package.
+// picture draws the imports as a Mermaid graph. It omits an arrow if other arrows lead to the same package.
 func picture(arrows map[string][]string) string {
-	leads := map[string]map[string]bool{} // what a package imports, and what that imports
+	leads := map[string]map[string]bool{} // the direct and indirect imports of a package
 	var follow func(name string) map[string]bool
 	follow = func(name string) map[string]bool {
 		if leads[name] == nil {

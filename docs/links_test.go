@@ -1,4 +1,4 @@
-// Package docs holds the documentation to its word: what a page points at is there.
+// Package docs tests the documentation: links have targets, and tables and graphs agree with the code.
 package docs
 
 import (
@@ -16,14 +16,14 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestLinks follows every link and picture of every Markdown file to a file of the repository, and to a heading where it names
-// one. Addresses elsewhere are left alone: this test needs no network.
+// TestLinks checks every relative link and picture in every Markdown file: the file exists, and so does the heading
+// if the link has an anchor. The test ignores links to other sites, so it needs no network.
 func TestLinks(t *testing.T) {
 	pages := map[string]page{}
 	root := os.DirFS(testenv.RepoRoot(t))
 	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
 		if entry != nil && entry.IsDir() && (name == "dist" || name != "." && strings.HasPrefix(entry.Name(), ".")) {
-			return fs.SkipDir // what was built, and tools
+			return fs.SkipDir // build results and tools
 		}
 		if err != nil || path.Ext(name) != ".md" {
 			return err
@@ -45,7 +45,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// follow says for each page which of its links lead nowhere.
+// follow returns the broken links of each page.
 func follow(root fs.FS, pages map[string]page) map[string][]string {
 	problems := map[string][]string{}
 	for name, p := range pages {
@@ -55,25 +55,29 @@ func follow(root fs.FS, pages map[string]page) map[string][]string {
 			if file == "" {
 				target = name
 			}
+			problem := ""
 			if _, err := fs.Stat(root, target); err != nil {
-				problems[name] = append(problems[name], fmt.Sprintf("%d: %s: there is no file %s", l.line, l.target, target))
+				problem = fmt.Sprintf("there is no file %s", target)
 			} else if to, ok := pages[target]; ok && anchor != "" && !slices.Contains(to.anchors, anchor) {
-				problems[name] = append(problems[name], fmt.Sprintf("%d: %s: %s has no heading of this name, only %q", l.line, l.target, target, to.anchors))
+				problem = fmt.Sprintf("%s has no heading of this name, only %q", target, to.anchors)
+			}
+			if problem != "" {
+				problems[name] = append(problems[name], fmt.Sprintf("%d: %s: %s", l.line, l.target, problem))
 			}
 		}
 	}
 	return problems
 }
 
-// page is what others can point at, and what it points at itself.
+// page has the link targets within a Markdown file, and the links in it.
 type page struct {
-	anchors []string // the names of its headings, as GitHub makes them
+	anchors []string // names of the headings, as GitHub derives them
 	links   []link
 }
 
 type link struct {
 	line   int
-	target string // a path, relative to the page, and "#" and an anchor; either may be missing
+	target string // a path relative to the page, "#", and an anchor; the path or the anchor may be missing
 }
 
 var (
@@ -90,7 +94,7 @@ var (
 	elsewhere = regexp.MustCompile(`^([a-z][a-z0-9+.-]*:|//)`) // https:, mailto:
 )
 
-// readPage reads Markdown. What is in code is no link and no heading.
+// readPage reads Markdown. It ignores links and headings in code.
 func readPage(text string) page {
 	var p page
 	fenced := false
@@ -122,10 +126,10 @@ func readPage(text string) page {
 	return p
 }
 
-// anchor names a heading: its text in lower case, of which letters, digits, - and _ stay, and spaces become -. The second heading
-// of one name is name-1.
+// anchor returns the name of a heading: its text in lower case. Letters, digits, - and _ stay, spaces become -, and
+// other characters are removed. The second heading with the same name is name-1.
 func anchor(title string, taken []string) string {
-	title = links[0].ReplaceAllString(title, "]") // of a link, its text
+	title = links[0].ReplaceAllString(title, "]") // keeps the text of a link
 	name := strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
@@ -142,7 +146,7 @@ func anchor(title string, taken []string) string {
 	return unique
 }
 
-// TestDeadLinksAreFound: the test above can fail.
+// TestDeadLinksAreFound tests follow and readPage, on which TestLinks relies.
 func TestDeadLinksAreFound(t *testing.T) {
 	const b = "# The `B` page\n\n## Twice\n\n## Twice\n\n```sh\n# no heading\n```\n"
 	root := fstest.MapFS{"a.md": {}, "there.go": {}, "docs/b.md": {}}

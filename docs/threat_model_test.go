@@ -9,10 +9,11 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// testLink is a link to a test, by its name: [TestName](../path/file_test.go).
+// testLink matches a link to a test: [TestName](../path/file_test.go).
 var testLink = regexp.MustCompile(`\[((?:Test|Fuzz)\w+)\]\((\S+_test\.go)\)`)
 
-// TestThreatModel holds docs/threat-model.md to its word: each row about an attacker names the tests that show it, and they exist.
+// TestThreatModel checks docs/threat-model.md: each row about an attacker names the tests that prove it, and the
+// tests exist.
 func TestThreatModel(t *testing.T) {
 	const rows = 30 // the page has more
 	found, attacker := 0, false

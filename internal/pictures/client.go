@@ -2,31 +2,32 @@ package main
 
 import "github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 
-// The one client of the picture, as in the table of docs/algorithms.md: a limit of 5 a minute, and tries once a second from
-// 0:50 to 2:04, the first ever.
+// The client of the picture is that of the table in docs/algorithms.md. Its limit is 5 a minute; it sends one request a
+// second from 0:50 to 2:04, and none before.
 const (
 	perMinute         = 5
 	firstTry, lastTry = 50, 124 // s
-	begin, end        = 48, 128 // s: what the picture shows
+	begin, end        = 48, 128 // s, the time that the picture shows
 )
 
-// grain is what a request costs, and the limit is that many times larger: it decides the same, and what is used can be read
-// between whole requests.
+// grain is the cost of a request. The limit is larger by the same factor, so the decisions do not change, and the
+// picture shows usage in fractions of a request.
 const grain = 1000
 
-const second = 1_000_000 // µs, the time of buckets
+const second = 1_000_000 // µs, the unit of time in package bucket
 
-// history is what one algorithm did.
+// history has the decisions of one algorithm.
 type history struct {
-	passed, denied []int64 // when, in µs
-	leaves         []int64 // when those that passed go on, if a queue holds them (max_delay)
+	passed, denied []int64 // times in µs
+	leaves         []int64 // times at which allowed requests leave the queue, if there is one (max_delay)
 	used           []level
 }
 
-// level is how much is used at a time, in grains.
+// level is the used part of the limit at a time, in grains.
 type level struct{ at, used int64 }
 
-// simulate lets the client try, and looks at the bucket in between: right before each second, at it, and after the try.
+// simulate sends the client's requests. It reads the bucket right before each second, at that second, and after the
+// request.
 func simulate(algorithm bucket.Algorithm) history {
 	limit := bucket.Limit{Algorithm: algorithm, Requests: perMinute * grain, Burst: perMinute * grain, Window: 60 * second}
 	var state bucket.State
@@ -61,7 +62,7 @@ func simulate(algorithm bucket.Algorithm) history {
 	return h
 }
 
-// most is the largest number of these times, which are in order, within any interval of this length.
+// most returns the largest number of times within any interval of this length. The times are sorted.
 func most(times []int64, length int64) int {
 	n := 0
 	for i := range times {

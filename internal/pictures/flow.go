@@ -1,7 +1,7 @@
 package main
 
-// dataFlow draws the way of a request: from the client through Envoy's two filters, which ask extauthz, to the application. Down
-// the left side goes the request, and to the right of it is who is asked.
+// dataFlow draws the flow of a request. On the left, the request goes down from the client through Envoy's two
+// filters to the application. On the right is extauthz, which the filters call.
 func dataFlow() string {
 	const (
 		leftX, leftWide   = 20, 270
@@ -10,14 +10,15 @@ func dataFlow() string {
 		linkFrom, linkTo  = leftX + leftWide - 12, rightX + 12 // from filter to service
 		linkMid           = (leftX + leftWide + rightX) / 2.0
 	)
-	s := newSVG(492, "The way of a request",
-		"A client's request reaches Envoy. Its filter ext_authz asks extauthz by a Check who is calling, whether they may, and how much: "+
-			"the answer is 401, 403 or 429 for the client, or OK with the owner and the plan. Its filter ratelimit then asks by "+
-			"ShouldRateLimit with the descriptors of the route, among them owner and plan. extauthz matches descriptors with rules, and "+
-			"rules name buckets, which are in its memory or in Redis. The application gets the request with the owner's name in the "+
-			"place of the credential; the client gets the answer with the headers of the limit. Without extauthz, ext_authz refuses "+
-			"with 503 and ratelimit lets pass. Without Redis, extauthz decides by its own memory.")
-	s.text(20, 32, "title", "The way of a request")
+	s := newSVG(492, "The flow of a request",
+		"A client's request reaches Envoy. Its filter ext_authz calls Check of extauthz, which authenticates the "+
+			"caller, checks its access and applies its limits. The result is 401, 403 or 429 for the client, or OK with "+
+			"the owner and the plan. The filter ratelimit then calls ShouldRateLimit with the descriptors of the route, "+
+			"among them owner and plan. extauthz matches descriptors with rules. Rules name buckets, which are in local "+
+			"memory or in Redis. The application receives the request with the owner's name instead of the credential. "+
+			"The client receives the response with the headers of the limit. If extauthz is unavailable, ext_authz "+
+			"answers 503 and ratelimit allows the request. If Redis is unavailable, extauthz decides in local memory.")
+	s.text(20, 32, "title", "The flow of a request")
 	s.text(rightX+rightWide, 32, "dim end", "Either filter works without the other.")
 
 	// The request, from top to bottom.
@@ -26,24 +27,24 @@ func dataFlow() string {
 	both(s, leftMid, 92, 152)
 	s.text(leftMid-18, 117, "small end", "x-api-key, a token")
 	s.text(leftMid-18, 133, "small end", "or a certificate")
-	s.text(leftMid+18, 109, "small", "its answer, or 401,")
+	s.text(leftMid+18, 109, "small", "response, or 401,")
 	s.text(leftMid+18, 125, "small", "403, 429; ratelimit,")
 	s.text(leftMid+18, 141, "small", "retry-after")
 
 	s.rect(leftX, 154, leftWide, 216, "box", 6)
 	s.text(leftX+14, 177, "name", "Envoy")
-	filter(s, leftX+12, 190, leftWide-24, "ext_authz", "who is calling, may they,", "and how much?")
-	filter(s, leftX+12, 280, leftWide-24, "ratelimit", "how much, on this route", "and from this address?")
+	filter(s, leftX+12, 190, leftWide-24, "ext_authz", "authentication, access,", "limits of the caller")
+	filter(s, leftX+12, 280, leftWide-24, "ratelimit", "limits by route, address,", "header, owner or plan")
 	s.arrow(point{leftMid, 264}, point{leftMid, 279})
 
 	both(s, leftMid, 372, 432)
 	s.text(leftMid-18, 397, "small end", "x-auth-owner,")
 	s.text(leftMid-18, 413, "small end", "x-auth-plan")
-	s.text(leftMid+18, 405, "small", "its answer")
+	s.text(leftMid+18, 405, "small", "response")
 	s.rect(leftX, 434, leftWide, 38, "box", 6)
 	s.text(leftMid, 458, "name middle", "Your application")
 
-	// Who is asked.
+	// The service that the filters call.
 	s.rect(rightX, 154, rightWide, 216, "box", 6)
 	s.text(rightX+14, 177, "name", "extauthz")
 	s.rect(rightX+12, 190, rightWide-24, 74, "inner", 5)
@@ -53,25 +54,26 @@ func dataFlow() string {
 	s.arrow(point{rightX + 60, 264}, point{rightX + 60, 279})
 	s.rect(rightX+12, 280, rightWide-24, 74, "inner", 5)
 	s.text(rightX+24, 301, "name", "descriptors → rules → buckets")
-	s.text(rightX+24, 321, "small", "all of a request's limits, or none,")
-	s.text(rightX+24, 339, "small", "by five exact algorithms")
+	s.text(rightX+24, 321, "small", "charges all buckets of a request, or none;")
+	s.text(rightX+24, 339, "small", "five exact algorithms")
 
 	ask(s, linkFrom, linkTo, 218, linkMid, "Check", "401, 403, 429, or OK", "with owner and plan")
 	ask(s, linkFrom, linkTo, 308, linkMid, "ShouldRateLimit", "OK, or over the limit,", "and headers")
-	s.text(linkMid, 276, "small bad middle", "if away: 503")
-	s.text(linkMid, 366, "small bad middle", "if away: lets pass")
+	s.text(linkMid, 276, "small bad middle", "if unavailable: 503")
+	s.text(linkMid, 366, "small bad middle", "if unavailable: allows")
 
-	// Where buckets are.
+	// The stores of buckets.
 	const memoryX, redisX, storeWide = rightX, rightX + 160, 140
 	s.rect(memoryX, 434, storeWide, 38, "box", 6)
-	s.text(memoryX+storeWide/2, 458, "name middle", "Its own memory")
+	s.text(memoryX+storeWide/2, 458, "name middle", "Local memory")
 	s.rect(redisX, 434, storeWide, 38, "box", 6)
 	s.text(redisX+storeWide/2, 458, "name middle", "Redis, shared")
 	both(s, memoryX+storeWide/2, 372, 432)
 	both(s, redisX+storeWide/2, 372, 432)
 	s.text((memoryX+redisX+storeWide)/2, 458, "small middle", "or")
-	s.text(redisX+storeWide/2-18, 397, "small end", "one round trip")
-	s.text(redisX+storeWide/2-18, 413, "small bad end", "if away: memory")
+	s.text(redisX+storeWide/2-18, 390, "small end", "one round trip")
+	s.text(redisX+storeWide/2-18, 406, "small bad end", "if unavailable:")
+	s.text(redisX+storeWide/2-18, 422, "small bad end", "local memory")
 	return s.String()
 }
 
@@ -82,16 +84,16 @@ func filter(s *svg, x, y, wide float64, name, first, second string) {
 	s.text(x+12, y+59, "small", second)
 }
 
-// ask draws a question to the right and the answer to it below.
-func ask(s *svg, from, to, y, middle float64, question, first, second string) {
+// ask draws a call as an arrow to the right, and its result in two lines below an arrow back.
+func ask(s *svg, from, to, y, middle float64, call, first, second string) {
 	s.arrow(point{from, y}, point{to, y})
-	s.text(middle, y-7, "small code middle", question)
+	s.text(middle, y-7, "small code middle", call)
 	s.arrow(point{to, y + 12}, point{from, y + 12})
 	s.text(middle, y+28, "small middle", first)
 	s.text(middle, y+43, "small middle", second)
 }
 
-// both draws an arrow down and one up.
+// both draws an arrow down and an arrow up.
 func both(s *svg, x, top, bottom float64) {
 	s.arrow(point{x - 7, top}, point{x - 7, bottom})
 	s.arrow(point{x + 7, bottom}, point{x + 7, top})

@@ -1,5 +1,6 @@
-// Command pictures draws what the documentation shows, into docs/pictures: how a request goes, and what the five algorithms do
-// with the same client. `make pictures` runs it, and a test finds a picture that no longer is what it draws.
+// Command pictures draws the pictures of the documentation into docs/pictures: the flow of a request, and the
+// decisions of the five algorithms for the same client. `make pictures` runs it. A test finds pictures that are out
+// of date.
 package main
 
 import (
@@ -8,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// pictures are the files of docs/pictures.
+// pictures returns the files of docs/pictures by name.
 func pictures() map[string]string {
 	return map[string]string{
 		"algorithms.svg": algorithms(),

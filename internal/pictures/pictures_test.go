@@ -15,12 +15,12 @@ import (
 
 const directory = "../../docs/pictures"
 
-// TestPictures keeps the files those that the code draws; `make pictures` writes them.
+// TestPictures checks that docs/pictures has exactly the files that the code draws; `make pictures` writes them.
 func TestPictures(t *testing.T) {
 	for name, want := range pictures() {
 		got, err := os.ReadFile(filepath.Join(directory, name))
 		if err != nil || string(got) != want {
-			t.Errorf("docs/pictures/%s is not what is drawn now (%v): run make pictures, and look at it", name, err)
+			t.Errorf("docs/pictures/%s is out of date (%v): run make pictures, and look at the result", name, err)
 		}
 	}
 	files, err := os.ReadDir(directory)
@@ -29,13 +29,13 @@ func TestPictures(t *testing.T) {
 	}
 	for _, f := range files {
 		if pictures()[f.Name()] == "" {
-			t.Errorf("docs/pictures/%s is drawn by nobody", f.Name())
+			t.Errorf("docs/pictures/%s: no code draws this file", f.Name())
 		}
 	}
 }
 
-// TestTheTextIsThePicture: docs/algorithms.md has in words what the picture shows. pkg/ratelimit/bucket's TestOneBurst holds the
-// seconds of that table.
+// TestTheTextIsThePicture checks that the picture shows the numbers in the table of docs/algorithms.md. TestOneBurst of
+// pkg/ratelimit/bucket checks the seconds of that table.
 func TestTheTextIsThePicture(t *testing.T) {
 	for _, c := range []struct {
 		algorithm         bucket.Algorithm
@@ -53,14 +53,14 @@ func TestTheTextIsThePicture(t *testing.T) {
 	} {
 		h := simulate(c.algorithm)
 		if !slices.Equal(h.passed, micros(c.passes)) {
-			t.Errorf("%s lets through at %v µs, want %v s", c.algorithm, h.passed, c.passes)
+			t.Errorf("%s allows requests at %v µs, want %v s", c.algorithm, h.passed, c.passes)
 		}
 		if a, b := most(h.passed, 15*second), most(h.passed, 60*second); a != c.fifteen || b != c.sixty {
-			t.Errorf("%s lets at most %d through in 15 s and %d in 60 s, want %d and %d", c.algorithm, a, b, c.fifteen, c.sixty)
+			t.Errorf("%s allows at most %d in 15 s and %d in 60 s, want %d and %d", c.algorithm, a, b, c.fifteen, c.sixty)
 		}
 		if !slices.Equal(h.leaves, micros(c.leaves)) || most(h.leaves, 60*second) != c.leftWithinAMinute {
-			t.Errorf("%s lets go at %v µs, %d in 60 s, want %v s, %d", c.algorithm, h.leaves, most(h.leaves, 60*second),
-				c.leaves, c.leftWithinAMinute)
+			t.Errorf("%s: requests leave the queue at %v µs, %d in 60 s, want %v s, %d", c.algorithm, h.leaves,
+				most(h.leaves, 60*second), c.leaves, c.leftWithinAMinute)
 		}
 	}
 }
@@ -73,11 +73,11 @@ func micros(seconds []int64) []int64 {
 	return times
 }
 
-// TestReadable: a picture is XML, says what it shows to who can not see it, and needs nothing from elsewhere.
+// TestReadable checks that a picture is valid XML, has a title and a description for screen readers, and loads nothing.
 func TestReadable(t *testing.T) {
 	for name, content := range pictures() {
 		d := xml.NewDecoder(strings.NewReader(content))
-		said := map[string]string{}
+		texts := map[string]string{}
 		for {
 			token, err := d.Token()
 			if errors.Is(err, io.EOF) {
@@ -92,14 +92,14 @@ func TestReadable(t *testing.T) {
 				if err := d.DecodeElement(&text, &start); err != nil {
 					t.Fatalf("%s: %v", name, err)
 				}
-				said[start.Name.Local] = text
+				texts[start.Name.Local] = text
 			}
 		}
-		if said["title"] == "" || len(said["desc"]) < 100 {
-			t.Errorf("%s: its title is %q and its description %q", name, said["title"], said["desc"])
+		if texts["title"] == "" || len(texts["desc"]) < 100 {
+			t.Errorf("%s: its title is %q and its description %q", name, texts["title"], texts["desc"])
 		}
 		if n := strings.Count(content, "http"); n != 1 || strings.Contains(content, "url(") {
-			t.Errorf("%s names addresses %d times, want the namespace of SVG alone", name, n)
+			t.Errorf("%s has %d addresses, want only the namespace of SVG", name, n)
 		}
 	}
 }

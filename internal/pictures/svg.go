@@ -7,14 +7,15 @@ import (
 	"strings"
 )
 
-// width is that of a README at GitHub, so that a text of 12 px is one of 12 px.
+// width equals the width of a README on GitHub, so that GitHub does not scale the text.
 const width = 800
 
 // svg is a picture that is being drawn. Coordinates are pixels, y grows downwards.
 type svg struct{ b strings.Builder }
 
-// style colours by class alone: a picture in a README is an image, which sees neither the page's style sheet nor its scripts,
-// but knows whether the reader prefers the dark. It has a paper of its own, since the page may differ from that.
+// style sets all colours by class. A picture in a README is an image: the page's style sheet and scripts do not
+// apply, but prefers-color-scheme does. The picture has its own background, because the page's colours may differ
+// from that preference.
 const style = `
 text { font: 13px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; fill: #1f2328 }
 .small { font-size: 12px }
@@ -57,11 +58,11 @@ text { fill: #e6edf3 }
 }
 `
 
-// newSVG begins a picture; title and description are what a screen reader says of it.
+// newSVG begins a picture. A screen reader reads out the title and the description.
 func newSVG(height int, title, description string) *svg {
 	s := &svg{}
-	s.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="title desc">`,
-		width, height, width, height)
+	s.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" `+
+		`role="img" aria-labelledby="title desc">`, width, height, width, height)
 	s.printf(`<title id="title">%s</title>`, escape(title))
 	s.printf(`<desc id="desc">%s</desc>`, escape(description))
 	s.printf(`<style>%s</style>`, style)
@@ -71,7 +72,7 @@ func newSVG(height int, title, description string) *svg {
 
 func (s *svg) String() string { return s.b.String() + "</svg>\n" }
 
-// printf writes an element on a line of its own.
+// printf writes an element on its own line.
 func (s *svg) printf(format string, args ...any) { fmt.Fprintf(&s.b, format+"\n", args...) }
 
 func (s *svg) text(x, y float64, class, text string) {
@@ -79,7 +80,8 @@ func (s *svg) text(x, y float64, class, text string) {
 }
 
 func (s *svg) rect(x, y, w, h float64, class string, radius float64) {
-	s.printf(`<rect class="%s" x="%s" y="%s" width="%s" height="%s" rx="%s"/>`, class, num(x), num(y), num(w), num(h), num(radius))
+	s.printf(`<rect class="%s" x="%s" y="%s" width="%s" height="%s" rx="%s"/>`,
+		class, num(x), num(y), num(w), num(h), num(radius))
 }
 
 func (s *svg) line(x1, y1, x2, y2 float64, class string) {
@@ -89,7 +91,7 @@ func (s *svg) line(x1, y1, x2, y2 float64, class string) {
 // point is a place in a picture.
 type point struct{ x, y float64 }
 
-// area draws a line, and fills what is between it and the baseline.
+// area draws a line and fills the area between the line and the baseline.
 func (s *svg) area(points []point, baseline float64) {
 	var d strings.Builder
 	for _, p := range points {
@@ -113,7 +115,7 @@ func (s *svg) circle(middle point, class string) {
 	s.printf(`<circle class="%s" cx="%s" cy="%s" r="3.5"/>`, class, num(middle.x), num(middle.y))
 }
 
-// arrow goes from one point to another, along or down the page.
+// arrow draws a horizontal or vertical arrow between two points.
 func (s *svg) arrow(from, to point) {
 	const length, half = 7, 4 // of the tip
 	s.line(from.x, from.y, to.x, to.y, "way")
@@ -141,6 +143,6 @@ func num(f float64) string {
 
 func escape(text string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(text)) // a Builder takes everything
+	_ = xml.EscapeText(&b, []byte(text)) // writing to a Builder does not fail
 	return b.String()
 }
