@@ -1,4 +1,4 @@
-// Package envoy holds sample configurations of Envoy, each complete.
+// Package envoy tests the sample configurations of Envoy in this directory, each of which is complete.
 package envoy
 
 import (
@@ -13,7 +13,8 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// What the samples do is tested in test/e2e, with the service behind them.
+// TestSamplesAreValid lets Envoy validate each sample. test/e2e tests what the samples do, with the service behind
+// them.
 func TestSamplesAreValid(t *testing.T) {
 	samples, err := filepath.Glob("*.yaml")
 	if err != nil || len(samples) == 0 {
@@ -32,20 +33,22 @@ func TestSamplesAreValid(t *testing.T) {
 	}
 }
 
-// retry is what tells an Envoy to make a call again: its own keys, and those of Envoy Gateway.
+// retry matches the keys that configure retries, of Envoy and of Envoy Gateway.
 var retry = regexp.MustCompile(`\b(retry_policy|retryPolicy|retry_on|retryOn|num_retries|numRetries)\b["']?\s*:`)
 
-// A call that failed may have been charged, and would be charged again. So no YAML here tells an Envoy to repeat one.
-func TestNothingIsAskedTwice(t *testing.T) {
-	if repeats := "grpc_service: { envoy_grpc: { cluster_name: extauthz }, retry_policy: { num_retries: 1 } }"; !retry.MatchString(repeats) {
-		t.Fatalf("%s is not found in %s", retry, repeats)
+// TestNoRetries checks that no YAML file of the repository configures a retry. A failed call may have been charged,
+// and a retry would be charged again.
+func TestNoRetries(t *testing.T) {
+	const repeats = "grpc_service: { envoy_grpc: { cluster_name: extauthz }, retry_policy: { num_retries: 1 } }"
+	if !retry.MatchString(repeats) {
+		t.Fatalf("%s does not match %s", retry, repeats)
 	}
 	root := testenv.RepoRoot(t)
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && path != root && strings.HasPrefix(entry.Name(), ".") { // tools, and what is not of this project
+		if entry.IsDir() && path != root && strings.HasPrefix(entry.Name(), ".") { // tools and the like
 			return fs.SkipDir
 		}
 		if !slices.Contains([]string{".yaml", ".yml", ".tpl"}, filepath.Ext(path)) {
@@ -60,7 +63,7 @@ func TestNothingIsAskedTwice(t *testing.T) {
 			number++
 			setting, _, _ := strings.Cut(line, "#")
 			if retry.MatchString(setting) {
-				t.Errorf("%s:%d: %s: what is asked of extauthz again may be charged again", path, number, strings.TrimSpace(setting))
+				t.Errorf("%s:%d: %s: a retried call to extauthz may be charged twice", path, number, strings.TrimSpace(setting))
 			}
 		}
 		return nil

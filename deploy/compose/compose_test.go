@@ -1,4 +1,5 @@
-// Package compose holds what docker-compose.yml mounts. What it comes to when it runs, scripts/test-compose and test/e2e show.
+// Package compose tests docker-compose.yml and the files in this directory, which it mounts. scripts/test-compose and
+// test/e2e test the running services.
 package compose
 
 import (
@@ -17,32 +18,34 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestEnvoy compares the Envoy of docker-compose.yml with the one that is explained and copied. Where they may differ is
-// listed here; all else is the same.
+// TestEnvoy compares the Envoy of docker-compose.yml with envoy/envoy.yaml, the sample that users copy. The two may
+// differ only at the places listed here.
 func TestEnvoy(t *testing.T) {
 	ours, sample := testenv.RepoFile(t, "deploy/compose/envoy/envoy.yaml"), testenv.RepoFile(t, "envoy/envoy.yaml")
 	if err := testenv.ValidateEnvoy(t, ours); err != nil {
 		t.Error(err)
 	}
 	mayDiffer := map[string]*regexp.Regexp{
-		"a container listens on all of its addresses": regexp.MustCompile(`^(static_resources\.listeners\[0]|admin)\.address\.socket_address\.address$`),
-		"the demo has one route":                      regexp.MustCompile(`\.route_config\.`),
-		"the demo has a domain of its own":            regexp.MustCompile(`\.http_filters\[1]\.typed_config\.domain$`),
-		"containers have names":                       regexp.MustCompile(`\.clusters\[\d]\.load_assignment\..*\.socket_address\.address$`),
-		"which change their addresses":                regexp.MustCompile(`\.clusters\[\d]\.(type$|cluster_type\.)`),
+		"a container listens on all of its addresses": regexp.MustCompile(
+			`^(static_resources\.listeners\[0]|admin)\.address\.socket_address\.address$`),
+		"the demo has one route":      regexp.MustCompile(`\.route_config\.`),
+		"the demo has its own domain": regexp.MustCompile(`\.http_filters\[1]\.typed_config\.domain$`),
+		"containers have names": regexp.MustCompile(
+			`\.clusters\[\d]\.load_assignment\..*\.socket_address\.address$`),
+		"addresses of a container may change": regexp.MustCompile(`\.clusters\[\d]\.(type$|cluster_type\.)`),
 	}
 	got, want := leaves(t, ours), leaves(t, sample)
 	for why, places := range mayDiffer {
 		if cmp.Equal(take(got, places), take(want, places)) {
-			t.Errorf("the two differ no more where %s (%s): take it off the list", why, places)
+			t.Errorf("the two no longer differ at %s (%s): remove the entry from the list", places, why)
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("deploy/compose/envoy/envoy.yaml differs from envoy/envoy.yaml where it should not (-envoy/envoy.yaml +ours):\n%s", diff)
+		t.Errorf("deploy/compose/envoy/envoy.yaml has unlisted differences (-envoy/envoy.yaml +ours):\n%s", diff)
 	}
 }
 
-// leaves are the scalars of a YAML document by their paths, as in admin.address.socket_address.port_value.
+// leaves returns the scalars of a YAML document by path, such as admin.address.socket_address.port_value.
 func leaves(t *testing.T, document string) map[string]any {
 	t.Helper()
 	var root any
@@ -72,7 +75,7 @@ func leaves(t *testing.T, document string) map[string]any {
 	return found
 }
 
-// take removes the leaves at these places, and returns them.
+// take removes the leaves whose paths match, and returns them.
 func take(leaves map[string]any, places *regexp.Regexp) map[string]any {
 	taken := map[string]any{}
 	for path, value := range leaves {
@@ -84,14 +87,15 @@ func take(leaves map[string]any, places *regexp.Regexp) map[string]any {
 	return taken
 }
 
-// TestVariables holds .env against what docker-compose.yml reads: a variable that is missing or has a misspelt name is an error
-// there, and one that nobody reads is a mistake.
+// TestVariables compares .env with the variables that docker-compose.yml reads: none is missing and none is unused. In
+// docker-compose.yml, each reference fails with a message if the variable is unset.
 func TestVariables(t *testing.T) {
-	var asked, set []string
-	for _, m := range regexp.MustCompile(`\$\{?(\w+)([^}]*)\}?`).FindAllStringSubmatch(testenv.RepoFile(t, "docker-compose.yml"), -1) {
-		asked = append(asked, m[1])
+	var read, set []string
+	reference := regexp.MustCompile(`\$\{?(\w+)([^}]*)\}?`)
+	for _, m := range reference.FindAllStringSubmatch(testenv.RepoFile(t, "docker-compose.yml"), -1) {
+		read = append(read, m[1])
 		if want := ":?set " + m[1] + " in .env"; m[2] != want {
-			t.Errorf("docker-compose.yml: %s: want ${%s%s}, so that it is missed by its name", m[0], m[1], want)
+			t.Errorf("docker-compose.yml: %s: want ${%s%s}, so that the error names a missing variable", m[0], m[1], want)
 		}
 	}
 	for line := range strings.Lines(testenv.RepoFile(t, ".env")) {
@@ -99,14 +103,14 @@ func TestVariables(t *testing.T) {
 			set = append(set, name)
 		}
 	}
-	slices.Sort(asked)
+	slices.Sort(read)
 	slices.Sort(set)
-	if diff := cmp.Diff(slices.Compact(asked), set); diff != "" {
-		t.Errorf("what docker-compose.yml reads and what .env sets differ (-read +set):\n%s", diff)
+	if diff := cmp.Diff(slices.Compact(read), set); diff != "" {
+		t.Errorf("docker-compose.yml reads other variables than .env sets (-read +set):\n%s", diff)
 	}
 }
 
-// TestServices holds what can be seen of the services without running them.
+// TestServices checks the hardening, ports, volumes and image versions of the services without running them.
 func TestServices(t *testing.T) {
 	var file struct {
 		Services map[string]struct {
@@ -122,15 +126,16 @@ func TestServices(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, s := range file.Services {
-		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || !slices.Equal(s.SecurityOpt, []string{"no-new-privileges:true"}) || s.Restart == "" {
-			t.Errorf("%s is not as locked up as the others: %+v", name, s)
+		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) ||
+			!slices.Equal(s.SecurityOpt, []string{"no-new-privileges:true"}) || s.Restart == "" {
+			t.Errorf("%s is less restricted than the other services: %+v", name, s)
 		}
 		if strings.Contains(s.Image, "EXTAUTHZ_IMAGE") && s.Environment["STRICT_ENVIRONMENT"] != "true" {
-			t.Errorf("%s: want STRICT_ENVIRONMENT, or a misspelt setting is none", name)
+			t.Errorf("%s: want STRICT_ENVIRONMENT: without it, a misspelt setting is ignored", name)
 		}
 		for _, port := range s.Ports {
 			if !strings.HasPrefix(port, "127.0.0.1:") {
-				t.Errorf("%s: port %s is open to more than this machine", name, port)
+				t.Errorf("%s: port %s is open to other machines", name, port)
 			}
 		}
 		for _, volume := range s.Volumes {
@@ -139,10 +144,10 @@ func TestServices(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: volume %s: %v", name, volume, err)
 			} else if !info.IsDir() {
-				t.Errorf("%s: volume %s is a file: the container would go on seeing the old one after an edit", name, volume)
+				t.Errorf("%s: volume %s is a file: after an edit, the container would still read the old file", name, volume)
 			}
 			if !strings.HasSuffix(volume, ":ro") {
-				t.Errorf("%s: volume %s can be written", name, volume)
+				t.Errorf("%s: volume %s is writable", name, volume)
 			}
 		}
 	}
@@ -151,13 +156,14 @@ func TestServices(t *testing.T) {
 	}
 	for line := range strings.Lines(testenv.RepoFile(t, ".env")) {
 		name, image, ok := strings.Cut(strings.TrimSpace(line), "=")
-		if _, tag, tagged := strings.Cut(image, ":"); ok && strings.HasSuffix(name, "_IMAGE") && (!tagged || tag == "latest") {
-			t.Errorf(".env: %s=%s: want a version, since what has none is another image tomorrow", name, image)
+		_, tag, tagged := strings.Cut(image, ":")
+		if ok && strings.HasSuffix(name, "_IMAGE") && (!tagged || tag == "latest") {
+			t.Errorf(".env: %s=%s: want a version: without it, the image changes over time", name, image)
 		}
 	}
 }
 
-// TestNetworks: the application reaches nothing but Envoy, and Redis nothing but extauthz.
+// TestNetworks checks that the application shares networks only with Envoy, and Redis only with extauthz.
 func TestNetworks(t *testing.T) {
 	var file struct {
 		Services map[string]struct{ Networks []string }
@@ -169,7 +175,9 @@ func TestNetworks(t *testing.T) {
 	for name, want := range map[string][]string{"upstream": {"envoy"}, "redis": {"extauthz"}} {
 		var got []string
 		for other, s := range file.Services {
-			shared := slices.ContainsFunc(s.Networks, func(n string) bool { return slices.Contains(file.Services[name].Networks, n) })
+			shared := slices.ContainsFunc(s.Networks, func(network string) bool {
+				return slices.Contains(file.Services[name].Networks, network)
+			})
 			if other != name && shared {
 				got = append(got, other)
 			}
@@ -179,11 +187,12 @@ func TestNetworks(t *testing.T) {
 		}
 	}
 	if !file.Networks["buckets"].Internal {
-		t.Error("a way leads out of the network buckets, on which Redis has no password")
+		t.Error("the network buckets is not internal: Redis has no password, so other hosts must not reach it")
 	}
 }
 
-// TestOrder: whoever needs another starts when that one is healthy, by its own word.
+// TestOrder checks that a service starts only after the services it needs are healthy, and that those have a health
+// check.
 func TestOrder(t *testing.T) {
 	type service struct {
 		DependsOn yaml.Node `yaml:"depends_on"` // a mapping, or a list
@@ -202,11 +211,11 @@ func TestOrder(t *testing.T) {
 			t.Errorf("%s: depends_on: %v", name, err)
 		}
 		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(needs))); diff != "" {
-			t.Errorf("%s: what it needs (-want +got):\n%s", name, diff)
+			t.Errorf("%s: depends_on (-want +got):\n%s", name, diff)
 		}
 		for other, n := range needs {
 			if n.Condition != "service_healthy" || len(file.Services[other].Health.Test) == 0 {
-				t.Errorf("%s needs %s when it is %q, which is healthy by %q; want service_healthy, by a test",
+				t.Errorf("%s depends on %s with condition %q and health check %q; want service_healthy and a health check",
 					name, other, n.Condition, file.Services[other].Health.Test)
 			}
 		}
