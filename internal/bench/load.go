@@ -16,15 +16,15 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// sample is one measurement of one server: requests a second, and µs of its CPU a request.
+// sample is one measurement of one server: requests per second, and µs of its CPU time per request.
 type sample struct{ perSecond, cpu float64 }
 
 const keys = 10_000
 
-// question asks a server one thing, the n-th time; anything but an OK is an error.
-type question func(ctx context.Context, s *server, conn *grpc.ClientConn, n int) error
+// call makes the n-th call to a server. An answer other than OK is an error.
+type call func(ctx context.Context, s *server, conn *grpc.ClientConn, n int) error
 
-func askLimit(ctx context.Context, _ *server, conn *grpc.ClientConn, n int) error {
+func callLimit(ctx context.Context, _ *server, conn *grpc.ClientConn, n int) error {
 	res, err := ratelimitv3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{
 		Domain: "bench",
 		Descriptors: []*ratelimitcommon.RateLimitDescriptor{{
@@ -37,12 +37,13 @@ func askLimit(ctx context.Context, _ *server, conn *grpc.ClientConn, n int) erro
 	return err
 }
 
-// askCheck asks about what a browser would send, some 20 headers.
-func askCheck(ctx context.Context, srv *server, conn *grpc.ClientConn, _ int) error {
+// callCheck sends a Check for the request of a browser, with some 20 headers.
+func callCheck(ctx context.Context, srv *server, conn *grpc.ClientConn, _ int) error {
 	headers := map[string]string{
 		":authority": "shop.example", ":method": "GET", ":path": "/v1/users/7?page=2", ":scheme": "https",
 		"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", "accept-encoding": "gzip, deflate, br",
-		"accept-language": "en-US,en;q=0.5", "cache-control": "no-cache", "dnt": "1", "referer": "https://shop.example/v1/users",
+		"accept-language": "en-US,en;q=0.5", "cache-control": "no-cache", "dnt": "1",
+		"referer":        "https://shop.example/v1/users",
 		"sec-fetch-dest": "document", "sec-fetch-mode": "navigate", "sec-fetch-site": "same-origin",
 		"user-agent":      "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
 		"x-forwarded-for": "192.0.2.1", "x-forwarded-proto": "https", "x-request-id": "5b0e0b0e-5b0e-4b0e-8b0e-5b0e0b0e5b0e",
@@ -56,7 +57,8 @@ func askCheck(ctx context.Context, srv *server, conn *grpc.ClientConn, _ int) er
 			SocketAddress: &corev3.SocketAddress{Address: "192.0.2.1"},
 		}}},
 		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
-			Id: "1", Method: "GET", Host: "shop.example", Path: "/v1/users/7?page=2", Scheme: "https", Protocol: "HTTP/2", Headers: headers,
+			Id: "1", Method: "GET", Host: "shop.example", Path: "/v1/users/7?page=2", Scheme: "https",
+			Protocol: "HTTP/2", Headers: headers,
 		}},
 	}})
 	if err == nil && codes.Code(res.GetStatus().GetCode()) != codes.OK {
@@ -65,8 +67,8 @@ func askCheck(ctx context.Context, srv *server, conn *grpc.ClientConn, _ int) er
 	return err
 }
 
-// measure keeps a server busy for a while with questions.
-func measure(ctx context.Context, s *server, ask question, o options) (sample, error) {
+// measure calls a server for the duration o.each, with o.concurrency calls in flight.
+func measure(ctx context.Context, s *server, do call, o options) (sample, error) {
 	conns := make([]*grpc.ClientConn, o.connections)
 	for i := range conns {
 		conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -78,7 +80,7 @@ func measure(ctx context.Context, s *server, ask question, o options) (sample, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.each+30*time.Second)
 	defer cancel()
-	if err := ask(ctx, s, conns[0], 0); err != nil { // connected
+	if err := do(ctx, s, conns[0], 0); err != nil { // connects
 		return sample{}, err
 	}
 	before, err := s.cpu()
@@ -94,7 +96,7 @@ func measure(ctx context.Context, s *server, ask question, o options) (sample, e
 	for g := range o.concurrency {
 		wait.Go(func() {
 			for n := g; time.Since(begin) < o.each; n += o.concurrency {
-				err := ask(ctx, s, conns[g%len(conns)], n)
+				err := do(ctx, s, conns[g%len(conns)], n)
 				if err != nil {
 					failed.Store(&err)
 					return

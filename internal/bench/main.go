@@ -1,5 +1,5 @@
-// Command bench measures ratios: the service against a gRPC handler that returns OK at once, in the same run and by turns, since
-// absolute figures of one machine on one day say little. `make bench` runs it.
+// Command bench compares the service with a gRPC handler that returns OK at once, and prints ratios. It measures both
+// in the same run and by turns, because absolute figures depend on the machine and its load. `make bench` runs it.
 package main
 
 import (
@@ -21,8 +21,8 @@ func main() {
 	flag.DurationVar(&o.each, "each", 2*time.Second, "time to measure one server in one round")
 	flag.IntVar(&o.concurrency, "concurrency", 64, "requests in flight")
 	flag.IntVar(&o.connections, "connections", 4, "gRPC connections")
-	flag.StringVar(&o.redis, "redis", "", "host:port of a Redis to measure the service with as well")
-	flag.StringVar(&o.base, "base", "", "another build of the service, such as an earlier one, to measure each row against")
+	flag.StringVar(&o.redis, "redis", "", "host:port of a Redis; adds a measurement of the service with Redis")
+	flag.StringVar(&o.base, "base", "", "the binary of another build of the service, to compare each row with")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, o)

@@ -7,14 +7,14 @@ import (
 	"slices"
 )
 
-// comparison is servers that answer the same question, the empty handler first.
+// comparison is servers that receive the same calls. The empty handler is the first.
 type comparison struct {
 	title   string
-	ask     question
+	call    call
 	servers []*server
 }
 
-// run measures the servers of each comparison by turns and prints a table, the empty handler being 1.
+// run measures the servers of each comparison by turns and prints a table, in which the empty handler is 1.
 func run(ctx context.Context, o options) error {
 	dir, err := os.MkdirTemp("", "extauthz-bench")
 	if err != nil {
@@ -26,8 +26,8 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer stop()
-	fmt.Printf("%d rounds of %s, %d requests in flight over %d connections; medians, ratios to the first paired by round\n",
-		o.rounds, o.each, o.concurrency, o.connections)
+	fmt.Printf("%d rounds of %s, %d requests in flight over %d connections. Figures are medians. "+
+		"Ratios are to the first row of the same round.\n", o.rounds, o.each, o.concurrency, o.connections)
 	for _, c := range comparisons {
 		if err := c.run(ctx, o); err != nil {
 			return fmt.Errorf("%s: %w", c.title, err)
@@ -40,14 +40,14 @@ func (c *comparison) run(ctx context.Context, o options) error {
 	results := make([][]sample, len(c.servers))
 	for round := range o.rounds + 1 {
 		for i := range c.servers {
-			// The order turns with the round, so that no server always comes after the same one.
+			// The order rotates with the round, so that each server has each position.
 			k := (i + round) % len(c.servers)
 			fmt.Fprintf(os.Stderr, "\r%s, round %d of %d: %-24s", c.title, round, o.rounds, c.servers[k].name)
-			s, err := measure(ctx, c.servers[k], c.ask, o)
+			s, err := measure(ctx, c.servers[k], c.call, o)
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.servers[k].name, err)
 			}
-			if round > 0 { // the first warms up
+			if round > 0 { // the first round warms up
 				results[k] = append(results[k], s)
 			}
 		}
@@ -57,7 +57,8 @@ func (c *comparison) run(ctx context.Context, o options) error {
 	return nil
 }
 
-// print writes a row for each server. Ratios are to the first server, and in the row of a server with a base also to that.
+// print writes a row for each server, with ratios to the first server. A server with a base also has ratios to its
+// base.
 func (c *comparison) print(results [][]sample) {
 	perSecond := func(s sample) float64 { return s.perSecond }
 	cpu := func(s sample) float64 { return s.cpu }
@@ -83,7 +84,7 @@ func median(samples []sample, value func(sample) float64) float64 {
 	return values[len(values)/2]
 }
 
-// medianRatio is the median of the ratios of each round.
+// medianRatio returns the median of the ratios of all rounds.
 func medianRatio(samples, base []sample, value func(sample) float64) float64 {
 	values := make([]float64, len(samples))
 	for k := range samples {

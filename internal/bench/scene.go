@@ -16,7 +16,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// benchRules: one descriptor, ten thousand keys, never denied; and a policy with one limit by owner.
+// benchRules has a limit by user, and a policy with a limit by owner. Both are too high to deny.
 const benchRules = `domain: bench
 descriptors:
   - key: user
@@ -31,9 +31,9 @@ authz:
     - actions: [{credential: {field: owner}}]
 `
 
-const benchSecret = "API_KEY_SECRET=of-the-benchmark-and-nobody-else"
+const benchSecret = "API_KEY_SECRET=the-secret-of-the-benchmark"
 
-// scene is what the servers of one build need: the binary, rules, a key and a token.
+// scene has what the servers of one build need: the binary, rules, an API key and a token.
 type scene struct{ dir, binary, apiKey, token string }
 
 func newScene(ctx context.Context, dir, binary string) (*scene, error) {
@@ -66,24 +66,28 @@ func (s *scene) makeToken() error {
 	if err != nil {
 		return err
 	}
-	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: public, KeyID: "1", Algorithm: "EdDSA", Use: "sig"}}})
+	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{
+		{Key: public, KeyID: "1", Algorithm: "EdDSA", Use: "sig"},
+	}})
 	if err != nil {
 		return err
 	}
 	if err := os.WriteFile(s.jwksFile(), set, 0o644); err != nil {
 		return err
 	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: private}, (&jose.SignerOptions{}).WithHeader("kid", "1"))
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: private},
+		(&jose.SignerOptions{}).WithHeader("kid", "1"))
 	if err != nil {
 		return err
 	}
 	s.token, err = jwt.Signed(signer).Claims(jwt.Claims{
-		Issuer: "bench", Audience: jwt.Audience{"bench"}, Subject: "bench", Expiry: jwt.NewNumericDate(time.Now().Add(time.Hour)),
+		Issuer: "bench", Audience: jwt.Audience{"bench"}, Subject: "bench",
+		Expiry: jwt.NewNumericDate(time.Now().Add(time.Hour)),
 	}).Serialize()
 	return err
 }
 
-// env is the environment of a service with these settings.
+// env returns the environment of a service with these settings.
 func (s *scene) env(settings ...string) []string {
 	return append(settings, "RUNTIME_ROOT="+s.dir, "RUNTIME_APPDIRECTORY=rules", "DRAIN_DELAY=0s", "LOG_LEVEL=ERROR",
 		"API_KEYS_FILE="+s.keysFile(), benchSecret)
@@ -119,8 +123,8 @@ func start(ctx context.Context, dir string, o options) (_ []*comparison, stop fu
 	}
 	empty := launch("empty handler", nil, self, emptyServer)
 	tuned := launch("empty handler, GOGC=800", []string{"GOGC=800"}, self, emptyServer)
-	limits := &comparison{title: "ShouldRateLimit", ask: askLimit, servers: []*server{empty, tuned}}
-	checks := &comparison{title: "Check", ask: askCheck, servers: []*server{empty, tuned}}
+	limits := &comparison{title: "ShouldRateLimit", call: callLimit, servers: []*server{empty, tuned}}
+	checks := &comparison{title: "Check", call: callCheck, servers: []*server{empty, tuned}}
 
 	binary := filepath.Join(dir, "extauthz")
 	if err := build(ctx, binary); err != nil {
@@ -144,7 +148,7 @@ func start(ctx context.Context, dir string, o options) (_ []*comparison, stop fu
 	}
 	add("", s)
 	if o.base != "" {
-		// It has a scene of its own, because files of API keys may be others there.
+		// The base has its own scene, because its file of API keys may have another format.
 		if s, err = newScene(ctx, filepath.Join(dir, "base"), o.base); err != nil {
 			return nil, nil, fmt.Errorf("-base: %w", err)
 		}
@@ -155,7 +159,8 @@ func start(ctx context.Context, dir string, o options) (_ []*comparison, stop fu
 	return []*comparison{limits, checks}, stop, err
 }
 
-// pair makes each server behind the empty handlers the one to compare with the same of the base, which come last.
+// pair sets the base of each server of this build: the same server of the other build. The order of servers is: two
+// empty handlers, this build, the other build.
 func (c *comparison) pair() {
 	service := c.servers[2:]
 	for i, s := range service[:len(service)/2] {

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// emptyServer is the subcommand that serves the handler to compare with.
+// emptyServer is the subcommand that serves the empty handler.
 const emptyServer = "serve-empty"
 
 type empty struct {
@@ -47,17 +47,17 @@ func serveEmpty(address string) {
 	fail(g.Serve(listener))
 }
 
-// server is one process that is measured.
+// server is a process under measurement.
 type server struct {
 	name, address string
 	cmd           *exec.Cmd
-	// header is the credential that a Check carries.
+	// header and value are the credential of a Check.
 	header, value string
-	// base is the same of another build, nil for none.
+	// base is the same server of another build, or nil.
 	base *server
 }
 
-// as is the same process, asked with a credential.
+// as returns the same process under another name, to call with a credential.
 func (s *server) as(name, header, value string) *server {
 	if s == nil { // it did not start
 		return nil
@@ -86,7 +86,7 @@ func startServer(ctx context.Context, name string, args, env []string) (*server,
 		}
 		defer l.Close()
 		ports[i] = strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-		_ = l.Close() // free for the server; nobody else here asks for ports
+		_ = l.Close() // the server takes the port
 	}
 	s := &server{name: name, address: "127.0.0.1:" + ports[0]}
 	if args[len(args)-1] == emptyServer {
@@ -117,7 +117,7 @@ func (s *server) stop() {
 	_ = s.cmd.Wait()         // killed
 }
 
-// cpu is the time that the process has used, user and system.
+// cpu returns the CPU time that the process has used, user and system.
 func (s *server) cpu() (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *server) cpu() (time.Duration, error) {
 	return time.Duration(ticks) * time.Second / ticksPerSecond, nil
 }
 
-// ticksPerSecond is USER_HZ, which is 100 on all of Linux.
+// ticksPerSecond is USER_HZ, which is 100 on every Linux.
 const ticksPerSecond = 100
 
 func fail(err error) {

@@ -18,27 +18,29 @@ import (
 
 // Authority makes certificates for a test.
 type Authority struct {
-	// Pool holds its own certificate, for those who trust it.
+	// Pool holds the authority's own certificate.
 	Pool *x509.CertPool
 
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 }
 
-// NewAuthority returns an authority that only the caller's test trusts.
+// NewAuthority returns an authority with a new key.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{key: ECKey(t), Pool: x509.NewCertPool()}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "the authority"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "the authority"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	a.certificate = certify(t, template, template, a.key, a.key)
 	a.Pool.AddCert(a.certificate)
 	return a
 }
 
-// Issue makes a certificate that is valid for so long, with one or more URIs for its names. It is also good for a
-// server on loopback.
+// Issue makes a certificate with one or more URIs as its names. It is valid for the given duration, and also for a
+// server on
+// 127.0.0.1.
 func (a *Authority) Issue(t testing.TB, uri string, valid time.Duration, more ...string) tls.Certificate {
 	t.Helper()
 	var names []*url.URL
@@ -51,7 +53,7 @@ func (a *Authority) Issue(t testing.TB, uri string, valid time.Duration, more ..
 	}
 	key := ECKey(t)
 	certificate := certify(t, &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "somebody"}, NotAfter: time.Now().Add(valid),
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "a client"}, NotAfter: time.Now().Add(valid),
 		URIs: names, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}, a.certificate, key, a.key)
 	return tls.Certificate{Certificate: [][]byte{certificate.Raw}, PrivateKey: key, Leaf: certificate}
@@ -68,7 +70,7 @@ func WriteCertificate(t testing.TB, certificate tls.Certificate, file, key strin
 	writePEM(t, file, "CERTIFICATE", certificate.Certificate[0])
 }
 
-// Write writes the authority's own certificate, for those who are to trust it, to a file.
+// Write writes the authority's own certificate to a file.
 func (a *Authority) Write(t testing.TB, file string) {
 	t.Helper()
 	writePEM(t, file, "CERTIFICATE", a.certificate.Raw)

@@ -5,14 +5,15 @@ import (
 	"fmt"
 )
 
-// Discovered is what a control plane tells an Envoy by xDS. Each resource is the JSON of its proto, as protojson prints it.
+// Discovered is the configuration that a control plane sends to an Envoy by xDS. Each resource is JSON, as protojson
+// prints it.
 type Discovered struct {
 	Listeners, Routes, Clusters, Endpoints []json.RawMessage
 }
 
-// Bootstrap makes of it a configuration for Envoy and ValidateEnvoy, with which that Envoy does the same without its control
-// plane: listeners hold their routes and clusters their endpoints, and whatever address something has, it is on this machine.
-// Ports stay as they are; who runs it says by Ports which is which.
+// Bootstrap returns a configuration for Envoy and ValidateEnvoy that needs no control plane. Listeners hold their
+// routes, and clusters hold their endpoints. Each address becomes 127.0.0.1. Ports do not change: replace them with
+// Ports.
 func (d Discovered) Bootstrap() (string, error) {
 	routes, err := byName(d.Routes, "name")
 	if err != nil {
@@ -30,14 +31,15 @@ func (d Discovered) Bootstrap() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	config, err := json.MarshalIndent(object{"staticResources": object{"listeners": listeners, "clusters": clusters}}, "", "  ")
+	static := object{"listeners": listeners, "clusters": clusters}
+	config, err := json.MarshalIndent(object{"staticResources": static}, "", "  ")
 	return string(config), err
 }
 
 // object is a message in JSON.
 type object = map[string]any
 
-// byName are resources by what this field of theirs says.
+// byName returns the resources by the value of this field.
 func byName(resources []json.RawMessage, field string) (map[string]object, error) {
 	named := map[string]object{}
 	objects, err := each(resources, func(object) error { return nil })
@@ -48,25 +50,25 @@ func byName(resources []json.RawMessage, field string) (map[string]object, error
 	return named, err
 }
 
-// each reads resources, and lets edit change every object in them.
+// each reads resources and calls edit for every object in them.
 func each(resources []json.RawMessage, edit func(object) error) ([]object, error) {
 	objects := make([]object, len(resources))
 	for i, r := range resources {
 		if err := json.Unmarshal(r, &objects[i]); err != nil {
 			return nil, err
 		}
-		delete(objects[i], "@type") // it was an Any
+		delete(objects[i], "@type") // of an Any
 		if err := visit(objects[i], edit); err != nil {
 			return nil, fmt.Errorf("%v: %w", objects[i]["name"], err)
 		}
-		if err := visit(objects[i], bringHome); err != nil {
+		if err := visit(objects[i], useLoopback); err != nil {
 			return nil, err
 		}
 	}
 	return objects, nil
 }
 
-// visit calls f for every object in v, those that f has put there included.
+// visit calls f for every object in v, including objects that f adds.
 func visit(v any, f func(object) error) error {
 	var inner []any
 	switch v := v.(type) {
@@ -88,7 +90,7 @@ func visit(v any, f func(object) error) error {
 	return nil
 }
 
-// inlineRoutes puts the routes into a connection manager that would ask for them.
+// inlineRoutes puts the routes into a connection manager that would fetch them by RDS.
 func inlineRoutes(o object, routes map[string]object) error {
 	rds, ok := o["rds"].(object)
 	if !ok {
@@ -104,7 +106,8 @@ func inlineRoutes(o object, routes map[string]object) error {
 	return nil
 }
 
-// inlineEndpoints puts the endpoints into a cluster that would ask for them, of the control plane or of DNS.
+// inlineEndpoints puts the endpoints into a cluster that would fetch them by EDS, and makes a cluster that uses DNS
+// static.
 func inlineEndpoints(o object, endpoints map[string]object) error {
 	switch o["type"] {
 	case "STRICT_DNS", "LOGICAL_DNS":
@@ -125,8 +128,8 @@ func inlineEndpoints(o object, endpoints map[string]object) error {
 	return nil
 }
 
-// bringHome makes an address one of this machine.
-func bringHome(o object) error {
+// useLoopback replaces a socket address by 127.0.0.1.
+func useLoopback(o object) error {
 	if address, ok := o["socketAddress"].(object); ok {
 		address["address"] = "127.0.0.1"
 	}

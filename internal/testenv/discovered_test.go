@@ -15,7 +15,8 @@ const (
 		"filterChains": [{"filters": [{
 			"name": "envoy.filters.network.http_connection_manager",
 			"typedConfig": {
-				"@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+				"@type":
+				"type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
 				"statPrefix": "ingress",
 				"rds": {"routeConfigName": "all", "configSource": {"ads": {}}},
 				"httpFilters": [{
@@ -32,8 +33,10 @@ const (
 			{"match": {"prefix": "/"}, "route": {"cluster": "eds"}}
 		]}]
 	}`
-	discoveredByEDS = `{"name": "eds", "type": "EDS", "edsClusterConfig": {"serviceName": "service", "edsConfig": {"ads": {}}}}`
-	discoveredByDNS = `{"name": "dns", "type": "STRICT_DNS", "loadAssignment": {"clusterName": "dns", "endpoints": [{"lbEndpoints": [
+	discoveredByEDS = `{
+		"name": "eds", "type": "EDS", "edsClusterConfig": {"serviceName": "service", "edsConfig": {"ads": {}}}}`
+	discoveredByDNS = `{
+		"name": "dns", "type": "STRICT_DNS", "loadAssignment": {"clusterName": "dns", "endpoints": [{"lbEndpoints": [
 		{"endpoint": {"address": {"socketAddress": {"address": "host.invalid", "portValue": 8001}}}}]}]}}`
 	discoveredEndpoints = `{"clusterName": "service", "endpoints": [{"lbEndpoints": [
 		{"endpoint": {"address": {"socketAddress": {"address": "192.0.2.1", "portValue": 8000}}}}]}]}`
@@ -79,7 +82,7 @@ func TestDiscoveredIncomplete(t *testing.T) {
 	}{
 		{"no routes", Discovered{Listeners: raw(discoveredListener)}, `ingress: there are no routes "all"`},
 		{"no endpoints", Discovered{Clusters: raw(discoveredByEDS)}, `eds: there are no endpoints "service"`},
-		{"no JSON", Discovered{Routes: raw(`{`)}, "unexpected end of JSON"},
+		{"invalid JSON", Discovered{Routes: raw(`{`)}, "unexpected end of JSON"},
 	} {
 		if _, err := c.d.Bootstrap(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want an error with %q", c.name, err, c.want)

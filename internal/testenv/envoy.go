@@ -16,31 +16,32 @@ import (
 	"testing"
 )
 
-// EnvoyProxy is a real Envoy of one test.
+// EnvoyProxy is a running Envoy of one test.
 type EnvoyProxy struct {
-	// Admin is the address of its admin interface.
+	// Admin is the address of the admin interface.
 	Admin string
 
 	t    testing.TB
 	proc *process
 }
 
-// Ports says which port of a configuration is which in a test: every `port_value: <key>` becomes `port_value: <value>`, and
-// so does `"portValue": <key>`, as JSON has it. A listener that is given port 0 takes a free one, which Listener tells.
+// Ports maps the ports of a configuration to those of a test. Every `port_value: <key>` becomes `port_value:
+// <value>`, and every `"portValue": <key>` of JSON becomes `"portValue": <value>`. A listener with port 0 takes a
+// free port, which Listener returns.
 type Ports map[int]int
 
-// Envoy starts an Envoy with this bootstrap configuration (YAML) that lives as long as the test. The admin interface moves
-// to a free port by itself.
+// Envoy starts an Envoy with this bootstrap configuration (YAML) and ends it with the test. The admin interface
+// listens on a free port.
 func Envoy(t testing.TB, config string, ports Ports) *EnvoyProxy {
 	t.Helper()
 	dir := t.TempDir()
 	adminPath := filepath.Join(dir, "admin")
 	cmd := envoyCommand(t, dir, ports.substitute(t, config),
-		// Merged over the file: where its own admin interface would listen, that of another test may.
+		// Overrides the file: another test may use the port that the file gives to the admin interface.
 		"--config-yaml", "admin: {address: {socket_address: {address: 127.0.0.1, port_value: 0}}}",
 		"--admin-address-path", adminPath,
 		"--concurrency", "1",
-		"--disable-hot-restart", // no shared memory, hence nothing to share with the Envoys of other tests
+		"--disable-hot-restart", // no memory that Envoys of other tests would share
 	)
 	e := &EnvoyProxy{t: t, proc: startProcess(t, cmd)}
 	e.proc.awaitReady(t, func() error {
@@ -55,13 +56,13 @@ func Envoy(t testing.TB, config string, ports Ports) *EnvoyProxy {
 	return e
 }
 
-// ValidateEnvoy lets Envoy judge a bootstrap configuration without running it (--mode validate); the error holds its words.
-// A field that Envoy does not know is an error to it, one that is deprecated is an error to us.
+// ValidateEnvoy lets Envoy check a bootstrap configuration without running it (--mode validate); the error holds
+// Envoy's output. Unknown fields and deprecated fields are errors.
 func ValidateEnvoy(t testing.TB, config string) error {
 	t.Helper()
 	out, err := envoyCommand(t, t.TempDir(), config, "--mode", "validate").CombinedOutput()
 	if err == nil && strings.Contains(strings.ToLower(string(out)), "deprecated") {
-		err = errors.New("it uses what is deprecated")
+		err = errors.New("the configuration has deprecated fields")
 	}
 	if err != nil {
 		return fmt.Errorf("envoy --mode validate: %w\n%s", err, out)
@@ -69,7 +70,7 @@ func ValidateEnvoy(t testing.TB, config string) error {
 	return nil
 }
 
-// envoyCommand is the command that runs Envoy on a configuration, which it writes into dir.
+// envoyCommand writes a configuration into dir and returns the command that runs Envoy with it.
 func envoyCommand(t testing.TB, dir, config string, args ...string) *exec.Cmd {
 	t.Helper()
 	path := filepath.Join(dir, "envoy.yaml")
@@ -80,7 +81,7 @@ func envoyCommand(t testing.TB, dir, config string, args ...string) *exec.Cmd {
 	return exec.Command(Binary(t, "envoy", "ENVOY_BIN"), args...)
 }
 
-// substitute changes the ports of a configuration, and fails the test for one that is not in it.
+// substitute replaces the ports of a configuration. The test fails if the configuration lacks one of them.
 func (p Ports) substitute(t testing.TB, config string) string {
 	t.Helper()
 	seen := Ports{}
@@ -96,7 +97,7 @@ func (p Ports) substitute(t testing.TB, config string) string {
 	})
 	for from := range p {
 		if _, ok := seen[from]; !ok {
-			t.Fatalf("no `port_value: %d` in Envoy's configuration:\n%s", from, config)
+			t.Fatalf("Envoy's configuration has no `port_value: %d`:\n%s", from, config)
 		}
 	}
 	return config
@@ -128,7 +129,7 @@ func (e *EnvoyProxy) Listener(name string) string {
 	return ""
 }
 
-// Stat returns the value of a counter or gauge; one that Envoy has not touched yet is 0.
+// Stat returns the value of a counter or gauge, and 0 for one that Envoy does not list yet.
 func (e *EnvoyProxy) Stat(name string) int {
 	e.t.Helper()
 	var stats struct {
@@ -146,7 +147,7 @@ func (e *EnvoyProxy) Stat(name string) int {
 	return 0
 }
 
-// adminJSON reads what the admin interface answers as JSON.
+// adminJSON reads an answer of the admin interface as JSON.
 func (e *EnvoyProxy) adminJSON(path string, into any) {
 	e.t.Helper()
 	body, err := e.admin(path)

@@ -16,7 +16,8 @@ static_resources:
         - filters:
             - name: envoy.filters.network.http_connection_manager
               typed_config:
-                "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+                "@type":
+                  type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
                 stat_prefix: ingress
                 route_config:
                   virtual_hosts:
@@ -54,7 +55,7 @@ func TestEnvoy(t *testing.T) {
 
 func TestValidateEnvoy(t *testing.T) {
 	if err := ValidateEnvoy(t, proxyConfig); err != nil {
-		t.Errorf("a good configuration: %v", err)
+		t.Errorf("a valid configuration: %v", err)
 	}
 	err := ValidateEnvoy(t, strings.Replace(proxyConfig, "stat_prefix", "stats_prefix", 1))
 	if err == nil || !strings.Contains(err.Error(), "stats_prefix") {

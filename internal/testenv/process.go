@@ -14,37 +14,37 @@ import (
 	"time"
 )
 
-// process is a program that was started for a test. What it prints is kept for the day the test fails.
+// process is a program that was started for a test. Its output is kept, to be logged if the test fails.
 type process struct {
 	cmd  *exec.Cmd
 	out  Output
 	done chan struct{} // closed when the process has ended and cmd.ProcessState is set
 }
 
-// startProcess starts a program that is killed with the test, if not before.
+// startProcess starts a program, which is killed at the end of the test.
 func startProcess(t testing.TB, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = &p.out, &p.out
 	cmd.SysProcAttr = dieWithParent()
-	cmd.WaitDelay = 5 * time.Second // for a grandchild that holds on to the pipe
+	cmd.WaitDelay = 5 * time.Second // for a grandchild that keeps the pipe open
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("start %s: %v", cmd, err)
 	}
 	go func() {
 		defer close(p.done)
-		_ = cmd.Wait() // how it ended is in ProcessState, for who asks
+		_ = cmd.Wait() // ProcessState has the result
 	}()
 	t.Cleanup(func() {
 		p.kill()
 		if t.Failed() {
-			t.Logf("the last words of %s:\n%s", cmd, p.out.tail())
+			t.Logf("the last output of %s:\n%s", cmd, p.out.tail())
 		}
 	})
 	return p
 }
 
-// awaitReady waits until ready returns nil, and fails the test when that does not happen.
+// awaitReady waits until ready returns nil. The test fails if the process ends before, or after too long a wait.
 func (p *process) awaitReady(t testing.TB, ready func() error) {
 	t.Helper()
 	if err := await(p.done, ready); err != nil {
@@ -52,10 +52,10 @@ func (p *process) awaitReady(t testing.TB, ready func() error) {
 	}
 }
 
-// signal sends sig; to a process that has ended it does nothing.
+// signal sends sig. It does nothing if the process has ended.
 func (p *process) signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }
 
-// pause stops the process and returns when it stands still, where the system can tell (Linux).
+// pause stops the process. On Linux, it returns only after the process has stopped.
 func (p *process) pause(t testing.TB) {
 	t.Helper()
 	p.signal(syscall.SIGSTOP)
@@ -68,27 +68,27 @@ func (p *process) pause(t testing.TB) {
 		if err != nil || bytes.Contains(line, []byte(") T ")) {
 			return err
 		}
-		return errors.New("it still runs")
+		return errors.New("the process still runs")
 	}, fmt.Sprintf("%s to stop", p.cmd))
 }
 
-// ended says whether the process is gone.
+// ended returns nil if the process has ended.
 func (p *process) ended() error {
 	select {
 	case <-p.done:
 		return nil
 	default:
-		return errors.New("it still runs")
+		return errors.New("the process still runs")
 	}
 }
 
-// kill ends the process at once and returns when it is gone.
+// kill kills the process and returns after it has ended.
 func (p *process) kill() {
 	p.signal(syscall.SIGKILL)
 	<-p.done
 }
 
-// Output collects what a process prints. It is safe for concurrent use; the zero value is ready.
+// Output collects the output of a process. It is safe for concurrent use; the zero value is ready.
 type Output struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -101,14 +101,14 @@ func (o *Output) Write(b []byte) (int, error) {
 	return o.buf.Write(b)
 }
 
-// String is all that has been printed.
+// String returns all output so far.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.buf.String()
 }
 
-// tail is the last lines printed.
+// tail returns the last lines of the output.
 func (o *Output) tail() string {
 	const most = 80
 	lines := strings.Split(strings.TrimRight(o.String(), "\n"), "\n")

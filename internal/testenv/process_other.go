@@ -4,5 +4,5 @@ package testenv
 
 import "syscall"
 
-// dieWithParent is Linux's alone: elsewhere a killed test may leave its programs behind.
+// dieWithParent has no effect on systems other than Linux: a killed test may leave its programs running.
 func dieWithParent() *syscall.SysProcAttr { return nil }

@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// Program is any program that a test runs as its users do.
+// Program is a program that a test runs as its users do.
 type Program struct {
 	t    testing.TB
 	proc *process
 }
 
-// Start starts a program and returns when ready returns nil. What is left of it at the end of the test is killed.
+// Start starts a program and returns after ready has returned nil. At the end of the test the program is killed.
 func Start(t testing.TB, cmd *exec.Cmd, ready func() error) *Program {
 	t.Helper()
 	p := &Program{t: t, proc: startProcess(t, cmd)}
@@ -24,7 +24,7 @@ func Start(t testing.TB, cmd *exec.Cmd, ready func() error) *Program {
 	return p
 }
 
-// Terminate asks the program to end (SIGTERM), waits until it has, and returns an error when it did so with anything but 0.
+// Terminate sends SIGTERM and waits until the program has ended. It returns an error unless the exit status is 0.
 func (p *Program) Terminate() error {
 	p.t.Helper()
 	p.proc.signal(syscall.SIGTERM)
@@ -37,19 +37,19 @@ func (p *Program) Terminate() error {
 	return nil
 }
 
-// Pause stops the program in its tracks (SIGSTOP): it takes connections and requests, and does not answer them.
+// Pause stops the program (SIGSTOP): the system accepts connections and requests for it, and nothing answers them.
 func (p *Program) Pause() {
 	p.t.Helper()
 	p.proc.pause(p.t)
 }
 
-// Resume lets a paused program go on.
+// Resume continues a paused program.
 func (p *Program) Resume() { p.proc.signal(syscall.SIGCONT) }
 
-// Output is what the program has printed so far, to stdout and stderr.
+// Output returns what the program has printed so far, to stdout and stderr.
 func (p *Program) Output() string { return p.proc.out.String() }
 
-// PeakMemory is the most memory that the program has had so far, in bytes, as Linux counts it.
+// PeakMemory returns the program's largest resident memory so far, in bytes (VmHWM of Linux).
 func (p *Program) PeakMemory() int64 {
 	p.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.proc.cmd.Process.Pid))

@@ -11,16 +11,16 @@ func TestProgram(t *testing.T) {
 		name, script string
 		succeeds     bool
 	}{
-		{"ends well", `trap 'exit 0' TERM`, true},
-		{"ends badly", `trap 'exit 3' TERM`, false},
-		{"ends by the signal itself", ``, false},
+		{"exits with 0", `trap 'exit 0' TERM`, true},
+		{"exits with 3", `trap 'exit 3' TERM`, false},
+		{"is ended by the signal", ``, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			script := exec.Command("sh", "-c", c.script+"\necho begun; while :; do sleep 0.01; done")
 			p := Start(t, script, func() error { return nil })
 			Eventually(t, func() error {
 				if got := p.Output(); got != "begun\n" {
-					return fmt.Errorf("it has printed %q", got)
+					return fmt.Errorf("the script has printed %q", got)
 				}
 				return nil
 			}, "the script to begin")

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// HostReaders are the ways in which upstreams cut the name out of a Host, by what they do. Names come in lower case
-// without the dot at their end, IPv6 addresses without brackets in their shortest form.
+// HostReaders returns the ways in which upstreams read the name from a Host header, each under its description. Names
+// are in lower case without a final dot. IPv6 addresses are in their shortest form, without brackets.
 func HostReaders() map[string]func(host string) (name string) {
 	firstColon := func(host string) string { // nginx, and split(':')[0] in any language
 		if strings.HasPrefix(host, "[") {
@@ -57,9 +57,10 @@ func HostReaders() map[string]func(host string) (name string) {
 	return readers
 }
 
-// PathReaders are the ways in which upstreams find the place that a path, without its query, names. All of them take
-// backslashes for slashes, merge slashes, drop parameters (`;`) and what comes after a zero byte, and resolve dot
-// segments; they differ in how they decode, and when. A place has no slash at its end.
+// PathReaders returns the ways in which upstreams read a path without its query, each under its description. A place
+// is the path that the upstream acts on; it has no slash at its end. All readers treat backslashes as slashes, merge
+// slashes and resolve dot segments. All drop parameters (`;`) and everything after a zero byte. They differ in how
+// they decode, and when.
 func PathReaders() map[string]func(received string) (place string) {
 	return map[string]func(string) string{
 		"decodes once":                      func(p string) string { return place(decode(p)) },
@@ -67,14 +68,14 @@ func PathReaders() map[string]func(received string) (place string) {
 		"decodes three times":               func(p string) string { return place(decode(decode(decode(p)))) },
 		"resolves, decodes, resolves again": func(p string) string { return place(decode(place(p))) },
 		"resolves between two decodings":    func(p string) string { return place(decode(place(decode(p)))) },
-		"takes UTF-8 that is too long":      func(p string) string { return place(lenientUTF8(decode(p))) },
+		"accepts overlong UTF-8":            func(p string) string { return place(lenientUTF8(decode(p))) },
 		"decodes %uXXXX":                    func(p string) string { return place(decodeU(decode(p))) },
-		"drops what is not seen":            func(p string) string { return place(dropUnseen(decode(p))) },
-		"takes compatibility forms":         func(p string) string { return place(decode(compatible(decode(p)))) },
+		"drops invisible characters":        func(p string) string { return place(dropInvisible(decode(p))) },
+		"accepts compatibility forms":       func(p string) string { return place(decode(compatible(decode(p)))) },
 	}
 }
 
-// decode decodes percent-encodings, and leaves what is none.
+// decode decodes percent-encodings. Invalid ones stay as they are.
 func decode(p string) string {
 	var b strings.Builder
 	for len(p) > 0 {
@@ -91,7 +92,7 @@ func decode(p string) string {
 	return b.String()
 }
 
-// decodeU decodes %u002e, as IIS does and the function unescape of JavaScript.
+// decodeU decodes %u002e, as IIS and JavaScript's function unescape do.
 func decodeU(p string) string {
 	var b strings.Builder
 	for {
@@ -112,24 +113,24 @@ func decodeU(p string) string {
 	}
 }
 
-// dropUnseen removes spaces and invisible characters from segments that are dot segments, or empty, without them.
-func dropUnseen(p string) string {
+// dropInvisible removes spaces and invisible characters from segments that are dot segments or empty without them.
+func dropInvisible(p string) string {
 	segments := strings.Split(p, "/")
 	for i, s := range segments {
-		seen := strings.Map(func(c rune) rune {
+		visible := strings.Map(func(c rune) rune {
 			if unicode.IsSpace(c) || unicode.In(c, unicode.Cf, unicode.Variation_Selector) {
 				return -1
 			}
 			return c
 		}, s)
-		if seen == "" || seen == "." || seen == ".." {
-			segments[i] = seen
+		if visible == "" || visible == "." || visible == ".." {
+			segments[i] = visible
 		}
 	}
 	return strings.Join(segments, "/")
 }
 
-// compatible reads fullwidth and other forms of the characters that structure a path as those characters.
+// compatible replaces fullwidth and other compatibility forms of the characters that structure a path.
 func compatible(p string) string {
 	var b strings.Builder
 	for _, c := range p {
@@ -151,8 +152,7 @@ func place(p string) string {
 	return path.Clean("/" + strings.Join(segments, "/"))
 }
 
-// lenientUTF8 reads UTF-8 as old decoders do: by the bits, whether or not a sequence is the shortest one or is
-// complete.
+// lenientUTF8 reads UTF-8 as old decoders do: it accepts sequences that are overlong or incomplete.
 func lenientUTF8(p string) string {
 	var b []byte
 	for len(p) > 0 {

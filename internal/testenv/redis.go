@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// RedisServer is a redis-server of one test: empty at first, keeping nothing on disk. Its methods are for one goroutine.
+// RedisServer is a redis-server of one test. It starts empty and does not persist. Its methods are for one goroutine.
 type RedisServer struct {
-	// Addr is its TCP address, "127.0.0.1:<port>". It stays the same over Restart.
+	// Addr is the TCP address, "127.0.0.1:<port>". Restart does not change it.
 	Addr string
-	// Socket is the path of its Unix socket.
+	// Socket is the path of the Unix socket.
 	Socket string
 
 	t    testing.TB
@@ -26,8 +26,8 @@ type RedisServer struct {
 	proc *process
 }
 
-// Redis starts a redis-server that lives as long as the test. The args are added to its command line and win over what is
-// set there already, as in Redis(t, "--maxmemory", "10mb").
+// Redis starts a redis-server and ends it with the test. The args override its command line, as in
+// Redis(t, "--maxmemory", "10mb").
 func Redis(t testing.TB, args ...string) *RedisServer {
 	t.Helper()
 	port := FreePort(t)
@@ -36,7 +36,7 @@ func Redis(t testing.TB, args ...string) *RedisServer {
 	r.args = append([]string{
 		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--unixsocket", r.Socket,
 		"--dir", dir, "--save", "", "--appendonly", "no",
-		"--loglevel", "warning", "--hz", "100", // expired keys and timeouts are noticed within 10 ms
+		"--loglevel", "warning", "--hz", "100", // Redis handles expired keys and timeouts within 10 ms
 	}, args...)
 	r.start()
 	return r
@@ -48,26 +48,26 @@ func (r *RedisServer) start() {
 	r.proc.awaitReady(r.t, func() error { return pingRedis(r.Addr) })
 }
 
-// Kill ends the server as a crash would; what it held is lost. Connections are refused from then on.
+// Kill ends the server as a crash would. Its data is lost, and connections are refused.
 func (r *RedisServer) Kill() { r.proc.kill() }
 
-// Restart starts the server again, empty and at the same address; one that still runs is killed first.
+// Restart kills the server if it runs, and starts it again, empty and at the same address.
 func (r *RedisServer) Restart() {
 	r.t.Helper()
 	r.Kill()
 	r.start()
 }
 
-// Pause stops the server in its tracks (SIGSTOP): it takes connections and commands, and does not answer them.
+// Pause stops the server (SIGSTOP): the system accepts connections and commands for it, and nothing answers them.
 func (r *RedisServer) Pause() {
 	r.t.Helper()
 	r.proc.pause(r.t)
 }
 
-// Resume lets a paused server go on; it then works through what it was sent in the meantime.
+// Resume continues a paused server, which then executes the commands that it received in the meantime.
 func (r *RedisServer) Resume() { r.proc.signal(syscall.SIGCONT) }
 
-// pingRedis says whether a Redis at this address answers.
+// pingRedis returns nil if a Redis at this address answers.
 func pingRedis(addr string) error {
 	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
@@ -84,16 +84,15 @@ func pingRedis(addr string) error {
 	if err != nil {
 		return err
 	}
-	// A server that wants a password, or refuses to say PONG for another reason, is up all the same; one that still loads
-	// its data is not.
+	// A server that refuses PING, for instance because it requires a password, is up. One that loads its data is not.
 	if strings.HasPrefix(reply, "-LOADING") {
 		return fmt.Errorf("PING: %s", strings.TrimSpace(reply))
 	}
 	return nil
 }
 
-// shortTempDir is a directory for the length of the test whose name is short enough for a Unix socket in it (107 bytes);
-// that of t.TempDir holds the name of the test.
+// shortTempDir makes a directory and removes it after the test. Its path is short enough for a Unix socket (107
+// bytes). The path of t.TempDir may be too long, because it contains the name of the test.
 func shortTempDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "extauthz-")

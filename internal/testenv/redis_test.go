@@ -31,7 +31,7 @@ func TestRedis(t *testing.T) {
 	r.Resume()
 	_ = c.SetReadDeadline(time.Now().Add(patience))
 	if _, err := c.Read(make([]byte, 8)); err != nil {
-		t.Errorf("a resumed server: read what PING was answered: %v", err)
+		t.Errorf("a resumed server: read the answer to PING: %v", err)
 	}
 	_ = c.Close()
 

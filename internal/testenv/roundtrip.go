@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// RoundTrip makes a request, follows no redirect, and returns the answer with all of its body. Trailers are there by then. No answer
-// fails the test.
+// RoundTrip makes a request and returns the response with its whole body and its trailers. It follows no redirect.
+// The test fails if there is no response.
 func RoundTrip(t testing.TB, transport http.RoundTripper, req *http.Request) (*http.Response, string) {
 	t.Helper()
 	resp, err := transport.RoundTrip(req)

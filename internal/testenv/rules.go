@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// RulesRoot makes a RUNTIME_ROOT with one rule file. It is about what rls.Example asks: the domain sample, and the key api_key.
+// RulesRoot makes a RUNTIME_ROOT with one rule file. The file has a limit for the request of rls.Example: the domain
+// sample and the key api_key.
 func RulesRoot(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// WithService builds extauthz, with these flags of `go build`, hands the path of the binary to what runs the tests, and removes
-// it afterwards. It returns the exit code, for TestMain.
+// WithService builds extauthz, calls run with the path of the binary, and removes the binary. The flags are those of
+// `go build`. WithService returns the exit code for TestMain.
 func WithService(run func(binary string) int, flags ...string) int {
 	dir, err := os.MkdirTemp("", "extauthz-test-")
 	if err != nil {
@@ -48,16 +48,19 @@ type RunningService struct {
 	GRPCPort, HTTPPort, DebugPort int
 }
 
-// Service starts extauthz, the binary of BuildService, with these environment variables (NAME=value) and no others. It is
-// terminated with the test, and has to end well.
+// Service starts extauthz, the binary of BuildService, with the given environment variables (NAME=value). It does not
+// pass on those of the test. At the end of the test it terminates the service; the test fails unless the exit status
+// is 0.
 func Service(t testing.TB, binary string, environment ...string) *RunningService {
 	t.Helper()
 	s := &RunningService{GRPCPort: FreePort(t), HTTPPort: FreePort(t), DebugPort: FreePort(t)}
 	cmd := exec.Command(binary)
 	cmd.Env = append([]string{
-		"PORT=" + strconv.Itoa(s.HTTPPort), "GRPC_PORT=" + strconv.Itoa(s.GRPCPort), "DEBUG_PORT=" + strconv.Itoa(s.DebugPort),
+		"PORT=" + strconv.Itoa(s.HTTPPort),
+		"GRPC_PORT=" + strconv.Itoa(s.GRPCPort),
+		"DEBUG_PORT=" + strconv.Itoa(s.DebugPort),
 		"HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "LOG_LEVEL=INFO",
-		"DRAIN_DELAY=0s", // no Envoy has to notice that it stops
+		"DRAIN_DELAY=0s", // no Envoy has to notice the end of the service
 	}, environment...)
 	s.Program = Start(t, cmd, func() error { return answersOK("http://" + Loopback(s.HTTPPort) + "/healthcheck") })
 	t.Cleanup(func() {
@@ -68,7 +71,7 @@ func Service(t testing.TB, binary string, environment ...string) *RunningService
 	return s
 }
 
-// answersOK asks once whether a URL answers with 200.
+// answersOK returns nil if one GET of a URL returns 200.
 func answersOK(url string) error {
 	resp, err := http.Get(url)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package testenv runs the real things that tests run against, Redis and Envoy among them, on free loopback ports and for as
-// long as the test lasts. A missing binary fails the test with the remedy: nothing is skipped.
+// Package testenv runs the real programs that tests need, such as Redis and Envoy, on free loopback ports until the
+// end of the test. A missing binary fails the test with a message on how to install it. No test is skipped.
 package testenv
 
 import (
@@ -17,12 +17,12 @@ import (
 	"time"
 )
 
-// patience is how long this package waits for anything. Only a failing test uses it up, so it allows for the race detector on a
-// slow and busy machine, on which Envoy's first start can take half a minute.
+// patience is the longest wait of this package. Only a failing test waits that long. Envoy's first start can take
+// half a minute on a slow and busy machine with the race detector.
 const patience = 2 * time.Minute
 
-// FreePort returns a TCP port of 127.0.0.1 on which no process listens, and reserves it until the test ends. It lies below the ports
-// that systems give to outgoing connections, so that it stays free while the test has no server on it.
+// FreePort returns a TCP port of 127.0.0.1 on which no process listens, and reserves it until the test ends. The port
+// is below those that systems use for outgoing connections, so it stays free while the test has no server on it.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	const first, count, tries = 15000, 15000, 100
@@ -36,8 +36,9 @@ func FreePort(t testing.TB) int {
 	return 0
 }
 
-// reserve reports whether a TCP port is free, and then keeps other tests from it until this test ends. The UDP port of the same
-// number is the lock: it works across processes, and the system releases it when the process ends.
+// reserve reports whether a TCP port is free. If so, other tests cannot reserve the port until this test ends. The
+// lock is the UDP port of the same number: it works across processes, and the system releases it when the process
+// ends.
 func reserve(t testing.TB, port int) bool {
 	t.Helper()
 	lock, err := net.ListenPacket("udp", Loopback(port))
@@ -56,11 +57,11 @@ func reserve(t testing.TB, port int) bool {
 	return true
 }
 
-// Loopback returns the address of a port of this machine, "127.0.0.1:<port>".
+// Loopback returns the address "127.0.0.1:<port>".
 func Loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// Eventually waits until cond returns nil. After two minutes it fails the test with what, the thing waited for, and the last error of
-// cond.
+// Eventually waits until cond returns nil. After two minutes it fails the test with the last error of cond; what
+// names the condition in that message.
 func Eventually(t testing.TB, cond func() error, what string) {
 	t.Helper()
 	if err := await(nil, cond); err != nil {
@@ -68,10 +69,10 @@ func Eventually(t testing.TB, cond func() error, what string) {
 	}
 }
 
-// errStopped says that what would have fulfilled the condition has ended.
+// errStopped means that the process ended before the condition was fulfilled.
 var errStopped = errors.New("the process ended")
 
-// await calls cond until it returns nil, at most for as long as our patience lasts or until stopped is closed.
+// await calls cond until it returns nil, until patience has passed, or until stopped is closed.
 func await(stopped <-chan struct{}, cond func() error) error {
 	begin := time.Now()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -92,8 +93,8 @@ func await(stopped <-chan struct{}, cond func() error) error {
 	}
 }
 
-// Binary returns the path of a program: what the environment variable override names, if it is set, else what make put into
-// .tools/bin, else what PATH has.
+// Binary returns the path of a program. It is the value of the environment variable override if that is set, else the
+// file in .tools/bin, which make installs, else the program on PATH.
 func Binary(t testing.TB, name, override string) string {
 	t.Helper()
 	if path := os.Getenv(override); override != "" && path != "" {
@@ -110,8 +111,8 @@ func Binary(t testing.TB, name, override string) string {
 	return path
 }
 
-// RepoRoot returns the directory of the project's go.mod, found upwards from the directory the test runs in. Tests with a
-// module of their own lie below it, too.
+// RepoRoot returns the directory of the project's go.mod. It is above the working directory of each test, also of
+// tests in other modules of the repository.
 func RepoRoot(t testing.TB) string {
 	t.Helper()
 	root, err := repoRoot()
@@ -121,7 +122,7 @@ func RepoRoot(t testing.TB) string {
 	return root
 }
 
-// RepoFile returns what is in a file of the repository, whose path is from its root.
+// RepoFile returns the content of a file. The path is relative to the root of the repository.
 func RepoFile(t testing.TB, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(RepoRoot(t), path))

@@ -2,18 +2,18 @@ package testenv
 
 import "testing"
 
-// TestFreePort: a port is given to one test at a time, and to another one afterwards.
+// TestFreePort checks that a port is reserved for one test, and is free again after that test.
 func TestFreePort(t *testing.T) {
 	given := map[int]bool{}
 	t.Run("while the test runs", func(t *testing.T) {
 		for range 500 {
 			port := FreePort(t)
 			if given[port] {
-				t.Fatalf("port %d was given twice", port)
+				t.Fatalf("port %d was returned twice", port)
 			}
 			given[port] = true
 			if reserve(t, port) {
-				t.Fatalf("port %d was given, and is not reserved", port)
+				t.Fatalf("port %d was returned but is not reserved", port)
 			}
 		}
 	})

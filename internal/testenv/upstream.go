@@ -9,21 +9,21 @@ import (
 	"testing"
 )
 
-// Upstream starts a server behind the proxy for the length of the test and returns its address. It answers every request
-// with 200 and the request line, over HTTP/1.1 and over HTTP/2 without TLS; a gRPC call gets an empty message and OK.
+// Upstream starts an HTTP server for the length of the test and returns its address. It answers every request with
+// 200 and the request line, over HTTP/1.1 and over HTTP/2 without TLS. A gRPC call gets an empty message and OK.
 func Upstream(t testing.TB) (addr string) {
 	t.Helper()
 	return UpstreamFunc(t, answer)
 }
 
-// UpstreamFunc starts a server like that of Upstream, with answers of the test's own.
+// UpstreamFunc starts a server like that of Upstream, with the test's own handler.
 func UpstreamFunc(t testing.TB, answer http.HandlerFunc) (addr string) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(answer)
 	s.Config.Protocols = new(http.Protocols)
 	s.Config.Protocols.SetHTTP1(true)
 	s.Config.Protocols.SetUnencryptedHTTP2(true)
-	// The tests send headers of up to Envoy's own limit of 60 KiB.
+	// The tests send headers up to Envoy's limit of 60 KiB.
 	s.Config.MaxHeaderBytes = 1 << 20
 	s.Start()
 	t.Cleanup(s.Close)

@@ -1,4 +1,4 @@
-// Package cases runs text cases: txtar archives with inputs, and what is expected of each.
+// Package cases runs text cases: txtar archives with inputs and the expected output of each.
 package cases
 
 import (
@@ -12,9 +12,9 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// Run calls what with each NAME.yaml of the txtar archives that a pattern matches, and with the comment of its
-// archive. It compares what that returns with NAME.want. With update it writes NAME.want instead.
-func Run(t *testing.T, pattern string, update bool, what func(t *testing.T, comment string, f txtar.File) string) {
+// Run runs the cases of the txtar archives that a pattern matches. It calls output with each NAME.yaml and the
+// comment of the archive, and compares the result with NAME.want. With update it writes NAME.want instead.
+func Run(t *testing.T, pattern string, update bool, output func(t *testing.T, comment string, f txtar.File) string) {
 	for _, path := range Archives(t, pattern) {
 		archive, err := txtar.ParseFile(path)
 		if err != nil {
@@ -26,7 +26,7 @@ func Run(t *testing.T, pattern string, update bool, what func(t *testing.T, comm
 				continue
 			}
 			t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar")+"/"+name, func(t *testing.T) {
-				got := what(t, string(archive.Comment), f)
+				got := output(t, string(archive.Comment), f)
 				if update {
 					Set(archive, f.Name, name+".want", got)
 					return
@@ -40,7 +40,7 @@ func Run(t *testing.T, pattern string, update bool, what func(t *testing.T, comm
 	}
 }
 
-// Archives returns the paths that a pattern matches, at least one.
+// Archives returns the paths that a pattern matches. The test fails if there is none.
 func Archives(t testing.TB, pattern string) []string {
 	t.Helper()
 	paths, err := filepath.Glob(pattern)
@@ -58,7 +58,7 @@ func Write(t *testing.T, path string, archive *txtar.Archive) {
 	}
 }
 
-// Set replaces a file of an archive, or puts it behind another one.
+// Set replaces a file of an archive, or inserts it after another file.
 func Set(archive *txtar.Archive, after, name, content string) {
 	index := func(name string) int {
 		return slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == name })
@@ -71,7 +71,7 @@ func Set(archive *txtar.Archive, after, name, content string) {
 	archive.Files = slices.Insert(archive.Files, index(after)+1, file)
 }
 
-// Check compares what was got for an input with a file of an archive.
+// Check compares the output for an input with a file of an archive.
 func Check(t *testing.T, archive *txtar.Archive, name string, input []byte, got string) {
 	t.Helper()
 	for _, f := range archive.Files {
@@ -82,5 +82,5 @@ func Check(t *testing.T, archive *txtar.Archive, name string, input []byte, got 
 			return
 		}
 	}
-	t.Errorf("no %s: run the test with -update and read what it writes", name)
+	t.Errorf("no %s: run the test with -update and review the file that it writes", name)
 }

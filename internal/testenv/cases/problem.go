@@ -9,7 +9,7 @@ import (
 	"github.com/extauthz/extauthz/internal/strictyaml"
 )
 
-// CheckProblem reports an error unless the place of a problem is in its line, and its text can be printed.
+// CheckProblem fails the test unless the column of a problem is within its line and its text is one printable line.
 func CheckProblem(t *testing.T, p strictyaml.Problem) {
 	t.Helper()
 	if p.Line > 0 && (p.Column < 1 || p.Column > utf8.RuneCountInString(p.Source)+1) {
@@ -21,6 +21,6 @@ func CheckProblem(t *testing.T, p strictyaml.Problem) {
 		}
 	}
 	if strings.Contains(p.Message, "\n") {
-		t.Errorf("a message of several lines: %q", p.Message)
+		t.Errorf("the message has several lines: %q", p.Message)
 	}
 }
