@@ -74,7 +74,7 @@ bench: ## Measure: the service against an empty gRPC handler, by turns; then the
 	go test -run='^$$' -bench='$(BENCH)' -benchmem $(TESTFLAGS) $(PKG)
 
 .PHONY: readme
-readme: ## Write the table of settings into README.md
+readme: ## Write the table of settings into docs/reference/settings.md
 	scripts/readme
 
 .PHONY: pictures

@@ -19,7 +19,7 @@ func (p *program) settings() *cobra.Command {
 		Example: "  extauthz settings | grep REDIS",
 		Args:    noArguments(""),
 	}
-	markdown := c.Flags().Bool("markdown", false, "print the table of README.md")
+	markdown := c.Flags().Bool("markdown", false, "print the table of docs/reference/settings.md")
 	output := outputFlag(c, "text", "json")
 	c.RunE = func(*cobra.Command, []string) error {
 		switch {
@@ -40,7 +40,7 @@ func (p *program) settings() *cobra.Command {
 	return c
 }
 
-// settingsTable is the table of settings in README.md.
+// settingsTable is the table of docs/reference/settings.md.
 func settingsTable() string {
 	var b strings.Builder
 	b.WriteString("| variable | default | meaning |\n|---|---|---|\n")

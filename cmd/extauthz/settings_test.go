@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// TestReadme keeps the table of settings in README.md the one that the code has; `make readme` writes it.
-func TestReadme(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+// TestSettingsPage keeps the table of docs/reference/settings.md the one that the code has; `make readme` writes it.
+func TestSettingsPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/settings.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(readme), settingsTable()) {
-		t.Errorf("README.md does not have the settings as they are; run make readme. Want:\n%s", settingsTable())
+	if !strings.Contains(string(page), settingsTable()) {
+		t.Errorf("docs/reference/settings.md does not have the settings as they are; run make readme. Want:\n%s", settingsTable())
 	}
 }

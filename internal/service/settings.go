@@ -12,7 +12,7 @@ import (
 )
 
 // Settings are all environment variables. Where envoyproxy/ratelimit has a name for a thing it is that name, with its default
-// and meaning. The field tags are the documentation: `extauthz settings` prints them, and README.md carries the same table.
+// and meaning. The field tags are the documentation: `extauthz settings` prints them, and docs/reference/settings.md has the same table.
 // The tag words lists the words that a setting accepts. A field with the tag secret can also come from the file that NAME_FILE names,
 // and is never printed. The tag trial marks settings that are of use with the built-in sample, which is not served if any other
 // setting is set (useSample).

@@ -13,7 +13,7 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// The rows of README's table of failures that no other test shows: TestRedisAway, TestAuthzRedisAway and TestKeysWhileRedisIsAway
+// The rows of the table of failures in docs/operations.md that no other test shows: TestRedisAway, TestAuthzRedisAway and TestKeysWhileRedisIsAway
 // have Redis away, TestServiceAway the service, TestReload and TestPolicyReload a file with a mistake.
 
 // failureRules limit by path what ext_authz asks about, and by device what ratelimit asks about on the route /rewards.

@@ -20,14 +20,14 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// modeline is the first line of a rule file for editors, as README.md shows it.
+// modeline is the first line of a rule file for editors, as docs/rules.md shows it.
 const modeline = "# yaml-language-server: $schema=../extauthz.schema.json\n"
 
 // TestSchemaInAnEditor opens rule files in the server that editors ask, with the schema that `extauthz schema` prints.
 func TestSchemaInAnEditor(t *testing.T) {
 	t.Parallel()
-	if !strings.Contains(testenv.RepoFile(t, "README.md"), modeline) {
-		t.Errorf("README.md does not show %s", modeline)
+	if !strings.Contains(testenv.RepoFile(t, "docs/rules.md"), modeline) {
+		t.Errorf("docs/rules.md does not show %s", modeline)
 	}
 	rules := filepath.Join(t.TempDir(), "rules")
 	if err := os.Mkdir(rules, 0o700); err != nil {

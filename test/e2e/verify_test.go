@@ -21,7 +21,7 @@ func TestVerify(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()
 		envoy, walk := composed(t)
-		envoy.holds(t, block(t, "README.md", "console", "demo-alice"), nil)
+		envoy.holds(t, block(t, "docs/tutorial.md", "console", "demo-alice"), nil)
 		verify(t, walk)
 	})
 
