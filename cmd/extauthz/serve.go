@@ -4,7 +4,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/extauthz/extauthz/internal/service"
-	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
 func (p *program) serve() *cobra.Command {
@@ -24,7 +23,7 @@ func (p *program) serve() *cobra.Command {
 			this := thisBuild()
 			return serverError(service.Run(ctx, service.Config{
 				Settings: s, Stderr: p.stderr, Terminal: p.terminal,
-				Build: telemetry.Build{Version: this.Version, Revision: this.Commit, GoVersion: this.Go},
+				Build: service.Build{Version: this.Version, Revision: this.Commit, GoVersion: this.Go},
 			}))
 		},
 	}

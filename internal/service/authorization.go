@@ -13,7 +13,6 @@ import (
 	"github.com/extauthz/extauthz/pkg/envoy/hold"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
-	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
 // authorization answers Check: the authorizer, and the verifier of tokens, whose issuers the policies name.
@@ -28,7 +27,7 @@ type authorization struct {
 }
 
 func newAuthorization(
-	s *Settings, live *rules.Live, limiter *ratelimit.Limiter, queue *hold.Queue, keys authz.Keys, calls *telemetry.RPCs, log *slog.Logger,
+	s *Settings, live *rules.Live, limiter *ratelimit.Limiter, queue *hold.Queue, keys authz.Keys, calls *RPCs, log *slog.Logger,
 ) *authorization {
 	a := &authorization{queue: queue, log: log}
 	a.tokens = jwt.New(jwt.Config{OnReading: func(r jwt.Reading) {
@@ -76,14 +75,14 @@ func (a *authorization) warnOfHops(h authz.UntrustedHops) {
 		"(logged once a minute; extauthz_authz_untrusted_hops_total counts the requests)", "domain", h.Domain)
 }
 
-func (a *authorization) checkStats() telemetry.CheckStats {
+func (a *authorization) checkStats() CheckStats {
 	stats := a.queue.Stats()
-	return telemetry.CheckStats{Held: stats.Held, Delayed: stats.Delayed, NotHeld: stats.NotHeld, DroppedHeaders: a.server.DroppedHeaders()}
+	return CheckStats{Held: stats.Held, Delayed: stats.Delayed, NotHeld: stats.NotHeld, DroppedHeaders: a.server.DroppedHeaders()}
 }
 
-func (a *authorization) issuerStats() (list []telemetry.IssuerStats) {
+func (a *authorization) issuerStats() (list []IssuerStats) {
 	for _, s := range a.tokens.Sources() {
-		list = append(list, telemetry.IssuerStats{Source: s.Name, Keys: s.Keys, LastSuccess: s.LastSuccess, Failures: s.Failures})
+		list = append(list, IssuerStats{Source: s.Name, Keys: s.Keys, LastSuccess: s.LastSuccess, Failures: s.Failures})
 	}
 	return list
 }

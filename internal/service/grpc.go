@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/extauthz/extauthz/pkg/envoy/unary"
-	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
 // Bounds of the gRPC server against clients that are broken or hostile. A request holds at most what Envoy takes of headers
@@ -25,7 +24,7 @@ const (
 	connectTimeout = 5 * time.Second
 )
 
-func newGRPCServer(s *Settings, rpcs *telemetry.RPCs, bugs *panics) *grpc.Server {
+func newGRPCServer(s *Settings, rpcs *RPCs, bugs *panics) *grpc.Server {
 	return grpc.NewServer(
 		grpc.ForceServerCodecV2(unary.Codec()),
 		grpc.MaxConcurrentStreams(maxStreams),
@@ -43,7 +42,7 @@ func newGRPCServer(s *Settings, rpcs *telemetry.RPCs, bugs *panics) *grpc.Server
 }
 
 // observe counts and times calls, and turns a panic into an error.
-func observe(rpcs *telemetry.RPCs, bugs *panics) grpc.UnaryServerInterceptor {
+func observe(rpcs *RPCs, bugs *panics) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 		start := time.Now()
 		defer func() {

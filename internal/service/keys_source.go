@@ -21,7 +21,6 @@ import (
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
-	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
 // keySource holds the API keys, from a file, from Redis or from both, and follows their changes.
@@ -296,11 +295,11 @@ func (k *keySource) warn() {
 	}
 }
 
-func (k *keySource) stats() telemetry.KeyStats {
+func (k *keySource) stats() KeyStats {
 	stats := k.keys.Stats()
-	shown := telemetry.KeyStats{Keys: stats.Keys, Expiring: stats.Expiring, Weak: stats.Weak}
+	shown := KeyStats{Keys: stats.Keys, Expiring: stats.Expiring, Weak: stats.Weak}
 	if k.store != nil {
-		shown.Shared = &telemetry.SharedKeyStats{Refused: int(k.refused.Load())}
+		shown.Shared = &SharedKeyStats{Refused: int(k.refused.Load())}
 		if last := k.confirmed.Load(); last != nil {
 			shown.Shared.Confirmed = *last
 		}

@@ -17,7 +17,6 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/internal/testenv/testgrpc"
 	"github.com/extauthz/extauthz/pkg/envoy/unary"
-	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
 func panicAt(here, where string) {
@@ -31,7 +30,7 @@ func TestPanics(t *testing.T) {
 	t.Parallel()
 	out, registry := new(testenv.Output), prometheus.NewRegistry()
 	bugs := newPanics(slog.New(slog.NewTextHandler(out, nil)), registry)
-	server := newGRPCServer(&Settings{}, telemetry.NewRPCs(registry), bugs)
+	server := newGRPCServer(&Settings{}, NewRPCs(registry), bugs)
 	unary.Register(server, "/test/Ask", ask)
 	conn := testgrpc.Serve(t, server)
 	for _, c := range []struct {

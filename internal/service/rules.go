@@ -12,7 +12,6 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
 	"github.com/extauthz/extauthz/pkg/rules/file"
-	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
 // loadedRules are the rules that the service starts with.
@@ -152,10 +151,10 @@ func (r *ruleSource) logWarnings(problems rules.Problems) {
 	}
 }
 
-func (r *ruleSource) stats() telemetry.RuleStats {
+func (r *ruleSource) stats() RuleStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return telemetry.RuleStats{
+	return RuleStats{
 		Generation: r.live.Active().Set.Generation, Since: r.since, Current: r.refused == nil, Held: r.held != nil, Failures: r.failures,
 	}
 }

@@ -25,14 +25,13 @@ import (
 	"github.com/extauthz/extauthz/pkg/envoy/unary"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
-	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
 // Config is what Run needs.
 type Config struct {
 	Settings *Settings
 	// Build is what the program was built from. Metrics show it.
-	Build telemetry.Build
+	Build Build
 	// Stderr gets the log, and the banner of the sample.
 	Stderr io.Writer
 	// Terminal says that Stderr is a terminal, where the operator can press Ctrl-C.
@@ -70,7 +69,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	defer stores.close(log)
 	registry := prometheus.NewRegistry()
-	calls, bugs := telemetry.NewRPCs(registry), newPanics(log, registry)
+	calls, bugs := NewRPCs(registry), newPanics(log, registry)
 	live := newLive(s)
 	limiter := ratelimit.New(ratelimit.Config{
 		Rules: live.Limits, Store: stores.decides, Fallback: stores.memory, Undecided: newUndecided(log, registry).tell,
@@ -91,7 +90,7 @@ func Run(ctx context.Context, cfg Config) error {
 		ready.set(true)
 	})
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	registry.MustRegister(&telemetry.Collector{
+	registry.MustRegister(&Collector{
 		Limits: live.Limits, Limiter: limiter, Authorizer: check.authorizer, Check: check.checkStats, Issuers: check.issuerStats, Keys: keys.stats,
 		Memory: stores.memoryStats, Store: stores.up, Rules: source.stats, Certificates: stores.certificates, Build: cfg.Build,
 	})
@@ -112,7 +111,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := s.checkPlaintext(listeners); err != nil {
 		return err
 	}
-	telemetry.RegisterPlaintext(registry, listeners.plaintext())
+	RegisterPlaintext(registry, listeners.plaintext())
 	memory, reserved := tuneGC(s.environment, log)
 	defer runtime.KeepAlive(reserved)
 	guards, endGuards := context.WithCancel(context.WithoutCancel(ctx))

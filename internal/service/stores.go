@@ -10,7 +10,6 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
-	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
 // stores are the store that decides, and the embedded one, which is the same or takes over when Redis cannot decide.
@@ -92,15 +91,15 @@ func (st *stores) close(log *slog.Logger) {
 	}
 }
 
-func (st *stores) memoryStats() telemetry.MemoryStats {
+func (st *stores) memoryStats() MemoryStats {
 	stats := st.memory.Stats()
-	return telemetry.MemoryStats{
+	return MemoryStats{
 		Buckets: stats.Buckets, Evicted: stats.Evicted, Expired: stats.Expired, SnapshotFailures: stats.FailedSnapshots,
 	}
 }
 
 // certificates describes the certificate that Redis would be shown now.
-func (st *stores) certificates() []telemetry.CertificateStats {
+func (st *stores) certificates() []CertificateStats {
 	if st.certificate == nil {
 		return nil
 	}
@@ -108,5 +107,5 @@ func (st *stores) certificates() []telemetry.CertificateStats {
 	if err != nil {
 		return nil
 	}
-	return []telemetry.CertificateStats{{Certificate: "redis_client", Expiry: pair.Leaf.NotAfter}}
+	return []CertificateStats{{Certificate: "redis_client", Expiry: pair.Leaf.NotAfter}}
 }

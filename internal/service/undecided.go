@@ -8,19 +8,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
-	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
 // undecided counts requests that the store does not decide, and logs why a Redis that can be reached does not: its memory is full, a
 // key is not ours, it is slow.
 type undecided struct {
 	log    *slog.Logger
-	counts *telemetry.Undecided
+	counts *Undecided
 	said   sometimes
 }
 
 func newUndecided(log *slog.Logger, r prometheus.Registerer) *undecided {
-	return &undecided{log: log, counts: telemetry.NewUndecided(r, redisstore.Reasons()...)}
+	return &undecided{log: log, counts: NewUndecided(r, redisstore.Reasons()...)}
 }
 
 func (u *undecided) tell(err error) {

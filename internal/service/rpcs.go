@@ -1,6 +1,4 @@
-// Package telemetry shows Prometheus what the service decides and how it fares. No label carries what a client chose, except
-// where a rule asks for it (detailed_metric, value_to_metric), and then boundedly many.
-package telemetry
+package service
 
 import (
 	"sync"

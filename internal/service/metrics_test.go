@@ -1,4 +1,4 @@
-package telemetry_test
+package service
 
 import (
 	"net/http/httptest"
@@ -12,7 +12,6 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
-	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
 // TestLimits has rules with several limits, without any, and with a name in common: Prometheus takes no two samples of one name,
@@ -29,13 +28,13 @@ func TestLimits(t *testing.T) {
 	}}}, ratelimit.RulesOptions{})
 	limits := func() *ratelimit.Rules { return rules }
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(&telemetry.Collector{
+	registry.MustRegister(&Collector{
 		Limits: limits, Limiter: ratelimit.New(ratelimit.Config{Rules: limits}), Authorizer: authz.New(authz.Config{}),
-		Check:   func() (s telemetry.CheckStats) { return },
-		Issuers: func() (s []telemetry.IssuerStats) { return },
-		Keys:    func() (s telemetry.KeyStats) { return },
-		Memory:  func() (s telemetry.MemoryStats) { return },
-		Rules:   func() (s telemetry.RuleStats) { return },
+		Check:   func() (s CheckStats) { return },
+		Issuers: func() (s []IssuerStats) { return },
+		Keys:    func() (s KeyStats) { return },
+		Memory:  func() (s MemoryStats) { return },
+		Rules:   func() (s RuleStats) { return },
 	})
 	want := `
 extauthz_rule_limit{domain="shop",limit="a_b",rule="a_b"} 1
@@ -53,7 +52,7 @@ extauthz_rule_window_seconds{domain="shop",limit="path-1000-a-1-hour",rule="path
 // TestUndecided has a server reply what nobody has foreseen.
 func TestUndecided(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	u := telemetry.NewUndecided(registry, "OOM", "busy")
+	u := NewUndecided(registry, "OOM", "busy")
 	for _, reason := range []string{"OOM", "OOM", "client:key", "more of it"} {
 		u.Count(reason)
 	}

@@ -1,4 +1,4 @@
-package telemetry
+package service
 
 import (
 	"time"
@@ -102,7 +102,7 @@ type Build struct{ Version, Revision, GoVersion string }
 
 var (
 	decisions       = desc("ratelimit_decisions_total", "Descriptors that a rule decided, by decision: allowed, denied, shadow_denied.", "domain", "rule", "decision")
-	undecided       = desc("ratelimit_undecided_total", "Descriptors that the store could not decide and on_store_error answered.", "domain", "rule")
+	ruleUndecided   = desc("ratelimit_undecided_total", "Descriptors that the store could not decide and on_store_error answered.", "domain", "rule")
 	overrides       = desc("ratelimit_override_decisions_total", "Descriptors that brought their own limit, by decision.", "decision")
 	unmatched       = desc("ratelimit_unmatched_total", "Descriptors that no rule matched.")
 	unknownDomain   = desc("ratelimit_unknown_domain_total", "Requests for a domain without rules.")
@@ -159,7 +159,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		counter(decisions, n.Allowed.Load(), domain, name, "allowed")
 		counter(decisions, n.Denied.Load(), domain, name, "denied")
 		counter(decisions, n.ShadowDenied.Load(), domain, name, "shadow_denied")
-		counter(undecided, n.Undecided.Load(), domain, name)
+		counter(ruleUndecided, n.Undecided.Load(), domain, name)
 	})
 	t := c.Limiter.Totals()
 	counter(overrides, t.Overrides.Allowed.Load(), "allowed")
