@@ -27,7 +27,7 @@ type authorization struct {
 }
 
 func newAuthorization(
-	s *Settings, live *rules.Live, limiter *ratelimit.Limiter, queue *hold.Queue, keys authz.Keys, calls *RPCs, log *slog.Logger,
+	s *Settings, live *rules.Live, limiter *ratelimit.Limiter, queue *hold.Queue, keys authz.Keys, calls *calls, log *slog.Logger,
 ) *authorization {
 	a := &authorization{queue: queue, log: log}
 	a.tokens = jwt.New(jwt.Config{OnReading: func(r jwt.Reading) {
@@ -52,7 +52,7 @@ func newAuthorization(
 				if verdict == authz.Undecided { // 503, which is an error to Envoy
 					code = codes.Unavailable
 				}
-				calls.Observe(auth.HTTPPath, code, took)
+				calls.observe(auth.HTTPPath, code, took)
 			},
 		},
 	})
@@ -73,18 +73,6 @@ func (a *authorization) warnOfHops(h authz.UntrustedHops) {
 	a.log.Warn("x-forwarded-for does not end with the address of the peer, so trusted_hops counts from an address that the peer may have "+
 		"made up; set use_remote_address: true in Envoy's connection manager, without skip_xff_append, and let trusted_hops count this Envoy, too "+
 		"(logged once a minute; extauthz_authz_untrusted_hops_total counts the requests)", "domain", h.Domain)
-}
-
-func (a *authorization) checkStats() CheckStats {
-	stats := a.queue.Stats()
-	return CheckStats{Held: stats.Held, Delayed: stats.Delayed, NotHeld: stats.NotHeld, DroppedHeaders: a.server.DroppedHeaders()}
-}
-
-func (a *authorization) issuerStats() (list []IssuerStats) {
-	for _, s := range a.tokens.Sources() {
-		list = append(list, IssuerStats{Source: s.Name, Keys: s.Keys, LastSuccess: s.LastSuccess, Failures: s.Failures})
-	}
-	return list
 }
 
 func (a *authorization) close() { a.tokens.Close() }

@@ -1,11 +1,7 @@
 package service
 
 import (
-	"context"
 	"math"
-	"net"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/extauthz/extauthz/internal/guard"
 )
@@ -48,34 +44,4 @@ func portBounds(s *Settings, memory int64) bounds {
 		b.http.Connections = s.HTTPMaxConnections
 	}
 	return b
-}
-
-// guard puts a guard before each listener, and counts what they do. The guards end with ctx, which must outlive the servers.
-func (l *listeners) guard(ctx context.Context, b bounds, r prometheus.Registerer) {
-	for _, port := range []struct {
-		name     string
-		listener *net.Listener
-		bounds   guard.Config
-	}{
-		{"grpc", &l.grpc, b.grpc}, {"http", &l.http, b.http}, {"debug", &l.debug, b.debug},
-	} {
-		guarded := guard.New(*port.listener, port.bounds)
-		*port.listener = guarded
-		go guarded.Run(ctx)
-		labels := prometheus.Labels{"port": port.name}
-		r.MustRegister(
-			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-				Name: "extauthz_connections", Help: "Open connections", ConstLabels: labels,
-			}, func() float64 { return float64(guarded.Connections()) }),
-			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-				Name: "extauthz_inflight_bytes", Help: "Memory that requests in flight take, at most", ConstLabels: labels,
-			}, func() float64 { return float64(guarded.Held()) }),
-		)
-		for _, reason := range guard.Reasons() {
-			r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-				Name: "extauthz_cut_total", Help: "Connections closed and requests reset to protect the service, by reason",
-				ConstLabels: prometheus.Labels{"port": port.name, "reason": reason.String()},
-			}, func() float64 { return float64(guarded.Cuts(reason)) }))
-		}
-	}
 }

@@ -24,7 +24,7 @@ const (
 	connectTimeout = 5 * time.Second
 )
 
-func newGRPCServer(s *Settings, rpcs *RPCs, bugs *panics) *grpc.Server {
+func newGRPCServer(s *Settings, calls *calls, bugs *panics) *grpc.Server {
 	return grpc.NewServer(
 		grpc.ForceServerCodecV2(unary.Codec()),
 		grpc.MaxConcurrentStreams(maxStreams),
@@ -37,12 +37,12 @@ func newGRPCServer(s *Settings, rpcs *RPCs, bugs *panics) *grpc.Server {
 			MaxConnectionAge: s.MaxConnAge, MaxConnectionAgeGrace: s.MaxConnGrace,
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
-		grpc.UnaryInterceptor(observe(rpcs, bugs)),
+		grpc.UnaryInterceptor(intercept(calls, bugs)),
 	)
 }
 
-// observe counts and times calls, and turns a panic into an error.
-func observe(rpcs *RPCs, bugs *panics) grpc.UnaryServerInterceptor {
+// intercept counts and times calls, and turns a panic into an error.
+func intercept(calls *calls, bugs *panics) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 		start := time.Now()
 		defer func() {
@@ -50,7 +50,7 @@ func observe(rpcs *RPCs, bugs *panics) grpc.UnaryServerInterceptor {
 				bugs.caught(info.FullMethod, p)
 				err = status.Error(codes.Internal, "internal error")
 			}
-			rpcs.Observe(info.FullMethod, status.Code(err), time.Since(start))
+			calls.observe(info.FullMethod, status.Code(err), time.Since(start))
 		}()
 		return handler(ctx, req)
 	}

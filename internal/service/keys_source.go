@@ -295,18 +295,6 @@ func (k *keySource) warn() {
 	}
 }
 
-func (k *keySource) stats() KeyStats {
-	stats := k.keys.Stats()
-	shown := KeyStats{Keys: stats.Keys, Expiring: stats.Expiring, Weak: stats.Weak}
-	if k.store != nil {
-		shown.Shared = &SharedKeyStats{Refused: int(k.refused.Load())}
-		if last := k.confirmed.Load(); last != nil {
-			shown.Shared.Confirmed = *last
-		}
-	}
-	return shown
-}
-
 // HowToSign adds the way out to an error of keys that are not as they were signed.
 func HowToSign(err error) error {
 	if errors.Is(err, rediskeys.ErrCopied) {

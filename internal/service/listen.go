@@ -11,32 +11,42 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/extauthz/extauthz/internal/guard"
 )
 
-// listeners are the open ports of the service. pprof is nil unless profiles have a port of their own.
-type listeners struct{ grpc, http, debug, pprof net.Listener }
+// listeners are the open ports of the service, behind their guards. pprof is nil unless profiles have a port of their own.
+type listeners struct {
+	grpc, http, debug *guard.Listener
+	pprof             net.Listener
+}
+
+// guarded returns the listeners that an operator can open to other machines. None of them has TLS.
+func (l listeners) guarded() map[string]*guard.Listener {
+	return map[string]*guard.Listener{"grpc": l.grpc, "http": l.http, "debug": l.debug}
+}
 
 // listen opens all listeners, so that a port in use is found before anything is served. Each error names the setting, what is wrong
-// and what to do.
-func listen(s *Settings) (l listeners, err error) {
-	defer func() {
-		if err != nil {
-			l.close()
-		}
-	}()
+// and what to do; the listeners that were opened before it are returned with it.
+func listen(s *Settings, b bounds) (l listeners, err error) {
+	listenGRPC := tcpAddress{"GRPC_HOST", s.GRPCHost, "GRPC_PORT", s.GRPCPort}.listen
 	if s.GRPCUDS != "" {
-		l.grpc, err = listenUnix(s.GRPCUDS)
-	} else {
-		l.grpc, err = tcpAddress{"GRPC_HOST", s.GRPCHost, "GRPC_PORT", s.GRPCPort}.listen()
+		listenGRPC = func() (net.Listener, error) { return listenUnix(s.GRPCUDS) }
 	}
-	if err != nil {
-		return l, err
-	}
-	if l.http, err = (tcpAddress{"HOST", s.Host, "PORT", s.Port}).listen(); err != nil {
-		return l, err
-	}
-	if l.debug, err = (tcpAddress{"DEBUG_HOST", s.DebugHost, "DEBUG_PORT", s.DebugPort}).listen(); err != nil {
-		return l, err
+	for _, port := range []struct {
+		guarded **guard.Listener
+		listen  func() (net.Listener, error)
+		bounds  guard.Config
+	}{
+		{&l.grpc, listenGRPC, b.grpc},
+		{&l.http, tcpAddress{"HOST", s.Host, "PORT", s.Port}.listen, b.http},
+		{&l.debug, tcpAddress{"DEBUG_HOST", s.DebugHost, "DEBUG_PORT", s.DebugPort}.listen, b.debug},
+	} {
+		listener, err := port.listen()
+		if err != nil {
+			return l, err
+		}
+		*port.guarded = guard.New(listener, port.bounds)
 	}
 	if s.Pprof && reachable(l.debug) {
 		l.pprof, err = tcpAddress{"DEBUG_PPROF", "127.0.0.1", "DEBUG_PPROF_PORT", s.PprofPort}.listen()
@@ -45,10 +55,13 @@ func listen(s *Settings) (l listeners, err error) {
 }
 
 func (l listeners) close() {
-	for _, one := range []net.Listener{l.grpc, l.http, l.debug, l.pprof} {
+	for _, one := range l.guarded() {
 		if one != nil {
 			_ = one.Close() // a server that ran has closed it already
 		}
+	}
+	if l.pprof != nil {
+		_ = l.pprof.Close() // as above
 	}
 }
 
@@ -134,47 +147,31 @@ func (s *Settings) onLoopback() *Settings {
 	return &local
 }
 
-// plaintext returns for each listener that an operator can open to other machines, none of which has TLS, whether they can reach it.
-func (l listeners) plaintext() map[string]bool {
-	return map[string]bool{"grpc": reachable(l.grpc), "http": reachable(l.http), "debug": reachable(l.debug)}
-}
-
-// checkPlaintext refuses, when STRICT_ENVIRONMENT is set, to serve without TLS what other machines can reach, unless the operator
-// allows it. A client of these listeners can charge any bucket. The debug listener is not checked: it decides nothing, and Prometheus
-// has to reach it from another machine.
-func (s *Settings) checkPlaintext(l listeners) error {
-	if !s.StrictEnvironment || s.Plaintext == "allow" {
-		return nil
-	}
-	var open []string
-	if reachable(l.grpc) {
-		open = append(open, "GRPC_HOST="+s.GRPCHost)
-	}
-	if reachable(l.http) {
-		open = append(open, "HOST="+s.Host)
-	}
-	if open == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: other machines can reach a listener without TLS, which STRICT_ENVIRONMENT=true refuses: set GRPC_UDS, or "+
-		"GRPC_HOST=127.0.0.1, beside Envoy, and HOST=127.0.0.1; or set GRPC_PLAINTEXT=allow where a network policy or a mesh says who "+
-		"reaches the ports", strings.Join(open, " and "))
-}
-
-// warnPlaintext warns of listeners that other machines can reach, unless the operator has allowed it.
-func warnPlaintext(s *Settings, l listeners, log *slog.Logger) {
+// checkPlaintext warns of listeners that other machines can reach, unless the operator has allowed it: a client of these can charge any
+// bucket. With STRICT_ENVIRONMENT it returns an error, except for the debug listener: that one decides nothing, and Prometheus has to
+// reach it from another machine.
+func (s *Settings) checkPlaintext(l listeners, log *slog.Logger) error {
 	allowed := s.Plaintext == "allow"
+	var open []string
 	if reachable(l.grpc) && !allowed {
+		open = append(open, "GRPC_HOST="+s.GRPCHost)
 		log.Warn("gRPC has no TLS and other machines can reach it: they can charge any bucket; set GRPC_UDS or GRPC_HOST=127.0.0.1 "+
 			"beside Envoy, or GRPC_PLAINTEXT=allow where a network policy or a mesh protects it", "host", s.GRPCHost)
 	}
 	if reachable(l.http) && !allowed {
+		open = append(open, "HOST="+s.Host)
 		log.Warn("HTTP has no TLS and other machines can reach it: they can charge any bucket by /json or /check; set HOST=127.0.0.1, "+
 			"or GRPC_PLAINTEXT=allow where a network policy or a mesh protects it", "host", s.Host)
 	}
 	if reachable(l.debug) {
 		log.Warn("other machines can reach the debug port, which shows rules and metrics", "host", s.DebugHost)
 	}
+	if open == nil || !s.StrictEnvironment {
+		return nil
+	}
+	return fmt.Errorf("%s: other machines can reach a listener without TLS, which STRICT_ENVIRONMENT=true refuses: set GRPC_UDS, or "+
+		"GRPC_HOST=127.0.0.1, beside Envoy, and HOST=127.0.0.1; or set GRPC_PLAINTEXT=allow where a network policy or a mesh says who "+
+		"reaches the ports", strings.Join(open, " and "))
 }
 
 // reachable reports whether other machines can reach a listener: it is neither on loopback nor a Unix socket.

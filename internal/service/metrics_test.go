@@ -1,7 +1,10 @@
 package service
 
 import (
+	"log/slog"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -9,33 +12,33 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/extauthz/extauthz/pkg/authz"
-	"github.com/extauthz/extauthz/pkg/descriptors"
-	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// TestLimits has rules with several limits, without any, and with a name in common: Prometheus takes no two samples of one name,
+// TestLimitMetrics has rules with several limits, without any, and with a name in common: Prometheus takes no two samples of one name,
 // and then none at all.
-func TestLimits(t *testing.T) {
-	limit := func(requests int64, unit descriptors.Unit) ratelimit.Limit {
-		return ratelimit.Limit{Requests: &requests, Unit: unit}
+func TestLimitMetrics(t *testing.T) {
+	t.Parallel()
+	root := testenv.RulesRoot(t)
+	const rules = `
+domain: shop
+descriptors:
+  - key: path
+    limits: [{unit: second, requests_per_unit: 10}, {unit: hour, requests_per_unit: 1000}]
+  - key: health
+    rate_limit: {name: none, unlimited: true}
+  - key: a_b
+    rate_limit: {unit: minute, requests_per_unit: 1}
+  - key: a # its name is a_b, too
+    value: b
+    rate_limit: {unit: minute, requests_per_unit: 2}
+`
+	if err := os.WriteFile(filepath.Join(root, "config", "rules.yaml"), []byte(rules), 0o644); err != nil {
+		t.Fatal(err)
 	}
-	rules := ratelimit.NewRules([]ratelimit.Domain{{Name: "shop", Descriptors: []ratelimit.Node{
-		{Key: "path", Limits: []ratelimit.Limit{limit(10, descriptors.Second), limit(1000, descriptors.Hour)}},
-		{Key: "health", RateLimit: &ratelimit.Limit{Name: "none", Unlimited: true}},
-		{Key: "a_b", Limits: []ratelimit.Limit{limit(1, descriptors.Minute)}},
-		{Key: "a", Value: "b", Limits: []ratelimit.Limit{limit(2, descriptors.Minute)}}, // its name is a_b, too
-	}}}, ratelimit.RulesOptions{})
-	limits := func() *ratelimit.Rules { return rules }
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(&Collector{
-		Limits: limits, Limiter: ratelimit.New(ratelimit.Config{Rules: limits}), Authorizer: authz.New(authz.Config{}),
-		Check:   func() (s CheckStats) { return },
-		Issuers: func() (s []IssuerStats) { return },
-		Keys:    func() (s KeyStats) { return },
-		Memory:  func() (s MemoryStats) { return },
-		Rules:   func() (s RuleStats) { return },
-	})
+	_, _, debugAddr, _ := start(t, Environment{"RUNTIME_ROOT": root})
+	_, body := get(t, "http://"+debugAddr+"/metrics")
 	want := `
 extauthz_rule_limit{domain="shop",limit="a_b",rule="a_b"} 1
 extauthz_rule_limit{domain="shop",limit="path-10-a-1-second",rule="path"} 10
@@ -44,35 +47,40 @@ extauthz_rule_window_seconds{domain="shop",limit="a_b",rule="a_b"} 60
 extauthz_rule_window_seconds{domain="shop",limit="path-10-a-1-second",rule="path"} 1
 extauthz_rule_window_seconds{domain="shop",limit="path-1000-a-1-hour",rule="path"} 3600
 `
-	if diff := cmp.Diff(want, "\n"+samples(registry, "extauthz_rule_")); diff != "" {
+	if diff := cmp.Diff(want, "\n"+samplesOf(body, "extauthz_rule_")); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 
-// TestUndecided has a server reply what nobody has foreseen.
-func TestUndecided(t *testing.T) {
+// TestUndecidedReasons has a server reply with words that Redis does not have.
+func TestUndecidedReasons(t *testing.T) {
+	t.Parallel()
 	registry := prometheus.NewRegistry()
-	u := NewUndecided(registry, "OOM", "busy")
+	u := newUndecided(slog.New(slog.DiscardHandler), registry)
 	for _, reason := range []string{"OOM", "OOM", "client:key", "more of it"} {
-		u.Count(reason)
+		u.tell(&bucket.ScriptError{Code: reason})
 	}
-	want := `
-extauthz_store_undecided_total{reason="OOM"} 2
-extauthz_store_undecided_total{reason="busy"} 0
-extauthz_store_undecided_total{reason="other"} 2
-`
-	if diff := cmp.Diff(want, "\n"+samples(registry, "extauthz_")); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-}
-
-// samples are the lines of /metrics that begin so.
-func samples(registry *prometheus.Registry, prefix string) string {
 	w := httptest.NewRecorder()
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	want := `
+extauthz_store_undecided_total{reason="OOM"} 2
+extauthz_store_undecided_total{reason="READONLY"} 0
+extauthz_store_undecided_total{reason="other"} 2
+`
+	got := "\n"
+	for _, reason := range []string{"OOM", "READONLY", "other", "client:key", "more of it"} {
+		got += samplesOf(w.Body.String(), `extauthz_store_undecided_total{reason="`+reason+`"}`)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// samplesOf returns the lines of /metrics that begin so.
+func samplesOf(metrics, prefix string) string {
 	var b strings.Builder
-	for line := range strings.Lines(w.Body.String()) {
-		if strings.HasPrefix(line, prefix) || w.Code != 200 {
+	for line := range strings.Lines(metrics) {
+		if strings.HasPrefix(line, prefix) {
 			b.WriteString(line)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // panics counts and logs panics that a request caused. Each is a bug in extauthz and must not end the process: the
@@ -19,11 +20,9 @@ type panics struct {
 }
 
 func newPanics(log *slog.Logger, r prometheus.Registerer) *panics {
-	p := &panics{log: log, count: prometheus.NewCounter(prometheus.CounterOpts{
+	return &panics{log: log, count: promauto.With(r).NewCounter(prometheus.CounterOpts{
 		Name: "extauthz_panics_total", Help: "Requests that met a bug: they got an error, and the log has a stack",
 	})}
-	r.MustRegister(p.count)
-	return p
 }
 
 // caught takes what recover returned, and where: a call's method or a message's type, which no client chooses. It must run in the

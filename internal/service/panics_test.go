@@ -30,7 +30,7 @@ func TestPanics(t *testing.T) {
 	t.Parallel()
 	out, registry := new(testenv.Output), prometheus.NewRegistry()
 	bugs := newPanics(slog.New(slog.NewTextHandler(out, nil)), registry)
-	server := newGRPCServer(&Settings{}, NewRPCs(registry), bugs)
+	server := newGRPCServer(&Settings{}, newCalls(registry), bugs)
 	unary.Register(server, "/test/Ask", ask)
 	conn := testgrpc.Serve(t, server)
 	for _, c := range []struct {

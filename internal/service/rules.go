@@ -55,8 +55,7 @@ func (s *Settings) RuleConfig() file.Config {
 
 // ruleSource follows the rule files, and knows which rules are active.
 type ruleSource struct {
-	name     string
-	watcher  rules.Source // nil for the sample
+	*loadedRules
 	live     *rules.Live
 	activate func(rules.Set)
 	log      *slog.Logger
@@ -82,7 +81,7 @@ func newLive(s *Settings) *rules.Live {
 
 // newRuleSource activates the rules that were loaded, unless they have mistakes.
 func newRuleSource(l *loadedRules, live *rules.Live, log *slog.Logger, activate func(rules.Set)) *ruleSource {
-	r := &ruleSource{name: l.name, watcher: l.watcher, live: live, activate: activate, log: log.With("directory", l.name)}
+	r := &ruleSource{loadedRules: l, live: live, activate: activate, log: log.With("directory", l.name)}
 	if l.problems.HasErrors() {
 		r.refuse(l.first.Generation, l.problems)
 		return r
@@ -142,20 +141,16 @@ func (r *ruleSource) refuse(generation string, problems rules.Problems) {
 	r.refused, r.held = problems, nil
 	r.failures++
 	r.mu.Unlock()
-	r.log.Error("rules refused; the previous rules stay active", "generation", generation, "problems", problems.Error())
+	remain := "the previous rules stay active"
+	if r.since.IsZero() {
+		remain = "there are no previous rules"
+	}
+	r.log.Error("rules refused; "+remain, "generation", generation, "problems", problems.Error())
 }
 
 func (r *ruleSource) logWarnings(problems rules.Problems) {
 	for _, p := range problems {
 		r.log.Warn("rules", "problem", p.String())
-	}
-}
-
-func (r *ruleSource) stats() RuleStats {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return RuleStats{
-		Generation: r.live.Active().Set.Generation, Since: r.since, Current: r.refused == nil, Held: r.held != nil, Failures: r.failures,
 	}
 }
 

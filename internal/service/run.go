@@ -69,7 +69,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	defer stores.close(log)
 	registry := prometheus.NewRegistry()
-	calls, bugs := NewRPCs(registry), newPanics(log, registry)
+	calls, bugs := newCalls(registry), newPanics(log, registry)
 	live := newLive(s)
 	limiter := ratelimit.New(ratelimit.Config{
 		Rules: live.Limits, Store: stores.decides, Fallback: stores.memory, Undecided: newUndecided(log, registry).tell,
@@ -90,10 +90,6 @@ func Run(ctx context.Context, cfg Config) error {
 		ready.set(true)
 	})
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	registry.MustRegister(&Collector{
-		Limits: live.Limits, Limiter: limiter, Authorizer: check.authorizer, Check: check.checkStats, Issuers: check.issuerStats, Keys: keys.stats,
-		Memory: stores.memoryStats, Store: stores.up, Rules: source.stats, Certificates: stores.certificates, Build: cfg.Build,
-	})
 
 	grpcServer := newGRPCServer(s, calls, bugs)
 	limits := rls.New(rls.Config{
@@ -103,20 +99,22 @@ func Run(ctx context.Context, cfg Config) error {
 	unary.Register(grpcServer, rls.Method, limits.Answer)
 	unary.Register(grpcServer, auth.Method, check.server.Answer)
 	ready.register(grpcServer)
-	listeners, err := listen(s)
+	memory, reserved := tuneGC(s.environment, log)
+	defer runtime.KeepAlive(reserved)
+	listeners, err := listen(s, portBounds(s, memory))
+	defer listeners.close()
 	if err != nil {
 		return err
 	}
-	defer listeners.close()
-	if err := s.checkPlaintext(listeners); err != nil {
+	if err := s.checkPlaintext(listeners, log); err != nil {
 		return err
 	}
-	RegisterPlaintext(registry, listeners.plaintext())
-	memory, reserved := tuneGC(s.environment, log)
-	defer runtime.KeepAlive(reserved)
+	registry.MustRegister(&metrics{cfg.Build, live, source, limiter, check, keys, stores, listeners})
 	guards, endGuards := context.WithCancel(context.WithoutCancel(ctx))
 	defer endGuards()
-	listeners.guard(guards, portBounds(s, memory), registry)
+	for _, l := range listeners.guarded() {
+		go l.Run(guards) // they end with ctx, which outlives the servers
+	}
 	debug := debugHandler(registry, source.serve, ready, s.Pprof && listeners.pprof == nil)
 	servers := []webServer{
 		{"HTTP", listeners.http, newHTTPServer(bugs.handler("HTTP", check.server.HTTP(mainHandler(limits, ready))))},
@@ -150,7 +148,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if loaded.sample {
 		banner(cfg.Stderr, s, listeners)
 	}
-	generation := source.stats().Generation
+	generation := live.Active().Set.Generation
 	active := []any{"rules", loaded.name, "generation", generation}
 	if generation == "" {
 		active = []any{"rules", "none are active: those in " + loaded.name + " are refused"}
@@ -158,7 +156,6 @@ func Run(ctx context.Context, cfg Config) error {
 	logAlways(log, "serving", append([]any{
 		"grpc", listeners.grpc.Addr().String(), "http", listeners.http.Addr().String(), "debug", listeners.debug.Addr().String(),
 		"store", s.BackendType}, active...)...)
-	warnPlaintext(s, listeners, log)
 	if err := group.Wait(); err != nil {
 		return &StopError{err}
 	}

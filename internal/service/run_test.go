@@ -443,7 +443,7 @@ func TestUnixSocket(t *testing.T) {
 		t.Error(err)
 	}
 	s := &Settings{GRPCUDS: path}
-	if _, err := listen(s); err == nil || !strings.Contains(err.Error(), "is in use") {
+	if _, err := listen(s, bounds{}); err == nil || !strings.Contains(err.Error(), "is in use") {
 		t.Errorf("a second service on the socket: %v", err)
 	}
 }
@@ -527,13 +527,16 @@ func TestPlaintext(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := loopback
 			c.change(&s)
-			l, err := listen(&s)
+			l, err := listen(&s, bounds{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer l.close()
 			out := new(testenv.Output)
-			warnPlaintext(&s, l, newLogger(Config{Settings: &Settings{}, Stderr: out}))
+			log := newLogger(Config{Settings: &Settings{}, Stderr: out})
+			if err := s.checkPlaintext(l, log); err != nil {
+				t.Errorf("without STRICT_ENVIRONMENT: %v", err)
+			}
 			if n := strings.Count(out.String(), "level=WARN"); n != len(c.warn) {
 				t.Errorf("%d warnings, want %q in\n%s", n, c.warn, out)
 			}
@@ -542,14 +545,15 @@ func TestPlaintext(t *testing.T) {
 					t.Errorf("no %q in\n%s", want, out)
 				}
 			}
-			if diff := cmp.Diff(map[string]bool{"grpc": c.grpc, "http": c.http, "debug": c.debug}, l.plaintext()); diff != "" {
+			got := map[string]bool{}
+			for name, listener := range l.guarded() {
+				got[name] = reachable(listener)
+			}
+			if diff := cmp.Diff(map[string]bool{"grpc": c.grpc, "http": c.http, "debug": c.debug}, got); diff != "" {
 				t.Error(diff)
 			}
-			if err := s.checkPlaintext(l); err != nil {
-				t.Errorf("without STRICT_ENVIRONMENT: %v", err)
-			}
 			s.StrictEnvironment = true
-			err = s.checkPlaintext(l)
+			err = s.checkPlaintext(l, log)
 			if (err != nil) != (c.refused != "") || err != nil && (!strings.HasPrefix(err.Error(), c.refused) || !strings.Contains(err.Error(), "GRPC_PLAINTEXT=allow")) {
 				t.Errorf("with STRICT_ENVIRONMENT: %v; want %q and GRPC_PLAINTEXT=allow", err, c.refused)
 			}

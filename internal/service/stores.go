@@ -17,8 +17,7 @@ type stores struct {
 	decides ratelimit.Store
 	memory  *memstore.Store
 	redis   *redisstore.Store // nil without
-	// up reports whether Redis answers; nil without.
-	up func() bool
+	down    atomic.Bool       // whether Redis does not answer
 	// certificate is what the service shows Redis; nil for none.
 	certificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 }
@@ -57,13 +56,12 @@ func (st *stores) openRedis(ctx context.Context, s *Settings, log *slog.Logger) 
 	if tlsConfig != nil {
 		st.certificate = tlsConfig.GetClientCertificate
 	}
-	var down atomic.Bool
 	user, password := s.redisAuth()
 	st.redis, err = redisstore.New(redisstore.Config{
 		URL: s.redisURL(), Username: user, Password: password, TLS: tlsConfig,
 		PoolSize: min(s.RedisPoolSize, maxCalls), Timeout: s.RedisTimeout,
 		Up: func(cause error) {
-			down.Store(cause != nil)
+			st.down.Store(cause != nil)
 			if cause != nil {
 				log.Error("redis does not answer: on_store_error decides until it does", "error", cause)
 				return
@@ -75,7 +73,6 @@ func (st *stores) openRedis(ctx context.Context, s *Settings, log *slog.Logger) 
 		return fmt.Errorf("REDIS_URL: %w", err)
 	}
 	st.decides = st.redis
-	st.up = func() bool { return !down.Load() }
 	return st.check(ctx, s)
 }
 
@@ -89,23 +86,4 @@ func (st *stores) close(log *slog.Logger) {
 	if err := st.memory.Close(); err != nil {
 		log.Error("close the memory store", "error", err)
 	}
-}
-
-func (st *stores) memoryStats() MemoryStats {
-	stats := st.memory.Stats()
-	return MemoryStats{
-		Buckets: stats.Buckets, Evicted: stats.Evicted, Expired: stats.Expired, SnapshotFailures: stats.FailedSnapshots,
-	}
-}
-
-// certificates describes the certificate that Redis would be shown now.
-func (st *stores) certificates() []CertificateStats {
-	if st.certificate == nil {
-		return nil
-	}
-	pair, err := st.certificate(nil)
-	if err != nil {
-		return nil
-	}
-	return []CertificateStats{{Certificate: "redis_client", Expiry: pair.Leaf.NotAfter}}
 }

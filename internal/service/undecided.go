@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 )
@@ -14,17 +15,28 @@ import (
 // key is not ours, it is slow.
 type undecided struct {
 	log    *slog.Logger
-	counts *Undecided
+	counts map[string]prometheus.Counter // by reason; "other" for one that only a server can have made up
 	said   sometimes
 }
 
 func newUndecided(log *slog.Logger, r prometheus.Registerer) *undecided {
-	return &undecided{log: log, counts: NewUndecided(r, redisstore.Reasons()...)}
+	u := &undecided{log: log, counts: make(map[string]prometheus.Counter)}
+	counts := promauto.With(r).NewCounterVec(prometheus.CounterOpts{
+		Name: "extauthz_store_undecided_total", Help: "Requests that the store could not decide, by reason.",
+	}, []string{"reason"})
+	for _, reason := range append(redisstore.Reasons(), "other") {
+		u.counts[reason] = counts.WithLabelValues(reason)
+	}
+	return u
 }
 
 func (u *undecided) tell(err error) {
 	reason := redisstore.Reason(err)
-	u.counts.Count(reason)
+	count, known := u.counts[reason]
+	if !known {
+		count = u.counts["other"]
+	}
+	count.Inc()
 	if errors.Is(err, redisstore.ErrUnavailable) || errors.Is(err, context.Canceled) {
 		return // the log has a line from when Redis became unreachable; a client that has gone is no problem of the store
 	}

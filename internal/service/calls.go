@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"google.golang.org/grpc/codes"
 )
 
-// RPCs counts and times the calls of the gRPC server, and those of ext_authz over HTTP. It is safe for concurrent use.
-type RPCs struct {
+// calls counts and times the calls of the gRPC server, and those of ext_authz over HTTP.
+type calls struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	methods  sync.Map // string -> *method
@@ -20,25 +21,22 @@ type method struct {
 	codes    [codes.Unauthenticated + 1]prometheus.Counter
 }
 
-// NewRPCs registers the metrics.
-func NewRPCs(r prometheus.Registerer) *RPCs {
-	c := &RPCs{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+func newCalls(r prometheus.Registerer) *calls {
+	return &calls{
+		requests: promauto.With(r).NewCounterVec(prometheus.CounterOpts{
 			Name: "extauthz_requests_total", Help: "Calls by method and gRPC code.",
 		}, []string{"rpc", "code"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		duration: promauto.With(r).NewHistogramVec(prometheus.HistogramOpts{
 			Name: "extauthz_request_duration_seconds", Help: "Time to answer a call.",
 			// From what memory takes to beyond Envoy's default timeouts (20 ms and 200 ms). Three quarters of those are bounds too,
 			// so that alerts can ask exactly how many calls come close.
 			Buckets: []float64{25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 15e-3, 20e-3, 50e-3, 100e-3, 150e-3, 200e-3, 1},
 		}, []string{"rpc"}),
 	}
-	r.MustRegister(c.requests, c.duration)
-	return c
 }
 
-// Observe counts one call. There are few methods, and none is a client's to choose.
-func (c *RPCs) Observe(fullMethod string, code codes.Code, took time.Duration) {
+// observe counts one call. There are few methods, and no client chooses one.
+func (c *calls) observe(fullMethod string, code codes.Code, took time.Duration) {
 	m, ok := c.methods.Load(fullMethod)
 	if !ok {
 		m, _ = c.methods.LoadOrStore(fullMethod, c.method(fullMethod))
@@ -49,7 +47,7 @@ func (c *RPCs) Observe(fullMethod string, code codes.Code, took time.Duration) {
 	}
 }
 
-func (c *RPCs) method(fullMethod string) *method {
+func (c *calls) method(fullMethod string) *method {
 	m := &method{duration: c.duration.WithLabelValues(fullMethod)}
 	for code := range m.codes {
 		m.codes[code] = c.requests.WithLabelValues(fullMethod, codes.Code(code).String())
