@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -10,16 +11,40 @@ import (
 
 func (p *program) schema() *cobra.Command {
 	return &cobra.Command{
-		Use:   "schema",
-		Short: "Print the JSON Schema of rule files, for editors",
+		Use:   "schema [KEY]",
+		Short: "Print the JSON Schema of rule files, or explain one of their keys",
 		Long: `extauthz schema prints the JSON Schema of rule files. With it, an editor completes keys, explains them, and finds mistakes.
 An editor that uses yaml-language-server finds the schema by a comment in the first line of a rule file:
   # yaml-language-server: $schema=../extauthz.schema.json
 The path is relative to the rule file. Keep the schema outside of the directory of rules, in which every file is a rule file.
-extauthz check finds more mistakes than a schema can.`,
-		Example: "  extauthz schema >extauthz.schema.json",
-		Args:    noArguments(""),
-		RunE: func(*cobra.Command, []string) error {
+extauthz check finds more mistakes than a schema can.
+
+With a KEY, it explains that key: type, default, meaning and the keys below it. KEY is a path such as authz.credentials.jwt.
+It can leave out keys: authz.jwt is the same.`,
+		Example: `  extauthz schema >extauthz.schema.json
+  extauthz schema authz.jwt
+  extauthz schema rate_limit.burst`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return &usageError{errors.New("want one key at most, such as authz.jwt")}
+			}
+			return nil
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) (paths []cobra.Completion, _ cobra.ShellCompDirective) {
+			for _, f := range file.Reference().All()[1:] {
+				paths = append(paths, cobra.CompletionWithDesc(f.Path, f.Doc))
+			}
+			return paths, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				text, err := explain(file.Reference(), args[0])
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprint(p.stdout, text)
+				return err
+			}
 			schema, err := file.Schema()
 			if err != nil {
 				return err

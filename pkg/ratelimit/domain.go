@@ -3,30 +3,30 @@ package ratelimit
 // Domain is what one source, such as a file, says about the rules of a domain: nothing in it is checked, and no default
 // is filled in. Check finds its mistakes, NewRules compiles it. The tags say how it is written in YAML.
 type Domain struct {
-	Name        string `yaml:"domain" doc:"The domain of Envoy's rate limit filter." example:"shop" required:"true"`
-	Descriptors []Node `yaml:"descriptors" doc:"The rules, a tree: each level matches one entry of a descriptor."`
+	Name        string `yaml:"domain" doc:"The domain that the filter of Envoy names." example:"shop" required:"true"`
+	Descriptors []Node `yaml:"descriptors" doc:"The rules. Each level of this tree matches one entry of a descriptor."`
 	// Position is where Name stands, "file:line", for people. Two Domains of one name differ in it.
 	Position string `yaml:",position"`
 }
 
 // Node is one element of `descriptors:`. A descriptor that ends at a node without limits passes.
 type Node struct {
-	Key   string `yaml:"key" doc:"The key of an entry; * is any characters." example:"api_key" required:"true"`
-	Value string `yaml:"value" doc:"The value of the entry; * is any characters. Without it, any value matches."`
+	Key   string `yaml:"key" doc:"The key of an entry. * stands for any characters." example:"api_key" required:"true"`
+	Value string `yaml:"value" doc:"The value of an entry. * stands for any characters. Without it, any value matches."`
 
-	RateLimit *Limit  `yaml:"rate_limit" doc:"The limit of descriptors that end here." oneof:"limit,optional"`
-	Limits    []Limit `yaml:"limits" doc:"Several limits; all of them apply." oneof:"limit,optional"`
+	RateLimit *Limit  `yaml:"rate_limit" doc:"The limit for descriptors that end here." oneof:"limit,optional"`
+	Limits    []Limit `yaml:"limits" doc:"Several limits. All of them apply." oneof:"limit,optional"`
 
-	Shadow bool `yaml:"shadow_mode" doc:"Decide and count requests, but do not enforce the limit." default:"false"`
-	Quota  bool `yaml:"quota_mode" doc:"Deny only together with all other quotas of a request." default:"false"`
+	Shadow bool `yaml:"shadow_mode" doc:"Decides and counts requests, but never denies one." default:"false"`
+	Quota  bool `yaml:"quota_mode" doc:"Denies a request only if all its quotas are over their limits." default:"false"`
 
-	DetailedMetric bool `yaml:"detailed_metric" doc:"Name all values of a request in metrics." default:"false"`
-	ValueToMetric  bool `yaml:"value_to_metric" doc:"Name the value of this entry in metrics." default:"false"`
-	ShareThreshold bool `yaml:"share_threshold" doc:"One bucket for all values of a wildcard." default:"false"`
+	DetailedMetric bool `yaml:"detailed_metric" doc:"Metrics name all values of a request." default:"false"`
+	ValueToMetric  bool `yaml:"value_to_metric" doc:"Metrics name the value of this entry." default:"false"`
+	ShareThreshold bool `yaml:"share_threshold" doc:"All values that a wildcard matches share one bucket." default:"false"`
 	// Metadata holds only maps with string keys, lists, strings, bools, nil, int64, uint64 and float64.
-	Metadata map[string]any `yaml:"metadata" doc:"Copied to the dynamic metadata of the answer to Envoy."`
+	Metadata map[string]any `yaml:"metadata" doc:"Data for Envoy, with requests that this rule allows."`
 
-	Descriptors []Node `yaml:"descriptors" doc:"What the next entry of a descriptor is matched with."`
+	Descriptors []Node `yaml:"descriptors" doc:"The rules for the next entry of a descriptor."`
 	// Position is where the node stands, "file:line", for people.
 	Position string `yaml:",position"`
 }

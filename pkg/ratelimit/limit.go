@@ -12,28 +12,28 @@ import (
 // Limit is `rate_limit:`, or an element of `limits:`. The zero value of a field means that the source says nothing,
 // except where a pointer tells the two apart.
 type Limit struct {
-	Unit descriptors.Unit `yaml:"unit" doc:"The unit of the window; a month has 30 days, a year 365." example:"minute"`
+	Unit descriptors.Unit `yaml:"unit" doc:"The unit of the window. A month has 30 days, a year 365." example:"minute"`
 	// Multiplier has 64 bits, so that Check can report one that is too large.
-	Multiplier int64      `yaml:"unit_multiplier" doc:"How many units are in a window." default:"1" min:"1"`
-	Requests   *int64     `yaml:"requests_per_unit" doc:"How many hits pass in a window." min:"0" example:"100"`
-	Unlimited  bool       `yaml:"unlimited" doc:"No limit at all; only name and replaces go with it." default:"false"`
-	Name       string     `yaml:"name" doc:"The name of the limit in headers, metrics and replaces." example:"per-key"`
-	Replaces   []Replaced `yaml:"replaces" doc:"Limits that do not apply to a request to which this one does."`
+	Multiplier int64      `yaml:"unit_multiplier" doc:"The number of units in a window." default:"1" min:"1"`
+	Requests   *int64     `yaml:"requests_per_unit" doc:"How many hits pass in a window; 0 is none." min:"0" example:"100"`
+	Unlimited  bool       `yaml:"unlimited" doc:"No limit. Only name and replaces can be beside it." default:"false"`
+	Name       string     `yaml:"name" doc:"Its name in headers and metrics." default:"name of the rule" example:"per-key"`
+	Replaces   []Replaced `yaml:"replaces" doc:"Limits that do not apply to a request to which this limit applies."`
 
-	Algorithm bucket.Algorithm `yaml:"algorithm" doc:"How it counts; see DEFAULT_ALGORITHM." default:"sliding_window"`
-	Burst     int64            `yaml:"burst" doc:"The capacity of a bucket; without it, requests_per_unit." min:"1"`
+	Algorithm bucket.Algorithm `yaml:"algorithm" doc:"How it counts. See DEFAULT_ALGORITHM." default:"sliding_window"`
+	Burst     int64            `yaml:"burst" doc:"The capacity of the bucket." min:"1" default:"requests per unit"`
 
 	// CountDenied is nil when a source says nothing: the costs that a request states itself are charged then.
-	CountDenied *bool `yaml:"count_denied" doc:"Charge all denied hits, or none; unset: explicit hits_addend only."`
+	CountDenied *bool `yaml:"count_denied" doc:"Whether denied hits are charged." default:"only an explicit hits_addend"`
 
-	OnStoreError StoreErrorPolicy `yaml:"on_store_error" doc:"Decides if Redis fails; STORE_ERROR_POLICY." default:"local"`
-	HashTag      string           `yaml:"hash_tag" doc:"The key of the entry whose value chooses the cluster slot."`
+	OnStoreError StoreErrorPolicy `yaml:"on_store_error" doc:"Who decides if Redis does not." default:"local"`
+	HashTag      string           `yaml:"hash_tag" doc:"The entry that chooses the slot of a Redis Cluster."`
 
-	Override    Override `yaml:"override" doc:"Whether a credential's own limit takes its place." default:"denied"`
-	OverrideMax int64    `yaml:"override_max" doc:"The most hits in this window that such a limit may allow." min:"1"`
+	Override    Override `yaml:"override" doc:"Whether the limit of a credential replaces this one." default:"denied"`
+	OverrideMax int64    `yaml:"override_max" doc:"The most hits in a window that it may allow then." min:"1"`
 
-	MaxDelay time.Duration `yaml:"max_delay" doc:"How long a leaky_bucket holds a request that is early." example:"10s"`
-	Problem  *Problem      `yaml:"problem" doc:"The body of a denial by this limit; without it, the usual one."`
+	MaxDelay time.Duration `yaml:"max_delay" doc:"How long a leaky_bucket may hold a request, at most 1m." default:"0s"`
+	Problem  *Problem      `yaml:"problem" doc:"What the body of a denial says." default:"the usual text"`
 	// Position is where the limit stands, "file:line", for people.
 	Position string `yaml:",position"`
 }
@@ -43,13 +43,13 @@ type Replaced struct {
 	Name string `yaml:"name" doc:"The name of the other limit." example:"default" required:"true"`
 }
 
-// Problem is the template of a problem detail (RFC 9457). In Title and Detail {retry_after} stands for the seconds
-// until the request would pass ("never" when it never would), {limit} for the requests a window, {window} for its
-// seconds and {policy} for the name of the limit. What is "" is as usual.
+// Problem is the template of a problem detail (RFC 9457). Title and Detail can have these placeholders: {retry_after} is
+// the number of seconds until the request would pass ("never" when it never would). {limit} is the number of requests in
+// a window, {window} its seconds, and {policy} the name of the limit. A text that is "" stays as usual.
 type Problem struct {
-	Type   string `yaml:"type" doc:"A URI that names the kind of problem." example:"https://shop.example/too-many"`
-	Title  string `yaml:"title" doc:"A short summary; {retry_after}, {limit}, {window} and {policy} are filled in."`
-	Detail string `yaml:"detail" doc:"An explanation, with these words, too." example:"Again in {retry_after} s."`
+	Type   string `yaml:"type" doc:"A URI for the kind of problem." example:"https://shop.example/too-many"`
+	Title  string `yaml:"title" doc:"A short summary." example:"Too many requests for {policy}"`
+	Detail string `yaml:"detail" doc:"An explanation for the client." example:"Again in {retry_after} s."`
 }
 
 // spec is how the limit is counted. A number that Check refuses in itself becomes one that it accepts.
@@ -79,8 +79,8 @@ func unitTime(l bucket.Limit, units int64) int64 {
 	return (units*l.Window + l.Requests - 1) / l.Requests
 }
 
-// Override says whether the limit that a credential brings may take the place of a limit. The zero value says nothing,
-// which means that it may not.
+// Override is whether the own limit of a credential may replace a limit. The zero value is a source that does not set
+// it, which means that it may not.
 type Override uint8
 
 // What `override:` can be.
@@ -98,7 +98,7 @@ func (o *Override) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// StoreErrorPolicy answers for a store that can not decide (on_store_error, STORE_ERROR_POLICY).
+// StoreErrorPolicy answers for a store that cannot decide (on_store_error, STORE_ERROR_POLICY).
 type StoreErrorPolicy uint8
 
 // The policies, in the order in which they win when the limits of one request differ.

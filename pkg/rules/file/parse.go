@@ -11,7 +11,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules"
 )
 
-// Config says how rule files are read. Its zero value is what a rule file of envoyproxy/ratelimit needs.
+// Config sets how rule files are read. Its zero value is what a rule file of envoyproxy/ratelimit needs.
 type Config struct {
 	// DefaultAlgorithm is the algorithm by which limits that name none will be counted; the zero value means
 	// sliding_window.
@@ -22,8 +22,8 @@ type Config struct {
 	// IgnoreDotfiles leaves out files whose names begin with a dot (RUNTIME_IGNOREDOTFILES). Names that begin with
 	// two dots, as Kubernetes has them in mounted ConfigMaps, are always left out.
 	IgnoreDotfiles bool
-	// RequireEnd refuses files whose last key is not `end: true` (RULES_REQUIRE_END), so that a file that was cut
-	// off is found even if nothing is known of what it was before.
+	// RequireEnd refuses files whose last key is not `end: true` (RULES_REQUIRE_END). A file that was cut off is then
+	// found even if nothing is known of what it was before.
 	RequireEnd bool
 }
 
@@ -44,8 +44,8 @@ func Parse(files []File, cfg Config) (rules.Set, rules.Problems) {
 type root struct {
 	ratelimit.Domain `yaml:",inline"`
 
-	Authz *authz.Policy `yaml:"authz,bare" doc:"Who may pass, and by what requests are limited that Envoy asks about by ext_authz."`
-	End   bool          `yaml:"end" doc:"Shows that the file is complete: true, as its last key."`
+	Authz *authz.Policy `yaml:"authz,bare" doc:"The policy of ext_authz: who may call what, and how often."`
+	End   bool          `yaml:"end" doc:"Marks a complete file, as its last key. RULES_REQUIRE_END demands it."`
 }
 
 // ruleSet gathers the rules of several files.

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/internal/suggest"
+)
+
+// explain returns what a key of rule files means and takes. The path of the key may leave out keys around it. If several
+// keys match, explain lists them.
+func explain(rules *strictyaml.Field, path string) (string, error) {
+	var b strings.Builder
+	switch found := find(rules, path); len(found) {
+	case 0:
+		hint := ""
+		if meant := meantPath(rules, path); meant != "" {
+			hint = fmt.Sprintf(" (did you mean %s?)", meant)
+		}
+		return "", &usageError{fmt.Errorf("rule files have no key %s%s", suggest.Quoted(path), hint)}
+	case 1:
+		printField(&b, found[0])
+	default:
+		fmt.Fprintf(&b, "%d keys match %s:\n", len(found), path)
+		printFields(&b, found, func(f *strictyaml.Field) string { return f.Path })
+	}
+	return b.String(), nil
+}
+
+// find returns the key at a path. If there is none, it returns all keys that have the last name of the path, and have the
+// other names around them in this order.
+func find(rules *strictyaml.Field, path string) (found []*strictyaml.Field) {
+	if f := rules.At(path); f != nil {
+		return []*strictyaml.Field{f}
+	}
+	names := strings.Split(path, ".")
+	for _, f := range rules.All() {
+		left := names
+		for name := range strings.SplitSeq(f.Path, ".") {
+			if len(left) > 0 && name == left[0] {
+				left = left[1:]
+			}
+		}
+		if len(left) == 0 && f.Name() == names[len(names)-1] {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// meantPath returns the path that was most likely meant by one that names no key, "" for none.
+func meantPath(rules *strictyaml.Field, path string) string {
+	var known []string
+	for _, f := range rules.All() {
+		known = append(known, f.Name())
+	}
+	names := strings.Split(path, ".")
+	for i, name := range names {
+		if !slices.Contains(known, name) {
+			names[i] = cmp.Or(suggest.Closest(name, known), name)
+		}
+	}
+	for _, meant := range []string{strings.Join(names, "."), names[len(names)-1]} {
+		if len(find(rules, meant)) > 0 {
+			return meant
+		}
+	}
+	return ""
+}
+
+func printField(b *strings.Builder, f *strictyaml.Field) {
+	fmt.Fprintf(b, "%s: %s\n", f.Path, plain(f.Type))
+	for _, tag := range []struct{ name, text string }{{"default", f.Default}, {"example", f.Example}} {
+		if tag.text != "" {
+			fmt.Fprintf(b, "%s: %s\n", tag.name, tag.text)
+		}
+	}
+	fmt.Fprintf(b, "\n%s\n", f.Doc)
+	if f.Note != "" {
+		fmt.Fprintf(b, "\n%s\n", plain(f.Note))
+	}
+	if keys := f.Keys(); len(keys) > 0 {
+		b.WriteString("\nKeys (* is required):\n")
+		printFields(b, keys, (*strictyaml.Field).Name)
+		for _, sentence := range f.Choices() {
+			b.WriteString(plain(sentence) + "\n")
+		}
+	}
+}
+
+func printFields(b *strings.Builder, fields []*strictyaml.Field, name func(*strictyaml.Field) string) {
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	for _, f := range fields {
+		required := ""
+		if f.Required {
+			required = "*"
+		}
+		fmt.Fprintf(w, "  %s%s\t%s\t%s\n", name(f), required, plain(f.Type), f.Doc)
+	}
+	_ = w.Flush() // a strings.Builder takes everything
+}
+
+// plain returns Markdown as a terminal shows it best: without backquotes, and blocks of code indented.
+func plain(markdown string) string {
+	var b strings.Builder
+	code := false
+	for line := range strings.Lines(markdown) {
+		switch {
+		case strings.HasPrefix(line, "```"):
+			code = !code
+		case code:
+			b.WriteString("    " + line)
+		default:
+			b.WriteString(strings.ReplaceAll(line, "`", ""))
+		}
+	}
+	return b.String()
+}

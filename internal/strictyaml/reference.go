@@ -1,0 +1,149 @@
+package strictyaml
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/extauthz/extauthz/internal/suggest"
+)
+
+// Field is a key of a kind of file, described for people.
+type Field struct {
+	// Path names the key and the keys around it, without the indexes of lists: "authz.credentials.jwt". It is "" for the
+	// whole file.
+	Path string
+	// Type names the values that the key takes: "text", "list of maps", "whole number, 1 to 100".
+	Type string
+	// Doc, Default and Example are the tags of these names.
+	Doc, Default, Example string
+	Required              bool
+	// Group is the tag oneof.
+	Group string
+	// Note explains more, in Markdown.
+	Note string
+	// Fields are the keys of the map, or of each map of the list. They are empty if Same is set: another field has the
+	// same keys, perhaps one around this field.
+	Fields []*Field
+	Same   *Field
+}
+
+// Reference describes a kind of file that is read into a type, by the same tags as Schema. notes are in Markdown. The
+// text before the first heading is the note of the whole file; the text below the heading "## `PATH`" is the note of
+// that key. A heading that names no key is a mistake in the program.
+func Reference(kind *Kind, root reflect.Type, notes string) *Field {
+	d := newDecoder(newReport(File{}, kind), root)
+	top := &Field{Type: "map"}
+	d.describe(top, root, map[reflect.Type]*Field{})
+	for i, note := range strings.Split(notes, "\n## `") {
+		path, text, _ := strings.Cut(note, "`\n")
+		if i == 0 {
+			path, text = "", note
+		}
+		top.At(path).Note = strings.TrimSpace(text)
+	}
+	return top
+}
+
+// describe adds the keys of a map. known are the maps that have been described.
+func (d *decoder) describe(f *Field, t reflect.Type, known map[reflect.Type]*Field) {
+	if f.Same = known[t]; f.Same != nil {
+		return
+	}
+	known[t] = f
+	for _, k := range d.planOf(t).keys {
+		below := &Field{
+			Path: strings.TrimPrefix(f.Path+"."+k.name, "."), Type: k.describe(), Doc: k.tag.Get("doc"),
+			Default: k.tag.Get("default"), Example: k.tag.Get("example"),
+			Required: k.tag.Get("required") == "true", Group: k.tag.Get("oneof"),
+		}
+		f.Fields = append(f.Fields, below)
+		if k.object != nil {
+			d.describe(below, k.object, known)
+		}
+	}
+}
+
+// describe names the values that a key takes.
+func (k *key) describe() string {
+	t := k.typ
+	switch words := wordsOf(t); {
+	case k.element:
+		return "list of maps"
+	case k.object != nil, t.Kind() == reflect.Map:
+		return "map"
+	case t == reflect.TypeFor[time.Duration]():
+		return "duration"
+	case t == reflect.TypeFor[time.Time]():
+		return "time"
+	case words != nil:
+		return suggest.OneOf(words)
+	case t.Kind() == reflect.Slice:
+		return "list of texts"
+	case isText(t), t.Kind() == reflect.String:
+		return "text"
+	case t.Kind() == reflect.Bool:
+		return "`true` or `false`"
+	}
+	least, most := k.bounds()
+	if most == math.MaxInt64 {
+		return fmt.Sprintf("whole number, %d or more", least)
+	}
+	return fmt.Sprintf("whole number, %d to %d", least, most)
+}
+
+// Name is the key itself.
+func (f *Field) Name() string { return f.Path[strings.LastIndexByte(f.Path, '.')+1:] }
+
+// Keys are the keys of the map.
+func (f *Field) Keys() []*Field {
+	if f.Same != nil {
+		return f.Same.Fields
+	}
+	return f.Fields
+}
+
+// Choices returns a sentence for each group of keys of the map that exclude each other.
+func (f *Field) Choices() (sentences []string) {
+	var groups []string
+	names := map[string][]string{}
+	for _, k := range f.Keys() {
+		if k.Group != "" && names[k.Group] == nil {
+			groups = append(groups, k.Group)
+		}
+		names[k.Group] = append(names[k.Group], k.Name())
+	}
+	for _, group := range groups {
+		sentence := "One of " + suggest.OneOf(names[group]) + " is required."
+		if strings.HasSuffix(group, ",optional") {
+			sentence = "At most one of " + suggest.OneOf(names[group]) + "."
+		}
+		sentences = append(sentences, sentence)
+	}
+	return sentences
+}
+
+// At returns the field at a path that begins below f, f itself for "", and nil if there is none.
+func (f *Field) At(path string) *Field {
+	for name := range strings.FieldsFuncSeq(path, func(c rune) bool { return c == '.' }) {
+		keys := f.Keys()
+		i := slices.IndexFunc(keys, func(k *Field) bool { return k.Name() == name })
+		if i < 0 {
+			return nil
+		}
+		f = keys[i]
+	}
+	return f
+}
+
+// All returns f and all keys below it, each once, a map before its keys.
+func (f *Field) All() []*Field {
+	all := []*Field{f}
+	for _, k := range f.Fields {
+		all = append(all, k.All()...)
+	}
+	return all
+}
