@@ -123,14 +123,11 @@ func (k *keyCommand) secret() *cobra.Command {
 		Short: "Print a fresh server secret, for API_KEY_SECRET",
 		Args:  noIDs,
 		RunE: func(*cobra.Command, []string) error {
-			secret, err := apikey.NewServerSecret()
-			if err != nil {
-				return err
-			}
+			secret := apikey.NewServerSecret()
 			if k.output.word == "json" {
 				return printJSON(k.stdout, map[string]string{"secret": secret})
 			}
-			_, err = fmt.Fprintln(k.stdout, secret)
+			_, err := fmt.Fprintln(k.stdout, secret)
 			return err
 		},
 	}

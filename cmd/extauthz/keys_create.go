@@ -85,8 +85,6 @@ func (k *keyCommand) newKey(record *apikey.Record, weak string) (key string, err
 		}
 		return key, nil
 	}
-	if record.ID, err = apikey.NewID(); err != nil {
-		return "", err
-	}
+	record.ID = apikey.NewID()
 	return apikey.NewKey(record.ID)
 }

@@ -94,11 +94,7 @@ func (s *Settings) secretFor(rules *loadedRules) (*apikey.Secret, error) {
 	case usesKeys(rules.first.Policies) && !rules.sample:
 		return nil, fmt.Errorf("the rules ask for API keys: set API_KEYS_FILE, or REDIS_URL to keep them there.\n%w", errNoSecret)
 	}
-	text, err := apikey.NewServerSecret()
-	if err != nil {
-		return nil, err
-	}
-	return apikey.NewSecret(text, "")
+	return apikey.NewSecret(apikey.NewServerSecret(), "")
 }
 
 // demoKey is the key of the sample, which is served on loopback only.

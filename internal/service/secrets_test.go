@@ -91,10 +91,7 @@ func serveOnce(t *testing.T, env Environment) string {
 func TestMisplacedSecretsAreNotShown(t *testing.T) {
 	root := testenv.RulesRoot(t)
 	t.Chdir(t.TempDir()) // where a socket or a snapshot is made whose path is a secret
-	ServerSecret, err := apikey.NewServerSecret()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ServerSecret := apikey.NewServerSecret()
 	key, err := apikey.NewKey("4Gd0kZ7b")
 	if err != nil {
 		t.Fatal(err)

@@ -26,18 +26,14 @@ const (
 const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 // NewID returns a random id.
-func NewID() (string, error) { return random(idLength) }
+func NewID() string { return random(idLength) }
 
 // NewKey returns a new key with this id, as its owner is given it.
 func NewKey(id string) (string, error) {
 	if !isID(id) {
 		return "", fmt.Errorf("%q is no id: want %d letters or digits", id, idLength)
 	}
-	secret, err := random(secretLength)
-	if err != nil {
-		return "", err
-	}
-	body := prefix + id + "_" + secret
+	body := prefix + id + "_" + random(secretLength)
 	return body + checksum(body), nil
 }
 
@@ -87,28 +83,23 @@ func publicID(key string) (id string, ok bool) {
 	return id, isID(id) && checksum(body) == sum
 }
 
-func isID(id string) bool { return len(id) == idLength && isBase62(id) }
-
-func isBase62(text string) bool {
-	for _, c := range []byte(text) {
+func isID(id string) bool {
+	for _, c := range []byte(id) {
 		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
 			return false
 		}
 	}
-	return true
+	return len(id) == idLength
 }
 
 // random returns that many random digits of base 62.
-func random(length int) (string, error) {
+func random(length int) string {
 	text := make([]byte, length)
 	for i := range text {
-		digit, err := rand.Int(rand.Reader, big.NewInt(int64(len(base62))))
-		if err != nil {
-			return "", fmt.Errorf("random digits: %w", err)
-		}
+		digit, _ := rand.Int(rand.Reader, big.NewInt(int64(len(base62)))) // rand.Reader never fails
 		text[i] = base62[digit.Int64()]
 	}
-	return string(text), nil
+	return string(text)
 }
 
 func checksum(body string) string {

@@ -134,15 +134,8 @@ func wanted(t reflect.Type) string {
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
 		return "a text"
 	}
-	switch t.Kind() {
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Int64, reflect.Uint64:
-		return "a whole number"
-	case reflect.Slice:
-		return "a list"
-	case reflect.Struct, reflect.Map:
-		return "a JSON object"
-	}
-	return "a text"
+	return cmp.Or(map[reflect.Kind]string{
+		reflect.Bool: "true or false", reflect.Int64: "a whole number", reflect.Uint64: "a whole number",
+		reflect.Slice: "a list", reflect.Struct: "a JSON object", reflect.Map: "a JSON object",
+	}[t.Kind()], "a text")
 }

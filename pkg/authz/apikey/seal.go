@@ -2,14 +2,10 @@ package apikey
 
 import (
 	"bytes"
-	"crypto/hkdf"
 	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash"
-	"sync"
 )
 
 // sealingKey is the HKDF info of the key for seals. It is derived from the server secret, so that no hash of an API key, which a
@@ -43,27 +39,12 @@ func (s *Secret) Open(sealed []byte, place ...string) (data []byte, current bool
 	return nil, false, ErrSeal
 }
 
-func newSealers(text string) (*sync.Pool, error) {
-	key, err := hkdf.Key(sha256.New, []byte(text), nil, sealingKey, sha256.Size)
-	if err != nil {
-		return nil, fmt.Errorf("derive a key from the server secret: %w", err)
-	}
-	return &sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}, nil
-}
-
 // seal is the MAC. Each part goes in behind its length, so that a text cannot move from one part to the next.
-func (p *pepper) seal(data []byte, place []string) (d digest) {
-	mac := p.sealers.Get().(hash.Hash)
-	mac.Reset()
+func (p *pepper) seal(data []byte, place []string) digest {
 	var message []byte
 	for _, part := range place {
 		message = binary.BigEndian.AppendUint64(message, uint64(len(part)))
 		message = append(message, part...)
 	}
-	message = binary.BigEndian.AppendUint64(message, uint64(len(data)))
-	_, _ = mac.Write(message) // a hash never fails
-	_, _ = mac.Write(data)
-	mac.Sum(d[:0])
-	p.sealers.Put(mac)
-	return d
+	return p.sealers.sum(binary.BigEndian.AppendUint64(message, uint64(len(data))), data)
 }

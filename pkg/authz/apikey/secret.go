@@ -1,6 +1,7 @@
 package apikey
 
 import (
+	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -9,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"slices"
 	"strings"
 	"sync"
 )
@@ -18,12 +18,10 @@ import (
 const minSecret = 16
 
 // NewServerSecret returns a fresh server secret: 32 random bytes in base 64.
-func NewServerSecret() (string, error) {
+func NewServerSecret() string {
 	var b [32]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return "", fmt.Errorf("random bytes: %w", err)
-	}
-	return base64.StdEncoding.EncodeToString(b[:]), nil
+	_, _ = rand.Read(b[:]) // it never fails
+	return base64.StdEncoding.EncodeToString(b[:])
 }
 
 // Secret is what the service knows and the store of the keys does not: the key of the HMAC that is kept of each API key. While
@@ -35,9 +33,27 @@ type Secret struct {
 
 // pepper is one server secret.
 type pepper struct {
-	fingerprint fingerprint
-	macs        sync.Pool  // of hash.Hash, since to begin one costs as much as to use it
-	sealers     *sync.Pool // likewise, for seals
+	fingerprint   fingerprint
+	macs, sealers *hmacs // of API keys, and of seals
+}
+
+// hmacs makes HMAC-SHA-256 under one key.
+type hmacs struct{ sync.Pool } // of hash.Hash, since to begin one costs as much as to use it
+
+func newHMACs(key []byte) *hmacs {
+	return &hmacs{sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
+}
+
+// sum is the HMAC of all parts in a row.
+func (h *hmacs) sum(parts ...[]byte) (d digest) {
+	mac := h.Get().(hash.Hash)
+	mac.Reset()
+	for _, part := range parts {
+		_, _ = mac.Write(part) // a hash never fails
+	}
+	mac.Sum(d[:0])
+	h.Put(mac)
+	return d
 }
 
 // fingerprint names the server secret that a hash was made with, so that a hash of another one is told from a wrong key.
@@ -69,26 +85,19 @@ func NewSecret(current, previous string) (*Secret, error) {
 // String keeps the secret out of messages.
 func (*Secret) String() string { return "(secret)" }
 
-func newPepper(text string) (p *pepper, err error) {
-	p = new(pepper)
-	if p.sealers, err = newSealers(text); err != nil {
-		return nil, err
+func newPepper(text string) (*pepper, error) {
+	key, err := hkdf.Key(sha256.New, []byte(text), nil, sealingKey, sha256.Size)
+	if err != nil {
+		return nil, fmt.Errorf("derive a key from the server secret: %w", err)
 	}
-	p.macs.New = func() any { return hmac.New(sha256.New, []byte(text)) }
-	sum := p.digest("extauthz: the name of this secret")
-	copy(p.fingerprint[:], sum[:])
+	p := &pepper{macs: newHMACs([]byte(text)), sealers: newHMACs(key)}
+	name := p.digest("extauthz: the name of this secret")
+	copy(p.fingerprint[:], name[:])
 	return p, nil
 }
 
-// digest is the HMAC-SHA-256 of a text.
-func (p *pepper) digest(text string) (d digest) {
-	mac := p.macs.Get().(hash.Hash)
-	mac.Reset()
-	_, _ = mac.Write([]byte(text)) // a hash never fails
-	mac.Sum(d[:0])
-	p.macs.Put(mac)
-	return d
-}
+// digest is the HMAC of a text.
+func (p *pepper) digest(text string) digest { return p.macs.sum([]byte(text)) }
 
 type digest [sha256.Size]byte
 
@@ -102,14 +111,6 @@ type Hash struct {
 func (s *Secret) Hash(key string) Hash {
 	return Hash{made: s.peppers[0].fingerprint, digest: s.peppers[0].digest(key)}
 }
-
-// Knows reports whether the hash was made with this secret, the current or the previous one. Nothing matches a hash that was not.
-func (s *Secret) Knows(h Hash) bool {
-	return slices.ContainsFunc(s.peppers, func(p *pepper) bool { return p.fingerprint == h.made })
-}
-
-// Current reports whether the hash was made with the current secret.
-func (s *Secret) Current(h Hash) bool { return s.peppers[0].fingerprint == h.made }
 
 // candidates are the hashes that a key would have: one for each server secret.
 type candidates struct {

@@ -40,7 +40,7 @@ func (s *Source) Older(records []Record) (older *Record, active int64) {
 
 // Restore replaces all records as Replace does, and takes each Version.
 func (s *Source) Restore(records []Record) {
-	next, _ := newTable(0).next(records)
+	next, _ := noKeys.next(records)
 	s.table.Store(next)
 }
 
@@ -50,9 +50,6 @@ func (s *Source) Update(records []Record) {
 	last := s.load()
 	next := &table{strong: maps.Clone(last.strong), weak: maps.Clone(last.weak), ids: maps.Clone(last.ids),
 		entries: slices.Clone(last.entries), newest: last.newest}
-	if next.strong == nil {
-		next = newTable(0)
-	}
 	b := newBuilder()
 	for i := range records {
 		r := &records[i]
@@ -104,7 +101,7 @@ func (s *Source) load() *table {
 	if t := s.table.Load(); t != nil {
 		return t
 	}
-	return &table{}
+	return noKeys
 }
 
 // table is a set of keys, made once and then only read. It is made for hundreds of thousands of them: an index of small
@@ -119,22 +116,20 @@ type table struct {
 
 type publicPart [idLength]byte
 
+// noKeys is never changed.
+var noKeys = newTable(0)
+
 // entry is what a Check needs of a record. Times are in µs since 1970; 0 is no bound.
 type entry struct {
 	hash               Hash
 	disabled, weak     bool
-	previous           *previousEntry
+	previous           *Previous
 	owner, plan        string
 	labels             []label
 	scopes             []string
 	notBefore, expires int64
 	limit              *ratelimit.LimitSpec
 	version            int64
-}
-
-type previousEntry struct {
-	hash       Hash
-	validUntil int64
 }
 
 type label struct{ name, value string }
@@ -196,6 +191,16 @@ func (t *table) find(id string) *entry {
 	return nil
 }
 
+// weakID returns the id of the weak key that has one of the hashes, "" for none.
+func (t *table) weakID(c *candidates) string {
+	for _, hash := range c.hashes[:c.count] {
+		if id := t.ids[hash]; id != "" {
+			return id
+		}
+	}
+	return ""
+}
+
 // valid returns why a key is of no use at a time, nil if it is valid.
 func (e *entry) valid(at int64) error {
 	switch {
@@ -241,10 +246,7 @@ func (b *builder) entry(r *Record) entry {
 	e := entry{
 		hash: r.Hash, disabled: r.Disabled, weak: r.Weak,
 		owner: r.Owner, plan: b.text(r.Plan), scopes: b.scopeList(r.Scopes),
-		notBefore: micros(r.NotBefore), expires: micros(r.Expires), version: r.Version,
-	}
-	if r.Previous != nil {
-		e.previous = &previousEntry{r.Previous.Hash, r.Previous.ValidUntil.UnixMicro()}
+		notBefore: micros(r.NotBefore), expires: micros(r.Expires), version: r.Version, previous: r.Previous,
 	}
 	if len(r.Labels) > 0 {
 		e.labels = make([]label, 0, len(r.Labels))
