@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/envoyconfig"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
@@ -143,19 +144,12 @@ func (c *checked) print(stdout, stderr io.Writer) {
 	if c.rules.HasErrors() {
 		return
 	}
-	fmt.Fprintf(stdout, "ok: %s, %s, generation %s\n", counted(c.Domains, "domain"), counted(c.Limits, "limit"), c.Generation)
+	fmt.Fprintf(stdout, "ok: %s, %s, generation %s\n", suggest.Counted(c.Domains, "domain"), suggest.Counted(c.Limits, "limit"), c.Generation)
 	for _, e := range c.Envoy {
 		if len(e.problems) > 0 {
 			fmt.Fprintln(stderr, e.problems.Error())
 			continue
 		}
-		fmt.Fprintf(stdout, "ok: %s, %s with ext_authz\n", e.File, counted(e.Managers, "connection manager"))
+		fmt.Fprintf(stdout, "ok: %s, %s with ext_authz\n", e.File, suggest.Counted(e.Managers, "connection manager"))
 	}
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

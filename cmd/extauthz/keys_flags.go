@@ -71,14 +71,14 @@ func duration(v string) (time.Duration, error) {
 // limitFlags are the flags that make a limit.
 type limitFlags struct {
 	limit     string
-	algorithm service.Algorithm
+	algorithm bucket.Algorithm
 	burst     int64
 }
 
 func (l *limitFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&l.limit, "limit", "", "a limit of the key's own, as `100/minute` or 100/5minutes")
 	f.Func("algorithm", "the `NAME` of the algorithm of --limit; default: that of the rule which the limit replaces",
-		func(v string) error { return l.algorithm.UnmarshalText([]byte(v)) })
+		func(v string) error { return service.SetWord(&l.algorithm, v) })
 	f.Int64Var(&l.burst, "burst", 0, "the burst `N` of --limit, for token_bucket and leaky_bucket")
 }
 
@@ -95,7 +95,7 @@ func (l *limitFlags) own() (*ratelimit.LimitSpec, error) {
 	if parts == nil {
 		return nil, wrong
 	}
-	own := ratelimit.LimitSpec{Algorithm: bucket.Algorithm(l.algorithm), Burst: l.burst}
+	own := ratelimit.LimitSpec{Algorithm: l.algorithm, Burst: l.burst}
 	if own.Unit.UnmarshalText([]byte(parts[3])) != nil {
 		return nil, wrong
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/authz/keyfile"
 )
@@ -60,7 +61,7 @@ func (k *keyCommand) importYAML() *cobra.Command {
 			}
 			return printJSON(k.stdout, listed)
 		}
-		fmt.Fprintf(k.stderr, "%s of %s %s %s.\n", counted(len(keys), "key"), args[0], done, place)
+		fmt.Fprintf(k.stderr, "%s of %s %s %s.\n", suggest.Counted(len(keys), "key"), args[0], done, place)
 		return nil
 	})
 	return c

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/extauthz/extauthz/internal/service"
+	"github.com/extauthz/extauthz/internal/suggest"
 )
 
 // sign signs the keys in Redis with the current server secret, or, after a change that was not made by this program, in the state
@@ -40,7 +41,7 @@ func (k *keyCommand) sign() *cobra.Command {
 		if len(removed) > 0 {
 			fmt.Fprintf(k.stderr, "Removed what could not be read, and weak keys that were not signed: %q\n", strings.Join(removed, " "))
 		}
-		fmt.Fprintf(k.stderr, "%s in %s: all are signed with the current API_KEY_SECRET.\n", counted(signed, "key"), place)
+		fmt.Fprintf(k.stderr, "%s in %s: all are signed with the current API_KEY_SECRET.\n", suggest.Counted(signed, "key"), place)
 		return nil
 	})
 	return c

@@ -13,11 +13,11 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/extauthz/extauthz/internal/service"
-	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
@@ -29,7 +29,7 @@ const (
 )
 
 func main() {
-	service.QuietRedis()
+	logging.Disable() // that of the Redis client, which is one for the whole process; the stores report what matters
 	p := &program{
 		env: service.ParseEnvironment(os.Environ()), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: isTerminal(os.Stderr),
 	}
@@ -148,7 +148,7 @@ func knownSubcommand(c *cobra.Command, args []string) error {
 			names = append(names, sub.Name())
 		}
 	}
-	return &usageError{fmt.Errorf("unknown subcommand %q%s: want %s or --help", args[0], didYouMean(args[0], names), strings.Join(names, ", "))}
+	return &usageError{fmt.Errorf("unknown subcommand %q%s: want %s or --help", args[0], service.DidYouMean(args[0], names...), strings.Join(names, ", "))}
 }
 
 // flagError is what is wrong with the flags of a command.
@@ -168,7 +168,7 @@ func flagError(c *cobra.Command, err error) error {
 				return &usageError{fmt.Errorf("unknown flag %s: write --%s", name, short)}
 			}
 		}
-		return &usageError{fmt.Errorf("unknown flag %s%s", name, didYouMean(meant, names))}
+		return &usageError{fmt.Errorf("unknown flag %s%s", name, service.DidYouMean(meant, names...))}
 	}
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return &usageError{invalidValue(c, invalid)}
@@ -187,13 +187,6 @@ func invalidValue(c *cobra.Command, invalid *pflag.InvalidValueError) error {
 		err = errors.New("want a whole number")
 	}
 	return fmt.Errorf("--%s %q: %w", flag.Name, value, err)
-}
-
-func didYouMean(name string, known []string) string {
-	if meant := suggest.Closest(name, known); meant != "" {
-		return fmt.Sprintf(" (did you mean %s?)", meant)
-	}
-	return ""
 }
 
 // isTerminal reports whether a person may read what is written, and press Ctrl-C.

@@ -124,7 +124,7 @@ func parse(text string, field reflect.StructField, into reflect.Value) error {
 		if why := notSupported[field.Tag.Get("env")+"="+strings.ToUpper(text)]; why != "" {
 			return fmt.Errorf("%s: %s", why, want)
 		}
-		return errors.New(want + meant(text, list...))
+		return errors.New(want + DidYouMean(text, list...))
 	}
 	var err error
 	switch into := into.Addr().Interface().(type) {
@@ -148,6 +148,8 @@ func parse(text string, field reflect.StructField, into reflect.Value) error {
 		if *into, err = time.ParseDuration(text); err != nil {
 			return errors.New("want a duration with its unit, such as 50ms, 5s or 24h")
 		}
+	case Word:
+		return SetWord(into, text)
 	case encoding.TextUnmarshaler:
 		return into.UnmarshalText([]byte(text))
 	default:
@@ -156,8 +158,22 @@ func parse(text string, field reflect.StructField, into reflect.Value) error {
 	return nil
 }
 
-// meant is the end of an error for a misspelt word. The word itself is not shown.
-func meant(v string, words ...string) string {
+// Word is a value that is one of some words.
+type Word interface {
+	encoding.TextUnmarshaler
+	Words() []string
+}
+
+// SetWord sets a value to one of its words, in any case. Its error does not show the text.
+func SetWord(into Word, text string) error {
+	if into.UnmarshalText([]byte(strings.ToLower(text))) != nil {
+		return fmt.Errorf("want one of %s%s", strings.Join(into.Words(), ", "), DidYouMean(text, into.Words()...))
+	}
+	return nil
+}
+
+// DidYouMean returns the end of an error for a misspelt word, which is not shown itself.
+func DidYouMean(v string, words ...string) string {
 	if word := suggest.Closest(v, words); word != "" {
 		return fmt.Sprintf(" (did you mean %s?)", word)
 	}
@@ -176,7 +192,7 @@ func (s *Settings) resolveDefaults() {
 		return
 	}
 	if s.environment["DEFAULT_ALGORITHM"] == "" {
-		s.DefaultAlgorithm = Algorithm(bucket.FixedWindow)
+		s.DefaultAlgorithm = bucket.FixedWindow
 	}
 	if s.environment["RESPONSE_HEADERS"] == "" {
 		s.ResponseHeaders = nil

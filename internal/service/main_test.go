@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9/logging"
+
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
@@ -16,7 +18,7 @@ import (
 var program string
 
 func TestMain(m *testing.M) {
-	QuietRedis()
+	logging.Disable()
 	os.Exit(testenv.WithService(func(binary string) int { program = binary; return m.Run() }))
 }
 

@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 )
 
@@ -96,15 +94,6 @@ func skipHostname(cfg *tls.Config) {
 		return err
 	}
 }
-
-// QuietRedis drops what the Redis client logs, which has one logger for the whole process. The stores report what matters. It must be called
-// before anything else uses the client.
-func QuietRedis() { redis.SetLogger(quietRedis{}) }
-
-type quietRedis struct{}
-
-// Printf drops a line.
-func (quietRedis) Printf(context.Context, string, ...any) {}
 
 // firstPing is how long the start waits for Redis.
 const firstPing = time.Second

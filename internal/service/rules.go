@@ -48,7 +48,7 @@ func loadRules(s *Settings) (l *loadedRules, err error) {
 // RuleConfig is how rule files are read.
 func (s *Settings) RuleConfig() file.Config {
 	return file.Config{
-		DefaultAlgorithm: s.algorithm(),
+		DefaultAlgorithm: s.DefaultAlgorithm,
 		MergeDomains:     s.MergeDomains, IgnoreDotfiles: s.IgnoreDotfiles, RequireEnd: s.RequireEnd,
 	}
 }
@@ -70,7 +70,7 @@ type ruleSource struct {
 // newLive returns the place of the active rules, of which there are none yet.
 func newLive(s *Settings) *rules.Live {
 	o := rules.Options{
-		Limits:  ratelimit.RulesOptions{KeyPrefix: s.KeyPrefix, DefaultAlgorithm: s.algorithm(), DefaultPolicy: s.policy()},
+		Limits:  ratelimit.RulesOptions{KeyPrefix: s.KeyPrefix, DefaultAlgorithm: s.DefaultAlgorithm, DefaultPolicy: s.StoreErrorPolicy},
 		Headers: s.headers(),
 	}
 	if s.strict() {

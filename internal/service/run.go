@@ -18,6 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	grpchealth "google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
 	"github.com/extauthz/extauthz/pkg/envoy/hold"
@@ -82,7 +84,7 @@ func Run(ctx context.Context, cfg Config) error {
 	queue := hold.New(s.MaxHeld)
 	check := newAuthorization(s, live, limiter, queue, keys.keys, calls, log)
 	defer check.close()
-	ready := newHealth()
+	ready := health{grpchealth.NewServer()}
 	ready.set(!s.HealthyConfigs)
 	source := newRuleSource(loaded, live, log, func(set rules.Set) {
 		live.Activate(set, func(a *rules.Active) { check.tokens.SetIssuers(a.Policies.Issuers()) })
@@ -98,7 +100,7 @@ func Run(ctx context.Context, cfg Config) error {
 	})
 	unary.Register(grpcServer, rls.Method, limits.Answer)
 	unary.Register(grpcServer, auth.Method, check.server.Answer)
-	ready.register(grpcServer)
+	grpc_health_v1.RegisterHealthServer(grpcServer, ready)
 	memory, reserved := tuneGC(s.environment, log)
 	defer runtime.KeepAlive(reserved)
 	listeners, err := listen(s, portBounds(s, memory))
@@ -134,7 +136,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	group.Go(func() error {
 		<-groupCtx.Done()
-		ready.drain()
+		ready.Shutdown()
 		if s.DrainDelay > 0 && !loaded.sample { // the sample is for a terminal, where no Envoy has to notice
 			log.Info("draining", "delay", s.DrainDelay)
 			if cfg.Terminal {

@@ -56,13 +56,13 @@ type Settings struct {
 	ForceStart          bool   `env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" desc:"start although the rule files have mistakes: everything passes until they are fixed"`
 
 	// Limits.
-	Compatibility    string           `env:"COMPATIBILITY" words:"default strict" default:"default" desc:"strict: decide as envoyproxy/ratelimit also in the five ways in which extauthz differs on purpose (docs/compatibility.md)"`
-	DefaultAlgorithm Algorithm        `env:"DEFAULT_ALGORITHM" default:"sliding_window" desc:"algorithm of limits that name none (fixed_window when strict); sliding_window is sliding_window_log up to 20 requests per window, sliding_window_counter above"`
-	StoreErrorPolicy storeErrorPolicy `env:"STORE_ERROR_POLICY" default:"local" desc:"who decides when the store cannot: local (this process, by the full limit), allow, deny"`
-	ShadowMode       bool             `env:"SHADOW_MODE" default:"false" desc:"decide and count, but let every request pass"`
-	QuotaMode        bool             `env:"QUOTA_MODE" default:"false" desc:"treat every rule as quota_mode"`
-	KeyPrefix        string           `env:"CACHE_KEY_PREFIX" desc:"begins every bucket's key"`
-	MaxHeldPerBucket int              `env:"MAX_HELD_PER_BUCKET" default:"0" desc:"most requests that wait in one bucket at once for max_delay, so that no client takes all places of AUTHZ_MAX_HELD; one more is denied and not charged; 0: a tenth of AUTHZ_MAX_HELD"`
+	Compatibility    string                     `env:"COMPATIBILITY" words:"default strict" default:"default" desc:"strict: decide as envoyproxy/ratelimit also in the five ways in which extauthz differs on purpose (docs/compatibility.md)"`
+	DefaultAlgorithm bucket.Algorithm           `env:"DEFAULT_ALGORITHM" default:"sliding_window" desc:"algorithm of limits that name none (fixed_window when strict); sliding_window is sliding_window_log up to 20 requests per window, sliding_window_counter above"`
+	StoreErrorPolicy ratelimit.StoreErrorPolicy `env:"STORE_ERROR_POLICY" default:"local" desc:"who decides when the store cannot: local (this process, by the full limit), allow, deny"`
+	ShadowMode       bool                       `env:"SHADOW_MODE" default:"false" desc:"decide and count, but let every request pass"`
+	QuotaMode        bool                       `env:"QUOTA_MODE" default:"false" desc:"treat every rule as quota_mode"`
+	KeyPrefix        string                     `env:"CACHE_KEY_PREFIX" desc:"begins every bucket's key"`
+	MaxHeldPerBucket int                        `env:"MAX_HELD_PER_BUCKET" default:"0" desc:"most requests that wait in one bucket at once for max_delay, so that no client takes all places of AUTHZ_MAX_HELD; one more is denied and not charged; 0: a tenth of AUTHZ_MAX_HELD"`
 
 	// Answers.
 	ResponseHeaders headerSets `env:"RESPONSE_HEADERS" default:"draft" desc:"headers for the client: draft (RateLimit), triple (RateLimit-Limit, ...), x (X-RateLimit-Limit, ...), spring, several with commas, or off (off when strict)"`
@@ -145,9 +145,4 @@ func (s *Settings) headers() reply.Headers {
 	return reply.Headers{
 		Sets: sets, LimitName: string(s.LimitHeader), RemainingName: string(s.RemainingHeader), ResetName: string(s.ResetHeader),
 	}
-}
-
-func (s *Settings) algorithm() bucket.Algorithm { return bucket.Algorithm(s.DefaultAlgorithm) }
-func (s *Settings) policy() ratelimit.StoreErrorPolicy {
-	return ratelimit.StoreErrorPolicy(s.StoreErrorPolicy)
 }

@@ -52,7 +52,7 @@ func TestSettingsMistakesAreReportedAtOnce(t *testing.T) {
 		`DEFAULT_ALGORITHM: want one of sliding_window, sliding_window_log, sliding_window_counter, token_bucket, leaky_bucket, fixed_window`,
 		`LOG_LEVEL: want DEBUG, INFO, WARN or ERROR`,
 		`SHADOW_MODE: want true or false`,
-		`STORE_ERROR_POLICY: want local, allow or deny`,
+		`STORE_ERROR_POLICY: want one of local, allow, deny`,
 		`RESPONSE_HEADERS: want draft, triple, x, spring, several with commas, or off; x and spring both send X-RateLimit-Remaining, so take one of them`,
 		`LIMIT_LIMIT_HEADER: want the name of a header, such as X-Forwarded-For: letters, digits and hyphens`,
 		`BACKEND_TYPE: memcached cannot decide exactly and is not supported: want memory or redis`,
@@ -91,7 +91,7 @@ func TestSettingsDefaults(t *testing.T) {
 	if s.Host != "0.0.0.0" || s.Port != 8080 || s.GRPCPort != 8081 || s.DebugHost != "127.0.0.1" || s.DebugPort != 6070 {
 		t.Errorf("listeners of envoyproxy/ratelimit: %+v", s)
 	}
-	if s.BackendType != "memory" || s.algorithm() != bucket.SlidingWindow || s.RedisTimeout != 8*time.Millisecond {
+	if s.BackendType != "memory" || s.DefaultAlgorithm != bucket.SlidingWindow || s.RedisTimeout != 8*time.Millisecond {
 		t.Errorf("limits: %+v", s)
 	}
 	if diff := cmp.Diff([]reply.Set{reply.Draft}, s.headers().Sets); diff != "" {
@@ -110,7 +110,7 @@ func TestSettingsOfRatelimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.algorithm() != bucket.FixedWindow || s.ResponseBody != "off" || s.rulesDirectory() != "/data/ratelimit/config" {
+	if s.DefaultAlgorithm != bucket.FixedWindow || s.ResponseBody != "off" || s.rulesDirectory() != "/data/ratelimit/config" {
 		t.Errorf("%+v", s)
 	}
 	if diff := cmp.Diff([]reply.Set{reply.Triple}, s.headers().Sets); diff != "" {

@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/extauthz/extauthz/pkg/ratelimit"
-	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
@@ -28,30 +26,7 @@ func (l *logLevel) UnmarshalText(text []byte) error {
 	case "error", "fatal", "panic":
 		*l = logLevel(slog.LevelError)
 	default:
-		return fmt.Errorf("want DEBUG, INFO, WARN or ERROR%s", meant(v, "DEBUG", "INFO", "WARN", "ERROR"))
-	}
-	return nil
-}
-
-// Algorithm is the name of an algorithm.
-type Algorithm bucket.Algorithm
-
-// UnmarshalText takes the name of an algorithm.
-func (a *Algorithm) UnmarshalText(text []byte) error {
-	own := (*bucket.Algorithm)(a)
-	if own.UnmarshalText(text) != nil {
-		names := own.Words()
-		return fmt.Errorf("want one of %s%s", strings.Join(names, ", "), meant(string(text), names...))
-	}
-	return nil
-}
-
-type storeErrorPolicy ratelimit.StoreErrorPolicy
-
-// UnmarshalText takes local, allow or deny.
-func (p *storeErrorPolicy) UnmarshalText(text []byte) error {
-	if err := (*ratelimit.StoreErrorPolicy)(p).UnmarshalText([]byte(strings.ToLower(string(text)))); err != nil {
-		return fmt.Errorf("want local, allow or deny%s", meant(string(text), "local", "allow", "deny"))
+		return fmt.Errorf("want DEBUG, INFO, WARN or ERROR%s", DidYouMean(v, "DEBUG", "INFO", "WARN", "ERROR"))
 	}
 	return nil
 }
