@@ -35,9 +35,8 @@ type Field struct {
 // text before the first heading is the note of the whole file; the text below the heading "## `PATH`" is the note of
 // that key. A heading that names no key is a mistake in the program.
 func Reference(kind *Kind, root reflect.Type, notes string) *Field {
-	d := newDecoder(newReport(File{}, kind), root)
 	top := &Field{Type: "map"}
-	d.describe(top, root, map[reflect.Type]*Field{})
+	kind.describe(top, kind.section(root, nil), map[reflect.Type]*Field{})
 	for i, note := range strings.Split(notes, "\n## `") {
 		path, text, _ := strings.Cut(note, "`\n")
 		if i == 0 {
@@ -49,12 +48,12 @@ func Reference(kind *Kind, root reflect.Type, notes string) *Field {
 }
 
 // describe adds the keys of a map. known are the maps that have been described.
-func (d *decoder) describe(f *Field, t reflect.Type, known map[reflect.Type]*Field) {
-	if f.Same = known[t]; f.Same != nil {
+func (kind *Kind) describe(f *Field, s *section, known map[reflect.Type]*Field) {
+	if f.Same = known[s.Type]; f.Same != nil {
 		return
 	}
-	known[t] = f
-	for _, k := range d.planOf(t).keys {
+	known[s.Type] = f
+	for _, k := range s.keys {
 		below := &Field{
 			Path: strings.TrimPrefix(f.Path+"."+k.name, "."), Type: k.describe(), Doc: k.tag.Get("doc"),
 			Default: k.tag.Get("default"), Example: k.tag.Get("example"),
@@ -62,7 +61,7 @@ func (d *decoder) describe(f *Field, t reflect.Type, known map[reflect.Type]*Fie
 		}
 		f.Fields = append(f.Fields, below)
 		if k.object != nil {
-			d.describe(below, k.object, known)
+			kind.describe(below, k.section(kind), known)
 		}
 	}
 }
@@ -71,7 +70,7 @@ func (d *decoder) describe(f *Field, t reflect.Type, known map[reflect.Type]*Fie
 func (k *key) describe() string {
 	t := k.typ
 	switch words := wordsOf(t); {
-	case k.element:
+	case k.object != nil && k.list:
 		return "list of maps"
 	case k.object != nil, t.Kind() == reflect.Map:
 		return "map"
@@ -81,7 +80,7 @@ func (k *key) describe() string {
 		return "time"
 	case words != nil:
 		return suggest.OneOf(words)
-	case t.Kind() == reflect.Slice:
+	case k.list:
 		return "list of texts"
 	case isText(t), t.Kind() == reflect.String:
 		return "text"
