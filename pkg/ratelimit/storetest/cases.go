@@ -13,23 +13,24 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// The cases are scripts; a line that starts with # is a comment. Each line is sent and written down again with the answer of
-// the store, and what comes out must be the script itself.
+// The cases are scripts. The suite sends each line to the store and writes the line again with the store's answer. A
+// case passes if the result equals the script. A line that starts with # is a comment.
 //
-//	== a denied request charges none of its buckets      a case; what follows belongs to it
-//	limit a 10/1h                                         a bucket: requests/window, any algorithm: the case runs for each
-//	limit b 2/1h token_bucket burst 5                     a bucket of this algorithm; again later: the limit has changed
-//	0s a:4 b:2    -> allowed a=6 b=3                      at this time a request is sent that costs 4 of a and 2 of b
-//	1m a:4 b:9    -> denied retry never a=6 b!3           the answer; =6: that take fitted, 6 are left; !3: it did not, 3 are left
-//	 & a?         -> allowed a=6                          a peek, in the same call of Take as the line above
-//	1m a:-3 a:1   -> allowed a=8                          gives 3 back; the same bucket twice
+//	== a denied request charges none of its buckets   the title of a case
+//	limit a 10/1h                                      a bucket: requests/window; the case runs for each algorithm
+//	limit b 2/1h token_bucket burst 5                  a bucket of this algorithm; a later limit line changes the limit
+//	0s a:4 b:2    -> allowed a=6 b=3                   the request at this time: a cost of 4 for a and of 2 for b
+//	1m a:4 b:9    -> denied retry never a=6 b!3        the answer: a fits, 6 remain; b does not fit, 3 remain
+//	 & a?         -> allowed a=6                       a peek, in the same call of Take as the line above
+//	1m a:-3 a:1   -> allowed a=8                       a refund of 3; the same bucket twice
 //
-// A take may go on with /shadow, /quota or /counted (denials are charged). Retry is compared where a line has it.
+// A take may have the suffixes /shadow, /quota and /counted (denials are charged). Retry is compared only if a line
+// has it.
 //
 //go:embed cases/*.txt
 var caseFiles embed.FS
 
-// epoch is time 0 of the cases: midnight, so that windows of up to a day begin there.
+// epoch is time 0 of the cases. It is midnight, so that windows of up to a day begin there.
 var epoch = time.Date(2023, 11, 14, 0, 0, 0, 0, time.UTC)
 
 // script is one case.
@@ -38,7 +39,7 @@ type script struct {
 	lines       []string
 }
 
-// Cases runs the cases of cases/*.txt on a store.
+// Cases runs the cases of cases/*.txt with a store.
 func Cases(t *testing.T, store Store) {
 	t.Helper()
 	run := keyspace(t)
@@ -55,7 +56,7 @@ func Cases(t *testing.T, store Store) {
 	}
 }
 
-// general reports whether some bucket of the case has no algorithm of its own.
+// general reports whether a limit of the case names no algorithm.
 func (s script) general() bool {
 	for _, line := range s.lines {
 		if words := strings.Fields(line); words[0] == "limit" && len(words) == 3 {
@@ -65,7 +66,7 @@ func (s script) general() bool {
 	return false
 }
 
-// run plays the case, with the given algorithm where it names none.
+// run runs the case. The given algorithm applies to limits that name none.
 func (s script) run(t *testing.T, store Store, run string, algorithm bucket.Algorithm) {
 	limits := map[string]bucket.Limit{}
 	var got []string
@@ -102,7 +103,7 @@ func (s script) run(t *testing.T, store Store, run string, algorithm bucket.Algo
 	}
 }
 
-// sideBySide shows two versions of a script, which have the same number of lines; cmp.Diff would tear the lines apart.
+// sideBySide shows the differences of two scripts with the same number of lines. Unlike cmp.Diff, it keeps lines whole.
 func sideBySide(want, got []string) string {
 	var b strings.Builder
 	for i := range want {
@@ -115,7 +116,7 @@ func sideBySide(want, got []string) string {
 	return b.String()
 }
 
-// transcript is the line with the answer to it.
+// transcript returns the line with the store's answer.
 func transcript(line string, takes []bucket.Take, o bucket.Outcome) string {
 	asked, wanted, _ := strings.Cut(line, "->")
 	var b strings.Builder
@@ -151,7 +152,8 @@ func transcript(line string, takes []bucket.Take, o bucket.Outcome) string {
 func parseLimit(t *testing.T, words []string, algorithm bucket.Algorithm) bucket.Limit {
 	t.Helper()
 	requests, window, _ := strings.Cut(words[0], "/")
-	limit := bucket.Limit{Algorithm: algorithm, Window: parseDuration(t, window).Microseconds(), Requests: parseInt(t, requests)}
+	limit := bucket.Limit{Algorithm: algorithm, Window: parseDuration(t, window).Microseconds(),
+		Requests: parseInt(t, requests)}
 	limit.Burst = limit.Requests
 	if len(words) > 1 {
 		if err := limit.Algorithm.UnmarshalText([]byte(words[1])); err != nil {
@@ -167,15 +169,16 @@ func parseLimit(t *testing.T, words []string, algorithm bucket.Algorithm) bucket
 	return limit
 }
 
-// parseTake reads `a:4`, `a?` or `a:-3`, with /shadow, /quota and /counted behind it.
-func parseTake(t *testing.T, word string, limits map[string]bucket.Limit, key func(bucketName string) string) bucket.Take {
+// parseTake reads `a:4`, `a?` or `a:-3`, with the suffixes /shadow, /quota and /counted.
+func parseTake(t *testing.T, word string, limits map[string]bucket.Limit,
+	key func(bucketName string) string) bucket.Take {
 	t.Helper()
 	word, options, _ := strings.Cut(word, "/")
 	bucketName, amount, costs := strings.Cut(word, ":")
 	bucketName, peek := strings.CutSuffix(bucketName, "?")
 	limit, known := limits[bucketName]
 	if !known || costs == peek {
-		t.Fatalf("take %q: want bucket:cost or bucket?, of a bucket with a limit", word)
+		t.Fatalf("take %q: want bucket:cost or bucket?, and a limit for the bucket", word)
 	}
 	took := bucket.Take{Key: key(bucketName), Limit: limit}
 	back, refund := strings.CutPrefix(amount, "-")
@@ -233,7 +236,7 @@ func parseDuration(t *testing.T, s string) time.Duration {
 	return d
 }
 
-// readScripts reads the cases; runs of blanks within a line become one, so that a file can have columns.
+// readScripts reads the cases. Several spaces within a line become one, so that a file can have columns.
 func readScripts(t *testing.T) []script {
 	t.Helper()
 	files, err := fs.Glob(caseFiles, "cases/*.txt")
@@ -263,7 +266,7 @@ func cut(t *testing.T, file, text string) []script {
 		case starts:
 			scripts = append(scripts, script{file: file, title: title})
 		case len(scripts) == 0:
-			t.Fatalf("%s: %q stands before the first case", file, line)
+			t.Fatalf("%s: %q precedes the first case", file, line)
 		default:
 			last := &scripts[len(scripts)-1]
 			last.lines = append(last.lines, line)

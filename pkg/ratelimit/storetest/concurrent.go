@@ -13,8 +13,8 @@ import (
 
 const goroutines = 64
 
-// Concurrent checks, for every algorithm, that many goroutines together get exactly what one would get. The stores share
-// their buckets: several handles on one store, or several clients of one server.
+// Concurrent checks, for every algorithm, that many goroutines together are allowed exactly as much as one would be.
+// The stores share their buckets: they are several handles on one store, or several clients of one server.
 func Concurrent(t *testing.T, shared ...Store) {
 	t.Helper()
 	for _, algorithm := range bucket.Algorithms {
@@ -28,7 +28,7 @@ func Concurrent(t *testing.T, shared ...Store) {
 	}
 }
 
-// together calls work in every goroutine, each with one of the stores, all let go at the same time.
+// together calls work in many goroutines that start at the same time, each with one of the stores.
 func together(shared []Store, work func(goroutine int, store Store)) {
 	var all sync.WaitGroup
 	ready := make(chan struct{})
@@ -42,7 +42,7 @@ func together(shared []Store, work func(goroutine int, store Store)) {
 	all.Wait()
 }
 
-// exactlyTheLimit: of more requests than fit, sent alone and in batches, as many as fit are allowed.
+// exactlyTheLimit sends more requests than the limit, alone and in batches. Exactly as many as the limit are allowed.
 func exactlyTheLimit(t *testing.T, algorithm bucket.Algorithm, shared []Store) {
 	const limit, each = 500, 12
 	key := keyspace(t)
@@ -70,11 +70,12 @@ func exactlyTheLimit(t *testing.T, algorithm bucket.Algorithm, shared []Store) {
 		}
 	})
 	if got := allowed.Load(); got != limit {
-		t.Errorf("%d goroutines sent %d requests to one bucket: %d allowed, want %d", goroutines, goroutines*each, got, limit)
+		t.Errorf("%d goroutines sent %d requests to one bucket: %d allowed, want %d",
+			goroutines, goroutines*each, got, limit)
 	}
 }
 
-// severalBuckets: whatever mixture of requests is allowed, each bucket has been charged for exactly those.
+// severalBuckets sends requests with random buckets. Each bucket is charged for exactly the allowed requests.
 func severalBuckets(t *testing.T, algorithm bucket.Algorithm, shared []Store) {
 	const buckets, each = 5, 12
 	run := keyspace(t)
@@ -84,7 +85,9 @@ func severalBuckets(t *testing.T, algorithm bucket.Algorithm, shared []Store) {
 		for range each {
 			r := bucket.Request{}
 			for _, b := range rand.Perm(buckets)[:3] {
-				r.Add(bucket.Take{Key: name(run, b), Limit: perDecades(algorithm, limit(b)), Cost: uint64(1 + rand.IntN(3))})
+				r.Add(bucket.Take{
+					Key: name(run, b), Limit: perDecades(algorithm, limit(b)), Cost: uint64(1 + rand.IntN(3)),
+				})
 			}
 			outcomes := make([]bucket.Outcome, 1)
 			store.Take(t.Context(), []bucket.Request{r}, outcomes)
@@ -114,13 +117,14 @@ func severalBuckets(t *testing.T, algorithm bucket.Algorithm, shared []Store) {
 	}
 	for b := range buckets {
 		if got, want := peeked.Decisions[b].Remaining, limit(b)-charged[b].Load(); got != want {
-			t.Errorf("bucket %d of limit %d: allowed requests cost %d, but %d are left, want %d", b, limit(b), limit(b)-want, got, want)
+			t.Errorf("bucket %d of limit %d: allowed requests cost %d, but %d remain, want %d",
+				b, limit(b), limit(b)-want, got, want)
 		}
 	}
 }
 
-// whileItRefills: never more than the burst and what refills in the time that the test took. A millisecond is left for a
-// store whose clock is not ours.
+// whileItRefills checks that no more requests are allowed than the burst and the units that refill during the test. The
+// store's clock may differ from the test's by a millisecond.
 func whileItRefills(t *testing.T, algorithm bucket.Algorithm, shared []Store) {
 	const duration, slack = 100 * time.Millisecond, time.Millisecond
 	limit := bucket.Limit{Algorithm: algorithm, Requests: 2000, Window: 1_000_000, Burst: 50}
@@ -148,5 +152,5 @@ func whileItRefills(t *testing.T, algorithm bucket.Algorithm, shared []Store) {
 	}
 }
 
-// name is the key of the i-th bucket of a test.
+// name returns the key of the i-th bucket of a test.
 func name(run string, i int) string { return fmt.Sprintf("%s/%d", run, i) }

@@ -13,16 +13,16 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// Examples runs bucket/testdata/<algorithm>.txt on a store: what one bucket answers, to be read by people.
+// Examples runs the examples of bucket/testdata/<algorithm>.txt with a store. They show the answers of one bucket.
 //
-//	== the title of a case                                         a fresh bucket
+//	== the title of a case                                         a new bucket
 //	limit 10/1m burst 20 counted                                   its limit; counted: denials are charged
-//	12:00:15      take 1  -> denied, remaining 0, retry 4.5s       a request of that cost at that time of a day, and the answer
-//	12:00:15      peek    -> allowed, remaining 3, reset 1m45s     is one unit left?
+//	12:00:15      take 1  -> denied, remaining 0, retry 4.5s       a request of this cost at this time of day; the answer
+//	12:00:15      peek    -> allowed, remaining 3, reset 1m45s     a peek: allowed if one unit remains
 //	12:00:16.5    give 2  -> allowed, remaining 5, next 500ms      a refund of 2
-//	12:00:17      take 1 x 40 every 20ms -> 27 allowed, 13 denied  many requests; the rest of the answer is that of the last
+//	12:00:17      take 1 x 40 every 20ms -> 27 allowed, 13 denied  40 requests; other fields are of the last answer
 //
-// Retry, reset and next (the time until more remains) are compared where a line has them.
+// Retry, reset and next (the time until more units remain) are compared only if a line has them.
 func Examples(t *testing.T, store Store) {
 	t.Helper()
 	run := keyspace(t)
@@ -47,7 +47,7 @@ func Examples(t *testing.T, store Store) {
 	}
 }
 
-// example is one bucket under observation.
+// example is the bucket of one case.
 type example struct {
 	store     Store
 	key       string
@@ -56,7 +56,7 @@ type example struct {
 	counted   bool
 }
 
-// line does what the line says, and returns it with the answer.
+// line executes a line and returns it with the store's answer.
 func (e *example) line(t *testing.T, line string) string {
 	t.Helper()
 	words := strings.Fields(line)
@@ -105,36 +105,36 @@ func (e *example) line(t *testing.T, line string) string {
 	return asked + " -> " + describe(t, wanted, verdicts, last)
 }
 
-// describe says of the answer what the wanted one says.
+// describe returns the fields of the answer that the wanted answer has.
 func describe(t *testing.T, wanted string, verdicts [2]int, o bucket.Outcome) string {
 	t.Helper()
 	d := o.Decisions[0]
-	var said []string
+	var fields []string
 	switch {
 	case verdicts[1] == 0:
-		said = append(said, "allowed")
+		fields = append(fields, "allowed")
 	case verdicts[0] == 0:
-		said = append(said, "denied")
+		fields = append(fields, "denied")
 	default:
-		said = append(said, fmt.Sprintf("%d allowed, %d denied", verdicts[0], verdicts[1]))
+		fields = append(fields, fmt.Sprintf("%d allowed, %d denied", verdicts[0], verdicts[1]))
 	}
 	for field := range strings.SplitSeq(wanted, ", ") {
 		name, value, _ := strings.Cut(field, " ")
 		switch name {
 		case "remaining":
-			said = append(said, "remaining "+strconv.FormatInt(d.Remaining, 10))
+			fields = append(fields, "remaining "+strconv.FormatInt(d.Remaining, 10))
 		case "retry":
-			said = append(said, "retry "+duration(t, value, o.RetryAfter))
+			fields = append(fields, "retry "+duration(t, value, o.RetryAfter))
 		case "reset":
-			said = append(said, "reset "+duration(t, value, d.ResetAfter))
+			fields = append(fields, "reset "+duration(t, value, d.ResetAfter))
 		case "next":
-			said = append(said, "next "+duration(t, value, d.NextIn))
+			fields = append(fields, "next "+duration(t, value, d.NextIn))
 		}
 	}
-	return strings.Join(said, ", ")
+	return strings.Join(fields, ", ")
 }
 
-// duration writes it as wanted when it is the same.
+// duration returns wanted if it means the same duration, else the duration in Go's form.
 func duration(t *testing.T, wanted string, micros int64) string {
 	t.Helper()
 	if micros == bucket.Never {

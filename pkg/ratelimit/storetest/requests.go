@@ -9,8 +9,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// A requestWalk is one case of requests.jsonl (testdata/vectors/README.md): whole requests with roles, peeks, refunds and
-// limits that change, sent one after the other or in one batch.
+// A requestWalk is one case of requests.jsonl (testdata/vectors/README.md). It has requests with roles, peeks,
+// refunds and changing limits, to be sent one by one or in batches.
 type requestWalk struct {
 	ID      string
 	Buckets []struct {
@@ -23,7 +23,7 @@ type requestWalk struct {
 type requestStep struct {
 	T     int64
 	Takes []requestTake
-	// J is 1 if the step belongs to the batch of the step before it.
+	// J is 1 if the step belongs to the batch of the previous step.
 	J       int
 	OK      bool
 	RA      int64
@@ -33,7 +33,7 @@ type requestStep struct {
 
 type requestTake struct {
 	Bucket int `json:"b"`
-	// Requests and Burst need their names, which differ from others in nothing but case.
+	// Requests and Burst need tags, because their keys differ from other keys only in case.
 	Requests int64       `json:"L"`
 	Burst    int64       `json:"B"`
 	Cost     uint64      `json:"c"`
@@ -43,8 +43,8 @@ type requestTake struct {
 	Role     bucket.Role `json:"o"`
 }
 
-// requestResult is what is wanted of one bucket: whether the take fits, remaining, retry after, reset after, next in, expire at
-// and delay. A delay of notCompared may be anything.
+// requestResult is the result of one take: whether it fits (0 or 1), remaining, retry after, reset after, next in,
+// expire at and delay. A wanted delay of notCompared matches any delay.
 type requestResult [7]int64
 
 const (
@@ -79,7 +79,7 @@ func (w requestWalk) request(t *testing.T, s requestStep, run string) bucket.Req
 		b := w.Buckets[v.Bucket]
 		limit := bucket.Limit{Algorithm: b.Algo, Requests: v.Requests, Window: b.W, Burst: v.Burst}
 		if err := limit.Check(); err != nil {
-			t.Fatalf("a limit of the vectors is refused: %v", err)
+			t.Fatalf("the vectors have an invalid limit: %v", err)
 		}
 		r.Add(bucket.Take{
 			Key: fmt.Sprintf("%s/%s/%d", run, w.ID, v.Bucket), Limit: limit,
@@ -105,8 +105,9 @@ func (s requestStep) compare(t *testing.T, step int, o bucket.Outcome) {
 		}
 	}
 	if o.Allowed != s.OK || o.RetryAfter != s.RA || !slices.Equal(got, s.Res) {
-		asked, _ := json.Marshal(s.Takes) //nolint:errchkjson // plain numbers
-		t.Fatalf("step %d (t=%d, takes %s, reading %v):\n got allowed %t, retry after %d, %v\nwant allowed %t, retry after %d, %v",
-			step, s.T, asked, s.Reading, o.Allowed, o.RetryAfter, got, s.OK, s.RA, s.Res)
+		takes, _ := json.Marshal(s.Takes) //nolint:errchkjson // plain numbers
+		t.Fatalf("step %d (t=%d, takes %s, reading %v):\n"+
+			" got allowed %t, retry after %d, %v\nwant allowed %t, retry after %d, %v",
+			step, s.T, takes, s.Reading, o.Allowed, o.RetryAfter, got, s.OK, s.RA, s.Res)
 	}
 }

@@ -1,3 +1,5 @@
+// Package storetest is the conformance suite of stores. A store that passes it decides exactly as every other store,
+// and charges all buckets of a request or none.
 package storetest
 
 import (
@@ -10,14 +12,14 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// Store is what the suite tests: ratelimit.Store.
+// Store is the interface that the suite tests.
 type Store = ratelimit.Store
 
-// patience is how long the suite waits for a store before it calls it hung.
+// patience is the longest time that a call of a store may take.
 const patience = 30 * time.Second
 
-// Run runs the whole suite. open returns a store that is ready, and sees to its end with t.Cleanup; the store may hold other
-// buckets already, also of an earlier run: the suite uses keys of its own.
+// Run runs the whole suite. open returns a store that is ready, and closes it with t.Cleanup. The store need not be
+// empty: each run uses new keys.
 func Run(t *testing.T, open func(t *testing.T) Store) {
 	t.Helper()
 	t.Run("vectors", func(t *testing.T) { Vectors(t, open(t)) })
@@ -33,7 +35,8 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 	})
 }
 
-// nothingToTake: an empty batch is answered, and a request without takes is allowed, also between others.
+// nothingToTake sends an empty batch, and requests without takes between other requests. Those without takes are
+// allowed.
 func nothingToTake(t *testing.T, store Store) {
 	take(t, store)
 	key := keyspace(t)
@@ -41,12 +44,13 @@ func nothingToTake(t *testing.T, store Store) {
 	outcomes := take(t, store, bucket.Request{}, full, bucket.Request{Takes: []bucket.Take{}}, full)
 	for i, want := range []bool{true, true, true, false} {
 		if o := outcomes[i]; o.Err != nil || o.Allowed != want {
-			t.Errorf("request %d of a batch (0 and 2 have no takes): allowed %t, err %v; want allowed %t", i, o.Allowed, o.Err, want)
+			t.Errorf("request %d of a batch (0 and 2 have no takes): allowed %t, err %v; want allowed %t",
+				i, o.Allowed, o.Err, want)
 		}
 	}
 }
 
-// hundredsOfTakes: a request is all or nothing whatever its size.
+// hundredsOfTakes checks that a request with many takes charges all of its buckets or none.
 func hundredsOfTakes(t *testing.T, store Store) {
 	const n = 300
 	for _, algorithm := range bucket.Algorithms {
@@ -79,14 +83,15 @@ func hundredsOfTakes(t *testing.T, store Store) {
 					want = 1
 				}
 				if d.Remaining != want {
-					t.Errorf("take %d of %d after one allowed and one denied request: %d left, want %d", i, n, d.Remaining, want)
+					t.Errorf("take %d of %d after one allowed and one denied request: %d remain, want %d",
+						i, n, d.Remaining, want)
 				}
 			}
 		})
 	}
 }
 
-// reusedOutcome: an outcome that is written over shows nothing of an earlier one.
+// reusedOutcome checks that a store overwrites an earlier outcome completely.
 func reusedOutcome(t *testing.T, store Store) {
 	r := request(bucket.Take{Key: keyspace(t), Limit: perDecades(bucket.SlidingWindowLog, 2), Cost: 1})
 	outcomes := []bucket.Outcome{{
@@ -95,14 +100,15 @@ func reusedOutcome(t *testing.T, store Store) {
 	for i, want := range []bool{true, true, false, false} {
 		store.Take(t.Context(), []bucket.Request{r}, outcomes)
 		o := outcomes[0]
-		if o.Err != nil || o.Allowed != want || len(o.Decisions) != 1 || o.Decisions[0].Allowed != want || (o.RetryAfter == 0) != want {
+		if o.Err != nil || o.Allowed != want || len(o.Decisions) != 1 || o.Decisions[0].Allowed != want ||
+			(o.RetryAfter == 0) != want {
 			t.Errorf("call %d of the same request: %+v; want allowed %t", i, o, want)
 		}
 	}
 }
 
-// cancelled: with a context that is done, a request is decided, or its Err is set; it is never charged by half, and never
-// charged at all when its Err does not say that this is unknown.
+// cancelled sends a request with a context that is done. Either the request is decided, or its Err is set. It charges
+// all of its buckets or none. If Err does not wrap ErrOutcomeUnknown, it charges none.
 func cancelled(t *testing.T, store Store) {
 	for _, algorithm := range bucket.Algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
@@ -115,7 +121,7 @@ func cancelled(t *testing.T, store Store) {
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			gone := takeContext(ctx, t, store, ask(3, 0))[0]
+			outcome := takeContext(ctx, t, store, ask(3, 0))[0]
 			peek := take(t, store, ask(0, 1))[0]
 			if peek.Err != nil {
 				t.Fatal(peek.Err)
@@ -123,13 +129,13 @@ func cancelled(t *testing.T, store Store) {
 			a, b := peek.Decisions[0].Remaining, peek.Decisions[1].Remaining
 			switch {
 			case a != b:
-				t.Errorf("charged by half: %d and %d of 10 left after one request of 3 and 3 (its err: %v)", a, b, gone.Err)
-			case gone.Err == nil && !gone.Allowed:
+				t.Errorf("charged in part: %d and %d of 10 remain after one request of 3 and 3 (its err: %v)", a, b, outcome.Err)
+			case outcome.Err == nil && !outcome.Allowed:
 				t.Error("a request that fits was denied without an error")
-			case gone.Err == nil && a != 7:
-				t.Errorf("allowed without an error, but %d of 10 left after a cost of 3", a)
-			case gone.Err != nil && !errors.Is(gone.Err, ratelimit.ErrOutcomeUnknown) && a != 10:
-				t.Errorf("charged, although the error does not wrap ErrOutcomeUnknown: %v", gone.Err)
+			case outcome.Err == nil && a != 7:
+				t.Errorf("allowed without an error, but %d of 10 remain after a cost of 3", a)
+			case outcome.Err != nil && !errors.Is(outcome.Err, ratelimit.ErrOutcomeUnknown) && a != 10:
+				t.Errorf("charged, although the error does not wrap ErrOutcomeUnknown: %v", outcome.Err)
 			}
 		})
 	}
@@ -142,7 +148,7 @@ func request(takes ...bucket.Take) (r bucket.Request) {
 	return r
 }
 
-// perDecades is a limit of n in 40 years: nothing refills, and no window ends, while a test runs.
+// perDecades returns a limit of n in 40 years, so that nothing refills and no window ends during a test.
 func perDecades(algorithm bucket.Algorithm, n int64) bucket.Limit {
 	const decades = 40 * 365 * 24 * int64(time.Hour/time.Microsecond)
 	return bucket.Limit{Algorithm: algorithm, Requests: n, Burst: n, Window: decades}
@@ -153,7 +159,7 @@ func take(t *testing.T, store Store, batch ...bucket.Request) []bucket.Outcome {
 	return takeContext(t.Context(), t, store, batch...)
 }
 
-// takeContext calls store.Take and fails the test at once when that hangs.
+// takeContext calls store.Take. It fails the test if Take does not return within patience.
 func takeContext(ctx context.Context, t *testing.T, store Store, batch ...bucket.Request) []bucket.Outcome {
 	t.Helper()
 	outcomes := make([]bucket.Outcome, len(batch))

@@ -10,7 +10,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/storetest"
 )
 
-// plain is the simplest store that is right: one map behind one lock.
+// plain is the simplest correct store: one map and one lock.
 type plain struct {
 	mu      sync.Mutex
 	buckets map[string]bucket.State

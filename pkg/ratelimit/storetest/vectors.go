@@ -1,5 +1,3 @@
-// Package storetest is the conformance suite of stores: whatever passes it decides exactly, all or nothing, and the same as
-// every other store.
 package storetest
 
 import (
@@ -18,13 +16,13 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// A walk is one case of the vectors (testdata/vectors/README.md): requests to fresh buckets, one after the other.
+// A walk is one case of the vectors (testdata/vectors/README.md): a sequence of requests to new buckets.
 type walk struct {
 	ID      string
 	Buckets []vectorBucket
 	Steps   []step
 
-	// single.jsonl has one bucket and leaves the list out.
+	// single.jsonl has this one bucket in place of the list.
 	vectorBucket
 }
 
@@ -63,7 +61,7 @@ type result struct {
 	ExpireAt   *int64 `json:"expire_at_us"`
 }
 
-// Vectors runs every case of testdata/vectors, and of the directory that $VECTORS names, on a store.
+// Vectors runs all cases of testdata/vectors with a store, and those of the directory in the variable VECTORS, if set.
 func Vectors(t *testing.T, store Store) {
 	t.Helper()
 	run := keyspace(t)
@@ -103,7 +101,8 @@ func (w walk) run(t *testing.T, store Store, run string) {
 			t.Fatalf("step %d: %v", i, o.Err)
 		}
 		if o.Allowed != s.Allow || o.RetryAfter != s.RetryAfter {
-			t.Fatalf("step %d: allowed %t, retry after %d; want %t, %d", i, o.Allowed, o.RetryAfter, s.Allow, s.RetryAfter)
+			t.Fatalf("step %d: allowed %t, retry after %d; want %t, %d",
+				i, o.Allowed, o.RetryAfter, s.Allow, s.RetryAfter)
 		}
 		for k, take := range r.Takes {
 			name := take.Key[strings.LastIndex(take.Key, "/")+1:]
@@ -118,7 +117,7 @@ func (b vectorBucket) take(t *testing.T, key string, cost uint64) bucket.Take {
 	t.Helper()
 	limit := bucket.Limit{Algorithm: b.Algo, Requests: b.L, Window: b.W, Burst: b.B}
 	if err := limit.Check(); err != nil {
-		t.Fatalf("a limit of the vectors is refused: %v", err)
+		t.Fatalf("the vectors have an invalid limit: %v", err)
 	}
 	return bucket.Take{Key: key, Limit: limit, Cost: cost, CountDenied: b.Mode == "count"}
 }
@@ -207,7 +206,8 @@ func moduleRoot(t *testing.T) string {
 	}
 }
 
-// keyspace is a prefix that no other run of a test has used, so that a store that outlives the test starts fresh.
+// keyspace returns a prefix of keys that no other run of a test uses, because a store may keep its buckets after a
+// test.
 func keyspace(t *testing.T) string {
 	t.Helper()
 	return t.Name() + strconv.FormatInt(int64(os.Getpid()), 36) + strconv.FormatInt(time.Now().UnixNano(), 36)
