@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/extauthz/extauthz/internal/suggest"
 )
@@ -53,7 +52,7 @@ func (d *decoder) object(s *section, f field, into reflect.Value) bool {
 		}
 		if kept := keeps(f); len(kept) > 0 {
 			d.fail(f.at,
-				fmt.Sprintf("%s replaces the one from `<<` here, but not %s", suggest.Quoted(f.key), quotedList(kept)),
+				fmt.Sprintf("%s replaces the one from `<<` here, but not %s", suggest.Quoted(f.key), suggest.List(kept, ", ")),
 				"envoyproxy/ratelimit would keep that, YAML does not: write `<<: *name` inside "+suggest.Quoted(f.key))
 			f.value.unread = true
 			continue
@@ -118,7 +117,7 @@ func (d *decoder) unknownKey(in *section, f field) {
 		message = fmt.Sprintf("%s does not belong %s", suggest.Quoted(f.key), in.where)
 		hints = []string{home.Belongs}
 	default:
-		hints = []string{"the keys here are " + quotedList(in.names)}
+		hints = []string{"the keys here are " + suggest.List(in.names, ", ")}
 		for _, other := range d.sections {
 			if hint := suggest.DidYouMean(f.key, other.names); hint != "" {
 				hints = []string{hint, other.Belongs}
@@ -144,9 +143,6 @@ func (d *decoder) homeOf(key string, in *section) *section {
 	}
 	return home
 }
-
-// quotedList lists keys in backquotes.
-func quotedList(keys []string) string { return "`" + strings.Join(keys, "`, `") + "`" }
 
 // forExample returns a hint that shows an example, "" for none.
 func forExample(example string) string {

@@ -13,13 +13,13 @@ const maxExcerpt = 110
 // terminal.
 func excerpt(line string, column, length int) (text, marks string) {
 	runes := []rune(line)
-	start := min(max(column-1, 0), len(runes))
+	start := min(column-1, len(runes))
 	from, to := 0, len(runes)
 	if len(runes) > maxExcerpt {
 		from = min(max(0, start-maxExcerpt/2), len(runes)-maxExcerpt)
 		to = from + maxExcerpt
 	}
-	end := min(start+max(length, 1), to)
+	end := min(start+length, to)
 
 	var t, m strings.Builder
 	if from > 0 {

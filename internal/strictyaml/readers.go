@@ -242,11 +242,10 @@ func (d *decoder) free(v *Value) any {
 		if !v.plain {
 			return v.text
 		}
-		resolved, err := resolve(v.text)
-		if err != nil {
-			d.fail(v.at, err.Error(), "put it in quotes, or write it without the leading 0")
+		if n, ok := parseNumber(v.text); ok && n.octal {
+			d.fail(v.at, ambiguous(v.text), "put it in quotes, or write it without the leading 0")
 		}
-		return resolved
+		return resolve(v.text)
 	}
 	return nil
 }

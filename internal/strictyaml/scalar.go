@@ -2,7 +2,6 @@ package strictyaml
 
 import (
 	"errors"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,39 +60,24 @@ func ambiguous(text string) string {
 	return suggest.Quoted(text) + " is ambiguous: a leading 0 means octal to some YAML readers"
 }
 
-// resolve returns a plain scalar of a free map as a Go value: nil, bool, int64, uint64, float64 or string. An
-// ambiguous number is an error whose text is for people.
-func resolve(text string) (any, error) {
-	if isNull(text) {
-		return nil, nil
-	}
+// resolve returns a plain scalar of a free map as a Go value: bool, int64, uint64, float64 or string.
+func resolve(text string) any {
 	if b, ok := parseBool(text); ok {
-		return b, nil
+		return b
 	}
-	switch strings.ToLower(text) {
-	case ".nan":
-		return math.NaN(), nil
-	case ".inf", "+.inf":
-		return math.Inf(1), nil
-	case "-.inf":
-		return math.Inf(-1), nil
-	}
-	n, ok := parseNumber(text)
-	switch {
-	case !ok:
-		return text, nil
-	case n.octal:
-		return nil, errors.New(ambiguous(text))
+	n, isNumber := parseNumber(text)
+	switch lower := strings.ToLower(text); lower {
+	case ".nan", ".inf", "+.inf", "-.inf":
+		n.digits, isNumber = strings.Replace(lower, ".", "", 1), true
 	}
 	if i, err := strconv.ParseInt(n.digits, 0, 64); err == nil {
-		return i, nil
+		return i
 	}
 	if u, err := strconv.ParseUint(n.digits, 0, 64); err == nil {
-		return u, nil
+		return u
 	}
-	f, err := strconv.ParseFloat(n.digits, 64)
-	if err != nil {
-		return text, nil
+	if f, err := strconv.ParseFloat(n.digits, 64); err == nil && isNumber {
+		return f
 	}
-	return f, nil
+	return text
 }

@@ -96,19 +96,16 @@ func (k *key) property() map[string]any {
 
 // annotation returns the text of a tag as a value of the key's type, nil if it is none.
 func annotation(t reflect.Type, text string) any {
-	kind := t.Kind()
 	isTime := t == reflect.TypeFor[time.Duration]() || t == reflect.TypeFor[time.Time]()
-	if isTime || isText(t) || kind == reflect.String {
+	if isTime || isText(t) || t.Kind() == reflect.String {
 		return text
 	}
 	var v any
 	if err := yaml.Unmarshal([]byte(text), &v); err != nil {
 		return nil
 	}
-	got := reflect.ValueOf(v).Kind()
-	isInteger := kind >= reflect.Int && kind <= reflect.Uint64
-	if got == kind || isInteger && got == reflect.Int || kind == reflect.Struct && got == reflect.Map {
-		return v
+	if kind := reflect.ValueOf(v).Kind(); kind == reflect.String || t.Kind() == reflect.Struct && kind != reflect.Map {
+		return nil
 	}
-	return nil
+	return v
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// parseYAML returns the root of the one YAML document of a file, nil if there is none or the file is not YAML. The
-// parser is of the family that envoyproxy/ratelimit uses (libyaml), so that both read the same from every file.
+// parseYAML returns the root of the one YAML document of a file, nil if there is none or the file is not YAML, which
+// it reports. The parser is of the family that envoyproxy/ratelimit uses (libyaml), so that both read the same from every file.
 func parseYAML(doc *Document) *yaml.Node {
 	loader, err := yaml.NewLoader(strings.NewReader(doc.text))
 	if err != nil {
@@ -26,6 +26,9 @@ func parseYAML(doc *Document) *yaml.Node {
 		var document yaml.Node
 		err := loader.Load(&document)
 		if errors.Is(err, io.EOF) {
+			if root == nil {
+				doc.fail(place{}, doc.kind.Empty, doc.kind.Begins)
+			}
 			return root
 		}
 		if err != nil {

@@ -107,9 +107,6 @@ func readTree(doc *Document) *Value {
 	}
 	node := parseYAML(doc)
 	if node == nil {
-		if len(doc.problems) == 0 {
-			doc.fail(place{}, doc.kind.Empty, doc.kind.Begins)
-		}
 		return nil
 	}
 	t := &treeReader{Document: doc}
@@ -132,15 +129,18 @@ func (t *treeReader) read(n *yaml.Node) *Value {
 	defer func() { t.depth-- }()
 	switch {
 	case t.full:
+	case t.depth > maxDepth:
+		t.full = true
+		t.fail(v.at, "nested too deep", "is this the right file?")
+	case t.count > t.kind.MaxValues:
+		t.full = true
+		t.fail(v.at, "too many values", "aliases (`*name`) repeat what they stand for: do they stand for each other?")
+	}
+	if t.full {
 		v.unread = true
 		return v
-	case t.depth > maxDepth:
-		t.overflow(v, "nested too deep", "is this the right file?")
-		return v
-	case t.count > t.kind.MaxValues:
-		t.overflow(v, "too many values", "aliases (`*name`) repeat what they stand for: do they stand for each other?")
-		return v
-	case n.Anchor != "":
+	}
+	if n.Anchor != "" {
 		t.open = append(t.open, n)
 		defer func() { t.open = t.open[:len(t.open)-1] }()
 	}
@@ -167,12 +167,6 @@ func (t *treeReader) read(n *yaml.Node) *Value {
 		v.unread = true
 	}
 	return v
-}
-
-// overflow reports a file that is out of all bounds, once.
-func (t *treeReader) overflow(v *Value, message, hint string) {
-	t.full, v.unread = true, true
-	t.fail(v.at, message, hint)
 }
 
 // follow reads what an alias (*name) stands for.

@@ -32,19 +32,22 @@ func Quoted(text string) string {
 }
 
 // OneOf lists words as a sentence does: "`a`, `b` or `c`".
-func OneOf(words []string) string {
-	var b strings.Builder
+func OneOf(words []string) string { return List(words, " or ") }
+
+// List quotes words and puts ", " between them, or last before the last one.
+func List(words []string, last string) string {
+	var list string
 	for i, word := range words {
-		switch {
-		case i == 0:
-		case i == len(words)-1:
-			b.WriteString(" or ")
+		switch i {
+		case 0:
+		case len(words) - 1:
+			list += last
 		default:
-			b.WriteString(", ")
+			list += ", "
 		}
-		b.WriteString("`" + word + "`")
+		list += Quoted(word)
 	}
-	return b.String()
+	return list
 }
 
 // Value returns the value of the word that a text is, or an error that names the words. values[i] is that of words[i].

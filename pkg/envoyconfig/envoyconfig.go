@@ -212,12 +212,12 @@ func (c *check) removedEarly(manager value, overHTTP bool) {
 		return add + elements(`{remove_on_match: {key_matcher: {safe_regex: {regex: "%s"}}}}`, regexes)
 	}
 	if len(kept) > 0 {
-		c.Fail(at.Value, "Envoy does not remove "+names(kept)+" of clients before it chooses a route",
+		c.Fail(at.Value, "Envoy does not remove "+suggest.List(kept, " and ")+" of clients before it chooses a route",
 			"a route that matches on it is then the client's choice, and a route without ext_authz passes it on",
 			remedy(kept), "envoy/envoy.yaml shows the whole extension")
 	}
 	if len(lookalikes) > 0 {
-		c.Fail(at.Value, "Envoy does not remove "+names(lookalikes)+" of clients, and extauthz cannot see it over HTTP",
+		c.Fail(at.Value, "Envoy does not remove "+suggest.List(lookalikes, " and ")+" of clients, and extauthz cannot see it over HTTP",
 			"some applications read it as the identity header whose name has other separators",
 			remedy(lookalikes), "envoy/http-ext_authz.yaml shows the whole extension")
 	}
@@ -277,7 +277,7 @@ func (c *check) service(s value) {
 		if slices.Equal(dropped, []string{"cookie"}) {
 			why = "the credential in the cookie then reaches the application"
 		}
-		c.Fail(at.Value, "Envoy drops "+names(dropped)+" from the answer, because allowed_upstream_headers lacks it",
+		c.Fail(at.Value, "Envoy drops "+suggest.List(dropped, " and ")+" from the answer, because allowed_upstream_headers lacks it",
 			why,
 			"add to its `patterns:` "+elements("{exact: %s}", dropped))
 	}
@@ -439,16 +439,4 @@ func elements(format string, list []string) string {
 		written[i] = fmt.Sprintf(format, name)
 	}
 	return "`" + strings.Join(written, ", ") + "`"
-}
-
-// names writes a list as a sentence has it.
-func names(list []string) string {
-	shown := make([]string, len(list))
-	for i, name := range list {
-		shown[i] = suggest.Quoted(name)
-	}
-	if len(shown) == 1 {
-		return shown[0]
-	}
-	return fmt.Sprintf("%s and %s", strings.Join(shown[:len(shown)-1], ", "), shown[len(shown)-1])
 }
