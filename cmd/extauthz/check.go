@@ -32,12 +32,7 @@ With --envoy it compares a configuration of Envoy with the policies of the rules
   extauthz check --envoy envoy.yaml rules
   extauthz check -o sarif rules/shop.yaml >shop.sarif
   extauthz check -o json - <shop.yaml`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return &usageError{errors.New("want a directory, a file or -, for example: extauthz check /srv/runtime_data/current/config")}
-			}
-			return nil
-		},
+		Args: wants(cobra.MinimumNArgs(1), "a directory, a file or -, for example: extauthz check /srv/runtime_data/current/config"),
 	}
 	envoy := c.Flags().StringArray("envoy", nil, "also check this `FILE`, a configuration of Envoy: a bootstrap file, or what /config_dump of its admin\n"+
 		"interface returns; may be repeated")

@@ -110,14 +110,26 @@ func TestCheckSARIF(t *testing.T) {
 		if code := p.run([]string{"check", "-o", "sarif", c.path}); code != c.code || stderr.Len() > 0 {
 			t.Errorf("check %s: exit code %d, want %d, and nothing in\n%s", c.path, code, c.code, &stderr)
 		}
-		var log sarif
+		var log struct {
+			Runs []struct {
+				Results []struct {
+					Level     string
+					Locations []struct {
+						PhysicalLocation struct {
+							ArtifactLocation struct{ URI string }
+							Region           *struct{ StartLine, StartColumn, EndColumn int }
+						}
+					}
+				}
+			}
+		}
 		if err := json.Unmarshal(stdout.Bytes(), &log); err != nil {
 			t.Fatal(err)
 		}
 		var results []string
 		for _, r := range log.Runs[0].Results {
-			at := r.Locations[0].Physical
-			results = append(results, fmt.Sprint(r.Level, " ", at.Artifact.URI, " ", at.Region))
+			at := r.Locations[0].PhysicalLocation
+			results = append(results, fmt.Sprint(r.Level, " ", at.ArtifactLocation.URI, " ", at.Region))
 		}
 		if got := strings.Join(results, "\n"); got != c.results {
 			t.Errorf("check %s: %s\nwant %s", c.path, got, c.results)

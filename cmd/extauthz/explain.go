@@ -21,7 +21,7 @@ func explain(rules *strictyaml.Field, path string) (string, error) {
 		if meant := meantPath(rules, path); meant != "" {
 			hint = fmt.Sprintf(" (did you mean %s?)", meant)
 		}
-		return "", &usageError{fmt.Errorf("rule files have no key %s%s", suggest.Quoted(path), hint)}
+		return "", usage("rule files have no key %s%s", suggest.Quoted(path), hint)
 	case 1:
 		printField(&b, found[0])
 	default:

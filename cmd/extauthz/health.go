@@ -30,7 +30,7 @@ func (p *program) health() *cobra.Command {
 	output := outputFlag(c, "text", "json")
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
 		if *timeout <= 0 {
-			return &usageError{fmt.Errorf("--timeout %s: want more than 0, such as 2s", *timeout)}
+			return usage("--timeout %s: want more than 0, such as 2s", *timeout)
 		}
 		switch u, urlErr := url.Parse(*address); {
 		case *address == "":
@@ -40,9 +40,9 @@ func (p *program) health() *cobra.Command {
 			}
 			return p.reportHealth(service.ProbeGRPC(c.Context(), s, *name, *timeout), output)
 		case *name != "":
-			return &usageError{errors.New("--service and --http: take one of them, because only gRPC knows services")}
+			return usage("--service and --http: take one of them, because only gRPC knows services")
 		case urlErr != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-			return &usageError{fmt.Errorf("--http %q: want a URL such as http://127.0.0.1:8080/readyz", *address)}
+			return usage("--http %q: want a URL such as http://127.0.0.1:8080/readyz", *address)
 		}
 		return p.reportHealth(service.ProbeHTTP(c.Context(), *address, *timeout), output)
 	}

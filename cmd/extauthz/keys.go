@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -80,32 +79,34 @@ func (k *keyCommand) withPlace(run func(ctx context.Context, s *service.Settings
 	}
 }
 
-// oneID accepts the id of a key. A key in its place is not shown.
-func oneID(_ *cobra.Command, args []string) error {
-	if slices.ContainsFunc(args, service.HasStartOfSecret) {
-		return &usageError{errors.New("an argument looks like an API key, so it is not shown: want an id, as `extauthz keys list` shows it")}
+// noKey refuses a key among the arguments, and does not show it.
+func noKey(want string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if slices.ContainsFunc(args, service.HasStartOfSecret) {
+			return usage("an argument looks like an API key, so it is not shown: want %s", want)
+		}
+		return nil
 	}
-	if len(args) != 1 {
-		return &usageError{errors.New("want one id, as `extauthz keys list` shows it")}
-	}
-	return nil
 }
 
-// noIDs accepts no arguments. A key in their place is not shown.
+const idWanted = "id, as `extauthz keys list` shows it"
+
+// oneID accepts the id of a key, and noIDs no arguments.
+func oneID(c *cobra.Command, args []string) error {
+	return cobra.MatchAll(noKey("an "+idWanted), wants(cobra.ExactArgs(1), "one "+idWanted))(c, args)
+}
+
 func noIDs(c *cobra.Command, args []string) error {
-	if slices.ContainsFunc(args, service.HasStartOfSecret) {
-		return oneID(c, args)
-	}
-	return noArguments("")(c, args)
+	return cobra.MatchAll(noKey("an "+idWanted), noArguments(""))(c, args)
 }
 
 // open opens the place that the flags and settings name.
 func (k *keyCommand) open(s *service.Settings) (keyPlace, error) {
 	switch {
 	case k.redis && k.file != "":
-		return nil, &usageError{errors.New("--file and --redis: take one of them")}
+		return nil, usage("--file and --redis: take one of them")
 	case k.redis && s.RedisURL == "":
-		return nil, &usageError{errors.New("--redis needs REDIS_URL, such as redis://127.0.0.1:6379")}
+		return nil, usage("--redis needs REDIS_URL, such as redis://127.0.0.1:6379")
 	case k.file != "":
 		return &keyFile{path: k.file}, nil
 	case s.KeysFile != "" && !k.redis:
@@ -113,7 +114,7 @@ func (k *keyCommand) open(s *service.Settings) (keyPlace, error) {
 	case k.redis || s.BackendType == "redis":
 		return openRedisKeys(s)
 	}
-	return nil, &usageError{errors.New("missing place of the keys: add --file PATH or set API_KEYS_FILE, or add --redis and set REDIS_URL")}
+	return nil, usage("missing place of the keys: add --file PATH or set API_KEYS_FILE, or add --redis and set REDIS_URL")
 }
 
 // secret prints a fresh server secret.

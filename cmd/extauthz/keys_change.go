@@ -34,7 +34,7 @@ func (k *keyCommand) rotate() *cobra.Command {
 		id, until := args[0], k.now.Add(grace)
 		key, err := apikey.NewKey(id)
 		if err != nil {
-			return &usageError{fmt.Errorf("%w; a weak key cannot be rotated", err)}
+			return usage("%w; a weak key cannot be rotated", err)
 		}
 		var record apikey.Record
 		err = place.change(ctx, id, func(r *apikey.Record) error {

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -44,9 +43,9 @@ func (k *keyCommand) create() *cobra.Command {
 		}
 		switch {
 		case record.Owner == "":
-			return &usageError{errors.New("missing --owner NAME")}
+			return usage("missing --owner NAME")
 		case !record.Expires.IsZero() && !record.Expires.After(k.now):
-			return &usageError{errors.New("--expires must be in the future")}
+			return usage("--expires must be in the future")
 		}
 		return nil
 	}
@@ -81,7 +80,7 @@ func (k *keyCommand) newKey(record *apikey.Record, weak string) (key string, err
 		line, _ := bufio.NewReader(k.stdin).ReadString('\n')
 		key = strings.TrimRight(line, "\r\n")
 		if err := apikey.CheckWeak(key); err != nil {
-			return "", &usageError{fmt.Errorf("the key on standard input: %w", err)}
+			return "", usage("the key on standard input: %w", err)
 		}
 		return key, nil
 	}

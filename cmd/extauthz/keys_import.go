@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -24,15 +23,7 @@ func (k *keyCommand) importYAML() *cobra.Command {
 		Short:   "Add the keys of a YAML file, the form that key files had before",
 		Long:    "extauthz keys import adds the keys of a YAML file, the form that key files had before: all of them or none.",
 		Example: "  extauthz keys import keys.yaml --file keys.jsonl --dry-run",
-		Args: func(_ *cobra.Command, args []string) error {
-			if slices.ContainsFunc(args, service.HasStartOfSecret) {
-				return &usageError{errors.New("an argument looks like an API key, so it is not shown: want one YAML file")}
-			}
-			if len(args) != 1 {
-				return &usageError{errors.New("want one YAML file")}
-			}
-			return nil
-		},
+		Args:    cobra.MatchAll(noKey("one YAML file"), wants(cobra.ExactArgs(1), "one YAML file")),
 	}
 	dry := c.Flags().Bool("dry-run", false, "check the keys, and add none")
 	c.RunE = k.withPlace(func(ctx context.Context, _ *service.Settings, place keyPlace, args []string) error {

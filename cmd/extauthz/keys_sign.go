@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -26,7 +25,7 @@ func (k *keyCommand) sign() *cobra.Command {
 	c.RunE = k.withPlace(func(ctx context.Context, _ *service.Settings, place keyPlace, _ []string) error {
 		shared, ok := place.(*redisKeys)
 		if !ok {
-			return &usageError{errors.New("only keys in Redis are signed: set REDIS_URL and add --redis")}
+			return usage("only keys in Redis are signed: set REDIS_URL and add --redis")
 		}
 		signed, removed, err := shared.store.Sign(ctx, *accept)
 		if err != nil {

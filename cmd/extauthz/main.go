@@ -56,11 +56,8 @@ func (p *program) run(args []string) int {
 	if errors.Is(err, errReported) {
 		return exitFailed
 	}
-	name := strings.TrimPrefix(command.CommandPath()+": ", root.Name()+" ")
-	if command == root {
-		name = ""
-	}
-	fmt.Fprintf(p.stderr, "extauthz: %s%s\n", name, apikey.Mask(err.Error())) // a key may be in the wrong place
+	name := strings.Replace(command.CommandPath(), " ", ": ", 1)
+	fmt.Fprintf(p.stderr, "%s: %s\n", name, apikey.Mask(err.Error())) // a key may be in the wrong place
 	if _, ok := errors.AsType[*usageError](err); ok {
 		fmt.Fprintf(p.stderr, "(%s --help lists all flags)\n", command.CommandPath())
 		return exitNoStart
@@ -96,16 +93,12 @@ func (p *program) root() *cobra.Command {
 }
 
 // usageError is a mistake in the arguments.
-type usageError struct{ err error }
+type usageError struct{ error }
 
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
+func usage(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
 // startError is the reason why a command could not start, other than a mistake in its arguments.
-type startError struct{ err error }
-
-func (e *startError) Error() string { return e.err.Error() }
-func (e *startError) Unwrap() error { return e.err }
+type startError struct{ error }
 
 // errReported is the error of a command that has reported what is wrong itself.
 var errReported = errors.New("mistakes were reported")
@@ -127,11 +120,21 @@ func (p *program) readSettings() (*service.Settings, error) {
 	return s, nil
 }
 
+// wants checks arguments as cobra does, with an error that names what is wanted.
+func wants(check cobra.PositionalArgs, want string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if check(c, args) != nil {
+			return usage("want %s", want)
+		}
+		return nil
+	}
+}
+
 // noArguments accepts no arguments. The hint says what the operator may be looking for.
 func noArguments(hint string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return &usageError{fmt.Errorf("takes no arguments but flags, not %q%s", strings.Join(args, " "), hint)}
+			return usage("takes no arguments but flags, not %q%s", strings.Join(args, " "), hint)
 		}
 		return nil
 	}
@@ -148,7 +151,7 @@ func knownSubcommand(c *cobra.Command, args []string) error {
 			names = append(names, sub.Name())
 		}
 	}
-	return &usageError{fmt.Errorf("unknown subcommand %q%s: want %s or --help", args[0], service.DidYouMean(args[0], names...), strings.Join(names, ", "))}
+	return usage("unknown subcommand %q%s: want %s or --help", args[0], service.DidYouMean(args[0], names...), strings.Join(names, ", "))
 }
 
 // flagError is what is wrong with the flags of a command.
@@ -165,10 +168,10 @@ func flagError(c *cobra.Command, err error) error {
 		if short := unknown.GetSpecifiedShortnames(); short != "" {
 			name, meant = "-"+short, "--"+short
 			if c.Flags().Lookup(short) != nil {
-				return &usageError{fmt.Errorf("unknown flag %s: write --%s", name, short)}
+				return usage("unknown flag %s: write --%s", name, short)
 			}
 		}
-		return &usageError{fmt.Errorf("unknown flag %s%s", name, service.DidYouMean(meant, names...))}
+		return usage("unknown flag %s%s", name, service.DidYouMean(meant, names...))
 	}
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return &usageError{invalidValue(c, invalid)}

@@ -6,79 +6,38 @@ import (
 	"strings"
 )
 
-// The parts of a SARIF 2.1.0 log that a check fills in: what code scanning shows beside the line of a file.
-type (
-	sarif struct {
-		Schema  string     `json:"$schema"`
-		Version string     `json:"version"`
-		Runs    []sarifRun `json:"runs"`
-	}
-	sarifRun struct {
-		Tool       sarifTool     `json:"tool"`
-		ColumnKind string        `json:"columnKind"`
-		Results    []sarifResult `json:"results"`
-	}
-	sarifTool struct {
-		Driver sarifDriver `json:"driver"`
-	}
-	sarifDriver struct {
-		Name           string      `json:"name"`
-		Version        string      `json:"version"`
-		InformationURI string      `json:"informationUri"`
-		Rules          []sarifRule `json:"rules"`
-	}
-	sarifRule struct {
-		ID               string    `json:"id"`
-		ShortDescription sarifText `json:"shortDescription"`
-	}
-	sarifResult struct {
-		RuleID    string          `json:"ruleId"`
-		Level     string          `json:"level"`
-		Message   sarifText       `json:"message"`
-		Locations []sarifLocation `json:"locations"`
-	}
-	sarifText struct {
-		Text string `json:"text"`
-	}
-	sarifLocation struct {
-		Physical sarifPhysical `json:"physicalLocation"`
-	}
-	sarifPhysical struct {
-		Artifact sarifArtifact `json:"artifactLocation"`
-		Region   *sarifRegion  `json:"region,omitempty"` // nil for the whole file
-	}
-	sarifArtifact struct {
-		URI string `json:"uri"`
-	}
-	sarifRegion struct {
-		StartLine   int `json:"startLine"`
-		StartColumn int `json:"startColumn"`
-		EndColumn   int `json:"endColumn"`
-	}
-)
+// sarif is a part of a SARIF 2.1.0 log, which code scanning shows beside the lines of files.
+type sarif = map[string]any
 
 // sarifLog returns problems as a SARIF log.
 func sarifLog(problems []problem) sarif {
 	const rule = "extauthz-check"
-	results := []sarifResult{}
+	results := []sarif{}
 	for _, p := range problems {
-		at := sarifPhysical{Artifact: sarifArtifact{fileURI(p.File)}}
+		at := sarif{"artifactLocation": sarif{"uri": fileURI(p.File)}}
 		if p.Line > 0 {
-			at.Region = &sarifRegion{p.Line, p.Column, p.Column + max(p.Length, 1)}
+			at["region"] = sarif{"startLine": p.Line, "startColumn": p.Column, "endColumn": p.Column + max(p.Length, 1)}
 		}
-		text := strings.Join(append([]string{p.Message}, p.Hints...), "\n")
-		results = append(results, sarifResult{rule, p.Severity, sarifText{text}, []sarifLocation{{at}}})
+		results = append(results, sarif{
+			"ruleId":    rule,
+			"level":     p.Severity,
+			"message":   sarif{"text": strings.Join(append([]string{p.Message}, p.Hints...), "\n")},
+			"locations": []sarif{{"physicalLocation": at}},
+		})
 	}
 	return sarif{
-		Schema:  "https://json.schemastore.org/sarif-2.1.0.json",
-		Version: "2.1.0",
-		Runs: []sarifRun{{
-			Tool: sarifTool{sarifDriver{
-				Name: "extauthz", Version: thisBuild().Version, InformationURI: "https://github.com/extauthz/extauthz",
-				Rules: []sarifRule{{rule, sarifText{"A mistake in a rule file, or in a configuration of Envoy that uses it"}}},
+		"$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+		"version": "2.1.0",
+		"runs": []sarif{{
+			"tool": sarif{"driver": sarif{
+				"name": "extauthz", "version": thisBuild().Version, "informationUri": "https://github.com/extauthz/extauthz",
+				"rules": []sarif{{
+					"id":               rule,
+					"shortDescription": sarif{"text": "A mistake in a rule file, or in a configuration of Envoy that uses it"},
+				}},
 			}},
-			ColumnKind: "unicodeCodePoints",
-			Results:    results,
+			"columnKind": "unicodeCodePoints",
+			"results":    results,
 		}},
 	}
 }

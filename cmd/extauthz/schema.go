@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -24,12 +23,7 @@ It can leave out keys: authz.jwt is the same.`,
 		Example: `  extauthz schema >extauthz.schema.json
   extauthz schema authz.jwt
   extauthz schema rate_limit.burst`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return &usageError{errors.New("want one key at most, such as authz.jwt")}
-			}
-			return nil
-		},
+		Args: wants(cobra.MaximumNArgs(1), "one key at most, such as authz.jwt"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) (paths []cobra.Completion, _ cobra.ShellCompDirective) {
 			for _, f := range file.Reference().All()[1:] {
 				paths = append(paths, cobra.CompletionWithDesc(f.Path, f.Doc))

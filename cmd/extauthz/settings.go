@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -24,7 +23,7 @@ func (p *program) settings() *cobra.Command {
 	c.RunE = func(*cobra.Command, []string) error {
 		switch {
 		case *markdown && c.Flags().Changed("output"):
-			return &usageError{errors.New("--markdown and --output: take one of them")}
+			return usage("--markdown and --output: take one of them")
 		case *markdown:
 			_, err := fmt.Fprint(p.stdout, settingsTable())
 			return err
