@@ -10,13 +10,13 @@ import (
 
 	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/authz/rediskeys"
 )
 
 // keyPlace is where keys are kept.
 type keyPlace interface {
-	// all returns the keys, those of a file in its order, and what `extauthz keys sign --accept` takes for them as they are, "" for
-	// a file. With an error, the keys are those that can be read.
-	all(ctx context.Context) (keys []placedKey, state string, err error)
+	// all returns the keys, those of a file in its order. With an error, the keys are those that can be read.
+	all(ctx context.Context) (rediskeys.Copy, error)
 	// add adds keys with new ids, all or none.
 	add(ctx context.Context, records ...apikey.Record) error
 	// change replaces the one with this id by what change makes of it.
@@ -24,13 +24,6 @@ type keyPlace interface {
 	// String names the place for people.
 	String() string
 	Close() error
-}
-
-// placedKey is a key as it is kept.
-type placedKey struct {
-	apikey.Record
-	// unsigned says that it is not signed, so that the service refuses it.
-	unsigned bool
 }
 
 // keyCommand is one run of a subcommand of keys.
@@ -137,7 +130,7 @@ func (k *keyCommand) secret() *cobra.Command {
 // printKey prints a key that was made, and otherwise a note to stderr; text has nothing but the key, so that a script can keep it.
 func (k *keyCommand) printKey(record apikey.Record, key, note string) error {
 	if k.output.word == "json" {
-		return printJSON(k.stdout, madeKey{k.listed(placedKey{Record: record}), key})
+		return printJSON(k.stdout, madeKey{k.listed(record), key})
 	}
 	fmt.Fprintln(k.stderr, note)
 	if key == "" {

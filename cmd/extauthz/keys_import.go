@@ -14,6 +14,7 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/authz/keyfile"
+	"github.com/extauthz/extauthz/pkg/authz/rediskeys"
 )
 
 // importYAML adds the keys of a YAML file.
@@ -46,11 +47,7 @@ func (k *keyCommand) importYAML() *cobra.Command {
 			return fmt.Errorf("%s: %w", place, err)
 		}
 		if k.output.word == "json" {
-			listed := make([]listedKey, len(keys))
-			for i, key := range keys {
-				listed[i] = k.listed(placedKey{Record: key})
-			}
-			return printJSON(k.stdout, listed)
+			return printJSON(k.stdout, k.listedKeys(rediskeys.Copy{Records: keys}))
 		}
 		fmt.Fprintf(k.stderr, "%s of %s %s %s.\n", suggest.Counted(len(keys), "key"), args[0], done, place)
 		return nil
@@ -61,12 +58,12 @@ func (k *keyCommand) importYAML() *cobra.Command {
 // wouldAdd returns a function that fails if the ids of keys are taken, and adds nothing.
 func (k *keyCommand) wouldAdd(place keyPlace) func(context.Context, ...apikey.Record) error {
 	return func(ctx context.Context, keys ...apikey.Record) error {
-		present, _, err := place.all(ctx)
+		present, err := place.all(ctx)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		taken := make(map[string]bool, len(present))
-		for _, key := range present {
+		taken := make(map[string]bool, len(present.Records))
+		for _, key := range present.Records {
 			taken[key.ID] = true
 		}
 		for _, key := range keys {

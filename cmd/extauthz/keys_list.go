@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/extauthz/extauthz/internal/service"
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/authz/rediskeys"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
@@ -25,7 +27,8 @@ func (k *keyCommand) list() *cobra.Command {
 		Example: "  extauthz keys list -o json",
 		Args:    noIDs,
 		RunE: k.withPlace(func(ctx context.Context, _ *service.Settings, place keyPlace, _ []string) error {
-			list, state, found := place.all(ctx)
+			keys, found := place.all(ctx)
+			list := k.listedKeys(keys)
 			if found != nil {
 				found = fmt.Errorf("%s: %w", place, found)
 				if len(list) == 0 {
@@ -34,15 +37,11 @@ func (k *keyCommand) list() *cobra.Command {
 			}
 			var err error
 			if k.output.word == "json" {
-				listed := []listedKey{}
-				for _, r := range list {
-					listed = append(listed, k.listed(r))
-				}
-				err = printJSON(k.stdout, listed)
+				err = printJSON(k.stdout, list)
 			} else {
 				err = k.listTable(list)
 			}
-			if state != "" {
+			if state := keys.State(); state != "" {
 				fmt.Fprintf(k.stderr, "State of the keys in %s: %s\n", place, state)
 			}
 			return errors.Join(err, found)
@@ -50,11 +49,11 @@ func (k *keyCommand) list() *cobra.Command {
 	}
 }
 
-func (k *keyCommand) listTable(list []placedKey) error {
+func (k *keyCommand) listTable(list []listedKey) error {
 	w := tabwriter.NewWriter(k.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tOWNER\tPLAN\tSTATE\tEXPIRES\tLIMIT\tSCOPES\tLABELS")
 	for _, r := range list {
-		columns := []string{r.ID, r.Owner, r.Plan, k.state(r), shortTime(r.Expires), limitName(r.Limit), strings.Join(r.Scopes, ","), labels(r.Labels)}
+		columns := []string{r.ID, r.Owner, r.Plan, k.state(r), shortTime(r.Expires), r.Limit, strings.Join(r.Scopes, ","), labels(r.Labels)}
 		for i, column := range columns {
 			if column == "" {
 				columns[i] = "-"
@@ -66,18 +65,18 @@ func (k *keyCommand) listTable(list []placedKey) error {
 }
 
 // state is what the key is good for now, and what else one should know of it.
-func (k *keyCommand) state(r placedKey) string {
-	state := r.State(k.now)
+func (k *keyCommand) state(r listedKey) string {
+	state := r.State
 	switch {
-	case r.unsigned && r.Weak:
+	case r.Unsigned && r.Weak:
 		state += ", weak, not signed (never trusted: make it anew)"
-	case r.unsigned:
+	case r.Unsigned:
 		state += ", not signed"
 	case r.Weak:
 		state += ", weak"
 	}
-	if r.Previous != nil && k.now.Before(r.Previous.ValidUntil) {
-		state += ", rotating until " + shortTime(r.Previous.ValidUntil)
+	if k.now.Before(r.PreviousUntil) {
+		state += ", rotating until " + shortTime(r.PreviousUntil)
 	}
 	return state
 }
@@ -125,7 +124,7 @@ type listedKey struct {
 	Scopes    []string          `json:"scopes,omitempty"`
 	State     string            `json:"state"`
 	Weak      bool              `json:"weak,omitempty"`
-	Unsigned  bool              `json:"unsigned,omitempty"`
+	Unsigned  bool              `json:"unsigned,omitempty"` // the service refuses it
 	NotBefore time.Time         `json:"not_before,omitzero"`
 	Expires   time.Time         `json:"expires,omitzero"`
 	Created   time.Time         `json:"created,omitzero"`
@@ -134,10 +133,28 @@ type listedKey struct {
 	PreviousUntil time.Time `json:"previous_valid_until,omitzero"`
 }
 
-func (k *keyCommand) listed(r placedKey) listedKey {
+// listedKeys returns all keys of a place that can be read.
+func (k *keyCommand) listedKeys(keys rediskeys.Copy) []listedKey {
+	list := []listedKey{}
+	for _, r := range keys.Records {
+		list = append(list, k.listed(r))
+	}
+	for _, refused := range keys.Refused {
+		if refused.Record != nil {
+			l := k.listed(*refused.Record)
+			l.Unsigned = true
+			list = append(list, l)
+		}
+	}
+	if len(keys.Refused) > 0 {
+		slices.SortFunc(list, func(a, b listedKey) int { return strings.Compare(a.ID, b.ID) })
+	}
+	return list
+}
+
+func (k *keyCommand) listed(r apikey.Record) listedKey {
 	l := listedKey{
 		ID: r.ID, Owner: r.Owner, Plan: r.Plan, Labels: r.Labels, Scopes: r.Scopes, State: r.State(k.now), Weak: r.Weak,
-		Unsigned:  r.unsigned,
 		NotBefore: r.NotBefore, Expires: r.Expires, Created: r.Created, Limit: limitName(r.Limit),
 	}
 	if r.Previous != nil {

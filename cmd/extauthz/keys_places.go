@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -21,12 +19,9 @@ type keyFile struct{ path string }
 func (f *keyFile) String() string { return f.path }
 func (f *keyFile) Close() error   { return nil }
 
-func (f *keyFile) all(context.Context) (list []placedKey, state string, err error) {
+func (f *keyFile) all(context.Context) (rediskeys.Copy, error) {
 	records, err := keyfile.Load(f.path)
-	for _, record := range records {
-		list = append(list, placedKey{Record: record})
-	}
-	return list, "", err
+	return rediskeys.Copy{Records: records}, err
 }
 
 func (f *keyFile) add(_ context.Context, records ...apikey.Record) error {
@@ -58,26 +53,18 @@ func openRedisKeys(s *service.Settings) (*redisKeys, error) {
 func (r *redisKeys) String() string { return "redis" }
 func (r *redisKeys) Close() error   { return r.client.Close() }
 
-func (r *redisKeys) all(ctx context.Context) (list []placedKey, state string, err error) {
-	loaded, err := r.store.Load(ctx)
-	for _, record := range loaded.Records {
-		list = append(list, placedKey{Record: record})
-	}
-	for _, refused := range loaded.Refused {
-		if refused.Record != nil {
-			list = append(list, placedKey{Record: *refused.Record, unsigned: true})
-		}
+func (r *redisKeys) all(ctx context.Context) (rediskeys.Copy, error) {
+	keys, err := r.store.Load(ctx)
+	for _, refused := range keys.Refused {
 		err = errors.Join(err, refused.Err)
 	}
-	slices.SortFunc(list, func(a, b placedKey) int { return strings.Compare(a.ID, b.ID) })
-	state = loaded.State()
-	if err != nil && state != "" {
+	if state := keys.State(); err != nil && state != "" {
 		err = fmt.Errorf("%w\n  Something other than `extauthz keys` has written to redis. The list cannot show whether a key that is not signed is the\n"+
 			"  one that its owner has: rotate it afterwards if another key of the same id has ever leaked. If each owner, plan, scope, label,\n"+
 			"  limit and state above is right, this signs them as they are, without the weak keys that are not signed:\n"+
 			"  extauthz keys sign --accept %s", err, state)
 	}
-	return list, state, err
+	return keys, err
 }
 
 func (r *redisKeys) add(ctx context.Context, records ...apikey.Record) error {
