@@ -53,8 +53,15 @@ type RunningService struct {
 // is 0.
 func Service(t testing.TB, binary string, environment ...string) *RunningService {
 	t.Helper()
+	return ServiceIn(t, "", binary, environment...)
+}
+
+// ServiceIn is Service in a working directory.
+func ServiceIn(t testing.TB, dir, binary string, environment ...string) *RunningService {
+	t.Helper()
 	s := &RunningService{GRPCPort: FreePort(t), HTTPPort: FreePort(t), DebugPort: FreePort(t)}
 	cmd := exec.Command(binary)
+	cmd.Dir = dir
 	cmd.Env = append([]string{
 		"PORT=" + strconv.Itoa(s.HTTPPort),
 		"GRPC_PORT=" + strconv.Itoa(s.GRPCPort),

@@ -41,7 +41,13 @@ type service struct {
 // startService starts the service with these environment variables (NAME=value), and no others, and ends it with the test.
 func startService(t *testing.T, environment ...string) *service {
 	t.Helper()
-	s := testenv.Service(t, binary, environment...)
+	return startServiceIn(t, "", environment...)
+}
+
+// startServiceIn is startService in a working directory.
+func startServiceIn(t *testing.T, dir string, environment ...string) *service {
+	t.Helper()
+	s := testenv.ServiceIn(t, dir, binary, environment...)
 	return &service{
 		Program:  s.Program,
 		grpcPort: s.GRPCPort,

@@ -1,0 +1,199 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+const cookbook = "docs/cookbook"
+
+// TestCookbook does what each page of docs/cookbook shows, in a directory of its own. It writes the files of the page, starts the
+// service with them and an Envoy with the page's fragment, types the commands and compares what they print. docs/cookbook/README.md
+// describes the form of a page: a new one needs no code.
+func TestCookbook(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob(filepath.Join(testenv.RepoRoot(t), cookbook, "*.md"))
+	if err != nil || len(pages) < 2 {
+		t.Fatalf("%s has the pages %v (%v), want some", cookbook, pages, err)
+	}
+	for _, page := range pages {
+		name := filepath.Base(page)
+		if name == "README.md" {
+			continue
+		}
+		t.Run(strings.TrimSuffix(name, ".md"), func(t *testing.T) {
+			t.Parallel()
+			r, err := readRecipe(testenv.RepoFile(t, filepath.Join(cookbook, name)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.follow(t)
+		})
+	}
+}
+
+// recipe is a page of the cookbook.
+type recipe struct {
+	files      map[string]string // by path: those of rules/, fragment.yaml, and what else the page has
+	transcript []exchange
+}
+
+// exchange is a command and what it prints.
+type exchange struct {
+	command, prints string
+}
+
+// fragment is the file of a page that goes into the connection manager of docs/cookbook/envoy.yaml.
+const fragment = "fragment.yaml"
+
+var fenced = regexp.MustCompile("(?ms)^```([^`\n]*)\n(.*?)^```$")
+
+// readRecipe reads the blocks of a page. A block that it cannot test is an error.
+func readRecipe(page string) (*recipe, error) {
+	r := &recipe{files: map[string]string{}}
+	for _, block := range fenced.FindAllStringSubmatch(page, -1) {
+		info, content := block[1], block[2]
+		path, isFile := strings.CutPrefix(info, info[:strings.IndexByte(info+" ", ' ')]+` title="`)
+		switch {
+		case isFile:
+			r.files[strings.TrimSuffix(path, `"`)] = content
+		case info == "console":
+			if err := r.readConsole(content); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, fmt.Errorf("a block that begins with %q is neither a file (`yaml title=\"rules/shop.yaml\"`) nor `console`", info)
+		}
+	}
+	if r.files[fragment] == "" || len(r.rules()) == 0 || len(r.transcript) == 0 {
+		return nil, fmt.Errorf("want a file in rules/, %s and a `console` block; got the files %v and %d commands",
+			fragment, slices.Sorted(maps.Keys(r.files)), len(r.transcript))
+	}
+	return r, nil
+}
+
+// rules are the paths of the rule files.
+func (r *recipe) rules() (paths []string) {
+	for path := range r.files {
+		if filepath.Dir(path) == "rules" {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// readConsole reads commands, each after "$ ", and what they print. A command goes on after a line that ends with a backslash.
+func (r *recipe) readConsole(content string) error {
+	continued := false
+	for line := range strings.Lines(content) {
+		command, isCommand := strings.CutPrefix(line, "$ ")
+		switch last := len(r.transcript) - 1; {
+		case isCommand:
+			r.transcript = append(r.transcript, exchange{command: command})
+			line = command
+			continued = true
+		case last < 0:
+			return fmt.Errorf("a console block begins with %q, want a command after %q", line, "$ ")
+		case continued:
+			r.transcript[last].command += line
+		default:
+			r.transcript[last].prints += line
+		}
+		continued = continued && strings.HasSuffix(line, "\\\n")
+	}
+	return nil
+}
+
+// follow does what the page shows. The service and Envoy start before the first command that asks them.
+func (r *recipe) follow(t *testing.T) {
+	dir := t.TempDir()
+	for path, content := range r.files {
+		path = filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.check(t, dir)
+	settings := []string{"RUNTIME_ROOT=.", "RUNTIME_APPDIRECTORY=rules", "API_KEYS_FILE=keys.jsonl", serverSecret}
+	terminal := newTerminal(t, dir, settings...)
+	var d *deployment
+	for _, e := range r.transcript {
+		if d == nil && strings.Contains(e.command, "localhost:") {
+			d = deploy(t, dir, r.envoy(t), settings)
+		}
+		command := d.asInTest(t, e.command)
+		got := d.asOnPage(terminal.run(command))
+		t.Logf("$ %s%s", e.command, got) // for who writes a page
+		if !printed(e.prints).MatchString(got) {
+			t.Fatalf("$ %s\ngot\n%s\nthe page says\n%s", e.command, got, e.prints)
+		}
+	}
+}
+
+// printed matches what a command prints with what a page says. A line "..." stands for any lines, "..." in a line for any text.
+// Empty lines at the end do not count.
+func printed(want string) *regexp.Regexp {
+	want = strings.TrimRight(want, "\n") + "\n"
+	var b strings.Builder
+	b.WriteString(`\A`)
+	for line := range strings.Lines(want) {
+		if line == "...\n" {
+			b.WriteString(`(?:.*\n)*`)
+			continue
+		}
+		b.WriteString(strings.ReplaceAll(regexp.QuoteMeta(line), `\.\.\.`, `.*`))
+	}
+	b.WriteString(`\n*\z`)
+	return regexp.MustCompile(b.String())
+}
+
+// check has the files of the page checked as an operator would. Warnings are mistakes, but on a page that shows them.
+func (r *recipe) check(t *testing.T, dir string) {
+	t.Helper()
+	args := []string{"check", "rules"}
+	for _, path := range r.rules() {
+		if strings.Contains(r.files[path], "\nauthz:") {
+			config := filepath.Join(t.TempDir(), "envoy.yaml")
+			if err := os.WriteFile(config, []byte(r.envoy(t)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			args = append(args, "--envoy", config)
+			break
+		}
+	}
+	for _, e := range r.transcript {
+		if strings.HasPrefix(e.command, "extauthz check") {
+			return
+		}
+	}
+	cmd := exec.Command(binary, args...)
+	cmd.Dir = dir
+	var output testenv.Output
+	cmd.Stderr = &output
+	if err := cmd.Run(); err != nil || output.String() != "" {
+		t.Errorf("extauthz %s: %v\n%s", strings.Join(args, " "), err, output.String())
+	}
+}
+
+// envoy is docs/cookbook/envoy.yaml with the fragment of the page.
+func (r *recipe) envoy(t *testing.T) string {
+	t.Helper()
+	const indent, place = "                ", "                # Here goes the fragment of a page.\n"
+	var lines strings.Builder
+	for line := range strings.Lines(r.files[fragment]) {
+		lines.WriteString(indent + line)
+	}
+	return instead(place, lines.String())(t, testenv.RepoFile(t, cookbook+"/envoy.yaml"))
+}

@@ -1,0 +1,211 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+// deployment is what the commands of a page ask: the service, Envoy, and an application behind it. A nil one is not started yet.
+type deployment struct {
+	envoy   *proxy
+	service *service
+	// pages and tests are the addresses as pages write them, localhost:10000, and as the test has them.
+	pages, tests *strings.Replacer
+}
+
+func deploy(t *testing.T, dir, config string, settings []string) *deployment {
+	t.Helper()
+	service := startServiceIn(t, dir, settings...)
+	// A test machine can be slower than a page expects, and Envoy does not wait for what is late.
+	config = shortTimeout.ReplaceAllString(config, "${1}timeout: "+longTimeout)
+	envoy := testenv.Envoy(t, config, testenv.Ports{10000: 0, 8000: testenv.Port(t, standIn(t)), 8081: service.grpcPort})
+	d := &deployment{envoy: &proxy{EnvoyProxy: envoy, addr: envoy.Listener("ingress")}, service: service}
+	addresses := []string{
+		"localhost:10000", d.envoy.addr,
+		"localhost:9901", envoy.Admin,
+		"localhost:8080", strings.TrimPrefix(service.http, "http://"),
+		"localhost:6070", strings.TrimPrefix(service.debug, "http://"),
+	}
+	d.tests = strings.NewReplacer(addresses...)
+	for i := 0; i < len(addresses); i += 2 {
+		addresses[i], addresses[i+1] = addresses[i+1], addresses[i]
+	}
+	d.pages = strings.NewReplacer(addresses...)
+	return d
+}
+
+// asInTest returns a command of a page with the addresses of the test. It waits until Envoy has settled the requests before: with
+// apply_on_stream_done it charges a request when the client already has its response.
+func (d *deployment) asInTest(t *testing.T, command string) string {
+	t.Helper()
+	if d == nil {
+		return command
+	}
+	testenv.Eventually(t, func() error {
+		for _, gauge := range []string{"http.ingress.downstream_rq_active", "cluster.extauthz.upstream_rq_active"} {
+			if n := d.envoy.Stat(gauge); n != 0 {
+				return fmt.Errorf("%s is %d", gauge, n)
+			}
+		}
+		return nil
+	}, "Envoy to end its requests")
+	return d.tests.Replace(command)
+}
+
+// asOnPage returns what a command printed with the addresses of the pages.
+func (d *deployment) asOnPage(output string) string {
+	if d == nil {
+		return output
+	}
+	return d.pages.Replace(output)
+}
+
+// terminal is a shell in which the commands of a page are typed.
+type terminal struct {
+	t   *testing.T
+	in  io.Writer
+	out *bufio.Reader
+}
+
+// newTerminal starts a shell in a directory that finds the service as extauthz. It ends with the test.
+func newTerminal(t *testing.T, dir string, environment ...string) *terminal {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // only a failing test uses it up
+	cmd := exec.CommandContext(ctx, "bash", "--norc", "--noprofile")
+	cmd.Dir = dir
+	cmd.Env = append([]string{"PATH=" + filepath.Dir(binary) + ":" + os.Getenv("PATH"), "HOME=" + dir, "LC_ALL=C.UTF-8"}, environment...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = cmd.Stdout
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // and what it waits for
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Wait() // the last command may have failed, which a page shows
+		cancel()
+	})
+	return &terminal{t: t, in: in, out: bufio.NewReader(out)}
+}
+
+// run types a command and returns what it prints, to stdout and stderr, in lines that end with \n.
+func (s *terminal) run(command string) string {
+	s.t.Helper()
+	const end = "== the end of the command =="
+	if _, err := fmt.Fprintf(s.in, "{ %s\n} </dev/null\nprintf '\\n%%s\\n' '%s'\n", command, end); err != nil {
+		s.t.Fatalf("$ %s: %v", command, err)
+	}
+	var printed strings.Builder
+	for {
+		line, err := s.out.ReadString('\n')
+		if err != nil {
+			s.t.Fatalf("$ %s: %v after\n%s", command, err, printed.String()+line)
+		}
+		if line == end+"\n" {
+			break
+		}
+		printed.WriteString(strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r") + "\n")
+	}
+	return printed.String()
+}
+
+// standIn starts the application of the pages: what `extauthz echo` answers, and beside that a chat model with the API of OpenAI, a
+// WebSocket that says hello, and gRPC methods that return an empty message.
+func standIn(t *testing.T) (addr string) {
+	t.Helper()
+	port := testenv.FreePort(t)
+	cmd := exec.Command(binary, "echo")
+	cmd.Env = []string{"ECHO_ADDRESS=" + testenv.Loopback(port)}
+	echo := "http://" + testenv.Loopback(port)
+	testenv.Start(t, cmd, func() error {
+		resp, err := http.Get(echo + "/healthz")
+		if err != nil {
+			return err
+		}
+		return resp.Body.Close()
+	})
+	echoes := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(&url.URL{Scheme: "http", Host: testenv.Loopback(port)})
+			r.Out.Host, r.Out.Header = r.In.Host, r.In.Header
+		},
+		Transport: &http.Transport{DisableCompression: true},
+	}
+	return testenv.UpstreamFunc(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/v1/chat/completions":
+			chat(w, r)
+		case r.Header.Get("Upgrade") == "websocket":
+			w.Header().Set("Connection", "Upgrade")
+			w.Header().Set("Upgrade", "websocket")
+			w.WriteHeader(http.StatusSwitchingProtocols)
+		case strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"):
+			w.Header().Set("Content-Type", "application/grpc")
+			_, _ = w.Write(make([]byte, 5)) // the frame of a message of length 0
+			w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
+		default:
+			echoes.ServeHTTP(w, r)
+		}
+	})
+}
+
+// chat answers as a chat model with the API of OpenAI. max_tokens is what the answer costs; a stream says so only if it is asked to.
+func chat(w http.ResponseWriter, r *http.Request) {
+	var request struct {
+		Model         string `json:"model"`
+		MaxTokens     int    `json:"max_tokens"`
+		Stream        bool   `json:"stream"`
+		StreamOptions struct {
+			IncludeUsage bool `json:"include_usage"`
+		} `json:"stream_options"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprintln(w, `{"error":{"message":"this is not JSON"}}`)
+		return
+	}
+	usage := `"usage":{"total_tokens":` + strconv.Itoa(request.MaxTokens) + `}`
+	if !request.Stream {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintln(w, `{"choices":[{"message":{"role":"assistant","content":"Hello!"}}],`+usage+`}`)
+		return
+	}
+	events := []string{`{"choices":[{"delta":{"content":"Hello!"}}]}`}
+	if request.StreamOptions.IncludeUsage {
+		events = append(events, `{"choices":[],`+usage+`}`)
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	for _, event := range append(events, "[DONE]") {
+		fmt.Fprintf(w, "data: %s\n\n", event)
+		w.(http.Flusher).Flush()
+		if request.Model == "slow" {
+			<-r.Context().Done() // until the client gives up
+			return
+		}
+	}
+}
