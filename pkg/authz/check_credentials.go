@@ -40,9 +40,6 @@ func (c *checker) checkCredentials() {
 			c.checkSource(path+".api_key", one.APIKey.Source)
 		case one.JWT != nil:
 			c.checkJWT(path+".jwt", one.JWT)
-		case one.MTLS != nil && len(one.MTLS.Principals) == 0:
-			c.lacks(path+".mtls", "principals", "`mtls` without `principals`",
-				"add `principals: [\"spiffe://example.org/ns/*/sa/*\"]`; `\"*\"` takes every certificate that Envoy has verified")
 		}
 		if k := slices.IndexFunc(c.Credentials[:i], func(earlier Credential) bool { return earlier.takes(one) }); k >= 0 {
 			earlier := ratelimit.Element("credentials", k)
@@ -102,7 +99,6 @@ func (c *checker) checkSource(path string, s Source) {
 	switch {
 	case s.Header != nil:
 		name := strings.ToLower(*s.Header)
-		c.checkHeaderName(path+".header", *s.Header)
 		switch {
 		case name == "cookie":
 			c.At(path+".header").Fail(
@@ -132,25 +128,7 @@ func (c *checker) checkSource(path string, s Source) {
 
 // checkJWT reports what a token cannot be checked without, and what it must not be checked by.
 func (c *checker) checkJWT(path string, j *JWT) {
-	c.atMostOne(path, *j, "source")
 	c.checkSource(path, j.Source)
-	missing := func(absent bool, key, remedy string) {
-		if absent {
-			c.lacks(path, key, "`jwt` without "+suggest.Quoted(key), remedy)
-		}
-	}
-	missing(j.Issuer == nil, "issuer", "add `issuer: <the iss of the tokens>`")
-	missing(len(j.Audiences) == 0, "audiences",
-		"add `audiences: [<an aud of the tokens>]`: without it, tokens that were made for other services would be good here")
-	missing(len(j.Algorithms) == 0, "algorithms", "add `algorithms: [RS256]`, or those that the issuer signs with")
-	for _, field := range []struct {
-		key  string
-		text *string
-	}{{"issuer", j.Issuer}, {"jwks_file", j.JWKSFile}, {"jwks_url", j.JWKSURL}, {"owner_claim", j.OwnerClaim}} {
-		if field.text != nil && *field.text == "" {
-			c.At(path+"."+field.key).Fail(suggest.Quoted(field.key)+" is empty", "write its value, or delete the key")
-		}
-	}
 	if i := slices.Index(j.Audiences, ""); i >= 0 {
 		c.At(ratelimit.Element(path+".audiences", i)).Fail("an element of `audiences` is empty", "delete it")
 	}

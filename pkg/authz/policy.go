@@ -186,8 +186,8 @@ type QueryParameter struct {
 
 // Metadata gives the value at Path in the metadata that Envoy sends, Default if there is none; nothing if that is "".
 type Metadata struct {
-	Key     *string  `yaml:"key" required:"true" doc:"The key of the entry." example:"plan"`
 	Path    []string `yaml:"path" required:"true" min:"1" doc:"The namespace of a filter and the keys below it." example:"[envoy.filters.http.jwt_authn, payload, plan]"`
+	Key     *string  `yaml:"key" required:"true" doc:"The key of the entry." example:"plan"`
 	Default string   `yaml:"default" doc:"The value if there is none at the path. Without it, there is no entry." example:"none"`
 }
 

@@ -1,0 +1,102 @@
+package authz
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+)
+
+// lacking says what to do about a key that is required and absent, by the name of the key, alone or behind that of its object.
+var lacking = map[string]string{
+	"audiences":                "add `audiences: [<an aud of the tokens>]`: without it, tokens that were made for other services would be good here",
+	"algorithms":               "add `algorithms: [RS256]`, or those that the issuer signs with",
+	"field":                    wantField,
+	"generic_key.value":        "add `value: <what the entry always says>`",
+	"header":                   "add `header: <its name>`",
+	"header_value_match.value": "add `value: <what the entry says when the header matches>`",
+	"issuer":                   "add `issuer: <the iss of the tokens>`",
+	"key":                      "add `key: <the key of a descriptor under descriptors>`",
+	"metadata.path":            wantMetadata,
+	"parameter":                "add `parameter: <its name in the query>`",
+	"principals":               "add `principals: [\"spiffe://example.org/ns/*/sa/*\"]`; `\"*\"` takes every certificate that Envoy has verified",
+}
+
+const (
+	wantField    = "want one of `owner`, `plan`, `key_id`, `method`, `label.<name>` or `claim.<name>`"
+	wantMetadata = "want the namespace of an Envoy filter and the keys below it, such as `[envoy.filters.http.jwt_authn, payload, plan]`"
+	wantText     = "write its value, or delete the key"
+)
+
+// empty says what to do about a text that is empty, by its key, unless lacking says it as well.
+var empty = map[string]string{
+	"extension":   "write the key that `context_extensions` of the route have",
+	"issuer":      wantText,
+	"jwks_file":   wantText,
+	"jwks_url":    wantText,
+	"key":         "write the `key` of a descriptor under `descriptors:`",
+	"owner_claim": wantText,
+	"pattern":     "`*` stands for any characters; without `pattern` the header has to be there",
+}
+
+// emptyNames are texts that messages do not call by their keys.
+var emptyNames = map[string]string{"extension": "the name of the context extension", "key": "the key of an entry"}
+
+// checkTags checks an object and what is below it by the tags of the fields: keys that exclude each other, keys that are required,
+// numbers out of bounds, texts that are empty, and names of headers.
+func (c *checker) checkTags(path string, object reflect.Value) {
+	parent := path[strings.LastIndexByte(path, '.')+1:]
+	first := map[string]string{} // key of each group that is given
+	for _, field := range reflect.VisibleFields(object.Type()) {
+		key, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+		value, at := object.FieldByIndex(field.Index), strings.TrimPrefix(path+"."+key, ".")
+		if group, _, _ := strings.Cut(field.Tag.Get("oneof"), ","); group != "" && !value.IsZero() {
+			if first[group] != "" {
+				c.Key(at).Fail(suggest.Quoted(key)+" beside "+suggest.Quoted(first[group]), "keep one of them")
+			}
+			first[group] = cmp.Or(first[group], key)
+		}
+		remedy := cmp.Or(lacking[parent+"."+key], lacking[key])
+		switch kind := value.Kind(); {
+		case key == "": // of inline fields, which are visited, and of positions
+		case value.IsZero(), kind == reflect.Slice && value.Len() == 0:
+			if field.Tag.Get("required") != "true" || remedy == "" {
+				continue
+			}
+			message := suggest.Quoted(parent) + " without " + suggest.Quoted(key)
+			if strings.Contains(path, ".actions[") {
+				message = "this action lacks " + suggest.Quoted(key)
+			}
+			c.Key(at).Lacking().Fail(message, remedy)
+		case key == "header":
+			c.checkHeaderName(at, value.Elem().String())
+		case kind == reflect.Pointer && value.Elem().Kind() == reflect.String:
+			if hint := cmp.Or(empty[key], remedy); value.Elem().Len() == 0 && hint != "" {
+				c.At(at).Fail(cmp.Or(emptyNames[key], suggest.Quoted(key))+" is empty", hint)
+			}
+		case value.CanInt():
+			c.checkBounds(at, key, value.Int(), field.Tag)
+		case kind == reflect.Pointer:
+			c.checkTags(at, value.Elem())
+		case kind == reflect.Struct:
+			c.checkTags(at, value)
+		case kind == reflect.Slice && value.Type().Elem().Kind() == reflect.Struct:
+			for i := range value.Len() {
+				c.checkTags(ratelimit.Element(at, i), value.Index(i))
+			}
+		}
+	}
+}
+
+// checkBounds reports a number that is less or more than the tags min and max.
+func (c *checker) checkBounds(at, key string, n int64, tag reflect.StructTag) {
+	least, _ := strconv.ParseInt(tag.Get("min"), 10, 64)
+	most, err := strconv.ParseInt(tag.Get("max"), 10, 64)
+	if err == nil && (n < least || n > most) {
+		c.At(at).Fail(fmt.Sprintf("%s cannot be `%d`", suggest.Quoted(key), n), fmt.Sprintf("want a whole number from %d to %d", least, most))
+	}
+}
