@@ -77,6 +77,10 @@ bench: ## Measure: the service against an empty gRPC handler, by turns; then the
 readme: ## Write the table of settings into docs/reference/settings.md
 	scripts/readme
 
+.PHONY: reference
+reference: ## Write the generated parts of docs/reference
+	go test ./pkg/rules/file -run=TestReference -update
+
 .PHONY: pictures
 pictures: ## Draw docs/pictures
 	go run ./internal/pictures

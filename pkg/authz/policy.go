@@ -174,7 +174,7 @@ type HeaderValueMatch struct {
 	Header  *string `yaml:"header" required:"true" doc:"The name of the header." example:"user-agent"`
 	Key     *string `yaml:"key" doc:"The key of the entry." default:"header_match" example:"client"`
 	Value   *string `yaml:"value" required:"true" doc:"The value of the entry. It is not the value of the header." example:"bot"`
-	Pattern *string `yaml:"pattern" doc:"What the header must equal. * stands for any characters. Without it, any value matches." example:"*bot*"`
+	Pattern *string `yaml:"pattern" doc:"What the header must equal. * stands for any characters. Without it, any value matches." example:"'*bot*'"`
 	Invert  bool    `yaml:"invert" doc:"Makes the entry if the header does not match or is absent." default:"false" example:"true"`
 }
 

@@ -1,0 +1,255 @@
+package file
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+	"golang.org/x/tools/txtar"
+
+	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/testenv/cases"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+)
+
+// TestReference holds docs/reference/rules.md and policy.md to the tags, the notes and the mistakes of testdata/problems.
+// `make reference` writes the pages.
+func TestReference(t *testing.T) {
+	r := reference{top: Reference(), mistakes: knownMistakes(t), values: exampleValues(t)}
+	var rules, policy strings.Builder
+	for _, f := range r.top.All() {
+		switch {
+		case f.Path == "authz" || strings.HasPrefix(f.Path, "authz."):
+			r.write(&policy, f)
+		default:
+			r.write(&rules, f)
+		}
+	}
+	testenv.CheckPage(t, "docs/reference/rules.md", rules.String(), *update)
+	testenv.CheckPage(t, "docs/reference/policy.md", policy.String(), *update)
+}
+
+// TestExamplesOfTheReference loads every example of the notes, and puts every example of a tag in place of the value that
+// the key has in the notes. Each key is in one of them.
+func TestExamplesOfTheReference(t *testing.T) {
+	top, values := Reference(), exampleValues(t)
+	for _, f := range top.All()[1:] {
+		v, ok := values[f.Path]
+		if !ok {
+			t.Errorf("no example of notes.md has the key %s", f.Path)
+			continue
+		}
+		if f.Example == "" {
+			continue
+		}
+		var example yaml.Node
+		if err := yaml.Unmarshal([]byte(f.Example), &example); err != nil {
+			t.Errorf("%s: example: %v", f.Path, err)
+			continue
+		}
+		old := *v.node
+		*v.node = *example.Content[0]
+		text, err := yaml.Marshal(v.file)
+		*v.node = old
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, problems := Parse([]File{{Name: f.Path, Content: text}}, Config{}); problems.HasErrors() {
+			t.Errorf("the tag example of %s: %v\n%s", f.Path, problems, text)
+		}
+	}
+}
+
+// value is what a key has in an example.
+type value struct{ file, node *yaml.Node }
+
+// exampleValues loads the examples of the notes. It returns the first value of each key.
+func exampleValues(t *testing.T) map[string]value {
+	t.Helper()
+	values := map[string]value{}
+	top := Reference()
+	for _, block := range regexp.MustCompile("(?s)\n```yaml\n(.*?)\n```").FindAllStringSubmatch(notes, -1) {
+		text := []byte(block[1] + "\n")
+		if _, problems := Parse([]File{{Name: "notes.md", Content: text}}, Config{}); len(problems) > 0 {
+			t.Errorf("%s\n%v", text, problems)
+		}
+		var file yaml.Node
+		if err := yaml.Unmarshal(text, &file); err != nil {
+			t.Fatal(err)
+		}
+		gather(values, top, "", value{&file, file.Content[0]})
+	}
+	return values
+}
+
+// gather adds the values of all keys of a map, or of the maps of a list.
+func gather(values map[string]value, top *strictyaml.Field, at string, v value) {
+	for i, node := range v.node.Content {
+		switch {
+		case v.node.Kind == yaml.SequenceNode:
+			gather(values, top, at, value{v.file, node})
+		case v.node.Kind == yaml.MappingNode && i%2 == 1:
+			f := top.At(join(at, v.node.Content[i-1].Value))
+			if f == nil {
+				continue // below a map with any keys
+			}
+			if _, known := values[f.Path]; !known {
+				values[f.Path] = value{v.file, node}
+			}
+			gather(values, top, f.Path, value{v.file, node})
+		}
+	}
+}
+
+func join(at, key string) string { return strings.TrimPrefix(at+"."+key, ".") }
+
+// knownMistakes returns the mistakes of testdata/problems by the paths of their keys. Of messages that differ in quoted
+// texts and in numbers only it returns one.
+func knownMistakes(t *testing.T) map[string][]ratelimit.Mistake {
+	t.Helper()
+	top, mistakes, known := Reference(), map[string][]ratelimit.Mistake{}, map[string]bool{}
+	index, varying := regexp.MustCompile(`\[\d+\]`), regexp.MustCompile("`[^`]*`|[0-9]+")
+	for _, name := range cases.Archives(t, "testdata/problems/*.txtar") {
+		archive, err := txtar.ParseFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range archive.Files {
+			if path.Ext(f.Name) != ".yaml" {
+				continue
+			}
+			_, problems := Parse([]File{{Name: f.Name, Content: f.Data}}, Config{})
+			var r root
+			strictyaml.Decode(File{Name: f.Name, Content: f.Data}, ruleKind(), &r)
+			found := ratelimit.Check([]ratelimit.Domain{r.Domain}, ratelimit.CheckOptions{})[0]
+			if r.Authz != nil {
+				for _, m := range append(r.Authz.Check(), r.Authz.CheckDomain(&r.Domain)...) {
+					m.Path = strings.TrimSuffix("authz."+m.Path, ".")
+					found = append(found, m)
+				}
+			}
+			for _, m := range found {
+				at := top.At(index.ReplaceAllString(m.Path, ""))
+				if at == nil || !slices.ContainsFunc(problems, func(p strictyaml.Problem) bool { return p.Message == m.Message }) {
+					continue // it follows from a mistake of the file, and is not reported
+				}
+				id := at.Path + varying.ReplaceAllString(m.Message, "")
+				if !known[id] {
+					known[id] = true
+					mistakes[at.Path] = append(mistakes[at.Path], m)
+				}
+			}
+		}
+	}
+	return mistakes
+}
+
+// reference writes pages.
+type reference struct {
+	top      *strictyaml.Field
+	mistakes map[string][]ratelimit.Mistake
+	values   map[string]value
+}
+
+// write writes the section of a key, if there is more to it than a row of the table above.
+func (r *reference) write(b *strings.Builder, f *strictyaml.Field) {
+	errors := r.mistakes[f.Path]
+	if f.Fields == nil && f.Note == "" && errors == nil {
+		return
+	}
+	fmt.Fprintf(b, "## %s\n\n", heading(f))
+	if f.Path != "" {
+		fmt.Fprintf(b, "%s\n\n", f.Doc)
+	}
+	if f.Fields != nil {
+		b.WriteString("| key | type | default | example | meaning |\n|---|---|---|---|---|\n")
+		for _, k := range f.Fields {
+			byDefault := code(k.Default)
+			switch {
+			case k.Required:
+				byDefault = "required"
+			case strings.Contains(k.Default, " "): // words about it
+				byDefault = k.Default
+			}
+			fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", r.link(k, code(k.Name())), kind(r, k), byDefault, code(r.example(k)), k.Doc)
+		}
+		b.WriteString("\n")
+		for _, sentence := range f.Choices() {
+			b.WriteString(sentence + "\n\n")
+		}
+	}
+	if f.Note != "" {
+		b.WriteString(f.Note + "\n\n")
+	}
+	if errors == nil {
+		return
+	}
+	b.WriteString("| message | fix |\n|---|---|\n")
+	slices.SortFunc(errors, func(a, b ratelimit.Mistake) int { return cmp.Compare(a.Message, b.Message) })
+	for _, m := range errors {
+		severity := "error"
+		if m.Warning {
+			severity = "warning"
+		}
+		hints := slices.DeleteFunc(slices.Clone(m.Hints), func(h string) bool { return h == "" })
+		fmt.Fprintf(b, "| %s: %s | %s |\n", severity, cell(m.Message), cell(strings.Join(hints, "<br>")))
+	}
+	b.WriteString("\n")
+}
+
+func heading(f *strictyaml.Field) string { return cmp.Or(code(f.Path), "The file") }
+
+// link links a text to the section of a key, if it has one.
+func (r *reference) link(f *strictyaml.Field, text string) string {
+	page := ""
+	if f.Path == "authz" {
+		page = "policy.md"
+	}
+	if f.Fields == nil && f.Note == "" && r.mistakes[f.Path] == nil {
+		return text
+	}
+	return "[" + text + "](" + page + "#" + strings.ReplaceAll(f.Path, ".", "") + ")"
+}
+
+// kind is the type of a key, and of a map that another key has, too, which one that is.
+func kind(r *reference, f *strictyaml.Field) string {
+	if f.Same != nil {
+		return f.Type + ", as " + r.link(f.Same, code(f.Same.Path))
+	}
+	return f.Type
+}
+
+// example is a value of a key that fits into a table.
+func (r *reference) example(f *strictyaml.Field) string {
+	if f.Example != "" {
+		return f.Example
+	}
+	var flow yaml.Node
+	if err := r.values[f.Path].node.Decode(&flow); err != nil {
+		return ""
+	}
+	flow.Style, flow.LineComment, flow.HeadComment = yaml.FlowStyle, "", ""
+	text, err := yaml.Marshal(&flow)
+	const widest = 60
+	if line := strings.TrimSpace(string(text)); err == nil && len(line) <= widest && !strings.Contains(line, "\n") {
+		return line
+	}
+	return ""
+}
+
+// code is a text in backquotes, "" for none.
+func code(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "`" + cell(text) + "`"
+}
+
+// cell is a text as a table of Markdown can hold it.
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
