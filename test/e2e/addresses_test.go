@@ -10,8 +10,8 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// byProxyProtocol has Envoy take the address of the client from the PROXY protocol, so that a test on one machine has
-// clients anywhere.
+// byProxyProtocol lets Envoy read the client's address from the PROXY protocol, so that a test on one machine can have
+// clients with any address.
 var byProxyProtocol = instead("      filter_chains:\n", `      listener_filters:
         - name: envoy.filters.listener.proxy_protocol
           typed_config:
@@ -19,7 +19,8 @@ var byProxyProtocol = instead("      filter_chains:\n", `      listener_filters:
       filter_chains:
 `)
 
-// getFrom sends GET / from an address, with headers as they are. Envoy has to have byProxyProtocol.
+// getFrom sends GET / from an address, with unchanged headers. Envoy's configuration must have the edit
+// byProxyProtocol.
 func (p *proxy) getFrom(t *testing.T, address string, headers ...string) rawAnswer {
 	t.Helper()
 	family := "TCP4 " + address + " 127.0.0.1"
@@ -67,8 +68,8 @@ descriptors:
 	}
 }
 
-// TestTrustedHops: where Envoy does not append the address of its peer to x-forwarded-for, and a policy trusts that
-// list, the service warns; where Envoy does, it does not.
+// TestTrustedHops checks a warning of the service. It warns if a policy trusts x-forwarded-for and Envoy does not
+// append the address of its peer to that header.
 func TestTrustedHops(t *testing.T) {
 	t.Parallel()
 	const remote = "use_remote_address: true\n"
@@ -113,13 +114,13 @@ descriptors:
 			const warning = "x-forwarded-for does not end with the address of the peer"
 			if !c.warns {
 				if strings.Contains(service.Output(), warning) {
-					t.Errorf("the service has warned:\n%s", service.Output())
+					t.Errorf("the service logged the warning:\n%s", service.Output())
 				}
 				return
 			}
 			testenv.Eventually(t, func() error {
 				if !strings.Contains(service.Output(), warning) {
-					return fmt.Errorf("the service has said:\n%s", service.Output())
+					return fmt.Errorf("the log of the service:\n%s", service.Output())
 				}
 				return nil
 			}, "a warning")

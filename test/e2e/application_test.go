@@ -9,8 +9,8 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// application starts what stands behind Envoy. It answers every request with 200 and the request line, and tells what it has
-// been sent: each header of the request as a header of the response whose name begins with sawPrefix, but for long ones.
+// application starts the application behind Envoy. It answers every request with 200 and the request line. Each
+// header of the request, unless it is long, becomes a header of the response whose name begins with sawPrefix.
 func application(t *testing.T) (addr string) {
 	return testenv.UpstreamFunc(t, func(w http.ResponseWriter, r *http.Request) {
 		for name, values := range r.Header {
@@ -32,7 +32,7 @@ func application(t *testing.T) (addr string) {
 
 const sawPrefix = "Saw-"
 
-// saw are the headers that the application was sent; nil when the request did not get there.
+// saw returns the headers that the application received, or nil if the request did not reach it.
 func (a answer) saw() http.Header {
 	var seen http.Header
 	for name, values := range a.header {

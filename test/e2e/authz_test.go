@@ -11,8 +11,8 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// shop is the service with the policy of testdata/policy.yaml behind the sample configuration of Envoy, and who makes tokens for
-// it.
+// shop is the service with the policy of testdata/policy.yaml, an Envoy with the sample configuration, and an issuer of
+// tokens.
 type shop struct {
 	*proxy
 	service *service
@@ -31,18 +31,18 @@ func startShop(t *testing.T, edits ...edit) *shop {
 	return s
 }
 
-// policy is testdata/policy.yaml with the keys of an issuer.
+// policy returns testdata/policy.yaml with the keys of an issuer.
 func policy(t *testing.T, i *issuer) string {
 	t.Helper()
 	return instead("ISSUER_KEYS", i.file)(t, testenv.RepoFile(t, "test/e2e/testdata/policy.yaml"))
 }
 
-// get is a request with these headers.
+// get returns a GET request with these headers.
 func get(path string, header ...[2]string) call {
 	return call{method: http.MethodGet, path: path, header: header}
 }
 
-// TestAuthz holds the service to the outcomes of ext_authz, as an HTTP client sees them.
+// TestAuthz checks the outcomes of ext_authz, as clients see them.
 func TestAuthz(t *testing.T) {
 	t.Parallel()
 	s := startShop(t)
@@ -57,70 +57,82 @@ func testOutcomes(t *testing.T, s *shop) {
 	const (
 		challenge    = `Bearer realm="sample", ApiKey realm="sample"`
 		invalidToken = `Bearer realm="sample", error="invalid_token", ApiKey realm="sample"`
-		expired      = `Bearer realm="sample", error="invalid_token", error_description="The token has expired", ApiKey realm="sample"`
+		expired      = `Bearer realm="sample", error="invalid_token", error_description="The token has expired", ` +
+			`ApiKey realm="sample"`
 	)
 	for _, c := range []struct {
 		name   string
 		call   call
 		status int
 		header http.Header // of the answer; nil values: absent
-		saw    http.Header // of the request at the application, when it gets there; nil values: absent
+		saw    http.Header // of the request at the application, if it gets there; nil values: absent
 	}{
 		{name: "a valid token", call: get("/", ann), status: 200,
 			saw: http.Header{
-				"X-Auth-Owner": {"ann"}, "X-Auth-Plan": {"gold"}, "X-Auth-Method": {"jwt"}, "X-Auth-Key-Id": {"first"}, "Authorization": nil,
+				"X-Auth-Owner": {"ann"}, "X-Auth-Plan": {"gold"}, "X-Auth-Method": {"jwt"}, "X-Auth-Key-Id": {"first"},
+				"Authorization": nil,
 			}},
 		{name: "a token without a plan", call: get("/", s.issuer.bearer(t, claims{"sub": "bob"})), status: 200,
 			saw: http.Header{"X-Auth-Owner": {"bob"}, "X-Auth-Plan": nil}},
 		{name: "no credential", call: get("/"), status: 401, header: http.Header{"Www-Authenticate": {challenge}}},
-		{name: "a scheme that is not asked for", call: get("/", [2]string{"authorization", "Basic YW5uOmFubg=="}), status: 401},
-		{name: "no token at all", call: get("/", [2]string{"authorization", "Bearer x"}), status: 401, header: http.Header{"Www-Authenticate": {invalidToken}}},
-		{name: "an expired token", status: 401, header: http.Header{"Www-Authenticate": {expired}}, call: get("/", s.issuer.bearer(t, claims{"exp": time.Now().Add(-2 * time.Minute).Unix()}))},
-		{name: "a token of the future", status: 401, call: get("/", s.issuer.bearer(t, claims{"nbf": time.Now().Add(time.Hour).Unix()}))},
-		{name: "a token for somebody else", status: 401, call: get("/", s.issuer.bearer(t, claims{"aud": "another"}))},
+		{name: "a scheme that the policy does not have", call: get("/", [2]string{"authorization", "Basic YW5uOmFubg=="}),
+			status: 401},
+		{name: "an invalid token", call: get("/", [2]string{"authorization", "Bearer x"}), status: 401,
+			header: http.Header{"Www-Authenticate": {invalidToken}}},
+		{name: "an expired token", status: 401, header: http.Header{"Www-Authenticate": {expired}},
+			call: get("/", s.issuer.bearer(t, claims{"exp": time.Now().Add(-2 * time.Minute).Unix()}))},
+		{name: "a token that is not valid yet", status: 401,
+			call: get("/", s.issuer.bearer(t, claims{"nbf": time.Now().Add(time.Hour).Unix()}))},
+		{name: "a token for another audience", status: 401, call: get("/", s.issuer.bearer(t, claims{"aud": "another"}))},
 		{name: "a token of another issuer", status: 401, call: get("/", newIssuer(t).bearer(t, nil))},
 		{name: "a changed token", status: 401, call: get("/", [2]string{"authorization", swapSignature(t, s.issuer)})},
-		{name: "a token that is not signed", status: 401, call: get("/", [2]string{"authorization", "Bearer " + unsigned})},
+		{name: "an unsigned token", status: 401, call: get("/", [2]string{"authorization", "Bearer " + unsigned})},
 		{name: "two tokens", call: get("/", ann, ann), status: 401},
-		// Envoy and the application trim the values of headers: each of these would reach the application as root or
-		// gold.
+		// Envoy and the application trim the values of headers. Without a check, each of these would reach the application
+		// as root or gold.
 		{name: "an owner that ends with a space", call: get("/", s.issuer.bearer(t, claims{"sub": "root "})), status: 401},
-		{name: "an owner with an invisible character", call: get("/", s.issuer.bearer(t, claims{"sub": "ro\u00adot"})), status: 401},
+		{name: "an owner with an invisible character", call: get("/", s.issuer.bearer(t, claims{"sub": "ro\u00adot"})),
+			status: 401},
 		{name: "an owner that begins with a space", call: get("/", s.issuer.bearer(t, claims{"sub": " root"})), status: 401},
 		{name: "an owner that ends with a tab", call: get("/", s.issuer.bearer(t, claims{"sub": "root\t"})), status: 401},
 		{name: "an owner of spaces", call: get("/", s.issuer.bearer(t, claims{"sub": "  "})), status: 401},
-		{name: "an owner that ends with a no-break space", call: get("/", s.issuer.bearer(t, claims{"sub": "root\u00a0"})), status: 401},
+		{name: "an owner that ends with a no-break space", call: get("/", s.issuer.bearer(t, claims{"sub": "root\u00a0"})),
+			status: 401},
 		{name: "an owner with a line break", call: get("/", s.issuer.bearer(t, claims{"sub": "root\nx"})), status: 401},
 		{name: "a plan that ends with a space", call: get("/", s.issuer.bearer(t, claims{"plan": "gold "})), status: 401},
 		{name: "an owner with a space inside", call: get("/", s.issuer.bearer(t, claims{"sub": "ann lee"})), status: 200,
 			saw: http.Header{"X-Auth-Owner": {"ann lee"}}},
-		{name: "an open path", call: get("/public/logo.png"), status: 200, saw: http.Header{"X-Auth-Owner": nil, "X-Auth-Method": {"anonymous"}}},
-		{name: "an open path with a token", call: get("/public/logo.png", ann), status: 200, saw: http.Header{"X-Auth-Owner": {"ann"}}},
+		{name: "an open path", call: get("/public/logo.png"), status: 200,
+			saw: http.Header{"X-Auth-Owner": nil, "X-Auth-Method": {"anonymous"}}},
+		{name: "an open path with a token", call: get("/public/logo.png", ann), status: 200,
+			saw: http.Header{"X-Auth-Owner": {"ann"}}},
 		{name: "a path beside the open one", call: get("/publicity"), status: 401},
 		{name: "a denied path", call: get("/internal/metrics", ann), status: 403},
-		{name: "a missing scope", call: call{method: http.MethodDelete, path: "/users/7", header: [][2]string{ann}}, status: 403},
+		{name: "a missing scope", call: call{method: http.MethodDelete, path: "/users/7", header: [][2]string{ann}},
+			status: 403},
 		{name: "the scope", status: 200, call: call{
-			method: http.MethodDelete, path: "/users/7", header: [][2]string{s.issuer.bearer(t, claims{"scope": "users:read users:delete"})},
+			method: http.MethodDelete, path: "/users/7",
+			header: [][2]string{s.issuer.bearer(t, claims{"scope": "users:read users:delete"})},
 		}},
-		// Envoy itself has //, /../ and %2f out of the way (normalize_path and its like); what it leaves is refused.
+		// Envoy itself removes //, /../ and %2f (normalize_path and similar settings). The service refuses what remains.
 		{name: "parameters in a path", call: get("/public;x=1/logo.png", ann), status: 400},
 		{name: "dots with parameters", call: get("/public/..;/internal", ann), status: 403},
 		{name: "a line break", call: get("/public/%0a", ann), status: 400},
 		{name: "another spelling of the denied path", call: get("//public/../%69nternal/x", ann), status: 403},
 		{name: "a preflight", status: 200, call: call{method: http.MethodOptions, path: "/", header: [][2]string{
 			{"origin", "https://shop.example"}, {"access-control-request-method", "PUT"}}}},
-		{name: "OPTIONS that is no preflight", call: call{method: http.MethodOptions, path: "/"}, status: 401},
+		{name: "OPTIONS without the headers of a preflight", call: call{method: http.MethodOptions, path: "/"}, status: 401},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := s.do(t, c.call)
 			if a.status != c.status {
-				t.Fatalf("got %d %s; want %d; the application saw %v", a.status, a.body, c.status, a.saw())
+				t.Fatalf("got %d %s; want %d; the application received %v", a.status, a.body, c.status, a.saw())
 			}
 			wantHeaders(t, "the client", a.header, c.header)
 			if c.status != http.StatusOK {
 				wantProblem(t, a, c.status)
 				if seen := a.saw(); seen != nil {
-					t.Errorf("the application saw %v, want nothing", seen)
+					t.Errorf("the application received %v, want nothing", seen)
 				}
 				return
 			}
@@ -129,7 +141,7 @@ func testOutcomes(t *testing.T, s *shop) {
 	}
 }
 
-// wantHeaders compares the headers that are wanted; nil for one that must not be there.
+// wantHeaders compares the headers in want. The value nil means that a header must be absent.
 func wantHeaders(t *testing.T, who string, got, want http.Header) {
 	t.Helper()
 	for name, values := range want {
@@ -139,17 +151,18 @@ func wantHeaders(t *testing.T, who string, got, want http.Header) {
 	}
 }
 
-// unsigned is a token with `alg: none` for sub ann, aud shop, exp in 2100.
-const unsigned = "eyJhbGciOiJub25lIn0.eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlIiwiYXVkIjoic2hvcCIsInN1YiI6ImFubiIsImV4cCI6NDEwMjQ0NDgwMH0."
+// unsigned is a token with `alg: none`, sub ann, aud shop, and exp in 2100.
+const unsigned = "eyJhbGciOiJub25lIn0." +
+	"eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlIiwiYXVkIjoic2hvcCIsInN1YiI6ImFubiIsImV4cCI6NDEwMjQ0NDgwMH0."
 
-// swapSignature is a token with the signature of another.
+// swapSignature returns a token with the signature of another token.
 func swapSignature(t *testing.T, i *issuer) string {
 	t.Helper()
 	mine, others := i.bearer(t, claims{"sub": "eve"})[1], i.bearer(t, claims{"sub": "root"})[1]
 	return others[:strings.LastIndex(others, ".")] + mine[strings.LastIndex(mine, "."):]
 }
 
-// testOwnersLimits uses up a limit that ext_authz decides.
+// testOwnersLimits uses up a limit of ext_authz.
 func testOwnersLimits(t *testing.T, s *shop) {
 	few := get("/few/things", s.issuer.bearer(t, claims{"sub": "carl"}))
 	const policy = `"few";q=3;w=3600`
@@ -162,10 +175,11 @@ func testOwnersLimits(t *testing.T, s *shop) {
 	}
 	a := s.do(t, few)
 	if a.status != http.StatusTooManyRequests || a.saw() != nil {
-		t.Fatalf("the fourth: got %d, the application saw %v; want 429", a.status, a.saw())
+		t.Fatalf("the fourth: got %d, the application received %v; want 429 and nothing", a.status, a.saw())
 	}
 	wantProblem(t, a, http.StatusTooManyRequests)
-	wantHeaders(t, "the client", a.header, http.Header{"Ratelimit": {`"few";r=0;t=1200`}, "Ratelimit-Policy": {policy}, "Retry-After": {"1200"}})
+	wantHeaders(t, "the client", a.header,
+		http.Header{"Ratelimit": {`"few";r=0;t=1200`}, "Ratelimit-Policy": {policy}, "Retry-After": {"1200"}})
 	if a := s.do(t, get("/few/things", s.issuer.bearer(t, claims{"sub": "dora"}))); a.status != http.StatusOK {
 		t.Errorf("another owner: got %d, want 200", a.status)
 	}

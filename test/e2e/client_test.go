@@ -16,20 +16,21 @@ import (
 type proxy struct {
 	*testenv.EnvoyProxy
 	addr string
-	tls  *tls.Config // for clients; nil when they speak plain HTTP
+	tls  *tls.Config // for clients; nil for plain HTTP
 }
 
 // asked returns a counter of Envoy's rate limit filter: ok, over_limit, error or failure_mode_allowed.
 func (p *proxy) asked(outcome string) int { return p.Stat("cluster.application.ratelimit." + outcome) }
 
-// neverFailed checks that no call of Envoy failed: such a request would have passed unlimited.
+// neverFailed checks that no call of Envoy's rate limit filter failed. Envoy would have allowed that request without
+// a limit.
 func (p *proxy) neverFailed(t *testing.T) {
 	t.Helper()
 	if n := p.asked("error"); n != 0 {
-		t.Errorf("ratelimit.error: got %d, want 0: as many requests passed unlimited", n)
+		t.Errorf("ratelimit.error: got %d, want 0: these requests were allowed without a limit", n)
 	}
 	if p.asked("ok") == 0 {
-		t.Error("ratelimit.ok: got 0: Envoy did not ask at all")
+		t.Error("ratelimit.ok: got 0: Envoy did not call the service")
 	}
 }
 
@@ -37,20 +38,20 @@ func (p *proxy) neverFailed(t *testing.T) {
 type call struct {
 	method, path string
 	header       [][2]string
-	from         string // the client's address, 127.0.0.1 when empty
+	from         string // the client's address; empty: 127.0.0.1
 	grpc         bool   // a gRPC call with an empty message
 }
 
-// answer is what the client gets.
+// answer is the response that the client receives.
 type answer struct {
 	status     int
 	grpcStatus string
 	header     http.Header
 	body       string
-	end        time.Time // when it was there
+	end        time.Time // of the response
 }
 
-// do makes a call, on a connection of its own as a new client would.
+// do makes a call on a new connection.
 func (p *proxy) do(t *testing.T, c call) answer {
 	t.Helper()
 	transport := &http.Transport{Protocols: new(http.Protocols), TLSClientConfig: p.tls}
@@ -63,7 +64,7 @@ func (p *proxy) do(t *testing.T, c call) answer {
 
 	resp, body := testenv.RoundTrip(t, transport, p.request(t, c))
 	a := answer{status: resp.StatusCode, header: resp.Header, body: body, end: time.Now()}
-	// An answer of nothing but trailers has them where its headers would be.
+	// A gRPC response without a message has its trailers in place of headers.
 	if a.grpcStatus = resp.Trailer.Get("Grpc-Status"); a.grpcStatus == "" {
 		a.grpcStatus = resp.Header.Get("Grpc-Status")
 	}
@@ -94,7 +95,7 @@ func (p *proxy) request(t *testing.T, c call) *http.Request {
 	return req
 }
 
-// tally makes a call n times and returns how many were let through and how many denied; any other answer fails the test.
+// tally makes a call n times and returns the numbers of allowed and denied calls. Any other answer fails the test.
 func (p *proxy) tally(t *testing.T, n int, c call) (allowed, denied int) {
 	t.Helper()
 	for range n {

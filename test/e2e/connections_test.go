@@ -16,7 +16,7 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestConnections is envoy/tcp.yaml as it is, with the rules beside it.
+// TestConnections runs envoy/tcp.yaml unchanged, with the rules in envoy/rules.
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	service := startService(t, "RUNTIME_ROOT="+filepath.Join(testenv.RepoRoot(t), "envoy"), "RUNTIME_APPDIRECTORY=rules")
@@ -29,17 +29,17 @@ func TestConnections(t *testing.T) {
 			t.Errorf("got %q, want %q", got, "hello ping")
 		}
 	})
-	t.Run("one that may not", func(t *testing.T) {
+	t.Run("an address that may not connect", func(t *testing.T) {
 		before := application.connections.Load()
 		if got := envoy.talk(t, elsewhere); got != "" {
-			t.Errorf("got %q, want the connection closed without a word", got)
+			t.Errorf("got %q, want the connection closed without data", got)
 		}
 		if n := application.connections.Load() - before; n != 0 {
-			t.Errorf("the application was connected to %d times, want 0", n)
+			t.Errorf("the application accepted %d connections, want 0", n)
 		}
 		envoy.wantStats(t, map[string]int{"ext_authz.ingress.denied": 1, "ext_authz.ingress.cx_closed": 1})
 	})
-	t.Run("ratelimit is asked as the connection opens, ext_authz with the first bytes", func(t *testing.T) {
+	t.Run("Envoy calls ratelimit when the connection opens, ext_authz at the first bytes", func(t *testing.T) {
 		before := envoy.Stat("ext_authz.ingress.total")
 		conn := envoy.dial(t, elsewhere)
 		defer func() { _ = conn.Close() }()
@@ -48,10 +48,10 @@ func TestConnections(t *testing.T) {
 				return fmt.Errorf("ratelimit.ingress.ok is %d, want 3", got)
 			}
 			return nil
-		}, "ratelimit to be asked")
+		}, "the call of ratelimit")
 		envoy.wantStats(t, map[string]int{"ext_authz.ingress.total": before})
 	})
-	t.Run("too many", func(t *testing.T) {
+	t.Run("too many connections", func(t *testing.T) {
 		const busy = "127.0.0.3"
 		for i := range 10 {
 			if got := envoy.talk(t, busy); got != "hello ping" {
@@ -63,7 +63,7 @@ func TestConnections(t *testing.T) {
 			t.Errorf("the eleventh: got %q, want the connection closed", got)
 		}
 		if n := application.connections.Load() - before; n != 0 {
-			t.Errorf("the application was connected to %d times, want 0", n)
+			t.Errorf("the application accepted %d connections, want 0", n)
 		}
 		envoy.wantStats(t, map[string]int{"ratelimit.ingress.over_limit": 1, "ratelimit.ingress.cx_closed": 1})
 		if got := envoy.talk(t, "127.0.0.4"); got != "hello ping" {
@@ -73,7 +73,7 @@ func TestConnections(t *testing.T) {
 	if err := service.Terminate(); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("the service is away: ratelimit lets through, ext_authz closes", func(t *testing.T) {
+	t.Run("the service is unavailable: ratelimit allows, ext_authz closes", func(t *testing.T) {
 		if got := envoy.talk(t, "127.0.0.2"); got != "" {
 			t.Errorf("got %q, want the connection closed", got)
 		}
@@ -81,7 +81,8 @@ func TestConnections(t *testing.T) {
 	})
 }
 
-// TestConnectionsWithoutRedis: who may not connect may not either when nothing can be counted, and all the rest is allowed.
+// TestConnectionsWithoutRedis has no Redis and STORE_ERROR_POLICY=allow. Denied addresses are still denied; all other
+// addresses are allowed.
 func TestConnectionsWithoutRedis(t *testing.T) {
 	t.Parallel()
 	service := startService(t, "RUNTIME_ROOT="+filepath.Join(testenv.RepoRoot(t), "envoy"), "RUNTIME_APPDIRECTORY=rules",
@@ -94,33 +95,35 @@ func TestConnectionsWithoutRedis(t *testing.T) {
 	}
 }
 
-// TestConnectionsByPrincipal lets a certificate say who connects, by the policy that docs/ext_authz.md shows.
+// TestConnectionsByPrincipal identifies clients by certificate, with the policy of docs/ext_authz.md.
 func TestConnectionsByPrincipal(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
 	root, _ := rulesDirectory(t, block(t, "docs/ext_authz.md", "yaml", "domain: connections"))
 	service := startService(t, "RUNTIME_ROOT="+root)
-	envoy := startEnvoyWith(t, "envoy/tcp.yaml", testenv.Ports{8000: newGreeter(t).port, 8081: service.grpcPort}, ca.listener(t))
+	envoy := startEnvoyWith(t, "envoy/tcp.yaml", testenv.Ports{8000: newGreeter(t).port, 8081: service.grpcPort},
+		ca.listener(t))
 	for _, c := range []struct {
 		name         string
 		certificates []tls.Certificate
 		want         string
 	}{
-		{"a workload that is named", []tls.Certificate{ca.issue(t, "spiffe://example.org/ns/shop/sa/web")}, "hello ping"},
-		{"one that is not", []tls.Certificate{ca.issue(t, "spiffe://example.org/ns/shop/sa/batch")}, ""},
+		{"a listed workload", []tls.Certificate{ca.issue(t, "spiffe://example.org/ns/shop/sa/web")}, "hello ping"},
+		{"an unlisted workload", []tls.Certificate{ca.issue(t, "spiffe://example.org/ns/shop/sa/batch")}, ""},
 		{"no certificate", nil, ""},
-		{"the named one, again", []tls.Certificate{ca.issue(t, "spiffe://example.org/ns/shop/sa/web")}, "hello ping"},
-		{"the named one, once too often", []tls.Certificate{ca.issue(t, "spiffe://example.org/ns/shop/sa/web")}, ""},
-		{"another one that is named", []tls.Certificate{ca.issue(t, "spiffe://example.org/ns/bank/sa/web")}, "hello ping"},
+		{"the listed workload again", []tls.Certificate{ca.issue(t, "spiffe://example.org/ns/shop/sa/web")}, "hello ping"},
+		{"the listed workload over its limit", []tls.Certificate{ca.issue(t, "spiffe://example.org/ns/shop/sa/web")}, ""},
+		{"another listed workload", []tls.Certificate{ca.issue(t, "spiffe://example.org/ns/bank/sa/web")}, "hello ping"},
 	} {
-		client := &proxy{EnvoyProxy: envoy.EnvoyProxy, addr: envoy.addr, tls: &tls.Config{RootCAs: ca.Pool, Certificates: c.certificates, ServerName: "127.0.0.1"}}
+		client := &proxy{EnvoyProxy: envoy.EnvoyProxy, addr: envoy.addr,
+			tls: &tls.Config{RootCAs: ca.Pool, Certificates: c.certificates, ServerName: "127.0.0.1"}}
 		if got := client.talk(t, "127.0.0.1"); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
 	}
 }
 
-// greeter is an application that speaks first, and then says again what it hears.
+// greeter is an application that sends a greeting first and then echoes what it receives.
 type greeter struct {
 	port        int
 	connections atomic.Int64
@@ -144,7 +147,7 @@ func newGreeter(t *testing.T) *greeter {
 			go func() {
 				defer func() { _ = conn.Close() }()
 				_, _ = io.WriteString(conn, "hello ")
-				_, _ = io.Copy(conn, conn) // until the client goes
+				_, _ = io.Copy(conn, conn) // until the client closes
 			}()
 		}
 	}()
@@ -167,20 +170,21 @@ func (p *proxy) dial(t *testing.T, from string) net.Conn {
 	return conn
 }
 
-// talk says a line on a connection from an address, and returns what is heard until the end of a line, or of the connection.
+// talk sends a line on a new connection from an address. It returns the data received until the end of a line or of the
+// connection.
 func (p *proxy) talk(t *testing.T, from string) string {
 	t.Helper()
 	conn := p.dial(t, from)
 	defer func() { _ = conn.Close() }()
 	_, err := io.WriteString(conn, "ping\n")
-	heard, readErr := bufio.NewReader(conn).ReadString('\n')
+	received, readErr := bufio.NewReader(conn).ReadString('\n')
 	if err = errors.Join(err, readErr); err == nil {
-		return heard[:len(heard)-1]
+		return received[:len(received)-1]
 	}
 	if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
-		t.Fatalf("heard %q, and then: %v; want an answer, or the end of the connection", heard, err)
+		t.Fatalf("received %q, then: %v; want an answer, or the end of the connection", received, err)
 	}
-	return heard
+	return received
 }
 
 // wantStats checks counters of Envoy.

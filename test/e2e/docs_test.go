@@ -14,8 +14,8 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// block returns the first fenced block of a language that has a text in it, of a page of the documentation: what the page shows is
-// what the test runs.
+// block returns the first fenced block of a language in a page of the documentation that contains a text, so that a
+// test runs what the page shows.
 func block(t *testing.T, page, language, has string) string {
 	t.Helper()
 	for _, content := range blocks(t, page, language) {
@@ -43,19 +43,20 @@ func blocks(t *testing.T, page, language string) (list []string) {
 	}
 }
 
-// example is a request of a page, or several of the same, and what the page says is answered.
+// example is a request of a page, or several equal ones, and the answer that the page shows.
 type example struct {
 	command string
 	call    call
 	status  string
 	header  http.Header
-	body    string // "": not told
+	body    string // "": not shown
 	codes   string // of several
 }
 
-// examples are the requests of a block of a page: lines such as `$ curl -si localhost:10000/path -H "name: value"`, each followed by
-// the status line and headers of the answer, among them all that are about limits, and perhaps its body; or a loop over such
-// requests, followed by their statuses. Words such as $KEY are replaced.
+// examples returns the requests of a block: lines such as `$ curl -si localhost:10000/path -H "name: value"`. The
+// status line and the headers of the answer follow each request. All headers about limits are among them; the body is
+// optional. A block may also have a loop over such requests, followed by their statuses. Words such as $KEY are
+// replaced.
 func examples(t *testing.T, console string, words map[string]string) (list []example) {
 	t.Helper()
 	for line := range strings.Lines(console) {
@@ -75,19 +76,20 @@ func examples(t *testing.T, console string, words map[string]string) (list []exa
 		case isHeader:
 			last.header.Add(name, value)
 		case line != "" && line != "...":
-			t.Fatalf("after %q: what is %q?", last.command, line)
+			t.Fatalf("after %q: cannot read %q", last.command, line)
 		}
 	}
 	return list
 }
 
-var curlLine = regexp.MustCompile(`curl (?:-si|-so /dev/null -w "%\{http_code\} ") localhost:10000(/\S*)(?: -H "([^:"]+): ([^"]+)")?(?:; done)?$`)
+var curlLine = regexp.MustCompile(`curl (?:-si|-so /dev/null -w "%\{http_code\} ") localhost:10000(/\S*)` +
+	`(?: -H "([^:"]+): ([^"]+)")?(?:; done)?$`)
 
 func curl(t *testing.T, command string, words map[string]string) call {
 	t.Helper()
 	m := curlLine.FindStringSubmatch(command)
 	if m == nil {
-		t.Fatalf("%q is not understood, want %s", command, curlLine)
+		t.Fatalf("cannot read %q, want %s", command, curlLine)
 	}
 	c := get(m[1])
 	if m[2] != "" {
@@ -96,8 +98,8 @@ func curl(t *testing.T, command string, words map[string]string) call {
 	return c
 }
 
-// holds makes the requests of a block, and compares what is answered with what the page says. Numbers may differ by the seconds
-// that have passed.
+// holds makes the requests of a block and compares the answers with those of the page. Numbers may differ by the
+// seconds that have passed.
 func (p *proxy) holds(t *testing.T, console string, words map[string]string) {
 	t.Helper()
 	begin := time.Now()
@@ -108,33 +110,33 @@ func (p *proxy) holds(t *testing.T, console string, words map[string]string) {
 				codes = append(codes, strconv.Itoa(p.do(t, e.call).status))
 			}
 			if got := strings.Join(codes, " "); got != e.codes {
-				t.Errorf("%s: got %s, the page says %s", e.command, got, e.codes)
+				t.Errorf("%s: got %s, the page shows %s", e.command, got, e.codes)
 			}
 			continue
 		}
 		a := p.do(t, e.call)
 		if got := fmt.Sprint(a.status, " ", http.StatusText(a.status)); got != e.status {
-			t.Errorf("%s: got %s, the page says %s", e.command, got, e.status)
+			t.Errorf("%s: got %s, the page shows %s", e.command, got, e.status)
 		}
 		seconds := 1 + int(time.Since(begin)/time.Second)
 		for name, values := range a.header {
 			limiting := strings.Contains(name, "Ratelimit") || name == "Retry-After"
 			if limiting && !strings.HasPrefix(name, sawPrefix) && e.header[name] == nil {
-				t.Errorf("%s: got %s: %q, of which the page says nothing", e.command, name, values)
+				t.Errorf("%s: got %s: %q, which the page does not show", e.command, name, values)
 			}
 		}
 		for name, want := range e.header {
 			if !slices.EqualFunc(a.header[name], want, near(seconds)) {
-				t.Errorf("%s: got %s: %q, the page says %q", e.command, name, a.header[name], want)
+				t.Errorf("%s: got %s: %q, the page shows %q", e.command, name, a.header[name], want)
 			}
 		}
 		if e.body != "" && !near(seconds)(a.body, e.body) {
-			t.Errorf("%s: got body %s, the page says %s", e.command, a.body, e.body)
+			t.Errorf("%s: got body %s, the page shows %s", e.command, a.body, e.body)
 		}
 	}
 }
 
-// near compares texts of which the numbers may differ by so many.
+// near returns a function that compares texts. Numbers in them may differ by at most most.
 func near(most int) func(got, want string) bool {
 	number := regexp.MustCompile(`\d+`)
 	return func(got, want string) bool {

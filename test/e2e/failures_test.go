@@ -13,10 +13,11 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// The rows of the table of failures in docs/operations.md that no other test shows: TestRedisAway, TestAuthzRedisAway and TestKeysWhileRedisIsAway
-// have Redis away, TestServiceAway the service, TestReload and TestPolicyReload a file with a mistake.
+// These tests cover the rows of the table of failures in docs/operations.md that no other test covers. In
+// TestRedisAway, TestAuthzRedisAway and TestKeysWhileRedisIsAway, Redis is unavailable. In TestServiceAway, the
+// service is unavailable. In TestReload and TestPolicyReload, a file has a mistake.
 
-// failureRules limit by path what ext_authz asks about, and by device what ratelimit asks about on the route /rewards.
+// failureRules limit by path the requests of ext_authz, and by device the requests of ratelimit on the route /rewards.
 const failureRules = `
 domain: sample
 authz:
@@ -38,7 +39,7 @@ descriptors:
 
 const ratelimitFilter = "envoy.filters.http.ratelimit"
 
-// startFailing starts the service with failureRules, and an Envoy for either filter alone.
+// startFailing starts the service with failureRules, and one Envoy for each of the two filters.
 func startFailing(t *testing.T, environment ...string) (s *service, authz, limits *proxy) {
 	t.Helper()
 	s = startWithFailureRules(t, environment...)
@@ -51,7 +52,7 @@ func startWithFailureRules(t *testing.T, environment ...string) *service {
 	return startService(t, append([]string{"RUNTIME_ROOT=" + root, serverSecret}, environment...)...)
 }
 
-// TestStoreErrorPolicies: when Redis can not decide, each rule says who does.
+// TestStoreErrorPolicies checks on_store_error of each rule while Redis is unavailable.
 func TestStoreErrorPolicies(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -99,13 +100,13 @@ func TestStoreErrorPolicies(t *testing.T) {
 	wantSaid(t, service, "redis answers again")
 	testenv.Eventually(t, func() error {
 		if n := service.metric(t, "extauthz_store_up"); n != 1 {
-			return fmt.Errorf("it is %d", n)
+			return fmt.Errorf("extauthz_store_up is %d", n)
 		}
 		return nil
-	}, "extauthz_store_up to be 1 when Redis is back")
+	}, "extauthz_store_up to be 1 after Redis has started again")
 }
 
-// TestRedisFull has a Redis that answers, and takes nothing in: its memory is full.
+// TestRedisFull has a Redis that answers but stores nothing, because its memory is full.
 func TestRedisFull(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -116,10 +117,10 @@ func TestRedisFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	if allowed, denied := authz.tally(t, 5, get("/local")); allowed != 3 {
-		t.Errorf("ext_authz: got %d allowed and %d denied; want 3 and 2, by the memory of the process", allowed, denied)
+		t.Errorf("ext_authz: got %d allowed and %d denied; want 3 and 2, decided in local memory", allowed, denied)
 	}
 	if allowed, denied := limits.tally(t, 5, claim("local")); allowed != 3 {
-		t.Errorf("ratelimit: got %d allowed and %d denied; want 3 and 2, by the memory of the process", allowed, denied)
+		t.Errorf("ratelimit: got %d allowed and %d denied; want 3 and 2, decided in local memory", allowed, denied)
 	}
 	wantSaid(t, service, "reason=OOM")
 	if n := service.metric(t, `extauthz_store_undecided_total{reason="OOM"}`); n < 6 {
@@ -127,12 +128,12 @@ func TestRedisFull(t *testing.T) {
 	}
 }
 
-// TestServiceSilent: the service takes calls and does not answer, until Envoy's timeouts end it.
+// TestServiceSilent pauses the service: it does not answer, and Envoy's timeouts end the calls.
 func TestServiceSilent(t *testing.T) {
 	t.Parallel()
 	service := startWithFailureRules(t)
-	// These Envoys wait as briefly as the configuration says, or nearly. Until then the client waits, and for no longer: the service
-	// stays silent.
+	// These Envoys wait about as long as the sample configuration says. The client waits for that time only, because the
+	// service does not answer.
 	briefly := func(_ *testing.T, config string) string { return strings.ReplaceAll(config, longTimeout, "0.250s") }
 	authz := startEnvoy(t, service.grpcPort, without(ratelimitFilter), briefly)
 	limits := startEnvoy(t, service.grpcPort, without(extAuthz), briefly)
@@ -155,11 +156,12 @@ func TestServiceSilent(t *testing.T) {
 	awaitStatus(t, authz, get("/local"), http.StatusOK)
 }
 
-// TestReplicaGoes ends one of two replicas as a rolling update does (SIGTERM): Envoy is told in time, and nobody notices.
+// TestReplicaGoes ends one of two replicas as a rolling update does (SIGTERM). Envoy learns it in time from the
+// health check, and no request fails.
 func TestReplicaGoes(t *testing.T) {
 	t.Parallel()
 	root, _ := rulesDirectory(t, failureRules)
-	// Envoy's health check says no after two failures, here 0.1 s apart; the rest is for a busy test machine.
+	// Envoy's health check fails after two failures, here 0.1 s apart. The rest of the 10 s is for a busy test machine.
 	goes := startService(t, "RUNTIME_ROOT="+root, serverSecret, "DRAIN_DELAY=10s")
 	stays := startService(t, "RUNTIME_ROOT="+root, serverSecret)
 	const endpoint = "socket_address: { address: 127.0.0.1, port_value: 8081 }"
@@ -167,7 +169,8 @@ func TestReplicaGoes(t *testing.T) {
               - endpoint:
                   address:
                     `+strings.Replace(endpoint, "8081", strconv.Itoa(stays.grpcPort), 1)),
-		instead("          interval: 2s\n          ", "          interval: 0.1s\n          "), instead("no_traffic_interval: 2s", "no_traffic_interval: 0.1s"))
+		instead("          interval: 2s\n          ", "          interval: 0.1s\n          "),
+		instead("no_traffic_interval: 2s", "no_traffic_interval: 0.1s"))
 
 	ended := make(chan error, 1)
 	go func() { ended <- goes.Terminate() }()
@@ -191,14 +194,16 @@ func TestReplicaGoes(t *testing.T) {
 	}
 }
 
-// TestUnknownDomain: Envoy asks about a domain that no rule file has. Nobody gets past ext_authz, and ratelimit limits nobody.
+// TestUnknownDomain has an Envoy whose domain is in no rule file. ext_authz denies all requests, and ratelimit allows
+// all.
 func TestUnknownDomain(t *testing.T) {
 	t.Parallel()
 	root, _ := rulesDirectory(t, failureRules)
 	service := startService(t, "RUNTIME_ROOT="+root, serverSecret)
 	authz := startEnvoy(t, service.grpcPort, without(ratelimitFilter),
 		instead("context_extensions: { domain: sample }", "context_extensions: { domain: simple }"))
-	limits := startEnvoy(t, service.grpcPort, without(extAuthz), instead("\n                      domain: sample\n", "\n                      domain: simple\n"))
+	limits := startEnvoy(t, service.grpcPort, without(extAuthz),
+		instead("\n                      domain: sample\n", "\n                      domain: simple\n"))
 
 	if a := authz.do(t, get("/local")); a.status != http.StatusForbidden {
 		t.Errorf("ext_authz: got %d %s, want 403", a.status, a.body)
@@ -214,7 +219,7 @@ func TestUnknownDomain(t *testing.T) {
 	}
 }
 
-// TestIssuerAway: the keys of an issuer are unavailable, so its tokens cannot be verified. Other credentials are decided.
+// TestIssuerAway has an issuer whose keys are unavailable. Its tokens cannot be verified; other credentials can.
 func TestIssuerAway(t *testing.T) {
 	t.Parallel()
 	issuer, keys := newIssuer(t), keysInFile(t)
@@ -242,13 +247,13 @@ func TestIssuerAway(t *testing.T) {
 	awaitStatus(t, envoy, get("/", issuer.bearer(t, nil)), http.StatusOK)
 }
 
-// wantSaid checks that the service has logged this.
+// wantSaid waits until the service has logged this text.
 func wantSaid(t *testing.T, s *service, want string) {
 	t.Helper()
 	testenv.Eventually(t, func() error {
 		if !strings.Contains(s.Output(), want) {
-			return fmt.Errorf("the service has said:\n%s", s.Output())
+			return fmt.Errorf("the log of the service:\n%s", s.Output())
 		}
 		return nil
-	}, fmt.Sprintf("the service to say %q", want))
+	}, fmt.Sprintf("the service to log %q", want))
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// testBothFilters follows what ext_authz has found out into the descriptors of ratelimit.
+// testBothFilters checks that owner and plan get from ext_authz into the descriptors of ratelimit.
 func testBothFilters(t *testing.T, s *shop) {
 	post := func(who claims, header ...[2]string) call {
 		return call{method: http.MethodPost, path: "/posts", header: append(header, s.issuer.bearer(t, who))}
@@ -20,10 +20,11 @@ func testBothFilters(t *testing.T, s *shop) {
 		if allowed, _ := s.tally(t, 1, post(claims{"sub": "finn"})); allowed != 1 {
 			t.Error("the first post of another owner is denied")
 		}
-		// What clients send for metadata, or for who they are, changes nothing.
-		spoofed := post(claims{"sub": "emma"}, [2]string{"x-auth-owner", "gina"}, [2]string{"x-user-id", "gina"}, [2]string{"x-ext-authz-owner", "gina"})
+		// Headers of the client that imitate metadata or identity headers change nothing.
+		spoofed := post(claims{"sub": "emma"}, [2]string{"x-auth-owner", "gina"}, [2]string{"x-user-id", "gina"},
+			[2]string{"x-ext-authz-owner", "gina"})
 		if allowed, _ := s.tally(t, 1, spoofed); allowed != 0 {
-			t.Error("one more post passes for one who says that he is another")
+			t.Error("one more post is allowed with the identity headers of another owner")
 		}
 	})
 	t.Run("the plan", func(t *testing.T) {
@@ -34,23 +35,23 @@ func testBothFilters(t *testing.T, s *shop) {
 			t.Errorf("on gold: got %d of 3 allowed, want the 2 that are left of 4", allowed)
 		}
 	})
-	t.Run("limits of the virtual host hold on routes with limits of their own", func(t *testing.T) {
+	t.Run("limits of the virtual host apply to routes with their own limits", func(t *testing.T) {
 		call := post(claims{"sub": "ines"})
 		call.from = "127.0.0.9"
 		if allowed, _ := s.tally(t, 4, call); allowed != 3 {
 			t.Errorf("got %d of 4 allowed, want the 3 of the address", allowed)
 		}
 	})
-	t.Run("what one denies, the other is not asked about", func(t *testing.T) {
+	t.Run("if ext_authz denies, Envoy does not call ratelimit", func(t *testing.T) {
 		before := s.asked("ok") + s.asked("over_limit")
 		if a := s.do(t, get("/")); a.status != http.StatusUnauthorized {
 			t.Fatalf("got %d, want 401", a.status)
 		}
 		if asked := s.asked("ok") + s.asked("over_limit"); asked != before {
-			t.Errorf("ratelimit was asked %d times, want 0", asked-before)
+			t.Errorf("Envoy called ratelimit %d times, want 0", asked-before)
 		}
 	})
-	// Both speak of one address, and of one owner.
+	// Both filters limit one address and one owner.
 	const few, address = `"few";q=3;w=3600`, `"address";q=3;w=3600`
 	from := func(sub, path string) call {
 		c := get(path, s.issuer.bearer(t, claims{"sub": sub}))
@@ -64,7 +65,7 @@ func testBothFilters(t *testing.T, s *shop) {
 			wantList(t, a, "Ratelimit-Policy", few, address)
 		}
 	})
-	t.Run("a denial of ratelimit is told as its own", func(t *testing.T) {
+	t.Run("a denial of ratelimit has its headers and those of ext_authz", func(t *testing.T) {
 		if allowed, _ := s.tally(t, 1, from("kurt", "/")); allowed != 1 {
 			t.Fatal("the limit of the address is used up too early")
 		}
@@ -75,7 +76,7 @@ func testBothFilters(t *testing.T, s *shop) {
 		wantList(t, a, "Ratelimit", `"few";r=0;`, `"address";r=0;`)
 		wantList(t, a, "Ratelimit-Policy", few, address)
 	})
-	t.Run("a denial of ext_authz is told alone", func(t *testing.T) {
+	t.Run("a denial of ext_authz has only its own headers", func(t *testing.T) {
 		a := s.do(t, from("jane", "/few/things"))
 		if a.status != http.StatusTooManyRequests {
 			t.Errorf("got %d, want 429", a.status)
@@ -84,7 +85,8 @@ func testBothFilters(t *testing.T, s *shop) {
 	})
 }
 
-// wantList checks that a header is a list (RFC 9651), over one line or several, of items that begin like these, in any order.
+// wantList checks that a header is a list (RFC 9651) of items with these beginnings, in any order. The list may have
+// several lines.
 func wantList(t *testing.T, a answer, name string, want ...string) {
 	t.Helper()
 	var items []string

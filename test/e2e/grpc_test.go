@@ -13,10 +13,10 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// invoke makes a call with a gRPC client as programs have it. The pairs are its metadata.
+// invoke makes a call with a gRPC client. The pairs are its metadata.
 func (p *proxy) invoke(t *testing.T, method string, pairs ...string) *status.Status {
 	t.Helper()
-	// The client's own retries would hide what it is told.
+	// Retries of the client would hide the first answer.
 	conn, err := grpc.NewClient(p.addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableRetry())
 	if err != nil {
 		t.Fatal(err)
@@ -32,8 +32,9 @@ func testAuthzGRPC(t *testing.T, s *shop) {
 	if got := s.invoke(t, method); got.Code() != codes.Unauthenticated || got.Message() == "" {
 		t.Errorf("without a credential: got %v, want UNAUTHENTICATED (16) and a message", got)
 	}
-	if got := s.invoke(t, method, "authorization", "Bearer x"); got.Code() != codes.Unauthenticated || got.Message() == "" {
-		t.Errorf("with a bad one: got %v, want UNAUTHENTICATED (16) and a message", got)
+	if got := s.invoke(t, method, "authorization", "Bearer x"); got.Code() != codes.Unauthenticated ||
+		got.Message() == "" {
+		t.Errorf("with an invalid credential: got %v, want UNAUTHENTICATED (16) and a message", got)
 	}
 	for i := range 3 {
 		if got := s.invoke(t, method, bearer[0], bearer[1]); got.Code() != codes.OK {
@@ -47,7 +48,7 @@ func testAuthzGRPC(t *testing.T, s *shop) {
 	for _, d := range got.Details() {
 		if retry, ok := d.(*errdetails.RetryInfo); ok {
 			if after := retry.GetRetryDelay().AsDuration(); after < 19*time.Minute || after > 20*time.Minute {
-				t.Errorf("over the limit: got a retry delay of %v, want 20 min less what the test took", after)
+				t.Errorf("over the limit: got a retry delay of %v, want 20 min less the duration of the test", after)
 			}
 			return
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// hostRules close one host, and an address, to all.
+// hostRules deny all requests for one host and two addresses.
 const hostRules = `
 domain: sample
 authz:
@@ -24,8 +24,8 @@ descriptors:
   - { key: host, value: busy.example.com, rate_limit: { unit: hour, requests_per_unit: 0 } }
 `
 
-// TestHosts sends what a client could write for a host that is closed, so that this service reads another name, and
-// the upstream reads that one.
+// TestHosts sends variants of a denied host. A client could hope that the service reads another name and the upstream
+// reads the denied one.
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	root, _ := rulesDirectory(t, hostRules)
@@ -49,7 +49,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// hostStatuses are hosts, and how requests with them are answered.
+// hostStatuses returns hosts and the status of a request with each.
 func hostStatuses() map[string]int {
 	const ok, bad, denied, limited = 200, 400, 403, 429
 	statuses := map[string]int{
@@ -98,14 +98,14 @@ func testHost(t *testing.T, envoy *proxy, host string, want int) {
 		case want == http.StatusBadRequest && (a.status == 0 || a.status == http.StatusNotFound):
 			// Envoy has closed the connection or the stream, or found no route.
 		case strings.HasSuffix(form, "absolute form"):
-			// Envoy's own parser of URLs has read it, and has left of it what it took for the host.
+			// Envoy's parser of URLs has read it, and has replaced it by the host that it found.
 		default:
-			t.Errorf("%s, %q: got %d, want %d; the application saw %q", form, host, a.status, want, a.head)
+			t.Errorf("%s, %q: got %d, want %d; the application received %q", form, host, a.status, want, a.head)
 		}
 	}
 }
 
-// testTwoHosts names two hosts, of which an upstream may take either.
+// testTwoHosts sends requests with two hosts, none, or one in an unusual place. An upstream may read any of them.
 func testTwoHosts(t *testing.T, envoy *proxy) {
 	t.Helper()
 	const one, other = "www.example.com", "admin.example.com"
@@ -132,7 +132,7 @@ func testTwoHosts(t *testing.T, envoy *proxy) {
 	}
 }
 
-// wantClosed checks that no upstream would read a host that is closed in what the application was sent.
+// wantClosed checks that no upstream would read a denied host in the request that the application received.
 func wantClosed(t *testing.T, name string, a rawAnswer) {
 	t.Helper()
 	if a.head == "" {
@@ -141,10 +141,10 @@ func wantClosed(t *testing.T, name string, a rawAnswer) {
 	for does, read := range testenv.HostReaders() {
 		host := read(a.host())
 		if slices.Contains([]string{"admin.example.com", "busy.example.com", "2001:db8::1", "127.0.0.1"}, host) {
-			t.Errorf("%s: the application was sent %q, which one that %s reads as %s", name, a.host(), does, host)
+			t.Errorf("%s: the application received %q, which a reader that %s reads as %s", name, a.host(), does, host)
 		}
 	}
 	if strings.Count(strings.ToLower(a.head), "\r\nhost:") != 1 {
-		t.Errorf("%s: the application was sent %q, want one host", name, a.head)
+		t.Errorf("%s: the application received %q, want one host", name, a.head)
 	}
 }

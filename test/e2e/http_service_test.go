@@ -9,7 +9,8 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// overHTTP asks the service at this port over HTTP, by the filter of envoy/http-ext_authz.yaml, with that for rate limits after it.
+// overHTTP replaces the ext_authz filter by that of envoy/http-ext_authz.yaml, which calls the service over HTTP at
+// this port. The ratelimit filter remains.
 func overHTTP(port string) edit {
 	cluster := fmt.Sprintf(`
     - name: extauthz_http
@@ -33,12 +34,13 @@ func overHTTP(port string) edit {
 	}
 }
 
-// TestHTTPService is the same decision over HTTP, with what that can not do.
+// TestHTTPService checks the decisions of ext_authz over HTTP, within the limits of that protocol.
 func TestHTTPService(t *testing.T) {
 	t.Parallel()
 	issuer := newIssuer(t)
 	root, _ := rulesDirectory(t, policy(t, issuer))
-	service := startService(t, "RUNTIME_ROOT="+root, serverSecret, "AUTHZ_HTTP_TIMEOUT="+longTimeout, "AUTHZ_HTTP_SOURCE_HEADER=x-envoy-source")
+	service := startService(t, "RUNTIME_ROOT="+root, serverSecret, "AUTHZ_HTTP_TIMEOUT="+longTimeout,
+		"AUTHZ_HTTP_SOURCE_HEADER=x-envoy-source")
 	envoy := startEnvoy(t, service.grpcPort, overHTTP(service.http[strings.LastIndex(service.http, ":")+1:]))
 	ann := issuer.bearer(t, claims{"plan": "trial"})
 
@@ -50,14 +52,17 @@ func TestHTTPService(t *testing.T) {
 		saw    http.Header
 	}{
 		{name: "a valid token", call: get("/a//b?c=d", ann, [2]string{"x-auth-key-id", "evil"}), status: 200,
-			saw: http.Header{"X-Auth-Owner": {"ann"}, "X-Auth-Plan": {"trial"}, "X-Auth-Key-Id": {"first"}, "Authorization": nil}},
-		{name: "no credential", call: get("/"), status: 401, header: http.Header{"Www-Authenticate": {`Bearer realm="sample", ApiKey realm="sample"`}}},
-		{name: "a bad one", call: get("/", [2]string{"authorization", "Bearer x"}), status: 401,
+			saw: http.Header{"X-Auth-Owner": {"ann"}, "X-Auth-Plan": {"trial"}, "X-Auth-Key-Id": {"first"},
+				"Authorization": nil}},
+		{name: "no credential", call: get("/"), status: 401,
+			header: http.Header{"Www-Authenticate": {`Bearer realm="sample", ApiKey realm="sample"`}}},
+		{name: "an invalid credential", call: get("/", [2]string{"authorization", "Bearer x"}), status: 401,
 			header: http.Header{"Www-Authenticate": {`Bearer realm="sample", error="invalid_token", ApiKey realm="sample"`}}},
 		{name: "an open path", call: get("/public/x", [2]string{"x-auth-owner", "evil"}), status: 200,
 			saw: http.Header{"X-Auth-Owner": nil, "X-Auth-Method": {"anonymous"}}},
 		{name: "a denied path", call: get("/internal/x", ann), status: 403},
-		{name: "a domain that the client names", call: get("/", [2]string{"x-envoy-auth-context-extensions", "domain=other"}), status: 401},
+		{name: "a domain that the client names", call: get("/", [2]string{"x-envoy-auth-context-extensions", "domain=other"}),
+			status: 401},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := envoy.do(t, c.call)
@@ -82,7 +87,8 @@ func TestHTTPService(t *testing.T) {
 		wantProblem(t, a, http.StatusTooManyRequests)
 	})
 	t.Run("metadata for the other filter", func(t *testing.T) {
-		if allowed, _ := envoy.tally(t, 4, call{method: http.MethodPost, path: "/posts", header: [][2]string{ann}}); allowed != 2 {
+		if allowed, _ := envoy.tally(t, 4,
+			call{method: http.MethodPost, path: "/posts", header: [][2]string{ann}}); allowed != 2 {
 			t.Errorf("posts on trial: got %d of 4 allowed, want 2", allowed)
 		}
 	})
@@ -93,7 +99,7 @@ func TestHTTPService(t *testing.T) {
 	})
 }
 
-// TestHTTPSample is envoy/http-ext_authz.yaml as it is, with the sample rules.
+// TestHTTPSample runs envoy/http-ext_authz.yaml unchanged, with the sample rules.
 func TestHTTPSample(t *testing.T) {
 	t.Parallel()
 	service := startService(t, "AUTHZ_HTTP_TIMEOUT="+longTimeout, "AUTHZ_HTTP_SOURCE_HEADER=x-envoy-source")
@@ -108,6 +114,6 @@ func TestHTTPSample(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a := envoy.do(t, get("/", demo)); a.status != http.StatusServiceUnavailable || a.saw() != nil {
-		t.Errorf("the service is away: got %d, the application saw %v; want 503, nothing", a.status, a.saw())
+		t.Errorf("the service has ended: got %d, the application received %v; want 503, nothing", a.status, a.saw())
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestUnlistedIdentityHeaders leaves the identity headers out of allowed_upstream_headers. Envoy then drops those that
-// the service sends, and the application must not see those that the client sends in their place.
+// TestUnlistedIdentityHeaders omits the identity headers from allowed_upstream_headers. Envoy then drops the headers
+// that the service sets. The application must not receive those of the client in their place.
 func TestUnlistedIdentityHeaders(t *testing.T) {
 	t.Parallel()
 	service := startService(t, "AUTHZ_HTTP_TIMEOUT=2s", "AUTHZ_HTTP_SOURCE_HEADER=x-envoy-source")
@@ -35,17 +35,17 @@ func TestUnlistedIdentityHeaders(t *testing.T) {
 	}
 	for name, values := range a.saw() {
 		if strings.Contains(strings.Join(values, " "), "evil") {
-			t.Errorf("the application saw the client's %s: %q", name, values)
+			t.Errorf("the application received the client's %s: %q", name, values)
 		}
 	}
 }
 
-// TestCheckOfRunningEnvoy compares what a running Envoy has with the rules, as docs/ext_authz.md says: the sample is right, and
-// a route by plan is not.
+// TestCheckOfRunningEnvoy compares the configuration of a running Envoy with the rules, as docs/ext_authz.md shows. The
+// sample is correct, and a route by plan is an error.
 func TestCheckOfRunningEnvoy(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name, after string // what takes the place of a condition of a route
+		name, after string // a condition of a route, which replaces that of the sample
 		want        string
 	}{
 		{"the sample", "{ name: x-device-id, present_match: true }", "ok: "},
@@ -74,8 +74,9 @@ func TestCheckOfRunningEnvoy(t *testing.T) {
 	}
 }
 
-// TestRoutesByPlan adds a route for one plan. Envoy chooses the route of a request before it asks the service, so the
-// client's own header must not choose it. With clear_route_cache Envoy chooses again, by what the service has set.
+// TestRoutesByPlan adds a route for one plan. Envoy chooses the route before it calls the service, so a header of the
+// client must not select this route. With clear_route_cache, Envoy chooses again after the service has set its
+// headers.
 func TestRoutesByPlan(t *testing.T) {
 	t.Parallel()
 	const anyPath = `
@@ -101,8 +102,8 @@ func TestRoutesByPlan(t *testing.T) {
 	}{
 		{"as the sample is", []edit{gold("")}, toApplication},
 		{"clear_route_cache", []edit{gold(""), again}, toGold},
-		{"a route that does not ask", []edit{open}, toApplication},
-		{"a route that does not ask, clear_route_cache", []edit{open, again}, toGold},
+		{"a route without ext_authz", []edit{open}, toApplication},
+		{"a route without ext_authz, clear_route_cache", []edit{open, again}, toGold},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -13,7 +13,7 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// issuer makes tokens, and publishes the keys to check them with in a file.
+// issuer makes tokens and publishes its public key in a file.
 type issuer struct {
 	file    string
 	private *ecdsa.PrivateKey
@@ -27,7 +27,7 @@ func newIssuer(t *testing.T) *issuer {
 	return i
 }
 
-// rotate takes a new key with this name, publishes it alone and forgets the one before.
+// rotate replaces the key by a new one with this id, and publishes only the new one.
 func (i *issuer) rotate(t *testing.T, kid string) {
 	t.Helper()
 	i.private, i.kid = testenv.ECKey(t), kid
@@ -39,10 +39,10 @@ func (i *issuer) rotate(t *testing.T, kid string) {
 	replace(t, i.file, string(content))
 }
 
-// claims are those of a token.
+// claims are the claims of a token.
 type claims map[string]any
 
-// token signs claims on top of those of a token that is valid for an hour.
+// token returns a signed token that is valid for an hour. The claims in differ override the defaults.
 func (i *issuer) token(t *testing.T, differ claims) string {
 	t.Helper()
 	key := jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: i.private, KeyID: i.kid}}
@@ -67,7 +67,7 @@ func (i *issuer) token(t *testing.T, differ claims) string {
 	return token
 }
 
-// bearer is the header that carries a token.
+// bearer returns the header with a token.
 func (i *issuer) bearer(t *testing.T, differ claims) [2]string {
 	t.Helper()
 	return [2]string{"authorization", "Bearer " + i.token(t, differ)}

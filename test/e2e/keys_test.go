@@ -13,13 +13,13 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestCredentialPlaces sends a key in every place that the policy knows. Wherever it was, the application does not get to see it,
-// and what else was there stays.
+// TestCredentialPlaces sends a key in every place that the policy lists. The application does not receive the key,
+// but it receives everything else that was in that place.
 func TestCredentialPlaces(t *testing.T) {
 	t.Parallel()
 	s := &shop{issuer: newIssuer(t), keys: keysInFile(t)}
 	key := s.keys.create(t, "--owner", "ann", "--plan", "gold", "--scope", "users:delete")
-	ended := s.keys.create(t, "--owner", "ann", "--not-before", "1d")
+	early := s.keys.create(t, "--owner", "ann", "--not-before", "1d")
 	other := s.keys.create(t, "--owner", "bob")
 	root, _ := rulesDirectory(t, policy(t, s.issuer))
 	s.service = startService(t, append(s.keys.environment, "RUNTIME_ROOT="+root, "LOG_LEVEL=DEBUG")...)
@@ -30,36 +30,45 @@ func TestCredentialPlaces(t *testing.T) {
 		name   string
 		call   call
 		status int
-		target string      // the application's, default: that of the call
+		target string      // at the application; default: that of the call
 		saw    http.Header // nil values: absent
 	}{
 		{name: "a header", status: 200, call: get("/x", header("x-api-key", key)), saw: http.Header{"X-Api-Key": nil}},
-		{name: "a header in capitals", status: 200, call: get("/x", header("X-API-KEY", key)), saw: http.Header{"X-Api-Key": nil}},
-		{name: "a scheme", status: 200, call: get("/x", header("authorization", "ApiKey "+key)), saw: http.Header{"Authorization": nil}},
-		{name: "a scheme in capitals", status: 200, call: get("/x", header("authorization", "APIKEY "+key)), saw: http.Header{"Authorization": nil}},
-		{name: "a query", status: 200, call: get("/x?a=1&api_key=" + key + "&b=%26"), target: "/x?a=1&b=%26"},
-		{name: "a query in another spelling", status: 200, call: get("/x?%61pi_key=" + key), target: "/x"},
-		{name: "a cookie", status: 200, call: get("/x", header("cookie", "a=1; api_key="+key+"; b=2")), saw: http.Header{"Cookie": {"a=1; b=2"}}},
-		{name: "a cookie alone", status: 200, call: get("/x", header("cookie", "api_key="+key)), saw: http.Header{"Cookie": nil}},
-		{name: "another scheme beside it", status: 200, call: get("/x", header("x-api-key", key), header("authorization", "Basic YQ==")),
-			saw: http.Header{"X-Api-Key": nil, "Authorization": {"Basic YQ=="}}},
-		{name: "two places, of which the first decides", status: 200, call: get("/x?api_key="+other, header("x-api-key", key)), target: "/x",
+		{name: "a header in capitals", status: 200, call: get("/x", header("X-API-KEY", key)),
 			saw: http.Header{"X-Api-Key": nil}},
-		{name: "a scope", status: 200, call: call{method: http.MethodDelete, path: "/users/1", header: [][2]string{{"x-api-key", key}}}},
-		{name: "no scope", status: 403, call: call{method: http.MethodDelete, path: "/users/1", header: [][2]string{{"x-api-key", other}}}},
+		{name: "a scheme", status: 200, call: get("/x", header("authorization", "ApiKey "+key)),
+			saw: http.Header{"Authorization": nil}},
+		{name: "a scheme in capitals", status: 200, call: get("/x", header("authorization", "APIKEY "+key)),
+			saw: http.Header{"Authorization": nil}},
+		{name: "a query", status: 200, call: get("/x?a=1&api_key=" + key + "&b=%26"), target: "/x?a=1&b=%26"},
+		{name: "a query with an encoded name", status: 200, call: get("/x?%61pi_key=" + key), target: "/x"},
+		{name: "a cookie", status: 200, call: get("/x", header("cookie", "a=1; api_key="+key+"; b=2")),
+			saw: http.Header{"Cookie": {"a=1; b=2"}}},
+		{name: "a cookie alone", status: 200, call: get("/x", header("cookie", "api_key="+key)),
+			saw: http.Header{"Cookie": nil}},
+		{name: "another scheme beside it", status: 200,
+			call: get("/x", header("x-api-key", key), header("authorization", "Basic YQ==")),
+			saw:  http.Header{"X-Api-Key": nil, "Authorization": {"Basic YQ=="}}},
+		{name: "two places: the first in the policy decides", status: 200,
+			call: get("/x?api_key="+other, header("x-api-key", key)), target: "/x",
+			saw: http.Header{"X-Api-Key": nil}},
+		{name: "a scope", status: 200,
+			call: call{method: http.MethodDelete, path: "/users/1", header: [][2]string{{"x-api-key", key}}}},
+		{name: "no scope", status: 403,
+			call: call{method: http.MethodDelete, path: "/users/1", header: [][2]string{{"x-api-key", other}}}},
 
-		{name: "nobody's key", status: 403, call: get("/x", header("x-api-key", "nobody's"))},
-		{name: "a key with a typing mistake", status: 403, call: get("/x", header("x-api-key", key[:len(key)-1]+"!"))},
-		{name: "a key before its time", status: 403, call: get("/x", header("x-api-key", ended))},
+		{name: "an unknown key", status: 403, call: get("/x", header("x-api-key", "unknown"))},
+		{name: "a key with a typo", status: 403, call: get("/x", header("x-api-key", key[:len(key)-1]+"!"))},
+		{name: "a key that is not valid yet", status: 403, call: get("/x", header("x-api-key", early))},
 		{name: "a key twice", status: 403, call: get("/x", header("x-api-key", key), header("x-api-key", key))},
 		{name: "two keys", status: 403, call: get("/x", header("x-api-key", key), header("x-api-key", other))},
-		{name: "two keys in one", status: 403, call: get("/x", header("x-api-key", key+","+other))},
+		{name: "two keys in one header", status: 403, call: get("/x", header("x-api-key", key+","+other))},
 		{name: "a key twice in a query", status: 403, call: get("/x?api_key=" + key + "&api_key=" + key)},
 		{name: "a key twice in cookies", status: 403, call: get("/x", header("cookie", "api_key="+key+"; api_key=x"))},
-		{name: "a good one after a bad one", status: 403, call: get("/x?api_key="+key, header("x-api-key", "x"))},
-		{name: "a huge one", status: 403, call: get("/x", header("x-api-key", strings.Repeat("x", 50<<10)))},
-		{name: "one that is no UTF-8", status: 403, call: get("/x", header("x-api-key", "\xff\xfe"))},
-		{name: "an empty one", status: 401, call: get("/x", header("x-api-key", ""))},
+		{name: "a valid key after an invalid one", status: 403, call: get("/x?api_key="+key, header("x-api-key", "x"))},
+		{name: "a huge key", status: 403, call: get("/x", header("x-api-key", strings.Repeat("x", 50<<10)))},
+		{name: "a key that is not UTF-8", status: 403, call: get("/x", header("x-api-key", "\xff\xfe"))},
+		{name: "an empty key", status: 401, call: get("/x", header("x-api-key", ""))},
 		{name: "a cookie of another name", status: 401, call: get("/x", header("cookie", "xapi_key="+key))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -69,7 +78,7 @@ func TestCredentialPlaces(t *testing.T) {
 			}
 			if c.status != http.StatusOK {
 				if seen := a.saw(); seen != nil {
-					t.Errorf("the application saw %v, want nothing", seen)
+					t.Errorf("the application received %v, want nothing", seen)
 				}
 				return
 			}
@@ -77,7 +86,7 @@ func TestCredentialPlaces(t *testing.T) {
 				c.target = c.call.path
 			}
 			if want := c.call.method + " " + c.target + "\n"; a.body != want {
-				t.Errorf("the application saw %q, want %q", a.body, want)
+				t.Errorf("the application received %q, want %q", a.body, want)
 			}
 			wantHeaders(t, "the application", a.saw(), c.saw)
 			wantHeaders(t, "the application", a.saw(), http.Header{
@@ -85,15 +94,15 @@ func TestCredentialPlaces(t *testing.T) {
 			})
 		})
 	}
-	for _, secret := range []string{key, ended, other, strings.TrimPrefix(serverSecret, "API_KEY_SECRET=")} {
+	for _, secret := range []string{key, early, other, strings.TrimPrefix(serverSecret, "API_KEY_SECRET=")} {
 		if strings.Contains(s.service.Output(), secret) {
 			t.Errorf("the log has the secret %s", secret)
 		}
 	}
 }
 
-// TestKeysUnderTraffic makes, replaces and revokes keys while others and they themselves are in use. Each change is seen,
-// once and for all, and nobody else gets a wrong answer.
+// TestKeysUnderTraffic creates, rotates and revokes keys while these and other keys are in use. Each change takes
+// effect and stays in effect, and no other key gets a wrong answer.
 func TestKeysUnderTraffic(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -110,24 +119,24 @@ func TestKeysUnderTraffic(t *testing.T) {
 			envoy := startEnvoy(t, startService(t, append(keys.environment, "RUNTIME_ROOT="+root)...).grpcPort)
 			with := func(key string) call { return get("/", [2]string{"x-api-key", key}) }
 
-			// In the background, all the time: one who may, and one who may not.
+			// In the background: requests with a valid key, and requests with an unknown one.
 			ctx, stop := context.WithCancel(t.Context())
 			var traffic sync.WaitGroup
 			defer traffic.Wait()
 			defer stop()
 			always := func(key string, want int) {
-				pace := time.NewTicker(10 * time.Millisecond) // or the others would have to wait for a processor
+				pace := time.NewTicker(10 * time.Millisecond) // leaves processor time for the other requests
 				defer pace.Stop()
 				for ; ctx.Err() == nil; <-pace.C {
 					if a := envoy.do(t, with(key)); a.status != want {
-						t.Errorf("a key that nobody changes: got %d %s, want %d", a.status, a.body, want)
+						t.Errorf("a key without changes: got %d %s, want %d", a.status, a.body, want)
 					}
 				}
 			}
 			traffic.Go(func() { always(steady, http.StatusOK) })
-			traffic.Go(func() { always("nobody's", http.StatusForbidden) })
+			traffic.Go(func() { always("unknown", http.StatusForbidden) })
 
-			// becomes waits until the key is answered so, and then sees that it stays that way.
+			// becomes waits until requests with the key get this status, and checks that the status does not change again.
 			becomes := func(what, key string, want int) {
 				t.Helper()
 				awaitStatus(t, envoy, with(key), want)
@@ -141,13 +150,13 @@ func TestKeysUnderTraffic(t *testing.T) {
 			becomes("a new key", first, http.StatusOK)
 
 			second := keys.run(t, "rotate", keyID(t, first), "--grace", "1h")
-			becomes("the key in its place", second, http.StatusOK)
-			becomes("the key before it, in its time of grace", first, http.StatusOK)
+			becomes("the second key", second, http.StatusOK)
+			becomes("the first key, in its grace period", first, http.StatusOK)
 
 			third := keys.run(t, "rotate", keyID(t, second), "--grace", "0s")
-			becomes("the key after that", third, http.StatusOK)
-			becomes("the key before it, without any grace", second, http.StatusForbidden)
-			becomes("the one before both", first, http.StatusForbidden)
+			becomes("the third key", third, http.StatusOK)
+			becomes("the second key, without a grace period", second, http.StatusForbidden)
+			becomes("the first key, after the second rotation", first, http.StatusForbidden)
 
 			keys.run(t, "revoke", keyID(t, third))
 			becomes("a revoked key", third, http.StatusForbidden)
@@ -156,7 +165,7 @@ func TestKeysUnderTraffic(t *testing.T) {
 	}
 }
 
-// TestKeysWhileRedisIsAway goes on with the last copy of the keys.
+// TestKeysWhileRedisIsAway checks that the service keeps its last copy of the keys while Redis is unavailable.
 func TestKeysWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	redis := testenv.Redis(t)
@@ -176,16 +185,17 @@ func TestKeysWhileRedisIsAway(t *testing.T) {
 			t.Errorf("%s, a revoked key: got %d, want 403", when, a.status)
 		}
 	}
-	check("while Redis is away")
-	// It comes back without what it held: nobody has revoked all keys in that way.
+	check("while Redis is unavailable")
+	// Redis starts again without its data. This does not revoke the keys.
 	redis.Restart()
-	check("when Redis is back, and empty")
+	check("after Redis has started empty")
 	recent := keys.create(t, "--owner", "carl")
 	awaitStatus(t, envoy, get("/", [2]string{"x-api-key", recent}), http.StatusOK)
 }
 
-// TestRedisUserGrantsNothing: a client of Envoy who can also write to Redis changes the record of its own key and revives one that
-// was revoked. The application never sees another owner, neither through a replica that runs nor through one that starts then.
+// TestRedisUserGrantsNothing has an attacker with an API key who can also write to Redis. The attacker changes the
+// record of their own key, and restores the record of a revoked key. The application never receives another owner,
+// neither from a running replica nor from one that starts afterwards.
 func TestRedisUserGrantsNothing(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -206,15 +216,16 @@ func TestRedisUserGrantsNothing(t *testing.T) {
 	awaitStatus(t, running, get("/", [2]string{"x-api-key", own}), http.StatusOK)
 
 	forged := strings.Replace(before[keyID(t, own)], `"owner":"mallory"`, `"owner":"root"`, 1)
-	if err := client.HSet(t.Context(), "rl:keys", keyID(t, own), forged, keyID(t, revoked), before[keyID(t, revoked)]).Err(); err != nil {
+	if err := client.HSet(t.Context(), "rl:keys", keyID(t, own), forged, keyID(t, revoked),
+		before[keyID(t, revoked)]).Err(); err != nil {
 		t.Fatal(err)
 	}
 	fresh := start()
 	if a := fresh.do(t, get("/", [2]string{"x-api-key", own})); a.status != http.StatusServiceUnavailable {
-		t.Errorf("a fresh replica, the forged record: got %d %s, want 503", a.status, a.saw())
+		t.Errorf("a new replica, the forged record: got %d %s, want 503", a.status, a.saw())
 	}
 	if a := fresh.do(t, get("/", [2]string{"x-api-key", revoked})); a.status != http.StatusServiceUnavailable {
-		t.Errorf("a fresh replica, the revoked key: got %d %s, want 503", a.status, a.saw())
+		t.Errorf("a new replica, the revoked key: got %d %s, want 503", a.status, a.saw())
 	}
 	a := running.do(t, get("/", [2]string{"x-api-key", own}))
 	wantHeaders(t, "the application", a.saw(), http.Header{"X-Auth-Owner": {"mallory"}})

@@ -14,8 +14,8 @@ import (
 
 const sampleRules = "internal/service/sample/sample.yaml"
 
-// TestRouteLimits holds the sample rules, and what the routes of the sample configuration say of them, to their word, wherever
-// the buckets are. ext_authz is taken out of the way: it would let one key of the sample make 5 requests a minute.
+// TestRouteLimits checks the sample rules with the routes of the sample configuration, in memory and in Redis.
+// ext_authz is removed, because it limits the key of the sample to 5 requests a minute.
 func TestRouteLimits(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -24,14 +24,15 @@ func TestRouteLimits(t *testing.T) {
 		{"memory, nothing configured", func(*testing.T) []string { return nil }},
 		{"Redis", func(t *testing.T) []string {
 			root, _ := rulesDirectory(t, testenv.RepoFile(t, sampleRules))
-			return []string{"RUNTIME_ROOT=" + root, serverSecret, "REDIS_URL=redis://" + testenv.Redis(t).Addr, "REDIS_TIMEOUT=" + longTimeout}
+			return []string{"RUNTIME_ROOT=" + root, serverSecret, "REDIS_URL=redis://" + testenv.Redis(t).Addr,
+				"REDIS_TIMEOUT=" + longTimeout}
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			envoy := startEnvoy(t, startService(t, c.environment(t)...).grpcPort, without(extAuthz))
-			t.Run("what a client is told", func(t *testing.T) { testAnswers(t, envoy) })
-			t.Run("what is limited", func(t *testing.T) { testLimits(t, envoy) })
+			t.Run("responses", func(t *testing.T) { testAnswers(t, envoy) })
+			t.Run("limits", func(t *testing.T) { testLimits(t, envoy) })
 			t.Run("two posts a second", func(t *testing.T) { testPosts(t, envoy) })
 			t.Run("gRPC", func(t *testing.T) { testGRPC(t, envoy) })
 			t.Run("hostile values", func(t *testing.T) { testHostileValues(t, envoy) })
@@ -41,12 +42,12 @@ func TestRouteLimits(t *testing.T) {
 	}
 }
 
-// claim is a request that a device may make 5 times a week.
+// claim returns a request that a device may make 5 times a week.
 func claim(device string) call {
 	return call{method: http.MethodPost, path: "/rewards", header: [][2]string{{"x-device-id", device}}}
 }
 
-// testAnswers reads each answer: five pass, the sixth is denied.
+// testAnswers checks each response: five requests are allowed, and the sixth is denied.
 func testAnswers(t *testing.T, envoy *proxy) {
 	const week = 7 * 24 * 60 * 60
 	policy := fmt.Sprintf(`"rewards-per-device";q=5;w=%d`, week)
@@ -54,7 +55,8 @@ func testAnswers(t *testing.T, envoy *proxy) {
 		a := envoy.do(t, claim("told"))
 		if want := fmt.Sprintf(`"rewards-per-device";r=%d;t=`, left); a.status != http.StatusOK ||
 			!strings.HasPrefix(a.header.Get("RateLimit"), want) || a.header.Get("RateLimit-Policy") != policy {
-			t.Errorf("with %d left: got %d and %v; want 200, ratelimit: %s..., ratelimit-policy: %s", left, a.status, a.header, want, policy)
+			t.Errorf("with %d left: got %d and %v; want 200, ratelimit: %s..., ratelimit-policy: %s",
+				left, a.status, a.header, want, policy)
 		}
 		if got := a.header.Get("Retry-After"); got != "" {
 			t.Errorf("with %d left: got retry-after: %s; want none", left, got)
@@ -74,9 +76,9 @@ func testAnswers(t *testing.T, envoy *proxy) {
 	if got := a.header.Get("RateLimit-Policy"); got != policy {
 		t.Errorf("the sixth: got ratelimit-policy: %s; want %s", got, policy)
 	}
-	// The first of them leaves a week after it came; how long ago that was is the test machine's affair.
+	// The first request expires a week after it was made. The test may have taken up to a minute since.
 	if seconds, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || seconds < week-60 || seconds > week {
-		t.Errorf("the sixth: got retry-after: %s; want a week less what the test took", a.header.Get("Retry-After"))
+		t.Errorf("the sixth: got retry-after: %s; want a week less the duration of the test", a.header.Get("Retry-After"))
 	}
 	if got := a.header.Get("X-Envoy-Ratelimited"); got != "true" {
 		t.Errorf("the sixth: got x-envoy-ratelimited: %q; want true", got)
@@ -94,12 +96,13 @@ func wantProblem(t *testing.T, a answer, status int) {
 		Type, Title string
 		Status      int
 	}
-	if err := json.Unmarshal([]byte(a.body), &problem); err != nil || problem.Status != status || problem.Type == "" || problem.Title == "" {
+	if err := json.Unmarshal([]byte(a.body), &problem); err != nil || problem.Status != status || problem.Type == "" ||
+		problem.Title == "" {
 		t.Errorf("got body %s (%v); want the type, title and status %d of RFC 9457", a.body, err, status)
 	}
 }
 
-// testLimits sends a few more calls than pass.
+// testLimits sends a few more calls than each limit allows.
 func testLimits(t *testing.T, envoy *proxy) {
 	const post, get = http.MethodPost, http.MethodGet
 	for _, c := range []struct {
@@ -112,21 +115,22 @@ func testLimits(t *testing.T, envoy *proxy) {
 			call: call{method: post, path: "/accounts", from: "127.0.0.2"}},
 		{name: "another address may, too", allowed: 10,
 			call: call{method: post, path: "/accounts", from: "127.0.0.3"}},
-		{name: "an address that the client claims to have changes nothing", allowed: 0,
-			call: call{method: post, path: "/accounts", from: "127.0.0.3", header: [][2]string{{"x-forwarded-for", "192.0.2.7"}}}},
-		{name: "nor does another spelling of the path", allowed: 0,
+		{name: "x-forwarded-for of the client changes nothing", allowed: 0,
+			call: call{method: post, path: "/accounts", from: "127.0.0.3",
+				header: [][2]string{{"x-forwarded-for", "192.0.2.7"}}}},
+		{name: "another spelling of the path changes nothing", allowed: 0,
 			call: call{method: post, path: "//x/../%61ccounts/", from: "127.0.0.3"}},
-		{name: "to look at accounts is not limited", unlimited: true,
+		{name: "GET /accounts has no limit", unlimited: true,
 			call: call{method: get, path: "/accounts", from: "127.0.0.3"}},
 		{name: "a device may claim 5 rewards a week", allowed: 5, call: claim("one")},
 		{name: "another device may, too", allowed: 5, call: claim("another")},
-		{name: "a rule in shadow mode denies nobody, and no rule is no limit", unlimited: true,
+		{name: "a rule in shadow mode does not deny", unlimited: true,
 			call: call{method: get, path: "/", from: "127.0.0.5"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := c.allowed + 3
 			if c.unlimited {
-				n, c.allowed = 25, 25 // the shadowed rule says 20
+				n, c.allowed = 25, 25 // the rule in shadow mode has a limit of 20
 			}
 			if allowed, denied := envoy.tally(t, n, c.call); allowed != c.allowed {
 				t.Errorf("got %d allowed and %d denied; want %d allowed", allowed, denied, c.allowed)
@@ -135,17 +139,19 @@ func testLimits(t *testing.T, envoy *proxy) {
 	}
 }
 
-// testPosts sends a burst. How many windows of a second it touches is the test machine's affair; none lets more than 2 pass.
+// testPosts sends a burst. Each window of a second allows at most 2 requests. The number of windows depends on the
+// duration of the test.
 func testPosts(t *testing.T, envoy *proxy) {
 	begin := time.Now()
-	allowed, denied := envoy.tally(t, 10, call{method: http.MethodPost, path: "/posts", header: [][2]string{{"x-user-id", "ann"}}})
+	allowed, denied := envoy.tally(t, 10,
+		call{method: http.MethodPost, path: "/posts", header: [][2]string{{"x-user-id", "ann"}}})
 	windows := 2 + int(time.Since(begin)/time.Second)
 	if allowed < 2 || allowed > 2*windows {
 		t.Errorf("got %d allowed and %d denied; want 2 in each of at most %d windows", allowed, denied, windows)
 	}
 }
 
-// testGRPC is the same limit for a gRPC client, who is told RESOURCE_EXHAUSTED (8).
+// testGRPC checks the same limit for a gRPC client, which receives RESOURCE_EXHAUSTED (8).
 func testGRPC(t *testing.T, envoy *proxy) {
 	say := claim("grpc")
 	say.path, say.grpc = "/rewards/Claim", true
@@ -163,21 +169,21 @@ func testGRPC(t *testing.T, envoy *proxy) {
 	}
 }
 
-// testHostileValues sends values that a service could fail on. Envoy lets a request pass when its question fails, so each of
-// them must be counted like any other, and no two may share a bucket.
+// testHostileValues sends values that a service could fail on. Envoy allows a request if the call to the service
+// fails, so the service must count each of these values. No two of them may share a bucket.
 func testHostileValues(t *testing.T, envoy *proxy) {
 	long := strings.Repeat("x", 55<<10) // Envoy takes 60 KiB of headers
 	for _, c := range []struct{ name, value string }{
 		{"55 KiB", long + "a"},
 		{"55 KiB that differ at the end", long + "b"},
-		{"bytes that are no UTF-8", "\xff\xfe\x80"},
-		{"other bytes that are no UTF-8", "\xff\xfe\x81"},
-		{"the end of a UTF-8 sequence missing", "caf\xc3"},
+		{"invalid UTF-8", "\xff\xfe\x80"},
+		{"other invalid UTF-8", "\xff\xfe\x81"},
+		{"an incomplete UTF-8 sequence", "caf\xc3"},
 		{"UTF-8", "日本語"},
 		{"a wildcard", "*"},
 		{"empty", ""},
 		{"separators", "a_b|c:d{e}/f"},
-		{"another's key and separator", "demo_60"},
+		{"a key of envoyproxy/ratelimit", "demo_60"},
 		{"format verbs", "%s%n%REQ(x)%"},
 		{"quotes", `"'\;--`},
 		{"tab", "a\tb"},
@@ -191,7 +197,7 @@ func testHostileValues(t *testing.T, envoy *proxy) {
 	}
 }
 
-// testNoDevice checks that nobody escapes a limit by not saying which device he has.
+// testNoDevice checks that a client cannot avoid a limit by omitting the device header.
 func testNoDevice(t *testing.T, envoy *proxy) {
 	for _, path := range []string{"/rewards", "/rewards/", "/rewards/1", "//rewards"} {
 		if a := envoy.do(t, call{method: http.MethodPost, path: path}); a.status != http.StatusBadRequest {

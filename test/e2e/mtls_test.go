@@ -11,7 +11,8 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestMTLS lets the certificate of a client say who it is. Envoy has verified it; a header that claims as much means nothing.
+// TestMTLS identifies clients by certificates that Envoy has verified. Headers of the client that claim an identity
+// have no effect.
 func TestMTLS(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -23,7 +24,8 @@ authz:
 `)
 	envoy := startEnvoy(t, startService(t, "RUNTIME_ROOT="+root).grpcPort, ca.listener(t))
 	with := func(certificates ...tls.Certificate) *proxy {
-		return &proxy{EnvoyProxy: envoy.EnvoyProxy, addr: envoy.addr, tls: &tls.Config{RootCAs: ca.Pool, Certificates: certificates}}
+		return &proxy{EnvoyProxy: envoy.EnvoyProxy, addr: envoy.addr,
+			tls: &tls.Config{RootCAs: ca.Pool, Certificates: certificates}}
 	}
 	const web = "spiffe://example.org/ns/shop/sa/web"
 	for _, c := range []struct {
@@ -31,14 +33,17 @@ authz:
 		client *proxy
 		status int
 	}{
-		{"a workload that is named", with(ca.issue(t, web)), http.StatusOK},
-		{"one that is not", with(ca.issue(t, "spiffe://example.org/ns/shop/sa/batch")), http.StatusForbidden},
-		{"one of another trust domain", with(ca.issue(t, "spiffe://evil.example/spiffe://example.org/ns/x/sa/web")), http.StatusForbidden},
-		{"a workload below a named one", with(ca.issue(t, "spiffe://example.org/ns/shop/sa/batch/ns/x/sa/web")), http.StatusForbidden},
-		{"a list in one name", with(ca.issue(t, "spiffe://example.org/ns/shop,spiffe://example.org/sa/web")), http.StatusForbidden},
-		// Of several names Envoy tells the first.
-		{"a named workload's name first", with(ca.issue(t, web, "spiffe://example.org/ns/shop/sa/batch")), http.StatusOK},
-		{"a named workload's name second", with(ca.issue(t, "spiffe://example.org/ns/shop/sa/batch", web)), http.StatusForbidden},
+		{"a listed workload", with(ca.issue(t, web)), http.StatusOK},
+		{"an unlisted workload", with(ca.issue(t, "spiffe://example.org/ns/shop/sa/batch")), http.StatusForbidden},
+		{"a workload of another trust domain", with(ca.issue(t, "spiffe://evil.example/spiffe://example.org/ns/x/sa/web")),
+			http.StatusForbidden},
+		{"a name that continues with a listed name", with(ca.issue(t, "spiffe://example.org/ns/shop/sa/batch/ns/x/sa/web")),
+			http.StatusForbidden},
+		{"a list as one name", with(ca.issue(t, "spiffe://example.org/ns/shop,spiffe://example.org/sa/web")),
+			http.StatusForbidden},
+		// If a certificate has several names, Envoy sends the first.
+		{"a listed name first", with(ca.issue(t, web, "spiffe://example.org/ns/shop/sa/batch")), http.StatusOK},
+		{"a listed name second", with(ca.issue(t, "spiffe://example.org/ns/shop/sa/batch", web)), http.StatusForbidden},
 		{"no certificate", with(), http.StatusUnauthorized},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -53,7 +58,7 @@ authz:
 	}
 }
 
-// authority makes certificates that are good for the time of a test.
+// authority makes certificates that are valid during a test.
 type authority struct{ *testenv.Authority }
 
 func newAuthority(t *testing.T) *authority {
@@ -66,7 +71,7 @@ func (a *authority) issue(t *testing.T, uri string, more ...string) tls.Certific
 	return a.Issue(t, uri, time.Hour, more...)
 }
 
-// listener has Envoy speak TLS, and ask clients for a certificate of this authority without insisting on one.
+// listener configures Envoy's listener for TLS. Client certificates of this authority are optional.
 func (a *authority) listener(t *testing.T) edit {
 	t.Helper()
 	dir := t.TempDir()

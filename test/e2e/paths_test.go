@@ -8,7 +8,7 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// pathRules open one directory, and close another one to all.
+// pathRules open one directory and deny another.
 const pathRules = `
 domain: sample
 authz:
@@ -18,8 +18,7 @@ authz:
     - { path: { prefix: /public }, require: open }
 `
 
-// TestPaths sends what a client could write for a path that is closed, through an Envoy that normalizes paths and
-// through one that does not.
+// TestPaths sends variants of a denied path, through an Envoy that normalizes paths and through one that does not.
 func TestPaths(t *testing.T) {
 	t.Parallel()
 	root, _ := rulesDirectory(t, pathRules)
@@ -45,7 +44,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// pathStatuses are paths, and how requests for them are answered, where Envoy leaves them as they are.
+// pathStatuses has paths and the status of a request for each, if Envoy does not change the path.
 var pathStatuses = map[string]int{
 	"/":                          http.StatusOK,
 	"/public/a.b/c-d_e~f":        http.StatusOK,
@@ -59,7 +58,7 @@ var pathStatuses = map[string]int{
 	"/admin":                     http.StatusForbidden,
 	"/%61dmin/x":                 http.StatusForbidden,
 
-	// Encoded twice, and more often.
+	// Encoded twice or more often.
 	"/public/%252e%252e/admin":             http.StatusBadRequest,
 	"/public/%252E%252E/admin":             http.StatusBadRequest,
 	"/public/.%252e/admin":                 http.StatusBadRequest,
@@ -75,7 +74,7 @@ var pathStatuses = map[string]int{
 	"/admin%2500":                          http.StatusBadRequest,
 	"/public/%25252525252525252e%2e/admin": http.StatusBadRequest,
 
-	// Encoded as some readers alone know it, with what some readers remove, and in other forms of a character.
+	// Encodings that only some readers decode, characters that some readers remove, and compatibility forms of characters.
 	"/public/%25u002e%25u002e/admin":           http.StatusBadRequest,
 	"/public/..%25u002fadmin":                  http.StatusBadRequest,
 	"/public/..%20/admin":                      http.StatusBadRequest,
@@ -89,7 +88,7 @@ var pathStatuses = map[string]int{
 	"/public/%25%EF%BC%92%EF%BD%85%252e/admin": http.StatusBadRequest,
 	"/public/\xef\xbc\x8e\xef\xbc\x8e/admin":   http.StatusBadRequest,
 
-	// Longer in UTF-8 than it has to be, and no UTF-8 at all.
+	// Overlong and invalid UTF-8.
 	"/public/%c0%ae%c0%ae/admin":             http.StatusBadRequest,
 	"/public/%C0%AE%C0%AE/admin":             http.StatusBadRequest,
 	"/public/%e0%80%ae%e0%80%ae/admin":       http.StatusBadRequest,
@@ -123,25 +122,26 @@ func testPath(t *testing.T, envoy *proxy, sent string, want int) {
 	} {
 		for does, read := range testenv.PathReaders() {
 			if got := read(a.path()); got == "/admin" || strings.HasPrefix(got, "/admin/") {
-				t.Errorf("%s, %q: %q at the application, read as %s by one that %s", protocol, sent, a.path(), got, does)
+				t.Errorf("%s, %q: the application received %q; a reader that %s reads it as %s",
+					protocol, sent, a.path(), does, got)
 			}
 		}
 		switch a.status {
 		case want:
-		case 0, http.StatusBadRequest: // Envoy's own, for bytes that no path over HTTP/1.1 has
+		case 0, http.StatusBadRequest: // of Envoy, for bytes that are invalid in a path of HTTP/1.1
 			if strings.Trim(sent, printable) == "" {
 				t.Errorf("%s, %q: got %d, want %d", protocol, sent, a.status, want)
 			}
-		case http.StatusForbidden, http.StatusTemporaryRedirect: // Envoy has decoded it first
+		case http.StatusForbidden, http.StatusTemporaryRedirect: // Envoy has decoded the path first
 		default:
-			t.Errorf("%s, %q: got %d, want %d; the application saw %q", protocol, sent, a.status, want, a.head)
+			t.Errorf("%s, %q: got %d, want %d; the application received %q", protocol, sent, a.status, want, a.head)
 		}
 	}
 }
 
 const printable = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/%?=.-_~"
 
-// path is the path that the application was sent, without its query.
+// path returns the path that the application received, without its query.
 func (a rawAnswer) path() string {
 	line, _, _ := strings.Cut(a.head, "\r\n")
 	target, _, _ := strings.Cut(strings.TrimPrefix(line, "GET "), " ")

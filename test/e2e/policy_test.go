@@ -9,8 +9,8 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestNobody lets requests without a credential pass, in the two ways there are.
-func TestNobody(t *testing.T) {
+// TestAnonymous allows requests without a credential, with each of the two settings that do so.
+func TestAnonymous(t *testing.T) {
 	for _, c := range []struct{ name, line string }{
 		{"anonymous: allow", "  anonymous: allow\n"},
 		{"absent: pass", "  absent: { pass: true }\n"},
@@ -25,16 +25,17 @@ func TestNobody(t *testing.T) {
 			if a.status != http.StatusOK {
 				t.Fatalf("without a credential: got %d %s, want 200", a.status, a.body)
 			}
-			wantHeaders(t, "the application", a.saw(), http.Header{"X-Auth-Owner": nil, "X-Auth-Plan": nil, "X-Auth-Method": {"anonymous"}})
+			wantHeaders(t, "the application", a.saw(),
+				http.Header{"X-Auth-Owner": nil, "X-Auth-Plan": nil, "X-Auth-Method": {"anonymous"}})
 			if a := envoy.do(t, get("/", [2]string{"authorization", "Bearer x"})); a.status != http.StatusUnauthorized {
-				t.Errorf("with a bad one: got %d, want 401: it is not the same as none", a.status)
+				t.Errorf("with an invalid credential: got %d, want 401", a.status)
 			}
 			if a := envoy.do(t, get("/internal/metrics")); a.status != http.StatusForbidden {
 				t.Errorf("a denied path: got %d, want 403", a.status)
 			}
-			// All of them share what a route allows to one.
+			// All requests without a credential share one bucket of a route.
 			if allowed, _ := envoy.tally(t, 6, call{method: http.MethodPost, path: "/posts"}); allowed != 4 {
-				t.Errorf("posts of nobody: got %d of 6 allowed, want 4", allowed)
+				t.Errorf("posts without a credential: got %d of 6 allowed, want 4", allowed)
 			}
 			a = envoy.do(t, get("/", issuer.bearer(t, nil)))
 			wantHeaders(t, "the application", a.saw(), http.Header{"X-Auth-Owner": {"ann"}})
@@ -42,7 +43,7 @@ func TestNobody(t *testing.T) {
 	}
 }
 
-// TestPolicyReload changes the policy under the running service.
+// TestPolicyReload changes the policy while the service runs.
 func TestPolicyReload(t *testing.T) {
 	t.Parallel()
 	s := startShop(t)
@@ -50,28 +51,29 @@ func TestPolicyReload(t *testing.T) {
 	if a := s.do(t, get("/internal/metrics", bearer)); a.status != http.StatusForbidden {
 		t.Fatalf("before: got %d, want 403", a.status)
 	}
-	replace(t, s.rules, instead("{ path: { prefix: /internal }, require: denied }", "{ path: { prefix: /internal }, scopes: [ops] }")(t, policy(t, s.issuer)))
+	replace(t, s.rules, instead("{ path: { prefix: /internal }, require: denied }",
+		"{ path: { prefix: /internal }, scopes: [ops] }")(t, policy(t, s.issuer)))
 	awaitStatus(t, s.proxy, get("/internal/metrics", s.issuer.bearer(t, claims{"scope": "ops"})), http.StatusOK)
 	if a := s.do(t, get("/internal/metrics", bearer)); a.status != http.StatusForbidden {
 		t.Errorf("without the scope: got %d, want 403", a.status)
 	}
-	// A file with a mistake changes nothing but the log.
+	// A file with a mistake is only logged.
 	replace(t, s.rules, strings.Replace(policy(t, s.issuer), "require: denied", "require: none", 1))
 	testenv.Eventually(t, func() error {
 		if !strings.Contains(s.service.Output(), "refused") {
-			return fmt.Errorf("the service has said:\n%s", s.service.Output())
+			return fmt.Errorf("the log of the service:\n%s", s.service.Output())
 		}
 		return nil
-	}, "a word about the mistake")
+	}, "a log line about the mistake")
 	if a := s.do(t, get("/internal/metrics", s.issuer.bearer(t, claims{"scope": "ops"}))); a.status != http.StatusOK {
 		t.Errorf("after a file with a mistake: got %d, want 200 as before", a.status)
 	}
-	// A policy that is gone lets nobody in.
+	// Without a policy, all requests are denied.
 	replace(t, s.rules, "domain: sample\n")
 	awaitStatus(t, s.proxy, get("/public/logo.png"), http.StatusForbidden)
 }
 
-// awaitStatus waits until a call is answered with this status.
+// awaitStatus repeats a call until it gets this status.
 func awaitStatus(t *testing.T, envoy *proxy, c call, want int) {
 	t.Helper()
 	testenv.Eventually(t, func() error {
@@ -82,12 +84,12 @@ func awaitStatus(t *testing.T, envoy *proxy, c call, want int) {
 	}, fmt.Sprintf("status %d", want))
 }
 
-// TestIssuersNewKey replaces the key of an issuer while tokens of both are in use: those of the new one are good once it is
-// published, those of the old one no longer, and no token of a stranger ever is.
+// TestIssuersNewKey replaces the key of an issuer while tokens of both keys are in use. Tokens of the new key become
+// valid, tokens of the old key become invalid, and tokens of an unknown issuer are never valid.
 func TestIssuersNewKey(t *testing.T) {
 	t.Parallel()
 	s := startShop(t)
-	stranger := newIssuer(t).bearer(t, nil)
+	unknown := newIssuer(t).bearer(t, nil)
 	old := s.issuer.bearer(t, nil)
 	if a := s.do(t, get("/", old)); a.status != http.StatusOK {
 		t.Fatalf("before: got %d %s, want 200", a.status, a.body)
@@ -95,24 +97,25 @@ func TestIssuersNewKey(t *testing.T) {
 	s.issuer.rotate(t, "second")
 	recent := s.issuer.bearer(t, nil)
 	testenv.Eventually(t, func() error {
-		if a := s.do(t, get("/", stranger)); a.status != http.StatusUnauthorized {
-			t.Errorf("a stranger's: got %d, want 401", a.status)
+		if a := s.do(t, get("/", unknown)); a.status != http.StatusUnauthorized {
+			t.Errorf("a token of an unknown issuer: got %d, want 401", a.status)
 		}
 		if a := s.do(t, get("/", recent)); a.status != http.StatusOK {
 			return fmt.Errorf("with the new key: got %d %s", a.status, a.body)
 		}
 		return nil
-	}, "tokens of the new key to be good")
+	}, "tokens of the new key to become valid")
 	awaitStatus(t, s.proxy, get("/", old), http.StatusUnauthorized)
 	wantHeaders(t, "the application", s.do(t, get("/", recent)).saw(), http.Header{"X-Auth-Key-Id": {"second"}})
 }
 
-// TestAuthzRedisAway takes Redis away: the limits of ext_authz hold by the memory of the one process.
+// TestAuthzRedisAway stops Redis: the limits of ext_authz still apply, decided in the memory of the process.
 func TestAuthzRedisAway(t *testing.T) {
 	t.Parallel()
 	issuer, redis := newIssuer(t), testenv.Redis(t)
 	root, _ := rulesDirectory(t, policy(t, issuer))
-	service := startService(t, "RUNTIME_ROOT="+root, serverSecret, "REDIS_URL=redis://"+redis.Addr, "REDIS_TIMEOUT="+longTimeout)
+	service := startService(t, "RUNTIME_ROOT="+root, serverSecret, "REDIS_URL=redis://"+redis.Addr,
+		"REDIS_TIMEOUT="+longTimeout)
 	envoy := startEnvoy(t, service.grpcPort)
 	few := func(sub string) call { return get("/few/things", issuer.bearer(t, claims{"sub": sub})) }
 	if allowed, denied := envoy.tally(t, 5, few("before")); allowed != 3 {
@@ -120,15 +123,15 @@ func TestAuthzRedisAway(t *testing.T) {
 	}
 	redis.Kill()
 	if allowed, denied := envoy.tally(t, 5, few("meanwhile")); allowed != 3 {
-		t.Errorf("while Redis is away: got %d allowed and %d denied; want 3 and 2", allowed, denied)
+		t.Errorf("while Redis is unavailable: got %d allowed and %d denied; want 3 and 2", allowed, denied)
 	}
 	if a := envoy.do(t, get("/few/things")); a.status != http.StatusUnauthorized {
-		t.Errorf("while Redis is away, nobody: got %d, want 401", a.status)
+		t.Errorf("while Redis is unavailable, no credential: got %d, want 401", a.status)
 	}
 	redis.Restart()
-	// Until the service has noticed, its memory counts; then Redis does, from 0.
+	// The service counts in memory until it notices that Redis is back. Then Redis counts, from 0.
 	if allowed, denied := envoy.tally(t, 3+3+1, few("afterwards")); allowed < 3 || denied == 0 {
-		t.Errorf("when Redis is back: got %d allowed and %d denied; want at least 3 and 1", allowed, denied)
+		t.Errorf("after Redis is back: got %d allowed and %d denied; want at least 3 and 1", allowed, denied)
 	}
 	if n := envoy.Stat("cluster.application.ext_authz.error"); n != 0 {
 		t.Errorf("ext_authz.error: got %d, want 0", n)

@@ -12,13 +12,14 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// The leaky bucket with max_delay of testdata/policy.yaml: one request leaves every interval.
+// The leaky bucket with max_delay in testdata/policy.yaml: one request leaves in every interval.
 const (
 	interval = 200 * time.Millisecond
-	fit      = 6 // one at once and five in the queue
+	fit      = 6 // one leaves at once, and five are in the queue
 )
 
-// TestQueueRate sends as many requests at once as a leaky bucket and its queue hold: all pass, and they leave at its rate.
+// TestQueueRate sends as many requests at once as a leaky bucket and its queue hold. All are allowed, and they leave
+// at the rate of the bucket.
 func TestQueueRate(t *testing.T) {
 	t.Parallel()
 	s := startShop(t)
@@ -32,16 +33,17 @@ func TestQueueRate(t *testing.T) {
 	group.Wait()
 	for i, a := range answers {
 		if a.status != http.StatusOK {
-			t.Errorf("number %d: got %d %s, want 200", i, a.status, a.body)
+			t.Errorf("request %d: got %d %s, want 200", i, a.status, a.body)
 		}
 	}
 	wantRate(t, begin, answers)
 	if n := s.Stat("cluster.application.ext_authz.error"); n != 0 {
-		t.Errorf("ext_authz.error: got %d, want 0: nothing may be held for longer than Envoy waits", n)
+		t.Errorf("ext_authz.error: got %d, want 0: no request may be held longer than Envoy waits", n)
 	}
 }
 
-// TestQueueDenies sends one request more than a leaky bucket and its queue hold: it is denied while the one before it is still held.
+// TestQueueDenies sends one request more than a leaky bucket and its queue hold. The last request is denied while the
+// one before it is still held.
 func TestQueueDenies(t *testing.T) {
 	t.Parallel()
 	s := startShop(t)
@@ -72,27 +74,27 @@ func TestQueueDenies(t *testing.T) {
 		t.Errorf("the third: got %d %v, want 429 and a retry-after", a.status, a.header)
 	}
 	if n := held(); n != 1 {
-		t.Errorf("after the answer to the third: %d requests are held, want the second", n)
+		t.Errorf("after the answer to the third: %d requests are held, want only the second", n)
 	}
 }
 
-// wantRate checks that at no time more requests have left than the rate allows.
-func wantRate(t *testing.T, begin time.Time, let []answer) {
+// wantRate checks that requests left no faster than the rate allows.
+func wantRate(t *testing.T, begin time.Time, answers []answer) {
 	t.Helper()
-	for _, a := range let {
+	for _, a := range answers {
 		left := 0
-		for _, b := range let {
+		for _, b := range answers {
 			if !b.end.After(a.end) {
 				left++
 			}
 		}
 		if after := a.end.Sub(begin); after < time.Duration(left-1)*interval {
-			t.Errorf("%d had left after %v, want not before %v", left, after, time.Duration(left-1)*interval)
+			t.Errorf("%d requests had left after %v, want not before %v", left, after, time.Duration(left-1)*interval)
 		}
 	}
 }
 
-// TestQueueOrder sends requests one after the other, each when the one before it is in the queue: they leave in this order.
+// TestQueueOrder sends requests one by one, each after the previous one is in the queue. They leave in this order.
 func TestQueueOrder(t *testing.T) {
 	t.Parallel()
 	s := startShop(t)
@@ -106,10 +108,10 @@ func TestQueueOrder(t *testing.T) {
 		sent.Add(1)
 		group.Go(func() {
 			answers[i] = s.do(t, report)
-			// All before this one have left the queue by now, so no others than those sent after it can be in it. The order in
-			// which the clients get to look says nothing.
+			// All earlier requests have left the queue by now, so only later ones can be in it. The order in which the
+			// clients continue does not matter.
 			if now := held(); now > int(sent.Load())-i-1 {
-				t.Errorf("number %d left while %d of %d were held", i, now, sent.Load())
+				t.Errorf("request %d left while %d of %d were held", i, now, sent.Load())
 			}
 			left.Add(1)
 		})
@@ -123,7 +125,7 @@ func TestQueueOrder(t *testing.T) {
 	group.Wait()
 	for i, a := range answers {
 		if a.status != http.StatusOK {
-			t.Fatalf("number %d: got %d %s, want 200", i, a.status, a.body)
+			t.Fatalf("request %d: got %d %s, want 200", i, a.status, a.body)
 		}
 	}
 	wantRate(t, begin, answers)

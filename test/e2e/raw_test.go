@@ -17,15 +17,15 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// startRawEnvoy starts an Envoy with the sample configuration in front of an application that reads nothing: it
-// answers with the request as Envoy wrote it, over HTTP/1.1 whatever the client speaks. A library would refuse half
-// of what clients can send.
+// startRawEnvoy starts an Envoy with the sample configuration and an application that answers with the request as
+// Envoy sent it. Envoy calls the application over HTTP/1.1, regardless of the client's protocol. The application does
+// not parse the request, because a library would refuse half of what clients can send.
 func startRawEnvoy(t *testing.T, grpcPort int, edits ...edit) *proxy {
 	t.Helper()
 	edits = append(edits,
 		instead("use_downstream_protocol_config: { http2_protocol_options: {} }",
 			"explicit_http_config: { http_protocol_options: {} }"),
-		// What Envoy refuses for its form it does not answer: it closes the connection, by default after a second.
+		// Envoy does not answer malformed requests: it closes the connection, by default after a second.
 		instead("request_headers_timeout: 10s\n", `request_headers_timeout: 10s
                 delayed_close_timeout: 0s
                 http_protocol_options: { accept_http_10: true }
@@ -71,14 +71,14 @@ func answerHeads(conn net.Conn) {
 	}
 }
 
-// rawAnswer is what a raw client gets: the status, and the head of the request as the application was sent it, ""
-// when it was not. A connection that Envoy closes without an answer has status 0.
+// rawAnswer is the answer to a raw client: the status, and the head of the request that the application received, or
+// "" if it received none. The status is 0 if Envoy closes the connection without an answer.
 type rawAnswer struct {
 	status int
 	head   string
 }
 
-// host is the Host that the application was sent.
+// host returns the Host header that the application received.
 func (a rawAnswer) host() string {
 	for line := range strings.SplitSeq(a.head, "\r\n") {
 		if name, value, ok := strings.Cut(line, ":"); ok && strings.EqualFold(name, "host") {
@@ -95,7 +95,7 @@ func newRawAnswer(status int, body string) rawAnswer {
 	return rawAnswer{status, body}
 }
 
-// sendHTTP1 sends the head of a request as it is, with the line and the headers given, over HTTP/1.
+// sendHTTP1 sends the lines of the head of a request unchanged, over HTTP/1.
 func (p *proxy) sendHTTP1(t *testing.T, lines ...string) rawAnswer {
 	t.Helper()
 	conn := p.dial(t, "127.0.0.1")
@@ -115,8 +115,8 @@ func (p *proxy) sendHTTP1(t *testing.T, lines ...string) rawAnswer {
 	return newRawAnswer(resp.StatusCode, string(body))
 }
 
-// sendHTTP2 sends a GET with these header fields, a name and a value each, as they are, over HTTP/2. The caller adds
-// :path and :authority.
+// sendHTTP2 sends a GET over HTTP/2 with unchanged header fields, pairs of name and value. The caller adds :path and
+// :authority.
 func (p *proxy) sendHTTP2(t *testing.T, fields ...string) rawAnswer {
 	t.Helper()
 	conn := p.dial(t, "127.0.0.1")

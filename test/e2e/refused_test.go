@@ -8,8 +8,8 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestRefused guesses credentials. From the sixth refusal of an address on the answer is 429, whatever is wrong with
-// the credential; a valid credential still passes.
+// TestRefused sends invalid credentials. From the sixth refusal of an address on, the answer is 429 for every kind of
+// invalid credential. A valid credential is still allowed.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	issuer := newIssuer(t)
@@ -40,12 +40,13 @@ descriptors:
 		{"no credential", from(guesser, "/"), http.StatusUnauthorized},
 		{"an open path", from(guesser, "/public/logo.png", wrong), http.StatusOK},
 		{"a denied path", from(guesser, "/internal/x", wrong), http.StatusForbidden},
-		{"a missing scope", call{method: http.MethodDelete, path: "/users/7", from: guesser, header: [][2]string{issuer.bearer(t, nil)}}, http.StatusForbidden},
+		{"a missing scope", call{method: http.MethodDelete, path: "/users/7", from: guesser,
+			header: [][2]string{issuer.bearer(t, nil)}}, http.StatusForbidden},
 		{"the fourth refusal", from(guesser, "/", wrong), http.StatusUnauthorized},
 		{"the fifth", from(guesser, "/", wrong), http.StatusUnauthorized},
 		{"the sixth", from(guesser, "/", wrong), http.StatusTooManyRequests},
 		{"now without a credential", from(guesser, "/"), http.StatusTooManyRequests},
-		{"a stranger's token", from(guesser, "/", newIssuer(t).bearer(t, nil)), http.StatusTooManyRequests},
+		{"a token of an unknown issuer", from(guesser, "/", newIssuer(t).bearer(t, nil)), http.StatusTooManyRequests},
 		{"a valid token", from(guesser, "/", issuer.bearer(t, nil)), http.StatusOK},
 		{"the open path", from(guesser, "/public/logo.png", wrong), http.StatusOK},
 		{"another address", from(neighbor, "/", wrong), http.StatusUnauthorized},
@@ -55,7 +56,7 @@ descriptors:
 			t.Fatalf("%d, %s: got %d %s, want %d", n, c.name, a.status, a.body, c.status)
 		}
 		if (a.saw() != nil) != (c.status == http.StatusOK) {
-			t.Errorf("%d, %s: got %d, and the application saw %v", n, c.name, a.status, a.saw())
+			t.Errorf("%d, %s: got %d, and the application received %v", n, c.name, a.status, a.saw())
 		}
 		if limited := c.status == http.StatusTooManyRequests; limited != (a.header.Get("Retry-After") != "") {
 			t.Errorf("%d, %s: got %d with Retry-After %q", n, c.name, a.status, a.header.Get("Retry-After"))
@@ -78,10 +79,11 @@ descriptors:
 	}
 }
 
-// TestRefusedGRPC: a gRPC client learns the same by its status.
+// TestRefusedGRPC checks the same for gRPC clients: the status is PERMISSION_DENIED, then RESOURCE_EXHAUSTED.
 func TestRefusedGRPC(t *testing.T) {
 	t.Parallel()
-	rules := instead("requests_per_unit: 30", "requests_per_unit: 1")(t, testenv.RepoFile(t, "internal/service/sample/sample.yaml"))
+	rules := instead("requests_per_unit: 30", "requests_per_unit: 1")(t,
+		testenv.RepoFile(t, "internal/service/sample/sample.yaml"))
 	root, _ := rulesDirectory(t, rules)
 	envoy := startEnvoy(t, startService(t, "RUNTIME_ROOT="+root, serverSecret).grpcPort)
 	for _, want := range []int{7, 8} { // PERMISSION_DENIED, RESOURCE_EXHAUSTED
@@ -91,11 +93,11 @@ func TestRefusedGRPC(t *testing.T) {
 	}
 }
 
-// TestRefusedSample guesses keys behind the sample configuration of Envoy, with the sample rules.
+// TestRefusedSample sends unknown keys with the sample configuration of Envoy and the sample rules.
 func TestRefusedSample(t *testing.T) {
 	t.Parallel()
 	envoy := startEnvoy(t, startService(t).grpcPort)
-	// 30 at once, and one more every 2 seconds: on a busy machine the limit comes a little later.
+	// The limit is 30 at once and one more every 2 seconds, so a slow machine reaches it a little later.
 	for n := range 200 {
 		a := envoy.do(t, get("/", [2]string{"x-api-key", fmt.Sprint("guess-", n)}))
 		switch {

@@ -10,7 +10,8 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestReload changes the rule file under the running service. How soon a change is noticed is TestWatcher's affair (pkg/rules/file).
+// TestReload changes the rule file while the service runs. TestWatcher of pkg/rules/file checks how soon a change is
+// noticed.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	rules := func(requests int) string {
@@ -33,27 +34,27 @@ descriptors:
 
 	replace(t, file, rules(4))
 	awaitPolicy(t, envoy, `"per-device";q=4;w=3600`)
-	// What was counted stays counted: 3 of now 4 are gone.
+	// The counts remain: 3 of now 4 are used.
 	if allowed, denied := envoy.tally(t, 3, claim("one")); allowed != 1 {
 		t.Errorf("afterwards: got %d allowed and %d denied; want 1 and 2", allowed, denied)
 	}
 
-	// A file with a mistake changes nothing but the log, and does not keep the next one from being read.
+	// A file with a mistake is only logged, and the next file takes effect again.
 	const mistake = "request_per_unit"
 	replace(t, file, strings.Replace(rules(9), "requests_per_unit", mistake, 1))
 	testenv.Eventually(t, func() error {
 		if !strings.Contains(service.Output(), mistake) {
-			return fmt.Errorf("the service has said:\n%s", service.Output())
+			return fmt.Errorf("the log of the service:\n%s", service.Output())
 		}
 		return nil
-	}, "a word about the mistake")
+	}, "a log line about the mistake")
 	awaitPolicy(t, envoy, `"per-device";q=4;w=3600`)
 	replace(t, file, rules(6))
 	awaitPolicy(t, envoy, `"per-device";q=6;w=3600`)
 	envoy.neverFailed(t)
 }
 
-// awaitPolicy waits until a client is told of this policy.
+// awaitPolicy repeats a request until the response has this ratelimit-policy.
 func awaitPolicy(t *testing.T, envoy *proxy, want string) {
 	t.Helper()
 	n := 0
@@ -61,20 +62,20 @@ func awaitPolicy(t *testing.T, envoy *proxy, want string) {
 		n++
 		a := envoy.do(t, claim(fmt.Sprint(want, n)))
 		if got := a.header.Get("RateLimit-Policy"); got != want {
-			return fmt.Errorf("a client is told ratelimit-policy: %s", got)
+			return fmt.Errorf("got ratelimit-policy: %s", got)
 		}
 		return nil
 	}, "ratelimit-policy: "+want)
 }
 
-// replace puts a file in the place of another in one step, as editors and configuration management do.
+// replace replaces a file in one step, as editors and configuration management do.
 func replace(t *testing.T, file, content string) {
 	t.Helper()
 	next := file + ".next"
 	if err := os.WriteFile(next, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// In another tick of the file system's clock than the rename, as with everything but a script.
+	// The file's time must differ from that of the rename, as it does except in scripts.
 	earlier := time.Now().Add(-time.Second)
 	if err := os.Chtimes(next, earlier, earlier); err != nil {
 		t.Fatal(err)

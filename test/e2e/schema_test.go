@@ -23,7 +23,7 @@ import (
 // modeline is the first line of a rule file for editors, as docs/rules.md shows it.
 const modeline = "# yaml-language-server: $schema=../extauthz.schema.json\n"
 
-// TestSchemaInAnEditor opens rule files in the server that editors ask, with the schema that `extauthz schema` prints.
+// TestSchemaInAnEditor opens rule files in the language server that editors use, with the output of `extauthz schema`.
 func TestSchemaInAnEditor(t *testing.T) {
 	t.Parallel()
 	if !strings.Contains(testenv.RepoFile(t, "docs/rules.md"), modeline) {
@@ -47,7 +47,8 @@ func TestSchemaInAnEditor(t *testing.T) {
 	write("../extauthz.schema.json", string(schema))
 	editor := newEditor(t)
 	for _, example := range []string{
-		"internal/service/sample/sample.yaml", "deploy/compose/rules/shop.yaml", "deploy/helm/extauthz/files/api-key-rules.yaml",
+		"internal/service/sample/sample.yaml", "deploy/compose/rules/shop.yaml",
+		"deploy/helm/extauthz/files/api-key-rules.yaml",
 		"deploy/kustomize/base/rules/example.yaml", "istio/service/rules/application.yaml", "test/e2e/testdata/policy.yaml",
 	} {
 		path := write(filepath.Base(example), modeline+testenv.RepoFile(t, example))
@@ -79,7 +80,7 @@ type editor struct {
 	out *textproto.Reader
 }
 
-// message is one of JSON-RPC.
+// message is a message of JSON-RPC.
 type message struct {
 	Version string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id,omitempty"`
@@ -106,7 +107,7 @@ func newEditor(t *testing.T) *editor {
 	}
 	t.Cleanup(func() {
 		cancel()
-		_ = server.Wait() // it was killed
+		_ = server.Wait() // returns the error of the kill
 	})
 	e := &editor{in: in, out: textproto.NewReader(bufio.NewReader(out))}
 	e.send(t, message{ID: json.RawMessage("1"), Method: "initialize", Params: map[string]any{
@@ -118,7 +119,7 @@ func newEditor(t *testing.T) *editor {
 	return e
 }
 
-// open opens a file and returns what the editor underlines: "line: message".
+// open opens a file and returns the mistakes that the editor underlines, as "line: message".
 func (e *editor) open(t *testing.T, path string) (found []string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -166,14 +167,14 @@ func (e *editor) send(t *testing.T, m message) {
 	}
 }
 
-// received is a message of the server.
+// received is a message from the server.
 type received struct {
 	ID     json.RawMessage
 	Method string
 	Params json.RawMessage
 }
 
-// receive returns the next message. A question of the server is answered: there are no settings.
+// receive returns the next message. If the server requests settings, receive answers with empty ones.
 func (e *editor) receive(t *testing.T) (m received) {
 	t.Helper()
 	header, err := e.out.ReadMIMEHeader()

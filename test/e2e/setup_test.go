@@ -1,5 +1,5 @@
-// Package e2e runs the service as its users do: the binary with its environment variables, a real Envoy with the sample
-// configuration in front of it, Redis behind it, and clients that see nothing but HTTP and gRPC.
+// Package e2e tests the service as users run it: the binary with its environment variables, a real Envoy with the
+// sample configuration, Redis, and clients that use only HTTP and gRPC.
 package e2e
 
 import (
@@ -16,15 +16,16 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// binary is the path of the service, built once for all tests: TestMain can hand it over in no other way.
+// binary is the path of the service, which TestMain builds once for all tests.
 var binary string
 
 func TestMain(m *testing.M) {
-	// Most of the time the tests wait: for a reload, for a queue, for a program to start. The command line has the last word.
+	// Most of the time the tests wait: for a reload, for a queue, for a program to start. The command line overrides this.
 	if err := flag.Set("test.parallel", "4"); err != nil {
-		panic(err) // there is such a flag
+		panic(err) // the flag exists
 	}
-	// With the race detector, also when the tests run without it: a race ends the service with 66, and Terminate tells.
+	// The service always has the race detector, even if the tests run without it. After a race, the service exits with 66,
+	// and Terminate returns an error.
 	os.Exit(testenv.WithService(func(path string) int {
 		binary = path
 		return m.Run()
@@ -35,10 +36,10 @@ func TestMain(m *testing.M) {
 type service struct {
 	*testenv.Program
 	grpcPort    int
-	http, debug string // the bases of its URLs
+	http, debug string // base URLs
 }
 
-// startService starts the service with these environment variables (NAME=value), and no others, and ends it with the test.
+// startService starts the service with only these environment variables (NAME=value), and ends it with the test.
 func startService(t *testing.T, environment ...string) *service {
 	t.Helper()
 	return startServiceIn(t, "", environment...)
@@ -56,7 +57,7 @@ func startServiceIn(t *testing.T, dir string, environment ...string) *service {
 	}
 }
 
-// metric reads a metric without labels.
+// metric returns the value of a metric. The name includes labels, if any.
 func (s *service) metric(t *testing.T, name string) int {
 	t.Helper()
 	resp, err := http.Get(s.debug + "/metrics")
@@ -81,7 +82,7 @@ func (s *service) metric(t *testing.T, name string) int {
 	return 0
 }
 
-// rulesDirectory makes a RUNTIME_ROOT that holds one rule file, and returns it and the path of the file.
+// rulesDirectory makes a RUNTIME_ROOT with one rule file. It returns the directory and the path of the file.
 func rulesDirectory(t *testing.T, rules string) (root, file string) {
 	t.Helper()
 	root = t.TempDir()
@@ -95,20 +96,21 @@ func rulesDirectory(t *testing.T, rules string) (root, file string) {
 	return root, file
 }
 
-// startEnvoy starts an Envoy with the sample configuration, edited for the test, that asks a service at this port.
+// startEnvoy starts an Envoy with the edited sample configuration. It calls a service at this port.
 func startEnvoy(t *testing.T, grpcPort int, edits ...edit) *proxy {
 	t.Helper()
-	return startEnvoyWith(t, "envoy/envoy.yaml", testenv.Ports{8000: testenv.Port(t, application(t)), 8081: grpcPort}, edits...)
+	return startEnvoyWith(t, "envoy/envoy.yaml", testenv.Ports{8000: testenv.Port(t, application(t)), 8081: grpcPort},
+		edits...)
 }
 
-// startEnvoyWith starts an Envoy with a configuration of the repository, edited for the test.
+// startEnvoyWith starts an Envoy with an edited configuration of the repository.
 func startEnvoyWith(t *testing.T, file string, ports testenv.Ports, edits ...edit) *proxy {
 	t.Helper()
 	original := testenv.RepoFile(t, file)
-	// A test machine can be slower than the configuration expects, and Envoy does not wait for what is late.
+	// On a slow test machine, answers may take longer than the timeouts of the configuration.
 	config := shortTimeout.ReplaceAllString(original, "${1}timeout: "+longTimeout)
 	if config == original {
-		t.Fatalf("%s has none of the timeouts that a test has to lengthen", file)
+		t.Fatalf("%s has no timeouts to lengthen", file)
 	}
 	for _, e := range edits {
 		config = e(t, config)
@@ -118,7 +120,7 @@ func startEnvoyWith(t *testing.T, file string, ports testenv.Ports, edits ...edi
 	return &proxy{EnvoyProxy: e, addr: e.Listener("ingress")}
 }
 
-// shortTimeout is a timeout of a sample configuration of less than 10 s, longTimeout what a test has in its place.
+// shortTimeout matches a timeout below 10 s in a sample configuration. Tests replace it by longTimeout.
 var shortTimeout = regexp.MustCompile(`\b(connect_|)timeout: \d(\.\d+)?s`)
 
 const longTimeout = "60s"
@@ -126,7 +128,7 @@ const longTimeout = "60s"
 // edit changes a configuration of Envoy.
 type edit func(t *testing.T, config string) string
 
-// instead puts a text in the place of another, which has to be there once.
+// instead replaces a text, which must occur exactly once.
 func instead(before, after string) edit {
 	return func(t *testing.T, config string) string {
 		t.Helper()
@@ -137,7 +139,8 @@ func instead(before, after string) edit {
 	}
 }
 
-// withoutEarlyRemoval leaves it to the service to remove the identity headers of clients.
+// withoutEarlyRemoval configures an Envoy that does not remove the identity headers of clients, so that the service
+// must.
 func withoutEarlyRemoval(t *testing.T, config string) string {
 	t.Helper()
 	const indent = "\n                "
@@ -151,10 +154,10 @@ func withoutEarlyRemoval(t *testing.T, config string) string {
 
 const extAuthz = "envoy.filters.http.ext_authz"
 
-// without takes an HTTP filter out of the chain. What routes say of it stays, and means nothing.
+// without removes an HTTP filter from the chain. Its configuration on routes stays and has no effect.
 func without(filter string) edit { return inPlaceOf(filter, "") }
 
-// inPlaceOf puts another HTTP filter, an element of a YAML list, where this one is.
+// inPlaceOf replaces an HTTP filter by another, which is an element of a YAML list.
 func inPlaceOf(filter, element string) edit {
 	return func(t *testing.T, config string) string {
 		t.Helper()
@@ -166,10 +169,10 @@ func inPlaceOf(filter, element string) edit {
 	}
 }
 
-// filterIndent is what every line of the chain of HTTP filters begins with.
+// filterIndent is the beginning of each line in the chain of HTTP filters.
 const filterIndent = "\n                  "
 
-// cutFilter parts a configuration before and after an HTTP filter.
+// cutFilter splits a configuration into an HTTP filter and the parts before and after it.
 func cutFilter(t *testing.T, config, filter string) (before, element, after string) {
 	t.Helper()
 	head := filterIndent + "- name: " + filter + "\n"

@@ -12,13 +12,14 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// The headers by which the application knows who calls, and the one that tells it that nobody has been asked.
+// The headers that identify the caller for the application, and the header by which Envoy reports that the service
+// did not answer.
 var (
-	identityHeaders = []string{"x-auth-owner", "x-auth-plan", "x-auth-method", "x-auth-key-id"}
-	nobodyAsked     = "x-envoy-auth-failure-mode-allowed"
+	identityHeaders    = []string{"x-auth-owner", "x-auth-plan", "x-auth-method", "x-auth-key-id"}
+	failureModeAllowed = "x-envoy-auth-failure-mode-allowed"
 )
 
-// TestSpoofing sends what a client could write to be taken for another. Of none of it the application sees the value.
+// TestSpoofing sends variants of the identity headers. The application never receives their value.
 func TestSpoofing(t *testing.T) {
 	t.Parallel()
 	const evil = "evil"
@@ -33,23 +34,27 @@ func TestSpoofing(t *testing.T) {
 		{"with one underscore", func(h string) [][2]string { return [][2]string{{strings.Replace(h, "-", "_", 1), evil}} }},
 		{"with dots", func(h string) [][2]string { return [][2]string{{strings.ReplaceAll(h, "-", "."), evil}} }},
 		{"with one dot", func(h string) [][2]string { return [][2]string{{strings.Replace(h, "-", ".", 1), evil}} }},
-		{"with characters that no name has", func(h string) [][2]string { return [][2]string{{strings.ReplaceAll(h, "-", "~"), evil}} }},
-		{"empty and full", func(h string) [][2]string { return [][2]string{{h, ""}, {h, evil}} }},
-		{"as one that ends with the connection", func(h string) [][2]string { return [][2]string{{h, evil}, {"connection", h}} }},
+		{"with an unusual character", func(h string) [][2]string {
+			return [][2]string{{strings.ReplaceAll(h, "-", "~"),
+				evil}}
+		}},
+		{"empty, then with a value", func(h string) [][2]string { return [][2]string{{h, ""}, {h, evil}} }},
+		{"as a hop-by-hop header", func(h string) [][2]string { return [][2]string{{h, evil}, {"connection", h}} }},
 		{"as a list", func(h string) [][2]string { return [][2]string{{h, "ann, " + evil}} }},
 	}
-	letThrough := instead("headers_with_underscores_action: REJECT_REQUEST", "headers_with_underscores_action: ALLOW")
+	allowUnderscores := instead("headers_with_underscores_action: REJECT_REQUEST",
+		"headers_with_underscores_action: ALLOW")
 	for _, variant := range []struct {
 		name string
-		// Whether Envoy removes the identity headers, too, or leaves that to the service.
+		// early is true if Envoy removes the identity headers before the service does.
 		early bool
 		edits []edit
 	}{
-		// Envoy refuses names with underscores; they are sent through, to see that they come to nothing without that, too.
+		// Envoy refuses names with underscores. The other variants allow them, because the service must not rely on that.
 		{"the sample configuration", true, nil},
-		{"underscores let through", true, []edit{letThrough}},
+		{"underscores allowed", true, []edit{allowUnderscores}},
 		{"the removal of docs/ext_authz.md", true, []edit{
-			letThrough, withoutEarlyRemoval,
+			allowUnderscores, withoutEarlyRemoval,
 			func(t *testing.T, config string) string {
 				const indent, next = "\n                ", "\n                route_config:\n"
 				early := block(t, "docs/ext_authz.md", "yaml", "early_header_mutation_extensions")
@@ -57,14 +62,15 @@ func TestSpoofing(t *testing.T) {
 				return instead(next, early+next)(t, config)
 			},
 		}},
-		{"the service alone", false, []edit{letThrough, withoutEarlyRemoval}},
+		{"the service alone", false, []edit{allowUnderscores, withoutEarlyRemoval}},
 		{"the service alone, headers of one name joined", false, []edit{
-			letThrough, withoutEarlyRemoval, instead("encode_raw_headers: true", "encode_raw_headers: false"),
+			allowUnderscores, withoutEarlyRemoval, instead("encode_raw_headers: true", "encode_raw_headers: false"),
 		}},
 		{"the filter of docs/ext_authz.md", false, []edit{
-			letThrough, withoutEarlyRemoval,
+			allowUnderscores, withoutEarlyRemoval,
 			func(t *testing.T, config string) string {
-				filter := instead("timeout: 0.2s", "timeout: "+longTimeout)(t, block(t, "docs/ext_authz.md", "yaml", "encode_raw_headers: true"))
+				filter := instead("timeout: 0.2s", "timeout: "+longTimeout)(t,
+					block(t, "docs/ext_authz.md", "yaml", "encode_raw_headers: true"))
 				return inPlaceOf(extAuthz, filter)(t, config)
 			},
 		}},
@@ -75,10 +81,10 @@ func TestSpoofing(t *testing.T) {
 			bob := s.issuer.bearer(t, claims{"sub": "bob"}) // without a plan, so that a header has to be removed
 			for _, path := range []string{"/", "/public/logo.png", "/healthz"} {
 				for _, spelling := range spellings {
-					for _, name := range append(slices.Clone(identityHeaders), nobodyAsked) {
-						// The service is not asked about /healthz: there Envoy alone removes what the client sends, and that
-						// the service was not asked is true.
-						if path == "/healthz" && (name == nobodyAsked || !variant.early) {
+					for _, name := range append(slices.Clone(identityHeaders), failureModeAllowed) {
+						// Envoy does not call the service for /healthz. Only Envoy removes headers there, and it does not
+						// remove failureModeAllowed.
+						if path == "/healthz" && (name == failureModeAllowed || !variant.early) {
 							continue
 						}
 						c := get(path, spelling.write(name)...)
@@ -93,7 +99,7 @@ func TestSpoofing(t *testing.T) {
 	}
 }
 
-// TestOverrideHeaders sends what makes some applications take another path, host or method for the one that was judged.
+// TestOverrideHeaders sends headers that some applications read in place of the path, host or method that was checked.
 func TestOverrideHeaders(t *testing.T) {
 	t.Parallel()
 	const evil = "/internal"
@@ -108,7 +114,8 @@ func TestOverrideHeaders(t *testing.T) {
 		kept         []string
 	}{
 		{"by default", "", nil},
-		{"two of them kept", "  keep_headers: [X-Forwarded-Host, x-http-method-override]\n", []string{"x-forwarded-host", "x-http-method-override"}},
+		{"two of them kept", "  keep_headers: [X-Forwarded-Host, x-http-method-override]\n",
+			[]string{"x-forwarded-host", "x-http-method-override"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -121,21 +128,21 @@ func TestOverrideHeaders(t *testing.T) {
 			overHTTP := startEnvoyWith(t, "envoy/http-ext_authz.yaml", testenv.Ports{
 				8000: testenv.Port(t, application(t)), 8080: testenv.Port(t, strings.TrimPrefix(service.http, "http://")),
 			})
-			for asked, envoy := range map[string]*proxy{"gRPC": grpc, "HTTP": overHTTP} {
+			for protocol, envoy := range map[string]*proxy{"gRPC": grpc, "HTTP": overHTTP} {
 				for _, name := range names {
 					for _, spelling := range []string{
 						name, strings.ToUpper(name), strings.ReplaceAll(name, "-", "_"),
 						strings.ReplaceAll(name, "-", "."), strings.Replace(name, "-", ".", 1), strings.ReplaceAll(name, "-", "~"),
 					} {
-						if asked == "HTTP" && strings.Contains(spelling, "_") {
-							continue // Envoy refuses it there
+						if protocol == "HTTP" && strings.Contains(spelling, "_") {
+							continue // Envoy refuses it in this configuration
 						}
 						a := envoy.do(t, get("/", issuer.bearer(t, nil), [2]string{spelling, evil}))
 						got := strings.Contains(fmt.Sprint(a.saw()), evil)
-						// A spelling that only looks like a kept name never stays.
+						// A variant of a kept name is always removed.
 						if want := slices.Contains(c.kept, strings.ToLower(spelling)); a.saw() == nil || got != want {
-							t.Errorf("asked over %s: with %s the application saw %v, want it there: %t",
-								asked, spelling, a.saw(), want)
+							t.Errorf("ext_authz over %s: with %s the application received %v, want it there: %t",
+								protocol, spelling, a.saw(), want)
 						}
 					}
 				}
@@ -144,17 +151,19 @@ func TestOverrideHeaders(t *testing.T) {
 	}
 }
 
-// TestTrailers: the ext_authz filter cannot remove trailers, which come after the answer. Envoy drops those of
-// HTTP/1.1; those of HTTP/2 reach an application that is spoken to by HTTP/2, as trailers and never as headers.
+// TestTrailers sends an identity header as a trailer. The ext_authz filter cannot remove trailers, because they
+// arrive after its answer. Envoy drops trailers of HTTP/1.1. Trailers of HTTP/2 reach an application that uses
+// HTTP/2, as trailers and never as headers.
 func TestTrailers(t *testing.T) {
 	t.Parallel()
 	var seen atomic.Pointer[http.Request]
 	upstream := testenv.UpstreamFunc(t, func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // the trailers are behind it
+		_, _ = io.Copy(io.Discard, r.Body) // the trailers follow the body
 		seen.Store(r)
 	})
 	s := startShop(t)
-	envoy := startEnvoyWith(t, "envoy/envoy.yaml", testenv.Ports{8000: testenv.Port(t, upstream), 8081: s.service.grpcPort})
+	envoy := startEnvoyWith(t, "envoy/envoy.yaml",
+		testenv.Ports{8000: testenv.Port(t, upstream), 8081: s.service.grpcPort})
 	for _, c := range []struct {
 		protocol int
 		want     []string // of the trailer
@@ -177,7 +186,8 @@ func TestTrailers(t *testing.T) {
 		got := seen.Load()
 		header, trailer := got.Header.Values("X-Auth-Owner"), got.Trailer.Values("X-Auth-Owner")
 		if !slices.Equal(header, []string{"ann"}) || !slices.Equal(trailer, c.want) {
-			t.Errorf("HTTP/%d: the application saw the owner %q, and %q in the trailer; want ann and %q", c.protocol, header, trailer, c.want)
+			t.Errorf("HTTP/%d: the application received the owner %q, and %q in the trailer; want ann and %q",
+				c.protocol, header, trailer, c.want)
 		}
 	}
 }
@@ -193,10 +203,10 @@ func testSpoof(t *testing.T, s *shop, name string, c call, evil string) {
 	}
 	for header, values := range a.saw() {
 		if slices.ContainsFunc(values, func(v string) bool { return strings.Contains(v, evil) }) {
-			t.Errorf("%s, %s: the application saw %s: %q", c.path, name, header, values)
+			t.Errorf("%s, %s: the application received %s: %q", c.path, name, header, values)
 		}
 	}
 	if got := a.saw().Values("X-Auth-Owner"); c.path == "/" && !slices.Equal(got, []string{"bob"}) {
-		t.Errorf("%s, %s: the application saw the owner %q, want bob", c.path, name, got)
+		t.Errorf("%s, %s: the application received the owner %q, want bob", c.path, name, got)
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// TestSpring serves what docs/spring.md shows, and makes its requests.
+// TestSpring runs the configurations of docs/spring.md and makes the requests of that page.
 func TestSpring(t *testing.T) {
 	t.Parallel()
 	const page = "docs/spring.md"
 	rules, routes := block(t, page, "yaml", "domain: gateway"), block(t, page, "yaml", "requested_tokens: ")
 	const indent = "\n                        "
-	itsRoutes := instead("\n                      routes:\n",
+	pageRoutes := instead("\n                      routes:\n",
 		"\n                      routes:"+indent+strings.ReplaceAll(strings.TrimSpace(routes), "\n", indent)+"\n")
 
 	consoles := blocks(t, page, "console")
@@ -20,13 +20,14 @@ func TestSpring(t *testing.T) {
 		name     string
 		edits    []edit // of the rules
 		headers  string // RESPONSE_HEADERS
-		consoles int    // how many blocks of the page are about it
+		consoles int    // number of blocks of the page for this variant
 	}{
-		{name: "as it is there", headers: "spring", consoles: 4},
+		{name: "unchanged", headers: "spring", consoles: 4},
 		{name: "denyEmptyKey: false", headers: "spring", consoles: 1,
 			edits: []edit{instead("absent: { status: 403 }", "absent: { pass: true }")}},
 		{name: "a bucket for nobody", headers: "spring", consoles: 1,
-			edits: []edit{instead("absent: { status: 403 }", "absent: { pass: true }"), instead("{ field: owner }", "{ field: owner, default: nobody }")}},
+			edits: []edit{instead("absent: { status: 403 }", "absent: { pass: true }"),
+				instead("{ field: owner }", "{ field: owner, default: nobody }")}},
 		{name: "includeHeaders: false", headers: "off", consoles: 1},
 	} {
 		if len(consoles) < variant.consoles {
@@ -43,17 +44,18 @@ func TestSpring(t *testing.T) {
 			root, _ := rulesDirectory(t, served)
 			keys := keysInFile(t)
 			words := map[string]string{}
-			for _, made := range regexp.MustCompile(`(\w+)=\$\(extauthz keys create (.*)\)`).FindAllStringSubmatch(block(t, page, "sh", "keys create"), -1) {
-				words[made[1]] = keys.create(t, strings.Fields(made[2])...)
+			create := regexp.MustCompile(`(\w+)=\$\(extauthz keys create (.*)\)`)
+			for _, m := range create.FindAllStringSubmatch(block(t, page, "sh", "keys create"), -1) {
+				words[m[1]] = keys.create(t, strings.Fields(m[2])...)
 			}
 			service := startService(t, append(keys.environment, "RUNTIME_ROOT="+root, "RESPONSE_HEADERS="+variant.headers)...)
-			envoy := startEnvoy(t, service.grpcPort, itsRoutes)
+			envoy := startEnvoy(t, service.grpcPort, pageRoutes)
 			for _, console := range mine {
 				envoy.holds(t, console, words)
 			}
 		})
 	}
 	if len(consoles) > 0 {
-		t.Errorf("%s has %d more blocks, which nobody has tried", page, len(consoles))
+		t.Errorf("%s has %d more blocks, which this test does not run", page, len(consoles))
 	}
 }

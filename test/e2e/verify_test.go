@@ -14,8 +14,8 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestVerify walks through what docker-compose.yml shows, by testdata/verify.sh, with the same rules, keys and Envoy but without
-// containers. scripts/test-compose does it with them.
+// TestVerify runs testdata/verify.sh, which checks what docker-compose.yml demonstrates. It uses the same rules, keys
+// and Envoy configuration, but no containers. scripts/test-compose runs the script with containers.
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	t.Run("memory", func(t *testing.T) {
@@ -29,21 +29,21 @@ func TestVerify(t *testing.T) {
 		t.Parallel()
 		redis := testenv.Redis(t)
 		_, walk := composed(t, "REDIS_URL=redis://"+redis.Addr, "REDIS_TIMEOUT="+longTimeout)
-		// Redis is the test's, which stops and starts it when the script asks for that.
+		// The test stops and starts Redis when the script calls these commands.
 		asked, done := make(chan func()), make(chan struct{})
 		command := func(do func()) string {
 			s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 				select {
 				case asked <- do:
 					<-done
-				case <-t.Context().Done(): // the test has failed before
+				case <-t.Context().Done(): // the test has failed
 				}
 			}))
 			t.Cleanup(s.Close)
 			return "curl --silent --fail " + s.URL
 		}
 		walk.Env = append(walk.Env, "STOP_REDIS="+command(redis.Kill), "START_REDIS="+command(redis.Restart))
-		defer close(done) // also when Redis does not start again, which ends the test here
+		defer close(done) // also if Redis does not start again, which ends the test here
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
@@ -61,19 +61,20 @@ func TestVerify(t *testing.T) {
 	})
 }
 
-// TestVerifyFails: the walk ends where something is not as it should be, and says what.
+// TestVerifyFails checks that the script fails at a wrong answer and names it.
 func TestVerifyFails(t *testing.T) {
 	t.Parallel()
 	envoy, walk := composed(t)
 	for _, c := range []struct{ name, variable, want string }{
 		{"another answer", "PROXY=http://" + envoy.Admin, "the status: want 401, got 404"},
-		{"nobody to say how many calls failed", "ADMIN=http://" + testenv.Loopback(testenv.FreePort(t)), "want an answer, got nothing"},
+		{"no admin interface", "ADMIN=http://" + testenv.Loopback(testenv.FreePort(t)), "want an answer, got nothing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cmd := exec.Command(walk.Path)
 			cmd.Env = append(slices.Clone(walk.Env), c.variable) // the last one of a name counts
 			out, err := cmd.CombinedOutput()
-			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 || !strings.Contains(string(out), c.want) {
+			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 ||
+				!strings.Contains(string(out), c.want) {
 				t.Errorf("%s: got %v, want exit status 1 and %q of it; it says:\n%s", c.variable, err, c.want, out)
 			}
 		})
@@ -89,14 +90,15 @@ func verify(t *testing.T, walk *exec.Cmd) {
 	}
 }
 
-// composed starts what docker-compose.yml composes, for the length of the test, and returns its Envoy and the walk through
-// it. The environment is what the service gets beyond its rules and keys.
+// composed starts the services of docker-compose.yml for the length of the test. It returns Envoy and the command
+// that runs testdata/verify.sh. The service gets the environment in addition to its rules and keys.
 func composed(t *testing.T, environment ...string) (*proxy, *exec.Cmd) {
 	t.Helper()
 	root, rules := rulesDirectory(t, testenv.RepoFile(t, "deploy/compose/rules/shop.yaml"))
 	keys := filepath.Join(testenv.RepoRoot(t), "deploy", "compose", "keys")
 	service := startService(t, append([]string{
-		"RUNTIME_ROOT=" + root, "API_KEYS_FILE=" + filepath.Join(keys, "keys.jsonl"), "API_KEY_SECRET_FILE=" + filepath.Join(keys, "secret"),
+		"RUNTIME_ROOT=" + root, "API_KEYS_FILE=" + filepath.Join(keys, "keys.jsonl"),
+		"API_KEY_SECRET_FILE=" + filepath.Join(keys, "secret"),
 	}, environment...)...)
 
 	upstream := testenv.FreePort(t)
@@ -106,7 +108,7 @@ func composed(t *testing.T, environment ...string) (*proxy, *exec.Cmd) {
 		return exec.Command(binary, "health", "--http", "http://"+testenv.Loopback(upstream)+"/healthz").Run()
 	})
 
-	// The names of containers, and all addresses of one, are loopback here.
+	// Names of containers, and 0.0.0.0, become 127.0.0.1.
 	here := func(before string) edit {
 		return instead("address: "+before+", port_value", "address: 127.0.0.1, port_value")
 	}
@@ -114,6 +116,7 @@ func composed(t *testing.T, environment ...string) (*proxy, *exec.Cmd) {
 		here("upstream"), here("extauthz"), instead("0.0.0.0, port_value: 10000", "127.0.0.1, port_value: 10000"))
 
 	walk := exec.Command(filepath.Join(testenv.RepoRoot(t), "testdata", "verify.sh"))
-	walk.Env = append(os.Environ(), "PROXY=http://"+envoy.addr, "ADMIN=http://"+envoy.Admin, "METRICS="+service.debug, "RULES="+rules)
+	walk.Env = append(os.Environ(), "PROXY=http://"+envoy.addr, "ADMIN=http://"+envoy.Admin, "METRICS="+service.debug,
+		"RULES="+rules)
 	return envoy, walk
 }
