@@ -1,5 +1,5 @@
-// Package e2e tests the service as users run it: the binary with its environment variables, a real Envoy with the
-// sample configuration, Redis, and clients that use only HTTP and gRPC.
+// Package e2e tests the service as users run it. It runs the binary with environment variables, a real Envoy with the
+// sample configuration, and Redis. Clients use only HTTP and gRPC.
 package e2e
 
 import (

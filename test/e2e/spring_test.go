@@ -25,9 +25,9 @@ func TestSpring(t *testing.T) {
 		{name: "unchanged", headers: "spring", consoles: 4},
 		{name: "denyEmptyKey: false", headers: "spring", consoles: 1,
 			edits: []edit{instead("absent: { status: 403 }", "absent: { pass: true }")}},
-		{name: "a bucket for nobody", headers: "spring", consoles: 1,
+		{name: "a bucket for anonymous requests", headers: "spring", consoles: 1,
 			edits: []edit{instead("absent: { status: 403 }", "absent: { pass: true }"),
-				instead("{ field: owner }", "{ field: owner, default: nobody }")}},
+				instead("{ field: owner }", "{ field: owner, default: anonymous }")}},
 		{name: "includeHeaders: false", headers: "off", consoles: 1},
 	} {
 		if len(consoles) < variant.consoles {
