@@ -75,7 +75,7 @@ func (d *decoder) field(k *key, f field, into reflect.Value) {
 	if k.optional {
 		target = reflect.New(k.typ).Elem()
 	}
-	v.unread = !k.read(d, f, target)
+	v.unread = !k.form.read(d, f, target)
 	if k.optional && !v.unread {
 		into.Set(target.Addr())
 	}

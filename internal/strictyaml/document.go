@@ -84,8 +84,8 @@ func (doc *Document) Problems() Problems {
 // megabytes.
 const maxProblems = 500
 
-// fail adds an error at a place. The message says what is wrong, the hints how to fix it. It returns false, which a reader
-// returns for a value that it could not read.
+// fail adds an error at a place. The message says what is wrong, the hints how to fix it. It returns false, as readers
+// do for a value that they could not read.
 func (doc *Document) fail(at place, message string, hints ...string) bool {
 	doc.add(at, false, message, hints)
 	return false

@@ -1,12 +1,9 @@
 package strictyaml
 
 import (
-	"fmt"
-	"math"
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/extauthz/extauthz/internal/suggest"
 )
@@ -55,7 +52,7 @@ func (kind *Kind) describe(f *Field, s *section, known map[reflect.Type]*Field) 
 	known[s.Type] = f
 	for _, k := range s.keys {
 		below := &Field{
-			Path: strings.TrimPrefix(f.Path+"."+k.name, "."), Type: k.describe(), Doc: k.tag.Get("doc"),
+			Path: strings.TrimPrefix(f.Path+"."+k.name, "."), Type: k.form.name, Doc: k.tag.Get("doc"),
 			Default: k.tag.Get("default"), Example: k.tag.Get("example"),
 			Required: k.tag.Get("required") == "true", Group: k.tag.Get("oneof"),
 		}
@@ -64,34 +61,6 @@ func (kind *Kind) describe(f *Field, s *section, known map[reflect.Type]*Field) 
 			kind.describe(below, k.section(kind), known)
 		}
 	}
-}
-
-// describe names the values that a key takes.
-func (k *key) describe() string {
-	t := k.typ
-	switch words := wordsOf(t); {
-	case k.object != nil && k.list:
-		return "list of maps"
-	case k.object != nil, t.Kind() == reflect.Map:
-		return "map"
-	case t == reflect.TypeFor[time.Duration]():
-		return "duration"
-	case t == reflect.TypeFor[time.Time]():
-		return "time"
-	case words != nil:
-		return suggest.OneOf(words)
-	case k.list:
-		return "list of texts"
-	case isText(t), t.Kind() == reflect.String:
-		return "text"
-	case t.Kind() == reflect.Bool:
-		return "`true` or `false`"
-	}
-	least, most := k.bounds()
-	if most == math.MaxInt64 {
-		return fmt.Sprintf("whole number, %d or more", least)
-	}
-	return fmt.Sprintf("whole number, %d to %d", least, most)
 }
 
 // Name is the key itself.

@@ -73,7 +73,7 @@ func (s *section) schema() map[string]any {
 
 // property returns the schema of the value of a key, with what describes it.
 func (k *key) property() map[string]any {
-	property := maps.Clone(k.schema)
+	property := maps.Clone(k.form.schema)
 	if k.bare {
 		property = map[string]any{"anyOf": []any{property, map[string]any{"type": "null"}}}
 	}

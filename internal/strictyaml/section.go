@@ -41,9 +41,7 @@ type key struct {
 	// object is the struct that the value, or each element of a list, is read into, nil for other values.
 	object reflect.Type
 	list   bool
-	read   reader
-	// schema is the JSON Schema of the value, without what describes it.
-	schema map[string]any
+	form   form
 	// below is the section of the object. It is made when it is needed, because a section can contain itself.
 	below *section
 }
@@ -98,7 +96,7 @@ func (s *section) add(t reflect.Type, above []int) {
 		if k.typ.Kind() == reflect.Pointer {
 			k.typ, k.optional = k.typ.Elem(), true
 		}
-		k.read, k.schema = k.form(k.typ)
+		k.form = k.formOf(k.typ)
 		s.keys, s.names = append(s.keys, k), append(s.names, name)
 	}
 }
@@ -131,47 +129,59 @@ func (k *key) section(kind *Kind) *section {
 	return k.below
 }
 
-// form returns how a value of the key's type, or of its elements' type, is read, and the JSON Schema of such values.
-// A type that there is none for is a mistake in the program.
-func (k *key) form(t reflect.Type) (reader, map[string]any) {
+// form is how the values of a type are read, what the JSON Schema says of them without their description, and what
+// people call them.
+type form struct {
+	read   reader
+	schema map[string]any
+	name   string
+}
+
+// formOf returns the form of the key's type, or of its elements' type. A type without one is a mistake in the program.
+func (k *key) formOf(t reflect.Type) form {
 	switch {
 	case t == reflect.TypeFor[time.Duration]():
-		return readDuration, map[string]any{
-			"type": "string", "pattern": `^(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))+$`,
-		}
+		const pattern = `^(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))+$`
+		return form{readDuration, map[string]any{"type": "string", "pattern": pattern}, "duration"}
 	case t == reflect.TypeFor[time.Time]():
-		return readTime, map[string]any{
-			"type": "string", "pattern": `^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}:[0-9]{2}.*)?$`,
-		}
+		const pattern = `^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}:[0-9]{2}.*)?$`
+		return form{readTime, map[string]any{"type": "string", "pattern": pattern}, "time"}
 	case isText(t), t.Kind() == reflect.String:
 		words := wordsOf(t)
-		schema := map[string]any{"type": []string{"string", "number", "boolean"}} // a number and true are texts, too
+		read := readText(words, k.tag.Get("secret") == "true")
 		if words != nil {
-			schema = map[string]any{"enum": words}
+			return form{read, map[string]any{"enum": words}, suggest.OneOf(words)}
 		}
-		return readText(words, k.tag.Get("secret") == "true"), schema
+		return form{read, map[string]any{"type": []string{"string", "number", "boolean"}}, "text"} // 5 and true are texts
 	case t.Kind() == reflect.Bool:
-		return readBool, map[string]any{"type": "boolean"}
+		return form{readBool, map[string]any{"type": "boolean"}, "`true` or `false`"}
 	case t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64:
 		least, most := k.bounds()
-		return readInteger(least, most), map[string]any{"type": "integer", "minimum": least, "maximum": most}
+		name := fmt.Sprintf("whole number, %d to %d", least, most)
+		if most == math.MaxInt64 {
+			name = fmt.Sprintf("whole number, %d or more", least)
+		}
+		return form{readInteger(least, most), map[string]any{"type": "integer", "minimum": least, "maximum": most}, name}
 	case t.Kind() == reflect.Struct:
 		k.object = t
-		return k.readStruct, map[string]any{"$ref": definition(t)}
+		return form{k.readStruct, map[string]any{"$ref": definition(t)}, "map"}
 	case t.Kind() == reflect.Slice && t == k.typ:
 		k.list = true
-		element, schema := k.form(t.Elem())
-		schema = map[string]any{"type": "array", "items": schema}
+		element, name := k.formOf(t.Elem()), "list of texts"
+		if k.object != nil {
+			name = "list of maps"
+		}
+		schema := map[string]any{"type": "array", "items": element.schema}
 		least, bounded := k.bound("min")
 		if bounded {
 			schema["minItems"] = least
 		}
-		return k.readList(element, least), schema
+		return form{k.readList(element.read, least), schema, name}
 	case t == reflect.TypeFor[map[string]string]():
-		element, schema := k.form(t.Elem())
-		return k.readMap(element), map[string]any{"type": "object", "additionalProperties": schema}
+		text := k.formOf(t.Elem())
+		return form{k.readMap(text.read), map[string]any{"type": "object", "additionalProperties": text.schema}, "map"}
 	case t == reflect.TypeFor[map[string]any]():
-		return k.readMap(readAny), map[string]any{"type": "object"}
+		return form{k.readMap(readAny), map[string]any{"type": "object"}, "map"}
 	}
 	panic(fmt.Sprintf("strictyaml: cannot read %s into a %s", k.name, k.typ))
 }

@@ -14,7 +14,8 @@ import (
 )
 
 // parseYAML returns the root of the one YAML document of a file, nil if there is none or the file is not YAML, which
-// it reports. The parser is of the family that envoyproxy/ratelimit uses (libyaml), so that both read the same from every file.
+// it reports. The parser is of the family that envoyproxy/ratelimit uses (libyaml), so that both read the same from
+// every file.
 func parseYAML(doc *Document) *yaml.Node {
 	loader, err := yaml.NewLoader(strings.NewReader(doc.text))
 	if err != nil {
