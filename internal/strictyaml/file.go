@@ -23,7 +23,7 @@ func ReadFile(path string, kind *Kind) (File, *Problem) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return unreadable(path, kind, err)
+		return File{}, Unreadable(path, kind.Noun, err)
 	case info.IsDir() && kind.Directory != "":
 		return File{}, &Problem{File: path, Warning: true, Message: "left out: " + kind.Directory}
 	case !info.Mode().IsRegular():
@@ -31,11 +31,11 @@ func ReadFile(path string, kind *Kind) (File, *Problem) {
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return unreadable(path, kind, err)
+		return File{}, Unreadable(path, kind.Noun, err)
 	}
 	defer f.Close()
 	if info, err = f.Stat(); err != nil { // another file than before, perhaps
-		return unreadable(path, kind, err)
+		return File{}, Unreadable(path, kind.Noun, err)
 	}
 	file, problem := ReadFrom(path, f, kind)
 	file.Info = info
@@ -48,16 +48,17 @@ func ReadFrom(name string, from io.Reader, kind *Kind) (File, *Problem) {
 	content, err := io.ReadAll(io.LimitReader(from, kind.MaxSize+1))
 	switch {
 	case err != nil:
-		return unreadable(name, kind, err)
+		return File{}, Unreadable(name, kind.Noun, err)
 	case int64(len(content)) > kind.MaxSize:
 		return File{}, &Problem{File: name, Message: kind.tooLarge(), Hints: []string{kind.TooLarge}}
 	}
 	return File{Name: name, Content: content}, nil
 }
 
-func unreadable(name string, kind *Kind, err error) (File, *Problem) {
+// Unreadable returns the problem that a file, or a directory, cannot be read.
+func Unreadable(name, noun string, err error) *Problem {
 	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pathError.Err // the problem names the path already
 	}
-	return File{}, &Problem{File: name, Message: "read " + kind.Noun + ": " + err.Error()}
+	return &Problem{File: name, Message: "read " + noun + ": " + err.Error()}
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// change is a file in force and what it is now; now is nil when the file is gone.
+// change is a file in force and what it is now: for a file that is gone, an empty one without Info that was written to
+// in its place.
 type change struct{ before, now *seenFile }
 
 // changes returns the files in force whose texts are others now, or gone.
@@ -20,21 +21,15 @@ func changes(inForce, s snapshot) (list []change) {
 	}
 	for i := range inForce.files {
 		before := &inForce.files[i]
-		if now := s.file(before.Name); now == nil || !bytes.Equal(before.Content, now.Content) {
+		now := s.file(before.Name)
+		if now == nil {
+			now = &seenFile{File: File{Name: before.Name}, inPlace: true}
+		}
+		if now.Info == nil || !bytes.Equal(before.Content, now.Content) {
 			list = append(list, change{before, now})
 		}
 	}
 	return list
-}
-
-// inPlace reports whether one of the files was written to in its place, or is gone.
-func inPlace(list []change) bool {
-	for _, c := range list {
-		if c.now == nil || c.now.inPlace {
-			return true
-		}
-	}
-	return false
 }
 
 // suspects returns a text that is another one when a file that may be cut off is another one or has another text,
@@ -42,14 +37,11 @@ func inPlace(list []change) bool {
 func suspects(list []change) string {
 	var s snapshot
 	for _, c := range list {
-		switch {
-		case c.now == nil:
-			s.files = append(s.files, seenFile{File: File{Name: c.before.Name}})
-		case c.now.inPlace || bytes.HasPrefix(c.before.Content, c.now.Content):
+		if c.now.inPlace || bytes.HasPrefix(c.before.Content, c.now.Content) {
 			s.files = append(s.files, *c.now)
 		}
 	}
-	if len(s.files) == 0 {
+	if s.files == nil {
 		return ""
 	}
 	return s.generation()
@@ -71,7 +63,7 @@ func (s snapshot) markWritten(earlier snapshot) {
 // the end do not count.
 func cutOff(list []change) (problems strictyaml.Problems) {
 	for _, c := range list {
-		if c.now == nil || !bytes.HasPrefix(c.before.Content, c.now.Content) {
+		if c.now.Info == nil || !bytes.HasPrefix(c.before.Content, c.now.Content) {
 			continue
 		}
 		whole, left := withoutEnd(c.before.Content), trimEnd(c.now.Content)

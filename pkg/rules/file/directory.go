@@ -12,25 +12,20 @@ import (
 	"github.com/extauthz/extauthz/internal/strictyaml"
 )
 
-// settled reads until two readings agree, so that a start in the middle of an update does not see half of it.
-func settled(read func() snapshot) snapshot {
-	s := read()
-	for range 3 {
-		again := read()
-		if again.generation() == s.generation() {
-			break
-		}
-		s = again
-	}
-	return s
-}
-
-// readDirectory reads the rule files of a directory once, sorted by name. Every regular file counts, whatever its extension, symbolic
-// links are followed, directories below are not read. A directory that is missing, unreadable or without a rule file is a mistake.
+// readDirectory reads the rule files of a directory once, sorted by name. Every regular file counts, whatever its
+// extension, symbolic links are followed, directories below are not read. A directory that is missing, unreadable or
+// without a rule file is a mistake.
 func readDirectory(dir string, cfg Config) snapshot {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return snapshot{problems: strictyaml.Problems{noDirectory(dir, err)}}
+		problem := strictyaml.Unreadable(dir, "rule directory", err)
+		if errors.Is(err, fs.ErrNotExist) {
+			problem.Message = "the rule directory does not exist"
+			problem.Hints = []string{
+				"create it, or mount it; rules are read from RUNTIME_ROOT/RUNTIME_SUBDIRECTORY/RUNTIME_APPDIRECTORY",
+			}
+		}
+		return snapshot{problems: strictyaml.Problems{*problem}}
 	}
 	s, kind := snapshot{place: placeOf(dir)}, ruleKind()
 	for _, entry := range entries {
@@ -73,18 +68,6 @@ func placeOf(dir string) string {
 	return filepath.Join(path, data)
 }
 
-func noDirectory(dir string, err error) strictyaml.Problem {
-	p := strictyaml.Problem{File: dir, Message: "read rule directory: " + reason(err)}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		p.Message = "the rule directory does not exist"
-		p.Hints = []string{"create it, or mount it; rules are read from RUNTIME_ROOT/RUNTIME_SUBDIRECTORY/RUNTIME_APPDIRECTORY"}
-	case errors.Is(err, fs.ErrPermission):
-		p.Message = "no permission to read the rule directory"
-	}
-	return p
-}
-
 // skipped reports whether a file is left out because of its name. Kubernetes mounts a ConfigMap as links into
 // ..data, which is itself a link to ..2026_01_02_15_04_05.123; the links are read, the directories behind them are
 // not.
@@ -113,12 +96,4 @@ func renamedAfter(written time.Time, path string) bool {
 		dir, err := os.Stat(filepath.Dir(name))
 		return err == nil && dir.ModTime().After(written)
 	})
-}
-
-// reason is an error of the file system without the path, which the problem names already.
-func reason(err error) string {
-	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
-		return pathError.Err.Error()
-	}
-	return err.Error()
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"hash"
 	"path/filepath"
 	"slices"
 
@@ -38,19 +37,17 @@ func (s snapshot) file(name string) *seenFile {
 // editor's swap file is no change.
 func (s snapshot) generation() string {
 	h := sha256.New()
+	write := func(name, content string) {
+		name = filepath.Base(name)
+		fmt.Fprintf(h, "%d:%s%d:%s", len(name), name, len(content), content)
+	}
 	for _, f := range s.files {
-		writePart(h, filepath.Base(f.Name))
-		writePart(h, string(f.Content))
+		write(f.Name, string(f.Content))
 	}
 	for _, p := range s.problems {
 		if !p.Warning {
-			writePart(h, filepath.Base(p.File))
-			writePart(h, p.Message)
+			write(p.File, p.Message)
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)[:6])
-}
-
-func writePart(h hash.Hash, part string) {
-	fmt.Fprintf(h, "%d:%s", len(part), part)
 }

@@ -2,6 +2,7 @@ package file
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/rules"
@@ -49,7 +50,13 @@ func NewWatcher(dir string, cfg Config) *Watcher {
 // Load reads the rules of the directory. Run then reports what differs from them; without Load, it reports whatever is
 // there.
 func (w *Watcher) Load() (rules.Set, rules.Problems) {
-	s := settled(w.read)
+	s := w.read()
+	for range 3 { // until two readings agree, so that a start in the middle of an update does not see half of it
+		before := s.generation()
+		if s = w.read(); s.generation() == before {
+			break
+		}
+	}
 	set, problems := parse(s, w.cfg)
 	w.told = set.Generation
 	if !problems.HasErrors() {
@@ -83,11 +90,32 @@ func (w *Watcher) Reload() {
 // has vanished or has no rule files any more. When what was in force comes back after that, it is called again. Run
 // may be called once.
 func (w *Watcher) Run(ctx context.Context, update func(rules.Update)) {
-	follow(ctx, w.told, w.reload, w.read, func(r reading) {
-		if u, changed := w.take(r); changed {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	previous, since := w.told, time.Now()
+	for {
+		asked := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.reload:
+			asked = true
+		case <-ticker.C:
+		}
+		s := w.read()
+		generation := s.generation()
+		agrees := generation == previous
+		if !agrees {
+			previous, since = generation, time.Now()
+		}
+		if !agrees && !asked {
+			continue
+		}
+		r := reading{snapshot: s, generation: generation, quiet: time.Since(since), asked: asked}
+		if u, report := w.take(r); report {
 			update(u)
 		}
-	})
+	}
 }
 
 // take judges a settled reading; report is false when there is nothing to report.
@@ -103,12 +131,13 @@ func (w *Watcher) take(r reading) (u rules.Update, report bool) {
 		r.quiet = max(r.quiet, time.Since(w.since))
 	}
 	changed := changes(w.inForce, r.snapshot) // none any more when the directory was replaced by one with the same texts
-	cut, suspect := cutOff(changed), inPlace(changed)
+	cut := cutOff(changed)
+	suspect := slices.ContainsFunc(changed, func(c change) bool { return c.now.inPlace })
 	if !report && (len(cut) > 0 || suspect && r.quiet < QuietPeriod) {
 		return u, false
 	}
 	w.told, w.waiting = r.generation, true
-	if len(cut) > 0 && !r.confirmed() {
+	if confirmed := r.asked && r.quiet >= QuietPeriod; len(cut) > 0 && !confirmed {
 		return rules.Update{Set: rules.Set{Generation: r.generation}, Problems: cut}, true
 	}
 	u.Set, u.Problems = parse(r.snapshot, w.cfg)
@@ -130,38 +159,8 @@ func (w *Watcher) take(r reading) (u rules.Update, report bool) {
 type reading struct {
 	snapshot
 	generation string
-	// quiet is how long this generation has been seen; asked says that Reload asked for this reading.
+	// quiet is how long this generation has been seen. asked says that Reload asked for this reading: the operator says
+	// that the files are as they should be.
 	quiet time.Duration
 	asked bool
-}
-
-// confirmed reports whether the operator says that the files are as they should be. That counts once nothing is
-// written any more.
-func (r reading) confirmed() bool { return r.asked && r.quiet >= QuietPeriod }
-
-// follow reads until the context is done, and calls settled with each reading that agrees with the one before it,
-// or that was asked for by reload. The generation loaded is what was read before.
-func follow(ctx context.Context, loaded string, reload <-chan struct{}, read func() snapshot, settled func(reading)) {
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	previous, since := loaded, time.Now()
-	for {
-		asked := false
-		select {
-		case <-ctx.Done():
-			return
-		case <-reload:
-			asked = true
-		case <-ticker.C:
-		}
-		s := read()
-		generation := s.generation()
-		agrees := generation == previous
-		if !agrees {
-			previous, since = generation, time.Now()
-		}
-		if agrees || asked {
-			settled(reading{snapshot: s, generation: generation, quiet: time.Since(since), asked: asked})
-		}
-	}
 }
