@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/internal/suggest"
 )
 
 func TestDecode(t *testing.T) {
@@ -212,7 +213,7 @@ func TestProblemsAreCutShort(t *testing.T) {
 
 func TestErrIsNilForWarnings(t *testing.T) {
 	_, doc := decode("name: x")
-	doc.Add("", strictyaml.Mistake{Path: "name", Warning: true, Message: "short"})
+	doc.Add("", suggest.Mistake{Path: "name", Warning: true, Message: "short"})
 	if problems := doc.Problems(); len(problems) != 1 || problems.Err() != nil {
 		t.Errorf("got %d problems and error %v, want one warning and no error", len(problems), problems.Err())
 	}

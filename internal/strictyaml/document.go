@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/extauthz/extauthz/internal/suggest"
 )
 
 // Document is a file that was read: what is wrong with it, and where its values stand.
@@ -123,27 +125,10 @@ func masked(mask func(string) string, text string) string {
 	return mask(text)
 }
 
-// Mistake is something in the decoded value that makes no sense, as a check of its type reports it.
-type Mistake struct {
-	// Path says where, in keys of the file: "descriptors[0].rate_limit.unit". "" is the whole value. What stands
-	// there can be absent.
-	Path string
-	// OnKey says that the mistake is at the key and not at its value. An element of a list is its own key.
-	OnKey bool
-	// Also are the paths of other values that the mistake follows from.
-	Also []string
-	// Lacks says that the map at Path has none of several keys, one of which it needs, or that Path is a key that
-	// its map needs and lacks.
-	Lacks   bool
-	Warning bool
-	Message string
-	Hints   []string
-}
-
 // Add adds mistakes at the positions of their paths, or at the key of what lacks a value there. The paths begin at
 // prefix, itself a path. A mistake that may follow from one that was reported before is left out: if a value on one
 // of its paths could not be read, or if it is about what a map lacks and the map has an unknown key.
-func (doc *Document) Add(prefix string, mistakes ...Mistake) {
+func (doc *Document) Add(prefix string, mistakes ...suggest.Mistake) {
 	for _, m := range mistakes {
 		spot, sound := doc.find(join(prefix, m.Path))
 		sound = sound || m.OnKey && !m.Lacks && spot.unread // its key is there all the same

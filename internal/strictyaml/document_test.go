@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/internal/suggest"
 )
 
 const mistaken = `name: corner
@@ -56,7 +57,7 @@ func TestMistakesArePlaced(t *testing.T) {
 	} {
 		for _, onKey := range []bool{false, true} {
 			_, doc := decode(mistaken)
-			doc.Add("", strictyaml.Mistake{Path: c.path, OnKey: onKey, Message: "MISTAKE"})
+			doc.Add("", suggest.Mistake{Path: c.path, OnKey: onKey, Message: "MISTAKE"})
 			want := c.at
 			if onKey {
 				want = c.key
@@ -81,37 +82,37 @@ func placeOf(doc *strictyaml.Document) string {
 func TestFollowingMistakesAreDropped(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		mistake strictyaml.Mistake
+		mistake suggest.Mistake
 		dropped bool
 	}{
-		{"of a value that could not be read", strictyaml.Mistake{Path: "shelves[1].label"}, true},
-		{"beside one", strictyaml.Mistake{Path: "shelves[1].locks[0].key"}, false},
-		{"of a word that could not be read", strictyaml.Mistake{Path: "shelves[1].colour"}, true},
-		{"of its key", strictyaml.Mistake{Path: "shelves[1].colour", OnKey: true}, false},
-		{"of a key in it", strictyaml.Mistake{Path: "shelves[2].label", OnKey: true}, true},
+		{"of a value that could not be read", suggest.Mistake{Path: "shelves[1].label"}, true},
+		{"beside one", suggest.Mistake{Path: "shelves[1].locks[0].key"}, false},
+		{"of a word that could not be read", suggest.Mistake{Path: "shelves[1].colour"}, true},
+		{"of its key", suggest.Mistake{Path: "shelves[1].colour", OnKey: true}, false},
+		{"of a key in it", suggest.Mistake{Path: "shelves[2].label", OnKey: true}, true},
 		{"of what a map with an unknown key needs",
-			strictyaml.Mistake{Path: "shelves[0].lock.light", OnKey: true, Lacks: true}, true},
-		{"of a key that is there", strictyaml.Mistake{Path: "shelves[1].colour", OnKey: true, Lacks: true}, true},
-		{"of what another map needs", strictyaml.Mistake{Path: "shelves[1].wait", OnKey: true, Lacks: true}, false},
-		{"of the map around it", strictyaml.Mistake{Path: "shelves[1]"}, false},
-		{"of an element that could not be read", strictyaml.Mistake{Path: "shelves[2]"}, true},
-		{"below it", strictyaml.Mistake{Path: "shelves[2].label"}, true},
+			suggest.Mistake{Path: "shelves[0].lock.light", OnKey: true, Lacks: true}, true},
+		{"of a key that is there", suggest.Mistake{Path: "shelves[1].colour", OnKey: true, Lacks: true}, true},
+		{"of what another map needs", suggest.Mistake{Path: "shelves[1].wait", OnKey: true, Lacks: true}, false},
+		{"of the map around it", suggest.Mistake{Path: "shelves[1]"}, false},
+		{"of an element that could not be read", suggest.Mistake{Path: "shelves[2]"}, true},
+		{"below it", suggest.Mistake{Path: "shelves[2].label"}, true},
 		{"of what a value follows from",
-			strictyaml.Mistake{Path: "shelves[1].locks[0].key", Also: []string{"shelves[1].colour"}}, true},
+			suggest.Mistake{Path: "shelves[1].locks[0].key", Also: []string{"shelves[1].colour"}}, true},
 		{"of what it could be read from",
-			strictyaml.Mistake{Path: "shelves[1].locks[0].key", Also: []string{"name", "end"}}, false},
-		{"of a list of maps with such an element", strictyaml.Mistake{Path: "shelves"}, false},
-		{"of a list of texts with an element that could not be read", strictyaml.Mistake{Path: "shelves[0].tags"},
+			suggest.Mistake{Path: "shelves[1].locks[0].key", Also: []string{"name", "end"}}, false},
+		{"of a list of maps with such an element", suggest.Mistake{Path: "shelves"}, false},
+		{"of a list of texts with an element that could not be read", suggest.Mistake{Path: "shelves[0].tags"},
 			true},
-		{"of what an unknown key may stand for", strictyaml.Mistake{Path: "shelves[0].lock.key"}, true},
+		{"of what an unknown key may stand for", suggest.Mistake{Path: "shelves[0].lock.key"}, true},
 		{"of what follows from that",
-			strictyaml.Mistake{Path: "shelves[0].label", Also: []string{"shelves[0].lock.key"}}, true},
-		{"of what such a key does not stand for", strictyaml.Mistake{Path: "shelves[0].lock.light"}, false},
-		{"of what it has", strictyaml.Mistake{Path: "shelves[0].lock.digit"}, false},
-		{"of that map as a whole", strictyaml.Mistake{Path: "shelves[0].lock"}, false},
-		{"that it has none of several keys", strictyaml.Mistake{Path: "shelves[0].lock", Lacks: true}, true},
-		{"that another map has none of them", strictyaml.Mistake{Path: "shelves[1]", Lacks: true}, false},
-		{"of what another map lacks", strictyaml.Mistake{Path: "shelves[1].wait"}, false},
+			suggest.Mistake{Path: "shelves[0].label", Also: []string{"shelves[0].lock.key"}}, true},
+		{"of what such a key does not stand for", suggest.Mistake{Path: "shelves[0].lock.light"}, false},
+		{"of what it has", suggest.Mistake{Path: "shelves[0].lock.digit"}, false},
+		{"of that map as a whole", suggest.Mistake{Path: "shelves[0].lock"}, false},
+		{"that it has none of several keys", suggest.Mistake{Path: "shelves[0].lock", Lacks: true}, true},
+		{"that another map has none of them", suggest.Mistake{Path: "shelves[1]", Lacks: true}, false},
+		{"of what another map lacks", suggest.Mistake{Path: "shelves[1].wait"}, false},
 	} {
 		for _, prefix := range []string{"", "shelves"} {
 			_, doc := decode(mistaken)
@@ -135,7 +136,7 @@ func TestFollowingMistakesAreDropped(t *testing.T) {
 func TestMistakesOfAnUnreadFile(t *testing.T) {
 	for _, text := range []string{"", "- a", "name: 'x"} {
 		_, doc := decode(text)
-		doc.Add("", strictyaml.Mistake{Path: "name", Message: "MISTAKE"})
+		doc.Add("", suggest.Mistake{Path: "name", Message: "MISTAKE"})
 		if placeOf(doc) != "" || doc.Sound("") {
 			t.Errorf("%q: got a mistake:\n%s", text, doc.Problems())
 		}
@@ -145,7 +146,7 @@ func TestMistakesOfAnUnreadFile(t *testing.T) {
 func TestAMistakeIsShownOnce(t *testing.T) {
 	_, doc := decode("shelves: [{lock: &l {key: a}}, {lock: *l}]")
 	for _, path := range []string{"[0].lock.key", "[1].lock.key", "[1].lock.key"} {
-		doc.Add("shelves", strictyaml.Mistake{Path: path, Message: "MISTAKE", Hints: []string{"", "fix it"}})
+		doc.Add("shelves", suggest.Mistake{Path: path, Message: "MISTAKE", Hints: []string{"", "fix it"}})
 	}
 	want := `f:1:27: error: MISTAKE
     1 | shelves: [{lock: &l {key: a}}, {lock: *l}]

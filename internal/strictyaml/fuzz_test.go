@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/internal/testenv/cases"
 )
 
@@ -27,8 +27,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(mistaken), "shelves[1].locks[0]")
 	f.Fuzz(func(t *testing.T, content []byte, path string) {
 		s, doc := decode(string(content))
-		doc.Add(path, strictyaml.Mistake{Message: "MISTAKE", Warning: true})
-		doc.Add("", strictyaml.Mistake{Path: path, Message: "MISTAKE", Warning: true, OnKey: true})
+		doc.Add(path, suggest.Mistake{Message: "MISTAKE", Warning: true})
+		doc.Add("", suggest.Mistake{Path: path, Message: "MISTAKE", Warning: true, OnKey: true})
 		problems := doc.Problems()
 		for _, p := range problems {
 			cases.CheckProblem(t, p)

@@ -1,5 +1,5 @@
-// Package suggest writes the parts that all messages about mistakes share: a value as it was written, the words that are
-// allowed, and the word that was meant by one that is misspelt.
+// Package suggest has what all messages about mistakes share: the mistake itself, a value as it was written, the words
+// that are allowed, and the word that was meant by one that is misspelt.
 package suggest
 
 import (

@@ -73,7 +73,7 @@ type yamlReader struct {
 }
 
 func (y yamlReader) fail(path, message string, hints ...string) {
-	y.doc.Add("", strictyaml.Mistake{Path: path, Message: message, Hints: hints})
+	y.doc.Add("", suggest.Mistake{Path: path, Message: message, Hints: hints})
 }
 
 // checkKeys reports a file without a list of keys.
@@ -95,13 +95,11 @@ func (y yamlReader) check(path string, r *apikey.Record) {
 	if at := path + ".limit.requests_per_unit"; r.Limit != nil && !y.doc.Has(at) { // which is another limit than 0
 		y.fail(at, "a limit without `requests_per_unit`", "add it")
 	}
-	for _, m := range r.Check() {
-		y.doc.Add(path, strictyaml.Mistake(m))
-	}
+	y.doc.Add(path, r.Check()...)
 	y.once(path+".id", "id "+r.ID, "a second key with the id "+suggest.Quoted(r.ID))
 	if r.Weak {
 		y.once(path+".hash", "weak "+r.Hash.String(), "the same weak key twice")
-		y.doc.Add(path, strictyaml.Mistake{
+		y.doc.Add(path, suggest.Mistake{
 			Path: "weak", OnKey: true, Also: []string{"id"}, Warning: true,
 			Message: "key " + suggest.Quoted(r.ID) + " is weak: for trying only",
 			Hints:   []string{"whoever guesses it has it; `extauthz keys create` makes a strong one"},

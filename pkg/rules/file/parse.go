@@ -48,102 +48,76 @@ type root struct {
 	End   bool          `yaml:"end" doc:"Marks a complete file, as its last key. RULES_REQUIRE_END demands it."`
 }
 
-// ruleSet gathers the rules of several files.
-type ruleSet struct {
-	rules.Set
-	docs  []*strictyaml.Document
-	roots []root
-	// policyOf is the document that has the policy of a domain.
-	policyOf map[string]*strictyaml.Document
-}
-
 func parse(s snapshot, cfg Config) (rules.Set, rules.Problems) {
-	set := ruleSet{policyOf: map[string]*strictyaml.Document{}}
-	kind := ruleKind()
-	set.roots = make([]root, len(s.files))
+	roots := make([]root, len(s.files))
+	var docs []*strictyaml.Document
+	var domains []ratelimit.Domain
 	for i, f := range s.files {
-		doc := strictyaml.Decode(f.File, kind, &set.roots[i])
-		set.roots[i].Position = doc.Position("domain")
-		checkEnd(doc, &set.roots[i], cfg)
-		set.docs = append(set.docs, doc)
-	}
-	set.checkDomains(cfg)
-	for i := range set.roots {
-		set.add(i, cfg)
-	}
-	for i := range set.Domains {
-		d := &set.Domains[i]
-		if policy := set.Policies[d.Name]; policy != nil {
-			add(set.policyOf[d.Name], "authz", policy.CheckDomain(d))
-		}
-	}
-
-	problems := slices.Clone(s.problems)
-	for _, doc := range set.docs {
-		problems = append(problems, doc.Problems()...)
-	}
-	if problems.HasErrors() {
-		set.Set = rules.Set{}
-	}
-	set.Generation = s.generation()
-	return set.Set, problems
-}
-
-// add adds mistakes to the problems of a file.
-func add(doc *strictyaml.Document, prefix string, mistakes []ratelimit.Mistake) {
-	for _, m := range mistakes {
-		doc.Add(prefix, strictyaml.Mistake(m))
-	}
-}
-
-// checkDomains reports what makes no sense in the rate limits of all files.
-func (s *ruleSet) checkDomains(cfg Config) {
-	domains := make([]ratelimit.Domain, len(s.roots))
-	for i := range s.roots {
-		domains[i] = s.roots[i].Domain
+		r := &roots[i]
+		doc := strictyaml.Decode(f.File, ruleKind(), r)
+		r.Position = doc.Position("domain")
+		checkEnd(doc, r, cfg)
+		docs, domains = append(docs, doc), append(domains, r.Domain)
 	}
 	options := ratelimit.CheckOptions{DefaultAlgorithm: cfg.DefaultAlgorithm, MergeDomains: cfg.MergeDomains}
 	for i, mistakes := range ratelimit.Check(domains, options) {
-		add(s.docs[i], "", mistakes)
+		docs[i].Add("", mistakes...)
 	}
+	set := rules.Set{Policies: map[string]*authz.Policy{}}
+	for i := range roots {
+		add(&set, docs[i], &roots[i], cfg)
+	}
+	problems := slices.Clone(s.problems)
+	for i, r := range roots {
+		if policy := set.Policies[r.Name]; policy != nil && policy == r.Authz {
+			docs[i].Add("authz", policy.CheckDomain(&set.Domains[domainOf(set, r.Name)])...)
+		}
+		problems = append(problems, docs[i].Problems()...)
+	}
+	if problems.HasErrors() {
+		set = rules.Set{}
+	}
+	set.Generation = s.generation()
+	return set, problems
 }
 
 // add adds what a file says to its domain. A domain has one policy, so that it is clear which rule of access comes
 // first.
-func (s *ruleSet) add(i int, cfg Config) {
-	r, doc := &s.roots[i], s.docs[i]
+func add(set *rules.Set, doc *strictyaml.Document, r *root, cfg Config) {
 	if r.Name != "" && len(r.Descriptors) == 0 && r.Authz == nil {
-		doc.Add("", strictyaml.Mistake{
+		doc.Add("", suggest.Mistake{
 			Path: "domain", Also: []string{"descriptors", "authz"}, Warning: true,
 			Message: "domain " + suggest.Quoted(r.Name) + " has no descriptors here: this file limits nothing",
 		})
 	}
 	if r.Authz != nil {
-		add(doc, "authz", r.Authz.Check())
+		doc.Add("authz", r.Authz.Check()...)
 	}
-	at := slices.IndexFunc(s.Domains, func(d ratelimit.Domain) bool { return d.Name == r.Name })
+	at := domainOf(*set, r.Name)
 	switch {
 	case r.Name == "", at >= 0 && !cfg.MergeDomains:
 		return // a mistake
 	case at >= 0:
-		s.Domains[at].Descriptors = append(s.Domains[at].Descriptors, r.Descriptors...)
+		set.Domains[at].Descriptors = append(set.Domains[at].Descriptors, r.Descriptors...)
 	default:
-		s.Domains = append(s.Domains, r.Domain)
+		set.Domains = append(set.Domains, r.Domain)
 	}
 	if r.Authz == nil {
 		return
 	}
-	if first := s.Policies[r.Name]; first != nil {
-		doc.Add("", strictyaml.Mistake{
+	if first := set.Policies[r.Name]; first != nil {
+		doc.Add("", suggest.Mistake{
 			Path: "authz", OnKey: true, Message: "a second `authz` for domain " + suggest.Quoted(r.Name),
 			Hints: []string{"the first is at " + first.Position + ": put all of it into one file; `descriptors` may be in several"},
 		})
 		return
 	}
-	if s.Policies == nil {
-		s.Policies = map[string]*authz.Policy{}
-	}
-	s.Policies[r.Name], s.policyOf[r.Name] = r.Authz, doc
+	set.Policies[r.Name] = r.Authz
+}
+
+// domainOf returns the index of a domain, -1 if there is none.
+func domainOf(set rules.Set, name string) int {
+	return slices.IndexFunc(set.Domains, func(d ratelimit.Domain) bool { return d.Name == name })
 }
 
 // checkEnd reports an `end` that is not the last key or not true, and with Config.RequireEnd a file without one.
@@ -155,25 +129,21 @@ func checkEnd(doc *strictyaml.Document, r *root, cfg Config) {
 	for key := range doc.Root().Fields() {
 		keys = append(keys, key)
 	}
-	i := slices.Index(keys, "end")
-	if i < 0 {
-		if cfg.RequireEnd {
-			doc.FailAtEnd("the file does not end with `end: true`",
-				"RULES_REQUIRE_END=true refuses such a file: it was cut off, or it is still being written",
-				"if it is complete, add the line `end: true` at the top level, as the last key")
+	fail := func(message, hint string) {
+		doc.Add("", suggest.Mistake{Path: "end", OnKey: true, Message: message, Hints: []string{hint}})
+	}
+	switch i := slices.Index(keys, "end"); {
+	case i < 0 && cfg.RequireEnd:
+		doc.FailAtEnd("the file does not end with `end: true`",
+			"RULES_REQUIRE_END=true refuses such a file: it was cut off, or it is still being written",
+			"if it is complete, add the line `end: true` at the top level, as the last key")
+	case i >= 0:
+		if !r.End && doc.Sound("end") {
+			fail("`end` can only be `true`", "write `end: true` as the last key of the file, or delete it")
 		}
-		return
-	}
-	if !r.End && doc.Sound("end") {
-		doc.Add("", strictyaml.Mistake{
-			Path: "end", OnKey: true, Message: "`end` can only be `true`",
-			Hints: []string{"write `end: true` as the last key of the file, or delete it"},
-		})
-	}
-	if i+1 < len(keys) {
-		doc.Add("", strictyaml.Mistake{
-			Path: "end", OnKey: true, Message: "`end` is not the last key of the file",
-			Hints: []string{"a key follows at " + doc.Position(keys[i+1]) + ": move `end: true` behind it"},
-		})
+		if i+1 < len(keys) {
+			fail("`end` is not the last key of the file",
+				"a key follows at "+doc.Position(keys[i+1])+": move `end: true` behind it")
+		}
 	}
 }
