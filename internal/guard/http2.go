@@ -205,10 +205,10 @@ func (c *http2Conn) drop(id uint32) {
 	if s.complete != 0 {
 		c.waiting--
 	}
+	c.hold(-s.held) // first, or for a moment it would count as held and not cut
 	if s.cut {
 		c.leave(-s.held)
 	}
-	c.hold(-s.held)
 	delete(c.streams, id)
 }
 
