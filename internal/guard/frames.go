@@ -41,37 +41,39 @@ type frames struct {
 	begun   int64
 }
 
-// next moves to the end of the next frame's header in b. It returns that frame and what is left of b; ok is false when there is no
-// further header.
-func (fs *frames) next(b []byte, now int64) (f frame, left []byte, ok bool) {
-	n := min(fs.skip, len(b))
-	fs.skip -= n
-	b = b[n:]
-	n = min(fs.rest, len(b))
-	fs.rest -= n
-	b = b[n:]
-	if len(b) == 0 {
-		return f, nil, false
+// follow moves to the end of b, and visits each frame whose header ends in it.
+func (fs *frames) follow(b []byte, now int64, visit func(frame)) {
+	for {
+		n := min(fs.skip, len(b))
+		fs.skip -= n
+		b = b[n:]
+		n = min(fs.rest, len(b))
+		fs.rest -= n
+		b = b[n:]
+		if len(b) == 0 {
+			return
+		}
+		if fs.have == 0 && !fs.inBlock {
+			fs.begun = now
+		}
+		n = copy(fs.head[fs.have:], b)
+		fs.have += n
+		b = b[n:]
+		if fs.have < frameHeader {
+			return
+		}
+		fs.have = 0
+		f := frame{
+			length: int(fs.head[0])<<16 | int(fs.head[1])<<8 | int(fs.head[2]),
+			kind:   fs.head[3], flags: fs.head[4],
+			stream: binary.BigEndian.Uint32(fs.head[5:]) &^ (1 << 31),
+		}
+		fs.rest = f.length
+		if f.kind == typeHeaders || f.kind == typeContinuation {
+			fs.inBlock = f.flags&flagEndHeaders == 0
+		}
+		visit(f)
 	}
-	if fs.have == 0 && !fs.inBlock {
-		fs.begun = now
-	}
-	n = copy(fs.head[fs.have:], b)
-	fs.have += n
-	if fs.have < frameHeader {
-		return f, nil, false
-	}
-	fs.have = 0
-	f = frame{
-		length: int(fs.head[0])<<16 | int(fs.head[1])<<8 | int(fs.head[2]),
-		kind:   fs.head[3], flags: fs.head[4],
-		stream: binary.BigEndian.Uint32(fs.head[5:]) &^ (1 << 31),
-	}
-	fs.rest = f.length
-	if f.kind == typeHeaders || f.kind == typeContinuation {
-		fs.inBlock = f.flags&flagEndHeaders == 0
-	}
-	return f, b[n:], true
 }
 
 // between reports whether another frame could be put in here.

@@ -9,6 +9,7 @@ package guard
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -76,13 +77,13 @@ type Listener struct {
 	relieving sync.Mutex
 
 	mu      sync.Mutex
-	members map[netip.Prefix]map[member]struct{}
+	members map[netip.Prefix]map[*conn]struct{}
 	count   int
 }
 
 // New returns a guarded listener.
 func New(l net.Listener, cfg Config) *Listener {
-	return &Listener{Listener: l, cfg: cfg, members: make(map[netip.Prefix]map[member]struct{})}
+	return &Listener{Listener: l, cfg: cfg, members: make(map[netip.Prefix]map[*conn]struct{})}
 }
 
 // Run keeps time until ctx is done.
@@ -124,11 +125,11 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 	if l.cfg.HTTP2 {
 		h := newHTTP2()
-		l.admit(h, c)
+		l.admit(&h.conn, h, c)
 		return h, nil
 	}
 	h := new(http1Conn)
-	l.admit(h, c)
+	l.admit(&h.conn, h, c)
 	return h, nil
 }
 
@@ -149,37 +150,32 @@ func source(a net.Addr) netip.Prefix {
 	return p
 }
 
-// member is a connection, of either kind.
-type member interface {
-	base() *conn
-	// busy reports whether a request waits for its answer.
-	busy() bool
+// requests are those of a connection, of either kind.
+type requests interface {
 	// shed cuts requests until as much is free, if there are any, and returns how much is.
 	shed(need int64) int64
 	// sweep cuts what takes too long.
 	sweep(now int64)
 }
 
-// admit makes m the guarded form of c.
-func (l *Listener) admit(m member, c net.Conn) {
-	from := source(c.RemoteAddr())
-	b := m.base()
-	b.Conn, b.l, b.from = c, l, from
-	b.last.Store(l.now.Load())
+// admit makes c the guarded form of a connection with these requests.
+func (l *Listener) admit(c *conn, r requests, unguarded net.Conn) {
+	c.Conn, c.requests, c.l, c.from = unguarded, r, l, source(unguarded.RemoteAddr())
+	c.last.Store(l.now.Load())
 	l.mu.Lock()
-	var victim member
+	var victim *conn
 	if l.count >= l.cfg.Connections {
-		victim = l.victim(from)
+		victim = l.victim(c.from)
 	}
-	if l.members[from] == nil {
-		l.members[from] = make(map[member]struct{})
+	if l.members[c.from] == nil {
+		l.members[c.from] = make(map[*conn]struct{})
 	}
-	l.members[from][m] = struct{}{}
+	l.members[c.from][c] = struct{}{}
 	l.count++
 	l.mu.Unlock()
 	if victim != nil {
 		l.cuts[Displaced].Add(1)
-		victim.base().cut(victim)
+		victim.cut()
 	}
 }
 
@@ -188,7 +184,7 @@ func (l *Listener) admit(m member, c net.Conn) {
 const sample = 64
 
 // victim returns the connection that makes room for one from this source. l.mu is held.
-func (l *Listener) victim(newcomer netip.Prefix) (worst member) {
+func (l *Listener) victim(newcomer netip.Prefix) (worst *conn) {
 	from, most := newcomer, len(l.members[newcomer])+1
 	for s, members := range l.members {
 		if len(members) > most {
@@ -196,10 +192,10 @@ func (l *Listener) victim(newcomer netip.Prefix) (worst member) {
 		}
 	}
 	seen, worstBusy := 0, true
-	for m := range l.members[from] { // in random order
-		busy := m.busy()
-		if worst == nil || worstBusy && !busy || worstBusy == busy && m.base().last.Load() < worst.base().last.Load() {
-			worst, worstBusy = m, busy
+	for c := range l.members[from] { // in random order
+		busy := c.busy()
+		if worst == nil || worstBusy && !busy || worstBusy == busy && c.last.Load() < worst.last.Load() {
+			worst, worstBusy = c, busy
 		}
 		if seen++; seen == sample {
 			break
@@ -209,40 +205,37 @@ func (l *Listener) victim(newcomer netip.Prefix) (worst member) {
 }
 
 // remove forgets a connection, if it has not been forgotten before.
-func (l *Listener) remove(m member) {
+func (l *Listener) remove(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	from := m.base().from
-	if _, there := l.members[from][m]; !there {
+	if _, there := l.members[c.from][c]; !there {
 		return
 	}
-	delete(l.members[from], m)
-	if len(l.members[from]) == 0 {
-		delete(l.members, from)
+	delete(l.members[c.from], c)
+	if len(l.members[c.from]) == 0 {
+		delete(l.members, c.from)
 	}
 	l.count--
 }
 
-func (l *Listener) all() []member {
+func (l *Listener) all() []*conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	list := make([]member, 0, l.count)
+	list := make([]*conn, 0, l.count)
 	for _, members := range l.members {
-		for m := range members {
-			list = append(list, m)
-		}
+		list = slices.AppendSeq(list, maps.Keys(members))
 	}
 	return list
 }
 
 func (l *Listener) sweep(now int64) {
-	for _, m := range l.all() {
-		if w := m.base().writing.Load(); w != 0 && since(w, now) > maxWrite {
+	for _, c := range l.all() {
+		if w := c.writing.Load(); w != 0 && since(w, now) > maxWrite {
 			l.cuts[SlowAnswer].Add(1)
-			m.base().cut(m)
+			c.cut()
 			continue
 		}
-		m.sweep(now)
+		c.requests.sweep(now)
 	}
 }
 
@@ -263,8 +256,8 @@ func (l *Listener) relieve() {
 			return
 		}
 		freed := int64(0)
-		for _, m := range l.greediest() {
-			if freed += m.shed(need - freed); freed >= need {
+		for _, c := range l.greediest() {
+			if freed += c.requests.shed(need - freed); freed >= need {
 				break
 			}
 		}
@@ -275,11 +268,11 @@ func (l *Listener) relieve() {
 }
 
 // greediest returns the connections of the source that holds the most, beginning with the one that does.
-func (l *Listener) greediest() []member {
+func (l *Listener) greediest() []*conn {
 	bySource := make(map[netip.Prefix]int64)
 	all := l.all()
-	for _, m := range all {
-		bySource[m.base().from] += m.base().staying()
+	for _, c := range all {
+		bySource[c.from] += c.staying()
 	}
 	from, most := netip.Prefix{}, int64(-1)
 	for s, held := range bySource {
@@ -287,16 +280,17 @@ func (l *Listener) greediest() []member {
 			from, most = s, held
 		}
 	}
-	list := slices.DeleteFunc(all, func(m member) bool { return m.base().from != from })
-	slices.SortFunc(list, func(a, b member) int { return cmp.Compare(b.base().staying(), a.base().staying()) })
+	list := slices.DeleteFunc(all, func(c *conn) bool { return c.from != from })
+	slices.SortFunc(list, func(a, b *conn) int { return cmp.Compare(b.staying(), a.staying()) })
 	return list
 }
 
 // conn is what connections of both kinds have.
 type conn struct {
 	net.Conn
-	l    *Listener
-	from netip.Prefix
+	requests requests
+	l        *Listener
+	from     netip.Prefix
 	// last is when a request was answered last, or when the connection was accepted.
 	last atomic.Int64
 	// writing is when the write that is under way began, 0 without.
@@ -307,6 +301,13 @@ type conn struct {
 	isCut   bool
 	held    int64
 	leaving int64 // the part of held that was cut
+	waiting int   // requests that wait for their answers
+}
+
+func (c *conn) busy() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waiting > 0
 }
 
 // hold changes what the connection holds. c.mu is held.
@@ -341,25 +342,25 @@ func (c *conn) staying() int64 {
 }
 
 // cut closes the connection under its server, which notices, and closes it too. Until then it holds what it holds.
-func (c *conn) cut(m member) {
+func (c *conn) cut() {
 	c.mu.Lock()
 	if !c.gone && !c.isCut {
 		c.isCut = true
 		c.leaves(c.held - c.leaving)
 	}
 	c.mu.Unlock()
-	c.l.remove(m)
+	c.l.remove(c)
 	_ = c.Conn.Close() // the server may have closed it at the same moment
 }
 
-// close is for the server.
-func (c *conn) close(m member) error {
+// Close implements net.Conn, for the server.
+func (c *conn) Close() error {
 	c.mu.Lock()
 	c.hold(-c.held)
 	c.leaves(-c.leaving)
 	c.gone = true
 	c.mu.Unlock()
-	c.l.remove(m)
+	c.l.remove(c)
 	return c.Conn.Close()
 }
 

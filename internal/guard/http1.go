@@ -12,27 +12,14 @@ const (
 )
 
 // http1Conn is a connection that has one request at a time: what was read since the last answer.
-type http1Conn struct {
-	conn
-	begun int64 // when the request began
-}
-
-func (c *http1Conn) base() *conn { return &c.conn }
-
-func (c *http1Conn) busy() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.held > 0
-}
+type http1Conn struct{ conn }
 
 // Read implements net.Conn.
 func (c *http1Conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		c.mu.Lock()
-		if c.held == 0 {
-			c.begun = c.l.now.Load()
-		}
+		c.waiting = 1
 		c.hold(int64(n)*perHTTP1Byte + int64(bytes.Count(p[:n], []byte{'\n'}))*perLine)
 		c.mu.Unlock()
 		if c.l.over() {
@@ -55,21 +42,17 @@ func (c *http1Conn) Write(p []byte) (int, error) {
 	n, err := c.write(p)
 	c.last.Store(c.l.now.Load())
 	c.mu.Lock()
+	c.waiting = 0
 	c.hold(-c.held)
 	c.mu.Unlock()
 	return n, err
-}
-
-// Close implements net.Conn.
-func (c *http1Conn) Close() error {
-	return c.close(c)
 }
 
 func (c *http1Conn) shed(int64) int64 {
 	freed := c.staying()
 	if freed > 0 {
 		c.l.cuts[OverBudget].Add(1)
-		c.cut(c)
+		c.cut()
 	}
 	return freed
 }

@@ -44,7 +44,6 @@ type http2Conn struct {
 	conn
 	in      frames
 	streams map[uint32]stream
-	waiting int // streams whose requests are complete
 	credit  int
 	// toServer and toClient are resets that go out at the next boundary of frames.
 	toServer, toClient []byte
@@ -67,14 +66,6 @@ type stream struct {
 
 func newHTTP2() *http2Conn {
 	return &http2Conn{in: frames{skip: preface}, streams: make(map[uint32]stream), credit: beginCredit}
-}
-
-func (c *http2Conn) base() *conn { return &c.conn }
-
-func (c *http2Conn) busy() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.waiting > 0
 }
 
 // Read implements net.Conn.
@@ -138,20 +129,13 @@ func (c *http2Conn) received(b []byte) {
 	now := c.l.now.Load()
 	c.mu.Lock()
 	delta := int64(0)
-	for {
-		f, left, ok := c.in.next(b, now)
-		if !ok {
-			break
-		}
-		b = left
-		delta += c.receive(f, now)
-	}
+	c.in.follow(b, now, func(f frame) { delta += c.receive(f, now) })
 	c.hold(delta)
 	flooded := c.credit < 0
 	c.mu.Unlock()
 	if flooded {
 		c.l.cuts[Flood].Add(1)
-		c.cut(c)
+		c.cut()
 	}
 	if c.l.over() {
 		c.l.relieve()
@@ -163,14 +147,17 @@ func (c *http2Conn) receive(f frame, now int64) int64 {
 	s, known := c.streams[f.stream]
 	before := s.held
 	switch {
-	case f.kind == typeHeaders && !known:
-		known = true
-		s = stream{held: perStream, begun: now}
-		c.credit = min(maxCredit, c.credit+perRequest)
-		s.addHeaders(f.length)
 	case f.kind == typeHeaders || f.kind == typeContinuation:
-		c.credit--
-		s.addHeaders(f.length)
+		if f.kind == typeHeaders && !known {
+			known = true
+			s = stream{held: perStream, begun: now}
+			c.credit = min(maxCredit, c.credit+perRequest)
+		} else {
+			c.credit--
+		}
+		more := min(int64(f.length)*perHeaderByte, maxHeaders-s.headers)
+		s.headers += more
+		s.held += more
 	case f.kind == typeData && f.length > 0:
 		s.held += int64(f.length)*perDataByte + perFrame
 	case f.kind == typeReset && known:
@@ -191,12 +178,6 @@ func (c *http2Conn) receive(f frame, now int64) int64 {
 	}
 	c.streams[f.stream] = s
 	return s.held - before
-}
-
-func (s *stream) addHeaders(length int) {
-	more := min(int64(length)*perHeaderByte, maxHeaders-s.headers)
-	s.headers += more
-	s.held += more
 }
 
 // drop forgets a stream that is over. c.mu is held.
@@ -229,20 +210,12 @@ func (c *http2Conn) sent(b []byte) {
 	now := c.l.now.Load()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for {
-		f, left, ok := c.out.next(b, now)
-		if !ok {
-			return
-		}
-		b = left
-		if f.kind != typeReset && !f.endsStream() {
-			continue
-		}
-		if _, known := c.streams[f.stream]; known {
+	c.out.follow(b, now, func(f frame) {
+		if _, known := c.streams[f.stream]; known && (f.kind == typeReset || f.endsStream()) {
 			c.drop(f.stream)
 			c.last.Store(now)
 		}
-	}
+	})
 }
 
 // writeResets writes what is to go to the client, if it is not in the middle of a frame. c.writeMu is held.
@@ -338,8 +311,3 @@ func (c *http2Conn) sweep(now int64) {
 }
 
 func byAge(a, b stream) int { return cmp.Compare(a.begun, b.begun) }
-
-// Close implements net.Conn.
-func (c *http2Conn) Close() error {
-	return c.close(c)
-}
