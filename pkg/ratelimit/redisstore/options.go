@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,12 +25,12 @@ func (cfg Config) options() (*redis.UniversalOptions, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &redis.UniversalOptions{
+	return &redis.UniversalOptions{
 		Addrs:                    []string{u.Addr},
 		DB:                       u.DB,
-		Username:                 u.Username,
-		Password:                 u.Password,
-		TLSConfig:                u.TLSConfig,
+		Username:                 cmp.Or(cfg.Username, u.Username),
+		Password:                 cmp.Or(cfg.Password, u.Password),
+		TLSConfig:                cmp.Or(cfg.TLS, u.TLSConfig),
 		Protocol:                 2, // nothing is pushed to us
 		MaxRetries:               -1,
 		ContextTimeoutEnabled:    true,
@@ -41,18 +42,5 @@ func (cfg Config) options() (*redis.UniversalOptions, error) {
 		WriteTimeout:             cfg.Timeout,
 		PoolSize:                 cfg.PoolSize + 1, // and one for Ping
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}
-	if cfg.Username != "" {
-		o.Username = cfg.Username
-	}
-	if cfg.Password != "" {
-		o.Password = cfg.Password
-	}
-	if cfg.DB != 0 {
-		o.DB = cfg.DB
-	}
-	if cfg.TLS != nil {
-		o.TLSConfig = cfg.TLS
-	}
-	return o, nil
+	}, nil
 }

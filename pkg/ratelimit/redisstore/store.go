@@ -23,8 +23,6 @@ type Config struct {
 	URL string
 	// Username and Password authenticate each connection. Default: no authentication.
 	Username, Password string
-	// DB is the number of the database. Default: that of the URL, or 0.
-	DB int
 	// TLS turns on TLS and says how to verify the server. Default: no TLS, or that of rediss://.
 	TLS *tls.Config
 	// PoolSize is the most connections at a time. It is also how many script calls may be on the wire at once: with more,
