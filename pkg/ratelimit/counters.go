@@ -47,12 +47,17 @@ type counterSet struct {
 
 type ruleName struct{ domain, name string }
 
-// fixed returns the counters of a rule. It is called before the set is used.
-func (s *counterSet) fixed(domain, name string) *Counters {
+// fixed returns the counters of a rule: those of the rule of this name in the set before, if there is one. It is called before the set
+// is used.
+func (s *counterSet) fixed(n ruleName, before *Rules) *Counters {
 	if s.named == nil {
 		s.named = make(map[ruleName]*Counters)
 	}
-	n := ruleName{domain, name}
+	if s.named[n] == nil && before != nil {
+		before.named.mu.RLock()
+		s.named[n] = before.named.named[n]
+		before.named.mu.RUnlock()
+	}
 	if s.named[n] == nil {
 		s.named[n] = new(Counters)
 	}
@@ -116,19 +121,5 @@ func (r *Rules) EachCounters(f func(domain, name string, c *Counters)) {
 	defer r.named.mu.RUnlock()
 	for n, c := range r.named.named {
 		f(n.domain, n.name, c)
-	}
-}
-
-// inherit takes over the counters of other rules, for each rule of the same name.
-func (r *Rules) inherit(old *Rules) {
-	old.named.mu.RLock()
-	defer old.named.mu.RUnlock()
-	for n := range r.named.named {
-		if c := old.named.named[n]; c != nil {
-			r.named.named[n] = c
-		}
-	}
-	for _, rule := range r.order {
-		rule.Counters = r.named.named[ruleName{rule.Domain, rule.Name}]
 	}
 }

@@ -56,14 +56,24 @@ const keyVersion = "rl:"
 // refusedMark is before the identity in the keys of a Query with Refused. No identity begins with it.
 const refusedMark = 'r'
 
-// key is the name of the bucket of this limit for these entries, which matched the rule. refused is that of the Query.
+// key is the name of the bucket of this limit for these entries, which matched the rule; of a limit that the request brings, for which
+// there is no rule, all entries count. refused is that of the Query.
 func (r *Rule) key(prefix string, l *RuleLimit, entries []descriptors.Entry, refused bool) string {
 	var space [160]byte
 	key := append(append(space[:0], prefix...), keyVersion...)
 	if l.hashTag >= 0 {
 		key = descriptors.AppendHashTag(key, entries[l.hashTag].Value)
 	}
-	key = appendIdentity(key, l, refused)
+	if refused {
+		key = append(key, refusedMark)
+	}
+	key = append(key, l.identity...)
+	if r == nil {
+		for _, e := range entries {
+			key = descriptors.AppendField(descriptors.AppendField(key, e.Key), e.Value)
+		}
+		return string(key)
+	}
 	for _, v := range r.buckets {
 		if v.key {
 			key = descriptors.AppendField(key, entries[v.entry].Key)
@@ -71,24 +81,6 @@ func (r *Rule) key(prefix string, l *RuleLimit, entries []descriptors.Entry, ref
 		if v.value {
 			key = descriptors.AppendField(key, entries[v.entry].Value)
 		}
-	}
-	return string(key)
-}
-
-func appendIdentity(key []byte, l *RuleLimit, refused bool) []byte {
-	if refused {
-		key = append(key, refusedMark)
-	}
-	return append(key, l.identity...)
-}
-
-// overrideKey is the name of the bucket of a limit that the request brings. refused is that of the Query.
-func overrideKey(prefix string, l *RuleLimit, entries []descriptors.Entry, refused bool) string {
-	key := append([]byte(prefix), keyVersion...)
-	key = appendIdentity(key, l, refused)
-	for _, e := range entries {
-		key = descriptors.AppendField(key, e.Key)
-		key = descriptors.AppendField(key, e.Value)
 	}
 	return string(key)
 }

@@ -60,11 +60,11 @@ func FuzzKey(f *testing.F) {
 			}
 			var override RuleLimit
 			override.identity = string(overrideIdentity(d2, a.limit))
-			o := overrideKey("p:", &override, pair(k2, v2, kk2, vv2), false)
+			o := (*Rule)(nil).key("p:", &override, pair(k2, v2, kk2, vv2), false)
 			if o == a.key || o == a.refused {
 				t.Errorf("an override shares %q", o)
 			}
-			ofRefused := overrideKey("p:", &override, pair(k2, v2, kk2, vv2), true)
+			ofRefused := (*Rule)(nil).key("p:", &override, pair(k2, v2, kk2, vv2), true)
 			if ofRefused == a.key || ofRefused == a.refused || ofRefused == o {
 				t.Errorf("an override of a refused request shares %q", ofRefused)
 			}
@@ -90,10 +90,14 @@ func pair(k1, v1, k2, v2 string) []descriptors.Entry {
 }
 
 func bucketsOf(r *Rules, domain string, entries []descriptors.Entry) (list []keyed) {
-	rule := r.find(domain, entries)
-	if rule == nil {
+	if r.domains[domain] == nil {
 		return nil
 	}
+	node := r.domains[domain].Find(entries)
+	if node == nil || node.Value == nil {
+		return nil
+	}
+	rule := node.Value
 	var values []string
 	for _, v := range rule.buckets {
 		if v.key {
@@ -161,7 +165,7 @@ func TestRuleOfTakes(t *testing.T) {
 	override := &descriptors.Override{RequestsPerUnit: 1, Unit: descriptors.Minute}
 	longer := &descriptors.Override{RequestsPerUnit: 7, Unit: descriptors.Hour}
 	rules := keyRules()
-	rules.find("d", pair("o", "v", "", "")).Limits[0].OverrideMax = 1000
+	rules.domains["d"].Find(pair("o", "v", "", "")).Value.Limits[0].OverrideMax = 1000
 	seen := map[uint64]string{}
 	for _, c := range []struct {
 		name   string

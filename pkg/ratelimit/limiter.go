@@ -63,11 +63,16 @@ func New(cfg Config) *Limiter { return &Limiter{cfg: cfg} }
 // Totals returns the counters that belong to no rule.
 func (l *Limiter) Totals() *Totals { return &l.totals }
 
-// Errors of a query that only a broken configuration or caller can send.
-var (
-	ErrNoDomain      = errors.New("rate limit domain must not be empty")
-	ErrNoDescriptors = errors.New("rate limit descriptor list must not be empty")
+// QueryError says what is wrong with a query that only a broken configuration can send, and no client.
+type QueryError string
+
+// The errors of a query without a domain and of one without descriptors.
+const (
+	ErrNoDomain      QueryError = "rate limit domain must not be empty"
+	ErrNoDescriptors QueryError = "rate limit descriptor list must not be empty"
 )
+
+func (e QueryError) Error() string { return string(e) }
 
 // DecideAll answers queries, each by itself, with one call of the store. It writes the result of queries[i] to results[i].
 func (l *Limiter) DecideAll(ctx context.Context, queries []Query, results []Result) {

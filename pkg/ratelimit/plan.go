@@ -35,19 +35,6 @@ type appliedLimit struct {
 	descriptor, take int
 }
 
-// OverrideError says what is wrong with a limit that the request brought: a mistake in a configuration, no client's.
-type OverrideError struct {
-	// Descriptor is its index in the request.
-	Descriptor int
-	// Reason says what is wrong and what is wanted.
-	Reason string
-}
-
-// Error names the descriptor and the reason.
-func (e *OverrideError) Error() string {
-	return fmt.Sprintf("limit of descriptor %d: %s", e.Descriptor, e.Reason)
-}
-
 // begin finds the limits that apply to a query.
 func (p *plan) begin(l *Limiter, q *Query) {
 	*p = plan{
@@ -63,31 +50,32 @@ func (p *plan) begin(l *Limiter, q *Query) {
 		p.err = ErrNoDomain
 	case len(q.Descriptors) == 0:
 		p.err = ErrNoDescriptors
-	case !p.rules.hasDomain(q.Domain):
+	case p.rules.domains[q.Domain] == nil:
 		l.totals.UnknownDomain.Add(1)
 	default:
-		p.err = p.match()
+		p.err = p.match(p.rules.domains[q.Domain])
 	}
 }
 
-// match finds the rule of each descriptor, in a domain that there is, then drops the limits that others replace.
-func (p *plan) match() error {
+// match finds the rule of each descriptor in the rules of the domain, then drops the limits that others replace.
+func (p *plan) match(rules *descriptors.Tree[*Rule]) error {
 	var replaced []string
 	for i := range p.query.Descriptors {
 		d := &p.query.Descriptors[i]
 		if d.Limit != nil {
 			limit, err := p.rules.override(p.query.Domain, d.Limit)
 			if err != nil {
-				return &OverrideError{Descriptor: i, Reason: err.Error()}
+				return QueryError(fmt.Sprintf("limit of descriptor %d: %v", i, err))
 			}
 			p.limits = append(p.limits, appliedLimit{limit: limit, descriptor: i})
 			continue
 		}
-		rule := p.rules.find(p.query.Domain, d.Entries)
-		if rule == nil {
+		node := rules.Find(d.Entries)
+		if node == nil || node.Value == nil {
 			p.limiter.totals.Unmatched.Add(1)
 			continue
 		}
+		rule := node.Value
 		p.matches[i].rule = rule
 		for k := range rule.Limits {
 			limit := &rule.Limits[k]
@@ -148,11 +136,7 @@ func (p *plan) ask(r *bucket.Request) {
 		if t.Role == bucket.Quota && !quotasCanDeny {
 			t.Role = bucket.Shadow
 		}
-		if rule == nil {
-			t.Key = overrideKey(p.rules.options.KeyPrefix, a.limit, d.Entries, p.query.Refused)
-		} else {
-			t.Key = rule.key(p.rules.options.KeyPrefix, a.limit, d.Entries, p.query.Refused)
-		}
+		t.Key = rule.key(p.rules.options.KeyPrefix, a.limit, d.Entries, p.query.Refused)
 		a.take = r.Add(t)
 	}
 }

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
@@ -9,8 +10,8 @@ import (
 
 // Result is the answer to a query.
 type Result struct {
-	// Err is set if there is no answer; nothing else is then. It is ErrNoDomain, ErrNoDescriptors, an *OverrideError, or, only if
-	// the limiter is strict, the error of the store. Nothing else in a query is an error: Envoy lets a request pass when the call
+	// Err is set if there is no answer; nothing else is then. It is a QueryError or, only if the limiter is strict, the error
+	// of the store. Nothing else in a query is an error: Envoy lets a request pass when the call
 	// fails, so whatever its clients can choose has to be decided.
 	Err error
 	// Allowed is the verdict.
@@ -70,7 +71,7 @@ func (res *Result) Binding() *Status {
 	var tightest *Status
 	for i := range res.Statuses {
 		s := &res.Statuses[i]
-		if s.Binding != nil && (tightest == nil || Tighter(s.Binding, tightest.Binding)) {
+		if s.Binding != nil && (tightest == nil || Compare(s.Binding, tightest.Binding) < 0) {
 			tightest = s
 		}
 	}
@@ -129,7 +130,7 @@ func (p *plan) result(takes []bucket.Take, o *bucket.Outcome) Result {
 		if a.limit.MaxDelay > 0 && applied.Decision.Allowed && t.Cost > 0 && t.Role != bucket.Shadow {
 			res.Delay = max(res.Delay, applied.Decision.Delay)
 		}
-		if s.Binding == nil || Tighter(applied, s.Binding) {
+		if s.Binding == nil || Compare(applied, s.Binding) < 0 {
 			s.Binding = applied
 		}
 	}
@@ -145,16 +146,18 @@ func (p *plan) result(takes []bucket.Take, o *bucket.Outcome) Result {
 	return res
 }
 
-// Tighter reports whether limit a matters more to a client than b: a denial before none, of denials the one that lasts longer,
-// else the one that leaves less.
-func Tighter(a, b *Applied) bool {
-	switch {
-	case a.Denied() != b.Denied():
-		return a.Denied()
-	case a.Denied() && a.Decision.RetryAfter != b.Decision.RetryAfter:
-		return a.Decision.RetryAfter == bucket.Never || b.Decision.RetryAfter != bucket.Never && a.Decision.RetryAfter > b.Decision.RetryAfter
+// Compare is negative if limit a matters more to a client than b: a denial before none, of denials the one that lasts longer, else the
+// one that leaves less.
+func Compare(a, b *Applied) int {
+	return cmp.Or(cmp.Compare(b.denial(), a.denial()), cmp.Compare(a.Decision.Remaining, b.Decision.Remaining))
+}
+
+// denial is how long the limit denies, 0 if it does not. bucket.Never is the longest.
+func (a *Applied) denial() uint64 {
+	if !a.Denied() {
+		return 0
 	}
-	return a.Decision.Remaining < b.Decision.Remaining
+	return max(1, uint64(a.Decision.RetryAfter))
 }
 
 func (p *plan) count(s *Status, d *descriptors.Descriptor) {

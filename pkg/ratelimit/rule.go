@@ -81,7 +81,7 @@ func (r *Rules) newRule(domain string, path []Node) *Rule {
 		Unlimited: node.RateLimit != nil && node.RateLimit.Unlimited && len(node.Limits) == 0,
 		path:      path, dynamicName: hasDynamicName(path),
 	}
-	rule.Counters = r.named.fixed(domain, rule.Name)
+	rule.Counters = r.named.fixed(ruleName{domain, rule.Name}, r.options.Before)
 	for i, n := range path {
 		p := descriptors.Pattern{Key: n.Key, Value: n.Value}
 		v := variable{entry: i, key: strings.Contains(n.Key, "*")}

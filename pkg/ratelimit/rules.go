@@ -36,8 +36,6 @@ type RulesOptions struct {
 func NewRules(domains []Domain, o RulesOptions) *Rules {
 	o.DefaultAlgorithm = cmp.Or(o.DefaultAlgorithm, bucket.SlidingWindow)
 	o.DefaultPolicy = cmp.Or(o.DefaultPolicy, Local)
-	before := o.Before
-	o.Before = nil // not kept: each would keep all before it
 	r := &Rules{domains: make(map[string]*descriptors.Tree[*Rule]), options: o}
 	for _, d := range domains {
 		tree := r.domains[d.Name]
@@ -47,9 +45,7 @@ func NewRules(domains []Domain, o RulesOptions) *Rules {
 		}
 		r.compile(tree, d.Name, nil, d.Descriptors)
 	}
-	if before != nil {
-		r.inherit(before)
-	}
+	r.options.Before = nil // not kept: each would keep all before it
 	return r
 }
 
@@ -63,21 +59,6 @@ func (r *Rules) compile(parent *descriptors.Tree[*Rule], domain string, above []
 		}
 		r.compile(tree, domain, path, n.Descriptors)
 	}
-}
-
-// hasDomain reports whether there are rules for the domain.
-func (r *Rules) hasDomain(domain string) bool { return r.domains[domain] != nil }
-
-// find returns the rule that the entries end at, nil when there is none.
-func (r *Rules) find(domain string, entries []descriptors.Entry) *Rule {
-	tree := r.domains[domain]
-	if tree == nil || len(entries) == 0 {
-		return nil
-	}
-	if node := tree.Find(entries); node != nil {
-		return node.Value
-	}
-	return nil
 }
 
 // All returns the rules in the order of their files. The slice must not be changed.

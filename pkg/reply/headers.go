@@ -95,17 +95,7 @@ func told(res *ratelimit.Result) []*ratelimit.Applied {
 			list = append(list, &res.Limits[i])
 		}
 	}
-	if len(list) > 1 {
-		slices.SortStableFunc(list, func(a, b *ratelimit.Applied) int {
-			switch {
-			case ratelimit.Tighter(a, b):
-				return -1
-			case ratelimit.Tighter(b, a):
-				return 1
-			}
-			return 0
-		})
-	}
+	slices.SortStableFunc(list, ratelimit.Compare)
 	return list
 }
 

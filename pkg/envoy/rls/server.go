@@ -65,8 +65,7 @@ func (s *Server) decide(ctx context.Context, q ratelimit.Query) (ratelimit.Resul
 	if err == nil {
 		return results[0], nil
 	}
-	_, override := errors.AsType[*ratelimit.OverrideError](err)
-	if override || errors.Is(err, ratelimit.ErrNoDomain) || errors.Is(err, ratelimit.ErrNoDescriptors) {
+	if _, ok := errors.AsType[ratelimit.QueryError](err); ok {
 		return results[0], &wire.Error{Code: wire.InvalidArgument, Reason: err.Error()}
 	}
 	return results[0], &wire.Error{Code: wire.Unavailable, Reason: err.Error()}
