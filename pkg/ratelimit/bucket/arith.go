@@ -19,11 +19,6 @@ func mulDiv(a, b, d int64) (q, r int64) {
 	return int64(uq), int64(ur)
 }
 
-func mulDivFloor(a, b, d int64) int64 {
-	q, _ := mulDiv(a, b, d)
-	return q
-}
-
 func mulDivCeil(a, b, d int64) int64 {
 	q, r := mulDiv(a, b, d)
 	if r > 0 {

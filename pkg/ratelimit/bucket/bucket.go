@@ -58,7 +58,7 @@ func (l Limit) Check() error {
 	if !l.Algorithm.known() {
 		return fmt.Errorf("no algorithm: want one of %s", strings.Join(l.Algorithm.Words(), ", "))
 	}
-	most := registry[l.Algorithm].maxRequests
+	most := registry[l.Algorithm].most
 	switch {
 	case l.Requests < 0:
 		return fmt.Errorf("%d requests: want 0 or more", l.Requests)
@@ -75,7 +75,7 @@ func (l Limit) Check() error {
 	// 2·Burst·Window/Requests ≤ maxFill. With a short window the bound may not fit 64 bits.
 	burst := int64(MaxRequests)
 	if less(product(maxFill/2, l.Requests), product(MaxRequests, l.Window)) {
-		burst = mulDivFloor(maxFill/2, l.Requests, l.Window)
+		burst, _ = mulDiv(maxFill/2, l.Requests, l.Window)
 	}
 	switch {
 	case l.Burst < 1:

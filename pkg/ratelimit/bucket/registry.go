@@ -1,7 +1,6 @@
 package bucket
 
 import (
-	_ "embed" // the Lua twins
 	"fmt"
 	"strings"
 )
@@ -50,49 +49,20 @@ type entry struct {
 	letter byte
 	// hasBurst says that a limit has a capacity of its own beside its rate.
 	hasBurst bool
-	// maxRequests is the largest Limit.Requests that can be counted exactly.
-	maxRequests int64
-	// engine decides in Go, lua in Redis.
+	// most is the largest Limit.Requests that can be counted exactly.
+	most int64
+	// engine decides in Go; the Lua file of this name is its twin in Redis.
 	engine engine
-	lua    string
 }
 
-var (
-	//go:embed sliding_window_log.lua
-	slidingWindowLogLua string
-	//go:embed sliding_window_counter.lua
-	slidingWindowCounterLua string
-	//go:embed token_bucket.lua
-	tokenBucketLua string
-	//go:embed leaky_bucket.lua
-	leakyBucketLua string
-	//go:embed fixed_window.lua
-	fixedWindowLua string
-)
-
-// registry has a row for each algorithm: to add one, add its constant, its row, the Go and Lua files that the row names, and a
-// text file of cases in testdata.
+// registry has a row for each algorithm: to add one, add its constant, its row, its Go file, a Lua file of its name, and
+// a text file of cases in testdata.
 var registry = [...]entry{
-	SlidingWindowLog: {
-		name: "sliding_window_log", letter: 'l', maxRequests: MaxLogRequests,
-		engine: slidingWindowLog{}, lua: slidingWindowLogLua,
-	},
-	SlidingWindowCounter: {
-		name: "sliding_window_counter", letter: 's', maxRequests: MaxRequests,
-		engine: slidingWindowCounter{}, lua: slidingWindowCounterLua,
-	},
-	TokenBucket: {
-		name: "token_bucket", letter: 't', maxRequests: MaxRequests, hasBurst: true,
-		engine: tokenBucket{}, lua: tokenBucketLua,
-	},
-	LeakyBucket: {
-		name: "leaky_bucket", letter: 'k', maxRequests: MaxRequests, hasBurst: true,
-		engine: leakyBucket{}, lua: leakyBucketLua,
-	},
-	FixedWindow: {
-		name: "fixed_window", letter: 'f', maxRequests: MaxRequests,
-		engine: fixedWindow{}, lua: fixedWindowLua,
-	},
+	SlidingWindowLog:     {name: "sliding_window_log", letter: 'l', most: MaxLogRequests, engine: slidingWindowLog{}},
+	SlidingWindowCounter: {name: "sliding_window_counter", letter: 's', most: MaxRequests, engine: slidingWindowCounter{}},
+	TokenBucket:          {name: "token_bucket", letter: 't', most: MaxRequests, hasBurst: true, engine: tokenBucket{}},
+	LeakyBucket:          {name: "leaky_bucket", letter: 'k', most: MaxRequests, hasBurst: true, engine: leakyBucket{}},
+	FixedWindow:          {name: "fixed_window", letter: 'f', most: MaxRequests, engine: fixedWindow{}},
 }
 
 // Algorithms lists all that a bucket can count by.

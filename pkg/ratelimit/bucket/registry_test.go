@@ -23,12 +23,7 @@ limit 2/1m
 // addedRow are the lines of registry.go that belong to it, each after the line that it follows.
 var addedRow = [][2]string{
 	{"\tFixedWindow\n", "\t// AlignedWindow is FixedWindow under another name.\n\tAlignedWindow\n"},
-	{"\tfixedWindowLua string\n", "\t//go:embed aligned_window.lua\n\talignedWindowLua string\n"},
-	{
-		"\t\tengine: fixedWindow{}, lua: fixedWindowLua,\n\t},\n",
-		"\tAlignedWindow: {\n\t\tname: \"aligned_window\", letter: 'a', maxRequests: MaxRequests,\n" +
-			"\t\tengine: alignedWindow{}, lua: alignedWindowLua,\n\t},\n",
-	},
+	{"engine: fixedWindow{}},\n", "\tAlignedWindow: {name: \"aligned_window\", letter: 'a', most: MaxRequests, engine: alignedWindow{}},\n"},
 }
 
 // TestAddAnAlgorithm adds one to a copy of the module: a constant and a row of the registry, a Go file, a Lua file and a file of

@@ -1,7 +1,7 @@
 package bucket
 
 import (
-	_ "embed"
+	"embed"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -9,10 +9,19 @@ import (
 	"strings"
 )
 
-// requestLua is the twin of request.go. The Lua file of each algorithm is the twin of its Go file.
+// lua has the twin of request.go, and of the Go file of each algorithm.
 //
-//go:embed request.lua
-var requestLua string
+//go:embed *.lua
+var lua embed.FS
+
+// twin returns the Lua file of a name. It panics if there is none, as of an algorithm that was added without one.
+func twin(name string) string {
+	text, err := lua.ReadFile(name + ".lua")
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
 
 // Script returns the Lua script that decides a batch of requests within Redis (7 or later, or Valkey), all at one time of one
 // clock. It takes the keys of all takes, in order, and two arguments: a line that is sent back, and what AppendArgs makes of
@@ -22,11 +31,11 @@ func Script() string {
 	var choice strings.Builder
 	word := "if"
 	for _, a := range Algorithms {
-		fmt.Fprintf(&choice, "%s algorithm == %d then\n%s", word, a, registry[a].lua)
+		fmt.Fprintf(&choice, "%s algorithm == %d then\n%s", word, a, twin(a.String()))
 		word = "elseif"
 	}
 	choice.WriteString("end\n")
-	return strings.Replace(requestLua, "-- ENGINES\n", choice.String(), 1)
+	return strings.Replace(twin("request"), "-- ENGINES\n", choice.String(), 1)
 }
 
 // AppendArgs appends the request as the script reads it. The keys are not part of it.
