@@ -1,6 +1,7 @@
 package authz
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/http"
@@ -210,7 +211,7 @@ func (c *checker) checkReached(path string, rule *accessRule, before []accessRul
 	}
 	keys := []string{"hosts", "methods", "path", "path.exact", "path.prefix", "path.template"}
 	c.At(path, append(below(path, keys...), below(paths[i], keys...)...)...).Lacking().Warn(
-		"this rule of access never holds: the one at "+ratelimit.Place(before[i].position, paths[i])+
+		"this rule of access never holds: the one at "+cmp.Or(before[i].position, paths[i])+
 			" matches all of its requests",
 		"the first that matches holds: put this one before it, or delete it")
 }

@@ -1,6 +1,7 @@
 package authz
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -44,7 +45,7 @@ func (c *checker) checkCredentials() {
 		if k := slices.IndexFunc(c.Credentials[:i], func(earlier Credential) bool { return earlier.takes(one) }); k >= 0 {
 			earlier := ratelimit.Element("credentials", k)
 			c.At(path, slices.Concat(sourcePaths(path), sourcePaths(earlier))...).Fail(
-				"this credential is never tried: the one at "+ratelimit.Place(c.Credentials[k].Position, earlier)+
+				"this credential is never tried: the one at "+cmp.Or(c.Credentials[k].Position, earlier)+
 					" reads the same place of a request",
 				"the first that a request carries decides: give one of them a place of its own, or join them")
 		}

@@ -1,6 +1,9 @@
 package descriptors
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Pattern is what one level of a rule is matched with: `*` in it stands for any number of characters, an empty Value for any
 // value.
@@ -72,9 +75,7 @@ func (t *Tree[T]) addWildcard(p Pattern, order WildcardOrder) *Tree[T] {
 			place = i
 		}
 	}
-	t.wildcards = append(t.wildcards, wildcard[T]{})
-	copy(t.wildcards[place+1:], t.wildcards[place:])
-	t.wildcards[place] = w
+	t.wildcards = slices.Insert(t.wildcards, place, w)
 	return w.node
 }
 

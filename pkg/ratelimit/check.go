@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -27,7 +28,7 @@ func Check(domains []Domain, o CheckOptions) [][]Mistake {
 	named := map[string]*domainRules{} // by domain
 	for i := range domains {
 		d := &domains[i]
-		c := &checker{standard: o.DefaultAlgorithm, rules: newDomainRules(Place(d.Position, Element("domains", i)))}
+		c := &checker{standard: o.DefaultAlgorithm, rules: newDomainRules(cmp.Or(d.Position, Element("domains", i)))}
 		checkers[i] = c
 		switch first := named[d.Name]; {
 		case d.Name == "":
@@ -125,7 +126,7 @@ func (c *checker) checkPattern(n *Node, at, name string, level siblings) {
 			"the first is at "+first+": delete one of them, or join what is below them")
 		return
 	}
-	level[p] = Place(n.Position, at)
+	level[p] = cmp.Or(n.Position, at)
 }
 
 // checkModes reports keys beside a limit that have no meaning there.
@@ -232,7 +233,7 @@ func (c *checker) checkTogether(limits []Limit, at string) {
 		at, other := Element(at, i), Element(at, j)
 		c.At(at, append(specPaths(at), specPaths(other)...)...).Fail(
 			"two limits of one descriptor share a bucket: both are "+b.Algorithm.String()+" over "+l.windowName(),
-			"the other is at "+Place(limits[j].Position, other)+
+			"the other is at "+cmp.Or(limits[j].Position, other)+
 				": only the smaller would count; delete the larger, or change its algorithm or window")
 	}
 	for i := range limits {

@@ -66,11 +66,3 @@ func (s Spot) add(count int, message string, hints []string) {
 
 // Element is the path of an element of a list.
 func Element(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
-
-// Place names where something stands: its position, or its path if the source says no position.
-func Place(position, path string) string {
-	if position == "" {
-		return path
-	}
-	return position
-}

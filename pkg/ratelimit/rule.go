@@ -140,14 +140,11 @@ func (r *Rules) countBy(compiled *RuleLimit, l *Limit) {
 }
 
 func pathName(path []Node) string {
-	var b strings.Builder
-	for i, n := range path {
-		if i > 0 {
-			b.WriteByte('.')
-		}
-		b.WriteString(n.Name())
+	names := make([]string, len(path))
+	for i := range path {
+		names[i] = path[i].Name()
 	}
-	return b.String()
+	return strings.Join(names, ".")
 }
 
 // Name is what the node adds to the name of its rule, as in the statistics of envoyproxy/ratelimit.
