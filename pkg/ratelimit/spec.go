@@ -48,31 +48,31 @@ func (e *SpecError) Error() string { return e.Message }
 func (s LimitSpec) Bucket() (bucket.Limit, *SpecError) {
 	unit, multiplier := s.Unit.Micros(), max(1, s.Multiplier)
 	l := bucket.Limit{Algorithm: s.Algorithm.For(s.Requests), Requests: s.Requests, Burst: s.Burst}
+	fail := func(field SpecField, format string, args ...any) (bucket.Limit, *SpecError) {
+		return l, &SpecError{field, fmt.Sprintf(format, args...)}
+	}
 	switch most := uint64(bucket.MaxWindow / max(1, unit)); {
 	case !slices.Contains(bucket.Algorithms, l.Algorithm):
-		return l, &SpecError{SpecAlgorithm, l.Check().Error()}
+		return fail(SpecAlgorithm, "%v", l.Check())
 	case s.Burst != 0 && !s.Algorithm.HasBurst():
-		return l, &SpecError{SpecBurst, fmt.Sprintf("`burst` has no meaning for %s", s.Algorithm)}
+		return fail(SpecBurst, "`burst` has no meaning for %s", s.Algorithm)
 	case unit == 0:
-		return l,
-			&SpecError{SpecUnit,
-				fmt.Sprintf("unit %d is unknown: want second, minute, hour, day, week, month or year", s.Unit)}
+		return fail(SpecUnit, "unit %d is unknown: want second, minute, hour, day, week, month or year", s.Unit)
 	case multiplier > most:
-		return l,
-			&SpecError{SpecMultiplier,
-				fmt.Sprintf("a window of %d %ss cannot be counted exactly: at most %d", multiplier, s.Unit, most)}
+		return fail(SpecMultiplier, "a window of %d %ss cannot be counted exactly: at most %d", multiplier, s.Unit, most)
 	}
 	l.Window = unit * int64(multiplier)
 	if l.Burst == 0 && l.Algorithm.HasBurst() {
 		l.Burst = l.Requests
 	}
-	if err := l.Check(); err != nil {
-		field := SpecRequests
-		if rate := (bucket.Limit{Algorithm: l.Algorithm, Requests: l.Requests, Window: l.Window,
-			Burst: 1}); s.Burst != 0 && rate.Check() == nil {
-			field = SpecBurst
-		}
-		return l, &SpecError{field, err.Error()}
+	err := l.Check()
+	if err == nil {
+		return l, nil
 	}
-	return l, nil
+	rate := l
+	rate.Burst = 1
+	if s.Burst != 0 && rate.Check() == nil {
+		return fail(SpecBurst, "%v", err)
+	}
+	return fail(SpecRequests, "%v", err)
 }
