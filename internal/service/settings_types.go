@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
@@ -48,7 +50,7 @@ type headerName string
 // UnmarshalText takes a header's name.
 func (h *headerName) UnmarshalText(text []byte) error {
 	*h = headerName(strings.ToLower(string(text)))
-	if reply.CheckName(string(text)) != nil {
+	if !httpguts.ValidHeaderFieldName(string(text)) {
 		return errors.New("want the name of a header, such as X-Forwarded-For: letters, digits and hyphens")
 	}
 	return nil

@@ -175,17 +175,3 @@ func ParseSets(text string) ([]Set, error) {
 	}
 	return sets, nil
 }
-
-// CheckName reports whether a header can have this name (an RFC 9110 token).
-func CheckName(name string) error {
-	if name == "" {
-		return fmt.Errorf("a header name must not be empty")
-	}
-	for _, c := range []byte(name) {
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0 {
-			continue
-		}
-		return fmt.Errorf("%q is no header name: %q can not be in one", name, c)
-	}
-	return nil
-}

@@ -4,8 +4,9 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/extauthz/extauthz/pkg/envoy/wire"
-	"github.com/extauthz/extauthz/pkg/reply"
 )
 
 // notOurs are headers that say how a message is framed and routed. Envoy and the servers behind it would disagree about where a
@@ -18,7 +19,7 @@ var notOurs = [...]string{
 // sendableName returns the name in lower case; ok is false when no header may be sent under it. Pseudo headers have no such
 // name.
 func sendableName(name string) (lower string, ok bool) {
-	if reply.CheckName(name) != nil {
+	if !httpguts.ValidHeaderFieldName(name) {
 		return "", false
 	}
 	lower = strings.ToLower(name)
@@ -28,10 +29,5 @@ func sendableName(name string) (lower string, ok bool) {
 // sendableValue returns the value in valid UTF-8, without which no protobuf message could be sent; ok is false when it has
 // control characters: Envoy writes CR and LF as they are, and what follows them would be another header (RFC 9110, 5.5).
 func sendableValue(value string) (valid string, ok bool) {
-	for i := range len(value) {
-		if c := value[i]; c < ' ' && c != '\t' || c == 0x7f {
-			return "", false
-		}
-	}
-	return wire.ValidText(value), true
+	return wire.ValidText(value), httpguts.ValidHeaderFieldValue(value)
 }

@@ -86,7 +86,7 @@ func (c *checkRequest) attribute(f wire.Field) (err error) {
 			c.request.Extensions = make(map[string]string)
 		}
 		var key, value string
-		key, value, err = entry(f.Text)
+		key, value, err = wire.ReadEntry(f.Text)
 		c.request.Extensions[key] = value
 	case attributesMetadata:
 		err = wire.EachField(f.Text, c.metadata)
@@ -134,7 +134,7 @@ func (c *checkRequest) http(f wire.Field) error {
 	case httpHost:
 		c.request.Host = f.Text
 	case httpHeaders:
-		key, value, err := entry(f.Text)
+		key, value, err := wire.ReadEntry(f.Text)
 		c.addHeader(key, value)
 		return err
 	case httpHeaderMap: // instead of headers, with encode_raw_headers
@@ -210,18 +210,4 @@ func (c *checkRequest) metadata(f wire.Field) error {
 	}
 	c.request.Metadata[namespace] = fields
 	return nil
-}
-
-// entry reads an entry of a map of strings.
-func entry(msg string) (key, value string, err error) {
-	err = wire.EachField(msg, func(f wire.Field) error {
-		switch f.Tag {
-		case entryKey:
-			key = f.Text
-		case entryValue:
-			value = f.Text
-		}
-		return nil
-	})
-	return key, value, err
 }

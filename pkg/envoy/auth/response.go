@@ -95,7 +95,7 @@ func appendHeaders(b []byte, tag uint64, headers []reply.Header, action func(nam
 	for _, h := range headers {
 		b = wire.AppendMessage(b, tag, func(b []byte) []byte {
 			b = wire.AppendMessage(b, optionHeader, func(b []byte) []byte {
-				return wire.AppendText(wire.AppendText(b, headerKey, h.Name), headerValue, h.Value)
+				return wire.AppendEntry(b, h.Name, h.Value)
 			})
 			return wire.AppendVarint(b, optionAction, uint64(action(h.Name)))
 		})

@@ -30,8 +30,6 @@ const (
 	descriptorLimit      = 2<<3 | wire.Bytes
 	descriptorHitsAddend = 3<<3 | wire.Bytes
 	descriptorNegative   = 4<<3 | wire.Varint
-	entryKey             = 1<<3 | wire.Bytes
-	entryValue           = 2<<3 | wire.Bytes
 	overrideRequests     = 1<<3 | wire.Varint
 	overrideUnit         = 2<<3 | wire.Varint
 	overrideMultiplier   = 3<<3 | wire.Bytes
@@ -73,9 +71,9 @@ func unmarshalDescriptor(msg string) (d descriptors.Descriptor, err error) {
 			if len(d.Entries) == maxEntries {
 				return errEntries
 			}
-			var e descriptors.Entry
-			d.Entries = append(d.Entries, e)
-			return unmarshalEntry(f.Text, &d.Entries[len(d.Entries)-1])
+			key, value, err := wire.ReadEntry(f.Text)
+			d.Entries = append(d.Entries, descriptors.Entry{Key: key, Value: value})
+			return err
 		case descriptorLimit:
 			if d.Limit == nil {
 				d.Limit = new(descriptors.Override)
@@ -92,18 +90,6 @@ func unmarshalDescriptor(msg string) (d descriptors.Descriptor, err error) {
 		return nil
 	})
 	return d, err
-}
-
-func unmarshalEntry(msg string, e *descriptors.Entry) error {
-	return wire.EachField(msg, func(f wire.Field) error {
-		switch f.Tag {
-		case entryKey:
-			e.Key = f.Text
-		case entryValue:
-			e.Value = f.Text
-		}
-		return nil
-	})
 }
 
 func unmarshalOverride(msg string, o *descriptors.Override) error {

@@ -28,9 +28,6 @@ const (
 
 	durationSeconds = 1<<3 | wire.Varint
 
-	headerKey   = 1<<3 | wire.Bytes
-	headerValue = 2<<3 | wire.Bytes
-
 	codeOK        = 1
 	codeOverLimit = 2
 )
@@ -89,6 +86,6 @@ func appendStatus(b []byte, s *ratelimit.Status) []byte {
 
 func appendHeader(b []byte, h reply.Header) []byte {
 	return wire.AppendMessage(b, responseHeaders, func(b []byte) []byte {
-		return wire.AppendText(wire.AppendText(b, headerKey, h.Name), headerValue, wire.ValidText(h.Value))
+		return wire.AppendEntry(b, h.Name, wire.ValidText(h.Value))
 	})
 }

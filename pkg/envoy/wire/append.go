@@ -7,6 +7,11 @@ func AppendText(b []byte, tag uint64, s string) []byte {
 	return protowire.AppendString(protowire.AppendVarint(b, tag), s)
 }
 
+// AppendEntry appends the fields that ReadEntry reads. Both texts must be valid UTF-8.
+func AppendEntry(b []byte, key, value string) []byte {
+	return AppendText(AppendText(b, entryKey, key), entryValue, value)
+}
+
 // AppendVarint appends a field of type Varint.
 func AppendVarint(b []byte, tag, v uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendVarint(b, tag), v)

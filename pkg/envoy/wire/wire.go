@@ -62,6 +62,27 @@ func EachField(msg string, f func(Field) error) error {
 	return nil
 }
 
+// The fields of an entry, as they are tagged.
+const (
+	entryKey   = 1<<3 | Bytes
+	entryValue = 2<<3 | Bytes
+)
+
+// ReadEntry reads two fields of text with the numbers 1 and 2, which are a key and a value in many messages, entries of maps among
+// them.
+func ReadEntry(msg string) (key, value string, err error) {
+	err = EachField(msg, func(f Field) error {
+		switch f.Tag {
+		case entryKey:
+			key = f.Text
+		case entryValue:
+			value = f.Text
+		}
+		return nil
+	})
+	return key, value, err
+}
+
 // The following are protowire's functions for strings, so that a message is copied once and not once a field.
 
 func consumeVarint(s string) (v uint64, n int) {
