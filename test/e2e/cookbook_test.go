@@ -126,11 +126,16 @@ func (r *recipe) follow(t *testing.T) {
 		}
 	}
 	r.check(t, dir)
-	settings := []string{"RUNTIME_ROOT=.", "RUNTIME_APPDIRECTORY=rules", "API_KEYS_FILE=keys.jsonl", serverSecret}
-	terminal := newTerminal(t, dir, settings...)
+	const keys = "keys.jsonl"
+	settings := []string{"RUNTIME_ROOT=.", "RUNTIME_APPDIRECTORY=rules"}
+	keySettings := []string{"API_KEYS_FILE=" + keys, serverSecret}
+	terminal := newTerminal(t, dir, append(keySettings, settings...)...)
 	var d *deployment
 	for _, e := range r.transcript {
 		if d == nil && strings.Contains(e.command, "localhost:") {
+			if _, err := os.Stat(filepath.Join(dir, keys)); err == nil {
+				settings = append(settings, keySettings...)
+			}
 			d = deploy(t, dir, r.envoy(t), settings)
 		}
 		command := d.asInTest(t, e.command)

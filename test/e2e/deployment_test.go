@@ -134,7 +134,7 @@ func (s *terminal) run(command string) string {
 }
 
 // standIn starts the application of the pages: what `extauthz echo` answers, and beside that a chat model with the API of OpenAI, a
-// WebSocket that says hello, and gRPC methods that return an empty message.
+// login, WebSockets that close at once, and gRPC methods that return an empty message.
 func standIn(t *testing.T) (addr string) {
 	t.Helper()
 	port := testenv.FreePort(t)
@@ -159,6 +159,11 @@ func standIn(t *testing.T) (addr string) {
 		switch {
 		case r.URL.Path == "/v1/chat/completions":
 			chat(w, r)
+		case r.URL.Path == "/login":
+			if r.FormValue("password") != "right" {
+				w.Header().Set("X-Login-Failed", "1")
+				w.WriteHeader(http.StatusUnauthorized)
+			}
 		case r.Header.Get("Upgrade") == "websocket":
 			w.Header().Set("Connection", "Upgrade")
 			w.Header().Set("Upgrade", "websocket")
