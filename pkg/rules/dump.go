@@ -18,9 +18,8 @@ func Dump(a *Active) string {
 		for i := range r.Limits {
 			l := &r.Limits[i]
 			fmt.Fprintf(&b, "%s: unit=%s requests_per_unit=%d, shadow_mode: %t, quota_mode: %t, %s\n",
-				oneLine(r.Domain+"."+r.Name),
-				strings.ToUpper(l.Unit.String()), l.Requests, r.Shadow, r.Quota, oneLine(strings.Join(extras(r, l),
-					", ")))
+				oneLine(r.Domain+"."+r.Name), strings.ToUpper(l.Unit.String()), l.Requests, r.Shadow, r.Quota,
+				oneLine(strings.Join(extras(r, l), ", ")))
 		}
 	}
 	for _, domain := range slices.Sorted(maps.Keys(a.Set.Policies)) {

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -13,7 +14,8 @@ func dumpPolicy(domain string, p *authz.Policy) string {
 	var credentials []string
 	tokens := false
 	for _, c := range p.Credentials {
-		credentials = append(credentials, credentialText(c))
+		kind, at := credentialText(c)
+		credentials = append(credentials, kind+"("+at+")")
 		tokens = tokens || c.JWT != nil
 	}
 	var parts []string
@@ -22,9 +24,10 @@ func dumpPolicy(domain string, p *authz.Policy) string {
 			parts = append(parts, fmt.Sprintf(format, values...))
 		}
 	}
-	show(true, "credentials=%s", orNone(strings.Join(credentials, ",")))
+	show(true, "credentials=%s", cmp.Or(strings.Join(credentials, ","), "none"))
 	show(true, "anonymous=%s", p.Anonymous)
-	show(p.Anonymous == authz.Deny, "absent=%s", absentText(p.Absent))
+	show(p.Anonymous == authz.Deny && p.Absent.Pass, "absent=pass")
+	show(p.Anonymous == authz.Deny && !p.Absent.Pass, "absent=%d", p.Absent.Status)
 	show(len(p.Credentials) > 0, "invalid=%d", p.Invalid.Status)
 	show(p.Invalid.TokenStatus != p.Invalid.Status && tokens, "token_status=%d", p.Invalid.TokenStatus)
 	show(p.Preflight == authz.Allow, "preflight=allow")
@@ -32,49 +35,40 @@ func dumpPolicy(domain string, p *authz.Policy) string {
 	show(true, "access=%d", len(p.Access))
 	show(true, "limits=%d", len(p.Limits))
 	show(len(p.Refused) > 0, "refused=%d", len(p.Refused))
-	h := p.Headers.Names()
-	show(true, "headers=%s,%s,%s,%s", orNone(h[0]), orNone(h[1]), orNone(h[2]), orNone(h[3]))
+	headers := p.Headers.Names()
+	for i, name := range headers {
+		headers[i] = cmp.Or(name, "none")
+	}
+	show(true, "headers=%s", strings.Join(headers[:], ","))
 	show(len(p.KeepHeaders) > 0, "keep_headers=%s", strings.Join(p.KeepHeaders, ","))
 	show(p.Position != "", "at=%s", p.Position)
 	return domain + " authz: " + strings.Join(parts, " ")
 }
 
-// credentialText is a credential and where it is looked for: api_key(header x-api-key), jwt(https://idp.example,
-// scheme Bearer).
-func credentialText(c authz.Credential) string {
+// credentialText returns the kind of a credential and where it is looked for: jwt and "https://idp.example, scheme
+// Bearer".
+func credentialText(c authz.Credential) (kind, at string) {
 	switch {
 	case c.APIKey != nil:
-		return "api_key(" + sourceText(c.APIKey.Source) + ")"
+		return "api_key", sourceText(c.APIKey.Source)
 	case c.JWT != nil:
-		return "jwt(" + *c.JWT.Issuer + ", " + sourceText(c.JWT.Source) + ")"
+		return "jwt", *c.JWT.Issuer + ", " + sourceText(c.JWT.Source)
 	case c.MTLS != nil:
-		return "mtls(" + strings.Join(c.MTLS.Principals, ", ") + ")"
+		return "mtls", strings.Join(c.MTLS.Principals, ", ")
 	}
-	return "none"
+	return "none", ""
 }
 
 func sourceText(s authz.Source) string {
-	for _, at := range []struct {
-		key  string
-		name *string
-	}{{"header", s.Header}, {"scheme", s.Scheme}, {"query", s.Query}, {"cookie", s.Cookie}} {
-		if at.name != nil {
-			return at.key + " " + *at.name
-		}
+	switch {
+	case s.Header != nil:
+		return "header " + *s.Header
+	case s.Scheme != nil:
+		return "scheme " + *s.Scheme
+	case s.Query != nil:
+		return "query " + *s.Query
+	case s.Cookie != nil:
+		return "cookie " + *s.Cookie
 	}
 	return ""
-}
-
-func absentText(r *authz.Refusal) string {
-	if r.Pass {
-		return "pass"
-	}
-	return fmt.Sprint(r.Status)
-}
-
-func orNone(text string) string {
-	if text == "" {
-		return "none"
-	}
-	return text
 }

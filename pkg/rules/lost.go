@@ -49,57 +49,39 @@ func allLost(before, now Set) (names []string) {
 }
 
 func lostOfPolicy(domain string, before, now *authz.Policy) (names []string) {
+	of := " of domain " + suggest.Quoted(domain)
+	lost := func(is bool, what string) {
+		if is {
+			names = append(names, fmt.Sprintf("%s%s (%s)", what, of, before.Position))
+		}
+	}
 	if now == nil {
-		return []string{fmt.Sprintf("all of `authz` of domain %s (%s)", suggest.Quoted(domain), before.Position)}
+		lost(true, "all of `authz`")
+		return names
 	}
 	before, now = before.WithDefaults(), now.WithDefaults()
-	of := " of domain " + suggest.Quoted(domain)
 	for _, c := range before.Credentials {
-		if !slices.ContainsFunc(now.Credentials, func(other authz.Credential) bool { return sameCredential(c, other) }) {
-			names = append(names, fmt.Sprintf("`%s` in `credentials`%s (%s)", kindOf(c), of, before.Position))
+		same := func(other authz.Credential) bool {
+			other.Position = c.Position // wherever it stands
+			return reflect.DeepEqual(c, other)
 		}
+		kind, _ := credentialText(c)
+		lost(!slices.ContainsFunc(now.Credentials, same), "`"+kind+"` in `credentials`")
 	}
-	passes := func(p *authz.Policy) bool { return p.Anonymous == authz.Allow || p.Absent.Pass }
-	for _, refusal := range []struct {
-		text        string
-		before, now bool // whether it was lifted
-	}{
-		{"anonymous: deny", passes(before), bool(now.Anonymous)},
-		{"absent: {pass: false}", passes(before), now.Absent.Pass},
-		{"preflight: deny", bool(before.Preflight), bool(now.Preflight)},
-		{"unsafe_paths: deny", bool(before.UnsafePaths), bool(now.UnsafePaths)},
-	} {
-		if refusal.now && !refusal.before {
-			names = append(names, fmt.Sprintf("`%s`%s (%s)", refusal.text, of, before.Position))
-		}
-	}
+	passed := before.Anonymous == authz.Allow || before.Absent.Pass
+	lost(!passed && now.Anonymous == authz.Allow, "`anonymous: deny`")
+	lost(!passed && now.Absent.Pass, "`absent: {pass: false}`")
+	lost(before.Preflight == authz.Deny && now.Preflight == authz.Allow, "`preflight: deny`")
+	lost(before.UnsafePaths == authz.Deny && now.UnsafePaths == authz.Allow, "`unsafe_paths: deny`")
 	names = append(names, lostAccess(of, before.Access, now.Access)...)
-	for _, list := range []struct {
-		key         string
-		before, now int
-	}{{"limits", len(before.Limits), len(now.Limits)}, {"refused", len(before.Refused), len(now.Refused)}} {
-		if 2*list.now < list.before {
-			names = append(names,
-				fmt.Sprintf("%d of %d `%s` in `authz`%s", list.before-list.now, list.before, list.key, of))
+	half := func(key string, before, now int) {
+		if 2*now < before {
+			names = append(names, fmt.Sprintf("%d of %d `%s` in `authz`%s", before-now, before, key, of))
 		}
 	}
+	half("limits", len(before.Limits), len(now.Limits))
+	half("refused", len(before.Refused), len(now.Refused))
 	return names
-}
-
-// sameCredential reports whether two credentials are the same, wherever they stand.
-func sameCredential(a, b authz.Credential) bool {
-	a.Position, b.Position = "", ""
-	return reflect.DeepEqual(a, b)
-}
-
-func kindOf(c authz.Credential) string {
-	switch {
-	case c.APIKey != nil:
-		return "api_key"
-	case c.JWT != nil:
-		return "jwt"
-	}
-	return "mtls"
 }
 
 // accessText names an access rule by what it matches.
