@@ -29,10 +29,37 @@ const endMark = `{"end":true}`
 type contents struct {
 	// records has the newest record of each id, in the order in which the ids first appear.
 	records []apikey.Record
-	index   map[string]int // of an id in records
-	lines   int            // of records, the outdated ones among them
-	version int64          // the largest version of a line
-	body    int            // how many bytes stand before the end mark
+	index   map[string]int      // of an id in records
+	weak    map[apikey.Hash]int // where each weak key first appears in records
+	lines   int                 // of records, the outdated ones among them
+	version int64               // the largest version of a line
+	body    int                 // how many bytes stand before the end mark
+}
+
+func newContents(size int) *contents {
+	return &contents{
+		records: make([]apikey.Record, 0, size), index: make(map[string]int, size), weak: map[apikey.Hash]int{},
+	}
+}
+
+// put puts a record in the place of the one with its id, or behind the others.
+func (c *contents) put(r apikey.Record) error {
+	i, known := c.index[r.ID]
+	if known {
+		c.records[i] = r
+	} else {
+		i = len(c.records)
+		c.index[r.ID] = i
+		c.records = append(c.records, r)
+	}
+	if !r.Weak {
+		return nil
+	}
+	if first, taken := c.weak[r.Hash]; taken && first != i && c.records[first].Hash == r.Hash {
+		return fmt.Errorf("the keys %q and %q are the same weak key", c.records[first].ID, r.ID)
+	}
+	c.weak[r.Hash] = i
+	return nil
 }
 
 // Load returns the keys of the file at a path, in the order in which their ids first appear. The error has all mistakes
@@ -43,7 +70,10 @@ func Load(path string) ([]apikey.Record, error) {
 		return nil, err
 	}
 	c, err := parse(path, content)
-	return c.records, err
+	if err != nil {
+		return nil, err
+	}
+	return c.records, nil
 }
 
 // read returns the bytes of a file.
@@ -62,9 +92,6 @@ func read(path string) ([]byte, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	defer f.Close()
-	if info, err = f.Stat(); err != nil {
-		return nil, nil, err
-	}
 	if info.Size() > maxSize {
 		return nil, nil, tooLarge(path)
 	}
@@ -80,21 +107,16 @@ func tooLarge(path string) error {
 		path, maxSize>>20)
 }
 
-// parse reads the bytes of a file. With an error, which has all mistakes, there are no records.
-func parse(path string, content []byte) (contents, error) {
-	p := parser{path: path, weak: map[apikey.Hash]int{}}
-	p.body = findEnd(content)
+// parse reads the bytes of a file. The error has all mistakes.
+func parse(path string, content []byte) (*contents, error) {
+	end := findEnd(content)
 	switch {
-	case p.body < 0 && isYAML(content):
-		return contents{}, p.yaml()
-	case p.body < 0:
-		return contents{}, p.cut(content)
+	case end < 0 && isYAML(content):
+		return nil, inYAML(path)
+	case end < 0:
+		return nil, cut(path, content)
 	}
-	p.add(content[:p.body])
-	if len(p.mistakes) > 0 {
-		return contents{}, p.err()
-	}
-	return p.contents, nil
+	return parseLines(path, content[:end])
 }
 
 // findEnd returns where the end mark begins, -1 if a text does not end with one.
@@ -110,13 +132,6 @@ func findEnd(content []byte) int {
 	return body
 }
 
-type parser struct {
-	contents
-	path     string
-	weak     map[apikey.Hash]int // where each weak key first appears in records
-	mistakes []string
-}
-
 // line is a line of the file.
 type line struct {
 	number int
@@ -125,12 +140,11 @@ type line struct {
 	err    error
 }
 
-// add reads lines without the end mark.
-func (p *parser) add(text []byte) {
+// parseLines reads lines without the end mark.
+func parseLines(path string, text []byte) (*contents, error) {
 	count := bytes.Count(text, []byte("\n"))
 	if count > maxLines {
-		p.fail(maxLines+1, fmt.Sprintf("a file has at most %d lines", maxLines))
-		return
+		return nil, fmt.Errorf("%s:%d: a file has at most %d lines", path, maxLines+1, maxLines)
 	}
 	lines := make([]line, 0, count)
 	number := 0
@@ -140,7 +154,6 @@ func (p *parser) add(text []byte) {
 			lines = append(lines, line{number: number, text: text})
 		}
 	}
-	p.lines = len(lines)
 	var all sync.WaitGroup
 	for part := range slices.Chunk(lines, len(lines)/runtime.GOMAXPROCS(0)+1) {
 		all.Go(func() {
@@ -151,65 +164,46 @@ func (p *parser) add(text []byte) {
 		})
 	}
 	all.Wait()
-	p.records, p.index = make([]apikey.Record, 0, len(lines)), make(map[string]int, len(lines))
+	c := newContents(len(lines))
+	c.lines, c.body = len(lines), len(text)
+	var mistakes []string
 	for i := range lines {
-		p.take(&lines[i])
+		l := &lines[i]
+		if err := c.take(l); err != nil {
+			mistakes = append(mistakes, fmt.Sprintf("%s:%d: %s", path, l.number, apikey.Mask(err.Error())))
+		}
 	}
-}
-
-// take puts a record in the place of an older one with its id, or behind the others.
-func (p *parser) take(l *line) {
-	r := l.record
-	switch {
-	case bytes.HasPrefix(l.text, []byte(endMark)):
-		p.fail(l.number, "only the last line can be "+endMark)
-		return
-	case l.err != nil && r.ID != "":
-		p.fail(l.number, fmt.Sprintf("key %.64q: %v", r.ID, l.err))
-		return
-	case l.err != nil:
-		p.fail(l.number, l.err.Error())
-		return
+	if more := len(mistakes) - maxShown; more > 0 {
+		mistakes = append(mistakes[:maxShown], fmt.Sprintf("… and %d more", more))
 	}
-	p.version = max(p.version, r.Version)
-	i, known := p.index[r.ID]
-	if known {
-		p.records[i] = r
-	} else {
-		i = len(p.records)
-		p.index[r.ID] = i
-		p.records = append(p.records, r)
+	if mistakes != nil {
+		return nil, errors.New(strings.Join(mistakes, "\n"))
 	}
-	if !r.Weak {
-		return
-	}
-	if first, taken := p.weak[r.Hash]; taken && first != i && p.records[first].Hash == r.Hash {
-		p.fail(l.number, fmt.Sprintf("the keys %q and %q are the same weak key", p.records[first].ID, r.ID))
-		return
-	}
-	p.weak[r.Hash] = i
-}
-
-func (p *parser) fail(line int, message string) {
-	p.mistakes = append(p.mistakes, fmt.Sprintf("%s:%d: %s", p.path, line, apikey.Mask(message)))
+	return c, nil
 }
 
 // maxShown is how many mistakes an error has: a file of another kind has one in each line.
 const maxShown = 20
 
-func (p *parser) err() error {
-	shown := slices.Clone(p.mistakes[:min(len(p.mistakes), maxShown)])
-	if more := len(p.mistakes) - len(shown); more > 0 {
-		shown = append(shown, fmt.Sprintf("… and %d more", more))
+// take takes the record of a line.
+func (c *contents) take(l *line) error {
+	switch id := l.record.ID; {
+	case bytes.HasPrefix(l.text, []byte(endMark)):
+		return errors.New("only the last line can be " + endMark)
+	case l.err != nil && id != "":
+		return fmt.Errorf("key %.64q: %w", id, l.err)
+	case l.err != nil:
+		return l.err
 	}
-	return errors.New(strings.Join(shown, "\n"))
+	c.version = max(c.version, l.record.Version)
+	return c.put(l.record)
 }
 
 // cut says how to repair a file without an end mark.
-func (p *parser) cut(content []byte) error {
+func cut(path string, content []byte) error {
 	text := bytes.TrimSpace(content)
 	if len(text) == 0 {
-		return fmt.Errorf("%s: the file is empty\n      = `extauthz keys create` makes a key in it", p.path)
+		return fmt.Errorf("%s: the file is empty\n      = `extauthz keys create` makes a key in it", path)
 	}
 	last := bytes.Count(text, []byte("\n")) + 1
 	repair := fmt.Sprintf("add %s as line %d", endMark, last+1)
@@ -220,7 +214,7 @@ func (p *parser) cut(content []byte) error {
 		"it was cut off, or it is still being written\n"+
 		"      = restore the whole file: without its end, a revoked key can be valid\n"+
 		"      = if a run of `extauthz keys` was interrupted: %s, and run it again",
-		p.path, last, endMark, repair)
+		path, last, endMark, repair)
 }
 
 // isYAML reports whether a text is a key file of the form that came before this one.
@@ -228,11 +222,11 @@ func isYAML(content []byte) bool {
 	return bytes.HasPrefix(content, []byte("keys:")) || bytes.Contains(content, []byte("\nkeys:"))
 }
 
-// yaml says how to convert a key file in YAML.
-func (p *parser) yaml() error {
-	next := strings.TrimSuffix(strings.TrimSuffix(p.path, ".yaml"), ".yml") + ".jsonl"
+// inYAML says how to convert a key file in YAML.
+func inYAML(path string) error {
+	next := strings.TrimSuffix(strings.TrimSuffix(path, ".yaml"), ".yml") + ".jsonl"
 	return fmt.Errorf("%s: this is a key file in YAML; key files are JSON Lines now. Convert it with\n"+
-		"  extauthz keys import %s --file %s\nand set API_KEYS_FILE=%s", p.path, shell(p.path), shell(next), shell(next))
+		"  extauthz keys import %s --file %s\nand set API_KEYS_FILE=%s", path, shell(path), shell(next), shell(next))
 }
 
 // shell quotes a path for a shell, where it needs quotes.

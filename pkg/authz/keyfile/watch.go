@@ -194,7 +194,7 @@ func (w *Watcher) activate(confirmed bool) error {
 
 // isOlder says what of a file is older than the active keys, "" for nothing. It looks at each key, because a change that
 // is made to an older copy is newer than all others.
-func (w *Watcher) isOlder(c contents) string {
+func (w *Watcher) isOlder(c *contents) string {
 	if c.version < w.version {
 		return fmt.Sprintf("its last change is of %s, and that of the active keys is of %s", when(c.version), when(w.version))
 	}
@@ -205,15 +205,14 @@ func (w *Watcher) isOlder(c contents) string {
 }
 
 // added returns the records of the lines that a file has more than the one that the active keys were read from. ok is
-// false if it is another file than that and some more lines, or if all of it has to be read for another reason.
-func (w *Watcher) added(text []byte, end int) (c contents, ok bool) {
+// false if it is another file than that and some more lines, or if all of it has to be read for another reason: a mistake needs the
+// number of its line, and whether a weak key is there twice depends on all lines.
+func (w *Watcher) added(text []byte, end int) (c *contents, ok bool) {
 	if w.place == "" || end < w.body || sha256.Sum256(text[:w.body]) != w.hash {
-		return c, false
+		return nil, false
 	}
-	p := parser{weak: map[apikey.Hash]int{}}
-	p.add(text[w.body:end])
-	// A mistake needs the number of its line, and whether a weak key is there twice depends on all lines.
-	return p.contents, len(p.mistakes) == 0 && len(p.weak) == 0
+	c, err := parseLines(w.path, text[w.body:end])
+	return c, err == nil && len(c.weak) == 0
 }
 
 // when is a version for people.

@@ -17,23 +17,16 @@ var ErrNoKey = errors.New("no key with this id")
 // Add adds keys to the file at a path, all or none. It makes the file if there is none. An id or a weak key that is
 // there already is an error.
 func Add(path string, records ...apikey.Record) error {
-	return update(path, func(c *contents) ([]apikey.Record, error) {
-		weak := map[apikey.Hash]string{}
-		for _, r := range c.records {
-			if r.Weak {
-				weak[r.Hash] = r.ID
-			}
-		}
+	return update(path, func(c *contents, put func(apikey.Record) error) error {
 		for _, r := range records {
 			if _, taken := c.index[r.ID]; taken {
-				return nil, fmt.Errorf("there is a key with the id %q already", r.ID)
+				return fmt.Errorf("there is a key with the id %q already", r.ID)
 			}
-			if other, taken := weak[r.Hash]; taken && r.Weak {
-				return nil, fmt.Errorf("%q and %q are the same weak key", other, r.ID)
+			if err := put(r); err != nil {
+				return err
 			}
-			c.index[r.ID], weak[r.Hash] = len(c.index), r.ID
 		}
-		return records, nil
+		return nil
 	})
 }
 
@@ -43,20 +36,21 @@ func Change(path, id string, change func(*apikey.Record) error) error {
 	if _, err := os.Stat(path); err != nil {
 		return err
 	}
-	return update(path, func(c *contents) ([]apikey.Record, error) {
+	return update(path, func(c *contents, put func(apikey.Record) error) error {
 		i, known := c.index[id]
 		if !known {
-			return nil, ErrNoKey
+			return ErrNoKey
 		}
 		r := c.records[i]
-		err := change(&r)
-		return []apikey.Record{r}, err
+		if err := change(&r); err != nil {
+			return err
+		}
+		return put(r)
 	})
 }
 
-// update writes what change returns: new records, and new ones in the place of others. No other process changes the
-// file meanwhile.
-func update(path string, change func(*contents) ([]apikey.Record, error)) error {
+// update writes the records that change puts into the contents of the file. No other process changes the file meanwhile.
+func update(path string, change func(c *contents, put func(apikey.Record) error) error) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target // the link stays
 	}
@@ -69,30 +63,32 @@ func update(path string, change func(*contents) ([]apikey.Record, error)) error 
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	c := contents{index: map[string]int{}}
+	c := newContents(0)
 	if len(content) > 0 {
 		if c, err = parse(path, content); err != nil {
 			return err
 		}
 	}
-	changed, err := change(&c)
+	c.version = max(c.version+1, time.Now().UnixMicro())
+	var changed []apikey.Record
+	err = change(c, func(r apikey.Record) error {
+		r.Version = c.version
+		changed = append(changed, r)
+		return c.put(r)
+	})
 	if err != nil {
 		return err
-	}
-	version := max(c.version+1, time.Now().UnixMicro())
-	for i := range changed {
-		changed[i].Version = version
 	}
 	added, err := encode(changed)
 	if err != nil {
 		return err
 	}
-	lines, keys := c.lines+len(changed), len(c.index)
+	lines := c.lines + len(changed)
 	full := c.body+len(added)+len(endMark) >= maxSize
-	if len(content) > 0 && !full && lines-keys <= lines/2 {
+	if len(content) > 0 && !full && lines-len(c.index) <= lines/2 {
 		return appendTo(path, c.body, added)
 	}
-	whole, err := encode(c.with(changed))
+	whole, err := encode(c.records)
 	if err != nil {
 		return err
 	}
@@ -104,18 +100,6 @@ func update(path string, change func(*contents) ([]apikey.Record, error)) error 
 		return appendTo(path, c.body, added) // a directory that cannot be written to keeps no key from being revoked
 	}
 	return err
-}
-
-// with returns the records with the changed ones in their places, and new ones at the end.
-func (c *contents) with(changed []apikey.Record) []apikey.Record {
-	for _, r := range changed {
-		if i := c.index[r.ID]; i < len(c.records) {
-			c.records[i] = r
-		} else {
-			c.records = append(c.records, r)
-		}
-	}
-	return c.records
 }
 
 // encode returns the lines of records. A record that did not change keeps its version: if the file is an older copy, it
