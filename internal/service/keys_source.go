@@ -198,7 +198,7 @@ func (k *keySource) run(ctx context.Context) error {
 		group.Go(func() error { k.watcher.Run(ctx, k.changed); return nil })
 	}
 	if k.store != nil {
-		group.Go(func() error { k.store.Follow(ctx, k.generation, k.hooks()); return nil })
+		group.Go(func() error { k.store.Follow(ctx, k.generation, k.polled); return nil })
 	}
 	<-ctx.Done()
 	err := group.Wait()
@@ -232,16 +232,21 @@ func (k *keySource) changed(u keyfile.Update) {
 	k.warn()
 }
 
-func (k *keySource) hooks() rediskeys.Hooks {
-	return rediskeys.Hooks{
-		Changed: func(c rediskeys.Copy) {
-			k.take(c)
-			k.log.Info("API keys changed in redis", "keys", len(c.Records))
-			k.warn()
-		},
-		Confirmed: k.confirm,
-		Down:      k.down,
-		Up:        func() { k.log.Warn("API keys in redis are as signed again and can be read") },
+// polled reports and takes what a look at the keys in Redis has found.
+func (k *keySource) polled(p rediskeys.Poll) {
+	switch {
+	case p.News && p.Err != nil:
+		k.down(p.Err)
+	case p.News:
+		k.log.Warn("API keys in redis are as signed again and can be read")
+	}
+	if p.Keys != nil {
+		k.take(*p.Keys)
+		k.log.Info("API keys changed in redis", "keys", len(p.Keys.Records))
+		k.warn()
+	}
+	if p.Err == nil {
+		k.confirm(p.Begin)
 	}
 }
 

@@ -19,44 +19,33 @@ const (
 	refusedInterval = 10 * time.Second
 )
 
-// Hooks are called by Follow, one after the other; none may be nil.
-type Hooks struct {
-	// Changed gets the keys when they are others than before.
-	Changed func(Copy)
-	// Confirmed is called after each poll that found the keys of the last Changed in Redis. The keys were there at that time or
-	// later.
-	Confirmed func(time.Time)
-	// Down is called with the error when polls begin to fail, and again when the kind of error changes: ErrLost, ErrUnsigned,
-	// ErrOld, ErrTooLarge, or any other for a Redis that cannot be read. Up is called when polls succeed again.
-	Down func(error)
-	Up   func()
+// Poll is how a look for changes went.
+type Poll struct {
+	// Begin is when it began. Without an Err, Redis had the keys in use at that time or later.
+	Begin time.Time
+	// Keys are the keys if they are others than before, else nil.
+	Keys *Copy
+	// Err says why the keys in use were not found in Redis: ErrLost, ErrUnsigned, ErrOld, ErrTooLarge, or any other if Redis cannot
+	// be read. News says that it is of another kind than the one before, nil at first.
+	Err  error
+	News bool
 }
 
-// Follow looks for changes until the context is done. loaded is the generation that the caller has.
-func (s *Store) Follow(ctx context.Context, loaded Generation, hooks Hooks) {
+// Follow looks for changes until the context is done, and calls report each time. loaded is the generation that the caller has.
+func (s *Store) Follow(ctx context.Context, loaded Generation, report func(Poll)) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	f := &follower{store: s, loaded: loaded}
-	var trouble error // that Down was called with last, nil since Up
+	var last error // the kind of the last one
 	for {
-		begin := time.Now()
-		found, err := f.poll(ctx)
-		switch {
-		case ctx.Err() != nil:
+		p := Poll{Begin: time.Now()}
+		p.Keys, p.Err = f.poll(ctx)
+		if ctx.Err() != nil {
 			return
-		case err != nil && (trouble == nil || !errors.Is(kind(err), kind(trouble))):
-			trouble = err
-			hooks.Down(err)
-		case err == nil && trouble != nil:
-			trouble = nil
-			hooks.Up()
 		}
-		if found != nil {
-			hooks.Changed(*found)
-		}
-		if err == nil {
-			hooks.Confirmed(begin)
-		}
+		now := kind(p.Err)
+		p.News, last = now != last, now //nolint:errorlint // kinds are compared
+		report(p)
 		select {
 		case <-ctx.Done():
 			return
@@ -69,6 +58,9 @@ var errUnreadable = errors.New("the API keys cannot be read")
 
 // kind is the error of this package that err wraps.
 func kind(err error) error {
+	if err == nil {
+		return nil
+	}
 	for _, k := range []error{ErrLost, ErrUnsigned, ErrOld, ErrTooLarge} {
 		if errors.Is(err, k) {
 			return k
@@ -96,7 +88,7 @@ func (f *follower) poll(ctx context.Context) (*Copy, error) {
 	}
 	pollCtx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	seal, err := f.store.seal(pollCtx, f.store.client)
+	seal, _, _, err := f.store.page(pollCtx, f.store.client, "", 0)
 	if err != nil {
 		return nil, err
 	}

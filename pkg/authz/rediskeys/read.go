@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -21,22 +20,19 @@ const (
 // batch is about how many keys one command reads: a command for all of them would keep Redis from deciding anything meanwhile.
 const batch = 500
 
-// The scripts compare sizes before anything is sent: a value cannot become larger between the check and the reply.
-var (
-	// sealScript returns the length of a field, and its value if it is not longer than allowed.
-	sealScript = redis.NewScript(`
-local field, max_value = ARGV[1], tonumber(ARGV[2])
-local length = redis.call('HSTRLEN', KEYS[1], field)
-if length == 0 or length > max_value then
-	return {length, ''}
+// pageScript returns the seal of all keys, and a page of HSCAN: the next cursor, and fields and values in turn. Without a cursor it
+// returns the seal only. If something is too large, it returns what, and where it has one, the field. It compares sizes before
+// anything is sent: a value cannot become larger between the check and the reply.
+var pageScript = redis.NewScript(`
+local seal, cursor, count = ARGV[1], ARGV[2], ARGV[3]
+local max_records, max_id, max_value, max_page = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+if redis.call('HSTRLEN', KEYS[1], seal) > max_value then
+	return {'value', seal}
 end
-return {length, redis.call('HGET', KEYS[1], field)}`)
-
-	// pageScript returns a page of HSCAN: the next cursor, and fields and values in turn. If something is too large, it returns
-	// what, and where it has one, the field.
-	pageScript = redis.NewScript(`
-local cursor, count = ARGV[1], ARGV[2]
-local max_records, max_id, max_value, max_page = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local value = redis.call('HGET', KEYS[1], seal) or ''
+if cursor == '' then
+	return {'page', value, '0', {}}
+end
 if redis.call('HLEN', KEYS[1]) > max_records + 1 then
 	return {'records'}
 end
@@ -55,41 +51,24 @@ end
 if bytes > max_page then
 	return {'total'}
 end
-return {'page', page[1], page[2]}`)
-)
+return {'page', value, page[1], page[2]}`)
 
-// seal reads the seal of all keys, "" for none.
-func (s *Store) seal(ctx context.Context, client redis.Cmdable) (string, error) {
-	reply, err := sealScript.Run(ctx, client, []string{s.key}, sealField, maxValue).Slice()
-	if err != nil {
-		return "", fmt.Errorf("read the seal of the API keys in redis: %w", err)
-	}
-	if len(reply) != 2 {
-		return "", errReply
-	}
-	length, _ := reply[0].(int64)
-	if length > maxValue {
-		return "", tooLarge("value", sealField)
-	}
-	seal, ok := reply[1].(string)
-	if !ok {
-		return "", errReply
-	}
-	return seal, nil
-}
-
-// scan reads the records as they are stored, by id.
-func (s *Store) scan(ctx context.Context, client redis.Cmdable) (map[string]string, error) {
-	fields := map[string]string{}
+// read reads the seal of all keys, "" for none, and the records as they are stored, by id. The error is errChanging when they may
+// not belong together.
+func (s *Store) read(ctx context.Context, client redis.Cmdable) (seal string, fields map[string]string, err error) {
+	fields = map[string]string{}
 	left := maxTotal
 	for cursor, first := "0", true; first || cursor != "0"; first = false {
-		reply, err := pageScript.Run(ctx, client, []string{s.key}, cursor, batch, maxRecords, maxID, maxValue, left).Slice()
-		if err != nil {
-			return nil, fmt.Errorf("read the API keys in redis: %w", err)
-		}
+		var now string
 		var pairs []any
-		if cursor, pairs, err = page(reply); err != nil {
-			return nil, err
+		now, cursor, pairs, err = s.page(ctx, client, cursor, left)
+		switch {
+		case err != nil:
+			return "", nil, err
+		case first:
+			seal = now
+		case now != seal:
+			return "", nil, errChanging
 		}
 		for i := 0; i+1 < len(pairs); i += 2 {
 			id, _ := pairs[i].(string)
@@ -100,34 +79,37 @@ func (s *Store) scan(ctx context.Context, client redis.Cmdable) (map[string]stri
 			}
 		}
 		if len(fields) > maxRecords { // of fields that came and went between the pages
-			return nil, tooLarge("records", "")
+			return "", nil, tooLarge("records", "")
 		}
 	}
-	return fields, nil
+	return seal, fields, nil
 }
 
-// errReply says that a script returned what it cannot return.
+// page runs pageScript. left is how many bytes the page can have.
+func (s *Store) page(
+	ctx context.Context, client redis.Cmdable, cursor string, left int,
+) (seal, next string, pairs []any, err error) {
+	reply, err := pageScript.Run(
+		ctx, client, []string{s.key}, sealField, cursor, batch, maxRecords, maxID, maxValue, left).Slice()
+	if err != nil {
+		return "", "", nil, fmt.Errorf("read the API keys in redis: %w", err)
+	}
+	var texts [3]string
+	for i := range min(len(reply), len(texts)) {
+		texts[i], _ = reply[i].(string)
+	}
+	if texts[0] != "page" {
+		return "", "", nil, tooLarge(texts[0], texts[1])
+	}
+	if len(reply) != 4 || texts[2] == "" {
+		return "", "", nil, errReply
+	}
+	pairs, _ = reply[3].([]any)
+	return texts[1], texts[2], pairs, nil
+}
+
+// errReply says that pageScript returned what it cannot return.
 var errReply = errors.New("read the API keys in redis: unexpected reply of a script")
-
-// page reads the reply of pageScript.
-func page(reply []any) (cursor string, pairs []any, err error) {
-	text := func(i int) string {
-		if i >= len(reply) {
-			return ""
-		}
-		s, _ := reply[i].(string)
-		return s
-	}
-	if what := text(0); what != "page" {
-		return "", nil, tooLarge(what, text(1))
-	}
-	cursor = text(1)
-	if _, err := strconv.ParseUint(cursor, 10, 64); err != nil || len(reply) != 3 {
-		return "", nil, errReply
-	}
-	pairs, _ = reply[2].([]any)
-	return cursor, pairs, nil
-}
 
 // tooLarge says what is too large, in the words of pageScript, and what an operator can do.
 func tooLarge(what, field string) error {

@@ -185,6 +185,7 @@ type update struct {
 	store   *Store
 	version int64
 	signed  map[string]string // the JSON of all records after the change
+	fields  map[string]string // what Redis has of the records after the change
 	set     []any             // fields and values in turn
 	deleted []string
 }
@@ -201,12 +202,14 @@ func (u *update) put(record apikey.Record) error {
 }
 
 func (u *update) seal(id string, data []byte) {
-	u.signed[id] = string(data)
-	u.set = append(u.set, id, string(u.store.secret.Seal(data, ofRecord, u.store.key, id)))
+	value := string(u.store.secret.Seal(data, ofRecord, u.store.key, id))
+	u.signed[id], u.fields[id] = string(data), value
+	u.set = append(u.set, id, value)
 }
 
 func (u *update) remove(id string) {
 	delete(u.signed, id)
+	delete(u.fields, id)
 	u.deleted = append(u.deleted, id)
 }
 
@@ -217,25 +220,17 @@ func (u *update) reseal() {
 	}
 }
 
-// check reports what the change would make too large to be read again. fields is what Redis has of the records, by id.
-func (u *update) check(fields map[string]string) error {
-	after := maps.Clone(fields)
-	for i := 0; i+1 < len(u.set); i += 2 {
-		id, value := u.set[i].(string), u.set[i+1].(string)
+// check reports what the change would make too large to be read again.
+func (u *update) check() error {
+	total := 0
+	for id, value := range u.fields {
 		if len(value) > maxValue {
 			return fmt.Errorf("key %q: the record has %d bytes, want at most %d: give it fewer or shorter labels and scopes", id, len(value), maxValue)
 		}
-		after[id] = value
-	}
-	for _, id := range u.deleted {
-		delete(after, id)
-	}
-	total := 0
-	for id, value := range after {
 		total += len(id) + len(value)
 	}
 	switch reserved := maxID + maxValue; { // for the seal
-	case len(after) > maxRecords:
+	case len(u.fields) > maxRecords:
 		return tooLarge("records", "")
 	case total > maxTotal-reserved:
 		return tooLarge("total", "")

@@ -74,21 +74,6 @@ func (s *Store) Load(ctx context.Context) (Copy, error) {
 // errChanging says that the keys were changed while they were read.
 var errChanging = errors.New("the keys are changing")
 
-// read reads the seal and the records as they are stored, by id. The error is errChanging when they may not belong together.
-func (s *Store) read(ctx context.Context, client redis.Cmdable) (seal string, fields map[string]string, err error) {
-	if seal, err = s.seal(ctx, client); err != nil {
-		return "", nil, err
-	}
-	if fields, err = s.scan(ctx, client); err != nil {
-		return "", nil, err
-	}
-	again, err := s.seal(ctx, client)
-	if err == nil && again != seal {
-		err = errChanging
-	}
-	return seal, fields, err
-}
-
 // Add adds keys, all or none. The error is ErrExists if an id is taken, and ErrUnsigned if other keys are not as they were signed.
 func (s *Store) Add(ctx context.Context, records ...apikey.Record) error {
 	return s.update(ctx, func(c Copy, opened error, u *update) error {
@@ -184,17 +169,17 @@ func (s *Store) update(ctx context.Context, change func(c Copy, opened error, u 
 		}
 		c, opened := s.open(seal, fields)
 		if c.signed == nil {
-			c.signed = map[string]string{}
+			c.signed, c.fields = map[string]string{}, map[string]string{}
 		}
 		latest := c.Generation.version // 0 without a seal that can be read
 		for _, r := range c.Records {
 			latest = max(latest, r.Version)
 		}
-		u := &update{store: s, version: max(latest+1, time.Now().UnixMicro()), signed: c.signed}
+		u := &update{store: s, version: max(latest+1, time.Now().UnixMicro()), signed: c.signed, fields: c.fields}
 		if err := change(c, opened, u); err != nil {
 			return err
 		}
-		if err := u.check(fields); err != nil {
+		if err := u.check(); err != nil {
 			return err
 		}
 		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error { u.send(ctx, p); return nil })

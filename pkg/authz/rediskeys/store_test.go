@@ -171,20 +171,22 @@ func (w *watcher) set(state string) {
 
 func (w *watcher) follow(ctx context.Context, store *rediskeys.Store) {
 	last := ""
-	store.Follow(ctx, rediskeys.Generation{}, rediskeys.Hooks{
-		Changed: func(c rediskeys.Copy) { last = ids(c); w.set(last) },
-		Down: func(err error) {
-			what := "down"
-			if errors.Is(err, rediskeys.ErrLost) {
-				what = "lost"
-			}
-			if errors.Is(err, rediskeys.ErrTooLarge) {
-				what = "too large"
-			}
-			w.set(what + ", was " + last)
-		},
-		Up:        func() { w.set("up: " + last) },
-		Confirmed: func(time.Time) {},
+	store.Follow(ctx, rediskeys.Generation{}, func(p rediskeys.Poll) {
+		switch {
+		case !p.News:
+		case p.Err == nil:
+			w.set("up: " + last)
+		case errors.Is(p.Err, rediskeys.ErrLost):
+			w.set("lost, was " + last)
+		case errors.Is(p.Err, rediskeys.ErrTooLarge):
+			w.set("too large, was " + last)
+		default:
+			w.set("down, was " + last)
+		}
+		if p.Keys != nil {
+			last = ids(*p.Keys)
+			w.set(last)
+		}
 	})
 }
 
