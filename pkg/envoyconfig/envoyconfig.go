@@ -1,12 +1,12 @@
 package envoyconfig
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/internal/suggest"
@@ -29,16 +29,14 @@ func kind() *strictyaml.Kind {
 // Load reads a configuration of Envoy from a file and compares it with policies: see Check.
 func Load(path string, policies map[string]*authz.Policy) (managers int, problems strictyaml.Problems) {
 	file, problem := strictyaml.ReadFile(path, kind())
-	switch {
-	case problem != nil && problem.Warning: // a directory, or a pipe
-		return 0, strictyaml.Problems{{
-			File: path, Message: "this is not a regular file",
-			Hints: []string{"write the configuration of Envoy into a file"},
-		}}
-	case problem != nil:
-		return 0, strictyaml.Problems{*problem}
+	if problem == nil {
+		return Check(file, policies)
 	}
-	return Check(file, policies)
+	if problem.Warning { // a directory, or a pipe
+		problem.Warning, problem.Message = false, "this is not a regular file"
+		problem.Hints = []string{"write the configuration of Envoy into a file"}
+	}
+	return 0, strictyaml.Problems{*problem}
 }
 
 // Check compares a configuration of Envoy, YAML or JSON, a bootstrap or a /config_dump, with the identity headers
@@ -57,16 +55,13 @@ func Check(f strictyaml.File, policies map[string]*authz.Policy) (managers int, 
 	}
 	c := check{Document: doc}
 	c.expect(policies)
-	root.walk(func(v value) bool {
-		if !v.isType("HttpConnectionManager") {
-			return true
-		}
-		if filters := v.get("http_filters").all(func(v value) bool { return v.isType("ExtAuthz") }); len(filters) > 0 {
+	for _, manager := range root.all(func(v value) bool { return v.isType("HttpConnectionManager") }) {
+		isFilter := func(v value) bool { return v.isType("ExtAuthz") }
+		if filters := manager.get("http_filters").all(isFilter); len(filters) > 0 {
 			managers++
-			c.manager(v, filters, root)
+			c.manager(manager, filters, root)
 		}
-		return false
-	})
+	}
 	if managers == 0 {
 		doc.Fail(nil, "no HTTP connection manager here has an ext_authz filter, so there is nothing to compare",
 			"give the file that has the listener; of a running Envoy, what its admin interface returns for /config_dump")
@@ -101,26 +96,21 @@ func (c *check) expect(policies map[string]*authz.Policy) {
 // manager checks a connection manager, its ext_authz filters and its routes, which may stand elsewhere in the file.
 func (c *check) manager(manager value, filters []value, root value) {
 	c.scopes(manager.get("scoped_routes"))
-	var services []value // those that are asked over HTTP
-	add := func(s value) {
+	overHTTP := false
+	service := func(s value) {
 		if s.there() {
-			services = append(services, s)
+			overHTTP = true
+			c.service(s)
 		}
 	}
 	for _, filter := range filters {
-		add(filter.get("http_service"))
+		service(filter.get("http_service"))
 	}
 	for _, config := range routeTables(manager, root) {
-		config.walk(func(v value) bool {
-			add(v.get("check_settings").get("http_service"))
-			return true
-		})
+		config.walk(func(v value) { service(v.get("check_settings").get("http_service")) })
 		c.routes(config, filters)
 	}
-	c.removedEarly(manager, len(services) > 0)
-	for _, s := range services {
-		c.service(s)
-	}
+	c.removedEarly(manager, overHTTP)
 }
 
 // routeTables returns the route configurations of a connection manager, which may stand elsewhere in the file.
@@ -196,10 +186,7 @@ func (c *check) removedEarly(manager value, overHTTP bool) {
 			}
 		}
 	}
-	at := manager
-	if extensions.there() {
-		at = extensions
-	}
+	at := cmp.Or(extensions, manager)
 	remedy := func(names []string) string {
 		const add = "add to the `mutations:` of early_header_mutation_extensions: "
 		if !overHTTP {
@@ -238,30 +225,15 @@ func spellings(name string) []string {
 	return list
 }
 
-// anySeparator replaces each character of a name that is neither a letter nor a digit.
-func anySeparator(name, by string) string {
-	var b strings.Builder
-	for _, c := range name {
-		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
-			b.WriteRune(c)
-		} else {
-			b.WriteString(by)
-		}
-	}
-	return b.String()
-}
+var separator = regexp.MustCompile("[^a-z0-9]")
 
-// service checks an http_service of ext_authz, absent in a filter that asks over gRPC.
+// anySeparator replaces each character of a name that is neither a letter nor a digit.
+func anySeparator(name, by string) string { return separator.ReplaceAllLiteralString(name, by) }
+
+// service checks an http_service of ext_authz.
 func (c *check) service(s value) {
-	if !s.there() {
-		return
-	}
 	answer := s.get("authorization_response")
 	listed := answer.get("allowed_upstream_headers")
-	at := s
-	if listed.there() {
-		at = listed
-	}
 	wanted := c.identity
 	if c.cookies {
 		wanted = append(wanted[:len(wanted):len(wanted)], "cookie")
@@ -277,9 +249,9 @@ func (c *check) service(s value) {
 		if slices.Equal(dropped, []string{"cookie"}) {
 			why = "the credential in the cookie then reaches the application"
 		}
-		c.Fail(at.Value, "Envoy drops "+suggest.List(dropped, " and ")+" from the answer, because allowed_upstream_headers lacks it",
-			why,
-			"add to its `patterns:` "+elements("{exact: %s}", dropped))
+		c.Fail(cmp.Or(listed, s).Value,
+			"Envoy drops "+suggest.List(dropped, " and ")+" from the answer, because allowed_upstream_headers lacks it",
+			why, "add to its `patterns:` "+elements("{exact: %s}", dropped))
 	}
 	if appended := answer.get("allowed_upstream_headers_to_append"); appended.there() {
 		for _, name := range wanted {
@@ -293,19 +265,13 @@ func (c *check) service(s value) {
 
 // routes checks that no route is chosen by an identity header before ext_authz has set it.
 func (c *check) routes(config value, filters []value) {
-	config.walk(func(v value) bool {
+	config.walk(func(v value) {
 		for _, condition := range v.get("match").get("headers").list() {
 			c.choice(condition.get("name"), filters)
 		}
 		c.choice(v.get("cluster_header"), filters)
 		c.choice(v.get("weighted_clusters").get("header_name"), filters)
-		if matcher := v.get("matcher"); matcher.there() {
-			matcher.walk(func(v value) bool {
-				c.choice(v.get("header_name"), filters)
-				return true
-			})
-		}
-		return true
+		v.get("matcher").walk(func(v value) { c.choice(v.get("header_name"), filters) })
 	})
 }
 
@@ -338,23 +304,16 @@ func (v value) matches(name string) bool {
 	if v.get("ignore_case").says("true") {
 		fold = strings.ToLower
 	}
-	for key, field := range v.Fields() {
-		text := fold(field.Text())
-		switch snake(key) {
-		case "exact":
-			return text == name
-		case "prefix":
-			return text != "" && strings.HasPrefix(name, text)
-		case "suffix":
-			return text != "" && strings.HasSuffix(name, text)
-		case "contains":
-			return text != "" && strings.Contains(name, text)
-		case "safe_regex":
-			re, err := regexp.Compile("^(?:" + value{field}.get("regex").Text() + ")$")
-			return err == nil && re.MatchString(name)
+	for kind, is := range map[string]func(name, text string) bool{
+		"exact":  func(name, text string) bool { return name == text },
+		"prefix": strings.HasPrefix, "suffix": strings.HasSuffix, "contains": strings.Contains,
+	} {
+		if text := fold(v.get(kind).Text()); text != "" {
+			return is(name, text)
 		}
 	}
-	return false
+	re, err := regexp.Compile("^(?:" + v.get("safe_regex").get("regex").Text() + ")$")
+	return err == nil && re.MatchString(name)
 }
 
 // anyMatches reports whether one of a list of StringMatchers matches a name.
@@ -374,8 +333,9 @@ func (v value) there() bool { return v.Value != nil }
 
 // get returns what a map has under a field of a protobuf message, spelt as in snake_case or in camelCase.
 func (v value) get(name string) value {
+	letters := strings.ReplaceAll(name, "_", "")
 	for key, field := range v.Fields() {
-		if key == name || snake(key) == name {
+		if key == name || strings.EqualFold(key, letters) && snake(key) == name {
 			return value{field}
 		}
 	}
@@ -393,43 +353,35 @@ func (v value) list() []value {
 	return items
 }
 
-// walk calls f for a value and those inside of it, but not for those inside of one for which it returns false.
-func (v value) walk(f func(value) bool) {
-	if !v.there() || !f(v) {
+// walk calls f for a value and those inside of it.
+func (v value) walk(f func(value)) {
+	if !v.there() {
 		return
 	}
+	f(v)
 	for _, field := range v.Fields() {
 		value{field}.walk(f)
 	}
-	for _, item := range v.Items() {
-		value{item}.walk(f)
+	for _, item := range v.list() {
+		item.walk(f)
 	}
 }
 
 // all returns the values inside of a value, itself included, for which is returns true.
 func (v value) all(is func(value) bool) (found []value) {
-	v.walk(func(v value) bool {
+	v.walk(func(v value) {
 		if is(v) {
 			found = append(found, v)
 		}
-		return true
 	})
 	return found
 }
 
+var capital = regexp.MustCompile("[A-Z]")
+
 // snake spells httpFilters as http_filters.
 func snake(key string) string {
-	if !strings.ContainsFunc(key, unicode.IsUpper) {
-		return key
-	}
-	var b strings.Builder
-	for _, c := range key {
-		if unicode.IsUpper(c) {
-			b.WriteByte('_')
-		}
-		b.WriteRune(unicode.ToLower(c))
-	}
-	return b.String()
+	return capital.ReplaceAllStringFunc(key, func(c string) string { return "_" + strings.ToLower(c) })
 }
 
 // elements writes a list as a file has them.
