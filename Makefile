@@ -73,13 +73,9 @@ bench: ## Compare the service with an empty gRPC handler, then run the Go benchm
 	go run ./internal/bench
 	go test -run='^$$' -bench='$(BENCH)' -benchmem $(TESTFLAGS) $(PKG)
 
-.PHONY: readme
-readme: ## Write the table of settings into docs/reference/settings.md
-	scripts/readme
-
 .PHONY: reference
 reference: ## Write the generated parts of docs/reference
-	go test ./pkg/rules/file -run=TestReference -update
+	go test ./pkg/rules/file ./cmd/extauthz -run=TestReference -update
 
 .PHONY: pictures
 pictures: ## Draw docs/pictures

@@ -34,7 +34,7 @@ func (k *keyCommand) create() *cobra.Command {
 	})
 	f.Func("label", "any other fact about the key, as `NAME=VALUE`; may be repeated", func(v string) error { return addLabel(&record, v) })
 	f.Func("expires", "when the key ends: in days (90d) or hours (12h), at a date, or at a `TIME` (2026-12-31T18:00:00Z)", k.timeFlag(&record.Expires))
-	f.Func("not-before", "when the key begins: a `TIME` in the same words", k.timeFlag(&record.NotBefore))
+	f.Func("not-before", "when the key begins: a `TIME` in the forms of --expires", k.timeFlag(&record.NotBefore))
 	f.StringVar(&weak, "weak", "", "keep a key of your own, read from standard input, under the id `NAME`: for trying things out")
 	limit.register(f)
 	c.PreRunE = func(*cobra.Command, []string) (err error) {

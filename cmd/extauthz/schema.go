@@ -14,7 +14,9 @@ func (p *program) schema() *cobra.Command {
 		Short: "Print the JSON Schema of rule files, or explain one of their keys",
 		Long: `extauthz schema prints the JSON Schema of rule files. With it, an editor completes keys, explains them, and finds mistakes.
 An editor that uses yaml-language-server finds the schema by a comment in the first line of a rule file:
-  # yaml-language-server: $schema=../extauthz.schema.json
+
+    # yaml-language-server: $schema=../extauthz.schema.json
+
 The path is relative to the rule file. Keep the schema outside of the directory of rules, in which every file is a rule file.
 extauthz check finds more mistakes than a schema can.
 

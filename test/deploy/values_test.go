@@ -202,23 +202,19 @@ func (v *values) table() string {
 
 // setting is one of the service, as `extauthz settings` tells it.
 type setting struct {
-	name, fallback, description string
-	secret                      bool
+	Name, Default, Meaning string
+	File                   bool // it is a secret
 }
 
 // serviceSettings are all that there are.
 func serviceSettings(t *testing.T) (all []setting) {
 	t.Helper()
-	table, err := output(exec.Command(binary, "settings", "--markdown"))
+	list, err := output(exec.Command(binary, "settings", "-o", "json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := regexp.MustCompile("(?m)^\\| `([A-Z_]+)`( \\(`_FILE`\\))? \\| (?:`(.*?)`)? \\| (.*) \\|$")
-	for _, m := range row.FindAllStringSubmatch(table, -1) {
-		all = append(all, setting{name: m[1], secret: m[2] != "", fallback: m[3], description: m[4]})
-	}
-	if lines := strings.Count(table, "\n") - 2; len(all) != lines {
-		t.Fatalf("read %d settings of the %d in:\n%s", len(all), lines, table)
+	if err := json.Unmarshal([]byte(list), &all); err != nil {
+		t.Fatal(err)
 	}
 	return all
 }
@@ -266,28 +262,28 @@ const (
 func settingsSchema(all []setting) schema {
 	properties := schema{}
 	for _, s := range all {
-		value, charts := theCharts[s.name]
-		one := schema{"description": s.description}
+		value, charts := theCharts[s.Name]
+		one := schema{"description": s.Meaning}
 		switch {
 		case charts:
 			one["description"] = "not to be set: the chart does; see " + value
 			if value == "" {
 				one["description"] = "not to be set: the chart relies on it"
 			}
-		case words[s.name] != nil:
-			one["enum"] = words[s.name]
-		case s.fallback == "true" || s.fallback == "false":
+		case words[s.Name] != nil:
+			one["enum"] = words[s.Name]
+		case s.Default == "true" || s.Default == "false":
 			one["type"] = "boolean"
-		case regexp.MustCompile("^[0-9]+$").MatchString(s.fallback):
+		case regexp.MustCompile("^[0-9]+$").MatchString(s.Default):
 			one["type"], one["minimum"] = "integer", 1
-		case regexp.MustCompile(duration).MatchString(s.fallback):
+		case regexp.MustCompile(duration).MatchString(s.Default):
 			one["type"], one["pattern"] = "string", duration
-		case patterns[s.name] != "":
-			one["type"], one["pattern"] = "string", patterns[s.name]
+		case patterns[s.Name] != "":
+			one["type"], one["pattern"] = "string", patterns[s.Name]
 		default:
 			one["type"] = "string"
 		}
-		properties[s.name] = one
+		properties[s.Name] = one
 	}
 	return properties
 }
@@ -304,8 +300,8 @@ func TestSettingsAreCheckedAlike(t *testing.T) {
 	args, want := []string{}, []string{}
 	all := serviceSettings(t)
 	for _, s := range all {
-		if _, charts := theCharts[s.name]; s.secret && !charts {
-			t.Errorf("%s is a secret, and no value of the chart names the Secret that it is in", s.name)
+		if _, charts := theCharts[s.Name]; s.File && !charts {
+			t.Errorf("%s is a secret, and no value of the chart names the Secret that it is in", s.Name)
 		}
 	}
 	for name, s := range settingsSchema(all) {
