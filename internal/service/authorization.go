@@ -74,5 +74,3 @@ func (a *authorization) warnOfHops(h authz.UntrustedHops) {
 		"made up; set use_remote_address: true in Envoy's connection manager, without skip_xff_append, and let trusted_hops count this Envoy, too "+
 		"(logged once a minute; extauthz_authz_untrusted_hops_total counts the requests)", "domain", h.Domain)
 }
-
-func (a *authorization) close() { a.tokens.Close() }

@@ -36,10 +36,10 @@ func ReadSettings(e Environment) (*Settings, error) {
 	var mistakes []error
 	wrong := map[string]bool{} // by the name of the variable
 	value := reflect.ValueOf(s).Elem()
-	for _, field := range fields() {
-		if err := e.read(field, value.FieldByIndex(field.Index)); err != nil {
+	for _, setting := range List() {
+		if err := e.read(setting, value.FieldByIndex(setting.field.Index)); err != nil {
 			mistakes = append(mistakes, err)
-			wrong[field.Tag.Get("env")] = true
+			wrong[setting.Name] = true
 		}
 	}
 	s.resolveDefaults()
@@ -58,10 +58,10 @@ func ReadSettings(e Environment) (*Settings, error) {
 }
 
 // read reads one setting: its variable, for a secret also the file that NAME_FILE names, else its default.
-func (e Environment) read(field reflect.StructField, into reflect.Value) error {
-	name, byDefault, secret := field.Tag.Get("env"), field.Tag.Get("default"), field.Tag.Get("secret") != ""
+func (e Environment) read(s Setting, into reflect.Value) error {
+	name, byDefault := s.Name, s.Default
 	text, set := e[name]
-	if file := e[name+"_FILE"]; secret && file != "" {
+	if file := e[name+"_FILE"]; s.File && file != "" {
 		if text != "" {
 			return fmt.Errorf("%s and %s_FILE are both set: take one of them", name, name)
 		}
@@ -72,8 +72,8 @@ func (e Environment) read(field reflect.StructField, into reflect.Value) error {
 		}
 		return nil
 	}
-	if kind := secretKind(text); kind != "" && !secret {
-		return fmt.Errorf("%s: this is %s, so it is not shown: want %s", name, kind, field.Tag.Get("desc"))
+	if kind := secretKind(text); kind != "" && !s.File {
+		return fmt.Errorf("%s: this is %s, so it is not shown: want %s", name, kind, s.Meaning)
 	}
 	if !set && byDefault == "" {
 		return nil
@@ -81,7 +81,7 @@ func (e Environment) read(field reflect.StructField, into reflect.Value) error {
 	if !set {
 		text = byDefault
 	}
-	err := parse(text, field, into)
+	err := s.parse(text, into)
 	switch {
 	case set && text == "" && byDefault != "" && err != nil:
 		return fmt.Errorf("%s is set to nothing: %w (default %s)", name, err, byDefault)
@@ -113,15 +113,15 @@ var notSupported = map[string]string{
 
 // parse reads a setting from text. Case does not matter where the tag words lists the words to choose from. The error says what is
 // wanted, and never shows the text, which may be a secret in the wrong variable.
-func parse(text string, field reflect.StructField, into reflect.Value) error {
-	if list := strings.Fields(field.Tag.Get("words")); len(list) > 0 {
+func (s Setting) parse(text string, into reflect.Value) error {
+	if list := strings.Fields(s.field.Tag.Get("words")); len(list) > 0 {
 		i := slices.IndexFunc(list, func(word string) bool { return strings.EqualFold(word, text) })
 		if i >= 0 {
 			into.SetString(list[i])
 			return nil
 		}
 		want := "want " + strings.Join(list, " or ")
-		if why := notSupported[field.Tag.Get("env")+"="+strings.ToUpper(text)]; why != "" {
+		if why := notSupported[s.Name+"="+strings.ToUpper(text)]; why != "" {
 			return fmt.Errorf("%s: %s", why, want)
 		}
 		return errors.New(want + DidYouMean(text, list...))

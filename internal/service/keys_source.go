@@ -7,12 +7,12 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
@@ -138,15 +138,12 @@ const (
 
 // RedisForKeys connects to where keys are kept in Redis.
 func (s *Settings) RedisForKeys(secret *apikey.Secret) (redis.UniversalClient, *rediskeys.Store, error) {
-	tls, err := s.redisTLS()
+	cfg, err := s.redisConfig()
 	if err != nil {
 		return nil, nil, err
 	}
-	user, password := s.redisAuth()
-	client, err := redisstore.Connect(redisstore.Config{
-		URL: s.redisURL(), Username: user, Password: password, TLS: tls,
-		PoolSize: 1, Timeout: keysTimeout, DialTimeout: keysDialTimeout,
-	})
+	cfg.PoolSize, cfg.Timeout, cfg.DialTimeout = 1, keysTimeout, keysDialTimeout
+	client, err := redisstore.Connect(cfg)
 	if err != nil {
 		return nil, nil, fmt.Errorf("REDIS_URL: %w", err)
 	}
@@ -192,20 +189,19 @@ func (k *keySource) end() time.Time {
 
 // run follows the keys until ctx is done; SIGHUP has the file read at once. Then it closes the connections to Redis.
 func (k *keySource) run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
+	var all sync.WaitGroup
 	if k.watcher != nil {
-		group.Go(func() error { reloadOnHangup(ctx, k.watcher.Reload); return nil })
-		group.Go(func() error { k.watcher.Run(ctx, k.changed); return nil })
+		all.Go(func() { reloadOnHangup(ctx, k.watcher.Reload) })
+		all.Go(func() { k.watcher.Run(ctx, k.changed) })
 	}
 	if k.store != nil {
-		group.Go(func() error { k.store.Follow(ctx, k.generation, k.polled); return nil })
+		k.store.Follow(ctx, k.generation, k.polled)
 	}
-	<-ctx.Done()
-	err := group.Wait()
+	all.Wait()
 	if k.client != nil {
-		err = errors.Join(err, k.client.Close())
+		return k.client.Close()
 	}
-	return err
+	return nil
 }
 
 func reloadOnHangup(ctx context.Context, reload func()) {

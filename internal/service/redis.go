@@ -14,20 +14,17 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 )
 
-// redisURL returns REDIS_URL, with the scheme that REDIS_SOCKET_TYPE names if it has none itself.
-func (s *Settings) redisURL() string {
+// redisConfig returns where Redis is and how to log in.
+func (s *Settings) redisConfig() (cfg redisstore.Config, err error) {
+	cfg.URL, cfg.Password = s.RedisURL, s.RedisAuth
 	if s.RedisSocket == "unix" && !strings.Contains(s.RedisURL, "://") {
-		return "unix://" + s.RedisURL
+		cfg.URL = "unix://" + s.RedisURL
 	}
-	return s.RedisURL
-}
-
-// redisAuth splits REDIS_AUTH, which is a password or user:password.
-func (s *Settings) redisAuth() (user, password string) {
 	if user, password, ok := strings.Cut(s.RedisAuth, ":"); ok {
-		return user, password
+		cfg.Username, cfg.Password = user, password
 	}
-	return "", s.RedisAuth
+	cfg.TLS, err = s.redisTLS()
+	return cfg, err
 }
 
 // redisTLS is how to speak TLS with Redis; nil for not at all, or as a rediss:// URL has it.

@@ -41,12 +41,7 @@ type Config struct {
 }
 
 // StopError is the reason why a service that had started stopped by itself.
-type StopError struct{ err error }
-
-func (e *StopError) Error() string { return e.err.Error() }
-
-// Unwrap returns the reason.
-func (e *StopError) Unwrap() error { return e.err }
+type StopError struct{ error }
 
 // Run builds everything, top to bottom, and serves until ctx is done; then it drains and returns nil. If a server fails, Run returns a
 // *StopError; any other error means that the service could not start.
@@ -83,7 +78,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	queue := hold.New(s.MaxHeld)
 	check := newAuthorization(s, live, limiter, queue, keys.keys, calls, log)
-	defer check.close()
+	defer check.tokens.Close()
 	ready := health{grpchealth.NewServer()}
 	ready.set(!s.HealthyConfigs)
 	source := newRuleSource(loaded, live, log, func(set rules.Set) {

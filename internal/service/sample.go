@@ -57,9 +57,9 @@ func (e Environment) configured() (names []string) {
 
 // tried reports whether a setting has a value that is of use with the sample, which is served on loopback only.
 func tried(name, value string) bool {
-	for _, f := range fields() {
-		if f.Tag.Get("env") == name {
-			trial := f.Tag.Get("trial")
+	for _, s := range List() {
+		if s.Name == name {
+			trial := s.field.Tag.Get("trial")
 			return trial == "any" || trial == "loopback" && isLoopback(value)
 		}
 	}

@@ -45,9 +45,9 @@ func (e Environment) mayBeSecret(text string) bool {
 		randomText.MatchString(text) && (strings.HasSuffix(text, "=") || mixed(text)) {
 		return true
 	}
-	for _, field := range fields() {
-		secret := e[field.Tag.Get("env")]
-		if field.Tag.Get("secret") == "true" && len(secret) >= minKnownSecret && strings.Contains(text, secret) {
+	for _, s := range List() {
+		secret := e[s.Name]
+		if s.field.Tag.Get("secret") == "true" && len(secret) >= minKnownSecret && strings.Contains(text, secret) {
 			return true
 		}
 	}
@@ -77,9 +77,9 @@ func mixed(text string) bool {
 // among them: no output has their values.
 func (e Environment) secretHider() *strings.Replacer {
 	var pairs [][2]string
-	for _, field := range fields() {
-		name := field.Tag.Get("env")
-		if field.Tag.Get("secret") != "" {
+	for _, s := range List() {
+		name := s.Name
+		if s.File {
 			name += "_FILE"
 		}
 		for _, text := range e.shownForms(e[name]) {

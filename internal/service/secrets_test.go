@@ -110,11 +110,10 @@ func TestMisplacedSecretsAreNotShown(t *testing.T) {
 		"password":             "Quizzebra!7",
 	}
 	var names []string
-	for _, field := range fields() {
-		name := field.Tag.Get("env")
-		if field.Tag.Get("secret") != "" {
-			names = append(names, name+"_FILE")
-			continue
+	for _, s := range List() {
+		name := s.Name
+		if s.File {
+			name += "_FILE"
 		}
 		names = append(names, name)
 	}

@@ -3,6 +3,7 @@ package service
 import (
 	"cmp"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"time"
 
@@ -114,17 +115,32 @@ type Setting struct {
 	Group string `json:"-"`
 	// File: the value can also come from the file that NAME_FILE names.
 	File bool `json:"file,omitempty"`
+
+	field reflect.StructField // of Settings
 }
 
 // List describes all settings, in the order in which they are documented.
 func List() (list []Setting) {
-	for _, f := range fields() {
-		list = append(list, Setting{
-			Name: f.Tag.Get("env"), Default: f.Tag.Get("default"), Example: f.Tag.Get("example"), Meaning: f.Tag.Get("desc"),
-			Group: f.Tag.Get("group"), File: f.Tag.Get("secret") != "",
-		})
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Settings]()) {
+		if name, ok := f.Tag.Lookup("env"); ok {
+			list = append(list, Setting{
+				Name: name, Default: f.Tag.Get("default"), Example: f.Tag.Get("example"), Meaning: f.Tag.Get("desc"),
+				Group: f.Tag.Get("group"), File: f.Tag.Get("secret") != "", field: f,
+			})
+		}
 	}
 	return list
+}
+
+// settingNames are the names of all variables that are read, with NAME_FILE for secrets.
+func settingNames() (names []string) {
+	for _, s := range List() {
+		names = append(names, s.Name)
+		if s.File {
+			names = append(names, s.Name+"_FILE")
+		}
+	}
+	return names
 }
 
 // rulesDirectory is where the rule files are.

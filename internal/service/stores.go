@@ -49,27 +49,23 @@ func openStores(ctx context.Context, s *Settings, log *slog.Logger) (*stores, er
 const maxCalls = 3
 
 func (st *stores) openRedis(ctx context.Context, s *Settings, log *slog.Logger) (err error) {
-	tlsConfig, err := s.redisTLS()
+	cfg, err := s.redisConfig()
 	if err != nil {
 		return err
 	}
-	if tlsConfig != nil {
-		st.certificate = tlsConfig.GetClientCertificate
+	if cfg.TLS != nil {
+		st.certificate = cfg.TLS.GetClientCertificate
 	}
-	user, password := s.redisAuth()
-	st.redis, err = redisstore.New(redisstore.Config{
-		URL: s.redisURL(), Username: user, Password: password, TLS: tlsConfig,
-		PoolSize: min(s.RedisPoolSize, maxCalls), Timeout: s.RedisTimeout,
-		Up: func(cause error) {
-			st.down.Store(cause != nil)
-			if cause != nil {
-				log.Error("redis does not answer: on_store_error decides until it does", "error", cause)
-				return
-			}
-			log.Warn("redis answers again")
-		},
-	})
-	if err != nil {
+	cfg.PoolSize, cfg.Timeout = min(s.RedisPoolSize, maxCalls), s.RedisTimeout
+	cfg.Up = func(cause error) {
+		st.down.Store(cause != nil)
+		if cause != nil {
+			log.Error("redis does not answer: on_store_error decides until it does", "error", cause)
+			return
+		}
+		log.Warn("redis answers again")
+	}
+	if st.redis, err = redisstore.New(cfg); err != nil {
 		return fmt.Errorf("REDIS_URL: %w", err)
 	}
 	st.decides = st.redis

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -98,23 +97,4 @@ func (e Environment) strangers() (mistakes []error) {
 			"KUBERNETES_SERVICE_HOST, are fine; STRICT_ENVIRONMENT=false lets all others pass, too)"))
 	}
 	return mistakes
-}
-
-// settingNames are the names of all variables that are read, with NAME_FILE for secrets.
-func settingNames() []string {
-	var names []string
-	for _, field := range fields() {
-		names = append(names, field.Tag.Get("env"))
-		if field.Tag.Get("secret") != "" {
-			names = append(names, field.Tag.Get("env")+"_FILE")
-		}
-	}
-	return names
-}
-
-// fields are those of Settings that are settings.
-func fields() []reflect.StructField {
-	return slices.DeleteFunc(reflect.VisibleFields(reflect.TypeFor[Settings]()), func(f reflect.StructField) bool {
-		return f.Tag.Get("env") == ""
-	})
 }
