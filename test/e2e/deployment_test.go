@@ -112,7 +112,7 @@ func newTerminal(t *testing.T, dir string, environment ...string) *terminal {
 	return &terminal{t: t, in: in, out: bufio.NewReader(out)}
 }
 
-// run types a command and returns what it prints, to stdout and stderr, in lines that end with \n.
+// run types a command and returns what it prints, to stdout and stderr, without white space at the ends of lines.
 func (s *terminal) run(command string) string {
 	s.t.Helper()
 	const end = "== the end of the command =="
@@ -128,7 +128,7 @@ func (s *terminal) run(command string) string {
 		if line == end+"\n" {
 			break
 		}
-		printed.WriteString(strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r") + "\n")
+		printed.WriteString(strings.TrimRight(line, " \r\n") + "\n")
 	}
 	return printed.String()
 }
@@ -164,13 +164,15 @@ func standIn(t *testing.T) (addr string) {
 				w.Header().Set("X-Login-Failed", "1")
 				w.WriteHeader(http.StatusUnauthorized)
 			}
-		case r.Header.Get("Upgrade") == "websocket":
-			w.Header().Set("Connection", "Upgrade")
-			w.Header().Set("Upgrade", "websocket")
-			w.WriteHeader(http.StatusSwitchingProtocols)
+		case strings.EqualFold(r.Header.Get("Upgrade"), "websocket"):
+			if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+				_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+				_ = conn.Close()
+			}
 		case strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"):
 			w.Header().Set("Content-Type", "application/grpc")
 			_, _ = w.Write(make([]byte, 5)) // the frame of a message of length 0
+			_ = http.NewResponseController(w).Flush()
 			w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
 		default:
 			echoes.ServeHTTP(w, r)
