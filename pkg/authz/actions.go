@@ -170,7 +170,7 @@ func (q *QueryParameter) compile() entryMaker {
 func (m *Metadata) compile() entryMaker {
 	path, byDefault := m.Path, m.Default
 	return entryMaker{key: text(m.Key), value: func(f *facts) (string, bool) {
-		value := cmp.Or(metadataText(f.request.Metadata, path), byDefault)
+		value := cmp.Or(textAt(f.request.Metadata[path[0]], path[1:]), byDefault)
 		return value, value != ""
 	}}
 }
@@ -231,14 +231,7 @@ func (r *Request) client(trustedHops int) string {
 	return address
 }
 
-// metadataText is the text at a path in metadata: of strings, numbers and bools.
-func metadataText(metadata map[string]map[string]any, path []string) string {
-	if len(path) < 2 {
-		return ""
-	}
-	return textAt(metadata[path[0]], path[1:])
-}
-
+// textAt is the text at a path in metadata or claims: of strings, numbers and bools.
 func textAt(at map[string]any, path []string) string {
 	for i, name := range path {
 		if i == len(path)-1 {

@@ -18,6 +18,7 @@ import (
 func (c *checker) checkAccess() {
 	var before []accessRule
 	var paths []string // of before
+	compared := c.WithDefaults().Access
 	for i := range c.Access {
 		a, path := &c.Access[i], ratelimit.Element("access", i)
 		if len(a.Hosts) == 0 && len(a.Methods) == 0 && a.Path == nil && a.Require == Unset && len(a.Scopes) == 0 {
@@ -32,8 +33,7 @@ func (c *checker) checkAccess() {
 		if !ok {
 			continue
 		}
-		prepared := a.withDefaults()
-		rule := prepared.compile()
+		rule := compared[i].compile()
 		c.checkReached(path, &rule, before, paths)
 		before, paths = append(before, rule), append(paths, path)
 	}

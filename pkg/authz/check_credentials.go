@@ -75,17 +75,20 @@ func (c *Credential) takes(later *Credential) bool {
 	return a == b
 }
 
-// source is where the credential is: that of a token is the scheme Bearer by default.
-func (c *Credential) source() Source {
+// source is where the credential is: that of a token is the scheme Bearer by default. The name of a header is in lower case.
+func (c *Credential) source() (s Source) {
 	switch {
 	case c.APIKey != nil:
-		return c.APIKey.Source
+		s = c.APIKey.Source
 	case c.JWT != nil && c.JWT.Source == (Source{}):
-		return Source{Scheme: new("Bearer")}
+		s.Scheme = new("Bearer")
 	case c.JWT != nil:
-		return c.JWT.Source
+		s = c.JWT.Source
 	}
-	return Source{}
+	if s.Header != nil {
+		s.Header = new(strings.ToLower(*s.Header))
+	}
+	return s
 }
 
 // brings reports whether a header holds one of the credentials.

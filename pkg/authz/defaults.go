@@ -7,20 +7,32 @@ import (
 )
 
 // WithDefaults returns the policy with every default, and with names in the form in which they are compared: headers
-// and hosts in lower case. Headers (see IdentityHeaders.Names) and the actions of limits stay as they are. The policy
-// must have no mistakes.
+// and hosts in lower case. Headers (see IdentityHeaders.Names) and the actions of limits stay as they are.
 func (p *Policy) WithDefaults() *Policy {
 	d := *p
-	d.Credentials = make([]Credential, len(p.Credentials))
-	for i := range p.Credentials {
-		d.Credentials[i] = p.Credentials[i].withDefaults()
+	d.Credentials = slices.Clone(p.Credentials)
+	for i := range d.Credentials {
+		c := &d.Credentials[i]
+		switch source := c.source(); {
+		case c.APIKey != nil:
+			c.APIKey = &APIKey{source}
+		case c.JWT != nil:
+			token := *c.JWT
+			token.Source, token.OwnerClaim = source, new(textOr(token.OwnerClaim, "sub"))
+			token.ScopesClaim = cmp.Or(token.ScopesClaim, "scope")
+			c.JWT = &token
+		}
 	}
 	absent, invalid := cmp.Or(p.Absent, new(Refusal)), cmp.Or(p.Invalid, new(Refusal))
 	d.Absent = &Refusal{Status: cmp.Or(absent.Status, 401), Pass: absent.Pass}
 	d.Invalid = &Refusal{Status: cmp.Or(invalid.Status, 403), TokenStatus: cmp.Or(invalid.TokenStatus, invalid.Status, 401)}
-	d.Access = make([]Access, len(p.Access))
-	for i := range p.Access {
-		d.Access[i] = p.Access[i].withDefaults()
+	d.Access = slices.Clone(p.Access)
+	for i := range d.Access {
+		a := &d.Access[i]
+		a.Require, a.Hosts = cmp.Or(a.Require, NeedCredential), slices.Clone(a.Hosts)
+		for k, host := range a.Hosts {
+			a.Hosts[k], _ = hostPattern(host)
+		}
 	}
 	d.KeepHeaders = nil
 	for _, name := range p.KeepHeaders {
@@ -29,34 +41,4 @@ func (p *Policy) WithDefaults() *Policy {
 		}
 	}
 	return &d
-}
-
-func (c *Credential) withDefaults() Credential {
-	d := *c
-	source := c.source()
-	if source.Header != nil {
-		source.Header = new(strings.ToLower(*source.Header))
-	}
-	switch {
-	case c.APIKey != nil:
-		d.APIKey = &APIKey{source}
-	case c.JWT != nil:
-		token := *c.JWT
-		token.Source = source
-		token.OwnerClaim = new(textOr(token.OwnerClaim, "sub"))
-		token.ScopesClaim = cmp.Or(token.ScopesClaim, "scope")
-		d.JWT = &token
-	}
-	return d
-}
-
-func (a Access) withDefaults() Access {
-	a.Hosts = slices.Clone(a.Hosts)
-	for i, host := range a.Hosts {
-		a.Hosts[i], _ = hostPattern(host)
-	}
-	if a.Require == Unset {
-		a.Require = NeedCredential
-	}
-	return a
 }

@@ -13,19 +13,13 @@ import (
 // path is not certain: Envoy writes `!` for bytes that are not UTF-8 into the path it names, and sends the upstream
 // the bytes, which are in `:path` only.
 func (r *Request) path() (path, query string, ok bool) {
-	named, _ := splitPath(r.Path)
+	named, _, _ := strings.Cut(r.Path, "?")
 	received, ok := r.Headers.Get(":path")
 	if !ok {
 		received = r.Path
 	}
-	path, query = splitPath(received)
-	return path, query, path == named
-}
-
-// splitPath cuts the query off a path as it was received.
-func splitPath(received string) (path, query string) {
 	path, query, _ = strings.Cut(received, "?")
-	return path, query
+	return path, query, path == named
 }
 
 // unsafePath reports whether the upstream may read a path, given without its query, otherwise than this service: dot
@@ -107,18 +101,8 @@ func hasEncoding(path string) bool {
 
 // startsWithHex reports whether a text begins with n hexadecimal digits.
 func startsWithHex(text string, n int) bool {
-	if len(text) < n {
-		return false
-	}
-	for i := range n {
-		if !isHex(text[i]) {
-			return false
-		}
-	}
-	return true
+	return len(text) >= n && strings.Trim(text[:n], "0123456789abcdefABCDEF") == ""
 }
-
-func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f' }
 
 // plainPath is the path that rules of access are matched with: percent-encodings are what they stand for, as
 // upstreams read them. One that cannot be decoded stays as it is.

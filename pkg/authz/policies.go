@@ -181,7 +181,7 @@ func (c *Credential) compile() credential {
 func (s Source) compile() place {
 	switch {
 	case s.Header != nil:
-		return place{inHeader, strings.ToLower(*s.Header)}
+		return place{inHeader, *s.Header}
 	case s.Scheme != nil:
 		return place{inScheme, *s.Scheme}
 	case s.Query != nil:

@@ -12,10 +12,10 @@ import (
 // about who made the claims: an identity counts only with a signature.
 func (v *validator) judge(claims map[string]any, now time.Time) (id authz.Identity, expires time.Time, wrong *Error) {
 	if claims["iss"] != v.issuer.Name {
-		return id, expires, invalid(Issuer)
+		return id, expires, invalid("issuer")
 	}
 	if !slices.ContainsFunc(listOf(claims["aud"]), func(a string) bool { return slices.Contains(v.issuer.Audiences, a) }) {
-		return id, expires, invalid(Audience)
+		return id, expires, invalid("audience")
 	}
 	id = authz.Identity{
 		Method: authz.MethodJWT,
@@ -28,14 +28,14 @@ func (v *validator) judge(claims map[string]any, now time.Time) (id authz.Identi
 	}
 	expires, notBefore, ok := timesOf(claims)
 	if !ok || id.Owner == "" {
-		return authz.Identity{}, expires, invalid(Claims)
+		return authz.Identity{}, expires, invalid("claims")
 	}
 	expires = expires.Add(v.issuer.Leeway)
 	if !now.Before(expires) {
-		return id, expires, &Error{Reason: Expired, Kind: authz.ErrExpired}
+		return id, expires, &Error{Reason: "expired", Kind: authz.ErrExpired}
 	}
 	if soonest := now.Add(v.issuer.Leeway); notBefore.After(soonest) {
-		return id, expires, &Error{Reason: NotYet, Kind: authz.ErrNotYet}
+		return id, expires, &Error{Reason: "not_yet", Kind: authz.ErrNotYet}
 	}
 	return id, expires, nil
 }

@@ -205,7 +205,7 @@ func outcome(id authz.Identity, err error) string {
 		authz.ErrInvalid: "invalid", authz.ErrExpired: "expired", authz.ErrNotYet: "not yet", authz.ErrUnavailable: "unavailable",
 	} {
 		if errors.Is(err, kind) {
-			return word + ": " + string(e.Reason)
+			return word + ": " + e.Reason
 		}
 	}
 	return "no kind: " + err.Error()

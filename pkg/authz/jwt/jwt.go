@@ -93,7 +93,7 @@ func (v *Verifier) Close() {
 // Callers share the slices and maps of the Identity; nobody may change them.
 func (v *Verifier) Check(ctx context.Context, issuer *authz.Issuer, token string) (authz.Identity, error) {
 	if len(token) > maxToken {
-		return authz.Identity{}, invalid(Oversized)
+		return authz.Identity{}, invalid("oversized")
 	}
 	p := v.policy.Load()
 	val := p.validators[issuer]
@@ -101,7 +101,7 @@ func (v *Verifier) Check(ctx context.Context, issuer *authz.Issuer, token string
 		val = p.before[issuer]
 	}
 	if val == nil {
-		return authz.Identity{}, &Error{Reason: UnknownIssuer, Kind: authz.ErrUnavailable}
+		return authz.Identity{}, &Error{Reason: "unknown_issuer", Kind: authz.ErrUnavailable}
 	}
 	now := v.cfg.Now()
 	id := cacheKey{by: val, token: digest(token)}
@@ -136,14 +136,14 @@ func (v *Verifier) verify(ctx context.Context, val *validator, token string, id 
 		keys, candidates = val.source.find(t.header, v.cfg.Now())
 	}
 	if keys == nil {
-		return authz.Identity{}, &Error{Reason: NoKeys, Kind: authz.ErrUnavailable}
+		return authz.Identity{}, &Error{Reason: "no_keys", Kind: authz.ErrUnavailable}
 	}
 	if len(candidates) == 0 {
-		return authz.Identity{}, invalid(UnknownKey)
+		return authz.Identity{}, invalid("unknown_key")
 	}
 	key, ok := t.signedBy(candidates)
 	if !ok {
-		return authz.Identity{}, invalid(Signature)
+		return authz.Identity{}, invalid("signature")
 	}
 	if untimely != nil {
 		return authz.Identity{}, untimely

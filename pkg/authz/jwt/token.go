@@ -30,22 +30,22 @@ type header struct {
 func parse(text string, algorithms []string) (token, error) {
 	parts, ok := split(text)
 	if !ok {
-		return token{}, invalid(Malformed)
+		return token{}, invalid("malformed")
 	}
 	h, err := parseHeader(parts[0])
 	if err != nil {
 		return token{}, err
 	}
 	if !slices.Contains(algorithms, string(h.algorithm)) {
-		return token{}, invalid(Algorithm)
+		return token{}, invalid("algorithm")
 	}
 	jws, err := jose.ParseSignedCompact(text, []jose.SignatureAlgorithm{h.algorithm})
 	if err != nil || len(jws.Signatures) != 1 {
-		return token{}, invalid(Malformed)
+		return token{}, invalid("malformed")
 	}
 	claims, ok := parseClaims(parts[1])
 	if !ok {
-		return token{}, invalid(Malformed)
+		return token{}, invalid("malformed")
 	}
 	return token{header: h, claims: claims, jws: jws}, nil
 }
@@ -85,21 +85,21 @@ func split(text string) (parts [3][]byte, ok bool) {
 func parseHeader(text []byte) (header, error) {
 	var members map[string]json.RawMessage
 	if !utf8.Valid(text) || json.Unmarshal(text, &members) != nil {
-		return header{}, invalid(Malformed)
+		return header{}, invalid("malformed")
 	}
 	for _, name := range []string{"jku", "jwk", "x5u", "x5c", "crit", "b64", "enc", "zip"} {
 		if _, present := members[name]; present {
-			return header{}, invalid(Header)
+			return header{}, invalid("header")
 		}
 	}
 	var algorithm, keyID, use string
 	for name, value := range map[string]*string{"alg": &algorithm, "kid": &keyID, "typ": &use} {
 		if raw, present := members[name]; present && json.Unmarshal(raw, value) != nil {
-			return header{}, invalid(Malformed)
+			return header{}, invalid("malformed")
 		}
 	}
 	if !forAccess(use) {
-		return header{}, invalid(Type)
+		return header{}, invalid("type")
 	}
 	return header{algorithm: jose.SignatureAlgorithm(algorithm), keyID: keyID}, nil
 }
