@@ -20,15 +20,9 @@ type Document struct {
 	// root is the map that the file is, nil if it could not be read.
 	root     *Value
 	problems Problems
-	// seen tells the problems apart; counts are how many there are, by whether they are warnings.
-	seen   map[seen]bool
+	// seen are the places and messages of the problems; counts are how many there are, by whether they are warnings.
+	seen   map[string]bool
 	counts map[bool]int
-}
-
-// seen is what tells problems apart.
-type seen struct {
-	line, column int
-	message      string
 }
 
 // NewDocument returns a document of a file of which nothing is read.
@@ -37,7 +31,7 @@ func NewDocument(file File, kind *Kind) *Document {
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
 	return &Document{
 		kind: kind, name: file.Name, text: text, lines: strings.Split(text, "\n"),
-		seen: map[seen]bool{}, counts: map[bool]int{},
+		seen: map[string]bool{}, counts: map[bool]int{},
 	}
 }
 
@@ -45,7 +39,7 @@ func NewDocument(file File, kind *Kind) *Document {
 func Read(file File, kind *Kind) *Document {
 	if int64(len(file.Content)) > kind.MaxSize {
 		doc := NewDocument(File{Name: file.Name}, kind)
-		doc.Fail(nil, kind.tooLarge(), kind.TooLarge)
+		doc.Fail(nil, fmt.Sprintf("larger than %d MB", kind.MaxSize>>20), kind.TooLarge)
 		return doc
 	}
 	doc := NewDocument(file, kind)
@@ -95,7 +89,7 @@ func (doc *Document) fail(at place, message string, hints ...string) bool {
 
 // add adds a problem, once: what an alias repeats is wrong in one place only.
 func (doc *Document) add(at place, warning bool, message string, hints []string) {
-	id := seen{at.line, at.column, message}
+	id := fmt.Sprintf("%d:%d %s", at.line, at.column, message)
 	if doc.seen[id] || doc.counts[warning] == maxProblems {
 		return
 	}

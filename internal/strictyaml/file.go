@@ -42,15 +42,12 @@ func ReadFile(path string, kind *Kind) (File, *Problem) {
 	return file, problem
 }
 
-// ReadFrom reads a file of a kind from what is open already, up to its maximum size; otherwise the problem says why
-// not.
+// ReadFrom reads a file of a kind from what is open already; otherwise the problem says why not. Of a file that is
+// larger than its kind allows, it reads enough for Read to report that.
 func ReadFrom(name string, from io.Reader, kind *Kind) (File, *Problem) {
 	content, err := io.ReadAll(io.LimitReader(from, kind.MaxSize+1))
-	switch {
-	case err != nil:
+	if err != nil {
 		return File{}, Unreadable(name, kind.Noun, err)
-	case int64(len(content)) > kind.MaxSize:
-		return File{}, &Problem{File: name, Message: kind.tooLarge(), Hints: []string{kind.TooLarge}}
 	}
 	return File{Name: name, Content: content}, nil
 }

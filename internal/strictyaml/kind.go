@@ -1,9 +1,6 @@
 package strictyaml
 
-import (
-	"fmt"
-	"reflect"
-)
+import "reflect"
 
 // Kind is what one kind of file is called and how large it can be. All else about YAML and its mistakes is the same
 // for all kinds.
@@ -32,9 +29,6 @@ type Kind struct {
 	// Mask hides secrets in messages, and MaskLine in lines of the file. They keep the length. nil hides nothing.
 	Mask, MaskLine func(text string) string
 }
-
-// tooLarge is the message for a file with more than MaxSize bytes.
-func (kind *Kind) tooLarge() string { return fmt.Sprintf("larger than %d MB", kind.MaxSize>>20) }
 
 // Section is what messages call a map that is read into a struct.
 type Section struct {

@@ -70,35 +70,23 @@ func (kind *Kind) section(t reflect.Type, under *key) *section {
 		s.Example = cmp.Or(s.Example, under.example())
 		s.part = cmp.Or(under.in.part, under.name)
 	}
-	s.add(t, nil)
-	return s
-}
-
-// add adds the fields of a struct that is the section's own, or inline in it.
-func (s *section) add(t reflect.Type, above []int) {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		tag, tagged := f.Tag.Lookup("yaml")
-		if !tagged || tag == "-" {
+	for _, f := range reflect.VisibleFields(t) { // with those of the structs that are inline in it
+		name, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		switch {
+		case option == "position":
+			s.position = f.Index
+			continue
+		case name == "" || name == "-":
 			continue
 		}
-		index := append(above[:len(above):len(above)], i)
-		name, option, _ := strings.Cut(tag, ",")
-		switch option {
-		case "inline":
-			s.add(f.Type, index)
-			continue
-		case "position":
-			s.position = index
-			continue
-		}
-		k := &key{name: name, in: s, index: index, tag: f.Tag, typ: f.Type, bare: option == "bare"}
+		k := &key{name: name, in: s, index: f.Index, tag: f.Tag, typ: f.Type, bare: option == "bare"}
 		if k.typ.Kind() == reflect.Pointer {
 			k.typ, k.optional = k.typ.Elem(), true
 		}
 		k.form = k.formOf(k.typ)
 		s.keys, s.names = append(s.keys, k), append(s.names, name)
 	}
+	return s
 }
 
 // sections returns a section and all below it, each name once, from the top of the file on.

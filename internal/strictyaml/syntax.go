@@ -52,7 +52,8 @@ func parseYAML(doc *Document) *yaml.Node {
 func (doc *Document) checkText() bool {
 	for i, c := range doc.text {
 		broken := c == utf8.RuneError && !strings.HasPrefix(doc.text[i:], "\ufffd")
-		if !broken && !forbidden(c) {
+		control := unicode.IsControl(c) && c != '\t' && c != '\n' || strings.ContainsRune("\u2028\u2029\ufeff", c)
+		if !broken && !control {
 			continue
 		}
 		above, line := strings.Count(doc.text[:i], "\n"), doc.text[strings.LastIndexByte(doc.text[:i], '\n')+1:i]
@@ -66,16 +67,6 @@ func (doc *Document) checkText() bool {
 		return false
 	}
 	return true
-}
-
-func forbidden(c rune) bool {
-	switch c {
-	case '\t', '\n':
-		return false
-	case 0x2028, 0x2029, 0xfeff:
-		return true
-	}
-	return unicode.IsControl(c)
 }
 
 // failSyntax reports that a file is not YAML, in words that say how to fix it.

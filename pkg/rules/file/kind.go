@@ -70,8 +70,6 @@ func sections() []strictyaml.Section {
 			Type:    reflect.TypeFor[authz.APIKey](),
 			Remarks: map[string]string{"key": neverHere, "keys": neverHere, "value": neverHere, "secret": neverHere},
 		},
-		{Type: reflect.TypeFor[authz.JWT]()},
-		{Type: reflect.TypeFor[authz.MTLS]()},
 		{
 			Type: reflect.TypeFor[authz.Refusal](), Name: "a refusal", Belongs: "it belongs inside `absent:` or `invalid:`",
 			Example: "{status: 401}",
@@ -87,7 +85,6 @@ func sections() []strictyaml.Section {
 		{Type: reflect.TypeFor[authz.IdentityHeaders](), Belongs: "it belongs inside `headers:` of `authz`"},
 		requestLimit("limits", "- actions: [{credential: {field: owner}}]"),
 		requestLimit("refused", "- actions: [{remote_address: {key: refused_address}}]"),
-		{Type: reflect.TypeFor[authz.HitsAddend]()},
 		{
 			Type: reflect.TypeFor[authz.Action](), Example: "- credential: {field: owner, key: user}",
 			Remarks: map[string]string{
