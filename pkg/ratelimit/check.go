@@ -28,7 +28,9 @@ func Check(domains []Domain, o CheckOptions) [][]Mistake {
 	named := map[string]*domainRules{} // by domain
 	for i := range domains {
 		d := &domains[i]
-		c := &checker{standard: o.DefaultAlgorithm, rules: newDomainRules(cmp.Or(d.Position, Element("domains", i)))}
+		c := &checker{standard: o.DefaultAlgorithm, rules: &domainRules{
+			position: cmp.Or(d.Position, Element("domains", i)), top: siblings{}, named: map[string]bool{},
+		}}
 		checkers[i] = c
 		switch first := named[d.Name]; {
 		case d.Name == "":
@@ -60,10 +62,6 @@ type domainRules struct {
 	position string // of the first of these Domains
 	top      siblings
 	named    map[string]bool // the limits that have a name
-}
-
-func newDomainRules(position string) *domainRules {
-	return &domainRules{position: position, top: siblings{}, named: map[string]bool{}}
 }
 
 // siblings are the nodes of one level, and where each stands. No two may be matched with the same.

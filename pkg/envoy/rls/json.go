@@ -42,11 +42,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	message, err := proto.Marshal(m)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+	var q ratelimit.Query
+	if err == nil {
+		q, err = unmarshal(string(message))
 	}
-	q, err := unmarshal(string(message))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return

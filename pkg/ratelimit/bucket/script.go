@@ -88,26 +88,23 @@ func (r *Request) Answer(line string, now int64, s *State, o *Outcome) error {
 	if line == "" {
 		return fmt.Errorf("no answer")
 	}
-	verdict, rest := line[0], line[1:]
+	verdict := line[0]
 	if verdict == '!' || verdict == '?' {
-		return r.scriptError(rest, verdict == '?')
+		return r.scriptError(line[1:], verdict == '?')
 	}
+	_, rest, _ := strings.Cut(line, "\t")
 	decisions := o.begin(len(r.Takes))
 	o.Allowed = verdict == '+'
 	var w waits
 	for i := range r.Takes {
 		t, d := &r.Takes[i], &decisions[i]
-		if len(rest) < 2 || rest[0] != '\t' {
+		var fits string
+		if fits, rest, _ = strings.Cut(rest, "\t"); fits == "" {
 			return fmt.Errorf("an answer for %d buckets instead of %d: %q", i, len(r.Takes), line)
 		}
-		d.Allowed = rest[1] == '1'
-		text := rest[2:]
-		rest = ""
-		if end := strings.IndexByte(text, '\t'); end >= 0 {
-			text, rest = text[:end], text[end:]
-		}
+		d.Allowed = fits[0] == '1'
 		var err error
-		if *s, err = ParseState(t.Limit.Algorithm, text); err != nil {
+		if *s, err = ParseState(t.Limit.Algorithm, fits[1:]); err != nil {
 			return err
 		}
 		s.at(&t.Limit, now)

@@ -1,6 +1,9 @@
 package redisstore
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 const (
 	// maxKeys is the most keys of a script call: it keeps Redis, which does nothing else meanwhile, busy for some 0.2 ms. A
@@ -57,10 +60,7 @@ func (l *lane) gather(batch []*call) (_ []*call, ok bool) {
 			keys += c.keys
 		}
 	}
-	rest := copy(l.queue, l.queue[n:])
-	clear(l.queue[rest:])
-	l.queue = l.queue[:rest]
-	if rest > 0 {
+	if l.queue = slices.Delete(l.queue, 0, n); len(l.queue) > 0 {
 		l.arrived.Signal()
 	}
 	return batch, true
