@@ -1,6 +1,9 @@
 package memstore
 
-import "math"
+import (
+	"container/heap"
+	"math"
+)
 
 // group is the buckets of one rule in a table.
 type group struct {
@@ -60,43 +63,25 @@ func (g *groups) largest(rule uint64) []uint32 {
 	return most
 }
 
-// grown moves a group up the heap, after it has got a bucket.
-func (g *groups) grown(n uint16) {
-	for at := g.list[n].at; at > 0; {
-		parent := (at - 1) / 2
-		if g.size(parent) >= g.size(at) {
-			return
-		}
-		g.swap(parent, at)
-		at = parent
-	}
+// Len is that of heap.Interface: the heap has the largest group first.
+func (g *groups) Len() int { return len(g.heap) }
+
+// Less reports whether the group at a place of the heap has more buckets than another one.
+func (g *groups) Less(a, b int) bool {
+	return len(g.list[g.heap[a]].slots) > len(g.list[g.heap[b]].slots)
 }
 
-// shrunk moves a group down the heap, after it has lost a bucket.
-func (g *groups) shrunk(n uint16) {
-	for at := g.list[n].at; ; {
-		larger := 2*at + 1
-		if larger >= len(g.heap) {
-			return
-		}
-		if larger+1 < len(g.heap) && g.size(larger+1) > g.size(larger) {
-			larger++
-		}
-		if g.size(at) >= g.size(larger) {
-			return
-		}
-		g.swap(at, larger)
-		at = larger
-	}
-}
-
-// size is how many buckets the group at a place of the heap has.
-func (g *groups) size(at int) int { return len(g.list[g.heap[at]].slots) }
-
-func (g *groups) swap(a, b int) {
+// Swap swaps the groups at two places of the heap.
+func (g *groups) Swap(a, b int) {
 	g.heap[a], g.heap[b] = g.heap[b], g.heap[a]
 	g.list[g.heap[a]].at, g.list[g.heap[b]].at = a, b
 }
+
+// Push and Pop are never called: a new group, which has no buckets, is appended by number, and groups stay.
+func (g *groups) Push(any) {}
+
+// Pop is as Push.
+func (g *groups) Pop() any { return nil }
 
 // join adds a bucket in a slot to the group of its rule.
 func (t *table) join(slot uint32, rule uint64) {
@@ -105,7 +90,7 @@ func (t *table) join(slot uint32, rule uint64) {
 	e := t.at(slot)
 	e.group, e.place = n, uint32(len(g.slots))
 	g.slots = append(g.slots, slot)
-	t.groups.grown(n)
+	heap.Fix(&t.groups, g.at)
 }
 
 // leave takes a bucket out of its group, and the group's memory back when the group has become small.
@@ -116,7 +101,7 @@ func (t *table) leave(e *entry) {
 	g.slots[e.place] = moved
 	t.at(moved).place = e.place
 	g.slots = g.slots[:last]
-	t.groups.shrunk(e.group)
+	heap.Fix(&t.groups, g.at)
 	switch {
 	case last == 0:
 		delete(t.groups.numbers, g.rule)
