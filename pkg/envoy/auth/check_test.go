@@ -88,7 +88,7 @@ func newChecked(t testing.TB) *auth.Server {
 		Headers:     headers,
 		ProblemBody: true,
 	})
-	return auth.New(auth.Config{Authorizer: authorizer, Limiter: limiter})
+	return newServer(auth.Config{Authorizer: authorizer, Limiter: limiter})
 }
 
 // checkedSeed is a request that the fuzzer begins with, and how it is answered.

@@ -106,7 +106,7 @@ func startGateway(t *testing.T) *gateway {
 		t.Fatal(err)
 	}
 	g := &gateway{authorizer: new(byPath), queue: hold.New(1000)}
-	g.server = auth.New(auth.Config{
+	g.server = newServer(auth.Config{
 		Authorizer: authorizer(g.authorizer.decide), Queue: g.queue,
 		HTTP: auth.HTTPConfig{SourceHeader: "x-envoy-source", Timeout: 2 * time.Minute},
 	})

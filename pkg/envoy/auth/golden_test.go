@@ -147,7 +147,7 @@ attributes {
 func TestGolden(t *testing.T) {
 	for name, d := range goldenDecisions {
 		t.Run(name, func(t *testing.T) {
-			server := auth.New(auth.Config{Authorizer: decided(d)})
+			server := newServer(auth.Config{Authorizer: decided(d)})
 			client := authv3.NewAuthorizationClient(serve(t, server))
 			got := new(txtar.Archive)
 			clients := []string{"application/json", "application/grpc"}

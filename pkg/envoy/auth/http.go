@@ -19,15 +19,13 @@ type HTTPConfig struct {
 	// certificate (authorization_request.headers_to_add, which replaces what a client sends). Default: none, both are unknown.
 	SourceHeader, PrincipalHeader string
 	// NeedsAddress reports whether a decision over HTTP depends on the address of the peer. Without a SourceHeader, the first request
-	// for which it does logs a warning. Default: no decision does.
+	// for which it does logs a warning. Required for HTTP.
 	NeedsAddress func() bool
-	// Timeout is how long Envoy waits (server_uri.timeout), which it does not tell. Default: 200 ms.
+	// Timeout is how long Envoy waits (server_uri.timeout), which it does not tell. Required for HTTP.
 	Timeout time.Duration
-	// Observe is told of each answer: its verdict, and how long it took. Default: nobody is.
+	// Observe is called for each answer, with its verdict and how long it took. Required for HTTP.
 	Observe func(verdict authz.Verdict, took time.Duration)
 }
-
-const defaultHTTPTimeout = 200 * time.Millisecond
 
 // headersToRemove is the header by which an HTTP service has Envoy remove headers from the request.
 const headersToRemove = "x-envoy-auth-headers-to-remove"

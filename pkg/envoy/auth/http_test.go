@@ -41,7 +41,7 @@ func TestHTTPRequest(t *testing.T) {
 	} {
 		t.Run(c.line, func(t *testing.T) {
 			got := other
-			server := auth.New(auth.Config{
+			server := newServer(auth.Config{
 				Authorizer: authorizer(func(_ context.Context, r *authz.Request) authz.Decision {
 					got = fmt.Sprintf("%s %s of %s", r.Method, r.Path, r.Host)
 					if r.Source != "" {
@@ -89,7 +89,7 @@ func TestHTTPRequest(t *testing.T) {
 // TestHTTPTellsOperator: what the service cannot see of Envoy's configuration is logged with the first request, and only then.
 func TestHTTPTellsOperator(t *testing.T) {
 	var lines bytes.Buffer
-	server := auth.New(auth.Config{
+	server := newServer(auth.Config{
 		Authorizer: authorizer(func(context.Context, *authz.Request) authz.Decision { return authz.Decision{} }),
 		Log:        slog.New(slog.NewTextHandler(&lines, nil)),
 	})
@@ -120,7 +120,7 @@ func TestHTTPWithoutAddresses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var lines bytes.Buffer
 			needed := false
-			server := auth.New(auth.Config{
+			server := newServer(auth.Config{
 				Authorizer: authorizer(func(context.Context, *authz.Request) authz.Decision { return authz.Decision{} }),
 				Log:        slog.New(slog.NewTextHandler(&lines, nil)),
 				HTTP:       auth.HTTPConfig{SourceHeader: c.sourceHeader, NeedsAddress: func() bool { return needed }},

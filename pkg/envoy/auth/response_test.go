@@ -89,7 +89,7 @@ func checkResponse(t *testing.T, d *authz.Decision, res *authv3.CheckResponse) {
 func checkHTTP(t *testing.T, d *authz.Decision) {
 	t.Helper()
 	recorder := httptest.NewRecorder()
-	server := auth.New(auth.Config{Authorizer: decided(*d)})
+	server := newServer(auth.Config{Authorizer: decided(*d)})
 	server.HTTP(http.NotFoundHandler()).ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/check/x", nil))
 	got := recorder.Code
 	if (got == http.StatusOK) != (d.Verdict == authz.Allowed) || got != http.StatusOK && got < 400 {

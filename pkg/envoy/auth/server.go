@@ -33,19 +33,16 @@ type Config struct {
 	Authorizer Authorizer
 	// Limiter decides the limits. Required if the authorizer asks for any.
 	Limiter *ratelimit.Limiter
-	// Log gets one line a decision, at debug, and for the first request over HTTP what an operator has to check. Default: none.
+	// Log gets one line a decision, at debug, and for the first request over HTTP what an operator has to check. Required.
 	Log *slog.Logger
 	// LogClientValues adds to the line of a decision what the client has chosen: its address, method, host, path and x-request-id,
 	// and the owner and plan of its credential.
 	LogClientValues bool
-	// Queue holds answers (max_delay); a request that finds it full is undecided. Default: one of its own, with 1,000 places.
+	// Queue holds answers (max_delay); a request that finds it full is undecided. Required.
 	Queue *hold.Queue
 	// HTTP are the settings of the HTTP service.
 	HTTP HTTPConfig
 }
-
-// defaultPlaces are those of a queue.
-const defaultPlaces = 1000
 
 // Server answers Check. It is safe for concurrent use.
 type Server struct {
@@ -57,24 +54,7 @@ type Server struct {
 }
 
 // New returns a server.
-func New(cfg Config) *Server {
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Queue == nil {
-		cfg.Queue = hold.New(defaultPlaces)
-	}
-	if cfg.HTTP.Timeout == 0 {
-		cfg.HTTP.Timeout = defaultHTTPTimeout
-	}
-	if cfg.HTTP.Observe == nil {
-		cfg.HTTP.Observe = func(authz.Verdict, time.Duration) {}
-	}
-	if cfg.HTTP.NeedsAddress == nil {
-		cfg.HTTP.NeedsAddress = func() bool { return false }
-	}
-	return &Server{cfg: cfg}
-}
+func New(cfg Config) *Server { return &Server{cfg: cfg} }
 
 // DroppedHeaders returns how many headers could not be sent, for their name or their value.
 func (s *Server) DroppedHeaders() uint64 { return s.dropped.Load() }

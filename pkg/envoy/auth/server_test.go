@@ -2,6 +2,7 @@ package auth_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -30,6 +31,18 @@ func (f authorizer) Begin(ctx context.Context, r *authz.Request) *authz.Pending 
 
 func (authorizer) Finish(p *authz.Pending, _ *ratelimit.Result) authz.Decision { return p.Decision }
 
+// newServer returns a server with these settings and, where they say nothing, with ones that change nothing.
+func newServer(cfg auth.Config) *auth.Server {
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	cfg.Queue = cmp.Or(cfg.Queue, hold.New(1000))
+	cfg.HTTP.Timeout = cmp.Or(cfg.HTTP.Timeout, time.Minute)
+	cfg.HTTP.Observe = func(authz.Verdict, time.Duration) {}
+	if cfg.HTTP.NeedsAddress == nil {
+		cfg.HTTP.NeedsAddress = func() bool { return false }
+	}
+	return auth.New(cfg)
+}
+
 // delayed lets a request pass after the duration that its path is.
 func delayed(_ context.Context, r *authz.Request) authz.Decision {
 	d, err := time.ParseDuration(r.Path)
@@ -55,7 +68,7 @@ func outcome(res *authv3.CheckResponse, err error) string {
 func TestHeldAnswersLeaveInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := hold.New(10)
-		server := auth.New(auth.Config{Authorizer: authorizer(delayed), Queue: queue})
+		server := newServer(auth.Config{Authorizer: authorizer(delayed), Queue: queue})
 		begin := time.Now()
 		left := make(chan time.Duration, 10)
 		for _, path := range []string{"300ms", "0ms", "100ms", "400ms", "200ms"} {
@@ -94,7 +107,7 @@ func TestHoldIsBounded(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := auth.New(auth.Config{Authorizer: authorizer(delayed), Queue: hold.New(2)})
+				server := newServer(auth.Config{Authorizer: authorizer(delayed), Queue: hold.New(2)})
 				for range c.held {
 					go func() { // ends with its answer
 						_, _ = server.Check(t.Context(), &authz.Request{Path: "1h"})
@@ -119,7 +132,7 @@ func TestHoldIsBounded(t *testing.T) {
 func TestEnvoyGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := hold.New(10)
-		server := auth.New(auth.Config{Authorizer: authorizer(delayed), Queue: queue})
+		server := newServer(auth.Config{Authorizer: authorizer(delayed), Queue: queue})
 		ctx, cancel := context.WithCancel(t.Context())
 		begin := time.Now()
 		time.AfterFunc(time.Second, cancel)
@@ -139,7 +152,7 @@ func TestEnvoyGivesUp(t *testing.T) {
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		server := auth.New(auth.Config{Authorizer: authorizer(func(ctx context.Context, _ *authz.Request) authz.Decision {
+		server := newServer(auth.Config{Authorizer: authorizer(func(ctx context.Context, _ *authz.Request) authz.Decision {
 			asked++
 			<-ctx.Done()
 			return authz.Decision{Verdict: authz.Undecided}
@@ -169,7 +182,7 @@ func TestDeadline(t *testing.T) {
 // TestLog: one line a decision, without anything that could be a credential, and never longer than it should be.
 func TestLog(t *testing.T) {
 	var lines bytes.Buffer
-	server := auth.New(auth.Config{
+	server := newServer(auth.Config{
 		Authorizer: decided(authz.Decision{
 			Reason: reply.ReasonInvalid, Status: 403, Domain: "shop", Identity: authz.Identity{KeyID: "k-17"},
 			ToClient: []reply.Header{{Name: "bad name"}},
