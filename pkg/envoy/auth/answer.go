@@ -67,15 +67,14 @@ func reason(d *authz.Decision) reply.Reason {
 // refusalStatus is the status for the client: what the decision says if that is one of an error, so that no mistake makes a
 // success of a refusal.
 func refusalStatus(d *authz.Decision) int {
-	switch {
-	case d.Verdict == authz.Undecided && d.Status >= 500 && d.Status <= 599:
-		return d.Status
-	case d.Verdict == authz.Undecided:
-		return http.StatusServiceUnavailable
-	case d.Status >= 400 && d.Status <= 599:
-		return d.Status
+	least, usual := 400, http.StatusForbidden
+	if d.Verdict == authz.Undecided {
+		least, usual = 500, http.StatusServiceUnavailable
 	}
-	return http.StatusForbidden
+	if d.Status < least || d.Status > 599 {
+		return usual
+	}
+	return d.Status
 }
 
 // addToClient adds headers for the client. Values of one name make one list (RFC 9110, 5.3): of several headers of a name Envoy
@@ -101,21 +100,22 @@ func (a *answer) addToClient(headers []reply.Header) {
 func (a *answer) forUpstream(r *authz.Request, d *authz.Decision) {
 	a.remove = make([]string, 0, len(d.Remove)+len(d.ToUpstream))
 	for _, name := range d.Remove {
-		a.removeHeader(name)
+		if name, ok := sendableName(name); ok {
+			a.remove = append(a.remove, name)
+		} else {
+			a.dropped++
+		}
 	}
 	for _, h := range d.ToUpstream {
-		name, ok := sendableName(h.Name)
-		if !ok {
+		name, nameOK := sendableName(h.Name)
+		value, valueOK := sendableValue(h.Value)
+		if !nameOK || !valueOK {
 			a.dropped++
-			continue
 		}
-		value, ok := sendableValue(h.Value)
 		switch {
-		case !ok:
-			a.dropped++
-			a.removeHeader(name)
-		case value == "": // Envoy may leave out a header without a value
-			a.removeHeader(name)
+		case !nameOK:
+		case !valueOK, value == "": // Envoy may leave out a header without a value
+			a.remove = append(a.remove, name)
 		default:
 			a.toUpstream = append(a.toUpstream, reply.Header{Name: name, Value: value})
 		}
@@ -127,16 +127,6 @@ func (a *answer) forUpstream(r *authz.Request, d *authz.Decision) {
 		return removed
 	})
 	a.removeQuery = spellings(r.Path, d.RemoveQuery)
-}
-
-// removeHeader removes a header, maybe once more.
-func (a *answer) removeHeader(name string) {
-	name, ok := sendableName(name)
-	if !ok {
-		a.dropped++
-		return
-	}
-	a.remove = append(a.remove, name)
 }
 
 // spellings returns how parameters of these names are spelt in the query of the path: Envoy compares without decoding, and

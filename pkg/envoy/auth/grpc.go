@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"net/http"
 	"strconv"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
@@ -38,10 +39,8 @@ func grpcHeaders(status int, message string, d *authz.Decision) []reply.Header {
 func exhausted(message string, limits *ratelimit.Result) *rpcstatus.Status {
 	s := &rpcstatus.Status{Code: int32(wire.ResourceExhausted), Message: message}
 	if limits.RetryAfter >= 0 {
-		const nanos = 1_000
-		s.Details = appendAny(s.Details, &errdetails.RetryInfo{RetryDelay: &durationpb.Duration{
-			Seconds: limits.RetryAfter / 1_000_000, Nanos: int32(limits.RetryAfter%1_000_000) * nanos,
-		}})
+		wait := durationpb.New(time.Duration(limits.RetryAfter) * time.Microsecond) // of at most 285 years: see bucket.MaxWindow
+		s.Details = appendAny(s.Details, &errdetails.RetryInfo{RetryDelay: wait})
 	}
 	quota := new(errdetails.QuotaFailure)
 	for i := range limits.Limits {

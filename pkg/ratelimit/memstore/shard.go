@@ -60,13 +60,18 @@ func (sh *shard) keep(t *bucket.Take, hash uint64, b *bucket.Loaded, d *bucket.D
 	}
 }
 
-// put stores the bucket of a take, which is not empty, and takes over its log.
+// put stores the bucket of a take, which is not empty, and takes over its log. A new one takes the place of another when the shard is
+// full.
 func (sh *shard) put(t *bucket.Take, hash uint64, s *bucket.State, now int64, expires uint32) {
 	var e *entry
 	if slot, found := sh.table.find(hash, t.Key); found {
 		e = sh.table.at(slot)
 	} else {
-		e = sh.insert(t, hash, now)
+		if sh.table.live() >= sh.capacity {
+			sh.evict(t.Rule, now)
+		}
+		e = sh.table.insert(t.Key, hash, t.Rule)
+		sh.live.Add(1)
 	}
 	e.setLimit(&t.Limit)
 	e.setState(s)
@@ -77,15 +82,6 @@ func (sh *shard) put(t *bucket.Take, hash uint64, s *bucket.State, now int64, ex
 	case len(s.Grants) > 0:
 		e.grants = sh.table.logs.add(s.Grants)
 	}
-}
-
-// insert makes an entry for a new key, in place of another when the shard is full.
-func (sh *shard) insert(t *bucket.Take, hash uint64, now int64) *entry {
-	if sh.table.live() >= sh.capacity {
-		sh.evict(t.Rule, now)
-	}
-	sh.live.Add(1)
-	return sh.table.insert(t.Key, hash, t.Rule)
 }
 
 func (sh *shard) remove(slot uint32) {

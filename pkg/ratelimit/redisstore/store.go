@@ -3,6 +3,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -69,15 +70,9 @@ var _ ratelimit.Store = (*Store)(nil)
 
 // New returns a store that connects when it is first used; Ping says whether it can. It must be closed.
 func New(cfg Config) (*Store, error) {
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = 8 * time.Millisecond
-	}
-	if cfg.DialTimeout <= 0 {
-		cfg.DialTimeout = max(100*time.Millisecond, cfg.Timeout)
-	}
-	if cfg.PoolSize <= 0 {
-		cfg.PoolSize = 3
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, 8*time.Millisecond)
+	cfg.DialTimeout = cmp.Or(cfg.DialTimeout, max(100*time.Millisecond, cfg.Timeout))
+	cfg.PoolSize = cmp.Or(cfg.PoolSize, 3)
 	options, err := cfg.options()
 	if err != nil {
 		return nil, err
