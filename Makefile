@@ -74,8 +74,8 @@ bench: ## Compare the service with an empty gRPC handler, then run the Go benchm
 	go test -run='^$$' -bench='$(BENCH)' -benchmem $(TESTFLAGS) $(PKG)
 
 .PHONY: reference
-reference: ## Write the generated parts of docs/reference
-	go test ./pkg/rules/file ./cmd/extauthz -run=TestReference -update
+reference: test-tools ## Write the generated parts of docs/reference
+	go test ./pkg/rules/file ./cmd/extauthz ./internal/service -run=TestReference -update
 
 .PHONY: pictures
 pictures: ## Draw docs/pictures

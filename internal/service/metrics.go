@@ -23,7 +23,7 @@ type metrics struct {
 	listeners listeners
 }
 
-// Build says what a program was built from.
+// Build is what a program was built from.
 type Build struct{ Version, Revision, GoVersion string }
 
 // samples takes the values of metrics. Each method makes a metric, and returns how a value is put into it.
@@ -55,8 +55,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	m.collectRules(to)
 	m.collectListeners(to)
 	to.gauge("build_info",
-		"1 for the version that "+
-			"runs.", "version", "revision", "goversion")(1, m.build.Version, m.build.Revision, m.build.GoVersion)
+		"1 for the version that is running.", "version", "revision", "goversion")(1, m.build.Version, m.build.Revision, m.build.GoVersion)
 }
 
 func (m *metrics) collectDecisions(to samples) {
@@ -72,7 +71,7 @@ func (m *metrics) collectDecisions(to samples) {
 	})
 	t := m.limiter.Totals()
 	overrides := to.counter("ratelimit_override_decisions_total",
-		"Descriptors that brought their own limit, by decision.", "decision")
+		"Descriptors with a limit that Envoy has sent, by decision.", "decision")
 	overrides(t.Overrides.Allowed.Load(), "allowed")
 	overrides(t.Overrides.Denied.Load(), "denied")
 	to.counter("ratelimit_unmatched_total", "Descriptors that no rule matched.")(t.Unmatched.Load())
@@ -86,7 +85,7 @@ func (m *metrics) collectDecisions(to samples) {
 		failed(t.StoreErrors[p].Load(), p.String())
 	}
 	to.counter("store_unknown_outcome_total",
-		"Requests of store_errors_total that may have been charged all the same.")(t.UnknownOutcomes.Load())
+		"Requests of store_errors_total that Redis may have charged anyway.")(t.UnknownOutcomes.Load())
 }
 
 func (m *metrics) collectAuthorization(to samples) {
@@ -102,12 +101,12 @@ func (m *metrics) collectAuthorization(to samples) {
 	queue := m.check.queue.Stats()
 	to.gauge("authz_held", "Answers that are held for a max_delay now.")(float64(queue.Held))
 	to.counter("authz_delayed_total", "Answers that were held for a max_delay.")(queue.Delayed)
-	to.counter("authz_not_held_total", "Answers that could not be held: too many, or no time.")(queue.NotHeld)
+	to.counter("authz_not_held_total", "Answers that could not be held for a max_delay, because too many were held or Envoy would not wait.")(queue.NotHeld)
 	to.counter("authz_dropped_headers_total",
-		"Headers that could not be sent for their name or value.")(m.check.server.DroppedHeaders())
-	issuerKeys := to.gauge("jwks_keys", "Keys of a source that are trusted.", "source")
-	issuerRead := to.gauge("jwks_last_success_timestamp_seconds", "When the keys of a source were last read.", "source")
-	issuerFailures := to.counter("jwks_failures_total", "Readings of a source that failed.", "source")
+		"Headers that were not sent because their name or value is not valid.")(m.check.server.DroppedHeaders())
+	issuerKeys := to.gauge("jwks_keys", "Trusted keys of an issuer.", "source")
+	issuerRead := to.gauge("jwks_last_success_timestamp_seconds", "Time at which the keys of an issuer were last read.", "source")
+	issuerFailures := to.counter("jwks_failures_total", "Failed attempts to read the keys of an issuer.", "source")
 	for _, s := range m.check.tokens.Sources() {
 		issuerKeys(float64(s.Keys), s.Name)
 		if !s.LastSuccess.IsZero() {
@@ -118,7 +117,7 @@ func (m *metrics) collectAuthorization(to samples) {
 	keys := m.keys.keys.Stats()
 	to.gauge("api_keys", "API keys.")(float64(keys.Keys))
 	to.gauge("api_keys_expiring", "API keys that are valid now and will end within 7 days.")(float64(keys.Expiring))
-	to.gauge("api_keys_weak", "API keys of somebody's choice, which can be guessed.")(float64(keys.Weak))
+	to.gauge("api_keys_weak", "API keys that a person has chosen, which can be guessed.")(float64(keys.Weak))
 	if m.keys.store != nil {
 		to.gauge("api_keys_refused",
 			"API keys in Redis that are refused: not signed, not readable, or put back.")(float64(m.keys.refused.Load()))
@@ -127,25 +126,25 @@ func (m *metrics) collectAuthorization(to samples) {
 			confirmed = float64(last.UnixNano()) / 1e9
 		}
 		to.gauge("api_keys_confirmed_timestamp_seconds",
-			"When Redis last had the API keys that are in use; 0 for never.")(confirmed)
+			"Time at which Redis last confirmed the API keys in use; 0 for never.")(confirmed)
 	}
 }
 
 func (m *metrics) collectStores(to samples) {
 	if m.stores.redis != nil {
-		to.gauge("store_up", "Whether the remote store answers.")(number(!m.stores.down.Load()))
+		to.gauge("store_up", "1 while Redis answers, else 0.")(number(!m.stores.down.Load()))
 	}
 	memory := m.stores.memory.Stats()
 	to.gauge("memory_buckets", "Buckets in the embedded store.")(float64(memory.Buckets))
 	to.counter("memory_evicted_total",
-		"Buckets that still counted and were replaced because there were MEMORY_MAX_BUCKETS, first those of the "+
-			"rule with the most.")(memory.Evicted)
-	to.counter("memory_expired_total", "Buckets that went because they held nothing any more.")(memory.Expired)
+		"Buckets in use that were replaced because MEMORY_MAX_BUCKETS was reached, first those of the rule with "+
+			"the most.")(memory.Evicted)
+	to.counter("memory_expired_total", "Buckets that were removed because they were empty.")(memory.Expired)
 	to.counter("memory_snapshot_failures_total", "Snapshots that could not be written.")(memory.FailedSnapshots)
 	if m.stores.certificate != nil {
 		pair, _ := m.stores.certificate(nil) // it has no error
 		to.gauge("certificate_expiry_timestamp_seconds",
-			"When a certificate of this service ends.", "certificate")(float64(pair.Leaf.NotAfter.Unix()), "redis_client")
+			"Time at which a certificate of the service expires.", "certificate")(float64(pair.Leaf.NotAfter.Unix()), "redis_client")
 	}
 }
 
@@ -156,19 +155,18 @@ func (m *metrics) collectRules(to samples) {
 		"0 while newer rules are refused for their mistakes.")(number(m.source.refused == nil))
 	if !m.source.since.IsZero() {
 		to.gauge("config_last_reload_success_timestamp_seconds",
-			"When the rules in force were loaded.")(float64(m.source.since.UnixNano()) / 1e9)
+			"Time at which the active rules were loaded.")(float64(m.source.since.UnixNano()) / 1e9)
 	}
 	to.counter("config_reload_failures_total", "Rules that were refused for their mistakes.")(m.source.failures)
 	to.gauge("config_reload_held",
-		"1 while newer rules that lack rules in force wait until their files have been unchanged for 10 "+
-			"s.")(number(m.source.held != nil))
+		"1 while newer rules that restrict less wait until their files have been unchanged for 10 s.")(number(m.source.held != nil))
 	active := m.live.Active()
-	to.gauge("config_info", "1 for the hash of the rules in force.", "generation")(1, active.Set.Generation)
+	to.gauge("config_info", "1 for the hash of the active rules.", "generation")(1, active.Set.Generation)
 
-	// The limits have the names that clients are told. Where rules or their limits have a name in common, it is that of the first.
+	// The limits have the names that clients see. Where rules or their limits have a name in common, it is that of the first.
 	limit := to.gauge("rule_limit",
-		"Requests that a limit in force allows in its window, for each value of its rule.", "domain", "rule", "limit")
-	window := to.gauge("rule_window_seconds", "Window of a limit in force.", "domain", "rule", "limit")
+		"Requests that an active limit allows in its window, for each value of its rule.", "domain", "rule", "limit")
+	window := to.gauge("rule_window_seconds", "Window of an active limit in seconds.", "domain", "rule", "limit")
 	seen := make(map[[3]string]bool)
 	for _, rule := range active.Limits.All() {
 		for i := range rule.Limits {
@@ -185,10 +183,10 @@ func (m *metrics) collectRules(to samples) {
 }
 
 func (m *metrics) collectListeners(to samples) {
-	connections := to.gauge("connections", "Open connections", "port")
-	inflight := to.gauge("inflight_bytes", "Memory that requests in flight take, at most", "port")
+	connections := to.gauge("connections", "Open connections.", "port")
+	inflight := to.gauge("inflight_bytes", "Most memory that the requests in flight can take.", "port")
 	cut := to.counter("cut_total",
-		"Connections closed and requests reset to protect the service, by reason", "port", "reason")
+		"Connections closed and requests reset to protect the service, by reason.", "port", "reason")
 	plaintext := to.gauge("plaintext_listener",
 		"1 for a listener without TLS that other machines can reach.", "listener")
 	for port, l := range m.listeners.guarded() {

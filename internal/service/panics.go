@@ -21,7 +21,7 @@ type panics struct {
 
 func newPanics(log *slog.Logger, r prometheus.Registerer) *panics {
 	return &panics{log: log, count: promauto.With(r).NewCounter(prometheus.CounterOpts{
-		Name: "extauthz_panics_total", Help: "Requests that met a bug: they got an error, and the log has a stack",
+		Name: "extauthz_panics_total", Help: "Requests that failed because of a bug of the service. The log has the stack.",
 	})}
 }
 

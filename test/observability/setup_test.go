@@ -6,7 +6,6 @@ package observability
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,8 +16,6 @@ import (
 
 	"github.com/extauthz/extauthz/internal/testenv"
 )
-
-var update = flag.Bool("update", false, "write the table of metrics into docs/observability.md")
 
 // binary is the path of the service, built once: TestMain can hand it over in no other way.
 var binary string

@@ -1,0 +1,94 @@
+package service
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+var update = flag.Bool("update", false, "write the table of docs/reference/metrics.md")
+
+// TestReference holds docs/reference/metrics.md to what a service exports that uses all of its parts. `make reference` writes
+// the page.
+func TestReference(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	authority, port := testenv.NewAuthority(t), testenv.FreePort(t)
+	authority.Write(t, file("ca.pem"))
+	testenv.WriteCertificate(t, authority.Issue(t, "spiffe://example.org/test", time.Hour), file("cert.pem"), file("cert.key"))
+	testenv.Redis(t, "--tls-port", strconv.Itoa(port),
+		"--tls-cert-file", file("cert.pem"), "--tls-key-file", file("cert.key"), "--tls-ca-cert-file", file("ca.pem"))
+	root := testenv.RulesRoot(t)
+	rules := fmt.Sprintf(`
+domain: shop
+descriptors: [{key: owner, rate_limit: {unit: minute, requests_per_unit: 1}}]
+authz:
+  credentials: [{jwt: {issuer: https://issuer.example, audiences: [shop], algorithms: [ES256], jwks_file: %q}}]
+  limits: [{actions: [{credential: {field: owner}}]}]
+`, filepath.Join(testenv.RepoRoot(t), "test/observability/testdata/jwks.json"))
+	if err := os.WriteFile(filepath.Join(root, "config", "rules.yaml"), []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, httpAddr, debugAddr, _ := start(t, Environment{
+		"RUNTIME_ROOT": root, "API_KEY_SECRET": "a-server-secret-of-a-test",
+		"REDIS_URL": "rediss://" + testenv.Loopback(port), "REDIS_TLS_CACERT": file("ca.pem"),
+		"REDIS_TLS_CLIENT_CERT": file("cert.pem"), "REDIS_TLS_CLIENT_KEY": file("cert.key"),
+	})
+	var metrics string
+	testenv.Eventually(t, func() error {
+		res, err := http.Get("http://" + httpAddr + "/check/")
+		if err != nil {
+			return err
+		}
+		_ = res.Body.Close()
+		_, metrics = get(t, "http://"+debugAddr+"/metrics")
+		for _, late := range []string{"extauthz_jwks_last_success_timestamp_seconds", "extauthz_request_duration_seconds"} {
+			if !strings.Contains(metrics, late) {
+				return fmt.Errorf("no %s yet", late)
+			}
+		}
+		return nil
+	}, "all metrics to be there")
+	testenv.CheckPage(t, "docs/reference/metrics.md", metricsTable(metrics), *update)
+}
+
+// metricsTable is the table of what a service exports: name, type, labels and help.
+func metricsTable(metrics string) string {
+	help, kind, labels := map[string]string{}, map[string]string{}, map[string]map[string]bool{}
+	name := ""
+	for line := range strings.Lines(metrics) {
+		words := strings.SplitN(strings.TrimSpace(line), " ", 4)
+		switch {
+		case strings.HasPrefix(line, "# HELP extauthz_"):
+			name = words[2]
+			help[name], labels[name] = strings.TrimSuffix(words[3], "."), map[string]bool{}
+		case strings.HasPrefix(line, "# TYPE extauthz_"):
+			kind[name] = words[3]
+		case strings.HasPrefix(line, "extauthz_"): // a sample, after the lines about its metric
+			for _, label := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(line, -1) {
+				if label[1] != "le" {
+					labels[name]["`"+label[1]+"`"] = true
+				}
+			}
+		}
+	}
+	var b strings.Builder
+	b.WriteString("| metric | type | labels | meaning |\n|---|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(help)) {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n",
+			name, kind[name], strings.Join(slices.Sorted(maps.Keys(labels[name])), ", "), help[name])
+	}
+	return b.String()
+}
