@@ -124,8 +124,8 @@ func masked(mask func(string) string, text string) string {
 // of its paths could not be read, or if it is about what a map lacks and the map has an unknown key.
 func (doc *Document) Add(prefix string, mistakes ...suggest.Mistake) {
 	for _, m := range mistakes {
-		spot, sound := doc.find(join(prefix, m.Path))
-		sound = sound || m.OnKey && !m.Lacks && spot.unread // its key is there all the same
+		spot := doc.find(join(prefix, m.Path))
+		sound := spot.sound || m.OnKey && !m.Lacks && spot.unread // its key is there all the same
 		for _, path := range m.Also {
 			sound = sound && doc.Sound(join(prefix, path))
 		}
@@ -141,19 +141,13 @@ func (doc *Document) Add(prefix string, mistakes ...suggest.Mistake) {
 }
 
 // Sound reports whether everything at a path could be read; what is absent could.
-func (doc *Document) Sound(path string) bool {
-	_, sound := doc.find(path)
-	return sound
-}
+func (doc *Document) Sound(path string) bool { return doc.find(path).sound }
 
 // Has reports whether there is a value at a path, and everything there could be read.
 func (doc *Document) Has(path string) bool {
-	spot, sound := doc.find(path)
-	return sound && !spot.absent
+	spot := doc.find(path)
+	return spot.sound && !spot.absent
 }
 
 // Position returns where the key of a path stands, or an element of a list, as "file:line".
-func (doc *Document) Position(path string) string {
-	spot, _ := doc.find(path)
-	return doc.position(spot.key)
-}
+func (doc *Document) Position(path string) string { return doc.position(doc.find(path).key) }

@@ -27,7 +27,11 @@ func excerpt(line string, column, length int) (text, marks string) {
 		m.WriteByte(' ')
 	}
 	for i := from; i < to; i++ {
-		t.WriteRune(printable(runes[i]))
+		if r := runes[i]; r == '\t' || unicode.IsPrint(r) {
+			t.WriteRune(r)
+		} else {
+			t.WriteRune(unicode.ReplacementChar) // it may move the cursor or change the terminal
+		}
 		switch {
 		case i >= end:
 		case i >= start:
@@ -45,14 +49,6 @@ func excerpt(line string, column, length int) (text, marks string) {
 		m.WriteByte('^')
 	}
 	return t.String(), m.String()
-}
-
-// printable keeps characters that would move the cursor or change the terminal out of messages.
-func printable(r rune) rune {
-	if r != '\t' && !unicode.IsPrint(r) {
-		return unicode.ReplacementChar
-	}
-	return r
 }
 
 // cells is how many columns of a terminal a character takes.

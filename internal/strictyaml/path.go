@@ -12,32 +12,33 @@ type spot struct {
 	strange bool // it is a map with an unknown key, or absent from one
 	unread  bool // it could not be read itself
 	absent  bool
+	sound   bool // something is to be said about it: see Add
 }
 
-// find follows a path as far as there is something. sound is false if nothing is to be said about what is there:
-// see Add.
-func (doc *Document) find(path string) (s spot, sound bool) {
+// find follows a path as far as there is something.
+func (doc *Document) find(path string) spot {
 	if doc.root == nil {
-		return s, false
+		return spot{}
 	}
 	v := doc.root
 	start := place{line: 1, column: 1}
-	s = spot{at: start, key: start}
+	s := spot{at: start, key: start}
 	for path != "" {
 		next, at, rest := v.step(path)
 		if next == nil {
 			s.at, s.strange, s.absent = s.key, v.strange, true // at the key of what lacks it
-			return s, !slices.ContainsFunc(v.meant, func(key string) bool { return key != "" && begins(path, key) })
+			s.sound = !slices.ContainsFunc(v.meant, func(key string) bool { return key != "" && begins(path, key) })
+			return s
 		}
 		v, path = next, rest
 		s = spot{at: v.at, key: at}
 		if v.unread {
 			s.unread = path == ""
-			return s, false
+			return s
 		}
 	}
-	s.strange = v.strange
-	return s, !v.partial
+	s.strange, s.sound = v.strange, !v.partial
+	return s
 }
 
 // step follows the first part of a path. It returns the value there, nil for none, the place of its key and the

@@ -16,26 +16,25 @@ const Stdin = "-"
 func Check(paths []string, stdin io.Reader, cfg Config) (rules.Set, rules.Problems) {
 	var all snapshot
 	for _, path := range paths {
-		found := readPath(path, stdin, cfg)
-		all.files, all.problems = append(all.files, found.files...), append(all.problems, found.problems...)
+		var file File
+		var problem *strictyaml.Problem
+		info, err := os.Stat(path)
+		switch {
+		case path == Stdin:
+			file, problem = strictyaml.ReadFrom("standard input", stdin, ruleKind())
+		case err == nil && info.IsDir():
+			found := readDirectory(path, cfg)
+			all.files, all.problems = append(all.files, found.files...), append(all.problems, found.problems...)
+			continue
+		default:
+			file, problem = strictyaml.ReadFile(path, ruleKind())
+		}
+		if problem != nil {
+			problem.Warning = false // a file that was named must be read
+			all.problems = append(all.problems, *problem)
+			continue
+		}
+		all.files = append(all.files, seenFile{File: file})
 	}
 	return parse(all, cfg)
-}
-
-func readPath(path string, stdin io.Reader, cfg Config) snapshot {
-	if info, err := os.Stat(path); path != Stdin && err == nil && info.IsDir() {
-		return readDirectory(path, cfg)
-	}
-	var file File
-	var problem *strictyaml.Problem
-	if path == Stdin {
-		file, problem = strictyaml.ReadFrom("standard input", stdin, ruleKind())
-	} else {
-		file, problem = strictyaml.ReadFile(path, ruleKind())
-	}
-	if problem == nil {
-		return snapshot{files: []seenFile{{File: file}}}
-	}
-	problem.Warning = false // a file that was named must be read
-	return snapshot{problems: rules.Problems{*problem}}
 }

@@ -111,56 +111,47 @@ func (w *Watcher) Run(ctx context.Context, update func(rules.Update)) {
 		if !agrees && !asked {
 			continue
 		}
-		r := reading{snapshot: s, generation: generation, quiet: time.Since(since), asked: asked}
-		if u, report := w.take(r); report {
+		if u, report := w.take(s, generation, time.Since(since), asked); report {
 			update(u)
 		}
 	}
 }
 
-// take judges a settled reading; report is false when there is nothing to report.
-func (w *Watcher) take(r reading) (u rules.Update, report bool) {
-	if r.generation == w.active.Generation {
-		w.inForce = r.snapshot // the same texts, perhaps in other files
+// take judges the files when their contents have settled. quiet is how long they have been the same. asked says that
+// Reload asked for it, by which the operator says that the files are as they should be. report is false when there is
+// nothing to report.
+func (w *Watcher) take(s snapshot, generation string, quiet time.Duration, asked bool) (u rules.Update, report bool) {
+	if generation == w.active.Generation {
+		w.inForce = s // the same texts, perhaps in other files
 	}
-	report = r.generation != w.told || r.asked
-	if r.generation == w.told && !w.waiting {
+	if generation == w.told && !w.waiting {
 		return u, false
 	}
 	if w.suspects != "" { // a change of another file does not keep them waiting
-		r.quiet = max(r.quiet, time.Since(w.since))
+		quiet = max(quiet, time.Since(w.since))
 	}
-	changed := changes(w.inForce, r.snapshot) // none any more when the directory was replaced by one with the same texts
+	changed := changes(w.inForce, s) // none any more when the directory was replaced by one with the same texts
 	cut := cutOff(changed)
 	suspect := slices.ContainsFunc(changed, func(c change) bool { return c.now.inPlace })
-	if !report && (len(cut) > 0 || suspect && r.quiet < QuietPeriod) {
+	isNew := generation != w.told || asked
+	if !isNew && (len(cut) > 0 || suspect && quiet < QuietPeriod) {
 		return u, false
 	}
-	w.told, w.waiting = r.generation, true
-	if confirmed := r.asked && r.quiet >= QuietPeriod; len(cut) > 0 && !confirmed {
-		return rules.Update{Set: rules.Set{Generation: r.generation}, Problems: cut}, true
+	w.told, w.waiting = generation, true
+	if confirmed := asked && quiet >= QuietPeriod; len(cut) > 0 && !confirmed {
+		return rules.Update{Set: rules.Set{Generation: generation}, Problems: cut}, true
 	}
-	u.Set, u.Problems = parse(r.snapshot, w.cfg)
-	if !u.Problems.HasErrors() && suspect {
-		u.Lost = rules.Lost(w.active, u.Set)
-		u.Held = len(u.Lost) > 0 && r.quiet < QuietPeriod
-	}
-	if u.Held {
+	u.Set, u.Problems = parse(s, w.cfg)
+	if u.Problems.HasErrors() {
+		w.waiting = false
 		return u, true
 	}
-	w.waiting = false
-	if !u.Problems.HasErrors() {
-		w.inForce, w.active = r.snapshot, u.Set
+	if suspect {
+		u.Lost = rules.Lost(w.active, u.Set)
+		u.Held = len(u.Lost) > 0 && quiet < QuietPeriod
+	}
+	if !u.Held {
+		w.waiting, w.inForce, w.active = false, s, u.Set
 	}
 	return u, true
-}
-
-// reading is one look at the files whose contents have settled.
-type reading struct {
-	snapshot
-	generation string
-	// quiet is how long this generation has been seen. asked says that Reload asked for this reading: the operator says
-	// that the files are as they should be.
-	quiet time.Duration
-	asked bool
 }
