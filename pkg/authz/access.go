@@ -79,10 +79,5 @@ func (r *Request) preflight() bool {
 
 // granted reports whether the identity has all scopes.
 func (id *Identity) granted(scopes []string) bool {
-	for _, s := range scopes {
-		if !slices.Contains(id.Scopes, s) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(scopes, func(s string) bool { return !slices.Contains(id.Scopes, s) })
 }

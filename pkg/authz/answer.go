@@ -8,10 +8,14 @@ import (
 )
 
 // refuse turns the decision into a refusal with the status of the reason.
-func (d *Decision) refuse(reason reply.Reason) { d.refuseWith(reason, reason.Status()) }
+func (d *Decision) refuse(reason reply.Reason) { d.refuseWith(reason, reason.Status(), "") }
 
-func (d *Decision) refuseWith(reason reply.Reason, status int) {
+// refuseWith adds the challenge (WWW-Authenticate) if the status is 401.
+func (d *Decision) refuseWith(reason reply.Reason, status int, challenge string) {
 	d.Verdict, d.Reason, d.Status = Refused, reason, status
+	if status == 401 && challenge != "" {
+		d.ToClient = append(d.ToClient, reply.Header{Name: "www-authenticate", Value: challenge})
+	}
 }
 
 // undecided turns it into an answer that says so; the caller decides what that means.
@@ -19,13 +23,6 @@ func (d *Decision) undecided() {
 	d.refuse(reply.ReasonUndecided)
 	d.Verdict = Undecided
 	d.ToClient = append(d.ToClient, reply.Header{Name: "retry-after", Value: "1"})
-}
-
-// challenge adds what WWW-Authenticate says about a reason.
-func (d *Decision) challenge(p *policy, reason reply.Reason) {
-	if value := p.challenges[reason]; d.Status == 401 && value != "" {
-		d.ToClient = append(d.ToClient, reply.Header{Name: "www-authenticate", Value: value})
-	}
 }
 
 // notTheClients are request headers that only Envoy may set.

@@ -1,6 +1,7 @@
 package authz
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -49,13 +50,12 @@ const DomainExtension = "domain"
 
 // policy returns the policy of a request; nil when none is meant.
 func (a *Authorizer) policy(policies *Policies, r *Request) (domain string, p *policy) {
-	if domain := r.Extensions[DomainExtension]; domain != "" {
-		return domain, policies.byDomain[domain]
+	domain = cmp.Or(r.Extensions[DomainExtension], a.cfg.Domain)
+	if domain == "" && len(policies.byDomain) == 1 {
+		for domain = range policies.byDomain { // the only one
+		}
 	}
-	if a.cfg.Domain != "" {
-		return a.cfg.Domain, policies.byDomain[a.cfg.Domain]
-	}
-	return policies.only()
+	return domain, policies.byDomain[domain]
 }
 
 // NeedsPeer reports whether the policy of requests that name no domain takes the address of the peer.
@@ -173,31 +173,23 @@ func withoutWaiting(ctx context.Context, open bool) context.Context {
 // admit decides by the credential that the request carries. Where none is needed, one that is not valid is as none.
 func (d *Decision) admit(p *policy, id Identity, carried *credential, err error, open bool) bool {
 	nobody := Identity{Method: MethodAnonymous}
-	switch {
+	switch reason := failure(err); {
 	case err == nil:
-		d.Identity, d.Reason = id, reply.ReasonAllowed
+		d.Verdict, d.Reason, d.Identity = Allowed, reply.ReasonAllowed, id
 	case open:
-		d.Identity, d.Reason = nobody, reply.ReasonOpen
-	case errors.Is(err, errAbsent) && p.anonymous:
-		d.Identity, d.Reason = nobody, reply.ReasonAnonymous
-	case errors.Is(err, errAbsent):
-		d.refuseWith(reply.ReasonAbsent, p.absent)
-		d.challenge(p, reply.ReasonAbsent)
-		return false
+		d.Verdict, d.Reason, d.Identity = Allowed, reply.ReasonOpen, nobody
+	case reason == reply.ReasonAbsent && p.anonymous:
+		d.Verdict, d.Reason, d.Identity = Allowed, reply.ReasonAnonymous, nobody
 	case errors.Is(err, ErrUnavailable):
 		d.undecided()
-		return false
+	case reason == reply.ReasonAbsent:
+		d.refuseWith(reason, p.absent, p.challenges[reason])
 	case carried.issuer != nil:
-		d.refuseWith(failure(err), p.invalidToken)
-		d.challenge(p, d.Reason)
-		return false
-	default:
-		d.refuseWith(failure(err), p.invalid)
-		d.challenge(p, reply.ReasonAbsent) // which credentials are taken
-		return false
+		d.refuseWith(reason, p.invalidToken, p.challenges[reason])
+	default: // the challenge says which credentials are taken
+		d.refuseWith(reason, p.invalid, p.challenges[reply.ReasonAbsent])
 	}
-	d.Verdict = Allowed
-	return true
+	return d.Verdict == Allowed
 }
 
 // limit adds what the limiter has decided.

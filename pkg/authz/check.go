@@ -41,28 +41,6 @@ func below(object string, keys ...string) []string {
 	return paths
 }
 
-// exactlyOne reports an object that has none of the keys with the tag oneof:"group"; checkTags reports one that has several. It
-// returns whether there is one. what is the object in messages.
-func (c *checker) exactlyOne(what, path string, object any, group string) bool {
-	v := reflect.ValueOf(object)
-	var keys []string
-	given := 0
-	for _, field := range reflect.VisibleFields(v.Type()) {
-		if name, _, _ := strings.Cut(field.Tag.Get("oneof"), ","); name != group {
-			continue
-		}
-		key, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
-		keys = append(keys, key)
-		if !v.FieldByIndex(field.Index).IsZero() {
-			given++
-		}
-	}
-	if given == 0 {
-		c.At(path, below(path, keys...)...).Lacking().Fail(what+" without "+suggest.OneOf(keys), "add one of them")
-	}
-	return given == 1
-}
-
 // checkAnswers checks the answers to requests without a valid credential.
 func (c *checker) checkAnswers() {
 	absent, invalid := cmp.Or(c.Absent, new(Refusal)), cmp.Or(c.Invalid, new(Refusal))

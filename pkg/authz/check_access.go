@@ -115,10 +115,9 @@ func (c *checker) checkPattern(path string, p *PathPattern) bool {
 	if p == nil {
 		return true
 	}
-	one := c.exactlyOne("a `path`", path, *p, "pattern")
 	key, pattern := p.Form()
 	at := path + "." + key
-	return key != "" && c.checkPath(at, pattern) && c.checkVariables(at, pattern, key == "template") && one
+	return key != "" && c.checkPath(at, pattern) && c.checkVariables(at, pattern, key == "template")
 }
 
 // checkPath reports a pattern that no path can match, or only one that is refused before rules are looked at; otherwise it returns

@@ -34,10 +34,8 @@ func (c *checker) checkCredentials() {
 				fmt.Sprintf("more than %d credentials", maxCredentials), "each is looked for in every request: join some")
 			return
 		}
-		c.exactlyOne("an element of `credentials`", path, *one, "credential")
 		switch {
 		case one.APIKey != nil:
-			c.exactlyOne("`api_key`", path+".api_key", *one.APIKey, "source")
 			c.checkSource(path+".api_key", one.APIKey.Source)
 		case one.JWT != nil:
 			c.checkJWT(path+".jwt", one.JWT)
@@ -137,7 +135,6 @@ func (c *checker) checkJWT(path string, j *JWT) {
 		c.At(ratelimit.Element(path+".audiences", i)).Fail("an element of `audiences` is empty", "delete it")
 	}
 	c.checkAlgorithms(path+".algorithms", j.Algorithms)
-	c.exactlyOne("`jwt`", path, *j, "keys")
 	c.checkKeysURL(path+".jwks_url", text(j.JWKSURL))
 	switch leeway := suggest.Quoted(j.Leeway.String()); {
 	case j.Leeway < 0:

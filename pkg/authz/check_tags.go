@@ -46,15 +46,26 @@ var empty = map[string]string{
 // emptyNames are texts that messages do not call by their keys.
 var emptyNames = map[string]string{"extension": "the name of the context extension", "key": "the key of an entry"}
 
+// needed are the groups of keys of which an object needs one, with what messages call the object.
+var needed = map[string]string{
+	"actions.action":         "an element of `actions`",
+	"api_key.source":         "`api_key`",
+	"credentials.credential": "an element of `credentials`",
+	"jwt.keys":               "`jwt`",
+	"path.pattern":           "a `path`",
+}
+
 // checkTags checks an object and what is below it by the tags of the fields: keys that exclude each other, keys that are required,
 // numbers out of bounds, texts that are empty, and names of headers.
 func (c *checker) checkTags(path string, object reflect.Value) {
-	parent := path[strings.LastIndexByte(path, '.')+1:]
-	first := map[string]string{} // key of each group that is given
+	parent, _, _ := strings.Cut(path[strings.LastIndexByte(path, '.')+1:], "[")
+	groups, first := map[string][]string{}, map[string]string{} // the keys of each group, and the first that is given
 	for _, field := range reflect.VisibleFields(object.Type()) {
 		key, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
 		value, at := object.FieldByIndex(field.Index), strings.TrimPrefix(path+"."+key, ".")
-		if group, _, _ := strings.Cut(field.Tag.Get("oneof"), ","); group != "" && !value.IsZero() {
+		group, _, _ := strings.Cut(field.Tag.Get("oneof"), ",")
+		groups[group] = append(groups[group], key)
+		if group != "" && !value.IsZero() {
 			if first[group] != "" {
 				c.Key(at).Fail(suggest.Quoted(key)+" beside "+suggest.Quoted(first[group]), "keep one of them")
 			}
@@ -88,6 +99,11 @@ func (c *checker) checkTags(path string, object reflect.Value) {
 			for i := range value.Len() {
 				c.checkTags(ratelimit.Element(at, i), value.Index(i))
 			}
+		}
+	}
+	for group, keys := range groups {
+		if what := needed[parent+"."+group]; what != "" && first[group] == "" {
+			c.At(path, below(path, keys...)...).Lacking().Fail(what+" without "+suggest.OneOf(keys), "add one of them")
 		}
 	}
 }

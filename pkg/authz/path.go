@@ -37,13 +37,9 @@ func unsafePath(path string) bool {
 		return true
 	}
 	if strings.Count(decoded, "/") != strings.Count(path, "/") || strings.ContainsAny(decoded, `\;?#`) ||
-		!utf8.ValidString(decoded) || hasEncoding(decoded) || otherForms(decoded) {
+		!utf8.ValidString(decoded) || hasEncoding(decoded) || otherForms(decoded) ||
+		strings.ContainsFunc(decoded, func(c rune) bool { return c < ' ' || c == 0x7f }) {
 		return true
-	}
-	for _, c := range []byte(decoded) {
-		if c < ' ' || c == 0x7f {
-			return true
-		}
 	}
 	segments := strings.Split(decoded[1:], "/")
 	for i, s := range segments {

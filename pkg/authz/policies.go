@@ -43,16 +43,6 @@ func NewPolicies(policies map[string]*Policy, rules *ratelimit.Rules, headers re
 // Issuers returns whose tokens the policies take. A Tokens is asked about them.
 func (p *Policies) Issuers() []*Issuer { return p.issuers }
 
-// only returns the policy of the only domain; nil if there are several.
-func (p *Policies) only() (domain string, one *policy) {
-	if len(p.byDomain) == 1 {
-		for domain, one := range p.byDomain {
-			return domain, one
-		}
-	}
-	return "", nil
-}
-
 // policy is a compiled Policy.
 type policy struct {
 	credentials []credential
