@@ -25,10 +25,14 @@ func TestCookbook(t *testing.T) {
 	if err != nil || len(pages) < 2 {
 		t.Fatalf("%s has the pages %v (%v), want some", cookbook, pages, err)
 	}
+	index := testenv.RepoFile(t, cookbook+"/README.md")
 	for _, page := range pages {
 		name := filepath.Base(page)
 		if name == "README.md" {
 			continue
+		}
+		if !strings.Contains(index, "("+name+")") {
+			t.Errorf("%s/README.md has no link to %s", cookbook, name)
 		}
 		t.Run(strings.TrimSuffix(name, ".md"), func(t *testing.T) {
 			t.Parallel()
@@ -38,6 +42,53 @@ func TestCookbook(t *testing.T) {
 			}
 			r.follow(t)
 		})
+	}
+}
+
+// TestCookbookMistakes reads pages that no test could run, and says why.
+func TestCookbookMistakes(t *testing.T) {
+	const (
+		rules    = "```yaml title=\"rules/shop.yaml\"\ndomain: shop\n```\n"
+		fragment = "```yaml title=\"fragment.yaml\"\nhttp_filters: []\n```\n"
+		console  = "```console\n$ curl localhost:10000\n```\n"
+	)
+	for _, c := range []struct{ name, page, want string }{
+		{"a whole page", rules + fragment + console, ""},
+		{"no rules", fragment + console, "want a file in rules/"},
+		{"no fragment", rules + console, "want a file in rules/, fragment.yaml"},
+		{"no commands", rules + fragment, "and 0 commands"},
+		{"a block that is not tested", rules + fragment + console + "```yaml\na: b\n```\n", `begins with "yaml"`},
+		{"output before the first command", rules + fragment + "```console\n200\n$ date\n```\n", `want a command after "$ "`},
+		{"a filter without a timeout", rules + console + "```yaml title=\"fragment.yaml\"\n\"@type\": x.v3.RateLimit\n```\n", "1 filters that ask extauthz and 0 timeouts"},
+	} {
+		_, err := readRecipe("# A page\n\n" + c.page)
+		if got := fmt.Sprint(err); (c.want == "") != (err == nil) || !strings.Contains(got, c.want) && err != nil {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestPrinted compares what a command prints with what a page says.
+func TestPrinted(t *testing.T) {
+	for _, c := range []struct {
+		page, got string
+		want      bool
+	}{
+		{"200\n", "200\n", true},
+		{"200\n\n", "200\n\n", true},
+		{"", "\n", true},
+		{"", "200\n", false},
+		{"200\n", "", false},
+		{"200\n", "200\n429\n", false},
+		{"HTTP/1.1 200 OK\n...\n", "HTTP/1.1 200 OK\n", true},
+		{"HTTP/1.1 200 OK\n...\n", "HTTP/1.1 200 OK\ndate: today\n\nbody\n", true},
+		{"...\nratelimit: \"free\";r=2;t=...\n...\n", "HTTP/1.1 200 OK\nratelimit: \"free\";r=2;t=60\ndate: today\n", true},
+		{"...\nratelimit: \"free\";r=2;t=...\n...\n", "HTTP/1.1 200 OK\nratelimit: \"free\";r=1;t=60\ndate: today\n", false},
+		{"{...}\n", "{\n}\n", false},
+	} {
+		if got := printed(c.page).MatchString(c.got); got != c.want {
+			t.Errorf("the page says %q, the command prints %q: got %v, want %v", c.page, c.got, got, c.want)
+		}
 	}
 }
 
@@ -54,6 +105,9 @@ type exchange struct {
 
 // fragment is the file of a page that goes into the connection manager of docs/cookbook/envoy.yaml.
 const fragment = "fragment.yaml"
+
+// asking matches the filters that ask the service.
+var asking = regexp.MustCompile(`v3\.(ExtAuthz|RateLimit)\n`)
 
 var fenced = regexp.MustCompile("(?ms)^```([^`\n]*)\n(.*?)^```$")
 
@@ -77,6 +131,10 @@ func readRecipe(page string) (*recipe, error) {
 	if r.files[fragment] == "" || len(r.rules()) == 0 || len(r.transcript) == 0 {
 		return nil, fmt.Errorf("want a file in rules/, %s and a `console` block; got the files %v and %d commands",
 			fragment, slices.Sorted(maps.Keys(r.files)), len(r.transcript))
+	}
+	asks := len(asking.FindAllString(r.files[fragment], -1))
+	if timeouts := len(shortTimeout.FindAllString(r.files[fragment], -1)); timeouts < asks {
+		return nil, fmt.Errorf("%s has %d filters that ask extauthz and %d timeouts, which the test lengthens; want one for each", fragment, asks, timeouts)
 	}
 	return r, nil
 }
@@ -126,17 +184,11 @@ func (r *recipe) follow(t *testing.T) {
 		}
 	}
 	r.check(t, dir)
-	const keys = "keys.jsonl"
-	settings := []string{"RUNTIME_ROOT=.", "RUNTIME_APPDIRECTORY=rules"}
-	keySettings := []string{"API_KEYS_FILE=" + keys, serverSecret}
-	terminal := newTerminal(t, dir, append(keySettings, settings...)...)
+	terminal := newTerminal(t, dir, "RUNTIME_ROOT=.", "RUNTIME_APPDIRECTORY=rules", "API_KEYS_FILE=keys.jsonl", serverSecret)
 	var d *deployment
 	for _, e := range r.transcript {
 		if d == nil && strings.Contains(e.command, "localhost:") {
-			if _, err := os.Stat(filepath.Join(dir, keys)); err == nil {
-				settings = append(settings, keySettings...)
-			}
-			d = deploy(t, dir, r.envoy(t), settings)
+			d = deploy(t, dir, r.envoy(t), terminal.environment())
 		}
 		command := d.asInTest(t, e.command)
 		got := d.asOnPage(terminal.run(command))

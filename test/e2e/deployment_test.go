@@ -34,6 +34,8 @@ func deploy(t *testing.T, dir, config string, settings []string) *deployment {
 	service := startServiceIn(t, dir, settings...)
 	// A test machine can be slower than a page expects, and Envoy does not wait for what is late.
 	config = shortTimeout.ReplaceAllString(config, "${1}timeout: "+longTimeout)
+	// Envoy runs in another directory than the shell of the page.
+	config = strings.ReplaceAll(config, "path: access.log", "path: "+filepath.Join(dir, "access.log"))
 	envoy := testenv.Envoy(t, config, testenv.Ports{10000: 0, 8000: testenv.Port(t, standIn(t)), 8081: service.grpcPort})
 	d := &deployment{envoy: &proxy{EnvoyProxy: envoy, addr: envoy.Listener("ingress")}, service: service}
 	addresses := []string{
@@ -131,6 +133,12 @@ func (s *terminal) run(command string) string {
 		printed.WriteString(strings.TrimRight(line, " \r\n") + "\n")
 	}
 	return printed.String()
+}
+
+// environment returns the variables of the shell, for the service. API_KEYS_FILE is not among them if there is no such file.
+func (s *terminal) environment() []string {
+	s.t.Helper()
+	return strings.Split(strings.TrimSpace(s.run(`[ -e "$API_KEYS_FILE" ] || unset API_KEYS_FILE; env`)), "\n")
 }
 
 // standIn starts the application of the pages: what `extauthz echo` answers, and beside that a chat model with the API of OpenAI, a
