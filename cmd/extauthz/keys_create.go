@@ -10,6 +10,7 @@ import (
 
 	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // create makes a key, keeps what is to be kept of it, and only then prints it.
@@ -23,7 +24,7 @@ func (k *keyCommand) create() *cobra.Command {
 		Args: noIDs,
 	}
 	record := apikey.Record{Created: k.now}
-	var limit limitFlags
+	var limit ratelimit.LimitSpec
 	var weak string
 	f := c.Flags()
 	f.StringVar(&record.Owner, "owner", "", "the `NAME` of the key's owner")
@@ -36,12 +37,17 @@ func (k *keyCommand) create() *cobra.Command {
 	f.Func("expires", "when the key ends: in days (90d) or hours (12h), at a date, or at a `TIME` (2026-12-31T18:00:00Z)", k.timeFlag(&record.Expires))
 	f.Func("not-before", "when the key begins: a `TIME` in the forms of --expires", k.timeFlag(&record.NotBefore))
 	f.StringVar(&weak, "weak", "", "keep a key of your own, read from standard input, under the id `NAME`: for trying things out")
-	limit.register(f)
-	c.PreRunE = func(*cobra.Command, []string) (err error) {
-		if record.Limit, err = limit.own(); err != nil {
-			return &usageError{err}
-		}
+	f.Func("limit", "a limit of the key's own, as `100/minute` or 100/5minutes", func(v string) error {
+		record.Limit = &limit
+		return setLimit(&limit, v)
+	})
+	f.Func("algorithm", "the `NAME` of the algorithm of --limit; default: that of the rule which the limit replaces",
+		func(v string) error { return service.SetWord(&limit.Algorithm, v) })
+	f.Int64Var(&limit.Burst, "burst", 0, "the burst `N` of --limit, for token_bucket and leaky_bucket")
+	c.PreRunE = func(*cobra.Command, []string) error {
 		switch {
+		case record.Limit == nil && limit != ratelimit.LimitSpec{}:
+			return usage("--algorithm and --burst go with --limit")
 		case record.Owner == "":
 			return usage("missing --owner NAME")
 		case !record.Expires.IsZero() && !record.Expires.After(k.now):

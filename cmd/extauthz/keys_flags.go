@@ -2,18 +2,13 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
-
-	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
-	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
 // Values of flags that are more than text. Their errors say what was wanted.
@@ -68,44 +63,20 @@ func duration(v string) (time.Duration, error) {
 	return d, nil
 }
 
-// limitFlags are the flags that make a limit.
-type limitFlags struct {
-	limit     string
-	algorithm bucket.Algorithm
-	burst     int64
-}
+// limitPattern is a limit such as 100/minute or 100/5minutes.
+var limitPattern = regexp.MustCompile(`^([0-9]{1,12})/([0-9]{0,9})([a-z]+?)s?$`)
 
-func (l *limitFlags) register(f *pflag.FlagSet) {
-	f.StringVar(&l.limit, "limit", "", "a limit of the key's own, as `100/minute` or 100/5minutes")
-	f.Func("algorithm", "the `NAME` of the algorithm of --limit; default: that of the rule which the limit replaces",
-		func(v string) error { return service.SetWord(&l.algorithm, v) })
-	f.Int64Var(&l.burst, "burst", 0, "the burst `N` of --limit, for token_bucket and leaky_bucket")
-}
-
-// own is the limit that the flags say, nil for none.
-func (l *limitFlags) own() (*ratelimit.LimitSpec, error) {
-	if l.limit == "" {
-		if l.algorithm != 0 || l.burst != 0 {
-			return nil, errors.New("--algorithm and --burst go with --limit")
-		}
-		return nil, nil //nolint:nilnil // no limit is an answer
+// setLimit reads the requests and the window of a limit.
+func setLimit(spec *ratelimit.LimitSpec, v string) error {
+	wrong := errors.New("want a number, a slash and a unit, such as 100/minute or 100/5minutes")
+	parts := limitPattern.FindStringSubmatch(v)
+	if parts == nil || spec.Unit.UnmarshalText([]byte(parts[3])) != nil {
+		return wrong
 	}
-	wrong := fmt.Errorf("--limit %q: want a number, a slash and a unit, such as 100/minute or 100/5minutes", l.limit)
-	parts := regexp.MustCompile(`^([0-9]{1,12})/([0-9]{0,9})([a-z]+?)s?$`).FindStringSubmatch(l.limit)
-	if parts == nil {
-		return nil, wrong
+	spec.Requests, _ = strconv.ParseInt(parts[1], 10, 64)    // at most 12 digits
+	spec.Multiplier, _ = strconv.ParseUint(parts[2], 10, 64) // at most 9 digits, 0 for none
+	if parts[2] != "" && spec.Multiplier == 0 {
+		return wrong
 	}
-	own := ratelimit.LimitSpec{Algorithm: l.algorithm, Burst: l.burst}
-	if own.Unit.UnmarshalText([]byte(parts[3])) != nil {
-		return nil, wrong
-	}
-	own.Requests, _ = strconv.ParseInt(parts[1], 10, 64) // at most 12 digits
-	if parts[2] != "" {
-		times, err := strconv.ParseUint(parts[2], 10, 64)
-		if err != nil || times == 0 {
-			return nil, wrong
-		}
-		own.Multiplier = times
-	}
-	return &own, nil
+	return nil
 }

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
@@ -82,12 +83,11 @@ func (e Environment) read(s Setting, into reflect.Value) error {
 		text = byDefault
 	}
 	err := s.parse(text, into)
-	switch {
-	case set && text == "" && byDefault != "" && err != nil:
+	if text == "" && byDefault != "" {
+		err = cmp.Or(err, errors.New("give it a value, or unset it"))
 		return fmt.Errorf("%s is set to nothing: %w (default %s)", name, err, byDefault)
-	case set && text == "" && byDefault != "":
-		return fmt.Errorf("%s is set to nothing: give it a value, or unset it (default %s)", name, byDefault)
-	case err != nil:
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
