@@ -1,6 +1,7 @@
 package reply
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 	"slices"
@@ -45,7 +46,7 @@ var refusals = map[Reason]refusal{
 	ReasonHost:     {http.StatusBadRequest, "The host is ambiguous: it is not a name or an IP address with an optional port."},
 	ReasonPath: {http.StatusBadRequest, "The path is ambiguous: it has empty or dot segments, parameters, backslashes, slashes or " +
 		"percent signs that are encoded, or bytes that are not UTF-8."},
-	ReasonDenied:          {http.StatusForbidden, notAllowed},
+	ReasonDenied:          {http.StatusForbidden, "This is not allowed."},
 	ReasonAbsent:          {http.StatusUnauthorized, "A credential is needed."},
 	ReasonInvalid:         {http.StatusForbidden, invalidCredential},
 	ReasonExpired:         {http.StatusForbidden, invalidCredential},
@@ -57,33 +58,25 @@ var refusals = map[Reason]refusal{
 	ReasonUndecided:       {http.StatusServiceUnavailable, "This cannot be decided at the moment."},
 }
 
-const (
-	invalidCredential = "The credential is not valid."
-	notAllowed        = "This is not allowed."
-)
+const invalidCredential = "The credential is not valid."
 
 // Reasons lists all reasons.
 func Reasons() []Reason {
 	return slices.AppendSeq([]Reason{ReasonAllowed, ReasonOpen, ReasonAnonymous}, maps.Keys(refusals))
 }
 
+// refusal is what a client is told. What is not in the list is denied.
+func (r Reason) refusal() refusal { return cmp.Or(refusals[r], refusals[ReasonDenied]) }
+
 // Status is the HTTP status of a refusal, unless a policy sets another one.
-func (r Reason) Status() int {
-	if known, ok := refusals[r]; ok {
-		return known.status
-	}
-	return http.StatusForbidden
-}
+func (r Reason) Status() int { return r.refusal().status }
 
 // Sentence tells a client why its request is refused. limits is what the limiter decided, nil if it was not asked.
 func (r Reason) Sentence(limits *ratelimit.Result) string {
 	if limits != nil && r.Status() == http.StatusTooManyRequests {
 		return detail(limits)
 	}
-	if known, ok := refusals[r]; ok {
-		return known.sentence
-	}
-	return notAllowed
+	return r.refusal().sentence
 }
 
 // Body is the body of a refusal with this status.
