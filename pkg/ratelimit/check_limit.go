@@ -100,17 +100,17 @@ func (c *checker) checkName(name, at string) {
 
 // failSpec reports a limit that cannot be counted, at the key that makes it so.
 func (c *checker) failSpec(l *Limit, spec LimitSpec, at string, err *SpecError) {
-	where, all := at+"."+string(err.Field), specPaths(at)
+	where, all := at+"."+err.Field, specPaths(at)
 	switch err.Field {
-	case SpecUnit:
+	case "unit":
 		if spec.Unit != descriptors.UnknownUnit { // without one: reported
 			c.At(where).Fail(err.Message)
 		}
-	case SpecAlgorithm:
+	case "algorithm":
 		c.At(where).Fail(err.Message)
-	case SpecMultiplier:
+	case "unit_multiplier":
 		c.At(where, all...).Fail(err.Message, "a smaller `unit_multiplier`, at most 77 years in all")
-	case SpecBurst:
+	case "burst":
 		switch {
 		case spec.Algorithm.HasBurst():
 			c.At(where, all...).Fail(err.Message,
@@ -122,7 +122,7 @@ func (c *checker) failSpec(l *Limit, spec LimitSpec, at string, err *SpecError) 
 			c.Key(where, at+".algorithm").Fail(err.Message,
 				"add `algorithm: token_bucket` or `leaky_bucket`, or delete `burst`")
 		}
-	case SpecRequests:
+	case "requests_per_unit":
 		hint := "for no limit at all write `unlimited: true` and nothing else"
 		if spec.Algorithm == bucket.SlidingWindowLog && spec.Requests <= bucket.MaxRequests {
 			hint = "sliding_window_counter counts more, at a fixed cost"

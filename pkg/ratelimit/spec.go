@@ -23,21 +23,10 @@ type LimitSpec struct {
 	Burst int64 `json:"burst,omitempty" yaml:"burst" min:"1"`
 }
 
-// SpecField names the part of a LimitSpec that is wrong, as a key of YAML.
-type SpecField string
-
-// The parts of a LimitSpec.
-const (
-	SpecRequests   SpecField = "requests_per_unit"
-	SpecUnit       SpecField = "unit"
-	SpecMultiplier SpecField = "unit_multiplier"
-	SpecAlgorithm  SpecField = "algorithm"
-	SpecBurst      SpecField = "burst"
-)
-
 // SpecError says why a LimitSpec cannot be counted.
 type SpecError struct {
-	Field SpecField
+	// Field is the part that is wrong, as a key of YAML.
+	Field string
 	// Message names the value and the largest one that can be counted.
 	Message string
 }
@@ -48,18 +37,18 @@ func (e *SpecError) Error() string { return e.Message }
 func (s LimitSpec) Bucket() (bucket.Limit, *SpecError) {
 	unit, multiplier := s.Unit.Micros(), max(1, s.Multiplier)
 	l := bucket.Limit{Algorithm: s.Algorithm.For(s.Requests), Requests: s.Requests, Burst: s.Burst}
-	fail := func(field SpecField, format string, args ...any) (bucket.Limit, *SpecError) {
+	fail := func(field, format string, args ...any) (bucket.Limit, *SpecError) {
 		return l, &SpecError{field, fmt.Sprintf(format, args...)}
 	}
 	switch most := uint64(bucket.MaxWindow / max(1, unit)); {
 	case !slices.Contains(bucket.Algorithms, l.Algorithm):
-		return fail(SpecAlgorithm, "%v", l.Check())
+		return fail("algorithm", "%v", l.Check())
 	case s.Burst != 0 && !s.Algorithm.HasBurst():
-		return fail(SpecBurst, "`burst` has no meaning for %s", s.Algorithm)
+		return fail("burst", "`burst` has no meaning for %s", s.Algorithm)
 	case unit == 0:
-		return fail(SpecUnit, "unit %d is unknown: want second, minute, hour, day, week, month or year", s.Unit)
+		return fail("unit", "unit %d is unknown: want second, minute, hour, day, week, month or year", s.Unit)
 	case multiplier > most:
-		return fail(SpecMultiplier, "a window of %d %ss cannot be counted exactly: at most %d", multiplier, s.Unit, most)
+		return fail("unit_multiplier", "a window of %d %ss cannot be counted exactly: at most %d", multiplier, s.Unit, most)
 	}
 	l.Window = unit * int64(multiplier)
 	if l.Burst == 0 && l.Algorithm.HasBurst() {
@@ -72,7 +61,7 @@ func (s LimitSpec) Bucket() (bucket.Limit, *SpecError) {
 	rate := l
 	rate.Burst = 1
 	if s.Burst != 0 && rate.Check() == nil {
-		return fail(SpecBurst, "%v", err)
+		return fail("burst", "%v", err)
 	}
-	return fail(SpecRequests, "%v", err)
+	return fail("requests_per_unit", "%v", err)
 }

@@ -34,19 +34,19 @@ func TestLimitSpec(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		spec  spec
-		field ratelimit.SpecField
+		field string
 		want  string
 	}{
-		"no unit":           {spec{Requests: 1, Algorithm: bucket.FixedWindow}, ratelimit.SpecUnit, "want second, minute"},
-		"an unknown unit":   {spec{Requests: 1, Unit: 99, Algorithm: bucket.FixedWindow}, ratelimit.SpecUnit, "want second, minute"},
-		"too many units":    {spec{Requests: 1, Unit: descriptors.Year, Multiplier: 78, Algorithm: bucket.FixedWindow}, ratelimit.SpecMultiplier, "at most 77"},
-		"countless units":   {spec{Requests: 1, Unit: descriptors.Second, Multiplier: 1<<64 - 1, Algorithm: bucket.FixedWindow}, ratelimit.SpecMultiplier, "at most"},
-		"too many requests": {spec{Requests: 10_001, Unit: descriptors.Day, Algorithm: bucket.SlidingWindowLog}, ratelimit.SpecRequests, "at most 10000"},
-		"no algorithm":      {spec{Requests: 1, Unit: descriptors.Day}, ratelimit.SpecAlgorithm, "no algorithm"},
-		"a burst of none":   {spec{Requests: 1, Unit: descriptors.Day, Burst: 2, Algorithm: bucket.SlidingWindow}, ratelimit.SpecBurst, "no meaning for sliding_window"},
-		"a burst too large": {spec{Requests: 1, Unit: descriptors.Year, Burst: 78, Algorithm: bucket.TokenBucket}, ratelimit.SpecBurst, "at most 77"},
+		"no unit":           {spec{Requests: 1, Algorithm: bucket.FixedWindow}, "unit", "want second, minute"},
+		"an unknown unit":   {spec{Requests: 1, Unit: 99, Algorithm: bucket.FixedWindow}, "unit", "want second, minute"},
+		"too many units":    {spec{Requests: 1, Unit: descriptors.Year, Multiplier: 78, Algorithm: bucket.FixedWindow}, "unit_multiplier", "at most 77"},
+		"countless units":   {spec{Requests: 1, Unit: descriptors.Second, Multiplier: 1<<64 - 1, Algorithm: bucket.FixedWindow}, "unit_multiplier", "at most"},
+		"too many requests": {spec{Requests: 10_001, Unit: descriptors.Day, Algorithm: bucket.SlidingWindowLog}, "requests_per_unit", "at most 10000"},
+		"no algorithm":      {spec{Requests: 1, Unit: descriptors.Day}, "algorithm", "no algorithm"},
+		"a burst of none":   {spec{Requests: 1, Unit: descriptors.Day, Burst: 2, Algorithm: bucket.SlidingWindow}, "burst", "no meaning for sliding_window"},
+		"a burst too large": {spec{Requests: 1, Unit: descriptors.Year, Burst: 78, Algorithm: bucket.TokenBucket}, "burst", "at most 77"},
 		"requests as a burst too large": {spec{Requests: 1 << 32, Unit: descriptors.Year, Algorithm: bucket.TokenBucket},
-			ratelimit.SpecRequests, "at most 4294967295"},
+			"requests_per_unit", "at most 4294967295"},
 	} {
 		if _, err := c.spec.Bucket(); err == nil || err.Field != c.field || !strings.Contains(err.Message, c.want) {
 			t.Errorf("%s: got %+v, want field %s and %q", name, err, c.field, c.want)

@@ -173,7 +173,7 @@ func (c *checks) limit(l ratelimit.LimitSpec) {
 	if err == nil {
 		return
 	}
-	c.add("limit."+string(err.Field), err.Message, "the limit of a key must be one that can be counted exactly")
+	c.add("limit."+err.Field, err.Message, "the limit of a key must be one that can be counted exactly")
 	c.mistakes[len(c.mistakes)-1].Also = []string{
 		"limit.requests_per_unit", "limit.unit", "limit.unit_multiplier", "limit.algorithm", "limit.burst",
 	}
