@@ -9,18 +9,27 @@ import (
 // bite is how many slots are looked at under one hold of a lock, by the sweep and by a snapshot: some tens of µs.
 const bite = 256
 
-// sweep looks at one shard after the other, so that all have had their turn within the interval, until ctx is done.
-func (s *Store) sweep(ctx context.Context, interval time.Duration) {
-	ticker := time.NewTicker(max(interval/time.Duration(len(s.shards)), time.Millisecond))
+// every calls f after each interval until ctx is done.
+func every(ctx context.Context, interval time.Duration, f func()) {
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	for next := 0; ; next = (next + 1) % len(s.shards) {
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+			f()
 		}
-		s.shards[next].sweep(s.clock())
 	}
+}
+
+// sweep looks at one shard after the other, so that all have had their turn within the interval, until ctx is done.
+func (s *Store) sweep(ctx context.Context, interval time.Duration) {
+	next := 0
+	every(ctx, max(interval/time.Duration(len(s.shards)), time.Millisecond), func() {
+		s.shards[next].sweep(s.clock())
+		next = (next + 1) % len(s.shards)
+	})
 }
 
 // sweep drops what has expired, a bite at a time.
@@ -46,16 +55,9 @@ func (sh *shard) sweepBite(from uint32, now int64) (more bool) {
 
 // saveEvery saves a snapshot every interval until ctx is done.
 func (s *Store) saveEvery(ctx context.Context, interval time.Duration) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	every(ctx, interval, func() {
 		if err := s.save(); err != nil {
 			s.logger.ErrorContext(ctx, "the snapshot of the buckets was not saved; the last one is kept", slog.Any("error", err))
 		}
-	}
+	})
 }

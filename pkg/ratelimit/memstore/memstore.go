@@ -30,11 +30,9 @@ const (
 
 // Config is how a store is set up. The zero value is a store of the defaults, without a snapshot.
 type Config struct {
-	// MaxBuckets is the most buckets kept, at some 150 bytes each, keys of up to 72 bytes included; what a log remembers
-	// comes on top. Default 1,000,000. When it is reached, a new bucket takes the place of another of the rule (Take.Rule) that
-	// has the most buckets: of a few chosen at random, the one with the greatest part of its quota left. So a rule loses no
-	// bucket to another rule while that has more, and none at all while it has less than its equal share of MaxBuckets. Each
-	// of up to 64 shards, among which the keys are spread by a random hash, does this by itself. See shard.evict.
+	// MaxBuckets is the most buckets kept, at some 150 bytes each, keys of up to 72 bytes included; what a log remembers comes on
+	// top. Default 1,000,000. When it is reached, a new bucket takes the place of one of the rule (Take.Rule) that has the most
+	// buckets, so a rule loses none while it has less than its equal share. Each of up to 64 shards does this by itself.
 	MaxBuckets int
 	// SweepInterval is the time in which every bucket is looked at once and dropped if it has expired. Default 10 s.
 	SweepInterval time.Duration
@@ -63,10 +61,8 @@ type Store struct {
 
 	snapshotPath               string
 	snapshots, failedSnapshots atomic.Uint64
-	cancel                     context.CancelFunc
 	background                 sync.WaitGroup
-	closing                    sync.Once
-	errClose                   error
+	close                      func() error // once
 }
 
 // New returns a store with what the snapshot holds, if one is configured and exists. A snapshot that cannot be used is
@@ -86,7 +82,17 @@ func New(cfg Config) (*Store, error) {
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s.cancel = cancel
+	s.close = sync.OnceValue(func() error {
+		cancel()
+		s.background.Wait()
+		if s.snapshotPath == "" {
+			return nil
+		}
+		if err := s.save(); err != nil {
+			return fmt.Errorf("memory store: %w", err)
+		}
+		return nil
+	})
 	s.background.Go(func() { s.sweep(ctx, cfg.SweepInterval) })
 	if s.snapshotPath != "" {
 		s.background.Go(func() { s.saveEvery(ctx, cfg.SnapshotInterval) })
@@ -247,16 +253,4 @@ func (s *Store) Stats() Stats {
 
 // Close ends what runs in the background and saves a last snapshot, if one is configured; its error is that of the save.
 // Take still decides after Close, but what it charges then is not saved. A second Close does nothing and returns the same.
-func (s *Store) Close() error {
-	s.closing.Do(func() {
-		s.cancel()
-		s.background.Wait()
-		if s.snapshotPath == "" {
-			return
-		}
-		if err := s.save(); err != nil {
-			s.errClose = fmt.Errorf("memory store: %w", err)
-		}
-	})
-	return s.errClose
-}
+func (s *Store) Close() error { return s.close() }
