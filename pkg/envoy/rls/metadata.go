@@ -65,22 +65,18 @@ func descriptorMetadata(d *descriptors.Descriptor) map[string]any {
 	return fields
 }
 
-// merge adds what is not there yet; maps of both are merged.
+// merge adds what is not there yet; maps of both are merged. It copies maps, because the rule's own must not change.
 func merge(to, from map[string]any) {
 	for k, v := range from {
 		inner, isMap := v.(map[string]any)
-		old, there := to[k]
-		oldInner, oldIsMap := old.(map[string]any)
-		switch {
-		case there && isMap && oldIsMap:
-			merge(oldInner, inner)
-		case there:
-		case isMap: // a copy: the rule's own must not change
-			copied := map[string]any{}
-			merge(copied, inner)
-			to[k] = copied
-		default:
+		if _, there := to[k]; !there {
 			to[k] = v
+			if isMap {
+				to[k] = map[string]any{}
+			}
+		}
+		if old, ok := to[k].(map[string]any); ok && isMap {
+			merge(old, inner)
 		}
 	}
 }

@@ -56,6 +56,9 @@ func unmarshalStruct(msg string, fields map[string]any, depth int) error {
 // merged, as for the generated code.
 func unmarshalValue(msg string, value any, depth int) (any, error) {
 	err := EachField(msg, func(f Field) error {
+		if depth == 0 && (f.Tag == valueStruct || f.Tag == valueList) {
+			f.Tag = valueNull
+		}
 		switch f.Tag {
 		case valueNull:
 			value = nil
@@ -66,10 +69,6 @@ func unmarshalValue(msg string, value any, depth int) (any, error) {
 		case valueBool:
 			value = f.Number != 0
 		case valueStruct:
-			if depth == 0 {
-				value = nil
-				return nil
-			}
 			fields, ok := value.(map[string]any)
 			if !ok {
 				fields = make(map[string]any)
@@ -77,10 +76,6 @@ func unmarshalValue(msg string, value any, depth int) (any, error) {
 			}
 			return unmarshalStruct(f.Text, fields, depth-1)
 		case valueList:
-			if depth == 0 {
-				value = nil
-				return nil
-			}
 			list, _ := value.([]any)
 			list, err := unmarshalList(f.Text, list, depth-1)
 			value = list

@@ -4,6 +4,8 @@
 package wire
 
 import (
+	"encoding/binary"
+
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -105,10 +107,7 @@ func consumeFixed64(s string) (v uint64, n int) {
 	if len(s) < size {
 		return 0, -1
 	}
-	for i := range size {
-		v |= uint64(s[i]) << (8 * i)
-	}
-	return v, size
+	return binary.LittleEndian.Uint64([]byte(s[:size])), size
 }
 
 func consumeText(s string) (string, int) {

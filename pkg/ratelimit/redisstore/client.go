@@ -28,12 +28,7 @@ func hashOf(script string) string {
 
 // work sends what gathers, call after call, until the lane is closed.
 func (s *Store) work() {
-	var batch []*call
-	for {
-		var ok bool
-		if batch, ok = s.lane.gather(batch[:0]); !ok {
-			return
-		}
+	for batch, ok := s.lane.gather(nil); ok; batch, ok = s.lane.gather(batch[:0]) {
 		if len(batch) > 0 {
 			s.send(batch)
 		}
