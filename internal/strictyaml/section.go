@@ -160,8 +160,8 @@ func (k *key) formOf(t reflect.Type) form {
 			name = "list of maps"
 		}
 		schema := map[string]any{"type": "array", "items": element.schema}
-		least, bounded := k.bound("min")
-		if bounded {
+		least := k.bound("min", 0)
+		if least > 0 {
 			schema["minItems"] = least
 		}
 		return form{k.readList(element.read, least), schema, name}
@@ -199,36 +199,27 @@ func (k *key) example() string {
 	}
 }
 
-// bound returns the number of a tag.
-func (k *key) bound(tag string) (n int64, ok bool) {
+// bounds returns the least and the most that an integer can be: by its tags, else by its type, but at most what
+// fits an int64.
+func (k *key) bounds() (least, most int64) {
+	bits := k.typ.Bits()
+	most = math.MaxInt64 >> (64 - bits)
+	least = -most - 1
+	if k.typ.Kind() >= reflect.Uint {
+		least, most = 0, math.MaxInt64>>max(0, 63-bits)
+	}
+	return k.bound("min", least), k.bound("max", most)
+}
+
+// bound returns the number of a tag, or the default without the tag.
+func (k *key) bound(tag string, standard int64) int64 {
 	text, ok := k.tag.Lookup(tag)
 	if !ok {
-		return 0, false
+		return standard
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		panic(fmt.Sprintf("strictyaml: the tag %s of %s is no whole number: %s", tag, k.name, text))
 	}
-	return n, true
-}
-
-// bounds returns the least and the most that an integer can be: by its tags, else by its type, but at most what
-// fits an int64.
-func (k *key) bounds() (least, most int64) {
-	bits := k.typ.Bits()
-	if k.typ.Kind() >= reflect.Uint {
-		least, most = 0, math.MaxInt64
-		if bits < 64 {
-			most = 1<<bits - 1
-		}
-	} else {
-		least, most = -1<<(bits-1), 1<<(bits-1)-1
-	}
-	if n, ok := k.bound("min"); ok {
-		least = n
-	}
-	if n, ok := k.bound("max"); ok {
-		most = n
-	}
-	return least, most
+	return n
 }

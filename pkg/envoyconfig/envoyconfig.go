@@ -2,7 +2,6 @@ package envoyconfig
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -85,8 +84,8 @@ func (c *check) expect(policies map[string]*authz.Policy) {
 			names[name] = true
 		}
 		for _, one := range p.Credentials {
-			c.cookies = c.cookies || one.APIKey != nil && one.APIKey.Cookie != nil || one.JWT != nil &&
-				one.JWT.Cookie != nil
+			inCookie := one.APIKey != nil && one.APIKey.Cookie != nil || one.JWT != nil && one.JWT.Cookie != nil
+			c.cookies = c.cookies || inCookie
 		}
 	}
 	delete(names, "")
@@ -152,13 +151,11 @@ func scopesOf(scoped, root value) []value {
 func (c *check) scopes(scoped value) {
 	for _, fragment := range scoped.get("scope_key_builder").get("fragments").list() {
 		header := fragment.get("header_value_extractor").get("name")
-		name := strings.ToLower(header.Text())
-		if !slices.Contains(c.identity, name) {
-			continue
+		if name := strings.ToLower(header.Text()); slices.Contains(c.identity, name) {
+			c.Fail(header.Value, "Envoy chooses the scope of routes before ext_authz sets "+suggest.Quoted(name),
+				"do not choose scopes by it: match on it in the routes of one scope",
+				"`clear_route_cache: true` does not help: without a scope there is no route, and Envoy does not ask extauthz")
 		}
-		c.Fail(header.Value, "Envoy chooses the scope of routes before ext_authz sets "+suggest.Quoted(name),
-			"do not choose scopes by it: match on it in the routes of one scope",
-			"`clear_route_cache: true` does not help: without a scope there is no route, and Envoy does not ask extauthz")
 	}
 }
 
@@ -186,27 +183,24 @@ func (c *check) removedEarly(manager value, overHTTP bool) {
 			}
 		}
 	}
-	at := cmp.Or(extensions, manager)
-	remedy := func(names []string) string {
-		const add = "add to the `mutations:` of early_header_mutation_extensions: "
-		if !overHTTP {
-			return add + elements("{remove: %s}", names)
+	const add = "add to the `mutations:` of early_header_mutation_extensions: "
+	remedy := func(name string) string {
+		if overHTTP {
+			return `{remove_on_match: {key_matcher: {safe_regex: {regex: "` + anySeparator(name, "[^a-z0-9]") + `"}}}}`
 		}
-		regexes := make([]string, len(names))
-		for i, name := range names {
-			regexes[i] = anySeparator(name, "[^a-z0-9]")
-		}
-		return add + elements(`{remove_on_match: {key_matcher: {safe_regex: {regex: "%s"}}}}`, regexes)
+		return "{remove: " + name + "}"
 	}
+	at := cmp.Or(extensions, manager)
 	if len(kept) > 0 {
 		c.Fail(at.Value, "Envoy does not remove "+suggest.List(kept, " and ")+" of clients before it chooses a route",
 			"a route that matches on it is then the client's choice, and a route without ext_authz passes it on",
-			remedy(kept), "envoy/envoy.yaml shows the whole extension")
+			add+elements(kept, remedy), "envoy/envoy.yaml shows the whole extension")
 	}
 	if len(lookalikes) > 0 {
-		c.Fail(at.Value, "Envoy does not remove "+suggest.List(lookalikes, " and ")+" of clients, and extauthz cannot see it over HTTP",
+		c.Fail(at.Value,
+			"Envoy does not remove "+suggest.List(lookalikes, " and ")+" of clients, and extauthz cannot see it over HTTP",
 			"some applications read it as the identity header whose name has other separators",
-			remedy(lookalikes), "envoy/http-ext_authz.yaml shows the whole extension")
+			add+elements(lookalikes, remedy), "envoy/http-ext_authz.yaml shows the whole extension")
 	}
 }
 
@@ -251,14 +245,13 @@ func (c *check) service(s value) {
 		}
 		c.Fail(cmp.Or(listed, s).Value,
 			"Envoy drops "+suggest.List(dropped, " and ")+" from the answer, because allowed_upstream_headers lacks it",
-			why, "add to its `patterns:` "+elements("{exact: %s}", dropped))
+			why, "add to its `patterns:` "+elements(dropped, func(name string) string { return "{exact: " + name + "}" }))
 	}
-	if appended := answer.get("allowed_upstream_headers_to_append"); appended.there() {
-		for _, name := range wanted {
-			if appended.get("patterns").anyMatches(name) {
-				c.Fail(appended.Value, "Envoy appends "+suggest.Quoted(name)+" to the client's own",
-					"list it in allowed_upstream_headers alone, which replaces it")
-			}
+	appended := answer.get("allowed_upstream_headers_to_append")
+	for _, name := range wanted {
+		if appended.get("patterns").anyMatches(name) {
+			c.Fail(appended.Value, "Envoy appends "+suggest.Quoted(name)+" to the client's own",
+				"list it in allowed_upstream_headers alone, which replaces it")
 		}
 	}
 }
@@ -308,8 +301,8 @@ func (v value) matches(name string) bool {
 		"exact":  func(name, text string) bool { return name == text },
 		"prefix": strings.HasPrefix, "suffix": strings.HasSuffix, "contains": strings.Contains,
 	} {
-		if text := fold(v.get(kind).Text()); text != "" {
-			return is(name, text)
+		if text := fold(v.get(kind).Text()); text != "" && is(name, text) {
+			return true
 		}
 	}
 	re, err := regexp.Compile("^(?:" + v.get("safe_regex").get("regex").Text() + ")$")
@@ -384,11 +377,11 @@ func snake(key string) string {
 	return capital.ReplaceAllStringFunc(key, func(c string) string { return "_" + strings.ToLower(c) })
 }
 
-// elements writes a list as a file has them.
-func elements(format string, list []string) string {
-	written := make([]string, len(list))
-	for i, name := range list {
-		written[i] = fmt.Sprintf(format, name)
+// elements writes a list as a file has them, by what writes one of them.
+func elements(names []string, write func(name string) string) string {
+	var written []string
+	for _, name := range names {
+		written = append(written, write(name))
 	}
 	return "`" + strings.Join(written, ", ") + "`"
 }
