@@ -104,7 +104,11 @@ func (d *decoder) unknownKey(in *section, f field) {
 		d.sections = d.kind.sections(d.top)
 		slices.SortStableFunc(d.sections, func(a, b *section) int { return cmp.Compare(a.rank, b.rank) })
 	}
-	message := fmt.Sprintf("unknown key %s %s", suggest.Quoted(f.key), in.where)
+	where := "in " + in.Name
+	if in == d.top {
+		where = "at " + in.Name
+	}
+	message := fmt.Sprintf("unknown key %s %s", suggest.Quoted(f.key), where)
 	word := suggest.Closest(f.key, in.names)
 	home := d.homeOf(f.key, in)
 	var hints []string
@@ -114,7 +118,7 @@ func (d *decoder) unknownKey(in *section, f field) {
 	case word != "" && (home == nil || suggest.Distance(f.key, word) == 1):
 		hints = []string{suggest.DidYouMean(f.key, in.names)}
 	case home != nil:
-		message = fmt.Sprintf("%s does not belong %s", suggest.Quoted(f.key), in.where)
+		message = fmt.Sprintf("%s does not belong %s", suggest.Quoted(f.key), where)
 		hints = []string{home.Belongs}
 	default:
 		hints = []string{"the keys here are " + suggest.List(in.names, ", ")}

@@ -217,9 +217,7 @@ func (k *key) readMap(value reader) reader {
 
 // readAny reads a value as plain Go data.
 func readAny(d *decoder, f field, into reflect.Value) bool {
-	if free := d.free(f.value); free != nil {
-		into.Set(reflect.ValueOf(free))
-	}
+	*into.Addr().Interface().(*any) = d.free(f.value)
 	return true
 }
 

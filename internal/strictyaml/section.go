@@ -19,8 +19,6 @@ type section struct {
 	Section
 	// rank is its row in the kind's sections.
 	rank int
-	// where is what its inside is called.
-	where string
 	// part is the key at the top of the file that the section is below, "" for the top itself.
 	part  string
 	keys  []*key
@@ -49,9 +47,9 @@ type key struct {
 // section returns what the maps of a type are called and the keys that they have. They are under a key, or in a list
 // there; the root map is under none.
 func (kind *Kind) section(t reflect.Type, under *key) *section {
-	name, in, belongs := "the top level of the file", "at ", "it belongs at the top level of the file"
+	name, belongs := "the top level of the file", "it belongs at the top level of the file"
 	if under != nil {
-		name, in, belongs = suggest.Quoted(under.name), "in ", "it belongs inside "+suggest.Quoted(under.name+":")
+		name, belongs = suggest.Quoted(under.name), "it belongs inside "+suggest.Quoted(under.name+":")
 		if under.list {
 			name, belongs = "an element of "+name, "it belongs in an element of "+suggest.Quoted(under.name+":")
 		}
@@ -65,7 +63,6 @@ func (kind *Kind) section(t reflect.Type, under *key) *section {
 		s.Section = kind.Sections[s.rank]
 	}
 	s.Name, s.Belongs = cmp.Or(s.Name, name), cmp.Or(s.Belongs, belongs)
-	s.where = in + s.Name
 	if under != nil {
 		s.Example = cmp.Or(s.Example, under.example())
 		s.part = cmp.Or(under.in.part, under.name)

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -87,18 +88,15 @@ func lostOfPolicy(domain string, before, now *authz.Policy) (names []string) {
 // accessText names an access rule by what it matches.
 func accessText(rule authz.Access) string {
 	var parts []string
-	key, path := rule.Path.Form()
-	for _, part := range []struct{ name, value string }{
-		{"hosts", strings.Join(rule.Hosts, ",")}, {"methods", strings.Join(rule.Methods, ",")}, {key, path},
-	} {
-		if part.value != "" {
-			parts = append(parts, part.name+"="+part.value)
+	add := func(name, value string) {
+		if value != "" {
+			parts = append(parts, name+"="+value)
 		}
 	}
-	if len(parts) == 0 {
-		return "for all requests"
-	}
-	return oneLine(strings.Join(parts, " "))
+	add("hosts", strings.Join(rule.Hosts, ","))
+	add("methods", strings.Join(rule.Methods, ","))
+	add(rule.Path.Form())
+	return cmp.Or(oneLine(strings.Join(parts, " ")), "for all requests")
 }
 
 // eachLimit calls f with the full name of each limit's rule, and with what people call the limit.
