@@ -80,8 +80,7 @@ func matchPrincipal(pattern, principal string) bool {
 	}
 }
 
-// find returns the credential at its place in the request. One that comes twice is not valid: this service and the upstream
-// might each read another.
+// find returns the credential. One that comes twice is not valid, because the upstream might read the other.
 func (at *place) find(r *Request, query string) (string, error) {
 	switch at.in {
 	case inHeader:

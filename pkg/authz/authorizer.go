@@ -159,8 +159,7 @@ func (a *Authorizer) begin(ctx context.Context, pending *Pending) {
 	pending.Query = ratelimit.Query{Descriptors: descriptorsOf(p.limits, f), Own: d.Identity.Limit, MaxHold: r.MaxHold.Microseconds()}
 }
 
-// withoutWaiting is the context for a credential that a request may be without: done, so that nobody waits for an issuer's keys who
-// need not say who he is.
+// withoutWaiting returns a context that is done if credentials are optional: such a request waits for no keys.
 func withoutWaiting(ctx context.Context, open bool) context.Context {
 	if !open {
 		return ctx

@@ -109,8 +109,7 @@ func (c *checker) checkMethods(path string, methods []string) {
 	}
 }
 
-// checkPattern checks the pattern of a path. It returns false for one that cannot match. Requests are compared with it after
-// percent-decoding.
+// checkPattern checks the pattern of a path. It returns false for one that cannot match.
 func (c *checker) checkPattern(path string, p *PathPattern) bool {
 	if p == nil {
 		return true
@@ -120,8 +119,7 @@ func (c *checker) checkPattern(path string, p *PathPattern) bool {
 	return key != "" && c.checkPath(at, pattern) && c.checkVariables(at, pattern, key == "template")
 }
 
-// checkPath reports a pattern that no path can match, or only one that is refused before rules are looked at; otherwise it returns
-// true.
+// checkPath reports a pattern that only paths match that no request has or that are refused; else it returns true.
 func (c *checker) checkPath(at, path string) bool {
 	refused := func(what string) {
 		c.At(at).Fail("no path matches: "+what+" is refused, since the upstream may read it otherwise",
@@ -154,8 +152,7 @@ func (c *checker) checkPath(at, path string) bool {
 	return false
 }
 
-// checkVariables reports {name} where it stands for itself, or for less than a segment; otherwise it returns true. It warns of `*`,
-// which always stands for itself.
+// checkVariables reports a {name} that is not a whole segment; else it returns true. It warns of `*`, which is itself.
 func (c *checker) checkVariables(at, pattern string, isTemplate bool) bool {
 	if strings.Contains(pattern, "*") {
 		c.At(at).Warn(
@@ -192,8 +189,7 @@ func (c *checker) checkVariables(at, pattern string, isTemplate bool) bool {
 	return ok
 }
 
-// The work of comparing rules of access with each other grows with the square: so many are compared, with so many hosts and
-// methods each.
+// So many rules of access are compared, with so many hosts and methods each: the work grows with the square.
 const (
 	maxCompared = 500
 	maxPatterns = 32

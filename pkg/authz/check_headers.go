@@ -50,8 +50,7 @@ func (h *IdentityHeaders) given() [len(identityHeaderKeys)]*OptionalHeader {
 	return [...]*OptionalHeader{h.Owner, h.Plan, h.Method, h.KeyID}
 }
 
-// Names returns the names with their defaults, in lower case, "" for none: of the headers with the owner, the plan, the
-// method and the ID of the key.
+// Names returns the names with their defaults, in lower case, "" for none: owner, plan, method, ID of the key.
 func (h *IdentityHeaders) Names() [len(identityHeaderKeys)]string {
 	names := [...]string{"x-auth-owner", "x-auth-plan", "x-auth-method", "x-auth-key-id"}
 	for i, name := range h.given() {
@@ -108,8 +107,7 @@ func (c *checker) checkIdentityHeader(at ratelimit.Spot, name string) {
 	at.Fail(suggest.Quoted(name)+" cannot tell who calls: "+why, remedy)
 }
 
-// checkKeepHeaders checks the headers that stay on requests although applications may read another path, host or method
-// from them.
+// checkKeepHeaders reports headers that are not removed in any case.
 func (c *checker) checkKeepHeaders() {
 	known := overrideHeaders[:]
 	for i, name := range c.KeepHeaders {

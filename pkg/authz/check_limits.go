@@ -12,8 +12,7 @@ import (
 // maxLimits is how many descriptors a request can have: all of them are decided together, in one call of the store.
 const maxLimits = 64
 
-// checkLimits checks what requests are limited by. example is an action of such a limit; instead is what to write for an action
-// that gives away a secret.
+// checkLimits checks limits. example is an action; instead is what to write for one that gives away a secret.
 func (c *checker) checkLimits(list string, limits []RateLimit, example, instead string) {
 	for i := range limits {
 		l, path := &limits[i], ratelimit.Element(list, i)

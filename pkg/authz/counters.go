@@ -54,6 +54,5 @@ func (a *Authorizer) EachFailure(f func(reason reply.Reason, answer FailureAnswe
 	}
 }
 
-// UntrustedHops returns how many requests had an x-forwarded-for that does not end with the address of the peer, where the policy has
-// trusted_hops.
+// UntrustedHops returns how many requests OnUntrustedHops was called for.
 func (a *Authorizer) UntrustedHops() uint64 { return a.untrustedHops.Load() }

@@ -7,8 +7,8 @@ import (
 
 // Keys checks API keys. It is safe for concurrent use.
 type Keys interface {
-	// Check returns the identity of a key. Its error is ErrInvalid, ErrExpired, ErrNotYet, ErrDisabled, or ErrUnavailable while
-	// the place where the key may be kept cannot be read. It is the same for an unknown key and for a wrong one, after the same
+	// Check returns the identity of a key. Its error is ErrInvalid, ErrExpired, ErrNotYet, ErrDisabled, or
+	// ErrUnavailable while the keys cannot be read. An unknown key and a wrong one get the same error after the same
 	// work.
 	Check(key string) (Identity, error)
 }

@@ -142,8 +142,7 @@ func (p *PathPattern) compile() pathPattern {
 	return pathPattern{templatePath, text(p.Template), text(p.Template)}
 }
 
-// match reports whether the path fits the pattern. A prefix ends at a slash: /admin takes /admin and /admin/users, not
-// /administration.
+// match reports whether the pattern matches. The prefix /admin matches /admin and /admin/users, not /administration.
 func (p *pathPattern) match(path string) bool {
 	switch p.kind {
 	case exactPath:

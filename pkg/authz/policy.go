@@ -102,8 +102,7 @@ func (p *PathPattern) Form() (key, text string) {
 	return "", ""
 }
 
-// IdentityHeaders are the names of request headers that tell the upstream who sends a request. They are always set or removed, so
-// that no client can send its own.
+// IdentityHeaders tell the upstream who sends a request. Those of the client are always replaced or removed.
 type IdentityHeaders struct {
 	Owner  *OptionalHeader `yaml:"owner" doc:"The header with the owner of the credential. off sends none." default:"x-auth-owner" example:"x-customer"`
 	Plan   *OptionalHeader `yaml:"plan" doc:"The header with the plan of the owner. off sends none." default:"x-auth-plan" example:"off"`

@@ -26,10 +26,9 @@ func failure(err error) reply.Reason {
 }
 
 // limitRefused answers a request that was refused for its credential: with 429 if a limit of the policy's Refused is
-// exceeded, else as before. The request stays refused whatever the limiter decides, and also if the limiter cannot
-// decide: an undecided request could pass where Envoy has failure_mode_allow. A request with a valid credential never
-// gets here, and the buckets are not those of the policy's Limits, so that an attacker cannot lock out other clients at
-// the same address.
+// exceeded, else as before. The request stays refused also if the limiter cannot decide: an undecided request could
+// pass where Envoy has failure_mode_allow. The buckets are not those of the policy's Limits, so an attacker cannot
+// lock out other clients at the same address.
 func (d *Decision) limitRefused(res *ratelimit.Result) FailureAnswer {
 	if res.Err != nil || res.Allowed || res.Answer == ratelimit.FromPolicyDeny {
 		return FailureRefused

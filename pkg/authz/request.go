@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Request is what a transport knows of the request that asks to pass. All of it but Principal, Source and Extensions is chosen
-// by the client.
+// Request is what a transport knows of a request. The client chooses all but Principal, Source and Extensions.
 type Request struct {
 	// HTTP is false for a connection of a TCP listener, which has only Source and Principal.
 	HTTP bool
@@ -31,8 +30,7 @@ func (r *Request) GRPC() bool {
 	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }
 
-// Headers are the values of each header, by name in lower case. A transport that gets values of the same name joined by Envoy
-// has one value with commas.
+// Headers are the values of each header, by name in lower case. Envoy may have joined several with commas.
 type Headers map[string][]string
 
 // Get returns the values of a header joined by commas; ok is false without the header.

@@ -87,26 +87,21 @@ func (r Record) Err() error {
 func (r Record) Check() []ratelimit.Mistake {
 	var c checks
 	c.id(r)
-	if r.Hash.IsZero() {
-		c.add("hash", "an API key without `hash`", "add the one that `extauthz keys create` gave it")
-	}
+	c.when(r.Hash.IsZero(), "hash", "an API key without `hash`", "add the one that `extauthz keys create` gave it")
 	c.texts(r)
-	if !r.Expires.IsZero() && !r.Expires.After(r.NotBefore) {
-		c.add("expires", "`expires` is not after `not_before`", "so the key would never be valid")
-	}
-	if r.Previous != nil && r.Previous.Hash.IsZero() {
-		c.add("previous.hash", "`previous` without `hash`", "add the hash that the key had before, or delete `previous`")
-	}
-	if r.Previous != nil && r.Previous.ValidUntil.IsZero() {
-		c.add("previous.valid_until", "`previous` without `valid_until`",
+	c.when(!r.Expires.IsZero() && !r.Expires.After(r.NotBefore), "expires",
+		"`expires` is not after `not_before`", "so the key would never be valid")
+	if p := r.Previous; p != nil {
+		c.when(p.Hash.IsZero(), "previous.hash", "`previous` without `hash`",
+			"add the hash that the key had before, or delete `previous`")
+		c.when(p.ValidUntil.IsZero(), "previous.valid_until", "`previous` without `valid_until`",
 			"add until when the key before this one is valid, or delete `previous`")
 	}
 	if r.Limit != nil {
 		c.limit(*r.Limit)
 	}
-	if r.Version < 0 || r.Version > maxVersion {
-		c.add("version", fmt.Sprintf("`version` cannot be %d", r.Version), "want the time of a change, in µs since 1970")
-	}
+	c.when(r.Version < 0 || r.Version > maxVersion, "version",
+		fmt.Sprintf("`version` cannot be %d", r.Version), "want the time of a change, in µs since 1970")
 	return c.mistakes
 }
 
@@ -114,6 +109,13 @@ type checks struct{ mistakes []ratelimit.Mistake }
 
 func (c *checks) add(path, message string, hints ...string) {
 	c.mistakes = append(c.mistakes, ratelimit.Mistake{Path: path, Message: Mask(message), Hints: hints})
+}
+
+// when adds a mistake if something is wrong.
+func (c *checks) when(wrong bool, path, message, hint string) {
+	if wrong {
+		c.add(path, message, hint)
+	}
 }
 
 func (c *checks) id(r Record) {

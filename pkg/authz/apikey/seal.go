@@ -15,8 +15,7 @@ const sealingKey = "extauthz: seals of API key records"
 // ErrSeal is the error of a text that has no seal of the server secret, or was changed since, or belongs to another place.
 var ErrSeal = errors.New("not signed with API_KEY_SECRET, or changed since")
 
-// Seal returns data behind a MAC over the data and its place: a list of texts that say what it is and where it belongs. The MAC has
-// the form of a Hash.
+// Seal returns data behind a MAC over it and its place, which says what it is and where it belongs.
 func (s *Secret) Seal(data []byte, place ...string) []byte {
 	mac := Hash{made: s.peppers[0].fingerprint, digest: s.peppers[0].seal(data, place)}
 	return fmt.Appendf(nil, "%s %s", mac, data)

@@ -59,8 +59,7 @@ func (h *hmacs) sum(parts ...[]byte) (d digest) {
 // fingerprint names the server secret that a hash was made with, so that a hash of another one is told from a wrong key.
 type fingerprint [4]byte
 
-// NewSecret returns the secret of a service: the current one, and the one before it, "" for none, whose keys stay valid. The
-// error never holds a secret.
+// NewSecret returns the current secret with the previous one, "" for none. The error never holds a secret.
 func NewSecret(current, previous string) (*Secret, error) {
 	s := new(Secret)
 	for _, p := range []struct{ name, text string }{{"the server secret", current}, {"the previous server secret", previous}} {

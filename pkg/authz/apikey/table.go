@@ -26,8 +26,7 @@ func (s *Source) Replace(records []Record) (outdated []string) {
 	return outdated
 }
 
-// Older returns the first record whose Version is below that of the key with its id here, and the latter; nil if there is
-// none.
+// Older returns the first record with a Version below that of the active key with its id, and the latter.
 func (s *Source) Older(records []Record) (older *Record, active int64) {
 	t := s.load()
 	for i := range records {

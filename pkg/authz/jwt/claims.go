@@ -95,8 +95,7 @@ func listOf(claim any) []string {
 	return list
 }
 
-// scopesOf is a claim that is a list of words with spaces between them (RFC 8693, 4.2), or a list of strings; nil for another,
-// which grants nothing.
+// scopesOf is a claim that is words with spaces between them (RFC 8693, 4.2) or a list of strings; nil for another.
 func scopesOf(claim any) []string {
 	if text, ok := claim.(string); ok {
 		return strings.Fields(text)

@@ -7,8 +7,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 )
 
-// policy is what tokens are checked by: a validator for each of the active issuers, and the sources of their keys. It does not
-// change; another takes its place.
+// policy is what tokens are checked by. It does not change; another takes its place.
 type policy struct {
 	// before are the validators of the previous issuers, for requests that were on their way when the issuers changed.
 	validators, before map[*authz.Issuer]*validator
@@ -21,10 +20,10 @@ type validator struct {
 	source *source
 }
 
-// SetIssuers makes issuers the active ones: those of Policies, which do not change afterwards. Call it with each new set of policies,
-// before they are used. Keys of a file or URL that is new are read at once, in the background; those of one that no issuer names any
-// more are not read again. An issuer that is as before keeps its keys and verified tokens, also if it is at another address. After
-// Close it does nothing.
+// SetIssuers makes the issuers of Policies the active ones. Call it with each new set of policies, before they are
+// used. Keys of a file or URL that is new are read at once, in the background; those of one that no issuer names any
+// more are not read again. An issuer that equals a previous one keeps its keys and verified tokens. After Close it
+// does nothing.
 func (v *Verifier) SetIssuers(issuers []*authz.Issuer) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -71,8 +71,7 @@ func New(cfg Config) *Verifier {
 	return v
 }
 
-// Close stops the reading of keys and waits for its goroutines to end. Check still answers from what it knows. Close may be
-// called more than once.
+// Close ends all readings of keys. Check still answers from what it knows. Close may be called more than once.
 func (v *Verifier) Close() {
 	v.mu.Lock()
 	v.closed = true

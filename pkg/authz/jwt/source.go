@@ -22,8 +22,8 @@ type origin struct {
 type Reading struct {
 	// Source is the path or URL.
 	Source string
-	// Keys is how many keys are trusted now; Skipped how many of the document cannot be used: of kinds not known here, private,
-	// weak, or for encryption.
+	// Keys is how many keys are trusted now, Skipped how many others the document has: private, weak, or of other
+	// kinds.
 	Keys, Skipped int
 	// Err is why the keys could not be read; the previous ones stay active. Nil for a success.
 	Err error

@@ -80,8 +80,7 @@ func split(text string) (parts [3][]byte, ok bool) {
 	return parts, true
 }
 
-// parseHeader reads a header, and refuses one that brings a key or says where to fetch it, asks for an extension, or is that of
-// a JWE.
+// parseHeader reads a header. It refuses one with a key or the place of one, with an extension, and that of a JWE.
 func parseHeader(text []byte) (header, error) {
 	var members map[string]json.RawMessage
 	if !utf8.Valid(text) || json.Unmarshal(text, &members) != nil {

@@ -62,8 +62,7 @@ func (c *contents) put(r apikey.Record) error {
 	return nil
 }
 
-// Load returns the keys of the file at a path, in the order in which their ids first appear. The error has all mistakes
-// of the file with their lines.
+// Load returns the keys of a file, in the order in which their ids first appear. The error has all mistakes.
 func Load(path string) ([]apikey.Record, error) {
 	content, _, err := read(path)
 	if err != nil {

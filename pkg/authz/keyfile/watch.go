@@ -39,8 +39,7 @@ type Watcher struct {
 	told   string // the generation that was reported last
 	older  bool   // that one was refused as an older copy
 
-	// What the active keys were read from: where the file was, its version, and the hash and length of what stood
-	// before its end mark.
+	// Of the active keys: where their file was, its version, and hash and length of what stood before its end mark.
 	place   string
 	version int64
 	hash    [sha256.Size]byte

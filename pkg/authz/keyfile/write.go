@@ -14,8 +14,7 @@ import (
 // ErrNoKey says that a file has no key with the id.
 var ErrNoKey = errors.New("no key with this id")
 
-// Add adds keys to the file at a path, all or none. It makes the file if there is none. An id or a weak key that is
-// there already is an error.
+// Add adds keys to a file, all or none. It makes the file. An id or a weak key that is there already is an error.
 func Add(path string, records ...apikey.Record) error {
 	return update(path, func(c *contents, put func(apikey.Record) error) error {
 		for _, r := range records {
@@ -30,8 +29,7 @@ func Add(path string, records ...apikey.Record) error {
 	})
 }
 
-// Change replaces the key with an id by what change makes of it. The error is ErrNoKey if there is none, or the one
-// of change.
+// Change replaces the key with an id by what change makes of it. The error is ErrNoKey if there is none.
 func Change(path, id string, change func(*apikey.Record) error) error {
 	if _, err := os.Stat(path); err != nil {
 		return err
@@ -102,8 +100,7 @@ func update(path string, change func(c *contents, put func(apikey.Record) error)
 	return err
 }
 
-// encode returns the lines of records. A record that did not change keeps its version: if the file is an older copy, it
-// has to look like one.
+// encode returns lines. A record that did not change keeps its version, so that an older copy looks like one.
 func encode(records []apikey.Record) ([]byte, error) {
 	var lines []byte
 	for i := range records {
@@ -116,8 +113,7 @@ func encode(records []apikey.Record) ([]byte, error) {
 	return lines, nil
 }
 
-// appendTo puts lines in the place of the end mark, which begins at a byte, and a new one behind them. If that is not
-// possible, the file is as it was.
+// appendTo writes lines and a new end mark over the one at a byte. If it fails, the file is as it was.
 func appendTo(path string, end int, lines []byte) (err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -168,8 +164,7 @@ func replace(path string, lines []byte) (err error) {
 	return errors.Join(f.Close(), syncDirectory(filepath.Dir(path)))
 }
 
-// keepMode gives a new file the mode and the owner of the one whose place it takes, so that the service can still
-// read it.
+// keepMode gives a new file mode and owner of the one it replaces, so that the service can still read it.
 func keepMode(path string, f *os.File) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

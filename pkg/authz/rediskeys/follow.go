@@ -79,8 +79,7 @@ type follower struct {
 	refused error
 }
 
-// poll returns the keys when they are of another generation than those in use, else nil. The error says why the keys in use were
-// not found in Redis.
+// poll returns the keys if they are of another generation than those in use. The error is that of Poll.
 func (f *follower) poll(ctx context.Context) (*Copy, error) {
 	// A loss is no reason to wait: there was nothing to read.
 	if f.refused != nil && !errors.Is(f.refused, ErrLost) && time.Since(f.read) < refusedInterval {
@@ -98,23 +97,18 @@ func (f *follower) poll(ctx context.Context) (*Copy, error) {
 	loadCtx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	found, err := f.store.Load(loadCtx)
-	f.read, f.seal, f.refused = time.Now(), seal, f.refuse(found.Generation, err)
-	if f.refused != nil || found.Generation == f.loaded {
-		return nil, f.refused
-	}
-	f.loaded = found.Generation
-	return &found, nil
-}
-
-// refuse says why keys of a generation do not replace those in use. err is that of opening them.
-func (f *follower) refuse(found Generation, err error) error {
+	now := found.Generation
 	switch {
-	case found == Generation{} && err == nil && f.loaded != Generation{}:
-		return ErrLost
 	case err != nil:
-		return err
-	case found.version < f.loaded.version, found.version == f.loaded.version && found != f.loaded:
-		return ErrOld
+	case now == Generation{} && f.loaded != Generation{}:
+		err = ErrLost
+	case now.version < f.loaded.version, now.version == f.loaded.version && now != f.loaded:
+		err = ErrOld
 	}
-	return nil
+	f.read, f.seal, f.refused = time.Now(), seal, err
+	if err != nil || now == f.loaded {
+		return nil, err
+	}
+	f.loaded = now
+	return &found, nil
 }

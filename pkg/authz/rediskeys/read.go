@@ -8,8 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What may be in Redis. Its users may write gigabytes there, and a replica that reads them runs out of memory. A record of a key
-// has some 400 bytes.
+// What may be in Redis: its users may write gigabytes there. A record of a key has some 400 bytes.
 const (
 	maxID      = 256 // bytes
 	maxValue   = 16 << 10
@@ -53,8 +52,7 @@ if bytes > max_page then
 end
 return {'page', value, page[1], page[2]}`)
 
-// read reads the seal of all keys, "" for none, and the records as they are stored, by id. The error is errChanging when they may
-// not belong together.
+// read reads the seal, "" for none, and the stored records by id. The error is errChanging if they may not match.
 func (s *Store) read(ctx context.Context, client redis.Cmdable) (seal string, fields map[string]string, err error) {
 	fields = map[string]string{}
 	left := maxTotal

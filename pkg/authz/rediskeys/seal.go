@@ -213,13 +213,6 @@ func (u *update) remove(id string) {
 	u.deleted = append(u.deleted, id)
 }
 
-// reseal signs all records with the current server secret and leaves what they say, and their versions.
-func (u *update) reseal() {
-	for id, data := range u.signed {
-		u.seal(id, []byte(data))
-	}
-}
-
 // check reports what the change would make too large to be read again.
 func (u *update) check() error {
 	total := 0

@@ -20,8 +20,7 @@ var (
 	ErrNoKey = errors.New("no key with this id")
 	// ErrExists says that a key has the id already.
 	ErrExists = errors.New("there is a key with this id already")
-	// ErrLost says that Redis had keys and has none any more: it has lost its data. Keys are never removed in that way, so the
-	// last copy stays active.
+	// ErrLost says that Redis has lost its data: it had keys and has none. The last copy stays active.
 	ErrLost = errors.New("redis has lost the API keys")
 	// ErrUnsigned says that the keys are not the ones that were signed together.
 	ErrUnsigned = errors.New("the API keys in redis are not as `extauthz keys` left them")
@@ -131,7 +130,9 @@ func (s *Store) Sign(ctx context.Context, accept string) (signed int, removed []
 		case accept == "" && len(c.Refused) > 0:
 			return fmt.Errorf("%w: %w", ErrUnsigned, c.Refused[0].Err)
 		case accept == "":
-			u.reseal()
+			for id, data := range u.signed { // what they say, and their versions, stay
+				u.seal(id, []byte(data))
+			}
 			return nil
 		case accept != c.State():
 			return fmt.Errorf("%w: their state is %s now, not %s", ErrState, c.State(), accept)
