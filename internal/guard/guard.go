@@ -71,7 +71,7 @@ type Listener struct {
 	cfg     Config
 	now     atomic.Int64 // in ticks
 	held    atomic.Int64 // the sum of all connections
-	leaving atomic.Int64 // the part of it that has been cut and is not gone yet
+	leaving atomic.Int64
 	cuts    [reasons]atomic.Uint64
 
 	relieving sync.Mutex
@@ -108,7 +108,7 @@ func (l *Listener) Connections() int {
 }
 
 // Held is the estimate of the memory that requests take now.
-func (l *Listener) Held() int64 { return l.held.Load() }
+func (l *Listener) Held() int64 { return l.held.Load() + l.leaving.Load() }
 
 // Cuts is how many connections were closed and requests reset for a reason.
 func (l *Listener) Cuts(r Reason) uint64 { return l.cuts[r].Load() }
@@ -120,7 +120,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	for l.held.Load() > 2*l.cfg.Bytes {
+	for l.Held() > 2*l.cfg.Bytes {
 		time.Sleep(time.Millisecond)
 	}
 	if l.cfg.HTTP2 {
@@ -242,7 +242,7 @@ func (l *Listener) sweep(now int64) {
 func since(begin, now int64) time.Duration { return time.Duration(now-begin) * tick }
 
 // over reports whether requests that have not been cut hold more than the budget.
-func (l *Listener) over() bool { return l.held.Load()-l.leaving.Load() > l.cfg.Bytes }
+func (l *Listener) over() bool { return l.held.Load() > l.cfg.Bytes }
 
 // relieve cuts requests until an eighth of the budget is free, so that a flood does not make each request search for another.
 // Who is over the budget waits here while another goroutine does it, or all of them would go on reading.
@@ -251,7 +251,7 @@ func (l *Listener) relieve() {
 	defer l.relieving.Unlock()
 	for l.over() {
 		const spare = 8
-		need := l.held.Load() - l.leaving.Load() - (l.cfg.Bytes - l.cfg.Bytes/spare)
+		need := l.held.Load() - (l.cfg.Bytes - l.cfg.Bytes/spare)
 		if need <= 0 {
 			return
 		}
@@ -299,8 +299,8 @@ type conn struct {
 	mu      sync.Mutex
 	gone    bool // the server has closed it
 	isCut   bool
-	held    int64
-	leaving int64 // the part of held that was cut
+	held    int64 // and was not cut
+	leaving int64 // was cut, and the server has not let go of it
 	waiting int   // requests that wait for their answers
 }
 
@@ -310,44 +310,35 @@ func (c *conn) busy() bool {
 	return c.waiting > 0
 }
 
-// hold changes what the connection holds. c.mu is held.
-func (c *conn) hold(n int64) {
+// hold changes what the connection holds: the part that was not cut, and the part that was; of a connection that was cut, all is.
+// c.mu is held.
+func (c *conn) hold(staying, leaving int64) {
 	if c.gone {
 		return
 	}
-	c.held += n
-	c.l.held.Add(n)
 	if c.isCut {
-		c.leaves(n)
+		staying, leaving = 0, staying+leaving
 	}
-}
-
-// leave says that a part of what the connection holds was cut, or is gone; of a connection that was cut all is. c.mu is held.
-func (c *conn) leave(n int64) {
-	if !c.gone && !c.isCut {
-		c.leaves(n)
+	c.held += staying
+	c.l.held.Add(staying)
+	if leaving != 0 {
+		c.leaving += leaving
+		c.l.leaving.Add(leaving)
 	}
-}
-
-func (c *conn) leaves(n int64) {
-	c.leaving += n
-	c.l.leaving.Add(n)
 }
 
 // staying is what the connection holds and has not been cut.
 func (c *conn) staying() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.held - c.leaving
+	return c.held
 }
 
 // cut closes the connection under its server, which notices, and closes it too. Until then it holds what it holds.
 func (c *conn) cut() {
 	c.mu.Lock()
-	if !c.gone && !c.isCut {
-		c.isCut = true
-		c.leaves(c.held - c.leaving)
-	}
+	c.hold(-c.held, c.held)
+	c.isCut = true
 	c.mu.Unlock()
 	c.l.remove(c)
 	_ = c.Conn.Close() // the server may have closed it at the same moment
@@ -356,8 +347,7 @@ func (c *conn) cut() {
 // Close implements net.Conn, for the server.
 func (c *conn) Close() error {
 	c.mu.Lock()
-	c.hold(-c.held)
-	c.leaves(-c.leaving)
+	c.hold(-c.held, -c.leaving)
 	c.gone = true
 	c.mu.Unlock()
 	c.l.remove(c)

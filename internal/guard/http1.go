@@ -20,7 +20,7 @@ func (c *http1Conn) Read(p []byte) (int, error) {
 	if n > 0 {
 		c.mu.Lock()
 		c.waiting = 1
-		c.hold(int64(n)*perHTTP1Byte + int64(bytes.Count(p[:n], []byte{'\n'}))*perLine)
+		c.hold(int64(n)*perHTTP1Byte+int64(bytes.Count(p[:n], []byte{'\n'}))*perLine, 0)
 		c.mu.Unlock()
 		if c.l.over() {
 			c.l.relieve()
@@ -37,13 +37,13 @@ func (c *http1Conn) Read(p []byte) (int, error) {
 // Write implements net.Conn. With an answer the request is over.
 func (c *http1Conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
-	c.hold(int64(len(p)))
+	c.hold(int64(len(p)), 0)
 	c.mu.Unlock()
 	n, err := c.write(p)
 	c.last.Store(c.l.now.Load())
 	c.mu.Lock()
 	c.waiting = 0
-	c.hold(-c.held)
+	c.hold(-c.held, -c.leaving)
 	c.mu.Unlock()
 	return n, err
 }

@@ -130,7 +130,7 @@ func (c *http2Conn) received(b []byte) {
 	c.mu.Lock()
 	delta := int64(0)
 	c.in.follow(b, now, func(f frame) { delta += c.receive(f, now) })
-	c.hold(delta)
+	c.hold(delta, 0)
 	flooded := c.credit < 0
 	c.mu.Unlock()
 	if flooded {
@@ -142,7 +142,7 @@ func (c *http2Conn) received(b []byte) {
 	}
 }
 
-// receive notes a frame of the client's and returns what it takes. c.mu is held.
+// receive notes a frame of the client, and returns how much more the connection holds. c.mu is held.
 func (c *http2Conn) receive(f frame, now int64) int64 {
 	s, known := c.streams[f.stream]
 	before := s.held
@@ -173,10 +173,11 @@ func (c *http2Conn) receive(f frame, now int64) int64 {
 		s.complete = max(1, now)
 		c.waiting++
 	}
-	if s.cut {
-		c.leave(s.held - before)
-	}
 	c.streams[f.stream] = s
+	if s.cut {
+		c.hold(0, s.held-before)
+		return 0
+	}
 	return s.held - before
 }
 
@@ -186,9 +187,10 @@ func (c *http2Conn) drop(id uint32) {
 	if s.complete != 0 {
 		c.waiting--
 	}
-	c.hold(-s.held) // first, or for a moment it would count as held and not cut
 	if s.cut {
-		c.leave(-s.held)
+		c.hold(0, -s.held)
+	} else {
+		c.hold(-s.held, 0)
 	}
 	delete(c.streams, id)
 }
@@ -241,7 +243,7 @@ func (c *http2Conn) reset(ids []uint32, code uint32, why Reason) {
 		s := c.streams[id]
 		s.cut = true
 		c.streams[id] = s
-		c.leave(s.held)
+		c.hold(-s.held, s.held)
 		c.toServer = appendReset(c.toServer, id, codeCancel)
 		c.toClient = appendReset(c.toClient, id, code)
 	}
