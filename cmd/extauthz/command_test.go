@@ -84,7 +84,7 @@ func TestCommands(t *testing.T) {
 		{args: "schema authz.limits.actions", code: 0, stdout: "\nOne of credential, request_headers, remote_address, "},
 		{args: "schema authz.refused.hits_addend.number", code: 0, stdout: "authz.limits.hits_addend.number: whole number, 1 to 1000000000\n"},
 		{args: "schema authz.header", code: 0, stdout: "\n  authz.limits.actions.request_headers.header*     text  The name of the header.\n"},
-		{args: "schema authz.jwtt", code: 2, stderr: "schema: rule files have no key `authz.jwtt` (did you mean authz.jwt?)"},
+		{args: "schema authz.jwtt", code: 2, stderr: "schema: rule files have no key `authz.jwtt` (did you mean jwt?)"},
 		{args: "schema jwt.access", code: 2, stderr: "have no key `jwt.access` (did you mean access?)"},
 		{args: "schema zzz", code: 2, stderr: "schema: rule files have no key `zzz`\n"},
 		{args: "schema authz jwt", code: 2, stderr: "schema: want one key at most, such as authz.jwt"},

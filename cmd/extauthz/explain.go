@@ -1,12 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
+	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/internal/suggest"
 )
@@ -17,11 +16,12 @@ func explain(rules *strictyaml.Field, path string) (string, error) {
 	var b strings.Builder
 	switch found := find(rules, path); len(found) {
 	case 0:
-		hint := ""
-		if meant := meantPath(rules, path); meant != "" {
-			hint = fmt.Sprintf(" (did you mean %s?)", meant)
+		var names []string
+		for _, f := range rules.All() {
+			names = append(names, f.Name())
 		}
-		return "", usage("rule files have no key %s%s", suggest.Quoted(path), hint)
+		last := path[strings.LastIndexByte(path, '.')+1:]
+		return "", usage("rule files have no key %s%s", suggest.Quoted(path), service.DidYouMean(last, names...))
 	case 1:
 		printField(&b, found[0])
 	default:
@@ -50,26 +50,6 @@ func find(rules *strictyaml.Field, path string) (found []*strictyaml.Field) {
 		}
 	}
 	return found
-}
-
-// meantPath returns the path that was most likely meant by one that names no key, "" for none.
-func meantPath(rules *strictyaml.Field, path string) string {
-	var known []string
-	for _, f := range rules.All() {
-		known = append(known, f.Name())
-	}
-	names := strings.Split(path, ".")
-	for i, name := range names {
-		if !slices.Contains(known, name) {
-			names[i] = cmp.Or(suggest.Closest(name, known), name)
-		}
-	}
-	for _, meant := range []string{strings.Join(names, "."), names[len(names)-1]} {
-		if len(find(rules, meant)) > 0 {
-			return meant
-		}
-	}
-	return ""
 }
 
 func printField(b *strings.Builder, f *strictyaml.Field) {
