@@ -109,43 +109,80 @@ func gather(values map[string]value, top *strictyaml.Field, at string, v value) 
 
 func join(at, key string) string { return strings.TrimPrefix(at+"."+key, ".") }
 
-// knownMistakes returns the mistakes of testdata/problems by the paths of their keys. Of messages that differ in quoted
-// texts and in numbers only it returns one.
+// knownMistakes returns the mistakes of testdata by the paths of their keys. Of messages that differ only in numbers, and in
+// quoted texts that are no keys, it returns one.
 func knownMistakes(t *testing.T) map[string][]ratelimit.Mistake {
 	t.Helper()
 	top, mistakes, known := Reference(), map[string][]ratelimit.Mistake{}, map[string]bool{}
+	isKey := map[string]bool{}
+	for _, f := range top.All() {
+		isKey[f.Name()] = true
+	}
 	index, varying := regexp.MustCompile(`\[\d+\]`), regexp.MustCompile("`[^`]*`|[0-9]+")
-	for _, name := range cases.Archives(t, "testdata/problems/*.txtar") {
+	for _, files := range testFiles(t) {
+		_, problems := Parse(files, Config{})
+		for _, m := range found(files) {
+			at := top.At(index.ReplaceAllString(m.Path, ""))
+			if at == nil || !slices.ContainsFunc(problems, func(p strictyaml.Problem) bool { return p.Message == m.Message }) {
+				continue // it follows from a mistake of the file, and is not reported
+			}
+			id := at.Path + varying.ReplaceAllStringFunc(m.Message, func(text string) string {
+				if name, _, _ := strings.Cut(strings.Trim(text, "`"), ":"); isKey[name] {
+					return text
+				}
+				return ""
+			})
+			if !known[id] {
+				known[id] = true
+				mistakes[at.Path] = append(mistakes[at.Path], m)
+			}
+		}
+	}
+	return mistakes
+}
+
+// testFiles returns the files of testdata: each of problems by itself, those of one archive of sets together.
+func testFiles(t *testing.T) (all [][]File) {
+	t.Helper()
+	for _, name := range cases.Archives(t, "testdata/*/*.txtar") {
 		archive, err := txtar.ParseFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
+		var files []File
 		for _, f := range archive.Files {
-			if path.Ext(f.Name) != ".yaml" {
-				continue
-			}
-			_, problems := Parse([]File{{Name: f.Name, Content: f.Data}}, Config{})
-			var r root
-			strictyaml.Decode(File{Name: f.Name, Content: f.Data}, ruleKind(), &r)
-			found := ratelimit.Check([]ratelimit.Domain{r.Domain}, ratelimit.CheckOptions{})[0]
-			if r.Authz != nil {
-				for _, m := range append(r.Authz.Check(), r.Authz.CheckDomain(&r.Domain)...) {
-					m.Path = strings.TrimSuffix("authz."+m.Path, ".")
-					found = append(found, m)
-				}
-			}
-			for _, m := range found {
-				at := top.At(index.ReplaceAllString(m.Path, ""))
-				if at == nil || !slices.ContainsFunc(problems, func(p strictyaml.Problem) bool { return p.Message == m.Message }) {
-					continue // it follows from a mistake of the file, and is not reported
-				}
-				id := at.Path + varying.ReplaceAllString(m.Message, "")
-				if !known[id] {
-					known[id] = true
-					mistakes[at.Path] = append(mistakes[at.Path], m)
-				}
+			if path.Ext(f.Name) == ".yaml" {
+				files = append(files, File{Name: f.Name, Content: f.Data})
 			}
 		}
+		if strings.Contains(name, "/sets/") {
+			all = append(all, files)
+			continue
+		}
+		for i := range files {
+			all = append(all, files[i:i+1])
+		}
+	}
+	return all
+}
+
+// found returns the mistakes of files, with paths that begin at the top of a file.
+func found(files []File) (mistakes []ratelimit.Mistake) {
+	var domains []ratelimit.Domain
+	for _, f := range files {
+		var r root
+		strictyaml.Decode(f, ruleKind(), &r)
+		domains = append(domains, r.Domain)
+		if r.Authz == nil {
+			continue
+		}
+		for _, m := range append(r.Authz.Check(), r.Authz.CheckDomain(&r.Domain)...) {
+			m.Path = strings.TrimSuffix("authz."+m.Path, ".")
+			mistakes = append(mistakes, m)
+		}
+	}
+	for _, list := range ratelimit.Check(domains, ratelimit.CheckOptions{}) {
+		mistakes = append(mistakes, list...)
 	}
 	return mistakes
 }
