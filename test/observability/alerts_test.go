@@ -17,7 +17,7 @@ const (
 	testsPattern = "deploy/observability/prometheus/tests/*.yaml"
 )
 
-// alert is one of the rule files.
+// alert is an alert of the rule files.
 type alert struct {
 	Alert       string            `yaml:"alert"`
 	Expr        string            `yaml:"expr"`
@@ -26,7 +26,7 @@ type alert struct {
 	Annotations map[string]string `yaml:"annotations"`
 }
 
-// alerts reads all of them.
+// alerts returns all alerts of the rule files.
 func alerts(t *testing.T) (all []alert) {
 	t.Helper()
 	for _, name := range glob(t, rulesPattern) {
@@ -54,7 +54,7 @@ func readYAML(t *testing.T, name string, into any) {
 	}
 }
 
-// TestPromtool lets promtool judge all that it can: the configuration, the rules, and what they make of series.
+// TestPromtool lets promtool check the configuration and the rules, and run the tests of the rules.
 func TestPromtool(t *testing.T) {
 	for _, args := range [][]string{
 		{"check", "config", path(t, "deploy/observability/prometheus/prometheus.yml")},
@@ -67,21 +67,22 @@ func TestPromtool(t *testing.T) {
 	}
 }
 
-// TestAlerts holds each alert to what an operator needs of it, and to work wherever it is installed.
+// TestAlerts checks that each alert has a severity, texts and a section in the runbook, and that it works in every
+// installation.
 func TestAlerts(t *testing.T) {
 	runbook := headings(testenv.RepoFile(t, "docs/runbook.md"))
 	names := map[string]bool{}
 	for _, a := range alerts(t) {
 		t.Run(a.Alert, func(t *testing.T) {
 			if names[a.Alert] {
-				t.Error("there are two of this name")
+				t.Error("two alerts have this name")
 			}
 			names[a.Alert] = true
 			if s := a.Labels["severity"]; s != "critical" && s != "warning" {
 				t.Errorf("severity %q, want critical or warning", s)
 			}
 			if a.For == "" {
-				t.Error("no `for`: it fires at the first blink")
+				t.Error("no `for`: the alert fires after a single evaluation")
 			}
 			for _, name := range []string{"summary", "description"} {
 				if a.Annotations[name] == "" {
@@ -99,7 +100,7 @@ func TestAlerts(t *testing.T) {
 			for _, s := range selectors(t, a.Expr) {
 				for _, m := range s.LabelMatchers {
 					if slices.Contains([]string{"job", "instance", "namespace", "domain", "rule"}, m.Name) {
-						t.Errorf("%s: what %s is elsewhere nobody knows", s, m.Name)
+						t.Errorf("%s: the label %s has other values in other installations", s, m.Name)
 					}
 				}
 			}
@@ -107,12 +108,12 @@ func TestAlerts(t *testing.T) {
 	}
 	for _, section := range runbook {
 		if strings.HasPrefix(section, "Extauthz") && !names[section] {
-			t.Errorf("docs/runbook.md has a section %s, and there is no such alert", section)
+			t.Errorf("docs/runbook.md has a section %s, but there is no such alert", section)
 		}
 	}
 }
 
-// TestAlertsAreTested wants each alert to fire in promtool's tests, and not to fire in them.
+// TestAlertsAreTested checks that promtool's tests have a case in which an alert fires, and one in which it does not.
 func TestAlertsAreTested(t *testing.T) {
 	fires, silent := map[string]bool{}, map[string]bool{}
 	for _, name := range glob(t, testsPattern) {
@@ -134,12 +135,13 @@ func TestAlertsAreTested(t *testing.T) {
 	}
 	for _, a := range alerts(t) {
 		if !fires[a.Alert] || !silent[a.Alert] {
-			t.Errorf("%s: fires in a test %t, does not fire in a test %t; want both", a.Alert, fires[a.Alert], silent[a.Alert])
+			t.Errorf("%s: a case in which it fires: %t, one in which it does not: %t; want both",
+				a.Alert, fires[a.Alert], silent[a.Alert])
 		}
 	}
 }
 
-// headings are the second-level headings of a text in Markdown.
+// headings returns the second-level headings of a Markdown text.
 func headings(text string) (names []string) {
 	for line := range strings.Lines(text) {
 		if name, ok := strings.CutPrefix(line, "## "); ok {
@@ -149,7 +151,7 @@ func headings(text string) (names []string) {
 	return names
 }
 
-// parse reads an expression, and fails the test for one that can not be read.
+// parse parses an expression. The test fails if the expression is invalid.
 func parse(t *testing.T, expr string) parser.Expr {
 	t.Helper()
 	e, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
@@ -159,7 +161,7 @@ func parse(t *testing.T, expr string) parser.Expr {
 	return e
 }
 
-// selectors are those of an expression, as instant vectors.
+// selectors returns the selectors of an expression, as instant vectors.
 func selectors(t *testing.T, expr string) (all []*parser.VectorSelector) {
 	t.Helper()
 	parser.Inspect(parse(t, expr), func(n parser.Node, _ []parser.Node) error {

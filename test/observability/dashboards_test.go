@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// dashboard is what the tests look at of one.
+// dashboard has the fields of a dashboard that the tests check.
 type dashboard struct {
 	file       string
 	UID        string `json:"uid"`
@@ -53,8 +53,8 @@ type panel struct {
 	Targets []struct{ RefID, Expr string }
 }
 
-// ours is the datasource that everything has to ask: the one that is chosen at the top.
-var ours = datasource{Type: "prometheus", UID: "${datasource}"}
+// chosenSource is the datasource that the user selects at the top. Everything in a dashboard must use it.
+var chosenSource = datasource{Type: "prometheus", UID: "${datasource}"}
 
 func dashboards(t *testing.T) (all []dashboard) {
 	t.Helper()
@@ -72,8 +72,8 @@ func dashboards(t *testing.T) (all []dashboard) {
 	return all
 }
 
-// TestDashboardFiles holds the files to Grafana's schema, down to the options of each panel, and to one form, so that a diff shows
-// what has changed and nothing else.
+// TestDashboardFiles checks the files with Grafana's schema, including the options of each panel. It also checks the
+// formatting of the files, so that a diff shows only real changes.
 func TestDashboardFiles(t *testing.T) {
 	plugins.RegisterDefaultPlugins()
 	for _, file := range glob(t, "deploy/observability/grafana/dashboards/*.json") {
@@ -83,7 +83,7 @@ func TestDashboardFiles(t *testing.T) {
 		}
 		var d grafana.Dashboard
 		if err := d.UnmarshalJSONStrict(content); err != nil {
-			t.Errorf("%s is no dashboard:\n%v", file, err)
+			t.Errorf("%s is not a valid dashboard:\n%v", file, err)
 		}
 		if err := d.Validate(); err != nil {
 			t.Errorf("%s: %v", file, err)
@@ -93,7 +93,7 @@ func TestDashboardFiles(t *testing.T) {
 			t.Fatalf("%s: %v", file, err)
 		}
 		if strings.TrimSpace(form.String()) != strings.TrimSpace(string(content)) {
-			t.Errorf("%s is not in the form that `python3 -m json.tool --indent 2 --no-ensure-ascii` makes", file)
+			t.Errorf("%s: format it with `python3 -m json.tool --indent 2 --no-ensure-ascii`", file)
 		}
 	}
 }
@@ -103,7 +103,7 @@ func TestDashboards(t *testing.T) {
 	all := dashboards(t)
 	for _, d := range all {
 		if uids[d.UID] || !strings.HasPrefix(d.UID, "extauthz-") {
-			t.Errorf("%s: uid %q, want one of its own, extauthz-...: links of people lead there", d.file, d.UID)
+			t.Errorf("%s: uid %q, want a unique extauthz-..., which users' links contain", d.file, d.UID)
 		}
 		uids[d.UID] = true
 	}
@@ -112,20 +112,21 @@ func TestDashboards(t *testing.T) {
 			for _, link := range d.Links {
 				address, _, _ := strings.Cut(link.URL, "?")
 				if uid, ok := strings.CutPrefix(address, "/d/"); !ok || !uids[uid] {
-					t.Errorf("a link to %s, which is none of ours", link.URL)
+					t.Errorf("a link to %s, which is not a dashboard of this project", link.URL)
 				}
 				for _, m := range passedOn.FindAllStringSubmatch(link.URL, -1) {
 					if !slices.ContainsFunc(d.Templating.List, func(v variable) bool { return v.Name == m[1] }) {
-						t.Errorf("a link passes %s on, and there is no variable of that name", m[0])
+						t.Errorf("a link passes %s on, but there is no variable of that name", m[0])
 					}
 				}
 			}
 			for _, v := range d.Templating.List {
-				if v.Type == "query" && v.Datasource != ours {
-					t.Errorf("the variable %s asks %+v, want %+v", v.Name, v.Datasource, ours)
+				if v.Type == "query" && v.Datasource != chosenSource {
+					t.Errorf("the variable %s queries %+v, want %+v", v.Name, v.Datasource, chosenSource)
 				}
 				if v.Multi && v.AllValue != ".*" {
-					t.Errorf("the variable %s: all of it is %q, want .*, which is also what has no such label", v.Name, v.AllValue)
+					t.Errorf("the variable %s: allValue is %q, want .*, which also matches series without the label", v.Name,
+						v.AllValue)
 				}
 			}
 			d.checkPanels(t)
@@ -138,7 +139,7 @@ func (d *dashboard) checkPanels(t *testing.T) {
 	ids := map[int]bool{}
 	for _, p := range d.Panels {
 		if ids[p.ID] || p.ID == 0 {
-			t.Errorf("panel %q: id %d, want one of its own", p.Title, p.ID)
+			t.Errorf("panel %q: id %d, want a unique id above 0", p.Title, p.ID)
 		}
 		ids[p.ID] = true
 		if p.Title == "" {
@@ -147,7 +148,7 @@ func (d *dashboard) checkPanels(t *testing.T) {
 		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
 			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
 				if other, ok := taken[[2]int{x, y}]; ok || x >= 24 {
-					t.Fatalf("panel %q lies over %q, or beyond the edge", p.Title, other)
+					t.Fatalf("panel %q overlaps %q or the edge", p.Title, other)
 				}
 				taken[[2]int{x, y}] = p.Title
 			}
@@ -155,15 +156,15 @@ func (d *dashboard) checkPanels(t *testing.T) {
 		if p.Type == "row" {
 			continue
 		}
-		if p.Description == "" || p.FieldConfig.Defaults.Unit == "" || p.Datasource != ours {
-			t.Errorf("panel %q: description %q, unit %q, datasource %+v; want all three, and the datasource that is chosen",
+		if p.Description == "" || p.FieldConfig.Defaults.Unit == "" || p.Datasource != chosenSource {
+			t.Errorf("panel %q: description %q, unit %q, datasource %+v; want all three, and the selected datasource",
 				p.Title, p.Description, p.FieldConfig.Defaults.Unit, p.Datasource)
 		}
 		if (p.Type == "stat" || p.Type == "bargauge") && p.FieldConfig.Defaults.Thresholds == nil {
-			t.Errorf("panel %q: no thresholds; Grafana would paint what is above 80 red", p.Title)
+			t.Errorf("panel %q: no thresholds; by default Grafana shows values above 80 in red", p.Title)
 		}
 		if len(p.Targets) == 0 {
-			t.Errorf("panel %q asks nothing", p.Title)
+			t.Errorf("panel %q has no query", p.Title)
 		}
 		for _, target := range p.Targets {
 			d.checkExpr(t, p.Title, target.Expr)
@@ -171,7 +172,7 @@ func (d *dashboard) checkPanels(t *testing.T) {
 	}
 }
 
-// checkExpr wants of what the service exports that which is chosen at the top, and nothing else.
+// checkExpr checks that the selectors of an expression use the values that the user selects at the top.
 func (d *dashboard) checkExpr(t *testing.T, title, expr string) {
 	t.Helper()
 	const chosen = "chosen_"
@@ -187,7 +188,7 @@ func (d *dashboard) checkExpr(t *testing.T, title, expr string) {
 	for _, s := range selectors(t, fill(t, expr, values)) {
 		want := []string{"namespace", "job", "instance"}
 		variable := func(label string) string { return label }
-		if strings.HasPrefix(s.Name, "envoy_") { // an Envoy is another job, and in Kubernetes mostly in another namespace
+		if strings.HasPrefix(s.Name, "envoy_") { // Envoy is another job, and in Kubernetes often in another namespace
 			want = want[:1]
 			variable = func(label string) string { return "envoy_" + label }
 		}
@@ -197,32 +198,33 @@ func (d *dashboard) checkExpr(t *testing.T, title, expr string) {
 		for _, m := range s.LabelMatchers {
 			kind, isVariable := kinds[variable(m.Name)]
 			if (isVariable || slices.Contains(want, m.Name)) && (m.Value != chosen+variable(m.Name) || m.Type != kind) {
-				t.Errorf("panel %q: %s in %s, want what is chosen by $%s, with %s", title, m, expr, variable(m.Name), kind)
+				t.Errorf("panel %q: %s in %s, want the value of $%s, with %s", title, m, expr, variable(m.Name), kind)
 			}
 			want = slices.DeleteFunc(want, func(name string) bool { return name == m.Name })
 		}
 		if len(want) > 0 {
-			t.Errorf("panel %q: %s does not ask for what is chosen by %v", title, expr, want)
+			t.Errorf("panel %q: %s does not use the variables %v", title, expr, want)
 		}
 	}
 	if strings.Contains(expr, "rate(") && !strings.Contains(expr, "[$__rate_interval]") {
-		t.Errorf("panel %q: %s: a rate wants [$__rate_interval], which follows the time range and how often is scraped", title, expr)
+		t.Errorf("panel %q: %s: want [$__rate_interval], which depends on the time range and the scrape interval", title,
+			expr)
 	}
 }
 
-// fill puts values in the place of a dashboard's variables, and fails the test for one that it does not have.
+// fill replaces the variables of a dashboard by values. The test fails if the dashboard lacks a variable.
 func fill(t *testing.T, text string, values map[string]string) string {
 	t.Helper()
 	return reference.ReplaceAllStringFunc(text, func(s string) string {
 		value, ok := values[s[1:]]
 		if !ok {
-			t.Errorf("the dashboard has no variable %s, which is in %s", s, text)
+			t.Errorf("the dashboard has no variable %s, which %s uses", s, text)
 		}
 		return value
 	})
 }
 
-// passedOn are variables whose values a link takes along.
+// passedOn matches variables whose values a link passes on.
 var passedOn = regexp.MustCompile(`\$\{(\w+):queryparam\}`)
 
 var reference = regexp.MustCompile(`\$\w+`)

@@ -10,7 +10,7 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestMetrics checks what the service exports by promtool's rules.
+// TestMetrics checks the metrics of the service with promtool.
 func TestMetrics(t *testing.T) {
 	service := startService(t)
 	envoy := startEnvoy(t, service.GRPCPort)
@@ -32,7 +32,7 @@ func TestMetrics(t *testing.T) {
 			}
 		}
 		return err
-	}, "all metrics to be there")
+	}, "all metrics to exist")
 	if err := promtool(t, text, "check", "metrics"); err != nil {
 		t.Error(err)
 	}

@@ -18,9 +18,10 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestPrometheus runs what docker-compose runs, with the same configuration: Prometheus scrapes the service and Envoys in front of
-// it. Then every panel and every selector of an alert has to have an answer, and the alerts have to see what is wrong here: Redis
-// is gone, newer rules have a mistake, an Envoy does not reach the service, a limit is low, and a certificate is for an hour.
+// TestPrometheus runs Prometheus with the configuration of docker-compose. It scrapes the service and two Envoys. Each
+// panel and each selector of an alert must have a result. The test causes faults, and the alerts must fire: Redis
+// stops, new rules have a mistake, an Envoy cannot reach the service, a limit is low. The certificate is valid for an
+// hour, so the alert for certificates must fire, too.
 func TestPrometheus(t *testing.T) {
 	service := startService(t)
 	envoy, cutOff := startEnvoy(t, service.GRPCPort), startEnvoy(t, testenv.FreePort(t))
@@ -39,7 +40,7 @@ func TestPrometheus(t *testing.T) {
 			return err
 		}
 		return p.answers(decided)
-	}, "Prometheus to see requests that were decided")
+	}, "Prometheus to have decided requests")
 	service.redis.Kill()
 	service.write(t, "domain: sample\ndescriptors: 1\n")
 
@@ -50,10 +51,10 @@ func TestPrometheus(t *testing.T) {
 		}
 		questions = slices.DeleteFunc(questions, func(q question) bool { return p.answers(q.expr) == nil })
 		if len(questions) > 0 {
-			return fmt.Errorf("%d have no answer: %s", len(questions), questions)
+			return fmt.Errorf("%d expressions have no result: %s", len(questions), questions)
 		}
 		return nil
-	}, "an answer to each expression")
+	}, "a result of each expression")
 
 	testenv.Eventually(t, func() error {
 		if err := traffic(); err != nil {
@@ -61,34 +62,39 @@ func TestPrometheus(t *testing.T) {
 		}
 		return p.active("ExtauthzStoreDown", "ExtauthzFallbackActive", "ExtauthzReloadFailed", "ExtauthzRuleDeniesMost",
 			"ExtauthzLimitsSkipped", "ExtauthzCheckUnanswered", "ExtauthzCertificateExpiring")
-	}, "the alerts to see it")
+	}, "the alerts to fire")
 }
 
-// question is an expression, and where it stands.
+// question is an expression and its place.
 type question struct{ where, expr string }
 
 func (q question) String() string { return q.where + ": " + q.expr + "\n" }
 
-// questions are all expressions that must have an answer: those of panels and variables, and every selector, of alerts too, which
-// themselves are silent when nothing is wrong.
+// questions returns all expressions that must have a result: those of panels and variables, and the selectors of
+// alerts. The whole expression of an alert has no result while the alert does not fire.
 func questions(t *testing.T) (all []question) {
 	t.Helper()
-	// What is chosen at the top. A window of seconds holds scrapes enough here.
-	values := map[string]string{"__rate_interval": "10s", "namespace": ".*", "envoy_namespace": ".*", "job": ".*", "instance": ".*"}
+	// The values of the variables. Here, 10 s are enough for several scrapes.
+	values := map[string]string{
+		"__rate_interval": "10s", "namespace": ".*", "envoy_namespace": ".*", "job": ".*", "instance": ".*",
+	}
 	for _, d := range dashboards(t) {
 		values["domain"], values["rule"] = ".*", ".*"
 		if slices.ContainsFunc(d.Templating.List, func(v variable) bool { return v.Name == "rule" && !v.Multi }) {
 			values["domain"], values["rule"] = "sample", "masked_remote_address"
 		}
 		for _, v := range d.Templating.List {
-			if m := labelValues.FindStringSubmatch(string(v.Query)); m != nil && m[2] != "namespace" { // which is Kubernetes' alone
-				selector := strings.ReplaceAll(fill(t, m[1], values), `\"`, `"`)
-				all = append(all, question{d.file + ": $" + v.Name, fmt.Sprintf(`count by (%s) (%s) and on () vector(1)`, m[2], selector)})
+			m := labelValues.FindStringSubmatch(string(v.Query))
+			if m == nil || m[2] == "namespace" { // only Kubernetes sets namespace
+				continue
 			}
+			selector := strings.ReplaceAll(fill(t, m[1], values), `\"`, `"`)
+			count := fmt.Sprintf(`count by (%s) (%s) and on () vector(1)`, m[2], selector)
+			all = append(all, question{d.file + ": $" + v.Name, count})
 		}
 		for _, p := range d.Panels {
 			for _, target := range p.Targets {
-				all = append(all, question{d.file + ": " + p.Title, ofToday(t, fill(t, target.Expr, values))})
+				all = append(all, question{d.file + ": " + p.Title, withoutOffset(t, fill(t, target.Expr, values))})
 			}
 		}
 	}
@@ -102,8 +108,8 @@ func questions(t *testing.T) (all []question) {
 
 var labelValues = regexp.MustCompile(`label_values\((.*), (\w+)\)`)
 
-// ofToday leaves out `offset`: this Prometheus has not been there a day before.
-func ofToday(t *testing.T, expr string) string {
+// withoutOffset removes `offset`, because this Prometheus has no data of yesterday.
+func withoutOffset(t *testing.T, expr string) string {
 	t.Helper()
 	e := parse(t, expr)
 	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
@@ -142,7 +148,7 @@ func startPrometheus(t *testing.T, service *service, envoys ...*testenv.EnvoyPro
 	return p
 }
 
-// answers returns nil when there is an answer to an expression.
+// answers returns nil if an expression has a result.
 func (p *prometheus) answers(expr string) error {
 	var data struct {
 		Result []json.RawMessage `json:"result"`
@@ -151,12 +157,12 @@ func (p *prometheus) answers(expr string) error {
 		return err
 	}
 	if len(data.Result) == 0 {
-		return fmt.Errorf("no answer to %s", expr)
+		return fmt.Errorf("no result of %s", expr)
 	}
 	return nil
 }
 
-// active returns nil when these alerts are pending or fire, and all rules can be evaluated.
+// active returns nil if these alerts are pending or firing, and all rules can be evaluated.
 func (p *prometheus) active(names ...string) error {
 	var data struct {
 		Groups []struct {
@@ -182,7 +188,7 @@ func (p *prometheus) active(names ...string) error {
 	return nil
 }
 
-// get reads the data of an answer of the API.
+// get reads the data of a response of the API.
 func (p *prometheus) get(path string, data any) error {
 	resp, err := http.Get(p.url + path)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// service is a running service that has all that metrics tell of: Redis by TLS with a certificate of its own, API keys in it, an issuer's keys, and
-// rules.
+// service is a running service with everything that has metrics: Redis over TLS with a client certificate, API keys
+// in Redis, keys of an issuer, and rules.
 type service struct {
 	*testenv.RunningService
 	redis *testenv.RedisServer
@@ -28,7 +28,8 @@ func startService(t *testing.T) *service {
 	ca, port := testenv.NewAuthority(t), testenv.FreePort(t)
 	ca.Write(t, file("ca.pem"))
 	for _, name := range []string{"redis", "extauthz"} {
-		testenv.WriteCertificate(t, ca.Issue(t, "spiffe://example.org/"+name, time.Hour), file(name+".pem"), file(name+".key"))
+		testenv.WriteCertificate(t, ca.Issue(t, "spiffe://example.org/"+name, time.Hour), file(name+".pem"),
+			file(name+".key"))
 	}
 	s := &service{
 		redis: testenv.Redis(t, "--tls-port", strconv.Itoa(port),
@@ -45,7 +46,8 @@ func startService(t *testing.T) *service {
 	s.write(t, rules)
 	s.RunningService = testenv.Service(t, binary, "RUNTIME_ROOT="+dir,
 		"REDIS_URL=rediss://"+testenv.Loopback(port), "REDIS_TLS_CACERT="+file("ca.pem"), "REDIS_TIMEOUT=10s",
-		"REDIS_TLS_CLIENT_CERT="+file("extauthz.pem"), "REDIS_TLS_CLIENT_KEY="+file("extauthz.key"), "API_KEY_SECRET=a-server-secret-of-a-test")
+		"REDIS_TLS_CLIENT_CERT="+file("extauthz.pem"), "REDIS_TLS_CLIENT_KEY="+file("extauthz.key"),
+		"API_KEY_SECRET=a-server-secret-of-a-test")
 	return s
 }
 
@@ -56,14 +58,16 @@ func (s *service) write(t *testing.T, rules string) {
 	}
 }
 
-// startEnvoy starts an Envoy with the sample configuration, patient with a busy machine, that asks a service at this port.
+// startEnvoy starts an Envoy with the sample configuration, which calls a service at this port. The timeouts are
+// longer, for a busy machine.
 func startEnvoy(t *testing.T, port int) *testenv.EnvoyProxy {
 	t.Helper()
-	config := replaced(t, testenv.RepoFile(t, "envoy/envoy.yaml"), "timeout: 0.020s", "timeout: 60s", "timeout: 0.200s", "timeout: 60s")
+	config := replaced(t, testenv.RepoFile(t, "envoy/envoy.yaml"), "timeout: 0.020s", "timeout: 60s", "timeout: 0.200s",
+		"timeout: 60s")
 	return testenv.Envoy(t, config, testenv.Ports{10000: 0, 8000: testenv.Port(t, testenv.Upstream(t)), 8081: port})
 }
 
-// send sends a request without a credential to a route of ext_authz, and one to a route of ratelimit alone.
+// send sends a request without a credential to a route with ext_authz, and one to a route with ratelimit only.
 func send(addr string) error {
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		req, err := http.NewRequest(method, "http://"+addr+"/accounts", strings.NewReader(""))

@@ -1,6 +1,6 @@
-// Package observability checks what is deployed to watch the service: alerts, dashboards, Prometheus' configuration and what the
-// documentation says of metrics. Their expressions are parsed, and answered by a real Prometheus that scrapes the real service and
-// a real Envoy; a metric, a label or a value that nobody exports any more fails a test.
+// Package observability tests the alerts, the dashboards, the configuration of Prometheus and the documentation of
+// metrics. A real Prometheus scrapes the real service and a real Envoy, and evaluates the expressions. A test fails
+// if an expression uses a metric, a label or a value that does not exist.
 package observability
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// binary is the path of the service, built once: TestMain can hand it over in no other way.
+// binary is the path of the service, which TestMain builds once for all tests.
 var binary string
 
 func TestMain(m *testing.M) {
@@ -33,12 +33,12 @@ func path(t *testing.T, name string) string {
 	return filepath.Join(testenv.RepoRoot(t), name)
 }
 
-// glob returns the files of the repository that a pattern names, at least one.
+// glob returns the files of the repository that a pattern matches. The test fails if there is none.
 func glob(t *testing.T, pattern string) []string {
 	t.Helper()
 	files, err := filepath.Glob(path(t, pattern))
 	if err == nil && len(files) == 0 {
-		err = errors.New("there are none")
+		err = errors.New("no file matches")
 	}
 	if err != nil {
 		t.Fatalf("%s: %v", pattern, err)
@@ -46,7 +46,7 @@ func glob(t *testing.T, pattern string) []string {
 	return files
 }
 
-// promtool runs promtool and returns an error that holds its words when it finds something.
+// promtool runs promtool. If it finds mistakes, promtool returns an error with its output.
 func promtool(t *testing.T, stdin string, args ...string) error {
 	t.Helper()
 	cmd := exec.Command(testenv.Binary(t, "promtool", "PROMTOOL_BIN"), args...)
@@ -59,12 +59,12 @@ func promtool(t *testing.T, stdin string, args ...string) error {
 	return nil
 }
 
-// replaced puts texts in the place of others, each of which has to be there once.
+// replaced replaces texts, given as pairs of old and new text. Each old text must occur exactly once.
 func replaced(t *testing.T, text string, pairs ...string) string {
 	t.Helper()
 	for pair := range slices.Chunk(pairs, 2) {
 		if n := strings.Count(text, pair[0]); n != 1 {
-			t.Fatalf("%q is there %d times, want it once, in\n%s", pair[0], n, text)
+			t.Fatalf("%q occurs %d times, want once, in\n%s", pair[0], n, text)
 		}
 		text = strings.Replace(text, pair[0], pair[1], 1)
 	}

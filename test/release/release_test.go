@@ -1,5 +1,5 @@
-// Package release checks what a release would be: .goreleaser.yaml as goreleaser itself reads it, and the binaries that it
-// describes, built from a clone with a tag.
+// Package release tests the configuration of a release. It reads .goreleaser.yaml with goreleaser's own code, and
+// builds the binaries from a clone with a tag.
 package release
 
 import (
@@ -18,7 +18,7 @@ import (
 
 const root = "../.."
 
-// project loads .goreleaser.yaml; a key that goreleaser does not know is an error.
+// project loads .goreleaser.yaml. An unknown key is an error.
 func project(t *testing.T) config.Project {
 	t.Helper()
 	p, err := config.Load(filepath.Join(root, ".goreleaser.yaml"))
@@ -44,7 +44,7 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) st
 
 const tag = "v0.98.7"
 
-// clone makes a clone of what is committed, with a tag, as a release finds it.
+// clone clones the committed state and adds a tag, as for a release.
 func clone(t *testing.T) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "clone")
@@ -53,7 +53,7 @@ func clone(t *testing.T) (dir string) {
 	return dir
 }
 
-// build builds for one platform as goreleaser does, and returns the path of the binary.
+// build builds the binary for a platform as goreleaser does, and returns its path.
 func build(t *testing.T, b config.Build, dir, goos, goarch string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "extauthz")
@@ -63,11 +63,12 @@ func build(t *testing.T, b config.Build, dir, goos, goarch string) (path string)
 	return path
 }
 
-// maxBinary is well above the 18 MB of today, and well below the 28 MB of a program of which the linker has to keep every method
-// of every type, because something reaches text/template or a method by a name that it makes up (see make build).
+// maxBinary is between the size of 18 MB and that of 28 MB which the linker makes if it must keep every method of
+// every type. It must do so if the program uses text/template, or finds methods by names that are not constants (see
+// make build).
 const maxBinary = 23_000_000
 
-// TestBinaries: every platform is built, and what runs here says its tag and the commit.
+// TestBinaries builds the binary for every platform. The binary for this platform prints the tag and the commit.
 func TestBinaries(t *testing.T) {
 	dir := clone(t)
 	p := project(t)
@@ -90,16 +91,17 @@ func TestBinaries(t *testing.T) {
 			if goos != runtime.GOOS || goarch != runtime.GOARCH {
 				continue
 			}
-			var says struct {
+			var printed struct {
 				Version, Commit, Date, Platform string
 				Modified                        bool
 			}
-			if err := json.Unmarshal([]byte(run(t, dir, nil, path, "version", "-o", "json")), &says); err != nil {
+			if err := json.Unmarshal([]byte(run(t, dir, nil, path, "version", "-o", "json")), &printed); err != nil {
 				t.Fatal(err)
 			}
 			commit := strings.TrimSpace(run(t, dir, nil, "git", "rev-parse", "HEAD"))
-			if says.Version != tag || says.Commit != commit || says.Date == "" || says.Modified || says.Platform != goos+"/"+goarch {
-				t.Errorf("the binary says %+v, want %s of commit %s with its date, not modified", says, tag, commit)
+			if printed.Version != tag || printed.Commit != commit || printed.Date == "" || printed.Modified ||
+				printed.Platform != goos+"/"+goarch {
+				t.Errorf("the binary prints %+v, want %s of commit %s with its date, not modified", printed, tag, commit)
 			}
 		}
 	}
@@ -109,7 +111,7 @@ func TestBinaries(t *testing.T) {
 	}
 }
 
-// TestReproducible: two clones in two places make the same bytes.
+// TestReproducible builds from two clones in two directories and compares the bytes.
 func TestReproducible(t *testing.T) {
 	var sums [2][sha256.Size]byte
 	for i := range sums {
@@ -124,7 +126,7 @@ func TestReproducible(t *testing.T) {
 	}
 }
 
-// TestArchives: what is in an archive exists, and there are checksums and a bill of materials.
+// TestArchives checks that the files of an archive exist, and that there are checksums and a bill of materials.
 func TestArchives(t *testing.T) {
 	p := project(t)
 	if len(p.Archives) != 1 {
@@ -137,7 +139,7 @@ func TestArchives(t *testing.T) {
 			t.Error(err)
 		}
 		if file.Info.MTime == "" {
-			t.Errorf("%s has the time of the checkout, which differs from build to build: want info.mtime", file.Source)
+			t.Errorf("%s has the time of the checkout, which differs between builds: want info.mtime", file.Source)
 		}
 	}
 	for _, want := range []string{"LICENSE", "README.md"} {
@@ -150,8 +152,8 @@ func TestArchives(t *testing.T) {
 	}
 }
 
-// TestSameBuildEverywhere: make build, the image and a release are the same build, so that what one of them is tried with
-// holds for the others.
+// TestSameBuildEverywhere checks that make build, the image and a release use the same flags, so that tests of one
+// also apply to the others.
 func TestSameBuildEverywhere(t *testing.T) {
 	b := project(t).Builds[0]
 	for _, name := range []string{"Makefile", "Dockerfile"} {

