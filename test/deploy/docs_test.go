@@ -9,7 +9,8 @@ import (
 
 const anyRules = "domain: shop\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}}]\n"
 
-// What docs/kubernetes.md and the chart's README.md show works: values with commands of helm, and a kustomization.
+// TestDocumentation runs the examples of docs/kubernetes.md and the chart's README.md: helm commands with values, and a
+// kustomization.
 func TestDocumentation(t *testing.T) {
 	text := string(read(t, path(t, "docs", "kubernetes.md")))
 	given := operatorsObjects(t)
@@ -21,12 +22,12 @@ func TestDocumentation(t *testing.T) {
 	helmCommand := regexp.MustCompile(`(?m)^helm (?:install|upgrade --install) .*$`)
 	commands := helmCommand.FindAllString(text+string(read(t, filepath.Join(chart(t), "README.md"))), -1)
 	if len(commands) != 3 {
-		t.Errorf("there are the commands %q, want three", commands)
+		t.Errorf("found the commands %q, want three", commands)
 	}
 	for _, command := range commands {
-		// An upgrade asks the cluster what there is; what it makes is what an installation would.
+		// An upgrade needs a cluster. An installation makes the same objects.
 		args := strings.Fields(strings.NewReplacer(
-			"deploy/helm/extauthz", chart(t), "values.yaml", values, "=shop.yaml", "="+rules, `\\`, `\`, // the shell's
+			"deploy/helm/extauthz", chart(t), "values.yaml", values, "=shop.yaml", "="+rules, `\\`, `\`, // as the shell reads it
 			"upgrade --install", "install").Replace(command))
 		printed, err := helm(t, append(args[1:], "--dry-run=client")...)
 		if err != nil {
@@ -42,7 +43,8 @@ func TestDocumentation(t *testing.T) {
 		o.run(t, given)
 	}
 
-	remote := regexp.MustCompile(`https://github.com/extauthz/extauthz//deploy/kustomize/(base|components)([^?\s]*)\?ref=\S*`)
+	remote := regexp.MustCompile(
+		`https://github.com/extauthz/extauthz//deploy/kustomize/(base|components)([^?\s]*)\?ref=\S*`)
 	local := remote.ReplaceAllStringFunc(block(t, text, "# kustomization.yaml\n"), func(address string) string {
 		part := remote.FindStringSubmatch(address)
 		return strings.ToUpper(part[1]) + part[2]
@@ -61,7 +63,7 @@ func TestDocumentation(t *testing.T) {
 	o.run(t, given)
 }
 
-// block is the code block of a document that begins with a line.
+// block returns the code block of a document with this first line.
 func block(t *testing.T, text, begin string) string {
 	t.Helper()
 	_, rest, found := strings.Cut(text, "```yaml\n"+begin)

@@ -16,25 +16,26 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// chart is the directory of the Helm chart.
+// chart returns the directory of the Helm chart.
 func chart(t *testing.T) string { t.Helper(); return path(t, "deploy", "helm", "extauthz") }
 
-// helm runs helm with nothing of whoever runs the test.
+// helm runs helm without the configuration of the user who runs the test.
 func helm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.Command(testenv.Binary(t, "helm", ""), args...)
-	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+t.TempDir(), "HELM_CONFIG_HOME="+t.TempDir(), "HELM_DATA_HOME="+t.TempDir())
+	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+t.TempDir(), "HELM_CONFIG_HOME="+t.TempDir(),
+		"HELM_DATA_HOME="+t.TempDir())
 	return output(cmd)
 }
 
-// render is `helm template` of a release named `limits`.
+// render runs `helm template` for a release named `limits`.
 func render(t *testing.T, args ...string) ([]byte, error) {
 	t.Helper()
 	manifests, err := helm(t, append([]string{"template", "limits", chart(t), "--namespace", "extauthz"}, args...)...)
 	return []byte(manifests), err
 }
 
-// Every file of values in ci/ is a way in which the chart is installed.
+// TestChart renders the chart with each file of values in ci/, checks the objects, and runs the pod.
 func TestChart(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(chart(t), "ci", "*-values.yaml"))
 	if err != nil || len(files) == 0 {
@@ -60,11 +61,12 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// The chart that is packaged has the files that are links in the repository: alerts, dashboards, the example.
+// TestPackagedChart checks that the packaged chart has the files that are links in the repository: alerts, dashboards
+// and the example.
 func TestPackagedChart(t *testing.T) {
 	for _, link := range []string{"alerts.yaml", "dashboards", "example-rules.yaml"} {
 		if _, err := os.Readlink(filepath.Join(chart(t), "files", link)); err != nil {
-			t.Errorf("files/%s must be a symbolic link, so that there is one text to edit (sed -i replaces a link by a copy): %v", link, err)
+			t.Errorf("files/%s must be a symbolic link (sed -i replaces a link by a copy): %v", link, err)
 		}
 	}
 	dir := t.TempDir()
@@ -85,7 +87,7 @@ func TestPackagedChart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if fromPackage != string(fromDirectory) {
-		t.Error("the package renders other manifests than the directory")
+		t.Error("the package and the directory render different manifests")
 	}
 	o := decode(t, []byte(fromPackage))
 	for _, kind := range []string{"PrometheusRule", "ServiceMonitor", "HorizontalPodAutoscaler"} {
@@ -104,13 +106,13 @@ func TestPackagedChart(t *testing.T) {
 	}
 	for _, file := range dashboards {
 		if o.configMaps["limits-extauthz-dashboards"].Data[filepath.Base(file)] != string(read(t, file)) {
-			t.Errorf("the dashboard %s is not as it was in the ConfigMap of dashboards", filepath.Base(file))
+			t.Errorf("the ConfigMap of dashboards has another %s", filepath.Base(file))
 		}
 	}
 }
 
-// TestExampleLimitsFailedAuthentication: with API keys and no rules of the operator, the rules that the chart serves refuse a request
-// without a key, and limit such requests of one address.
+// TestExampleLimitsFailedAuthentication has API keys and no rules of the operator. The default rules of the chart
+// refuse requests without a key, and limit such requests by address.
 func TestExampleLimitsFailedAuthentication(t *testing.T) {
 	manifests, err := render(t, "--values", filepath.Join(chart(t), "ci", "keys-values.yaml"))
 	if err != nil {
@@ -120,7 +122,7 @@ func TestExampleLimitsFailedAuthentication(t *testing.T) {
 	root := o.rootFiles(t, operatorsObjects(t))
 	s := testenv.Service(t, binary, append(o.variables(root), "DEBUG_HOST=127.0.0.1", "DRAIN_DELAY=0s")...)
 	refused := 0
-	for range 1000 { // it is enough to send more than one in two seconds
+	for range 1000 { // the limit is reached if the test sends more than one request in two seconds
 		resp, err := http.Get("http://" + testenv.Loopback(s.HTTPPort) + "/check/")
 		if err != nil {
 			t.Fatal(err)
@@ -134,11 +136,12 @@ func TestExampleLimitsFailedAuthentication(t *testing.T) {
 		}
 	}
 	if refused < 30 || refused == 1000 {
-		t.Errorf("%d requests without a key got 401 before the first 429, want at least 30, and an end", refused)
+		t.Errorf("%d requests without a key got 401 before the first 429, want at least 30 and fewer than 1000", refused)
 	}
 }
 
-// What the notes after an installation tell to type and to copy is right: names and ports, the curl line, Envoy's cluster.
+// TestNotes checks the notes that helm prints after an installation: names and ports, the curl line, and Envoy's
+// cluster.
 func TestNotes(t *testing.T) {
 	printed, err := helm(t, "install", "limits", chart(t), "--namespace", "extauthz", "--dry-run=client")
 	if err != nil {
@@ -146,20 +149,20 @@ func TestNotes(t *testing.T) {
 	}
 	manifests, notes, found := strings.Cut(printed, "NOTES:\n")
 	if !found {
-		t.Fatalf("there are no notes in:\n%s", printed)
+		t.Fatalf("helm printed no notes:\n%s", printed)
 	}
 	_, manifests, _ = strings.Cut(manifests, "MANIFEST:\n")
 	o := decode(t, []byte(manifests))
 	for _, name := range []string{"limits-extauthz", "limits-extauthz-headless"} {
 		if _, ok := o.services[name]; !ok || !strings.Contains(notes, name) {
-			t.Errorf("%s: it is a Service (%v), and the notes name it (%v)", name, ok, strings.Contains(notes, name))
+			t.Errorf("%s: is a Service: %v; is in the notes: %v; want both", name, ok, strings.Contains(notes, name))
 		}
 	}
 
 	s := testenv.Service(t, binary, append(o.variables(o.rootFiles(t, nil)), "DEBUG_HOST=127.0.0.1", "DRAIN_DELAY=0s")...)
 	curl := regexp.MustCompile(`(?m)curl -i localhost:8080(/json) -d '(.*)'$`).FindStringSubmatch(notes)
 	if curl == nil {
-		t.Fatalf("there is no curl line in:\n%s", notes)
+		t.Fatalf("the notes have no curl line:\n%s", notes)
 	}
 	resp, err := http.Post("http://"+testenv.Loopback(s.HTTPPort)+curl[1], "application/json", strings.NewReader(curl[2]))
 	if err != nil {
@@ -173,7 +176,7 @@ func TestNotes(t *testing.T) {
 
 	cluster := regexp.MustCompile(`(?ms)^  - name: extauthz\n.*?\n\n`).FindString(notes)
 	if !strings.Contains(cluster, "address: limits-extauthz-headless.extauthz.svc.cluster.local, port_value: 8081") {
-		t.Errorf("the cluster has not the address of the headless Service:\n%s", cluster)
+		t.Errorf("the cluster does not have the address of the headless Service:\n%s", cluster)
 	}
 	if err := testenv.ValidateEnvoy(t, "static_resources:\n  clusters:\n"+cluster); err != nil {
 		t.Error(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// conforms returns an error that lists what in these manifests the API server would not take, and what it does not know.
+// conforms returns an error that lists everything in these manifests that the API server would refuse or does not know.
 func conforms(t *testing.T, manifests []byte) error {
 	t.Helper()
 	cmd := exec.Command(testenv.Binary(t, "kubeconform", ""),

@@ -17,7 +17,7 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// build is `kubectl kustomize`.
+// build does what `kubectl kustomize` does.
 func build(dir string) ([]byte, error) {
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	if err != nil {
@@ -26,13 +26,13 @@ func build(dir string) ([]byte, error) {
 	return resources.AsYaml()
 }
 
-// kustomization is one of the repository.
+// kustomization is a kustomization of the repository.
 type kustomization struct {
 	dir string
 	types.Kustomization
 }
 
-// kustomizations are all of them, wherever they are.
+// kustomizations returns all kustomizations of the repository.
 func kustomizations(t *testing.T) (all []kustomization) {
 	t.Helper()
 	for _, file := range yamlFiles(t) {
@@ -50,13 +50,14 @@ func kustomizations(t *testing.T) (all []kustomization) {
 
 func (k kustomization) component() bool { return k.Kind == types.ComponentKind }
 
-// in is the directory's path in the repository.
+// in returns the path of the directory in the repository.
 func (k kustomization) in(t *testing.T) string { t.Helper(); return relative(t, path(t), k.dir) }
 
-// neededComponents are those that another one is nothing without, and comes after.
+// neededComponents maps a component to the one that it requires, which must precede it.
 var neededComponents = map[string]string{"api-keys-file": "api-key-secret", "autoscaling": "redis"}
 
-// Every kustomization is built; a component is, where it is used, and ours by itself over the base.
+// TestKustomizations builds every kustomization of the repository. It builds the components of deploy/kustomize with
+// the base; other components must be part of a kustomization.
 func TestKustomizations(t *testing.T) {
 	all := kustomizations(t)
 	given := operatorsObjects(t)
@@ -78,7 +79,7 @@ func TestKustomizations(t *testing.T) {
 				dir = overlay(t, `{resources: [BASE], components: [`+components+`]}`)
 			case k.component():
 				if !used[k.dir] {
-					t.Error("no kustomization of the repository uses this component, so nothing tries it")
+					t.Error("no kustomization of the repository uses this component, so no test covers it")
 				}
 				return
 			}
@@ -98,7 +99,8 @@ func TestKustomizations(t *testing.T) {
 	}
 }
 
-// checkTargets checks that the targets of patches are there: a patch whose target matches nothing does nothing, without a word.
+// checkTargets checks that the targets of patches exist. A patch whose target matches nothing has no effect and no
+// error.
 func (k kustomization) checkTargets(t *testing.T, manifests []byte) {
 	t.Helper()
 	var names []string
@@ -112,16 +114,21 @@ func (k kustomization) checkTargets(t *testing.T, manifests []byte) {
 	}
 	for _, p := range k.Patches {
 		if p.Target == nil {
-			continue // then it names its object itself, and kustomize wants that to be there
+			continue // the patch names its object, and kustomize requires that it exists
 		}
-		target := regexp.MustCompile("^(" + p.Target.Kind + ") (" + p.Target.Name + ")" + map[bool]string{true: ".*"}[p.Target.Name == ""] + "$")
+		name := p.Target.Name
+		if name == "" {
+			name = ".*"
+		}
+		target := regexp.MustCompile("^(" + p.Target.Kind + ") (" + name + ")$")
 		if !slices.ContainsFunc(names, target.MatchString) {
-			t.Errorf("a patch has the target %v, which is none of %v", p.Target, names)
+			t.Errorf("a patch has the target %v, which matches none of %v", p.Target, names)
 		}
 	}
 }
 
-// overlay makes a kustomization and returns its directory. BASE and COMPONENTS stand for where those of the repository are.
+// overlay makes a kustomization and returns its directory. In the text, BASE and COMPONENTS mean the directories of the
+// repository.
 func overlay(t *testing.T, kustomization string) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -143,8 +150,8 @@ func relative(t *testing.T, from, to string) string {
 	return filepath.ToSlash(path)
 }
 
-// What is misspelt in an overlay is an error that names it: of kustomize, of the API server, or of the service at its start,
-// before the replicas that run are replaced.
+// TestMistakesInOverlays checks that a misspelt word in an overlay is an error that names it. The error comes from
+// kustomize, from the API server, or from the service at its start, before the running replicas are replaced.
 func TestMistakesInOverlays(t *testing.T) {
 	kustomize := func(_ *testing.T, dir string) error { _, err := build(dir); return err }
 	apiServer := func(t *testing.T, dir string) error {
@@ -162,38 +169,43 @@ func TestMistakesInOverlays(t *testing.T) {
 		o := decode(t, manifests)
 		serve := exec.Command(binary)
 		serve.Env = append(o.variables(o.rootFiles(t, nil)), "DEBUG_HOST=127.0.0.1",
-			fmt.Sprintf("PORT=%d", testenv.FreePort(t)), fmt.Sprintf("GRPC_PORT=%d", testenv.FreePort(t)), fmt.Sprintf("DEBUG_PORT=%d", testenv.FreePort(t)))
+			fmt.Sprintf("PORT=%d", testenv.FreePort(t)), fmt.Sprintf("GRPC_PORT=%d", testenv.FreePort(t)),
+			fmt.Sprintf("DEBUG_PORT=%d", testenv.FreePort(t)))
 		_, err = output(serve)
 		return err
 	}
+	patch := func(metadata, spec string) string {
+		return `patches: [{patch: "{apiVersion: apps/v1, kind: Deployment, metadata: ` + metadata + `, spec: ` + spec + `}"}]`
+	}
+	literals := func(configMap, literal string) string {
+		return `configMapGenerator: [{name: ` + configMap + `, behavior: merge, literals: [` + literal + `]}]`
+	}
 	for name, c := range map[string]struct {
-		kustomization string
-		who           func(*testing.T, string) error
-		want          string
+		addition string // to a kustomization with the base
+		run      func(*testing.T, string) error
+		want     string
 	}{
-		"a field of the kustomization": {`{resources: [BASE], component: [COMPONENTS/redis]}`, kustomize, `"component"`},
-		"a component":                  {`{resources: [BASE], components: [COMPONENTS/reddis]}`, kustomize, `components/reddis`},
-		"autoscaling without Redis":    {`{resources: [BASE], components: [COMPONENTS/autoscaling]}`, kustomize, `extauthz-redis`},
-		"autoscaling before Redis, which would choose the number of replicas": {
-			`{resources: [BASE], components: [COMPONENTS/autoscaling, COMPONENTS/redis]}`, kustomize, `extauthz-redis`},
-		"a patched object": {`{resources: [BASE], patches: [{patch: "{apiVersion: apps/v1, kind: Deployment, metadata: {name: extautz}, spec: {replicas: 2}}"}]}`,
-			kustomize, `extautz`},
-		"a ConfigMap": {`{resources: [BASE], configMapGenerator: [{name: extauthz-setings, behavior: merge, literals: [LOG_LEVEL=DEBUG]}]}`,
-			kustomize, `extauthz-setings`},
-		"a field": {`{resources: [BASE], patches: [{patch: "{apiVersion: apps/v1, kind: Deployment, metadata: {name: extauthz}, spec: {replica: 2}}"}]}`,
-			apiServer, `'replica' not allowed`},
-		"a field of the pod": {`{resources: [BASE], patches: [{patch: "{apiVersion: apps/v1, kind: Deployment, metadata: {name: extauthz}, spec: {template: {spec: {nodeSelektor: {a: b}}}}}"}]}`,
+		"a field of the kustomization": {`component: [COMPONENTS/redis]`, kustomize, `"component"`},
+		"a component":                  {`components: [COMPONENTS/reddis]`, kustomize, `components/reddis`},
+		"autoscaling without Redis":    {`components: [COMPONENTS/autoscaling]`, kustomize, `extauthz-redis`},
+		"autoscaling before Redis": {
+			`components: [COMPONENTS/autoscaling, COMPONENTS/redis]`, kustomize, `extauthz-redis`},
+		"a patched object": {patch(`{name: extautz}`, `{replicas: 2}`), kustomize, `extautz`},
+		"a ConfigMap":      {literals(`extauthz-setings`, `LOG_LEVEL=DEBUG`), kustomize, `extauthz-setings`},
+		"a field":          {patch(`{name: extauthz}`, `{replica: 2}`), apiServer, `'replica' not allowed`},
+		"a field of the pod": {patch(`{name: extauthz}`, `{template: {spec: {nodeSelektor: {a: b}}}}`),
 			apiServer, `'nodeSelektor' not allowed`},
-		"a setting": {`{resources: [BASE], configMapGenerator: [{name: extauthz-settings, behavior: merge, literals: [LGO_LEVEL=DEBUG]}]}`,
+		"a setting": {literals(`extauthz-settings`, `LGO_LEVEL=DEBUG`),
 			start, `LGO_LEVEL is not a setting: did you mean LOG_LEVEL?`},
-		"a setting's value": {`{resources: [BASE], configMapGenerator: [{name: extauthz-settings, behavior: merge, literals: [LOG_LEVEL=VERBOSE]}]}`,
+		"a setting's value": {literals(`extauthz-settings`, `LOG_LEVEL=VERBOSE`),
 			start, `LOG_LEVEL: want DEBUG, INFO, WARN or ERROR`},
-		"a rule": {`{resources: [BASE], configMapGenerator: [{name: extauthz-rules, behavior: merge, literals: ["more.yaml=domain: more\ndescriptor: []\n"]}]}`,
+		"a rule": {literals(`extauthz-rules`, `"more.yaml=domain: more\ndescriptor: []\n"`),
 			start, "did you mean `descriptors`?"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := c.who(t, overlay(t, c.kustomization)); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%s\ngot:  %v\nwant an error with: %s", c.kustomization, err, c.want)
+			err := c.run(t, overlay(t, `{resources: [BASE], `+c.addition+`}`))
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s\ngot:  %v\nwant an error with: %s", c.addition, err, c.want)
 			}
 		})
 	}

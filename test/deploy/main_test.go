@@ -1,7 +1,6 @@
-// Package deploy checks what is deployed to Kubernetes: the Helm chart, the kustomizations, and every other manifest of the
-// project. There is no cluster here. Objects are held against the schemas of the API server and of the operators whose objects
-// they are; what a pod would run is run, with the environment and the files that the kubelet would give it, and its probes
-// are asked.
+// Package deploy tests the Helm chart, the kustomizations and every other manifest of the project, without a cluster.
+// It validates objects with the schemas of the API server and of operators. It runs the service as the pod would,
+// with the environment and the files that the kubelet would provide, and calls the probes.
 package deploy
 
 import (
@@ -18,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the chart's schema and table of values")
 
-// Paths that TestMain can hand over in no other way: of the service, and of the schemas that kubeconform reads.
+// The paths of the service and of the schemas for kubeconform, which TestMain makes once for all tests.
 var (
 	binary     string
 	schemaRoot string
@@ -35,7 +34,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// output runs a program and returns what it printed to stdout, and an error that has what it printed to stderr.
+// output runs a program and returns its stdout. An error contains its stderr.
 func output(cmd *exec.Cmd) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -61,7 +60,7 @@ func read(t *testing.T, file string) []byte {
 	return content
 }
 
-// write makes a file, and the directories that it lies in.
+// write writes a file and makes its directories.
 func write(t *testing.T, file string, content []byte) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {

@@ -10,14 +10,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// yamlFiles are all files of the repository that could be a manifest or a kustomization: all YAML but for the chart's.
+// yamlFiles returns all files of the repository that may be manifests or kustomizations: all YAML except that of the
+// chart.
 func yamlFiles(t *testing.T) (files []string) {
 	t.Helper()
 	err := filepath.WalkDir(path(t), func(file string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (file == chart(t) || entry.Name() == "dist" || file != path(t) && strings.HasPrefix(entry.Name(), ".")):
+		case entry.IsDir() && (file == chart(t) || entry.Name() == "dist" ||
+			file != path(t) && strings.HasPrefix(entry.Name(), ".")):
 			return filepath.SkipDir
 		case filepath.Ext(file) == ".yaml" || filepath.Ext(file) == ".yml":
 			files = append(files, file)
@@ -30,7 +32,7 @@ func yamlFiles(t *testing.T) (files []string) {
 	return files
 }
 
-// All manifests mean one version of the service, that of the chart.
+// TestVersions checks that all manifests name the same version of the service as the chart.
 func TestVersions(t *testing.T) {
 	var chartFile struct{ AppVersion string }
 	mustUnmarshal(t, read(t, filepath.Join(chart(t), "Chart.yaml")), &chartFile)
@@ -39,14 +41,14 @@ func TestVersions(t *testing.T) {
 		for _, m := range mention.FindAllStringSubmatch(string(read(t, file)), -1) {
 			version := strings.TrimSuffix(m[1]+m[2]+m[3], "-amd64") // the image of one platform
 			if version != chartFile.AppVersion {
-				t.Errorf("%s: %s, the chart is of %s", relative(t, path(t), file), m[0], chartFile.AppVersion)
+				t.Errorf("%s: %s, want version %s of the chart", relative(t, path(t), file), m[0], chartFile.AppVersion)
 			}
 		}
 	}
 }
 
-// Every manifest conforms by itself, wherever it is, but for patches: those are parts of objects, and what comes of them is checked
-// by TestKustomizations.
+// TestManifests validates every manifest of the repository except patches, which are only parts of objects.
+// TestKustomizations validates the patched objects.
 func TestManifests(t *testing.T) {
 	patches := map[string]bool{}
 	for _, k := range kustomizations(t) {
@@ -62,7 +64,7 @@ func TestManifests(t *testing.T) {
 		for _, document := range documents(read(t, file)) {
 			var of struct{ APIVersion, Kind string }
 			if yaml.Unmarshal(document, &of) != nil || of.APIVersion == "" || of.Kind == "" {
-				continue // something else, which whoever wrote it checks
+				continue // not a manifest
 			}
 			checked++
 			if err := conforms(t, document); err != nil {
@@ -71,6 +73,6 @@ func TestManifests(t *testing.T) {
 		}
 	}
 	if checked < 10 {
-		t.Errorf("there are %d manifests, which cannot be all", checked)
+		t.Errorf("found %d manifests, want at least 10", checked)
 	}
 }

@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// objects are what a chart or a kustomization comes to, as far as tests look into it.
+// objects are the objects of a chart or a kustomization that the tests check.
 type objects struct {
 	deployment  appsv1.Deployment
-	container   corev1.Container // its only one
+	container   corev1.Container // the only container of the Deployment
 	services    map[string]corev1.Service
 	configMaps  map[string]corev1.ConfigMap
 	policies    []networkingv1.NetworkPolicy
@@ -30,20 +30,22 @@ type objects struct {
 	environment map[string]string
 }
 
-// decode reads manifests that have a Deployment of the service, which is one with the container extauthz and no other.
+// decode reads manifests that have a Deployment of the service. Its only container is extauthz.
 func decode(t *testing.T, manifests []byte) *objects {
 	t.Helper()
 	o, found := find(t, manifests)
 	if !found {
-		t.Fatalf("there is no Deployment of the service, only %v", o.kinds)
+		t.Fatalf("no Deployment of the service, only %v", o.kinds)
 	}
 	return o
 }
 
-// find reads manifests, and says whether they have a Deployment of the service.
+// find reads manifests, and reports whether they have a Deployment of the service.
 func find(t *testing.T, manifests []byte) (*objects, bool) {
 	t.Helper()
-	o := &objects{services: map[string]corev1.Service{}, configMaps: map[string]corev1.ConfigMap{}, environment: map[string]string{}}
+	o := &objects{
+		services: map[string]corev1.Service{}, configMaps: map[string]corev1.ConfigMap{}, environment: map[string]string{},
+	}
 	for _, document := range documents(manifests) {
 		var of struct{ Kind string }
 		mustUnmarshal(t, document, &of)
@@ -86,7 +88,7 @@ func find(t *testing.T, manifests []byte) (*objects, bool) {
 	for _, from := range o.container.EnvFrom {
 		settings, ok := o.configMaps[from.ConfigMapRef.Name]
 		if !ok {
-			t.Fatalf("the environment comes from ConfigMap %s, which is not there", from.ConfigMapRef.Name)
+			t.Fatalf("the environment comes from ConfigMap %s, which does not exist", from.ConfigMapRef.Name)
 		}
 		for name, value := range settings.Data {
 			o.environment[name] = value
@@ -107,7 +109,7 @@ func mustUnmarshal(t *testing.T, document []byte, into any) {
 
 func (o *objects) pod() *corev1.PodSpec { return &o.deployment.Spec.Template.Spec }
 
-// fitTogether checks what no schema says: that objects mean the same ports, pods and times.
+// fitTogether checks what schemas cannot express: objects agree on ports, pods and times.
 func (o *objects) fitTogether(t *testing.T) {
 	t.Helper()
 	o.checkPorts(t)
@@ -117,7 +119,7 @@ func (o *objects) fitTogether(t *testing.T) {
 	o.checkSecurity(t)
 }
 
-// The ports that the service listens on by default; nothing here sets others.
+// The ports that the service listens on by default. The manifests do not change them.
 var ports = map[string]int32{"grpc": 8081, "http": 8080, "metrics": 6070}
 
 func (o *objects) checkPorts(t *testing.T) {
@@ -132,42 +134,44 @@ func (o *objects) checkPorts(t *testing.T) {
 	for _, s := range o.services {
 		for _, p := range s.Spec.Ports {
 			if p.TargetPort != intstr.FromString(p.Name) || p.Port != ports[p.Name] {
-				t.Errorf("Service %s: port %s is %d to %s, want %d to the container's port of that name", s.Name, p.Name, p.Port, &p.TargetPort, ports[p.Name])
+				t.Errorf("Service %s: port %s is %d to %s, want %d to the container's port of that name",
+					s.Name, p.Name, p.Port, &p.TargetPort, ports[p.Name])
 			}
 		}
 	}
-	o.checkWayOut(t)
-	let := map[string]bool{}
+	o.checkEgress(t)
+	open := map[string]bool{}
 	for _, policy := range o.policies {
 		for _, rule := range policy.Spec.Ingress {
 			for _, p := range rule.Ports {
-				let[p.Port.String()] = true
+				open[p.Port.String()] = true
 				if ports[p.Port.String()] == 0 {
-					t.Errorf("NetworkPolicy %s lets in to port %s, which the container has not", policy.Name, p.Port)
+					t.Errorf("NetworkPolicy %s opens port %s, which the container does not have", policy.Name, p.Port)
 				}
 			}
 			if len(rule.From) == 0 {
-				t.Errorf("NetworkPolicy %s lets everybody in to %v", policy.Name, rule.Ports)
+				t.Errorf("NetworkPolicy %s opens %v to all clients", policy.Name, rule.Ports)
 			}
 		}
 	}
 	for name := range ports {
-		if len(o.policies) > 0 && !let[name] {
-			t.Errorf("no NetworkPolicy lets anybody in to port %s", name)
+		if len(o.policies) > 0 && !open[name] {
+			t.Errorf("no NetworkPolicy opens port %s", name)
 		}
 	}
 	for what, probe := range o.probes() {
 		if probe.GRPC != nil && probe.GRPC.Port != ports["grpc"] {
-			t.Errorf("the %s asks port %d for gRPC", what, probe.GRPC.Port)
+			t.Errorf("the %s calls port %d over gRPC", what, probe.GRPC.Port)
 		}
 		if probe.HTTPGet != nil && probe.HTTPGet.Port != intstr.FromString("http") {
-			t.Errorf("the %s asks port %s for HTTP", what, &probe.HTTPGet.Port)
+			t.Errorf("the %s calls port %s over HTTP", what, &probe.HTTPGet.Port)
 		}
 	}
 }
 
-// checkWayOut checks that the network policies let out to what the pod needs: names, and Redis where it has one.
-func (o *objects) checkWayOut(t *testing.T) {
+// checkEgress checks that the network policies allow the connections that the pod makes: to DNS, and to Redis if it
+// has one.
+func (o *objects) checkEgress(t *testing.T) {
 	t.Helper()
 	var got []string
 	for _, policy := range o.policies {
@@ -178,29 +182,30 @@ func (o *objects) checkWayOut(t *testing.T) {
 		}
 	}
 	want := []string{"53/UDP", "53/TCP", "5353/UDP", "5353/TCP"}                    // OpenShift's DNS listens on 5353
-	if o.environment["REDIS_URL_FILE"] != "" && !slices.Contains(got, "6380/TCP") { // everything-values.yaml's
+	if o.environment["REDIS_URL_FILE"] != "" && !slices.Contains(got, "6380/TCP") { // 6380: everything-values.yaml
 		want = append(want, "6379/TCP")
 	}
 	for _, port := range want {
 		if len(o.policies) > 0 && !slices.Contains(got, port) {
-			t.Errorf("the network policies let out to %v, and not to %s", got, port)
+			t.Errorf("the network policies allow egress to %v, but not to %s", got, port)
 		}
 	}
 }
 
 func (o *objects) probes() map[string]*corev1.Probe {
 	return map[string]*corev1.Probe{
-		"startup probe": o.container.StartupProbe, "liveness probe": o.container.LivenessProbe, "readiness probe": o.container.ReadinessProbe,
+		"startup probe": o.container.StartupProbe, "liveness probe": o.container.LivenessProbe,
+		"readiness probe": o.container.ReadinessProbe,
 	}
 }
 
-// checkSelectors checks that whoever means our pods means them by labels that they have.
+// checkSelectors checks that all selectors match the labels of the pods.
 func (o *objects) checkSelectors(t *testing.T) {
 	t.Helper()
 	pods := labels.Set(o.deployment.Spec.Template.Labels)
-	check := func(who string, selector map[string]string) {
+	check := func(object string, selector map[string]string) {
 		if len(selector) == 0 || !labels.SelectorFromSet(selector).Matches(pods) {
-			t.Errorf("%s selects %v, the pods have %v", who, selector, pods)
+			t.Errorf("%s selects %v, the pods have %v", object, selector, pods)
 		}
 	}
 	check("the Deployment", o.deployment.Spec.Selector.MatchLabels)
@@ -217,14 +222,15 @@ func (o *objects) checkSelectors(t *testing.T) {
 		check("the spreading over "+c.TopologyKey, c.LabelSelector.MatchLabels)
 	}
 	if o.autoscaler != nil && o.autoscaler.Spec.ScaleTargetRef.Name != o.deployment.Name {
-		t.Errorf("the HorizontalPodAutoscaler scales %s, the Deployment is %s", o.autoscaler.Spec.ScaleTargetRef.Name, o.deployment.Name)
+		t.Errorf("the HorizontalPodAutoscaler scales %s, the Deployment is %s",
+			o.autoscaler.Spec.ScaleTargetRef.Name, o.deployment.Name)
 	}
 }
 
-// checkDraining checks that a pod has the time that the service takes to end.
+// checkDraining checks that the grace period of a pod is long enough for the service to end.
 func (o *objects) checkDraining(t *testing.T) {
 	t.Helper()
-	drain := 5 * time.Second // the service is not killed while it writes its last words
+	drain := 5 * time.Second // for the last log lines
 	for _, setting := range []string{"DRAIN_DELAY", "DRAIN_TIMEOUT"} {
 		d, err := time.ParseDuration(o.environment[setting])
 		if err != nil {
@@ -241,27 +247,28 @@ func (o *objects) checkReplicas(t *testing.T) {
 	t.Helper()
 	if o.autoscaler != nil {
 		if o.deployment.Spec.Replicas != nil {
-			t.Error("the Deployment has a number of replicas that a HorizontalPodAutoscaler is to choose")
+			t.Error("the Deployment sets a number of replicas, which a HorizontalPodAutoscaler must choose")
 		}
 		if o.container.Resources.Requests.Cpu().IsZero() {
-			t.Error("the HorizontalPodAutoscaler scales by the CPU requested, and none is")
+			t.Error("the HorizontalPodAutoscaler scales by the CPU request, which is not set")
 		}
 	}
 	if o.budget != nil && o.budget.Spec.MaxUnavailable == nil {
-		t.Error("the PodDisruptionBudget holds up who drains the node of an only replica: want maxUnavailable")
+		t.Error("the PodDisruptionBudget blocks draining the node of a single replica: want maxUnavailable")
 	}
 }
 
-// checkSecurity checks what Kubernetes' profile `restricted` asks for, and that the pod has no token.
+// checkSecurity checks the requirements of Kubernetes' profile `restricted`, and that the pod has no token.
 func (o *objects) checkSecurity(t *testing.T) {
 	t.Helper()
 	pod, container := o.pod(), o.container.SecurityContext
 	for what, ok := range map[string]bool{
-		"runAsNonRoot":                    pod.SecurityContext.RunAsNonRoot != nil && *pod.SecurityContext.RunAsNonRoot,
-		"seccompProfile RuntimeDefault":   pod.SecurityContext.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
-		"no allowPrivilegeEscalation":     container.AllowPrivilegeEscalation != nil && !*container.AllowPrivilegeEscalation,
-		"readOnlyRootFilesystem":          container.ReadOnlyRootFilesystem != nil && *container.ReadOnlyRootFilesystem,
-		"capabilities: drop ALL":          slices.Equal(container.Capabilities.Drop, []corev1.Capability{"ALL"}) && len(container.Capabilities.Add) == 0,
+		"runAsNonRoot":                  pod.SecurityContext.RunAsNonRoot != nil && *pod.SecurityContext.RunAsNonRoot,
+		"seccompProfile RuntimeDefault": pod.SecurityContext.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
+		"no allowPrivilegeEscalation":   container.AllowPrivilegeEscalation != nil && !*container.AllowPrivilegeEscalation,
+		"readOnlyRootFilesystem":        container.ReadOnlyRootFilesystem != nil && *container.ReadOnlyRootFilesystem,
+		"capabilities: drop ALL": slices.Equal(container.Capabilities.Drop, []corev1.Capability{"ALL"}) &&
+			len(container.Capabilities.Add) == 0,
 		"no automountServiceAccountToken": pod.AutomountServiceAccountToken != nil && !*pod.AutomountServiceAccountToken,
 		"no enableServiceLinks":           pod.EnableServiceLinks != nil && !*pod.EnableServiceLinks,
 		"a limit of memory":               !o.container.Resources.Limits.Memory().IsZero(),
@@ -272,14 +279,14 @@ func (o *objects) checkSecurity(t *testing.T) {
 		}
 	}
 	for _, v := range o.pod().Volumes {
-		// The group is that of the pod (fsGroup), which reads a Secret that way; others do not.
+		// The pod reads the files by its group (fsGroup). Other users must not read them.
 		if v.Secret != nil && (v.Secret.DefaultMode == nil || *v.Secret.DefaultMode != 0o440) {
-			t.Errorf("the volume %s of a Secret has not the mode 0440", v.Name)
+			t.Errorf("the volume %s of a Secret does not have the mode 0440", v.Name)
 		}
 	}
 	for _, m := range o.container.VolumeMounts {
 		if m.SubPath != "" {
-			t.Errorf("%s is mounted by subPath, and would never change again", m.MountPath)
+			t.Errorf("%s is mounted by subPath, so changes of it would not reach the pod", m.MountPath)
 		}
 	}
 }

@@ -17,20 +17,22 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// existing are the Secrets and ConfigMaps that an operator would have made, by name and key.
+// existing has the Secrets and ConfigMaps that an operator would have created, by name and key.
 type existing map[string]map[string]string
 
-// kubernetesEnvironment is what every container has beside what its pod says (enableServiceLinks: false does not change that),
-// and what the image brings.
+// kubernetesEnvironment has the variables that Kubernetes sets in every container, also with enableServiceLinks:
+// false, and those of the image.
 var kubernetesEnvironment = []string{
 	"KUBERNETES_SERVICE_HOST=10.96.0.1", "KUBERNETES_SERVICE_PORT=443", "KUBERNETES_SERVICE_PORT_HTTPS=443",
-	"KUBERNETES_PORT=tcp://10.96.0.1:443", "KUBERNETES_PORT_443_TCP=tcp://10.96.0.1:443", "KUBERNETES_PORT_443_TCP_PROTO=tcp",
+	"KUBERNETES_PORT=tcp://10.96.0.1:443", "KUBERNETES_PORT_443_TCP=tcp://10.96.0.1:443",
+	"KUBERNETES_PORT_443_TCP_PROTO=tcp",
 	"KUBERNETES_PORT_443_TCP_PORT=443", "KUBERNETES_PORT_443_TCP_ADDR=10.96.0.1",
 	"HOSTNAME=extauthz-5d4f8c7b9-x2x7q", "HOME=/home/nonroot",
-	"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt",
+	"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+	"SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt",
 }
 
-// rootFiles lays what the pod mounts below a directory that stands for its root, and returns it.
+// rootFiles writes the files of the pod's mounts below a directory that represents its root, and returns the directory.
 func (o *objects) rootFiles(t *testing.T, given existing) string {
 	t.Helper()
 	root := t.TempDir()
@@ -41,7 +43,7 @@ func (o *objects) rootFiles(t *testing.T, given existing) string {
 	for _, m := range o.container.VolumeMounts {
 		v, ok := volumes[m.Name]
 		if !ok {
-			t.Fatalf("%s is to be the volume %s, which is not there", m.MountPath, m.Name)
+			t.Fatalf("%s mounts the volume %s, which does not exist", m.MountPath, m.Name)
 		}
 		for name, content := range o.files(t, v, given) {
 			write(t, filepath.Join(root, m.MountPath, name), []byte(content))
@@ -49,12 +51,12 @@ func (o *objects) rootFiles(t *testing.T, given existing) string {
 		delete(volumes, m.Name)
 	}
 	for name := range volumes {
-		t.Errorf("the volume %s is mounted nowhere", name)
+		t.Errorf("the volume %s is not mounted", name)
 	}
 	return root
 }
 
-// files are those of a volume.
+// files returns the files of a volume.
 func (o *objects) files(t *testing.T, v corev1.Volume, given existing) map[string]string {
 	t.Helper()
 	var data map[string]string
@@ -69,7 +71,7 @@ func (o *objects) files(t *testing.T, v corev1.Volume, given existing) map[strin
 		data, items = given[v.Secret.SecretName], v.Secret.Items
 	}
 	if len(data) == 0 {
-		t.Fatalf("the volume %s is of what is not there, or has nothing in it: %v", v.Name, v.VolumeSource)
+		t.Fatalf("the source of the volume %s does not exist or is empty: %v", v.Name, v.VolumeSource)
 	}
 	if items == nil {
 		return data
@@ -85,7 +87,7 @@ func (o *objects) files(t *testing.T, v corev1.Volume, given existing) map[strin
 	return files
 }
 
-// variables are the environment of the container, with the files that it names below a root, and what comes from elsewhere.
+// variables returns the environment of the container, with kubernetesEnvironment. Paths in it are below the root.
 func (o *objects) variables(root string) []string {
 	all := kubernetesEnvironment
 	for name, value := range o.environment {
@@ -97,27 +99,27 @@ func (o *objects) variables(root string) []string {
 	return all
 }
 
-// run runs what the pod would run, with its environment and its files, and asks its probes. Other than in a pod are the ports,
-// the addresses, which are loopback, and the root of the files.
+// run runs the service as the pod would, with its environment and its files, and calls the probes. Only the ports, the
+// addresses and the root of the files differ from a pod.
 func (o *objects) run(t *testing.T, given existing) {
 	t.Helper()
 	root := o.rootFiles(t, given)
 	check := exec.Command(binary, "check", filepath.Join(root, "srv/runtime_data/current/config"))
 	check.Env = o.variables(root)
 	if out, err := check.CombinedOutput(); err != nil {
-		t.Fatalf("extauthz check says of the rules in the ConfigMap: %v\n%s", err, out)
+		t.Fatalf("extauthz check of the rules in the ConfigMap: %v\n%s", err, out)
 	}
 	o.needsItsRules(t, given)
 	if o.environment["STRICT_ENVIRONMENT"] == "true" && o.environment["GRPC_PLAINTEXT"] != "allow" {
-		t.Error("GRPC_PLAINTEXT is not allow: on the address of a pod, other than on loopback here, the service does not start")
+		t.Error("GRPC_PLAINTEXT is not allow: in a pod, unlike on loopback here, the service would not start")
 	}
 	s := testenv.Service(t, binary, append(o.variables(root), "DEBUG_HOST=127.0.0.1", "DRAIN_DELAY=0s")...)
 	for what, probe := range o.probes() {
 		if probe == nil {
-			t.Errorf("there is no %s", what)
+			t.Errorf("the container has no %s", what)
 			continue
 		}
-		if err := ask(probe, s); err != nil {
+		if err := callProbe(probe, s); err != nil {
 			t.Errorf("the %s: %v", what, err)
 		}
 	}
@@ -136,13 +138,13 @@ func (o *objects) run(t *testing.T, given existing) {
 			}
 		}
 		return err
-	}, "Redis and the keys that the pod names to be there")
+	}, "metrics that show the Redis and the keys of the pod")
 	if strings.Contains(s.Output(), "level=WARN msg=setting") || strings.Contains(s.Output(), `"msg":"setting"`) {
-		t.Errorf("the service warns of its settings:\n%s", s.Output())
+		t.Errorf("the service logged a warning about its settings:\n%s", s.Output())
 	}
 }
 
-// needsItsRules runs what the pod would run with its rules mounted elsewhere: it must not start with rules that are not its own.
+// needsItsRules runs the service without the rules of the pod. It must not start with its sample rules.
 func (o *objects) needsItsRules(t *testing.T, given existing) {
 	t.Helper()
 	root := o.rootFiles(t, given)
@@ -154,12 +156,12 @@ func (o *objects) needsItsRules(t *testing.T, given existing) {
 	serve.Env = append(o.variables(root), "PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0")
 	out, err := serve.CombinedOutput()
 	if serve.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), rules+" does not exist") {
-		t.Errorf("with the rules at %ss: got %v, want exit code 2 and the path that is missing in\n%s", rules, err, out)
+		t.Errorf("with the rules at %ss: got %v, want exit code 2 and the missing path in\n%s", rules, err, out)
 	}
 }
 
-// ask does what a kubelet does with a probe.
-func ask(probe *corev1.Probe, s *testenv.RunningService) error {
+// callProbe calls a probe as a kubelet does.
+func callProbe(probe *corev1.Probe, s *testenv.RunningService) error {
 	if probe.GRPC != nil {
 		health := exec.Command(binary, "health", "--timeout=1m", "--service", *probe.GRPC.Service)
 		health.Env = []string{"GRPC_HOST=127.0.0.1", "GRPC_PORT=" + strconv.Itoa(s.GRPCPort)}
@@ -170,7 +172,7 @@ func ask(probe *corev1.Probe, s *testenv.RunningService) error {
 	return err
 }
 
-// get returns what a URL answers, which has to be a 200.
+// get returns the body of a URL. A status other than 200 is an error.
 func get(url string) (string, error) {
 	resp, err := http.Get(url)
 	if err != nil {
@@ -184,8 +186,8 @@ func get(url string) (string, error) {
 	return string(body), err
 }
 
-// operatorsObjects makes what all examples find there already: a Redis that runs, and asks for a certificate where it speaks TLS; a server
-// secret; a file with a key; rules.
+// operatorsObjects makes the objects that all examples expect: a running Redis, a server secret, a file with a key, and
+// rules. Redis requires a client certificate on its TLS port.
 func operatorsObjects(t *testing.T) existing {
 	t.Helper()
 	const password = "correct-horse"
@@ -211,7 +213,8 @@ func operatorsObjects(t *testing.T) existing {
 			"url": "redis://:" + password + "@" + redis.Addr, "address": "redis://" + redis.Addr, "password": password + "\n",
 			"tls-address": "rediss://" + testenv.Loopback(tlsPort),
 		},
-		"extauthz-redis-tls":      {"ca.crt": string(read(t, ca)), "tls.crt": string(read(t, cert)), "tls.key": string(read(t, key))},
+		"extauthz-redis-tls": {"ca.crt": string(read(t, ca)), "tls.crt": string(read(t, cert)),
+			"tls.key": string(read(t, key))},
 		"extauthz-api-key-secret": {"secret": serverSecret, "previous": strings.Repeat("former", 4)},
 		"extauthz-api-keys":       {"keys.jsonl": string(read(t, file))},
 		"shop-rules":              {"shop.yaml": anyRules},

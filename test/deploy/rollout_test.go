@@ -7,7 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A change of rules reaches the pods that run; one of a setting, which is read once, starts new ones.
+// TestRollouts checks that a change of rules does not replace the running pods, and that a change of a setting does.
+// The service reloads rules, but reads its settings only once.
 func TestRollouts(t *testing.T) {
 	ofChart := func(t *testing.T, set string) corev1.PodTemplateSpec {
 		t.Helper()
@@ -40,10 +41,10 @@ func TestRollouts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := c.pods(t, c.before)
 			if diff := cmp.Diff(before, c.pods(t, c.rules)); diff != "" {
-				t.Errorf("a change of rules starts new pods:\n%s", diff)
+				t.Errorf("a change of rules replaces the pods:\n%s", diff)
 			}
 			if cmp.Equal(before, c.pods(t, c.setting)) {
-				t.Error("a change of a setting starts no new pods, and is never read")
+				t.Error("a change of a setting does not replace the pods, so it has no effect")
 			}
 		})
 	}

@@ -16,25 +16,26 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Where schemas come from: modules that carry them, which Go fetches and verifies like any other.
+// The sources of schemas: Go modules that contain them. Go downloads and verifies these modules.
 const (
 	kubernetesModule = "k8s.io/kubernetes@v1.36.3"
 	swagger          = "api/openapi-spec/swagger.json"
 	objectMeta       = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 )
 
-// definitionsOf are the places of CustomResourceDefinitions in modules: a file, or a directory with all below it.
+// definitionsOf has the paths of CustomResourceDefinitions in modules: a file, or a directory and all directories below
+// it. Those of Envoy Gateway include the Gateway API.
 var definitionsOf = map[string]string{
 	"istio.io/api@v1.31.1":                                       "kubernetes/customresourcedefinitions.gen.yaml",
-	"github.com/envoyproxy/gateway@v1.9.1":                       "charts/gateway-helm/charts/crds/crds", // the Gateway API's among them
+	"github.com/envoyproxy/gateway@v1.9.1":                       "charts/gateway-helm/charts/crds/crds",
 	"github.com/prometheus-operator/prometheus-operator@v0.85.0": "example/prometheus-operator-crd",
 }
 
 // schema is a JSON schema.
 type schema = map[string]any
 
-// writeSchemas makes a directory of JSON schemas, one for each version of each kind. They are stricter than those that they are
-// made of: a field that they do not know is a mistake, as it is to the API server.
+// writeSchemas makes a directory of JSON schemas, one for each version of each kind. They are stricter than the
+// originals: an unknown field is a mistake, as it is for the API server.
 func writeSchemas(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
@@ -69,7 +70,7 @@ func download() (map[string]string, error) {
 		args = append(args, module)
 	}
 	cmd := exec.Command("go", args...)
-	cmd.Dir = os.TempDir() // these modules are read, and not required by any
+	cmd.Dir = os.TempDir() // outside of this module, which does not require them
 	out, err := output(cmd)
 	if err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, out)
@@ -86,7 +87,7 @@ func download() (map[string]string, error) {
 	}
 }
 
-// kubernetesDefinitions are the types of Kubernetes' own objects and of what they consist of, by name.
+// kubernetesDefinitions returns the types of Kubernetes' own objects and of their parts, by name.
 func kubernetesDefinitions(module string) (map[string]schema, error) {
 	content, err := os.ReadFile(filepath.Join(module, swagger))
 	if err != nil {
@@ -99,7 +100,7 @@ func kubernetesDefinitions(module string) (map[string]schema, error) {
 	for name, definition := range api.Definitions {
 		api.Definitions[name] = strict(definition)
 	}
-	// A quantity is text to the schema, and a number as well to the API server: `cpu: 1`.
+	// In the schema, a quantity is a string. The API server also accepts a number: `cpu: 1`.
 	api.Definitions["io.k8s.apimachinery.pkg.api.resource.Quantity"]["type"] = []any{"string", "number"}
 	return api.Definitions, nil
 }
@@ -146,10 +147,10 @@ func writeCustomSchemas(dir, place string, definitions map[string]schema) error 
 	})
 }
 
-// kind is a kind of objects in one version.
+// kind is a kind of object in one version.
 type kind struct{ group, version, kind string }
 
-// kindsOf are those that a definition is of, none when it is only a part of others.
+// kindsOf returns the kinds that a definition describes. It returns none for a part of objects.
 func kindsOf(definition schema) (kinds []kind) {
 	list, _ := definition["x-kubernetes-group-version-kind"].([]any)
 	for _, one := range list {
@@ -159,7 +160,7 @@ func kindsOf(definition schema) (kinds []kind) {
 	return kinds
 }
 
-// schemaFile is the name of a schema's file as kubeconform makes it of an object; the group of core objects is their version.
+// schemaFile is kubeconform's pattern for the file name of a schema. For core objects, the group is the version.
 const schemaFile = "{{.Group}}_{{.ResourceKind}}_{{.ResourceAPIVersion}}.json"
 
 func (k kind) write(dir string, root schema, definitions map[string]schema) error {
@@ -174,11 +175,12 @@ func (k kind) write(dir string, root schema, definitions map[string]schema) erro
 	if err != nil {
 		return err
 	}
-	name := strings.NewReplacer("{{.Group}}", group, "{{.ResourceKind}}", strings.ToLower(k.kind), "{{.ResourceAPIVersion}}", k.version).Replace(schemaFile)
+	name := strings.NewReplacer("{{.Group}}", group, "{{.ResourceKind}}", strings.ToLower(k.kind),
+		"{{.ResourceAPIVersion}}", k.version).Replace(schemaFile)
 	return os.WriteFile(filepath.Join(dir, name), content, 0o600)
 }
 
-// neededBy are the definitions that a schema refers to, directly and by others.
+// neededBy returns the definitions that a schema uses, directly and indirectly.
 func neededBy(root any, definitions map[string]schema) map[string]schema {
 	needed := map[string]schema{}
 	var visit func(node any)
@@ -205,7 +207,7 @@ func neededBy(root any, definitions map[string]schema) map[string]schema {
 	return needed
 }
 
-// strict returns a schema of the same objects that takes no field it does not know. It leaves out what is for people.
+// strict returns a schema of the same objects that refuses unknown fields. It omits descriptions.
 func strict(s schema) schema {
 	out := schema{}
 	for key, value := range s {
@@ -222,7 +224,7 @@ func strict(s schema) schema {
 				value = strict(inner)
 			}
 			out[key] = value
-		default: // also anyOf and its like: they say more of the fields above and know but some of them
+		default: // also anyOf and similar keywords, which list only some of the fields above
 			out[key] = value
 		}
 	}
@@ -239,7 +241,7 @@ func strict(s schema) schema {
 	return out
 }
 
-// documents are the parts of a YAML stream.
+// documents returns the documents of a YAML stream.
 func documents(stream []byte) (parts [][]byte) {
 	for part := range bytes.SplitSeq(append([]byte("\n"), stream...), []byte("\n---")) {
 		if len(bytes.TrimSpace(part)) > 0 {

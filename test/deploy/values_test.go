@@ -15,13 +15,15 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// values.yaml says everything about the chart's values; its schema and the table of README.md are made of it.
+// TestChartFilesFollowValues compares the chart's schema and the table in README.md with values.yaml, from which they
+// are generated.
 func TestChartFilesFollowValues(t *testing.T) {
 	v := readValues(t)
 	root := v.objectSchema(v.values)
-	root["$schema"] = "http://json-schema.org/draft-07/schema#" // the newest that all versions of Helm know
+	root["$schema"] = "http://json-schema.org/draft-07/schema#" // the newest version that all versions of Helm know
 	root["title"] = "Values of the chart extauthz; made of values.yaml by `make charts`"
-	root["properties"].(schema)["global"] = schema{"type": "object", "description": "Of the chart that this one is a part of"}
+	root["properties"].(schema)["global"] = schema{"type": "object",
+		"description": "Of the chart that this one is a part of"}
 	root["definitions"] = neededBy(root, v.definitions)
 	var whole bytes.Buffer
 	encoder := json.NewEncoder(&whole)
@@ -37,12 +39,12 @@ func TestChartFilesFollowValues(t *testing.T) {
 	before, rest, found := strings.Cut(readme, begin)
 	_, after, ended := strings.Cut(rest, end)
 	if !found || !ended {
-		t.Fatalf("README.md has no place for the table: want %q and %q", begin, end)
+		t.Fatalf("README.md has no markers for the table: want %q and %q", begin, end)
 	}
 	follows(t, "README.md", before+begin+v.table()+end+after)
 }
 
-// follows checks that a file of the chart is as values.yaml wants it, or makes it so.
+// follows checks that a file of the chart is up to date. With -update, it writes the file.
 func follows(t *testing.T, file, want string) {
 	t.Helper()
 	file = filepath.Join(chart(t), file)
@@ -50,11 +52,11 @@ func follows(t *testing.T, file, want string) {
 		write(t, file, []byte(want))
 	}
 	if diff := cmp.Diff(want, string(read(t, file))); diff != "" {
-		t.Errorf("%s does not follow values.yaml; `make charts` writes it (-want +got):\n%s", file, diff)
+		t.Errorf("%s is out of date; `make charts` writes it (-want +got):\n%s", file, diff)
 	}
 }
 
-// values are the chart's, with what their comments say.
+// values has the values of the chart and their descriptions.
 type values struct {
 	t           *testing.T
 	values      *yaml.Node
@@ -80,7 +82,8 @@ func readValues(t *testing.T) *values {
 	return &values{t: t, values: document.Content[0], definitions: definitions, settings: serviceSettings(t)}
 }
 
-// objectSchema is the schema of a mapping of values.yaml, each with its description and its default's type.
+// objectSchema returns the schema of a mapping of values.yaml. Each property has its description and the type of its
+// default.
 func (v *values) objectSchema(mapping *yaml.Node, path ...string) schema {
 	properties, required := schema{}, []string{}
 	for i := 0; i < len(mapping.Content); i += 2 {
@@ -88,7 +91,7 @@ func (v *values) objectSchema(mapping *yaml.Node, path ...string) schema {
 		name := append(slices.Clone(path), key.Value)
 		description, own := v.comment(key)
 		if of, _ := own["type"].([]any); !slices.Contains(of, any("null")) {
-			required = append(required, key.Value) // it has a default: only who sets it to null could leave it out
+			required = append(required, key.Value) // it has a default, so it is missing only if it is set to null
 		}
 		if description == "" && value.Kind == yaml.MappingNode && len(value.Content) > 0 {
 			properties[key.Value] = v.objectSchema(value, name...)
@@ -107,7 +110,7 @@ func (v *values) objectSchema(mapping *yaml.Node, path ...string) schema {
 		for key, of := range own {
 			s[key] = of
 		}
-		if ref, ok := s["$ref"]; ok { // whatever stands beside one is not looked at
+		if ref, ok := s["$ref"]; ok { // validators ignore keywords beside $ref
 			delete(s, "$ref")
 			s["allOf"] = []any{schema{"$ref": ref}}
 		}
@@ -118,7 +121,7 @@ func (v *values) objectSchema(mapping *yaml.Node, path ...string) schema {
 	return schema{"type": "object", "additionalProperties": false, "properties": properties, "required": required}
 }
 
-// comment reads what is above a value: its description, from two dashes on, and what is said of its schema.
+// comment reads the comment above a value: its description, which begins with two dashes, and its part of the schema.
 func (v *values) comment(key *yaml.Node) (description string, own schema) {
 	var lines []string
 	for line := range strings.Lines(key.HeadComment) {
@@ -138,7 +141,7 @@ func (v *values) comment(key *yaml.Node) (description string, own schema) {
 	return strings.Join(lines, " "), v.resolve(own)
 }
 
-// resolve puts what our words in a schema stand for in their place: `$k8s`, a type of Kubernetes, and `$settings`.
+// resolve replaces this project's keywords in a schema: `$k8s`, a type of Kubernetes, and `$settings`.
 func (v *values) resolve(s schema) schema {
 	out := schema{}
 	for key, value := range s {
@@ -181,7 +184,7 @@ func row(name string, value *yaml.Node, description string) string {
 	if value.Kind != yaml.ScalarNode {
 		var plain any
 		if err := value.Decode(&plain); err != nil {
-			panic(err) // it was read as YAML
+			panic(err) // the value was read as YAML
 		}
 		text, err := json.Marshal(plain)
 		if err != nil {
@@ -195,18 +198,18 @@ func row(name string, value *yaml.Node, description string) string {
 	return fmt.Sprintf("| `%s` | %s | %s |\n", name, of, strings.ReplaceAll(description, "|", `\|`))
 }
 
-// table is that of README.md.
+// table returns the table of README.md.
 func (v *values) table() string {
 	return "| value | default | meaning |\n|---|---|---|\n" + strings.Join(v.rows, "")
 }
 
-// setting is one of the service, as `extauthz settings` tells it.
+// setting is a setting of the service, as `extauthz settings` prints it.
 type setting struct {
 	Name, Default, Meaning string
-	File                   bool // it is a secret
+	File                   bool // the setting is a secret
 }
 
-// serviceSettings are all that there are.
+// serviceSettings returns all settings of the service.
 func serviceSettings(t *testing.T) (all []setting) {
 	t.Helper()
 	list, err := output(exec.Command(binary, "settings", "-o", "json"))
@@ -219,31 +222,36 @@ func serviceSettings(t *testing.T) (all []setting) {
 	return all
 }
 
-// theCharts are settings that the chart makes itself, and the value that they are made of, "" where there is none. The schema
-// lets them pass, so that a template can say so (extauthz.check).
+// theCharts has the settings that the chart sets itself, and the value that each comes from, or "". The schema
+// accepts them, so that a template can refuse them with a helpful message (extauthz.check).
 var theCharts = map[string]string{
-	"HOST": "", "PORT": "", "GRPC_HOST": "", "GRPC_PORT": "", "GRPC_UDS": "", "GRPC_PLAINTEXT": "plaintext", "DEBUG_HOST": "", "DEBUG_PORT": "",
+	"HOST": "", "PORT": "", "GRPC_HOST": "", "GRPC_PORT": "", "GRPC_UDS": "", "GRPC_PLAINTEXT": "plaintext",
+	"DEBUG_HOST": "", "DEBUG_PORT": "",
 	"CONFIG_TYPE": "rules", "RUNTIME_ROOT": "rules", "RUNTIME_SUBDIRECTORY": "rules", "RUNTIME_APPDIRECTORY": "rules",
 	"DRAIN_DELAY": "drain.delaySeconds", "DRAIN_TIMEOUT": "drain.timeoutSeconds",
 	"BACKEND_TYPE": "redis.existingSecret", "REDIS_URL": "redis.existingSecret", "REDIS_AUTH": "redis.passwordKey",
-	"REDIS_TLS_CACERT": "redis.tls.caKey", "REDIS_TLS_CLIENT_CERT": "redis.tls.certKey", "REDIS_TLS_CLIENT_KEY": "redis.tls.keyKey",
-	"API_KEY_SECRET": "apiKeys.existingSecret", "API_KEY_SECRET_PREVIOUS": "apiKeys.previousKey", "API_KEYS_FILE": "apiKeys.fileSecret",
+	"REDIS_TLS_CACERT": "redis.tls.caKey", "REDIS_TLS_CLIENT_CERT": "redis.tls.certKey",
+	"REDIS_TLS_CLIENT_KEY": "redis.tls.keyKey",
+	"API_KEY_SECRET":       "apiKeys.existingSecret", "API_KEY_SECRET_PREVIOUS": "apiKeys.previousKey",
+	"API_KEYS_FILE":        "apiKeys.fileSecret",
 	"MEMORY_SNAPSHOT_PATH": "",
 }
 
-// words are settings that take a word of a list; TestSettingsAreCheckedAlike asks the service whether it is the list.
+// words has the settings that accept a word of a list. TestSettingsAreCheckedAlike compares the list with the service.
 var words = map[string][]any{
-	"LOG_LEVEL":          {"DEBUG", "INFO", "WARN", "ERROR"},
-	"LOG_FORMAT":         {"text", "json"},
-	"COMPATIBILITY":      {"default", "strict"},
-	"DEFAULT_ALGORITHM":  {"sliding_window", "sliding_window_counter", "sliding_window_log", "token_bucket", "leaky_bucket", "fixed_window"},
+	"LOG_LEVEL":     {"DEBUG", "INFO", "WARN", "ERROR"},
+	"LOG_FORMAT":    {"text", "json"},
+	"COMPATIBILITY": {"default", "strict"},
+	"DEFAULT_ALGORITHM": {
+		"sliding_window", "sliding_window_counter", "sliding_window_log", "token_bucket", "leaky_bucket", "fixed_window",
+	},
 	"STORE_ERROR_POLICY": {"local", "allow", "deny"},
 	"RESPONSE_BODY":      {"problem", "off"},
 	"REDIS_SOCKET_TYPE":  {"tcp", "tls", "unix"},
 	"REDIS_TYPE":         {"SINGLE"},
 }
 
-// patterns are settings whose text has a form.
+// patterns has the settings whose values must match a pattern.
 var patterns = map[string]string{
 	"RESPONSE_HEADERS":            "^(off|(draft|triple|x|spring)(, *(draft|triple|x|spring))*)$",
 	"LIMIT_LIMIT_HEADER":          headerName,
@@ -258,7 +266,7 @@ const (
 	duration   = "^([0-9]+([.][0-9]+)?(us|ms|s|m|h))+$"
 )
 
-// settingsSchema are the schemas of the settings as values of the chart.
+// settingsSchema returns the schemas of the settings as values of the chart.
 func settingsSchema(all []setting) schema {
 	properties := schema{}
 	for _, s := range all {
@@ -288,7 +296,7 @@ func settingsSchema(all []setting) schema {
 	return properties
 }
 
-// What the service would refuse at its start, the schema refuses before, and nothing that the service takes.
+// TestSettingsAreCheckedAlike checks that the schema and the service refuse the same values.
 func TestSettingsAreCheckedAlike(t *testing.T) {
 	rules := path(t, "deploy", "kustomize", "base", "rules")
 	takes := func(name, value string) bool {
@@ -301,7 +309,7 @@ func TestSettingsAreCheckedAlike(t *testing.T) {
 	all := serviceSettings(t)
 	for _, s := range all {
 		if _, charts := theCharts[s.Name]; s.File && !charts {
-			t.Errorf("%s is a secret, and no value of the chart names the Secret that it is in", s.Name)
+			t.Errorf("%s is a secret, but no value of the chart names a Secret for it", s.Name)
 		}
 	}
 	for name, s := range settingsSchema(all) {
@@ -310,25 +318,25 @@ func TestSettingsAreCheckedAlike(t *testing.T) {
 		}
 		for _, word := range words[name] {
 			if !takes(name, word.(string)) {
-				t.Errorf("the schema has %s=%s, which the service refuses", name, word)
+				t.Errorf("the schema accepts %s=%s, the service refuses it", name, word)
 			}
 		}
 		if !takes(name, nonsense) {
 			args = append(args, "--set-string", "settings."+name+"="+nonsense)
 			want = append(want, name)
 		} else if s := s.(schema); s["type"] != "string" || s["pattern"] != nil {
-			t.Errorf("the schema wants %v of %s, the service takes anything", s, name)
+			t.Errorf("the schema requires %v of %s, the service accepts any text", s, name)
 		}
 	}
 	_, err := render(t, args...)
 	for _, name := range want {
 		if err == nil || !strings.Contains(err.Error(), "'/settings/"+name+"'") {
-			t.Errorf("the service refuses %s=%s, the schema takes it", name, nonsense)
+			t.Errorf("the service refuses %s=%s, the schema accepts it", name, nonsense)
 		}
 	}
 }
 
-// A setting that the chart makes itself is refused by a message that says of which value.
+// TestSettingsOfTheChart checks that a setting of the chart is refused with a message that names the value to use.
 func TestSettingsOfTheChart(t *testing.T) {
 	args := []string{}
 	for name := range theCharts {
@@ -336,7 +344,7 @@ func TestSettingsOfTheChart(t *testing.T) {
 	}
 	_, err := render(t, args...)
 	if err == nil {
-		t.Fatal("all of them are taken")
+		t.Fatal("all settings are accepted")
 	}
 	for name, value := range theCharts {
 		want := "settings." + name + " is not to be set: use " + value + "\n"
