@@ -9,8 +9,9 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
-// TestIdentityHeaders compares what Envoy Gateway makes of the examples with the rules of the example, as `extauthz
-// check --envoy` does with the dump of a running Envoy: as they are, and with mistakes that Envoy Gateway takes.
+// TestIdentityHeaders compares the configuration that Envoy Gateway makes from the examples with the rules of the
+// example, as `extauthz check --envoy` does. It uses the unchanged examples, and examples with mistakes that Envoy
+// Gateway accepts.
 func TestIdentityHeaders(t *testing.T) {
 	rules, problems := file.Parse([]file.File{{
 		Name: "demo.yaml", Content: []byte(testenv.RepoFile(t, "envoy-gateway/service/rules/demo.yaml")),
@@ -29,9 +30,11 @@ func TestIdentityHeaders(t *testing.T) {
 		{"over HTTP", "extauthz-http.yaml", nil, ""},
 		{"a header that is not removed", "extauthz.yaml", []edit{{"extauthz.yaml", "(owner|plan|", "(owner|"}},
 			"Envoy does not remove `x-auth-plan` of clients"},
-		{"a header that is not listed", "extauthz-http.yaml", []edit{{"extauthz-http.yaml", "[x-auth-owner, x-auth-plan,", "[x-auth-owner,"}},
+		{"a header that is not listed", "extauthz-http.yaml",
+			[]edit{{"extauthz-http.yaml", "[x-auth-owner, x-auth-plan,", "[x-auth-owner,"}},
 			"Envoy drops `x-auth-plan` from the answer"},
-		{"a route by plan", "extauthz.yaml", []edit{{"gateway.yaml", byPath, byPlan}}, "Envoy chooses this route before ext_authz sets `x-auth-plan`"},
+		{"a route by plan", "extauthz.yaml", []edit{{"gateway.yaml", byPath, byPlan}},
+			"Envoy chooses this route before ext_authz sets `x-auth-plan`"},
 		{"a route by plan, chosen again", "extauthz.yaml", []edit{{"gateway.yaml", byPath, byPlan}, again}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -46,7 +49,7 @@ func TestIdentityHeaders(t *testing.T) {
 			}
 			managers, problems := envoyconfig.Check(file.File{Name: "envoy.json", Content: []byte(config)}, rules.Policies)
 			if managers == 0 {
-				t.Error("no connection manager asks extauthz")
+				t.Error("no connection manager calls extauthz")
 			}
 			if got := problems.Error(); c.want == "" && len(problems) > 0 || !strings.Contains(got, c.want) {
 				t.Errorf("got these problems, want %q:\n%s", c.want, got)

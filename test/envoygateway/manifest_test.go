@@ -1,5 +1,5 @@
-// Package envoygateway checks the examples of envoy-gateway/ without a cluster: Envoy Gateway's own translator reads them, and an
-// Envoy does what it makes of them.
+// Package envoygateway tests the examples of envoy-gateway/ without a cluster. Envoy Gateway's own translator reads
+// them, and an Envoy runs the result.
 package envoygateway
 
 import (
@@ -21,7 +21,7 @@ import (
 // manifest is an object of Kubernetes.
 type manifest map[string]any
 
-// String names it as people do: "Service extauthz/extauthz".
+// String returns kind, namespace and name: "Service extauthz/extauthz".
 func (m manifest) String() string {
 	kind, _ := m["kind"].(string)
 	metadata, _ := m["metadata"].(map[string]any)
@@ -32,7 +32,7 @@ func (m manifest) String() string {
 	return kind + " " + name
 }
 
-// group is its group of APIs: "gateway.networking.k8s.io".
+// group returns the API group: "gateway.networking.k8s.io".
 func (m manifest) group() string {
 	version, _ := m["apiVersion"].(string)
 	group, _, _ := strings.Cut(version, "/")
@@ -45,7 +45,7 @@ func parse(t *testing.T, text string) []manifest {
 	var manifests []manifest
 	decoder := yaml.NewDecoder(strings.NewReader(text))
 	for {
-		var m map[string]any // and not a manifest, or the objects in it would be manifests, too
+		var m map[string]any // not manifest, because then objects in it would have that type, too
 		err := decoder.Decode(&m)
 		if errors.Is(err, io.EOF) {
 			return manifests
@@ -60,7 +60,8 @@ func parse(t *testing.T, text string) []manifest {
 // edit changes a file of envoy-gateway/.
 type edit struct{ file, before, after string }
 
-// example are all objects of the example, as if its files had been applied one after the other, with the policy of this file.
+// example returns the objects of the example after its files have been applied in their order. The file policy has
+// the policy.
 func example(t *testing.T, policy string, edits ...edit) []manifest {
 	t.Helper()
 	files := []string{"gateway.yaml", "application.yaml", "extauthz.yaml"}
@@ -86,7 +87,7 @@ func example(t *testing.T, policy string, edits ...edit) []manifest {
 	return manifests
 }
 
-// apply does what `kubectl apply` does: an object takes the place of the one with its name.
+// apply does what `kubectl apply` does: an object replaces the one with the same name.
 func apply(manifests []manifest, m manifest) []manifest {
 	for i := range manifests {
 		if manifests[i].String() == m.String() {
@@ -97,7 +98,7 @@ func apply(manifests []manifest, m manifest) []manifest {
 	return append(manifests, m)
 }
 
-// service are the objects that `kubectl apply -k envoy-gateway/service` makes, and the namespace they go to.
+// service returns the objects that `kubectl apply -k envoy-gateway/service` makes, and their namespace.
 func service(t *testing.T) []manifest {
 	t.Helper()
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).
@@ -114,10 +115,10 @@ func service(t *testing.T) []manifest {
 	})
 }
 
-// inCluster is what of the manifests Envoy Gateway gets to see, and as the API server would hand it out: a Service has an
-// address. Which one does not matter, see testenv.Discovered.
+// inCluster returns the manifests that Envoy Gateway reads, as the API server would return them: a Service has an
+// address. The address does not matter, because testenv.Discovered replaces it.
 func inCluster(manifests []manifest) []manifest {
-	var seen []manifest
+	var read []manifest
 	for _, m := range manifests {
 		switch kind := m["kind"]; {
 		case kind == "Service":
@@ -125,12 +126,12 @@ func inCluster(manifests []manifest) []manifest {
 			if _, ok := spec["clusterIP"]; !ok {
 				spec["clusterIP"] = "192.0.2.1"
 			}
-			seen = append(seen, m)
+			read = append(read, m)
 		case kind == "Namespace", strings.HasPrefix(m.group(), "gateway."):
-			seen = append(seen, m)
+			read = append(read, m)
 		}
 	}
-	return seen
+	return read
 }
 
 // text writes manifests as one file.

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestMistakes makes mistakes of every kind in the examples, one at a time. Each has to be found, and told by what it is in.
-// What refers to nothing Envoy Gateway itself passes over in silence.
+// TestMistakes makes one mistake at a time in the examples. The error must name the resource of the mistake. Envoy
+// Gateway itself does not report a resource that refers to a missing one.
 func TestMistakes(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -19,17 +19,18 @@ func TestMistakes(t *testing.T) {
 			[]string{"kind: SecurityPolicy", "name: extauthz", "spec.extAuth.statusOnErorr", "unknown field"},
 		},
 		{
-			"a value that is none",
+			"an invalid value",
 			edit{"extauthz.yaml", "type: GRPC", "type: GPRC"},
-			[]string{`SecurityPolicy.gateway.envoyproxy.io "extauthz"`, "healthCheck.active.type", `supported values: "HTTP", "TCP", "GRPC"`},
+			[]string{`SecurityPolicy.gateway.envoyproxy.io "extauthz"`, "healthCheck.active.type",
+				`supported values: "HTTP", "TCP", "GRPC"`},
 		},
 		{
-			"a success on error",
+			"a successful status on error",
 			edit{"extauthz.yaml", "statusOnError: 503", "statusOnError: 200"},
 			[]string{`SecurityPolicy.gateway.envoyproxy.io "extauthz"`, "spec.extAuth.statusOnError", "Unsupported value: 200"},
 		},
 		{
-			"what no schema can say",
+			"a rule that a schema cannot express",
 			edit{"extauthz-http.yaml", "    http:\n      backendRefs:", "    grpc: {}\n    http:\n      backendRefs:"},
 			[]string{`SecurityPolicy.gateway.envoyproxy.io "extauthz"`, "only one of grpc or http can be specified"},
 		},
@@ -39,42 +40,45 @@ func TestMistakes(t *testing.T) {
 			[]string{"SecurityPolicy demo/extauthz: Accepted is False", "TCP Port 8082 not found on service extauthz/extauthz"},
 		},
 		{
-			"a service that is not there",
-			edit{"extauthz.yaml", "{ name: extauthz, namespace: extauthz, port: 8081 }", "{ name: extauthx, namespace: extauthz, port: 8081 }"},
+			"a service that does not exist",
+			edit{"extauthz.yaml", "{ name: extauthz, namespace: extauthz, port: 8081 }",
+				"{ name: extauthx, namespace: extauthz, port: 8081 }"},
 			[]string{"SecurityPolicy demo/extauthz: Accepted is False", "extauthx"},
 		},
 		{
 			"a grant for another namespace",
 			edit{"extauthz.yaml", "kind: SecurityPolicy, namespace: demo", "kind: SecurityPolicy, namespace: default"},
-			[]string{"SecurityPolicy demo/extauthz: Accepted is False", "Service extauthz/extauthz not permitted by any ReferenceGrant"},
+			[]string{"SecurityPolicy demo/extauthz: Accepted is False",
+				"Service extauthz/extauthz not permitted by any ReferenceGrant"},
 		},
 		{
-			"a policy for a gateway that is not there",
+			"a policy for a gateway that does not exist",
 			edit{"extauthz.yaml", "kind: Gateway, name: ingress }\n\n  extAuth:", "kind: Gateway, name: ingres }\n\n  extAuth:"},
-			[]string{"SecurityPolicy demo/extauthz: nothing takes notice of it"},
+			[]string{"SecurityPolicy demo/extauthz: it has no status"},
 		},
 		{
-			"headers of clients at a gateway that is not there",
+			"a ClientTrafficPolicy for a gateway that does not exist",
 			edit{"extauthz.yaml", "kind: Gateway, name: ingress }\n  headers:", "kind: Gateway, name: ingres }\n  headers:"},
-			[]string{"ClientTrafficPolicy demo/extauthz: nothing takes notice of it"},
+			[]string{"ClientTrafficPolicy demo/extauthz: it has no status"},
 		},
 		{
-			"an exception for a route that is not there",
+			"an exception for a route that does not exist",
 			edit{"extauthz.yaml", "kind: HTTPRoute, name: health", "kind: HTTPRoute, name: healthz"},
-			[]string{"SecurityPolicy demo/health: nothing takes notice of it"},
+			[]string{"SecurityPolicy demo/health: it has no status"},
 		},
 		{
 			"two policies for the same gateway",
 			edit{"extauthz.yaml", "kind: HTTPRoute, name: health", "kind: Gateway, name: ingress"},
-			[]string{"SecurityPolicy demo/", "Accepted is False: Unable to target Gateway ingress, another SecurityPolicy has already attached to it"},
+			[]string{"SecurityPolicy demo/",
+				"Accepted is False: Unable to target Gateway ingress, another SecurityPolicy has already attached to it"},
 		},
 		{
-			"a class that is not there",
+			"a class that does not exist",
 			edit{"gateway.yaml", "gatewayClassName: eg", "gatewayClassName: ge"},
 			[]string{
-				"Gateway demo/ingress: nothing takes notice of it",
-				"HTTPRoute demo/application: nothing takes notice of it",
-				"SecurityPolicy demo/extauthz: nothing takes notice of it",
+				"Gateway demo/ingress: it has no status",
+				"HTTPRoute demo/application: it has no status",
+				"SecurityPolicy demo/extauthz: it has no status",
 			},
 		},
 		{
@@ -95,7 +99,7 @@ func TestMistakes(t *testing.T) {
 			}
 			_, err := translate(t, example(t, policy, c.edit))
 			if err == nil {
-				t.Fatal("nobody notices")
+				t.Fatal("got no error")
 			}
 			for _, want := range c.want {
 				if !strings.Contains(err.Error(), want) {

@@ -7,18 +7,19 @@ import (
 	"strings"
 )
 
-// answered is a resource with the status that Envoy Gateway gives it.
+// answered is a resource with the status that Envoy Gateway sets.
 type answered struct {
 	manifest
 	conditions []condition
 }
 
-// condition is one of the sentences of a status.
+// condition is a condition of a status.
 type condition struct{ kind, status, message string }
 
-// judge compares what was asked of Envoy Gateway with what it answers, by kinds of resources. The error names each resource that
-// it does not want, or says nothing of: a policy or route that is for nothing in particular gets no status.
-func judge(asked []manifest, translated map[string]json.RawMessage) error {
+// judge compares the input of Envoy Gateway with its output, by kinds of resources. The error names each resource
+// that Envoy Gateway refuses or ignores. It ignores a policy or route that refers to a missing resource: this gets no
+// status.
+func judge(input []manifest, translated map[string]json.RawMessage) error {
 	answers := map[string]answered{}
 	for kind, resources := range translated {
 		list, err := readAnswers(resources)
@@ -30,7 +31,7 @@ func judge(asked []manifest, translated map[string]json.RawMessage) error {
 		}
 	}
 	var errs []error
-	for _, m := range asked {
+	for _, m := range input {
 		if !strings.HasPrefix(m.group(), "gateway.") || m["kind"] == "ReferenceGrant" {
 			continue // these have no status
 		}
@@ -39,10 +40,10 @@ func judge(asked []manifest, translated map[string]json.RawMessage) error {
 	return errors.Join(errs...)
 }
 
-// judge is an error for a resource that is not in force as it is written.
+// judge returns an error for a resource that is not fully active.
 func (a answered) judge(name string) error {
 	if len(a.conditions) == 0 {
-		return fmt.Errorf("%s: nothing takes notice of it: does what it refers to exist (targetRefs, parentRefs, gatewayClassName)?", name)
+		return fmt.Errorf("%s: it has no status: check that its targetRefs, parentRefs or gatewayClassName exist", name)
 	}
 	var errs []error
 	for _, c := range a.conditions {
@@ -51,7 +52,7 @@ func (a answered) judge(name string) error {
 			if c.status == "True" {
 				continue
 			}
-		case "Overridden": // in part, by the policy of a route; that has a status of its own
+		case "Overridden": // partly, by the policy of a route, which has its own status
 			continue
 		}
 		errs = append(errs, fmt.Errorf("%s: %s is %s: %s", name, c.kind, c.status, c.message))
@@ -76,8 +77,8 @@ func readAnswers(resources json.RawMessage) ([]answered, error) {
 	return out, nil
 }
 
-// conditions finds all conditions in a status: those of a Gateway's listeners, a route's parents and a policy's ancestors are in
-// lists of their own.
+// conditions finds all conditions in a status. A Gateway's listeners, a route's parents and a policy's ancestors have
+// their own lists of conditions.
 func conditions(v any) []condition {
 	var found []condition
 	switch v := v.(type) {

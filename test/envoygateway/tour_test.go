@@ -12,13 +12,13 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestTour runs what Envoy Gateway makes of the examples: a real Envoy, the service with the rules of the example and a key of
-// alice, and an application.
+// TestTour runs an Envoy with the configuration that Envoy Gateway makes from the examples, the service with the
+// rules of the example and a key of alice, and an application.
 func TestTour(t *testing.T) {
 	for _, c := range []struct {
 		policy string
 		port   func(*testenv.RunningService) (inCluster, here int)
-		// Over HTTP, requests that pass have no headers of their limits.
+		// Over HTTP, responses to allowed requests have no headers about limits.
 		limitHeaders bool
 	}{
 		{"extauthz.yaml", func(s *testenv.RunningService) (int, int) { return 8081, s.GRPCPort }, true},
@@ -33,22 +33,22 @@ func TestTour(t *testing.T) {
 			service, key := startService(t)
 			port, here := c.port(service)
 			envoy := testenv.Envoy(t, config, testenv.Ports{
-				10080: 0, // where Envoy Gateway lets a listener of port 80 listen
+				10080: 0, // Envoy Gateway adds 10000 to the port 80
 				19003: 0, // for the kubelet
 				8000:  testenv.Port(t, application(t)),
 				port:  here,
 			})
 			g := gateway{"http://" + envoy.Listener("demo/ingress/http")}
-			t.Run("who", func(t *testing.T) { testWho(t, g, key) })
+			t.Run("credentials", func(t *testing.T) { testWho(t, g, key) })
 			t.Run("paths and headers", func(t *testing.T) { testNormalization(t, g, key) })
 			t.Run("health", func(t *testing.T) { testHealth(t, g) })
-			t.Run("how much", func(t *testing.T) { testHowMuch(t, g, key, c.limitHeaders) })
-			t.Run("service away", func(t *testing.T) { testServiceAway(t, g, service, key) })
+			t.Run("limits", func(t *testing.T) { testHowMuch(t, g, key, c.limitHeaders) })
+			t.Run("service ended", func(t *testing.T) { testServiceAway(t, g, service, key) })
 		})
 	}
 }
 
-// bootstrap is the configuration of an Envoy of the example, with one of its policies.
+// bootstrap returns the configuration of an Envoy of the example, with one of its policies.
 func bootstrap(t *testing.T, policy string) string {
 	t.Helper()
 	discovered, err := translate(t, example(t, policy))
@@ -59,7 +59,7 @@ func bootstrap(t *testing.T, policy string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A test machine is not always as quick as the example is right to expect, and what is late is not decided.
+	// On a slow test machine, answers may take longer than the timeout of the example.
 	const quick, patient = `"timeout": "0.200s"`, `"timeout": "60s"`
 	if n := strings.Count(config, quick); n != 1 {
 		t.Fatalf("the configuration has %s %d times, want it once:\n%s", quick, n, config)
@@ -67,7 +67,7 @@ func bootstrap(t *testing.T, policy string) string {
 	return strings.Replace(config, quick, patient, 1)
 }
 
-// startService starts the service with the rules of the example, and makes a key of alice on the plan free.
+// startService starts the service with the rules of the example, and creates a key of alice with the plan free.
 func startService(t *testing.T) (s *testenv.RunningService, key string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -75,7 +75,7 @@ func startService(t *testing.T) (s *testenv.RunningService, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys := []string{"API_KEY_SECRET=of this test, and of no other", "API_KEYS_FILE=" + filepath.Join(dir, "keys.jsonl")}
+	keys := []string{"API_KEY_SECRET=the server secret of this test", "API_KEYS_FILE=" + filepath.Join(dir, "keys.jsonl")}
 	create := exec.Command(binary, "keys", "create", "--owner", "alice", "--plan", "free")
 	create.Env = keys
 	create.Stderr = os.Stderr
@@ -88,7 +88,7 @@ func startService(t *testing.T) (s *testenv.RunningService, key string) {
 	return s, strings.TrimSpace(string(out))
 }
 
-// application starts what stands behind the gateway: it answers with the headers that it has been sent, as JSON.
+// application starts the application behind the gateway. It answers with the headers of the request, as JSON.
 func application(t *testing.T) (addr string) {
 	return testenv.UpstreamFunc(t, func(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(r.Header)
@@ -98,14 +98,14 @@ func application(t *testing.T) (addr string) {
 // gateway is the Envoy that clients see.
 type gateway struct{ url string }
 
-// answer is what a client gets.
+// answer is the response that a client receives.
 type answer struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// get asks for a path, with these headers (name, value, name, value, ...).
+// get sends a GET request with these headers (name, value, name, value, ...).
 func (g gateway) get(t *testing.T, path string, headers ...string) answer {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.url+path, nil)
@@ -119,7 +119,7 @@ func (g gateway) get(t *testing.T, path string, headers ...string) answer {
 	return answer{resp.StatusCode, resp.Header, body}
 }
 
-// wants fails the test for another status.
+// wants checks the status.
 func (a answer) wants(t *testing.T, status int, what string) {
 	t.Helper()
 	if a.status != status {
@@ -127,7 +127,7 @@ func (a answer) wants(t *testing.T, status int, what string) {
 	}
 }
 
-// saw are the headers that the application was sent.
+// saw returns the headers that the application received.
 func (a answer) saw(t *testing.T) http.Header {
 	t.Helper()
 	var header http.Header
@@ -137,7 +137,7 @@ func (a answer) saw(t *testing.T) http.Header {
 	return header
 }
 
-// wantHeaders fails the test for headers with other values; "" is for one that is not there.
+// wantHeaders checks the values of headers. The value "" means that a header must be absent.
 func wantHeaders(t *testing.T, what string, got http.Header, want map[string]string) {
 	t.Helper()
 	for name, value := range want {
@@ -148,39 +148,41 @@ func wantHeaders(t *testing.T, what string, got http.Header, want map[string]str
 }
 
 func testWho(t *testing.T, g gateway, key string) {
-	nobody := g.get(t, "/hello")
-	nobody.wants(t, http.StatusUnauthorized, "nobody")
-	wantHeaders(t, "nobody", nobody.header, map[string]string{"Www-Authenticate": `ApiKey realm="demo"`})
+	refused := g.get(t, "/hello")
+	refused.wants(t, http.StatusUnauthorized, "no key")
+	wantHeaders(t, "no key", refused.header, map[string]string{"Www-Authenticate": `ApiKey realm="demo"`})
 	g.get(t, "/hello", "x-api-key", "guessed").wants(t, http.StatusForbidden, "a guessed key")
 	g.get(t, "/hello", "x-api-key", key, "x-api-key", "guessed").wants(t, http.StatusForbidden, "two keys")
 
 	alice := g.get(t, "/hello", "x-api-key", key, "x-auth-owner", "root", "x-auth-plan", "root")
 	alice.wants(t, http.StatusOK, "alice")
-	wantHeaders(t, "what the application sees of alice", alice.saw(t), map[string]string{
+	wantHeaders(t, "the application", alice.saw(t), map[string]string{
 		"X-Auth-Owner": "alice", "X-Auth-Plan": "free", "X-Auth-Method": "api_key", "X-Api-Key": "",
 	})
 }
 
-// testNormalization holds what gateway.yaml says that Envoy Gateway does unasked.
+// testNormalization checks the defaults of Envoy Gateway that gateway.yaml describes.
 func testNormalization(t *testing.T, g gateway, key string) {
 	for _, path := range []string{"/healthz/../hello", "/healthz/", "//healthz/x"} {
 		g.get(t, path).wants(t, http.StatusUnauthorized, path)
 	}
 	g.get(t, "/hello%2fthere").wants(t, http.StatusTemporaryRedirect, "an escaped slash")
-	g.get(t, "/hello", "x-api-key", key, "x_auth_owner", "root").wants(t, http.StatusBadRequest, "a header with underscores")
+	g.get(t, "/hello", "x-api-key", key, "x_auth_owner", "root").wants(t, http.StatusBadRequest,
+		"a header with underscores")
 }
 
 func testHealth(t *testing.T, g gateway) {
-	a := g.get(t, "/healthz", "x-auth-owner", "root", "x-auth-plan", "root", "x-auth-method", "root", "x-auth-key-id", "root",
+	a := g.get(t, "/healthz", "x-auth-owner", "root", "x-auth-plan", "root", "x-auth-method", "root", "x-auth-key-id",
+		"root",
 		"x.auth.owner", "root")
-	a.wants(t, http.StatusOK, "nobody asks for /healthz")
-	wantHeaders(t, "what the application sees of /healthz", a.saw(t), map[string]string{
+	a.wants(t, http.StatusOK, "/healthz without a key")
+	wantHeaders(t, "the application", a.saw(t), map[string]string{
 		"X-Auth-Owner": "", "X-Auth-Plan": "", "X-Auth-Method": "", "X-Auth-Key-Id": "", "X.auth.owner": "",
 	})
 }
 
-// testHowMuch asks until alice's five requests of a minute are used up. A new one comes every 12 seconds, so that a slow machine
-// may get one more.
+// testHowMuch sends requests until alice's limit of 5 a minute is used up. A new unit is available every 12 seconds,
+// so a slow machine may send one more.
 func testHowMuch(t *testing.T, g gateway, key string, limitHeaders bool) {
 	const policy = `"per-owner";q=5;w=60`
 	for n := 1; ; n++ {
@@ -199,7 +201,7 @@ func testHowMuch(t *testing.T, g gateway, key string, limitHeaders bool) {
 		}
 		wantHeaders(t, "a request within the limit", a.header, map[string]string{"Ratelimit-Policy": want})
 		if n > 10 {
-			t.Fatalf("%d requests of a key with 5 a minute have passed", n)
+			t.Fatalf("%d requests with a limit of 5 a minute were allowed", n)
 		}
 	}
 }
@@ -208,6 +210,6 @@ func testServiceAway(t *testing.T, g gateway, service *testenv.RunningService, k
 	if err := service.Terminate(); err != nil {
 		t.Error(err)
 	}
-	g.get(t, "/hello", "x-api-key", key).wants(t, http.StatusServiceUnavailable, "when the service is away")
-	g.get(t, "/healthz").wants(t, http.StatusOK, "/healthz when the service is away")
+	g.get(t, "/hello", "x-api-key", key).wants(t, http.StatusServiceUnavailable, "after the service has ended")
+	g.get(t, "/healthz").wants(t, http.StatusOK, "/healthz after the service has ended")
 }

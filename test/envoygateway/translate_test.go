@@ -10,15 +10,15 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// translate lets Envoy Gateway make xDS of manifests. An error holds everything that it has against them, by resource: what is
-// not valid, what it would not accept, and what it would not even look at.
+// translate lets Envoy Gateway translate manifests to xDS. An error lists all resources that are invalid, that Envoy
+// Gateway refuses, and that it ignores.
 func translate(t *testing.T, manifests []manifest) (testenv.Discovered, error) {
 	t.Helper()
-	seen := inCluster(manifests)
-	input := text(t, seen)
+	read := inCluster(manifests)
+	input := text(t, read)
 	out, err := egctl(t, input, "translate", "--from", "gateway-api", "--to", "gateway-api,xds", "--output", "json")
 	if err != nil {
-		// It stops at the first mistake, and does not say where; this says where, and goes on.
+		// `translate` stops at the first mistake and does not name its place. `validate` names all of them.
 		invalid, validateErr := egctl(t, input, "validate")
 		if validateErr != nil {
 			return testenv.Discovered{}, validateErr
@@ -31,7 +31,7 @@ func translate(t *testing.T, manifests []manifest) (testenv.Discovered, error) {
 	}
 	xds := translated["xds"]
 	delete(translated, "xds")
-	if err := judge(seen, translated); err != nil {
+	if err := judge(read, translated); err != nil {
 		return testenv.Discovered{}, err
 	}
 	return discovered(xds)
@@ -40,7 +40,8 @@ func translate(t *testing.T, manifests []manifest) (testenv.Discovered, error) {
 // egctl runs an experimental command of egctl on manifests.
 func egctl(t *testing.T, input string, args ...string) ([]byte, error) {
 	t.Helper()
-	cmd := exec.Command(testenv.Binary(t, "egctl", "EGCTL_BIN"), append(append([]string{"experimental"}, args...), "--file", "-")...)
+	cmd := exec.Command(testenv.Binary(t, "egctl", "EGCTL_BIN"),
+		append(append([]string{"experimental"}, args...), "--file", "-")...)
 	cmd.Stdin = strings.NewReader(input)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
@@ -51,10 +52,10 @@ func egctl(t *testing.T, input string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// discovered is what the Envoys of one gateway would be told.
+// discovered returns the configuration for the Envoys of a gateway.
 func discovered(xds json.RawMessage) (testenv.Discovered, error) {
 	var gateways map[string]struct {
-		// Dumps of what Envoy has, one for each kind of resource.
+		// Configuration dumps, one for each kind of resource.
 		Configs []struct {
 			DynamicListeners []struct {
 				ActiveState struct{ Listener json.RawMessage }

@@ -11,7 +11,7 @@ import (
 	"github.com/extauthz/extauthz/test/istio/mesh"
 )
 
-// The cluster names that Istio makes of Services.
+// The cluster names that Istio derives from Services.
 const (
 	grpcCluster        = "outbound|8081||extauthz.extauthz.svc.cluster.local"
 	httpCluster        = "outbound|8080||extauthz.extauthz.svc.cluster.local"
@@ -29,7 +29,7 @@ func TestGateway(t *testing.T) {
 	}
 }
 
-// behindGateway is what a gateway sends requests to.
+// behindGateway has the services behind a gateway.
 type behindGateway struct {
 	*testenv.RunningService
 	application string
@@ -43,14 +43,16 @@ func startBehindGateway(t *testing.T, m *mesh.Mesh) behindGateway {
 	c.mount(t, m, "extauthz-rules", "/srv/runtime_data/current/config")
 	keys := c.addKeys(t,
 		[]string{"alice", "--plan", "free"}, []string{"bob", "--plan", "pro"}, []string{"carol", "--limit", "2/minute"})
-	return behindGateway{RunningService: c.serve(t, configMapOf(t, m, "extauthz-settings")), application: application(t), keys: keys}
+	service := c.serve(t, configMapOf(t, m, "extauthz-settings"))
+	return behindGateway{RunningService: service, application: application(t), keys: keys}
 }
 
-// gateway runs what Istio makes of a mesh for its gateway.
+// gateway runs an Envoy with the configuration that Istio makes for the gateway of a mesh.
 func (b behindGateway) gateway(t *testing.T, m *mesh.Mesh) (*testenv.EnvoyProxy, client) {
 	t.Helper()
 	bootstrap, err := envoyOf(t, m, "gateway").Bootstrap(map[string]string{
-		grpcCluster: testenv.Loopback(b.GRPCPort), httpCluster: testenv.Loopback(b.HTTPPort), applicationCluster: b.application,
+		grpcCluster: testenv.Loopback(b.GRPCPort), httpCluster: testenv.Loopback(b.HTTPPort),
+		applicationCluster: b.application,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -68,13 +70,13 @@ func testGateway(t *testing.T, directory string) {
 	envoy, client := behind.gateway(t, m)
 	alice, bob, carol := behind.keys["alice"], behind.keys["bob"], behind.keys["carol"]
 
-	t.Run("nobody", func(t *testing.T) {
+	t.Run("invalid credentials", func(t *testing.T) {
 		a := client.want(t, http.StatusUnauthorized, "GET", "/")
 		wantHeader(t, "the client", a.header, "Www-Authenticate", `ApiKey realm="application"`)
 		wantHeader(t, "the client", a.header, "Content-Type", "application/problem+json")
 		client.want(t, http.StatusForbidden, "GET", "/", "x-api-key: nonsense")
 	})
-	t.Run("somebody", func(t *testing.T) {
+	t.Run("a valid key", func(t *testing.T) {
 		a := client.want(t, http.StatusOK, "GET", "/", alice, "x-auth-owner: root", "x-auth-plan: root")
 		wantHeader(t, "the application", a.saw, "X-Auth-Owner", "alice")
 		wantHeader(t, "the application", a.saw, "X-Auth-Plan", "free")
@@ -82,8 +84,9 @@ func testGateway(t *testing.T, directory string) {
 		wantHeader(t, "the application", a.saw, "X-Api-Key")
 		wantPolicies(t, a, "per-owner", "per-address")
 	})
-	t.Run("a path that nobody is asked about", func(t *testing.T) {
-		a := client.want(t, http.StatusOK, "GET", "/healthz", "x-auth-owner: root", "x-auth-plan: root", "x-auth-method: root", "x-auth-key-id: root")
+	t.Run("a path without ext_authz", func(t *testing.T) {
+		a := client.want(t, http.StatusOK, "GET", "/healthz", "x-auth-owner: root", "x-auth-plan: root",
+			"x-auth-method: root", "x-auth-key-id: root")
 		for _, name := range []string{"X-Auth-Owner", "X-Auth-Plan", "X-Auth-Method", "X-Auth-Key-Id"} {
 			wantHeader(t, "the application", a.saw, name)
 		}
@@ -106,7 +109,8 @@ func testGateway(t *testing.T, directory string) {
 			wantPolicies(t, a, "per-owner", "per-address", "posts-per-user", "free-posts-per-user")
 		}
 		wantTooMany(t, client.do(t, "POST", "/posts", alice), "free-posts-per-user")
-		for _, path := range []string{"/posts/1", "//posts", "/%70osts", "/x/../posts", "/posts%2F1"} { // as the application sees it
+		// Other spellings of the path, which the application reads as /posts.
+		for _, path := range []string{"/posts/1", "//posts", "/%70osts", "/x/../posts", "/posts%2F1"} {
 			wantTooMany(t, client.do(t, "POST", path, alice), "free-posts-per-user")
 		}
 		client.want(t, http.StatusOK, "GET", "/posts", alice)
@@ -119,10 +123,10 @@ func testGateway(t *testing.T, directory string) {
 		a := client.want(t, http.StatusOK, "POST", "/posts", alice, "content-type: application/grpc")
 		wantHeader(t, "the client", a.header, "Grpc-Status", "8") // RESOURCE_EXHAUSTED
 	})
-	t.Run("extauthz is away", func(t *testing.T) {
+	t.Run("extauthz has ended", func(t *testing.T) {
 		for counter, called := range map[string]bool{"ok": true, "over_limit": true, "error": false} {
 			if n := envoy.Stat("cluster." + applicationCluster + ";.ratelimit." + counter); (n > 0) != called {
-				t.Errorf("ratelimit.%s: got %d, want some: %v", counter, n, called)
+				t.Errorf("ratelimit.%s: got %d, want more than 0: %v", counter, n, called)
 			}
 		}
 		if err := behind.Terminate(); err != nil {
@@ -133,16 +137,19 @@ func testGateway(t *testing.T, directory string) {
 	})
 }
 
-// TestFilterOrder holds docs/istio.md to the order it tells, and to what it says follows for pages of other origins.
+// TestFilterOrder checks that docs/istio.md has the real order of the filters, and that requests from other origins
+// (CORS) behave as it describes.
 func TestFilterOrder(t *testing.T) {
 	t.Parallel()
 	const route = "    - name: posts\n"
-	m, err := loadWith(t, "example/gateway.yaml", route, route+"      corsPolicy: { allowOrigins: [{ exact: https://page.example }], allowMethods: [POST] }\n")
+	const cors = "      corsPolicy: { allowOrigins: [{ exact: https://page.example }], allowMethods: [POST] }\n"
+	m, err := loadWith(t, "example/gateway.yaml", route, route+cors)
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantOrderOnPage(t, m)
-	others, err := loadWith(t, "gateway/authorization-policy.yaml", "notPaths: [/healthz]", "notPaths: [/healthz]"+policiesOfIstio)
+	others, err := loadWith(t, "gateway/authorization-policy.yaml", "notPaths: [/healthz]",
+		"notPaths: [/healthz]"+policiesOfIstio)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +168,7 @@ func TestFilterOrder(t *testing.T) {
 	wantHeader(t, "a page", a.header, allowed, origin)
 }
 
-// policiesOfIstio are others that a gateway may have.
+// policiesOfIstio are policies that a gateway may also have.
 const policiesOfIstio = `
 ---
 apiVersion: security.istio.io/v1
@@ -182,7 +189,7 @@ spec:
   rules: [{ from: [{ source: { notRequestPrincipals: ["*"] } }] }]
 `
 
-// wantOrderOnPage checks that docs/istio.md tells the order of the gateway's filters.
+// wantOrderOnPage checks that docs/istio.md has the order of the gateway's filters.
 func wantOrderOnPage(t *testing.T, m *mesh.Mesh) {
 	t.Helper()
 	var order []string
@@ -193,27 +200,29 @@ func wantOrderOnPage(t *testing.T, m *mesh.Mesh) {
 	}
 	page := testenv.RepoFile(t, "docs/istio.md")
 	if want := strings.Join(order, ", "); !strings.Contains(page, want) {
-		t.Errorf("the filters are %s; the page says something else", want)
+		t.Errorf("the filters are %s; docs/istio.md has another order", want)
 	}
 }
 
-// TestHTTPProvider asks something else over HTTP, to see what extauthz is told: the address of the client, whatever that says, and of
-// its headers those that are listed.
+// TestHTTPProvider replaces extauthz by a server that records the call of ext_authz over HTTP. The call has the real
+// address of the client, even if the client sends that header, and only the listed headers of the client.
 func TestHTTPProvider(t *testing.T) {
 	t.Parallel()
 	m := load(t, "service", "gateway-http", "example")
-	asked := make(chan *http.Request, 1)
-	provider := testenv.UpstreamFunc(t, func(_ http.ResponseWriter, r *http.Request) { asked <- r })
-	bootstrap, err := envoyOf(t, m, "gateway").Bootstrap(map[string]string{httpCluster: provider, applicationCluster: application(t)})
+	calls := make(chan *http.Request, 1)
+	provider := testenv.UpstreamFunc(t, func(_ http.ResponseWriter, r *http.Request) { calls <- r })
+	bootstrap, err := envoyOf(t, m,
+		"gateway").Bootstrap(map[string]string{httpCluster: provider, applicationCluster: application(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	envoy := testenv.Envoy(t, patient(bootstrap), nil)
 	client := client{addr: envoy.Listener("0.0.0.0_8080"), host: "app.example.com"}
-	client.want(t, http.StatusOK, "GET", "/a?b=c", "authorization: Bearer x", "x-envoy-source: 192.0.2.1", "x-mine: secret")
-	r := <-asked
+	client.want(t, http.StatusOK, "GET", "/a?b=c", "authorization: Bearer x", "x-envoy-source: 192.0.2.1",
+		"x-mine: secret")
+	r := <-calls
 	if got, want := r.RequestURI, "/check/a?b=c"; got != want {
-		t.Errorf("asked about %s, want %s", got, want)
+		t.Errorf("got a call of %s, want %s", got, want)
 	}
 	header := configMapOf(t, m, "extauthz-settings")["AUTHZ_HTTP_SOURCE_HEADER"]
 	wantHeader(t, "extauthz", r.Header, header, "127.0.0.1")
@@ -221,14 +230,15 @@ func TestHTTPProvider(t *testing.T) {
 	wantHeader(t, "extauthz", r.Header, "X-Mine")
 }
 
-// TestHosts uncomments the line of the policy that is for some hosts only, and looks whether a port gets past it.
+// TestHosts uncomments the line of the policy that restricts it to some hosts. A host with a port must not bypass the
+// policy.
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	const line = `hosts: [app.example.com, "app.example.com:*"]`
 	for _, c := range []struct {
 		name   string
 		after  string
-		status int // for a host with a port, and nobody
+		status int // of a request with a port in the host, and without a credential
 	}{
 		{"the line", line, http.StatusUnauthorized},
 		{"without the second name", "hosts: [app.example.com]", http.StatusOK},
@@ -249,7 +259,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// otherPolicy is one more for the gateway, of a provider that is there, and for other requests.
+// otherPolicy is another policy for the gateway, with an existing provider, and for other requests.
 const otherPolicy = `
 ---
 apiVersion: security.istio.io/v1
@@ -269,37 +279,48 @@ spec:
             paths: [/other]
 `
 
-// TestSigns makes mistakes, and looks what somebody with a valid key gets then: docs/istio.md tells the one by the other.
+// TestSigns makes mistakes in the files and checks the response to a client with a valid key. docs/istio.md lists which
+// mistake causes which response.
 func TestSigns(t *testing.T) {
 	t.Parallel()
 	behind := startBehindGateway(t, load(t, "service", "gateway", "example"))
 	for _, c := range []struct {
 		name   string
 		file   string
-		texts  []string // the first such text, and what takes its place, and the next
+		texts  []string // pairs of old and new text
 		status int
 		body   string   // unless the application answers
-		limits []string // that the client is told about
+		limits []string // in the response
 	}{
-		{"a provider that is not there", "gateway/authorization-policy.yaml", []string{"name: extauthz-grpc", "name: extauthz"},
+		{"a provider that does not exist", "gateway/authorization-policy.yaml",
+			[]string{"name: extauthz-grpc", "name: extauthz"},
 			http.StatusForbidden, "RBAC: access denied", nil},
-		{"a Service that is not there", "mesh-config.yaml", []string{"service: extauthz.extauthz.svc", "service: extauthz.default.svc"},
+		{"a Service that does not exist", "mesh-config.yaml",
+			[]string{"service: extauthz.extauthz.svc", "service: extauthz.default.svc"},
 			http.StatusForbidden, "RBAC: access denied", nil},
-		{"a policy of another provider", "gateway/authorization-policy.yaml", []string{"notPaths: [/healthz]", "notPaths: [/healthz]" + otherPolicy},
+		{"a policy of another provider", "gateway/authorization-policy.yaml",
+			[]string{"notPaths: [/healthz]", "notPaths: [/healthz]" + otherPolicy},
 			http.StatusForbidden, "RBAC: access denied", nil},
-		{"a port that is not there", "mesh-config.yaml", []string{"port: 8081", "port: 9001"}, http.StatusServiceUnavailable, "", nil},
-		{"the same without statusOnError", "mesh-config.yaml", []string{"port: 8081", "port: 9001", `statusOnError: "503"`, ""},
+		{"a port that does not exist", "mesh-config.yaml", []string{"port: 8081", "port: 9001"},
+			http.StatusServiceUnavailable, "", nil},
+		{"the same without statusOnError", "mesh-config.yaml",
+			[]string{"port: 8081", "port: 9001", `statusOnError: "503"`, ""},
 			http.StatusForbidden, "", nil},
-		{"a port that is not called grpc", "../deploy/kustomize/base/services.yaml", []string{"name: grpc,", "name: rpc,"}, http.StatusServiceUnavailable, "", nil},
+		{"a port without the name grpc", "../deploy/kustomize/base/services.yaml", []string{"name: grpc,", "name: rpc,"},
+			http.StatusServiceUnavailable, "", nil},
+		// Without an owner, all requests share one bucket of posts-per-user.
 		{"a policy for no pod", "gateway/authorization-policy.yaml", []string{"istio: ingressgateway", "istio: ingress"},
-			http.StatusOK, "", []string{"per-address", "posts-per-user"}}, // the bucket of nobody in particular
-		{"HTTP without gateway-http", "gateway/authorization-policy.yaml", []string{"name: extauthz-grpc", "name: extauthz-http"},
-			http.StatusOK, "", []string{"per-address", "per-owner", "posts-per-user"}}, // the plan is not known, and neither is the user
+			http.StatusOK, "", []string{"per-address", "posts-per-user"}},
+		{"HTTP without gateway-http", "gateway/authorization-policy.yaml",
+			[]string{"name: extauthz-grpc", "name: extauthz-http"},
+			http.StatusOK, "", []string{"per-address", "per-owner", "posts-per-user"}}, // owner and plan are unknown
 		{"no mistake", "gateway/authorization-policy.yaml", []string{"name: extauthz-grpc", "name: extauthz-grpc"},
 			http.StatusOK, "", []string{"free-posts-per-user", "per-address", "per-owner", "posts-per-user"}},
-		{"a virtual host that is not there", "gateway/rate-limits.yaml", []string{"name: app.example.com:80", "name: app.example.com"},
+		{"a virtual host that does not exist", "gateway/rate-limits.yaml",
+			[]string{"name: app.example.com:80", "name: app.example.com"},
 			http.StatusOK, "", []string{"per-address", "per-owner"}},
-		{"a cluster that is not there", "gateway/rate-limits.yaml", []string{"cluster_name: outbound|8081||", "cluster_name: outbound|8081|"},
+		{"a cluster that does not exist", "gateway/rate-limits.yaml",
+			[]string{"cluster_name: outbound|8081||", "cluster_name: outbound|8081|"},
 			http.StatusOK, "", []string{"per-owner"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -314,12 +335,13 @@ func TestSigns(t *testing.T) {
 				t.Errorf("got the body %q, want %q", a.body, c.body)
 			}
 			var limits []string
-			for _, m := range regexp.MustCompile(`"([a-z-]+)";`).FindAllStringSubmatch(strings.Join(a.header.Values("Ratelimit-Policy"), ","), -1) {
+			policies := strings.Join(a.header.Values("Ratelimit-Policy"), ",")
+			for _, m := range regexp.MustCompile(`"([a-z-]+)";`).FindAllStringSubmatch(policies, -1) {
 				limits = append(limits, m[1])
 			}
 			slices.Sort(limits)
 			if !slices.Equal(limits, c.limits) {
-				t.Errorf("told about the limits %q, want %q", limits, c.limits)
+				t.Errorf("the response names the limits %q, want %q", limits, c.limits)
 			}
 		})
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/extauthz/extauthz/test/istio/mesh"
 )
 
-// TestNoMistake checks the files as they are, with either provider.
+// TestNoMistake checks the unchanged files, with each provider.
 func TestNoMistake(t *testing.T) {
 	t.Parallel()
 	for _, gateway := range []string{"gateway", "gateway-http"} {
@@ -23,13 +23,13 @@ func TestNoMistake(t *testing.T) {
 	}
 }
 
-// TestOtherMeshes checks what is said otherwise elsewhere, and is no mistake either.
+// TestOtherMeshes checks variants of other meshes, which are not mistakes.
 func TestOtherMeshes(t *testing.T) {
 	t.Parallel()
 	const injection = "istio-injection: enabled"
 	for _, c := range []struct{ name, file, before, after string }{
 		{"sidecars of a revision", "example/namespace.yaml", injection, "istio.io/rev: canary"},
-		{"mTLS as it is by default", "example/namespace.yaml", injection, injection + `
+		{"the default of mTLS", "example/namespace.yaml", injection, injection + `
 ---
 apiVersion: security.istio.io/v1
 kind: PeerAuthentication
@@ -37,7 +37,7 @@ metadata:
   name: default
 spec:
   mtls: { mode: PERMISSIVE }`},
-		{"settings of proxies that start", "example/namespace.yaml", injection, injection + `
+		{"settings for the start of proxies", "example/namespace.yaml", injection, injection + `
 ---
 apiVersion: networking.istio.io/v1beta1
 kind: ProxyConfig
@@ -55,17 +55,17 @@ spec:
 	}
 }
 
-// TestMistakes makes mistakes in the files, one at a time, that Istio says nothing about, or nothing to who made them. Each has to be
-// found, where it is, and nothing else.
+// TestMistakes makes one mistake at a time in the files. Istio does not report these mistakes, or not to their
+// author. Check must find each mistake with its place, and nothing else.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name          string
 		file          string
-		before, after string   // the first such text, and what takes its place
-		want          []string // what the errors say; each begins with its file
+		before, after string   // the old text, of which the first is replaced, and the new text
+		want          []string // parts of the errors; each error begins with its file
 	}{
-		// What has a name that does not exist is left out.
+		// Istio omits unknown names.
 		{"a field of a filter", "gateway/rate-limits.yaml", "            domain:", "            domainn:",
 			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[0] (HTTP_FILTER)", `unknown field "domainn"`}},
 		{"a field of a route", "gateway/rate-limits.yaml", "vh_rate_limits:", "vh_rate_limit:",
@@ -77,39 +77,52 @@ func TestMistakes(t *testing.T) {
 		{"a value", "gateway/edge.yaml", "REJECT_REQUEST", "REJECT_REQUESTS",
 			[]string{"istio/gateway/edge.yaml: ", "configPatches[0] (NETWORK_FILTER)", "REJECT_REQUESTS"}},
 		{"a field of a patch", "gateway/rate-limits.yaml", "routeConfiguration:", "routeConfig:",
-			[]string{"istio/gateway/rate-limits.yaml: ", "EnvoyFilter istio-system/extauthz-rate-limits", `unknown field "routeConfig"`}},
+			[]string{"istio/gateway/rate-limits.yaml: ", "EnvoyFilter istio-system/extauthz-rate-limits",
+				`unknown field "routeConfig"`}},
 		{"what a patch is applied to", "gateway/rate-limits.yaml", "applyTo: VIRTUAL_HOST", "applyTo: VIRTUALHOST",
 			[]string{"istio/gateway/rate-limits.yaml: ", "EnvoyFilter istio-system/extauthz-rate-limits", "VIRTUALHOST"}},
 		{"a field of a policy", "gateway/authorization-policy.yaml", "notPaths:", "exceptPaths:",
-			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz", `unknown field "exceptPaths"`}},
+			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz",
+				`unknown field "exceptPaths"`}},
 		{"a field of a provider", "mesh-config.yaml", "        failOpen:", "        failOpn:",
 			[]string{"istio/mesh-config.yaml: ", `unknown field "failOpn"`}},
 		{"a field of a container", "sidecar/deployment.yaml", "restartPolicy:", "restartPolcy:",
 			[]string{"istio/example/application.yaml: ", "Deployment example/application", `unknown field "restartPolcy"`}},
 		{"a version", "service/destination-rule.yaml", "networking.istio.io/v1", "networking.istio.io/v2",
-			[]string{"istio/service/destination-rule.yaml: ", "no DestinationRule of Istio is in networking.istio.io/v2"}},
-		{"a kind that is not read here", "example/gateway.yaml", "networking.istio.io/v1\nkind: Gateway", "gateway.networking.k8s.io/v1\nkind: Gateway",
-			[]string{"istio/example/gateway.yaml: ", "Gateway example/application", "Kubernetes' Gateway API, which is not read here"}},
+			[]string{"istio/service/destination-rule.yaml: ",
+				"DestinationRule is not a kind of Istio in networking.istio.io/v2"}},
+		{"a kind that is not read here", "example/gateway.yaml", "networking.istio.io/v1\nkind: Gateway",
+			"gateway.networking.k8s.io/v1\nkind: Gateway",
+			[]string{"istio/example/gateway.yaml: ", "Gateway example/application",
+				"Kubernetes' Gateway API, which this check does not read"}},
 
-		// What matches nothing is not applied.
+		// Istio does not apply a patch or a policy that matches nothing.
 		{"a virtual host without its port", "gateway/rate-limits.yaml", "name: app.example.com:80", "name: app.example.com",
-			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[2] (HTTP_ROUTE)", `there is no virtual host "app.example.com", but app.example.com:80`}},
+			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[2] (HTTP_ROUTE)",
+				`there is no virtual host "app.example.com", but app.example.com:80`}},
 		{"a virtual host with the port of the pod", "sidecar/envoyfilter.yaml", "inbound|http|80", "inbound|http|8000",
-			[]string{"istio/sidecar/envoyfilter.yaml: ", "configPatches[4] (VIRTUAL_HOST)", `there is no virtual host "inbound|http|8000", but`, "inbound|http|80"}},
+			[]string{"istio/sidecar/envoyfilter.yaml: ", "configPatches[4] (VIRTUAL_HOST)",
+				`there is no virtual host "inbound|http|8000", but`, "inbound|http|80"}},
 		{"a route", "gateway/rate-limits.yaml", "name: posts", "name: post",
-			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[2] (HTTP_ROUTE)", `the virtual host app.example.com:80 has no route "post", but "posts", "rest"`}},
+			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[2] (HTTP_ROUTE)",
+				`the virtual host app.example.com:80 has no route "post", but "posts", "rest"`}},
 		{"the name of a route, in the VirtualService", "example/gateway.yaml", "- name: posts", "- name: articles",
-			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[2] (HTTP_ROUTE)", `has no route "posts", but "articles", "rest"`}},
+			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[2] (HTTP_ROUTE)",
+				`has no route "posts", but "articles", "rest"`}},
 		{"a filter", "gateway/rate-limits.yaml", "name: envoy.filters.http.router", "name: envoy.router.http",
 			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[0] (HTTP_FILTER)", "it matches nothing"}},
-		{"a context", "sidecar/envoyfilter.yaml", "context: SIDECAR_INBOUND\n        routeConf", "context: GATEWAY\n        routeConf",
+		{"a context", "sidecar/envoyfilter.yaml", "context: SIDECAR_INBOUND\n        routeConf",
+			"context: GATEWAY\n        routeConf",
 			[]string{"istio/sidecar/envoyfilter.yaml: ", "configPatches[4] (VIRTUAL_HOST)", "it matches nothing"}},
 		{"a label of an AuthorizationPolicy", "gateway/authorization-policy.yaml", "istio: ingressgateway", "istio: ingress",
-			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz", "it matches nothing",
-				"istio/gateway/edge.yaml: ", "configPatches[1] (HTTP_FILTER)"}}, // there is no ext_authz to change
+			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz",
+				"it matches nothing",
+				"istio/gateway/edge.yaml: ", "configPatches[1] (HTTP_FILTER)"}}, // it would change ext_authz
 		{"a label of the pods with a sidecar", "sidecar/deployment.yaml", "extauthz: sidecar", "extauthz: beside",
-			[]string{"istio/sidecar/envoyfilter.yaml: ", "configPatches[0] (CLUSTER): it matches nothing", "istio/sidecar/envoyfilter.yaml: ",
-				"configPatches[1] (HTTP_FILTER): it matches nothing", "istio/sidecar/envoyfilter.yaml: ", "configPatches[2] (HTTP_FILTER): it matches nothing",
+			[]string{"istio/sidecar/envoyfilter.yaml: ", "configPatches[0] (CLUSTER): it matches nothing",
+				"istio/sidecar/envoyfilter.yaml: ",
+				"configPatches[1] (HTTP_FILTER): it matches nothing", "istio/sidecar/envoyfilter.yaml: ",
+				"configPatches[2] (HTTP_FILTER): it matches nothing",
 				"istio/sidecar/envoyfilter.yaml: ", "configPatches[3] (NETWORK_FILTER): it matches nothing",
 				"istio/sidecar/envoyfilter.yaml: ", "configPatches[4] (VIRTUAL_HOST): it matches nothing"}},
 		{"a namespace without sidecars", "example/namespace.yaml", "istio-injection: enabled", "istio-injection: disabled",
@@ -117,38 +130,50 @@ func TestMistakes(t *testing.T) {
 		{"a host of a DestinationRule", "service/destination-rule.yaml", "host: extauthz.", "host: extauth.",
 			[]string{"istio/service/destination-rule.yaml: ", "DestinationRule extauthz/extauthz", "it matches nothing"}},
 
-		// What has to be there and is not, Envoy refuses: the gateway keeps what it had, and new pods do not start.
+		// Envoy refuses a configuration without a required field: the gateway keeps the previous one, and new pods do not
+		// start.
 		{"a required field", "gateway/rate-limits.yaml", "            domain: application\n", "",
 			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[0] (HTTP_FILTER)", "RateLimit.Domain"}},
-		{"a required field of a message in it", "gateway/rate-limits.yaml", "generic_key: { descriptor_key: action, descriptor_value: post }", "generic_key: { descriptor_key: action }",
+		{"a required field of a message in it", "gateway/rate-limits.yaml",
+			"generic_key: { descriptor_key: action, descriptor_value: post }", "generic_key: { descriptor_key: action }",
 			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[2] (HTTP_ROUTE)", "DescriptorValue"}},
 
-		// What the application knows of its clients by, and a client could write itself.
+		// Headers that identify the caller for the application, which a client could send.
 		{"an identity header that the gateway does not remove", "gateway/edge.yaml", "(owner|plan|", "(owner|",
 			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz",
 				"Envoy does not remove `x-auth-plan` of clients before it chooses a route"}},
 		{"an identity header that a sidecar does not remove", "sidecar/envoyfilter.yaml", "(owner|plan|", "(owner|",
 			[]string{"istio/sidecar/envoyfilter.yaml: ", "configPatches[1] (HTTP_FILTER)",
 				"Envoy does not remove `x-auth-plan` of clients before it chooses a route"}},
-		{"a route by what ext_authz finds out", "example/gateway.yaml", "      match:\n", "      match:\n        - headers: { x-auth-plan: { exact: gold } }\n",
+		{"a route by what ext_authz finds out", "example/gateway.yaml", "      match:\n",
+			"      match:\n        - headers: { x-auth-plan: { exact: gold } }\n",
 			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz",
 				"Envoy chooses this route before ext_authz sets `x-auth-plan`"}},
 
-		// What is not there makes every request wait, or fail.
-		{"the cluster of a filter", "gateway/rate-limits.yaml", "cluster_name: outbound|8081||", "cluster_name: outbound|8081|",
-			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[0] (HTTP_FILTER)", `there is no cluster "outbound|8081|extauthz.extauthz.svc.cluster.local"`}},
+		// References to missing objects make every request wait or fail.
+		{"the cluster of a filter", "gateway/rate-limits.yaml", "cluster_name: outbound|8081||",
+			"cluster_name: outbound|8081|",
+			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[0] (HTTP_FILTER)",
+				`there is no cluster "outbound|8081|extauthz.extauthz.svc.cluster.local"`}},
 		{"a provider", "gateway/authorization-policy.yaml", "name: extauthz-grpc", "name: extauthz",
-			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz", "extensionProviders has no such provider"}},
-		{"a policy of another provider", "gateway/authorization-policy.yaml", "notPaths: [/healthz]", "notPaths: [/healthz]" + otherPolicy,
-			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/", "a policy of another provider selects the same pods"}},
+			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz",
+				"meshConfig.extensionProviders has no such provider"}},
+		{"a policy of another provider", "gateway/authorization-policy.yaml", "notPaths: [/healthz]",
+			"notPaths: [/healthz]" + otherPolicy,
+			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/",
+				"a policy of another provider selects the same pods"}},
 		{"the Service of a provider", "mesh-config.yaml", "service: extauthz.extauthz.svc", "service: extauthz.default.svc",
-			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz", "no Service is what it names"}},
+			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz",
+				"or there is no such Service"}},
 		{"the port of a provider", "mesh-config.yaml", "port: 8081", "port: 9001",
-			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz", `there is no cluster "outbound|9001||extauthz`}},
+			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz",
+				`there is no cluster "outbound|9001||extauthz`}},
 		{"the name of a port", "../deploy/kustomize/base/services.yaml", "name: grpc,", "name: rpc,",
-			[]string{"the cluster outbound|8081||extauthz.extauthz.svc.cluster.local speaks HTTP/1.1", "name the port of the Service grpc"}},
+			[]string{"the cluster outbound|8081||extauthz.extauthz.svc.cluster.local uses HTTP/1.1",
+				"name the port of the Service grpc"}},
 		{"a timeout", "mesh-config.yaml", "        timeout: 0.2s\n", "",
-			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz", "ext_authz waits 10m0s"}},
+			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz",
+				"the timeout of ext_authz is 10m0s"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -166,7 +191,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestUnlistedIdentityHeader: over HTTP, the application gets the headers that the provider lists.
+// TestUnlistedIdentityHeader checks the provider's list of headers. Over HTTP, the application receives only listed
+// headers.
 func TestUnlistedIdentityHeader(t *testing.T) {
 	t.Parallel()
 	m, err := loadWith(t, "mesh-config.yaml", "[x-auth-owner, x-auth-plan,", "[x-auth-owner,")
@@ -174,9 +200,10 @@ func TestUnlistedIdentityHeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found := m.Check(); len(found) > 0 {
-		t.Errorf("over gRPC there is no such list: %v", found)
+		t.Errorf("got %v, want no mistakes: gRPC does not use the list", found)
 	}
-	m, err = loadWith(t, "mesh-config.yaml", "[x-auth-owner, x-auth-plan,", "[x-auth-owner,", "name: extauthz-http", "name: extauthz-other",
+	m, err = loadWith(t, "mesh-config.yaml", "[x-auth-owner, x-auth-plan,", "[x-auth-owner,", "name: extauthz-http",
+		"name: extauthz-other",
 		"name: extauthz-grpc", "name: unused", "name: extauthz-other", "name: extauthz-grpc")
 	if err != nil {
 		t.Fatal(err)
@@ -187,7 +214,7 @@ func TestUnlistedIdentityHeader(t *testing.T) {
 	}
 }
 
-// mistakes puts a text in the place of another and returns what is found then.
+// mistakes replaces a text and returns the mistakes that Check finds.
 func mistakes(t *testing.T, file, before, after string) []error {
 	t.Helper()
 	m, err := loadWith(t, file, before, after)
@@ -200,8 +227,8 @@ func mistakes(t *testing.T, file, before, after string) []error {
 	return []error{err}
 }
 
-// loadWith copies istio/ and what it builds on, changes texts in one of its files, and loads the copy. Of each two texts the second
-// takes the place of the first, where that is there for the first time.
+// loadWith copies istio/ and deploy/kustomize, changes texts in one of the files, and loads the copy. The texts are
+// pairs of old and new text; the first occurrence of the old text is replaced.
 func loadWith(t *testing.T, file string, texts ...string) (*mesh.Mesh, error) {
 	t.Helper()
 	root := t.TempDir()
@@ -226,7 +253,7 @@ func loadWith(t *testing.T, file string, texts ...string) (*mesh.Mesh, error) {
 		t.Fatal(err)
 	}
 	var paths []string
-	for _, d := range []string{"service", "gateway", "example-sidecar"} { // all that can be together in one mesh
+	for _, d := range []string{"service", "gateway", "example-sidecar"} { // all directories that fit in one mesh
 		paths = append(paths, filepath.Join(root, "istio", d))
 	}
 	return mesh.Load(filepath.Join(root, "istio", "mesh-config.yaml"), paths...)

@@ -15,7 +15,7 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestPage makes the requests of docs/istio.md. What it says of an answer has to be in the answer.
+// TestPage makes the requests of docs/istio.md. Each response must contain the lines that the page shows.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	m := load(t, "service", "gateway", "example")
@@ -37,28 +37,29 @@ func TestPage(t *testing.T) {
 			}
 			requests++
 		case line != "..." && !strings.Contains(got, line):
-			t.Errorf("%s: got\n%s\nthe page says %s", command, got, line)
+			t.Errorf("%s: got\n%s\nthe page shows %s", command, got, line)
 		}
 	}
 	if requests < 4 {
-		t.Errorf("the page makes %d requests, want 4 or more", requests)
+		t.Errorf("the page has %d requests, want at least 4", requests)
 	}
 }
 
-// loop is what a loop over requests counts: as many numbers as there are requests.
+// loop matches the numbers of a loop over requests, one for each request.
 var loop = regexp.MustCompile(`( \d)+;`)
 
 var (
-	curl       = regexp.MustCompile(`curl (-si|-so /dev/null -w "%\{http_code\} ") \$GATEWAY(/\S*)( -X (\S+))?((?: -H "[^"]+")*)(; done)?$`)
+	curl = regexp.MustCompile(`curl (-si|-so /dev/null -w "%\{http_code\} ") \$GATEWAY(/\S*)( -X (\S+))?` +
+		`((?: -H "[^"]+")*)(; done)?$`)
 	curlHeader = regexp.MustCompile(`"([^"]+)"`)
 )
 
-// answerTo makes the request of a line with curl in it and returns what that would print.
+// answerTo makes the request of a line with curl, and returns the output of curl.
 func (c client) answerTo(t *testing.T, line string, words map[string]string) string {
 	t.Helper()
 	m := curl.FindStringSubmatch(line)
 	if m == nil {
-		t.Fatalf("%q is not understood, want %s", line, curl)
+		t.Fatalf("cannot read %q, want %s", line, curl)
 	}
 	method := http.MethodGet
 	if m[4] != "" {
@@ -85,13 +86,13 @@ func (c client) answerTo(t *testing.T, line string, words map[string]string) str
 	return text + a.body
 }
 
-// consoleOf is what follows a line of a page, to the end of the block.
+// consoleOf returns the text after a line of a page, up to the end of the block.
 func consoleOf(t *testing.T, path, after string) string {
 	t.Helper()
 	_, block, ok := strings.Cut(testenv.RepoFile(t, path), after)
 	block, _, closed := strings.Cut(block, "```")
 	if !ok || !closed {
-		t.Fatalf("%s has no block with %q in it", path, after)
+		t.Fatalf("%s has no block with %q", path, after)
 	}
 	return block
 }

@@ -1,5 +1,6 @@
-// Package istio runs the files of istio/ as a mesh would: Istio's control plane turns them into what it tells Envoys, a real Envoy runs
-// that, and behind it is the service with the rules and the settings of the very same files.
+// Package istio tests the files of istio/ as a mesh would use them. Istio's control plane turns them into
+// configurations of Envoy, and a real Envoy runs these. Behind it is the service, with the rules and the settings of
+// the same files.
 package istio
 
 import (
@@ -20,7 +21,7 @@ import (
 	"github.com/extauthz/extauthz/test/istio/mesh"
 )
 
-// binary is the path of the service, built once for all tests: TestMain can hand it over in no other way.
+// binary is the path of the service, which TestMain builds once for all tests.
 var binary string
 
 func TestMain(m *testing.M) {
@@ -43,10 +44,10 @@ func load(t *testing.T, directories ...string) *mesh.Mesh {
 	return m
 }
 
-// files is a path below istio/.
+// files returns a path below istio/.
 func files(path string) string { return filepath.Join("..", "..", "istio", path) }
 
-// envoyOf is what Istio tells the Envoy of this name.
+// envoyOf returns the configuration that Istio makes for the Envoy of this name.
 func envoyOf(t *testing.T, m *mesh.Mesh, name string) mesh.Envoy {
 	t.Helper()
 	envoys, err := m.Generate()
@@ -60,13 +61,13 @@ func envoyOf(t *testing.T, m *mesh.Mesh, name string) mesh.Envoy {
 	return envoys[i]
 }
 
-// patient lets a bootstrap wait longer. A test machine is not always as quick as these files are right to expect, and what is
-// late is not decided.
+// patient lengthens the timeouts of a bootstrap, because a test machine may be slow.
 func patient(bootstrap string) string {
-	return strings.NewReplacer(`"timeout": "0.020s"`, `"timeout": "60s"`, `"timeout": "0.200s"`, `"timeout": "60s"`).Replace(bootstrap)
+	return strings.NewReplacer(`"timeout": "0.020s"`, `"timeout": "60s"`, `"timeout": "0.200s"`,
+		`"timeout": "60s"`).Replace(bootstrap)
 }
 
-// container is the file system of the container that the service would run in: what it finds at /x is at <container>/x.
+// container is the root directory of the container's file system: the file /x of the container is <container>/x.
 type container string
 
 func (c container) path(inside string) string { return filepath.Join(string(c), inside) }
@@ -89,7 +90,7 @@ func (c container) mount(t *testing.T, m *mesh.Mesh, configMap, inside string) {
 	}
 }
 
-// configMapOf is what is in a ConfigMap, whose name may end in a hash of that.
+// configMapOf returns the data of a ConfigMap. Its name may end with a hash.
 func configMapOf(t *testing.T, m *mesh.Mesh, name string) map[string]string {
 	t.Helper()
 	for _, c := range m.ConfigMaps {
@@ -101,27 +102,28 @@ func configMapOf(t *testing.T, m *mesh.Mesh, name string) map[string]string {
 	return nil
 }
 
-// Where the components put what is secret.
+// The paths of secret files in the components.
 const (
 	serverSecret = "/etc/extauthz/api-key-secret/secret"
 	keysFile     = "/etc/extauthz/api-keys/keys.jsonl"
 )
 
-// addKeys makes a server secret and keys, as the comments of the components say, and returns by owner the header that has the key.
+// addKeys makes a server secret and keys, as the comments of the components describe. It returns the headers with the
+// keys, by owner.
 func (c container) addKeys(t *testing.T, keys ...[]string) map[string]string {
 	t.Helper()
 	c.write(t, serverSecret, c.run(t, "keys", "secret"))
 	c.write(t, keysFile, nil)
-	made := map[string]string{}
+	headers := map[string]string{}
 	for _, args := range keys {
 		owner := args[0]
 		out := c.run(t, append([]string{"keys", "create", "--owner"}, args...)...)
-		made[owner] = "x-api-key: " + strings.TrimSpace(string(out))
+		headers[owner] = "x-api-key: " + strings.TrimSpace(string(out))
 	}
-	return made
+	return headers
 }
 
-// run runs a command of the service and returns what it prints to stdout.
+// run runs a subcommand of extauthz and returns its stdout.
 func (c container) run(t *testing.T, args ...string) []byte {
 	t.Helper()
 	cmd := exec.Command(binary, args...)
@@ -139,7 +141,7 @@ func (c container) run(t *testing.T, args ...string) []byte {
 	return out
 }
 
-// serve starts the service with the environment of a container. Only its ports are others, and all of them on loopback.
+// serve starts the service with the environment of a container. It listens on other ports, all on loopback.
 func (c container) serve(t *testing.T, environment map[string]string) *testenv.RunningService {
 	t.Helper()
 	env := []string{"AUTHZ_HTTP_TIMEOUT=60s"} // see patient
@@ -155,17 +157,17 @@ func (c container) serve(t *testing.T, environment map[string]string) *testenv.R
 	return testenv.Service(t, binary, env...)
 }
 
-// application answers each request with what it has seen of it.
+// application starts an application that answers with the headers of the request, as JSON.
 func application(t *testing.T) (addr string) {
 	return testenv.UpstreamFunc(t, func(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(r.Header)
 	})
 }
 
-// client makes requests to one address, each on a connection of its own.
+// client makes requests to one address, each on a new connection.
 type client struct{ addr, host string }
 
-// answer is what a client gets. Of a request that got there, saw is what the application has seen, and nil otherwise.
+// answer is the response that a client receives. saw has the headers that the application received, or is nil.
 type answer struct {
 	status int
 	header http.Header
@@ -183,13 +185,13 @@ func (c client) do(t *testing.T, method, path string, headers ...string) answer 
 	req.Host = c.host
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
-		req.Header[name] = append(req.Header[name], value) // as it is written
+		req.Header[name] = append(req.Header[name], value) // Set and Add would change the name
 	}
 	req.Close = true
 	resp, body := testenv.RoundTrip(t, http.DefaultTransport, req)
 	a := answer{status: resp.StatusCode, header: resp.Header, body: body}
 	if json.Unmarshal([]byte(body), &a.saw) != nil {
-		a.saw = nil // it is not of the application
+		a.saw = nil // the body is not from the application
 	}
 	return a
 }
@@ -204,7 +206,7 @@ func (c client) want(t *testing.T, status int, method, path string, headers ...s
 	return a
 }
 
-// wantHeader checks that a header has this value; nil stands for no header.
+// wantHeader checks the values of a header. Without values, the header must be absent.
 func wantHeader(t *testing.T, whose string, header http.Header, name string, want ...string) {
 	t.Helper()
 	if got := header.Values(name); !slices.Equal(got, want) {
@@ -212,7 +214,7 @@ func wantHeader(t *testing.T, whose string, header http.Header, name string, wan
 	}
 }
 
-// wantPolicies checks which limits an answer tells the client about.
+// wantPolicies checks that the response names these limits.
 func wantPolicies(t *testing.T, a answer, names ...string) {
 	t.Helper()
 	policies := strings.Join(a.header.Values("Ratelimit-Policy"), ", ")
@@ -223,7 +225,7 @@ func wantPolicies(t *testing.T, a answer, names ...string) {
 	}
 }
 
-// wantTooMany checks that an answer is the denial of a limit: that, when to come again, and why.
+// wantTooMany checks that the response is a denial by this limit, with retry-after.
 func wantTooMany(t *testing.T, a answer, limit string) {
 	t.Helper()
 	if a.status != http.StatusTooManyRequests || a.saw != nil {
@@ -235,7 +237,7 @@ func wantTooMany(t *testing.T, a answer, limit string) {
 	wantPolicies(t, a, limit)
 }
 
-// environment is that of the container of this name, which is a sidecar.
+// environment returns the environment of the sidecar container of this name.
 func environment(t *testing.T, m *mesh.Mesh, deployment, name string) map[string]string {
 	t.Helper()
 	for _, d := range m.Deployments {

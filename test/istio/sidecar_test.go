@@ -13,14 +13,14 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestSidecar sends to a pod what would come into it.
+// TestSidecar sends requests to the Envoy of a pod, as they would arrive there.
 func TestSidecar(t *testing.T) {
 	t.Parallel()
 	m := load(t, "example-sidecar")
 	env := environment(t, m, "application", "extauthz")
 	for _, service := range []string{"grpc", "debug"} {
 		if name := strings.ToUpper(service) + "_PORT"; env[name] == "" {
-			t.Errorf("%s is not set: Kubernetes would set it to tcp://... for a Service called %s, and that stops the start", name, service)
+			t.Errorf("%s is not set: Kubernetes sets it to tcp://... for a Service %s, and the start would fail", name, service)
 		}
 	}
 	c := container(t.TempDir())
@@ -38,19 +38,19 @@ func TestSidecar(t *testing.T) {
 	}
 	socket := strconv.Quote(env["GRPC_UDS"])
 	if strings.Count(bootstrap, socket) != 1 {
-		t.Fatalf("Envoy does not look for extauthz at %s, where it is:\n%s", socket, bootstrap)
+		t.Fatalf("the configuration of Envoy does not have the socket %s exactly once:\n%s", socket, bootstrap)
 	}
 	bootstrap = strings.Replace(bootstrap, socket, strconv.Quote(c.path(env["GRPC_UDS"])), 1)
 	envoy := testenv.Envoy(t, patient(bootstrap), nil)
 	client, other := client{addr: envoy.Listener("inbound_8000")}, client{addr: envoy.Listener("inbound_other")}
 	alice, bob := keys["alice"], keys["bob"]
 
-	t.Run("nobody", func(t *testing.T) {
+	t.Run("no key", func(t *testing.T) {
 		a := client.want(t, http.StatusUnauthorized, "GET", "/")
 		wantHeader(t, "the client", a.header, "Www-Authenticate", `ApiKey realm="application"`)
 		other.want(t, http.StatusUnauthorized, "GET", "/")
 	})
-	t.Run("somebody", func(t *testing.T) {
+	t.Run("a valid key", func(t *testing.T) {
 		a := client.want(t, http.StatusOK, "GET", "/", alice, "x-auth-owner: root")
 		wantHeader(t, "the application", a.saw, "X-Auth-Owner", "alice")
 		wantHeader(t, "the application", a.saw, "X-Api-Key")
@@ -60,7 +60,7 @@ func TestSidecar(t *testing.T) {
 		a := client.want(t, http.StatusOK, "GET", "/healthz", "x-auth-owner: root")
 		wantHeader(t, "the application", a.saw, "X-Auth-Owner")
 	})
-	t.Run("the limit of what is posted", func(t *testing.T) {
+	t.Run("the limit of posts", func(t *testing.T) {
 		for range 3 {
 			client.want(t, http.StatusOK, "POST", "/posts", alice)
 		}
@@ -68,14 +68,14 @@ func TestSidecar(t *testing.T) {
 		client.want(t, http.StatusOK, "POST", "/posts", bob)
 		client.want(t, http.StatusOK, "POST", "/postscript", alice)
 	})
-	t.Run("its probe", func(t *testing.T) {
+	t.Run("the probe of the sidecar", func(t *testing.T) {
 		probe := exec.Command(binary, "health")
 		probe.Env = []string{"GRPC_UDS=" + c.path(env["GRPC_UDS"])}
 		if out, err := probe.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", probe, err, out)
 		}
 	})
-	t.Run("extauthz is away", func(t *testing.T) {
+	t.Run("extauthz has ended", func(t *testing.T) {
 		if err := service.Terminate(); err != nil {
 			t.Fatal(err)
 		}
@@ -83,13 +83,13 @@ func TestSidecar(t *testing.T) {
 	})
 }
 
-// TestSidecarSocket has Istio inject its container, and looks whether Envoy in it gets to the socket.
+// TestSidecarSocket lets Istio inject its container, and checks that this container mounts the directory of the socket.
 func TestSidecarSocket(t *testing.T) {
 	t.Parallel()
 	m := load(t, "example-sidecar")
 	socket := environment(t, m, "application", "extauthz")["GRPC_UDS"]
 	for native, containers := range map[string][]string{
-		"true":  {"istio-proxy", "extauthz"}, // from Kubernetes 1.33 on: an init container, and the first of them
+		"true":  {"istio-proxy", "extauthz"}, // from Kubernetes 1.33 on: the first init container
 		"false": {"extauthz", "istio-proxy"},
 	} {
 		m.Deployments[0].Spec.Template.Annotations["sidecar.istio.io/nativeSidecar"] = native
@@ -107,7 +107,8 @@ func TestSidecarSocket(t *testing.T) {
 			}
 		}
 		if want := map[string][]string{"extauthz": containers}; !maps.EqualFunc(volumes, want, slices.Equal) {
-			t.Errorf("native sidecar %s: who mounts %s: got %v, want %v", native, filepath.Dir(socket), volumes, want)
+			t.Errorf("native sidecar %s: containers that mount %s: got %v, want %v",
+				native, filepath.Dir(socket), volumes, want)
 		}
 	}
 }

@@ -1,9 +1,10 @@
-// Check looks in kustomizations for the mistakes that Istio does not tell: it renders them, has Istio's control plane make of them
-// what it would tell Envoys, and says which patch matches nothing, which field does not exist and which provider is not there.
+// Check finds mistakes in kustomizations that Istio does not report. It renders them and lets Istio's control plane
+// make the configurations of Envoy. It reports patches that match nothing, unknown fields and missing providers.
 //
-//	cd test/istio && go run ./check -mesh-config ../../istio/mesh-config.yaml ../../istio/service ../../istio/gateway ../../istio/example
+//	cd test/istio && go run ./check -mesh-config ../../istio/mesh-config.yaml \
+//		../../istio/service ../../istio/gateway ../../istio/example
 //
-// All that refers to one another goes together: extauthz' Service, the policies, Gateways and VirtualServices.
+// Name all directories that refer to each other: extauthz' Service, the policies, Gateways and VirtualServices.
 package main
 
 import (
@@ -27,12 +28,13 @@ func main() {
 	}
 }
 
-// run checks what the arguments name. Its error holds all mistakes, one a line.
+// run checks the kustomizations of the arguments. Its error lists all mistakes, one on each line.
 func run(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("check", flag.ContinueOnError)
-	meshConfig := flags.String("mesh-config", "", "`file` with Istio's mesh-wide settings below meshConfig:, as values of istiod's chart")
-	namespace := flags.String("gateway-namespace", "istio-system", "where the pods of the gateway are")
-	label := flags.String("gateway-label", "istio=ingressgateway", "what they are known by")
+	meshConfig := flags.String("mesh-config", "",
+		"`file` with Istio's mesh-wide settings below meshConfig:, as values of istiod's chart")
+	namespace := flags.String("gateway-namespace", "istio-system", "the namespace of the gateway's pods")
+	label := flags.String("gateway-label", "istio=ingressgateway", "a label of the gateway's pods")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -41,7 +43,7 @@ func run(args []string, out io.Writer) error {
 		return fmt.Errorf("-gateway-label %s: want a label and its value, such as istio=ingressgateway", *label)
 	}
 	if *meshConfig == "" || flags.NArg() == 0 {
-		return errors.New("want -mesh-config FILE and the directories of one kustomization or several; -help says more")
+		return errors.New("want -mesh-config FILE and the directories of one or more kustomizations; see -help")
 	}
 	m, err := mesh.Load(*meshConfig, flags.Args()...)
 	if err != nil {

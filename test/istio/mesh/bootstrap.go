@@ -23,19 +23,20 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// Bootstrap makes a configuration for an Envoy without Istio around it. Addresses says where a cluster is (host:port); another has
-// no endpoints. Listeners take free ports of this machine.
+// Bootstrap returns a configuration for an Envoy outside of a mesh. addresses has the endpoint of a cluster
+// (host:port); other clusters have no endpoints. Listeners take free ports of this machine.
 //
-// What Istio's build of Envoy has and no other (its own filters for telemetry) goes, and so does mTLS, for which there are no
-// certificates. Of a sidecar there is what comes in: iptables would send it to one port, and Envoy would see where it was meant to
-// go. Here each of these ways is a listener by itself, inbound_<port of the pod>, and inbound_other for the ports that no Service has.
+// Bootstrap removes Istio's own filters, which other builds of Envoy do not have, and mTLS, because there are no
+// certificates. Of a sidecar it keeps only inbound traffic. In a pod, iptables sends all inbound traffic to one port,
+// and Envoy finds the original port. Here each original port has its own listener: inbound_<port of the pod>, and
+// inbound_other for ports without a Service.
 func (e Envoy) Bootstrap(addresses map[string]string) (string, error) {
 	var d testenv.Discovered
 	for _, r := range e.Routes {
 		r = proto.CloneOf(r)
 		visit(r, func(m proto.Message) {
 			if action, ok := m.(*route.RouteAction); ok {
-				action.MaxGrpcTimeout = nil //nolint:staticcheck // Istio sets what Envoy calls deprecated; what is here must not
+				action.MaxGrpcTimeout = nil //nolint:staticcheck // Istio sets this deprecated field, which ValidateEnvoy refuses
 			}
 		})
 		if err := appendJSON(&d.Routes, []*route.RouteConfiguration{r}); err != nil {
@@ -63,7 +64,7 @@ func (e Envoy) Bootstrap(addresses map[string]string) (string, error) {
 			}
 			c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_EDS}
 			c.EdsClusterConfig = &cluster.Cluster_EdsClusterConfig{ServiceName: c.Name}
-			if c.LbPolicy == cluster.Cluster_CLUSTER_PROVIDED { // it was where the client meant to go
+			if c.LbPolicy == cluster.Cluster_CLUSTER_PROVIDED { // it was the original destination of the client
 				c.LbPolicy, c.LbConfig = cluster.Cluster_ROUND_ROBIN, nil
 			}
 		}
@@ -106,7 +107,7 @@ func loopback(port int) *corev3.Address {
 	}}}
 }
 
-// plainListeners are those of the gateway, or those by which a sidecar takes in requests.
+// plainListeners returns the listeners of the gateway, or the inbound listeners of a sidecar.
 func (e Envoy) plainListeners() ([]*listener.Listener, error) {
 	var plain []*listener.Listener
 	for _, l := range e.Listeners {
@@ -140,16 +141,18 @@ func (e Envoy) plainListeners() ([]*listener.Listener, error) {
 	return plain, nil
 }
 
-// virtualInbound is the listener of a sidecar that iptables sends all to that comes in.
+// virtualInbound is the listener of a sidecar to which iptables sends all inbound traffic.
 const virtualInbound = "virtualInbound"
 
 func (e Envoy) sidecar() bool {
 	return slices.ContainsFunc(e.Listeners, func(l *listener.Listener) bool { return l.Name == virtualInbound })
 }
 
-// inboundName names a filter chain for plaintext HTTP, and no other.
+// inboundName returns the name of a listener for a filter chain with plaintext HTTP, and "" for other filter chains.
 func inboundName(chain *listener.FilterChain) string {
-	http := slices.ContainsFunc(chain.Filters, func(f *listener.Filter) bool { return f.Name == wellknown.HTTPConnectionManager })
+	http := slices.ContainsFunc(chain.Filters, func(f *listener.Filter) bool {
+		return f.Name == wellknown.HTTPConnectionManager
+	})
 	match := chain.GetFilterChainMatch()
 	switch {
 	case !http || chain.TransportSocket != nil:
@@ -157,12 +160,12 @@ func inboundName(chain *listener.FilterChain) string {
 	case match.GetDestinationPort() != nil:
 		return "inbound_" + strconv.Itoa(int(match.DestinationPort.Value))
 	case len(match.GetPrefixRanges()) > 0 && strings.Contains(match.PrefixRanges[0].AddressPrefix, ":"):
-		return "" // the like for IPv6
+		return "" // the same for IPv6
 	}
 	return "inbound_other"
 }
 
-// plainFilters are those filters that any Envoy has, also of those in a connection manager.
+// plainFilters removes Istio's own filters, also those in a connection manager.
 func plainFilters(filters []*listener.Filter) ([]*listener.Filter, error) {
 	var plain []*listener.Filter
 	for _, f := range filters {
@@ -186,5 +189,5 @@ func plainFilters(filters []*listener.Filter) ([]*listener.Filter, error) {
 	return plain, nil
 }
 
-// ofIstio tells the filters that only Istio's build of Envoy has.
+// ofIstio reports whether only Istio's build of Envoy has a filter.
 func ofIstio(filter string) bool { return strings.HasPrefix(filter, "istio.") }

@@ -14,10 +14,10 @@ import (
 	"istio.io/istio/pkg/config/schema/gvk"
 )
 
-// Check looks for what Istio takes without a word, and either leaves out or turns into something else than was meant. It returns
-// one error for each mistake, that says where it is.
+// Check finds mistakes that Istio accepts without a message: it omits such parts, or they have another effect than
+// intended. Check returns one error for each mistake, with its place.
 func (m *Mesh) Check() []error {
-	// What can not be read as it is written makes everything after it look wrong.
+	// A part that Istio cannot read would cause other errors.
 	if errs := m.checkForm(); len(errs) > 0 {
 		return errs
 	}
@@ -30,12 +30,12 @@ func (m *Mesh) Check() []error {
 		errs = append(errs, m.blame(problem))
 	}
 	if len(errs) > 0 {
-		return errs // that other things have no effect may follow from these
+		return errs // these problems may be the reason why other parts have no effect
 	}
 	return m.checkEffect(envoys)
 }
 
-// checkForm makes errors of what Istio only warns of, such as a field in a typed_config that does not exist.
+// checkForm returns Istio's warnings as errors, such as an unknown field in a typed_config.
 func (m *Mesh) checkForm() []error {
 	var errs []error
 	for _, o := range m.Objects {
@@ -58,7 +58,7 @@ func (m *Mesh) checkForm() []error {
 	return errs
 }
 
-// lines are the single errors in one of Istio's, without those that say nothing about this object.
+// lines splits an error of Istio into single errors, without lines that are not about this object.
 func lines(err error) []string {
 	if err == nil {
 		return nil
@@ -66,14 +66,15 @@ func lines(err error) []string {
 	var texts []string
 	for line := range strings.Lines(err.Error()) {
 		line = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "* "))
-		if line != "" && !strings.HasSuffix(line, "occurred:") && !strings.HasPrefix(line, "EnvoyFilter exposes internal implementation details") {
+		if line != "" && !strings.HasSuffix(line, "occurred:") &&
+			!strings.HasPrefix(line, "EnvoyFilter exposes internal implementation details") {
 			texts = append(texts, strings.TrimPrefix(line, "Envoy filter: "))
 		}
 	}
 	return texts
 }
 
-// part is an object, or one patch of an EnvoyFilter, and how errors call it.
+// part is an object, or one patch of an EnvoyFilter, and its name in errors.
 type part struct {
 	config config.Config
 	name   string
@@ -83,7 +84,7 @@ func patchName(o Object, i int) string {
 	return fmt.Sprintf("%s: configPatches[%d] (%s)", o, i, o.Spec.(*networking.EnvoyFilter).ConfigPatches[i].ApplyTo)
 }
 
-// onlyPatch is an EnvoyFilter with one of its patches.
+// onlyPatch returns an EnvoyFilter with only one of its patches.
 func onlyPatch(o Object, i int) part {
 	c := o.DeepCopy()
 	filter := c.Spec.(*networking.EnvoyFilter)
@@ -91,7 +92,7 @@ func onlyPatch(o Object, i int) part {
 	return part{c, patchName(o, i)}
 }
 
-// without calls f for each part that can be taken away, with its name and what is left.
+// without calls f for each part, with its name and all objects without that part.
 func (m *Mesh) without(f func(o Object, patch int, name string, rest []config.Config)) {
 	for i, o := range m.Objects {
 		all := make([]config.Config, len(m.Objects))
@@ -113,12 +114,12 @@ func (m *Mesh) without(f func(o Object, patch int, name string, rest []config.Co
 	}
 }
 
-// checkEffect takes away each part in turn: what then is as it was has done nothing.
+// checkEffect removes each part in turn. If the configurations of Envoy do not change, the part has no effect.
 func (m *Mesh) checkEffect(envoys []Envoy) []error {
 	var errs []error
 	m.without(func(o Object, patch int, name string, rest []config.Config) {
 		if o.GroupVersionKind == gvk.PeerAuthentication || o.GroupVersionKind == gvk.ProxyConfig {
-			return // it may say how mTLS is by default, on purpose, or be for what an Envoy is told when it starts
+			return // it may repeat the default of mTLS, or configure the start of an Envoy
 		}
 		less, err := m.generate(rest)
 		if err == nil && slices.EqualFunc(envoys, less, same) {
@@ -133,7 +134,7 @@ func (m *Mesh) checkEffect(envoys []Envoy) []error {
 
 func same(a, b Envoy) bool { return slices.EqualFunc(a.resources(), b.resources(), proto.Equal) }
 
-// hint says what there is, where the name of a virtual host or a route is not.
+// hint lists the existing names if a patch names a virtual host or a route that does not exist.
 func hint(o Object, patch int, envoys []Envoy) string {
 	filter, ok := o.Spec.(*networking.EnvoyFilter)
 	if !ok {
@@ -160,12 +161,13 @@ func hint(o Object, patch int, envoys []Envoy) string {
 	case !slices.Contains(hosts, vhost.Name):
 		return fmt.Sprintf(": there is no virtual host %q, but %s", vhost.Name, strings.Join(slices.Compact(hosts), ", "))
 	case vhost.GetRoute().GetName() != "":
-		return fmt.Sprintf(": the virtual host %s has no route %q, but %s", vhost.Name, vhost.Route.Name, strings.Join(routes, ", "))
+		return fmt.Sprintf(": the virtual host %s has no route %q, but %s", vhost.Name, vhost.Route.Name,
+			strings.Join(routes, ", "))
 	}
 	return ""
 }
 
-// virtualHosts are those that a patch with this context can match.
+// virtualHosts returns the virtual hosts that a patch with this context can match.
 func virtualHosts(envoys []Envoy, context networking.EnvoyFilter_PatchContext) []*route.VirtualHost {
 	var all []*route.VirtualHost
 	for _, e := range envoys {
@@ -187,19 +189,20 @@ func virtualHosts(envoys []Envoy, context networking.EnvoyFilter_PatchContext) [
 	return all
 }
 
-// blame finds the filter without which there is no such problem. Where several have it, it is not theirs.
+// blame finds the object that causes a problem: without it, the problem does not exist. If there is no such object,
+// the error names none.
 func (m *Mesh) blame(problem string) error {
-	var guilty string
+	var cause string
 	m.without(func(o Object, _ int, name string, rest []config.Config) {
-		if guilty != "" || o.GroupVersionKind != gvk.EnvoyFilter && o.GroupVersionKind != gvk.AuthorizationPolicy {
+		if cause != "" || o.GroupVersionKind != gvk.EnvoyFilter && o.GroupVersionKind != gvk.AuthorizationPolicy {
 			return
 		}
 		if envoys, err := m.generate(rest); err == nil && !slices.Contains(m.problems(envoys), problem) {
-			guilty = name
+			cause = name
 		}
 	})
-	if guilty == "" {
+	if cause == "" {
 		return errors.New(problem)
 	}
-	return fmt.Errorf("%s: %s", guilty, problem)
+	return fmt.Errorf("%s: %s", cause, problem)
 }

@@ -17,16 +17,16 @@ import (
 	"istio.io/istio/pkg/test"
 )
 
-// Envoy is what Istio tells one Envoy.
+// Envoy is the configuration that Istio makes for one Envoy.
 type Envoy struct {
-	// Name is "gateway", or that of the Deployment whose sidecar it is.
+	// Name is "gateway", or for a sidecar the name of the Deployment.
 	Name      string
 	Listeners []*listener.Listener
 	Routes    []*route.RouteConfiguration
 	Clusters  []*cluster.Cluster
 }
 
-// resources are all of them.
+// resources returns all resources of the configuration.
 func (e Envoy) resources() []proto.Message {
 	var all []proto.Message
 	for _, l := range e.Listeners {
@@ -41,7 +41,7 @@ func (e Envoy) resources() []proto.Message {
 	return all
 }
 
-// Generate asks Istio's control plane what it would tell each Envoy.
+// Generate lets Istio's control plane make the configuration of each Envoy.
 func (m *Mesh) Generate() ([]Envoy, error) {
 	configs := make([]config.Config, len(m.Objects))
 	for i, o := range m.Objects {
@@ -52,7 +52,7 @@ func (m *Mesh) Generate() ([]Envoy, error) {
 
 func (m *Mesh) generate(configs []config.Config) ([]Envoy, error) {
 	for _, scope := range log.Scopes() {
-		scope.SetOutputLevel(log.NoneLevel) // what it says of its own start and end helps nobody here, and what matters Check finds
+		scope.SetOutputLevel(log.NoneLevel) // its start and end do not matter here, and Check finds the mistakes
 	}
 	pods := m.pods()
 	services, instances := m.registry(pods)
@@ -68,7 +68,7 @@ func (m *Mesh) generate(configs []config.Config) ([]Envoy, error) {
 			})
 			e := Envoy{Name: p.name, Listeners: pilot.Listeners(proxy), Clusters: pilot.Clusters(proxy)}
 			e.Routes = pilot.RoutesFromListeners(proxy, e.Listeners)
-			sortByName(e.Listeners) // their order is another each time, and means nothing
+			sortByName(e.Listeners) // their order is random
 			sortByName(e.Routes)
 			sortByName(e.Clusters)
 			envoys = append(envoys, e)
@@ -77,7 +77,7 @@ func (m *Mesh) generate(configs []config.Config) ([]Envoy, error) {
 	return envoys, err
 }
 
-// HTTPFilters are the names of the HTTP filters of a listener's first filter chain, in their order.
+// HTTPFilters returns the names of the HTTP filters in a listener's first filter chain, in their order.
 func (e Envoy) HTTPFilters(listenerName string) []string {
 	var names []string
 	for _, l := range e.Listeners {
@@ -97,7 +97,7 @@ func sortByName[M interface{ GetName() string }](resources []M) {
 	slices.SortFunc(resources, func(a, b M) int { return strings.Compare(a.GetName(), b.GetName()) })
 }
 
-// routeConfigurations are those that the Envoy asks for, and those that its listeners have.
+// routeConfigurations returns the route configurations of RDS and those in listeners.
 func (e Envoy) routeConfigurations() []*route.RouteConfiguration {
 	var all []*route.RouteConfiguration
 	for _, resource := range e.resources() {
@@ -110,10 +110,10 @@ func (e Envoy) routeConfigurations() []*route.RouteConfiguration {
 	return all
 }
 
-// version is that of the proxies, which Istio makes some differences by.
+// version is the version of the proxies, on which some parts of the configuration depend.
 const version = "1.31.0"
 
-// clone keeps Istio, which changes in place what it is given, from the objects of a mesh that is asked about more than once.
+// clone copies objects for Istio, which changes them in place. A mesh generates configurations more than once.
 func clone(configs []config.Config) []config.Config {
 	copies := make([]config.Config, len(configs))
 	for i, c := range configs {

@@ -11,7 +11,7 @@ import (
 	"istio.io/istio/pkg/kube/inject"
 )
 
-// Inject puts Istio's own container into the pods of a Deployment, by the template that Istio's charts have for that.
+// Inject adds Istio's own container to the pods of a Deployment, with the template of Istio's charts.
 func (m *Mesh) Inject(d appsv1.Deployment) (*appsv1.Deployment, error) {
 	const chart = "charts/istio-control/istio-discovery/"
 	template, err := manifests.FS.ReadFile(chart + "files/injection-template.yaml")
@@ -40,7 +40,8 @@ func (m *Mesh) Inject(d appsv1.Deployment) (*appsv1.Deployment, error) {
 		return nil, err
 	}
 	var warnings []string
-	object, err := inject.IntoObject(nil, templates, values, "default", m.config, &d, func(w string) { warnings = append(warnings, w) })
+	warn := func(warning string) { warnings = append(warnings, warning) }
+	object, err := inject.IntoObject(nil, templates, values, "default", m.config, &d, warn)
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,5 @@
-// Package mesh shows what Istio makes of a set of manifests: it renders them, hands them to Istio's own control plane, and looks for
-// the mistakes that neither reports. What comes out is a configuration that a real Envoy can run.
+// Package mesh renders manifests, passes them to Istio's own control plane, and finds mistakes that neither step
+// reports. The result is a configuration that a real Envoy can run.
 package mesh
 
 import (
@@ -27,15 +27,15 @@ import (
 	"istio.io/istio/pkg/util/protomarshal"
 )
 
-// Mesh is what a cluster holds, as far as Istio looks at it.
+// Mesh has the objects of a cluster that Istio reads.
 type Mesh struct {
-	// Gateway is the Service of the gateway. It selects pods as `istioctl install` makes them, unless told otherwise.
+	// Gateway is the Service of the gateway. By default, it selects the pods that `istioctl install` makes.
 	Gateway corev1.Service
-	// Objects are those of Istio's own kinds.
+	// Objects are the objects of Istio's own kinds.
 	Objects []Object
 	// Deployments are the applications, with a sidecar or without.
 	Deployments []appsv1.Deployment
-	// ConfigMaps are there for tests to read.
+	// ConfigMaps are read by tests.
 	ConfigMaps []corev1.ConfigMap
 
 	config     *meshconfig.MeshConfig
@@ -43,7 +43,7 @@ type Mesh struct {
 	namespaces []corev1.Namespace
 }
 
-// Object is one of Istio's objects and the file it comes from.
+// Object is an object of Istio and its file.
 type Object struct {
 	config.Config
 	File   string
@@ -55,8 +55,8 @@ func (o Object) String() string {
 	return fmt.Sprintf("%s: %s %s/%s", o.File, o.GroupVersionKind.Kind, o.Namespace, o.Name)
 }
 
-// Load renders kustomizations and reads what is in them. A field that does not exist is an error, and all errors are told at once.
-// The file of mesh-wide settings has them below `meshConfig:`, as values of istiod's chart do.
+// Load renders kustomizations and reads their objects. An unknown field is an error, and all errors are reported at
+// once. The file meshConfig has the mesh-wide settings below `meshConfig:`, as values of istiod's chart do.
 func Load(meshConfig string, kustomizations ...string) (*Mesh, error) {
 	settings, err := loadMeshConfig(meshConfig)
 	errs := []error{err}
@@ -84,7 +84,7 @@ func loadMeshConfig(path string) (*meshconfig.MeshConfig, error) {
 	if err := yaml.UnmarshalStrict(text, &values); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	// What Istio does with it leaves out what it does not know.
+	// ApplyMeshConfigDefaults below ignores unknown fields.
 	if err := protomarshal.ApplyJSONStrict(string(values.MeshConfig), &meshconfig.MeshConfig{}); err != nil {
 		return nil, fmt.Errorf("%s: meshConfig: %w", path, err)
 	}
@@ -95,13 +95,13 @@ func loadMeshConfig(path string) (*meshconfig.MeshConfig, error) {
 	return settings, nil
 }
 
-// manifest is a rendered object and the file it comes from.
+// manifest is a rendered object and its file.
 type manifest struct {
 	file string
 	*kustomize.Resource
 }
 
-// render builds a kustomization in a way that lets each object say where it comes from.
+// render builds a kustomization so that each object knows its file.
 func render(dir string) ([]manifest, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -130,7 +130,7 @@ func render(dir string) ([]manifest, error) {
 		if err != nil {
 			return nil, err
 		}
-		file := filepath.Join(around, origin.Path, origin.ConfiguredIn) // the one or the other
+		file := filepath.Join(around, origin.Path, origin.ConfiguredIn) // one of them is set
 		if wd, err := os.Getwd(); err == nil {
 			if rel, err := filepath.Rel(wd, file); err == nil {
 				file = rel
@@ -141,7 +141,7 @@ func render(dir string) ([]manifest, error) {
 	return manifests, nil
 }
 
-// add takes in one object. What neither Istio nor its checks look at is left to others.
+// add adds an object. It ignores kinds that Istio does not read.
 func (m *Mesh) add(r manifest) error {
 	text, err := r.AsYAML()
 	if err != nil {
@@ -169,9 +169,10 @@ func (m *Mesh) add(r manifest) error {
 		}
 		switch {
 		case strings.HasSuffix(id.Group, ".istio.io"):
-			err = fmt.Errorf("no %s of Istio is in %s/%s", id.Kind, id.Group, id.Version)
+			err = fmt.Errorf("%s is not a kind of Istio in %s/%s", id.Kind, id.Group, id.Version)
 		case id.Group == gvk.KubernetesGateway.Group:
-			err = errors.New("it is of Kubernetes' Gateway API, which is not read here: look at what the gateway got (istioctl proxy-config)")
+			err = errors.New("an object of Kubernetes' Gateway API, which this check does not read: " +
+				"use istioctl proxy-config to see the gateway's configuration")
 		}
 	}
 	if err != nil {
@@ -199,5 +200,5 @@ func (m *Mesh) addObject(file string, schema resource.Schema, text []byte) error
 	return nil
 }
 
-// domain is that of the cluster.
+// domain is the domain of the cluster.
 const domain = "cluster.local"

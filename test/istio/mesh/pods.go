@@ -15,7 +15,7 @@ import (
 	"istio.io/istio/pilot/pkg/serviceregistry/kube"
 )
 
-// ingressGateway is the Service of the gateway, by which Istio knows that its port 80 is 8080 in the pod.
+// ingressGateway returns the Service of the gateway. It maps port 80 to port 8080 of the pod.
 func ingressGateway() corev1.Service {
 	return corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "istio-ingressgateway", Namespace: "istio-system"},
@@ -29,7 +29,7 @@ func ingressGateway() corev1.Service {
 	}
 }
 
-// pod is what a proxy is in.
+// pod is a pod with a proxy.
 type pod struct {
 	name, namespace, ip string
 	labels              map[string]string
@@ -37,7 +37,7 @@ type pod struct {
 	kind                model.NodeType
 }
 
-// pods are those with an Envoy: the gateway's first.
+// pods returns the pods with an Envoy. The pod of the gateway is the first.
 func (m *Mesh) pods() []pod {
 	pods := []pod{{
 		name: "gateway", namespace: m.Gateway.Namespace, ip: "10.0.0.1", labels: m.Gateway.Spec.Selector, kind: model.Router,
@@ -54,8 +54,8 @@ func (m *Mesh) pods() []pod {
 	return pods
 }
 
-// injects says whether the pods of a Deployment get a sidecar, by what Istio's webhooks look at. Pods of a gateway that Istio injects do
-// not: it is the one of Mesh.Gateway.
+// injects reports whether the pods of a Deployment get a sidecar, by the same labels and annotations as Istio's
+// webhooks. Pods of an injected gateway do not count, because they are those of Mesh.Gateway.
 func (m *Mesh) injects(d appsv1.Deployment) bool {
 	pod, namespace := d.Spec.Template, map[string]string{}
 	for _, n := range m.namespaces {
@@ -82,7 +82,7 @@ func containerPorts(d appsv1.Deployment) map[string]int32 {
 	return ports
 }
 
-// registry is what Istio knows of services, and which pods are behind them.
+// registry returns the services and their endpoints, in Istio's form.
 func (m *Mesh) registry(pods []pod) ([]*model.Service, []*model.ServiceInstance) {
 	var services []*model.Service
 	var instances []*model.ServiceInstance
@@ -90,7 +90,8 @@ func (m *Mesh) registry(pods []pod) ([]*model.Service, []*model.ServiceInstance)
 		service := kube.ConvertService(s, nil, domain, "", domain)
 		services = append(services, service)
 		for _, p := range pods {
-			if p.namespace != s.Namespace || len(s.Spec.Selector) == 0 || !labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(p.labels)) {
+			if p.namespace != s.Namespace || len(s.Spec.Selector) == 0 ||
+				!labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(p.labels)) {
 				continue
 			}
 			for i, port := range s.Spec.Ports {
@@ -107,7 +108,7 @@ func (m *Mesh) registry(pods []pod) ([]*model.Service, []*model.ServiceInstance)
 	return services, instances
 }
 
-// target is the port of the pod that a port of a Service leads to.
+// target returns the port of the pod for a port of a Service.
 func target(port corev1.ServicePort, p pod) int32 {
 	switch {
 	case port.TargetPort.Type == intstr.String:

@@ -23,7 +23,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
-// problems are what would make Envoy refuse a configuration, or do what nobody wants.
+// problems returns the reasons why Envoy would refuse a configuration, or would not behave as intended.
 func (m *Mesh) problems(envoys []Envoy) []string {
 	policies := m.policies()
 	var found []string
@@ -48,8 +48,9 @@ func (e Envoy) problems() []string {
 		case *rbacv3.RBAC:
 			for name := range m.Policies {
 				if strings.HasSuffix(name, "-deny-due-to-bad-CUSTOM-action") {
-					found = append(found, "whatever matches the policy gets a 403: meshConfig.extensionProviders has no such provider, "+
-						"no Service is what it names, or a policy of another provider selects the same pods")
+					found = append(found,
+						"requests that match the policy get 403: meshConfig.extensionProviders has no such provider, "+
+							"or there is no such Service, or a policy of another provider selects the same pods")
 				}
 			}
 		case *extauthz.ExtAuthz:
@@ -58,20 +59,23 @@ func (e Envoy) problems() []string {
 				timeout = m.GetHttpService().GetServerUri().GetTimeout()
 			}
 			if timeout.AsDuration() > time.Minute {
-				found = append(found, fmt.Sprintf("ext_authz waits %v for an answer, which is Istio's default: say `timeout:`", timeout.AsDuration()))
+				found = append(found, fmt.Sprintf("the timeout of ext_authz is %v, Istio's default: set `timeout:`",
+					timeout.AsDuration()))
 			}
 			if c := m.GetHttpService().GetServerUri().GetCluster(); c != "" && clusters[c] == nil {
 				found = append(found, noCluster(c))
 			}
 		case *corev3.GrpcService_EnvoyGrpc:
 			switch c := clusters[m.ClusterName]; {
-			case m.ClusterName == "sds-grpc": // each proxy brings it along
+			case m.ClusterName == "sds-grpc": // part of each proxy's bootstrap
 			case c == nil:
 				found = append(found, noCluster(m.ClusterName))
 			case c.GetType() == cluster.Cluster_ORIGINAL_DST:
-				found = append(found, fmt.Sprintf("the cluster %s is a headless Service, of which Istio believes that the client knows the address", c.Name))
+				found = append(found, fmt.Sprintf("the cluster %s is a headless Service, "+
+					"for which Istio expects that the client knows the address of a pod", c.Name))
 			case !speaksHTTP2(c):
-				found = append(found, fmt.Sprintf("the cluster %s speaks HTTP/1.1, and gRPC is HTTP/2: name the port of the Service grpc", c.Name))
+				found = append(found, fmt.Sprintf("the cluster %s uses HTTP/1.1, but gRPC needs HTTP/2: "+
+					"name the port of the Service grpc", c.Name))
 			}
 		}
 	}
@@ -84,8 +88,8 @@ func (e Envoy) problems() []string {
 	return found
 }
 
-// policies are those of the rule files in ConfigMaps. Without any, it is one with the default names of the identity
-// headers: the service may have been installed otherwise.
+// policies returns the policies of the rule files in ConfigMaps. If there is none, it returns a policy with the
+// default names of the identity headers, because the service may have been installed by other means.
 func (m *Mesh) policies() map[string]*authz.Policy {
 	all := map[string]*authz.Policy{}
 	for _, c := range m.ConfigMaps {
@@ -102,7 +106,7 @@ func (m *Mesh) policies() map[string]*authz.Policy {
 	return all
 }
 
-// identity are the problems that `extauthz check --envoy` finds.
+// identity returns the problems that `extauthz check --envoy` finds.
 func (e Envoy) identity(policies map[string]*authz.Policy) []string {
 	var listeners, routes []json.RawMessage
 	if err := errors.Join(appendJSON(&listeners, e.Listeners), appendJSON(&routes, e.Routes)); err != nil {
@@ -115,7 +119,7 @@ func (e Envoy) identity(policies map[string]*authz.Policy) []string {
 	managers, problems := envoyconfig.Check(file.File{Name: e.Name, Content: text}, policies)
 	var found []string
 	for _, p := range problems {
-		if managers > 0 || p.Line > 0 { // else this Envoy asks nothing
+		if managers > 0 || p.Line > 0 { // otherwise this Envoy does not call extauthz
 			found = append(found, p.Message)
 		}
 	}
@@ -130,10 +134,11 @@ func speaksHTTP2(c *cluster.Cluster) bool {
 	options := &httpv3.HttpProtocolOptions{}
 	packed, ok := c.TypedExtensionProtocolOptions["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"]
 	return ok && packed.UnmarshalTo(options) == nil &&
-		(options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil || options.GetUseDownstreamProtocolConfig().GetHttp2ProtocolOptions() != nil)
+		(options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil ||
+			options.GetUseDownstreamProtocolConfig().GetHttp2ProtocolOptions() != nil)
 }
 
-// validate holds a message against the rules of its proto, as Envoy will, and what is packed into it as well.
+// validate checks a message with the rules of its proto, as Envoy does. It also checks the messages packed into it.
 func validate(m proto.Message) error {
 	invalid := func(m proto.Message) error {
 		rules, ok := m.(interface{ Validate() error })
@@ -144,7 +149,7 @@ func validate(m proto.Message) error {
 		if err == nil {
 			return nil
 		}
-		steps := strings.Split(err.Error(), " | caused by: ") // from the outside to what is wrong
+		steps := strings.Split(err.Error(), " | caused by: ") // the last one is the cause
 		return errors.New(steps[len(steps)-1])
 	}
 	err := invalid(m)
@@ -158,11 +163,11 @@ func validate(m proto.Message) error {
 	return err
 }
 
-// visit calls f for a message and all messages in it, those that are packed into an Any included.
+// visit calls f for a message and all messages in it, including those packed into an Any.
 func visit(m proto.Message, f func(proto.Message)) {
 	f(m)
 	if packed, ok := m.(*anypb.Any); ok {
-		// A type that is not known here was not known to Istio either, which would have said so.
+		// Istio would have reported an unknown type.
 		if inner, err := packed.UnmarshalNew(); err == nil {
 			visit(inner, f)
 		}
