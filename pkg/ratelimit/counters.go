@@ -93,15 +93,6 @@ func (r *Rules) counters(rule *Rule, entries []descriptors.Entry) *Counters {
 	return r.named.get(ruleName{rule.Domain, rule.metricName(entries)})
 }
 
-// hasDynamicName reports whether the rule's name in metrics carries values of requests.
-func hasDynamicName(path []Node) bool {
-	dynamic := path[len(path)-1].DetailedMetric
-	for _, n := range path {
-		dynamic = dynamic || n.ValueToMetric
-	}
-	return dynamic
-}
-
 // metricName is the rule's name with the values of a request where detailed_metric (all of them) or value_to_metric (that of
 // the level) ask for it.
 func (r *Rule) metricName(entries []descriptors.Entry) string {

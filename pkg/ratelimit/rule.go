@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -78,8 +79,9 @@ func (r *Rules) newRule(domain string, path []Node) *Rule {
 	node := path[len(path)-1]
 	rule := &Rule{
 		Node: node, Domain: domain, Name: pathName(path),
-		Unlimited: node.RateLimit != nil && node.RateLimit.Unlimited && len(node.Limits) == 0,
-		path:      path, dynamicName: hasDynamicName(path),
+		Unlimited:   node.RateLimit != nil && node.RateLimit.Unlimited && len(node.Limits) == 0,
+		path:        path,
+		dynamicName: node.DetailedMetric || slices.ContainsFunc(path, func(n Node) bool { return n.ValueToMetric }),
 	}
 	rule.Counters = r.named.fixed(ruleName{domain, rule.Name}, r.options.Before)
 	for i, n := range path {

@@ -23,7 +23,7 @@ func (s *Server) log(ctx context.Context, r *authz.Request, a *answer, took time
 	attrs := make([]slog.Attr, 0, 20)
 	text := func(key, value string) {
 		if value != "" {
-			attrs = append(attrs, slog.String(key, cut(value)))
+			attrs = append(attrs, slog.String(key, value[:min(len(value), maxLogged)]))
 		}
 	}
 	text("verdict", verdict(d.Verdict))
@@ -55,13 +55,6 @@ func (s *Server) log(ctx context.Context, r *authz.Request, a *answer, took time
 	}
 	// The caller may have gone; the line is written all the same.
 	s.cfg.Log.LogAttrs(context.WithoutCancel(ctx), slog.LevelDebug, "decided", attrs...)
-}
-
-func cut(s string) string {
-	if len(s) > maxLogged {
-		return s[:maxLogged]
-	}
-	return s
 }
 
 func verdict(v authz.Verdict) string {

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -162,10 +163,7 @@ func (c *checkRequest) rawHeader(msg string) error {
 		}
 		return nil
 	})
-	if raw != "" {
-		value = raw
-	}
-	c.addHeader(key, value)
+	c.addHeader(key, cmp.Or(raw, value))
 	return err
 }
 

@@ -171,7 +171,7 @@ func (r *Request) Decide(now int64, loaded []Loaded, o *Outcome) {
 		t.charge(b, d, o.Allowed)
 		t.describe(now, &b.State, d, o.Allowed)
 		if !o.Allowed {
-			w.add(t, t.wait(now, &b.State, d))
+			w.add(t, now, &b.State, d)
 		}
 	}
 	o.RetryAfter = w.retryAfter()
@@ -227,26 +227,23 @@ func (t *Take) charge(b *Loaded, d *Decision, requestAllowed bool) {
 // describe fills in the decision, of which Allowed is known, from a State that has been rolled to now.
 func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
 	d.RetryAfter, d.NextIn, d.Delay, d.ExpireAt = 0, 0, 0, 0
+	if s.Empty() { // after a refund: a bucket that nobody has used has no time of its own
+		s.Last = now
+	}
+	if !d.Allowed {
+		d.RetryAfter = t.retryAfter(now, s)
+	}
 	alg := registry[t.Limit.Algorithm].engine
 	if t.Limit.Requests == 0 {
 		d.Remaining, d.ResetAfter = 0, 0
 		if t.Limit.Algorithm == FixedWindow {
 			d.ResetAfter = alg.drain(&t.Limit, &State{Last: now})
 		}
-		if !d.Allowed {
-			d.RetryAfter = Never
-		}
 		return
-	}
-	if s.Empty() { // after a refund: a bucket that nobody has used has no time of its own
-		s.Last = now
 	}
 	late := s.Last - now // the clock is this far behind the bucket
 	d.Remaining = alg.remaining(&t.Limit, s)
 	d.ResetAfter = late + alg.drain(&t.Limit, s)
-	if !d.Allowed {
-		d.RetryAfter = t.retryAfter(now, s)
-	}
 	if d.Remaining < t.Limit.Capacity() {
 		d.NextIn = late + alg.wait(&t.Limit, s, d.Remaining+1)
 	}
@@ -256,14 +253,6 @@ func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
 	if t.Limit.Algorithm.HasBurst() && requestAllowed && d.Allowed {
 		d.Delay = t.early(now, s)
 	}
-}
-
-// wait is how long the take makes its request wait, which is denied. A take that fitted waits too if it was charged for the denial.
-func (t *Take) wait(now int64, s *State, d *Decision) int64 {
-	if d.Allowed && t.CountDenied {
-		return t.retryAfter(now, s)
-	}
-	return d.RetryAfter
 }
 
 // retryAfter returns the least wait, from now, after which the take fits its bucket as that is after the decision, or Never. A
@@ -300,7 +289,12 @@ type waits struct {
 	quotas          bool
 }
 
-func (w *waits) add(t *Take, wait int64) {
+// add adds a take, which waits too if it fitted and was charged for the denial.
+func (w *waits) add(t *Take, now int64, s *State, d *Decision) {
+	wait := d.RetryAfter
+	if d.Allowed && t.CountDenied {
+		wait = t.retryAfter(now, s)
+	}
 	switch t.Role {
 	case Enforce:
 		w.enforced = later(w.enforced, wait)

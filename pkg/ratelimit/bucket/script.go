@@ -110,7 +110,7 @@ func (r *Request) Answer(line string, now int64, s *State, o *Outcome) error {
 		s.at(&t.Limit, now)
 		t.describe(now, s, d, o.Allowed)
 		if !o.Allowed {
-			w.add(t, t.wait(now, s, d))
+			w.add(t, now, s, d)
 		}
 	}
 	o.RetryAfter = w.retryAfter()
