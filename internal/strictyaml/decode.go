@@ -46,7 +46,6 @@ func (d *decoder) object(s *section, f field, into reflect.Value) bool {
 		i := slices.Index(s.names, f.key)
 		if i < 0 {
 			d.unknownKey(s, f)
-			v.strange = true
 			v.meant = append(v.meant, suggest.Closest(f.key, s.names))
 			continue
 		}

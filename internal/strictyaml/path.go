@@ -26,7 +26,7 @@ func (doc *Document) find(path string) spot {
 	for path != "" {
 		next, at, rest := v.step(path)
 		if next == nil {
-			s.at, s.strange, s.absent = s.key, v.strange, true // at the key of what lacks it
+			s.at, s.strange, s.absent = s.key, v.meant != nil, true // at the key of what lacks it
 			s.sound = !slices.ContainsFunc(v.meant, func(key string) bool { return key != "" && begins(path, key) })
 			return s
 		}
@@ -37,7 +37,7 @@ func (doc *Document) find(path string) spot {
 			return s
 		}
 	}
-	s.strange, s.sound = v.strange, !v.partial
+	s.strange, s.sound = v.meant != nil, !v.partial
 	return s
 }
 

@@ -37,10 +37,8 @@ type Value struct {
 	items []*Value
 	// unread says that the value could not be read, which was reported; partial that an element of a list could not.
 	unread, partial bool
-	// strange says that a map has an unknown key, which was reported. meant are the keys that such ones may stand
-	// for.
-	strange bool
-	meant   []string
+	// meant has an element for each unknown key of a map, which was reported: the key that it may stand for, or "".
+	meant []string
 }
 
 // Fields returns the keys and values of a map, in the order of the file, those of a merge key first.

@@ -20,9 +20,9 @@ const QuietPeriod = 10 * time.Second
 // Watcher follows the rule files of a directory. A file may be cut off: its writer is slow, or the disk is full. So
 //
 //   - a text that is the beginning of the one in force is refused. After QuietPeriod, Reload takes it all the same;
-//   - rules of files that were written to in their places, or are gone, are held until the files have been
-//     unchanged for QuietPeriod, whatever happens to other files, if they restrict access less than those in force, or lack more than half of a
-//     domain's limits. A file that was renamed into place is not held, because it was complete before.
+//   - rules of files that were written to in their places, or are gone, are held until the files have been unchanged
+//     for QuietPeriod, whatever happens to other files, if they restrict access less than those in force, or lack
+//     more than half of a domain's limits. A file that was renamed into place was complete before, and is not held.
 //
 // A directory that was replaced in one step (by a swap of the link ..data, or of a link to it) is trusted. Use
 // NewWatcher.
