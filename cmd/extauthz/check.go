@@ -40,7 +40,7 @@ With --envoy it compares a configuration of Envoy with the policies of the rules
 	c.RunE = func(_ *cobra.Command, paths []string) error {
 		for _, path := range paths {
 			if _, err := os.Stat(path); path != file.Stdin && errors.Is(err, fs.ErrNotExist) {
-				return &startError{fmt.Errorf("there is no file or directory %s", path)}
+				return &startError{error: fmt.Errorf("there is no file or directory %s", path)}
 			}
 		}
 		s, err := p.readSettings()

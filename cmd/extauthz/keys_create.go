@@ -58,7 +58,7 @@ func (k *keyCommand) create() *cobra.Command {
 	c.RunE = k.withPlace(func(ctx context.Context, s *service.Settings, place keyPlace, _ []string) error {
 		secret, err := s.ServerSecret()
 		if err != nil {
-			return &startError{err}
+			return &startError{error: err}
 		}
 		key, err := k.newKey(&record, weak)
 		if err != nil {
@@ -66,7 +66,7 @@ func (k *keyCommand) create() *cobra.Command {
 		}
 		record.Hash = secret.Hash(key)
 		if err := record.Err(); err != nil {
-			return &usageError{err}
+			return usage("%w", err)
 		}
 		if err := place.add(ctx, record); err != nil {
 			return fmt.Errorf("%s: %w", place, err)

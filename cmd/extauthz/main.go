@@ -58,14 +58,14 @@ func (p *program) run(args []string) int {
 	}
 	name := strings.Replace(command.CommandPath(), " ", ": ", 1)
 	fmt.Fprintf(p.stderr, "%s: %s\n", name, apikey.Mask(err.Error())) // a key may be in the wrong place
-	if _, ok := errors.AsType[*usageError](err); ok {
+	start, ok := errors.AsType[*startError](err)
+	if !ok {
+		return exitFailed
+	}
+	if start.usage {
 		fmt.Fprintf(p.stderr, "(%s --help lists all flags)\n", command.CommandPath())
-		return exitNoStart
 	}
-	if _, ok := errors.AsType[*startError](err); ok {
-		return exitNoStart
-	}
-	return exitFailed
+	return exitNoStart
 }
 
 // root is the command extauthz with all subcommands.
@@ -92,13 +92,14 @@ func (p *program) root() *cobra.Command {
 	return root
 }
 
-// usageError is a mistake in the arguments.
-type usageError struct{ error }
+// startError is the reason why a command could not start.
+type startError struct {
+	error
+	usage bool // it is a mistake in the arguments
+}
 
-func usage(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
-
-// startError is the reason why a command could not start, other than a mistake in its arguments.
-type startError struct{ error }
+// usage returns the error of a mistake in the arguments.
+func usage(format string, args ...any) error { return &startError{fmt.Errorf(format, args...), true} }
 
 // errReported is the error of a command that has reported what is wrong itself.
 var errReported = errors.New("mistakes were reported")
@@ -108,14 +109,14 @@ func serverError(err error) error {
 	if _, ran := errors.AsType[*service.StopError](err); ran || err == nil {
 		return err
 	}
-	return &startError{err}
+	return &startError{error: err}
 }
 
 // readSettings reads the settings from the environment.
 func (p *program) readSettings() (*service.Settings, error) {
 	s, err := service.ReadSettings(p.env)
 	if err != nil {
-		return nil, &startError{fmt.Errorf("the environment has mistakes:\n%w\n(extauthz settings lists all settings)", err)}
+		return nil, &startError{error: fmt.Errorf("the environment has mistakes:\n%w\n(extauthz settings lists all settings)", err)}
 	}
 	return s, nil
 }
@@ -174,9 +175,9 @@ func flagError(c *cobra.Command, err error) error {
 		return usage("unknown flag %s%s", name, service.DidYouMean(meant, names...))
 	}
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		return &usageError{invalidValue(c, invalid)}
+		return usage("%w", invalidValue(c, invalid))
 	}
-	return &usageError{err}
+	return usage("%w", err)
 }
 
 // invalidValue returns what is wrong with the value of a flag. `-owner` is read as `-o wner`.

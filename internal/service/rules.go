@@ -109,7 +109,9 @@ func (r *ruleSource) update(u rules.Update) {
 		r.refuse(u.Set.Generation, u.Problems)
 		return
 	case u.Held:
-		r.hold(u.Lost)
+		r.mu.Lock()
+		r.refused, r.held = nil, u.Lost
+		r.mu.Unlock()
 		log.Warn("rules were changed in place and lack some of what the active rules restrict; they take effect when the files have been unchanged "+
 			"for "+file.QuietPeriod.String()+" (a file that is renamed into place takes effect at once)", "lost", u.Lost)
 		return
@@ -120,13 +122,6 @@ func (r *ruleSource) update(u rules.Update) {
 		log = log.With("lost", u.Lost)
 	}
 	log.Warn("rules reloaded")
-}
-
-// hold notes that newer rules wait, and what they lack.
-func (r *ruleSource) hold(lost []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.refused, r.held = nil, lost
 }
 
 func (r *ruleSource) accept(set rules.Set) {
