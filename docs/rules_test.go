@@ -37,3 +37,20 @@ func TestRuleFilesLoad(t *testing.T) {
 		t.Errorf("found %d rule files in the documentation, want at least 4", loaded)
 	}
 }
+
+// TestTutorialMistakes makes the two mistakes of the tutorial in the sample, and compares what is reported with the page.
+func TestTutorialMistakes(t *testing.T) {
+	sample := testenv.RepoFile(t, "internal/service/sample/sample.yaml")
+	sample = strings.Replace(sample, "requests_per_unit: 5", "requests_per_unti: 5", 1)
+	sample = strings.Replace(sample, "unit: second", "unit: secnod", 1)
+	_, problems := file.Parse([]file.File{{Name: "rules/sample.yaml", Content: []byte(sample)}}, file.Config{})
+	page := testenv.RepoFile(t, "docs/tutorial.md")
+	if len(problems) != 2 {
+		t.Errorf("got %d problems, want 2", len(problems))
+	}
+	for _, p := range problems {
+		if !strings.Contains(page, p.String()) {
+			t.Errorf("docs/tutorial.md does not show:\n%s", p)
+		}
+	}
+}
