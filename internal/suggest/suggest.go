@@ -66,8 +66,8 @@ func DidYouMean(written string, words []string) string {
 	return ""
 }
 
-// Closest returns the word that was most likely meant: one that differs in case, hyphens or underscores only, the only one
-// that begins with what was written, or the one a few typing mistakes away. It returns "" when there is none.
+// Closest returns the word that was most likely meant: one that differs in case, hyphens or underscores only, the only
+// one that begins with what was written, or the one a few typing mistakes away. It returns "" when there is none.
 func Closest(written string, words []string) string {
 	w := bare(written)
 	if w == "" || len(w) > 64 {

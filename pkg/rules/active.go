@@ -23,8 +23,8 @@ type Options struct {
 	Headers reply.Headers
 }
 
-// Live has the active rules: everything that decides a request reads them here. Use NewLive. It is safe for concurrent use,
-// but Activate is for one goroutine at a time.
+// Live has the active rules: everything that decides a request reads them here. Use NewLive. It is safe for concurrent
+// use, but Activate is for one goroutine at a time.
 type Live struct {
 	options Options
 	active  atomic.Pointer[Active]
@@ -37,8 +37,8 @@ func NewLive(o Options) *Live {
 	return l
 }
 
-// Activate compiles a set and makes it the active one. It calls prepare, if that is not nil, before a request can be decided by
-// the set. Counters of rules that were active before go on.
+// Activate compiles a set and makes it the active one. It calls prepare, if that is not nil, before a request can be
+// decided by the set. Counters of rules that were active before go on.
 func (l *Live) Activate(set Set, prepare func(*Active)) {
 	a := l.compile(set, l.Limits())
 	if prepare != nil {

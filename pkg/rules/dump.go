@@ -10,8 +10,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// Dump explains active rules as text, one line a limit: what the debug port of envoyproxy/ratelimit shows as /rlconfig, and at
-// the end of each line, behind its last comma, what only this service knows. A line for each policy of authorization follows.
+// Dump explains active rules as text, one line a limit: what the debug port of envoyproxy/ratelimit shows as
+// /rlconfig, and behind its last comma what only this service knows. A line for each policy of authorization follows.
 func Dump(a *Active) string {
 	var b strings.Builder
 	for _, r := range a.Limits.All() {

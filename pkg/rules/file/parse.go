@@ -108,7 +108,9 @@ func add(set *rules.Set, doc *strictyaml.Document, r *root, cfg Config) {
 	if first := set.Policies[r.Name]; first != nil {
 		doc.Add("", suggest.Mistake{
 			Path: "authz", OnKey: true, Message: "a second `authz` for domain " + suggest.Quoted(r.Name),
-			Hints: []string{"the first is at " + first.Position + ": put all of it into one file; `descriptors` may be in several"},
+			Hints: []string{
+				"the first is at " + first.Position + ": put all of it into one file; `descriptors` may be in several",
+			},
 		})
 		return
 	}
