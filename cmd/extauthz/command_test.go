@@ -87,6 +87,7 @@ func TestCommands(t *testing.T) {
 		{args: "schema authz.jwtt", code: 2, stderr: "schema: rule files have no key `authz.jwtt` (did you mean jwt?)"},
 		{args: "schema jwt.access", code: 2, stderr: "have no key `jwt.access` (did you mean access?)"},
 		{args: "schema zzz", code: 2, stderr: "schema: rule files have no key `zzz`\n"},
+		{args: "schema .", code: 0, stdout: "a rule file: map\n\nA rule file is YAML"},
 		{args: "schema authz jwt", code: 2, stderr: "schema: want one key at most, such as authz.jwt"},
 		{args: "__complete schema ''", code: 0, stdout: "authz.credentials.jwt.leeway\tHow far the clocks"},
 		{args: "settings", code: 0, stdout: "REDIS_TIMEOUT"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -53,13 +54,15 @@ func find(rules *strictyaml.Field, path string) (found []*strictyaml.Field) {
 }
 
 func printField(b *strings.Builder, f *strictyaml.Field) {
-	fmt.Fprintf(b, "%s: %s\n", f.Path, plain(f.Type))
+	fmt.Fprintf(b, "%s: %s\n", cmp.Or(f.Path, "a rule file"), plain(f.Type))
 	for _, tag := range []struct{ name, text string }{{"default", f.Default}, {"example", f.Example}} {
 		if tag.text != "" {
 			fmt.Fprintf(b, "%s: %s\n", tag.name, tag.text)
 		}
 	}
-	fmt.Fprintf(b, "\n%s\n", f.Doc)
+	if f.Doc != "" {
+		fmt.Fprintf(b, "\n%s\n", f.Doc)
+	}
 	if f.Note != "" {
 		fmt.Fprintf(b, "\n%s\n", plain(f.Note))
 	}

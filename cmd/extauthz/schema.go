@@ -21,7 +21,7 @@ The path is relative to the rule file. Keep the schema outside of the directory 
 extauthz check finds more mistakes than a schema can.
 
 With a KEY, it explains that key: type, default, meaning and the keys below it. KEY is a path such as authz.credentials.jwt.
-It can leave out keys: authz.jwt is the same.`,
+It can leave out keys: authz.jwt is the same. A dot stands for the whole file.`,
 		Example: `  extauthz schema >extauthz.schema.json
   extauthz schema authz.jwt
   extauthz schema rate_limit.burst`,

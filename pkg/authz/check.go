@@ -104,7 +104,7 @@ func (c *checker) checkAnybody() {
 	for i := range c.Access {
 		if len(c.Access[i].Scopes) > 0 {
 			c.Key(ratelimit.Element("access", i)+".scopes", understood...).Warn(
-				"nobody has a scope: there is no `api_key` or `jwt` in `credentials`",
+				"no credential has a scope: there is no `api_key` or `jwt` in `credentials`",
 				"this rule denies every request that it matches")
 		}
 	}

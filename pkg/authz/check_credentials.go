@@ -154,7 +154,7 @@ func (c *checker) checkAlgorithms(path string, names []string) {
 		case slices.Contains(known, name):
 		case strings.HasPrefix(strings.ToUpper(name), "HS"):
 			c.At(at).Fail("tokens are not accepted with "+suggest.Quoted(name),
-				"its key signs as well as it checks: whoever knows it here could make tokens, and a public key taken for it would let everybody",
+				"the key that checks such a token also makes tokens, so this service must not have it",
 				want)
 		case strings.EqualFold(name, "none"):
 			c.At(at).Fail(

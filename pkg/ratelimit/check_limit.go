@@ -28,7 +28,7 @@ func (c *checker) checkLimit(l *Limit, at string, keys []string) {
 	}
 	if l.Requests == nil {
 		c.Key(at, at+".requests_per_unit").Warn("a rate limit without `requests_per_unit` denies every request",
-			"add it; `requests_per_unit: 0` says that this is meant")
+			"add it, or write `requests_per_unit: 0` to deny all requests")
 	}
 	if l.OnStoreError != 0 && !l.OnStoreError.known() {
 		c.At(at+".on_store_error").Fail(fmt.Sprintf("`on_store_error` cannot be `%d`", l.OnStoreError),
