@@ -11,7 +11,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
-// TestRuleFilesLoad loads every rule file that README.md and docs/ show.
+// TestRuleFilesLoad loads every rule file in README.md and docs/.
 func TestRuleFilesLoad(t *testing.T) {
 	root := os.DirFS(testenv.RepoRoot(t))
 	pages, err := fs.Glob(root, "docs/*.md")
@@ -26,7 +26,8 @@ func TestRuleFilesLoad(t *testing.T) {
 				break
 			}
 			block, after, _ := strings.Cut(after, "\n```")
-			_, problems := file.Parse([]file.File{{Name: path.Base(page) + ".yaml", Content: []byte("domain: " + block)}}, file.Config{})
+			rules := file.File{Name: path.Base(page) + ".yaml", Content: []byte("domain: " + block)}
+			_, problems := file.Parse([]file.File{rules}, file.Config{})
 			if err := problems.Err(); err != nil {
 				t.Errorf("%s: %v", page, err)
 			}
