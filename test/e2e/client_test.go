@@ -19,17 +19,19 @@ type proxy struct {
 	tls  *tls.Config // for clients; nil for plain HTTP
 }
 
-// asked returns a counter of Envoy's rate limit filter: ok, over_limit, error or failure_mode_allowed.
-func (p *proxy) asked(outcome string) int { return p.Stat("cluster.application.ratelimit." + outcome) }
+// ratelimitStat returns a counter of Envoy's rate limit filter: ok, over_limit, error or failure_mode_allowed.
+func (p *proxy) ratelimitStat(outcome string) int {
+	return p.Stat("cluster.application.ratelimit." + outcome)
+}
 
-// neverFailed checks that no call of Envoy's rate limit filter failed. Envoy would have allowed that request without
-// a limit.
-func (p *proxy) neverFailed(t *testing.T) {
+// checkNoFailures checks that no call of Envoy's rate limit filter failed. Envoy would have allowed that request
+// without a limit.
+func (p *proxy) checkNoFailures(t *testing.T) {
 	t.Helper()
-	if n := p.asked("error"); n != 0 {
+	if n := p.ratelimitStat("error"); n != 0 {
 		t.Errorf("ratelimit.error: got %d, want 0: these requests were allowed without a limit", n)
 	}
-	if p.asked("ok") == 0 {
+	if p.ratelimitStat("ok") == 0 {
 		t.Error("ratelimit.ok: got 0: Envoy did not call the service")
 	}
 }

@@ -98,9 +98,9 @@ func curl(t *testing.T, command string, words map[string]string) call {
 	return c
 }
 
-// holds makes the requests of a block and compares the answers with those of the page. Numbers may differ by the
-// seconds that have passed.
-func (p *proxy) holds(t *testing.T, console string, words map[string]string) {
+// checkExamples makes the requests of a block and compares the answers with those of the page. Numbers may differ by
+// the seconds that have passed.
+func (p *proxy) checkExamples(t *testing.T, console string, words map[string]string) {
 	t.Helper()
 	begin := time.Now()
 	for _, e := range examples(t, console, words) {

@@ -93,11 +93,11 @@ func TestStoreErrorPolicies(t *testing.T) {
 	if n := service.metric(t, "extauthz_store_up"); n != 0 {
 		t.Errorf("extauthz_store_up: got %d, want 0", n)
 	}
-	wantSaid(t, service, "redis does not answer")
+	wantLog(t, service, "redis does not answer")
 
 	server.Restart()
 	awaitStatus(t, authz, get("/deny"), http.StatusOK)
-	wantSaid(t, service, "redis answers again")
+	wantLog(t, service, "redis answers again")
 	testenv.Eventually(t, func() error {
 		if n := service.metric(t, "extauthz_store_up"); n != 1 {
 			return fmt.Errorf("extauthz_store_up is %d", n)
@@ -122,7 +122,7 @@ func TestRedisFull(t *testing.T) {
 	if allowed, denied := limits.tally(t, 5, claim("local")); allowed != 3 {
 		t.Errorf("ratelimit: got %d allowed and %d denied; want 3 and 2, decided in local memory", allowed, denied)
 	}
-	wantSaid(t, service, "reason=OOM")
+	wantLog(t, service, "reason=OOM")
 	if n := service.metric(t, `extauthz_store_undecided_total{reason="OOM"}`); n < 6 {
 		t.Errorf("extauthz_store_undecided_total of OOM: got %d, want at least the 6 that were allowed", n)
 	}
@@ -146,7 +146,7 @@ func TestServiceSilent(t *testing.T) {
 	}
 	for name, n := range map[string]int{
 		"ext_authz.error": authz.Stat("cluster.application.ext_authz.error"),
-		"ratelimit.error": limits.asked("error"),
+		"ratelimit.error": limits.ratelimitStat("error"),
 	} {
 		if n != 1 {
 			t.Errorf("%s: got %d, want 1", name, n)
@@ -241,14 +241,14 @@ func TestIssuerAway(t *testing.T) {
 	if n := service.metric(t, fmt.Sprintf("extauthz_jwks_keys{source=%q}", issuer.file)); n != 0 {
 		t.Errorf("extauthz_jwks_keys: got %d, want 0", n)
 	}
-	wantSaid(t, service, "the keys of an issuer cannot be read")
+	wantLog(t, service, "the keys of an issuer cannot be read")
 
 	issuer.rotate(t, "second")
 	awaitStatus(t, envoy, get("/", issuer.bearer(t, nil)), http.StatusOK)
 }
 
-// wantSaid waits until the service has logged this text.
-func wantSaid(t *testing.T, s *service, want string) {
+// wantLog waits until the service has logged this text.
+func wantLog(t *testing.T, s *service, want string) {
 	t.Helper()
 	testenv.Eventually(t, func() error {
 		if !strings.Contains(s.Output(), want) {

@@ -43,12 +43,12 @@ func testBothFilters(t *testing.T, s *shop) {
 		}
 	})
 	t.Run("if ext_authz denies, Envoy does not call ratelimit", func(t *testing.T) {
-		before := s.asked("ok") + s.asked("over_limit")
+		before := s.ratelimitStat("ok") + s.ratelimitStat("over_limit")
 		if a := s.do(t, get("/")); a.status != http.StatusUnauthorized {
 			t.Fatalf("got %d, want 401", a.status)
 		}
-		if asked := s.asked("ok") + s.asked("over_limit"); asked != before {
-			t.Errorf("Envoy called ratelimit %d times, want 0", asked-before)
+		if calls := s.ratelimitStat("ok") + s.ratelimitStat("over_limit"); calls != before {
+			t.Errorf("Envoy called ratelimit %d times, want 0", calls-before)
 		}
 	})
 	// Both filters limit one address and one owner.

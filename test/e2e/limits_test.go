@@ -37,7 +37,7 @@ func TestRouteLimits(t *testing.T) {
 			t.Run("gRPC", func(t *testing.T) { testGRPC(t, envoy) })
 			t.Run("hostile values", func(t *testing.T) { testHostileValues(t, envoy) })
 			t.Run("no device", func(t *testing.T) { testNoDevice(t, envoy) })
-			envoy.neverFailed(t)
+			envoy.checkNoFailures(t)
 		})
 	}
 }
@@ -52,7 +52,7 @@ func testAnswers(t *testing.T, envoy *proxy) {
 	const week = 7 * 24 * 60 * 60
 	policy := fmt.Sprintf(`"rewards-per-device";q=5;w=%d`, week)
 	for left := 4; left >= 0; left-- {
-		a := envoy.do(t, claim("told"))
+		a := envoy.do(t, claim("answers"))
 		if want := fmt.Sprintf(`"rewards-per-device";r=%d;t=`, left); a.status != http.StatusOK ||
 			!strings.HasPrefix(a.header.Get("RateLimit"), want) || a.header.Get("RateLimit-Policy") != policy {
 			t.Errorf("with %d left: got %d and %v; want 200, ratelimit: %s..., ratelimit-policy: %s",
@@ -66,7 +66,7 @@ func testAnswers(t *testing.T, envoy *proxy) {
 		}
 	}
 
-	a := envoy.do(t, claim("told"))
+	a := envoy.do(t, claim("answers"))
 	if a.status != http.StatusTooManyRequests {
 		t.Fatalf("the sixth: got %d, want 429", a.status)
 	}

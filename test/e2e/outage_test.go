@@ -42,7 +42,7 @@ func TestRedisAway(t *testing.T) {
 			if allowed, denied := envoy.tally(t, 5+5+1, claim("afterwards")); allowed < 5 || denied == 0 {
 				t.Errorf("after Redis is back: got %d allowed and %d denied; want at least 5 and 1", allowed, denied)
 			}
-			envoy.neverFailed(t)
+			envoy.checkNoFailures(t)
 		})
 	}
 }
@@ -78,7 +78,7 @@ func TestServiceAway(t *testing.T) {
 			t.Errorf("got %d allowed and %d denied; want %d allowed", allowed, denied, n)
 		}
 		for _, outcome := range []string{"error", "failure_mode_allowed"} {
-			if got := envoy.asked(outcome); got != n {
+			if got := envoy.ratelimitStat(outcome); got != n {
 				t.Errorf("ratelimit.%s: got %d, want %d", outcome, got, n)
 			}
 		}

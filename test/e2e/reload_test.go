@@ -51,7 +51,7 @@ descriptors:
 	awaitPolicy(t, envoy, `"per-device";q=4;w=3600`)
 	replace(t, file, rules(6))
 	awaitPolicy(t, envoy, `"per-device";q=6;w=3600`)
-	envoy.neverFailed(t)
+	envoy.checkNoFailures(t)
 }
 
 // awaitPolicy repeats a request until the response has this ratelimit-policy.

@@ -193,11 +193,11 @@ func (e *editor) receive(t *testing.T) (m received) {
 		t.Fatal(err)
 	}
 	if m.Method == "workspace/configuration" {
-		var asked struct{ Items []any }
-		if err := json.Unmarshal(m.Params, &asked); err != nil {
+		var params struct{ Items []any }
+		if err := json.Unmarshal(m.Params, &params); err != nil {
 			t.Fatal(err)
 		}
-		settings := make([]struct{}, len(asked.Items))
+		settings := make([]struct{}, len(params.Items))
 		e.send(t, message{ID: m.ID, Result: settings})
 	}
 	return m

@@ -29,7 +29,7 @@ func TestSidecar(t *testing.T) {
 			t.Fatalf("got %d %s, want 200", a.status, a.body)
 		}
 		wantList(t, a, "Ratelimit-Policy", `"per-owner";q=5;w=60`, `"posts-per-user";q=2;w=1`)
-		envoy.neverFailed(t)
+		envoy.checkNoFailures(t)
 	})
 	if err := service.Terminate(); err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func TestSidecar(t *testing.T) {
 		if got := envoy.Stat("cluster.application.ext_authz.error"); got != 1 {
 			t.Errorf("ext_authz.error: got %d, want 1", got)
 		}
-		if got := envoy.asked("error"); got != 0 {
+		if got := envoy.ratelimitStat("error"); got != 0 {
 			t.Errorf("ratelimit.error: got %d, want 0, because ext_authz answers first", got)
 		}
 	})

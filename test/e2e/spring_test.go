@@ -51,7 +51,7 @@ func TestSpring(t *testing.T) {
 			service := startService(t, append(keys.environment, "RUNTIME_ROOT="+root, "RESPONSE_HEADERS="+variant.headers)...)
 			envoy := startEnvoy(t, service.grpcPort, pageRoutes)
 			for _, console := range mine {
-				envoy.holds(t, console, words)
+				envoy.checkExamples(t, console, words)
 			}
 		})
 	}

@@ -16,7 +16,10 @@ func TestTour(t *testing.T) {
 	t.Parallel()
 	service := startService(t)
 	envoy := startEnvoy(t, service.grpcPort)
-	t.Run("the README", func(t *testing.T) { envoy.holds(t, block(t, "README.md", "console", `"x-api-key: demo"`), nil) })
+	t.Run("the README", func(t *testing.T) {
+		envoy.checkExamples(t, block(t, "README.md", "console", `"x-api-key: demo"`),
+			nil)
+	})
 	t.Run("the banner", func(t *testing.T) { testBanner(t, service) })
 
 	t.Run("paths without a credential", func(t *testing.T) {
@@ -36,7 +39,7 @@ func TestTour(t *testing.T) {
 			}
 		}
 	})
-	envoy.neverFailed(t)
+	envoy.checkNoFailures(t)
 }
 
 // TestTourOfRoutes posts with the key of the sample. The routes limit by its owner and plan.
@@ -57,7 +60,7 @@ func TestTourOfRoutes(t *testing.T) {
 	if a := envoy.invoke(t, "/echo.Echo/Say", "x-api-key", "demo"); a.Code() != 0 {
 		t.Errorf("a gRPC client: got %v, want OK", a)
 	}
-	envoy.neverFailed(t)
+	envoy.checkNoFailures(t)
 }
 
 // TestTourOfPaths posts to other spellings of the path. An application treats them as the same path, and so must the
@@ -79,7 +82,7 @@ func TestTourOfPaths(t *testing.T) {
 				http.StatusTemporaryRedirect, want)
 		}
 	}
-	envoy.neverFailed(t)
+	envoy.checkNoFailures(t)
 }
 
 // testBanner makes the request that the service logs when it starts without a configuration. The sixth one gets 429.

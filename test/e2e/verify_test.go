@@ -21,7 +21,7 @@ func TestVerify(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()
 		envoy, walk := composed(t)
-		envoy.holds(t, block(t, "docs/tutorial.md", "console", "demo-alice"), nil)
+		envoy.checkExamples(t, block(t, "docs/tutorial.md", "console", "demo-alice"), nil)
 		verify(t, walk)
 	})
 
@@ -30,11 +30,11 @@ func TestVerify(t *testing.T) {
 		redis := testenv.Redis(t)
 		_, walk := composed(t, "REDIS_URL=redis://"+redis.Addr, "REDIS_TIMEOUT="+longTimeout)
 		// The test stops and starts Redis when the script calls these commands.
-		asked, done := make(chan func()), make(chan struct{})
+		commands, done := make(chan func()), make(chan struct{})
 		command := func(do func()) string {
 			s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 				select {
-				case asked <- do:
+				case commands <- do:
 					<-done
 				case <-t.Context().Done(): // the test has failed
 				}
@@ -51,7 +51,7 @@ func TestVerify(t *testing.T) {
 		}()
 		for {
 			select {
-			case do := <-asked:
+			case do := <-commands:
 				do()
 				done <- struct{}{}
 			case <-ended:
@@ -75,7 +75,7 @@ func TestVerifyFails(t *testing.T) {
 			out, err := cmd.CombinedOutput()
 			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 ||
 				!strings.Contains(string(out), c.want) {
-				t.Errorf("%s: got %v, want exit status 1 and %q of it; it says:\n%s", c.variable, err, c.want, out)
+				t.Errorf("%s: got %v, want exit status 1 and %q in the output:\n%s", c.variable, err, c.want, out)
 			}
 		})
 	}

@@ -80,8 +80,8 @@ func (s script) run(t *testing.T, store Store, run string, algorithm bucket.Algo
 		batch, lines := []bucket.Request(nil), s.lines[i:]
 		var at time.Duration
 		for n := 0; n < len(lines) && (n == 0 || strings.HasPrefix(lines[n], "&")); n++ {
-			asked, _, _ := strings.Cut(lines[n], "->")
-			words := strings.Fields(asked)
+			sent, _, _ := strings.Cut(lines[n], "->")
+			words := strings.Fields(sent)
 			if n == 0 {
 				at = parseDuration(t, words[0])
 			}
@@ -118,9 +118,9 @@ func sideBySide(want, got []string) string {
 
 // transcript returns the line with the store's answer.
 func transcript(line string, takes []bucket.Take, o bucket.Outcome) string {
-	asked, wanted, _ := strings.Cut(line, "->")
+	sent, wanted, _ := strings.Cut(line, "->")
 	var b strings.Builder
-	b.WriteString(asked + "-> ")
+	b.WriteString(sent + "-> ")
 	if o.Err != nil {
 		b.WriteString("error: " + o.Err.Error())
 		return b.String()

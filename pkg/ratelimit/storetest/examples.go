@@ -68,8 +68,8 @@ func (e *example) line(t *testing.T, line string) string {
 		e.limit = parseLimit(t, slices.Insert(words[1:], 1, e.algorithm.String()), e.algorithm)
 		return line
 	}
-	asked, wanted, _ := strings.Cut(line, " -> ")
-	words = strings.Fields(asked)
+	sent, wanted, _ := strings.Cut(line, " -> ")
+	words = strings.Fields(sent)
 	at := epoch.Add(parseTime(t, words[0]))
 	take := bucket.Take{Key: e.key, Limit: e.limit, CountDenied: e.counted}
 	times, every := 1, time.Duration(0)
@@ -94,7 +94,7 @@ func (e *example) line(t *testing.T, line string) string {
 		r.Add(take)
 		last = takeContext(t.Context(), t, e.store, r)[0]
 		if last.Err != nil {
-			return asked + " -> error: " + last.Err.Error()
+			return sent + " -> error: " + last.Err.Error()
 		}
 		if last.Allowed {
 			verdicts[0]++
@@ -102,7 +102,7 @@ func (e *example) line(t *testing.T, line string) string {
 			verdicts[1]++
 		}
 	}
-	return asked + " -> " + describe(t, wanted, verdicts, last)
+	return sent + " -> " + describe(t, wanted, verdicts, last)
 }
 
 // describe returns the fields of the answer that the wanted answer has.
