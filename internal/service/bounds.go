@@ -6,13 +6,9 @@ import (
 	"github.com/extauthz/extauthz/internal/guard"
 )
 
-// Shares of the memory limit. Buckets, rules and keys have the rest.
 const (
-	connectionShare = 8 // an eighth for connections
-	requestShare    = 4 // a quarter for requests in flight
-)
-
-const (
+	// Shares of the memory limit: an eighth for connections, a quarter for requests in flight. Buckets, rules and keys have the rest.
+	connectionShare, requestShare = 8, 4
 	// connectionSize is what a connection without requests takes.
 	connectionSize = 48 << 10
 	// minConnections is for a small container, maxConnections for one without a limit.

@@ -29,30 +29,24 @@ func ofPlatform(name string) bool {
 		slices.ContainsFunc(platformPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// links are the Kubernetes services of a pod's namespace, by the prefix of their variables.
-type links map[string]bool
-
-// serviceLinks finds the services for which Kubernetes sets variables, unless a pod has enableServiceLinks: false. A service has both a host
-// and a port, so that a misspelt GRCP_PORT is not taken for a service with the name grcp.
-func (e Environment) serviceLinks() links {
-	l := links{}
+// serviceLinks returns the prefixes of the variables that Kubernetes sets for the services of a pod's namespace, unless the pod has
+// enableServiceLinks: false. A service has a host and a port, so that a misspelt GRCP_PORT is not taken for a service named grcp.
+func (e Environment) serviceLinks() (prefixes []string) {
 	for name, host := range e {
 		if prefix, ok := strings.CutSuffix(name, "_SERVICE_HOST"); ok && host != "" && e[prefix+"_SERVICE_PORT"] != "" {
-			l[prefix] = true
+			prefixes = append(prefixes, prefix)
 		}
 	}
-	return l
+	return prefixes
 }
 
 // linkName is what follows the prefix and an underscore.
 var linkName = regexp.MustCompile(`^(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// made reports whether a variable is one that Kubernetes sets for one of the services.
-func (l links) made(name string) bool {
-	for prefix := range l {
-		if rest, ok := strings.CutPrefix(name, prefix+"_"); ok && linkName.MatchString(rest) {
-			return true
-		}
-	}
-	return false
+// ofServiceLink reports whether a variable is one that Kubernetes sets for a service with one of these prefixes.
+func ofServiceLink(name string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool {
+		rest, ok := strings.CutPrefix(name, prefix+"_")
+		return ok && linkName.MatchString(rest)
+	})
 }

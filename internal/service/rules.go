@@ -92,13 +92,11 @@ func newRuleSource(l *loadedRules, live *rules.Live, log *slog.Logger, activate 
 }
 
 // watch follows the files until ctx is done; SIGHUP has them read at once.
-func (r *ruleSource) watch(ctx context.Context) error {
-	if r.watcher == nil {
-		return nil
+func (r *ruleSource) watch(ctx context.Context) {
+	if r.watcher != nil {
+		go reloadOnHangup(ctx, r.watcher.Reload)
+		r.watcher.Run(ctx, r.update)
 	}
-	go reloadOnHangup(ctx, r.watcher.Reload)
-	r.watcher.Run(ctx, r.update)
-	return nil
 }
 
 // update activates, holds or refuses the rules of files that have changed.

@@ -123,7 +123,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return source.watch(groupCtx) })
+	group.Go(func() error { source.watch(groupCtx); return nil })
 	group.Go(func() error { return keys.run(groupCtx) })
 	group.Go(func() error { return wrapServe("gRPC", grpcServer.Serve(listeners.grpc)) })
 	for _, server := range servers {

@@ -83,7 +83,7 @@ func (e Environment) strangers() (mistakes []error) {
 	known, links := append(settingNames(), echoVariable), e.serviceLinks()
 	for _, name := range slices.Sorted(maps.Keys(e)) {
 		// ineffective and checkTogether report settings of envoyproxy/ratelimit.
-		if slices.Contains(known, name) || ofRatelimit(name) || ofPlatform(name) || links.made(name) {
+		if slices.Contains(known, name) || ofRatelimit(name) || ofPlatform(name) || ofServiceLink(name, links) {
 			continue
 		}
 		guess := ""
