@@ -69,8 +69,7 @@ func matchAny(patterns []string, s string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return descriptors.Match(p, s) })
 }
 
-// preflight reports whether a browser asks if it may send a request from another origin, which it does without credentials
-// (WHATWG Fetch, CORS-preflight fetch).
+// preflight reports whether this is a CORS preflight of a browser, which has no credentials (WHATWG Fetch).
 func (r *Request) preflight() bool {
 	origin, _ := r.Headers.Get("origin")
 	method, _ := r.Headers.Get("access-control-request-method")

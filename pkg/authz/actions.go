@@ -175,8 +175,7 @@ func (m *Metadata) compile() entryMaker {
 	}}
 }
 
-// unknownAddress is the value for a client without an IP address, such as one on a Unix socket or an internal listener of Envoy's, so
-// that a rule for all addresses holds for it, too.
+// unknownAddress is the value for a client without an IP address, so that a rule for all addresses limits it, too.
 const unknownAddress = "unknown"
 
 // defaultIPv6Mask is the network of one customer: a client with one address in it has all of them.

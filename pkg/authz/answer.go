@@ -28,8 +28,7 @@ func (d *Decision) undecided() {
 // notTheClients are request headers that only Envoy may set.
 var notTheClients = [...]string{"x-envoy-auth-failure-mode-allowed", "x-envoy-auth-partial-body"}
 
-// cleanse takes the credentials off the request and says who calls. Every header of ours is set or removed, so that what a
-// client sends under its name never reaches the upstream.
+// cleanse removes credentials and says who calls. Each header of ours is set or removed, whatever the client sends.
 func (d *Decision) cleanse(p *policy, r *Request) {
 	d.Remove = slices.Clip(p.remove)
 	d.removeLookalikes(p, r)

@@ -21,9 +21,9 @@ const (
 // errAbsent says that a request carries no credential.
 var errAbsent = errors.New("no credential")
 
-// authenticate returns who sends the request. The first credential that the request carries decides; carried is that one, nil for
-// none. The error is errAbsent or one of the package's. An identity whose owner or plan the upstream could take for another one is
-// invalid, for every kind of credential.
+// authenticate returns who sends the request. The first credential that it carries decides; carried is that one, nil
+// for none. The error is errAbsent or one of the package's. An owner or plan that the upstream could take for another
+// is invalid.
 func (a *Authorizer) authenticate(ctx context.Context, p *policy, r *Request, query string) (id Identity, carried *credential, err error) {
 	for i := range p.credentials {
 		c := &p.credentials[i]

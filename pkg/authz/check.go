@@ -110,8 +110,8 @@ func (c *checker) checkAnybody() {
 	}
 }
 
-// checkGiven warns of an action that never has anything to give, so that a limit with it never holds, and of one that gives away a
-// secret. instead is what to write for that.
+// checkGiven warns of an action that never gives anything, and of one that gives away a secret: write instead for
+// that.
 func (c *checker) checkGiven(path string, action *Action, instead string) {
 	hasPath := func(a Access) bool { return a.Path != nil }
 	if action.Path != nil && !slices.ContainsFunc(c.Access, hasPath) {

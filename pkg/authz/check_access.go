@@ -228,8 +228,7 @@ func coversAll(earlier, later []string, match func(pattern, text string) bool) b
 	return len(earlier) == 0 || len(later) > 0 && !slices.ContainsFunc(later, uncovered)
 }
 
-// covers reports whether every path that the later pattern matches is matched by this one, to which {name} is a segment
-// like any other. It may return false if it is so.
+// covers reports whether this pattern matches all that a later one matches. It may return false if it does.
 func (p *pathPattern) covers(later *pathPattern) bool {
 	if p.kind == anyPath {
 		return true

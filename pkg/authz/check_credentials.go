@@ -98,33 +98,22 @@ func (p *Policy) brings(header string) bool {
 
 // checkSource checks the place of a request where a credential is.
 func (c *checker) checkSource(path string, s Source) {
-	switch {
-	case s.Header != nil:
-		name := strings.ToLower(*s.Header)
-		switch {
-		case name == "cookie":
-			c.At(path+".header").Fail(
-				"`cookie` is a header of many values", "for one cookie write `cookie: <its name>`")
-		case slices.Contains(hopByHop[:], name), name == "host", name == "content-length":
-			c.At(path+".header").Fail(
-				suggest.Quoted(name)+" cannot carry a credential: Envoy and HTTP use it themselves",
-				"choose a header such as `x-api-key`")
-		}
-	case s.Scheme != nil:
-		if !isToken(*s.Scheme) {
-			c.At(path+".scheme").Fail(suggest.Quoted(*s.Scheme)+" cannot be a scheme of the Authorization header",
-				"want one word, such as `ApiKey` or `Bearer`")
-		}
-	case s.Query != nil:
-		if *s.Query == "" || strings.ContainsAny(*s.Query, "?&=#") {
-			c.At(path+".query").Fail(suggest.Quoted(*s.Query)+" cannot be the name of a query parameter",
-				"want the name alone, such as `api_key`")
-		}
-	case s.Cookie != nil:
-		if !isToken(*s.Cookie) {
-			c.At(path+".cookie").Fail(
-				suggest.Quoted(*s.Cookie)+" cannot be the name of a cookie", "want the name alone, such as `session`")
-		}
+	switch header := strings.ToLower(text(s.Header)); {
+	case header == "cookie":
+		c.At(path+".header").Fail("`cookie` is a header of many values", "for one cookie write `cookie: <its name>`")
+	case slices.Contains(hopByHop[:], header), header == "host", header == "content-length":
+		c.At(path+".header").Fail(
+			suggest.Quoted(header)+" cannot carry a credential: Envoy and HTTP use it themselves",
+			"choose a header such as `x-api-key`")
+	case s.Scheme != nil && !isToken(*s.Scheme):
+		c.At(path+".scheme").Fail(suggest.Quoted(*s.Scheme)+" cannot be a scheme of the Authorization header",
+			"want one word, such as `ApiKey` or `Bearer`")
+	case s.Query != nil && (*s.Query == "" || strings.ContainsAny(*s.Query, "?&=#")):
+		c.At(path+".query").Fail(suggest.Quoted(*s.Query)+" cannot be the name of a query parameter",
+			"want the name alone, such as `api_key`")
+	case s.Cookie != nil && !isToken(*s.Cookie):
+		c.At(path+".cookie").Fail(
+			suggest.Quoted(*s.Cookie)+" cannot be the name of a cookie", "want the name alone, such as `session`")
 	}
 }
 
@@ -166,8 +155,7 @@ func (c *checker) checkAlgorithms(path string, names []string) {
 	}
 }
 
-// checkKeysURL reports an address that does not give keys that can be trusted. Whoever can change keys on their way can sign tokens, so
-// that only https will do, but for this machine itself.
+// checkKeysURL wants https but for this machine: an attacker who can change keys on their way can sign tokens.
 func (c *checker) checkKeysURL(path, address string) {
 	if address == "" {
 		return

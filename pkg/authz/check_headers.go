@@ -61,8 +61,7 @@ func (h *IdentityHeaders) Names() [len(identityHeaderKeys)]string {
 	return names
 }
 
-// checkHeaders checks the names under which the upstream is told who calls. What is wrong with a default is reported for
-// the section, and for the header that has its name.
+// checkHeaders checks the identity headers. A mistake in a default is at the section, or at the header with its name.
 func (c *checker) checkHeaders() {
 	names, given, keys := c.Headers.Names(), c.Headers.given(), identityHeaderKeys
 	for i, name := range names {

@@ -7,9 +7,8 @@ import (
 
 // Keys checks API keys. It is safe for concurrent use.
 type Keys interface {
-	// Check returns the identity of a key. Its error is ErrInvalid, ErrExpired, ErrNotYet, ErrDisabled, or
-	// ErrUnavailable while the keys cannot be read. An unknown key and a wrong one get the same error after the same
-	// work.
+	// Check returns the identity of a key. Its error is ErrInvalid, also after the same work for an unknown key and a
+	// wrong one; ErrExpired, ErrNotYet, ErrDisabled; or ErrUnavailable while the keys cannot be read.
 	Check(key string) (Identity, error)
 }
 

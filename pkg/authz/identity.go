@@ -52,8 +52,7 @@ func CheckText(text string) error {
 	return nil
 }
 
-// trimmed reports whether some readers remove the character at the ends of a text: white space of any script, and
-// invisible characters, of which JavaScript trims U+FEFF.
+// trimmed reports whether readers may trim a character: white space, or an invisible one (JavaScript trims U+FEFF).
 func trimmed(c rune) bool { return unicode.IsSpace(c) || invisible(c) }
 
 // joins reports whether the character is a joiner or non-joiner (U+200D, U+200C) inside a word, where Persian and the

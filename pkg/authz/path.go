@@ -3,7 +3,6 @@ package authz
 import (
 	"net/url"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
@@ -65,23 +64,13 @@ func otherForms(path string) bool {
 	return hasEncoding(normal) // a percent sign and fullwidth digits
 }
 
-// onlyDotsAndUnseen reports whether a segment has spaces or invisible characters, and nothing else but dots. An upstream
-// that removes them finds a dot segment or an empty one.
+// onlyDotsAndUnseen reports whether a segment is a dot segment or empty to an upstream that removes unseen characters.
 func onlyDotsAndUnseen(segment string) bool {
-	unseen := false
-	for _, c := range segment {
-		switch {
-		case unicode.IsSpace(c) || invisible(c):
-			unseen = true
-		case c != '.':
-			return false
-		}
-	}
-	return unseen
+	rest := strings.TrimFunc(segment, func(c rune) bool { return c == '.' || trimmed(c) })
+	return rest == "" && strings.ContainsFunc(segment, trimmed)
 }
 
-// hasEncoding reports whether a path has a percent sign with two hexadecimal digits after it, or with a `u` and four
-// (%u002e), which IIS and others decode.
+// hasEncoding reports whether a path has %2e, or %u002e, which IIS and others decode, or the like.
 func hasEncoding(path string) bool {
 	for {
 		_, after, found := strings.Cut(path, "%")
@@ -103,9 +92,6 @@ func startsWithHex(text string, n int) bool {
 // plainPath is the path that rules of access are matched with: percent-encodings are what they stand for, as
 // upstreams read them. One that cannot be decoded stays as it is.
 func plainPath(path string) string {
-	if !strings.Contains(path, "%") {
-		return path
-	}
 	if decoded, err := url.PathUnescape(path); err == nil {
 		return decoded
 	}

@@ -22,8 +22,7 @@ type Request struct {
 	Metadata map[string]map[string]any
 }
 
-// GRPC reports whether a gRPC client asks, which reads grpc-status and not the body: application/grpc, alone or with a suffix, as
-// Envoy has it. A gRPC-Web client is none.
+// GRPC reports whether a gRPC client asks, which reads grpc-status and not the body. A gRPC-Web client is none.
 func (r *Request) GRPC() bool {
 	contentType, _ := r.Headers.Get("content-type")
 	rest, ok := strings.CutPrefix(contentType, "application/grpc")

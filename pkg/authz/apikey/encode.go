@@ -25,10 +25,9 @@ func (r Record) Encode() ([]byte, error) {
 	return json.Marshal(r)
 }
 
-// Decode reads and checks what Encode wrote. If the store has the record under an id, that is the id of a record
-// without one, and the record must not have another one; id is "" for a store that has none. Unknown fields are
-// errors, because they may restrict the key in a way that this version does not know. The error never holds a key or
-// a hash; Record.ID may be set in spite of it.
+// Decode reads and checks what Encode wrote. A record in the store under an id has that id and no other; id is "" for
+// a store without ids. Unknown fields are errors, because they may restrict the key in a way that this version does
+// not know. The error never holds a key or a hash; Record.ID may be set in spite of it.
 func Decode(id string, data []byte) (Record, error) { return new(Decoder).Decode(id, data) }
 
 // Decoder decodes many records with less work than Decode. The zero value is ready for use.

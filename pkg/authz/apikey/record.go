@@ -39,8 +39,7 @@ type Record struct {
 	Limit *ratelimit.LimitSpec `json:"limit,omitempty" yaml:"limit" example:"{unit: minute, requests_per_unit: 100}"`
 	// Previous is the key with the same id before this one, which stays valid for a while; nil for none.
 	Previous *Previous `json:"previous,omitempty" yaml:"previous" example:"{hash: hmac-sha256:..., valid_until: 2026-12-31}"`
-	// Version is larger after each change than that of any other record before it, so that a record that was put back
-	// is told from one that was changed.
+	// Version is larger after each change than all before it, which tells a changed record from an old one.
 	Version int64 `json:"version,omitempty"`
 }
 
@@ -82,8 +81,7 @@ func (r Record) Err() error {
 	return fmt.Errorf("%s (%s)", mistakes[0].Message, strings.Join(mistakes[0].Hints, "; "))
 }
 
-// Check returns all that is wrong with a record. The paths are those of its JSON, and so are the names in messages.
-// No message shows a key or a hash.
+// Check returns all that is wrong with a record, in the names of its JSON. No message shows a key or a hash.
 func (r Record) Check() []ratelimit.Mistake {
 	var c checks
 	c.id(r)

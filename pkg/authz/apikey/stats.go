@@ -16,8 +16,7 @@ type Stats struct {
 	Weak int
 	// Expiring are valid now and will end within 7 days.
 	Expiring int
-	// Foreign were made with a server secret that this service does not know, so that they never match; Outdated with the
-	// previous one, so that they end when that is taken away.
+	// Foreign were made with an unknown server secret and never match; Outdated with the previous one.
 	Foreign, Outdated int
 }
 

@@ -70,8 +70,8 @@ func (s *Source) Update(records []Record) {
 // Len returns how many keys there are.
 func (s *Source) Len() int { return len(s.load().entries) }
 
-// EndAt sets the time from which on the source cannot be asked: Check then returns authz.ErrUnavailable for every key that no
-// other source has. The zero time is no end.
+// EndAt sets when the source ends: Check then returns authz.ErrUnavailable for keys that no other source has. Zero is
+// never.
 func (s *Source) EndAt(t time.Time) { s.end.Store(micros(t)) }
 
 func (s *Source) ended(now time.Time) bool {
@@ -140,9 +140,9 @@ func newTable(size int) *table {
 	}
 }
 
-// next returns a table of the records that comes after this one. outdated are the ids of records with a Version that is
-// neither the one in this table nor newer than all that were ever in it: an older record was restored. The entry of this
-// table stays in the place of such a record.
+// next returns the table of records after this one. outdated are the ids of older records that were restored: their
+// Version is neither the one in this table nor newer than all that were ever in it. The entry of this table stays in
+// their place.
 func (t *table) next(records []Record) (next *table, outdated []string) {
 	next = newTable(len(records))
 	next.newest = t.newest

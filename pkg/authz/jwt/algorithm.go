@@ -12,8 +12,7 @@ import (
 // The sizes of RSA keys in bits: RFC 7518, 3.3 demands the least; above the largest a check takes milliseconds.
 const minRSA, maxRSA = 2048, 8192
 
-// algorithmsOf returns the algorithms whose signatures a key may check. There are none for a secret, for a private key, which is not
-// private any more, and for a weak key.
+// algorithmsOf returns the algorithms whose signatures a key may check: none if it is secret, private or weak.
 func algorithmsOf(public any) []jose.SignatureAlgorithm {
 	switch k := public.(type) {
 	case *rsa.PublicKey:

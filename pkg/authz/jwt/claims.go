@@ -40,8 +40,7 @@ func (v *validator) judge(claims map[string]any, now time.Time) (id authz.Identi
 	return id, expires, nil
 }
 
-// timesOf reads the dates of a token (RFC 7519, 4.1.4 to 4.1.6): exp, which is required, and the later one of nbf and iat. ok is
-// false if one that is there is not a date.
+// timesOf reads exp, which is required, and the later one of nbf and iat. ok is false if one of them is not a date.
 func timesOf(claims map[string]any) (expires, notBefore time.Time, ok bool) {
 	for _, name := range []string{"exp", "nbf", "iat"} {
 		claim, present := claims[name]

@@ -21,9 +21,8 @@ type validator struct {
 }
 
 // SetIssuers makes the issuers of Policies the active ones. Call it with each new set of policies, before they are
-// used. Keys of a file or URL that is new are read at once, in the background; those of one that no issuer names any
-// more are not read again. An issuer that equals a previous one keeps its keys and verified tokens. After Close it
-// does nothing.
+// used. Keys of a new file or URL are read at once, in the background; those that no issuer names any more are not
+// read again. An issuer that equals a previous one keeps its keys and verified tokens. After Close it does nothing.
 func (v *Verifier) SetIssuers(issuers []*authz.Issuer) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

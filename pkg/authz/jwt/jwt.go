@@ -15,8 +15,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 )
 
-// maxToken is the length of the longest token that is looked at. Envoy's default limit for all headers of a request is 60 KiB,
-// that of most upstreams for one is 8 KiB.
+// maxToken is the longest token that is looked at. Most upstreams take 8 KiB for a header, Envoy 60 KiB for all.
 const maxToken = 8 << 10
 
 // Config are the settings of a Verifier. The zero value is ready to use.
@@ -36,19 +35,6 @@ type Config struct {
 	OnReading func(Reading)
 }
 
-func (c Config) withDefaults() Config {
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	c.Timeout = cmp.Or(max(0, c.Timeout), 5*time.Second)
-	c.MaxStale = cmp.Or(max(0, c.MaxStale), 24*time.Hour)
-	c.CacheSize = cmp.Or(max(0, c.CacheSize), 1<<16)
-	if c.OnReading == nil {
-		c.OnReading = func(Reading) {}
-	}
-	return c
-}
-
 // Verifier checks tokens; it implements authz.Tokens. Use New. It is safe for concurrent use.
 type Verifier struct {
 	cfg    Config
@@ -65,7 +51,15 @@ var _ authz.Tokens = (*Verifier)(nil)
 
 // New returns a verifier that knows no issuers yet, and refuses every token. It has no goroutines before SetIssuers.
 func New(cfg Config) *Verifier {
-	cfg = cfg.withDefaults()
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.OnReading == nil {
+		cfg.OnReading = func(Reading) {}
+	}
+	cfg.Timeout = cmp.Or(max(0, cfg.Timeout), 5*time.Second)
+	cfg.MaxStale = cmp.Or(max(0, cfg.MaxStale), 24*time.Hour)
+	cfg.CacheSize = cmp.Or(max(0, cfg.CacheSize), 1<<16)
 	v := &Verifier{cfg: cfg, client: newClient(cfg), cache: newCache(cfg.CacheSize)}
 	v.policy.Store(&policy{})
 	return v

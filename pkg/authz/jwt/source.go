@@ -22,8 +22,7 @@ type origin struct {
 type Reading struct {
 	// Source is the path or URL.
 	Source string
-	// Keys is how many keys are trusted now, Skipped how many others the document has: private, weak, or of other
-	// kinds.
+	// Keys is how many keys are trusted now, Skipped how many the document has that cannot be used.
 	Keys, Skipped int
 	// Err is why the keys could not be read; the previous ones stay active. Nil for a success.
 	Err error

@@ -25,8 +25,7 @@ type header struct {
 	keyID     string
 }
 
-// parse reads a token without any trust in it. There is one way to write a token that it accepts: no white space, no stray bits
-// at the end of a part, no member of a JSON object twice.
+// parse reads a token that is not trusted yet. It takes no white space, no stray bits, no member of an object twice.
 func parse(text string, algorithms []string) (token, error) {
 	parts, ok := split(text)
 	if !ok {

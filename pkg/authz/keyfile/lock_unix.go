@@ -10,8 +10,7 @@ import (
 	"syscall"
 )
 
-// lockDirectory waits until no other process changes key files in a directory. The file itself cannot be locked,
-// because another file can take its place.
+// lockDirectory waits until no other process changes key files in a directory. The file itself may be replaced.
 func lockDirectory(dir string) (unlock func(), err error) {
 	d, err := os.Open(dir)
 	if err != nil {

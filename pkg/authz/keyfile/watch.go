@@ -85,8 +85,7 @@ func (w *Watcher) Load() error {
 	return u.Err
 }
 
-// Reload makes Run read the file at once, as on SIGHUP, without waiting for a second look that agrees. It does not
-// block, and may be called from any goroutine.
+// Reload makes Run read the file at once, as on SIGHUP. It does not block, and any goroutine may call it.
 func (w *Watcher) Reload() {
 	select {
 	case w.reload <- struct{}{}:
@@ -191,8 +190,7 @@ func (w *Watcher) activate(confirmed bool) error {
 	return nil
 }
 
-// isOlder says what of a file is older than the active keys, "" for nothing. It looks at each key, because a change that
-// is made to an older copy is newer than all others.
+// isOlder says what of a file is older than the active keys, "" for nothing. An older copy can have a newer change.
 func (w *Watcher) isOlder(c *contents) string {
 	if c.version < w.version {
 		return fmt.Sprintf("its last change is of %s, and that of the active keys is of %s", when(c.version), when(w.version))

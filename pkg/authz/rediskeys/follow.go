@@ -14,8 +14,7 @@ const (
 	// A record can be changed without the seal, which a poll does not notice and which does no harm to this copy. All records are
 	// verified this often, so that the operator learns of it before a replica starts and finds nothing that it may use.
 	verifyInterval = 10 * time.Minute
-	// Keys that could not be used are read again this often, whether their seal is another one or not: a user of Redis who changes
-	// it again and again must not keep each replica reading.
+	// Refused keys are read again this often, also if their seal changes, so that nothing keeps replicas reading.
 	refusedInterval = 10 * time.Second
 )
 
