@@ -7,7 +7,6 @@ import (
 	"github.com/extauthz/extauthz/pkg/descriptors"
 )
 
-// accessRule is a compiled rule of access.
 type accessRule struct {
 	hosts, methods []string // hosts in the form of hostname
 	path           pathPattern

@@ -11,7 +11,6 @@ import (
 	"github.com/extauthz/extauthz/pkg/descriptors"
 )
 
-// facts are what actions look at.
 type facts struct {
 	request  *Request
 	host     string // a hostname

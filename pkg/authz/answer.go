@@ -96,16 +96,14 @@ func (at *place) carries(r *Request) bool {
 func (d *Decision) stripCookies(names []string, r *Request) {
 	var rest []string
 	found := false
-	for _, header := range r.Headers["cookie"] {
-		for pair := range strings.SplitSeq(header, ";") {
-			pair = strings.TrimSpace(pair)
-			name, _, _ := strings.Cut(pair, "=")
-			switch {
-			case slices.Contains(names, name):
-				found = true
-			case pair != "":
-				rest = append(rest, pair)
-			}
+	for pair := range strings.SplitSeq(strings.Join(r.Headers["cookie"], ";"), ";") {
+		pair = strings.TrimSpace(pair)
+		name, _, _ := strings.Cut(pair, "=")
+		switch {
+		case slices.Contains(names, name):
+			found = true
+		case pair != "":
+			rest = append(rest, pair)
 		}
 	}
 	switch {

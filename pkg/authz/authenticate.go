@@ -21,9 +21,8 @@ const (
 // errAbsent says that a request carries no credential.
 var errAbsent = errors.New("no credential")
 
-// authenticate returns who sends the request. The first credential that it carries decides; carried is that one, nil
-// for none. The error is errAbsent or one of the package's. An owner or plan that the upstream could take for another
-// is invalid.
+// authenticate returns who sends the request, and the credential that decides: the first one that it carries, nil for
+// none. An owner or plan that the upstream could take for another is invalid. The error can be errAbsent.
 func (a *Authorizer) authenticate(ctx context.Context, p *policy, r *Request, query string) (id Identity, carried *credential, err error) {
 	for i := range p.credentials {
 		c := &p.credentials[i]
@@ -146,11 +145,9 @@ func queryValues(query, name string) (values []string) {
 
 // cookieValues are the values of a cookie (RFC 6265, 5.4).
 func cookieValues(headers []string, name string) (values []string) {
-	for _, header := range headers {
-		for pair := range strings.SplitSeq(header, ";") {
-			if k, v, _ := strings.Cut(strings.TrimSpace(pair), "="); k == name {
-				values = append(values, strings.Trim(v, `"`))
-			}
+	for pair := range strings.SplitSeq(strings.Join(headers, ";"), ";") {
+		if k, v, _ := strings.Cut(strings.TrimSpace(pair), "="); k == name {
+			values = append(values, strings.Trim(v, `"`))
 		}
 	}
 	return values

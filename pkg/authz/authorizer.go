@@ -193,16 +193,14 @@ func (d *Decision) admit(p *policy, id Identity, carried *credential, err error,
 
 // limit adds what the limiter has decided.
 func (d *Decision) limit(res *ratelimit.Result) {
-	if res.Err != nil {
-		d.undecided()
-		return
+	if res.Err == nil {
+		d.Limits = res
 	}
-	d.Limits = res
 	switch {
+	case res.Err != nil, !res.Allowed && res.Answer == ratelimit.FromPolicyDeny:
+		d.undecided()
 	case res.Allowed:
 		d.Delay = res.Delay
-	case res.Answer == ratelimit.FromPolicyDeny:
-		d.undecided()
 	default:
 		d.refuse(reply.ReasonOverLimit)
 	}

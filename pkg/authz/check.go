@@ -41,7 +41,6 @@ func below(object string, keys ...string) []string {
 	return paths
 }
 
-// checkAnswers checks the answers to requests without a valid credential.
 func (c *checker) checkAnswers() {
 	absent, invalid := cmp.Or(c.Absent, new(Refusal)), cmp.Or(c.Invalid, new(Refusal))
 	for i, r := range []*Refusal{absent, invalid} {
@@ -110,8 +109,7 @@ func (c *checker) checkAnybody() {
 	}
 }
 
-// checkGiven warns of an action that never gives anything, and of one that gives away a secret: write instead for
-// that.
+// checkGiven warns of an action that never gives anything, or gives away a secret: then write instead.
 func (c *checker) checkGiven(path string, action *Action, instead string) {
 	hasPath := func(a Access) bool { return a.Path != nil }
 	if action.Path != nil && !slices.ContainsFunc(c.Access, hasPath) {
@@ -137,5 +135,4 @@ func (c *checker) checkGiven(path string, action *Action, instead string) {
 	}
 }
 
-// text is a text, "" for one that is absent.
 func text(s *string) string { return textOr(s, "") }

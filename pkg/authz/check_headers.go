@@ -1,6 +1,7 @@
 package authz
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -44,9 +45,7 @@ var identityHeaderKeys = [...]string{"owner", "plan", "method", "key_id"}
 
 // given returns the headers as they are written, in the order of Names; nil for a default.
 func (h *IdentityHeaders) given() [len(identityHeaderKeys)]*OptionalHeader {
-	if h == nil {
-		h = new(IdentityHeaders)
-	}
+	h = cmp.Or(h, new(IdentityHeaders))
 	return [...]*OptionalHeader{h.Owner, h.Plan, h.Method, h.KeyID}
 }
 

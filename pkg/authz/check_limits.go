@@ -40,7 +40,6 @@ func (c *checker) checkLimits(list string, limits []RateLimit, example, instead 
 	}
 }
 
-// checkAction checks what gives one entry of a descriptor.
 func (c *checker) checkAction(path string, a *Action) {
 	if a.Metadata != nil && len(a.Metadata.Path) == 1 {
 		c.At(path+".metadata.path").Fail("`path` names a namespace only", wantMetadata)

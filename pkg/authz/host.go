@@ -30,9 +30,8 @@ func isPortSuffix(s string) bool {
 	if !ok {
 		return s == ""
 	}
-	const longest = len("65535")
 	_, err := strconv.ParseUint(digits, 10, 16)
-	return err == nil && len(digits) <= longest
+	return err == nil && len(digits) <= len("65535")
 }
 
 // isName reports whether name is a DNS name, underscores allowed, or an IPv4 address in its usual form. To parsers of
@@ -40,11 +39,10 @@ func isPortSuffix(s string) bool {
 func isName(name string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 	last := ""
-	for label := range strings.SplitSeq(name, ".") {
-		if label == "" || strings.Trim(label, letters) != "" {
+	for last = range strings.SplitSeq(name, ".") {
+		if last == "" || strings.Trim(last, letters) != "" {
 			return false
 		}
-		last = label
 	}
 	if !isNumber(strings.ToLower(last)) {
 		return true

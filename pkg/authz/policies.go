@@ -169,15 +169,10 @@ func (c *Credential) compile() credential {
 }
 
 func (s Source) compile() place {
-	switch {
-	case s.Header != nil:
-		return place{inHeader, *s.Header}
-	case s.Scheme != nil:
-		return place{inScheme, *s.Scheme}
-	case s.Query != nil:
-		return place{inQuery, *s.Query}
-	case s.Cookie != nil:
-		return place{inCookie, *s.Cookie}
+	for in, name := range [...]*string{inHeader: s.Header, inScheme: s.Scheme, inQuery: s.Query, inCookie: s.Cookie} {
+		if name != nil {
+			return place{placeKind(in), *name}
+		}
 	}
 	return place{}
 }

@@ -2,8 +2,7 @@ package authz
 
 import "time"
 
-// Policy is the `authz:` section of a rule file, in the words of the file: one field for one key. Check finds its mistakes. A field
-// that is a pointer has no value without its key.
+// Policy is the `authz:` section of a rule file: one field for one key. A pointer is nil without its key.
 type Policy struct {
 	Credentials []Credential     `yaml:"credentials" doc:"The places where a request can carry a credential. The first one that it carries decides." example:"[{api_key: {header: x-api-key}}]"`
 	Anonymous   Permission       `yaml:"anonymous" doc:"Whether a request without a credential passes." default:"deny" example:"allow"`

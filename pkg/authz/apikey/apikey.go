@@ -92,7 +92,6 @@ func isID(id string) bool {
 	return len(id) == idLength
 }
 
-// random returns that many random digits of base 62.
 func random(length int) string {
 	text := make([]byte, length)
 	for i := range text {

@@ -30,9 +30,9 @@ func New(cfg Config) *Keys {
 	return &Keys{cfg}
 }
 
-// Check returns the identity of a key; what Labels, Scopes and Limit lead to is shared and must not be changed. Its error is
-// authz.ErrInvalid; authz.ErrUnavailable instead while a source that may have the key has ended; or, only for the right key,
-// authz.ErrDisabled, authz.ErrNotYet or authz.ErrExpired.
+// Check returns the identity of a key, of which nothing must be changed. Its error is authz.ErrInvalid; ErrUnavailable
+// instead while a source that may have the key has ended; or, only for the right key, ErrDisabled, ErrNotYet or
+// ErrExpired.
 //
 // A key with a wrong secret takes the same way as one with an unknown id: all sources are looked at, and two hashes compared. A weak
 // key is looked up by its hash, which takes the server secret to make, so the time of that says nothing about the keys that exist.

@@ -21,8 +21,7 @@ func (s *Secret) Seal(data []byte, place ...string) []byte {
 	return fmt.Appendf(nil, "%s %s", mac, data)
 }
 
-// Open returns the data that Seal has sealed for this place, and whether with the current secret. Its only error is
-// ErrSeal.
+// Open returns what Seal has sealed for this place, and whether with the current secret. The error is ErrSeal.
 func (s *Secret) Open(sealed []byte, place ...string) (data []byte, current bool, err error) {
 	text, data, found := bytes.Cut(sealed, []byte(" "))
 	var mac Hash

@@ -31,7 +31,6 @@ type Secret struct {
 	peppers []*pepper
 }
 
-// pepper is one server secret.
 type pepper struct {
 	fingerprint   fingerprint
 	macs, sealers *hmacs // of API keys, and of seals
@@ -95,7 +94,6 @@ func newPepper(text string) (*pepper, error) {
 	return p, nil
 }
 
-// digest is the HMAC of a text.
 func (p *pepper) digest(text string) digest { return p.macs.sum([]byte(text)) }
 
 type digest [sha256.Size]byte

@@ -70,8 +70,7 @@ func (s *Source) Update(records []Record) {
 // Len returns how many keys there are.
 func (s *Source) Len() int { return len(s.load().entries) }
 
-// EndAt sets when the source ends: Check then returns authz.ErrUnavailable for keys that no other source has. Zero is
-// never.
+// EndAt sets when the source ends; the zero time is never. Check then returns authz.ErrUnavailable for its keys.
 func (s *Source) EndAt(t time.Time) { s.end.Store(micros(t)) }
 
 func (s *Source) ended(now time.Time) bool {

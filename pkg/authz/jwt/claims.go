@@ -8,8 +8,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 )
 
-// judge decides by the claims of a token: whose it is, until when, and what is wrong with them. It is pure, and says nothing
-// about who made the claims: an identity counts only with a signature.
+// judge decides by the claims of a token: whose it is, until when, what is wrong. It needs a good signature, too.
 func (v *validator) judge(claims map[string]any, now time.Time) (id authz.Identity, expires time.Time, wrong *Error) {
 	if claims["iss"] != v.issuer.Name {
 		return id, expires, invalid("issuer")

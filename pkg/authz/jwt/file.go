@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// pollInterval is how often a file is read, so that a change takes effect within 2 s. The kernel's notices of changes are not
-// used: they miss what happens on network file systems and behind the links of a ConfigMap. A file that is being written needs
-// no second look: no part of a JSON object is one.
+// pollInterval is how often a file is read: the kernel's notices miss changes on network file systems and behind links
+// of a ConfigMap. A file that is being written needs no second look: no part of a JSON object is one.
 const pollInterval = time.Second
 
 // file is the origin at a path.

@@ -47,8 +47,6 @@ type Verifier struct {
 	closed  bool
 }
 
-var _ authz.Tokens = (*Verifier)(nil)
-
 // New returns a verifier that knows no issuers yet, and refuses every token. It has no goroutines before SetIssuers.
 func New(cfg Config) *Verifier {
 	if cfg.Now == nil {
@@ -123,10 +121,12 @@ func (v *Verifier) verify(ctx context.Context, val *validator, token string, id 
 	if untimely != nil && errors.Is(untimely, authz.ErrInvalid) {
 		return authz.Identity{}, untimely
 	}
-	keys, candidates := val.source.find(t.header, v.cfg.Now())
+	keys := val.source.keys(v.cfg.Now())
+	candidates := keys.find(t.header)
 	if len(candidates) == 0 && untimely == nil {
 		val.source.refresh(ctx)
-		keys, candidates = val.source.find(t.header, v.cfg.Now())
+		keys = val.source.keys(v.cfg.Now())
+		candidates = keys.find(t.header)
 	}
 	if keys == nil {
 		return authz.Identity{}, &Error{Reason: "no_keys", Kind: authz.ErrUnavailable}

@@ -74,6 +74,9 @@ func parseKey(text []byte) (k key, ok bool) {
 // find returns the keys with which a token can be checked: those of its kid, should an issuer give one to several. A token without
 // a kid has a key only when just one suits its algorithm, so that nobody can make us try all.
 func (s *keySet) find(h header) (found []key) {
+	if s == nil {
+		return nil
+	}
 	for _, k := range s.keys {
 		if slices.Contains(k.algorithms, h.algorithm) && (h.keyID == "" || k.id == h.keyID) {
 			found = append(found, k)

@@ -91,17 +91,8 @@ func (s *source) keys(now time.Time) *keySet {
 	return good.set
 }
 
-// find returns the keys and those of them with which a token can be checked.
-func (s *source) find(h header, now time.Time) (*keySet, []key) {
-	keys := s.keys(now)
-	if keys == nil {
-		return nil, nil
-	}
-	return keys, keys.find(h)
-}
-
 // refresh has the keys read again, unless that was less than the floor ago, and waits for the reading in flight until ctx is
-// nearly done. After it, find again: also when there was none to wait for, one may have ended since the keys were looked at.
+// nearly done. After it, look for keys again: also when there was none to wait for, one may have ended since the keys were looked at.
 func (s *source) refresh(ctx context.Context) {
 	done := s.start(s.floor)
 	if done == nil {

@@ -184,7 +184,6 @@ func parseLines(path string, text []byte) (*contents, error) {
 // maxShown is how many mistakes an error has: a file of another kind has one in each line.
 const maxShown = 20
 
-// take takes the record of a line.
 func (c *contents) take(l *line) error {
 	switch id := l.record.ID; {
 	case bytes.HasPrefix(l.text, []byte(endMark)):

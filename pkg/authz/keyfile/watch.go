@@ -13,16 +13,14 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
-// pollInterval is how often a file is looked at. A change is taken when two looks in a row agree, so it is active
-// within two intervals. The kernel's notices of changes are not used: they miss what happens on network file systems
-// and behind the links of a Secret of Kubernetes.
+// pollInterval is how often a file is looked at. A change is taken when two looks in a row agree. The kernel's notices
+// of changes are not used: they miss changes on network file systems and behind links of a Kubernetes Secret.
 const pollInterval = 500 * time.Millisecond
 
 // QuietPeriod is how long an older copy of the file has to stay unchanged before Reload takes it.
 const QuietPeriod = 10 * time.Second
 
-// clockStep is more than the clock of any file system takes to advance: a file that was written later than this
-// before a look can change again without another time of change.
+// clockStep is more than the clock of any file system takes to advance. A file that is younger can change unnoticed.
 const clockStep = 2 * time.Second
 
 // Watcher keeps the keys of a Source those of the file at a path. Use NewWatcher.

@@ -90,7 +90,6 @@ func (y yamlReader) checkKeys(root yamlFile) {
 	y.fail("keys", "a key file without `keys`", yamlKind().Begins)
 }
 
-// check reports what is wrong with one key.
 func (y yamlReader) check(path string, r *apikey.Record) {
 	if at := path + ".limit.requests_per_unit"; r.Limit != nil && !y.doc.Has(at) { // which is another limit than 0
 		y.fail(at, "a limit without `requests_per_unit`", "add it")

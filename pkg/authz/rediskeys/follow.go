@@ -55,12 +55,9 @@ func (s *Store) Follow(ctx context.Context, loaded Generation, report func(Poll)
 
 var errUnreadable = errors.New("the API keys cannot be read")
 
-// kind is the error of this package that err wraps.
+// kind is the error of this package that err wraps, nil for none.
 func kind(err error) error {
-	if err == nil {
-		return nil
-	}
-	for _, k := range []error{ErrLost, ErrUnsigned, ErrOld, ErrTooLarge} {
+	for _, k := range []error{nil, ErrLost, ErrUnsigned, ErrOld, ErrTooLarge} {
 		if errors.Is(err, k) {
 			return k
 		}
@@ -68,7 +65,6 @@ func kind(err error) error {
 	return errUnreadable
 }
 
-// follower is what Follow knows.
 type follower struct {
 	store  *Store
 	loaded Generation // of the copy in use

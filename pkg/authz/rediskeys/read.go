@@ -19,9 +19,9 @@ const (
 // batch is about how many keys one command reads: a command for all of them would keep Redis from deciding anything meanwhile.
 const batch = 500
 
-// pageScript returns the seal of all keys, and a page of HSCAN: the next cursor, and fields and values in turn. Without a cursor it
-// returns the seal only. If something is too large, it returns what, and where it has one, the field. It compares sizes before
-// anything is sent: a value cannot become larger between the check and the reply.
+// pageScript returns the seal of all keys, and a page of HSCAN: the next cursor, and fields and values in turn;
+// without a cursor, the seal only. If something is too large, it returns what, and the field: it checks that before
+// anything is sent.
 var pageScript = redis.NewScript(`
 local seal, cursor, count = ARGV[1], ARGV[2], ARGV[3]
 local max_records, max_id, max_value, max_page = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
