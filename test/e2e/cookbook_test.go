@@ -16,9 +16,9 @@ import (
 
 const cookbook = "docs/cookbook"
 
-// TestCookbook does what each page of docs/cookbook shows, in a directory of its own. It writes the files of the page, starts the
-// service with them and an Envoy with the page's fragment, types the commands and compares what they print. docs/cookbook/README.md
-// describes the form of a page: a new one needs no code.
+// TestCookbook does what each page of docs/cookbook shows, in a directory of its own. It writes the files of the page,
+// starts the service with them and an Envoy with the fragment of the page, runs the commands and compares what they
+// print. docs/cookbook/README.md describes the form of a page. A new page needs no code.
 func TestCookbook(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob(filepath.Join(testenv.RepoRoot(t), cookbook, "*.md"))
@@ -45,7 +45,7 @@ func TestCookbook(t *testing.T) {
 	}
 }
 
-// TestCookbookMistakes reads pages that no test could run, and says why.
+// TestCookbookMistakes reads pages that cannot be tested. The error names the reason.
 func TestCookbookMistakes(t *testing.T) {
 	const (
 		rules    = "```yaml title=\"rules/shop.yaml\"\ndomain: shop\n```\n"
@@ -57,9 +57,10 @@ func TestCookbookMistakes(t *testing.T) {
 		{"no rules", fragment + console, "want a file in rules/"},
 		{"no fragment", rules + console, "want a file in rules/, fragment.yaml"},
 		{"no commands", rules + fragment, "and 0 commands"},
-		{"a block that is not tested", rules + fragment + console + "```yaml\na: b\n```\n", `begins with "yaml"`},
+		{"a block that is not tested", rules + fragment + console + "```yaml\na: b\n```\n", `a block begins with "yaml"`},
 		{"output before the first command", rules + fragment + "```console\n200\n$ date\n```\n", `want a command after "$ "`},
-		{"a filter without a timeout", rules + console + "```yaml title=\"fragment.yaml\"\n\"@type\": x.v3.RateLimit\n```\n", "1 filters that ask extauthz and 0 timeouts"},
+		{"a filter without a timeout", rules + strings.Replace(fragment, "[]", "v3.RateLimit", 1) + console,
+			"1 filters that ask extauthz and 0 timeouts"},
 	} {
 		_, err := readRecipe("# A page\n\n" + c.page)
 		if got := fmt.Sprint(err); (c.want == "") != (err == nil) || !strings.Contains(got, c.want) && err != nil {
@@ -125,7 +126,8 @@ func readRecipe(page string) (*recipe, error) {
 				return nil, err
 			}
 		default:
-			return nil, fmt.Errorf("a block that begins with %q is neither a file (`yaml title=\"rules/shop.yaml\"`) nor `console`", info)
+			return nil, fmt.Errorf("a block begins with %q, want a file (`yaml title=\"rules/shop.yaml\"`) or `console`",
+				info)
 		}
 	}
 	if r.files[fragment] == "" || len(r.rules()) == 0 || len(r.transcript) == 0 {
@@ -134,7 +136,8 @@ func readRecipe(page string) (*recipe, error) {
 	}
 	asks := len(asking.FindAllString(r.files[fragment], -1))
 	if timeouts := len(shortTimeout.FindAllString(r.files[fragment], -1)); timeouts < asks {
-		return nil, fmt.Errorf("%s has %d filters that ask extauthz and %d timeouts, which the test lengthens; want one for each", fragment, asks, timeouts)
+		return nil, fmt.Errorf("%s has %d filters that ask extauthz and %d timeouts; want one for each, to lengthen it",
+			fragment, asks, timeouts)
 	}
 	return r, nil
 }
@@ -149,7 +152,8 @@ func (r *recipe) rules() (paths []string) {
 	return paths
 }
 
-// readConsole reads commands, each after "$ ", and what they print. A command goes on after a line that ends with a backslash.
+// readConsole reads commands, each after "$ ", and what they print. A command continues after a line that ends with a
+// backslash.
 func (r *recipe) readConsole(content string) error {
 	continued := false
 	for line := range strings.Lines(content) {
@@ -184,7 +188,8 @@ func (r *recipe) follow(t *testing.T) {
 		}
 	}
 	r.check(t, dir)
-	terminal := newTerminal(t, dir, "RUNTIME_ROOT=.", "RUNTIME_APPDIRECTORY=rules", "API_KEYS_FILE=keys.jsonl", serverSecret)
+	terminal := newTerminal(t, dir,
+		"RUNTIME_ROOT=.", "RUNTIME_APPDIRECTORY=rules", "API_KEYS_FILE=keys.jsonl", serverSecret)
 	var d *deployment
 	for _, e := range r.transcript {
 		if d == nil && strings.Contains(e.command, "localhost:") {
@@ -192,15 +197,15 @@ func (r *recipe) follow(t *testing.T) {
 		}
 		command := d.asInTest(t, e.command)
 		got := d.asOnPage(terminal.run(command))
-		t.Logf("$ %s%s", e.command, got) // for who writes a page
+		t.Logf("$ %s%s", e.command, got) // for authors of pages
 		if !printed(e.prints).MatchString(got) {
 			t.Fatalf("$ %s\ngot\n%s\nthe page says\n%s", e.command, got, e.prints)
 		}
 	}
 }
 
-// printed matches what a command prints with what a page says. A line "..." stands for any lines, "..." in a line for any text.
-// Empty lines at the end do not count.
+// printed matches what a command prints with what a page says. A line "..." stands for any lines, "..." in a line for
+// any text. Empty lines at the end do not count.
 func printed(want string) *regexp.Regexp {
 	want = strings.TrimRight(want, "\n") + "\n"
 	var b strings.Builder
@@ -216,7 +221,8 @@ func printed(want string) *regexp.Regexp {
 	return regexp.MustCompile(b.String())
 }
 
-// check has the files of the page checked as an operator would. Warnings are mistakes, but on a page that shows them.
+// check runs `extauthz check` on the files of the page. A warning fails the test, unless the page itself runs this
+// command.
 func (r *recipe) check(t *testing.T, dir string) {
 	t.Helper()
 	args := []string{"check", "rules"}

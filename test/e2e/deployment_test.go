@@ -21,7 +21,8 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// deployment is what the commands of a page ask: the service, Envoy, and an application behind it. A nil one is not started yet.
+// deployment is what the commands of a page ask: the service, Envoy, and an application behind it. A nil one has not
+// been started.
 type deployment struct {
 	envoy   *proxy
 	service *service
@@ -52,8 +53,8 @@ func deploy(t *testing.T, dir, config string, settings []string) *deployment {
 	return d
 }
 
-// asInTest returns a command of a page with the addresses of the test. It waits until Envoy has settled the requests before: with
-// apply_on_stream_done it charges a request when the client already has its response.
+// asInTest returns a command of a page with the addresses of the test. It waits until Envoy has ended the requests of
+// the previous command: with apply_on_stream_done, Envoy charges a request after the client has the response.
 func (d *deployment) asInTest(t *testing.T, command string) string {
 	t.Helper()
 	if d == nil {
@@ -91,7 +92,8 @@ func newTerminal(t *testing.T, dir string, environment ...string) *terminal {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // only a failing test uses it up
 	cmd := exec.CommandContext(ctx, "bash", "--norc", "--noprofile")
 	cmd.Dir = dir
-	cmd.Env = append([]string{"PATH=" + filepath.Dir(binary) + ":" + os.Getenv("PATH"), "HOME=" + dir, "LC_ALL=C.UTF-8"}, environment...)
+	path := filepath.Dir(binary) + ":" + os.Getenv("PATH")
+	cmd.Env = append([]string{"PATH=" + path, "HOME=" + dir, "LC_ALL=C.UTF-8"}, environment...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -135,14 +137,15 @@ func (s *terminal) run(command string) string {
 	return printed.String()
 }
 
-// environment returns the variables of the shell, for the service. API_KEYS_FILE is not among them if there is no such file.
+// environment returns the variables of the shell, for the service. API_KEYS_FILE is not among them if there is no such
+// file.
 func (s *terminal) environment() []string {
 	s.t.Helper()
 	return strings.Split(strings.TrimSpace(s.run(`[ -e "$API_KEYS_FILE" ] || unset API_KEYS_FILE; env`)), "\n")
 }
 
-// standIn starts the application of the pages: what `extauthz echo` answers, and beside that a chat model with the API of OpenAI, a
-// login, WebSockets that close at once, and gRPC methods that return an empty message.
+// standIn starts the application of the pages. It answers as `extauthz echo`. It also has a chat model with the API of
+// OpenAI, a login, WebSockets that close at once, and gRPC methods that return an empty message.
 func standIn(t *testing.T) (addr string) {
 	t.Helper()
 	port := testenv.FreePort(t)
@@ -188,7 +191,8 @@ func standIn(t *testing.T) (addr string) {
 	})
 }
 
-// chat answers as a chat model with the API of OpenAI. max_tokens is what the answer costs; a stream says so only if it is asked to.
+// chat answers as a chat model with the API of OpenAI. max_tokens is what the answer costs. A stream reports that only
+// if the request asks for it.
 func chat(w http.ResponseWriter, r *http.Request) {
 	var request struct {
 		Model         string `json:"model"`
