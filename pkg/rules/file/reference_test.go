@@ -202,7 +202,7 @@ func (r *reference) write(b *strings.Builder, f *strictyaml.Field) {
 	}
 	fmt.Fprintf(b, "## %s\n\n", heading(f))
 	if f.Path != "" {
-		fmt.Fprintf(b, "%s\n\n", f.Doc)
+		fmt.Fprintf(b, "%s\n\n", prose(f.Doc))
 	}
 	if f.Fields != nil {
 		b.WriteString("| key | type | default | example | meaning |\n|---|---|---|---|---|\n")
@@ -214,7 +214,7 @@ func (r *reference) write(b *strings.Builder, f *strictyaml.Field) {
 			case strings.Contains(k.Default, " "): // words about it
 				byDefault = k.Default
 			}
-			fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", r.link(k, code(k.Name())), kind(r, k), byDefault, code(r.example(k)), k.Doc)
+			fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", r.link(k, code(k.Name())), kind(r, k), byDefault, code(r.example(k)), prose(k.Doc))
 		}
 		b.WriteString("\n")
 		for _, sentence := range f.Choices() {
@@ -287,6 +287,9 @@ func code(text string) string {
 	}
 	return "`" + cell(text) + "`"
 }
+
+// prose is a text of a tag as Markdown has it.
+func prose(text string) string { return strings.ReplaceAll(text, "<", "&lt;") }
 
 // cell is a text as a table of Markdown can hold it.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
