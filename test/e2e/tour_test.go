@@ -17,8 +17,7 @@ func TestTour(t *testing.T) {
 	service := startService(t)
 	envoy := startEnvoy(t, service.grpcPort)
 	t.Run("the README", func(t *testing.T) {
-		envoy.checkExamples(t, block(t, "README.md", "console", `"x-api-key: demo"`),
-			nil)
+		envoy.checkExamples(t, block(t, "README.md", "console", `"x-api-key: demo"`), nil)
 	})
 	t.Run("the banner", func(t *testing.T) { testBanner(t, service) })
 
