@@ -31,7 +31,7 @@ func HostReaders() map[string]func(host string) (name string) {
 			}
 			return host
 		},
-		"takes the last of a list": func(host string) string {
+		"reads the last of a list": func(host string) string {
 			return firstColon(host[strings.LastIndexByte(host, ',')+1:])
 		},
 		"drops a user name": func(host string) string {

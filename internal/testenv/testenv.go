@@ -106,7 +106,7 @@ func Binary(t testing.TB, name, override string) string {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Fatalf("%s is neither in .tools/bin nor on PATH: run the test by make, which installs it", name)
+		t.Fatalf("%s is neither in .tools/bin nor on PATH: run the test with make, which installs it", name)
 	}
 	return path
 }

@@ -219,7 +219,7 @@ func (o *objects) checkSelectors(t *testing.T) {
 		check("the PodDisruptionBudget", o.budget.Spec.Selector.MatchLabels)
 	}
 	for _, c := range o.pod().TopologySpreadConstraints {
-		check("the spreading over "+c.TopologyKey, c.LabelSelector.MatchLabels)
+		check("the topology spread constraint over "+c.TopologyKey, c.LabelSelector.MatchLabels)
 	}
 	if o.autoscaler != nil && o.autoscaler.Spec.ScaleTargetRef.Name != o.deployment.Name {
 		t.Errorf("the HorizontalPodAutoscaler scales %s, the Deployment is %s",
@@ -239,7 +239,7 @@ func (o *objects) checkDraining(t *testing.T) {
 		drain += d
 	}
 	if grace := time.Duration(*o.pod().TerminationGracePeriodSeconds) * time.Second; grace < drain {
-		t.Errorf("a pod has %v to end, DRAIN_DELAY, DRAIN_TIMEOUT and 5 s to spare are %v", grace, drain)
+		t.Errorf("the grace period of the pod is %v, want at least DRAIN_DELAY + DRAIN_TIMEOUT + 5 s = %v", grace, drain)
 	}
 }
 

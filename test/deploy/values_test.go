@@ -21,9 +21,9 @@ func TestChartFilesFollowValues(t *testing.T) {
 	v := readValues(t)
 	root := v.objectSchema(v.values)
 	root["$schema"] = "http://json-schema.org/draft-07/schema#" // the newest version that all versions of Helm know
-	root["title"] = "Values of the chart extauthz; made of values.yaml by `make charts`"
+	root["title"] = "Values of the chart extauthz; generated from values.yaml by `make charts`"
 	root["properties"].(schema)["global"] = schema{"type": "object",
-		"description": "Of the chart that this one is a part of"}
+		"description": "Values that a parent chart shares with all of its charts"}
 	root["definitions"] = neededBy(root, v.definitions)
 	var whole bytes.Buffer
 	encoder := json.NewEncoder(&whole)
@@ -274,9 +274,9 @@ func settingsSchema(all []setting) schema {
 		one := schema{"description": s.Meaning}
 		switch {
 		case charts:
-			one["description"] = "not to be set: the chart does; see " + value
+			one["description"] = "must not be set: the chart sets it; see " + value
 			if value == "" {
-				one["description"] = "not to be set: the chart relies on it"
+				one["description"] = "must not be set: the chart depends on the default"
 			}
 		case words[s.Name] != nil:
 			one["enum"] = words[s.Name]
@@ -347,9 +347,9 @@ func TestSettingsOfTheChart(t *testing.T) {
 		t.Fatal("all settings are accepted")
 	}
 	for name, value := range theCharts {
-		want := "settings." + name + " is not to be set: use " + value + "\n"
+		want := "settings." + name + " must not be set: use " + value + "\n"
 		if value == "" {
-			want = "settings." + name + " is not to be set: the chart relies on what it is\n"
+			want = "settings." + name + " must not be set: the chart depends on its default\n"
 		}
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %q:\n%v", want, err)

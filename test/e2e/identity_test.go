@@ -100,7 +100,7 @@ func TestRoutesByPlan(t *testing.T) {
 		edits []edit
 		gold  http.Header // what a client on the plan gold gets
 	}{
-		{"as the sample is", []edit{gold("")}, toApplication},
+		{"the sample", []edit{gold("")}, toApplication},
 		{"clear_route_cache", []edit{gold(""), again}, toGold},
 		{"a route without ext_authz", []edit{open}, toApplication},
 		{"a route without ext_authz, clear_route_cache", []edit{open, again}, toGold},

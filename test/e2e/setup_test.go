@@ -133,7 +133,7 @@ func instead(before, after string) edit {
 	return func(t *testing.T, config string) string {
 		t.Helper()
 		if n := strings.Count(config, before); n != 1 {
-			t.Fatalf("the configuration has %q %d times, want it once", before, n)
+			t.Fatalf("the configuration has %q %d times, want once", before, n)
 		}
 		return strings.Replace(config, before, after, 1)
 	}

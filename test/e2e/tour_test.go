@@ -11,7 +11,7 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestTour follows the README: with nothing configured, behind the sample configuration of Envoy as it is.
+// TestTour makes the requests of the README, with the default configuration of the service and of Envoy.
 func TestTour(t *testing.T) {
 	t.Parallel()
 	service := startService(t)

@@ -18,7 +18,7 @@ const (
 	applicationCluster = "outbound|80||application.example.svc.cluster.local"
 )
 
-// TestGateway follows docs/istio.md with either provider.
+// TestGateway makes the requests of docs/istio.md, with each provider.
 func TestGateway(t *testing.T) {
 	t.Parallel()
 	for _, directory := range []string{"gateway", "gateway-http"} {

@@ -126,40 +126,40 @@ API_KEYS_FILE: /etc/extauthz/api-keys/keys.jsonl
 {{- $fixed := list "HOST" "PORT" "GRPC_HOST" "GRPC_PORT" "GRPC_UDS" "DEBUG_HOST" "DEBUG_PORT" "MEMORY_SNAPSHOT_PATH" }}
 {{- range $name := keys .settings | sortAlpha }}
 {{- if hasKey $made $name }}
-{{- $wrong = append $wrong (printf "settings.%s is not to be set: use %s" $name (get $made $name)) }}
+{{- $wrong = append $wrong (printf "settings.%s must not be set: use %s" $name (get $made $name)) }}
 {{- else if has $name $fixed }}
-{{- $wrong = append $wrong (printf "settings.%s is not to be set: the chart relies on what it is" $name) }}
+{{- $wrong = append $wrong (printf "settings.%s must not be set: the chart depends on its default" $name) }}
 {{- end }}
 {{- end }}
 {{- $several := or .autoscaling.enabled (gt (int .replicas) 1) }}
 {{- if and $several (not .redis.existingSecret) (not .separateLimits) }}
-{{- $wrong = append $wrong (printf "%s: without Redis each replica counts alone, and clients get a multiple of their limits. Set redis.existingSecret, or separateLimits=true if that is what you want" (ternary "autoscaling.enabled=true" (printf "replicas=%d" (int .replicas)) .autoscaling.enabled)) }}
+{{- $wrong = append $wrong (printf "%s: without Redis each replica counts alone, and clients get a multiple of their limits. Set redis.existingSecret, or separateLimits=true if that is intended" (ternary "autoscaling.enabled=true" (printf "replicas=%d" (int .replicas)) .autoscaling.enabled)) }}
 {{- end }}
 {{- if and .autoscaling.enabled (gt (int .autoscaling.minReplicas) (int .autoscaling.maxReplicas)) }}
 {{- $wrong = append $wrong (printf "autoscaling.minReplicas=%d is more than autoscaling.maxReplicas=%d" (int .autoscaling.minReplicas) (int .autoscaling.maxReplicas)) }}
 {{- end }}
 {{- if and .autoscaling.enabled (not (dig "requests" "cpu" "" .resources)) (not (dig "limits" "cpu" "" .resources)) }}
-{{- $wrong = append $wrong "autoscaling.enabled=true scales by the CPU requested: set resources.requests.cpu" }}
+{{- $wrong = append $wrong "autoscaling.enabled=true scales by the CPU request: set resources.requests.cpu" }}
 {{- end }}
 {{- range $name := keys (include "extauthz.ownLabels" $ | fromYaml) | sortAlpha }}
 {{- if hasKey $.Values.labels $name }}
-{{- $wrong = append $wrong (printf "labels: %s is the chart's own, and not to be set" $name) }}
+{{- $wrong = append $wrong (printf "labels: %s belongs to the chart and must not be set" $name) }}
 {{- end }}
 {{- end }}
 {{- range $name := keys (include "extauthz.selectorLabels" $ | fromYaml) | sortAlpha }}
 {{- if hasKey $.Values.podLabels $name }}
-{{- $wrong = append $wrong (printf "podLabels: %s is the chart's own, and not to be set" $name) }}
+{{- $wrong = append $wrong (printf "podLabels: %s belongs to the chart and must not be set" $name) }}
 {{- end }}
 {{- end }}
 {{- if not (or .networkPolicy.enabled .plaintext) }}
-{{- $wrong = append $wrong "networkPolicy.enabled=false opens the ports, which have no TLS, to all pods: set networkPolicy.enabled=true, or plaintext=allow where a mesh or another network policy protects them" }}
+{{- $wrong = append $wrong "networkPolicy.enabled=false opens the ports, which have no TLS, to all pods: set networkPolicy.enabled=true, or plaintext=allow if a mesh or another network policy protects them" }}
 {{- end }}
 {{- if and .rules .rulesConfigMap }}
-{{- $wrong = append $wrong "rules and rulesConfigMap are both set: take one of them" }}
+{{- $wrong = append $wrong "rules and rulesConfigMap are both set: set only one of them" }}
 {{- end }}
 {{- with .redis }}
 {{- if and .tls.existingSecret (not .existingSecret) }}
-{{- $wrong = append $wrong "redis.tls.existingSecret without redis.existingSecret: there is no Redis to speak TLS with" }}
+{{- $wrong = append $wrong "redis.tls.existingSecret requires redis.existingSecret: without it, the service does not use Redis" }}
 {{- end }}
 {{- if and .passwordKey (not .existingSecret) }}
 {{- $wrong = append $wrong "redis.passwordKey is a key of redis.existingSecret: set that, too" }}
@@ -168,7 +168,7 @@ API_KEYS_FILE: /etc/extauthz/api-keys/keys.jsonl
 {{- $wrong = append $wrong "redis.tls.caKey, certKey and keyKey are keys of redis.tls.existingSecret: set that, too" }}
 {{- end }}
 {{- if and .tls.existingSecret (not .tls.caKey) (not .tls.certKey) }}
-{{- $wrong = append $wrong "redis.tls.existingSecret is set and none of its keys is: set redis.tls.caKey, or certKey and keyKey, or all three" }}
+{{- $wrong = append $wrong "redis.tls.existingSecret is set, but none of its keys: set redis.tls.caKey, or certKey and keyKey, or all three" }}
 {{- end }}
 {{- if ne (empty .tls.certKey) (empty .tls.keyKey) }}
 {{- $wrong = append $wrong "redis.tls.certKey and redis.tls.keyKey go together: set both or none" }}
@@ -176,14 +176,14 @@ API_KEYS_FILE: /etc/extauthz/api-keys/keys.jsonl
 {{- end }}
 {{- with .apiKeys }}
 {{- if and .fileSecret (not .existingSecret) }}
-{{- $wrong = append $wrong "apiKeys.fileSecret: keys are hashed under a server secret, set apiKeys.existingSecret, too" }}
+{{- $wrong = append $wrong "apiKeys.fileSecret: keys are hashed with a server secret: set apiKeys.existingSecret, too" }}
 {{- end }}
 {{- if and .previousKey (not .existingSecret) }}
 {{- $wrong = append $wrong "apiKeys.previousKey is a key of apiKeys.existingSecret: set that, too" }}
 {{- end }}
 {{- end }}
 {{- if and (not .serviceAccount.create) .serviceAccount.annotations }}
-{{- $wrong = append $wrong "serviceAccount.annotations are those of a ServiceAccount that is not made: set serviceAccount.create=true" }}
+{{- $wrong = append $wrong "serviceAccount.annotations requires serviceAccount.create=true: otherwise the chart does not create a ServiceAccount" }}
 {{- end }}
 {{- end }}
 {{- if $wrong }}
@@ -191,7 +191,7 @@ API_KEYS_FILE: /etc/extauthz/api-keys/keys.jsonl
 {{- end }}
 {{- end }}
 
-{{- /* Of the pod of `helm test`, which the network policy lets in, and no Service sends anything to. */}}
+{{- /* The labels of the pod of `helm test`. The network policy admits this pod, and no Service selects it. */}}
 {{- define "extauthz.testLabels" -}}
 app.kubernetes.io/name: {{ include "extauthz.name" . }}-test
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
