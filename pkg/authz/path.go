@@ -36,9 +36,13 @@ func unsafePath(path string) bool {
 		return true
 	}
 	if strings.Count(decoded, "/") != strings.Count(path, "/") || strings.ContainsAny(decoded, `\;?#`) ||
-		!utf8.ValidString(decoded) || hasEncoding(decoded) || otherForms(decoded) ||
-		strings.ContainsFunc(decoded, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+		!utf8.ValidString(decoded) || hasEncoding(decoded) || otherForms(decoded) {
 		return true
+	}
+	for _, c := range []byte(decoded) {
+		if c < ' ' || c == 0x7f {
+			return true
+		}
 	}
 	segments := strings.Split(decoded[1:], "/")
 	for i, s := range segments {
@@ -66,8 +70,16 @@ func otherForms(path string) bool {
 
 // onlyDotsAndUnseen reports whether a segment is a dot segment or empty to an upstream that removes unseen characters.
 func onlyDotsAndUnseen(segment string) bool {
-	rest := strings.TrimFunc(segment, func(c rune) bool { return c == '.' || trimmed(c) })
-	return rest == "" && strings.ContainsFunc(segment, trimmed)
+	unseen := false
+	for _, c := range segment {
+		switch {
+		case trimmed(c):
+			unseen = true
+		case c != '.':
+			return false
+		}
+	}
+	return unseen
 }
 
 // hasEncoding reports whether a path has %2e, or %u002e, which IIS and others decode, or the like.
