@@ -24,7 +24,7 @@ func dataFlow() string {
 	// The request, from top to bottom.
 	s.rect(leftX, 52, leftWide, 38, "box", 6)
 	s.text(leftMid, 76, "name middle", "Client")
-	both(s, leftMid, 92, 152)
+	arrows(s, leftMid, 92, 152)
 	s.text(leftMid-18, 117, "small end", "x-api-key, a token")
 	s.text(leftMid-18, 133, "small end", "or a certificate")
 	s.text(leftMid+18, 109, "small", "response, or 401,")
@@ -37,7 +37,7 @@ func dataFlow() string {
 	filter(s, leftX+12, 280, leftWide-24, "ratelimit", "limits by route, address,", "header, owner or plan")
 	s.arrow(point{leftMid, 264}, point{leftMid, 279})
 
-	both(s, leftMid, 372, 432)
+	arrows(s, leftMid, 372, 432)
 	s.text(leftMid-18, 397, "small end", "x-auth-owner,")
 	s.text(leftMid-18, 413, "small end", "x-auth-plan")
 	s.text(leftMid+18, 405, "small", "response")
@@ -57,8 +57,8 @@ func dataFlow() string {
 	s.text(rightX+24, 321, "small", "charges all buckets of a request, or none;")
 	s.text(rightX+24, 339, "small", "five exact algorithms")
 
-	ask(s, linkFrom, linkTo, 218, linkMid, "Check", "401, 403, 429, or OK", "with owner and plan")
-	ask(s, linkFrom, linkTo, 308, linkMid, "ShouldRateLimit", "OK, or over the limit,", "and headers")
+	exchange(s, linkFrom, linkTo, 218, linkMid, "Check", "401, 403, 429, or OK", "with owner and plan")
+	exchange(s, linkFrom, linkTo, 308, linkMid, "ShouldRateLimit", "OK, or over the limit,", "and headers")
 	s.text(linkMid, 276, "small bad middle", "if unavailable: 503")
 	s.text(linkMid, 366, "small bad middle", "if unavailable: allows")
 
@@ -68,8 +68,8 @@ func dataFlow() string {
 	s.text(memoryX+storeWide/2, 458, "name middle", "Local memory")
 	s.rect(redisX, 434, storeWide, 38, "box", 6)
 	s.text(redisX+storeWide/2, 458, "name middle", "Redis, shared")
-	both(s, memoryX+storeWide/2, 372, 432)
-	both(s, redisX+storeWide/2, 372, 432)
+	arrows(s, memoryX+storeWide/2, 372, 432)
+	arrows(s, redisX+storeWide/2, 372, 432)
 	s.text((memoryX+redisX+storeWide)/2, 458, "small middle", "or")
 	s.text(redisX+storeWide/2-18, 390, "small end", "one round trip")
 	s.text(redisX+storeWide/2-18, 406, "small bad end", "if unavailable:")
@@ -84,8 +84,8 @@ func filter(s *svg, x, y, wide float64, name, first, second string) {
 	s.text(x+12, y+59, "small", second)
 }
 
-// ask draws a call as an arrow to the right, and its result in two lines below an arrow back.
-func ask(s *svg, from, to, y, middle float64, call, first, second string) {
+// exchange draws a call as an arrow to the right, and its result in two lines below an arrow back.
+func exchange(s *svg, from, to, y, middle float64, call, first, second string) {
 	s.arrow(point{from, y}, point{to, y})
 	s.text(middle, y-7, "small code middle", call)
 	s.arrow(point{to, y + 12}, point{from, y + 12})
@@ -93,8 +93,8 @@ func ask(s *svg, from, to, y, middle float64, call, first, second string) {
 	s.text(middle, y+43, "small middle", second)
 }
 
-// both draws an arrow down and an arrow up.
-func both(s *svg, x, top, bottom float64) {
+// arrows draws an arrow down and an arrow up.
+func arrows(s *svg, x, top, bottom float64) {
 	s.arrow(point{x - 7, top}, point{x - 7, bottom})
 	s.arrow(point{x + 7, bottom}, point{x + 7, top})
 }
