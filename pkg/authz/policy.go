@@ -157,7 +157,7 @@ type RequestHeaders struct {
 type RemoteAddress struct {
 	Key         *string `yaml:"key" doc:"The key of the entry." default:"remote_address, or masked_remote_address if a mask is set" example:"address"`
 	TrustedHops int     `yaml:"trusted_hops" min:"0" max:"100" doc:"The position of the address in x-forwarded-for, from the right. 0 is the address of the peer." default:"0" example:"2"`
-	IPv4Mask    int     `yaml:"ipv4_mask" min:"0" max:"32" doc:"The length of the prefix that is kept of an IPv4 address." default:"32" example:"24"`
+	IPv4Mask    int     `yaml:"ipv4_mask" min:"0" max:"32" doc:"The length of the prefix that is kept of an IPv4 address." default:"0, the whole address" example:"24"`
 	IPv6Mask    int     `yaml:"ipv6_mask" min:"0" max:"128" doc:"The length of the prefix that is kept of an IPv6 address." default:"64" example:"56"`
 }
 
