@@ -20,22 +20,25 @@ import (
 func (p *program) check() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check PATH...",
-		Short: "Find the mistakes of rule files, and of configurations of Envoy that use them",
-		Long: `extauthz check finds the mistakes of rule files, as a server would at its start. It reads the settings that a server would read.
-A PATH is a directory, a file, or - for standard input; all of them are checked together. The exit code is 1 if there are mistakes.
+		Short: "Find mistakes in rule files, and in configurations of Envoy that use them",
+		Long: `extauthz check reports the mistakes in rule files that would stop extauthz serve at its start.
+It uses the same environment variables as extauthz serve, such as DEFAULT_ALGORITHM.
+Each PATH is a directory, a file, or - for standard input. All paths are checked together, as one set of rules.
+The exit code is 1 if there are mistakes.
 
-With --envoy it compares a configuration of Envoy with the policies of the rules, and reports each identity header, such as x-auth-owner,
-  - that Envoy does not remove from requests of clients before it chooses a route,
-  - that allowed_upstream_headers of an http_service does not list,
-  - by which a route is chosen before ext_authz has set it.`,
+With --envoy it also compares a configuration of Envoy with the policies of the rules.
+It reports each identity header, such as x-auth-owner, with one of these mistakes:
+  - Envoy does not remove the header from requests of clients before it chooses a route.
+  - allowed_upstream_headers of an http_service does not list the header.
+  - A route is chosen by the header before ext_authz has set it.`,
 		Example: `  extauthz check /srv/runtime_data/current/config
   extauthz check --envoy envoy.yaml rules
   extauthz check -o sarif rules/shop.yaml >shop.sarif
   extauthz check -o json - <shop.yaml`,
-		Args: wants(cobra.MinimumNArgs(1), "a directory, a file or -, for example: extauthz check /srv/runtime_data/current/config"),
+		Args: wants(cobra.MinimumNArgs(1), "a directory, a file or -, for example: extauthz check rules"),
 	}
-	envoy := c.Flags().StringArray("envoy", nil, "also check this `FILE`, a configuration of Envoy: a bootstrap file, or what /config_dump of its admin\n"+
-		"interface returns; may be repeated")
+	envoy := c.Flags().StringArray("envoy", nil, "also check this `FILE`: a bootstrap file of Envoy, or the output of "+
+		"/config_dump\nof its admin interface; may be repeated")
 	output := outputFlag(c, "text", "json", "sarif")
 	c.RunE = func(_ *cobra.Command, paths []string) error {
 		for _, path := range paths {
@@ -139,7 +142,8 @@ func (c *checked) print(stdout, stderr io.Writer) {
 	if c.rules.HasErrors() {
 		return
 	}
-	fmt.Fprintf(stdout, "ok: %s, %s, generation %s\n", suggest.Counted(c.Domains, "domain"), suggest.Counted(c.Limits, "limit"), c.Generation)
+	fmt.Fprintf(stdout, "ok: %s, %s, generation %s\n", suggest.Counted(c.Domains, "domain"),
+		suggest.Counted(c.Limits, "limit"), c.Generation)
 	for _, e := range c.Envoy {
 		if len(e.problems) > 0 {
 			fmt.Fprintln(stderr, e.problems.Error())

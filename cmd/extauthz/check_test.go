@@ -18,7 +18,8 @@ const (
 	badRules  = "domain: bad\ndescriptors:\n  - key: k\n    rate_limt: {unit: hour, requests_per_unit: 1}\n"
 )
 
-// TestCheckPaths: directories, files and standard input are checked together, and a mistake has the name of where it is.
+// TestCheckPaths: directories, files and standard input are checked together, and a mistake has the name of where it
+// is.
 func TestCheckPaths(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -45,7 +46,8 @@ func TestCheckPaths(t *testing.T) {
 		{"/dev/null", "", 1, "/dev/null: error: left out: not a regular file"},
 	} {
 		var out bytes.Buffer
-		if code := run(t, nil, "check "+c.args, c.stdin, &out, &out); code != c.code || !strings.Contains(out.String(), c.want) {
+		if code := run(t, nil, "check "+c.args, c.stdin, &out, &out); code != c.code ||
+			!strings.Contains(out.String(), c.want) {
 			t.Errorf("check %s: exit code %d, want %d and %q in\n%s", c.args, code, c.code, c.want, &out)
 		}
 	}
@@ -60,10 +62,12 @@ func TestCheckJSON(t *testing.T) {
 	}{
 		{"-", goodRules, 0, checked{OK: true, Domains: 1, Limits: 1, Problems: []problem{}}},
 		{"-", badRules, 1, checked{Problems: []problem{{
-			File: "standard input", Line: 4, Column: 5, Length: 9, Severity: "error", Message: "unknown key `rate_limt` in a descriptor", Hints: []string{"did you mean `rate_limit`?"},
+			File: "standard input", Line: 4, Column: 5, Length: 9, Severity: "error",
+			Message: "unknown key `rate_limt` in a descriptor", Hints: []string{"did you mean `rate_limit`?"},
 		}}}},
 		{"--envoy ../../envoy/envoy.yaml ../../internal/service/sample", "", 0, checked{
-			OK: true, Domains: 1, Limits: 8, Envoy: []checkedEnvoy{{File: "../../envoy/envoy.yaml", Managers: 1}}, Problems: []problem{},
+			OK: true, Domains: 1, Limits: 8, Envoy: []checkedEnvoy{{File: "../../envoy/envoy.yaml", Managers: 1}},
+			Problems: []problem{},
 		}},
 	} {
 		var stdout, stderr bytes.Buffer
@@ -84,7 +88,8 @@ func TestCheckJSON(t *testing.T) {
 	}
 }
 
-// TestCheckSARIF: testdata/sarif.schema.json has what the schema of SARIF 2.1.0 requires and allows of the parts that a check fills in.
+// TestCheckSARIF: testdata/sarif.schema.json has what the schema of SARIF 2.1.0 requires and allows of the parts that a
+// check fills in.
 func TestCheckSARIF(t *testing.T) {
 	t.Parallel()
 	schema, err := jsonschema.NewCompiler().Compile("testdata/sarif.schema.json")

@@ -35,15 +35,19 @@ func TestCommands(t *testing.T) {
 		code           int
 		stdout, stderr string
 	}{
-		{args: "frobnicate", code: 2, stderr: `extauthz: unknown subcommand "frobnicate": want check, echo, health, keys, schema, serve, settings, version or --help`},
+		{args: "frobnicate", code: 2, stderr: `extauthz: unknown subcommand "frobnicate": want check, echo, health, keys, ` +
+			"schema, serve, settings, version or --help"},
 		{args: "frobnicate", code: 2, stderr: "(extauthz --help lists all flags)"},
 		{args: "chekc --envoy e .", code: 2, stderr: `unknown subcommand "chekc" (did you mean check?): want `},
-		{args: "keys lst", code: 2, stderr: `extauthz: keys: unknown subcommand "lst" (did you mean list?): want create, import, list, revoke, rotate, secret, sign or --help`},
+		{args: "keys lst", code: 2, stderr: `extauthz: keys: unknown subcommand "lst" (did you mean list?): want create, ` +
+			"import, list, revoke, rotate, secret, sign or --help"},
 		{args: "keys", code: 0, stdout: "Usage:"},
 		{args: "help keys create", code: 0, stdout: "--expires"},
 		{args: "completion bash", code: 0, stdout: "__start_extauthz"},
-		{args: "check --envoi e .", code: 2, stderr: "extauthz: check: unknown flag --envoi (did you mean --envoy?)\n(extauthz check --help lists all flags)"},
-		{args: "serve here", code: 2, stderr: `serve: takes no arguments but flags, not "here": all settings are environment variables`},
+		{args: "check --envoi e .", code: 2, stderr: "extauthz: check: unknown flag --envoi (did you mean " +
+			"--envoy?)\n(extauthz check --help lists all flags)"},
+		{args: "serve here", code: 2,
+			stderr: `serve: takes only flags, not "here": all settings are environment variables`},
 		{args: "check", code: 2, stderr: "check: want a directory, a file or -"},
 		{args: "check --envoy", code: 2, stderr: "check: flag needs an argument: --envoy"},
 		{args: "check --help", code: 0, stdout: "--envoy FILE"},
@@ -51,39 +55,48 @@ func TestCommands(t *testing.T) {
 		{args: "check " + good, code: 0, stdout: "ok: 1 domain, 1 limit, generation "},
 		{args: "check " + bad, code: 1, stderr: "rules.yaml:4:5: error: "},
 		{args: "check " + bad, code: 1, stderr: "did you mean `rate_limit`?"},
-		{args: "check --envoy " + dir + "/none ../../internal/service/sample", code: 1, stderr: dir + "/none: error: read configuration of Envoy: no such file"},
-		{args: "check --envoy ../../internal/service/sample ../../internal/service/sample", code: 1, stderr: "sample: error: this is not a regular file"},
-		{args: "check --envoy ../../envoy/envoy.yaml " + good, code: 1, stderr: "no rule file in " + good + " has an `authz:` section"},
-		{args: "check --envoy ../../envoy/envoy.yaml ../../internal/service/sample", code: 0, stdout: "ok: ../../envoy/envoy.yaml, 1 connection manager with ext_authz"},
+		{args: "check --envoy " + dir + "/none ../../internal/service/sample", code: 1, stderr: dir +
+			"/none: error: read configuration of Envoy: no such file"},
+		{args: "check --envoy ../../internal/service/sample ../../internal/service/sample", code: 1,
+			stderr: "sample: error: this is not a regular file"},
+		{args: "check --envoy ../../envoy/envoy.yaml " + good, code: 1, stderr: "no rule file in " + good +
+			" has an `authz:` section"},
+		{args: "check --envoy ../../envoy/envoy.yaml ../../internal/service/sample", code: 0,
+			stdout: "ok: ../../envoy/envoy.yaml, 1 connection manager with ext_authz"},
 		{args: "check --envoy ../../envoy/tcp.yaml --envoy ../../envoy/sidecar.yaml ../../internal/service/sample", code: 1,
 			stdout: "ok: ../../envoy/sidecar.yaml", stderr: "../../envoy/tcp.yaml: error: no HTTP connection manager"},
 		{args: "health -timeout 1s", code: 2, stderr: "health: unknown flag -timeout: write --timeout"},
 		{args: "keys create -owner alice", code: 2, stderr: "keys create: unknown flag -owner: write --owner"},
 		{args: "keys create -ownr alice", code: 2, stderr: `keys create: --output "wnr": want text or json`},
 		{args: "keys create --owner a --burst x", code: 2, stderr: `keys create: --burst "x": want a whole number`},
-		{args: "keys ea_4Gd0kZ7b_abcdefghijklmnopqrstuvwxyz", code: 2, stderr: `unknown subcommand "ea_4Gd0kZ7b_**************************"`},
+		{args: "keys ea_4Gd0kZ7b_abcdefghijklmnopqrstuvwxyz", code: 2,
+			stderr: `unknown subcommand "ea_4Gd0kZ7b_**************************"`},
 		{args: "man", code: 2, stderr: "man: want one directory"},
 		{args: "health --help", code: 0, stdout: "Example"},
-		{args: "health now", code: 2, stderr: `health: takes no arguments but flags, not "now"`},
+		{args: "health now", code: 2, stderr: `health: takes only flags, not "now"`},
 		{args: "health --timeout 0s", code: 2, stderr: "--timeout 0s: want more than 0, such as 2s"},
 		{args: "health --timeout 2", code: 2, stderr: `health: --timeout "2": time: missing unit in duration`},
-		{args: "health --http localhost:8080", code: 2, stderr: `--http "localhost:8080": want a URL such as http://127.0.0.1:8080/readyz`},
+		{args: "health --http localhost:8080", code: 2,
+			stderr: `--http "localhost:8080": want a URL such as http://127.0.0.1:8080/readyz`},
 		{args: "health --http http://a/ --service s", code: 2, stderr: "--service and --http: take one of them"},
 		{args: "echo --help", code: 0, stdout: "ECHO_ADDRESS"},
-		{args: "echo 8000", code: 2, stderr: `echo: takes no arguments but flags, not "8000": ECHO_ADDRESS says where it listens`},
+		{args: "echo 8000", code: 2, stderr: `echo: takes only flags, not "8000": ECHO_ADDRESS sets its address`},
 		{args: "--help", code: 0, stdout: "Usage:"},
 		{args: "version", code: 0, stdout: "extauthz "},
 		{args: "--version", code: 0, stdout: "extauthz "},
 		{args: "-v", code: 0, stdout: "extauthz "},
 		{args: "version -o yaml", code: 2, stderr: `version: --output "yaml": want text or json`},
-		{args: "version please", code: 2, stderr: `version: takes no arguments but flags, not "please"`},
+		{args: "version please", code: 2, stderr: `version: takes only flags, not "please"`},
 		{args: "schema", code: 0, stdout: `"$schema": "http://json-schema.org/draft-07/schema#"`},
 		{args: "schema authz.jwt", code: 0, stdout: "authz.credentials.jwt: map\nexample: {issuer: "},
 		{args: "schema authz.jwt", code: 0, stdout: "\n  leeway        duration       How far the clocks"},
-		{args: "schema authz.jwt", code: 0, stdout: "\nAt most one of header, scheme, query or cookie.\nOne of jwks_url or jwks_file is required.\n"},
+		{args: "schema authz.jwt", code: 0, stdout: "\nAt most one of header, scheme, query or cookie.\nOne of jwks_url or " +
+			"jwks_file is required.\n"},
 		{args: "schema authz.limits.actions", code: 0, stdout: "\nOne of credential, request_headers, remote_address, "},
-		{args: "schema authz.refused.hits_addend.number", code: 0, stdout: "authz.limits.hits_addend.number: whole number, 1 to 1000000000\n"},
-		{args: "schema authz.header", code: 0, stdout: "\n  authz.limits.actions.request_headers.header*     text  The name of the header.\n"},
+		{args: "schema authz.refused.hits_addend.number", code: 0,
+			stdout: "authz.limits.hits_addend.number: whole number, 1 to 1000000000\n"},
+		{args: "schema authz.header", code: 0, stdout: "\n  authz.limits.actions.request_headers.header*     text  The " +
+			"name of the header.\n"},
 		{args: "schema authz.jwtt", code: 2, stderr: "schema: rule files have no key `authz.jwtt` (did you mean jwt?)"},
 		{args: "schema jwt.access", code: 2, stderr: "have no key `jwt.access` (did you mean access?)"},
 		{args: "schema zzz", code: 2, stderr: "schema: rule files have no key `zzz`\n"},
@@ -127,7 +140,8 @@ func TestCheckRequiresEnd(t *testing.T) {
 	dir := filepath.Join(testenv.RulesRoot(t), "config")
 	var out bytes.Buffer
 	const want = "rules.yaml:2:1: error: the file does not end with `end: true`"
-	if code := run(t, service.Environment{"RULES_REQUIRE_END": "true"}, "check "+dir, "", &out, &out); code != exitFailed || !strings.Contains(out.String(), want) {
+	env := service.Environment{"RULES_REQUIRE_END": "true"}
+	if code := run(t, env, "check "+dir, "", &out, &out); code != exitFailed || !strings.Contains(out.String(), want) {
 		t.Errorf("exit code %d, want 1 and %q in\n%s", code, want, &out)
 	}
 }
@@ -151,25 +165,39 @@ func TestNoStart(t *testing.T) {
 	if err := os.Mkdir(broken, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(broken, "a.yaml"), []byte("domain: a\ndescriptors: [{kye: x}]\n"), 0o644); err != nil {
+	mistake := []byte("domain: a\ndescriptors: [{kye: x}]\n")
+	if err := os.WriteFile(filepath.Join(broken, "a.yaml"), mistake, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
 		env  service.Environment
 		want string
 	}{
-		"port in use":       {service.Environment{"GRPC_PORT": port}, "port " + port + " of 127.0.0.1 is in use: stop what listens there, or set GRPC_PORT to another port"},
-		"missing directory": {service.Environment{"RUNTIME_ROOT": "/nowhere"}, "extauthz: the rule directory /nowhere/config does not exist: mount or create it, or set RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY to the one with the rules\n"},
-		"rules not mounted": {service.Environment{"REDIS_URL": "localhost:6379", "GRPC_UDS": "/run/grpc.sock"}, "/srv/runtime_data/current/config does not exist"},
-		"not my address":    {service.Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_HOST": "192.0.2.1"}, "listen for GRPC_HOST: its host is not an address of this machine (listen tcp 192.0.2.1:0"},
-		"socket in use":     {service.Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_UDS": used}, "GRPC_UDS=" + used + ": the socket is in use: stop what listens there"},
-		"socket too long":   {service.Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_UDS": "/" + strings.Repeat("s", 107)}, "a path of 108 bytes is too long for a socket"},
-		"plaintext":         {service.Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_HOST": "0.0.0.0", "HOST": "127.0.0.1", "STRICT_ENVIRONMENT": "true"}, "GRPC_HOST=0.0.0.0: other machines can reach a listener without TLS"},
-		"plaintext word":    {service.Environment{"GRPC_PLAINTEXT": "yes"}, "GRPC_PLAINTEXT: want allow"},
-		"broken rules":      {service.Environment{"RUNTIME_ROOT": filepath.Dir(broken)}, "a.yaml:2:"},
-		"wrong setting":     {service.Environment{"PORT": "x"}, `PORT: want a port`},
-		"socket is a file":  {service.Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_UDS": filepath.Join(broken, "a.yaml")}, "GRPC_UDS=" + filepath.Join(broken, "a.yaml") + ": a file is there that is not a socket: delete it, or set GRPC_UDS to another path"},
-		"socket of nowhere": {service.Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_UDS": filepath.Join(broken, "nowhere", "grpc.sock")}, "the directory " + filepath.Join(broken, "nowhere") + " does not exist: create it, or mount it"},
+		"port in use": {service.Environment{"GRPC_PORT": port}, "port " + port +
+			" of 127.0.0.1 is in use: stop what listens there, or set GRPC_PORT to another port"},
+		"missing directory": {service.Environment{"RUNTIME_ROOT": "/nowhere"}, "extauthz: the rule directory " +
+			"/nowhere/config does not exist: mount or create it, or set RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and " +
+			"RUNTIME_APPDIRECTORY to the one with the rules\n"},
+		"rules not mounted": {service.Environment{"REDIS_URL": "localhost:6379", "GRPC_UDS": "/run/grpc.sock"},
+			"/srv/runtime_data/current/config does not exist"},
+		"not my address": {service.Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_HOST": "192.0.2.1"},
+			"listen for GRPC_HOST: its host is not an address of this machine (listen tcp 192.0.2.1:0"},
+		"socket in use": {service.Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_UDS": used}, "GRPC_UDS=" +
+			used + ": the socket is in use: stop what listens there"},
+		"socket too long": {service.Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_UDS": "/" +
+			strings.Repeat("s", 107)}, "a path of 108 bytes is too long for a socket"},
+		"plaintext": {service.Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_HOST": "0.0.0.0",
+			"HOST": "127.0.0.1", "STRICT_ENVIRONMENT": "true"},
+			"GRPC_HOST=0.0.0.0: other machines can reach a listener without TLS"},
+		"plaintext word": {service.Environment{"GRPC_PLAINTEXT": "yes"}, "GRPC_PLAINTEXT: want allow"},
+		"broken rules":   {service.Environment{"RUNTIME_ROOT": filepath.Dir(broken)}, "a.yaml:2:"},
+		"wrong setting":  {service.Environment{"PORT": "x"}, `PORT: want a port`},
+		"socket is a file": {service.Environment{"RUNTIME_ROOT": testenv.RulesRoot(t),
+			"GRPC_UDS": filepath.Join(broken, "a.yaml")}, "GRPC_UDS=" + filepath.Join(broken, "a.yaml") +
+			": the file is not a socket: delete it, or set GRPC_UDS to another path"},
+		"socket of nowhere": {service.Environment{"RUNTIME_ROOT": testenv.RulesRoot(t),
+			"GRPC_UDS": filepath.Join(broken, "nowhere", "grpc.sock")}, "the directory " + filepath.Join(broken, "nowhere") +
+			" does not exist: create it, or mount it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env := service.Environment{"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0"}

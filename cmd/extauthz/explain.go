@@ -11,8 +11,8 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// explain returns what a key of rule files means and takes. The path of the key may leave out keys around it. If several
-// keys match, explain lists them.
+// explain returns what a key of rule files means and takes. The path of the key may leave out keys around it. If
+// several keys match, explain lists them.
 func explain(rules *strictyaml.Field, path string) (string, error) {
 	var b strings.Builder
 	switch found := find(rules, path); len(found) {
@@ -32,8 +32,8 @@ func explain(rules *strictyaml.Field, path string) (string, error) {
 	return b.String(), nil
 }
 
-// find returns the key at a path. If there is none, it returns all keys that have the last name of the path, and have the
-// other names around them in this order.
+// find returns the key at a path. If there is none, it returns all keys that have the last name of the path, and have
+// the other names around them in this order.
 func find(rules *strictyaml.Field, path string) (found []*strictyaml.Field) {
 	if f := rules.At(path); f != nil {
 		return []*strictyaml.Field{f}

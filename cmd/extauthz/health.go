@@ -11,20 +11,23 @@ import (
 	"github.com/extauthz/extauthz/internal/service"
 )
 
-// probeTimeout is shorter than what probes of containers usually allow, so that the reason is printed before they give up.
+// probeTimeout is shorter than what probes of containers usually allow, so that the reason is printed before they give
+// up.
 const probeTimeout = 2 * time.Second
 
 func (p *program) health() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "health",
 		Short: "Ask a running service whether it is healthy",
-		Long: "extauthz health asks a running service whether requests may be sent to it. The exit code is 0 if so, else 1.\n" +
+		Long: "extauthz health asks a running service whether requests may be sent to it. The exit code is 0 if so, else " +
+			"1.\n" +
 			"It asks grpc.health.v1 at GRPC_HOST and GRPC_PORT, or GRPC_UDS, where the service listens with the same settings.",
 		Example: "  # the health check of a container, which needs neither a shell nor curl\n" +
 			"  test: [\"CMD\", \"/usr/local/bin/extauthz\", \"health\"]",
 		Args: noArguments(""),
 	}
-	name := c.Flags().String("service", "", "ask for one `NAME`, such as envoy.service.auth.v3.Authorization; default: all services")
+	name := c.Flags().String("service", "", "ask for one `NAME`, such as envoy.service.auth.v3.Authorization; default: "+
+		"all services")
 	address := c.Flags().String("http", "", "GET this `URL` instead, and want status 200")
 	timeout := c.Flags().Duration("timeout", probeTimeout, "how long to wait for the answer")
 	output := outputFlag(c, "text", "json")

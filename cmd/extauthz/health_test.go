@@ -31,7 +31,8 @@ func serveHealth(t *testing.T, listener net.Listener, register func(*grpc.Server
 // setHealth registers the health of all services of extauthz.
 func setHealth(s *grpc.Server, status grpc_health_v1.HealthCheckResponse_ServingStatus) *grpchealth.Server {
 	h := grpchealth.NewServer()
-	for _, name := range []string{"", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService", "envoy.service.auth.v3.Authorization"} {
+	for _, name := range []string{"", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService",
+		"envoy.service.auth.v3.Authorization"} {
 		h.SetServingStatus(name, status)
 	}
 	grpc_health_v1.RegisterHealthServer(s, h)
@@ -55,7 +56,8 @@ func listenOn(t *testing.T, network, address string) (listener net.Listener, por
 // TestHealth asks servers in every state, where the settings say that they listen.
 func TestHealth(t *testing.T) {
 	t.Parallel()
-	socket, serving := filepath.Join(t.TempDir(), "grpc.sock"), func(s *grpc.Server) { setHealth(s, grpc_health_v1.HealthCheckResponse_SERVING) }
+	socket, serving := filepath.Join(t.TempDir(), "grpc.sock"),
+		func(s *grpc.Server) { setHealth(s, grpc_health_v1.HealthCheckResponse_SERVING) }
 	onSocket, _ := listenOn(t, "unix", socket)
 	serveHealth(t, onSocket, serving)
 	healthy, port := listenOn(t, "tcp", "127.0.0.1:0")
@@ -84,26 +86,38 @@ func TestHealth(t *testing.T) {
 		code  int
 		want  string
 	}{
-		"healthy":            {service.Environment{"GRPC_PORT": port}, "", 0, "healthy\n"},
-		"by any address":     {service.Environment{"GRPC_PORT": port, "GRPC_HOST": "0.0.0.0"}, "", 0, "healthy\n"},
-		"by name":            {service.Environment{"GRPC_PORT": port, "GRPC_HOST": "localhost"}, "", 0, "healthy\n"},
-		"one service":        {service.Environment{"GRPC_PORT": port}, "--service=envoy.service.auth.v3.Authorization", 0, "healthy\n"},
-		"a Unix socket":      {service.Environment{"GRPC_PORT": freePort, "GRPC_UDS": socket}, "", 0, "healthy\n"},
-		"starting":           {service.Environment{"GRPC_PORT": startingPort}, "", 1, `127.0.0.1:` + startingPort + ` reports NOT_SERVING for service "": it is draining, or has no rules yet; see its log`},
-		"draining":           {service.Environment{"GRPC_PORT": drainingPort}, "--service ratelimit", 1, `reports NOT_SERVING for service "ratelimit"`},
-		"unknown service":    {service.Environment{"GRPC_PORT": port}, "--service auth", 1, `does not know a service "auth": want one of ["" "ratelimit" "envoy.service.ratelimit.v3.RateLimitService" "envoy.service.auth.v3.Authorization"]`},
-		"wrong port":         {service.Environment{"GRPC_PORT": freePort}, "", 1, "127.0.0.1:" + freePort + " does not answer: "},
-		"what to do":         {service.Environment{"GRPC_PORT": freePort}, "", 1, "connection refused\": is the service running, with the same GRPC_HOST and GRPC_PORT?\n"},
-		"no such socket":     {service.Environment{"GRPC_UDS": socket + "2"}, "", 1, "no such file or directory\": is the service running, with the same GRPC_UDS?\n"},
-		"something else":     {service.Environment{"GRPC_PORT": otherPort}, "", 1, "unknown service grpc.health.v1.Health: does extauthz listen there?"},
-		"silence":            {service.Environment{"GRPC_PORT": silentPort}, "--timeout 50ms", 1, "127.0.0.1:" + silentPort + " has not answered within 50ms"},
+		"healthy":        {service.Environment{"GRPC_PORT": port}, "", 0, "healthy\n"},
+		"by any address": {service.Environment{"GRPC_PORT": port, "GRPC_HOST": "0.0.0.0"}, "", 0, "healthy\n"},
+		"by name":        {service.Environment{"GRPC_PORT": port, "GRPC_HOST": "localhost"}, "", 0, "healthy\n"},
+		"one service": {service.Environment{"GRPC_PORT": port}, "--service=envoy.service.auth.v3.Authorization", 0,
+			"healthy\n"},
+		"a Unix socket": {service.Environment{"GRPC_PORT": freePort, "GRPC_UDS": socket}, "", 0, "healthy\n"},
+		"starting": {service.Environment{"GRPC_PORT": startingPort}, "", 1, `127.0.0.1:` + startingPort +
+			` reports NOT_SERVING for service "": the service is draining or has no rules yet; see its log`},
+		"draining": {service.Environment{"GRPC_PORT": drainingPort}, "--service ratelimit", 1,
+			`reports NOT_SERVING for service "ratelimit"`},
+		"unknown service": {service.Environment{"GRPC_PORT": port}, "--service auth", 1,
+			`has no service "auth": want one of ["" "ratelimit" "envoy.service.ratelimit.v3.RateLimitService" ` +
+				`"envoy.service.auth.v3.Authorization"]`},
+		"wrong port": {service.Environment{"GRPC_PORT": freePort}, "", 1, "127.0.0.1:" + freePort +
+			" does not answer: "},
+		"what to do": {service.Environment{"GRPC_PORT": freePort}, "", 1,
+			"connection refused\": check that the service runs with the same GRPC_HOST and GRPC_PORT\n"},
+		"no such socket": {service.Environment{"GRPC_UDS": socket + "2"}, "", 1,
+			"no such file or directory\": check that the service runs with the same GRPC_UDS\n"},
+		"something else": {service.Environment{"GRPC_PORT": otherPort}, "", 1,
+			"unknown service grpc.health.v1.Health: check that extauthz listens there"},
+		"silence": {service.Environment{"GRPC_PORT": silentPort}, "--timeout 50ms", 1, "127.0.0.1:" + silentPort +
+			" has not answered within 50ms"},
 		"mistaken settings":  {service.Environment{"GRPC_PORT": "grpc"}, "", 2, `GRPC_PORT: want a port, 0 to 65535`},
 		"HTTP":               {nil, "--http " + web.URL, 0, "healthy\n"},
 		"HTTP needs no GRPC": {service.Environment{"GRPC_PORT": "grpc"}, "--http " + web.URL, 0, "healthy\n"},
-		"HTTP, starting":     {nil, "--http " + web.URL + "/starting", 1, `/starting: 500 Internal Server Error "not ready", want 200`},
-		"HTTP, elsewhere":    {nil, "--http " + web.URL + "/moved", 1, "/moved: 302 Found "},
-		"HTTP, wrong port":   {nil, "--http http://127.0.0.1:" + freePort, 1, "connection refused: is the service running, and the URL right?"},
-		"HTTP, silence":      {nil, "--timeout 50ms --http http://127.0.0.1:" + silentPort, 1, "no answer within 50ms"},
+		"HTTP, starting": {nil, "--http " + web.URL + "/starting", 1,
+			`/starting: 500 Internal Server Error "not ready", want 200`},
+		"HTTP, elsewhere": {nil, "--http " + web.URL + "/moved", 1, "/moved: 302 Found "},
+		"HTTP, wrong port": {nil, "--http http://127.0.0.1:" + freePort, 1,
+			"connection refused: check that the service runs and that the URL is right"},
+		"HTTP, silence": {nil, "--timeout 50ms --http http://127.0.0.1:" + silentPort, 1, "no answer within 50ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env := service.Environment{"GRPC_HOST": "127.0.0.1"}

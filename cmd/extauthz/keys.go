@@ -35,13 +35,15 @@ type keyCommand struct {
 	redis  bool
 }
 
-// keys is the command of API keys. In text, the key itself is all that it prints to stdout, so that a script can keep it.
+// keys is the command of API keys. In text, the key itself is all that it prints to stdout, so that a script can keep
+// it.
 func (p *program) keys() *cobra.Command {
 	k := &keyCommand{program: p, now: time.Now().UTC().Truncate(time.Second)}
 	c := &cobra.Command{
 		Use:   "keys",
 		Short: "Make, list, rotate and revoke API keys",
-		Long:  "extauthz keys makes and changes API keys, in a file or in Redis. A running service sees a change within 2 seconds.",
+		Long: "extauthz keys makes and changes API keys, in a file or in Redis. A running service sees a change within 2 " +
+			"seconds.",
 		Example: `  export API_KEY_SECRET=$(extauthz keys secret) API_KEYS_FILE=keys.jsonl
   key=$(extauthz keys create --owner alice --plan pro --expires 90d)`,
 		Args: knownSubcommand,
@@ -49,13 +51,15 @@ func (p *program) keys() *cobra.Command {
 	}
 	k.output = outputFlag(c, "text", "json")
 	c.PersistentFlags().StringVar(&k.file, "file", "", "the keys are in the file `PATH`; default: API_KEYS_FILE")
-	c.PersistentFlags().BoolVar(&k.redis, "redis", false, "the keys are in the Redis of REDIS_URL; default if that is set and API_KEYS_FILE is not")
+	c.PersistentFlags().BoolVar(&k.redis, "redis", false,
+		"the keys are in the Redis of REDIS_URL; default if that is set and API_KEYS_FILE is not")
 	c.AddCommand(k.secret(), k.create(), k.list(), k.rotate(), k.revoke(), k.importYAML(), k.sign())
 	return c
 }
 
 // withPlace returns how a command runs that changes or reads a place.
-func (k *keyCommand) withPlace(run func(ctx context.Context, s *service.Settings, place keyPlace, args []string) error) func(*cobra.Command, []string) error {
+func (k *keyCommand) withPlace(run func(ctx context.Context, s *service.Settings, place keyPlace,
+	args []string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		s, err := k.readSettings()
 		if err != nil {
@@ -127,7 +131,8 @@ func (k *keyCommand) secret() *cobra.Command {
 	}
 }
 
-// printKey prints a key that was made, and otherwise a note to stderr; text has nothing but the key, so that a script can keep it.
+// printKey prints a key that was made, and otherwise a note to stderr; text has nothing but the key, so that a script
+// can keep it.
 func (k *keyCommand) printKey(record apikey.Record, key, note string) error {
 	if k.output.word == "json" {
 		return printJSON(k.stdout, madeKey{k.listed(record), key})

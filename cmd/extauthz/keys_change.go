@@ -17,17 +17,19 @@ import (
 // rotate makes a new key with the id of an old one, which ends after the grace.
 func (k *keyCommand) rotate() *cobra.Command {
 	c := &cobra.Command{
-		Use:     "rotate ID",
-		Short:   "Make a new key in place of one, and print it",
-		Long:    "extauthz keys rotate makes a new key with the id of an old one, and prints it, once. The old key ends after the grace.",
+		Use:   "rotate ID",
+		Short: "Make a new key in place of one, and print it",
+		Long: "extauthz keys rotate makes a new key with the id of an old one, and prints it, once. The old key ends " +
+			"after the grace.",
 		Example: "  extauthz keys rotate 4Gd0kZ7b --grace 7d",
 		Args:    oneID,
 	}
 	grace := day
-	c.Flags().Func("grace", "how long the old key stays valid: a `duration` in days (7d) or hours (24h; the default)", func(v string) (err error) {
-		grace, err = duration(v)
-		return err
-	})
+	c.Flags().Func("grace", "how long the old key stays valid: a `duration` in days (7d) or hours (24h; the default)",
+		func(v string) (err error) {
+			grace, err = duration(v)
+			return err
+		})
 	c.RunE = k.withPlace(func(ctx context.Context, s *service.Settings, place keyPlace, args []string) error {
 		secret, err := s.ServerSecret()
 		if err != nil {
@@ -51,7 +53,8 @@ func (k *keyCommand) rotate() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("%s: %s: %w", place, id, err)
 		}
-		return k.printKey(record, key, fmt.Sprintf("The key %s is a new one in %s; the previous one ends at %s. Keep what follows: it is not shown again.",
+		return k.printKey(record, key, fmt.Sprintf("The key %s is a new one in %s; the previous one ends at %s. Keep what "+
+			"follows: it is not shown again.",
 			id, place, until.Format(time.RFC3339)))
 	})
 	return c
@@ -85,8 +88,8 @@ func (k *keyCommand) revoke() *cobra.Command {
 	}
 }
 
-// sign signs the keys in Redis with the current server secret, or, after a change that was not made by this program, in the state
-// that the operator has looked at.
+// sign signs the keys in Redis with the current server secret, or, after a change that was not made by this program, in
+// the state that the operator has looked at.
 func (k *keyCommand) sign() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sign",
@@ -95,7 +98,8 @@ func (k *keyCommand) sign() *cobra.Command {
 			"  extauthz keys sign --accept 0123456789abcdef0123456789abcdef",
 		Args: noIDs,
 	}
-	accept := c.Flags().String("accept", "", "sign the keys as they are, if their state is still this `STATE`, which `extauthz keys list` shows")
+	accept := c.Flags().String("accept", "", "sign the keys as they are, if their state is still this `STATE`, which "+
+		"`extauthz keys list` shows")
 	c.RunE = k.withPlace(func(ctx context.Context, _ *service.Settings, place keyPlace, _ []string) error {
 		shared, ok := place.(*redisKeys)
 		if !ok {
@@ -112,9 +116,11 @@ func (k *keyCommand) sign() *cobra.Command {
 			}{signed, removed})
 		}
 		if len(removed) > 0 {
-			fmt.Fprintf(k.stderr, "Removed what could not be read, and weak keys that were not signed: %q\n", strings.Join(removed, " "))
+			fmt.Fprintf(k.stderr, "Removed what could not be read, and weak keys that were not signed: %q\n",
+				strings.Join(removed, " "))
 		}
-		fmt.Fprintf(k.stderr, "%s in %s: all are signed with the current API_KEY_SECRET.\n", suggest.Counted(signed, "key"), place)
+		fmt.Fprintf(k.stderr, "%s in %s: all are signed with the current API_KEY_SECRET.\n", suggest.Counted(signed, "key"),
+			place)
 		return nil
 	})
 	return c

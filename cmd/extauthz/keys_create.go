@@ -33,10 +33,13 @@ func (k *keyCommand) create() *cobra.Command {
 		record.Scopes = append(record.Scopes, strings.Split(v, ",")...)
 		return nil
 	})
-	f.Func("label", "any other fact about the key, as `NAME=VALUE`; may be repeated", func(v string) error { return addLabel(&record, v) })
-	f.Func("expires", "when the key ends: in days (90d) or hours (12h), at a date, or at a `TIME` (2026-12-31T18:00:00Z)", k.timeFlag(&record.Expires))
+	f.Func("label", "any other fact about the key, as `NAME=VALUE`; may be repeated",
+		func(v string) error { return addLabel(&record, v) })
+	f.Func("expires", "when the key ends: in days (90d) or hours (12h), at a date, or at a `TIME` (2026-12-31T18:00:00Z)",
+		k.timeFlag(&record.Expires))
 	f.Func("not-before", "when the key begins: a `TIME` in the forms of --expires", k.timeFlag(&record.NotBefore))
-	f.StringVar(&weak, "weak", "", "keep a key of your own, read from standard input, under the id `NAME`: for trying things out")
+	f.StringVar(&weak, "weak", "", "keep a key of your own, read from standard input, under the id `NAME`: for trying "+
+		"things out")
 	f.Func("limit", "a limit of the key's own, as `100/minute` or 100/5minutes", func(v string) error {
 		record.Limit = &limit
 		return setLimit(&limit, v)
@@ -72,9 +75,11 @@ func (k *keyCommand) create() *cobra.Command {
 			return fmt.Errorf("%s: %w", place, err)
 		}
 		if record.Weak {
-			return k.printKey(record, "", fmt.Sprintf("The weak key %s of %s is in %s. Everyone who guesses it can use it.", record.ID, record.Owner, place))
+			return k.printKey(record, "", fmt.Sprintf("The weak key %s of %s is in %s. Everyone who guesses it can use it.",
+				record.ID, record.Owner, place))
 		}
-		return k.printKey(record, key, fmt.Sprintf("The key %s of %s is in %s. Keep what follows: it is not shown again.", record.ID, record.Owner, place))
+		return k.printKey(record, key, fmt.Sprintf("The key %s of %s is in %s. Keep what follows: it is not shown again.",
+			record.ID, record.Owner, place))
 	})
 	return c
 }

@@ -38,7 +38,8 @@ func (k *keyCommand) timeFlag(into *time.Time) func(string) error {
 				return nil
 			}
 		}
-		return errors.New("want days such as 90d, hours such as 12h, a date such as 2026-12-31, or a time such as 2026-12-31T18:00:00Z")
+		return errors.New("want days such as 90d, hours such as 12h, a date such as 2026-12-31, or a time such as " +
+			"2026-12-31T18:00:00Z")
 	}
 }
 

@@ -20,9 +20,10 @@ import (
 // importYAML adds the keys of a YAML file.
 func (k *keyCommand) importYAML() *cobra.Command {
 	c := &cobra.Command{
-		Use:     "import FILE.yaml",
-		Short:   "Add the keys of a YAML file, the form that key files had before",
-		Long:    "extauthz keys import adds the keys of a YAML file, the form that key files had before: all of them or none.",
+		Use:   "import FILE.yaml",
+		Short: "Add the keys of a YAML file, the form that key files had before",
+		Long: "extauthz keys import adds the keys of a YAML file, the form that key files had before: all of them or " +
+			"none.",
 		Example: "  extauthz keys import keys.yaml --file keys.jsonl --dry-run",
 		Args:    cobra.MatchAll(noKey("one YAML file"), wants(cobra.ExactArgs(1), "one YAML file")),
 	}

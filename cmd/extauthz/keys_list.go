@@ -53,7 +53,8 @@ func (k *keyCommand) listTable(list []listedKey) error {
 	w := tabwriter.NewWriter(k.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tOWNER\tPLAN\tSTATE\tEXPIRES\tLIMIT\tSCOPES\tLABELS")
 	for _, r := range list {
-		columns := []string{r.ID, r.Owner, r.Plan, k.state(r), shortTime(r.Expires), r.Limit, strings.Join(r.Scopes, ","), labels(r.Labels)}
+		columns := []string{r.ID, r.Owner, r.Plan, k.state(r), shortTime(r.Expires), r.Limit, strings.Join(r.Scopes, ","),
+			labels(r.Labels)}
 		for i, column := range columns {
 			if column == "" {
 				columns[i] = "-"

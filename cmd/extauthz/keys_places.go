@@ -50,7 +50,7 @@ func openRedisKeys(s *service.Settings) (*redisKeys, error) {
 	return &redisKeys{client, store}, nil
 }
 
-func (r *redisKeys) String() string { return "redis" }
+func (r *redisKeys) String() string { return "Redis" }
 func (r *redisKeys) Close() error   { return r.client.Close() }
 
 func (r *redisKeys) all(ctx context.Context) (rediskeys.Copy, error) {
@@ -59,8 +59,10 @@ func (r *redisKeys) all(ctx context.Context) (rediskeys.Copy, error) {
 		err = errors.Join(err, refused.Err)
 	}
 	if state := keys.State(); err != nil && state != "" {
-		err = fmt.Errorf("%w\n  Something other than `extauthz keys` has written to redis. The list cannot show whether a key that is not signed is the\n"+
-			"  one that its owner has: rotate it afterwards if another key of the same id has ever leaked. If each owner, plan, scope, label,\n"+
+		err = fmt.Errorf("%w\n  Something other than `extauthz keys` has written to redis. The list cannot show whether a "+
+			"key that is not signed is the\n"+
+			"  one that its owner has: rotate it afterwards if another key of the same id has ever leaked. If each owner, "+
+			"plan, scope, label,\n"+
 			"  limit and state above is right, this signs them as they are, without the weak keys that are not signed:\n"+
 			"  extauthz keys sign --accept %s", err, state)
 	}

@@ -168,14 +168,17 @@ func TestKeysInRedis(t *testing.T) {
 	env := service.Environment{"REDIS_URL": server.Addr, "API_KEY_SECRET": "a-server-secret-of-a-test"}
 	key := keys(t, env, "create", "--owner", "alice", "--limit", "5/minute")
 	id := keyPattern.FindStringSubmatch(key)[1]
-	if list := keys(t, env, "list"); !strings.Contains(list, id) || !strings.Contains(list, "5/minute") || strings.Contains(list, "hmac") {
+	if list := keys(t, env, "list"); !strings.Contains(list, id) || !strings.Contains(list, "5/minute") ||
+		strings.Contains(list, "hmac") {
 		t.Errorf("the list: %s", list)
 	}
-	if again := keys(t, env, "rotate", id, "--grace", "7d"); again == key || keyPattern.FindStringSubmatch(again)[1] != id {
+	if again := keys(t, env, "rotate", id, "--grace", "7d"); again == key ||
+		keyPattern.FindStringSubmatch(again)[1] != id {
 		t.Errorf("the new key: %s", again)
 	}
 	keys(t, env, "revoke", "--redis", id)
-	if list := keys(t, env, "list", "-o", "json"); !strings.Contains(list, `"state": "disabled"`) || !strings.Contains(list, "previous_valid_until") {
+	if list := keys(t, env, "list", "-o", "json"); !strings.Contains(list, `"state": "disabled"`) ||
+		!strings.Contains(list, "previous_valid_until") {
 		t.Errorf("the list: %s", list)
 	}
 	server.Kill()
@@ -245,7 +248,8 @@ func TestKeysOfTheCLIPass(t *testing.T) {
 // TestKeysAsJSON: each subcommand prints JSON for programs, and nothing else.
 func TestKeysAsJSON(t *testing.T) {
 	t.Parallel()
-	env := service.Environment{"API_KEYS_FILE": filepath.Join(t.TempDir(), "keys.jsonl"), "API_KEY_SECRET": "a-server-secret-of-a-test"}
+	env := service.Environment{"API_KEYS_FILE": filepath.Join(t.TempDir(), "keys.jsonl"),
+		"API_KEY_SECRET": "a-server-secret-of-a-test"}
 	ask := func(into any, args string) {
 		t.Helper()
 		var stdout, stderr bytes.Buffer
@@ -262,7 +266,8 @@ func TestKeysAsJSON(t *testing.T) {
 	}
 	var made, rotated, revoked madeKey
 	ask(&made, "create --owner alice --plan pro --limit 5/minute")
-	if found := keyPattern.FindStringSubmatch(made.Key); found == nil || found[1] != made.ID || made.Owner != "alice" || made.Limit != "5/minute" {
+	if found := keyPattern.FindStringSubmatch(made.Key); found == nil || found[1] != made.ID || made.Owner != "alice" ||
+		made.Limit != "5/minute" {
 		t.Errorf("create: %+v", made)
 	}
 	ask(&rotated, "rotate "+made.ID)

@@ -21,7 +21,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
-// Exit codes: 0 for success, 1 if `check` found mistakes, a server failed or is not healthy, 2 if a command could not start.
+// Exit codes: 0 for success, 1 if `check` found mistakes, a server failed or is not healthy, 2 if a command could not
+// start.
 const (
 	exitOK      = 0
 	exitFailed  = 1
@@ -31,7 +32,8 @@ const (
 func main() {
 	logging.Disable() // that of the Redis client, which is one for the whole process; the stores report what matters
 	p := &program{
-		env: service.ParseEnvironment(os.Environ()), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: isTerminal(os.Stderr),
+		env: service.ParseEnvironment(os.Environ()), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
+		terminal: isTerminal(os.Stderr),
 	}
 	os.Exit(p.run(os.Args[1:]))
 }
@@ -116,7 +118,8 @@ func serverError(err error) error {
 func (p *program) readSettings() (*service.Settings, error) {
 	s, err := service.ReadSettings(p.env)
 	if err != nil {
-		return nil, &startError{error: fmt.Errorf("the environment has mistakes:\n%w\n(extauthz settings lists all settings)", err)}
+		return nil, &startError{error: fmt.Errorf("the environment has mistakes:\n%w\n(extauthz settings lists all settings)",
+			err)}
 	}
 	return s, nil
 }
@@ -135,7 +138,7 @@ func wants(check cobra.PositionalArgs, want string) cobra.PositionalArgs {
 func noArguments(hint string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return usage("takes no arguments but flags, not %q%s", strings.Join(args, " "), hint)
+			return usage("takes only flags, not %q%s", strings.Join(args, " "), hint)
 		}
 		return nil
 	}
@@ -152,7 +155,8 @@ func knownSubcommand(c *cobra.Command, args []string) error {
 			names = append(names, sub.Name())
 		}
 	}
-	return usage("unknown subcommand %q%s: want %s or --help", args[0], service.DidYouMean(args[0], names...), strings.Join(names, ", "))
+	return usage("unknown subcommand %q%s: want %s or --help", args[0], service.DidYouMean(args[0], names...),
+		strings.Join(names, ", "))
 }
 
 // flagError is what is wrong with the flags of a command.

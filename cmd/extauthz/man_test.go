@@ -17,7 +17,8 @@ func TestMan(t *testing.T) {
 		t.Fatalf("exit code %d\n%s", code, &out)
 	}
 	for page, want := range map[string]string{
-		"extauthz.1": "extauthz-check(1)", "extauthz-check.1": "sarif", "extauthz-keys-create.1": "--expires", "extauthz-health.1": "--timeout",
+		"extauthz.1": "extauthz-check(1)", "extauthz-check.1": "sarif", "extauthz-keys-create.1": "--expires",
+		"extauthz-health.1": "--timeout",
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, page))
 		if err != nil || !strings.Contains(strings.ReplaceAll(string(text), `\-`, "-"), want) {

@@ -20,7 +20,8 @@ type format struct {
 func outputFlag(c *cobra.Command, words ...string) *format {
 	f := &format{words[0], words}
 	c.PersistentFlags().VarP(f, "output", "o", "how to print the result")
-	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)) // it is there
+	// it is there
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 	return f
 }
 

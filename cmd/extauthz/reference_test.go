@@ -14,8 +14,8 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestReference holds docs/reference/settings.md and cli.md to the settings and to the subcommands. `make reference` writes
-// the pages.
+// TestReference holds docs/reference/settings.md and cli.md to the settings and to the subcommands. `make reference`
+// writes the pages.
 func TestReference(t *testing.T) {
 	testenv.CheckPage(t, "docs/reference/settings.md", settingsTables(), *update)
 	var commands strings.Builder

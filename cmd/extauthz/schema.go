@@ -12,16 +12,17 @@ func (p *program) schema() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema [KEY]",
 		Short: "Print the JSON Schema of rule files, or explain one of their keys",
-		Long: `extauthz schema prints the JSON Schema of rule files. With it, an editor completes keys, explains them, and finds mistakes.
-An editor that uses yaml-language-server finds the schema by a comment in the first line of a rule file:
+		Long: `extauthz schema prints the JSON Schema of rule files.
+An editor with this schema completes keys, explains them, and marks mistakes. extauthz check finds more mistakes.
+yaml-language-server finds the schema by a comment in the first line of a rule file:
 
     # yaml-language-server: $schema=../extauthz.schema.json
 
-The path is relative to the rule file. Keep the schema outside of the directory of rules, in which every file is a rule file.
-extauthz check finds more mistakes than a schema can.
+The path is relative to the rule file. Keep the schema outside the rule directory, because every file there is read
+as a rule file.
 
-With a KEY, it explains that key: type, default, meaning and the keys below it. KEY is a path such as authz.credentials.jwt.
-It can leave out keys: authz.jwt is the same. A dot stands for the whole file.`,
+With a KEY, it prints the type, default and meaning of that key, and the keys below it.
+KEY is a path such as authz.credentials.jwt. It may leave out keys: authz.jwt is the same key. A dot is the whole file.`,
 		Example: `  extauthz schema >extauthz.schema.json
   extauthz schema authz.jwt
   extauthz schema rate_limit.burst`,

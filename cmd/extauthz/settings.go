@@ -11,9 +11,10 @@ import (
 
 func (p *program) settings() *cobra.Command {
 	c := &cobra.Command{
-		Use:     "settings",
-		Short:   "List all settings, their defaults and meaning",
-		Long:    "extauthz settings lists all settings. They are environment variables; secrets can also come from the file that NAME_FILE names.",
+		Use:   "settings",
+		Short: "List all settings, their defaults and meaning",
+		Long: "extauthz settings lists all settings. They are environment variables; secrets can also come from the " +
+			"file that NAME_FILE names.",
 		Example: "  extauthz settings | grep REDIS",
 		Args:    noArguments(""),
 	}

@@ -9,13 +9,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// What the build of an image says (go build -ldflags="-X main.linkedVersion=..."), since Go finds no repository in there to ask;
-// empty in all other builds. The linker can set nothing but variables of a package.
+// What the build of an image says (go build -ldflags="-X main.linkedVersion=..."), since Go finds no repository in
+// there to ask; empty in all other builds. The linker can set nothing but variables of a package.
 var linkedVersion, linkedCommit, linkedDate string
 
 // build says from what this program was made.
 type build struct {
-	// Version is the tag, or what Go makes of the commit when there is none; +dirty at its end: there were changes besides.
+	// Version is the tag, or what Go makes of the commit when there is none; +dirty at its end: there were changes
+	// besides.
 	Version string `json:"version"`
 	// Commit and Date, when that was made (RFC 3339), are empty where they are not known.
 	Commit   string `json:"commit"`

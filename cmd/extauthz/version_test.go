@@ -14,7 +14,8 @@ func TestBuild(t *testing.T) {
 	const commit, date = "351fc7a0c1d2e3f4a5b6c7d8e9f0a1b2c3d4e5f6", "2026-11-21T08:19:20Z"
 	vcs := []debug.BuildSetting{
 		{Key: "GOOS", Value: "linux"}, {Key: "GOARCH", Value: "arm64"},
-		{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: commit}, {Key: "vcs.time", Value: date}, {Key: "vcs.modified", Value: "true"},
+		{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: commit}, {Key: "vcs.time", Value: date},
+		{Key: "vcs.modified", Value: "true"},
 	}
 	linked := build{Version: "v0.5.0", Commit: commit, Date: date}
 	for name, c := range map[string]struct {
@@ -23,13 +24,15 @@ func TestBuild(t *testing.T) {
 		linked   build
 		want     build
 	}{
-		"from a tag":           {"v0.5.0", vcs, build{}, build{Version: "v0.5.0", Commit: commit, Date: date}},
-		"with changes":         {"v0.5.0+dirty", vcs, build{}, build{Version: "v0.5.0+dirty", Commit: commit, Date: date, Modified: true}},
-		"go install":           {"v0.5.0", vcs[:2], build{}, build{Version: "v0.5.0"}},
-		"no repository":        {"(devel)", vcs[:2], build{}, build{Version: "(devel)"}},
-		"an image":             {"(devel)", vcs[:2], linked, linked},
-		"an image, unknown":    {"(devel)", vcs[:2], build{Version: "(devel)"}, build{Version: "(devel)"}},
-		"an image, changed":    {"(devel)", vcs[:2], build{Version: "v0.5.0+dirty"}, build{Version: "v0.5.0+dirty", Modified: true}},
+		"from a tag": {"v0.5.0", vcs, build{}, build{Version: "v0.5.0", Commit: commit, Date: date}},
+		"with changes": {"v0.5.0+dirty", vcs, build{}, build{Version: "v0.5.0+dirty", Commit: commit, Date: date,
+			Modified: true}},
+		"go install":        {"v0.5.0", vcs[:2], build{}, build{Version: "v0.5.0"}},
+		"no repository":     {"(devel)", vcs[:2], build{}, build{Version: "(devel)"}},
+		"an image":          {"(devel)", vcs[:2], linked, linked},
+		"an image, unknown": {"(devel)", vcs[:2], build{Version: "(devel)"}, build{Version: "(devel)"}},
+		"an image, changed": {"(devel)", vcs[:2], build{Version: "v0.5.0+dirty"},
+			build{Version: "v0.5.0+dirty", Modified: true}},
 		"Go knows better":      {"v0.6.0", vcs, linked, build{Version: "v0.6.0", Commit: commit, Date: date}},
 		"Go knows very little": {"", vcs[:2], build{}, build{Version: "(devel)"}},
 	} {

@@ -98,11 +98,13 @@ func newArena(t *testing.T) *arena {
 	if err := os.Mkdir(filepath.Join(dir, "config"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	rules := "domain: shop\ndescriptors: [{key: user, rate_limit: {unit: second, requests_per_unit: 100000}}]\nauthz: {anonymous: allow}\n"
+	rules := "domain: shop\ndescriptors: [{key: user, rate_limit: {unit: second, requests_per_unit: 100000}}]\nauthz: " +
+		"{anonymous: allow}\n"
 	if err := os.WriteFile(filepath.Join(dir, "config", "rules.yaml"), []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a := &arena{T: t, service: testenv.Service(t, serviceBinary, "RUNTIME_ROOT="+dir, fmt.Sprintf("GOMEMLIMIT=%d", memoryLimit))}
+	a := &arena{T: t, service: testenv.Service(t, serviceBinary, "RUNTIME_ROOT="+dir,
+		fmt.Sprintf("GOMEMLIMIT=%d", memoryLimit))}
 	conn, err := grpc.NewClient(a.grpc(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -138,9 +140,10 @@ func (a *arena) ask(ctx context.Context, question func(context.Context) error) {
 }
 
 func shouldRateLimit(ctx context.Context, client ratelimitv3.RateLimitServiceClient) error {
-	res, err := client.ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{Domain: "shop", Descriptors: []*ratelimitcommon.RateLimitDescriptor{
-		{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: "user", Value: "ann"}}},
-	}})
+	res, err := client.ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{Domain: "shop",
+		Descriptors: []*ratelimitcommon.RateLimitDescriptor{
+			{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: "user", Value: "ann"}}},
+		}})
 	if err == nil && res.GetOverallCode() != ratelimitv3.RateLimitResponse_OK {
 		err = fmt.Errorf("got %v", res)
 	}
@@ -181,7 +184,8 @@ func (a *arena) finish() {
 	if got := a.service.PeakMemory(); got > containerLimit {
 		a.Errorf("the service took %d MiB, want at most %d", got>>20, int64(containerLimit)>>20)
 	}
-	a.Logf("%d answers, the slowest after %v; %d MiB", a.asked.Load(), time.Duration(a.slowest.Load()), a.service.PeakMemory()>>20)
+	a.Logf("%d answers, the slowest after %v; %d MiB", a.asked.Load(), time.Duration(a.slowest.Load()),
+		a.service.PeakMemory()>>20)
 	for _, p := range a.peers {
 		_ = p.Close()
 	}
@@ -258,7 +262,8 @@ const rateLimit = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 func (p *peer) headers(id uint32, path string, others ...hpack.HeaderField) {
 	p.block.Reset()
 	for _, f := range append([]hpack.HeaderField{
-		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: path}, {Name: ":authority", Value: "a"},
+		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: path},
+		{Name: ":authority", Value: "a"},
 		{Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"},
 	}, others...) {
 		p.did(p.hpack.WriteField(f))
@@ -292,8 +297,8 @@ func (p *peer) streams(n int, f func(id uint32)) {
 	p.did(p.out.Flush())
 }
 
-// wantReset waits until the service has reset a stream of the attacker's: for the memory that it takes, or, where the attacker was
-// slow, for the time.
+// wantReset waits until the service has reset a stream of the attacker's: for the memory that it takes, or, where the
+// attacker was slow, for the time.
 func (a *arena) wantReset() {
 	a.Helper()
 	testenv.Eventually(a, func() error {

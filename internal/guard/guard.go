@@ -1,9 +1,9 @@
-// Package guard bounds what the clients of a port can make the service hold: connections, memory and time. It wraps a listener and
-// reads along: over HTTP/2 the frames, over HTTP/1 the requests and answers. The servers behind it bound one message, one header list
-// or the streams of one connection; none of them bounds their sum.
+// Package guard bounds what the clients of a port can make the service hold: connections, memory and time. It wraps a
+// listener and reads along: over HTTP/2 the frames, over HTTP/1 the requests and answers. The servers behind it bound
+// one message, one header list or the streams of one connection; none of them bounds their sum.
 //
-// When a bound is reached, the guard takes from the source address that holds the most. So a client that holds much hurts only
-// itself. A new connection, such as that of a probe, is always accepted.
+// When a bound is reached, the guard takes from the source address that holds the most. So a client that holds much
+// hurts only itself. A new connection, such as that of a probe, is always accepted.
 package guard
 
 import (
@@ -20,17 +20,19 @@ import (
 
 // Config are the bounds of a port.
 type Config struct {
-	// Connections is how many may be open at once. One more closes the one that has been idle longest, of the source with the most.
+	// Connections is how many may be open at once. One more closes the one that has been idle longest, of the source with
+	// the most.
 	Connections int
-	// Bytes is how much memory requests may take that have begun to arrive and have not been answered, by an estimate that is
-	// meant to be too high. Beyond it, the largest requests of the source with the most are reset, the oldest first of equals.
+	// Bytes is how much memory requests may take that have begun to arrive and have not been answered, by an estimate that
+	// is meant to be too high. Beyond it, the largest requests of the source with the most are reset, the oldest first of
+	// equals.
 	Bytes int64
 	// HTTP2 says that clients speak HTTP/2 from the first byte; else they speak HTTP/1.
 	HTTP2 bool
 }
 
-// Bounds of time, for each request and connection. No Envoy comes near them: it sends a request at once, and waits for an answer for
-// a second at most, or for as long as a max_delay, which is at most a minute.
+// Bounds of time, for each request and connection. No Envoy comes near them: it sends a request at once, and waits for
+// an answer for a second at most, or for as long as a max_delay, which is at most a minute.
 const (
 	maxReceive = 10 * time.Second // from the first byte of a request to its last
 	maxAnswer  = 90 * time.Second // from then until the client has taken the answer
@@ -113,8 +115,8 @@ func (l *Listener) Held() int64 { return l.held.Load() + l.leaving.Load() }
 // Cuts is how many connections were closed and requests reset for a reason.
 func (l *Listener) Cuts(r Reason) uint64 { return l.cuts[r].Load() }
 
-// Accept implements net.Listener. It waits while the server has yet to notice that connections were cut which hold as much again as
-// the budget.
+// Accept implements net.Listener. It waits while the server has yet to notice that connections were cut which hold as
+// much again as the budget.
 func (l *Listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -133,8 +135,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return h, nil
 }
 
-// source is what shares a bound: an IPv4 address, or an IPv6 network of 64 bits, of which one client has all addresses. Clients on a
-// Unix socket are one source.
+// source is what shares a bound: an IPv4 address, or an IPv6 network of 64 bits, of which one client has all addresses.
+// Clients on a Unix socket are one source.
 func source(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -179,8 +181,8 @@ func (l *Listener) admit(c *conn, r requests, unguarded net.Conn) {
 	}
 }
 
-// sample is how many connections of a source are looked at for the one that has been idle longest: a flood of connections must not
-// make each look at all.
+// sample is how many connections of a source are looked at for the one that has been idle longest: a flood of
+// connections must not make each look at all.
 const sample = 64
 
 // victim returns the connection that makes room for one from this source. l.mu is held.
@@ -244,8 +246,8 @@ func since(begin, now int64) time.Duration { return time.Duration(now-begin) * t
 // over reports whether requests that have not been cut hold more than the budget.
 func (l *Listener) over() bool { return l.held.Load() > l.cfg.Bytes }
 
-// relieve cuts requests until an eighth of the budget is free, so that a flood does not make each request search for another.
-// Who is over the budget waits here while another goroutine does it, or all of them would go on reading.
+// relieve cuts requests until an eighth of the budget is free, so that a flood does not make each request search for
+// another. Who is over the budget waits here while another goroutine does it, or all of them would go on reading.
 func (l *Listener) relieve() {
 	l.relieving.Lock()
 	defer l.relieving.Unlock()
@@ -310,8 +312,8 @@ func (c *conn) busy() bool {
 	return c.waiting > 0
 }
 
-// hold changes what the connection holds: the part that was not cut, and the part that was; of a connection that was cut, all is.
-// c.mu is held.
+// hold changes what the connection holds: the part that was not cut, and the part that was; of a connection that was
+// cut, all is. c.mu is held.
 func (c *conn) hold(staying, leaving int64) {
 	if c.gone {
 		return

@@ -144,7 +144,8 @@ func TestSlowRequest(t *testing.T) {
 		client.want(t, "RST_STREAM 1 CANCEL")
 		p.request(client, 5, 10, true)
 		server.want(t, "HEADERS 5", "DATA 5")
-		p.did(server.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: []byte{0x88}, EndHeaders: true, EndStream: true}))
+		p.did(server.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: []byte{0x88}, EndHeaders: true,
+			EndStream: true}))
 		client.want(t, "HEADERS 3")
 		if got := p.listener.Cuts(guard.SlowRequest); got != 1 {
 			t.Errorf("counted %d, want 1", got)
@@ -152,7 +153,8 @@ func TestSlowRequest(t *testing.T) {
 	})
 }
 
-// TestStuckFrame: a connection that stops within a frame or a block of headers is closed, since nothing can be reset on it.
+// TestStuckFrame: a connection that stops within a frame or a block of headers is closed, since nothing can be reset on
+// it.
 func TestStuckFrame(t *testing.T) {
 	for name, write := range map[string]func(client *end) error{
 		"within DATA": func(client *end) error {
@@ -186,7 +188,8 @@ func TestStuckFrame(t *testing.T) {
 	}
 }
 
-// TestSlowAnswer: a client that does not take its answers keeps eight of them, as one that watches the service's health does.
+// TestSlowAnswer: a client that does not take its answers keeps eight of them, as one that watches the service's health
+// does.
 func TestSlowAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPort(t, guard.Config{Connections: 9, Bytes: 1 << 20, HTTP2: true})
@@ -295,7 +298,8 @@ func TestBudgetHTTP1(t *testing.T) {
 	})
 }
 
-// TestDisplaced: the source with the most connections makes room for each new one, by the one that has been idle longest.
+// TestDisplaced: the source with the most connections makes room for each new one, by the one that has been idle
+// longest.
 func TestDisplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPort(t, guard.Config{Connections: 4, Bytes: 1 << 20, HTTP2: true})
@@ -305,7 +309,8 @@ func TestDisplaced(t *testing.T) {
 			clients = append(clients, client)
 			p.request(client, 1, 10, true)
 			synctest.Wait()
-			p.did(server.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x88}, EndHeaders: true, EndStream: true}))
+			p.did(server.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x88}, EndHeaders: true,
+				EndStream: true}))
 			client.want(t, "HEADERS 1")
 			time.Sleep(time.Second)
 		}
@@ -352,7 +357,8 @@ func TestFlood(t *testing.T) {
 				p.did(quiet.WritePing(false, [8]byte{}))
 			}
 			synctest.Wait()
-			p.did(server.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, BlockFragment: []byte{0x88}, EndHeaders: true, EndStream: true}))
+			p.did(server.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, BlockFragment: []byte{0x88}, EndHeaders: true,
+				EndStream: true}))
 		}
 		loud, _ := p.connect("192.0.2.1")
 		sent, err := 0, error(nil)

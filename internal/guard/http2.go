@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// What a stream takes in gRPC's server. A stream has a goroutine. Of a header block one byte can stand for a header of 32 or more, of
-// which the server keeps up to 64 kB for a stream. A message is there three times while it is read: in frames, in one piece, and as the
-// request's text, beside what is made of it. Each frame is an element of a list.
+// What a stream takes in gRPC's server. A stream has a goroutine. Of a header block one byte can stand for a header of
+// 32 or more, of which the server keeps up to 64 kB for a stream. A message is there three times while it is read: in
+// frames, in one piece, and as the request's text, beside what is made of it. Each frame is an element of a list.
 const (
 	perStream     = 16 << 10
 	perHeaderByte = 64
@@ -21,8 +21,8 @@ const (
 	perFrame      = 64
 )
 
-// Frames that ask nothing (PING, SETTINGS, WINDOW_UPDATE, empty DATA and so on) cost a connection credit. A request gains more than
-// any client sends along with it.
+// Frames that ask nothing (PING, SETTINGS, WINDOW_UPDATE, empty DATA and so on) cost a connection credit. A request
+// gains more than any client sends along with it.
 const (
 	beginCredit = 1_000
 	maxCredit   = 10_000
@@ -39,7 +39,8 @@ const (
 	codeCalm   = 11
 )
 
-// http2Conn is a connection of HTTP/2. It resets streams by a frame to the client and one to the server, as if the client had done it.
+// http2Conn is a connection of HTTP/2. It resets streams by a frame to the client and one to the server, as if the
+// client had done it.
 type http2Conn struct {
 	conn
 	in      frames
@@ -82,8 +83,8 @@ func (c *http2Conn) Read(p []byte) (int, error) {
 		if !c.interrupted.Load() || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}
-		// The server sets deadlines only before the first stream, so this one is of reset. It goes before toServer is looked at, so
-		// that no later one is lost.
+		// The server sets deadlines only before the first stream, so this one is of reset. It goes before toServer is looked
+		// at, so that no later one is lost.
 		if err := c.SetReadDeadline(time.Time{}); err != nil {
 			return 0, err
 		}

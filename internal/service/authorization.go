@@ -15,7 +15,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules"
 )
 
-// authorization answers Check: the authorizer, and the verifier of tokens, whose issuers the policies name.
+// authorization answers Check. The policies name the issuers whose tokens the verifier accepts.
 type authorization struct {
 	authorizer *authz.Authorizer
 	server     *auth.Server
@@ -23,19 +23,24 @@ type authorization struct {
 	tokens     *jwt.Verifier
 	log        *slog.Logger
 
-	hopsSaid sometimes // by UntrustedHops, of which there are two for each domain with a policy
+	hopsLog logLimiter // by UntrustedHops: two for each domain with a policy
 }
 
 func newAuthorization(
-	s *Settings, live *rules.Live, limiter *ratelimit.Limiter, queue *hold.Queue, keys authz.Keys, calls *calls, log *slog.Logger,
+	s *Settings, live *rules.Live, limiter *ratelimit.Limiter, queue *hold.Queue, keys authz.Keys, calls *calls,
+	log *slog.Logger,
 ) *authorization {
 	a := &authorization{queue: queue, log: log}
 	a.tokens = jwt.New(jwt.Config{OnReading: func(r jwt.Reading) {
+		message := "cannot read the keys of an issuer; its previous keys stay active"
+		if r.Keys == 0 {
+			message = "cannot read the keys of an issuer; it has no keys yet, so requests with its tokens get 503"
+		}
 		if r.Err != nil {
-			log.Error("the keys of an issuer cannot be read; its previous keys stay active", "source", r.Source, "keys", r.Keys, "error", r.Err)
+			log.Error(message, "source", r.Source, "keys", r.Keys, "error", r.Err)
 			return
 		}
-		log.Info("keys of an issuer", "source", r.Source, "keys", r.Keys, "skipped", r.Skipped)
+		log.Info("read the keys of an issuer", "source", r.Source, "keys", r.Keys, "skipped", r.Skipped)
 	}})
 	a.authorizer = authz.New(authz.Config{
 		Policies: live.Policies, Keys: keys, Tokens: a.tokens, Domain: s.AuthzDomain,
@@ -59,18 +64,22 @@ func newAuthorization(
 	return a
 }
 
-// warnOfHops warns, once a minute for each domain and reason, that a client may have chosen the address that a policy with trusted_hops uses.
+// warnOfHops warns that a policy with trusted_hops uses an address that a client may have chosen. It warns once a
+// minute for each domain and reason.
 func (a *authorization) warnOfHops(h authz.UntrustedHops) {
-	if !a.hopsSaid.now(fmt.Sprint(h)) {
+	if !a.hopsLog.allow(fmt.Sprint(h)) {
 		return
 	}
 	if h.Absent {
-		a.log.Warn("a request has no x-forwarded-for, which trusted_hops needs, so the address of the peer is used; over HTTP, add "+
-			"x-forwarded-for to allowed_headers of Envoy's ext_authz filter; over gRPC, set use_remote_address: true in Envoy's connection manager "+
-			"(logged once a minute; extauthz_authz_untrusted_hops_total counts the requests)", "domain", h.Domain)
+		a.log.Warn("a request has no x-forwarded-for, so trusted_hops uses the address of the peer; over HTTP, add "+
+			"x-forwarded-for to allowed_headers of Envoy's ext_authz filter; over gRPC, set use_remote_address: true in "+
+			"Envoy's "+
+			"connection manager (logged once a minute; see extauthz_authz_untrusted_hops_total)", "domain", h.Domain)
 		return
 	}
-	a.log.Warn("x-forwarded-for does not end with the address of the peer, so trusted_hops counts from an address that the peer may have "+
-		"made up; set use_remote_address: true in Envoy's connection manager, without skip_xff_append, and let trusted_hops count this Envoy, too "+
-		"(logged once a minute; extauthz_authz_untrusted_hops_total counts the requests)", "domain", h.Domain)
+	a.log.Warn("x-forwarded-for does not end with the address of the peer, so trusted_hops counts from an address that "+
+		"the "+
+		"peer may have forged; set use_remote_address: true in Envoy's connection manager, without skip_xff_append, and "+
+		"count "+
+		"this Envoy in trusted_hops (logged once a minute; see extauthz_authz_untrusted_hops_total)", "domain", h.Domain)
 }

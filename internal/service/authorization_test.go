@@ -61,8 +61,8 @@ func TestAddressesOverHTTP(t *testing.T) {
 	}
 }
 
-// TestRefusedByGatewayOverHTTP: Envoy Gateway sends no address over HTTP, so one client must not use up the limit on refused
-// requests for all others.
+// TestRefusedByGatewayOverHTTP: Envoy Gateway sends no address over HTTP, so one client must not use up the limit on
+// refused requests for all others.
 func TestRefusedByGatewayOverHTTP(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -73,7 +73,8 @@ func TestRefusedByGatewayOverHTTP(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "config", "demo.yaml"), rules, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	env := Environment{"RUNTIME_ROOT": root, "API_KEY_SECRET": "a-server-secret-of-a-test", "API_KEYS_FILE": filepath.Join(root, "keys.jsonl")}
+	env := Environment{"RUNTIME_ROOT": root, "API_KEY_SECRET": "a-server-secret-of-a-test",
+		"API_KEYS_FILE": filepath.Join(root, "keys.jsonl")}
 	keys(t, env, "create", "--file", env["API_KEYS_FILE"], "--owner", "alice")
 	_, httpAddr, _, _ := start(t, env)
 	for i := range 40 {

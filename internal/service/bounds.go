@@ -7,19 +7,20 @@ import (
 )
 
 const (
-	// Shares of the memory limit: an eighth for connections, a quarter for requests in flight. Buckets, rules and keys have the rest.
+	// Connections may take an eighth of the memory limit, and requests in flight a quarter. The rest is for buckets, rules
+	// and keys.
 	connectionShare, requestShare = 8, 4
-	// connectionSize is what a connection without requests takes.
+	// connectionSize is the memory of a connection without requests.
 	connectionSize = 48 << 10
 	// minConnections is for a small container, maxConnections for one without a limit.
 	minConnections, maxConnections = 500, 10_000
-	// debugConnections is for Prometheus and people. Each may make an answer of megabytes.
+	// debugConnections is enough for Prometheus and operators. Each connection may get a response of megabytes.
 	debugConnections = 32
-	// unlimited is taken for the memory limit where there is none.
+	// unlimited stands for the memory limit if there is none.
 	unlimited = 4 << 30
 )
 
-// bounds are those of the three ports.
+// bounds are the bounds of each port.
 type bounds struct{ grpc, http, debug guard.Config }
 
 func portBounds(s *Settings, memory int64) bounds {

@@ -13,15 +13,16 @@ import (
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
 )
 
-// TestCertificateForRedis has a Redis that asks for a certificate, and one that it does not trust, until another is put in its
-// place. The service then goes on without a restart, and its metric says when the new one ends.
+// TestCertificateForRedis has a Redis that asks for a certificate, and one that it does not trust, until another is put
+// in its place. The service then goes on without a restart, and its metric says when the new one ends.
 func TestCertificateForRedis(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	trusted, stranger := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	trusted.Write(t, file("ca.pem"))
-	testenv.WriteCertificate(t, trusted.Issue(t, "spiffe://example.org/redis", time.Hour), file("redis.pem"), file("redis.key"))
+	testenv.WriteCertificate(t, trusted.Issue(t, "spiffe://example.org/redis", time.Hour), file("redis.pem"),
+		file("redis.key"))
 	port := testenv.FreePort(t)
 	testenv.Redis(t, "--tls-port", strconv.Itoa(port),
 		"--tls-cert-file", file("redis.pem"), "--tls-key-file", file("redis.key"), "--tls-ca-cert-file", file("ca.pem"))
@@ -43,7 +44,8 @@ func TestCertificateForRedis(t *testing.T) {
 		_, metrics := get(t, "http://"+debugAddr+"/metrics")
 		for _, want := range []string{
 			fmt.Sprintf("extauthz_store_up %d\n", up),
-			fmt.Sprintf("extauthz_certificate_expiry_timestamp_seconds{certificate=\"redis_client\"} %g\n", float64(expiry.Unix())),
+			fmt.Sprintf("extauthz_certificate_expiry_timestamp_seconds{certificate=\"redis_client\"} %g\n",
+				float64(expiry.Unix())),
 		} {
 			if !strings.Contains(metrics, want) {
 				return fmt.Errorf("no %s in\n%s", want, metrics)
@@ -51,7 +53,9 @@ func TestCertificateForRedis(t *testing.T) {
 		}
 		return nil
 	}
-	testenv.Eventually(t, func() error { return shows(0, first.Leaf.NotAfter) }, "Redis to refuse a certificate that it does not trust")
+	testenv.Eventually(t, func() error { return shows(0, first.Leaf.NotAfter) },
+		"Redis to refuse a certificate that it does not trust")
 	testenv.WriteCertificate(t, renewed, file("client.pem"), file("client.key"))
-	testenv.Eventually(t, func() error { return shows(1, renewed.Leaf.NotAfter) }, "Redis to take the one that was put in its place")
+	testenv.Eventually(t, func() error { return shows(1, renewed.Leaf.NotAfter) },
+		"Redis to take the one that was put in its place")
 }

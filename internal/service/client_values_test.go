@@ -40,8 +40,8 @@ authz:
     - actions: [{request_headers: {header: "x-any", key: path}}]
 `
 
-// TestClientValuesAreNotLogged sends a value in every place that a client can choose, to every service. At DEBUG the log has it only
-// with LOG_CLIENT_VALUES=true, and then without what could be a credential.
+// TestClientValuesAreNotLogged sends a value in every place that a client can choose, to every service. At DEBUG the
+// log has it only with LOG_CLIENT_VALUES=true, and then without what could be a credential.
 func TestClientValuesAreNotLogged(t *testing.T) {
 	t.Parallel()
 	for _, values := range []string{"false", "true"} {
@@ -55,7 +55,8 @@ func TestClientValuesAreNotLogged(t *testing.T) {
 			}
 			for _, store := range []string{"memory", "redis"} {
 				env := Environment{
-					"RUNTIME_ROOT": root, "LOG_LEVEL": "DEBUG", "API_KEY_SECRET": "a-server-secret-of-a-test", "API_KEYS_FILE": filepath.Join(root, "keys.jsonl"),
+					"RUNTIME_ROOT": root, "LOG_LEVEL": "DEBUG", "API_KEY_SECRET": "a-server-secret-of-a-test",
+					"API_KEYS_FILE":            filepath.Join(root, "keys.jsonl"),
 					"AUTHZ_HTTP_SOURCE_HEADER": "x-source", "AUTHZ_HTTP_PRINCIPAL_HEADER": "x-principal",
 				}
 				if values == "true" {
@@ -79,12 +80,14 @@ func TestClientValuesAreNotLogged(t *testing.T) {
 				if n := strings.Count(said, "msg=decided"); n < 10 {
 					t.Fatalf("%d decisions are in the log:\n%s", n, said)
 				}
-				for _, secret := range []string{key, "cookie-" + chosen, "query-" + chosen, "header-" + chosen, "body-" + chosen, "descriptor-" + chosen} {
+				for _, secret := range []string{key, "cookie-" + chosen, "query-" + chosen, "header-" + chosen, "body-" + chosen,
+					"descriptor-" + chosen} {
 					if strings.Contains(said, secret) {
 						t.Errorf("the log has %s", secret)
 					}
 				}
-				for _, value := range []string{"http_method=METHOD-", "host=host-", "path=/path-", "source=", "request_id=id-", "owner=own-", "plan=plan-", "owner=spiffe://example.org/"} {
+				for _, value := range []string{"http_method=METHOD-", "host=host-", "path=/path-", "source=", "request_id=id-",
+					"owner=own-", "plan=plan-", "owner=spiffe://example.org/"} {
 					if got := strings.Contains(said, value); got != (values == "true") {
 						t.Errorf("that the log has %s is %t:\n%s", value, got, said)
 					}
@@ -92,7 +95,8 @@ func TestClientValuesAreNotLogged(t *testing.T) {
 				if got := strings.Contains(strings.ToLower(said), chosen); got != (values == "true") {
 					t.Errorf("that the log has a client's value is %t:\n%s", got, said)
 				}
-				for _, always := range []string{"domain=shop", "reason=invalid", "reason=over_limit", "rule=owner", "status=429", "key_id=", "took="} {
+				for _, always := range []string{"domain=shop", "reason=invalid", "reason=over_limit", "rule=owner", "status=429",
+					"key_id=", "took="} {
 					if !strings.Contains(said, always) {
 						t.Errorf("no %s in\n%s", always, said)
 					}
@@ -115,8 +119,9 @@ func sendChosen(t *testing.T, grpcAddr, httpAddr, key string) {
 	for _, credential := range []string{"", key, "invalid-" + chosen, "\xff" + chosen} {
 		for _, principal := range []string{"", "spiffe://example.org/" + chosen} {
 			headers := map[string]string{
-				"x-request-id": "id-" + chosen, "cookie": "a=cookie-" + chosen, "x-any": "header-" + chosen, "authorization": "Bearer header-" + chosen,
-				chosen: "header-" + chosen, "user-agent": "header-" + chosen,
+				"x-request-id": "id-" + chosen, "cookie": "a=cookie-" + chosen, "x-any": "header-" + chosen,
+				"authorization": "Bearer header-" + chosen,
+				chosen:          "header-" + chosen, "user-agent": "header-" + chosen,
 			}
 			if credential != "" {
 				headers["x-api-key"] = credential
@@ -125,9 +130,10 @@ func sendChosen(t *testing.T, grpcAddr, httpAddr, key string) {
 			for name, value := range headers {
 				raw.Headers = append(raw.Headers, &core.HeaderValue{Key: name, RawValue: []byte(value)})
 			}
-			peer := &auth.AttributeContext_Peer{Principal: principal, Address: &core.Address{Address: &core.Address_SocketAddress{
-				SocketAddress: &core.SocketAddress{Address: "fd00::abcd"},
-			}}}
+			peer := &auth.AttributeContext_Peer{Principal: principal,
+				Address: &core.Address{Address: &core.Address_SocketAddress{
+					SocketAddress: &core.SocketAddress{Address: "fd00::abcd"},
+				}}}
 			_, err := auth.NewAuthorizationClient(conn).Check(ctx, &auth.CheckRequest{Attributes: &auth.AttributeContext{
 				Source: peer, ContextExtensions: map[string]string{"domain": "shop"},
 				Request: &auth.AttributeContext_Request{Http: &auth.AttributeContext_HttpRequest{
@@ -138,7 +144,8 @@ func sendChosen(t *testing.T, grpcAddr, httpAddr, key string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			req, err := http.NewRequestWithContext(ctx, "METHOD-"+chosen, "http://"+httpAddr+"/check/path-"+chosen+"?q=query-"+chosen, strings.NewReader("body-"+chosen))
+			req, err := http.NewRequestWithContext(ctx, "METHOD-"+chosen,
+				"http://"+httpAddr+"/check/path-"+chosen+"?q=query-"+chosen, strings.NewReader("body-"+chosen))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -153,10 +160,11 @@ func sendChosen(t *testing.T, grpcAddr, httpAddr, key string) {
 			answer(t, req)
 		}
 	}
-	_, err = rls.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &rls.RateLimitRequest{Domain: "shop", Descriptors: []*ratelimitcommon.RateLimitDescriptor{
-		{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: "from_client", Value: "descriptor-" + chosen}}},
-		{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: chosen, Value: "descriptor-" + chosen}}},
-	}})
+	_, err = rls.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &rls.RateLimitRequest{Domain: "shop",
+		Descriptors: []*ratelimitcommon.RateLimitDescriptor{
+			{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: "from_client", Value: "descriptor-" + chosen}}},
+			{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: chosen, Value: "descriptor-" + chosen}}},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +172,8 @@ func sendChosen(t *testing.T, grpcAddr, httpAddr, key string) {
 		`{"domain":"shop","descriptors":[{"entries":[{"key":"from_client","value":"descriptor-%[1]s"}]}]}`,
 		`{"domain":"%[1]s","descriptors":[{"entries":[{"key":"%[1]s","value":"descriptor-%[1]s"}]}]}`, `{"%[1]s":1}`, `%[1]s`,
 	} {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+httpAddr+"/json", strings.NewReader(fmt.Sprintf(body, chosen)))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+httpAddr+"/json",
+			strings.NewReader(fmt.Sprintf(body, chosen)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,3 +1,3 @@
-// Package service builds the service from its settings, and runs it: listeners, servers, stores, rules and keys, their reloads, and the
-// drain at the end.
+// Package service builds the service from its environment and runs it. [ReadSettings] reads and checks the environment
+// variables, [List] describes them, and [Run] serves until its context is done.
 package service

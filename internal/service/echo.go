@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// echoVariable is not a setting, because only Echo reads it. The service accepts it, because a compose file may give both the same
-	// environment.
+	// echoVariable is not a setting, because only Echo reads it. STRICT_ENVIRONMENT accepts it, because a compose file may
+	// give both programs the same environment.
 	echoVariable = "ECHO_ADDRESS"
 	echoAddress  = "127.0.0.1:8000"
-	// echoDrain is how long requests in flight may take at the end; each of them is answered at once.
+	// echoDrain is how long the shutdown waits for requests in flight, although Echo answers each request at once.
 	echoDrain = 5 * time.Second
 )
 
-// Echo serves an upstream for trying things out until ctx is done. It answers each request with what it has received. If the server fails,
-// Echo returns a *StopError; any other error means that it could not start.
+// Echo serves a test upstream until ctx is done. It answers each request with the method, path and headers that it
+// received. If the server fails, Echo returns a *StopError; any other error means that it could not start.
 func Echo(ctx context.Context, e Environment, stderr io.Writer) error {
 	if _, err := ReadSettings(e); err != nil { // for STRICT_ENVIRONMENT
 		return err
@@ -50,12 +50,12 @@ func listenEcho(address string) (net.Listener, error) {
 	return tcpAddress{echoVariable, host, echoVariable, uint16(port)}.listen()
 }
 
-// serveEcho answers until ctx is done, lets requests in flight finish, and returns nil then.
+// serveEcho serves until ctx is done. Then it lets requests in flight finish and returns nil.
 func serveEcho(ctx context.Context, listener net.Listener) error {
 	server := newHTTPServer(http.HandlerFunc(serveEchoed))
 	server.Protocols = new(http.Protocols)
 	server.Protocols.SetHTTP1(true)
-	server.Protocols.SetUnencryptedHTTP2(true) // as Envoy speaks it with a cluster of http2_protocol_options
+	server.Protocols.SetUnencryptedHTTP2(true) // as a cluster with http2_protocol_options sends it
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return wrapServe("HTTP", server.Serve(listener)) })
 	group.Go(func() error {
@@ -67,14 +67,14 @@ func serveEcho(ctx context.Context, listener net.Listener) error {
 	return group.Wait()
 }
 
-// echoed is what an upstream has received of a request.
+// echoed is a request as the upstream received it.
 type echoed struct {
 	Method  string            `json:"method"`
 	Path    string            `json:"path"` // with the query
 	Headers map[string]string `json:"headers"`
 }
 
-// serveEchoed is no ServeMux, which would redirect a path such as //a that an upstream is to show.
+// serveEchoed does not use a ServeMux, because that would redirect a path such as //a instead of showing it.
 func serveEchoed(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/healthz" {
 		fmt.Fprintln(w, "OK")
@@ -86,7 +86,7 @@ func serveEchoed(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	out := json.NewEncoder(w)
-	out.SetEscapeHTML(false) // it is for reading
+	out.SetEscapeHTML(false) // for people who read it
 	out.SetIndent("", "  ")
-	_ = out.Encode(seen) // a client that has gone wants no answer
+	_ = out.Encode(seen) // an error means that the client is gone
 }

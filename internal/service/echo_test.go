@@ -13,7 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestEcho: what a proxy sends on is answered as it came, over both versions of HTTP, until the process is asked to end.
+// TestEcho: what a proxy sends on is answered as it came, over both versions of HTTP, until the process is asked to
+// end.
 func TestEcho(t *testing.T) {
 	t.Parallel()
 	listener, err := listenEcho("127.0.0.1:0")
@@ -34,7 +35,8 @@ func TestEcho(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Host = "shop.example"
-		req.Header = http.Header{"X-Auth-Owner": {"demo"}, "X-Two": {"1", "2"}, "User-Agent": {"test"}, "Accept-Encoding": {"none"}}
+		req.Header = http.Header{"X-Auth-Owner": {"demo"}, "X-Two": {"1", "2"}, "User-Agent": {"test"},
+			"Accept-Encoding": {"none"}}
 		res, err := transport.RoundTrip(req)
 		if err != nil {
 			t.Fatal(err)
@@ -46,7 +48,8 @@ func TestEcho(t *testing.T) {
 			t.Errorf("HTTP/%d: %s %s, %v", version, res.Proto, res.Status, err)
 		}
 		want := echoed{Method: "POST", Path: "//a/../b?c=<d>", Headers: map[string]string{
-			"host": "shop.example", "x-auth-owner": "demo", "x-two": "1, 2", "user-agent": "test", "accept-encoding": "none", "content-length": "4",
+			"host": "shop.example", "x-auth-owner": "demo", "x-two": "1, 2", "user-agent": "test", "accept-encoding": "none",
+			"content-length": "4",
 		}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("HTTP/%d (-want +got):\n%s", version, diff)
@@ -71,19 +74,23 @@ func TestEchoAddress(t *testing.T) {
 	defer busy.Close()
 	port := strconv.Itoa(busy.Addr().(*net.TCPAddr).Port)
 	for address, want := range map[string]string{
-		"8000":               `ECHO_ADDRESS="8000": want host:port, such as 127.0.0.1:8000`,
-		"127.0.0.1:http2":    `ECHO_ADDRESS="127.0.0.1:http2": want host:port, such as 127.0.0.1:8000`,
-		"127.0.0.1:" + port:  "port " + port + " of 127.0.0.1 is in use: stop what listens there, or set ECHO_ADDRESS to another port",
-		"192.0.2.1:" + port:  "listen for ECHO_ADDRESS: its host is not an address of this machine (listen tcp 192.0.2.1:" + port,
-		"no.such.invalid:80": "listen for ECHO_ADDRESS: its host is no address, and no address has this name",
+		"8000":            `ECHO_ADDRESS="8000": want host:port, such as 127.0.0.1:8000`,
+		"127.0.0.1:http2": `ECHO_ADDRESS="127.0.0.1:http2": want host:port, such as 127.0.0.1:8000`,
+		"127.0.0.1:" + port: "port " + port + " of 127.0.0.1 is in use: stop what listens there, or set ECHO_ADDRESS to " +
+			"another port",
+		"192.0.2.1:" + port: "listen for ECHO_ADDRESS: its host is not an address of this machine (listen tcp 192.0.2.1:" +
+			port,
+		"no.such.invalid:80": "listen for ECHO_ADDRESS: its host is not an address or a name with an address",
 	} {
-		if err := Echo(t.Context(), Environment{"ECHO_ADDRESS": address}, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+		if err := Echo(t.Context(), Environment{"ECHO_ADDRESS": address}, io.Discard); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("ECHO_ADDRESS=%s: %v, want %s", address, err, want)
 		}
 	}
 }
 
-// TestEchoStrict: a misspelt ECHO_ADDRESS would leave it on loopback, healthy to itself and out of reach for all others.
+// TestEchoStrict: a misspelt ECHO_ADDRESS would leave it on loopback, healthy to itself and out of reach for all
+// others.
 func TestEchoStrict(t *testing.T) {
 	t.Parallel()
 	env := Environment{"STRICT_ENVIRONMENT": "true", "EHCO_ADDRESS": "0.0.0.0:8000"}

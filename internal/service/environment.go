@@ -17,7 +17,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// Environment holds environment variables by name. main reads those of the process once; nothing else does.
+// Environment holds environment variables by name. Only main reads those of the process.
 type Environment map[string]string
 
 // ParseEnvironment returns the variables of a list such as os.Environ returns.
@@ -30,8 +30,8 @@ func ParseEnvironment(environ []string) Environment {
 	return e
 }
 
-// ReadSettings reads the settings from an environment. Its error lists every mistake. It holds no value, because a secret may be in the
-// wrong variable, except paths, which HideSecrets replaces if they look like secrets.
+// ReadSettings reads the settings from an environment. Its error lists every mistake. The error shows no values,
+// because a secret may be in the wrong variable. It shows paths, which HideSecrets replaces if they look like secrets.
 func ReadSettings(e Environment) (*Settings, error) {
 	s := &Settings{environment: e}
 	var mistakes []error
@@ -45,12 +45,12 @@ func ReadSettings(e Environment) (*Settings, error) {
 	}
 	s.resolveDefaults()
 	for _, mistake := range s.checkTogether() {
-		if name, _, _ := strings.Cut(mistake, ":"); !wrong[name] { // a setting that could not be read is 0 here
+		if name, _, _ := strings.Cut(mistake, ":"); !wrong[name] { // a setting with an error has its zero value
 			mistakes = append(mistakes, errors.New(mistake))
 		}
 	}
 	if s.StrictEnvironment {
-		mistakes = append(mistakes, e.strangers()...)
+		mistakes = append(mistakes, e.unknownVariables()...)
 	}
 	if len(mistakes) > 0 {
 		return nil, errors.Join(mistakes...)
@@ -58,7 +58,8 @@ func ReadSettings(e Environment) (*Settings, error) {
 	return s, nil
 }
 
-// read reads one setting: its variable, for a secret also the file that NAME_FILE names, else its default.
+// read reads one setting from its variable, or from the file that NAME_FILE names if it is a secret. Else it takes the
+// default.
 func (e Environment) read(s Setting, into reflect.Value) error {
 	name, byDefault := s.Name, s.Default
 	text, set := e[name]
@@ -93,17 +94,17 @@ func (e Environment) read(s Setting, into reflect.Value) error {
 	return nil
 }
 
-// readSecret returns the content of a file without the end of its last line.
+// readSecret returns the content of a file without the newline at its end.
 func (e Environment) readSecret(file string) (string, error) {
 	content, err := os.ReadFile(file)
 	if err != nil && (!strings.Contains(file, "/") || e.mayBeSecret(file)) {
-		return "", errors.New("want the path of a file with the secret, such as /run/secrets/name; no file has this name, " +
-			"which is not shown, because it may be the secret itself")
+		return "", errors.New("want the path of a file with the secret, such as /run/secrets/name; no file has this name " +
+			"(not shown, because it may be the secret itself)")
 	}
 	return strings.TrimRight(string(content), "\r\n"), err
 }
 
-// notSupported are settings of envoyproxy/ratelimit that are not accepted here, and why.
+// notSupported are values of envoyproxy/ratelimit that the service refuses, and the reason.
 var notSupported = map[string]string{
 	"CONFIG_TYPE=GRPC_XDS_SOTW": "rules from an xDS server are not supported yet",
 	"REDIS_TYPE=SENTINEL":       "this type is not supported yet",
@@ -111,8 +112,8 @@ var notSupported = map[string]string{
 	"BACKEND_TYPE=MEMCACHE":     "memcached cannot decide exactly and is not supported",
 }
 
-// parse reads a setting from text. Case does not matter where the tag words lists the words to choose from. The error says what is
-// wanted, and never shows the text, which may be a secret in the wrong variable.
+// parse reads a setting from text. The words of the tag words are read in any case. The error names the wanted form. It
+// never shows the text, because that may be a secret in the wrong variable.
 func (s Setting) parse(text string, into reflect.Value) error {
 	if list := strings.Fields(s.field.Tag.Get("words")); len(list) > 0 {
 		i := slices.IndexFunc(list, func(word string) bool { return strings.EqualFold(word, text) })
@@ -158,13 +159,13 @@ func (s Setting) parse(text string, into reflect.Value) error {
 	return nil
 }
 
-// Word is a value that is one of some words.
+// Word is a value that is one of a list of words.
 type Word interface {
 	encoding.TextUnmarshaler
 	Words() []string
 }
 
-// SetWord sets a value to one of its words, in any case. Its error does not show the text.
+// SetWord sets a value to one of its words. Case does not matter. The error does not show the text.
 func SetWord(into Word, text string) error {
 	if into.UnmarshalText([]byte(strings.ToLower(text))) != nil {
 		return fmt.Errorf("want one of %s%s", strings.Join(into.Words(), ", "), DidYouMean(text, into.Words()...))
@@ -172,7 +173,8 @@ func SetWord(into Word, text string) error {
 	return nil
 }
 
-// DidYouMean returns the end of an error for a misspelt word, which is not shown itself.
+// DidYouMean returns the end of an error about a misspelt word: the closest of words, or "" if none is close. It does
+// not show v.
 func DidYouMean(v string, words ...string) string {
 	if word := suggest.Closest(v, words); word != "" {
 		return fmt.Sprintf(" (did you mean %s?)", word)
@@ -202,14 +204,15 @@ func (s *Settings) resolveDefaults() {
 	}
 }
 
-// checkTogether returns what is wrong with values that could be read: those out of range, and settings that do not fit together.
+// checkTogether returns the mistakes of settings that are out of range or contradict each other.
 func (s *Settings) checkTogether() (mistakes []string) {
 	for _, rule := range []struct {
 		broken  bool
 		mistake string
 	}{
 		{s.BackendType == "redis" && s.RedisURL == "", "BACKEND_TYPE=redis needs REDIS_URL, such as redis://127.0.0.1:6379"},
-		{(s.RedisCert == "") != (s.RedisKey == ""), "REDIS_TLS_CLIENT_CERT and REDIS_TLS_CLIENT_KEY go together: set both or none"},
+		{(s.RedisCert == "") != (s.RedisKey == ""),
+			"REDIS_TLS_CLIENT_CERT and REDIS_TLS_CLIENT_KEY: set both or none"},
 		{s.MaxBuckets < 1, "MEMORY_MAX_BUCKETS: want 1 or more"},
 		{s.MaxConnections < 0 || s.HTTPMaxConnections < 0,
 			"GRPC_MAX_CONNECTIONS and HTTP_MAX_CONNECTIONS: want 1 or more, or 0 for as many as the memory limit allows"},

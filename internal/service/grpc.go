@@ -12,8 +12,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/envoy/unary"
 )
 
-// Bounds of the gRPC server against clients that are broken or hostile. A request holds at most what Envoy takes of headers
-// for each of its descriptors (60 kB by default), so that no client of Envoy can make one too large to be answered.
+// Bounds of the gRPC server against broken or hostile clients. Each descriptor of a request holds at most the request
+// headers that Envoy accepts, 60 kB by default. So no client of Envoy can make a request that is too large.
 const (
 	maxStreams     = 1024
 	maxRequest     = 1 << 20
@@ -43,7 +43,8 @@ func newGRPCServer(s *Settings, calls *calls, bugs *panics) *grpc.Server {
 
 // intercept counts and times calls, and turns a panic into an error.
 func intercept(calls *calls, bugs *panics) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any,
+		err error) {
 		start := time.Now()
 		defer func() {
 			if p := recover(); p != nil {

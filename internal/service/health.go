@@ -10,13 +10,14 @@ import (
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
 )
 
-// healthNames are the services that grpc.health.v1 knows: all of them (""), envoyproxy/ratelimit's name, and the full ones.
+// healthNames are the services of grpc.health.v1: "" for all, the short name of envoyproxy/ratelimit, and the full
+// names.
 var healthNames = []string{"", "ratelimit", rls.ServiceName, auth.ServiceName}
 
-// health reports, over gRPC and HTTP alike, whether requests should be sent here. After Shutdown it stays not serving.
+// health reports over gRPC and HTTP whether this replica accepts requests. After Shutdown it stays NOT_SERVING.
 type health struct{ *grpchealth.Server }
 
-// set makes the service serving or not.
+// set sets the state of all services to SERVING or NOT_SERVING.
 func (h health) set(ready bool) {
 	status := grpc_health_v1.HealthCheckResponse_NOT_SERVING
 	if ready {
@@ -33,5 +34,5 @@ func (h health) serveReady(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "not ready", http.StatusInternalServerError) // 500, as at envoyproxy/ratelimit
 		return
 	}
-	_, _ = w.Write([]byte("OK\n")) // a prober that has gone wants no answer
+	_, _ = w.Write([]byte("OK\n")) // an error means that the client is gone
 }

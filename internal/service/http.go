@@ -26,8 +26,8 @@ func newHTTPServer(handler http.Handler) *http.Server {
 	}
 }
 
-// mainHandler serves what Envoy, kubelets and people ask: /json decides, /healthcheck and /readyz say whether to send requests
-// here, /livez that the process runs.
+// mainHandler serves /json, which decides, /healthcheck and /readyz, which report whether this replica accepts
+// requests, and /livez, which always answers.
 func mainHandler(json http.Handler, h health) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/json", json)
@@ -41,7 +41,7 @@ func addHealth(mux *http.ServeMux, h health) {
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "OK") })
 }
 
-// debugHandler serves what operators look at.
+// debugHandler serves pages for operators: the active rules, metrics, health and profiles.
 func debugHandler(registry *prometheus.Registry, rules http.HandlerFunc, h health, withProfiles bool) http.Handler {
 	index := "/rlconfig      the active rules\n/metrics       for Prometheus\n/healthcheck   /readyz   /livez\n"
 	var profiles http.Handler = http.HandlerFunc(noProfiles)
@@ -58,7 +58,8 @@ func debugHandler(registry *prometheus.Registry, rules http.HandlerFunc, h healt
 	return mux
 }
 
-// profilesHandler serves profiles (net/http/pprof). They show what is in memory and cost time to take, so only this machine gets them.
+// profilesHandler serves profiles (net/http/pprof). Only this machine may read them, because they show what is in
+// memory and cost time.
 func profilesHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -70,6 +71,6 @@ func profilesHandler() http.Handler {
 }
 
 func noProfiles(w http.ResponseWriter, _ *http.Request) {
-	http.Error(w, "There are no profiles here. DEBUG_PPROF=true serves them: on this port when it is on loopback, else on DEBUG_PPROF_PORT of "+
-		"127.0.0.1.", http.StatusNotFound)
+	http.Error(w, "No profiles are served here. Set DEBUG_PPROF=true: they are then on this port if it is on loopback, "+
+		"else on port DEBUG_PPROF_PORT of 127.0.0.1.", http.StatusNotFound)
 }

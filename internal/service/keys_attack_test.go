@@ -79,8 +79,8 @@ func (a *attacker) restore() {
 	}
 }
 
-// TestRedisGrantsNothing: a user of Redis without the server secret cannot change what a key is good for, neither for a replica
-// that runs nor for one that starts after the attack.
+// TestRedisGrantsNothing: a user of Redis without the server secret cannot change what a key is good for, neither for a
+// replica that runs nor for one that starts after the attack.
 func TestRedisGrantsNothing(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -92,8 +92,16 @@ func TestRedisGrantsNothing(t *testing.T) {
 		{"another owner", func(a *attacker) { a.edit(`"owner":"mallory"`, `"owner":"root"`) }, "not signed"},
 		{"another scope", func(a *attacker) { a.edit(`"scopes":["read"]`, `"scopes":["admin"]`) }, "not signed"},
 		{"a second owner in the same record", func(a *attacker) { a.edit(`{`, `{"owner":"root",`) }, "not signed"},
-		{"a second record behind the first", func(a *attacker) { r := a.fields()[a.own]; a.set(a.own, r+strings.Replace(r, "mallory", "root", 1)) }, "not signed"},
-		{"the records of two ids swapped", func(a *attacker) { f := a.fields(); a.set(a.own, f[a.victim], a.victim, f[a.own]) }, "not signed"},
+		{"a second record behind the first", func(a *attacker) {
+			r := a.fields()[a.own]
+			a.set(a.own,
+				r+strings.Replace(r, "mallory", "root", 1))
+		}, "not signed"},
+		{"the records of two ids swapped", func(a *attacker) {
+			f := a.fields()
+			a.set(a.own, f[a.victim], a.victim,
+				f[a.own])
+		}, "not signed"},
 		{"another key's record under the attacker's id, with the attacker's hash", func(a *attacker) {
 			f := a.fields()
 			a.set(a.own, strings.Replace(f[a.victim], a.hash(f[a.victim]), a.hash(f[a.own]), 1))
@@ -144,9 +152,11 @@ func TestRedisGrantsNothing(t *testing.T) {
 			if a.fields()[":generation"] == seal { // a change of the seal has it look at once, and not only after some minutes
 				a.set(":generation", seal+" ")
 			}
-			testenv.Eventually(t, logs(runningLog, "API keys in redis cannot be used"), "word of the attack in a replica that runs")
+			testenv.Eventually(t, logs(runningLog, "API keys in Redis cannot be used"),
+				"word of the attack in a replica that runs")
 			for name, k := range map[string]*keySource{"running": running, "fresh": fresh} {
-				if who, err := k.keys.Check(own); err == nil && (who.Owner != "mallory" || !slices.Equal(who.Scopes, []string{"read"})) {
+				if who, err := k.keys.Check(own); err == nil && (who.Owner != "mallory" ||
+					!slices.Equal(who.Scopes, []string{"read"})) {
 					t.Errorf("%s: the attacker's key is %s with %v", name, who.Owner, who.Scopes)
 				}
 				if who, err := k.keys.Check(revoked); err == nil {
@@ -167,8 +177,8 @@ func TestRedisGrantsNothing(t *testing.T) {
 	}
 }
 
-// TestKeysPutBack: all keys are put back to the state before a revocation, and then the operator makes a key, which signs that state.
-// A replica that has seen the revocation keeps to it.
+// TestKeysPutBack: all keys are put back to the state before a revocation, and then the operator makes a key, which
+// signs that state. A replica that has seen the revocation keeps to it.
 func TestKeysPutBack(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -188,7 +198,7 @@ func TestKeysPutBack(t *testing.T) {
 	another := keys(t, env, "create", "--owner", "another")
 	says(t, k, another, nil)
 	says(t, k, revoked, authz.ErrDisabled)
-	if err := logs(log, `an older state was restored" count=1 first=`+id)(); err != nil {
+	if err := logs(log, `an old state was restored" count=1 first=`+id)(); err != nil {
 		t.Error(err)
 	}
 	// The operator revokes it again, and that is new.
@@ -234,11 +244,14 @@ func TestKeysAreSigned(t *testing.T) {
 		t.Fatalf("the list: %s", list)
 	}
 	a.edit("alice", "root")
-	if said := run(exitFailed, "sign", "--accept", state[1]); !strings.Contains(said, "the keys have changed: their state is") {
+	if said := run(exitFailed, "sign", "--accept", state[1]); !strings.Contains(said,
+		"the keys have changed: their state is") {
 		t.Errorf("another state was signed: %s", said)
 	}
 	a.edit("root", "alice")
-	if said := run(exitOK, "sign", "--accept", state[1]); !strings.Contains(said, `Removed what could not be read, and weak keys that were not signed: "garbage"`) || !strings.Contains(said, "1 key in redis: all are signed") {
+	if said := run(exitOK, "sign", "--accept", state[1]); !strings.Contains(said,
+		`Removed what could not be read, and weak keys that were not signed: "garbage"`) ||
+		!strings.Contains(said, "1 key in Redis: all are signed") {
 		t.Error(said)
 	}
 	says(t, k, key, nil)
@@ -249,8 +262,8 @@ func TestKeysAreSigned(t *testing.T) {
 	}
 }
 
-// TestForgedKeysAreNotSigned: an operator cannot see which key a hash is of. So signing keys as they are makes no key of the attacker's
-// good for what another key is good for.
+// TestForgedKeysAreNotSigned: an operator cannot see which key a hash is of. So signing keys as they are makes no key
+// of the attacker's good for what another key is good for.
 func TestForgedKeysAreNotSigned(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -276,7 +289,8 @@ func TestForgedKeysAreNotSigned(t *testing.T) {
 		}, false, "have the same hash"},
 		{"the attacker's hash as the one before in the record of another", func(a *attacker, _ map[string]string) {
 			f := a.fields()
-			a.set(a.victim, strings.Replace(f[a.victim], `{`, `{"previous":{"hash":"`+a.hash(f[a.own])+`","valid_until":"2999-01-01T00:00:00Z"},`, 1))
+			a.set(a.victim, strings.Replace(f[a.victim], `{`,
+				`{"previous":{"hash":"`+a.hash(f[a.own])+`","valid_until":"2999-01-01T00:00:00Z"},`, 1))
 		}, false, "have the same hash"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -295,7 +309,8 @@ func TestForgedKeysAreNotSigned(t *testing.T) {
 			victim := keys(t, env, "create", "--owner", "root")
 			run("own-secret-text", exitOK, "create", "--owner", "mallory", "--weak", "own-weak")
 			run("root-secret-text", exitOK, "create", "--owner", "root", "--weak", "root-weak", "--label", "team=ops")
-			a := &attacker{t: t, client: client, own: keyPattern.FindStringSubmatch(own)[1], victim: keyPattern.FindStringSubmatch(victim)[1]}
+			a := &attacker{t: t, client: client, own: keyPattern.FindStringSubmatch(own)[1],
+				victim: keyPattern.FindStringSubmatch(victim)[1]}
 			c.attack(a, a.fields())
 			list := run("", exitFailed, "list")
 			state := regexp.MustCompile(`extauthz keys sign --accept ([0-9a-f]{32})\n`).FindStringSubmatch(list)
@@ -319,8 +334,8 @@ func TestForgedKeysAreNotSigned(t *testing.T) {
 	}
 }
 
-// TestKeysInRedisWithANewServerSecret: records of the previous server secret are signed with the current one, so that the previous
-// one can be taken away.
+// TestKeysInRedisWithANewServerSecret: records of the previous server secret are signed with the current one, so that
+// the previous one can be taken away.
 func TestKeysInRedisWithANewServerSecret(t *testing.T) {
 	t.Parallel()
 	const first, second = "the-first-server-secret", "the-second-server-secret"
@@ -332,7 +347,7 @@ func TestKeysInRedisWithANewServerSecret(t *testing.T) {
 	both, log := serveKeys(t, env, withKeys())
 	says(t, both, rotated, nil)
 	says(t, both, revoked, authz.ErrDisabled)
-	if err := logs(log, "run `extauthz keys sign` before taking it away")(); err != nil {
+	if err := logs(log, "run `extauthz keys sign` before you unset it")(); err != nil {
 		t.Error(err)
 	}
 	fresh := keys(t, env, "rotate", keyPattern.FindStringSubmatch(rotated)[1])

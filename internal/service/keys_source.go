@@ -23,44 +23,48 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 )
 
-// keySource holds the API keys, from a file, from Redis or from both, and follows their changes.
+// keySource holds the API keys of a file, of Redis or of both, and follows their changes.
 type keySource struct {
-	// keys checks them; it is never nil.
+	// keys checks the API keys of requests. It is never nil.
 	keys *apikey.Keys
 
 	log *slog.Logger
-	// file and shared are the keys of API_KEYS_FILE and those in Redis, demo that of the sample. Those of the file win.
+	// file has the keys of API_KEYS_FILE, shared those in Redis, and demo that of the sample. Keys of the file win.
 	file, shared, demo apikey.Source
 	path               string           // of the file, "" for none
 	watcher            *keyfile.Watcher // nil without a file
-	// client is nil without Redis, and so is what follows.
+	// client is nil without Redis, and all fields below it have their zero values.
 	client     redis.UniversalClient
 	store      *rediskeys.Store
 	generation rediskeys.Generation // of what was loaded from the store
-	// maxAge is how long keys from Redis stay valid after confirmed, when Redis last had them; 0: no limit.
+	// maxAge is how long keys from Redis stay valid after confirmed, the last time that Redis returned them; 0: no limit.
 	maxAge    time.Duration
 	confirmed atomic.Pointer[time.Time]
-	refused   atomic.Int64 // how many keys in Redis
+	refused   atomic.Int64 // number of refused keys in Redis
 }
 
-// errNoSecret says how to make a server secret.
-var errNoSecret = errors.New("API keys need a server secret, which is not kept with them: set API_KEY_SECRET or API_KEY_SECRET_FILE; to make one:\n" +
+// errNoSecret is the error of a missing server secret, and has the command that makes one.
+var errNoSecret = errors.New("API keys need a server secret, which is not kept with them: set API_KEY_SECRET or " +
+	"API_KEY_SECRET_FILE; to make " +
+	"one:\n" +
 	"  export API_KEY_SECRET=$(extauthz keys secret)")
 
-// ServerSecret is the secret under which keys are hashed.
+// ServerSecret returns the secret with which keys are hashed.
 func (s *Settings) ServerSecret() (*apikey.Secret, error) {
 	if s.KeySecret == "" {
 		return nil, errNoSecret
 	}
 	secret, err := apikey.NewSecret(s.KeySecret, s.KeySecretOld)
 	if err != nil {
-		return nil, fmt.Errorf("API_KEY_SECRET and API_KEY_SECRET_PREVIOUS: %w; to make one: export API_KEY_SECRET=$(extauthz keys secret)", err)
+		return nil, fmt.Errorf("API_KEY_SECRET and API_KEY_SECRET_PREVIOUS: %w; to make one: export "+
+			"API_KEY_SECRET=$(extauthz keys secret)", err)
 	}
 	return secret, nil
 }
 
-// openKeys loads the keys that the settings name, and the one of the sample when that is served. Its error says what the operator
-// has to mend. It does not wait for Redis: without it there are no keys from there until it answers.
+// openKeys loads the keys that the settings name, and the key of the sample if that is served. Its error names what the
+// operator has to fix. If Redis is unreachable, openKeys returns without its keys, and they are loaded when Redis
+// answers.
 func openKeys(ctx context.Context, s *Settings, rules *loadedRules, log *slog.Logger) (*keySource, error) {
 	k := &keySource{log: log, path: s.KeysFile}
 	secret, err := s.secretFor(rules)
@@ -86,13 +90,14 @@ func openKeys(ctx context.Context, s *Settings, rules *loadedRules, log *slog.Lo
 	return k, nil
 }
 
-// secretFor returns the server secret for some rules. Without configured keys it lives as long as the process.
+// secretFor returns the server secret for some rules. Without configured keys it returns a random one.
 func (s *Settings) secretFor(rules *loadedRules) (*apikey.Secret, error) {
 	switch {
 	case s.keysConfigured():
 		return s.ServerSecret()
 	case usesKeys(rules.first.Policies) && !rules.sample:
-		return nil, fmt.Errorf("the rules ask for API keys: set API_KEYS_FILE, or REDIS_URL to keep them there.\n%w", errNoSecret)
+		return nil, fmt.Errorf("the rules require API keys: set API_KEYS_FILE, or set REDIS_URL to keep them in Redis.\n%w",
+			errNoSecret)
 	}
 	return apikey.NewSecret(apikey.NewServerSecret(), "")
 }
@@ -105,19 +110,22 @@ func demoKey(secret *apikey.Secret) apikey.Record {
 	}
 }
 
-// keysConfigured reports whether the operator has said where keys are, or with what they are hashed.
+// keysConfigured reports whether the operator has set a key file or a server secret.
 func (s *Settings) keysConfigured() bool {
 	return s.KeysFile != "" || s.KeySecret != "" || s.KeySecretOld != ""
 }
 
-// checkPolicies logs an error if policies of a reload ask for keys that are not configured. At the start, Run returns that error.
+// checkPolicies logs an error if reloaded policies require API keys and none are configured. At the start, Run returns
+// that error.
 func (k *keySource) checkPolicies(policies map[string]*authz.Policy, s *Settings, sample bool) {
 	if usesKeys(policies) && !s.keysConfigured() && !sample {
-		k.log.Error("the rules ask for API keys now, and every key is refused: set API_KEYS_FILE or REDIS_URL, and API_KEY_SECRET, and start again")
+		k.log.Error("the reloaded rules require API keys, and none are configured, so every key is refused; set " +
+			"API_KEYS_FILE " +
+			"or REDIS_URL, and API_KEY_SECRET, and restart")
 	}
 }
 
-// usesKeys reports whether a policy takes API keys.
+// usesKeys reports whether a policy accepts API keys.
 func usesKeys(policies map[string]*authz.Policy) bool {
 	for _, p := range policies {
 		for _, c := range p.Credentials {
@@ -129,14 +137,14 @@ func usesKeys(policies map[string]*authz.Policy) bool {
 	return false
 }
 
-// The times that keys in Redis may take: to connect, for a command, of which one can sign all keys, and to load them at the start.
+// Timeouts of keys in Redis: to connect, for a command, which may sign all keys, and for the load at the start.
 const (
 	keysDialTimeout = time.Second
 	keysTimeout     = 5 * time.Second
 	firstKeysLoad   = 3 * time.Second
 )
 
-// RedisForKeys connects to where keys are kept in Redis.
+// RedisForKeys returns a client of the Redis that has the keys, and the store of the keys in it.
 func (s *Settings) RedisForKeys(secret *apikey.Secret) (redis.UniversalClient, *rediskeys.Store, error) {
 	cfg, err := s.redisConfig()
 	if err != nil {
@@ -155,13 +163,14 @@ func (k *keySource) openRedis(ctx context.Context, s *Settings, secret *apikey.S
 		return err
 	}
 	k.maxAge = s.KeysMaxAge
-	k.shared.EndAt(time.Unix(1, 0)) // until they have been read
+	k.shared.EndAt(time.Unix(1, 0)) // no key is valid until the first load
 	ctx, cancel := context.WithTimeout(ctx, firstKeysLoad)
 	defer cancel()
 	begin := time.Now()
 	loaded, err := k.store.Load(ctx)
 	if err != nil {
-		k.log.Error("no API keys from redis: requests with them get 503 until they can be read", "error", HowToSign(err))
+		k.log.Error("cannot read the API keys in Redis; requests with these keys get 503 until Redis answers", "error",
+			HowToSign(err))
 		return nil
 	}
 	k.take(loaded)
@@ -169,13 +178,14 @@ func (k *keySource) openRedis(ctx context.Context, s *Settings, secret *apikey.S
 	return nil
 }
 
-// confirm notes that Redis had the keys at a time.
+// confirm records that Redis had the keys at a time.
 func (k *keySource) confirm(at time.Time) {
 	k.confirmed.Store(&at)
 	k.shared.EndAt(k.end())
 }
 
-// end is when the keys from Redis cannot be used any more unless it confirms them; the zero time is never.
+// end returns the time after which the keys from Redis are unusable unless Redis confirms them again. The zero time
+// means never.
 func (k *keySource) end() time.Time {
 	last := k.confirmed.Load()
 	switch {
@@ -187,7 +197,8 @@ func (k *keySource) end() time.Time {
 	return last.Add(k.maxAge)
 }
 
-// run follows the keys until ctx is done; SIGHUP has the file read at once. Then it closes the connections to Redis.
+// run follows the keys until ctx is done, and then closes the connections to Redis. On SIGHUP it reads the file at
+// once.
 func (k *keySource) run(ctx context.Context) error {
 	var all sync.WaitGroup
 	if k.watcher != nil {
@@ -218,27 +229,28 @@ func reloadOnHangup(ctx context.Context, reload func()) {
 	}
 }
 
-// changed reports a change of the file.
+// changed logs a change of the file.
 func (k *keySource) changed(u keyfile.Update) {
 	if u.Err != nil {
-		k.log.Error("API keys refused; the previous keys stay active", "file", k.path, "generation", u.Generation, "problems", u.Err)
+		k.log.Error("API keys refused; the previous keys stay active", "file", k.path, "generation", u.Generation, "problems",
+			u.Err)
 		return
 	}
 	k.log.Warn("API keys reloaded", "file", k.path, "generation", u.Generation, "keys", k.file.Len())
 	k.warn()
 }
 
-// polled reports and takes what a look at the keys in Redis has found.
+// polled logs the result of a poll of the keys in Redis, and takes new keys.
 func (k *keySource) polled(p rediskeys.Poll) {
 	switch {
 	case p.News && p.Err != nil:
 		k.down(p.Err)
 	case p.News:
-		k.log.Warn("API keys in redis are as signed again and can be read")
+		k.log.Warn("API keys in Redis can be used again")
 	}
 	if p.Keys != nil {
 		k.take(*p.Keys)
-		k.log.Info("API keys changed in redis", "keys", len(p.Keys.Records))
+		k.log.Info("API keys changed in Redis", "keys", len(p.Keys.Records))
 		k.warn()
 	}
 	if p.Err == nil {
@@ -246,56 +258,61 @@ func (k *keySource) polled(p rediskeys.Poll) {
 	}
 }
 
-// down says until when the last copy is active.
+// down logs that keys in Redis cannot be used, and how long the last copy stays active.
 func (k *keySource) down(err error) {
+	if k.confirmed.Load() == nil {
+		k.log.Error("API keys in Redis cannot be used; requests with these keys get 503", "error", HowToSign(err))
+		return
+	}
 	until := "API_KEYS_MAX_AGE=0: no limit"
 	if end := k.end(); !end.IsZero() {
 		until = end.UTC().Format(time.RFC3339)
 	}
-	if k.confirmed.Load() == nil {
-		until = "there is none: requests with keys from redis get 503"
-	}
-	k.log.Error("API keys in redis cannot be used; the last copy stays active", "until", until, "error", HowToSign(err))
+	k.log.Error("API keys in Redis cannot be used; the last copy stays active", "until", until, "error", HowToSign(err))
 }
 
-// take makes the keys of Redis those that are checked.
+// take replaces the keys from Redis with a newer copy.
 func (k *keySource) take(c rediskeys.Copy) {
 	k.generation = c.Generation
 	outdated := k.shared.Replace(c.Records)
 	k.refused.Store(int64(len(c.Refused) + len(outdated)))
 	if len(c.Refused) > 0 {
-		k.log.Error("API keys in redis are refused", "count", len(c.Refused), "first", c.Refused[0].Err)
+		k.log.Error("API keys in Redis are refused", "count", len(c.Refused), "first", c.Refused[0].Err)
 	}
 	if len(outdated) > 0 {
-		k.log.Error("API keys in redis are older than those that this replica has had, which stay active: an older state was restored",
+		k.log.Error("API keys in Redis are older than those of this replica, which stay active: an old state was restored",
 			"count", len(outdated), "first", outdated[0])
 	}
 	if c.Outdated > 0 {
-		k.log.Warn("API keys in redis are signed with API_KEY_SECRET_PREVIOUS: run `extauthz keys sign` before taking it away", "count", c.Outdated)
+		k.log.Warn("API keys in Redis are signed with API_KEY_SECRET_PREVIOUS: run `extauthz keys sign` before you unset it",
+			"count", c.Outdated)
 	}
 }
 
-// warn says what about the keys in force may surprise.
+// warn logs what the operator should know about the active keys.
 func (k *keySource) warn() {
 	stats := k.keys.Stats()
 	if stats.Foreign > 0 {
-		k.log.Error("API keys were made with another API_KEY_SECRET and are refused", "count", stats.Foreign)
+		k.log.Error("API keys were made with another API_KEY_SECRET and are refused: set that one as API_KEY_SECRET_PREVIOUS",
+			"count", stats.Foreign)
 	}
 	if stats.Outdated > 0 {
-		k.log.Warn("API keys were made with API_KEY_SECRET_PREVIOUS: rotate them before taking it away", "count", stats.Outdated)
+		k.log.Warn("API keys were made with API_KEY_SECRET_PREVIOUS: rotate them before you unset it", "count",
+			stats.Outdated)
 	}
 	if weak := stats.Weak - k.demo.Len(); weak > 0 {
-		k.log.Warn("API keys are weak, for trying things out only: they can be guessed", "count", weak)
+		k.log.Warn("API keys are weak: they can be guessed and are for trials only; make others with `extauthz keys create`",
+			"count", weak)
 	}
 	if twice, example := k.shared.Common(&k.file); twice > 0 {
-		k.log.Warn("API keys are in the file and in redis; those of the file win", "count", twice, "example", example)
+		k.log.Warn("API keys are both in the file and in Redis; those of the file win", "count", twice, "example", example)
 	}
 }
 
-// HowToSign adds the way out to an error of keys that are not as they were signed.
+// HowToSign adds the remedy to an error about keys that differ from what was signed.
 func HowToSign(err error) error {
 	if errors.Is(err, rediskeys.ErrCopied) {
-		return fmt.Errorf("%w (remove the record that is not right from the hash in redis, with HDEL, and list the keys again)", err)
+		return fmt.Errorf("%w (remove the wrong record from the hash in Redis with HDEL, and list the keys again)", err)
 	}
 	if !errors.Is(err, rediskeys.ErrUnsigned) && !errors.Is(err, rediskeys.ErrState) {
 		return err

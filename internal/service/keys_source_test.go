@@ -19,7 +19,8 @@ import (
 
 // withKeys are rules that ask for API keys.
 func withKeys() *loadedRules {
-	p := &authz.Policy{Credentials: []authz.Credential{{APIKey: &authz.APIKey{Source: authz.Source{Header: new("x-api-key")}}}}}
+	key := &authz.APIKey{Source: authz.Source{Header: new("x-api-key")}}
+	p := &authz.Policy{Credentials: []authz.Credential{{APIKey: key}}}
 	return &loadedRules{first: rules.Set{Policies: map[string]*authz.Policy{"d": p}}}
 }
 
@@ -75,13 +76,18 @@ func TestOpenKeysRefuses(t *testing.T) {
 		want  string
 	}{
 		"rules that ask for keys, and nothing else": {nil, withKeys(), "export API_KEY_SECRET=$(extauthz keys secret)"},
-		"a file without a secret":                   {Environment{"API_KEYS_FILE": broken}, &loadedRules{}, "export API_KEY_SECRET=$(extauthz keys secret)"},
-		"a short secret":                            {Environment{"API_KEY_SECRET": "canary"}, &loadedRules{}, "has 6 bytes: want 16 or more"},
-		"a short previous one":                      {Environment{"API_KEY_SECRET": secret, "API_KEY_SECRET_PREVIOUS": "canary"}, &loadedRules{}, "the previous server secret has 6 bytes"},
-		"a file with mistakes":                      {Environment{"API_KEYS_FILE": broken, "API_KEY_SECRET": secret}, &loadedRules{}, "keys.jsonl:1: key"},
+		"a file without a secret": {Environment{"API_KEYS_FILE": broken}, &loadedRules{},
+			"export API_KEY_SECRET=$(extauthz keys secret)"},
+		"a short secret": {Environment{"API_KEY_SECRET": "canary"}, &loadedRules{},
+			"has 6 bytes: want 16 or more"},
+		"a short previous one": {Environment{"API_KEY_SECRET": secret,
+			"API_KEY_SECRET_PREVIOUS": "canary"}, &loadedRules{}, "the previous server secret has 6 bytes"},
+		"a file with mistakes": {Environment{"API_KEYS_FILE": broken, "API_KEY_SECRET": secret},
+			&loadedRules{}, "keys.jsonl:1: key"},
 		"a file in YAML": {Environment{"API_KEYS_FILE": inYAML, "API_KEY_SECRET": secret}, &loadedRules{},
 			"extauthz keys import " + inYAML + " --file " + filepath.Join(dir, "old.jsonl")},
-		"a file that is not there": {Environment{"API_KEYS_FILE": broken + "2", "API_KEY_SECRET": secret}, &loadedRules{}, "no such file"},
+		"a file that is not there": {Environment{"API_KEYS_FILE": broken + "2", "API_KEY_SECRET": secret}, &loadedRules{},
+			"no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := ReadSettings(c.env)
@@ -183,7 +189,8 @@ func TestKeysOutlastRedis(t *testing.T) {
 		t.Errorf("while Redis is away: %v", err)
 	}
 	late, lateOut := serveKeys(t, env, withKeys())
-	if _, err := late.keys.Check(key); !errors.Is(err, authz.ErrUnavailable) || !strings.Contains(lateOut.String(), "no API keys from redis") {
+	if _, err := late.keys.Check(key); !errors.Is(err, authz.ErrUnavailable) ||
+		!strings.Contains(lateOut.String(), "cannot read the API keys in Redis") {
 		t.Errorf("a start without Redis: %v\n%s", err, lateOut)
 	}
 	redis.Restart() // empty
@@ -196,7 +203,8 @@ func TestKeysOutlastRedis(t *testing.T) {
 	says(t, late, another, nil)
 }
 
-// TestKeysFromRedisEnd: without Redis, keys from there cannot be checked any more after API_KEYS_MAX_AGE; those of the file can.
+// TestKeysFromRedisEnd: without Redis, keys from there cannot be checked any more after API_KEYS_MAX_AGE; those of the
+// file can.
 func TestKeysFromRedisEnd(t *testing.T) {
 	t.Parallel()
 	redis := testenv.Redis(t)
@@ -253,7 +261,8 @@ func TestTheFileWins(t *testing.T) {
 		t.Fatal(err)
 	}
 	k, out := serveKeys(t, env, withKeys())
-	if who, err := k.keys.Check(key); err != nil || who.Owner != "alice" || !strings.Contains(out.String(), "those of the file win") {
+	if who, err := k.keys.Check(key); err != nil || who.Owner != "alice" ||
+		!strings.Contains(out.String(), "those of the file win") {
 		t.Errorf("%v, %v\n%s", who, err, out)
 	}
 }
@@ -271,7 +280,7 @@ func TestTheServerSecretIsReplaced(t *testing.T) {
 	both, out := serveKeys(t, env, withKeys())
 	says(t, both, old, nil)
 	says(t, both, fresh, nil)
-	if !strings.Contains(out.String(), "rotate them before taking it away") {
+	if !strings.Contains(out.String(), "rotate them before you unset it") {
 		t.Errorf("no word of the old keys:\n%s", out)
 	}
 	env["API_KEY_SECRET_PREVIOUS"] = ""

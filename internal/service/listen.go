@@ -15,19 +15,19 @@ import (
 	"github.com/extauthz/extauthz/internal/guard"
 )
 
-// listeners are the open ports of the service, behind their guards. pprof is nil unless profiles have a port of their own.
+// listeners are the open ports of the service, behind their guards. pprof is nil unless profiles have a separate port.
 type listeners struct {
 	grpc, http, debug *guard.Listener
 	pprof             net.Listener
 }
 
-// guarded returns the listeners that an operator can open to other machines. None of them has TLS.
+// guarded returns the listeners that the operator can open to other machines. None of them has TLS.
 func (l listeners) guarded() map[string]*guard.Listener {
 	return map[string]*guard.Listener{"grpc": l.grpc, "http": l.http, "debug": l.debug}
 }
 
-// listen opens all listeners, so that a port in use is found before anything is served. Each error names the setting, what is wrong
-// and what to do; the listeners that were opened before it are returned with it.
+// listen opens all listeners, so that a port in use is found before anything is served. An error names the setting, the
+// mistake and the remedy. The listeners that are open by then are returned with the error.
 func listen(s *Settings, b bounds) (l listeners, err error) {
 	listenGRPC := tcpAddress{"GRPC_HOST", s.GRPCHost, "GRPC_PORT", s.GRPCPort}.listen
 	if s.GRPCUDS != "" {
@@ -57,7 +57,7 @@ func listen(s *Settings, b bounds) (l listeners, err error) {
 func (l listeners) close() {
 	for _, one := range l.guarded() {
 		if one != nil {
-			_ = one.Close() // a server that ran has closed it already
+			_ = one.Close() // its server may have closed it already
 		}
 	}
 	if l.pprof != nil {
@@ -65,7 +65,7 @@ func (l listeners) close() {
 	}
 }
 
-// tcpAddress is where to listen, and the settings that say so.
+// tcpAddress is an address to listen on, and the settings that it comes from.
 type tcpAddress struct {
 	hostSetting, host string
 	portSetting       string
@@ -81,39 +81,42 @@ func (a tcpAddress) listen() (net.Listener, error) {
 	case err == nil:
 		return l, nil
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("port %d of %s is in use: stop what listens there, or set %s to another port", a.port, a.host, a.portSetting)
-	case errors.As(err, &unknown): // which would show the host, and that may be a misplaced secret
-		return nil, fmt.Errorf("listen for %s: its host is no address, and no address has this name: %s", a.hostSetting, want)
+		return nil, fmt.Errorf("port %d of %s is in use: stop what listens there, or set %s to another port", a.port, a.host,
+			a.portSetting)
+	case errors.As(err, &unknown): // err would show the host, which may be a misplaced secret
+		return nil, fmt.Errorf("listen for %s: its host is not an address or a name with an address: %s", a.hostSetting, want)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return nil, fmt.Errorf("listen for %s: its host is not an address of this machine (%w): %s", a.hostSetting, err, want)
 	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("%s: no permission to listen on port %d: want 1024 or more", a.portSetting, a.port)
 	}
-	return nil, fmt.Errorf("listen for %s: %w: want an address and a port that are free", a.portSetting, err)
+	return nil, fmt.Errorf("listen for %s: %w: set an address and a port that are free", a.portSetting, err)
 }
 
 // maxSocketPath is the longest path of a Unix socket on Linux; elsewhere it is a few bytes less.
 const maxSocketPath = 107
 
-// listenUnix makes a socket that Envoy in another container, under another user, can open, too. It removes a socket that an earlier process
-// left behind.
+// listenUnix listens on a socket that all users can open, because Envoy may run in another container under another
+// user. It removes a socket that an earlier process left behind.
 func listenUnix(path string) (net.Listener, error) {
 	fail := func(format string, args ...any) (net.Listener, error) {
 		return nil, fmt.Errorf("GRPC_UDS=%s: %w", path, fmt.Errorf(format, args...))
 	}
 	if len(path) > maxSocketPath {
-		return nil, fmt.Errorf("GRPC_UDS: a path of %d bytes is too long for a socket: choose one of at most %d", len(path), maxSocketPath)
+		return nil, fmt.Errorf("GRPC_UDS: a path of %d bytes is too long for a socket: choose one of at most %d", len(path),
+			maxSocketPath)
 	}
 	if info, err := os.Stat(path); err == nil {
 		if info.Mode()&fs.ModeSocket == 0 {
-			return fail("a file is there that is not a socket: delete it, or set GRPC_UDS to another path")
+			return fail("the file is not a socket: delete it, or set GRPC_UDS to another path")
 		}
 		if conn, err := net.Dial("unix", path); err == nil {
-			_ = conn.Close() // it was only opened to see whether someone listens
+			_ = conn.Close() // it only shows that a process listens
 			return fail("the socket is in use: stop what listens there, or set GRPC_UDS to another path")
 		}
 		if err := os.Remove(path); err != nil {
-			return fail("remove the socket that an earlier process left behind: %w: delete it, or let this user (%d) write to the directory", reason(err), os.Getuid())
+			return fail("cannot remove the socket of an earlier process: %w: delete it, or let this user (%d) write to the "+
+				"directory", reason(err), os.Getuid())
 		}
 	}
 	l, err := net.Listen("unix", path)
@@ -121,18 +124,19 @@ func listenUnix(path string) (net.Listener, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return fail("the directory %s does not exist: create it, or mount it", filepath.Dir(path))
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
-		return fail("no permission to create a socket in %s: let this user (%d) write to the directory", filepath.Dir(path), os.Getuid())
+		return fail("no permission to create a socket in %s: let this user (%d) write to the directory", filepath.Dir(path),
+			os.Getuid())
 	case err != nil:
 		return fail("listen: %w: set GRPC_UDS to a path on a local file system", reason(err))
 	}
-	if err := os.Chmod(path, 0o666); err != nil { //nolint:gosec // the directory says who may reach it, as with any shared socket
-		_ = l.Close() // the error that matters is the first
-		return fail("let other users open the socket: %w: set GRPC_UDS to a path on a local file system", reason(err))
+	if err := os.Chmod(path, 0o666); err != nil { //nolint:gosec // permissions of the directory protect the socket
+		_ = l.Close() // the first error matters
+		return fail("cannot let other users open the socket: %w: set GRPC_UDS to a path on a local file system", reason(err))
 	}
 	return l, nil
 }
 
-// reason is an error of the system without the operation and the path, which the message around it names.
+// reason returns the system error in err without its operation and path, because the message around it names them.
 func reason(err error) error {
 	if number, ok := errors.AsType[syscall.Errno](err); ok {
 		return number
@@ -140,27 +144,30 @@ func reason(err error) error {
 	return err
 }
 
-// onLoopback returns settings that keep the sample, which no operator has configured, from the network.
+// onLoopback returns settings that listen on loopback only. They are for the sample, because no operator has configured
+// it.
 func (s *Settings) onLoopback() *Settings {
 	local := *s
 	local.Host, local.GRPCHost, local.DebugHost = "127.0.0.1", "127.0.0.1", "127.0.0.1"
 	return &local
 }
 
-// checkPlaintext warns of listeners that other machines can reach, unless the operator has allowed it: a client of these can charge any
-// bucket. With STRICT_ENVIRONMENT it returns an error, except for the debug listener: that one decides nothing, and Prometheus has to
-// reach it from another machine.
+// checkPlaintext warns about listeners that other machines can reach, unless the operator has allowed them: their
+// clients can charge any bucket. With STRICT_ENVIRONMENT it returns an error instead, except for the debug listener,
+// which decides nothing and which Prometheus reaches from another machine.
 func (s *Settings) checkPlaintext(l listeners, log *slog.Logger) error {
 	allowed := s.Plaintext == "allow"
 	var open []string
 	if reachable(l.grpc) && !allowed {
 		open = append(open, "GRPC_HOST="+s.GRPCHost)
-		log.Warn("gRPC has no TLS and other machines can reach it: they can charge any bucket; set GRPC_UDS or GRPC_HOST=127.0.0.1 "+
+		log.Warn("gRPC has no TLS and other machines can reach it: they can charge any bucket; set GRPC_UDS or "+
+			"GRPC_HOST=127.0.0.1 "+
 			"beside Envoy, or GRPC_PLAINTEXT=allow where a network policy or a mesh protects it", "host", s.GRPCHost)
 	}
 	if reachable(l.http) && !allowed {
 		open = append(open, "HOST="+s.Host)
-		log.Warn("HTTP has no TLS and other machines can reach it: they can charge any bucket by /json or /check; set HOST=127.0.0.1, "+
+		log.Warn("HTTP has no TLS and other machines can reach it: they can charge any bucket by /json or /check; set "+
+			"HOST=127.0.0.1, "+
 			"or GRPC_PLAINTEXT=allow where a network policy or a mesh protects it", "host", s.Host)
 	}
 	if reachable(l.debug) {
@@ -169,9 +176,10 @@ func (s *Settings) checkPlaintext(l listeners, log *slog.Logger) error {
 	if open == nil || !s.StrictEnvironment {
 		return nil
 	}
-	return fmt.Errorf("%s: other machines can reach a listener without TLS, which STRICT_ENVIRONMENT=true refuses: set GRPC_UDS, or "+
-		"GRPC_HOST=127.0.0.1, beside Envoy, and HOST=127.0.0.1; or set GRPC_PLAINTEXT=allow where a network policy or a mesh says who "+
-		"reaches the ports", strings.Join(open, " and "))
+	return fmt.Errorf("%s: other machines can reach a listener without TLS, which STRICT_ENVIRONMENT=true refuses: set "+
+		"GRPC_UDS, or "+
+		"GRPC_HOST=127.0.0.1, beside Envoy, and HOST=127.0.0.1; or set GRPC_PLAINTEXT=allow where a network policy or a "+
+		"mesh protects the ports", strings.Join(open, " and "))
 }
 
 // reachable reports whether other machines can reach a listener: it is neither on loopback nor a Unix socket.

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// newLogger returns a logger that writes to cfg.Stderr in the format and from the level on that the settings name.
+// newLogger returns a logger that writes to cfg.Stderr, with LOG_FORMAT and LOG_LEVEL.
 func newLogger(cfg Config) *slog.Logger {
 	o := &slog.HandlerOptions{Level: slog.Level(cfg.Settings.LogLevel)}
 	switch {
@@ -22,12 +22,12 @@ func newLogger(cfg Config) *slog.Logger {
 	return slog.New(slog.NewTextHandler(cfg.Stderr, o))
 }
 
-// terminal writes a text of several lines, such as the mistakes of a rule file, as a block below the line that it belongs to.
-// Anywhere else a record stays one line, because programs read it.
+// terminal writes an attribute of several lines, such as the mistakes of a rule file, as a block below its log line.
+// Without a terminal a record stays one line, because programs read it.
 type terminal struct {
 	slog.Handler
 	out io.Writer
-	mu  *sync.Mutex // keeps a block below its line
+	mu  *sync.Mutex // keeps other lines from between a line and its block
 }
 
 // Handle implements slog.Handler.
@@ -63,33 +63,34 @@ func (t terminal) WithGroup(name string) slog.Handler {
 	return t
 }
 
-// logAlways logs at level INFO, whatever LOG_LEVEL is: a handler does not look at the level itself.
+// logAlways logs at level INFO whatever LOG_LEVEL is, because it skips the logger's check of the level.
 func logAlways(log *slog.Logger, message string, args ...any) {
 	record := slog.NewRecord(time.Now(), slog.LevelInfo, message, 0)
 	record.Add(args...)
-	_ = log.Handler().Handle(context.Background(), record) // as slog itself: a log that cannot be written has no other place
+	// like slog: an error of the log has no other place
+	_ = log.Handler().Handle(context.Background(), record)
 }
 
-// sayEvery is how often the log repeats a line that requests can cause.
-const sayEvery = time.Minute
+// logInterval is how often the log repeats a line that requests can cause.
+const logInterval = time.Minute
 
-// sometimes says when to log what can happen at any rate: once a minute for each key, of which there must be few. The zero value
-// is ready, and safe for concurrent use.
-type sometimes struct {
+// logLimiter allows a line that requests can cause once in logInterval for each key. There must be few keys. The zero
+// value is ready, and safe for concurrent use.
+type logLimiter struct {
 	mu   sync.Mutex
-	said map[string]time.Time
+	last map[string]time.Time
 }
 
-// now reports whether to log key now.
-func (s *sometimes) now(key string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if last, ok := s.said[key]; ok && time.Since(last) < sayEvery {
+// allow reports whether to log the line of key now.
+func (l *logLimiter) allow(key string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if last, ok := l.last[key]; ok && time.Since(last) < logInterval {
 		return false
 	}
-	if s.said == nil {
-		s.said = make(map[string]time.Time)
+	if l.last == nil {
+		l.last = make(map[string]time.Time)
 	}
-	s.said[key] = time.Now()
+	l.last[key] = time.Now()
 	return true
 }

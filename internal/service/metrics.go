@@ -15,8 +15,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules"
 )
 
-// metrics reads the counters that the service keeps anyway, when Prometheus asks for them. No label has a value that a client chose,
-// except where a rule asks for it (detailed_metric, value_to_metric), and then there are boundedly many.
+// metrics collects the counters of the other parts when Prometheus scrapes them. No label has a value that a client
+// chose, except if a rule sets detailed_metric or value_to_metric. The number of these values is bounded.
 type metrics struct {
 	build     Build
 	live      *rules.Live
@@ -31,7 +31,7 @@ type metrics struct {
 // Build is what a program was built from.
 type Build struct{ Version, Revision, GoVersion string }
 
-// samples takes the values of metrics. Each method makes a metric, and returns how a value is put into it.
+// samples receives the values of metrics. Each method defines a metric, and returns a function that sends one value.
 type samples chan<- prometheus.Metric
 
 func (s samples) counter(name, help string, labels ...string) func(v uint64, values ...string) {
@@ -43,12 +43,13 @@ func (s samples) gauge(name, help string, labels ...string) func(v float64, valu
 	return s.metric(prometheus.GaugeValue, name, help, labels)
 }
 
-func (s samples) metric(kind prometheus.ValueType, name, help string, labels []string) func(v float64, values ...string) {
+func (s samples) metric(kind prometheus.ValueType, name, help string, labels []string) func(v float64,
+	values ...string) {
 	d := prometheus.NewDesc("extauthz_"+name, help, labels, nil)
 	return func(v float64, values ...string) { s <- prometheus.MustNewConstMetric(d, kind, v, values...) }
 }
 
-// Describe names no metrics: which there are depends on the rules.
+// Describe sends nothing, because the metrics depend on the rules.
 func (*metrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect reads all counters.
@@ -60,7 +61,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	m.collectRules(to)
 	m.collectListeners(to)
 	to.gauge("build_info",
-		"1 for the version that is running.", "version", "revision", "goversion")(1, m.build.Version, m.build.Revision, m.build.GoVersion)
+		"1 for the version that is running.", "version", "revision", "goversion")(1, m.build.Version, m.build.Revision,
+		m.build.GoVersion)
 }
 
 func (m *metrics) collectDecisions(to samples) {
@@ -99,18 +101,23 @@ func (m *metrics) collectAuthorization(to samples) {
 	failures := to.counter("authz_failures_total",
 		"Requests without a valid credential, by what is wrong with it and by the answer: refused (401, 403), "+
 			"limited (429), passed (none was needed).", "reason", "answer")
-	m.check.authorizer.EachFailure(func(r reply.Reason, answer authz.FailureAnswer, n uint64) { failures(n, string(r), string(answer)) })
+	m.check.authorizer.EachFailure(func(r reply.Reason, answer authz.FailureAnswer,
+		n uint64) {
+		failures(n, string(r), string(answer))
+	})
 	to.counter("authz_untrusted_hops_total",
 		"Requests whose x-forwarded-for did not end with the address of the peer, where the policy has "+
 			"trusted_hops.")(m.check.authorizer.UntrustedHops())
 	queue := m.check.queue.Stats()
 	to.gauge("authz_held", "Answers that are held for a max_delay now.")(float64(queue.Held))
 	to.counter("authz_delayed_total", "Answers that were held for a max_delay.")(queue.Delayed)
-	to.counter("authz_not_held_total", "Answers that could not be held for a max_delay, because too many were held or Envoy would not wait.")(queue.NotHeld)
+	to.counter("authz_not_held_total", "Answers that could not be held for a max_delay, because too many were held or "+
+		"Envoy would not wait.")(queue.NotHeld)
 	to.counter("authz_dropped_headers_total",
 		"Headers that were not sent because their name or value is not valid.")(m.check.server.DroppedHeaders())
 	issuerKeys := to.gauge("jwks_keys", "Trusted keys of an issuer.", "source")
-	issuerRead := to.gauge("jwks_last_success_timestamp_seconds", "Time at which the keys of an issuer were last read.", "source")
+	issuerRead := to.gauge("jwks_last_success_timestamp_seconds", "Time at which the keys of an issuer were last read.",
+		"source")
 	issuerFailures := to.counter("jwks_failures_total", "Failed attempts to read the keys of an issuer.", "source")
 	for _, s := range m.check.tokens.Sources() {
 		issuerKeys(float64(s.Keys), s.Name)
@@ -147,9 +154,10 @@ func (m *metrics) collectStores(to samples) {
 	to.counter("memory_expired_total", "Buckets that were removed because they were empty.")(memory.Expired)
 	to.counter("memory_snapshot_failures_total", "Snapshots that could not be written.")(memory.FailedSnapshots)
 	if m.stores.certificate != nil {
-		pair, _ := m.stores.certificate(nil) // it has no error
+		pair, _ := m.stores.certificate(nil) // it never returns an error
 		to.gauge("certificate_expiry_timestamp_seconds",
-			"Time at which a certificate of the service expires.", "certificate")(float64(pair.Leaf.NotAfter.Unix()), "redis_client")
+			"Time at which a certificate of the service expires.", "certificate")(float64(pair.Leaf.NotAfter.Unix()),
+			"redis_client")
 	}
 }
 
@@ -164,11 +172,13 @@ func (m *metrics) collectRules(to samples) {
 	}
 	to.counter("config_reload_failures_total", "Rules that were refused for their mistakes.")(m.source.failures)
 	to.gauge("config_reload_held",
-		"1 while newer rules that restrict less wait until their files have been unchanged for 10 s.")(number(m.source.held != nil))
+		"1 while newer rules that restrict less wait until their files have been unchanged for "+
+			"10 s.")(number(m.source.held != nil))
 	active := m.live.Active()
 	to.gauge("config_info", "1 for the hash of the active rules.", "generation")(1, active.Set.Generation)
 
-	// The limits have the names that clients see. Where rules or their limits have a name in common, it is that of the first.
+	// The limits have the names that clients see. Where rules or their limits have a name in common, it is that of the
+	// first.
 	limit := to.gauge("rule_limit",
 		"Requests that an active limit allows in its window, for each value of its rule.", "domain", "rule", "limit")
 	window := to.gauge("rule_window_seconds", "Window of an active limit in seconds.", "domain", "rule", "limit")
@@ -230,9 +240,10 @@ func newCalls(r prometheus.Registerer) *calls {
 		}, []string{"rpc", "code"}),
 		duration: promauto.With(r).NewHistogramVec(prometheus.HistogramOpts{
 			Name: "extauthz_request_duration_seconds", Help: "Time to answer a call.",
-			// From what memory takes to beyond Envoy's default timeouts (20 ms and 200 ms). Three quarters of those are bounds too,
-			// so that alerts can ask exactly how many calls come close.
-			Buckets: []float64{25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 15e-3, 20e-3, 50e-3, 100e-3, 150e-3, 200e-3, 1},
+			// From the time of a decision in memory to beyond Envoy's default timeouts (20 ms and 200 ms). Three quarters of
+			// each timeout are bounds too, so that alerts can count the calls that come close to it.
+			Buckets: []float64{25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 15e-3, 20e-3, 50e-3, 100e-3,
+				150e-3, 200e-3, 1},
 		}, []string{"rpc"}),
 	}
 }

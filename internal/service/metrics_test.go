@@ -16,8 +16,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// TestLimitMetrics has rules with several limits, without any, and with a name in common: Prometheus takes no two samples of one name,
-// and then none at all.
+// TestLimitMetrics has rules with several limits, without any, and with a name in common: Prometheus takes no two
+// samples of one name, and then none at all.
 func TestLimitMetrics(t *testing.T) {
 	t.Parallel()
 	root := testenv.RulesRoot(t)
@@ -58,7 +58,7 @@ func TestUndecidedReasons(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	u := newUndecided(slog.New(slog.DiscardHandler), registry)
 	for _, reason := range []string{"OOM", "OOM", "client:key", "more of it"} {
-		u.tell(&bucket.ScriptError{Code: reason})
+		u.observe(&bucket.ScriptError{Code: reason})
 	}
 	w := httptest.NewRecorder()
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))

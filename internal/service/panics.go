@@ -14,9 +14,9 @@ import (
 // panics counts and logs panics that a request caused. Each is a bug in extauthz and must not end the process: the
 // request gets an error instead.
 type panics struct {
-	log   *slog.Logger
-	count prometheus.Counter
-	said  sometimes
+	log    *slog.Logger
+	count  prometheus.Counter
+	logged logLimiter
 }
 
 func newPanics(log *slog.Logger, r prometheus.Registerer) *panics {
@@ -25,17 +25,19 @@ func newPanics(log *slog.Logger, r prometheus.Registerer) *panics {
 	})}
 }
 
-// caught takes what recover returned, and where: a call's method or a message's type, which no client chooses. It must run in the
-// deferred function that recovered, so that the stack is the panic's.
+// caught counts and logs a panic. The place is a method or a type of message, never a value that a client chose. caught
+// must run in the deferred function that recovered, so that the stack is that of the panic.
 func (p *panics) caught(where string, value any) {
 	p.count.Inc()
-	if p.said.now(where) {
-		p.log.Error("panic: the request got an error (logged once a minute for each place)", "where", where, "panic", panicText(value), "stack", string(debug.Stack()))
+	if p.logged.allow(where) {
+		p.log.Error("bug: a request caused a panic and got an error (logged once a minute for each place)", "where", where,
+			"panic",
+			panicText(value), "stack", string(debug.Stack()))
 	}
 }
 
-// panicText is what may be logged of a panic. The runtime's own errors hold numbers and types; any other value may hold what the
-// client sent, so only its type is shown.
+// panicText returns what may be logged of a panic. Errors of the runtime have only numbers and types. Any other value
+// may contain data of the client, so only its type is logged.
 func panicText(value any) string {
 	if err, ok := value.(runtime.Error); ok {
 		return err.Error()
@@ -43,12 +45,12 @@ func panicText(value any) string {
 	return fmt.Sprintf("%T", value)
 }
 
-// handler answers with 500 where next panics. A panic of http.ErrAbortHandler has no bug behind it: it closes the connection.
+// handler answers with 500 if next panics. A panic with http.ErrAbortHandler is not a bug: it closes the connection.
 func (p *panics) handler(where string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			value := recover()
-			if value == http.ErrAbortHandler { //nolint:errorlint // it is this value and no other
+			if value == http.ErrAbortHandler { //nolint:errorlint // the panic has exactly this value
 				panic(value)
 			}
 			if value != nil {

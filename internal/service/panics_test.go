@@ -25,7 +25,8 @@ func panicAt(here, where string) {
 	}
 }
 
-// TestPanics: wherever a request meets a bug, it gets an error, the process goes on, and the log says it once for each place.
+// TestPanics: wherever a request meets a bug, it gets an error, the process goes on, and the log says it once for each
+// place.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	out, registry := new(testenv.Output), prometheus.NewRegistry()
@@ -41,7 +42,8 @@ func TestPanics(t *testing.T) {
 	} {
 		// Any message whose text is one of its bytes.
 		req := &grpc_health_v1.HealthCheckRequest{Service: c.where}
-		if got := status.Code(conn.Invoke(t.Context(), "/test/Ask", req, new(grpc_health_v1.HealthCheckResponse))); got != c.want {
+		if got := status.Code(conn.Invoke(t.Context(), "/test/Ask", req,
+			new(grpc_health_v1.HealthCheckResponse))); got != c.want {
 			t.Errorf("a panic at %s: got %v, want %v", c.where, got, c.want)
 		}
 	}
@@ -52,12 +54,14 @@ func TestPanics(t *testing.T) {
 		t.Errorf("over HTTP: got %d, want 500", answer.Code)
 	}
 	metrics := httptest.NewRecorder()
-	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(metrics, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(metrics,
+		httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if !strings.Contains(metrics.Body.String(), "extauthz_panics_total 3\n") {
 		t.Errorf("want 3 panics, in\n%s", metrics.Body)
 	}
 	const places = 2
-	if lines, stacks := strings.Count(out.String(), "level=ERROR"), strings.Count(out.String(), "panicAt"); lines != places || stacks != places-1 {
+	if lines, stacks := strings.Count(out.String(), "level=ERROR"), strings.Count(out.String(),
+		"panicAt"); lines != places || stacks != places-1 {
 		t.Errorf("want %d lines, each with its stack, in\n%s", places, out)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ProbeGRPC asks the service that has these settings, over grpc.health.v1, whether one of its services may get requests; "" means all of
-// them. It returns nil if so, else an error that says what to do.
+// ProbeGRPC returns nil if grpc.health.v1 of the service with these settings reports SERVING for name; "" means all
+// services. Else it returns an error with the cause and the remedy.
 func ProbeGRPC(ctx context.Context, s *Settings, name string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -28,26 +28,30 @@ func ProbeGRPC(ctx context.Context, s *Settings, name string, timeout time.Durat
 	if s.GRPCUDS != "" {
 		target, settings, where = "unix:"+s.GRPCUDS, "GRPC_UDS", s.GRPCUDS
 	}
-	// The proxy of the environment is not for a service on this machine.
+	// A service on this machine is never behind the proxy of the environment.
 	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())
 	if err != nil {
 		return fmt.Errorf("%s: %w", where, err)
 	}
-	defer func() { _ = conn.Close() }() // nothing is in flight
+	defer func() { _ = conn.Close() }() // no call is in flight
 	res, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: name})
 	switch status.Code(err) {
 	case codes.OK:
 	case codes.DeadlineExceeded:
-		return fmt.Errorf("%s has not answered within %s: what listens there hangs or is not a gRPC server", where, timeout)
+		return fmt.Errorf("%s has not answered within %s: the process that listens there hangs, or is not a gRPC server",
+			where, timeout)
 	case codes.NotFound:
-		return fmt.Errorf("%s does not know a service %q: want one of %q", where, name, healthNames)
+		return fmt.Errorf("%s has no service %q: want one of %q", where, name, healthNames)
 	case codes.Unavailable:
-		return fmt.Errorf("%s does not answer: %s: is the service running, with the same %s?", where, status.Convert(err).Message(), settings)
+		return fmt.Errorf("%s does not answer: %s: check that the service runs with the same %s", where,
+			status.Convert(err).Message(), settings)
 	default:
-		return fmt.Errorf("%s: %w: does extauthz listen there?", where, err)
+		return fmt.Errorf("%s: %w: check that extauthz listens there", where, err)
 	}
 	if state := res.GetStatus(); state != grpc_health_v1.HealthCheckResponse_SERVING {
-		return fmt.Errorf("%s reports %s for service %q: it is draining, or has no rules yet; see its log", where, state, name)
+		return fmt.Errorf("%s reports %s for service %q: the service is draining or has no rules yet; see its log", where,
+			state,
+			name)
 	}
 	return nil
 }
@@ -69,7 +73,7 @@ func ProbeHTTP(ctx context.Context, url string, timeout time.Duration) error {
 		return fmt.Errorf("GET %s: no answer within %s", url, timeout)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: is the service running, and the URL right?", err)
+		return fmt.Errorf("%w: check that the service runs and that the URL is right", err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
@@ -81,7 +85,7 @@ func ProbeHTTP(ctx context.Context, url string, timeout time.Duration) error {
 	return nil
 }
 
-// grpcAddress is where a client on the same machine reaches the gRPC listener.
+// grpcAddress returns the address of the gRPC listener for a client on the same machine.
 func (s *Settings) grpcAddress() string {
 	host := s.GRPCHost
 	switch host {

@@ -14,7 +14,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 )
 
-// redisConfig returns where Redis is and how to log in.
+// redisConfig returns the address, credentials and TLS of Redis.
 func (s *Settings) redisConfig() (cfg redisstore.Config, err error) {
 	cfg.URL, cfg.Password = s.RedisURL, s.RedisAuth
 	if s.RedisSocket == "unix" && !strings.Contains(s.RedisURL, "://") {
@@ -27,11 +27,11 @@ func (s *Settings) redisConfig() (cfg redisstore.Config, err error) {
 	return cfg, err
 }
 
-// redisTLS is how to speak TLS with Redis; nil for not at all, or as a rediss:// URL has it.
+// redisTLS returns the TLS configuration for Redis. nil means that the URL decides: no TLS, or that of rediss://.
 func (s *Settings) redisTLS() (*tls.Config, error) {
 	plain := s.RedisCACert == "" && s.RedisCert == "" && !s.RedisSkipHost
 	if !s.RedisTLS && s.RedisSocket != "tls" && (plain || !strings.HasPrefix(s.RedisURL, "rediss://")) {
-		return nil, nil //nolint:nilnil // no TLS is an answer, and what redisstore takes for it
+		return nil, nil //nolint:nilnil // nil is what redisstore takes for no TLS
 	}
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
 	if s.RedisCACert != "" {
@@ -49,7 +49,7 @@ func (s *Settings) redisTLS() (*tls.Config, error) {
 		if err := certificate.read(); err != nil {
 			return nil, fmt.Errorf("REDIS_TLS_CLIENT_CERT and REDIS_TLS_CLIENT_KEY: %w", err)
 		}
-		cfg.GetClientCertificate = certificate.show
+		cfg.GetClientCertificate = certificate.get
 	}
 	if s.RedisSkipHost {
 		skipHostname(cfg)
@@ -57,8 +57,8 @@ func (s *Settings) redisTLS() (*tls.Config, error) {
 	return cfg, nil
 }
 
-// clientCertificate is this service's certificate for Redis. It is read for each connection, so that the next connection uses a
-// certificate that was renewed in its file.
+// clientCertificate is the client certificate of this service for Redis. It is read for each connection, so that a new
+// connection uses a certificate that was renewed in its file.
 type clientCertificate struct {
 	file, key string
 	last      atomic.Pointer[tls.Certificate]
@@ -73,8 +73,9 @@ func (c *clientCertificate) read() error {
 	return err
 }
 
-// show is tls.Config.GetClientCertificate. While the files are being written, it returns the previous certificate.
-func (c *clientCertificate) show(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+// get implements tls.Config.GetClientCertificate. While the files are being written, it returns the previous
+// certificate.
+func (c *clientCertificate) get(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	_ = c.read()
 	return c.last.Load(), nil
 }
@@ -92,11 +93,11 @@ func skipHostname(cfg *tls.Config) {
 	}
 }
 
-// firstPing is how long the start waits for Redis.
+// firstPing is how long the service waits for Redis at its start.
 const firstPing = time.Second
 
-// check pings Redis at the start. It returns an error that only the operator can fix, such as a wrong password. That Redis is unreachable
-// is not an error, because the service decides without it until it answers.
+// check pings Redis at the start. It returns only errors that the operator has to fix, such as a wrong password. If
+// Redis is unreachable, check returns nil, because the service decides without Redis until it answers.
 func (st *stores) check(ctx context.Context, s *Settings) error {
 	ctx, cancel := context.WithTimeout(ctx, firstPing)
 	defer cancel()
@@ -108,7 +109,7 @@ func (st *stores) check(ctx context.Context, s *Settings) error {
 		return fmt.Errorf("%w\n(set REDIS_AUTH to the password, or user:password; %s)", err, help)
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return fmt.Errorf("%w (REDIS_TLS_CACERT names the CA to trust)", err)
+		return fmt.Errorf("%w (set REDIS_TLS_CACERT to the CA that signed it)", err)
 	}
-	return nil // the hook of the store has logged it
+	return nil // Config.Up of the store has logged it
 }

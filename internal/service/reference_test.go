@@ -19,15 +19,16 @@ import (
 
 var update = flag.Bool("update", false, "write the table of docs/reference/metrics.md")
 
-// TestReference holds docs/reference/metrics.md to what a service exports that uses all of its parts. `make reference` writes
-// the page.
+// TestReference holds docs/reference/metrics.md to what a service exports that uses all of its parts. `make reference`
+// writes the page.
 func TestReference(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	authority, port := testenv.NewAuthority(t), testenv.FreePort(t)
 	authority.Write(t, file("ca.pem"))
-	testenv.WriteCertificate(t, authority.Issue(t, "spiffe://example.org/test", time.Hour), file("cert.pem"), file("cert.key"))
+	testenv.WriteCertificate(t, authority.Issue(t, "spiffe://example.org/test", time.Hour), file("cert.pem"),
+		file("cert.key"))
 	testenv.Redis(t, "--tls-port", strconv.Itoa(port),
 		"--tls-cert-file", file("cert.pem"), "--tls-key-file", file("cert.key"), "--tls-ca-cert-file", file("ca.pem"))
 	root := testenv.RulesRoot(t)

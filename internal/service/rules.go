@@ -16,16 +16,16 @@ import (
 
 // loadedRules are the rules that the service starts with.
 type loadedRules struct {
-	// sample says that nothing is configured and the built-in rules are served.
+	// sample is true if nothing is configured and the built-in rules are served.
 	sample bool
-	// name names the directory for people. It shows no secret.
+	// name is the directory as logs show it, without secrets.
 	name     string
 	watcher  rules.Source // nil for the sample
 	first    rules.Set
 	problems rules.Problems // of first
 }
 
-// loadRules loads the rules that the settings name. Its error is all their mistakes, or that there is no such directory.
+// loadRules loads the rules that the settings name. Its error lists all mistakes, or reports a missing directory.
 func loadRules(s *Settings) (l *loadedRules, err error) {
 	l = new(loadedRules)
 	if l.sample, err = s.useSample(); err != nil {
@@ -40,12 +40,13 @@ func loadRules(s *Settings) (l *loadedRules, err error) {
 		l.first, l.problems = l.watcher.Load()
 	}
 	if err := l.problems.Err(); err != nil && !s.ForceStart {
-		return nil, fmt.Errorf("the rules have mistakes:\n%w\n(FORCE_START_WITHOUT_INITIAL_CONFIG=true starts without rules)", err)
+		return nil, fmt.Errorf("the rules have mistakes:\n%w\n(FORCE_START_WITHOUT_INITIAL_CONFIG=true starts without rules)",
+			err)
 	}
 	return l, nil
 }
 
-// RuleConfig is how rule files are read.
+// RuleConfig returns how to read rule files.
 func (s *Settings) RuleConfig() file.Config {
 	return file.Config{
 		DefaultAlgorithm: s.DefaultAlgorithm,
@@ -53,7 +54,7 @@ func (s *Settings) RuleConfig() file.Config {
 	}
 }
 
-// ruleSource follows the rule files, and knows which rules are active.
+// ruleSource watches the rule files and activates their rules. It keeps what /rlconfig and the metrics report of them.
 type ruleSource struct {
 	*loadedRules
 	live     *rules.Live
@@ -63,14 +64,15 @@ type ruleSource struct {
 	mu       sync.Mutex
 	since    time.Time
 	refused  rules.Problems // of newer rules
-	held     []string       // what newer rules lack that wait until their files have been quiet
+	held     []string       // restrictions that newer rules lack; the rules wait until their files have been unchanged
 	failures uint64
 }
 
-// newLive returns the place of the active rules, of which there are none yet.
+// newLive returns the holder of the active rules. It has no rules yet.
 func newLive(s *Settings) *rules.Live {
 	o := rules.Options{
-		Limits:  ratelimit.RulesOptions{KeyPrefix: s.KeyPrefix, DefaultAlgorithm: s.DefaultAlgorithm, DefaultPolicy: s.StoreErrorPolicy},
+		Limits: ratelimit.RulesOptions{KeyPrefix: s.KeyPrefix, DefaultAlgorithm: s.DefaultAlgorithm,
+			DefaultPolicy: s.StoreErrorPolicy},
 		Headers: s.headers(),
 	}
 	if s.strict() {
@@ -91,7 +93,7 @@ func newRuleSource(l *loadedRules, live *rules.Live, log *slog.Logger, activate 
 	return r
 }
 
-// watch follows the files until ctx is done; SIGHUP has them read at once.
+// watch follows the files until ctx is done. On SIGHUP it reads them at once.
 func (r *ruleSource) watch(ctx context.Context) {
 	if r.watcher != nil {
 		go reloadOnHangup(ctx, r.watcher.Reload)
@@ -110,8 +112,8 @@ func (r *ruleSource) update(u rules.Update) {
 		r.mu.Lock()
 		r.refused, r.held = nil, u.Lost
 		r.mu.Unlock()
-		log.Warn("rules were changed in place and lack some of what the active rules restrict; they take effect when the files have been unchanged "+
-			"for "+file.QuietPeriod.String()+" (a file that is renamed into place takes effect at once)", "lost", u.Lost)
+		log.Warn("rule files were changed in place and lack restrictions of the active rules; they take effect after the "+
+			"files have been unchanged for "+file.QuietPeriod.String()+" (at once if renamed into place)", "lost", u.Lost)
 		return
 	}
 	r.logWarnings(u.Problems)
@@ -143,11 +145,12 @@ func (r *ruleSource) refuse(generation string, problems rules.Problems) {
 
 func (r *ruleSource) logWarnings(problems rules.Problems) {
 	for _, p := range problems {
-		r.log.Warn("rules", "problem", p.String())
+		r.log.Warn("the rules have a warning", "problem", p.String())
 	}
 }
 
-// serve serves /rlconfig: the active rules in the format of envoyproxy/ratelimit, and why newer rules were refused or held.
+// serve serves /rlconfig: the active rules in the format of envoyproxy/ratelimit, and why newer rules were refused or
+// held.
 func (r *ruleSource) serve(w http.ResponseWriter, _ *http.Request) {
 	r.mu.Lock()
 	active, refused, held := r.live.Active(), r.refused, r.held
@@ -155,10 +158,11 @@ func (r *ruleSource) serve(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("content-type", "text/plain; charset=utf-8")
 	fmt.Fprintf(w, "%s# generation %s, from %s\n", rules.Dump(active), active.Set.Generation, r.name)
 	if refused != nil {
-		fmt.Fprintf(w, "# newer rules are refused for their mistakes:\n%s\n", refused.Error())
+		fmt.Fprintf(w, "# newer rules are refused because of these mistakes:\n%s\n", refused.Error())
 	}
 	if held != nil {
-		fmt.Fprintf(w, "# newer rules take effect when their files have been unchanged for %s; they lack:\n", file.QuietPeriod)
+		fmt.Fprintf(w, "# newer rules take effect after their files have been unchanged for %s; they lack:\n",
+			file.QuietPeriod)
 		for _, name := range held {
 			fmt.Fprintf(w, "#   %s\n", name)
 		}

@@ -29,29 +29,29 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules"
 )
 
-// Config is what Run needs.
+// Config configures Run.
 type Config struct {
 	Settings *Settings
-	// Build is what the program was built from. Metrics show it.
+	// Build is the version of the program, for metrics.
 	Build Build
 	// Stderr gets the log, and the banner of the sample.
 	Stderr io.Writer
-	// Terminal says that Stderr is a terminal, where the operator can press Ctrl-C.
+	// Terminal is true if Stderr is a terminal, where the operator can press Ctrl-C.
 	Terminal bool
 }
 
-// StopError is the reason why a service that had started stopped by itself.
+// StopError is the error of a service that had started and then stopped by itself.
 type StopError struct{ error }
 
-// Run builds everything, top to bottom, and serves until ctx is done; then it drains and returns nil. If a server fails, Run returns a
+// Run starts the service and serves until ctx is done. Then it drains and returns nil. If a server fails, Run returns a
 // *StopError; any other error means that the service could not start.
 func Run(ctx context.Context, cfg Config) error {
 	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP) // reloadOnHangup acts on it; at no time does it end the process
+	signal.Notify(hangup, syscall.SIGHUP) // reloadOnHangup handles it; without this, it would end the process until then
 	defer signal.Stop(hangup)
 	s, log := cfg.Settings, newLogger(cfg)
 	for _, warning := range s.environment.ineffective() {
-		log.Warn("setting", "warning", warning)
+		log.Warn("an environment variable has no effect", "warning", warning)
 	}
 	loaded, err := loadRules(s)
 	if err != nil {
@@ -69,7 +69,7 @@ func Run(ctx context.Context, cfg Config) error {
 	calls, bugs := newCalls(registry), newPanics(log, registry)
 	live := newLive(s)
 	limiter := ratelimit.New(ratelimit.Config{
-		Rules: live.Limits, Store: stores.decides, Fallback: stores.memory, Undecided: newUndecided(log, registry).tell,
+		Rules: live.Limits, Store: stores.decides, Fallback: stores.memory, Undecided: newUndecided(log, registry).observe,
 		MaxHeld: s.maxHeldPerBucket(), Shadow: s.ShadowMode, Quota: s.QuotaMode, Strict: s.strict(),
 	})
 	keys, err := openKeys(ctx, s, loaded, log)
@@ -110,7 +110,7 @@ func Run(ctx context.Context, cfg Config) error {
 	guards, endGuards := context.WithCancel(context.WithoutCancel(ctx))
 	defer endGuards()
 	for _, l := range listeners.guarded() {
-		go l.Run(guards) // they end with ctx, which outlives the servers
+		go l.Run(guards) // guards ends after the servers
 	}
 	debug := debugHandler(registry, source.serve, ready, s.Pprof && listeners.pprof == nil)
 	servers := []webServer{
@@ -118,7 +118,8 @@ func Run(ctx context.Context, cfg Config) error {
 		{"debug", listeners.debug, newHTTPServer(bugs.handler("debug", debug))},
 	}
 	if listeners.pprof != nil {
-		servers = append(servers, webServer{"pprof", listeners.pprof, newHTTPServer(bugs.handler("pprof", profilesHandler()))})
+		servers = append(servers, webServer{"pprof", listeners.pprof,
+			newHTTPServer(bugs.handler("pprof", profilesHandler()))})
 		log.Info("serving profiles", "pprof", listeners.pprof.Addr().String())
 	}
 
@@ -132,7 +133,7 @@ func Run(ctx context.Context, cfg Config) error {
 	group.Go(func() error {
 		<-groupCtx.Done()
 		ready.Shutdown()
-		if s.DrainDelay > 0 && !loaded.sample { // the sample is for a terminal, where no Envoy has to notice
+		if s.DrainDelay > 0 && !loaded.sample { // no Envoy has to notice the end of the sample
 			log.Info("draining", "delay", s.DrainDelay)
 			if cfg.Terminal {
 				fmt.Fprintf(cfg.Stderr, "extauthz: draining for %g s; press Ctrl-C again to stop now\n", s.DrainDelay.Seconds())
@@ -148,10 +149,11 @@ func Run(ctx context.Context, cfg Config) error {
 	generation := live.Active().Set.Generation
 	active := []any{"rules", loaded.name, "generation", generation}
 	if generation == "" {
-		active = []any{"rules", "none are active: those in " + loaded.name + " are refused"}
+		active = []any{"rules", "none: the rules in " + loaded.name + " are refused"}
 	}
 	logAlways(log, "serving", append([]any{
-		"grpc", listeners.grpc.Addr().String(), "http", listeners.http.Addr().String(), "debug", listeners.debug.Addr().String(),
+		"grpc", listeners.grpc.Addr().String(), "http", listeners.http.Addr().String(), "debug",
+		listeners.debug.Addr().String(),
 		"store", s.BackendType}, active...)...)
 	if err := group.Wait(); err != nil {
 		return &StopError{err}
@@ -173,16 +175,16 @@ func wrapServe(name string, err error) error {
 	return fmt.Errorf("serve %s: %w", name, err)
 }
 
-// shutDown accepts no new requests, and lets those in flight finish within a time.
+// shutDown accepts no new requests, and waits at most timeout for requests in flight.
 func shutDown(timeout time.Duration, log *slog.Logger, g *grpc.Server, servers []webServer) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	stopped := context.AfterFunc(ctx, g.Stop) // what is still in flight then is cut off
+	stopped := context.AfterFunc(ctx, g.Stop) // it cuts off requests that are still in flight
 	defer stopped()
 	g.GracefulStop()
 	for _, server := range servers {
 		if err := server.Shutdown(ctx); err != nil {
-			log.Warn("HTTP requests cut off", "error", err)
+			log.Warn("HTTP requests were cut off after DRAIN_TIMEOUT", "server", server.name, "error", err)
 		}
 	}
 }

@@ -32,7 +32,8 @@ var serving = regexp.MustCompile(`level=INFO msg=serving grpc=(\S+) http=(\S+) d
 // start runs the service in this process until the test ends, and returns the addresses it listens on and its output.
 func start(t *testing.T, vars Environment) (grpcAddr, httpAddr, debugAddr string, out *testenv.Output) {
 	t.Helper()
-	env := Environment{"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0", "LOG_LEVEL": "INFO", "DRAIN_DELAY": "0s", "HOST": "127.0.0.1", "GRPC_HOST": "127.0.0.1"}
+	env := Environment{"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0", "LOG_LEVEL": "INFO", "DRAIN_DELAY": "0s",
+		"HOST": "127.0.0.1", "GRPC_HOST": "127.0.0.1"}
 	maps.Copy(env, vars)
 	s, err := ReadSettings(env)
 	if err != nil {
@@ -53,20 +54,23 @@ func start(t *testing.T, vars Environment) (grpcAddr, httpAddr, debugAddr string
 	return m[1], m[2], m[3], out
 }
 
-// TestStartAndDrainAreAnnounced: at every log level the log says what is served and where, and the banner says if that is the sample. On
-// a terminal, which is all that Ctrl-C is for, the drain is announced with its length.
+// TestStartAndDrainAreAnnounced: at every log level the log says what is served and where, and the banner says if that
+// is the sample. On a terminal, which is all that Ctrl-C is for, the drain is announced with its length.
 func TestStartAndDrainAreAnnounced(t *testing.T) {
 	t.Parallel()
 	root := testenv.RulesRoot(t)
-	const banner, draining = "the built-in sample is served, on loopback only", "extauthz: draining for 0.05 s; press Ctrl-C again to stop now\n"
+	const banner, draining = "the built-in sample is served, on loopback only",
+		"extauthz: draining for 0.05 s; press Ctrl-C again to stop now\n"
 	for _, c := range []struct {
 		name      string
 		env       Environment
 		terminal  bool
 		says, not []string
 	}{
-		{"rules", Environment{"RUNTIME_ROOT": root}, false, []string{"store=memory rules=" + root + "/config generation="}, []string{banner, draining}},
-		{"rules, on a terminal", Environment{"RUNTIME_ROOT": root}, true, []string{"store=memory rules=" + root, draining}, []string{banner}},
+		{"rules", Environment{"RUNTIME_ROOT": root}, false, []string{"store=memory rules=" + root + "/config generation="},
+			[]string{banner, draining}},
+		{"rules, on a terminal", Environment{"RUNTIME_ROOT": root}, true, []string{"store=memory rules=" + root, draining},
+			[]string{banner}},
 		{"sample, on a terminal", nil, true, []string{banner, `rules="built-in sample"`}, []string{draining}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -126,7 +130,7 @@ func TestStartLineIsPlain(t *testing.T) {
 	}
 	want := regexp.MustCompile(`"msg":"serving","grpc":"` + regexp.QuoteMeta(socket) +
 		`","http":"127\.0\.0\.1:\d+","debug":"127\.0\.0\.1:\d+","store":"memory",` +
-		`"rules":"none are active: those in [^"]+ are refused"}`)
+		`"rules":"none: the rules in [^"]+ are refused"}`)
 	if !want.MatchString(out.String()) {
 		t.Errorf("no %s in\n%s", want, out)
 	}
@@ -229,7 +233,8 @@ func TestSample(t *testing.T) {
 		}
 		// A token comes back every 12 s; some of them have passed by now.
 		retryAfter, err := strconv.Atoi(res.Header.Get("Retry-After"))
-		if i == 5 && (err != nil || retryAfter < 1 || retryAfter > 12 || res.Header.Get("RateLimit-Policy") != `"per-key";q=5;w=60`) {
+		if i == 5 && (err != nil || retryAfter < 1 || retryAfter > 12 ||
+			res.Header.Get("RateLimit-Policy") != `"per-key";q=5;w=60`) {
 			t.Errorf("headers of the denial: %v", res.Header)
 		}
 	}
@@ -260,7 +265,8 @@ func TestSample(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	for _, name := range []string{"", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService", "envoy.service.auth.v3.Authorization"} {
+	for _, name := range []string{"", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService",
+		"envoy.service.auth.v3.Authorization"} {
 		res, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: name})
 		if err != nil || res.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
 			t.Errorf("health of %q: %v, %v", name, res, err)
@@ -283,9 +289,12 @@ func TestJSON(t *testing.T) {
 		{`{`, 400, "want for example {"},
 		{``, 400, "want for example {"},
 		{strings.Repeat(" ", 2<<20), 400, "has more than 1048576 bytes"},
-		{`{"domain":"sample","descriptors":[{"entries":[{"key":"api_key","value":"k"}],"limit":{"requestsPerUnit":1}}]}`, 400, "unit 0 is unknown"},
-		{`{"domain":"sample","descriptors":[{"entries":[{"key":"api_key","value":"` + strings.Repeat("long", 100_000) + `"}]}]}`, 200, `"limitRemaining":4`},
-		{`{"domain":"sample","descriptors":[{"entries":[{"key":"api_key","value":"\u0000{}"}],"hitsAddend":"18446744073709551615"}]}`, 429, "OVER_LIMIT"},
+		{`{"domain":"sample","descriptors":[{"entries":[{"key":"api_key","value":"k"}],"limit":{"requestsPerUnit":1}}]}`, 400,
+			"unit 0 is unknown"},
+		{`{"domain":"sample","descriptors":[{"entries":[{"key":"api_key","value":"` + strings.Repeat("long", 100_000) +
+			`"}]}]}`, 200, `"limitRemaining":4`},
+		{`{"domain":"sample","descriptors":[{"entries":[{"key":"api_key","value":"\u0000{}"}],` +
+			`"hitsAddend":"18446744073709551615"}]}`, 429, "OVER_LIMIT"},
 	} {
 		res, err := http.Post("http://"+httpAddr+"/json", "application/json", strings.NewReader(c.body))
 		if err != nil {
@@ -337,7 +346,8 @@ func TestReload(t *testing.T) {
 	if err := shows("requests_per_unit=2,")(); err != nil {
 		t.Errorf("the rules before a mistake stay in force: %v", err)
 	}
-	if _, body := get(t, "http://"+debugAddr+"/metrics"); !strings.Contains(body, "extauthz_config_last_reload_successful 0") {
+	if _, body := get(t, "http://"+debugAddr+"/metrics"); !strings.Contains(body,
+		"extauthz_config_last_reload_successful 0") {
 		t.Error("no metric of the refused rules")
 	}
 	write("domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 4}}]\n")
@@ -347,8 +357,8 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// TestCutRules: a rule file that is cut, as a full disk does, changes nothing but what is reported, also when it was renamed into place.
-// One that is no beginning of the rules in force, and is renamed into place, takes effect.
+// TestCutRules: a rule file that is cut, as a full disk does, changes nothing but what is reported, also when it was
+// renamed into place. One that is no beginning of the rules in force, and is renamed into place, takes effect.
 func TestCutRules(t *testing.T) {
 	t.Parallel()
 	const whole = `domain: d
@@ -395,7 +405,8 @@ descriptors:
 
 	write(file, "# another head\n"+upTo("  - {key: b"))
 	testenv.Eventually(t, shows("/rlconfig", "#   limit d.b\n#   limit d.c\n"), "the held rules to be shown")
-	testenv.Eventually(t, matches(out, regexp.MustCompile(`level=WARN msg="rules were changed in place.*lost="\[limit d.b limit d.c\]"`)), "the held rules to be logged")
+	held := regexp.MustCompile(`level=WARN msg="rule files were changed in place.*lost="\[limit d.b limit d.c\]"`)
+	testenv.Eventually(t, matches(out, held), "the held rules to be logged")
 	inForce()
 	if err := shows("/metrics", "extauthz_config_reload_held 1")(); err != nil {
 		t.Error(err)
@@ -414,7 +425,8 @@ descriptors:
 		}
 	}
 	replace(upTo("  - {key: b"))
-	testenv.Eventually(t, shows("/rlconfig", "rules.yaml:3:1: error: the file ends here"), "the renamed beginning to be refused")
+	testenv.Eventually(t, shows("/rlconfig", "rules.yaml:3:1: error: the file ends here"),
+		"the renamed beginning to be refused")
 	inForce()
 
 	replace("# another head\n" + upTo("  - {key: b"))
@@ -439,7 +451,8 @@ func TestUnixSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
+	if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(),
+		&grpc_health_v1.HealthCheckRequest{}); err != nil {
 		t.Error(err)
 	}
 	s := &Settings{GRPCUDS: path}
@@ -448,8 +461,8 @@ func TestUnixSocket(t *testing.T) {
 	}
 }
 
-// TestProfiles: there are none without DEBUG_PPROF=true. With it they are on the debug port while that is on loopback; when other
-// machines can reach that port, they are on a port of their own, which is on loopback.
+// TestProfiles: there are none without DEBUG_PPROF=true. With it they are on the debug port while that is on loopback;
+// when other machines can reach that port, they are on a port of their own, which is on loopback.
 func TestProfiles(t *testing.T) {
 	t.Parallel()
 	const page = "/debug/pprof/goroutine?debug=1"
@@ -489,7 +502,8 @@ func TestProfiles(t *testing.T) {
 			if host, _, _ := net.SplitHostPort(own[1]); host != "127.0.0.1" {
 				t.Errorf("profiles are on %s, want loopback", own[1])
 			}
-			if code, body := get(t, "http://"+own[1]+page); code != http.StatusOK || !strings.Contains(body, "goroutine profile") {
+			if code, body := get(t, "http://"+own[1]+page); code != http.StatusOK ||
+				!strings.Contains(body, "goroutine profile") {
 				t.Errorf("on the port of their own: %d %.100q", code, body)
 			}
 			if code, _ := get(t, "http://"+own[1]+"/rlconfig"); code != http.StatusNotFound {
@@ -499,8 +513,9 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// TestPlaintext: each listener that other machines can reach without TLS is logged and counted. With STRICT_ENVIRONMENT, which is the
-// strict profile, gRPC and HTTP on such a listener stop the start, unless GRPC_PLAINTEXT=allow says that something protects them.
+// TestPlaintext: each listener that other machines can reach without TLS is logged and counted. With
+// STRICT_ENVIRONMENT, which is the strict profile, gRPC and HTTP on such a listener stop the start, unless
+// GRPC_PLAINTEXT=allow says that something protects them.
 func TestPlaintext(t *testing.T) {
 	t.Parallel()
 	loopback := Settings{Host: "127.0.0.1", GRPCHost: "localhost", DebugHost: "127.0.0.1"}
@@ -522,7 +537,8 @@ func TestPlaintext(t *testing.T) {
 			[]string{grpcOpen, httpOpen, debugOpen}, "GRPC_HOST=:: and HOST=: ", true, true, true},
 		{"a socket", func(s *Settings) { s.GRPCUDS, s.GRPCHost = socket, "0.0.0.0" }, nil, "", false, false, false},
 		{"debug", func(s *Settings) { s.DebugHost = "0.0.0.0" }, []string{debugOpen}, "", false, false, true},
-		{"allowed", func(s *Settings) { s.Host, s.GRPCHost, s.Plaintext = "0.0.0.0", "0.0.0.0", "allow" }, nil, "", true, true, false},
+		{"allowed", func(s *Settings) { s.Host, s.GRPCHost, s.Plaintext = "0.0.0.0", "0.0.0.0", "allow" }, nil, "", true,
+			true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := loopback
@@ -554,7 +570,8 @@ func TestPlaintext(t *testing.T) {
 			}
 			s.StrictEnvironment = true
 			err = s.checkPlaintext(l, log)
-			if (err != nil) != (c.refused != "") || err != nil && (!strings.HasPrefix(err.Error(), c.refused) || !strings.Contains(err.Error(), "GRPC_PLAINTEXT=allow")) {
+			if (err != nil) != (c.refused != "") || err != nil && (!strings.HasPrefix(err.Error(), c.refused) ||
+				!strings.Contains(err.Error(), "GRPC_PLAINTEXT=allow")) {
 				t.Errorf("with STRICT_ENVIRONMENT: %v; want %q and GRPC_PLAINTEXT=allow", err, c.refused)
 			}
 		})

@@ -16,17 +16,18 @@ import (
 //go:embed sample/sample.yaml
 var sampleRules []byte
 
-// orchestrators are variables that these platforms set in every container: Kubernetes, Nomad, Amazon ECS. A service that runs there
-// was deployed by an operator, with their own rules.
-var orchestrators = []string{"KUBERNETES_SERVICE_HOST", "NOMAD_ALLOC_ID", "ECS_CONTAINER_METADATA_URI", "ECS_CONTAINER_METADATA_URI_V4"}
+// orchestrators are variables that Kubernetes, Nomad and Amazon ECS set in every container. An operator who deploys the
+// service there has rules.
+var orchestrators = []string{"KUBERNETES_SERVICE_HOST", "NOMAD_ALLOC_ID", "ECS_CONTAINER_METADATA_URI",
+	"ECS_CONTAINER_METADATA_URI_V4"}
 
-// useSample reports whether the built-in sample is to be served: there is no rule directory, and nothing is configured. Otherwise a
-// missing directory is an error. The sample accepts a key that everyone knows, so it must never take the place of rules that were
-// not mounted, or were mounted elsewhere.
+// useSample reports whether to serve the built-in sample: there is no rule directory, and nothing is configured. If
+// something is configured, a missing directory is an error. The sample accepts a key that everyone knows, so it must
+// never replace rules that are not mounted, or are mounted elsewhere.
 func (s *Settings) useSample() (bool, error) {
 	dir := s.rulesDirectory()
 	if _, err := os.Stat(dir); s.ForceStart || !errors.Is(err, fs.ErrNotExist) {
-		return false, nil // any other error is reported when the directory is read
+		return false, nil // reading the directory reports any other error
 	}
 	evidence := ""
 	if names := s.environment.configured(); len(names) > 0 {
@@ -37,13 +38,15 @@ func (s *Settings) useSample() (bool, error) {
 	if evidence == "" {
 		return true, nil
 	}
-	return false, fmt.Errorf("the rule directory %s does not exist: mount or create it, or set RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and "+
-		"RUNTIME_APPDIRECTORY to the one with the rules\n(the built-in sample is served only when nothing is configured; %s)", dir, evidence)
+	return false, fmt.Errorf("the rule directory %s does not exist: mount or create it, or set RUNTIME_ROOT, "+
+		"RUNTIME_SUBDIRECTORY and "+
+		"RUNTIME_APPDIRECTORY to the one with the rules\n(the built-in sample is served only when nothing is configured; %s)",
+		dir, evidence)
 }
 
-// configured returns the variables that show that an operator has configured the service, sorted: every setting but those that are of
-// use with the sample (tag trial), what is nearly a setting, settings of envoyproxy/ratelimit, and the variables of orchestrators.
-// A variable that is set to nothing is not set.
+// configured returns, sorted, the variables which show that an operator has configured the service. These are settings
+// without the tag trial, misspelt settings, settings of envoyproxy/ratelimit, and variables of orchestrators. An empty
+// variable does not count.
 func (e Environment) configured() (names []string) {
 	known := settingNames()
 	for name, value := range e {
@@ -58,7 +61,7 @@ func (e Environment) configured() (names []string) {
 	return names
 }
 
-// tried reports whether a setting has a value that is of use with the sample, which is served on loopback only.
+// tried reports whether a setting has a value that fits the sample, which is served on loopback only.
 func tried(name, value string) bool {
 	for _, s := range List() {
 		if s.Name == name {
@@ -69,7 +72,7 @@ func tried(name, value string) bool {
 	return false
 }
 
-// banner prints, when the sample is served, on which addresses and what to try. It is not a log line, so that no level hides it.
+// banner prints the addresses of the sample and commands to try. It is not a log line, so that no level hides it.
 func banner(w io.Writer, s *Settings, l listeners) {
 	fmt.Fprintf(w, `extauthz: no rules are configured (%s does not exist),
 so the built-in sample is served, on loopback only, from memory.
@@ -78,11 +81,11 @@ so the built-in sample is served, on loopback only, from memory.
   HTTP   %-22s /json /check /healthcheck
   debug  %-22s /rlconfig /metrics
 
-Try it; the sixth within a minute gets a 429:
+Send this six times in a row; the sixth request gets 429:
 
   curl -i http://%s/json -d '%s'
 
-And as Envoy's ext_authz filter asks, with a key that is for trying only; no key gets a 401, another one a 403:
+Send a request as Envoy's ext_authz filter does, with the trial key. Without a key the answer is 401, with another key 403:
 
   curl -i -H 'x-api-key: demo' http://%s/check/
 

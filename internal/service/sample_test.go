@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestSampleIsServedOnlyWhenNothingIsConfigured: each case is an environment in which no rule directory exists. Whatever shows that
-// an operator has configured the service stops the start, because the sample accepts a key that everyone knows.
+// TestSampleIsServedOnlyWhenNothingIsConfigured: each case is an environment in which no rule directory exists.
+// Whatever shows that an operator has configured the service stops the start, because the sample accepts a key that
+// everyone knows.
 func TestSampleIsServedOnlyWhenNothingIsConfigured(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -83,7 +84,8 @@ func TestSampleIsServedOnlyWhenNothingIsConfigured(t *testing.T) {
 	}
 }
 
-// TestSampleIsNotServedFromHalfAMount: RUNTIME_ROOT exists at its default, so something was mounted there; its rules are missing.
+// TestSampleIsNotServedFromHalfAMount: RUNTIME_ROOT exists at its default, so something was mounted there; its rules
+// are missing.
 func TestSampleIsNotServedFromHalfAMount(t *testing.T) {
 	t.Parallel()
 	s, err := ReadSettings(nil)

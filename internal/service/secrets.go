@@ -14,8 +14,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
-// secretKind returns what kind of secret a text is beyond doubt, "" for none. It is refused as a setting that is no secret, because
-// an operator has put it into the wrong variable.
+// secretKind returns the kind of secret that a text certainly is, or "" for none. A setting that is not secret refuses
+// such a text, because the operator has put it into the wrong variable.
 func secretKind(text string) string {
 	switch {
 	case apikey.IsKey(text):
@@ -38,8 +38,8 @@ func isToken(text string) bool {
 	return err == nil && strings.Count(rest, ".") == 1 && json.Unmarshal(decoded, &fields) == nil && fields.Algorithm != ""
 }
 
-// mayBeSecret reports whether a text looks like a secret, or holds one of the secrets that are set. Names and paths can look so, too:
-// such a value is accepted, but not shown.
+// mayBeSecret reports whether a text looks like a secret, or contains one of the secrets that are set. A name or a path
+// can look like a secret, too: the value is accepted, but not shown.
 func (e Environment) mayBeSecret(text string) bool {
 	if startOfSecret.MatchString(text) || passwordText.MatchString(text) || secretKind(text) != "" ||
 		randomText.MatchString(text) && (strings.HasSuffix(text, "=") || mixed(text)) {
@@ -54,27 +54,28 @@ func (e Environment) mayBeSecret(text string) bool {
 	return false
 }
 
-// minKnownSecret is the least length of a secret that is looked for in other values: that of a server secret. A shorter password, such
-// as the name of the service, may be in a path by chance.
+// minKnownSecret is the minimum length of a secret that is looked for in other values, and that of a server secret. A
+// shorter password, such as the name of the service, may be in a path by chance.
 const minKnownSecret = 16
 
 var (
-	startOfSecret = regexp.MustCompile(`ea_[0-9A-Za-z]{8}_|eyJ[0-9A-Za-z_-]{8,}\.`) // of an API key, of a token
+	startOfSecret = regexp.MustCompile(`ea_[0-9A-Za-z]{8}_|eyJ[0-9A-Za-z_-]{8,}\.`) // an API key or a token
 	passwordText  = regexp.MustCompile(`:[^/]*@`)
-	randomText    = regexp.MustCompile(`^[0-9A-Za-z+/_-]{22,}={0,2}$`) // 128 bits or more in base 64
+	randomText    = regexp.MustCompile(`^[0-9A-Za-z+/_-]{22,}={0,2}$`) // 128 bits or more in Base64
 )
 
-// HasStartOfSecret reports whether a text holds what an API key or a token begins with.
+// HasStartOfSecret reports whether a text contains the beginning of an API key or a token.
 func HasStartOfSecret(text string) bool { return startOfSecret.MatchString(text) }
 
-// mixed reports whether a text has small letters, capitals and digits, as random ones do, and does not begin as a path does.
+// mixed reports whether a text has lower case, upper case and digits, as random texts do, and does not begin with a
+// slash.
 func mixed(text string) bool {
 	return strings.ContainsFunc(text, unicode.IsLower) && strings.ContainsFunc(text, unicode.IsUpper) &&
 		strings.ContainsFunc(text, unicode.IsDigit) && !strings.HasPrefix(text, "/")
 }
 
-// secretHider replaces each value of a setting that may be a secret by ${NAME}. Settings that are meant to hold a secret are not
-// among them: no output has their values.
+// secretHider returns a replacer that puts ${NAME} for each value of a setting that may be a secret. It leaves out the
+// settings for secrets, because no output has their values.
 func (e Environment) secretHider() *strings.Replacer {
 	var pairs [][2]string
 	for _, s := range List() {
@@ -86,7 +87,7 @@ func (e Environment) secretHider() *strings.Replacer {
 			pairs = append(pairs, [2]string{text, "${" + name + "}"})
 		}
 	}
-	slices.SortStableFunc(pairs, func(a, b [2]string) int { return len(b[0]) - len(a[0]) }) // the longest match counts
+	slices.SortStableFunc(pairs, func(a, b [2]string) int { return len(b[0]) - len(a[0]) }) // replace the longest match
 	var flat []string
 	for _, pair := range pairs {
 		flat = append(flat, pair[:]...)
@@ -94,11 +95,12 @@ func (e Environment) secretHider() *strings.Replacer {
 	return strings.NewReplacer(flat...)
 }
 
-// minShownPart is the least length of a directory that is replaced. A shorter one gives little of a secret away, and may be a word.
+// minShownPart is the minimum length of a directory that is replaced. A shorter one reveals little of a secret, and may
+// be a word.
 const minShownPart = 12
 
-// shownForms returns how output may hold a value that may be a secret: as it is, as the path or directory that is made of it, its
-// parts that are secrets themselves, and each of these quoted.
+// shownForms returns the forms in which output may contain a value that may be a secret: the value, its clean path, its
+// directory, its parts that may be secrets, and each of these quoted.
 func (e Environment) shownForms(value string) (forms []string) {
 	if !e.mayBeSecret(value) {
 		return nil
@@ -119,8 +121,8 @@ func (e Environment) shownForms(value string) (forms []string) {
 	return forms
 }
 
-// HideSecrets returns a writer that writes ${NAME} in place of a value of the setting NAME that may be a secret. Each Write has to be
-// a whole message, as those of fmt and slog are.
+// HideSecrets returns a writer that writes ${NAME} instead of a value of the setting NAME that may be a secret. Each
+// Write must be a whole message, as those of fmt and slog are.
 func (e Environment) HideSecrets(w io.Writer) io.Writer { return &hidingWriter{w, e.secretHider()} }
 
 type hidingWriter struct {
@@ -128,7 +130,7 @@ type hidingWriter struct {
 	hidden *strings.Replacer
 }
 
-// Write returns the length of what it was given, also when it has written less or more.
+// Write implements io.Writer. Without an error it returns len(p), although replacements change the length.
 func (h *hidingWriter) Write(p []byte) (int, error) {
 	if _, err := h.hidden.WriteString(h.w, string(p)); err != nil {
 		return 0, err

@@ -13,34 +13,48 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
-// TestRedisPasswordsAreNotShown: however REDIS_URL is written, and whatever is wrong with it, nothing shows what may be a password.
+// TestRedisPasswordsAreNotShown: however REDIS_URL is written, and whatever is wrong with it, nothing shows what may be
+// a password.
 func TestRedisPasswordsAreNotShown(t *testing.T) {
 	t.Parallel()
 	root := testenv.RulesRoot(t)
 	for _, url := range []string{
 		// Without a scheme.
-		"alice:quizzebra@127.0.0.1:1", "alice:quiz@zebra@127.0.0.1:1", ":quizzebra@127.0.0.1:1", "quizzebra@127.0.0.1:1", "alice:quizzebra@127.0.0.1",
-		"alice:quizzebra@127.0.0.1:1/0", "alice:quizzebra", "alice:quizzebra@", "@quizzebra", "alice%3Aquizzebra%40127.0.0.1:1", "alice:quizzebra@[::1]:1",
-		"alice:quizzebra@/run/redis.sock", "/run/redis.sock?password=quizzebra", "/alice:quizzebra@127.0.0.1:1", "127.0.0.1:1/quizzebra", "127.0.0.1:1?password=quizzebra",
+		"alice:quizzebra@127.0.0.1:1", "alice:quiz@zebra@127.0.0.1:1", ":quizzebra@127.0.0.1:1", "quizzebra@127.0.0.1:1",
+		"alice:quizzebra@127.0.0.1",
+		"alice:quizzebra@127.0.0.1:1/0", "alice:quizzebra", "alice:quizzebra@", "@quizzebra",
+		"alice%3Aquizzebra%40127.0.0.1:1", "alice:quizzebra@[::1]:1",
+		"alice:quizzebra@/run/redis.sock", "/run/redis.sock?password=quizzebra", "/alice:quizzebra@127.0.0.1:1",
+		"127.0.0.1:1/quizzebra", "127.0.0.1:1?password=quizzebra",
 		"127.0.0.1:quizzebra", "quizzebra,127.0.0.1:1", "quizzebra 127.0.0.1:1", "//alice:quizzebra@127.0.0.1:1",
 		// With half a scheme, or another one.
-		"redis:alice:quizzebra@127.0.0.1:1", "redis:/alice:quizzebra@127.0.0.1:1", "unix:/alice:quizzebra@127.0.0.1:1", "http://alice:quizzebra@127.0.0.1:1",
-		"quizzebra://127.0.0.1:1", "redis ://alice:quizzebra@127.0.0.1:1", "://alice:quizzebra@127.0.0.1:1", "REDIS://alice:quizzebra@127.0.0.1:1",
+		"redis:alice:quizzebra@127.0.0.1:1", "redis:/alice:quizzebra@127.0.0.1:1", "unix:/alice:quizzebra@127.0.0.1:1",
+		"http://alice:quizzebra@127.0.0.1:1",
+		"quizzebra://127.0.0.1:1", "redis ://alice:quizzebra@127.0.0.1:1", "://alice:quizzebra@127.0.0.1:1",
+		"REDIS://alice:quizzebra@127.0.0.1:1",
 		// With one.
-		"redis://alice:quizzebra@127.0.0.1:1", "redis://alice:quiz@zebra@127.0.0.1:1", "redis://:quizzebra@127.0.0.1:1", "redis://quizzebra@127.0.0.1:1",
-		"redis://alice:quiz%7Aebra@127.0.0.1:1", "redis://alice:quizzebra%@127.0.0.1:1", "redis://alice:quizzebra%zz@127.0.0.1:1",
-		"redis://alice:quiz/zebra@127.0.0.1:1", "redis://alice:quiz#zebra@127.0.0.1:1", "redis://alice:quiz?zebra@127.0.0.1:1", "redis://alice:12/quizzebra@127.0.0.1:1",
-		"redis://alice:1#quizzebra@127.0.0.1:1", "redis://127.0.0.1:1?quizzebra=quizzebra", "redis://127.0.0.1:1/quizzebra", "redis://127.0.0.1:1/0/quizzebra",
-		"redis://alice:quiz zebra@127.0.0.1:1", "redis://alice:quizzebra\n@127.0.0.1:1", "redis://alice:quizzebra@127.0.0.1:1:1", "redis://127.0.0.1:quizzebra",
-		"redis://alice%3Aquizzebra%40127.0.0.1:1", "redis://127.0.0.1:1?read_timeout=quizzebra", "redis://127.0.0.1:1?db=quizzebra",
-		"rediss://alice:quizzebra@127.0.0.1:1", "unix://alice:quizzebra@/nowhere/redis.sock", "unix:///nowhere/redis.sock?password=quizzebra",
+		"redis://alice:quizzebra@127.0.0.1:1", "redis://alice:quiz@zebra@127.0.0.1:1", "redis://:quizzebra@127.0.0.1:1",
+		"redis://quizzebra@127.0.0.1:1",
+		"redis://alice:quiz%7Aebra@127.0.0.1:1", "redis://alice:quizzebra%@127.0.0.1:1",
+		"redis://alice:quizzebra%zz@127.0.0.1:1",
+		"redis://alice:quiz/zebra@127.0.0.1:1", "redis://alice:quiz#zebra@127.0.0.1:1",
+		"redis://alice:quiz?zebra@127.0.0.1:1", "redis://alice:12/quizzebra@127.0.0.1:1",
+		"redis://alice:1#quizzebra@127.0.0.1:1", "redis://127.0.0.1:1?quizzebra=quizzebra", "redis://127.0.0.1:1/quizzebra",
+		"redis://127.0.0.1:1/0/quizzebra",
+		"redis://alice:quiz zebra@127.0.0.1:1", "redis://alice:quizzebra\n@127.0.0.1:1",
+		"redis://alice:quizzebra@127.0.0.1:1:1", "redis://127.0.0.1:quizzebra",
+		"redis://alice%3Aquizzebra%40127.0.0.1:1", "redis://127.0.0.1:1?read_timeout=quizzebra",
+		"redis://127.0.0.1:1?db=quizzebra",
+		"rediss://alice:quizzebra@127.0.0.1:1", "unix://alice:quizzebra@/nowhere/redis.sock",
+		"unix:///nowhere/redis.sock?password=quizzebra",
 		"unix:///alice:quizzebra@127.0.0.1:1", "unix://alice:quizzebra@", "unix:///nowhere?db=quizzebra",
 	} {
 		for _, socket := range []string{"", "unix"} {
 			t.Run(socket+" "+url, func(t *testing.T) {
 				env := Environment{
 					"REDIS_URL": url, "API_KEY_SECRET": "a-server-secret-of-a-test", "LOG_LEVEL": "DEBUG", "RUNTIME_ROOT": root,
-					"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0", "HOST": "127.0.0.1", "GRPC_HOST": "127.0.0.1", "DRAIN_DELAY": "0s",
+					"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0", "HOST": "127.0.0.1", "GRPC_HOST": "127.0.0.1",
+					"DRAIN_DELAY": "0s",
 				}
 				if socket != "" {
 					env["REDIS_SOCKET_TYPE"] = socket
@@ -125,13 +139,16 @@ func TestMisplacedSecretsAreNotShown(t *testing.T) {
 			}
 			t.Run(name+" "+kind, func(t *testing.T) {
 				env := Environment{
-					"RUNTIME_ROOT": root, "PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0", "HOST": "127.0.0.1", "GRPC_HOST": "127.0.0.1",
-					"DRAIN_DELAY": "0s", "LOG_LEVEL": "DEBUG", "API_KEY_SECRET": canaries["secret of another"], "REDIS_URL": "127.0.0.1:1",
+					"RUNTIME_ROOT": root, "PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0", "HOST": "127.0.0.1",
+					"GRPC_HOST":   "127.0.0.1",
+					"DRAIN_DELAY": "0s", "LOG_LEVEL": "DEBUG", "API_KEY_SECRET": canaries["secret of another"],
+					"REDIS_URL": "127.0.0.1:1",
 				}
 				delete(env, strings.TrimSuffix(name, "_FILE"))
 				env[name] = canary
 				said := serveOnce(t, env)
-				for _, part := range []string{canary, "quizzebra", canary[:min(len(canary), 12)], strings.ToLower(canary), "Quizzebra", "quiz", "MC4CAQ"} {
+				for _, part := range []string{canary, "quizzebra", canary[:min(len(canary), 12)], strings.ToLower(canary),
+					"Quizzebra", "quiz", "MC4CAQ"} {
 					if strings.Contains(said, part) {
 						t.Fatalf("it says %s:\n%s", part, said)
 					}
@@ -143,9 +160,11 @@ func TestMisplacedSecretsAreNotShown(t *testing.T) {
 
 // freeText are settings for which any word is right: nothing tells a password from it.
 var freeText = map[string]bool{
-	"RUNTIME_ROOT": true, "RUNTIME_SUBDIRECTORY": true, "RUNTIME_APPDIRECTORY": true, "CACHE_KEY_PREFIX": true, "AUTHZ_DOMAIN": true,
-	"GRPC_UDS": true, "API_KEYS_FILE": true, "MEMORY_SNAPSHOT_PATH": true, "REDIS_TLS_CACERT": true, "REDIS_TLS_CLIENT_CERT": true,
-	"REDIS_TLS_CLIENT_KEY": true, "LIMIT_LIMIT_HEADER": true, "LIMIT_REMAINING_HEADER": true, "LIMIT_RESET_HEADER": true,
+	"RUNTIME_ROOT": true, "RUNTIME_SUBDIRECTORY": true, "RUNTIME_APPDIRECTORY": true, "CACHE_KEY_PREFIX": true,
+	"AUTHZ_DOMAIN": true,
+	"GRPC_UDS":     true, "API_KEYS_FILE": true, "MEMORY_SNAPSHOT_PATH": true, "REDIS_TLS_CACERT": true,
+	"REDIS_TLS_CLIENT_CERT": true,
+	"REDIS_TLS_CLIENT_KEY":  true, "LIMIT_LIMIT_HEADER": true, "LIMIT_REMAINING_HEADER": true, "LIMIT_RESET_HEADER": true,
 	"AUTHZ_HTTP_SOURCE_HEADER": true, "AUTHZ_HTTP_PRINCIPAL_HEADER": true,
 }
 

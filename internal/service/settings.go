@@ -12,13 +12,13 @@ import (
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// Settings are all environment variables. Where envoyproxy/ratelimit has a name for a thing it is that name, with its default
-// and meaning. The field tags are the documentation: `extauthz settings` prints them, and docs/reference/settings.md has the same table.
-// The tag words lists the words that a setting accepts. A field with the tag secret can also come from the file that NAME_FILE names,
-// and is never printed. The tag trial marks settings that are of use with the built-in sample, which is not served if any other
-// setting is set (useSample).
+// Settings has all environment variables. A setting of envoyproxy/ratelimit keeps its name, default and meaning. The
+// field tags are the documentation: `extauthz settings` prints them, and docs/reference/settings.md has the same table.
+// The tag words lists the words that a setting accepts. A field with the tag secret can also come from the file that
+// NAME_FILE names, and is never printed. The tag trial marks settings that fit the built-in sample, which is not served
+// if any other setting is set (useSample).
 type Settings struct {
-	environment Environment // what the settings were read from
+	environment Environment // the variables that the settings were read from
 
 	// Listeners.
 	Host               string        `env:"HOST" trial:"loopback" default:"0.0.0.0" example:"127.0.0.1" group:"Listeners" desc:"address of the HTTP listener (/json, /check, /healthcheck, /livez, /readyz)"`
@@ -31,19 +31,20 @@ type Settings struct {
 	DebugPort          uint16        `env:"DEBUG_PORT" trial:"any" default:"6070" example:"7070" desc:"port of the debug listener"`
 	Pprof              bool          `env:"DEBUG_PPROF" trial:"any" default:"false" example:"true" desc:"serve profiles (/debug/pprof): on the debug listener if that is on loopback, else on DEBUG_PPROF_PORT"`
 	PprofPort          uint16        `env:"DEBUG_PPROF_PORT" trial:"any" default:"6060" example:"7060" desc:"port of 127.0.0.1 for profiles if other machines can reach the debug listener"`
-	MaxConnAge         time.Duration `env:"GRPC_MAX_CONNECTION_AGE" default:"24h" example:"1h" desc:"age at which a gRPC connection is asked to close, so that Envoys spread over the replicas"`
+	MaxConnAge         time.Duration `env:"GRPC_MAX_CONNECTION_AGE" default:"24h" example:"1h" desc:"age at which the service asks a client to close its gRPC connection, so that Envoys spread over the replicas"`
 	MaxConnGrace       time.Duration `env:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h" example:"10m" desc:"time after GRPC_MAX_CONNECTION_AGE until the connection is closed"`
-	MaxConnections     int           `env:"GRPC_MAX_CONNECTIONS" default:"0" example:"2000" desc:"most gRPC connections; one more closes the longest idle one of the address that has the most; 0: 500 to 10,000 by the memory limit"`
-	HTTPMaxConnections int           `env:"HTTP_MAX_CONNECTIONS" default:"0" example:"1000" desc:"most HTTP connections, as GRPC_MAX_CONNECTIONS; 0: half as many as that"`
-	DrainDelay         time.Duration `env:"DRAIN_DELAY" trial:"any" default:"5s" example:"10s" desc:"time after SIGTERM in which the service still answers but is not healthy, so that every Envoy notices"`
-	DrainTimeout       time.Duration `env:"DRAIN_TIMEOUT" trial:"any" default:"25s" example:"1m" desc:"longest wait for requests in flight after DRAIN_DELAY"`
+	MaxConnections     int           `env:"GRPC_MAX_CONNECTIONS" default:"0" example:"2000" desc:"maximum number of gRPC connections; one more closes the longest idle connection of the address with the most connections; 0: 500 to 10,000 by the memory limit"`
+	HTTPMaxConnections int           `env:"HTTP_MAX_CONNECTIONS" default:"0" example:"1000" desc:"maximum number of HTTP connections, as GRPC_MAX_CONNECTIONS; 0: half of the gRPC connections"`
+	DrainDelay         time.Duration `env:"DRAIN_DELAY" trial:"any" default:"5s" example:"10s" desc:"time after SIGTERM in which the service still answers but reports NOT_SERVING, so that every Envoy notices"`
+	DrainTimeout       time.Duration `env:"DRAIN_TIMEOUT" trial:"any" default:"25s" example:"1m" desc:"maximum wait for requests in flight after DRAIN_DELAY"`
 
 	// Logs.
-	LogLevel        logLevel `env:"LOG_LEVEL" trial:"any" default:"WARN" example:"INFO" group:"Logs" desc:"least severe level of log lines: DEBUG, INFO, WARN or ERROR"`
-	LogFormat       string   `env:"LOG_FORMAT" words:"text json" trial:"any" default:"text" example:"json" desc:"form of log lines: text or json"`
-	LogClientValues bool     `env:"LOG_CLIENT_VALUES" default:"false" example:"true" desc:"log with each decision (LOG_LEVEL=DEBUG) also what the client has sent: address, method, host, path without query, x-request-id, and the owner and plan of its credential"`
+	LogLevel        logLevel `env:"LOG_LEVEL" trial:"any" default:"WARN" example:"INFO" group:"Logs" desc:"minimum level of log lines: DEBUG, INFO, WARN or ERROR"`
+	LogFormat       string   `env:"LOG_FORMAT" words:"text json" trial:"any" default:"text" example:"json" desc:"format of log lines: text or json"`
+	LogClientValues bool     `env:"LOG_CLIENT_VALUES" default:"false" example:"true" desc:"with LOG_LEVEL=DEBUG, also log values of the client with each decision: address, method, host, path without query, x-request-id, and the owner and plan of its credential"`
 
-	// StrictEnvironment is not the default, because deployments of envoyproxy/ratelimit set variables that no program reads.
+	// StrictEnvironment is not the default, because deployments of envoyproxy/ratelimit set variables that no program
+	// reads.
 	StrictEnvironment bool `env:"STRICT_ENVIRONMENT" default:"false" example:"true" group:"Start" desc:"refuse to start if a variable is neither a setting nor one of the platform, such as PATH; it is usually a misspelled setting"`
 
 	// Rules.
@@ -51,19 +52,19 @@ type Settings struct {
 	RuntimeRoot         string `env:"RUNTIME_ROOT" default:"/srv/runtime_data/current" example:"/etc/extauthz" desc:"first part of the rule directory, RUNTIME_ROOT/RUNTIME_SUBDIRECTORY/RUNTIME_APPDIRECTORY; if it does not exist and nothing is configured, the built-in sample is served"`
 	RuntimeSubdirectory string `env:"RUNTIME_SUBDIRECTORY" example:"ratelimit" desc:"second part of the rule directory, see RUNTIME_ROOT"`
 	RuntimeAppdirectory string `env:"RUNTIME_APPDIRECTORY" default:"config" example:"rules" desc:"last part of the rule directory, see RUNTIME_ROOT"`
-	IgnoreDotfiles      bool   `env:"RUNTIME_IGNOREDOTFILES" default:"false" example:"true" desc:"leave out files whose names begin with a dot; those with two dots, as in ConfigMaps, are always left out"`
-	MergeDomains        bool   `env:"MERGE_DOMAIN_CONFIG" default:"false" example:"true" desc:"put the rules of several files for one domain together; without it, a second file for a domain is a mistake"`
-	RequireEnd          bool   `env:"RULES_REQUIRE_END" default:"false" example:"true" desc:"refuse a rule file whose last key is not end: true, so that a file that was cut off is found; extauthz check does the same"`
-	ForceStart          bool   `env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" example:"true" desc:"start although the rule files have mistakes; until they are fixed, the rate limit service lets every request pass, and ext_authz refuses every request"`
+	IgnoreDotfiles      bool   `env:"RUNTIME_IGNOREDOTFILES" default:"false" example:"true" desc:"skip files whose names begin with a dot; names that begin with two dots, as in ConfigMaps, are always skipped"`
+	MergeDomains        bool   `env:"MERGE_DOMAIN_CONFIG" default:"false" example:"true" desc:"merge the rules of several files for one domain; if false, a second file for a domain is a mistake"`
+	RequireEnd          bool   `env:"RULES_REQUIRE_END" default:"false" example:"true" desc:"refuse a rule file whose last key is not end: true, because the file may be cut off; extauthz check does the same"`
+	ForceStart          bool   `env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" example:"true" desc:"start even if the rule files have mistakes; until they are fixed, the rate limit service allows every request, and ext_authz refuses every request"`
 
 	// Limits.
-	Compatibility    string                     `env:"COMPATIBILITY" words:"default strict" default:"default" example:"strict" group:"Limits" desc:"strict: decide as envoyproxy/ratelimit also in the five cases in which the default differs (docs/compatibility.md)"`
+	Compatibility    string                     `env:"COMPATIBILITY" words:"default strict" default:"default" example:"strict" group:"Limits" desc:"strict: decide as envoyproxy/ratelimit does, also in the five cases in which the default differs (docs/compatibility.md)"`
 	DefaultAlgorithm bucket.Algorithm           `env:"DEFAULT_ALGORITHM" default:"sliding_window" example:"token_bucket" desc:"algorithm of limits that name none; fixed_window if COMPATIBILITY=strict; sliding_window is sliding_window_log up to 20 requests per window, sliding_window_counter above"`
-	StoreErrorPolicy ratelimit.StoreErrorPolicy `env:"STORE_ERROR_POLICY" default:"local" example:"deny" desc:"who decides if the store does not: local (this process, by the full limit), allow or deny"`
-	ShadowMode       bool                       `env:"SHADOW_MODE" default:"false" example:"true" desc:"decide and count, but let requests over a limit pass"`
+	StoreErrorPolicy ratelimit.StoreErrorPolicy `env:"STORE_ERROR_POLICY" default:"local" example:"deny" desc:"answer if the store cannot decide: local (this process decides, by the full limit), allow or deny"`
+	ShadowMode       bool                       `env:"SHADOW_MODE" default:"false" example:"true" desc:"decide and count, but allow requests over a limit"`
 	QuotaMode        bool                       `env:"QUOTA_MODE" default:"false" example:"true" desc:"treat every rule as one with quota_mode"`
-	KeyPrefix        string                     `env:"CACHE_KEY_PREFIX" example:"shop:" desc:"text at the beginning of the key of every bucket"`
-	MaxHeldPerBucket int                        `env:"MAX_HELD_PER_BUCKET" default:"0" example:"500" desc:"most requests that wait in one bucket for its max_delay, so that no client takes all places of AUTHZ_MAX_HELD; one more is denied and not charged; 0: a tenth of AUTHZ_MAX_HELD"`
+	KeyPrefix        string                     `env:"CACHE_KEY_PREFIX" example:"shop:" desc:"prefix of the key of every bucket"`
+	MaxHeldPerBucket int                        `env:"MAX_HELD_PER_BUCKET" default:"0" example:"500" desc:"maximum number of requests that wait in one bucket for its max_delay, so that no client takes all places of AUTHZ_MAX_HELD; further requests are denied and not charged; 0: a tenth of AUTHZ_MAX_HELD"`
 
 	// Answers.
 	ResponseHeaders headerSets `env:"RESPONSE_HEADERS" default:"draft" example:"draft,x" group:"Answers" desc:"headers for the client: draft (RateLimit), triple (RateLimit-Limit, ...), x (X-RateLimit-Limit, ...), spring, several with commas, or off; off if COMPATIBILITY=strict"`
@@ -76,21 +77,21 @@ type Settings struct {
 
 	// Authorization.
 	AuthzDomain     string        `env:"AUTHZ_DOMAIN" example:"shop" group:"Authorization" desc:"domain of ext_authz requests whose route names none in context_extensions; default: the only domain with an authz section"`
-	MaxHeld         int           `env:"AUTHZ_MAX_HELD" default:"1000" example:"5000" desc:"most answers that are held at once for max_delay; beyond that, an early request is denied"`
-	HTTPTimeout     time.Duration `env:"AUTHZ_HTTP_TIMEOUT" trial:"any" default:"200ms" example:"500ms" desc:"how long Envoy waits for /check (server_uri.timeout), which it does not send over HTTP"`
+	MaxHeld         int           `env:"AUTHZ_MAX_HELD" default:"1000" example:"5000" desc:"maximum number of responses that are held at once for max_delay; further early requests are denied"`
+	HTTPTimeout     time.Duration `env:"AUTHZ_HTTP_TIMEOUT" trial:"any" default:"200ms" example:"500ms" desc:"how long Envoy waits for /check: set the value of server_uri.timeout, because Envoy does not send it over HTTP"`
 	SourceHeader    headerName    `env:"AUTHZ_HTTP_SOURCE_HEADER" trial:"any" example:"x-peer-address" desc:"header in which Envoy sends /check the address of the peer; default: the address is unknown"`
 	PrincipalHeader headerName    `env:"AUTHZ_HTTP_PRINCIPAL_HEADER" example:"x-peer-principal" desc:"header in which Envoy sends /check the principal of the client certificate; default: the principal is unknown"`
 
 	// API keys.
 	KeysFile     string        `env:"API_KEYS_FILE" example:"/etc/extauthz/keys.jsonl" group:"API keys" desc:"file of API keys (extauthz keys create); with Redis, keys can also be there"`
-	KeySecret    string        `env:"API_KEY_SECRET" secret:"true" example:"what-extauthz-keys-secret-prints" desc:"server secret under which API keys are hashed, 16 bytes or more; extauthz keys secret makes one"`
+	KeySecret    string        `env:"API_KEY_SECRET" secret:"true" example:"what-extauthz-keys-secret-prints" desc:"server secret with which API keys are hashed, 16 bytes or more; extauthz keys secret makes one"`
 	KeySecretOld string        `env:"API_KEY_SECRET_PREVIOUS" secret:"true" example:"what-it-printed-before" desc:"the previous API_KEY_SECRET while it is being replaced: keys made with it stay valid"`
-	KeysMaxAge   time.Duration `env:"API_KEYS_MAX_AGE" default:"24h" example:"1h" desc:"how long API keys from Redis stay valid while Redis cannot be read, or has keys that extauthz keys has not signed; after that their requests get 503; 0: no limit"`
+	KeysMaxAge   time.Duration `env:"API_KEYS_MAX_AGE" default:"24h" example:"1h" desc:"how long API keys from Redis stay valid while Redis is unreachable, or has keys that extauthz keys has not signed; after that, requests with these keys get 503; 0: no limit"`
 
 	// The embedded store.
 	BackendType    string        `env:"BACKEND_TYPE" words:"memory redis" example:"redis" group:"Store" desc:"store of the buckets: memory or redis; default: redis if REDIS_URL is set, else memory"`
-	MaxBuckets     int           `env:"MEMORY_MAX_BUCKETS" default:"1000000" example:"5000000" desc:"most buckets in memory; beyond that, a new bucket replaces a little used one of the rule that has the most buckets"`
-	SnapshotPath   string        `env:"MEMORY_SNAPSHOT_PATH" example:"/var/lib/extauthz/buckets" desc:"file that keeps the buckets over a restart, written on shutdown and every minute"`
+	MaxBuckets     int           `env:"MEMORY_MAX_BUCKETS" default:"1000000" example:"5000000" desc:"maximum number of buckets in memory; beyond that, a new bucket replaces a little used one of the rule with the most buckets"`
+	SnapshotPath   string        `env:"MEMORY_SNAPSHOT_PATH" example:"/var/lib/extauthz/buckets" desc:"file that keeps the buckets over a restart; the service writes it every minute and on shutdown"`
 	RedisURL       string        `env:"REDIS_URL" secret:"url" example:"redis://redis:6379/0" desc:"address of Redis: redis://[user:password@]host:port[/db], rediss://..., unix:///path, host:port or /path"`
 	RedisSocket    string        `env:"REDIS_SOCKET_TYPE" words:"tcp tls unix" example:"tcp" desc:"tcp, tls or unix, for a REDIS_URL without a scheme"`
 	RedisType      string        `env:"REDIS_TYPE" words:"SINGLE" default:"SINGLE" example:"SINGLE" desc:"kind of Redis: SINGLE; Sentinel and Cluster are not supported yet"`
@@ -100,9 +101,9 @@ type Settings struct {
 	RedisCert      string        `env:"REDIS_TLS_CLIENT_CERT" example:"/etc/extauthz/redis-cert.pem" desc:"file of the certificate that this service shows to Redis"`
 	RedisKey       string        `env:"REDIS_TLS_CLIENT_KEY" example:"/etc/extauthz/redis-key.pem" desc:"file of the key of REDIS_TLS_CLIENT_CERT"`
 	RedisSkipHost  bool          `env:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION" default:"false" example:"true" desc:"do not check that the certificate of Redis is for its host"`
-	RedisPoolSize  int           `env:"REDIS_POOL_SIZE" default:"10" example:"3" desc:"most connections for decisions; more than 3 are not used, because requests share them"`
-	RedisTimeout   time.Duration `env:"REDIS_TIMEOUT" default:"8ms" example:"15ms" desc:"longest time that a decision waits for Redis, also bounded by the deadline of the caller less 3 ms; then on_store_error or STORE_ERROR_POLICY decides"`
-	HealthyConfigs bool          `env:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED" default:"false" example:"true" group:"Health" desc:"not healthy while there are no rules"`
+	RedisPoolSize  int           `env:"REDIS_POOL_SIZE" default:"10" example:"3" desc:"maximum number of connections for decisions; at most 3 are used, because requests share them"`
+	RedisTimeout   time.Duration `env:"REDIS_TIMEOUT" default:"8ms" example:"15ms" desc:"maximum time that a decision waits for Redis, and at most the deadline of the caller less 3 ms; after that, on_store_error or STORE_ERROR_POLICY decides"`
+	HealthyConfigs bool          `env:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED" default:"false" example:"true" group:"Health" desc:"report NOT_SERVING until rules are active"`
 }
 
 // Setting describes a setting.
@@ -111,9 +112,9 @@ type Setting struct {
 	Default string `json:"default,omitempty"`
 	Example string `json:"example"`
 	Meaning string `json:"meaning"`
-	// Group is the title of the settings from this one on, "" for that of the settings before it.
+	// Group is the title of this setting and the next ones, or "" if the previous title continues.
 	Group string `json:"-"`
-	// File: the value can also come from the file that NAME_FILE names.
+	// File is true if the value can also come from the file that NAME_FILE names.
 	File bool `json:"file,omitempty"`
 
 	field reflect.StructField // of Settings
@@ -132,7 +133,7 @@ func List() (list []Setting) {
 	return list
 }
 
-// settingNames are the names of all variables that are read, with NAME_FILE for secrets.
+// settingNames returns the names of all variables that the service reads, with NAME_FILE for secrets.
 func settingNames() (names []string) {
 	for _, s := range List() {
 		names = append(names, s.Name)
@@ -143,12 +144,12 @@ func settingNames() (names []string) {
 	return names
 }
 
-// rulesDirectory is where the rule files are.
+// rulesDirectory returns the directory of the rule files.
 func (s *Settings) rulesDirectory() string {
 	return filepath.Join(s.RuntimeRoot, s.RuntimeSubdirectory, s.RuntimeAppdirectory)
 }
 
-// maxHeldPerBucket is never 0, which would be no bound.
+// maxHeldPerBucket returns at least 1, because 0 would mean no bound.
 func (s *Settings) maxHeldPerBucket() int64 {
 	const share = 10
 	return int64(cmp.Or(s.MaxHeldPerBucket, max(1, s.MaxHeld/share)))
@@ -156,13 +157,14 @@ func (s *Settings) maxHeldPerBucket() int64 {
 
 func (s *Settings) strict() bool { return s.Compatibility == "strict" }
 
-// headers are the sets to send.
+// headers returns the header sets to send.
 func (s *Settings) headers() reply.Headers {
 	sets := []reply.Set(s.ResponseHeaders)
 	if s.HeadersEnabled && !slices.Contains(sets, reply.Triple) {
 		sets = append(sets, reply.Triple)
 	}
 	return reply.Headers{
-		Sets: sets, LimitName: string(s.LimitHeader), RemainingName: string(s.RemainingHeader), ResetName: string(s.ResetHeader),
+		Sets: sets, LimitName: string(s.LimitHeader), RemainingName: string(s.RemainingHeader),
+		ResetName: string(s.ResetHeader),
 	}
 }

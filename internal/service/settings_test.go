@@ -49,17 +49,19 @@ func TestSettingsMistakesAreReportedAtOnce(t *testing.T) {
 	for _, want := range []string{
 		`PORT: want a port, 0 to 65535`,
 		`REDIS_TIMEOUT: want a duration with its unit, such as 50ms, 5s or 24h`,
-		`DEFAULT_ALGORITHM: want one of sliding_window, sliding_window_log, sliding_window_counter, token_bucket, leaky_bucket, fixed_window`,
+		`DEFAULT_ALGORITHM: want one of sliding_window, sliding_window_log, sliding_window_counter, token_bucket, ` +
+			`leaky_bucket, fixed_window`,
 		`LOG_LEVEL: want DEBUG, INFO, WARN or ERROR`,
 		`SHADOW_MODE: want true or false`,
 		`STORE_ERROR_POLICY: want one of local, allow, deny`,
-		`RESPONSE_HEADERS: want draft, triple, x, spring, several with commas, or off; x and spring both send X-RateLimit-Remaining, so take one of them`,
+		`RESPONSE_HEADERS: want draft, triple, x, spring, several with commas, or off; x and spring both send ` +
+			`X-RateLimit-Remaining, so take one of them`,
 		`LIMIT_LIMIT_HEADER: want the name of a header, such as X-Forwarded-For: letters, digits and hyphens`,
 		`BACKEND_TYPE: memcached cannot decide exactly and is not supported: want memory or redis`,
 		`REDIS_TYPE: this type is not supported yet: want SINGLE`,
 		`GRPC_SERVER_USE_TLS: TLS on the gRPC listener is not supported yet`,
 		`MEMORY_MAX_BUCKETS: want 1 or more`,
-		`REDIS_TLS_CLIENT_CERT and REDIS_TLS_CLIENT_KEY go together`,
+		`REDIS_TLS_CLIENT_CERT and REDIS_TLS_CLIENT_KEY: set both or none`,
 		`CONFIG_TYPE: rules from an xDS server are not supported yet: want FILE`,
 		`GRPC_PORT is set to nothing: want a port, 0 to 65535 (default 8081)`,
 		`REDIS_AUTH and REDIS_AUTH_FILE are both set: take one of them`,
@@ -68,7 +70,8 @@ func TestSettingsMistakesAreReportedAtOnce(t *testing.T) {
 		`RESPONSE_BODY: want problem or off`,
 		`REDIS_SOCKET_TYPE: want tcp or tls or unix`,
 		`LOG_FORMAT: want text or json (did you mean json?)`,
-		`DEFAULT_ALGORITHM: want one of sliding_window, sliding_window_log, sliding_window_counter, token_bucket, leaky_bucket, fixed_window (did you mean token_bucket?)`,
+		`DEFAULT_ALGORITHM: want one of sliding_window, sliding_window_log, sliding_window_counter, token_bucket, ` +
+			`leaky_bucket, fixed_window (did you mean token_bucket?)`,
 		`GRPC_MAX_CONNECTION_AGE: want a duration`,
 	} {
 		if !strings.Contains(err.Error(), want) {
@@ -110,7 +113,8 @@ func TestSettingsOfRatelimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.DefaultAlgorithm != bucket.FixedWindow || s.ResponseBody != "off" || s.rulesDirectory() != "/data/ratelimit/config" {
+	if s.DefaultAlgorithm != bucket.FixedWindow || s.ResponseBody != "off" ||
+		s.rulesDirectory() != "/data/ratelimit/config" {
 		t.Errorf("%+v", s)
 	}
 	if diff := cmp.Diff([]reply.Set{reply.Triple}, s.headers().Sets); diff != "" {
@@ -136,7 +140,8 @@ func TestSecretFromFile(t *testing.T) {
 	if err != nil || s.RedisAuth != "user:pass word" {
 		t.Errorf("%q, %v", s.RedisAuth, err)
 	}
-	if _, err := ReadSettings(Environment{"REDIS_AUTH_FILE": file + "2"}); err == nil || !strings.Contains(err.Error(), file+"2") {
+	if _, err := ReadSettings(Environment{"REDIS_AUTH_FILE": file + "2"}); err == nil ||
+		!strings.Contains(err.Error(), file+"2") {
 		t.Errorf("a missing file: %v", err)
 	}
 }

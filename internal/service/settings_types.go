@@ -11,11 +11,12 @@ import (
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// Types of settings that are more than text. The error of UnmarshalText says what is wanted.
+// Types of settings that are more than text. The error of UnmarshalText names the wanted form.
 
 type logLevel slog.Level
 
-// UnmarshalText takes the levels of envoyproxy/ratelimit. Those below debug and above error become debug and error.
+// UnmarshalText accepts the levels of envoyproxy/ratelimit. Levels below debug become debug, and levels above error
+// become error.
 func (l *logLevel) UnmarshalText(text []byte) error {
 	v := string(text)
 	switch strings.ToLower(v) {
@@ -35,19 +36,20 @@ func (l *logLevel) UnmarshalText(text []byte) error {
 
 type headerSets []reply.Set
 
-// UnmarshalText takes a list of header sets.
+// UnmarshalText accepts a list of header sets.
 func (h *headerSets) UnmarshalText(text []byte) error {
 	sets, err := reply.ParseSets(strings.ToLower(string(text)))
 	*h = sets
 	if err != nil {
-		return errors.New("want draft, triple, x, spring, several with commas, or off; x and spring both send X-RateLimit-Remaining, so take one of them")
+		return errors.New("want draft, triple, x, spring, several with commas, or off; x and spring both send " +
+			"X-RateLimit-Remaining, so take one of them")
 	}
 	return nil
 }
 
 type headerName string
 
-// UnmarshalText takes a header's name.
+// UnmarshalText accepts the name of a header.
 func (h *headerName) UnmarshalText(text []byte) error {
 	*h = headerName(strings.ToLower(string(text)))
 	if !httpguts.ValidHeaderFieldName(string(text)) {

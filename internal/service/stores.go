@@ -12,18 +12,19 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 )
 
-// stores are the store that decides, and the embedded one, which is the same or takes over when Redis cannot decide.
+// stores has the store that decides, and the memory store. They are the same without Redis; else the memory store
+// decides when Redis cannot.
 type stores struct {
 	decides ratelimit.Store
 	memory  *memstore.Store
-	redis   *redisstore.Store // nil without
-	down    atomic.Bool       // whether Redis does not answer
-	// certificate is what the service shows Redis; nil for none.
+	redis   *redisstore.Store // nil without Redis
+	down    atomic.Bool       // Redis does not answer
+	// certificate returns the client certificate for Redis; nil without one.
 	certificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 }
 
-// openStores returns an error only if the operator has to fix something: the service starts without Redis, and on_store_error decides
-// until Redis answers.
+// openStores returns only errors that the operator has to fix. If Redis is unreachable, the service starts, and
+// on_store_error decides until Redis answers.
 func openStores(ctx context.Context, s *Settings, log *slog.Logger) (*stores, error) {
 	cfg := memstore.Config{MaxBuckets: s.MaxBuckets, Logger: log}
 	if s.BackendType == "memory" {
@@ -44,8 +45,8 @@ func openStores(ctx context.Context, s *Settings, log *slog.Logger) (*stores, er
 	return st, nil
 }
 
-// maxCalls is how many script calls may be on the wire at once, whatever REDIS_POOL_SIZE allows: with more, fewer requests
-// share each, and Redis does one after the other anyway.
+// maxCalls is the maximum number of script calls in flight, even if REDIS_POOL_SIZE is larger. With more, fewer
+// requests would share each call, and Redis runs them one after the other anyway.
 const maxCalls = 3
 
 func (st *stores) openRedis(ctx context.Context, s *Settings, log *slog.Logger) (err error) {
@@ -60,10 +61,10 @@ func (st *stores) openRedis(ctx context.Context, s *Settings, log *slog.Logger) 
 	cfg.Up = func(cause error) {
 		st.down.Store(cause != nil)
 		if cause != nil {
-			log.Error("redis does not answer: on_store_error decides until it does", "error", cause)
+			log.Error("Redis does not answer; on_store_error decides each request until it does", "error", cause)
 			return
 		}
-		log.Warn("redis answers again")
+		log.Warn("Redis answers again")
 	}
 	if st.redis, err = redisstore.New(cfg); err != nil {
 		return fmt.Errorf("REDIS_URL: %w", err)
@@ -72,14 +73,14 @@ func (st *stores) openRedis(ctx context.Context, s *Settings, log *slog.Logger) 
 	return st.check(ctx, s)
 }
 
-// close saves the snapshot, after the last decision.
+// close closes the stores. It must run after the last decision, because it writes the snapshot.
 func (st *stores) close(log *slog.Logger) {
 	if st.redis != nil {
 		if err := st.redis.Close(); err != nil {
-			log.Error("close the connections to redis", "error", err)
+			log.Error("cannot close the connections to Redis", "error", err)
 		}
 	}
 	if err := st.memory.Close(); err != nil {
-		log.Error("close the memory store", "error", err)
+		log.Error("cannot close the memory store", "error", err)
 	}
 }

@@ -15,35 +15,43 @@ func TestStrictEnvironment(t *testing.T) {
 		environ string
 		want    []string
 	}{
-		"settings":           {"PORT=80 REDIS_URL=localhost API_KEY_SECRET_FILE=/run/secret GRPC_UDS= STRICT_ENVIRONMENT=true", nil},
+		"settings": {"PORT=80 REDIS_URL=localhost API_KEY_SECRET_FILE=/run/secret GRPC_UDS= " +
+			"STRICT_ENVIRONMENT=true", nil},
 		"a misspelt setting": {"REDIS_TIMEOT=8ms", []string{"REDIS_TIMEOT is not a setting: did you mean REDIS_TIMEOUT?"}},
 		"set to nothing":     {"REDIS_TIMEOT=", []string{"REDIS_TIMEOT is not a setting: did you mean REDIS_TIMEOUT?"}},
 		"in lower case":      {"redis_url=localhost", []string{"redis_url is not a setting: did you mean REDIS_URL?"}},
 		"a short one":        {"PROT=80", []string{"PROT is not a setting: did you mean PORT?"}},
 		"a secret":           {"REDIS_AHUT=swordfish", []string{"REDIS_AHUT is not a setting: did you mean REDIS_AUTH?"}},
-		"no secret, no file": {"REDIS_TLS_CACERT_FILE=/ca", []string{"REDIS_TLS_CACERT_FILE is not a setting: did you mean REDIS_TLS_CACERT?"}},
-		"nothing like it":    {"WEATHER=fine", []string{"WEATHER is not a setting"}},
-		"tracing":            {"OTEL_SERVICE_NAME=extauthz", []string{"OTEL_SERVICE_NAME is not a setting"}},
+		"no secret, no file": {"REDIS_TLS_CACERT_FILE=/ca",
+			[]string{"REDIS_TLS_CACERT_FILE is not a setting: did you mean REDIS_TLS_CACERT?"}},
+		"nothing like it": {"WEATHER=fine", []string{"WEATHER is not a setting"}},
+		"tracing":         {"OTEL_SERVICE_NAME=extauthz", []string{"OTEL_SERVICE_NAME is not a setting"}},
 		"all, in order": {"ZEBRA=1 LOG_LEVL=INFO DEBUG_HSOT=::", []string{
-			"DEBUG_HSOT is not a setting: did you mean DEBUG_HOST?", "LOG_LEVL is not a setting: did you mean LOG_LEVEL?", "ZEBRA is not a setting",
+			"DEBUG_HSOT is not a setting: did you mean DEBUG_HOST?", "LOG_LEVL is not a setting: did you mean LOG_LEVEL?",
+			"ZEBRA is not a setting",
 		}},
 
 		"of envoyproxy/ratelimit": {"USE_STATSD=false NEAR_LIMIT_RATIO=0.9 GRPC_SERVER_USE_TLS=false", nil},
-		"a container":             {"PATH=/bin HOME=/ HOSTNAME=a1b2 container=podman SSL_CERT_FILE=/ca.pem GOMEMLIMIT=1GiB https_proxy=p LC_ALL=C", nil},
-		"a shell":                 {"PWD=/ OLDPWD=/a SHLVL=1 SHELL=/bin/sh TERM=xterm LANG=C USER=u LOGNAME=u TZ=UTC TMPDIR=/tmp _=/bin/x", nil},
-		"the downward API":        {"POD_IP=10.0.0.7 GRPC_HOST=10.0.0.7", nil},
-		"the API server":          {"KUBERNETES_SERVICE_HOST=10.0.0.1 KUBERNETES_PORT=tcp://10.0.0.1:443", nil},
-		"service links": {"REDIS_SERVICE_HOST=10.0.0.9 REDIS_SERVICE_PORT=6379 REDIS_SERVICE_PORT_MAIN=6379 REDIS_PORT=tcp://10.0.0.9:6379 " +
-			"REDIS_PORT_6379_TCP=tcp://10.0.0.9:6379 REDIS_PORT_6379_TCP_PROTO=tcp REDIS_PORT_6379_TCP_PORT=6379 REDIS_PORT_6379_TCP_ADDR=10.0.0.9", nil},
-		"a link that looks like another": {"A_SERVICE_PORT_B_SERVICE_HOST=10.0.0.9 A_SERVICE_PORT_B_SERVICE_PORT=80 A_SERVICE_PORT_B_PORT=tcp://10.0.0.9:80", nil},
-		"no service link":                {"GRCP_PORT=8081", []string{"GRCP_PORT is not a setting: did you mean GRPC_PORT?"}},
-		"no service either":              {"DEBUGG_SERVICE_HOST=::", []string{"DEBUGG_SERVICE_HOST is not a setting"}},
+		"a container": {"PATH=/bin HOME=/ HOSTNAME=a1b2 container=podman SSL_CERT_FILE=/ca.pem GOMEMLIMIT=1GiB " +
+			"https_proxy=p LC_ALL=C", nil},
+		"a shell": {"PWD=/ OLDPWD=/a SHLVL=1 SHELL=/bin/sh TERM=xterm LANG=C USER=u LOGNAME=u TZ=UTC " +
+			"TMPDIR=/tmp _=/bin/x", nil},
+		"the downward API": {"POD_IP=10.0.0.7 GRPC_HOST=10.0.0.7", nil},
+		"the API server":   {"KUBERNETES_SERVICE_HOST=10.0.0.1 KUBERNETES_PORT=tcp://10.0.0.1:443", nil},
+		"service links": {"REDIS_SERVICE_HOST=10.0.0.9 REDIS_SERVICE_PORT=6379 REDIS_SERVICE_PORT_MAIN=6379 " +
+			"REDIS_PORT=tcp://10.0.0.9:6379 " +
+			"REDIS_PORT_6379_TCP=tcp://10.0.0.9:6379 REDIS_PORT_6379_TCP_PROTO=tcp REDIS_PORT_6379_TCP_PORT=6379 " +
+			"REDIS_PORT_6379_TCP_ADDR=10.0.0.9", nil},
+		"a link that looks like another": {"A_SERVICE_PORT_B_SERVICE_HOST=10.0.0.9 A_SERVICE_PORT_B_SERVICE_PORT=80 " +
+			"A_SERVICE_PORT_B_PORT=tcp://10.0.0.9:80", nil},
+		"no service link":   {"GRCP_PORT=8081", []string{"GRCP_PORT is not a setting: did you mean GRPC_PORT?"}},
+		"no service either": {"DEBUGG_SERVICE_HOST=::", []string{"DEBUGG_SERVICE_HOST is not a setting"}},
 		"beside a service link": {"REDIS_SERVICE_HOST=10.0.0.9 REDIS_SERVICE_PORT=6379 REDIS_POOLSIZE=2",
 			[]string{"REDIS_POOLSIZE is not a setting: did you mean REDIS_POOL_SIZE?"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			if err := errors.Join(ParseEnvironment(strings.Fields(c.environ)).strangers()...); err != nil {
+			if err := errors.Join(ParseEnvironment(strings.Fields(c.environ)).unknownVariables()...); err != nil {
 				got = strings.Split(err.Error(), "\n")
 				last := len(got) - 1
 				if !strings.Contains(got[last], "PATH, HOME") || !strings.Contains(got[last], "STRICT_ENVIRONMENT=false") {
@@ -71,7 +79,8 @@ func TestStrangersAreMistakes(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{`LOG_FORMAT: want text or json`, "REDIS_TIMEOT is not a setting: did you mean REDIS_TIMEOUT?"} {
+	for _, want := range []string{`LOG_FORMAT: want text or json`,
+		"REDIS_TIMEOT is not a setting: did you mean REDIS_TIMEOUT?"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in\n%v", want, err)
 		}

@@ -11,12 +11,12 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 )
 
-// undecided counts requests that the store does not decide, and logs why a Redis that can be reached does not: its memory is full, a
-// key is not ours, it is slow.
+// undecided counts requests that the store cannot decide. It logs why a reachable Redis cannot, for example because its
+// memory is full, a key has another type, or it is slow.
 type undecided struct {
 	log    *slog.Logger
-	counts map[string]prometheus.Counter // by reason; "other" for one that only a server can have made up
-	said   sometimes
+	counts map[string]prometheus.Counter // by reason; "other" for an unknown error of a server
+	logged logLimiter
 }
 
 func newUndecided(log *slog.Logger, r prometheus.Registerer) *undecided {
@@ -30,7 +30,7 @@ func newUndecided(log *slog.Logger, r prometheus.Registerer) *undecided {
 	return u
 }
 
-func (u *undecided) tell(err error) {
+func (u *undecided) observe(err error) {
 	reason := redisstore.Reason(err)
 	count, known := u.counts[reason]
 	if !known {
@@ -38,9 +38,9 @@ func (u *undecided) tell(err error) {
 	}
 	count.Inc()
 	if errors.Is(err, redisstore.ErrUnavailable) || errors.Is(err, context.Canceled) {
-		return // the log has a line from when Redis became unreachable; a client that has gone is no problem of the store
+		return // the log has a line about an unreachable Redis; a canceled request is no error of the store
 	}
-	if u.said.now(reason) {
+	if u.logged.allow(reason) {
 		u.log.Warn("Redis did not decide; on_store_error applied (logged once a minute for each reason)", "reason", reason)
 	}
 }

@@ -11,19 +11,21 @@ import (
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
 )
 
-// TestUndecidedIsSaid: a Redis that answers and does not decide, here because its memory is full, is told of once, with the
-// reason and without the client's key; each request is counted.
+// TestUndecidedIsSaid: a Redis that answers and does not decide, here because its memory is full, is told of once, with
+// the reason and without the client's key; each request is counted.
 func TestUndecidedIsSaid(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	admin := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer admin.Close()
-	_, httpAddr, debugAddr, out := start(t, Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "REDIS_URL": server.Addr, "REDIS_TIMEOUT": "10s"})
+	_, httpAddr, debugAddr, out := start(t, Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "REDIS_URL": server.Addr,
+		"REDIS_TIMEOUT": "10s"})
 	if err := admin.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		res, err := http.Post("http://"+httpAddr+"/json", "application/json", strings.NewReader(strings.Replace(rls.Example, "demo", "hush", 1)))
+		res, err := http.Post("http://"+httpAddr+"/json", "application/json",
+			strings.NewReader(strings.Replace(rls.Example, "demo", "hush", 1)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,7 +34,8 @@ func TestUndecidedIsSaid(t *testing.T) {
 			t.Errorf("status %d, want 200: memory decides", res.StatusCode)
 		}
 	}
-	if n := strings.Count(out.String(), `msg="Redis did not decide`); n != 1 || !strings.Contains(out.String(), "reason=OOM") {
+	if n := strings.Count(out.String(), `msg="Redis did not decide`); n != 1 ||
+		!strings.Contains(out.String(), "reason=OOM") {
 		t.Errorf("said %d times, want once with reason=OOM, in\n%s", n, out)
 	}
 	const counted = `extauthz_store_undecided_total{reason="OOM"} 2`

@@ -93,11 +93,11 @@ func TestStoreErrorPolicies(t *testing.T) {
 	if n := service.metric(t, "extauthz_store_up"); n != 0 {
 		t.Errorf("extauthz_store_up: got %d, want 0", n)
 	}
-	wantLog(t, service, "redis does not answer")
+	wantLog(t, service, "Redis does not answer")
 
 	server.Restart()
 	awaitStatus(t, authz, get("/deny"), http.StatusOK)
-	wantLog(t, service, "redis answers again")
+	wantLog(t, service, "Redis answers again")
 	testenv.Eventually(t, func() error {
 		if n := service.metric(t, "extauthz_store_up"); n != 1 {
 			return fmt.Errorf("extauthz_store_up is %d", n)
