@@ -12,7 +12,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/rediskeys"
 )
 
-// BenchmarkLargeStore loads 100,000 keys, as each replica does after a change, and changes one, as `extauthz keys` does.
+// BenchmarkLargeStore loads 100,000 keys, as a replica does after a change, and changes one, as `extauthz keys` does.
 func BenchmarkLargeStore(b *testing.B) {
 	client := redis.NewClient(&redis.Options{Addr: testenv.Redis(b).Addr, ReadTimeout: time.Minute})
 	defer client.Close()
@@ -38,7 +38,8 @@ func BenchmarkLargeStore(b *testing.B) {
 	})
 	b.Run("change", func(b *testing.B) {
 		for b.Loop() {
-			if err := store.Change(b.Context(), records[0].ID, func(r *apikey.Record) error { r.Plan += "x"; return nil }); err != nil {
+			err := store.Change(b.Context(), records[0].ID, func(r *apikey.Record) error { r.Plan += "x"; return nil })
+			if err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -6,36 +6,36 @@ import (
 	"time"
 )
 
-// The times of Follow. A change is seen within a poll and the time that it takes to read all keys: 100,000 take 1.2 s.
+// The times of Follow. It finds a change within one poll and the time to read all keys: 1.2 s for 100,000.
 const (
 	pollInterval = time.Second
 	pollTimeout  = time.Second
 	loadTimeout  = 20 * time.Second
-	// A record can be changed without the seal, which a poll does not notice and which does no harm to this copy. All records are
-	// verified this often, so that the operator learns of it before a replica starts and finds nothing that it may use.
+	// A poll reads only the seal, so it misses a record that was changed without the seal. That does not harm this copy.
+	// Follow verifies all records this often, so that the operator learns of it before a replica starts without keys.
 	verifyInterval = 10 * time.Minute
-	// Refused keys are read again this often, also if their seal changes, so that nothing keeps replicas reading.
+	// Refused keys are read again this often at most, so that changes of their seal do not keep replicas reading.
 	refusedInterval = 10 * time.Second
 )
 
-// Poll is how a look for changes went.
+// Poll is the result of one poll.
 type Poll struct {
-	// Begin is when it began. Without an Err, Redis had the keys in use at that time or later.
+	// Begin is when the poll began. Without an Err, Redis had the active keys at that time or later.
 	Begin time.Time
-	// Keys are the keys if they are others than before, else nil.
+	// Keys are the keys if they have changed, else nil.
 	Keys *Copy
-	// Err says why the keys in use were not found in Redis: ErrLost, ErrUnsigned, ErrOld, ErrTooLarge, or any other if Redis cannot
-	// be read. News says that it is of another kind than the one before, nil at first.
+	// Err is why the active keys were not found in Redis: ErrLost, ErrUnsigned, ErrOld, ErrTooLarge, or another error if
+	// Redis cannot be read. News is true if the kind of Err differs from that of the previous poll, at first from nil.
 	Err  error
 	News bool
 }
 
-// Follow looks for changes until the context is done, and calls report each time. loaded is the generation that the caller has.
+// Follow polls Redis until ctx is done, and calls report each time. loaded is the generation of the caller's keys.
 func (s *Store) Follow(ctx context.Context, loaded Generation, report func(Poll)) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	f := &follower{store: s, loaded: loaded}
-	var last error // the kind of the last one
+	var last error // the kind of the last error
 	for {
 		p := Poll{Begin: time.Now()}
 		p.Keys, p.Err = f.poll(ctx)
@@ -55,7 +55,7 @@ func (s *Store) Follow(ctx context.Context, loaded Generation, report func(Poll)
 
 var errUnreadable = errors.New("the API keys cannot be read")
 
-// kind is the error of this package that err wraps, nil for none.
+// kind returns the error of this package that err wraps, nil for none.
 func kind(err error) error {
 	for _, k := range []error{nil, ErrLost, ErrUnsigned, ErrOld, ErrTooLarge} {
 		if errors.Is(err, k) {
@@ -67,16 +67,16 @@ func kind(err error) error {
 
 type follower struct {
 	store  *Store
-	loaded Generation // of the copy in use
-	// The last time that all keys were read: when, which seal they had, and why they cannot be used, nil if they can.
+	loaded Generation // of the active copy
+	// Of the last reading of all keys: its time, the seal, and why the keys cannot be used, nil if they can.
 	read    time.Time
 	seal    string
 	refused error
 }
 
-// poll returns the keys if they are of another generation than those in use. The error is that of Poll.
+// poll returns the keys if their generation differs from that of the active ones. The error is Poll.Err.
 func (f *follower) poll(ctx context.Context) (*Copy, error) {
-	// A loss is no reason to wait: there was nothing to read.
+	// After a loss it does not wait: an empty Redis costs nothing to read.
 	if f.refused != nil && !errors.Is(f.refused, ErrLost) && time.Since(f.read) < refusedInterval {
 		return nil, f.refused
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What may be in Redis: its users may write gigabytes there. A record of a key has some 400 bytes.
+// The bounds of what is read, because the users of Redis may write gigabytes. A record of a key has some 400 bytes.
 const (
 	maxID      = 256 // bytes
 	maxValue   = 16 << 10
@@ -16,15 +16,16 @@ const (
 	maxTotal   = 64 << 20 // bytes of all ids and values
 )
 
-// batch is about how many keys one command reads: a command for all of them would keep Redis from deciding anything meanwhile.
+// batch is about how many keys one command reads. A command for all keys would block the decisions in Redis.
 const batch = 500
 
-// pageScript returns the seal of all keys, and a page of HSCAN: the next cursor, and fields and values in turn;
-// without a cursor, the seal only. If something is too large, it returns what, and the field: it checks that before
-// anything is sent.
+// pageScript returns the seal of all keys, and a page of HSCAN: the next cursor, and fields and values in turn. Without
+// a cursor, it returns only the seal. If something is too large, it returns what is too large, and the field. It checks
+// that first, so that Redis never sends it.
 var pageScript = redis.NewScript(`
 local seal, cursor, count = ARGV[1], ARGV[2], ARGV[3]
-local max_records, max_id, max_value, max_page = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local max_records, max_id = tonumber(ARGV[4]), tonumber(ARGV[5])
+local max_value, max_page = tonumber(ARGV[6]), tonumber(ARGV[7])
 if redis.call('HSTRLEN', KEYS[1], seal) > max_value then
 	return {'value', seal}
 end
@@ -76,14 +77,14 @@ func (s *Store) read(ctx context.Context, client redis.Cmdable) (seal string, fi
 				fields[id] = value
 			}
 		}
-		if len(fields) > maxRecords { // of fields that came and went between the pages
+		if len(fields) > maxRecords { // possible if fields come and go between the pages
 			return "", nil, tooLarge("records", "")
 		}
 	}
 	return seal, fields, nil
 }
 
-// page runs pageScript. left is how many bytes the page can have.
+// page runs pageScript. left is the largest size of the page in bytes.
 func (s *Store) page(
 	ctx context.Context, client redis.Cmdable, cursor string, left int,
 ) (seal, next string, pairs []any, err error) {
@@ -106,10 +107,10 @@ func (s *Store) page(
 	return texts[1], texts[2], pairs, nil
 }
 
-// errReply says that pageScript returned what it cannot return.
+// errReply is the error of a reply that pageScript never sends.
 var errReply = errors.New("read the API keys in redis: unexpected reply of a script")
 
-// tooLarge says what is too large, in the words of pageScript, and what an operator can do.
+// tooLarge returns an error with the remedy. what is a word of pageScript.
 func tooLarge(what, field string) error {
 	const remedy = "`extauthz keys` writes no such thing: remove it with HDEL, or restore a backup"
 	switch what {

@@ -16,31 +16,31 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
-// How keys are stored. The value of a field is `hmac-sha256:<name of the secret>:<MAC> <JSON of the record>`, where the MAC also
-// covers the Redis key and the id. The seal is `hmac-sha256:<name of the secret>:<MAC> <version> <digest>`, where the version
-// grows with each change and the digest is a hash of the JSON of all records. A record alone can therefore neither be changed, nor
-// moved, nor removed, nor put back; only all of them can be put back, to a state in which they once were.
+// How keys are stored. The value of a field is `hmac-sha256:<name of the secret>:<MAC> <JSON of the record>`. The MAC
+// also covers the Redis key and the id. The seal is `hmac-sha256:<name of the secret>:<MAC> <version> <digest>`. The
+// version grows with each change. The digest is a hash of the JSON of all records. So a user of Redis cannot change,
+// move, remove or restore a single record; that user can only restore all of them to one earlier state.
 
-// Copy is all keys of one moment.
+// Copy holds all keys of one moment.
 type Copy struct {
-	// Generation tells it from others, and older ones from newer ones.
+	// Generation distinguishes this state from others, and older states from newer ones.
 	Generation Generation
 	// Records are sorted by id.
 	Records []apikey.Record
-	// Refused are the records that are not signed or cannot be read, by id.
+	// Refused are the records without a valid signature and the unreadable ones, sorted by id.
 	Refused []Refused
-	// Outdated is how many records are signed with the previous server secret only.
+	// Outdated is how many records are signed with the previous server secret.
 	Outdated int
 
 	seal   string
-	fields map[string]string // what Redis has of the records, by id
-	signed map[string]string // the JSON of the signed ones
+	fields map[string]string // the stored values of all records, by id
+	signed map[string]string // the JSON of the signed records, by id
 }
 
 // stateLength is long enough that it takes 2^64 attempts to find another state with the same name.
 const stateLength = 32
 
-// State names everything that Redis has of the keys, signed or not; "" for nothing.
+// State returns a name for all that Redis holds of the keys, signed or not; "" for nothing.
 func (c *Copy) State() string {
 	if c.seal == "" && len(c.fields) == 0 {
 		return ""
@@ -50,7 +50,7 @@ func (c *Copy) State() string {
 	return digestOf(all)[:stateLength]
 }
 
-// Generation names a state of all keys. Its zero value is that of no keys, when there have never been any.
+// Generation names a state of all keys. Its zero value is the state before the first key.
 type Generation struct {
 	seal    string
 	version int64
@@ -59,16 +59,16 @@ type Generation struct {
 // Refused is a record that must not be used.
 type Refused struct {
 	ID string
-	// Record is what it says, for people; nil when that cannot be read.
+	// Record is its content, only to be shown to operators; nil if it cannot be read.
 	Record *apikey.Record
-	// Err says why. It holds no key and no hash.
+	// Err is why the record was refused. It holds no key and no hash.
 	Err error
 }
 
 // record returns the record with an id. The error is that of a refused one.
 func (c *Copy) record(id string) (record apikey.Record, exists bool, err error) {
-	i, exists := slices.BinarySearchFunc(c.Records, id, func(r apikey.Record, id string) int { return strings.Compare(r.ID, id) })
-	if exists {
+	byID := func(r apikey.Record, id string) int { return strings.Compare(r.ID, id) }
+	if i, exists := slices.BinarySearchFunc(c.Records, id, byID); exists {
 		return c.Records[i], true, nil
 	}
 	for _, refused := range c.Refused {
@@ -102,7 +102,7 @@ func (c *Copy) checkHashes() error {
 	return nil
 }
 
-// hashes are those of the keys that a record is for.
+// hashes returns the hashes of the current and the previous key of a record.
 func hashes(r apikey.Record) []apikey.Hash {
 	if r.Previous == nil {
 		return []apikey.Hash{r.Hash}
@@ -115,7 +115,7 @@ const (
 	ofAll    = "all records"
 )
 
-// open verifies what Redis has. With ErrUnsigned, the copy is what there is and must not be used.
+// open verifies the content of Redis. With ErrUnsigned, the copy shows it and must not be used to check keys.
 func (s *Store) open(seal string, fields map[string]string) (Copy, error) {
 	if seal == "" && len(fields) == 0 {
 		return Copy{}, nil
@@ -148,12 +148,14 @@ func (s *Store) open(seal string, fields map[string]string) (Copy, error) {
 		c.Generation = Generation{seal, number}
 		return c, nil
 	case unsigned > 0:
-		return c, fmt.Errorf("%w: %d of %d records are refused, the first is %w", ErrUnsigned, unsigned, len(fields), c.Refused[0].Err)
+		return c, fmt.Errorf("%w: %d of %d records are refused, the first is %w",
+			ErrUnsigned, unsigned, len(fields), c.Refused[0].Err)
 	}
-	return c, fmt.Errorf("%w: each record is signed, but some were removed or put back, or the seal of all was changed", ErrUnsigned)
+	return c, fmt.Errorf("%w: each record is signed, "+
+		"but some were removed or put back, or the seal of all was changed", ErrUnsigned)
 }
 
-// refuse describes a record without a seal. It may be from a version that did not sign, so its JSON may be all of it.
+// refuse describes a record without a valid seal. A version that did not sign stored only the JSON.
 func refuse(id, value string, err error) Refused {
 	refused := Refused{ID: id, Err: fmt.Errorf("key %.64q: %w", id, err)}
 	if !strings.HasPrefix(value, "{") {
@@ -165,7 +167,7 @@ func refuse(id, value string, err error) Refused {
 	return refused
 }
 
-// digestOf is a hash of texts by name. Each goes in behind its length, so that other texts never give the same message.
+// digestOf returns a hash of texts and their names. The length precedes each, so that other texts give another message.
 func digestOf(texts map[string]string) string {
 	h := sha256.New()
 	var message []byte
@@ -180,12 +182,12 @@ func digestOf(texts map[string]string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// update is a change of the keys in a copy.
+// update collects a change of the keys in a copy.
 type update struct {
 	store   *Store
 	version int64
 	signed  map[string]string // the JSON of all records after the change
-	fields  map[string]string // what Redis has of the records after the change
+	fields  map[string]string // the stored values of all records after the change
 	set     []any             // fields and values in turn
 	deleted []string
 }
@@ -213,12 +215,13 @@ func (u *update) remove(id string) {
 	u.deleted = append(u.deleted, id)
 }
 
-// check reports what the change would make too large to be read again.
+// check returns an error if Load could not read the keys after the change, because they would be too large.
 func (u *update) check() error {
 	total := 0
 	for id, value := range u.fields {
 		if len(value) > maxValue {
-			return fmt.Errorf("key %q: the record has %d bytes, want at most %d: give it fewer or shorter labels and scopes", id, len(value), maxValue)
+			return fmt.Errorf("key %q: the record has %d bytes, want at most %d: "+
+				"give it fewer or shorter labels and scopes", id, len(value), maxValue)
 		}
 		total += len(id) + len(value)
 	}

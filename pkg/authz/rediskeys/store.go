@@ -1,6 +1,3 @@
-// Package rediskeys keeps API keys in Redis, where all replicas of the service share them. The users of Redis are not trusted: each
-// record, and all records together, are signed with the server secret, and what is read is bounded. Each replica has a copy of all
-// keys, which stays active while Redis is unreachable, holds anything that is not signed, or holds too much.
 package rediskeys
 
 import (
@@ -14,48 +11,50 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
-// The errors that a caller may want to know.
+// The errors of a Store.
 var (
-	// ErrNoKey says that no key has the id.
+	// ErrNoKey means that no key has the id.
 	ErrNoKey = errors.New("no key with this id")
-	// ErrExists says that a key has the id already.
+	// ErrExists means that a key has the id already.
 	ErrExists = errors.New("there is a key with this id already")
-	// ErrLost says that Redis has lost its data: it had keys and has none. The last copy stays active.
+	// ErrLost means that Redis had keys and has none now. The last copy stays active.
 	ErrLost = errors.New("redis has lost the API keys")
-	// ErrUnsigned says that the keys are not the ones that were signed together.
+	// ErrUnsigned means that the keys are not the ones that were signed together.
 	ErrUnsigned = errors.New("the API keys in redis are not as `extauthz keys` left them")
-	// ErrOld says that the keys are properly signed and older than the last copy: Redis lost a change, or they were put back.
-	ErrOld = errors.New("the API keys in redis are older than those in use: redis lost a change, or an older state was put back")
-	// ErrTooLarge says that there is more than API keys can take. It has not been read.
+	// ErrOld means that the keys are signed together, but older than the last copy.
+	ErrOld = errors.New("the API keys in redis are older than those in use: " +
+		"redis lost a change, or an older state was put back")
+	// ErrTooLarge means that there is more data than API keys need. It was not read.
 	ErrTooLarge = errors.New("the API keys in redis are too large")
-	// ErrState says that the keys are not in the state that Sign is to accept.
+	// ErrState means that the keys are not in the state that Sign is to accept.
 	ErrState = errors.New("the keys have changed")
-	// ErrCopied says that an unsigned record has the hash of another record.
+	// ErrCopied means that an unsigned record has the hash of another record.
 	ErrCopied = errors.New("a hash has been copied")
-	// ErrBusy says that the keys changed during each attempt.
-	ErrBusy = errors.New("the keys are being changed by others: try again")
+	// ErrBusy means that the keys changed during each attempt.
+	ErrBusy = errors.New("other processes are changing the keys: try again")
 )
 
-// sealField is the field of the hash with the seal of all keys. It is no id: those have no colon.
+// sealField is the field of the hash with the seal of all keys. It is not an id, because ids have no colon.
 const sealField = ":generation"
 
-// Store is the keys of one Redis: a hash with a field for each key, its id, and one for the seal of all. They are one Redis key,
-// so that they share a slot of a cluster, are read and changed together, and are lost together. It is safe for concurrent use.
+// Store holds the keys of one Redis: a hash with one field for each key, named by its id, and one for the seal of all.
+// One Redis key holds them all, so that they share a slot of a cluster, are read and changed together, and are lost
+// together. It is safe for concurrent use.
 type Store struct {
 	client redis.UniversalClient
 	key    string
 	secret *apikey.Secret
 }
 
-// New returns the keys at <prefix>keys, signed with the secret. The client stays the caller's.
+// New returns the keys at <prefix>keys, signed with the secret. The caller closes the client.
 func New(client redis.UniversalClient, prefix string, secret *apikey.Secret) *Store {
 	return &Store{client: client, key: prefix + "keys", secret: secret}
 }
 
-// maxLoads is how often Load reads keys again that were changed while it read them.
+// maxLoads is how often Load reads the keys again if they change during the reading.
 const maxLoads = 5
 
-// Load reads all keys as they are at one moment. With ErrUnsigned, the copy is what there is and must not be used to check keys.
+// Load reads all keys of one moment. With ErrUnsigned, the copy shows the content of Redis and must not check keys.
 func (s *Store) Load(ctx context.Context) (Copy, error) {
 	for range maxLoads {
 		seal, fields, err := s.read(ctx, s.client)
@@ -70,10 +69,10 @@ func (s *Store) Load(ctx context.Context) (Copy, error) {
 	return Copy{}, ErrBusy
 }
 
-// errChanging says that the keys were changed while they were read.
+// errChanging: the keys changed while they were read.
 var errChanging = errors.New("the keys are changing")
 
-// Add adds keys, all or none. The error is ErrExists if an id is taken, and ErrUnsigned if other keys are not as they were signed.
+// Add adds keys, all or none. The error is ErrExists if an id is taken, and ErrUnsigned if the seal does not match.
 func (s *Store) Add(ctx context.Context, records ...apikey.Record) error {
 	return s.update(ctx, func(c Copy, opened error, u *update) error {
 		if opened != nil {
@@ -95,8 +94,8 @@ func (s *Store) Add(ctx context.Context, records ...apikey.Record) error {
 	})
 }
 
-// Change replaces a key by what change makes of it, which may be called again after a conflict with another change. The error is
-// ErrNoKey when no key has this id, and ErrUnsigned when the keys are not as they were signed.
+// Change applies change to a key. It calls change again after a conflict with another change. The error is ErrNoKey if
+// no key has this id, and ErrUnsigned if the seal does not match.
 func (s *Store) Change(ctx context.Context, id string, change func(*apikey.Record) error) error {
 	return s.update(ctx, func(c Copy, opened error, u *update) error {
 		if opened != nil {
@@ -116,11 +115,11 @@ func (s *Store) Change(ctx context.Context, id string, change func(*apikey.Recor
 	})
 }
 
-// Sign seals all keys with the current server secret. With accept "", it refuses unless all of them are as they were signed, and
-// only the server secret is another one. Else accept is the State of the copy that an operator has looked at: then all its records
-// are signed as they are, as new versions. Unsigned ones that cannot be read or are weak are removed: the hash of a weak key does
-// not depend on its id, so it could be that of any text. The error is ErrCopied when an unsigned record has a hash of another record. Sign returns how many it
-// signed, and the ids of those that it removed.
+// Sign seals all keys with the current server secret, and returns how many it signed. With accept "", it refuses unless
+// the seal matches, so that only the server secret differs. Else accept is the State of the copy that an operator has
+// inspected. Then Sign signs all its records as new versions. It removes unsigned records that are weak or unreadable,
+// and returns their ids. The hash of a weak key does not depend on its id, so it could be that of any text. The error
+// is ErrCopied if an unsigned record has a hash of another record.
 func (s *Store) Sign(ctx context.Context, accept string) (signed int, removed []string, err error) {
 	err = s.update(ctx, func(c Copy, opened error, u *update) error {
 		signed, removed = len(c.Records), nil
@@ -130,7 +129,7 @@ func (s *Store) Sign(ctx context.Context, accept string) (signed int, removed []
 		case accept == "" && len(c.Refused) > 0:
 			return fmt.Errorf("%w: %w", ErrUnsigned, c.Refused[0].Err)
 		case accept == "":
-			for id, data := range u.signed { // what they say, and their versions, stay
+			for id, data := range u.signed { // records and versions stay the same
 				u.seal(id, []byte(data))
 			}
 			return nil
@@ -158,10 +157,10 @@ func (s *Store) Sign(ctx context.Context, accept string) (signed int, removed []
 	return signed, removed, err
 }
 
-// maxWrites is how often a change is tried when others change keys at the same moment.
+// maxWrites is how often a change is tried while other processes change keys.
 const maxWrites = 20
 
-// update makes one transaction of what change does to u, with a new seal. opened is the error of opening c.
+// update writes what change does to u, and a new seal, in one transaction. opened is the error of opening c.
 func (s *Store) update(ctx context.Context, change func(c Copy, opened error, u *update) error) error {
 	attempt := func(tx *redis.Tx) error {
 		seal, fields, err := s.read(ctx, tx)

@@ -29,8 +29,7 @@ func newSecret(t testing.TB) *apikey.Secret {
 	return s
 }
 
-// connect returns a client that waits for an answer as long as it takes: on a busy machine Redis needs seconds for what some tests
-// write.
+// connect returns a client without timeouts: on a busy machine, Redis needs seconds for the writes of some tests.
 func connect(t testing.TB, server *testenv.RedisServer) redis.UniversalClient {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{
@@ -41,7 +40,8 @@ func connect(t testing.TB, server *testenv.RedisServer) redis.UniversalClient {
 }
 
 func record(t testing.TB, id string) apikey.Record {
-	return apikey.Record{ID: id, Hash: newSecret(t).Hash(id), Owner: "owner of " + id, Created: time.Unix(1_770_000_000, 0).UTC()}
+	created := time.Unix(1_770_000_000, 0).UTC()
+	return apikey.Record{ID: id, Hash: newSecret(t).Hash(id), Owner: "owner of " + id, Created: created}
 }
 
 func ids(c rediskeys.Copy) string {
@@ -79,8 +79,9 @@ func TestStore(t *testing.T) {
 	if err != nil || !changed.Records[0].Disabled || changed.Records[1].Disabled || changed.Generation == two.Generation {
 		t.Errorf("%+v, %v", changed, err)
 	}
-	if err := store.Change(ctx, "cccccccc", func(*apikey.Record) error { return nil }); !errors.Is(err, rediskeys.ErrNoKey) {
-		t.Errorf("changing a key that is not there: %v", err)
+	err = store.Change(ctx, "cccccccc", func(*apikey.Record) error { return nil })
+	if !errors.Is(err, rediskeys.ErrNoKey) {
+		t.Errorf("changing an unknown key: %v", err)
 	}
 	if err := store.Add(ctx, apikey.Record{ID: "dddddddd", Hash: newSecret(t).Hash("x")}); err == nil {
 		t.Error("a key without an owner was added")
@@ -91,7 +92,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestConcurrentChanges: many add keys and change one at the same time, and nothing is lost.
+// TestConcurrentChanges: concurrent goroutines add keys and change one key, and no change is lost.
 func TestConcurrentChanges(t *testing.T) {
 	client := connect(t, testenv.Redis(t))
 	store := rediskeys.New(client, "", newSecret(t))
@@ -129,7 +130,7 @@ func TestConcurrentChanges(t *testing.T) {
 	}
 }
 
-// TestUnreadableKeys: records that another client added are refused, and change nothing for the others.
+// TestUnreadableKeys: records that another client added are refused, and the other records stay valid.
 func TestUnreadableKeys(t *testing.T) {
 	client := connect(t, testenv.Redis(t))
 	store := rediskeys.New(client, "", newSecret(t))
@@ -152,12 +153,13 @@ func TestUnreadableKeys(t *testing.T) {
 	if err := client.Set(t.Context(), "p:keys", "text", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rediskeys.New(client, "p:", newSecret(t)).Load(t.Context()); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+	_, err = rediskeys.New(client, "p:", newSecret(t)).Load(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Errorf("a key of another type: %v", err)
 	}
 }
 
-// watcher follows a store and says what it is told.
+// watcher follows a store and keeps the last report.
 type watcher struct {
 	mu    sync.Mutex
 	state string // the ids, or the error
@@ -190,18 +192,18 @@ func (w *watcher) follow(ctx context.Context, store *rediskeys.Store) {
 	})
 }
 
-func (w *watcher) says(want string) func() error {
+func (w *watcher) reports(want string) func() error {
 	return func() error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.state != want {
-			return fmt.Errorf("it says %q, want %q", w.state, want)
+			return fmt.Errorf("the last report is %q, want %q", w.state, want)
 		}
 		return nil
 	}
 }
 
-// TestFollow: changes are seen, an outage and a loss are told once, and what is there after them is seen.
+// TestFollow: Follow reports changes, reports an outage and a loss once, and reports the keys after them.
 func TestFollow(t *testing.T) {
 	server := testenv.Redis(t)
 	store := rediskeys.New(connect(t, server), "", newSecret(t))
@@ -218,26 +220,26 @@ func TestFollow(t *testing.T) {
 		}
 	}
 	add("aaaaaaaa")
-	testenv.Eventually(t, w.says("aaaaaaaa"), "the first key")
+	testenv.Eventually(t, w.reports("aaaaaaaa"), "the first key")
 	add("bbbbbbbb")
-	testenv.Eventually(t, w.says("aaaaaaaa bbbbbbbb"), "the second key")
+	testenv.Eventually(t, w.reports("aaaaaaaa bbbbbbbb"), "the second key")
 	server.Kill()
-	testenv.Eventually(t, w.says("down, was aaaaaaaa bbbbbbbb"), "word of the outage")
+	testenv.Eventually(t, w.reports("down, was aaaaaaaa bbbbbbbb"), "the report of the outage")
 	server.Restart()
-	testenv.Eventually(t, w.says("lost, was aaaaaaaa bbbbbbbb"), "word of what the outage has lost")
+	testenv.Eventually(t, w.reports("lost, was aaaaaaaa bbbbbbbb"), "the report of what the outage has lost")
 	testenv.Eventually(t, func() error { return store.Add(t.Context(), record(t, "cccccccc")) }, "a new key")
-	testenv.Eventually(t, w.says("cccccccc"), "the key after the outage")
+	testenv.Eventually(t, w.reports("cccccccc"), "the key after the outage")
 	client := connect(t, server)
 	if err := client.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, w.says("lost, was cccccccc"), "word of the loss")
+	testenv.Eventually(t, w.reports("lost, was cccccccc"), "the report of the loss")
 	add("cccccccc")
-	testenv.Eventually(t, w.says("cccccccc"), "the key that was added again")
+	testenv.Eventually(t, w.reports("cccccccc"), "the key that was added again")
 }
 
-// TestTooLarge: what a user of Redis writes to exhaust the memory of replicas is not read. The copy in use stays, and without the
-// garbage the keys are used again.
+// TestTooLarge: garbage of a user of Redis, which would exhaust the memory of replicas, is not read. After the garbage
+// is gone, the keys can be loaded again.
 func TestTooLarge(t *testing.T) {
 	client := connect(t, testenv.Redis(t, "--proto-max-bulk-len", "512mb"))
 	store := rediskeys.New(client, "", newSecret(t))
@@ -251,9 +253,15 @@ func TestTooLarge(t *testing.T) {
 	seal := client.HGet(t.Context(), "keys", ":generation").Val()
 	const garbage = 64 << 20
 	for _, c := range []struct{ name, script, want string }{
-		{"a value", "redis.call('HSET', 'keys', 'garbage', string.rep('x', ARGV[1]))", `field "garbage" has more than 16384 bytes`},
+		{
+			"a value", "redis.call('HSET', 'keys', 'garbage', string.rep('x', ARGV[1]))",
+			`field "garbage" has more than 16384 bytes`,
+		},
 		{"a name", "redis.call('HSET', 'keys', string.rep('x', ARGV[1]), '')", `field "xxx`},
-		{"the seal", "redis.call('HSET', 'keys', ':generation', string.rep('x', ARGV[1]))", `field ":generation" has more than 16384 bytes`},
+		{
+			"the seal", "redis.call('HSET', 'keys', ':generation', string.rep('x', ARGV[1]))",
+			`field ":generation" has more than 16384 bytes`,
+		},
 		{"many records", "for i = 1, ARGV[1] / 256 do redis.call('HSET', 'keys', i, '') end", "more than 200000 records"},
 	} {
 		script := c.script + " redis.call('HSET', 'keys', ':changed', 'x') return 1"
@@ -277,12 +285,12 @@ func TestTooLarge(t *testing.T) {
 		client.Del(t.Context(), "keys")
 		client.HSet(t.Context(), "keys", "aaaaaaaa", record, ":generation", seal)
 		if again, err := store.Load(t.Context()); err != nil || again.Generation != good.Generation {
-			t.Errorf("%s is gone: %+v, %v", c.name, again, err)
+			t.Errorf("%s was removed: %+v, %v", c.name, again, err)
 		}
 	}
 }
 
-// TestFollowTooLarge: Follow reports keys that are too large once, leaves the copy as it is, and goes on when they are gone.
+// TestFollowTooLarge: Follow reports garbage that is too large once, keeps the copy, and goes on after its removal.
 func TestFollowTooLarge(t *testing.T) {
 	client := connect(t, testenv.Redis(t))
 	store := rediskeys.New(client, "", newSecret(t))
@@ -295,18 +303,18 @@ func TestFollowTooLarge(t *testing.T) {
 	done.Go(func() { w.follow(ctx, store) })
 	defer done.Wait()
 	defer cancel()
-	testenv.Eventually(t, w.says("aaaaaaaa"), "the key")
+	testenv.Eventually(t, w.reports("aaaaaaaa"), "the key")
 	seal := client.HGet(ctx, "keys", ":generation").Val()
 	if err := client.HSet(ctx, "keys", "garbage", strings.Repeat("x", 1<<20), ":generation", "x").Err(); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, w.says("too large, was aaaaaaaa"), "word of the garbage")
+	testenv.Eventually(t, w.reports("too large, was aaaaaaaa"), "the report of the garbage")
 	client.HDel(ctx, "keys", "garbage")
 	client.HSet(ctx, "keys", ":generation", seal)
-	testenv.Eventually(t, w.says("up: aaaaaaaa"), "the key without the garbage")
+	testenv.Eventually(t, w.reports("up: aaaaaaaa"), "the key without the garbage")
 }
 
-// TestLargeRecords: a record that could not be read again is not written.
+// TestLargeRecords: a record that is too large to be read again is not written.
 func TestLargeRecords(t *testing.T) {
 	store := rediskeys.New(connect(t, testenv.Redis(t)), "", newSecret(t))
 	large := record(t, "aaaaaaaa")
@@ -325,8 +333,8 @@ func TestLargeRecords(t *testing.T) {
 	}
 }
 
-// TestAcceptKeepsVersions: a new seal is newer than all records, also when the previous seal cannot be read and the clock of another
-// machine was ahead.
+// TestAcceptKeepsVersions: a new seal is newer than all records, also if the previous seal cannot be read and the clock
+// of another machine was ahead.
 func TestAcceptKeepsVersions(t *testing.T) {
 	client := connect(t, testenv.Redis(t))
 	store := rediskeys.New(client, "", newSecret(t))
