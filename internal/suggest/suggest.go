@@ -1,3 +1,5 @@
+// Package suggest has what all messages about mistakes share: the mistake itself, a value as it was written, the words
+// that are allowed, and the word that was meant by one that is misspelt.
 package suggest
 
 import (
@@ -8,10 +10,10 @@ import (
 	"unicode"
 )
 
-// maxQuoted is how many characters of a value a message repeats.
+// maxQuoted is how much of a value a message repeats.
 const maxQuoted = 60
 
-// Quoted returns a text as messages repeat it: in backquotes, printable, and cut after 60 characters.
+// Quoted is a text as messages repeat it: in backquotes, printable, and not too long.
 func Quoted(text string) string {
 	runes := []rune(text)
 	cut := ""
@@ -29,10 +31,10 @@ func Quoted(text string) string {
 	return "`" + string(runes) + cut + "`"
 }
 
-// OneOf returns words as a sentence lists them: "`a`, `b` or `c`".
+// OneOf lists words as a sentence does: "`a`, `b` or `c`".
 func OneOf(words []string) string { return List(words, " or ") }
 
-// List quotes words and joins them with ", ". The last word is joined with last.
+// List quotes words and puts ", " between them, or last before the last one.
 func List(words []string, last string) string {
 	var list string
 	for i, word := range words {
@@ -48,7 +50,7 @@ func List(words []string, last string) string {
 	return list
 }
 
-// Value returns values[i] for a text that is words[i], or an error that names the words.
+// Value returns the value of the word that a text is, or an error that names the words. values[i] is that of words[i].
 func Value[T any](text []byte, words []string, values ...T) (T, error) {
 	if i := slices.Index(words, string(text)); i >= 0 {
 		return values[i], nil
@@ -56,7 +58,7 @@ func Value[T any](text []byte, words []string, values ...T) (T, error) {
 	return *new(T), errors.New("want " + OneOf(words))
 }
 
-// DidYouMean returns a hint with the closest word, "" if no word is close.
+// DidYouMean returns a hint that names the word closest to what was written, "" when none is close.
 func DidYouMean(written string, words []string) string {
 	if word := Closest(written, words); word != "" {
 		return "did you mean `" + word + "`?"
@@ -64,39 +66,38 @@ func DidYouMean(written string, words []string) string {
 	return ""
 }
 
-// Closest returns the word that was most likely meant, "" for none. It is a word that differs in case, hyphens or
-// underscores only, the only word that begins with the written text, or a word a few typing mistakes away.
+// Closest returns the word that was most likely meant: one that differs in case, hyphens or underscores only, the only
+// one that begins with what was written, or the one a few typing mistakes away. It returns "" when there is none.
 func Closest(written string, words []string) string {
 	w := bare(written)
 	if w == "" || len(w) > 64 {
 		return ""
 	}
 	best, bestDistance := "", 1+len(w)/3
-	var completions []string
+	var begun []string
 	for _, word := range words {
 		if d := Distance(w, bare(word)); d < bestDistance {
 			best, bestDistance = word, d
 		}
 		if strings.HasPrefix(bare(word), w) {
-			completions = append(completions, word)
+			begun = append(begun, word)
 		}
 	}
 	switch {
-	case best == "" && len(completions) == 1:
-		return completions[0]
-	case bestDistance > 1 && len(completions) > 1:
-		return "" // sliding_window begins two words
+	case best == "" && len(begun) == 1:
+		return begun[0]
+	case bestDistance > 1 && len(begun) > 1:
+		return "" // sliding_window could be two things
 	}
 	return best
 }
 
-// bare returns a word in lower case without separators: requestsPerUnit, requests-per-unit and requests_per_unit are
-// the same word.
+// bare is a word without what people vary: requestsPerUnit, requests-per-unit and requests_per_unit are the same.
 func bare(word string) string {
 	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(word))
 }
 
-// Distance returns the number of edits from a to b: a letter inserted, deleted, changed, or swapped with the next.
+// Distance is how many letters have to be typed, deleted, changed or swapped with the next to get from a to b.
 func Distance(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	var before []int
@@ -122,7 +123,7 @@ func Distance(a, b string) int {
 	return above[len(y)]
 }
 
-// Counted returns a number with its noun: "1 line", "2 lines".
+// Counted says how many there are of something: "1 line", "2 lines".
 func Counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

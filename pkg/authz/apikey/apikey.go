@@ -1,5 +1,3 @@
-// Package apikey makes and checks API keys. A key is shown once, when it is made; what is kept of it is an HMAC under a secret
-// of the service, so that neither a copy of the key file nor one of Redis lets anybody in.
 package apikey
 
 import (
@@ -12,9 +10,9 @@ import (
 	"strings"
 )
 
-// A key is ea_<id>_<secret><checksum>, all of them in base 62: the public id by which it is found and named in logs, 190 bits
-// that only its owner knows, and the CRC-32 of all that stands before it. By the last one typing mistakes are told from keys
-// without looking anything up, and scanners for leaked secrets find no false ones.
+// A key is ea_<id>_<secret><checksum>, each part in base 62. The id is public: it finds the key and names it in logs.
+// The secret has 190 random bits. The checksum is the CRC-32 of all that precedes it. It rejects typos without a
+// lookup, and spares scanners for leaked secrets false alarms.
 const (
 	prefix         = "ea_"
 	idLength       = 8
@@ -28,32 +26,32 @@ const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 // NewID returns a random id.
 func NewID() string { return random(idLength) }
 
-// NewKey returns a new key with this id, as its owner is given it.
+// NewKey returns a new key with this id, in the form that its owner receives.
 func NewKey(id string) (string, error) {
 	if !isID(id) {
-		return "", fmt.Errorf("%q is no id: want %d letters or digits", id, idLength)
+		return "", fmt.Errorf("%q is not an id: want %d letters or digits", id, idLength)
 	}
 	body := prefix + id + "_" + random(secretLength)
 	return body + checksum(body), nil
 }
 
-// CheckWeak returns an error if a text cannot be a weak key. Weak keys are texts of somebody's choice, for trying
-// things out: they must not look like keys of ours, and be such that every client can send them.
+// CheckWeak returns an error if a text cannot be a weak key. The operator chooses weak keys, for tests. They must not
+// look like keys of NewKey, and every client must be able to send them.
 func CheckWeak(key string) error {
 	switch {
 	case key == "":
-		return errors.New("a key is not empty")
+		return errors.New("a key cannot be empty")
 	case len(key) > maxKey:
 		return fmt.Errorf("a key has at most %d characters", maxKey)
 	case strings.HasPrefix(key, prefix):
-		return fmt.Errorf("a key of your own does not begin with %s", prefix)
+		return fmt.Errorf("a key that you choose cannot begin with %s", prefix)
 	case strings.Trim(key, visible) != "":
-		return errors.New("a key has visible ASCII characters only, and no comma")
+		return errors.New("a key can have only visible ASCII characters, and no comma")
 	}
 	return nil
 }
 
-// visible are the visible characters of ASCII but for the comma, with which proxies join headers of the same name.
+// visible are the visible characters of ASCII without the comma: proxies join headers of the same name with commas.
 const visible = base62 + "!\"#$%&'()*+-./:;<=>?@[\\]^_`{|}~"
 
 // Mask hides the secrets of all keys in a text. Their prefixes and ids stay.
@@ -67,13 +65,13 @@ func Mask(text string) string {
 	})
 }
 
-// IsKey reports whether a text is a key that NewKey can have made, by its form and checksum.
+// IsKey reports whether a text has the form and the checksum of a key of NewKey.
 func IsKey(text string) bool {
 	_, ok := publicID(text)
 	return ok
 }
 
-// publicID returns the id of a key. ok is false when the text is no key, by its form or its checksum.
+// publicID returns the id of a key. ok is false if the text has not the form or the checksum of a key.
 func publicID(key string) (id string, ok bool) {
 	if len(key) != keyLength || !strings.HasPrefix(key, prefix) || key[len(prefix)+idLength] != '_' {
 		return "", false

@@ -54,7 +54,7 @@ func TestKeysHaveTheirForm(t *testing.T) {
 	}
 }
 
-// TestEveryTypoIsFound: a change of any character, and a swap of any two neighbours, is no key.
+// TestEveryTypoIsFound: a key with a changed character, or with two neighbours swapped, does not pass.
 func TestEveryTypoIsFound(t *testing.T) {
 	secret := newSecret(t, pepper, "")
 	key, id := newKey(t)
@@ -83,7 +83,7 @@ func TestEveryTypoIsFound(t *testing.T) {
 	check(strings.ToLower(key))
 }
 
-func TestSecretsThatAreNone(t *testing.T) {
+func TestInvalidSecrets(t *testing.T) {
 	for _, c := range []struct{ current, previous, want string }{
 		{"", "", "the server secret has 0 bytes: want 16 or more"},
 		{"canary-short", "", "the server secret has 12 bytes: want 16 or more"},
@@ -95,7 +95,8 @@ func TestSecretsThatAreNone(t *testing.T) {
 			t.Errorf("NewSecret(%q, %q): %v, want %s", c.current, c.previous, err, c.want)
 		}
 	}
-	if text := fmt.Sprintf("%v %s", newSecret(t, pepper, otherPepper), newSecret(t, pepper, "")); strings.Contains(text, "test") {
+	text := fmt.Sprintf("%v %s", newSecret(t, pepper, otherPepper), newSecret(t, pepper, ""))
+	if strings.Contains(text, "test") {
 		t.Errorf("a secret prints as %s", text)
 	}
 	if fresh := apikey.NewServerSecret(); len(fresh) != 44 {
@@ -119,7 +120,7 @@ func TestHashesReadBack(t *testing.T) {
 	}
 }
 
-func TestWeakKeysThatAreNone(t *testing.T) {
+func TestInvalidWeakKeys(t *testing.T) {
 	for _, key := range []string{"", "ea_demo", "a b", "a,b", "a\nb", "é", strings.Repeat("x", 257)} {
 		if apikey.CheckWeak(key) == nil {
 			t.Errorf("%q can be a weak key", key)
@@ -130,7 +131,7 @@ func TestWeakKeysThatAreNone(t *testing.T) {
 	}
 }
 
-// records makes that many keys as an operator has them: with an owner and labels of their own, and one of a few plans.
+// records makes keys such as operators have: each has its own owner and labels, and one of a few plans.
 func records(t testing.TB, secret *apikey.Secret, count int) (records []apikey.Record, keys []string) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))

@@ -8,7 +8,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
-// TestMemoryOfAKey: 100,000 keys with owners and labels of their own take at most 400 bytes each.
+// TestMemoryOfAKey: 100,000 keys, each with its own owner and labels, take at most 400 bytes each.
 func TestMemoryOfAKey(t *testing.T) {
 	const count = 100_000
 	source := new(apikey.Source)

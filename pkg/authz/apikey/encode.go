@@ -25,9 +25,9 @@ func (r Record) Encode() ([]byte, error) {
 	return json.Marshal(r)
 }
 
-// Decode reads and checks what Encode wrote. A record in the store under an id has that id and no other; id is "" for
-// a store without ids. Unknown fields are errors, because they may restrict the key in a way that this version does
-// not know. The error never holds a key or a hash; Record.ID may be set in spite of it.
+// Decode reads and checks the output of Encode. id is the id under which the store has the record, "" for a store
+// without ids; a record with another id is an error. So is an unknown field, because it may restrict the key in a way
+// that this version does not know. The error never holds a key or a hash. Record.ID may be set beside an error.
 func Decode(id string, data []byte) (Record, error) { return new(Decoder).Decode(id, data) }
 
 // Decoder decodes many records with less work than Decode. The zero value is ready for use.
@@ -36,7 +36,7 @@ type Decoder struct {
 	json *json.Decoder // reads text; nil at first and after an error
 }
 
-// Decode is the function Decode.
+// Decode does the same as the function Decode.
 func (d *Decoder) Decode(id string, data []byte) (Record, error) {
 	d.text.Reset(data)
 	if d.json == nil {
@@ -46,7 +46,7 @@ func (d *Decoder) Decode(id string, data []byte) (Record, error) {
 	var r Record
 	if err := d.json.Decode(&r); err != nil {
 		d.json = nil
-		var named struct{ ID string } // the error may stand before the id
+		var named struct{ ID string } // the error may be before the id
 		_ = json.Unmarshal(data, &named)
 		return Record{ID: named.ID}, fmt.Errorf("not readable: %w", withoutText(err))
 	}
@@ -66,8 +66,8 @@ func (d *Decoder) Decode(id string, data []byte) (Record, error) {
 	return r, nil
 }
 
-// checkJSON returns an error if data, which is the JSON of a record with so many labels, can be read in more than one
-// way. encoding/json takes `Disabled` for `disabled`, and of two fields with the same name the last.
+// checkJSON returns an error if data, the JSON of a record with so many labels, can be read in more than one way.
+// encoding/json accepts `Disabled` for `disabled`, and takes the last of two fields with the same name.
 func checkJSON(data []byte, labels int) error {
 	if !utf8.Valid(data) {
 		return errors.New("not UTF-8")
@@ -95,20 +95,20 @@ func checkJSON(data []byte, labels int) error {
 			case len(bytes.Trim(name, "abcdefghijklmnopqrstuvwxyz_")) > 0:
 				return fmt.Errorf("unknown field `%s`", name)
 			case slices.ContainsFunc(seen[depth], func(other []byte) bool { return bytes.Equal(other, name) }):
-				return fmt.Errorf("the field `%s` is there twice", name)
+				return fmt.Errorf("the field `%s` appears twice", name)
 			default:
 				seen[depth] = append(seen[depth], name)
-				inLabels = string(name) == "labels" // there is none in an object in a record
+				inLabels = string(name) == "labels" // no nested object has a field of this name
 			}
 		}
 	}
 	if labels != 0 {
-		return errors.New("a label is there twice")
+		return errors.New("a label appears twice")
 	}
 	return nil
 }
 
-// withoutText is an error of the decoder without the values that it may repeat. It names the field, if that is known.
+// withoutText returns an error of the decoder without the values that it may repeat. It names the field if known.
 func withoutText(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		if wrong.Field == "" {
@@ -128,7 +128,7 @@ func withoutText(err error) error {
 	return err
 }
 
-// wanted says which JSON a type of a field of a record is read from.
+// wanted names the JSON that a field of this type is read from.
 func wanted(t reflect.Type) string {
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
 		return "a text"

@@ -10,7 +10,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
-// FuzzCheck: nothing but the keys that were given out passes, and nothing makes Check panic or fail in another way.
+// FuzzCheck: only the issued keys pass. No text makes Check panic or return another error than ErrInvalid.
 func FuzzCheck(f *testing.F) {
 	secret := newSecret(f, pepper, otherPepper)
 	set, given := records(f, secret, 3)
@@ -22,7 +22,9 @@ func FuzzCheck(f *testing.F) {
 		f.Add(key[:len(key)-1])
 		f.Add(strings.ToUpper(key))
 	}
-	for _, text := range []string{"", "ea_", "ea_aaaaaaaa_", "ea_" + strings.Repeat("a", 47), "\x00", strings.Repeat("é", 30), set[0].Hash.String()} {
+	for _, text := range []string{
+		"", "ea_", "ea_aaaaaaaa_", "ea_" + strings.Repeat("a", 47), "\x00", strings.Repeat("é", 30), set[0].Hash.String(),
+	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, key string) {
@@ -39,7 +41,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// FuzzDecode: no content of Redis makes Decode panic, and what it takes can be written and read again.
+// FuzzDecode: no content of Redis makes Decode panic. Each record that it returns can be encoded and decoded again.
 func FuzzDecode(f *testing.F) {
 	set, _ := records(f, newSecret(f, pepper, ""), 1)
 	data, err := set[0].Encode()

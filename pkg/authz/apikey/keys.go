@@ -6,16 +6,16 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 )
 
-// maxKey is the longest text that is looked at: a client may send anything.
+// maxKey is the longest text that Check hashes. A client may send a longer one.
 const maxKey = 256
 
-// Config says what keys are checked with.
+// Config are the settings of Keys.
 type Config struct {
 	// Secret is the server secret. Required.
 	Secret *Secret
-	// Sources hold the keys. Where two have a key with the same id, that of the first counts. They may be filled later.
+	// Sources hold the keys. If two have a key with the same id, the first source counts. They may be filled later.
 	Sources []*Source
-	// Now tells the time. Default: time.Now.
+	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 }
 
@@ -30,19 +30,19 @@ func New(cfg Config) *Keys {
 	return &Keys{cfg}
 }
 
-// Check returns the identity of a key, of which nothing must be changed. Its error is authz.ErrInvalid; ErrUnavailable
-// instead while a source that may have the key has ended; or, only for the right key, ErrDisabled, ErrNotYet or
-// ErrExpired.
+// Check returns the identity of a key. The caller must not change it. The error is authz.ErrInvalid, or ErrUnavailable
+// if the key is unknown and a source has ended. Only the right key gets ErrDisabled, ErrNotYet or ErrExpired.
 //
-// A key with a wrong secret takes the same way as one with an unknown id: all sources are looked at, and two hashes compared. A weak
-// key is looked up by its hash, which takes the server secret to make, so the time of that says nothing about the keys that exist.
+// A wrong secret takes the same work as an unknown id: Check looks into all sources and compares two hashes. So the
+// time of an answer does not show which ids exist. A weak key is found by its hash, which nothing outside the service
+// can compute, so the time of that lookup shows nothing either.
 func (k *Keys) Check(key string) (authz.Identity, error) {
 	id, strong := publicID(key)
-	if !strong && (len(key) > maxKey || CheckWeak(key) != nil) { // a mistyped key of NewKey, or a text that no key can be
+	if !strong && (len(key) > maxKey || CheckWeak(key) != nil) { // a typo, or a text that no key can be
 		return authz.Identity{}, authz.ErrInvalid
 	}
 	candidates := k.cfg.Secret.candidates(key)
-	none := entry{} // its hashes are those of no key
+	none := entry{} // no key has its hashes
 	found := &none
 	now := k.cfg.Now()
 	unknown := authz.ErrInvalid

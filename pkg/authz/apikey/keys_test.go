@@ -14,16 +14,18 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// checker has one source of records, and the time of the tests.
+// checker returns Keys with one source of records and the time of the tests.
 func checker(secret *apikey.Secret, records ...apikey.Record) *apikey.Keys {
 	source := new(apikey.Source)
 	source.Replace(records)
-	return apikey.New(apikey.Config{Secret: secret, Sources: []*apikey.Source{source}, Now: func() time.Time { return now }})
+	return apikey.New(apikey.Config{
+		Secret: secret, Sources: []*apikey.Source{source}, Now: func() time.Time { return now },
+	})
 }
 
 func TestCheck(t *testing.T) {
 	secret, former := newSecret(t, pepper, otherPepper), newSecret(t, otherPepper, "")
-	stranger := newSecret(t, "a secret of somebody else", "")
+	foreign := newSecret(t, "the secret of another service", "")
 	key, id := newKey(t)
 	older, err := apikey.NewKey(id)
 	if err != nil {
@@ -41,9 +43,9 @@ func TestCheck(t *testing.T) {
 	}{
 		{"a valid key", apikey.Record{Hash: secret.Hash(key)}, key, nil},
 		{"one made with the previous server secret", apikey.Record{Hash: former.Hash(key)}, key, nil},
-		{"one made with a server secret that is gone", apikey.Record{Hash: stranger.Hash(key)}, key, authz.ErrInvalid},
+		{"one made with an unknown server secret", apikey.Record{Hash: foreign.Hash(key)}, key, authz.ErrInvalid},
 		{"a wrong secret with the right id", apikey.Record{Hash: secret.Hash(key)}, older, authz.ErrInvalid},
-		{"an id that nobody has", apikey.Record{Hash: secret.Hash(key)}, other, authz.ErrInvalid},
+		{"an unknown id", apikey.Record{Hash: secret.Hash(key)}, other, authz.ErrInvalid},
 		{"a wrong checksum", apikey.Record{Hash: secret.Hash(key)}, key[:49] + "?", authz.ErrInvalid},
 		{"nothing", apikey.Record{Hash: secret.Hash(key)}, "", authz.ErrInvalid},
 		{"disabled", apikey.Record{Hash: secret.Hash(key), Disabled: true}, key, authz.ErrDisabled},
@@ -82,12 +84,13 @@ func TestIdentity(t *testing.T) {
 	key, id := newKey(t)
 	limit := ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Minute}
 	record := apikey.Record{
-		ID: id, Hash: secret.Hash(key), Owner: "alice", Plan: "pro", Labels: map[string]string{"team": "a", "region": "eu"},
-		Scopes: []string{"read", "write"}, Limit: &limit,
+		ID: id, Hash: secret.Hash(key), Owner: "alice", Plan: "pro",
+		Labels: map[string]string{"team": "a", "region": "eu"}, Scopes: []string{"read", "write"}, Limit: &limit,
 	}
 	who, err := checker(secret, record).Check(key)
 	want := authz.Identity{
-		Method: "api_key", Owner: "alice", Plan: "pro", KeyID: id, Labels: record.Labels, Scopes: record.Scopes, Limit: &limit,
+		Method: "api_key", Owner: "alice", Plan: "pro", KeyID: id,
+		Labels: record.Labels, Scopes: record.Scopes, Limit: &limit,
 	}
 	if diff := cmp.Diff(want, who); diff != "" || err != nil {
 		t.Error(err, diff)
@@ -110,7 +113,7 @@ func TestWeakKeys(t *testing.T) {
 		{"off", "", authz.ErrDisabled},
 		{"Demo", "", authz.ErrInvalid},
 		{"demo ", "", authz.ErrInvalid},
-		{"old", "", authz.ErrInvalid}, // an id is no key
+		{"old", "", authz.ErrInvalid}, // an id is not a key
 	} {
 		if who, err := keys.Check(c.key); !errors.Is(err, c.want) || who.Owner != c.owner {
 			t.Errorf("Check(%q) = %q, %v; want %q, %v", c.key, who.Owner, err, c.owner, c.want)
@@ -118,11 +121,12 @@ func TestWeakKeys(t *testing.T) {
 	}
 }
 
-// A record that is not marked as weak lets nobody in with a key that has not our form.
+// TestOnlyWeakRecordsTakeWeakKeys: a record that is not marked as weak admits no key of another form.
 func TestOnlyWeakRecordsTakeWeakKeys(t *testing.T) {
 	secret := newSecret(t, pepper, "")
 	_, id := newKey(t)
-	if _, err := checker(secret, apikey.Record{ID: id, Hash: secret.Hash("demo"), Owner: "demo"}).Check("demo"); !errors.Is(err, authz.ErrInvalid) {
+	keys := checker(secret, apikey.Record{ID: id, Hash: secret.Hash("demo"), Owner: "demo"})
+	if _, err := keys.Check("demo"); !errors.Is(err, authz.ErrInvalid) {
 		t.Error(err)
 	}
 }
@@ -138,7 +142,7 @@ func TestTheFirstSourceWins(t *testing.T) {
 	}
 	record := apikey.Record{ID: id, Hash: secret.Hash(key), Owner: "second"}
 	if owner() != "" {
-		t.Error("sources that nobody has filled let a key pass")
+		t.Error("empty sources admit a key")
 	}
 	second.Replace([]apikey.Record{record})
 	if owner() != "second" {
@@ -162,13 +166,15 @@ func TestTheFirstSourceWins(t *testing.T) {
 	}
 }
 
-// TestReplaceUnderTraffic: while the keys are replaced, one that is in all of them always passes, and one in none never does.
+// TestReplaceUnderTraffic: while the keys are replaced, a key that is in all sets always passes, and one in none never.
 func TestReplaceUnderTraffic(t *testing.T) {
 	secret := newSecret(t, pepper, "")
 	set, given := records(t, secret, 20)
-	stranger, _ := newKey(t)
+	unknown, _ := newKey(t)
 	source := new(apikey.Source)
-	keys := apikey.New(apikey.Config{Secret: secret, Sources: []*apikey.Source{source}, Now: func() time.Time { return now }})
+	keys := apikey.New(apikey.Config{
+		Secret: secret, Sources: []*apikey.Source{source}, Now: func() time.Time { return now },
+	})
 	source.Replace(set)
 	var traffic sync.WaitGroup
 	for range 4 {
@@ -177,8 +183,8 @@ func TestReplaceUnderTraffic(t *testing.T) {
 				if who, err := keys.Check(given[0]); err != nil || who.Owner != "customer-0" {
 					t.Errorf("the key that stays: %v, %v", who.Owner, err)
 				}
-				if _, err := keys.Check(stranger); !errors.Is(err, authz.ErrInvalid) {
-					t.Errorf("the key that nobody has: %v", err)
+				if _, err := keys.Check(unknown); !errors.Is(err, authz.ErrInvalid) {
+					t.Errorf("the unknown key: %v", err)
 				}
 			}
 		})
@@ -198,8 +204,11 @@ func TestStats(t *testing.T) {
 		{ID: "aaaaaaa3", Hash: hash, Expires: now},
 		{ID: "aaaaaaa4", Hash: hash, Disabled: true},
 		{ID: "aaaaaaa5", Hash: hash, NotBefore: now.Add(time.Hour)},
-		{ID: "aaaaaaa6", Hash: newSecret(t, otherPepper, "").Hash("x"), Previous: &apikey.Previous{Hash: hash, ValidUntil: now.Add(1)}},
-		{ID: "aaaaaaa7", Hash: newSecret(t, "one that nobody knows", "").Hash("x")},
+		{
+			ID: "aaaaaaa6", Hash: newSecret(t, otherPepper, "").Hash("x"),
+			Previous: &apikey.Previous{Hash: hash, ValidUntil: now.Add(1)},
+		},
+		{ID: "aaaaaaa7", Hash: newSecret(t, "an unknown server secret", "").Hash("x")},
 		{ID: "demo", Hash: hash, Weak: true},
 	}
 	want := apikey.Stats{Keys: 8, Weak: 1, Expiring: 1, Foreign: 1, Outdated: 1}

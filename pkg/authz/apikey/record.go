@@ -16,12 +16,12 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// Record is all that is kept of a key. Its JSON stands in key files and in Redis; its YAML is imported.
+// Record is the stored form of a key. Key files and Redis hold its JSON; `extauthz keys import` reads its YAML.
 type Record struct {
-	// ID is the public part of the key. A weak key has a name that the operator chooses.
+	// ID is the public part of the key. For a weak key, the operator chooses it.
 	ID   string `json:"id,omitempty" yaml:"id"`
 	Hash Hash   `json:"hash" yaml:"hash" secret:"true"`
-	// Owner is whose key it is. Required.
+	// Owner names the owner of the key. Required.
 	Owner string `json:"owner" yaml:"owner"`
 	// Plan is what the owner pays for, "" for none.
 	Plan   string            `json:"plan,omitempty" yaml:"plan"`
@@ -30,30 +30,30 @@ type Record struct {
 	// The key is valid from NotBefore on and until before Expires. The zero time is no bound.
 	NotBefore time.Time `json:"not_before,omitzero" yaml:"not_before"`
 	Expires   time.Time `json:"expires,omitzero" yaml:"expires"`
-	// Created is when the key was made, zero when that is not known.
+	// Created is when the key was made, zero if unknown.
 	Created  time.Time `json:"created,omitzero" yaml:"created"`
 	Disabled bool      `json:"disabled,omitempty" yaml:"disabled"`
-	// Weak says that the operator chose the key: it is not random, and has neither id nor checksum.
+	// Weak marks a key that the operator chose: it is not random, and has neither id nor checksum.
 	Weak bool `json:"weak,omitempty" yaml:"weak"`
-	// Limit is the key's own; nil for none.
+	// Limit is the limit of this key; nil for none.
 	Limit *ratelimit.LimitSpec `json:"limit,omitempty" yaml:"limit" example:"{unit: minute, requests_per_unit: 100}"`
 	// Previous is the key with the same id before this one, which stays valid for a while; nil for none.
 	Previous *Previous `json:"previous,omitempty" yaml:"previous" example:"{hash: hmac-sha256:..., valid_until: 2026-12-31}"`
-	// Version is larger after each change than all before it, which tells a changed record from an old one.
+	// Version grows with each change. It distinguishes a changed record from an older one.
 	Version int64 `json:"version,omitempty"`
 }
 
-// Previous is a hash that has been replaced.
+// Previous is a replaced hash.
 type Previous struct {
 	Hash Hash `json:"hash" yaml:"hash" secret:"true"`
-	// ValidUntil is when the key it belongs to ends.
+	// ValidUntil is when the key of this hash ends.
 	ValidUntil time.Time `json:"valid_until" yaml:"valid_until"`
 }
 
 // maxVersion is larger than the time of any change, and leaves room for later versions.
 const maxVersion = math.MaxInt64 / 2
 
-// maxText is how long a text of a record may be: an owner goes into headers and keys of buckets.
+// maxText is the longest text of a record in bytes: an owner is part of headers and of bucket keys.
 const maxText = 256
 
 // checkText returns an error if a text cannot be an owner, a plan, or the name or value of a label.
@@ -81,7 +81,7 @@ func (r Record) Err() error {
 	return fmt.Errorf("%s (%s)", mistakes[0].Message, strings.Join(mistakes[0].Hints, "; "))
 }
 
-// Check returns all that is wrong with a record, in the names of its JSON. No message shows a key or a hash.
+// Check returns all mistakes of a record, with the names of its JSON. No message shows a key or a hash.
 func (r Record) Check() []ratelimit.Mistake {
 	var c checks
 	c.id(r)
@@ -93,7 +93,7 @@ func (r Record) Check() []ratelimit.Mistake {
 		c.when(p.Hash.IsZero(), "previous.hash", "`previous` without `hash`",
 			"add the hash that the key had before, or delete `previous`")
 		c.when(p.ValidUntil.IsZero(), "previous.valid_until", "`previous` without `valid_until`",
-			"add until when the key before this one is valid, or delete `previous`")
+			"add the time until which the previous key is valid, or delete `previous`")
 	}
 	if r.Limit != nil {
 		c.limit(*r.Limit)
@@ -129,7 +129,7 @@ func (c *checks) id(r Record) {
 	default:
 		return
 	}
-	c.add("id", "`id` cannot be "+suggest.Quoted(r.ID), want, "a key of your own choice needs `weak: true`")
+	c.add("id", "`id` cannot be "+suggest.Quoted(r.ID), want, "a key that you choose yourself needs `weak: true`")
 }
 
 func (c *checks) texts(r Record) {
@@ -139,7 +139,7 @@ func (c *checks) texts(r Record) {
 		}
 	}
 	if r.Owner == "" {
-		c.add("owner", "an API key without `owner`", "add `owner: <whose it is>`")
+		c.add("owner", "an API key without `owner`", "add `owner: <name of the owner>`")
 	} else {
 		text("owner", "owner", r.Owner)
 	}
@@ -162,7 +162,7 @@ func (c *checks) texts(r Record) {
 	}
 }
 
-// limit checks a limit of a key's own. Without an algorithm, it must do for all of them.
+// limit checks the limit of a key. Without an algorithm, it must be valid for all of them.
 func (c *checks) limit(l ratelimit.LimitSpec) {
 	if l.Unit == descriptors.UnknownUnit {
 		c.add("limit.unit", "a limit without `unit`", "add `unit: second` (or minute, hour, day, week, month, year)")
@@ -179,7 +179,7 @@ func (c *checks) limit(l ratelimit.LimitSpec) {
 	}
 }
 
-// State says in a word what a record is good for at a time: valid, disabled, expired, or not_yet.
+// State returns the state of a record at a time: valid, disabled, expired, or not_yet.
 func (r Record) State(now time.Time) string {
 	switch {
 	case r.Disabled:

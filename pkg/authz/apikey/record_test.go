@@ -18,12 +18,18 @@ func TestRecordsReadBack(t *testing.T) {
 	for _, r := range []apikey.Record{
 		{ID: "aaaaaaaa", Hash: hash, Owner: "alice"},
 		{
-			ID: "aaaaaaaa", Hash: hash, Owner: "alice", Plan: "pro", Labels: map[string]string{"a": "b"}, Scopes: []string{"read", "write"},
+			ID: "aaaaaaaa", Hash: hash, Owner: "alice", Plan: "pro",
+			Labels: map[string]string{"a": "b"}, Scopes: []string{"read", "write"},
 			NotBefore: now, Expires: now.Add(time.Hour), Created: now, Disabled: true,
-			Limit:    &ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Minute, Multiplier: 2, Algorithm: bucket.TokenBucket, Burst: 10},
+			Limit: &ratelimit.LimitSpec{
+				Requests: 5, Unit: descriptors.Minute, Multiplier: 2, Algorithm: bucket.TokenBucket, Burst: 10,
+			},
 			Previous: &apikey.Previous{Hash: hash, ValidUntil: now},
 		},
-		{ID: "demo", Hash: hash, Owner: "demo", Weak: true, Limit: &ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Minute}},
+		{
+			ID: "demo", Hash: hash, Owner: "demo", Weak: true,
+			Limit: &ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Minute},
+		},
 	} {
 		data, err := r.Encode()
 		if err != nil {
@@ -36,7 +42,7 @@ func TestRecordsReadBack(t *testing.T) {
 	}
 }
 
-// TestDecodeRefuses: what is in Redis may be anything, and messages never hold values of it.
+// TestDecodeRefuses: Redis may hold any content. Messages never show its values.
 func TestDecodeRefuses(t *testing.T) {
 	hash := newSecret(t, pepper, "").Hash("x").String()
 	for _, c := range []struct{ data, want string }{
@@ -52,26 +58,44 @@ func TestDecodeRefuses(t *testing.T) {
 		{`{"hash":"canary","owner":"a"}`, "want hmac-sha256:"},
 		{`{"hash":{"canary":1},"owner":"a"}`, "not readable: hash: want a text"},
 		{`{"hash":"` + hash + `","owner":"a","ip":"canary"}`, `unknown field "ip"`},
-		{`{"hash":"` + hash + `","owner":"a","disabled":true,"disabled":false}`, "the field `disabled` is there twice"},
+		{`{"hash":"` + hash + `","owner":"a","disabled":true,"disabled":false}`, "the field `disabled` appears twice"},
 		{`{"hash":"` + hash + `","owner":"a","disabled":true,"Disabled":false}`, "unknown field `Disabled`"},
 		{`{"hash":"` + hash + `","owner":"a","disabled":true,"di\u017fabled" : false}`, "unknown field `di\\u017fabled`"},
-		{`{"hash":"` + hash + `","owner":"a","limit":{"unit":"day","requests_per_unit":1,"requests_per_unit":9}}`, "the field `requests_per_unit` is there twice"},
-		{`{"hash":"` + hash + `","owner":"a","labels":{"canary":"1","can\u0061ry":"2"}}`, "a label is there twice"},
+		{
+			`{"hash":"` + hash + `","owner":"a","limit":{"unit":"day","requests_per_unit":1,"requests_per_unit":9}}`,
+			"the field `requests_per_unit` appears twice",
+		},
+		{`{"hash":"` + hash + `","owner":"a","labels":{"canary":"1","can\u0061ry":"2"}}`, "a label appears twice"},
 		{`{"hash":"` + hash + `","owner":"a` + "\xff" + `"}`, "not UTF-8"},
 		{`{"hash":"` + hash + `","owner":"a","version":9223372036854775807}`, "`version` cannot be 9223372036854775807"},
 		{`{"hash":"` + hash + `","owner":"a","version":-1}`, "`version` cannot be -1"},
 		{`{"hash":"` + hash + `"}`, "an API key without `owner`"},
 		{`{"owner":"a"}`, "an API key without `hash`"},
 		{`{"hash":"` + hash + `","owner":"a","expires":"canary"}`, "not a time"},
-		{`{"hash":"` + hash + `","owner":"a","limit":{"requests_per_unit":1,"unit":"canary"}}`, "not readable: limit.unit: unknown unit: want one of second"},
-		{`{"hash":"` + hash + `","owner":"a","limit":{"unit":"day","algorithm":"canary"}}`, "not readable: limit.algorithm: unknown algorithm: want one of sliding_window"},
+		{
+			`{"hash":"` + hash + `","owner":"a","limit":{"requests_per_unit":1,"unit":"canary"}}`,
+			"not readable: limit.unit: unknown unit: want one of second",
+		},
+		{
+			`{"hash":"` + hash + `","owner":"a","limit":{"unit":"day","algorithm":"canary"}}`,
+			"not readable: limit.algorithm: unknown algorithm: want one of sliding_window",
+		},
 		{`{"hash":"` + hash + `","owner":"a","limit":{"requests_per_unit":-1,"unit":"day"}}`, "-1 requests"},
-		{`{"hash":"` + hash + `","owner":"a","previous":{"valid_until":"2026-01-01T00:00:00Z"}}`, "`previous` without `hash`"},
-		{`{"hash":"` + hash + `","owner":"a","not_before":"2026-01-02T00:00:00Z","expires":"2026-01-01T00:00:00Z"}`, "`expires` is not after `not_before`"},
+		{
+			`{"hash":"` + hash + `","owner":"a","previous":{"valid_until":"2026-01-01T00:00:00Z"}}`,
+			"`previous` without `hash`",
+		},
+		{
+			`{"hash":"` + hash + `","owner":"a","not_before":"2026-01-02T00:00:00Z","expires":"2026-01-01T00:00:00Z"}`,
+			"`expires` is not after `not_before`",
+		},
 		{`{"hash":"` + hash + `","owner":"a\u0000"}`, "without control characters"},
 		{`{"hash":"` + hash + `","owner":"a","scopes":["a b"]}`, "want one word"},
 		{`{"hash":"` + hash + `","owner":"root "}`, "`owner` cannot be `root ` (want a text without white space at its ends"},
-		{`{"hash":"` + hash + `","owner":"a","plan":"\tgold"}`, "`plan` cannot be ` gold` (want a text without white space at its ends"},
+		{
+			`{"hash":"` + hash + `","owner":"a","plan":"\tgold"}`,
+			"`plan` cannot be ` gold` (want a text without white space at its ends",
+		},
 	} {
 		_, err := apikey.Decode("aaaaaaaa", []byte(c.data))
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "canary") {
@@ -88,7 +112,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-func TestOwnLimits(t *testing.T) {
+func TestLimitsOfKeys(t *testing.T) {
 	for _, c := range []struct {
 		limit ratelimit.LimitSpec
 		want  string
@@ -98,7 +122,10 @@ func TestOwnLimits(t *testing.T) {
 		{ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Minute, Burst: 20}, ""},
 		{ratelimit.LimitSpec{Requests: 5}, "(or minute, hour, day, week, month, year)"},
 		{ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Year, Multiplier: 1000}, "cannot be counted exactly: at most 77"},
-		{ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Day, Algorithm: bucket.FixedWindow, Burst: 5}, "`burst` has no meaning for fixed_window"},
+		{
+			ratelimit.LimitSpec{Requests: 5, Unit: descriptors.Day, Algorithm: bucket.FixedWindow, Burst: 5},
+			"`burst` has no meaning for fixed_window",
+		},
 		{ratelimit.LimitSpec{Requests: 1 << 40, Unit: descriptors.Day}, "at most 4294967295"},
 	} {
 		err := apikey.Record{ID: "aaaaaaaa", Hash: newSecret(t, pepper, "").Hash("x"), Owner: "a", Limit: &c.limit}.Err()

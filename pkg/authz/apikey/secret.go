@@ -14,7 +14,7 @@ import (
 	"sync"
 )
 
-// minSecret is the least length of a server secret in bytes. One of `extauthz keys secret` has 44, for 256 random bits.
+// minSecret is the least length of a server secret in bytes. `extauthz keys secret` makes 44, for 256 random bits.
 const minSecret = 16
 
 // NewServerSecret returns a fresh server secret: 32 random bytes in base 64.
@@ -24,10 +24,10 @@ func NewServerSecret() string {
 	return base64.StdEncoding.EncodeToString(b[:])
 }
 
-// Secret is what the service knows and the store of the keys does not: the key of the HMAC that is kept of each API key. While
-// it is being replaced there are two. Use NewSecret. It is safe for concurrent use and prints as nothing.
+// Secret is the server secret: the key of the HMACs that stores keep of API keys. No store has it. While it is being
+// replaced, there are two. Use NewSecret. It is safe for concurrent use, and it never prints.
 type Secret struct {
-	// peppers holds the current one first.
+	// peppers has the current secret first.
 	peppers []*pepper
 }
 
@@ -37,13 +37,13 @@ type pepper struct {
 }
 
 // hmacs makes HMAC-SHA-256 under one key.
-type hmacs struct{ sync.Pool } // of hash.Hash, since to begin one costs as much as to use it
+type hmacs struct{ sync.Pool } // of hash.Hash: to make one costs as much as to use it
 
 func newHMACs(key []byte) *hmacs {
 	return &hmacs{sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
 }
 
-// sum is the HMAC of all parts in a row.
+// sum returns the HMAC of the concatenated parts.
 func (h *hmacs) sum(parts ...[]byte) (d digest) {
 	mac := h.Get().(hash.Hash)
 	mac.Reset()
@@ -55,23 +55,25 @@ func (h *hmacs) sum(parts ...[]byte) (d digest) {
 	return d
 }
 
-// fingerprint names the server secret that a hash was made with, so that a hash of another one is told from a wrong key.
+// fingerprint names the server secret of a hash. It distinguishes a hash of another secret from one of a wrong key.
 type fingerprint [4]byte
 
 // NewSecret returns the current secret with the previous one, "" for none. The error never holds a secret.
 func NewSecret(current, previous string) (*Secret, error) {
 	s := new(Secret)
-	for _, p := range []struct{ name, text string }{{"the server secret", current}, {"the previous server secret", previous}} {
+	for _, p := range []struct{ name, text string }{
+		{"the server secret", current}, {"the previous server secret", previous},
+	} {
 		switch {
 		case p.text == "" && len(s.peppers) > 0:
 		case len(p.text) < minSecret:
 			return nil, fmt.Errorf("%s has %d bytes: want %d or more", p.name, len(p.text), minSecret)
 		default:
-			made, err := newPepper(p.text)
+			pepper, err := newPepper(p.text)
 			if err != nil {
 				return nil, err
 			}
-			s.peppers = append(s.peppers, made)
+			s.peppers = append(s.peppers, pepper)
 		}
 	}
 	if len(s.peppers) == 2 && s.peppers[0].fingerprint == s.peppers[1].fingerprint {
@@ -98,15 +100,15 @@ func (p *pepper) digest(text string) digest { return p.macs.sum([]byte(text)) }
 
 type digest [sha256.Size]byte
 
-// Hash is what is kept of a key: its HMAC, and the name of the server secret it was made with. The zero value is that of no key.
+// Hash is the HMAC of a key, with the name of the server secret that made it. No key has the zero value.
 type Hash struct {
-	made   fingerprint
+	secret fingerprint
 	digest digest
 }
 
-// Hash returns what is to be kept of a key, by the current secret.
+// Hash returns the hash of a key under the current secret.
 func (s *Secret) Hash(key string) Hash {
-	return Hash{made: s.peppers[0].fingerprint, digest: s.peppers[0].digest(key)}
+	return Hash{secret: s.peppers[0].fingerprint, digest: s.peppers[0].digest(key)}
 }
 
 // candidates are the hashes that a key would have: one for each server secret.
@@ -117,34 +119,35 @@ type candidates struct {
 
 func (s *Secret) candidates(key string) (c candidates) {
 	for _, p := range s.peppers {
-		c.hashes[c.count] = Hash{made: p.fingerprint, digest: p.digest(key)}
+		c.hashes[c.count] = Hash{secret: p.fingerprint, digest: p.digest(key)}
 		c.count++
 	}
 	return c
 }
 
-// match reports whether the key has this hash. It takes the same time for all hashes, also for that of no key.
+// match reports whether the key has this hash. It takes the same time for all hashes, also for the zero value.
 func (c *candidates) match(h *Hash) bool {
 	candidate := &c.hashes[0]
-	if c.count > 1 && c.hashes[1].made == h.made { // which secret made a hash is no secret
+	if c.count > 1 && c.hashes[1].secret == h.secret { // fingerprints are public
 		candidate = &c.hashes[1]
 	}
-	return hmac.Equal(candidate.digest[:], h.digest[:]) && candidate.made == h.made
+	return hmac.Equal(candidate.digest[:], h.digest[:]) && candidate.secret == h.secret
 }
 
-// algorithm stands in front of each hash.
+// algorithm begins the text of each hash.
 const algorithm = "hmac-sha256"
 
-// String returns the hash as it is kept: hmac-sha256:<name of the server secret>:<base 64>.
+// String returns the hash as stores keep it: hmac-sha256:<fingerprint of the server secret>:<base 64>.
 func (h Hash) String() string {
-	return algorithm + ":" + hex.EncodeToString(h.made[:]) + ":" + base64.RawURLEncoding.EncodeToString(h.digest[:])
+	return algorithm + ":" + hex.EncodeToString(h.secret[:]) + ":" + base64.RawURLEncoding.EncodeToString(h.digest[:])
 }
 
-// IsZero reports whether it is the hash of no key.
+// IsZero reports whether h is the zero value, which is the hash of no key.
 func (h Hash) IsZero() bool { return h == Hash{} }
 
-// errHash never holds the text, which may be a key that somebody put in the wrong place.
-var errHash = errors.New("want hmac-sha256:<8 hex digits>:<43 characters>, as `extauthz keys create` writes it; a key itself is never kept")
+// errHash never holds the text, which may be a key in the wrong place.
+var errHash = errors.New("want hmac-sha256:<8 hex digits>:<43 characters>, as `extauthz keys create` writes it; " +
+	"a key itself is never kept")
 
 // MarshalText is String.
 func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
@@ -152,14 +155,14 @@ func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 // UnmarshalText reads what String returns. The error never holds the text.
 func (h *Hash) UnmarshalText(text []byte) error {
 	parts := strings.Split(string(text), ":")
-	if len(parts) != 3 || parts[0] != algorithm || len(parts[1]) != hex.EncodedLen(len(h.made)) {
+	if len(parts) != 3 || parts[0] != algorithm || len(parts[1]) != hex.EncodedLen(len(h.secret)) {
 		return errHash
 	}
-	made, err := hex.DecodeString(parts[1])
+	secret, err := hex.DecodeString(parts[1])
 	sum, wrong := base64.RawURLEncoding.Strict().DecodeString(parts[2])
 	if err != nil || wrong != nil || len(sum) != len(h.digest) {
 		return errHash
 	}
-	*h = Hash{fingerprint(made), digest(sum)}
+	*h = Hash{fingerprint(secret), digest(sum)}
 	return nil
 }

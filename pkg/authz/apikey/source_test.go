@@ -11,7 +11,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
-// TestSourcesEnd: from its end on, keys that only that source may have cannot be checked; those of other sources can.
+// TestSourcesEnd: after the end of a source, its keys and unknown keys are unavailable; keys of other sources pass.
 func TestSourcesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const weak = "a-weak-key"
@@ -21,7 +21,7 @@ func TestSourcesEnd(t *testing.T) {
 			set[i].Expires = time.Time{}
 		}
 		set[2].ID, set[2].Hash, set[2].Weak = "weak", secret.Hash(weak), true
-		stranger, _ := newKey(t)
+		unknown, _ := newKey(t)
 		var file, shared apikey.Source
 		keys := apikey.New(apikey.Config{Secret: secret, Sources: []*apikey.Source{&file, &shared}})
 		file.Replace(set[:1])
@@ -38,12 +38,12 @@ func TestSourcesEnd(t *testing.T) {
 		time.Sleep(24*time.Hour - time.Microsecond)
 		check("just before the end", given[1], nil)
 		check("just before the end, weak", weak, nil)
-		check("just before the end, unknown", stranger, authz.ErrInvalid)
+		check("just before the end, unknown", unknown, authz.ErrInvalid)
 		time.Sleep(time.Microsecond)
 		check("at the end", given[1], authz.ErrUnavailable)
 		check("at the end, weak", weak, authz.ErrUnavailable)
-		check("at the end, unknown", stranger, authz.ErrUnavailable)
-		check("at the end, not a key", stranger+"x", authz.ErrInvalid)
+		check("at the end, unknown", unknown, authz.ErrUnavailable)
+		check("at the end, not a key", unknown+"x", authz.ErrInvalid)
 		check("at the end, in the file", given[0], nil)
 		shared.EndAt(time.Now().Add(time.Second))
 		check("confirmed again", given[1], nil)
@@ -53,13 +53,15 @@ func TestSourcesEnd(t *testing.T) {
 	})
 }
 
-// TestOldRecordsAreNotTaken: where records have versions, one that was put back does not replace the newer one.
+// TestOldRecordsAreNotTaken: an older record that was restored does not replace the newer one.
 func TestOldRecordsAreNotTaken(t *testing.T) {
 	secret := newSecret(t, pepper, "")
 	set, given := records(t, secret, 4)
 	set[3].ID, set[3].Weak, set[3].Hash, given[3] = "weak", true, secret.Hash("weak"), "weak"
 	var source apikey.Source
-	keys := apikey.New(apikey.Config{Secret: secret, Sources: []*apikey.Source{&source}, Now: func() time.Time { return now }})
+	keys := apikey.New(apikey.Config{
+		Secret: secret, Sources: []*apikey.Source{&source}, Now: func() time.Time { return now },
+	})
 	at := func(i int, version int64, disabled bool) apikey.Record {
 		r := set[i]
 		r.Version, r.Disabled = version, disabled
@@ -71,12 +73,36 @@ func TestOldRecordsAreNotTaken(t *testing.T) {
 		outdated []string
 		want     []error // of each key
 	}{
-		{"at first", []apikey.Record{at(0, 10, false), at(1, 11, false), at(3, 12, false)}, nil, []error{nil, nil, authz.ErrInvalid, nil}},
-		{"two are revoked", []apikey.Record{at(0, 13, true), at(1, 11, false), at(3, 14, true)}, nil, []error{authz.ErrDisabled, nil, authz.ErrInvalid, authz.ErrDisabled}},
-		{"both are put back, and one is new", []apikey.Record{at(0, 10, false), at(1, 11, false), at(2, 15, false), at(3, 12, false)}, []string{set[0].ID, "weak"}, []error{authz.ErrDisabled, nil, nil, authz.ErrDisabled}},
-		{"one is removed", []apikey.Record{at(1, 11, false), at(2, 15, false), at(3, 14, true)}, nil, []error{authz.ErrInvalid, nil, nil, authz.ErrDisabled}},
-		{"and put back", []apikey.Record{at(0, 10, false), at(1, 11, false), at(2, 15, false), at(3, 14, true)}, []string{set[0].ID}, []error{authz.ErrInvalid, nil, nil, authz.ErrDisabled}},
-		{"a newer one", []apikey.Record{at(0, 16, false), at(1, 11, false), at(2, 17, true), at(3, 14, true)}, nil, []error{nil, nil, authz.ErrDisabled, authz.ErrDisabled}},
+		{
+			"the first records",
+			[]apikey.Record{at(0, 10, false), at(1, 11, false), at(3, 12, false)}, nil,
+			[]error{nil, nil, authz.ErrInvalid, nil},
+		},
+		{
+			"two are revoked",
+			[]apikey.Record{at(0, 13, true), at(1, 11, false), at(3, 14, true)}, nil,
+			[]error{authz.ErrDisabled, nil, authz.ErrInvalid, authz.ErrDisabled},
+		},
+		{
+			"both are restored, and one is new",
+			[]apikey.Record{at(0, 10, false), at(1, 11, false), at(2, 15, false), at(3, 12, false)},
+			[]string{set[0].ID, "weak"}, []error{authz.ErrDisabled, nil, nil, authz.ErrDisabled},
+		},
+		{
+			"one is removed",
+			[]apikey.Record{at(1, 11, false), at(2, 15, false), at(3, 14, true)}, nil,
+			[]error{authz.ErrInvalid, nil, nil, authz.ErrDisabled},
+		},
+		{
+			"the removed one is restored",
+			[]apikey.Record{at(0, 10, false), at(1, 11, false), at(2, 15, false), at(3, 14, true)},
+			[]string{set[0].ID}, []error{authz.ErrInvalid, nil, nil, authz.ErrDisabled},
+		},
+		{
+			"the removed one is newer",
+			[]apikey.Record{at(0, 16, false), at(1, 11, false), at(2, 17, true), at(3, 14, true)}, nil,
+			[]error{nil, nil, authz.ErrDisabled, authz.ErrDisabled},
+		},
 	} {
 		if outdated := source.Replace(step.records); !slices.Equal(outdated, step.outdated) {
 			t.Errorf("%d %s: outdated %q, want %q", i, step.name, outdated, step.outdated)
@@ -96,7 +122,8 @@ func TestSeals(t *testing.T) {
 		if got, current, err := both.Open(sealed, "a", "b"); string(got) != data || !current || err != nil {
 			t.Errorf("Open(Seal(%q)) = %q, %t, %v", data, got, current, err)
 		}
-		if got, current, err := both.Open(first.Seal([]byte(data), "a", "b"), "a", "b"); string(got) != data || current || err != nil {
+		old := first.Seal([]byte(data), "a", "b")
+		if got, current, err := both.Open(old, "a", "b"); string(got) != data || current || err != nil {
 			t.Errorf("%q of the previous server secret: %q, %t, %v", data, got, current, err)
 		}
 		for _, place := range [][]string{nil, {"a"}, {"ab"}, {"a", "c"}, {"a", "b", ""}, {"", "a", "b"}} {
@@ -117,7 +144,7 @@ func TestSeals(t *testing.T) {
 				t.Errorf("%q cut at %d: %v", data, i, err)
 			}
 		}
-		// A hash of an API key, which is in the same store, is no seal.
+		// A hash of an API key, which is in the same store, is not accepted as a seal.
 		hash := both.Hash("a" + "b" + data)
 		if _, _, err := both.Open([]byte(hash.String()+" "+data), "a", "b"); !errors.Is(err, apikey.ErrSeal) {
 			t.Errorf("a hash as the seal of %q: %v", data, err)

@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// soon is how long before its end a key is counted as one that expires soon.
+// soon is the time before its end in which a key counts as expiring.
 const soon = 7 * 24 * time.Hour
 
-// Stats counts keys. Nothing in it tells one key from another.
+// Stats counts keys.
 type Stats struct {
-	// Keys are all that could be used now or later; the other counts are not exclusive.
+	// Keys is the number of all keys. A key may be in several of the other counts.
 	Keys int
-	// Weak are those that the operator chose.
+	// Weak is how many keys the operator chose.
 	Weak int
-	// Expiring are valid now and will end within 7 days.
+	// Expiring is how many keys are valid now and end within 7 days.
 	Expiring int
-	// Foreign were made with an unknown server secret and never match; Outdated with the previous one.
+	// Foreign is how many keys have a hash of an unknown server secret, so that they never match. Outdated is how many
+	// have one of the previous server secret.
 	Foreign, Outdated int
 }
 
@@ -34,7 +35,7 @@ func (k *Keys) Stats() (s Stats) {
 			if e.expires != 0 && e.expires-now <= soon.Microseconds() && e.valid(now) == nil {
 				s.Expiring++
 			}
-			switch slices.IndexFunc(peppers, func(p *pepper) bool { return p.fingerprint == e.hash.made }) {
+			switch slices.IndexFunc(peppers, func(p *pepper) bool { return p.fingerprint == e.hash.secret }) {
 			case -1:
 				s.Foreign++
 			case 1:

@@ -11,22 +11,22 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// Source holds the keys of one place: a file, or Redis. Its zero value holds none. It is safe for concurrent use.
+// Source holds the keys of one file, or of Redis. Its zero value holds none. It is safe for concurrent use.
 type Source struct {
 	table atomic.Pointer[table]
 	end   atomic.Int64 // in µs since 1970; 0 for none
 }
 
-// Replace replaces all records, at once for every Check that begins from then on. Of two with the same id, or of two weak ones
-// with the same key, the first counts. They must have passed Record.Check. Where records have a Version, one that was put back
-// is not taken: the record that it would replace stays. Replace returns the ids of such records. Calls must not overlap.
+// Replace replaces all records for every Check that begins later. Of two with the same id, or of two weak ones with the
+// same key, the first counts. They must have passed Record.Check. If records have a Version, Replace does not take
+// older records that were restored, but keeps the newer ones, and returns their ids. Calls must not overlap.
 func (s *Source) Replace(records []Record) (outdated []string) {
 	next, outdated := s.load().next(records)
 	s.table.Store(next)
 	return outdated
 }
 
-// Older returns the first record with a Version below that of the active key with its id, and the latter.
+// Older returns the first record that is older than the active key with its id, and the Version of that key.
 func (s *Source) Older(records []Record) (older *Record, active int64) {
 	t := s.load()
 	for i := range records {
@@ -37,14 +37,14 @@ func (s *Source) Older(records []Record) (older *Record, active int64) {
 	return nil, 0
 }
 
-// Restore replaces all records as Replace does, and takes each Version.
+// Restore replaces all records as Replace does, but also takes older records.
 func (s *Source) Restore(records []Record) {
 	next, _ := noKeys.next(records)
 	s.table.Store(next)
 }
 
-// Update adds records, or puts them in the place of those with the same ids, at once for every Check that begins from
-// then on. The other records stay. It takes each Version. Calls must overlap neither each other nor those of Replace.
+// Update adds records, or replaces those with the same ids, for every Check that begins later. The other records stay.
+// It also takes older records. Calls must overlap neither each other nor those of Replace.
 func (s *Source) Update(records []Record) {
 	last := s.load()
 	next := &table{strong: maps.Clone(last.strong), weak: maps.Clone(last.weak), ids: maps.Clone(last.ids),
@@ -70,7 +70,7 @@ func (s *Source) Update(records []Record) {
 // Len returns how many keys there are.
 func (s *Source) Len() int { return len(s.load().entries) }
 
-// EndAt sets when the source ends; the zero time is never. Check then returns authz.ErrUnavailable for its keys.
+// EndAt sets the time from which Check returns authz.ErrUnavailable for keys of the source. The zero time is never.
 func (s *Source) EndAt(t time.Time) { s.end.Store(micros(t)) }
 
 func (s *Source) ended(now time.Time) bool {
@@ -78,19 +78,19 @@ func (s *Source) ended(now time.Time) bool {
 	return end != 0 && now.UnixMicro() >= end
 }
 
-// Common returns how many ids of this source the other one has as well, and one of them.
+// Common returns the number of ids that both sources have, and one of them.
 func (s *Source) Common(other *Source) (count int, example string) {
-	mine, its := s.load(), other.load()
-	see := func(id string) {
-		if its.find(id) != nil {
+	these, others := s.load(), other.load()
+	compare := func(id string) {
+		if others.find(id) != nil {
 			count, example = count+1, id
 		}
 	}
-	for id := range mine.strong {
-		see(string(id[:]))
+	for id := range these.strong {
+		compare(string(id[:]))
 	}
-	for id := range mine.weak {
-		see(id)
+	for id := range these.weak {
+		compare(id)
 	}
 	return count, example
 }
@@ -102,14 +102,14 @@ func (s *Source) load() *table {
 	return noKeys
 }
 
-// table is a set of keys, made once and then only read. It is made for hundreds of thousands of them: an index of small
-// numbers into one slice, and texts that many keys share are there once.
+// table is a set of keys that does not change. It saves memory, for hundreds of thousands of keys: the index holds
+// small numbers into one slice, and keys share equal texts.
 type table struct {
-	strong  map[publicPart]uint32 // an array is found without following a pointer
+	strong  map[publicPart]uint32 // by id; an array needs no pointer
 	weak    map[string]uint32     // by id
-	ids     map[Hash]string       // of the weak ones
+	ids     map[Hash]string       // of weak keys
 	entries []entry
-	newest  int64 // the largest Version in this table and those before it
+	newest  int64 // the largest Version in this table and all previous ones
 }
 
 type publicPart [idLength]byte
@@ -117,7 +117,7 @@ type publicPart [idLength]byte
 // noKeys is never changed.
 var noKeys = newTable(0)
 
-// entry is what a Check needs of a record. Times are in µs since 1970; 0 is no bound.
+// entry is the part of a record that Check needs. Times are in µs since 1970; 0 is no bound.
 type entry struct {
 	hash               Hash
 	disabled, weak     bool
@@ -139,9 +139,9 @@ func newTable(size int) *table {
 	}
 }
 
-// next returns the table of records after this one. outdated are the ids of older records that were restored: their
-// Version is neither the one in this table nor newer than all that were ever in it. The entry of this table stays in
-// their place.
+// next returns the table that follows this one. outdated are the ids of older records that were restored: their Version
+// is neither the one in this table, nor newer than all that were ever in it. The next table keeps the entries of this
+// one in their place.
 func (t *table) next(records []Record) (next *table, outdated []string) {
 	next = newTable(len(records))
 	next.newest = t.newest
@@ -162,7 +162,7 @@ func (t *table) next(records []Record) (next *table, outdated []string) {
 	return next, outdated
 }
 
-// add adds an entry, unless there is one with its id, or the entry is weak and there is one of the same key.
+// add adds an entry, unless the table has one with its id, or has the same weak key.
 func (t *table) add(id string, e entry) {
 	_, taken := t.ids[e.hash]
 	switch i := uint32(len(t.entries)); {
@@ -199,7 +199,7 @@ func (t *table) weakID(c *candidates) string {
 	return ""
 }
 
-// valid returns why a key is of no use at a time, nil if it is valid.
+// valid returns why a key is not valid at a time, nil if it is valid.
 func (e *entry) valid(at int64) error {
 	switch {
 	case e.disabled:
@@ -212,7 +212,7 @@ func (e *entry) valid(at int64) error {
 	return nil
 }
 
-// identity returns who has the key, or the error of valid.
+// identity returns the identity of the key's owner, or the error of valid.
 func (e *entry) identity(id string, now time.Time) (authz.Identity, error) {
 	if err := e.valid(now.UnixMicro()); err != nil {
 		return authz.Identity{}, err
@@ -220,7 +220,7 @@ func (e *entry) identity(id string, now time.Time) (authz.Identity, error) {
 	who := authz.Identity{
 		Method: authz.MethodAPIKey, Owner: e.owner, Plan: e.plan, KeyID: id, Scopes: slices.Clip(e.scopes), Limit: e.limit,
 	}
-	if len(e.labels) > 0 { // kept as a list, which takes a fifth of the memory of a map
+	if len(e.labels) > 0 { // an entry has a list, which takes a fifth of the memory of a map
 		who.Labels = make(map[string]string, len(e.labels))
 		for _, l := range e.labels {
 			who.Labels[l.name] = l.value
@@ -229,7 +229,7 @@ func (e *entry) identity(id string, now time.Time) (authz.Identity, error) {
 	return who, nil
 }
 
-// builder makes entries and lets them share what is equal.
+// builder makes entries that share equal texts, lists of scopes and limits.
 type builder struct {
 	texts  map[string]string
 	scopes map[string][]string
@@ -237,7 +237,7 @@ type builder struct {
 }
 
 func newBuilder() *builder {
-	return &builder{texts: map[string]string{}, scopes: map[string][]string{}, limits: map[ratelimit.LimitSpec]*ratelimit.LimitSpec{}}
+	return &builder{map[string]string{}, map[string][]string{}, map[ratelimit.LimitSpec]*ratelimit.LimitSpec{}}
 }
 
 func (b *builder) entry(r *Record) entry {
@@ -255,14 +255,14 @@ func (b *builder) entry(r *Record) entry {
 	if r.Limit != nil {
 		e.limit = b.limits[*r.Limit]
 		if e.limit == nil {
-			own := *r.Limit
-			e.limit, b.limits[own] = &own, &own
+			limit := *r.Limit
+			e.limit, b.limits[limit] = &limit, &limit
 		}
 	}
 	return e
 }
 
-// text is the one copy of a text.
+// text returns the shared copy of a text.
 func (b *builder) text(text string) string {
 	if shared, known := b.texts[text]; known {
 		return shared
@@ -286,7 +286,7 @@ func (b *builder) scopeList(scopes []string) []string {
 	return b.scopes[id]
 }
 
-// micros is a time in µs since 1970, 0 for no time. Times before 1970 are 1, which is as long past.
+// micros returns a time in µs since 1970, 0 for no time. A time before 1970 becomes 1, which is long past, too.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

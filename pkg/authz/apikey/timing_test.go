@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// TestTimingTellsNothing: a key with a known id and a wrong secret takes the same HMACs as one whose id is unknown, so the time of an
-// answer does not tell which ids exist. It counts the work: times would depend on what else the machine does. What is left, the
-// comparison of the hashes, is hmac.Equal, which takes the same time for all.
-func TestTimingTellsNothing(t *testing.T) {
+// TestTimingHidesIDs: a wrong secret with a known id takes the same HMACs as an unknown id. So the time of an answer
+// does not show which ids exist. The test counts the work, because times depend on the load of the machine. The rest of
+// the work compares the hashes with hmac.Equal, which takes the same time for all.
+func TestTimingHidesIDs(t *testing.T) {
 	secret, err := NewSecret("a server secret of a test", "another one, for rotation")
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestTimingTellsNothing(t *testing.T) {
 	}
 }
 
-// countedMAC keeps account of what it is asked for.
+// countedMAC records how many bytes each sum covers.
 type countedMAC struct {
 	hash.Hash
 	read int

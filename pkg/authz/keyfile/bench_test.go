@@ -9,7 +9,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
-// largeFile makes a file of 100,000 keys with owners and labels of their own.
+// largeFile makes a file of 100,000 keys, each with its own owner and labels.
 func largeFile(b *testing.B) string {
 	b.Helper()
 	secret, now := newSecret(b), time.Now()
@@ -40,7 +40,7 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// BenchmarkFollow takes a change of one of 100,000 keys, as a service that runs does.
+// BenchmarkFollow takes a change of one of 100,000 keys, as a running service does.
 func BenchmarkFollow(b *testing.B) {
 	path := largeFile(b)
 	w := NewWatcher(path, new(apikey.Source))

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestFullDisk: a change that does not fit leaves the file as it was, wherever the space ends. A limit on the size of
-// files stands for the end of the space; this test runs itself as a process that has one.
+// TestFullDisk: a change for which the disk has no space leaves the file as it was, wherever the space ends. The test
+// runs itself as a process with a limit on the size of files, which stands for a full disk.
 func TestFullDisk(t *testing.T) {
 	const fileVariable, limitVariable = "TEST_FULL_DISK_FILE", "TEST_FULL_DISK_LIMIT"
 	if path := os.Getenv(fileVariable); path != "" {

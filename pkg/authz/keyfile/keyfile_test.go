@@ -24,7 +24,7 @@ func newSecret(t testing.TB) *apikey.Secret {
 	return secret
 }
 
-// keyOf returns a key with an id, the same one each time.
+// keyOf returns the key of an id. It always returns the same key.
 func keyOf(id string) string {
 	body := "ea_" + id + "_" + strings.Repeat("x", 32)
 	sum, digits := crc32.ChecksumIEEE([]byte(body)), [6]byte{}
@@ -118,8 +118,8 @@ func TestChangesAreAppended(t *testing.T) {
 	}
 }
 
-// TestOutdatedLinesAreRemoved: a file never has more outdated lines than others, and what holds stays, with the
-// version of the file.
+// TestOutdatedLinesAreRemoved: a file never has more outdated lines than others, and the newest record of each key
+// stays.
 func TestOutdatedLinesAreRemoved(t *testing.T) {
 	path := newFile(t)
 	for i := range 20 {
@@ -163,9 +163,9 @@ func TestChangesAreRefused(t *testing.T) {
 		"a change of no key":       {Change(path, "dddddddd", revoke), ErrNoKey.Error()},
 		"a change that fails": {Change(path, "aaaaaaaa", func(*apikey.Record) error { return mistake }),
 			"a mistake"},
-		"a change of a file of no": {Change(path+"2", "aaaaaaaa", revoke), "no such file"},
-		"a change that makes mistake": {Change(path, "aaaaaaaa", func(r *apikey.Record) error { r.Owner = ""; return nil }),
-			"without `owner`"},
+		"a change of a missing file": {Change(path+"2", "aaaaaaaa", revoke), "no such file"},
+		"a change that makes a mistake": {
+			Change(path, "aaaaaaaa", func(r *apikey.Record) error { r.Owner = ""; return nil }), "without `owner`"},
 	} {
 		if c.err == nil || !strings.Contains(c.err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, c.err, c.want)
@@ -176,8 +176,8 @@ func TestChangesAreRefused(t *testing.T) {
 	}
 }
 
-// TestCutFilesAreRefused: a file is cut at each byte, and with what a crash of the machine leaves behind it. It is
-// never taken for a complete one, neither by the service nor by `extauthz keys`, and the message says what to do.
+// TestCutFilesAreRefused: a file is cut at each byte, with the bytes that a crash of the machine may append. Neither
+// the service nor `extauthz keys` takes it for a complete one, and the message contains the remedy.
 func TestCutFilesAreRefused(t *testing.T) {
 	path := newFile(t)
 	whole := content(t, path)
@@ -209,7 +209,7 @@ func TestCutFilesAreRefused(t *testing.T) {
 			t.Errorf("the file has changed: %s", diff)
 		}
 	}
-	lines := strings.Split(torn, "\n") // and what the message says repairs it
+	lines := strings.Split(torn, "\n") // the remedy of the message repairs it
 	write(t, path, strings.Join(append(lines[:4:4], endMark), "\n"))
 	if diff := cmp.Diff("alice, bob (revoked), carol", loaded(t, path)); diff != "" {
 		t.Error(diff)
@@ -231,7 +231,10 @@ func TestMistakes(t *testing.T) {
 		"empty lines": {"\n" + line("aaaaaaaa", "") + "\r\n" + endMark, nil},
 		"nothing":     {"", []string{"keys.jsonl: the file is empty"}},
 		"two": {line("aaaaaaaa", `,"ip":1`) + line("bbbbbbbb", "") + line("b", "") + endMark,
-			[]string{`keys.jsonl:1: key "aaaaaaaa": not readable: json: unknown field "ip"`, "keys.jsonl:3: key \"b\": `id` cannot be `b`"}},
+			[]string{
+				`keys.jsonl:1: key "aaaaaaaa": not readable: json: unknown field "ip"`,
+				"keys.jsonl:3: key \"b\": `id` cannot be `b`",
+			}},
 		"a key for its hash": {`{"id":"aaaaaaaa","hash":"ea_4Gd0kZ7b_canarycanarycanary12","owner":"a"}` + "\n" + endMark,
 			[]string{`keys.jsonl:1: key "aaaaaaaa": not readable: want hmac-sha256:`}},
 		"an unknown unit": {`{"limit":{"unit":"canary"},"id":"aaaaaaaa"}` + "\n" + endMark,
@@ -294,7 +297,8 @@ func TestUnusualFiles(t *testing.T) {
 	}
 }
 
-// TestVersionsGrow: a change has a larger version than all before it, also when the clock was set back. Other records keep theirs.
+// TestVersionsGrow: a change has a larger version than all before it, also after the clock was set back. Other records
+// keep their versions.
 func TestVersionsGrow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.jsonl")
 	future := time.Now().AddDate(10, 0, 0).UnixMicro()
@@ -317,7 +321,8 @@ func TestVersionsGrow(t *testing.T) {
 	}
 }
 
-// FuzzParse: no content makes parse panic, and each key of it can be used. A good file with a key more is a good file.
+// FuzzParse: no content makes parse panic, and each key that it returns is valid. A good file stays good when a key is
+// added.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(content(f, newFile(f))))
 	f.Add([]byte("keys:\n"))
@@ -341,7 +346,7 @@ func FuzzParse(f *testing.F) {
 			t.Fatal(err)
 		}
 		if again, err := Load(path); err != nil || len(again) != len(c.records)+1 {
-			t.Errorf("%d keys and one are %d, %v", len(c.records), len(again), err)
+			t.Errorf("%d keys after one was added to %d: %v", len(again), len(c.records), err)
 		}
 	})
 }

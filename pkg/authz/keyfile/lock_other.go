@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// lockDirectory does nothing where there is no flock: of two changes of keys at the same moment, one can be lost.
+// lockDirectory does nothing without flock: of two concurrent changes, one can be lost.
 func lockDirectory(string) (unlock func(), err error) { return func() {}, nil }
 
 func syncDirectory(string) error { return nil }

@@ -10,7 +10,8 @@ import (
 	"syscall"
 )
 
-// lockDirectory waits until no other process changes key files in a directory. The file itself may be replaced.
+// lockDirectory waits until no other process changes key files in a directory. It locks the directory, because a change
+// may replace the file.
 func lockDirectory(dir string) (unlock func(), err error) {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -23,7 +24,7 @@ func lockDirectory(dir string) (unlock func(), err error) {
 	return func() { _ = d.Close() }, nil
 }
 
-// syncDirectory makes the names of a directory outlast a crash.
+// syncDirectory writes the entries of a directory to disk, so that they survive a crash.
 func syncDirectory(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
-// maxSize bounds a file: 100,000 keys have some 25 MB, and up to half of the lines can be outdated.
+// maxSize bounds a file in bytes: 100,000 keys have some 25 MB, and up to half of the lines can be outdated.
 const maxSize = 128 << 20
 
-// maxLines bounds the memory that the lines of a file take: a file of this size has fewer, unless it is none of keys.
+// maxLines bounds the memory for the lines of a file. A key file of maxSize has fewer lines.
 const maxLines = 1_000_000
 
 // endMark is the last line.
@@ -29,11 +29,13 @@ const endMark = `{"end":true}`
 type contents struct {
 	// records has the newest record of each id, in the order in which the ids first appear.
 	records []apikey.Record
-	index   map[string]int      // of an id in records
-	weak    map[apikey.Hash]int // where each weak key first appears in records
-	lines   int                 // of records, the outdated ones among them
-	version int64               // the largest version of a line
-	body    int                 // how many bytes stand before the end mark
+	// index and weak are the position of an id, and the first position of a weak key, in records.
+	index map[string]int
+	weak  map[apikey.Hash]int
+	// lines counts all records, including outdated ones; version is the largest of them.
+	lines   int
+	version int64
+	body    int // bytes before the end mark
 }
 
 func newContents(size int) *contents {
@@ -42,7 +44,7 @@ func newContents(size int) *contents {
 	}
 }
 
-// put puts a record in the place of the one with its id, or behind the others.
+// put replaces the record with the same id, or appends the record.
 func (c *contents) put(r apikey.Record) error {
 	i, known := c.index[r.ID]
 	if known {
@@ -62,7 +64,7 @@ func (c *contents) put(r apikey.Record) error {
 	return nil
 }
 
-// Load returns the keys of a file, in the order in which their ids first appear. The error has all mistakes.
+// Load returns the keys of a file, in the order in which their ids first appear. The error lists all mistakes.
 func Load(path string) ([]apikey.Record, error) {
 	content, _, err := read(path)
 	if err != nil {
@@ -106,7 +108,7 @@ func tooLarge(path string) error {
 		path, maxSize>>20)
 }
 
-// parse reads the bytes of a file. The error has all mistakes.
+// parse reads the bytes of a file. The error lists all mistakes.
 func parse(path string, content []byte) (*contents, error) {
 	end := findEnd(content)
 	switch {
@@ -181,7 +183,7 @@ func parseLines(path string, text []byte) (*contents, error) {
 	return c, nil
 }
 
-// maxShown is how many mistakes an error has: a file of another kind has one in each line.
+// maxShown is how many mistakes an error lists: a file of another kind has one in each line.
 const maxShown = 20
 
 func (c *contents) take(l *line) error {
@@ -197,7 +199,7 @@ func (c *contents) take(l *line) error {
 	return c.put(l.record)
 }
 
-// cut says how to repair a file without an end mark.
+// cut returns the error for a file without an end mark, with the way to repair it.
 func cut(path string, content []byte) error {
 	text := bytes.TrimSpace(content)
 	if len(text) == 0 {
@@ -215,12 +217,12 @@ func cut(path string, content []byte) error {
 		path, last, endMark, repair)
 }
 
-// isYAML reports whether a text is a key file of the form that came before this one.
+// isYAML reports whether a text is a key file in YAML, the former format.
 func isYAML(content []byte) bool {
 	return bytes.HasPrefix(content, []byte("keys:")) || bytes.Contains(content, []byte("\nkeys:"))
 }
 
-// inYAML says how to convert a key file in YAML.
+// inYAML returns the error for a key file in YAML, with the commands that convert it.
 func inYAML(path string) error {
 	next := strings.TrimSuffix(strings.TrimSuffix(path, ".yaml"), ".yml") + ".jsonl"
 	return fmt.Errorf("%s: this is a key file in YAML; key files are JSON Lines now. Convert it with\n"+

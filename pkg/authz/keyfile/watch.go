@@ -13,31 +13,31 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
-// pollInterval is how often a file is looked at. A change is taken when two looks in a row agree. The kernel's notices
-// of changes are not used: they miss changes on network file systems and behind links of a Kubernetes Secret.
+// pollInterval is how often a file is polled. A change is taken when two polls in a row agree. inotify is not used,
+// because it misses changes on network file systems and behind the links of a Kubernetes Secret.
 const pollInterval = 500 * time.Millisecond
 
 // QuietPeriod is how long an older copy of the file has to stay unchanged before Reload takes it.
 const QuietPeriod = 10 * time.Second
 
-// clockStep is more than the clock of any file system takes to advance. A file that is younger can change unnoticed.
+// clockStep is longer than a tick of the clock of any file system. A younger file can change without a new time.
 const clockStep = 2 * time.Second
 
-// Watcher keeps the keys of a Source those of the file at a path. Use NewWatcher.
+// Watcher loads the keys of a file into a Source, and follows changes of the file. Use NewWatcher.
 //
-// A file with mistakes changes nothing, and neither does one that is gone. A file with an older record of a key than the
-// active one, or whose newest change is older, is an older copy, in which a revoked key can be valid: it is refused
-// until Reload is called when it has been unchanged for QuietPeriod. If a link on the way to the file leads elsewhere than before, as after
-// an update of a Secret of Kubernetes, the versions are not compared.
+// A missing file, or one with mistakes, changes nothing. A file is an older copy if its newest change is older than the
+// newest active one, or if one of its records is older than the active one. A revoked key can be valid in it. So it is
+// refused until Reload is called after it has been unchanged for QuietPeriod. If a link in the path has a new target,
+// as after an update of a Kubernetes Secret, the versions are not compared.
 type Watcher struct {
 	path   string
 	source *apikey.Source
 	reload chan struct{}
 	last   look
-	told   string // the generation that was reported last
-	older  bool   // that one was refused as an older copy
+	taken  string // the generation that take reported last
+	older  bool   // whether taken was refused as an older copy
 
-	// Of the active keys: where their file was, its version, and hash and length of what stood before its end mark.
+	// Of the file of the active keys: its place, its version, and hash and length of the text before its end mark.
 	place   string
 	version int64
 	hash    [sha256.Size]byte
@@ -48,21 +48,21 @@ type Watcher struct {
 type Update struct {
 	// Generation is a short hash of the file, or of the reason why it could not be read.
 	Generation string
-	// Err says why the file was refused; the previous keys stay active. It holds neither a key nor a hash.
+	// Err is why the file was refused; the previous keys stay active. It holds neither a key nor a hash.
 	Err error
 }
 
-// look is one look at the file.
+// look is the state of the file at one poll.
 type look struct {
-	place      string // the path with all links followed
+	place      string // the path with all links resolved
 	info       fs.FileInfo
 	content    []byte            // nil after it was taken
-	end        int               // where the end mark begins in it, -1 without one
-	hash       [sha256.Size]byte // of what stands before the end mark
+	end        int               // the position of the end mark in content, -1 without one
+	hash       [sha256.Size]byte // of the text before the end mark
 	err        error
 	generation string
-	at         time.Time // when it was
-	since      time.Time // the first look in a row with this generation
+	at         time.Time // of this poll
+	since      time.Time // of the first poll in a row with this generation
 }
 
 // NewWatcher returns a watcher of the file at a path, which fills a source.
@@ -91,31 +91,31 @@ func (w *Watcher) Reload() {
 	}
 }
 
-// Run follows the file until the context is done. It calls update after each change of the file's content, once for
-// each faulty state as well, from its own goroutine. Run may be called once.
+// Run follows the file until the context is done. It calls update once for each change of the file's content, also for
+// a faulty one. Run may be called once.
 func (w *Watcher) Run(ctx context.Context, update func(Update)) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
-		asked := false
+		requested := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-w.reload:
-			asked = true
+			requested = true
 		case <-ticker.C:
 		}
 		before := w.last.generation
-		if w.look(); w.last.generation != before && !asked {
+		if w.look(); w.last.generation != before && !requested {
 			continue
 		}
-		if u, isNew := w.take(asked); isNew {
+		if u, isNew := w.take(requested); isNew {
 			update(u)
 		}
 	}
 }
 
-// look looks at the file. It reads it only if it can be another one than before.
+// look polls the file. It reads the file only if it may have changed.
 func (w *Watcher) look() {
 	last := w.last
 	l := look{at: time.Now()}
@@ -144,18 +144,18 @@ func (w *Watcher) look() {
 	w.last = l
 }
 
-// take judges the last look; isNew is false if there is nothing to report.
-func (w *Watcher) take(asked bool) (u Update, isNew bool) {
+// take activates the keys of the last look, if the file has changed. isNew is false if there is nothing to report.
+func (w *Watcher) take(requested bool) (u Update, isNew bool) {
 	l := &w.last
 	u = Update{Generation: l.generation, Err: l.err}
-	again := w.older && (asked || l.place != w.place)
-	if l.generation == w.told && !again {
+	again := w.older && (requested || l.place != w.place)
+	if l.generation == w.taken && !again {
 		l.content = nil
 		return u, false
 	}
-	w.told, w.older = l.generation, false
+	w.taken, w.older = l.generation, false
 	if u.Err == nil {
-		u.Err = w.activate(asked && time.Since(l.since) >= QuietPeriod)
+		u.Err = w.activate(requested && time.Since(l.since) >= QuietPeriod)
 	}
 	if !w.older {
 		l.content = nil
@@ -163,7 +163,7 @@ func (w *Watcher) take(asked bool) (u Update, isNew bool) {
 	return u, true
 }
 
-// activate makes the keys of the last look the active ones. An older copy needs to be confirmed.
+// activate makes the keys of the last look the active ones. An older copy needs confirmation.
 func (w *Watcher) activate(confirmed bool) error {
 	text, end := w.last.content, w.last.end
 	if added, ok := w.added(text, end); ok {
@@ -188,20 +188,22 @@ func (w *Watcher) activate(confirmed bool) error {
 	return nil
 }
 
-// isOlder says what of a file is older than the active keys, "" for nothing. An older copy can have a newer change.
+// isOlder returns what is older in a file than in the active keys, "" for nothing. It compares records as well, because
+// an older copy can have a newer change.
 func (w *Watcher) isOlder(c *contents) string {
 	if c.version < w.version {
-		return fmt.Sprintf("its last change is of %s, and that of the active keys is of %s", when(c.version), when(w.version))
+		return fmt.Sprintf("its last change is from %s, and the last change of the active keys is from %s",
+			when(c.version), when(w.version))
 	}
 	if r, active := w.source.Older(c.records); r != nil {
-		return fmt.Sprintf("key %q is of %s, and the active one is of %s", r.ID, when(r.Version), when(active))
+		return fmt.Sprintf("key %q is from %s, and the active one is from %s", r.ID, when(r.Version), when(active))
 	}
 	return ""
 }
 
-// added returns the records of the lines that a file has more than the one that the active keys were read from. ok is
-// false if it is another file than that and some more lines, or if all of it has to be read for another reason: a mistake needs the
-// number of its line, and whether a weak key is there twice depends on all lines.
+// added returns the records of the lines that were appended to the file of the active keys. ok is false if the whole
+// file has to be read. That is so if the file does not begin with the text of that one. It is also so if a line has a
+// mistake, because its message needs the line number, or a weak key, which must be unique in the file.
 func (w *Watcher) added(text []byte, end int) (c *contents, ok bool) {
 	if w.place == "" || end < w.body || sha256.Sum256(text[:w.body]) != w.hash {
 		return nil, false
@@ -210,5 +212,5 @@ func (w *Watcher) added(text []byte, end int) (c *contents, ok bool) {
 	return c, err == nil && len(c.weak) == 0
 }
 
-// when is a version for people.
+// when returns a version as a time.
 func when(version int64) string { return time.UnixMicro(version).UTC().Format(time.RFC3339Nano) }

@@ -25,7 +25,7 @@ type watched struct {
 	source apikey.Source
 
 	mu   sync.Mutex
-	said []string // the first line of each error, "" for a change
+	seen []string // the first line of each error, "" for a change
 }
 
 // watch follows a file until the bubble ends.
@@ -45,13 +45,13 @@ func watch(t *testing.T, path string) *watched {
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.said = append(w.said, text)
+		w.seen = append(w.seen, text)
 	})
 	return w
 }
 
-// wants waits, and reports an error unless the updates meanwhile were as wanted: the first line of an error has each
-// text, and "" is a change that was taken.
+// wants waits, and fails the test unless the updates meanwhile are as wanted. A text must be in the first line of the
+// error of its update; "" stands for a change that was taken.
 func (w *watched) wants(what string, wait time.Duration, want ...string) {
 	w.t.Helper()
 	synctest.Wait()
@@ -59,17 +59,17 @@ func (w *watched) wants(what string, wait time.Duration, want ...string) {
 	synctest.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	matches := len(w.said) == len(want)
-	for i := range min(len(want), len(w.said)) {
-		matches = matches && strings.Contains(w.said[i], want[i]) && (want[i] == "") == (w.said[i] == "")
+	matches := len(w.seen) == len(want)
+	for i := range min(len(want), len(w.seen)) {
+		matches = matches && strings.Contains(w.seen[i], want[i]) && (want[i] == "") == (w.seen[i] == "")
 	}
 	if !matches {
-		w.t.Errorf("%s: updates %q, want %q", what, w.said, want)
+		w.t.Errorf("%s: updates %q, want %q", what, w.seen, want)
 	}
-	w.said = nil
+	w.seen = nil
 }
 
-// has reports an error unless the active keys are these: "alice", or "bob (revoked)".
+// has fails the test unless the active keys are these: "alice", or "bob (revoked)".
 func (w *watched) has(what string, want ...string) {
 	w.t.Helper()
 	keys := apikey.New(apikey.Config{Secret: newSecret(w.t), Sources: []*apikey.Source{&w.source}})
@@ -88,7 +88,7 @@ func (w *watched) has(what string, want ...string) {
 	}
 }
 
-// change does what `extauthz keys` does.
+// change fails the test if a change of the file failed.
 func change(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -120,7 +120,7 @@ var putFile = map[string]func(t testing.TB, path, text string){
 	},
 }
 
-// TestCutKeyFileIsNeverActive: a file is cut at each line end, and at other bytes. No revoked key is valid again.
+// TestCutKeyFileIsNeverActive: a file is cut at each line end and at other bytes. No revoked key becomes valid again.
 func TestCutKeyFileIsNeverActive(t *testing.T) {
 	for name, put := range putFile {
 		t.Run(name, func(t *testing.T) {
@@ -149,8 +149,8 @@ func TestCutKeyFileIsNeverActive(t *testing.T) {
 	}
 }
 
-// TestOlderCopyIsRefused: an older copy of the file is put back, in which a key is not revoked yet: a complete file,
-// which can also be one from before outdated lines were removed.
+// TestOlderCopyIsRefused: a complete older copy of the file is restored, in which a key is not revoked yet. It may be
+// from the time before outdated lines were removed.
 func TestOlderCopyIsRefused(t *testing.T) {
 	for name, put := range putFile {
 		t.Run(name, func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestOlderCopyIsRefused(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := watch(t, path)
 				put(t, path, older)
-				w.wants("an older copy", time.Minute, "this is an older copy: its last change is of 2")
+				w.wants("an older copy", time.Minute, "this is an older copy: its last change is from 2")
 				w.has("an older copy", "aaaaaaaa (revoked)", "bbbbbbbb (revoked)", "carol")
 				put(t, path, newer)
 				w.wants("the newer one again", time.Minute, "")
@@ -186,14 +186,15 @@ func TestOlderCopyIsRefused(t *testing.T) {
 	}
 }
 
-// TestChangedOlderCopyIsRefused: an older copy of the file is put back, in which a key is not revoked yet. Then `extauthz keys`
-// changes it, once or so often that the file is rewritten, so that its last change is newer than the active keys.
+// TestChangedOlderCopyIsRefused: an older copy of the file is restored, in which a key is not revoked yet. Then
+// `extauthz keys` changes it, once or so often that the file is rewritten. So its last change is newer than the active
+// keys.
 func TestChangedOlderCopyIsRefused(t *testing.T) {
 	path := newFile(t)
 	older := content(t, path)
 	change(t, Change(path, "aaaaaaaa", revoke))
 	newer := content(t, path)
-	var changed []string // outside of the bubble, where the clock has gone on since
+	var changed []string // outside of the bubble, where the clock is later
 	for _, times := range []int{1, 20} {
 		write(t, path, older)
 		for range times {
@@ -206,7 +207,7 @@ func TestChangedOlderCopyIsRefused(t *testing.T) {
 		w := watch(t, path)
 		for _, text := range changed {
 			write(t, path, text)
-			w.wants("a changed older copy", time.Minute, `this is an older copy: key "aaaaaaaa" is of 2`)
+			w.wants("a changed older copy", time.Minute, `this is an older copy: key "aaaaaaaa" is from 2`)
 			w.has("a changed older copy", "aaaaaaaa (revoked)", "bbbbbbbb (revoked)", "carol")
 			write(t, path, newer)
 			w.wants("the newer one again", time.Minute, "")
@@ -214,7 +215,7 @@ func TestChangedOlderCopyIsRefused(t *testing.T) {
 	})
 }
 
-// TestSecretIsTrusted: a Secret of Kubernetes is replaced in one step, so an older state is what its owner wants.
+// TestSecretIsTrusted: a Kubernetes Secret is replaced in one step, so its owner intended an older state.
 func TestSecretIsTrusted(t *testing.T) {
 	path := newFile(t)
 	older := content(t, path)
@@ -235,8 +236,7 @@ func TestSecretIsTrusted(t *testing.T) {
 	})
 }
 
-// TestWatcher: what `extauthz keys` does is active within a second, and so is what an editor does; mistakes change
-// nothing.
+// TestWatcher: a change by `extauthz keys` or by an editor is active within a second. Mistakes change nothing.
 func TestWatcher(t *testing.T) {
 	path := newFile(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -288,7 +288,7 @@ func TestWatcher(t *testing.T) {
 	})
 }
 
-// TestUnchangedFileIsNotRead: a file that was written long ago is not read at each look, and a change of it is found.
+// TestUnchangedFileIsNotRead: a file that was written long ago is not read at each poll, and its next change is found.
 func TestUnchangedFileIsNotRead(t *testing.T) {
 	path := newFile(t)
 	good := content(t, path)
@@ -302,7 +302,7 @@ func TestUnchangedFileIsNotRead(t *testing.T) {
 	first := w.last.at
 	w.look()
 	if !w.last.at.Equal(first) {
-		t.Error("a file that is as it was is read again")
+		t.Error("an unchanged file is read again")
 	}
 	for what, alter := range map[string]func(){
 		"another time": func() { age(time.Minute) },

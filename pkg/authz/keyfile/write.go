@@ -11,10 +11,10 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
-// ErrNoKey says that a file has no key with the id.
+// ErrNoKey means that the file has no key with the id.
 var ErrNoKey = errors.New("no key with this id")
 
-// Add adds keys to a file, all or none. It makes the file. An id or a weak key that is there already is an error.
+// Add adds keys to a file, all or none. It makes the file. An id or a weak key that the file has already is an error.
 func Add(path string, records ...apikey.Record) error {
 	return update(path, func(c *contents, put func(apikey.Record) error) error {
 		for _, r := range records {
@@ -29,7 +29,7 @@ func Add(path string, records ...apikey.Record) error {
 	})
 }
 
-// Change replaces the key with an id by what change makes of it. The error is ErrNoKey if there is none.
+// Change applies change to the key with an id. The error is ErrNoKey if there is none.
 func Change(path, id string, change func(*apikey.Record) error) error {
 	if _, err := os.Stat(path); err != nil {
 		return err
@@ -47,7 +47,7 @@ func Change(path, id string, change func(*apikey.Record) error) error {
 	})
 }
 
-// update writes the records that change puts into the contents of the file. No other process changes the file meanwhile.
+// update writes the records that change passes to put. No other process changes the file meanwhile.
 func update(path string, change func(c *contents, put func(apikey.Record) error) error) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target // the link stays
@@ -95,12 +95,12 @@ func update(path string, change func(c *contents, put func(apikey.Record) error)
 	}
 	err = replace(path, whole)
 	if err != nil && len(content) > 0 && !full {
-		return appendTo(path, c.body, added) // a directory that cannot be written to keeps no key from being revoked
+		return appendTo(path, c.body, added) // so that keys can be revoked in a directory that is read-only
 	}
 	return err
 }
 
-// encode returns lines. A record that did not change keeps its version, so that an older copy looks like one.
+// encode returns lines. An unchanged record keeps its version, so that an older copy is recognized as one.
 func encode(records []apikey.Record) ([]byte, error) {
 	var lines []byte
 	for i := range records {
@@ -113,7 +113,7 @@ func encode(records []apikey.Record) ([]byte, error) {
 	return lines, nil
 }
 
-// appendTo writes lines and a new end mark over the one at a byte. If it fails, the file is as it was.
+// appendTo writes lines and a new end mark over the end mark at a byte. After an error, the file is as it was.
 func appendTo(path string, end int, lines []byte) (err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -126,7 +126,7 @@ func appendTo(path string, end int, lines []byte) (err error) {
 	return nil
 }
 
-// writeEnd writes lines and the end mark from a byte of the file on, which then ends.
+// writeEnd replaces the file from a byte on with lines and the end mark.
 func writeEnd(f *os.File, from int, lines []byte) error {
 	tail := append(lines, endMark+"\n"...)
 	if _, err := f.WriteAt(tail, int64(from)); err != nil {
@@ -138,10 +138,10 @@ func writeEnd(f *os.File, from int, lines []byte) error {
 	return f.Sync()
 }
 
-// newFileMode is the mode of a new file: it is for the service and for those who make keys.
+// newFileMode is the mode of a new file. The service and `extauthz keys` run as its owner.
 const newFileMode = 0o600
 
-// replace puts a new file with some lines in the place of the one at a path. Readers see one or the other.
+// replace replaces the file at a path by a new one with these lines. Readers see one of the two.
 func replace(path string, lines []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".extauthz-keys-*")
 	if err != nil {
@@ -164,7 +164,7 @@ func replace(path string, lines []byte) (err error) {
 	return errors.Join(f.Close(), syncDirectory(filepath.Dir(path)))
 }
 
-// keepMode gives a new file mode and owner of the one it replaces, so that the service can still read it.
+// keepMode gives a new file the mode and owner of the one it replaces, so that the service can still read it.
 func keepMode(path string, f *os.File) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

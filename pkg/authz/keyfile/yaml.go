@@ -13,8 +13,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// ParseYAML reads API keys in YAML, the form that key files had before. The problems are sorted by line; if one of
-// them is an error, there are no keys. No content makes it panic, and no problem shows a key or the hash of one.
+// ParseYAML reads API keys in YAML, the former format of key files. The problems are sorted by line. If one of them is
+// an error, no keys are returned. No content makes it panic, and no problem shows a key or a hash.
 func ParseYAML(file strictyaml.File) ([]apikey.Record, strictyaml.Problems) {
 	var root yamlFile
 	y := yamlReader{doc: strictyaml.Decode(file, yamlKind(), &root), first: map[string]string{}}
@@ -29,7 +29,7 @@ func ParseYAML(file strictyaml.File) ([]apikey.Record, strictyaml.Problems) {
 	return root.Keys, problems
 }
 
-// yamlKind is what messages call a YAML file of API keys and its parts. It can have a hundred thousand keys.
+// yamlKind holds the words of messages about a YAML file of API keys, and its bounds: it can have 100,000 keys.
 func yamlKind() *strictyaml.Kind {
 	return &strictyaml.Kind{
 		Noun:   "key file",
@@ -38,7 +38,8 @@ func yamlKind() *strictyaml.Kind {
 		Second: "a key file is one document: move what follows `---` above it",
 		Sections: []strictyaml.Section{
 			{
-				Type: reflect.TypeFor[apikey.Record](), Name: "an API key", Example: "- {id: 4Gd0kZ7b, hash: hmac-sha256:..., owner: alice}",
+				Type: reflect.TypeFor[apikey.Record](), Name: "an API key",
+				Example: "- {id: 4Gd0kZ7b, hash: hmac-sha256:..., owner: alice}",
 				Belongs: "it belongs directly in an API key, an element of `keys:`",
 			},
 			{Type: reflect.TypeFor[ratelimit.LimitSpec](), Name: "the limit of an API key"},
@@ -52,7 +53,7 @@ func yamlKind() *strictyaml.Kind {
 	}
 }
 
-// maskLine hides in a line of the file what may stand in place of a hash by mistake: a key.
+// maskLine hides the hashes and secrets in a line of the file: the value of `hash` may be a key by mistake.
 func maskLine(line string) string {
 	secrets := regexp.MustCompile(`(?i)(\b(?:hash|key|secret|api_key|password|token)["']?\s*:\s*)([^\s,}#][^,}#]*)`)
 	return apikey.Mask(secrets.ReplaceAllStringFunc(line, func(pair string) string {
@@ -65,10 +66,10 @@ type yamlFile struct {
 	Keys []apikey.Record `yaml:"keys"`
 }
 
-// yamlReader reports what is wrong with the keys of a file.
+// yamlReader reports mistakes in the keys of a file.
 type yamlReader struct {
 	doc *strictyaml.Document
-	// first is where each id, and each weak key, first stands.
+	// first is the first position of each id and each weak key.
 	first map[string]string
 }
 
@@ -83,7 +84,7 @@ func (y yamlReader) checkKeys(root yamlFile) {
 	}
 	for key := range y.doc.Root().Fields() {
 		if key == "keys" {
-			y.fail("keys", "`keys` is empty", "write `keys: []` when there are to be none")
+			y.fail("keys", "`keys` is empty", "write `keys: []` for a file without keys")
 			return
 		}
 	}
@@ -91,7 +92,7 @@ func (y yamlReader) checkKeys(root yamlFile) {
 }
 
 func (y yamlReader) check(path string, r *apikey.Record) {
-	if at := path + ".limit.requests_per_unit"; r.Limit != nil && !y.doc.Has(at) { // which is another limit than 0
+	if at := path + ".limit.requests_per_unit"; r.Limit != nil && !y.doc.Has(at) { // the field alone could be a 0
 		y.fail(at, "a limit without `requests_per_unit`", "add it")
 	}
 	y.doc.Add(path, r.Check()...)
@@ -101,12 +102,12 @@ func (y yamlReader) check(path string, r *apikey.Record) {
 		y.doc.Add(path, suggest.Mistake{
 			Path: "weak", OnKey: true, Also: []string{"id"}, Warning: true,
 			Message: "key " + suggest.Quoted(r.ID) + " is weak: for trying only",
-			Hints:   []string{"whoever guesses it has it; `extauthz keys create` makes a strong one"},
+			Hints:   []string{"a client that guesses it can use it; `extauthz keys create` makes a strong one"},
 		})
 	}
 }
 
-// once reports a value that another key has.
+// once reports a value that an earlier key has.
 func (y yamlReader) once(path, value, message string) {
 	if !y.doc.Has(path) {
 		return

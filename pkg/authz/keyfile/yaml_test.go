@@ -12,9 +12,9 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv/cases"
 )
 
-var updateGolden = flag.Bool("update", false, "rewrite the golden files in testdata with what the code says now")
+var updateGolden = flag.Bool("update", false, "rewrite the golden files in testdata with the current messages")
 
-// TestParseYAML reads each case of testdata: NAME.yaml is a YAML file of API keys, NAME.want what is reported.
+// TestParseYAML reads each case of testdata: NAME.yaml is a YAML file of API keys, NAME.want its problems.
 func TestParseYAML(t *testing.T) {
 	cases.Run(t, "testdata/*.txtar", *updateGolden, func(t *testing.T, _ string, f txtar.File) string {
 		keys, problems := ParseYAML(strictyaml.File{Name: f.Name, Content: f.Data})
@@ -36,7 +36,7 @@ func TestParseYAML(t *testing.T) {
 	})
 }
 
-// FuzzParseYAML: no content makes ParseYAML panic, and each key that it returns can be used.
+// FuzzParseYAML: no content makes ParseYAML panic, and each key that it returns is valid.
 func FuzzParseYAML(f *testing.F) {
 	for _, path := range cases.Archives(f, "testdata/*.txtar") {
 		archive, err := txtar.ParseFile(path)
