@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// bite is how many slots are looked at under one hold of a lock, by the sweep and by a snapshot: some tens of µs.
-const bite = 256
+// lockedSlots is how many slots the sweep and a snapshot read under one lock: some tens of µs.
+const lockedSlots = 256
 
 // every calls f after each interval until ctx is done.
 func every(ctx context.Context, interval time.Duration, f func()) {
@@ -23,7 +23,7 @@ func every(ctx context.Context, interval time.Duration, f func()) {
 	}
 }
 
-// sweep looks at one shard after the other, so that all have had their turn within the interval, until ctx is done.
+// sweep sweeps one shard after the other until ctx is done. Each shard has its turn once in the interval.
 func (s *Store) sweep(ctx context.Context, interval time.Duration) {
 	next := 0
 	every(ctx, max(interval/time.Duration(len(s.shards)), time.Millisecond), func() {
@@ -32,18 +32,19 @@ func (s *Store) sweep(ctx context.Context, interval time.Duration) {
 	})
 }
 
-// sweep drops what has expired, a bite at a time.
+// sweep drops expired buckets. It holds the lock for lockedSlots at a time.
 func (sh *shard) sweep(now int64) {
-	for from, more := uint32(0), true; more; from += bite {
-		more = sh.sweepBite(from, now)
+	for from, more := uint32(0), true; more; from += lockedSlots {
+		more = sh.sweepFrom(from, now)
 	}
 }
 
-// sweepBite drops what has expired in the bite from a slot on, and reports whether there are slots behind it.
-func (sh *shard) sweepBite(from uint32, now int64) (more bool) {
+// sweepFrom drops the expired buckets in the slots from one on, under one lock. It reports whether there are more
+// slots.
+func (sh *shard) sweepFrom(from uint32, now int64) (more bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	end := min(from+bite, sh.table.slots)
+	end := min(from+lockedSlots, sh.table.slots)
 	for slot := from; slot < end; slot++ {
 		if e := sh.table.at(slot); e.expires != 0 && expired(e.expires, now) {
 			sh.remove(slot)
@@ -53,11 +54,12 @@ func (sh *shard) sweepBite(from uint32, now int64) (more bool) {
 	return end < sh.table.slots
 }
 
-// saveEvery saves a snapshot every interval until ctx is done.
+// saveEvery saves a snapshot after every interval until ctx is done.
 func (s *Store) saveEvery(ctx context.Context, interval time.Duration) {
 	every(ctx, interval, func() {
 		if err := s.save(); err != nil {
-			s.logger.ErrorContext(ctx, "the snapshot of the buckets was not saved; the last one is kept", slog.Any("error", err))
+			s.logger.ErrorContext(ctx, "the snapshot of the buckets was not saved; the last one is kept",
+				slog.Any("error", err))
 		}
 	})
 }

@@ -13,17 +13,17 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 )
 
-// hourly is a limit that lets some takes through and denies others in a benchmark: the way of most requests, and its end.
+// hourly is a limit that first allows and then denies in a benchmark.
 func hourly(algorithm bucket.Algorithm, n int64) bucket.Limit {
 	return bucket.Limit{Algorithm: algorithm, Requests: n, Burst: n, Window: 3_600_000_000}
 }
 
-// key looks like the keys of the limiter, and is as long.
+// key returns a key that looks like the keys of the limiter and has their length.
 func key(i int) string { return string(appendKey(nil, i)) }
 
 func appendKey(b []byte, i int) []byte { return fmt.Appendf(b, "4:shop|7:api_key#%024d", i) }
 
-// keyBuffer makes keys without an allocation and without a look at memory that is not in the cache, as a limiter would.
+// keyBuffer makes keys without an allocation and without a cache miss, as a limiter would.
 type keyBuffer []byte
 
 func (k keyBuffer) key(i int) string {
@@ -34,7 +34,7 @@ func (k keyBuffer) key(i int) string {
 	return unsafe.String(&k[0], len(k)) // the store keeps no reference to a key
 }
 
-// oneTake is a batch of one request with one take, whose key is still missing, and room for the answer.
+// oneTake returns a batch of one request with one take without a key, and room for the outcome.
 func oneTake(limit bucket.Limit) ([]bucket.Request, []bucket.Outcome) {
 	return []bucket.Request{{Takes: []bucket.Take{{Limit: limit, Cost: 1}}}}, make([]bucket.Outcome, 1)
 }
@@ -47,7 +47,7 @@ func fill(s *memstore.Store, n int, limit bucket.Limit) {
 	}
 }
 
-// BenchmarkTakeExisting takes from one of 1,000 buckets, which are in the cache; -cpu 1,2 shows how it scales.
+// BenchmarkTakeExisting takes from one of 1,000 buckets, all in the cache. -cpu 1,2 shows how it scales.
 func BenchmarkTakeExisting(b *testing.B) {
 	for _, algorithm := range bucket.Algorithms {
 		b.Run(algorithm.String(), func(b *testing.B) { benchmarkTake(b, 1000, hourly(algorithm, 1000)) })
@@ -59,7 +59,7 @@ func BenchmarkTakeUniform(b *testing.B) {
 	benchmarkTake(b, 1_000_000, hourly(bucket.TokenBucket, 1000))
 }
 
-// BenchmarkTakeHot takes from one bucket, which all want: first allowed, then denied.
+// BenchmarkTakeHot takes from one bucket that all goroutines share: first allowed, then denied.
 func BenchmarkTakeHot(b *testing.B) { benchmarkTake(b, 1, hourly(bucket.TokenBucket, 1_000_000)) }
 
 func benchmarkTake(b *testing.B, buckets int, limit bucket.Limit) {
@@ -78,7 +78,7 @@ func benchmarkTake(b *testing.B, buckets int, limit bucket.Limit) {
 	})
 }
 
-// BenchmarkTakeNew takes from buckets that nobody has used, in a store that is full: each evicts another.
+// BenchmarkTakeNew takes from new buckets in a full store: each evicts another.
 func BenchmarkTakeNew(b *testing.B) {
 	limit := hourly(bucket.TokenBucket, 1000)
 	s := open(b, memstore.Config{MaxBuckets: 100_000})
@@ -124,7 +124,7 @@ func BenchmarkTakeSeveral(b *testing.B) {
 	})
 }
 
-// TestBytesPerBucket: a million buckets take at most 150 bytes each, beyond their keys.
+// TestBytesPerBucket checks that a million buckets need at most 150 bytes each beyond their keys.
 func TestBytesPerBucket(t *testing.T) {
 	const buckets = 1_000_000
 	s := open(t, memstore.Config{MaxBuckets: buckets})
@@ -154,7 +154,7 @@ func heap() uint64 {
 	return stats.HeapAlloc
 }
 
-// BenchmarkTakeNewOfManyRules takes from new buckets in a full store whose buckets are of many rules.
+// BenchmarkTakeNewOfManyRules takes from new buckets in a full store with buckets of many rules.
 func BenchmarkTakeNewOfManyRules(b *testing.B) {
 	limit := hourly(bucket.TokenBucket, 1000)
 	for _, rules := range []int{10, 10_000} {

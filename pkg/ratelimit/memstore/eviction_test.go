@@ -21,7 +21,7 @@ const (
 	hour   = 60 * minute
 )
 
-// clock is a time that stands still until it is set.
+// clock is a time that changes only when it is set.
 type clock struct{ micros atomic.Int64 }
 
 func newClock() *clock {
@@ -47,7 +47,7 @@ func take(t *testing.T, s *memstore.Store, takes ...bucket.Take) bucket.Outcome 
 	return outcomes[0]
 }
 
-// TestEvictionOrder fills a store of a few buckets, all of which are looked at, and adds one.
+// TestEvictionOrder fills a store of few buckets, so that all are samples, and adds one.
 func TestEvictionOrder(t *testing.T) {
 	token := func(n, windowSeconds int64) bucket.Limit {
 		return bucket.Limit{Algorithm: bucket.TokenBucket, Requests: n, Burst: n, Window: windowSeconds * second}
@@ -58,39 +58,57 @@ func TestEvictionOrder(t *testing.T) {
 	type used struct {
 		limit bucket.Limit
 		cost  uint64
-		rule  uint64 // that of the new bucket is 0
+		rule  uint64 // the rule of the new bucket is 0
 	}
 	for _, test := range []struct {
 		name    string
 		buckets []used
-		wait    int64 // before one more comes
-		evicted int   // the index of the bucket that goes
+		wait    int64 // before the new bucket comes
+		evicted int   // the index of the evicted bucket
 	}{
-		{"the one with the most left", []used{{limit: token(10, 3600), cost: 9}, {limit: token(10, 3600), cost: 2}, {limit: token(10, 3600), cost: 3}}, 0, 1},
-		{"the most of its own limit, not the most units", []used{{limit: token(10, 3600), cost: 2}, {limit: token(1000, 3600), cost: 300}}, 0, 0},
-		{"as it is now, not as it was when it was last used", []used{{limit: token(10, 3600), cost: 3}, {limit: token(10, 60), cost: 9}}, 50 * second, 1},
-		{"an expired one before one that is hardly used", []used{{limit: token(1000, 3600), cost: 100}, {limit: fixed(10, 60), cost: 10}}, 2 * minute, 1},
-		{"an exhausted one that ends soon stays", []used{{limit: token(10, 3600), cost: 9}, {limit: fixed(10, 3600), cost: 10}}, 0, 0},
-		{"of exhausted ones that which ends first", []used{{limit: fixed(10, 3600), cost: 10}, {limit: fixed(10, 600), cost: 10}, {limit: token(1, 3600), cost: 1}}, 0, 1},
+		{"the one with the most left", []used{
+			{limit: token(10, 3600), cost: 9}, {limit: token(10, 3600), cost: 2}, {limit: token(10, 3600), cost: 3},
+		}, 0, 1},
+		{"the greatest part of its limit, not the most units", []used{
+			{limit: token(10, 3600), cost: 2}, {limit: token(1000, 3600), cost: 300},
+		}, 0, 0},
+		{"the state now, not the state of the last use", []used{
+			{limit: token(10, 3600), cost: 3}, {limit: token(10, 60), cost: 9},
+		}, 50 * second, 1},
+		{"an expired one before a hardly used one", []used{
+			{limit: token(1000, 3600), cost: 100}, {limit: fixed(10, 60), cost: 10},
+		}, 2 * minute, 1},
+		{"an exhausted one that expires soon stays", []used{
+			{limit: token(10, 3600), cost: 9}, {limit: fixed(10, 3600), cost: 10},
+		}, 0, 0},
+		{"the exhausted one that expires first", []used{
+			{limit: fixed(10, 3600), cost: 10}, {limit: fixed(10, 600), cost: 10}, {limit: token(1, 3600), cost: 1},
+		}, 0, 1},
 		{"the only one", []used{{limit: fixed(10, 3600), cost: 10}}, 0, 0},
 		{"one of eight", []used{
-			{limit: token(10, 3600), cost: 9}, {limit: token(10, 3600), cost: 9}, {limit: token(10, 3600), cost: 9}, {limit: token(10, 3600), cost: 9},
-			{limit: token(10, 3600), cost: 9}, {limit: token(10, 3600), cost: 9}, {limit: token(10, 3600), cost: 8}, {limit: token(10, 3600), cost: 9},
+			{limit: token(10, 3600), cost: 9}, {limit: token(10, 3600), cost: 9},
+			{limit: token(10, 3600), cost: 9}, {limit: token(10, 3600), cost: 9},
+			{limit: token(10, 3600), cost: 9}, {limit: token(10, 3600), cost: 9},
+			{limit: token(10, 3600), cost: 8}, {limit: token(10, 3600), cost: 9},
 		}, 0, 6},
 		{"one of the rule with the most buckets", []used{
 			{limit: token(10, 3600), cost: 1, rule: 1},
-			{limit: token(1, 3600), cost: 1, rule: 2}, {limit: token(10, 3600), cost: 9, rule: 2}, {limit: token(1, 3600), cost: 1, rule: 2},
+			{limit: token(1, 3600), cost: 1, rule: 2}, {limit: token(10, 3600), cost: 9, rule: 2},
+			{limit: token(1, 3600), cost: 1, rule: 2},
 			{limit: token(10, 3600), cost: 1, rule: 3}, {limit: token(10, 3600), cost: 1, rule: 3},
 		}, 0, 2},
 		{"one of its own rule when that has as many as any other", []used{
-			{limit: token(10, 3600), cost: 1, rule: 1}, {limit: token(10, 3600), cost: 1, rule: 1}, {limit: token(1, 3600), cost: 1},
+			{limit: token(10, 3600), cost: 1, rule: 1}, {limit: token(10, 3600), cost: 1, rule: 1},
+			{limit: token(1, 3600), cost: 1},
 			{limit: token(1, 7200), cost: 1},
 		}, 0, 2},
 		{"one of its own rule when that has one less, since it adds one", []used{
-			{limit: token(10, 3600), cost: 1, rule: 1}, {limit: token(10, 3600), cost: 1, rule: 1}, {limit: token(1, 3600), cost: 1},
+			{limit: token(10, 3600), cost: 1, rule: 1}, {limit: token(10, 3600), cost: 1, rule: 1},
+			{limit: token(1, 3600), cost: 1},
 		}, 0, 2},
 		{"one of a rule that has two more", []used{
-			{limit: token(1, 3600), cost: 1, rule: 1}, {limit: token(1, 1800), cost: 1, rule: 1}, {limit: token(1, 3600), cost: 1, rule: 1},
+			{limit: token(1, 3600), cost: 1, rule: 1}, {limit: token(1, 1800), cost: 1, rule: 1},
+			{limit: token(1, 3600), cost: 1, rule: 1},
 			{limit: token(10, 60), cost: 1},
 		}, 0, 1},
 	} {
@@ -121,7 +139,7 @@ func TestEvictionOrder(t *testing.T) {
 	}
 }
 
-// TestExhaustedSurviveAFlood: whoever is over the limit stays over it while keys that nobody has seen before come in.
+// TestExhaustedSurviveAFlood checks that clients over their limit stay over it during a flood of new keys.
 func TestExhaustedSurviveAFlood(t *testing.T) {
 	const buckets, exhausted, flood = 10_000, 500, 40_000
 	now := newClock()
@@ -139,7 +157,7 @@ func TestExhaustedSurviveAFlood(t *testing.T) {
 			forgotten++
 		}
 	}
-	// Each eviction takes an exhausted bucket only if all of 8 are: with 1 in 20, once in 2.5e10.
+	// An eviction takes an exhausted bucket only if all 8 samples are exhausted: with 1 in 20, once in 2.5e10.
 	if forgotten > 0 {
 		t.Errorf("%d of %d exhausted buckets were forgotten in a flood of %d keys", forgotten, exhausted, flood)
 	}
@@ -148,7 +166,7 @@ func TestExhaustedSurviveAFlood(t *testing.T) {
 	}
 }
 
-// TestBound: never more buckets than allowed, whatever comes, and nearly as many when enough come.
+// TestBound checks that a store never has more buckets than MaxBuckets, and nearly as many if enough come.
 func TestBound(t *testing.T) {
 	for _, bound := range []int{1, 2, 7, 10, 100, 1023, 1024, 5000, 20_001} {
 		t.Run(fmt.Sprint(bound), func(t *testing.T) {
@@ -176,7 +194,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// TestSweep: a bucket is dropped once its full quota is there again, soon after and not before, though nobody asks.
+// TestSweep checks that the sweep drops a bucket soon after its full quota is available, but not before.
 func TestSweep(t *testing.T) {
 	for _, algorithm := range bucket.Algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
@@ -199,7 +217,7 @@ func TestSweep(t *testing.T) {
 				if got := s.Stats(); got.Buckets != 0 || got.Expired != buckets || got.Evicted != 0 {
 					t.Fatalf("%+v after a sweep, want 0 buckets and %d expired", got, buckets)
 				}
-				for i := range buckets / 2 { // the slots are used again
+				for i := range buckets / 2 { // the slots are reused
 					take(t, s, bucket.Take{Key: key(-i - 1), Limit: limit, Cost: 1})
 				}
 				if got := s.Stats().Buckets; got != buckets/2 {
@@ -210,7 +228,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestCloseEndsAllGoroutines: the bubble would complain about any that is left. The store itself goes on deciding.
+// TestCloseEndsAllGoroutines relies on the bubble, which reports any goroutine that is left. The store still decides.
 func TestCloseEndsAllGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mustNew(t, memstore.Config{SnapshotPath: filepath.Join(t.TempDir(), "buckets")})
@@ -223,7 +241,7 @@ func TestCloseEndsAllGoroutines(t *testing.T) {
 	})
 }
 
-// TestEmptyBucketIsDropped: what has been given back in full needs no memory.
+// TestEmptyBucketIsDropped checks that a bucket without charges needs no memory.
 func TestEmptyBucketIsDropped(t *testing.T) {
 	now := newClock()
 	s := open(t, memstore.Config{Clock: now.now})
@@ -249,8 +267,8 @@ func TestWrongConfig(t *testing.T) {
 	}
 }
 
-// TestFloodOfAnotherRule compares a small store, which a flood of new keys of one rule fills again and again, with one that has room
-// for all: the clients of another rule get the same answers from both, whatever the windows are and however used up the flood is.
+// TestFloodOfAnotherRule floods a small store with new keys of one rule. The clients of another rule get the same
+// answers as from a large store. The windows of the flood, and how much of them is used, do not matter.
 func TestFloodOfAnotherRule(t *testing.T) {
 	const clients, requests, perRequest = 50, 4_000, 3
 	const flooded, attacked = 1, 2
@@ -262,7 +280,8 @@ func TestFloodOfAnotherRule(t *testing.T) {
 	}{
 		{"longer windows, hardly used", bucket.Limit{Algorithm: bucket.FixedWindow, Requests: 1000, Window: day}, 1},
 		{"longer windows, used up", bucket.Limit{Algorithm: bucket.FixedWindow, Requests: 1, Window: day}, 1},
-		{"longer windows, used twice over", bucket.Limit{Algorithm: bucket.TokenBucket, Requests: 1, Burst: 1, Window: day}, 2},
+		{"longer windows, used twice over",
+			bucket.Limit{Algorithm: bucket.TokenBucket, Requests: 1, Burst: 1, Window: day}, 2},
 		{"the same windows, used up", bucket.Limit{Algorithm: bucket.SlidingWindowLog, Requests: 5, Window: 10 * second}, 5},
 		{"shorter windows, used up", bucket.Limit{Algorithm: bucket.FixedWindow, Requests: 1, Window: second}, 1},
 	} {
@@ -274,7 +293,7 @@ func TestFloodOfAnotherRule(t *testing.T) {
 				limit := bucket.Limit{Algorithm: algorithm, Requests: 5, Burst: 5, Window: 10 * second}
 				extra, different := 0, 0
 				for i := range requests {
-					now.advance(10_000) // a client makes 2 requests a second, 4 times as many as it may
+					now.advance(10_000) // a client makes 2 requests a second, 4 times its limit
 					for n := range perRequest {
 						take(t, small, bucket.Take{
 							Key: key(i*perRequest + n), Rule: flooded, Limit: flood.limit, Cost: flood.cost, CountDenied: true,
@@ -300,7 +319,8 @@ func TestFloodOfAnotherRule(t *testing.T) {
 	}
 }
 
-// TestFloodAfterARestart: a snapshot holds the rules of the buckets, so a flood after a restart displaces its own as well.
+// TestFloodAfterARestart checks that a snapshot holds the rules of buckets, so that a flood after a restart also
+// displaces its own.
 func TestFloodAfterARestart(t *testing.T) {
 	const buckets, clients = 1000, 50
 	now := newClock()

@@ -5,26 +5,27 @@ import (
 	"math"
 )
 
-// group is the buckets of one rule in a table.
+// group holds the buckets of one rule in a table.
 type group struct {
 	rule uint64
-	// slots are those of the buckets, in no order. entry.place is where that of a bucket is.
+	// slots are the slots of the buckets, in no order. entry.place is the index of a bucket's slot.
 	slots []uint32
-	// at is the group's place in groups.heap.
+	// at is the group's index in groups.heap.
 	at int
 }
 
 // groups are the buckets of a table by rule.
 type groups struct {
-	numbers map[uint64]uint16 // of a rule's group in list
+	numbers map[uint64]uint16 // the indexes in list of the groups of rules
 	list    []group
 	free    []uint16 // numbers of groups without buckets
-	// heap is the numbers of all groups, each before the smaller ones at 2n+1 and 2n+2. A full shard looks for the largest group
-	// for each new key, and there may be thousands.
+	// heap has the numbers of all groups, each before the smaller ones at 2n+1 and 2n+2. A full shard needs the largest
+	// group for each new key, and there may be thousands.
 	heap []uint16
 }
 
-// number returns the number of a rule's group, a new one if the rule has none. Rules beyond 65,536 share a group.
+// number returns the number of a rule's group, and makes a group if the rule has none. Rules beyond 65,536 share a
+// group.
 func (g *groups) number(rule uint64) uint16 {
 	if n, ok := g.numbers[rule]; ok {
 		return n
@@ -50,8 +51,8 @@ func (g *groups) number(rule uint64) uint16 {
 // rule returns the rule of a bucket.
 func (g *groups) rule(e *entry) uint64 { return g.list[e.group].rule }
 
-// largest returns the slots of the group with the most buckets, where the rule counts one more than it has. So the new bucket of a
-// rule that has as many as any other takes the place of one of its own.
+// largest returns the slots of the group with the most buckets. The rule of the new bucket counts one more than it
+// has. So if that rule has as many buckets as any other, its new bucket replaces one of its own.
 func (g *groups) largest(rule uint64) []uint32 {
 	if len(g.heap) == 0 {
 		return nil
@@ -63,24 +64,24 @@ func (g *groups) largest(rule uint64) []uint32 {
 	return most
 }
 
-// Len is that of heap.Interface: the heap has the largest group first.
+// Len implements heap.Interface. The heap has the largest group first.
 func (g *groups) Len() int { return len(g.heap) }
 
-// Less reports whether the group at a place of the heap has more buckets than another one.
+// Less reports whether the group at index a of the heap has more buckets than the group at b.
 func (g *groups) Less(a, b int) bool {
 	return len(g.list[g.heap[a]].slots) > len(g.list[g.heap[b]].slots)
 }
 
-// Swap swaps the groups at two places of the heap.
+// Swap swaps two groups of the heap.
 func (g *groups) Swap(a, b int) {
 	g.heap[a], g.heap[b] = g.heap[b], g.heap[a]
 	g.list[g.heap[a]].at, g.list[g.heap[b]].at = a, b
 }
 
-// Push and Pop are never called: a new group, which has no buckets, is appended by number, and groups stay.
+// Push is never called: a new group has no buckets, so it is appended, and groups stay.
 func (g *groups) Push(any) {}
 
-// Pop is as Push.
+// Pop is never called, as Push.
 func (g *groups) Pop() any { return nil }
 
 // join adds a bucket in a slot to the group of its rule.
@@ -93,7 +94,7 @@ func (t *table) join(slot uint32, rule uint64) {
 	heap.Fix(&t.groups, g.at)
 }
 
-// leave takes a bucket out of its group, and the group's memory back when the group has become small.
+// leave removes a bucket from its group. If the group has become small, it also frees memory.
 func (t *table) leave(e *entry) {
 	g := &t.groups.list[e.group]
 	last := len(g.slots) - 1

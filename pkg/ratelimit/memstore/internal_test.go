@@ -25,7 +25,7 @@ func TestEntryIsTwoCacheLines(t *testing.T) {
 	}
 }
 
-// TestEntryHoldsTheLargestCounts: whatever a limit that bucket.Limit.Check accepts can lead to comes back as it was.
+// TestEntryHoldsTheLargestCounts checks that the largest state of a valid limit is stored unchanged.
 func TestEntryHoldsTheLargestCounts(t *testing.T) {
 	const most = bucket.MaxRequests
 	for _, limit := range []bucket.Limit{
@@ -56,19 +56,21 @@ func TestEntryHoldsTheLargestCounts(t *testing.T) {
 func TestExpiry(t *testing.T) {
 	const second = 1_000_000
 	for _, test := range []struct{ expireAt, now int64 }{
-		{0, 0}, {1, 1}, {second - 1, second - 1}, {second, second}, {5*second + 1, 5*second + 1}, {-3 * second, 0}, {1 << 61, 1 << 61},
+		{0, 0}, {1, 1}, {second - 1, second - 1}, {second, second}, {5*second + 1, 5*second + 1}, {-3 * second, 0},
+		{1 << 61, 1 << 61},
 	} {
 		kept := seconds(test.expireAt)
 		if kept == 0 {
 			t.Errorf("a bucket that expires at %d µs: 0, which means a free slot", test.expireAt)
 		}
 		if test.expireAt < 1<<60 && (expired(kept, test.expireAt) || !expired(kept, max(test.expireAt, 0)+2*second)) {
-			t.Errorf("a bucket that expires at %d µs is kept until %d s: want it kept until then, and dropped within 2 s", test.expireAt, kept)
+			t.Errorf("a bucket that expires at %d µs is kept until %d s: want it kept until then, and dropped within 2 s",
+				test.expireAt, kept)
 		}
 	}
 }
 
-// TestTableIsAMap does the same at random to a table and to a map.
+// TestTableIsAMap makes the same random changes to a table and to a map.
 func TestTableIsAMap(t *testing.T) {
 	seed := maphash.MakeSeed()
 	var table table
@@ -106,7 +108,7 @@ func TestTableIsAMap(t *testing.T) {
 	}
 }
 
-// checkGroups checks that each bucket is in one group, that of its rule, and knows its place there.
+// checkGroups checks that each bucket is in one group, that of its rule, and has its place there.
 func checkGroups(t *testing.T, table *table) {
 	t.Helper()
 	buckets := 0
@@ -114,7 +116,8 @@ func checkGroups(t *testing.T, table *table) {
 		for place, slot := range g.slots {
 			e := table.at(slot)
 			if int(e.group) != n || int(e.place) != place || e.keyLen == 0 {
-				t.Fatalf("slot %d at place %d of group %d: it is at place %d of group %d", slot, place, n, e.place, e.group)
+				t.Fatalf("slot %d at place %d of group %d: it is at place %d of group %d",
+					slot, place, n, e.place, e.group)
 			}
 		}
 		if len(g.slots) == 0 && cap(g.slots) > 0 {
@@ -134,7 +137,7 @@ func checkGroups(t *testing.T, table *table) {
 	}
 }
 
-// TestManyRules has more rules than there are groups: those beyond share one.
+// TestManyRules has more rules than groups: the rules beyond share one group.
 func TestManyRules(t *testing.T) {
 	seed := maphash.MakeSeed()
 	var table table
@@ -149,7 +152,8 @@ func TestManyRules(t *testing.T) {
 			t.Fatalf("pass %d: %d groups of %d rules", pass, got, rules)
 		}
 		if got := len(table.groups.largest(rules)); got != 1000 {
-			t.Errorf("pass %d: the largest group has %d buckets, want the 1000 of rules beyond the others", pass, got)
+			t.Errorf("pass %d: the largest group has %d buckets, want the 1000 of rules beyond the others",
+				pass, got)
 		}
 		for slot := range table.slots {
 			table.remove(seed, slot)
@@ -161,7 +165,8 @@ func TestManyRules(t *testing.T) {
 	}
 }
 
-// TestGroupsGiveMemoryBack: after floods of one rule after the other, the groups take no more memory than the buckets that are left.
+// TestGroupsGiveMemoryBack checks that groups need no more memory than their buckets after floods of one rule after
+// the other.
 func TestGroupsGiveMemoryBack(t *testing.T) {
 	seed := maphash.MakeSeed()
 	var table table
@@ -187,7 +192,7 @@ func TestGroupsGiveMemoryBack(t *testing.T) {
 	}
 }
 
-// TestNoDamageGoesUnnoticed cuts a snapshot off at every length, and flips each bit of every byte.
+// TestNoDamageGoesUnnoticed cuts a snapshot at every length, and flips each bit of every byte.
 func TestNoDamageGoesUnnoticed(t *testing.T) {
 	sound := snapshotOf(t, bucket.Algorithms...)
 	for i := range sound {
@@ -207,18 +212,19 @@ func TestNoDamageGoesUnnoticed(t *testing.T) {
 	}
 }
 
-// TestReadErrorIsNoDamage: a disk that fails must not make us throw a good snapshot away.
+// TestReadErrorIsNoDamage checks that a failing disk does not discard a good snapshot.
 func TestReadErrorIsNoDamage(t *testing.T) {
 	sound := snapshotOf(t, bucket.Algorithms...)
 	for i := range sound {
 		broken := errors.New("input/output error")
-		if err := emptyStore(t).readSnapshot(failingReader{sound[:i], broken}, int64(len(sound))); !errors.Is(err, broken) || isUnsound(err) {
+		err := emptyStore(t).readSnapshot(failingReader{sound[:i], broken}, int64(len(sound)))
+		if !errors.Is(err, broken) || isUnsound(err) {
 			t.Errorf("a read error after %d bytes: %v, want that error", i, err)
 		}
 	}
 }
 
-// failingReader is a file of which only the beginning can be read.
+// failingReader is a file of which only the beginning is readable.
 type failingReader struct {
 	readable []byte
 	err      error
@@ -232,14 +238,14 @@ func (r failingReader) ReadAt(b []byte, offset int64) (int, error) {
 	return n, nil
 }
 
-// FuzzBuckets reads anything as buckets under a good checksum: it is refused or loaded, and what is loaded can be
+// FuzzBuckets reads any bytes as buckets with a correct checksum. They are refused or loaded; loaded buckets can be
 // decided on and saved again.
 func FuzzBuckets(f *testing.F) {
 	for _, algorithm := range bucket.Algorithms {
 		s := emptyStore(f)
 		use(s, algorithm)
 		for i := range s.shards {
-			if content, _, _ := s.shards[i].appendBite(nil, 0); len(content) > 0 {
+			if content, _, _ := s.shards[i].appendFrom(nil, 0); len(content) > 0 {
 				f.Add(content)
 			}
 		}

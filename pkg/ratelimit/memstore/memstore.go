@@ -1,6 +1,6 @@
-// Package memstore keeps buckets in the memory of this process: for a service that runs alone or beside each Envoy, and to
-// take over when Redis does not answer. Buckets are bounded in number, swept when they have expired, and saved to a file if
-// one is named.
+// Package memstore keeps buckets in the memory of this process. It is for a single instance, for an instance beside
+// each Envoy, and as the fallback while Redis does not answer. The number of buckets is bounded, expired buckets are
+// swept, and a snapshot file can keep them over a restart. See [New] and [Store.Take].
 package memstore
 
 import (
@@ -19,40 +19,41 @@ import (
 )
 
 const (
-	// maxShards is what a request can name in one word, which is how the shards that it locks are collected.
+	// maxShards is 64 because takeAll collects the shards of a request in one word.
 	maxShards = 64
-	// minShard is the least number of buckets that is worth a shard: keys spread unevenly, and the fuller shards of a store
-	// would otherwise evict long before the others are full.
+	// minShard is the least number of buckets for which a shard is worthwhile. Keys spread unevenly: the fuller shards of
+	// a store would evict long before the others are full.
 	minShard = 1024
 	// mostBuckets keeps the numbers of slots within 32 bits.
 	mostBuckets = 1 << 30
 )
 
-// Config is how a store is set up. The zero value is a store of the defaults, without a snapshot.
+// Config has the settings of a store. The zero value is a store with the defaults and without a snapshot.
 type Config struct {
-	// MaxBuckets is the most buckets kept, at some 150 bytes each, keys of up to 72 bytes included; what a log remembers comes on
-	// top. Default 1,000,000. When it is reached, a new bucket takes the place of one of the rule (Take.Rule) that has the most
-	// buckets, so a rule loses none while it has less than its equal share. Each of up to 64 shards does this by itself.
+	// MaxBuckets is the most buckets kept. A bucket needs some 150 bytes, with a key of up to 72 bytes; the entries of a
+	// log need more. Default 1,000,000. In a full store, a new bucket replaces a bucket of the rule (Take.Rule) with the
+	// most buckets. So a rule loses none while it has less than its equal share. Each of up to 64 shards does this by
+	// itself.
 	MaxBuckets int
-	// SweepInterval is the time in which every bucket is looked at once and dropped if it has expired. Default 10 s.
+	// SweepInterval is the time in which every bucket is checked once and dropped if it has expired. Default 10 s.
 	SweepInterval time.Duration
-	// SnapshotPath is the file that buckets are loaded from by New and saved to by Close and every SnapshotInterval; "" for
-	// none. A crash loses what was charged since the last save. The file holds bucket keys, so it is readable by its owner
-	// only. Each process needs a file of its own.
+	// SnapshotPath is the file of the snapshot; "" for none. New loads buckets from it. Close saves them to it, also
+	// every SnapshotInterval. A crash loses the charges since the last save. The file holds bucket keys, so only its
+	// owner can read it. Each process needs a file of its own.
 	SnapshotPath string
 	// SnapshotInterval is the time between two saves. Default 1 minute.
 	SnapshotInterval time.Duration
-	// Clock is the time in µs since 1970, and is safe for concurrent use. Default: the wall clock at New, and from then on
-	// the time that has really passed, so that it never steps.
+	// Clock returns the time in µs since 1970, and is safe for concurrent use. Default: the wall clock at New plus the
+	// elapsed time, so that it never steps.
 	Clock func() int64
-	// Logger is told of snapshots that could not be loaded or saved. Default: nobody.
+	// Logger receives snapshots that could not be loaded or saved. Default: no log.
 	Logger *slog.Logger
 }
 
 // Store is a ratelimit.Store in memory. All methods are safe for concurrent use.
 type Store struct {
 	shards []shard
-	shift  uint // of a hash, to the number of its shard
+	shift  uint // a hash >> shift is the number of its shard
 	seed   maphash.Seed
 	clock  func() int64
 	logger *slog.Logger
@@ -65,9 +66,9 @@ type Store struct {
 	close                      func() error // once
 }
 
-// New returns a store with what the snapshot holds, if one is configured and exists. A snapshot that cannot be used is
-// renamed to SnapshotPath.corrupt-<time> and reported to the Logger, and the store starts empty: a limiter that forgets is
-// better than none. Wrong settings, a directory that cannot be written to and a snapshot that cannot be read are errors.
+// New returns a store with the buckets of the snapshot, if one is configured and exists. A damaged snapshot is renamed
+// to SnapshotPath.corrupt-<time> and reported to the Logger. The store then starts empty: a limiter without its counts
+// is better than none. Wrong settings, a directory without write access and an unreadable snapshot are errors.
 func New(cfg Config) (*Store, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -123,14 +124,14 @@ func (cfg Config) withDefaults() (Config, error) {
 	return cfg, errors.Join(errs...)
 }
 
-// monotonic is a clock that starts with the wall clock and does not step with it.
+// monotonic returns a clock that starts with the wall clock but never steps with it.
 func monotonic() func() int64 {
 	start := time.Now()
 	micros := start.UnixMicro()
 	return func() int64 { return micros + time.Since(start).Microseconds() }
 }
 
-// makeShards makes as many shards as the bound is worth; their capacities add up to it.
+// makeShards makes the shards for a bound. Their capacities add up to it.
 func (s *Store) makeShards(maxBuckets int) {
 	n := 1
 	for n < maxShards && maxBuckets/(2*n) >= minShard {
@@ -147,8 +148,8 @@ func (s *Store) makeShards(maxBuckets int) {
 	}
 }
 
-// Take decides the requests in place, one after the other; see ratelimit.Store. It waits for nothing but other callers of Take,
-// so it decides also when ctx is done, and Err is always nil.
+// Take decides the requests in place, one after the other; see ratelimit.Store. It waits only for other callers of
+// Take, so it also decides when ctx is done, and Err is always nil.
 func (s *Store) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
 	sc := s.scratch.Get().(*scratch)
 	for i := range requests {
@@ -161,8 +162,8 @@ func (s *Store) Take(_ context.Context, requests []bucket.Request, outcomes []bu
 	s.scratch.Put(sc)
 }
 
-// scratch is room for the buckets of the request that is being decided. It belongs to a call of Take and not to a shard, because
-// the memory of a shard moves from one processor's cache to another's with each decision.
+// scratch has room for the buckets of the current request. It belongs to a call of Take, not to a shard: the memory of
+// a shard moves between the caches of processors with each decision.
 type scratch struct{ loaded []bucket.Loaded }
 
 func (sc *scratch) room(n int) []bucket.Loaded {
@@ -172,22 +173,22 @@ func (sc *scratch) room(n int) []bucket.Loaded {
 	return sc.loaded[:n]
 }
 
-// takeOne is takeAll for what most requests are.
+// takeOne is takeAll for a request with one take, the usual case.
 func (s *Store) takeOne(r *bucket.Request, o *bucket.Outcome, loaded []bucket.Loaded) {
 	t := &r.Takes[0]
 	hash := s.hash(t.Key)
 	sh := s.shardOf(hash)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	// The clock is read inside: a time read before could be long past when the lock is got, and a bucket that is set back
-	// by more than bucket.MaxClockStep would refill twice.
+	// Read the clock under the lock. A time read before could be old when the lock is acquired. A bucket set back by more
+	// than bucket.MaxClockStep would refill twice.
 	now := s.clock()
 	sh.load(t, hash, &loaded[0].State)
 	r.Decide(now, loaded, o)
 	sh.keep(t, hash, &loaded[0], &o.Decisions[0], now)
 }
 
-// takeAll locks the shards of all takes, in their order, so that two requests never wait for each other.
+// takeAll locks the shards of all takes in their order, so that two requests never deadlock.
 func (s *Store) takeAll(r *bucket.Request, o *bucket.Outcome, loaded []bucket.Loaded) {
 	var few [16]uint64
 	hashes, shards := few[:0], shardSet(0)
@@ -208,7 +209,7 @@ func (s *Store) takeAll(r *bucket.Request, o *bucket.Outcome, loaded []bucket.Lo
 	}
 }
 
-// hash chooses the shard of a key by its high bits and the place in the shard's table by its low ones.
+// hash returns the hash of a key. Its high bits choose the shard, its low bits the place in the shard's table.
 func (s *Store) hash(key string) uint64 { return maphash.String(s.seed, key) }
 
 func (s *Store) shardOf(hash uint64) *shard { return &s.shards[hash>>s.shift] }
@@ -228,19 +229,19 @@ func (s *Store) unlock(set shardSet) {
 	}
 }
 
-// Stats are figures for metrics; the counters count since New.
+// Stats are figures for metrics. The counters count since New.
 type Stats struct {
-	// Buckets is how many are kept now.
+	// Buckets is the number of buckets now.
 	Buckets int64
-	// Evicted counts the buckets that were dropped for a new one before they had expired.
+	// Evicted counts buckets that were dropped for a new one before they expired.
 	Evicted uint64
-	// Expired counts the buckets that were dropped because their full quota was there again.
+	// Expired counts buckets that were dropped because their full quota was available again.
 	Expired uint64
-	// Snapshots and FailedSnapshots count the saves that succeeded and those that did not.
+	// Snapshots and FailedSnapshots count the saves that succeeded and those that failed.
 	Snapshots, FailedSnapshots uint64
 }
 
-// Stats returns the figures of now. It takes no locks.
+// Stats returns the current figures. It takes no locks.
 func (s *Store) Stats() Stats {
 	stats := Stats{Snapshots: s.snapshots.Load(), FailedSnapshots: s.failedSnapshots.Load()}
 	for i := range s.shards {
@@ -251,6 +252,7 @@ func (s *Store) Stats() Stats {
 	return stats
 }
 
-// Close ends what runs in the background and saves a last snapshot, if one is configured; its error is that of the save.
-// Take still decides after Close, but what it charges then is not saved. A second Close does nothing and returns the same.
+// Close ends all background work and saves a last snapshot, if one is configured. It returns the error of that save.
+// Take still decides after Close, but its charges are not saved. A second Close does nothing and returns the same
+// error.
 func (s *Store) Close() error { return s.close() }

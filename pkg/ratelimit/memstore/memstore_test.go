@@ -11,7 +11,7 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Store { return open(t, memstore.Config{}) })
 }
 
-// TestConformanceOfOneShard: a small store has one shard, so everything meets in it.
+// TestConformanceOfOneShard uses a small store, which has one shard for all buckets.
 func TestConformanceOfOneShard(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Store { return open(t, memstore.Config{MaxBuckets: 2000}) })
 }

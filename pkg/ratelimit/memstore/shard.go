@@ -9,10 +9,10 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// samples is how many buckets are looked at to find one to evict.
+// samples is how many buckets are compared to find one to evict.
 const samples = 8
 
-// shard is a part of the buckets behind a lock of its own.
+// shard is a part of the buckets with a lock of its own.
 type shard struct {
 	capacity int
 	seed     maphash.Seed
@@ -23,16 +23,16 @@ type shard struct {
 
 	mu    sync.Mutex
 	table table
-	// probe is room for the bucket that evict looks at.
+	// probe is room for the bucket that evict reads.
 	probe struct {
 		limit bucket.Limit
 		state bucket.State
 	}
 
-	_ [64]byte // the next shard's lock is on another cache line
+	_ [64]byte // puts the next shard's lock on another cache line
 }
 
-// load reads the state of the bucket of a take. The lock is held.
+// load reads the state of the bucket of a take. The caller holds the lock.
 func (sh *shard) load(t *bucket.Take, hash uint64, s *bucket.State) {
 	*s = bucket.State{}
 	if slot, found := sh.table.find(hash, t.Key); found {
@@ -47,7 +47,7 @@ func (sh *shard) stateOf(e *entry, s *bucket.State) {
 	}
 }
 
-// keep stores the bucket of a decided take, if it has changed. The lock is held since load.
+// keep stores the bucket of a decided take if it has changed. The caller has held the lock since load.
 func (sh *shard) keep(t *bucket.Take, hash uint64, b *bucket.Loaded, d *bucket.Decision, now int64) {
 	switch {
 	case !b.Changed:
@@ -60,8 +60,8 @@ func (sh *shard) keep(t *bucket.Take, hash uint64, b *bucket.Loaded, d *bucket.D
 	}
 }
 
-// put stores the bucket of a take, which is not empty, and takes over its log. A new one takes the place of another when the shard is
-// full.
+// put stores the bucket of a take, which is not empty, and keeps its log. If the shard is full, a new bucket replaces
+// another.
 func (sh *shard) put(t *bucket.Take, hash uint64, s *bucket.State, now int64, expires uint32) {
 	var e *entry
 	if slot, found := sh.table.find(hash, t.Key); found {
@@ -89,12 +89,14 @@ func (sh *shard) remove(slot uint32) {
 	sh.live.Add(-1)
 }
 
-// evict drops one bucket of a full shard, for a new one of a rule. It is one of the rule that has the most buckets, so a flood of new
-// keys of one rule displaces those of another only until both have as many, however long their windows are and however much of
-// them is used. Among the buckets of a rule it is, of a few chosen at random, one that has expired, or else the one with the greatest
-// part of its quota left, of equals the one that expires first. So a client that is over its limit is forgotten only when all that
-// are looked at are. The new bucket is always kept, even if more of its quota is left: otherwise the clients that come to a full
-// store would not be limited at all.
+// evict drops one bucket of a full shard for a new bucket of a rule. The victim is of the rule with the most buckets.
+// So a flood of new keys of one rule displaces those of another only until both rules have as many. The windows of the
+// rules, and how much of them is used, do not matter.
+//
+// Of that rule, evict samples a few buckets at random. It drops an expired one, else the one with the greatest part of
+// its quota left; of equals, the one that expires first. So a client over its limit is evicted only if all sampled
+// clients are over theirs. The new bucket is always kept, even if it is less used than its victim. Otherwise a full
+// store would not limit new clients at all.
 func (sh *shard) evict(rule uint64, now int64) {
 	slots := sh.table.groups.largest(rule)
 	var victim uint32
@@ -116,7 +118,7 @@ func (sh *shard) evict(rule uint64, now int64) {
 	sh.remove(victim)
 }
 
-// usage is how much a bucket would be missed.
+// usage is the value of a bucket for its client: the more is used, the less it may be evicted.
 type usage struct {
 	remaining, capacity int64
 	expires             uint32
@@ -130,11 +132,11 @@ func (sh *shard) usage(slot uint32, now int64) usage {
 	p := &sh.probe
 	p.limit, p.state = e.limit(), bucket.State{}
 	sh.stateOf(e, &p.state)
-	remaining := p.state.Remaining(&p.limit, max(now, e.last)) // never a step back, for which the log would be rewritten
+	remaining := p.state.Remaining(&p.limit, max(now, e.last))
 	return usage{remaining: remaining, capacity: p.limit.Capacity(), expires: e.expires}
 }
 
-// less compares the used parts of the quotas. The products fit 64 bits: bucket.MaxRequests.
+// less reports whether less of u's quota is used than of v's. The products fit 64 bits: bucket.MaxRequests.
 func (u usage) less(v usage) bool {
 	a, b := uint64(u.remaining)*uint64(v.capacity), uint64(v.remaining)*uint64(u.capacity)
 	return a > b || a == b && u.expires < v.expires

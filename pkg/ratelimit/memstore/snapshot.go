@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// save writes a snapshot beside the last one and then puts it in its place, so that there is a whole one at any time. The
-// name of the new one is always the same: however often a process dies here, it leaves one file behind.
+// save writes a snapshot beside the last one, then replaces that, so that there is a whole snapshot at any time. The
+// name of the new file is always the same: if the process dies here, it leaves at most one file behind.
 func (s *Store) save() error {
 	temporary := s.snapshotPath + ".tmp"
 	err := s.writeFile(temporary)
@@ -21,7 +21,7 @@ func (s *Store) save() error {
 	if err == nil {
 		err = syncDirectory(filepath.Dir(s.snapshotPath))
 	} else {
-		_ = os.Remove(temporary) // which may not be there
+		_ = os.Remove(temporary) // it may not exist
 	}
 	if err != nil {
 		s.failedSnapshots.Add(1)
@@ -31,7 +31,7 @@ func (s *Store) save() error {
 	return nil
 }
 
-// writeFile writes a snapshot to a file of its own and waits until it is on the disk.
+// writeFile writes a snapshot to a file and waits until it is on the disk.
 func (s *Store) writeFile(name string) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -43,8 +43,8 @@ func (s *Store) writeFile(name string) error {
 	return errors.Join(err, f.Close())
 }
 
-// load restores the snapshot, if there is one, and makes sure that the next one can be written. A file that is no sound
-// snapshot is set aside and reported; then the store is empty.
+// load restores the snapshot, if there is one, and checks that the next one can be written. A damaged file is set
+// aside and reported, and the store is then empty.
 func (s *Store) load(maxBuckets int) error {
 	if err := s.checkWritable(); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (s *Store) load(maxBuckets int) error {
 		return fmt.Errorf("load snapshot: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("load snapshot %s: it is not a file", s.snapshotPath)
+		return fmt.Errorf("load snapshot %s: not a regular file", s.snapshotPath)
 	}
 	reason := s.readSnapshot(f, info.Size())
 	if reason == nil {
@@ -71,7 +71,7 @@ func (s *Store) load(maxBuckets int) error {
 	if !errors.Is(reason, errUnsound) {
 		return fmt.Errorf("load snapshot %s: %w", s.snapshotPath, reason)
 	}
-	s.makeShards(maxBuckets) // without what may have been restored
+	s.makeShards(maxBuckets) // drop what was already restored
 	aside := s.snapshotPath + ".corrupt-" + time.UnixMicro(s.clock()).UTC().Format("20060102T150405.000000Z")
 	if err := os.Rename(s.snapshotPath, aside); err != nil {
 		return fmt.Errorf("set a snapshot aside that cannot be used (%w): %w", reason, err)
@@ -81,7 +81,7 @@ func (s *Store) load(maxBuckets int) error {
 	return nil
 }
 
-// checkWritable finds out at the start what would otherwise be noticed when the first snapshot is lost.
+// checkWritable reports at the start an error that would otherwise lose the first snapshot.
 func (s *Store) checkWritable() error {
 	f, err := os.CreateTemp(filepath.Dir(s.snapshotPath), filepath.Base(s.snapshotPath)+".check-*")
 	if err == nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// A snapshot is this line, which names the version of the format, then the buckets, and at the end the CRC-32C of all that.
+// A snapshot is this line, which names the version of the format, then the buckets, then the CRC-32C of both.
 const snapshotTitle = "extauthz buckets 4\n"
 
-// saved is what a snapshot holds of a bucket. Its key and the grants of its log follow. All numbers are little endian.
+// saved is a bucket in a snapshot. Its key and the grants of its log follow. All numbers are little endian.
 type saved struct {
 	Rule              uint64
 	Limit             bucket.Limit
@@ -24,19 +24,20 @@ type saved struct {
 	KeyLen, Grants    uint32
 }
 
-// errUnsound is wrapped by the error of a file that cannot be used. Any other error says that the file could not be read.
-var errUnsound = errors.New("it is no snapshot that can be used")
+// errUnsound is wrapped by the error for a damaged file. Any other error means that the file could not be read.
+var errUnsound = errors.New("not a usable snapshot")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// writeSnapshot writes all buckets. It locks one shard at a time, for one bite: what is charged meanwhile may be in it or not.
+// writeSnapshot writes all buckets. It locks one shard at a time for lockedSlots; a concurrent charge may be in it or
+// not.
 func (s *Store) writeSnapshot(w io.Writer) error {
 	sum := crc32.New(castagnoli)
 	both := io.MultiWriter(w, sum)
 	content := []byte(snapshotTitle)
 	for i := range s.shards {
 		for from, more := uint32(0), true; more; content = content[:0] {
-			content, from, more = s.shards[i].appendBite(content, from)
+			content, from, more = s.shards[i].appendFrom(content, from)
 			if _, err := both.Write(content); err != nil {
 				return err
 			}
@@ -46,16 +47,17 @@ func (s *Store) writeSnapshot(w io.Writer) error {
 	return err
 }
 
-// biteBytes ends a bite of a snapshot early: logs can make a bucket large, and it is copied under a lock.
-const biteBytes = 1 << 16
+// lockedBytes ends a hold of the lock early, because logs can make a bucket large.
+const lockedBytes = 1 << 16
 
-// appendBite appends the next buckets from a slot on, and returns where to go on and whether there is more.
-func (sh *shard) appendBite(b []byte, from uint32) (content []byte, next uint32, more bool) {
+// appendFrom appends buckets in the slots from one on, under one lock. It returns the next slot and whether there are
+// more.
+func (sh *shard) appendFrom(b []byte, from uint32) (content []byte, next uint32, more bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	var one saved
-	end := min(from+bite, sh.table.slots)
-	for next = from; next < end && len(b) < biteBytes; next++ {
+	end := min(from+lockedSlots, sh.table.slots)
+	for next = from; next < end && len(b) < lockedBytes; next++ {
 		if e := sh.table.at(next); e.expires != 0 {
 			b = sh.table.appendEntry(b, e, &one)
 		}
@@ -63,7 +65,7 @@ func (sh *shard) appendBite(b []byte, from uint32) (content []byte, next uint32,
 	return b, next, next < sh.table.slots
 }
 
-// appendEntry appends a bucket, with room for what is saved of it.
+// appendEntry appends a bucket. room is memory for its fixed part.
 func (t *table) appendEntry(b []byte, e *entry, room *saved) []byte {
 	var grants []bucket.Grant
 	if e.grants != 0 {
@@ -79,8 +81,8 @@ func (t *table) appendEntry(b []byte, e *entry, room *saved) []byte {
 	return b
 }
 
-// readSnapshot restores all buckets that have not expired; it is called before anyone else knows the store. It reads the file twice,
-// because a file with a wrong checksum may say anything.
+// readSnapshot restores all buckets that have not expired, before the store is in use. It reads the file twice,
+// because it must check the checksum before it can trust the content.
 func (s *Store) readSnapshot(f io.ReaderAt, size int64) error {
 	title := make([]byte, len(snapshotTitle))
 	n, err := f.ReadAt(title, 0)
@@ -107,7 +109,7 @@ func (s *Store) readSnapshot(f io.ReaderAt, size int64) error {
 // restoreAll restores buckets to the end of r.
 func (s *Store) restoreAll(r io.Reader) error {
 	var b saved
-	var rest bytes.Buffer // the key and the grants; it allocates what is there, not what is claimed
+	var rest bytes.Buffer // the key and the grants; it grows with the bytes that exist, not with the claimed length
 	now, grantSize := s.clock(), int64(binary.Size(bucket.Grant{}))
 	for {
 		err := binary.Read(r, binary.LittleEndian, &b)
@@ -127,8 +129,8 @@ func (s *Store) restoreAll(r io.Reader) error {
 	}
 }
 
-// restore puts a bucket where it belongs unless it has expired, and reports whether it is one. A later one with the same key wins,
-// since it was saved later.
+// restore stores a bucket unless it has expired, and reports whether it is valid. A later bucket with the same key
+// wins, because it was saved later.
 func (s *Store) restore(b *saved, rest *bytes.Buffer, now int64) bool {
 	take := bucket.Take{Key: string(rest.Next(int(b.KeyLen))), Rule: b.Rule, Limit: b.Limit}
 	state := bucket.State{Last: b.Last, Count: b.Count, Part: b.Part, Grants: make([]bucket.Grant, b.Grants)}

@@ -20,7 +20,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 )
 
-// keysOfAllKinds are short, as long as an entry has room for, longer, empty, and not text.
+// keysOfAllKinds are short, as long as an entry holds, longer, empty, and not text.
 var keysOfAllKinds = []string{
 	"k", strings.Repeat("i", 78), strings.Repeat("l", 79), strings.Repeat("long ", 1000), "", "\x00\xff\n\x80",
 }
@@ -41,7 +41,8 @@ func mustClose(t *testing.T, s *memstore.Store) {
 	}
 }
 
-// useAll takes from buckets of all algorithms, of limits small and large, under keys of all kinds; it returns the answers.
+// useAll takes from buckets of all algorithms, with small and large limits and keys of all kinds, and returns the
+// decisions.
 func useAll(t *testing.T, s *memstore.Store, now *clock) []bucket.Decision {
 	t.Helper()
 	var answers []bucket.Decision
@@ -58,7 +59,8 @@ func useAll(t *testing.T, s *memstore.Store, now *clock) []bucket.Decision {
 			} {
 				for _, k := range keysOfAllKinds {
 					r := take(t, s, bucket.Take{
-						Key: fmt.Sprint(k, algorithm, i), Limit: limit, Cost: uint64(limit.Requests/5 + 1), CountDenied: round == 1,
+						Key: fmt.Sprint(k, algorithm, i), Limit: limit, Cost: uint64(limit.Requests/5 + 1),
+						CountDenied: round == 1,
 					})
 					answers = append(answers, r.Decisions[0])
 				}
@@ -69,7 +71,7 @@ func useAll(t *testing.T, s *memstore.Store, now *clock) []bucket.Decision {
 	return answers
 }
 
-// TestSnapshotRoundTrip: a store that was closed and opened again answers as one that was not.
+// TestSnapshotRoundTrip checks that a store that was closed and opened again decides as one that was not.
 func TestSnapshotRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "buckets")
 	now, nowOfOther := newClock(), newClock()
@@ -103,7 +105,8 @@ func TestExpiredBucketsAreNotLoaded(t *testing.T) {
 	now := newClock()
 	s := mustNew(t, memstore.Config{SnapshotPath: path, Clock: now.now})
 	for i, window := range []int64{minute, minute, 86_400 * second} {
-		take(t, s, bucket.Take{Key: key(i), Limit: bucket.Limit{Algorithm: bucket.FixedWindow, Requests: 10, Window: window}, Cost: 1})
+		limit := bucket.Limit{Algorithm: bucket.FixedWindow, Requests: 10, Window: window}
+		take(t, s, bucket.Take{Key: key(i), Limit: limit, Cost: 1})
 	}
 	mustClose(t, s)
 	now.advance(10 * minute)
@@ -154,7 +157,8 @@ func TestUnsoundSnapshotIsSetAside(t *testing.T) {
 		{"without the last byte", sound[:len(sound)-1], "its checksum is wrong"},
 		{"foreign", []byte("domain: shop\ndescriptors: []\n"), `it begins with \"domain: shop\\ndescri\", want`},
 		{"foreign and short", []byte("{}"), `it begins with \"{}\", want`},
-		{"of another version", append([]byte("extauthz buckets 3\n"), sound[19:]...), `it begins with \"extauthz buckets 3\\n\", want`},
+		{"of another version", append([]byte("extauthz buckets 3\n"), sound[19:]...),
+			`it begins with \"extauthz buckets 3\\n\", want`},
 		{"with something behind it", append(bytes.Clone(sound), '\n'), "its checksum is wrong"},
 		{"twice", append(bytes.Clone(sound), sound...), "its checksum is wrong"},
 		{"with a flipped bit", flipped(sound, 50), "its checksum is wrong"},
@@ -168,7 +172,7 @@ func TestUnsoundSnapshotIsSetAside(t *testing.T) {
 			s := mustNew(t, memstore.Config{SnapshotPath: path, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			for _, part := range []string{test.reason, "path=" + path + " ", "set_aside_as=" + path + ".corrupt-"} {
 				if !strings.Contains(log.String(), part) {
-					t.Errorf("log: %s\nwant it to say %s", &log, part)
+					t.Errorf("log: %s\nwant it to contain %s", &log, part)
 				}
 			}
 			if got := s.Stats(); got != (memstore.Stats{}) {
@@ -185,7 +189,7 @@ func TestUnsoundSnapshotIsSetAside(t *testing.T) {
 			log.Reset()
 			mustClose(t, mustNew(t, memstore.Config{SnapshotPath: path, Logger: slog.New(slog.NewTextHandler(&log, nil))}))
 			if log.Len() > 0 {
-				t.Errorf("the next start complains: %s", &log)
+				t.Errorf("the next start logs: %s", &log)
 			}
 		})
 	}
@@ -197,16 +201,17 @@ func flipped(b []byte, i int) []byte {
 	return b
 }
 
-func TestSnapshotThatCanNotBe(t *testing.T) {
+func TestImpossibleSnapshotPath(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct{ name, path, want string }{
-		{"in a directory that is not there", filepath.Join(dir, "none", "buckets"), "snapshots cannot be saved as " + filepath.Join(dir, "none", "buckets")},
+		{"in a missing directory", filepath.Join(dir, "none", "buckets"),
+			"snapshots cannot be saved as " + filepath.Join(dir, "none", "buckets")},
 		{"in a file", filepath.Join(file, "buckets"), "snapshots cannot be saved as " + filepath.Join(file, "buckets")},
-		{"a directory", dir, "load snapshot " + dir + ": it is not a file"},
+		{"a directory", dir, "load snapshot " + dir + ": not a regular file"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s, err := memstore.New(memstore.Config{SnapshotPath: test.path})
@@ -222,7 +227,7 @@ func TestSnapshotThatCanNotBe(t *testing.T) {
 	wantFiles(t, file, "file")
 }
 
-// TestSavedEveryInterval: what a crash loses is what was charged since the last save.
+// TestSavedEveryInterval checks that a crash loses only the charges since the last save.
 func TestSavedEveryInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "buckets")
@@ -239,7 +244,8 @@ func TestSavedEveryInterval(t *testing.T) {
 		if err := os.Link(path, crashed); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(crashed+".tmp", []byte("half a snap"), 0o600); err != nil { // it died while saving the next one
+		// the process died during the next save
+		if err := os.WriteFile(crashed+".tmp", []byte("half a snap"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		again := open(t, memstore.Config{SnapshotPath: crashed})
@@ -249,7 +255,7 @@ func TestSavedEveryInterval(t *testing.T) {
 	})
 }
 
-// TestFailedSaveKeepsTheLastSnapshot: it is logged and counted, and the store goes on.
+// TestFailedSaveKeepsTheLastSnapshot checks that a failed save is logged and counted, and that the store goes on.
 func TestFailedSaveKeepsTheLastSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "buckets")
@@ -287,15 +293,21 @@ func TestFailedSaveKeepsTheLastSnapshot(t *testing.T) {
 	})
 }
 
-// TestSaveAmidTraffic saves all the time while many take, and loads the last of it: nothing is lost or counted twice.
+// TestSaveAmidTraffic saves all the time during many takes, and loads the last snapshot: no charge is lost or counted
+// twice.
 func TestSaveAmidTraffic(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "buckets")
-	s := mustNew(t, memstore.Config{SnapshotPath: path, SnapshotInterval: time.Millisecond, SweepInterval: time.Millisecond})
+	s := mustNew(t, memstore.Config{
+		SnapshotPath: path, SnapshotInterval: time.Millisecond, SweepInterval: time.Millisecond,
+	})
 	const buckets = 500
 	limits := make([]bucket.Limit, buckets)
 	for i := range limits {
-		// Decades, so that nothing refills in between.
-		limits[i] = bucket.Limit{Algorithm: bucket.Algorithms[i%len(bucket.Algorithms)], Requests: 1000, Burst: 1000, Window: 40 * 365 * 24 * hour}
+		// The window is decades, so that nothing refills meanwhile.
+		limits[i] = bucket.Limit{
+			Algorithm: bucket.Algorithms[i%len(bucket.Algorithms)],
+			Requests:  1000, Burst: 1000, Window: 40 * 365 * 24 * hour,
+		}
 	}
 	var charged [buckets]atomic.Int64
 	var all sync.WaitGroup
@@ -320,7 +332,7 @@ func TestSaveAmidTraffic(t *testing.T) {
 	}
 }
 
-// wantFiles checks which files lie beside a file: nothing is left behind.
+// wantFiles checks that no other file is left beside the snapshot.
 func wantFiles(t *testing.T, path string, want ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(path))

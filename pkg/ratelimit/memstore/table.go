@@ -6,16 +6,17 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// chunkLen is how many entries are allocated at a time: a table that grows neither moves entries nor has room for twice as many.
+// chunkLen is how many entries are allocated together. A growing table neither moves entries nor has room for twice as
+// many.
 const chunkLen = 256
 
-// table is a hash table of entries, which stay in their slots. It is not safe for concurrent use.
+// table is a hash table of entries, which never change their slots. It is not safe for concurrent use.
 type table struct {
-	// index is open addressing with linear probing: the low 32 bits of a hash and a slot + 1; 0 is a free place. Its length
-	// is a power of two, of which at most three quarters are used.
+	// index is open addressing with linear probing. A place holds the low 32 bits of a hash and a slot + 1, or 0 if it is
+	// free. Its length is a power of two, of which at most three quarters are used.
 	index  []uint64
 	chunks []*[chunkLen]entry
-	// slots is how many slots have ever been used, free those of them that are not now.
+	// slots is how many slots were ever used; free are those that are free now.
 	slots uint32
 	free  []uint32
 
@@ -24,10 +25,10 @@ type table struct {
 	groups   groups
 }
 
-// live is the number of entries.
+// live returns the number of entries.
 func (t *table) live() int { return int(t.slots) - len(t.free) }
 
-// at is the entry in a slot < t.slots.
+// at returns the entry in a slot < t.slots.
 func (t *table) at(slot uint32) *entry { return &t.chunks[slot/chunkLen][slot%chunkLen] }
 
 // find returns the slot of a key.
@@ -49,7 +50,7 @@ func (t *table) find(hash uint64, key string) (slot uint32, found bool) {
 	}
 }
 
-// key is the key of an entry. It must not be changed.
+// key returns the key of an entry. Callers must not change it.
 func (t *table) key(e *entry) []byte {
 	if e.keyLen == longKey {
 		return *t.longKeys.at(e.longKey())
@@ -57,7 +58,7 @@ func (t *table) key(e *entry) []byte {
 	return e.key[:e.keyLen]
 }
 
-// insert makes an entry for a key that has none, empty but for the key and the rule. It keeps no reference to the key.
+// insert makes an entry for a new key, empty except for key and rule. It keeps no reference to the key.
 func (t *table) insert(key string, hash, rule uint64) *entry {
 	if 4*(t.live()+1) > 3*len(t.index) {
 		t.grow()
@@ -98,7 +99,7 @@ func (t *table) remove(seed maphash.Seed, slot uint32) {
 	t.unplace(hash, slot)
 }
 
-// unplace takes a slot out of the index and moves the places behind it up, so that no probe ends too early.
+// unplace removes a slot from the index and moves the places behind it up, so that no probe ends too early.
 func (t *table) unplace(hash uint64, slot uint32) {
 	mask := uint32(len(t.index) - 1)
 	hole := uint32(hash) & mask
@@ -106,7 +107,7 @@ func (t *table) unplace(hash uint64, slot uint32) {
 		hole = (hole + 1) & mask
 	}
 	for i := (hole + 1) & mask; t.index[i] != 0; i = (i + 1) & mask {
-		// What lies at i may move to the hole unless its probe begins behind the hole.
+		// The place at i may move to the hole unless its probe begins behind the hole.
 		begin := uint32(t.index[i]>>32) & mask
 		if (i-begin)&mask >= (i-hole)&mask {
 			t.index[hole] = t.index[i]
@@ -116,7 +117,7 @@ func (t *table) unplace(hash uint64, slot uint32) {
 	t.index[hole] = 0
 }
 
-// grow doubles the index. The hashes are in it, so no entry is touched.
+// grow doubles the index. The index has the hashes, so no entry is read.
 func (t *table) grow() {
 	index := make([]uint64, max(8, 2*len(t.index)))
 	for _, p := range t.index {
@@ -127,7 +128,7 @@ func (t *table) grow() {
 	t.index = index
 }
 
-// place puts a place of the index where a probe will find it.
+// place writes a place of the index where a probe will find it.
 func place(index []uint64, p uint64) {
 	mask := uint32(len(index) - 1)
 	i := uint32(p>>32) & mask
@@ -137,7 +138,7 @@ func place(index []uint64, p uint64) {
 	index[i] = p
 }
 
-// pool keeps what does not fit an entry, under numbers from 1.
+// pool keeps values that do not fit an entry, under numbers from 1.
 type pool[T any] struct {
 	items []T
 	free  []uint32
