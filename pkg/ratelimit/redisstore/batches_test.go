@@ -14,7 +14,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 )
 
-// TestManyTakes: whoever reaches the port can send a request with more takes than 16 bits count; it is decided, and at once.
+// TestManyTakes sends a request with more takes than 16 bits count, as any client of the port can. It is decided at
+// once.
 func TestManyTakes(t *testing.T) {
 	server := testenv.Redis(t)
 	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient})
@@ -34,7 +35,7 @@ func TestManyTakes(t *testing.T) {
 	}
 }
 
-// TestOneRoundTrip: one batch takes one command, however many requests and takes it has.
+// TestOneRoundTrip checks that a batch needs one command, however many requests and takes it has.
 func TestOneRoundTrip(t *testing.T) {
 	server := testenv.Redis(t)
 	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient})
@@ -54,7 +55,7 @@ func TestOneRoundTrip(t *testing.T) {
 	}
 }
 
-// TestCallersShareACommand: the requests that arrive while a command is on the wire are sent together, in the next command.
+// TestCallersShareACommand checks that requests that arrive while a command is on the wire share the next command.
 func TestCallersShareACommand(t *testing.T) {
 	server := testenv.Redis(t)
 	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient, PoolSize: 1})
@@ -70,7 +71,9 @@ func TestCallersShareACommand(t *testing.T) {
 		})
 	}
 	call("first")
-	await(t, "the first call to be on the wire", func() bool { return strings.Contains(stacks(), "(*Store).send(") })
+	await(t, "the first call to be on the wire", func() bool {
+		return strings.Contains(stacks(), "(*Store).send(")
+	})
 	for i := range 40 {
 		call(fmt.Sprint("gather", i))
 	}
@@ -82,7 +85,7 @@ func TestCallersShareACommand(t *testing.T) {
 	}
 }
 
-// commandStats returns what tells how many commands of each kind a server has run from now on.
+// commandStats returns a function that returns how many commands of each kind a server has run since.
 func commandStats(t *testing.T, server *testenv.RedisServer) func() map[string]int {
 	t.Helper()
 	admin := dial(t, server.Addr)
@@ -99,7 +102,8 @@ func commandStats(t *testing.T, server *testenv.RedisServer) func() map[string]i
 		for line := range strings.Lines(stats) {
 			var calls int
 			name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
-			if _, err := fmt.Sscanf(rest, "calls=%d,", &calls); err == nil && name != "config|resetstat" && name != "info" {
+			_, err := fmt.Sscanf(rest, "calls=%d,", &calls)
+			if err == nil && name != "config|resetstat" && name != "info" {
 				ran[name] = calls
 			}
 		}
@@ -112,8 +116,8 @@ func stacks() string {
 	return string(buf[:runtime.Stack(buf, true)])
 }
 
-// TestOrder: requests of one batch are decided in their order, also when it takes several script calls, and when Redis does not
-// know the script.
+// TestOrder checks that requests of one batch are decided in their order, also over several script calls and if Redis
+// does not know the script.
 func TestOrder(t *testing.T) {
 	server := testenv.Redis(t)
 	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient})
@@ -130,8 +134,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestLargeBatch: a batch that is too large for one script call waits for Redis once. Requests fail for themselves in each of its
-// script calls.
+// TestLargeBatch checks that a batch too large for one script call waits for Redis once. One failed request does not
+// affect the others.
 func TestLargeBatch(t *testing.T) {
 	server := testenv.Redis(t)
 	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient, PoolSize: 1})

@@ -10,26 +10,26 @@ import (
 )
 
 const (
-	// maxFailures in a row within failureTime open the breaker; a connection that cannot be made does at once.
+	// maxFailures in a row within failureTime open the breaker. A failed connection attempt opens it at once.
 	maxFailures = 5
 	failureTime = time.Second
-	// probeInterval is how soon it is noticed that Redis is back.
+	// probeInterval bounds the time until the store notices that Redis is back.
 	probeInterval = 100 * time.Millisecond
 )
 
-// breaker spares callers the wait for a Redis that does not answer. While it is open, Store.probe tries.
+// breaker spares callers the wait for an unreachable Redis. While it is open, Store.probe tries to connect.
 type breaker struct {
 	isOpen  atomic.Bool
-	changed func(cause error) // is called of each change, with nil when it is closed again
+	changed func(cause error) // called on each change, with nil when the breaker closes
 
 	mu       sync.Mutex
 	failures int
-	first    time.Time // of the failures
+	first    time.Time // the time of the first failure
 }
 
 func (b *breaker) open() bool { return b.isOpen.Load() }
 
-// report counts how a call to Redis ended.
+// report records the result of a call to Redis.
 func (b *breaker) report(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -42,19 +42,19 @@ func (b *breaker) report(err error) {
 		b.failures, b.first = 0, now
 	}
 	b.failures++
-	if b.failures >= maxFailures || nobodyThere(err) {
+	if b.failures >= maxFailures || cannotConnect(err) {
 		b.openNow(err)
 	}
 }
 
-// trip opens the breaker, without waiting for more failures.
+// trip opens the breaker without waiting for more failures.
 func (b *breaker) trip(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.openNow(err)
 }
 
-// openNow is called with mu held.
+// openNow opens the breaker. The caller holds mu.
 func (b *breaker) openNow(err error) {
 	if !b.isOpen.Swap(true) {
 		b.changed(err)
@@ -69,7 +69,7 @@ func (b *breaker) close() {
 	b.changed(nil)
 }
 
-// probe tries to reach Redis until it answers, and then closes the breaker.
+// probe tries to reach Redis until Redis answers, then closes the breaker.
 func (s *Store) probe(ctx context.Context) {
 	every := time.NewTicker(probeInterval)
 	defer every.Stop()
@@ -86,8 +86,8 @@ func (s *Store) probe(ctx context.Context) {
 	}
 }
 
-// renew tries a new client and, if Redis answers it and takes writes, uses that from then on: new connections, to where the name
-// leads by now.
+// renew tries a new client and keeps it if Redis answers and accepts writes. Its connections are new, so they follow a
+// change of DNS.
 func (s *Store) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout+s.cfg.Timeout)
 	defer cancel()
@@ -103,11 +103,11 @@ func (s *Store) renew(ctx context.Context) error {
 	return old.Close()
 }
 
-// probeKey is the key of no bucket: nothing is ever stored there.
+// probeKey is a key that no bucket has. Nothing is ever stored there.
 const probeKey = "rl:probe"
 
-// writable reports whether Redis would decide. A replica answers a ping, but refuses to delete even what is not there; what else
-// may be wrong with that is no reason not to ask.
+// writable reports whether Redis would decide. A replica answers a ping, but refuses to delete even a missing key. Any
+// other error of the DEL is ignored: it does not prove that Redis cannot decide.
 func writable(ctx context.Context, c redis.UniversalClient) error {
 	if err := c.Ping(ctx).Err(); err != nil {
 		return err

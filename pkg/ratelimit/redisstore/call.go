@@ -7,27 +7,27 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// call is what one caller of Take wants sent, and the answer to it. It holds copies only: the requests of a caller that gives up
-// belong to the caller again at once.
+// call holds what one caller of Take sends, and the answer. It has copies only, because the requests belong to the
+// caller again when the caller gives up.
 type call struct {
 	chunks []chunk // in the order of the requests
-	keys   int     // of all chunks
+	keys   int     // the number of keys of all chunks
 	one    [1]chunk
 
 	state atomic.Int32
 	done  chan struct{} // receives once, after the answers are in the chunks
 
-	bucket bucket.State // for the caller to read the answers with
+	bucket bucket.State // the caller's room for reading the answers
 }
 
-// The states of a call. It leaves waiting either way, but once.
+// The states of a call. It leaves waiting exactly once.
 const (
 	waiting int32 = iota
 	sent
 	dropped
 )
 
-// newCall cuts the requests into chunks of at most maxKeys keys. A request that has more is a chunk of its own.
+// newCall divides the requests into chunks of at most maxKeys keys. A request with more keys is a chunk of its own.
 func newCall(requests []bucket.Request) *call {
 	c := &call{done: make(chan struct{}, 1)}
 	for i := range requests {
@@ -52,13 +52,13 @@ func newCall(requests []bucket.Request) *call {
 	return c
 }
 
-// send marks the call as sent; false: its caller has given up.
+// send marks the call as sent. It returns false if the caller has given up.
 func (c *call) send() bool { return c.state.CompareAndSwap(waiting, sent) }
 
-// drop gives the call up; false: it has been sent.
+// drop gives the call up. It returns false if the call was already sent.
 func (c *call) drop() bool { return c.state.CompareAndSwap(waiting, dropped) }
 
-// fail answers all chunks.
+// fail answers all chunks with an error.
 func (c *call) fail(err error) {
 	for i := range c.chunks {
 		c.chunks[i].err = err
@@ -66,7 +66,7 @@ func (c *call) fail(err error) {
 	c.done <- struct{}{}
 }
 
-// chunk is what one script call decides, and the answer.
+// chunk holds the requests of one script call, and the answer.
 type chunk struct {
 	requests int
 	keys     []string
@@ -78,7 +78,7 @@ type chunk struct {
 	clock int64
 }
 
-// join makes one chunk of the calls of several callers, each of which has one.
+// join makes one chunk of the calls of several callers. Each call has one chunk.
 func join(batch []*call) chunk {
 	var all chunk
 	for _, c := range batch {
@@ -88,7 +88,7 @@ func join(batch []*call) chunk {
 	return all
 }
 
-// share gives each of the calls that were joined its part of the answer.
+// share gives each of the joined calls its part of the answer.
 func (ch *chunk) share(batch []*call) {
 	rest := ch.lines
 	for _, c := range batch {
@@ -106,7 +106,7 @@ func (ch *chunk) share(batch []*call) {
 	}
 }
 
-// answer writes the outcomes of its requests, with s as room for one bucket.
+// answer writes the outcomes of the chunk's requests. s is room for one bucket.
 func (ch *chunk) answer(requests []bucket.Request, outcomes []bucket.Outcome, s *bucket.State) {
 	rest := ch.lines
 	for i := range requests {

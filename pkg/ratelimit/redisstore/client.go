@@ -2,7 +2,7 @@ package redisstore
 
 import (
 	"context"
-	"crypto/sha1" // how Redis names a script
+	"crypto/sha1" // Redis names a script by its SHA-1
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
@@ -15,7 +15,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// script decides in Redis, which knows it as scriptName after it has run once.
+// script decides in Redis. After its first run, Redis knows it as scriptName.
 var (
 	script     = bucket.Script()
 	scriptName = hashOf(script)
@@ -26,7 +26,7 @@ func hashOf(script string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// work sends what gathers, call after call, until the lane is closed.
+// work sends gathered calls until the lane is closed.
 func (s *Store) work() {
 	for batch, ok := s.lane.gather(nil); ok; batch, ok = s.lane.gather(batch[:0]) {
 		if len(batch) > 0 {
@@ -36,7 +36,8 @@ func (s *Store) work() {
 	}
 }
 
-// send has Redis decide the batch and answers it. Its time is its own: a caller that gives up takes nothing from the others.
+// send lets Redis decide the batch and answers it. Its timeout does not depend on the callers, so a caller that gives
+// up does not affect the others.
 func (s *Store) send(batch []*call) {
 	chunks := batch[0].chunks
 	if len(batch) > 1 {
@@ -66,7 +67,8 @@ func (s *Store) send(batch []*call) {
 	}
 }
 
-// eval runs the script once for each chunk, in their order and in one round trip, and puts the answers into the chunks.
+// eval runs the script once for each chunk, in their order and in one round trip, and stores the answers in the
+// chunks.
 func eval(ctx context.Context, c redis.UniversalClient, chunks []chunk) {
 	if len(chunks) == 1 {
 		chunks[0].run(ctx, c, "EVALSHA", scriptName)
@@ -81,7 +83,7 @@ func eval(ctx context.Context, c redis.UniversalClient, chunks []chunk) {
 		}
 	}
 	for i := range chunks {
-		// Redis forgets scripts when it restarts. EVAL brings the script along.
+		// Redis forgets scripts when it restarts. EVAL sends the script again.
 		if ch := &chunks[i]; code(ch.err) == "NOSCRIPT" {
 			ch.run(ctx, c, "EVAL", script)
 		}
@@ -94,7 +96,8 @@ func (ch *chunk) run(ctx context.Context, c redis.UniversalClient, command, scri
 	ch.read(cmd)
 }
 
-// command returns what runs the script for the chunk. The last argument but one is a nonce, which the answer has to bring back.
+// command returns the command that runs the script for the chunk. Its last argument but one is a nonce, which the
+// answer must contain.
 func (ch *chunk) command(ctx context.Context, command, script string) *redis.Cmd {
 	words := make([]any, 0, 5+len(ch.keys))
 	words = append(words, command, script, len(ch.keys))
@@ -104,7 +107,7 @@ func (ch *chunk) command(ctx context.Context, command, script string) *redis.Cmd
 	return redis.NewCmd(ctx, append(words, strconv.FormatUint(rand.Uint64(), 36), ch.args)...)
 }
 
-// read reads the answer to the command and checks that it is one.
+// read reads and checks the answer to the command.
 func (ch *chunk) read(cmd *redis.Cmd) {
 	var reply string
 	if reply, ch.err = cmd.Text(); ch.err != nil {

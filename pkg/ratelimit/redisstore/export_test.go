@@ -1,6 +1,6 @@
 package redisstore
 
-// Gathered returns how many calls wait to be sent.
+// Gathered returns the number of calls that wait to be sent.
 func (s *Store) Gathered() int {
 	s.lane.mu.Lock()
 	defer s.lane.mu.Unlock()

@@ -6,20 +6,20 @@ import (
 )
 
 const (
-	// maxKeys is the most keys of a script call: it keeps Redis, which does nothing else meanwhile, busy for some 0.2 ms. A
-	// single request may have more.
+	// maxKeys is the most keys of a script call. It keeps Redis, which does nothing else meanwhile, busy for some 0.2 ms.
+	// A single request may have more.
 	maxKeys = 64
-	// maxWaiting bounds the keys that wait to be sent: 50 ms of work for a healthy Redis.
+	// maxWaiting bounds the waiting keys: 50 ms of work for a healthy Redis.
 	maxWaiting = 16384
 )
 
-// lane is the way to one Redis: calls gather in it while earlier ones are on the wire. Nobody waits for company: a free
-// worker takes what is there.
+// lane is the queue to one Redis. Calls gather in it while earlier calls are on the wire. A call never waits for
+// others to gather: a free worker takes all calls that are there.
 type lane struct {
 	mu      sync.Mutex
 	arrived sync.Cond // of mu
 	queue   []*call
-	keys    int // of the queue
+	keys    int // the number of keys in the queue
 	closed  bool
 }
 
@@ -38,8 +38,8 @@ func (l *lane) enter(c *call) error {
 	return nil
 }
 
-// gather waits for calls and returns those that go together, marked as sent: one call, or several that one script call can decide.
-// ok is false when the lane has been closed.
+// gather waits for calls and returns one call, or several calls that one script call can decide. It marks them as
+// sent. ok is false if the lane was closed.
 func (l *lane) gather(batch []*call) (_ []*call, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,7 +66,7 @@ func (l *lane) gather(batch []*call) (_ []*call, ok bool) {
 	return batch, true
 }
 
-// close ends all gathering, and fails whoever waits.
+// close ends all gathering, and fails the waiting calls.
 func (l *lane) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -35,15 +35,16 @@ func TestKilled(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if len(changes) != 2 || changes[0] == nil || changes[1] != nil {
-		t.Errorf("told of the changes %v, want an error and nil", changes)
+		t.Errorf("got the changes %v, want an error and nil", changes)
 	}
 }
 
-// TestNobodyThere: a single request finds out, so that one a minute is enough for the metric to tell.
-func TestNobodyThere(t *testing.T) {
+// TestCannotConnect checks that a single failed connection opens the breaker, so that one request a minute is enough
+// for the metric.
+func TestCannotConnect(t *testing.T) {
 	s := open(t, redisstore.Config{URL: "unix://" + filepath.Join(t.TempDir(), "none.sock"), Timeout: patient})
 	if err := takeOne(t, s, "k", perDay(10)).Err; err == nil {
-		t.Error("an answer of nobody")
+		t.Error("an answer without a Redis")
 	}
 	if err := takeOne(t, s, "k", perDay(10)).Err; !errors.Is(err, redisstore.ErrUnavailable) {
 		t.Errorf("the next request: got %v, want %v", err, redisstore.ErrUnavailable)
@@ -59,7 +60,7 @@ func TestPaused(t *testing.T) {
 	for range 100 {
 		all.Go(func() {
 			if err := takeOne(t, s, "k", perDay(10)).Err; err == nil {
-				t.Error("an answer of a Redis that is stopped")
+				t.Error("an answer of a paused Redis")
 			}
 		})
 	}
@@ -71,7 +72,7 @@ func TestPaused(t *testing.T) {
 	answers(t, s)
 }
 
-// TestGivenUp: the caller's request is the caller's again when Take returns, whatever becomes of the batch.
+// TestGivenUp checks that the requests belong to the caller again when Take returns, whatever happens to the batch.
 func TestGivenUp(t *testing.T) {
 	server := testenv.Redis(t)
 	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient})
@@ -99,7 +100,8 @@ func TestGivenUp(t *testing.T) {
 	healthy(t, s)
 	charged := 100 - 1 - takeOne(t, s, "k", perDay(100)).Decisions[0].Remaining
 	if charged > unknown.Load() {
-		t.Errorf("of 50 requests that were given up %d were charged, but only %d of unknown outcome", charged, unknown.Load())
+		t.Errorf("of 50 requests that were given up %d were charged, but only %d have an unknown outcome",
+			charged, unknown.Load())
 	}
 }
 
@@ -108,7 +110,7 @@ func TestTooLate(t *testing.T) {
 	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient})
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	soon, cancel := context.WithTimeout(t.Context(), 2*time.Millisecond) // less than what the answer needs to get home
+	soon, cancel := context.WithTimeout(t.Context(), 2*time.Millisecond) // less than the margin
 	defer cancel()
 	for name, ctx := range map[string]context.Context{"cancelled": cancelled, "2 ms left": soon} {
 		if err := take(ctx, s, ask("k", perDay(10)))[0].Err; !errors.Is(err, redisstore.ErrTooLate) {
@@ -147,7 +149,7 @@ func TestFlushed(t *testing.T) {
 	}
 }
 
-// TestSwallowedReply: a reply that is lost on the way is an unknown outcome, and the charge is not repeated.
+// TestSwallowedReply checks that a lost reply is an unknown outcome, and that the charge is not repeated.
 func TestSwallowedReply(t *testing.T) {
 	server := testenv.Redis(t)
 	p := newProxy(t, server.Addr)
@@ -174,7 +176,7 @@ func TestClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	healthy(t, s)
-	server.Kill() // so that a probe is under way
+	server.Kill() // starts a probe
 	await(t, "the breaker to open", func() bool {
 		return errors.Is(takeOne(t, s, "k", perDay(10)).Err, redisstore.ErrUnavailable)
 	})
@@ -182,14 +184,16 @@ func TestClose(t *testing.T) {
 		t.Error(err)
 	}
 	await(t, "all goroutines to end", func() bool { return mine() <= before })
-	if err := takeOne(t, s, "k", perDay(10)).Err; !errors.Is(err, redisstore.ErrClosed) && !errors.Is(err, redisstore.ErrUnavailable) {
+	err = takeOne(t, s, "k", perDay(10)).Err
+	if !errors.Is(err, redisstore.ErrClosed) && !errors.Is(err, redisstore.ErrUnavailable) {
 		t.Errorf("after Close: %v, want ErrClosed", err)
 	}
 }
 
 func TestPing(t *testing.T) {
 	server := testenv.Redis(t, "--requirepass", "secret")
-	if err := open(t, redisstore.Config{URL: server.Addr}).Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "NOAUTH") {
+	err := open(t, redisstore.Config{URL: server.Addr}).Ping(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "NOAUTH") {
 		t.Errorf("without a password: %v, want NOAUTH", err)
 	}
 	s := open(t, redisstore.Config{URL: "redis://:secret@" + server.Addr + "/3", Timeout: patient})
@@ -197,37 +201,40 @@ func TestPing(t *testing.T) {
 		t.Error(err)
 	}
 	healthy(t, s)
-	if err := open(t, redisstore.Config{URL: "unix://" + server.Socket, Password: "secret"}).Ping(t.Context()); err != nil {
+	err = open(t, redisstore.Config{URL: "unix://" + server.Socket, Password: "secret"}).Ping(t.Context())
+	if err != nil {
 		t.Errorf("over a Unix socket: %v", err)
 	}
 	if err := open(t, redisstore.Config{URL: server.Socket, Password: "secret"}).Ping(t.Context()); err != nil {
 		t.Errorf("over the path of a Unix socket: %v", err)
 	}
-	if _, err := redisstore.New(redisstore.Config{URL: "redis://user:hunter2@host:port:x/"}); err == nil || strings.Contains(err.Error(), "hunter2") {
+	_, err = redisstore.New(redisstore.Config{URL: "redis://user:hunter2@host:port:x/"})
+	if err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("a malformed URL: %v, want an error without the password", err)
 	}
 }
 
-// TestPingTells: a Redis that is away at the start is told of, without waiting for a request, and so is its coming.
-func TestPingTells(t *testing.T) {
+// TestPingReportsAnOutage checks that Up learns at the start, without a request, that Redis is unreachable, and later
+// that it is back.
+func TestPingReportsAnOutage(t *testing.T) {
 	server := testenv.Redis(t)
 	server.Kill()
 	up := make(chan error, 2)
 	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient, Up: func(cause error) { up <- cause }})
 	if err := s.Ping(t.Context()); err == nil {
-		t.Fatal("an answer of a Redis that was killed")
+		t.Fatal("an answer of a killed Redis")
 	}
 	select {
 	case cause := <-up:
 		if cause == nil {
-			t.Error("told that Redis is up")
+			t.Error("Up got nil, want an error")
 		}
 	default:
-		t.Fatal("nobody was told")
+		t.Fatal("Up was not called")
 	}
 	server.Restart()
 	if cause := <-up; cause != nil {
-		t.Errorf("told of %v, want that Redis is up", cause)
+		t.Errorf("Up got %v, want nil", cause)
 	}
 	healthy(t, s)
 }

@@ -12,7 +12,7 @@ import (
 // proxy stands between a client and Redis.
 type proxy struct {
 	addr string
-	// swallow makes it cut the connection instead of passing on the reply to the next EVALSHA.
+	// swallow makes the proxy cut the connection instead of passing on the reply to the next EVALSHA.
 	swallow atomic.Bool
 }
 
@@ -40,14 +40,14 @@ func newProxy(t *testing.T, target string) *proxy {
 			all.Go(func() { p.pass(client, server, &cut, false) })
 		}
 	})
-	t.Cleanup(func() { // before this the store has closed its connections
+	t.Cleanup(func() { // the store has closed its connections before this
 		_ = listener.Close()
 		all.Wait()
 	})
 	return p
 }
 
-// pass copies in one direction until either side ends; what Redis answers after a cut is lost.
+// pass copies in one direction until either side ends. Data after a cut is lost.
 func (p *proxy) pass(to, from net.Conn, cut *atomic.Bool, commands bool) {
 	defer func() { _, _ = to.Close(), from.Close() }()
 	buf := make([]byte, 1<<16)

@@ -22,7 +22,7 @@ func TestReason(t *testing.T) {
 	}
 }
 
-// replyError is an error that Redis replies.
+// replyError is an error reply of Redis.
 type replyError string
 
 func (e replyError) Error() string { return string(e) }

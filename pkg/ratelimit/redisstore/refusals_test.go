@@ -15,7 +15,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 )
 
-// TestForeignValues: what is not ours fails the requests that need it, and nothing else; and it is left alone.
+// TestForeignValues checks that a foreign value fails only the requests that need it, and is not changed.
 func TestForeignValues(t *testing.T) {
 	server := testenv.Redis(t)
 	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient})
@@ -51,7 +51,8 @@ func TestForeignValues(t *testing.T) {
 					t.Fatal(err)
 				}
 				before := admin.Dump(t.Context(), key).Val()
-				neighbour, other, both := ask("neighbour "+key, limit), ask("neighbour "+key, limit), ask("other "+key, limit)
+				neighbour, other := ask("neighbour "+key, limit), ask("neighbour "+key, limit)
+				both := ask("other "+key, limit)
 				both.Add(bucket.Take{Key: key, Limit: limit, Cost: 1})
 				both.Add(bucket.Take{Key: "third " + key, Limit: limit, Cost: 1, CountDenied: true})
 				outcomes := take(t.Context(), s, neighbour, both, other)
@@ -64,17 +65,18 @@ func TestForeignValues(t *testing.T) {
 					t.Errorf("the neighbours in the batch: %+v, %+v; want both charged", outcomes[0], outcomes[2])
 				}
 				if n := admin.Exists(t.Context(), "other "+key, "third "+key).Val(); n != 0 {
-					t.Errorf("%d other buckets of the request that failed were charged", n)
+					t.Errorf("%d other buckets of the failed request were charged", n)
 				}
 				if after := admin.Dump(t.Context(), key).Val(); after != before {
-					t.Error("the value was touched")
+					t.Error("the value was changed")
 				}
 			})
 		}
 	}
 }
 
-// TestOutOfMemory: who fits can not be charged and gets an error; who does not fit is told so all the same.
+// TestOutOfMemory checks that a request that fits cannot be charged and gets an error. A request that does not fit is
+// still denied.
 func TestOutOfMemory(t *testing.T) {
 	server := testenv.Redis(t)
 	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient})
@@ -96,7 +98,7 @@ func TestOutOfMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := admin.Exists(t.Context(), "a", "b").Val(); n != 0 {
-		t.Errorf("%d buckets were charged of the request that failed", n)
+		t.Errorf("%d buckets of the failed request were charged", n)
 	}
 	healthy(t, s)
 }
@@ -119,7 +121,8 @@ func TestReplica(t *testing.T) {
 	healthy(t, s)
 }
 
-// TestReplicaFlaps: a Redis that answers but takes no writes is down until it takes them, not up and down by turns.
+// TestReplicaFlaps checks that a Redis that answers but refuses writes is down until it accepts them. It must not go
+// up and down.
 func TestReplicaFlaps(t *testing.T) {
 	server := testenv.Redis(t)
 	var changes atomic.Int64
@@ -143,19 +146,19 @@ func TestReplicaFlaps(t *testing.T) {
 	for range 3 {
 		before := probes()
 		await(t, "another probe", func() bool {
-			takeOne(t, s, "k", perDay(10)) // which would open the breaker again, were it closed
+			takeOne(t, s, "k", perDay(10)) // a closed breaker would open again
 			return probes() != before
 		})
 	}
 	if n := changes.Load(); n != 1 {
-		t.Errorf("told of %d changes while it is a replica, want 1", n)
+		t.Errorf("got %d changes while it is a replica, want 1", n)
 	}
 	if err := admin.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
 		t.Fatal(err)
 	}
 	healthy(t, s)
 	if n := changes.Load(); n != 2 {
-		t.Errorf("told of %d changes in all, want 2", n)
+		t.Errorf("got %d changes in all, want 2", n)
 	}
 }
 

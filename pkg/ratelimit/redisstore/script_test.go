@@ -15,7 +15,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/storetest"
 )
 
-// bare is the script and nothing around it: one call of Take is one EVALSHA, whatever its size.
+// bare is the script alone: one call of Take is one EVALSHA, whatever its size.
 type bare struct {
 	client *redis.Client
 	sha    string
@@ -24,7 +24,9 @@ type bare struct {
 
 func newBare(t testing.TB, addr string) *bare {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, ReadTimeout: -1, WriteTimeout: -1, DisableIdentity: true})
+	client := redis.NewClient(&redis.Options{
+		Addr: addr, MaxRetries: -1, ReadTimeout: -1, WriteTimeout: -1, DisableIdentity: true,
+	})
 	t.Cleanup(func() { _ = client.Close() })
 	sha, err := client.ScriptLoad(context.Background(), bucket.Script()).Result()
 	if err != nil {
@@ -69,7 +71,7 @@ func (b *bare) take(ctx context.Context, batch []bucket.Request, outcomes []buck
 	return nil
 }
 
-// TestExpiry: Redis drops a bucket when nobody can notice, not before and not long after.
+// TestExpiry checks that Redis drops a bucket soon after its state has no effect, but not before.
 func TestExpiry(t *testing.T) {
 	script := newBare(t, testenv.Redis(t).Addr)
 	for _, algorithm := range bucket.Algorithms {
@@ -87,7 +89,7 @@ func TestExpiry(t *testing.T) {
 			}
 			expires := script.client.Do(t.Context(), "PEXPIRETIME", r.Takes[0].Key).Val().(int64) * 1000
 			if slack := expires - outcomes[0].Decisions[0].ExpireAt; slack < 0 || slack > 5_000_000 {
-				t.Errorf("%s, a window of %d µs: expires %d µs after it could", algorithm, window, slack)
+				t.Errorf("%s, a window of %d µs: expires %d µs after its use", algorithm, window, slack)
 			}
 		}
 	}

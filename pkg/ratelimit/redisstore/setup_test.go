@@ -13,7 +13,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 )
 
-// brief is a timeout for tests in which Redis does not answer. A Redis that is well may not answer within it on a busy machine.
+// brief is a timeout for tests in which Redis does not answer. On a busy machine, a healthy Redis may not answer
+// within it.
 const brief = 50 * time.Millisecond
 
 // perDay is a limit that does not refill while a test runs.
@@ -32,7 +33,7 @@ func take(ctx context.Context, s *redisstore.Store, batch ...bucket.Request) []b
 	return outcomes
 }
 
-// takeOne asks for one unit of the key.
+// takeOne takes one unit from the bucket of the key.
 func takeOne(t *testing.T, s *redisstore.Store, key string, limit bucket.Limit) bucket.Outcome {
 	t.Helper()
 	return take(t.Context(), s, ask(key, limit))[0]
@@ -55,7 +56,7 @@ func answers(t *testing.T, s *redisstore.Store) {
 	await(t, "an answer", func() bool { return takeOne(t, s, "healthy", perDay(1e6)).Err == nil })
 }
 
-// healthy waits until the store answers, and wants it to go on answering from then on. The timeout of the store is patient.
+// healthy waits until the store answers, and requires that it goes on answering. The timeout of the store is patient.
 func healthy(t *testing.T, s *redisstore.Store) {
 	t.Helper()
 	answers(t, s)

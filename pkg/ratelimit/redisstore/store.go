@@ -1,5 +1,5 @@
-// Package redisstore keeps buckets in Redis or Valkey, where all replicas of the service share them: one script call decides
-// whatever requests have gathered while the calls before it were on the wire.
+// Package redisstore keeps buckets in Redis or Valkey, so that all replicas of the service share them. Requests gather
+// while earlier calls are on the wire, and one script call decides all of them. See [New] and [Store.Take].
 package redisstore
 
 import (
@@ -17,40 +17,40 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// Config says where Redis is and how long to wait for it.
+// Config has the address of Redis and the timeouts.
 type Config struct {
 	// URL is redis://, rediss:// (TLS), unix://, host:port, or the path of a Unix socket. It may hold user, password and
-	// database; what is set below wins. Default: localhost:6379.
+	// database; the fields below override them. Default: localhost:6379.
 	URL string
 	// Username and Password authenticate each connection. Default: no authentication.
 	Username, Password string
-	// TLS turns on TLS and says how to verify the server. Default: no TLS, or that of rediss://.
+	// TLS turns on TLS and sets how to verify the server. Default: no TLS, or that of rediss://.
 	TLS *tls.Config
-	// PoolSize is the most connections at a time. It is also how many script calls may be on the wire at once: with more,
-	// fewer requests gather for each. Default 3.
+	// PoolSize is the most connections, and so the most script calls on the wire at once. With more connections, fewer
+	// requests gather for each call. Default 3.
 	PoolSize int
 	// Timeout bounds each operation, counted from when Take is called. Default 8 ms, because Envoy waits 20 ms by default.
 	Timeout time.Duration
 	// DialTimeout bounds the attempt to connect. Default 100 ms, or Timeout if that is longer.
 	DialTimeout time.Duration
-	// Up is called if Redis stops answering, with the error, and if it answers again, with nil. A goroutine that serves requests calls it, so
-	// it must return at once. Default: none.
+	// Up is called when Redis stops answering, with the error, and when it answers again, with nil. A goroutine that
+	// serves requests calls it, so it must return at once. Optional.
 	Up func(cause error)
 }
 
-// The errors that a caller may want to know. None of them has charged anything.
+// The errors that a caller may need to distinguish. None of their requests was charged.
 var (
-	// ErrUnavailable says that Redis has not answered lately and was not asked; it is tried again in the background.
+	// ErrUnavailable means that Redis has not answered lately and was not asked. Probes go on in the background.
 	ErrUnavailable = errors.New("redis is not available")
-	// ErrTooLate says that the time was over before Redis was asked.
+	// ErrTooLate means that the time was over before Redis was asked.
 	ErrTooLate = errors.New("no time left to ask redis")
-	// ErrBusy says that too many requests are waiting for Redis already.
+	// ErrBusy means that too many requests already wait for Redis.
 	ErrBusy = errors.New("too many requests are waiting for redis")
-	// ErrClosed says that the store has been closed.
+	// ErrClosed means that the store is closed.
 	ErrClosed = errors.New("the store is closed")
 )
 
-// margin is what is left of a caller's deadline for the answer to reach the caller's caller.
+// margin is the part of a caller's deadline that remains for returning the answer.
 const margin = 3 * time.Millisecond
 
 // Store keeps buckets in one Redis. It is safe for concurrent use.
@@ -62,13 +62,13 @@ type Store struct {
 	workers sync.WaitGroup
 	stop    context.CancelFunc
 
-	mu     sync.RWMutex // held for reading while the client is in use
+	mu     sync.RWMutex // read-locked while the client is in use
 	client redis.UniversalClient
 }
 
 var _ ratelimit.Store = (*Store)(nil)
 
-// New returns a store that connects when it is first used; Ping says whether it can. It must be closed.
+// New returns a store that connects on first use; Ping checks that it can. The caller must close it.
 func New(cfg Config) (*Store, error) {
 	cfg.Timeout = cmp.Or(cfg.Timeout, 8*time.Millisecond)
 	cfg.DialTimeout = cmp.Or(cfg.DialTimeout, max(100*time.Millisecond, cfg.Timeout))
@@ -94,7 +94,7 @@ func New(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// Close ends the store: whoever still waits to be sent gets ErrClosed, what is on the wire is answered.
+// Close ends the store. Waiting calls get ErrClosed; calls on the wire are answered.
 func (s *Store) Close() error {
 	s.lane.close()
 	s.stop()
@@ -102,15 +102,15 @@ func (s *Store) Close() error {
 	return s.client.Close()
 }
 
-// Ping reports whether Redis answers and takes the script. It is meant for the start: only ctx and DialTimeout bound it. If Redis is
-// unreachable, Ping opens the breaker, as a failed request would.
+// Ping reports whether Redis answers and accepts the script. It is meant for the start: only ctx and DialTimeout bound
+// it. If Redis is unreachable, Ping opens the breaker, as a failed request would.
 func (s *Store) Ping(ctx context.Context) error {
 	err := s.ping(ctx)
 	if err == nil {
 		return nil
 	}
 	switch code(err) {
-	case "NOAUTH", "WRONGPASS", "NOPERM": // it is there; the operator has to fix something
+	case "NOAUTH", "WRONGPASS", "NOPERM": // Redis is reachable; an operator must fix the login
 	default:
 		s.breaker.trip(err)
 	}
@@ -119,9 +119,10 @@ func (s *Store) Ping(ctx context.Context) error {
 
 func (s *Store) ping(ctx context.Context) error {
 	s.mu.RLock()
-	c := s.client // may be closed meanwhile
+	c := s.client // renew may close it meanwhile
 	s.mu.RUnlock()
-	if err := c.Ping(ctx).Err(); err != nil { // first, because the script is too long for who has not logged in
+	// Ping first: before the login, Redis refuses a text as long as the script.
+	if err := c.Ping(ctx).Err(); err != nil {
 		return fmt.Errorf("redis: ping: %w", err)
 	}
 	if err := c.ScriptLoad(ctx, script).Err(); err != nil {
@@ -130,8 +131,8 @@ func (s *Store) ping(ctx context.Context) error {
 	return nil
 }
 
-// Take implements ratelimit.Store. An error that is not one of this package, nor ratelimit.ErrOutcomeUnknown, is a
-// *bucket.ScriptError or the answer of Redis.
+// Take implements ratelimit.Store. Its errors are those of this package, ratelimit.ErrOutcomeUnknown, a
+// *bucket.ScriptError, or a reply of Redis.
 func (s *Store) Take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
 	c := newCall(requests)
 	if err := s.submit(ctx, c); err != nil {
@@ -150,15 +151,15 @@ func (s *Store) Take(ctx context.Context, requests []bucket.Request, outcomes []
 	}
 }
 
-// fail answers requests that Redis did not decide.
+// fail sets the error of requests that Redis did not decide.
 func fail(outcomes []bucket.Outcome, err error) {
 	for i := range outcomes {
 		outcomes[i] = bucket.Outcome{Err: err}
 	}
 }
 
-// submit hands the call to the worker that sends next, and waits for the answer. The chunks have the answer only if there is no
-// error.
+// submit gives the call to the next free worker and waits for the answer. If there is no error, the chunks have the
+// answer.
 func (s *Store) submit(ctx context.Context, c *call) error {
 	wait := s.cfg.Timeout
 	if deadline, ok := ctx.Deadline(); ok {
@@ -185,7 +186,7 @@ func (s *Store) submit(ctx context.Context, c *call) error {
 		return ErrTooLate
 	}
 	select {
-	case <-c.done: // in the same moment
+	case <-c.done: // the answer came at the same moment
 		return nil
 	default:
 		return fmt.Errorf("redis: no answer in time: %w", ratelimit.ErrOutcomeUnknown)

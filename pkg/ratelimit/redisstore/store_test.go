@@ -22,7 +22,7 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// open is a store that ends with the test.
+// open returns a store that ends with the test.
 func open(t testing.TB, cfg redisstore.Config) *redisstore.Store {
 	t.Helper()
 	if cfg.Timeout == 0 {
@@ -48,7 +48,7 @@ func BenchmarkTake(b *testing.B) {
 				s := open(b, redisstore.Config{URL: server.Addr, Timeout: patient})
 				limit := bucket.Limit{Algorithm: bucket.TokenBucket, Requests: 1000, Burst: 1000, Window: 60_000_000}
 				b.ReportAllocs()
-				b.SetParallelism(goroutines / 2) // of GOMAXPROCS, 2 here
+				b.SetParallelism(goroutines / 2) // times GOMAXPROCS, 2 here
 				work := func(next func() bool) {
 					batch, outcomes := make([]bucket.Request, 1), make([]bucket.Outcome, 1)
 					r := &batch[0]

@@ -12,9 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// parseURL reads an address of Redis in the forms of Config.URL. It refuses a text in which a password could be in the wrong place, because
-// errors and logs name the host, the port and the path. For the same reason its error never holds a part of the text, nor an error
-// of a library, which might.
+// parseURL reads an address of Redis in the forms of Config.URL. It refuses a text with a possible password in the
+// wrong place, because errors and logs name the host, the port and the path. Its error never contains a part of the
+// text, nor an error of a library, which might.
 func parseURL(text string) (*redis.Options, error) {
 	switch {
 	case text == "":
@@ -64,7 +64,7 @@ func parseFullURL(text string) (*redis.Options, error) {
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
 
-// checkHost checks what follows user and password in a URL. Either part may be empty there.
+// checkHost checks the host and the port of a URL. Either may be empty.
 func checkHost(host, port string) error {
 	if _, err := netip.ParseAddr(host); err != nil && host != "" && !hostName.MatchString(host) {
 		return wrongURL("its host is not a name or an address")
@@ -76,6 +76,7 @@ func checkHost(host, port string) error {
 }
 
 func wrongURL(reason string) error {
-	return fmt.Errorf("%s: want redis://[user:password@]host:port[/db], rediss://..., unix:///path, host:port or /path, with each special "+
-		"character of user and password percent-encoded (the value is not shown, since it may hold a password)", reason)
+	return fmt.Errorf("%s: want redis://[user:password@]host:port[/db], rediss://..., unix:///path, host:port or /path, "+
+		"with each special character of user and password percent-encoded "+
+		"(the value is not shown, since it may hold a password)", reason)
 }

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	walkSteps = 24_000                // of each algorithm
+	walkSteps = 24_000                // for each algorithm
 	callSteps = 200                   // steps that go to Redis in one call
-	year2100  = 4_102_444_800_000_000 // up to then a limit that Check accepts is exact
+	year2100  = 4_102_444_800_000_000 // until then, a limit that Check accepts is exact
 )
 
-// TestWalk lets Go and Lua decide the same random requests, and compares every answer and every state. The steps of time,
-// the costs and the limits are drawn where mistakes are made: at the edges.
+// TestWalk lets Go and Lua decide the same random requests, and compares every decision and every state. Most steps of
+// time, costs and limits are at the edges, where errors are likely.
 func TestWalk(t *testing.T) {
 	server := testenv.Redis(t)
 	for _, algorithm := range bucket.Algorithms {
@@ -45,7 +45,9 @@ func TestWalkAtTheBounds(t *testing.T) {
 				most = bucket.MaxLogRequests
 			}
 			w := newWalk(t, server, algorithm)
-			for _, window := range []int64{1, 999_999, 86_400_000_000, 365 * 86_400_000_000, bucket.MaxWindow - 1, bucket.MaxWindow} {
+			for _, window := range []int64{
+				1, 999_999, 86_400_000_000, 365 * 86_400_000_000, bucket.MaxWindow - 1, bucket.MaxWindow,
+			} {
 				for _, requests := range []int64{1, 2, most - 1, most} {
 					l := bucket.Limit{Algorithm: algorithm, Requests: requests, Window: window}
 					if l.Burst = mostBurst(l); algorithm.HasBurst() && l.Burst == 0 {
@@ -60,7 +62,7 @@ func TestWalkAtTheBounds(t *testing.T) {
 	}
 }
 
-// TestWalkLongLog walks with logs of hundreds of entries, of which an answer holds only the beginning.
+// TestWalkLongLog walks with logs of hundreds of entries. An answer holds only the first of them.
 func TestWalkLongLog(t *testing.T) {
 	w := newWalk(t, testenv.Redis(t), bucket.SlidingWindowLog)
 	w.small = true
@@ -74,7 +76,7 @@ func TestWalkLongLog(t *testing.T) {
 	}
 }
 
-// walk is a way through time over a few buckets, whose limits change on the way.
+// walk is a random sequence of requests over time to a few buckets, whose limits change.
 type walk struct {
 	random     *rand.Rand
 	seed       uint64
@@ -105,7 +107,7 @@ func (w *walk) run(t *testing.T) {
 	}
 }
 
-// start begins a leg with fresh buckets and limits now and then; else it goes on with what is there.
+// start sometimes begins a leg with new buckets and limits; otherwise the walk goes on with the current ones.
 func (w *walk) start() {
 	if w.leg++; w.leg%3 != 1 {
 		return
@@ -125,7 +127,7 @@ func (w *walk) window() int64 {
 		1+w.random.Int64N(100_000_000), 1+w.random.Int64N(365*86_400_000_000))
 }
 
-// limit draws a limit that Check accepts.
+// limit returns a random limit that Check accepts.
 func (w *walk) limit(algorithm bucket.Algorithm, window int64) bucket.Limit {
 	for {
 		most := int64(bucket.MaxRequests)
@@ -155,7 +157,7 @@ func mostBurst(l bucket.Limit) int64 {
 	}))
 }
 
-// call makes the next steps, in Lua with one call, in Go one by one, and compares.
+// call makes the next steps, in Lua with one call, in Go one by one, and compares the decisions.
 func (w *walk) call(t *testing.T) {
 	t.Helper()
 	batch, outcomes := make([]bucket.Request, callSteps), make([]bucket.Outcome, callSteps)
@@ -171,13 +173,14 @@ func (w *walk) call(t *testing.T) {
 			t.Fatalf("seed %d, leg %d, step %d: %v", w.seed, w.leg, i, lua.Err)
 		}
 		if diff := cmp.Diff(twin, lua); diff != "" {
-			t.Fatalf("seed %d, leg %d, step %d (-Go +Lua):\n%s\nstates before: %+v\nrequest: %+v", w.seed, w.leg, i, diff, before, batch[i])
+			t.Fatalf("seed %d, leg %d, step %d (-Go +Lua):\n%s\nstates before: %+v\nrequest: %+v",
+				w.seed, w.leg, i, diff, before, batch[i])
 		}
 	}
 	w.compareStored(t)
 }
 
-// decide decides in Go, over the walk's own states; it returns those from before.
+// decide decides in Go, over the walk's own states. It returns the states before the decision.
 func (w *walk) decide(r *bucket.Request) (before []bucket.State, o bucket.Outcome) {
 	loaded := make([]bucket.Loaded, len(r.Takes))
 	for i := range r.Takes {
@@ -199,7 +202,7 @@ func clone(s bucket.State) bucket.State {
 	return s
 }
 
-// compareStored compares what Redis holds of the walk's buckets with the states of Go.
+// compareStored compares the walk's buckets in Redis with the states in Go.
 func (w *walk) compareStored(t *testing.T) {
 	t.Helper()
 	for _, b := range w.buckets {
@@ -217,7 +220,8 @@ func (w *walk) compareStored(t *testing.T) {
 	}
 }
 
-// normal is the state without what makes no difference: the time of an empty bucket, and the rate of a whole number.
+// normal returns the state without the parts that have no effect: the time of an empty bucket, and the rate of a whole
+// number.
 func normal(s bucket.State) bucket.State {
 	if s.Empty() {
 		return bucket.State{}
@@ -228,7 +232,7 @@ func normal(s bucket.State) bucket.State {
 	return s
 }
 
-// step draws the next request.
+// step returns the next random request.
 func (w *walk) step() bucket.Request {
 	w.now += w.stride()
 	r := bucket.Request{At: w.now}
@@ -242,7 +246,7 @@ func (w *walk) step() bucket.Request {
 	return r
 }
 
-// stride draws how far the clock goes: around the window's length and its edges, and back.
+// stride returns the next random step of the clock: around the window's length and its edges, and back.
 func (w *walk) stride() int64 {
 	window := w.buckets[0].Limit.Window
 	if w.small && w.random.IntN(50) > 0 {
@@ -250,10 +254,12 @@ func (w *walk) stride() int64 {
 	}
 	edge := window - w.now%window
 	if w.random.IntN(50) == 0 {
-		return -w.pick(1, 2, 1000, bucket.MaxClockStep, bucket.MaxClockStep+1, 3_600_000_000, w.random.Int64N(3_000_000), min(window, 1e12))
+		return -w.pick(1, 2, 1000, bucket.MaxClockStep, bucket.MaxClockStep+1, 3_600_000_000,
+			w.random.Int64N(3_000_000), min(window, 1e12))
 	}
 	step := w.pick(0, 0, 0, 1, 1, 2, window-1, window, window+1, 2*window, edge, edge-1, edge+1, window/2,
-		w.random.Int64N(window), w.random.Int64N(window)/10, w.random.Int64N(window)/100, window/max(1, w.buckets[0].Limit.Requests))
+		w.random.Int64N(window), w.random.Int64N(window)/10, w.random.Int64N(window)/100,
+		window/max(1, w.buckets[0].Limit.Requests))
 	if w.now+step > year2100 {
 		return 1
 	}
@@ -263,7 +269,8 @@ func (w *walk) stride() int64 {
 func (w *walk) take(b *bucket.Take) bucket.Take {
 	capacity := uint64(b.Limit.Capacity())
 	t := bucket.Take{Key: b.Key, Limit: b.Limit, CountDenied: w.random.IntN(3) == 0}
-	t.Cost = uint64(w.pick(0, 1, 1, 1, 1, 2, 3, int64(capacity), int64(capacity)+1, int64(capacity/2), w.random.Int64N(2*int64(capacity)+2)))
+	t.Cost = uint64(w.pick(0, 1, 1, 1, 1, 2, 3, int64(capacity), int64(capacity)+1, int64(capacity/2),
+		w.random.Int64N(2*int64(capacity)+2)))
 	if w.small && w.random.IntN(8) > 0 {
 		t.Cost = uint64(w.pick(1, 1, 1, 2))
 		return t
@@ -284,5 +291,5 @@ func (w *walk) take(b *bucket.Take) bucket.Take {
 	return t
 }
 
-// pick draws one of the choices.
+// pick returns one of the choices at random.
 func (w *walk) pick(choices ...int64) int64 { return choices[w.random.IntN(len(choices))] }
