@@ -12,25 +12,25 @@ import (
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// answer is a decision in what can be sent to Envoy, over gRPC and over HTTP. Its zero value refuses.
+// answer is a decision in a form that can be sent to Envoy, over gRPC and over HTTP. The zero value refuses.
 type answer struct {
 	decision *authz.Decision
 	// status is the HTTP status for the client, unless the request is allowed.
 	status int
-	// toUpstream are headers to set on the request, remove those to take from it; no name is in both.
+	// toUpstream are headers to set on the request, remove are headers to remove from it. No name is in both.
 	toUpstream []reply.Header
 	remove     []string
-	// removeQuery are query parameters to take from the request, as they are spelt in it.
+	// removeQuery are query parameters to remove from the request, as spelled in it.
 	removeQuery []string
 	// toClient are headers for the client.
 	toClient []reply.Header
-	// body is that of a refusal.
+	// body is the body of a refusal.
 	body string
 	// dropped counts headers that could not be sent.
 	dropped int
 }
 
-// newAnswer says what is sent for the decision of a request.
+// newAnswer returns the answer for the decision on a request.
 func newAnswer(r *authz.Request, d *authz.Decision) answer {
 	a := answer{decision: d}
 	a.addToClient(d.ToClient)
@@ -39,13 +39,14 @@ func newAnswer(r *authz.Request, d *authz.Decision) answer {
 		return a
 	}
 	a.status = refusalStatus(d)
-	if d.Verdict == authz.Undecided && !slices.ContainsFunc(a.toClient, func(h reply.Header) bool { return h.Name == "retry-after" }) {
+	isRetryAfter := func(h reply.Header) bool { return h.Name == "retry-after" }
+	if d.Verdict == authz.Undecided && !slices.ContainsFunc(a.toClient, isRetryAfter) {
 		a.toClient = append(a.toClient, reply.Header{Name: "retry-after", Value: "1"})
 	}
-	// The type of an answer without a body is Envoy's affair, and that of a gRPC answer.
+	// Envoy sets the content type of an answer without a body, and of a gRPC answer.
 	a.toClient = slices.DeleteFunc(a.toClient, func(h reply.Header) bool { return h.Name == "content-type" })
 	if r.GRPC() {
-		a.body = wire.ValidText(reason(d).Sentence(d.Limits)) // in place of the body
+		a.body = wire.ValidText(reason(d).Sentence(d.Limits)) // sent instead of the body
 		a.toClient = append(a.toClient, grpcHeaders(a.status, a.body, d)...)
 		return a
 	}
@@ -56,7 +57,7 @@ func newAnswer(r *authz.Request, d *authz.Decision) answer {
 	return a
 }
 
-// reason is that of a refusal. A decision that is not made says so, whatever its reason.
+// reason returns the reason of a refusal. It is always ReasonUndecided for an undecided request.
 func reason(d *authz.Decision) reply.Reason {
 	if d.Verdict == authz.Undecided {
 		return reply.ReasonUndecided
@@ -64,8 +65,8 @@ func reason(d *authz.Decision) reply.Reason {
 	return d.Reason
 }
 
-// refusalStatus is the status for the client: what the decision says if that is one of an error, so that no mistake makes a
-// success of a refusal.
+// refusalStatus returns the status for the client. A status of the decision that is not an error is replaced, so that
+// no mistake makes a refusal look like a success.
 func refusalStatus(d *authz.Decision) int {
 	least, usual := 400, http.StatusForbidden
 	if d.Verdict == authz.Undecided {
@@ -77,8 +78,8 @@ func refusalStatus(d *authz.Decision) int {
 	return d.Status
 }
 
-// addToClient adds headers for the client. Values of one name make one list (RFC 9110, 5.3): of several headers of a name Envoy
-// keeps one on an answer of the upstream's, and all on its own.
+// addToClient adds headers for the client. Values of one name make one list (RFC 9110, 5.3). Envoy would keep one of
+// several headers on a response of the upstream, but all on its own responses.
 func (a *answer) addToClient(headers []reply.Header) {
 	for _, h := range headers {
 		name, nameOK := sendableName(h.Name)
@@ -95,8 +96,8 @@ func (a *answer) addToClient(headers []reply.Header) {
 	}
 }
 
-// forUpstream says what to change in the request. What cannot be set is removed, or the upstream would take the client's own
-// for it.
+// forUpstream sets the changes to the request. A header that cannot be set is removed, so that the upstream does not
+// accept the client's header instead.
 func (a *answer) forUpstream(r *authz.Request, d *authz.Decision) {
 	a.remove = make([]string, 0, len(d.Remove)+len(d.ToUpstream))
 	for _, name := range d.Remove {
@@ -129,8 +130,8 @@ func (a *answer) forUpstream(r *authz.Request, d *authz.Decision) {
 	a.removeQuery = spellings(r.Path, d.RemoveQuery)
 }
 
-// spellings returns how parameters of these names are spelt in the query of the path: Envoy compares without decoding, and
-// %61pi_key is api_key to an upstream.
+// spellings returns how parameters of these names are spelled in the query of the path. Envoy compares names without
+// decoding them, but an upstream reads %61pi_key as api_key.
 func spellings(path string, names []string) []string {
 	if len(names) == 0 {
 		return nil

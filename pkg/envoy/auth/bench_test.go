@@ -7,8 +7,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
 )
 
-// BenchmarkCheck is all that happens between two messages but the decision: a request with the headers of a browser, an answer
-// with those of a limit.
+// BenchmarkCheck measures everything between two messages except the decision: a request with the headers of a
+// browser, and an answer with the headers of a limit.
 func BenchmarkCheck(b *testing.B) {
 	m := parse(b, fullRequest)
 	headers := m.GetAttributes().GetRequest().GetHttp().GetHeaders()

@@ -91,13 +91,13 @@ func newChecked(t testing.TB) *auth.Server {
 	return newServer(auth.Config{Authorizer: authorizer, Limiter: limiter})
 }
 
-// checkedSeed is a request that the fuzzer begins with, and how it is answered.
+// checkedSeed is a first request of the fuzzer, and the code of its answer.
 type checkedSeed struct {
 	want    codes.Code
-	request string // of Envoy's, as text
+	request string // as prototext
 }
 
-// checkedSeeds are requests of each kind that is allowed, and of each kind that is refused.
+// checkedSeeds returns requests of each kind that is allowed, and of each kind that is refused.
 func checkedSeeds() []checkedSeed {
 	request := func(method, host, path string, headers ...string) string { // name, value, name, value
 		raw := ""
@@ -139,8 +139,8 @@ func checkedSeeds() []checkedSeed {
 	}
 }
 
-// FuzzCheck: whatever bytes come as a CheckRequest, the answer is complete, and a request is allowed only for a
-// reason that the policy gives.
+// FuzzCheck checks that the answer to any CheckRequest is complete, and that a request is allowed only for a reason in
+// the policy.
 func FuzzCheck(f *testing.F) {
 	server := newChecked(f)
 	for _, seed := range checkedSeeds() {
@@ -160,7 +160,7 @@ func FuzzCheck(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, err := auth.Unmarshal(b)
 		if err != nil {
-			return // no message: gRPC's error, which Envoy takes for one
+			return // a malformed message is a gRPC error
 		}
 		res, err := server.Check(t.Context(), r)
 		if err != nil {
@@ -196,17 +196,17 @@ func checkAnswer(t *testing.T, r *authz.Request, res *authv3.CheckResponse) {
 	case reason == reply.ReasonAllowed && owner == checkedPrincipal && r.Principal == checkedPrincipal:
 	case reason == reply.ReasonOpen && r.HTTP && owner == "" && (below(r, "/public") || r.Method == "OPTIONS"):
 	default:
-		t.Errorf("%+v: allowed for %q as %q, for which there is no reason", r, reason, owner)
+		t.Errorf("%+v: allowed for %q as %q, without a reason", r, reason, owner)
 	}
 	if !r.HTTP {
 		return
 	}
 	if below(r, "/admin") {
-		t.Errorf("%+v: allowed, though some upstream reads the path as one below /admin", r)
+		t.Errorf("%+v: allowed, although an upstream reads the path as one below /admin", r)
 	}
 	for does, read := range testenv.HostReaders() {
 		if name := read(r.Host); name == "admin.example" || name == "2001:db8::1" || name == "" {
-			t.Errorf("%+v: allowed, though an upstream that %s reads the host as %q", r, does, name)
+			t.Errorf("%+v: allowed, although an upstream that %s reads the host as %q", r, does, name)
 		}
 	}
 }
@@ -224,7 +224,7 @@ func below(r *authz.Request, directory string) bool {
 	return false
 }
 
-// carries reports whether a request has a key in one of the places where keys are looked for.
+// carries reports whether a request has a key in one of the places for keys.
 func carries(r *authz.Request, key string) bool {
 	places := slices.Concat(r.Headers["x-api-key"], r.Headers["authorization"], r.Headers["cookie"])
 	for _, received := range append(slices.Clone(r.Headers[":path"]), r.Path) {

@@ -23,29 +23,30 @@ import (
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// services are the listeners of testdata/envoy.yaml: each asks a service in another way.
+// services are the listeners of testdata/envoy.yaml: each asks in another way.
 var services = []string{"grpc", "raw", "http"}
 
 func TestEnvoy(t *testing.T) {
 	g := startGateway(t)
 	for _, service := range services {
 		t.Run(service, func(t *testing.T) {
-			t.Run("what the upstream sees", func(t *testing.T) { testUpstream(t, g, service) })
-			t.Run("what an HTTP client sees", func(t *testing.T) { testHTTPClient(t, g, service) })
-			t.Run("what a gRPC client sees", func(t *testing.T) { testGRPCClient(t, g, service) })
-			t.Run("what Envoy learns", func(t *testing.T) { testMetadata(t, g, service) })
+			t.Run("the request to the upstream", func(t *testing.T) { testUpstream(t, g, service) })
+			t.Run("the response to an HTTP client", func(t *testing.T) { testHTTPClient(t, g, service) })
+			t.Run("the response to a gRPC client", func(t *testing.T) { testGRPCClient(t, g, service) })
+			t.Run("dynamic metadata", func(t *testing.T) { testMetadata(t, g, service) })
 		})
 	}
-	t.Run("what is read", func(t *testing.T) { testRead(t, g) })
+	t.Run("the request to the authorizer", func(t *testing.T) { testRead(t, g) })
 	t.Run("held answers", func(t *testing.T) { testHeld(t, g) })
-	t.Run("a client who gives up", func(t *testing.T) { testGivesUp(t, g) })
+	t.Run("a client that gives up", func(t *testing.T) { testGivesUp(t, g) })
 	t.Run("TCP", func(t *testing.T) { testTCP(t, g) })
 }
 
-// spoofed are headers that a client has no business with.
+// spoofed are headers that clients must not be able to set.
 var spoofed = []string{
 	"x-owner", "evil", "x-owner", "evil2", "X-Plan", "evil", "x-key-id", "evil", "x-api-key", "s3cret",
-	"x_owner", "evil", "x-key_id", "evil", "x.owner", "evil", "x-key.id", "evil", "x~plan", "evil", "Connection", "x-owner",
+	"x_owner", "evil", "x-key_id", "evil", "x.owner", "evil", "x-key.id", "evil", "x~plan", "evil",
+	"Connection", "x-owner",
 }
 
 func testUpstream(t *testing.T, g *gateway, service string) {
@@ -53,7 +54,8 @@ func testUpstream(t *testing.T, g *gateway, service string) {
 		path, uri   string
 		owner, plan []string
 	}{
-		{"/allowed?%61pi_key=s3cret&x=1&api_key=s3cret&y=a%26b&api_key=", "/allowed?x=1&y=a%26b", []string{"ann"}, []string{"gold"}},
+		{"/allowed?%61pi_key=s3cret&x=1&api_key=s3cret&y=a%26b&api_key=", "/allowed?x=1&y=a%26b",
+			[]string{"ann"}, []string{"gold"}},
 		{"/anonymous", "/anonymous", nil, nil},
 	} {
 		resp, body := g.get(t, service, c.path, spoofed...)
@@ -64,15 +66,16 @@ func testUpstream(t *testing.T, g *gateway, service string) {
 		if err := json.Unmarshal([]byte(body), &got); err != nil {
 			t.Fatal(err)
 		}
-		if service != "http" && got.URI != c.uri { // an HTTP service can not take away query parameters
+		if service != "http" && got.URI != c.uri { // an HTTP service cannot remove query parameters
 			t.Errorf("%s: got %s, want %s", c.path, got.URI, c.uri)
 		}
 		for name, want := range map[string][]string{
-			"X-Owner": c.owner, "X-Plan": c.plan, "X-Key-Id": nil, "X_owner": nil, "X-Key_id": nil, "X.owner": nil, "X-Key.id": nil, "X~plan": nil,
+			"X-Owner": c.owner, "X-Plan": c.plan, "X-Key-Id": nil, "X_owner": nil, "X-Key_id": nil, "X.owner": nil,
+			"X-Key.id": nil, "X~plan": nil,
 			"X-Ext-Authz-Owner": nil, "Ratelimit": nil, "X-Envoy-Auth-Headers-To-Remove": nil,
 		} {
 			if service == "http" && strings.ContainsAny(name, "_.~") {
-				continue // nor see headers that it is not sent
+				continue // an HTTP service does not receive these headers
 			}
 			if diff := cmp.Diff(want, got.Header[name]); diff != "" {
 				t.Errorf("%s: %s (-want +got)\n%s", c.path, name, diff)
@@ -92,22 +95,24 @@ func testHTTPClient(t *testing.T, g *gateway, service string) {
 		body   string
 	}{
 		{"/allowed", 200, map[string][]string{"Ratelimit": {`"upstream";r=1`, `"per-plan";r=4;t=12`}, "X-Owner": nil}, ""},
-		{"/absent", 401, map[string][]string{"Www-Authenticate": {`ApiKey realm="shop"`}, "Content-Type": {reply.ProblemType}},
-			`{"title":"Unauthorized","status":401}`},
+		{"/absent", 401, map[string][]string{
+			"Www-Authenticate": {`ApiKey realm="shop"`}, "Content-Type": {reply.ProblemType},
+		}, `{"title":"Unauthorized","status":401}`},
 		{"/invalid", 403, map[string][]string{"Content-Type": {reply.ProblemType}}, `{"status":403}`},
-		{"/over_limit", 429, map[string][]string{"Retry-After": {"7"}, "Content-Type": {reply.ProblemType}, "Grpc-Status": nil},
-			`{"title":"Too Many Requests","status":429}`},
+		{"/over_limit", 429, map[string][]string{
+			"Retry-After": {"7"}, "Content-Type": {reply.ProblemType}, "Grpc-Status": nil,
+		}, `{"title":"Too Many Requests","status":429}`},
 		{"/undecided", 503, map[string][]string{"Retry-After": {"1"}, "Content-Type": {reply.ProblemType}}, `{"status":503}`},
 		{"/zero", 403, nil, ""},
 		{"/status_of_a_success", 403, nil, ""},
 		{"/unknown_verdict", 403, nil, ""},
-		{"/headers_that_can_not_be_sent", 200, map[string][]string{"X-Ok": {"1, 2"}, "X-Nul": nil}, ""},
+		{"/unsendable_headers", 200, map[string][]string{"X-Ok": {"1, 2"}, "X-Nul": nil}, ""},
 	} {
 		resp, body := g.get(t, service, c.path)
 		if service == "http" && c.path == "/undecided" {
-			c.header, c.body = nil, "" // Envoy keeps them to itself
+			c.header, c.body = nil, "" // Envoy does not pass them on
 		}
-		if service == "http" && c.path == "/headers_that_can_not_be_sent" {
+		if service == "http" && c.path == "/unsendable_headers" {
 			c.header["X-Ok"] = nil // not in allowed_client_headers_on_success
 		}
 		if resp.StatusCode != c.status || resp.StatusCode != http.StatusOK && body != c.body {
@@ -133,13 +138,13 @@ func testGRPCClient(t *testing.T, g *gateway, service string) {
 		{"/absent/Say", codes.Unauthenticated, "A credential is needed."},
 		{"/invalid/Say", codes.PermissionDenied, "The credential is not valid."},
 		{"/over_limit/Say", codes.ResourceExhausted, "The rate limit is exceeded. Try again in 7 s."},
-		{"/over_limit_for_ever/Say", codes.ResourceExhausted, "This request costs more than its limit can ever allow."},
+		{"/never_within_the_limit/Say", codes.ResourceExhausted, "This request costs more than its limit can ever allow."},
 		{"/undecided/Say", codes.Unavailable, "This cannot be decided at the moment."},
 	} {
 		got := status.Convert(g.call(t, service, c.method))
 		message := got.Message()
 		if service == "http" && c.code == codes.Unavailable {
-			message = c.message // Envoy keeps it to itself
+			message = c.message // Envoy does not pass it on
 		}
 		if got.Code() != c.code || message != c.message {
 			t.Errorf("%s: got %s %q, want %s %q", c.method, got.Code(), message, c.code, c.message)
@@ -158,15 +163,16 @@ func testGRPCClient(t *testing.T, g *gateway, service string) {
 			}
 		}
 		if d := retry.GetRetryDelay().AsDuration(); d != 6500*time.Millisecond {
-			t.Errorf("%s: RetryInfo says %v, want 6.5 s", c.method, d)
+			t.Errorf("%s: RetryInfo is %v, want 6.5 s", c.method, d)
 		}
 		if v := quota.GetViolations(); len(v) != 1 || v[0].GetSubject() != "per-plan" {
-			t.Errorf("%s: QuotaFailure says %v, want per-plan", c.method, v)
+			t.Errorf("%s: QuotaFailure is %v, want per-plan", c.method, v)
 		}
 	}
 }
 
-// testMetadata reads the dynamic metadata, which Envoy puts into a header: of allowed requests, and over gRPC of denied ones.
+// testMetadata reads the dynamic metadata, which Envoy writes into a header: of allowed requests, and over gRPC also
+// of denied ones.
 func testMetadata(t *testing.T, g *gateway, service string) {
 	key := func(name string) string {
 		if service == "http" {
@@ -185,13 +191,14 @@ func testMetadata(t *testing.T, g *gateway, service string) {
 		want map[string]any
 	}{
 		{"/allowed", map[string]any{
-			"owner": "ann", "plan": "gold", "method": "api_key", "key_id": "k-17", "reason": "allowed", "domain": "shop", "rule": "plan_gold", "remaining": number(4),
+			"owner": "ann", "plan": "gold", "method": "api_key", "key_id": "k-17", "reason": "allowed",
+			"domain": "shop", "rule": "plan_gold", "remaining": number(4),
 		}},
 		{"/over_limit", map[string]any{"owner": "ann", "reason": "over_limit", "rule": "plan_gold", "remaining": number(0)}},
-		{"/own_limit", map[string]any{"limit": map[string]any{"requests_per_unit": number(42), "unit": "HOUR"}}},
+		{"/credential_limit", map[string]any{"limit": map[string]any{"requests_per_unit": number(42), "unit": "HOUR"}}},
 	} {
 		if service == "http" && c.path != "/allowed" {
-			continue // an HTTP service can tell texts only, and only of what it allows
+			continue // an HTTP service can send only texts, and only for allowed requests
 		}
 		resp, _ := g.get(t, service, c.path)
 		var got map[string]any
@@ -206,7 +213,7 @@ func testMetadata(t *testing.T, g *gateway, service string) {
 	}
 }
 
-// testRead looks at requests as the authorizer gets them.
+// testRead checks the requests that the authorizer receives.
 func testRead(t *testing.T, g *gateway) {
 	twice := []string{"x-api-key", "k1", "x-api-key", "k2", "X-Envoy-Source", "192.0.2.1", "x-forwarded-for", "192.0.2.2"}
 	for service, want := range map[string][]string{"grpc": {"k1,k2"}, "raw": {"k1", "k2"}, "http": {"k1,k2"}} {
@@ -232,7 +239,7 @@ func testRead(t *testing.T, g *gateway) {
 	}
 }
 
-// testHeld sends requests at once, of which each is held until its time.
+// testHeld sends requests at the same time, each of which is held until its time.
 func testHeld(t *testing.T, g *gateway) {
 	const n = 6
 	var slots [n]atomic.Int64
@@ -265,7 +272,7 @@ func testHeld(t *testing.T, g *gateway) {
 	}
 }
 
-// testGivesUp: when the client of Envoy goes, its answer is not held any longer.
+// testGivesUp checks that an answer is held no longer when the client of Envoy has gone.
 func testGivesUp(t *testing.T, g *gateway) {
 	for _, service := range services {
 		t.Run(service, func(t *testing.T) {
@@ -282,7 +289,7 @@ func testGivesUp(t *testing.T, g *gateway) {
 			g.awaitHeld(t, 1)
 			cancel()
 			if err := <-gone; err == nil {
-				t.Error("the request came through")
+				t.Error("the cancelled request was answered")
 			}
 			g.awaitHeld(t, 0)
 		})
@@ -299,11 +306,12 @@ func (g *gateway) awaitHeld(t *testing.T, n int64) {
 	}, fmt.Sprintf("%d answers to be held", n))
 }
 
-// testTCP: a connection has no request, and is decided all the same.
+// testTCP checks that a connection, which has no request, is also decided.
 func testTCP(t *testing.T, g *gateway) {
 	for _, allowed := range []bool{false, true} {
 		g.authorizer.connections.Store(allowed)
-		resp, err := http.DefaultTransport.RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+g.Listener("tcp")+"/", nil))
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+g.Listener("tcp")+"/", nil)
+		resp, err := http.DefaultTransport.RoundTrip(req)
 		if err == nil {
 			_ = resp.Body.Close()
 		}

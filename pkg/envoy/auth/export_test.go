@@ -9,20 +9,20 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 )
 
-// Unmarshal is for tests: the request in a message.
+// Unmarshal returns the request in a message, for tests.
 func Unmarshal(b []byte) (*authz.Request, error) {
 	var c checkRequest
 	err := c.unmarshal(string(b))
 	return &c.request, err
 }
 
-// Marshal is for tests: the message that Envoy is sent for a decision.
+// Marshal returns the message to Envoy for a decision, for tests.
 func Marshal(r *authz.Request, d authz.Decision) []byte {
 	a := newAnswer(r, &d)
 	return a.appendResponse(nil)
 }
 
-// Check is for tests: the answer to a request, without a message. Its error is that of ctx.
+// Check returns the answer to a request without messages, for tests. Its error is the error of ctx.
 func (s *Server) Check(ctx context.Context, r *authz.Request) (*authv3.CheckResponse, error) {
 	a := s.decide(ctx, r)
 	m := new(authv3.CheckResponse)

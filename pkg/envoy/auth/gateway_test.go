@@ -30,7 +30,7 @@ const outflow = 50 * time.Millisecond
 // byPath decides by the first segment of the path: a name in goldenDecisions, or one of its own.
 type byPath struct {
 	held        atomic.Int64
-	connections atomic.Bool // whether those of a TCP listener pass
+	connections atomic.Bool // whether it allows connections of a TCP listener
 	seen        sync.Map    // the last request to a path
 }
 
@@ -55,23 +55,23 @@ func (b *byPath) decide(_ context.Context, r *authz.Request) authz.Decision {
 	return withLookalikes(goldenDecisions[name], r) // the zero value refuses
 }
 
-// last returns the last request to a path that was asked about.
+// last returns the last request to a path.
 func (b *byPath) last(t *testing.T, path string) authz.Request {
 	t.Helper()
 	r, ok := b.seen.Load(path)
 	if !ok {
-		t.Fatalf("nobody asked about %s", path)
+		t.Fatalf("no request to %s", path)
 	}
 	return r.(authz.Request)
 }
 
-// seen is a request as it reaches the upstream.
+// seen is a request as the upstream receives it.
 type seen struct {
 	URI    string
 	Header http.Header
 }
 
-// echoUpstream answers with what it sees, and with a limit of its own.
+// echoUpstream answers with the request that it receives, and with a limit of its own.
 func echoUpstream(t *testing.T) (addr string) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ratelimit", `"upstream";r=1`)
@@ -139,7 +139,8 @@ func (g *gateway) get(t *testing.T, listener, path string, header ...string) (*h
 // call makes a gRPC call through a listener.
 func (g *gateway) call(t *testing.T, listener, method string) error {
 	t.Helper()
-	conn, err := grpc.NewClient(g.Listener(listener), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableRetry())
+	conn, err := grpc.NewClient(g.Listener(listener),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableRetry())
 	if err != nil {
 		t.Fatal(err)
 	}

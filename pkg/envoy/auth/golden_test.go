@@ -34,13 +34,13 @@ import (
 
 var update = flag.Bool("update", false, "write the answers into testdata")
 
-// decided is an authorizer that has made up its mind.
+// decided returns an authorizer that always returns this decision.
 func decided(d authz.Decision) authorizer {
 	return func(_ context.Context, r *authz.Request) authz.Decision { return withLookalikes(d, r) }
 }
 
-// withLookalikes is a decision that also removes from the request what only looks like a header that it sets or removes, as a real
-// authorizer's does.
+// withLookalikes returns the decision of a real authorizer. It also removes request headers whose names look like
+// those of headers that the decision sets or removes.
 func withLookalikes(d authz.Decision, r *authz.Request) authz.Decision {
 	ours := slices.Clone(d.Remove)
 	for _, h := range d.ToUpstream {
@@ -48,7 +48,8 @@ func withLookalikes(d authz.Decision, r *authz.Request) authz.Decision {
 	}
 	d.Remove = slices.Clip(d.Remove)
 	for name := range r.Headers {
-		if hyphened := strings.NewReplacer("_", "-", ".", "-", "~", "-").Replace(name); name != hyphened && slices.Contains(ours, hyphened) {
+		hyphened := strings.NewReplacer("_", "-", ".", "-", "~", "-").Replace(name)
+		if name != hyphened && slices.Contains(ours, hyphened) {
 			d.Remove = append(d.Remove, name)
 		}
 	}
@@ -69,7 +70,7 @@ func limited(d bucket.Decision) *ratelimit.Result {
 	}
 }
 
-// goldenDecisions are answered in testdata, each in a file of its name.
+// goldenDecisions have their answers in testdata, each in a file of its name.
 var goldenDecisions = map[string]authz.Decision{
 	"zero": {},
 	"allowed": {
@@ -78,19 +79,25 @@ var goldenDecisions = map[string]authz.Decision{
 		ToUpstream:  []reply.Header{{Name: "X-Owner", Value: "ann"}, {Name: "x-plan", Value: "gold"}},
 		Remove:      []string{"x-api-key", "x-key-id"},
 		RemoveQuery: []string{"api_key"},
-		ToClient:    []reply.Header{{Name: "ratelimit", Value: `"per-plan";r=4;t=12`}, {Name: "ratelimit-policy", Value: `"per-plan";q=5;w=60`}},
+		ToClient: []reply.Header{
+			{Name: "ratelimit", Value: `"per-plan";r=4;t=12`}, {Name: "ratelimit-policy", Value: `"per-plan";q=5;w=60`},
+		},
 	},
 	"anonymous": {
 		Verdict: authz.Allowed, Reason: reply.ReasonAnonymous, Domain: "shop", Identity: authz.Identity{Method: "anonymous"},
 		Remove: []string{"x-owner", "x-plan", "x-key-id"},
 	},
-	"own_limit": {
+	"credential_limit": {
 		Verdict: authz.Allowed, Reason: reply.ReasonAllowed,
-		Identity: authz.Identity{Method: "api_key", Owner: "bob", Limit: &ratelimit.LimitSpec{Requests: 42, Unit: descriptors.Hour}},
+		Identity: authz.Identity{
+			Method: "api_key", Owner: "bob", Limit: &ratelimit.LimitSpec{Requests: 42, Unit: descriptors.Hour},
+		},
 	},
-	"own_limit_of_weeks": {
+	"credential_limit_of_weeks": {
 		Verdict: authz.Allowed, Reason: reply.ReasonAllowed,
-		Identity: authz.Identity{Method: "api_key", Owner: "bob", Limit: &ratelimit.LimitSpec{Requests: 42, Unit: descriptors.Week}},
+		Identity: authz.Identity{
+			Method: "api_key", Owner: "bob", Limit: &ratelimit.LimitSpec{Requests: 42, Unit: descriptors.Week},
+		},
 	},
 	"absent": {
 		Reason: reply.ReasonAbsent, Status: 401, Domain: "shop",
@@ -99,7 +106,8 @@ var goldenDecisions = map[string]authz.Decision{
 		ContentType: reply.ProblemType,
 	},
 	"invalid": {
-		Reason: reply.ReasonInvalid, Status: 403, Domain: "shop", Body: []byte(`{"status":403}`), ContentType: reply.ProblemType,
+		Reason: reply.ReasonInvalid, Status: 403, Domain: "shop", Body: []byte(`{"status":403}`),
+		ContentType: reply.ProblemType,
 	},
 	"over_limit": {
 		Reason: reply.ReasonOverLimit, Status: 429, Domain: "shop", Identity: ann,
@@ -108,38 +116,46 @@ var goldenDecisions = map[string]authz.Decision{
 		Body:        []byte(`{"title":"Too Many Requests","status":429}`),
 		ContentType: reply.ProblemType,
 	},
-	"over_limit_for_ever": {
-		Reason: reply.ReasonOverLimit, Status: 429, Identity: ann, Limits: limited(bucket.Decision{RetryAfter: bucket.Never}),
+	"never_within_the_limit": {
+		Reason: reply.ReasonOverLimit, Status: 429, Identity: ann,
+		Limits: limited(bucket.Decision{RetryAfter: bucket.Never}),
 	},
 	"undecided": {
-		Verdict: authz.Undecided, Reason: reply.ReasonUndecided, Status: 503, Domain: "shop", Body: []byte(`{"status":503}`), ContentType: reply.ProblemType,
+		Verdict: authz.Undecided, Reason: reply.ReasonUndecided, Status: 503, Domain: "shop",
+		Body: []byte(`{"status":503}`), ContentType: reply.ProblemType,
 	},
 	"undecided_with_times": {
-		Verdict: authz.Undecided, Reason: reply.ReasonUndecided, ToClient: []reply.Header{{Name: "Retry-After", Value: "30"}},
+		Verdict: authz.Undecided, Reason: reply.ReasonUndecided,
+		ToClient: []reply.Header{{Name: "Retry-After", Value: "30"}},
 	},
-	// Mistakes of whoever made the decision.
+	// The following are mistakes of an authorizer.
 	"status_of_a_success": {Reason: reply.ReasonDenied, Status: 200},
 	"status_of_an_error":  {Reason: reply.ReasonDenied, Status: 503},
 	"unknown_verdict":     {Verdict: 77, Status: 302},
-	"headers_that_can_not_be_sent": {
+	"unsendable_headers": {
 		Verdict: authz.Allowed, Reason: reply.ReasonAllowed,
 		ToUpstream: []reply.Header{
-			{Name: "x-owner", Value: "ann\r\nx-admin: yes"}, {Name: "x-plan", Value: ""}, {Name: "x bad", Value: "v"}, {Name: ":path", Value: "/admin"},
+			{Name: "x-owner", Value: "ann\r\nx-admin: yes"}, {Name: "x-plan", Value: ""},
+			{Name: "x bad", Value: "v"}, {Name: ":path", Value: "/admin"},
 			{Name: "content-length", Value: "0"}, {Name: "x-invalid", Value: "caf\xff"}, {Name: "x-twice", Value: "v"},
 		},
-		Remove:   []string{"X-Twice", "host", ":method", "bad name"},
-		ToClient: []reply.Header{{Name: "x-ok", Value: "1"}, {Name: "x-nul", Value: "\x00"}, {Name: "transfer-encoding", Value: "chunked"}, {Name: "x-ok", Value: "2"}},
+		Remove: []string{"X-Twice", "host", ":method", "bad name"},
+		ToClient: []reply.Header{
+			{Name: "x-ok", Value: "1"}, {Name: "x-nul", Value: "\x00"},
+			{Name: "transfer-encoding", Value: "chunked"}, {Name: "x-ok", Value: "2"},
+		},
 	},
 }
 
-// goldenRequest is full of what a client has no business with.
+// goldenRequest has many headers that clients must not be able to set.
 const goldenRequest = `
 attributes {
   source { address { socket_address { address: "192.0.2.1" } } }
   request { http {
     method: "GET" path: "/v1/items?%%61pi_key=s3cret&x=1&api_key=s3cret&api%%ZZkey=1" host: "example.org"
     headers { key: "content-type" value: %q }
-    headers { key: "x-owner" value: "evil" } headers { key: "x_owner" value: "evil" } headers { key: "x-key_id" value: "evil" }
+    headers { key: "x-owner" value: "evil" } headers { key: "x_owner" value: "evil" }
+    headers { key: "x-key_id" value: "evil" }
   } }
 }`
 
@@ -152,7 +168,7 @@ func TestGolden(t *testing.T) {
 			got := new(txtar.Archive)
 			clients := []string{"application/json", "application/grpc"}
 			if d.Verdict == authz.Allowed {
-				clients = clients[:1] // it is the same for both
+				clients = clients[:1] // the answer is equal for both
 			}
 			for _, contentType := range clients {
 				res, err := client.Check(t.Context(), parse(t, fmt.Sprintf(goldenRequest, contentType)))
@@ -205,7 +221,7 @@ func parseResponse(t *testing.T, text []byte) *authv3.CheckResponse {
 	return m
 }
 
-// overHTTP is the answer of the HTTP service as text, headers in order.
+// overHTTP returns the answer of the HTTP service as text, with sorted headers.
 func overHTTP(t *testing.T, server *auth.Server, contentType string) []byte {
 	t.Helper()
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/check/v1/items?x=1", nil)

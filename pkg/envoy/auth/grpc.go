@@ -18,9 +18,9 @@ import (
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// grpcHeaders are the headers for a gRPC client who is over a limit. Envoy makes a gRPC status of the HTTP status: 16 of 401, 7
-// of 403, 14 (UNAVAILABLE, which clients retry at once) of 429; a grpc-status header overrides that. grpc-status-details-bin is
-// where clients find google.rpc.RetryInfo and QuotaFailure.
+// grpcHeaders returns the headers for a gRPC client that is over a limit. Envoy makes a gRPC status of the HTTP
+// status: 16 of 401, 7 of 403, 14 (UNAVAILABLE, which clients retry at once) of 429. A grpc-status header overrides
+// it. Clients find google.rpc.RetryInfo and QuotaFailure in grpc-status-details-bin.
 func grpcHeaders(status int, message string, d *authz.Decision) []reply.Header {
 	if status != http.StatusTooManyRequests {
 		return nil
@@ -33,21 +33,25 @@ func grpcHeaders(status int, message string, d *authz.Decision) []reply.Header {
 	if err != nil {
 		return headers
 	}
-	return append(headers, reply.Header{Name: "grpc-status-details-bin", Value: base64.RawStdEncoding.EncodeToString(details)})
+	return append(headers, reply.Header{
+		Name: "grpc-status-details-bin", Value: base64.RawStdEncoding.EncodeToString(details),
+	})
 }
 
 func exhausted(message string, limits *ratelimit.Result) *rpcstatus.Status {
 	s := &rpcstatus.Status{Code: int32(wire.ResourceExhausted), Message: message}
 	if limits.RetryAfter >= 0 {
-		wait := durationpb.New(time.Duration(limits.RetryAfter) * time.Microsecond) // of at most 285 years: see bucket.MaxWindow
+		// At most 285 years: see bucket.MaxWindow.
+		wait := durationpb.New(time.Duration(limits.RetryAfter) * time.Microsecond)
 		s.Details = appendAny(s.Details, &errdetails.RetryInfo{RetryDelay: wait})
 	}
 	quota := new(errdetails.QuotaFailure)
 	for i := range limits.Limits {
 		if l := &limits.Limits[i]; l.Denied() {
+			window := strconv.FormatInt(ratelimit.Seconds(l.Limit.Window), 10)
 			quota.Violations = append(quota.Violations, &errdetails.QuotaFailure_Violation{
 				Subject:     wire.ValidText(l.Limit.Policy),
-				Description: strconv.FormatInt(l.Limit.Requests, 10) + " per " + strconv.FormatInt(ratelimit.Seconds(l.Limit.Window), 10) + " s",
+				Description: strconv.FormatInt(l.Limit.Requests, 10) + " per " + window + " s",
 			})
 		}
 	}

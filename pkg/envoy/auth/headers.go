@@ -9,25 +9,26 @@ import (
 	"github.com/extauthz/extauthz/pkg/envoy/wire"
 )
 
-// notOurs are headers that say how a message is framed and routed. Envoy and the servers behind it would disagree about where a
-// message ends if anybody but Envoy set or removed them; and the last one is how this service speaks to Envoy over HTTP.
-var notOurs = [...]string{
-	"connection", "content-length", "host", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
-	headersToRemove,
+// reserved are headers that determine how a message is framed and routed. If this service set or removed one, Envoy
+// and the servers behind it could disagree about where a message ends. The last one is part of the protocol with Envoy
+// over HTTP.
+var reserved = [...]string{
+	"connection", "content-length", "host", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding",
+	"upgrade", headersToRemove,
 }
 
-// sendableName returns the name in lower case; ok is false when no header may be sent under it. Pseudo headers have no such
-// name.
+// sendableName returns the name in lower case. ok is false if no header with this name may be sent. Pseudo headers
+// have no such name.
 func sendableName(name string) (lower string, ok bool) {
 	if !httpguts.ValidHeaderFieldName(name) {
 		return "", false
 	}
 	lower = strings.ToLower(name)
-	return lower, !slices.Contains(notOurs[:], lower)
+	return lower, !slices.Contains(reserved[:], lower)
 }
 
-// sendableValue returns the value in valid UTF-8, without which no protobuf message could be sent; ok is false when it has
-// control characters: Envoy writes CR and LF as they are, and what follows them would be another header (RFC 9110, 5.5).
+// sendableValue returns the value as valid UTF-8, which a protobuf message requires. ok is false if it has control
+// characters. Envoy writes CR and LF unchanged, so the text after them would be another header (RFC 9110, 5.5).
 func sendableValue(value string) (valid string, ok bool) {
 	return wire.ValidText(value), httpguts.ValidHeaderFieldValue(value)
 }

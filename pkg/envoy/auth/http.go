@@ -15,32 +15,33 @@ const HTTPPath = "/check"
 
 // HTTPConfig are the settings of the HTTP service.
 type HTTPConfig struct {
-	// SourceHeader and PrincipalHeader name the headers in which Envoy tells the address of the peer and the identity in its
-	// certificate (authorization_request.headers_to_add, which replaces what a client sends). Default: none, both are unknown.
+	// SourceHeader and PrincipalHeader name the headers in which Envoy sends the peer's address and the identity in its
+	// certificate. Envoy must set them with authorization_request.headers_to_add, which replaces headers of the client.
+	// Default: none, both are unknown.
 	SourceHeader, PrincipalHeader string
-	// NeedsAddress reports whether a decision over HTTP depends on the address of the peer. Without a SourceHeader, the first request
-	// for which it does logs a warning. Required for HTTP.
+	// NeedsAddress reports whether a decision over HTTP depends on the peer's address. Without a SourceHeader, the first
+	// such request logs a warning. Required for HTTP.
 	NeedsAddress func() bool
-	// Timeout is how long Envoy waits (server_uri.timeout), which it does not tell. Required for HTTP.
+	// Timeout is how long Envoy waits (server_uri.timeout), because Envoy does not send it. Required for HTTP.
 	Timeout time.Duration
-	// Observe is called for each answer, with its verdict and how long it took. Required for HTTP.
+	// Observe receives the verdict of each answer and how long it took. Required for HTTP.
 	Observe func(verdict authz.Verdict, took time.Duration)
 }
 
-// headersToRemove is the header by which an HTTP service has Envoy remove headers from the request.
+// headersToRemove is the header that lists the headers that Envoy must remove from the request.
 const headersToRemove = "x-envoy-auth-headers-to-remove"
 
-// metadataPrefix begins the headers that dynamic_metadata_from_headers can make metadata of.
+// metadataPrefix begins the headers for dynamic_metadata_from_headers.
 const metadataPrefix = "x-ext-authz-"
 
-// HTTP returns a handler that answers requests below HTTPPath as Envoy's http_service sends them, and hands all others to next.
-// It must not stand behind an http.ServeMux, which answers paths such as //a and /a/../b itself.
+// HTTP returns a handler that answers requests below HTTPPath, as Envoy's http_service sends them, and passes all
+// others to next. It must not be behind an http.ServeMux, which answers paths such as //a and /a/../b itself.
 //
-// An answer of 200 lets the request pass. It carries headers for the upstream (allowed_upstream_headers has to list them),
-// headers for the client (allowed_client_headers_on_success), headers that begin with x-ext-authz- and tell what
-// dynamic_metadata tells over gRPC (dynamic_metadata_from_headers), and names of headers to remove, which Envoy removes without
-// being told to. 4xx refuses it, with headers and a body for the client (allowed_client_headers). 503 is an error to Envoy:
-// status_on_error and failure_mode_allow say what becomes of the request.
+// Status 200 allows the request. It has headers for the upstream (allowed_upstream_headers must list them) and for the
+// client (allowed_client_headers_on_success). Headers that begin with x-ext-authz- hold what dynamic_metadata holds
+// over gRPC (dynamic_metadata_from_headers). Another header names headers to remove, which Envoy removes without
+// configuration. Status 4xx refuses the request, with headers and a body for the client (allowed_client_headers).
+// Status 503 is an error to Envoy: status_on_error and failure_mode_allow decide.
 func (s *Server) HTTP(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rest, ok := strings.CutPrefix(r.RequestURI, HTTPPath)
@@ -50,14 +51,15 @@ func (s *Server) HTTP(next http.Handler) http.Handler {
 		}
 		begin := time.Now()
 		s.overHTTP.Do(func() {
-			s.cfg.Log.Info("Envoy asks over HTTP: of an answer it passes on only the headers that allowed_upstream_headers lists, "+
-				"which the service cannot see (logged once)", "compare", "extauthz check --envoy FILE DIR")
+			s.cfg.Log.Info("Envoy asks over HTTP: of an answer it passes on only the headers that allowed_upstream_headers "+
+				"lists, which the service cannot see (logged once)", "compare", "extauthz check --envoy FILE DIR")
 		})
 		if s.cfg.HTTP.SourceHeader == "" && s.cfg.HTTP.NeedsAddress() {
 			s.noAddress.Do(func() {
-				s.cfg.Log.Warn("Envoy asks over HTTP without the address of the client, so all clients have the remote_address \"unknown\" " +
-					"and share its limits: one client can use them up for all. Have Envoy send the address (headers_to_add) and name its header in " +
-					"AUTHZ_HTTP_SOURCE_HEADER, ask over gRPC, or give the value unknown a rule with `rate_limit: {unlimited: true}` (logged once)")
+				s.cfg.Log.Warn("Envoy asks over HTTP without the address of the client, so all clients have the " +
+					"remote_address \"unknown\" and share its limits: one client can use them up for all. " +
+					"Have Envoy send the address (headers_to_add) and name its header in AUTHZ_HTTP_SOURCE_HEADER, " +
+					"ask over gRPC, or give the value unknown a rule with `rate_limit: {unlimited: true}` (logged once)")
 			})
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), s.cfg.HTTP.Timeout)
@@ -68,8 +70,8 @@ func (s *Server) HTTP(next http.Handler) http.Handler {
 	})
 }
 
-// httpRequest reads a request of Envoy's. Its domain is the default one: what names another over gRPC comes from the route, and
-// here would come from the client.
+// httpRequest reads a request of Envoy. Its domain is always the default one: over gRPC the route names another, but
+// here the name would come from the client.
 func (s *Server) httpRequest(r *http.Request, path string) *authz.Request {
 	req := &authz.Request{
 		HTTP: true, Method: r.Method, Host: r.Host, Path: path,
@@ -78,20 +80,21 @@ func (s *Server) httpRequest(r *http.Request, path string) *authz.Request {
 	for name, values := range r.Header {
 		req.Headers[strings.ToLower(name)] = values
 	}
-	// As they are over gRPC.
-	req.Headers[":method"], req.Headers[":authority"], req.Headers[":path"] = []string{r.Method}, []string{r.Host}, []string{path}
+	// As over gRPC.
+	req.Headers[":method"], req.Headers[":authority"] = []string{r.Method}, []string{r.Host}
+	req.Headers[":path"] = []string{path}
 	req.Source = only(r.Header, s.cfg.HTTP.SourceHeader)
 	req.Principal = only(r.Header, s.cfg.HTTP.PrincipalHeader)
 	return req
 }
 
-// only returns the value of a header that must not come twice, or from nobody.
+// only returns the value of a header if there is exactly one, else "".
 func only(h http.Header, name string) string {
 	if name == "" {
 		return ""
 	}
 	values := h.Values(name)
-	if len(values) != 1 || values[0] == "-" { // what Envoy writes for what it does not know
+	if len(values) != 1 || values[0] == "-" { // Envoy writes - for an unknown value
 		return ""
 	}
 	return values[0]
@@ -104,10 +107,10 @@ func (a *answer) writeHTTP(w http.ResponseWriter) {
 	}
 	if a.decision.Verdict != authz.Allowed {
 		if h.Get("content-type") == "" {
-			h["Content-Type"] = nil // or net/http would guess one
+			h["Content-Type"] = nil // otherwise net/http would guess one
 		}
 		w.WriteHeader(a.httpStatus())
-		_, _ = w.Write([]byte(a.body)) // an Envoy that has gone wants no answer
+		_, _ = w.Write([]byte(a.body)) // an error means that Envoy has gone
 		return
 	}
 	for _, one := range a.toUpstream {
@@ -127,7 +130,8 @@ func (a *answer) writeHTTP(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// httpStatus is the status of a refusal: below 500, which would be an error to Envoy, unless the request is undecided.
+// httpStatus returns the status of a refusal. It is below 500, which would be an error to Envoy, unless the request is
+// undecided.
 func (a *answer) httpStatus() int {
 	if a.decision.Verdict != authz.Undecided && a.status >= http.StatusInternalServerError {
 		return http.StatusForbidden

@@ -18,9 +18,9 @@ import (
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
 )
 
-// TestHTTPRequest sends request lines as they are, which a client of Go's would tidy up.
+// TestHTTPRequest sends request lines unchanged, which a Go client would clean up.
 func TestHTTPRequest(t *testing.T) {
-	const other, refusedByGo = "not ours", "400"
+	const other, refusedByGo = "another handler", "400"
 	for _, c := range []struct {
 		line, header, want string
 	}{
@@ -86,8 +86,9 @@ func TestHTTPRequest(t *testing.T) {
 	}
 }
 
-// TestHTTPTellsOperator: what the service cannot see of Envoy's configuration is logged with the first request, and only then.
-func TestHTTPTellsOperator(t *testing.T) {
+// TestHTTPInformsOperator checks that the first request, and only the first, logs what the service cannot see of
+// Envoy's configuration.
+func TestHTTPInformsOperator(t *testing.T) {
 	var lines bytes.Buffer
 	server := newServer(auth.Config{
 		Authorizer: authorizer(func(context.Context, *authz.Request) authz.Decision { return authz.Decision{} }),
@@ -100,13 +101,14 @@ func TestHTTPTellsOperator(t *testing.T) {
 		}
 		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, http.NoBody))
 	}
-	if got := lines.String(); strings.Count(got, "allowed_upstream_headers") != 1 || !strings.HasSuffix(got, "and then\n") {
+	got := lines.String()
+	if strings.Count(got, "allowed_upstream_headers") != 1 || !strings.HasSuffix(got, "and then\n") {
 		t.Errorf("the log is\n%s\nwant one line about allowed_upstream_headers, with the first request below /check", got)
 	}
 }
 
-// TestHTTPWithoutAddresses: once, the log warns that decisions depend on an address that Envoy does not send, also when the policy
-// that needs it was loaded later.
+// TestHTTPWithoutAddresses checks that the log warns once if decisions depend on an address that Envoy does not send.
+// The policy that needs it may be loaded later.
 func TestHTTPWithoutAddresses(t *testing.T) {
 	for _, c := range []struct {
 		name, sourceHeader string

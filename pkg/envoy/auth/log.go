@@ -9,12 +9,13 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 )
 
-// maxLogged bounds what a client chooses of a line.
+// maxLogged bounds a client's value in a log line.
 const maxLogged = 256
 
-// log writes the line of a decision. What a client can choose, the owner included, which a token or certificate names, is in it with
-// LogClientValues only. Even then it has no query, no header but x-request-id, and nothing else that could be a credential; key_id is
-// the public part of a key, or the name of an issuer's.
+// log writes the log line of a decision. Values that a client can choose are logged only with LogClientValues. That
+// includes the owner, which a token or certificate names. The line never has the query, a header other than
+// x-request-id, or another value that could be a credential. key_id is the public part of a key, or the name of an
+// issuer's key.
 func (s *Server) log(ctx context.Context, r *authz.Request, a *answer, took time.Duration) {
 	if !s.cfg.Log.Enabled(ctx, slog.LevelDebug) {
 		return
@@ -53,7 +54,7 @@ func (s *Server) log(ctx context.Context, r *authz.Request, a *answer, took time
 		id, _ := r.Headers.Get("x-request-id")
 		text("request_id", id)
 	}
-	// The caller may have gone; the line is written all the same.
+	// Write the line even if the caller has gone.
 	s.cfg.Log.LogAttrs(context.WithoutCancel(ctx), slog.LevelDebug, "decided", attrs...)
 }
 

@@ -10,11 +10,11 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// appendMetadata appends the fields of dynamic_metadata, a google.protobuf.Struct: what Envoy's access logs and later filters learn of
-// a decision, in the namespace of the ext_authz filter:
-// reason, domain; owner, plan, method and key_id when it is known who asks; rule and remaining of the limit that binds; and the
-// limit that a credential brings, as `limit.dynamic_metadata` of a route's rate_limits wants it. Nothing of it has no value: a
-// rate limit action takes default_value only for what is not there.
+// appendMetadata appends the fields of dynamic_metadata, a google.protobuf.Struct in the namespace of the ext_authz
+// filter. Envoy's access logs and later filters can read it. It has reason and domain, and owner, plan, method and
+// key_id of a known caller. It has rule and remaining of the tightest limit, and the limit of the credential, in the
+// format of `limit.dynamic_metadata` in a route's rate_limits. Empty values are left out, because a rate limit action
+// uses default_value only for a missing one.
 func appendMetadata(b []byte, d *authz.Decision) []byte {
 	for _, f := range facts(d) {
 		if f.value != "" {
@@ -33,7 +33,7 @@ func appendMetadata(b []byte, d *authz.Decision) []byte {
 	return b
 }
 
-// fact is one thing that is told of a decision.
+// fact is one field of a decision for metadata.
 type fact struct{ name, value string }
 
 func facts(d *authz.Decision) [7]fact {
@@ -45,8 +45,8 @@ func facts(d *authz.Decision) [7]fact {
 	}
 }
 
-// overrides reports whether Envoy can say the limit (RateLimitOverride): it knows neither weeks nor several units, and what it
-// does not know it drops, which would leave another limit.
+// overrides reports whether Envoy can express the limit (RateLimitOverride). Envoy knows neither weeks nor several
+// units. It drops what it does not know, which would leave another limit.
 func overrides(l *ratelimit.LimitSpec) bool {
 	return l != nil && l.Multiplier <= 1 && l.Requests >= 0 && l.Requests <= math.MaxUint32 &&
 		l.Unit > descriptors.UnknownUnit && l.Unit <= descriptors.Year

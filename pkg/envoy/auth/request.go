@@ -9,17 +9,17 @@ import (
 	"github.com/extauthz/extauthz/pkg/envoy/wire"
 )
 
-// checkRequest is an envoy.service.auth.v3.CheckRequest off the wire.
+// checkRequest is an envoy.service.auth.v3.CheckRequest read from the wire.
 type checkRequest struct {
 	request authz.Request
-	// peerKind is the field of the peer's address that was read last: they are a oneof.
+	// peerKind is the tag of the peer's address that was read last: the kinds of address are a oneof.
 	peerKind uint64
-	// values is what the values of headers are cut from, most of which stand alone.
+	// values is the array for the values of headers, most of which have one value.
 	values []string
 }
 
-// Fields of envoy.service.auth.v3.CheckRequest and AttributeContext, and of the messages of envoy.config.core.v3 in them, as
-// they are tagged on the wire.
+// Fields of envoy.service.auth.v3.CheckRequest and AttributeContext, and of the messages of envoy.config.core.v3 in
+// them, as tags on the wire.
 const (
 	checkAttributes = 1<<3 | wire.Bytes
 
@@ -56,11 +56,11 @@ const (
 	entryValue = 2<<3 | wire.Bytes
 )
 
-// usualHeaders is how many headers a request has, more or less.
+// usualHeaders is about the number of headers in a request.
 const usualHeaders = 16
 
-// unmarshal reads the message, parts of which the request keeps. Its error says that it is no protobuf message: nothing in one is an
-// error, because what fails is let through by a filter with failure_mode_allow.
+// unmarshal reads the message; the request keeps parts of it. It returns an error only for a malformed protobuf
+// message. No content is an error, because a filter with failure_mode_allow allows a request if the call fails.
 func (c *checkRequest) unmarshal(msg string) error {
 	return wire.EachField(msg, func(f wire.Field) error {
 		if f.Tag != checkAttributes {
@@ -108,7 +108,7 @@ func (c *checkRequest) source(f wire.Field) error {
 	return nil
 }
 
-// address reads a core.v3.Address: that of a socket, or the path of a pipe, for clients on a Unix socket.
+// address reads a core.v3.Address: the address of a socket, or the path of a pipe for clients on a Unix socket.
 func (c *checkRequest) address(f wire.Field) error {
 	switch f.Tag {
 	case addressSocket, addressPipe, addressInternal:
@@ -138,7 +138,7 @@ func (c *checkRequest) http(f wire.Field) error {
 		key, value, err := wire.ReadEntry(f.Text)
 		c.addHeader(key, value)
 		return err
-	case httpHeaderMap: // instead of headers, with encode_raw_headers
+	case httpHeaderMap: // sent instead of headers with encode_raw_headers
 		return wire.EachField(f.Text, func(f wire.Field) error {
 			if f.Tag != headerMapHeaders {
 				return nil
@@ -149,7 +149,7 @@ func (c *checkRequest) http(f wire.Field) error {
 	return nil
 }
 
-// rawHeader reads a core.v3.HeaderValue, whose value is in raw_value when Envoy sends it.
+// rawHeader reads a core.v3.HeaderValue. Envoy may send the value as raw_value.
 func (c *checkRequest) rawHeader(msg string) error {
 	var key, value, raw string
 	err := wire.EachField(msg, func(f wire.Field) error {
@@ -167,7 +167,7 @@ func (c *checkRequest) rawHeader(msg string) error {
 	return err
 }
 
-// addHeader keeps every value of a name, however it comes, so that a credential that came twice is seen to have.
+// addHeader keeps all values of a name, so that a repeated credential is detected.
 func (c *checkRequest) addHeader(name, value string) {
 	if c.request.Headers == nil {
 		c.request.Headers = make(authz.Headers, usualHeaders)

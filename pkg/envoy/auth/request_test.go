@@ -36,11 +36,13 @@ func marshal(t testing.TB, m proto.Message) []byte {
 	return b
 }
 
-// fullRequest is what Envoy sends, with a field of every kind.
+// fullRequest is a request of Envoy with a field of every kind.
 const fullRequest = `
 attributes {
-  source { address { socket_address { address: "192.0.2.1" port_value: 4711 } } principal: "spiffe://example.org/ns/a/sa/b" }
-  destination { address { socket_address { address: "192.0.2.2" port_value: 443 } } principal: "not the source's" }
+  source {
+    address { socket_address { address: "192.0.2.1" port_value: 4711 } } principal: "spiffe://example.org/ns/a/sa/b"
+  }
+  destination { address { socket_address { address: "192.0.2.2" port_value: 443 } } principal: "another principal" }
   request {
     time { seconds: 1 }
     http {
@@ -74,7 +76,7 @@ func TestRequest(t *testing.T) {
 		name, message string
 		want          authz.Request
 	}{
-		{"all that is read", fullRequest, authz.Request{
+		{"all fields", fullRequest, authz.Request{
 			HTTP: true, Method: "GET", Host: "example.org", Path: "/v1/items?x=1",
 			Headers: authz.Headers{":path": {"/v1/items?x=1"}, "x-api-key": {"k1,k2"}, "accept": {"*/*"}},
 			Source:  "192.0.2.1", Principal: "spiffe://example.org/ns/a/sa/b",
@@ -85,13 +87,17 @@ func TestRequest(t *testing.T) {
 			}},
 		}},
 		{"encode_raw_headers: each value by itself", `attributes { request { http { header_map {
-			headers { key: "x-api-key" raw_value: "k1" } headers { key: "x-api-key" raw_value: "k\xff2" } headers { key: "x-other" value: "v" }
+			headers { key: "x-api-key" raw_value: "k1" } headers { key: "x-api-key" raw_value: "k\xff2" }
+			headers { key: "x-other" value: "v" }
 		} } } }`, authz.Request{HTTP: true, Headers: authz.Headers{"x-api-key": {"k1", "k\xff2"}, "x-other": {"v"}}}},
-		{"a connection of a TCP listener", `attributes { source { address { socket_address { address: "192.0.2.1" } } principal: "cn" } }`,
+		{"a connection of a TCP listener",
+			`attributes { source { address { socket_address { address: "192.0.2.1" } } principal: "cn" } }`,
 			authz.Request{Source: "192.0.2.1", Principal: "cn"}},
-		{"a client on a Unix socket", `attributes { source { address { pipe { path: "/run/envoy.sock" } } } request { http { } } }`,
+		{"a client on a Unix socket",
+			`attributes { source { address { pipe { path: "/run/envoy.sock" } } } request { http { } } }`,
 			authz.Request{HTTP: true, Source: "/run/envoy.sock"}},
-		{"an internal listener of Envoy's", `attributes { source { address { envoy_internal_address { server_listener_name: "x" } } } }`,
+		{"an internal listener of Envoy",
+			`attributes { source { address { envoy_internal_address { server_listener_name: "x" } } } }`,
 			authz.Request{}},
 		{"nothing", ``, authz.Request{}},
 	} {
@@ -107,7 +113,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestDeepMetadata: what is nested too deep is null, and not an error.
+// TestDeepMetadata checks that a too deeply nested value is null, not an error.
 func TestDeepMetadata(t *testing.T) {
 	value := structpb.NewStringValue("the bottom")
 	for range wire.MaxDepth + 1 {
@@ -130,13 +136,14 @@ func TestDeepMetadata(t *testing.T) {
 	}
 }
 
-// fromProto is what the generated code has read; unique reports whether each header has one value.
+// fromProto returns the request that the generated code has read. unique reports whether each header has one value.
 func fromProto(m *authv3.CheckRequest) (want *authz.Request, unique bool) {
 	a := m.GetAttributes()
 	h := a.GetRequest().GetHttp()
+	address := a.GetSource().GetAddress()
 	want = &authz.Request{
 		HTTP: h != nil, Method: h.GetMethod(), Host: h.GetHost(), Path: h.GetPath(), Headers: authz.Headers{},
-		Source:    a.GetSource().GetAddress().GetSocketAddress().GetAddress() + a.GetSource().GetAddress().GetPipe().GetPath(),
+		Source:    address.GetSocketAddress().GetAddress() + address.GetPipe().GetPath(),
 		Principal: a.GetSource().GetPrincipal(), Extensions: a.GetContextExtensions(),
 	}
 	unique = true
@@ -164,10 +171,13 @@ func fromProto(m *authv3.CheckRequest) (want *authz.Request, unique bool) {
 	return want, unique
 }
 
-// FuzzUnmarshal compares what is read off the wire by hand with what the generated code reads.
+// FuzzUnmarshal compares the result of unmarshal with that of the generated code.
 func FuzzUnmarshal(f *testing.F) {
-	for _, text := range []string{fullRequest, "", `attributes { request { http { header_map { headers { key: "a" raw_value: "\xff" } } } } }`,
-		`attributes { source { address { pipe { path: "p" } } } }`} {
+	for _, text := range []string{
+		fullRequest, "",
+		`attributes { request { http { header_map { headers { key: "a" raw_value: "\xff" } } } } }`,
+		`attributes { source { address { pipe { path: "p" } } } }`,
+	} {
 		b := marshal(f, parse(f, text))
 		f.Add(b)
 		f.Add(b[:len(b)/2])
@@ -177,7 +187,7 @@ func FuzzUnmarshal(f *testing.F) {
 		got, err := auth.Unmarshal(b)
 		m := new(authv3.CheckRequest)
 		if proto.Unmarshal(b, m) != nil {
-			return // the generated code refuses more: text that is not UTF-8
+			return // the generated code also refuses text that is not UTF-8
 		}
 		if err != nil {
 			t.Fatalf("%v for %v", err, m)
@@ -194,7 +204,7 @@ func FuzzUnmarshal(f *testing.F) {
 			}
 		}
 		if !unique || values(got) != values(want) {
-			// Of entries of a map with one key the generated code knows the last; here all are kept.
+			// The generated code keeps the last map entry of a key; unmarshal keeps all.
 			got.Headers, want.Headers = nil, nil
 		}
 		if deep(want.Metadata) {
@@ -215,7 +225,7 @@ func values(r *authz.Request) (n int) {
 	return n
 }
 
-// deep reports whether metadata is nested deeper than is read.
+// deep reports whether metadata is nested deeper than unmarshal reads.
 func deep(metadata map[string]map[string]any) bool {
 	for _, fields := range metadata {
 		if depth(fields) > wire.MaxDepth {

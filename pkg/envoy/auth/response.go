@@ -8,8 +8,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// Fields of envoy.service.auth.v3.CheckResponse, and of the messages in it, as they are tagged on the wire; those of headers are
-// in request.go.
+// Fields of envoy.service.auth.v3.CheckResponse, and of the messages in it, as tags on the wire. The fields of headers
+// are in request.go.
 const (
 	responseStatus   = 1<<3 | wire.Bytes
 	responseDenied   = 2<<3 | wire.Bytes
@@ -34,9 +34,9 @@ const (
 	optionAction = 3<<3 | wire.Varint
 )
 
-// appendResponse appends an envoy.service.auth.v3.CheckResponse. Envoy decides by status.code alone, and takes a response without one for an allowed one: so
-// every answer begins as a refusal (denied_response). An undecided one is an error to Envoy (error_response), which does what
-// failure_mode_allow says; an Envoy that is older than the field denies, by the code.
+// appendResponse appends an envoy.service.auth.v3.CheckResponse. Envoy decides by status.code alone and allows a
+// response without a code, so every response begins as a refusal (denied_response). An undecided response is an error
+// to Envoy (error_response), and failure_mode_allow decides. An Envoy without that field denies, because of the code.
 func (a *answer) appendResponse(b []byte) []byte {
 	code, field, content := wire.PermissionDenied, responseDenied, a.appendRefusal
 	switch a.decision.Verdict {
@@ -45,7 +45,9 @@ func (a *answer) appendResponse(b []byte) []byte {
 	case authz.Undecided:
 		code, field = wire.Unavailable, responseError
 	}
-	b = wire.AppendMessage(b, responseStatus, func(b []byte) []byte { return wire.AppendVarint(b, statusCode, uint64(code)) })
+	b = wire.AppendMessage(b, responseStatus, func(b []byte) []byte {
+		return wire.AppendVarint(b, statusCode, uint64(code))
+	})
 	b = wire.AppendMessage(b, field, content)
 	return wire.AppendMessage(b, responseMetadata, func(b []byte) []byte { return appendMetadata(b, a.decision) })
 }
@@ -65,7 +67,9 @@ func (a *answer) appendOK(b []byte) []byte {
 
 // appendRefusal appends the fields of a DeniedHttpResponse.
 func (a *answer) appendRefusal(b []byte) []byte {
-	b = wire.AppendMessage(b, deniedStatus, func(b []byte) []byte { return wire.AppendVarint(b, httpStatusCode, uint64(a.status)) })
+	b = wire.AppendMessage(b, deniedStatus, func(b []byte) []byte {
+		return wire.AppendVarint(b, httpStatusCode, uint64(a.status))
+	})
 	b = appendHeaders(b, deniedHeaders, a.toClient, replace)
 	if a.body != "" {
 		b = wire.AppendText(b, deniedBody, a.body)
@@ -73,15 +77,15 @@ func (a *answer) appendRefusal(b []byte) []byte {
 	return b
 }
 
-// appendAction says what becomes of a header that is there already.
+// appendAction is what Envoy does if the header already exists.
 type appendAction = corev3.HeaderValueOption_HeaderAppendAction
 
-// replace lets nothing survive that somebody else has set.
+// replace overwrites every existing value.
 func replace(string) appendAction { return corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD }
 
-// join leaves what the upstream says, and what Envoy's rate limit filter does: a denial of that filter passes here too, and must
-// not be told with the limits of another decision. RateLimit and RateLimit-Policy are lists (RFC 9651), to which ours are added;
-// of the others there is one.
+// join keeps existing values of the upstream and of Envoy's rate limit filter. A denial of that filter also passes
+// here, and must not get the limits of another decision. RateLimit and RateLimit-Policy are lists (RFC 9651), to which
+// values are appended. The other headers have one value.
 func join(name string) appendAction {
 	if name == "ratelimit" || name == "ratelimit-policy" {
 		return corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD
@@ -89,8 +93,8 @@ func join(name string) appendAction {
 	return corev3.HeaderValueOption_ADD_IF_ABSENT
 }
 
-// appendHeaders appends HeaderValueOptions that say what is meant, whatever Envoy's default is in this version and this list.
-// Always in value: Envoy ignores raw_value here.
+// appendHeaders appends HeaderValueOptions with an explicit action, because Envoy's default depends on its version and
+// on the list. The value is in value, because Envoy ignores raw_value here.
 func appendHeaders(b []byte, tag uint64, headers []reply.Header, action func(name string) appendAction) []byte {
 	for _, h := range headers {
 		b = wire.AppendMessage(b, tag, func(b []byte) []byte {

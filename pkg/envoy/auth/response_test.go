@@ -18,21 +18,25 @@ import (
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// FuzzResponse: whatever request and decision there are, the answer is a message, only an allowed one has status OK, and no
-// header is both set and removed, or would break the message it is in. The same over HTTP.
+// FuzzResponse checks the answers for any request and decision, over gRPC and over HTTP. The answer is a message, only
+// an allowed one has status OK, no header is both set and removed, and none breaks its message.
 func FuzzResponse(f *testing.F) {
-	f.Add(marshal(f, parse(f, fullRequest)), uint8(1), 0, "owner\xff", "x-owner", "a\r\nb: c", "x_owner", "key", "body\xff", int64(5))
+	f.Add(marshal(f, parse(f, fullRequest)), uint8(1), 0,
+		"owner\xff", "x-owner", "a\r\nb: c", "x_owner", "key", "body\xff", int64(5))
 	f.Add([]byte{}, uint8(0), 200, "", "", "", "", "", "", int64(-1))
 	f.Add([]byte{}, uint8(2), 429, "o", "X-Owner", "v", "x-owner", "", "{}", int64(1))
 	f.Add([]byte{}, uint8(9), 599, "o", "content-length", "v", "Host", "%", "{}", int64(1))
-	f.Fuzz(func(t *testing.T, b []byte, verdict uint8, status int, owner, name, value, remove, query, body string, retry int64) {
+	f.Fuzz(func(
+		t *testing.T, b []byte, verdict uint8, status int, owner, name, value, remove, query, body string, retry int64,
+	) {
 		r, err := auth.Unmarshal(b)
 		if err != nil {
 			return
 		}
 		headers := []reply.Header{{Name: name, Value: value}, {Name: "x-fixed", Value: owner}, {Name: name, Value: owner}}
 		d := authz.Decision{
-			Verdict: authz.Verdict(verdict), Reason: reply.ReasonOverLimit, Status: status, Identity: authz.Identity{Owner: owner, KeyID: value},
+			Verdict: authz.Verdict(verdict), Reason: reply.ReasonOverLimit, Status: status,
+			Identity:   authz.Identity{Owner: owner, KeyID: value},
 			Limits:     &ratelimit.Result{RetryAfter: retry},
 			ToUpstream: headers, ToClient: headers, Remove: []string{remove}, RemoveQuery: []string{query},
 			Body: []byte(body), ContentType: value,
@@ -64,7 +68,8 @@ func checkResponse(t *testing.T, d *authz.Decision, res *authv3.CheckResponse) {
 	if allowed != (ok != nil) {
 		t.Errorf("verdict %d: %v", d.Verdict, res)
 	}
-	options := slices.Concat(ok.GetHeaders(), ok.GetResponseHeadersToAdd(), res.GetDeniedResponse().GetHeaders(), res.GetErrorResponse().GetHeaders())
+	options := slices.Concat(ok.GetHeaders(), ok.GetResponseHeadersToAdd(),
+		res.GetDeniedResponse().GetHeaders(), res.GetErrorResponse().GetHeaders())
 	for _, o := range options {
 		if name := o.GetHeader().GetKey(); !httpguts.ValidHeaderFieldName(name) || name != strings.ToLower(name) {
 			t.Errorf("header name %q", name)
@@ -90,7 +95,8 @@ func checkHTTP(t *testing.T, d *authz.Decision) {
 	t.Helper()
 	recorder := httptest.NewRecorder()
 	server := newServer(auth.Config{Authorizer: decided(*d)})
-	server.HTTP(http.NotFoundHandler()).ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/check/x", nil))
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/check/x", nil)
+	server.HTTP(http.NotFoundHandler()).ServeHTTP(recorder, req)
 	got := recorder.Code
 	if (got == http.StatusOK) != (d.Verdict == authz.Allowed) || got != http.StatusOK && got < 400 {
 		t.Errorf("verdict %d: HTTP status %d", d.Verdict, got)

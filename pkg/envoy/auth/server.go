@@ -1,5 +1,5 @@
-// Package auth is Envoy's external authorization service: envoy.service.auth.v3.Authorization over gRPC, and the same
-// decisions over HTTP for http_service.
+// Package auth is Envoy's external authorization service: envoy.service.auth.v3.Authorization over gRPC
+// ([Server.Answer]), and the same decisions over HTTP for http_service ([Server.HTTP]).
 package auth
 
 import (
@@ -15,13 +15,13 @@ import (
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// ServiceName is the full name of the gRPC service, Method that of its only method.
+// ServiceName is the full name of the gRPC service, Method the full name of its only method.
 const (
 	ServiceName = "envoy.service.auth.v3.Authorization"
 	Method      = "/" + ServiceName + "/Check"
 )
 
-// Authorizer is *authz.Authorizer. It decides all of a request but its limits, and then what the limiter's answer makes of it.
+// Authorizer is *authz.Authorizer. Begin decides everything but the limits; Finish adds the limiter's result.
 type Authorizer interface {
 	Begin(ctx context.Context, r *authz.Request) *authz.Pending
 	Finish(p *authz.Pending, res *ratelimit.Result) authz.Decision
@@ -31,36 +31,36 @@ type Authorizer interface {
 type Config struct {
 	// Authorizer decides. Required.
 	Authorizer Authorizer
-	// Limiter decides the limits. Required if the authorizer asks for any.
+	// Limiter decides the limits. Required if the authorizer uses any.
 	Limiter *ratelimit.Limiter
-	// Log gets one line a decision, at debug, and for the first request over HTTP what an operator has to check. Required.
+	// Log gets one debug line for each decision. On the first request over HTTP it also gets what an operator must check.
+	// Required.
 	Log *slog.Logger
-	// LogClientValues adds to the line of a decision what the client has chosen: its address, method, host, path and x-request-id,
-	// and the owner and plan of its credential.
+	// LogClientValues adds the values that the client chooses to the line of a decision. They are its address, method,
+	// host, path and x-request-id, and the owner and plan of its credential.
 	LogClientValues bool
-	// Queue holds answers (max_delay); a request that finds it full is undecided. Required.
+	// Queue holds answers (max_delay). A request that finds it full is undecided. Required.
 	Queue *hold.Queue
 	// HTTP are the settings of the HTTP service.
 	HTTP HTTPConfig
 }
 
-// Server answers Check. It is safe for concurrent use.
+// Server serves Check. It is safe for concurrent use.
 type Server struct {
 	cfg     Config
 	dropped atomic.Uint64
-	// overHTTP is done with the first request over HTTP, noAddress with the first whose decision depends on an address that is not
-	// known.
+	// overHTTP runs on the first request over HTTP, noAddress on the first whose decision depends on an unknown address.
 	overHTTP, noAddress sync.Once
 }
 
 // New returns a server.
 func New(cfg Config) *Server { return &Server{cfg: cfg} }
 
-// DroppedHeaders returns how many headers could not be sent, for their name or their value.
+// DroppedHeaders returns how many headers could not be sent because of their name or value.
 func (s *Server) DroppedHeaders() uint64 { return s.dropped.Load() }
 
-// Answer answers a CheckRequest with a CheckResponse, which it appends to out. Its only errors are that of a caller who has gone, and
-// that of what is no message: whatever a request holds is decided.
+// Answer answers a CheckRequest with a CheckResponse, which it appends to out. It returns an error only if the caller
+// has gone or the message is malformed. Every other request is decided.
 func (s *Server) Answer(ctx context.Context, request string, out []byte) ([]byte, error) {
 	c := new(checkRequest)
 	if err := c.unmarshal(request); err != nil {
@@ -73,24 +73,24 @@ func (s *Server) Answer(ctx context.Context, request string, out []byte) ([]byte
 	return a.appendResponse(out), nil
 }
 
-// margin is what is left of the caller's deadline for the way of the answer. What comes late is worth nothing: Envoy has made an
-// error of it, without a Retry-After.
+// margin is the part of the caller's deadline that remains for returning the answer. A late answer is useless: Envoy
+// has already made an error of it, without a Retry-After.
 const margin = 3 * time.Millisecond
 
-// holdWithoutDeadline is how long an answer is held at most if the caller states no deadline.
+// holdWithoutDeadline bounds the hold if the caller has no deadline.
 const holdWithoutDeadline = time.Minute
 
-// decide asks the authorizer and holds the answer for as long as that says.
+// decide decides a request and holds the answer as long as the decision requires.
 func (s *Server) decide(ctx context.Context, r *authz.Request) answer {
 	begin := time.Now()
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
-		// Who waits for less than four times the margin is answered earlier, but not refused for it.
+		// A caller with a deadline below four times the margin is answered earlier, but not refused.
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-min(margin, deadline.Sub(begin)/4)))
 		defer cancel()
 	}
 	var d authz.Decision
-	if ctx.Err() != nil { // nobody is charged for what nobody waits for
+	if ctx.Err() != nil { // do not charge a request whose caller no longer waits
 		d = late(d)
 	} else {
 		r.MaxHold = s.cfg.Queue.Most(ctx, holdWithoutDeadline)
@@ -115,9 +115,10 @@ func (s *Server) ask(ctx context.Context, r *authz.Request) authz.Decision {
 	return s.cfg.Authorizer.Finish(p, &results[0])
 }
 
-// late makes the decision one that came too late.
+// late makes the decision an undecided one, because it came too late.
 func late(d authz.Decision) authz.Decision {
 	return authz.Decision{
-		Verdict: authz.Undecided, Reason: reply.ReasonUndecided, Domain: d.Domain, Identity: d.Identity, Limits: d.Limits, Delay: d.Delay,
+		Verdict: authz.Undecided, Reason: reply.ReasonUndecided,
+		Domain: d.Domain, Identity: d.Identity, Limits: d.Limits, Delay: d.Delay,
 	}
 }

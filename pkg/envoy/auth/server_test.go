@@ -22,7 +22,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// authorizer is one that is a function.
+// authorizer is a function as an Authorizer.
 type authorizer func(ctx context.Context, r *authz.Request) authz.Decision
 
 func (f authorizer) Begin(ctx context.Context, r *authz.Request) *authz.Pending {
@@ -31,7 +31,7 @@ func (f authorizer) Begin(ctx context.Context, r *authz.Request) *authz.Pending 
 
 func (authorizer) Finish(p *authz.Pending, _ *ratelimit.Result) authz.Decision { return p.Decision }
 
-// newServer returns a server with these settings and, where they say nothing, with ones that change nothing.
+// newServer returns a server with these settings. Missing ones get values that have no effect.
 func newServer(cfg auth.Config) *auth.Server {
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	cfg.Queue = cmp.Or(cfg.Queue, hold.New(1000))
@@ -43,7 +43,7 @@ func newServer(cfg auth.Config) *auth.Server {
 	return auth.New(cfg)
 }
 
-// delayed lets a request pass after the duration that its path is.
+// delayed allows a request with the delay that is its path.
 func delayed(_ context.Context, r *authz.Request) authz.Decision {
 	d, err := time.ParseDuration(r.Path)
 	if err != nil {
@@ -64,7 +64,7 @@ func outcome(res *authv3.CheckResponse, err error) string {
 	return "refused"
 }
 
-// TestHeldAnswersLeaveInOrder: a bucket that lets one pass in 100 ms has given these requests their times.
+// TestHeldAnswersLeaveInOrder has requests with the delays of a bucket that allows one in 100 ms.
 func TestHeldAnswersLeaveInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := hold.New(10)
@@ -93,7 +93,7 @@ func TestHeldAnswersLeaveInOrder(t *testing.T) {
 func TestHoldIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		held    int // answers that are held already, of at most 2
+		held    int // the number of held answers, of at most 2
 		timeout time.Duration
 		path    string
 		want    string
@@ -128,7 +128,7 @@ func TestHoldIsBounded(t *testing.T) {
 	}
 }
 
-// TestEnvoyGivesUp: an answer that nobody waits for is not held any longer.
+// TestEnvoyGivesUp checks that an answer is held no longer when its caller has gone.
 func TestEnvoyGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := hold.New(10)
@@ -148,7 +148,8 @@ func TestEnvoyGivesUp(t *testing.T) {
 	})
 }
 
-// TestDeadline: the authorizer is told to answer a little before the caller gives up, and is not asked when he has.
+// TestDeadline checks that the authorizer's deadline is slightly before the caller's. After the caller's deadline, the
+// authorizer is not asked.
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
@@ -179,7 +180,7 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// TestLog: one line a decision, without anything that could be a credential, and never longer than it should be.
+// TestLog checks that a decision has one log line of bounded length without any possible credential.
 func TestLog(t *testing.T) {
 	var lines bytes.Buffer
 	server := newServer(auth.Config{
@@ -191,7 +192,8 @@ func TestLog(t *testing.T) {
 		LogClientValues: true,
 	})
 	r := &authz.Request{
-		HTTP: true, Method: "GET", Host: "example.org\nlevel=ERROR", Path: "/" + strings.Repeat("p", 1000) + "?api_key=s3cret",
+		HTTP: true, Method: "GET", Host: "example.org\nlevel=ERROR",
+		Path:    "/" + strings.Repeat("p", 1000) + "?api_key=s3cret",
 		Headers: authz.Headers{"authorization": {"Bearer s3cret"}, "x-api-key": {"s3cret"}, "x-request-id": {"r-1"}},
 	}
 	if _, err := server.Check(t.Context(), r); err != nil {
@@ -202,7 +204,10 @@ func TestLog(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	words := strings.Fields(got)
-	for _, want := range []string{"msg=decided", "verdict=refused", "reason=invalid", "status=403", "domain=shop", "key_id=k-17", "request_id=r-1", "dropped_headers=1"} {
+	for _, want := range []string{
+		"msg=decided", "verdict=refused", "reason=invalid", "status=403", "domain=shop", "key_id=k-17", "request_id=r-1",
+		"dropped_headers=1",
+	} {
 		if !slices.Contains(words, want) {
 			t.Errorf("no %s in %q", want, got)
 		}

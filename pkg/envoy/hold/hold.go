@@ -1,5 +1,5 @@
-// Package hold holds answers until their time (max_delay). One queue serves all services, so that the answers which are held are
-// bounded together.
+// Package hold holds answers until their time (max_delay). All services share one [Queue], which bounds the held
+// answers of all together.
 package hold
 
 import (
@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// margin is what is left of the caller's deadline for an answer that was held.
+	// margin is the part of the caller's deadline that remains after an answer was held.
 	margin = 5 * time.Millisecond
-	// longest bounds how long an answer is held.
+	// longest bounds the time for which an answer is held.
 	longest = time.Minute
 )
 
-// Queue holds answers until their time. A leaky bucket gives each request a later time than the one before, and timers end in
-// the order of their times: so answers leave in order and at the rate of the bucket. It has no goroutines of its own. It is safe for
-// concurrent use.
+// Queue holds answers until their time. A leaky bucket gives each request a later time than the one before, and timers
+// end in the order of their times. So answers leave in order and at the rate of the bucket. A Queue has no goroutines
+// of its own. It is safe for concurrent use.
 type Queue struct {
 	places  int64
 	held    atomic.Int64
@@ -25,26 +25,26 @@ type Queue struct {
 	refused atomic.Uint64
 }
 
-// New returns a queue that holds so many answers at once.
+// New returns a queue that holds at most this many answers at once.
 func New(places int) *Queue { return &Queue{places: int64(places)} }
 
-// Stats describes what a queue has done.
+// Stats are figures for metrics.
 type Stats struct {
-	// Held is how many answers are held now, Delayed how many were held so far. NotHeld is how many were not, because there was no
-	// place or no time.
+	// Held is the number of answers held now, Delayed the number held so far. NotHeld counts the answers that were not
+	// held for lack of a place or of time.
 	Held    int64
 	Delayed uint64
 	NotHeld uint64
 }
 
-// Stats returns the numbers of this moment.
+// Stats returns the current figures.
 func (q *Queue) Stats() Stats {
 	return Stats{Held: q.held.Load(), Delayed: q.delayed.Load(), NotHeld: q.refused.Load()}
 }
 
-// Most returns how long the answer to a request can be held: 0 if the queue is full, and otherwise if the caller states no deadline.
-// The limiter denies a request that would have to wait longer, and does not charge it. Requests that are decided at the same moment
-// can find the queue full all the same: see Wait.
+// Most returns how long the answer to a request can be held. It is 0 if the queue is full, and otherwise if the caller
+// has no deadline. The limiter denies a request that would have to wait longer, and does not charge it. Concurrent
+// requests can still find the queue full: see Wait.
 func (q *Queue) Most(ctx context.Context, otherwise time.Duration) time.Duration {
 	if q.held.Load() >= q.places {
 		return 0
@@ -56,8 +56,8 @@ func (q *Queue) Most(ctx context.Context, otherwise time.Duration) time.Duration
 	return min(longest, max(0, time.Until(deadline)-margin))
 }
 
-// Wait returns true after d. It returns false if it cannot: at once if the queue is full or ctx ends sooner, else when ctx is
-// cancelled.
+// Wait waits for d and returns true. It returns false at once if the queue is full or ctx ends before d, and later if
+// ctx is cancelled.
 func (q *Queue) Wait(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return true

@@ -23,8 +23,9 @@ func TestBounds(t *testing.T) {
 	client := ratelimitv3.NewRateLimitServiceClient(serve(t, rules, nil))
 	server := newServer(t, rules, nil)
 	descriptor := func(entries int) string {
-		// What is in a value counts for nothing.
-		return "descriptors {" + strings.Repeat(`entries {key: "{" value: "\"{}[{\\" }`, entries) + "limit {unit: HOUR requests_per_unit: 99} hits_addend {value: 1}} "
+		// The content of values does not count.
+		return "descriptors {" + strings.Repeat(`entries {key: "{" value: "\"{}[{\\" }`, entries) +
+			"limit {unit: HOUR requests_per_unit: 99} hits_addend {value: 1}} "
 	}
 	for name, c := range map[string]struct{ request, want string }{
 		"at both bounds":       {strings.Repeat(descriptor(16), 64), ""},
@@ -41,7 +42,8 @@ func TestBounds(t *testing.T) {
 				want = "InvalidArgument: " + c.want
 			}
 			_, err := client.ShouldRateLimit(t.Context(), m)
-			if got := strings.TrimSuffix(fmt.Sprintf("%s: %s", status.Code(err), status.Convert(err).Message()), ": "); got != want {
+			got := strings.TrimSuffix(fmt.Sprintf("%s: %s", status.Code(err), status.Convert(err).Message()), ": ")
+			if got != want {
 				t.Errorf("over gRPC: got %q, want %q", got, want)
 			}
 			body, err := protojson.Marshal(m)
@@ -56,7 +58,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestEmptyDescriptors sends messages of nothing but empty descriptors or entries. Reading stops at the bound.
+// TestEmptyDescriptors sends messages of many empty descriptors or entries. Reading stops at the bound.
 func TestEmptyDescriptors(t *testing.T) {
 	const n = 300_000
 	for name, message := range map[string]string{
@@ -68,7 +70,8 @@ func TestEmptyDescriptors(t *testing.T) {
 			t.Errorf("%s: %d descriptors, error %v", name, len(q.Descriptors), err)
 		}
 		conn := serve(t, `domain: d`, nil)
-		err = conn.Invoke(t.Context(), rls.Method, []byte(message), new(ratelimitv3.RateLimitResponse), grpc.ForceCodec(rawRequest{}))
+		err = conn.Invoke(t.Context(), rls.Method, []byte(message), new(ratelimitv3.RateLimitResponse),
+			grpc.ForceCodec(rawRequest{}))
 		if got := status.Code(err).String(); got != "InvalidArgument" {
 			t.Errorf("%s over gRPC: %v, want InvalidArgument", name, err)
 		}
@@ -78,9 +81,10 @@ func TestEmptyDescriptors(t *testing.T) {
 		"descriptors": `{"domain":"d","descriptors":[{}` + strings.Repeat(`,{}`, n) + `]}`,
 		"entries":     `{"domain":"d","descriptors":[{"entries":[{}` + strings.Repeat(`,{}`, n) + `]}]}`,
 	} {
-		// The generated code would allocate more than a hundred times as often.
+		// The generated code would need more than a hundred times as many allocations.
 		allocated := testing.AllocsPerRun(1, func() {
-			if code, text := postJSON(server, body); code != http.StatusBadRequest || !strings.Contains(text, "at most 64 descriptors") {
+			code, text := postJSON(server, body)
+			if code != http.StatusBadRequest || !strings.Contains(text, "at most 64 descriptors") {
 				t.Errorf("%s to /json: %d %s, want 400", name, code, text)
 			}
 		})

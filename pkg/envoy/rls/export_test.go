@@ -1,4 +1,4 @@
 package rls
 
-// Unmarshal is for tests.
+// Unmarshal exports unmarshal for tests.
 var Unmarshal = unmarshal

@@ -32,8 +32,9 @@ import (
 
 var update = flag.Bool("update", false, "write the answers into testdata")
 
-// TestGolden sends each request of testdata/*.txt to a server and compares its answer: an archive of rules.yaml, settings
-// (headers, body, metadata, strict, broken: a store that can not decide), and files "request" and "response" by turns.
+// TestGolden sends each request of testdata/*.txt to a server and compares its answer. A case is an archive of
+// rules.yaml, settings, and alternating files "request" and "response". The settings are headers, body, metadata,
+// strict, and broken for a store that cannot decide.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -88,7 +89,7 @@ func answer(ctx context.Context, client ratelimitv3.RateLimitServiceClient, req 
 	return strings.ReplaceAll(prototext.MarshalOptions{Multiline: true}.Format(res), ":  ", ": ")
 }
 
-// diffAnswers compares messages, and errors as text.
+// diffAnswers compares messages as messages, and errors as text.
 func diffAnswers(want, got string) string {
 	if strings.HasPrefix(want, "error") || strings.HasPrefix(got, "error") {
 		return cmp.Diff(want, got)
@@ -102,7 +103,7 @@ func diffAnswers(want, got string) string {
 	return cmp.Diff(&messages[0], &messages[1], protocmp.Transform())
 }
 
-// newServer makes a server with these rules, whose time stands still.
+// newServer returns a server with these rules and a clock that stands still.
 func newServer(t testing.TB, rules string, settings []string) *rls.Server {
 	t.Helper()
 	parsed, problems := file.Parse([]file.File{{Name: "rules.yaml", Content: []byte(rules)}}, file.Config{})
@@ -149,27 +150,33 @@ func serve(t testing.TB, rules string, settings []string) *grpc.ClientConn {
 	return testgrpc.Serve(t, server)
 }
 
-// broken is a store that can not decide.
+// broken is a store that cannot decide.
 type broken struct{}
 
 func (broken) Take(_ context.Context, _ []bucket.Request, outcomes []bucket.Outcome) {
 	for i := range outcomes {
-		outcomes[i].Err = fmt.Errorf("the store is away: %w", ratelimit.ErrOutcomeUnknown)
+		outcomes[i].Err = fmt.Errorf("the store is unavailable: %w", ratelimit.ErrOutcomeUnknown)
 	}
 }
 
-// TestInvalidUTF8: a client of Envoy can send such a header, and must be limited all the same.
+// TestInvalidUTF8 sends a header that is not UTF-8, as a client of Envoy can. It must still be limited.
 func TestInvalidUTF8(t *testing.T) {
-	conn := serve(t, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 1, algorithm: fixed_window}}]", []string{"metadata"})
+	const rules = `
+domain: d
+descriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 1, algorithm: fixed_window}}]
+`
+	conn := serve(t, rules, []string{"metadata"})
 	message := []byte("\x0a\x01d\x12\x0b\x0a\x09\x0a\x01k\x12\x04a\xff\xfe\x00")
-	for _, want := range []ratelimitv3.RateLimitResponse_Code{ratelimitv3.RateLimitResponse_OK, ratelimitv3.RateLimitResponse_OVER_LIMIT} {
+	for _, want := range []ratelimitv3.RateLimitResponse_Code{
+		ratelimitv3.RateLimitResponse_OK, ratelimitv3.RateLimitResponse_OVER_LIMIT,
+	} {
 		res := new(ratelimitv3.RateLimitResponse)
 		err := conn.Invoke(t.Context(), rls.Method, message, res, grpc.ForceCodec(rawRequest{}))
 		if err != nil || res.GetOverallCode() != want {
 			t.Fatalf("%v, %v; want %v", res, err, want)
 		}
 	}
-	// Other bytes are another bucket.
+	// Other bytes belong to another bucket.
 	res := new(ratelimitv3.RateLimitResponse)
 	message = bytes.Replace(message, []byte{0xff}, []byte{0xfd}, 1)
 	err := conn.Invoke(t.Context(), rls.Method, message, res, grpc.ForceCodec(rawRequest{}))

@@ -15,7 +15,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
 )
 
-// TestHold: answers leave at the rate of the bucket. When all 10 places of the queue are taken, a request that is early is denied.
+// TestHold checks that answers leave at the rate of the bucket. If all 10 places of the queue are taken, an early
+// request is denied.
 func TestHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(t, `
@@ -48,9 +49,10 @@ descriptors: [{key: k, rate_limit: {unit: minute, requests_per_unit: 600, algori
 // ask returns the overall code of the answer to a request, or its error. timeout is the caller's, 0 for none.
 func ask(t *testing.T, server *rls.Server, timeout time.Duration) string {
 	t.Helper()
-	message, err := proto.Marshal(&ratelimitv3.RateLimitRequest{Domain: "d", Descriptors: []*ratelimitcommon.RateLimitDescriptor{
+	descriptors := []*ratelimitcommon.RateLimitDescriptor{
 		{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: "k"}}},
-	}})
+	}
+	message, err := proto.Marshal(&ratelimitv3.RateLimitRequest{Domain: "d", Descriptors: descriptors})
 	if err != nil {
 		return err.Error()
 	}

@@ -18,9 +18,9 @@ import (
 // maxJSON bounds a request to /json.
 const maxJSON = 1 << 20
 
-// ServeHTTP answers a RateLimitRequest in JSON with a RateLimitResponse in JSON: 200 when it may pass, 429 when it is over the
-// limit, 400 for what cannot be read, 503 for what cannot be decided. The headers for the client are in the body, as
-// envoyproxy/ratelimit has it, and are headers of this response as well.
+// ServeHTTP answers a RateLimitRequest in JSON with a RateLimitResponse in JSON. The status is 200 if the request may
+// pass and 429 if it is over the limit. It is 400 for an unreadable request and 503 for an undecided one. The headers
+// for the client are in the body, as in envoyproxy/ratelimit, and are also headers of this response.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJSON))
 	var tooLarge *http.MaxBytesError
@@ -38,7 +38,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	m := new(ratelimitv3.RateLimitRequest)
 	if err := protojson.Unmarshal(body, m); err != nil {
-		http.Error(w, fmt.Sprintf("no RateLimitRequest in JSON: %v\nwant for example %s", err, Example), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("no RateLimitRequest in JSON: %v\nwant for example %s", err, Example),
+			http.StatusBadRequest)
 		return
 	}
 	message, err := proto.Marshal(m)
@@ -69,14 +70,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("content-type", "application/json")
 	w.WriteHeader(httpCode(&res))
-	_, _ = w.Write(append(body, '\n')) // a client that has gone wants no answer
+	_, _ = w.Write(append(body, '\n')) // an error means that the client has gone
 }
 
-// maxObjects is how many objects a request has at most: itself, its descriptors, and in each of them a limit and the entries.
+// maxObjects bounds the objects of a request: itself, its descriptors, and the limit and the entries of each
+// descriptor.
 const maxObjects = 1 + maxDescriptors*(2+maxEntries)
 
-// objects counts the objects in a JSON text. A text of 1 MB can have 300,000, for which the generated code would allocate 100 times
-// their size.
+// objects counts the objects in a JSON text. A text of 1 MB can have 300,000 objects, for which the generated code
+// would allocate 100 times their size.
 func objects(text []byte) (n int) {
 	quoted := false
 	for i := 0; i < len(text); i++ {
@@ -84,7 +86,7 @@ func objects(text []byte) (n int) {
 		case c == '"':
 			quoted = !quoted
 		case quoted && c == '\\':
-			i++ // what it escapes, a quote perhaps
+			i++ // skip the escaped character, which may be a quote
 		case !quoted && c == '{':
 			n++
 		}

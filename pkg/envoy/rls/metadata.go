@@ -9,9 +9,9 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// appendMetadata appends the fields of dynamic_metadata, a google.protobuf.Struct: what envoyproxy/ratelimit puts there (domain,
-// descriptors, hitsAddend, metadata of the rules that let the request pass), and which rule decided: `rule`, `limit`, `code`,
-// `remaining`, and `retry_after` in seconds.
+// appendMetadata appends the fields of dynamic_metadata, a google.protobuf.Struct. It has the fields of
+// envoyproxy/ratelimit: domain, descriptors, hitsAddend, and the metadata of the rules that allow the request. It also
+// names the deciding rule: `rule`, `limit`, `code`, `remaining`, and `retry_after` in seconds.
 func appendMetadata(b []byte, q *ratelimit.Query, res *ratelimit.Result) []byte {
 	list := make([]any, len(q.Descriptors))
 	metadata := map[string]any{}
@@ -57,7 +57,8 @@ func descriptorMetadata(d *descriptors.Descriptor) map[string]any {
 	}
 	fields := map[string]any{"entries": entries}
 	if d.Limit != nil {
-		fields["limit"] = fmt.Sprintf("requests_per_unit:%d unit:%s", d.Limit.RequestsPerUnit, strings.ToUpper(d.Limit.Unit.String()))
+		fields["limit"] = fmt.Sprintf("requests_per_unit:%d unit:%s",
+			d.Limit.RequestsPerUnit, strings.ToUpper(d.Limit.Unit.String()))
 	}
 	if d.Hits != nil {
 		fields["hitsAddend"] = *d.Hits
@@ -65,7 +66,8 @@ func descriptorMetadata(d *descriptors.Descriptor) map[string]any {
 	return fields
 }
 
-// merge adds what is not there yet; maps of both are merged. It copies maps, because the rule's own must not change.
+// merge adds the entries that are missing in to, and merges maps that are in both. It copies maps, because the rule's
+// own maps must not change.
 func merge(to, from map[string]any) {
 	for k, v := range from {
 		inner, isMap := v.(map[string]any)

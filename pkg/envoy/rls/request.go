@@ -8,20 +8,24 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// Bounds of a request. Envoy sends one descriptor for each entry of a route's rate_limits, and one entry for each of its actions: a
-// handful. What a client of Envoy sends changes the values of entries, never how many there are.
+// The bounds of a request. Envoy sends one descriptor for each entry of a route's rate_limits, and one entry for each
+// of its actions: a handful. Clients of Envoy choose the values of entries, but never their number.
 const (
 	maxDescriptors = 64
 	maxEntries     = 16
 )
 
 var (
-	errDescriptors = &wire.Error{Code: wire.InvalidArgument, Reason: fmt.Sprintf("a request has at most %d descriptors", maxDescriptors)}
-	errEntries     = &wire.Error{Code: wire.InvalidArgument, Reason: fmt.Sprintf("a descriptor has at most %d entries", maxEntries)}
+	errDescriptors = &wire.Error{
+		Code: wire.InvalidArgument, Reason: fmt.Sprintf("a request has at most %d descriptors", maxDescriptors),
+	}
+	errEntries = &wire.Error{
+		Code: wire.InvalidArgument, Reason: fmt.Sprintf("a descriptor has at most %d entries", maxEntries),
+	}
 )
 
-// Fields of envoy.service.ratelimit.v3.RateLimitRequest and envoy.extensions.common.ratelimit.v3.RateLimitDescriptor as they
-// are tagged on the wire, with number and type; one with another type is not the field, as for the generated code.
+// Fields of envoy.service.ratelimit.v3.RateLimitRequest and envoy.extensions.common.ratelimit.v3.RateLimitDescriptor,
+// as tags on the wire: number and type. A field with another type is ignored, as by the generated code.
 const (
 	requestDomain        = 1<<3 | wire.Bytes
 	requestDescriptors   = 2<<3 | wire.Bytes
@@ -41,7 +45,7 @@ const (
 	unitsOnTheWire = uint64(descriptors.Week)
 )
 
-// unmarshal reads a RateLimitRequest. It stops at the first bound that the message exceeds, before it allocates for the excess.
+// unmarshal reads a RateLimitRequest. It stops at the first exceeded bound, before it allocates more.
 func unmarshal(msg string) (q ratelimit.Query, err error) {
 	err = wire.EachField(msg, func(f wire.Field) error {
 		switch f.Tag {

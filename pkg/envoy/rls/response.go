@@ -8,7 +8,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// Fields of envoy.service.ratelimit.v3.RateLimitResponse, and of the messages in it, as they are tagged on the wire.
+// Fields of envoy.service.ratelimit.v3.RateLimitResponse, and of the messages in it, as tags on the wire.
 const (
 	responseCode     = 1<<3 | wire.Varint
 	responseStatuses = 2<<3 | wire.Bytes
@@ -32,8 +32,8 @@ const (
 	codeOverLimit = 2
 )
 
-// appendResponse appends Envoy's answer: statuses always filled and in the order of the request, since Envoy makes its own headers from
-// them; the overall code never UNKNOWN, since Envoy would let the request pass.
+// appendResponse appends the response to Envoy. Statuses are always present and in the order of the request, because
+// Envoy makes its own headers from them. The overall code is never UNKNOWN, for which Envoy would allow the request.
 func (s *Server) appendResponse(b []byte, q *ratelimit.Query, res *ratelimit.Result) []byte {
 	b = wire.AppendVarint(b, responseCode, code(!res.Allowed))
 	for i := range res.Statuses {
@@ -81,7 +81,9 @@ func appendStatus(b []byte, s *ratelimit.Status) []byte {
 		return b
 	})
 	b = wire.AppendVarint(b, statusRemaining, uint64(a.Remaining()))
-	return wire.AppendMessage(b, statusReset, func(b []byte) []byte { return wire.AppendVarint(b, durationSeconds, uint64(a.Wait())) })
+	return wire.AppendMessage(b, statusReset, func(b []byte) []byte {
+		return wire.AppendVarint(b, durationSeconds, uint64(a.Wait()))
+	})
 }
 
 func appendHeader(b []byte, h reply.Header) []byte {

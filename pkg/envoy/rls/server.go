@@ -1,4 +1,5 @@
-// Package rls is Envoy's rate limit service, envoy.service.ratelimit.v3.RateLimitService, over gRPC and as JSON over HTTP.
+// Package rls is Envoy's rate limit service, envoy.service.ratelimit.v3.RateLimitService: over gRPC ([Server.Answer])
+// and as JSON over HTTP ([Server.ServeHTTP]).
 package rls
 
 import (
@@ -12,7 +13,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// ServiceName is the full name of the gRPC service, Method that of its only method.
+// ServiceName is the full name of the gRPC service, Method the full name of its only method.
 const (
 	ServiceName = "envoy.service.ratelimit.v3.RateLimitService"
 	Method      = "/" + ServiceName + "/ShouldRateLimit"
@@ -24,29 +25,30 @@ type Config struct {
 	Limiter *ratelimit.Limiter
 	// Queue holds answers (max_delay). Required.
 	Queue *hold.Queue
-	// Headers are the ones to send to the client.
+	// Headers are the headers to send to the client.
 	Headers reply.Headers
 	// ProblemBody sends a problem+json body with a denial.
 	ProblemBody bool
-	// DynamicMetadata tells Envoy what was decided and by which rule (RESPONSE_DYNAMIC_METADATA).
+	// DynamicMetadata sends the decision and its rule to Envoy (RESPONSE_DYNAMIC_METADATA).
 	DynamicMetadata bool
 }
 
-// Server answers ShouldRateLimit. It is safe for concurrent use.
+// Server serves ShouldRateLimit. It is safe for concurrent use.
 type Server struct{ cfg Config }
 
 // New returns a server.
 func New(cfg Config) *Server { return &Server{cfg} }
 
-// Answer answers a RateLimitRequest with a RateLimitResponse, which it appends to out. It holds the answer for as long as a max_delay
-// says. Its error is a *wire.Error: InvalidArgument for what only a broken configuration can send, Unavailable when the limiter is strict
-// and the store cannot decide, or when the answer cannot be held, and Internal for what is no message.
+// Answer answers a RateLimitRequest with a RateLimitResponse, which it appends to out. It holds the answer as long as
+// a max_delay requires. Its error is a *wire.Error. InvalidArgument means a query that only a broken configuration can
+// send. Unavailable means that the store of a strict limiter cannot decide, or that the answer cannot be held.
+// Internal means a malformed message.
 func (s *Server) Answer(ctx context.Context, request string, out []byte) ([]byte, error) {
 	q, err := unmarshal(request)
 	if err != nil {
 		return nil, err
 	}
-	// Without a deadline there is nobody who has said that he waits.
+	// A caller without a deadline has not stated that it waits, so its answer is not held.
 	q.MaxHold = s.cfg.Queue.Most(ctx, 0).Microseconds()
 	res, err := s.decide(ctx, q)
 	if err != nil {
@@ -71,5 +73,5 @@ func (s *Server) decide(ctx context.Context, q ratelimit.Query) (ratelimit.Resul
 	return results[0], &wire.Error{Code: wire.Unavailable, Reason: err.Error()}
 }
 
-// errNotHeld is the answer to a request that may pass later, when it cannot wait: the queue has become full, or the time is over.
+// errNotHeld is the answer to a request that may pass later but cannot wait: the queue is full, or the time is over.
 var errNotHeld = &wire.Error{Code: wire.Unavailable, Reason: "the answer cannot be held for max_delay"}

@@ -17,7 +17,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// rawRequest is a codec of a client that sends bytes as they are.
+// rawRequest is a client codec that sends bytes unchanged.
 type rawRequest struct{}
 
 func (rawRequest) Name() string { return "proto" }
@@ -56,7 +56,7 @@ func full() *ratelimitv3.RateLimitRequest {
 	}
 }
 
-// FuzzUnmarshal compares what is read off the wire by hand with what the generated code reads.
+// FuzzUnmarshal compares the result of unmarshal with that of the generated code.
 func FuzzUnmarshal(f *testing.F) {
 	for _, m := range []*ratelimitv3.RateLimitRequest{full(), {}} {
 		b, err := proto.Marshal(m)
@@ -72,7 +72,7 @@ func FuzzUnmarshal(f *testing.F) {
 		got, err := rls.Unmarshal(string(b))
 		m := new(ratelimitv3.RateLimitRequest)
 		if proto.Unmarshal(b, m) != nil {
-			return // the generated code refuses more: text that is not UTF-8
+			return // the generated code also refuses text that is not UTF-8
 		}
 		want, refused := fromProto(m)
 		if refused != nil {
@@ -90,7 +90,7 @@ func FuzzUnmarshal(f *testing.F) {
 	})
 }
 
-// fromProto is the query of a message that the generated code has read, and the bound that it exceeds.
+// fromProto returns the query of a message that the generated code has read, and the bound that it exceeds.
 func fromProto(m *ratelimitv3.RateLimitRequest) (ratelimit.Query, error) {
 	q := ratelimit.Query{Domain: m.GetDomain(), Hits: uint64(m.GetHitsAddend())}
 	if len(m.GetDescriptors()) > 64 {
@@ -120,8 +120,8 @@ func fromProto(m *ratelimitv3.RateLimitRequest) (ratelimit.Query, error) {
 	return q, nil
 }
 
-// FuzzShouldRateLimit: whatever bytes arrive, a request that can be read, names a domain and descriptors and brings no limit of
-// its own is decided, and the answer can be sent.
+// FuzzShouldRateLimit checks that every readable request with a domain and descriptors, but without a limit, is
+// decided, and that its answer can be sent.
 func FuzzShouldRateLimit(f *testing.F) {
 	b, err := proto.Marshal(full())
 	if err != nil {
@@ -133,7 +133,10 @@ func FuzzShouldRateLimit(f *testing.F) {
 domain: d
 descriptors:
   - {key: k, detailed_metric: true, rate_limit: {unit: hour, requests_per_unit: 5}, metadata: {a: {b: 1}}}
-  - {key: a, value: "*", rate_limit: {unit: day, requests_per_unit: 5, algorithm: sliding_window_log}, descriptors: [{key: b, rate_limit: {unlimited: true}}]}
+  - key: a
+    value: "*"
+    rate_limit: {unit: day, requests_per_unit: 5, algorithm: sliding_window_log}
+    descriptors: [{key: b, rate_limit: {unlimited: true}}]
 `, []string{"draft,triple,x", "body", "metadata"})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		q, err := rls.Unmarshal(string(b))

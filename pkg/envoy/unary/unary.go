@@ -1,4 +1,5 @@
-// Package unary serves calls of Envoy's services over grpc-go: a message comes in as bytes, and the answer goes out as bytes.
+// Package unary serves the calls of Envoy's services over grpc-go, with requests and answers as bytes. See [Register]
+// and [Codec].
 package unary
 
 import (
@@ -16,11 +17,11 @@ import (
 	"github.com/extauthz/extauthz/pkg/envoy/wire"
 )
 
-// Answer answers a protobuf message with another one, which it appends to out. It may keep parts of the request. Its error is a
-// *wire.Error, or that of ctx.
+// Answer answers a protobuf message with another one, which it appends to out. It may keep parts of the request. Its
+// error is a *wire.Error or the error of ctx.
 type Answer func(ctx context.Context, request string, out []byte) ([]byte, error)
 
-// Register adds the method, "/package.Service/Method", to a gRPC server, which must have been made with Codec.
+// Register adds the method, "/package.Service/Method", to a gRPC server. The server must use Codec.
 func Register(g grpc.ServiceRegistrar, method string, answer Answer) {
 	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
 	info := grpc.UnaryServerInfo{FullMethod: method}
@@ -43,13 +44,13 @@ func Register(g grpc.ServiceRegistrar, method string, answer Answer) {
 	}, nil)
 }
 
-// message is a request, and later the answer to it.
+// message is a request, and later its answer.
 type message struct {
 	request string
 	reply   []byte
 }
 
-// usualReply is more than most answers need.
+// usualReply is larger than most answers.
 const usualReply = 1 << 10
 
 func (m *message) answer(ctx context.Context, answer Answer) (err error) {
@@ -63,7 +64,7 @@ func (m *message) answer(ctx context.Context, answer Answer) (err error) {
 	return status.FromContextError(err).Err()
 }
 
-// Codec leaves the messages of registered methods as they are, and all others to gRPC's own protobuf codec
+// Codec leaves the messages of registered methods unchanged and gives all others to gRPC's own protobuf codec
 // (grpc.ForceServerCodecV2).
 func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2(grpcproto.Name)} }
 
@@ -77,7 +78,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	}
 	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buf.Free()
-	// One copy of the message: all its text are parts of it.
+	// Copy the message once: all its texts are parts of the copy.
 	m.request = string(buf.ReadOnlyData())
 	return nil
 }

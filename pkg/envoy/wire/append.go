@@ -2,7 +2,7 @@ package wire
 
 import "google.golang.org/protobuf/encoding/protowire"
 
-// AppendText appends a field of type Bytes that is a string, which must be valid UTF-8.
+// AppendText appends a string field of type Bytes. The string must be valid UTF-8.
 func AppendText(b []byte, tag uint64, s string) []byte {
 	return protowire.AppendString(protowire.AppendVarint(b, tag), s)
 }
@@ -22,13 +22,13 @@ func AppendFixed64(b []byte, tag, v uint64) []byte {
 	return protowire.AppendFixed64(protowire.AppendVarint(b, tag), v)
 }
 
-// AppendMessage appends a field of type Bytes that is the message that fields appends.
+// AppendMessage appends a field of type Bytes with a message, whose fields fields appends.
 func AppendMessage(b []byte, tag uint64, fields func([]byte) []byte) []byte {
 	b = protowire.AppendVarint(b, tag)
 	begin := len(b)
 	b = fields(b)
 	size := len(b) - begin
-	// The size stands before the message, and how long it is shows only now.
+	// The size precedes the message, but its length is known only now.
 	for range protowire.SizeVarint(uint64(size)) {
 		b = append(b, 0)
 	}

@@ -1,9 +1,9 @@
 package wire
 
-// Code is a status code of gRPC (google.rpc.Code).
+// Code is a gRPC status code (google.rpc.Code).
 type Code uint32
 
-// The codes that the services answer with.
+// The codes that the services return.
 const (
 	OK                Code = 0
 	InvalidArgument   Code = 3
@@ -13,7 +13,7 @@ const (
 	Unavailable       Code = 14
 )
 
-// Error says why a call has no answer.
+// Error is why a call has no answer.
 type Error struct {
 	Code   Code
 	Reason string

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// MaxDepth bounds how deep a Struct that is read may be nested: what is deeper is null. Some filters of Envoy put there what a
-// client sends.
+// MaxDepth bounds the nesting of a Struct: a deeper value is read as null. Some filters of Envoy store values of
+// clients there.
 const MaxDepth = 32
 
-// Fields of google.protobuf.Struct, Value and ListValue as they are tagged on the
+// Fields of google.protobuf.Struct, Value and ListValue, as tags on the wire.
 const (
 	structFields = 1<<3 | Bytes
 	fieldKey     = 1<<3 | Bytes
@@ -52,8 +52,8 @@ func unmarshalStruct(msg string, fields map[string]any, depth int) error {
 	})
 }
 
-// unmarshalValue reads a Value. One message may set it several times: the last one holds, but structs and lists in a row are
-// merged, as for the generated code.
+// unmarshalValue reads a Value. One message may set it several times. The last value holds, but consecutive structs
+// and lists are merged, as by the generated code.
 func unmarshalValue(msg string, value any, depth int) (any, error) {
 	err := EachField(msg, func(f Field) error {
 		if depth == 0 && (f.Tag == valueStruct || f.Tag == valueList) {
@@ -101,32 +101,33 @@ func unmarshalList(msg string, list []any, depth int) ([]any, error) {
 	return list, err
 }
 
-// ValidText makes text of any bytes that a protobuf message can hold.
+// ValidText returns the text as valid UTF-8, which a protobuf message requires.
 func ValidText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// AppendField appends a field of a Struct, whose Value value appends.
+// AppendField appends a field of a Struct. value appends its Value.
 func AppendField(b []byte, name string, value func([]byte) []byte) []byte {
 	return AppendMessage(b, structFields, func(b []byte) []byte {
 		return AppendMessage(AppendText(b, fieldKey, ValidText(name)), fieldValue, value)
 	})
 }
 
-// AppendTextField appends a field of a Struct that is a text.
+// AppendTextField appends a text field of a Struct.
 func AppendTextField(b []byte, name, text string) []byte {
 	return AppendField(b, name, func(b []byte) []byte { return AppendText(b, valueString, ValidText(text)) })
 }
 
-// AppendNumberField appends a field of a Struct that is a number.
+// AppendNumberField appends a number field of a Struct.
 func AppendNumberField(b []byte, name string, n float64) []byte {
 	return AppendField(b, name, func(b []byte) []byte { return AppendFixed64(b, valueNumber, math.Float64bits(n)) })
 }
 
-// AppendStructField appends a field of a Struct that is a Struct, whose fields fields appends.
+// AppendStructField appends a Struct field of a Struct. fields appends the fields of the inner one.
 func AppendStructField(b []byte, name string, fields func([]byte) []byte) []byte {
 	return AppendField(b, name, func(b []byte) []byte { return AppendMessage(b, valueStruct, fields) })
 }
 
-// AppendFields appends the fields of a Struct in the order of their names. They are what AppendValue takes.
+// AppendFields appends the fields of a Struct in the order of their names. The values are those that AppendValue
+// accepts.
 func AppendFields(b []byte, fields map[string]any) []byte {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		b = AppendField(b, name, func(b []byte) []byte { return AppendValue(b, fields[name]) })
@@ -134,8 +135,8 @@ func AppendFields(b []byte, fields map[string]any) []byte {
 	return b
 }
 
-// AppendValue appends the field of a Value that holds v: a text, a truth value, a number (int64, uint64 or float64), a list or a map
-// of such values. Anything else is null.
+// AppendValue appends the field of a Value for v: a text, a bool, a number (int64, uint64 or float64), or a list or
+// map of such values. Anything else becomes null.
 func AppendValue(b []byte, v any) []byte {
 	switch v := v.(type) {
 	case string:

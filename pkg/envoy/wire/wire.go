@@ -1,6 +1,6 @@
-// Package wire reads the protobuf messages that Envoy sends without the generated code, because that refuses text that is not
-// UTF-8: a client of Envoy could send such a header, the call would fail, and Envoy might let the request pass. It also writes
-// messages.
+// Package wire reads and writes the protobuf messages of Envoy without the generated code. The generated code refuses
+// text that is not UTF-8. A client of Envoy could send such a header: the call would fail, and Envoy might allow the
+// request. See [EachField].
 package wire
 
 import (
@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The types of fields as they are tagged: a field is known by number<<3 | type, and one with another type is not the field, as
-// for the generated code.
+// The types of fields in tags. A tag is number<<3 | type. A field with another type is ignored, as by the generated
+// code.
 const (
 	Varint  = uint64(protowire.VarintType)
 	Fixed64 = uint64(protowire.Fixed64Type)
@@ -19,19 +19,19 @@ const (
 
 // Field is one field of a message.
 type Field struct {
-	// Tag is its number<<3 | type.
+	// Tag is number<<3 | type.
 	Tag uint64
-	// Text is what a field of type Bytes holds: a string, or a message.
+	// Text is the value of a field of type Bytes: a string or a message.
 	Text string
-	// Number is what a field of type Varint or Fixed64 holds.
+	// Number is the value of a field of type Varint or Fixed64.
 	Number uint64
 }
 
 var errMalformed = &Error{Internal, "malformed protobuf message"}
 
-// EachField calls f for the fields of a message in order, until it returns an error. What is no message is an *Error.
+// EachField calls f for the fields of a message in order, until f returns an error. A malformed message is an *Error.
 func EachField(msg string, f func(Field) error) error {
-	var bytes []byte // msg as it was when protowire had to read of it first
+	var bytes []byte // a copy of msg from the first field that protowire reads
 	for len(msg) > 0 {
 		tag, n := consumeVarint(msg)
 		number, kind := protowire.DecodeTag(tag)
@@ -64,14 +64,14 @@ func EachField(msg string, f func(Field) error) error {
 	return nil
 }
 
-// The fields of an entry, as they are tagged.
+// The fields of an entry, as tags.
 const (
 	entryKey   = 1<<3 | Bytes
 	entryValue = 2<<3 | Bytes
 )
 
-// ReadEntry reads two fields of text with the numbers 1 and 2, which are a key and a value in many messages, entries of maps among
-// them.
+// ReadEntry reads two text fields with the numbers 1 and 2. They are key and value in many messages, such as map
+// entries.
 func ReadEntry(msg string) (key, value string, err error) {
 	err = EachField(msg, func(f Field) error {
 		switch f.Tag {
@@ -85,7 +85,7 @@ func ReadEntry(msg string) (key, value string, err error) {
 	return key, value, err
 }
 
-// The following are protowire's functions for strings, so that a message is copied once and not once a field.
+// These are protowire's functions for strings, so that a message is copied once and not for each field.
 
 func consumeVarint(s string) (v uint64, n int) {
 	for shift := 0; n < len(s) && shift < 64; shift += 7 {

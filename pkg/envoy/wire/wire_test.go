@@ -12,15 +12,18 @@ import (
 	"github.com/extauthz/extauthz/pkg/envoy/wire"
 )
 
-// TestAppend writes a google.protobuf.Value that is a list of numbers and a text, which the generated code must read: the size of
-// the list is written with one byte, two and three.
+// TestAppend writes a google.protobuf.Value with a list, which the generated code must read. The size of the text
+// needs one byte, two and three.
 func TestAppend(t *testing.T) {
 	for _, length := range []int{0, 1, 100, 127, 128, 16383, 16384, 1 << 20} {
 		text := strings.Repeat("x", length)
 		b := wire.AppendMessage(nil, 6<<3|wire.Bytes, func(b []byte) []byte {
-			b = wire.AppendMessage(b, 1<<3|wire.Bytes, func(b []byte) []byte { return wire.AppendVarint(b, 4<<3|wire.Varint, 1) })
-			b = wire.AppendMessage(b, 1<<3|wire.Bytes, func(b []byte) []byte { return wire.AppendFixed64(b, 2<<3|wire.Fixed64, 0x3ff8<<48) })
-			return wire.AppendMessage(b, 1<<3|wire.Bytes, func(b []byte) []byte { return wire.AppendText(b, 3<<3|wire.Bytes, text) })
+			value := func(b []byte, content func([]byte) []byte) []byte {
+				return wire.AppendMessage(b, 1<<3|wire.Bytes, content)
+			}
+			b = value(b, func(b []byte) []byte { return wire.AppendVarint(b, 4<<3|wire.Varint, 1) })
+			b = value(b, func(b []byte) []byte { return wire.AppendFixed64(b, 2<<3|wire.Fixed64, 0x3ff8<<48) })
+			return value(b, func(b []byte) []byte { return wire.AppendText(b, 3<<3|wire.Bytes, text) })
 		})
 		got := new(structpb.Value)
 		if err := proto.Unmarshal(b, got); err != nil {
@@ -35,10 +38,12 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// TestEachField: what is no message is an error, wherever it breaks off, and fields of any type are passed over.
+// TestEachField checks that a message that ends within a field is an error, and that fields of any type are passed
+// over.
 func TestEachField(t *testing.T) {
-	whole := "\x08\x96\x01" + "\x11\x01\x00\x00\x00\x00\x00\x00\x00" + "\x1a\x03abc" + "\x25\x01\x00\x00\x00" + "\x2b\x08\x01\x2c"
-	ends := map[int]int{0: 0, 3: 1, 12: 2, 17: 3, 22: 4, len(whole): 5} // where fields end, and how many there are
+	whole := "\x08\x96\x01" + "\x11\x01\x00\x00\x00\x00\x00\x00\x00" + "\x1a\x03abc" +
+		"\x25\x01\x00\x00\x00" + "\x2b\x08\x01\x2c"
+	ends := map[int]int{0: 0, 3: 1, 12: 2, 17: 3, 22: 4, len(whole): 5} // where fields end, and the number of fields
 	for n := range len(whole) + 1 {
 		fields := 0
 		err := wire.EachField(whole[:n], func(wire.Field) error { fields++; return nil })
@@ -49,7 +54,8 @@ func TestEachField(t *testing.T) {
 	}
 }
 
-// TestManyGroups: fields of types that Envoy never sends take no more time than others. It would be minutes if each were a copy.
+// TestManyGroups checks that fields of types that Envoy never sends take no more time than others. With a copy of the
+// rest for each, it would take minutes.
 func TestManyGroups(t *testing.T) {
 	const n = 1 << 20
 	fields := 0
