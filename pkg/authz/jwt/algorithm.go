@@ -9,10 +9,10 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// The sizes of RSA keys in bits: RFC 7518, 3.3 demands the least; above the largest a check takes milliseconds.
+// The sizes of RSA keys in bits. RFC 7518, 3.3 demands the minimum. Above the maximum, a check takes milliseconds.
 const minRSA, maxRSA = 2048, 8192
 
-// algorithmsOf returns the algorithms whose signatures a key may check: none if it is secret, private or weak.
+// algorithmsOf returns the algorithms whose signatures a key may check. A secret, private or weak key has none.
 func algorithmsOf(public any) []jose.SignatureAlgorithm {
 	switch k := public.(type) {
 	case *rsa.PublicKey:

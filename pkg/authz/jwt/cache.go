@@ -8,13 +8,14 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 )
 
-// shards is a power of two, well above the number of CPUs that look tokens up at the same time.
+// shards is a power of two, well above the number of CPUs that look up tokens at the same time.
 const shards = 64
 
-// cache knows verified tokens by their hash, never by themselves. Only what has a good signature gets in, so that nobody but an
-// issuer can fill it. It is bounded: each shard has a young and an old generation; when the young one is half of the shard it
-// becomes the old one, and the old one goes. A token that is asked for in the old one moves to the young one. This drops what
-// has not been asked for in a while, as LRU would, at the cost of a map. Its methods are safe for concurrent use.
+// cache holds the identities of verified tokens, by the hash of the token. It holds no token itself. Only tokens with a
+// good signature are added, so that only an issuer can fill it. It is bounded: each shard has a young and an old
+// generation. When the young one fills half of the shard, it replaces the old one. A lookup moves a token from the old
+// to the young one. So tokens without recent use are dropped, as in an LRU cache, at the cost of a map. It is safe for
+// concurrent use.
 type cache struct{ shards [shards]shard }
 
 type shard struct {
@@ -24,13 +25,13 @@ type shard struct {
 	capacity   int // of a generation
 }
 
-// cacheKey is a token, and the settings that it was checked by.
+// cacheKey is a token, and the settings with which it was checked.
 type cacheKey struct {
 	by    *validator
 	token [sha256.Size]byte
 }
 
-// cached is what is known of a token: it is good until expires, as long as the issuer has these keys.
+// cached is the identity of a token. It is valid until expires, as long as the issuer has these keys.
 type cached struct {
 	identity authz.Identity
 	keys     version
@@ -49,7 +50,7 @@ func newCache(capacity int) *cache {
 
 func (c *cache) shard(k cacheKey) *shard { return &c.shards[k.token[0]%shards] }
 
-// get returns whose token it is, if that is known and still true.
+// get returns the identity of a token, if the cache has it and it is still valid.
 func (c *cache) get(k cacheKey, keys version, now time.Time) (authz.Identity, bool) {
 	s := c.shard(k)
 	s.mu.Lock()
@@ -70,7 +71,7 @@ func (c *cache) get(k cacheKey, keys version, now time.Time) (authz.Identity, bo
 	return entry.identity, true
 }
 
-// put remembers a token.
+// put adds a token.
 func (c *cache) put(k cacheKey, entry cached) {
 	s := c.shard(k)
 	s.mu.Lock()

@@ -14,10 +14,12 @@ func tokenKey(n int) cacheKey {
 	return cacheKey{token: sha256.Sum256(binary.BigEndian.AppendUint64(nil, uint64(n)))}
 }
 
-// TestCacheIsBounded puts many more tokens into a cache than fit, of one size and of many.
+// TestCacheIsBounded puts more tokens into a cache than fit, of one size and of several sizes.
 func TestCacheIsBounded(t *testing.T) {
 	now := time.Now()
-	for name, weight := range map[string]func() int{"small": func() int { return 1 }, "up to 8 kB": func() int { return 1 + rand.IntN(8) }} {
+	for name, weight := range map[string]func() int{
+		"small": func() int { return 1 }, "up to 8 kB": func() int { return 1 + rand.IntN(8) },
+	} {
 		c := newCache(1 << 10)
 		for n := range 1 << 14 {
 			c.put(tokenKey(n), cached{expires: now.Add(time.Hour), weight: weight()})
@@ -42,7 +44,7 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 }
 
-// TestCacheKeepsWhatIsUsed asks for one token again and again while others pass through.
+// TestCacheKeepsWhatIsUsed: a token that is used again and again stays in the cache while many others are added.
 func TestCacheKeepsWhatIsUsed(t *testing.T) {
 	c, now := newCache(1<<10), time.Now()
 	mine := tokenKey(-1)

@@ -11,15 +11,16 @@ import (
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// TestChallenge: a refused token is answered with 401 and the error of RFC 6750. Only a token that the issuer has signed is told that
-// it has expired or is not valid yet.
+// TestChallenge: a refused token gets 401 and the error of RFC 6750. Only a token with a signature of the issuer learns
+// that it has expired or is not valid yet.
 func TestChallenge(t *testing.T) {
 	s, c := es256("1"), &clock{}
 	i := newIssuer(t, s)
 	verifier := jwt.New(jwt.Config{Now: c.now})
 	t.Cleanup(verifier.Close)
 	policies := authz.NewPolicies(map[string]*authz.Policy{"shop": {Credentials: []authz.Credential{{JWT: &authz.JWT{
-		Issuer: new("https://issuer.example"), Audiences: []string{audience}, Algorithms: []string{"ES256"}, JWKSURL: new(i.URL),
+		Issuer: new("https://issuer.example"), Audiences: []string{audience}, Algorithms: []string{"ES256"},
+		JWKSURL: new(i.URL),
 	}}}}}, ratelimit.NewRules(nil, ratelimit.RulesOptions{}), reply.Headers{})
 	verifier.SetIssuers(policies.Issuers())
 	store, err := memstore.New(memstore.Config{})
@@ -29,14 +30,21 @@ func TestChallenge(t *testing.T) {
 	t.Cleanup(func() { _ = store.Close() })
 	a := authz.New(authz.Config{Policies: func() *authz.Policies { return policies }, Tokens: verifier})
 	const bearer = `Bearer realm="shop"`
+	const invalid = bearer + `, error="invalid_token"`
 	for _, tc := range []struct{ name, token, want string }{
 		{"valid", s.sign(t, nil), ""},
 		{"none", "", bearer},
-		{"expired", s.sign(t, claims{"exp": c.at(-time.Hour)}), bearer + `, error="invalid_token", error_description="The token has expired"`},
-		{"not valid yet", s.sign(t, claims{"nbf": c.at(time.Hour)}), bearer + `, error="invalid_token", error_description="The token is not valid yet"`},
-		{"for another service", s.sign(t, claims{"aud": "another"}), bearer + `, error="invalid_token"`},
-		{"of another issuer, expired", es256("1").sign(t, claims{"exp": c.at(-time.Hour)}), bearer + `, error="invalid_token"`},
-		{"no token", "x", bearer + `, error="invalid_token"`},
+		{
+			"expired", s.sign(t, claims{"exp": c.at(-time.Hour)}),
+			invalid + `, error_description="The token has expired"`,
+		},
+		{
+			"not valid yet", s.sign(t, claims{"nbf": c.at(time.Hour)}),
+			invalid + `, error_description="The token is not valid yet"`,
+		},
+		{"for another service", s.sign(t, claims{"aud": "another"}), invalid},
+		{"of another issuer, expired", es256("1").sign(t, claims{"exp": c.at(-time.Hour)}), invalid},
+		{"no token", "x", invalid},
 	} {
 		r := &authz.Request{HTTP: true, Method: "GET", Host: "shop.example", Path: "/", Headers: authz.Headers{}}
 		if tc.token != "" {
@@ -49,7 +57,8 @@ func TestChallenge(t *testing.T) {
 				got = h.Value
 			}
 		}
-		if got != tc.want || (d.Verdict == authz.Allowed) != (tc.want == "") || d.Verdict != authz.Allowed && d.Status != 401 {
+		allowed := d.Verdict == authz.Allowed
+		if got != tc.want || allowed != (tc.want == "") || !allowed && d.Status != 401 {
 			t.Errorf("%s: got %d %s, want %s", tc.name, d.Status, got, tc.want)
 		}
 	}

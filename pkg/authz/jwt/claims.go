@@ -8,7 +8,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 )
 
-// judge decides by the claims of a token: whose it is, until when, what is wrong. It needs a good signature, too.
+// judge returns the identity and the end of a token by its claims, or what is wrong with them. It does not check the
+// signature.
 func (v *validator) judge(claims map[string]any, now time.Time) (id authz.Identity, expires time.Time, wrong *Error) {
 	if claims["iss"] != v.issuer.Name {
 		return id, expires, invalid("issuer")
@@ -56,7 +57,7 @@ func timesOf(claims map[string]any) (expires, notBefore time.Time, ok bool) {
 	return expires, notBefore, !expires.IsZero()
 }
 
-// lastDate is the end of the year 9999, the last that most notations of time can express.
+// lastDate is the end of the year 9999, the last that most formats of time can express.
 const lastDate = 253402300799
 
 // dateOf reads a NumericDate: seconds since 1970, maybe with a fraction.
@@ -76,7 +77,7 @@ func dateOf(claim any) (time.Time, bool) {
 	return time.UnixMicro(int64(seconds * 1e6)), true
 }
 
-// listOf is a claim that is a string or a list of strings, as aud; nil for another.
+// listOf returns a claim that is a string or a list of strings, such as aud; nil for another.
 func listOf(claim any) []string {
 	if text, ok := claim.(string); ok {
 		return []string{text}
@@ -93,7 +94,7 @@ func listOf(claim any) []string {
 	return list
 }
 
-// scopesOf is a claim that is words with spaces between them (RFC 8693, 4.2) or a list of strings; nil for another.
+// scopesOf returns a claim that is a list of strings, or words separated by spaces (RFC 8693, 4.2); nil for another.
 func scopesOf(claim any) []string {
 	if text, ok := claim.(string); ok {
 		return strings.Fields(text)

@@ -12,21 +12,21 @@ import (
 	"time"
 )
 
-// maxDocument bounds what is read of a JWK Set. Those of the largest issuers have some 20 kB.
+// maxDocument is the largest JWK Set in bytes. Those of the largest issuers have some 20 kB.
 const maxDocument = 1 << 20
 
-// How long keys from a URL are taken to be fresh: as Cache-Control says, within bounds, so that a withdrawn key is trusted for an
-// hour at most, and no issuer is asked more than once a minute for want of a request that needs it.
+// How long keys from a URL are fresh. Cache-Control decides, within bounds: a withdrawn key is trusted for at most an
+// hour, and an issuer gets at most one scheduled fetch a minute.
 const (
 	freshByDefault = 10 * time.Minute
 	freshAtLeast   = time.Minute
 	freshAtMost    = time.Hour
 )
 
-// fetchFloor is the least time between two fetches that unknown kids, which anybody can send, can cause.
+// fetchFloor is the least time between two fetches for unknown kids. Any client can send an unknown kid.
 const fetchFloor = 30 * time.Second
 
-// newClient returns what fetches keys. Its transport keeps no connections: there are minutes between two fetches.
+// newClient returns the client that fetches keys. It keeps no connections, because fetches are minutes apart.
 func newClient(cfg Config) *http.Client {
 	if cfg.Transport == nil {
 		cfg.Transport = &http.Transport{
@@ -36,12 +36,12 @@ func newClient(cfg Config) *http.Client {
 	return &http.Client{
 		Transport: cfg.Transport,
 		Timeout:   cfg.Timeout,
-		// An issuer's server that can be made to redirect must not choose the keys.
+		// An attacker who can make the issuer's server redirect must not choose the keys.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// endpoint is the origin at a URL.
+// endpoint returns the origin at a URL.
 func endpoint(address string, client *http.Client) origin {
 	return origin{address, fetchFloor, func(ctx context.Context) (text []byte, fresh time.Duration, err error) {
 		if text, fresh, err = fetch(ctx, address, client); err != nil {
@@ -60,7 +60,7 @@ func fetch(ctx context.Context, address string, client *http.Client) (text []byt
 	request.Header.Set("User-Agent", "extauthz")
 	response, err := client.Do(request)
 	if e, ok := errors.AsType[*url.Error](err); ok {
-		return nil, 0, e.Err // without the URL, which is the name of the origin
+		return nil, 0, e.Err // without the URL: it is the name of the origin already
 	}
 	if err != nil {
 		return nil, 0, err
@@ -73,7 +73,7 @@ func fetch(ctx context.Context, address string, client *http.Client) (text []byt
 	return text, freshness(response.Header), err
 }
 
-// readBounded reads all of a document that is not too long. What a compressed one expands to counts.
+// readBounded reads a document of at most maxDocument bytes. For a compressed one, the decompressed size counts.
 func readBounded(r io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxDocument+1))
 	switch {
@@ -85,7 +85,7 @@ func readBounded(r io.Reader) ([]byte, error) {
 	return text, nil
 }
 
-// freshness is how long a response is fresh (RFC 9111, 4.2), within our bounds.
+// freshness returns how long a response is fresh (RFC 9111, 4.2), within the bounds above.
 func freshness(h http.Header) time.Duration {
 	fresh := freshByDefault
 	for directive := range strings.SplitSeq(h.Get("Cache-Control"), ",") {

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// pollInterval is how often a file is read: the kernel's notices miss changes on network file systems and behind links
-// of a ConfigMap. A file that is being written needs no second look: no part of a JSON object is one.
+// pollInterval is how often a file is read. inotify is not used, because it misses changes on network file systems and
+// behind the links of a ConfigMap. A half-written file is an error: no part of a JSON object is a JSON object.
 const pollInterval = time.Second
 
-// file is the origin at a path.
+// file returns the origin at a path.
 func file(path string) origin {
 	return origin{path, pollInterval, func(context.Context) (text []byte, fresh time.Duration, err error) {
 		opened, err := os.Open(path)

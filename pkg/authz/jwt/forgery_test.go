@@ -68,12 +68,21 @@ func TestCheckForgeries(t *testing.T) {
 		{"another key", forge(with(nil), wrong), "invalid: signature"},
 		{"alg none", forge(alg("none"), func([]byte) []byte { return []byte{0} }), "invalid: algorithm"},
 		{"alg None", forge(alg("None"), right), "invalid: algorithm"},
-		{"alg nOnE without a signature", strings.TrimSuffix(forge(alg("nOnE"), func([]byte) []byte { return nil }), "."), "invalid: malformed"},
+		{
+			"alg nOnE without a signature",
+			strings.TrimSuffix(forge(alg("nOnE"), func([]byte) []byte { return nil }), "."), "invalid: malformed",
+		},
 		{"alg missing", forge(map[string]any{"kid": "1"}, right), "invalid: algorithm"},
 		{"alg that is a list", forge(with(map[string]any{"alg": []string{"RS256"}}), right), "invalid: malformed"},
 		{"alg in small letters", forge(alg("rs256"), right), "invalid: algorithm"},
-		{"HS256 with the public key, PKIX in PEM", forge(alg("HS256"), hs256(asPEM("PUBLIC KEY", pkix))), "invalid: algorithm"},
-		{"HS256 with the public key, PKCS #1 in PEM", forge(alg("HS256"), hs256(asPEM("RSA PUBLIC KEY", pkcs1))), "invalid: algorithm"},
+		{
+			"HS256 with the public key, PKIX in PEM",
+			forge(alg("HS256"), hs256(asPEM("PUBLIC KEY", pkix))), "invalid: algorithm",
+		},
+		{
+			"HS256 with the public key, PKCS #1 in PEM",
+			forge(alg("HS256"), hs256(asPEM("RSA PUBLIC KEY", pkcs1))), "invalid: algorithm",
+		},
 		{"HS256 with the public key, PKIX in DER", forge(alg("HS256"), hs256(pkix)), "invalid: algorithm"},
 		{"HS256 with the public key, PKCS #1 in DER", forge(alg("HS256"), hs256(pkcs1)), "invalid: algorithm"},
 		{"HS256 with the modulus", forge(alg("HS256"), hs256(public.N.Bytes())), "invalid: algorithm"},
@@ -91,7 +100,7 @@ func TestCheckForgeries(t *testing.T) {
 		{"no kid, and one key for the algorithm", forge(map[string]any{"alg": "RS256"}, right), "owner ann"},
 		{"no kid, and another key", forge(map[string]any{"alg": "RS256"}, wrong), "invalid: signature"},
 		{"jku", forge(with(map[string]any{"jku": "https://evil.example/jwks.json"}), wrong), "invalid: header"},
-		{"jku, rightly signed", forge(with(map[string]any{"jku": i.URL}), right), "invalid: header"},
+		{"jku, with a right signature", forge(with(map[string]any{"jku": i.URL}), right), "invalid: header"},
 		{"jwk", forge(with(map[string]any{"jwk": otherJWK}), wrong), "invalid: header"},
 		{"x5u", forge(with(map[string]any{"x5u": "https://evil.example/cert.pem"}), wrong), "invalid: header"},
 		{"x5c", forge(with(map[string]any{"x5c": []string{"AAAA"}}), wrong), "invalid: header"},
@@ -109,7 +118,7 @@ func TestCheckForgeries(t *testing.T) {
 	}
 }
 
-// TestCheckIssuersApart has two issuers, with different keys of the same kid and in the same words.
+// TestCheckIssuersApart: two issuers have different keys with the same kid, and tokens with equal claims.
 func TestCheckIssuersApart(t *testing.T) {
 	c := &clock{}
 	one, other := es256("same"), es256("same")
@@ -132,13 +141,15 @@ func TestCheckIssuersApart(t *testing.T) {
 	}
 }
 
-// TestErrorsHoldNothingOfTheToken looks for the token in what is logged.
+// TestErrorsHoldNothingOfTheToken: errors, which are logged, contain no part of the token.
 func TestErrorsHoldNothingOfTheToken(t *testing.T) {
 	s, c := es256("canary-kid"), &clock{}
 	i := newIssuer(t)
 	settings := i.settings()
 	v := open(t, jwt.Config{Now: c.now}, settings)
-	for _, token := range []string{s.sign(t, nil), "canary", "canary.canary.canary", forge(map[string]any{"alg": "canary"}, hs256(nil))} {
+	for _, token := range []string{
+		s.sign(t, nil), "canary", "canary.canary.canary", forge(map[string]any{"alg": "canary"}, hs256(nil)),
+	} {
 		_, err := v.Check(t.Context(), settings, token)
 		if err == nil || strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), token) {
 			t.Errorf("error %v for %q", err, token)

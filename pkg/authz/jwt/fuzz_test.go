@@ -9,7 +9,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/jwt"
 )
 
-// FuzzCheck looks for a text that is accepted without being signed by the issuer, or that breaks something.
+// FuzzCheck: no text without a signature of the issuer is accepted, and none makes Check panic.
 func FuzzCheck(f *testing.F) {
 	ours, c := signer{"1", jose.ES256, p256Key()}, &clock{}
 	i := newIssuer(f, ours, signer{"1", jose.RS256, rsaKey()}, signer{"ed", jose.EdDSA, ed25519Key()})
@@ -17,7 +17,7 @@ func FuzzCheck(f *testing.F) {
 	v := open(f, jwt.Config{Now: c.now}, settings)
 	good := ours.sign(f, nil)
 	check(f, v, settings, good, "owner ann")
-	// Seeds are not signed by the issuer, so that what is accepted is a forgery: the same text can not be made by accident.
+	// The issuer has not signed the seeds, so an accepted text is a forgery. The fuzzer cannot find a signature by chance.
 	for _, s := range []signer{{"1", jose.ES256, newEC(p384Key().Curve)}, {"ed", jose.RS256, rsaOther()}} {
 		if s.algorithm == jose.ES256 {
 			s.algorithm = jose.ES384
@@ -38,7 +38,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// FuzzKeys has an issuer publish anything. No key that comes out of it accepts a signature that nobody made.
+// FuzzKeys: an issuer publishes any document. No key of it accepts a signature of zeros.
 func FuzzKeys(f *testing.F) {
 	s := signer{"1", jose.ES256, p256Key()}
 	f.Add(document(s))

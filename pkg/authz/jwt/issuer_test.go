@@ -31,21 +31,23 @@ const audience = "https://api.example.org"
 // noon is when the tests begin.
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// clock is a time that passes when a test says so.
+// clock is a time that passes only when a test advances it.
 type clock struct{ passed atomic.Int64 }
 
 func (c *clock) now() time.Time                  { return noon.Add(time.Duration(c.passed.Load())) }
 func (c *clock) advance(d time.Duration)         { c.passed.Add(int64(d)) }
 func (c *clock) at(d time.Duration) (unix int64) { return noon.Add(d).Unix() }
 
-// The keys are made once: it takes a while.
+// The keys are made once, because that is slow.
 var (
 	rsaKey     = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
 	rsaOther   = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
 	p256Key    = sync.OnceValue(func() *ecdsa.PrivateKey { return newEC(elliptic.P256()) })
 	p384Key    = sync.OnceValue(func() *ecdsa.PrivateKey { return newEC(elliptic.P384()) })
 	p521Key    = sync.OnceValue(func() *ecdsa.PrivateKey { return newEC(elliptic.P521()) })
-	ed25519Key = sync.OnceValue(func() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) })
+	ed25519Key = sync.OnceValue(func() ed25519.PrivateKey {
+		return ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	})
 )
 
 func newEC(curve elliptic.Curve) *ecdsa.PrivateKey {
@@ -59,7 +61,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// signer is a key as its owner knows it.
+// signer is a private key with its kid and algorithm.
 type signer struct {
 	id        string
 	algorithm jose.SignatureAlgorithm
@@ -68,7 +70,7 @@ type signer struct {
 
 func es256(id string) signer { return signer{id, jose.ES256, newEC(elliptic.P256())} }
 
-// public is the key as the owner publishes it.
+// public returns the public key as a JWK.
 func (s signer) public() jose.JSONWebKey {
 	return jose.JSONWebKey{Key: s.private.Public(), KeyID: s.id, Algorithm: string(s.algorithm), Use: "sig"}
 }
@@ -175,15 +177,16 @@ func document(keys ...signer) []byte {
 // settings accept the issuer's tokens.
 func (i *issuer) settings() *authz.Issuer { return settingsFor(i.URL) }
 
-// settingsFor accept tokens of the issuer that has its keys there.
+// settingsFor accept tokens of the issuer whose keys are at a URL.
 func settingsFor(keysURL string) *authz.Issuer {
 	return &authz.Issuer{
-		Name: "https://issuer.example", Audiences: []string{audience}, Leeway: 30 * time.Second, JWKSURL: keysURL, OwnerClaim: "sub", ScopesClaim: "scope",
+		Name: "https://issuer.example", Audiences: []string{audience}, Leeway: 30 * time.Second,
+		JWKSURL: keysURL, OwnerClaim: "sub", ScopesClaim: "scope",
 		Algorithms: []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"},
 	}
 }
 
-// open returns a verifier with settings in force.
+// open returns a verifier with these issuers.
 func open(t testing.TB, cfg jwt.Config, settings ...*authz.Issuer) *jwt.Verifier {
 	t.Helper()
 	v := jwt.New(cfg)
@@ -192,7 +195,7 @@ func open(t testing.TB, cfg jwt.Config, settings ...*authz.Issuer) *jwt.Verifier
 	return v
 }
 
-// outcome is what Check says, in words: the owner, or the reason and the kind of error.
+// outcome returns the result of Check in words: the owner, or the kind and the reason of the error.
 func outcome(id authz.Identity, err error) string {
 	if err == nil {
 		return "owner " + id.Owner
@@ -202,7 +205,8 @@ func outcome(id authz.Identity, err error) string {
 		return "no *Error: " + err.Error()
 	}
 	for kind, word := range map[error]string{
-		authz.ErrInvalid: "invalid", authz.ErrExpired: "expired", authz.ErrNotYet: "not yet", authz.ErrUnavailable: "unavailable",
+		authz.ErrInvalid: "invalid", authz.ErrExpired: "expired",
+		authz.ErrNotYet: "not yet", authz.ErrUnavailable: "unavailable",
 	} {
 		if errors.Is(err, kind) {
 			return word + ": " + e.Reason
@@ -211,7 +215,7 @@ func outcome(id authz.Identity, err error) string {
 	return "no kind: " + err.Error()
 }
 
-// check fails the test if Check does not say what is wanted.
+// check fails the test if the outcome of Check is another one.
 func check(t testing.TB, v *jwt.Verifier, settings *authz.Issuer, token, want string) {
 	t.Helper()
 	if got := outcome(v.Check(t.Context(), settings, token)); got != want {
@@ -219,7 +223,7 @@ func check(t testing.TB, v *jwt.Verifier, settings *authz.Issuer, token, want st
 	}
 }
 
-// briefly is the context of a request that has this much time.
+// briefly returns the context of a request with this much time.
 func briefly(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)

@@ -7,9 +7,9 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 )
 
-// policy is what tokens are checked by. It does not change; another takes its place.
+// policy holds the active issuers. It does not change; SetIssuers replaces it.
 type policy struct {
-	// before are the validators of the previous issuers, for requests that were on their way when the issuers changed.
+	// before are the validators of the previous issuers, for requests that began before the issuers changed.
 	validators, before map[*authz.Issuer]*validator
 	sources            map[string]*source
 }
@@ -20,9 +20,9 @@ type validator struct {
 	source *source
 }
 
-// SetIssuers makes the issuers of Policies the active ones. Call it with each new set of policies, before they are
-// used. Keys of a new file or URL are read at once, in the background; those that no issuer names any more are not
-// read again. An issuer that equals a previous one keeps its keys and verified tokens. After Close it does nothing.
+// SetIssuers makes the issuers of Policies the active ones. Call it with each new set of policies before its first use.
+// Keys of a new file or URL are read at once, in the background. Keys without an issuer are not read again. An issuer
+// that equals a previous one keeps its keys and verified tokens. After Close, SetIssuers does nothing.
 func (v *Verifier) SetIssuers(issuers []*authz.Issuer) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -34,7 +34,7 @@ func (v *Verifier) SetIssuers(issuers []*authz.Issuer) {
 		validators: make(map[*authz.Issuer]*validator, len(issuers)), before: old.validators, sources: map[string]*source{},
 	}
 	for _, issuer := range issuers {
-		val := old.likewise(issuer)
+		val := old.equal(issuer)
 		if val == nil {
 			val = &validator{issuer, v.source(issuer, old, next)}
 		}
@@ -49,8 +49,8 @@ func (v *Verifier) SetIssuers(issuers []*authz.Issuer) {
 	}
 }
 
-// likewise returns the validator of an issuer that is equal, so that its verified tokens stay known; nil if there is none.
-func (p *policy) likewise(issuer *authz.Issuer) *validator {
+// equal returns the validator of an issuer with equal settings, so that its verified tokens stay cached; nil for none.
+func (p *policy) equal(issuer *authz.Issuer) *validator {
 	for known, v := range p.validators {
 		if reflect.DeepEqual(known, issuer) {
 			return v
@@ -59,7 +59,7 @@ func (p *policy) likewise(issuer *authz.Issuer) *validator {
 	return nil
 }
 
-// source returns the source of an issuer's keys: the one that is there already, or a new one that begins to read.
+// source returns the source of an issuer's keys: the existing one, or a new one that begins to read.
 func (v *Verifier) source(issuer *authz.Issuer, old, next *policy) *source {
 	from := file(issuer.JWKSFile)
 	if issuer.JWKSFile == "" {

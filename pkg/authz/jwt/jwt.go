@@ -1,5 +1,3 @@
-// Package jwt checks signed tokens (JWT, RFC 7519) that requests carry as credentials: signature, issuer, audience and times,
-// with the issuer's keys from a file or a URL, which it follows. It keeps to the best current practices of RFC 8725.
 package jwt
 
 import (
@@ -15,23 +13,23 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 )
 
-// maxToken is the longest token that is looked at. Most upstreams take 8 KiB for a header, Envoy 60 KiB for all.
+// maxToken is the longest token in bytes. Most upstreams accept 8 KiB for one header, Envoy 60 KiB for all.
 const maxToken = 8 << 10
 
 // Config are the settings of a Verifier. The zero value is ready to use.
 type Config struct {
-	// Now is the clock that tokens and keys are judged by; default time.Now. It must be safe for concurrent use.
+	// Now is the clock for tokens and keys; default time.Now. It must be safe for concurrent use.
 	Now func() time.Time
-	// Transport fetches keys. Default: one that trusts the system's roots and uses the proxy of the environment.
+	// Transport fetches keys. The default trusts the system's roots and uses the proxy of the environment.
 	Transport http.RoundTripper
 	// Timeout bounds one fetch of keys, body included. Default 5 s.
 	Timeout time.Duration
-	// MaxStale is for how long keys serve that cannot be read again. Default 24 h.
+	// MaxStale is how long keys stay valid after their last successful reading. Default 24 h.
 	MaxStale time.Duration
-	// CacheSize is how many verified tokens are remembered; one longer than 1 KiB counts as several. Default 65,536.
+	// CacheSize is how many verified tokens are cached. A token longer than 1 KiB counts as several. Default 65,536.
 	CacheSize int
-	// OnReading, if set, is called when the reading of keys went otherwise than the one before: other keys, an error, another error, or
-	// none any more. It is called from several goroutines, one for each source at a time, and requests for these keys wait for it.
+	// OnReading, if set, is called when the result of a reading differs from the previous one: other keys, another error,
+	// or no error after one. Each source calls it from its own goroutine. Requests for its keys wait for the call.
 	OnReading func(Reading)
 }
 
@@ -47,7 +45,7 @@ type Verifier struct {
 	closed  bool
 }
 
-// New returns a verifier that knows no issuers yet, and refuses every token. It has no goroutines before SetIssuers.
+// New returns a verifier without issuers, which refuses every token. It has no goroutines before SetIssuers.
 func New(cfg Config) *Verifier {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -63,7 +61,7 @@ func New(cfg Config) *Verifier {
 	return v
 }
 
-// Close ends all readings of keys. Check still answers from what it knows. Close may be called more than once.
+// Close ends all readings of keys. Check still uses the keys that were read. Close may be called more than once.
 func (v *Verifier) Close() {
 	v.mu.Lock()
 	v.closed = true
@@ -74,14 +72,15 @@ func (v *Verifier) Close() {
 	v.running.Wait()
 }
 
-// Check returns whose token it is; issuer is one that was given to SetIssuers. A token that has been checked before is known until
-// it expires, the issuer's keys change or the issuer does.
+// Check returns the identity of a token. issuer is one of SetIssuers. A verified token is cached until it expires, or
+// its issuer or the issuer's keys change.
 //
-// The error is an *Error, which wraps authz.ErrInvalid, ErrExpired or ErrNotYet; or ErrUnavailable when there are no keys, and
-// none came before ctx was nearly done. For a key that is not known while others are, Check waits in the same way for the keys
-// to be read again, if it is time for that. Only a token whose signature is right is called expired or not valid yet.
+// The error is an *Error. It wraps authz.ErrInvalid, ErrExpired, ErrNotYet or ErrUnavailable. If the service lacks the
+// token's key, Check has the keys read again, if the last reading is long enough ago, and waits until ctx is nearly
+// done. ErrUnavailable means that there are still no keys. Only a token with a right signature gets ErrExpired or
+// ErrNotYet.
 //
-// Callers share the slices and maps of the Identity; nobody may change them.
+// Callers share the slices and maps of the Identity and must not change them.
 func (v *Verifier) Check(ctx context.Context, issuer *authz.Issuer, token string) (authz.Identity, error) {
 	if len(token) > maxToken {
 		return authz.Identity{}, invalid("oversized")
@@ -104,19 +103,19 @@ func (v *Verifier) Check(ctx context.Context, issuer *authz.Issuer, token string
 	return v.verify(ctx, val, token, id)
 }
 
-// digest is what the cache knows a token by.
+// digest returns the hash of a token for the cache.
 func digest(token string) [sha256.Size]byte {
-	var onStack [1 << 10]byte // where most tokens have room, so that this allocates nothing
+	var onStack [1 << 10]byte // most tokens fit, so this allocates nothing
 	return sha256.Sum256(append(onStack[:0], token...))
 }
 
-// verify checks a token that the cache does not know.
+// verify checks a token that is not in the cache.
 func (v *Verifier) verify(ctx context.Context, val *validator, token string, id cacheKey) (authz.Identity, error) {
 	t, err := parse(token, val.issuer.Algorithms)
 	if err != nil {
 		return authz.Identity{}, err
 	}
-	// What is wrong with the claims whoever signed them needs no key: tokens of another issuer cause no fetch at this one.
+	// Wrong claims need no key to be refused. So tokens of another issuer cause no fetch from this one.
 	identity, expires, untimely := val.judge(t.claims, v.cfg.Now())
 	if untimely != nil && errors.Is(untimely, authz.ErrInvalid) {
 		return authz.Identity{}, untimely

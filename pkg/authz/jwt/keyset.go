@@ -10,7 +10,7 @@ import (
 	"github.com/go-jose/go-jose/v4/json"
 )
 
-// version tells the sets of keys apart, by their content.
+// version identifies a set of keys by its content.
 type version [sha256.Size]byte
 
 // keySet are the keys of an issuer (RFC 7517, 5). It does not change.
@@ -21,15 +21,15 @@ type keySet struct {
 	skipped int
 }
 
-// key is a public key, and what it is for.
+// key is a public key with its algorithms.
 type key struct {
 	id         string // kid; "" for none
 	algorithms []jose.SignatureAlgorithm
 	public     any // *rsa.PublicKey, *ecdsa.PublicKey or ed25519.PublicKey
 }
 
-// parseKeys reads a JWK Set. A key that cannot be used is skipped, as RFC 7517, 5 asks for; a document that is no JWK Set is an
-// error. A set without keys is one: its issuer has withdrawn them all.
+// parseKeys reads a JWK Set. It skips a key that cannot be used, as RFC 7517, 5 demands. A document of another kind is
+// an error. An empty set is not: its issuer has withdrawn all keys.
 func parseKeys(text []byte) (*keySet, error) {
 	var document struct {
 		Keys *[]json.RawMessage `json:"keys"`
@@ -71,8 +71,8 @@ func parseKey(text []byte) (k key, ok bool) {
 	return key{jwk.KeyID, algorithms, jwk.Key}, len(algorithms) > 0
 }
 
-// find returns the keys with which a token can be checked: those of its kid, should an issuer give one to several. A token without
-// a kid has a key only when just one suits its algorithm, so that nobody can make us try all.
+// find returns the keys that may have signed a token: those with its kid, which several keys may share. For a token
+// without a kid, it returns a key only if exactly one has the algorithm, so that no client can make it try all keys.
 func (s *keySet) find(h header) (found []key) {
 	if s == nil {
 		return nil
@@ -88,7 +88,7 @@ func (s *keySet) find(h header) (found []key) {
 	return found
 }
 
-// withoutContent leaves out of an error of JSON what was read, which belongs in no log.
+// withoutContent returns a JSON error without the content of the document, which must not be logged.
 func withoutContent(err error) error {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("not JSON at byte %d", syntax.Offset)

@@ -13,33 +13,35 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/jwt"
 )
 
-// bad are the ways in which an endpoint fails. The redirect leads to evil, where there are good keys of somebody else.
+// bad are the ways in which an endpoint fails. The redirect leads to evil, a server with valid keys of another issuer.
 func bad(evil string) map[string]http.HandlerFunc {
 	text := func(s string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(s)) }
 	}
 	return map[string]http.HandlerFunc{
-		"500":                            func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
-		"404":                            http.NotFound,
-		"204":                            func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
-		"a redirect":                     func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, evil, http.StatusFound) },
-		"HTML":                           text("<!doctype html><title>Sign in</title>"),
-		"nothing":                        text(""),
-		"{}":                             text("{}"),
-		"null keys":                      text(`{"keys":null}`),
-		"a list":                         text("[]"),
-		"keys that are no list":          text(`{"keys":{}}`),
-		"keys in capitals":               text(`{"KEYS":[]}`),
-		"keys twice":                     text(`{"keys":[],"keys":[]}`),
-		"half a document":                text(`{"keys":[`),
-		"a document and some more":       text(`{"keys":[]}]`),
-		"brackets as far as one can see": text(`{"keys":` + strings.Repeat("[", 1<<19) + strings.Repeat("]", 1<<19) + `}`),
-		"brackets in a key, unclosed":    text(`{"keys":[{"kty":` + strings.Repeat("[", 1<<20-100)),
-		"5 MB of a set":                  text(`{"keys":[]` + strings.Repeat(" ", 5<<20) + `}`),
-		"5 MB without a length":          func(w http.ResponseWriter, _ *http.Request) { endless(w) },
-		"a connection that breaks":       func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-		"no answer":                      func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
-		"a body that does not end":       func(w http.ResponseWriter, r *http.Request) { stall(w, r) },
+		"500": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"404": http.NotFound,
+		"204": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
+		"a redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, evil, http.StatusFound)
+		},
+		"HTML":                        text("<!doctype html><title>Sign in</title>"),
+		"nothing":                     text(""),
+		"{}":                          text("{}"),
+		"null keys":                   text(`{"keys":null}`),
+		"a list":                      text("[]"),
+		"keys that are not a list":    text(`{"keys":{}}`),
+		"keys in capitals":            text(`{"KEYS":[]}`),
+		"keys twice":                  text(`{"keys":[],"keys":[]}`),
+		"half a document":             text(`{"keys":[`),
+		"a document and some more":    text(`{"keys":[]}]`),
+		"deep nesting of brackets":    text(`{"keys":` + strings.Repeat("[", 1<<19) + strings.Repeat("]", 1<<19) + `}`),
+		"brackets in a key, unclosed": text(`{"keys":[{"kty":` + strings.Repeat("[", 1<<20-100)),
+		"5 MB of a set":               text(`{"keys":[]` + strings.Repeat(" ", 5<<20) + `}`),
+		"5 MB without a length":       func(w http.ResponseWriter, _ *http.Request) { endless(w) },
+		"a connection that breaks":    func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"no answer":                   func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"a body that does not end":    func(w http.ResponseWriter, r *http.Request) { stall(w, r) },
 	}
 }
 
@@ -60,7 +62,7 @@ func stall(w http.ResponseWriter, r *http.Request) {
 // fetchTimeout ends fetches from endpoints that do not answer. On a busy machine one that does answer can be late, too.
 const fetchTimeout = 400 * time.Millisecond
 
-// awaitOwner waits until the token is Ann's, and lets the keys be fetched again until then.
+// awaitOwner waits until the token is accepted as Ann's, and lets the keys be fetched again until then.
 func awaitOwner(t *testing.T, v *jwt.Verifier, c *clock, settings *authz.Issuer, token string) {
 	t.Helper()
 	testenv.Eventually(t, func() error {
@@ -73,8 +75,8 @@ func awaitOwner(t *testing.T, v *jwt.Verifier, c *clock, settings *authz.Issuer,
 	}, "the keys")
 }
 
-// TestOutage has an endpoint fail, from the start or after it gave keys. A request waits no longer than its deadline, though the
-// endpoint may never answer; keys that were there serve on, and the endpoint is used again when it is well.
+// TestOutage: an endpoint fails, from the start or after it returned keys. A request waits no longer than its deadline,
+// even if the endpoint never answers. Keys that were read stay valid. After the outage, the endpoint is used again.
 func TestOutage(t *testing.T) {
 	s, next, theirs := es256("1"), es256("2"), es256("evil")
 	evil := newIssuer(t, s, theirs)
@@ -147,7 +149,7 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// TestEndpointDown has nobody listen at all.
+// TestEndpointDown: no server listens at the URL.
 func TestEndpointDown(t *testing.T) {
 	s, c, i := es256("1"), &clock{}, newIssuer(t, es256("1"))
 	settings := i.settings()

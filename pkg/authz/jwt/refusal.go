@@ -2,9 +2,9 @@ package jwt
 
 import "github.com/extauthz/extauthz/pkg/authz"
 
-// Error is why a token was refused. It holds nothing of the token.
+// Error is why a token was refused. It holds no part of the token.
 type Error struct {
-	// Reason says in one word what is wrong, for people who look into it. Clients are not told.
+	// Reason is one word for logs. Clients do not receive it.
 	Reason string
 	// Kind is authz.ErrInvalid, ErrExpired, ErrNotYet or ErrUnavailable.
 	Kind error

@@ -13,10 +13,10 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/jwt"
 )
 
-// TestRotation changes the keys of an issuer while tokens are checked all the time. Each step says which tokens are good from then
-// on; no answer may differ.
+// TestRotation: the keys of an issuer change while tokens are checked. Each step names the outcome of each token after
+// it, and all checks have that outcome.
 func TestRotation(t *testing.T) {
-	first, second, stranger, c := es256("first"), es256("second"), es256("first"), &clock{}
+	first, second, foreign, c := es256("first"), es256("second"), es256("first"), &clock{}
 	i := newIssuer(t, first)
 	settings := i.settings()
 	v := open(t, jwt.Config{Now: c.now}, settings)
@@ -34,7 +34,7 @@ func TestRotation(t *testing.T) {
 	} {
 		i.publish(step.publish...)
 		c.advance(31 * time.Second)
-		// A kid that nobody knows has the withdrawal noticed at once; with time alone it takes an interval.
+		// An unknown kid causes a fetch, which finds the withdrawal at once. Without it, that takes an interval.
 		check(t, v, settings, es256("unknown").sign(t, lasting), "invalid: unknown_key")
 		var running sync.WaitGroup
 		for w := range workers {
@@ -44,7 +44,7 @@ func TestRotation(t *testing.T) {
 					check(t, v, settings, first.sign(t, differ), step.first)
 					check(t, v, settings, second.sign(t, differ), step.second)
 					if step.first == "owner ann" {
-						check(t, v, settings, stranger.sign(t, differ), "invalid: signature")
+						check(t, v, settings, foreign.sign(t, differ), "invalid: signature")
 					}
 				}
 			})
@@ -59,7 +59,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestNewKeyInTraffic has many requests come with a new kid at once: all wait for the same fetch.
+// TestNewKeyInTraffic: many concurrent requests with a new kid wait for the same fetch.
 func TestNewKeyInTraffic(t *testing.T) {
 	first, second, c := es256("first"), es256("second"), &clock{}
 	i := newIssuer(t, first)
@@ -81,7 +81,7 @@ func TestNewKeyInTraffic(t *testing.T) {
 	}
 }
 
-// TestWithdrawnKeyLeavesTheCache has one token, which stays known until its key is withdrawn.
+// TestWithdrawnKeyLeavesTheCache: a token stays in the cache until its key is withdrawn.
 func TestWithdrawnKeyLeavesTheCache(t *testing.T) {
 	s, c := es256("1"), &clock{}
 	i := newIssuer(t, s)
@@ -135,7 +135,7 @@ func TestFloodOfUnknownKids(t *testing.T) {
 		}
 		c.advance(time.Second)
 	}
-	// Tokens that are no good whatever their key cause none.
+	// Tokens that are invalid with any key cause no fetch.
 	before := len(i.fetched())
 	c.advance(time.Minute)
 	unknown := signer{"unknown", jose.ES256, p256Key()}
@@ -143,11 +143,11 @@ func TestFloodOfUnknownKids(t *testing.T) {
 	check(t, v, settings, unknown.sign(t, claims{"aud": "other"}), "invalid: audience")
 	check(t, v, settings, unknown.sign(t, claims{"exp": 1}), "invalid: unknown_key")
 	if n := len(i.fetched()); n != before {
-		t.Errorf("%d more fetches for tokens that are no good anyway", n-before)
+		t.Errorf("%d more fetches for tokens that are invalid with any key", n-before)
 	}
 }
 
-// TestSeveralKeysOfOneKid is about sets in which a kid is not alone: the kind of the key decides, then each has its try.
+// TestSeveralKeysOfOneKid: if several keys share a kid, those of the right kind are tried one by one.
 func TestSeveralKeysOfOneKid(t *testing.T) {
 	c := &clock{}
 	ec, other := signer{"same", jose.ES256, p256Key()}, es256("same")
@@ -163,7 +163,7 @@ func TestSeveralKeysOfOneKid(t *testing.T) {
 	check(t, v, settings, signer{"", jose.RS256, rsaKey()}.sign(t, nil), "owner ann")
 }
 
-// TestKeysThatAreSkipped has sets with a key that must not be used beside one that may.
+// TestKeysThatAreSkipped: a set has a key that must not be used beside a valid one.
 func TestKeysThatAreSkipped(t *testing.T) {
 	c, good := &clock{}, signer{"good", jose.RS256, rsaOther()}
 	public := string(must(signer{"1", "", rsaKey()}.public().MarshalJSON()))
@@ -178,9 +178,9 @@ func TestKeysThatAreSkipped(t *testing.T) {
 		{"to encrypt", change(`"use":"sig"`, `"key_ops":["encrypt"]`), "invalid: unknown_key"},
 		{"for another algorithm", change(`"use":"sig"`, `"alg":"PS256"`), "invalid: unknown_key"},
 		{"for HMAC", change(`"use":"sig"`, `"alg":"HS256"`), "invalid: unknown_key"},
-		{"a private key, which is none any more", private, "invalid: unknown_key"},
+		{"a private key, which is compromised", private, "invalid: unknown_key"},
 		{"a secret", `{"kty":"oct","kid":"1","k":"c2VjcmV0"}`, "invalid: unknown_key"},
-		{"a kind from the future", `{"kty":"XYZ","kid":"1"}`, "invalid: unknown_key"},
+		{"an unknown kind", `{"kty":"XYZ","kid":"1"}`, "invalid: unknown_key"},
 		{"a weak key", `{"kty":"RSA","kid":"1","e":"AQAB","n":"` + strings.Repeat("_", 171) + `"}`, "invalid: unknown_key"},
 		{"a member twice", change(`"kid":"1"`, `"kid":"1","kid":"1"`), "invalid: unknown_key"},
 		{"no object", `7`, "invalid: unknown_key"},

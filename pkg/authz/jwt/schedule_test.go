@@ -19,7 +19,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/jwt"
 )
 
-// pipes are connections within the process, so that a real server and a real client can live in a bubble of their own time.
+// pipes are connections within the process, so that a real server and a real client can run in a synctest bubble.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -39,7 +39,7 @@ func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
 	return client, nil
 }
 
-// bubble runs a test with an issuer in a bubble of its own time. The verifier's configuration leads there whatever the host.
+// bubble runs a test with an issuer in a synctest bubble. The verifier's configuration reaches it under any host name.
 func bubble(t *testing.T, answer http.HandlerFunc, test func(t *testing.T, i *issuer, cfg jwt.Config)) {
 	synctest.Test(t, func(t *testing.T) {
 		connections, i := make(pipes), &issuer{answer: answer}
@@ -57,21 +57,21 @@ func bubble(t *testing.T, answer http.HandlerFunc, test func(t *testing.T, i *is
 	})
 }
 
-// pass lets time pass in a bubble, and all that is due by then happen.
+// pass lets time pass in a bubble, and waits until all that is due by then has happened.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// keysURL is where the keys are in a bubble.
+// keysURL is the URL of the keys in a bubble.
 const keysURL = "http://localhost/keys"
 
-// lasting are the times of a token that is good in every bubble, where it is the year 2000.
+// lasting are the times of a token that is valid in every bubble, where the year is 2000.
 func lasting() claims {
 	return claims{"iat": time.Now().Unix(), "exp": time.Now().Add(1000 * time.Hour).Unix()}
 }
 
-// TestSchedule has nobody ask for anything, and notes when keys are fetched.
+// TestSchedule records when keys are fetched without any request.
 func TestSchedule(t *testing.T) {
 	body := document(es256("1"))
 	header := func(lines ...string) http.HandlerFunc {
@@ -92,16 +92,16 @@ func TestSchedule(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		answer http.HandlerFunc
-		want   []time.Duration // at most so long after the one before, and at least nine tenths
+		want   []time.Duration // the longest times between two fetches; the shortest is nine tenths
 	}{
-		{"the issuer does not say", header(), minutes(10, 10, 10)},
+		{"no max-age", header(), minutes(10, 10, 10)},
 		{"max-age", header("Cache-Control: public, max-age=300"), minutes(5, 5, 5)},
 		{"max-age in quotes", header(`Cache-Control: Max-Age="300"`), minutes(5, 5, 5)},
 		{"a small max-age", header("Cache-Control: max-age=5"), minutes(1, 1, 1)},
 		{"a large max-age", header("Cache-Control: max-age=86400"), minutes(60, 60, 60)},
-		{"a max-age that is none", header("Cache-Control: max-age=-7"), minutes(10, 10, 10)},
+		{"an invalid max-age", header("Cache-Control: max-age=-7"), minutes(10, 10, 10)},
 		{"no-store", header("Cache-Control: no-store, max-age=600"), minutes(1, 1, 1)},
-		{"some of it passed in a cache", header("Cache-Control: max-age=600", "Age: 240"), minutes(6, 6, 6)},
+		{"some of it spent in a cache", header("Cache-Control: max-age=600", "Age: 240"), minutes(6, 6, 6)},
 		{"more than all of it", header("Cache-Control: max-age=600", "Age: 700"), minutes(1, 1, 1)},
 		{"never any keys", http.NotFound, []time.Duration{1e9, 2e9, 4e9, 8e9, 16e9, 30e9, 30e9, 30e9}},
 		{"no keys after a while", failAfter(1, header()), []time.Duration{600e9, 30e9, 30e9, 30e9}},
@@ -126,7 +126,7 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// failAfter answers well so many times, and then no more.
+// failAfter answers so many requests, and then fails.
 func failAfter(n int, well http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if n--; n < 0 {
@@ -137,7 +137,7 @@ func failAfter(n int, well http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// TestWithdrawnInTime has a key withdrawn, and nobody send an unknown kid.
+// TestWithdrawnInTime: a key is withdrawn, and no request has an unknown kid.
 func TestWithdrawnInTime(t *testing.T) {
 	s := es256("1")
 	bubble(t, nil, func(t *testing.T, i *issuer, cfg jwt.Config) {
@@ -155,7 +155,7 @@ func TestWithdrawnInTime(t *testing.T) {
 	})
 }
 
-// TestStaleKeys has an endpoint vanish for longer than its keys may serve.
+// TestStaleKeys: an endpoint is unreachable for longer than MaxStale.
 func TestStaleKeys(t *testing.T) {
 	s := es256("1")
 	bubble(t, nil, func(t *testing.T, i *issuer, cfg jwt.Config) {
@@ -226,11 +226,11 @@ func TestFile(t *testing.T) {
 	}
 	first, second := es256("first"), es256("second")
 	synctest.Test(t, func(t *testing.T) {
-		var told []string
+		var readings []string
 		settings := settingsFor("")
 		settings.JWKSFile = path
 		v := open(t, jwt.Config{OnReading: func(r jwt.Reading) {
-			told = append(told, fmt.Sprintf("%d keys, error %t", r.Keys, r.Err != nil))
+			readings = append(readings, fmt.Sprintf("%d keys, error %t", r.Keys, r.Err != nil))
 		}}, settings)
 		one, two := first.sign(t, lasting()), second.sign(t, lasting())
 		check(t, v, settings, one, "unavailable: no_keys")
@@ -244,7 +244,10 @@ func TestFile(t *testing.T) {
 			{"a key is withdrawn", func() { write(document(second)) }, "invalid: unknown_key", "owner ann"},
 			{"half of it is written", func() { write([]byte(`{"keys":[`)) }, "invalid: unknown_key", "owner ann"},
 			{"it vanishes", func() { _ = os.Remove(path) }, "invalid: unknown_key", "owner ann"},
-			{"it is 5 MB", func() { write(append(document(first), make([]byte, 5<<20)...)) }, "invalid: unknown_key", "owner ann"},
+			{
+				"it is 5 MB", func() { write(append(document(first), make([]byte, 5<<20)...)) },
+				"invalid: unknown_key", "owner ann",
+			},
 			{"it is good again", func() { write(document(first, second)) }, "owner ann", "owner ann"},
 		} {
 			step.change()
@@ -261,13 +264,13 @@ func TestFile(t *testing.T) {
 			"0 keys, error true", "1 keys, error false", "2 keys, error false", "1 keys, error false",
 			"1 keys, error true", "1 keys, error true", "1 keys, error true", "2 keys, error false",
 		}
-		if diff := cmp.Diff(want, told); diff != "" {
-			t.Errorf("told (-want +got)\n%s", diff)
+		if diff := cmp.Diff(want, readings); diff != "" {
+			t.Errorf("readings (-want +got)\n%s", diff)
 		}
 	})
 }
 
-// TestSettingsChange takes settings out of force and puts others in.
+// TestSettingsChange replaces the active issuers by others.
 func TestSettingsChange(t *testing.T) {
 	s := es256("1")
 	bubble(t, nil, func(t *testing.T, i *issuer, cfg jwt.Config) {
@@ -299,7 +302,7 @@ func TestSettingsChange(t *testing.T) {
 		fetched(map[string]int{"/one": 1})
 		check(t, v, one, token, "owner ann")
 		set(again, shared, two)
-		fetched(map[string]int{"/two": 1}) // what is as before is not fetched again
+		fetched(map[string]int{"/two": 1}) // unchanged issuers cause no fetch
 		if n := v.Cached(); n != 1 {
 			t.Errorf("%d tokens known after the change, want 1", n)
 		}
@@ -313,7 +316,7 @@ func TestSettingsChange(t *testing.T) {
 		check(t, v, again, es256("unknown").sign(t, lasting()), "invalid: unknown_key")
 		check(t, v, one, token, "unavailable: unknown_issuer")
 		pass(15 * time.Minute)
-		fetched(map[string]int{"/two": 1}) // nobody reads /one any more
+		fetched(map[string]int{"/two": 1}) // no issuer has its keys at /one
 		check(t, v, two, other, "owner ann")
 		want := []jwt.SourceStats{{Name: "http://localhost/two", Keys: 1}}
 		got := v.Sources()
@@ -327,7 +330,7 @@ func TestSettingsChange(t *testing.T) {
 		v.Close()
 		v.Close()
 		set(one)
-		check(t, v, two, other, "owner ann") // from what it knows
+		check(t, v, two, other, "owner ann") // with the keys that were read
 		check(t, v, one, token, "unavailable: unknown_issuer")
 	})
 }

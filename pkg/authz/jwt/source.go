@@ -10,61 +10,61 @@ import (
 
 // origin is where keys come from: a file or a URL.
 type origin struct {
-	// name tells origins apart. It is fit for logs.
+	// name is unique among origins. It can be logged.
 	name string
-	// floor is the least time between two readings that requests, or errors, ask for.
+	// floor is the least time between two readings because of requests or errors.
 	floor time.Duration
-	// read returns the document, and for how long it need not be read again.
+	// read returns the document, and how long it is fresh.
 	read func(ctx context.Context) (text []byte, fresh time.Duration, err error)
 }
 
-// Reading is how a reading of keys went.
+// Reading is the result of one reading of keys.
 type Reading struct {
 	// Source is the path or URL.
 	Source string
-	// Keys is how many keys are trusted now, Skipped how many the document has that cannot be used.
+	// Keys is how many keys are trusted now. Skipped is how many keys of the document cannot be used.
 	Keys, Skipped int
-	// Err is why the keys could not be read; the previous ones stay active. Nil for a success.
+	// Err is why the keys could not be read, nil after a success. After an error, the previous keys stay active.
 	Err error
 }
 
-// firstRetry is how long after an error keys are read again that have never been read; then twice as long each time, up to the
-// floor. A service that starts before its issuer is up need not wait for long.
+// firstRetry is the delay after the first error of a source without keys. The delay doubles up to the floor. So a
+// service that starts before its issuer does not wait long.
 const firstRetry = time.Second
 
-// margin is what is left of a request's time when it stops waiting for keys, so that there is some to answer.
+// margin is the rest of a request's time after it stops waiting for keys, so that it can still be answered.
 const margin = 3 * time.Millisecond
 
-// source keeps the keys of one origin. It reads them when they are due and when requests ask for it, once at a time.
+// source keeps the keys of one origin. It reads them when they are due and when requests need it, once at a time.
 type source struct {
 	origin
-	cfg     Config
-	ctx     context.Context // of readings
-	cancel  context.CancelFunc
-	running *sync.WaitGroup // has the reading in flight
-	good    atomic.Pointer[goodKeys]
-	told    news // by the last OnReading
+	cfg      Config
+	ctx      context.Context // of readings
+	cancel   context.CancelFunc
+	running  *sync.WaitGroup // includes the current reading
+	good     atomic.Pointer[goodKeys]
+	reported outcome // by the last OnReading
 
 	mu       sync.Mutex
-	reading  chan struct{} // closed when the reading in flight has ended; nil without one
+	reading  chan struct{} // closed at the end of the current reading; nil without one
 	began    time.Time     // the last reading
 	next     *time.Timer   // begins the next reading
 	failures uint64
 }
 
-// goodKeys are the keys that were read last without an error.
+// goodKeys are the keys of the last successful reading.
 type goodKeys struct {
 	set  *keySet
 	read time.Time
 }
 
-// news tells readings that are worth a line in a log from those that went as the one before.
-type news struct {
+// outcome is the result of a reading. Only a changed outcome is reported.
+type outcome struct {
 	keys *keySet
 	err  string
 }
 
-// newSource returns a source that has begun to read, so that requests wait for the keys.
+// newSource returns a source that has begun its first reading, so that requests wait for the keys.
 func newSource(cfg Config, o origin, running *sync.WaitGroup) *source {
 	s := &source{origin: o, cfg: cfg, running: running}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -72,7 +72,7 @@ func newSource(cfg Config, o origin, running *sync.WaitGroup) *source {
 	return s
 }
 
-// stop ends the reading of keys. Those that there are serve on.
+// stop ends the reading of keys. The keys that were read stay valid.
 func (s *source) stop() {
 	s.cancel()
 	s.mu.Lock()
@@ -82,7 +82,7 @@ func (s *source) stop() {
 	}
 }
 
-// keys returns the keys; nil when there never were any, or they are too old.
+// keys returns the keys; nil if none were ever read, or if they are too old.
 func (s *source) keys(now time.Time) *keySet {
 	good := s.good.Load()
 	if good == nil || now.Sub(good.read) > s.cfg.MaxStale {
@@ -91,8 +91,8 @@ func (s *source) keys(now time.Time) *keySet {
 	return good.set
 }
 
-// refresh has the keys read again, unless that was less than the floor ago, and waits for the reading in flight until ctx is
-// nearly done. After it, look for keys again: also when there was none to wait for, one may have ended since the keys were looked at.
+// refresh begins a reading, unless the last one began less than the floor ago, and waits for the current reading until
+// ctx is nearly done. Call keys again after it, in any case: a reading may have ended since the previous call.
 func (s *source) refresh(ctx context.Context) {
 	done := s.start(s.floor)
 	if done == nil {
@@ -109,8 +109,8 @@ func (s *source) refresh(ctx context.Context) {
 	}
 }
 
-// start begins a reading, unless one is in flight, the last one began less than some time ago, or the source has been stopped. It
-// returns what is closed when the reading in flight has ended; nil without one.
+// start begins a reading, unless one is running, the last one began less than `least` ago, or the source is stopped. It
+// returns a channel that is closed at the end of the current reading; nil without one.
 func (s *source) start(least time.Duration) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,12 +121,12 @@ func (s *source) start(least time.Duration) <-chan struct{} {
 	return s.reading
 }
 
-// run reads the keys, and decides when to read them again.
+// run reads the keys, and schedules the next reading.
 func (s *source) run() {
 	fresh, err := s.update()
 	stopped := s.ctx.Err() != nil
 	if !stopped {
-		s.tell(err)
+		s.report(err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,11 +142,11 @@ func (s *source) run() {
 			fresh = min(firstRetry<<min(s.failures-1, 10), s.floor)
 		}
 	}
-	// Up to a tenth earlier, so that replicas do not all ask an issuer at the same moment.
+	// Up to a tenth earlier, so that replicas do not all fetch at the same moment.
 	s.next = time.AfterFunc(fresh-rand.N(fresh/10+1), func() { s.start(0) })
 }
 
-// update reads the keys once. Its error leaves the previous ones in place.
+// update reads the keys once. After an error, the previous keys stay.
 func (s *source) update() (fresh time.Duration, err error) {
 	text, fresh, err := s.read(s.ctx)
 	if err != nil {
@@ -163,17 +163,17 @@ func (s *source) update() (fresh time.Duration, err error) {
 	return fresh, nil
 }
 
-// tell calls OnReading, if the reading that ended with err is news.
-func (s *source) tell(err error) {
-	r, now := Reading{Source: s.name, Err: err}, news{}
+// report calls OnReading, if the outcome of the reading that ended with err is new.
+func (s *source) report(err error) {
+	r, now := Reading{Source: s.name, Err: err}, outcome{}
 	if good := s.good.Load(); good != nil {
 		now.keys, r.Keys, r.Skipped = good.set, len(good.set.keys), good.set.skipped
 	}
 	if err != nil {
 		now.err = err.Error()
 	}
-	if now != s.told {
-		s.told = now
+	if now != s.reported {
+		s.reported = now
 		s.cfg.OnReading(r)
 	}
 }

@@ -14,7 +14,7 @@ type SourceStats struct {
 	Keys int
 	// LastSuccess is when the keys were last read without an error; zero for never.
 	LastSuccess time.Time
-	// Failures is how often they could not be read.
+	// Failures is how many readings failed.
 	Failures uint64
 }
 

@@ -19,13 +19,13 @@ type token struct {
 	jws    *jose.JSONWebSignature
 }
 
-// header is what counts of the header of a token (RFC 7515, 4.1). KeyID is a name to look up in the issuer's keys, nothing else.
+// header is the used part of the header of a token (RFC 7515, 4.1). keyID only finds a key among the issuer's keys.
 type header struct {
 	algorithm jose.SignatureAlgorithm
 	keyID     string
 }
 
-// parse reads a token that is not trusted yet. It takes no white space, no stray bits, no member of an object twice.
+// parse reads a token without checking its signature. It accepts no white space, stray bits or duplicate members.
 func parse(text string, algorithms []string) (token, error) {
 	parts, ok := split(text)
 	if !ok {
@@ -49,7 +49,7 @@ func parse(text string, algorithms []string) (token, error) {
 	return token{header: h, claims: claims, jws: jws}, nil
 }
 
-// signedBy returns which of the keys has signed the token.
+// signedBy returns the key that has signed the token.
 func (t token) signedBy(keys []key) (key, bool) {
 	for _, k := range keys {
 		if _, err := t.jws.Verify(k.public); err == nil {
@@ -59,9 +59,9 @@ func (t token) signedBy(keys []key) (key, bool) {
 	return key{}, false
 }
 
-// split decodes the three parts of a token: header, claims, signature. A JWE has five, and the JSON forms none.
+// split decodes the three parts of a token: header, claims, signature. A JWE has five, and the JSON forms have none.
 func split(text string) (parts [3][]byte, ok bool) {
-	if strings.ContainsAny(text, "\r\n") { // which the decoder would skip
+	if strings.ContainsAny(text, "\r\n") { // the decoder would skip them
 		return parts, false
 	}
 	strict := base64.RawURLEncoding.Strict()
@@ -79,7 +79,7 @@ func split(text string) (parts [3][]byte, ok bool) {
 	return parts, true
 }
 
-// parseHeader reads a header. It refuses one with a key or the place of one, with an extension, and that of a JWE.
+// parseHeader reads a header. It refuses a header with a key or the URL of one, with an extension, or of a JWE.
 func parseHeader(text []byte) (header, error) {
 	var members map[string]json.RawMessage
 	if !utf8.Valid(text) || json.Unmarshal(text, &members) != nil {
@@ -102,16 +102,16 @@ func parseHeader(text []byte) (header, error) {
 	return header{algorithm: jose.SignatureAlgorithm(algorithm), keyID: keyID}, nil
 }
 
-// forAccess reports whether a token of this type may be a credential. What an issuer types as another kind of JWT, such as
-// logout+jwt, dpop+jwt or secevent+jwt, was not made to be one; at+jwt is that of RFC 9068.
+// forAccess reports whether a token of this type may be a credential. An issuer does not intend other types of JWT as
+// credentials, such as logout+jwt, dpop+jwt or secevent+jwt. at+jwt is the type of RFC 9068.
 func forAccess(use string) bool {
 	use = strings.TrimPrefix(strings.ToLower(use), "application/")
 	return use == "at+jwt" || !strings.HasSuffix(use, "+jwt")
 }
 
-// parseClaims reads a JSON object. Its numbers become int64 when they are one, else float64.
+// parseClaims reads a JSON object. A number becomes an int64 if it fits, else a float64.
 func parseClaims(text []byte) (map[string]any, bool) {
-	// The first reader refuses members that come twice, of which the upstream might take the other one.
+	// This reader refuses duplicate members: the upstream might read the other one.
 	if !utf8.Valid(text) || json.Unmarshal(text, new(any)) != nil {
 		return nil, false
 	}
@@ -127,7 +127,7 @@ func parseClaims(text []byte) (map[string]any, bool) {
 	return claims, true
 }
 
-// plain replaces the numbers in a value.
+// plain converts the numbers in a value.
 func plain(value any) any {
 	switch v := value.(type) {
 	case stdjson.Number:

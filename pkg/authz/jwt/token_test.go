@@ -39,7 +39,7 @@ func TestCheckAlgorithms(t *testing.T) {
 	}
 }
 
-// TestCheckClaims is about tokens of the issuer itself.
+// TestCheckClaims checks the claims of tokens with a right signature.
 func TestCheckClaims(t *testing.T) {
 	s, c := es256("1"), &clock{}
 	i := newIssuer(t, s)
@@ -62,7 +62,7 @@ func TestCheckClaims(t *testing.T) {
 		{"exp out of all range", claims{"exp": 1e300}, "invalid: claims"},
 		{"nbf within the leeway", claims{"nbf": c.at(30 * time.Second)}, "owner ann"},
 		{"nbf in the future", claims{"nbf": c.at(31 * time.Second)}, "not yet: not_yet"},
-		{"nbf that is no time", claims{"nbf": true}, "invalid: claims"},
+		{"nbf that is not a time", claims{"nbf": true}, "invalid: claims"},
 		{"iat in the future", claims{"iat": c.at(31 * time.Second)}, "not yet: not_yet"},
 		{"without iat", claims{"iat": nil}, "owner ann"},
 		{"wrong issuer", claims{"iss": "https://issuer.example/"}, "invalid: issuer"},
@@ -102,8 +102,12 @@ func TestCheckIdentity(t *testing.T) {
 		settings *authz.Issuer
 		want     authz.Identity
 	}{
-		{"the usual claims", usual, authz.Identity{Method: "jwt", Owner: "ann", KeyID: "key-1", Scopes: []string{"read", "write"}, Claims: known}},
-		{"claims of one's own", own, authz.Identity{Method: "jwt", Owner: "acme", Plan: "gold", KeyID: "key-1", Scopes: []string{"admin", "read all"}, Claims: known}},
+		{"the default claims", usual, authz.Identity{
+			Method: "jwt", Owner: "ann", KeyID: "key-1", Scopes: []string{"read", "write"}, Claims: known,
+		}},
+		{"configured claims", own, authz.Identity{
+			Method: "jwt", Owner: "acme", Plan: "gold", KeyID: "key-1", Scopes: []string{"admin", "read all"}, Claims: known,
+		}},
 	} {
 		for _, again := range []string{"verified", "cached"} {
 			got, err := v.Check(t.Context(), tc.settings, token)
@@ -114,7 +118,7 @@ func TestCheckIdentity(t *testing.T) {
 	}
 }
 
-// TestCheckForm is about the way a token is written.
+// TestCheckForm checks the encoding of tokens.
 func TestCheckForm(t *testing.T) {
 	s, c := signer{"1", jose.ES256, p256Key()}, &clock{}
 	i := newIssuer(t, s)
@@ -128,7 +132,7 @@ func TestCheckForm(t *testing.T) {
 	text := func(payload string) string { return s.signText(t, nil, []byte(payload)) }
 	const usual = `"iss":"https://issuer.example","aud":"` + audience + `","exp":1999999999`
 	for _, tc := range []struct{ name, token, want string }{
-		{"as it should be", good, "owner ann"},
+		{"a good token", good, "owner ann"},
 		{"empty", "", "invalid: malformed"},
 		{"1 MB of dots", strings.Repeat(".", 1<<20), "invalid: oversized"},
 		{"8 kB of dots", strings.Repeat(".", 8<<10), "invalid: malformed"},
@@ -143,17 +147,24 @@ func TestCheckForm(t *testing.T) {
 		{"without a signature", head + "." + body + ".", "invalid: malformed"},
 		{"four parts", good + "." + signature, "invalid: malformed"},
 		{"five parts, as a JWE", strings.Join([]string{head, body, body, body, signature}, "."), "invalid: malformed"},
-		{"JSON, flattened", `{"payload":"` + body + `","protected":"` + head + `","signature":"` + signature + `"}`, "invalid: malformed"},
-		{"JSON, general", `{"payload":"` + body + `","signatures":[{"protected":"` + head + `","signature":"` + signature + `"}]}`, "invalid: malformed"},
+		{
+			"JSON, flattened",
+			`{"payload":"` + body + `","protected":"` + head + `","signature":"` + signature + `"}`, "invalid: malformed",
+		},
+		{
+			"JSON, general",
+			`{"payload":"` + body + `","signatures":[{"protected":"` + head + `","signature":"` + signature + `"}]}`,
+			"invalid: malformed",
+		},
 		{"a changed payload", head + "." + changed + "." + signature, "invalid: signature"},
 		{"a shorter signature", head + "." + body + "." + signature[:80], "invalid: signature"},
 		{"a longer signature", good + "AAAA", "invalid: signature"},
 		{"a signature of zeros", head + "." + body + "." + strings.Repeat("A", len(signature)), "invalid: signature"},
 		{"the other signature that ECDSA allows", head + "." + body + "." + mirrored(t, signature), "owner ann"},
-		{"a payload that is no object", text(`["iss"]`), "invalid: malformed"},
+		{"a payload that is not an object", text(`["iss"]`), "invalid: malformed"},
 		{"a payload that is null", text(`null`), "invalid: malformed"},
-		{"a header that is no JSON", "YWxn." + rest, "invalid: malformed"},
-		{"a payload that is no JSON", text(`ann`), "invalid: malformed"},
+		{"a header that is not JSON", "YWxn." + rest, "invalid: malformed"},
+		{"a payload that is not JSON", text(`ann`), "invalid: malformed"},
 		{"two payloads", text(`{` + usual + `,"sub":"ann"}{}`), "invalid: malformed"},
 		{"a claim twice", text(`{` + usual + `,"sub":"ann","sub":"eve"}`), "invalid: malformed"},
 		{"a claim twice, further down", text(`{` + usual + `,"sub":"ann","x":[{"y":1,"y":2}]}`), "invalid: malformed"},
@@ -172,7 +183,7 @@ func TestCheckForm(t *testing.T) {
 	}
 }
 
-// mirrored is the signature (r, n−s) for (r, s): as good, and so another text for the same token.
+// mirrored returns the signature (r, n−s) for (r, s). Both are valid, so the same token has two texts.
 func mirrored(t *testing.T, signature string) string {
 	t.Helper()
 	raw := must(base64.RawURLEncoding.DecodeString(signature))
