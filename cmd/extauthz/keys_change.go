@@ -20,7 +20,7 @@ func (k *keyCommand) rotate() *cobra.Command {
 		Use:   "rotate ID",
 		Short: "Make a new key in place of one, and print it",
 		Long: "extauthz keys rotate makes a new key with the id of an old one, and prints it, once. The old key ends " +
-			"after the grace.",
+			"after the grace. Until then the new key cannot be rotated without --end-previous.",
 		Example: "  extauthz keys rotate 4Gd0kZ7b --grace 7d",
 		Args:    oneID,
 	}
@@ -30,6 +30,8 @@ func (k *keyCommand) rotate() *cobra.Command {
 			grace, err = duration(v)
 			return err
 		})
+	endPrevious := c.Flags().Bool("end-previous", false, "rotate a key that was rotated within the grace; the key "+
+		"before it ends at once")
 	c.RunE = k.withPlace(func(ctx context.Context, s *service.Settings, place keyPlace, args []string) error {
 		secret, err := s.ServerSecret()
 		if err != nil {
@@ -44,6 +46,10 @@ func (k *keyCommand) rotate() *cobra.Command {
 		err = place.change(ctx, id, func(r *apikey.Record) error {
 			if state := r.State(k.now); state == "disabled" || state == "expired" {
 				return fmt.Errorf("the key is %s: create a new one", state)
+			}
+			if p := r.Previous; p != nil && k.now.Before(p.ValidUntil) && !*endPrevious {
+				return fmt.Errorf("the previous key is valid until %s, and would end at once: wait until then, or add "+
+					"--end-previous", p.ValidUntil.Format(time.RFC3339))
 			}
 			r.Previous = &apikey.Previous{Hash: r.Hash, ValidUntil: until}
 			r.Hash = secret.Hash(key)

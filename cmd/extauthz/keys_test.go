@@ -176,6 +176,12 @@ func TestKeysInRedis(t *testing.T) {
 		keyPattern.FindStringSubmatch(again)[1] != id {
 		t.Errorf("the new key: %s", again)
 	}
+	var again, refusal bytes.Buffer
+	if code := run(t, env, "keys rotate "+id, "", &again, &refusal); code != exitFailed || again.Len() > 0 ||
+		!strings.Contains(refusal.String(), "--end-previous") {
+		t.Errorf("a second rotation within the grace: exit code %d, %q, %q", code, &again, &refusal)
+	}
+	keys(t, env, "rotate", id, "--end-previous")
 	keys(t, env, "revoke", "--redis", id)
 	if list := keys(t, env, "list", "-o", "json"); !strings.Contains(list, `"state": "disabled"`) ||
 		!strings.Contains(list, "previous_valid_until") {

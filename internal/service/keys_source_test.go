@@ -157,7 +157,7 @@ func TestKeysAreFollowed(t *testing.T) {
 			second := keys(t, env, "rotate", id)
 			says(t, k, second, nil)
 			says(t, k, key, nil)
-			third := keys(t, env, "rotate", id, "--grace", "0s")
+			third := keys(t, env, "rotate", id, "--grace", "0s", "--end-previous")
 			says(t, k, third, nil)
 			says(t, k, second, authz.ErrInvalid)
 			keys(t, env, "revoke", id)

@@ -153,7 +153,7 @@ func TestKeysUnderTraffic(t *testing.T) {
 			becomes("the second key", second, http.StatusOK)
 			becomes("the first key, in its grace period", first, http.StatusOK)
 
-			third := keys.run(t, "rotate", keyID(t, second), "--grace", "0s")
+			third := keys.run(t, "rotate", keyID(t, second), "--grace", "0s", "--end-previous")
 			becomes("the third key", third, http.StatusOK)
 			becomes("the second key, without a grace period", second, http.StatusForbidden)
 			becomes("the first key, after the second rotation", first, http.StatusForbidden)
