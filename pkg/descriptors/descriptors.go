@@ -1,5 +1,5 @@
-// Package descriptors holds Envoy's words for what is limited as plain values: a request names a domain and descriptors, a
-// descriptor is a list of entries, and rules are found in a tree of patterns of entries.
+// Package descriptors holds Envoy's description of what is limited as plain values. A request names a domain and has
+// descriptors; a descriptor is a list of [Entry] values. A [Tree] of patterns finds the rule of a descriptor.
 package descriptors
 
 import (
@@ -7,33 +7,33 @@ import (
 	"strings"
 )
 
-// Entry is one key and value of a descriptor (envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.Entry). Values come
-// from clients: they may be of any length and hold any bytes.
+// Entry is one key and value of a descriptor (envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.Entry). Values
+// come from clients: they can have any length and hold any bytes.
 type Entry struct{ Key, Value string }
 
 // Descriptor is a list of entries, in the order in which the rule tree is walked.
 type Descriptor struct {
 	Entries []Entry
-	// Limit overrides the rule that the entries match; nil for none.
+	// Limit overrides the limit of the matching rule; nil if the request brings none.
 	Limit *Override
-	// Hits is how much the descriptor costs; nil means what the request says.
+	// Hits is the cost of this descriptor; nil means the hits of the request.
 	Hits *uint64
-	// Negative gives the hits back instead (is_negative_hits).
+	// Negative gives the hits back instead of charging them (is_negative_hits).
 	Negative bool
 }
 
-// Override is a limit that the request itself brings (RateLimitDescriptor.RateLimitOverride).
+// Override is a limit that the request brings (RateLimitDescriptor.RateLimitOverride).
 type Override struct {
 	RequestsPerUnit uint32
 	Unit            Unit
-	// UnitMultiplier makes a window of several units; 0 and 1 mean one.
+	// UnitMultiplier is the number of units in the window; 0 means 1.
 	UnitMultiplier uint32
 }
 
-// Unit is a unit of time of a limit; its numbers are those of envoy.type.v3 RateLimitResponse.RateLimit.Unit.
+// Unit is a unit of time. The numbers are those of envoy.type.v3 RateLimitResponse.RateLimit.Unit.
 type Unit uint8
 
-// The units, as fixed lengths of time: there is no calendar in them. A month is 30 days, a year 365.
+// The units, as fixed lengths of time without a calendar: a month has 30 days, a year 365.
 const (
 	UnknownUnit Unit = iota
 	Second
@@ -48,10 +48,12 @@ const (
 // Units lists the units a limit can have, shortest first.
 var Units = []Unit{Second, Minute, Hour, Day, Week, Month, Year}
 
-var unitSeconds = [...]int64{Second: 1, Minute: 60, Hour: 3600, Day: 86400, Month: 30 * 86400, Year: 365 * 86400, Week: 7 * 86400}
+var unitSeconds = [...]int64{
+	Second: 1, Minute: 60, Hour: 3600, Day: 86400, Month: 30 * 86400, Year: 365 * 86400, Week: 7 * 86400,
+}
 var unitNames = [...]string{"unknown", "second", "minute", "hour", "day", "month", "year", "week"}
 
-// Micros is the length of the unit in µs, 0 for an unknown one.
+// Micros returns the length of the unit in µs, 0 for an unknown unit.
 func (u Unit) Micros() int64 {
 	if int(u) >= len(unitSeconds) {
 		return 0
@@ -67,7 +69,7 @@ func (u Unit) String() string {
 	return unitNames[u]
 }
 
-// Words lists the texts that UnmarshalText takes.
+// Words lists the texts that UnmarshalText accepts.
 func (Unit) Words() []string {
 	words := make([]string, len(Units))
 	for i, u := range Units {
@@ -82,7 +84,7 @@ func (u Unit) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 // ErrUnit is the error of Unit.UnmarshalText.
 var ErrUnit = fmt.Errorf("unknown unit: want one of %s", strings.Join(Unit(0).Words(), ", "))
 
-// UnmarshalText takes the name of a unit, in any case.
+// UnmarshalText accepts the name of a unit in any case.
 func (u *Unit) UnmarshalText(text []byte) error {
 	for _, unit := range Units {
 		if strings.EqualFold(string(text), unit.String()) {

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// maxPlain is the longest text that a key carries as it is; a longer one would cost every bucket more memory than its hash.
+// maxPlain is the longest text that a key holds unchanged. The hash of a longer text needs less memory.
 const maxPlain = 64
 
-// AppendField appends a text to a key such that what follows can not be taken for a part of it: its length, a colon, the text.
-// Long texts, and those with a brace, which would choose the slot of a key in a Redis Cluster, are appended as `#` and 128
-// bits of their SHA-256. So two lists of texts give the same key only when they are equal.
+// AppendField appends a text to a key: its length, a colon, the text. Text that follows cannot be read as part of it.
+// A long text is appended as `#` and 128 bits of its SHA-256. So is a text with a brace, because braces choose the
+// slot of a key in a Redis Cluster. Two lists of texts give the same key only if they are equal.
 func AppendField(key []byte, text string) []byte {
 	if len(text) > maxPlain || strings.ContainsAny(text, "{}") {
 		return appendHash(key, text)
@@ -22,10 +22,10 @@ func AppendField(key []byte, text string) []byte {
 	return append(key, text...)
 }
 
-// AppendHashTag appends a Redis Cluster hash tag: keys with the same text in it share a slot.
+// AppendHashTag appends a Redis Cluster hash tag. Keys with the same hash tag share a slot.
 func AppendHashTag(key []byte, text string) []byte {
 	key = append(key, '{')
-	if text == "" || len(text) > maxPlain || strings.ContainsAny(text, "{}") { // an empty tag would be none
+	if text == "" || len(text) > maxPlain || strings.ContainsAny(text, "{}") { // Redis ignores an empty tag
 		key = appendHash(key, text)
 	} else {
 		key = append(key, text...)

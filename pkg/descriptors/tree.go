@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Pattern is what one level of a rule is matched with: `*` in it stands for any number of characters, an empty Value for any
-// value.
+// Pattern matches one level of a rule. `*` stands for any number of characters. An empty Value matches any value.
 type Pattern struct{ Key, Value string }
 
 // Wildcard reports whether the pattern has a `*`.
@@ -14,20 +13,20 @@ func (p Pattern) Wildcard() bool {
 	return strings.Contains(p.Key, "*") || strings.Contains(p.Value, "*")
 }
 
-// WildcardOrder says which of several wildcards that match an entry wins.
+// WildcardOrder selects the wildcard that wins if several match an entry.
 type WildcardOrder uint8
 
 const (
-	// MostSpecific is the wildcard with the most literal characters; of equals, the one that was added first.
+	// MostSpecific selects the wildcard with the most literal characters; of equals, the one added first.
 	MostSpecific WildcardOrder = iota
-	// FileOrder is the one that was added first, as at envoyproxy/ratelimit.
+	// FileOrder selects the wildcard added first, as envoyproxy/ratelimit does.
 	FileOrder
 )
 
-// Tree finds what was attached to a path of patterns. Its zero value is an empty tree. It is built by one goroutine and then
-// only read.
+// Tree finds the value of a path of patterns. The zero value is an empty tree. One goroutine builds it; after that it
+// is only read.
 type Tree[T any] struct {
-	// Value is what is attached to this node.
+	// Value is the value of this node.
 	Value T
 
 	exact     map[Entry]*Tree[T]
@@ -41,7 +40,7 @@ type wildcard[T any] struct {
 	node       *Tree[T]
 }
 
-// Add returns the child with this pattern, a new one when there is none yet.
+// Add returns the child with this pattern and creates it if needed.
 func (t *Tree[T]) Add(p Pattern, order WildcardOrder) *Tree[T] {
 	switch {
 	case p.Wildcard():
@@ -81,9 +80,9 @@ func (t *Tree[T]) addWildcard(p Pattern, order WildcardOrder) *Tree[T] {
 
 func (w wildcard[T]) literals() int { return w.key.literals + w.value.literals }
 
-// Find walks the tree, an entry a level: the child with exactly this key and value, else the winning wildcard, else the child
-// with the key alone. There is no way back from a level: the first that matches is taken. It returns nil when a level has no
-// match, and the node at which the entries end otherwise.
+// Find walks the tree, one level for each entry. At each level it takes the child with exactly this key and value,
+// else the winning wildcard, else the child with only the key. It never goes back to another child. It returns the
+// node at which the entries end, or nil if a level has no match.
 func (t *Tree[T]) Find(entries []Entry) *Tree[T] {
 	for _, e := range entries {
 		if t = t.step(e); t == nil {
@@ -121,7 +120,8 @@ func newGlob(pattern string) glob {
 	return g
 }
 
-// match takes time linear in s for each part: the leftmost place of a part leaves the most room for those after it.
+// match takes time linear in s for each part. It takes the leftmost place of a part, which leaves the most room for
+// the parts after it.
 func (g glob) match(s string) bool {
 	first, last := g.parts[0], g.parts[len(g.parts)-1]
 	if len(g.parts) == 1 {
@@ -141,7 +141,7 @@ func (g glob) match(s string) bool {
 	return true
 }
 
-// Match reports whether s fits a pattern in which `*` stands for any number of characters.
+// Match reports whether s matches a pattern in which `*` stands for any number of characters.
 func Match(pattern, s string) bool {
 	if !strings.Contains(pattern, "*") {
 		return pattern == s

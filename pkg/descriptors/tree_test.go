@@ -13,7 +13,7 @@ func TestFind(t *testing.T) {
 		rules      string // patterns, a level each, joined by " > "; rules joined by ", "
 		descriptor string
 		want       string
-		inOrder    string // what FileOrder finds, when that differs
+		inOrder    string // the result with FileOrder, if it differs
 	}{
 		{rules: "path=/a, path", descriptor: "path=/a", want: "path=/a"},
 		{rules: "path=/a, path", descriptor: "path=/b", want: "path"},
@@ -35,11 +35,13 @@ func TestFind(t *testing.T) {
 		{rules: "foo > x", descriptor: "foo=bar", want: "(none)"},
 		{rules: "foo > x", descriptor: "foo=bar > x=y", want: "foo > x"},
 		{rules: "foo > x", descriptor: "x=y > foo=bar", want: ""},
-		{rules: "a=x > b=y, a > b", descriptor: "a=x > b=z", want: ""}, // no way back from a level
+		{rules: "a=x > b=y, a > b", descriptor: "a=x > b=z", want: ""}, // Find never goes back
 		{rules: "a=* > b, a > c", descriptor: "a=1 > b=2", want: "a=* > b"},
 		{rules: "Path", descriptor: "path=x", want: ""},
 	} {
-		for order, want := range map[descriptors.WildcardOrder]string{descriptors.MostSpecific: c.want, descriptors.FileOrder: cmpOr(c.inOrder, c.want)} {
+		for order, want := range map[descriptors.WildcardOrder]string{
+			descriptors.MostSpecific: c.want, descriptors.FileOrder: cmpOr(c.inOrder, c.want),
+		} {
 			var tree descriptors.Tree[string]
 			for rule := range strings.SplitSeq(c.rules, ", ") {
 				node := &tree
@@ -75,7 +77,7 @@ func entries(s string) []descriptors.Entry {
 	return list
 }
 
-// FuzzAppendField looks for two different lists of texts with the same key.
+// FuzzAppendField searches for two different lists of texts with the same key.
 func FuzzAppendField(f *testing.F) {
 	f.Add("x_k2_y", "", "x", "k2_y")
 	f.Add("1:a", "b", "1", ":ab")
@@ -98,7 +100,7 @@ func FuzzAppendField(f *testing.F) {
 	})
 }
 
-// FuzzFind: a descriptor whose entries equal a rule without wildcards always ends at that rule.
+// FuzzFind checks that a descriptor whose entries equal a rule without wildcards always ends at that rule.
 func FuzzFind(f *testing.F) {
 	f.Add("path", "/a", "*", "/*")
 	f.Fuzz(func(t *testing.T, key, value, wildKey, wildValue string) {

@@ -6,11 +6,11 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// batch is what the queries of one DecideAll are on their way. It is used again for other queries, so that a decision allocates
-// little more than its result.
+// batch holds the queries of one DecideAll while they are decided. It is reused for other queries, so that a decision
+// allocates little more than its result.
 type batch struct {
-	plans []plan // one a query
-	// requests are those of the plans that have limits.
+	plans []plan // one for each query
+	// requests belong to the plans that have limits.
 	requests []bucket.Request
 	outcomes []bucket.Outcome
 }
@@ -29,7 +29,7 @@ func (b *batch) add(l *Limiter, q *Query) {
 	p.ask(r)
 }
 
-// extend returns the slice with one more element, which may still hold what it held in an earlier batch.
+// extend returns the slice with one more element, which may still hold data of an earlier batch.
 func extend[T any](s []T) []T {
 	if len(s) < cap(s) {
 		return s[:len(s)+1]
@@ -37,7 +37,7 @@ func extend[T any](s []T) []T {
 	return append(s, *new(T))
 }
 
-// take has the store decide all requests at once. The store error policies answer those that it could not decide.
+// take lets the store decide all requests at once. Store error policies answer the requests that it could not decide.
 func (b *batch) take(ctx context.Context, l *Limiter) {
 	if len(b.requests) == 0 {
 		return
@@ -56,7 +56,7 @@ func (b *batch) take(ctx context.Context, l *Limiter) {
 	local.take(ctx, l.cfg.Fallback)
 }
 
-// result answers the query of a plan.
+// result returns the result for the query of a plan.
 func (b *batch) result(p *plan) Result {
 	switch {
 	case p.err != nil:

@@ -34,7 +34,7 @@ func (p *partial) Take(ctx context.Context, requests []bucket.Request, outcomes 
 	}
 }
 
-// TestDecideAll: queries of one batch are answered each by itself, with one call of the store and one of the fallback store.
+// TestDecideAll checks that queries of one batch are decided each by itself, with one call of each of the two stores.
 func TestDecideAll(t *testing.T) {
 	rules, problems := file.Parse([]file.File{{Name: "rules.yaml", Content: []byte(`
 domain: d
@@ -56,17 +56,22 @@ descriptors:
 		s.Store = memory
 	}
 	active := ratelimit.NewRules(rules.Domains, ratelimit.RulesOptions{})
-	limiter := ratelimit.New(ratelimit.Config{Rules: func() *ratelimit.Rules { return active }, Store: store, Fallback: local})
+	limiter := ratelimit.New(ratelimit.Config{
+		Rules: func() *ratelimit.Rules { return active }, Store: store, Fallback: local,
+	})
 	ask := func(hits uint64, keys ...string) ratelimit.Query {
 		q := ratelimit.Query{Domain: "d", Hits: hits}
 		for _, key := range keys {
-			q.Descriptors = append(q.Descriptors, descriptors.Descriptor{Entries: []descriptors.Entry{{Key: key, Value: "v"}}})
+			entries := []descriptors.Entry{{Key: key, Value: "v"}}
+			q.Descriptors = append(q.Descriptors, descriptors.Descriptor{Entries: entries})
 		}
 		return q
 	}
 	queries := []ratelimit.Query{
-		ask(1, "local"), ask(1, "unknown"), {}, ask(11, "local"), ask(11, "local", "allow"), ask(11, "allow"), ask(11, "local", "deny"),
-		ask(1, "local"), ask(120, "local"), ask(200, "local"), {Domain: "d"}, ask(2, "allow", "deny", "local"), ask(1, "deny", "deny"),
+		ask(1, "local"), ask(1, "unknown"), {},
+		ask(11, "local"), ask(11, "local", "allow"), ask(11, "allow"), ask(11, "local", "deny"),
+		ask(1, "local"), ask(120, "local"), ask(200, "local"), {Domain: "d"},
+		ask(2, "allow", "deny", "local"), ask(1, "deny", "deny"),
 	}
 	want := []string{
 		"0 ok : ok 99", "0 ok : none", "error: " + ratelimit.ErrNoDomain.Error(),
@@ -85,7 +90,7 @@ descriptors:
 		got = append(got, text)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("answers, and who gave them (-want +got)\n%s", diff)
+		t.Errorf("answers and their sources (-want +got)\n%s", diff)
 	}
 	if diff := cmp.Diff([][]int{{10}, {4}}, [][]int{store.batches, local.batches}); diff != "" {
 		t.Errorf("sizes of the batches of the store and of the fallback store (-want +got)\n%s", diff)

@@ -10,7 +10,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
-// BenchmarkDecideAll decides queries of two descriptors, each with a limit, in memory; an operation is one query.
+// BenchmarkDecideAll decides queries of two descriptors with a limit each, in memory. An operation is one query.
 func BenchmarkDecideAll(b *testing.B) {
 	rules, problems := file.Parse([]file.File{{Name: "rules.yaml", Content: []byte(`
 domain: shop
@@ -27,7 +27,9 @@ descriptors:
 	}
 	b.Cleanup(func() { _ = store.Close() })
 	active := ratelimit.NewRules(rules.Domains, ratelimit.RulesOptions{})
-	limiter := ratelimit.New(ratelimit.Config{Rules: func() *ratelimit.Rules { return active }, Store: store, Fallback: store})
+	limiter := ratelimit.New(ratelimit.Config{
+		Rules: func() *ratelimit.Rules { return active }, Store: store, Fallback: store,
+	})
 	for _, size := range []int{1, 64} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			queries, results := make([]ratelimit.Query, size), make([]ratelimit.Result, size)

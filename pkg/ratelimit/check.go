@@ -13,16 +13,16 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// CheckOptions are the settings that decide what makes sense.
+// CheckOptions are the settings that Check depends on.
 type CheckOptions struct {
-	// DefaultAlgorithm is that of limits that name none. Default: sliding_window.
+	// DefaultAlgorithm is the algorithm of limits that name none. Default: sliding_window.
 	DefaultAlgorithm bucket.Algorithm
-	// MergeDomains lets several Domains have one name: their descriptors are put together (MERGE_DOMAIN_CONFIG).
+	// MergeDomains lets several Domains have one name: their descriptors are merged (MERGE_DOMAIN_CONFIG).
 	MergeDomains bool
 }
 
-// Check returns everything that makes no sense in domains, each by itself and all together: the mistakes of a domain
-// have its index. It takes time in proportion to the size of the domains.
+// Check returns the mistakes in domains, each domain by itself and all together. The mistakes of a domain have its
+// index. Its running time is proportional to the size of the domains.
 func Check(domains []Domain, o CheckOptions) [][]Mistake {
 	checkers := make([]*checker, len(domains))
 	named := map[string]*domainRules{} // by domain
@@ -57,14 +57,14 @@ func Check(domains []Domain, o CheckOptions) [][]Mistake {
 	return mistakes
 }
 
-// domainRules are the rules of all Domains of one name, as far as they concern each other.
+// domainRules are the facts about all Domains of one name that their checks share.
 type domainRules struct {
-	position string // of the first of these Domains
+	position string // position of the first of these Domains
 	top      siblings
 	named    map[string]bool // the limits that have a name
 }
 
-// siblings are the nodes of one level, and where each stands. No two may be matched with the same.
+// siblings are the nodes of one level and their positions. No two may have the same pattern.
 type siblings map[descriptors.Pattern]string
 
 // checker finds the mistakes of one Domain.
@@ -75,7 +75,7 @@ type checker struct {
 	replacing []replacing
 }
 
-// replacing is a limit that another one names in `replaces:`.
+// replacing is the name of another limit in `replaces:`.
 type replacing struct{ at, name string }
 
 // checkUTF8 reports a text that no message to Envoy can hold.
@@ -85,10 +85,10 @@ func (c *checker) checkUTF8(at, text string) {
 	}
 }
 
-// level is where a list of nodes stands.
+// level is the place of a list of nodes.
 type level struct {
 	at       string // its path
-	parent   string // the name of what is above, to the last dot
+	parent   string // the name of the node above, with the last dot
 	keys     []string
 	siblings siblings
 }
@@ -109,7 +109,7 @@ func (c *checker) nodes(list []Node, l level) {
 	}
 }
 
-// checkPattern reports a node that has no key, or that another one of its level has already.
+// checkPattern reports a node without a key, and one with the same pattern as another node of its level.
 func (c *checker) checkPattern(n *Node, at, name string, level siblings) {
 	c.checkUTF8(at+".key", n.Key)
 	c.checkUTF8(at+".value", n.Value)
@@ -149,7 +149,7 @@ func (c *checker) checkModes(n *Node, at, name string) {
 	}
 }
 
-// plain reports whether a value is of what Node.Metadata may hold.
+// plain reports whether Node.Metadata may hold a value.
 func plain(v any) bool {
 	switch v := v.(type) {
 	case nil, bool, int64, uint64, float64:
@@ -169,7 +169,7 @@ func plain(v any) bool {
 	return false
 }
 
-// checkLimits reports what is wrong with the limits of a node, to which these keys of entries lead.
+// checkLimits reports mistakes in the limits of a node. keys are the keys of the entries that lead to it.
 func (c *checker) checkLimits(n *Node, at string, keys []string) {
 	if n.RateLimit != nil {
 		c.remember(n.RateLimit, at+".rate_limit")
@@ -245,7 +245,7 @@ func (c *checker) checkTogether(limits []Limit, at string) {
 	}
 }
 
-// windowName is the window of a limit in words: "1 minute", "5 minutes".
+// windowName returns the window of a limit in words: "1 minute", "5 minutes".
 func (l *Limit) windowName() string {
 	if l.Multiplier <= 1 {
 		return "1 " + l.Unit.String()
@@ -253,7 +253,7 @@ func (l *Limit) windowName() string {
 	return strconv.FormatInt(l.Multiplier, 10) + " " + l.Unit.String() + "s"
 }
 
-// remember gathers the name of a limit and those that it replaces.
+// remember records the name of a limit and the names that it replaces.
 func (c *checker) remember(l *Limit, at string) {
 	if l.Name != "" {
 		c.rules.named[l.Name] = true
@@ -265,10 +265,10 @@ func (c *checker) remember(l *Limit, at string) {
 	}
 }
 
-// maxHinted is how many of the names that no limit has are compared with all that there are.
+// maxHinted is the number of unknown names that are compared with all known ones for a hint.
 const maxHinted = 100
 
-// checkReplaces warns of limits that replace a name which no limit of the domain has, in whatever Domain of this name.
+// checkReplaces warns of limits that replace a name which no limit of the domain has, in any Domain of this name.
 func (c *checker) checkReplaces(domain string) {
 	names := slices.Sorted(maps.Keys(c.rules.named))
 	unknown := 0

@@ -15,12 +15,12 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// specPaths are the keys of a limit that say how it is counted.
+// specPaths are the keys of a limit that determine how it is counted.
 func specPaths(at string) []string {
 	return []string{at + ".unit", at + ".unit_multiplier", at + ".requests_per_unit", at + ".algorithm", at + ".burst"}
 }
 
-// checkLimit reports what is wrong with a limit to which these keys of entries lead.
+// checkLimit reports mistakes in a limit. keys are the keys of the entries that lead to it.
 func (c *checker) checkLimit(l *Limit, at string, keys []string) {
 	if l.Unit == descriptors.UnknownUnit {
 		c.Key(at, at+".unit").Fail("a rate limit without `unit`",
@@ -57,7 +57,7 @@ func (c *checker) checkLimit(l *Limit, at string, keys []string) {
 	c.checkMaxDelay(l.MaxDelay, limit, at)
 }
 
-// checkAtLeast reports a negative number. 0 is what the source does not say.
+// checkAtLeast reports a negative number. 0 means that the source does not set it.
 func (c *checker) checkAtLeast(n, least int64, at string) {
 	if n < 0 {
 		c.At(at).Fail(fmt.Sprintf("%s cannot be `%d`", suggest.Quoted(at[strings.LastIndexByte(at, '.')+1:]), n),
@@ -65,7 +65,7 @@ func (c *checker) checkAtLeast(n, least int64, at string) {
 	}
 }
 
-// checkUnlimited reports what does not go with unlimited: it has nothing to count, so it takes no key that says how.
+// checkUnlimited reports keys that have no meaning beside unlimited: an unlimited limit counts nothing.
 func (c *checker) checkUnlimited(l *Limit, at string) {
 	v := reflect.ValueOf(l).Elem()
 	for _, field := range reflect.VisibleFields(v.Type()) {
@@ -85,8 +85,8 @@ func (c *checker) checkUnlimited(l *Limit, at string) {
 	c.checkOwnReplaces(l, at)
 }
 
-// checkName reports names that would split Envoy's x-ratelimit-limit header, where they stand as they are, and warns of
-// those that some client may not read there.
+// checkName reports names that would split Envoy's x-ratelimit-limit header, which holds names without quotes. It
+// warns of names that some clients may not read there.
 func (c *checker) checkName(name, at string) {
 	const hint = "Envoy writes it into x-ratelimit-limit as it is: use letters, digits, `_`, `.` and `-`"
 	splits := func(r rune) bool { return r < ' ' || r == 0x7f }
@@ -98,12 +98,12 @@ func (c *checker) checkName(name, at string) {
 	}
 }
 
-// failSpec reports a limit that cannot be counted, at the key that makes it so.
+// failSpec reports a limit that cannot be counted, at the key that is the cause.
 func (c *checker) failSpec(l *Limit, spec LimitSpec, at string, err *SpecError) {
 	where, all := at+"."+err.Field, specPaths(at)
 	switch err.Field {
 	case "unit":
-		if spec.Unit != descriptors.UnknownUnit { // without one: reported
+		if spec.Unit != descriptors.UnknownUnit { // a missing unit was already reported
 			c.At(where).Fail(err.Message)
 		}
 	case "algorithm":
@@ -131,7 +131,7 @@ func (c *checker) failSpec(l *Limit, spec LimitSpec, at string, err *SpecError) 
 	}
 }
 
-// warnCosts warns of an algorithm that was chosen for a limit of a size for which another one is better.
+// warnCosts warns of an algorithm if another one is better for a limit of this size.
 func (c *checker) warnCosts(l *Limit, spec LimitSpec, at string) {
 	better := bucket.SlidingWindow.For(spec.Requests)
 	switch {
@@ -148,7 +148,7 @@ func (c *checker) warnCosts(l *Limit, spec LimitSpec, at string) {
 	}
 }
 
-// checkOwnReplaces reports what a limit cannot replace, whatever other limits there are.
+// checkOwnReplaces reports names that a limit cannot replace, whichever other limits exist.
 func (c *checker) checkOwnReplaces(l *Limit, at string) {
 	for i, other := range l.Replaces {
 		at := Element(at+".replaces", i)
@@ -163,7 +163,7 @@ func (c *checker) checkOwnReplaces(l *Limit, at string) {
 	}
 }
 
-// checkHashTag reports a tag that is no key of an entry on the way to the limit.
+// checkHashTag reports a tag that is not the key of an entry on the way to the limit.
 func (c *checker) checkHashTag(tag, at string, keys []string) {
 	if tag == "" {
 		return
@@ -206,7 +206,7 @@ func (c *checker) checkOverride(l *Limit, at string) {
 	}
 }
 
-// checkMaxDelay reports a time for which a limit cannot hold requests. The limit can be counted.
+// checkMaxDelay reports a time for which a limit cannot hold requests. The limit passes bucket.Limit.Check.
 func (c *checker) checkMaxDelay(delay time.Duration, limit bucket.Limit, at string) {
 	also := specPaths(at)
 	onValue, onKey := c.At(at+".max_delay", also...), c.Key(at+".max_delay", also...)
@@ -255,12 +255,12 @@ func leaks(units int64) string {
 	return fmt.Sprintf("%d requests leak", units)
 }
 
-// placeholders are what a template can name: see Problem.
+// placeholders are the placeholders of a template: see Problem.
 var placeholders = []string{"retry_after", "limit", "window", "policy"}
 
 var placeholder = regexp.MustCompile(`\{(\w*)\}`)
 
-// checkProblem reports a template that says nothing, or that cannot be filled in.
+// checkProblem reports an empty template, and one with unknown placeholders.
 func (c *checker) checkProblem(p *Problem, at string) {
 	if p == nil {
 		return

@@ -15,20 +15,20 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 )
 
-// perMinute is a limit in which nothing is wrong.
+// perMinute is a limit without mistakes.
 func perMinute() ratelimit.Limit {
 	return ratelimit.Limit{Unit: descriptors.Minute, Requests: new(int64(100))}
 }
 
-// with is that limit, changed.
+// with returns that limit after a change.
 func with(change func(*ratelimit.Limit)) ratelimit.Limit {
 	l := perMinute()
 	change(&l)
 	return l
 }
 
-// TestCheck has what a source other than a YAML file can get wrong, and the paths of mistakes. The mistakes that people
-// make in files are in the testdata of pkg/rules/file.
+// TestCheck has mistakes that only sources other than YAML files can make, and the paths of mistakes. The testdata of
+// pkg/rules/file has the mistakes that people make in files.
 func TestCheck(t *testing.T) {
 	type nodes = []ratelimit.Node
 	type limit = ratelimit.Limit
@@ -36,9 +36,9 @@ func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		nodes nodes
-		want  string // a line a mistake: its path, with a # at its end when the key is meant, and its message
+		want  string // one line for each mistake: its path (with a # for a mistake of the key) and its message
 	}{
-		{"a good one", limited(perMinute()), ""},
+		{"no mistake", limited(perMinute()), ""},
 		{"a zero node", nodes{{}}, "descriptors[0]: descriptor has empty key"},
 		{"a zero limit", limited(limit{}), `
 			descriptors[0].rate_limit#: a rate limit without ${unit}
@@ -91,14 +91,16 @@ func TestCheck(t *testing.T) {
 		{"two limits of a kind",
 			nodes{{Key: "a",
 				Limits: []limit{perMinute(), {Unit: descriptors.Hour, Requests: new(int64(1))}, perMinute()}}},
-			"descriptors[0].limits[2]: two limits of one descriptor share a bucket: both are sliding_window_counter over 1 minute"},
+			"descriptors[0].limits[2]: two limits of one descriptor share a bucket: " +
+				"both are sliding_window_counter over 1 minute"},
 		{"far below", nodes{{Key: "a"}, {Key: "b", Descriptors: nodes{{Key: "c", Value: "d"}, {Key: "c", Value: "d"}}}},
 			"descriptors[1].descriptors[1]: duplicate descriptor composite key ${shop.b.c_d}"},
 		{"the names of others",
 			limited(with(func(l *limit) { l.Name, l.Replaces = "x", []ratelimit.Replaced{{"x"}, {}, {"y"}} })), `
 			descriptors[0].rate_limit.replaces[0].name: replaces should not contain name of same descriptor: ${x}
 			descriptors[0].rate_limit.replaces[1]: should not have an empty replaces entry
-			warning: descriptors[0].rate_limit.replaces[2].name: no limit of domain ${shop} is named ${y}: there is nothing to replace`},
+			warning: descriptors[0].rate_limit.replaces[2].name: no limit of domain ${shop} is named ${y}: ` +
+				`there is nothing to replace`},
 		{"modes without a limit",
 			nodes{{Key: "a", Shadow: true, Quota: true, DetailedMetric: true, ValueToMetric: true}}, `
 			warning: descriptors[0].shadow_mode#: ${shadow_mode} has no effect on a descriptor without a rate limit
@@ -115,7 +117,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckOfSeveralDomains has what no domain shows by itself.
+// TestCheckOfSeveralDomains checks mistakes that only several domains together have.
 func TestCheckOfSeveralDomains(t *testing.T) {
 	replaces := with(func(l *ratelimit.Limit) { l.Replaces = []ratelimit.Replaced{{"late"}} })
 	late := with(func(l *ratelimit.Limit) { l.Name = "late" })
@@ -127,7 +129,8 @@ func TestCheckOfSeveralDomains(t *testing.T) {
 		{},
 		{},
 	}
-	const nothing = "warning: descriptors[0].rate_limit.replaces[0].name: no limit of domain ${%s} is named ${late}: there is nothing to replace"
+	const nothing = "warning: descriptors[0].rate_limit.replaces[0].name: " +
+		"no limit of domain ${%s} is named ${late}: there is nothing to replace"
 	const empty = "domain: config file cannot have empty domain"
 	for merge, want := range map[bool][]string{
 		false: {
@@ -149,7 +152,7 @@ func TestCheckOfSeveralDomains(t *testing.T) {
 	}
 }
 
-// TestCheckBoundsMistakes: a domain that is wrong all over does not fill the memory with what is wrong.
+// TestCheckBoundsMistakes checks that a domain full of mistakes does not fill the memory with them.
 func TestCheckBoundsMistakes(t *testing.T) {
 	nodes := make([]ratelimit.Node, 20_000)
 	for i := range nodes {
@@ -168,7 +171,7 @@ func TestCheckBoundsMistakes(t *testing.T) {
 	}
 }
 
-// mistakes are the lines of mistakes, as cases have them.
+// mistakes returns mistakes as the lines of a case.
 func mistakes(list []ratelimit.Mistake) []string {
 	var all []string
 	for _, m := range list {
@@ -184,7 +187,7 @@ func mistakes(list []ratelimit.Mistake) []string {
 	return all
 }
 
-// lines are the lines of a case. ${x} in them is `x`.
+// lines returns the lines of a case. ${x} in them is `x`.
 func lines(want string) []string {
 	var all []string
 	for line := range strings.Lines(strings.NewReplacer("${", "`", "}", "`").Replace(want)) {
@@ -195,7 +198,7 @@ func lines(want string) []string {
 	return all
 }
 
-// TestCompile: what a limit says, and the settings, become what it is counted by.
+// TestCompile checks what a limit and the settings are compiled to.
 func TestCompile(t *testing.T) {
 	type limit = ratelimit.Limit
 	options := ratelimit.RulesOptions{DefaultAlgorithm: bucket.TokenBucket, DefaultPolicy: ratelimit.Deny}
@@ -204,7 +207,7 @@ func TestCompile(t *testing.T) {
 		limit
 		o    ratelimit.RulesOptions
 		want bucket.Limit
-		also ratelimit.RuleLimit // but for Limit, Name, Unit, UnitMultiplier and Policy
+		also ratelimit.RuleLimit // without Limit, Name, Unit, UnitMultiplier and Policy
 	}{
 		{"the defaults", perMinute(), ratelimit.RulesOptions{},
 			bucket.Limit{Requests: 100, Window: 60_000_000, Algorithm: bucket.SlidingWindowCounter},
@@ -212,7 +215,7 @@ func TestCompile(t *testing.T) {
 		{"the settings", perMinute(), options,
 			bucket.Limit{Requests: 100, Window: 60_000_000, Burst: 100, Algorithm: bucket.TokenBucket},
 			ratelimit.RuleLimit{OnStoreError: ratelimit.Deny}},
-		{"all that a limit can say", limit{
+		{"all fields of a limit", limit{
 			Unit: descriptors.Second, Multiplier: 6, Requests: new(int64(5)), Algorithm: bucket.LeakyBucket, Burst: 70,
 			CountDenied:  new(true),
 			OnStoreError: ratelimit.Allow, HashTag: "a", Override: ratelimit.OverrideAllowed, OverrideMax: 9,
@@ -243,7 +246,8 @@ func TestCompile(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", c.name, got.Limit, c.want)
 		}
 		said := func(l ratelimit.RuleLimit) string {
-			return fmt.Sprint(l.CountDenied != nil, l.CountDenied != nil && *l.CountDenied, l.OnStoreError, l.HashTag, l.OverrideMax, l.MaxDelay, l.Replaces)
+			return fmt.Sprint(l.CountDenied != nil, l.CountDenied != nil && *l.CountDenied,
+				l.OnStoreError, l.HashTag, l.OverrideMax, l.MaxDelay, l.Replaces)
 		}
 		if said(got) != said(c.also) {
 			t.Errorf("%s: %s, want %s", c.name, said(got), said(c.also))
@@ -251,7 +255,7 @@ func TestCompile(t *testing.T) {
 	}
 }
 
-// A MaxDelay that was rounded is the time of a whole number of units: as many as fit what the limit says, and no fewer.
+// TestMaxDelayIsOfWholeUnits checks that a rounded MaxDelay is the time of as many whole units as fit the delay.
 func TestMaxDelayIsOfWholeUnits(t *testing.T) {
 	for _, requests := range []int64{1, 3, 7, 60, 999, 1_000_003, bucket.MaxRequests} {
 		for _, delay := range []time.Duration{time.Microsecond, 123 * time.Millisecond, 7 * time.Second, time.Minute} {
@@ -280,8 +284,8 @@ func hasErrors(all [][]ratelimit.Mistake) bool {
 	return false
 }
 
-// FuzzCheck: rules in which Check finds no error are counted as they say. Whatever it finds, they can be compiled and
-// decide, and what cannot be counted denies.
+// FuzzCheck checks that rules without errors are counted as written. All rules, also those with errors, can be
+// compiled and decide, and a limit that cannot be counted denies.
 func FuzzCheck(f *testing.F) {
 	f.Add(uint8(2), int64(1), int64(100), uint8(0), int64(0), uint8(0), uint8(0), int64(0), int64(0), "a", "x", "",
 		uint8(0))

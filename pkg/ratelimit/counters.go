@@ -10,35 +10,35 @@ import (
 
 // Counters count the decisions of one rule. They are safe for concurrent use.
 type Counters struct {
-	// Allowed and Denied count descriptors that were enforced, by the verdict of their limit.
+	// Allowed and Denied count enforced descriptors by the verdict of their limit.
 	Allowed, Denied atomic.Uint64
-	// ShadowDenied counts descriptors of a rule in shadow mode that would have been denied; the allowed ones are in Allowed.
+	// ShadowDenied counts descriptors that a rule in shadow mode would have denied. Allowed counts the others.
 	ShadowDenied atomic.Uint64
-	// Undecided counts descriptors that the store could not decide and the rule's on_store_error answered.
+	// Undecided counts descriptors that the store could not decide, so that on_store_error decided.
 	Undecided atomic.Uint64
 }
 
-// Totals count what belongs to no rule. They are safe for concurrent use.
+// Totals are the counters that belong to no rule. They are safe for concurrent use.
 type Totals struct {
 	// UnknownDomain counts requests for a domain without rules, Unmatched descriptors that no rule matched.
 	UnknownDomain, Unmatched atomic.Uint64
-	// Overrides counts the decisions of limits that requests brought.
+	// Overrides counts the decisions of limits that requests bring.
 	Overrides Counters
-	// GlobalShadow counts requests over a limit that SHADOW_MODE let pass.
+	// GlobalShadow counts requests over a limit that SHADOW_MODE allowed.
 	GlobalShadow atomic.Uint64
-	// Store counts requests that the store could not decide, by the policy that answered.
+	// StoreErrors counts requests that the store could not decide, by the policy that decided.
 	StoreErrors [Allow + 1]atomic.Uint64
-	// UnknownOutcomes are those of StoreErrors that may have been charged all the same.
+	// UnknownOutcomes counts the requests among StoreErrors that may have been charged anyway.
 	UnknownOutcomes atomic.Uint64
 }
 
-// maxDynamicNames bounds the names that detailed_metric and value_to_metric can make of what clients send.
+// maxDynamicNames bounds the names that detailed_metric and value_to_metric make from clients' values.
 const maxDynamicNames = 10_000
 
-// otherValues stands for the values of requests that came after maxDynamicNames others.
+// otherValues replaces the values of requests after the first maxDynamicNames names.
 const otherValues = "(other values)"
 
-// counterSet are the counters of a set of rules. Rules whose names look alike share one.
+// counterSet holds the counters of a set of rules. Rules with the same name share their counters.
 type counterSet struct {
 	mu      sync.RWMutex
 	named   map[ruleName]*Counters
@@ -47,8 +47,8 @@ type counterSet struct {
 
 type ruleName struct{ domain, name string }
 
-// fixed returns the counters of a rule: those of the rule of this name in the set before, if there is one. It is called before the set
-// is used.
+// fixed returns the counters of a rule. If the previous set has a rule of this name, its counters go on. fixed is
+// called before the set is used.
 func (s *counterSet) fixed(n ruleName, before *Rules) *Counters {
 	if s.named == nil {
 		s.named = make(map[ruleName]*Counters)
@@ -64,7 +64,7 @@ func (s *counterSet) fixed(n ruleName, before *Rules) *Counters {
 	return s.named[n]
 }
 
-// get returns the counters of a name that carries values of a request.
+// get returns the counters of a name that holds values of a request.
 func (s *counterSet) get(n ruleName) *Counters {
 	s.mu.RLock()
 	c := s.named[n]
@@ -85,7 +85,7 @@ func (s *counterSet) get(n ruleName) *Counters {
 	return c
 }
 
-// counters returns where decisions of the rule for these entries are counted.
+// counters returns the counters for decisions of the rule for these entries.
 func (r *Rules) counters(rule *Rule, entries []descriptors.Entry) *Counters {
 	if !rule.dynamicName {
 		return rule.Counters
@@ -93,8 +93,8 @@ func (r *Rules) counters(rule *Rule, entries []descriptors.Entry) *Counters {
 	return r.named.get(ruleName{rule.Domain, rule.metricName(entries)})
 }
 
-// metricName is the rule's name with the values of a request where detailed_metric (all of them) or value_to_metric (that of
-// the level) ask for it.
+// metricName returns the rule's name with values of a request: all of them for detailed_metric, the value of the level
+// for value_to_metric.
 func (r *Rule) metricName(entries []descriptors.Entry) string {
 	path := make([]Node, len(r.path))
 	for i, n := range r.path {
@@ -106,7 +106,7 @@ func (r *Rule) metricName(entries []descriptors.Entry) string {
 	return pathName(path)
 }
 
-// EachCounters calls f for every name that decisions are counted under.
+// EachCounters calls f for every name that has counters.
 func (r *Rules) EachCounters(f func(domain, name string, c *Counters)) {
 	r.named.mu.RLock()
 	defer r.named.mu.RUnlock()

@@ -1,4 +1,5 @@
-// Package ratelimit decides requests: descriptors are matched with rules, rules name buckets, a store takes from the
-// buckets, and the decisions become one result. It also says what rules are (Domain) and which of them make no sense
-// (Check). It knows neither Envoy's protos nor Redis, nor how rules are written in a file.
+// Package ratelimit decides whether requests pass. A [Limiter] matches descriptors with [Rules], a [Store] takes from
+// the buckets of the matching limits, and the decisions become one [Result]. [Domain] describes rules as data, and
+// [Check] returns their mistakes. The package depends on neither Envoy's protos, Redis nor the format of rule files.
+// Begin with [Limiter.DecideAll].
 package ratelimit

@@ -1,11 +1,11 @@
 package ratelimit
 
-// Domain is what one source, such as a file, says about the rules of a domain: nothing in it is checked, and no default
-// is filled in. Check finds its mistakes, NewRules compiles it. The tags say how it is written in YAML.
+// Domain holds the rules of a domain from one source, such as a file. Nothing in it is checked, and no default is
+// filled in. Check finds its mistakes, NewRules compiles it. The tags describe its YAML.
 type Domain struct {
 	Name        string `yaml:"domain" doc:"The domain that the filter of Envoy names." example:"shop" required:"true"`
 	Descriptors []Node `yaml:"descriptors" doc:"The rules. Each level of this tree matches one entry of a descriptor."`
-	// Position is where Name stands, "file:line", for people. Two Domains of one name differ in it.
+	// Position is the position of Name, "file:line", for messages. Two Domains of one name differ in it.
 	Position string `yaml:",position"`
 }
 
@@ -27,12 +27,12 @@ type Node struct {
 	Metadata map[string]any `yaml:"metadata" doc:"Data for Envoy, with requests that this rule allows."`
 
 	Descriptors []Node `yaml:"descriptors" doc:"The rules for the next entry of a descriptor."`
-	// Position is where the node stands, "file:line", for people.
+	// Position is the position of the node, "file:line", for messages.
 	Position string `yaml:",position"`
 }
 
-// AllLimits returns the limits of descriptors that end at the node, from `rate_limit:` or `limits:`. An unlimited one
-// counts.
+// AllLimits returns the limits of descriptors that end at the node, from `rate_limit:` or `limits:`, unlimited ones
+// included.
 func (n *Node) AllLimits() []Limit {
 	if n.RateLimit != nil {
 		return append([]Limit{*n.RateLimit}, n.Limits...)

@@ -11,7 +11,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 )
 
-// Two requests a minute for each API key, counted in memory.
+// Two requests per minute for each API key, counted in memory.
 func Example() {
 	perMinute := int64(2)
 	shop := ratelimit.Domain{Name: "shop", Descriptors: []ratelimit.Node{{
@@ -29,7 +29,7 @@ func Example() {
 	defer store.Close()
 	limiter := ratelimit.New(ratelimit.Config{Store: store, Rules: func() *ratelimit.Rules { return rules }})
 
-	// One batch of three requests of the same client. They are decided in their order.
+	// One batch has three requests of the same client. They are decided in their order.
 	query := ratelimit.Query{
 		Domain:      "shop",
 		Descriptors: []descriptors.Descriptor{{Entries: []descriptors.Entry{{Key: "api_key", Value: "alice"}}}},

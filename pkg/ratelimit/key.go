@@ -8,8 +8,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// identity is what tells the buckets of a limit from those of all others: domain, path, algorithm and window. The
-// numbers and the name are not in it, so that changing them keeps the counts.
+// identity distinguishes the buckets of a limit from those of all others: domain, path, algorithm and window. It
+// leaves out the numbers and the name, so that a change of them keeps the counts.
 func identity(domain string, path []Node, l bucket.Limit) []byte {
 	id := descriptors.AppendField(nil, domain)
 	for _, n := range path {
@@ -22,17 +22,18 @@ func identity(domain string, path []Node, l bucket.Limit) []byte {
 	}
 	id = appendAlgorithm(append(id, '/'), l)
 	if len(id) > maxIdentity {
-		return descriptors.AppendField([]byte{'h'}, string(id)) // its hash; other identities begin with a field
+		return descriptors.AppendField([]byte{'h'}, string(id)) // a hash; other identities begin with a field
 	}
 	return append(id, ';')
 }
 
-// overridesOf begins the identity of each limit that a request of the domain brings. All of them are one rule to a
-// store: their windows are the request's choice, so a rule for each window would let a flood of windows displace the
-// buckets of other rules.
+// overridesOf begins the identity of each limit that a request of the domain brings. All these limits are one rule to
+// a store. The request chooses the window: with a rule for each, many windows would displace the buckets of other
+// rules.
 func overridesOf(domain string) []byte { return descriptors.AppendField([]byte{'o'}, domain) }
 
-// overrideIdentity is the identity of a limit that the request brings: it belongs to the entries, not to a rule.
+// overrideIdentity is the identity of a limit that the request brings. The limit belongs to the entries, not to a
+// rule.
 func overrideIdentity(domain string, l bucket.Limit) []byte {
 	return append(appendAlgorithm(overridesOf(domain), l), ';')
 }
@@ -43,21 +44,21 @@ func hashOf(id []byte) uint64 {
 	return h.Sum64()
 }
 
-// maxIdentity bounds what the rule adds to each of its keys; it is more than descriptors.AppendField leaves unhashed.
+// maxIdentity bounds the rule's part of each key. It is more than descriptors.AppendField leaves unhashed.
 const maxIdentity = 96
 
 func appendAlgorithm(key []byte, l bucket.Limit) []byte {
 	return strconv.AppendInt(append(key, l.Algorithm.Letter()), l.Window, 10)
 }
 
-// keyVersion begins all keys after the configured prefix: an ACL can allow just them.
+// keyVersion begins all keys after the configured prefix, so that a Redis ACL can allow only them.
 const keyVersion = "rl:"
 
-// refusedMark is before the identity in the keys of a Query with Refused. No identity begins with it.
+// refusedMark precedes the identity in the keys of a Query with Refused. No identity begins with it.
 const refusedMark = 'r'
 
-// key is the name of the bucket of this limit for these entries, which matched the rule; of a limit that the request brings, for which
-// there is no rule, all entries count. refused is that of the Query.
+// key returns the name of the bucket of this limit for these entries, which the rule matches. A limit that the request
+// brings has no rule: r is nil and all entries count. refused is Query.Refused.
 func (r *Rule) key(prefix string, l *RuleLimit, entries []descriptors.Entry, refused bool) string {
 	var space [160]byte
 	key := append(append(space[:0], prefix...), keyVersion...)

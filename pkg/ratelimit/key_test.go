@@ -29,8 +29,7 @@ func keyRules() *Rules {
 	}, RulesOptions{KeyPrefix: "p:"})
 }
 
-// FuzzKey: two descriptors have the same bucket exactly when they end at the same rule with the same values, whatever the
-// values hold.
+// FuzzKey checks that two descriptors share a bucket exactly if they end at the same rule with the same values.
 func FuzzKey(f *testing.F) {
 	f.Add("d", "k", "x", "k2", "y", "d", "k", "x_k2_y", "", "")
 	f.Add("d", "k", "1:a", "", "", "d", "k", "1", "", ":a")
@@ -49,8 +48,10 @@ func FuzzKey(f *testing.F) {
 			}
 			for j, b := range two {
 				same := a.rule == b.rule && i == j && slices.Equal(a.values, b.values)
-				if (a.key == b.key) != same || (a.refused == b.refused) != same || a.key == b.refused || a.refused == b.key {
-					t.Errorf("%q %q and %q %q: same bucket %t, keys %q %q", d1, pair(k1, v1, kk1, vv1), d2, pair(k2, v2, kk2, vv2), same, a.key, b.key)
+				wrong := (a.key == b.key) != same || (a.refused == b.refused) != same
+				if wrong || a.key == b.refused || a.refused == b.key {
+					t.Errorf("%q %q and %q %q: same bucket %t, keys %q %q",
+						d1, pair(k1, v1, kk1, vv1), d2, pair(k2, v2, kk2, vv2), same, a.key, b.key)
 				}
 			}
 			for _, b := range one[i+1:] {
@@ -77,7 +78,7 @@ type keyed struct {
 	limit  bucket.Limit
 	values []string
 	key    string
-	// refused is the key for a request that is refused already.
+	// refused is the key for a refused request.
 	refused string
 }
 
@@ -117,7 +118,7 @@ func bucketsOf(r *Rules, domain string, entries []descriptors.Entry) (list []key
 	return list
 }
 
-// TestKeys shows what keys look like; a change of them would lose all counts at the next deployment.
+// TestKeys checks the text of keys: a change of them would lose all counts at the next deployment.
 func TestKeys(t *testing.T) {
 	rules := keyRules()
 	for _, c := range []struct {
@@ -148,7 +149,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// tagLength is that of the hash tag that a key has behind its prefix, 0 for none.
+// tagLength returns the length of the hash tag after the prefix of a key, 0 for none.
 func tagLength(key string) int {
 	key = strings.TrimPrefix(key, "p:rl:")
 	if !strings.HasPrefix(key, "{") {
@@ -157,9 +158,9 @@ func tagLength(key string) int {
 	return strings.IndexByte(key, '}') + 1
 }
 
-// TestRuleOfTakes: all takes of one limit of a rule name the same rule, whatever values the client sends and whatever limit its
-// credential brings. So do all limits that requests of a domain bring. Those of different limits do not, nor those of refused requests.
-// A full memstore forgets buckets by it.
+// TestRuleOfTakes checks Take.Rule, by which a full memstore evicts buckets. All takes of one limit of a rule have the
+// same rule, whatever the values of the client and the limit of its credential. All limits that requests of a domain
+// bring also share one. Different limits have different rules, and refused requests have rules of their own.
 func TestRuleOfTakes(t *testing.T) {
 	own := &LimitSpec{Requests: 1, Unit: descriptors.Hour}
 	override := &descriptors.Override{RequestsPerUnit: 1, Unit: descriptors.Minute}
@@ -177,10 +178,14 @@ func TestRuleOfTakes(t *testing.T) {
 		{"k", "d", []descriptors.Descriptor{{Entries: pair("k", "a", "", "")}, {Entries: pair("k", "b", "", "")}}, nil, 1},
 		{"k of another domain", "d1:k", []descriptors.Descriptor{{Entries: pair("k", "a", "", "")}}, nil, 1},
 		{"two limits", "d", []descriptors.Descriptor{{Entries: pair("k", "x", "", "")}}, nil, 2},
-		{"below it", "d", []descriptors.Descriptor{{Entries: pair("k", "x", "k2", "a")}, {Entries: pair("k", "x", "k2", "b")}}, nil, 1},
-		{"wildcard", "d", []descriptors.Descriptor{{Entries: pair("k", "wa", "", "")}, {Entries: pair("k", "wb", "", "")}}, nil, 1},
-		{"wildcard key", "d", []descriptors.Descriptor{{Entries: pair("j1", "a", "", "")}, {Entries: pair("j2", "b", "", "")}}, nil, 1},
-		{"hash tag", "d", []descriptors.Descriptor{{Entries: pair("t", "a", "", "")}, {Entries: pair("t", "b", "", "")}}, nil, 1},
+		{"below it", "d",
+			[]descriptors.Descriptor{{Entries: pair("k", "x", "k2", "a")}, {Entries: pair("k", "x", "k2", "b")}}, nil, 1},
+		{"wildcard", "d",
+			[]descriptors.Descriptor{{Entries: pair("k", "wa", "", "")}, {Entries: pair("k", "wb", "", "")}}, nil, 1},
+		{"wildcard key", "d",
+			[]descriptors.Descriptor{{Entries: pair("j1", "a", "", "")}, {Entries: pair("j2", "b", "", "")}}, nil, 1},
+		{"hash tag", "d",
+			[]descriptors.Descriptor{{Entries: pair("t", "a", "", "")}, {Entries: pair("t", "b", "", "")}}, nil, 1},
 		{"owners", "d", []descriptors.Descriptor{
 			{Entries: pair("o", "a", "", "")}, {Entries: pair("o", "b", "", "")},
 		}, []*LimitSpec{own}, 1},
@@ -188,7 +193,8 @@ func TestRuleOfTakes(t *testing.T) {
 			{Entries: pair("k", "a", "", ""), Limit: override}, {Entries: pair("z", "b", "", ""), Limit: override},
 			{Entries: pair("k", "a", "", ""), Limit: longer},
 		}, nil, 1},
-		{"overrides of another domain", "d1:k", []descriptors.Descriptor{{Entries: pair("k", "a", "", ""), Limit: override}}, nil, 1},
+		{"overrides of another domain", "d1:k",
+			[]descriptors.Descriptor{{Entries: pair("k", "a", "", ""), Limit: override}}, nil, 1},
 	} {
 		found := map[uint64]bool{}
 		for _, d := range c.values {

@@ -9,8 +9,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// Limit is `rate_limit:`, or an element of `limits:`. The zero value of a field means that the source says nothing,
-// except where a pointer tells the two apart.
+// Limit is `rate_limit:`, or an element of `limits:`. The zero value of a field means that the source does not set it.
+// A pointer distinguishes the two where zero is a value.
 type Limit struct {
 	Unit descriptors.Unit `yaml:"unit" doc:"The unit of the window. A month has 30 days, a year 365." example:"minute"`
 	// Multiplier has 64 bits, so that Check can report one that is too large.
@@ -23,7 +23,7 @@ type Limit struct {
 	Algorithm bucket.Algorithm `yaml:"algorithm" doc:"How it counts. See DEFAULT_ALGORITHM." default:"sliding_window"`
 	Burst     int64            `yaml:"burst" doc:"The capacity of the bucket." min:"1" default:"requests per unit"`
 
-	// CountDenied is nil when a source says nothing: the costs that a request states itself are charged then.
+	// CountDenied is nil if the source does not set it: then only costs that a request states explicitly are charged.
 	CountDenied *bool `yaml:"count_denied" doc:"Whether denied hits are charged." default:"only an explicit hits_addend"`
 
 	OnStoreError StoreErrorPolicy `yaml:"on_store_error" doc:"Who decides if Redis does not." default:"local"`
@@ -34,7 +34,7 @@ type Limit struct {
 
 	MaxDelay time.Duration `yaml:"max_delay" doc:"How long a leaky_bucket may hold a request, at most 1m." default:"0s"`
 	Problem  *Problem      `yaml:"problem" doc:"What the body of a denial says." default:"the usual text"`
-	// Position is where the limit stands, "file:line", for people.
+	// Position is the position of the limit, "file:line", for messages.
 	Position string `yaml:",position"`
 }
 
@@ -43,16 +43,16 @@ type Replaced struct {
 	Name string `yaml:"name" doc:"The name of the other limit." example:"default" required:"true"`
 }
 
-// Problem is the template of a problem detail (RFC 9457). Title and Detail can have these placeholders: {retry_after} is
-// the number of seconds until the request would pass ("never" when it never would). {limit} is the number of requests in
-// a window, {window} its seconds, and {policy} the name of the limit. A text that is "" stays as usual.
+// Problem is the template of a problem detail (RFC 9457). Title and Detail can have placeholders. {retry_after} is the
+// number of seconds until the request would pass, or "never". {limit} is the number of requests in a window, {window}
+// its seconds, and {policy} the name of the limit. An empty text keeps the usual one.
 type Problem struct {
 	Type   string `yaml:"type" doc:"A URI for the kind of problem." example:"https://shop.example/too-many"`
 	Title  string `yaml:"title" doc:"A short summary." example:"Too many requests for {policy}"`
 	Detail string `yaml:"detail" doc:"An explanation for the client." example:"Again in {retry_after} s."`
 }
 
-// spec is how the limit is counted. A number that Check refuses in itself becomes one that it accepts.
+// spec returns how the limit is counted. It replaces a negative multiplier, which Check reports, by 1.
 func (l *Limit) spec(standard bucket.Algorithm) LimitSpec {
 	spec := LimitSpec{
 		Unit: l.Unit, Multiplier: uint64(max(1, l.Multiplier)),
@@ -64,48 +64,48 @@ func (l *Limit) spec(standard bucket.Algorithm) LimitSpec {
 	return spec
 }
 
-// maxQueueTime bounds Limit.MaxDelay: Envoy and its client hold a request open that long.
+// maxQueueTime bounds Limit.MaxDelay: Envoy and its client keep a request open that long.
 const maxQueueTime = time.Minute
 
-// queueTime is how many units of a leaky bucket leak within a time that MaxDelay can be, and the time in which just
-// those leak, in µs. It is rounded up, so that it is the time of no fewer units. The limit must have requests.
+// queueTime returns how many units of a leaky bucket leak within a time, and the time in which these leak, in µs. The
+// time is rounded up, so that no fewer units leak in it. The limit must have requests.
 func queueTime(l bucket.Limit, within time.Duration) (units, micros int64) {
 	units = within.Microseconds() * l.Requests / l.Window // at most a minute times bucket.MaxRequests
 	return units, unitTime(l, units)
 }
 
-// unitTime is the time in which so many units leak, in µs and rounded up.
+// unitTime returns the time in which this many units leak, in µs and rounded up.
 func unitTime(l bucket.Limit, units int64) int64 {
 	return (units*l.Window + l.Requests - 1) / l.Requests
 }
 
-// Override is whether the own limit of a credential may replace a limit. The zero value is a source that does not set
-// it, which means that it may not.
+// Override sets whether a credential's limit may replace a limit. The zero value means that the source does not set
+// it; then it may not.
 type Override uint8
 
-// What `override:` can be.
+// The values of `override:`.
 const (
 	OverrideAllowed Override = iota + 1
 	OverrideDenied
 )
 
-// Words lists the texts that UnmarshalText takes.
+// Words lists the texts that UnmarshalText accepts.
 func (Override) Words() []string { return []string{"allowed", "denied"} }
 
-// UnmarshalText takes allowed or denied.
+// UnmarshalText accepts allowed or denied.
 func (o *Override) UnmarshalText(text []byte) (err error) {
 	*o, err = suggest.Value(text, o.Words(), OverrideAllowed, OverrideDenied)
 	return err
 }
 
-// StoreErrorPolicy answers for a store that cannot decide (on_store_error, STORE_ERROR_POLICY).
+// StoreErrorPolicy decides requests that the store could not decide (on_store_error, STORE_ERROR_POLICY).
 type StoreErrorPolicy uint8
 
-// The policies, in the order in which they win when the limits of one request differ.
+// The policies, in order of precedence if the limits of one request differ.
 const (
 	// Deny denies every request.
 	Deny StoreErrorPolicy = iota + 1
-	// Local decides in this process' memory, by the full limit.
+	// Local decides in the memory of this process, by the full limit.
 	Local
 	// Allow lets every request pass.
 	Allow
@@ -119,10 +119,10 @@ func (p StoreErrorPolicy) String() string {
 // known reports whether the policy is one of the three.
 func (p StoreErrorPolicy) known() bool { return p >= Deny && p <= Allow }
 
-// Words lists the texts that UnmarshalText takes.
+// Words lists the texts that UnmarshalText accepts.
 func (StoreErrorPolicy) Words() []string { return []string{"local", "allow", "deny"} }
 
-// UnmarshalText takes the name of a policy.
+// UnmarshalText accepts the name of a policy.
 func (p *StoreErrorPolicy) UnmarshalText(text []byte) (err error) {
 	*p, err = suggest.Value(text, p.Words(), Local, Allow, Deny)
 	return err

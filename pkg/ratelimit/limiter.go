@@ -8,24 +8,24 @@ import (
 	"github.com/extauthz/extauthz/pkg/descriptors"
 )
 
-// Query is what a transport asks: may these descriptors of a domain pass?
+// Query is the question of a transport: may these descriptors of a domain pass?
 type Query struct {
 	Domain      string
 	Descriptors []descriptors.Descriptor
 	// Hits is the cost of descriptors that do not state their own; 0 means 1.
 	Hits uint64
-	// Beforehand says that the hits of descriptors are costs known beforehand and no settlement of earlier ones: when they are
-	// denied they are not charged, unless a rule counts denials.
+	// Beforehand means that hits are prices, not settlements of earlier requests. Denied hits are not charged then,
+	// unless a rule counts denials.
 	Beforehand bool
-	// Refused says that the request is refused already and is only counted. It has buckets of its own at the same rules, so that
-	// refused requests never use up what other requests have left.
+	// Refused means that the request is already refused and only counted. It has buckets of its own at the same rules, so
+	// that refused requests never consume the limits of other requests.
 	Refused bool
-	// Own is the limit that the caller's credential brings; it takes the place of those that allow it. nil for none.
+	// Own is the limit of the caller's credential. It replaces the limits that allow it. nil for none.
 	Own *LimitSpec
-	// MaxHold is how long the answer can be held, in µs, for limits with a MaxDelay; a request that would have to wait longer is
-	// denied.
+	// MaxHold is the longest time to hold the answer for a limit with a MaxDelay, in µs. A request that would have to
+	// wait longer is denied.
 	MaxHold int64
-	// Rules decide in place of the active ones if the descriptors were made for them. Default: the active rules.
+	// Rules decide instead of the active rules, for descriptors that were made for them. Default: the active rules.
 	Rules *Rules
 }
 
@@ -33,24 +33,24 @@ type Query struct {
 type Config struct {
 	// Rules returns the active rules. Required, unless each query names its rules.
 	Rules func() *Rules
-	// Store decides. Required.
+	// Store decides requests. Required.
 	Store Store
-	// Fallback decides, for rules with the policy Local, what Store can not. Required when Store can fail.
+	// Fallback decides what Store cannot, for rules with the policy Local. Required if Store can fail.
 	Fallback Store
-	// MaxHeld is how many requests may wait in one bucket at once for a MaxDelay. Default: as many as leave it within the MaxDelay.
+	// MaxHeld is how many requests may wait in one bucket for a MaxDelay. Default: as many as leak within the MaxDelay.
 	MaxHeld int64
-	// Undecided is told why Store could not decide a request, and must return at once. Default: nobody is.
+	// Undecided receives the reason each time that Store could not decide a request. It must return at once. Optional.
 	Undecided func(err error)
-	// Shadow lets every request pass, after it was decided and counted (SHADOW_MODE).
+	// Shadow allows every request after it was decided and counted (SHADOW_MODE).
 	Shadow bool
 	// Quota makes all rules quotas (QUOTA_MODE).
 	Quota bool
-	// Strict does as envoyproxy/ratelimit where this service differs on purpose: denied hits are charged unless a rule says
-	// otherwise, a peek passes when nothing is left, and an undecided request is an error (COMPATIBILITY=strict).
+	// Strict does as envoyproxy/ratelimit where this service differs on purpose (COMPATIBILITY=strict). Denied hits are
+	// charged unless a rule sets otherwise, a peek passes if nothing is left, and an undecided request is an error.
 	Strict bool
 }
 
-// Limiter answers queries by the active rules. It is safe for concurrent use.
+// Limiter decides queries by the active rules. It is safe for concurrent use.
 type Limiter struct {
 	cfg     Config
 	totals  Totals
@@ -63,7 +63,7 @@ func New(cfg Config) *Limiter { return &Limiter{cfg: cfg} }
 // Totals returns the counters that belong to no rule.
 func (l *Limiter) Totals() *Totals { return &l.totals }
 
-// QueryError says what is wrong with a query that only a broken configuration can send, and no client.
+// QueryError is the mistake in a query that only a broken configuration can send, never a client.
 type QueryError string
 
 // The errors of a query without a domain and of one without descriptors.
@@ -74,7 +74,8 @@ const (
 
 func (e QueryError) Error() string { return string(e) }
 
-// DecideAll answers queries, each by itself, with one call of the store. It writes the result of queries[i] to results[i].
+// DecideAll decides queries, each by itself, with one call of the store. It writes the result of queries[i] to
+// results[i].
 func (l *Limiter) DecideAll(ctx context.Context, queries []Query, results []Result) {
 	b, ok := l.batches.Get().(*batch)
 	if !ok {

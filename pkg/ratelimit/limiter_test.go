@@ -18,14 +18,15 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
-// TestLimiter runs testdata/*.txt: rule files, and what becomes of requests. A case is a txtar archive of rules.yaml, optionally
-// settings, and requests, a line each:
+// TestLimiter runs testdata/*.txt: rule files, and the results of requests. A case is a txtar archive of rules.yaml,
+// optional settings, and requests, one on each line:
 //
 //	<time> <descriptor> | <descriptor> … -> ok|denied [retry <duration>] : <status> | <status> …
 //
-// A descriptor is key=value entries joined by ">", then optionally hits=N, refund (is_negative_hits) and limit=N/unit (an
-// override); own=N/unit is the limit of a credential, hold=D how long the answer can be held. A status is ok or over with what remains, "none" when no limit applies, "unlimited", and "shadow" for a denial
-// that is not enforced. A line "reload" puts the rules of rules2.yaml in force.
+// A descriptor is key=value entries joined by ">". It may have hits=N, refund (is_negative_hits) and limit=N/unit (an
+// override). own=N/unit is the limit of a credential, hold=D how long the answer can be held. A status is ok or over
+// with what remains. It is "none" if no limit applies, "unlimited", or "shadow" for a denial that is not enforced. A
+// line "reload" makes the rules of rules2.yaml active.
 func TestLimiter(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -234,7 +235,7 @@ func describe(res ratelimit.Result) string {
 	return b.String()
 }
 
-// TestRemainingSaturates: Envoy's counts have 32 bits.
+// TestRemainingSaturates checks that a larger count becomes the largest of Envoy's counts of 32 bits.
 func TestRemainingSaturates(t *testing.T) {
 	a := ratelimit.Applied{Decision: bucket.Decision{Remaining: math.MaxInt64}}
 	if a.Remaining() != math.MaxUint32 {
@@ -242,9 +243,12 @@ func TestRemainingSaturates(t *testing.T) {
 	}
 }
 
-// TestFloodOfOverrides: limits that requests bring, each with another window, do not displace the buckets of a rule from a full store.
+// TestFloodOfOverrides checks that many limits of requests, each with another window, do not displace the buckets of a
+// rule from a full store.
 func TestFloodOfOverrides(t *testing.T) {
-	store, err := memstore.New(memstore.Config{Clock: func() int64 { return 1_770_000_000_000_000 }, MaxBuckets: 1000})
+	store, err := memstore.New(memstore.Config{
+		Clock: func() int64 { return 1_770_000_000_000_000 }, MaxBuckets: 1000,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +257,9 @@ func TestFloodOfOverrides(t *testing.T) {
 	rules := ratelimit.NewRules([]ratelimit.Domain{
 		{Name: "d", Descriptors: []ratelimit.Node{{Key: "client", Limits: []ratelimit.Limit{hourly}}}},
 	}, ratelimit.RulesOptions{})
-	limiter := ratelimit.New(ratelimit.Config{Rules: func() *ratelimit.Rules { return rules }, Store: store, Fallback: store})
+	limiter := ratelimit.New(ratelimit.Config{
+		Rules: func() *ratelimit.Rules { return rules }, Store: store, Fallback: store,
+	})
 	allowed := func(d descriptors.Descriptor) bool {
 		t.Helper()
 		res := decide(t, limiter, ratelimit.Query{Domain: "d", Descriptors: []descriptors.Descriptor{d}})

@@ -6,14 +6,14 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// Mistake is something in a Domain or an authz.Policy that makes no sense. Check returns all mistakes. It does not know
-// the source that the value was read from.
+// Mistake is a mistake in a Domain or an authz.Policy, as Check returns it. Check does not know the source of the
+// value.
 type Mistake = suggest.Mistake
 
-// maxMistakes is how many errors, and how many warnings, of one value are returned.
+// maxMistakes bounds the errors, and also the warnings, of one value.
 const maxMistakes = 10_000
 
-// Mistakes gathers the mistakes of one value. The zero value has none.
+// Mistakes collects the mistakes of one value. The zero value has none.
 type Mistakes struct {
 	list             []Mistake
 	errors, warnings int
@@ -22,35 +22,35 @@ type Mistakes struct {
 // All returns the mistakes in the order in which they were added.
 func (m *Mistakes) All() []Mistake { return m.list }
 
-// At is the value at a path. also are the paths of other values that a mistake there follows from.
+// At returns the value at a path. also are the paths of other values that cause a mistake there.
 func (m *Mistakes) At(path string, also ...string) Spot {
 	return Spot{m, Mistake{Path: path, Also: also}}
 }
 
-// Key is the key at a path. also is as for At.
+// Key returns the key at a path. also is as for At.
 func (m *Mistakes) Key(path string, also ...string) Spot {
 	return Spot{m, Mistake{Path: path, OnKey: true, Also: also}}
 }
 
-// Spot is where a mistake is.
+// Spot is the place of a mistake.
 type Spot struct {
 	to      *Mistakes
 	mistake Mistake
 }
 
-// Lacking says that the mistake is what the object lacks.
+// Lacking marks the mistake as something that the object lacks.
 func (s Spot) Lacking() Spot {
 	s.mistake.Lacks = true
 	return s
 }
 
-// Fail adds a mistake because of which the value cannot be used.
+// Fail adds an error: the value cannot be used.
 func (s Spot) Fail(message string, hints ...string) {
 	s.to.errors++
 	s.add(s.to.errors, message, hints)
 }
 
-// Warn adds a mistake with which the value can be used.
+// Warn adds a warning: the value can be used.
 func (s Spot) Warn(message string, hints ...string) {
 	s.mistake.Warning = true
 	s.to.warnings++
@@ -64,5 +64,5 @@ func (s Spot) add(count int, message string, hints []string) {
 	}
 }
 
-// Element is the path of an element of a list.
+// Element returns the path of an element of a list.
 func Element(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }

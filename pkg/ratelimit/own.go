@@ -7,8 +7,9 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// own is the limit that a credential brings in place of one of the rule, at most as much as that allows. Its buckets
-// are the rule's as long as algorithm and window are. There are as many as the operator gives out different ones.
+// own returns the limit of a credential in place of a limit of the rule, bounded by what the rule allows. The two
+// share buckets if algorithm and window are equal. It compiles each distinct limit once; operators choose these
+// limits.
 func (r *Rule) own(l *RuleLimit, own LimitSpec) *RuleLimit {
 	if made, ok := l.own.Load(own); ok {
 		return made.(*RuleLimit)
@@ -17,9 +18,9 @@ func (r *Rule) own(l *RuleLimit, own LimitSpec) *RuleLimit {
 	return made.(*RuleLimit)
 }
 
-// makeOwn bounds the own limit by the rate and the burst that the rule's limit allows. Without an algorithm of its own
-// it has that of the rule, or the counter if it is too large for that. One that cannot be counted at all is ignored:
-// who gives out limits checks them.
+// makeOwn bounds the credential's limit by the rate and the burst that the rule's limit allows. The default algorithm
+// is that of the rule, or the counter if the limit is too large for it. A limit that cannot be counted is ignored,
+// because the source of credentials checks limits.
 func (r *Rule) makeOwn(l *RuleLimit, own LimitSpec) *RuleLimit {
 	if own.Algorithm == 0 {
 		own.Algorithm = l.chosen
@@ -45,12 +46,12 @@ func (r *Rule) makeOwn(l *RuleLimit, own LimitSpec) *RuleLimit {
 	made := *l
 	made.Limit, made.Unit, made.UnitMultiplier = limit, own.Unit, uint32(max(1, own.Multiplier)) // it fits: see LimitSpec
 	made.MaxDelay = 0
-	made.identity = string(identity(r.Domain, r.path, limit)) // made.rule stays: to a store, its buckets are the rule's
+	made.identity = string(identity(r.Domain, r.path, limit)) // made.rule stays: for a store the buckets are the rule's
 	made.own = new(sync.Map)
 	return &made
 }
 
-// atMost is how many requests in a window are at the rate that the limit allows at most: ⌊OverrideMax·window/Window⌋.
+// atMost returns the requests in a window at the highest allowed rate: ⌊OverrideMax·window/Window⌋.
 func atMost(l *RuleLimit, window int64) int64 {
 	hi, lo := bits.Mul64(uint64(l.OverrideMax), uint64(window))
 	quotient, _ := bits.Div64(hi, lo, uint64(l.Window)) // below 2^64: a window has fewer than 2^51 µs and at least 10^6

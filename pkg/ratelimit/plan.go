@@ -8,24 +8,24 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// plan is one query on its way: which limits apply to it, and which takes came of them.
+// plan holds one query while it is decided: the limits that apply and their takes.
 type plan struct {
 	limiter *Limiter
 	rules   *Rules
 	query   Query
-	matches []match // one a descriptor
-	// limits are those that apply, in the order of their descriptors.
+	matches []match // one for each descriptor
+	// limits are the limits that apply, in the order of their descriptors.
 	limits []appliedLimit
 	// request is the index of the request in the batch, -1 if no limit applies.
 	request int
-	// answer says who decided, err why nobody could.
+	// answer is the source of the decision; err is set if there is none.
 	answer Answer
 	err    error
 }
 
-// match is what became of one descriptor.
+// match is the result of matching one descriptor.
 type match struct {
-	rule    *Rule // nil when none matched, or when the request brought its limit
+	rule    *Rule // nil if none matched, or if the request brought its limit
 	limited bool  // a limit applies
 }
 
@@ -99,12 +99,15 @@ func (p *plan) match(rules *descriptors.Tree[*Rule]) error {
 	return nil
 }
 
-// override makes a limit of what the request brought: the default algorithm, with a burst of its requests. If the algorithm
-// cannot hold as many requests, the counter decides.
+// override compiles a limit that the request brought: the default algorithm, and a burst equal to its requests. If the
+// algorithm cannot count as many requests, the counter decides.
 func (r *Rules) override(domain string, o *descriptors.Override) (*RuleLimit, error) {
-	spec := LimitSpec{Requests: int64(o.RequestsPerUnit), Unit: o.Unit, Multiplier: uint64(o.UnitMultiplier), Algorithm: r.options.DefaultAlgorithm}
+	spec := LimitSpec{
+		Requests: int64(o.RequestsPerUnit), Unit: o.Unit, Multiplier: uint64(o.UnitMultiplier),
+		Algorithm: r.options.DefaultAlgorithm,
+	}
 	l, err := spec.Bucket()
-	if err != nil { // perhaps because the log holds less than the other algorithms
+	if err != nil { // the log, for example, counts less than the other algorithms
 		spec.Algorithm = bucket.SlidingWindowCounter
 		if l, err = spec.Bucket(); err != nil {
 			return nil, err
@@ -118,7 +121,7 @@ func (r *Rules) override(domain string, o *descriptors.Override) (*RuleLimit, er
 	return limit, nil
 }
 
-// ask adds a take to the request for each limit.
+// ask adds a take for each limit to the request.
 func (p *plan) ask(r *bucket.Request) {
 	quotasCanDeny := p.quotasCanDeny()
 	for i := range p.limits {
@@ -141,8 +144,8 @@ func (p *plan) ask(r *bucket.Request) {
 	}
 }
 
-// queue is the burst with which a leaky bucket takes a request of this cost when what is in it before leaks within the delay. Each
-// request that waits has put at least one into the bucket, so the burst also bounds how many wait.
+// queue returns the burst with which a leaky bucket accepts a request of this cost if its content leaks within the
+// delay. Each waiting request has put at least one unit into the bucket, so the burst also bounds how many wait.
 func (p *plan) queue(l bucket.Limit, delay int64, cost uint64) int64 {
 	ahead := delay * l.Requests / l.Window // a MaxDelay is at most a minute, so the product fits
 	if most := p.limiter.cfg.MaxHeld; most > 0 {
@@ -151,7 +154,7 @@ func (p *plan) queue(l bucket.Limit, delay int64, cost uint64) int64 {
 	return min(l.Burst, ahead+int64(min(cost, uint64(l.Burst))))
 }
 
-// cost says what a descriptor takes: its own hits before those of the request, an explicit 0 is a peek.
+// cost returns the take of a descriptor. Its own hits precede those of the request; an explicit 0 is a peek.
 func (p *plan) cost(d *descriptors.Descriptor, l *RuleLimit) bucket.Take {
 	hits := max(1, p.query.Hits)
 	if d.Hits != nil {
@@ -172,7 +175,7 @@ func (p *plan) cost(d *descriptors.Descriptor, l *RuleLimit) bucket.Take {
 	return t
 }
 
-// role is that of a rule, or of an override when the rule is nil.
+// role returns the role of a rule, or of a limit that the request brought if the rule is nil.
 func (p *plan) role(r *Rule) bucket.Role {
 	switch {
 	case r != nil && r.Shadow:
@@ -183,8 +186,8 @@ func (p *plan) role(r *Rule) bucket.Role {
 	return bucket.Enforce
 }
 
-// quotasCanDeny is false when one quota passes whatever the store says, since quotas deny together only: a quota in shadow
-// mode, and where every descriptor is a quota (QUOTA_MODE) one that no limit applies to. So it is at envoyproxy/ratelimit.
+// quotasCanDeny is false if one quota always passes, because quotas only deny together. Such a quota is in shadow
+// mode. With QUOTA_MODE it is also any descriptor to which no limit applies, as in envoyproxy/ratelimit.
 func (p *plan) quotasCanDeny() bool {
 	for i := range p.matches {
 		m := &p.matches[i]

@@ -8,31 +8,30 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// Result is the answer to a query.
+// Result is the decision on a query.
 type Result struct {
-	// Err is set if there is no answer; nothing else is then. It is a QueryError or, only if the limiter is strict, the error
-	// of the store. Nothing else in a query is an error: Envoy lets a request pass when the call
-	// fails, so whatever its clients can choose has to be decided.
+	// Err is set if there is no decision; then nothing else is. It is a QueryError or, only if the limiter is strict, the
+	// error of the store. Nothing that a client can choose is an error, because Envoy allows a request if the call fails.
 	Err error
 	// Allowed is the verdict.
 	Allowed bool
-	// RetryAfter, of a denied request, is how long to wait until it could pass, in µs, or bucket.Never.
+	// RetryAfter is the wait until a denied request could pass, in µs, or bucket.Never.
 	RetryAfter int64
-	// Delay is how long to hold the answer of an allowed request, in µs, so that requests leave at the rate of a limit with a
-	// MaxDelay; at most the query's MaxHold.
+	// Delay is how long to hold the answer to an allowed request, in µs, at most Query.MaxHold. Requests then leave at
+	// the rate of a limit with a MaxDelay.
 	Delay int64
-	// Answer says who decided.
+	// Answer is the source of the decision.
 	Answer Answer
-	// Statuses are one a descriptor, in the order of the query.
+	// Statuses has one status for each descriptor, in the order of the query.
 	Statuses []Status
 	// Limits are all limits that applied to any descriptor.
 	Limits []Applied
 }
 
-// Answer says who decided a query.
+// Answer is the source of a decision.
 type Answer uint8
 
-// Who can decide: the store, or the store error policy for it.
+// The sources: the store, or the store error policy in its place.
 const (
 	FromStore Answer = iota
 	FromFallback
@@ -40,18 +39,18 @@ const (
 	FromPolicyDeny
 )
 
-// Status is what became of one descriptor.
+// Status is the decision on one descriptor.
 type Status struct {
-	// Rule is the one that the descriptor matched, nil when it matched none or brought its limit.
+	// Rule is the rule that the descriptor matched, nil if none matched or the request brought its limit.
 	Rule *Rule
-	// Unlimited says that the rule has no limit.
+	// Unlimited is set if the rule has no limit.
 	Unlimited bool
-	// Binding is, of the limits that applied, the one that denies longest or leaves least; nil when none applied.
+	// Binding is the applied limit that denies longest or leaves least; nil if none applied.
 	Binding *Applied
 }
 
-// RuleName is the name of the rule that the descriptor matched, "override" for a limit that the request brought, and "" of a nil
-// status.
+// RuleName returns the name of the rule that the descriptor matched: "override" for a limit that the request brought,
+// "" for a nil status.
 func (s *Status) RuleName() string {
 	switch {
 	case s == nil:
@@ -62,8 +61,7 @@ func (s *Status) RuleName() string {
 	return s.Rule.Name
 }
 
-// Binding is the status of the descriptor that decided: the one with the tightest limit. It is nil when no limit applied, and of a
-// nil result.
+// Binding returns the status of the descriptor with the tightest limit. It is nil if no limit applied or res is nil.
 func (res *Result) Binding() *Status {
 	if res == nil {
 		return nil
@@ -78,13 +76,13 @@ func (res *Result) Binding() *Status {
 	return tightest
 }
 
-// Applied is a limit that applied to a descriptor, and what its bucket answered.
+// Applied is a limit that applied to a descriptor, with the decision of its bucket.
 type Applied struct {
 	Limit *RuleLimit
-	// Decision is the bucket's; Cost what was asked for, clamped.
+	// Decision is the bucket's; Cost is the requested cost, clamped.
 	Decision bucket.Decision
 	Cost     uint64
-	// Shadow says that the rule is in shadow mode: its denial is counted and otherwise nobody's business.
+	// Shadow is set if the rule is in shadow mode: its denial is counted but not enforced.
 	Shadow bool
 }
 
@@ -94,8 +92,9 @@ func (a *Applied) Denied() bool { return !a.Decision.Allowed && !a.Shadow }
 // Remaining is what the decision leaves, as Envoy's uint32.
 func (a *Applied) Remaining() uint32 { return uint32(min(a.Decision.Remaining, math.MaxUint32)) }
 
-// Wait is what a client is told: on a denial the time until the same request fits, or the window when that is never; else the
-// time until the full quota is there again. In whole seconds, rounded up, since a client that comes early is denied again.
+// Wait returns the reset time for clients, in whole seconds. For a denial it is the time until the same request fits,
+// or the window if it never fits. Otherwise it is the time until the full quota is available. It is rounded up,
+// because a client that comes early is denied again.
 func (a *Applied) Wait() int64 {
 	wait := a.Decision.ResetAfter
 	if a.Denied() {
@@ -110,7 +109,7 @@ func (a *Applied) Wait() int64 {
 // Seconds rounds µs up to whole seconds.
 func Seconds(micros int64) int64 { return (micros + 999_999) / 1_000_000 }
 
-// result reads the decisions back into one status a descriptor, and counts them.
+// result makes one status for each descriptor from the decisions, and counts them.
 func (p *plan) result(takes []bucket.Take, o *bucket.Outcome) Result {
 	res := Result{
 		Allowed: o.Allowed, RetryAfter: o.RetryAfter, Answer: p.answer,
@@ -125,8 +124,10 @@ func (p *plan) result(takes []bucket.Take, o *bucket.Outcome) Result {
 	for i := range p.limits {
 		a, applied := &p.limits[i], &res.Limits[i]
 		s, t := &res.Statuses[a.descriptor], &takes[a.take]
-		*applied = Applied{Limit: a.limit, Decision: o.Decisions[a.take], Cost: t.Cost, Shadow: s.Rule != nil && s.Rule.Shadow}
-		// A peek does not wait: it is not charged, so nothing would bound how many wait.
+		*applied = Applied{
+			Limit: a.limit, Decision: o.Decisions[a.take], Cost: t.Cost, Shadow: s.Rule != nil && s.Rule.Shadow,
+		}
+		// A peek does not wait: it is not charged, so nothing would bound how many peeks wait.
 		if a.limit.MaxDelay > 0 && applied.Decision.Allowed && t.Cost > 0 && t.Role != bucket.Shadow {
 			res.Delay = max(res.Delay, applied.Decision.Delay)
 		}
@@ -146,13 +147,13 @@ func (p *plan) result(takes []bucket.Take, o *bucket.Outcome) Result {
 	return res
 }
 
-// Compare is negative if limit a matters more to a client than b: a denial before none, of denials the one that lasts longer, else the
-// one that leaves less.
+// Compare is negative if limit a matters more to a client than b. A denial precedes an allowed limit; of two denials,
+// the longer one; otherwise the limit that leaves less.
 func Compare(a, b *Applied) int {
 	return cmp.Or(cmp.Compare(b.denial(), a.denial()), cmp.Compare(a.Decision.Remaining, b.Decision.Remaining))
 }
 
-// denial is how long the limit denies, 0 if it does not. bucket.Never is the longest.
+// denial returns how long the limit denies, 0 if it does not. bucket.Never is the longest.
 func (a *Applied) denial() uint64 {
 	if !a.Denied() {
 		return 0

@@ -10,66 +10,65 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// Rule is a node that has limits, compiled.
+// Rule is a compiled node that has limits.
 type Rule struct {
 	Node
-	// Domain is the one it belongs to.
+	// Domain is the rule's domain.
 	Domain string
 	// Name is the path of keys and values, "key_value.key", as in the statistics of envoyproxy/ratelimit.
 	Name string
-	// Unlimited says that every request passes: the only limit counts nothing, and replaces others at most.
+	// Unlimited means that every request passes: the only limit counts nothing and can only replace other limits.
 	Unlimited bool
-	// Limits shadows Node.Limits. It has at least one.
+	// Limits shadows Node.Limits. It has at least one element.
 	Limits []RuleLimit
-	// Counters count its decisions; they live on when rules are loaded again.
+	// Counters count the rule's decisions. They go on when rules are loaded again.
 	Counters *Counters
 
 	path        []Node
 	dynamicName bool // detailed_metric or value_to_metric
-	// buckets are the entries of a request that tell the buckets of the rule apart.
+	// buckets are the entries of a request that distinguish the buckets of the rule.
 	buckets []variable
 }
 
-// RuleLimit is a limit, compiled: with every default, and with what its buckets are called.
+// RuleLimit is a compiled limit, with all defaults and the names of its buckets.
 type RuleLimit struct {
-	// Limit is what a store decides by. It is the zero value in an unlimited rule.
+	// Limit is the limit that a store decides by. It is the zero value in an unlimited rule.
 	bucket.Limit
-	// Name is told to Envoy (current_limit.name) and is what Replaces of other rules refers to.
+	// Name is current_limit.name in the response to Envoy. Replaces of other rules refers to it.
 	Name string
-	// Policy is the name in RateLimit headers, of letters, digits and `_.-` only: the limit's own name, else the
-	// rule's.
+	// Policy is the name in RateLimit headers, of letters, digits and `_.-` only: the limit's own name, else the rule's.
 	Policy string
-	// Replaces are the names of limits that do not apply to a request to which this one does.
+	// Replaces are the names of limits that do not apply to a request to which this one applies.
 	Replaces []string
-	// Unit and UnitMultiplier (≥ 1) make up the window, as it is told to Envoy.
+	// Unit and UnitMultiplier (≥ 1) make up the window in the response to Envoy.
 	Unit           descriptors.Unit
 	UnitMultiplier uint32
-	// CountDenied says whether all denied hits are charged, or none. nil charges a denied request what it states
-	// explicitly: hits_addend of the descriptor may be the settlement of costs known afterwards, which must not be lost;
-	// the implicit single hit is not charged.
+	// CountDenied sets whether denied hits are charged. If it is nil, a denied request is charged its explicit
+	// hits_addend, but not the implicit single hit. An explicit hits_addend may settle known costs, which must not be
+	// lost.
 	CountDenied *bool
-	// OnStoreError answers for the store when that cannot decide.
+	// OnStoreError decides if the store cannot.
 	OnStoreError StoreErrorPolicy
 	// HashTag is the key of the entry whose value chooses the slot of a Redis Cluster, "" for none.
 	HashTag string
-	// OverrideMax is the most requests in this limit's window that a credential's own limit may allow in its place; 0
-	// when none may take its place.
+	// OverrideMax is the most requests in this limit's window that a credential's limit may allow in its place; 0 if none
+	// may replace it.
 	OverrideMax int64
-	// MaxDelay is how early a request may be, in µs: it is then held until its time, and denied when it is earlier
-	// still. 0 means that a bucket takes bursts at once. Otherwise the limit is a leaky bucket, and it is the time of
-	// whole units.
+	// MaxDelay is how early a request may be, in µs. An early request is held until its time; one that is even earlier is
+	// denied. 0 means that a bucket accepts bursts at once. Otherwise the limit is a leaky bucket, and MaxDelay is the
+	// time of whole units.
 	MaxDelay int64
-	// Problem is what the body of a denial by this limit says; nil for the usual.
+	// Problem is the body of a denial by this limit; nil for the usual body.
 	Problem *Problem
 
-	chosen   bucket.Algorithm // as the rule names it: bucket.SlidingWindow, or Algorithm
-	identity string           // what all bucket keys of the limit begin with
-	rule     uint64           // for bucket.Take.Rule
-	hashTag  int              // index of the entry whose value is the Redis Cluster hash tag, −1 for none
-	own      *sync.Map        // the limits that credentials bring in its place, made once each: LimitSpec -> *RuleLimit
+	chosen   bucket.Algorithm // as the rule names it: bucket.SlidingWindow, or Algorithm.
+	identity string           // what all bucket keys of the limit begin with.
+	rule     uint64           // for bucket.Take.Rule.
+	hashTag  int              // index of the entry whose value is the Redis Cluster hash tag, −1 for none.
+	own      *sync.Map        // limits of credentials in its place, compiled once: LimitSpec -> *RuleLimit
 }
 
-// variable is an entry whose key or value is not fixed by the rule's path.
+// variable is an entry whose key or value the rule's path does not fix.
 type variable struct {
 	entry      int
 	key, value bool
@@ -99,7 +98,7 @@ func (r *Rules) newRule(domain string, path []Node) *Rule {
 	return rule
 }
 
-// newLimit compiles one of the limits of a rule, which may have several.
+// newLimit compiles a limit of a rule. several is set if the rule has more than one.
 func (r *Rules) newLimit(rule *Rule, l *Limit, several bool) RuleLimit {
 	compiled := RuleLimit{Name: l.Name, HashTag: l.HashTag, Problem: l.Problem, hashTag: -1, own: new(sync.Map)}
 	for _, other := range l.Replaces {
@@ -119,7 +118,7 @@ func (r *Rules) newLimit(rule *Rule, l *Limit, several bool) RuleLimit {
 	return compiled
 }
 
-// countBy works out how a limit is counted. One that cannot be counted denies every request.
+// countBy sets how a limit is counted. A limit that cannot be counted denies every request.
 func (r *Rules) countBy(compiled *RuleLimit, l *Limit) {
 	spec := l.spec(r.options.DefaultAlgorithm)
 	limit, err := spec.Bucket()
@@ -149,7 +148,7 @@ func pathName(path []Node) string {
 	return strings.Join(names, ".")
 }
 
-// Name is what the node adds to the name of its rule, as in the statistics of envoyproxy/ratelimit.
+// Name returns the node's part of a rule name, as in the statistics of envoyproxy/ratelimit.
 func (n *Node) Name() string {
 	if n.Value == "" {
 		return n.Key
@@ -157,8 +156,7 @@ func (n *Node) Name() string {
 	return n.Key + "_" + n.Value
 }
 
-// policyName makes a name that fits an RFC 9651 string without quoting and Envoy's own headers, which do not quote at
-// all.
+// policyName returns a name that needs no quoting in an RFC 9651 string or in Envoy's own headers, which never quote.
 func policyName(rule string, l *RuleLimit, several bool) string {
 	name := l.Name
 	if name == "" {
@@ -175,7 +173,7 @@ func policyName(rule string, l *RuleLimit, several bool) string {
 	}, name)
 }
 
-// plainInHeaders reports whether a character can stand in every header without quotes.
+// plainInHeaders reports whether every header can hold the character without quotes.
 func plainInHeaders(c rune) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("_.-", c)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// Rules are all rules of one generation. They are immutable, so a request sees one set of rules from beginning to end.
+// Rules are all rules of one generation. They are immutable: a request sees one set of rules from start to end.
 type Rules struct {
 	domains map[string]*descriptors.Tree[*Rule]
 	order   []*Rule
@@ -15,23 +15,23 @@ type Rules struct {
 	named   counterSet
 }
 
-// RulesOptions are the settings that give rules their meaning.
+// RulesOptions are the settings that NewRules depends on.
 type RulesOptions struct {
 	// KeyPrefix begins every bucket key (CACHE_KEY_PREFIX).
 	KeyPrefix string
-	// DefaultAlgorithm is that of limits that name none, and of overrides, which cannot name one. Default:
+	// DefaultAlgorithm is the algorithm of limits that name none, and of overrides, which cannot name one. Default:
 	// sliding_window.
 	DefaultAlgorithm bucket.Algorithm
 	// DefaultPolicy is the store error policy of limits that name none, and of overrides. Default: Local.
 	DefaultPolicy StoreErrorPolicy
-	// Wildcards says which of several matching wildcards wins.
+	// Wildcards selects the wildcard that wins if several match.
 	Wildcards descriptors.WildcardOrder
-	// Before are the rules that these are to replace: the counters of rules that are in both go on. nil for none.
+	// Before are the previous rules. The counters of rules that are in both sets go on. nil for none.
 	Before *Rules
 }
 
-// NewRules compiles domains, and works out everything that does not depend on a request. Domains of the same name are
-// put together. Only domains in which Check finds no error limit what they say; of others, a limit that cannot be
+// NewRules compiles domains and precomputes everything that does not depend on a request. Domains of the same name are
+// merged. The result is exact only for domains in which Check finds no error. In other domains, a limit that cannot be
 // counted denies every request.
 func NewRules(domains []Domain, o RulesOptions) *Rules {
 	o.DefaultAlgorithm = cmp.Or(o.DefaultAlgorithm, bucket.SlidingWindow)
@@ -45,7 +45,7 @@ func NewRules(domains []Domain, o RulesOptions) *Rules {
 		}
 		r.compile(tree, d.Name, nil, d.Descriptors)
 	}
-	r.options.Before = nil // not kept: each would keep all before it
+	r.options.Before = nil // else each set would keep all sets before it
 	return r
 }
 
@@ -61,5 +61,5 @@ func (r *Rules) compile(parent *descriptors.Tree[*Rule], domain string, above []
 	}
 }
 
-// All returns the rules in the order of their files. The slice must not be changed.
+// All returns the rules in the order of their files. Callers must not change the slice.
 func (r *Rules) All() []*Rule { return r.order }

@@ -8,24 +8,24 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// LimitSpec is a limit as people write it: in a rule file, in a request of Envoy's, or with a credential. It is
-// comparable, so that it can be the key of a map.
+// LimitSpec is a limit as people write it: in a rule file, in a request of Envoy, or with a credential. It is
+// comparable, so it can be the key of a map.
 type LimitSpec struct {
-	// Requests is how many units pass in a window; 0 denies every cost.
+	// Requests is how many units pass in a window; 0 denies every cost above 0.
 	Requests int64 `json:"requests_per_unit" yaml:"requests_per_unit" min:"0"`
-	// Unit and Multiplier make up the window. A Multiplier of 0 means 1. One that Bucket accepts fits 32 bits, because
-	// the longest window has fewer seconds.
+	// Unit and Multiplier make up the window. A Multiplier of 0 means 1. A Multiplier that Bucket accepts fits 32 bits,
+	// because the longest window has fewer seconds.
 	Unit       descriptors.Unit `json:"unit" yaml:"unit"`
 	Multiplier uint64           `json:"unit_multiplier,omitempty" yaml:"unit_multiplier" min:"1"`
-	// Algorithm may be bucket.SlidingWindow, which depends on Requests. It has no default here.
+	// Algorithm may be bucket.SlidingWindow, which depends on Requests. It has no default.
 	Algorithm bucket.Algorithm `json:"algorithm,omitempty" yaml:"algorithm"`
-	// Burst is the capacity of the bucket algorithms, 0 for Requests. The window algorithms have none.
+	// Burst is the capacity of the bucket algorithms; 0 means Requests. The window algorithms have none.
 	Burst int64 `json:"burst,omitempty" yaml:"burst" min:"1"`
 }
 
-// SpecError says why a LimitSpec cannot be counted.
+// SpecError is the reason why a LimitSpec cannot be counted.
 type SpecError struct {
-	// Field is the part that is wrong, as a key of YAML.
+	// Field is the wrong part, as a YAML key.
 	Field string
 	// Message names the value and the largest one that can be counted.
 	Message string
@@ -33,7 +33,7 @@ type SpecError struct {
 
 func (e *SpecError) Error() string { return e.Message }
 
-// Bucket returns the limit by which stores decide, or an error that is not nil.
+// Bucket returns the limit that stores decide by, or an error that is not nil.
 func (s LimitSpec) Bucket() (bucket.Limit, *SpecError) {
 	unit, multiplier := s.Unit.Micros(), max(1, s.Multiplier)
 	l := bucket.Limit{Algorithm: s.Algorithm.For(s.Requests), Requests: s.Requests, Burst: s.Burst}

@@ -9,7 +9,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// TestLimitSpec: what a limit means to a store, and which of its parts is wrong.
+// TestLimitSpec checks the limit that a store decides by, and the field of each error.
 func TestLimitSpec(t *testing.T) {
 	const minute = 60_000_000
 	type spec = ratelimit.LimitSpec
@@ -37,14 +37,21 @@ func TestLimitSpec(t *testing.T) {
 		field string
 		want  string
 	}{
-		"no unit":           {spec{Requests: 1, Algorithm: bucket.FixedWindow}, "unit", "want second, minute"},
-		"an unknown unit":   {spec{Requests: 1, Unit: 99, Algorithm: bucket.FixedWindow}, "unit", "want second, minute"},
-		"too many units":    {spec{Requests: 1, Unit: descriptors.Year, Multiplier: 78, Algorithm: bucket.FixedWindow}, "unit_multiplier", "at most 77"},
-		"countless units":   {spec{Requests: 1, Unit: descriptors.Second, Multiplier: 1<<64 - 1, Algorithm: bucket.FixedWindow}, "unit_multiplier", "at most"},
-		"too many requests": {spec{Requests: 10_001, Unit: descriptors.Day, Algorithm: bucket.SlidingWindowLog}, "requests_per_unit", "at most 10000"},
-		"no algorithm":      {spec{Requests: 1, Unit: descriptors.Day}, "algorithm", "no algorithm"},
-		"a burst of none":   {spec{Requests: 1, Unit: descriptors.Day, Burst: 2, Algorithm: bucket.SlidingWindow}, "burst", "no meaning for sliding_window"},
-		"a burst too large": {spec{Requests: 1, Unit: descriptors.Year, Burst: 78, Algorithm: bucket.TokenBucket}, "burst", "at most 77"},
+		"no unit":         {spec{Requests: 1, Algorithm: bucket.FixedWindow}, "unit", "want second, minute"},
+		"an unknown unit": {spec{Requests: 1, Unit: 99, Algorithm: bucket.FixedWindow}, "unit", "want second, minute"},
+		"too many units": {spec{Requests: 1, Unit: descriptors.Year, Multiplier: 78, Algorithm: bucket.FixedWindow},
+			"unit_multiplier", "at most 77"},
+		"countless units": {
+			spec{Requests: 1, Unit: descriptors.Second, Multiplier: 1<<64 - 1, Algorithm: bucket.FixedWindow},
+			"unit_multiplier", "at most",
+		},
+		"too many requests": {spec{Requests: 10_001, Unit: descriptors.Day, Algorithm: bucket.SlidingWindowLog},
+			"requests_per_unit", "at most 10000"},
+		"no algorithm": {spec{Requests: 1, Unit: descriptors.Day}, "algorithm", "no algorithm"},
+		"a burst of a window": {spec{Requests: 1, Unit: descriptors.Day, Burst: 2, Algorithm: bucket.SlidingWindow},
+			"burst", "no meaning for sliding_window"},
+		"a burst too large": {spec{Requests: 1, Unit: descriptors.Year, Burst: 78, Algorithm: bucket.TokenBucket},
+			"burst", "at most 77"},
 		"requests as a burst too large": {spec{Requests: 1 << 32, Unit: descriptors.Year, Algorithm: bucket.TokenBucket},
 			"requests_per_unit", "at most 4294967295"},
 	} {

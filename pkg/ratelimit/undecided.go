@@ -6,12 +6,12 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// retryUndecided is the wait, in µs, of a request that the policy denies because the store cannot decide: the client may try again
-// soon after the store is back.
+// retryUndecided is the wait of a request that a policy denies because the store cannot decide, in µs. It is short, so
+// that clients return soon after the store does.
 const retryUndecided = 1_000_000
 
-// undecided answers a request that the store could not decide, by the policies of its limits: deny before local before allow. A
-// rule in shadow mode has no say. What the fallback store has to decide is added to local.
+// undecided decides a request that the store could not, by the policies of its limits: deny precedes local, local
+// precedes allow. Rules in shadow mode do not count. Requests for the fallback store are added to local.
 func (p *plan) undecided(r *bucket.Request, o *bucket.Outcome, local *fallback) {
 	if p.limiter.cfg.Strict {
 		p.err = o.Err
@@ -43,30 +43,32 @@ func pass(r *bucket.Request, o *bucket.Outcome) {
 	}
 }
 
-// deny answers as exhausted buckets do, where the policy says so.
+// deny answers as exhausted buckets do, for limits with the policy deny.
 func (p *plan) deny(o *bucket.Outcome) {
 	p.answer, o.Allowed, o.RetryAfter = FromPolicyDeny, false, retryUndecided
 	for _, a := range p.limits {
 		if a.limit.OnStoreError == Deny {
-			o.Decisions[a.take] = bucket.Decision{RetryAfter: retryUndecided, ResetAfter: retryUndecided, NextIn: retryUndecided}
+			o.Decisions[a.take] = bucket.Decision{
+				RetryAfter: retryUndecided, ResetAfter: retryUndecided, NextIn: retryUndecided,
+			}
 		}
 	}
 }
 
-// fallback is what the fallback store has to decide of a batch.
+// fallback holds the requests of a batch for the fallback store.
 type fallback struct {
 	requests []bucket.Request
-	parts    []localPart // one a request
+	parts    []localPart // one for each request
 }
 
-// localPart says what a request of the fallback store is a part of.
+// localPart links a request of the fallback store to the plan and outcome that it is part of.
 type localPart struct {
 	plan  *plan
 	whole *bucket.Outcome
-	index []int // of Request.Split
+	index []int // from Request.Split
 }
 
-// add adds the takes of a request, by their full limits; those with the policy allow pass.
+// add adds the takes of a request, by their full limits. Takes with the policy allow pass.
 func (f *fallback) add(p *plan, r *bucket.Request, o *bucket.Outcome) {
 	passes := make([]bool, len(r.Takes))
 	quotaPasses := false
@@ -79,14 +81,14 @@ func (f *fallback) add(p *plan, r *bucket.Request, o *bucket.Outcome) {
 	part, index := r.Split(func(take int) bool { return !passes[take] })
 	for i := range part.Takes {
 		if t := &part.Takes[i]; t.Role == bucket.Quota && quotaPasses {
-			t.Role = bucket.Shadow // one quota passes, so that the others do not deny
+			t.Role = bucket.Shadow // one quota passes, so the others do not deny
 		}
 	}
 	f.requests = append(f.requests, part)
 	f.parts = append(f.parts, localPart{p, o, index})
 }
 
-// take decides all requests. One that the fallback store cannot decide, either, stays allowed.
+// take decides all requests. A request that the fallback store cannot decide stays allowed.
 func (f *fallback) take(ctx context.Context, store Store) {
 	if len(f.requests) == 0 {
 		return

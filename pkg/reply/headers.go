@@ -1,5 +1,5 @@
-// Package reply makes what a client is told of a decision: rate limit headers on every answer, and the body of a denial. Envoy
-// hands both on as they are.
+// Package reply makes what a client sees of a decision: rate limit headers on every response, and the body of a
+// denial. Envoy passes both on unchanged. See [Headers.For] and [Problem].
 package reply
 
 import (
@@ -23,28 +23,28 @@ type Set string
 
 // The sets (RESPONSE_HEADERS).
 const (
-	// Draft is RateLimit and RateLimit-Policy of the IETF draft.
+	// Draft sends RateLimit and RateLimit-Policy of the IETF draft.
 	Draft Set = "draft"
-	// Triple is RateLimit-Limit, -Remaining and -Reset, under the names of LIMIT_LIMIT_HEADER and its like.
+	// Triple sends RateLimit-Limit, -Remaining and -Reset, under the names of LIMIT_LIMIT_HEADER and its like.
 	Triple Set = "triple"
-	// X is X-RateLimit-Limit, -Remaining and -Reset, with the seconds until the reset.
+	// X sends X-RateLimit-Limit, -Remaining and -Reset, with the seconds until the reset.
 	X Set = "x"
-	// Spring is what Spring Cloud Gateway sends.
+	// Spring sends the headers of Spring Cloud Gateway.
 	Spring Set = "spring"
 )
 
-// Sets lists all of them.
+// Sets lists all sets.
 var Sets = []Set{Draft, Triple, X, Spring}
 
-// Headers says which headers to send. Its zero value sends none.
+// Headers selects the headers to send. The zero value sends none.
 type Headers struct {
-	// Sets are sent together; with any of them a denial carries Retry-After.
+	// Sets are sent together. With any of them, a denial also has Retry-After.
 	Sets []Set
 	// LimitName, RemainingName and ResetName are the names of Triple.
 	LimitName, RemainingName, ResetName string
 }
 
-// Names are the names of the headers that can be sent, in lower case, but for Retry-After.
+// Names returns the names of the headers that can be sent, in lower case, without Retry-After.
 func (h Headers) Names() []string {
 	var names []string
 	for _, set := range h.Sets {
@@ -56,13 +56,14 @@ func (h Headers) Names() []string {
 		case X:
 			names = append(names, "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset")
 		case Spring:
-			names = append(names, "x-ratelimit-remaining", "x-ratelimit-replenish-rate", "x-ratelimit-burst-capacity", "x-ratelimit-requested-tokens")
+			names = append(names, "x-ratelimit-remaining", "x-ratelimit-replenish-rate", "x-ratelimit-burst-capacity",
+				"x-ratelimit-requested-tokens")
 		}
 	}
 	return names
 }
 
-// For returns the headers for a result, names in lower case. A rule in shadow mode is not told of.
+// For returns the headers for a result, names in lower case. It leaves out rules in shadow mode.
 func (h Headers) For(res *ratelimit.Result) []Header {
 	if len(h.Sets) == 0 {
 		return nil
@@ -87,7 +88,7 @@ func (h Headers) For(res *ratelimit.Result) []Header {
 	return h.retryAfter(list, res, told)
 }
 
-// told are the limits that a client is told of, the tightest first.
+// told returns the limits that a client sees, the tightest first.
 func told(res *ratelimit.Result) []*ratelimit.Applied {
 	list := make([]*ratelimit.Applied, 0, len(res.Limits))
 	for i := range res.Limits {
@@ -99,11 +100,12 @@ func told(res *ratelimit.Result) []*ratelimit.Applied {
 	return list
 }
 
-// appendDraft sends one item a policy; of several buckets of one policy the tightest.
+// appendDraft appends one item for each policy. If a policy has several buckets, the item is for the tightest one.
 func appendDraft(list []Header, told []*ratelimit.Applied) []Header {
 	limits, policies := make([]byte, 0, 64), make([]byte, 0, 64)
 	for i, a := range told {
-		if slices.ContainsFunc(told[:i], func(b *ratelimit.Applied) bool { return a.Limit.Policy == b.Limit.Policy }) {
+		samePolicy := func(b *ratelimit.Applied) bool { return a.Limit.Policy == b.Limit.Policy }
+		if slices.ContainsFunc(told[:i], samePolicy) {
 			continue
 		}
 		if len(limits) > 0 {
@@ -115,8 +117,8 @@ func appendDraft(list []Header, told []*ratelimit.Applied) []Header {
 	return append(list, Header{"ratelimit", string(limits)}, Header{"ratelimit-policy", string(policies)})
 }
 
-// appendItem appends an RFC 9651 string with two integer parameters; the second is left out when 0, which means "now". Policy
-// names need no quoting.
+// appendItem appends an RFC 9651 string with two integer parameters. It leaves out the second one if it is 0, which
+// means "now". Policy names need no quotes.
 func appendItem(b []byte, name, p1 string, v1 int64, p2 string, v2 int64) []byte {
 	b = append(append(append(b, '"'), name...), `";`...)
 	b = strconv.AppendInt(append(append(b, p1...), '='), v1, 10)
@@ -142,7 +144,8 @@ func appendSpring(list []Header, a *ratelimit.Applied) []Header {
 		Header{"x-ratelimit-requested-tokens", strconv.FormatUint(a.Cost, 10)})
 }
 
-// retryAfter appends Retry-After to a denial that ends: whole seconds, at least 1, and not before the t of the draft.
+// retryAfter appends Retry-After to a denial that ends: whole seconds, at least 1, and not less than the t of the
+// draft.
 func (h Headers) retryAfter(list []Header, res *ratelimit.Result, told []*ratelimit.Applied) []Header {
 	if res.Allowed || res.RetryAfter == bucket.Never {
 		return list
@@ -154,7 +157,7 @@ func (h Headers) retryAfter(list []Header, res *ratelimit.Result, told []*rateli
 	return append(list, Header{"retry-after", strconv.FormatInt(seconds, 10)})
 }
 
-// ParseSets reads a comma-separated list of sets; "off" alone is none.
+// ParseSets reads a comma-separated list of sets; "off" alone means none.
 func ParseSets(text string) ([]Set, error) {
 	var sets []Set
 	for name := range strings.SplitSeq(text, ",") {
@@ -167,11 +170,11 @@ func ParseSets(text string) ([]Set, error) {
 		case name == "off" && !strings.Contains(text, ","):
 			return nil, nil
 		default:
-			return nil, fmt.Errorf("%q is none of draft, triple, x, spring, off", name)
+			return nil, fmt.Errorf("%q is not one of draft, triple, x, spring, off", name)
 		}
 	}
 	if slices.Contains(sets, X) && slices.Contains(sets, Spring) {
-		return nil, fmt.Errorf("x and spring both send X-RateLimit-Remaining: take one of them")
+		return nil, fmt.Errorf("x and spring both send X-RateLimit-Remaining: choose one of them")
 	}
 	return sets, nil
 }

@@ -26,11 +26,11 @@ type problem struct {
 	Status   int      `json:"status"`
 	Detail   string   `json:"detail"`
 	Policies []string `json:"violated-policies,omitempty"`
-	// RetryAfter is in seconds, as in the header; an extension member.
+	// RetryAfter is in seconds, as in the header. It is an extension member.
 	RetryAfter int64 `json:"retry-after,omitempty"`
 }
 
-// Problem returns the body of a denial: a problem detail of RFC 9457 that names the policies that deny.
+// Problem returns the body of a denial: an RFC 9457 problem detail that names the policies that deny.
 func Problem(res *ratelimit.Result) []byte {
 	p := problem{Type: quotaExceeded, Title: "Too Many Requests", Status: 429, Detail: detail(res)}
 	for _, a := range told(res) {
@@ -52,7 +52,7 @@ func Problem(res *ratelimit.Result) []byte {
 	return p.body()
 }
 
-// detail says in a sentence why a request is denied.
+// detail returns one sentence that explains the denial.
 func detail(res *ratelimit.Result) string {
 	if res.Answer == ratelimit.FromPolicyDeny {
 		return fmt.Sprintf("Rate limits cannot be decided at the moment. Try again in %s.", inWords(retryAfter(res)))
@@ -66,7 +66,7 @@ func detail(res *ratelimit.Result) string {
 	return fmt.Sprintf("The rate limit is exceeded. Try again in %s.", inWords(retryAfter(res)))
 }
 
-// template is what the limit that denies longest has to say of it; nil for nothing.
+// template returns the limit that denies longest and its own text, nil if it has none.
 func template(res *ratelimit.Result) (*ratelimit.RuleLimit, *ratelimit.Problem) {
 	if list := told(res); len(list) > 0 && list[0].Denied() {
 		return list[0].Limit, list[0].Limit.Problem
@@ -74,7 +74,7 @@ func template(res *ratelimit.Result) (*ratelimit.RuleLimit, *ratelimit.Problem) 
 	return nil, nil
 }
 
-// fill puts the figures of a denial into a template: see ratelimit.Problem.
+// fill replaces the placeholders of a template: see ratelimit.Problem.
 func fill(template string, res *ratelimit.Result, l *ratelimit.RuleLimit) string {
 	wait := "never"
 	if res.RetryAfter != bucket.Never {
@@ -86,7 +86,7 @@ func fill(template string, res *ratelimit.Result, l *ratelimit.RuleLimit) string
 
 func retryAfter(res *ratelimit.Result) int64 { return max(1, ratelimit.Seconds(res.RetryAfter)) }
 
-// inWords returns a wait in the largest unit of which it holds at least two, rounded up: "90 s", "3 minutes", "11 days".
+// inWords returns a wait rounded up, in the largest unit with at least two of it: "90 s", "3 minutes", "11 days".
 func inWords(seconds int64) string {
 	for _, unit := range []struct {
 		name    string

@@ -9,8 +9,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// TestProblemSaysTheWaitInWords also holds that the wait is never rounded down.
-func TestProblemSaysTheWaitInWords(t *testing.T) {
+// TestProblemStatesTheWaitInWords also checks that the wait is never rounded down.
+func TestProblemStatesTheWaitInWords(t *testing.T) {
 	for wait, want := range map[time.Duration]string{
 		time.Millisecond:                   "Try again in 1 s.",
 		119 * time.Second:                  "Try again in 119 s.",

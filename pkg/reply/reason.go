@@ -9,43 +9,44 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// Reason says why, for logs and metrics: one of few words.
+// Reason is the cause of an answer, for logs and metrics: one of a few words.
 type Reason string
 
 // The reasons.
 const (
-	ReasonAllowed   Reason = "allowed"    // with a valid credential
-	ReasonOpen      Reason = "open"       // without one, where none is needed
-	ReasonAnonymous Reason = "anonymous"  // without one, where nobody may pass too
-	ReasonAbsent    Reason = "absent"     // no credential
-	ReasonInvalid   Reason = "invalid"    // a credential that is none of ours, was changed, or came twice
-	ReasonExpired   Reason = "expired"    // one of ours, after its time
-	ReasonNotYet    Reason = "not_yet"    // one of ours, before its time
-	ReasonDisabled  Reason = "disabled"   // one of ours, switched off
-	ReasonScope     Reason = "scope"      // a valid one that lacks a scope
-	ReasonDenied    Reason = "denied"     // a rule of access denies
-	ReasonHost      Reason = "host"       // a host that the upstream may read otherwise
-	ReasonPath      Reason = "path"       // a path that the upstream may read otherwise
-	ReasonOverLimit Reason = "over_limit" // too many requests
-	// ReasonRefusedTooOften takes the place of absent, invalid, expired, not_yet and disabled when a limit of `refused`
-	// is exceeded.
+	ReasonAllowed   Reason = "allowed"    // a valid credential.
+	ReasonOpen      Reason = "open"       // no credential, and none is needed.
+	ReasonAnonymous Reason = "anonymous"  // no credential, and the policy allows anonymous requests.
+	ReasonAbsent    Reason = "absent"     // no credential, but one is needed.
+	ReasonInvalid   Reason = "invalid"    // an unknown or changed credential, or more than one.
+	ReasonExpired   Reason = "expired"    // a known credential after its time.
+	ReasonNotYet    Reason = "not_yet"    // a known credential before its time.
+	ReasonDisabled  Reason = "disabled"   // a known credential that is switched off.
+	ReasonScope     Reason = "scope"      // a valid credential without a required scope.
+	ReasonDenied    Reason = "denied"     // an access rule denies.
+	ReasonHost      Reason = "host"       // the upstream may read the host differently.
+	ReasonPath      Reason = "path"       // the upstream may read the path differently.
+	ReasonOverLimit Reason = "over_limit" // too many requests.
+	// ReasonRefusedTooOften replaces absent, invalid, expired, not_yet and disabled if a limit of `refused` is exceeded.
 	ReasonRefusedTooOften Reason = "refused_too_often"
-	ReasonUndecided       Reason = "undecided" // the store or the issuer's keys are unavailable
-	ReasonNoPolicy        Reason = "no_policy" // no authz section for the domain
+	ReasonUndecided       Reason = "undecided" // the store or the issuer's keys are unavailable.
+	ReasonNoPolicy        Reason = "no_policy" // no authz section for the domain.
 )
 
-// refusal is what a client is told if its request is refused for a reason.
+// refusal is the response to a refused request.
 type refusal struct {
 	status   int
 	sentence string
 }
 
-// refusals has a row for each reason that refuses. What is wrong with a credential is for logs and metrics; the client is not told.
+// refusals has a row for each reason that refuses. Logs and metrics name what is wrong with a credential; the response
+// does not.
 var refusals = map[Reason]refusal{
 	ReasonNoPolicy: {http.StatusForbidden, "No policy applies to this request."},
-	ReasonHost:     {http.StatusBadRequest, "The host is ambiguous: it is not a name or an IP address with an optional port."},
-	ReasonPath: {http.StatusBadRequest, "The path is ambiguous: it has empty or dot segments, parameters, backslashes, slashes or " +
-		"percent signs that are encoded, or bytes that are not UTF-8."},
+	ReasonHost: {http.StatusBadRequest,
+		"The host is ambiguous: it is not a name or an IP address with an optional port."},
+	ReasonPath: {http.StatusBadRequest, "The path is ambiguous: it has empty or dot segments, parameters, backslashes, " +
+		"slashes or percent signs that are encoded, or bytes that are not UTF-8."},
 	ReasonDenied:          {http.StatusForbidden, "This is not allowed."},
 	ReasonAbsent:          {http.StatusUnauthorized, "A credential is needed."},
 	ReasonInvalid:         {http.StatusForbidden, invalidCredential},
@@ -65,13 +66,13 @@ func Reasons() []Reason {
 	return slices.AppendSeq([]Reason{ReasonAllowed, ReasonOpen, ReasonAnonymous}, maps.Keys(refusals))
 }
 
-// refusal is what a client is told. What is not in the list is denied.
+// refusal returns the response for the reason. A reason without a row is denied.
 func (r Reason) refusal() refusal { return cmp.Or(refusals[r], refusals[ReasonDenied]) }
 
-// Status is the HTTP status of a refusal, unless a policy sets another one.
+// Status returns the HTTP status of a refusal, unless a policy sets another one.
 func (r Reason) Status() int { return r.refusal().status }
 
-// Sentence tells a client why its request is refused. limits is what the limiter decided, nil if it was not asked.
+// Sentence returns the sentence for the client. limits is the limiter's decision, nil if there is none.
 func (r Reason) Sentence(limits *ratelimit.Result) string {
 	if limits != nil && r.Status() == http.StatusTooManyRequests {
 		return detail(limits)
@@ -79,7 +80,7 @@ func (r Reason) Sentence(limits *ratelimit.Result) string {
 	return r.refusal().sentence
 }
 
-// Body is the body of a refusal with this status.
+// Body returns the body of a refusal with this status.
 func (r Reason) Body(status int, limits *ratelimit.Result) []byte {
 	if limits != nil && r.Status() == http.StatusTooManyRequests {
 		return Problem(limits)

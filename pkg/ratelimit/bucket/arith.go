@@ -2,7 +2,7 @@ package bucket
 
 import "math/bits"
 
-// uint128 is an exact product of two counts or times, which both fit 63 bits.
+// uint128 is the exact product of two counts or times of at most 63 bits.
 type uint128 struct{ hi, lo uint64 }
 
 func product(a, b int64) uint128 {
@@ -12,7 +12,7 @@ func product(a, b int64) uint128 {
 
 func less(a, b uint128) bool { return a.hi < b.hi || a.hi == b.hi && a.lo < b.lo }
 
-// mulDiv is a·b/d, whole and remainder; a, b ≥ 0, d > 0, and the quotient must fit 63 bits.
+// mulDiv returns quotient and remainder of a·b/d. It requires a, b ≥ 0, d > 0, and a quotient of at most 63 bits.
 func mulDiv(a, b, d int64) (q, r int64) {
 	p := product(a, b)
 	uq, ur := bits.Div64(p.hi, p.lo, uint64(d))

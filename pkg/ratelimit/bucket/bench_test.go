@@ -6,7 +6,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// BenchmarkDecide decides at a rate a little below the limit, so that each take is charged and something always leaves.
+// BenchmarkDecide decides at a rate just below the limit, so that each take is charged and units leave all the time.
 func BenchmarkDecide(b *testing.B) {
 	for _, algorithm := range bucket.Algorithms {
 		b.Run(algorithm.String(), func(b *testing.B) {

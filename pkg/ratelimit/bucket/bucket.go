@@ -1,8 +1,9 @@
-// Package bucket decides whether a request fits a rate limit: five algorithms as pure functions of (limit, state, time,
-// cost), in Go for the embedded store and, side by side, in Lua for Redis. Both give the same answers to the microsecond.
+// Package bucket decides whether a request fits a rate limit. It has five algorithms as pure functions of limit,
+// state, time and cost: in Go for the embedded store, and in Lua for Redis. Both give the same answers to the
+// microsecond. See [Request.Decide] and [Script].
 //
-// All times are whole microseconds since 1970, all durations whole microseconds. Nothing is rounded in a way that lets one
-// request too many through: fractions are compared exactly.
+// All times are whole microseconds since 1970, all durations whole microseconds. Fractions are compared exactly, so
+// rounding never allows one request too many.
 package bucket
 
 import (
@@ -11,38 +12,38 @@ import (
 	"strings"
 )
 
-// Bounds within which everything that the Lua computes stays an exact integer below 2^53. The bound on the log keeps the state
-// of a bucket, which Redis has to rewrite on each charge, within some 100 kB.
+// These bounds keep every number in the Lua an exact integer below 2^53. Redis rewrites the state of a bucket on each
+// charge; the bound on the log keeps that state within some 100 kB.
 const (
-	// MaxRequests bounds Requests and Burst: the largest requests_per_unit that a rule file of envoyproxy/ratelimit can hold.
+	// MaxRequests bounds Requests and Burst. It is the largest requests_per_unit in a rule file of envoyproxy/ratelimit.
 	MaxRequests    = math.MaxUint32
 	MaxLogRequests = 10_000
-	// WarnLogRequests is where one decision of the log begins to cost a noticeable part of Redis' time.
+	// WarnLogRequests is the limit from which one decision of the log costs a noticeable part of Redis' time.
 	WarnLogRequests = 1_000
-	// maxUnits is the most that a bucket of the window algorithms holds of one window: counted denials fill it to twice its
-	// capacity.
+	// maxUnits is the most units of one window that a bucket holds (window algorithms). Counted denials fill it to twice
+	// its capacity.
 	maxUnits = 2 * MaxRequests
-	// maxFill bounds how long a full bucket, filled to twice its capacity by counted denials, takes to empty: with it a
-	// time stays below 2^53 µs until the year 2100. It bounds windows as well.
+	// maxFill bounds the time in which a full bucket empties, also one that counted denials filled to twice its capacity.
+	// With it, times stay below 2^53 µs until the year 2100. It also bounds windows.
 	maxFill = 1<<53 - 4_102_444_800_000_000
 )
 
 // MaxWindow is the longest window that can be counted exactly, in µs (about 77 years).
 const MaxWindow = maxFill / 2
 
-// Limit is how much a bucket lets through. Its zero value is no limit: use one that Check accepts.
+// Limit is how much a bucket lets through. Its zero value is not valid: Check must accept the limit.
 type Limit struct {
-	// Requests is the number of units a window; 0 denies every cost.
+	// Requests is the number of units in a window; 0 denies every cost above 0.
 	Requests int64
 	// Window is the length of the window in µs.
 	Window int64
-	// Burst is the capacity of the bucket algorithms; the window algorithms do not look at it.
+	// Burst is the capacity of the bucket algorithms. The window algorithms ignore it.
 	Burst int64
 	// Algorithm is how the bucket counts.
 	Algorithm Algorithm
 }
 
-// Capacity is the largest cost that can ever pass.
+// Capacity returns the largest cost that can ever pass.
 func (l Limit) Capacity() int64 {
 	if l.Requests == 0 {
 		return 0
@@ -53,7 +54,7 @@ func (l Limit) Capacity() int64 {
 	return l.Requests
 }
 
-// Check reports whether the limit can be counted exactly by every store; the error names the largest that can.
+// Check returns an error if a store cannot count the limit exactly. The error names the largest value that works.
 func (l Limit) Check() error {
 	if !l.Algorithm.known() {
 		return fmt.Errorf("no algorithm: want one of %s", strings.Join(l.Algorithm.Words(), ", "))
@@ -67,7 +68,8 @@ func (l Limit) Check() error {
 	case l.Window < 1:
 		return fmt.Errorf("a window of %d µs: want 1 or more", l.Window)
 	case l.Window > MaxWindow:
-		return fmt.Errorf("a window of %d days cannot be counted exactly: at most %d days", l.Window/86_400_000_000, int64(MaxWindow/86_400_000_000))
+		return fmt.Errorf("a window of %d days cannot be counted exactly: at most %d days",
+			l.Window/86_400_000_000, int64(MaxWindow/86_400_000_000))
 	}
 	if !l.Algorithm.HasBurst() || l.Requests == 0 {
 		return nil

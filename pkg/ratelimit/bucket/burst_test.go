@@ -7,8 +7,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// TestOneBurst is the table of docs/algorithms.md: 5 a minute, and a client that tries once a second from 0:50 on. The seconds
-// at which it passes, until 2:05.
+// TestOneBurst is the table of docs/algorithms.md: the seconds at which a client passes until 2:05. The limit is 5 a
+// minute; the client tries once a second from 0:50 on.
 func TestOneBurst(t *testing.T) {
 	const second = 1_000_000
 	for algorithm, want := range map[bucket.Algorithm][]int64{

@@ -7,8 +7,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// A token bucket of 2 tokens, which gets one back every 6 seconds. The decision is a pure function: the caller names the time and
-// keeps the state.
+// A token bucket holds 2 tokens and gets one back every 6 seconds. The decision is a pure function: the caller passes
+// the time and keeps the state.
 func ExampleRequest_Decide() {
 	limit := bucket.Limit{Algorithm: bucket.TokenBucket, Requests: 10, Window: time.Minute.Microseconds(), Burst: 2}
 	request := bucket.Request{Takes: []bucket.Take{{Key: "alice", Limit: limit, Cost: 1}}}
@@ -18,13 +18,13 @@ func ExampleRequest_Decide() {
 	start := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for _, after := range []time.Duration{0, 0, 0, 4 * time.Second, 6 * time.Second} {
 		request.Decide(start.Add(after).UnixMicro(), loaded, &outcome)
-		fmt.Printf("after %-2v allowed=%-5t remaining=%d retry after %v\n", after, outcome.Allowed,
+		fmt.Printf("%v: allowed=%t remaining=%d retry=%v\n", after, outcome.Allowed,
 			outcome.Decisions[0].Remaining, time.Duration(outcome.RetryAfter)*time.Microsecond)
 	}
 	// Output:
-	// after 0s allowed=true  remaining=1 retry after 0s
-	// after 0s allowed=true  remaining=0 retry after 0s
-	// after 0s allowed=false remaining=0 retry after 6s
-	// after 4s allowed=false remaining=0 retry after 2s
-	// after 6s allowed=true  remaining=0 retry after 0s
+	// 0s: allowed=true remaining=1 retry=0s
+	// 0s: allowed=true remaining=0 retry=0s
+	// 0s: allowed=false remaining=0 retry=6s
+	// 4s: allowed=false remaining=0 retry=2s
+	// 6s: allowed=true remaining=0 retry=0s
 }

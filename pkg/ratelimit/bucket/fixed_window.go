@@ -1,6 +1,6 @@
 package bucket
 
-// fixedWindow counts within windows aligned to the epoch. Count belongs to the window that Last lies in.
+// fixedWindow counts within windows aligned to the epoch. Count belongs to the window that contains Last.
 type fixedWindow struct{}
 
 func (fixedWindow) roll(l *Limit, s *State, x int64) {

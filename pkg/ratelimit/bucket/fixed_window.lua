@@ -1,4 +1,4 @@
--- The twin of fixed_window.go. The text: "f1 time count", the count being of the window that the time lies in.
+-- The twin of fixed_window.go. The text: "f1 time count". The count belongs to the window that contains the time.
 local pattern = '^f1 (%d+) (%d+)$'
 
 local function judge(requests, window, _, refund, _, need, x, last, _, count)

@@ -10,20 +10,20 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// A scenario is what the fuzzer's bytes stand for: a limit, and costs that come after steps of time.
+// A scenario is the meaning of the fuzzer's bytes: a limit, and costs that come after steps of time.
 type scenario struct {
 	limit   bucket.Limit
 	counted bool
 	steps   []fuzzStep
 }
 
-// A fuzzStep is a stride of time, after which the clock has gone back a little, and a cost.
+// A fuzzStep is a forward step of time, a small step back of the clock after it, and a cost.
 type fuzzStep struct {
 	stride, back int64
 	cost         uint64
 }
 
-// readScenario draws from the bytes; ok is false when the limit is one that Check refuses.
+// readScenario reads a scenario from the bytes. ok is false if Check refuses the limit.
 func readScenario(algorithm bucket.Algorithm, data []byte) (s scenario, ok bool) {
 	next := func() int64 {
 		if len(data) == 0 {
@@ -80,7 +80,7 @@ func (b *bucketUnderTest) take(at int64, cost uint64, counted bool) bucket.Decis
 	return o.Decisions[0]
 }
 
-// wouldBe is the answer at another time, which leaves no trace.
+// wouldBe returns the decision at another time and changes nothing.
 func (b *bucketUnderTest) wouldBe(at int64, cost uint64, state bucket.State) bucket.Decision {
 	other := &bucketUnderTest{scenario: b.scenario, state: state}
 	return other.take(at, cost, false)
@@ -92,7 +92,7 @@ func (b *bucketUnderTest) copied() bucket.State {
 	return s
 }
 
-// seed gives the fuzzer scenarios to begin with, which are also what a plain run of the tests does.
+// seed gives the fuzzer its first scenarios. A plain test run uses only these.
 func seed(f *testing.F) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
@@ -113,14 +113,14 @@ func forEach(t *testing.T, data []byte, check func(t *testing.T, b *bucketUnderT
 	}
 }
 
-// FuzzBounds: never more than docs/algorithms.md promises passes in any interval of the bucket's time; and a clock that goes
-// back a little gives nothing away, because that time never goes faster than time does.
+// FuzzBounds checks the bounds of docs/algorithms.md in every interval of the bucket's time. It also checks that the
+// bucket's time never runs faster than real time, so that a small step back of the clock allows nothing more.
 func FuzzBounds(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		forEach(t, data, func(t *testing.T, b *bucketUnderTest) {
 			var passed []bucket.Grant
-			elapsed := int64(0) // since the latest that passed
+			elapsed := int64(0) // since the latest one that passed
 			for _, s := range b.steps {
 				s.back = min(s.back, max(0, b.now+s.stride-b.state.Last+bucket.MaxClockStep))
 				elapsed += s.stride
@@ -128,7 +128,8 @@ func FuzzBounds(f *testing.F) {
 					continue
 				}
 				if n := len(passed); n > 0 && b.state.Last-passed[n-1].At > elapsed {
-					t.Fatalf("%+v: the bucket's time went from %d to %d within %d µs", b.limit, passed[n-1].At, b.state.Last, elapsed)
+					t.Fatalf("%+v: the bucket's time went from %d to %d within %d µs",
+						b.limit, passed[n-1].At, b.state.Last, elapsed)
 				}
 				passed = append(passed, bucket.Grant{At: b.state.Last, Cost: int64(s.cost)})
 				elapsed = 0
@@ -170,7 +171,7 @@ func atMost(a, b, c, d int64) bool {
 	return left.Mul(big.NewInt(a), big.NewInt(b)).Cmp(right.Mul(big.NewInt(c), big.NewInt(d))) <= 0
 }
 
-// FuzzForecasts: what a decision says of the future comes true, then and not a microsecond before, if nothing else comes.
+// FuzzForecasts checks that each forecast of a decision is exact to the microsecond if no other request comes.
 func FuzzForecasts(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -219,8 +220,9 @@ func FuzzForecasts(f *testing.F) {
 					continue
 				}
 				for _, cost := range []uint64{0, 1, uint64(capacity)} {
-					if diff := cmp.Diff(b.wouldBe(d.ExpireAt, cost, b.copied()), b.wouldBe(d.ExpireAt, cost, bucket.State{})); diff != "" {
-						t.Fatalf("%+v, cost %d: at %d it is seen that the state is lost:\n%s", b.limit, cost, d.ExpireAt, diff)
+					lost := b.wouldBe(d.ExpireAt, cost, bucket.State{})
+					if diff := cmp.Diff(b.wouldBe(d.ExpireAt, cost, b.copied()), lost); diff != "" {
+						t.Fatalf("%+v, cost %d: at %d the lost state changes the decision:\n%s", b.limit, cost, d.ExpireAt, diff)
 					}
 				}
 			}
@@ -228,8 +230,8 @@ func FuzzForecasts(f *testing.F) {
 	})
 }
 
-// FuzzClockStep: a clock that goes back by more than MaxClockStep leaves what remains as it was, or less; and nobody waits
-// longer than the bucket takes to drain.
+// FuzzClockStep checks a step back of more than MaxClockStep: what remains does not grow, and no wait is longer than
+// the bucket takes to drain.
 func FuzzClockStep(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -250,7 +252,7 @@ func FuzzClockStep(f *testing.F) {
 	})
 }
 
-// FuzzTokenIsLeaky: the token bucket and the leaky bucket give the same answers.
+// FuzzTokenIsLeaky checks that the token bucket and the leaky bucket give the same answers.
 func FuzzTokenIsLeaky(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -1,7 +1,7 @@
 package bucket
 
-// leakyBucket is the generic cell rate algorithm (GCRA): a unit takes Window/Requests of time to leak, and the bucket holds
-// the time of Burst units. Count and Part are the time until it is empty, as whole µs and a numerator over Requests.
+// leakyBucket is the generic cell rate algorithm (GCRA). A unit leaks in Window/Requests; the bucket holds the time of
+// Burst units. Count and Part are the time until it is empty: whole µs, and a numerator over Requests.
 type leakyBucket struct{}
 
 // span is a length of time, µs + part/Requests, with part < Requests.
@@ -10,10 +10,10 @@ type span struct{ micros, part int64 }
 // longest is more than any bucket holds: see maxFill.
 const longest = 1 << 53
 
-// leak returns the time in which n units leak, but not more than longest.
+// leak returns the time in which n units leak, at most longest.
 func (l *Limit) leak(n int64) span {
 	p, d := product(n, l.Window), uint64(l.Requests)
-	if p.hi == 0 && p.lo/d < longest { // all but the largest limits: one division of 64 bits
+	if p.hi == 0 && p.lo/d < longest { // one division of 64 bits, except for the largest limits
 		return span{int64(p.lo / d), int64(p.lo % d)}
 	}
 	if !less(p, product(longest, l.Requests)) {
@@ -31,7 +31,7 @@ func (l *Limit) add(a, b span) span {
 	return sum
 }
 
-// sub is a − b; with a < b its micros are negative.
+// sub returns a − b. Its micros are negative if a < b.
 func (l *Limit) sub(a, b span) span {
 	diff := span{a.micros - b.micros, a.part - b.part}
 	if diff.part < 0 {
@@ -54,7 +54,8 @@ func (a span) ceil() int64 {
 func held(s *State) span { return span{s.Count, s.Part} }
 
 func (leakyBucket) roll(l *Limit, s *State, x int64) {
-	if s.Rate != l.Requests { // the fraction was one of another rate: up to the next whole µs, never in the client's favour
+	// A fraction of another rate is rounded up, never in the client's favour.
+	if s.Rate != l.Requests {
 		s.Count, s.Part, s.Rate = held(s).ceil(), 0, l.Requests
 	}
 	s.Count -= x - s.Last
@@ -107,7 +108,7 @@ func (leakyBucket) sound(s *State, held int64) bool {
 	return held == 0 && s.Count < longest && (s.Part == 0 || s.Part < s.Rate)
 }
 
-// parse leaves Rate at 0 when there is no Part that it would be needed for.
+// parse leaves Rate at 0 if there is no Part, because only Part depends on Rate.
 func (leakyBucket) parse(last int64, rest string) (State, bool) {
 	n, fraction, ok := cutNumbers(rest, 1)
 	if !ok || fraction == "" {

@@ -1,13 +1,13 @@
--- The twin of leaky_bucket.go. The text: "b1 time micros", the time until the bucket is empty; when that has a fraction,
--- " part rate" follows: the numerator, and the requests a window of the limit that it was worked out for.
+-- The twin of leaky_bucket.go. The text: "b1 time micros", where micros is the time until the bucket is empty. If that
+-- has a fraction, " part rate" follows: the numerator, and the requests in a window of the limit that it belongs to.
 local pattern = '^b1 (%d+) (%d+)(.*)$'
 local FRACTION = '^ (%d+) (%d+)$'
 
--- leak is the time in which n units leak, n * window / requests, in µs and parts.
+-- leak returns the time in which n units leak, n * window / requests, in µs and parts.
 local function leak(n, requests, window)
   local r = fmod(window, requests)
   local whole = n * ((window - r) / requests)
-  if n * r < requests then return whole, n * r end -- mostly: one unit, or a rate that divides
+  if n * r < requests then return whole, n * r end -- the usual case: one unit, or a rate that divides
   local more, part = muldiv(n, r, requests)
   return whole + more, part
 end
@@ -45,7 +45,9 @@ local function settle(requests, window, burst, cost, fits, x, micros, part)
     local m, p = leak(cost, requests, window)
     m, p = micros + m, part + p
     if p >= requests then m, p = m + 1, p - requests end
-    if not fits then -- not beyond twice the capacity, nor below what is there; a sum that passes 2^53 is beyond it anyway
+    -- Add at most up to twice the capacity, and never remove anything. A sum beyond 2^53 is above that bound
+    -- anyway.
+    if not fits then
       local most, mostpart = leak(2 * burst, requests, window)
       if m > most or m == most and p > mostpart then m, p = most, mostpart end
       if micros > m or micros == m and part > p then m, p = micros, part end

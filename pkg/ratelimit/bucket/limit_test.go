@@ -5,12 +5,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
 const day = 86_400_000_000
 
-// TestCheck: each limit is just inside the bounds, and one more is refused with the largest that fits.
+// TestCheck checks that each limit is just inside the bounds. One more is refused, and the error names the largest
+// that fits.
 func TestCheck(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit bucket.Limit
@@ -60,15 +63,18 @@ func TestCheck(t *testing.T) {
 			}
 			c.more(&c.limit)
 			if err := c.limit.Check(); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%+v: %v, want an error that says %q", c.limit, err, c.want)
+				t.Errorf("%+v: %v, want an error with %q", c.limit, err, c.want)
 			}
 		})
 	}
 }
 
-// TestAddSmallerLimit: what was clamped for one limit is clamped again for a smaller one on the same bucket.
+// TestAddSmallerLimit checks that costs clamped for one limit are clamped again for a smaller limit on the same
+// bucket.
 func TestAddSmallerLimit(t *testing.T) {
-	large := bucket.Limit{Algorithm: bucket.TokenBucket, Requests: bucket.MaxRequests, Window: day, Burst: bucket.MaxRequests}
+	large := bucket.Limit{
+		Algorithm: bucket.TokenBucket, Requests: bucket.MaxRequests, Window: day, Burst: bucket.MaxRequests,
+	}
 	small := bucket.Limit{Algorithm: bucket.TokenBucket, Requests: 1, Window: day, Burst: 10}
 	const all = 1<<64 - 1
 	for _, limits := range [][2]bucket.Limit{{large, small}, {small, large}} {
@@ -76,8 +82,9 @@ func TestAddSmallerLimit(t *testing.T) {
 		for _, l := range limits {
 			r.Add(bucket.Take{Key: "k", Limit: l, Cost: all, Need: all, Refund: all})
 		}
-		if got := r.Takes[0]; len(r.Takes) != 1 || got.Limit != small || got.Cost != 21 || got.Need != 21 || got.Refund != math.MaxInt64 {
-			t.Errorf("two limits on one bucket: %+v, want a cost and a need of 21 of the smaller limit, and the whole refund", r.Takes)
+		want := bucket.Take{Key: "k", Limit: small, Cost: 21, Need: 21, Refund: math.MaxInt64}
+		if diff := cmp.Diff([]bucket.Take{want}, r.Takes); diff != "" {
+			t.Errorf("two limits on one bucket: want the smaller limit (-want +got)\n%s", diff)
 		}
 		var o bucket.Outcome
 		if r.Decide(0, make([]bucket.Loaded, 1), &o); o.Allowed || o.RetryAfter != bucket.Never {

@@ -1,6 +1,6 @@
 package bucket
 
-// Split returns a request of those takes that belong to a part, and where each of them is in r. Another store can decide it.
+// Split returns a request with the takes that belong to a part, and their indexes in r. Another store can decide it.
 func (r *Request) Split(belongs func(take int) bool) (part Request, index []int) {
 	part.At = r.At
 	for i := range r.Takes {
@@ -11,8 +11,8 @@ func (r *Request) Split(belongs func(take int) bool) (part Request, index []int)
 	return part, index
 }
 
-// Merge adds the outcome of a part to that of the whole, which has a decision for each take. index is that of Split. A request is
-// allowed if all of its parts are, and waits for the part that waits longest.
+// Merge adds the outcome of a part to o, which has a decision for each take. index is from Split. A request is allowed
+// if all its parts are, and waits for the part that waits longest.
 func (o *Outcome) Merge(part *Outcome, index []int) {
 	for i, take := range index {
 		o.Decisions[take] = part.Decisions[i]

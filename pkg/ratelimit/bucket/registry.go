@@ -5,29 +5,30 @@ import (
 	"strings"
 )
 
-// Algorithm says how a bucket counts. The zero value is not an algorithm.
+// Algorithm is how a bucket counts. The zero value is not an algorithm.
 type Algorithm uint8
 
-// The algorithms. A number is part of what stores keep, so it never changes.
+// The algorithms. Stores keep the numbers, so a number never changes.
 const (
-	// SlidingWindowLog remembers each accepted request: never more than Requests in any half-open interval of Window.
+	// SlidingWindowLog remembers each accepted request: at most Requests in any half-open interval of Window.
 	SlidingWindowLog Algorithm = iota + 1
-	// SlidingWindowCounter weighs the previous window by what of it still lies within the last Window.
+	// SlidingWindowCounter weighs the previous window by its share that still lies within the last Window.
 	SlidingWindowCounter
-	// TokenBucket starts full with Burst tokens and refills Requests tokens a Window.
+	// TokenBucket starts full with Burst tokens and refills Requests tokens in each Window.
 	TokenBucket
-	// LeakyBucket holds Burst units and leaks Requests units a Window (GCRA, ITU-T I.371); it decides as TokenBucket does.
+	// LeakyBucket holds Burst units and leaks Requests units in each Window (GCRA, ITU-T I.371). It decides as
+	// TokenBucket does.
 	LeakyBucket
-	// FixedWindow counts within windows aligned to the epoch; up to twice Requests can pass around an edge.
+	// FixedWindow counts within windows aligned to the epoch. Up to twice Requests can pass around an edge.
 	FixedWindow
 )
 
-// SlidingWindow stands for SlidingWindowLog or SlidingWindowCounter, by the size of the limit: see For. It is what people choose,
-// not what a bucket counts by, so it has no row in the registry.
+// SlidingWindow stands for SlidingWindowLog or SlidingWindowCounter, by the size of the limit: see For. Users choose
+// it, but no bucket counts by it, so it has no row in the registry.
 const SlidingWindow Algorithm = 0x80
 
-// slidingLog is the largest limit for which SlidingWindow means the log. With few requests in a window the counter can deny a
-// client for up to two windows, while a log of this size takes some 400 bytes.
+// slidingLog is the largest limit for which SlidingWindow means the log. A counter with few requests in a window can
+// deny a client for up to two windows. A log of this size takes only some 400 bytes.
 const slidingLog = 20
 
 // For returns the algorithm that counts a limit of this size.
@@ -41,22 +42,22 @@ func (a Algorithm) For(requests int64) Algorithm {
 	return SlidingWindowCounter
 }
 
-// entry is all that there is to know of an algorithm beside its two implementations.
+// entry is the description of an algorithm beside its two implementations.
 type entry struct {
-	// name stands in rule files, settings and metrics.
+	// name is its name in rule files, settings and metrics.
 	name string
-	// letter stands in the keys of buckets. It never changes.
+	// letter is its letter in the keys of buckets. It never changes.
 	letter byte
-	// hasBurst says that a limit has a capacity of its own beside its rate.
+	// hasBurst is set if a limit has a capacity of its own beside its rate.
 	hasBurst bool
 	// most is the largest Limit.Requests that can be counted exactly.
 	most int64
-	// engine decides in Go; the Lua file of this name is its twin in Redis.
+	// engine decides in Go. The Lua file of this name is its twin in Redis.
 	engine engine
 }
 
-// registry has a row for each algorithm: to add one, add its constant, its row, its Go file, a Lua file of its name, and
-// a text file of cases in testdata.
+// registry has a row for each algorithm. To add one, add its constant, its row, its Go file, a Lua file of its name,
+// and a text file of cases in testdata.
 var registry = [...]entry{
 	SlidingWindowLog:     {name: "sliding_window_log", letter: 'l', most: MaxLogRequests, engine: slidingWindowLog{}},
 	SlidingWindowCounter: {name: "sliding_window_counter", letter: 's', most: MaxRequests, engine: slidingWindowCounter{}},
@@ -65,7 +66,7 @@ var registry = [...]entry{
 	FixedWindow:          {name: "fixed_window", letter: 'f', most: MaxRequests, engine: fixedWindow{}},
 }
 
-// Algorithms lists all that a bucket can count by.
+// Algorithms lists the algorithms that a bucket can count by.
 var Algorithms = allAlgorithms()
 
 func allAlgorithms() []Algorithm {
@@ -89,13 +90,13 @@ func (a Algorithm) String() string {
 	return registry[a].name
 }
 
-// Letter returns what stands for the algorithm in the keys of buckets.
+// Letter returns the letter of the algorithm in the keys of buckets.
 func (a Algorithm) Letter() byte { return registry[a].letter }
 
 // HasBurst reports whether the algorithm has a capacity of its own beside its rate.
 func (a Algorithm) HasBurst() bool { return a.known() && registry[a].hasBurst }
 
-// Words lists the texts that UnmarshalText takes.
+// Words lists the texts that UnmarshalText accepts.
 func (Algorithm) Words() []string {
 	names := []string{SlidingWindow.String()}
 	for _, a := range Algorithms {
@@ -110,7 +111,7 @@ func (a Algorithm) MarshalText() ([]byte, error) { return []byte(a.String()), ni
 // ErrAlgorithm is the error of Algorithm.UnmarshalText.
 var ErrAlgorithm = fmt.Errorf("unknown algorithm: want one of %s", strings.Join(Algorithm(0).Words(), ", "))
 
-// UnmarshalText takes the name of an algorithm, in any case; SlidingWindow is one of them.
+// UnmarshalText accepts the name of an algorithm, or of SlidingWindow, in any case.
 func (a *Algorithm) UnmarshalText(text []byte) error {
 	for _, choice := range append([]Algorithm{SlidingWindow}, Algorithms...) {
 		if strings.EqualFold(string(text), choice.String()) {

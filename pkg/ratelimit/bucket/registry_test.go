@@ -8,11 +8,12 @@ import (
 	"testing"
 )
 
-// The algorithm that TestAddAnAlgorithm adds: it counts as fixed_window does, under another name.
+// addedAlgorithm are the files that TestAddAnAlgorithm adds. The algorithm counts as fixed_window does, under another
+// name.
 var addedAlgorithm = map[string]string{
 	"pkg/ratelimit/bucket/aligned_window.go":  "package bucket\n\ntype alignedWindow struct{ fixedWindow }\n",
 	"pkg/ratelimit/bucket/aligned_window.lua": "return engine(5) -- fixed_window\n",
-	"pkg/ratelimit/bucket/testdata/aligned_window.txt": `== counts begin anew with each window
+	"pkg/ratelimit/bucket/testdata/aligned_window.txt": `== each window counts from 0
 limit 2/1m
 12:00:59  take 2 -> allowed, remaining 0
 12:00:59  take 1 -> denied, remaining 0, retry 1s
@@ -20,14 +21,16 @@ limit 2/1m
 `,
 }
 
-// addedRow are the lines of registry.go that belong to it, each after the line that it follows.
+// addedRow are the lines that TestAddAnAlgorithm adds to registry.go, each after the line that it follows.
 var addedRow = [][2]string{
 	{"\tFixedWindow\n", "\t// AlignedWindow is FixedWindow under another name.\n\tAlignedWindow\n"},
-	{"engine: fixedWindow{}},\n", "\tAlignedWindow: {name: \"aligned_window\", letter: 'a', most: MaxRequests, engine: alignedWindow{}},\n"},
+	{"engine: fixedWindow{}},\n", "\tAlignedWindow: " +
+		"{name: \"aligned_window\", letter: 'a', most: MaxRequests, engine: alignedWindow{}},\n"},
 }
 
-// TestAddAnAlgorithm adds one to a copy of the module: a constant and a row of the registry, a Go file, a Lua file and a file of
-// cases. Nothing else has to change for both stores, the vectors and the comparison of Go with Lua to have it.
+// TestAddAnAlgorithm adds an algorithm to a copy of the module: a constant, a row of the registry, a Go file, a Lua
+// file and a file of cases. Both stores, the vectors and the comparison of Go with Lua then have it without any other
+// change.
 func TestAddAnAlgorithm(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -46,7 +49,7 @@ func TestAddAnAlgorithm(t *testing.T) {
 	text := read(t, registry)
 	for _, lines := range addedRow {
 		if strings.Count(text, lines[0]) != 1 {
-			t.Fatalf("registry.go has %d times %q, want 1", strings.Count(text, lines[0]), lines[0])
+			t.Fatalf("registry.go has %q %d times, want 1", lines[0], strings.Count(text, lines[0]))
 		}
 		text = strings.Replace(text, lines[0], lines[0]+lines[1], 1)
 	}

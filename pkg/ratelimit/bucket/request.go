@@ -2,82 +2,82 @@ package bucket
 
 import "math"
 
-// Role says what a take means for its request.
+// Role is the part of a take in its request's verdict.
 type Role uint8
 
 const (
-	// Enforce denies the request when it does not fit.
+	// Enforce denies the request if the take does not fit.
 	Enforce Role = iota
-	// Shadow is decided and charged alone and never denies: for trying a rule on live traffic.
+	// Shadow is decided and charged alone and never denies, to try a rule on live traffic.
 	Shadow
-	// Quota denies the request only together with all other quotas of it (quota_mode).
+	// Quota denies the request only together with all its other quotas (quota_mode).
 	Quota
 )
 
-// Never is the RetryAfter of what can never pass: it costs more than the capacity.
+// Never is the RetryAfter of a take that can never pass, because it costs more than the capacity.
 const Never = -1
 
 // Take asks one bucket for Cost units.
 type Take struct {
-	// Key names the bucket; two takes of a request never have the same one (Request.Add sees to that).
+	// Key names the bucket. Request.Add ensures that the takes of a request have different keys.
 	Key string
-	// Rule is the same for all buckets of one limit of one rule, and no client chooses it. A store that is full decides by it whose
-	// buckets it forgets. It stays the same over restarts; stores that forget nothing do not read it.
+	// Rule is equal for all buckets of one limit of one rule, and clients cannot choose it. A full store uses it to
+	// choose the buckets to evict. It does not change when the process restarts. Stores that never evict ignore it.
 	Rule uint64
 	// Limit must pass Limit.Check.
 	Limit Limit
-	// Cost is what to charge when the request is allowed.
+	// Cost is charged if the request is allowed.
 	Cost uint64
-	// Need is what must be free, when that is more than Cost: a peek is {Cost: 0, Need: 1}.
+	// Need is the room that must be free, if that is more than Cost: a peek is {Cost: 0, Need: 1}.
 	Need uint64
-	// Refund is given back first, whatever the verdict; a take that only refunds always fits.
+	// Refund is given back first, whatever the verdict. A take that only refunds always fits.
 	Refund uint64
-	// CountDenied charges Cost, up to twice the capacity, also when the request is denied.
+	// CountDenied also charges Cost if the request is denied, up to twice the capacity.
 	CountDenied bool
-	// Role says whether the take can deny its request.
+	// Role sets whether the take can deny its request.
 	Role Role
 }
 
-// Request is one or more takes that are decided together: either all enforced ones fit and all are charged, or none is.
-// The zero value is a request without takes, which is allowed.
+// Request is one or more takes that are decided together: either all enforced takes fit and all are charged, or none
+// is. The zero value has no takes and is allowed.
 type Request struct {
-	// At is the time to decide for, in µs since 1970; 0 means the store's clock. Tests set it.
+	// At is the time of the decision, in µs since 1970; 0 means the store's clock. Tests set it.
 	At int64
-	// Takes are the buckets that are asked; use Add.
+	// Takes are the takes of the request. Use Add to add one.
 	Takes []Take
 	// byKey finds a take once there are many.
 	byKey map[string]int
 }
 
-// Decision is the answer of one bucket.
+// Decision is the decision of one bucket.
 type Decision struct {
-	// Allowed says that the take itself fitted, whatever became of the request.
+	// Allowed means that the take itself fits, whatever the verdict on the request.
 	Allowed bool
 	// Remaining is the largest cost that would still fit, after the charge.
 	Remaining int64
-	// RetryAfter is 0 when Allowed, Never, or the least time after which the same take fits if nothing else comes.
+	// RetryAfter is 0 if Allowed, Never, or the least time after which the same take fits, without other requests.
 	RetryAfter int64
-	// ResetAfter is the least time after which the full quota is there again; for the fixed window, when the window ends.
+	// ResetAfter is the least time until the full quota is available; for the fixed window, until the window ends.
 	ResetAfter int64
-	// NextIn is the least time after which Remaining grows if nothing else comes, 0 when it is full.
+	// NextIn is the least time after which Remaining grows, without other requests; 0 if the bucket is full.
 	NextIn int64
-	// Delay is how early an allowed take of a leaky bucket (or token bucket) is: the time until what was in it before has leaked.
-	// To hold each request for that long makes them leave at the rate of the bucket. It is 0 for the window algorithms.
+	// Delay is how early an allowed take of a leaky or token bucket is: the time until its earlier content has leaked. If
+	// each request is held for its Delay, requests leave at the rate of the bucket. It is 0 for the window algorithms.
 	Delay int64
-	// ExpireAt is the time from which the stored state can be dropped without anyone noticing, 0 when nothing is stored.
+	// ExpireAt is the time from which dropping the stored state changes no decision, 0 if nothing is stored.
 	ExpireAt int64
 }
 
-// Outcome is the answer to a request.
+// Outcome is the decision on a request.
 type Outcome struct {
 	// Allowed is the verdict over all takes.
 	Allowed bool
-	// RetryAfter is 0 when allowed, Never, or how long to wait until the request could pass.
+	// RetryAfter is 0 if allowed, Never, or how long to wait until the request could pass.
 	RetryAfter int64
-	// Decisions are one for each take, in the order of the request. There is none if Err is set. A store writes into the slice
-	// that it finds here if that is large enough.
+	// Decisions has one decision for each take, in the order of the request, and none if Err is set. A store reuses the
+	// slice that it finds here if it is large enough.
 	Decisions []Decision
-	// Err says why the store could not decide the request. Nothing was charged unless Err says that this is not known.
+	// Err is why the store could not decide the request. Nothing was charged, unless Err states that this is unknown.
 	Err error
 }
 
@@ -91,18 +91,19 @@ func (o *Outcome) begin(takes int) []Decision {
 	return o.Decisions
 }
 
-// Loaded is a bucket that a store has read in order to decide a request.
+// Loaded is a bucket that a store has read for a request.
 type Loaded struct {
-	// State is what the bucket held, and after the decision what it holds.
+	// State is the bucket before the decision, and after it the new state.
 	State State
-	// Changed says that the decision has changed State. The store must keep it then, or drop the bucket if State is empty.
+	// Changed means that the decision changed State. The store must then keep it, or drop the bucket if State is empty.
 	Changed bool
 }
 
-// Add appends a take, or adds it to the take of the same bucket: costs and refunds add up, needs do not, and denials count if
-// one of the two says so. Of two limits on the same bucket the smaller one holds. It returns the index of the take in Takes.
-// Costs and needs are clamped to 2 × capacity + 1, which is decided as every larger one. A refund is not: under an earlier,
-// larger limit the bucket may have taken more.
+// Add appends a take and returns its index in Takes. If there is already a take of the same bucket, Add merges the
+// two: costs and refunds
+// add up. The larger need and the smaller limit hold, and denials count if they count for one
+// of the two. Costs and needs are clamped to 2 × capacity + 1, which is decided as every larger one. A refund is not
+// clamped: under an earlier, larger limit the bucket may have taken more.
 func (r *Request) Add(t Take) int {
 	t.clamp()
 	i := r.find(t.Key)
@@ -126,13 +127,14 @@ func (t *Take) clamp() {
 	t.Cost, t.Need, t.Refund = min(t.Cost, most), min(t.Need, most), min(t.Refund, math.MaxInt64)
 }
 
-// fewTakes are searched one after the other, which allocates nothing; more would take as long as their number squared.
+// fewTakes is how many takes are searched linearly, which allocates nothing. Beyond it, the time would grow with the
+// square.
 const fewTakes = 32
 
-// find returns the index of the take of a key, -1 for none.
+// find returns the index of the take with a key, -1 for none.
 func (r *Request) find(key string) int {
 	if len(r.Takes) <= fewTakes {
-		r.byKey = nil // of takes that were there before, if any
+		r.byKey = nil // drop the index of an earlier request
 		for i := range r.Takes {
 			if r.Takes[i].Key == key {
 				return i
@@ -152,14 +154,14 @@ func (r *Request) find(key string) int {
 	return -1
 }
 
-// Decide judges the request at the time now and fills in the outcome. loaded are the buckets of its takes, in their order.
-// Decide does no I/O; a store must keep others away from the buckets from before it reads the states until it has kept them.
+// Decide decides the request at the time now and fills in the outcome. loaded are the buckets of its takes, in their
+// order. Decide does no I/O. A store must lock the buckets from before it reads the states until it has stored them.
 func (r *Request) Decide(now int64, loaded []Loaded, o *Outcome) {
 	if r.At != 0 {
 		now = r.At
 	}
 	takes := r.Takes
-	decisions := o.begin(len(takes))[:len(takes)] // the lengths spare the loops their checks
+	decisions := o.begin(len(takes))[:len(takes)] // equal lengths spare the loops their bounds checks
 	loaded = loaded[:len(takes)]
 	for i := range takes {
 		takes[i].judge(now, &loaded[i], &decisions[i])
@@ -211,7 +213,7 @@ func (t *Take) judge(now int64, b *Loaded, d *Decision) {
 	d.Allowed = need == 0 && t.Refund > 0 || alg.fits(&t.Limit, &b.State, need)
 }
 
-// charge charges the take, if the verdict over it and over its request says so.
+// charge charges the take if its own verdict and that of its request require it.
 func (t *Take) charge(b *Loaded, d *Decision, requestAllowed bool) {
 	charged := d.Allowed || t.CountDenied && t.Role == Shadow
 	if !requestAllowed && t.Role != Shadow {
@@ -224,10 +226,10 @@ func (t *Take) charge(b *Loaded, d *Decision, requestAllowed bool) {
 	b.Changed = true
 }
 
-// describe fills in the decision, of which Allowed is known, from a State that has been rolled to now.
+// describe fills in the decision from a State that has been rolled to now. Allowed is already set.
 func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
 	d.RetryAfter, d.NextIn, d.Delay, d.ExpireAt = 0, 0, 0, 0
-	if s.Empty() { // after a refund: a bucket that nobody has used has no time of its own
+	if s.Empty() { // after a refund: an unused bucket has no time of its own
 		s.Last = now
 	}
 	if !d.Allowed {
@@ -255,8 +257,8 @@ func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
 	}
 }
 
-// retryAfter returns the least wait, from now, after which the take fits its bucket as that is after the decision, or Never. A
-// refund is not repeated. The State must have been rolled to now.
+// retryAfter returns the least wait from now after which the take fits its bucket as it is after the decision, or
+// Never. It does not repeat a refund. The State must have been rolled to now.
 func (t *Take) retryAfter(now int64, s *State) int64 {
 	need := int64(max(t.Cost, t.Need))
 	switch {
@@ -274,7 +276,7 @@ func (t *Take) retryAfter(now int64, s *State) int64 {
 	return s.Last - now + alg.wait(&t.Limit, s, need)
 }
 
-// early is how long it takes until what was in a leaky bucket before the charge has leaked.
+// early returns the time until the content of a leaky bucket before the charge has leaked.
 func (t *Take) early(now int64, s *State) int64 {
 	before := t.Limit.sub(held(s), t.Limit.leak(int64(t.Cost)))
 	if before.micros < 0 { // the clock stood still meanwhile, or the bucket was empty
@@ -283,13 +285,13 @@ func (t *Take) early(now int64, s *State) int64 {
 	return before.ceil() + s.Last - now
 }
 
-// waits is how long the takes of a denied request make it wait: the longest of the enforced ones, and the shortest of the quotas.
+// waits collects the waits of a denied request: the longest of the enforced takes, the shortest of the quotas.
 type waits struct {
 	enforced, quota int64
 	quotas          bool
 }
 
-// add adds a take, which waits too if it fitted and was charged for the denial.
+// add adds the wait of a take. A take that fitted also waits if it was charged for the denial.
 func (w *waits) add(t *Take, now int64, s *State, d *Decision) {
 	wait := d.RetryAfter
 	if d.Allowed && t.CountDenied {
@@ -310,7 +312,7 @@ func (w *waits) add(t *Take, now int64, s *State, d *Decision) {
 // retryAfter returns the least wait after which the request is allowed, or Never.
 func (w *waits) retryAfter() int64 { return later(w.enforced, w.quota) }
 
-// later is the longer of two waits; Never is the longest.
+// later returns the longer of two waits; Never is the longest.
 func later(a, b int64) int64 {
 	if a == Never || b == Never {
 		return Never

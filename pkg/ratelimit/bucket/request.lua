@@ -1,31 +1,32 @@
--- Decides a batch of requests, each all or nothing by itself, as Request.Decide does (request.go). A request is read and
--- checked as a whole before anything of it is written; one that fails leaves its buckets, and its neighbours, as they were.
+-- Decides a batch of requests, each all or nothing by itself, as Request.Decide does (request.go). It reads and checks
+-- a request as a whole before it writes anything of it. A request that fails leaves its buckets and other requests
+-- unchanged.
 --
 -- KEYS     the keys of all takes of all requests, in order.
 -- ARGV[1]  a text that is sent back, so that the caller knows whose answer it holds.
 -- ARGV[2]  the requests (Request.AppendArgs). A request: its time (0: the clock) and the number of its takes. A take:
---          algorithm, role, whether denials count, requests, window, burst, cost, need (at least the cost), and the refund as
---          the algorithm counts it: units and 0, or the time of the bucket algorithms in µs and parts.
+--          algorithm, role, whether denials count, requests, window, burst, cost, need (at least the cost), and the
+--          refund as the algorithm counts it: units and 0, or the time of the bucket algorithms in µs and parts.
 --
 -- Returns one line for ARGV[1] and the clock, and one for each request (Request.Answer):
---   + or -   allowed or denied; then for each take a tab, 1 or 0 (it fits or not) and what its bucket now holds
---   !        not charged; then the number of the take that failed, and why
+--   + or -   allowed or denied; then for each take a tab, 1 or 0 (it fits or not) and the new text of its bucket
+--   !        not charged; then the number of the take that failed, and the error
 --   ?        the same, but an earlier take of the request may have been charged
 --
--- What a bucket holds is a text: a tag of the algorithm and its version, the time of the last write, and what the algorithm
--- has to say. All numbers are whole and below 2^53, so a double holds them exactly. "%d" prints them exactly where a
--- C long has 64 bits, in half the time of "%.0f".
+-- A bucket is stored as a text: a tag of the algorithm and its version, the time of the last write, and the fields of
+-- the algorithm. All numbers are whole and below 2^53, so a double holds them exactly. "%d" prints them exactly where
+-- a C long has 64 bits, in half the time of "%.0f".
 
 local keys, args = KEYS, ARGV[2]
 local call, unpack = redis.pcall, struct.unpack
 local fmod, format, match, sub = math.fmod, string.format, string.match, string.sub
 local type = type
 
-local WHOLE = 9007199254740992 -- from here on a double does not hold every whole number
-local MOST = 8589934590 -- no bucket holds more units of one window: twice the largest limit
+local WHOLE = 9007199254740992 -- from here on, a double does not hold every whole number
+local MOST = 8589934590 -- the most units of one window in a bucket: twice the largest limit
 
--- muldiv returns n * r / d, whole and remainder, for 0 <= n < 2^34 and 0 <= r < d <= 2^34. A product from 2^53 on is divided in
--- two steps, as one divides by hand, in base 2^17: no number in them is above 2^52.
+-- muldiv returns n * r / d, whole and remainder, for 0 <= n < 2^34 and 0 <= r < d <= 2^34. It divides a product of
+-- 2^53 or more in two steps, as in long division, in base 2^17. No number in them is above 2^52.
 local function muldiv(n, r, d)
   local product = n * r
   if product < WHOLE then
@@ -40,21 +41,21 @@ local function muldiv(n, r, d)
   return (high - carry) / d * 131072 + (sum - rest) / d, rest
 end
 
--- engine makes the functions of one algorithm, only when it is needed: to make all of them costs each call half a
+-- engine makes the functions of one algorithm when it is needed: to make all of them costs each call half a
 -- microsecond. It returns
 --   pattern  of the texts: captures the time of the last write and up to four more texts a, b, c, d
---   judge    (requests, window, burst, refund, refund_part, need, x, last, value, a, b, c, d): brings the bucket forward from last to x,
---            gives back the refund and returns whether need fits (nil: the value is unreadable), whether anything was given back,
---            and a, b, c, d as they are then, now numbers; a is nil for a bucket that nobody has used
---   settle   (requests, window, burst, cost, fits, x, a, b, c, d): charges the cost and returns the text to store (nil: the
---            bucket is empty, false: the value is unreadable) and how long after x the text matters
---   view     optional (requests, window, need, fits, x, value): what of a long text describes the bucket to the caller
+--   judge    (requests, window, burst, refund, refund_part, need, x, last, value, a, b, c, d): brings the bucket
+--            forward from last to x and gives back the refund. It returns whether need fits (nil: it is unreadable),
+--            whether it gave anything back, and a, b, c, d as they are now, as numbers. a is nil for an unused bucket.
+--   settle   (requests, window, burst, cost, fits, x, a, b, c, d): charges the cost. It returns the text to store (nil:
+--            the bucket is empty, false: the value is unreadable) and how long after x the text matters.
+--   view     optional (requests, window, need, fits, x, value): returns the part of a long text that the caller needs
 local function engine(algorithm)
   -- ENGINES
 end
 
-local WRITTEN_FOR = 1000 -- ms that a text outlives its use: expiry is never what decides
-local WRITTEN_FOR_TEST = 5000 -- and when time is injected, because it may pass more slowly than Redis' own
+local WRITTEN_FOR = 1000 -- ms that a text outlives its use, so that expiry never decides
+local WRITTEN_FOR_TEST = 5000 -- for an injected time, which may pass more slowly than Redis' own
 local MAX_CLOCK_STEP = 2000000
 local SHADOW, QUOTA = 1, 2
 local UNREADABLE = 'UNREADABLE the value is not one of ours'
@@ -63,7 +64,7 @@ local TAKE_BYTES = 59
 
 local lines, line = {''}, 1
 local current, pattern, judge, settle, view
-local earlier -- the takes of a request before its last
+local earlier -- the takes of a request before its last one
 local clock -- read once, so that all requests of a batch are decided at the same time
 local k, pos = 0, 1
 
@@ -79,7 +80,7 @@ while pos <= #args do
     now = clock
   end
 
-  -- Read and judge. The last take stays in these variables, which saves most requests the way through a table.
+  -- Read and judge. The last take stays in these variables, so that most requests need no table.
   local algorithm, role, counted, requests, window, burst, cost, need, refund, refund_part
   local fits, changed, x, a, b, c, d, stored
   local denied, quotas, over, failure = false, 0, 0, nil
@@ -110,9 +111,10 @@ while pos <= #args do
           fits = nil
         else
           local moved = last - now > MAX_CLOCK_STEP
-          if moved then last = now end -- the bucket moves with the clock, which must be stored even when it denies
+          if moved then last = now end -- the bucket moves with the clock; store that even after a denial
           x = last > now and last or now
-          fits, changed, a, b, c, d = judge(requests, window, burst, refund, refund_part, need, x, last, value, a, b, c, d)
+          fits, changed, a, b, c, d =
+            judge(requests, window, burst, refund, refund_part, need, x, last, value, a, b, c, d)
           changed = changed or moved
         end
       end
@@ -131,7 +133,9 @@ while pos <= #args do
     end
     if i < takes then
       earlier = earlier or {}
-      earlier[i] = {algorithm, role, counted, requests, window, burst, cost, need, fits, changed, x, a, b, c, d, stored}
+      earlier[i] = {
+        algorithm, role, counted, requests, window, burst, cost, need, fits, changed, x, a, b, c, d, stored,
+      }
     end
   end
   local allowed = not denied and (quotas == 0 or over < quotas)
@@ -143,7 +147,8 @@ while pos <= #args do
       if i < takes then
         local e = earlier[i]
         algorithm, role, counted, requests, window, burst = e[1], e[2], e[3], e[4], e[5], e[6]
-        cost, need, fits, changed, x, a, b, c, d, stored = e[7], e[8], e[9], e[10], e[11], e[12], e[13], e[14], e[15], e[16]
+        cost, need, fits, changed = e[7], e[8], e[9], e[10]
+        x, a, b, c, d, stored = e[11], e[12], e[13], e[14], e[15], e[16]
       end
       if requests > 0 then
         if algorithm ~= current then
@@ -171,7 +176,8 @@ while pos <= #args do
             done = {err = UNREADABLE}
           end
           if type(done) == 'table' and done.err then
-            -- A replica writes nothing at all: the reply itself becomes the error, so that the client leaves this server.
+            -- A replica writes nothing: return its reply as the error of the script, so that the client leaves this
+            -- server.
             if sub(done.err, 1, 8) == 'READONLY' then return done end
             failure = (written and '?' or '!') .. i .. ' ' .. done.err
             break

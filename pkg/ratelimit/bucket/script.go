@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// lua has the twin of request.go, and of the Go file of each algorithm.
+// lua holds the twins of request.go and of the Go file of each algorithm.
 //
 //go:embed *.lua
 var lua embed.FS
 
-// twin returns the Lua file of a name. It panics if there is none, as of an algorithm that was added without one.
+// twin returns the Lua file of a name. It panics if the file is missing: an algorithm was added without it.
 func twin(name string) string {
 	text, err := lua.ReadFile(name + ".lua")
 	if err != nil {
@@ -23,10 +23,11 @@ func twin(name string) string {
 	return string(text)
 }
 
-// Script returns the Lua script that decides a batch of requests within Redis (7 or later, or Valkey), all at one time of one
-// clock. It takes the keys of all takes, in order, and two arguments: a line that is sent back, and what AppendArgs makes of
-// each request. It returns a text: that line and the clock in µs (0 when no request asked for it), separated by a space; then
-// a line for each request, which Answer reads. On a replica it returns Redis' error READONLY, and nothing has been charged.
+// Script returns the Lua script that decides a batch of requests within Redis (7 or later, or Valkey), all at one time
+// of one clock. Its keys are the keys of all takes, in order. It has two arguments: a line that is sent back, and the
+// concatenated AppendArgs of the requests. It returns a text: first that line, a space and the clock in µs (0 if no
+// request needs it). A line for each request follows, which Answer reads. A replica returns Redis' error READONLY and
+// charges nothing.
 func Script() string {
 	var choice strings.Builder
 	word := "if"
@@ -38,7 +39,7 @@ func Script() string {
 	return strings.Replace(twin("request"), "-- ENGINES\n", choice.String(), 1)
 }
 
-// AppendArgs appends the request as the script reads it. The keys are not part of it.
+// AppendArgs appends the request in the format of the script. The keys are not part of it.
 func (r *Request) AppendArgs(b []byte) []byte {
 	b = appendFloat(b, r.At)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.Takes)))
@@ -61,8 +62,8 @@ func (r *Request) AppendArgs(b []byte) []byte {
 	return b
 }
 
-// refundArgs returns the refund as the algorithm counts it: in time, or in units, of which no bucket holds more than maxUnits in
-// a window, and none counts more than two windows.
+// refundArgs returns the refund as the algorithm counts it: in time, or in units. No bucket holds more than maxUnits
+// in a window, and none counts more than two windows.
 func (t *Take) refundArgs() span {
 	switch {
 	case t.Refund == 0 || t.Limit.Requests == 0:
@@ -73,14 +74,15 @@ func (t *Take) refundArgs() span {
 	return span{micros: min(int64(t.Refund), 2*maxUnits)}
 }
 
-// appendFloat appends a number of Lua, which is a double: exact, since all that Limit.Check lets pass is below 2^53.
+// appendFloat appends a Lua number, which is a double. It is exact, because all numbers of a checked limit are below
+// 2^53.
 func appendFloat(b []byte, n int64) []byte {
 	return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(n)))
 }
 
-// Answer reads the script's line for the request and fills in the outcome; now is the clock of the script. Redis has decided only
-// what has to be decided there; all else follows from the states of the buckets, each of which Answer reads into s. The outcome
-// means nothing if Answer returns an error; that of the script is a *ScriptError.
+// Answer reads the script's line for the request and fills in the outcome. now is the clock of the script. The line
+// holds the verdicts and the states of the buckets; Answer reads each state into s and computes the rest. If Answer
+// returns an error, the outcome has no meaning. An error of the script is a *ScriptError.
 func (r *Request) Answer(line string, now int64, s *State, o *Outcome) error {
 	if r.At != 0 {
 		now = r.At
@@ -117,15 +119,15 @@ func (r *Request) Answer(line string, now int64, s *State, o *Outcome) error {
 	return nil
 }
 
-// ScriptError says why the script could not decide a request.
+// ScriptError is why the script could not decide a request.
 type ScriptError struct {
 	// Take is the index of the take that failed.
 	Take int
-	// Code is the first word of the message: WRONGTYPE, OOM, READONLY and so on, or UNREADABLE for a value that is not ours.
+	// Code is the first word of the message: WRONGTYPE, OOM, READONLY and so on, or UNREADABLE for a foreign value.
 	Code string
-	// Message is what Redis says; it may name a client's key.
+	// Message is the message of Redis. It may name a client's key.
 	Message string
-	// Partly says that other takes of the request may have been charged.
+	// Partly means that other takes of the request may have been charged.
 	Partly bool
 }
 

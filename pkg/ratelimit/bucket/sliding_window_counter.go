@@ -1,7 +1,7 @@
 package bucket
 
-// slidingWindowCounter estimates what lies within the last Window as current + previous × (what of the previous window still
-// lies in it), an exact fraction. Count is the window that Last lies in, Part the one before.
+// slidingWindowCounter estimates the units within the last Window: current + previous × the share of the previous
+// window that still lies in it, as an exact fraction. Count is the window that contains Last, Part the one before.
 type slidingWindowCounter struct{}
 
 func (slidingWindowCounter) roll(l *Limit, s *State, x int64) {
@@ -36,7 +36,7 @@ func (slidingWindowCounter) remaining(l *Limit, s *State) int64 {
 	return max(0, l.Requests-s.Count-weighted)
 }
 
-// wait spans two windows: what does not fit beside the current count waits until that has become the previous one.
+// wait spans two windows. Units that do not fit beside the current count wait until that count is the previous one.
 func (slidingWindowCounter) wait(l *Limit, s *State, n int64) int64 {
 	e := s.Last % l.Window
 	if left := l.Requests - s.Count - n; left >= 0 {
@@ -56,8 +56,8 @@ func (slidingWindowCounter) drain(l *Limit, s *State) int64 {
 	return 0
 }
 
-// fadesTo is the first instant of a window at which the weight of the previous one, p > left units, is down to left units:
-// ⌈(p − left)·W/p⌉.
+// fadesTo returns the first instant of a window at which the weight of the previous one, p > left units, is down to
+// left units: ⌈(p − left)·W/p⌉.
 func fadesTo(left, p, window int64) int64 { return mulDivCeil(p-left, window, p) }
 
 func (slidingWindowCounter) sound(s *State, held int64) bool {

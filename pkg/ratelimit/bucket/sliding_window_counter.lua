@@ -1,9 +1,9 @@
--- The twin of sliding_window_counter.go. The text: "c1 time current previous", the count of the window that the time lies in
--- and that of the one before.
+-- The twin of sliding_window_counter.go. The text: "c1 time current previous". current is the count of the window that
+-- contains the time, previous that of the window before.
 local pattern = '^c1 (%d+) (%d+) (%d+)$'
 
--- fades_to is the first instant of a window at which the weight of the previous one, p > left units, is down to left units:
--- ceil((p - left) * window / p).
+-- fades_to returns the first instant of a window at which the weight of the previous one, p > left units, is down to
+-- left units: ceil((p - left) * window / p).
 local function fades_to(left, p, window)
   local r = fmod(window, p)
   local more, part = muldiv(p - left, r, p)

@@ -15,8 +15,8 @@ func (slidingWindowLog) roll(l *Limit, s *State, x int64) {
 
 func (slidingWindowLog) fits(l *Limit, s *State, n int64) bool { return s.Count+n <= l.Requests }
 
-// charge keeps the newest Requests+1 units: with more, every cost would be decided the same. If the log held more before, from
-// a larger limit, it keeps as many as it held: the limit may rise again.
+// charge keeps the newest Requests+1 units, because more would not change any decision. If the log held more before,
+// from a larger limit, it keeps as many as it held: the limit may rise again.
 func (slidingWindowLog) charge(l *Limit, s *State, n int64) {
 	most := max(l.Requests+1, s.Count)
 	s.Grants = appendGrant(s.Grants, Grant{At: s.Last, Cost: n})
@@ -46,7 +46,7 @@ func (slidingWindowLog) refund(_ *Limit, s *State, n int64) {
 
 func (slidingWindowLog) remaining(l *Limit, s *State) int64 { return max(0, l.Requests-s.Count) }
 
-// wait is until the oldest grants whose leaving makes room are one Window old.
+// wait is the time until enough of the oldest grants are one Window old.
 func (slidingWindowLog) wait(l *Limit, s *State, n int64) int64 {
 	held := s.Count
 	for _, g := range s.Grants {
@@ -69,8 +69,8 @@ func (slidingWindowLog) sound(s *State, held int64) bool {
 	return held == s.Count && s.Part == 0
 }
 
-// parse reads the entries, which sliding_window_log.lua describes. Of a text that was cut, the units beyond the cut are put
-// together at the newest time: nothing that is told of a bucket asks when else they came.
+// parse reads the entries, which sliding_window_log.lua describes. If a text was cut, the units beyond the cut are
+// added at the newest time: no answer about the bucket depends on their times.
 func (slidingWindowLog) parse(last int64, rest string) (State, bool) {
 	n, entries, ok := cutNumbers(rest, 4) // units, age, span, length of the entries
 	s := State{Last: last, Count: n[0]}
@@ -93,7 +93,7 @@ func (slidingWindowLog) parse(last int64, rest string) (State, bool) {
 	return s, ok && left >= 0
 }
 
-// appendGrant adds what was accepted at the time of the newest grant to that.
+// appendGrant adds a grant. If the newest grant has the same time, it adds the cost to that grant.
 func appendGrant(grants []Grant, g Grant) []Grant {
 	if last := len(grants) - 1; last >= 0 && grants[last].At == g.At {
 		grants[last].Cost += g.Cost

@@ -1,13 +1,14 @@
--- The twin of sliding_window_log.go. The text: "s1 time units age span length entries": all units in the log, the age of the
--- newest entry at the time, how long before that the origin lies, the length of the entries in bytes, and the entries, oldest
--- first, each as "gap:units ": the gap is the time since the entry before it, or since the origin. So to append or to drop
--- entries leaves all others as they are, and a step of the clock, which moves all of them, changes only the time in front.
+-- The twin of sliding_window_log.go. The text: "s1 time units age span length entries". units are all units in the
+-- log. age is the age of the newest entry at the time. span is how long before the newest entry the origin lies.
+-- length is the length of the entries in bytes. The entries follow, oldest first, each as "gap:units ", where gap is
+-- the time since the entry before it, or since the origin. So appending or dropping entries leaves all others
+-- unchanged. A step of the clock moves all entries, but changes only the time in front.
 local pattern = '^s1 (%d+) (%d+) (%d+) (%d+) ()'
 local LENGTH = '^(%d+) ()'
 local ENTRY = '^(%d+):(%d+) ()'
 local LAST_ENTRY = '()(%d+):(%d+) $'
 local LAST_ENTRY_BYTES = 40 -- no entry is longer
-local VIEW_WHOLE = 256 -- bytes of a text that are not worth cutting
+local VIEW_WHOLE = 256 -- a shorter text is not worth cutting, in bytes
 
 local function judge(requests, window, _, refund, _, need, x, last, value, count, age, span, rest)
   if not count then return need <= requests, nil, 0, 0, 0, '' end
@@ -52,8 +53,8 @@ local function settle(requests, window, _, cost, fits, x, count, age, span, entr
     end
     entries = entries .. format('%d:%d ', age, cost)
     count, age, span = count + cost, 0, span + age
-    -- Only the newest requests + 1 units: with more, every cost would be decided the same. If the log held more before, from a
-    -- larger limit, it keeps as many as it held: the limit may rise again.
+    -- Keep only the newest requests + 1 units, because more would not change any decision. If the log held more
+    -- before, from a larger limit, it keeps as many as it held: the limit may rise again.
     if not fits then
       local over, first = count - most, 1
       if over > 0 then count = most end
@@ -73,7 +74,7 @@ local function settle(requests, window, _, cost, fits, x, count, age, span, entr
   return format('s1 %d %d %d %d %d ', x, count, age, span, #entries) .. entries, window - age
 end
 
--- view cuts a long text after the entries whose leaving makes room for need, and for one unit more than fits now.
+-- view cuts a long text after the entries that must leave to make room for need, and for one unit more than fits now.
 local function view(requests, window, need, fits, x, value)
   if #value <= VIEW_WHOLE then return value end
   local last, count, age, span, rest = match(value, pattern)

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// ParseState reads the text that the script stores for a bucket of this algorithm; "" is a bucket that nobody has used. A
-// text that the script has cut for an answer makes a State that describes the bucket, but must not be decided on.
+// ParseState reads the text that the script stores for a bucket of this algorithm; "" is an unused bucket. A text that
+// the script cut for an answer makes a State that describes the bucket, but cannot be decided on.
 func ParseState(a Algorithm, text string) (State, error) {
 	if text == "" {
 		return State{}, nil
 	}
 	var s State
-	_, rest, ok := strings.Cut(text, " ") // the tag is for Lua, which reads what others may have written
+	_, rest, ok := strings.Cut(text, " ") // only the Lua checks the tag, because other programs can write to Redis
 	last, rest, number := cutNumber(rest, ' ')
 	if ok = ok && number; ok {
 		s, ok = registry[a].engine.parse(last, rest)
@@ -24,7 +24,7 @@ func ParseState(a Algorithm, text string) (State, error) {
 	return s, nil
 }
 
-// cutNumbers reads the first count numbers, up to four, which are separated by spaces.
+// cutNumbers reads the first count numbers, at most four, which are separated by spaces.
 func cutNumbers(s string, count int) (n [4]int64, rest string, ok bool) {
 	for i := range count {
 		if n[i], s, ok = cutNumber(s, ' '); !ok {
@@ -34,7 +34,7 @@ func cutNumbers(s string, count int) (n [4]int64, rest string, ok bool) {
 	return n, s, true
 }
 
-// cutNumber reads the digits before the first separator, or all there are; at least one.
+// cutNumber reads the digits before the first separator, or all digits. It needs at least one.
 func cutNumber(s string, separator byte) (n int64, rest string, ok bool) {
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; {

@@ -1,5 +1,5 @@
 package bucket
 
-// tokenBucket starts with Burst tokens and refills Requests a Window. The tokens that are missing, told as the time in which
-// they refill, are what the leaky bucket holds: both have one engine and give identical answers.
+// tokenBucket starts with Burst tokens and refills Requests in each Window. A leaky bucket holds its missing tokens,
+// as the time in which they refill. Both have one engine and give identical answers.
 type tokenBucket struct{ leakyBucket }

@@ -8,7 +8,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/storetest"
 )
 
-// pure is a store that is nothing but Request.Decide over a map; for one goroutine.
+// pure is Request.Decide over a map as a store, for one goroutine.
 type pure map[string]bucket.State
 
 func (p pure) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
