@@ -9,10 +9,9 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// Decode reads a file into the struct that into points to, by the tags of its fields. Everything that is wrong is a
-// problem of the document; a value that could not be read leaves its field as it was, but is an element of its list
-// all the same. No content makes Decode panic or run for long. A type or a tag that it does not know does: that is
-// a mistake in the program.
+// Decode reads a file into the struct that into points to, by the tags of its fields. Each mistake is a problem of the
+// document. A value that cannot be read leaves its field unchanged, and an element of a list keeps its place. No
+// content makes Decode panic or run for long. Decode panics for an unsupported type or tag: a mistake in the program.
 func Decode(file File, kind *Kind, into any) *Document {
 	target := reflect.ValueOf(into).Elem()
 	doc := Read(file, kind)
@@ -27,13 +26,12 @@ func Decode(file File, kind *Kind, into any) *Document {
 type decoder struct {
 	*Document
 	top *section
-	// sections are all of the file: those of the rows of its kind first, in their order, then the others from the top
-	// of the file on. nil until they are needed.
+	// sections are all sections of the file: first those with a row in Kind.Sections, in that order, then the others
+	// from the top of the file down. nil until they are needed.
 	sections []*section
 }
 
-// object reads a map into a struct and reports all that the struct does not have. It returns false if the value is
-// no map.
+// object reads a map into a struct and reports its unknown keys. It returns false if the value is not a map.
 func (d *decoder) object(s *section, f field, into reflect.Value) bool {
 	v := f.value
 	if v.shape != mapping {
@@ -49,10 +47,10 @@ func (d *decoder) object(s *section, f field, into reflect.Value) bool {
 			v.meant = append(v.meant, suggest.Closest(f.key, s.names))
 			continue
 		}
-		if kept := keeps(f); len(kept) > 0 {
+		if dropped := droppedKeys(f); len(dropped) > 0 {
 			d.fail(f.at,
-				fmt.Sprintf("%s replaces the one from `<<` here, but not %s", suggest.Quoted(f.key), suggest.List(kept, ", ")),
-				"envoyproxy/ratelimit would keep that, YAML does not: write `<<: *name` inside "+suggest.Quoted(f.key))
+				fmt.Sprintf("%s replaces the map from `<<` and drops %s", suggest.Quoted(f.key), suggest.List(dropped, " and ")),
+				"envoyproxy/ratelimit keeps dropped keys, YAML does not: write `<<: *name` inside "+suggest.Quoted(f.key))
 			f.value.unread = true
 			continue
 		}
@@ -68,7 +66,7 @@ func (d *decoder) field(k *key, f field, into reflect.Value) {
 		v.shape = mapping
 	}
 	if v.unread || v.shape == null {
-		return // a key without a value is as good as no key
+		return // a key without a value means the same as no key
 	}
 	target := into
 	if k.optional {
@@ -80,24 +78,24 @@ func (d *decoder) field(k *key, f field, into reflect.Value) {
 	}
 }
 
-// keeps returns the keys of the maps that a value replaces (<<) and that it does not set. envoyproxy/ratelimit
-// keeps those.
-func keeps(f field) []string {
-	var kept []string
+// droppedKeys returns the keys that a map does not set but the merged maps (<<) that it replaces did.
+// envoyproxy/ratelimit keeps these keys.
+func droppedKeys(f field) []string {
+	var dropped []string
 	if f.value.shape != mapping {
 		return nil
 	}
 	for _, hidden := range f.hidden {
 		for _, old := range hidden.fields {
-			if !slices.ContainsFunc(f.value.fields, func(own field) bool { return own.key == old.key }) {
-				kept = append(kept, old.key)
+			if !slices.ContainsFunc(f.value.fields, func(set field) bool { return set.key == old.key }) {
+				dropped = append(dropped, old.key)
 			}
 		}
 	}
-	return kept
+	return dropped
 }
 
-// unknownKey reports a key that a section does not have: it belongs elsewhere, is misspelt, or is not known at all.
+// unknownKey reports a key that a section does not have: the key is misplaced, misspelt, or unknown everywhere.
 func (d *decoder) unknownKey(in *section, f field) {
 	if d.sections == nil {
 		d.sections = d.kind.sections(d.top)
@@ -131,8 +129,7 @@ func (d *decoder) unknownKey(in *section, f field) {
 	d.fail(f.at, message, hints...)
 }
 
-// homeOf returns the section that a key belongs in if that is not the one it stands in, nil for none. One of the
-// same part of the file comes first.
+// homeOf returns another section that has the key, nil for none. A section in the same part of the file comes first.
 func (d *decoder) homeOf(key string, in *section) *section {
 	var home *section
 	for _, other := range d.sections {

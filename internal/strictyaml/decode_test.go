@@ -20,7 +20,7 @@ func TestDecode(t *testing.T) {
 		want       shop
 	}{
 		{
-			name: "texts are texts, whatever they look like",
+			name: "a text may look like a number or a bool",
 			yaml: "name: 5\nshelves: [{label: true}, {label: yes}, {label: 010}, {label: 1.50}, " +
 				"{label: \"é\\t\\x41\"}, {label: ''}]",
 			want: shop{Name: "5", Shelves: []shelf{
@@ -81,27 +81,27 @@ shelves:
 			want: shop{Shelves: []shelf{{Label: "a", Shelves: []shelf{{Label: "b", Shelves: []shelf{}}}}}},
 		},
 		{
-			name: "a key without a value is as good as no key",
+			name: "a key without a value means the same as no key",
 			yaml: "name:\nend: ~\nshelves: [{label: ~, count: , weight: , lock: , tags: , notes: , until: , shelves: }]",
 			want: shop{Shelves: []shelf{{}}},
 		},
 		{
-			name: "a bare key is as good as an empty map",
+			name: "a bare key means the same as an empty map",
 			yaml: "desk: {bell: }",
 			want: shop{Desk: &desk{Bell: &bell{}}},
 		},
 		{
-			name: "an alias is what it stands for",
+			name: "an alias has the value of its anchor",
 			yaml: "shelves: [{lock: &l {digit: 5}}, {lock: *l}]",
 			want: shop{Shelves: []shelf{{Lock: &lock{Digit: new(5)}}, {Lock: &lock{Digit: new(5)}}}},
 		},
 		{
-			name: "an anchor may be named again",
+			name: "an anchor may be defined again",
 			yaml: "shelves: [{label: &a x, tags: [*a]}, {label: &a y, tags: [*a]}]",
 			want: shop{Shelves: []shelf{{Label: "x", Tags: []string{"x"}}, {Label: "y", Tags: []string{"y"}}}},
 		},
 		{
-			name: "merge keys bring what is not there, the first of several wins",
+			name: "a merge key adds absent keys, and the first of several wins",
 			yaml: "shelves: [{lock: &a {digit: 5, light: yes}}, " +
 				"{lock: {<<: *a, digit: 6}}, {lock: {<<: [{digit: 7}, *a]}}]",
 			want: shop{Shelves: []shelf{
@@ -110,7 +110,7 @@ shelves:
 			}},
 		},
 		{
-			name: "a merge key in quotes is none",
+			name: "a merge key in quotes is an ordinary key",
 			yaml: `shelves: [{notes: {"<<": {b: c}}}]`,
 			want: shop{Shelves: []shelf{{Notes: map[string]any{"<<": map[string]any{"b": "c"}}}}},
 		},
@@ -156,7 +156,7 @@ func TestUnreadElementsStay(t *testing.T) {
 	}
 }
 
-// Line breaks of all systems count alike, and a byte order mark is no character.
+// Line breaks of all systems count as one, and a byte order mark does not count as a character.
 func TestLineBreaks(t *testing.T) {
 	for _, text := range []string{
 		"name: x\nend: maybe", "name: x\r\nend: maybe\r\n", "name: x\rend: maybe\r", "\ufeffname: x\nend: maybe",
@@ -169,7 +169,7 @@ func TestLineBreaks(t *testing.T) {
 	}
 }
 
-// The decoder must not be brought down by aliases that stand for each other, nor by nesting, nor by another file.
+// Nested aliases, deep nesting and large or binary files are errors. They do not exhaust memory or time.
 func TestDecodeIsBounded(t *testing.T) {
 	var bomb strings.Builder
 	bomb.WriteString("name: d\nshelves:\n- label: a\n  notes:\n    a0: &a0 [x]\n")
@@ -181,7 +181,7 @@ func TestDecodeIsBounded(t *testing.T) {
 		{"brackets", "name: d\nshelves: " + strings.Repeat("[", 1000) + strings.Repeat("]", 1000), "nested too deep"},
 		{"open brackets", strings.Repeat("[", 1<<19), "exceeded max depth"},
 		{"dashes", strings.Repeat("- ", 1<<18), "exceeded max depth"},
-		{"not UTF-8", "name: \xff\n", "byte 0xff is not UTF-8"},
+		{"invalid UTF-8", "name: \xff\n", "byte 0xff is not UTF-8"},
 		{"a control character", "name: a\x1b[31m\n", "control character U+001B"},
 		{"a line break of YAML 1.1", "name: a\u2028b\n", "control character U+2028"},
 		{"a byte order mark within", "name: a\ufeffb\n", "control character U+FEFF"},
@@ -194,7 +194,7 @@ func TestDecodeIsBounded(t *testing.T) {
 				t.Errorf("got:\n%s\nwant an error with %q", problems, c.want)
 			}
 			if !reflect.DeepEqual(s, shop{}) {
-				t.Errorf("something was decoded: %+v", s)
+				t.Errorf("got %+v, want nothing decoded", s)
 			}
 		})
 	}
@@ -219,7 +219,7 @@ func TestErrIsNilForWarnings(t *testing.T) {
 	}
 }
 
-// A type that cannot be read is a mistake in the program.
+// An unsupported type is a mistake in the program.
 func TestDecodePanicsForOtherTypes(t *testing.T) {
 	for name, into := range map[string]any{
 		"float": &struct {
@@ -243,7 +243,7 @@ func TestDecodePanicsForOtherTypes(t *testing.T) {
 	}
 }
 
-// A file may be one line of megabytes, as JSON is: that must not make time grow with its square.
+// A JSON file may be one line of megabytes. The time must not grow with the square of its length.
 func BenchmarkDecodeOneLongLine(b *testing.B) {
 	benchmarkDecode(b, `{"name": "d", "shelves": [`,
 		`{"label": "N", "colour": "red", "lock": {"key": "small", "digit": 5}}, `, "]}")

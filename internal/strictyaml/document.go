@@ -10,22 +10,22 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// Document is a file that was read: what is wrong with it, and where its values stand.
+// Document is a file that was read: its problems, and the places of its values.
 type Document struct {
 	kind *Kind
 	name string
 	text string
-	// lines are those of the text.
+	// lines are the lines of the text.
 	lines []string
-	// root is the map that the file is, nil if it could not be read.
+	// root is the map of the whole file, nil if it could not be read.
 	root     *Value
 	problems Problems
-	// seen are the places and messages of the problems; counts are how many there are, by whether they are warnings.
+	// seen are the places and messages of the problems. counts are the numbers of errors (false) and warnings (true).
 	seen   map[string]bool
 	counts map[bool]int
 }
 
-// NewDocument returns a document of a file of which nothing is read.
+// NewDocument returns a document of a file without reading its values.
 func NewDocument(file File, kind *Kind) *Document {
 	text := strings.TrimPrefix(string(file.Content), "\ufeff")
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
@@ -35,7 +35,7 @@ func NewDocument(file File, kind *Kind) *Document {
 	}
 }
 
-// Read reads a file without a struct to decode it into.
+// Read reads a file without decoding it into a struct.
 func Read(file File, kind *Kind) *Document {
 	if int64(len(file.Content)) > kind.MaxSize {
 		doc := NewDocument(File{Name: file.Name}, kind)
@@ -47,11 +47,10 @@ func Read(file File, kind *Kind) *Document {
 	return doc
 }
 
-// Root returns the map that the file is, nil if it could not be read.
+// Root returns the map of the whole file, nil if it could not be read.
 func (doc *Document) Root() *Value { return doc.root }
 
-// Fail adds an error at a value, nil for the file as a whole. The message says what is wrong, the hints how to fix
-// it.
+// Fail adds an error at a value, or for the whole file if it is nil. The message names the mistake, the hints the fix.
 func (doc *Document) Fail(at *Value, message string, hints ...string) {
 	if at == nil {
 		at = new(Value)
@@ -68,7 +67,7 @@ func (doc *Document) FailAtEnd(message string, hints ...string) {
 	doc.fail(place{line: line, column: 1}, message, hints...)
 }
 
-// Problems returns what is wrong with the file, in its order.
+// Problems returns the problems in the order of the file.
 func (doc *Document) Problems() Problems {
 	slices.SortStableFunc(doc.problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
@@ -76,18 +75,17 @@ func (doc *Document) Problems() Problems {
 	return doc.problems
 }
 
-// maxProblems is how many errors, and how many warnings, of one file are reported: each may be found in a line of
-// megabytes.
+// maxProblems is how many errors, and how many warnings, of one file are reported. It bounds the work, because a line
+// can have megabytes.
 const maxProblems = 500
 
-// fail adds an error at a place. The message says what is wrong, the hints how to fix it. It returns false, as readers
-// do for a value that they could not read.
+// fail adds an error at a place. It returns false, as readers do for a value that they cannot read.
 func (doc *Document) fail(at place, message string, hints ...string) bool {
 	doc.add(at, false, message, hints)
 	return false
 }
 
-// add adds a problem, once: what an alias repeats is wrong in one place only.
+// add adds a problem, once for each place and message: aliases can repeat a value.
 func (doc *Document) add(at place, warning bool, message string, hints []string) {
 	id := fmt.Sprintf("%d:%d %s", at.line, at.column, message)
 	if doc.seen[id] || doc.counts[warning] == maxProblems {
@@ -119,17 +117,17 @@ func masked(mask func(string) string, text string) string {
 	return mask(text)
 }
 
-// Add adds mistakes at the positions of their paths, or at the key of what lacks a value there. The paths begin at
-// prefix, itself a path. A mistake that may follow from one that was reported before is left out: if a value on one
-// of its paths could not be read, or if it is about what a map lacks and the map has an unknown key.
+// Add adds mistakes at the places of their paths, which are relative to the path prefix. A mistake about an absent
+// value is placed at the key of the map that lacks it. Add drops a mistake that may follow from an earlier one: if a
+// value on its paths could not be read, or if Lacks is set and the map has an unknown key.
 func (doc *Document) Add(prefix string, mistakes ...suggest.Mistake) {
 	for _, m := range mistakes {
 		spot := doc.find(join(prefix, m.Path))
-		sound := spot.sound || m.OnKey && !m.Lacks && spot.unread // its key is there all the same
+		sound := spot.sound || m.OnKey && !m.Lacks && spot.unread // the key itself could be read
 		for _, path := range m.Also {
 			sound = sound && doc.Sound(join(prefix, path))
 		}
-		if !sound || m.Lacks && spot.strange {
+		if !sound || m.Lacks && spot.unknownKey {
 			continue
 		}
 		at := spot.at
@@ -140,14 +138,14 @@ func (doc *Document) Add(prefix string, mistakes ...suggest.Mistake) {
 	}
 }
 
-// Sound reports whether everything at a path could be read; what is absent could.
+// Sound reports whether everything at a path could be read. An absent value counts as read.
 func (doc *Document) Sound(path string) bool { return doc.find(path).sound }
 
-// Has reports whether there is a value at a path, and everything there could be read.
+// Has reports whether a path has a value and everything in it could be read.
 func (doc *Document) Has(path string) bool {
 	spot := doc.find(path)
 	return spot.sound && !spot.absent
 }
 
-// Position returns where the key of a path stands, or an element of a list, as "file:line".
+// Position returns the position of the key, or of the element of a list, at a path: "file:line".
 func (doc *Document) Position(path string) string { return doc.position(doc.find(path).key) }

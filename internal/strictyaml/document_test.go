@@ -9,7 +9,8 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-const mistaken = `name: corner
+// unsound is a file with values that cannot be read and with unknown keys.
+const unsound = `name: corner
 desk: {staff: 3, bell: }
 shelves:
   - label: a
@@ -28,8 +29,8 @@ shelves:
     notes: {deep: {er: [1, *word]}}
 `
 
-// A mistake is shown at the value of its path, at its key, or at the key of what lacks it.
-func TestMistakesArePlaced(t *testing.T) {
+// A mistake is shown at the value of its path, at its key, or at the key of the map that lacks it.
+func TestPlacesOfMistakes(t *testing.T) {
 	for _, c := range []struct{ path, at, key string }{
 		{"", "1:1", "1:1"},
 		{"name", "1:7", "1:1"},
@@ -56,7 +57,7 @@ func TestMistakesArePlaced(t *testing.T) {
 		{"shelves[0", "4:5", "4:5"},
 	} {
 		for _, onKey := range []bool{false, true} {
-			_, doc := decode(mistaken)
+			_, doc := decode(unsound)
 			doc.Add("", suggest.Mistake{Path: c.path, OnKey: onKey, Message: "MISTAKE"})
 			want := c.at
 			if onKey {
@@ -78,44 +79,44 @@ func placeOf(doc *strictyaml.Document) string {
 	return ""
 }
 
-// What follows from a mistake that was reported is not a second one.
+// A mistake that follows from a reported one is dropped.
 func TestFollowingMistakesAreDropped(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		mistake suggest.Mistake
 		dropped bool
 	}{
-		{"of a value that could not be read", suggest.Mistake{Path: "shelves[1].label"}, true},
-		{"beside one", suggest.Mistake{Path: "shelves[1].locks[0].key"}, false},
-		{"of a word that could not be read", suggest.Mistake{Path: "shelves[1].colour"}, true},
-		{"of its key", suggest.Mistake{Path: "shelves[1].colour", OnKey: true}, false},
-		{"of a key in it", suggest.Mistake{Path: "shelves[2].label", OnKey: true}, true},
-		{"of what a map with an unknown key needs",
+		{"of an unread value", suggest.Mistake{Path: "shelves[1].label"}, true},
+		{"beside an unread value", suggest.Mistake{Path: "shelves[1].locks[0].key"}, false},
+		{"of an unread word", suggest.Mistake{Path: "shelves[1].colour"}, true},
+		{"of the key of an unread word", suggest.Mistake{Path: "shelves[1].colour", OnKey: true}, false},
+		{"of a key inside an unread value", suggest.Mistake{Path: "shelves[2].label", OnKey: true}, true},
+		{"of a key that a map with an unknown key lacks",
 			suggest.Mistake{Path: "shelves[0].lock.light", OnKey: true, Lacks: true}, true},
-		{"of a key that is there", suggest.Mistake{Path: "shelves[1].colour", OnKey: true, Lacks: true}, true},
-		{"of what another map needs", suggest.Mistake{Path: "shelves[1].wait", OnKey: true, Lacks: true}, false},
-		{"of the map around it", suggest.Mistake{Path: "shelves[1]"}, false},
-		{"of an element that could not be read", suggest.Mistake{Path: "shelves[2]"}, true},
-		{"below it", suggest.Mistake{Path: "shelves[2].label"}, true},
-		{"of what a value follows from",
+		{"that the map lacks the key of an unread word", suggest.Mistake{Path: "shelves[1].colour", OnKey: true, Lacks: true}, true},
+		{"of a key that a map without unknown keys lacks", suggest.Mistake{Path: "shelves[1].wait", OnKey: true, Lacks: true}, false},
+		{"of the map around an unread value", suggest.Mistake{Path: "shelves[1]"}, false},
+		{"of an unread element", suggest.Mistake{Path: "shelves[2]"}, true},
+		{"below an unread element", suggest.Mistake{Path: "shelves[2].label"}, true},
+		{"that follows from an unread value",
 			suggest.Mistake{Path: "shelves[1].locks[0].key", Also: []string{"shelves[1].colour"}}, true},
-		{"of what it could be read from",
+		{"that follows from values that were read",
 			suggest.Mistake{Path: "shelves[1].locks[0].key", Also: []string{"name", "end"}}, false},
-		{"of a list of maps with such an element", suggest.Mistake{Path: "shelves"}, false},
-		{"of a list of texts with an element that could not be read", suggest.Mistake{Path: "shelves[0].tags"},
+		{"of a list of maps with an unread element", suggest.Mistake{Path: "shelves"}, false},
+		{"of a list of texts with an unread element", suggest.Mistake{Path: "shelves[0].tags"},
 			true},
-		{"of what an unknown key may stand for", suggest.Mistake{Path: "shelves[0].lock.key"}, true},
-		{"of what follows from that",
+		{"of the key that an unknown key may stand for", suggest.Mistake{Path: "shelves[0].lock.key"}, true},
+		{"that follows from the key that an unknown key may stand for",
 			suggest.Mistake{Path: "shelves[0].label", Also: []string{"shelves[0].lock.key"}}, true},
-		{"of what such a key does not stand for", suggest.Mistake{Path: "shelves[0].lock.light"}, false},
-		{"of what it has", suggest.Mistake{Path: "shelves[0].lock.digit"}, false},
-		{"of that map as a whole", suggest.Mistake{Path: "shelves[0].lock"}, false},
-		{"that it has none of several keys", suggest.Mistake{Path: "shelves[0].lock", Lacks: true}, true},
-		{"that another map has none of them", suggest.Mistake{Path: "shelves[1]", Lacks: true}, false},
-		{"of what another map lacks", suggest.Mistake{Path: "shelves[1].wait"}, false},
+		{"of another absent key of a map with an unknown key", suggest.Mistake{Path: "shelves[0].lock.light"}, false},
+		{"of a key that such a map has", suggest.Mistake{Path: "shelves[0].lock.digit"}, false},
+		{"of a map with an unknown key as a whole", suggest.Mistake{Path: "shelves[0].lock"}, false},
+		{"that a map with an unknown key has none of several keys", suggest.Mistake{Path: "shelves[0].lock", Lacks: true}, true},
+		{"that a map without unknown keys has none of several keys", suggest.Mistake{Path: "shelves[1]", Lacks: true}, false},
+		{"of an absent key of a map without unknown keys", suggest.Mistake{Path: "shelves[1].wait"}, false},
 	} {
 		for _, prefix := range []string{"", "shelves"} {
-			_, doc := decode(mistaken)
+			_, doc := decode(unsound)
 			m := c.mistake
 			m.Message = "MISTAKE"
 			if prefix != "" {
@@ -126,13 +127,13 @@ func TestFollowingMistakesAreDropped(t *testing.T) {
 			}
 			doc.Add(prefix, m)
 			if dropped := placeOf(doc) == ""; dropped != c.dropped {
-				t.Errorf("%s (path %q in %q): dropped: %v, want %v", c.name, m.Path, prefix, dropped, c.dropped)
+				t.Errorf("a mistake %s (path %q in %q): dropped: %v, want %v", c.name, m.Path, prefix, dropped, c.dropped)
 			}
 		}
 	}
 }
 
-// Nothing is said about a file of which nothing could be read.
+// A file that could not be read has no further mistakes.
 func TestMistakesOfAnUnreadFile(t *testing.T) {
 	for _, text := range []string{"", "- a", "name: 'x"} {
 		_, doc := decode(text)
@@ -160,7 +161,7 @@ func TestAMistakeIsShownOnce(t *testing.T) {
 }
 
 func TestPositionOfAPath(t *testing.T) {
-	_, doc := decode(mistaken)
+	_, doc := decode(unsound)
 	for path, want := range map[string]string{"desk": "f:2", "shelves[1].locks[0]": "f:12", "shelves[0].wait": "f:4"} {
 		if got := doc.Position(path); got != want {
 			t.Errorf("%s is at %s, want %s", path, got, want)

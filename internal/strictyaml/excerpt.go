@@ -8,9 +8,8 @@ import (
 // maxExcerpt is how many characters of a line are shown: a JSON file may be one line of megabytes.
 const maxExcerpt = 110
 
-// excerpt returns the part of a line around a column, and the line to print below it that marks length characters.
-// Tabs stay tabs in both, and wide characters are marked twice, so that the marks stand where they belong on a
-// terminal.
+// excerpt returns the part of a line around a column, and a second line that marks length characters of it. Tabs stay
+// tabs in both lines, and a wide character gets two marks, so that the marks line up on a terminal.
 func excerpt(line string, column, length int) (text, marks string) {
 	runes := []rune(line)
 	start := min(column-1, len(runes))
@@ -51,7 +50,7 @@ func excerpt(line string, column, length int) (text, marks string) {
 	return t.String(), m.String()
 }
 
-// cells is how many columns of a terminal a character takes.
+// cells returns how many columns of a terminal a character takes.
 func cells(r rune) int {
 	switch {
 	case unicode.In(r, unicode.Mn, unicode.Me):

@@ -7,19 +7,19 @@ import (
 	"os"
 )
 
-// File is the text of a file.
+// File is the name and the content of a file.
 type File struct {
-	// Name is what problems and positions call the file, usually its path.
+	// Name is the name of the file in problems and positions, usually its path.
 	Name    string
 	Content []byte
-	// Info is of the open file that Content was read from, nil if it was not read from one.
+	// Info describes the open file that Content was read from, nil if there was none.
 	Info os.FileInfo
 }
 
-// ReadFile reads a regular file of a kind; otherwise the problem says why not. What is not a regular file is a
-// warning, because a directory can have others beside the files that are meant.
+// ReadFile reads a regular file of a kind, or returns the problem why it cannot. A path that is not a regular file is
+// a warning, because a directory of such files can also have others.
 func ReadFile(path string, kind *Kind) (File, *Problem) {
-	// Stat before Open: to open a named pipe would wait for a writer.
+	// Stat before Open: opening a named pipe would wait for a writer.
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
@@ -34,7 +34,7 @@ func ReadFile(path string, kind *Kind) (File, *Problem) {
 		return File{}, Unreadable(path, kind.Noun, err)
 	}
 	defer f.Close()
-	if info, err = f.Stat(); err != nil { // another file than before, perhaps
+	if info, err = f.Stat(); err != nil { // the file may have been replaced since the first Stat
 		return File{}, Unreadable(path, kind.Noun, err)
 	}
 	file, problem := ReadFrom(path, f, kind)
@@ -42,8 +42,8 @@ func ReadFile(path string, kind *Kind) (File, *Problem) {
 	return file, problem
 }
 
-// ReadFrom reads a file of a kind from what is open already; otherwise the problem says why not. Of a file that is
-// larger than its kind allows, it reads enough for Read to report that.
+// ReadFrom reads a file of a kind from an open reader, or returns the problem why it cannot. It stops one byte after
+// Kind.MaxSize: Read reports such a file as too large.
 func ReadFrom(name string, from io.Reader, kind *Kind) (File, *Problem) {
 	content, err := io.ReadAll(io.LimitReader(from, kind.MaxSize+1))
 	if err != nil {
@@ -52,7 +52,7 @@ func ReadFrom(name string, from io.Reader, kind *Kind) (File, *Problem) {
 	return File{Name: name, Content: content}, nil
 }
 
-// Unreadable returns the problem that a file, or a directory, cannot be read.
+// Unreadable returns the problem of a file or directory that cannot be read.
 func Unreadable(name, noun string, err error) *Problem {
 	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pathError.Err // the problem names the path already

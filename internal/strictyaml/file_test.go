@@ -46,7 +46,7 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
-// What is read without a struct can be walked, and mistakes can be added at its values.
+// Read returns a document whose values can be walked, and mistakes can be added at them.
 func TestRead(t *testing.T) {
 	file := strictyaml.File{Name: "f", Content: []byte("a: &x {b: 1, c: [2, {d: 3}]}\ne: {<<: *x, f: yes}\n# end\n\n")}
 	doc := strictyaml.Read(file, shopKind())

@@ -10,8 +10,8 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv/cases"
 )
 
-// FuzzDecode: no content may make Decode panic. Each problem shows a place that exists, in printable text. What is
-// without problems keeps the bounds of its tags, and every path can be asked for.
+// FuzzDecode: no content and no path makes a Document panic. Each problem shows an existing place, in printable text.
+// Values without errors are within the bounds of their tags.
 func FuzzDecode(f *testing.F) {
 	for _, path := range archives(f) {
 		archive, err := txtar.ParseFile(path)
@@ -24,7 +24,7 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 	}
-	f.Add([]byte(mistaken), "shelves[1].locks[0]")
+	f.Add([]byte(unsound), "shelves[1].locks[0]")
 	f.Fuzz(func(t *testing.T, content []byte, path string) {
 		s, doc := decode(string(content))
 		doc.Add(path, suggest.Mistake{Message: "MISTAKE", Warning: true})

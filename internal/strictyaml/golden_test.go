@@ -10,9 +10,9 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv/cases"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files in testdata with what the code says now")
+var update = flag.Bool("update", false, "rewrite the golden files in testdata with the current results")
 
-// TestProblems reads each case of testdata/*.txtar: NAME.yaml is a shop file, NAME.want what is reported.
+// TestProblems reads each case of testdata/*.txtar: NAME.yaml is a shop file, NAME.want its problems.
 func TestProblems(t *testing.T) {
 	cases.Run(t, "testdata/*.txtar", *update, func(_ *testing.T, _ string, f txtar.File) string {
 		doc := strictyaml.Decode(strictyaml.File{Name: f.Name, Content: f.Data}, shopKind(), new(shop))

@@ -2,48 +2,48 @@ package strictyaml
 
 import "reflect"
 
-// Kind is what one kind of file is called and how large it can be. All else about YAML and its mistakes is the same
-// for all kinds.
+// Kind describes one kind of file: its names in messages and its limits of size. Everything else about YAML and its
+// mistakes is the same for all kinds.
 type Kind struct {
-	// Noun is what such a file is called.
+	// Noun is the name of such a file.
 	Noun string
-	// Begins says how it begins, for a file that is not one.
+	// Begins describes the beginning of such a file. It is the hint for a file of another kind.
 	Begins string
-	// Empty is the message for a file with nothing in it.
+	// Empty is the message for an empty file.
 	Empty string
 	// Second is the hint for a second document.
 	Second string
 	// Huge is the hint for a whole number that does not fit 64 bits, "" for the bounds of the key.
 	Huge string
-	// Sections name the maps of the file, those first in which a misplaced key is more likely meant. A map without
-	// a row is named after its key.
+	// Sections name the maps of the file. A misplaced key is more likely meant for an earlier section. A map without a
+	// row is named after its key.
 	Sections []Section
-	// MaxSize is how many bytes a file can have, so that another file put there by mistake does not take the memory
-	// of a sidecar. TooLarge is the hint then.
+	// MaxSize is how many bytes a file can have. It protects the memory of a sidecar from a file that is there by
+	// mistake. TooLarge is the hint for such a file.
 	MaxSize  int64
 	TooLarge string
-	// Directory says why a directory beside such files is left out, "" for no reason.
+	// Directory is the reason why a directory beside such files is left out, "" for none.
 	Directory string
 	// MaxValues is how many values a file can have, including those that aliases repeat.
 	MaxValues int
-	// Mask hides secrets in messages, and MaskLine in lines of the file. They keep the length. nil hides nothing.
+	// Mask hides secrets in messages, MaskLine in lines of the file. Both keep the length. nil hides nothing.
 	Mask, MaskLine func(text string) string
 }
 
-// Section is what messages call a map that is read into a struct.
+// Section is the name of a map in messages, for a map that is read into a struct.
 type Section struct {
 	// Type is the struct.
 	Type reflect.Type
-	// Key is the key under which the map stands, alone or in a list, "" for any.
+	// Key is the key of the map, or of the list that it is in. "" is any key.
 	Key string
-	// Name is what the map is called, unlike any other of its kind of file.
+	// Name is the name of the map, unique within its kind of file.
 	Name string
-	// Belongs says where a key of this section goes. Default: inside the key.
+	// Belongs is the hint for a misplaced key of this map. Default: inside the key.
 	Belongs string
-	// Example is a small one of it. Default: the example of its field.
+	// Example is a small example of the map. Default: the example of its field.
 	Example string
-	// IfList is the hint if there is a list in its place.
+	// IfList is the hint for a list in place of the map.
 	IfList string
-	// Remarks are hints for keys that it does not have but people write.
+	// Remarks are hints for keys that the map does not have but people write.
 	Remarks map[string]string
 }

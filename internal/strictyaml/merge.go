@@ -6,8 +6,8 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// mapping reads the fields of a mapping from its keys and values in turn. A merge key (<<) brings the fields of
-// other mappings, which the mapping's own replace.
+// mapping reads the fields of a mapping from its keys and values in turn. A merge key (<<) adds the fields of other
+// mappings. The mapping's own fields replace them.
 func (t *treeReader) mapping(v *Value, content []*yaml.Node) {
 	at := map[string]int{} // indexes into v.fields
 	merged := false
@@ -40,19 +40,19 @@ func (t *treeReader) mapping(v *Value, content []*yaml.Node) {
 	}
 }
 
-// merge adds the fields that a merge key brings. Where the mapping has already set one, envoyproxy/ratelimit and
-// YAML disagree which of them holds, so that is an error.
+// merge adds the fields of a merge key. If the mapping has already set one of them, that is an error: YAML and
+// envoyproxy/ratelimit disagree on which value applies.
 func (t *treeReader) merge(v *Value, at map[string]int, f field) {
 	sources := []*Value{f.value}
 	if f.value.shape == list {
 		sources = f.value.items
 	}
-	own := len(v.fields)
+	ownFields := len(v.fields)
 	for _, source := range sources {
 		if source.shape != mapping {
 			if !source.unread {
 				t.fail(f.at, "`<<` takes a map, not "+source.shape.String(),
-					"write `<<: *name`, where `&name` stands at a map")
+					"write `<<: *name`, where `&name` marks a map")
 			}
 			continue
 		}
@@ -63,8 +63,8 @@ func (t *treeReader) merge(v *Value, at map[string]int, f field) {
 				at[m.key] = len(v.fields)
 				m.merged, m.hidden = true, nil
 				v.fields = append(v.fields, m)
-			case i < own:
-				t.fail(f.at, "`<<` after "+suggest.Quoted(m.key)+", which it sets as well",
+			case i < ownFields:
+				t.fail(f.at, "`<<` stands after "+suggest.Quoted(m.key)+", which it also sets",
 					"YAML takes "+suggest.Quoted(m.key)+" from here, envoyproxy/ratelimit from `<<`: put `<<` first")
 			case m.value.shape == mapping:
 				v.fields[i].hidden = append(v.fields[i].hidden, m.value)

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// spot is where a value stands, and its key. An element of a list is its own key.
+// spot is the place of a value, and of its key. An element of a list is its own key.
 type spot struct {
-	at, key place
-	strange bool // it is a map with an unknown key, or absent from one
-	unread  bool // it could not be read itself
-	absent  bool
-	sound   bool // something is to be said about it: see Add
+	at, key    place
+	unknownKey bool // the value is a map with an unknown key, or absent from such a map
+	unread     bool // the value itself could not be read
+	absent     bool
+	sound      bool // a mistake of the value can be reported: see Add
 }
 
-// find follows a path as far as there is something.
+// find follows a path as far as the file has values.
 func (doc *Document) find(path string) spot {
 	if doc.root == nil {
 		return spot{}
@@ -26,7 +26,7 @@ func (doc *Document) find(path string) spot {
 	for path != "" {
 		next, at, rest := v.step(path)
 		if next == nil {
-			s.at, s.strange, s.absent = s.key, v.meant != nil, true // at the key of what lacks it
+			s.at, s.unknownKey, s.absent = s.key, v.meant != nil, true // at the key of the map that lacks it
 			s.sound = !slices.ContainsFunc(v.meant, func(key string) bool { return key != "" && begins(path, key) })
 			return s
 		}
@@ -37,12 +37,12 @@ func (doc *Document) find(path string) spot {
 			return s
 		}
 	}
-	s.strange, s.sound = v.meant != nil, !v.partial
+	s.unknownKey, s.sound = v.meant != nil, !v.partial
 	return s
 }
 
-// step follows the first part of a path. It returns the value there, nil for none, the place of its key and the
-// rest of the path.
+// step follows the first part of a path. It returns the value there (nil for none), the place of its key, and the rest
+// of the path.
 func (v *Value) step(path string) (next *Value, key place, rest string) {
 	if index, ok := strings.CutPrefix(path, "["); ok && v.shape == list {
 		index, rest, _ = strings.Cut(index, "]")
@@ -51,7 +51,7 @@ func (v *Value) step(path string) (next *Value, key place, rest string) {
 		}
 		return next, key, strings.TrimPrefix(rest, ".")
 	}
-	longest := -1 // keys can have dots in them
+	longest := -1 // keys can contain dots
 	for _, f := range v.fields {
 		if len(f.key) > longest && begins(path, f.key) {
 			longest, next, key, rest = len(f.key), f.value, f.at, strings.TrimPrefix(path[len(f.key):], ".")
@@ -66,7 +66,7 @@ func begins(path, key string) bool {
 	return ok && (after == "" || after[0] == '.' || after[0] == '[')
 }
 
-// join returns the path of what a path within another one is.
+// join returns the full path of a path that is relative to prefix.
 func join(prefix, path string) string {
 	if prefix == "" || path == "" || path[0] == '[' {
 		return prefix + path

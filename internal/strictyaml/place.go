@@ -9,20 +9,19 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// place is where something stands in a file, by line and column from 1. Its zero value is no place.
+// place is a position in a file. Lines and columns count from 1. The zero value is no place.
 type place struct {
 	line, column int
-	// node is what the parser found there; nil for a place that is no value or key.
+	// node is the parser's node at the place, nil for a place that is not a value or a key.
 	node *yaml.Node
-	// alias is the line of the alias (*name) through which this place was reached, 0 for none.
+	// alias is the line of the alias (*name) that led to this place, 0 for none.
 	alias int
 }
 
-// inQuotes matches a text in quotes at the beginning of a line: up to its end if it continues in the next one.
+// inQuotes matches a quoted text at the beginning of a line, up to the end of the line if the text goes on below.
 var inQuotes = regexp.MustCompile(`^("(\\.|[^\\"])*("|\\?$)|'(''|[^'])*('|$))`)
 
-// length returns how many characters of its line the value at a place takes. The parser knows only where a value
-// begins.
+// length returns how many characters of its line a value takes. The parser knows only where a value begins.
 func (doc *Document) length(at place) int {
 	if n := at.node; n != nil && (n.Kind == yaml.ScalarNode || n.Kind == yaml.AliasNode) {
 		rest := doc.textAt(at)
@@ -52,7 +51,7 @@ func (doc *Document) textAt(at place) string {
 	return line
 }
 
-// firstWord returns a text up to the first space or bracket.
+// firstWord returns a text up to its first space, comma or closing bracket.
 func firstWord(text string) string {
 	if end := strings.IndexAny(text, " \t,]}"); end >= 0 {
 		return text[:end]
@@ -60,5 +59,5 @@ func firstWord(text string) string {
 	return text
 }
 
-// position names a place in another problem's hint.
+// position returns a place as "file:line".
 func (doc *Document) position(at place) string { return fmt.Sprintf("%s:%d", doc.name, at.line) }

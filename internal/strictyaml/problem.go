@@ -8,25 +8,25 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// Problem is one mistake in a file, or with reading it.
+// Problem is one mistake in a file, or a failure to read it.
 type Problem struct {
-	// File is the name of the file, or of the directory when that is at fault.
+	// File is the name of the file or directory.
 	File string
-	// Line and Column count from 1, in characters; both are 0 when the file as a whole is meant.
+	// Line and Column count from 1, in characters. Both are 0 for a problem of the whole file.
 	Line, Column int
-	// Length is how many characters from Column on are meant.
+	// Length is how many characters from Column on are wrong.
 	Length int
-	// Warning says that what the file says is used all the same; a file with another problem is not used.
+	// Warning means that the file can still be used. A file with an error is not used.
 	Warning bool
-	// Message says what is wrong, in one line.
+	// Message describes the mistake in one line.
 	Message string
-	// Hints say what was expected and how to put it right, one line each.
+	// Hints describe what was expected and the fix, one line each.
 	Hints []string
-	// Source is the line of the file, without its line break; empty when the file as a whole is meant.
+	// Source is the line of the file without its line break, empty for a problem of the whole file.
 	Source string
 }
 
-// Severity returns the word that stands in front of the message.
+// Severity returns the word before the message: "error" or "warning".
 func (p Problem) Severity() string {
 	if p.Warning {
 		return "warning"
@@ -34,7 +34,7 @@ func (p Problem) Severity() string {
 	return "error"
 }
 
-// String returns the problem as people read it: position and message, the line with the place marked, and the hints.
+// String returns the problem as a text: position and message, the line with the place marked, and the hints.
 func (p Problem) String() string {
 	var b strings.Builder
 	b.WriteString(p.File)
@@ -53,7 +53,7 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Problems are the problems of a set of files. As an error it is all of them in one text.
+// Problems are the problems of a set of files. As an error, they are one text.
 type Problems []Problem
 
 // HasErrors reports whether one of the problems is an error.
@@ -61,7 +61,7 @@ func (ps Problems) HasErrors() bool {
 	return slices.ContainsFunc(ps, func(p Problem) bool { return !p.Warning })
 }
 
-// Err returns the problems as an error, nil when they are warnings at most.
+// Err returns the problems as an error, nil if all are warnings.
 func (ps Problems) Err() error {
 	if !ps.HasErrors() {
 		return nil
@@ -69,10 +69,10 @@ func (ps Problems) Err() error {
 	return ps
 }
 
-// maxShown keeps the text of a file that is wrong all over to a few screens.
+// maxShown limits the text of a file with many mistakes to a few screens.
 const maxShown = 50
 
-// Error returns the problems as people read them, one after the other, and at the end how many there are.
+// Error returns the texts of the problems, and at the end their number.
 func (ps Problems) Error() string {
 	var b strings.Builder
 	for _, p := range ps[:min(len(ps), maxShown)] {

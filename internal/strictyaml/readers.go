@@ -12,11 +12,11 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// reader reads the value of a key, or an element of its list, into what has its type. It returns false if it cannot,
-// which it has reported.
+// reader reads the value of a key, or an element of its list, into a Go value of its type. If it cannot, it reports the
+// problem and returns false.
 type reader func(d *decoder, f field, into reflect.Value) bool
 
-// name is what messages call a value.
+// name returns the name of a value in messages.
 func (f field) name() string {
 	if f.element {
 		return "an element of " + suggest.Quoted(f.key)
@@ -24,7 +24,7 @@ func (f field) name() string {
 	return suggest.Quoted(f.key)
 }
 
-// isNot reports that a value is something else than its key takes.
+// isNot reports a value of another type than its key takes.
 func (d *decoder) isNot(f field, want, got string, hints ...string) bool {
 	return d.fail(f.value.at, fmt.Sprintf("%s is %s, not %s", f.name(), want, got), hints...)
 }
@@ -69,7 +69,7 @@ func readInteger(least, most int64) reader {
 			return d.isNot(f, "a whole number", v.String(), wholeHint(n, want))
 		}
 		i, err := strconv.ParseInt(n.digits, 0, 64)
-		if err == nil { // what is out of bounds is set, too, for what a check says about the key
+		if err == nil { // a number out of bounds is set as well: a check may have more to report about the key
 			into.Set(reflect.ValueOf(i).Convert(into.Type()))
 		}
 		switch {
@@ -82,7 +82,7 @@ func readInteger(least, most int64) reader {
 	}
 }
 
-// octalHint says how to write what 010 may have meant.
+// octalHint returns the hint for a number such as 010: how to write what it may have meant.
 func octalHint(n number) string {
 	decimal, err := strconv.ParseInt(n.digits, 10, 64)
 	if err != nil {
@@ -94,7 +94,7 @@ func octalHint(n number) string {
 	return fmt.Sprintf("write `%d`", decimal)
 }
 
-// wholeHint says how to write 1e3 and 5.0. For other fractions it says what is wanted.
+// wholeHint returns the hint for a number such as 1e3 or 5.0: how to write it. For other fractions it returns want.
 func wholeHint(n number, want string) string {
 	if f, err := strconv.ParseFloat(n.digits, 64); err == nil && f == float64(int64(f)) && f < 1e15 {
 		return fmt.Sprintf("write `%d`", int64(f))
@@ -102,7 +102,7 @@ func wholeHint(n number, want string) string {
 	return want
 }
 
-// readDuration reads a time span such as 200ms, 30s or 1m30s.
+// readDuration reads a duration such as 200ms, 30s or 1m30s.
 func readDuration(d *decoder, f field, into reflect.Value) bool {
 	const want = "want a number with its unit, such as `200ms`, `1.5s` or `1m`"
 	v := f.value
@@ -114,7 +114,7 @@ func readDuration(d *decoder, f field, into reflect.Value) bool {
 	case err == nil && span < 0:
 		return d.cannotBe(f, "want 0 or more")
 	case err != nil && isNumber:
-		return d.fail(v.at, fmt.Sprintf("%s lacks the unit of %s", f.name(), v),
+		return d.fail(v.at, fmt.Sprintf("%s has no unit: %s", f.name(), v),
 			"for seconds write "+suggest.Quoted(v.text+"s")+", for milliseconds "+suggest.Quoted(v.text+"ms"))
 	case err != nil:
 		return d.cannotBe(f, want)
@@ -123,7 +123,7 @@ func readDuration(d *decoder, f field, into reflect.Value) bool {
 	return true
 }
 
-// readTime reads a time (RFC 3339), or a date, which is its first moment in UTC.
+// readTime reads a time (RFC 3339), or a date, which means its start in UTC.
 func readTime(d *decoder, f field, into reflect.Value) bool {
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if t, err := time.Parse(layout, f.value.text); err == nil && t.Year() >= 1970 {
@@ -134,9 +134,9 @@ func readTime(d *decoder, f field, into reflect.Value) bool {
 	return d.cannotBe(f, "want a date such as `2026-12-31`, or a time such as `2026-12-31T18:00:00Z`")
 }
 
-// readText returns a reader of texts, as the file has them, and of types with an UnmarshalText method: 5 and true are
-// texts, too. An element is not empty. words are those that the type takes, nil for others. No message repeats a
-// secret.
+// readText returns a reader of texts, exactly as written, and of types with an UnmarshalText method. 5 and true are
+// texts, too. An element must not be empty. words are the words that the type takes, nil for others. No message repeats
+// a secret.
 func readText(words []string, secret bool) reader {
 	return func(d *decoder, f field, into reflect.Value) bool {
 		v, err := f.value, error(nil)
@@ -174,7 +174,7 @@ func (k *key) readStruct(d *decoder, f field, into reflect.Value) bool {
 	return d.object(s, f, into)
 }
 
-// readList returns a reader of lists, by the reader of their elements, that have at least so many elements.
+// readList returns a reader of lists with at least so many elements. element reads one element.
 func (k *key) readList(element reader, least int64) reader {
 	return func(d *decoder, f field, into reflect.Value) bool {
 		v := f.value
@@ -196,20 +196,20 @@ func (k *key) readList(element reader, least int64) reader {
 	}
 }
 
-// readMap returns a reader of maps with any keys, by the reader of their values.
+// readMap returns a reader of maps with any keys. value reads one value.
 func (k *key) readMap(value reader) reader {
 	return func(d *decoder, f field, into reflect.Value) bool {
 		if f.value.shape != mapping {
 			return d.isNot(f, "a map", f.value.shape.String(), forExample(k.example()))
 		}
 		into.Set(reflect.MakeMapWithSize(into.Type(), len(f.value.fields)))
-		for _, own := range f.value.fields {
+		for _, entry := range f.value.fields {
 			v := reflect.New(into.Type().Elem()).Elem()
-			if own.value.unread || !value(d, own, v) {
-				own.value.unread = true
+			if entry.value.unread || !value(d, entry, v) {
+				entry.value.unread = true
 				continue
 			}
-			into.SetMapIndex(reflect.ValueOf(own.key), v)
+			into.SetMapIndex(reflect.ValueOf(entry.key), v)
 		}
 		return true
 	}
@@ -217,23 +217,23 @@ func (k *key) readMap(value reader) reader {
 
 // readAny reads a value as plain Go data.
 func readAny(d *decoder, f field, into reflect.Value) bool {
-	*into.Addr().Interface().(*any) = d.free(f.value)
+	*into.Addr().Interface().(*any) = d.data(f.value)
 	return true
 }
 
-// free returns a value as plain Go data.
-func (d *decoder) free(v *Value) any {
+// data returns a value as plain Go data.
+func (d *decoder) data(v *Value) any {
 	switch v.shape {
 	case mapping:
 		m := make(map[string]any, len(v.fields))
 		for _, f := range v.fields {
-			m[f.key] = d.free(f.value)
+			m[f.key] = d.data(f.value)
 		}
 		return m
 	case list:
 		l := make([]any, len(v.items))
 		for i, item := range v.items {
-			l[i] = d.free(item)
+			l[i] = d.data(item)
 		}
 		return l
 	case scalar:
@@ -248,7 +248,7 @@ func (d *decoder) free(v *Value) any {
 	return nil
 }
 
-// String returns a value as messages repeat it.
+// String returns a value for messages: a scalar in backquotes, or the name of another shape.
 func (v *Value) String() string {
 	if v.shape == scalar {
 		return suggest.Quoted(v.text)

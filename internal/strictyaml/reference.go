@@ -8,7 +8,7 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// Field is a key of a kind of file, described for people.
+// Field is the description of a key, for the reference of a kind of file.
 type Field struct {
 	// Path names the key and the keys around it, without the indexes of lists: "authz.credentials.jwt". It is "" for the
 	// whole file.
@@ -20,17 +20,17 @@ type Field struct {
 	Required              bool
 	// Group is the tag oneof.
 	Group string
-	// Note explains more, in Markdown.
+	// Note is a longer explanation, in Markdown.
 	Note string
-	// Fields are the keys of the map, or of each map of the list. They are empty if Same is set: another field has the
-	// same keys, perhaps one around this field.
+	// Fields are the keys of the map, or of each map of the list. Fields is empty if Same is set: Same is another field
+	// with the same keys, perhaps one around this field.
 	Fields []*Field
 	Same   *Field
 }
 
 // Reference describes a kind of file that is read into a type, by the same tags as Schema. notes are in Markdown. The
 // text before the first heading is the note of the whole file; the text below the heading "## `PATH`" is the note of
-// that key. A heading that names no key is a mistake in the program.
+// that key. Reference panics if a heading names no key.
 func Reference(kind *Kind, root reflect.Type, notes string) *Field {
 	top := &Field{Type: "map"}
 	kind.describe(top, kind.section(root, nil), map[reflect.Type]*Field{})
@@ -44,7 +44,7 @@ func Reference(kind *Kind, root reflect.Type, notes string) *Field {
 	return top
 }
 
-// describe adds the keys of a map. known are the maps that have been described.
+// describe adds the keys of a map. known are the maps that were described before.
 func (kind *Kind) describe(f *Field, s *section, known map[reflect.Type]*Field) {
 	if f.Same = known[s.Type]; f.Same != nil {
 		return
@@ -63,10 +63,10 @@ func (kind *Kind) describe(f *Field, s *section, known map[reflect.Type]*Field) 
 	}
 }
 
-// Name is the key itself.
+// Name returns the key without the keys around it.
 func (f *Field) Name() string { return f.Path[strings.LastIndexByte(f.Path, '.')+1:] }
 
-// Keys are the keys of the map.
+// Keys returns the keys of the map, those of Same if it is set.
 func (f *Field) Keys() []*Field {
 	if f.Same != nil {
 		return f.Same.Fields
@@ -94,7 +94,7 @@ func (f *Field) Choices() (sentences []string) {
 	return sentences
 }
 
-// At returns the field at a path that begins below f, f itself for "", and nil if there is none.
+// At returns the field at a path relative to f, f itself for "", and nil if there is none.
 func (f *Field) At(path string) *Field {
 	for name := range strings.FieldsFuncSeq(path, func(c rune) bool { return c == '.' }) {
 		keys := f.Keys()

@@ -12,7 +12,7 @@ import (
 	"github.com/extauthz/extauthz/internal/strictyaml"
 )
 
-// TestReference describes the shop of the other tests, with all of its keys and types.
+// TestReference describes the shop file of the other tests, with all of its keys and types.
 func TestReference(t *testing.T) {
 	top := strictyaml.Reference(shopKind(), reflect.TypeFor[shop](), "About the file.\n\n## `desk.bell`\n\nIt rings.\n")
 	var got strings.Builder

@@ -9,14 +9,14 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// isNull reports whether a plain scalar stands for nothing.
+// isNull reports whether a plain scalar is null.
 //
-// Scalars are read as YAML 1.1 does, in which envoyproxy/ratelimit reads its files: yes and on are bools there.
+// Scalars are read as in YAML 1.1, because envoyproxy/ratelimit reads its files so: yes and on are bools there.
 func isNull(text string) bool {
 	return slices.Contains([]string{"", "~", "null", "Null", "NULL"}, text)
 }
 
-// parseBool reads a plain scalar as YAML 1.1 does.
+// parseBool reads a plain scalar as a bool of YAML 1.1.
 func parseBool(text string) (b, ok bool) {
 	switch text {
 	case "y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON":
@@ -27,11 +27,11 @@ func parseBool(text string) (b, ok bool) {
 	return false, false
 }
 
-// number is a plain scalar that looks like one.
+// number is a plain scalar that looks like a number.
 type number struct {
 	// digits are the number without underscores.
 	digits string
-	// octal says that YAML 1.1 and 1.2 read different numbers: 010 is 8 or 10.
+	// octal means that YAML 1.1 and 1.2 read different numbers: 010 is 8 or 10.
 	octal bool
 	whole bool
 }
@@ -55,12 +55,12 @@ func parseNumber(text string) (n number, ok bool) {
 	return n, err == nil || errors.Is(err, strconv.ErrRange)
 }
 
-// ambiguous is the message for a number that readers of YAML read differently.
+// ambiguous returns the message for a number that YAML readers read differently.
 func ambiguous(text string) string {
 	return suggest.Quoted(text) + " is ambiguous: a leading 0 means octal to some YAML readers"
 }
 
-// resolve returns a plain scalar of a free map as a Go value: bool, int64, uint64, float64 or string.
+// resolve returns a plain scalar as a Go value: bool, int64, uint64, float64 or string.
 func resolve(text string) any {
 	if b, ok := parseBool(text); ok {
 		return b

@@ -11,18 +11,18 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Schema returns the JSON Schema (draft 7, which every editor reads) of a kind of file that is read into a type. It
-// has the keys with their types, words and bounds. The tags doc, default and example describe them, required:"true"
-// marks a key that a map needs, and keys with the same tag oneof exclude each other: a map needs one of them, or
-// with ",optional" behind the group's name one at most.
+// Schema returns the JSON Schema of a kind of file that is read into a type. It is draft 7, which every editor reads.
+// It has the keys with their types, words and bounds. The tags doc, default and example describe them. required:"true"
+// marks a key that a map needs. Keys with the same tag oneof exclude each other: a map needs one of them, or at most
+// one if ",optional" follows the name of the group.
 //
-// The schema is a little stricter than Decode, which also takes yes for true, words in upper case where their type
-// does, and keys without a value.
+// The schema is a little stricter than Decode. Decode also takes yes for true, words in upper case if their type does,
+// and keys without a value.
 func Schema(kind *Kind, root reflect.Type) ([]byte, error) {
 	sections := kind.sections(kind.section(root, nil))
 	definitions := map[string]any{} // the maps below the root, by the names of their types
 	for _, s := range slices.Backward(sections[1:]) {
-		definitions[s.Type.String()] = s.schema() // at last that of the first section of the type
+		definitions[s.Type.String()] = s.schema() // the first section of a type is written last and stays
 	}
 	whole := sections[0].schema()
 	whole["$schema"] = "http://json-schema.org/draft-07/schema#"
@@ -31,7 +31,7 @@ func Schema(kind *Kind, root reflect.Type) ([]byte, error) {
 	return json.MarshalIndent(whole, "", "  ")
 }
 
-// definition is where the definition of a type's maps is.
+// definition returns the reference to the definition of a type.
 func definition(t reflect.Type) string { return "#/definitions/" + t.String() }
 
 // schema returns the JSON Schema of a map.
@@ -71,7 +71,7 @@ func (s *section) schema() map[string]any {
 	return object
 }
 
-// property returns the schema of the value of a key, with what describes it.
+// property returns the schema of the value of a key, with its description.
 func (k *key) property() map[string]any {
 	property := maps.Clone(k.form.schema)
 	if k.bare {
@@ -80,7 +80,7 @@ func (k *key) property() map[string]any {
 	doc := k.tag.Get("doc")
 	if text, ok := k.tag.Lookup("default"); ok {
 		doc = strings.TrimSpace(doc + " Default: " + text + ".")
-		// What has a space in it is not the value but words about it.
+		// A default with a space describes the value in words.
 		if v := annotation(k.typ, text); v != nil && (v != any(text) || !strings.Contains(text, " ")) {
 			property["default"] = v
 		}
@@ -94,7 +94,7 @@ func (k *key) property() map[string]any {
 	return property
 }
 
-// annotation returns the text of a tag as a value of the key's type, nil if it is none.
+// annotation returns the text of a tag as a value of the key's type, nil if the text is no such value.
 func annotation(t reflect.Type, text string) any {
 	isTime := t == reflect.TypeFor[time.Duration]() || t == reflect.TypeFor[time.Time]()
 	if isTime || isText(t) || t.Kind() == reflect.String {

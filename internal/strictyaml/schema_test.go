@@ -36,7 +36,7 @@ func shopSchema(t testing.TB) (text []byte, schema *jsonschema.Schema) {
 	return text, schema
 }
 
-// validate returns what the schema says about a YAML file.
+// validate returns the error that a schema finds in a YAML file.
 func validate(t *testing.T, schema *jsonschema.Schema, text string) error {
 	var v any
 	if err := yaml.Unmarshal([]byte(text), &v); err != nil {
@@ -53,7 +53,7 @@ func validate(t *testing.T, schema *jsonschema.Schema, text string) error {
 	return schema.Validate(instance)
 }
 
-// plain makes texts of all keys.
+// plain turns all keys of maps into texts.
 func plain(v any) any {
 	switch v := v.(type) {
 	case map[any]any:
@@ -120,7 +120,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// What the schema lets pass, Decode reads: it is never laxer. The cases of testdata show it.
+// Decode reads every file of testdata that the schema accepts.
 func TestTheSchemaIsAtLeastAsStrict(t *testing.T) {
 	_, schema := shopSchema(t)
 	for _, path := range archives(t) {
@@ -131,23 +131,23 @@ func TestTheSchemaIsAtLeastAsStrict(t *testing.T) {
 		for _, f := range archive.Files {
 			var v any
 			if !strings.HasSuffix(f.Name, ".yaml") || yaml.Unmarshal(f.Data, &v) != nil {
-				continue // no YAML at all
+				continue // not YAML
 			}
 			_, doc := decode(string(f.Data))
-			passes := validate(t, schema, string(f.Data)) == nil && !slices.Contains(beyond(), f.Name)
+			passes := validate(t, schema, string(f.Data)) == nil && !slices.Contains(beyondSchemas(), f.Name)
 			if passes && doc.Problems().HasErrors() {
-				t.Errorf("%s: the schema finds nothing wrong with\n%s%s", f.Name, f.Data, doc.Problems())
+				t.Errorf("%s: Decode reports problems, the schema does not:\n%s%s", f.Name, f.Data, doc.Problems())
 			}
 		}
 	}
 }
 
-// beyond are the cases that no JSON Schema can find: it sees values, not how they were written.
-func beyond() []string {
+// beyondSchemas are the cases that no JSON Schema can find: a schema sees values, not how they are written.
+func beyondSchemas() []string {
 	return []string{"second-document.yaml", "merge-after-the-key.yaml", "merge-replaces-a-map.yaml", "tag.yaml"}
 }
 
-// The tags describe what editors show.
+// Editors show the descriptions, defaults and examples of the tags.
 func TestSchemaAnnotations(t *testing.T) {
 	text, _ := shopSchema(t)
 	var schema struct {

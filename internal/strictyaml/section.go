@@ -14,12 +14,12 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// section is a Section with its keys, as the tags of its struct have them.
+// section is a Section with its keys, by the tags of its struct.
 type section struct {
 	Section
-	// rank is its row in the kind's sections.
+	// rank is the index of its row in Kind.Sections.
 	rank int
-	// part is the key at the top of the file that the section is below, "" for the top itself.
+	// part is the top-level key that the section is below, "" for the top level itself.
 	part  string
 	keys  []*key
 	names []string
@@ -27,25 +27,25 @@ type section struct {
 	position []int
 }
 
-// key is a key of a section and the field that its value goes to.
+// key is a key of a section, and the field for its value.
 type key struct {
 	name  string
 	in    *section
 	index []int
 	tag   reflect.StructTag
-	// typ is the type of the field, without the pointer of one that may be absent.
+	// typ is the type of the field, without the pointer of an optional one.
 	typ            reflect.Type
 	optional, bare bool
-	// object is the struct that the value, or each element of a list, is read into, nil for other values.
+	// object is the struct for the value, or for each element of a list, nil for other values.
 	object reflect.Type
 	list   bool
 	form   form
-	// below is the section of the object. It is made when it is needed, because a section can contain itself.
+	// below is the section of the object. It is created on first use, because a section can contain itself.
 	below *section
 }
 
-// section returns what the maps of a type are called and the keys that they have. They are under a key, or in a list
-// there; the root map is under none.
+// section returns the section for maps of a type. The maps are values of the key under, or elements of its list. under
+// is nil for the root map.
 func (kind *Kind) section(t reflect.Type, under *key) *section {
 	name, belongs := "the top level of the file", "it belongs at the top level of the file"
 	if under != nil {
@@ -67,7 +67,7 @@ func (kind *Kind) section(t reflect.Type, under *key) *section {
 		s.Example = cmp.Or(s.Example, under.example())
 		s.part = cmp.Or(under.in.part, under.name)
 	}
-	for _, f := range reflect.VisibleFields(t) { // with those of the structs that are inline in it
+	for _, f := range reflect.VisibleFields(t) { // including those of inline structs
 		name, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 		switch {
 		case option == "position":
@@ -86,7 +86,7 @@ func (kind *Kind) section(t reflect.Type, under *key) *section {
 	return s
 }
 
-// sections returns a section and all below it, each name once, from the top of the file on.
+// sections returns a section and all sections below it, each name once, from the top of the file down.
 func (kind *Kind) sections(root *section) (all []*section) {
 	named := map[string]bool{}
 	var walk func(s *section)
@@ -114,15 +114,14 @@ func (k *key) section(kind *Kind) *section {
 	return k.below
 }
 
-// form is how the values of a type are read, what the JSON Schema says of them without their description, and what
-// people call them.
+// form is the reader of the values of a type, their JSON Schema without a description, and their name for people.
 type form struct {
 	read   reader
 	schema map[string]any
 	name   string
 }
 
-// formOf returns the form of the key's type, or of its elements' type. A type without one is a mistake in the program.
+// formOf returns the form of the key's type, or of its elements' type. It panics for an unsupported type.
 func (k *key) formOf(t reflect.Type) form {
 	switch {
 	case t == reflect.TypeFor[time.Duration]():
@@ -176,7 +175,7 @@ func isText(t reflect.Type) bool {
 		reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
-// wordsOf returns the words that a type takes, nil if it takes others.
+// wordsOf returns the words that a type takes, nil if it takes any text.
 func wordsOf(t reflect.Type) []string {
 	if w, ok := reflect.New(t).Interface().(interface{ Words() []string }); ok {
 		return w.Words()
@@ -184,7 +183,7 @@ func wordsOf(t reflect.Type) []string {
 	return nil
 }
 
-// example returns a small value of the key, or of an element of its list, as a file has it, "" for none.
+// example returns a small value of the key, or of an element of its list, in YAML. "" is none.
 func (k *key) example() string {
 	switch text := k.tag.Get("example"); {
 	case text == "":
@@ -196,8 +195,7 @@ func (k *key) example() string {
 	}
 }
 
-// bounds returns the least and the most that an integer can be: by its tags, else by its type, but at most what
-// fits an int64.
+// bounds returns the least and the largest value of an integer, by its tags or by its type. It is at most an int64.
 func (k *key) bounds() (least, most int64) {
 	bits := k.typ.Bits()
 	most = math.MaxInt64 >> (64 - bits)
@@ -216,7 +214,7 @@ func (k *key) bound(tag string, standard int64) int64 {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		panic(fmt.Sprintf("strictyaml: the tag %s of %s is no whole number: %s", tag, k.name, text))
+		panic(fmt.Sprintf("strictyaml: the tag %s of %s is not a whole number: %s", tag, k.name, text))
 	}
 	return n
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/extauthz/extauthz/internal/strictyaml"
 )
 
-// shop is a file that has every kind of value.
+// shop is a file with every kind of value.
 type shop struct {
 	Name    string  `yaml:"name" required:"true" doc:"What the shop is called." example:"corner"`
 	Shelves []shelf `yaml:"shelves" doc:"What stands in it."`

@@ -13,9 +13,9 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// parseYAML returns the root of the one YAML document of a file, nil if there is none or the file is not YAML, which
-// it reports. The parser is of the family that envoyproxy/ratelimit uses (libyaml), so that both read the same from
-// every file.
+// parseYAML returns the root of the one YAML document of a file. If there is none or the file is not YAML, it reports
+// that and returns nil. The parser is of the same family (libyaml) as that of envoyproxy/ratelimit, so that both read
+// every file alike.
 func parseYAML(doc *Document) *yaml.Node {
 	loader, err := yaml.NewLoader(strings.NewReader(doc.text))
 	if err != nil {
@@ -47,8 +47,8 @@ func parseYAML(doc *Document) *yaml.Node {
 	}
 }
 
-// checkText reports the first byte that no YAML file may have: what is not UTF-8, control characters, and the line
-// breaks that only some versions of YAML know. It returns false if there is one.
+// checkText reports the first character that no YAML file may have: invalid UTF-8, a control character, or a line
+// break that only some versions of YAML know. It returns false if there is one.
 func (doc *Document) checkText() bool {
 	for i, c := range doc.text {
 		broken := c == utf8.RuneError && !strings.HasPrefix(doc.text[i:], "\ufffd")
@@ -69,7 +69,7 @@ func (doc *Document) checkText() bool {
 	return true
 }
 
-// failSyntax reports that a file is not YAML, in words that say how to fix it.
+// failSyntax reports an error of the YAML parser, with a hint how to fix it.
 func failSyntax(doc *Document, err error) {
 	e, ok := errors.AsType[*yaml.LoadError](err)
 	if !ok {
@@ -101,29 +101,29 @@ func failSyntax(doc *Document, err error) {
 	case in("a flow"):
 		doc.fail(at, "not YAML: "+e.Message, "a comma or a closing bracket is missing")
 	case says("cannot start any token") && strings.HasPrefix(doc.textAt(at), "\t"):
-		doc.fail(at, "not YAML: indented with a tab", "indent with spaces: YAML takes no tabs there")
+		doc.fail(at, "not YAML: indented with a tab", "indent with spaces: YAML does not allow tabs there")
 	case says("cannot start any token"):
 		word := firstWord(doc.textAt(at))
-		doc.fail(at, "not YAML: no text begins with "+suggest.Quoted(word[:min(1, len(word))]),
+		doc.fail(at, "not YAML: a text cannot begin with "+suggest.Quoted(word[:min(1, len(word))]),
 			"put the text in quotes: "+suggest.Quoted(`"`+word+`"`))
 	case says("mapping values are not allowed"):
-		doc.fail(at, "not YAML: a `:` where no key can stand",
-			"put a text that has `: ` in it in quotes; or the line above lacks its `:`, or is indented otherwise")
+		doc.fail(at, "not YAML: a `:` where no key is allowed",
+			"quote a text that contains `: `; or the line above lacks its `:`, or has another indentation")
 	case says("could not find expected ':'"):
 		doc.fail(opened, "not YAML: a key without a `:`", "write `key: value`, with a space after the `:`")
 	case in("a block"):
 		doc.fail(at, "not YAML: "+e.Message,
-			fmt.Sprintf("the list or map that this line should go on with begins at %s, column %d: indent it alike",
+			fmt.Sprintf("this line should continue the list or map that begins at %s, column %d: use the same indentation",
 				doc.position(opened), opened.column))
 	case says("<document start>"):
 		doc.fail(at, "not YAML: the map that begins this file has ended before this line",
-			"indent the keys at the top level alike")
+			"give all keys of the top level the same indentation")
 	case says("block sequence entries are not allowed"):
 		doc.fail(at, "not YAML: no list can begin here",
-			"begin it on the next line; or put a text that begins with `- ` in quotes")
+			"begin the list on the next line, or quote a text that begins with `- `")
 	case says("without preceding whitespace"):
 		doc.fail(at, "not YAML: a comment needs a space before its `#`",
-			"add the space; or put a text with `#` in it in quotes")
+			"add the space, or quote a text that contains `#`")
 	case says("incompatible YAML"):
 		doc.fail(at, "not YAML 1.1: "+e.Message, "delete the line that begins with `%YAML`")
 	default:

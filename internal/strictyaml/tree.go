@@ -9,7 +9,7 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// shape is what a value of a YAML file is.
+// shape is the shape of a YAML value.
 type shape uint8
 
 const (
@@ -24,20 +24,19 @@ func (k shape) String() string {
 	return [...]string{"nothing", "a single value", "a map", "a list"}[k]
 }
 
-// Value is one value of a file, with aliases and merge keys already followed. nil is an absent one.
+// Value is one value of a file, with aliases and merge keys resolved. nil is an absent value.
 type Value struct {
 	shape shape
 	at    place
-	// text is the text of a scalar. plain says that it stands without quotes, so that 5 is a number and yes a bool.
+	// text is the text of a scalar. plain means that it has no quotes, so that 5 is a number and yes a bool.
 	text  string
 	plain bool
-	// fields are a mapping's, in the order of the file, those of a merge key first.
+	// fields are those of a mapping, in the order of the file, those of a merge key first.
 	fields []field
-	// items are a list's.
-	items []*Value
-	// unread says that the value could not be read, which was reported; partial that an element of a list could not.
+	items  []*Value // of a list
+	// unread means that the value could not be read, partial that an element of a list could not. Both were reported.
 	unread, partial bool
-	// meant has an element for each unknown key of a map, which was reported: the key that it may stand for, or "".
+	// meant has an element for each reported unknown key of a map: the key that it may stand for, or "".
 	meant []string
 }
 
@@ -76,29 +75,29 @@ type field struct {
 	key   string
 	at    place
 	value *Value
-	// merged says that the field comes from a merge key (<<), element that it is an element of the list under the key.
+	// merged means that the field comes from a merge key (<<), element that it is an element of the key's list.
 	merged, element bool
-	// hidden are the values of the same key that merge keys brought and this one replaces.
+	// hidden are the values of the same key from merge keys, which this value replaces.
 	hidden []*Value
 }
 
-// maxDepth is deeper than people nest.
+// maxDepth is more than any file needs.
 const maxDepth = 200
 
 // treeReader turns the tree of the parser into values.
 type treeReader struct {
 	*Document
-	// open are the nodes with an anchor around the current one: an alias to one of them would never end.
+	// open are the nodes with an anchor around the current node. An alias to one of them would never end.
 	open []*yaml.Node
 	// alias is the line of the outermost alias that is being followed, 0 for none.
 	alias int
 	depth int
 	count int
-	// full says that a bound was passed, which was reported: nothing after it is read.
+	// full means that a bound was exceeded and reported. Nothing more is read.
 	full bool
 }
 
-// readTree returns the root map of a file, nil if the file has none; that is then reported.
+// readTree returns the root map of a file. If the file has none, it reports that and returns nil.
 func readTree(doc *Document) *Value {
 	if !doc.checkText() {
 		return nil
@@ -119,7 +118,7 @@ func readTree(doc *Document) *Value {
 	return root
 }
 
-// read turns a node into a value. What is wrong is reported, and the value is then marked as unread.
+// read turns a node into a value. It reports what it cannot read and marks the value as unread.
 func (t *treeReader) read(n *yaml.Node) *Value {
 	v := &Value{at: t.place(n)}
 	t.count++
@@ -129,10 +128,10 @@ func (t *treeReader) read(n *yaml.Node) *Value {
 	case t.full:
 	case t.depth > maxDepth:
 		t.full = true
-		t.fail(v.at, "nested too deep", "is this the right file?")
+		t.fail(v.at, "nested too deeply", "is this the right file?")
 	case t.count > t.kind.MaxValues:
 		t.full = true
-		t.fail(v.at, "too many values", "aliases (`*name`) repeat what they stand for: do they stand for each other?")
+		t.fail(v.at, "too many values", "each alias (`*name`) repeats the value of its anchor")
 	}
 	if t.full {
 		v.unread = true
@@ -161,18 +160,18 @@ func (t *treeReader) read(n *yaml.Node) *Value {
 		}
 	}
 	if n.Style&yaml.TaggedStyle != 0 && !slices.Contains([]string{"!!str", "!!map", "!!seq"}, n.Tag) {
-		t.fail(v.at, "tag "+suggest.Quoted(n.Tag), "write the value without it")
+		t.fail(v.at, "the tag "+suggest.Quoted(n.Tag)+" is not supported", "write the value without it")
 		v.unread = true
 	}
 	return v
 }
 
-// follow reads what an alias (*name) stands for.
+// follow reads the value of an alias (*name).
 func (t *treeReader) follow(n *yaml.Node) *Value {
 	at := t.place(n)
 	if n.Alias == nil || slices.Contains(t.open, n.Alias) {
 		t.fail(at, "the anchor "+suggest.Quoted("&"+n.Value)+" contains itself",
-			"an alias cannot stand inside of what it stands for")
+			"an alias cannot be inside the value of its anchor")
 		return &Value{at: at, unread: true}
 	}
 	if t.alias == 0 {
@@ -182,7 +181,7 @@ func (t *treeReader) follow(n *yaml.Node) *Value {
 	return t.read(n.Alias)
 }
 
-// place returns where a node stands. A block map stands where its first key does.
+// place returns the place of a node. The place of a block map is that of its first key.
 func (t *treeReader) place(n *yaml.Node) place {
 	block := n.Kind == yaml.MappingNode && n.Style&yaml.FlowStyle == 0
 	if block && len(n.Content) > 0 && n.Content[0].Kind == yaml.ScalarNode {

@@ -1,5 +1,3 @@
-// Package suggest has what all messages about mistakes share: the mistake itself, a value as it was written, the words
-// that are allowed, and the word that was meant by one that is misspelt.
 package suggest
 
 import (
@@ -10,10 +8,10 @@ import (
 	"unicode"
 )
 
-// maxQuoted is how much of a value a message repeats.
+// maxQuoted is how many characters of a value a message repeats.
 const maxQuoted = 60
 
-// Quoted is a text as messages repeat it: in backquotes, printable, and not too long.
+// Quoted returns a text as messages repeat it: in backquotes, printable, and cut after 60 characters.
 func Quoted(text string) string {
 	runes := []rune(text)
 	cut := ""
@@ -31,10 +29,10 @@ func Quoted(text string) string {
 	return "`" + string(runes) + cut + "`"
 }
 
-// OneOf lists words as a sentence does: "`a`, `b` or `c`".
+// OneOf returns words as a sentence lists them: "`a`, `b` or `c`".
 func OneOf(words []string) string { return List(words, " or ") }
 
-// List quotes words and puts ", " between them, or last before the last one.
+// List quotes words and joins them with ", ". The last word is joined with last.
 func List(words []string, last string) string {
 	var list string
 	for i, word := range words {
@@ -50,7 +48,7 @@ func List(words []string, last string) string {
 	return list
 }
 
-// Value returns the value of the word that a text is, or an error that names the words. values[i] is that of words[i].
+// Value returns values[i] for a text that is words[i], or an error that names the words.
 func Value[T any](text []byte, words []string, values ...T) (T, error) {
 	if i := slices.Index(words, string(text)); i >= 0 {
 		return values[i], nil
@@ -58,7 +56,7 @@ func Value[T any](text []byte, words []string, values ...T) (T, error) {
 	return *new(T), errors.New("want " + OneOf(words))
 }
 
-// DidYouMean returns a hint that names the word closest to what was written, "" when none is close.
+// DidYouMean returns a hint with the closest word, "" if no word is close.
 func DidYouMean(written string, words []string) string {
 	if word := Closest(written, words); word != "" {
 		return "did you mean `" + word + "`?"
@@ -66,38 +64,39 @@ func DidYouMean(written string, words []string) string {
 	return ""
 }
 
-// Closest returns the word that was most likely meant: one that differs in case, hyphens or underscores only, the only
-// one that begins with what was written, or the one a few typing mistakes away. It returns "" when there is none.
+// Closest returns the word that was most likely meant, "" for none. It is a word that differs in case, hyphens or
+// underscores only, the only word that begins with the written text, or a word a few typing mistakes away.
 func Closest(written string, words []string) string {
 	w := bare(written)
 	if w == "" || len(w) > 64 {
 		return ""
 	}
 	best, bestDistance := "", 1+len(w)/3
-	var begun []string
+	var completions []string
 	for _, word := range words {
 		if d := Distance(w, bare(word)); d < bestDistance {
 			best, bestDistance = word, d
 		}
 		if strings.HasPrefix(bare(word), w) {
-			begun = append(begun, word)
+			completions = append(completions, word)
 		}
 	}
 	switch {
-	case best == "" && len(begun) == 1:
-		return begun[0]
-	case bestDistance > 1 && len(begun) > 1:
-		return "" // sliding_window could be two things
+	case best == "" && len(completions) == 1:
+		return completions[0]
+	case bestDistance > 1 && len(completions) > 1:
+		return "" // sliding_window begins two words
 	}
 	return best
 }
 
-// bare is a word without what people vary: requestsPerUnit, requests-per-unit and requests_per_unit are the same.
+// bare returns a word in lower case without separators: requestsPerUnit, requests-per-unit and requests_per_unit are
+// the same word.
 func bare(word string) string {
 	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(word))
 }
 
-// Distance is how many letters have to be typed, deleted, changed or swapped with the next to get from a to b.
+// Distance returns the number of edits from a to b: a letter inserted, deleted, changed, or swapped with the next.
 func Distance(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	var before []int
@@ -123,7 +122,7 @@ func Distance(a, b string) int {
 	return above[len(y)]
 }
 
-// Counted says how many there are of something: "1 line", "2 lines".
+// Counted returns a number with its noun: "1 line", "2 lines".
 func Counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
