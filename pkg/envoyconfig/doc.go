@@ -1,4 +1,4 @@
-// Package envoyconfig compares a configuration of Envoy with policies, before it is used. The configuration decides
-// whether the identity headers of a policy are those of the service or those of the client, and the service cannot
-// see it.
+// Package envoyconfig compares a configuration of Envoy with policies before it is used: see [Check]. The configuration
+// decides whether the upstream gets the identity headers of the service or those of the client. The service cannot see
+// the configuration at run time.
 package envoyconfig

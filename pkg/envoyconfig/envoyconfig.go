@@ -12,13 +12,13 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 )
 
-// kind is that of configurations of Envoy, dumps of a running Envoy with thousands of routes included.
+// kind describes configurations of Envoy, including dumps of a running Envoy with thousands of routes.
 func kind() *strictyaml.Kind {
 	return &strictyaml.Kind{
 		Noun:      "configuration of Envoy",
-		Begins:    "it begins with `static_resources:`, or is what Envoy's admin interface returns for /config_dump",
+		Begins:    "it begins with `static_resources:`, or is the /config_dump of Envoy's admin interface",
 		Empty:     "there is nothing in the file",
-		Second:    "a configuration of Envoy is one document: check the others one by one",
+		Second:    "a configuration of Envoy is one document: check each document separately",
 		MaxSize:   64 << 20,
 		TooLarge:  "is this a configuration of Envoy?",
 		MaxValues: 6_000_000,
@@ -38,18 +38,17 @@ func Load(path string, policies map[string]*authz.Policy) (managers int, problem
 	return 0, strictyaml.Problems{*problem}
 }
 
-// Check compares a configuration of Envoy, YAML or JSON, a bootstrap or a /config_dump, with the identity headers
-// of all policies. It returns how many HTTP connection managers with an ext_authz filter there are, and the
-// problems: identity headers that Envoy does not remove before it chooses a route, that allowed_upstream_headers
-// does not list, and by which a route is chosen too early. A file without such a manager is an error, because
-// nothing in it could be compared.
+// Check compares a configuration of Envoy with the identity headers of all policies. The configuration is a bootstrap
+// or a /config_dump, in YAML or JSON. Check returns the number of HTTP connection managers with an ext_authz filter,
+// and the problems: identity headers that Envoy does not remove before it chooses a route, that
+// allowed_upstream_headers does not list, or by which Envoy chooses a route too early. A file without such a manager
+// is an error, because there is nothing to compare.
 //
-// It walks the file by the names of Envoy's fields and ignores all others. What Envoy gets from elsewhere (xDS) is
-// not there.
+// Check walks the file by the names of Envoy's fields and ignores all others. It does not see what Envoy gets from xDS.
 func Check(f strictyaml.File, policies map[string]*authz.Policy) (managers int, problems strictyaml.Problems) {
 	doc := strictyaml.Read(f, kind())
 	root := value{doc.Root()}
-	if !root.there() {
+	if !root.exists() {
 		return 0, doc.Problems()
 	}
 	c := check{Document: doc}
@@ -62,8 +61,8 @@ func Check(f strictyaml.File, policies map[string]*authz.Policy) (managers int, 
 		}
 	}
 	if managers == 0 {
-		doc.Fail(nil, "no HTTP connection manager here has an ext_authz filter, so there is nothing to compare",
-			"give the file that has the listener; of a running Envoy, what its admin interface returns for /config_dump")
+		doc.Fail(nil, "no HTTP connection manager in this file has an ext_authz filter, so there is nothing to compare",
+			"give the file with the listener, or the /config_dump of the admin interface of a running Envoy")
 	}
 	return managers, doc.Problems()
 }
@@ -71,8 +70,8 @@ func Check(f strictyaml.File, policies map[string]*authz.Policy) (managers int, 
 // check compares one file.
 type check struct {
 	*strictyaml.Document
-	// identity are the identity headers of all policies, sorted; cookies says that one of them takes a credential
-	// from a cookie.
+	// identity are the identity headers of all policies, sorted. cookies means that a policy takes a credential from a
+	// cookie.
 	identity []string
 	cookies  bool
 }
@@ -97,7 +96,7 @@ func (c *check) manager(manager value, filters []value, root value) {
 	c.scopes(manager.get("scoped_routes"))
 	overHTTP := false
 	service := func(s value) {
-		if s.there() {
+		if s.exists() {
 			overHTTP = true
 			c.service(s)
 		}
@@ -125,60 +124,60 @@ func routeTables(manager, root value) []value {
 		return tables
 	}
 	return append(tables, root.all(func(v value) bool {
-		return v.get("virtual_hosts").there() && elsewhere[v.get("name").Text()]
+		return v.get("virtual_hosts").exists() && elsewhere[v.get("name").Text()]
 	})...)
 }
 
-// scopesOf returns the ScopedRouteConfigurations of a `scoped_routes`: its own list, or with scoped_rds what a dump
-// has under its name.
+// scopesOf returns the ScopedRouteConfigurations of a `scoped_routes`: its own list, or with scoped_rds those that a
+// dump has under its name.
 func scopesOf(scoped, root value) []value {
-	if !scoped.get("scoped_rds").there() {
+	if !scoped.get("scoped_rds").exists() {
 		return scoped.get("scoped_route_configurations_list").get("scoped_route_configurations").list()
 	}
 	var scopes []value
 	name := scoped.get("name").Text()
 	for _, dumped := range root.all(func(v value) bool {
-		return v.get("scoped_route_configs").there() && v.get("name").says(name)
+		return v.get("scoped_route_configs").exists() && v.get("name").hasText(name)
 	}) {
 		scopes = append(scopes, dumped.get("scoped_route_configs").list()...)
 	}
 	return scopes
 }
 
-// scopes checks that no route table is chosen by an identity header. Unlike with a route, clear_route_cache is no
-// remedy: once Envoy has removed the header of the client, no scope matches, and without a route the ext_authz filter
-// does not ask for a Check that could set it.
+// scopes checks that Envoy does not choose a route table by an identity header. clear_route_cache does not help here, as
+// it does for a route. After Envoy has removed the client's header, no scope matches and there is no route. Without a
+// route, the ext_authz filter does not send the Check that could set the header.
 func (c *check) scopes(scoped value) {
 	for _, fragment := range scoped.get("scope_key_builder").get("fragments").list() {
 		header := fragment.get("header_value_extractor").get("name")
 		if name := strings.ToLower(header.Text()); slices.Contains(c.identity, name) {
 			c.Fail(header.Value, "Envoy chooses the scope of routes before ext_authz sets "+suggest.Quoted(name),
-				"do not choose scopes by it: match on it in the routes of one scope",
-				"`clear_route_cache: true` does not help: without a scope there is no route, and Envoy does not ask extauthz")
+				"do not choose scopes by this header: match on it in the routes of one scope",
+				"`clear_route_cache: true` does not help: without a scope there is no route, and Envoy does not call extauthz")
 		}
 	}
 }
 
-// removedEarly checks that Envoy removes the identity headers of clients before it chooses a route. If Envoy asks
-// over HTTP, it must also remove their other spellings, which only a service that is asked over gRPC sees.
+// removedEarly checks that Envoy removes the client's identity headers before it chooses a route. If Envoy calls
+// ext_authz over HTTP, it must also remove their other spellings: the service sees those only over gRPC.
 func (c *check) removedEarly(manager value, overHTTP bool) {
 	extensions := manager.get("early_header_mutation_extensions")
 	mutations := extensions.all(func(v value) bool {
-		return v.get("remove").there() || v.get("remove_on_match").there()
+		return v.get("remove").exists() || v.get("remove_on_match").exists()
 	})
-	stays := func(name string) bool {
+	kept := func(name string) bool {
 		return !slices.ContainsFunc(mutations, func(m value) bool {
 			matcher := m.get("remove_on_match").get("key_matcher")
 			return strings.EqualFold(m.get("remove").Text(), name) || matcher.matches(name)
 		})
 	}
-	var kept, lookalikes []string
+	var missed, lookalikes []string
 	for _, name := range c.identity {
 		switch {
-		case stays(name):
-			kept = append(kept, name)
+		case kept(name):
+			missed = append(missed, name)
 		case overHTTP:
-			if i := slices.IndexFunc(spellings(name), stays); i >= 0 {
+			if i := slices.IndexFunc(spellings(name), kept); i >= 0 {
 				lookalikes = append(lookalikes, spellings(name)[i])
 			}
 		}
@@ -191,21 +190,21 @@ func (c *check) removedEarly(manager value, overHTTP bool) {
 		return "{remove: " + name + "}"
 	}
 	at := cmp.Or(extensions, manager)
-	if len(kept) > 0 {
-		c.Fail(at.Value, "Envoy does not remove "+suggest.List(kept, " and ")+" of clients before it chooses a route",
-			"a route that matches on it is then the client's choice, and a route without ext_authz passes it on",
-			add+elements(kept, remedy), "envoy/envoy.yaml shows the whole extension")
+	if len(missed) > 0 {
+		c.Fail(at.Value,
+			"Envoy does not remove the client's "+suggest.List(missed, " and ")+" before it chooses a route",
+			"the client can then choose a route that matches on it, and a route without ext_authz passes it on",
+			add+elements(missed, remedy), "envoy/envoy.yaml shows the whole extension")
 	}
 	if len(lookalikes) > 0 {
 		c.Fail(at.Value,
-			"Envoy does not remove "+suggest.List(lookalikes, " and ")+" of clients, and extauthz cannot see it over HTTP",
-			"some applications read it as the identity header whose name has other separators",
+			"Envoy does not remove the client's "+suggest.List(lookalikes, " and ")+", and extauthz cannot see it over HTTP",
+			"some applications do not distinguish the separators of names, and read it as the identity header",
 			add+elements(lookalikes, remedy), "envoy/http-ext_authz.yaml shows the whole extension")
 	}
 }
 
-// spellings returns names that applications may read as this one: its separators replaced, all of them and one by
-// one.
+// spellings returns names that applications may read as this one: with all of its separators replaced, or one of them.
 func spellings(name string) []string {
 	var list []string
 	for _, separator := range []string{"_", "."} {
@@ -239,24 +238,24 @@ func (c *check) service(s value) {
 		}
 	}
 	if len(dropped) > 0 {
-		why := "the application then does not know who calls, or believes what the client sends"
+		why := "the application then does not know the caller, or trusts the header that the client sends"
 		if slices.Equal(dropped, []string{"cookie"}) {
 			why = "the credential in the cookie then reaches the application"
 		}
 		c.Fail(cmp.Or(listed, s).Value,
-			"Envoy drops "+suggest.List(dropped, " and ")+" from the answer, because allowed_upstream_headers lacks it",
+			"Envoy drops "+suggest.List(dropped, " and ")+" from the response: not listed in allowed_upstream_headers",
 			why, "add to its `patterns:` "+elements(dropped, func(name string) string { return "{exact: " + name + "}" }))
 	}
 	appended := answer.get("allowed_upstream_headers_to_append")
 	for _, name := range wanted {
 		if appended.get("patterns").anyMatches(name) {
-			c.Fail(appended.Value, "Envoy appends "+suggest.Quoted(name)+" to the client's own",
-				"list it in allowed_upstream_headers alone, which replaces it")
+			c.Fail(appended.Value, "Envoy appends "+suggest.Quoted(name)+" to the header that the client sends",
+				"list it in allowed_upstream_headers only: Envoy then replaces the client's header")
 		}
 	}
 }
 
-// routes checks that no route is chosen by an identity header before ext_authz has set it.
+// routes checks that Envoy does not choose a route by an identity header before ext_authz has set it.
 func (c *check) routes(config value, filters []value) {
 	config.walk(func(v value) {
 		for _, condition := range v.get("match").get("headers").list() {
@@ -276,13 +275,13 @@ func (c *check) choice(header value, filters []value) {
 		return
 	}
 	c.Fail(header.Value, "Envoy chooses this route before ext_authz sets "+suggest.Quoted(name),
-		"write `clear_route_cache: true` in the ext_authz filter: Envoy then chooses again, after the Check",
-		"all routes that a request can get to that way need the same settings of ext_authz as the first")
+		"write `clear_route_cache: true` in the ext_authz filter: Envoy then chooses the route again, after the Check",
+		"all routes that the second choice can select need the same ext_authz settings as the first route")
 }
 
-// choosesAgain reports whether this ext_authz filter has Envoy choose the route again once it has set a header.
+// choosesAgain reports whether Envoy chooses the route again after this ext_authz filter has set a header.
 func (v value) choosesAgain(header string) bool {
-	if !v.get("clear_route_cache").says("true") {
+	if !v.get("clear_route_cache").hasText("true") {
 		return false
 	}
 	only := v.get("clear_route_cache_headers").list()
@@ -290,11 +289,11 @@ func (v value) choosesAgain(header string) bool {
 	return len(only) == 0 || slices.ContainsFunc(only, listed)
 }
 
-// matches reports whether a StringMatcher of Envoy's matches the name of a header, in lower case as Envoy has it. One
-// that is not known here matches nothing.
+// matches reports whether a StringMatcher of Envoy matches the name of a header, which is in lower case as in Envoy. An
+// unknown kind of matcher matches nothing.
 func (v value) matches(name string) bool {
 	fold := func(text string) string { return text }
-	if v.get("ignore_case").says("true") {
+	if v.get("ignore_case").hasText("true") {
 		fold = strings.ToLower
 	}
 	for kind, is := range map[string]func(name, text string) bool{
@@ -314,17 +313,17 @@ func (v value) anyMatches(name string) bool {
 	return slices.ContainsFunc(v.list(), func(m value) bool { return m.matches(name) })
 }
 
-// isType reports whether a value is a message of this name, such as ExtAuthz, of any package: an Any of Envoy's.
+// isType reports whether a value is an Any with a message of this name, such as ExtAuthz, of any package.
 func (v value) isType(name string) bool {
 	return strings.HasSuffix(v.get("@type").Text(), "."+name)
 }
 
-// value is a value of the configuration; the zero value is an absent one.
+// value is a value of the configuration. The zero value is absent.
 type value struct{ *strictyaml.Value }
 
-func (v value) there() bool { return v.Value != nil }
+func (v value) exists() bool { return v.Value != nil }
 
-// get returns what a map has under a field of a protobuf message, spelt as in snake_case or in camelCase.
+// get returns the value of a field of a protobuf message. The file may spell its name in snake_case or in camelCase.
 func (v value) get(name string) value {
 	letters := strings.ReplaceAll(name, "_", "")
 	for key, field := range v.Fields() {
@@ -335,7 +334,7 @@ func (v value) get(name string) value {
 	return value{}
 }
 
-func (v value) says(text string) bool { return text != "" && v.Text() == text }
+func (v value) hasText(text string) bool { return text != "" && v.Text() == text }
 
 // list returns the elements of a list.
 func (v value) list() []value {
@@ -346,9 +345,9 @@ func (v value) list() []value {
 	return items
 }
 
-// walk calls f for a value and those inside of it.
+// walk calls f for a value and for all values inside it.
 func (v value) walk(f func(value)) {
-	if !v.there() {
+	if !v.exists() {
 		return
 	}
 	f(v)
@@ -360,7 +359,7 @@ func (v value) walk(f func(value)) {
 	}
 }
 
-// all returns the values inside of a value, itself included, for which is returns true.
+// all returns the values for which is returns true: the value itself, and values inside it.
 func (v value) all(is func(value) bool) (found []value) {
 	v.walk(func(v value) {
 		if is(v) {
@@ -377,7 +376,7 @@ func snake(key string) string {
 	return capital.ReplaceAllStringFunc(key, func(c string) string { return "_" + strings.ToLower(c) })
 }
 
-// elements writes a list as a file has them, by what writes one of them.
+// elements returns the elements of a YAML list. write returns one element.
 func elements(names []string, write func(name string) string) string {
 	var written []string
 	for _, name := range names {

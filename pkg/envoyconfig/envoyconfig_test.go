@@ -15,10 +15,10 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files in testdata with what the code says now")
+var update = flag.Bool("update", false, "rewrite the golden files in testdata with the current results")
 
-// TestCheck reads each case of testdata: NAME.yaml is a configuration of Envoy, NAME.want what is reported. The comment of the
-// archive ends with the rule file that it is compared with.
+// TestCheck reads each case of testdata: NAME.yaml is a configuration of Envoy, NAME.want its problems. The comment of
+// the archive ends with the rule file to compare with.
 func TestCheck(t *testing.T) {
 	cases.Run(t, "testdata/*.txtar", *update, func(t *testing.T, comment string, f txtar.File) string {
 		_, text, _ := strings.Cut(comment, "---\n")
@@ -30,7 +30,7 @@ func TestCheck(t *testing.T) {
 	})
 }
 
-// TestSamples compares the configurations that people copy with the policies they are for.
+// TestSamples compares the sample configurations with their policies.
 func TestSamples(t *testing.T) {
 	for config, rules := range map[string]string{
 		"envoy/envoy.yaml":                "internal/service/sample/sample.yaml",
@@ -46,15 +46,15 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// TestMistakesInSamples changes one line of those configurations.
+// TestMistakesInSamples changes one line of a sample configuration.
 func TestMistakesInSamples(t *testing.T) {
 	policies := policiesOf(t, testenv.RepoFile(t, "internal/service/sample/sample.yaml"))
 	for _, c := range []struct{ config, before, after, want string }{
 		{"envoy/http-ext_authz.yaml", "- { exact: x-auth-plan }", "- { exact: x-auth-plans }",
-			"Envoy drops `x-auth-plan` from the answer"},
-		{"envoy/http-ext_authz.yaml", "(owner|plan|", "(owner|", "Envoy does not remove `x-auth-plan` of clients"},
+			"Envoy drops `x-auth-plan` from the response"},
+		{"envoy/http-ext_authz.yaml", "(owner|plan|", "(owner|", "Envoy does not remove the client's `x-auth-plan`"},
 		{"envoy/envoy.yaml", "early_header_mutation_extensions:", "original_ip_detection_extensions:",
-			"Envoy does not remove `x-auth-key-id`, `x-auth-method`, `x-auth-owner` and `x-auth-plan` of clients"},
+			"Envoy does not remove the client's `x-auth-key-id`, `x-auth-method`, `x-auth-owner` and `x-auth-plan`"},
 		{"envoy/envoy.yaml", "{ name: x-device-id, present_match: true }", "{ name: x-auth-plan, present_match: true }",
 			"Envoy chooses this route before ext_authz sets `x-auth-plan`"},
 	} {
@@ -70,7 +70,7 @@ func TestMistakesInSamples(t *testing.T) {
 	}
 }
 
-// TestPage holds docs/ext_authz.md to what it shows of a mistake.
+// TestPage checks the message that docs/ext_authz.md quotes.
 func TestPage(t *testing.T) {
 	text := strings.Replace(testenv.RepoFile(t, "envoy/http-ext_authz.yaml"), "- { exact: x-auth-plan }\n", "\n", 1)
 	_, problems := Check(strictyaml.File{Name: "http-ext_authz.yaml", Content: []byte(text)},

@@ -8,37 +8,37 @@ import (
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// Active is a Set as requests are decided by it. It is compiled as a whole, and takes effect as a whole.
+// Active is a compiled Set. All of it takes effect at once.
 type Active struct {
 	Set Set
-	// Limits are the rules of its domains, and Policies its policies, which limit their requests by these rules.
+	// Limits are the compiled domains. Policies are the compiled policies, which limit their requests by Limits.
 	Limits   *ratelimit.Rules
 	Policies *authz.Policies
 }
 
-// Options are the settings that give rules their meaning.
+// Options are the settings by which sets are compiled.
 type Options struct {
 	Limits ratelimit.RulesOptions
-	// Headers are the rate limit headers for clients, which policies remove from requests.
+	// Headers are the rate limit headers for clients. Policies remove them from requests.
 	Headers reply.Headers
 }
 
-// Live has the active rules: everything that decides a request reads them here. Use NewLive. It is safe for concurrent
-// use, but Activate is for one goroutine at a time.
+// Live holds the active rules. Everything that decides a request reads them from Live. Use NewLive. It is safe for
+// concurrent use, but only one goroutine at a time may call Activate.
 type Live struct {
 	options Options
 	active  atomic.Pointer[Active]
 }
 
-// NewLive returns a Live whose active rules are none: no limit applies, and every Check is refused.
+// NewLive returns a Live without rules: no limit applies, and every Check is refused.
 func NewLive(o Options) *Live {
 	l := &Live{options: o}
 	l.active.Store(l.compile(Set{}, nil))
 	return l
 }
 
-// Activate compiles a set and makes it the active one. It calls prepare, if that is not nil, before a request can be
-// decided by the set. Counters of rules that were active before go on.
+// Activate compiles a set and makes it active. It calls prepare, if not nil, before a request can be decided by the
+// set. Rules that were active before keep their counters.
 func (l *Live) Activate(set Set, prepare func(*Active)) {
 	a := l.compile(set, l.Limits())
 	if prepare != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules"
 )
 
-// TestActivate: a set is prepared before it is active, all of it becomes active at once, and counters go on.
+// TestActivate: a set is prepared before it is active, all of it becomes active at once, and counters continue.
 func TestActivate(t *testing.T) {
 	set := func(generation string, keys ...string) rules.Set {
 		d := ratelimit.Domain{Name: "shop"}
@@ -33,7 +33,7 @@ func TestActivate(t *testing.T) {
 	before := live.Active()
 	live.Activate(set("second", "a", "c"), func(next *rules.Active) {
 		if live.Active() != before || next.Policies.Issuers()[0].Name != "second" {
-			t.Error("the next set is prepared after it became active, or is another")
+			t.Error("prepare was called after the set became active, or with another set")
 		}
 	})
 	now := live.Active()

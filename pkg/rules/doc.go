@@ -1,3 +1,3 @@
-// Package rules is what the service decides by: the rate limits and policies of one generation, the sources that
-// they come from, and how they are shown to people.
+// Package rules holds the rules that the service decides by: a [Set] of rate limits and policies, the [Source] of such
+// sets, and the active rules ([Live]). [Dump] shows the active rules, [Lost] the restrictions that a change removes.
 package rules

@@ -10,8 +10,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// Dump explains active rules as text, one line a limit: what the debug port of envoyproxy/ratelimit shows as
-// /rlconfig, and behind its last comma what only this service knows. A line for each policy of authorization follows.
+// Dump returns the active rules as text, one line for each limit. The line is that of /rlconfig on the debug port of
+// envoyproxy/ratelimit, with the keys of this service after its last comma. A line for each policy follows.
 func Dump(a *Active) string {
 	var b strings.Builder
 	for _, r := range a.Limits.All() {
@@ -28,7 +28,7 @@ func Dump(a *Active) string {
 	return b.String()
 }
 
-// extras are the parts of a limit that envoyproxy/ratelimit does not show, or does not have.
+// extras returns the parts of a limit that envoyproxy/ratelimit does not show or does not have.
 func extras(r *ratelimit.Rule, l *ratelimit.RuleLimit) []string {
 	var parts []string
 	show := func(shown bool, format string, value any) {
@@ -53,7 +53,7 @@ func extras(r *ratelimit.Rule, l *ratelimit.RuleLimit) []string {
 	return parts
 }
 
-// oneLine keeps line breaks in keys and values from looking like another limit.
+// oneLine escapes line breaks, so that a key or a value cannot look like another limit.
 func oneLine(text string) string {
 	return strings.NewReplacer("\n", `\n`, "\r", `\r`).Replace(text)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 )
 
-// dumpPolicy is a policy in one line: what differs from the defaults, and how many rules there are.
+// dumpPolicy returns a policy in one line: what differs from the defaults, and the number of rules.
 func dumpPolicy(domain string, p *authz.Policy) string {
 	p = p.WithDefaults()
 	var credentials []string
@@ -45,7 +45,7 @@ func dumpPolicy(domain string, p *authz.Policy) string {
 	return domain + " authz: " + strings.Join(parts, " ")
 }
 
-// credentialText returns the kind of a credential and where it is looked for: jwt and "https://idp.example, scheme
+// credentialText returns the kind of a credential and its place in a request: jwt and "https://idp.example, scheme
 // Bearer".
 func credentialText(c authz.Credential) (kind, at string) {
 	switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules"
 )
 
-// A Source makes sets. Live compiles each and puts it in the place of the previous one, as a whole.
+// A Source provides sets. Live compiles each set and replaces the previous one at once.
 func ExampleLive() {
 	live := rules.NewLive(rules.Options{Limits: ratelimit.RulesOptions{DefaultAlgorithm: bucket.TokenBucket}})
 	for i, perHour := range []int64{100, 200} {

@@ -13,11 +13,11 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// maxLost is how many of the access rules and limits that are lost are named.
+// maxLost is how many lost access rules and limits are named.
 const maxLost = 20
 
-// Lost names what rules lack that others have: what restricts access, and limits where it is more than half of a
-// domain's, or of those of its `limits` or `refused` in `authz`. It is empty when nothing suspicious is lacking.
+// Lost names the restrictions that now lacks and before has. It names every lost restriction of access. It names limits
+// if more than half of a domain's limits, or of its `limits` or `refused` in `authz`, are lost.
 func Lost(before, now Set) []string {
 	names := allLost(before, now)
 	if more := len(names) - maxLost; more > 0 {
@@ -27,7 +27,7 @@ func Lost(before, now Set) []string {
 }
 
 func allLost(before, now Set) (names []string) {
-	kept := map[string]int{} // the limits of a rule, by its full name
+	kept := map[string]int{} // the number of limits of a rule, by its full name
 	for _, d := range now.Domains {
 		eachLimit(d.Name+".", d.Descriptors, func(rule, _ string) { kept[rule]++ })
 	}
@@ -63,7 +63,7 @@ func lostOfPolicy(domain string, before, now *authz.Policy) (names []string) {
 	before, now = before.WithDefaults(), now.WithDefaults()
 	for _, c := range before.Credentials {
 		same := func(other authz.Credential) bool {
-			other.Position = c.Position // wherever it stands
+			other.Position = c.Position // the position does not count
 			return reflect.DeepEqual(c, other)
 		}
 		kind, _ := credentialText(c)
@@ -85,7 +85,7 @@ func lostOfPolicy(domain string, before, now *authz.Policy) (names []string) {
 	return names
 }
 
-// accessText names an access rule by what it matches.
+// accessText names an access rule by the requests that it matches.
 func accessText(rule authz.Access) string {
 	var parts []string
 	add := func(name, value string) {
@@ -99,7 +99,7 @@ func accessText(rule authz.Access) string {
 	return cmp.Or(oneLine(strings.Join(parts, " ")), "for all requests")
 }
 
-// eachLimit calls f with the full name of each limit's rule, and with what people call the limit.
+// eachLimit calls f with the full name of each limit's rule, and with the name of the limit for people.
 func eachLimit(parent string, nodes []ratelimit.Node, f func(rule, name string)) {
 	for _, n := range nodes {
 		rule := parent + n.Name()

@@ -8,26 +8,26 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// Set is all that a source says, of one generation. It is not changed after it was made.
+// Set is all rules of a source, of one generation. It is not changed after it was made.
 type Set struct {
-	// Domains are the rate limits, one element a domain, in the order of the source.
+	// Domains are the rate limits, one element for each domain, in the order of the source.
 	Domains []ratelimit.Domain
-	// Policies are the policies of authorization by domain.
+	// Policies are the policies of ext_authz by domain.
 	Policies map[string]*authz.Policy
-	// Generation tells contents of the source apart: equal generations mean equal rules.
+	// Generation identifies the content of the source: equal generations mean equal rules.
 	Generation string
 }
 
-// Problems are what is wrong with the content of a source.
+// Problems are the mistakes in a source.
 type Problems = strictyaml.Problems
 
-// Source is where rules come from.
+// Source provides rules and follows their changes.
 type Source interface {
-	// Load returns the rules and what is wrong with them. If one of the problems is an error, the set has nothing
-	// but its generation. Call it once, before Run.
+	// Load returns the rules and their problems. If one of the problems is an error, the set has only its generation.
+	// Load is called once, before Run.
 	Load() (Set, Problems)
-	// Run calls update once for each change until the context is done, one call after the other, also for a change
-	// with errors. When the rules that are active come back after that, it is called again. Run may be called once.
+	// Run calls update once for each change until the context is done, one call after the other. A change with errors
+	// is reported, too. If the active rules come back after it, they are reported again. Run may be called once.
 	Run(ctx context.Context, update func(Update))
 	// Reload makes Run look for a change at once, as on SIGHUP. It does not block and may be called from any
 	// goroutine.
@@ -36,14 +36,13 @@ type Source interface {
 
 // Update is a change of a source.
 type Update struct {
-	// Set are the new rules. If Problems has errors, they have nothing but their generation and the previous rules
-	// stay active.
+	// Set is the new rules. If Problems has errors, it has only its generation, and the previous rules stay active.
 	Set Set
-	// Problems are the mistakes in the source, or why it could not be read.
+	// Problems are the mistakes in the source, or the reason why it could not be read.
 	Problems Problems
-	// Lost names what the new rules lack of what those before restrict, if it is suspicious that they lack it.
+	// Lost names the restrictions of the previous rules that the new rules lack, if that is suspicious.
 	Lost []string
-	// Held says that the new rules must not become active yet, because of what is lost. Another Update follows:
-	// with the same rules if they stay as they are for some time, or with others.
+	// Held means that the new rules must not become active yet, because of Lost. Another Update follows: with the
+	// same rules if they do not change for some time, or with other rules.
 	Held bool
 }

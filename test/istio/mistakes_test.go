@@ -141,10 +141,10 @@ func TestMistakes(t *testing.T) {
 		// Headers that identify the caller for the application, which a client could send.
 		{"an identity header that the gateway does not remove", "gateway/edge.yaml", "(owner|plan|", "(owner|",
 			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz",
-				"Envoy does not remove `x-auth-plan` of clients before it chooses a route"}},
+				"Envoy does not remove the client's `x-auth-plan` before it chooses a route"}},
 		{"an identity header that a sidecar does not remove", "sidecar/envoyfilter.yaml", "(owner|plan|", "(owner|",
 			[]string{"istio/sidecar/envoyfilter.yaml: ", "configPatches[1] (HTTP_FILTER)",
-				"Envoy does not remove `x-auth-plan` of clients before it chooses a route"}},
+				"Envoy does not remove the client's `x-auth-plan` before it chooses a route"}},
 		{"a route by a header of ext_authz", "example/gateway.yaml", "      match:\n",
 			"      match:\n        - headers: { x-auth-plan: { exact: gold } }\n",
 			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz",

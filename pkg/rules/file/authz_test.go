@@ -13,17 +13,18 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 )
 
-// TestParseBuildsThePolicy: a policy is what the file says, without defaults.
+// TestParseBuildsThePolicy: Parse does not set defaults.
 func TestParseBuildsThePolicy(t *testing.T) {
 	apiKey := func(s authz.Source) authz.Credential { return authz.Credential{APIKey: &authz.APIKey{Source: s}} }
 	for _, c := range []struct {
 		name, yaml string
-		change     func(*authz.Policy) // of one that says `anonymous: allow`
+		change     func(*authz.Policy) // of the policy `anonymous: allow`
 	}{
-		{name: "nothing but that all may pass", yaml: `anonymous: allow`, change: func(*authz.Policy) {}},
+		{name: "anonymous only", yaml: `anonymous: allow`, change: func(*authz.Policy) {}},
 		{
 			name: "places of API keys",
-			yaml: `credentials: [{api_key: {header: X-API-Key}}, {api_key: {scheme: ApiKey}}, {api_key: {query: apiKey}}, {api_key: {cookie: Key}}]`,
+			yaml: `credentials: [{api_key: {header: X-API-Key}}, {api_key: {scheme: ApiKey}}, {api_key: {query: apiKey}}, ` +
+				`{api_key: {cookie: Key}}]`,
 			change: func(p *authz.Policy) {
 				p.Anonymous = authz.Deny
 				p.Credentials = []authz.Credential{
@@ -34,7 +35,8 @@ func TestParseBuildsThePolicy(t *testing.T) {
 		},
 		{
 			name: "a JWT with its defaults",
-			yaml: `credentials: [{jwt: {issuer: https://idp.example, audiences: [shop], algorithms: [RS256], jwks_url: https://idp.example/keys}}]`,
+			yaml: `credentials: [{jwt: {issuer: https://idp.example, audiences: [shop], algorithms: [RS256],
+				jwks_url: https://idp.example/keys}}]`,
 			change: func(p *authz.Policy) {
 				p.Anonymous = authz.Deny
 				p.Credentials = []authz.Credential{{JWT: &authz.JWT{
@@ -44,15 +46,17 @@ func TestParseBuildsThePolicy(t *testing.T) {
 			},
 		},
 		{
-			name: "all that a JWT can say",
-			yaml: `credentials: [{jwt: {header: X-Token, issuer: i, audiences: [a, b], algorithms: [RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384,
-				ES512, EdDSA], leeway: 1m, jwks_file: /etc/keys.json, owner_claim: o, plan_claim: p, scopes_claim: s}}]`,
+			name: "every key of a JWT",
+			yaml: `credentials: [{jwt: {header: X-Token, issuer: i, audiences: [a, b],
+				algorithms: [RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA],
+				leeway: 1m, jwks_file: /etc/keys.json, owner_claim: o, plan_claim: p, scopes_claim: s}}]`,
 			change: func(p *authz.Policy) {
 				p.Anonymous = authz.Deny
 				p.Credentials = []authz.Credential{{JWT: &authz.JWT{
 					Source: authz.Source{Header: new("X-Token")}, Issuer: new("i"), Audiences: []string{"a", "b"},
 					Algorithms: strings.Fields("RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA"),
-					Leeway:     time.Minute, JWKSFile: new("/etc/keys.json"), OwnerClaim: new("o"), PlanClaim: "p", ScopesClaim: "s",
+					Leeway:     time.Minute, JWKSFile: new("/etc/keys.json"),
+					OwnerClaim: new("o"), PlanClaim: "p", ScopesClaim: "s",
 				}}}
 			},
 		},
@@ -65,8 +69,9 @@ func TestParseBuildsThePolicy(t *testing.T) {
 			},
 		},
 		{
-			name: "answers and choices",
-			yaml: `{credentials: [{api_key: {header: a}}], absent: {pass: true}, invalid: {status: 401, token_status: 402}, preflight: allow, unsafe_paths: allow}`,
+			name: "refusals, preflights and unsafe paths",
+			yaml: `{credentials: [{api_key: {header: a}}], absent: {pass: true}, invalid: {status: 401, token_status: 402},
+				preflight: allow, unsafe_paths: allow}`,
 			change: func(p *authz.Policy) {
 				p.Anonymous, p.Preflight, p.UnsafePaths = authz.Deny, authz.Allow, authz.Allow
 				p.Credentials = []authz.Credential{apiKey(authz.Source{Header: new("a")})}
@@ -75,27 +80,29 @@ func TestParseBuildsThePolicy(t *testing.T) {
 		},
 		{
 			name: "rules of access",
-			yaml: `{credentials: [{api_key: {header: a}}], access: [{path: {prefix: /a/}, require: open}, {path: {exact: /b}, require: credential},
-				{methods: [GET, PUT], hosts: [A.example., "*.b", "2001:DB8:0::1", "[::1]"], path: {template: "/c/{id}"}, scopes: [x, y]}, {require: denied}]}`,
+			yaml: `{credentials: [{api_key: {header: a}}], access: [
+				{path: {prefix: /a/}, require: open}, {path: {exact: /b}, require: credential},
+				{methods: [GET, PUT], hosts: [A.example., "*.b", "2001:DB8:0::1", "[::1]"], path: {template: "/c/{id}"},
+					scopes: [x, y]}, {require: denied}]}`,
 			change: func(p *authz.Policy) {
 				p.Anonymous = authz.Deny
 				p.Credentials = []authz.Credential{apiKey(authz.Source{Header: new("a")})}
 				p.Access = []authz.Access{
-					{Path: &authz.PathPattern{Prefix: new("/a/")}, Require: authz.Open, Position: "f:2"},
-					{Path: &authz.PathPattern{Exact: new("/b")}, Require: authz.NeedCredential, Position: "f:2"},
+					{Path: &authz.PathPattern{Prefix: new("/a/")}, Require: authz.Open, Position: "f:3"},
+					{Path: &authz.PathPattern{Exact: new("/b")}, Require: authz.NeedCredential, Position: "f:3"},
 					{
-						Methods: []string{"GET", "PUT"}, Hosts: []string{"A.example.", "*.b", "2001:DB8:0::1", "[::1]"}, Path: &authz.PathPattern{Template: new("/c/{id}")},
-						Scopes: []string{"x", "y"}, Position: "f:3",
+						Methods: []string{"GET", "PUT"}, Hosts: []string{"A.example.", "*.b", "2001:DB8:0::1", "[::1]"},
+						Path: &authz.PathPattern{Template: new("/c/{id}")}, Scopes: []string{"x", "y"}, Position: "f:4",
 					},
-					{Require: authz.Denied, Position: "f:3"},
+					{Require: authz.Denied, Position: "f:5"},
 				}
 			},
 		},
 		{
 			name: "actions with their defaults",
-			yaml: `{anonymous: allow, limits: [{actions: [{generic_key: {value: a}}, {request_headers: {header: X-B, key: b}}, {remote_address: },
-				{header_value_match: {header: X-C, value: c}}, {query_parameter: {parameter: d, key: d}}, {metadata: {key: e, path: [f, g]}},
-				{credential: {field: owner}}, {method: }, {host: }, {path: {}}]}]}`,
+			yaml: `{anonymous: allow, limits: [{actions: [{generic_key: {value: a}}, {request_headers: {header: X-B, key: b}},
+				{remote_address: }, {header_value_match: {header: X-C, value: c}}, {query_parameter: {parameter: d, key: d}},
+				{metadata: {key: e, path: [f, g]}}, {credential: {field: owner}}, {method: }, {host: }, {path: {}}]}]}`,
 			change: func(p *authz.Policy) {
 				p.Limits = []authz.RateLimit{{Position: "f:2", Actions: []authz.Action{
 					{GenericKey: &authz.GenericKey{Value: new("a")}},
@@ -110,9 +117,10 @@ func TestParseBuildsThePolicy(t *testing.T) {
 			},
 		},
 		{
-			name: "all that actions can say",
-			yaml: `{anonymous: allow, limits: [{actions: [{generic_key: {key: k, value: a}}, {remote_address: {trusted_hops: 2, ipv4_mask: 24, ipv6_mask: 64}},
-				{remote_address: {key: net, ipv4_mask: 32}}, {header_value_match: {key: k, header: c, value: c, pattern: "*c*", invert: true}},
+			name: "every key of actions",
+			yaml: `{anonymous: allow, limits: [{actions: [{generic_key: {key: k, value: a}},
+				{remote_address: {trusted_hops: 2, ipv4_mask: 24, ipv6_mask: 64}}, {remote_address: {key: net, ipv4_mask: 32}},
+				{header_value_match: {key: k, header: c, value: c, pattern: "*c*", invert: true}},
 				{metadata: {key: e, path: [f, g, h], default: i}}, {credential: {field: label.team, key: team, default: none}},
 				{credential: {field: claim.org.id}}, {method: {key: m}}, {host: {key: h}}, {path: {key: p}}]}]}`,
 			change: func(p *authz.Policy) {
@@ -120,37 +128,42 @@ func TestParseBuildsThePolicy(t *testing.T) {
 					{GenericKey: &authz.GenericKey{Key: new("k"), Value: new("a")}},
 					{RemoteAddress: &authz.RemoteAddress{TrustedHops: 2, IPv4Mask: 24, IPv6Mask: 64}},
 					{RemoteAddress: &authz.RemoteAddress{Key: new("net"), IPv4Mask: 32}},
-					{HeaderValueMatch: &authz.HeaderValueMatch{Key: new("k"), Value: new("c"), Header: new("c"), Pattern: new("*c*"), Invert: true}},
+					{HeaderValueMatch: &authz.HeaderValueMatch{
+						Key: new("k"), Value: new("c"), Header: new("c"), Pattern: new("*c*"), Invert: true,
+					}},
 					{Metadata: &authz.Metadata{Key: new("e"), Path: []string{"f", "g", "h"}, Default: "i"}},
 					{Credential: &authz.CredentialAction{Key: new("team"), Field: new("label.team"), Default: "none"}},
 					{Credential: &authz.CredentialAction{Field: new("claim.org.id")}},
-					{Method: &authz.MethodAction{Key: new("m")}}, {Host: &authz.HostAction{Key: new("h")}}, {Path: &authz.PathAction{Key: new("p")}},
+					{Method: &authz.MethodAction{Key: new("m")}},
+					{Host: &authz.HostAction{Key: new("h")}}, {Path: &authz.PathAction{Key: new("p")}},
 				}}}
 			},
 		},
 		{
 			name: "costs",
-			yaml: `{anonymous: allow, limits: [{actions: [{host: }], hits_addend: {number: 100}}, {actions: [{host: }], hits_addend: {header: X-Cost, number: 2}},
+			yaml: `{anonymous: allow, limits: [{actions: [{host: }], hits_addend: {number: 100}},
+				{actions: [{host: }], hits_addend: {header: X-Cost, number: 2}},
 				{actions: [{host: }], hits_addend: {extension: Cost}}]}`,
 			change: func(p *authz.Policy) {
 				host := []authz.Action{{Host: &authz.HostAction{}}}
 				p.Limits = []authz.RateLimit{
 					{Actions: host, Hits: authz.HitsAddend{Number: 100}, Position: "f:2"},
-					{Actions: host, Hits: authz.HitsAddend{Number: 2, Header: new("X-Cost")}, Position: "f:2"},
-					{Actions: host, Hits: authz.HitsAddend{Extension: new("Cost")}, Position: "f:3"},
+					{Actions: host, Hits: authz.HitsAddend{Number: 2, Header: new("X-Cost")}, Position: "f:3"},
+					{Actions: host, Hits: authz.HitsAddend{Extension: new("Cost")}, Position: "f:4"},
 				}
 			},
 		},
 		{
 			name: "limits of refused requests",
-			yaml: `{credentials: [{api_key: {header: a}}], refused: [{actions: [{remote_address: {key: k}}, {host: }], hits_addend: {number: 2}}]}`,
+			yaml: `{credentials: [{api_key: {header: a}}],
+				refused: [{actions: [{remote_address: {key: k}}, {host: }], hits_addend: {number: 2}}]}`,
 			change: func(p *authz.Policy) {
 				p.Anonymous = authz.Deny
 				p.Credentials = []authz.Credential{apiKey(authz.Source{Header: new("a")})}
 				p.Refused = []authz.RateLimit{{
 					Actions:  []authz.Action{{RemoteAddress: &authz.RemoteAddress{Key: new("k")}}, {Host: &authz.HostAction{}}},
 					Hits:     authz.HitsAddend{Number: 2},
-					Position: "f:2",
+					Position: "f:3",
 				}}
 			},
 		},
@@ -165,7 +178,10 @@ func TestParseBuildsThePolicy(t *testing.T) {
 			name: "identity headers",
 			yaml: `{anonymous: allow, headers: {owner: X-Owner, plan: off, method: "", key_id: }}`,
 			change: func(p *authz.Policy) {
-				p.Headers = &authz.IdentityHeaders{Owner: new(authz.OptionalHeader("X-Owner")), Plan: new(authz.OptionalHeader("")), Method: new(authz.OptionalHeader(""))}
+				p.Headers = &authz.IdentityHeaders{
+					Owner: new(authz.OptionalHeader("X-Owner")),
+					Plan:  new(authz.OptionalHeader("")), Method: new(authz.OptionalHeader("")),
+				}
 			},
 		},
 	} {
@@ -190,7 +206,7 @@ func TestParseBuildsThePolicy(t *testing.T) {
 	}
 }
 
-// Limits are compared with all descriptors, so their number is bounded.
+// Each limit is compared with all descriptors, so the number of limits is bounded.
 func TestParseOfLargePoliciesIsBounded(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("domain: d\nauthz:\n  anonymous: allow\n  access:\n")

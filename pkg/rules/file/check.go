@@ -11,8 +11,8 @@ import (
 // Stdin is the path that stands for standard input.
 const Stdin = "-"
 
-// Check reads the rules of directories, files and standard input together. See Config for names with dots, and Parse
-// for the results.
+// Check reads the rules of directories, files and standard input together. Config describes which files of a directory
+// are left out, Parse describes the results.
 func Check(paths []string, stdin io.Reader, cfg Config) (rules.Set, rules.Problems) {
 	var all snapshot
 	for _, path := range paths {
@@ -30,7 +30,7 @@ func Check(paths []string, stdin io.Reader, cfg Config) (rules.Set, rules.Proble
 			file, problem = strictyaml.ReadFile(path, ruleKind())
 		}
 		if problem != nil {
-			problem.Warning = false // a file that was named must be read
+			problem.Warning = false // the caller named this file
 			all.problems = append(all.problems, *problem)
 			continue
 		}

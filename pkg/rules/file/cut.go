@@ -10,17 +10,16 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// change is a file in force and what it is now: for a file that is gone, an empty one without Info that was written to
-// in its place.
+// change is an active file and its present state. A deleted file counts as written in place; it is empty, without Info.
 type change struct{ before, now *seenFile }
 
-// changes returns the files in force whose texts are others now, or gone.
-func changes(inForce, s snapshot) (list []change) {
-	if s.place != inForce.place {
+// changes returns the active files that are deleted or whose texts have changed.
+func changes(active, s snapshot) (list []change) {
+	if s.place != active.place {
 		return nil // the whole directory was replaced in one step, as a ConfigMap is
 	}
-	for i := range inForce.files {
-		before := &inForce.files[i]
+	for i := range active.files {
+		before := &active.files[i]
 		now := s.file(before.Name)
 		if now == nil {
 			now = &seenFile{File: File{Name: before.Name}, inPlace: true}
@@ -32,8 +31,7 @@ func changes(inForce, s snapshot) (list []change) {
 	return list
 }
 
-// suspects returns a text that is another one when a file that may be cut off is another one or has another text,
-// "" for no such file.
+// suspects identifies the files that may be cut off, and their texts. It returns "" if there are none.
 func suspects(list []change) string {
 	var s snapshot
 	for _, c := range list {
@@ -47,8 +45,7 @@ func suspects(list []change) string {
 	return s.generation()
 }
 
-// markWritten marks the files that were written to since an earlier look at them, whatever else happened to their
-// directory.
+// markWritten marks the files that were written to since an earlier reading, whatever else changed in the directory.
 func (s snapshot) markWritten(earlier snapshot) {
 	for i := range s.files {
 		f := &s.files[i]
@@ -59,8 +56,8 @@ func (s snapshot) markWritten(earlier snapshot) {
 	}
 }
 
-// cutOff reports the files of which only the beginning is left, however they got there. White space and comments at
-// the end do not count.
+// cutOff reports the files of which only the beginning is left, even if they were renamed into place. White space and
+// comments at the end do not count.
 func cutOff(list []change) (problems strictyaml.Problems) {
 	for _, c := range list {
 		if c.now.Info == nil || !bytes.HasPrefix(c.before.Content, c.now.Content) {
@@ -72,9 +69,9 @@ func cutOff(list []change) (problems strictyaml.Problems) {
 		}
 		doc := strictyaml.NewDocument(c.now.File, ruleKind())
 		missing := bytes.Count(bytes.TrimSpace(whole[len(left):]), []byte("\n")) + 1
-		doc.FailAtEnd("the file ends here, and the rules in force go on for "+suggest.Counted(missing, "line")+
+		doc.FailAtEnd("the file ends here, but the active rules continue for "+suggest.Counted(missing, "line")+
 			": it was cut off, or it is still being written",
-			"write the whole file again, as ..new beside it, and then `mv ..new "+filepath.Base(c.now.Name)+"`",
+			"write the whole file to ..new in the same directory, and then `mv ..new "+filepath.Base(c.now.Name)+"`",
 			"to delete the lines on purpose, leave a comment in their place, or send SIGHUP after the file has been "+
 				"unchanged for "+QuietPeriod.String())
 		problems = append(problems, doc.Problems()...)
@@ -82,7 +79,7 @@ func cutOff(list []change) (problems strictyaml.Problems) {
 	return problems
 }
 
-// withoutEnd returns a text without white space and lines of comments at its end.
+// withoutEnd returns a text without white space and comment lines at its end.
 func withoutEnd(text []byte) []byte {
 	for {
 		text = trimEnd(text)

@@ -16,7 +16,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules"
 )
 
-// lineEnds are the lengths of a text up to each of its line ends, but for the last.
+// lineEnds returns the lengths of a text up to each line end except the last.
 func lineEnds(text string) (ends []int) {
 	for i := range strings.TrimRight(text, "\n") {
 		if text[i] == '\n' {
@@ -26,9 +26,12 @@ func lineEnds(text string) (ends []int) {
 	return ends
 }
 
-// The files that users copy are cut at each line end, in place, as a full disk does. None of it is ever put in force.
-func TestCutFileIsNeverPutInForce(t *testing.T) {
-	for _, name := range []string{"../../../internal/service/sample/sample.yaml", "../../../deploy/compose/rules/shop.yaml", "../../../test/e2e/testdata/policy.yaml"} {
+// A full disk cuts off a file in place, at any line end. No such beginning becomes active.
+func TestCutFileNeverBecomesActive(t *testing.T) {
+	for _, name := range []string{
+		"../../../internal/service/sample/sample.yaml", "../../../deploy/compose/rules/shop.yaml",
+		"../../../test/e2e/testdata/policy.yaml",
+	} {
 		content, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -40,7 +43,8 @@ func TestCutFileIsNeverPutInForce(t *testing.T) {
 				updates := watch(t, dir)
 				for _, end := range lineEnds(whole) {
 					write(t, filepath.Join(dir, "a.yaml"), whole[:end])
-					if got := updates(QuietPeriod + 2*time.Second); len(got) != 1 || !strings.Contains(got[0], "the file ends here") {
+					got := updates(QuietPeriod + 2*time.Second)
+					if len(got) != 1 || !strings.Contains(got[0], "the file ends here") {
 						t.Errorf("cut after %d of %d bytes: the watcher reported %q, want one error", end, len(whole), got)
 					}
 				}
@@ -49,7 +53,7 @@ func TestCutFileIsNeverPutInForce(t *testing.T) {
 	}
 }
 
-// before and from are the parts of a text before a mark, and from it on.
+// before returns the text before a mark, from the rest.
 func before(text, mark string) string { return strings.SplitN(text, mark, 2)[0] }
 func from(text, mark string) string   { return strings.TrimPrefix(text, before(text, mark)) }
 
@@ -75,10 +79,13 @@ authz:
     - actions: [{credential: {field: owner}}]
 `
 
-// Each case changes the file in place. What loses access rules, or more than half of the limits, is held until the file has been
-// quiet for 10 s; everything else takes effect within a second.
+// Each case changes the file in place. A change that loses access rules, or more than half of the limits, is held until
+// the file has been unchanged for 10 s. Every other change takes effect within a second.
 func TestInPlaceChangeThatLosesRulesIsHeld(t *testing.T) {
 	const atOnce = "shop after 1s"
+	const deleteUsers = "access rule hosts=admin.example.com methods=DELETE template=/v1/users/{id} " +
+		"of domain `shop` (DIR/a.yaml:12)"
+	const internal = "access rule exact=/internal of domain `shop` (DIR/a.yaml:13)"
 	for _, c := range []struct {
 		name, from, to string // an edit of the file
 		lost           string // "": it takes effect at once
@@ -91,27 +98,27 @@ func TestInPlaceChangeThatLosesRulesIsHeld(t *testing.T) {
 			lost: "limit shop.b (per-b), limit shop.c.d_x",
 		},
 		{name: "the value of a descriptor", from: "value: x", to: "value: y"},
-		{name: "an access rule more", from: "  refused:\n", to: "    - {path: {exact: /more}}\n  refused:\n"},
-		{name: "another order", from: "prefix: /public/}, require: open}\n", to: "prefix: /public/}, require: open}\n    - {path: {exact: /internal}, require: denied}\n"},
-		{name: "a scope more", from: "[admin, write]", to: "[admin, audit, write]"},
-		{name: "a denial of what needed a credential", from: ", scopes: [admin, write]}", to: ", require: denied}"},
+		{name: "one more access rule", from: "  refused:\n", to: "    - {path: {exact: /more}}\n  refused:\n"},
+		{
+			name: "another order", from: "prefix: /public/}, require: open}\n",
+			to: "prefix: /public/}, require: open}\n    - {path: {exact: /internal}, require: denied}\n",
+		},
+		{name: "one more scope", from: "[admin, write]", to: "[admin, audit, write]"},
+		{name: "denied instead of a credential", from: ", scopes: [admin, write]}", to: ", require: denied}"},
 		{
 			name: "an access rule", from: "    - {path: {exact: /internal}, require: denied}\n", to: "",
-			lost: "access rule exact=/internal of domain `shop` (DIR/a.yaml:13)",
+			lost: internal,
 		},
 		{
-			name: "what an access rule asks", from: "exact: /internal}, require: denied}", to: "exact: /internal}}",
-			lost: "access rule exact=/internal of domain `shop` (DIR/a.yaml:13)",
+			name: "the requirement of an access rule", from: "exact: /internal}, require: denied}", to: "exact: /internal}}",
+			lost: internal,
 		},
+		{name: "a scope", from: "[admin, write]", to: "[admin]", lost: deleteUsers},
+		{name: "a method", from: "methods: [DELETE]", to: "methods: [PUT]", lost: deleteUsers},
 		{
-			name: "a scope", from: "[admin, write]", to: "[admin]",
-			lost: "access rule hosts=admin.example.com methods=DELETE template=/v1/users/{id} of domain `shop` (DIR/a.yaml:12)",
+			name: "authz", from: from(guarded, "authz:"), to: "# no authz\n",
+			lost: "all of `authz` of domain `shop` (DIR/a.yaml:8)",
 		},
-		{
-			name: "a method", from: "methods: [DELETE]", to: "methods: [PUT]",
-			lost: "access rule hosts=admin.example.com methods=DELETE template=/v1/users/{id} of domain `shop` (DIR/a.yaml:12)",
-		},
-		{name: "authz", from: from(guarded, "authz:"), to: "# no authz\n", lost: "all of `authz` of domain `shop` (DIR/a.yaml:8)"},
 		{
 			name: "two limits of authz", from: "    - actions: [{method: {}}]\n    - actions: [{host: {}}]\n", to: "",
 			lost: "2 of 3 `limits` in `authz` of domain `shop`",
@@ -123,7 +130,8 @@ func TestInPlaceChangeThatLosesRulesIsHeld(t *testing.T) {
 		{name: "one limit of authz", from: "    - actions: [{method: {}}]\n", to: ""},
 		{
 			name: "the credentials", from: "credentials: [{api_key: {header: x-api-key}}]", to: "anonymous: allow",
-			lost: "`api_key` in `credentials` of domain `shop` (DIR/a.yaml:8), `anonymous: deny` of domain `shop` (DIR/a.yaml:8)",
+			lost: "`api_key` in `credentials` of domain `shop` (DIR/a.yaml:8), " +
+				"`anonymous: deny` of domain `shop` (DIR/a.yaml:8)",
 		},
 		{
 			name: "one more kind of credentials", from: "credentials: [{api_key: {header: x-api-key}}]",
@@ -142,29 +150,43 @@ func TestInPlaceChangeThatLosesRulesIsHeld(t *testing.T) {
 			lost: "`unsafe_paths: deny` of domain `shop` (DIR/a.yaml:8)",
 		},
 		{
-			name: "an open rule before the others", from: "  access:\n", to: "  access:\n    - {path: {prefix: /}, require: open}\n",
-			lost: "access rule hosts=admin.example.com methods=DELETE template=/v1/users/{id} of domain `shop` (DIR/a.yaml:12): " +
-				"prefix=/ (DIR/a.yaml:11) is before it, access rule exact=/internal of domain `shop` (DIR/a.yaml:13): prefix=/ (DIR/a.yaml:11) is before it",
+			name: "an open rule before the others", from: "  access:\n",
+			to: "  access:\n    - {path: {prefix: /}, require: open}\n",
+			lost: deleteUsers + ": prefix=/ (DIR/a.yaml:11) is before it, " +
+				internal + ": prefix=/ (DIR/a.yaml:11) is before it",
 		},
 		{
-			name: "a rule with other scopes before one", from: "    - {hosts: [admin", to: "    - {hosts: [\"*.example.com\"], scopes: [read]}\n    - {hosts: [admin",
-			lost: "access rule hosts=admin.example.com methods=DELETE template=/v1/users/{id} of domain `shop` (DIR/a.yaml:12): " +
-				"hosts=*.example.com (DIR/a.yaml:12) is before it, access rule exact=/internal of domain `shop` (DIR/a.yaml:13): " +
-				"hosts=*.example.com (DIR/a.yaml:12) is before it",
+			name: "a rule with other scopes before others", from: "    - {hosts: [admin",
+			to: "    - {hosts: [\"*.example.com\"], scopes: [read]}\n    - {hosts: [admin",
+			lost: deleteUsers + ": hosts=*.example.com (DIR/a.yaml:12) is before it, " +
+				internal + ": hosts=*.example.com (DIR/a.yaml:12) is before it",
 		},
 		{
-			name: "the same path with a slash before a denied one", from: "  access:\n", to: "  access:\n    - {path: {exact: /internal/}, require: open}\n",
-			lost: "access rule exact=/internal of domain `shop` (DIR/a.yaml:13): exact=/internal/ (DIR/a.yaml:11) is before it",
+			name: "an open path with a slash before the same path, denied", from: "  access:\n",
+			to:   "  access:\n    - {path: {exact: /internal/}, require: open}\n",
+			lost: internal + ": exact=/internal/ (DIR/a.yaml:11) is before it",
 		},
-		{name: "an open rule before others of other paths", from: "  access:\n", to: "  access:\n    - {path: {prefix: /internals}, require: open}\n"},
-		{name: "an open rule of another method", from: "    - {hosts", to: "    - {methods: [GET], path: {prefix: /v1/}, require: open}\n    - {hosts"},
-		{name: "an open rule of another host", from: "    - {hosts", to: "    - {hosts: [www.example.com], path: {prefix: /v1/}, require: open}\n    - {hosts"},
-		{name: "an open rule behind the others", from: "  refused:\n", to: "    - {path: {prefix: /}, require: open}\n  refused:\n"},
+		{
+			name: "an open rule for other paths before the others", from: "  access:\n",
+			to: "  access:\n    - {path: {prefix: /internals}, require: open}\n",
+		},
+		{
+			name: "an open rule for another method", from: "    - {hosts",
+			to: "    - {methods: [GET], path: {prefix: /v1/}, require: open}\n    - {hosts",
+		},
+		{
+			name: "an open rule for another host", from: "    - {hosts",
+			to: "    - {hosts: [www.example.com], path: {prefix: /v1/}, require: open}\n    - {hosts",
+		},
+		{
+			name: "an open rule after the others", from: "  refused:\n",
+			to: "    - {path: {prefix: /}, require: open}\n  refused:\n",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			changed := strings.Replace(guarded, c.from, c.to, 1)
 			if changed == guarded {
-				t.Fatalf("there is no %q", c.from)
+				t.Fatalf("the file has no %q", c.from)
 			}
 			dir := newDirectory(t, map[string]string{"a.yaml": guarded})
 			synctest.Test(t, func(t *testing.T) {
@@ -183,7 +205,7 @@ func TestInPlaceChangeThatLosesRulesIsHeld(t *testing.T) {
 	}
 }
 
-// The same loss, in files that were complete before they got there, takes effect at once.
+// The same loss takes effect at once in files that were complete before they were put in place.
 func TestReplacedFileIsTrusted(t *testing.T) {
 	half := before(guarded, "  - key: c")
 	asConfigMap := func(t *testing.T, dir, content string) {
@@ -196,7 +218,7 @@ func TestReplacedFileIsTrusted(t *testing.T) {
 		{"a rename", strings.Replace(half, "per-b", "each-b", 1), writeFile, renameFile},
 		{"the swap of a link", strings.Replace(half, "per-b", "each-b", 1), linkFile, linkFile},
 		{"the swap of a ConfigMap", strings.Replace(half, "per-b", "each-b", 1), asConfigMap, swapFile},
-		{"the swap of a ConfigMap for the beginning of it", half, asConfigMap, swapFile},
+		{"the swap of a ConfigMap to the beginning of its text", half, asConfigMap, swapFile},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -245,22 +267,22 @@ func swapFile(t *testing.T, dir, content string) {
 	remove(t, filepath.Join(dir, "b.yaml")) // as the kubelet does with what is no longer in it
 }
 
-// longAgo makes a file one that was last written an hour ago: what happens to it next, happens later, however coarse the clock of
-// the file system is.
+// longAgo sets the time of the last write to an hour ago. The next change of the file is then later, however coarse the
+// clock of the file system is.
 func longAgo(t *testing.T, path string) {
 	t.Helper()
 	info, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	then := info.ModTime().Add(-time.Hour) // of the real clock: that of a bubble is another one
+	then := info.ModTime().Add(-time.Hour) // by the real clock, not that of the bubble
 	if err := os.Chtimes(path, then, then); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// anew are the ways in which programs make a new file of the same name and then write to it.
-var anew = map[string]func(t *testing.T, path string){
+// clearings are the ways in which programs remove a file before they write a new one with its name.
+var clearings = map[string]func(t *testing.T, path string){
 	"the old file is deleted": remove,
 	"the old file is kept under another name": func(t *testing.T, path string) {
 		t.Helper()
@@ -268,9 +290,9 @@ var anew = map[string]func(t *testing.T, path string){
 	},
 }
 
-// What a program has written so far to a new file of the same name is as little trusted as a change in place.
+// A new file with the same name may be incomplete while it is written. It is not trusted, as if written in place.
 func TestNewFileThatIsWrittenSlowlyIsNotTrusted(t *testing.T) {
-	for name, clear := range anew {
+	for name, clear := range clearings {
 		for what, content := range map[string]string{
 			"cut": before(guarded, "  access:"), "held": "# The second edition.\n" + before(guarded, "  access:"),
 		} {
@@ -284,12 +306,13 @@ func TestNewFileThatIsWrittenSlowlyIsNotTrusted(t *testing.T) {
 					write(t, file, content)
 					for _, u := range updates(5 * time.Second) {
 						if strings.HasPrefix(u, "shop after") {
-							t.Errorf("%s: what is written so far is in force", u)
+							t.Errorf("%s: the incomplete file is active", u)
 						}
 					}
 					write(t, file, "# The second edition.\n"+guarded)
-					if got := updates(2 * time.Second); len(got) != 1 || !strings.HasPrefix(got[0], "shop after") || strings.Contains(got[0], "without") {
-						t.Errorf("the whole file: %q, want it in force", got)
+					got := updates(2 * time.Second)
+					if len(got) != 1 || !strings.HasPrefix(got[0], "shop after") || strings.Contains(got[0], "without") {
+						t.Errorf("the whole file: %q, want it active", got)
 					}
 				})
 			})
@@ -297,8 +320,8 @@ func TestNewFileThatIsWrittenSlowlyIsNotTrusted(t *testing.T) {
 	}
 }
 
-// A program may have renamed what it could not write to its end. The beginning of the text in force is refused however it got there.
-func TestCutFileIsRefusedHoweverItGotThere(t *testing.T) {
+// A program may rename a file that it could not complete. The beginning of the active text is always refused.
+func TestCutFileIsAlwaysRefused(t *testing.T) {
 	half := before(guarded, "  access:")
 	for name, put := range map[string]func(t *testing.T, dir, content string){
 		"a rename": renameFile, "a link": linkFile, "in place": writeFile,
@@ -325,7 +348,7 @@ func TestCutFileIsRefusedHoweverItGotThere(t *testing.T) {
 	}
 }
 
-// A file with a mistake is renamed into place. When it is fixed in place, it is not trusted more than the file before it was.
+// A file with a mistake is renamed into place, and then fixed in place. The fix is not trusted.
 func TestFixInPlaceOfARefusedFileIsNotTrusted(t *testing.T) {
 	dir := newDirectory(t, map[string]string{"a.yaml": guarded})
 	file := filepath.Join(dir, "a.yaml")
@@ -343,7 +366,7 @@ func TestFixInPlaceOfARefusedFileIsNotTrusted(t *testing.T) {
 	})
 }
 
-// A rule file that is deleted is not replaced: its writer may be about to make a new one.
+// The loss of a deleted rule file is held: its writer may be about to create a new one.
 func TestDeletedFileIsHeld(t *testing.T) {
 	dir := newDirectory(t, map[string]string{"a.yaml": ruleFile("one"), "b.yaml": ruleFile("two")})
 	synctest.Test(t, func(t *testing.T) {
@@ -356,7 +379,7 @@ func TestDeletedFileIsHeld(t *testing.T) {
 	})
 }
 
-// A file that got another name has lost nothing.
+// A renamed file loses nothing.
 func TestRenamedFileLosesNothing(t *testing.T) {
 	dir := newDirectory(t, map[string]string{"a.yaml": guarded})
 	synctest.Test(t, func(t *testing.T) {
@@ -368,8 +391,8 @@ func TestRenamedFileLosesNothing(t *testing.T) {
 	})
 }
 
-// A writer changes the head of the file and takes its time for the rest: what it has written so far is not the beginning of the text
-// in force. Nothing that lacks an access rule or most limits is in force before the file is complete.
+// A slow writer changes the first line of the file, so that its text is not the beginning of the active text. No text
+// that lacks an access rule or most limits becomes active before the file is complete.
 func TestSlowWriterLosesNothing(t *testing.T) {
 	next := "# The second edition.\n" + guarded
 	for _, pause := range []time.Duration{300 * time.Millisecond, 2 * time.Second, 9 * time.Second} {
@@ -394,18 +417,19 @@ func TestSlowWriterLosesNothing(t *testing.T) {
 	}
 }
 
-// SIGHUP is the word of the operator that the file is as it should be. It counts once the file has been quiet.
-func TestReloadTakesACutFileThatIsQuiet(t *testing.T) {
+// With SIGHUP the operator confirms the file. That counts after the file has been unchanged for QuietPeriod.
+func TestReloadAcceptsACutFileAfterQuietPeriod(t *testing.T) {
 	dir := newDirectory(t, map[string]string{"a.yaml": guarded})
 	synctest.Test(t, func(t *testing.T) {
 		w := NewWatcher(dir, Config{})
 		updates := run(t, dir, w)
 		half := before(guarded, "  access:")
 		write(t, filepath.Join(dir, "a.yaml"), half)
-		const refused = "DIR/a.yaml:9:1: the file ends here, and the rules in force go on for 10 lines: it was cut off, or it is still being written"
+		const refused = "DIR/a.yaml:9:1: the file ends here, but the active rules continue for 10 lines: " +
+			"it was cut off, or it is still being written"
 		w.Reload()
 		if diff := cmp.Diff([]string{refused + " after 0s"}, updates(5*time.Second)); diff != "" {
-			t.Errorf("a reload as soon as it was written: %s", diff)
+			t.Errorf("a reload directly after the write: %s", diff)
 		}
 		w.Reload()
 		if diff := cmp.Diff([]string{refused + " after 0s"}, updates(5*time.Second)); diff != "" {
@@ -422,7 +446,7 @@ func TestReloadTakesACutFileThatIsQuiet(t *testing.T) {
 	})
 }
 
-// A file that is held waits for itself alone: another one may be replaced all the time. The same holds for SIGHUP after a cut.
+// Changes of other files do not extend the wait of a held file, nor that of SIGHUP for a cut file.
 func TestOtherFilesDoNotProlongAHold(t *testing.T) {
 	for name, text := range map[string]string{
 		"held": strings.Replace(guarded, "    - {path: {exact: /internal}, require: denied}\n", "", 1),
@@ -451,8 +475,8 @@ func TestOtherFilesDoNotProlongAHold(t *testing.T) {
 	}
 }
 
-// White space and comments at the end say nothing, so a file may lose them.
-func TestWhatSaysNothingAtTheEndMayGo(t *testing.T) {
+// A file may lose white space and comments at its end.
+func TestCutWhiteSpaceAndCommentsAreAccepted(t *testing.T) {
 	text := strings.TrimRight(guarded, "\n")
 	for _, end := range []string{"\n\n \n", "\n# the end\n", "\n  # the end", "\n\n# one\n# two\n"} {
 		dir := newDirectory(t, map[string]string{"a.yaml": text + end})
@@ -461,14 +485,14 @@ func TestWhatSaysNothingAtTheEndMayGo(t *testing.T) {
 			for _, less := range []string{end[:len(end)-1], ""} {
 				write(t, filepath.Join(dir, "a.yaml"), text+less)
 				if diff := cmp.Diff([]string{"shop after 1s"}, updates(time.Minute)); diff != "" {
-					t.Errorf("%q is left of %q: %s", less, end, diff)
+					t.Errorf("the end %q is cut to %q: %s", end, less, diff)
 				}
 			}
 		})
 	}
 }
 
-// Several files are judged each by itself, and all that were cut are named.
+// Each file is checked by itself, and all cut files are named.
 func TestEachFileThatWasCutIsNamed(t *testing.T) {
 	one, two := ruleFile("one")+"  - key: b\n", ruleFile("two")+"  - key: b\n"
 	dir := newDirectory(t, map[string]string{"a.yaml": one, "b.yaml": two, "c.yaml": ruleFile("three")})
@@ -477,15 +501,17 @@ func TestEachFileThatWasCutIsNamed(t *testing.T) {
 		write(t, filepath.Join(dir, "a.yaml"), ruleFile("one"))
 		write(t, filepath.Join(dir, "b.yaml"), ruleFile("two"))
 		write(t, filepath.Join(dir, "c.yaml"), ruleFile("four"))
-		const end = ":4:1: the file ends here, and the rules in force go on for 1 line: it was cut off, or it is still being written"
-		if diff := cmp.Diff([]string{"DIR/a.yaml" + end + ", DIR/b.yaml" + end + " after 1s"}, updates(time.Minute)); diff != "" {
+		const end = ":4:1: the file ends here, but the active rules continue for 1 line: " +
+			"it was cut off, or it is still being written"
+		want := []string{"DIR/a.yaml" + end + ", DIR/b.yaml" + end + " after 1s"}
+		if diff := cmp.Diff(want, updates(time.Minute)); diff != "" {
 			t.Error(diff)
 		}
 	})
 }
 
-// watch follows a directory until the bubble ends. The function it returns waits, and returns the updates since it was last called:
-// the domains of the rules or the mistakes, how long after that call, and what is lost.
+// watch follows a directory until the bubble ends. updates waits, and returns the updates since its previous call: the
+// domains of the rules or the mistakes, the time since that call, and the lost restrictions.
 func watch(t *testing.T, dir string) (updates func(time.Duration) []string) {
 	t.Helper()
 	return run(t, dir, NewWatcher(dir, Config{}))
@@ -522,14 +548,14 @@ func run(t *testing.T, dir string, w *Watcher) (updates func(time.Duration) []st
 		synctest.Wait()
 		time.Sleep(wait)
 		synctest.Wait()
-		said := list
+		all := list
 		list, since = nil, time.Now()
-		return said
+		return all
 	}
 }
 
-// The operator reads that the text is held, and renames the same text into place: it takes effect.
-func TestRenameOfTheSameTextTakesIt(t *testing.T) {
+// A held text takes effect when the operator renames the same text into place.
+func TestRenameOfAHeldTextActivatesIt(t *testing.T) {
 	dir := newDirectory(t, map[string]string{"a.yaml": guarded})
 	content := "# The second edition.\n" + before(guarded, "  access:")
 	synctest.Test(t, func(t *testing.T) {
@@ -545,7 +571,7 @@ func TestRenameOfTheSameTextTakesIt(t *testing.T) {
 	})
 }
 
-// A file was replaced by one with the same text, of which there is nothing to report. The new one is cut later, in place.
+// A file is replaced by one with the same text, which is not reported. The new file is then cut in place.
 func TestCutOfAFileThatWasReplacedByItsCopy(t *testing.T) {
 	dir := newDirectory(t, map[string]string{"a.yaml": guarded})
 	synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 )
 
 // readDirectory reads the rule files of a directory once, sorted by name. Every regular file counts, whatever its
-// extension, symbolic links are followed, directories below are not read. A directory that is missing, unreadable or
+// extension. Symbolic links are followed; subdirectories are not read. A directory that is missing, unreadable or
 // without a rule file is a mistake.
 func readDirectory(dir string, cfg Config) snapshot {
 	entries, err := os.ReadDir(dir)
@@ -48,14 +48,14 @@ func readDirectory(dir string, cfg Config) snapshot {
 	if len(s.files) == 0 && !s.problems.HasErrors() {
 		s.problems = append(s.problems, strictyaml.Problem{
 			File: dir, Message: "no rule files in this directory",
-			Hints: []string{"put a file into it that begins with `domain: <name>`"},
+			Hints: []string{"add a file that begins with `domain: <name>`"},
 		})
 	}
 	return s
 }
 
-// placeOf is the path of a directory with all links followed, and where its link ..data leads, if it has one. Both
-// change when the whole directory is replaced in one step.
+// placeOf returns the path of a directory with all links followed, and with the target of its link ..data, if it has
+// one. The result changes when the whole directory is replaced in one step.
 func placeOf(dir string) string {
 	path, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -63,30 +63,28 @@ func placeOf(dir string) string {
 	}
 	data, err := os.Readlink(filepath.Join(dir, "..data"))
 	if err != nil {
-		return path // no ConfigMap
+		return path // not a ConfigMap
 	}
 	return filepath.Join(path, data)
 }
 
-// skipped reports whether a file is left out because of its name. Kubernetes mounts a ConfigMap as links into
-// ..data, which is itself a link to ..2026_01_02_15_04_05.123; the links are read, the directories behind them are
-// not.
+// skipped reports whether a file is left out because of its name. Kubernetes mounts a ConfigMap as links into ..data,
+// itself a link to a directory such as ..2026_01_02_15_04_05.123. Only the links into ..data are read.
 func skipped(name string, cfg Config) bool {
 	return strings.HasPrefix(name, "..") || cfg.IgnoreDotfiles && strings.HasPrefix(name, ".")
 }
 
-// isLeftover reports whether a name is one that editors give to backups, swap files and locks.
+// isLeftover reports whether a name looks like a backup, swap file or lock of an editor.
 func isLeftover(name string) bool {
 	return strings.HasSuffix(name, "~") || strings.HasSuffix(name, ".swp") || strings.HasPrefix(name, ".#") ||
 		strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#")
 }
 
-// renamedAfter reports whether a file got its name after it was last written. A rename changes the directory, to
-// write to a file does not. So the directory of a file that was renamed into place has changed since that was
-// written, and the directory of one that was made there, and then written to, has not. If both happened in the same
-// tick of the file system's clock (1 to 10 ms), they cannot be told apart; the answer is then no, which costs a
-// delay at most. A change of something else in the directory hides a writer until its next write: see markWritten. A
-// link is renamed into place as a file is.
+// renamedAfter reports whether a file, or the link to it, was renamed into place after it was last written. A rename
+// changes the directory; a write to a file does not. So the directory of a renamed file is newer than the file.
+//
+// A rename within the same tick of the file system's clock (1 to 10 ms) as the write is not detected. That costs a
+// delay at most. Another change in the directory hides a writer until its next write: see markWritten.
 func renamedAfter(written time.Time, path string) bool {
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil {

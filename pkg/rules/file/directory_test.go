@@ -12,7 +12,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules"
 )
 
-// ruleFile is a small rule file of its own domain.
+// ruleFile returns a small rule file with a domain.
 func ruleFile(domain string) string {
 	return "domain: " + domain + "\ndescriptors:\n  - key: a\n    rate_limit: {unit: minute, requests_per_unit: 1}\n"
 }
@@ -40,14 +40,27 @@ func TestLoadReadsTheFilesOfADirectory(t *testing.T) {
 		files map[string]string
 		cfg   Config
 		want  string // domains in order
-		warns string // what is said of the rest
+		warns string // files with a warning
 	}{
-		{name: "sorted by name, whatever the extension", files: map[string]string{"b.yaml": "two", "a.txt": "one", "c": "three"}, want: "one two three"},
-		{name: "dotfiles count", files: map[string]string{".hidden": "one", "a.yaml": "two"}, want: "one two"},
-		{name: "dotfiles are left out when that is set", files: map[string]string{".hidden": "one", "a.yaml": "two"}, cfg: Config{IgnoreDotfiles: true}, want: "two"},
-		{name: "names with two dots are left out", files: map[string]string{"..data": "one", "a.yaml": "two"}, want: "two"},
 		{
-			name:  "what editors leave behind is left out",
+			name:  "files are sorted by name and may have any extension",
+			files: map[string]string{"b.yaml": "two", "a.txt": "one", "c": "three"},
+			want:  "one two three",
+		},
+		{name: "dotfiles are read", files: map[string]string{".hidden": "one", "a.yaml": "two"}, want: "one two"},
+		{
+			name:  "IgnoreDotfiles leaves out dotfiles",
+			files: map[string]string{".hidden": "one", "a.yaml": "two"},
+			cfg:   Config{IgnoreDotfiles: true},
+			want:  "two",
+		},
+		{
+			name:  "names with two dots are left out",
+			files: map[string]string{"..data": "one", "a.yaml": "two"},
+			want:  "two",
+		},
+		{
+			name:  "backups and lock files of editors are left out",
 			files: map[string]string{"a.yaml": "one", "a.yaml~": "one", ".a.yaml.swp": "one", "#a.yaml#": "one"},
 			want:  "one", warns: "#a.yaml# .a.yaml.swp a.yaml~",
 		},
@@ -95,32 +108,36 @@ func TestLoadFollowsTheLinksOfAConfigMap(t *testing.T) {
 	}
 }
 
-func TestLoadSaysWhatItCanNotRead(t *testing.T) {
+func TestLoadReportsUnreadableFiles(t *testing.T) {
 	empty := t.TempDir()
 	onlyDots := newDirectory(t, map[string]string{"..data": ruleFile("one")})
-	large := newDirectory(t, map[string]string{"a.yaml": strings.Repeat("# nothing\n", int(ruleKind().MaxSize)/10+1)})
+	comments := strings.Repeat("# nothing\n", int(ruleKind().MaxSize)/10+1)
+	large := newDirectory(t, map[string]string{"a.yaml": comments})
 	aFile := filepath.Join(newDirectory(t, map[string]string{"a": ""}), "a")
 	dangling := t.TempDir()
 	if err := os.Symlink("nowhere", filepath.Join(dangling, "a.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	strange := newDirectory(t, map[string]string{"z.yaml": ruleFile("one")})
-	if err := os.Mkdir(filepath.Join(strange, "sub"), 0o755); err != nil {
+	mixed := newDirectory(t, map[string]string{"z.yaml": ruleFile("one")})
+	if err := os.Mkdir(filepath.Join(mixed, "sub"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Mkfifo(filepath.Join(strange, "pipe"), 0o644); err != nil {
+	if err := syscall.Mkfifo(filepath.Join(mixed, "pipe"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	const noFiles = "DIR: error: no rule files in this directory\n" +
+		"      = add a file that begins with `domain: <name>`\n"
 	for _, c := range []struct{ dir, want string }{
 		{filepath.Join(empty, "none"), "DIR: error: the rule directory does not exist\n" +
 			"      = create it, or mount it; rules are read from RUNTIME_ROOT/RUNTIME_SUBDIRECTORY/RUNTIME_APPDIRECTORY\n"},
-		{empty, "DIR: error: no rule files in this directory\n      = put a file into it that begins with `domain: <name>`\n"},
-		{onlyDots, "DIR: error: no rule files in this directory\n      = put a file into it that begins with `domain: <name>`\n"},
-		{large, "DIR/a.yaml: error: larger than 4 MB\n      = is this a rule file? If so, split it and set MERGE_DOMAIN_CONFIG=true\n"},
+		{empty, noFiles},
+		{onlyDots, noFiles},
+		{large, "DIR/a.yaml: error: larger than 4 MB\n" +
+			"      = is this a rule file? If so, split it and set MERGE_DOMAIN_CONFIG=true\n"},
 		{aFile, "DIR: error: read rule directory: not a directory\n"},
 		{dangling, "DIR/a.yaml: error: read rule file: no such file or directory\n"},
-		{strange, "DIR/pipe: warning: left out: not a regular file\n" +
-			"DIR/sub: warning: left out: rules are read from one directory, not from those below it\n"},
+		{mixed, "DIR/pipe: warning: left out: not a regular file\n" +
+			"DIR/sub: warning: left out: rules are read from one directory, not from its subdirectories\n"},
 	} {
 		set, problems := NewWatcher(c.dir, Config{}).Load()
 		got := ""
@@ -136,7 +153,7 @@ func TestLoadSaysWhatItCanNotRead(t *testing.T) {
 	}
 }
 
-func TestGenerationNamesTheContents(t *testing.T) {
+func TestGenerationIdentifiesTheContents(t *testing.T) {
 	a := newDirectory(t, map[string]string{"a.yaml": ruleFile("one"), "b.yaml": ruleFile("two")})
 	b := newDirectory(t, map[string]string{"a.yaml": ruleFile("one"), "b.yaml": ruleFile("two"), "b.yaml~": ""})
 	c := newDirectory(t, map[string]string{"a.yaml": ruleFile("one"), "b.yaml": ruleFile("three")})

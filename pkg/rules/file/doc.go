@@ -1,3 +1,3 @@
-// Package file reads rules from the YAML files of a directory: the format of envoyproxy/ratelimit with some keys
-// more. It finds all mistakes of all files at once and shows each where it is, and it follows the directory.
+// Package file reads rules from YAML files: the format of envoyproxy/ratelimit with more keys. [Parse] and [Check]
+// report all mistakes of all files at once, each at its position. A [Watcher] follows the files of a directory.
 package file

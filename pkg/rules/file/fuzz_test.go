@@ -13,8 +13,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// FuzzParse: no content may make Parse panic; each problem must show a place that exists in printable text; rules without errors
-// hold only what the stores can count, policies only what the authorizer can ask for and send.
+// FuzzParse: no content makes Parse panic. Each problem shows an existing place, in printable text. Rules without
+// errors have only limits that the stores can count, and policies that pass their own check.
 func FuzzParse(f *testing.F) {
 	for _, dir := range []string{"problems", "sets"} {
 		for _, path := range cases.Archives(f, filepath.Join("testdata", dir, "*.txtar")) {

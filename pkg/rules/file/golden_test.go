@@ -13,16 +13,17 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files in testdata with what the code says now")
+var update = flag.Bool("update", false, "rewrite the golden files in testdata with the current results")
 
-// TestProblems reads each case of testdata/problems: NAME.yaml is a rule file, NAME.want what is reported.
+// TestProblems reads each case of testdata/problems: NAME.yaml is a rule file, NAME.want its problems.
 func TestProblems(t *testing.T) {
 	cases.Run(t, "testdata/problems/*.txtar", *update, func(_ *testing.T, _ string, f txtar.File) string {
 		return explain([]File{{Name: f.Name, Content: f.Data}}, Config{}, ratelimit.RulesOptions{})
 	})
 }
 
-// TestSets reads each archive of testdata/sets as one set of files. Lines NAME=value before the first file are settings.
+// TestSets reads each archive of testdata/sets as one set of files. Lines NAME=value before the first file are
+// settings.
 func TestSets(t *testing.T) {
 	for _, path := range cases.Archives(t, "testdata/sets/*.txtar") {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
@@ -48,7 +49,7 @@ func TestSets(t *testing.T) {
 	}
 }
 
-// explain is all that there is to see of a set of files: the problems, and the rules when there are no errors.
+// explain returns the problems of a set of files, and the rules if there are no errors.
 func explain(files []File, cfg Config, o ratelimit.RulesOptions) string {
 	set, problems := Parse(files, cfg)
 	var b strings.Builder

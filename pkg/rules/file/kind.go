@@ -14,26 +14,26 @@ import (
 // Schema returns the JSON Schema of rule files.
 func Schema() ([]byte, error) { return strictyaml.Schema(ruleKind(), reflect.TypeFor[root]()) }
 
-// ruleKind is what messages call a rule file and its parts. One as large as can be has some 350,000 values.
+// ruleKind describes rule files and their parts. A file of the largest size has about 350,000 values.
 func ruleKind() *strictyaml.Kind {
 	return &strictyaml.Kind{
 		Noun:      "rule file",
 		Begins:    "it begins with `domain: <name>`, the domain of Envoy's rate limit filter",
 		Empty:     "config file cannot have empty domain: there is nothing in the file",
-		Second:    "a rule file is one document with one domain: move what follows `---` into a file of its own",
-		Huge:      "no limit can be that large: for none at all write `unlimited: true` and nothing else",
+		Second:    "a rule file is one document with one domain: move the text after `---` into another file",
+		Huge:      "a limit cannot be that large: for no limit write `unlimited: true` and nothing else",
 		Sections:  sections(),
 		MaxSize:   4 << 20,
 		TooLarge:  "is this a rule file? If so, split it and set MERGE_DOMAIN_CONFIG=true",
-		Directory: "rules are read from one directory, not from those below it",
+		Directory: "rules are read from one directory, not from its subdirectories",
 		MaxValues: 500_000,
 		Mask:      mask,
 		MaskLine:  mask,
 	}
 }
 
-// mask hides API keys and JWTs, which may stand in a rule file by mistake. Keys of descriptors such as
-// `area_restrictions` stay readable, and so do texts of other kinds that begin alike.
+// mask hides API keys and JWTs, which may be in a rule file by mistake. Keys of descriptors such as
+// `area_restrictions`, and other texts with such a beginning, stay readable.
 func mask(text string) string {
 	if !strings.Contains(text, "ea_") && !strings.Contains(text, "eyJ") {
 		return text
@@ -48,9 +48,9 @@ func mask(text string) string {
 	return keys.ReplaceAllStringFunc(text, apikey.Mask)
 }
 
-// sections name the maps of a rule file, those first in which a misplaced key is more likely meant.
+// sections name the maps of a rule file. A misplaced key is more likely meant for an earlier section.
 func sections() []strictyaml.Section {
-	const neverHere = "no key is ever in a rule file: `extauthz keys create` makes one, and only a hash of it is kept"
+	const noKeys = "API keys are never in rule files: `extauthz keys create` creates a key and stores only its hash"
 	list := []strictyaml.Section{
 		{
 			Type: reflect.TypeFor[ratelimit.Limit](), Name: "a rate limit", Belongs: "it belongs inside `rate_limit:`",
@@ -68,7 +68,7 @@ func sections() []strictyaml.Section {
 		{Type: reflect.TypeFor[authz.Credential](), Example: "- api_key: {header: x-api-key}"},
 		{
 			Type:    reflect.TypeFor[authz.APIKey](),
-			Remarks: map[string]string{"key": neverHere, "keys": neverHere, "value": neverHere, "secret": neverHere},
+			Remarks: map[string]string{"key": noKeys, "keys": noKeys, "value": noKeys, "secret": noKeys},
 		},
 		{
 			Type: reflect.TypeFor[authz.Refusal](), Name: "a refusal", Belongs: "it belongs inside `absent:` or `invalid:`",
@@ -107,7 +107,7 @@ func requestLimit(key, example string) strictyaml.Section {
 	}
 }
 
-// action is the section of one kind of action, by its field in authz.Action.
+// action returns the section of one kind of action, by its field in authz.Action.
 func action(field reflect.StructField) strictyaml.Section {
 	name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
 	return strictyaml.Section{
@@ -116,7 +116,7 @@ func action(field reflect.StructField) strictyaml.Section {
 	}
 }
 
-// envoysWords are what keys of actions are called in Envoy's route configuration.
+// envoysWords returns hints for the names that keys of actions have in Envoy's route configuration.
 func envoysWords() map[string]string {
 	words := map[string]string{}
 	for theirs, ours := range map[string]string{
@@ -124,7 +124,7 @@ func envoysWords() map[string]string {
 		"metadata_key": "path", "default_value": "default", "expect_match": "invert", "v4_prefix_mask_len": "ipv4_mask",
 		"v6_prefix_mask_len": "ipv6_mask",
 	} {
-		words[theirs] = "what is `" + theirs + "` in Envoy's configuration is `" + ours + "` here"
+		words[theirs] = "`" + theirs + "` of Envoy's configuration is `" + ours + "` here"
 	}
 	return words
 }

@@ -11,27 +11,25 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules"
 )
 
-// Config sets how rule files are read. Its zero value is what a rule file of envoyproxy/ratelimit needs.
+// Config configures how rule files are read. The zero value fits rule files of envoyproxy/ratelimit.
 type Config struct {
-	// DefaultAlgorithm is the algorithm by which limits that name none will be counted; the zero value means
-	// sliding_window.
+	// DefaultAlgorithm is the algorithm of limits that name none. The zero value means sliding_window.
 	DefaultAlgorithm bucket.Algorithm
-	// MergeDomains lets several files add descriptors to one domain (MERGE_DOMAIN_CONFIG); otherwise that is an
-	// error.
+	// MergeDomains lets several files add descriptors to one domain (MERGE_DOMAIN_CONFIG). Otherwise that is an error.
 	MergeDomains bool
 	// IgnoreDotfiles leaves out files whose names begin with a dot (RUNTIME_IGNOREDOTFILES). Names that begin with
-	// two dots, as Kubernetes has them in mounted ConfigMaps, are always left out.
+	// two dots, as in ConfigMaps that Kubernetes mounts, are always left out.
 	IgnoreDotfiles bool
-	// RequireEnd refuses files whose last key is not `end: true` (RULES_REQUIRE_END). A file that was cut off is then
-	// found even if nothing is known of what it was before.
+	// RequireEnd refuses files whose last key is not `end: true` (RULES_REQUIRE_END). It finds a file that was cut off
+	// even if there is no earlier text to compare it with.
 	RequireEnd bool
 }
 
-// File is the text of a rule file.
+// File is the name and the text of a rule file.
 type File = strictyaml.File
 
-// Parse reads the rules of a set of files, in that order. The problems are sorted by file and line; if one of them
-// is an error, the set has nothing but its generation. No content makes Parse panic or run for long.
+// Parse reads the rules of a set of files, in that order. The problems are sorted by file and line. If one of them is
+// an error, the set has only its generation. No content makes Parse panic or run for long.
 func Parse(files []File, cfg Config) (rules.Set, rules.Problems) {
 	s := snapshot{files: make([]seenFile, len(files))}
 	for i, f := range files {
@@ -40,12 +38,12 @@ func Parse(files []File, cfg Config) (rules.Set, rules.Problems) {
 	return parse(s, cfg)
 }
 
-// root is a rule file.
+// root is the content of a rule file.
 type root struct {
 	ratelimit.Domain `yaml:",inline"`
 
 	Authz *authz.Policy `yaml:"authz,bare" doc:"The policy of ext_authz: who may call what, and how often."`
-	End   bool          `yaml:"end" doc:"Marks a complete file, as its last key. RULES_REQUIRE_END demands it."`
+	End   bool          `yaml:"end" doc:"The last key. It marks a complete file. RULES_REQUIRE_END requires it."`
 }
 
 func parse(s snapshot, cfg Config) (rules.Set, rules.Problems) {
@@ -81,8 +79,7 @@ func parse(s snapshot, cfg Config) (rules.Set, rules.Problems) {
 	return set, problems
 }
 
-// add adds what a file says to its domain. A domain has one policy, so that it is clear which rule of access comes
-// first.
+// add adds the rules of a file to its domain. A domain has one policy, so that the order of its access rules is clear.
 func add(set *rules.Set, doc *strictyaml.Document, r *root, cfg Config) {
 	if r.Name != "" && len(r.Descriptors) == 0 && r.Authz == nil {
 		doc.Add("", suggest.Mistake{
@@ -96,7 +93,7 @@ func add(set *rules.Set, doc *strictyaml.Document, r *root, cfg Config) {
 	at := domainOf(*set, r.Name)
 	switch {
 	case r.Name == "", at >= 0 && !cfg.MergeDomains:
-		return // a mistake
+		return // ratelimit.Check has reported it
 	case at >= 0:
 		set.Domains[at].Descriptors = append(set.Domains[at].Descriptors, r.Descriptors...)
 	default:
@@ -109,7 +106,7 @@ func add(set *rules.Set, doc *strictyaml.Document, r *root, cfg Config) {
 		doc.Add("", suggest.Mistake{
 			Path: "authz", OnKey: true, Message: "a second `authz` for domain " + suggest.Quoted(r.Name),
 			Hints: []string{
-				"the first is at " + first.Position + ": put all of it into one file; `descriptors` may be in several",
+				"the first is at " + first.Position + ": put the whole policy into one file; `descriptors` may be in several",
 			},
 		})
 		return
@@ -122,10 +119,10 @@ func domainOf(set rules.Set, name string) int {
 	return slices.IndexFunc(set.Domains, func(d ratelimit.Domain) bool { return d.Name == name })
 }
 
-// checkEnd reports an `end` that is not the last key or not true, and with Config.RequireEnd a file without one.
+// checkEnd reports an `end` that is not the last key or not true. With Config.RequireEnd it reports a file without one.
 func checkEnd(doc *strictyaml.Document, r *root, cfg Config) {
 	if doc.Root() == nil {
-		return // it is not known what the file has
+		return // the keys of the file are unknown
 	}
 	var keys []string
 	for key := range doc.Root().Fields() {
@@ -145,7 +142,7 @@ func checkEnd(doc *strictyaml.Document, r *root, cfg Config) {
 		}
 		if i+1 < len(keys) {
 			fail("`end` is not the last key of the file",
-				"a key follows at "+doc.Position(keys[i+1])+": move `end: true` behind it")
+				"a key follows at "+doc.Position(keys[i+1])+": move `end: true` to the end")
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/extauthz/extauthz/internal/strictyaml"
 )
 
-// notes explain more than the tags do.
+// notes explain the keys in more detail than their tags.
 //
 //go:embed notes.md
 var notes string

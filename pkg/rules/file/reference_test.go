@@ -18,8 +18,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// TestReference holds docs/reference/rules.md and policy.md to the tags, the notes and the mistakes of testdata/problems.
-// `make reference` writes the pages.
+// TestReference compares docs/reference/rules.md and policy.md with the tags, the notes, and the mistakes of
+// testdata/problems. `make reference` writes the pages.
 func TestReference(t *testing.T) {
 	r := reference{top: Reference(), mistakes: knownMistakes(t), values: exampleValues(t)}
 	var rules, policy strings.Builder
@@ -35,8 +35,8 @@ func TestReference(t *testing.T) {
 	testenv.CheckPage(t, "docs/reference/policy.md", policy.String(), *update)
 }
 
-// TestExamplesOfTheReference loads every example of the notes, and puts every example of a tag in place of the value that
-// the key has in the notes. Each key is in one of them.
+// TestExamplesOfTheReference loads every example of the notes. It also loads them with every example of a tag in place
+// of the key's value. Each key must be in an example of the notes.
 func TestExamplesOfTheReference(t *testing.T) {
 	top, values := Reference(), exampleValues(t)
 	for _, f := range top.All()[1:] {
@@ -66,7 +66,7 @@ func TestExamplesOfTheReference(t *testing.T) {
 	}
 }
 
-// value is what a key has in an example.
+// value is the value of a key in an example.
 type value struct{ file, node *yaml.Node }
 
 // exampleValues loads the examples of the notes. It returns the first value of each key.
@@ -109,8 +109,8 @@ func gather(values map[string]value, top *strictyaml.Field, at string, v value) 
 
 func join(at, key string) string { return strings.TrimPrefix(at+"."+key, ".") }
 
-// knownMistakes returns the mistakes of testdata by the paths of their keys. Of messages that differ only in numbers, and in
-// quoted texts that are no keys, it returns one.
+// knownMistakes returns the mistakes of testdata by the paths of their keys. It returns one of several messages that
+// differ only in numbers, or in quoted texts that are not keys.
 func knownMistakes(t *testing.T) map[string][]ratelimit.Mistake {
 	t.Helper()
 	top, mistakes, known := Reference(), map[string][]ratelimit.Mistake{}, map[string]bool{}
@@ -166,7 +166,7 @@ func testFiles(t *testing.T) (all [][]File) {
 	return all
 }
 
-// found returns the mistakes of files, with paths that begin at the top of a file.
+// found returns the mistakes of files, with full paths.
 func found(files []File) (mistakes []ratelimit.Mistake) {
 	var domains []ratelimit.Domain
 	for _, f := range files {
@@ -194,7 +194,7 @@ type reference struct {
 	values   map[string]value
 }
 
-// write writes the section of a key, if there is more to it than a row of the table above.
+// write writes the section of a key if the key has more than the row of its table.
 func (r *reference) write(b *strings.Builder, f *strictyaml.Field) {
 	errors := r.mistakes[f.Path]
 	if f.Fields == nil && f.Note == "" && errors == nil {
@@ -211,10 +211,11 @@ func (r *reference) write(b *strings.Builder, f *strictyaml.Field) {
 			switch {
 			case k.Required:
 				byDefault = "required"
-			case strings.Contains(k.Default, " "): // words about it
+			case strings.Contains(k.Default, " "): // a description of the default
 				byDefault = k.Default
 			}
-			fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", r.link(k, code(k.Name())), kind(r, k), byDefault, code(r.example(k)), prose(k.Doc))
+			fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n",
+				r.link(k, code(k.Name())), kind(r, k), byDefault, code(r.example(k)), prose(k.Doc))
 		}
 		b.WriteString("\n")
 		for _, sentence := range f.Choices() {
@@ -254,7 +255,7 @@ func (r *reference) link(f *strictyaml.Field, text string) string {
 	return "[" + text + "](" + page + "#" + strings.ReplaceAll(f.Path, ".", "") + ")"
 }
 
-// kind is the type of a key, and of a map that another key has, too, which one that is.
+// kind returns the type of a key. For a map with the keys of another field, it links that field.
 func kind(r *reference, f *strictyaml.Field) string {
 	if f.Same != nil {
 		return f.Type + ", as " + r.link(f.Same, code(f.Same.Path))
@@ -262,7 +263,7 @@ func kind(r *reference, f *strictyaml.Field) string {
 	return f.Type
 }
 
-// example is a value of a key that fits into a table.
+// example returns a value of a key that fits into a table, "" for none.
 func (r *reference) example(f *strictyaml.Field) string {
 	if f.Example != "" {
 		return f.Example
@@ -280,7 +281,7 @@ func (r *reference) example(f *strictyaml.Field) string {
 	return ""
 }
 
-// code is a text in backquotes, "" for none.
+// code returns a text in backquotes, "" for none.
 func code(text string) string {
 	if text == "" {
 		return ""
@@ -291,5 +292,5 @@ func code(text string) string {
 // prose is a text of a tag as Markdown has it.
 func prose(text string) string { return strings.ReplaceAll(text, "<", "&lt;") }
 
-// cell is a text as a table of Markdown can hold it.
+// cell returns a text with the escapes of a Markdown table.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

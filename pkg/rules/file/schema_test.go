@@ -15,8 +15,8 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestSchemaTakesTheExamples validates every rule file of the repository that people copy.
-func TestSchemaTakesTheExamples(t *testing.T) {
+// TestSchemaAcceptsTheExamples validates every rule file of the repository.
+func TestSchemaAcceptsTheExamples(t *testing.T) {
 	schema, root := compiledSchema(t), testenv.RepoRoot(t)
 	count := 0
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {

@@ -10,22 +10,22 @@ import (
 	"github.com/extauthz/extauthz/internal/strictyaml"
 )
 
-// seenFile is a rule file as one look at a directory saw it.
+// seenFile is a rule file of a snapshot.
 type seenFile struct {
 	strictyaml.File
-	// inPlace says that the file may have been written to since it got its name, so that it may not be complete.
+	// inPlace means that the file may have been written to since it got its name, so that it may be incomplete.
 	inPlace bool
 }
 
-// snapshot is what one look at a directory found.
+// snapshot is the result of one reading of a directory.
 type snapshot struct {
-	// place tells directories apart, of which one has replaced another: it is where the links lead.
+	// place is the path with all links followed. It changes when another directory replaces this one: see placeOf.
 	place    string
 	files    []seenFile
 	problems strictyaml.Problems
 }
 
-// file returns the file of a name, nil if there is none.
+// file returns the file with a name, nil if there is none.
 func (s snapshot) file(name string) *seenFile {
 	if i := slices.IndexFunc(s.files, func(f seenFile) bool { return f.Name == name }); i >= 0 {
 		return &s.files[i]
@@ -33,8 +33,8 @@ func (s snapshot) file(name string) *seenFile {
 	return nil
 }
 
-// generation tells snapshots with different contents or different errors apart. Warnings do not count, so that an
-// editor's swap file is no change.
+// generation identifies the contents and the errors of a snapshot. Warnings do not count, so that an editor's swap file
+// is not a change.
 func (s snapshot) generation() string {
 	h := sha256.New()
 	write := func(name, content string) {

@@ -8,34 +8,34 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules"
 )
 
-// pollInterval is how often a watched directory is read. A change is taken when two readings in a row agree, so it
-// takes effect within two intervals. The kernel's notices of changes are not used: they miss what happens on
-// network file systems and behind the links of a ConfigMap.
+// pollInterval is how often a watched directory is read. A change counts when two readings in a row agree, so it takes
+// effect within two intervals. Change notifications of the kernel are not used: they miss changes on network file
+// systems and behind the links of a ConfigMap.
 const pollInterval = 500 * time.Millisecond
 
-// QuietPeriod is how long files have to stay unchanged before a suspicious change of them can take effect: see
-// Watcher.
+// QuietPeriod is how long files must stay unchanged before a suspicious change can take effect: see Watcher.
 const QuietPeriod = 10 * time.Second
 
-// Watcher follows the rule files of a directory. A file may be cut off: its writer is slow, or the disk is full. So
+// Watcher follows the rule files of a directory. A file may be cut off by a slow writer or a full disk. Therefore:
 //
-//   - a text that is the beginning of the one in force is refused. After QuietPeriod, Reload takes it all the same;
-//   - rules of files that were written to in their places, or are gone, are held until the files have been unchanged
-//     for QuietPeriod, whatever happens to other files, if they restrict access less than those in force, or lack
-//     more than half of a domain's limits. A file that was renamed into place was complete before, and is not held.
+//   - A text that is the beginning of the active one is refused. After QuietPeriod, Reload accepts it.
+//   - Rules that lose restrictions ([rules.Lost]) are held if their files were written in place or deleted. They take
+//     effect after these files have been unchanged for QuietPeriod. Changes of other files do not matter.
+//   - A file that was renamed into place was complete before, and is not held.
 //
 // A directory that was replaced in one step (by a swap of the link ..data, or of a link to it) is trusted. Use
 // NewWatcher.
 type Watcher struct {
-	dir     string
-	cfg     Config
-	reload  chan struct{}
-	last    snapshot  // the last look at the files
-	inForce snapshot  // of the rules in force; the zero value when none are
-	active  rules.Set // these rules
-	told    string    // the generation that was reported last
-	waiting bool      // that one was held, or refused as cut off
-	// suspects name the files that may be cut off, with their texts; they have been the same since then.
+	dir    string
+	cfg    Config
+	reload chan struct{}
+	last   snapshot // the last reading of the files
+	active rules.Set
+	// activeFiles are the files of the active rules, the zero value if there are none.
+	activeFiles snapshot
+	reported    string // the generation that was reported last
+	waiting     bool   // the reported generation was held, or refused as cut off
+	// suspects identifies the files that may be cut off, and their texts. It has not changed since then.
 	suspects string
 	since    time.Time
 }
@@ -47,20 +47,20 @@ func NewWatcher(dir string, cfg Config) *Watcher {
 	return &Watcher{dir: dir, cfg: cfg, reload: make(chan struct{}, 1)}
 }
 
-// Load reads the rules of the directory. Run then reports what differs from them; without Load, it reports whatever is
-// there.
+// Load reads the rules of the directory. Run then reports changes of them. Without Load, Run reports the first rules,
+// too.
 func (w *Watcher) Load() (rules.Set, rules.Problems) {
 	s := w.read()
-	for range 3 { // until two readings agree, so that a start in the middle of an update does not see half of it
+	for range 3 { // until two readings agree: a start during an update must not see half of it
 		before := s.generation()
 		if s = w.read(); s.generation() == before {
 			break
 		}
 	}
 	set, problems := parse(s, w.cfg)
-	w.told = set.Generation
+	w.reported = set.Generation
 	if !problems.HasErrors() {
-		w.inForce, w.active = s, set
+		w.activeFiles, w.active = s, set
 	}
 	return set, problems
 }
@@ -69,37 +69,36 @@ func (w *Watcher) read() snapshot {
 	s := readDirectory(w.dir, w.cfg)
 	s.markWritten(w.last)
 	w.last = s
-	if suspects := suspects(changes(w.inForce, s)); suspects != w.suspects {
+	if suspects := suspects(changes(w.activeFiles, s)); suspects != w.suspects {
 		w.suspects, w.since = suspects, time.Now()
 	}
 	return s
 }
 
-// Reload makes Run read the directory at once, as on SIGHUP, without waiting for a second reading that agrees. It
-// also takes a text that was refused as cut off, when that has been unchanged for QuietPeriod. It does not block,
-// may be called from any goroutine, and does nothing when nothing has changed.
+// Reload makes Run read the directory at once, as on SIGHUP, without a second reading. It also accepts a text that was
+// refused as cut off, if the text has been unchanged for QuietPeriod. Reload does nothing if nothing has changed. It
+// does not block and may be called from any goroutine.
 func (w *Watcher) Reload() {
 	select {
 	case w.reload <- struct{}{}:
-	default: // one is waiting already
+	default: // a reload is waiting already
 	}
 }
 
-// Run calls update once for each change of the files' contents until the context is done, from its own goroutine,
-// one call after the other. It is called for errors as well, once for each faulty state: also when the directory
-// has vanished or has no rule files any more. When what was in force comes back after that, it is called again. Run
-// may be called once.
+// Run calls update once for each change of the files' contents until the context is done, one call after the other, in
+// the caller's goroutine. It also calls update once for each state with errors, such as a directory that has vanished
+// or has no rule files. If the active rules come back after errors, it calls update again. Run may be called once.
 func (w *Watcher) Run(ctx context.Context, update func(rules.Update)) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
-	previous, since := w.told, time.Now()
+	previous, since := w.reported, time.Now()
 	for {
-		asked := false
+		reload := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-w.reload:
-			asked = true
+			reload = true
 		case <-ticker.C:
 		}
 		s := w.read()
@@ -108,37 +107,36 @@ func (w *Watcher) Run(ctx context.Context, update func(rules.Update)) {
 		if !agrees {
 			previous, since = generation, time.Now()
 		}
-		if !agrees && !asked {
+		if !agrees && !reload {
 			continue
 		}
-		if u, report := w.take(s, generation, time.Since(since), asked); report {
+		if u, report := w.take(s, generation, time.Since(since), reload); report {
 			update(u)
 		}
 	}
 }
 
-// take judges the files when their contents have settled. quiet is how long they have been the same. asked says that
-// Reload asked for it, by which the operator says that the files are as they should be. report is false when there is
-// nothing to report.
-func (w *Watcher) take(s snapshot, generation string, quiet time.Duration, asked bool) (u rules.Update, report bool) {
+// take decides on files whose contents have settled. quiet is how long they have been unchanged. reload is true after
+// Reload, by which the operator confirms the files. report is false if there is nothing to report.
+func (w *Watcher) take(s snapshot, generation string, quiet time.Duration, reload bool) (u rules.Update, report bool) {
 	if generation == w.active.Generation {
-		w.inForce = s // the same texts, perhaps in other files
+		w.activeFiles = s // the same texts, perhaps in other files
 	}
-	if generation == w.told && !w.waiting {
+	if generation == w.reported && !w.waiting {
 		return u, false
 	}
-	if w.suspects != "" { // a change of another file does not keep them waiting
+	if w.suspects != "" { // a change of another file does not extend their wait
 		quiet = max(quiet, time.Since(w.since))
 	}
-	changed := changes(w.inForce, s) // none any more when the directory was replaced by one with the same texts
+	changed := changes(w.activeFiles, s) // empty if a directory with the same texts has replaced this one
 	cut := cutOff(changed)
 	suspect := slices.ContainsFunc(changed, func(c change) bool { return c.now.inPlace })
-	isNew := generation != w.told || asked
+	isNew := generation != w.reported || reload
 	if !isNew && (len(cut) > 0 || suspect && quiet < QuietPeriod) {
 		return u, false
 	}
-	w.told, w.waiting = generation, true
-	if confirmed := asked && quiet >= QuietPeriod; len(cut) > 0 && !confirmed {
+	w.reported, w.waiting = generation, true
+	if confirmed := reload && quiet >= QuietPeriod; len(cut) > 0 && !confirmed {
 		return rules.Update{Set: rules.Set{Generation: generation}, Problems: cut}, true
 	}
 	u.Set, u.Problems = parse(s, w.cfg)
@@ -151,7 +149,7 @@ func (w *Watcher) take(s snapshot, generation string, quiet time.Duration, asked
 		u.Held = len(u.Lost) > 0 && quiet < QuietPeriod
 	}
 	if !u.Held {
-		w.waiting, w.inForce, w.active = false, s, u.Set
+		w.waiting, w.activeFiles, w.active = false, s, u.Set
 	}
 	return u, true
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules"
 )
 
-// watched runs a test in a bubble of its own time, with a watcher of a directory. log says what the watcher has reported since
-// it was last asked: the domains, or "error", and how long after the last log that was.
+// watched runs a test in a synctest bubble, with a watcher of a directory. log returns the reports of the watcher since
+// its previous call: the domains, or "error", and the time since that call.
 func watched(t *testing.T, files map[string]string, test func(dir string, w *Watcher, log func() string)) {
 	dir := newDirectory(t, files)
 	synctest.Test(t, func(t *testing.T) {
@@ -42,35 +42,43 @@ func watched(t *testing.T, files map[string]string, test func(dir string, w *Wat
 			synctest.Wait()
 			time.Sleep(15 * time.Second)
 			synctest.Wait()
-			said := strings.Join(reports, ", ")
+			report := strings.Join(reports, ", ")
 			reports, since = nil, time.Now()
-			return said
+			return report
 		})
 	})
 }
 
 func TestWatcher(t *testing.T) {
-	one, two := ruleFile("one"), ruleFile("two") // of the one domain, nothing is in the other
+	one, two := ruleFile("one"), ruleFile("two") // each lacks the domain of the other
 	for _, c := range []struct {
 		name   string
 		change func(t *testing.T, dir string)
 		want   string
 	}{
 		{"nothing changes", func(*testing.T, string) {}, ""},
-		{"a file is written in place", func(t *testing.T, dir string) { write(t, filepath.Join(dir, "a.yaml"), two) }, "two held after 1s, two after 10.5s"},
+		{"a file is written in place", func(t *testing.T, dir string) {
+			writeFile(t, dir, two)
+		}, "two held after 1s, two after 10.5s"},
 		{"a file is renamed into place", func(t *testing.T, dir string) {
 			renameFile(t, dir, two)
 		}, "two after 1s"},
-		{"a file is added", func(t *testing.T, dir string) { write(t, filepath.Join(dir, "b.yaml"), two) }, "one two after 1s"},
-		{"the same is written again", func(t *testing.T, dir string) { write(t, filepath.Join(dir, "a.yaml"), one) }, ""},
-		{"an editor leaves its swap file", func(t *testing.T, dir string) { write(t, filepath.Join(dir, ".a.yaml.swp"), "x") }, ""},
-		{"a file breaks", func(t *testing.T, dir string) { write(t, filepath.Join(dir, "a.yaml"), "domain: [") }, "error after 1s"},
-		{"the only file vanishes", func(t *testing.T, dir string) { remove(t, filepath.Join(dir, "a.yaml")) }, "error after 1s"},
-		{"the directory vanishes", func(t *testing.T, dir string) { remove(t, dir) }, "error after 1s"},
+		{"a file is added", func(t *testing.T, dir string) {
+			write(t, filepath.Join(dir, "b.yaml"), two)
+		}, "one two after 1s"},
+		{"the same text is written again", func(t *testing.T, dir string) { writeFile(t, dir, one) }, ""},
+		{"an editor leaves its swap file", func(t *testing.T, dir string) {
+			write(t, filepath.Join(dir, ".a.yaml.swp"), "x")
+		}, ""},
+		{"a file gets a mistake", func(t *testing.T, dir string) { writeFile(t, dir, "domain: [") }, "error after 1s"},
+		{"the only file is deleted", func(t *testing.T, dir string) {
+			remove(t, filepath.Join(dir, "a.yaml"))
+		}, "error after 1s"},
+		{"the directory is deleted", func(t *testing.T, dir string) { remove(t, dir) }, "error after 1s"},
 		{"a file is half written for a moment", func(t *testing.T, dir string) {
 			time.Sleep(300 * time.Millisecond)
 			write(t, filepath.Join(dir, "a.yaml"), two[:len(two)/2])
-			time.Sleep(500 * time.Millisecond) // over one reading
+			time.Sleep(500 * time.Millisecond) // longer than one interval between readings
 			write(t, filepath.Join(dir, "a.yaml"), two)
 		}, "two held after 1.5s, two after 11s"},
 	} {
@@ -118,7 +126,7 @@ func TestReloadDoesNotWait(t *testing.T) {
 	})
 }
 
-func TestWatcherOfNothingLoadedReportsWhatIsThere(t *testing.T) {
+func TestWatcherWithoutLoadReportsTheFirstRules(t *testing.T) {
 	dir := newDirectory(t, map[string]string{"a.yaml": ruleFile("one")})
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -131,8 +139,8 @@ func TestWatcherOfNothingLoadedReportsWhatIsThere(t *testing.T) {
 	})
 }
 
-// Kubernetes swaps the link ..data to a new directory; both files of a generation name it, so a mixture would be seen. The swaps
-// come at all distances from the readings.
+// Kubernetes swaps the link ..data to a new directory. Both files have the number of their generation, so a mixture is
+// detected. The swaps happen at various times between the readings.
 func TestWatcherNeverSeesHalfAConfigMap(t *testing.T) {
 	dir := t.TempDir()
 	generation := func(i int) map[string]string {
@@ -173,8 +181,8 @@ func TestWatcherNeverSeesHalfAConfigMap(t *testing.T) {
 	})
 }
 
-// swapConfigMap writes files as the kubelet does: into a new directory, to which the link ..data is then moved; what stands in
-// the directory itself are links through ..data.
+// swapConfigMap writes files as the kubelet does: it writes them to a new directory, and then moves the link ..data to
+// it. The directory itself has only links through ..data.
 func swapConfigMap(t *testing.T, dir, version string, files map[string]string) {
 	t.Helper()
 	if err := os.Mkdir(filepath.Join(dir, version), 0o755); err != nil {
