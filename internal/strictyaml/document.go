@@ -118,8 +118,8 @@ func masked(mask func(string) string, text string) string {
 }
 
 // Add adds mistakes at the places of their paths, which are relative to the path prefix. A mistake about an absent
-// value is placed at the key of the map that lacks it. Add drops a mistake that may follow from an earlier one: if a
-// value on its paths could not be read, or if Lacks is set and the map has an unknown key.
+// value is placed at the key of the map that lacks it. Add drops a mistake that may follow from an earlier one. That is
+// the case if a value on its paths could not be read, or if Lacks is set and the map has an unknown key.
 func (doc *Document) Add(prefix string, mistakes ...suggest.Mistake) {
 	for _, m := range mistakes {
 		spot := doc.find(join(prefix, m.Path))

@@ -39,10 +39,9 @@ func Load(path string, policies map[string]*authz.Policy) (managers int, problem
 }
 
 // Check compares a configuration of Envoy with the identity headers of all policies. The configuration is a bootstrap
-// or a /config_dump, in YAML or JSON. Check returns the number of HTTP connection managers with an ext_authz filter,
-// and the problems: identity headers that Envoy does not remove before it chooses a route, that
-// allowed_upstream_headers does not list, or by which Envoy chooses a route too early. A file without such a manager
-// is an error, because there is nothing to compare.
+// or a /config_dump, in YAML or JSON. Check returns the number of HTTP connection managers with an ext_authz filter. A
+// file without such a manager is an error. The problems are identity headers that Envoy does not remove before it
+// chooses a route, that allowed_upstream_headers does not list, or by which Envoy chooses a route too early.
 //
 // Check walks the file by the names of Envoy's fields and ignores all others. It does not see what Envoy gets from xDS.
 func Check(f strictyaml.File, policies map[string]*authz.Policy) (managers int, problems strictyaml.Problems) {
