@@ -23,8 +23,7 @@ const (
 	FileOrder
 )
 
-// Tree finds the value of a path of patterns. The zero value is an empty tree. One goroutine builds it; after that it
-// is only read.
+// Tree finds the value of a path of patterns. The zero value is empty. One goroutine builds it; then it is only read.
 type Tree[T any] struct {
 	// Value is the value of this node.
 	Value T
@@ -120,8 +119,7 @@ func newGlob(pattern string) glob {
 	return g
 }
 
-// match takes time linear in s for each part. It takes the leftmost place of a part, which leaves the most room for
-// the parts after it.
+// match takes time linear in s for each part. The leftmost place of a part leaves the most room for later parts.
 func (g glob) match(s string) bool {
 	first, last := g.parts[0], g.parts[len(g.parts)-1]
 	if len(g.parts) == 1 {

@@ -93,8 +93,7 @@ func (r *Rules) counters(rule *Rule, entries []descriptors.Entry) *Counters {
 	return r.named.get(ruleName{rule.Domain, rule.metricName(entries)})
 }
 
-// metricName returns the rule's name with values of a request: all of them for detailed_metric, the value of the level
-// for value_to_metric.
+// metricName returns the rule's name with the values of a request for detailed_metric and value_to_metric.
 func (r *Rule) metricName(entries []descriptors.Entry) string {
 	path := make([]Node, len(r.path))
 	for i, n := range r.path {

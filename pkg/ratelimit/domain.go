@@ -31,8 +31,7 @@ type Node struct {
 	Position string `yaml:",position"`
 }
 
-// AllLimits returns the limits of descriptors that end at the node, from `rate_limit:` or `limits:`, unlimited ones
-// included.
+// AllLimits returns the limits of descriptors that end at the node, unlimited ones included.
 func (n *Node) AllLimits() []Limit {
 	if n.RateLimit != nil {
 		return append([]Limit{*n.RateLimit}, n.Limits...)

@@ -79,8 +79,7 @@ func unitTime(l bucket.Limit, units int64) int64 {
 	return (units*l.Window + l.Requests - 1) / l.Requests
 }
 
-// Override sets whether a credential's limit may replace a limit. The zero value means that the source does not set
-// it; then it may not.
+// Override sets whether a credential's limit may replace a limit. The zero value is unset: it may not.
 type Override uint8
 
 // The values of `override:`.

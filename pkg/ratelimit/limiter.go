@@ -22,8 +22,7 @@ type Query struct {
 	Refused bool
 	// Own is the limit of the caller's credential. It replaces the limits that allow it. nil for none.
 	Own *LimitSpec
-	// MaxHold is the longest time to hold the answer for a limit with a MaxDelay, in µs. A request that would have to
-	// wait longer is denied.
+	// MaxHold is how long the answer can be held for a MaxDelay, in µs. A request that must wait longer is denied.
 	MaxHold int64
 	// Rules decide instead of the active rules, for descriptors that were made for them. Default: the active rules.
 	Rules *Rules
@@ -74,8 +73,7 @@ const (
 
 func (e QueryError) Error() string { return string(e) }
 
-// DecideAll decides queries, each by itself, with one call of the store. It writes the result of queries[i] to
-// results[i].
+// DecideAll decides queries, each by itself, with one call of the store. results[i] is the result of queries[i].
 func (l *Limiter) DecideAll(ctx context.Context, queries []Query, results []Result) {
 	b, ok := l.batches.Get().(*batch)
 	if !ok {

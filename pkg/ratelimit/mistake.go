@@ -6,8 +6,7 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// Mistake is a mistake in a Domain or an authz.Policy, as Check returns it. Check does not know the source of the
-// value.
+// Mistake is a mistake in a Domain or an authz.Policy. It does not depend on the source of the value.
 type Mistake = suggest.Mistake
 
 // maxMistakes bounds the errors, and also the warnings, of one value.

@@ -49,8 +49,7 @@ type Status struct {
 	Binding *Applied
 }
 
-// RuleName returns the name of the rule that the descriptor matched: "override" for a limit that the request brought,
-// "" for a nil status.
+// RuleName returns the name of the rule: "override" for a limit that the request brought, "" for a nil status.
 func (s *Status) RuleName() string {
 	switch {
 	case s == nil:

@@ -43,20 +43,17 @@ type RuleLimit struct {
 	// Unit and UnitMultiplier (≥ 1) make up the window in the response to Envoy.
 	Unit           descriptors.Unit
 	UnitMultiplier uint32
-	// CountDenied sets whether denied hits are charged. If it is nil, a denied request is charged its explicit
-	// hits_addend, but not the implicit single hit. An explicit hits_addend may settle known costs, which must not be
-	// lost.
+	// CountDenied sets whether denied hits are charged. nil charges an explicit hits_addend, which may settle costs known
+	// only afterwards and must not be lost, but not the implicit single hit.
 	CountDenied *bool
 	// OnStoreError decides if the store cannot.
 	OnStoreError StoreErrorPolicy
 	// HashTag is the key of the entry whose value chooses the slot of a Redis Cluster, "" for none.
 	HashTag string
-	// OverrideMax is the most requests in this limit's window that a credential's limit may allow in its place; 0 if none
-	// may replace it.
+	// OverrideMax is the most requests in this window that a credential's limit may allow instead; 0 allows none.
 	OverrideMax int64
-	// MaxDelay is how early a request may be, in µs. An early request is held until its time; one that is even earlier is
-	// denied. 0 means that a bucket accepts bursts at once. Otherwise the limit is a leaky bucket, and MaxDelay is the
-	// time of whole units.
+	// MaxDelay is how early a request may be, in µs, as the time of whole units of a leaky bucket. An early request is
+	// held until its time; one that is even earlier is denied. 0 means that bursts pass at once.
 	MaxDelay int64
 	// Problem is the body of a denial by this limit; nil for the usual body.
 	Problem *Problem

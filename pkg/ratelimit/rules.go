@@ -19,8 +19,7 @@ type Rules struct {
 type RulesOptions struct {
 	// KeyPrefix begins every bucket key (CACHE_KEY_PREFIX).
 	KeyPrefix string
-	// DefaultAlgorithm is the algorithm of limits that name none, and of overrides, which cannot name one. Default:
-	// sliding_window.
+	// DefaultAlgorithm is the algorithm of overrides and of limits that name none. Default: sliding_window.
 	DefaultAlgorithm bucket.Algorithm
 	// DefaultPolicy is the store error policy of limits that name none, and of overrides. Default: Local.
 	DefaultPolicy StoreErrorPolicy

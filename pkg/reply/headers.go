@@ -144,8 +144,7 @@ func appendSpring(list []Header, a *ratelimit.Applied) []Header {
 		Header{"x-ratelimit-requested-tokens", strconv.FormatUint(a.Cost, 10)})
 }
 
-// retryAfter appends Retry-After to a denial that ends: whole seconds, at least 1, and not less than the t of the
-// draft.
+// retryAfter appends Retry-After to a denial that ends: whole seconds, at least 1 and the t of the draft.
 func (h Headers) retryAfter(list []Header, res *ratelimit.Result, told []*ratelimit.Applied) []Header {
 	if res.Allowed || res.RetryAfter == bucket.Never {
 		return list

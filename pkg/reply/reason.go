@@ -39,8 +39,7 @@ type refusal struct {
 	sentence string
 }
 
-// refusals has a row for each reason that refuses. Logs and metrics name what is wrong with a credential; the response
-// does not.
+// refusals has a row for each reason that refuses. The response never names what is wrong with a credential.
 var refusals = map[Reason]refusal{
 	ReasonNoPolicy: {http.StatusForbidden, "No policy applies to this request."},
 	ReasonHost: {http.StatusBadRequest,

@@ -9,16 +9,14 @@ import (
 	"github.com/extauthz/extauthz/pkg/envoy/wire"
 )
 
-// reserved are headers that determine how a message is framed and routed. If this service set or removed one, Envoy
-// and the servers behind it could disagree about where a message ends. The last one is part of the protocol with Envoy
-// over HTTP.
+// reserved are headers that determine how a message is framed and routed. If this service changed one, Envoy and the
+// upstream could disagree about where a message ends. The last one belongs to the protocol with Envoy over HTTP.
 var reserved = [...]string{
 	"connection", "content-length", "host", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding",
 	"upgrade", headersToRemove,
 }
 
-// sendableName returns the name in lower case. ok is false if no header with this name may be sent. Pseudo headers
-// have no such name.
+// sendableName returns the name in lower case. ok is false if no header may have it, such as a pseudo header.
 func sendableName(name string) (lower string, ok bool) {
 	if !httpguts.ValidHeaderFieldName(name) {
 		return "", false

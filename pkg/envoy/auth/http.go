@@ -130,8 +130,7 @@ func (a *answer) writeHTTP(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// httpStatus returns the status of a refusal. It is below 500, which would be an error to Envoy, unless the request is
-// undecided.
+// httpStatus returns the status of a refusal: below 500, which would be an error to Envoy, unless it is undecided.
 func (a *answer) httpStatus() int {
 	if a.decision.Verdict != authz.Undecided && a.status >= http.StatusInternalServerError {
 		return http.StatusForbidden

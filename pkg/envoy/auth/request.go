@@ -18,8 +18,7 @@ type checkRequest struct {
 	values []string
 }
 
-// Fields of envoy.service.auth.v3.CheckRequest and AttributeContext, and of the messages of envoy.config.core.v3 in
-// them, as tags on the wire.
+// Fields of envoy.service.auth.v3.CheckRequest, and of the messages in it, as tags on the wire.
 const (
 	checkAttributes = 1<<3 | wire.Bytes
 

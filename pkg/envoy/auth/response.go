@@ -8,8 +8,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// Fields of envoy.service.auth.v3.CheckResponse, and of the messages in it, as tags on the wire. The fields of headers
-// are in request.go.
+// Fields of envoy.service.auth.v3.CheckResponse, and of its messages, as tags on the wire. See also request.go.
 const (
 	responseStatus   = 1<<3 | wire.Bytes
 	responseDenied   = 2<<3 | wire.Bytes

@@ -33,8 +33,7 @@ type Config struct {
 	Authorizer Authorizer
 	// Limiter decides the limits. Required if the authorizer uses any.
 	Limiter *ratelimit.Limiter
-	// Log gets one debug line for each decision. On the first request over HTTP it also gets what an operator must check.
-	// Required.
+	// Log gets a debug line for each decision, and once what an operator must check for HTTP. Required.
 	Log *slog.Logger
 	// LogClientValues adds the values that the client chooses to the line of a decision. They are its address, method,
 	// host, path and x-request-id, and the owner and plan of its credential.

@@ -1,5 +1,4 @@
-// Package hold holds answers until their time (max_delay). All services share one [Queue], which bounds the held
-// answers of all together.
+// Package hold holds answers until their time (max_delay). All services share one [Queue], which bounds held answers.
 package hold
 
 import (
@@ -56,8 +55,7 @@ func (q *Queue) Most(ctx context.Context, otherwise time.Duration) time.Duration
 	return min(longest, max(0, time.Until(deadline)-margin))
 }
 
-// Wait waits for d and returns true. It returns false at once if the queue is full or ctx ends before d, and later if
-// ctx is cancelled.
+// Wait returns true after d. It returns false at once if there is no place or time, else when ctx is cancelled.
 func (q *Queue) Wait(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return true

@@ -73,8 +73,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(append(body, '\n')) // an error means that the client has gone
 }
 
-// maxObjects bounds the objects of a request: itself, its descriptors, and the limit and the entries of each
-// descriptor.
+// maxObjects bounds the objects of a request: itself, its descriptors, and the limit and entries of each descriptor.
 const maxObjects = 1 + maxDescriptors*(2+maxEntries)
 
 // objects counts the objects in a JSON text. A text of 1 MB can have 300,000 objects, for which the generated code

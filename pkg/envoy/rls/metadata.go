@@ -66,8 +66,7 @@ func descriptorMetadata(d *descriptors.Descriptor) map[string]any {
 	return fields
 }
 
-// merge adds the entries that are missing in to, and merges maps that are in both. It copies maps, because the rule's
-// own maps must not change.
+// merge adds missing entries to to, and merges maps that are in both. It copies maps: those of a rule must not change.
 func merge(to, from map[string]any) {
 	for k, v := range from {
 		inner, isMap := v.(map[string]any)

@@ -1,5 +1,4 @@
-// Package unary serves the calls of Envoy's services over grpc-go, with requests and answers as bytes. See [Register]
-// and [Codec].
+// Package unary serves calls of Envoy's services over grpc-go, with messages as bytes. See [Register] and [Codec].
 package unary
 
 import (
@@ -64,8 +63,7 @@ func (m *message) answer(ctx context.Context, answer Answer) (err error) {
 	return status.FromContextError(err).Err()
 }
 
-// Codec leaves the messages of registered methods unchanged and gives all others to gRPC's own protobuf codec
-// (grpc.ForceServerCodecV2).
+// Codec leaves the messages of registered methods unchanged. All others get gRPC's codec (grpc.ForceServerCodecV2).
 func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2(grpcproto.Name)} }
 
 type codec struct{ encoding.CodecV2 }

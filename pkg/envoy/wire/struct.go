@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// MaxDepth bounds the nesting of a Struct: a deeper value is read as null. Some filters of Envoy store values of
-// clients there.
+// MaxDepth bounds the nesting of a Struct, because clients can choose it: a deeper value is read as null.
 const MaxDepth = 32
 
 // Fields of google.protobuf.Struct, Value and ListValue, as tags on the wire.
@@ -126,8 +125,7 @@ func AppendStructField(b []byte, name string, fields func([]byte) []byte) []byte
 	return AppendField(b, name, func(b []byte) []byte { return AppendMessage(b, valueStruct, fields) })
 }
 
-// AppendFields appends the fields of a Struct in the order of their names. The values are those that AppendValue
-// accepts.
+// AppendFields appends the fields of a Struct in the order of their names. AppendValue lists the possible values.
 func AppendFields(b []byte, fields map[string]any) []byte {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		b = AppendField(b, name, func(b []byte) []byte { return AppendValue(b, fields[name]) })

@@ -9,8 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The types of fields in tags. A tag is number<<3 | type. A field with another type is ignored, as by the generated
-// code.
+// The types of fields in tags (number<<3 | type). A field with another type is ignored, as by the generated code.
 const (
 	Varint  = uint64(protowire.VarintType)
 	Fixed64 = uint64(protowire.Fixed64Type)
@@ -70,8 +69,7 @@ const (
 	entryValue = 2<<3 | Bytes
 )
 
-// ReadEntry reads two text fields with the numbers 1 and 2. They are key and value in many messages, such as map
-// entries.
+// ReadEntry reads two text fields with the numbers 1 and 2: key and value in many messages, such as map entries.
 func ReadEntry(msg string) (key, value string, err error) {
 	err = EachField(msg, func(f Field) error {
 		switch f.Tag {

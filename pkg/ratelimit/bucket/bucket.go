@@ -20,8 +20,7 @@ const (
 	MaxLogRequests = 10_000
 	// WarnLogRequests is the limit from which one decision of the log costs a noticeable part of Redis' time.
 	WarnLogRequests = 1_000
-	// maxUnits is the most units of one window that a bucket holds (window algorithms). Counted denials fill it to twice
-	// its capacity.
+	// maxUnits is the most units of one window in a bucket: counted denials fill it to twice its capacity.
 	maxUnits = 2 * MaxRequests
 	// maxFill bounds the time in which a full bucket empties, also one that counted denials filled to twice its capacity.
 	// With it, times stay below 2^53 µs until the year 2100. It also bounds windows.

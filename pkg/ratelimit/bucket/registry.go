@@ -16,8 +16,7 @@ const (
 	SlidingWindowCounter
 	// TokenBucket starts full with Burst tokens and refills Requests tokens in each Window.
 	TokenBucket
-	// LeakyBucket holds Burst units and leaks Requests units in each Window (GCRA, ITU-T I.371). It decides as
-	// TokenBucket does.
+	// LeakyBucket holds Burst units and leaks Requests units in each Window (GCRA, ITU-T I.371). See TokenBucket.
 	LeakyBucket
 	// FixedWindow counts within windows aligned to the epoch. Up to twice Requests can pass around an edge.
 	FixedWindow

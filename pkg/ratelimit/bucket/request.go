@@ -100,8 +100,7 @@ type Loaded struct {
 }
 
 // Add appends a take and returns its index in Takes. If there is already a take of the same bucket, Add merges the
-// two: costs and refunds
-// add up. The larger need and the smaller limit hold, and denials count if they count for one
+// two: costs and refunds add up. The larger need and the smaller limit hold, and denials count if they count for one
 // of the two. Costs and needs are clamped to 2 × capacity + 1, which is decided as every larger one. A refund is not
 // clamped: under an earlier, larger limit the bucket may have taken more.
 func (r *Request) Add(t Take) int {
@@ -127,8 +126,7 @@ func (t *Take) clamp() {
 	t.Cost, t.Need, t.Refund = min(t.Cost, most), min(t.Need, most), min(t.Refund, math.MaxInt64)
 }
 
-// fewTakes is how many takes are searched linearly, which allocates nothing. Beyond it, the time would grow with the
-// square.
+// fewTakes is how many takes are searched linearly, which allocates nothing. More would need quadratic time.
 const fewTakes = 32
 
 // find returns the index of the take with a key, -1 for none.

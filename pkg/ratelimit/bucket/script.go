@@ -74,8 +74,7 @@ func (t *Take) refundArgs() span {
 	return span{micros: min(int64(t.Refund), 2*maxUnits)}
 }
 
-// appendFloat appends a Lua number, which is a double. It is exact, because all numbers of a checked limit are below
-// 2^53.
+// appendFloat appends a Lua number, a double. It is exact: all numbers of a checked limit are below 2^53.
 func appendFloat(b []byte, n int64) []byte {
 	return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(n)))
 }

@@ -24,8 +24,7 @@ type Grant struct{ At, Cost int64 }
 func (s *State) Empty() bool { return s.Count == 0 && s.Part == 0 }
 
 // MaxClockStep is the largest step back of the clock, in µs, during which the bucket's time stands still. After a
-// larger step the bucket moves with the clock and keeps its usage. Otherwise it would deny until the clock reaches the
-// old time again.
+// larger step the bucket moves with the clock and keeps its usage, or it would deny until the old time.
 const MaxClockStep = 2_000_000
 
 // engine is the implementation of an algorithm. A state that is passed in has been rolled to its Last, the time of the
@@ -42,8 +41,7 @@ type engine interface {
 	refund(l *Limit, s *State, n int64)
 	// remaining returns the largest number of units that fit.
 	remaining(l *Limit, s *State) int64
-	// wait returns the least time until n units fit that do not fit now. 1 ≤ n ≤ capacity, or n = 0 in an overfull
-	// bucket.
+	// wait returns the least time until n units fit that do not fit now. n ≤ capacity; n = 0 in an overfull bucket.
 	wait(l *Limit, s *State, n int64) int64
 	// drain returns the least time until the full quota is available (fixed window: until the window ends).
 	drain(l *Limit, s *State) int64
@@ -54,8 +52,7 @@ type engine interface {
 	parse(last int64, rest string) (State, bool)
 }
 
-// at brings the state to the time now. It reports whether a large step back of the clock moved the state, which must
-// be stored.
+// at brings the state to the time now. It reports whether a large step back of the clock moved the state.
 func (s *State) at(l *Limit, now int64) (moved bool) {
 	back := s.Last - now
 	switch {

@@ -39,8 +39,7 @@ func (sh *shard) sweep(now int64) {
 	}
 }
 
-// sweepFrom drops the expired buckets in the slots from one on, under one lock. It reports whether there are more
-// slots.
+// sweepFrom drops the expired buckets in the slots from one on, under one lock. It reports whether slots follow.
 func (sh *shard) sweepFrom(from uint32, now int64) (more bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

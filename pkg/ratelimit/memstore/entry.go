@@ -65,8 +65,7 @@ func (e *entry) longKey() uint32 { return binary.LittleEndian.Uint32(e.key[:]) }
 
 // seconds converts a time from µs to s for entry.expires. It is never too early; times beyond 2106 become 2106.
 func seconds(micros int64) uint32 {
-	// It rounds up and adds a second for requests with a time of their own (Request.At), between which the store's clock
-	// runs on.
+	// Round up, and add a second for requests with a time of their own (Request.At): the store's clock runs on.
 	return uint32(min(max(micros/1_000_000+2, 1), math.MaxUint32))
 }
 

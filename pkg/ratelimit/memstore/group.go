@@ -24,8 +24,7 @@ type groups struct {
 	heap []uint16
 }
 
-// number returns the number of a rule's group, and makes a group if the rule has none. Rules beyond 65,536 share a
-// group.
+// number returns the number of a rule's group, which it makes if needed. Rules beyond 65,536 share a group.
 func (g *groups) number(rule uint64) uint16 {
 	if n, ok := g.numbers[rule]; ok {
 		return n

@@ -60,8 +60,7 @@ func (sh *shard) keep(t *bucket.Take, hash uint64, b *bucket.Loaded, d *bucket.D
 	}
 }
 
-// put stores the bucket of a take, which is not empty, and keeps its log. If the shard is full, a new bucket replaces
-// another.
+// put stores the bucket of a take, which is not empty. In a full shard, a new bucket replaces another.
 func (sh *shard) put(t *bucket.Take, hash uint64, s *bucket.State, now int64, expires uint32) {
 	var e *entry
 	if slot, found := sh.table.find(hash, t.Key); found {
@@ -132,7 +131,7 @@ func (sh *shard) usage(slot uint32, now int64) usage {
 	p := &sh.probe
 	p.limit, p.state = e.limit(), bucket.State{}
 	sh.stateOf(e, &p.state)
-	remaining := p.state.Remaining(&p.limit, max(now, e.last))
+	remaining := p.state.Remaining(&p.limit, max(now, e.last)) // a step back would rewrite the log
 	return usage{remaining: remaining, capacity: p.limit.Capacity(), expires: e.expires}
 }
 

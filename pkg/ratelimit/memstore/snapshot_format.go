@@ -29,8 +29,7 @@ var errUnsound = errors.New("not a usable snapshot")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// writeSnapshot writes all buckets. It locks one shard at a time for lockedSlots; a concurrent charge may be in it or
-// not.
+// writeSnapshot writes all buckets. It locks lockedSlots at a time; a concurrent charge may be in it or not.
 func (s *Store) writeSnapshot(w io.Writer) error {
 	sum := crc32.New(castagnoli)
 	both := io.MultiWriter(w, sum)
@@ -50,8 +49,7 @@ func (s *Store) writeSnapshot(w io.Writer) error {
 // lockedBytes ends a hold of the lock early, because logs can make a bucket large.
 const lockedBytes = 1 << 16
 
-// appendFrom appends buckets in the slots from one on, under one lock. It returns the next slot and whether there are
-// more.
+// appendFrom appends buckets in the slots from one on, under one lock. next is the next slot.
 func (sh *shard) appendFrom(b []byte, from uint32) (content []byte, next uint32, more bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

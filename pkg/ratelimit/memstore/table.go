@@ -6,8 +6,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// chunkLen is how many entries are allocated together. A growing table neither moves entries nor has room for twice as
-// many.
+// chunkLen is how many entries are allocated together, so that a growing table moves none.
 const chunkLen = 256
 
 // table is a hash table of entries, which never change their slots. It is not safe for concurrent use.

@@ -86,8 +86,7 @@ func (s *Store) probe(ctx context.Context) {
 	}
 }
 
-// renew tries a new client and keeps it if Redis answers and accepts writes. Its connections are new, so they follow a
-// change of DNS.
+// renew tries a new client, which follows changes of DNS, and keeps it if Redis answers and accepts writes.
 func (s *Store) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout+s.cfg.Timeout)
 	defer cancel()

@@ -67,8 +67,7 @@ func (s *Store) send(batch []*call) {
 	}
 }
 
-// eval runs the script once for each chunk, in their order and in one round trip, and stores the answers in the
-// chunks.
+// eval runs the script for each chunk, in order and in one round trip, and stores the answers in the chunks.
 func eval(ctx context.Context, c redis.UniversalClient, chunks []chunk) {
 	if len(chunks) == 1 {
 		chunks[0].run(ctx, c, "EVALSHA", scriptName)
@@ -96,8 +95,7 @@ func (ch *chunk) run(ctx context.Context, c redis.UniversalClient, command, scri
 	ch.read(cmd)
 }
 
-// command returns the command that runs the script for the chunk. Its last argument but one is a nonce, which the
-// answer must contain.
+// command returns the command for the chunk. Its last argument but one is a nonce that the answer must contain.
 func (ch *chunk) command(ctx context.Context, command, script string) *redis.Cmd {
 	words := make([]any, 0, 5+len(ch.keys))
 	words = append(words, command, script, len(ch.keys))

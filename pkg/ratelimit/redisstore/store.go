@@ -158,8 +158,7 @@ func fail(outcomes []bucket.Outcome, err error) {
 	}
 }
 
-// submit gives the call to the next free worker and waits for the answer. If there is no error, the chunks have the
-// answer.
+// submit gives the call to the next free worker and waits. Without an error, the chunks have the answer.
 func (s *Store) submit(ctx context.Context, c *call) error {
 	wait := s.cfg.Timeout
 	if deadline, ok := ctx.Deadline(); ok {
