@@ -2,15 +2,15 @@ package guard
 
 import "encoding/binary"
 
-// preface is how many bytes a client sends before its first frame.
+// preface is the number of bytes that a client sends before its first frame.
 const preface = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 
 const (
 	frameHeader = 9
-	frameReset  = 4 // the length of the payload of RST_STREAM
+	frameReset  = 4 // length of the payload of RST_STREAM
 )
 
-// The types and flags of frames that matter here (RFC 9113, 6).
+// The types and flags of frames that the guard reads (RFC 9113, 6).
 const (
 	typeData         = 0
 	typeHeaders      = 1
@@ -31,17 +31,17 @@ func (f frame) endsStream() bool {
 	return f.flags&flagEndStream != 0 && (f.kind == typeData || f.kind == typeHeaders)
 }
 
-// frames follows the frames in one direction of a connection, however they are cut into reads or writes.
+// frames tracks the frames in one direction of a connection. A read or write may have any part of a frame.
 type frames struct {
-	skip    int // what is left of the preface
+	skip    int // bytes left of the preface
 	head    [frameHeader]byte
-	have    int  // of head
-	rest    int  // of the payload
-	inBlock bool // a header block has begun, whose CONTINUATION has to come next
+	have    int  // bytes read of head
+	rest    int  // bytes left of the payload
+	inBlock bool // within a header block, where only CONTINUATION may follow
 	begun   int64
 }
 
-// follow moves to the end of b, and visits each frame whose header ends in it.
+// follow reads b, and calls visit for each frame whose header ends in b.
 func (fs *frames) follow(b []byte, now int64, visit func(frame)) {
 	for {
 		n := min(fs.skip, len(b))
@@ -76,10 +76,12 @@ func (fs *frames) follow(b []byte, now int64, visit func(frame)) {
 	}
 }
 
-// between reports whether another frame could be put in here.
-func (fs *frames) between() bool { return fs.skip == 0 && fs.rest == 0 && fs.have == 0 && !fs.inBlock }
+// atBoundary reports whether another frame may be inserted here.
+func (fs *frames) atBoundary() bool {
+	return fs.skip == 0 && fs.rest == 0 && fs.have == 0 && !fs.inBlock
+}
 
-// missing is how much has to come until between may be true, and at least 1.
+// missing returns how many bytes must follow before atBoundary can be true, at least 1.
 func (fs *frames) missing() int {
 	if fs.skip > 0 || fs.rest > 0 {
 		return fs.skip + fs.rest
@@ -87,7 +89,7 @@ func (fs *frames) missing() int {
 	return frameHeader - fs.have
 }
 
-// appendReset appends a RST_STREAM.
+// appendReset appends a RST_STREAM frame.
 func appendReset(b []byte, stream, code uint32) []byte {
 	b = append(b, 0, 0, frameReset, typeReset, 0)
 	b = binary.BigEndian.AppendUint32(b, stream)

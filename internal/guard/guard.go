@@ -1,9 +1,3 @@
-// Package guard bounds what the clients of a port can make the service hold: connections, memory and time. It wraps a
-// listener and reads along: over HTTP/2 the frames, over HTTP/1 the requests and answers. The servers behind it bound
-// one message, one header list or the streams of one connection; none of them bounds their sum.
-//
-// When a bound is reached, the guard takes from the source address that holds the most. So a client that holds much
-// hurts only itself. A new connection, such as that of a probe, is always accepted.
 package guard
 
 import (
@@ -18,44 +12,45 @@ import (
 	"time"
 )
 
-// Config are the bounds of a port.
+// Config has the bounds of a port.
 type Config struct {
-	// Connections is how many may be open at once. One more closes the one that has been idle longest, of the source with
-	// the most.
+	// Connections is the maximum number of open connections. One more closes the longest idle connection of the source
+	// with the most connections.
 	Connections int
-	// Bytes is how much memory requests may take that have begun to arrive and have not been answered, by an estimate that
-	// is meant to be too high. Beyond it, the largest requests of the source with the most are reset, the oldest first of
-	// equals.
+	// Bytes is the maximum memory of requests that have begun to arrive and are not answered. The estimate is deliberately
+	// high. Beyond it, the largest requests of the source that holds the most are reset. Of equal requests the oldest goes
+	// first.
 	Bytes int64
-	// HTTP2 says that clients speak HTTP/2 from the first byte; else they speak HTTP/1.
+	// HTTP2 is true if clients speak HTTP/2 from the first byte. Else they speak HTTP/1.
 	HTTP2 bool
 }
 
-// Bounds of time, for each request and connection. No Envoy comes near them: it sends a request at once, and waits for
-// an answer for a second at most, or for as long as a max_delay, which is at most a minute.
+// Time limits of each request and connection. No Envoy comes near them: it sends a request at once. It waits for the
+// answer a second at most, or as long as a max_delay of at most a minute.
 const (
 	maxReceive = 10 * time.Second // from the first byte of a request to its last
-	maxAnswer  = 90 * time.Second // from then until the client has taken the answer
+	maxAnswer  = 90 * time.Second // from the last byte of a request until the client has read the answer
 	maxWrite   = 10 * time.Second // for one write
-	maxCut     = time.Second      // for a reset to be noticed by the server
+	maxCut     = time.Second      // until the server has handled a reset
 )
 
-// tick is the grain of the clock: the current time would have to be asked for with each request.
+// tick is the resolution of the guard's clock, which spares each request a call of time.Now.
 const tick = 100 * time.Millisecond
 
-// A Reason says why the guard closed a connection or reset a request.
+// Reason is why the guard closed a connection or reset a request.
 type Reason int
 
 // The reasons.
 const (
-	// Displaced is a connection that had to go for a new one.
+	// Displaced is a connection that was closed to make room for a new one.
 	Displaced Reason = iota
-	// OverBudget is a request that had to go because all together took too much memory.
+	// OverBudget is a request that was reset because all requests together held too much memory.
 	OverBudget
-	// SlowRequest is a request that did not arrive in time, SlowAnswer one whose answer was not taken in time.
+	// SlowRequest is a request that did not arrive in time. SlowAnswer is one whose answer the client did not read in
+	// time.
 	SlowRequest
 	SlowAnswer
-	// Flood is a connection with too many frames that ask nothing.
+	// Flood is a connection with too many frames that are not part of a request.
 	Flood
 	reasons
 )
@@ -64,10 +59,10 @@ func (r Reason) String() string {
 	return [...]string{"displaced", "over_budget", "slow_request", "slow_answer", "flood"}[r]
 }
 
-// Reasons are all reasons.
+// Reasons returns all reasons.
 func Reasons() []Reason { return []Reason{Displaced, OverBudget, SlowRequest, SlowAnswer, Flood} }
 
-// Listener is a guarded listener. Run has to run for as long as connections of it are served.
+// Listener is a guarded listener. Run must run while its connections are served.
 type Listener struct {
 	net.Listener
 	cfg     Config
@@ -88,7 +83,7 @@ func New(l net.Listener, cfg Config) *Listener {
 	return &Listener{Listener: l, cfg: cfg, members: make(map[netip.Prefix]map[*conn]struct{})}
 }
 
-// Run keeps time until ctx is done.
+// Run advances the guard's clock, and enforces the time limits, until ctx is done.
 func (l *Listener) Run(ctx context.Context) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -102,21 +97,21 @@ func (l *Listener) Run(ctx context.Context) {
 	}
 }
 
-// Connections is how many are open.
+// Connections returns the number of open connections.
 func (l *Listener) Connections() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.count
 }
 
-// Held is the estimate of the memory that requests take now.
+// Held returns the estimated memory of the requests in flight.
 func (l *Listener) Held() int64 { return l.held.Load() + l.leaving.Load() }
 
-// Cuts is how many connections were closed and requests reset for a reason.
+// Cuts returns how many connections were closed and requests reset for a reason.
 func (l *Listener) Cuts(r Reason) uint64 { return l.cuts[r].Load() }
 
-// Accept implements net.Listener. It waits while the server has yet to notice that connections were cut which hold as
-// much again as the budget.
+// Accept implements net.Listener. It waits while requests hold more than twice the budget, because the server has not
+// yet released those that were cut.
 func (l *Listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -135,8 +130,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return h, nil
 }
 
-// source is what shares a bound: an IPv4 address, or an IPv6 network of 64 bits, of which one client has all addresses.
-// Clients on a Unix socket are one source.
+// source returns the source of a connection: an IPv4 address, or an IPv6 network of 64 bits, because one client can
+// have all its addresses. All clients on a Unix socket are one source.
 func source(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -148,15 +143,15 @@ func source(a net.Addr) netip.Prefix {
 	if ip.Is6() {
 		bits = network
 	}
-	p, _ := ip.WithZone("").Prefix(bits) // the zero value of what has no address
+	p, _ := ip.WithZone("").Prefix(bits) // the zero Prefix if there is no address
 	return p
 }
 
-// requests are those of a connection, of either kind.
+// requests are the requests of a connection, over HTTP/1 or HTTP/2.
 type requests interface {
-	// shed cuts requests until as much is free, if there are any, and returns how much is.
+	// shed cuts requests until need bytes are free, or none is left, and returns the number of bytes that it freed.
 	shed(need int64) int64
-	// sweep cuts what takes too long.
+	// sweep cuts requests that exceed their time limits.
 	sweep(now int64)
 }
 
@@ -181,11 +176,11 @@ func (l *Listener) admit(c *conn, r requests, unguarded net.Conn) {
 	}
 }
 
-// sample is how many connections of a source are looked at for the one that has been idle longest: a flood of
-// connections must not make each look at all.
+// sample is how many connections of a source victim compares. It is bounded, so that in a flood each new connection
+// does not search all others.
 const sample = 64
 
-// victim returns the connection that makes room for one from this source. l.mu is held.
+// victim returns the connection to close for a new one of this source. l.mu is held.
 func (l *Listener) victim(newcomer netip.Prefix) (worst *conn) {
 	from, most := newcomer, len(l.members[newcomer])+1
 	for s, members := range l.members {
@@ -206,7 +201,7 @@ func (l *Listener) victim(newcomer netip.Prefix) (worst *conn) {
 	return worst
 }
 
-// remove forgets a connection, if it has not been forgotten before.
+// remove removes a connection from members, unless it has been removed before.
 func (l *Listener) remove(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -243,11 +238,12 @@ func (l *Listener) sweep(now int64) {
 
 func since(begin, now int64) time.Duration { return time.Duration(now-begin) * tick }
 
-// over reports whether requests that have not been cut hold more than the budget.
+// over reports whether the requests that have not been cut hold more than the budget.
 func (l *Listener) over() bool { return l.held.Load() > l.cfg.Bytes }
 
 // relieve cuts requests until an eighth of the budget is free, so that a flood does not make each request search for
-// another. Who is over the budget waits here while another goroutine does it, or all of them would go on reading.
+// another. Other goroutines that find the budget exceeded wait here, because they must not read more until requests are
+// cut.
 func (l *Listener) relieve() {
 	l.relieving.Lock()
 	defer l.relieving.Unlock()
@@ -264,12 +260,12 @@ func (l *Listener) relieve() {
 			}
 		}
 		if freed == 0 {
-			return // all that is there is being closed already
+			return // all requests are already cut
 		}
 	}
 }
 
-// greediest returns the connections of the source that holds the most, beginning with the one that does.
+// greediest returns the connections of the source that holds the most, the largest first.
 func (l *Listener) greediest() []*conn {
 	bySource := make(map[netip.Prefix]int64)
 	all := l.all()
@@ -287,22 +283,22 @@ func (l *Listener) greediest() []*conn {
 	return list
 }
 
-// conn is what connections of both kinds have.
+// conn has the common parts of HTTP/1 and HTTP/2 connections.
 type conn struct {
 	net.Conn
 	requests requests
 	l        *Listener
 	from     netip.Prefix
-	// last is when a request was answered last, or when the connection was accepted.
+	// last is the time of the last answer, or of Accept before the first one.
 	last atomic.Int64
-	// writing is when the write that is under way began, 0 without.
+	// writing is when the current write began, or 0 without one.
 	writing atomic.Int64
 
 	mu      sync.Mutex
 	gone    bool // the server has closed it
 	isCut   bool
-	held    int64 // and was not cut
-	leaving int64 // was cut, and the server has not let go of it
+	held    int64 // by requests that are not cut
+	leaving int64 // by requests that are cut, until the server releases them
 	waiting int   // requests that wait for their answers
 }
 
@@ -312,8 +308,8 @@ func (c *conn) busy() bool {
 	return c.waiting > 0
 }
 
-// hold changes what the connection holds: the part that was not cut, and the part that was; of a connection that was
-// cut, all is. c.mu is held.
+// hold adds to what the requests hold that are not cut, and to what those hold that are cut. If the connection is cut,
+// all counts as cut. c.mu is held.
 func (c *conn) hold(staying, leaving int64) {
 	if c.gone {
 		return
@@ -329,21 +325,21 @@ func (c *conn) hold(staying, leaving int64) {
 	}
 }
 
-// staying is what the connection holds and has not been cut.
+// staying returns what the requests of the connection hold that are not cut.
 func (c *conn) staying() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.held
 }
 
-// cut closes the connection under its server, which notices, and closes it too. Until then it holds what it holds.
+// cut closes the connection below its server. Until the server closes it too, its memory counts as held.
 func (c *conn) cut() {
 	c.mu.Lock()
 	c.hold(-c.held, c.held)
 	c.isCut = true
 	c.mu.Unlock()
 	c.l.remove(c)
-	_ = c.Conn.Close() // the server may have closed it at the same moment
+	_ = c.Conn.Close() // the server may close it at the same time
 }
 
 // Close implements net.Conn, for the server.
@@ -356,7 +352,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// write writes all of p, and tells sweep since when.
+// write writes p, and records when the write began, for sweep.
 func (c *conn) write(p []byte) (int, error) {
 	c.writing.Store(max(1, c.l.now.Load()))
 	n, err := c.Conn.Write(p)

@@ -5,13 +5,13 @@ import (
 	"net"
 )
 
-// What HTTP/1 requests take: each line may be a header, which becomes an entry of a map.
+// The estimated memory of an HTTP/1 request. Each line may be a header, which becomes an entry of a map.
 const (
 	perHTTP1Byte = 4
 	perLine      = 256
 )
 
-// http1Conn is a connection that has one request at a time: what was read since the last answer.
+// http1Conn is a connection with one request at a time: the bytes that were read since the last answer.
 type http1Conn struct{ conn }
 
 // Read implements net.Conn.
@@ -27,14 +27,14 @@ func (c *http1Conn) Read(p []byte) (int, error) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			if c.isCut {
-				return 0, net.ErrClosed // what was read must not take memory any more
+				return 0, net.ErrClosed // the server must not keep what was read
 			}
 		}
 	}
 	return n, err
 }
 
-// Write implements net.Conn. With an answer the request is over.
+// Write implements net.Conn. The answer ends the request.
 func (c *http1Conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	c.hold(int64(len(p)), 0)
@@ -57,5 +57,5 @@ func (c *http1Conn) shed(int64) int64 {
 	return freed
 }
 
-// sweep does nothing: the timeouts of http.Server do.
+// sweep does nothing, because http.Server enforces its own timeouts.
 func (*http1Conn) sweep(int64) {}

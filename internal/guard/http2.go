@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// What a stream takes in gRPC's server. A stream has a goroutine. Of a header block one byte can stand for a header of
-// 32 or more, of which the server keeps up to 64 kB for a stream. A message is there three times while it is read: in
-// frames, in one piece, and as the request's text, beside what is made of it. Each frame is an element of a list.
+// The estimated memory of a stream in gRPC's server. A stream has a goroutine. One byte of a header block can stand for
+// a header of 32 bytes or more, and the server keeps up to 64 kB of headers for a stream. A message exists three times
+// while it is read: in frames, in one piece, and in the decoded request. Each frame is an element of a list.
 const (
 	perStream     = 16 << 10
 	perHeaderByte = 64
@@ -21,8 +21,8 @@ const (
 	perFrame      = 64
 )
 
-// Frames that ask nothing (PING, SETTINGS, WINDOW_UPDATE, empty DATA and so on) cost a connection credit. A request
-// gains more than any client sends along with it.
+// Frames outside of requests (PING, SETTINGS, WINDOW_UPDATE, empty DATA and so on) cost a connection credit. A request
+// gains more credit than the frames cost that a normal client sends with it.
 const (
 	beginCredit = 1_000
 	maxCredit   = 10_000
@@ -30,29 +30,29 @@ const (
 	perTick     = 10
 )
 
-// longLived is how many streams of a connection may be older than any answer takes: those that watch its health.
+// longLived is how many streams of a connection may wait longer than maxAnswer: they watch the health of the service.
 const longLived = 8
 
-// Codes of RST_STREAM (RFC 9113, 7), which gRPC's clients take for CANCELLED and RESOURCE_EXHAUSTED.
+// Codes of RST_STREAM (RFC 9113, 7). Clients of gRPC report them as CANCELLED and RESOURCE_EXHAUSTED.
 const (
 	codeCancel = 8
 	codeCalm   = 11
 )
 
-// http2Conn is a connection of HTTP/2. It resets streams by a frame to the client and one to the server, as if the
-// client had done it.
+// http2Conn is an HTTP/2 connection. To reset a stream, it sends RST_STREAM to the client, and to the server as if it
+// came from the client.
 type http2Conn struct {
 	conn
 	in      frames
 	streams map[uint32]stream
 	credit  int
-	// toServer and toClient are resets that go out at the next boundary of frames.
+	// toServer and toClient are resets to be sent at the next boundary of frames.
 	toServer, toClient []byte
-	cutSince           int64       // when the first of toServer was put there
-	pending            atomic.Bool // whether there is any toServer
-	interrupted        atomic.Bool // whether a read was ever interrupted for it
+	cutSince           int64       // when the first reset of toServer was added
+	pending            atomic.Bool // toServer is not empty
+	interrupted        atomic.Bool // a read was interrupted for toServer before
 
-	writeMu sync.Mutex // held while something is written, before mu
+	writeMu sync.Mutex // held during a write, and locked before mu
 	out     frames
 }
 
@@ -61,7 +61,7 @@ type stream struct {
 	held     int64
 	begun    int64
 	complete int64 // when its last byte arrived, 0 before
-	headers  int64 // the part of held that is for headers
+	headers  int64 // the part of held for headers
 	cut      bool
 }
 
@@ -83,22 +83,22 @@ func (c *http2Conn) Read(p []byte) (int, error) {
 		if !c.interrupted.Load() || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}
-		// The server sets deadlines only before the first stream, so this one is of reset. It goes before toServer is looked
-		// at, so that no later one is lost.
+		// The server sets deadlines only before the first stream, so reset has set this one. It is removed before toServer is
+		// read again, so that a later interruption is not lost.
 		if err := c.SetReadDeadline(time.Time{}); err != nil {
 			return 0, err
 		}
 	}
 }
 
-// takeResets puts into p what is to be read next by the server in the place of the client's bytes.
+// takeResets copies resets for the server into p, and returns their length. It returns 0 within a frame of the client.
 func (c *http2Conn) takeResets(p []byte) int {
 	if !c.pending.Load() {
 		return 0
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.in.between() {
+	if !c.in.atBoundary() {
 		return 0
 	}
 	n := copy(p, c.toServer)
@@ -115,7 +115,8 @@ func (c *http2Conn) takeResets(p []byte) int {
 	return n
 }
 
-// upTo is how much to read at once: while there is something to put in between frames, not beyond the end of one.
+// upTo returns how many bytes to read at most. While resets wait for the server, that is no more than the current
+// frame.
 func (c *http2Conn) upTo(most int) int {
 	if !c.pending.Load() {
 		return most
@@ -125,7 +126,7 @@ func (c *http2Conn) upTo(most int) int {
 	return min(most, c.in.missing())
 }
 
-// received follows what the client has sent.
+// received accounts for bytes that the client has sent.
 func (c *http2Conn) received(b []byte) {
 	now := c.l.now.Load()
 	c.mu.Lock()
@@ -143,7 +144,7 @@ func (c *http2Conn) received(b []byte) {
 	}
 }
 
-// receive notes a frame of the client, and returns how much more the connection holds. c.mu is held.
+// receive accounts for a frame of the client, and returns the change of what the connection holds. c.mu is held.
 func (c *http2Conn) receive(f frame, now int64) int64 {
 	s, known := c.streams[f.stream]
 	before := s.held
@@ -168,7 +169,7 @@ func (c *http2Conn) receive(f frame, now int64) int64 {
 		c.credit--
 	}
 	if !known {
-		return 0 // the server, too, has closed it
+		return 0 // the server has closed the stream, too
 	}
 	if f.endsStream() && s.complete == 0 {
 		s.complete = max(1, now)
@@ -182,7 +183,7 @@ func (c *http2Conn) receive(f frame, now int64) int64 {
 	return s.held - before
 }
 
-// drop forgets a stream that is over. c.mu is held.
+// drop removes a stream that has ended. c.mu is held.
 func (c *http2Conn) drop(id uint32) {
 	s := c.streams[id]
 	if s.complete != 0 {
@@ -208,7 +209,7 @@ func (c *http2Conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// sent follows what the server has sent.
+// sent accounts for bytes that the server has sent.
 func (c *http2Conn) sent(b []byte) {
 	now := c.l.now.Load()
 	c.mu.Lock()
@@ -221,11 +222,11 @@ func (c *http2Conn) sent(b []byte) {
 	})
 }
 
-// writeResets writes what is to go to the client, if it is not in the middle of a frame. c.writeMu is held.
+// writeResets writes the resets for the client, unless the server is within a frame. c.writeMu is held.
 func (c *http2Conn) writeResets() error {
 	c.mu.Lock()
 	resets := c.toClient
-	if !c.out.between() || len(resets) == 0 {
+	if !c.out.atBoundary() || len(resets) == 0 {
 		c.mu.Unlock()
 		return nil
 	}
@@ -235,7 +236,7 @@ func (c *http2Conn) writeResets() error {
 	return err
 }
 
-// reset resets streams, whose ids are in the order in which they go. c.mu is held.
+// reset resets streams in the order of ids. c.mu is held.
 func (c *http2Conn) reset(ids []uint32, code uint32, why Reason) {
 	if len(c.toServer) == 0 {
 		c.cutSince = c.l.now.Load()
@@ -251,15 +252,15 @@ func (c *http2Conn) reset(ids []uint32, code uint32, why Reason) {
 	c.l.cuts[why].Add(uint64(len(ids)))
 	c.pending.Store(true)
 	c.interrupted.Store(true)
-	_ = c.SetReadDeadline(time.Unix(1, 0)) // a connection that is closed needs none
-	go func() {                            // ends with the write, which sweep bounds
+	_ = c.SetReadDeadline(time.Unix(1, 0)) // an error means that the connection is closed
+	go func() {                            // ends with the write, whose time sweep bounds
 		c.writeMu.Lock()
 		defer c.writeMu.Unlock()
 		_ = c.writeResets() // the server's next write has the same error
 	}()
 }
 
-// choose returns the ids of streams that have not been cut, in the order of less. c.mu is held.
+// choose returns the ids of the streams that which selects and that are not cut, sorted by order. c.mu is held.
 func (c *http2Conn) choose(which func(stream) bool, order func(a, b stream) int) (ids []uint32) {
 	for id, s := range c.streams {
 		if !s.cut && which(s) {
@@ -294,10 +295,10 @@ func (c *http2Conn) sweep(now int64) {
 	defer c.mu.Unlock()
 	c.credit = min(maxCredit, c.credit+perTick)
 	switch {
-	case c.in.skip == 0 && !c.in.between() && since(c.in.begun, now) > maxReceive,
+	case c.in.skip == 0 && !c.in.atBoundary() && since(c.in.begun, now) > maxReceive,
 		c.pending.Load() && since(c.cutSince, now) > maxCut:
 		c.l.cuts[SlowRequest].Add(1)
-		_ = c.Conn.Close() // the server notices, and lets go of it
+		_ = c.Conn.Close() // the server then closes the connection, too
 		return
 	}
 	slow := c.choose(func(s stream) bool { return s.complete == 0 && since(s.begun, now) > maxReceive }, byAge)
