@@ -67,9 +67,9 @@ It reports each identity header, such as x-auth-owner, with one of these mistake
 	return c
 }
 
-// checked is the result of a check, as -o json prints it.
+// checked is the result of extauthz check, as -o json prints it.
 type checked struct {
-	OK         bool           `json:"ok"` // there may be warnings
+	OK         bool           `json:"ok"` // true also with warnings
 	Domains    int            `json:"domains"`
 	Limits     int            `json:"limits"`
 	Generation string         `json:"generation"`
@@ -82,13 +82,13 @@ type checked struct {
 // checkedEnvoy is the result for one configuration of Envoy.
 type checkedEnvoy struct {
 	File string `json:"file"`
-	// Managers is how many connection managers and network filters have ext_authz.
+	// Managers is the number of connection managers and network filters with ext_authz.
 	Managers int `json:"connection_managers"`
 
 	problems rules.Problems
 }
 
-// problem is a strictyaml.Problem for programs.
+// problem is a strictyaml.Problem as -o json prints it.
 type problem struct {
 	File     string   `json:"file"`
 	Line     int      `json:"line,omitempty"`
@@ -99,7 +99,7 @@ type problem struct {
 	Hints    []string `json:"hints,omitempty"`
 }
 
-// checkRules checks rule files, and, if they have no mistakes, configurations of Envoy.
+// checkRules checks rule files. If they have no mistakes, it also checks configurations of Envoy.
 func checkRules(paths []string, stdin io.Reader, cfg file.Config, configurations []string) *checked {
 	set, problems := file.Check(paths, stdin, cfg)
 	c := &checked{Domains: len(set.Domains), Generation: set.Generation, rules: problems, Problems: []problem{}}
@@ -134,7 +134,7 @@ func checkEnvoy(path string, rulePaths []string, set rules.Set) checkedEnvoy {
 	return e
 }
 
-// print prints the result for people: mistakes to stderr, and what is right to stdout.
+// print prints the result as text: mistakes to stderr, and lines that begin with ok to stdout.
 func (c *checked) print(stdout, stderr io.Writer) {
 	if len(c.rules) > 0 {
 		fmt.Fprintln(stderr, c.rules.Error())

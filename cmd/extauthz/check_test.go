@@ -18,8 +18,7 @@ const (
 	badRules  = "domain: bad\ndescriptors:\n  - key: k\n    rate_limt: {unit: hour, requests_per_unit: 1}\n"
 )
 
-// TestCheckPaths: directories, files and standard input are checked together, and a mistake has the name of where it
-// is.
+// TestCheckPaths checks directories, files and standard input together. Each mistake names its file.
 func TestCheckPaths(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -88,8 +87,8 @@ func TestCheckJSON(t *testing.T) {
 	}
 }
 
-// TestCheckSARIF: testdata/sarif.schema.json has what the schema of SARIF 2.1.0 requires and allows of the parts that a
-// check fills in.
+// TestCheckSARIF validates SARIF output. testdata/sarif.schema.json has the parts of the SARIF 2.1.0 schema that
+// extauthz check fills in.
 func TestCheckSARIF(t *testing.T) {
 	t.Parallel()
 	schema, err := jsonschema.NewCompiler().Compile("testdata/sarif.schema.json")

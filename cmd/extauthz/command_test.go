@@ -119,7 +119,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestNoSecretInJSON: what is printed for programs hides secrets in wrong variables as text does.
+// TestNoSecretInJSON checks that JSON output hides secrets in wrong variables, as text output does.
 func TestNoSecretInJSON(t *testing.T) {
 	t.Parallel()
 	const secret = "Xq7Abcdefghijklmnop0123456789QRS"
@@ -134,7 +134,7 @@ func TestNoSecretInJSON(t *testing.T) {
 	}
 }
 
-// TestCheckRequiresEnd: check reads the settings that a server would.
+// TestCheckRequiresEnd checks that check uses the settings of serve.
 func TestCheckRequiresEnd(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(testenv.RulesRoot(t), "config")
@@ -146,7 +146,7 @@ func TestCheckRequiresEnd(t *testing.T) {
 	}
 }
 
-// TestNoStart: what the operator has to mend is said in one line or list, with exit code 2.
+// TestNoStart checks that one line or list names what the operator has to fix, with exit code 2.
 func TestNoStart(t *testing.T) {
 	t.Parallel()
 	busy, err := net.Listen("tcp", "127.0.0.1:0")

@@ -9,12 +9,12 @@ import (
 func (p *program) echo() *cobra.Command {
 	return &cobra.Command{
 		Use:   "echo",
-		Short: "Serve an upstream for trying things out",
-		Long: "extauthz echo is an upstream for trying things out. It answers each request with 200 and, as JSON, the " +
-			"method, path and headers\n" +
-			"that it has received, and /healthz with 200. It speaks HTTP/1.1 and HTTP/2 without TLS.\n\n" +
-			"It listens on ECHO_ADDRESS, 127.0.0.1:8000 by default; in a container set it to 0.0.0.0:8000.\n" +
-			"With STRICT_ENVIRONMENT=true it does not start with a misspelt variable.",
+		Short: "Serve a test upstream that returns each request as JSON",
+		Long: "extauthz echo is a test upstream. It answers each request with 200 and a JSON body: the method, path and " +
+			"headers\n" +
+			"that it received. /healthz returns 200. It speaks HTTP/1.1 and HTTP/2 without TLS.\n\n" +
+			"It listens on ECHO_ADDRESS, 127.0.0.1:8000 by default. In a container, set ECHO_ADDRESS=0.0.0.0:8000.\n" +
+			"With STRICT_ENVIRONMENT=true it refuses to start if a variable is misspelt.",
 		Example: "  ECHO_ADDRESS=127.0.0.1:8000 extauthz echo",
 		Args:    noArguments(": ECHO_ADDRESS sets its address"),
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// explain returns what a key of rule files means and takes. The path of the key may leave out keys around it. If
+// explain returns the type, default and meaning of a key of rule files. The path may leave out keys around that key. If
 // several keys match, explain lists them.
 func explain(rules *strictyaml.Field, path string) (string, error) {
 	var b strings.Builder
@@ -32,8 +32,8 @@ func explain(rules *strictyaml.Field, path string) (string, error) {
 	return b.String(), nil
 }
 
-// find returns the key at a path. If there is none, it returns all keys that have the last name of the path, and have
-// the other names around them in this order.
+// find returns the key at a path. If there is none, it returns all keys with the last name of the path whose own path
+// has the other names, in this order.
 func find(rules *strictyaml.Field, path string) (found []*strictyaml.Field) {
 	if f := rules.At(path); f != nil {
 		return []*strictyaml.Field{f}
@@ -84,10 +84,10 @@ func printFields(b *strings.Builder, fields []*strictyaml.Field, name func(*stri
 		}
 		fmt.Fprintf(w, "  %s%s\t%s\t%s\n", name(f), required, plain(f.Type), f.Doc)
 	}
-	_ = w.Flush() // a strings.Builder takes everything
+	_ = w.Flush() // a strings.Builder never fails
 }
 
-// plain returns Markdown as a terminal shows it best: without backquotes, and blocks of code indented.
+// plain returns Markdown for a terminal: without backquotes, and with blocks of code indented.
 func plain(markdown string) string {
 	var b strings.Builder
 	code := false

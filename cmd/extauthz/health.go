@@ -11,25 +11,24 @@ import (
 	"github.com/extauthz/extauthz/internal/service"
 )
 
-// probeTimeout is shorter than what probes of containers usually allow, so that the reason is printed before they give
-// up.
+// probeTimeout is shorter than the usual timeout of a container's probe, so that the reason is printed before that
+// ends.
 const probeTimeout = 2 * time.Second
 
 func (p *program) health() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "health",
-		Short: "Ask a running service whether it is healthy",
-		Long: "extauthz health asks a running service whether requests may be sent to it. The exit code is 0 if so, else " +
-			"1.\n" +
-			"It asks grpc.health.v1 at GRPC_HOST and GRPC_PORT, or GRPC_UDS, where the service listens with the same settings.",
+		Short: "Check that a running service accepts requests",
+		Long: "extauthz health exits with 0 if a running service accepts requests, else with 1 and the reason.\n" +
+			"It calls grpc.health.v1 at GRPC_HOST and GRPC_PORT, or at GRPC_UDS, so give it the settings of the service.",
 		Example: "  # the health check of a container, which needs neither a shell nor curl\n" +
 			"  test: [\"CMD\", \"/usr/local/bin/extauthz\", \"health\"]",
 		Args: noArguments(""),
 	}
-	name := c.Flags().String("service", "", "ask for one `NAME`, such as envoy.service.auth.v3.Authorization; default: "+
-		"all services")
-	address := c.Flags().String("http", "", "GET this `URL` instead, and want status 200")
-	timeout := c.Flags().Duration("timeout", probeTimeout, "how long to wait for the answer")
+	name := c.Flags().String("service", "", "check one service `NAME`, such as envoy.service.auth.v3.Authorization; "+
+		"default: all services")
+	address := c.Flags().String("http", "", "send GET to this `URL` instead; healthy means status 200")
+	timeout := c.Flags().Duration("timeout", probeTimeout, "maximum wait for the response")
 	output := outputFlag(c, "text", "json")
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
 		if *timeout <= 0 {
@@ -43,7 +42,7 @@ func (p *program) health() *cobra.Command {
 			}
 			return p.reportHealth(service.ProbeGRPC(c.Context(), s, *name, *timeout), output)
 		case *name != "":
-			return usage("--service and --http: take one of them, because only gRPC knows services")
+			return usage("--service and --http: take one of them, because only gRPC health has services")
 		case urlErr != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 			return usage("--http %q: want a URL such as http://127.0.0.1:8080/readyz", *address)
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// serveHealth runs a gRPC server that has nothing but this health, on a listener, for the length of the test.
+// serveHealth runs a gRPC server with only this health service on a listener, until the test ends.
 func serveHealth(t *testing.T, listener net.Listener, register func(*grpc.Server)) {
 	t.Helper()
 	server := grpc.NewServer()
@@ -39,7 +39,7 @@ func setHealth(s *grpc.Server, status grpc_health_v1.HealthCheckResponse_Serving
 	return h
 }
 
-// listenOn listens on TCP, and returns the port too, or on a Unix socket.
+// listenOn listens on TCP or on a Unix socket. For TCP it also returns the port.
 func listenOn(t *testing.T, network, address string) (listener net.Listener, port string) {
 	t.Helper()
 	listener, err := net.Listen(network, address)
@@ -53,7 +53,7 @@ func listenOn(t *testing.T, network, address string) (listener net.Listener, por
 	return listener, port
 }
 
-// TestHealth asks servers in every state, where the settings say that they listen.
+// TestHealth checks servers in every state at the addresses of the settings.
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	socket, serving := filepath.Join(t.TempDir(), "grpc.sock"),

@@ -13,15 +13,15 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/rediskeys"
 )
 
-// keyPlace is where keys are kept.
+// keyPlace stores keys: a file or Redis.
 type keyPlace interface {
-	// all returns the keys, those of a file in its order. With an error, the keys are those that can be read.
+	// all returns the keys, in the order of the file. With an error it returns the keys that can be read.
 	all(ctx context.Context) (rediskeys.Copy, error)
-	// add adds keys with new ids, all or none.
+	// add adds all keys, or none if an id is taken.
 	add(ctx context.Context, records ...apikey.Record) error
-	// change replaces the one with this id by what change makes of it.
+	// change applies change to the key with this id and stores the result.
 	change(ctx context.Context, id string, change func(*apikey.Record) error) error
-	// String names the place for people.
+	// String returns the name of the place for messages.
 	String() string
 	Close() error
 }
@@ -35,15 +35,14 @@ type keyCommand struct {
 	redis  bool
 }
 
-// keys is the command of API keys. In text, the key itself is all that it prints to stdout, so that a script can keep
-// it.
+// keys returns the command of API keys. Its text output to stdout is only the key, so that a script can use it.
 func (p *program) keys() *cobra.Command {
 	k := &keyCommand{program: p, now: time.Now().UTC().Truncate(time.Second)}
 	c := &cobra.Command{
 		Use:   "keys",
-		Short: "Make, list, rotate and revoke API keys",
-		Long: "extauthz keys makes and changes API keys, in a file or in Redis. A running service sees a change within 2 " +
-			"seconds.",
+		Short: "Create, list, rotate and revoke API keys",
+		Long: "extauthz keys creates and changes API keys, in a file or in Redis.\n" +
+			"A running service applies each change within 2 seconds.",
 		Example: `  export API_KEY_SECRET=$(extauthz keys secret) API_KEYS_FILE=keys.jsonl
   key=$(extauthz keys create --owner alice --plan pro --expires 90d)`,
 		Args: knownSubcommand,
@@ -57,9 +56,10 @@ func (p *program) keys() *cobra.Command {
 	return c
 }
 
-// withPlace returns how a command runs that changes or reads a place.
-func (k *keyCommand) withPlace(run func(ctx context.Context, s *service.Settings, place keyPlace,
-	args []string) error) func(*cobra.Command, []string) error {
+// withPlace returns the RunE of a command that reads or changes the keys in a place.
+func (k *keyCommand) withPlace(
+	run func(ctx context.Context, s *service.Settings, place keyPlace, args []string) error,
+) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		s, err := k.readSettings()
 		if err != nil {
@@ -76,7 +76,7 @@ func (k *keyCommand) withPlace(run func(ctx context.Context, s *service.Settings
 	}
 }
 
-// noKey refuses a key among the arguments, and does not show it.
+// noKey refuses arguments that look like a key, without showing them.
 func noKey(want string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if slices.ContainsFunc(args, service.HasStartOfSecret) {
@@ -88,7 +88,7 @@ func noKey(want string) cobra.PositionalArgs {
 
 const idWanted = "id, as `extauthz keys list` shows it"
 
-// oneID accepts the id of a key, and noIDs no arguments.
+// oneID accepts one argument, the id of a key.
 func oneID(c *cobra.Command, args []string) error {
 	return cobra.MatchAll(noKey("an "+idWanted), wants(cobra.ExactArgs(1), "one "+idWanted))(c, args)
 }
@@ -114,11 +114,11 @@ func (k *keyCommand) open(s *service.Settings) (keyPlace, error) {
 	return nil, usage("missing place of the keys: add --file PATH or set API_KEYS_FILE, or add --redis and set REDIS_URL")
 }
 
-// secret prints a fresh server secret.
+// secret returns the command that prints a new server secret.
 func (k *keyCommand) secret() *cobra.Command {
 	return &cobra.Command{
 		Use:   "secret",
-		Short: "Print a fresh server secret, for API_KEY_SECRET",
+		Short: "Print a new server secret for API_KEY_SECRET",
 		Args:  noIDs,
 		RunE: func(*cobra.Command, []string) error {
 			secret := apikey.NewServerSecret()
@@ -131,8 +131,8 @@ func (k *keyCommand) secret() *cobra.Command {
 	}
 }
 
-// printKey prints a key that was made, and otherwise a note to stderr; text has nothing but the key, so that a script
-// can keep it.
+// printKey prints a new key, "" for none, to stdout, and a note to stderr. With -o json it prints the record and the
+// key to stdout.
 func (k *keyCommand) printKey(record apikey.Record, key, note string) error {
 	if k.output.word == "json" {
 		return printJSON(k.stdout, madeKey{k.listed(record), key})
@@ -145,8 +145,8 @@ func (k *keyCommand) printKey(record apikey.Record, key, note string) error {
 	return err
 }
 
-// madeKey is a key that was made or changed, as -o json has it.
+// madeKey is a new or changed key, as -o json prints it.
 type madeKey struct {
 	listedKey
-	Key string `json:"key,omitempty"` // it is shown once
+	Key string `json:"key,omitempty"` // shown only once
 }

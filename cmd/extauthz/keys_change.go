@@ -14,13 +14,13 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
-// rotate makes a new key with the id of an old one, which ends after the grace.
+// rotate returns the command that makes a new key with the id of an old one. The old key ends after the grace period.
 func (k *keyCommand) rotate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rotate ID",
-		Short: "Make a new key in place of one, and print it",
-		Long: "extauthz keys rotate makes a new key with the id of an old one, and prints it, once. The old key ends " +
-			"after the grace. Until then the new key cannot be rotated without --end-previous.",
+		Short: "Replace a key by a new one with the same id, and print the new key",
+		Long: "extauthz keys rotate makes a new key with the id of an old one, and prints it once.\n" +
+			"The old key stays valid for the time of --grace. Until then, a second rotation needs --end-previous.",
 		Example: "  extauthz keys rotate 4Gd0kZ7b --grace 7d",
 		Args:    oneID,
 	}
@@ -59,18 +59,19 @@ func (k *keyCommand) rotate() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("%s: %s: %w", place, id, err)
 		}
-		return k.printKey(record, key, fmt.Sprintf("The key %s is a new one in %s; the previous one ends at %s. Keep what "+
-			"follows: it is not shown again.",
+		return k.printKey(record, key, fmt.Sprintf("The key %s has a new value in %s; the previous value is valid until "+
+			"%s. Store the key that follows: it is not shown again.",
 			id, place, until.Format(time.RFC3339)))
 	})
 	return c
 }
 
-// revoke disables a key. Its record stays, so that the log names the owner of a request that still uses it.
+// revoke returns the command that disables a key. The record stays, so that the log names the owner if the key is still
+// used.
 func (k *keyCommand) revoke() *cobra.Command {
 	return &cobra.Command{
 		Use:     "revoke ID",
-		Short:   "Disable a key",
+		Short:   "Disable a key; its record stays",
 		Example: "  extauthz keys revoke 4Gd0kZ7b",
 		Args:    oneID,
 		RunE: k.withPlace(func(ctx context.Context, _ *service.Settings, place keyPlace, args []string) error {
@@ -85,27 +86,28 @@ func (k *keyCommand) revoke() *cobra.Command {
 			})
 			switch {
 			case errors.Is(err, already):
-				return k.printKey(record, "", fmt.Sprintf("The key %s in %s is revoked already.", id, place))
+				return k.printKey(record, "", fmt.Sprintf("The key %s in %s is already revoked.", id, place))
 			case err != nil:
 				return fmt.Errorf("%s: %s: %w", place, id, err)
 			}
-			return k.printKey(record, "", fmt.Sprintf("The key %s in %s is revoked: it is refused within 2 seconds.", id, place))
+			return k.printKey(record, "", fmt.Sprintf("The key %s in %s is revoked: each service refuses it within 2 seconds.",
+				id, place))
 		}),
 	}
 }
 
-// sign signs the keys in Redis with the current server secret, or, after a change that was not made by this program, in
-// the state that the operator has looked at.
+// sign returns the command that signs the keys in Redis with the current server secret. After a change by another
+// program it signs the state that the operator has checked.
 func (k *keyCommand) sign() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sign",
-		Short: "Sign the keys in Redis with a new API_KEY_SECRET, or as they are",
+		Short: "Sign the keys in Redis again: with a new API_KEY_SECRET, or after a change by another program",
 		Example: "  extauthz keys sign\n" +
 			"  extauthz keys sign --accept 0123456789abcdef0123456789abcdef",
 		Args: noIDs,
 	}
-	accept := c.Flags().String("accept", "", "sign the keys as they are, if their state is still this `STATE`, which "+
-		"`extauthz keys list` shows")
+	accept := c.Flags().String("accept", "", "sign the keys as they are, if their state is still this `STATE`, as shown "+
+		"by extauthz keys list")
 	c.RunE = k.withPlace(func(ctx context.Context, _ *service.Settings, place keyPlace, _ []string) error {
 		shared, ok := place.(*redisKeys)
 		if !ok {
@@ -122,7 +124,7 @@ func (k *keyCommand) sign() *cobra.Command {
 			}{signed, removed})
 		}
 		if len(removed) > 0 {
-			fmt.Fprintf(k.stderr, "Removed what could not be read, and weak keys that were not signed: %q\n",
+			fmt.Fprintf(k.stderr, "Removed records that could not be read, and weak keys that were not signed: %q\n",
 				strings.Join(removed, " "))
 		}
 		fmt.Fprintf(k.stderr, "%s in %s: all are signed with the current API_KEY_SECRET.\n", suggest.Counted(signed, "key"),

@@ -13,12 +13,12 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// create makes a key, keeps what is to be kept of it, and only then prints it.
+// create returns the command that makes a key. It stores the record before it prints the key.
 func (k *keyCommand) create() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create --owner NAME",
-		Short: "Make a key and print it, once",
-		Long:  "extauthz keys create makes a key and prints it, once. Only its hash is kept.",
+		Short: "Create a key and print it once",
+		Long:  "extauthz keys create creates a key and prints it once. Only the hash of the key is stored.",
 		Example: "  extauthz keys create --owner alice --plan pro --expires 90d\n" +
 			"  extauthz keys create --owner bob --limit 100/minute --algorithm token_bucket --burst 200",
 		Args: noIDs,
@@ -28,29 +28,31 @@ func (k *keyCommand) create() *cobra.Command {
 	var weak string
 	f := c.Flags()
 	f.StringVar(&record.Owner, "owner", "", "the `NAME` of the key's owner")
-	f.StringVar(&record.Plan, "plan", "", "the `NAME` of what the owner pays for")
-	f.Func("scope", "what the key may do, as `A,B`; may be repeated", func(v string) error {
+	f.StringVar(&record.Plan, "plan", "", "the `NAME` of the owner's plan, such as pro")
+	f.Func("scope", "scopes of the key, as `A,B`; may be repeated", func(v string) error {
 		record.Scopes = append(record.Scopes, strings.Split(v, ",")...)
 		return nil
 	})
-	f.Func("label", "any other fact about the key, as `NAME=VALUE`; may be repeated",
+	f.Func("label", "label of the key, as `NAME=VALUE`; may be repeated",
 		func(v string) error { return addLabel(&record, v) })
-	f.Func("expires", "when the key ends: in days (90d) or hours (12h), at a date, or at a `TIME` (2026-12-31T18:00:00Z)",
+	f.Func("expires", "the `TIME` at which the key ends: days (90d) or hours (12h) from now, a date, or "+
+		"2026-12-31T18:00:00Z",
 		k.timeFlag(&record.Expires))
-	f.Func("not-before", "when the key begins: a `TIME` in the forms of --expires", k.timeFlag(&record.NotBefore))
-	f.StringVar(&weak, "weak", "", "keep a key of your own, read from standard input, under the id `NAME`: for trying "+
-		"things out")
-	f.Func("limit", "a limit of the key's own, as `100/minute` or 100/5minutes", func(v string) error {
+	f.Func("not-before", "the `TIME` at which the key becomes valid, in the forms of --expires",
+		k.timeFlag(&record.NotBefore))
+	f.StringVar(&weak, "weak", "", "read the key from standard input and give it the id `NAME`: only for trials, "+
+		"because it can be guessed")
+	f.Func("limit", "limit of this key only, as `100/minute` or 100/5minutes", func(v string) error {
 		record.Limit = &limit
 		return setLimit(&limit, v)
 	})
-	f.Func("algorithm", "the `NAME` of the algorithm of --limit; default: that of the rule which the limit replaces",
+	f.Func("algorithm", "the `NAME` of the algorithm of --limit; default: that of the rule whose limit --limit replaces",
 		func(v string) error { return service.SetWord(&limit.Algorithm, v) })
 	f.Int64Var(&limit.Burst, "burst", 0, "the burst `N` of --limit, for token_bucket and leaky_bucket")
 	c.PreRunE = func(*cobra.Command, []string) error {
 		switch {
 		case record.Limit == nil && limit != ratelimit.LimitSpec{}:
-			return usage("--algorithm and --burst go with --limit")
+			return usage("--algorithm and --burst need --limit")
 		case record.Owner == "":
 			return usage("missing --owner NAME")
 		case !record.Expires.IsZero() && !record.Expires.After(k.now):
@@ -75,16 +77,17 @@ func (k *keyCommand) create() *cobra.Command {
 			return fmt.Errorf("%s: %w", place, err)
 		}
 		if record.Weak {
-			return k.printKey(record, "", fmt.Sprintf("The weak key %s of %s is in %s. Everyone who guesses it can use it.",
+			return k.printKey(record, "", fmt.Sprintf("The weak key %s of %s is in %s. A client that guesses it can use it.",
 				record.ID, record.Owner, place))
 		}
-		return k.printKey(record, key, fmt.Sprintf("The key %s of %s is in %s. Keep what follows: it is not shown again.",
+		return k.printKey(record, key, fmt.Sprintf("The key %s of %s is in %s. Store the key that follows: it is not shown "+
+			"again.",
 			record.ID, record.Owner, place))
 	})
 	return c
 }
 
-// newKey gives a record its id, and returns the key: a random one, or a weak one from standard input.
+// newKey sets the id of a record and returns its key: a random key, or a weak key from standard input.
 func (k *keyCommand) newKey(record *apikey.Record, weak string) (key string, err error) {
 	if weak != "" {
 		record.ID, record.Weak = weak, true

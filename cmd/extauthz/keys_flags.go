@@ -11,7 +11,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// Values of flags that are more than text. Their errors say what was wanted.
+// Values of flags that are more than text. Their errors name the wanted form.
 
 func addLabel(record *apikey.Record, pair string) error {
 	name, value, ok := strings.Cut(pair, "=")
@@ -25,7 +25,7 @@ func addLabel(record *apikey.Record, pair string) error {
 	return nil
 }
 
-// timeFlag reads a time: from now on in days or hours, or as the key file has it.
+// timeFlag returns the setter of a time: days or hours from now, a date, or a time in RFC 3339.
 func (k *keyCommand) timeFlag(into *time.Time) func(string) error {
 	return func(v string) error {
 		if d, err := duration(v); err == nil {
@@ -45,10 +45,10 @@ func (k *keyCommand) timeFlag(into *time.Time) func(string) error {
 
 const (
 	day     = 24 * time.Hour
-	maxDays = 100_000 // which is for ever, and fits a time.Duration
+	maxDays = 100_000 // 273 years, which fit a time.Duration
 )
 
-// duration reads 90d, and what time.ParseDuration does; never less than none.
+// duration reads days, such as 90d, or a time.Duration. It refuses negative values.
 func duration(v string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(v, "d"); ok {
 		n, err := strconv.Atoi(days)

@@ -17,17 +17,17 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/rediskeys"
 )
 
-// importYAML adds the keys of a YAML file.
+// importYAML returns the command that adds the keys of a YAML file.
 func (k *keyCommand) importYAML() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import FILE.yaml",
-		Short: "Add the keys of a YAML file, the form that key files had before",
-		Long: "extauthz keys import adds the keys of a YAML file, the form that key files had before: all of them or " +
-			"none.",
+		Short: "Add the keys of a YAML file, the previous format of key files",
+		Long: "extauthz keys import adds all keys of a YAML file, the previous format of key files.\n" +
+			"If one of the ids is taken, it adds none.",
 		Example: "  extauthz keys import keys.yaml --file keys.jsonl --dry-run",
 		Args:    cobra.MatchAll(noKey("one YAML file"), wants(cobra.ExactArgs(1), "one YAML file")),
 	}
-	dry := c.Flags().Bool("dry-run", false, "check the keys, and add none")
+	dry := c.Flags().Bool("dry-run", false, "check the keys without adding them")
 	c.RunE = k.withPlace(func(ctx context.Context, _ *service.Settings, place keyPlace, args []string) error {
 		content, err := os.ReadFile(args[0])
 		if err != nil {
@@ -56,7 +56,7 @@ func (k *keyCommand) importYAML() *cobra.Command {
 	return c
 }
 
-// wouldAdd returns a function that fails if the ids of keys are taken, and adds nothing.
+// wouldAdd returns a function that fails if the id of a key is taken. It adds nothing.
 func (k *keyCommand) wouldAdd(place keyPlace) func(context.Context, ...apikey.Record) error {
 	return func(ctx context.Context, keys ...apikey.Record) error {
 		present, err := place.all(ctx)

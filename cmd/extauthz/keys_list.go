@@ -19,11 +19,11 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// list prints all keys, without anything that helps to guess one.
+// list returns the command that prints all records, without keys and hashes.
 func (k *keyCommand) list() *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
-		Short:   "List the keys; never a key or a hash",
+		Short:   "List ids, owners, states and limits of all keys, but no key or hash",
 		Example: "  extauthz keys list -o json",
 		Args:    noIDs,
 		RunE: k.withPlace(func(ctx context.Context, _ *service.Settings, place keyPlace, _ []string) error {
@@ -65,12 +65,12 @@ func (k *keyCommand) listTable(list []listedKey) error {
 	return w.Flush()
 }
 
-// state is what the key is good for now, and what else one should know of it.
+// state returns the state of a key, with a warning if it is weak, unsigned or being rotated.
 func (k *keyCommand) state(r listedKey) string {
 	state := r.State
 	switch {
 	case r.Unsigned && r.Weak:
-		state += ", weak, not signed (never trusted: make it anew)"
+		state += ", weak, not signed (never trusted: create it again)"
 	case r.Unsigned:
 		state += ", not signed"
 	case r.Weak:
@@ -82,7 +82,7 @@ func (k *keyCommand) state(r listedKey) string {
 	return state
 }
 
-// labels writes labels as --label has them, in quotes where they could be taken for others.
+// labels returns labels in the form of --label, quoted if they would be ambiguous.
 func labels(m map[string]string) string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(m)) {
@@ -105,7 +105,7 @@ func shortTime(t time.Time) string {
 	return t.Format(time.RFC3339)
 }
 
-// limitName is a limit in the words of --limit.
+// limitName returns a limit in the form of --limit.
 func limitName(l *ratelimit.LimitSpec) string {
 	switch {
 	case l == nil:
@@ -116,7 +116,7 @@ func limitName(l *ratelimit.LimitSpec) string {
 	return fmt.Sprintf("%d/%s", l.Requests, l.Unit)
 }
 
-// listedKey is a key as `keys list -o json` has it.
+// listedKey is a key as `keys list -o json` prints it.
 type listedKey struct {
 	ID        string            `json:"id"`
 	Owner     string            `json:"owner"`
@@ -130,7 +130,7 @@ type listedKey struct {
 	Expires   time.Time         `json:"expires,omitzero"`
 	Created   time.Time         `json:"created,omitzero"`
 	Limit     string            `json:"limit,omitempty"`
-	// PreviousUntil is when the previous key with this id ends.
+	// PreviousUntil is the time at which the previous key with this id ends.
 	PreviousUntil time.Time `json:"previous_valid_until,omitzero"`
 }
 

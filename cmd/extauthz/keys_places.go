@@ -59,11 +59,12 @@ func (r *redisKeys) all(ctx context.Context) (rediskeys.Copy, error) {
 		err = errors.Join(err, refused.Err)
 	}
 	if state := keys.State(); err != nil && state != "" {
-		err = fmt.Errorf("%w\n  Something other than `extauthz keys` has written to redis. The list cannot show whether a "+
-			"key that is not signed is the\n"+
-			"  one that its owner has: rotate it afterwards if another key of the same id has ever leaked. If each owner, "+
-			"plan, scope, label,\n"+
-			"  limit and state above is right, this signs them as they are, without the weak keys that are not signed:\n"+
+		err = fmt.Errorf("%w\n  A program other than `extauthz keys` has written to Redis. Check each owner, plan, scope, "+
+			"label, limit\n"+
+			"  and state above. The list cannot show whether an unsigned key is the one that its owner has: rotate it\n"+
+			"  afterwards if another key with the same id has ever leaked. If all are right, this command signs the keys as "+
+			"they\n"+
+			"  are, except weak keys that are not signed:\n"+
 			"  extauthz keys sign --accept %s", err, state)
 	}
 	return keys, err

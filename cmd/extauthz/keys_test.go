@@ -32,7 +32,7 @@ var (
 	nowPattern     = regexp.MustCompile(`20[0-9]{2}-[0-9-]{5}T[0-9:]{8}Z`)
 )
 
-// transcript runs the commands of a text and returns it with what they say.
+// transcript runs the commands of a text and returns the text with their output.
 type transcript struct {
 	t      *testing.T
 	env    service.Environment
@@ -99,12 +99,12 @@ func idName(i int) string { return fmt.Sprintf("id%06d", i+1) }
 func (tr *transcript) noSecrets(text string) {
 	for _, key := range tr.secret {
 		if strings.Contains(text, key[len("ea_12345678_"):]) {
-			tr.t.Errorf("a secret is told:\n%s", text)
+			tr.t.Errorf("a secret is shown:\n%s", text)
 		}
 	}
 }
 
-// normal puts names in the place of what is another one each time.
+// normal replaces values that differ in each run by names.
 func (tr *transcript) normal(text string) string {
 	for _, found := range idPattern.FindAllStringSubmatch(text, -1) {
 		if id := found[1]; !slices.Contains(tr.ids, id) {
@@ -122,7 +122,7 @@ func (tr *transcript) normal(text string) string {
 	return strings.ReplaceAll(text, tr.dir, "DIR")
 }
 
-// TestKeysTranscript runs the commands of testdata/keys.txt; -update writes what they say.
+// TestKeysTranscript runs the commands of testdata/keys.txt. With -update it writes their output.
 func TestKeysTranscript(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join("testdata", "keys.txt")
@@ -161,7 +161,7 @@ func keys(t *testing.T, env service.Environment, args ...string) string {
 	return strings.TrimSpace(stdout.String())
 }
 
-// TestKeysInRedis: all subcommands with keys in Redis.
+// TestKeysInRedis runs all subcommands with keys in Redis.
 func TestKeysInRedis(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -194,7 +194,7 @@ func TestKeysInRedis(t *testing.T) {
 	}
 }
 
-// TestKeysAtTheSameTime: many commands change one file, and nothing is lost; its mode stays.
+// TestKeysAtTheSameTime checks that concurrent commands on one file lose no key and keep the mode of the file.
 func TestKeysAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys.jsonl")
@@ -251,7 +251,7 @@ func TestKeysOfTheCLIPass(t *testing.T) {
 	}
 }
 
-// TestKeysAsJSON: each subcommand prints JSON for programs, and nothing else.
+// TestKeysAsJSON checks that with -o json each subcommand prints only JSON.
 func TestKeysAsJSON(t *testing.T) {
 	t.Parallel()
 	env := service.Environment{"API_KEYS_FILE": filepath.Join(t.TempDir(), "keys.jsonl"),

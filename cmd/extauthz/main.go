@@ -1,4 +1,4 @@
-// Command extauthz answers Envoy's two questions: may this request pass, and is it over its limit.
+// Command extauthz is a rate limit and authorization service for Envoy.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
-// Exit codes: 0 for success, 1 if `check` found mistakes, a server failed or is not healthy, 2 if a command could not
+// Exit codes: 0 for success; 1 if check found mistakes, or a server failed or is not healthy; 2 if a command could not
 // start.
 const (
 	exitOK      = 0
@@ -30,7 +30,7 @@ const (
 )
 
 func main() {
-	logging.Disable() // that of the Redis client, which is one for the whole process; the stores report what matters
+	logging.Disable() // the log of the Redis client; the stores report its errors
 	p := &program{
 		env: service.ParseEnvironment(os.Environ()), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
 		terminal: isTerminal(os.Stderr),
@@ -38,7 +38,7 @@ func main() {
 	os.Exit(p.run(os.Args[1:]))
 }
 
-// program is what a run of extauthz gets from its process.
+// program has what a run of extauthz gets from its process.
 type program struct {
 	env            service.Environment
 	stdin          io.Reader
@@ -50,7 +50,7 @@ type program struct {
 func (p *program) run(args []string) int {
 	p.stdout, p.stderr = p.env.HideSecrets(p.stdout), p.env.HideSecrets(p.stderr)
 	root := p.root()
-	root.SetArgs(append([]string{}, args...)) // nil would stand for the arguments of the process
+	root.SetArgs(append([]string{}, args...)) // nil would mean the arguments of the process
 	command, err := root.ExecuteC()
 	if err == nil {
 		return exitOK
@@ -59,7 +59,7 @@ func (p *program) run(args []string) int {
 		return exitFailed
 	}
 	name := strings.Replace(command.CommandPath(), " ", ": ", 1)
-	fmt.Fprintf(p.stderr, "%s: %s\n", name, apikey.Mask(err.Error())) // a key may be in the wrong place
+	fmt.Fprintf(p.stderr, "%s: %s\n", name, apikey.Mask(err.Error())) // a key may be in the wrong argument
 	start, ok := errors.AsType[*startError](err)
 	if !ok {
 		return exitFailed
@@ -75,8 +75,9 @@ func (p *program) root() *cobra.Command {
 	root := p.serve()
 	root.Use = "extauthz"
 	root.Short = "Rate limits and authorization for Envoy"
-	root.Long = "extauthz is a rate limit and authorization service for Envoy: exact limits, in memory or in Redis.\n" +
-		"Without a subcommand it serves; all settings are environment variables (extauthz settings)."
+	root.Long = "extauthz is a rate limit and authorization service for Envoy. It counts exactly, in memory or in " +
+		"Redis.\n" +
+		"Without a subcommand it runs serve. All settings are environment variables: see extauthz settings."
 	root.Args = knownSubcommand
 	root.SilenceErrors, root.SilenceUsage, root.DisableAutoGenTag = true, true, true
 	root.SetIn(p.stdin)
@@ -94,19 +95,19 @@ func (p *program) root() *cobra.Command {
 	return root
 }
 
-// startError is the reason why a command could not start.
+// startError is the error of a command that could not start.
 type startError struct {
 	error
-	usage bool // it is a mistake in the arguments
+	usage bool // the mistake is in the arguments
 }
 
-// usage returns the error of a mistake in the arguments.
+// usage returns a startError about the arguments.
 func usage(format string, args ...any) error { return &startError{fmt.Errorf(format, args...), true} }
 
-// errReported is the error of a command that has reported what is wrong itself.
+// errReported is the error of a command that has printed the mistakes itself.
 var errReported = errors.New("mistakes were reported")
 
-// serverError returns the error of a server: one that it could not start, unless it has run.
+// serverError returns a startError if a server could not start, and err unchanged if the server has run.
 func serverError(err error) error {
 	if _, ran := errors.AsType[*service.StopError](err); ran || err == nil {
 		return err
@@ -124,7 +125,7 @@ func (p *program) readSettings() (*service.Settings, error) {
 	return s, nil
 }
 
-// wants checks arguments as cobra does, with an error that names what is wanted.
+// wants returns check with an error that names the wanted arguments.
 func wants(check cobra.PositionalArgs, want string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if check(c, args) != nil {
@@ -134,7 +135,7 @@ func wants(check cobra.PositionalArgs, want string) cobra.PositionalArgs {
 	}
 }
 
-// noArguments accepts no arguments. The hint says what the operator may be looking for.
+// noArguments accepts no arguments. The hint at the end of its error names what the operator may look for.
 func noArguments(hint string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
@@ -144,7 +145,7 @@ func noArguments(hint string) cobra.PositionalArgs {
 	}
 }
 
-// knownSubcommand refuses an argument, because it is not one of the subcommands of a command.
+// knownSubcommand refuses any argument, because cobra passes it only names that are not subcommands.
 func knownSubcommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -159,9 +160,9 @@ func knownSubcommand(c *cobra.Command, args []string) error {
 		strings.Join(names, ", "))
 }
 
-// flagError is what is wrong with the flags of a command.
+// flagError returns the error for a mistake in the flags of a command.
 func flagError(c *cobra.Command, err error) error {
-	if c.HasSubCommands() { // a misspelt subcommand explains a flag that is not known here
+	if c.HasSubCommands() { // an unknown flag may belong to a misspelt subcommand
 		if err := knownSubcommand(c, c.Flags().Args()); err != nil {
 			return err
 		}
@@ -184,7 +185,7 @@ func flagError(c *cobra.Command, err error) error {
 	return usage("%w", err)
 }
 
-// invalidValue returns what is wrong with the value of a flag. `-owner` is read as `-o wner`.
+// invalidValue returns the error for a wrong value of a flag. pflag reads `-owner` as `-o wner`.
 func invalidValue(c *cobra.Command, invalid *pflag.InvalidValueError) error {
 	flag, value := invalid.GetFlag(), invalid.GetValue()
 	if word := flag.Shorthand + value; flag.Shorthand != "" && c.Flags().Lookup(word) != nil {
@@ -197,13 +198,13 @@ func invalidValue(c *cobra.Command, invalid *pflag.InvalidValueError) error {
 	return fmt.Errorf("--%s %q: %w", flag.Name, value, err)
 }
 
-// isTerminal reports whether a person may read what is written, and press Ctrl-C.
+// isTerminal reports whether a file is a terminal, where an operator can press Ctrl-C.
 func isTerminal(file *os.File) bool {
 	info, err := file.Stat()
 	return err == nil && info.Mode()&fs.ModeCharDevice != 0
 }
 
-// untilInterrupted is done at Ctrl-C or SIGTERM; a second one ends the process at once.
+// untilInterrupted returns a context that is done at Ctrl-C or SIGTERM. A second one ends the process at once.
 func untilInterrupted(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)

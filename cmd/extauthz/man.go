@@ -9,7 +9,7 @@ func (p *program) man() *cobra.Command {
 	return &cobra.Command{
 		Use:    "man DIR",
 		Short:  "Write manual pages into a directory",
-		Hidden: true, // it is for those who package extauthz
+		Hidden: true, // for packagers
 		Args:   wants(cobra.ExactArgs(1), "one directory, for example: extauthz man /usr/share/man/man1"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return doc.GenManTree(c.Root(), &doc.GenManHeader{Section: "1", Source: "extauthz", Manual: "extauthz"}, args[0])

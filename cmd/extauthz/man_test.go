@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestMan: there is a manual page for each subcommand.
+// TestMan checks that each subcommand has a manual page.
 func TestMan(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

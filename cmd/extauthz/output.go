@@ -10,17 +10,17 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// format is the value of --output: one of some words.
+// format is the value of --output, one of its words.
 type format struct {
 	word  string
 	words []string
 }
 
-// outputFlag adds -o to a command, with these words; the first is the default.
+// outputFlag adds --output to a command. The first word is the default.
 func outputFlag(c *cobra.Command, words ...string) *format {
 	f := &format{words[0], words}
-	c.PersistentFlags().VarP(f, "output", "o", "how to print the result")
-	// it is there
+	c.PersistentFlags().VarP(f, "output", "o", "format of the result")
+	// It cannot fail, because the flag exists.
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 	return f
 }
@@ -40,7 +40,7 @@ func (f *format) Set(word string) error {
 // Type implements pflag.Value.
 func (f *format) Type() string { return strings.Join(f.words, "|") }
 
-// printJSON prints a value for programs.
+// printJSON prints a value as indented JSON.
 func printJSON(w io.Writer, v any) error {
 	out := json.NewEncoder(w)
 	out.SetEscapeHTML(false)

@@ -14,7 +14,7 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestReference holds docs/reference/settings.md and cli.md to the settings and to the subcommands. `make reference`
+// TestReference compares docs/reference/settings.md and cli.md with the settings and subcommands. `make reference`
 // writes the pages.
 func TestReference(t *testing.T) {
 	testenv.CheckPage(t, "docs/reference/settings.md", settingsTables(), *update)
@@ -64,7 +64,7 @@ func allExamples() string {
 	return b.String()
 }
 
-// eachCommand calls f for a command and for those below it that users see.
+// eachCommand calls f for a command and its visible subcommands.
 func eachCommand(c *cobra.Command, f func(*cobra.Command)) {
 	f(c)
 	for _, below := range c.Commands() {
@@ -74,7 +74,7 @@ func eachCommand(c *cobra.Command, f func(*cobra.Command)) {
 	}
 }
 
-// settingsTables are the settings, a table for each group.
+// settingsTables returns a table of settings for each group.
 func settingsTables() string {
 	var b strings.Builder
 	for i, s := range service.List() {
@@ -93,7 +93,7 @@ func settingsTables() string {
 	return b.String()
 }
 
-// takes returns what the error of a setting wants that is set to something else, "any text" if there is no such error.
+// takes returns the values that a setting accepts, from its error for a wrong value, or "any text" without an error.
 func takes(name string) string {
 	var wants []string
 	for _, wrong := range []string{"no such thing", "-1", "0", "-1s", "0s"} {
@@ -145,7 +145,7 @@ func writeCommand(b *strings.Builder, c *cobra.Command) {
 	}
 }
 
-// code is a text in backquotes that a table of Markdown can hold, "" for none.
+// code returns a text in backquotes for a table of Markdown, or "" for no text.
 func code(text string) string {
 	if text == "" {
 		return ""

@@ -32,8 +32,9 @@ func sarifLog(problems []problem) sarif {
 			"tool": sarif{"driver": sarif{
 				"name": "extauthz", "version": thisBuild().Version, "informationUri": "https://github.com/extauthz/extauthz",
 				"rules": []sarif{{
-					"id":               rule,
-					"shortDescription": sarif{"text": "A mistake in a rule file, or in a configuration of Envoy that uses it"},
+					"id": rule,
+					"shortDescription": sarif{"text": "A mistake in a rule file, or in a configuration of Envoy that uses its " +
+						"policies"},
 				}},
 			}},
 			"columnKind": "unicodeCodePoints",
@@ -42,7 +43,7 @@ func sarifLog(problems []problem) sarif {
 	}
 }
 
-// fileURI returns the URI of a path; that of a relative one is relative.
+// fileURI returns the URI of a path. The URI of a relative path is relative.
 func fileURI(path string) string {
 	u := url.URL{Path: filepath.ToSlash(path)}
 	if filepath.IsAbs(path) {

@@ -22,7 +22,8 @@ The path is relative to the rule file. Keep the schema outside the rule director
 as a rule file.
 
 With a KEY, it prints the type, default and meaning of that key, and the keys below it.
-KEY is a path such as authz.credentials.jwt. It may leave out keys: authz.jwt is the same key. A dot is the whole file.`,
+KEY is a path such as authz.credentials.jwt. It may leave out keys: authz.jwt is the same key.
+A dot is the whole file.`,
 		Example: `  extauthz schema >extauthz.schema.json
   extauthz schema authz.jwt
   extauthz schema rate_limit.burst`,

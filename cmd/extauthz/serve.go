@@ -10,8 +10,8 @@ func (p *program) serve() *cobra.Command {
 	return &cobra.Command{
 		Use:   "serve",
 		Short: "Serve rate limits and authorization (the default)",
-		Long: "extauthz serve answers Envoy over gRPC and HTTP. All settings are environment variables (extauthz " +
-			"settings).",
+		Long: "extauthz serve answers Envoy over gRPC and HTTP.\n" +
+			"All settings are environment variables: see extauthz settings.",
 		Example: "  RUNTIME_ROOT=. RUNTIME_APPDIRECTORY=rules REDIS_URL=redis://127.0.0.1:6379 extauthz serve",
 		Args:    noArguments(": all settings are environment variables (extauthz settings)"),
 		RunE: func(c *cobra.Command, _ []string) error {

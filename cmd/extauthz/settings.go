@@ -12,9 +12,9 @@ import (
 func (p *program) settings() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "settings",
-		Short: "List all settings, their defaults and meaning",
-		Long: "extauthz settings lists all settings. They are environment variables; secrets can also come from the " +
-			"file that NAME_FILE names.",
+		Short: "List all environment variables, with defaults and meaning",
+		Long: "extauthz settings lists all settings. Each setting is an environment variable.\n" +
+			"A secret can also come from a file: set NAME_FILE to its path.",
 		Example: "  extauthz settings | grep REDIS",
 		Args:    noArguments(""),
 	}

@@ -9,16 +9,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// What the build of an image says (go build -ldflags="-X main.linkedVersion=..."), since Go finds no repository in
-// there to ask; empty in all other builds. The linker can set nothing but variables of a package.
+// The build of an image sets these variables (go build -ldflags="-X main.linkedVersion=..."), because Go finds no
+// repository in the image. They are empty in all other builds. The linker can set only variables of a package.
 var linkedVersion, linkedCommit, linkedDate string
 
-// build says from what this program was made.
+// build is the version of this program and what it was built from.
 type build struct {
-	// Version is the tag, or what Go makes of the commit when there is none; +dirty at its end: there were changes
-	// besides.
+	// Version is the tag, or Go's pseudo-version of the commit without a tag. A build with uncommitted changes ends with
+	// +dirty.
 	Version string `json:"version"`
-	// Commit and Date, when that was made (RFC 3339), are empty where they are not known.
+	// Commit and Date (RFC 3339) are those of the commit, empty if unknown.
 	Commit   string `json:"commit"`
 	Date     string `json:"date"`
 	Modified bool   `json:"modified"`
@@ -26,7 +26,7 @@ type build struct {
 	Platform string `json:"platform"`
 }
 
-// thisBuild is what Go knows, and what it does not know from the linker.
+// thisBuild returns what Go has recorded, and otherwise what the linker has set.
 func thisBuild() build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -59,7 +59,7 @@ func buildOf(info *debug.BuildInfo, linked build) build {
 func (p *program) version() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "version",
-		Short:   "Print the version, and from what it was built",
+		Short:   "Print the version, the commit and the Go version",
 		Example: "  extauthz version -o json",
 		Args:    noArguments(""),
 	}

@@ -250,7 +250,7 @@ func TestKeysAreSigned(t *testing.T) {
 	}
 	a.edit("root", "alice")
 	if said := run(exitOK, "sign", "--accept", state[1]); !strings.Contains(said,
-		`Removed what could not be read, and weak keys that were not signed: "garbage"`) ||
+		`Removed records that could not be read, and weak keys that were not signed: "garbage"`) ||
 		!strings.Contains(said, "1 key in Redis: all are signed") {
 		t.Error(said)
 	}

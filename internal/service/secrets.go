@@ -99,8 +99,8 @@ func (e Environment) secretHider() *strings.Replacer {
 // be a word.
 const minShownPart = 12
 
-// shownForms returns the forms in which output may contain a value that may be a secret: the value, its clean path, its
-// directory, its parts that may be secrets, and each of these quoted.
+// shownForms returns the forms in which output may contain a value that may be a secret. They are the value, its clean
+// path, its directory, its parts that may be secrets, and each of these quoted.
 func (e Environment) shownForms(value string) (forms []string) {
 	if !e.mayBeSecret(value) {
 		return nil
