@@ -97,6 +97,9 @@ func droppedKeys(f field) []string {
 
 // unknownKey reports a key that a section does not have: the key is misplaced, misspelt, or unknown everywhere.
 func (d *decoder) unknownKey(in *section, f field) {
+	if d.counts[false] == maxProblems {
+		return // it is not reported, and its hints take time to find
+	}
 	if d.sections == nil {
 		d.sections = d.kind.sections(d.top)
 		slices.SortStableFunc(d.sections, func(a, b *section) int { return cmp.Compare(a.rank, b.rank) })

@@ -176,8 +176,13 @@ func TestDecodeIsBounded(t *testing.T) {
 	for i := range 30 {
 		fmt.Fprintf(&bomb, "    a%d: &a%d [*a%d, *a%d]\n", i+1, i+1, i, i)
 	}
+	var unknown strings.Builder
+	for i := range 40_000 {
+		fmt.Fprintf(&unknown, "zebra%d: 1\n", i)
+	}
 	for _, c := range []struct{ name, text, want string }{
 		{"aliases", bomb.String(), "too many values"},
+		{"unknown keys", unknown.String(), "500 errors"},
 		{"brackets", "name: d\nshelves: " + strings.Repeat("[", 1000) + strings.Repeat("]", 1000), "nested too deep"},
 		{"open brackets", strings.Repeat("[", 1<<19), "exceeded max depth"},
 		{"dashes", strings.Repeat("- ", 1<<18), "exceeded max depth"},
