@@ -28,11 +28,11 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// serviceBinary is the path of the service, built once for all tests: TestMain can hand it over in no other way.
+// serviceBinary is the path of the service, which TestMain builds once for all tests.
 var serviceBinary string
 
 func TestMain(m *testing.M) {
-	// Without the race detector, also when the tests run with it: what the service takes of memory is looked at.
+	// The service is built without the race detector, because the tests measure its memory.
 	os.Exit(testenv.WithService(func(path string) int {
 		serviceBinary = path
 		return m.Run()
@@ -48,7 +48,7 @@ const (
 // attacker is another address of this machine than that of the good clients.
 const attacker = "127.0.0.2"
 
-// TestAttacks attacks the service, as it is run. Good clients must all be answered meanwhile.
+// TestAttacks attacks a running service. It must answer every request of the good clients meanwhile.
 func TestAttacks(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -249,7 +249,7 @@ func (p *peer) read() {
 	}
 }
 
-// did remembers that the service has closed the connection; what is written then does nothing.
+// did records an error of a write: the service has closed the connection, and later writes have no effect.
 func (p *peer) did(err error) {
 	if err != nil && p.failed == nil {
 		p.failed = err

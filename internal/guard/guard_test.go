@@ -129,7 +129,8 @@ func (p *port) request(client *end, id uint32, size int, whole bool) {
 	p.did(client.WriteData(id, whole, make([]byte, size)))
 }
 
-// TestSlowRequest: a request that is not there after 10 s is reset, at both ends; its connection goes on.
+// TestSlowRequest checks that a request that is incomplete after 10 s is reset at both ends, and its connection goes
+// on.
 func TestSlowRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPort(t, guard.Config{Connections: 9, Bytes: 1 << 20, HTTP2: true})
@@ -153,8 +154,8 @@ func TestSlowRequest(t *testing.T) {
 	})
 }
 
-// TestStuckFrame: a connection that stops within a frame or a block of headers is closed, since nothing can be reset on
-// it.
+// TestStuckFrame checks that a connection that stops within a frame or header block is closed: no stream can be reset
+// there.
 func TestStuckFrame(t *testing.T) {
 	for name, write := range map[string]func(client *end) error{
 		"within DATA": func(client *end) error {
@@ -188,8 +189,7 @@ func TestStuckFrame(t *testing.T) {
 	}
 }
 
-// TestSlowAnswer: a client that does not take its answers keeps eight of them, as one that watches the service's health
-// does.
+// TestSlowAnswer checks that a client that does not read its answers keeps eight streams, enough to watch the health.
 func TestSlowAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPort(t, guard.Config{Connections: 9, Bytes: 1 << 20, HTTP2: true})
@@ -210,7 +210,7 @@ func TestSlowAnswer(t *testing.T) {
 	})
 }
 
-// TestStuckWrite: a client that reads nothing at all loses its connection.
+// TestStuckWrite checks that the connection of a client that reads nothing is closed.
 func TestStuckWrite(t *testing.T) {
 	for _, cfg := range []guard.Config{{HTTP2: true}, {HTTP2: false}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -236,7 +236,7 @@ func TestStuckWrite(t *testing.T) {
 	}
 }
 
-// TestBudget: the largest requests of the source that holds the most go first, and nothing of other sources.
+// TestBudget checks that the largest requests of the source that holds the most are reset, and none of other sources.
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPort(t, guard.Config{Connections: 9, Bytes: 512 << 10, HTTP2: true})
@@ -258,7 +258,7 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// TestBudgetHTTP1: over HTTP/1 a connection has one request, and goes with it.
+// TestBudgetHTTP1 checks that over HTTP/1 the connection of a request is closed.
 func TestBudgetHTTP1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPort(t, guard.Config{Connections: 9, Bytes: 1 << 20})
@@ -298,8 +298,7 @@ func TestBudgetHTTP1(t *testing.T) {
 	})
 }
 
-// TestDisplaced: the source with the most connections makes room for each new one, by the one that has been idle
-// longest.
+// TestDisplaced checks that a new connection closes the longest idle one of the source with the most connections.
 func TestDisplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPort(t, guard.Config{Connections: 4, Bytes: 1 << 20, HTTP2: true})
@@ -346,7 +345,7 @@ func TestDisplaced(t *testing.T) {
 	})
 }
 
-// TestFlood: frames that ask nothing end a connection; as many beside requests do not.
+// TestFlood checks that many frames without requests close a connection, but as many frames with requests do not.
 func TestFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPort(t, guard.Config{Connections: 9, Bytes: 1 << 20, HTTP2: true})
@@ -374,7 +373,7 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// TestAnyCut: however the bytes of a connection are cut into reads and writes, the same is seen of its frames.
+// TestAnyCut checks that the guard sees the same frames for any split of the bytes into reads and writes.
 func TestAnyCut(t *testing.T) {
 	var whole bytes.Buffer
 	whole.WriteString(http2.ClientPreface)

@@ -15,7 +15,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 )
 
-// TestUntrustedHopsAreSaidOnceAMinute: the first request warns, those within a minute do not.
+// TestUntrustedHopsAreSaidOnceAMinute checks that the first request logs a warning, and later ones only after a minute.
 func TestUntrustedHopsAreSaidOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -38,7 +38,7 @@ func TestUntrustedHopsAreSaidOnceAMinute(t *testing.T) {
 	})
 }
 
-// TestAddressesOverHTTP: the sample limits refused requests by address, which Envoy does not send over HTTP by itself.
+// TestAddressesOverHTTP checks the limit on refused requests by address, which Envoy sends over HTTP only in a header.
 func TestAddressesOverHTTP(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

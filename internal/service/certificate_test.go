@@ -13,13 +13,13 @@ import (
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
 )
 
-// TestCertificateForRedis has a Redis that asks for a certificate, and one that it does not trust, until another is put
-// in its place. The service then goes on without a restart, and its metric says when the new one ends.
+// TestCertificateForRedis replaces a client certificate that Redis does not trust. The service then uses the new one
+// without a restart, and its metric has the new expiry.
 func TestCertificateForRedis(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
-	trusted, stranger := testenv.NewAuthority(t), testenv.NewAuthority(t)
+	trusted, untrusted := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	trusted.Write(t, file("ca.pem"))
 	testenv.WriteCertificate(t, trusted.Issue(t, "spiffe://example.org/redis", time.Hour), file("redis.pem"),
 		file("redis.key"))
@@ -28,7 +28,7 @@ func TestCertificateForRedis(t *testing.T) {
 		"--tls-cert-file", file("redis.pem"), "--tls-key-file", file("redis.key"), "--tls-ca-cert-file", file("ca.pem"))
 
 	const name = "spiffe://example.org/extauthz"
-	first, renewed := stranger.Issue(t, name, time.Hour), trusted.Issue(t, name, 24*time.Hour)
+	first, renewed := untrusted.Issue(t, name, time.Hour), trusted.Issue(t, name, 24*time.Hour)
 	testenv.WriteCertificate(t, first, file("client.pem"), file("client.key"))
 	_, httpAddr, debugAddr, _ := start(t, Environment{
 		"RUNTIME_ROOT": testenv.RulesRoot(t),

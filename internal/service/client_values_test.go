@@ -24,7 +24,7 @@ import (
 // chosen is a value that a client chooses wherever it can.
 const chosen = "quizzebra"
 
-// policyOfAll takes every kind of credential, and makes descriptors of what a client sends.
+// policyOfAll accepts every kind of credential, and makes descriptors from values of the client.
 const policyOfAll = `
 domain: shop
 descriptors:
@@ -190,7 +190,8 @@ func answer(t *testing.T, req *http.Request) {
 	_ = res.Body.Close()
 }
 
-// TestPanicsShowNoValues: what a panic holds may be the client's, unless the runtime itself has made it.
+// TestPanicsShowNoValues checks that only values of the runtime's own panics are shown. Others may be data of the
+// client.
 func TestPanicsShowNoValues(t *testing.T) {
 	t.Parallel()
 	for _, value := range []any{chosen, errors.New(chosen), fmt.Errorf("%s", chosen), []byte(chosen)} {

@@ -13,8 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestEcho: what a proxy sends on is answered as it came, over both versions of HTTP, until the process is asked to
-// end.
+// TestEcho checks that each request is returned as it was received, over HTTP/1.1 and HTTP/2, until the context ends.
 func TestEcho(t *testing.T) {
 	t.Parallel()
 	listener, err := listenEcho("127.0.0.1:0")
@@ -89,8 +88,7 @@ func TestEchoAddress(t *testing.T) {
 	}
 }
 
-// TestEchoStrict: a misspelt ECHO_ADDRESS would leave it on loopback, healthy to itself and out of reach for all
-// others.
+// TestEchoStrict checks that a misspelt ECHO_ADDRESS stops the start. Else the upstream would listen on loopback only.
 func TestEchoStrict(t *testing.T) {
 	t.Parallel()
 	env := Environment{"STRICT_ENVIRONMENT": "true", "EHCO_ADDRESS": "0.0.0.0:8000"}

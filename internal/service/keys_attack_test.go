@@ -79,8 +79,8 @@ func (a *attacker) restore() {
 	}
 }
 
-// TestRedisGrantsNothing: a user of Redis without the server secret cannot change what a key is good for, neither for a
-// replica that runs nor for one that starts after the attack.
+// TestRedisGrantsNothing checks that a user of Redis without the server secret cannot change the rights of a key. It
+// checks a running replica and one that starts after the attack.
 func TestRedisGrantsNothing(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -166,7 +166,7 @@ func TestRedisGrantsNothing(t *testing.T) {
 					t.Errorf("%s: the victim's key is %s", name, who.Owner)
 				}
 			}
-			// What runs has seen the truth, and stays with it.
+			// A running replica keeps the records that it had before the attack.
 			if who, err := running.keys.Check(own); err != nil || who.Owner != "mallory" {
 				t.Errorf("running: %v, %v", who, err)
 			}
@@ -177,8 +177,8 @@ func TestRedisGrantsNothing(t *testing.T) {
 	}
 }
 
-// TestKeysPutBack: all keys are put back to the state before a revocation, and then the operator makes a key, which
-// signs that state. A replica that has seen the revocation keeps to it.
+// TestKeysPutBack restores all keys to the state before a revocation. Then the operator creates a key, which signs that
+// state. A replica that has seen the revocation still refuses the revoked key.
 func TestKeysPutBack(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -212,7 +212,7 @@ func TestKeysPutBack(t *testing.T) {
 	says(t, k, revoked, authz.ErrDisabled)
 }
 
-// TestKeysAreSigned: keys that are not signed can be signed after a look at them, and only as they were then.
+// TestKeysAreSigned checks that unsigned keys can be signed only in the state that the operator has listed.
 func TestKeysAreSigned(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -262,8 +262,8 @@ func TestKeysAreSigned(t *testing.T) {
 	}
 }
 
-// TestForgedKeysAreNotSigned: an operator cannot see which key a hash is of. So signing keys as they are makes no key
-// of the attacker's good for what another key is good for.
+// TestForgedKeysAreNotSigned checks that signing keys as they are gives no key of an attacker the rights of another.
+// The operator cannot see which key a hash belongs to.
 func TestForgedKeysAreNotSigned(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -334,8 +334,8 @@ func TestForgedKeysAreNotSigned(t *testing.T) {
 	}
 }
 
-// TestKeysInRedisWithANewServerSecret: records of the previous server secret are signed with the current one, so that
-// the previous one can be taken away.
+// TestKeysInRedisWithANewServerSecret signs records of the previous server secret with the current one. After that the
+// previous secret is not needed.
 func TestKeysInRedisWithANewServerSecret(t *testing.T) {
 	t.Parallel()
 	const first, second = "the-first-server-secret", "the-second-server-secret"
@@ -362,8 +362,8 @@ func TestKeysInRedisWithANewServerSecret(t *testing.T) {
 	}
 	// Without that, nothing is signed with a secret that the service knows.
 	env["API_KEY_SECRET"] = "a-third-server-secret"
-	stranger, log := serveKeys(t, env, withKeys())
-	says(t, stranger, fresh, authz.ErrUnavailable)
+	other, log := serveKeys(t, env, withKeys())
+	says(t, other, fresh, authz.ErrUnavailable)
 	if err := logs(log, "not signed with API_KEY_SECRET, or changed since")(); err != nil {
 		t.Error(err)
 	}

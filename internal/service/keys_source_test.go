@@ -17,7 +17,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules"
 )
 
-// withKeys are rules that ask for API keys.
+// withKeys returns rules that require API keys.
 func withKeys() *loadedRules {
 	key := &authz.APIKey{Source: authz.Source{Header: new("x-api-key")}}
 	p := &authz.Policy{Credentials: []authz.Credential{{APIKey: key}}}
@@ -48,12 +48,12 @@ func serveKeys(t *testing.T, env Environment, rules *loadedRules) (*keySource, *
 	return k, out
 }
 
-// says waits until a key is answered with an error, nil for none.
+// says waits until the check of a key returns this error, or nil.
 func says(t *testing.T, k *keySource, key string, want error) {
 	t.Helper()
 	testenv.Eventually(t, func() error {
 		if _, err := k.keys.Check(key); !errors.Is(err, want) {
-			return fmt.Errorf("it is %v, want %v", err, want) //nolint:errorlint // nobody unwraps it, and both may be nil
+			return fmt.Errorf("it is %v, want %v", err, want) //nolint:errorlint // it is only printed, and both may be nil
 		}
 		return nil
 	}, "the answer to a key")
@@ -99,7 +99,7 @@ func TestOpenKeysRefuses(t *testing.T) {
 				t.Errorf("%v, want %s", err, c.want)
 			}
 			if name != "a file with mistakes" && err != nil && strings.Contains(err.Error(), "canary") {
-				t.Errorf("a secret is told: %v", err)
+				t.Errorf("a secret is shown: %v", err)
 			}
 		})
 	}
@@ -124,7 +124,7 @@ func TestTheSampleHasOneKey(t *testing.T) {
 	}
 }
 
-// TestKeysAreFollowed: what `extauthz keys` does comes into force, while requests are answered without a mistake.
+// TestKeysAreFollowed checks that changes by `extauthz keys` take effect while requests are answered correctly.
 func TestKeysAreFollowed(t *testing.T) {
 	t.Parallel()
 	const secret = "a-server-secret-of-a-test"
@@ -186,7 +186,7 @@ func TestKeysOutlastRedis(t *testing.T) {
 	redis.Kill()
 	testenv.Eventually(t, logs(out, "the last copy stays active"), "word of the outage")
 	if _, err := k.keys.Check(key); err != nil {
-		t.Errorf("while Redis is away: %v", err)
+		t.Errorf("while Redis is unreachable: %v", err)
 	}
 	late, lateOut := serveKeys(t, env, withKeys())
 	if _, err := late.keys.Check(key); !errors.Is(err, authz.ErrUnavailable) ||
@@ -203,8 +203,7 @@ func TestKeysOutlastRedis(t *testing.T) {
 	says(t, late, another, nil)
 }
 
-// TestKeysFromRedisEnd: without Redis, keys from there cannot be checked any more after API_KEYS_MAX_AGE; those of the
-// file can.
+// TestKeysFromRedisEnd checks that without Redis its keys get 503 after API_KEYS_MAX_AGE. Keys of the file stay valid.
 func TestKeysFromRedisEnd(t *testing.T) {
 	t.Parallel()
 	redis := testenv.Redis(t)
@@ -230,7 +229,7 @@ func TestKeysFromRedisEnd(t *testing.T) {
 	says(t, k, inRedis, authz.ErrInvalid)
 }
 
-// TestTheFileWins: a key that is in the file and in Redis is the one of the file, and that is said.
+// TestTheFileWins checks that a key of the file replaces one in Redis with the same id, and that the log reports it.
 func TestTheFileWins(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys.jsonl")
@@ -267,7 +266,7 @@ func TestTheFileWins(t *testing.T) {
 	}
 }
 
-// TestTheServerSecretIsReplaced: while there are two, keys of both pass, and the operator is told of those to rotate.
+// TestTheServerSecretIsReplaced checks that keys of both server secrets pass, and that the log reports keys to rotate.
 func TestTheServerSecretIsReplaced(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys.jsonl")
@@ -292,7 +291,7 @@ func TestTheServerSecretIsReplaced(t *testing.T) {
 	}
 }
 
-// TestAFileWithMistakesChangesNothing: the keys before it stay in force.
+// TestAFileWithMistakesChangesNothing checks that the previous keys stay active.
 func TestAFileWithMistakesChangesNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys.jsonl")

@@ -16,8 +16,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// TestLimitMetrics has rules with several limits, without any, and with a name in common: Prometheus takes no two
-// samples of one name, and then none at all.
+// TestLimitMetrics has rules with several limits, without any, and with a name in common: Prometheus refuses the whole
+// scrape if two samples have the same name and labels.
 func TestLimitMetrics(t *testing.T) {
 	t.Parallel()
 	root := testenv.RulesRoot(t)
@@ -52,7 +52,7 @@ extauthz_rule_window_seconds{domain="shop",limit="path-1000-a-1-hour",rule="path
 	}
 }
 
-// TestUndecidedReasons has a server reply with words that Redis does not have.
+// TestUndecidedReasons uses a server that replies with unknown error codes.
 func TestUndecidedReasons(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
@@ -76,7 +76,7 @@ extauthz_store_undecided_total{reason="other"} 2
 	}
 }
 
-// samplesOf returns the lines of /metrics that begin so.
+// samplesOf returns the lines of /metrics with this prefix.
 func samplesOf(metrics, prefix string) string {
 	var b strings.Builder
 	for line := range strings.Lines(metrics) {

@@ -25,7 +25,7 @@ func panicAt(here, where string) {
 	}
 }
 
-// TestPanics: wherever a request meets a bug, it gets an error, the process goes on, and the log says it once for each
+// TestPanics checks that a request that panics gets an error, the process goes on, and the log has one line for each
 // place.
 func TestPanics(t *testing.T) {
 	t.Parallel()
@@ -66,7 +66,7 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// ask panics if the message says so.
+// ask panics if the message asks for it.
 func ask(_ context.Context, request string, out []byte) ([]byte, error) {
 	panicAt("decide", request)
 	return append(out, request...), nil

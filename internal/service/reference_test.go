@@ -19,8 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "write the table of docs/reference/metrics.md")
 
-// TestReference holds docs/reference/metrics.md to what a service exports that uses all of its parts. `make reference`
-// writes the page.
+// TestReference compares docs/reference/metrics.md with the metrics of a service that uses all its parts. `make
+// reference` writes the page.
 func TestReference(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -65,7 +65,7 @@ authz:
 	testenv.CheckPage(t, "docs/reference/metrics.md", metricsTable(metrics), *update)
 }
 
-// metricsTable is the table of what a service exports: name, type, labels and help.
+// metricsTable returns the table of exported metrics: name, type, labels and help.
 func metricsTable(metrics string) string {
 	help, kind, labels := map[string]string{}, map[string]string{}, map[string]map[string]bool{}
 	name := ""

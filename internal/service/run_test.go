@@ -54,8 +54,8 @@ func start(t *testing.T, vars Environment) (grpcAddr, httpAddr, debugAddr string
 	return m[1], m[2], m[3], out
 }
 
-// TestStartAndDrainAreAnnounced: at every log level the log says what is served and where, and the banner says if that
-// is the sample. On a terminal, which is all that Ctrl-C is for, the drain is announced with its length.
+// TestStartAndDrainAreAnnounced checks that the log has the addresses and the rules at every level, and that the banner
+// appears only with the sample. Only on a terminal, the drain is announced with its duration.
 func TestStartAndDrainAreAnnounced(t *testing.T) {
 	t.Parallel()
 	root := testenv.RulesRoot(t)
@@ -104,7 +104,7 @@ func TestStartAndDrainAreAnnounced(t *testing.T) {
 	}
 }
 
-// TestStartLineIsPlain: as JSON too, the addresses are texts, and rules that were refused are not said to be served.
+// TestStartLineIsPlain checks that addresses are texts in JSON logs, and that refused rules are not reported as served.
 func TestStartLineIsPlain(t *testing.T) {
 	t.Parallel()
 	root := testenv.RulesRoot(t)
@@ -136,7 +136,8 @@ func TestStartLineIsPlain(t *testing.T) {
 	}
 }
 
-// TestHangupDoesNotCutTheDrain: after SIGTERM too, SIGHUP does not end the process, so that its memory is saved.
+// TestHangupDoesNotCutTheDrain checks that SIGHUP after SIGTERM does not end the process before the snapshot is
+// written.
 func TestHangupDoesNotCutTheDrain(t *testing.T) {
 	t.Parallel()
 	snapshot := filepath.Join(t.TempDir(), "snapshot")
@@ -210,7 +211,7 @@ func get(t *testing.T, url string) (int, string) {
 	return res.StatusCode, string(body)
 }
 
-// TestSample does what a newcomer does: start without any setting, and send the request that the banner shows.
+// TestSample starts the service without settings, and sends the request that the banner shows.
 func TestSample(t *testing.T) {
 	t.Parallel()
 	grpcAddr, httpAddr, debugAddr, out := start(t, nil)
@@ -309,7 +310,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestReload: a change of the rules takes effect, a mistake keeps those before it, and both are said.
+// TestReload checks that changed rules take effect, that rules with a mistake do not, and that both are logged.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -344,7 +345,7 @@ func TestReload(t *testing.T) {
 	testenv.Eventually(t, shows("rules.yaml:2:"), "the mistake is shown")
 	testenv.Eventually(t, matches(out, regexp.MustCompile("rules refused")), "a line in the log")
 	if err := shows("requests_per_unit=2,")(); err != nil {
-		t.Errorf("the rules before a mistake stay in force: %v", err)
+		t.Errorf("the previous rules are not active after a mistake: %v", err)
 	}
 	if _, body := get(t, "http://"+debugAddr+"/metrics"); !strings.Contains(body,
 		"extauthz_config_last_reload_successful 0") {
@@ -357,8 +358,9 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// TestCutRules: a rule file that is cut, as a full disk does, changes nothing but what is reported, also when it was
-// renamed into place. One that is no beginning of the rules in force, and is renamed into place, takes effect.
+// TestCutRules checks that a truncated rule file, as a full disk leaves it, is reported and does not take effect, even
+// if it was renamed into place. A file that is not the beginning of the active rules takes effect when it is renamed
+// into place.
 func TestCutRules(t *testing.T) {
 	t.Parallel()
 	const whole = `domain: d
@@ -441,7 +443,7 @@ descriptors:
 	}
 }
 
-// TestUnixSocket: gRPC on a socket, which a second service does not take over.
+// TestUnixSocket serves gRPC on a socket, and checks that a second service does not take the socket over.
 func TestUnixSocket(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "rls.sock")
@@ -461,8 +463,8 @@ func TestUnixSocket(t *testing.T) {
 	}
 }
 
-// TestProfiles: there are none without DEBUG_PPROF=true. With it they are on the debug port while that is on loopback;
-// when other machines can reach that port, they are on a port of their own, which is on loopback.
+// TestProfiles checks that profiles need DEBUG_PPROF=true. They are on the debug port if that is on loopback. Else they
+// are on a separate port on loopback.
 func TestProfiles(t *testing.T) {
 	t.Parallel()
 	const page = "/debug/pprof/goroutine?debug=1"
@@ -513,9 +515,8 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// TestPlaintext: each listener that other machines can reach without TLS is logged and counted. With
-// STRICT_ENVIRONMENT, which is the strict profile, gRPC and HTTP on such a listener stop the start, unless
-// GRPC_PLAINTEXT=allow says that something protects them.
+// TestPlaintext checks that each listener that other machines can reach without TLS is logged and counted. With
+// STRICT_ENVIRONMENT such a gRPC or HTTP listener stops the start, unless GRPC_PLAINTEXT=allow is set.
 func TestPlaintext(t *testing.T) {
 	t.Parallel()
 	loopback := Settings{Host: "127.0.0.1", GRPCHost: "localhost", DebugHost: "127.0.0.1"}
@@ -578,7 +579,7 @@ func TestPlaintext(t *testing.T) {
 	}
 }
 
-// TestHealthOfTheService: a service and its probe agree when they have the same environment.
+// TestHealthOfTheService runs extauthz health with the environment of the service.
 func TestHealthOfTheService(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "grpc.sock")

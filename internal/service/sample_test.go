@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// TestSampleIsServedOnlyWhenNothingIsConfigured: each case is an environment in which no rule directory exists.
-// Whatever shows that an operator has configured the service stops the start, because the sample accepts a key that
-// everyone knows.
+// TestSampleIsServedOnlyWhenNothingIsConfigured has environments without a rule directory. Any sign that an operator
+// has configured the service stops the start, because the sample accepts a key that everyone knows.
 func TestSampleIsServedOnlyWhenNothingIsConfigured(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -84,8 +83,8 @@ func TestSampleIsServedOnlyWhenNothingIsConfigured(t *testing.T) {
 	}
 }
 
-// TestSampleIsNotServedFromHalfAMount: RUNTIME_ROOT exists at its default, so something was mounted there; its rules
-// are missing.
+// TestSampleIsNotServedFromHalfAMount has a default RUNTIME_ROOT that exists, so something is mounted there, but no
+// rules.
 func TestSampleIsNotServedFromHalfAMount(t *testing.T) {
 	t.Parallel()
 	s, err := ReadSettings(nil)
@@ -94,6 +93,6 @@ func TestSampleIsNotServedFromHalfAMount(t *testing.T) {
 	}
 	s.RuntimeRoot = t.TempDir()
 	if _, err := loadRules(s); err == nil || !strings.Contains(err.Error(), s.RuntimeRoot+" exists") {
-		t.Errorf("got %v; want an error that says that %s exists", err, s.RuntimeRoot)
+		t.Errorf("got %v; want an error with the fact that %s exists", err, s.RuntimeRoot)
 	}
 }

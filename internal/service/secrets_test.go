@@ -13,8 +13,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
-// TestRedisPasswordsAreNotShown: however REDIS_URL is written, and whatever is wrong with it, nothing shows what may be
-// a password.
+// TestRedisPasswordsAreNotShown checks that no form of REDIS_URL, with or without mistakes, shows what may be a
+// password.
 func TestRedisPasswordsAreNotShown(t *testing.T) {
 	t.Parallel()
 	root := testenv.RulesRoot(t)
@@ -101,7 +101,7 @@ func serveOnce(t *testing.T, env Environment) string {
 	return out.String()
 }
 
-// TestMisplacedSecretsAreNotShown sets every setting, one after the other, to a secret that belongs elsewhere.
+// TestMisplacedSecretsAreNotShown sets each setting to a secret that belongs into another one.
 func TestMisplacedSecretsAreNotShown(t *testing.T) {
 	root := testenv.RulesRoot(t)
 	t.Chdir(t.TempDir()) // where a socket or a snapshot is made whose path is a secret
@@ -158,7 +158,7 @@ func TestMisplacedSecretsAreNotShown(t *testing.T) {
 	}
 }
 
-// freeText are settings for which any word is right: nothing tells a password from it.
+// freeText are settings that accept any word, so a password in them cannot be recognized.
 var freeText = map[string]bool{
 	"RUNTIME_ROOT": true, "RUNTIME_SUBDIRECTORY": true, "RUNTIME_APPDIRECTORY": true, "CACHE_KEY_PREFIX": true,
 	"AUTHZ_DOMAIN": true,
@@ -168,7 +168,7 @@ var freeText = map[string]bool{
 	"AUTHZ_HTTP_SOURCE_HEADER": true, "AUTHZ_HTTP_PRINCIPAL_HEADER": true,
 }
 
-// TestValuesThatLookLikeSecrets: names and paths of the operator's choice are accepted, whatever they look like.
+// TestValuesThatLookLikeSecrets checks that names and paths are accepted even if they look like secrets.
 func TestValuesThatLookLikeSecrets(t *testing.T) {
 	t.Parallel()
 	for _, vars := range []Environment{

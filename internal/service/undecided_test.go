@@ -11,8 +11,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
 )
 
-// TestUndecidedIsSaid: a Redis that answers and does not decide, here because its memory is full, is told of once, with
-// the reason and without the client's key; each request is counted.
+// TestUndecidedIsSaid uses a Redis whose memory is full. The log has one line with the reason and without the client's
+// key, and each request is counted.
 func TestUndecidedIsSaid(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)

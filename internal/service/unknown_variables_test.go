@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestStrictEnvironment: each case is an environment, and what STRICT_ENVIRONMENT says of it.
+// TestStrictEnvironment has environments, and the mistakes that STRICT_ENVIRONMENT reports.
 func TestStrictEnvironment(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -66,8 +66,9 @@ func TestStrictEnvironment(t *testing.T) {
 	}
 }
 
-// TestStrangersAreMistakes: by default a stranger is at most a warning; when strict it is one mistake among the others.
-func TestStrangersAreMistakes(t *testing.T) {
+// TestUnknownVariablesAreMistakes checks that an unknown variable is at most a warning by default, and a mistake if
+// strict.
+func TestUnknownVariablesAreMistakes(t *testing.T) {
 	t.Parallel()
 	env := Environment{"REDIS_TIMEOT": "5s"}
 	if _, err := ReadSettings(env); err != nil || len(env.ineffective()) != 1 {
