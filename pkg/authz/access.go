@@ -15,17 +15,18 @@ type accessRule struct {
 	position       string
 }
 
-// compile returns the rule as requests are compared with it. It is one of a policy with defaults.
+// compile returns the rule in the form for requests. It must be one of a policy with defaults.
 func (a *Access) compile() accessRule {
 	return accessRule{
-		hosts: a.Hosts, methods: a.Methods, path: a.Path.compile(), require: a.Require, scopes: a.Scopes, position: a.Position,
+		hosts: a.Hosts, methods: a.Methods, path: a.Path.compile(),
+		require: a.Require, scopes: a.Scopes, position: a.Position,
 	}
 }
 
-// anyAccess is the rule for a request that none matches: it needs a credential.
+// anyAccess is the rule for a request that no rule matches: it needs a credential.
 var anyAccess = (&Access{Require: NeedCredential}).compile()
 
-// rule returns the first rule of access that matches the request. host is a hostname, path is plain.
+// rule returns the first access rule that matches the request. host is a result of hostname, path one of plainPath.
 func (p *policy) rule(r *Request, host, path string) *accessRule {
 	if len(p.access) == 0 {
 		return &anyAccess
@@ -39,8 +40,9 @@ func (p *policy) rule(r *Request, host, path string) *accessRule {
 	return &anyAccess
 }
 
-// match reports whether the rule holds for a request. A rule that opens matches only what it says. One that restricts also matches
-// what many an upstream takes for the same: the method in other letters, and the path with or without a slash at its end.
+// match reports whether the rule matches a request. A rule that opens matches its methods and path exactly. A rule that
+// restricts also matches variants that many upstreams treat as equal: methods in other cases, and paths with or without
+// a slash at the end.
 func (a *accessRule) match(r *Request, host, path, other string) bool {
 	if !r.HTTP && (len(a.hosts) > 0 || len(a.methods) > 0 || a.path.kind != anyPath) {
 		return false
@@ -56,7 +58,7 @@ func (a *accessRule) takes(method string) bool {
 	})
 }
 
-// otherEnd is the path without the slash at its end, or with one.
+// otherEnd returns the path without its slash at the end, or with one if it has none.
 func otherEnd(path string) string {
 	if without, ok := strings.CutSuffix(path, "/"); ok {
 		return without
@@ -68,7 +70,7 @@ func matchAny(patterns []string, s string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return descriptors.Match(p, s) })
 }
 
-// preflight reports whether this is a CORS preflight of a browser, which has no credentials (WHATWG Fetch).
+// preflight reports whether this is a CORS preflight. Browsers send it without credentials (WHATWG Fetch).
 func (r *Request) preflight() bool {
 	origin, _ := r.Headers.Get("origin")
 	method, _ := r.Headers.Get("access-control-request-method")

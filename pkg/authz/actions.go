@@ -30,7 +30,7 @@ type entryMaker struct {
 	key string
 	// fixed is the value if it is always the same, else "".
 	fixed string
-	// value returns the value for a request; ok is false if there is none, and then no descriptor.
+	// value returns the value for a request; ok is false if there is none, so that no descriptor is made.
 	value func(f *facts) (value string, ok bool)
 }
 
@@ -45,7 +45,7 @@ func compileLimits(limits []RateLimit) []descriptorMaker {
 	return makers
 }
 
-// descriptorsOf makes the descriptors of a request. A descriptor of which an action has nothing to give is left out.
+// descriptorsOf makes the descriptors of a request. If one of its actions has no value, it leaves a descriptor out.
 func descriptorsOf(limits []descriptorMaker, f *facts) []descriptors.Descriptor {
 	var list []descriptors.Descriptor
 	for i := range limits {
@@ -84,11 +84,11 @@ func (h HitsAddend) compile() *hits {
 	return &hits{number: uint64(max(1, h.Number)), header: strings.ToLower(text(h.Header)), extension: text(h.Extension)}
 }
 
-// of is the cost of a request. What a client states is at least 1: nobody sets his own price to nothing.
+// of returns the cost of a request. A cost from a header is at least 1: a client must not set its own cost to 0.
 func (h *hits) of(r *Request) uint64 {
 	if h.header != "" {
 		text, _ := r.Headers.Get(h.header)
-		n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64) // the largest there is when it is larger than that
+		n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64) // the largest number if it is out of range
 		if err == nil || errors.Is(err, strconv.ErrRange) {
 			return max(1, n)
 		}
@@ -101,19 +101,21 @@ func (h *hits) of(r *Request) uint64 {
 	return h.number
 }
 
-// compile returns what the action does. Its key is "" if the action does not say it, and has no default for it.
+// compile returns the compiled action. Its key is "" if the action has neither a key nor a default for it.
 func (a *Action) compile() entryMaker {
 	switch {
 	case a.Credential != nil:
 		return a.Credential.compile()
 	case a.RequestHeaders != nil:
 		header := strings.ToLower(text(a.RequestHeaders.Header))
-		return entryMaker{key: text(a.RequestHeaders.Key), value: func(f *facts) (string, bool) { return f.request.Headers.Get(header) }}
+		value := func(f *facts) (string, bool) { return f.request.Headers.Get(header) }
+		return entryMaker{key: text(a.RequestHeaders.Key), value: value}
 	case a.RemoteAddress != nil:
 		return a.RemoteAddress.compile()
 	case a.GenericKey != nil:
 		value := text(a.GenericKey.Value)
-		return entryMaker{key: textOr(a.GenericKey.Key, "generic_key"), fixed: value, value: func(*facts) (string, bool) { return value, true }}
+		always := func(*facts) (string, bool) { return value, true }
+		return entryMaker{key: textOr(a.GenericKey.Key, "generic_key"), fixed: value, value: always}
 	case a.HeaderValueMatch != nil:
 		return a.HeaderValueMatch.compile()
 	case a.QueryParameter != nil:
@@ -121,16 +123,19 @@ func (a *Action) compile() entryMaker {
 	case a.Metadata != nil:
 		return a.Metadata.compile()
 	case a.Method != nil:
-		return entryMaker{key: textOr(a.Method.Key, "method"), value: func(f *facts) (string, bool) { return f.request.Method, f.request.HTTP }}
+		value := func(f *facts) (string, bool) { return f.request.Method, f.request.HTTP }
+		return entryMaker{key: textOr(a.Method.Key, "method"), value: value}
 	case a.Host != nil:
-		return entryMaker{key: textOr(a.Host.Key, "host"), value: func(f *facts) (string, bool) { return f.host, f.request.HTTP }}
+		value := func(f *facts) (string, bool) { return f.host, f.request.HTTP }
+		return entryMaker{key: textOr(a.Host.Key, "host"), value: value}
 	case a.Path != nil:
-		return entryMaker{key: textOr(a.Path.Key, "path"), value: func(f *facts) (string, bool) { return f.access.path.text, f.request.HTTP }}
+		value := func(f *facts) (string, bool) { return f.access.path.text, f.request.HTTP }
+		return entryMaker{key: textOr(a.Path.Key, "path"), value: value}
 	}
 	return entryMaker{value: func(*facts) (string, bool) { return "", false }}
 }
 
-// textOr is a text, or another one if it is absent.
+// textOr returns a text, or another one if it is absent.
 func textOr(s *string, other string) string {
 	if s == nil {
 		return other
@@ -174,10 +179,10 @@ func (m *Metadata) compile() entryMaker {
 	}}
 }
 
-// unknownAddress is the value for a client without an IP address, so that a rule for all addresses limits it, too.
+// unknownAddress is the value for a client without an IP address. So a rule for all addresses also limits that client.
 const unknownAddress = "unknown"
 
-// defaultIPv6Mask is the network of one customer: a client with one address in it has all of them.
+// defaultIPv6Mask is the length of the prefix of one customer, who can use all addresses with it.
 const defaultIPv6Mask = 64
 
 func (a *RemoteAddress) compile() entryMaker {
@@ -187,10 +192,11 @@ func (a *RemoteAddress) compile() entryMaker {
 		key = "masked_remote_address"
 	}
 	v6 = cmp.Or(v6, defaultIPv6Mask)
-	return entryMaker{key: textOr(a.Key, key), value: func(f *facts) (string, bool) { return network(f.request.client(hops), v4, v6), true }}
+	value := func(f *facts) (string, bool) { return network(f.request.client(hops), v4, v6), true }
+	return entryMaker{key: textOr(a.Key, key), value: value}
 }
 
-// network is the network of an address, or the address itself if its mask is 0.
+// network returns the network of an address, or the address itself if its mask is 0.
 func network(client string, v4, v6 int) string {
 	address, err := netip.ParseAddr(client)
 	if err != nil {
@@ -211,8 +217,9 @@ func network(client string, v4, v6 int) string {
 	return network.String()
 }
 
-// client is the peer, or what the trusted proxies have written into x-forwarded-for, each at the right end: with one trusted hop
-// the last address, with two the one before. A list that is too short, or holds no address there, did not come through them.
+// client returns the address of the client. Without trusted hops, that is the peer. Each trusted proxy appends one
+// address to x-forwarded-for: with one hop the client is the last address, with two the one before. A list that is too
+// short, or has no address there, did not come through these proxies; then the client is the peer.
 func (r *Request) client(trustedHops int) string {
 	if trustedHops <= 0 {
 		return r.Source
@@ -229,7 +236,7 @@ func (r *Request) client(trustedHops int) string {
 	return address
 }
 
-// textAt is the text at a path in metadata or claims: of strings, numbers and bools.
+// textAt returns the string, number or bool at a path in metadata or claims as a text; "" for another value.
 func textAt(at map[string]any, path []string) string {
 	for i, name := range path {
 		if i == len(path)-1 {
@@ -252,7 +259,7 @@ func plainText(v any) string {
 	return ""
 }
 
-// field is what the credential says under a name of CredentialAction; "" for nothing.
+// field returns the field of the credential that a CredentialAction names; "" for none.
 func (id *Identity) field(name string) string {
 	switch name {
 	case "owner":

@@ -18,17 +18,18 @@ func (d *Decision) refuseWith(reason reply.Reason, status int, challenge string)
 	}
 }
 
-// undecided turns it into an answer that says so; the caller decides what that means.
+// undecided makes the decision Undecided. The transport decides how to answer that.
 func (d *Decision) undecided() {
 	d.refuse(reply.ReasonUndecided)
 	d.Verdict = Undecided
 	d.ToClient = append(d.ToClient, reply.Header{Name: "retry-after", Value: "1"})
 }
 
-// notTheClients are request headers that only Envoy may set.
-var notTheClients = [...]string{"x-envoy-auth-failure-mode-allowed", "x-envoy-auth-partial-body"}
+// envoyOnly are request headers that only Envoy may set.
+var envoyOnly = [...]string{"x-envoy-auth-failure-mode-allowed", "x-envoy-auth-partial-body"}
 
-// cleanse removes credentials and says who calls. Each header of ours is set or removed, whatever the client sends.
+// cleanse removes credentials and sets the identity headers. It sets or removes each identity header, whatever the
+// client sends.
 func (d *Decision) cleanse(p *policy, r *Request) {
 	d.Remove = slices.Clip(p.remove)
 	d.removeLookalikes(p, r)
@@ -42,24 +43,24 @@ func (d *Decision) cleanse(p *policy, r *Request) {
 		d.stripCookies(p.cookies, r)
 	}
 	for i, value := range [...]string{d.Identity.Owner, d.Identity.Plan, d.Identity.Method, d.Identity.KeyID} {
-		d.tell(p.headers[i], value)
+		d.setHeader(p.headers[i], value)
 	}
 }
 
-// tell sets a header for the upstream, or removes it.
-func (d *Decision) tell(name, value string) {
+// setHeader sets a header for the upstream, or removes it.
+func (d *Decision) setHeader(name, value string) {
 	switch {
 	case name == "":
-	case CheckText(value) != nil: // also the id of a key, whose name its issuer chooses
+	case CheckText(value) != nil: // possible for the kid of a token, which its issuer chooses
 		d.Remove = append(d.Remove, name)
 	default:
 		d.ToUpstream = append(d.ToUpstream, reply.Header{Name: name, Value: value})
 	}
 }
 
-// removeLookalikes removes headers such as x_owner and x.owner where x-owner is set, removed or kept. Many servers hand
-// headers to a program as variables, in whose names every character but letters and digits becomes the same one (CGI,
-// PHP, WSGI, Rack). The proxy that sets a kept header replaces it in its own spelling only.
+// removeLookalikes removes headers such as x_owner and x.owner if x-owner is set, removed or kept. Many servers pass
+// headers to programs as variables (CGI, PHP, WSGI, Rack). Their names have the same character for all but letters and
+// digits. A proxy that sets a kept header replaces it only in its own spelling.
 func (d *Decision) removeLookalikes(p *policy, r *Request) {
 	var onStack [64]byte
 	for name := range r.Headers {
@@ -69,7 +70,7 @@ func (d *Decision) removeLookalikes(p *policy, r *Request) {
 	}
 }
 
-// appendFolded appends the name of a header in the form that it has in common with all that look alike.
+// appendFolded appends the name of a header in a form that all its lookalikes share.
 func appendFolded(to []byte, name string) []byte {
 	for i := range len(name) {
 		c := name[i]
@@ -81,7 +82,8 @@ func appendFolded(to []byte, name string) []byte {
 	return to
 }
 
-// carries reports whether an Authorization header has a credential of the scheme. The upstream may read any of several.
+// carries reports whether an Authorization header has a credential of the scheme. It looks at all of several, because
+// the upstream may read any of them.
 func (at *place) carries(r *Request) bool {
 	value, _ := r.Headers.Get("authorization")
 	for one := range strings.SplitSeq(value, ",") {
@@ -92,7 +94,7 @@ func (at *place) carries(r *Request) bool {
 	return false
 }
 
-// stripCookies takes cookies with these names off the request and leaves the others.
+// stripCookies removes the cookies with these names and keeps the others.
 func (d *Decision) stripCookies(names []string, r *Request) {
 	var rest []string
 	found := false
@@ -115,7 +117,7 @@ func (d *Decision) stripCookies(names []string, r *Request) {
 	}
 }
 
-// finish adds what every answer has: the rate limit headers, and the body of a refusal.
+// finish adds the rate limit headers, and the body of a refusal.
 func (d *Decision) finish(cfg Config) {
 	if d.Limits != nil && d.Verdict != Undecided {
 		d.ToClient = append(d.ToClient, cfg.Headers.For(d.Limits)...)

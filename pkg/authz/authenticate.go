@@ -18,12 +18,14 @@ const (
 	MethodAnonymous = "anonymous"
 )
 
-// errAbsent says that a request carries no credential.
+// errAbsent is the error for a request without a credential.
 var errAbsent = errors.New("no credential")
 
-// authenticate returns who sends the request, and the credential that decides: the first one that it carries, nil for
-// none. An owner or plan that the upstream could take for another is invalid. The error can be errAbsent.
-func (a *Authorizer) authenticate(ctx context.Context, p *policy, r *Request, query string) (id Identity, carried *credential, err error) {
+// authenticate returns the identity of the client, and the first credential that the request carries, nil for none. An
+// owner or plan that the upstream could mistake for another is invalid. The error can be errAbsent.
+func (a *Authorizer) authenticate(
+	ctx context.Context, p *policy, r *Request, query string,
+) (id Identity, carried *credential, err error) {
 	for i := range p.credentials {
 		c := &p.credentials[i]
 		id, err := a.try(ctx, c, r, query)
@@ -60,8 +62,8 @@ func (a *Authorizer) try(ctx context.Context, c *credential, r *Request, query s
 	return Identity{}, ErrInvalid
 }
 
-// matchPrincipal compares a pattern with a principal part by part; `/` and `,` separate parts. A `*` therefore stands
-// for one segment of a SPIFFE ID or one part of a subject, and for nothing of a list of several names.
+// matchPrincipal compares a pattern with a principal part by part; `/` and `,` separate parts. So a `*` matches within
+// one segment of a SPIFFE ID or one part of a subject, and never several names of a list.
 func matchPrincipal(pattern, principal string) bool {
 	const separators = "/,"
 	if pattern == "*" {
@@ -79,7 +81,7 @@ func matchPrincipal(pattern, principal string) bool {
 	}
 }
 
-// find returns the credential. One that comes twice is not valid, because the upstream might read the other.
+// find returns the credential. If a request carries two, it is invalid, because the upstream might read the other one.
 func (at *place) find(r *Request, query string) (string, error) {
 	switch at.in {
 	case inHeader:
@@ -98,13 +100,13 @@ func single(values []string) (string, error) {
 	switch {
 	case len(values) == 0, len(values) == 1 && strings.TrimSpace(values[0]) == "":
 		return "", errAbsent
-	case len(values) > 1 || strings.Contains(values[0], ","): // Envoy joins what came twice with commas
+	case len(values) > 1 || strings.Contains(values[0], ","): // Envoy joins repeated headers with commas
 		return "", ErrInvalid
 	}
 	return strings.TrimSpace(values[0]), nil
 }
 
-// findScheme takes the credential of an Authorization header with this scheme (RFC 9110, 11.6.2).
+// findScheme returns the credential of an Authorization header with this scheme (RFC 9110, 11.6.2).
 func (at *place) findScheme(values []string) (string, error) {
 	value, err := single(values)
 	if err != nil {
@@ -117,7 +119,7 @@ func (at *place) findScheme(values []string) (string, error) {
 	return single([]string{credential})
 }
 
-// cutScheme parts a scheme from what follows it. Many a parser takes a tab there, too.
+// cutScheme splits a value after the scheme. Like many parsers, it accepts a tab there.
 func cutScheme(value string) (scheme, credential string) {
 	value = strings.TrimSpace(value)
 	end := strings.IndexAny(value, " \t")
@@ -127,7 +129,7 @@ func cutScheme(value string) (scheme, credential string) {
 	return value[:end], value[end:]
 }
 
-// queryValues are the values of a parameter. A query that cannot be read as a whole is read as far as it can.
+// queryValues returns the values of a parameter. It skips the parts of a query that it cannot decode.
 func queryValues(query, name string) (values []string) {
 	for pair := range strings.SplitSeq(query, "&") {
 		key, value, _ := strings.Cut(pair, "=")
@@ -143,7 +145,7 @@ func queryValues(query, name string) (values []string) {
 	return values
 }
 
-// cookieValues are the values of a cookie (RFC 6265, 5.4).
+// cookieValues returns the values of a cookie (RFC 6265, 5.4).
 func cookieValues(headers []string, name string) (values []string) {
 	for pair := range strings.SplitSeq(strings.Join(headers, ";"), ";") {
 		if k, v, _ := strings.Cut(strings.TrimSpace(pair), "="); k == name {

@@ -14,11 +14,11 @@ import (
 type Config struct {
 	// Policies returns the active policies. Required.
 	Policies func() *Policies
-	// Keys checks API keys; nil when there are none, so that no key is valid.
+	// Keys checks API keys. With nil, no key is valid.
 	Keys Keys
-	// Tokens checks JWTs; nil when no policy has any.
+	// Tokens checks JWTs. With nil, no token is valid.
 	Tokens Tokens
-	// Domain is the one of requests whose route names none (AUTHZ_DOMAIN). "" for the only one that has a policy.
+	// Domain is the domain of requests whose route names none (AUTHZ_DOMAIN). "" is the only domain with a policy.
 	Domain string
 	// Headers are the rate limit headers for the client.
 	Headers reply.Headers
@@ -33,7 +33,7 @@ type Authorizer struct {
 	cfg       Config
 	decisions counters[reply.Reason]
 	failures  counters[failureKind]
-	// untrustedHops counts requests with an x-forwarded-for that Envoy did not append to, where a policy trusts it.
+	// untrustedHops counts requests to which Envoy appended no x-forwarded-for although the policy trusts it.
 	untrustedHops atomic.Uint64
 }
 
@@ -48,7 +48,7 @@ func New(cfg Config) *Authorizer {
 // DomainExtension is the key of the route's context_extensions that names the domain of a request.
 const DomainExtension = "domain"
 
-// policy returns the policy of a request; nil when none is meant.
+// policy returns the policy of a request; nil for none.
 func (a *Authorizer) policy(policies *Policies, r *Request) (domain string, p *policy) {
 	domain = cmp.Or(r.Extensions[DomainExtension], a.cfg.Domain)
 	if domain == "" && len(policies.byDomain) == 1 {
@@ -58,7 +58,7 @@ func (a *Authorizer) policy(policies *Policies, r *Request) (domain string, p *p
 	return domain, policies.byDomain[domain]
 }
 
-// NeedsPeer reports whether the policy of requests that name no domain takes the address of the peer.
+// NeedsPeer reports whether the policy for requests without a domain uses the address of the peer.
 func (a *Authorizer) NeedsPeer() bool {
 	_, p := a.policy(a.cfg.Policies(), &Request{})
 	return p != nil && p.needsPeer
@@ -66,19 +66,19 @@ func (a *Authorizer) NeedsPeer() bool {
 
 // Pending is a request between Begin and Finish.
 type Pending struct {
-	// Query asks the limiter about the request. It has no descriptors if there is nothing to ask.
+	// Query is the query for the limiter. It has no descriptors if nothing is limited.
 	Query ratelimit.Query
-	// Decision is what is decided without the limiter.
+	// Decision is the decision without the limits.
 	Decision Decision
 
 	request *Request
 	policy  *policy      // nil if no policy applies
-	failed  reply.Reason // what is wrong with the credential of a refused request; "" for nothing
+	failed  reply.Reason // why the credential of a refused request is not valid; "" if it is valid
 }
 
-// Begin decides all of a request but its limits. Whatever a client has put into it, the answer is a decision, and what is not plainly
-// allowed is refused. Begin blocks only if a token names a key that the service does not have: until the keys of the issuer have been
-// fetched or ctx is done. If ctx is done from the start, Begin starts the fetch and does not wait for it, and the request is undecided.
+// Begin decides a request except for its limits. It returns a decision for every input, and refuses a request that is
+// not plainly allowed. Begin blocks only if a token names an unknown key: until the keys of the issuer are fetched, or
+// ctx is done. If ctx is done from the start, Begin only starts the fetch, and the request is undecided.
 func (a *Authorizer) Begin(ctx context.Context, r *Request) *Pending {
 	policies := a.cfg.Policies()
 	domain, p := a.policy(policies, r)
@@ -97,7 +97,7 @@ func (a *Authorizer) Begin(ctx context.Context, r *Request) *Pending {
 	return pending
 }
 
-// Finish returns the decision of a request. res answers the Query; nil if that asked nothing.
+// Finish returns the decision of a request. res is the limiter's result for the Query, nil if that has no descriptors.
 func (a *Authorizer) Finish(p *Pending, res *ratelimit.Result) Decision {
 	d := &p.Decision
 	answer := FailureRefused
@@ -119,8 +119,8 @@ func (a *Authorizer) Finish(p *Pending, res *ratelimit.Result) Decision {
 	return *d
 }
 
-// begin goes through what can refuse a request, in order: its host, its path, the rules of access, the credential, its scopes; the
-// limits are left. What is wrong with a credential is for logs and metrics; the client is not told.
+// begin checks the host, the path, the access rules, the credential and its scopes, in this order. Only logs and
+// metrics show why a credential is not valid; the client does not learn it.
 func (a *Authorizer) begin(ctx context.Context, pending *Pending) {
 	p, r, d := pending.policy, pending.request, &pending.Decision
 	host, ok := hostname(r.Host)
@@ -143,7 +143,7 @@ func (a *Authorizer) begin(ctx context.Context, pending *Pending) {
 	f := &facts{request: r, host: host, query: query, identity: &d.Identity, access: access}
 	failed := failure(err)
 	if !d.admit(p, identity, carried, err, open) {
-		// Without a MaxHold: a refusal is not worth a place in the queue of a max_delay.
+		// Without a MaxHold, so that a refusal takes no place in the queue of a max_delay.
 		if pending.failed = failed; failed != "" {
 			pending.Query = ratelimit.Query{Descriptors: descriptorsOf(p.refused, f), Refused: true}
 		}
@@ -156,10 +156,12 @@ func (a *Authorizer) begin(ctx context.Context, pending *Pending) {
 		d.refuse(reply.ReasonScope)
 		return
 	}
-	pending.Query = ratelimit.Query{Descriptors: descriptorsOf(p.limits, f), Own: d.Identity.Limit, MaxHold: r.MaxHold.Microseconds()}
+	pending.Query = ratelimit.Query{
+		Descriptors: descriptorsOf(p.limits, f), Own: d.Identity.Limit, MaxHold: r.MaxHold.Microseconds(),
+	}
 }
 
-// withoutWaiting returns a context that is done if credentials are optional: such a request waits for no keys.
+// withoutWaiting returns a cancelled context if credentials are optional, so that the request never waits for keys.
 func withoutWaiting(ctx context.Context, open bool) context.Context {
 	if !open {
 		return ctx
@@ -169,29 +171,29 @@ func withoutWaiting(ctx context.Context, open bool) context.Context {
 	return done
 }
 
-// admit decides by the credential that the request carries. Where none is needed, one that is not valid is as none.
+// admit decides by the credential of the request. Under an open rule, an invalid credential counts as none.
 func (d *Decision) admit(p *policy, id Identity, carried *credential, err error, open bool) bool {
-	nobody := Identity{Method: MethodAnonymous}
+	anonymous := Identity{Method: MethodAnonymous}
 	switch reason := failure(err); {
 	case err == nil:
 		d.Verdict, d.Reason, d.Identity = Allowed, reply.ReasonAllowed, id
 	case open:
-		d.Verdict, d.Reason, d.Identity = Allowed, reply.ReasonOpen, nobody
+		d.Verdict, d.Reason, d.Identity = Allowed, reply.ReasonOpen, anonymous
 	case reason == reply.ReasonAbsent && p.anonymous:
-		d.Verdict, d.Reason, d.Identity = Allowed, reply.ReasonAnonymous, nobody
+		d.Verdict, d.Reason, d.Identity = Allowed, reply.ReasonAnonymous, anonymous
 	case errors.Is(err, ErrUnavailable):
 		d.undecided()
 	case reason == reply.ReasonAbsent:
 		d.refuseWith(reason, p.absent, p.challenges[reason])
 	case carried.issuer != nil:
 		d.refuseWith(reason, p.invalidToken, p.challenges[reason])
-	default: // the challenge says which credentials are taken
+	default: // the challenge lists the accepted credentials
 		d.refuseWith(reason, p.invalid, p.challenges[reply.ReasonAbsent])
 	}
 	return d.Verdict == Allowed
 }
 
-// limit adds what the limiter has decided.
+// limit adds the result of the limiter.
 func (d *Decision) limit(res *ratelimit.Result) {
 	if res.Err == nil {
 		d.Limits = res

@@ -24,15 +24,15 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
-// TestAuthorizer runs testdata/*.txt: rule files, and what becomes of requests. A case is a txtar archive of files *.yaml,
-// optionally settings (domain=…, store=away, mode=shadow or strict), and requests, a line each:
+// TestAuthorizer runs testdata/*.txt: rule files, requests and their answers. A case is a txtar archive of files
+// *.yaml, optional settings (domain=…, store=away, mode=shadow or strict), and requests, one on each line:
 //
 //	METHOD path [name:value …] -> verdict status reason [owner=…] [| up … | remove … | client … | limit …]
 //
-// ~ is a space and ^ a tab. A name with a colon at its end is a header, which may come twice; host=, source=, principal=, ext.<name>= and meta.<ns>.<key>=
-// say the rest, "tcp" takes HTTP away, and "nohold"
-// the place to wait. Sections after | are compared when they are there: headers set on the request,
-// headers and query parameters removed, headers for the client, and the descriptors' remaining.
+// ~ is a space and ^ a tab. A name with a colon at its end is a header, which may come twice. Other words are host=,
+// source=, principal=, ext.<name>= and meta.<ns>.<key>=. The word tcp makes the request one without HTTP, and nohold
+// one that cannot be held. A section after | is compared if it is there. It has the headers set on the request, the
+// removed headers and query parameters, the headers for the client, or the remaining requests of the descriptors.
 func TestAuthorizer(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -145,16 +145,16 @@ func newAuthorizer(t testing.TB, files []file.File, settings string) decider {
 	return decider{authz.New(cfg), ratelimit.New(limits)}
 }
 
-// away is a store that cannot decide anything.
+// away is a store that fails each decision.
 type away struct{}
 
 func (away) Take(_ context.Context, _ []bucket.Request, outcomes []bucket.Outcome) {
 	for i := range outcomes {
-		outcomes[i].Err = errors.New("the store is away")
+		outcomes[i].Err = errors.New("the store is unreachable")
 	}
 }
 
-// testKeys are the keys that the cases use: their names say what they are.
+// testKeys are the keys of the cases, named by their kinds.
 func testKeys(t testing.TB) *apikey.Keys {
 	t.Helper()
 	secret, err := apikey.NewSecret("a server secret for tests only", "")
@@ -177,7 +177,9 @@ func testKeys(t testing.TB) *apikey.Keys {
 		records[i].Hash = secret.Hash("key-of-" + records[i].ID)
 	}
 	source.Replace(records)
-	return apikey.New(apikey.Config{Secret: secret, Sources: []*apikey.Source{source}, Now: func() time.Time { return now }})
+	return apikey.New(apikey.Config{
+		Secret: secret, Sources: []*apikey.Source{source}, Now: func() time.Time { return now },
+	})
 }
 
 func parseRequest(t *testing.T, text string) *authz.Request {
@@ -217,7 +219,7 @@ func parseRequest(t *testing.T, text string) *authz.Request {
 	return r
 }
 
-// always are headers that no client gets past this service; runCase looks for them, and cases leave them out.
+// always are headers that are removed from each request. runCase checks them, and cases leave them out.
 var always = []string{
 	"ratelimit", "ratelimit-policy", "x-envoy-auth-failure-mode-allowed", "x-envoy-auth-partial-body",
 	"x-original-url", "x-rewrite-url", "x-http-method", "x-method-override",
@@ -225,12 +227,14 @@ var always = []string{
 	"x-script-name", "x-forwarded-server", "x-original-method", "x-forwarded-method",
 }
 
-// unlessKept are headers that a policy can keep; cases leave them out, too, but for `kept`, those that a request keeps.
+// unlessKept are headers that a policy can keep. Cases leave them out, and list those that a request keeps after
+// `kept`.
 var unlessKept = []string{
-	"x-forwarded-prefix", "forwarded", "x-forwarded-host", "x-original-host", "x-host", "x-http-host-override", "x-http-method-override",
+	"x-forwarded-prefix", "forwarded", "x-forwarded-host", "x-original-host", "x-host", "x-http-host-override",
+	"x-http-method-override",
 }
 
-// describe tells of a decision what a section asks for; the first one is the verdict.
+// describe returns the part of a decision for a section. The first section is the verdict.
 func describe(d *authz.Decision, section string, k int) string {
 	var words []string
 	add := func(list []reply.Header) {
@@ -240,7 +244,9 @@ func describe(d *authz.Decision, section string, k int) string {
 	}
 	kind, _, _ := strings.Cut(section, " ")
 	if k == 0 {
-		kind = map[authz.Verdict]string{authz.Allowed: "allowed", authz.Refused: "refused", authz.Undecided: "undecided"}[d.Verdict]
+		kind = map[authz.Verdict]string{
+			authz.Allowed: "allowed", authz.Refused: "refused", authz.Undecided: "undecided",
+		}[d.Verdict]
 		if d.Status != 0 {
 			words = append(words, fmt.Sprint(d.Status))
 		}
@@ -282,18 +288,22 @@ func describe(d *authz.Decision, section string, k int) string {
 	return strings.Join(append([]string{kind}, words...), " ")
 }
 
-// TestFailuresAreCounted by what is wrong with the credential and by the answer.
+// TestFailuresAreCounted: requests without a valid credential are counted by reason and by answer.
 func TestFailuresAreCounted(t *testing.T) {
 	a := newAuthorizer(t, []file.File{{Name: "a.yaml", Content: []byte(`
 domain: shop
 descriptors: [{key: remote_address, rate_limit: {unit: hour, requests_per_unit: 5}}]
 authz:
   credentials: [{api_key: {header: x-api-key}}]
-  access: [{path: {exact: /open}, require: open}, {path: {exact: /denied}, require: denied}, {path: {exact: /write}, scopes: [write]}]
+  access:
+    - {path: {exact: /open}, require: open}
+    - {path: {exact: /denied}, require: denied}
+    - {path: {exact: /write}, scopes: [write]}
   refused: [{actions: [{remote_address: }]}]
 `)}}, "")
 	for _, ask := range []string{
-		"GET /", "GET / x-api-key:wrong", "GET / x-api-key:key-of-old", "GET / x-api-key:key-of-new", "GET / x-api-key:key-of-off",
+		"GET /", "GET / x-api-key:wrong",
+		"GET / x-api-key:key-of-old", "GET / x-api-key:key-of-new", "GET / x-api-key:key-of-off",
 		"GET /", "GET / x-api-key:wrong", "GET / x-api-key:wrong", // limited
 		"GET /open", "GET /open x-api-key:wrong", "GET /open x-api-key:key-of-ann",
 		"GET / x-api-key:key-of-ann", "GET /write x-api-key:key-of-bob", "GET /denied x-api-key:wrong", "GET //",
@@ -315,8 +325,8 @@ authz:
 	}
 }
 
-// TestReload: a request is decided by a policy and the rules of the same files, also while others take their place. The
-// descriptors of one policy mean nothing to the rules of another, and what no rule matches passes.
+// TestReload: the policy and the rules of the same files decide a request, also during a reload. The descriptors of one
+// policy would not match the rules of another, and a request without a matching rule passes.
 func TestReload(t *testing.T) {
 	load := func(key string) *authz.Policies {
 		rules, problems := file.Parse([]file.File{{Name: "a.yaml", Content: []byte("domain: shop\n" +
@@ -348,7 +358,8 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// TestUntrustedHops: a request without x-forwarded-for is told from one whose list does not end with the peer, because the remedies differ.
+// TestUntrustedHops: a request without x-forwarded-for is reported differently from one whose list does not end with
+// the peer, because the remedies differ.
 func TestUntrustedHops(t *testing.T) {
 	rules, problems := file.Parse([]file.File{{Name: "rules.yaml", Content: []byte("domain: d\ndescriptors: []\n" +
 		"authz: {anonymous: allow, limits: [{actions: [{remote_address: {trusted_hops: 1}}]}]}\n")}}, file.Config{})
@@ -366,8 +377,12 @@ func TestUntrustedHops(t *testing.T) {
 		Policies:        func() *authz.Policies { return policies },
 		OnUntrustedHops: func(h authz.UntrustedHops) { got = append(got, h) },
 	}), ratelimit.New(ratelimit.Config{Store: store, Fallback: store})}
-	for _, headers := range []authz.Headers{nil, {"x-forwarded-for": {"203.0.113.1"}}, {"x-forwarded-for": {"192.0.2.1"}}} {
-		a.decide(t.Context(), &authz.Request{HTTP: true, Method: "GET", Path: "/", Host: "a", Source: "192.0.2.1", Headers: headers})
+	for _, headers := range []authz.Headers{
+		nil, {"x-forwarded-for": {"203.0.113.1"}}, {"x-forwarded-for": {"192.0.2.1"}},
+	} {
+		a.decide(t.Context(), &authz.Request{
+			HTTP: true, Method: "GET", Path: "/", Host: "a", Source: "192.0.2.1", Headers: headers,
+		})
 	}
 	if diff := cmp.Diff([]authz.UntrustedHops{{Domain: "d", Absent: true}, {Domain: "d"}}, got); diff != "" {
 		t.Error(diff)

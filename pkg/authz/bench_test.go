@@ -8,7 +8,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
-// BenchmarkDecide is a request with the headers of a browser and a valid API key, by a policy with rules of access and two limits.
+// BenchmarkDecide decides a request with the headers of a browser and a valid API key, by a policy with access rules
+// and two limits.
 func BenchmarkDecide(b *testing.B) {
 	a := newAuthorizer(b, []file.File{{Name: "a.yaml", Content: []byte(`
 domain: shop
@@ -24,7 +25,8 @@ authz:
     - actions: [{remote_address: {ipv4_mask: 24}}, {method: }]
   refused: [{actions: [{remote_address: {key: refused_address}}]}]
 descriptors:
-  - {key: owner, descriptors: [{key: path, rate_limit: {unit: second, requests_per_unit: 10000000, algorithm: token_bucket}}]}
+  - key: owner
+    descriptors: [{key: path, rate_limit: {unit: second, requests_per_unit: 10000000, algorithm: token_bucket}}]
   - {key: masked_remote_address, descriptors: [{key: method, rate_limit: {unlimited: true}}]}
   - {key: refused_address, rate_limit: {unit: day, requests_per_unit: 1}}
 `)}}, "")

@@ -16,7 +16,8 @@ type checker struct {
 	ratelimit.Mistakes
 }
 
-// Check returns the mistakes of the policy: what cannot work, what contradicts itself, and warnings of what has no effect.
+// Check returns the mistakes of the policy: settings that cannot work or contradict each other. Settings without an
+// effect are warnings.
 func (p *Policy) Check() []ratelimit.Mistake {
 	c := &checker{Policy: p}
 	c.checkTags("", reflect.ValueOf(*p))
@@ -26,7 +27,7 @@ func (p *Policy) Check() []ratelimit.Mistake {
 	c.checkLimits("limits", p.Limits, "credential: {field: owner}", "`credential: {field: key_id}` or `{field: owner}`")
 	c.checkLimits("refused", p.Refused, aboutRefused, suggest.Quoted(aboutRefused))
 	c.checkRefused()
-	c.checkAnybody()
+	c.checkReachable()
 	c.checkHeaders()
 	c.checkKeepHeaders()
 	return c.All()
@@ -45,7 +46,8 @@ func (c *checker) checkAnswers() {
 	absent, invalid := cmp.Or(c.Absent, new(Refusal)), cmp.Or(c.Invalid, new(Refusal))
 	for i, r := range []*Refusal{absent, invalid} {
 		if r.Pass && r.Status != 0 {
-			c.Key([]string{"absent", "invalid"}[i]+".status").Fail("`status` beside `pass: true`", "what passes is not refused: delete one of them")
+			c.Key([]string{"absent", "invalid"}[i]+".status").Fail(
+				"`status` beside `pass: true`", "a request that passes has no such status: delete one of them")
 		}
 	}
 	if absent.TokenStatus != 0 {
@@ -54,7 +56,7 @@ func (c *checker) checkAnswers() {
 	}
 	if invalid.Pass {
 		c.Key("invalid.pass").Fail("an invalid credential cannot pass",
-			"delete `pass`: who has no valid credential can leave it out, and `absent` answers that")
+			"delete `pass`: a client can send no credential instead, and `absent` answers such a request")
 	}
 	switch {
 	case c.Anonymous == Deny || c.Absent == nil:
@@ -73,7 +75,7 @@ func (p *Policy) passes() bool { return p.Anonymous == Allow || p.Absent != nil 
 // aboutRefused is an action that limits refused requests.
 const aboutRefused = "remote_address: {key: refused_address}"
 
-// checkRefused reports limits of refused requests that no request reaches, and that there are none.
+// checkRefused reports limits of refused requests that no request reaches, and a policy that lacks such limits.
 func (c *checker) checkRefused() {
 	if c.Refused != nil && len(c.Credentials) == 0 && c.passes() {
 		c.Key("refused", "credentials", "anonymous", "absent").Warn(
@@ -87,8 +89,8 @@ func (c *checker) checkRefused() {
 	}
 }
 
-// checkAnybody reports a policy that no request satisfies, and scopes that no credential has.
-func (c *checker) checkAnybody() {
+// checkReachable reports a policy that no request satisfies, and scopes that no credential has.
+func (c *checker) checkReachable() {
 	understood := []string{"credentials", "anonymous", "absent", "access"}
 	opens := slices.ContainsFunc(c.Access, func(a Access) bool { return a.Require == Open })
 	if len(c.Credentials) == 0 && !c.passes() && !opens {
@@ -109,11 +111,11 @@ func (c *checker) checkAnybody() {
 	}
 }
 
-// checkGiven warns of an action that never gives anything, or gives away a secret: then write instead.
+// checkGiven warns of an action that never gives a value, or that shows a secret: instead is the remedy.
 func (c *checker) checkGiven(path string, action *Action, instead string) {
 	hasPath := func(a Access) bool { return a.Path != nil }
 	if action.Path != nil && !slices.ContainsFunc(c.Access, hasPath) {
-		c.Key(path+".path", "access").Warn("this gives `*` for every path: no rule of access has a `path`",
+		c.Key(path+".path", "access").Warn("this gives `*` for every path: no access rule has a `path`",
 			"the entry is the pattern of the rule that matches the request, so that clients cannot make up new ones")
 	}
 	if h := action.RequestHeaders; h != nil && c.brings(text(h.Header)) {
@@ -126,12 +128,14 @@ func (c *checker) checkGiven(path string, action *Action, instead string) {
 		return
 	}
 	at := c.At(path+".credential.field", "credentials")
-	const hint = "without a `default` this limit never holds"
+	const hint = "without a `default`, this limit never applies"
+	isKey := func(one Credential) bool { return one.APIKey != nil }
+	isToken := func(one Credential) bool { return one.JWT != nil }
 	switch field := text(a.Field); {
-	case strings.HasPrefix(field, "label.") && !slices.ContainsFunc(c.Credentials, func(one Credential) bool { return one.APIKey != nil }):
-		at.Warn("nothing has labels: there is no `api_key` in `credentials`", hint)
-	case strings.HasPrefix(field, "claim.") && !slices.ContainsFunc(c.Credentials, func(one Credential) bool { return one.JWT != nil }):
-		at.Warn("nothing has claims: there is no `jwt` in `credentials`", hint)
+	case strings.HasPrefix(field, "label.") && !slices.ContainsFunc(c.Credentials, isKey):
+		at.Warn("no credential has labels: there is no `api_key` in `credentials`", hint)
+	case strings.HasPrefix(field, "claim.") && !slices.ContainsFunc(c.Credentials, isToken):
+		at.Warn("no credential has claims: there is no `jwt` in `credentials`", hint)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// checkAccess checks the rules of access, and reports those that never hold.
+// checkAccess checks the access rules, and reports those that never apply.
 func (c *checker) checkAccess() {
 	var before []accessRule
 	var paths []string // of before
@@ -23,8 +23,8 @@ func (c *checker) checkAccess() {
 		a, path := &c.Access[i], ratelimit.Element("access", i)
 		if len(a.Hosts) == 0 && len(a.Methods) == 0 && a.Path == nil && a.Require == Unset && len(a.Scopes) == 0 {
 			c.At(path, below(path, "hosts", "methods", "path", "require", "scopes")...).Lacking().Fail(
-				"a rule of access that says nothing",
-				"add `path`, `methods` or `hosts` to say when it holds, and `require` or `scopes` to say what it asks for")
+				"an access rule without a key",
+				"add `path`, `methods` or `hosts` for the requests, and `require` or `scopes` for what they need")
 		}
 		ok := c.checkPattern(path+".path", a.Path)
 		c.checkHosts(path+".hosts", a.Hosts)
@@ -39,21 +39,21 @@ func (c *checker) checkAccess() {
 	}
 }
 
-// checkScopes reports scopes that would not be asked for, and those that no credential can have.
+// checkScopes reports scopes that are not required, and those that no credential can have.
 func (c *checker) checkScopes(path string, a *Access) {
 	switch {
 	case len(a.Scopes) == 0:
 	case a.Require == Open:
 		c.Key(path).Fail(
-			"`scopes` beside `require: open`", "what is open asks for nothing: delete `require`, or `scopes`")
+			"`scopes` beside `require: open`", "an open rule needs no scopes: delete `require`, or `scopes`")
 	case a.Require == Denied:
 		c.Key(path).Fail(
-			"`scopes` beside `require: denied`", "what is denied is denied to all: delete `require`, or `scopes`")
+			"`scopes` beside `require: denied`", "`denied` refuses every request: delete `require`, or `scopes`")
 	}
 	for i, scope := range a.Scopes {
 		if strings.ContainsAny(scope, " \t,") {
 			c.At(ratelimit.Element(path, i)).Fail(suggest.Quoted(scope)+" cannot be a scope",
-				"a scope is one word; several are elements of their own, and all of them are asked for")
+				"a scope is one word; write one element for each scope, and the credential needs all of them")
 		}
 	}
 }
@@ -72,8 +72,8 @@ func (c *checker) checkHosts(path string, hosts []string) {
 	}
 }
 
-// hostPattern returns a host, or a pattern of hosts with `*`, in the form that hostname gives those of requests. ok is false for what
-// no request has. An IPv6 address can be written without brackets.
+// hostPattern returns a host, or a pattern of hosts with `*`, in the form of hostname. ok is false for a host that no
+// request has. An IPv6 address may have no brackets.
 func hostPattern(text string) (pattern string, ok bool) {
 	if strings.Contains(text, "*") {
 		return strings.TrimSuffix(strings.ToLower(text), "."), !strings.ContainsAny(text, "/?#@ ")
@@ -84,10 +84,10 @@ func hostPattern(text string) (pattern string, ok bool) {
 	return hostname(text)
 }
 
-// httpMethods are those that are common.
+// httpMethods are the common methods.
 var httpMethods = [...]string{
-	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodConnect,
-	http.MethodOptions, http.MethodTrace,
+	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+	http.MethodConnect, http.MethodOptions, http.MethodTrace,
 }
 
 // checkMethods checks HTTP methods, which are case-sensitive (RFC 9110, 9.1).
@@ -99,7 +99,7 @@ func (c *checker) checkMethods(path string, methods []string) {
 		case slices.Contains(known, method):
 		case !isToken(method) || method == "*":
 			c.At(at).Fail(
-				suggest.Quoted(method)+" cannot be a method", "want one such as `GET`; without `methods` the rule holds for all")
+				suggest.Quoted(method)+" cannot be a method", "want one such as `GET`; without `methods`, the rule applies to all")
 		case method != upper:
 			c.At(at).Fail(
 				"no request has the method "+suggest.Quoted(method), "methods are in upper case: write "+suggest.Quoted(upper))
@@ -119,15 +119,15 @@ func (c *checker) checkPattern(path string, p *PathPattern) bool {
 	return key != "" && c.checkPath(at, pattern) && c.checkVariables(at, pattern, key == "template")
 }
 
-// checkPath reports a pattern that only paths match that no request has or that are refused; else it returns true.
+// checkPath returns true for a pattern that an accepted path can match. It reports any other.
 func (c *checker) checkPath(at, path string) bool {
 	refused := func(what string) {
-		c.At(at).Fail("no path matches: "+what+" is refused, since the upstream may read it otherwise",
+		c.At(at).Fail("no path matches: "+what+" is refused, because the upstream may read it differently",
 			"write the path as the upstream reads it; `unsafe_paths: allow` lets such paths pass")
 	}
 	switch {
 	case path == "":
-		c.At(at).Fail("the path is empty", "a path begins with `/`; without `path` the rule holds for all")
+		c.At(at).Fail("the path is empty", "a path begins with `/`; without `path`, the rule applies to all")
 	case path[0] != '/':
 		c.At(at).Fail(
 			"a path begins with `/`, not as "+suggest.Quoted(path), "write "+suggest.Quoted("/"+strings.TrimLeft(path, "/")))
@@ -152,7 +152,7 @@ func (c *checker) checkPath(at, path string) bool {
 	return false
 }
 
-// checkVariables reports a {name} that is not a whole segment; else it returns true. It warns of `*`, which is itself.
+// checkVariables reports a {name} that is not a whole segment; else it returns true. It warns of `*`, which is literal.
 func (c *checker) checkVariables(at, pattern string, isTemplate bool) bool {
 	if strings.Contains(pattern, "*") {
 		c.At(at).Warn(
@@ -161,7 +161,7 @@ func (c *checker) checkVariables(at, pattern string, isTemplate bool) bool {
 	if !isTemplate {
 		if strings.ContainsAny(pattern, "{}") {
 			c.At(at).Fail(
-				"`{` and `}` have a meaning in `template` only", "write "+suggest.Quoted("template: \""+pattern+"\""))
+				"`{` and `}` have a meaning only in `template`", "write "+suggest.Quoted("template: \""+pattern+"\""))
 			return false
 		}
 		return true
@@ -179,7 +179,7 @@ func (c *checker) checkVariables(at, pattern string, isTemplate bool) bool {
 		case name == "":
 			c.At(at).Fail("`{}` has no name", "write what the segment is, for example `{id}`")
 		case seen[name]:
-			c.At(at).Fail(suggest.Quoted(segment)+" is in the template twice", "give the segments names of their own")
+			c.At(at).Fail(suggest.Quoted(segment)+" is in the template twice", "give each segment its own name")
 		default:
 			seen[name] = true
 			continue
@@ -189,13 +189,13 @@ func (c *checker) checkVariables(at, pattern string, isTemplate bool) bool {
 	return ok
 }
 
-// So many rules of access are compared, with so many hosts and methods each: the work grows with the square.
+// The bounds of the comparison of access rules, because the work grows with their square.
 const (
 	maxCompared = 500
 	maxPatterns = 32
 )
 
-// checkReached warns of a rule of access that never holds, since one before it matches every request that it matches.
+// checkReached warns of an access rule that never applies, because an earlier one matches all of its requests.
 func (c *checker) checkReached(path string, rule *accessRule, before []accessRule, paths []string) {
 	if len(before) > maxCompared || !rule.comparable() {
 		return
@@ -206,21 +206,21 @@ func (c *checker) checkReached(path string, rule *accessRule, before []accessRul
 	}
 	keys := []string{"hosts", "methods", "path", "path.exact", "path.prefix", "path.template"}
 	c.At(path, append(below(path, keys...), below(paths[i], keys...)...)...).Lacking().Warn(
-		"this rule of access never holds: the one at "+cmp.Or(before[i].position, paths[i])+
+		"this access rule never applies: the one at "+cmp.Or(before[i].position, paths[i])+
 			" matches all of its requests",
-		"the first that matches holds: put this one before it, or delete it")
+		"the first rule that matches applies: put this one before it, or delete it")
 }
 
 func (a *accessRule) comparable() bool { return len(a.hosts)+len(a.methods) <= maxPatterns }
 
-// covers reports whether a rule matches every request that a later one matches. It may return false if it does. A `*` of
-// the later rule's hosts is a character that only a `*` matches.
+// covers reports whether a rule matches every request that a later one matches. False may be wrong. A `*` in the hosts
+// of the later rule counts as a character that only a `*` matches.
 func (a *accessRule) covers(later *accessRule) bool {
 	return a.comparable() && coversAll(a.hosts, later.hosts, descriptors.Match) &&
 		coversAll(a.methods, later.methods, func(m, n string) bool { return m == n }) && a.path.covers(&later.path)
 }
 
-// coversAll reports whether each of the later texts is matched by one of the earlier ones. No texts match everything.
+// coversAll reports whether one of the earlier texts matches each of the later ones. An empty list matches everything.
 func coversAll(earlier, later []string, match func(pattern, text string) bool) bool {
 	uncovered := func(text string) bool {
 		return !slices.ContainsFunc(earlier, func(pattern string) bool { return match(pattern, text) })
@@ -228,7 +228,7 @@ func coversAll(earlier, later []string, match func(pattern, text string) bool) b
 	return len(earlier) == 0 || len(later) > 0 && !slices.ContainsFunc(later, uncovered)
 }
 
-// covers reports whether this pattern matches all that a later one matches. It may return false if it does.
+// covers reports whether this pattern matches every path that a later one matches. False may be wrong.
 func (p *pathPattern) covers(later *pathPattern) bool {
 	if p.kind == anyPath {
 		return true

@@ -13,19 +13,19 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// maxCredentials is how many ways there can be to say who calls: each is looked for in every request.
+// maxCredentials is the largest number of credentials: each is looked for in every request.
 const maxCredentials = 32
 
-// maxLeeway is how far clocks may differ: a stolen token should not live on for long after its end.
+// maxLeeway is the largest leeway: a stolen token must not stay valid for long after it has expired.
 const maxLeeway = time.Minute
 
-// signatureAlgorithms are those that a token can be accepted with (RFC 7518, RFC 8037): they have a public key. "none" is no
-// signature, and a secret for HMAC would have to be shared with the issuer.
+// signatureAlgorithms are the accepted algorithms (RFC 7518, RFC 8037): those with a public key. "none" is not a
+// signature, and HMAC needs a secret that the service shares with the issuer.
 var signatureAlgorithms = [...]string{
 	"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 }
 
-// checkCredentials checks the ways to say who calls, and reports those that are never tried.
+// checkCredentials checks the credentials, and reports those that are never tried.
 func (c *checker) checkCredentials() {
 	for i := range c.Credentials {
 		one, path := &c.Credentials[i], ratelimit.Element("credentials", i)
@@ -45,18 +45,18 @@ func (c *checker) checkCredentials() {
 			c.At(path, slices.Concat(sourcePaths(path), sourcePaths(earlier))...).Fail(
 				"this credential is never tried: the one at "+cmp.Or(c.Credentials[k].Position, earlier)+
 					" reads the same place of a request",
-				"the first that a request carries decides: give one of them a place of its own, or join them")
+				"the first that a request carries decides: give one of them another place, or join them")
 		}
 	}
 }
 
-// sourcePaths are the paths of all that says where a credential is.
+// sourcePaths returns the paths of all keys of the Source of a credential.
 func sourcePaths(credential string) []string {
 	keys := []string{"header", "scheme", "query", "cookie"}
 	return append(below(credential+".api_key", keys...), below(credential+".jwt", keys...)...)
 }
 
-// sendsSecret reports whether one of the credentials is what clients send and could guess, unlike a certificate.
+// sendsSecret reports whether a credential is a secret that clients send and can guess, unlike a certificate.
 func (p *Policy) sendsSecret() bool {
 	return slices.ContainsFunc(p.Credentials, func(c Credential) bool { return c.MTLS == nil })
 }
@@ -73,7 +73,8 @@ func (c *Credential) takes(later *Credential) bool {
 	return a == b
 }
 
-// source is where the credential is: that of a token is the scheme Bearer by default. The name of a header is in lower case.
+// source returns the place of the credential, by default the scheme Bearer for a token. Names of headers are in lower
+// case.
 func (c *Credential) source() (s Source) {
 	switch {
 	case c.APIKey != nil:
@@ -100,7 +101,7 @@ func (p *Policy) brings(header string) bool {
 func (c *checker) checkSource(path string, s Source) {
 	switch header := strings.ToLower(text(s.Header)); {
 	case header == "cookie":
-		c.At(path+".header").Fail("`cookie` is a header of many values", "for one cookie write `cookie: <its name>`")
+		c.At(path+".header").Fail("the header `cookie` has many values", "for one cookie, write `cookie: <its name>`")
 	case slices.Contains(hopByHop[:], header), header == "host", header == "content-length":
 		c.At(path+".header").Fail(
 			suggest.Quoted(header)+" cannot carry a credential: Envoy and HTTP use it themselves",
@@ -117,7 +118,7 @@ func (c *checker) checkSource(path string, s Source) {
 	}
 }
 
-// checkJWT reports what a token cannot be checked without, and what it must not be checked by.
+// checkJWT reports settings with which tokens cannot be checked, or not safely.
 func (c *checker) checkJWT(path string, j *JWT) {
 	c.checkSource(path, j.Source)
 	if i := slices.Index(j.Audiences, ""); i >= 0 {
@@ -130,7 +131,7 @@ func (c *checker) checkJWT(path string, j *JWT) {
 		c.At(path+".leeway").Fail("`leeway` cannot be "+leeway, "want 0 or more")
 	case j.Leeway > maxLeeway:
 		c.At(path+".leeway").Fail(
-			"`leeway` cannot be "+leeway, "want at most `1m`: a token would be good for that long after its end")
+			"`leeway` cannot be "+leeway, "want at most `1m`: a token stays valid for that long after it expires")
 	}
 }
 
@@ -147,7 +148,7 @@ func (c *checker) checkAlgorithms(path string, names []string) {
 				want)
 		case strings.EqualFold(name, "none"):
 			c.At(at).Fail(
-				"tokens are not accepted with "+suggest.Quoted(name), "such a token is not signed: anybody can make one", want)
+				"tokens are not accepted with "+suggest.Quoted(name), "such a token is not signed: every client can make one", want)
 		default:
 			c.At(at).Fail(
 				"no signature algorithm is named "+suggest.Quoted(name), suggest.DidYouMean(name, known), want)
@@ -155,7 +156,7 @@ func (c *checker) checkAlgorithms(path string, names []string) {
 	}
 }
 
-// checkKeysURL wants https but for this machine: an attacker who can change keys on their way can sign tokens.
+// checkKeysURL demands https except on loopback: an attacker who can change the keys in transit can sign tokens.
 func (c *checker) checkKeysURL(path, address string) {
 	if address == "" {
 		return
@@ -166,14 +167,14 @@ func (c *checker) checkKeysURL(path, address string) {
 		c.At(path).Fail("`jwks_url` cannot be "+suggest.Quoted(address),
 			"want a URL such as `https://idp.example/.well-known/jwks.json`; for a file write `jwks_file`")
 	case u.User != nil:
-		c.At(path).Fail("`jwks_url` with a user in it", "the keys are public: write the URL without")
+		c.At(path).Fail("`jwks_url` with a user in it", "the keys are public: write the URL without the user")
 	case u.Scheme == "http" && !isLoopback(u.Hostname()):
 		c.At(path).Fail("`jwks_url` cannot be plain http",
-			"who can change the answer on its way can make tokens: write `https://`; http is for loopback only")
+			"an attacker who can change the response can make tokens: write `https://`; http is for loopback only")
 	}
 }
 
-// isLoopback reports whether a host is this machine.
+// isLoopback reports whether a host is localhost or a loopback address.
 func isLoopback(host string) bool {
 	address, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && address.IsLoopback()

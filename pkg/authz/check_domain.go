@@ -11,7 +11,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// CheckDomain warns of limits of the policy that no rule of its domain is for: they would let everything pass.
+// CheckDomain warns of limits of the policy without a rule in its domain: they limit nothing.
 func (p *Policy) CheckDomain(domain *ratelimit.Domain) []ratelimit.Mistake {
 	c := &checker{Policy: p}
 	for _, list := range []struct {
@@ -55,7 +55,7 @@ func (c *checker) checkLeads(path string, limit *RateLimit, domain *ratelimit.Do
 		suggest.Quoted(strings.Join(keys, ", ")), missing(entries, depth, there))
 }
 
-// checkAddresses warns of rules for one IPv6 address, which no request has where networks are given.
+// checkAddresses warns of rules for one IPv6 address, which no request has if the policy gives networks.
 func (c *checker) checkAddresses(path string, networks []string, nodes []ratelimit.Node) {
 	for _, n := range nodes {
 		if ip, err := netip.ParseAddr(n.Value); err == nil && ip.Is6() && slices.Contains(networks, n.Key) {
@@ -69,8 +69,9 @@ func (c *checker) checkAddresses(path string, networks []string, nodes []ratelim
 	}
 }
 
-// lead follows entries as far as nodes match them; one whose value is not known may have any. It returns how many matched and the
-// nodes that the next one was compared with, or the last one's when that has no limit; nil when the entries end at a limit.
+// lead follows entries as far as nodes match them. An entry with an unknown value matches any value. If the entries end
+// at a limit, there is nil. Else depth is how many entries matched, and there are the nodes for the next entry. If all
+// entries matched, there has the last node, which lacks a limit.
 func lead(nodes []ratelimit.Node, entries []descriptors.Entry) (depth int, there []ratelimit.Node) {
 	there = nodes
 	if there == nil {
@@ -98,7 +99,7 @@ func lead(nodes []ratelimit.Node, entries []descriptors.Entry) (depth int, there
 	return depth, there
 }
 
-// missing says what the rules lack, of which lead has found nodes at a depth.
+// missing describes what the rules lack, by the results of lead.
 func missing(entries []descriptors.Entry, depth int, there []ratelimit.Node) string {
 	if depth == len(entries) {
 		return "the descriptor at " + there[0].Position + " is for them, but has no `rate_limit`"

@@ -9,14 +9,14 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// checkHeaderName reports what cannot be the name of a header.
+// checkHeaderName reports a text that cannot be the name of a header.
 func (c *checker) checkHeaderName(path, name string) {
 	switch {
 	case name == "":
 		c.At(path).Fail("the name of a header is empty", "write a name such as `x-api-key`")
 	case strings.HasPrefix(name, ":"):
 		c.At(path).Fail(suggest.Quoted(name)+" is a pseudo-header of HTTP/2, not a header",
-			"method, host and path have keys of their own in `access` and `actions`")
+			"`access` and `actions` have their own keys for method, host and path")
 	case !isToken(name):
 		c.At(path).Fail(
 			suggest.Quoted(name)+" cannot be the name of a header", "want letters, digits and `-`, such as `x-api-key`")
@@ -31,19 +31,19 @@ func isToken(text string) bool {
 	})
 }
 
-// hopByHop are the headers that end at the next proxy (RFC 9110, 7.6.1), whatever this service sets.
+// hopByHop are the headers that end at the next proxy (RFC 9110, 7.6.1).
 var hopByHop = [...]string{
-	"connection", "keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding",
-	"upgrade",
+	"connection", "keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization", "te", "trailer",
+	"transfer-encoding", "upgrade",
 }
 
-// meansElse are headers that mean something else to an upstream than who calls.
-var meansElse = [...]string{"host", "content-length", "content-type", "content-encoding", "cookie", "authorization"}
+// otherMeaning are headers that mean something else to an upstream.
+var otherMeaning = [...]string{"host", "content-length", "content-type", "content-encoding", "cookie", "authorization"}
 
 // identityHeaderKeys are the keys of IdentityHeaders, in the order of Names.
 var identityHeaderKeys = [...]string{"owner", "plan", "method", "key_id"}
 
-// given returns the headers as they are written, in the order of Names; nil for a default.
+// given returns the headers as the policy has them, in the order of Names; nil for a default.
 func (h *IdentityHeaders) given() [len(identityHeaderKeys)]*OptionalHeader {
 	h = cmp.Or(h, new(IdentityHeaders))
 	return [...]*OptionalHeader{h.Owner, h.Plan, h.Method, h.KeyID}
@@ -70,10 +70,10 @@ func (c *checker) checkHeaders() {
 		case name == "":
 		case k >= 0 && given[i] == nil:
 			c.At("headers."+keys[k]).Fail(suggest.Quoted(name)+" is the header of "+suggest.Quoted(keys[i])+" already",
-				"give them names of their own, or write "+suggest.Quoted(keys[i]+": off"))
+				"give each its own name, or write "+suggest.Quoted(keys[i]+": off"))
 		case k >= 0:
 			c.At(path).Fail(suggest.Quoted(name)+" is the header of "+suggest.Quoted(keys[k])+" already",
-				"give them names of their own; `off` sends none")
+				"give each its own name; `off` sends none")
 		case given[i] != nil && !isToken(name):
 			c.checkHeaderName(path, name)
 		case given[i] != nil:
@@ -84,13 +84,13 @@ func (c *checker) checkHeaders() {
 	}
 }
 
-// checkIdentityHeader reports names under which nothing could be told to the upstream, or something else is told.
+// checkIdentityHeader reports a name that cannot carry an identity to the upstream, or has another meaning there.
 func (c *checker) checkIdentityHeader(at ratelimit.Spot, name string) {
 	why, remedy := "", "choose a name such as `x-auth-owner`"
 	switch {
 	case slices.Contains(hopByHop[:], name):
 		why = "it ends at the next proxy and never reaches the upstream"
-	case slices.Contains(meansElse[:], name):
+	case slices.Contains(otherMeaning[:], name):
 		why = "it means something else to the upstream"
 	case slices.Contains(overrideHeaders[:], name):
 		why = "applications read another path, host or method from it"
@@ -98,14 +98,14 @@ func (c *checker) checkIdentityHeader(at ratelimit.Spot, name string) {
 		why = "Envoy sets it itself"
 	case c.brings(name):
 		why = "a credential is in it, and credentials do not reach the upstream"
-		remedy = "give the credential or this another header, under `headers:`"
+		remedy = "choose another header for the credential, or for this under `headers:`"
 	default:
 		return
 	}
-	at.Fail(suggest.Quoted(name)+" cannot tell who calls: "+why, remedy)
+	at.Fail(suggest.Quoted(name)+" cannot be an identity header: "+why, remedy)
 }
 
-// checkKeepHeaders reports headers that are not removed in any case.
+// checkKeepHeaders reports headers that are never removed.
 func (c *checker) checkKeepHeaders() {
 	known := overrideHeaders[:]
 	for i, name := range c.KeepHeaders {

@@ -9,10 +9,10 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// maxLimits is how many descriptors a request can have: all of them are decided together, in one call of the store.
+// maxLimits is the largest number of descriptors of a request: one call of the store decides all of them.
 const maxLimits = 64
 
-// checkLimits checks limits. example is an action; instead is what to write for one that gives away a secret.
+// checkLimits checks limits. example is an action; instead is the remedy for one that shows a secret.
 func (c *checker) checkLimits(list string, limits []RateLimit, example, instead string) {
 	for i := range limits {
 		l, path := &limits[i], ratelimit.Element(list, i)
@@ -26,7 +26,7 @@ func (c *checker) checkLimits(list string, limits []RateLimit, example, instead 
 				"add "+suggest.Quoted("actions: [{"+example+"}]")+": each action gives one entry of a descriptor")
 		case len(l.Actions) == 0:
 			c.Key(path+".actions").Fail("`actions` is empty",
-				"add one, for example "+suggest.Quoted("- "+example)+": each gives one entry of a descriptor")
+				"add one, for example "+suggest.Quoted("- "+example)+": each action gives one entry of a descriptor")
 		}
 		for k := range l.Actions {
 			action, at := &l.Actions[k], ratelimit.Element(path+".actions", k)
@@ -34,7 +34,7 @@ func (c *checker) checkLimits(list string, limits []RateLimit, example, instead 
 			c.checkGiven(at, action, instead)
 			if list == "refused" && action.Credential != nil {
 				c.Key(at+".credential").Fail("a refused request has no `credential`",
-					"write what is known of its sender, such as "+suggest.Quoted(aboutRefused))
+					"write an action that needs none, such as "+suggest.Quoted(aboutRefused))
 			}
 		}
 	}

@@ -11,9 +11,11 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// lacking says what to do about a key that is required and absent, by the name of the key, alone or behind that of its object.
+// lacking has the remedy for a required key that is absent. Its keys are the name of that key, alone or after its
+// object.
 var lacking = map[string]string{
-	"audiences":                "add `audiences: [<an aud of the tokens>]`: without it, tokens that were made for other services would be good here",
+	"audiences": "add `audiences: [<an aud of the tokens>]`: " +
+		"without it, tokens for other services would be valid here",
 	"algorithms":               "add `algorithms: [RS256]`, or those that the issuer signs with",
 	"field":                    wantField,
 	"generic_key.value":        "add `value: <the value of the entry>`",
@@ -23,16 +25,18 @@ var lacking = map[string]string{
 	"key":                      "add `key: <the key of a descriptor under descriptors>`",
 	"metadata.path":            wantMetadata,
 	"parameter":                "add `parameter: <its name in the query>`",
-	"principals":               "add `principals: [\"spiffe://example.org/ns/*/sa/*\"]`; `\"*\"` takes every certificate that Envoy has verified",
+	"principals": "add `principals: [\"spiffe://example.org/ns/*/sa/*\"]`; " +
+		"`\"*\"` accepts every certificate that Envoy has verified",
 }
 
 const (
 	wantField    = "want one of `owner`, `plan`, `key_id`, `method`, `label.<name>` or `claim.<name>`"
-	wantMetadata = "want the namespace of an Envoy filter and the keys below it, such as `[envoy.filters.http.jwt_authn, payload, plan]`"
-	wantText     = "write its value, or delete the key"
+	wantMetadata = "want the namespace of an Envoy filter and the keys below it, " +
+		"such as `[envoy.filters.http.jwt_authn, payload, plan]`"
+	wantText = "write its value, or delete the key"
 )
 
-// empty says what to do about a text that is empty, by its key, unless lacking says it as well.
+// empty has the remedy for an empty text, by its key, unless lacking has it.
 var empty = map[string]string{
 	"extension":   "write the key that `context_extensions` of the route have",
 	"issuer":      wantText,
@@ -40,13 +44,13 @@ var empty = map[string]string{
 	"jwks_url":    wantText,
 	"key":         "write the `key` of a descriptor under `descriptors:`",
 	"owner_claim": wantText,
-	"pattern":     "`*` stands for any characters; without `pattern` the header has to be there",
+	"pattern":     "`*` stands for any characters; without `pattern`, every value matches",
 }
 
-// emptyNames are texts that messages do not call by their keys.
+// emptyNames are texts that have another name in messages than their key.
 var emptyNames = map[string]string{"extension": "the name of the context extension", "key": "the key of an entry"}
 
-// needed are the groups of keys of which an object needs one, with what messages call the object.
+// needed are the groups of keys of which an object needs one, with the name of the object in messages.
 var needed = map[string]string{
 	"actions.action":         "an element of `actions`",
 	"api_key.source":         "`api_key`",
@@ -55,8 +59,8 @@ var needed = map[string]string{
 	"path.pattern":           "a `path`",
 }
 
-// checkTags checks an object and what is below it by the tags of the fields: keys that exclude each other, keys that are required,
-// numbers out of bounds, texts that are empty, and names of headers.
+// checkTags checks an object, and the objects in it, by the tags of their fields. It reports keys that exclude each
+// other, absent keys that are required, numbers out of bounds, empty texts, and wrong names of headers.
 func (c *checker) checkTags(path string, object reflect.Value) {
 	parent, _, _ := strings.Cut(path[strings.LastIndexByte(path, '.')+1:], "[")
 	groups, first := map[string][]string{}, map[string]string{} // the keys of each group, and the first that is given
@@ -73,7 +77,7 @@ func (c *checker) checkTags(path string, object reflect.Value) {
 		}
 		remedy := cmp.Or(lacking[parent+"."+key], lacking[key])
 		switch kind := value.Kind(); {
-		case key == "": // of inline fields, which are visited, and of positions
+		case key == "": // an inline field, whose fields are visited, or a position
 		case value.IsZero(), kind == reflect.Slice && value.Len() == 0:
 			if field.Tag.Get("required") != "true" || remedy == "" {
 				continue
@@ -113,6 +117,7 @@ func (c *checker) checkBounds(at, key string, n int64, tag reflect.StructTag) {
 	least, _ := strconv.ParseInt(tag.Get("min"), 10, 64)
 	most, err := strconv.ParseInt(tag.Get("max"), 10, 64)
 	if err == nil && (n < least || n > most) {
-		c.At(at).Fail(fmt.Sprintf("%s cannot be `%d`", suggest.Quoted(key), n), fmt.Sprintf("want a whole number from %d to %d", least, most))
+		c.At(at).Fail(fmt.Sprintf("%s cannot be `%d`", suggest.Quoted(key), n),
+			fmt.Sprintf("want a whole number from %d to %d", least, most))
 	}
 }

@@ -23,7 +23,7 @@ func (c counters[K]) count(key K) {
 	}
 }
 
-// failureKind is what is wrong with the credential of a request, and what becomes of the request.
+// failureKind is why the credential of a request is not valid, and how the request was answered.
 type failureKind struct {
 	reason reply.Reason
 	answer FailureAnswer

@@ -7,19 +7,19 @@ import (
 
 // Keys checks API keys. It is safe for concurrent use.
 type Keys interface {
-	// Check returns the identity of a key. Its error is ErrInvalid, also after the same work for an unknown key and a
-	// wrong one; ErrExpired, ErrNotYet, ErrDisabled; or ErrUnavailable while the keys cannot be read.
+	// Check returns the identity of a key. Its error is ErrInvalid, ErrExpired, ErrNotYet, ErrDisabled, or ErrUnavailable
+	// while the keys cannot be read. An unknown key and one with a wrong secret must take the same work.
 	Check(key string) (Identity, error)
 }
 
 // Tokens checks JWTs. It is safe for concurrent use.
 type Tokens interface {
-	// Check returns whose token it is; issuer is one of Policies. Its error is ErrInvalid, ErrExpired, ErrNotYet, or
-	// ErrUnavailable when the issuer's keys cannot be read before ctx is done.
+	// Check returns the identity of a token; issuer is one of Policies. Its error is ErrInvalid, ErrExpired, ErrNotYet, or
+	// ErrUnavailable if the issuer's keys cannot be read before ctx is done.
 	Check(ctx context.Context, issuer *Issuer, token string) (Identity, error)
 }
 
-// What is wrong with a credential. The text is for logs; it never holds the credential.
+// The reasons why a credential is not valid. The texts are for logs and never hold the credential.
 var (
 	ErrInvalid     = errors.New("the credential is not valid")
 	ErrExpired     = errors.New("the credential has expired")

@@ -5,14 +5,14 @@ import (
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// Verdict says what becomes of a request. The zero value refuses.
+// Verdict is the outcome for a request. The zero value refuses.
 type Verdict uint8
 
 // The verdicts.
 const (
 	Refused Verdict = iota
 	Allowed
-	// Undecided is neither: a store could not decide and its policy denies, or there was no time.
+	// Undecided means that the store could not decide and on_store_error denies, or that the time was too short.
 	Undecided
 )
 
@@ -22,17 +22,17 @@ type Decision struct {
 	Reason  reply.Reason
 	// Status is the HTTP status of a refusal.
 	Status int
-	// Domain is the one whose policy decided.
+	// Domain is the domain of the policy that decided.
 	Domain string
-	// Identity is who asks; its zero value when that is not known.
+	// Identity is the identity of the client, the zero value if unknown.
 	Identity Identity
-	// Limits is what the limiter said; nil when it was not asked.
+	// Limits is the result of the limiter; nil without one.
 	Limits *ratelimit.Result
-	// ToUpstream are headers to set on the request, whatever the client sent; Remove those to take from it: credentials, and
-	// headers of ours that a client has no business with. A name is never in both.
+	// ToUpstream are headers to set on the request, whatever the client sent. Remove are headers to remove from it:
+	// credentials, and headers that a client must not set. A name is never in both.
 	ToUpstream []reply.Header
 	Remove     []string
-	// RemoveQuery are query parameters to take from the request.
+	// RemoveQuery are query parameters to remove from the request.
 	RemoveQuery []string
 	// ToClient are headers for the response, of a refusal or of the upstream.
 	ToClient []reply.Header

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// WithDefaults returns the policy with every default, and with names in the form in which they are compared: headers
-// and hosts in lower case. Headers (see IdentityHeaders.Names) and the actions of limits stay as they are.
+// WithDefaults returns the policy with all defaults, and with headers and hosts in lower case. The identity headers
+// (see IdentityHeaders.Names) and the actions of limits stay as they are.
 func (p *Policy) WithDefaults() *Policy {
 	d := *p
 	d.Credentials = slices.Clone(p.Credentials)
@@ -25,7 +25,9 @@ func (p *Policy) WithDefaults() *Policy {
 	}
 	absent, invalid := cmp.Or(p.Absent, new(Refusal)), cmp.Or(p.Invalid, new(Refusal))
 	d.Absent = &Refusal{Status: cmp.Or(absent.Status, 401), Pass: absent.Pass}
-	d.Invalid = &Refusal{Status: cmp.Or(invalid.Status, 403), TokenStatus: cmp.Or(invalid.TokenStatus, invalid.Status, 401)}
+	d.Invalid = &Refusal{
+		Status: cmp.Or(invalid.Status, 403), TokenStatus: cmp.Or(invalid.TokenStatus, invalid.Status, 401),
+	}
 	d.Access = slices.Clone(p.Access)
 	for i := range d.Access {
 		a := &d.Access[i]

@@ -1,5 +1,7 @@
-// Package authz decides whether a request may pass: who sends it (API key, JWT, mTLS), whether they may do this, and whether
-// they are within their limits. It knows neither Envoy's protos nor where keys and limits are kept.
+// Package authz decides whether a request may pass: whether its credential (API key, JWT, mTLS) is valid, whether that
+// credential grants access, and whether the request is within its limits. It depends neither on Envoy's protos nor on
+// the stores of keys and limits.
 //
-// A Policy is what a rule file says. Policy.Check finds its mistakes; NewPolicies compiles it for an Authorizer.
+// A [Policy] is the `authz:` section of a rule file. [Policy.Check] finds its mistakes. [NewPolicies] compiles it for
+// an [Authorizer].
 package authz

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// hostname returns the name in a host as rules compare it: in lower case, without port and without the dot at its end;
-// an IPv6 address without brackets, in its shortest form (RFC 5952). ok is false for a host that is not `name`,
-// `name:port`, `[IPv6]` or `[IPv6]:port`. It must be refused, because upstreams read it differently: nginx cuts
-// `a:80:80` at the first colon, others at the last one or not at all; some take `user@a`, `a%2eb` or `0x7f.1` apart.
+// hostname returns the name in a host in the form for rules: in lower case, without port and final dot. An IPv6 address
+// has no brackets and its shortest form (RFC 5952). ok is false for a host that is not `name`, `name:port`, `[IPv6]` or
+// `[IPv6]:port`. Such a host must be refused, because upstreams read it differently: nginx cuts `a:80:80` at the first
+// colon, others at the last one or not at all. Some also decode `user@a`, `a%2eb` or `0x7f.1`.
 func hostname(host string) (name string, ok bool) {
 	if address, found := strings.CutPrefix(host, "["); found {
 		address, port, closed := strings.Cut(address, "]")
@@ -34,8 +34,8 @@ func isPortSuffix(s string) bool {
 	return err == nil && len(digits) <= len("65535")
 }
 
-// isName reports whether name is a DNS name, underscores allowed, or an IPv4 address in its usual form. To parsers of
-// URLs (WHATWG URL, "ends in a number"), 127.1 and 0x7f000001 are addresses, too.
+// isName reports whether name is a DNS name, underscores allowed, or an IPv4 address in its usual form. It refuses
+// 127.1 and 0x7f000001, which are addresses to URL parsers (WHATWG URL, "ends in a number").
 func isName(name string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 	last := ""

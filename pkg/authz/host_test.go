@@ -35,7 +35,7 @@ func FuzzHostname(f *testing.F) {
 	})
 }
 
-// inBrackets is a name as it stands in a host.
+// inBrackets returns a name in the form of a host.
 func inBrackets(name string) string {
 	if strings.Contains(name, ":") {
 		return "[" + name + "]"

@@ -8,11 +8,11 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// Identity is who sends a request.
+// Identity is the identity of the client that sends a request.
 type Identity struct {
 	// Method is api_key, jwt, mtls or anonymous.
 	Method string
-	// Owner is the caller; it is empty for anonymous only.
+	// Owner is the caller; it is empty only for anonymous.
 	Owner string
 	// Plan is what the owner pays for, "" for none.
 	Plan string
@@ -22,13 +22,13 @@ type Identity struct {
 	Scopes []string
 	// Claims are those of a token.
 	Claims map[string]any
-	// Limit is the credential's own; nil for none.
+	// Limit is the limit of the credential; nil for none.
 	Limit *ratelimit.LimitSpec
 }
 
-// CheckText returns an error if a text cannot name an owner or a plan. The upstream gets these texts as values of
-// headers. Proxies and applications trim such values, so that the owner `root ` would arrive as root, and they cut them
-// at control characters. People would take an owner with an invisible character in it for another one.
+// CheckText returns an error if a text cannot name an owner or a plan. The upstream receives these texts in headers.
+// Proxies and applications trim headers, so that the owner `root ` would arrive as root, and cut them at control
+// characters. Operators could mistake an owner with an invisible character for another one.
 func CheckText(text string) error {
 	if !utf8.ValidString(text) {
 		return errors.New("want valid UTF-8")
@@ -52,11 +52,11 @@ func CheckText(text string) error {
 	return nil
 }
 
-// trimmed reports whether readers may trim a character: white space, or an invisible one (JavaScript trims U+FEFF).
+// trimmed reports whether a program may trim a character: white space, or an invisible one (JavaScript trims U+FEFF).
 func trimmed(c rune) bool { return unicode.IsSpace(c) || invisible(c) }
 
-// joins reports whether the character is a joiner or non-joiner (U+200D, U+200C) inside a word, where Persian and the
-// scripts of India need it: with a letter, or the mark of one, on both sides.
+// joins reports whether the character is a joiner or non-joiner (U+200D, U+200C) inside a word: with a letter or a mark
+// on both sides. Persian and the scripts of India need it there.
 func joins(before string, c rune, after string) bool {
 	last, _ := utf8.DecodeLastRuneInString(before)
 	next, _ := utf8.DecodeRuneInString(after)
@@ -64,13 +64,14 @@ func joins(before string, c rune, after string) bool {
 	return (c == '\u200c' || c == '\u200d') && inWord(last) && inWord(next)
 }
 
-// invisible reports whether a character shows nothing: those of format (among them the ones that change the direction of
-// text), those that Unicode lets a font ignore, and the blank braille pattern.
+// invisible reports whether a character is invisible: a format character, such as one for the direction of text; a
+// character that Unicode lets fonts ignore; or the blank braille pattern.
 func invisible(c rune) bool {
-	return c > unicode.MaxASCII && (c == '\u2800' || unicode.In(c, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point))
+	return c > unicode.MaxASCII && (c == '\u2800' ||
+		unicode.In(c, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point))
 }
 
-// named reports whether the upstream can be told the owner and the plan as they are.
+// named reports whether owner and plan can be sent to the upstream unchanged.
 func (id *Identity) named() bool {
 	return CheckText(id.Owner) == nil && (id.Plan == "" || CheckText(id.Plan) == nil)
 }

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// path returns the path of a request as the upstream gets it, without its query, and the query. ok is false if the
-// path is not certain: Envoy writes `!` for bytes that are not UTF-8 into the path it names, and sends the upstream
-// the bytes, which are in `:path` only.
+// path returns the path and the query of a request as the upstream receives them. ok is false if the path is
+// ambiguous. Envoy replaces bytes that are not UTF-8 by `!` in its path field, but sends the upstream the original
+// bytes, which are only in `:path`.
 func (r *Request) path() (path, query string, ok bool) {
 	named, _, _ := strings.Cut(r.Path, "?")
 	received, ok := r.Headers.Get(":path")
@@ -21,12 +21,12 @@ func (r *Request) path() (path, query string, ok bool) {
 	return path, query, path == named
 }
 
-// unsafePath reports whether the upstream may read a path, given without its query, otherwise than this service: dot
-// segments, empty segments, encoded slashes and question marks, backslashes, path parameters (`;`), fragments, spaces
-// and control characters, bytes that are not UTF-8 (as `.` and `/` in overlong forms are), encodings that are none,
-// and encodings in what has been decoded once, such as %252e, which is %2e to this service and a dot to an upstream
-// that decodes twice. Other forms of these characters are refused as well: see otherForms. Rules of access mean nothing
-// for such a path (CVE-2019-9901, CVE-2021-29492 and their like).
+// unsafePath reports whether the upstream may read a path, given without its query, differently from this service.
+// Access rules cannot protect such a path (for example CVE-2019-9901 and CVE-2021-29492). Unsafe are dot segments,
+// empty segments, encoded slashes and question marks, backslashes, path parameters (`;`) and fragments. Unsafe are
+// also spaces, control characters, and bytes that are not UTF-8, such as overlong forms of `.` and `/`. Encodings must
+// be valid and single: %252e is %2e to this service, and a dot to an upstream that decodes twice. Other forms of these
+// characters are unsafe as well: see otherForms.
 func unsafePath(path string) bool {
 	if path == "*" { // OPTIONS *
 		return false
@@ -54,7 +54,7 @@ func unsafePath(path string) bool {
 }
 
 // otherForms reports whether a decoded path has other forms of the characters that structure a path, such as the
-// fullwidth slash. Some upstreams normalize a path to such characters (NFKC) after they have decoded it.
+// fullwidth slash. Some upstreams replace these forms (NFKC) after decoding.
 func otherForms(path string) bool {
 	if norm.NFKC.IsNormalString(path) {
 		return false
@@ -82,7 +82,7 @@ func onlyDotsAndUnseen(segment string) bool {
 	return unseen
 }
 
-// hasEncoding reports whether a path has %2e, or %u002e, which IIS and others decode, or the like.
+// hasEncoding reports whether a path has an encoding such as %2e, or such as %u002e, which IIS and others decode.
 func hasEncoding(path string) bool {
 	for {
 		_, after, found := strings.Cut(path, "%")
@@ -101,8 +101,8 @@ func startsWithHex(text string, n int) bool {
 	return len(text) >= n && strings.Trim(text[:n], "0123456789abcdefABCDEF") == ""
 }
 
-// plainPath is the path that rules of access are matched with: percent-encodings are what they stand for, as
-// upstreams read them. One that cannot be decoded stays as it is.
+// plainPath returns the decoded path, which access rules are matched with. A path that cannot be decoded stays as it
+// is.
 func plainPath(path string) string {
 	if decoded, err := url.PathUnescape(path); err == nil {
 		return decoded
@@ -124,7 +124,7 @@ const (
 type pathPattern struct {
 	kind    pathKind
 	pattern string
-	// text is what a descriptor says of the path: the pattern, of which there are few, and not what the client wrote.
+	// text is the path in a descriptor: the pattern, not the path of the client, so that there are few values.
 	text string
 }
 
@@ -154,7 +154,7 @@ func (p *pathPattern) match(path string) bool {
 	return true
 }
 
-// matchTemplate compares segment by segment; {name} takes any one that is not empty.
+// matchTemplate compares segment by segment; {name} matches any segment that is not empty.
 func matchTemplate(template, path string) bool {
 	for {
 		t, templateRest, moreTemplate := strings.Cut(template, "/")

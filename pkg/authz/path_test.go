@@ -188,7 +188,7 @@ func TestPathPattern(t *testing.T) {
 	}
 }
 
-// FuzzPath: every upstream finds the place of an accepted path where this service looks for it.
+// FuzzPath: every upstream reads an accepted path as this service does.
 func FuzzPath(f *testing.F) {
 	for _, s := range []string{
 		"/", "/a/b", "/a/", "/100%25", "/%C3%A4", "/a/%2e%2e/b", "/a%2fb", "/a;b", "//", "/%", "/a/../b", "/a%252fb",

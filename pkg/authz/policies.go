@@ -11,15 +11,15 @@ import (
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// Policies are policies by domain, compiled: an Authorizer decides by them. They do not change.
+// Policies are the compiled policies of all domains, for an Authorizer. They do not change.
 type Policies struct {
 	byDomain map[string]*policy // nil for a policy with mistakes
 	issuers  []*Issuer
 	rules    *ratelimit.Rules
 }
 
-// NewPolicies compiles policies, which must not change afterwards. A policy with mistakes, apart from warnings, refuses every
-// request. rules are those of the same source: they limit the descriptors that the policies make. headers are the rate limit
+// NewPolicies compiles policies, which must not change afterwards. A policy with mistakes that are not warnings refuses
+// every request. rules are from the same source; they limit the descriptors of the policies. headers are the rate limit
 // headers for clients, which are removed from requests.
 func NewPolicies(policies map[string]*Policy, rules *ratelimit.Rules, headers reply.Headers) *Policies {
 	all := &Policies{byDomain: make(map[string]*policy, len(policies)), rules: rules}
@@ -40,7 +40,7 @@ func NewPolicies(policies map[string]*Policy, rules *ratelimit.Rules, headers re
 	return all
 }
 
-// Issuers returns whose tokens the policies take. A Tokens is asked about them.
+// Issuers returns the issuers whose tokens the policies accept. Tokens.Check gets one of them.
 func (p *Policies) Issuers() []*Issuer { return p.issuers }
 
 // policy is a compiled Policy.
@@ -53,14 +53,14 @@ type policy struct {
 	access                        []accessRule
 	limits, refused               []descriptorMaker
 	headers                       [4]string // IdentityHeaders.Names
-	// remove are the headers that are removed from every request, in their order. ours are those and the ones that are set or kept:
-	// a header that only looks like one of them is removed, too. Names that look alike are folded to the same one.
+	// remove are the headers that are removed from every request, sorted. ours are those and the set or kept ones. folded
+	// are the names of ours in the form of appendFolded: a header that looks like one of ours is removed, too.
 	remove []string
 	ours   map[string]bool
 	folded map[string]bool
 	// removeQuery and cookies are the query parameters and cookies that hold credentials.
 	removeQuery, cookies []string
-	// trustsHops says that an action takes an address from x-forwarded-for, needsPeer that one takes that of the peer.
+	// trustsHops is true if an action reads x-forwarded-for, needsPeer if one uses the address of the peer.
 	trustsHops, needsPeer bool
 	challenges            map[reply.Reason]string
 }
@@ -72,7 +72,7 @@ type credential struct {
 	principals []string
 }
 
-// place is a compiled Source: the name of a header or of another place, as requests have it.
+// place is a compiled Source: a kind of place, and the name there.
 type place struct {
 	in   placeKind
 	name string
@@ -88,7 +88,7 @@ const (
 	inCookie
 )
 
-// Issuer is whose tokens a policy takes, and how they are checked: a JWT with its defaults.
+// Issuer holds the settings for the tokens of one issuer: a JWT with its defaults.
 type Issuer struct {
 	Name                               string // iss
 	Audiences, Algorithms              []string
@@ -97,7 +97,7 @@ type Issuer struct {
 	OwnerClaim, PlanClaim, ScopesClaim string // PlanClaim can be ""
 }
 
-// compile works out all that requests are decided by. The policy has no mistakes.
+// compile compiles a policy without mistakes.
 func (p *Policy) compile(domain string, headers reply.Headers) *policy {
 	p = p.WithDefaults()
 	c := &policy{
@@ -125,9 +125,9 @@ func (p *Policy) compile(domain string, headers reply.Headers) *policy {
 	return c
 }
 
-// compileNames works out which headers, query parameters and cookies are removed from requests.
+// compileNames sets the headers, query parameters and cookies that are removed from requests.
 func (p *policy) compileNames(keep []string, headers reply.Headers) {
-	p.remove = slices.Concat(notTheClients[:], headers.Names())
+	p.remove = slices.Concat(envoyOnly[:], headers.Names())
 	for _, name := range overrideHeaders {
 		if !slices.Contains(keep, name) {
 			p.remove = append(p.remove, name)
@@ -152,7 +152,7 @@ func (p *policy) compileNames(keep []string, headers reply.Headers) {
 	}
 }
 
-// compile returns what the credential is in requests. It is one of a policy with defaults.
+// compile returns the compiled credential. It must be one of a policy with defaults.
 func (c *Credential) compile() credential {
 	compiled := credential{place: c.source().compile()}
 	switch {
@@ -177,7 +177,7 @@ func (s Source) compile() place {
 	return place{}
 }
 
-// header is the name of the header that holds the credential; "" if none does.
+// header returns the name of the header that holds the credential; "" for none.
 func (at place) header() string {
 	switch at.in {
 	case inHeader:
@@ -190,9 +190,9 @@ func (at place) header() string {
 	return ""
 }
 
-// compileChallenges writes what WWW-Authenticate says about each reason for which a credential is refused (RFC 9110, 11.6.1): which
-// credentials are taken, and after a refused token the error of RFC 6750, 3.1. It describes only what needs a valid signature to find
-// out, so that it tells nothing to those who make up tokens.
+// compileChallenges makes the WWW-Authenticate of each reason for a refusal (RFC 9110, 11.6.1): the accepted
+// credentials, and after a refused token the error of RFC 6750, 3.1. Only errors of tokens with a valid signature have
+// a description, so that an attacker with a forged token learns nothing.
 func (p *policy) compileChallenges(domain string) {
 	const invalid = `, error="invalid_token"`
 	p.challenges = map[reply.Reason]string{}
@@ -213,7 +213,7 @@ func (p *policy) compileChallenges(domain string) {
 	}
 }
 
-// challenge is what WWW-Authenticate says of one credential. problem is what was wrong with a token.
+// challenge returns the part of WWW-Authenticate for one credential. problem is the error of a token.
 func (c *credential) challenge(domain, problem string) string {
 	switch {
 	case c.issuer != nil:
@@ -226,7 +226,7 @@ func (c *credential) challenge(domain, problem string) string {
 	return fmt.Sprintf("ApiKey realm=%q", realm(domain))
 }
 
-// realm is the domain as a quoted string can hold it.
+// realm returns the domain in a form for a quoted string.
 func realm(domain string) string {
 	return strings.Map(func(c rune) rune {
 		if c < ' ' || c > '~' || c == '"' || c == '\\' {

@@ -26,7 +26,7 @@ type Refusal struct {
 	Pass        bool `yaml:"pass" doc:"Lets the request pass without an identity. Only in absent." default:"false" example:"true"`
 }
 
-// Credential is one way to say who sends a request. Exactly one of its keys is set.
+// Credential is one kind of credential. Exactly one of its keys is set.
 type Credential struct {
 	APIKey *APIKey `yaml:"api_key" oneof:"credential" doc:"An API key from the key file or from Redis." example:"{header: x-api-key}"`
 	JWT    *JWT    `yaml:"jwt" oneof:"credential" doc:"A signed token (JWT)." example:"{issuer: https://idp.example, audiences: [shop], algorithms: [RS256], jwks_url: https://idp.example/keys}"`
@@ -35,7 +35,7 @@ type Credential struct {
 	Position string `yaml:",position"`
 }
 
-// Source is where in a request a credential is. Exactly one of its keys is set.
+// Source is the place of a credential in a request. Exactly one of its keys is set.
 type Source struct {
 	Header *string `yaml:"header" oneof:"source,optional" doc:"The name of the header that carries the credential." example:"x-api-key"`
 	Scheme *string `yaml:"scheme" oneof:"source,optional" doc:"The scheme of the Authorization header that carries the credential." example:"ApiKey"`
@@ -43,12 +43,12 @@ type Source struct {
 	Cookie *string `yaml:"cookie" oneof:"source,optional" doc:"The name of the cookie that carries the credential." example:"session"`
 }
 
-// APIKey takes a key of the key file or of Redis.
+// APIKey accepts a key of the key file or of Redis.
 type APIKey struct {
 	Source `yaml:",inline"`
 }
 
-// JWT takes a signed token.
+// JWT accepts a signed token.
 type JWT struct {
 	Source      `yaml:",inline"`
 	Issuer      *string       `yaml:"issuer" required:"true" doc:"The issuer. The claim iss of a token must equal it." example:"https://idp.example"`
@@ -62,13 +62,13 @@ type JWT struct {
 	ScopesClaim string        `yaml:"scopes_claim" doc:"The claim with the scopes: a list, or a text with spaces between them." default:"scope" example:"scp"`
 }
 
-// MTLS takes the principal of the client's certificate, which Envoy has verified (source.principal).
+// MTLS accepts the principal of the client's certificate, which Envoy has verified (source.principal).
 type MTLS struct {
-	// Principals are patterns. A `*` stands for any characters but `/` and `,`; a pattern that is `*` alone matches every principal.
+	// Principals are patterns. A `*` stands for any characters but `/` and `,`. The pattern `*` matches every principal.
 	Principals []string `yaml:"principals" required:"true" min:"1" doc:"Patterns for the principal of the certificate. One of them must match." example:"[\"spiffe://example.org/ns/*/sa/*\"]"`
 }
 
-// Access is one rule of access. A key that is absent matches every request.
+// Access is one access rule. An absent key matches every request.
 type Access struct {
 	Hosts   []string     `yaml:"hosts" min:"1" doc:"Host names without port. * stands for any characters." example:"[\"*.example.com\"]"`
 	Methods []string     `yaml:"methods" min:"1" doc:"HTTP methods in upper case." example:"[GET, HEAD]"`
@@ -101,7 +101,7 @@ func (p *PathPattern) Form() (key, text string) {
 	return "", ""
 }
 
-// IdentityHeaders tell the upstream who sends a request. Those of the client are always replaced or removed.
+// IdentityHeaders name the headers with the identity for the upstream. Those of the client are replaced or removed.
 type IdentityHeaders struct {
 	Owner  *OptionalHeader `yaml:"owner" doc:"The header with the owner of the credential. off sends none." default:"x-auth-owner" example:"x-customer"`
 	Plan   *OptionalHeader `yaml:"plan" doc:"The header with the plan of the owner. off sends none." default:"x-auth-plan" example:"off"`
@@ -109,7 +109,7 @@ type IdentityHeaders struct {
 	KeyID  *OptionalHeader `yaml:"key_id" doc:"The header with the ID of the key. off sends none." default:"x-auth-key-id" example:"off"`
 }
 
-// RateLimit makes one descriptor: each action gives an entry. If an action has nothing to give, there is no descriptor.
+// RateLimit makes one descriptor: each action makes an entry. If an action has no value, there is no descriptor.
 type RateLimit struct {
 	Actions []Action   `yaml:"actions" required:"true" doc:"Each action makes one entry of the descriptor. If one has no value, there is no descriptor." example:"[{credential: {field: owner}}]"`
 	Hits    HitsAddend `yaml:"hits_addend" doc:"The cost of a request." default:"1" example:"{number: 100}"`
@@ -117,14 +117,14 @@ type RateLimit struct {
 	Position string `yaml:",position"`
 }
 
-// HitsAddend is the cost of a request: what a header or a context extension says, else Number, else 1.
+// HitsAddend is the cost of a request: the number in a header or a context extension, else Number, else 1.
 type HitsAddend struct {
 	Number    int64   `yaml:"number" min:"1" max:"1000000000" doc:"The cost of a request if header or extension state none." default:"1" example:"100"`
 	Header    *string `yaml:"header" oneof:"cost,optional" doc:"The request header that states the cost." example:"x-tokens"`
 	Extension *string `yaml:"extension" oneof:"cost,optional" doc:"The key of the context_extensions of the route that states the cost." example:"cost"`
 }
 
-// Action gives one entry of a descriptor, in the words of Envoy's route rate_limits. Exactly one of its keys is set.
+// Action makes one entry of a descriptor, as an action of Envoy's rate_limits does. Exactly one of its keys is set.
 type Action struct {
 	Credential       *CredentialAction `yaml:"credential" oneof:"action" doc:"A field of the credential, such as its owner." example:"{field: owner, key: user}"`
 	RequestHeaders   *RequestHeaders   `yaml:"request_headers" oneof:"action" doc:"The value of a request header." example:"{header: x-tenant, key: tenant}"`
@@ -138,22 +138,23 @@ type Action struct {
 	Path             *PathAction       `yaml:"path,bare" oneof:"action" doc:"The pattern of the access rule that matches the request, not the path itself." example:"{key: path}"`
 }
 
-// CredentialAction gives what the credential says under Field: owner, plan, key_id, method, "label.<name>" or "claim.<name>".
+// CredentialAction gives a field of the credential: owner, plan, key_id, method, "label.<name>" or "claim.<name>".
 type CredentialAction struct {
 	Field   *string `yaml:"field" required:"true" doc:"The field: owner, plan, key_id, method, label.<name> or claim.<name>." example:"owner"`
 	Key     *string `yaml:"key" doc:"The key of the entry." default:"the field" example:"user"`
 	Default string  `yaml:"default" doc:"The value if the credential lacks the field. Without it, there is no entry." example:"none"`
 }
 
-// RequestHeaders gives the value of a header; nothing without the header.
+// RequestHeaders gives the value of a header. Without the header, there is no entry.
 type RequestHeaders struct {
 	Header *string `yaml:"header" required:"true" doc:"The name of the header." example:"x-tenant"`
 	Key    *string `yaml:"key" required:"true" doc:"The key of the entry." example:"tenant"`
 }
 
-// RemoteAddress gives the address of the client: that of the peer, or with TrustedHops > 0 the address at that place of
-// x-forwarded-for, counted from the right. The masks make it a network. The default is the whole address for IPv4, and the first
-// 64 bits for IPv6, because a client there has all addresses of a /64. The value is "unknown" for a client without an IP address.
+// RemoteAddress gives the address of the client: that of the peer, or with TrustedHops > 0 the address at that position
+// of x-forwarded-for, counted from the right. The masks make it a network. The default is the whole address for IPv4,
+// and the first 64 bits for IPv6, because a client can use all addresses of a /64. The value is "unknown" for a client
+// without an IP address.
 type RemoteAddress struct {
 	Key         *string `yaml:"key" doc:"The key of the entry." default:"remote_address, or masked_remote_address if a mask is set" example:"address"`
 	TrustedHops int     `yaml:"trusted_hops" min:"0" max:"100" doc:"The position of the address in x-forwarded-for, from the right. 0 is the address of the peer." default:"0" example:"2"`
@@ -161,7 +162,7 @@ type RemoteAddress struct {
 	IPv6Mask    int     `yaml:"ipv6_mask" min:"0" max:"128" doc:"The length of the prefix that is kept of an IPv6 address." default:"64" example:"56"`
 }
 
-// GenericKey gives always the same entry.
+// GenericKey always gives the same entry.
 type GenericKey struct {
 	Key   *string `yaml:"key" doc:"The key of the entry." default:"generic_key" example:"tier"`
 	Value *string `yaml:"value" required:"true" doc:"The value of the entry." example:"public"`
@@ -176,13 +177,13 @@ type HeaderValueMatch struct {
 	Invert  bool    `yaml:"invert" doc:"Makes the entry if the header does not match or is absent." default:"false" example:"true"`
 }
 
-// QueryParameter gives the first value of a parameter; nothing without it.
+// QueryParameter gives the first value of a parameter. Without the parameter, there is no entry.
 type QueryParameter struct {
 	Parameter *string `yaml:"parameter" required:"true" doc:"The name of the parameter." example:"tenant"`
 	Key       *string `yaml:"key" required:"true" doc:"The key of the entry." example:"tenant"`
 }
 
-// Metadata gives the value at Path in the metadata that Envoy sends, Default if there is none; nothing if that is "".
+// Metadata gives the value at Path in the metadata that Envoy sends, else Default. If that is "", there is no entry.
 type Metadata struct {
 	Path    []string `yaml:"path" required:"true" min:"1" doc:"The namespace of a filter and the keys below it." example:"[envoy.filters.http.jwt_authn, payload, plan]"`
 	Key     *string  `yaml:"key" required:"true" doc:"The key of the entry." example:"plan"`
@@ -199,7 +200,7 @@ type HostAction struct {
 	Key *string `yaml:"key" doc:"The key of the entry." default:"host" example:"site"`
 }
 
-// PathAction gives the pattern of the rule of access that matches the request, `*` for a rule without one.
+// PathAction gives the path pattern of the access rule that matches the request, `*` for a rule without one.
 type PathAction struct {
 	Key *string `yaml:"key" doc:"The key of the entry." default:"path" example:"endpoint"`
 }

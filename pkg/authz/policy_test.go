@@ -24,14 +24,16 @@ func good() *authz.Policy {
 			}},
 			{MTLS: &authz.MTLS{Principals: []string{"spiffe://example.org/*"}}},
 		},
-		Access:  []authz.Access{{Path: &authz.PathPattern{Prefix: new("/public/")}, Require: authz.Open}, {Scopes: []string{"read"}}},
+		Access: []authz.Access{
+			{Path: &authz.PathPattern{Prefix: new("/public/")}, Require: authz.Open}, {Scopes: []string{"read"}},
+		},
 		Limits:  []authz.RateLimit{{Actions: []authz.Action{{Credential: &authz.CredentialAction{Field: new("owner")}}}}},
 		Refused: []authz.RateLimit{{Actions: []authz.Action{{RemoteAddress: &authz.RemoteAddress{}}}}},
 	}
 }
 
-// TestCheck is what a source other than a file could get wrong: values that a reader of YAML refuses, and paths in place of positions.
-// The text cases of rule files have all other mistakes.
+// TestCheck covers the mistakes of a policy that does not come from a file: values that a reader of YAML refuses, and
+// paths in place of positions. The text cases of rule files have all other mistakes.
 func TestCheck(t *testing.T) {
 	jwt := func(change func(*authz.JWT)) func(*authz.Policy) {
 		return func(p *authz.Policy) { change(p.Credentials[1].JWT) }
@@ -49,55 +51,87 @@ func TestCheck(t *testing.T) {
 		want   string // "path: message", "" for no mistake
 	}{
 		{"nothing", func(*authz.Policy) {}, ""},
-		{"status", func(p *authz.Policy) { p.Invalid = &authz.Refusal{Status: 200} }, "invalid.status: `status` cannot be `200`"},
-		{"token status", func(p *authz.Policy) { p.Invalid = &authz.Refusal{TokenStatus: 600} }, "invalid.token_status: `token_status` cannot be `600`"},
-		{"token status of nobody", func(p *authz.Policy) { p.Absent = &authz.Refusal{TokenStatus: 401} }, "absent.token_status: `token_status` in `absent`"},
-		{"invalid passes", func(p *authz.Policy) { p.Invalid = &authz.Refusal{Pass: true} }, "invalid.pass: an invalid credential cannot pass"},
-		{"a credential of no kind", func(p *authz.Policy) { p.Credentials = append(p.Credentials, authz.Credential{}) }, "credentials[3]: an element of `credentials` without `api_key`, `jwt` or `mtls`"},
-		{"a key nowhere", func(p *authz.Policy) { p.Credentials[0].APIKey.Header = nil }, "credentials[0].api_key: `api_key` without `header`, `scheme`, `query` or `cookie`"},
-		{"the same place twice", func(p *authz.Policy) { p.Credentials[2] = p.Credentials[0] }, "credentials[2]: this credential is never tried: the one at credentials[0] reads the same place of a request"},
-		{"no principals", func(p *authz.Policy) { p.Credentials[2].MTLS.Principals = nil }, "credentials[2].mtls.principals: `mtls` without `principals`"},
+		{"status", func(p *authz.Policy) { p.Invalid = &authz.Refusal{Status: 200} },
+			"invalid.status: `status` cannot be `200`"},
+		{"token status", func(p *authz.Policy) { p.Invalid = &authz.Refusal{TokenStatus: 600} },
+			"invalid.token_status: `token_status` cannot be `600`"},
+		{"a token status in absent", func(p *authz.Policy) { p.Absent = &authz.Refusal{TokenStatus: 401} },
+			"absent.token_status: `token_status` in `absent`"},
+		{"invalid passes", func(p *authz.Policy) { p.Invalid = &authz.Refusal{Pass: true} },
+			"invalid.pass: an invalid credential cannot pass"},
+		{"a credential of no kind", func(p *authz.Policy) { p.Credentials = append(p.Credentials, authz.Credential{}) },
+			"credentials[3]: an element of `credentials` without `api_key`, `jwt` or `mtls`"},
+		{"a key nowhere", func(p *authz.Policy) { p.Credentials[0].APIKey.Header = nil },
+			"credentials[0].api_key: `api_key` without `header`, `scheme`, `query` or `cookie`"},
+		{"the same place twice", func(p *authz.Policy) { p.Credentials[2] = p.Credentials[0] },
+			"credentials[2]: this credential is never tried: the one at credentials[0] reads the same place of a request"},
+		{"no principals", func(p *authz.Policy) { p.Credentials[2].MTLS.Principals = nil },
+			"credentials[2].mtls.principals: `mtls` without `principals`"},
 		{"no issuer", jwt(func(j *authz.JWT) { j.Issuer = nil }), "credentials[1].jwt.issuer: `jwt` without `issuer`"},
-		{"no audiences", jwt(func(j *authz.JWT) { j.Audiences = []string{} }), "credentials[1].jwt.audiences: `jwt` without `audiences`"},
-		{"an empty audience", jwt(func(j *authz.JWT) { j.Audiences = []string{"a", ""} }), "credentials[1].jwt.audiences[1]: an element of `audiences` is empty"},
-		{"no algorithms", jwt(func(j *authz.JWT) { j.Algorithms = nil }), "credentials[1].jwt.algorithms: `jwt` without `algorithms`"},
-		{"none", jwt(func(j *authz.JWT) { j.Algorithms = []string{"none"} }), "credentials[1].jwt.algorithms[0]: tokens are not accepted with `none`"},
-		{"HMAC", jwt(func(j *authz.JWT) { j.Algorithms = []string{"HS256"} }), "credentials[1].jwt.algorithms[0]: tokens are not accepted with `HS256`"},
-		{"encryption", jwt(func(j *authz.JWT) { j.Algorithms = []string{"RSA-OAEP"} }), "credentials[1].jwt.algorithms[0]: no signature algorithm is named `RSA-OAEP`"},
-		{"negative leeway", jwt(func(j *authz.JWT) { j.Leeway = -time.Second }), "credentials[1].jwt.leeway: `leeway` cannot be `-1s`"},
+		{"no audiences", jwt(func(j *authz.JWT) { j.Audiences = []string{} }),
+			"credentials[1].jwt.audiences: `jwt` without `audiences`"},
+		{"an empty audience", jwt(func(j *authz.JWT) { j.Audiences = []string{"a", ""} }),
+			"credentials[1].jwt.audiences[1]: an element of `audiences` is empty"},
+		{"no algorithms", jwt(func(j *authz.JWT) { j.Algorithms = nil }),
+			"credentials[1].jwt.algorithms: `jwt` without `algorithms`"},
+		{"none", jwt(func(j *authz.JWT) { j.Algorithms = []string{"none"} }),
+			"credentials[1].jwt.algorithms[0]: tokens are not accepted with `none`"},
+		{"HMAC", jwt(func(j *authz.JWT) { j.Algorithms = []string{"HS256"} }),
+			"credentials[1].jwt.algorithms[0]: tokens are not accepted with `HS256`"},
+		{"encryption", jwt(func(j *authz.JWT) { j.Algorithms = []string{"RSA-OAEP"} }),
+			"credentials[1].jwt.algorithms[0]: no signature algorithm is named `RSA-OAEP`"},
+		{"negative leeway", jwt(func(j *authz.JWT) { j.Leeway = -time.Second }),
+			"credentials[1].jwt.leeway: `leeway` cannot be `-1s`"},
 		{"the most leeway", jwt(func(j *authz.JWT) { j.Leeway = time.Minute }), ""},
-		{"too much leeway", jwt(func(j *authz.JWT) { j.Leeway = time.Minute + 1 }), "credentials[1].jwt.leeway: `leeway` cannot be `1m0.000000001s`"},
-		{"no keys", jwt(func(j *authz.JWT) { j.JWKSURL = nil }), "credentials[1].jwt: `jwt` without `jwks_url` or `jwks_file`"},
-		{"two places of keys", jwt(func(j *authz.JWT) { j.JWKSFile = new("f") }), "credentials[1].jwt.jwks_file: `jwks_file` beside `jwks_url`"},
+		{"too much leeway", jwt(func(j *authz.JWT) { j.Leeway = time.Minute + 1 }),
+			"credentials[1].jwt.leeway: `leeway` cannot be `1m0.000000001s`"},
+		{"no keys", jwt(func(j *authz.JWT) { j.JWKSURL = nil }),
+			"credentials[1].jwt: `jwt` without `jwks_url` or `jwks_file`"},
+		{"two places of keys", jwt(func(j *authz.JWT) { j.JWKSFile = new("f") }),
+			"credentials[1].jwt.jwks_file: `jwks_file` beside `jwks_url`"},
 		{"http", keys("http://issuer.example/keys"), "credentials[1].jwt.jwks_url: `jwks_url` cannot be plain http"},
 		{"http to this machine, v4", keys("http://127.0.0.2:80/keys"), ""},
 		{"http to this machine, v6", keys("http://[::1]:80/keys"), ""},
-		{"http to what looks like this machine", keys("http://127.0.0.1.evil.example/"), "credentials[1].jwt.jwks_url: `jwks_url` cannot be plain http"},
-		{"http to what was this machine", keys("http://localhost@evil.example/"), "credentials[1].jwt.jwks_url: `jwks_url` with a user in it"},
+		{"http to a name that looks like loopback", keys("http://127.0.0.1.evil.example/"),
+			"credentials[1].jwt.jwks_url: `jwks_url` cannot be plain http"},
+		{"http with localhost as the user", keys("http://localhost@evil.example/"),
+			"credentials[1].jwt.jwks_url: `jwks_url` with a user in it"},
 		{"file URL", keys("file:///etc/passwd"), "credentials[1].jwt.jwks_url: `jwks_url` cannot be `file:///etc/passwd`"},
 		{"no host", keys("https://:443/keys"), "credentials[1].jwt.jwks_url: `jwks_url` cannot be `https://:443/keys`"},
 		{"no URL", keys("https://%zz"), "credentials[1].jwt.jwks_url: `jwks_url` cannot be `https://%zz`"},
-		{"an empty rule", func(p *authz.Policy) { p.Access[1] = authz.Access{Hosts: []string{}} }, "access[1]: a rule of access that says nothing"},
-		{"an empty method", func(p *authz.Policy) { p.Access[1].Methods = []string{""} }, "access[1].methods[0]: `` cannot be a method"},
-		{"an empty host", func(p *authz.Policy) { p.Access[1].Hosts = []string{""} }, "access[1].hosts[0]: `` cannot be a host"},
-		{"a path of no kind", func(p *authz.Policy) { p.Access[0].Path = &authz.PathPattern{} }, "access[0].path: a `path` without `exact`, `prefix` or `template`"},
+		{"an empty rule", func(p *authz.Policy) { p.Access[1] = authz.Access{Hosts: []string{}} },
+			"access[1]: an access rule without a key"},
+		{"an empty method", func(p *authz.Policy) { p.Access[1].Methods = []string{""} },
+			"access[1].methods[0]: `` cannot be a method"},
+		{"an empty host", func(p *authz.Policy) { p.Access[1].Hosts = []string{""} },
+			"access[1].hosts[0]: `` cannot be a host"},
+		{"a path of no kind", func(p *authz.Policy) { p.Access[0].Path = &authz.PathPattern{} },
+			"access[0].path: a `path` without `exact`, `prefix` or `template`"},
 		{"never reached", func(p *authz.Policy) { p.Access = []authz.Access{p.Access[1], p.Access[0]} },
-			"access[1]: this rule of access never holds: the one at access[0] matches all of its requests"},
+			"access[1]: this access rule never applies: the one at access[0] matches all of its requests"},
 		{"no actions", limit(func(l *authz.RateLimit) { l.Actions = nil }), "limits[0].actions: a limit without `actions`"},
-		{"an empty action", limit(func(l *authz.RateLimit) { l.Actions = []authz.Action{{}} }), "limits[0].actions[0]: an element of `actions` without `credential`, " +
-			"`request_headers`, `remote_address`, `generic_key`, `header_value_match`, `query_parameter`, `metadata`, `method`, `host` or `path`"},
-		{"hops", address(authz.RemoteAddress{TrustedHops: -1}), "limits[0].actions[0].remote_address.trusted_hops: `trusted_hops` cannot be `-1`"},
-		{"IPv4 mask", address(authz.RemoteAddress{IPv4Mask: 33}), "limits[0].actions[0].remote_address.ipv4_mask: `ipv4_mask` cannot be `33`"},
-		{"IPv6 mask", address(authz.RemoteAddress{IPv6Mask: 129}), "limits[0].actions[0].remote_address.ipv6_mask: `ipv6_mask` cannot be `129`"},
-		{"negative hits", limit(func(l *authz.RateLimit) { l.Hits.Number = -1 }), "limits[0].hits_addend.number: `number` cannot be `-1`"},
-		{"too many hits", limit(func(l *authz.RateLimit) { l.Hits.Number = 1_000_000_001 }), "limits[0].hits_addend.number: `number` cannot be `1000000001`"},
+		{"an empty action", limit(func(l *authz.RateLimit) { l.Actions = []authz.Action{{}} }),
+			"limits[0].actions[0]: an element of `actions` without `credential`, " +
+				"`request_headers`, `remote_address`, `generic_key`, `header_value_match`, `query_parameter`, `metadata`, " +
+				"`method`, `host` or `path`"},
+		{"hops", address(authz.RemoteAddress{TrustedHops: -1}),
+			"limits[0].actions[0].remote_address.trusted_hops: `trusted_hops` cannot be `-1`"},
+		{"IPv4 mask", address(authz.RemoteAddress{IPv4Mask: 33}),
+			"limits[0].actions[0].remote_address.ipv4_mask: `ipv4_mask` cannot be `33`"},
+		{"IPv6 mask", address(authz.RemoteAddress{IPv6Mask: 129}),
+			"limits[0].actions[0].remote_address.ipv6_mask: `ipv6_mask` cannot be `129`"},
+		{"negative hits", limit(func(l *authz.RateLimit) { l.Hits.Number = -1 }),
+			"limits[0].hits_addend.number: `number` cannot be `-1`"},
+		{"too many hits", limit(func(l *authz.RateLimit) { l.Hits.Number = 1_000_000_001 }),
+			"limits[0].hits_addend.number: `number` cannot be `1000000001`"},
 		{"a header of Envoy's", func(p *authz.Policy) {
 			p.Headers = &authz.IdentityHeaders{Plan: new(authz.OptionalHeader("X-Envoy-Plan"))}
 		},
-			"headers.plan: `x-envoy-plan` cannot tell who calls: Envoy sets it itself"},
+			"headers.plan: `x-envoy-plan` cannot be an identity header: Envoy sets it itself"},
 		{"a default of another", func(p *authz.Policy) { p.Credentials[0].APIKey.Header = new("X-Auth-Owner") },
-			": `x-auth-owner` cannot tell who calls: a credential is in it, and credentials do not reach the upstream"},
-		{"kept", func(p *authz.Policy) { p.KeepHeaders = []string{"x-api-key"} }, "keep_headers[0]: `x-api-key` is not one of the headers that are removed"},
+			": `x-auth-owner` cannot be an identity header: a credential is in it, and credentials do not reach the upstream"},
+		{"kept", func(p *authz.Policy) { p.KeepHeaders = []string{"x-api-key"} },
+			"keep_headers[0]: `x-api-key` is not one of the headers that are removed"},
 	} {
 		p := good()
 		c.change(p)
@@ -111,11 +145,12 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckDomain: a policy and rules that are not of one file.
+// TestCheckDomain: a policy and rules that do not come from files.
 func TestCheckDomain(t *testing.T) {
 	p := good()
 	var got []string
-	for _, m := range p.CheckDomain(&ratelimit.Domain{Name: "shop", Descriptors: []ratelimit.Node{{Key: "remote_address", Limits: []ratelimit.Limit{{}}}}}) {
+	nodes := []ratelimit.Node{{Key: "remote_address", Limits: []ratelimit.Limit{{}}}}
+	for _, m := range p.CheckDomain(&ratelimit.Domain{Name: "shop", Descriptors: nodes}) {
 		got = append(got, fmt.Sprintf("%s: %t: %s: %s", m.Path, m.Warning, m.Message, m.Hints[0]))
 	}
 	want := []string{"limits[0]: true: this limits nothing: no rule of domain `shop` is for the entries `owner`: " +
@@ -149,14 +184,19 @@ func FuzzPolicy(f *testing.F) {
 			Anonymous: authz.Permission(bit(6)), UnsafePaths: authz.Permission(bit(7)),
 			Absent: &authz.Refusal{Status: status, Pass: bit(8)}, Invalid: &authz.Refusal{TokenStatus: status},
 			Access: []authz.Access{
-				{Hosts: []string{host}, Methods: []string{method}, Path: &authz.PathPattern{Exact: optional(9, path), Template: optional(10, path)}},
+				{
+					Hosts: []string{host}, Methods: []string{method},
+					Path: &authz.PathPattern{Exact: optional(9, path), Template: optional(10, path)},
+				},
 				{Path: &authz.PathPattern{Prefix: optional(11, path)}, Require: authz.Requirement(number)},
 			},
 			Limits: []authz.RateLimit{{
 				Actions: []authz.Action{
 					{Credential: &authz.CredentialAction{Field: optional(12, field)}},
 					{RemoteAddress: &authz.RemoteAddress{TrustedHops: number, IPv4Mask: number, IPv6Mask: status}},
-					{HeaderValueMatch: &authz.HeaderValueMatch{Header: optional(13, name), Value: optional(14, host), Pattern: optional(15, host)}},
+					{HeaderValueMatch: &authz.HeaderValueMatch{
+						Header: optional(13, name), Value: optional(14, host), Pattern: optional(15, host),
+					}},
 				},
 				Hits: authz.HitsAddend{Number: int64(number), Header: optional(0, name)},
 			}},
@@ -174,7 +214,9 @@ func FuzzPolicy(f *testing.F) {
 		rules := ratelimit.NewRules(nil, ratelimit.RulesOptions{})
 		policies := authz.NewPolicies(map[string]*authz.Policy{"d": p}, rules, reply.Headers{})
 		a := decider{authz.New(authz.Config{Policies: func() *authz.Policies { return policies }}), limiter}
-		d := a.decide(t.Context(), &authz.Request{HTTP: true, Method: method, Host: host, Path: path, Headers: authz.Headers{name: {field}}})
+		d := a.decide(t.Context(), &authz.Request{
+			HTTP: true, Method: method, Host: host, Path: path, Headers: authz.Headers{name: {field}},
+		})
 		if wrong && (d.Verdict != authz.Refused || d.Reason != reply.ReasonNoPolicy) {
 			t.Errorf("%+v: a policy with mistakes decides: %+v", p, d)
 		}

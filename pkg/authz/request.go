@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// Request is what a transport knows of a request. The client chooses all but Principal, Source and Extensions.
+// Request is a request as a transport receives it. The client chooses all but Principal, Source and Extensions.
 type Request struct {
 	// HTTP is false for a connection of a TCP listener, which has only Source and Principal.
 	HTTP bool
 	// Method, Host (with port) and Path (as received, with the query) are those of the request line.
 	Method, Host, Path string
 	Headers            Headers
-	// MaxHold is how long the answer can be held (max_delay). A request that is early by more is denied.
+	// MaxHold is how long the answer can be held (max_delay). A request that would be held longer is denied.
 	MaxHold time.Duration
-	// Source is the address of the peer, without port; Principal the identity in its certificate that Envoy has verified.
+	// Source is the address of the peer, without port. Principal is the identity in its certificate, verified by Envoy.
 	Source, Principal string
 	// Extensions are the context_extensions of the route.
 	Extensions map[string]string
-	// Metadata is what Envoy's other filters know (metadata_context), by namespace.
+	// Metadata is the metadata of Envoy's other filters (metadata_context), by namespace.
 	Metadata map[string]map[string]any
 }
 
-// GRPC reports whether a gRPC client asks, which reads grpc-status and not the body. A gRPC-Web client is none.
+// GRPC reports whether the client is a gRPC client, which reads grpc-status and not the body. gRPC-Web does not count.
 func (r *Request) GRPC() bool {
 	contentType, _ := r.Headers.Get("content-type")
 	rest, ok := strings.CutPrefix(contentType, "application/grpc")

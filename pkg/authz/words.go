@@ -32,10 +32,10 @@ func (p *Permission) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Requirement is what a rule of access needs. Its zero value is NeedCredential.
+// Requirement is what an access rule requires. Its zero value is Unset.
 type Requirement uint8
 
-// The requirements. Unset is a rule that does not say what it needs, which is a credential.
+// The requirements. Unset means NeedCredential.
 const (
 	Unset Requirement = iota
 	NeedCredential
@@ -62,7 +62,7 @@ func (h *OptionalHeader) UnmarshalText(text []byte) error {
 		*h = ""
 		return nil
 	case "on", "yes", "y", "true":
-		return errors.New("without the key it has its default name; `off` sends none")
+		return errors.New("without the key, the header has its default name; `off` sends none")
 	}
 	*h = OptionalHeader(text)
 	return nil
