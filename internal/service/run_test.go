@@ -352,7 +352,7 @@ func TestReload(t *testing.T) {
 		t.Error("no metric of the refused rules")
 	}
 	write("domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 4}}]\n")
-	testenv.Eventually(t, shows("requests_per_unit=4,"), "the mended rules")
+	testenv.Eventually(t, shows("requests_per_unit=4,"), "the fixed rules")
 	if shows("refused")() == nil {
 		t.Error("the mistake is still shown")
 	}
@@ -434,7 +434,7 @@ descriptors:
 	replace("# another head\n" + upTo("  - {key: b"))
 	testenv.Eventually(t, func() error {
 		if shows("/rlconfig", "d.c:")() == nil {
-			return errors.New("the third rule is still in force")
+			return errors.New("the third rule is still active")
 		}
 		return nil
 	}, "the renamed file to take effect")

@@ -85,7 +85,8 @@ Send this six times in a row; the sixth request gets 429:
 
   curl -i http://%s/json -d '%s'
 
-Send a request as Envoy's ext_authz filter does, with the trial key. Without a key the answer is 401, with another key 403:
+Send a request as Envoy's ext_authz filter does, with the trial key.
+Without a key the answer is 401, with another key 403:
 
   curl -i -H 'x-api-key: demo' http://%s/check/
 
