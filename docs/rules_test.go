@@ -39,7 +39,7 @@ func TestRuleFilesLoad(t *testing.T) {
 	}
 }
 
-// TestTutorialMistakes makes the two mistakes of the tutorial in the sample, and compares what is reported with the page.
+// TestTutorialMistakes makes the two mistakes of the tutorial in the sample, and compares the messages with the page.
 func TestTutorialMistakes(t *testing.T) {
 	sample := testenv.RepoFile(t, "internal/service/sample/sample.yaml")
 	sample = strings.Replace(sample, "requests_per_unit: 5", "requests_per_unti: 5", 1)

@@ -155,6 +155,28 @@ func TestWithdrawnInTime(t *testing.T) {
 	})
 }
 
+// TestOneTimer has unknown kids cause readings. Each takes the place of the next due one, so the keys are not read more
+// and more often.
+func TestOneTimer(t *testing.T) {
+	s := es256("1")
+	bubble(t, nil, func(t *testing.T, i *issuer, cfg jwt.Config) {
+		i.publish(s)
+		settings := settingsFor(keysURL)
+		v := open(t, cfg, settings)
+		unknown := es256("2").sign(t, lasting())
+		for range 10 {
+			pass(30 * time.Second)
+			check(t, v, settings, unknown, "invalid: unknown_key")
+		}
+		before := len(i.fetched())
+		pass(time.Hour)
+		if n := len(i.fetched()) - before; n < 6 || n > 7 {
+			t.Errorf("%d fetches in an hour, want one in 10 minutes", n)
+		}
+		v.Close()
+	})
+}
+
 // TestStaleKeys: an endpoint is unreachable for longer than MaxStale.
 func TestStaleKeys(t *testing.T) {
 	s := es256("1")

@@ -115,6 +115,9 @@ func (s *source) start(least time.Duration) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.reading == nil && s.ctx.Err() == nil && s.cfg.Now().Sub(s.began) >= least {
+		if s.next != nil {
+			s.next.Stop() // run sets another
+		}
 		s.reading, s.began = make(chan struct{}), s.cfg.Now()
 		s.running.Go(s.run)
 	}
