@@ -143,9 +143,9 @@ func scopesOf(scoped, root value) []value {
 	return scopes
 }
 
-// scopes checks that Envoy does not choose a route table by an identity header. For a route,
-// clear_route_cache helps, but not here: after Envoy has removed the client's header, no scope matches. Without a scope there is no route,
-// and the ext_authz filter does not send the Check that could set the header.
+// scopes checks that Envoy does not choose a route table by an identity header. clear_route_cache does not help here:
+// after Envoy has removed the client's header, no scope matches. Without a scope there is no route, and the ext_authz
+// filter does not send the Check that could set the header.
 func (c *check) scopes(scoped value) {
 	for _, fragment := range scoped.get("scope_key_builder").get("fragments").list() {
 		header := fragment.get("header_value_extractor").get("name")
