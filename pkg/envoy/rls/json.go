@@ -1,6 +1,8 @@
 package rls
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -61,6 +63,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		body, err = protojson.Marshal(answer)
 	}
+	var compact bytes.Buffer // protojson adds spaces in some builds, on purpose
+	if err == nil {
+		err = json.Compact(&compact, body)
+	}
 	if err != nil {
 		http.Error(w, "the answer could not be written: "+err.Error(), http.StatusInternalServerError)
 		return
@@ -70,7 +76,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("content-type", "application/json")
 	w.WriteHeader(httpCode(&res))
-	_, _ = w.Write(append(body, '\n')) // an error means that the client has gone
+	compact.WriteByte('\n')
+	_, _ = w.Write(compact.Bytes()) // an error means that the client has gone
 }
 
 // maxObjects bounds the objects of a request: itself, its descriptors, and the limit and entries of each descriptor.
