@@ -30,7 +30,7 @@ func (s *Settings) redisConfig() (cfg redisstore.Config, err error) {
 // redisTLS returns the TLS configuration for Redis. nil means that the URL decides: no TLS, or that of rediss://.
 func (s *Settings) redisTLS() (*tls.Config, error) {
 	plain := s.RedisCACert == "" && s.RedisCert == "" && !s.RedisSkipHost
-	if !s.RedisTLS && s.RedisSocket != "tls" && (plain || !strings.HasPrefix(s.RedisURL, "rediss://")) {
+	if !s.redisUsesTLS() || plain && !s.RedisTLS && s.RedisSocket != "tls" {
 		return nil, nil //nolint:nilnil // nil is what redisstore takes for no TLS
 	}
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -55,6 +55,33 @@ func (s *Settings) redisTLS() (*tls.Config, error) {
 		skipHostname(cfg)
 	}
 	return cfg, nil
+}
+
+// redisUsesTLS reports whether connections to Redis use TLS.
+func (s *Settings) redisUsesTLS() bool {
+	return s.RedisTLS || s.RedisSocket == "tls" || strings.HasPrefix(s.RedisURL, "rediss://")
+}
+
+// ineffectiveTLS returns a warning for each setting of TLS for a Redis without TLS. A certificate includes its key.
+// STRICT_ENVIRONMENT does not refuse these settings, because envoyproxy/ratelimit ignores them, too.
+func (s *Settings) ineffectiveTLS() (warnings []string) {
+	if s.BackendType != "redis" || s.redisUsesTLS() {
+		return nil
+	}
+	for _, setting := range []struct {
+		set  bool
+		name string
+	}{
+		{s.RedisCACert != "", "REDIS_TLS_CACERT"},
+		{s.RedisCert != "", "REDIS_TLS_CLIENT_CERT"},
+		{s.RedisSkipHost, "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION"},
+	} {
+		if setting.set {
+			warnings = append(warnings, setting.name+" has no effect without TLS: write rediss:// in REDIS_URL, or set "+
+				"REDIS_TLS=true")
+		}
+	}
+	return warnings
 }
 
 // clientCertificate is the client certificate of this service for Redis. It is read for each connection, so that a new

@@ -50,7 +50,7 @@ func Run(ctx context.Context, cfg Config) error {
 	signal.Notify(hangup, syscall.SIGHUP) // reloadOnHangup handles it; without this, it would end the process until then
 	defer signal.Stop(hangup)
 	s, log := cfg.Settings, newLogger(cfg)
-	for _, warning := range s.environment.ineffective() {
+	for _, warning := range append(s.environment.ineffective(), s.ineffectiveTLS()...) {
 		log.Warn("an environment variable has no effect", "warning", warning)
 	}
 	loaded, err := loadRules(s)

@@ -130,6 +130,32 @@ func TestSettingsOfRatelimit(t *testing.T) {
 	}
 }
 
+// TestTLSSettingsWithoutTLS: settings of TLS for a Redis without TLS cause warnings, also with STRICT_ENVIRONMENT.
+func TestTLSSettingsWithoutTLS(t *testing.T) {
+	t.Parallel()
+	remedy := " has no effect without TLS: write rediss:// in REDIS_URL, or set REDIS_TLS=true"
+	for environ, want := range map[string][]string{
+		"REDIS_URL=redis://redis REDIS_TLS_CACERT=/ca": {"REDIS_TLS_CACERT" + remedy},
+		"REDIS_URL=redis:6379 REDIS_TLS_CLIENT_CERT=/c REDIS_TLS_CLIENT_KEY=/k STRICT_ENVIRONMENT=true": {
+			"REDIS_TLS_CLIENT_CERT" + remedy},
+		"REDIS_URL=redis:6379 REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=true": {
+			"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION" + remedy},
+		"REDIS_URL=redis:6379 REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=false":  nil,
+		"REDIS_URL=rediss://redis REDIS_TLS_CACERT=/ca":                    nil,
+		"REDIS_URL=redis://redis REDIS_TLS_CACERT=/ca REDIS_TLS=true":      nil,
+		"REDIS_URL=redis:6379 REDIS_TLS_CACERT=/ca REDIS_SOCKET_TYPE=tls":  nil,
+		"REDIS_URL=redis://redis BACKEND_TYPE=memory REDIS_TLS_CACERT=/ca": nil,
+	} {
+		s, err := ReadSettings(ParseEnvironment(strings.Fields(environ)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, s.ineffectiveTLS()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", environ, diff)
+		}
+	}
+}
+
 func TestSecretFromFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "auth")
