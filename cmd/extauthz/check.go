@@ -23,6 +23,7 @@ func (p *program) check() *cobra.Command {
 		Short: "Find mistakes in rule files, and in configurations of Envoy that use them",
 		Long: `extauthz check reports the mistakes in rule files that would stop extauthz serve at its start.
 It uses the same environment variables as extauthz serve, such as DEFAULT_ALGORITHM.
+It does not check API_KEY_SECRET, or where API keys are kept.
 Each PATH is a directory, a file, or - for standard input. All paths are checked together, as one set of rules.
 The exit code is 1 if there are mistakes.
 

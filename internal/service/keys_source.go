@@ -54,10 +54,12 @@ func (s *Settings) ServerSecret() (*apikey.Secret, error) {
 	if s.KeySecret == "" {
 		return nil, errNoSecret
 	}
+	if _, err := apikey.NewSecret(s.KeySecret, ""); err != nil {
+		return nil, fmt.Errorf("API_KEY_SECRET: %w; to make one: export API_KEY_SECRET=$(extauthz keys secret)", err)
+	}
 	secret, err := apikey.NewSecret(s.KeySecret, s.KeySecretOld)
 	if err != nil {
-		return nil, fmt.Errorf("API_KEY_SECRET and API_KEY_SECRET_PREVIOUS: %w; to make one: export "+
-			"API_KEY_SECRET=$(extauthz keys secret)", err)
+		return nil, fmt.Errorf("API_KEY_SECRET_PREVIOUS: %w", err)
 	}
 	return secret, nil
 }
@@ -95,6 +97,8 @@ func (s *Settings) secretFor(rules *loadedRules) (*apikey.Secret, error) {
 	switch {
 	case s.keysConfigured():
 		return s.ServerSecret()
+	case usesKeys(rules.first.Policies) && !rules.sample && s.BackendType == "redis":
+		return nil, fmt.Errorf("the rules require API keys.\n%w", errNoSecret)
 	case usesKeys(rules.first.Policies) && !rules.sample:
 		return nil, fmt.Errorf("the rules require API keys: set API_KEYS_FILE, or set REDIS_URL to keep them in Redis.\n%w",
 			errNoSecret)

@@ -76,12 +76,15 @@ func TestOpenKeysRefuses(t *testing.T) {
 		want  string
 	}{
 		"rules that ask for keys, and nothing else": {nil, withKeys(), "export API_KEY_SECRET=$(extauthz keys secret)"},
+		"rules that ask for keys, and Redis": {Environment{"REDIS_URL": "localhost"}, withKeys(),
+			"the rules require API keys.\n"},
 		"a file without a secret": {Environment{"API_KEYS_FILE": broken}, &loadedRules{},
 			"export API_KEY_SECRET=$(extauthz keys secret)"},
 		"a short secret": {Environment{"API_KEY_SECRET": "canary"}, &loadedRules{},
-			"has 6 bytes: want 16 or more"},
+			"API_KEY_SECRET: the server secret has 6 bytes: want 16 or more"},
 		"a short previous one": {Environment{"API_KEY_SECRET": secret,
-			"API_KEY_SECRET_PREVIOUS": "canary"}, &loadedRules{}, "the previous server secret has 6 bytes"},
+			"API_KEY_SECRET_PREVIOUS": "canary"}, &loadedRules{},
+			"API_KEY_SECRET_PREVIOUS: the previous server secret has 6 bytes"},
 		"a file with mistakes": {Environment{"API_KEYS_FILE": broken, "API_KEY_SECRET": secret},
 			&loadedRules{}, "keys.jsonl:1: key"},
 		"a file in YAML": {Environment{"API_KEYS_FILE": inYAML, "API_KEY_SECRET": secret}, &loadedRules{},
