@@ -301,8 +301,8 @@ func (k *keySource) warn() {
 			"count", stats.Foreign)
 	}
 	if stats.Outdated > 0 {
-		k.log.Warn("API keys were made with API_KEY_SECRET_PREVIOUS: rotate them before you unset it", "count",
-			stats.Outdated)
+		k.log.Warn("API keys were made with API_KEY_SECRET_PREVIOUS: rotate them before you unset it, and wait until the "+
+			"grace of each has ended", "count", stats.Outdated)
 	}
 	if weak := stats.Weak - k.demo.Len(); weak > 0 {
 		k.log.Warn("API keys are weak: they can be guessed and are for trials only; make others with `extauthz keys create`",

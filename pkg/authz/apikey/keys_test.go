@@ -197,7 +197,7 @@ func TestReplaceUnderTraffic(t *testing.T) {
 
 func TestStats(t *testing.T) {
 	secret := newSecret(t, pepper, otherPepper)
-	hash := secret.Hash("x")
+	hash, old := secret.Hash("x"), newSecret(t, otherPepper, "").Hash("x")
 	set := []apikey.Record{
 		{ID: "aaaaaaa1", Hash: hash, Expires: now.Add(8 * 24 * time.Hour)},
 		{ID: "aaaaaaa2", Hash: hash, Expires: now.Add(6 * 24 * time.Hour)},
@@ -205,13 +205,15 @@ func TestStats(t *testing.T) {
 		{ID: "aaaaaaa4", Hash: hash, Disabled: true},
 		{ID: "aaaaaaa5", Hash: hash, NotBefore: now.Add(time.Hour)},
 		{
-			ID: "aaaaaaa6", Hash: newSecret(t, otherPepper, "").Hash("x"),
+			ID: "aaaaaaa6", Hash: old,
 			Previous: &apikey.Previous{Hash: hash, ValidUntil: now.Add(1)},
 		},
 		{ID: "aaaaaaa7", Hash: newSecret(t, "an unknown server secret", "").Hash("x")},
+		{ID: "aaaaaaa8", Hash: hash, Previous: &apikey.Previous{Hash: old, ValidUntil: now.Add(time.Second)}},
+		{ID: "aaaaaaa9", Hash: hash, Previous: &apikey.Previous{Hash: old, ValidUntil: now}},
 		{ID: "demo", Hash: hash, Weak: true},
 	}
-	want := apikey.Stats{Keys: 8, Weak: 1, Expiring: 1, Foreign: 1, Outdated: 1}
+	want := apikey.Stats{Keys: 10, Weak: 1, Expiring: 1, Foreign: 1, Outdated: 2}
 	if diff := cmp.Diff(want, checker(secret, set...).Stats()); diff != "" {
 		t.Error(diff)
 	}
