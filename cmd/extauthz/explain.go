@@ -26,7 +26,7 @@ func explain(rules *strictyaml.Field, path string) (string, error) {
 	case 1:
 		printField(&b, found[0])
 	default:
-		fmt.Fprintf(&b, "%d keys match %s:\n", len(found), path)
+		fmt.Fprintf(&b, "%d keys match %s (* is required):\n", len(found), path)
 		printFields(&b, found, func(f *strictyaml.Field) string { return f.Path })
 	}
 	return b.String(), nil
@@ -78,11 +78,14 @@ func printField(b *strings.Builder, f *strictyaml.Field) {
 func printFields(b *strings.Builder, fields []*strictyaml.Field, name func(*strictyaml.Field) string) {
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	for _, f := range fields {
-		required := ""
+		required, meaning := "", f.Doc
 		if f.Required {
 			required = "*"
 		}
-		fmt.Fprintf(w, "  %s%s\t%s\t%s\n", name(f), required, plain(f.Type), f.Doc)
+		if f.Default != "" {
+			meaning += " (default " + f.Default + ")"
+		}
+		fmt.Fprintf(w, "  %s%s\t%s\t%s\n", name(f), required, plain(f.Type), meaning)
 	}
 	_ = w.Flush() // a strings.Builder never fails
 }
