@@ -17,7 +17,7 @@ type Limit struct {
 	Multiplier int64      `yaml:"unit_multiplier" doc:"The number of units in a window." default:"1" min:"1"`
 	Requests   *int64     `yaml:"requests_per_unit" doc:"How many hits pass in a window; 0 is none." min:"0" example:"100"`
 	Unlimited  bool       `yaml:"unlimited" doc:"No limit. Only name and replaces can be beside it." default:"false"`
-	Name       string     `yaml:"name" doc:"Its name in headers and metrics." default:"name of the rule" example:"per-key"`
+	Name       string     `yaml:"name" doc:"Its name in headers, and in the label limit of metrics. Counters have the label rule instead." default:"name of the rule" example:"per-key"`
 	Replaces   []Replaced `yaml:"replaces" doc:"Limits that do not apply to a request to which this limit applies."`
 
 	Algorithm bucket.Algorithm `yaml:"algorithm" doc:"How it counts. See DEFAULT_ALGORITHM." default:"sliding_window"`
