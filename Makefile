@@ -55,12 +55,13 @@ stress: test-tools $(if $(ALL_TESTS),chart-tools gateway-tools prometheus-tools)
 	TESTFLAGS='$(TESTFLAGS)' scripts/stress $(COUNT) $(if $(ALL_TESTS),,$(PKG))
 
 .PHONY: lint
-lint: lint-tools ## Check the form of the code: gofmt, go vet, golangci-lint, shellcheck, hadolint
+lint: lint-tools ## Check the form of the code: gofmt, go vet, golangci-lint, shellcheck, hadolint; and of the prose: Vale
 	scripts/check-form
 	go vet ./...
 	.tools/bin/golangci-lint run ./...
 	.tools/bin/shellcheck scripts/* testdata/*.sh .ci/run
 	.tools/bin/hadolint Dockerfile
+	scripts/check-prose
 
 .PHONY: lint-modules
 lint-modules: lint-tools ## The same for the modules in test/; the first run compiles Istio and others

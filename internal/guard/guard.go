@@ -29,7 +29,7 @@ type Config struct {
 // answer a second at most, or as long as a max_delay of at most a minute.
 const (
 	maxReceive = 10 * time.Second // from the first byte of a request to its last
-	maxAnswer  = 90 * time.Second // from the last byte of a request until the client has read the answer
+	maxAnswer  = 90 * time.Second // until the client has read the answer
 	maxWrite   = 10 * time.Second // for one write
 	maxCut     = time.Second      // until the server has handled a reset
 )

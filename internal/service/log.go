@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 )
 
 // newLogger returns a logger that writes to cfg.Stderr, with LOG_FORMAT and LOG_LEVEL.
@@ -36,7 +37,7 @@ func (t terminal) Handle(ctx context.Context, r slog.Record) error {
 	var blocks strings.Builder
 	r.Attrs(func(a slog.Attr) bool {
 		if text := a.Value.String(); strings.Contains(text, "\n") {
-			fmt.Fprintln(&blocks, strings.TrimRight(text, "\n"))
+			fmt.Fprintln(&blocks, strings.Map(visible, strings.TrimRight(text, "\n")))
 		} else {
 			line.AddAttrs(a)
 		}
@@ -49,6 +50,14 @@ func (t terminal) Handle(ctx context.Context, r slog.Record) error {
 	}
 	_, err := io.WriteString(t.out, blocks.String())
 	return err
+}
+
+// visible replaces what a terminal would take for a command, such as an escape sequence.
+func visible(r rune) rune {
+	if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+		return r
+	}
+	return unicode.ReplacementChar
 }
 
 // WithAttrs implements slog.Handler.

@@ -15,16 +15,16 @@ func TestLogOfSeveralLines(t *testing.T) {
 		expect string
 	}{
 		{"a terminal", Config{Settings: &Settings{}, Terminal: true},
-			`^time=\S+ level=ERROR msg="rules refused" directory=d generation=g\na:1: bad\n  1 \| x\n$`},
+			"^time=\\S+ level=ERROR msg=\"rules refused\" directory=d generation=g\na:1: bad\n  1 \\| x\uFFFD\n$"},
 		{"a file", Config{Settings: &Settings{}},
-			`^time=\S+ level=ERROR msg="rules refused" directory=d generation=g problems="a:1: bad\\n  1 \| x\\n"\n$`},
+			`^time=\S+ level=ERROR msg="rules refused" directory=d generation=g problems="a:1: bad\\n  1 \| x\\x1b\\n"\n$`},
 		{"JSON on a terminal", Config{Settings: &Settings{LogFormat: "json"}, Terminal: true},
-			`^{.*"generation":"g","problems":"a:1: bad\\n  1 \| x\\n"}\n$`},
+			`^{.*"generation":"g","problems":"a:1: bad\\n  1 \| x\\u001b\\n"}\n$`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out := new(testenv.Output)
 			c.cfg.Stderr = out
-			newLogger(c.cfg).With("directory", "d").Error("rules refused", "generation", "g", "problems", "a:1: bad\n  1 | x\n")
+			newLogger(c.cfg).With("directory", "d").Error("rules refused", "generation", "g", "problems", "a:1: bad\n  1 | x\x1b\n")
 			if got := out.String(); !regexp.MustCompile(c.expect).MatchString(got) {
 				t.Errorf("got %q, want %s", got, c.expect)
 			}
