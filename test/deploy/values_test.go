@@ -153,7 +153,11 @@ func (v *values) resolve(s schema) schema {
 			}
 			out["$ref"] = "#/definitions/" + value.(string)
 		case key == "$settings":
-			out["properties"] = settingsSchema(v.settings)
+			properties := settingsSchema(v.settings)
+			for _, name := range []string{"HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"} {
+				properties[name] = schema{"type": "string", "description": "for fetching the keys of JWT issuers (jwks_url)"}
+			}
+			out["properties"] = properties
 		case isSchema:
 			out[key] = v.resolve(inner)
 		default:
