@@ -24,7 +24,8 @@ func TestLogOfSeveralLines(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			out := new(testenv.Output)
 			c.cfg.Stderr = out
-			newLogger(c.cfg).With("directory", "d").Error("rules refused", "generation", "g", "problems", "a:1: bad\n  1 | x\x1b\n")
+			newLogger(c.cfg).With("directory", "d").
+				Error("rules refused", "generation", "g", "problems", "a:1: bad\n  1 | x\x1b\n")
 			if got := out.String(); !regexp.MustCompile(c.expect).MatchString(got) {
 				t.Errorf("got %q, want %s", got, c.expect)
 			}
