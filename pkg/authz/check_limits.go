@@ -2,6 +2,7 @@ package authz
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -27,6 +28,9 @@ func (c *checker) checkLimits(list string, limits []RateLimit, example, instead 
 		case len(l.Actions) == 0:
 			c.Key(path+".actions").Fail("`actions` is empty",
 				"add one, for example "+suggest.Quoted("- "+example)+": each action gives one entry of a descriptor")
+		case l.repeats(limits[:i]):
+			c.Key(path+".actions").Warn("an earlier limit has the same `actions`: a request charges its bucket twice",
+				"delete one of the limits, and set `hits_addend` if a request costs more than 1")
 		}
 		for k := range l.Actions {
 			action, at := &l.Actions[k], ratelimit.Element(path+".actions", k)
@@ -38,6 +42,13 @@ func (c *checker) checkLimits(list string, limits []RateLimit, example, instead 
 			}
 		}
 	}
+}
+
+// repeats reports whether an earlier limit has the same actions. An action with a mistake may be the zero value.
+func (l *RateLimit) repeats(earlier []RateLimit) bool {
+	isZero := func(a Action) bool { return reflect.ValueOf(a).IsZero() }
+	same := func(e RateLimit) bool { return reflect.DeepEqual(e.Actions, l.Actions) }
+	return !slices.ContainsFunc(l.Actions, isZero) && slices.ContainsFunc(earlier, same)
 }
 
 func (c *checker) checkAction(path string, a *Action) {
