@@ -2,9 +2,10 @@ package service
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -18,38 +19,31 @@ func newLogger(cfg Config) *slog.Logger {
 	case cfg.Settings.LogFormat == "json":
 		return slog.New(slog.NewJSONHandler(cfg.Stderr, o))
 	case cfg.Terminal:
-		return slog.New(terminal{slog.NewTextHandler(cfg.Stderr, o), cfg.Stderr, new(sync.Mutex)})
+		return slog.New(slog.NewTextHandler(terminal{cfg.Stderr}, o))
 	}
 	return slog.New(slog.NewTextHandler(cfg.Stderr, o))
 }
 
 // terminal writes an attribute of several lines, such as the mistakes of a rule file, as a block below its log line.
-// Without a terminal a record stays one line, because programs read it.
-type terminal struct {
-	slog.Handler
-	out io.Writer
-	mu  *sync.Mutex // keeps other lines from between a line and its block
-}
+// Without a terminal a record stays one line, because programs read it. A handler calls Write once for each record.
+type terminal struct{ io.Writer }
 
-// Handle implements slog.Handler.
-func (t terminal) Handle(ctx context.Context, r slog.Record) error {
-	line := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
-	var blocks strings.Builder
-	r.Attrs(func(a slog.Attr) bool {
-		if text := a.Value.String(); strings.Contains(text, "\n") {
-			fmt.Fprintln(&blocks, strings.Map(visible, strings.TrimRight(text, "\n")))
-		} else {
-			line.AddAttrs(a)
+// severalLines is an attribute whose text has several lines.
+var severalLines = regexp.MustCompile(` \w+=("(?:[^"\\]|\\.)*\\n(?:[^"\\]|\\.)*")`)
+
+// Write implements io.Writer.
+func (t terminal) Write(record []byte) (int, error) {
+	block := ""
+	line := severalLines.ReplaceAllStringFunc(string(record), func(attr string) string {
+		text, err := strconv.Unquote(attr[strings.Index(attr, "=")+1:])
+		if err != nil {
+			return attr
 		}
-		return true
+		block += strings.Map(visible, strings.TrimRight(text, "\n")) + "\n"
+		return ""
 	})
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if err := t.Handler.Handle(ctx, line); err != nil || blocks.Len() == 0 {
-		return err
-	}
-	_, err := io.WriteString(t.out, blocks.String())
-	return err
+	_, err := io.WriteString(t.Writer, line+block)
+	return len(record), err
 }
 
 // visible replaces what a terminal would take for a command, such as an escape sequence.
@@ -58,18 +52,6 @@ func visible(r rune) rune {
 		return r
 	}
 	return unicode.ReplacementChar
-}
-
-// WithAttrs implements slog.Handler.
-func (t terminal) WithAttrs(attrs []slog.Attr) slog.Handler {
-	t.Handler = t.Handler.WithAttrs(attrs)
-	return t
-}
-
-// WithGroup implements slog.Handler.
-func (t terminal) WithGroup(name string) slog.Handler {
-	t.Handler = t.Handler.WithGroup(name)
-	return t
 }
 
 // logAlways logs at level INFO whatever LOG_LEVEL is, because it skips the logger's check of the level.

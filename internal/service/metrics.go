@@ -83,8 +83,7 @@ func (m *metrics) collectDecisions(to samples) {
 	overrides(t.Overrides.Denied.Load(), "denied")
 	to.counter("ratelimit_unmatched_total", "Descriptors that no rule matched.")(t.Unmatched.Load())
 	to.counter("ratelimit_unknown_domain_total", "Requests for a domain without rules.")(t.UnknownDomain.Load())
-	to.counter("ratelimit_global_shadow_total",
-		"Requests over a limit that SHADOW_MODE let pass.")(t.GlobalShadow.Load())
+	to.counter("ratelimit_global_shadow_total", "Requests over a limit that SHADOW_MODE let pass.")(t.GlobalShadow.Load())
 	failed := to.counter("store_errors_total",
 		"Requests that the store could not decide, by the policy that answered (none when strict).", "policy")
 	failed(t.StoreErrors[0].Load(), "none")
@@ -202,8 +201,7 @@ func (m *metrics) collectListeners(to samples) {
 	inflight := to.gauge("inflight_bytes", "Most memory that the requests in flight can take.", "port")
 	cut := to.counter("cut_total",
 		"Connections closed and requests reset to protect the service, by reason.", "port", "reason")
-	plaintext := to.gauge("plaintext_listener",
-		"1 for a listener without TLS that other machines can reach.", "listener")
+	plaintext := to.gauge("plaintext_listener", "1 for a listener without TLS that other machines can reach.", "listener")
 	for port, l := range m.listeners.guarded() {
 		connections(float64(l.Connections()), port)
 		inflight(float64(l.Held()), port)

@@ -51,8 +51,7 @@ func (t *treeReader) merge(v *Value, at map[string]int, f field) {
 	for _, source := range sources {
 		if source.shape != mapping {
 			if !source.unread {
-				t.fail(f.at, "`<<` takes a map, not "+source.shape.String(),
-					"write `<<: *name`, where `&name` marks a map")
+				t.fail(f.at, "`<<` takes a map, not "+source.shape.String(), "write `<<: *name`, where `&name` marks a map")
 			}
 			continue
 		}

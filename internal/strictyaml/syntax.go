@@ -61,8 +61,7 @@ func (doc *Document) checkText() bool {
 		if broken {
 			doc.fail(at, fmt.Sprintf("byte 0x%02x is not UTF-8", doc.text[i]), "save the file as UTF-8")
 		} else {
-			doc.fail(at, fmt.Sprintf("control character %U", c),
-				"delete it, or write it as an escape between double quotes")
+			doc.fail(at, fmt.Sprintf("control character %U", c), "delete it, or write it as an escape between double quotes")
 		}
 		return false
 	}
@@ -122,8 +121,7 @@ func failSyntax(doc *Document, err error) {
 		doc.fail(at, "not YAML: no list can begin here",
 			"begin the list on the next line, or quote a text that begins with `- `")
 	case says("without preceding whitespace"):
-		doc.fail(at, "not YAML: a comment needs a space before its `#`",
-			"add the space, or quote a text that contains `#`")
+		doc.fail(at, "not YAML: a comment needs a space before its `#`", "add the space, or quote a text that contains `#`")
 	case says("incompatible YAML"):
 		doc.fail(at, "not YAML 1.1: "+e.Message, "delete the line that begins with `%YAML`")
 	default:

@@ -44,11 +44,9 @@ func (c *checker) checkScopes(path string, a *Access) {
 	switch {
 	case len(a.Scopes) == 0:
 	case a.Require == Open:
-		c.Key(path).Fail(
-			"`scopes` beside `require: open`", "an open rule needs no scopes: delete `require`, or `scopes`")
+		c.Key(path).Fail("`scopes` beside `require: open`", "an open rule needs no scopes: delete `require`, or `scopes`")
 	case a.Require == Denied:
-		c.Key(path).Fail(
-			"`scopes` beside `require: denied`", "`denied` refuses every request: delete `require`, or `scopes`")
+		c.Key(path).Fail("`scopes` beside `require: denied`", "`denied` refuses every request: delete `require`, or `scopes`")
 	}
 	for i, scope := range a.Scopes {
 		if strings.ContainsAny(scope, " \t,") {
@@ -160,8 +158,7 @@ func (c *checker) checkVariables(at, pattern string, isTemplate bool) bool {
 	}
 	if !isTemplate {
 		if strings.ContainsAny(pattern, "{}") {
-			c.At(at).Fail(
-				"`{` and `}` have a meaning only in `template`", "write "+suggest.Quoted("template: \""+pattern+"\""))
+			c.At(at).Fail("`{` and `}` have a meaning only in `template`", "write "+suggest.Quoted("template: \""+pattern+"\""))
 			return false
 		}
 		return true

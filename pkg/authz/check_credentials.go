@@ -150,8 +150,7 @@ func (c *checker) checkAlgorithms(path string, names []string) {
 			c.At(at).Fail(
 				"tokens are not accepted with "+suggest.Quoted(name), "such a token is not signed: every client can make one", want)
 		default:
-			c.At(at).Fail(
-				"no signature algorithm is named "+suggest.Quoted(name), suggest.DidYouMean(name, known), want)
+			c.At(at).Fail("no signature algorithm is named "+suggest.Quoted(name), suggest.DidYouMean(name, known), want)
 		}
 	}
 }

@@ -114,8 +114,7 @@ func (c *checker) checkPattern(n *Node, at, name string, level siblings) {
 	c.checkUTF8(at+".key", n.Key)
 	c.checkUTF8(at+".value", n.Value)
 	if n.Key == "" {
-		c.At(at, at+".key").Fail("descriptor has empty key",
-			"add `key: <the key of an entry of Envoy's descriptor>`")
+		c.At(at, at+".key").Fail("descriptor has empty key", "add `key: <the key of an entry of Envoy's descriptor>`")
 		return
 	}
 	p := descriptors.Pattern{Key: n.Key, Value: n.Value}

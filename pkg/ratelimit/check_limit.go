@@ -78,8 +78,7 @@ func (c *checker) checkUnlimited(l *Limit, at string) {
 		}
 	}
 	if l.Requests != nil {
-		c.Key(at+".requests_per_unit").Warn("`requests_per_unit` has no effect when unlimited",
-			"delete it, or `unlimited`")
+		c.Key(at+".requests_per_unit").Warn("`requests_per_unit` has no effect when unlimited", "delete it, or `unlimited`")
 	}
 	c.checkName(l.Name, at+".name")
 	c.checkOwnReplaces(l, at)
@@ -119,8 +118,7 @@ func (c *checker) failSpec(l *Limit, spec LimitSpec, at string, err *SpecError) 
 			c.Key(where, at+".algorithm").Fail(err.Message,
 				"a burst goes with `token_bucket` or `leaky_bucket`: change the algorithm, or delete `burst`")
 		default:
-			c.Key(where, at+".algorithm").Fail(err.Message,
-				"add `algorithm: token_bucket` or `leaky_bucket`, or delete `burst`")
+			c.Key(where, at+".algorithm").Fail(err.Message, "add `algorithm: token_bucket` or `leaky_bucket`, or delete `burst`")
 		}
 	case "requests_per_unit":
 		hint := "for no limit at all write `unlimited: true` and nothing else"
@@ -154,8 +152,7 @@ func (c *checker) checkOwnReplaces(l *Limit, at string) {
 		at := Element(at+".replaces", i)
 		switch other.Name {
 		case "":
-			c.At(at, at+".name").Fail("should not have an empty replaces entry",
-				"write `- name: <the name of another limit>`")
+			c.At(at, at+".name").Fail("should not have an empty replaces entry", "write `- name: <the name of another limit>`")
 		case l.Name:
 			c.At(at+".name").Fail("replaces should not contain name of same descriptor: "+suggest.Quoted(other.Name),
 				"a limit cannot replace itself: delete the element")

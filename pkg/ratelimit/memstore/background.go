@@ -57,8 +57,7 @@ func (sh *shard) sweepFrom(from uint32, now int64) (more bool) {
 func (s *Store) saveEvery(ctx context.Context, interval time.Duration) {
 	every(ctx, interval, func() {
 		if err := s.save(); err != nil {
-			s.logger.ErrorContext(ctx, "the snapshot of the buckets was not saved; the last one is kept",
-				slog.Any("error", err))
+			s.logger.ErrorContext(ctx, "the snapshot of the buckets was not saved; the last one is kept", slog.Any("error", err))
 		}
 	})
 }
