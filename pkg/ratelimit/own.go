@@ -7,9 +7,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// own returns the limit of a credential in place of a limit of the rule, bounded by what the rule allows. The two
-// share buckets if algorithm and window are equal. It compiles each distinct limit once; operators choose these
-// limits.
+// own returns the limit of a credential in place of a limit of the rule, bounded by what the rule allows. The two share
+// buckets if algorithm and window are equal. It compiles each distinct limit once; operators choose these limits.
 func (r *Rule) own(l *RuleLimit, own LimitSpec) *RuleLimit {
 	if made, ok := l.own.Load(own); ok {
 		return made.(*RuleLimit)

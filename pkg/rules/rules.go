@@ -29,8 +29,7 @@ type Source interface {
 	// Run calls update once for each change until the context is done, one call after the other. A change with errors
 	// is reported, too. If the active rules come back after it, they are reported again. Run may be called once.
 	Run(ctx context.Context, update func(Update))
-	// Reload makes Run look for a change at once, as on SIGHUP. It does not block and may be called from any
-	// goroutine.
+	// Reload makes Run look for a change at once, as on SIGHUP. It does not block and may be called from any goroutine.
 	Reload()
 }
 

@@ -1,4 +1,3 @@
-// Package unary serves calls of Envoy's services over grpc-go, with messages as bytes. See [Register] and [Codec].
 package unary
 
 import (

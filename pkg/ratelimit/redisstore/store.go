@@ -1,5 +1,3 @@
-// Package redisstore keeps buckets in Redis or Valkey, so that all replicas of the service share them. Requests gather
-// while earlier calls are on the wire, and one script call decides all of them. See [New] and [Store.Take].
 package redisstore
 
 import (
@@ -65,8 +63,6 @@ type Store struct {
 	mu     sync.RWMutex // read-locked while the client is in use
 	client redis.UniversalClient
 }
-
-var _ ratelimit.Store = (*Store)(nil)
 
 // New returns a store that connects on first use; Ping checks that it can. The caller must close it.
 func New(cfg Config) (*Store, error) {

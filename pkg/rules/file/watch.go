@@ -40,8 +40,6 @@ type Watcher struct {
 	since    time.Time
 }
 
-var _ rules.Source = (*Watcher)(nil)
-
 // NewWatcher returns a watcher of a directory.
 func NewWatcher(dir string, cfg Config) *Watcher {
 	return &Watcher{dir: dir, cfg: cfg, reload: make(chan struct{}, 1)}
