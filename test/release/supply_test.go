@@ -58,6 +58,32 @@ func TestImagesByDigest(t *testing.T) {
 	}
 }
 
+// TestOneVersion checks that the newest version of the changelog is that of the chart and of the image in manifests.
+func TestOneVersion(t *testing.T) {
+	newest := regexp.MustCompile(`(?m)^## \[(\d+\.\d+\.\d+)\]`).FindStringSubmatch(text(t, "CHANGELOG.md"))
+	if newest == nil {
+		t.Fatal("CHANGELOG.md has no version")
+	}
+	for path, pattern := range map[string]string{
+		"deploy/helm/extauthz/Chart.yaml":          `(?m)^(?:appVersion|version): (.*)$`,
+		"deploy/kustomize/base/kustomization.yaml": `newTag: "?([^"\n]*)`,
+		"envoy-gateway/application.yaml":           `ghcr.io/extauthz/extauthz:(\S+)`,
+		"istio/example/application.yaml":           `ghcr.io/extauthz/extauthz:(\S+)`,
+		"istio/sidecar/deployment.yaml":            `ghcr.io/extauthz/extauthz:(\S+)`,
+		"docs/kubernetes.md":                       `ghcr.io/extauthz/extauthz:([\d.]+)`,
+	} {
+		found := regexp.MustCompile(pattern).FindAllStringSubmatch(text(t, path), -1)
+		if len(found) == 0 {
+			t.Errorf("%s names no version", path)
+		}
+		for _, m := range found {
+			if m[1] != newest[1] {
+				t.Errorf("%s: %s: want %s, the newest version of CHANGELOG.md", path, m[0], newest[1])
+			}
+		}
+	}
+}
+
 // TestGoOfImage checks that the image is built with the version of Go in go.mod.
 func TestGoOfImage(t *testing.T) {
 	wanted := regexp.MustCompile(`(?m)^go (\S+)$`).FindStringSubmatch(text(t, "go.mod"))
