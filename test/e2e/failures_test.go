@@ -241,7 +241,7 @@ func TestIssuerAway(t *testing.T) {
 	if n := service.metric(t, fmt.Sprintf("extauthz_jwks_keys{source=%q}", issuer.file)); n != 0 {
 		t.Errorf("extauthz_jwks_keys: got %d, want 0", n)
 	}
-	wantLog(t, service, "the keys of an issuer cannot be read")
+	wantLog(t, service, "cannot read the keys of an issuer; it has no keys yet")
 
 	issuer.rotate(t, "second")
 	awaitStatus(t, envoy, get("/", issuer.bearer(t, nil)), http.StatusOK)
