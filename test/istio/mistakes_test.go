@@ -209,7 +209,7 @@ func TestUnlistedIdentityHeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := errors.Join(m.Check()...)
-	if want := "Envoy drops `x-auth-plan` from the answer"; found == nil || !strings.Contains(found.Error(), want) {
+	if want := "Envoy drops `x-auth-plan` from the response"; found == nil || !strings.Contains(found.Error(), want) {
 		t.Errorf("got %v, want %q in it", found, want)
 	}
 }
