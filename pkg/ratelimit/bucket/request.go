@@ -233,7 +233,8 @@ func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
 	if !d.Allowed {
 		d.RetryAfter = t.retryAfter(now, s)
 	}
-	alg := registry[t.Limit.Algorithm].engine
+	row := &registry[t.Limit.Algorithm]
+	alg := row.engine
 	if t.Limit.Requests == 0 {
 		d.Remaining, d.ResetAfter = 0, 0
 		if t.Limit.Algorithm == FixedWindow {
@@ -250,7 +251,7 @@ func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
 	if !s.Empty() {
 		d.ExpireAt = now + d.ResetAfter
 	}
-	if t.Limit.Algorithm.HasBurst() && requestAllowed && d.Allowed {
+	if row.hasBurst && requestAllowed && d.Allowed {
 		d.Delay = t.early(now, s)
 	}
 }

@@ -82,12 +82,12 @@ func TestTableIsAMap(t *testing.T) {
 			key += strings.Repeat(" long", 20)
 		}
 		hash := maphash.String(seed, key)
-		slot, found := table.find(hash, key)
-		if _, there := want[key]; found != there {
-			t.Fatalf("step %d: %q found: %t, want %t", step, key, found, there)
+		slot := table.find(hash, key)
+		if _, there := want[key]; slot != noSlot != there {
+			t.Fatalf("step %d: %q in slot %d, want a slot: %t", step, key, slot, there)
 		}
 		switch {
-		case !found:
+		case slot == noSlot:
 			table.insert(key, hash, uint64(rand.IntN(5))).count = step
 			want[key] = step
 		case table.at(slot).count != want[key]:
@@ -178,8 +178,7 @@ func TestGroupsGiveMemoryBack(t *testing.T) {
 		}
 		for i := range buckets - kept {
 			key := fmt.Sprint(rule, " ", i)
-			slot, _ := table.find(maphash.String(seed, key), key)
-			table.remove(seed, slot)
+			table.remove(seed, table.find(maphash.String(seed, key), key))
 		}
 	}
 	checkGroups(t, &table)

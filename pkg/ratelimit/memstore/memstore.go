@@ -180,9 +180,11 @@ func (s *Store) takeOne(r *bucket.Request, o *bucket.Outcome, loaded []bucket.Lo
 	// Read the clock under the lock. A time read before could be old when the lock is acquired. A bucket set back by more
 	// than bucket.MaxClockStep would refill twice.
 	now := s.clock()
-	sh.load(t, hash, &loaded[0].State)
+	slot := sh.load(t, hash, &loaded[0].State)
 	r.Decide(now, loaded, o)
-	sh.keep(t, hash, &loaded[0], &o.Decisions[0], now)
+	if loaded[0].Changed {
+		sh.keep(t, hash, slot, &loaded[0], &o.Decisions[0], now)
+	}
 }
 
 // takeAll locks the shards of all takes in their order, so that two requests never deadlock.
@@ -202,7 +204,11 @@ func (s *Store) takeAll(r *bucket.Request, o *bucket.Outcome, loaded []bucket.Lo
 	}
 	r.Decide(now, loaded, o)
 	for i := range loaded {
-		s.shardOf(hashes[i]).keep(&r.Takes[i], hashes[i], &loaded[i], &o.Decisions[i], now)
+		if loaded[i].Changed {
+			t, sh := &r.Takes[i], s.shardOf(hashes[i])
+			slot := sh.table.find(hashes[i], t.Key) // again: an earlier take of this loop may have evicted the bucket
+			sh.keep(t, hashes[i], slot, &loaded[i], &o.Decisions[i], now)
+		}
 	}
 }
 

@@ -32,12 +32,14 @@ type shard struct {
 	_ [64]byte // puts the next shard's lock on another cache line
 }
 
-// load reads the state of the bucket of a take. The caller holds the lock.
-func (sh *shard) load(t *bucket.Take, hash uint64, s *bucket.State) {
+// load reads the state of the bucket of a take. It returns the bucket's slot, or noSlot. The caller holds the lock.
+func (sh *shard) load(t *bucket.Take, hash uint64, s *bucket.State) uint32 {
 	*s = bucket.State{}
-	if slot, found := sh.table.find(hash, t.Key); found {
+	slot := sh.table.find(hash, t.Key)
+	if slot != noSlot {
 		sh.stateOf(sh.table.at(slot), s)
 	}
+	return slot
 }
 
 func (sh *shard) stateOf(e *entry, s *bucket.State) {
@@ -47,23 +49,22 @@ func (sh *shard) stateOf(e *entry, s *bucket.State) {
 	}
 }
 
-// keep stores the bucket of a decided take if it has changed. The caller has held the lock since load.
-func (sh *shard) keep(t *bucket.Take, hash uint64, b *bucket.Loaded, d *bucket.Decision, now int64) {
+// keep stores the changed bucket of a decided take. slot is the bucket's current slot, or noSlot. The caller
+// has held the lock since load.
+func (sh *shard) keep(t *bucket.Take, hash uint64, slot uint32, b *bucket.Loaded, d *bucket.Decision, now int64) {
 	switch {
-	case !b.Changed:
-	case b.State.Empty():
-		if slot, found := sh.table.find(hash, t.Key); found {
-			sh.remove(slot)
-		}
-	default:
-		sh.put(t, hash, &b.State, now, seconds(now+d.ResetAfter))
+	case !b.State.Empty():
+		sh.put(t, hash, slot, &b.State, now, seconds(now+d.ResetAfter))
+	case slot != noSlot:
+		sh.remove(slot)
 	}
 }
 
-// put stores the bucket of a take, which is not empty. In a full shard, a new bucket replaces another.
-func (sh *shard) put(t *bucket.Take, hash uint64, s *bucket.State, now int64, expires uint32) {
+// put stores the bucket of a take, which is not empty, in its slot. If it has none, it gets one; in a full shard it
+// replaces another bucket.
+func (sh *shard) put(t *bucket.Take, hash uint64, slot uint32, s *bucket.State, now int64, expires uint32) {
 	var e *entry
-	if slot, found := sh.table.find(hash, t.Key); found {
+	if slot != noSlot {
 		e = sh.table.at(slot)
 	} else {
 		if sh.table.live() >= sh.capacity {

@@ -144,7 +144,7 @@ func (s *Store) restore(b *saved, rest *bytes.Buffer, now int64) bool {
 		sh := s.shardOf(hash)
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
-		sh.put(&take, hash, &state, now, b.Expires)
+		sh.put(&take, hash, sh.table.find(hash, take.Key), &state, now, b.Expires)
 	}
 	return true
 }

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"hash/maphash"
+	"math"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
@@ -30,21 +31,24 @@ func (t *table) live() int { return int(t.slots) - len(t.free) }
 // at returns the entry in a slot < t.slots.
 func (t *table) at(slot uint32) *entry { return &t.chunks[slot/chunkLen][slot%chunkLen] }
 
-// find returns the slot of a key.
-func (t *table) find(hash uint64, key string) (slot uint32, found bool) {
+// noSlot stands for the slot of a key that has no entry.
+const noSlot = math.MaxUint32
+
+// find returns the slot of a key, or noSlot.
+func (t *table) find(hash uint64, key string) uint32 {
 	if len(t.index) == 0 {
-		return 0, false
+		return noSlot
 	}
 	for mask, i := uint32(len(t.index)-1), uint32(hash); ; i++ {
 		place := t.index[i&mask]
 		if place == 0 {
-			return 0, false
+			return noSlot
 		}
 		if uint32(place>>32) != uint32(hash) {
 			continue
 		}
 		if slot := uint32(place) - 1; string(t.key(t.at(slot))) == key {
-			return slot, true
+			return slot
 		}
 	}
 }
