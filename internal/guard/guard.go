@@ -149,8 +149,8 @@ func source(a net.Addr) netip.Prefix {
 
 // requests are the requests of a connection, over HTTP/1 or HTTP/2.
 type requests interface {
-	// shed cuts requests until need bytes are free, or none is left, and returns the number of bytes that it freed.
-	shed(need int64) int64
+	// cutRequests cuts requests until need bytes are free, or none is left, and returns the number of bytes that it freed.
+	cutRequests(need int64) int64
 	// sweep cuts requests that exceed their time limits.
 	sweep(now int64)
 }
@@ -241,10 +241,10 @@ func since(begin, now int64) time.Duration { return time.Duration(now-begin) * t
 // over reports whether the requests that have not been cut hold more than the budget.
 func (l *Listener) over() bool { return l.held.Load() > l.cfg.Bytes }
 
-// relieve cuts requests until an eighth of the budget is free, so that a flood does not make each request search for
+// freeMemory cuts requests until an eighth of the budget is free, so that a flood does not make each request search for
 // another. Other goroutines that find the budget exceeded wait here, because they must not read more until requests are
 // cut.
-func (l *Listener) relieve() {
+func (l *Listener) freeMemory() {
 	l.relieving.Lock()
 	defer l.relieving.Unlock()
 	for l.over() {
@@ -254,8 +254,8 @@ func (l *Listener) relieve() {
 			return
 		}
 		freed := int64(0)
-		for _, c := range l.greediest() {
-			if freed += c.requests.shed(need - freed); freed >= need {
+		for _, c := range l.largestHolder() {
+			if freed += c.requests.cutRequests(need - freed); freed >= need {
 				break
 			}
 		}
@@ -265,8 +265,8 @@ func (l *Listener) relieve() {
 	}
 }
 
-// greediest returns the connections of the source that holds the most, the largest first.
-func (l *Listener) greediest() []*conn {
+// largestHolder returns the connections of the source that holds the most, the largest first.
+func (l *Listener) largestHolder() []*conn {
 	bySource := make(map[netip.Prefix]int64)
 	all := l.all()
 	for _, c := range all {

@@ -23,7 +23,7 @@ func (c *http1Conn) Read(p []byte) (int, error) {
 		c.hold(int64(n)*perHTTP1Byte+int64(bytes.Count(p[:n], []byte{'\n'}))*perLine, 0)
 		c.mu.Unlock()
 		if c.l.over() {
-			c.l.relieve()
+			c.l.freeMemory()
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			if c.isCut {
@@ -48,7 +48,7 @@ func (c *http1Conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (c *http1Conn) shed(int64) int64 {
+func (c *http1Conn) cutRequests(int64) int64 {
 	freed := c.staying()
 	if freed > 0 {
 		c.l.cuts[OverBudget].Add(1)

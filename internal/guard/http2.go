@@ -140,7 +140,7 @@ func (c *http2Conn) received(b []byte) {
 		c.cut()
 	}
 	if c.l.over() {
-		c.l.relieve()
+		c.l.freeMemory()
 	}
 }
 
@@ -273,7 +273,7 @@ func (c *http2Conn) choose(which func(stream) bool, order func(a, b stream) int)
 	return ids
 }
 
-func (c *http2Conn) shed(need int64) (freed int64) {
+func (c *http2Conn) cutRequests(need int64) (freed int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ids := c.choose(func(stream) bool { return true }, func(a, b stream) int { return cmp.Compare(b.held, a.held) })

@@ -157,7 +157,7 @@ func (a *Authorizer) begin(ctx context.Context, pending *Pending) {
 		return
 	}
 	pending.Query = ratelimit.Query{
-		Descriptors: descriptorsOf(p.limits, f), Own: d.Identity.Limit, MaxHold: r.MaxHold.Microseconds(),
+		Descriptors: descriptorsOf(p.limits, f), CredentialLimit: d.Identity.Limit, MaxHold: r.MaxHold.Microseconds(),
 	}
 }
 
@@ -199,7 +199,7 @@ func (d *Decision) limit(res *ratelimit.Result) {
 		d.Limits = res
 	}
 	switch {
-	case res.Err != nil, !res.Allowed && res.Answer == ratelimit.FromPolicyDeny:
+	case res.Err != nil, !res.Allowed && res.Source == ratelimit.FromPolicyDeny:
 		d.undecided()
 	case res.Allowed:
 		d.Delay = res.Delay

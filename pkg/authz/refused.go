@@ -30,7 +30,7 @@ func failure(err error) reply.Reason {
 // undecided request pass. Policy.Limits has other buckets, so an attacker cannot lock out other clients at the same
 // address.
 func (d *Decision) limitRefused(res *ratelimit.Result) FailureAnswer {
-	if res.Err != nil || res.Allowed || res.Answer == ratelimit.FromPolicyDeny {
+	if res.Err != nil || res.Allowed || res.Source == ratelimit.FromPolicyDeny {
 		return FailureRefused
 	}
 	d.Limits, d.ToClient = res, nil // without the challenge, which invites another try

@@ -13,15 +13,15 @@ type Entry struct{ Key, Value string }
 type Descriptor struct {
 	Entries []Entry
 	// Limit overrides the limit of the matching rule; nil if the request brings none.
-	Limit *Override
+	Limit *RequestLimit
 	// Hits is the cost of this descriptor; nil means the hits of the request.
 	Hits *uint64
 	// Negative gives the hits back instead of charging them (is_negative_hits).
 	Negative bool
 }
 
-// Override is a limit that the request brings (RateLimitDescriptor.RateLimitOverride).
-type Override struct {
+// RequestLimit is a limit that the request brings (RateLimitDescriptor.RateLimitOverride).
+type RequestLimit struct {
 	RequestsPerUnit uint32
 	Unit            Unit
 	// UnitMultiplier is the number of units in the window; 0 means 1.

@@ -85,7 +85,7 @@ descriptors:
 	for _, res := range results {
 		text := describe(res)
 		if res.Err == nil {
-			text = fmt.Sprintf("%d %s", res.Answer, text)
+			text = fmt.Sprintf("%d %s", res.Source, text)
 		}
 		got = append(got, text)
 	}

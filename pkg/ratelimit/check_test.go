@@ -347,7 +347,7 @@ func FuzzCheck(f *testing.F) {
 		for _, d := range []descriptors.Descriptor{{Entries: entries[:1]}, {Entries: entries}} {
 			res := decide(t, limiter, ratelimit.Query{
 				Domain: name, Descriptors: []descriptors.Descriptor{d}, MaxHold: 1_000_000,
-				Own: &ratelimit.LimitSpec{Requests: requests, Unit: descriptors.Hour},
+				CredentialLimit: &ratelimit.LimitSpec{Requests: requests, Unit: descriptors.Hour},
 			})
 			if res.Err != nil && name != "" {
 				t.Errorf("%+v: %v", l, res.Err)

@@ -163,8 +163,8 @@ func tagLength(key string) int {
 // bring also share one. Different limits have different rules, and refused requests have rules of their own.
 func TestRuleOfTakes(t *testing.T) {
 	own := &LimitSpec{Requests: 1, Unit: descriptors.Hour}
-	override := &descriptors.Override{RequestsPerUnit: 1, Unit: descriptors.Minute}
-	longer := &descriptors.Override{RequestsPerUnit: 7, Unit: descriptors.Hour}
+	override := &descriptors.RequestLimit{RequestsPerUnit: 1, Unit: descriptors.Minute}
+	longer := &descriptors.RequestLimit{RequestsPerUnit: 7, Unit: descriptors.Hour}
 	rules := keyRules()
 	rules.domains["d"].Find(pair("o", "v", "", "")).Value.Limits[0].OverrideMax = 1000
 	seen := map[uint64]string{}
@@ -202,7 +202,8 @@ func TestRuleOfTakes(t *testing.T) {
 				for _, refused := range []bool{false, true} {
 					var b batch
 					b.add(&Limiter{}, &Query{
-						Domain: c.domain, Descriptors: []descriptors.Descriptor{d}, Own: own, Refused: refused, Rules: rules,
+						Domain: c.domain, Descriptors: []descriptors.Descriptor{d}, CredentialLimit: own,
+						Refused: refused, Rules: rules,
 					})
 					if err := b.plans[0].err; err != nil {
 						t.Fatal(err)

@@ -20,8 +20,8 @@ type Query struct {
 	// Refused means that the request is already refused and only counted. It has buckets of its own at the same rules, so
 	// that refused requests never consume the limits of other requests.
 	Refused bool
-	// Own is the limit of the caller's credential. It replaces the limits that allow it. nil for none.
-	Own *LimitSpec
+	// CredentialLimit is the limit of the caller's credential. It replaces the limits that allow it. nil for none.
+	CredentialLimit *LimitSpec
 	// MaxHold is how long the answer can be held for a MaxDelay, in µs. A request that must wait longer is denied.
 	MaxHold int64
 	// Rules decide instead of the active rules, for descriptors that were made for them. Default: the active rules.

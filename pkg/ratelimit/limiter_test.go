@@ -171,8 +171,8 @@ func query(t *testing.T, text string) ratelimit.Query {
 				if err != nil {
 					t.Fatal(err)
 				}
-				q.Own = &ratelimit.LimitSpec{Requests: n}
-				_ = q.Own.Unit.UnmarshalText([]byte(unit))
+				q.CredentialLimit = &ratelimit.LimitSpec{Requests: n}
+				_ = q.CredentialLimit.Unit.UnmarshalText([]byte(unit))
 			case "hold":
 				d, err := time.ParseDuration(value)
 				if err != nil {
@@ -187,7 +187,7 @@ func query(t *testing.T, text string) ratelimit.Query {
 				if err != nil {
 					t.Fatal(err)
 				}
-				d.Limit = &descriptors.Override{RequestsPerUnit: uint32(n)}
+				d.Limit = &descriptors.RequestLimit{RequestsPerUnit: uint32(n)}
 				_ = d.Limit.Unit.UnmarshalText([]byte(unit))
 			default:
 				for entry := range strings.SplitSeq(word, ">") {
@@ -277,7 +277,7 @@ func TestFloodOfOverrides(t *testing.T) {
 	}
 	for i := range 3200 {
 		d := client(i)
-		d.Limit = &descriptors.Override{RequestsPerUnit: 1, Unit: descriptors.Second, UnitMultiplier: uint32(i + 1)}
+		d.Limit = &descriptors.RequestLimit{RequestsPerUnit: 1, Unit: descriptors.Second, UnitMultiplier: uint32(i + 1)}
 		allowed(d)
 	}
 	for i := range clients {

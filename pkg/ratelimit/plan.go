@@ -18,8 +18,8 @@ type plan struct {
 	limits []appliedLimit
 	// request is the index of the request in the batch, -1 if no limit applies.
 	request int
-	// answer is the source of the decision; err is set if there is none.
-	answer Answer
+	// source is what decided; err is set if there is none.
+	source Source
 	err    error
 }
 
@@ -63,7 +63,7 @@ func (p *plan) match(rules *descriptors.Tree[*Rule]) error {
 	for i := range p.query.Descriptors {
 		d := &p.query.Descriptors[i]
 		if d.Limit != nil {
-			limit, err := p.rules.override(p.query.Domain, d.Limit)
+			limit, err := p.rules.requestLimit(p.query.Domain, d.Limit)
 			if err != nil {
 				return QueryError(fmt.Sprintf("limit of descriptor %d: %v", i, err))
 			}
@@ -80,8 +80,8 @@ func (p *plan) match(rules *descriptors.Tree[*Rule]) error {
 		for k := range rule.Limits {
 			limit := &rule.Limits[k]
 			replaced = append(replaced, limit.Replaces...)
-			if p.query.Own != nil && limit.OverrideMax > 0 {
-				limit = rule.own(limit, *p.query.Own)
+			if p.query.CredentialLimit != nil && limit.OverrideMax > 0 {
+				limit = rule.credentialLimit(limit, *p.query.CredentialLimit)
 			}
 			if !rule.Unlimited {
 				p.limits = append(p.limits, appliedLimit{limit: limit, descriptor: i})
@@ -99,9 +99,9 @@ func (p *plan) match(rules *descriptors.Tree[*Rule]) error {
 	return nil
 }
 
-// override compiles a limit that the request brought: the default algorithm, and a burst equal to its requests. If the
-// algorithm cannot count as many requests, the counter decides.
-func (r *Rules) override(domain string, o *descriptors.Override) (*RuleLimit, error) {
+// requestLimit compiles a limit that the request brought: the default algorithm, and a burst equal to its requests. If
+// the algorithm cannot count as many requests, the counter decides.
+func (r *Rules) requestLimit(domain string, o *descriptors.RequestLimit) (*RuleLimit, error) {
 	spec := LimitSpec{
 		Requests: int64(o.RequestsPerUnit), Unit: o.Unit, Multiplier: uint64(o.UnitMultiplier),
 		Algorithm: r.options.DefaultAlgorithm,

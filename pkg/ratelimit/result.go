@@ -20,20 +20,20 @@ type Result struct {
 	// Delay is how long to hold the answer to an allowed request, in µs, at most Query.MaxHold. Requests then leave at
 	// the rate of a limit with a MaxDelay.
 	Delay int64
-	// Answer is the source of the decision.
-	Answer Answer
+	// Source is what decided.
+	Source Source
 	// Statuses has one status for each descriptor, in the order of the query.
 	Statuses []Status
 	// Limits are all limits that applied to any descriptor.
 	Limits []Applied
 }
 
-// Answer is the source of a decision.
-type Answer uint8
+// Source is what made a decision.
+type Source uint8
 
 // The sources: the store, or the store error policy in its place.
 const (
-	FromStore Answer = iota
+	FromStore Source = iota
 	FromFallback
 	FromPolicyAllow
 	FromPolicyDeny
@@ -111,7 +111,7 @@ func Seconds(micros int64) int64 { return (micros + 999_999) / 1_000_000 }
 // result makes one status for each descriptor from the decisions, and counts them.
 func (p *plan) result(takes []bucket.Take, o *bucket.Outcome) Result {
 	res := Result{
-		Allowed: o.Allowed, RetryAfter: o.RetryAfter, Answer: p.answer,
+		Allowed: o.Allowed, RetryAfter: o.RetryAfter, Source: p.source,
 		Statuses: make([]Status, len(p.matches)),
 		Limits:   make([]Applied, len(p.limits)),
 	}
@@ -173,7 +173,7 @@ func (p *plan) count(s *Status, d *descriptors.Descriptor) {
 	default:
 		c.Allowed.Add(1)
 	}
-	if p.answer != FromStore {
+	if p.source != FromStore {
 		c.Undecided.Add(1)
 	}
 }

@@ -58,11 +58,11 @@ type RuleLimit struct {
 	// Problem is the body of a denial by this limit; nil for the usual body.
 	Problem *Problem
 
-	chosen   bucket.Algorithm // as the rule names it: bucket.SlidingWindow, or Algorithm.
-	identity string           // what all bucket keys of the limit begin with.
-	rule     uint64           // for bucket.Take.Rule.
-	hashTag  int              // index of the entry whose value is the Redis Cluster hash tag, −1 for none.
-	own      *sync.Map        // limits of credentials in its place, compiled once: LimitSpec -> *RuleLimit
+	chosen           bucket.Algorithm // as the rule names it: bucket.SlidingWindow, or Algorithm.
+	identity         string           // what all bucket keys of the limit begin with.
+	rule             uint64           // for bucket.Take.Rule.
+	hashTag          int              // index of the entry whose value is the Redis Cluster hash tag, −1 for none.
+	credentialLimits *sync.Map        // limits of credentials in its place, compiled once: LimitSpec -> *RuleLimit
 }
 
 // variable is an entry whose key or value the rule's path does not fix.
@@ -97,7 +97,9 @@ func (r *Rules) newRule(domain string, path []Node) *Rule {
 
 // newLimit compiles a limit of a rule. several is set if the rule has more than one.
 func (r *Rules) newLimit(rule *Rule, l *Limit, several bool) RuleLimit {
-	compiled := RuleLimit{Name: l.Name, HashTag: l.HashTag, Problem: l.Problem, hashTag: -1, own: new(sync.Map)}
+	compiled := RuleLimit{
+		Name: l.Name, HashTag: l.HashTag, Problem: l.Problem, hashTag: -1, credentialLimits: new(sync.Map),
+	}
 	for _, other := range l.Replaces {
 		compiled.Replaces = append(compiled.Replaces, other.Name)
 	}

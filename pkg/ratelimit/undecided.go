@@ -26,7 +26,7 @@ func (p *plan) undecided(r *bucket.Request, o *bucket.Outcome, local *fallback) 
 	}
 	p.limiter.countStoreError(o.Err, policy)
 	pass(r, o)
-	p.answer = FromPolicyAllow
+	p.source = FromPolicyAllow
 	switch policy {
 	case Deny:
 		p.deny(o)
@@ -45,7 +45,7 @@ func pass(r *bucket.Request, o *bucket.Outcome) {
 
 // deny answers as exhausted buckets do, for limits with the policy deny.
 func (p *plan) deny(o *bucket.Outcome) {
-	p.answer, o.Allowed, o.RetryAfter = FromPolicyDeny, false, retryUndecided
+	p.source, o.Allowed, o.RetryAfter = FromPolicyDeny, false, retryUndecided
 	for _, a := range p.limits {
 		if a.limit.OnStoreError == Deny {
 			o.Decisions[a.take] = bucket.Decision{
@@ -98,7 +98,7 @@ func (f *fallback) take(ctx context.Context, store Store) {
 	for i, part := range f.parts {
 		if outcomes[i].Err == nil {
 			part.whole.Merge(&outcomes[i], part.index)
-			part.plan.answer = FromFallback
+			part.plan.source = FromFallback
 		}
 	}
 }

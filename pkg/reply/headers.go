@@ -66,28 +66,28 @@ func (h Headers) For(res *ratelimit.Result) []Header {
 	if len(h.Sets) == 0 {
 		return nil
 	}
-	told := told(res)
-	if len(told) == 0 {
+	shown := shownLimits(res)
+	if len(shown) == 0 {
 		return h.retryAfter(nil, res, nil)
 	}
 	list := make([]Header, 0, 4)
 	for _, set := range h.Sets {
 		switch set {
 		case Draft:
-			list = appendDraft(list, told)
+			list = appendDraft(list, shown)
 		case Triple:
-			list = appendTriple(list, h.LimitName, h.RemainingName, h.ResetName, told[0])
+			list = appendTriple(list, h.LimitName, h.RemainingName, h.ResetName, shown[0])
 		case X:
-			list = appendTriple(list, "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", told[0])
+			list = appendTriple(list, "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", shown[0])
 		case Spring:
-			list = appendSpring(list, told[0])
+			list = appendSpring(list, shown[0])
 		}
 	}
-	return h.retryAfter(list, res, told)
+	return h.retryAfter(list, res, shown)
 }
 
-// told returns the limits that a client sees, the tightest first.
-func told(res *ratelimit.Result) []*ratelimit.Applied {
+// shownLimits returns the limits that a client sees, the tightest first.
+func shownLimits(res *ratelimit.Result) []*ratelimit.Applied {
 	list := make([]*ratelimit.Applied, 0, len(res.Limits))
 	for i := range res.Limits {
 		if !res.Limits[i].Shadow {
@@ -99,11 +99,11 @@ func told(res *ratelimit.Result) []*ratelimit.Applied {
 }
 
 // appendDraft appends one item for each policy. If a policy has several buckets, the item is for the tightest one.
-func appendDraft(list []Header, told []*ratelimit.Applied) []Header {
+func appendDraft(list []Header, shown []*ratelimit.Applied) []Header {
 	limits, policies := make([]byte, 0, 64), make([]byte, 0, 64)
-	for i, a := range told {
+	for i, a := range shown {
 		samePolicy := func(b *ratelimit.Applied) bool { return a.Limit.Policy == b.Limit.Policy }
-		if slices.ContainsFunc(told[:i], samePolicy) {
+		if slices.ContainsFunc(shown[:i], samePolicy) {
 			continue
 		}
 		if len(limits) > 0 {
@@ -143,13 +143,13 @@ func appendSpring(list []Header, a *ratelimit.Applied) []Header {
 }
 
 // retryAfter appends Retry-After to a denial that ends: whole seconds, at least 1 and the t of the draft.
-func (h Headers) retryAfter(list []Header, res *ratelimit.Result, told []*ratelimit.Applied) []Header {
+func (h Headers) retryAfter(list []Header, res *ratelimit.Result, shown []*ratelimit.Applied) []Header {
 	if res.Allowed || res.RetryAfter == bucket.Never {
 		return list
 	}
 	seconds := max(1, ratelimit.Seconds(res.RetryAfter))
-	if len(told) > 0 && slices.Contains(h.Sets, Draft) {
-		seconds = max(seconds, ratelimit.Seconds(told[0].Decision.NextIn))
+	if len(shown) > 0 && slices.Contains(h.Sets, Draft) {
+		seconds = max(seconds, ratelimit.Seconds(shown[0].Decision.NextIn))
 	}
 	return append(list, Header{"retry-after", strconv.FormatInt(seconds, 10)})
 }

@@ -33,7 +33,7 @@ type problem struct {
 // Problem returns the body of a denial: an RFC 9457 problem detail that names the policies that deny.
 func Problem(res *ratelimit.Result) []byte {
 	p := problem{Type: quotaExceeded, Title: "Too Many Requests", Status: 429, Detail: detail(res)}
-	for _, a := range told(res) {
+	for _, a := range shownLimits(res) {
 		if a.Denied() {
 			p.Policies = append(p.Policies, a.Limit.Policy)
 		}
@@ -41,7 +41,7 @@ func Problem(res *ratelimit.Result) []byte {
 	if res.RetryAfter != bucket.Never {
 		p.RetryAfter = retryAfter(res)
 	}
-	if res.Answer == ratelimit.FromPolicyDeny {
+	if res.Source == ratelimit.FromPolicyDeny {
 		p.Type = reducedCapacity
 		return p.body()
 	}
@@ -54,7 +54,7 @@ func Problem(res *ratelimit.Result) []byte {
 
 // detail returns one sentence that explains the denial.
 func detail(res *ratelimit.Result) string {
-	if res.Answer == ratelimit.FromPolicyDeny {
+	if res.Source == ratelimit.FromPolicyDeny {
 		return fmt.Sprintf("Rate limits cannot be decided at the moment. Try again in %s.", inWords(retryAfter(res)))
 	}
 	if l, template := template(res); template != nil && template.Detail != "" {
@@ -68,7 +68,7 @@ func detail(res *ratelimit.Result) string {
 
 // template returns the limit that denies longest and its own text, nil if it has none.
 func template(res *ratelimit.Result) (*ratelimit.RuleLimit, *ratelimit.Problem) {
-	if list := told(res); len(list) > 0 && list[0].Denied() {
+	if list := shownLimits(res); len(list) > 0 && list[0].Denied() {
 		return list[0].Limit, list[0].Limit.Problem
 	}
 	return nil, nil

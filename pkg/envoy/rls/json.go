@@ -107,7 +107,7 @@ func httpCode(res *ratelimit.Result) int {
 	switch {
 	case res.Allowed:
 		return http.StatusOK
-	case res.Answer == ratelimit.FromPolicyDeny:
+	case res.Source == ratelimit.FromPolicyDeny:
 		return reply.ReasonUndecided.Status()
 	}
 	return reply.ReasonOverLimit.Status()

@@ -80,9 +80,9 @@ func unmarshalDescriptor(msg string) (d descriptors.Descriptor, err error) {
 			return err
 		case descriptorLimit:
 			if d.Limit == nil {
-				d.Limit = new(descriptors.Override)
+				d.Limit = new(descriptors.RequestLimit)
 			}
-			return unmarshalOverride(f.Text, d.Limit)
+			return unmarshalRequestLimit(f.Text, d.Limit)
 		case descriptorHitsAddend:
 			if d.Hits == nil {
 				d.Hits = new(uint64)
@@ -96,7 +96,7 @@ func unmarshalDescriptor(msg string) (d descriptors.Descriptor, err error) {
 	return d, err
 }
 
-func unmarshalOverride(msg string, o *descriptors.Override) error {
+func unmarshalRequestLimit(msg string, o *descriptors.RequestLimit) error {
 	return wire.EachField(msg, func(f wire.Field) error {
 		switch f.Tag {
 		case overrideRequests:

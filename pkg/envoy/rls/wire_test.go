@@ -108,7 +108,7 @@ func fromProto(m *ratelimitv3.RateLimitRequest) (ratelimit.Query, error) {
 			one.Hits = &hits.Value
 		}
 		if l := d.GetLimit(); l != nil {
-			one.Limit = &descriptors.Override{
+			one.Limit = &descriptors.RequestLimit{
 				RequestsPerUnit: l.GetRequestsPerUnit(), UnitMultiplier: l.GetUnitMultiplier().GetValue(),
 			}
 			if unit := uint64(l.GetUnit()); unit <= uint64(descriptors.Week) {

@@ -26,7 +26,7 @@ func twin(name string) string {
 // Script returns the Lua script that decides a batch of requests within Redis (7 or later, or Valkey), all at one time
 // of one clock. Its keys are the keys of all takes, in order. It has two arguments: a line that is sent back, and the
 // concatenated AppendArgs of the requests. It returns a text: first that line, a space and the clock in µs (0 if no
-// request needs it). A line for each request follows, which Answer reads. A replica returns Redis' error READONLY and
+// request needs it). A line for each request follows, which Decode reads. A replica returns Redis' error READONLY and
 // charges nothing.
 func Script() string {
 	var choice strings.Builder
@@ -79,10 +79,10 @@ func appendFloat(b []byte, n int64) []byte {
 	return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(n)))
 }
 
-// Answer reads the script's line for the request and fills in the outcome. now is the clock of the script. The line
-// holds the verdicts and the states of the buckets; Answer reads each state into s and computes the rest. If Answer
+// Decode reads the script's line for the request and fills in the outcome. now is the clock of the script. The line
+// holds the verdicts and the states of the buckets; Decode reads each state into s and computes the rest. If Decode
 // returns an error, the outcome has no meaning. An error of the script is a *ScriptError.
-func (r *Request) Answer(line string, now int64, s *State, o *Outcome) error {
+func (r *Request) Decode(line string, now int64, s *State, o *Outcome) error {
 	if r.At != 0 {
 		now = r.At
 	}

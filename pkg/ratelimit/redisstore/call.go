@@ -112,7 +112,7 @@ func (ch *chunk) answer(requests []bucket.Request, outcomes []bucket.Outcome, s 
 	for i := range requests {
 		var line string
 		line, rest, _ = strings.Cut(rest, "\n")
-		if err := requests[i].Answer(line, ch.clock, s, &outcomes[i]); err != nil {
+		if err := requests[i].Decode(line, ch.clock, s, &outcomes[i]); err != nil {
 			outcomes[i] = bucket.Outcome{Err: explain(err)}
 		}
 	}

@@ -79,7 +79,7 @@ func TestParseBuildsThePolicy(t *testing.T) {
 			},
 		},
 		{
-			name: "rules of access",
+			name: "access rules",
 			yaml: `{credentials: [{api_key: {header: a}}], access: [
 				{path: {prefix: /a/}, require: open}, {path: {exact: /b}, require: credential},
 				{methods: [GET, PUT], hosts: [A.example., "*.b", "2001:DB8:0::1", "[::1]"], path: {template: "/c/{id}"},

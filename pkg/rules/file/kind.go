@@ -75,12 +75,12 @@ func sections() []strictyaml.Section {
 			Example: "{status: 401}",
 		},
 		{
-			Type: reflect.TypeFor[authz.Access](), Name: "a rule of access", Belongs: "it belongs in an element of `access:`",
+			Type: reflect.TypeFor[authz.Access](), Name: "an access rule", Belongs: "it belongs in an element of `access:`",
 			Example: "- {path: {prefix: /public/}, require: open}",
 		},
 		{
-			Type: reflect.TypeFor[authz.PathPattern](), Name: "the `path` of a rule of access",
-			Belongs: "it belongs inside `path:` of a rule of access",
+			Type: reflect.TypeFor[authz.PathPattern](), Name: "the `path` of an access rule",
+			Belongs: "it belongs inside `path:` of an access rule",
 		},
 		{Type: reflect.TypeFor[authz.IdentityHeaders](), Belongs: "it belongs inside `headers:` of `authz`"},
 		requestLimit("limits", "- actions: [{credential: {field: owner}}]"),
