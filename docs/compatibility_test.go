@@ -1,0 +1,25 @@
+package docs
+
+import (
+	"slices"
+	"testing"
+)
+
+// verdicts are what docs/compatibility.md says of each row.
+var verdicts = []string{"same", "better", "better, strict: same", "different", "not"}
+
+// TestCompatibility checks docs/compatibility.md: each row compares the two services in five columns, and names tests
+// that exist.
+func TestCompatibility(t *testing.T) {
+	const least = 50 // the page has more
+	rows := testedRows(t, "docs/compatibility.md", "Steps")
+	if len(rows) < least {
+		t.Errorf("docs/compatibility.md: found %d rows, want at least %d", len(rows), least)
+	}
+	for _, r := range rows {
+		if len(r.cells) != 5 || !slices.Contains(verdicts, r.cells[3]) {
+			t.Errorf("docs/compatibility.md:%d: want what, envoyproxy/ratelimit, extauthz, one of %q, and tests: %q",
+				r.line, verdicts, r.cells)
+		}
+	}
+}
