@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/extauthz/extauthz/internal/poll"
 )
 
 // Config has the bounds of a port.
@@ -85,16 +87,7 @@ func New(l net.Listener, cfg Config) *Listener {
 
 // Run advances the guard's clock, and enforces the time limits, until ctx is done.
 func (l *Listener) Run(ctx context.Context) {
-	ticker := time.NewTicker(tick)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			l.sweep(l.now.Add(1))
-		}
-	}
+	poll.Every(ctx, tick, func() { l.sweep(l.now.Add(1)) })
 }
 
 // Connections returns the number of open connections.

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// pollInterval is how often a file is read. inotify is not used, because it misses changes on network file systems and
-// behind the links of a ConfigMap. A half-written file is an error: no part of a JSON object is a JSON object.
+// pollInterval is how often a file is read. A half-written file is an error: no part of a JSON object is a JSON object.
 const pollInterval = time.Second
 
 // file returns the origin at a path.

@@ -10,12 +10,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/extauthz/extauthz/internal/poll"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
-
-// pollInterval is how often a file is polled. A change is taken when two polls in a row agree. inotify is not used,
-// because it misses changes on network file systems and behind the links of a Kubernetes Secret.
-const pollInterval = 500 * time.Millisecond
 
 // QuietPeriod is how long an older copy of the file has to stay unchanged before Reload takes it.
 const QuietPeriod = 10 * time.Second
@@ -30,9 +27,9 @@ const clockStep = 2 * time.Second
 // refused until Reload is called after it has been unchanged for QuietPeriod. If a link in the path has a new target,
 // as after an update of a Kubernetes Secret, the versions are not compared.
 type Watcher struct {
+	poll.Loop
 	path   string
 	source *apikey.Source
-	reload chan struct{}
 	last   look
 	taken  string // the generation that take reported last
 	older  bool   // whether taken was refused as an older copy
@@ -67,7 +64,7 @@ type look struct {
 
 // NewWatcher returns a watcher of the file at a path, which fills a source.
 func NewWatcher(path string, source *apikey.Source) *Watcher {
-	return &Watcher{path: path, source: source, reload: make(chan struct{}, 1)}
+	return &Watcher{Loop: poll.NewLoop(), path: path, source: source}
 }
 
 // Load reads the file for the first time.
@@ -83,36 +80,18 @@ func (w *Watcher) Load() error {
 	return u.Err
 }
 
-// Reload makes Run read the file at once, as on SIGHUP. It does not block, and any goroutine may call it.
-func (w *Watcher) Reload() {
-	select {
-	case w.reload <- struct{}{}:
-	default: // one is waiting already
-	}
-}
-
 // Run follows the file until the context is done. It calls update once for each change of the file's content, also for
 // a faulty one. Run may be called once.
 func (w *Watcher) Run(ctx context.Context, update func(Update)) {
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	for {
-		requested := false
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.reload:
-			requested = true
-		case <-ticker.C:
-		}
+	w.Loop.Run(ctx, func(requested bool) {
 		before := w.last.generation
 		if w.look(); w.last.generation != before && !requested {
-			continue
+			return
 		}
 		if u, isNew := w.take(requested); isNew {
 			update(u)
 		}
-	}
+	})
 }
 
 // look polls the file. It reads the file only if it may have changed.

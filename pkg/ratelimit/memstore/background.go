@@ -4,29 +4,17 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/extauthz/extauthz/internal/poll"
 )
 
 // lockedSlots is how many slots the sweep and a snapshot read under one lock: some tens of µs.
 const lockedSlots = 256
 
-// every calls f after each interval until ctx is done.
-func every(ctx context.Context, interval time.Duration, f func()) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			f()
-		}
-	}
-}
-
 // sweep sweeps one shard after the other until ctx is done. Each shard has its turn once in the interval.
 func (s *Store) sweep(ctx context.Context, interval time.Duration) {
 	next := 0
-	every(ctx, max(interval/time.Duration(len(s.shards)), time.Millisecond), func() {
+	poll.Every(ctx, max(interval/time.Duration(len(s.shards)), time.Millisecond), func() {
 		s.shards[next].sweep(s.clock())
 		next = (next + 1) % len(s.shards)
 	})
@@ -55,7 +43,7 @@ func (sh *shard) sweepFrom(from uint32, now int64) (more bool) {
 
 // saveEvery saves a snapshot after every interval until ctx is done.
 func (s *Store) saveEvery(ctx context.Context, interval time.Duration) {
-	every(ctx, interval, func() {
+	poll.Every(ctx, interval, func() {
 		if err := s.save(); err != nil {
 			s.logger.ErrorContext(ctx, "the snapshot of the buckets was not saved; the last one is kept", slog.Any("error", err))
 		}

@@ -8,6 +8,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"math/bits"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,8 +55,8 @@ type Store struct {
 	seed   maphash.Seed
 	clock  func() int64
 	logger *slog.Logger
-	// scratch holds *scratch.
-	scratch sync.Pool
+	// loaded holds a *[]bucket.Loaded for each call of Take. In a shard, it would move between the caches of processors.
+	loaded sync.Pool
 
 	snapshotPath               string
 	snapshots, failedSnapshots atomic.Uint64
@@ -72,7 +73,7 @@ func New(cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("memory store: %w", err)
 	}
 	s := &Store{clock: cfg.Clock, logger: cfg.Logger, snapshotPath: cfg.SnapshotPath, seed: maphash.MakeSeed()}
-	s.scratch.New = func() any { return &scratch{} }
+	s.loaded.New = func() any { return new([]bucket.Loaded) }
 	s.makeShards(cfg.MaxBuckets)
 	if s.snapshotPath != "" {
 		if err := s.load(cfg.MaxBuckets); err != nil {
@@ -148,26 +149,17 @@ func (s *Store) makeShards(maxBuckets int) {
 // Take decides the requests in place, one after the other; see ratelimit.Store. It waits only for other callers of
 // Take, so it also decides when ctx is done, and Err is always nil.
 func (s *Store) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
-	sc := s.scratch.Get().(*scratch)
+	loaded := s.loaded.Get().(*[]bucket.Loaded)
 	for i := range requests {
-		if r := &requests[i]; len(r.Takes) == 1 {
-			s.takeOne(r, &outcomes[i], sc.room(1))
+		r := &requests[i]
+		*loaded = slices.Grow((*loaded)[:0], len(r.Takes))[:len(r.Takes)]
+		if len(r.Takes) == 1 {
+			s.takeOne(r, &outcomes[i], *loaded)
 		} else {
-			s.takeAll(r, &outcomes[i], sc.room(len(r.Takes)))
+			s.takeAll(r, &outcomes[i], *loaded)
 		}
 	}
-	s.scratch.Put(sc)
-}
-
-// scratch has room for the buckets of the current request. It belongs to a call of Take, not to a shard: the memory of
-// a shard moves between the caches of processors with each decision.
-type scratch struct{ loaded []bucket.Loaded }
-
-func (sc *scratch) room(n int) []bucket.Loaded {
-	if n > len(sc.loaded) {
-		sc.loaded = make([]bucket.Loaded, n)
-	}
-	return sc.loaded[:n]
+	s.loaded.Put(loaded)
 }
 
 // takeOne is takeAll for a request with one take, the usual case.

@@ -5,13 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/extauthz/extauthz/internal/poll"
 	"github.com/extauthz/extauthz/pkg/rules"
 )
-
-// pollInterval is how often a watched directory is read. A change counts when two readings in a row agree, so it takes
-// effect within two intervals. Change notifications of the kernel are not used: they miss changes on network file
-// systems and behind the links of a ConfigMap.
-const pollInterval = 500 * time.Millisecond
 
 // QuietPeriod is how long files must stay unchanged before a suspicious change can take effect: see Watcher.
 const QuietPeriod = 10 * time.Second
@@ -26,9 +22,9 @@ const QuietPeriod = 10 * time.Second
 // A directory that was replaced in one step (by a swap of the link ..data, or of a link to it) is trusted. Use
 // NewWatcher.
 type Watcher struct {
+	poll.Loop
 	dir    string
 	cfg    Config
-	reload chan struct{}
 	last   snapshot // the last reading of the files
 	active rules.Set
 	// activeFiles are the files of the active rules, the zero value if there are none.
@@ -42,7 +38,7 @@ type Watcher struct {
 
 // NewWatcher returns a watcher of a directory.
 func NewWatcher(dir string, cfg Config) *Watcher {
-	return &Watcher{dir: dir, cfg: cfg, reload: make(chan struct{}, 1)}
+	return &Watcher{Loop: poll.NewLoop(), dir: dir, cfg: cfg}
 }
 
 // Load reads the rules of the directory. Run then reports changes of them. Without Load, Run reports the first rules,
@@ -73,32 +69,12 @@ func (w *Watcher) read() snapshot {
 	return s
 }
 
-// Reload makes Run read the directory at once, as on SIGHUP, without a second reading. It also accepts a text that was
-// refused as cut off, if the text has been unchanged for QuietPeriod. Reload does nothing if nothing has changed. It
-// does not block and may be called from any goroutine.
-func (w *Watcher) Reload() {
-	select {
-	case w.reload <- struct{}{}:
-	default: // a reload is waiting already
-	}
-}
-
 // Run calls update once for each change of the files' contents until the context is done, one call after the other, in
 // the caller's goroutine. It also calls update once for each state with errors, such as a directory that has vanished
 // or has no rule files. If the active rules come back after errors, it calls update again. Run may be called once.
 func (w *Watcher) Run(ctx context.Context, update func(rules.Update)) {
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
 	previous, since := w.reported, time.Now()
-	for {
-		reload := false
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.reload:
-			reload = true
-		case <-ticker.C:
-		}
+	w.Loop.Run(ctx, func(reload bool) {
 		s := w.read()
 		generation := s.generation()
 		agrees := generation == previous
@@ -106,12 +82,12 @@ func (w *Watcher) Run(ctx context.Context, update func(rules.Update)) {
 			previous, since = generation, time.Now()
 		}
 		if !agrees && !reload {
-			continue
+			return
 		}
 		if u, report := w.take(s, generation, time.Since(since), reload); report {
 			update(u)
 		}
-	}
+	})
 }
 
 // take decides on files whose contents have settled. quiet is how long they have been unchanged. reload is true after
