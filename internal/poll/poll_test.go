@@ -12,8 +12,8 @@ import (
 	"github.com/extauthz/extauthz/internal/poll"
 )
 
-// TestLoop polls at intervals, at once on request, and no longer after the context is done. Requests before a poll count
-// as one.
+// TestLoop polls at intervals, at once on request, and not after the context is done. Requests before a poll count as
+// one.
 func TestLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
