@@ -3,14 +3,12 @@ package service
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
-	"sync/atomic"
 	"time"
 
+	"github.com/extauthz/extauthz/internal/certs"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 )
 
@@ -33,28 +31,13 @@ func (s *Settings) redisTLS() (*tls.Config, error) {
 	if !s.redisUsesTLS() || plain && !s.RedisTLS && s.RedisSocket != "tls" {
 		return nil, nil //nolint:nilnil // nil is what redisstore takes for no TLS
 	}
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
-	if s.RedisCACert != "" {
-		pem, err := os.ReadFile(s.RedisCACert)
-		if err != nil {
-			return nil, fmt.Errorf("REDIS_TLS_CACERT: %w", err)
-		}
-		cfg.RootCAs = x509.NewCertPool()
-		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("REDIS_TLS_CACERT: no certificate in %s", s.RedisCACert)
-		}
+	client, err := certs.NewClient(certs.ClientFiles{
+		CA: s.RedisCACert, Cert: s.RedisCert, Key: s.RedisKey, AnyName: s.RedisSkipHost,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("REDIS_TLS_CACERT, REDIS_TLS_CLIENT_CERT and REDIS_TLS_CLIENT_KEY: %w", err)
 	}
-	if s.RedisCert != "" {
-		certificate := &clientCertificate{file: s.RedisCert, key: s.RedisKey}
-		if err := certificate.read(); err != nil {
-			return nil, fmt.Errorf("REDIS_TLS_CLIENT_CERT and REDIS_TLS_CLIENT_KEY: %w", err)
-		}
-		cfg.GetClientCertificate = certificate.get
-	}
-	if s.RedisSkipHost {
-		skipHostname(cfg)
-	}
-	return cfg, nil
+	return client.Config(), nil
 }
 
 // redisUsesTLS reports whether connections to Redis use TLS.
@@ -82,42 +65,6 @@ func (s *Settings) ineffectiveTLS() (warnings []string) {
 		}
 	}
 	return warnings
-}
-
-// clientCertificate is the client certificate of this service for Redis. It is read for each connection, so that a new
-// connection uses a certificate that was renewed in its file.
-type clientCertificate struct {
-	file, key string
-	last      atomic.Pointer[tls.Certificate]
-}
-
-// read reads the files. After an error, the previous certificate stays.
-func (c *clientCertificate) read() error {
-	pair, err := tls.LoadX509KeyPair(c.file, c.key)
-	if err == nil {
-		c.last.Store(&pair)
-	}
-	return err
-}
-
-// get implements tls.Config.GetClientCertificate. While the files are being written, it returns the previous
-// certificate.
-func (c *clientCertificate) get(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	_ = c.read()
-	return c.last.Load(), nil
-}
-
-// skipHostname verifies the chain of the server's certificate as usual, but not the name in it.
-func skipHostname(cfg *tls.Config) {
-	cfg.InsecureSkipVerify = true
-	cfg.VerifyConnection = func(c tls.ConnectionState) error {
-		o := x509.VerifyOptions{Roots: cfg.RootCAs, Intermediates: x509.NewCertPool()}
-		for _, cert := range c.PeerCertificates[1:] {
-			o.Intermediates.AddCert(cert)
-		}
-		_, err := c.PeerCertificates[0].Verify(o)
-		return err
-	}
 }
 
 // firstPing is how long the service waits for Redis at its start.

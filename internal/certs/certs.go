@@ -1,0 +1,89 @@
+package certs
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+)
+
+// Pair is a certificate with its chain, and the key of the certificate. Use ReadPair.
+type Pair struct{ files *files[tls.Certificate] }
+
+// ReadPair reads a certificate and its key from PEM files. changed is called after each change of the files, with nil
+// if the new certificate is in use, else with the reason why the previous one is. It may be nil.
+func ReadPair(cert, key string, changed func(error)) (*Pair, error) {
+	f, err := open(&files[tls.Certificate]{paths: []string{cert, key}, changed: changed,
+		parse: func(contents [][]byte) (*tls.Certificate, error) {
+			pair, err := tls.X509KeyPair(contents[0], contents[1])
+			if err != nil {
+				return nil, fmt.Errorf("%s with %s: %w", cert, key, err)
+			}
+			return &pair, nil
+		}})
+	return &Pair{f}, err
+}
+
+// Current returns the certificate of the files, or the previous one if they are broken.
+func (p *Pair) Current() *tls.Certificate { return p.files.get() }
+
+// Err returns why the certificate of the files is not in use; nil if it is.
+func (p *Pair) Err() error { return p.files.err() }
+
+// ForServer implements tls.Config.GetClientCertificate.
+func (p *Pair) ForServer(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	return p.Current(), nil
+}
+
+// Authorities are the certificates of the authorities that a peer is trusted by. Use ReadAuthorities.
+type Authorities struct{ files *files[x509.CertPool] }
+
+// ReadAuthorities reads the certificates of authorities from a PEM file. changed is that of ReadPair.
+func ReadAuthorities(path string, changed func(error)) (*Authorities, error) {
+	f, err := open(&files[x509.CertPool]{paths: []string{path}, changed: changed,
+		parse: func(contents [][]byte) (*x509.CertPool, error) {
+			pool, err := parsePool(contents[0])
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", path, err)
+			}
+			return pool, nil
+		}})
+	return &Authorities{f}, err
+}
+
+// Current returns the authorities of the file, or the previous ones if it is broken.
+func (a *Authorities) Current() *x509.CertPool { return a.files.get() }
+
+// Err returns why the authorities of the file are not in use; nil if they are.
+func (a *Authorities) Err() error { return a.files.err() }
+
+// parsePool reads certificates from PEM. Unlike x509.CertPool.AppendCertsFromPEM, it returns an error for a certificate
+// that is cut off or cannot be parsed. Else peers would be refused while the file is being written.
+func parsePool(text []byte) (*x509.CertPool, error) {
+	pool, found := x509.NewCertPool(), false
+	for {
+		block, rest := pem.Decode(text)
+		if block == nil {
+			if bytes.Contains(text, []byte("-----BEGIN")) {
+				return nil, errors.New("the last certificate is cut off")
+			}
+			break
+		}
+		text = rest
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		pool.AddCert(cert)
+		found = true
+	}
+	if !found {
+		return nil, errors.New("no certificate in PEM")
+	}
+	return pool, nil
+}
