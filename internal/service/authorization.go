@@ -13,6 +13,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/envoy/hold"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
+	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
 // authorization answers Check. The policies name the issuers whose tokens the verifier accepts.
@@ -27,7 +28,7 @@ type authorization struct {
 }
 
 func newAuthorization(
-	s *Settings, live *rules.Live, limiter *ratelimit.Limiter, queue *hold.Queue, keys authz.Keys, calls *calls,
+	s *Settings, live *rules.Live, limiter *ratelimit.Limiter, queue *hold.Queue, keys authz.Keys, calls *telemetry.Calls,
 	log *slog.Logger,
 ) *authorization {
 	a := &authorization{queue: queue, log: log}
@@ -57,7 +58,7 @@ func newAuthorization(
 				if verdict == authz.Undecided { // 503, which is an error to Envoy
 					code = codes.Unavailable
 				}
-				calls.observe(auth.HTTPPath, code, took)
+				calls.Observe(auth.HTTPPath, code, took)
 			},
 		},
 	})

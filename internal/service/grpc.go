@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/extauthz/extauthz/pkg/envoy/unary"
+	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
 // Bounds of the gRPC server against broken or hostile clients. Each descriptor of a request holds at most the request
@@ -24,7 +25,7 @@ const (
 	connectTimeout = 5 * time.Second
 )
 
-func newGRPCServer(s *Settings, calls *calls, bugs *panics) *grpc.Server {
+func newGRPCServer(s *Settings, calls *telemetry.Calls, bugs *panics) *grpc.Server {
 	return grpc.NewServer(
 		grpc.ForceServerCodecV2(unary.Codec()),
 		grpc.MaxConcurrentStreams(maxStreams),
@@ -42,7 +43,7 @@ func newGRPCServer(s *Settings, calls *calls, bugs *panics) *grpc.Server {
 }
 
 // intercept counts and times calls, and turns a panic into an error.
-func intercept(calls *calls, bugs *panics) grpc.UnaryServerInterceptor {
+func intercept(calls *telemetry.Calls, bugs *panics) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any,
 		err error) {
 		start := time.Now()
@@ -51,7 +52,7 @@ func intercept(calls *calls, bugs *panics) grpc.UnaryServerInterceptor {
 				bugs.caught(info.FullMethod, p)
 				err = status.Error(codes.Internal, "internal error")
 			}
-			calls.observe(info.FullMethod, status.Code(err), time.Since(start))
+			calls.Observe(info.FullMethod, status.Code(err), time.Since(start))
 		}()
 		return handler(ctx, req)
 	}

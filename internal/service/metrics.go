@@ -1,12 +1,7 @@
 package service
 
 import (
-	"sync"
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
-	"google.golang.org/grpc/codes"
 
 	"github.com/extauthz/extauthz/internal/guard"
 	"github.com/extauthz/extauthz/pkg/authz"
@@ -217,51 +212,4 @@ func number(b bool) float64 {
 		return 1
 	}
 	return 0
-}
-
-// calls counts and times the calls of the gRPC server, and those of ext_authz over HTTP.
-type calls struct {
-	requests *prometheus.CounterVec
-	duration *prometheus.HistogramVec
-	methods  sync.Map // string -> *method
-}
-
-type method struct {
-	duration prometheus.Observer
-	codes    [codes.Unauthenticated + 1]prometheus.Counter
-}
-
-func newCalls(r prometheus.Registerer) *calls {
-	return &calls{
-		requests: promauto.With(r).NewCounterVec(prometheus.CounterOpts{
-			Name: "extauthz_requests_total", Help: "Calls by method and gRPC code.",
-		}, []string{"rpc", "code"}),
-		duration: promauto.With(r).NewHistogramVec(prometheus.HistogramOpts{
-			Name: "extauthz_request_duration_seconds", Help: "Time to answer a call.",
-			// From the time of a decision in memory to beyond Envoy's default timeouts (20 ms and 200 ms). Three quarters of
-			// each timeout are bounds too, so that alerts can count the calls that come close to it.
-			Buckets: []float64{25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 15e-3, 20e-3, 50e-3, 100e-3,
-				150e-3, 200e-3, 1},
-		}, []string{"rpc"}),
-	}
-}
-
-// observe counts one call. There are few methods, and no client chooses one.
-func (c *calls) observe(fullMethod string, code codes.Code, took time.Duration) {
-	m, ok := c.methods.Load(fullMethod)
-	if !ok {
-		m, _ = c.methods.LoadOrStore(fullMethod, c.method(fullMethod))
-	}
-	m.(*method).duration.Observe(took.Seconds())
-	if int(code) < len(m.(*method).codes) {
-		m.(*method).codes[code].Inc()
-	}
-}
-
-func (c *calls) method(fullMethod string) *method {
-	m := &method{duration: c.duration.WithLabelValues(fullMethod)}
-	for code := range m.codes {
-		m.codes[code] = c.requests.WithLabelValues(fullMethod, codes.Code(code).String())
-	}
-	return m
 }

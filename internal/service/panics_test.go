@@ -17,6 +17,7 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/internal/testenv/testgrpc"
 	"github.com/extauthz/extauthz/pkg/envoy/unary"
+	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
 func panicAt(here, where string) {
@@ -31,7 +32,7 @@ func TestPanics(t *testing.T) {
 	t.Parallel()
 	out, registry := new(testenv.Output), prometheus.NewRegistry()
 	bugs := newPanics(slog.New(slog.NewTextHandler(out, nil)), registry)
-	server := newGRPCServer(&Settings{}, newCalls(registry), bugs)
+	server := newGRPCServer(&Settings{}, telemetry.NewCalls(registry), bugs)
 	unary.Register(server, "/test/Ask", ask)
 	conn := testgrpc.Serve(t, server)
 	for _, c := range []struct {

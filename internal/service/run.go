@@ -27,6 +27,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/envoy/unary"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
+	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
 // Config configures Run.
@@ -66,7 +67,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	defer stores.close(log)
 	registry := prometheus.NewRegistry()
-	calls, bugs := newCalls(registry), newPanics(log, registry)
+	calls, bugs := telemetry.NewCalls(registry), newPanics(log, registry)
 	live := newLive(s)
 	limiter := ratelimit.New(ratelimit.Config{
 		Rules: live.Limits, Store: stores.decides, Fallback: stores.memory, Undecided: newUndecided(log, registry).observe,
