@@ -72,7 +72,7 @@ func TestCallersShareACommand(t *testing.T) {
 	}
 	call("first")
 	await(t, "the first call to be on the wire", func() bool {
-		return strings.Contains(stacks(), "(*Store).send(")
+		return strings.Contains(stacks(), "(*node).send(")
 	})
 	for i := range 40 {
 		call(fmt.Sprint("gather", i))

@@ -17,7 +17,7 @@ const (
 	probeInterval = 100 * time.Millisecond
 )
 
-// breaker spares callers the wait for an unreachable Redis. While it is open, Store.probe tries to connect.
+// breaker spares callers the wait for an unreachable Redis. While it is open, node.probe tries to connect.
 type breaker struct {
 	isOpen  atomic.Bool
 	changed func(cause error) // called on each change, with nil when the breaker closes
@@ -70,7 +70,7 @@ func (b *breaker) close() {
 }
 
 // probe tries to reach Redis until Redis answers, then closes the breaker.
-func (s *Store) probe(ctx context.Context) {
+func (n *node) probe(ctx context.Context) {
 	every := time.NewTicker(probeInterval)
 	defer every.Stop()
 	for {
@@ -79,26 +79,26 @@ func (s *Store) probe(ctx context.Context) {
 			return
 		case <-every.C:
 		}
-		if s.renew(ctx) == nil {
-			s.breaker.close()
+		if n.renew(ctx) == nil {
+			n.breaker.close()
 			return
 		}
 	}
 }
 
 // renew tries a new client, which follows changes of DNS, and keeps it if Redis answers and accepts writes.
-func (s *Store) renew(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.DialTimeout+s.cfg.Timeout)
+func (n *node) renew(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.DialTimeout+n.cfg.Timeout)
 	defer cancel()
-	fresh := redis.NewUniversalClient(s.options)
+	fresh := redis.NewUniversalClient(n.options)
 	if err := writable(ctx, fresh); err != nil {
 		_ = fresh.Close()
 		return err
 	}
-	s.mu.Lock()
-	old := s.client
-	s.client = fresh
-	s.mu.Unlock()
+	n.mu.Lock()
+	old := n.client
+	n.client = fresh
+	n.mu.Unlock()
 	return old.Close()
 }
 

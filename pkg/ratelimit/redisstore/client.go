@@ -27,10 +27,10 @@ func hashOf(script string) string {
 }
 
 // work sends gathered calls until the lane is closed.
-func (s *Store) work() {
-	for batch, ok := s.lane.gather(nil); ok; batch, ok = s.lane.gather(batch[:0]) {
+func (n *node) work() {
+	for batch, ok := n.lane.gather(nil); ok; batch, ok = n.lane.gather(batch[:0]) {
 		if len(batch) > 0 {
-			s.send(batch)
+			n.send(batch)
 		}
 		clear(batch)
 	}
@@ -38,16 +38,16 @@ func (s *Store) work() {
 
 // send lets Redis decide the batch and answers it. Its timeout does not depend on the callers, so a caller that gives
 // up does not affect the others.
-func (s *Store) send(batch []*call) {
+func (n *node) send(batch []*call) {
 	chunks := batch[0].chunks
 	if len(batch) > 1 {
 		chunks = []chunk{join(batch)}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.Timeout)
 	defer cancel()
-	s.mu.RLock()
-	eval(ctx, s.client, chunks)
-	s.mu.RUnlock()
+	n.mu.RLock()
+	eval(ctx, n.client, chunks)
+	n.mu.RUnlock()
 	var failed error
 	for i := range chunks {
 		ch := &chunks[i]
@@ -58,7 +58,7 @@ func (s *Store) send(batch []*call) {
 			ch.err = fmt.Errorf("redis: %w: %w", ratelimit.ErrOutcomeUnknown, ch.err)
 		}
 	}
-	s.breaker.report(failed)
+	n.breaker.report(failed)
 	if len(batch) > 1 {
 		chunks[0].share(batch)
 	}

@@ -5,13 +5,8 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
-	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
@@ -48,21 +43,8 @@ var (
 	ErrClosed = errors.New("the store is closed")
 )
 
-// margin is the part of a caller's deadline that remains for returning the answer.
-const margin = 3 * time.Millisecond
-
 // Store keeps buckets in one Redis. It is safe for concurrent use.
-type Store struct {
-	cfg     Config
-	options *redis.UniversalOptions
-	lane    lane
-	breaker breaker
-	workers sync.WaitGroup
-	stop    context.CancelFunc
-
-	mu     sync.RWMutex // read-locked while the client is in use
-	client redis.UniversalClient
-}
+type Store struct{ node *node }
 
 // New returns a store that connects on first use; Ping checks that it can. The caller must close it.
 func New(cfg Config) (*Store, error) {
@@ -73,65 +55,21 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	s := &Store{cfg: cfg, options: options, client: redis.NewUniversalClient(options), stop: stop}
-	s.lane.arrived.L = &s.lane.mu
-	s.breaker.changed = func(cause error) {
-		if cfg.Up != nil {
-			cfg.Up(cause)
-		}
-		if cause != nil {
-			s.workers.Go(func() { s.probe(ctx) })
-		}
-	}
-	for range cfg.PoolSize {
-		s.workers.Go(s.work)
-	}
-	return s, nil
+	return &Store{node: newNode(cfg, options)}, nil
 }
 
 // Close ends the store. Waiting calls get ErrClosed; calls on the wire are answered.
-func (s *Store) Close() error {
-	s.lane.close()
-	s.stop()
-	s.workers.Wait()
-	return s.client.Close()
-}
+func (s *Store) Close() error { return s.node.close() }
 
 // Ping reports whether Redis answers and accepts the script. It is meant for the start: only ctx and DialTimeout bound
 // it. If Redis is unreachable, Ping opens the breaker, as a failed request would.
-func (s *Store) Ping(ctx context.Context) error {
-	err := s.ping(ctx)
-	if err == nil {
-		return nil
-	}
-	switch code(err) {
-	case "NOAUTH", "WRONGPASS", "NOPERM": // Redis is reachable; an operator must fix the login
-	default:
-		s.breaker.trip(err)
-	}
-	return err
-}
-
-func (s *Store) ping(ctx context.Context) error {
-	s.mu.RLock()
-	c := s.client // renew may close it meanwhile
-	s.mu.RUnlock()
-	// Ping first: before the login, Redis refuses a text as long as the script.
-	if err := c.Ping(ctx).Err(); err != nil {
-		return fmt.Errorf("redis: ping: %w", err)
-	}
-	if err := c.ScriptLoad(ctx, script).Err(); err != nil {
-		return fmt.Errorf("redis: load the script: %w", err)
-	}
-	return nil
-}
+func (s *Store) Ping(ctx context.Context) error { return s.node.ping(ctx) }
 
 // Take implements ratelimit.Store. Its errors are those of this package, ratelimit.ErrOutcomeUnknown, a
 // *bucket.ScriptError, or a reply of Redis.
 func (s *Store) Take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
 	c := newCall(requests)
-	if err := s.submit(ctx, c); err != nil {
+	if err := s.node.submit(ctx, c); err != nil {
 		fail(outcomes, err)
 		return
 	}
@@ -151,39 +89,5 @@ func (s *Store) Take(ctx context.Context, requests []bucket.Request, outcomes []
 func fail(outcomes []bucket.Outcome, err error) {
 	for i := range outcomes {
 		outcomes[i] = bucket.Outcome{Err: err}
-	}
-}
-
-// submit gives the call to the next free worker and waits. Without an error, the chunks have the answer.
-func (s *Store) submit(ctx context.Context, c *call) error {
-	wait := s.cfg.Timeout
-	if deadline, ok := ctx.Deadline(); ok {
-		wait = min(wait, time.Until(deadline)-margin)
-	}
-	switch {
-	case wait <= 0 || ctx.Err() != nil:
-		return ErrTooLate
-	case s.breaker.open():
-		return ErrUnavailable
-	}
-	if err := s.lane.enter(c); err != nil {
-		return err
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-c.done:
-		return nil
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	if c.drop() {
-		return ErrTooLate
-	}
-	select {
-	case <-c.done: // the answer came at the same moment
-		return nil
-	default:
-		return fmt.Errorf("redis: no answer in time: %w", ratelimit.ErrOutcomeUnknown)
 	}
 }
