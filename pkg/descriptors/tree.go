@@ -79,16 +79,27 @@ func (t *Tree[T]) addWildcard(p Pattern, order WildcardOrder) *Tree[T] {
 
 func (w wildcard[T]) literals() int { return w.key.literals + w.value.literals }
 
-// Find walks the tree, one level for each entry. At each level it takes the child with exactly this key and value,
-// else the winning wildcard, else the child with only the key. It never goes back to another child. It returns the
-// node at which the entries end, or nil if a level has no match.
+// Find returns the node at which a walk of the entries ends, or nil if a level has no match.
 func (t *Tree[T]) Find(entries []Entry) *Tree[T] {
-	for _, e := range entries {
-		if t = t.step(e); t == nil {
-			return nil
-		}
+	node, matched := t.Walk(entries)
+	if matched < len(entries) {
+		return nil
 	}
-	return t
+	return node
+}
+
+// Walk walks the tree, one level for each entry. At each level it takes the child with exactly this key and value, else
+// the winning wildcard, else the child with only the key. It never goes back to another child. It returns the last node
+// and the number of entries that matched.
+func (t *Tree[T]) Walk(entries []Entry) (last *Tree[T], matched int) {
+	for i, e := range entries {
+		next := t.step(e)
+		if next == nil {
+			return t, i
+		}
+		t = next
+	}
+	return t, len(entries)
 }
 
 func (t *Tree[T]) step(e Entry) *Tree[T] {

@@ -38,3 +38,6 @@ func (n *Node) AllLimits() []Limit {
 	}
 	return n.Limits
 }
+
+// hasLimits reports whether the node is a rule.
+func (n *Node) hasLimits() bool { return n.RateLimit != nil || len(n.Limits) > 0 }

@@ -95,10 +95,10 @@ func bucketsOf(r *Rules, domain string, entries []descriptors.Entry) (list []key
 		return nil
 	}
 	node := r.domains[domain].Find(entries)
-	if node == nil || node.Value == nil {
+	if node == nil || node.Value.rule == nil {
 		return nil
 	}
-	rule := node.Value
+	rule := node.Value.rule
 	var values []string
 	for _, v := range rule.buckets {
 		if v.key {
@@ -166,7 +166,7 @@ func TestRuleOfTakes(t *testing.T) {
 	override := &descriptors.RequestLimit{RequestsPerUnit: 1, Unit: descriptors.Minute}
 	longer := &descriptors.RequestLimit{RequestsPerUnit: 7, Unit: descriptors.Hour}
 	rules := keyRules()
-	rules.domains["d"].Find(pair("o", "v", "", "")).Value.Limits[0].OverrideMax = 1000
+	rules.domains["d"].Find(pair("o", "v", "", "")).Value.rule.Limits[0].OverrideMax = 1000
 	seen := map[uint64]string{}
 	for _, c := range []struct {
 		name   string

@@ -58,7 +58,7 @@ func (p *plan) begin(l *Limiter, q *Query) {
 }
 
 // match finds the rule of each descriptor in the rules of the domain, then drops the limits that others replace.
-func (p *plan) match(rules *descriptors.Tree[*Rule]) error {
+func (p *plan) match(rules *descriptors.Tree[place]) error {
 	var replaced []string
 	for i := range p.query.Descriptors {
 		d := &p.query.Descriptors[i]
@@ -71,11 +71,11 @@ func (p *plan) match(rules *descriptors.Tree[*Rule]) error {
 			continue
 		}
 		node := rules.Find(d.Entries)
-		if node == nil || node.Value == nil {
+		if node == nil || node.Value.rule == nil {
 			p.limiter.totals.Unmatched.Add(1)
 			continue
 		}
-		rule := node.Value
+		rule := node.Value.rule
 		p.matches[i].rule = rule
 		for k := range rule.Limits {
 			limit := &rule.Limits[k]

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
@@ -9,10 +10,19 @@ import (
 
 // Rules are all rules of one generation. They are immutable: a request sees one set of rules from start to end.
 type Rules struct {
-	domains map[string]*descriptors.Tree[*Rule]
+	domains map[string]*descriptors.Tree[place]
 	order   []*Rule
 	options RulesOptions
 	named   counterSet
+}
+
+// place is one place in the tree of rules.
+type place struct {
+	rule *Rule // nil for a place without limits
+	// node is what the place was compiled from, nil for the root. below are the nodes of the next level. Only Miss uses
+	// them.
+	node  *Node
+	below []Node
 }
 
 // RulesOptions are the settings that NewRules depends on.
@@ -35,11 +45,11 @@ type RulesOptions struct {
 func NewRules(domains []Domain, o RulesOptions) *Rules {
 	o.DefaultAlgorithm = cmp.Or(o.DefaultAlgorithm, bucket.SlidingWindow)
 	o.DefaultPolicy = cmp.Or(o.DefaultPolicy, Local)
-	r := &Rules{domains: make(map[string]*descriptors.Tree[*Rule]), options: o}
+	r := &Rules{domains: make(map[string]*descriptors.Tree[place]), options: o}
 	for _, d := range domains {
 		tree := r.domains[d.Name]
 		if tree == nil {
-			tree = new(descriptors.Tree[*Rule])
+			tree = new(descriptors.Tree[place])
 			r.domains[d.Name] = tree
 		}
 		r.compile(tree, d.Name, nil, d.Descriptors)
@@ -48,13 +58,19 @@ func NewRules(domains []Domain, o RulesOptions) *Rules {
 	return r
 }
 
-func (r *Rules) compile(parent *descriptors.Tree[*Rule], domain string, above []Node, nodes []Node) {
-	for _, n := range nodes {
+func (r *Rules) compile(parent *descriptors.Tree[place], domain string, above []Node, nodes []Node) {
+	if parent.Value.below == nil {
+		parent.Value.below = slices.Clip(nodes) // not copied, unless several Domains have one name
+	} else {
+		parent.Value.below = append(parent.Value.below, nodes...)
+	}
+	for i, n := range nodes {
 		tree := parent.Add(descriptors.Pattern{Key: n.Key, Value: n.Value}, r.options.Wildcards)
+		tree.Value.node = &nodes[i]
 		path := append(above[:len(above):len(above)], n)
-		if n.RateLimit != nil || len(n.Limits) > 0 {
-			tree.Value = r.newRule(domain, path)
-			r.order = append(r.order, tree.Value)
+		if n.hasLimits() {
+			tree.Value.rule = r.newRule(domain, path)
+			r.order = append(r.order, tree.Value.rule)
 		}
 		r.compile(tree, domain, path, n.Descriptors)
 	}

@@ -1,0 +1,223 @@
+package ratelimit
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/descriptors"
+)
+
+// ClientValues sets whether a text may repeat values of entries, which clients choose. Keys and domains are those of
+// Envoy's configuration.
+type ClientValues bool
+
+// The values of ClientValues.
+const (
+	HideValues ClientValues = false
+	ShowValues ClientValues = true
+)
+
+const (
+	// maxListed is how many words of the rules a text lists.
+	maxListed = 5
+	// maxSearched bounds the nodes that are searched for a rule that would have matched at another place.
+	maxSearched = 10_000
+)
+
+// Miss returns in words why no rule matches a descriptor: "no rule for `databas`; did you mean `database`?". It returns
+// "" if a rule matches. A descriptor that brings its limit needs no rule, so Miss has no meaning for it.
+func (r *Rules) Miss(domain string, entries []descriptors.Entry, show ClientValues) string {
+	root := r.domains[domain]
+	if root == nil {
+		return "no rules for the domain " + suggest.Quoted(domain) + nearest(domain, slices.Sorted(maps.Keys(r.domains)))
+	}
+	last, matched := root.Walk(entries)
+	m := miss{entries: entries, matched: matched, show: show, place: &last.Value}
+	switch {
+	case len(entries) == 0:
+		return "the descriptor has no entries"
+	case len(root.Value.below) == 0:
+		return "the domain " + suggest.Quoted(domain) + " has no rules"
+	case matched == len(entries) && last.Value.rule != nil:
+		return ""
+	}
+	budget := maxSearched
+	if path := search(root.Value.below, entries, nil, &budget); path != nil {
+		return m.passedBy(root, path)
+	}
+	if matched == len(entries) {
+		return m.tooShort()
+	}
+	return m.unmatched()
+}
+
+// miss is the end of a walk at which no rule applies.
+type miss struct {
+	entries []descriptors.Entry
+	matched int
+	show    ClientValues
+	place   *place // the last one that matched
+}
+
+// tooShort explains a descriptor that ends at a place without a limit.
+func (m miss) tooShort() string {
+	budget := maxSearched
+	path := firstLimit(m.place.below, nil, &budget)
+	if path == nil {
+		return m.place.node.describe() + " has no limit, so its descriptors pass"
+	}
+	return "the rule " + path[len(path)-1].describe() + " matches " + entriesCounted(m.matched+len(path)) +
+		", the descriptor has " + strconv.Itoa(m.matched)
+}
+
+// unmatched explains a descriptor with an entry that nothing matches.
+func (m miss) unmatched() string {
+	e, below := m.entries[m.matched], ""
+	if m.place.node != nil {
+		below = " below " + m.place.node.describe()
+	}
+	if len(m.place.below) == 0 {
+		if m.place.rule == nil {
+			return m.place.node.describe() + " has no limit, and no rule is below it"
+		}
+		return m.tooLong()
+	}
+	var values []string
+	for _, n := range m.place.below {
+		if descriptors.Match(n.Key, e.Key) {
+			values = append(values, n.Value)
+		}
+	}
+	switch {
+	case values != nil && m.show == ShowValues:
+		return "no rule for " + suggest.Quoted(e.Key) + " = " + suggest.Quoted(e.Value) + below + nearest(e.Value, values)
+	case values != nil:
+		return "no rule for this value of " + suggest.Quoted(e.Key) + below + listed(values)
+	}
+	text := "no rule for " + suggest.Quoted(e.Key) + below
+	keys := keysOf(m.place.below)
+	for _, later := range m.entries[m.matched+1:] {
+		if slices.Contains(keys, later.Key) {
+			return text + "; " + suggest.Quoted(later.Key) + " would match here: the order of entries counts"
+		}
+	}
+	text += nearest(e.Key, keys)
+	if m.place.rule != nil {
+		text += "; " + m.tooLong()
+	}
+	return text
+}
+
+// tooLong explains a descriptor that goes on below a rule.
+func (m miss) tooLong() string {
+	return "the rule " + m.place.node.describe() + " matches " + entriesCounted(m.matched) + ", the descriptor has " +
+		strconv.Itoa(len(m.entries))
+}
+
+// passedBy explains a descriptor that a rule would match, if the walk had not taken another way. path leads to the
+// rule.
+func (m miss) passedBy(root *descriptors.Tree[place], path []*Node) string {
+	text := "the rule " + path[len(path)-1].describe() + " is not reached"
+	for i, n := range path {
+		taken, _ := root.Walk(m.entries[:i+1])
+		if other := taken.Value.node; other.Name() != n.Name() {
+			return text + ": " + other.describe() + " precedes " + n.describe() + ", and matching does not go back"
+		}
+	}
+	return text
+}
+
+// search returns the nodes that lead to a limit for all entries, by any way. It returns nil if there are none among the
+// first nodes that the budget allows.
+func search(nodes []Node, entries []descriptors.Entry, above []*Node, budget *int) []*Node {
+	for i := range nodes {
+		n, e := &nodes[i], entries[0]
+		if *budget--; *budget < 0 {
+			return nil
+		}
+		if !descriptors.Match(n.Key, e.Key) || n.Value != "" && !descriptors.Match(n.Value, e.Value) {
+			continue
+		}
+		path := append(above[:len(above):len(above)], n)
+		if len(entries) > 1 {
+			if path = search(n.Descriptors, entries[1:], path, budget); path != nil {
+				return path
+			}
+		} else if n.hasLimits() {
+			return path
+		}
+	}
+	return nil
+}
+
+// firstLimit returns the nodes that lead to the first limit, as search does.
+func firstLimit(nodes []Node, above []*Node, budget *int) []*Node {
+	for i := range nodes {
+		n := &nodes[i]
+		if *budget--; *budget < 0 {
+			return nil
+		}
+		path := append(above[:len(above):len(above)], n)
+		if n.hasLimits() {
+			return path
+		}
+		if path = firstLimit(n.Descriptors, path, budget); path != nil {
+			return path
+		}
+	}
+	return nil
+}
+
+// describe returns the name and the position of the node: `database_users` (shop.yaml:12).
+func (n *Node) describe() string {
+	text := suggest.Quoted(n.Name())
+	if n.Position != "" {
+		text += " (" + n.Position + ")"
+	}
+	return text
+}
+
+// keysOf returns the keys of nodes, each once.
+func keysOf(nodes []Node) (keys []string) {
+	for i := range nodes {
+		if len(keys) < maxHinted && !slices.Contains(keys, nodes[i].Key) {
+			keys = append(keys, nodes[i].Key)
+		}
+	}
+	return keys
+}
+
+// nearest continues a text with the closest word, or with the words that there are.
+func nearest(written string, words []string) string {
+	if hint := suggest.DidYouMean(written, words[:min(len(words), maxHinted)]); hint != "" {
+		return "; " + hint
+	}
+	return listed(words)
+}
+
+// listed continues a text with words of the rules.
+func listed(words []string) string {
+	if len(words) == 0 {
+		return ""
+	}
+	var quoted []string
+	for _, word := range words[:min(len(words), maxListed)] {
+		quoted = append(quoted, suggest.Quoted(word))
+	}
+	text := "; the rules have " + strings.Join(quoted, ", ")
+	if more := len(words) - maxListed; more > 0 {
+		text += " and " + strconv.Itoa(more) + " more"
+	}
+	return text
+}
+
+// entriesCounted returns a number with its noun: "1 entry", "2 entries".
+func entriesCounted(n int) string {
+	if n == 1 {
+		return "1 entry"
+	}
+	return strconv.Itoa(n) + " entries"
+}
