@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/extauthz/extauthz/internal/testenv"
@@ -71,7 +73,33 @@ func TestAttacks(t *testing.T) {
 		{"HTTP answers that are not read", unreadHTTP},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a := newArena(t)
+			a := newArena(t, insecure.NewCredentials())
+			c.attack(a)
+			a.finish()
+		})
+	}
+}
+
+// TestAttacksOverTLS attacks a service whose gRPC listener has TLS, which takes more memory and time.
+func TestAttacksOverTLS(t *testing.T) {
+	dir, ca := t.TempDir(), testenv.NewAuthority(t)
+	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	testenv.WriteCertificate(t, ca.Issue(t, "spiffe://example.org/extauthz", time.Hour), cert, key)
+	for _, c := range []struct {
+		name   string
+		attack func(a *arena)
+	}{
+		{"unfinished messages", unfinishedMessages},
+		{"answers that are not read", unreadAnswers},
+		{"connections", connections},
+		{"frames that ask nothing", frameFlood},
+		{"handshakes without an end", unfinishedHandshakes},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := &tls.Config{RootCAs: ca.Pool, ServerName: "127.0.0.1", NextProtos: []string{"h2"}}
+			a := newArena(t, credentials.NewTLS(cfg), "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+cert,
+				"GRPC_SERVER_TLS_KEY="+key)
+			a.tls = cfg
 			c.attack(a)
 			a.finish()
 		})
@@ -82,6 +110,7 @@ func TestAttacks(t *testing.T) {
 type arena struct {
 	*testing.T
 	service *testenv.RunningService
+	tls     *tls.Config // of the attacker; nil without TLS
 	stop    context.CancelFunc
 	clients sync.WaitGroup
 	asked   atomic.Int64
@@ -92,7 +121,7 @@ type arena struct {
 // patience is how long a good client waits for each answer. It only ever waits that long when the test fails.
 const patience = 20 * time.Second
 
-func newArena(t *testing.T) *arena {
+func newArena(t *testing.T, secured credentials.TransportCredentials, environment ...string) *arena {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "config"), 0o755); err != nil {
@@ -103,9 +132,9 @@ func newArena(t *testing.T) *arena {
 	if err := os.WriteFile(filepath.Join(dir, "config", "rules.yaml"), []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a := &arena{T: t, service: testenv.Service(t, serviceBinary, "RUNTIME_ROOT="+dir,
-		fmt.Sprintf("GOMEMLIMIT=%d", memoryLimit))}
-	conn, err := grpc.NewClient(a.grpc(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	a := &arena{T: t, service: testenv.Service(t, serviceBinary, append(environment, "RUNTIME_ROOT="+dir,
+		fmt.Sprintf("GOMEMLIMIT=%d", memoryLimit))...)}
+	conn, err := grpc.NewClient(a.grpc(), grpc.WithTransportCredentials(secured))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,6 +247,9 @@ func (a *arena) dial(to string) net.Conn {
 func (a *arena) peer(read bool, settings ...http2.Setting) *peer {
 	a.Helper()
 	conn := a.dial(a.grpc())
+	if a.tls != nil {
+		conn = tls.Client(conn, a.tls)
+	}
 	out := bufio.NewWriterSize(conn, 64<<10)
 	p := &peer{Conn: conn, Framer: http2.NewFramer(out, conn), out: out}
 	p.hpack = hpack.NewEncoder(&p.block)
@@ -445,6 +477,14 @@ func connections(a *arena) {
 	for range 3000 {
 		conn := a.dial(a.http())
 		_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\nhost: a\r\n") // the service may have closed it
+	}
+}
+
+// unfinishedHandshakes sends the beginning of a certificate of 64 kB on each connection.
+func unfinishedHandshakes(a *arena) {
+	record := append([]byte{22, 3, 1, 0x40, 0, 1, 0, 0xfc, 0}, bytes.Repeat([]byte{1}, 1<<14-4)...)
+	for range 3000 {
+		_, _ = a.dial(a.grpc()).Write(record) // the service may have closed it
 	}
 }
 

@@ -150,7 +150,10 @@ type requests interface {
 
 // admit makes c the guarded form of a connection with these requests.
 func (l *Listener) admit(c *conn, r requests, unguarded net.Conn) {
-	c.Conn, c.requests, c.l, c.from = unguarded, r, l, source(unguarded.RemoteAddr())
+	c.Conn, c.below, c.requests, c.l, c.from = unguarded, unguarded, r, l, source(unguarded.RemoteAddr())
+	if secured, ok := unguarded.(interface{ NetConn() net.Conn }); ok { // a tls.Conn
+		c.below = secured.NetConn()
+	}
 	c.last.Store(l.now.Load())
 	l.mu.Lock()
 	var victim *conn
@@ -279,6 +282,9 @@ func (l *Listener) largestHolder() []*conn {
 // conn has the common parts of HTTP/1 and HTTP/2 connections.
 type conn struct {
 	net.Conn
+	// below is the connection of the system: Conn itself, or what Conn encrypts. cut closes it, because the end of TLS
+	// could wait for the client.
+	below    net.Conn
 	requests requests
 	l        *Listener
 	from     netip.Prefix
@@ -332,16 +338,21 @@ func (c *conn) cut() {
 	c.isCut = true
 	c.mu.Unlock()
 	c.l.remove(c)
-	_ = c.Conn.Close() // the server may close it at the same time
+	_ = c.below.Close() // the server may close it at the same time
 }
 
-// Close implements net.Conn, for the server.
+// Close implements net.Conn, for the server. It does not wait for the end of TLS: the client may not read it, and the
+// server closes its connections one after the other.
 func (c *conn) Close() error {
 	c.mu.Lock()
 	c.hold(-c.held, -c.leaving)
 	c.gone = true
 	c.mu.Unlock()
 	c.l.remove(c)
+	if c.below != c.Conn {
+		go func() { _ = c.Conn.Close() }() // ends within 5 s (crypto/tls), or with below
+		return nil
+	}
 	return c.Conn.Close()
 }
 

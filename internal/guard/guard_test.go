@@ -2,6 +2,7 @@ package guard_test
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/extauthz/extauthz/internal/guard"
+	"github.com/extauthz/extauthz/internal/testenv"
 )
 
 // pipes is a listener whose connections are pipes.
@@ -38,11 +40,22 @@ type port struct {
 	*testing.T
 	listener *guard.Listener
 	pipes    pipes
+	client   *tls.Config // nil without TLS
 }
 
 func newPort(t *testing.T, cfg guard.Config) *port {
 	p := &port{T: t, pipes: make(pipes, 1)}
 	p.listener = guard.New(p.pipes, cfg)
+	go p.listener.Run(t.Context())
+	return p
+}
+
+// newTLSPort is newPort with TLS below the guard.
+func newTLSPort(t *testing.T, cfg guard.Config) *port {
+	ca := testenv.NewAuthority(t)
+	p := &port{T: t, pipes: make(pipes, 1), client: &tls.Config{RootCAs: ca.Pool, ServerName: "127.0.0.1"}}
+	server := &tls.Config{Certificates: []tls.Certificate{ca.Issue(t, "spiffe://example.org/a", 24*time.Hour)}}
+	p.listener = guard.New(tls.NewListener(p.pipes, server), cfg)
 	go p.listener.Run(t.Context())
 	return p
 }
@@ -100,6 +113,9 @@ func (p *port) connect(address string) (client, server *end) {
 		p.Fatal(err)
 	}
 	p.Cleanup(func() { _, _ = near.Close(), c.Close() })
+	if p.client != nil {
+		near = tls.Client(near, p.client)
+	}
 	client, server = newEnd(near), newEnd(c)
 	go func() {
 		_, _ = io.ReadFull(c, make([]byte, len(http2.ClientPreface)))
@@ -132,26 +148,28 @@ func (p *port) request(client *end, id uint32, size int, whole bool) {
 // TestSlowRequest checks that a request that is incomplete after 10 s is reset at both ends, and its connection goes
 // on.
 func TestSlowRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPort(t, guard.Config{Connections: 9, Bytes: 1 << 20, HTTP2: true})
-		client, server := p.connect("192.0.2.1")
-		p.request(client, 1, 10, false)
-		p.request(client, 3, 10, true)
-		server.want(t, "HEADERS 1", "DATA 1", "HEADERS 3", "DATA 3")
-		time.Sleep(9900 * time.Millisecond)
-		client.want(t)
-		time.Sleep(300 * time.Millisecond)
-		server.want(t, "RST_STREAM 1 CANCEL")
-		client.want(t, "RST_STREAM 1 CANCEL")
-		p.request(client, 5, 10, true)
-		server.want(t, "HEADERS 5", "DATA 5")
-		p.did(server.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: []byte{0x88}, EndHeaders: true,
-			EndStream: true}))
-		client.want(t, "HEADERS 3")
-		if got := p.listener.Cuts(guard.SlowRequest); got != 1 {
-			t.Errorf("counted %d, want 1", got)
-		}
-	})
+	for _, open := range []func(*testing.T, guard.Config) *port{newPort, newTLSPort} {
+		synctest.Test(t, func(t *testing.T) {
+			p := open(t, guard.Config{Connections: 9, Bytes: 1 << 20, HTTP2: true})
+			client, server := p.connect("192.0.2.1")
+			p.request(client, 1, 10, false)
+			p.request(client, 3, 10, true)
+			server.want(t, "HEADERS 1", "DATA 1", "HEADERS 3", "DATA 3")
+			time.Sleep(9900 * time.Millisecond)
+			client.want(t)
+			time.Sleep(300 * time.Millisecond)
+			server.want(t, "RST_STREAM 1 CANCEL")
+			client.want(t, "RST_STREAM 1 CANCEL")
+			p.request(client, 5, 10, true)
+			server.want(t, "HEADERS 5", "DATA 5")
+			p.did(server.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: []byte{0x88}, EndHeaders: true,
+				EndStream: true}))
+			client.want(t, "HEADERS 3")
+			if got := p.listener.Cuts(guard.SlowRequest); got != 1 {
+				t.Errorf("counted %d, want 1", got)
+			}
+		})
+	}
 }
 
 // TestStuckFrame checks that a connection that stops within a frame or header block is closed: no stream can be reset
@@ -229,6 +247,40 @@ func TestStuckWrite(t *testing.T) {
 				t.Errorf("closed after %v, want 10 s", took)
 			}
 			p.did(c.Close())
+			if n, held := p.listener.Connections(), p.listener.Held(); n != 0 || held != 0 {
+				t.Errorf("%d connections hold %d bytes, want none", n, held)
+			}
+		})
+	}
+}
+
+// TestStuckWriteOverTLS checks that the connection of a client that reads nothing is closed at once, also within a
+// handshake, although the end of TLS is a message to the client.
+func TestStuckWriteOverTLS(t *testing.T) {
+	for _, handshake := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newTLSPort(t, guard.Config{Connections: 9, Bytes: 1 << 20, HTTP2: true})
+			near, far := net.Pipe()
+			defer near.Close()
+			p.pipes <- from{far, "192.0.2.1"}
+			c, err := p.listener.Accept()
+			p.did(err)
+			if handshake {
+				go func() { _, _ = c.Read(make([]byte, 1)) }() // until c is closed
+				p.did(tls.Client(near, p.client).HandshakeContext(t.Context()))
+			}
+			begin := time.Now()
+			if _, err := c.Write(make([]byte, 1<<20)); err == nil {
+				t.Error("it was written")
+			}
+			if took := time.Since(begin); took < 10*time.Second || took > 11*time.Second {
+				t.Errorf("closed after %v, want 10 s", took)
+			}
+			begin = time.Now()
+			p.did(c.Close())
+			if took := time.Since(begin); took != 0 {
+				t.Errorf("the server waited %v for Close", took)
+			}
 			if n, held := p.listener.Connections(), p.listener.Held(); n != 0 || held != 0 {
 				t.Errorf("%d connections hold %d bytes, want none", n, held)
 			}

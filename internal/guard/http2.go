@@ -298,7 +298,7 @@ func (c *http2Conn) sweep(now int64) {
 	case c.in.skip == 0 && !c.in.atBoundary() && since(c.in.begun, now) > maxReceive,
 		c.pending.Load() && since(c.cutSince, now) > maxCut:
 		c.l.cuts[SlowRequest].Add(1)
-		_ = c.Conn.Close() // the server then closes the connection, too
+		_ = c.below.Close() // the server then closes the connection, too
 		return
 	}
 	slow := c.choose(func(s stream) bool { return s.complete == 0 && since(s.begun, now) > maxReceive }, byAge)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"reflect"
 	"slices"
@@ -213,6 +214,11 @@ func (s *Settings) checkTogether() (mistakes []string) {
 		{s.BackendType == "redis" && s.RedisURL == "", "BACKEND_TYPE=redis needs REDIS_URL, such as redis://127.0.0.1:6379"},
 		{(s.RedisCert == "") != (s.RedisKey == ""),
 			"REDIS_TLS_CLIENT_CERT and REDIS_TLS_CLIENT_KEY: set both or none"},
+		{s.GRPCUseTLS && (s.GRPCCert == "" || s.GRPCKey == ""),
+			"GRPC_SERVER_USE_TLS=true needs GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY"},
+		{s.GRPCClientSAN != "" && s.GRPCClientCA == "",
+			"GRPC_CLIENT_TLS_SAN: set GRPC_CLIENT_TLS_CACERT, too; without it, clients need no certificate"},
+		{s.MaxStreams < 1 || s.MaxStreams > math.MaxInt32, "GRPC_MAX_CONCURRENT_STREAMS: want 1 or more, such as 1024"},
 		{s.MaxBuckets < 1, "MEMORY_MAX_BUCKETS: want 1 or more"},
 		{s.MaxConnections < 0 || s.HTTPMaxConnections < 0,
 			"GRPC_MAX_CONNECTIONS and HTTP_MAX_CONNECTIONS: want 1 or more, or 0 for as many as the memory limit allows"},

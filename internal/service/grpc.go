@@ -15,8 +15,8 @@ import (
 
 // Bounds of the gRPC server against broken or hostile clients. Each descriptor of a request holds at most the request
 // headers that Envoy accepts, 60 kB by default. So no client of Envoy can make a request that is too large.
+// connectTimeout includes the handshake of TLS.
 const (
-	maxStreams     = 1024
 	maxRequest     = 1 << 20
 	maxHeaderList  = 64 << 10
 	minPing        = 5 * time.Second
@@ -28,7 +28,7 @@ const (
 func newGRPCServer(s *Settings, calls *telemetry.Calls, bugs *panics) *grpc.Server {
 	return grpc.NewServer(
 		grpc.ForceServerCodecV2(unary.Codec()),
-		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxConcurrentStreams(uint32(s.MaxStreams)),
 		grpc.MaxRecvMsgSize(maxRequest),
 		grpc.MaxHeaderListSize(maxHeaderList),
 		grpc.ConnectionTimeout(connectTimeout),

@@ -19,16 +19,18 @@ import (
 type listeners struct {
 	grpc, http, debug *guard.Listener
 	pprof             net.Listener
+	tls               *grpcTLS // of grpc; nil without TLS
 }
 
-// guarded returns the listeners that the operator can open to other machines. None of them has TLS.
+// guarded returns the listeners that the operator can open to other machines. Only that of gRPC can have TLS.
 func (l listeners) guarded() map[string]*guard.Listener {
 	return map[string]*guard.Listener{"grpc": l.grpc, "http": l.http, "debug": l.debug}
 }
 
 // listen opens all listeners, so that a port in use is found before anything is served. An error names the setting, the
 // mistake and the remedy. The listeners that are open by then are returned with the error.
-func listen(s *Settings, b bounds) (l listeners, err error) {
+func listen(s *Settings, t *grpcTLS, b bounds) (l listeners, err error) {
+	l.tls = t
 	listenGRPC := tcpAddress{"GRPC_HOST", s.GRPCHost, "GRPC_PORT", s.GRPCPort}.listen
 	if s.GRPCUDS != "" {
 		listenGRPC = func() (net.Listener, error) { return listenUnix(s.GRPCUDS) }
@@ -46,12 +48,24 @@ func listen(s *Settings, b bounds) (l listeners, err error) {
 		if err != nil {
 			return l, err
 		}
+		if port.guarded == &l.grpc && t != nil {
+			listener = t.listener(listener)
+		}
 		*port.guarded = guard.New(listener, port.bounds)
 	}
 	if s.Pprof && reachable(l.debug) {
 		l.pprof, err = tcpAddress{"DEBUG_PPROF", "127.0.0.1", "DEBUG_PPROF_PORT", s.PprofPort}.listen()
 	}
 	return l, err
+}
+
+// plaintext returns the names of the listeners of guarded that other machines can reach and that have no TLS.
+func (l listeners) plaintext() map[string]bool {
+	open := map[string]bool{}
+	for name, one := range l.guarded() {
+		open[name] = reachable(one) && (one != l.grpc || l.tls == nil)
+	}
+	return open
 }
 
 func (l listeners) close() {
@@ -156,30 +170,33 @@ func (s *Settings) onLoopback() *Settings {
 // clients can charge any bucket. With STRICT_ENVIRONMENT it returns an error instead, except for the debug listener,
 // which decides nothing and which Prometheus reaches from another machine.
 func (s *Settings) checkPlaintext(l listeners, log *slog.Logger) error {
-	allowed := s.Plaintext == "allow"
+	allowed, plaintext := s.Plaintext == "allow", l.plaintext()
 	var open []string
-	if reachable(l.grpc) && !allowed {
+	if plaintext["grpc"] && !allowed {
 		open = append(open, "GRPC_HOST="+s.GRPCHost)
-		log.Warn("gRPC has no TLS and other machines can reach it: they can charge any bucket; set GRPC_UDS or "+
-			"GRPC_HOST=127.0.0.1 "+
-			"beside Envoy, or GRPC_PLAINTEXT=allow where a network policy or a mesh protects it", "host", s.GRPCHost)
+		log.Warn("gRPC has no TLS and other machines can reach it: they can charge any bucket; set "+
+			"GRPC_SERVER_USE_TLS=true and GRPC_CLIENT_TLS_CACERT, or GRPC_UDS or GRPC_HOST=127.0.0.1 beside Envoy, or "+
+			"GRPC_PLAINTEXT=allow where a network policy or a mesh protects it", "host", s.GRPCHost)
 	}
-	if reachable(l.http) && !allowed {
+	if l.tls != nil && l.tls.clients == nil && reachable(l.grpc) && !allowed {
+		log.Warn("gRPC verifies no clients and other machines can reach it: they can charge any bucket; set "+
+			"GRPC_CLIENT_TLS_CACERT, or GRPC_PLAINTEXT=allow where a network policy or a mesh protects it", "host", s.GRPCHost)
+	}
+	if plaintext["http"] && !allowed {
 		open = append(open, "HOST="+s.Host)
 		log.Warn("HTTP has no TLS and other machines can reach it: they can charge any bucket by /json or /check; set "+
 			"HOST=127.0.0.1, "+
 			"or GRPC_PLAINTEXT=allow where a network policy or a mesh protects it", "host", s.Host)
 	}
-	if reachable(l.debug) {
+	if plaintext["debug"] {
 		log.Warn("other machines can reach the debug port, which shows rules and metrics", "host", s.DebugHost)
 	}
 	if open == nil || !s.StrictEnvironment {
 		return nil
 	}
 	return fmt.Errorf("%s: other machines can reach a listener without TLS, which STRICT_ENVIRONMENT=true refuses: set "+
-		"GRPC_UDS, or "+
-		"GRPC_HOST=127.0.0.1, beside Envoy, and HOST=127.0.0.1; or set GRPC_PLAINTEXT=allow where a network policy or a "+
-		"mesh protects the ports", strings.Join(open, " and "))
+		"GRPC_SERVER_USE_TLS=true, or GRPC_UDS or GRPC_HOST=127.0.0.1 beside Envoy, and HOST=127.0.0.1; or set "+
+		"GRPC_PLAINTEXT=allow where a network policy or a mesh protects the ports", strings.Join(open, " and "))
 }
 
 // reachable reports whether other machines can reach a listener: it is neither on loopback nor a Unix socket.

@@ -147,11 +147,26 @@ func (m *metrics) collectStores(to samples) {
 			"the most.")(memory.Evicted)
 	to.counter("memory_expired_total", "Buckets that were removed because they were empty.")(memory.Expired)
 	to.counter("memory_snapshot_failures_total", "Snapshots that could not be written.")(memory.FailedSnapshots)
+	m.collectCertificates(to)
+}
+
+func (m *metrics) collectCertificates(to samples) {
+	expiry := to.gauge("certificate_expiry_timestamp_seconds",
+		"Time at which a certificate of the service expires.", "certificate")
 	if m.stores.certificate != nil {
 		pair, _ := m.stores.certificate(nil) // it never returns an error
-		to.gauge("certificate_expiry_timestamp_seconds",
-			"Time at which a certificate of the service expires.", "certificate")(float64(pair.Leaf.NotAfter.Unix()),
-			"redis_client")
+		expiry(float64(pair.Leaf.NotAfter.Unix()), "redis_client")
+	}
+	t := m.listeners.tls
+	if t == nil {
+		return
+	}
+	expiry(float64(t.pair.Current().Leaf.NotAfter.Unix()), "grpc_server")
+	usable := to.gauge("certificate_last_reload_successful",
+		"0 while the files of a certificate cannot be used and the previous one stays in use.", "certificate")
+	usable(number(t.pair.Err() == nil), "grpc_server")
+	if t.clients != nil {
+		usable(number(t.clients.Err() == nil), "grpc_client_ca")
 	}
 }
 
@@ -197,13 +212,14 @@ func (m *metrics) collectListeners(to samples) {
 	cut := to.counter("cut_total",
 		"Connections closed and requests reset to protect the service, by reason.", "port", "reason")
 	plaintext := to.gauge("plaintext_listener", "1 for a listener without TLS that other machines can reach.", "listener")
+	open := m.listeners.plaintext()
 	for port, l := range m.listeners.guarded() {
 		connections(float64(l.Connections()), port)
 		inflight(float64(l.Held()), port)
 		for _, reason := range guard.Reasons() {
 			cut(l.Cuts(reason), port, reason.String())
 		}
-		plaintext(number(reachable(l)), port)
+		plaintext(number(open[port]), port)
 	}
 }
 

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -13,9 +14,12 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	"github.com/extauthz/extauthz/internal/certs"
 )
 
 // ProbeGRPC returns nil if grpc.health.v1 of the service with these settings reports SERVING for name; "" means all
@@ -28,8 +32,12 @@ func ProbeGRPC(ctx context.Context, s *Settings, name string, timeout time.Durat
 	if s.GRPCUDS != "" {
 		target, settings, where = "unix:"+s.GRPCUDS, "GRPC_UDS", s.GRPCUDS
 	}
+	secured, err := s.probeCredentials()
+	if err != nil {
+		return err
+	}
 	// A service on this machine is never behind the proxy of the environment.
-	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())
+	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(secured), grpc.WithNoProxy())
 	if err != nil {
 		return fmt.Errorf("%s: %w", where, err)
 	}
@@ -43,6 +51,10 @@ func ProbeGRPC(ctx context.Context, s *Settings, name string, timeout time.Durat
 	case codes.NotFound:
 		return fmt.Errorf("%s has no service %q: want one of %q", where, name, healthNames)
 	case codes.Unavailable:
+		if s.GRPCClientCA != "" {
+			settings += "; if it refuses the certificate of the probe, which is GRPC_SERVER_TLS_CERT, use --http with " +
+				"http://127.0.0.1:8080/readyz"
+		}
 		return fmt.Errorf("%s does not answer: %s: check that the service runs with the same %s", where,
 			status.Convert(err).Message(), settings)
 	default:
@@ -54,6 +66,24 @@ func ProbeGRPC(ctx context.Context, s *Settings, name string, timeout time.Durat
 			name)
 	}
 	return nil
+}
+
+// probeCredentials returns the TLS of a probe, as the settings of the service say. A probe sends nothing secret to a
+// service on this machine, so it accepts every certificate. Where clients need a certificate, it shows that of the
+// service.
+func (s *Settings) probeCredentials() (credentials.TransportCredentials, error) {
+	if !s.GRPCUseTLS {
+		return insecure.NewCredentials(), nil
+	}
+	cfg := &tls.Config{InsecureSkipVerify: true}
+	if s.GRPCClientCA != "" {
+		pair, err := certs.ReadPair(s.GRPCCert, s.GRPCKey, nil)
+		if err != nil {
+			return nil, fmt.Errorf("GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY: %w", err)
+		}
+		cfg.GetClientCertificate = pair.ForServer
+	}
+	return credentials.NewTLS(cfg), nil
 }
 
 // ProbeHTTP returns nil if a URL answers with status 200.

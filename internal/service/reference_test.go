@@ -46,6 +46,8 @@ authz:
 		"RUNTIME_ROOT": root, "API_KEY_SECRET": "a-server-secret-of-a-test",
 		"REDIS_URL": "rediss://" + testenv.Loopback(port), "REDIS_TLS_CACERT": file("ca.pem"),
 		"REDIS_TLS_CLIENT_CERT": file("cert.pem"), "REDIS_TLS_CLIENT_KEY": file("cert.key"),
+		"GRPC_SERVER_USE_TLS": "true", "GRPC_SERVER_TLS_CERT": file("cert.pem"), "GRPC_SERVER_TLS_KEY": file("cert.key"),
+		"GRPC_CLIENT_TLS_CACERT": file("ca.pem"),
 	})
 	var metrics string
 	testenv.Eventually(t, func() error {

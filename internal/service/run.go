@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -51,7 +52,7 @@ func Run(ctx context.Context, cfg Config) error {
 	signal.Notify(hangup, syscall.SIGHUP) // reloadOnHangup handles it; without this, it would end the process until then
 	defer signal.Stop(hangup)
 	s, log := cfg.Settings, newLogger(cfg)
-	for _, warning := range append(s.environment.ineffective(), s.ineffectiveTLS()...) {
+	for _, warning := range slices.Concat(s.environment.ineffective(), s.ineffectiveTLS(), s.ineffectiveGRPCTLS()) {
 		log.Warn("an environment variable has no effect", "warning", warning)
 	}
 	loaded, err := loadRules(s)
@@ -99,7 +100,11 @@ func Run(ctx context.Context, cfg Config) error {
 	grpc_health_v1.RegisterHealthServer(grpcServer, ready)
 	memory, reserved := tuneGC(s.environment, log)
 	defer runtime.KeepAlive(reserved)
-	listeners, err := listen(s, portBounds(s, memory))
+	grpcTLS, err := openGRPCTLS(s, log, registry)
+	if err != nil {
+		return err
+	}
+	listeners, err := listen(s, grpcTLS, portBounds(s, memory))
 	defer listeners.close()
 	if err != nil {
 		return err

@@ -457,7 +457,7 @@ func TestUnixSocket(t *testing.T) {
 		t.Error(err)
 	}
 	s := &Settings{GRPCUDS: path}
-	if _, err := listen(s, bounds{}); err == nil || !strings.Contains(err.Error(), "is in use") {
+	if _, err := listen(s, nil, bounds{}); err == nil || !strings.Contains(err.Error(), "is in use") {
 		t.Errorf("a second service on the socket: %v", err)
 	}
 }
@@ -543,7 +543,7 @@ func TestPlaintext(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := loopback
 			c.change(&s)
-			l, err := listen(&s, bounds{})
+			l, err := listen(&s, nil, bounds{})
 			if err != nil {
 				t.Fatal(err)
 			}

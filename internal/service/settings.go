@@ -26,6 +26,11 @@ type Settings struct {
 	GRPCHost           string        `env:"GRPC_HOST" trial:"loopback" default:"0.0.0.0" example:"127.0.0.1" desc:"address of the gRPC listener"`
 	GRPCPort           uint16        `env:"GRPC_PORT" trial:"any" default:"8081" example:"9081" desc:"port of the gRPC listener"`
 	GRPCUDS            string        `env:"GRPC_UDS" example:"/run/extauthz/grpc.sock" desc:"path of a Unix socket to serve gRPC on, in place of GRPC_HOST and GRPC_PORT"`
+	GRPCUseTLS         bool          `env:"GRPC_SERVER_USE_TLS" default:"false" example:"true" desc:"serve gRPC with TLS 1.2 or later; needs GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY"`
+	GRPCCert           string        `env:"GRPC_SERVER_TLS_CERT" example:"/certs/tls.crt" desc:"file of the certificate of the gRPC listener, with its chain; each new connection reads it again"`
+	GRPCKey            string        `env:"GRPC_SERVER_TLS_KEY" example:"/certs/tls.key" desc:"file of the key of GRPC_SERVER_TLS_CERT"`
+	GRPCClientCA       string        `env:"GRPC_CLIENT_TLS_CACERT" example:"/certs/ca.crt" desc:"file of the CAs that sign the certificates of clients; a client without such a certificate is refused; each new connection reads it again; default: clients need no certificate"`
+	GRPCClientSAN      string        `env:"GRPC_CLIENT_TLS_SAN" example:"spiffe://example.org/envoy" desc:"name that the certificate of each client must have: a DNS name, an IP address or a URI; needs GRPC_CLIENT_TLS_CACERT"`
 	Plaintext          string        `env:"GRPC_PLAINTEXT" words:"allow" example:"allow" desc:"allow: permit gRPC and HTTP listeners without TLS that other machines can reach, which STRICT_ENVIRONMENT refuses; only behind a network policy or a mesh"`
 	DebugHost          string        `env:"DEBUG_HOST" trial:"loopback" default:"127.0.0.1" example:"0.0.0.0" desc:"address of the debug listener (/metrics, /rlconfig)"`
 	DebugPort          uint16        `env:"DEBUG_PORT" trial:"any" default:"6070" example:"7070" desc:"port of the debug listener"`
@@ -34,6 +39,7 @@ type Settings struct {
 	MaxConnAge         time.Duration `env:"GRPC_MAX_CONNECTION_AGE" default:"24h" example:"1h" desc:"age at which the service asks a client to close its gRPC connection, so that Envoys spread over the replicas"`
 	MaxConnGrace       time.Duration `env:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h" example:"10m" desc:"time after GRPC_MAX_CONNECTION_AGE until the connection is closed"`
 	MaxConnections     int           `env:"GRPC_MAX_CONNECTIONS" default:"0" example:"2000" desc:"maximum number of gRPC connections; one more closes the longest idle connection of the address with the most connections; 0: 500 to 10,000 by the memory limit"`
+	MaxStreams         int           `env:"GRPC_MAX_CONCURRENT_STREAMS" default:"1024" example:"256" desc:"maximum number of requests in flight on one gRPC connection; a client waits with the next one, or opens another connection"`
 	HTTPMaxConnections int           `env:"HTTP_MAX_CONNECTIONS" default:"0" example:"1000" desc:"maximum number of HTTP connections, as GRPC_MAX_CONNECTIONS; 0: half of the gRPC connections"`
 	DrainDelay         time.Duration `env:"DRAIN_DELAY" trial:"any" default:"5s" example:"10s" desc:"time after SIGTERM in which the service still answers but reports NOT_SERVING, so that every Envoy notices"`
 	DrainTimeout       time.Duration `env:"DRAIN_TIMEOUT" trial:"any" default:"25s" example:"1m" desc:"maximum wait for requests in flight after DRAIN_DELAY"`

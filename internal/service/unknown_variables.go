@@ -13,8 +13,6 @@ import (
 // mustNotBeIgnored are settings of envoyproxy/ratelimit that this version lacks, and the reason or the remedy. The
 // service does not start with them, because an operator who sets one relies on it.
 var mustNotBeIgnored = map[string]string{
-	"GRPC_SERVER_USE_TLS": "TLS on the gRPC listener is not supported yet; put the service beside Envoy (GRPC_UDS) or " +
-		"behind a mesh",
 	"REDIS_PERSECOND": "a second Redis for limits per second is not supported: all limits are in REDIS_URL",
 }
 

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"strings"
 	"testing"
 	"time"
 )
@@ -38,23 +39,27 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Issue makes a certificate with one or more URIs as its names. It is valid for the given duration, and also for a
-// server on
-// 127.0.0.1.
-func (a *Authority) Issue(t testing.TB, uri string, valid time.Duration, more ...string) tls.Certificate {
+// Issue makes a certificate with one or more names, URIs or DNS names. It is valid for the given duration, and also for
+// a server on 127.0.0.1.
+func (a *Authority) Issue(t testing.TB, name string, valid time.Duration, more ...string) tls.Certificate {
 	t.Helper()
-	var names []*url.URL
-	for _, text := range append([]string{uri}, more...) {
-		name, err := url.Parse(text)
+	var uris []*url.URL
+	var hosts []string
+	for _, text := range append([]string{name}, more...) {
+		if !strings.Contains(text, ":") {
+			hosts = append(hosts, text)
+			continue
+		}
+		uri, err := url.Parse(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		names = append(names, name)
+		uris = append(uris, uri)
 	}
 	key := ECKey(t)
 	certificate := certify(t, &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "a client"}, NotAfter: time.Now().Add(valid),
-		URIs: names, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		URIs: uris, DNSNames: hosts, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}, a.certificate, key, a.key)
 	return tls.Certificate{Certificate: [][]byte{certificate.Raw}, PrivateKey: key, Leaf: certificate}
 }
@@ -75,6 +80,9 @@ func (a *Authority) Write(t testing.TB, file string) {
 	t.Helper()
 	writePEM(t, file, "CERTIFICATE", a.certificate.Raw)
 }
+
+// AddTo adds the authority's own certificate to a pool.
+func (a *Authority) AddTo(pool *x509.CertPool) { pool.AddCert(a.certificate) }
 
 func writePEM(t testing.TB, file, kind string, der []byte) {
 	t.Helper()
