@@ -21,7 +21,7 @@ const (
 )
 
 // bounds are the bounds of each port.
-type bounds struct{ grpc, http, debug guard.Config }
+type bounds struct{ grpc, http, debug, prometheus guard.Config }
 
 func portBounds(s *Settings, memory int64) bounds {
 	if memory == math.MaxInt64 {
@@ -33,6 +33,8 @@ func portBounds(s *Settings, memory int64) bounds {
 		grpc:  guard.Config{Connections: connections, Bytes: requests / 2, HTTP2: true},
 		http:  guard.Config{Connections: connections / 2, Bytes: requests / 4},
 		debug: guard.Config{Connections: debugConnections, Bytes: requests / 4},
+		// Requests to both have no body, so the bytes are only a bound.
+		prometheus: guard.Config{Connections: debugConnections, Bytes: requests / 4},
 	}
 	if s.MaxConnections > 0 {
 		b.grpc.Connections = s.MaxConnections

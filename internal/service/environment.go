@@ -220,6 +220,7 @@ func (s *Settings) checkTogether() (mistakes []string) {
 			"GRPC_CLIENT_TLS_SAN: set GRPC_CLIENT_TLS_CACERT, too; without it, clients need no certificate"},
 		{s.MaxStreams < 1 || s.MaxStreams > math.MaxInt32, "GRPC_MAX_CONCURRENT_STREAMS: want 1 or more, such as 1024"},
 		{s.MaxBuckets < 1, "MEMORY_MAX_BUCKETS: want 1 or more"},
+		{s.MetricValues < 1, "METRIC_VALUES_MAX: want 1 or more"},
 		{s.MaxConnections < 0 || s.HTTPMaxConnections < 0,
 			"GRPC_MAX_CONNECTIONS and HTTP_MAX_CONNECTIONS: want 1 or more, or 0 for as many as the memory limit allows"},
 		{s.MaxHeld < 1, "AUTHZ_MAX_HELD: want 1 or more"},

@@ -58,6 +58,18 @@ func debugHandler(registry *prometheus.Registry, rules http.HandlerFunc, h healt
 	return mux
 }
 
+// metricsHandler serves the metrics at one path (PROMETHEUS_PATH).
+func metricsHandler(registry *prometheus.Registry, path string) http.Handler {
+	metrics := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != path {
+			http.Error(w, "The metrics are at "+path+".", http.StatusNotFound)
+			return
+		}
+		metrics.ServeHTTP(w, r)
+	})
+}
+
 // profilesHandler serves profiles (net/http/pprof). Only this machine may read them, because they show what is in
 // memory and cost time.
 func profilesHandler() http.Handler {

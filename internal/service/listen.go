@@ -15,16 +15,21 @@ import (
 	"github.com/extauthz/extauthz/internal/guard"
 )
 
-// listeners are the open ports of the service, behind their guards. pprof is nil unless profiles have a separate port.
+// listeners are the open ports of the service, behind their guards. prometheus is nil without USE_PROMETHEUS, and pprof
+// unless profiles have a separate port.
 type listeners struct {
-	grpc, http, debug *guard.Listener
-	pprof             net.Listener
-	tls               *grpcTLS // of grpc; nil without TLS
+	grpc, http, debug, prometheus *guard.Listener
+	pprof                         net.Listener
+	tls                           *grpcTLS // of grpc; nil without TLS
 }
 
 // guarded returns the listeners that the operator can open to other machines. Only that of gRPC can have TLS.
 func (l listeners) guarded() map[string]*guard.Listener {
-	return map[string]*guard.Listener{"grpc": l.grpc, "http": l.http, "debug": l.debug}
+	open := map[string]*guard.Listener{"grpc": l.grpc, "http": l.http, "debug": l.debug}
+	if l.prometheus != nil {
+		open["prometheus"] = l.prometheus
+	}
+	return open
 }
 
 // listen opens all listeners, so that a port in use is found before anything is served. An error names the setting, the
@@ -35,15 +40,21 @@ func listen(s *Settings, t *grpcTLS, b bounds) (l listeners, err error) {
 	if s.GRPCUDS != "" {
 		listenGRPC = func() (net.Listener, error) { return listenUnix(s.GRPCUDS) }
 	}
-	for _, port := range []struct {
+	type port struct {
 		guarded **guard.Listener
 		listen  func() (net.Listener, error)
 		bounds  guard.Config
-	}{
+	}
+	ports := []port{
 		{&l.grpc, listenGRPC, b.grpc},
 		{&l.http, tcpAddress{"HOST", s.Host, "PORT", s.Port}.listen, b.http},
 		{&l.debug, tcpAddress{"DEBUG_HOST", s.DebugHost, "DEBUG_PORT", s.DebugPort}.listen, b.debug},
-	} {
+	}
+	if s.UsePrometheus {
+		ports = append(ports, port{&l.prometheus, tcpAddress{"PROMETHEUS_ADDR", s.PrometheusAddr.host, "PROMETHEUS_ADDR",
+			s.PrometheusAddr.port}.listen, b.prometheus})
+	}
+	for _, port := range ports {
 		listener, err := port.listen()
 		if err != nil {
 			return l, err

@@ -61,21 +61,32 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 }
 
 func (m *metrics) collectDecisions(to samples) {
-	decisions := to.counter("ratelimit_decisions_total",
-		"Descriptors that a rule decided, by decision: allowed, denied, shadow_denied.", "domain", "rule", "decision")
-	undecided := to.counter("ratelimit_undecided_total",
-		"Descriptors that the store could not decide and on_store_error answered.", "domain", "rule")
-	m.live.Limits().EachCounters(func(domain, name string, n *ratelimit.Counters) {
-		decisions(n.Allowed.Load(), domain, name, "allowed")
-		decisions(n.Denied.Load(), domain, name, "denied")
-		decisions(n.ShadowDenied.Load(), domain, name, "shadow_denied")
-		undecided(n.Undecided.Load(), domain, name)
+	type sum struct{ allowed, denied, shadowDenied, undecided uint64 }
+	sums := make(map[ratelimit.Series]sum) // rules may share a name
+	m.live.Limits().EachCounters(func(name ratelimit.Series, n *ratelimit.Counters) {
+		s := sums[name]
+		s.allowed += n.Allowed.Descriptors()
+		s.denied += n.Denied.Descriptors()
+		s.shadowDenied += n.ShadowDenied.Descriptors()
+		s.undecided += n.Undecided.Load()
+		sums[name] = s
 	})
+	decisions := to.counter("ratelimit_decisions_total",
+		"Descriptors that a limit decided, by decision: allowed, denied, shadow_denied. Of several limits of a rule, the "+
+			"tightest counts.", "domain", "rule", "limit", "decision")
+	undecided := to.counter("ratelimit_undecided_total",
+		"Descriptors that the store could not decide and on_store_error answered.", "domain", "rule", "limit")
+	for name, s := range sums {
+		decisions(s.allowed, name.Domain, name.Rule, name.Limit, "allowed")
+		decisions(s.denied, name.Domain, name.Rule, name.Limit, "denied")
+		decisions(s.shadowDenied, name.Domain, name.Rule, name.Limit, "shadow_denied")
+		undecided(s.undecided, name.Domain, name.Rule, name.Limit)
+	}
 	t := m.limiter.Totals()
 	overrides := to.counter("ratelimit_override_decisions_total",
 		"Descriptors with a limit that Envoy has sent, by decision.", "decision")
-	overrides(t.Overrides.Allowed.Load(), "allowed")
-	overrides(t.Overrides.Denied.Load(), "denied")
+	overrides(t.Overrides.Allowed.Descriptors(), "allowed")
+	overrides(t.Overrides.Denied.Descriptors(), "denied")
 	to.counter("ratelimit_unmatched_total", "Descriptors that no rule matched.")(t.Unmatched.Load())
 	to.counter("ratelimit_unknown_domain_total", "Requests for a domain without rules.")(t.UnknownDomain.Load())
 	to.counter("ratelimit_global_shadow_total", "Requests over a limit that SHADOW_MODE let pass.")(t.GlobalShadow.Load())

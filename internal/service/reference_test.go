@@ -34,7 +34,9 @@ func TestReference(t *testing.T) {
 	root := testenv.RulesRoot(t)
 	rules := fmt.Sprintf(`
 domain: shop
-descriptors: [{key: owner, rate_limit: {unit: minute, requests_per_unit: 1}}]
+descriptors:
+  - {key: owner, rate_limit: {unit: minute, requests_per_unit: 1}}
+  - {key: owner, value: a, descriptors: [{key: path, rate_limit: {unit: minute, requests_per_unit: 1}}]}
 authz:
   credentials: [{jwt: {issuer: https://issuer.example, audiences: [shop], algorithms: [ES256], jwks_file: %q}}]
   limits: [{actions: [{credential: {field: owner}}]}]
@@ -42,13 +44,14 @@ authz:
 	if err := os.WriteFile(filepath.Join(root, "config", "rules.yaml"), []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, httpAddr, debugAddr, _ := start(t, Environment{
+	grpcAddr, httpAddr, debugAddr, _ := start(t, Environment{
 		"RUNTIME_ROOT": root, "API_KEY_SECRET": "a-server-secret-of-a-test",
 		"REDIS_URL": "rediss://" + testenv.Loopback(port), "REDIS_TLS_CACERT": file("ca.pem"),
 		"REDIS_TLS_CLIENT_CERT": file("cert.pem"), "REDIS_TLS_CLIENT_KEY": file("cert.key"),
 		"GRPC_SERVER_USE_TLS": "true", "GRPC_SERVER_TLS_CERT": file("cert.pem"), "GRPC_SERVER_TLS_KEY": file("cert.key"),
 		"GRPC_CLIENT_TLS_CACERT": file("ca.pem"),
 	})
+	send(t, grpcAddr, []string{"shop 1 owner=a path=b"})
 	var metrics string
 	testenv.Eventually(t, func() error {
 		res, err := http.Get("http://" + httpAddr + "/check/")
@@ -67,6 +70,9 @@ authz:
 	testenv.CheckPage(t, "docs/reference/metrics.md", metricsTable(metrics), *update)
 }
 
+// listed matches the lines of metrics of this service and of envoyproxy/ratelimit.
+var listed = regexp.MustCompile(`^(# (HELP|TYPE) )?(extauthz|ratelimit)_`)
+
 // metricsTable returns the table of exported metrics: name, type, labels and help.
 func metricsTable(metrics string) string {
 	help, kind, labels := map[string]string{}, map[string]string{}, map[string]map[string]bool{}
@@ -74,12 +80,12 @@ func metricsTable(metrics string) string {
 	for line := range strings.Lines(metrics) {
 		words := strings.SplitN(strings.TrimSpace(line), " ", 4)
 		switch {
-		case strings.HasPrefix(line, "# HELP extauthz_"):
+		case listed.MatchString(line) && words[1] == "HELP":
 			name = words[2]
 			help[name], labels[name] = strings.TrimSuffix(words[3], "."), map[string]bool{}
-		case strings.HasPrefix(line, "# TYPE extauthz_"):
+		case listed.MatchString(line) && words[1] == "TYPE":
 			kind[name] = words[3]
-		case strings.HasPrefix(line, "extauthz_"): // a sample, after the lines about its metric
+		case listed.MatchString(line): // a sample, after the lines about its metric
 			for _, label := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(line, -1) {
 				if label[1] != "le" {
 					labels[name]["`"+label[1]+"`"] = true

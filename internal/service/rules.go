@@ -65,6 +65,7 @@ type ruleSource struct {
 	since    time.Time
 	refused  rules.Problems // of newer rules
 	held     []string       // restrictions that newer rules lack; the rules wait until their files have been unchanged
+	loads    uint64
 	failures uint64
 }
 
@@ -72,7 +73,7 @@ type ruleSource struct {
 func newLive(s *Settings) *rules.Live {
 	o := rules.Options{
 		Limits: ratelimit.RulesOptions{KeyPrefix: s.KeyPrefix, DefaultAlgorithm: s.DefaultAlgorithm,
-			DefaultPolicy: s.StoreErrorPolicy},
+			DefaultPolicy: s.StoreErrorPolicy, MetricValues: s.MetricValues},
 		Headers: s.headers(),
 	}
 	if s.strict() {
@@ -128,6 +129,7 @@ func (r *ruleSource) accept(set rules.Set) {
 	r.activate(set)
 	r.mu.Lock()
 	r.since, r.refused, r.held = time.Now(), nil, nil
+	r.loads++
 	r.mu.Unlock()
 }
 
@@ -141,6 +143,13 @@ func (r *ruleSource) refuse(generation string, problems rules.Problems) {
 		remain = "there are no previous rules"
 	}
 	r.log.Error("rules refused; "+remain, "generation", generation, "problems", problems.Error())
+}
+
+// counts returns how many times rules became active, and how many times they were refused.
+func (r *ruleSource) counts() (loaded, refused uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.loads, r.failures
 }
 
 func (r *ruleSource) logWarnings(problems rules.Problems) {

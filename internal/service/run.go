@@ -72,7 +72,8 @@ func Run(ctx context.Context, cfg Config) error {
 	live := newLive(s)
 	limiter := ratelimit.New(ratelimit.Config{
 		Rules: live.Limits, Store: stores.decides, Fallback: stores.memory, Undecided: newUndecided(log, registry).observe,
-		MaxHeld: s.maxHeldPerBucket(), Shadow: s.ShadowMode, Quota: s.QuotaMode, Strict: s.strict(),
+		MaxHeld: s.maxHeldPerBucket(), NearLimitRatio: float32(s.NearLimitRatio),
+		Shadow: s.ShadowMode, Quota: s.QuotaMode, Strict: s.strict(),
 	})
 	keys, err := openKeys(ctx, s, loaded, log)
 	if err != nil {
@@ -118,10 +119,23 @@ func Run(ctx context.Context, cfg Config) error {
 	for _, l := range listeners.guarded() {
 		go l.Run(guards) // guards ends after the servers
 	}
+	mapping, err := s.metricMapping(log)
+	if err != nil {
+		return err
+	}
+	registry.MustRegister(telemetry.NewMapped(&telemetry.Stats{
+		Rules: live.Limits, Totals: limiter.Totals(), Loads: source.counts, Calls: calls,
+	}, mapping))
 	debug := debugHandler(registry, source.serve, ready, s.Pprof && listeners.pprof == nil)
 	servers := []webServer{
 		{"HTTP", listeners.http, newHTTPServer(bugs.handler("HTTP", check.server.HTTP(mainHandler(limits, ready))))},
 		{"debug", listeners.debug, newHTTPServer(bugs.handler("debug", debug))},
+	}
+	if listeners.prometheus != nil {
+		metrics := metricsHandler(registry, string(s.PrometheusPath))
+		servers = append(servers, webServer{"Prometheus", listeners.prometheus,
+			newHTTPServer(bugs.handler("Prometheus", metrics))})
+		log.Info("serving metrics", "prometheus", listeners.prometheus.Addr().String()+string(s.PrometheusPath))
 	}
 	if listeners.pprof != nil {
 		servers = append(servers, webServer{"pprof", listeners.pprof,

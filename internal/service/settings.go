@@ -49,6 +49,15 @@ type Settings struct {
 	LogFormat       string   `env:"LOG_FORMAT" words:"text json" trial:"any" default:"text" example:"json" desc:"format of log lines: text or json"`
 	LogClientValues bool     `env:"LOG_CLIENT_VALUES" default:"false" example:"true" desc:"with LOG_LEVEL=DEBUG, also log values of the client with each decision: address, method, host, path without query, x-request-id, and the owner and plan of its credential"`
 
+	// Metrics.
+	UsePrometheus  bool       `env:"USE_PROMETHEUS" default:"false" example:"true" group:"Metrics" desc:"serve metrics on PROMETHEUS_ADDR, too; they are always at /metrics of the debug port"`
+	PrometheusAddr hostPort   `env:"PROMETHEUS_ADDR" default:":9090" example:":19001" desc:"address and port of the listener for Prometheus, with USE_PROMETHEUS"`
+	PrometheusPath urlPath    `env:"PROMETHEUS_PATH" default:"/metrics" example:"/stats/prometheus" desc:"path of the metrics on PROMETHEUS_ADDR"`
+	MetricMapping  string     `env:"PROMETHEUS_MAPPER_YAML" example:"/etc/statsd-exporter/conf.yaml" desc:"file in the format of statsd_exporter that names the metrics of envoyproxy/ratelimit; default: its usual names; they also apply if the file does not exist"`
+	Milliseconds   bool       `env:"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS" default:"false" example:"true" desc:"ratelimit_service_response_time_seconds is in milliseconds, as in older versions of envoyproxy/ratelimit; without effect if PROMETHEUS_MAPPER_YAML is set"`
+	NearLimitRatio limitShare `env:"NEAR_LIMIT_RATIO" default:"0.8" example:"0.9" desc:"share of a limit above which its hits count as near_limit"`
+	MetricValues   int        `env:"METRIC_VALUES_MAX" default:"1000" example:"100" desc:"maximum number of values of clients that are labels of metrics, for each rule with detailed_metric or value_to_metric; further values are counted as other"`
+
 	// StrictEnvironment is not the default, because deployments of envoyproxy/ratelimit set variables that no program
 	// reads.
 	StrictEnvironment bool `env:"STRICT_ENVIRONMENT" default:"false" example:"true" group:"Start" desc:"refuse to start if a variable is neither a setting nor one of the platform, such as PATH; it is usually a misspelled setting"`

@@ -111,7 +111,7 @@ func TestSettingsOfRatelimit(t *testing.T) {
 	env := Environment{
 		"COMPATIBILITY": "strict", "LIMIT_RESPONSE_HEADERS_ENABLED": "true", "LOG_LEVEL": "warning", "USE_STATSD": "false",
 		"BACKEND_TYPE": "redis", "REDIS_URL": "localhost:6379", "RUNTIME_SUBDIRECTORY": "ratelimit", "RUNTIME_ROOT": "/data",
-		"NEAR_LIMIT_RATIO": "0.9", "REDIS_TIMEOT": "5s",
+		"EXPIRATION_JITTER_MAX_SECONDS": "300", "REDIS_TIMEOT": "5s",
 	}
 	s, err := ReadSettings(env)
 	if err != nil {
@@ -125,7 +125,7 @@ func TestSettingsOfRatelimit(t *testing.T) {
 		t.Error(diff)
 	}
 	want := []string{
-		"NEAR_LIMIT_RATIO has no effect: there is no near_limit metric",
+		"EXPIRATION_JITTER_MAX_SECONDS has no effect: each key expires as soon as it no longer affects decisions",
 		"REDIS_TIMEOT is not a setting: did you mean REDIS_TIMEOUT?",
 		"USE_STATSD has no effect: metrics are at /metrics of the debug port",
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"strconv"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -55,5 +57,44 @@ func (h *headerName) UnmarshalText(text []byte) error {
 	if !httpguts.ValidHeaderFieldName(string(text)) {
 		return errors.New("want the name of a header, such as X-Forwarded-For: letters, digits and hyphens")
 	}
+	return nil
+}
+
+type hostPort struct {
+	host string
+	port uint16
+}
+
+// UnmarshalText accepts an address with a port. The address may be empty, which stands for all addresses.
+func (a *hostPort) UnmarshalText(text []byte) error {
+	host, port, err := net.SplitHostPort(string(text))
+	n, portErr := strconv.ParseUint(port, 10, 16)
+	if err != nil || portErr != nil {
+		return errors.New("want an address and a port, such as :9090 or 127.0.0.1:9090")
+	}
+	*a = hostPort{host, uint16(n)}
+	return nil
+}
+
+type urlPath string
+
+// UnmarshalText accepts the path of a URL.
+func (p *urlPath) UnmarshalText(text []byte) error {
+	*p = urlPath(text)
+	if !strings.HasPrefix(string(text), "/") {
+		return errors.New("want a path that begins with /, such as /metrics")
+	}
+	return nil
+}
+
+type limitShare float32
+
+// UnmarshalText accepts a share of a limit.
+func (s *limitShare) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseFloat(string(text), 32)
+	if err != nil || !(n > 0 && n <= 1) {
+		return errors.New("want a number above 0 and up to 1, such as 0.8")
+	}
+	*s = limitShare(n)
 	return nil
 }

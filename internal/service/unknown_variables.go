@@ -19,15 +19,10 @@ var mustNotBeIgnored = map[string]string{
 // withoutEffect are settings of envoyproxy/ratelimit that the service ignores, and the reason.
 var withoutEffect = map[string]string{
 	"USE_STATSD":                              "metrics are at /metrics of the debug port",
-	"USE_PROMETHEUS":                          "metrics are always at /metrics of the debug port",
-	"PROMETHEUS_ADDR":                         "metrics are at /metrics of the debug port (DEBUG_HOST, DEBUG_PORT)",
-	"PROMETHEUS_PATH":                         "metrics are at /metrics of the debug port",
-	"PROMETHEUS_MAPPER_YAML":                  "names of metrics cannot be mapped",
 	"STATSD_HOST":                             "metrics are at /metrics of the debug port",
 	"STATSD_PORT":                             "metrics are at /metrics of the debug port",
 	"USE_DOG_STATSD":                          "metrics are at /metrics of the debug port",
 	"DISABLE_STATS":                           "metrics cost nothing until they are read",
-	"NEAR_LIMIT_RATIO":                        "there is no near_limit metric",
 	"LOCAL_CACHE_SIZE_IN_BYTES":               "there is no cache to size",
 	"EXPIRATION_JITTER_MAX_SECONDS":           "each key expires as soon as it no longer affects decisions",
 	"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": "a denied request charges nothing anyway (COMPATIBILITY=strict: it does)",

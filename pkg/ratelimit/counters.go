@@ -1,21 +1,72 @@
 package ratelimit
 
-import (
-	"strings"
-	"sync"
-	"sync/atomic"
+import "sync/atomic"
 
-	"github.com/extauthz/extauthz/pkg/descriptors"
-)
-
-// Counters count the decisions of one rule. They are safe for concurrent use.
+// Counters count the decisions of one limit. They only grow, and are safe for concurrent use.
 type Counters struct {
-	// Allowed and Denied count enforced descriptors by the verdict of their limit.
-	Allowed, Denied atomic.Uint64
-	// ShadowDenied counts descriptors that a rule in shadow mode would have denied. Allowed counts the others.
-	ShadowDenied atomic.Uint64
+	// Allowed counts descriptors that fit their limit.
+	Allowed Tally
+	// Denied counts descriptors over an enforced limit. Its hits are those over the limit.
+	Denied Tally
+	// ShadowDenied counts descriptors that a rule in shadow mode would have denied. Its hits are those over the limit.
+	ShadowDenied Tally
+	// Fitting counts hits that would have fit, of descriptors that were over their limit.
+	Fitting atomic.Uint64
+	// Near counts hits above the share NEAR_LIMIT_RATIO of their limit that fit, or would have fit.
+	Near atomic.Uint64
 	// Undecided counts descriptors that the store could not decide, so that on_store_error decided.
 	Undecided atomic.Uint64
+}
+
+// Tally counts descriptors and their hits. Almost every descriptor has one hit, which costs one addition.
+type Tally struct {
+	single, others, hitsOfOthers atomic.Uint64
+}
+
+// Add counts a descriptor.
+func (t *Tally) Add(hits uint64) {
+	if hits == 1 {
+		t.single.Add(1)
+		return
+	}
+	t.others.Add(1)
+	t.hitsOfOthers.Add(hits)
+}
+
+// Descriptors returns the number of descriptors.
+func (t *Tally) Descriptors() uint64 { return t.single.Load() + t.others.Load() }
+
+// Hits returns the number of their hits.
+func (t *Tally) Hits() uint64 { return t.single.Load() + t.hitsOfOthers.Load() }
+
+// count counts the decision on a descriptor with this many hits. Those above the part near of the capacity are near the
+// limit. The hits of a peek are 0. Of a denial that was charged (count_denied), all hits are over the limit, because
+// the decision does not tell how many would have fit.
+func (c *Counters) count(a *Applied, hits uint64, capacity, near int64) {
+	if a.Decision.Allowed {
+		c.Allowed.Add(hits)
+		if used := capacity - a.Decision.Remaining; used > near {
+			c.Near.Add(min(hits, uint64(used-near)))
+		}
+		return
+	}
+	left := uint64(a.Decision.Remaining)
+	over := c.overLimit(a)
+	if left == 0 {
+		over.Add(hits)
+		return
+	}
+	fitting := min(hits, left)
+	over.Add(hits - fitting)
+	c.Fitting.Add(fitting)
+	c.Near.Add(min(fitting, uint64(capacity-near)))
+}
+
+func (c *Counters) overLimit(a *Applied) *Tally {
+	if a.Shadow {
+		return &c.ShadowDenied
+	}
+	return &c.Denied
 }
 
 // Totals are the counters that belong to no rule. They are safe for concurrent use.
@@ -26,90 +77,10 @@ type Totals struct {
 	Overrides Counters
 	// GlobalShadow counts requests over a limit that SHADOW_MODE allowed.
 	GlobalShadow atomic.Uint64
+	// Invalid counts requests with a QueryError.
+	Invalid atomic.Uint64
 	// StoreErrors counts requests that the store could not decide, by the policy that decided.
 	StoreErrors [Allow + 1]atomic.Uint64
 	// UnknownOutcomes counts the requests among StoreErrors that may have been charged anyway.
 	UnknownOutcomes atomic.Uint64
-}
-
-// maxDynamicNames bounds the names that detailed_metric and value_to_metric make from clients' values.
-const maxDynamicNames = 10_000
-
-// otherValues replaces the values of requests after the first maxDynamicNames names.
-const otherValues = "(other values)"
-
-// counterSet holds the counters of a set of rules. Rules with the same name share their counters.
-type counterSet struct {
-	mu      sync.RWMutex
-	named   map[ruleName]*Counters
-	dynamic int // how many of named came from values of requests
-}
-
-type ruleName struct{ domain, name string }
-
-// fixed returns the counters of a rule. If the previous set has a rule of this name, its counters go on. fixed is
-// called before the set is used.
-func (s *counterSet) fixed(n ruleName, before *Rules) *Counters {
-	if s.named == nil {
-		s.named = make(map[ruleName]*Counters)
-	}
-	if s.named[n] == nil && before != nil {
-		before.named.mu.RLock()
-		s.named[n] = before.named.named[n]
-		before.named.mu.RUnlock()
-	}
-	if s.named[n] == nil {
-		s.named[n] = new(Counters)
-	}
-	return s.named[n]
-}
-
-// get returns the counters of a name that holds values of a request.
-func (s *counterSet) get(n ruleName) *Counters {
-	s.mu.RLock()
-	c := s.named[n]
-	s.mu.RUnlock()
-	if c != nil {
-		return c
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.dynamic >= maxDynamicNames {
-		n.name = otherValues
-	}
-	if c = s.named[n]; c == nil {
-		c = new(Counters)
-		s.named[n] = c
-		s.dynamic++
-	}
-	return c
-}
-
-// counters returns the counters for decisions of the rule for these entries.
-func (r *Rules) counters(rule *Rule, entries []descriptors.Entry) *Counters {
-	if !rule.dynamicName {
-		return rule.Counters
-	}
-	return r.named.get(ruleName{rule.Domain, rule.metricName(entries)})
-}
-
-// metricName returns the rule's name with the values of a request for detailed_metric and value_to_metric.
-func (r *Rule) metricName(entries []descriptors.Entry) string {
-	path := make([]Node, len(r.path))
-	for i, n := range r.path {
-		path[i] = Node{Key: n.Key, Value: n.Value}
-		if !n.ShareThreshold && (r.DetailedMetric || n.ValueToMetric) {
-			path[i] = Node{Key: entries[i].Key, Value: strings.ToValidUTF8(entries[i].Value, "\uFFFD")}
-		}
-	}
-	return pathName(path)
-}
-
-// EachCounters calls f for every name that has counters.
-func (r *Rules) EachCounters(f func(domain, name string, c *Counters)) {
-	r.named.mu.RLock()
-	defer r.named.mu.RUnlock()
-	for n, c := range r.named.named {
-		f(n.domain, n.name, c)
-	}
 }

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -38,6 +39,9 @@ type Config struct {
 	Fallback Store
 	// MaxHeld is how many requests may wait in one bucket for a MaxDelay. Default: as many as leak within the MaxDelay.
 	MaxHeld int64
+	// NearLimitRatio is the share of a limit above which its hits count as near it (NEAR_LIMIT_RATIO). Default:
+	// DefaultNearLimitRatio.
+	NearLimitRatio float32
 	// Undecided receives the reason each time that Store could not decide a request. It must return at once. Optional.
 	Undecided func(err error)
 	// Shadow allows every request after it was decided and counted (SHADOW_MODE).
@@ -49,6 +53,9 @@ type Config struct {
 	Strict bool
 }
 
+// DefaultNearLimitRatio is the default of Config.NearLimitRatio.
+const DefaultNearLimitRatio = 0.8
+
 // Limiter decides queries by the active rules. It is safe for concurrent use.
 type Limiter struct {
 	cfg     Config
@@ -57,7 +64,10 @@ type Limiter struct {
 }
 
 // New returns a limiter.
-func New(cfg Config) *Limiter { return &Limiter{cfg: cfg} }
+func New(cfg Config) *Limiter {
+	cfg.NearLimitRatio = cmp.Or(cfg.NearLimitRatio, DefaultNearLimitRatio)
+	return &Limiter{cfg: cfg}
+}
 
 // Totals returns the counters that belong to no rule.
 func (l *Limiter) Totals() *Totals { return &l.totals }

@@ -55,6 +55,9 @@ func (p *plan) begin(l *Limiter, q *Query) {
 	default:
 		p.err = p.match(p.rules.domains[q.Domain])
 	}
+	if p.err != nil {
+		l.totals.Invalid.Add(1)
+	}
 }
 
 // match finds the rule of each descriptor in the rules of the domain, then drops the limits that others replace.
@@ -154,12 +157,17 @@ func (p *plan) queue(l bucket.Limit, delay int64, cost uint64) int64 {
 	return min(l.Burst, ahead+int64(min(cost, uint64(l.Burst))))
 }
 
-// cost returns the take of a descriptor. Its own hits precede those of the request; an explicit 0 is a peek.
-func (p *plan) cost(d *descriptors.Descriptor, l *RuleLimit) bucket.Take {
-	hits := max(1, p.query.Hits)
+// hits returns the hits of a descriptor. Its own precede those of the request; an explicit 0 is a peek.
+func (p *plan) hits(d *descriptors.Descriptor) uint64 {
 	if d.Hits != nil {
-		hits = *d.Hits
+		return *d.Hits
 	}
+	return max(1, p.query.Hits)
+}
+
+// cost returns the take of a descriptor.
+func (p *plan) cost(d *descriptors.Descriptor, l *RuleLimit) bucket.Take {
+	hits := p.hits(d)
 	if d.Negative {
 		return bucket.Take{Refund: hits}
 	}

@@ -163,16 +163,17 @@ func (a *Applied) denial() uint64 {
 func (p *plan) count(s *Status, d *descriptors.Descriptor) {
 	c := &p.limiter.totals.Overrides
 	if s.Rule != nil {
-		c = p.rules.counters(s.Rule, d.Entries)
+		c = s.Rule.counters(s.Binding.Limit, d.Entries)
 	}
-	switch {
-	case s.Binding.Denied():
-		c.Denied.Add(1)
-	case !s.Binding.Decision.Allowed:
-		c.ShadowDenied.Add(1)
-	default:
-		c.Allowed.Add(1)
+	hits := p.hits(d)
+	if d.Negative {
+		hits = 0
 	}
+	capacity := s.Binding.Limit.Capacity()
+	if delay := s.Binding.Limit.MaxDelay; delay > 0 {
+		capacity = p.queue(s.Binding.Limit.Limit, min(delay, p.query.MaxHold), hits)
+	}
+	c.count(s.Binding, hits, capacity, int64(float32(capacity)*p.limiter.cfg.NearLimitRatio))
 	if p.source != FromStore {
 		c.Undecided.Add(1)
 	}

@@ -21,11 +21,10 @@ type Rule struct {
 	Unlimited bool
 	// Limits shadows Node.Limits. It has at least one element.
 	Limits []RuleLimit
-	// Counters count the rule's decisions. They go on when rules are loaded again.
-	Counters *Counters
 
 	path        []Node
-	dynamicName bool // detailed_metric or value_to_metric
+	dynamicName bool           // detailed_metric or value_to_metric
+	byValue     *valueCounters // nil unless dynamicName
 	// buckets are the entries of a request that distinguish the buckets of the rule.
 	buckets []variable
 }
@@ -57,7 +56,11 @@ type RuleLimit struct {
 	MaxDelay int64
 	// Problem is the body of a denial by this limit; nil for the usual body.
 	Problem *Problem
+	// Counters count the decisions of the limit, except those of a rule with detailed_metric or value_to_metric. They go
+	// on when rules are loaded again.
+	Counters *Counters
 
+	index            int              // in Rule.Limits.
 	chosen           bucket.Algorithm // as the rule names it: bucket.SlidingWindow, or Algorithm.
 	identity         string           // what all bucket keys of the limit begin with.
 	rule             uint64           // for bucket.Take.Rule.
@@ -79,7 +82,6 @@ func (r *Rules) newRule(domain string, path []Node) *Rule {
 		path:        path,
 		dynamicName: node.DetailedMetric || slices.ContainsFunc(path, func(n Node) bool { return n.ValueToMetric }),
 	}
-	rule.Counters = r.named.fixed(ruleName{domain, rule.Name}, r.options.Before)
 	for i, n := range path {
 		p := descriptors.Pattern{Key: n.Key, Value: n.Value}
 		v := variable{entry: i, key: strings.Contains(n.Key, "*")}
@@ -92,6 +94,7 @@ func (r *Rules) newRule(domain string, path []Node) *Rule {
 	for i := range limits {
 		rule.Limits = append(rule.Limits, r.newLimit(rule, &limits[i], len(limits) > 1))
 	}
+	r.counters.add(rule, r.options.Before, r.options.MetricValues)
 	return rule
 }
 

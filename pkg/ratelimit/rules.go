@@ -10,10 +10,10 @@ import (
 
 // Rules are all rules of one generation. They are immutable: a request sees one set of rules from start to end.
 type Rules struct {
-	domains map[string]*descriptors.Tree[place]
-	order   []*Rule
-	options RulesOptions
-	named   counterSet
+	domains  map[string]*descriptors.Tree[place]
+	order    []*Rule
+	options  RulesOptions
+	counters counterSet
 }
 
 // place is one place in the tree of rules.
@@ -35,6 +35,9 @@ type RulesOptions struct {
 	DefaultPolicy StoreErrorPolicy
 	// Wildcards selects the wildcard that wins if several match.
 	Wildcards descriptors.WildcardOrder
+	// MetricValues is how many values of requests one rule counts by themselves (METRIC_VALUES_MAX). Default:
+	// DefaultMetricValues.
+	MetricValues int
 	// Before are the previous rules. The counters of rules that are in both sets go on. nil for none.
 	Before *Rules
 }
@@ -45,6 +48,7 @@ type RulesOptions struct {
 func NewRules(domains []Domain, o RulesOptions) *Rules {
 	o.DefaultAlgorithm = cmp.Or(o.DefaultAlgorithm, bucket.SlidingWindow)
 	o.DefaultPolicy = cmp.Or(o.DefaultPolicy, Local)
+	o.MetricValues = cmp.Or(o.MetricValues, DefaultMetricValues)
 	r := &Rules{domains: make(map[string]*descriptors.Tree[place]), options: o}
 	for _, d := range domains {
 		tree := r.domains[d.Name]

@@ -29,7 +29,7 @@ func TestActivate(t *testing.T) {
 		t.Errorf("%d limits and issuers before the first set", n)
 	}
 	live.Activate(set("first", "a", "b"), nil)
-	live.Limits().All()[0].Counters.Denied.Add(5)
+	live.Limits().All()[0].Limits[0].Counters.Denied.Add(5)
 	before := live.Active()
 	live.Activate(set("second", "a", "c"), func(next *rules.Active) {
 		if live.Active() != before || next.Policies.Issuers()[0].Name != "second" {
@@ -42,7 +42,7 @@ func TestActivate(t *testing.T) {
 	}
 	for _, rule := range now.Limits.All() {
 		want := map[string]uint64{"a": 5, "c": 0}[rule.Name]
-		if got := rule.Counters.Denied.Load(); got != want {
+		if got := rule.Limits[0].Counters.Denied.Hits(); got != want {
 			t.Errorf("%s has denied %d, want %d", rule.Name, got, want)
 		}
 	}

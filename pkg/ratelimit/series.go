@@ -1,0 +1,161 @@
+package ratelimit
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/extauthz/extauthz/pkg/descriptors"
+)
+
+// Series names counters.
+type Series struct {
+	Domain string
+	// Rule is the name of the rule. If the rule has detailed_metric or value_to_metric, it holds values of requests.
+	Rule string
+	// Limit is the RuleLimit.Policy of the limit.
+	Limit string
+}
+
+// DefaultMetricValues is the default of RulesOptions.MetricValues.
+const DefaultMetricValues = 1000
+
+const (
+	// otherValue stands for the values of requests beyond RulesOptions.MetricValues, and for long values.
+	otherValue = "other"
+	// maxMetricValue is the length in bytes of the longest value of a request in a Series.
+	maxMetricValue = 256
+)
+
+// counterSet holds the counters of a set of rules. Limits with the same Series share their counters. It does not change
+// once the rules are compiled.
+type counterSet struct {
+	fixed   map[Series]*Counters
+	byValue map[Series]*valueCounters // Limit is ""
+}
+
+// add gives the limits of a rule their counters. If the previous rules have the same, these go on.
+func (s *counterSet) add(rule *Rule, before *Rules, values int) {
+	if s.fixed == nil {
+		s.fixed, s.byValue = make(map[Series]*Counters), make(map[Series]*valueCounters)
+	}
+	var old counterSet
+	if before != nil {
+		old = before.counters
+	}
+	name := Series{Domain: rule.Domain, Rule: rule.Name}
+	for i := range rule.Limits {
+		l := &rule.Limits[i]
+		name.Limit = l.Policy
+		if s.fixed[name] == nil {
+			s.fixed[name] = cmp.Or(old.fixed[name], new(Counters))
+		}
+		l.Counters, l.index = s.fixed[name], i
+	}
+	if !rule.dynamicName {
+		return
+	}
+	policies := make([]string, len(rule.Limits))
+	for i := range rule.Limits {
+		policies[i] = rule.Limits[i].Policy
+	}
+	name.Limit = ""
+	rule.byValue = &valueCounters{domain: rule.Domain, policies: policies, max: values, named: make(map[string][]Counters)}
+	for _, same := range []*valueCounters{s.byValue[name], old.byValue[name]} {
+		if same != nil && slices.Equal(same.policies, policies) {
+			rule.byValue = same
+			break
+		}
+	}
+	s.byValue[name] = rule.byValue
+}
+
+// valueCounters are the counters of a rule with detailed_metric or value_to_metric, by its name with the values of
+// requests.
+type valueCounters struct {
+	domain   string
+	policies []string // RuleLimit.Policy of the limits
+	max      int
+
+	mu    sync.RWMutex
+	named map[string][]Counters // by the index of the limit
+}
+
+// get returns the counters of a limit for a name with values, and those of the name other if there are too many names.
+func (v *valueCounters) get(limit int, name string, other func() string) *Counters {
+	v.mu.RLock()
+	c, full := v.named[name], len(v.named) >= v.max
+	v.mu.RUnlock()
+	if c == nil && full {
+		name = other()
+	}
+	if c == nil {
+		c = v.add(name, other)
+	}
+	return &c[limit]
+}
+
+func (v *valueCounters) add(name string, other func() string) []Counters {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.named) >= v.max {
+		name = other()
+	}
+	if v.named[name] == nil {
+		v.named[strings.Clone(name)] = make([]Counters, len(v.policies))
+	}
+	return v.named[name]
+}
+
+// counters returns the counters for the decision of a limit of the rule on these entries.
+func (r *Rule) counters(l *RuleLimit, entries []descriptors.Entry) *Counters {
+	if r.byValue == nil {
+		return l.Counters
+	}
+	return r.byValue.get(l.index, r.metricName(entries), func() string { return r.metricName(nil) })
+}
+
+// metricName returns the rule's name with the values of a request for detailed_metric and value_to_metric. Without
+// entries, each of these values is "other".
+func (r *Rule) metricName(entries []descriptors.Entry) string {
+	path := make([]Node, len(r.path))
+	for i, n := range r.path {
+		path[i] = Node{Key: n.Key, Value: n.Value}
+		switch {
+		case n.ShareThreshold || !r.DetailedMetric && !n.ValueToMetric:
+		case entries == nil:
+			path[i].Value = otherValue
+		default:
+			path[i] = Node{Key: metricValue(entries[i].Key), Value: metricValue(entries[i].Value)}
+		}
+	}
+	return pathName(path)
+}
+
+func metricValue(v string) string {
+	if len(v) > maxMetricValue {
+		return otherValue
+	}
+	return strings.ToValidUTF8(v, "\uFFFD")
+}
+
+// EachCounters calls f for all counters of the rules. Rules may share a Series.
+func (r *Rules) EachCounters(f func(s Series, c *Counters)) {
+	for s, c := range r.counters.fixed {
+		f(s, c)
+	}
+	for _, v := range r.counters.byValue {
+		v.each(f)
+	}
+}
+
+func (v *valueCounters) each(f func(s Series, c *Counters)) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	for name, limits := range v.named {
+		for i := range limits {
+			f(Series{Domain: v.domain, Rule: name, Limit: v.policies[i]}, &limits[i])
+		}
+	}
+}
