@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"time"
@@ -29,7 +30,7 @@ type authorization struct {
 
 func newAuthorization(
 	s *Settings, live *rules.Live, limiter *ratelimit.Limiter, queue *hold.Queue, keys authz.Keys, calls *telemetry.Calls,
-	log *slog.Logger,
+	decided func(context.Context, auth.Checked), log *slog.Logger,
 ) *authorization {
 	a := &authorization{queue: queue, log: log}
 	a.tokens = jwt.New(jwt.Config{OnReading: func(r jwt.Reading) {
@@ -49,7 +50,7 @@ func newAuthorization(
 		OnUntrustedHops: a.warnOfHops,
 	})
 	a.server = auth.New(auth.Config{
-		Authorizer: a.authorizer, Limiter: limiter, Log: log, LogClientValues: s.LogClientValues, Queue: queue,
+		Authorizer: a.authorizer, Limiter: limiter, Log: log, Decided: decided, Queue: queue,
 		HTTP: auth.HTTPConfig{
 			SourceHeader: string(s.SourceHeader), PrincipalHeader: string(s.PrincipalHeader), Timeout: s.HTTPTimeout,
 			NeedsAddress: a.authorizer.NeedsPeer,

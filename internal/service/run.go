@@ -80,7 +80,9 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	queue := hold.New(s.MaxHeld)
-	check := newAuthorization(s, live, limiter, queue, keys.keys, calls, log)
+	observers := newObservers(s, live, log)
+	defer observers.close()
+	check := newAuthorization(s, live, limiter, queue, keys.keys, calls, observers.check, log)
 	defer check.tokens.Close()
 	ready := health{grpchealth.NewServer()}
 	ready.set(!s.HealthyConfigs)
@@ -93,7 +95,7 @@ func Run(ctx context.Context, cfg Config) error {
 
 	grpcServer := newGRPCServer(s, calls, bugs)
 	limits := rls.New(rls.Config{
-		Limiter: limiter, Queue: queue, Headers: s.headers(),
+		Limiter: limiter, Queue: queue, Decided: observers.rateLimit, Headers: s.headers(),
 		ProblemBody: s.ResponseBody == "problem", DynamicMetadata: s.DynamicMetadata,
 	})
 	unary.Register(grpcServer, rls.Method, limits.Answer)

@@ -45,9 +45,9 @@ type Settings struct {
 	DrainTimeout       time.Duration `env:"DRAIN_TIMEOUT" trial:"any" default:"25s" example:"1m" desc:"maximum wait for requests in flight after DRAIN_DELAY"`
 
 	// Logs.
-	LogLevel        logLevel `env:"LOG_LEVEL" trial:"any" default:"WARN" example:"INFO" group:"Logs" desc:"minimum level of log lines: DEBUG, INFO, WARN or ERROR"`
+	LogLevel        logLevel `env:"LOG_LEVEL" trial:"any" default:"WARN" example:"INFO" group:"Logs" desc:"minimum level of log lines: DEBUG (each decision), INFO (refused requests), WARN or ERROR"`
 	LogFormat       string   `env:"LOG_FORMAT" words:"text json" trial:"any" default:"text" example:"json" desc:"format of log lines: text or json"`
-	LogClientValues bool     `env:"LOG_CLIENT_VALUES" default:"false" example:"true" desc:"with LOG_LEVEL=DEBUG, also log values of the client with each decision: address, method, host, path without query, x-request-id, and the owner and plan of its credential"`
+	LogClientValues bool     `env:"LOG_CLIENT_VALUES" default:"false" example:"true" desc:"also log values of the client with each decision: address, method, host, path without query, x-request-id, and the owner and plan of its credential; with LOG_LEVEL=DEBUG also the values of descriptors, which can be credentials"`
 
 	// Metrics.
 	UsePrometheus  bool       `env:"USE_PROMETHEUS" default:"false" example:"true" group:"Metrics" desc:"serve metrics on PROMETHEUS_ADDR, too; they are always at /metrics of the debug port"`

@@ -33,7 +33,7 @@ func (a *Authorizer) authenticate(
 		case errors.Is(err, errAbsent):
 			continue
 		case err == nil && !id.named():
-			return Identity{}, c, ErrInvalid
+			return Identity{}, c, Invalid("unsafe_name")
 		}
 		return id, c, err
 	}
@@ -46,7 +46,7 @@ func (a *Authorizer) try(ctx context.Context, c *credential, r *Request, query s
 		case r.Principal == "":
 			return Identity{}, errAbsent
 		case !slices.ContainsFunc(c.principals, func(pattern string) bool { return matchPrincipal(pattern, r.Principal) }):
-			return Identity{}, ErrInvalid
+			return Identity{}, Invalid("principal")
 		}
 		return Identity{Method: MethodMTLS, Owner: r.Principal}, nil
 	}
@@ -101,7 +101,7 @@ func single(values []string) (string, error) {
 	case len(values) == 0, len(values) == 1 && strings.TrimSpace(values[0]) == "":
 		return "", errAbsent
 	case len(values) > 1 || strings.Contains(values[0], ","): // Envoy joins repeated headers with commas
-		return "", ErrInvalid
+		return "", Invalid("several")
 	}
 	return strings.TrimSpace(values[0]), nil
 }

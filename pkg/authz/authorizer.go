@@ -142,6 +142,7 @@ func (a *Authorizer) begin(ctx context.Context, pending *Pending) {
 	identity, carried, err := a.authenticate(withoutWaiting(ctx, open), p, r, query)
 	f := &facts{request: r, host: host, query: query, identity: &d.Identity, access: access}
 	failed := failure(err)
+	d.Cause = causeOf(err)
 	if !d.admit(p, identity, carried, err, open) {
 		// Without a MaxHold, so that a refusal takes no place in the queue of a max_delay.
 		if pending.failed = failed; failed != "" {

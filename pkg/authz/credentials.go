@@ -5,6 +5,30 @@ import (
 	"errors"
 )
 
+// CredentialError is why a credential was refused. It holds no part of the credential.
+type CredentialError struct {
+	// Cause is one word for logs. Clients do not receive it.
+	Cause string
+	// Kind is ErrInvalid, ErrExpired, ErrNotYet or ErrUnavailable.
+	Kind error
+}
+
+func (e *CredentialError) Error() string { return e.Kind.Error() + " (" + e.Cause + ")" }
+
+// Unwrap returns the kind.
+func (e *CredentialError) Unwrap() error { return e.Kind }
+
+// causeOf returns the cause of a CredentialError, "" for another error.
+func causeOf(err error) string {
+	if e, ok := errors.AsType[*CredentialError](err); ok {
+		return e.Cause
+	}
+	return ""
+}
+
+// Invalid returns a CredentialError of the kind ErrInvalid.
+func Invalid(cause string) *CredentialError { return &CredentialError{Cause: cause, Kind: ErrInvalid} }
+
 // Keys checks API keys. It is safe for concurrent use.
 type Keys interface {
 	// Check returns the identity of a key. Its error is ErrInvalid, ErrExpired, ErrNotYet, ErrDisabled, or ErrUnavailable
@@ -15,7 +39,7 @@ type Keys interface {
 // Tokens checks JWTs. It is safe for concurrent use.
 type Tokens interface {
 	// Check returns the identity of a token; issuer is one of Policies. Its error is ErrInvalid, ErrExpired, ErrNotYet, or
-	// ErrUnavailable if the issuer's keys cannot be read before ctx is done.
+	// ErrUnavailable if the issuer's keys cannot be read before ctx is done. It can be a CredentialError.
 	Check(ctx context.Context, issuer *Issuer, token string) (Identity, error)
 }
 

@@ -20,6 +20,8 @@ const (
 type Decision struct {
 	Verdict Verdict
 	Reason  reply.Reason
+	// Cause is what is wrong with the credential, one word for logs; "" if that is unknown. The client does not learn it.
+	Cause string
 	// Status is the HTTP status of a refusal.
 	Status int
 	// Domain is the domain of the policy that decided.

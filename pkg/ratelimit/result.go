@@ -39,6 +39,13 @@ const (
 	FromPolicyDeny
 )
 
+// String returns the source as one word for logs and traces.
+func (s Source) String() string {
+	return [...]string{
+		FromStore: "store", FromFallback: "fallback", FromPolicyAllow: "policy_allow", FromPolicyDeny: "policy_deny",
+	}[s]
+}
+
 // Status is the decision on one descriptor.
 type Status struct {
 	// Rule is the rule that the descriptor matched, nil if none matched or the request brought its limit.

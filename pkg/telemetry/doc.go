@@ -1,2 +1,2 @@
-// Package telemetry shows operators what the service does: metrics for Prometheus.
+// Package telemetry shows operators what the service does: metrics for Prometheus, and the log of decisions.
 package telemetry

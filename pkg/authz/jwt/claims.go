@@ -10,12 +10,14 @@ import (
 
 // judge returns the identity and the end of a token by its claims, or what is wrong with them. It does not check the
 // signature.
-func (v *validator) judge(claims map[string]any, now time.Time) (id authz.Identity, expires time.Time, wrong *Error) {
+func (v *validator) judge(claims map[string]any, now time.Time) (
+	id authz.Identity, expires time.Time, wrong *authz.CredentialError,
+) {
 	if claims["iss"] != v.issuer.Name {
-		return id, expires, invalid("issuer")
+		return id, expires, authz.Invalid("issuer")
 	}
 	if !slices.ContainsFunc(listOf(claims["aud"]), func(a string) bool { return slices.Contains(v.issuer.Audiences, a) }) {
-		return id, expires, invalid("audience")
+		return id, expires, authz.Invalid("audience")
 	}
 	id = authz.Identity{
 		Method: authz.MethodJWT,
@@ -27,15 +29,18 @@ func (v *validator) judge(claims map[string]any, now time.Time) (id authz.Identi
 		id.Plan, _ = claims[name].(string)
 	}
 	expires, notBefore, ok := timesOf(claims)
-	if !ok || id.Owner == "" {
-		return authz.Identity{}, expires, invalid("claims")
+	switch {
+	case id.Owner == "":
+		return authz.Identity{}, expires, authz.Invalid("subject")
+	case !ok:
+		return authz.Identity{}, expires, authz.Invalid("times")
 	}
 	expires = expires.Add(v.issuer.Leeway)
 	if !now.Before(expires) {
-		return id, expires, &Error{Reason: "expired", Kind: authz.ErrExpired}
+		return id, expires, &authz.CredentialError{Cause: "expired", Kind: authz.ErrExpired}
 	}
 	if soonest := now.Add(v.issuer.Leeway); notBefore.After(soonest) {
-		return id, expires, &Error{Reason: "not_yet", Kind: authz.ErrNotYet}
+		return id, expires, &authz.CredentialError{Cause: "not_yet", Kind: authz.ErrNotYet}
 	}
 	return id, expires, nil
 }

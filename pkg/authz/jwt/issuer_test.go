@@ -200,16 +200,16 @@ func outcome(id authz.Identity, err error) string {
 	if err == nil {
 		return "owner " + id.Owner
 	}
-	e, ok := errors.AsType[*jwt.Error](err)
+	e, ok := errors.AsType[*authz.CredentialError](err)
 	if !ok {
-		return "no *Error: " + err.Error()
+		return "no *CredentialError: " + err.Error()
 	}
 	for kind, word := range map[error]string{
 		authz.ErrInvalid: "invalid", authz.ErrExpired: "expired",
 		authz.ErrNotYet: "not yet", authz.ErrUnavailable: "unavailable",
 	} {
 		if errors.Is(err, kind) {
-			return word + ": " + e.Reason
+			return word + ": " + e.Cause
 		}
 	}
 	return "no kind: " + err.Error()

@@ -75,15 +75,15 @@ func (v *Verifier) Close() {
 // Check returns the identity of a token. issuer is one of SetIssuers. A verified token is cached until it expires, or
 // its issuer or the issuer's keys change.
 //
-// The error is an *Error. It wraps authz.ErrInvalid, ErrExpired, ErrNotYet or ErrUnavailable. If the service lacks the
-// token's key, Check has the keys read again, if the last reading is long enough ago, and waits until ctx is nearly
-// done. ErrUnavailable means that there are still no keys. Only a token with a right signature gets ErrExpired or
-// ErrNotYet.
+// The error is an *authz.CredentialError. It wraps authz.ErrInvalid, ErrExpired, ErrNotYet or ErrUnavailable. If the
+// service lacks the token's key, Check has the keys read again, if the last reading is long enough ago, and waits until
+// ctx is nearly done. ErrUnavailable means that there are still no keys. Only a token with a right signature gets
+// ErrExpired or ErrNotYet.
 //
 // Callers share the slices and maps of the Identity and must not change them.
 func (v *Verifier) Check(ctx context.Context, issuer *authz.Issuer, token string) (authz.Identity, error) {
 	if len(token) > maxToken {
-		return authz.Identity{}, invalid("oversized")
+		return authz.Identity{}, authz.Invalid("oversized")
 	}
 	p := v.policy.Load()
 	val := p.validators[issuer]
@@ -91,7 +91,7 @@ func (v *Verifier) Check(ctx context.Context, issuer *authz.Issuer, token string
 		val = p.before[issuer]
 	}
 	if val == nil {
-		return authz.Identity{}, &Error{Reason: "unknown_issuer", Kind: authz.ErrUnavailable}
+		return authz.Identity{}, &authz.CredentialError{Cause: "unknown_issuer", Kind: authz.ErrUnavailable}
 	}
 	now := v.cfg.Now()
 	id := cacheKey{by: val, token: digest(token)}
@@ -128,14 +128,14 @@ func (v *Verifier) verify(ctx context.Context, val *validator, token string, id 
 		candidates = keys.find(t.header)
 	}
 	if keys == nil {
-		return authz.Identity{}, &Error{Reason: "no_keys", Kind: authz.ErrUnavailable}
+		return authz.Identity{}, &authz.CredentialError{Cause: "no_keys", Kind: authz.ErrUnavailable}
 	}
 	if len(candidates) == 0 {
-		return authz.Identity{}, invalid("unknown_key")
+		return authz.Identity{}, authz.Invalid("unknown_key")
 	}
 	key, ok := t.signedBy(candidates)
 	if !ok {
-		return authz.Identity{}, invalid("signature")
+		return authz.Identity{}, authz.Invalid("signature")
 	}
 	if untimely != nil {
 		return authz.Identity{}, untimely

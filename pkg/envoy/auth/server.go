@@ -31,15 +31,29 @@ type Config struct {
 	Authorizer Authorizer
 	// Limiter decides the limits. Required if the authorizer uses any.
 	Limiter *ratelimit.Limiter
-	// Log gets a debug line for each decision, and once what an operator must check for HTTP. Required.
+	// Log gets once what an operator must check for HTTP. Required.
 	Log *slog.Logger
-	// LogClientValues adds the values that the client chooses to the line of a decision. They are its address, method,
-	// host, path and x-request-id, and the owner and plan of its credential.
-	LogClientValues bool
+	// Decided is called with each decision, for logs and traces. Optional.
+	Decided func(ctx context.Context, c Checked)
 	// Queue holds answers (max_delay). A request that finds it full is undecided. Required.
 	Queue *hold.Queue
 	// HTTP are the settings of the HTTP service.
 	HTTP HTTPConfig
+}
+
+// Checked is a request and its decision. None of it may be changed or kept.
+type Checked struct {
+	Request  *authz.Request
+	Decision *authz.Decision
+	// Query is the query for the limiter, and Result is its answer. They are nil if no limit was asked.
+	Query  *ratelimit.Query
+	Result *ratelimit.Result
+	// Status is the HTTP status of the refusal, 0 if the request is allowed.
+	Status int
+	// DroppedHeaders counts the headers that could not be sent.
+	DroppedHeaders int
+	// Took is the time from the request to the answer.
+	Took time.Duration
 }
 
 // Server serves Check. It is safe for concurrent use.
@@ -87,29 +101,34 @@ func (s *Server) decide(ctx context.Context, r *authz.Request) answer {
 		defer cancel()
 	}
 	var d authz.Decision
+	c := Checked{Request: r}
 	if ctx.Err() != nil { // do not charge a request whose caller no longer waits
 		d = late(d)
 	} else {
 		r.MaxHold = s.cfg.Queue.Most(ctx, holdWithoutDeadline)
-		d = s.ask(ctx, r)
+		d = s.ask(ctx, &c)
 	}
 	if d.Verdict == authz.Allowed && !s.cfg.Queue.Wait(ctx, time.Duration(d.Delay)*time.Microsecond) {
 		d = late(d)
 	}
 	a := newAnswer(r, &d)
 	s.dropped.Add(uint64(a.dropped))
-	s.log(ctx, r, &a, time.Since(begin))
+	if s.cfg.Decided != nil {
+		c.Decision, c.Status, c.DroppedHeaders, c.Took = &d, a.status, a.dropped, time.Since(begin)
+		s.cfg.Decided(ctx, c)
+	}
 	return a
 }
 
-func (s *Server) ask(ctx context.Context, r *authz.Request) authz.Decision {
-	p := s.cfg.Authorizer.Begin(ctx, r)
+func (s *Server) ask(ctx context.Context, c *Checked) authz.Decision {
+	p := s.cfg.Authorizer.Begin(ctx, c.Request)
 	if len(p.Query.Descriptors) == 0 {
 		return s.cfg.Authorizer.Finish(p, nil)
 	}
 	results := make([]ratelimit.Result, 1)
 	s.cfg.Limiter.DecideAll(ctx, []ratelimit.Query{p.Query}, results)
-	return s.cfg.Authorizer.Finish(p, &results[0])
+	c.Query, c.Result = &p.Query, &results[0]
+	return s.cfg.Authorizer.Finish(p, c.Result)
 }
 
 // late makes the decision an undecided one, because it came too late.

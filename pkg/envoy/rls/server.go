@@ -27,6 +27,8 @@ type Config struct {
 	Headers reply.Headers
 	// ProblemBody sends a problem+json body with a denial.
 	ProblemBody bool
+	// Decided is called with each decision, for logs and traces. Optional.
+	Decided func(ctx context.Context, q ratelimit.Query, res ratelimit.Result)
 	// DynamicMetadata sends the decision and its rule to Envoy (RESPONSE_DYNAMIC_METADATA).
 	DynamicMetadata bool
 }
@@ -61,6 +63,9 @@ func (s *Server) Answer(ctx context.Context, request string, out []byte) ([]byte
 func (s *Server) decide(ctx context.Context, q ratelimit.Query) (ratelimit.Result, error) {
 	var results [1]ratelimit.Result
 	s.cfg.Limiter.DecideAll(ctx, []ratelimit.Query{q}, results[:])
+	if s.cfg.Decided != nil {
+		s.cfg.Decided(ctx, q, results[0])
+	}
 	err := results[0].Err
 	if err == nil {
 		return results[0], nil

@@ -1,0 +1,136 @@
+package telemetry
+
+import (
+	"log/slog"
+	"strconv"
+	"strings"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/reply"
+)
+
+// maxLogged bounds a text in a log line.
+const maxLogged = 256
+
+// decision is what the lines of both services have in common.
+type decision struct {
+	service, domain string
+	verdict         authz.Verdict
+	reason          reply.Reason
+	rule            *ratelimit.Status // with the tightest limit, nil without any
+}
+
+// who returns the attributes by which lines belong together.
+func (d *decision) who() []slog.Attr {
+	attrs := text("service", d.service, "verdict", verdictText(d.verdict), "reason", string(d.reason), "domain", d.domain)
+	return append(attrs, ruleAttrs(d.rule)...)
+}
+
+// attrs returns the attributes that lines of both services have. res is nil without a limit.
+func (d *decision) attrs(res *ratelimit.Result) []slog.Attr {
+	attrs := d.who()
+	if d.rule != nil {
+		attrs = append(attrs, limitAttrs(d.rule.Binding)...)
+		attrs = append(attrs, slog.String("decided_by", res.Source.String()))
+	}
+	return attrs
+}
+
+// ruleAttrs returns the name of a rule and its position. s may be nil.
+func ruleAttrs(s *ratelimit.Status) []slog.Attr {
+	if s == nil || s.Rule == nil {
+		return text("rule", s.RuleName())
+	}
+	return text("rule", s.Rule.Name, "at", s.Rule.Position)
+}
+
+// limitAttrs returns a limit and what is left of it.
+func limitAttrs(a *ratelimit.Applied) []slog.Attr {
+	attrs := append(text("limit", a.Limit.Policy),
+		slog.Int64("requests", a.Limit.Requests), slog.Int64("window", ratelimit.Seconds(a.Limit.Window)),
+		slog.Uint64("cost", a.Cost), slog.Int64("remaining", a.Decision.Remaining))
+	if !a.Decision.Allowed && a.Decision.RetryAfter >= 0 {
+		attrs = append(attrs, slog.Int64("retry_after", ratelimit.Seconds(a.Decision.RetryAfter)))
+	}
+	return attrs
+}
+
+// descriptors returns a group with each descriptor of a query: its keys, and the rule, or why none matches.
+func (l *DecisionLog) descriptors(q *ratelimit.Query, res *ratelimit.Result, show ratelimit.ClientValues) slog.Attr {
+	rules := q.Rules
+	if rules == nil {
+		rules = l.cfg.Rules()
+	}
+	list := make([]slog.Attr, len(q.Descriptors))
+	for i := range q.Descriptors {
+		entries := q.Descriptors[i].Entries
+		keys, values := make([]string, len(entries)), make([]string, len(entries))
+		for k, e := range entries {
+			keys[k], values[k] = cut(e.Key), cut(e.Value)
+		}
+		attrs := []slog.Attr{slog.Any("keys", keys)}
+		if show == ratelimit.ShowValues {
+			attrs = append(attrs, slog.Any("values", values))
+		}
+		var s ratelimit.Status
+		if i < len(res.Statuses) { // there are none if the query is a mistake
+			s = res.Statuses[i]
+		}
+		attrs = append(attrs, text("decision", decisionText(&s))...)
+		switch {
+		case s.Binding != nil:
+			attrs = append(append(attrs, ruleAttrs(&s)...), limitAttrs(s.Binding)...)
+		case s.Rule != nil:
+			attrs = append(attrs, ruleAttrs(&s)...)
+		default:
+			attrs = append(attrs, text("miss", rules.Miss(q.Domain, entries, show))...)
+		}
+		list[i] = slog.Attr{Key: strconv.Itoa(i), Value: slog.GroupValue(attrs...)}
+	}
+	return slog.Attr{Key: "descriptors", Value: slog.GroupValue(list...)}
+}
+
+// decisionText returns the decision on one descriptor.
+func decisionText(s *ratelimit.Status) string {
+	switch {
+	case s.Unlimited:
+		return "unlimited"
+	case s.Binding == nil && s.Rule == nil:
+		return "no_rule"
+	case s.Binding == nil: // a limit of another descriptor has `replaces`
+		return "replaced"
+	case s.Binding.Denied():
+		return "denied"
+	case !s.Binding.Decision.Allowed:
+		return "shadow_denied"
+	}
+	return "allowed"
+}
+
+func verdictText(v authz.Verdict) string {
+	switch v {
+	case authz.Allowed:
+		return "allowed"
+	case authz.Undecided:
+		return "undecided"
+	}
+	return "refused"
+}
+
+// text returns an attribute for each key and value, except for empty values.
+func text(pairs ...string) (attrs []slog.Attr) {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			attrs = append(attrs, slog.String(pairs[i], cut(pairs[i+1])))
+		}
+	}
+	return attrs
+}
+
+func cut(s string) string { return s[:min(len(s), maxLogged)] }
+
+func withoutQuery(path string) string {
+	path, _, _ = strings.Cut(path, "?")
+	return path
+}

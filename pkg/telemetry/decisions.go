@@ -1,0 +1,169 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/envoy/auth"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/reply"
+)
+
+// linesPerSecond is how many refusals of one rule, or for one reason without a rule, the log has in a second.
+const linesPerSecond = 10
+
+// DecisionLogConfig are the settings of a DecisionLog.
+type DecisionLogConfig struct {
+	// Log receives the lines. Required.
+	Log *slog.Logger
+	// Rules returns the active rules, which explain why a descriptor matches none. Required.
+	Rules func() *ratelimit.Rules
+	// Values adds values that clients choose. Default: HideValues.
+	Values ratelimit.ClientValues
+}
+
+// DecisionLog writes the decisions of both services to a log. At DEBUG, each decision has a line. At INFO, each refusal
+// has a line, up to linesPerSecond for each rule. Further refusals are counted, and a line has their number within a
+// second. It is safe for concurrent use.
+type DecisionLog struct {
+	cfg DecisionLogConfig
+	// reasons are the gates of refusals without a rule.
+	reasons map[reply.Reason]*ratelimit.Gate
+
+	mu   sync.Mutex
+	left []leftOut
+}
+
+// NewDecisionLog returns a log of decisions.
+func NewDecisionLog(cfg DecisionLogConfig) *DecisionLog {
+	l := &DecisionLog{cfg: cfg, reasons: make(map[reply.Reason]*ratelimit.Gate)}
+	for _, reason := range reply.Reasons() {
+		l.reasons[reason] = new(ratelimit.Gate)
+	}
+	return l
+}
+
+// RateLimit logs a decision of the rate limit service.
+func (l *DecisionLog) RateLimit(ctx context.Context, q ratelimit.Query, res ratelimit.Result) {
+	verdict, reason := authz.Allowed, reply.ReasonAllowed
+	switch {
+	case res.Err != nil, !res.Allowed && res.Source == ratelimit.FromPolicyDeny:
+		verdict, reason = authz.Undecided, reply.ReasonUndecided
+	case !res.Allowed:
+		verdict, reason = authz.Refused, reply.ReasonOverLimit
+	}
+	d := decision{service: "ratelimit", domain: q.Domain, verdict: verdict, reason: reason, rule: res.Binding()}
+	if !l.admits(ctx, &d) {
+		return
+	}
+	attrs := d.attrs(&res)
+	if err, ok := errors.AsType[ratelimit.QueryError](res.Err); ok {
+		attrs = append(attrs, text("error", string(err))...)
+	}
+	if l.debugs(ctx) {
+		attrs = append(attrs, l.descriptors(&q, &res, l.cfg.Values))
+	}
+	l.write(ctx, &d, attrs)
+}
+
+// Check logs a decision of ext_authz. The line never has the query of a path, a header other than x-request-id, or
+// another value that could be a credential. key_id is the public part of a key, or the name of an issuer's key.
+func (l *DecisionLog) Check(ctx context.Context, c auth.Checked) {
+	r, id := c.Request, &c.Decision.Identity
+	d := decision{
+		service: "authz", domain: c.Decision.Domain, verdict: c.Decision.Verdict, reason: c.Decision.Reason,
+		rule: c.Decision.Limits.Binding(),
+	}
+	if !l.admits(ctx, &d) {
+		return
+	}
+	attrs := append(d.attrs(c.Decision.Limits),
+		text("cause", c.Decision.Cause, "method", id.Method, "key_id", id.KeyID)...)
+	if c.Status != 0 {
+		attrs = append(attrs, slog.Int("status", c.Status))
+	}
+	if c.DroppedHeaders > 0 {
+		attrs = append(attrs, slog.Int("dropped_headers", c.DroppedHeaders))
+	}
+	if delay := c.Decision.Delay; delay > 0 {
+		attrs = append(attrs, slog.Duration("delay", time.Duration(delay)*time.Microsecond))
+	}
+	attrs = append(attrs, slog.Duration("took", c.Took))
+	if l.cfg.Values == ratelimit.ShowValues {
+		id, _ := r.Headers.Get("x-request-id")
+		attrs = append(attrs, text("owner", c.Decision.Identity.Owner, "plan", c.Decision.Identity.Plan,
+			"http_method", r.Method, "host", r.Host, "path", withoutQuery(r.Path), "source", r.Source, "request_id", id)...)
+	}
+	if c.Query != nil && l.debugs(ctx) {
+		// The policy can make values of any header, also of one with a credential.
+		attrs = append(attrs, l.descriptors(c.Query, c.Result, ratelimit.HideValues))
+	}
+	l.write(ctx, &d, attrs)
+}
+
+func (l *DecisionLog) debugs(ctx context.Context) bool {
+	return l.cfg.Log.Enabled(ctx, slog.LevelDebug)
+}
+
+// admits reports whether a decision has a line. If not, it counts a refusal.
+func (l *DecisionLog) admits(ctx context.Context, d *decision) bool {
+	switch {
+	case l.debugs(ctx):
+		return true
+	case d.verdict == authz.Allowed || !l.cfg.Log.Enabled(ctx, slog.LevelInfo):
+		return false
+	}
+	gate := l.reasons[d.reason]
+	if d.rule != nil && d.rule.Rule != nil {
+		gate = &d.rule.Rule.DenialLines
+	}
+	if gate == nil || gate.Pass(time.Now().Unix(), linesPerSecond) {
+		return true
+	}
+	if gate.LeftOut.Add(1) == 1 {
+		l.remember(leftOut{gate, *d})
+	}
+	return false
+}
+
+// write writes the line of a decision. It is written even if the caller has gone.
+func (l *DecisionLog) write(ctx context.Context, d *decision, attrs []slog.Attr) {
+	level := slog.LevelInfo
+	if d.verdict == authz.Allowed {
+		level = slog.LevelDebug
+	}
+	l.cfg.Log.LogAttrs(context.WithoutCancel(ctx), level, "decided", attrs...)
+}
+
+// leftOut are refusals without lines: their number, and the first of them.
+type leftOut struct {
+	gate  *ratelimit.Gate
+	first decision
+}
+
+// remember has the number of refusals without lines logged within a second.
+func (l *DecisionLog) remember(left leftOut) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.left == nil {
+		time.AfterFunc(time.Second, l.Flush)
+	}
+	l.left = append(l.left, left)
+}
+
+// Flush logs how many refusals have no lines, unless the log has their number already. Call it after the last decision.
+func (l *DecisionLog) Flush() {
+	l.mu.Lock()
+	all := l.left
+	l.left = nil
+	l.mu.Unlock()
+	for _, left := range all {
+		attrs := slices.Concat(left.first.who(), []slog.Attr{slog.Uint64("left_out", left.gate.LeftOut.Swap(0))})
+		l.cfg.Log.LogAttrs(context.Background(), slog.LevelInfo, "decided, without a line for each", attrs...)
+	}
+}

@@ -1,0 +1,422 @@
+package telemetry_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	ratelimitcommon "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"github.com/go-jose/go-jose/v4"
+	"golang.org/x/tools/txtar"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/testenv/cases"
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/authz/jwt"
+	"github.com/extauthz/extauthz/pkg/envoy/auth"
+	"github.com/extauthz/extauthz/pkg/envoy/hold"
+	"github.com/extauthz/extauthz/pkg/envoy/rls"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+	"github.com/extauthz/extauthz/pkg/reply"
+	"github.com/extauthz/extauthz/pkg/rules/file"
+	"github.com/extauthz/extauthz/pkg/telemetry"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files in testdata with the current results")
+
+// TestDecisionLog compares the log of requests to both services with testdata/decisions.txtar, at INFO and DEBUG, as
+// text and as JSON, and with the values of clients.
+func TestDecisionLog(t *testing.T) {
+	const path = "testdata/decisions.txtar"
+	archive, err := txtar.ParseFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines bytes.Buffer
+	withLevel := func(level slog.Level) *slog.HandlerOptions { return &slog.HandlerOptions{Level: level} }
+	for _, c := range []struct {
+		name    string
+		handler slog.Handler
+		values  ratelimit.ClientValues
+	}{
+		{"info", slog.NewTextHandler(&lines, withLevel(slog.LevelInfo)), ratelimit.HideValues},
+		{"debug", slog.NewTextHandler(&lines, withLevel(slog.LevelDebug)), ratelimit.HideValues},
+		{"values", slog.NewJSONHandler(&lines, withLevel(slog.LevelDebug)), ratelimit.ShowValues},
+	} {
+		lines.Reset()
+		s := newServices(t, archive, slog.New(c.handler), c.values)
+		for line := range strings.Lines(string(fileOf(t, archive, "requests"))) {
+			s.send(t, strings.Fields(line))
+		}
+		got := lines.String()
+		for _, varying := range []struct{ from, to string }{
+			{`time=\S+ `, ""}, {`"time":"[^"]+",`, ""}, {`took=\S+`, "took=N"}, {`"took":\d+`, `"took":0`},
+			{`retry_after(=|":)\d+`, `retry_after${1}0`},
+		} {
+			got = regexp.MustCompile(varying.from).ReplaceAllString(got, varying.to)
+		}
+		if strings.Contains(got, "s3cret") {
+			t.Errorf("a secret is in the log:\n%s", got)
+		}
+		if *update {
+			cases.Set(archive, "requests", "want."+c.name, got)
+			cases.Write(t, path, archive)
+			continue
+		}
+		cases.Check(t, archive, "want."+c.name, nil, got)
+	}
+}
+
+// TestDecisionFields: the table of docs/observability.md has each field that the log of the cases has, and no other.
+func TestDecisionFields(t *testing.T) {
+	archive, err := txtar.ParseFile("testdata/decisions.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Lines of other tests have these.
+	logged := map[string]bool{"left_out": true, "delay": true, "dropped_headers": true, "plan": true, "time": true}
+	for line := range strings.Lines(string(fileOf(t, archive, "want.values"))) {
+		var record map[string]any
+		if err := json.Unmarshal([]byte(line), &record); err != nil {
+			t.Fatal(err)
+		}
+		descriptors, _ := record["descriptors"].(map[string]any)
+		for _, d := range descriptors {
+			for name := range d.(map[string]any) {
+				logged[name] = true
+			}
+		}
+		for name := range record {
+			logged[name] = true
+		}
+	}
+	_, section, _ := strings.Cut(testenv.RepoFile(t, "docs/observability.md"), "\n## The log of decisions\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	documented := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| ((?:`\\w+`(?:, )?)+) \\|").FindAllStringSubmatch(section, -1) {
+		for _, name := range regexp.MustCompile(`\w+`).FindAllString(row[1], -1) {
+			documented[name] = true
+		}
+	}
+	for _, standard := range []string{"level", "msg"} {
+		delete(logged, standard)
+	}
+	for _, name := range slices.Sorted(maps.Keys(logged)) {
+		if !documented[name] {
+			t.Errorf("docs/observability.md does not have the field %s", name)
+		}
+		delete(documented, name)
+	}
+	for name := range documented {
+		t.Errorf("docs/observability.md has the field %s, which no line has", name)
+	}
+}
+
+// TestDenialsAreBounded: of a flood of denials, a second has ten lines for each rule. The number of the others is in
+// the log a second later, or at the end, and none is lost.
+func TestDenialsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines bytes.Buffer
+		set, problems := file.Parse([]file.File{{Name: "shop.yaml", Content: []byte(`
+domain: shop
+descriptors:
+  - {key: a, rate_limit: {unit: hour, requests_per_unit: 0}}
+  - {key: b, rate_limit: {unit: hour, requests_per_unit: 0}}
+`)}}, file.Config{})
+		if err := problems.Err(); err != nil {
+			t.Fatal(err)
+		}
+		rules := ratelimit.NewRules(set.Domains, ratelimit.RulesOptions{})
+		log := telemetry.NewDecisionLog(telemetry.DecisionLogConfig{
+			Log:   slog.New(slog.NewTextHandler(&lines, nil)),
+			Rules: func() *ratelimit.Rules { return rules },
+		})
+		deny := func(rule, times int) {
+			res := ratelimit.Result{Statuses: []ratelimit.Status{{
+				Rule: rules.All()[rule], Binding: &ratelimit.Applied{Limit: &rules.All()[rule].Limits[0]},
+			}}}
+			for range times {
+				log.RateLimit(t.Context(), ratelimit.Query{Domain: "shop"}, res)
+			}
+		}
+		count := func(rule string, decided int, leftOut string) {
+			t.Helper()
+			got := lines.String()
+			if n := strings.Count(got, "msg=decided service=ratelimit verdict=refused reason=over_limit domain=shop rule="+rule+
+				" "); n != decided {
+				t.Errorf("%d lines of rule %s, want %d:\n%s", n, rule, decided, got)
+			}
+			at := map[string]string{"a": "shop.yaml:4", "b": "shop.yaml:5"}[rule]
+			want := "rule=" + rule + " at=" + at + " left_out=" + leftOut + "\n"
+			if has := strings.Contains(got, want); has != (leftOut != "") {
+				t.Errorf("no %s in\n%s", want, got)
+			}
+		}
+		deny(0, 1000)
+		deny(1, 5)
+		count("a", 10, "")
+		count("b", 5, "")
+		time.Sleep(1500 * time.Millisecond)
+		synctest.Wait()
+		count("a", 10, "990")
+		lines.Reset()
+		deny(1, 12)
+		log.Flush()
+		count("b", 10, "2")
+		lines.Reset()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		log.Flush()
+		if got := lines.String(); got != "" {
+			t.Errorf("without a denial, the log has %s", got)
+		}
+	})
+}
+
+// TestCheckIsOneLine: a decision has one line of bounded length without any possible credential.
+func TestCheckIsOneLine(t *testing.T) {
+	var lines bytes.Buffer
+	log := telemetry.NewDecisionLog(telemetry.DecisionLogConfig{
+		Log:    slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Values: ratelimit.ShowValues,
+	})
+	log.Check(t.Context(), auth.Checked{
+		Request: &authz.Request{
+			HTTP: true, Method: "GET", Host: "example.org\nlevel=ERROR",
+			Path:    "/" + strings.Repeat("p", 1000) + "?api_key=s3cret",
+			Headers: authz.Headers{"authorization": {"Bearer s3cret"}, "x-api-key": {"s3cret"}, "x-request-id": {"r-1"}},
+		},
+		Decision: &authz.Decision{
+			Reason: reply.ReasonInvalid, Status: 403, Domain: "shop", Identity: authz.Identity{KeyID: "k-17"}, Delay: 1000,
+		},
+		Status: 403, DroppedHeaders: 1,
+	})
+	got := lines.String()
+	if strings.Contains(got, "s3cret") || strings.Count(got, "\n") != 1 || len(got) > 1000 {
+		t.Errorf("got %q", got)
+	}
+	words := strings.Fields(got)
+	for _, want := range []string{
+		"msg=decided", "verdict=refused", "reason=invalid", "status=403", "domain=shop", "key_id=k-17", "request_id=r-1",
+		"dropped_headers=1", "delay=1ms",
+	} {
+		if !slices.Contains(words, want) {
+			t.Errorf("no %s in %q", want, got)
+		}
+	}
+}
+
+// services are both services, with one log.
+type services struct {
+	limits *rls.Server
+	check  *auth.Server
+	keys   [2]*ecdsa.PrivateKey // of the issuer, and another one
+}
+
+// now is the time of the tokens and buckets.
+var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func newServices(t *testing.T, archive *txtar.Archive, log *slog.Logger, values ratelimit.ClientValues) *services {
+	t.Helper()
+	s := new(services)
+	for i := range s.keys {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.keys[i] = key
+	}
+	jwks, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: s.keys[0].Public(), KeyID: "key-1"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	jwksFile := filepath.Join(t.TempDir(), "jwks.json")
+	if err := os.WriteFile(jwksFile, jwks, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(string(fileOf(t, archive, "shop.yaml")), "JWKS", jwksFile)
+	set, problems := file.Parse([]file.File{{Name: "shop.yaml", Content: []byte(text)}}, file.Config{})
+	if problems.HasErrors() {
+		t.Fatal(problems.Err())
+	}
+	memory, err := memstore.New(memstore.Config{Clock: now.UnixMicro})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = memory.Close() })
+	rules := ratelimit.NewRules(set.Domains, ratelimit.RulesOptions{})
+	limiter := ratelimit.New(ratelimit.Config{
+		Rules: func() *ratelimit.Rules { return rules }, Store: failing{memory}, Fallback: memory,
+	})
+	policies := authz.NewPolicies(set.Policies, rules, reply.Headers{})
+	tokens := jwt.New(jwt.Config{Now: func() time.Time { return now }})
+	t.Cleanup(tokens.Close)
+	tokens.SetIssuers(policies.Issuers())
+	testenv.Eventually(t, func() error {
+		if n := tokens.Sources()[0].Keys; n != 1 {
+			return fmt.Errorf("there are %d keys of the issuer", n)
+		}
+		return nil
+	}, "the key of the issuer to be read")
+	secret, err := apikey.NewSecret("a server secret for tests only", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	decisions := telemetry.NewDecisionLog(telemetry.DecisionLogConfig{
+		Log: log, Rules: func() *ratelimit.Rules { return rules }, Values: values,
+	})
+	queue := hold.New(10)
+	s.limits = rls.New(rls.Config{Limiter: limiter, Queue: queue, Decided: decisions.RateLimit})
+	s.check = auth.New(auth.Config{
+		Authorizer: authz.New(authz.Config{
+			Policies: func() *authz.Policies { return policies }, Tokens: tokens,
+			Keys: apikey.New(apikey.Config{Secret: secret}),
+		}),
+		Limiter: limiter, Queue: queue, Decided: decisions.Check, Log: slog.New(slog.DiscardHandler),
+		HTTP: auth.HTTPConfig{
+			SourceHeader: "x-source", Timeout: time.Minute, NeedsAddress: func() bool { return false },
+			Observe: func(authz.Verdict, time.Duration) {},
+		},
+	})
+	return s
+}
+
+// failing is a store that cannot decide rules whose key is down.
+type failing struct{ *memstore.Store }
+
+func (f failing) Take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+	f.Store.Take(ctx, requests, outcomes)
+	for i := range requests {
+		if strings.Contains(requests[i].Takes[0].Key, "down") {
+			outcomes[i].Err = errors.New("the store of the test does not decide")
+		}
+	}
+}
+
+// send sends a request of the cases.
+func (s *services) send(t *testing.T, words []string) {
+	t.Helper()
+	if words[0] == "check" {
+		r := httptest.NewRequestWithContext(t.Context(), words[1], auth.HTTPPath+words[2], nil)
+		r.Header.Set("x-source", "192.0.2.1")
+		for _, word := range words[3:] {
+			name, value, _ := strings.Cut(word, ":")
+			switch name {
+			case "host":
+				r.Host = value
+			case "bearer":
+				r.Header.Set("authorization", "Bearer "+s.token(t, value))
+			default:
+				r.Header.Set(name, value)
+			}
+		}
+		s.check.HTTP(nil).ServeHTTP(httptest.NewRecorder(), r)
+		return
+	}
+	m := &rlsv3.RateLimitRequest{Domain: words[0]}
+	d := new(ratelimitcommon.RateLimitDescriptor)
+	for _, word := range append(words[1:], "|") {
+		if word == "|" {
+			if len(d.GetEntries()) > 0 {
+				m.Descriptors = append(m.Descriptors, d)
+			}
+			d = new(ratelimitcommon.RateLimitDescriptor)
+			continue
+		}
+		for pair := range strings.SplitSeq(word, ",") {
+			key, value, _ := strings.Cut(pair, "=")
+			if key == "limit" {
+				d.Limit = &ratelimitcommon.RateLimitDescriptor_RateLimitOverride{
+					RequestsPerUnit: 1, Unit: typev3.RateLimitUnit_MINUTE,
+				}
+				continue
+			}
+			d.Entries = append(d.Entries, &ratelimitcommon.RateLimitDescriptor_Entry{Key: key, Value: value})
+		}
+	}
+	message, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = s.limits.Answer(t.Context(), string(message), nil) // an error is in the log, too
+}
+
+// token returns a token that is refused for a cause; "" for a good one.
+func (s *services) token(t *testing.T, cause string) string {
+	t.Helper()
+	claims := map[string]any{
+		"iss": "https://issuer.example", "aud": "shop", "sub": "ann", "exp": now.Add(time.Hour).Unix(),
+	}
+	key, id := s.keys[0], "key-1"
+	switch cause {
+	case "audience":
+		claims["aud"] = "s3cret"
+	case "issuer":
+		claims["iss"] = "https://other.example"
+	case "subject":
+		delete(claims, "sub")
+	case "expired":
+		claims["exp"] = now.Add(-time.Hour).Unix()
+	case "not_yet":
+		claims["nbf"] = now.Add(time.Hour).Unix()
+	case "signature":
+		key = s.keys[1]
+	case "unknown_key":
+		id = "s3cret"
+	case "malformed":
+		return "s3cret"
+	}
+	text, err := json.Marshal(claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{
+		Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: id},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := signer.Sign(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compact, err := signed.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return compact
+}
+
+func fileOf(t *testing.T, archive *txtar.Archive, name string) []byte {
+	t.Helper()
+	for _, f := range archive.Files {
+		if f.Name == name {
+			return f.Data
+		}
+	}
+	t.Fatal(fmt.Errorf("the archive has no %s", name))
+	return nil
+}
