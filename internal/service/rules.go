@@ -36,7 +36,9 @@ func loadRules(s *Settings) (l *loadedRules, err error) {
 		l.first, l.problems = file.Parse([]file.File{{Name: "sample.yaml (built in)", Content: sampleRules}}, s.RuleConfig())
 	} else {
 		l.name = s.environment.secretHider().Replace(s.rulesDirectory())
-		l.watcher = file.NewWatcher(s.rulesDirectory(), s.RuleConfig())
+		cfg := s.RuleConfig()
+		cfg.AllowEmpty = true // as at envoyproxy/ratelimit
+		l.watcher = file.NewWatcher(s.rulesDirectory(), cfg)
 		l.first, l.problems = l.watcher.Load()
 	}
 	if err := l.problems.Err(); err != nil && !s.ForceStart {

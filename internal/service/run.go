@@ -89,7 +89,7 @@ func Run(ctx context.Context, cfg Config) error {
 	source := newRuleSource(loaded, live, log, func(set rules.Set) {
 		live.Activate(set, func(a *rules.Active) { check.tokens.SetIssuers(a.Policies.Issuers()) })
 		keys.checkPolicies(set.Policies, s, loaded.sample)
-		ready.set(true)
+		ready.set(!s.HealthyConfigs || len(set.Domains) > 0)
 	})
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 

@@ -118,7 +118,7 @@ type Settings struct {
 	RedisSkipHost  bool          `env:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION" default:"false" example:"true" desc:"do not check that the certificate of Redis is for its host"`
 	RedisPoolSize  int           `env:"REDIS_POOL_SIZE" default:"10" example:"3" desc:"maximum number of connections for decisions; at most 3 are used, because requests share them"`
 	RedisTimeout   time.Duration `env:"REDIS_TIMEOUT" default:"8ms" example:"15ms" desc:"maximum time that a decision waits for Redis, and at most the deadline of the caller less 3 ms; after that, on_store_error or STORE_ERROR_POLICY decides"`
-	HealthyConfigs bool          `env:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED" default:"false" example:"true" group:"Health" desc:"report NOT_SERVING until rules are active"`
+	HealthyConfigs bool          `env:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED" default:"false" example:"true" group:"Health" desc:"report NOT_SERVING until there are rules; an empty rule directory has none"`
 }
 
 // Setting describes a setting.

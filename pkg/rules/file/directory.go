@@ -45,7 +45,7 @@ func readDirectory(dir string, cfg Config) snapshot {
 		}
 		s.files = append(s.files, seenFile{File: file, inPlace: !renamedAfter(file.Info.ModTime(), path)})
 	}
-	if len(s.files) == 0 && !s.problems.HasErrors() {
+	if s.empty = len(s.files) == 0 && !s.problems.HasErrors(); s.empty {
 		s.problems = append(s.problems, strictyaml.Problem{
 			File: dir, Message: "no rule files in this directory",
 			Hints: []string{"add a file that begins with `domain: <name>`"},

@@ -20,6 +20,9 @@ type Config struct {
 	// IgnoreDotfiles leaves out files whose names begin with a dot (RUNTIME_IGNOREDOTFILES). Names that begin with
 	// two dots, as in ConfigMaps that Kubernetes mounts, are always left out.
 	IgnoreDotfiles bool
+	// AllowEmpty makes a directory without rule files a warning when a Watcher loads it: rules may be written after the
+	// start. In Run it is always an error, so that rules that vanish stay active.
+	AllowEmpty bool
 	// RequireEnd refuses files whose last key is not `end: true` (RULES_REQUIRE_END). It finds a file that was cut off
 	// even if there is no earlier text to compare it with.
 	RequireEnd bool

@@ -23,6 +23,7 @@ type snapshot struct {
 	place    string
 	files    []seenFile
 	problems strictyaml.Problems
+	empty    bool // the directory has no rule files, and no other error
 }
 
 // file returns the file with a name, nil if there is none.

@@ -51,8 +51,12 @@ func (w *Watcher) Load() (rules.Set, rules.Problems) {
 			break
 		}
 	}
+	generation := s.generation()
+	if s.empty && w.cfg.AllowEmpty {
+		s.problems[len(s.problems)-1].Warning = true
+	}
 	set, problems := parse(s, w.cfg)
-	w.reported = set.Generation
+	set.Generation, w.reported = generation, generation
 	if !problems.HasErrors() {
 		w.activeFiles, w.active = s, set
 	}
