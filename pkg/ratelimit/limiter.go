@@ -49,7 +49,8 @@ type Config struct {
 	// Quota makes all rules quotas (QUOTA_MODE).
 	Quota bool
 	// Strict does as envoyproxy/ratelimit where this service differs on purpose (COMPATIBILITY=strict). Denied hits are
-	// charged unless a rule sets otherwise, a peek passes if nothing is left, and an undecided request is an error.
+	// charged unless a rule sets otherwise, a peek passes if nothing is left, each descriptor is decided by itself, and
+	// an undecided request is an error.
 	Strict bool
 }
 

@@ -16,6 +16,8 @@ type plan struct {
 	matches []match // one for each descriptor
 	// limits are the limits that apply, in the order of their descriptors.
 	limits []appliedLimit
+	// counted means that the store only counts, and that compare decides (COMPATIBILITY=strict).
+	counted bool
 	// request is the index of the request in the batch, -1 if no limit applies.
 	request int
 	// source is what decided; err is set if there is none.
@@ -127,6 +129,7 @@ func (r *Rules) requestLimit(domain string, o *descriptors.RequestLimit) (*RuleL
 // ask adds a take for each limit to the request.
 func (p *plan) ask(r *bucket.Request) {
 	quotasCanDeny := p.quotasCanDeny()
+	p.counted = p.countsOnly()
 	for i := range p.limits {
 		a := &p.limits[i]
 		rule, d := p.matches[a.descriptor].rule, &p.query.Descriptors[a.descriptor]
@@ -143,6 +146,9 @@ func (p *plan) ask(r *bucket.Request) {
 			t.Role = bucket.Shadow
 		}
 		t.Key = rule.key(p.rules.options.KeyPrefix, a.limit, d.Entries, p.query.Refused)
+		if p.counted {
+			countOnly(&t)
+		}
 		a.take = r.Add(t)
 	}
 }

@@ -90,6 +90,8 @@ type Applied struct {
 	Cost     uint64
 	// Shadow is set if the rule is in shadow mode: its denial is counted but not enforced.
 	Shadow bool
+	// Quota is set if the limit is a quota, which denies only together with all others of the request.
+	Quota bool
 }
 
 // Denied reports whether the limit is exceeded and enforced.
@@ -132,11 +134,18 @@ func (p *plan) result(takes []bucket.Take, o *bucket.Outcome) Result {
 		s, t := &res.Statuses[a.descriptor], &takes[a.take]
 		*applied = Applied{
 			Limit: a.limit, Decision: o.Decisions[a.take], Cost: t.Cost, Shadow: s.Rule != nil && s.Rule.Shadow,
+			Quota: p.role(s.Rule) == bucket.Quota,
 		}
 		// A peek does not wait: it is not charged, so nothing would bound how many peeks wait.
 		if a.limit.MaxDelay > 0 && applied.Decision.Allowed && t.Cost > 0 && t.Role != bucket.Shadow {
 			res.Delay = max(res.Delay, applied.Decision.Delay)
 		}
+	}
+	if p.counted {
+		p.compare(takes, &res)
+	}
+	for i := range p.limits {
+		applied, s := &res.Limits[i], &res.Statuses[p.limits[i].descriptor]
 		if s.Binding == nil || Compare(applied, s.Binding) < 0 {
 			s.Binding = applied
 		}

@@ -1,0 +1,85 @@
+package ratelimit
+
+import (
+	"math"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// A strict limiter (COMPATIBILITY=strict) decides as envoyproxy/ratelimit does. The store only counts the hits of fixed
+// windows. All hits count, also those of a denied request. The limiter compares each descriptor with its own limit, in
+// the order of the request: of two descriptors with the same bucket, the first can pass and the second be denied.
+
+// countsOnly reports whether the store only counts for this query. It does unless a limit has an algorithm or a
+// count_denied that envoyproxy/ratelimit does not know. In that case the store decides the query, all or nothing.
+func (p *plan) countsOnly() bool {
+	if !p.limiter.cfg.Strict {
+		return false
+	}
+	for i := range p.limits {
+		l := p.limits[i].limit
+		if l.Algorithm != bucket.FixedWindow || l.CountDenied != nil && !*l.CountDenied {
+			return false
+		}
+	}
+	return true
+}
+
+// countOnly makes the store charge a take and never deny its request. The state of a fixed window does not depend on the
+// number of requests in the limit.
+func countOnly(t *bucket.Take) {
+	t.Limit.Requests, t.Role, t.CountDenied = bucket.MaxRequests, bucket.Shadow, true
+}
+
+// count is what a bucket holds before a request, and after its descriptors so far.
+type count struct{ before, now int64 }
+
+// counts returns the counts of the buckets before the request, but after its refunds.
+func (p *plan) counts(takes []bucket.Take, res *Result) []count {
+	list := make([]count, len(takes))
+	for i, a := range p.limits {
+		d := &res.Limits[i].Decision
+		after := bucket.MaxRequests - d.Remaining
+		if !d.Allowed {
+			after++ // more than any limit; the store does not report how much more
+		}
+		before := after - int64(takes[a.take].Cost)
+		list[a.take] = count{before, before}
+	}
+	return list
+}
+
+// compare decides the limits of a query for which the store has only counted, and with them the query.
+func (p *plan) compare(takes []bucket.Take, res *Result) {
+	counts := p.counts(takes, res)
+	enforced, quota, quotas := uint64(0), uint64(math.MaxUint64), false // waits; bucket.Never is the longest
+	for i, a := range p.limits {
+		applied, c := &res.Limits[i], &counts[a.take]
+		own := p.cost(&p.query.Descriptors[a.descriptor], a.limit)
+		applied.Cost = min(own.Cost, takes[a.take].Cost)
+		c.now += int64(applied.Cost)
+		d := &applied.Decision
+		d.Allowed = c.now <= a.limit.Requests || own.Refund > 0
+		d.Remaining = max(0, a.limit.Requests-c.now)
+		switch {
+		case d.Allowed:
+			d.RetryAfter = 0
+		case c.now-c.before > a.limit.Requests:
+			d.RetryAfter = bucket.Never
+		default:
+			d.RetryAfter = d.ResetAfter
+		}
+		switch wait := uint64(d.RetryAfter); p.role(p.matches[a.descriptor].rule) {
+		case bucket.Enforce:
+			enforced = max(enforced, wait)
+		case bucket.Quota:
+			quota, quotas = min(quota, wait), true
+		case bucket.Shadow:
+		}
+	}
+	if !quotas || !p.quotasCanDeny() {
+		quota = 0
+	}
+	res.RetryAfter = int64(max(enforced, quota))
+	res.Allowed = res.RetryAfter == 0
+}
