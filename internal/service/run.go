@@ -70,11 +70,10 @@ func Run(ctx context.Context, cfg Config) error {
 	registry := prometheus.NewRegistry()
 	calls, bugs := telemetry.NewCalls(registry), newPanics(log, registry)
 	live := newLive(s)
-	limiter := ratelimit.New(ratelimit.Config{
-		Rules: live.Limits, Store: stores.decides, Fallback: stores.memory, Undecided: newUndecided(log, registry).observe,
-		MaxHeld: s.maxHeldPerBucket(), NearLimitRatio: float32(s.NearLimitRatio),
-		Shadow: s.ShadowMode, Quota: s.QuotaMode, Strict: s.strict(),
-	})
+	decisions := s.decisions(live)
+	decisions.Store, decisions.Fallback = stores.decides, stores.memory
+	decisions.Undecided = newUndecided(log, registry).observe
+	limiter := ratelimit.New(decisions)
 	keys, err := openKeys(ctx, s, loaded, log)
 	if err != nil {
 		return err
@@ -94,10 +93,9 @@ func Run(ctx context.Context, cfg Config) error {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	grpcServer := newGRPCServer(s, calls, bugs)
-	limits := rls.New(rls.Config{
-		Limiter: limiter, Queue: queue, Decided: observers.rateLimit, Headers: s.headers(),
-		ProblemBody: s.ResponseBody == "problem", DynamicMetadata: s.DynamicMetadata,
-	})
+	answers := s.answers(limiter, queue)
+	answers.Decided = observers.rateLimit
+	limits := rls.New(answers)
 	unary.Register(grpcServer, rls.Method, limits.Answer)
 	unary.Register(grpcServer, auth.Method, check.server.Answer)
 	grpc_health_v1.RegisterHealthServer(grpcServer, ready)

@@ -73,7 +73,7 @@ type Settings struct {
 	ForceStart          bool   `env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" example:"true" desc:"start even if the rule files have mistakes; until they are fixed, the rate limit service allows every request, and ext_authz refuses every request"`
 
 	// Limits.
-	Compatibility    string                     `env:"COMPATIBILITY" words:"default strict" default:"default" example:"strict" group:"Limits" desc:"strict: decide as envoyproxy/ratelimit does, also in the five cases in which the default differs (docs/compatibility.md)"`
+	Compatibility    string                     `env:"COMPATIBILITY" words:"default strict" default:"default" example:"strict" group:"Limits" desc:"strict: decide and answer as envoyproxy/ratelimit does, also where the default differs (docs/compatibility.md)"`
 	DefaultAlgorithm bucket.Algorithm           `env:"DEFAULT_ALGORITHM" default:"sliding_window" example:"token_bucket" desc:"algorithm of limits that name none; fixed_window if COMPATIBILITY=strict; sliding_window is sliding_window_log up to 20 requests per window, sliding_window_counter above"`
 	StoreErrorPolicy ratelimit.StoreErrorPolicy `env:"STORE_ERROR_POLICY" default:"local" example:"deny" desc:"answer if the store cannot decide: local (this process decides, by the full limit), allow or deny"`
 	ShadowMode       bool                       `env:"SHADOW_MODE" default:"false" example:"true" desc:"decide and count, but allow requests over a limit"`

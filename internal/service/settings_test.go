@@ -111,7 +111,7 @@ func TestSettingsOfRatelimit(t *testing.T) {
 	env := Environment{
 		"COMPATIBILITY": "strict", "LIMIT_RESPONSE_HEADERS_ENABLED": "true", "LOG_LEVEL": "warning", "USE_STATSD": "false",
 		"BACKEND_TYPE": "redis", "REDIS_URL": "localhost:6379", "RUNTIME_SUBDIRECTORY": "ratelimit", "RUNTIME_ROOT": "/data",
-		"EXPIRATION_JITTER_MAX_SECONDS": "300", "REDIS_TIMEOT": "5s",
+		"LIMIT_LIMIT_HEADER": "X-Limit", "EXPIRATION_JITTER_MAX_SECONDS": "300", "REDIS_TIMEOT": "5s",
 	}
 	s, err := ReadSettings(env)
 	if err != nil {
@@ -121,7 +121,11 @@ func TestSettingsOfRatelimit(t *testing.T) {
 		s.rulesDirectory() != "/data/ratelimit/config" {
 		t.Errorf("%+v", s)
 	}
-	if diff := cmp.Diff([]reply.Set{reply.Triple}, s.headers().Sets); diff != "" {
+	headers := reply.Headers{
+		Sets: []reply.Set{reply.Triple}, LimitName: "X-Limit", RemainingName: "RateLimit-Remaining",
+		ResetName: "RateLimit-Reset",
+	}
+	if diff := cmp.Diff(headers, s.headers()); diff != "" { // names keep their case
 		t.Error(diff)
 	}
 	want := []string{

@@ -53,7 +53,7 @@ type headerName string
 
 // UnmarshalText accepts the name of a header.
 func (h *headerName) UnmarshalText(text []byte) error {
-	*h = headerName(strings.ToLower(string(text)))
+	*h = headerName(text)
 	if !httpguts.ValidHeaderFieldName(string(text)) {
 		return errors.New("want the name of a header, such as X-Forwarded-For: letters, digits and hyphens")
 	}

@@ -19,7 +19,8 @@ type WildcardOrder uint8
 const (
 	// MostSpecific selects the wildcard with the most literal characters; of equals, the one added first.
 	MostSpecific WildcardOrder = iota
-	// FileOrder selects the wildcard added first, as envoyproxy/ratelimit does.
+	// FileOrder selects the wildcard added first, as envoyproxy/ratelimit does. An entry that repeats the text of a
+	// pattern matches that pattern before all others.
 	FileOrder
 )
 
@@ -43,7 +44,14 @@ type wildcard[T any] struct {
 func (t *Tree[T]) Add(p Pattern, order WildcardOrder) *Tree[T] {
 	switch {
 	case p.Wildcard():
-		return t.addWildcard(p, order)
+		node := t.addWildcard(p, order)
+		if order == FileOrder && p.Value != "" {
+			if t.exact == nil {
+				t.exact = make(map[Entry]*Tree[T])
+			}
+			t.exact[Entry(p)] = node
+		}
+		return node
 	case p.Value == "":
 		return child(&t.keys, p.Key)
 	}

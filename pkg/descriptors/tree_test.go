@@ -20,6 +20,7 @@ func TestFind(t *testing.T) {
 		{rules: "path, path=/*, path=/a", descriptor: "path=/a", want: "path=/a"},
 		{rules: "path, path=/*, path=/a", descriptor: "path=/b", want: "path=/*"},
 		{rules: "path=/api/*, path=/api/v1/*", descriptor: "path=/api/v1/x", want: "path=/api/v1/*", inOrder: "path=/api/*"},
+		{rules: "path=/*, path=/**", descriptor: "path=/**", want: "path=/*", inOrder: "path=/**"},
 		{rules: "path=/*/b, path=/a/*", descriptor: "path=/a/b", want: "path=/*/b"},
 		{rules: "path=*", descriptor: "path=", want: "path=*"},
 		{rules: "path=a*b*c", descriptor: "path=abc", want: "path=a*b*c"},

@@ -2,13 +2,15 @@ package ratelimit
 
 import (
 	"math"
+	"strings"
 
+	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
 // A strict limiter (COMPATIBILITY=strict) decides as envoyproxy/ratelimit does. The store only counts the hits of fixed
 // windows. All hits count, also those of a denied request. The limiter compares each descriptor with its own limit, in
-// the order of the request: of two descriptors with the same bucket, the first can pass and the second be denied.
+// the order of the request. Of two descriptors with the same bucket, the first can pass and the second be denied.
 
 // countsOnly reports whether the store only counts for this query. It does unless a limit has an algorithm or a
 // count_denied that envoyproxy/ratelimit does not know. In that case the store decides the query, all or nothing.
@@ -25,8 +27,8 @@ func (p *plan) countsOnly() bool {
 	return true
 }
 
-// countOnly makes the store charge a take and never deny its request. The state of a fixed window does not depend on the
-// number of requests in the limit.
+// countOnly makes the store charge a take and never deny its request. The state of a fixed window does not depend on
+// the number of requests in the limit.
 func countOnly(t *bucket.Take) {
 	t.Limit.Requests, t.Role, t.CountDenied = bucket.MaxRequests, bucket.Shadow, true
 }
@@ -82,4 +84,19 @@ func (p *plan) compare(takes []bucket.Take, res *Result) {
 	}
 	res.RetryAfter = int64(max(enforced, quota))
 	res.Allowed = res.RetryAfter == 0
+}
+
+// KeepsMetadata reports whether envoyproxy/ratelimit returns the metadata of the rule for a request with these entries.
+// It loses them where it names a statistic after the request: with detailed_metric, value_to_metric, or a wildcard in a
+// key.
+func (r *Rule) KeepsMetadata(entries []descriptors.Entry) bool {
+	if r.DetailedMetric {
+		return len(r.Descriptors) > 0
+	}
+	for i, n := range r.path {
+		if strings.Contains(n.Key, "*") || n.ValueToMetric && !n.ShareThreshold && entries[i].Value != n.Value {
+			return false
+		}
+	}
+	return true
 }

@@ -61,7 +61,8 @@ func (h Headers) Names() []string {
 	return names
 }
 
-// For returns the headers for a result, names in lower case. It leaves out rules in shadow mode.
+// For returns the headers for a result. It leaves out rules in shadow mode. Names are in lower case, except for those
+// that Headers has.
 func (h Headers) For(res *ratelimit.Result) []Header {
 	if len(h.Sets) == 0 {
 		return nil
@@ -76,9 +77,12 @@ func (h Headers) For(res *ratelimit.Result) []Header {
 		case Draft:
 			list = appendDraft(list, shown)
 		case Triple:
-			list = appendTriple(list, h.LimitName, h.RemainingName, h.ResetName, shown[0])
+			list = h.AppendTriple(list, shown[0], shown[0].Wait())
 		case X:
-			list = appendTriple(list, "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", shown[0])
+			x := Headers{
+				LimitName: "x-ratelimit-limit", RemainingName: "x-ratelimit-remaining", ResetName: "x-ratelimit-reset",
+			}
+			list = x.AppendTriple(list, shown[0], shown[0].Wait())
 		case Spring:
 			list = appendSpring(list, shown[0])
 		}
@@ -126,11 +130,12 @@ func appendItem(b []byte, name, p1 string, v1 int64, p2 string, v2 int64) []byte
 	return strconv.AppendInt(append(append(append(b, ';'), p2...), '='), v2, 10)
 }
 
-func appendTriple(list []Header, limit, remaining, reset string, a *ratelimit.Applied) []Header {
+// AppendTriple appends the three headers of Triple for a limit. reset is in seconds.
+func (h Headers) AppendTriple(list []Header, a *ratelimit.Applied, reset int64) []Header {
 	return append(list,
-		Header{limit, strconv.FormatInt(a.Limit.Requests, 10)},
-		Header{remaining, strconv.FormatInt(a.Decision.Remaining, 10)},
-		Header{reset, strconv.FormatInt(a.Wait(), 10)})
+		Header{h.LimitName, strconv.FormatInt(a.Limit.Requests, 10)},
+		Header{h.RemainingName, strconv.FormatInt(a.Decision.Remaining, 10)},
+		Header{h.ResetName, strconv.FormatInt(reset, 10)})
 }
 
 func appendSpring(list []Header, a *ratelimit.Applied) []Header {

@@ -127,7 +127,7 @@ func newServer(t testing.TB, rules string, settings []string) *rls.Server {
 		case "metadata":
 			cfg.DynamicMetadata = true
 		case "strict":
-			limits.Strict = true
+			limits.Strict, cfg.Strict = true, true
 		case "broken":
 			limits.Store = broken{}
 		default:

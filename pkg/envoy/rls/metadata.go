@@ -11,15 +11,14 @@ import (
 
 // appendMetadata appends the fields of dynamic_metadata, a google.protobuf.Struct. It has the fields of
 // envoyproxy/ratelimit: domain, descriptors, hitsAddend, and the metadata of the rules that allow the request. It also
-// names the deciding rule: `rule`, `limit`, `code`, `remaining`, and `retry_after` in seconds.
-func appendMetadata(b []byte, q *ratelimit.Query, res *ratelimit.Result) []byte {
+// names the deciding rule, except in strict mode: `rule`, `limit`, `code`, `remaining`, and `retry_after` in seconds.
+func (s *Server) appendMetadata(b []byte, q *ratelimit.Query, res *ratelimit.Result) []byte {
 	list := make([]any, len(q.Descriptors))
 	metadata := map[string]any{}
 	for i := range q.Descriptors {
 		list[i] = descriptorMetadata(&q.Descriptors[i])
-		s := &res.Statuses[i]
-		if s.Rule != nil && (s.Binding == nil || !s.Binding.Denied()) {
-			merge(metadata, s.Rule.Metadata)
+		if status := &res.Statuses[i]; s.returnsMetadata(&q.Descriptors[i], status) {
+			merge(metadata, status.Rule.Metadata)
 		}
 	}
 	fields := map[string]any{"domain": q.Domain, "descriptors": list}
@@ -29,7 +28,9 @@ func appendMetadata(b []byte, q *ratelimit.Query, res *ratelimit.Result) []byte 
 	if len(metadata) > 0 {
 		fields["metadata"] = metadata
 	}
-	addDecider(fields, res)
+	if !s.cfg.Strict {
+		addDecider(fields, res)
+	}
 	return wire.AppendFields(b, fields)
 }
 
@@ -57,8 +58,11 @@ func descriptorMetadata(d *descriptors.Descriptor) map[string]any {
 	}
 	fields := map[string]any{"entries": entries}
 	if d.Limit != nil {
-		fields["limit"] = fmt.Sprintf("requests_per_unit:%d unit:%s",
-			d.Limit.RequestsPerUnit, strings.ToUpper(d.Limit.Unit.String()))
+		limit := "unit:" + strings.ToUpper(d.Limit.Unit.String())
+		if d.Limit.RequestsPerUnit != 0 { // as in the text format of protobuf, which envoyproxy/ratelimit sends
+			limit = fmt.Sprintf("requests_per_unit:%d %s", d.Limit.RequestsPerUnit, limit)
+		}
+		fields["limit"] = limit
 	}
 	if d.Hits != nil {
 		fields["hitsAddend"] = *d.Hits

@@ -37,9 +37,9 @@ const (
 func (s *Server) appendResponse(b []byte, q *ratelimit.Query, res *ratelimit.Result) []byte {
 	b = wire.AppendVarint(b, responseCode, code(!res.Allowed))
 	for i := range res.Statuses {
-		b = wire.AppendMessage(b, responseStatuses, func(b []byte) []byte { return appendStatus(b, &res.Statuses[i]) })
+		b = wire.AppendMessage(b, responseStatuses, func(b []byte) []byte { return s.appendStatus(b, &res.Statuses[i]) })
 	}
-	for _, h := range s.cfg.Headers.For(res) {
+	for _, h := range s.headers(res) {
 		b = appendHeader(b, h)
 	}
 	if !res.Allowed && s.cfg.ProblemBody {
@@ -47,7 +47,7 @@ func (s *Server) appendResponse(b []byte, q *ratelimit.Query, res *ratelimit.Res
 		b = wire.AppendText(b, responseBody, string(reply.Problem(res)))
 	}
 	if s.cfg.DynamicMetadata {
-		b = wire.AppendMessage(b, responseMetadata, func(b []byte) []byte { return appendMetadata(b, q, res) })
+		b = wire.AppendMessage(b, responseMetadata, func(b []byte) []byte { return s.appendMetadata(b, q, res) })
 	}
 	return b
 }
@@ -60,11 +60,11 @@ func code(denied bool) uint64 {
 }
 
 // appendStatus appends the fields of a DescriptorStatus.
-func appendStatus(b []byte, s *ratelimit.Status) []byte {
-	a := s.Binding
+func (s *Server) appendStatus(b []byte, status *ratelimit.Status) []byte {
+	a := status.Binding
 	b = wire.AppendVarint(b, statusCode, code(a != nil && a.Denied()))
 	if a == nil {
-		if s.Unlimited {
+		if status.Unlimited {
 			b = wire.AppendVarint(b, statusRemaining, math.MaxUint32)
 		}
 		return b
@@ -82,7 +82,7 @@ func appendStatus(b []byte, s *ratelimit.Status) []byte {
 	})
 	b = wire.AppendVarint(b, statusRemaining, uint64(a.Remaining()))
 	return wire.AppendMessage(b, statusReset, func(b []byte) []byte {
-		return wire.AppendVarint(b, durationSeconds, uint64(a.Wait()))
+		return wire.AppendVarint(b, durationSeconds, uint64(s.wait(a)))
 	})
 }
 

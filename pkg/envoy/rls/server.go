@@ -31,6 +31,8 @@ type Config struct {
 	Decided func(ctx context.Context, q ratelimit.Query, res ratelimit.Result)
 	// DynamicMetadata sends the decision and its rule to Envoy (RESPONSE_DYNAMIC_METADATA).
 	DynamicMetadata bool
+	// Strict sends what envoyproxy/ratelimit sends (COMPATIBILITY=strict). The limiter must be strict, too.
+	Strict bool
 }
 
 // Server serves ShouldRateLimit. It is safe for concurrent use.

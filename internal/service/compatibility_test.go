@@ -1,0 +1,153 @@
+package service
+
+import (
+	"context"
+	"maps"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/tools/txtar"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/envoy/hold"
+	"github.com/extauthz/extauthz/pkg/envoy/rls"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
+	"github.com/extauthz/extauthz/pkg/rules/file"
+)
+
+// TestCompatibility runs testdata/compatibility/*.txt: rules, requests and their answers, as messages of Envoy's rate
+// limit service. With COMPATIBILITY=strict, the answers are those of envoyproxy/ratelimit. Each file runs in both modes
+// and with both stores. It is a txtar archive of rules.yaml, optional settings, and requests:
+//
+//	<time> <descriptor> | <descriptor> ... => <answer>
+//	normal => <the answer without COMPATIBILITY=strict, if it differs>
+//
+// An indented line continues the one above. A descriptor is key=value entries joined by ">", or "-" for none. It may
+// have hits=N (hits_addend) and limit=N/unit. It may set domain=D and request_hits=N of the request. "nothing" is a
+// request without descriptors.
+//
+// The answer begins with its overall code. After a colon it has a status for each descriptor: ok or over, what remains
+// of the limit, the limit's name, and the seconds until the reset. A status without a limit is ok or unlimited. Headers
+// and dynamic metadata follow after semicolons.
+//
+// The settings are variables. Unless a file sets them, DEFAULT_ALGORITHM is fixed_window, and RESPONSE_HEADERS and
+// RESPONSE_BODY are off. So a file shows one difference only. A variable without a value has its default.
+func TestCompatibility(t *testing.T) {
+	t.Parallel()
+	const least = 150
+	files, err := filepath.Glob("testdata/compatibility/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	redis, requests := testenv.Redis(t), 0
+	for _, name := range files {
+		archive, err := txtar.ParseFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := newComparison(t, archive)
+		requests += len(c.steps)
+		for _, mode := range []string{"strict", "default"} {
+			for _, store := range []string{"memory", "redis"} {
+				test := strings.TrimSuffix(filepath.Base(name), ".txt") + "/" + mode + "/" + store
+				t.Run(test, func(t *testing.T) {
+					c.run(t, mode, Environment{"BACKEND_TYPE": store, "REDIS_URL": redis.Addr, "CACHE_KEY_PREFIX": test})
+				})
+			}
+		}
+	}
+	if requests < least {
+		t.Errorf("found %d requests in %d files, want at least %d", requests, len(files), least)
+	}
+}
+
+// comparison is one file.
+type comparison struct {
+	rules    []byte
+	settings Environment
+	steps    []comparedRequest
+}
+
+func newComparison(t *testing.T, archive *txtar.Archive) (c comparison) {
+	t.Helper()
+	for _, f := range archive.Files {
+		switch f.Name {
+		case "rules.yaml":
+			c.rules = f.Data
+		case "settings":
+			c.settings = ParseEnvironment(strings.Fields(string(f.Data)))
+		case "requests":
+			c.steps = parseRequests(t, string(f.Data))
+		default:
+			t.Fatalf("unknown file %q", f.Name)
+		}
+	}
+	return c
+}
+
+// at gives the time of a test to a store that has a clock of its own.
+type at struct {
+	ratelimit.Store
+
+	now *int64
+}
+
+func (s at) Take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+	for i := range requests {
+		requests[i].At = *s.now
+	}
+	s.Store.Take(ctx, requests, outcomes)
+}
+
+// run sends the requests in one mode, with a new store.
+func (c comparison) run(t *testing.T, mode string, store Environment) {
+	env := Environment{"DEFAULT_ALGORITHM": "fixed_window", "RESPONSE_HEADERS": "off", "RESPONSE_BODY": "off"}
+	for _, more := range []Environment{c.settings, store, {"COMPATIBILITY": mode}} {
+		maps.Copy(env, more)
+	}
+	maps.DeleteFunc(env, func(_, value string) bool { return value == "" })
+	s, err := ReadSettings(env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, problems := file.Parse([]file.File{{Name: "rules.yaml", Content: c.rules}}, s.RuleConfig())
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	live := newLive(s)
+	live.Activate(set, nil)
+	var now int64
+	memory, err := memstore.New(memstore.Config{Clock: func() int64 { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = memory.Close() })
+	decisions := s.decisions(live)
+	decisions.Store, decisions.Fallback = memory, memory
+	if s.BackendType == "redis" {
+		redis, err := redisstore.New(redisstore.Config{URL: s.RedisURL, Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = redis.Close() })
+		decisions.Store = at{redis, &now}
+	}
+	server := rls.New(s.answers(ratelimit.New(decisions), hold.New(1)))
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // the edge of a minute, an hour, a day and a week
+	for _, step := range c.steps {
+		now = begin.Add(step.after).UnixMicro()
+		message, err := proto.Marshal(step.request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := describeAnswer(t, server, string(message)); got != step.want[mode] {
+			t.Errorf("%s\n got %s\nwant %s", step.line, got, step.want[mode])
+		}
+	}
+}

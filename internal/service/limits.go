@@ -1,0 +1,24 @@
+package service
+
+import (
+	"github.com/extauthz/extauthz/pkg/envoy/hold"
+	"github.com/extauthz/extauthz/pkg/envoy/rls"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/rules"
+)
+
+// decisions returns how the limiter decides by the active rules. The stores are not set.
+func (s *Settings) decisions(live *rules.Live) ratelimit.Config {
+	return ratelimit.Config{
+		Rules: live.Limits, MaxHeld: s.maxHeldPerBucket(), NearLimitRatio: float32(s.NearLimitRatio),
+		Shadow: s.ShadowMode, Quota: s.QuotaMode, Strict: s.strict(),
+	}
+}
+
+// answers returns how the rate limit service answers.
+func (s *Settings) answers(limiter *ratelimit.Limiter, queue *hold.Queue) rls.Config {
+	return rls.Config{
+		Limiter: limiter, Queue: queue, Headers: s.headers(), ProblemBody: s.ResponseBody == "problem",
+		DynamicMetadata: s.DynamicMetadata, Strict: s.strict(),
+	}
+}

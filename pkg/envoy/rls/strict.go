@@ -1,0 +1,63 @@
+package rls
+
+import (
+	"math"
+	"slices"
+
+	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/reply"
+)
+
+// This file has what Config.Strict changes in answers: reset times, headers and dynamic metadata are those of
+// envoyproxy/ratelimit. The limiter has its own setting for the decisions.
+
+// wait returns the reset time of a limit, in whole seconds. It is the end of the window in strict mode, also for a
+// denial that never ends.
+func (s *Server) wait(a *ratelimit.Applied) int64 {
+	if s.cfg.Strict && a.Limit.Algorithm == bucket.FixedWindow {
+		return ratelimit.Seconds(a.Decision.ResetAfter)
+	}
+	return a.Wait()
+}
+
+// headers returns the headers for the client. In strict mode the triple alone has no Retry-After beside it.
+func (s *Server) headers(res *ratelimit.Result) []reply.Header {
+	if !s.cfg.Strict || !slices.Equal(s.cfg.Headers.Sets, []reply.Set{reply.Triple}) {
+		return s.cfg.Headers.For(res)
+	}
+	a := strictest(res)
+	if a == nil {
+		return nil
+	}
+	return s.cfg.Headers.AppendTriple(nil, a, s.wait(a))
+}
+
+// strictest returns the limit that envoyproxy/ratelimit sends headers for: the last one that denies and is no quota,
+// else the first of those with the least remaining. Limits in shadow mode count. It is nil if no limit applied.
+func strictest(res *ratelimit.Result) (limit *ratelimit.Applied) {
+	least, denied := int64(math.MaxUint32), false
+	for i := range res.Statuses {
+		a := res.Statuses[i].Binding
+		switch {
+		case a == nil:
+		case a.Denied() && !a.Quota:
+			limit, denied = a, true
+		case !denied && a.Decision.Remaining < least:
+			limit, least = a, a.Decision.Remaining
+		}
+	}
+	return limit
+}
+
+// returnsMetadata reports whether the dynamic metadata has the metadata of the rule of a descriptor.
+func (s *Server) returnsMetadata(d *descriptors.Descriptor, status *ratelimit.Status) bool {
+	switch {
+	case status.Rule == nil, status.Binding != nil && status.Binding.Denied():
+		return false
+	case s.cfg.Strict:
+		return status.Binding != nil && status.Rule.KeepsMetadata(d.Entries)
+	}
+	return true
+}
