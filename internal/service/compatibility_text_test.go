@@ -80,11 +80,17 @@ func parseRequest(t *testing.T, text string) *ratelimitv3.RateLimitRequest {
 				request.HitsAddend = uint32(number(value))
 			case "hits":
 				d.HitsAddend = wrapperspb.UInt64(number(value))
+			case "refund":
+				d.IsNegativeHits = true
 			case "limit":
 				requests, unit, _ := strings.Cut(value, "/")
+				unit, multiplier, several := strings.Cut(unit, "*")
 				d.Limit = &ratelimitcommon.RateLimitDescriptor_RateLimitOverride{
 					RequestsPerUnit: uint32(number(requests)),
 					Unit:            typev3.RateLimitUnit(typev3.RateLimitUnit_value[strings.ToUpper(unit)]),
+				}
+				if several {
+					d.Limit.UnitMultiplier = wrapperspb.UInt32(uint32(number(multiplier)))
 				}
 			case "-":
 			case "nothing":

@@ -1,10 +1,12 @@
 package file
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +15,7 @@ import (
 )
 
 // readDirectory reads the rule files of a directory once, sorted by name. Every regular file counts, whatever its
-// extension. Symbolic links are followed; subdirectories are not read. A directory that is missing, unreadable or
+// extension, unless Config.LeaveOutNotes leaves it out. Symbolic links are followed; subdirectories are not read. A directory that is missing, unreadable or
 // without a rule file is a mistake.
 func readDirectory(dir string, cfg Config) snapshot {
 	entries, err := os.ReadDir(dir)
@@ -41,6 +43,11 @@ func readDirectory(dir string, cfg Config) snapshot {
 		file, problem := strictyaml.ReadFile(path, kind)
 		if problem != nil {
 			s.problems = append(s.problems, *problem)
+			continue
+		}
+		if cfg.LeaveOutNotes && isNote(file) {
+			message := "left out: not a YAML file by its name, and it sets no `domain`"
+			s.problems = append(s.problems, strictyaml.Problem{File: path, Warning: true, Message: message})
 			continue
 		}
 		s.files = append(s.files, seenFile{File: file, inPlace: !renamedAfter(file.Info.ModTime(), path)})
@@ -78,6 +85,19 @@ func skipped(name string, cfg Config) bool {
 func isLeftover(name string) bool {
 	return strings.HasSuffix(name, "~") || strings.HasSuffix(name, ".swp") || strings.HasPrefix(name, ".#") ||
 		strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#")
+}
+
+// yamlExtensions are the extensions of rule files. They may also have none, as keys of a ConfigMap.
+var yamlExtensions = []string{"", ".yaml", ".yml", ".json"}
+
+// domainKey matches a line that begins with the key `domain`.
+var domainKey = regexp.MustCompile(`(?m)^\W*domain\W*:`)
+
+// isNote reports whether a file is no YAML file by its name, and no rule file by its content. An empty file may be a rule
+// file that was cut off.
+func isNote(f File) bool {
+	return !slices.Contains(yamlExtensions, strings.ToLower(filepath.Ext(f.Name))) &&
+		len(bytes.TrimSpace(f.Content)) > 0 && !domainKey.Match(f.Content)
 }
 
 // renamedAfter reports whether a file, or the link to it, was renamed into place after it was last written. A rename

@@ -64,11 +64,21 @@ func TestLoadReadsTheFilesOfADirectory(t *testing.T) {
 			files: map[string]string{"a.yaml": "one", "a.yaml~": "one", ".a.yaml.swp": "one", "#a.yaml#": "one"},
 			want:  "one", warns: "#a.yaml# .a.yaml.swp a.yaml~",
 		},
+		{
+			name:  "LeaveOutNotes leaves out files that are no YAML files by name and set no domain",
+			files: map[string]string{"a.yaml": "one", "b.conf": "two", "NOTES.txt": "", "README.md": ""},
+			cfg:   Config{LeaveOutNotes: true},
+			want:  "one two", warns: "NOTES.txt README.md",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			for name, domain := range c.files {
-				write(t, filepath.Join(dir, name), ruleFile(domain))
+				content := ruleFile(domain)
+				if domain == "" {
+					content = "Ask the platform team before you change a domain: the limits are shared.\n"
+				}
+				write(t, filepath.Join(dir, name), content)
 			}
 			set, problems := NewWatcher(dir, c.cfg).Load()
 			if problems.HasErrors() {

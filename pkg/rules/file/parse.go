@@ -20,6 +20,9 @@ type Config struct {
 	// IgnoreDotfiles leaves out files whose names begin with a dot (RUNTIME_IGNOREDOTFILES). Names that begin with
 	// two dots, as in ConfigMaps that Kubernetes mounts, are always left out.
 	IgnoreDotfiles bool
+	// LeaveOutNotes leaves out files such as NOTES.txt, with a warning: their names are not those of YAML files, and they
+	// set no domain.
+	LeaveOutNotes bool
 	// AllowEmpty makes a directory without rule files a warning when a Watcher loads it: rules may be written after the
 	// start. In Run it is always an error, so that rules that vanish stay active.
 	AllowEmpty bool
