@@ -110,7 +110,7 @@ var notSupported = map[string]string{
 	"CONFIG_TYPE=GRPC_XDS_SOTW": "rules from an xDS server are not supported yet",
 	"REDIS_TYPE=SENTINEL":       "this type is not supported yet",
 	"REDIS_TYPE=CLUSTER":        "this type is not supported yet",
-	"BACKEND_TYPE=MEMCACHE":     "memcached cannot decide exactly and is not supported",
+	"BACKEND_TYPE=MEMCACHE":     noMemcached,
 }
 
 // parse reads a setting from text. The words of the tag words are read in any case. The error names the wanted form. It

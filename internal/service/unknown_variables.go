@@ -16,12 +16,22 @@ var mustNotBeIgnored = map[string]string{
 	"REDIS_PERSECOND": "a second Redis for limits per second is not supported: all limits are in REDIS_URL",
 }
 
+// Reasons of several settings without effect.
+const (
+	noMemcached = "memcached cannot decide exactly and is not supported"
+	noPerSecond = "it is only for REDIS_PERSECOND=true, which is not supported yet"
+	noStatsd    = "metrics are at /metrics of the debug port"
+	noTracing   = "tracing is not supported yet"
+	noWait      = "the service starts without Redis, because STORE_ERROR_POLICY decides"
+	noXDS       = "it is only for CONFIG_TYPE=GRPC_XDS_SOTW, which is not supported yet"
+)
+
 // withoutEffect are settings of envoyproxy/ratelimit that the service ignores, and the reason.
 var withoutEffect = map[string]string{
-	"USE_STATSD":                              "metrics are at /metrics of the debug port",
-	"STATSD_HOST":                             "metrics are at /metrics of the debug port",
-	"STATSD_PORT":                             "metrics are at /metrics of the debug port",
-	"USE_DOG_STATSD":                          "metrics are at /metrics of the debug port",
+	"USE_STATSD":                              noStatsd,
+	"STATSD_HOST":                             noStatsd,
+	"STATSD_PORT":                             noStatsd,
+	"USE_DOG_STATSD":                          noStatsd,
 	"DISABLE_STATS":                           "metrics cost nothing until they are read",
 	"LOCAL_CACHE_SIZE_IN_BYTES":               "there is no cache to size",
 	"EXPIRATION_JITTER_MAX_SECONDS":           "each key expires as soon as it no longer affects decisions",
@@ -33,9 +43,55 @@ var withoutEffect = map[string]string{
 	"REDIS_SENTINEL_AUTH":                     "it is only for REDIS_TYPE=SENTINEL, which is not supported yet",
 	"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION": "the service stays healthy without Redis, because STORE_ERROR_POLICY " +
 		"decides",
-	"REDIS_POOL_ON_EMPTY_BEHAVIOR":   "a request waits for a connection at most REDIS_TIMEOUT",
-	"REDIS_STARTUP_MAX_ELAPSED_TIME": "the service starts without Redis, because STORE_ERROR_POLICY decides",
-	"TRACING_ENABLED":                "tracing is not supported yet",
+	"REDIS_POOL_ON_EMPTY_BEHAVIOR":                  "a request waits for a connection at most REDIS_TIMEOUT",
+	"REDIS_STARTUP_MAX_ELAPSED_TIME":                noWait,
+	"TRACING_ENABLED":                               noTracing,
+	"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS":     noXDS,
+	"CONFIG_GRPC_XDS_CLIENT_TLS_CERT":               noXDS,
+	"CONFIG_GRPC_XDS_CLIENT_TLS_KEY":                noXDS,
+	"CONFIG_GRPC_XDS_NODE_ID":                       noXDS,
+	"CONFIG_GRPC_XDS_NODE_METADATA":                 noXDS,
+	"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL": noXDS,
+	"CONFIG_GRPC_XDS_SERVER_TLS_CACERT":             noXDS,
+	"CONFIG_GRPC_XDS_SERVER_TLS_SAN":                noXDS,
+	"CONFIG_GRPC_XDS_SERVER_URL":                    noXDS,
+	"CONFIG_GRPC_XDS_SERVER_USE_TLS":                noXDS,
+	"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL":           noXDS,
+	"XDS_CLIENT_BACKOFF_JITTER":                     noXDS,
+	"XDS_CLIENT_BACKOFF_MAX_INTERVAL":               noXDS,
+	"XDS_CLIENT_BACKOFF_RANDOM_FACTOR":              noXDS,
+	"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES":              noXDS,
+	"MEMCACHE_HOST_PORT":                            noMemcached,
+	"MEMCACHE_MAX_IDLE_CONNS":                       noMemcached,
+	"MEMCACHE_SRV":                                  noMemcached,
+	"MEMCACHE_SRV_REFRESH":                          noMemcached,
+	"MEMCACHE_TLS":                                  noMemcached,
+	"MEMCACHE_TLS_CACERT":                           noMemcached,
+	"MEMCACHE_TLS_CLIENT_CERT":                      noMemcached,
+	"MEMCACHE_TLS_CLIENT_KEY":                       noMemcached,
+	"MEMCACHE_TLS_SKIP_HOSTNAME_VERIFICATION":       noMemcached,
+	"REDIS_PERSECOND_AUTH":                          noPerSecond,
+	"REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM":  noPerSecond,
+	"REDIS_PERSECOND_PIPELINE_LIMIT":                noPerSecond,
+	"REDIS_PERSECOND_PIPELINE_WINDOW":               noPerSecond,
+	"REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR":        noPerSecond,
+	"REDIS_PERSECOND_POOL_SIZE":                     noPerSecond,
+	"REDIS_PERSECOND_SENTINEL_AUTH":                 noPerSecond,
+	"REDIS_PERSECOND_SOCKET_TYPE":                   noPerSecond,
+	"REDIS_PERSECOND_TIMEOUT":                       noPerSecond,
+	"REDIS_PERSECOND_TLS":                           noPerSecond,
+	"REDIS_PERSECOND_TYPE":                          noPerSecond,
+	"REDIS_PERSECOND_URL":                           noPerSecond,
+	"TRACING_EXPORTER_PROTOCOL":                     noTracing,
+	"TRACING_SAMPLING_RATE":                         noTracing,
+	"TRACING_SERVICE_INSTANCE_ID":                   noTracing,
+	"TRACING_SERVICE_NAME":                          noTracing,
+	"TRACING_SERVICE_NAMESPACE":                     noTracing,
+	"EXTRA_TAGS":                                    noStatsd,
+	"STATS_FLUSH_INTERVAL":                          noStatsd,
+	"USE_DOG_STATSD_MOGRIFIERS":                     noStatsd,
+	"REDIS_STARTUP_INITIAL_INTERVAL":                noWait,
+	"REDIS_STARTUP_MAX_INTERVAL":                    noWait,
 }
 
 // ineffective returns a warning for each variable without effect: settings of envoyproxy/ratelimit, and misspelt
