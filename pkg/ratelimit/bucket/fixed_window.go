@@ -16,7 +16,10 @@ func (fixedWindow) charge(l *Limit, s *State, n int64) {
 	s.Count = max(s.Count, min(s.Count+n, 2*l.Requests))
 }
 
-func (fixedWindow) refund(_ *Limit, s *State, n int64) {
+func (fixedWindow) refund(l *Limit, s *State, n, since int64) {
+	if since != 0 && since/l.Window != s.Last/l.Window {
+		return
+	}
 	s.Count = max(0, s.Count-n)
 }
 

@@ -1,13 +1,16 @@
 -- The twin of fixed_window.go. The text: "f1 time count". The count belongs to the window that contains the time.
 local pattern = '^f1 (%d+) (%d+)$'
 
-local function judge(requests, window, _, refund, _, need, x, last, _, count)
+local function judge(requests, window, _, refund, _, since, need, x, last, _, count)
   if count and count + 0 > MOST then return nil end
   local gave
   count = count and count + 0 or 0
   if x - fmod(x, window) ~= last - fmod(last, window) then count = 0 end
   if refund > 0 and count > 0 then
-    count, gave = count > refund and count - refund or 0, true
+    gave = true
+    if since == 0 or since - fmod(since, window) == x - fmod(x, window) then
+      count = count > refund and count - refund or 0
+    end
   end
   return count + need <= requests, gave, count
 end

@@ -80,8 +80,15 @@ func (leakyBucket) charge(l *Limit, s *State, n int64) {
 	s.Count, s.Part, s.Rate = after.micros, after.part, l.Requests
 }
 
-func (leakyBucket) refund(l *Limit, s *State, n int64) {
-	rest := l.sub(held(s), l.leak(n))
+func (leakyBucket) refund(l *Limit, s *State, n, since int64) {
+	back := l.leak(n)
+	if since != 0 {
+		// From that time on, nothing else was there to leak in any case.
+		if back.micros -= max(0, s.Last-since); back.micros < 0 {
+			return
+		}
+	}
+	rest := l.sub(held(s), back)
 	if rest.micros < 0 {
 		rest = span{}
 	}

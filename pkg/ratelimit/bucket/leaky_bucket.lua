@@ -12,7 +12,7 @@ local function leak(n, requests, window)
   return whole + more, part
 end
 
-local function judge(requests, window, burst, refund, refund_part, need, x, last, _, micros, fraction)
+local function judge(requests, window, burst, refund, refund_part, since, need, x, last, _, micros, fraction)
   if not micros then return need <= burst, nil, 0, 0 end
   local part, gave = 0, nil
   micros = micros + 0
@@ -30,9 +30,13 @@ local function judge(requests, window, burst, refund, refund_part, need, x, last
   if micros < 0 then micros, part = 0, 0 end
   if refund + refund_part > 0 and micros + part > 0 then
     gave = true
-    micros, part = micros - refund, part - refund_part
-    if part < 0 then micros, part = micros - 1, part + requests end
-    if micros < 0 then micros, part = 0, 0 end
+    -- From that time on, nothing else was there to leak in any case.
+    if since > 0 and x > since then refund = refund - (x - since) end
+    if refund >= 0 then
+      micros, part = micros - refund, part - refund_part
+      if part < 0 then micros, part = micros - 1, part + requests end
+      if micros < 0 then micros, part = 0, 0 end
+    end
   end
   if need > burst then return false, gave, micros, part end
   if micros + part == 0 then return true, gave, 0, 0 end

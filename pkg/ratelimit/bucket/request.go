@@ -32,6 +32,10 @@ type Take struct {
 	Need uint64
 	// Refund is given back first, whatever the verdict. A take that only refunds always fits.
 	Refund uint64
+	// ChargedAt is 0, or the Decision.ChargedAt of a charge that Refund gives back. The bucket then loses no more than it
+	// still holds of the charge, so that it never allows more than without both. Such a take is enforced, and has neither
+	// Cost nor Need.
+	ChargedAt int64
 	// CountDenied also charges Cost if the request is denied, up to twice the capacity.
 	CountDenied bool
 	// Role sets whether the take can deny its request.
@@ -66,6 +70,9 @@ type Decision struct {
 	Delay int64
 	// ExpireAt is the time from which dropping the stored state changes no decision, 0 if nothing is stored.
 	ExpireAt int64
+	// ChargedAt is the time of the bucket. For a token or leaky bucket that the request has charged, it may be later: when
+	// the bucket would have been empty without the charge. See Take.ChargedAt.
+	ChargedAt int64
 }
 
 // Outcome is the decision on a request.
@@ -205,7 +212,7 @@ func (t *Take) judge(now int64, b *Loaded, d *Decision) {
 	alg := registry[t.Limit.Algorithm].engine
 	b.Changed = b.State.at(&t.Limit, now)
 	if t.Refund > 0 && !b.State.Empty() {
-		alg.refund(&t.Limit, &b.State, int64(t.Refund))
+		alg.refund(&t.Limit, &b.State, int64(t.Refund), t.ChargedAt)
 		b.Changed = true
 	}
 	d.Allowed = need == 0 && t.Refund > 0 || alg.fits(&t.Limit, &b.State, need)
@@ -226,7 +233,7 @@ func (t *Take) charge(b *Loaded, d *Decision, requestAllowed bool) {
 
 // describe fills in the decision from a State that has been rolled to now. Allowed is already set.
 func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
-	d.RetryAfter, d.NextIn, d.Delay, d.ExpireAt = 0, 0, 0, 0
+	d.RetryAfter, d.NextIn, d.Delay, d.ExpireAt, d.ChargedAt = 0, 0, 0, 0, 0
 	if s.Empty() { // after a refund: an unused bucket has no time of its own
 		s.Last = now
 	}
@@ -243,6 +250,7 @@ func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
 		return
 	}
 	late := s.Last - now // the clock is this far behind the bucket
+	d.ChargedAt = s.Last
 	d.Remaining = alg.remaining(&t.Limit, s)
 	d.ResetAfter = late + alg.drain(&t.Limit, s)
 	if d.Remaining < t.Limit.Capacity() {
@@ -252,7 +260,9 @@ func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
 		d.ExpireAt = now + d.ResetAfter
 	}
 	if row.hasBurst && requestAllowed && d.Allowed {
-		d.Delay = t.early(now, s)
+		if before := t.before(s); before.micros >= 0 {
+			d.Delay, d.ChargedAt = before.ceil()+late, s.Last+before.micros
+		}
 	}
 }
 
@@ -275,14 +285,9 @@ func (t *Take) retryAfter(now int64, s *State) int64 {
 	return s.Last - now + alg.wait(&t.Limit, s, need)
 }
 
-// early returns the time until the content of a leaky bucket before the charge has leaked.
-func (t *Take) early(now int64, s *State) int64 {
-	before := t.Limit.sub(held(s), t.Limit.leak(int64(t.Cost)))
-	if before.micros < 0 { // the clock stood still meanwhile, or the bucket was empty
-		return 0
-	}
-	return before.ceil() + s.Last - now
-}
+// before returns the content of a leaky bucket before the charge, as the time in which it leaks. It is negative if the
+// clock stood still meanwhile, or if the bucket was empty.
+func (t *Take) before(s *State) span { return t.Limit.sub(held(s), t.Limit.leak(int64(t.Cost))) }
 
 // waits collects the waits of a denied request: the longest of the enforced takes, the shortest of the quotas.
 type waits struct {
@@ -300,12 +305,16 @@ func (w *waits) add(t *Take, now int64, s *State, d *Decision) {
 	case Enforce:
 		w.enforced = later(w.enforced, wait)
 	case Quota:
-		if !w.quotas || w.quota == Never || wait != Never && wait < w.quota {
-			w.quota = wait
-		}
-		w.quotas = true
+		w.addQuota(wait)
 	case Shadow:
 	}
+}
+
+func (w *waits) addQuota(wait int64) {
+	if !w.quotas || w.quota == Never || wait != Never && wait < w.quota {
+		w.quota = wait
+	}
+	w.quotas = true
 }
 
 // retryAfter returns the least wait after which the request is allowed, or Never.

@@ -6,7 +6,8 @@
 -- ARGV[1]  a text that is sent back, so that the caller knows whose answer it holds.
 -- ARGV[2]  the requests (Request.AppendArgs). A request: its time (0: the clock) and the number of its takes. A take:
 --          algorithm, role, whether denials count, requests, window, burst, cost, need (at least the cost), and the
---          refund as the algorithm counts it: units and 0, or the time of the bucket algorithms in µs and parts.
+--          refund as the algorithm counts it: units and 0, or the time of the bucket algorithms in µs and parts. A take
+--          of the role 3 gives back a charge: in place of a cost, which is 0, it has Take.ChargedAt.
 --
 -- Returns one line for ARGV[1] and the clock, and one for each request (Request.Answer):
 --   + or -   allowed or denied; then for each take a tab, 1 or 0 (it fits or not) and the new text of its bucket
@@ -44,9 +45,10 @@ end
 -- engine makes the functions of one algorithm when it is needed: to make all of them costs each call half a
 -- microsecond. It returns
 --   pattern  of the texts: captures the time of the last write and up to four more texts a, b, c, d
---   judge    (requests, window, burst, refund, refund_part, need, x, last, value, a, b, c, d): brings the bucket
---            forward from last to x and gives back the refund. It returns whether need fits (nil: it is unreadable),
---            whether it gave anything back, and a, b, c, d as they are now, as numbers. a is nil for an unused bucket.
+--   judge    (requests, window, burst, refund, refund_part, since, need, x, last, value, a, b, c, d): brings the bucket
+--            forward from last to x and gives back the refund: if since (Take.ChargedAt) is not 0, only what the bucket
+--            still holds of it. It returns whether need fits (nil: it is unreadable), whether it gave anything back, and
+--            a, b, c, d as they are now, as numbers. a is nil for an unused bucket.
 --   settle   (requests, window, burst, cost, fits, x, a, b, c, d): charges the cost. It returns the text to store (nil:
 --            the bucket is empty, false: the value is unreadable) and how long after x the text matters.
 --   view     optional (requests, window, need, fits, x, value): returns the part of a long text that the caller needs
@@ -57,7 +59,7 @@ end
 local WRITTEN_FOR = 1000 -- ms that a text outlives its use, so that expiry never decides
 local WRITTEN_FOR_TEST = 5000 -- for an injected time, which may pass more slowly than Redis' own
 local MAX_CLOCK_STEP = 2000000
-local SHADOW, QUOTA = 1, 2
+local SHADOW, QUOTA, GIVE_BACK = 1, 2, 3
 local UNREADABLE = 'UNREADABLE the value is not one of ours'
 local TAKE = '<BBBddddddd'
 local TAKE_BYTES = 59
@@ -89,6 +91,8 @@ while pos <= #args do
     algorithm, role, counted, requests, window, burst, cost, need, refund, refund_part, pos = unpack(TAKE, args, pos)
     k = k + 1
     changed, stored = false, ''
+    local since = 0
+    if role == GIVE_BACK then since, cost = cost, 0 end
     if requests == 0 then -- a closed bucket neither reads nor writes, so a debt survives it
       fits = need == 0
     else
@@ -99,7 +103,7 @@ while pos <= #args do
       local value = call('GET', keys[k])
       if not value then
         x = now
-        fits, changed, a, b, c, d = judge(requests, window, burst, refund, refund_part, need, x, x)
+        fits, changed, a, b, c, d = judge(requests, window, burst, refund, refund_part, since, need, x, x)
       elseif type(value) == 'table' then
         fits, failure = nil, value.err
       else
@@ -114,7 +118,7 @@ while pos <= #args do
           if moved then last = now end -- the bucket moves with the clock; store that even after a denial
           x = last > now and last or now
           fits, changed, a, b, c, d =
-            judge(requests, window, burst, refund, refund_part, need, x, last, value, a, b, c, d)
+            judge(requests, window, burst, refund, refund_part, since, need, x, last, value, a, b, c, d)
           changed = changed or moved
         end
       end

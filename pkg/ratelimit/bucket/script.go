@@ -39,6 +39,9 @@ func Script() string {
 	return strings.Replace(twin("request"), "-- ENGINES\n", choice.String(), 1)
 }
 
+// giveBack is the role, in the script, of a take with ChargedAt, which the field of its cost has.
+const giveBack = 3
+
 // AppendArgs appends the request in the format of the script. The keys are not part of it.
 func (r *Request) AppendArgs(b []byte) []byte {
 	b = appendFloat(b, r.At)
@@ -49,11 +52,15 @@ func (r *Request) AppendArgs(b []byte) []byte {
 		if t.CountDenied {
 			counted = 1
 		}
-		b = append(b, byte(t.Limit.Algorithm), byte(t.Role), counted)
+		role, cost := byte(t.Role), int64(t.Cost)
+		if t.ChargedAt != 0 {
+			role, cost = giveBack, t.ChargedAt
+		}
+		b = append(b, byte(t.Limit.Algorithm), role, counted)
 		b = appendFloat(b, t.Limit.Requests)
 		b = appendFloat(b, t.Limit.Window)
 		b = appendFloat(b, t.Limit.Burst)
-		b = appendFloat(b, int64(t.Cost))
+		b = appendFloat(b, cost)
 		b = appendFloat(b, int64(max(t.Cost, t.Need)))
 		refund := t.refundArgs()
 		b = appendFloat(b, refund.micros)

@@ -25,10 +25,19 @@ func (slidingWindowCounter) charge(l *Limit, s *State, n int64) {
 	s.Count = max(s.Count, min(s.Count+n, 2*l.Requests))
 }
 
-func (slidingWindowCounter) refund(_ *Limit, s *State, n int64) {
-	current := min(n, s.Count)
-	s.Count -= current
-	s.Part = max(0, s.Part-(n-current))
+func (slidingWindowCounter) refund(l *Limit, s *State, n, since int64) {
+	if since == 0 {
+		current := min(n, s.Count)
+		s.Count -= current
+		s.Part = max(0, s.Part-(n-current))
+		return
+	}
+	switch s.Last/l.Window - since/l.Window {
+	case 0:
+		s.Count = max(0, s.Count-n)
+	case 1:
+		s.Part = max(0, s.Part-n)
+	}
 }
 
 func (slidingWindowCounter) remaining(l *Limit, s *State) int64 {

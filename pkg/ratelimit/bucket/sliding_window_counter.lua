@@ -10,7 +10,7 @@ local function fades_to(left, p, window)
   return (p - left) * ((window - r) / p) + more + (part > 0 and 1 or 0)
 end
 
-local function judge(requests, window, _, refund, _, need, x, last, _, current, previous)
+local function judge(requests, window, _, refund, _, since, need, x, last, _, current, previous)
   if not current then return need <= requests, nil, 0, 0 end
   current, previous = current + 0, previous + 0
   if current > MOST or previous > MOST then return nil end
@@ -22,9 +22,11 @@ local function judge(requests, window, _, refund, _, need, x, last, _, current, 
   end
   if refund > 0 and current + previous > 0 then
     gave = true
+    local charged = since > 0 and x - into - (since - fmod(since, window)) or 0 -- how long before the window of x
     local older = refund > current and refund - current or 0
-    current = current - refund + older
-    previous = previous > older and previous - older or 0
+    if charged == 0 then current = current - refund + older end
+    if charged == window then older = refund end
+    if since == 0 or charged == window then previous = previous > older and previous - older or 0 end
   end
   local left = requests - current - need
   return left >= 0 and (previous <= left or into >= fades_to(left, previous, window)), gave, current, previous

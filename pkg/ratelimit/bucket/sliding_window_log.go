@@ -31,17 +31,27 @@ func (slidingWindowLog) charge(l *Limit, s *State, n int64) {
 	}
 }
 
-func (slidingWindowLog) refund(_ *Limit, s *State, n int64) {
-	for n = min(n, s.Count); n > 0; {
-		newest := &s.Grants[len(s.Grants)-1]
+// refund removes the newest units, of those that are not newer than since.
+func (slidingWindowLog) refund(_ *Limit, s *State, n, since int64) {
+	if since > s.Last { // a large step back of the clock has moved the log since
+		return
+	}
+	newer := len(s.Grants)
+	for since != 0 && newer > 0 && s.Grants[newer-1].At > since {
+		newer--
+	}
+	left := newer
+	for n > 0 && left > 0 {
+		newest := &s.Grants[left-1]
 		cut := min(n, newest.Cost)
 		newest.Cost -= cut
 		s.Count -= cut
 		n -= cut
 		if newest.Cost == 0 {
-			s.Grants = s.Grants[:len(s.Grants)-1]
+			left--
 		}
 	}
+	s.Grants = append(s.Grants[:left], s.Grants[newer:]...)
 }
 
 func (slidingWindowLog) remaining(l *Limit, s *State) int64 { return max(0, l.Requests-s.Count) }

@@ -10,7 +10,7 @@ local LAST_ENTRY = '()(%d+):(%d+) $'
 local LAST_ENTRY_BYTES = 40 -- no entry is longer
 local VIEW_WHOLE = 256 -- a shorter text is not worth cutting, in bytes
 
-local function judge(requests, window, _, refund, _, need, x, last, value, count, age, span, rest)
+local function judge(requests, window, _, refund, _, since, need, x, last, value, count, age, span, rest)
   if not count then return need <= requests, nil, 0, 0, 0, '' end
   local length, from = match(value, LENGTH, rest)
   if not from or #value - from + 1 ~= length + 0 then return nil end
@@ -30,7 +30,21 @@ local function judge(requests, window, _, refund, _, need, x, last, value, count
   local entries = sub(value, from)
   if refund == 0 then return count + need <= requests, nil, count, age, newest - time, entries end
 
+  if since > x then refund = 0 end -- a large step back of the clock has moved the log since
+
+  -- Set aside the entries that are newer than a charge to give back: newer, the first of them apart.
+  local newest_age, newer, newer_gap, newer_units, newer_count = age, '', 0, 0, 0
+  while since > 0 and count > 0 and x - age > since do
+    local tail = sub(entries, -LAST_ENTRY_BYTES)
+    local at, gap, units = match(tail, LAST_ENTRY)
+    if not at then return nil end
+    if newer_count > 0 then newer = format('%d:%d ', newer_gap, newer_units) .. newer end
+    newer_gap, newer_units, newer_count = gap + 0, units + 0, newer_count + units
+    entries, count, age = sub(entries, 1, #entries - #tail + at - 1), count - units, age + gap
+  end
+
   -- Newest first.
+  local left_age = age
   while refund > 0 and count > 0 do
     local tail = sub(entries, -LAST_ENTRY_BYTES)
     local at, gap, units = match(tail, LAST_ENTRY)
@@ -41,6 +55,10 @@ local function judge(requests, window, _, refund, _, need, x, last, value, count
     else
       entries, count, refund, age = kept, count - units, refund - units, age + gap
     end
+  end
+  if newer_count > 0 then
+    entries = entries .. format('%d:%d ', newer_gap + age - left_age, newer_units) .. newer
+    count, age = count + newer_count, newest_age
   end
   return count + need <= requests, true, count, age, x - age - time, entries
 end

@@ -37,8 +37,9 @@ type engine interface {
 	fits(l *Limit, s *State, n int64) bool
 	// charge adds n units, at most up to twice the capacity.
 	charge(l *Limit, s *State, n int64)
-	// refund removes n units, at most until the bucket is empty.
-	refund(l *Limit, s *State, n int64)
+	// refund removes n units, at most until the bucket is empty. If since is not 0, it is the Decision.ChargedAt of these
+	// units, and refund removes only what the bucket still holds of them.
+	refund(l *Limit, s *State, n, since int64)
 	// remaining returns the largest number of units that fit.
 	remaining(l *Limit, s *State) int64
 	// wait returns the least time until n units fit that do not fit now. n ≤ capacity; n = 0 in an overfull bucket.

@@ -54,6 +54,16 @@ const (
 
 func (w requestWalk) name() string { return w.ID }
 
+// forward returns the walk up to the first step at which the clock goes back.
+func (w requestWalk) forward() requestWalk {
+	for i := 1; i < len(w.Steps); i++ {
+		if w.Steps[i].T < w.Steps[i-1].T {
+			w.Steps = w.Steps[:i]
+		}
+	}
+	return w
+}
+
 func (w requestWalk) run(t *testing.T, store Store, run string) {
 	for i := 0; i < len(w.Steps); {
 		end := i + 1

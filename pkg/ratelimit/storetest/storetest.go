@@ -20,7 +20,26 @@ const patience = 30 * time.Second
 // empty: each run uses new keys.
 func Run(t *testing.T, open func(t *testing.T) Store) {
 	t.Helper()
-	t.Run("vectors", func(t *testing.T) { Vectors(t, open(t)) })
+	suite(t, open, readVectors(t))
+}
+
+// RunSpread runs the suite for a store that decides a request in several places, and gives back what it has charged if
+// one of them denies. Then a bucket may be dropped that a single place would have left as it was. Only a clock that goes
+// back shows that, so the random requests of the vectors end before their clock does so.
+func RunSpread(t *testing.T, open func(t *testing.T) Store) {
+	t.Helper()
+	all := readVectors(t)
+	for i, v := range all {
+		if w, ok := v.(requestWalk); ok {
+			all[i] = w.forward()
+		}
+	}
+	suite(t, open, all)
+}
+
+func suite(t *testing.T, open func(t *testing.T) Store, all []vector) {
+	t.Helper()
+	t.Run("vectors", func(t *testing.T) { runVectors(t, open(t), all) })
 	t.Run("examples", func(t *testing.T) { Examples(t, open(t)) })
 	t.Run("cases", func(t *testing.T) { Cases(t, open(t)) })
 	t.Run("nothing to take", func(t *testing.T) { nothingToTake(t, open(t)) })

@@ -64,8 +64,13 @@ type result struct {
 // Vectors runs all cases of testdata/vectors with a store, and those of the directory in the variable VECTORS, if set.
 func Vectors(t *testing.T, store Store) {
 	t.Helper()
+	runVectors(t, store, readVectors(t))
+}
+
+func runVectors(t *testing.T, store Store, all []vector) {
+	t.Helper()
 	run := keyspace(t)
-	for _, v := range readVectors(t) {
+	for _, v := range all {
 		t.Run(strings.ReplaceAll(v.name(), "/", "-"), func(t *testing.T) { v.run(t, store, run) })
 	}
 }

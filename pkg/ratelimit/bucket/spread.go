@@ -1,0 +1,223 @@
+package bucket
+
+import "errors"
+
+// Spread is one request whose buckets are in several places, such as the slots of a Redis Cluster. A place decides only
+// a part of it. In the first round, all parts take. If one of them denies or fails, those that have charged give it
+// back in a second round. Meanwhile their buckets deny more than they have to. They never allow too much.
+type Spread struct {
+	whole         *Request
+	first, second []*Part
+}
+
+// Part is the takes of a request that one place decides.
+type Part struct {
+	// Request has the takes of this part.
+	Request Request
+	// Outcome is the answer of the place. The caller sets it.
+	Outcome Outcome
+
+	takes []int // the takes of the whole request
+}
+
+// NewSpread divides a request into parts. place returns the number of the place of a take, from 0.
+func NewSpread(r *Request, place func(take int) int) *Spread {
+	s := &Spread{whole: r}
+	for i := range r.Takes {
+		at := place(i)
+		for len(s.first) <= at {
+			s.first = append(s.first, &Part{Request: Request{At: r.At}})
+		}
+		s.first[at].add(i, firstTake(r.Takes[i]))
+	}
+	return s
+}
+
+// firstTake returns what is asked in the first round. Quotas deny only together, so they take alone, as in shadow mode,
+// until the answers of all quotas are there.
+func firstTake(t Take) Take {
+	if t.Role == Quota {
+		t.Role, t.CountDenied = Shadow, false
+	}
+	return t
+}
+
+func (p *Part) add(take int, t Take) {
+	p.takes, p.Request.Takes = append(p.takes, take), append(p.Request.Takes, t)
+}
+
+// First returns the parts of the first round.
+func (s *Spread) First() []*Part { return s.first }
+
+// Split replaces a part, which was not decided, by one part for each of its takes.
+func (s *Spread) Split(p *Part) []*Part {
+	single := make([]*Part, len(p.takes))
+	for i, take := range p.takes {
+		single[i] = &Part{Request: Request{At: p.Request.At}}
+		single[i].add(take, p.Request.Takes[i])
+	}
+	s.first, s.second = replaced(s.first, p, single), replaced(s.second, p, single)
+	return single
+}
+
+func replaced(parts []*Part, p *Part, by []*Part) []*Part {
+	for i := range parts {
+		if parts[i] == p {
+			return append(parts[:i:i], append(by, parts[i+1:]...)...)
+		}
+	}
+	return parts
+}
+
+// Settle returns the parts of the second round, after the first one: none if the request is allowed, or if nothing is
+// to be corrected.
+func (s *Spread) Settle() []*Part {
+	failed, allowed := s.err() != nil, s.allowed()
+	if allowed && !failed {
+		return nil
+	}
+	for _, p := range s.first {
+		if p.Outcome.Err != nil {
+			continue
+		}
+		second := &Part{Request: Request{At: p.Request.At}}
+		for i, take := range p.takes {
+			if t, ok := s.settling(p, i, failed); ok {
+				second.add(take, t)
+			}
+		}
+		if len(second.takes) > 0 {
+			s.second = append(s.second, second)
+		}
+	}
+	return s.second
+}
+
+// settling returns what is asked in the second round about take i of a part. failed means that the request is not
+// decided; otherwise it is denied.
+func (s *Spread) settling(p *Part, i int, failed bool) (second Take, ok bool) {
+	t, asked, d := &s.whole.Takes[p.takes[i]], &p.Request.Takes[i], &p.Outcome.Decisions[i]
+	fits := d.Allowed
+	charged := fits && t.Cost > 0 && (p.Outcome.Allowed || asked.Role == Shadow)
+	second = Take{Key: t.Key, Rule: t.Rule, Limit: t.Limit}
+	switch {
+	case failed, charged && t.Role != Shadow && !t.CountDenied:
+		second.Refund, second.ChargedAt = t.Cost, d.ChargedAt
+		return second, charged
+	case t.Role == Shadow || !t.CountDenied:
+		return second, false
+	case charged: // rightly; only its wait is missing
+		second.Role, second.Need = Shadow, max(t.Cost, t.Need)
+		return second, true
+	case t.Role == Quota && !fits: // a denial that counts
+		second.Role, second.Cost, second.Need, second.CountDenied = Shadow, t.Cost, t.Need, true
+		return second, true
+	}
+	return second, false
+}
+
+// Settled reports whether the second round is complete, so that a request that failed has charged nothing.
+func (s *Spread) Settled() bool {
+	for _, p := range s.second {
+		if p.Outcome.Err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Outcome fills in the outcome of the whole request after the second round. Its Err has the errors of the first round.
+func (s *Spread) Outcome(o *Outcome) {
+	if err := s.err(); err != nil {
+		s.rename()
+		*o = Outcome{Err: err}
+		return
+	}
+	decisions := o.begin(len(s.whole.Takes))
+	o.Allowed = s.allowed()
+	var w waits
+	for _, p := range s.first {
+		w.enforced = later(w.enforced, p.Outcome.RetryAfter)
+		for i, take := range p.takes {
+			decisions[take] = p.Outcome.Decisions[i]
+		}
+	}
+	if o.Allowed {
+		o.RetryAfter = 0
+		return
+	}
+	quotas := make(map[int]int64) // the waits of quotas
+	for i := range decisions {
+		decisions[i].Delay = 0
+		if s.whole.Takes[i].Role == Quota {
+			quotas[i] = decisions[i].RetryAfter
+		}
+	}
+	for _, p := range s.second {
+		for i, take := range p.takes {
+			if p.Outcome.Err == nil {
+				s.correct(&decisions[take], &p.Outcome.Decisions[i], take, &w, quotas)
+			}
+		}
+	}
+	for _, wait := range quotas {
+		w.addQuota(wait)
+	}
+	o.RetryAfter = w.retryAfter()
+}
+
+// rename makes errors of the script name takes of the whole request.
+func (s *Spread) rename() {
+	for _, p := range s.first {
+		if failed, ok := errors.AsType[*ScriptError](p.Outcome.Err); ok {
+			failed.Take = p.takes[failed.Take]
+		}
+	}
+}
+
+// correct replaces the first decision on a take by its second one, which does not change the verdict.
+func (s *Spread) correct(first, second *Decision, take int, w *waits, quotas map[int]int64) {
+	if s.whole.Takes[take].Role == Quota {
+		quotas[take] = second.RetryAfter
+	} else {
+		w.enforced = later(w.enforced, second.RetryAfter)
+	}
+	fits, wait := first.Allowed, second.RetryAfter
+	*first = *second
+	if first.Allowed, first.RetryAfter, first.Delay = fits, wait, 0; fits {
+		first.RetryAfter = 0
+	}
+}
+
+// allowed reports the verdict over the parts of the first round.
+func (s *Spread) allowed() bool {
+	quotas, over := 0, 0
+	for _, p := range s.first {
+		if p.Outcome.Err != nil || !p.Outcome.Allowed {
+			return false
+		}
+		for i, take := range p.takes {
+			if s.whole.Takes[take].Role == Quota {
+				quotas++
+				if !p.Outcome.Decisions[i].Allowed {
+					over++
+				}
+			}
+		}
+	}
+	return quotas == 0 || over < quotas
+}
+
+// err returns the errors of the first round.
+func (s *Spread) err() error {
+	var all []error
+	for _, p := range s.first {
+		if p.Outcome.Err != nil {
+			all = append(all, p.Outcome.Err)
+		}
+	}
+	if len(all) == 1 {
+		return all[0]
+	}
+	return errors.Join(all...)
+}
