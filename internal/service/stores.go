@@ -58,7 +58,7 @@ func (st *stores) openRedis(ctx context.Context, s *Settings, log *slog.Logger) 
 		st.certificate = cfg.TLS.GetClientCertificate
 	}
 	cfg.PoolSize, cfg.Timeout = min(s.RedisPoolSize, maxCalls), s.RedisTimeout
-	cfg.Up = func(cause error) {
+	cfg.Up = func(_ string, cause error) {
 		st.down.Store(cause != nil)
 		if cause != nil {
 			log.Error("Redis does not answer; on_store_error decides each request until it does", "error", cause)

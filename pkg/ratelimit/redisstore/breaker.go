@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// maxFailures in a row within failureTime open the breaker. A failed connection attempt opens it at once.
+	// maxFailures in a row within failureTime open the breaker. A failed connection attempt opens it at once, and so does
+	// a replica: probes then look for the master.
 	maxFailures = 5
 	failureTime = time.Second
 	// probeInterval bounds the time until the store notices that Redis is back.
@@ -42,7 +43,7 @@ func (b *breaker) report(err error) {
 		b.failures, b.first = 0, now
 	}
 	b.failures++
-	if b.failures >= maxFailures || cannotConnect(err) {
+	if b.failures >= maxFailures || cannotConnect(err) || code(err) == "READONLY" {
 		b.openNow(err)
 	}
 }
@@ -86,10 +87,14 @@ func (n *node) probe(ctx context.Context) {
 	}
 }
 
-// renew tries a new client, which follows changes of DNS, and keeps it if Redis answers and accepts writes.
+// renew tries a new client, which follows changes of DNS, and keeps it if Redis answers and accepts writes. The client
+// of Sentinel asks the sentinels for each connection, so it stays.
 func (n *node) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.DialTimeout+n.cfg.Timeout)
 	defer cancel()
+	if n.options.MasterName != "" {
+		return writable(ctx, n.client)
+	}
 	fresh := redis.NewUniversalClient(n.options)
 	if err := writable(ctx, fresh); err != nil {
 		_ = fresh.Close()
@@ -105,13 +110,14 @@ func (n *node) renew(ctx context.Context) error {
 // probeKey is a key that no bucket has. Nothing is ever stored there.
 const probeKey = "rl:probe"
 
-// writable reports whether Redis would decide. A replica answers a ping, but refuses to delete even a missing key. Any
-// other error of the DEL is ignored: it does not prove that Redis cannot decide.
+// writable reports whether Redis would decide. A replica answers a ping, but refuses to delete even a missing key, and
+// so does a cluster that has lost a part. Any other error of the DEL is ignored: it does not prove that Redis cannot
+// decide.
 func writable(ctx context.Context, c redis.UniversalClient) error {
 	if err := c.Ping(ctx).Err(); err != nil {
 		return err
 	}
-	if err := c.Del(ctx, probeKey).Err(); code(err) == "READONLY" {
+	if err := c.Del(ctx, probeKey).Err(); code(err) == "READONLY" || isClusterDown(err) {
 		return err
 	}
 	return nil

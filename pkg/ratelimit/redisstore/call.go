@@ -1,14 +1,15 @@
 package redisstore
 
 import (
+	"slices"
 	"strings"
 	"sync/atomic"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// call holds what one caller of Take sends, and the answer. It has copies only, because the requests belong to the
-// caller again when the caller gives up.
+// call holds what one caller of Take sends to one node, and the answer. It has copies only, because the requests belong
+// to the caller again when the caller gives up.
 type call struct {
 	chunks []chunk // in the order of the requests
 	keys   int     // the number of keys of all chunks
@@ -27,29 +28,33 @@ const (
 	dropped
 )
 
-// newCall divides the requests into chunks of at most maxKeys keys. A request with more keys is a chunk of its own.
-func newCall(requests []bucket.Request) *call {
+// newCall returns a call with room for some requests, with some keys in all.
+func newCall(requests, keys int) *call {
 	c := &call{done: make(chan struct{}, 1)}
-	for i := range requests {
-		c.keys += len(requests[i].Takes)
-	}
-	keys, args := make([]string, 0, c.keys), make([]byte, 0, 16*len(requests)+64*c.keys)
-	c.chunks = c.one[:1]
-	ch := &c.chunks[0]
-	for i := range requests {
-		r := &requests[i]
-		if len(keys)+len(r.Takes) > maxKeys && len(keys) > 0 {
-			keys, args = keys[len(keys):], args[len(args):]
-			c.chunks = append(c.chunks, chunk{})
-			ch = &c.chunks[len(c.chunks)-1]
-		}
-		for k := range r.Takes {
-			keys = append(keys, r.Takes[k].Key)
-		}
-		args = r.AppendArgs(args)
-		ch.keys, ch.args, ch.requests = keys, args, ch.requests+1
-	}
+	c.one[0].keys, c.one[0].args = make([]string, 0, keys), make([]byte, 0, 16*requests+64*keys)
 	return c
+}
+
+// add adds a request to the last chunk if that has room, and its scope is the same. A request with more than maxKeys
+// keys is a chunk of its own. The chunks share the room of the call.
+func (c *call) add(r *bucket.Request, to scope) {
+	last := len(c.chunks) - 1
+	switch {
+	case last < 0:
+		c.chunks, last = c.one[:], 0
+		c.chunks[0].scope = to
+	case !c.chunks[last].takes(to, len(r.Takes)):
+		full := &c.chunks[last]
+		c.chunks = append(c.chunks, chunk{scope: to, keys: full.keys[len(full.keys):], args: full.args[len(full.args):]})
+		last++
+	}
+	ch := &c.chunks[last]
+	for i := range r.Takes {
+		ch.keys = append(ch.keys, r.Takes[i].Key)
+	}
+	ch.args = r.AppendArgs(ch.args)
+	ch.requests++
+	c.keys += len(r.Takes)
 }
 
 // send marks the call as sent. It returns false if the caller has given up.
@@ -66,8 +71,18 @@ func (c *call) fail(err error) {
 	c.done <- struct{}{}
 }
 
+// scope is what all requests of a script call have in common. The zero value is right for a Redis without slots.
+type scope struct {
+	slot uint16
+	// asking means that the slot is moving to the node, which has some of its keys already.
+	asking bool
+	// alone makes a script call for one request. While a slot moves, several keys may be at different nodes.
+	alone bool
+}
+
 // chunk holds the requests of one script call, and the answer.
 type chunk struct {
+	scope
 	requests int
 	keys     []string
 	args     []byte
@@ -78,42 +93,62 @@ type chunk struct {
 	clock int64
 }
 
-// join makes one chunk of the calls of several callers. Each call has one chunk.
-func join(batch []*call) chunk {
-	var all chunk
+// takes reports whether a request with some keys can be decided by the same script call.
+func (ch *chunk) takes(to scope, keys int) bool {
+	return ch.scope == to && !to.alone && (len(ch.keys) == 0 || len(ch.keys)+keys <= maxKeys)
+}
+
+// joined is a chunk made of those of several callers.
+type joined struct {
+	chunk
+	parts []*chunk
+}
+
+// join makes as few chunks as possible of those of several callers.
+func join(batch []*call) []joined {
+	all := make([]joined, 0, 1)
 	for _, c := range batch {
-		all.requests += c.chunks[0].requests
-		all.keys, all.args = append(all.keys, c.chunks[0].keys...), append(all.args, c.chunks[0].args...)
+		for i := range c.chunks {
+			part := &c.chunks[i]
+			at := slices.IndexFunc(all, func(j joined) bool { return j.takes(part.scope, len(part.keys)) })
+			if at < 0 {
+				at, all = len(all), append(all, joined{chunk: chunk{scope: part.scope}, parts: make([]*chunk, 0, len(batch))})
+			}
+			j := &all[at]
+			j.requests += part.requests
+			j.keys, j.args = append(j.keys, part.keys...), append(j.args, part.args...)
+			j.parts = append(j.parts, part)
+		}
 	}
 	return all
 }
 
-// share gives each of the joined calls its part of the answer.
-func (ch *chunk) share(batch []*call) {
-	rest := ch.lines
-	for _, c := range batch {
-		one := &c.chunks[0]
-		one.err, one.clock = ch.err, ch.clock
+// share gives each of the joined chunks its part of the answer.
+func (j *joined) share() {
+	rest := j.lines
+	for _, part := range j.parts {
+		part.err, part.clock = j.err, j.clock
 		end := 0
-		for range one.requests {
+		for range part.requests {
 			if i := strings.IndexByte(rest[end:], '\n'); i >= 0 {
 				end += i + 1
 			} else {
 				end = len(rest)
 			}
 		}
-		one.lines, rest = rest[:end], rest[end:]
+		part.lines, rest = rest[:end], rest[end:]
 	}
 }
 
-// answer writes the outcomes of the chunk's requests. s is room for one bucket.
-func (ch *chunk) answer(requests []bucket.Request, outcomes []bucket.Outcome, s *bucket.State) {
-	rest := ch.lines
-	for i := range requests {
+// answer writes the outcome of the chunk's next request. s is room for one bucket.
+func (ch *chunk) answer(r *bucket.Request, o *bucket.Outcome, s *bucket.State) {
+	err := ch.err
+	if err == nil {
 		var line string
-		line, rest, _ = strings.Cut(rest, "\n")
-		if err := requests[i].Decode(line, ch.clock, s, &outcomes[i]); err != nil {
-			outcomes[i] = bucket.Outcome{Err: explain(err)}
-		}
+		line, ch.lines, _ = strings.Cut(ch.lines, "\n")
+		err = explain(r.Decode(line, ch.clock, s, o))
+	}
+	if err != nil {
+		*o = bucket.Outcome{Err: err}
 	}
 }

@@ -39,9 +39,17 @@ func (n *node) work() {
 // send lets Redis decide the batch and answers it. Its timeout does not depend on the callers, so a caller that gives
 // up does not affect the others.
 func (n *node) send(batch []*call) {
-	chunks := batch[0].chunks
-	if len(batch) > 1 {
-		chunks = []chunk{join(batch)}
+	var few [4]*chunk // usually enough, and on the stack
+	chunks, shared := few[:0], []joined(nil)
+	if len(batch) == 1 {
+		for i := range batch[0].chunks {
+			chunks = append(chunks, &batch[0].chunks[i])
+		}
+	} else {
+		shared = join(batch)
+		for i := range shared {
+			chunks = append(chunks, &shared[i].chunk)
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.Timeout)
 	defer cancel()
@@ -49,9 +57,8 @@ func (n *node) send(batch []*call) {
 	eval(ctx, n.client, chunks)
 	n.mu.RUnlock()
 	var failed error
-	for i := range chunks {
-		ch := &chunks[i]
-		if failed == nil {
+	for _, ch := range chunks {
+		if failed == nil && !elsewhere(ch.err) {
 			failed = ch.err
 		}
 		if ch.err != nil && !notRun(ch.err) {
@@ -59,8 +66,8 @@ func (n *node) send(batch []*call) {
 		}
 	}
 	n.breaker.report(failed)
-	if len(batch) > 1 {
-		chunks[0].share(batch)
+	for i := range shared {
+		shared[i].share()
 	}
 	for _, c := range batch {
 		c.done <- struct{}{}
@@ -68,31 +75,37 @@ func (n *node) send(batch []*call) {
 }
 
 // eval runs the script for each chunk, in order and in one round trip, and stores the answers in the chunks.
-func eval(ctx context.Context, c redis.UniversalClient, chunks []chunk) {
-	if len(chunks) == 1 {
-		chunks[0].run(ctx, c, "EVALSHA", scriptName)
-	} else {
-		pipe := c.Pipeline()
-		for i := range chunks {
-			_ = pipe.Process(ctx, chunks[i].command(ctx, "EVALSHA", scriptName)) // sends nothing yet
-		}
-		cmds, _ := pipe.Exec(ctx)
-		for i := range chunks {
-			chunks[i].read(cmds[i].(*redis.Cmd))
-		}
-	}
-	for i := range chunks {
+func eval(ctx context.Context, c redis.UniversalClient, chunks []*chunk) {
+	run(ctx, c, chunks, "EVALSHA", scriptName)
+	for i, ch := range chunks {
 		// Redis forgets scripts when it restarts. EVAL sends the script again.
-		if ch := &chunks[i]; code(ch.err) == "NOSCRIPT" {
-			ch.run(ctx, c, "EVAL", script)
+		if code(ch.err) == "NOSCRIPT" {
+			run(ctx, c, chunks[i:i+1], "EVAL", script)
 		}
 	}
 }
 
-func (ch *chunk) run(ctx context.Context, c redis.UniversalClient, command, script string) {
-	cmd := ch.command(ctx, command, script)
-	_ = c.Process(ctx, cmd)
-	ch.read(cmd)
+// run sends a command of the script for each chunk.
+func run(ctx context.Context, c redis.UniversalClient, chunks []*chunk, command, script string) {
+	if len(chunks) == 1 && !chunks[0].asking {
+		cmd := chunks[0].command(ctx, command, script)
+		_ = c.Process(ctx, cmd)
+		chunks[0].read(cmd)
+		return
+	}
+	pipe := c.Pipeline()
+	cmds := make([]*redis.Cmd, len(chunks))
+	for i, ch := range chunks {
+		if ch.asking {
+			pipe.Do(ctx, "ASKING") // for the next command of the connection only
+		}
+		cmds[i] = ch.command(ctx, command, script)
+		_ = pipe.Process(ctx, cmds[i]) // sends nothing yet
+	}
+	_, _ = pipe.Exec(ctx)
+	for i, ch := range chunks {
+		ch.read(cmds[i])
+	}
 }
 
 // command returns the command for the chunk. Its last argument but one is a nonce that the answer must contain.

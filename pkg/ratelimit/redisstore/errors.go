@@ -46,6 +46,33 @@ func code(err error) string {
 	return word
 }
 
+// elsewhere reports whether the error is the reply of a healthy node of a cluster that does not have a slot, or not
+// alone.
+func elsewhere(err error) bool {
+	switch code(err) {
+	case "MOVED", "ASK", "TRYAGAIN":
+		return true
+	case "CLUSTERDOWN":
+		return !isClusterDown(err)
+	}
+	return false
+}
+
+// isClusterDown reports whether the error is the reply of a node whose cluster has lost a part, or that is cut off from
+// the cluster. A reply about a single slot is not meant.
+func isClusterDown(err error) bool {
+	return code(err) == "CLUSTERDOWN" && redis.HasErrorPrefix(err, "CLUSTERDOWN The cluster")
+}
+
+// isLogin reports whether the error is about the login, which an operator must fix. Redis is reachable then.
+func isLogin(err error) bool {
+	switch code(err) {
+	case "NOAUTH", "WRONGPASS", "NOPERM":
+		return true
+	}
+	return false
+}
+
 // explain returns the error of one request. A partly charged request has an unknown outcome.
 func explain(err error) error {
 	if failed, ok := errors.AsType[*bucket.ScriptError](err); ok && failed.Partly {

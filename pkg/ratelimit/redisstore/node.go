@@ -4,18 +4,15 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
-
-// margin is the part of a caller's deadline that remains for returning the answer.
-const margin = 3 * time.Millisecond
 
 // node is one Redis: the link to it, the queue of the calls that wait for it, and the workers that send them.
 type node struct {
+	name    string // for logs and metrics
 	cfg     Config
 	options *redis.UniversalOptions
 	lane    lane
@@ -27,15 +24,14 @@ type node struct {
 	client redis.UniversalClient
 }
 
-// newNode returns a node that connects on first use. The caller must close it.
-func newNode(cfg Config, options *redis.UniversalOptions) *node {
+// newNode returns a node that connects on first use. changed is called when it stops answering, with the error, and
+// when it answers again, with nil. The caller must close the node.
+func newNode(name string, cfg Config, options *redis.UniversalOptions, changed func(cause error)) *node {
 	ctx, stop := context.WithCancel(context.Background())
-	n := &node{cfg: cfg, options: options, client: redis.NewUniversalClient(options), stop: stop}
+	n := &node{name: name, cfg: cfg, options: options, client: redis.NewUniversalClient(options), stop: stop}
 	n.lane.arrived.L = &n.lane.mu
 	n.breaker.changed = func(cause error) {
-		if cfg.Up != nil {
-			cfg.Up(cause)
-		}
+		changed(cause)
 		if cause != nil {
 			n.workers.Go(func() { n.probe(ctx) })
 		}
@@ -57,12 +53,7 @@ func (n *node) close() error {
 // ping is Store.Ping for this node.
 func (n *node) ping(ctx context.Context) error {
 	err := n.loadScript(ctx)
-	if err == nil {
-		return nil
-	}
-	switch code(err) {
-	case "NOAUTH", "WRONGPASS", "NOPERM": // Redis is reachable; an operator must fix the login
-	default:
+	if err != nil && !isLogin(err) {
 		n.breaker.trip(err)
 	}
 	return err
@@ -82,36 +73,43 @@ func (n *node) loadScript(ctx context.Context) error {
 	return nil
 }
 
-// submit gives the call to the next free worker and waits. Without an error, the chunks have the answer.
-func (n *node) submit(ctx context.Context, c *call) error {
-	wait := n.cfg.Timeout
-	if deadline, ok := ctx.Deadline(); ok {
-		wait = min(wait, time.Until(deadline)-margin)
-	}
-	switch {
-	case wait <= 0 || ctx.Err() != nil:
-		return ErrTooLate
-	case n.breaker.open():
+// enter queues the call for the next free worker.
+func (n *node) enter(c *call) error {
+	if n.breaker.open() {
 		return ErrUnavailable
 	}
-	if err := n.lane.enter(c); err != nil {
-		return err
+	return n.lane.enter(c)
+}
+
+// take decides requests whose buckets are all in this node.
+func (n *node) take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+	d, err := newDeadline(ctx, n.cfg.Timeout)
+	if err != nil {
+		fail(outcomes, err)
+		return
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-c.done:
-		return nil
-	case <-timer.C:
-	case <-ctx.Done():
+	defer d.timer.Stop()
+	keys := 0
+	for i := range requests {
+		keys += len(requests[i].Takes)
 	}
-	if c.drop() {
-		return ErrTooLate
+	c := newCall(len(requests), keys)
+	for i := range requests {
+		c.add(&requests[i], scope{})
 	}
-	select {
-	case <-c.done: // the answer came at the same moment
-		return nil
-	default:
-		return fmt.Errorf("redis: no answer in time: %w", ratelimit.ErrOutcomeUnknown)
+	if err = n.enter(c); err == nil && !d.await(c) {
+		err = c.giveUp()
+	}
+	if err != nil {
+		fail(outcomes, err)
+		return
+	}
+	i := 0
+	for k := range c.chunks {
+		ch := &c.chunks[k]
+		for range ch.requests {
+			ch.answer(&requests[i], &outcomes[i], &c.bucket)
+			i++
+		}
 	}
 }

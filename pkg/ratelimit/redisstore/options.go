@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Connect returns a client of the Redis of cfg, for other data than buckets. The client never repeats a command and
-// keeps to the deadline of its context. It connects on first use.
+// Connect returns a client of the Redis of cfg, for other data than buckets. Except for a cluster, the client never
+// repeats a command. It keeps to the deadline of its context, and connects on first use.
 func Connect(cfg Config) (redis.UniversalClient, error) {
 	options, err := cfg.options()
 	if err != nil {
@@ -18,19 +18,15 @@ func Connect(cfg Config) (redis.UniversalClient, error) {
 	return redis.NewUniversalClient(options), nil
 }
 
-// options returns the options of the client. The client never repeats a command, because Redis may have charged it
-// already. It keeps to the deadline of its context.
+// options returns the options of a client. Except for a cluster, the client never repeats a command, because Redis may
+// have charged it already. It keeps to the deadline of its context.
 func (cfg Config) options() (*redis.UniversalOptions, error) {
-	u, err := parseURL(cfg.URL)
-	if err != nil {
-		return nil, err
-	}
-	return &redis.UniversalOptions{
-		Addrs:                    []string{u.Addr},
-		DB:                       u.DB,
-		Username:                 cmp.Or(cfg.Username, u.Username),
-		Password:                 cmp.Or(cfg.Password, u.Password),
-		TLSConfig:                cmp.Or(cfg.TLS, u.TLSConfig),
+	o := &redis.UniversalOptions{
+		Username:                 cfg.Username,
+		Password:                 cfg.Password,
+		SentinelUsername:         cfg.SentinelUsername,
+		SentinelPassword:         cfg.SentinelPassword,
+		TLSConfig:                cfg.TLS,
 		Protocol:                 2, // the client needs no push messages
 		MaxRetries:               -1,
 		ContextTimeoutEnabled:    true,
@@ -42,5 +38,24 @@ func (cfg Config) options() (*redis.UniversalOptions, error) {
 		WriteTimeout:             cfg.Timeout,
 		PoolSize:                 cfg.PoolSize + 1, // one more for Ping
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}, nil
+	}
+	var err error
+	switch cfg.Mode {
+	case Sentinel:
+		o.MasterName, o.Addrs, err = parseSentinels(cfg.URL)
+		return o, err
+	case Cluster:
+		o.Addrs, err = parseCluster(cfg.URL)
+		o.IsClusterMode = true
+		return o, err
+	case Single:
+	}
+	u, err := parseURL(cfg.URL)
+	if err != nil {
+		return nil, err
+	}
+	o.Addrs, o.DB = []string{u.Addr}, u.DB
+	o.Username, o.Password = cmp.Or(cfg.Username, u.Username), cmp.Or(cfg.Password, u.Password)
+	o.TLSConfig = cmp.Or(cfg.TLS, u.TLSConfig)
+	return o, nil
 }

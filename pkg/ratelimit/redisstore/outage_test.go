@@ -20,7 +20,7 @@ func TestKilled(t *testing.T) {
 	server := testenv.Redis(t)
 	var mu sync.Mutex
 	var changes []error
-	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient, Up: func(cause error) {
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient, Up: func(_ string, cause error) {
 		mu.Lock()
 		defer mu.Unlock()
 		changes = append(changes, cause)
@@ -220,7 +220,7 @@ func TestPingReportsAnOutage(t *testing.T) {
 	server := testenv.Redis(t)
 	server.Kill()
 	up := make(chan error, 2)
-	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient, Up: func(cause error) { up <- cause }})
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient, Up: func(_ string, cause error) { up <- cause }})
 	if err := s.Ping(t.Context()); err == nil {
 		t.Fatal("an answer of a killed Redis")
 	}

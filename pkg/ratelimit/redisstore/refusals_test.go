@@ -126,7 +126,7 @@ func TestReplica(t *testing.T) {
 func TestReplicaFlaps(t *testing.T) {
 	server := testenv.Redis(t)
 	var changes atomic.Int64
-	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient, Up: func(error) { changes.Add(1) }})
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient, Up: func(string, error) { changes.Add(1) }})
 	admin := dial(t, server.Addr)
 	healthy(t, s)
 	if err := admin.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {

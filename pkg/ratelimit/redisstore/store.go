@@ -12,23 +12,45 @@ import (
 
 // Config has the address of Redis and the timeouts.
 type Config struct {
+	// Mode is how URL leads to Redis. Default: Single.
+	Mode Mode
 	// URL is redis://, rediss:// (TLS), unix://, host:port, or the path of a Unix socket. It may hold user, password and
-	// database; the fields below override them. Default: localhost:6379.
+	// database; the fields below override them. Default: localhost:6379. Sentinel and Cluster have another form.
 	URL string
 	// Username and Password authenticate each connection. Default: no authentication.
 	Username, Password string
-	// TLS turns on TLS and sets how to verify the server. Default: no TLS, or that of rediss://.
+	// SentinelUsername and SentinelPassword authenticate each connection to a sentinel. Default: no authentication.
+	SentinelUsername, SentinelPassword string
+	// TLS turns on TLS, also for sentinels, and sets how to verify the server. Default: no TLS, or that of rediss://.
 	TLS *tls.Config
-	// PoolSize is the most connections, and so the most script calls on the wire at once. With more connections, fewer
-	// requests gather for each call. Default 3.
+	// PoolSize is the most connections to a node, and so the most script calls on the wire at once. With more
+	// connections, fewer requests gather for each call. Default 3.
 	PoolSize int
 	// Timeout bounds each operation, counted from when Take is called. Default 8 ms, because Envoy waits 20 ms by default.
 	Timeout time.Duration
 	// DialTimeout bounds the attempt to connect. Default 100 ms, or Timeout if that is longer.
 	DialTimeout time.Duration
-	// Up is called when Redis stops answering, with the error, and when it answers again, with nil. A goroutine that
-	// serves requests calls it, so it must return at once. Optional.
-	Up func(cause error)
+	// PerSecond is another Redis for the buckets of windows that are shorter than a minute. Its own Up and PerSecond have
+	// no effect. Default: all buckets are in this Redis.
+	PerSecond *Config
+	// Up is called when a Redis stops answering, with the error, and when it answers again, with nil. node is its name,
+	// which holds no password. A goroutine that serves requests calls Up, so it must return at once. Optional.
+	Up func(node string, cause error)
+}
+
+// up calls Up, if it is set.
+func (cfg *Config) up(node string, cause error) {
+	if cfg.Up != nil {
+		cfg.Up(node, cause)
+	}
+}
+
+// withDefaults returns the config with the default of each field that is not set.
+func (cfg Config) withDefaults() Config {
+	cfg.Timeout = cmp.Or(cfg.Timeout, 8*time.Millisecond)
+	cfg.DialTimeout = cmp.Or(cfg.DialTimeout, max(100*time.Millisecond, cfg.Timeout))
+	cfg.PoolSize = cmp.Or(cfg.PoolSize, 3)
+	return cfg
 }
 
 // The errors that a caller may need to distinguish. None of their requests was charged.
@@ -43,44 +65,90 @@ var (
 	ErrClosed = errors.New("the store is closed")
 )
 
-// Store keeps buckets in one Redis. It is safe for concurrent use.
-type Store struct{ node *node }
+// perSecondBelow is the length of a window from which Config.PerSecond does not have its bucket, in µs.
+const perSecondBelow = 60_000_000
+
+// Store keeps buckets in Redis. It is safe for concurrent use.
+type Store struct {
+	timeout   time.Duration
+	main      *keyspace
+	perSecond *keyspace // nil: main has all buckets
+}
 
 // New returns a store that connects on first use; Ping checks that it can. The caller must close it.
 func New(cfg Config) (*Store, error) {
-	cfg.Timeout = cmp.Or(cfg.Timeout, 8*time.Millisecond)
-	cfg.DialTimeout = cmp.Or(cfg.DialTimeout, max(100*time.Millisecond, cfg.Timeout))
-	cfg.PoolSize = cmp.Or(cfg.PoolSize, 3)
-	options, err := cfg.options()
+	cfg = cfg.withDefaults()
+	main, err := newKeyspace(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &Store{node: newNode(cfg, options)}, nil
+	s := &Store{timeout: cfg.Timeout, main: main}
+	if cfg.PerSecond == nil {
+		return s, nil
+	}
+	second := cfg.PerSecond.withDefaults()
+	second.Up = cfg.Up
+	if s.perSecond, err = newKeyspace(second); err != nil {
+		return nil, &PerSecondError{errors.Join(err, main.close())}
+	}
+	s.timeout = max(s.timeout, second.Timeout)
+	return s, nil
 }
 
-// Close ends the store. Waiting calls get ErrClosed; calls on the wire are answered.
-func (s *Store) Close() error { return s.node.close() }
+// PerSecondError is an error of Config.PerSecond.
+type PerSecondError struct{ error }
 
-// Ping reports whether Redis answers and accepts the script. It is meant for the start: only ctx and DialTimeout bound
-// it. If Redis is unreachable, Ping opens the breaker, as a failed request would.
-func (s *Store) Ping(ctx context.Context) error { return s.node.ping(ctx) }
+// Unwrap returns the error itself.
+func (e *PerSecondError) Unwrap() error { return e.error }
+
+// Close ends the store. Waiting calls get ErrClosed; calls on the wire are answered.
+func (s *Store) Close() error {
+	err := s.main.close()
+	if s.perSecond != nil {
+		err = errors.Join(err, s.perSecond.close())
+	}
+	return err
+}
+
+// Ping reports whether every Redis answers and accepts the script. It is meant for the start, and for health checks:
+// only ctx and DialTimeout bound it. If a Redis is unreachable, Ping opens its breaker, as a failed request would. An
+// error of Config.PerSecond is a *PerSecondError.
+func (s *Store) Ping(ctx context.Context) error {
+	err := s.main.ping(ctx)
+	if s.perSecond != nil {
+		if second := s.perSecond.ping(ctx); second != nil {
+			err = errors.Join(err, &PerSecondError{second})
+		}
+	}
+	return err
+}
+
+// Nodes returns the state of each Redis that has buckets.
+func (s *Store) Nodes() []NodeState {
+	nodes := s.main.nodes(false)
+	if s.perSecond != nil {
+		nodes = append(nodes, s.perSecond.nodes(true)...)
+	}
+	return nodes
+}
 
 // Take implements ratelimit.Store. Its errors are those of this package, ratelimit.ErrOutcomeUnknown, a
 // *bucket.ScriptError, or a reply of Redis.
 func (s *Store) Take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
-	c := newCall(requests)
-	if err := s.node.submit(ctx, c); err != nil {
+	if s.main.one != nil && s.perSecond == nil {
+		s.main.one.take(ctx, requests, outcomes)
+		return
+	}
+	d, err := newDeadline(ctx, s.timeout)
+	if err != nil {
 		fail(outcomes, err)
 		return
 	}
-	for i := range c.chunks {
-		ch := &c.chunks[i]
-		n := ch.requests
-		if ch.err != nil {
-			fail(outcomes[:n], ch.err)
-		} else {
-			ch.answer(requests[:n], outcomes[:n], &c.bucket)
-		}
+	defer d.timer.Stop()
+	for len(requests) > 0 {
+		n := s.independent(requests)
+		e := errand{store: s, deadline: &d}
+		e.run(requests[:n], outcomes[:n])
 		requests, outcomes = requests[n:], outcomes[n:]
 	}
 }
@@ -90,4 +158,38 @@ func fail(outcomes []bucket.Outcome, err error) {
 	for i := range outcomes {
 		outcomes[i] = bucket.Outcome{Err: err}
 	}
+}
+
+// place returns where the bucket of a take is.
+func (s *Store) place(t *bucket.Take) place {
+	if s.perSecond != nil && t.Limit.Window < perSecondBelow {
+		return s.perSecond.place(t.Key)
+	}
+	return s.main.place(t.Key)
+}
+
+// independent returns how many of the requests can be sent together: those before the first one with a bucket of an
+// earlier request that needs several places. Such a request may charge that bucket and give it back.
+func (s *Store) independent(requests []bucket.Request) int {
+	if len(requests) == 1 {
+		return 1
+	}
+	held := map[string]bool{}
+	for i := range requests {
+		takes := requests[i].Takes
+		for k := range takes {
+			if held[takes[k].Key] {
+				return i
+			}
+		}
+		for k := range takes {
+			if s.place(&takes[k]) != s.place(&takes[0]) {
+				for k := range takes {
+					held[takes[k].Key] = true
+				}
+				break
+			}
+		}
+	}
+	return len(requests)
 }

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -23,6 +24,8 @@ func parseURL(text string) (*redis.Options, error) {
 		return parseFullURL(text)
 	case strings.Contains(text, "@"):
 		return nil, wrongURL("it has an @ and no scheme")
+	case strings.Contains(text, ","):
+		return nil, errList
 	case strings.HasPrefix(text, "/"):
 		if strings.ContainsAny(text, "?#") {
 			return nil, wrongURL("it is a path with a ? or #")
@@ -74,6 +77,10 @@ func checkHost(host, port string) error {
 	}
 	return nil
 }
+
+// errList is the error of several addresses.
+var errList = errors.New("it has a comma: one Redis has one address. A list is for Sentinel and Cluster " +
+	"(REDIS_TYPE=SENTINEL or CLUSTER)")
 
 func wrongURL(reason string) error {
 	return fmt.Errorf("%s: want redis://[user:password@]host:port[/db], rediss://..., unix:///path, host:port or /path, "+

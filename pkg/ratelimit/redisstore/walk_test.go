@@ -4,13 +4,17 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sort"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
+	"github.com/extauthz/extauthz/pkg/ratelimit/storetest"
 )
 
 const (
@@ -26,13 +30,33 @@ func TestWalk(t *testing.T) {
 	for _, algorithm := range bucket.Algorithms {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			t.Parallel()
-			newWalk(t, server, algorithm).run(t)
+			newWalk(t, single(t, server), algorithm).run(t, walkSteps)
 		})
 	}
 	t.Run("mixed", func(t *testing.T) {
 		t.Parallel()
-		newWalk(t, server, bucket.Algorithms...).run(t)
+		newWalk(t, single(t, server), bucket.Algorithms...).run(t, walkSteps)
 	})
+}
+
+// TestWalkModes walks with the stores of all modes.
+func TestWalkModes(t *testing.T) {
+	server, sentinels, cluster := testenv.Redis(t), testenv.Sentinels(t), testenv.Cluster(t)
+	nodes := redis.NewClusterClient(&redis.ClusterOptions{Addrs: strings.Split(cluster.Addrs(), ",")})
+	t.Cleanup(func() { _ = nodes.Close() })
+	get := func(c redis.Cmdable, prefix string) func(string) *redis.StringCmd {
+		return func(key string) *redis.StringCmd { return c.Get(t.Context(), prefix+key) }
+	}
+	for name, l := range map[string]lua{
+		"single": {open(t, redisstore.Config{URL: server.Addr}), get(dial(t, server.Addr), "")},
+		"sentinel": {
+			open(t, redisstore.Config{Mode: redisstore.Sentinel, URL: sentinels.Addrs()}),
+			get(dial(t, sentinels.Master.Addr), ""),
+		},
+		"cluster": {oneSlot{openCluster(t, cluster)}, get(nodes, slotTag)},
+	} {
+		t.Run(name, func(t *testing.T) { newWalk(t, l, bucket.Algorithms...).run(t, walkSteps/4) })
+	}
 }
 
 // TestWalkAtTheBounds walks with the largest limits that Check accepts.
@@ -44,7 +68,7 @@ func TestWalkAtTheBounds(t *testing.T) {
 			if algorithm == bucket.SlidingWindowLog {
 				most = bucket.MaxLogRequests
 			}
-			w := newWalk(t, server, algorithm)
+			w := newWalk(t, single(t, server), algorithm)
 			for _, window := range []int64{
 				1, 999_999, 86_400_000_000, 365 * 86_400_000_000, bucket.MaxWindow - 1, bucket.MaxWindow,
 			} {
@@ -64,7 +88,7 @@ func TestWalkAtTheBounds(t *testing.T) {
 
 // TestWalkLongLog walks with logs of hundreds of entries. An answer holds only the first of them.
 func TestWalkLongLog(t *testing.T) {
-	w := newWalk(t, testenv.Redis(t), bucket.SlidingWindowLog)
+	w := newWalk(t, single(t, testenv.Redis(t)), bucket.SlidingWindowLog)
 	w.small = true
 	for leg := range 5 {
 		w.now = 1_700_000_000_000_000
@@ -81,7 +105,7 @@ type walk struct {
 	random     *rand.Rand
 	seed       uint64
 	algorithms []bucket.Algorithm
-	script     *bare
+	lua        lua
 	states     map[string]bucket.State
 
 	small   bool // most steps and costs are small
@@ -90,18 +114,30 @@ type walk struct {
 	buckets []bucket.Take // Key and Limit only
 }
 
-func newWalk(t *testing.T, server *testenv.RedisServer, algorithms ...bucket.Algorithm) *walk {
+// lua is what decides in Lua, and how to read the value of a bucket.
+type lua struct {
+	storetest.Store
+	stored func(key string) *redis.StringCmd
+}
+
+// single is the script alone, in one Redis.
+func single(t *testing.T, server *testenv.RedisServer) lua {
+	script := newBare(t, server.Addr)
+	return lua{script, func(key string) *redis.StringCmd { return script.client.Get(t.Context(), key) }}
+}
+
+func newWalk(t *testing.T, l lua, algorithms ...bucket.Algorithm) *walk {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
 	return &walk{
 		random: rand.New(rand.NewPCG(seed, uint64(algorithms[0]))), seed: seed, algorithms: algorithms,
-		states: map[string]bucket.State{}, script: newBare(t, server.Addr),
+		states: map[string]bucket.State{}, lua: l,
 	}
 }
 
-func (w *walk) run(t *testing.T) {
+func (w *walk) run(t *testing.T, steps int) {
 	t.Helper()
-	for range walkSteps / callSteps {
+	for range steps / callSteps {
 		w.start()
 		w.call(t)
 	}
@@ -164,15 +200,13 @@ func (w *walk) call(t *testing.T) {
 	for i := range batch {
 		batch[i] = w.step()
 	}
-	if err := w.script.take(t.Context(), batch, outcomes); err != nil {
-		t.Fatalf("seed %d: %v", w.seed, err)
-	}
-	for i, lua := range outcomes {
+	w.lua.Take(t.Context(), batch, outcomes)
+	for i, got := range outcomes {
 		before, twin := w.decide(&batch[i])
-		if lua.Err != nil {
-			t.Fatalf("seed %d, leg %d, step %d: %v", w.seed, w.leg, i, lua.Err)
+		if got.Err != nil {
+			t.Fatalf("seed %d, leg %d, step %d: %v", w.seed, w.leg, i, got.Err)
 		}
-		if diff := cmp.Diff(twin, lua); diff != "" {
+		if diff := cmp.Diff(twin, got); diff != "" {
 			t.Fatalf("seed %d, leg %d, step %d (-Go +Lua):\n%s\nstates before: %+v\nrequest: %+v",
 				w.seed, w.leg, i, diff, before, batch[i])
 		}
@@ -206,7 +240,7 @@ func clone(s bucket.State) bucket.State {
 func (w *walk) compareStored(t *testing.T) {
 	t.Helper()
 	for _, b := range w.buckets {
-		text, err := w.script.client.Get(t.Context(), b.Key).Result()
+		text, err := w.lua.stored(b.Key).Result()
 		if err != nil && text != "" {
 			t.Fatal(err)
 		}
@@ -243,7 +277,21 @@ func (w *walk) step() bucket.Request {
 		}
 		r.Add(w.take(b))
 	}
+	if w.random.IntN(12) == 0 {
+		w.giveBack(&r)
+	}
 	return r
+}
+
+// giveBack makes the takes of a request give back charges of a time around the edges.
+func (w *walk) giveBack(r *bucket.Request) {
+	window := r.Takes[0].Limit.Window
+	at := max(1, w.now-w.pick(0, 0, 0, 1, 2, window-1, window, window+1, 2*window, w.now%window, w.now%window+1,
+		w.random.Int64N(window), w.random.Int64N(window)/10, w.random.Int64N(window)/100, -1, -window))
+	for i := range r.Takes {
+		t := &r.Takes[i]
+		*t = bucket.Take{Key: t.Key, Limit: t.Limit, Refund: max(1, t.Cost+t.Refund), ChargedAt: at}
+	}
 }
 
 // stride returns the next random step of the clock: around the window's length and its edges, and back.

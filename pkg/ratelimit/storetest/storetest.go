@@ -24,8 +24,8 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 }
 
 // RunSpread runs the suite for a store that decides a request in several places, and gives back what it has charged if
-// one of them denies. Then a bucket may be dropped that a single place would have left as it was. Only a clock that goes
-// back shows that, so the random requests of the vectors end before their clock does so.
+// one of them denies. Then a bucket may be dropped that a single place would have left as it was. Only a clock that
+// goes back shows that, so the random requests of the vectors end before their clock does so.
 func RunSpread(t *testing.T, open func(t *testing.T) Store) {
 	t.Helper()
 	all := readVectors(t)

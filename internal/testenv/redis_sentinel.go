@@ -1,0 +1,71 @@
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// RedisSentinels are three sentinels, a master and its replica.
+type RedisSentinels struct {
+	// Name is the name of the master.
+	Name string
+	// Master and Replica are the two servers. After a failover, they have the other role.
+	Master, Replica *RedisServer
+	// Sentinels answer commands of Sentinel.
+	Sentinels []*RedisServer
+}
+
+// Sentinels starts a master, a replica and three sentinels, and ends them with the test. The args override the command
+// line of the two servers.
+func Sentinels(t testing.TB, args ...string) *RedisSentinels {
+	t.Helper()
+	s := &RedisSentinels{Name: "mymaster"}
+	args = append([]string{"--repl-diskless-sync-delay", "0"}, args...)
+	s.Master = Redis(t, args...)
+	host, port, _ := strings.Cut(s.Master.Addr, ":")
+	s.Replica = Redis(t, append([]string{"--replicaof", host, port}, args...)...)
+	awaitReplica(t, s.Replica)
+	for range 3 {
+		s.Sentinels = append(s.Sentinels, sentinel(t, s.Name, s.Master))
+	}
+	for _, one := range s.Sentinels {
+		Eventually(t, func() error {
+			state, err := one.Do("SENTINEL", "MASTER", s.Name)
+			if err == nil && !strings.Contains(state, "num-slaves 1 num-other-sentinels 2 ") {
+				err = fmt.Errorf("%s: %s", one.Addr, state)
+			}
+			return err
+		}, "the sentinels to know each other and the replica")
+	}
+	return s
+}
+
+// sentinel starts a sentinel for a master.
+func sentinel(t testing.TB, name string, master *RedisServer) *RedisServer {
+	t.Helper()
+	port, dir := FreePort(t), shortTempDir(t)
+	host, masterPort, _ := strings.Cut(master.Addr, ":")
+	r := &RedisServer{t: t, Addr: Loopback(port)}
+	file := filepath.Join(dir, "sentinel.conf")
+	config := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\nsentinel monitor %[3]s %s %s 2\n"+
+		"sentinel down-after-milliseconds %[3]s 1000\nsentinel failover-timeout %[3]s 5000\n",
+		port, dir, name, host, masterPort)
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.args = []string{file, "--sentinel"}
+	r.start()
+	return r
+}
+
+// Addrs returns the name of the master and the addresses of the sentinels, separated by commas.
+func (s *RedisSentinels) Addrs() string {
+	addrs := []string{s.Name}
+	for _, one := range s.Sentinels {
+		addrs = append(addrs, one.Addr)
+	}
+	return strings.Join(addrs, ",")
+}

@@ -1,0 +1,344 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
+	"github.com/extauthz/extauthz/pkg/ratelimit/storetest"
+)
+
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	cluster := testenv.Cluster(t)
+	t.Run("several slots", func(t *testing.T) {
+		storetest.RunSpread(t, func(t *testing.T) storetest.Store { return openCluster(t, cluster) })
+	})
+	t.Run("one slot", func(t *testing.T) {
+		storetest.Run(t, func(t *testing.T) storetest.Store { return oneSlot{openCluster(t, cluster)} })
+	})
+}
+
+// oneSlot keeps all buckets in one slot of a cluster.
+type oneSlot struct{ *redisstore.Store }
+
+// slotTag begins the keys of oneSlot.
+const slotTag = "{one slot}"
+
+func (s oneSlot) Take(ctx context.Context, batch []bucket.Request, outcomes []bucket.Outcome) {
+	tagged := make([]bucket.Request, len(batch))
+	for i, r := range batch {
+		tagged[i] = bucket.Request{At: r.At, Takes: slices.Clone(r.Takes)}
+		for k := range r.Takes {
+			tagged[i].Takes[k].Key = slotTag + r.Takes[k].Key
+		}
+	}
+	s.Store.Take(ctx, tagged, outcomes)
+}
+
+func openCluster(t *testing.T, cluster *testenv.RedisCluster) *redisstore.Store {
+	t.Helper()
+	return open(t, redisstore.Config{Mode: redisstore.Cluster, URL: cluster.Addrs(), Timeout: patient})
+}
+
+// inEach returns a key for each master of the cluster, with a prefix.
+func inEach(cluster *testenv.RedisCluster, prefix string) (keys []string) {
+	for _, m := range cluster.Masters {
+		for i := 0; ; i++ {
+			if key := fmt.Sprint(prefix, i); cluster.MasterOf(key) == m {
+				keys = append(keys, key)
+				break
+			}
+		}
+	}
+	return keys
+}
+
+// askAll takes one unit from each of the buckets, in one request.
+func askAll(limit bucket.Limit, keys ...string) (r bucket.Request) {
+	for _, key := range keys {
+		r.Add(bucket.Take{Key: key, Limit: limit, Cost: 1})
+	}
+	return r
+}
+
+// TestClusterRoundTrips checks that a request with several slots needs one script call for each of them. If it is
+// denied, only those that have charged are called again.
+func TestClusterRoundTrips(t *testing.T) {
+	t.Parallel()
+	cluster := testenv.Cluster(t)
+	s := openCluster(t, cluster)
+	keys := inEach(cluster, "k")
+	if o := take(t.Context(), s, askAll(perDay(1), keys[0]))[0]; !o.Allowed {
+		t.Fatalf("%+v", o)
+	}
+	take(t.Context(), s, askAll(perDay(1), inEach(cluster, "warm")...)) // each node has the script now
+	var stats []func() map[string]int
+	for _, m := range cluster.Masters {
+		stats = append(stats, commandStats(t, m))
+	}
+	o := take(t.Context(), s, askAll(perDay(1), keys...))[0]
+	if o.Err != nil || o.Allowed || o.RetryAfter <= 0 || o.Decisions[0].Allowed || !o.Decisions[1].Allowed {
+		t.Errorf("one of three buckets is used up: %+v", o)
+	}
+	for i, d := range o.Decisions[1:] {
+		if d.Remaining != 1 {
+			t.Errorf("bucket %d: %d left after the denial, want 1", i+1, d.Remaining)
+		}
+	}
+	for i, want := range []int{1, 2, 2} {
+		if got := stats[i]()["evalsha"]; got != want {
+			t.Errorf("node %d: %d EVALSHA, want %d", i, got, want)
+		}
+	}
+	for i, key := range keys[1:] {
+		if got, err := cluster.MasterOf(key).Do("EXISTS", key); got != "0" || err != nil {
+			t.Errorf("bucket %d exists after the denial (%v)", i+1, err)
+		}
+	}
+}
+
+// TestClusterNodeDown checks that a request with a bucket at a dead node is not decided and charges nothing elsewhere.
+// Requests for the other nodes are decided.
+func TestClusterNodeDown(t *testing.T) {
+	t.Parallel()
+	cluster := testenv.Cluster(t, "--cluster-require-full-coverage", "no")
+	s := openCluster(t, cluster)
+	keys := inEach(cluster, "k")
+	take(t.Context(), s, askAll(perDay(100), inEach(cluster, "warm")...))
+	cluster.Masters[2].Kill()
+	for i := range 3 { // the first one finds the node dead, the others know it
+		o := take(t.Context(), s, askAll(perDay(10), keys...))[0]
+		if o.Err == nil {
+			t.Errorf("request %d: %+v, want an error", i, o)
+		}
+	}
+	for i, key := range keys[:2] {
+		if o := takeOne(t, s, key, perDay(10)); o.Err != nil || o.Decisions[0].Remaining != 9 {
+			t.Errorf("bucket %d after the requests that failed: %+v, want 9 left", i, o)
+		}
+	}
+	up := map[string]bool{}
+	for _, n := range s.Nodes() {
+		up[n.Name] = n.Up
+	}
+	if len(up) != 3 || !up[cluster.Masters[0].Addr] || up[cluster.Masters[2].Addr] {
+		t.Errorf("nodes: %v, want three, of which the last one is down", s.Nodes())
+	}
+}
+
+// TestClusterMovingSlot keeps deciding requests with two buckets of one slot while that slot moves: before, with none,
+// one and both of the keys moved, and after. Never are more requests allowed than the limit, and none fails.
+func TestClusterMovingSlot(t *testing.T) {
+	t.Parallel()
+	cluster := testenv.Cluster(t)
+	s := openCluster(t, cluster)
+	from := cluster.MasterOf("{moving}")
+	to := cluster.Masters[0]
+	if to == from {
+		to = cluster.Masters[1]
+	}
+	charged := 0
+	decide := func(when string) {
+		t.Helper()
+		for range 3 {
+			batch := []bucket.Request{
+				askAll(perDay(1000), "{moving}a", "{moving}b"), askAll(perDay(1000), "{moving}b"),
+				askAll(perDay(1000), fmt.Sprintf("{moving}new %d", charged), "{moving}a", inEach(cluster, "other")[0]),
+			}
+			for i, o := range take(t.Context(), s, batch...) {
+				if o.Err != nil || !o.Allowed {
+					t.Fatalf("%s: request %d: %+v", when, i, o)
+				}
+			}
+			charged += 2
+			if o := take(t.Context(), s, batch[0])[0]; o.Err != nil || o.Decisions[0].Remaining != int64(1000-charged-1) ||
+				o.Decisions[1].Remaining != int64(1000-charged-1) {
+				t.Fatalf("%s: %+v, want %d left", when, o, 1000-charged-1)
+			}
+			charged++
+		}
+		// A request that is denied charges nothing, wherever its buckets are.
+		r := askAll(perDay(1000), "{moving}a", "{moving}b")
+		r.Add(bucket.Take{Key: "{moving}none", Limit: perDay(1), Cost: 2})
+		if o := take(t.Context(), s, r)[0]; o.Err != nil || o.Allowed {
+			t.Fatalf("%s: %+v, want a denial", when, o)
+		}
+	}
+	decide("before the move")
+	cluster.BeginMove("{moving}", from, to)
+	decide("with no key moved")
+	cluster.MoveKey("{moving}a", from, to)
+	decide("with one key moved")
+	cluster.MoveKey("{moving}b", from, to)
+	decide("with both keys moved")
+	for i := range charged { // the new buckets, which must leave before the slot does
+		key := fmt.Sprintf("{moving}new %d", i)
+		if there, err := from.Do("EXISTS", key); err == nil && there == "1" {
+			cluster.MoveKey(key, from, to)
+		}
+	}
+	cluster.EndMove("{moving}", from, to)
+	decide("after the move")
+	stats := commandStats(t, from)
+	await(t, "requests to go to the new node at once", func() bool {
+		before := stats()["evalsha"]
+		takeOne(t, s, "{moving}a", perDay(1000))
+		return stats()["evalsha"] == before
+	})
+}
+
+// TestClusterMasterKilled kills a master while requests go on. Its replica takes over its slots, and the store finds it
+// there. Meanwhile requests for other slots are decided if the cluster decides them, and no more are allowed than the
+// limit.
+func TestClusterMasterKilled(t *testing.T) {
+	t.Parallel()
+	cluster := testenv.Cluster(t, "--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "no")
+	replica := cluster.AddReplica(cluster.Masters[1])
+	s := open(t, redisstore.Config{Mode: redisstore.Cluster, URL: cluster.Addrs(), Timeout: brief})
+	key := inEach(cluster, "k")[1]
+	const limit = 100_000
+	answers(t, s)
+	await(t, "an answer", func() bool { return takeOne(t, s, key, perDay(limit)).Err == nil })
+	under := newLoad(t, s, key, perDay(limit))
+	under.await(100)
+	cluster.Masters[1].Kill()
+	await(t, "the replica to be asked", func() bool {
+		info, err := replica.Do("ROLE")
+		return err == nil && strings.HasPrefix(info, "master") && takeOne(t, s, key, perDay(limit)).Err == nil
+	})
+	under.await(100)
+	under.stop()
+	for _, n := range s.Nodes() {
+		if n.Name == cluster.Masters[1].Addr {
+			t.Errorf("the dead master is still asked: %v", s.Nodes())
+		}
+	}
+}
+
+// load sends requests until it is stopped. It fails the test if one of them has an error that no fault explains.
+type load struct {
+	t       *testing.T
+	decided atomic.Int64
+	end     chan struct{}
+	all     sync.WaitGroup
+}
+
+func newLoad(t *testing.T, s *redisstore.Store, key string, limit bucket.Limit) *load {
+	l := &load{t: t, end: make(chan struct{})}
+	for range 4 {
+		l.all.Go(func() {
+			for {
+				select {
+				case <-l.end:
+					return
+				default:
+				}
+				o := take(t.Context(), s, ask(key, limit))[0]
+				if o.Err == nil {
+					l.decided.Add(1)
+				} else if redisstore.Reason(o.Err) == "" || errors.Is(o.Err, redisstore.ErrClosed) {
+					t.Errorf("%v", o.Err)
+				}
+			}
+		})
+	}
+	return l
+}
+
+// await waits until some more requests have been decided.
+func (l *load) await(n int64) {
+	l.t.Helper()
+	want := l.decided.Load() + n
+	await(l.t, fmt.Sprint(n, " more decisions"), func() bool { return l.decided.Load() >= want })
+}
+
+func (l *load) stop() {
+	close(l.end)
+	l.all.Wait()
+}
+
+// TestClusterScript checks that each node gets the script, also after it was forgotten.
+func TestClusterScript(t *testing.T) {
+	t.Parallel()
+	cluster := testenv.Cluster(t)
+	s := openCluster(t, cluster)
+	for range 2 {
+		for _, m := range cluster.Masters {
+			if _, err := m.Do("SCRIPT", "FLUSH"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if o := take(t.Context(), s, askAll(perDay(10), inEach(cluster, "k")...))[0]; o.Err != nil || !o.Allowed {
+			t.Errorf("%+v", o)
+		}
+	}
+	if err := s.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestClusterUnreachable checks that Up learns that no node can be reached, and later that one is back.
+func TestClusterUnreachable(t *testing.T) {
+	t.Parallel()
+	server := testenv.Redis(t)
+	server.Kill()
+	up := make(chan error, 10)
+	s := open(t, redisstore.Config{Mode: redisstore.Cluster, URL: server.Addr, Up: func(node string, cause error) {
+		if node == server.Addr {
+			up <- cause
+		}
+	}})
+	if err := s.Ping(t.Context()); err == nil {
+		t.Error("an answer of a killed Redis")
+	}
+	if cause := <-up; cause == nil {
+		t.Error("Up got nil, want an error")
+	}
+	if err := takeOne(t, s, "k", perDay(1)).Err; !errors.Is(err, redisstore.ErrUnavailable) {
+		t.Errorf("%v, want ErrUnavailable", err)
+	}
+	if n := s.Nodes(); len(n) != 1 || n[0].Up || n[0].Name != server.Addr {
+		t.Errorf("nodes: %v", n)
+	}
+}
+
+// TestNoCluster checks that a Redis that is no cluster is named as the mistake.
+func TestNoCluster(t *testing.T) {
+	t.Parallel()
+	server := testenv.Redis(t)
+	s := open(t, redisstore.Config{Mode: redisstore.Cluster, URL: server.Addr})
+	if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "cluster support disabled") {
+		t.Errorf("%v, want the reply of a Redis without cluster support", err)
+	}
+}
+
+// TestClusterForeignValue checks that an unreadable bucket fails its request only, and that the error names its take.
+func TestClusterForeignValue(t *testing.T) {
+	t.Parallel()
+	cluster := testenv.Cluster(t)
+	s := openCluster(t, cluster)
+	keys := inEach(cluster, "k")
+	if _, err := cluster.MasterOf(keys[1]).Do("SET", keys[1], "garbage"); err != nil {
+		t.Fatal(err)
+	}
+	o := take(t.Context(), s, askAll(perDay(10), keys...))[0]
+	failed, ok := errors.AsType[*bucket.ScriptError](o.Err)
+	if !ok || failed.Take != 1 || failed.Code != "UNREADABLE" || errors.Is(o.Err, ratelimit.ErrOutcomeUnknown) {
+		t.Errorf("%v of %+v, want UNREADABLE of take 1", o.Err, failed)
+	}
+	for _, key := range []string{keys[0], keys[2]} {
+		if o := takeOne(t, s, key, perDay(10)); o.Err != nil || o.Decisions[0].Remaining != 9 {
+			t.Errorf("another bucket of the request: %+v, want 9 left", o)
+		}
+	}
+}

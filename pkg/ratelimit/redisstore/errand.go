@@ -1,0 +1,270 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// errand decides the requests of one caller whose buckets are at several nodes, or in several slots of a cluster. It
+// sends to all nodes at once. A request in several places takes a second round trip if one of them denies it.
+type errand struct {
+	store    *Store
+	deadline *deadline
+	spreads  []*spread
+}
+
+// spread is a request in several places.
+type spread struct {
+	*bucket.Spread
+	outcome *bucket.Outcome
+}
+
+// piece is what one node decides: a request, or a part of one.
+type piece struct {
+	request *bucket.Request
+	outcome *bucket.Outcome
+	place   place
+	spread  *spread      // nil for a whole request
+	part    *bucket.Part // nil for a whole request
+	hops    int          // how often it was sent elsewhere
+}
+
+// maxHops is how often a piece is sent elsewhere. A stale table and a moving slot together need three hops.
+const maxHops = 5
+
+// tryAgainAfter is the wait before a single key is tried again, in case a node cannot tell where it is.
+const tryAgainAfter = time.Millisecond
+
+// run decides the requests.
+func (e *errand) run(requests []bucket.Request, outcomes []bucket.Outcome) {
+	e.awaitSlots()
+	var pieces []piece
+	for i := range requests {
+		pieces = e.divide(pieces, &requests[i], &outcomes[i])
+	}
+	e.deliver(pieces, false)
+	pieces = pieces[:0]
+	for _, s := range e.spreads {
+		for _, part := range s.Settle() {
+			pieces = append(pieces, e.piece(s, part))
+		}
+	}
+	e.deliver(pieces, true)
+	for _, s := range e.spreads {
+		s.Outcome(s.outcome)
+		if err := s.outcome.Err; err != nil && !s.Settled() {
+			s.outcome.Err = fmt.Errorf("redis: %w: %w", ratelimit.ErrOutcomeUnknown, err)
+		}
+	}
+}
+
+// awaitSlots waits until the slots of the clusters have been read once, or could not be read.
+func (e *errand) awaitSlots() {
+	for _, k := range []*keyspace{e.store.main, e.store.perSecond} {
+		if k != nil && k.cluster != nil {
+			e.deadline.awaitClosed(k.cluster.tried)
+		}
+	}
+}
+
+// divide appends the pieces of a request. It has none if one of its nodes does not answer, so that the others charge
+// nothing in vain.
+func (e *errand) divide(pieces []piece, r *bucket.Request, o *bucket.Outcome) []piece {
+	places := make([]place, 0, 4)
+	for i := range r.Takes {
+		p := e.store.place(&r.Takes[i])
+		if p.node == nil {
+			p.keyspace.cluster.readAgain()
+		}
+		if p.node == nil || p.node.breaker.open() {
+			*o = bucket.Outcome{Err: ErrUnavailable}
+			return pieces
+		}
+		if !slices.Contains(places, p) {
+			places = append(places, p)
+		}
+	}
+	switch len(places) {
+	case 0:
+		r.Decide(time.Now().UnixMicro(), nil, o) // it has no takes, so it is allowed
+		return pieces
+	case 1:
+		return append(pieces, piece{request: r, outcome: o, place: places[0]})
+	}
+	s := e.spread(r, o, func(take int) int { return slices.Index(places, e.store.place(&r.Takes[take])) })
+	for _, part := range s.First() {
+		pieces = append(pieces, e.piece(s, part))
+	}
+	return pieces
+}
+
+func (e *errand) spread(r *bucket.Request, o *bucket.Outcome, place func(take int) int) *spread {
+	s := &spread{bucket.NewSpread(r, place), o}
+	e.spreads = append(e.spreads, s)
+	return s
+}
+
+// piece returns the piece for a part, all of whose buckets are in one place.
+func (e *errand) piece(s *spread, part *bucket.Part) piece {
+	return piece{
+		request: &part.Request, outcome: &part.Outcome, place: e.store.place(&part.Request.Takes[0]), spread: s, part: part,
+	}
+}
+
+// delivery is what is sent to one node at once.
+type delivery struct {
+	node   *node
+	pieces []piece
+	call   *call
+	err    error
+}
+
+// deliver lets the nodes decide the pieces, and follows those whose slots have moved. Settling pieces are sent even if
+// the caller does not wait for their answers any more.
+func (e *errand) deliver(pieces []piece, settling bool) {
+	for len(pieces) > 0 {
+		deliveries := sortByNode(pieces)
+		for i := range deliveries {
+			deliveries[i].send()
+		}
+		pieces = nil
+		for i := range deliveries {
+			d := &deliveries[i]
+			e.await(d, settling)
+			for k := range d.pieces {
+				if p := &d.pieces[k]; p.outcome.Err != nil && !e.deadline.passed {
+					pieces = append(pieces, e.follow(p)...)
+				}
+			}
+		}
+	}
+}
+
+// sortByNode returns one delivery for each node. Its pieces are in the order of their slots.
+func sortByNode(pieces []piece) (all []delivery) {
+	for _, p := range pieces {
+		i := slices.IndexFunc(all, func(d delivery) bool { return d.node == p.place.node })
+		if i < 0 {
+			i, all = len(all), append(all, delivery{node: p.place.node})
+		}
+		all[i].pieces = append(all[i].pieces, p)
+	}
+	for _, d := range all {
+		slices.SortStableFunc(d.pieces, func(a, b piece) int { return cmp.Compare(a.place.slot, b.place.slot) })
+	}
+	return all
+}
+
+func (d *delivery) send() {
+	if d.node == nil { // the slot has no node now
+		d.err = ErrUnavailable
+		return
+	}
+	keys := 0
+	for _, p := range d.pieces {
+		keys += len(p.request.Takes)
+	}
+	d.call = newCall(len(d.pieces), keys)
+	for _, p := range d.pieces {
+		d.call.add(p.request, p.place.scope)
+	}
+	d.err = d.node.enter(d.call)
+}
+
+// await writes the outcomes of the pieces of a delivery.
+func (e *errand) await(d *delivery, settling bool) {
+	if d.err == nil && !e.deadline.await(d.call) {
+		if settling {
+			d.err = ErrTooLate
+		} else {
+			d.err = d.call.giveUp()
+		}
+	}
+	if d.err != nil {
+		for _, p := range d.pieces {
+			*p.outcome = bucket.Outcome{Err: d.err}
+		}
+		return
+	}
+	i := 0
+	for k := range d.call.chunks {
+		ch := &d.call.chunks[k]
+		for range ch.requests {
+			ch.answer(d.pieces[i].request, d.pieces[i].outcome, &d.call.bucket)
+			i++
+		}
+	}
+}
+
+// follow returns what to send instead of a piece that a node of a cluster has refused because its slot is moving or has
+// moved. Such a refusal has charged nothing. It returns nothing after any other error.
+func (e *errand) follow(p *piece) []piece {
+	c := p.place.keyspace.cluster
+	err := p.outcome.Err
+	if c == nil || p.hops >= maxHops {
+		return nil
+	}
+	p.hops++
+	switch code(err) {
+	case "MOVED":
+		c.readAgain()
+		p.place.node, p.place.asking = c.named(err, p.place.node), false
+		return []piece{*p}
+	case "ASK":
+		p.place.node, p.place.asking = c.named(err, p.place.node), true
+		return e.apart(p)
+	case "TRYAGAIN":
+		// Some of the keys have moved already. The nodes know where each single key is.
+		p.place.node, p.place.asking = c.nodeOf(p.place.slot), false
+		if len(p.request.Takes) == 1 && p.place.alone {
+			e.deadline.pause(tryAgainAfter)
+		}
+		return e.apart(p)
+	case "CLUSTERDOWN":
+		c.readAgain()
+	}
+	return nil
+}
+
+// apart returns one piece for each take, and none of them shares a script call.
+func (e *errand) apart(p *piece) []piece {
+	p.place.alone = true
+	if len(p.request.Takes) == 1 {
+		return []piece{*p}
+	}
+	s := p.spread
+	var parts []*bucket.Part
+	if s == nil {
+		s = e.spread(p.request, p.outcome, func(take int) int { return take })
+		parts = s.First()
+	} else {
+		parts = s.Split(p.part)
+	}
+	pieces := make([]piece, len(parts))
+	for i, part := range parts {
+		pieces[i] = piece{
+			request: &part.Request, outcome: &part.Outcome, place: p.place, spread: s, part: part, hops: p.hops,
+		}
+	}
+	return pieces
+}
+
+// named returns the node that a reply names as the one to ask: "MOVED 3999 127.0.0.1:6381".
+func (c *cluster) named(reply error, by *node) *node {
+	words := strings.Fields(reply.Error())
+	return c.node(complete(words[len(words)-1], by.name), true)
+}
+
+// pause waits, at most until the deadline.
+func (d *deadline) pause(wait time.Duration) {
+	ctx, cancel := context.WithTimeout(d.ctx, wait)
+	defer cancel()
+	d.awaitClosed(ctx.Done())
+}
