@@ -29,8 +29,8 @@ import (
 //	normal => <the answer without COMPATIBILITY=strict, if it differs>
 //
 // An indented line continues the one above. A descriptor is key=value entries joined by ">", or "-" for none. It may
-// have hits=N (hits_addend), refund (is_negative_hits) and limit=N/unit, or limit=N/unit*M. It may set domain=D and request_hits=N of the request. "nothing" is a
-// request without descriptors.
+// have hits=N (hits_addend), refund (is_negative_hits), and limit=N/unit or limit=N/unit*M. It may set domain=D and
+// request_hits=N of the request. "nothing" is a request without descriptors.
 //
 // The answer begins with its overall code. After a colon it has a status for each descriptor: ok or over, what remains
 // of the limit, the limit's name, and the seconds until the reset. A status without a limit is ok or unlimited. Headers

@@ -52,7 +52,8 @@ func loadRules(s *Settings) (l *loadedRules, err error) {
 func (s *Settings) RuleConfig() file.Config {
 	return file.Config{
 		DefaultAlgorithm: s.DefaultAlgorithm,
-		MergeDomains:     s.MergeDomains, IgnoreDotfiles: s.IgnoreDotfiles, RequireEnd: s.RequireEnd, LeaveOutNotes: s.strict(),
+		MergeDomains:     s.MergeDomains, IgnoreDotfiles: s.IgnoreDotfiles, RequireEnd: s.RequireEnd,
+		LeaveOutNotes: s.strict(),
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 )
 
 // readDirectory reads the rule files of a directory once, sorted by name. Every regular file counts, whatever its
-// extension, unless Config.LeaveOutNotes leaves it out. Symbolic links are followed; subdirectories are not read. A directory that is missing, unreadable or
-// without a rule file is a mistake.
+// extension, unless Config.LeaveOutNotes leaves it out. Symbolic links are followed; subdirectories are not read. A
+// directory that is missing, unreadable or without a rule file is a mistake.
 func readDirectory(dir string, cfg Config) snapshot {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -93,8 +93,8 @@ var yamlExtensions = []string{"", ".yaml", ".yml", ".json"}
 // domainKey matches a line that begins with the key `domain`.
 var domainKey = regexp.MustCompile(`(?m)^\W*domain\W*:`)
 
-// isNote reports whether a file is no YAML file by its name, and no rule file by its content. An empty file may be a rule
-// file that was cut off.
+// isNote reports whether a file is no YAML file by its name, and no rule file by its content. An empty file may be a
+// rule file that was cut off.
 func isNote(f File) bool {
 	return !slices.Contains(yamlExtensions, strings.ToLower(filepath.Ext(f.Name))) &&
 		len(bytes.TrimSpace(f.Content)) > 0 && !domainKey.Match(f.Content)
