@@ -101,8 +101,9 @@ func (m *metrics) collectDecisions(to samples) {
 }
 
 func (m *metrics) collectAuthorization(to samples) {
-	decisions := to.counter("authz_decisions_total", "Decisions of ext_authz by reason.", "reason")
-	m.check.authorizer.EachReason(func(r reply.Reason, n uint64) { decisions(n, string(r)) })
+	decisions := to.counter("authz_decisions_total",
+		"Decisions of ext_authz by reason. The domain is empty if it has no policy.", "domain", "reason")
+	m.check.authorizer.EachDecision(func(domain string, r reply.Reason, n uint64) { decisions(n, domain, string(r)) })
 	failures := to.counter("authz_failures_total",
 		"Requests without a valid credential, by what is wrong with it and by the answer: refused (401, 403), "+
 			"limited (429), passed (none was needed).", "reason", "answer")

@@ -86,3 +86,30 @@ func samplesOf(metrics, prefix string) string {
 	}
 	return b.String()
 }
+
+// TestDecisionsByLimit has a rule with several limits: each decision counts for the limit that binds.
+func TestDecisionsByLimit(t *testing.T) {
+	t.Parallel()
+	grpcAddr, _, debugAddr, _ := start(t, Environment{"RUNTIME_ROOT": writeRules(t, `
+domain: shop
+descriptors:
+  - key: path
+    limits:
+      - {name: daily, unit: day, requests_per_unit: 10}
+      - {name: yearly, unit: year, requests_per_unit: 15, algorithm: fixed_window}
+`)})
+	send(t, grpcAddr, []string{"shop 9 path=/a", "shop 11 path=/a", "shop 16 path=/b", "shop 1 other=x"})
+	_, body := get(t, "http://"+debugAddr+"/metrics")
+	want := `
+extauthz_ratelimit_decisions_total{decision="allowed",domain="shop",limit="daily",rule="path"} 1
+extauthz_ratelimit_decisions_total{decision="allowed",domain="shop",limit="yearly",rule="path"} 0
+extauthz_ratelimit_decisions_total{decision="denied",domain="shop",limit="daily",rule="path"} 2
+extauthz_ratelimit_decisions_total{decision="denied",domain="shop",limit="yearly",rule="path"} 0
+extauthz_ratelimit_decisions_total{decision="shadow_denied",domain="shop",limit="daily",rule="path"} 0
+extauthz_ratelimit_decisions_total{decision="shadow_denied",domain="shop",limit="yearly",rule="path"} 0
+`
+	got := "\n" + samplesOf(body, "extauthz_ratelimit_decisions_total")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}

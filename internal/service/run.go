@@ -62,12 +62,12 @@ func Run(ctx context.Context, cfg Config) error {
 	if loaded.sample {
 		s = s.onLoopback()
 	}
-	stores, err := openStores(ctx, s, log)
+	registry := prometheus.NewRegistry()
+	stores, err := openStores(ctx, s, log, registry)
 	if err != nil {
 		return err
 	}
 	defer stores.close(log)
-	registry := prometheus.NewRegistry()
 	calls, bugs := telemetry.NewCalls(registry), newPanics(log, registry)
 	live := newLive(s)
 	decisions := s.decisions(live)

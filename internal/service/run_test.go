@@ -254,6 +254,7 @@ func TestSample(t *testing.T) {
 		debugAddr + "/":          "/rlconfig",
 		debugAddr + "/rlconfig":  "sample.api_key: unit=MINUTE requests_per_unit=5, shadow_mode: false, quota_mode: false",
 		debugAddr + "/metrics":   `decisions_total{decision="denied",domain="sample",limit="per-key",rule="api_key"} 1`,
+		debugAddr + "/metrics?#": `extauthz_authz_decisions_total{domain="sample",reason="invalid"} `,
 		debugAddr + "/metrics??": `extauthz_plaintext_listener{listener="grpc"} 0`,
 		debugAddr + "/metrics?":  `extauthz_requests_total{code="OK",rpc="/check"} 8`,
 	} {

@@ -7,9 +7,12 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
+	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
 // stores has the store that decides, and the memory store. They are the same without Redis; else the memory store
@@ -25,7 +28,7 @@ type stores struct {
 
 // openStores returns only errors that the operator has to fix. If Redis is unreachable, the service starts, and
 // on_store_error decides until Redis answers.
-func openStores(ctx context.Context, s *Settings, log *slog.Logger) (*stores, error) {
+func openStores(ctx context.Context, s *Settings, log *slog.Logger, r prometheus.Registerer) (*stores, error) {
 	cfg := memstore.Config{MaxBuckets: s.MaxBuckets, Logger: log}
 	if s.BackendType == "memory" {
 		cfg.SnapshotPath = s.SnapshotPath
@@ -38,7 +41,7 @@ func openStores(ctx context.Context, s *Settings, log *slog.Logger) (*stores, er
 	if s.BackendType == "memory" {
 		return st, nil
 	}
-	if err := st.openRedis(ctx, s, log); err != nil {
+	if err := st.openRedis(ctx, s, log, r); err != nil {
 		st.close(log)
 		return nil, err
 	}
@@ -49,7 +52,7 @@ func openStores(ctx context.Context, s *Settings, log *slog.Logger) (*stores, er
 // requests would share each call, and Redis runs them one after the other anyway.
 const maxCalls = 3
 
-func (st *stores) openRedis(ctx context.Context, s *Settings, log *slog.Logger) (err error) {
+func (st *stores) openRedis(ctx context.Context, s *Settings, log *slog.Logger, r prometheus.Registerer) (err error) {
 	cfg, err := s.redisConfig()
 	if err != nil {
 		return err
@@ -58,6 +61,7 @@ func (st *stores) openRedis(ctx context.Context, s *Settings, log *slog.Logger) 
 		st.certificate = cfg.TLS.GetClientCertificate
 	}
 	cfg.PoolSize, cfg.Timeout = min(s.RedisPoolSize, maxCalls), s.RedisTimeout
+	cfg.Took = telemetry.NewRedisTimes(r)
 	cfg.Up = func(_ string, cause error) {
 		st.down.Store(cause != nil)
 		if cause != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -31,7 +32,7 @@ type Config struct {
 // Authorizer decides requests by the active policies. It is safe for concurrent use.
 type Authorizer struct {
 	cfg       Config
-	decisions counters[reply.Reason]
+	decisions sync.Map // domain with a policy, or "" -> counters[reply.Reason]
 	failures  counters[failureKind]
 	// untrustedHops counts requests to which Envoy appended no x-forwarded-for although the policy trusts it.
 	untrustedHops atomic.Uint64
@@ -42,7 +43,7 @@ func New(cfg Config) *Authorizer {
 	if cfg.OnUntrustedHops == nil {
 		cfg.OnUntrustedHops = func(UntrustedHops) {}
 	}
-	return &Authorizer{cfg: cfg, decisions: newCounters(reply.Reasons()), failures: newCounters(failureKinds())}
+	return &Authorizer{cfg: cfg, failures: newCounters(failureKinds())}
 }
 
 // DomainExtension is the key of the route's context_extensions that names the domain of a request.
@@ -115,7 +116,11 @@ func (a *Authorizer) Finish(p *Pending, res *ratelimit.Result) Decision {
 		d.cleanse(p.policy, p.request)
 	}
 	d.finish(a.cfg)
-	a.decisions.count(d.Reason)
+	counted := d.Domain
+	if p.policy == nil {
+		counted = ""
+	}
+	a.decisionsOf(counted).count(d.Reason)
 	return *d
 }
 

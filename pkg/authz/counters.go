@@ -1,6 +1,8 @@
 package authz
 
 import (
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"github.com/extauthz/extauthz/pkg/reply"
@@ -40,10 +42,24 @@ func failureKinds() (kinds []failureKind) {
 	return kinds
 }
 
-// EachReason calls f for every reason and how many decisions had it.
-func (a *Authorizer) EachReason(f func(r reply.Reason, n uint64)) {
-	for reason, n := range a.decisions {
-		f(reason, n.Load())
+// decisionsOf returns the counters of decisions for a domain with a policy. Other domains share those of "", because
+// their names do not come from files.
+func (a *Authorizer) decisionsOf(domain string) counters[reply.Reason] {
+	c, ok := a.decisions.Load(domain)
+	if !ok {
+		c, _ = a.decisions.LoadOrStore(domain, newCounters(reply.Reasons()))
+	}
+	return c.(counters[reply.Reason])
+}
+
+// EachDecision calls f with the number of decisions for each domain that has a policy and each reason. The domain of
+// requests without a policy is "".
+func (a *Authorizer) EachDecision(f func(domain string, r reply.Reason, n uint64)) {
+	domains := append(slices.Collect(maps.Keys(a.cfg.Policies().byDomain)), "")
+	for _, domain := range domains {
+		for reason, n := range a.decisionsOf(domain) {
+			f(domain, reason, n.Load())
+		}
 	}
 }
 

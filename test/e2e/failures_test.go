@@ -208,7 +208,7 @@ func TestUnknownDomain(t *testing.T) {
 	if a := authz.do(t, get("/local")); a.status != http.StatusForbidden {
 		t.Errorf("ext_authz: got %d %s, want 403", a.status, a.body)
 	}
-	if n := service.metric(t, `extauthz_authz_decisions_total{reason="no_policy"}`); n != 1 {
+	if n := service.metric(t, `extauthz_authz_decisions_total{domain="",reason="no_policy"}`); n != 1 {
 		t.Errorf("no_policy: got %d, want 1", n)
 	}
 	if allowed, denied := limits.tally(t, 5, claim("local")); allowed != 5 {

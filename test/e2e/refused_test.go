@@ -66,12 +66,12 @@ descriptors:
 		}
 	}
 	for series, want := range map[string]int{
-		`extauthz_authz_failures_total{answer="refused",reason="invalid"}`: 5,
-		`extauthz_authz_failures_total{answer="refused",reason="absent"}`:  1,
-		`extauthz_authz_failures_total{answer="limited",reason="invalid"}`: 2,
-		`extauthz_authz_failures_total{answer="limited",reason="absent"}`:  1,
-		`extauthz_authz_failures_total{answer="passed",reason="invalid"}`:  2,
-		`extauthz_authz_decisions_total{reason="refused_too_often"}`:       3,
+		`extauthz_authz_failures_total{answer="refused",reason="invalid"}`:           5,
+		`extauthz_authz_failures_total{answer="refused",reason="absent"}`:            1,
+		`extauthz_authz_failures_total{answer="limited",reason="invalid"}`:           2,
+		`extauthz_authz_failures_total{answer="limited",reason="absent"}`:            1,
+		`extauthz_authz_failures_total{answer="passed",reason="invalid"}`:            2,
+		`extauthz_authz_decisions_total{domain="sample",reason="refused_too_often"}`: 3,
 	} {
 		if got := service.metric(t, series); got != want {
 			t.Errorf("%s: got %d, want %d", series, got, want)

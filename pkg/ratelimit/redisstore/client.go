@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -53,9 +54,13 @@ func (n *node) send(batch []*call) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.Timeout)
 	defer cancel()
+	start := time.Now()
 	n.mu.RLock()
 	eval(ctx, n.client, chunks)
 	n.mu.RUnlock()
+	if n.cfg.Took != nil {
+		n.cfg.Took(time.Since(start))
+	}
 	var failed error
 	for _, ch := range chunks {
 		if failed == nil && !elsewhere(ch.err) {
