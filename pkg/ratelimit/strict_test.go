@@ -1,0 +1,154 @@
+package ratelimit_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+)
+
+// TestStrict compares a strict limiter with a model of envoyproxy/ratelimit, on random rules and requests.
+func TestStrict(t *testing.T) {
+	for range 40 {
+		seed := rand.Uint64()
+		r := rand.New(rand.NewPCG(seed, 0))
+		m := ratelimitModel{
+			shadow: r.IntN(5) == 0, quota: r.IntN(5) == 0, nodes: randomNodes(r), counts: map[string]int64{},
+		}
+		now := begin.UnixMicro()
+		limiter := newStrict(t, m, &now)
+		for step := range 200 {
+			now += r.Int64N(20) * 1_500_000
+			q := randomQuery(r, len(m.nodes))
+			got, want := describeStrict(decide(t, limiter, q)), m.decide(q, now/1_000_000)
+			if got != want {
+				t.Fatalf("seed %d, step %d: %+v\n got %s\nwant %s\nrules %+v", seed, step, q, got, want, m.nodes)
+			}
+		}
+	}
+}
+
+func newStrict(t *testing.T, m ratelimitModel, now *int64) *ratelimit.Limiter {
+	t.Helper()
+	store, err := memstore.New(memstore.Config{Clock: func() int64 { return *now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	rules := ratelimit.NewRules([]ratelimit.Domain{{Name: "test", Descriptors: m.nodes}}, ratelimit.RulesOptions{
+		DefaultAlgorithm: bucket.FixedWindow, Wildcards: descriptors.FileOrder,
+	})
+	return ratelimit.New(ratelimit.Config{
+		Rules: func() *ratelimit.Rules { return rules }, Store: store, Fallback: store, Strict: true, Shadow: m.shadow,
+		Quota: m.quota,
+	})
+}
+
+// randomNodes returns rules for the keys 0, 1, and so on.
+func randomNodes(r *rand.Rand) []ratelimit.Node {
+	nodes := make([]ratelimit.Node, 1+r.IntN(6))
+	for i := range nodes {
+		limit := ratelimit.Limit{Unlimited: true}
+		if r.IntN(6) > 0 {
+			limit = ratelimit.Limit{Requests: new(r.Int64N(5)), Unit: descriptors.Minute + descriptors.Unit(r.IntN(2))}
+		}
+		nodes[i] = ratelimit.Node{
+			Key: fmt.Sprint(i), RateLimit: &limit, Shadow: r.IntN(5) == 0, Quota: r.IntN(3) == 0,
+		}
+	}
+	return nodes
+}
+
+// randomQuery returns a query for these keys, and for one without a rule.
+func randomQuery(r *rand.Rand, keys int) ratelimit.Query {
+	q := ratelimit.Query{Domain: "test", Hits: r.Uint64N(3)}
+	for range 1 + r.IntN(5) {
+		d := descriptors.Descriptor{
+			Entries: []descriptors.Entry{{Key: fmt.Sprint(r.IntN(keys + 1)), Value: fmt.Sprint(r.IntN(2))}},
+		}
+		if r.IntN(4) == 0 {
+			d.Hits = new(r.Uint64N(4))
+		}
+		q.Descriptors = append(q.Descriptors, d)
+	}
+	return q
+}
+
+// ratelimitModel is envoyproxy/ratelimit: it adds the hits of each descriptor to the count of a window, in order, and
+// denies a descriptor if the sum is above its limit.
+type ratelimitModel struct {
+	nodes         []ratelimit.Node
+	shadow, quota bool // SHADOW_MODE, QUOTA_MODE
+	counts        map[string]int64
+}
+
+func (m ratelimitModel) decide(q ratelimit.Query, second int64) string {
+	denied, quotas, over := false, 0, 0
+	var statuses []string
+	for _, d := range q.Descriptors {
+		hits := int64(max(1, q.Hits))
+		if d.Hits != nil {
+			hits = int64(*d.Hits)
+		}
+		node := m.find(d.Entries[0].Key)
+		if node != nil && node.RateLimit.Unlimited {
+			statuses = append(statuses, "unlimited")
+			continue
+		}
+		isQuota := m.quota || node != nil && node.Quota
+		if isQuota {
+			quotas++
+		}
+		if node == nil {
+			statuses = append(statuses, "none")
+			continue
+		}
+		window := map[descriptors.Unit]int64{descriptors.Minute: 60, descriptors.Hour: 3600}[node.RateLimit.Unit]
+		key := fmt.Sprint(d.Entries, window, second/window)
+		m.counts[key] += hits
+		left, reset := *node.RateLimit.Requests-m.counts[key], window-second%window
+		switch {
+		case left >= 0 || node.Shadow:
+			statuses = append(statuses, fmt.Sprintf("ok %d %ds", max(0, left), reset))
+			continue
+		case isQuota:
+			over++
+		default:
+			denied = true
+		}
+		statuses = append(statuses, fmt.Sprintf("over 0 %ds", reset))
+	}
+	verdict := !denied && (quotas == 0 || over < quotas) || m.shadow
+	return fmt.Sprint(verdict, ": ", strings.Join(statuses, " | "))
+}
+
+func (m ratelimitModel) find(key string) *ratelimit.Node {
+	for i := range m.nodes {
+		if m.nodes[i].Key == key {
+			return &m.nodes[i]
+		}
+	}
+	return nil
+}
+
+func describeStrict(res ratelimit.Result) string {
+	var statuses []string
+	for i := range res.Statuses {
+		switch s := &res.Statuses[i]; {
+		case s.Unlimited:
+			statuses = append(statuses, "unlimited")
+		case s.Binding == nil:
+			statuses = append(statuses, "none")
+		default:
+			code := map[bool]string{true: "over", false: "ok"}[s.Binding.Denied()]
+			reset := ratelimit.Seconds(s.Binding.Decision.ResetAfter)
+			statuses = append(statuses, fmt.Sprintf("%s %d %ds", code, s.Binding.Remaining(), reset))
+		}
+	}
+	return fmt.Sprint(res.Allowed, ": ", strings.Join(statuses, " | "))
+}
