@@ -41,7 +41,7 @@ func (t *Tally) Hits() uint64 { return t.single.Load() + t.hitsOfOthers.Load() }
 
 // count counts the decision on a descriptor with this many hits. Those above the part near of the capacity are near the
 // limit. The hits of a peek are 0. Of a denial that was charged (count_denied), all hits are over the limit, because
-// the decision does not tell how many would have fit.
+// the decision does not tell how many would have fit. In strict mode, compare does.
 func (c *Counters) count(a *Applied, hits uint64, capacity, near int64) {
 	if a.Decision.Allowed {
 		c.Allowed.Add(hits)
@@ -50,7 +50,7 @@ func (c *Counters) count(a *Applied, hits uint64, capacity, near int64) {
 		}
 		return
 	}
-	left := uint64(a.Decision.Remaining)
+	left := uint64(max(a.Decision.Remaining, a.left))
 	over := c.overLimit(a)
 	if left == 0 {
 		over.Add(hits)

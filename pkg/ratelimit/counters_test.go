@@ -50,14 +50,15 @@ func (c *counted) count(before, hits, limit uint64, ratio float32, shadow bool) 
 // TestHitsAreCountedAsInRatelimit sends random hits to limits with different ratios.
 func TestHitsAreCountedAsInRatelimit(t *testing.T) {
 	t.Parallel()
-	for _, shadow := range []bool{false, true} {
+	for _, mode := range []struct{ shadow, strict bool }{{}, {shadow: true}, {strict: true}, {true, true}} {
 		for _, ratio := range []float32{0.8, 0.33, 1} {
 			for _, limit := range []uint64{0, 1, 10, 33} {
-				t.Run(fmt.Sprintf("%d of %g, shadow %t", limit, ratio, shadow), func(t *testing.T) {
-					limiter, rules := newLimiter(t, ratelimit.Config{NearLimitRatio: ratio}, ratelimit.RulesOptions{}, fmt.Sprintf(`
+				t.Run(fmt.Sprintf("%d of %g, %+v", limit, ratio, mode), func(t *testing.T) {
+					cfg := ratelimit.Config{NearLimitRatio: ratio, Strict: mode.strict}
+					limiter, rules := newLimiter(t, cfg, ratelimit.RulesOptions{}, fmt.Sprintf(`
 domain: shop
 descriptors: [{key: k, shadow_mode: %t, rate_limit: {unit: year, requests_per_unit: %d, algorithm: fixed_window}}]`,
-						shadow, limit))
+						mode.shadow, limit))
 					var want counted
 					used := uint64(0)
 					for range 30 {
@@ -68,8 +69,8 @@ descriptors: [{key: k, shadow_mode: %t, rate_limit: {unit: year, requests_per_un
 						decide(t, limiter, ratelimit.Query{Domain: "shop", Hits: hits, Descriptors: []descriptors.Descriptor{
 							{Entries: []descriptors.Entry{{Key: "k", Value: "v"}}},
 						}})
-						want.count(used, hits, limit, ratio, shadow)
-						if used+hits <= limit { // a denied request charges nothing
+						want.count(used, hits, limit, ratio, mode.shadow)
+						if used+hits <= limit || mode.strict { // otherwise a denied request charges nothing
 							used += hits
 						}
 					}

@@ -92,6 +92,8 @@ type Applied struct {
 	Shadow bool
 	// Quota is set if the limit is a quota, which denies only together with all others of the request.
 	Quota bool
+
+	left int64 // what was left before, if compare has decided
 }
 
 // Denied reports whether the limit is exceeded and enforced.

@@ -59,8 +59,9 @@ func (p *plan) compare(takes []bucket.Take, res *Result) {
 		applied, c := &res.Limits[i], &counts[a.take]
 		own := p.cost(&p.query.Descriptors[a.descriptor], a.limit)
 		applied.Cost = min(own.Cost, takes[a.take].Cost)
-		c.now += int64(applied.Cost)
 		d := &applied.Decision
+		applied.left = a.limit.Requests - c.now
+		c.now += int64(applied.Cost)
 		d.Allowed = c.now <= a.limit.Requests || own.Refund > 0
 		d.Remaining = max(0, a.limit.Requests-c.now)
 		switch {
