@@ -2,13 +2,16 @@ package docs
 
 import (
 	"io/fs"
+	"log/slog"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/rules/file"
+	"github.com/extauthz/extauthz/pkg/rules/xds"
 )
 
 // TestRuleFilesLoad loads every rule file in README.md and docs/.
@@ -36,6 +39,24 @@ func TestRuleFilesLoad(t *testing.T) {
 	}
 	if loaded < 4 {
 		t.Errorf("found %d rule files in the documentation, want at least 4", loaded)
+	}
+}
+
+// TestOverlayLoads loads the overlay of xds.md. Without rules, its entries match nothing.
+func TestOverlayLoads(t *testing.T) {
+	_, block, _ := strings.Cut(testenv.RepoFile(t, "docs/xds.md"), "\n```yaml\n")
+	block, _, _ = strings.Cut(block, "\n```")
+	overlay := filepath.Join(t.TempDir(), "overlay.yaml")
+	if err := os.WriteFile(overlay, []byte(block), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	client, err := xds.New(xds.Config{Server: "localhost:1", Overlay: overlay, RequireEnd: true, NoWait: true,
+		Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, problems := client.Load(t.Context()); problems.HasErrors() || block == "" {
+		t.Error(problems)
 	}
 }
 

@@ -107,10 +107,9 @@ func (e Environment) readSecret(file string) (string, error) {
 
 // notSupported are values of envoyproxy/ratelimit that the service refuses, and the reason.
 var notSupported = map[string]string{
-	"CONFIG_TYPE=GRPC_XDS_SOTW": "rules from an xDS server are not supported yet",
-	"REDIS_TYPE=SENTINEL":       "this type is not supported yet",
-	"REDIS_TYPE=CLUSTER":        "this type is not supported yet",
-	"BACKEND_TYPE=MEMCACHE":     noMemcached,
+	"REDIS_TYPE=SENTINEL":   "this type is not supported yet",
+	"REDIS_TYPE=CLUSTER":    "this type is not supported yet",
+	"BACKEND_TYPE=MEMCACHE": noMemcached,
 }
 
 // parse reads a setting from text. The words of the tag words are read in any case. The error names the wanted form. It
@@ -140,6 +139,10 @@ func (s Setting) parse(text string, into reflect.Value) error {
 		n, err := strconv.ParseInt(text, 0, strconv.IntSize)
 		if *into = int(n); err != nil {
 			return errors.New("want a whole number")
+		}
+	case *float64:
+		if *into, err = strconv.ParseFloat(text, 64); err != nil || math.IsNaN(*into) {
+			return errors.New("want a number, such as 0.5")
 		}
 	case *uint16:
 		n, err := strconv.ParseUint(text, 0, 16)
@@ -229,11 +232,22 @@ func (s *Settings) checkTogether() (mistakes []string) {
 		{s.HTTPTimeout <= 0, "AUTHZ_HTTP_TIMEOUT: want more than 0, such as 200ms"},
 		{s.RedisPoolSize < 1, "REDIS_POOL_SIZE: want 1 or more"},
 		{s.RedisTimeout <= 0, "REDIS_TIMEOUT: want more than 0, such as 8ms"},
+		{s.XDSNodeID == "", "CONFIG_GRPC_XDS_NODE_ID: want the id that the xDS server knows"},
+		{(s.XDSCert == "") != (s.XDSKey == ""),
+			"CONFIG_GRPC_XDS_CLIENT_TLS_CERT and CONFIG_GRPC_XDS_CLIENT_TLS_KEY: set both or none"},
+		{s.XDSConnect <= 0, "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL: want more than 0, such as 3s"},
+		{s.XDSBackoff <= 0, "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL: want more than 0, such as 10s"},
+		{s.XDSMaxBackoff <= 0, "XDS_CLIENT_BACKOFF_MAX_INTERVAL: want more than 0, such as 60s"},
+		{s.XDSRandomFactor < 0, "XDS_CLIENT_BACKOFF_RANDOM_FACTOR: want 0 or more, such as 0.5"},
+		{s.XDSMaxMessage < 0, "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES: want 1 or more, or 0 for 4 MiB"},
 		{s.DrainDelay < 0 || s.DrainTimeout < 0, "DRAIN_DELAY and DRAIN_TIMEOUT: want 0s or more"},
 	} {
 		if rule.broken {
 			mistakes = append(mistakes, rule.mistake)
 		}
+	}
+	if _, err := parseHeaders(s.XDSHeaders); err != nil {
+		mistakes = append(mistakes, "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS: "+err.Error())
 	}
 	for _, name := range slices.Sorted(maps.Keys(mustNotBeIgnored)) {
 		if v := s.environment[name]; v != "" && !strings.EqualFold(v, "false") {

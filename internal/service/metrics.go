@@ -192,6 +192,9 @@ func (m *metrics) collectRules(to samples) {
 			"Time at which the active rules were loaded.")(float64(m.source.since.UnixNano()) / 1e9)
 	}
 	to.counter("config_reload_failures_total", "Rules that were refused for their mistakes.")(m.source.failures)
+	to.gauge("config_source_up",
+		"1 while the xDS server can be reached, else 0; 1 for rule files.")(number(m.source.server == nil ||
+		m.source.server.Connected()))
 	to.gauge("config_reload_held",
 		"1 while newer rules that restrict less wait until their files have been unchanged for "+
 			"10 s.")(number(m.source.held != nil))

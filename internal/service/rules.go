@@ -12,34 +12,46 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
 	"github.com/extauthz/extauthz/pkg/rules/file"
+	"github.com/extauthz/extauthz/pkg/rules/xds"
 )
 
 // loadedRules are the rules that the service starts with.
 type loadedRules struct {
 	// sample is true if nothing is configured and the built-in rules are served.
 	sample bool
-	// name is the directory as logs show it, without secrets.
-	name     string
-	watcher  rules.Source // nil for the sample
-	first    rules.Set
-	problems rules.Problems // of first
+	// kind is the kind of the source as an attribute of logs. name is the directory or the xDS server, without secrets.
+	kind, name string
+	watcher    rules.Source   // nil for the sample
+	server     *xds.Client    // watcher, nil for rule files
+	first      rules.Set      // without a generation if the source has no rules yet
+	problems   rules.Problems // of first
 }
 
-// loadRules loads the rules that the settings name. Its error lists all mistakes, or reports a missing directory.
-func loadRules(s *Settings) (l *loadedRules, err error) {
-	l = new(loadedRules)
+// loadRules loads the rules that the settings name. Rules of an xDS server are awaited until ctx is done. Its error
+// lists all mistakes, or reports a missing directory.
+func loadRules(ctx context.Context, s *Settings, log *slog.Logger) (l *loadedRules, err error) {
+	l = &loadedRules{kind: "directory"}
 	if l.sample, err = s.useSample(); err != nil {
 		return nil, err
 	}
-	if l.sample {
+	switch {
+	case l.sample:
 		l.name = "built-in sample"
 		l.first, l.problems = file.Parse([]file.File{{Name: "sample.yaml (built in)", Content: sampleRules}}, s.RuleConfig())
-	} else {
+	case s.ConfigType == configXDS:
+		l.kind, l.name = "xds_server", s.environment.secretHider().Replace(s.XDSServer)
+		if l.server, err = s.newXDSClient(log.With(l.kind, l.name)); err != nil {
+			return nil, err
+		}
+		l.watcher = l.server
+	default:
 		l.name = s.environment.secretHider().Replace(s.rulesDirectory())
 		cfg := s.RuleConfig()
 		cfg.AllowEmpty = true // as at envoyproxy/ratelimit
 		l.watcher = file.NewWatcher(s.rulesDirectory(), cfg)
-		l.first, l.problems = l.watcher.Load()
+	}
+	if l.watcher != nil {
+		l.first, l.problems = l.watcher.Load(ctx)
 	}
 	if err := l.problems.Err(); err != nil && !s.ForceStart {
 		return nil, fmt.Errorf("the rules have mistakes:\n%w\n(FORCE_START_WITHOUT_INITIAL_CONFIG=true starts without rules)",
@@ -57,7 +69,8 @@ func (s *Settings) RuleConfig() file.Config {
 	}
 }
 
-// ruleSource watches the rule files and activates their rules. It keeps what /rlconfig and the metrics report of them.
+// ruleSource follows the source of the rules and activates them. It keeps what /rlconfig and the metrics report of
+// them.
 type ruleSource struct {
 	*loadedRules
 	live     *rules.Live
@@ -85,19 +98,20 @@ func newLive(s *Settings) *rules.Live {
 	return rules.NewLive(o)
 }
 
-// newRuleSource activates the rules that were loaded, unless they have mistakes.
+// newRuleSource activates the rules that were loaded, if there are any and they have no mistakes.
 func newRuleSource(l *loadedRules, live *rules.Live, log *slog.Logger, activate func(rules.Set)) *ruleSource {
-	r := &ruleSource{loadedRules: l, live: live, activate: activate, log: log.With("directory", l.name)}
-	if l.problems.HasErrors() {
+	r := &ruleSource{loadedRules: l, live: live, activate: activate, log: log.With(l.kind, l.name)}
+	switch {
+	case l.problems.HasErrors():
 		r.refuse(l.first.Generation, l.problems)
-		return r
+	case l.first.Generation != "":
+		r.logWarnings(l.problems)
+		r.accept(l.first)
 	}
-	r.logWarnings(l.problems)
-	r.accept(l.first)
 	return r
 }
 
-// watch follows the files until ctx is done. On SIGHUP it reads them at once.
+// watch follows the source until ctx is done. On SIGHUP it reads its files at once.
 func (r *ruleSource) watch(ctx context.Context) {
 	if r.watcher != nil {
 		go reloadOnHangup(ctx, r.watcher.Reload)
@@ -105,7 +119,7 @@ func (r *ruleSource) watch(ctx context.Context) {
 	}
 }
 
-// update activates, holds or refuses the rules of files that have changed.
+// update activates, holds or refuses rules that have changed.
 func (r *ruleSource) update(u rules.Update) {
 	log := r.log.With("generation", u.Set.Generation)
 	switch {
@@ -155,6 +169,22 @@ func (r *ruleSource) counts() (loaded, refused uint64) {
 	return r.loads, r.failures
 }
 
+// from returns the directory or the xDS server for people.
+func (r *ruleSource) from() string {
+	if r.server != nil {
+		return "xDS server " + r.name
+	}
+	return r.name
+}
+
+// whyNone returns why there are no rules.
+func (r *ruleSource) whyNone() string {
+	if r.problems.HasErrors() {
+		return "the rules in " + r.name + " are refused"
+	}
+	return "the " + r.from() + " has sent no rules yet"
+}
+
 func (r *ruleSource) logWarnings(problems rules.Problems) {
 	for _, p := range problems {
 		r.log.Warn("the rules have a warning", "problem", p.String())
@@ -168,7 +198,7 @@ func (r *ruleSource) serve(w http.ResponseWriter, _ *http.Request) {
 	active, refused, held := r.live.Active(), r.refused, r.held
 	r.mu.Unlock()
 	w.Header().Set("content-type", "text/plain; charset=utf-8")
-	fmt.Fprintf(w, "%s# generation %s, from %s\n", rules.Dump(active), active.Set.Generation, r.name)
+	fmt.Fprintf(w, "%s# generation %s, from %s\n", rules.Dump(active), active.Set.Generation, r.from())
 	if refused != nil {
 		fmt.Fprintf(w, "# newer rules are refused because of these mistakes:\n%s\n", refused.Error())
 	}

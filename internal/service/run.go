@@ -52,12 +52,16 @@ func Run(ctx context.Context, cfg Config) error {
 	signal.Notify(hangup, syscall.SIGHUP) // reloadOnHangup handles it; without this, it would end the process until then
 	defer signal.Stop(hangup)
 	s, log := cfg.Settings, newLogger(cfg)
-	for _, warning := range slices.Concat(s.environment.ineffective(), s.ineffectiveTLS(), s.ineffectiveGRPCTLS()) {
+	for _, warning := range slices.Concat(s.environment.ineffective(), s.ineffectiveTLS(), s.ineffectiveGRPCTLS(),
+		s.ineffectiveXDS()) {
 		log.Warn("an environment variable has no effect", "warning", warning)
 	}
-	loaded, err := loadRules(s)
+	loaded, err := loadRules(ctx, s, log)
 	if err != nil {
 		return err
+	}
+	if ctx.Err() != nil {
+		return nil // the xDS server has sent no rules until now
 	}
 	if loaded.sample {
 		s = s.onLoopback()
@@ -169,7 +173,7 @@ func Run(ctx context.Context, cfg Config) error {
 	generation := live.Active().Set.Generation
 	active := []any{"rules", loaded.name, "generation", generation}
 	if generation == "" {
-		active = []any{"rules", "none: the rules in " + loaded.name + " are refused"}
+		active = []any{"rules", "none: " + source.whyNone()}
 	}
 	logAlways(log, "serving", append([]any{
 		"grpc", listeners.grpc.Addr().String(), "http", listeners.http.Addr().String(), "debug",

@@ -25,6 +25,9 @@ var orchestrators = []string{"KUBERNETES_SERVICE_HOST", "NOMAD_ALLOC_ID", "ECS_C
 // something is configured, a missing directory is an error. The sample accepts a key that everyone knows, so it must
 // never replace rules that are not mounted, or are mounted elsewhere.
 func (s *Settings) useSample() (bool, error) {
+	if s.ConfigType == configXDS {
+		return false, nil
+	}
 	dir := s.rulesDirectory()
 	if _, err := os.Stat(dir); s.ForceStart || !errors.Is(err, fs.ErrNotExist) {
 		return false, nil // reading the directory reports any other error

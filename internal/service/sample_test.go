@@ -1,6 +1,7 @@
 package service
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,7 +62,7 @@ func TestSampleIsServedOnlyWhenNothingIsConfigured(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			loaded, err := loadRules(s)
+			loaded, err := loadRules(t.Context(), s, slog.New(slog.DiscardHandler))
 			if c.set == "" {
 				if err != nil || !loaded.sample {
 					t.Errorf("got %+v, %v; want the sample", loaded, err)
@@ -92,7 +93,8 @@ func TestSampleIsNotServedFromHalfAMount(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.RuntimeRoot = t.TempDir()
-	if _, err := loadRules(s); err == nil || !strings.Contains(err.Error(), s.RuntimeRoot+" exists") {
+	_, err = loadRules(t.Context(), s, slog.New(slog.DiscardHandler))
+	if err == nil || !strings.Contains(err.Error(), s.RuntimeRoot+" exists") {
 		t.Errorf("got %v; want an error with the fact that %s exists", err, s.RuntimeRoot)
 	}
 }

@@ -63,14 +63,32 @@ type Settings struct {
 	StrictEnvironment bool `env:"STRICT_ENVIRONMENT" default:"false" example:"true" group:"Start" desc:"refuse to start if a variable is neither a setting nor one of the platform, such as PATH; it is usually a misspelled setting"`
 
 	// Rules.
-	ConfigType          string `env:"CONFIG_TYPE" words:"FILE" default:"FILE" example:"FILE" group:"Rules" desc:"source of the rules: FILE"`
+	ConfigType          string `env:"CONFIG_TYPE" words:"FILE GRPC_XDS_SOTW" default:"FILE" example:"GRPC_XDS_SOTW" group:"Rules" desc:"source of the rules: FILE, or GRPC_XDS_SOTW for an xDS server (docs/xds.md)"`
 	RuntimeRoot         string `env:"RUNTIME_ROOT" default:"/srv/runtime_data/current" example:"/etc/extauthz" desc:"first part of the rule directory, RUNTIME_ROOT/RUNTIME_SUBDIRECTORY/RUNTIME_APPDIRECTORY; if it does not exist and nothing is configured, the built-in sample is served"`
 	RuntimeSubdirectory string `env:"RUNTIME_SUBDIRECTORY" example:"ratelimit" desc:"second part of the rule directory, see RUNTIME_ROOT"`
 	RuntimeAppdirectory string `env:"RUNTIME_APPDIRECTORY" default:"config" example:"rules" desc:"last part of the rule directory, see RUNTIME_ROOT"`
 	IgnoreDotfiles      bool   `env:"RUNTIME_IGNOREDOTFILES" default:"false" example:"true" desc:"skip files whose names begin with a dot; names that begin with two dots, as in ConfigMaps, are always skipped"`
 	MergeDomains        bool   `env:"MERGE_DOMAIN_CONFIG" default:"false" example:"true" desc:"merge the rules of several files for one domain; if false, a second file for a domain is a mistake"`
 	RequireEnd          bool   `env:"RULES_REQUIRE_END" default:"false" example:"true" desc:"refuse a rule file whose last key is not end: true, because the file may be cut off; extauthz check does the same"`
-	ForceStart          bool   `env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" example:"true" desc:"start even if the rule files have mistakes; until they are fixed, the rate limit service allows every request, and ext_authz refuses every request"`
+	ForceStart          bool   `env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" example:"true" desc:"start even if the rule files have mistakes, or before the xDS server has sent rules; until there are rules, the rate limit service allows every request, and ext_authz refuses every request"`
+
+	// Rules from an xDS server.
+	XDSServer       string        `env:"CONFIG_GRPC_XDS_SERVER_URL" default:"localhost:18000" example:"envoy-gateway:18001" group:"Rules from an xDS server" desc:"address of the xDS server, host:port"`
+	XDSNodeID       string        `env:"CONFIG_GRPC_XDS_NODE_ID" default:"default" example:"envoy-ratelimit" desc:"id of the node, by which the xDS server chooses the rules"`
+	XDSNodeMetadata nodeMetadata  `env:"CONFIG_GRPC_XDS_NODE_METADATA" example:"team=shop,zone=a" desc:"metadata of the node: key=value pairs with commas, or a JSON object"`
+	XDSHeaders      string        `env:"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS" secret:"true" example:"x-team:shop,x-zone:a" desc:"headers for the xDS server, name:value pairs with commas"`
+	XDSTLS          bool          `env:"CONFIG_GRPC_XDS_SERVER_USE_TLS" default:"false" example:"true" desc:"connect to the xDS server with TLS"`
+	XDSCert         string        `env:"CONFIG_GRPC_XDS_CLIENT_TLS_CERT" example:"/certs/tls.crt" desc:"file of the certificate that this service shows to the xDS server; each connection reads it again"`
+	XDSKey          string        `env:"CONFIG_GRPC_XDS_CLIENT_TLS_KEY" example:"/certs/tls.key" desc:"file of the key of CONFIG_GRPC_XDS_CLIENT_TLS_CERT"`
+	XDSCACert       string        `env:"CONFIG_GRPC_XDS_SERVER_TLS_CACERT" example:"/certs/ca.crt" desc:"file of the CA that signed the certificate of the xDS server; default: the CAs of the system"`
+	XDSSAN          string        `env:"CONFIG_GRPC_XDS_SERVER_TLS_SAN" example:"envoy-gateway" desc:"name that the certificate of the xDS server must have; default: the host of CONFIG_GRPC_XDS_SERVER_URL"`
+	XDSOverlay      string        `env:"CONFIG_GRPC_XDS_OVERLAY" example:"/etc/extauthz/overlay.yaml" desc:"file with the keys that rules of an xDS server lack, such as algorithm, and with policies of ext_authz (docs/xds.md)"`
+	XDSConnect      time.Duration `env:"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL" default:"3s" example:"1s" desc:"time between attempts to connect to the xDS server; it varies by half at random"`
+	XDSBackoff      time.Duration `env:"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL" default:"10s" example:"1s" desc:"time until the service connects again after the xDS server has ended the stream; it doubles while streams fail"`
+	XDSMaxBackoff   time.Duration `env:"XDS_CLIENT_BACKOFF_MAX_INTERVAL" default:"60s" example:"30s" desc:"the longest such time"`
+	XDSRandomFactor float64       `env:"XDS_CLIENT_BACKOFF_RANDOM_FACTOR" default:"0.5" example:"0.2" desc:"share of that time by which it varies at random; 1 and more: between 0 and twice the time"`
+	XDSJitter       bool          `env:"XDS_CLIENT_BACKOFF_JITTER" default:"true" example:"false" desc:"whether that time varies at random"`
+	XDSMaxMessage   int           `env:"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES" example:"8388608" desc:"largest response of the xDS server in bytes; default: 4 MiB"`
 
 	// Limits.
 	Compatibility    string                     `env:"COMPATIBILITY" words:"default strict" default:"default" example:"strict" group:"Limits" desc:"strict: decide and answer as envoyproxy/ratelimit does, also where the default differs (docs/compatibility.md)"`

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/extauthz/extauthz/pkg/reply"
+	"github.com/extauthz/extauthz/pkg/rules/xds"
 )
 
 // Types of settings that are more than text. The error of UnmarshalText names the wanted form.
@@ -97,4 +98,13 @@ func (s *limitShare) UnmarshalText(text []byte) error {
 	}
 	*s = limitShare(n)
 	return nil
+}
+
+type nodeMetadata map[string]any
+
+// UnmarshalText accepts a JSON object, or the key=value pairs of envoyproxy/ratelimit.
+func (n *nodeMetadata) UnmarshalText(text []byte) error {
+	metadata, err := xds.ParseMetadata(string(text))
+	*n = metadata
+	return err
 }

@@ -23,9 +23,10 @@ type Problems = strictyaml.Problems
 
 // Source provides rules and follows their changes.
 type Source interface {
-	// Load returns the rules and their problems. If one of the problems is an error, the set has only its generation.
-	// Load is called once, before Run.
-	Load() (Set, Problems)
+	// Load returns the rules and their problems. If one of the problems is an error, the set has only its generation. A
+	// set without a generation means that the source has no rules yet, or that ctx was done before it had any. Load is
+	// called once, before Run. ctx is done no earlier than that of Run.
+	Load(ctx context.Context) (Set, Problems)
 	// Run calls update once for each change until the context is done, one call after the other. A change with errors
 	// is reported, too. If the active rules come back after it, they are reported again. Run may be called once.
 	Run(ctx context.Context, update func(Update))

@@ -519,7 +519,7 @@ func watch(t *testing.T, dir string) (updates func(time.Duration) []string) {
 
 func run(t *testing.T, dir string, w *Watcher) (updates func(time.Duration) []string) {
 	t.Helper()
-	if _, problems := w.Load(); problems.HasErrors() {
+	if _, problems := w.Load(t.Context()); problems.HasErrors() {
 		t.Fatal(problems)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -80,7 +80,7 @@ func TestLoadReadsTheFilesOfADirectory(t *testing.T) {
 				}
 				write(t, filepath.Join(dir, name), content)
 			}
-			set, problems := NewWatcher(dir, c.cfg).Load()
+			set, problems := NewWatcher(dir, c.cfg).Load(t.Context())
 			if problems.HasErrors() {
 				t.Fatal(problems)
 			}
@@ -109,7 +109,7 @@ func domainNames(set rules.Set) string {
 func TestLoadFollowsTheLinksOfAConfigMap(t *testing.T) {
 	dir := t.TempDir()
 	swapConfigMap(t, dir, "..1", map[string]string{"a.yaml": ruleFile("one"), "b.yaml": ruleFile("two")})
-	set, problems := NewWatcher(dir, Config{IgnoreDotfiles: true}).Load()
+	set, problems := NewWatcher(dir, Config{IgnoreDotfiles: true}).Load(t.Context())
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
@@ -149,7 +149,7 @@ func TestLoadReportsUnreadableFiles(t *testing.T) {
 		{mixed, "DIR/pipe: warning: left out: not a regular file\n" +
 			"DIR/sub: warning: left out: rules are read from one directory, not from its subdirectories\n"},
 	} {
-		set, problems := NewWatcher(c.dir, Config{}).Load()
+		set, problems := NewWatcher(c.dir, Config{}).Load(t.Context())
 		got := ""
 		for _, p := range problems {
 			got += strings.ReplaceAll(p.String(), c.dir, "DIR")
@@ -169,7 +169,7 @@ func TestGenerationIdentifiesTheContents(t *testing.T) {
 	c := newDirectory(t, map[string]string{"a.yaml": ruleFile("one"), "b.yaml": ruleFile("three")})
 	d := newDirectory(t, map[string]string{"a.yaml": ruleFile("one"), "c.yaml": ruleFile("two")})
 	generation := func(dir string) string {
-		set, _ := NewWatcher(dir, Config{}).Load()
+		set, _ := NewWatcher(dir, Config{}).Load(t.Context())
 		return set.Generation
 	}
 	if generation(a) != generation(b) {

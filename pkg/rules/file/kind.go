@@ -22,19 +22,19 @@ func ruleKind() *strictyaml.Kind {
 		Empty:     "config file cannot have empty domain: there is nothing in the file",
 		Second:    "a rule file is one document with one domain: move the text after `---` into another file",
 		Huge:      "a limit cannot be that large: for no limit write `unlimited: true` and nothing else",
-		Sections:  sections(),
+		Sections:  Sections(),
 		MaxSize:   4 << 20,
 		TooLarge:  "is this a rule file? If so, split it and set MERGE_DOMAIN_CONFIG=true",
 		Directory: "rules are read from one directory, not from its subdirectories",
 		MaxValues: 500_000,
-		Mask:      mask,
-		MaskLine:  mask,
+		Mask:      Mask,
+		MaskLine:  Mask,
 	}
 }
 
-// mask hides API keys and JWTs, which may be in a rule file by mistake. Keys of descriptors such as
-// `area_restrictions`, and other texts with such a beginning, stay readable.
-func mask(text string) string {
+// Mask hides API keys and JWTs, which may be in a rule file by mistake. It keeps the length of a text. Keys of
+// descriptors such as `area_restrictions`, and other texts with such a beginning, stay readable.
+func Mask(text string) string {
 	if !strings.Contains(text, "ea_") && !strings.Contains(text, "eyJ") {
 		return text
 	}
@@ -48,8 +48,8 @@ func mask(text string) string {
 	return keys.ReplaceAllStringFunc(text, apikey.Mask)
 }
 
-// sections name the maps of a rule file. A misplaced key is more likely meant for an earlier section.
-func sections() []strictyaml.Section {
+// Sections name the maps of a rule file. A misplaced key is more likely meant for an earlier section.
+func Sections() []strictyaml.Section {
 	const noKeys = "API keys are never in rule files: `extauthz keys create` creates a key and stores only its hash"
 	list := []strictyaml.Section{
 		{

@@ -60,7 +60,7 @@ func parse(s snapshot, cfg Config) (rules.Set, rules.Problems) {
 		r := &roots[i]
 		doc := strictyaml.Decode(f.File, ruleKind(), r)
 		r.Position = doc.Position("domain")
-		checkEnd(doc, r, cfg)
+		CheckEnd(doc, r.End, cfg.RequireEnd)
 		docs, domains = append(docs, doc), append(domains, r.Domain)
 	}
 	options := ratelimit.CheckOptions{DefaultAlgorithm: cfg.DefaultAlgorithm, MergeDomains: cfg.MergeDomains}
@@ -125,8 +125,9 @@ func domainOf(set rules.Set, name string) int {
 	return slices.IndexFunc(set.Domains, func(d ratelimit.Domain) bool { return d.Name == name })
 }
 
-// checkEnd reports an `end` that is not the last key or not true. With Config.RequireEnd it reports a file without one.
-func checkEnd(doc *strictyaml.Document, r *root, cfg Config) {
+// CheckEnd reports an `end` that is not the last key or not true. If it is required, it reports a file without one.
+// end is its value.
+func CheckEnd(doc *strictyaml.Document, end, required bool) {
 	if doc.Root() == nil {
 		return // the keys of the file are unknown
 	}
@@ -138,12 +139,12 @@ func checkEnd(doc *strictyaml.Document, r *root, cfg Config) {
 		doc.Add("", suggest.Mistake{Path: "end", OnKey: true, Message: message, Hints: []string{hint}})
 	}
 	switch i := slices.Index(keys, "end"); {
-	case i < 0 && cfg.RequireEnd:
+	case i < 0 && required:
 		doc.FailAtEnd("the file does not end with `end: true`",
 			"RULES_REQUIRE_END=true refuses such a file: it was cut off, or it is still being written",
 			"if it is complete, add the line `end: true` at the top level, as the last key")
 	case i >= 0:
-		if !r.End && doc.Sound("end") {
+		if !end && doc.Sound("end") {
 			fail("`end` can only be `true`", "write `end: true` as the last key of the file, or delete it")
 		}
 		if i+1 < len(keys) {

@@ -43,7 +43,7 @@ func NewWatcher(dir string, cfg Config) *Watcher {
 
 // Load reads the rules of the directory. Run then reports changes of them. Without Load, Run reports the first rules,
 // too.
-func (w *Watcher) Load() (rules.Set, rules.Problems) {
+func (w *Watcher) Load(context.Context) (rules.Set, rules.Problems) {
 	s := w.read()
 	for range 3 { // until two readings agree: a start during an update must not see half of it
 		before := s.generation()

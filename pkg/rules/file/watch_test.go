@@ -21,7 +21,7 @@ func watched(t *testing.T, files map[string]string, test func(dir string, w *Wat
 	dir := newDirectory(t, files)
 	synctest.Test(t, func(t *testing.T) {
 		w := NewWatcher(dir, Config{})
-		if _, problems := w.Load(); problems.HasErrors() {
+		if _, problems := w.Load(t.Context()); problems.HasErrors() {
 			t.Fatal(problems)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -149,7 +149,7 @@ func TestWatcherNeverSeesHalfAConfigMap(t *testing.T) {
 	swapConfigMap(t, dir, "..0", generation(0))
 	synctest.Test(t, func(t *testing.T) {
 		w := NewWatcher(dir, Config{})
-		_, problems := w.Load()
+		_, problems := w.Load(t.Context())
 		if len(problems) > 0 {
 			t.Fatal(problems)
 		}

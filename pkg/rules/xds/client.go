@@ -1,0 +1,278 @@
+package xds
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/extauthz/extauthz/internal/poll"
+	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/rules"
+)
+
+// Config configures a Client.
+type Config struct {
+	// Server is the address of the xDS server, host:port, or another target of gRPC.
+	Server string
+	Node   Node
+	// Headers are sent with the call.
+	Headers map[string]string
+	// TLS returns the TLS configuration of the next connection. nil means plaintext.
+	TLS func() *tls.Config
+	// ConnectInterval is the time between attempts to connect, with a jitter of a half. Default: 3 s.
+	ConnectInterval time.Duration
+	// Backoff is the time until a stream is opened again that the server has ended. Default: 10 s to 60 s.
+	Backoff Backoff
+	// MaxMessage is the largest response in bytes. Default: 4 MiB.
+	MaxMessage int
+	// Overlay is the path of the overlay, "" for none. RequireEnd refuses one whose last key is not `end: true`.
+	Overlay    string
+	RequireEnd bool
+	Check      ratelimit.CheckOptions
+	// NoWait makes Load return before the server has sent rules.
+	NoWait bool
+	// Log receives what happens to the connection, and refused rules before there are any others. It must not be nil.
+	Log *slog.Logger
+}
+
+// Client receives rules from an xDS server. It implements rules.Source. Use New.
+type Client struct {
+	poll.Loop // of the overlay
+	cfg       Config
+	received  chan delivery
+	link      link
+
+	mu sync.Mutex
+	// accepted is the last accepted response, an empty one before the first; version is its version on this stream.
+	accepted *response
+	version  string
+	stream   *stream // on which version was accepted
+	overlay  watchedOverlay
+	active   rules.Set
+	reported report // the last one
+}
+
+// report identifies a change that was reported.
+type report struct {
+	generation string
+	refused    bool
+}
+
+// delivery is a message of the server, and the stream on which it came.
+type delivery struct {
+	message string
+	stream  *stream
+}
+
+// New returns a client. Its error means that the server is no address.
+func New(cfg Config) (*Client, error) {
+	cfg.ConnectInterval = cmp.Or(cfg.ConnectInterval, defaultConnect)
+	cfg.Backoff.Initial = cmp.Or(cfg.Backoff.Initial, defaultBackoff)
+	cfg.Backoff.Max = cmp.Or(cfg.Backoff.Max, defaultMaxBackoff)
+	cfg.MaxMessage = cmp.Or(cfg.MaxMessage, defaultMessage)
+	conn, err := dial(&cfg) // it does not connect yet
+	if err != nil {
+		return nil, err
+	}
+	_ = conn.Close() // nothing was sent
+	return &Client{
+		Loop: poll.NewLoop(), cfg: cfg, received: make(chan delivery), accepted: &response{typeURL: typeURL},
+		overlay: watchedOverlay{path: cfg.Overlay, requireEnd: cfg.RequireEnd},
+	}, nil
+}
+
+// Connected reports whether the server can be reached now: the stream is open.
+func (c *Client) Connected() bool { return c.link.open.Load() }
+
+// Load reads the overlay, connects, and waits until the server has sent rules without mistakes. It refuses and logs
+// others. With Config.NoWait, or if ctx is done, it returns a set without a generation instead. The connection ends
+// with ctx. A mistake in the overlay is a problem, even before there are rules.
+func (c *Client) Load(ctx context.Context) (rules.Set, rules.Problems) {
+	if problems := c.overlay.load(); problems.HasErrors() {
+		return rules.Set{Generation: generation(c.accepted, c.overlay.active)}, problems
+	}
+	go c.link.follow(ctx, &c.cfg, c.received)
+	if c.cfg.NoWait {
+		return rules.Set{}, nil
+	}
+	c.cfg.Log.Warn("waiting for rules of the xDS server; nothing listens yet (FORCE_START_WITHOUT_INITIAL_CONFIG=true " +
+		"starts without rules)")
+	for {
+		select {
+		case <-ctx.Done():
+			return rules.Set{}, nil
+		case d := <-c.received:
+			u, isNew, reply := c.take(d)
+			d.stream.send(reply)
+			if !u.Problems.HasErrors() {
+				return u.Set, u.Problems
+			}
+			if isNew {
+				c.cfg.Log.Error("rules refused; there are no previous rules", "generation", u.Set.Generation,
+					"problems", u.Problems.Error())
+			}
+		}
+	}
+}
+
+// Run calls update once for each change of the server's rules or of the overlay until the context is done, one call
+// after the other. It must be called after Load.
+func (c *Client) Run(ctx context.Context, update func(rules.Update)) {
+	var following sync.WaitGroup
+	defer following.Wait()
+	following.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case d := <-c.received:
+				c.mu.Lock()
+				u, isNew, reply := c.take(d)
+				if isNew {
+					update(u)
+				}
+				c.mu.Unlock()
+				d.stream.send(reply)
+			}
+		}
+	})
+	c.Loop.Run(ctx, func(requested bool) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if u, isNew := c.reread(requested); isNew {
+			update(u)
+		}
+	})
+}
+
+// take decides on a message of the server, and returns the request that answers it. isNew is false if the message
+// changes nothing.
+func (c *Client) take(d delivery) (u rules.Update, isNew bool, reply []byte) {
+	if d.stream != c.stream {
+		c.stream, c.version = d.stream, ""
+	}
+	r, err := readResponse(d.message)
+	if err != nil {
+		whole := &response{typeURL: "malformed", resources: []anyMessage{{value: d.message}}}
+		u.Set.Generation = generation(whole, c.overlay.active)
+		u.Problems = rules.Problems{problem("response", "", err.Error())}
+	} else {
+		u.Set, u.Problems = decode(r, c.overlay.active, c.cfg.Check)
+	}
+	if u.Problems.HasErrors() {
+		reply = nack(r, c.version, detail(u.Problems))
+	} else {
+		c.accepted, c.version = r, r.version
+		reply = ack(r)
+	}
+	return u, c.isNew(u), reply
+}
+
+// isNew records a change, and reports whether it differs from the one before it.
+func (c *Client) isNew(u rules.Update) bool {
+	refused := u.Problems.HasErrors()
+	isNew := c.reported != report{u.Set.Generation, refused}
+	c.reported = report{u.Set.Generation, refused}
+	if !refused {
+		c.active = u.Set
+	}
+	return isNew
+}
+
+// reread reads the overlay again. A new text takes effect when two readings agree, or at once if it is requested.
+func (c *Client) reread(requested bool) (u rules.Update, isNew bool) {
+	next, problems, changed := c.overlay.read(requested)
+	if !changed {
+		return u, false
+	}
+	u.Set.Generation = generation(c.accepted, next)
+	u.Problems = problems
+	if !problems.HasErrors() {
+		u.Set, u.Problems = decode(c.accepted, next, c.cfg.Check)
+	}
+	if !u.Problems.HasErrors() {
+		c.overlay.active = next
+		if c.active.Generation == "" { // there are no rules yet to which it could be added
+			return u, false
+		}
+	}
+	return u, c.isNew(u)
+}
+
+// watchedOverlay is an overlay and what was read of it.
+type watchedOverlay struct {
+	path       string
+	requireEnd bool
+	active     overlay
+	last       string // the last reading
+	decided    string // the reading that was decided on last
+}
+
+// load reads the overlay at the start.
+func (w *watchedOverlay) load() rules.Problems {
+	if w.path == "" {
+		return nil
+	}
+	o, problems := w.readFile()
+	w.last = o.reading(problems)
+	w.decided = w.last
+	if problems.HasErrors() {
+		return problems
+	}
+	_, doc := o.decode()
+	w.active = o
+	return doc.Problems()
+}
+
+// read reads the overlay. changed is true once for each new reading that can take effect.
+func (w *watchedOverlay) read(requested bool) (o overlay, problems rules.Problems, changed bool) {
+	if w.path == "" {
+		return o, nil, false
+	}
+	o, problems = w.readFile()
+	reading := o.reading(problems)
+	agrees := reading == w.last
+	w.last = reading
+	if reading == w.decided && !requested || !agrees && !requested {
+		return o, nil, false
+	}
+	isCut := !problems.HasErrors() && o.cutOff(w.active)
+	if reading == w.decided && !isCut {
+		return o, nil, false
+	}
+	w.decided = reading
+	if confirmed := requested && agrees; isCut && !confirmed {
+		problems = rules.Problems{problem(w.path, "", "the overlay ends where the active one continues: it was cut off, "+
+			"or it is still being written", "rename a complete file into place; to delete lines on purpose, leave a comment in "+
+			"their place, or send SIGHUP")}
+	}
+	return o, problems, true
+}
+
+func (w *watchedOverlay) readFile() (o overlay, problems rules.Problems) {
+	o = overlay{file: strictyaml.File{Name: w.path}, requireEnd: w.requireEnd}
+	file, p := strictyaml.ReadFile(w.path, overlayKind())
+	if p != nil {
+		p.Warning = false // the operator named this file
+		return o, rules.Problems{*p}
+	}
+	o.file = file
+	return o, nil
+}
+
+// reading identifies the result of reading an overlay.
+func (o overlay) reading(problems rules.Problems) string {
+	return fmt.Sprintf("%t%s", problems.HasErrors(), o.file.Content)
+}
+
+// cutOff reports whether only the beginning of another overlay is left.
+func (o overlay) cutOff(active overlay) bool {
+	whole, left := strings.TrimSpace(string(active.file.Content)), strings.TrimSpace(string(o.file.Content))
+	return len(left) < len(whole) && strings.HasPrefix(whole, left)
+}

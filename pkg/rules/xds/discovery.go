@@ -1,0 +1,150 @@
+package xds
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/extauthz/extauthz/pkg/envoy/wire"
+)
+
+// typeURL is the type of the resources.
+const typeURL = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
+
+// Fields of envoy.service.discovery.v3 DiscoveryRequest, of its Node and its google.rpc.Status, as tags on the wire.
+const (
+	requestVersion = 1<<3 | wire.Bytes
+	requestNode    = 2<<3 | wire.Bytes
+	requestType    = 4<<3 | wire.Bytes
+	requestNonce   = 5<<3 | wire.Bytes
+	requestError   = 6<<3 | wire.Bytes
+
+	nodeID       = 1<<3 | wire.Bytes
+	nodeMetadata = 3<<3 | wire.Bytes
+
+	statusCode    = 1<<3 | wire.Varint
+	statusMessage = 2<<3 | wire.Bytes
+)
+
+// Fields of envoy.service.discovery.v3 DiscoveryResponse, and of google.protobuf.Any.
+const (
+	responseVersion   = 1<<3 | wire.Bytes
+	responseResources = 2<<3 | wire.Bytes
+	responseType      = 4<<3 | wire.Bytes
+	responseNonce     = 5<<3 | wire.Bytes
+
+	anyType  = 1<<3 | wire.Bytes
+	anyValue = 2<<3 | wire.Bytes
+)
+
+// Node is how the server knows this client.
+type Node struct {
+	// ID selects the rules at most servers.
+	ID string
+	// Metadata has the types of a JSON object.
+	Metadata map[string]any
+}
+
+// ParseMetadata reads the metadata of a node: a JSON object, or key=value pairs with commas as envoyproxy/ratelimit
+// reads them. Its error does not show the text.
+func ParseMetadata(text string) (map[string]any, error) {
+	metadata := map[string]any{}
+	if strings.HasPrefix(strings.TrimSpace(text), "{") {
+		if err := json.Unmarshal([]byte(text), &metadata); err != nil {
+			return nil, fmt.Errorf("this is not a JSON object: want one such as {\"team\": \"shop\"}, or team=shop,zone=a")
+		}
+		return metadata, nil
+	}
+	if text == "" {
+		return metadata, nil
+	}
+	for pair := range strings.SplitSeq(text, ",") {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || key == "" {
+			return nil, fmt.Errorf("want key=value pairs with commas, such as team=shop,zone=a, or a JSON object")
+		}
+		metadata[key] = value
+	}
+	return metadata, nil
+}
+
+// subscription returns the first request of a stream. It names no version, so that the server always sends its state:
+// a server that was restarted may count its versions from the beginning.
+func subscription(n Node) []byte {
+	b := wire.AppendMessage(nil, requestNode, func(b []byte) []byte {
+		b = wire.AppendText(b, nodeID, wire.ValidText(n.ID))
+		return wire.AppendMessage(b, nodeMetadata, func(b []byte) []byte { return wire.AppendFields(b, n.Metadata) })
+	})
+	return wire.AppendText(b, requestType, typeURL)
+}
+
+// ack returns the request that accepts a response.
+func ack(r *response) []byte {
+	b := wire.AppendText(nil, requestVersion, wire.ValidText(r.version))
+	b = wire.AppendText(b, requestType, typeURL)
+	return wire.AppendText(b, requestNonce, wire.ValidText(r.nonce))
+}
+
+// nack returns the request that refuses a response because of its mistakes. version is that of the last accepted
+// response of the stream, "" if there is none.
+func nack(r *response, version, mistakes string) []byte {
+	b := wire.AppendText(nil, requestVersion, wire.ValidText(version))
+	b = wire.AppendText(b, requestType, typeURL)
+	b = wire.AppendText(b, requestNonce, wire.ValidText(r.nonce))
+	return wire.AppendMessage(b, requestError, func(b []byte) []byte {
+		b = wire.AppendVarint(b, statusCode, uint64(codes.InvalidArgument))
+		return wire.AppendText(b, statusMessage, wire.ValidText(mistakes))
+	})
+}
+
+// response is a DiscoveryResponse.
+type response struct {
+	version, nonce, typeURL string
+	resources               []anyMessage
+	// tooMany means that there are more resources than a Client reads.
+	tooMany bool
+}
+
+// anyMessage is a google.protobuf.Any.
+type anyMessage struct{ typeURL, value string }
+
+// readResponse reads a DiscoveryResponse as far as it is well-formed. At most maxDescriptors resources are read, so
+// that a small message cannot take much memory.
+func readResponse(msg string) (r *response, err error) {
+	r = new(response)
+	err = wire.EachField(msg, func(f wire.Field) (err error) {
+		switch f.Tag {
+		case responseVersion:
+			r.version = f.Text
+		case responseType:
+			r.typeURL = f.Text
+		case responseNonce:
+			r.nonce = f.Text
+		case responseResources:
+			if len(r.resources) == maxDescriptors {
+				r.tooMany = true
+				return nil
+			}
+			var a anyMessage
+			a, err = readAny(f.Text)
+			r.resources = append(r.resources, a)
+		}
+		return err
+	})
+	return r, err
+}
+
+func readAny(msg string) (a anyMessage, err error) {
+	err = wire.EachField(msg, func(f wire.Field) error {
+		switch f.Tag {
+		case anyType:
+			a.typeURL = f.Text
+		case anyValue:
+			a.value = f.Text
+		}
+		return nil
+	})
+	return a, err
+}

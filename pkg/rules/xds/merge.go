@@ -1,0 +1,155 @@
+package xds
+
+import (
+	"reflect"
+	"regexp"
+	"slices"
+
+	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/rules"
+)
+
+// descriptorPath is the path of a descriptor at the beginning of the path of a value in it.
+var descriptorPath = regexp.MustCompile(`^descriptors\[\d+\](\.descriptors\[\d+\])*`)
+
+// merge adds the overlay to resources. It warns of entries that match no rule, because the rule may come later.
+func (root *overlayRoot) merge(resources []*resource, doc *strictyaml.Document) {
+	for i := range root.Domains {
+		d := &root.Domains[i]
+		if d.Domain == "" || len(d.Rules) == 0 {
+			continue
+		}
+		m := merger{
+			entries: d.Rules, used: make([]bool, len(d.Rules)), byRule: map[string][]int{}, byName: map[string][]int{},
+		}
+		for j, e := range d.Rules {
+			if e.Rule != "" {
+				m.byRule[e.Rule] = append(m.byRule[e.Rule], j)
+			} else {
+				m.byName[e.Name] = append(m.byName[e.Name], j)
+			}
+		}
+		known := false
+		for _, res := range resources {
+			if res.Name == d.Domain {
+				known = true
+				m.resource = res
+				m.nodes(res.Descriptors, "", "descriptors")
+			}
+		}
+		m.report(doc, ratelimit.Element("domains", i), d.Domain, known)
+	}
+}
+
+// merger adds the entries of an overlay to the rules of a domain.
+type merger struct {
+	resource *resource
+	entries  []overlayRule
+	// byRule and byName are the indexes of entries by the rule that they name, or else by the name of its limit.
+	byRule, byName map[string][]int
+	used           []bool
+	mistakes       []placed
+}
+
+// placed is a mistake in an entry.
+type placed struct {
+	entry   int
+	key     string
+	message string
+}
+
+// nodes adds to nodes at a path. parent is the name of the rule above, with its last dot.
+func (m *merger) nodes(nodes []ratelimit.Node, parent, at string) {
+	for i := range nodes {
+		n, path := &nodes[i], ratelimit.Element(at, i)
+		name := parent + n.Name()
+		limit := ""
+		if n.RateLimit != nil {
+			limit = n.RateLimit.Name
+		}
+		var matches []int
+		for _, j := range m.byRule[name] {
+			if named := m.entries[j].Name; named == "" || named == limit {
+				matches = append(matches, j)
+			}
+		}
+		if limit != "" {
+			matches = append(matches, m.byName[limit]...)
+		}
+		slices.Sort(matches) // a later entry overrides an earlier one
+		for _, j := range matches {
+			m.add(j, n, path)
+		}
+		m.nodes(n.Descriptors, name+".", path+".descriptors")
+	}
+}
+
+// add adds an entry to a node.
+func (m *merger) add(entry int, n *ratelimit.Node, path string) {
+	e := m.entries[entry]
+	m.used[entry] = true
+	if m.resource.touched == nil {
+		m.resource.touched = map[string]string{}
+	}
+	m.resource.touched[path] = e.Position
+	n.ValueToMetric = n.ValueToMetric || e.ValueToMetric
+	n.ShareThreshold = n.ShareThreshold || e.ShareThreshold
+	limit := n.RateLimit
+	if limit == nil && len(n.Limits) > 0 {
+		limit = &n.Limits[0] // that of the server: an earlier entry has added limits
+	}
+	switch {
+	case e.RateLimit != nil && limit == nil:
+		m.mistakes = append(m.mistakes, placed{entry, ".rate_limit", "the rule has no rate limit of the xDS server"})
+	case e.RateLimit != nil:
+		from, to := reflect.ValueOf(e.RateLimit).Elem(), reflect.ValueOf(limit).Elem()
+		eachKey(e.RateLimit, func(_ string, index []int) { to.FieldByIndex(index).Set(from.FieldByIndex(index)) })
+	}
+	if len(e.Limits) > 0 {
+		all := n.AllLimits()
+		n.RateLimit, n.Limits = nil, append(all[:len(all):len(all)], e.Limits...)
+	}
+}
+
+// report reports the mistakes of entries, and the entries that no rule matches.
+func (m *merger) report(doc *strictyaml.Document, at, domain string, known bool) {
+	var found ratelimit.Mistakes
+	for _, p := range m.mistakes {
+		found.Key(ratelimit.Element(at+".rules", p.entry)+p.key).Fail(p.message, "`limits` adds limits to a rule")
+	}
+	if !known {
+		found.At(at+".domain").Warn("the xDS server has no domain "+suggest.Quoted(domain),
+			"the overlay applies as soon as it has one")
+	}
+	for j, used := range m.used {
+		e, key := m.entries[j], ".rule"
+		if e.Rule == "" {
+			key = ".name"
+		}
+		if used || !known || e.Rule+e.Name == "" {
+			continue
+		}
+		found.At(ratelimit.Element(at+".rules", j)+key).Warn("no rule of domain "+suggest.Quoted(domain)+" matches",
+			"/rlconfig shows the names of rules and limits; the overlay applies as soon as one matches")
+	}
+	doc.Add("", found.All()...)
+}
+
+// addPolicies adds the policies of the overlay to a set, whether or not the server has their domains.
+func (root *overlayRoot) addPolicies(set *rules.Set, doc *strictyaml.Document) {
+	for i, d := range root.Domains {
+		if d.Authz == nil || d.Domain == "" || set.Policies[d.Domain] != nil {
+			continue
+		}
+		set.Policies[d.Domain] = d.Authz
+		domain := &ratelimit.Domain{Name: d.Domain}
+		for j := range set.Domains {
+			if set.Domains[j].Name == d.Domain {
+				domain = &set.Domains[j]
+			}
+		}
+		doc.Add(ratelimit.Element("domains", i)+".authz", d.Authz.CheckDomain(domain)...)
+	}
+}

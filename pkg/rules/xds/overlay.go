@@ -1,0 +1,131 @@
+package xds
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/rules/file"
+)
+
+// overlay is the text of an overlay. The zero value adds nothing. It is decoded for each set of rules, because its
+// problems depend on them.
+type overlay struct {
+	file       strictyaml.File
+	requireEnd bool
+}
+
+// overlayRoot is the content of an overlay.
+type overlayRoot struct {
+	Domains []overlayDomain `yaml:"domains" doc:"What the overlay adds to the rules of domains."`
+	End     bool            `yaml:"end" doc:"The last key. It marks a complete file. RULES_REQUIRE_END requires it."`
+}
+
+// overlayDomain is what an overlay adds to a domain.
+type overlayDomain struct {
+	Domain string        `yaml:"domain" doc:"The domain." example:"shop" required:"true"`
+	Rules  []overlayRule `yaml:"rules" doc:"What is added to rules of the xDS server."`
+	Authz  *authz.Policy `yaml:"authz,bare" doc:"The policy of ext_authz. It does not depend on the xDS server."`
+}
+
+// overlayRule is what an overlay adds to the rules that it names.
+type overlayRule struct {
+	Rule string `yaml:"rule" doc:"The name of the rule, as /rlconfig shows it." example:"api_key.path_/search"`
+	Name string `yaml:"name" doc:"The name of the rate limit (rate_limit.name)." example:"per-key"`
+
+	RateLimit *ratelimit.Limit  `yaml:"rate_limit" doc:"Keys for its rate limit, except those that the server sends."`
+	Limits    []ratelimit.Limit `yaml:"limits" doc:"More limits beside that of the server. All of them apply."`
+
+	ValueToMetric  bool `yaml:"value_to_metric" doc:"Metrics name the value of this entry." default:"false"`
+	ShareThreshold bool `yaml:"share_threshold" doc:"All values that a wildcard matches share one bucket." default:"false"`
+	// Position is the position of the entry, "file:line".
+	Position string `yaml:",position"`
+}
+
+// overlayKind describes overlays and their parts.
+func overlayKind() *strictyaml.Kind {
+	return &strictyaml.Kind{
+		Noun:   "overlay",
+		Begins: "it begins with `domains:`",
+		Empty:  "there is nothing in the overlay: to add nothing, write `domains: []`, or unset CONFIG_GRPC_XDS_OVERLAY",
+		Second: "an overlay is one document: put all domains into its list `domains`",
+		Sections: append([]strictyaml.Section{
+			{Type: reflect.TypeFor[overlayRoot]()},
+			{Type: reflect.TypeFor[overlayDomain](), Example: "- domain: shop"},
+			{Type: reflect.TypeFor[overlayRule](), Example: "- {rule: api_key, rate_limit: {algorithm: token_bucket}}"},
+		}, file.Sections()...),
+		MaxSize:   4 << 20,
+		TooLarge:  "is this an overlay?",
+		MaxValues: 500_000,
+		Mask:      file.Mask,
+		MaskLine:  file.Mask,
+	}
+}
+
+// decode reads the overlay and reports the mistakes that do not depend on rules.
+func (o overlay) decode() (*overlayRoot, *strictyaml.Document) {
+	root := new(overlayRoot)
+	if o.file.Name == "" {
+		return root, strictyaml.NewDocument(o.file, overlayKind())
+	}
+	doc := strictyaml.Decode(o.file, overlayKind(), root)
+	file.CheckEnd(doc, root.End, o.requireEnd)
+	var m ratelimit.Mistakes
+	first := map[string]int{}
+	for i, d := range root.Domains {
+		at := ratelimit.Element("domains", i)
+		if d.Domain == "" {
+			m.At(at, at+".domain").Lacking().Fail("an element of `domains` without `domain`", "add `domain: <name>`")
+		} else if _, known := first[d.Domain]; known {
+			m.At(at+".domain").Fail("duplicate domain "+suggest.Quoted(d.Domain), "put all that is for it into one element")
+		}
+		first[d.Domain] = i
+		for j := range d.Rules {
+			d.Rules[j].check(&m, ratelimit.Element(at+".rules", j))
+		}
+		if d.Authz != nil {
+			doc.Add(at+".authz", d.Authz.Check()...)
+		}
+	}
+	doc.Add("", m.All()...)
+	return root, doc
+}
+
+// fromServer are the keys of a rate limit that RateLimitConfig has.
+var fromServer = []string{"unit", "requests_per_unit", "unlimited", "name", "replaces"}
+
+// check reports an entry that names no rule or adds nothing, and keys that only the xDS server can set.
+func (e *overlayRule) check(m *ratelimit.Mistakes, at string) {
+	if e.Rule == "" && e.Name == "" {
+		m.At(at, at+".rule", at+".name").Lacking().Fail("an element of `rules` names no rule",
+			"add `rule: <its name in /rlconfig>`, or `name: <the name of its rate limit>`")
+	}
+	if e.RateLimit == nil && len(e.Limits) == 0 && !e.ValueToMetric && !e.ShareThreshold {
+		m.At(at, at+".rate_limit", at+".limits").Lacking().Fail("an element of `rules` adds nothing",
+			"add `rate_limit`, `limits`, `value_to_metric` or `share_threshold`")
+	}
+	if e.RateLimit == nil {
+		return
+	}
+	eachKey(e.RateLimit, func(name string, _ []int) {
+		if slices.Contains(fromServer, name) {
+			m.Key(at+".rate_limit."+name).Fail(suggest.Quoted(name)+" comes from the xDS server: the overlay cannot set it",
+				"delete it; `limits` adds a limit")
+		}
+	})
+}
+
+// eachKey calls f for each key of a limit that is set, with the index of its field.
+func eachKey(l *ratelimit.Limit, f func(name string, index []int)) {
+	v := reflect.ValueOf(l).Elem()
+	for _, field := range reflect.VisibleFields(v.Type()) {
+		name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+		if name != "" && !v.FieldByIndex(field.Index).IsZero() {
+			f(name, field.Index)
+		}
+	}
+}

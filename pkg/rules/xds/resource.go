@@ -1,0 +1,237 @@
+package xds
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/envoy/wire"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+)
+
+// maxDescriptors bounds the resources, descriptors and replaced names of a response, and maxDepth how deeply
+// descriptors are nested. They bound memory: a descriptor takes 100 times the two bytes of an empty one. A request of
+// Envoy has at most 16 entries, so deeper descriptors match nothing.
+const (
+	maxDescriptors = 100_000
+	maxDepth       = 32
+)
+
+var (
+	errTooMany = fmt.Errorf("more than %d resources and descriptors in one response", maxDescriptors)
+	errTooDeep = fmt.Errorf("descriptors are nested deeper than %d levels", maxDepth)
+)
+
+// Fields of RateLimitConfig and of the messages in it (ratelimit.config.ratelimit.v3), as tags on the wire.
+const (
+	configName        = 1<<3 | wire.Bytes
+	configDomain      = 2<<3 | wire.Bytes
+	configDescriptors = 3<<3 | wire.Bytes
+
+	descriptorKey         = 1<<3 | wire.Bytes
+	descriptorValue       = 2<<3 | wire.Bytes
+	descriptorLimit       = 3<<3 | wire.Bytes
+	descriptorDescriptors = 4<<3 | wire.Bytes
+	descriptorShadow      = 5<<3 | wire.Varint
+	descriptorDetailed    = 6<<3 | wire.Varint
+	descriptorQuota       = 7<<3 | wire.Varint
+	descriptorMetadata    = 8<<3 | wire.Bytes
+
+	limitUnit      = 1<<3 | wire.Varint
+	limitRequests  = 2<<3 | wire.Varint
+	limitUnlimited = 3<<3 | wire.Varint
+	limitName      = 4<<3 | wire.Bytes
+	limitReplaces  = 5<<3 | wire.Bytes
+
+	replacesName = 1<<3 | wire.Bytes
+)
+
+// resource is a RateLimitConfig.
+type resource struct {
+	ratelimit.Domain
+	name string
+	// label is the resource in messages.
+	label string
+	// touched are the paths of descriptors that the overlay has changed, and the positions of its entries.
+	touched map[string]string
+}
+
+// label returns the name of a resource for messages, with its number if it has no name.
+func label(name string, i int) string {
+	if name == "" {
+		return fmt.Sprintf("resource %d", i+1)
+	}
+	return "resource " + suggest.Quoted(name)
+}
+
+// problem returns an error at a path of a resource.
+func problem(label, path, message string, hints ...string) strictyaml.Problem {
+	if path != "" {
+		label += ": " + path
+	}
+	return strictyaml.Problem{File: label, Message: message, Hints: hints}
+}
+
+// reader reads resources. left is how many resources, descriptors and replaced names it may still read.
+type reader struct{ left int }
+
+// config reads a RateLimitConfig as far as it is well-formed. Nothing in it is checked. A text may be not UTF-8.
+func (r *reader) config(msg string, i int) (*resource, error) {
+	res := &resource{}
+	// The positions of the descriptors have the name, which may come after them.
+	err := wire.EachField(msg, func(f wire.Field) error {
+		switch f.Tag {
+		case configName:
+			res.name = f.Text
+		case configDomain:
+			res.Name = f.Text
+		}
+		return nil
+	})
+	res.label = label(res.name, i)
+	res.Position = res.label
+	if err != nil {
+		return res, err
+	}
+	return res, r.list(&res.Descriptors, msg, configDescriptors, res.label+": descriptors", 1)
+}
+
+// list reads the descriptors that are fields of a message with a tag. at is the position of the list.
+func (r *reader) list(list *[]ratelimit.Node, msg string, tag uint64, at string, depth int) error {
+	return wire.EachField(msg, func(f wire.Field) error {
+		if f.Tag != tag {
+			return nil
+		}
+		if depth > maxDepth {
+			return errTooDeep
+		}
+		n := ratelimit.Node{Position: ratelimit.Element(at, len(*list))}
+		err := r.descriptor(&n, f.Text, depth)
+		*list = append(*list, n)
+		return err
+	})
+}
+
+// count counts one more descriptor, resource or replaced name.
+func (r *reader) count() error {
+	if r.left == 0 {
+		return errTooMany
+	}
+	r.left--
+	return nil
+}
+
+func (r *reader) descriptor(n *ratelimit.Node, msg string, depth int) error {
+	if err := r.count(); err != nil {
+		return err
+	}
+	nested := false
+	err := wire.EachField(msg, func(f wire.Field) error {
+		switch f.Tag {
+		case descriptorKey:
+			n.Key = f.Text
+		case descriptorValue:
+			n.Value = f.Text
+		case descriptorLimit:
+			if n.RateLimit == nil { // a second one is merged, as by the generated code
+				n.RateLimit = &ratelimit.Limit{Position: n.Position}
+			}
+			return r.limit(n.RateLimit, f.Text)
+		case descriptorDescriptors:
+			nested = true
+		case descriptorShadow:
+			n.Shadow = f.Number != 0
+		case descriptorDetailed:
+			n.DetailedMetric = f.Number != 0
+		case descriptorQuota:
+			n.Quota = f.Number != 0
+		case descriptorMetadata:
+			if n.Metadata == nil {
+				n.Metadata = map[string]any{}
+			}
+			return readMetadata(f.Text, n.Metadata)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if l := n.RateLimit; l != nil && l.Requests == nil && !l.Unlimited {
+		l.Requests = new(int64(0)) // proto3 has no absent numbers: 0 denies every request
+	}
+	if !nested {
+		return nil
+	}
+	return r.list(&n.Descriptors, msg, descriptorDescriptors, n.Position+".descriptors", depth+1)
+}
+
+func (r *reader) limit(l *ratelimit.Limit, msg string) error {
+	return wire.EachField(msg, func(f wire.Field) error {
+		switch f.Tag {
+		case limitUnit:
+			l.Unit = unit(int32(f.Number))
+		case limitRequests:
+			l.Requests = new(int64(uint32(f.Number)))
+		case limitUnlimited:
+			l.Unlimited = f.Number != 0
+		case limitName:
+			l.Name = f.Text
+		case limitReplaces:
+			if err := r.count(); err != nil {
+				return err
+			}
+			var other ratelimit.Replaced
+			err := wire.EachField(f.Text, func(f wire.Field) error {
+				if f.Tag == replacesName {
+					other.Name = f.Text
+				}
+				return nil
+			})
+			l.Replaces = append(l.Replaces, other)
+			return err
+		}
+		return nil
+	})
+}
+
+// unit returns the unit of a number of ratelimit.config.ratelimit.v3 RateLimitUnit. Its numbers are those of
+// descriptors.Unit.
+func unit(n int32) descriptors.Unit {
+	const unknown = 255
+	if n < 0 || n > unknown {
+		n = unknown
+	}
+	return descriptors.Unit(n)
+}
+
+var errDeepMetadata = errors.New("`metadata` is nested too deeply")
+
+// readMetadata reads a google.protobuf.Struct.
+func readMetadata(msg string, into map[string]any) error {
+	if err := wire.ReadStruct(msg, into); err != nil {
+		return err
+	}
+	if depth(into) >= wire.MaxDepth { // ReadStruct reads what is deeper as null
+		return errDeepMetadata
+	}
+	return nil
+}
+
+// depth returns how deeply maps and lists are nested in a value.
+func depth(v any) (most int) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, item := range v {
+			most = max(most, depth(item))
+		}
+	case []any:
+		for _, item := range v {
+			most = max(most, depth(item))
+		}
+	default:
+		return 0
+	}
+	return most + 1
+}
