@@ -262,6 +262,9 @@ func TestSample(t *testing.T) {
 			t.Errorf("%s: %d, want %q in\n%s", url, code, want, body)
 		}
 	}
+	if code, _ := get(t, "http://"+debugAddr+"/stats"); code != http.StatusNotFound { // of envoyproxy/ratelimit
+		t.Errorf("/stats: %d, want 404", code)
+	}
 	conn, err := grpc.NewClient(grpcAddr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
