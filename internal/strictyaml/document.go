@@ -17,7 +17,7 @@ type Document struct {
 	text string
 	// lines are the lines of the text.
 	lines []string
-	// root is the map of the whole file, nil if it could not be read.
+	// root is the map or list of the whole file, nil if it could not be read.
 	root     *Value
 	problems Problems
 	// seen are the places and messages of the problems. counts are the numbers of errors (false) and warnings (true).
@@ -47,7 +47,7 @@ func Read(file File, kind *Kind) *Document {
 	return doc
 }
 
-// Root returns the map of the whole file, nil if it could not be read.
+// Root returns the map or list of the whole file, nil if it could not be read.
 func (doc *Document) Root() *Value { return doc.root }
 
 // Fail adds an error at a value, or for the whole file if it is nil. The message names the mistake, the hints the fix.
@@ -57,6 +57,14 @@ func (doc *Document) Fail(at *Value, message string, hints ...string) {
 	}
 	doc.fail(at.at, message, hints...)
 }
+
+// Warn adds a warning at a value, which must not be nil.
+func (doc *Document) Warn(at *Value, message string, hints ...string) {
+	doc.add(at.at, true, message, hints)
+}
+
+// At returns the position of a value, which must not be nil: "file:line".
+func (doc *Document) At(v *Value) string { return doc.position(v.at) }
 
 // FailAtEnd adds an error at the last line that has text.
 func (doc *Document) FailAtEnd(message string, hints ...string) {

@@ -171,3 +171,30 @@ func TestPositionOfAPath(t *testing.T) {
 		}
 	}
 }
+
+// A file of a Kind with List is a list, and no map.
+func TestReadList(t *testing.T) {
+	kind := shopKind()
+	kind.List = true
+	read := func(text string) *strictyaml.Document {
+		return strictyaml.Read(strictyaml.File{Name: "list", Content: []byte(text)}, kind)
+	}
+	doc := read("- a: 1\n- b\n- []\n- ~\n")
+	var shapes []string
+	for _, v := range doc.Root().Items() {
+		shapes = append(shapes, fmt.Sprintf("%s %t %t %t %t", doc.At(v), v.IsMap(), v.IsText(), v.IsList(),
+			v.IsAbsent()))
+	}
+	const want = "list:1 true false false false; list:2 false true false false; list:3 false false true false; " +
+		"list:4 false false false true"
+	if got := strings.Join(shapes, "; "); got != want || doc.Problems() != nil {
+		t.Errorf("got %s, want %s\n%v", got, want, doc.Problems())
+	}
+	doc.Warn(doc.Root().Items()[1], "too short")
+	if p := doc.Problems(); len(p) != 1 || p.HasErrors() || p[0].Line != 2 || p[0].Message != "too short" {
+		t.Errorf("a warning: %v", p)
+	}
+	if doc := read("a: 1\n"); doc.Root() != nil || !strings.Contains(doc.Problems().Error(), "is a list, not a map") {
+		t.Errorf("a map: %v", doc.Problems())
+	}
+}

@@ -15,6 +15,8 @@ type Kind struct {
 	Second string
 	// Huge is the hint for a whole number that does not fit 64 bits, "" for the bounds of the key.
 	Huge string
+	// List means that the whole file is a list. Such a file can be read, but not decoded.
+	List bool
 	// Sections name the maps of the file. A misplaced key is more likely meant for an earlier section. A map without a
 	// row is named after its key.
 	Sections []Section

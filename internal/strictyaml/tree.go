@@ -70,6 +70,18 @@ func (v *Value) Text() string {
 	return v.text
 }
 
+// IsMap reports whether the value is a map.
+func (v *Value) IsMap() bool { return v != nil && v.shape == mapping }
+
+// IsList reports whether the value is a list.
+func (v *Value) IsList() bool { return v != nil && v.shape == list }
+
+// IsText reports whether the value is a single value. 5 and true are texts, too.
+func (v *Value) IsText() bool { return v != nil && v.shape == scalar }
+
+// IsAbsent reports whether there is no value: no key, or a key with nothing or null behind it.
+func (v *Value) IsAbsent() bool { return v == nil || v.shape == null }
+
 // field is a key of a mapping with its value.
 type field struct {
 	key   string
@@ -97,7 +109,8 @@ type treeReader struct {
 	full bool
 }
 
-// readTree returns the root map of a file. If the file has none, it reports that and returns nil.
+// readTree returns the root of a file, a map or with Kind.List a list. If the file has none, it reports that and
+// returns nil.
 func readTree(doc *Document) *Value {
 	if !doc.checkText() {
 		return nil
@@ -111,8 +124,12 @@ func readTree(doc *Document) *Value {
 	if t.full || root.unread {
 		return nil
 	}
-	if root.shape != mapping {
-		doc.fail(root.at, "a "+doc.kind.Noun+" is a map, not "+root.shape.String(), doc.kind.Begins)
+	want := mapping
+	if doc.kind.List {
+		want = list
+	}
+	if root.shape != want {
+		doc.fail(root.at, "a "+doc.kind.Noun+" is "+want.String()+", not "+root.shape.String(), doc.kind.Begins)
 		return nil
 	}
 	return root
