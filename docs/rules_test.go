@@ -14,12 +14,16 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules/xds"
 )
 
-// TestRuleFilesLoad loads every rule file in README.md and docs/.
+// TestRuleFilesLoad loads every rule file in README.md, docs/ and docs/migration/.
 func TestRuleFilesLoad(t *testing.T) {
 	root := os.DirFS(testenv.RepoRoot(t))
-	pages, err := fs.Glob(root, "docs/*.md")
-	if err != nil {
-		t.Fatal(err)
+	var pages []string
+	for _, pattern := range []string{"docs/*.md", "docs/migration/*.md"} {
+		found, err := fs.Glob(root, pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, found...)
 	}
 	loaded := 0
 	for _, page := range append(pages, "README.md") {

@@ -116,10 +116,17 @@ func checkRules(paths []string, stdin io.Reader, cfg file.Config, configurations
 		problems = append(problems, e.problems...)
 	}
 	c.OK = !problems.HasErrors()
-	for _, p := range problems {
-		c.Problems = append(c.Problems, problem{p.File, p.Line, p.Column, p.Length, p.Severity(), p.Message, p.Hints})
-	}
+	c.Problems = problemsOf(problems)
 	return c
+}
+
+// problemsOf returns problems as -o json prints them.
+func problemsOf(problems rules.Problems) []problem {
+	list := []problem{}
+	for _, p := range problems {
+		list = append(list, problem{p.File, p.Line, p.Column, p.Length, p.Severity(), p.Message, p.Hints})
+	}
+	return list
 }
 
 func checkEnvoy(path string, rulePaths []string, set rules.Set) checkedEnvoy {

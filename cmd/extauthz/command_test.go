@@ -36,7 +36,7 @@ func TestCommands(t *testing.T) {
 		stdout, stderr string
 	}{
 		{args: "frobnicate", code: 2, stderr: `extauthz: unknown subcommand "frobnicate": want check, echo, health, keys, ` +
-			"schema, serve, settings, version or --help"},
+			"migrate, schema, serve, settings, version or --help"},
 		{args: "frobnicate", code: 2, stderr: "(extauthz --help lists all flags)"},
 		{args: "chekc --envoy e .", code: 2, stderr: `unknown subcommand "chekc" (did you mean check?): want `},
 		{args: "keys lst", code: 2, stderr: `extauthz: keys: unknown subcommand "lst" (did you mean list?): want create, ` +
@@ -71,6 +71,20 @@ func TestCommands(t *testing.T) {
 		{args: "keys create --owner a --burst x", code: 2, stderr: `keys create: --burst "x": want a whole number`},
 		{args: "keys ea_4Gd0kZ7b_abcdefghijklmnopqrstuvwxyz", code: 2,
 			stderr: `unknown subcommand "ea_4Gd0kZ7b_**************************"`},
+		{args: "migrate", code: 0, stdout: "ratelimit"},
+		{args: "migrate sprng f", code: 2, stderr: `migrate: unknown subcommand "sprng" (did you mean spring?)`},
+		{args: "migrate spring", code: 2, stderr: "migrate spring: want one file or -, for example: "},
+		{args: "migrate spring /none", code: 2, stderr: "/none: read configuration of Spring: no such file"},
+		{args: "migrate spring .", code: 2, stderr: ".: left out: not a regular file"},
+		{args: "migrate spring --key=cookie f", code: 2, stderr: `--key "cookie": want owner, address, header:NAME`},
+		{args: "migrate spring --key=a=header: f", code: 2, stderr: `--key "a=header:": want owner, address`},
+		{args: "migrate spring --domain= f", code: 2, stderr: "--domain is empty"},
+		{args: "migrate limitador a b", code: 2, stderr: "migrate limitador: want one limits file or -"},
+		{args: "migrate limitador --descriptor a,,b f", code: 2, stderr: `--descriptor "a,,b": want different keys`},
+		{args: "migrate limitador --descriptor a,b,a f", code: 2, stderr: `--descriptor "a,b,a": want different keys`},
+		{args: "migrate limitador --old 127.0.0.1:1 f", code: 2, stderr: "--old and --new: give both or none"},
+		{args: "migrate ratelimit --requests f f", code: 2, stderr: "--requests needs --old and --new"},
+		{args: "migrate ratelimit", code: 2, stderr: "migrate ratelimit: want a directory, a file or -"},
 		{args: "man", code: 2, stderr: "man: want one directory"},
 		{args: "health --help", code: 0, stdout: "Example"},
 		{args: "health now", code: 2, stderr: `health: takes only flags, not "now"`},

@@ -91,7 +91,8 @@ func (p *program) root() *cobra.Command {
 		}
 		return serve(c, args)
 	}
-	root.AddCommand(p.serve(), p.check(), p.health(), p.echo(), p.keys(), p.settings(), p.schema(), p.version(), p.man())
+	root.AddCommand(p.serve(), p.check(), p.health(), p.echo(), p.keys(), p.migrate(), p.settings(), p.schema(),
+		p.version(), p.man())
 	return root
 }
 

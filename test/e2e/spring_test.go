@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// TestSpring runs the configurations of docs/spring.md and makes the requests of that page.
+// TestSpring runs the configurations of docs/migration/from-spring-cloud-gateway.md and makes the requests of that page.
 func TestSpring(t *testing.T) {
 	t.Parallel()
-	const page = "docs/spring.md"
+	const page = "docs/migration/from-spring-cloud-gateway.md"
 	rules, routes := block(t, page, "yaml", "domain: gateway"), block(t, page, "yaml", "requested_tokens: ")
 	const indent = "\n                        "
 	pageRoutes := instead("\n                      routes:\n",

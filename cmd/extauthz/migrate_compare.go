@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/extauthz/extauthz/internal/compatibility"
+	"github.com/extauthz/extauthz/internal/replay"
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+)
+
+const compareHelp = `
+
+With --old and --new it also sends a sample of requests to two running services and compares their answers.
+The sample uses up limits: give services without clients. It is made from the rules, up to six requests for each,
+or read from --requests. A difference that docs/compatibility.md does not list makes the exit code 1.`
+
+// services are the flags of a comparison.
+type services struct {
+	old, new, requests *string
+	remote             *bool
+	timeout            *time.Duration
+}
+
+func compareFlags(c *cobra.Command) services {
+	return services{
+		old: c.Flags().String("old", "", "`ADDRESS` of the running service to compare with: host:port of its gRPC port, "+
+			"or unix:PATH"),
+		new: c.Flags().String("new", "", "`ADDRESS` of a running extauthz with the new rules"),
+		requests: c.Flags().String("requests", "", "the sample: a `FILE` of RateLimitRequests in JSON, one a line; default: "+
+			"made from the rules"),
+		remote:  c.Flags().Bool("allow-remote", false, "permit addresses of other machines"),
+		timeout: c.Flags().Duration("timeout", time.Minute, "maximum time of the comparison"),
+	}
+}
+
+// check returns the mistake in the flags.
+func (s services) check() error {
+	if (*s.old == "") != (*s.new == "") {
+		return usage("--old and --new: give both or none")
+	}
+	if *s.old == "" {
+		if *s.requests != "" {
+			return usage("--requests needs --old and --new")
+		}
+		return nil
+	}
+	for _, flag := range []struct{ name, address string }{{"--old", *s.old}, {"--new", *s.new}} {
+		if err := replay.CheckAddress(flag.address, *s.remote); err != nil {
+			return usage("%s %w", flag.name, err)
+		}
+	}
+	if *s.timeout <= 0 {
+		return usage("--timeout %s: want more than 0, such as 1m", *s.timeout)
+	}
+	return nil
+}
+
+// comparison is the result of a comparison. nil means that there was none.
+type comparison struct {
+	*replay.Report
+	// Error is why it ended early.
+	Error string `json:"error,omitempty"`
+}
+
+// ok reports whether all differences are listed.
+func (c *comparison) ok() bool { return c == nil || c.Unlisted == 0 && c.Error == "" }
+
+// compare sends a sample to both services. It returns nil if none were given.
+func (p *program) compare(ctx context.Context, s services, domains []ratelimit.Domain, strict bool,
+) (*comparison, error) {
+	if *s.old == "" {
+		return nil, nil
+	}
+	requests := replay.Generate(domains, "migrate-"+strings.ToLower(rand.Text()[:8]))
+	if *s.requests != "" {
+		f, err := os.Open(*s.requests)
+		if err != nil {
+			return nil, &startError{error: err}
+		}
+		defer f.Close()
+		if requests, err = replay.Read(*s.requests, f); err != nil {
+			return nil, &startError{error: err}
+		}
+	}
+	if len(requests) == 0 {
+		return &comparison{Report: new(replay.Report), Error: "there are no rules to make requests from"}, nil
+	}
+	ctx, stop := untilInterrupted(ctx)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, *s.timeout)
+	defer cancel()
+	const pause = 2 * time.Second // between two lines about the progress
+	last := time.Now()
+	report, err := replay.Compare(ctx, replay.Config{
+		Old: *s.old, New: *s.new, Domains: domains, Strict: strict,
+		Progress: func(sent int) {
+			if time.Since(last) >= pause {
+				last = time.Now()
+				fmt.Fprintf(p.stderr, "compared %d of %d requests\n", sent, len(requests))
+			}
+		},
+	}, requests)
+	c := &comparison{Report: report}
+	if err != nil {
+		c.Error = err.Error()
+	}
+	return c, nil
+}
+
+// show prints the result as text. Listed differences are summed up by their row.
+func (c *comparison) show(w io.Writer) {
+	if c == nil {
+		return
+	}
+	fmt.Fprintf(w, "\nCompared %s: %d with the same answer\n", suggest.Counted(c.Sent, "request"), c.Same)
+	if c.Bare {
+		fmt.Fprintln(w, "The old service sends no statuses, so only verdicts were compared.")
+	}
+	listed, example := map[compatibility.Row]int{}, map[compatibility.Row]replay.Difference{}
+	for _, d := range c.Differences {
+		if listed[d.Row]++; listed[d.Row] == 1 {
+			example[d.Row] = d
+		}
+	}
+	for _, row := range compatibility.Rows() {
+		if n := listed[row]; n > 0 {
+			d := example[row]
+			fmt.Fprintf(w, "Listed in docs/compatibility.md: %s, %s\n      first: request %d, %s, %s: old %s, new %s\n", row,
+				suggest.Counted(n, "difference"), d.Request, d.Descriptor, d.What, d.Old, d.New)
+		}
+	}
+	if c.Unlisted > 0 {
+		c.printUnlisted(w)
+	}
+	if c.Error != "" {
+		fmt.Fprintf(w, "The comparison ended early: %s\n", c.Error)
+	}
+}
+
+// printUnlisted prints a table of the differences that are not listed.
+func (c *comparison) printUnlisted(w io.Writer) {
+	const most = 50
+	fmt.Fprintf(w, "Not listed in docs/compatibility.md: %s\n", suggest.Counted(c.Unlisted, "difference"))
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "  request\tdescriptor\twhat\told\tnew")
+	shown := 0
+	for _, d := range c.Differences {
+		if d.Row == "" && shown < most {
+			shown++
+			fmt.Fprintf(table, "  %d\t%s\t%s\t%s\t%s\n", d.Request, d.Descriptor, d.What, d.Old, d.New)
+		}
+	}
+	_ = table.Flush() // an error means that the reader has gone
+	if c.Unlisted > shown {
+		fmt.Fprintf(w, "  ... and %d more\n", c.Unlisted-shown)
+	}
+}

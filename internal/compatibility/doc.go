@@ -1,0 +1,2 @@
+// Package compatibility names the rows of docs/compatibility.md, so that commands can refer to them.
+package compatibility

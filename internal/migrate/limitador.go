@@ -1,0 +1,220 @@
+package migrate
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// LimitadorKind describes the limits file of Limitador.
+func LimitadorKind() *strictyaml.Kind {
+	return &strictyaml.Kind{
+		Noun:      "limits file of Limitador",
+		Begins:    "it is a list of limits, each with namespace, max_value, seconds, conditions and variables",
+		Empty:     "there is nothing in the file",
+		Second:    "a limits file is one document: convert each document separately",
+		List:      true,
+		MaxSize:   4 << 20,
+		TooLarge:  "is this a limits file?",
+		MaxValues: 500_000,
+	}
+}
+
+// LimitadorOptions are what the limits file does not have.
+type LimitadorOptions struct {
+	// Descriptors are the keys of the descriptors that Envoy sends here, in the order of their entries.
+	Descriptors [][]string
+}
+
+// Limitador converts a limits file into one rule file for each namespace.
+//
+// In Limitador, every limit whose conditions hold applies to a request. Here a descriptor matches one rule. So limits
+// that read the same entries become one tree, and limits that read other entries need a descriptor of their own.
+func Limitador(f strictyaml.File, o LimitadorOptions) *Converted {
+	r := &limitador{Document: strictyaml.Read(f, LimitadorKind()), options: o, limits: map[string][]*limit{}}
+	r.read()
+	c := new(Converted)
+	type domain struct {
+		name  string
+		nodes []ratelimit.Node
+	}
+	var domains []domain
+	for _, namespace := range r.namespaces {
+		trees := r.assign(r.limits[namespace])
+		nodes := r.nodes(trees)
+		if len(nodes) == 0 {
+			continue
+		}
+		domains = append(domains, domain{namespace, nodes})
+		for _, t := range trees {
+			if t.refused {
+				continue
+			}
+			c.note("Envoy must send domain %s a descriptor with exactly the entries %s, in this order.",
+				suggest.Quoted(namespace), suggest.List(t.keys, " and "))
+		}
+	}
+	c.Problems = r.Problems()
+	for _, d := range domains {
+		var b strings.Builder
+		fmt.Fprintf(&b, "domain: %s\ndescriptors:\n", scalar(d.name))
+		writeNodes(&b, d.nodes, "  ")
+		c.add(c.fileName(d.name), f.Name, b.String())
+	}
+	if len(domains) > 0 {
+		c.note("The window of a limit of Limitador begins with its first request. These limits use the default algorithm, " +
+			"sliding_window, which lets no more than the limit pass in any window.")
+	}
+	c.check()
+	return c
+}
+
+// limitador reads one limits file.
+type limitador struct {
+	*strictyaml.Document
+	options    LimitadorOptions
+	limits     map[string][]*limit // by namespace
+	namespaces []string            // in the order of the file
+}
+
+// limit is a limit of Limitador that has an equivalent.
+type limit struct {
+	at              *strictyaml.Value
+	namespace, name string
+	spec            ratelimit.LimitSpec
+	// descriptor is the index of the descriptor that the limit reads.
+	descriptor int
+	// equal are the values that conditions demand, by key. keys are the keys of conditions and variables, sorted.
+	equal map[string]string
+	keys  []string
+}
+
+func (r *limitador) read() {
+	for _, v := range r.Root().Items() {
+		l := r.limit(v)
+		if l == nil {
+			continue
+		}
+		if r.limits[l.namespace] == nil {
+			r.namespaces = append(r.namespaces, l.namespace)
+		}
+		r.limits[l.namespace] = append(r.limits[l.namespace], l)
+	}
+	if root := r.Root(); root != nil && len(root.Items()) == 0 {
+		r.Fail(nil, "the list has no limits")
+	}
+}
+
+// limit reads one limit. It returns nil if the limit has no equivalent, which it reports.
+func (r *limitador) limit(v *strictyaml.Value) *limit {
+	if !v.IsMap() {
+		r.Fail(v, "a limit is a map, not "+v.String(), "it has namespace, max_value, seconds, conditions and variables")
+		return nil
+	}
+	at := map[string]*strictyaml.Value{}
+	for key, value := range v.Fields() {
+		switch key {
+		case "namespace", "max_value", "seconds", "name", "conditions", "variables", "id":
+			at[key] = value
+		default:
+			r.Warn(value, suggest.Quoted(key)+" is no key of a limit: it is left out, as Limitador does")
+		}
+	}
+	l := &limit{at: v, equal: map[string]string{}, descriptor: -1}
+	var sound [6]bool // all mistakes of a limit are reported
+	l.namespace, sound[0] = r.text(v, at, "namespace", true)
+	l.name, sound[1] = r.text(v, at, "name", false)
+	requests, ok := r.number(v, at, "max_value", 0)
+	seconds, fine := r.number(v, at, "seconds", 1)
+	sound[2] = ok && fine && r.window(l, at, requests, seconds)
+	sound[3] = r.conditions(l, at["conditions"])
+	sound[4] = r.variables(l, at["variables"])
+	sound[5] = sound[1] && r.checkName(l, at["name"])
+	if slices.Contains(sound[:], false) {
+		return nil
+	}
+	slices.Sort(l.keys)
+	l.keys = slices.Compact(l.keys)
+	return l
+}
+
+// text returns a text of a limit.
+func (r *limitador) text(limit *strictyaml.Value, at map[string]*strictyaml.Value, key string, required bool,
+) (text string, ok bool) {
+	switch v := at[key]; {
+	case v.IsAbsent() && !required:
+	case v.IsAbsent() || v.IsText() && v.Text() == "":
+		r.Fail(limit, "a limit without "+suggest.Quoted(key), "add it")
+		return "", false
+	case !v.IsText():
+		r.Fail(v, suggest.Quoted(key)+" is not a text: "+v.String())
+		return "", false
+	default:
+		text = v.Text()
+	}
+	return text, true
+}
+
+// number returns a whole number of a limit.
+func (r *limitador) number(limit *strictyaml.Value, at map[string]*strictyaml.Value, key string, least int64,
+) (n int64, ok bool) {
+	v := at[key]
+	if v.IsAbsent() {
+		r.Fail(limit, "a limit without "+suggest.Quoted(key), "add it")
+		return 0, false
+	}
+	n, err := strconv.ParseInt(v.Text(), 10, 64)
+	if err != nil || n < least {
+		r.Fail(v, suggest.Quoted(key)+" cannot be "+v.String(), fmt.Sprintf("want a whole number, %d or more", least))
+		return 0, false
+	}
+	return n, true
+}
+
+// window sets how a limit is counted.
+func (r *limitador) window(l *limit, at map[string]*strictyaml.Value, requests, seconds int64) bool {
+	unit, multiplier := window(seconds)
+	l.spec = ratelimit.LimitSpec{
+		Requests: requests, Unit: unit, Multiplier: uint64(multiplier), Algorithm: bucket.SlidingWindow,
+	}
+	if _, err := l.spec.Bucket(); err != nil {
+		where := at["seconds"]
+		if err.Field == "requests_per_unit" {
+			where = at["max_value"]
+		}
+		r.Fail(where, err.Message, "write a smaller number")
+		return false
+	}
+	return true
+}
+
+// window returns seconds as a multiple of the longest unit that fits. Weeks, months and years are used alone only.
+func window(seconds int64) (unit descriptors.Unit, multiplier int64) {
+	for _, unit := range descriptors.Units {
+		if unit.Micros() == seconds*1_000_000 {
+			return unit, 1
+		}
+	}
+	for _, unit := range []descriptors.Unit{descriptors.Day, descriptors.Hour, descriptors.Minute} {
+		if length := unit.Micros() / 1_000_000; seconds%length == 0 {
+			return unit, seconds / length
+		}
+	}
+	return descriptors.Second, seconds
+}
+
+// checkName reports a name that the headers of an answer cannot hold as it is, and changes it.
+func (r *limitador) checkName(l *limit, at *strictyaml.Value) bool {
+	if safe := safeName(l.name); safe != l.name {
+		r.Warn(at, "the name becomes "+suggest.Quoted(safe)+", because headers name the limit")
+		l.name = safe
+	}
+	return true
+}

@@ -1,0 +1,166 @@
+package migrate
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/descriptors"
+)
+
+// SpringKind describes the configuration of a Spring application, such as application.yml.
+func SpringKind() *strictyaml.Kind {
+	return &strictyaml.Kind{
+		Noun:      "configuration of Spring",
+		Begins:    "it has `spring:` with `cloud.gateway.routes` below it; properties files cannot be converted",
+		Empty:     "there is nothing in the file",
+		Second:    "convert each document of the file separately: each can belong to another profile",
+		MaxSize:   4 << 20,
+		TooLarge:  "is this a configuration of Spring?",
+		MaxValues: 500_000,
+	}
+}
+
+// SpringOptions are what the configuration does not have.
+type SpringOptions struct {
+	// Domain is the domain of the policy.
+	Domain string
+	// Keys tell by what the KeyResolver beans limit, by their names. The one named "" is for all others.
+	Keys map[string]SpringKey
+}
+
+// Spring converts the routes of a configuration with the filter RequestRateLimiter and its RedisRateLimiter into a rule
+// file with a policy of ext_authz. The path of a route and the key of its KeyResolver choose the bucket.
+func Spring(f strictyaml.File, o SpringOptions) *Converted {
+	s := &spring{Document: strictyaml.Read(f, SpringKind()), options: o}
+	if s.Root() != nil {
+		s.read()
+	}
+	c := &Converted{Problems: s.Problems()}
+	if !slices.ContainsFunc(s.routes, func(r *springRoute) bool { return r.limiter != nil }) {
+		if !c.Problems.HasErrors() {
+			c.note("No route has the filter RequestRateLimiter: there is nothing to convert.")
+		}
+		return c
+	}
+	c.add(c.fileName(o.Domain), f.Name, s.ruleFile())
+	c.Routes = s.envoyRoutes()
+	c.Settings = []string{"RESPONSE_HEADERS=" + s.headers}
+	c.note("Envoy must send domain %s and the cost with each route: see its routes.", suggest.Quoted(o.Domain))
+	for _, bean := range s.resolvers {
+		c.note("The key of %s is what its Java code returns, which this command cannot read. The policy takes the owner "+
+			"of an API key in x-api-key; for another key add --key %s=header:NAME, for example.", suggest.Quoted(bean), bean)
+	}
+	c.check()
+	return c
+}
+
+// spring reads one configuration.
+type spring struct {
+	*strictyaml.Document
+	options SpringOptions
+	// gateway has the properties of the gateway: the current ones, or those before Spring Cloud Gateway 4.3.
+	gateway []string
+	routes  []*springRoute
+	// resolvers are the KeyResolver beans that no option names.
+	resolvers []string
+	headers   string // RESPONSE_HEADERS
+	empty     emptyKey
+	// lost means that the limit of all routes was reported, because it has no equivalent.
+	lost bool
+}
+
+// springRoute is a route that has an equivalent.
+type springRoute struct {
+	at      *strictyaml.Value
+	id      string
+	order   int64
+	path    springPath
+	methods []string
+	limiter *springLimiter // nil for none
+}
+
+// read reads the routes and the properties of the filter.
+func (s *spring) read() {
+	s.gateway = []string{"spring", "cloud", "gateway", "server", "webflux"}
+	routes := s.property("routes")
+	if routes == nil {
+		s.gateway = s.gateway[:3]
+		routes = s.property("routes")
+	}
+	if !routes.IsList() {
+		s.Fail(routes, "the file has no list `spring.cloud.gateway.routes` or `spring.cloud.gateway.server.webflux.routes`",
+			"routes of Java code, of properties files and of the MVC gateway cannot be converted")
+		return
+	}
+	s.properties()
+	byDefault := s.defaultLimiter()
+	for _, v := range routes.Items() {
+		if r := s.route(v, byDefault); r != nil {
+			s.routes = append(s.routes, r)
+		}
+	}
+	slices.SortStableFunc(s.routes, func(a, b *springRoute) int { return cmp.Compare(a.order, b.order) })
+	s.checkPaths()
+	s.checkKeys()
+	s.checkEmpty()
+}
+
+// property returns a property of the gateway.
+func (s *spring) property(path ...string) *strictyaml.Value {
+	return find(s.Root(), append(s.gateway[:len(s.gateway):len(s.gateway)], path...)...)
+}
+
+// route reads one route. It returns nil if the route has no equivalent, which it reports.
+func (s *spring) route(v *strictyaml.Value, byDefault *springLimiter) *springRoute {
+	if !v.IsMap() {
+		s.Fail(v, "a route is a map, not "+v.String())
+		return nil
+	}
+	r := &springRoute{at: v, id: find(v, "id").Text()}
+	own, count, ok := s.filters(find(v, "filters"), r.id)
+	r.limiter = cmp.Or(own, byDefault)
+	lost := !ok || own == nil && s.lost
+	limited := r.limiter != nil || lost
+	if own != nil && byDefault != nil || count > 1 {
+		s.Fail(v, "this route has two filters RequestRateLimiter", "write the limits of the route by hand, as `limits`")
+		return nil
+	}
+	order := find(v, "order")
+	if !order.IsAbsent() {
+		if r.order, ok = s.number(order, "order", -1<<31); !ok {
+			return nil
+		}
+	}
+	if !s.predicates(r, find(v, "predicates"), limited) || lost {
+		return nil
+	}
+	return r
+}
+
+// checkPaths reports routes whose limits would share buckets, because their paths are the same.
+func (s *spring) checkPaths() {
+	first := map[string]*springRoute{}
+	s.routes = slices.DeleteFunc(s.routes, func(r *springRoute) bool {
+		other := first[r.path.text]
+		if other == nil {
+			first[r.path.text] = r
+			return false
+		}
+		if r.limiter == nil && other.limiter == nil {
+			return false
+		}
+		s.Fail(r.at, "this route has the same path as the one at "+s.At(other.at)+
+			", and the path chooses the limit and its buckets", "write its limit by hand, with one more action such as `method`")
+		return true
+	})
+}
+
+// passesBy reports whether a route without a limit must have a rule without one, because the pattern of another route
+// matches its path.
+func (s *spring) passesBy(r *springRoute) bool {
+	return r.limiter == nil && slices.ContainsFunc(s.routes, func(other *springRoute) bool {
+		return other.limiter != nil && descriptors.Match(other.path.text, r.path.text)
+	})
+}

@@ -1,0 +1,228 @@
+package migrate
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// filterName is the filter that is converted.
+const filterName = "RequestRateLimiter"
+
+// springLimiter is a filter RequestRateLimiter with its RedisRateLimiter.
+type springLimiter struct {
+	at                  *strictyaml.Value
+	rate, burst, tokens int64
+	key                 SpringKey
+	empty               emptyKey
+}
+
+// properties reads the properties that are the same for all routes.
+func (s *spring) properties() {
+	s.headers = "spring"
+	if v := s.property("redisratelimiter", "includeheaders"); !v.IsAbsent() && !s.boolean(v, "include-headers", true) {
+		s.headers = "off"
+	}
+	for _, name := range []string{"remaining", "replenishrate", "burstcapacity", "requestedtokens"} {
+		if v := s.property("redisratelimiter", name+"header"); !v.IsAbsent() {
+			s.Warn(v, "the name of this header cannot be set", "RESPONSE_HEADERS=spring sends the names of Spring's defaults")
+		}
+	}
+	s.empty = s.emptyKey(emptyKey{status: http.StatusForbidden},
+		s.property("filter", "requestratelimiter", "denyemptykey"),
+		s.property("filter", "requestratelimiter", "emptykeystatuscode"))
+}
+
+// emptyKey is what happens to requests without a key.
+type emptyKey struct {
+	pass   bool
+	status int // of a refusal
+}
+
+// emptyKey returns what happens to requests without a key. Properties that are not set do not change it.
+func (s *spring) emptyKey(e emptyKey, deny, status *strictyaml.Value) emptyKey {
+	if !deny.IsAbsent() {
+		e.pass = !s.boolean(deny, "deny-empty-key", true)
+	}
+	if status.IsAbsent() {
+		return e
+	}
+	code, err := strconv.Atoi(status.Text())
+	for n := 400; err != nil && n < 600; n++ {
+		name := strings.NewReplacer(" ", "_", "-", "_").Replace(http.StatusText(n))
+		if name != "" && strings.EqualFold(name, status.Text()) {
+			code, err = n, nil
+		}
+	}
+	if err != nil || code < 400 || code > 599 {
+		s.Fail(status, "the status for an empty key cannot be "+status.String(), "want a status from 400 to 599, such as 403")
+		return e
+	}
+	e.status = code
+	return e
+}
+
+// checkEmpty sets what happens to requests without a key. It reports routes that do another thing.
+func (s *spring) checkEmpty() {
+	var first *springLimiter
+	for _, r := range s.routes {
+		switch {
+		case r.limiter == nil:
+		case first == nil:
+			first, s.empty = r.limiter, r.limiter.empty
+		case r.limiter.empty != first.empty:
+			s.Fail(r.limiter.at, "this route does another thing with requests without a key than the one at "+s.At(first.at),
+				"a policy has one `absent`: make them the same, or write a policy for each domain")
+		}
+	}
+}
+
+// defaultLimiter returns the limiter of `default-filters`, nil for none.
+func (s *spring) defaultLimiter() *springLimiter {
+	list := s.property("defaultfilters")
+	l, count, ok := s.filters(list, "defaultFilters")
+	if s.lost = !ok || count > 1; count > 1 {
+		s.Fail(list, "`default-filters` has two filters RequestRateLimiter", "write their limits by hand, as `limits`")
+	}
+	return l
+}
+
+// filters returns the limiter of a list of filters and the number of limiters in it. ok is false if one has no
+// equivalent. id is the name of the route in `redis-rate-limiter.config`.
+func (s *spring) filters(list *strictyaml.Value, id string) (l *springLimiter, count int, ok bool) {
+	ok = true
+	for _, v := range list.Items() {
+		name, shortcut := v.Text(), false
+		if v.IsMap() {
+			name = find(v, "name").Text()
+		} else {
+			name, _, shortcut = strings.Cut(name, "=")
+		}
+		switch {
+		case strings.TrimSpace(name) != filterName:
+			continue
+		case shortcut:
+			s.Fail(v, "RequestRateLimiter has no shortcut form: Spring ignores these values",
+				"write it with `name:` and `args:` there, and convert again")
+			ok = false
+			continue
+		}
+		count++
+		if one := s.limiter(v, find(v, "args"), id); one != nil {
+			l = one
+			continue
+		}
+		ok = false
+	}
+	return l, count, ok
+}
+
+// limiter reads one filter.
+func (s *spring) limiter(v, args *strictyaml.Value, id string) *springLimiter {
+	if bean := find(args, "ratelimiter"); !bean.IsAbsent() {
+		s.Fail(bean, "the rate limiter "+bean.String()+" is Java code, which this command cannot read",
+			"write its limit by hand: docs/migration/from-spring-cloud-gateway.md")
+		return nil
+	}
+	if other := find(args, "bucket4jratelimiter"); other != nil || hasPrefix(args, "bucket4j-rate-limiter.") {
+		s.Fail(v, "a limit of Bucket4j is not converted",
+			"write it by hand: capacity is `burst`, refillTokens is `requests_per_unit`, refillPeriod is the unit")
+		return nil
+	}
+	l := &springLimiter{at: v, burst: 1, tokens: 1}
+	config := func(name string) *strictyaml.Value {
+		if v := find(args, "redisratelimiter", name); !v.IsAbsent() {
+			return v
+		}
+		return s.property("redisratelimiter", "config", canonical(id), name)
+	}
+	rate := config("replenishrate")
+	if rate.IsAbsent() {
+		s.Fail(v, "this filter has no `redis-rate-limiter.replenishRate` in the file",
+			"if a bean of Java code sets it, write the limit by hand: docs/migration/from-spring-cloud-gateway.md")
+		return nil
+	}
+	var sound [4]bool
+	l.rate, sound[0] = s.number(rate, "replenishRate", 1)
+	l.burst, sound[1] = s.optional(config("burstcapacity"), "burstCapacity", 0, 1)
+	l.tokens, sound[2] = s.optional(config("requestedtokens"), "requestedTokens", 1, 1)
+	sound[3] = l.burst == 0 || s.checkLimit(l, rate)
+	l.empty = s.answers(args)
+	l.key = s.resolver(find(args, "keyresolver"))
+	if slices.Contains(sound[:], false) {
+		return nil
+	}
+	return l
+}
+
+// answers reads the arguments about refusals.
+func (s *spring) answers(args *strictyaml.Value) emptyKey {
+	if v := find(args, "statuscode"); !v.IsAbsent() && v.Text() != "429" && v.Text() != "TOO_MANY_REQUESTS" {
+		s.Warn(v, "a denial has status 429 here", "`rate_limited_status` of Envoy's rate limit filter sets another one")
+	}
+	return s.emptyKey(s.empty, find(args, "denyemptykey"), find(args, "emptykeystatus"))
+}
+
+// checkLimit reports a limit that cannot be counted.
+func (s *spring) checkLimit(l *springLimiter, at *strictyaml.Value) bool {
+	_, err := l.spec().Bucket()
+	if err != nil {
+		s.Fail(at, err.Message, "write smaller numbers")
+	}
+	if l.tokens > l.burst && err == nil {
+		s.Warn(l.at, fmt.Sprintf("a request costs %d tokens and the bucket has %d: every request is denied, as in Spring",
+			l.tokens, l.burst))
+	}
+	return err == nil
+}
+
+// spec returns the limit. A bucket without capacity denies everything.
+func (l *springLimiter) spec() ratelimit.LimitSpec {
+	spec := ratelimit.LimitSpec{
+		Requests: l.rate, Unit: descriptors.Second, Algorithm: bucket.TokenBucket, Burst: l.burst,
+	}
+	if l.burst == 0 {
+		spec.Requests = 0
+	}
+	return spec
+}
+
+// number reads a whole number.
+func (s *spring) number(v *strictyaml.Value, name string, least int64) (int64, bool) {
+	n, err := strconv.ParseInt(v.Text(), 10, 64)
+	switch {
+	case strings.Contains(v.Text(), "${"):
+		s.Fail(v, suggest.Quoted(name)+" is the placeholder "+v.String(), "write the number that it stands for")
+		return 0, false
+	case err != nil || n < least:
+		s.Fail(v, suggest.Quoted(name)+" cannot be "+v.String(), fmt.Sprintf("want a whole number, %d or more", least))
+		return 0, false
+	}
+	return n, true
+}
+
+// optional reads a whole number that has a default.
+func (s *spring) optional(v *strictyaml.Value, name string, least, standard int64) (int64, bool) {
+	if v.IsAbsent() {
+		return standard, true
+	}
+	return s.number(v, name, least)
+}
+
+// boolean reads true or false. It returns the default for any other value, which it reports.
+func (s *spring) boolean(v *strictyaml.Value, name string, standard bool) bool {
+	b, err := strconv.ParseBool(strings.ToLower(v.Text()))
+	if err != nil {
+		s.Fail(v, suggest.Quoted(name)+" cannot be "+v.String(), "want `true` or `false`")
+		return standard
+	}
+	return b
+}

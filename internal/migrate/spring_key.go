@@ -1,0 +1,78 @@
+package migrate
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/internal/suggest"
+)
+
+// SpringKey is by what a KeyResolver limits. The zero value is the owner of an API key.
+type SpringKey struct {
+	// Action is the action of the policy, in YAML. Entry is the key of the entry that it makes.
+	Action, Entry string
+}
+
+// owner is the default key.
+func owner() SpringKey { return SpringKey{Action: "credential: { field: owner }", Entry: "owner"} }
+
+// ParseSpringKey reads owner, address, header:NAME or query:NAME.
+func ParseSpringKey(text string) (SpringKey, error) {
+	kind, name, named := strings.Cut(text, ":")
+	switch {
+	case text == "owner":
+		return owner(), nil
+	case text == "address":
+		return SpringKey{Action: "remote_address:", Entry: "remote_address"}, nil
+	case kind == "header" && named && plainScalar.MatchString(name) && !strings.Contains(name, "*"):
+		return SpringKey{
+			Action: fmt.Sprintf("request_headers: { header: %s, key: %s }", scalar(name), scalar(name)), Entry: name,
+		}, nil
+	case kind == "query" && named && plainScalar.MatchString(name) && !strings.Contains(name, "*"):
+		return SpringKey{
+			Action: fmt.Sprintf("query_parameter: { parameter: %s, key: %s }", scalar(name), scalar(name)), Entry: name,
+		}, nil
+	}
+	return SpringKey{}, fmt.Errorf("want owner, address, header:NAME or query:NAME")
+}
+
+// anonymous reports whether the key needs no credential.
+func (k SpringKey) anonymous() bool { return k.Entry != "owner" }
+
+var beanReference = regexp.MustCompile(`^#\{@([A-Za-z_][A-Za-z0-9_]*)\}$`)
+
+// resolver returns the key of a `key-resolver`. Without one, Spring takes the name of the principal.
+func (s *spring) resolver(v *strictyaml.Value) SpringKey {
+	bean := "PrincipalNameKeyResolver"
+	if !v.IsAbsent() {
+		groups := beanReference.FindStringSubmatch(v.Text())
+		if groups == nil {
+			s.Fail(v, "the key resolver "+v.String()+" is no bean", "write a bean, such as `#{@userKeyResolver}`")
+			return owner()
+		}
+		bean = groups[1]
+	}
+	for _, name := range []string{bean, ""} {
+		if key, ok := s.options.Keys[name]; ok {
+			return key
+		}
+	}
+	if !slices.Contains(s.resolvers, bean) {
+		s.resolvers = append(s.resolvers, bean)
+	}
+	return owner()
+}
+
+// checkKeys reports keys without a credential if requests without a key are to be refused: there is no such policy.
+func (s *spring) checkKeys() {
+	for _, r := range s.routes {
+		l := r.limiter
+		if l != nil && l.key.anonymous() && l.key.Entry != "remote_address" && !l.empty.pass {
+			s.Warn(l.at, "a request without "+suggest.Quoted(l.key.Entry)+" passes without a limit here, and Spring refuses it",
+				"let Envoy refuse it, or set a default in its route")
+		}
+	}
+}
