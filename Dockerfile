@@ -23,11 +23,12 @@ ARG CREATED
 RUN CGO_ENABLED=0 go build -trimpath -tags=grpcnotrace -o /out/usr/local/bin/extauthz \
       -ldflags="-s -w -X 'main.linkedVersion=${VERSION}' -X 'main.linkedCommit=${REVISION}' -X 'main.linkedDate=${CREATED}'" \
       ./cmd/extauthz && \
-    mkdir /out/bin && ln -s /usr/local/bin/extauthz /out/bin/ratelimit
+    mkdir /out/bin && for name in ratelimit ratelimit_config_check ratelimit_client; do \
+      ln -s /usr/local/bin/extauthz /out/bin/$name; done
 
 FROM ${BASE_IMAGE}
 COPY --from=build /out/usr/local/bin/ /usr/local/bin/
-# The path of the binary in the image of envoyproxy/ratelimit, which Envoy Gateway starts.
+# The binaries of envoyproxy/ratelimit. Its image has /bin/ratelimit, which Envoy Gateway starts.
 COPY --from=build /out/bin/ /bin/
 ARG VERSION="(devel)"
 ARG REVISION

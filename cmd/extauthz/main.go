@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -35,7 +36,7 @@ func main() {
 		env: service.ParseEnvironment(os.Environ()), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
 		terminal: isTerminal(os.Stderr),
 	}
-	os.Exit(p.run(os.Args[1:]))
+	os.Exit(p.called(filepath.Base(os.Args[0]), os.Args[1:]))
 }
 
 // program has what a run of extauthz gets from its process.
@@ -91,8 +92,8 @@ func (p *program) root() *cobra.Command {
 		}
 		return serve(c, args)
 	}
-	root.AddCommand(p.serve(), p.check(), p.health(), p.echo(), p.keys(), p.migrate(), p.settings(), p.schema(),
-		p.version(), p.man())
+	root.AddCommand(p.serve(), p.check(), p.health(), p.client(), p.echo(), p.keys(), p.migrate(), p.settings(),
+		p.schema(), p.version(), p.man())
 	return root
 }
 

@@ -24,6 +24,7 @@ func Check(paths []string, stdin io.Reader, cfg Config) (rules.Set, rules.Proble
 			file, problem = strictyaml.ReadFrom("standard input", stdin, ruleKind())
 		case err == nil && info.IsDir():
 			found := readDirectory(path, cfg)
+			found.allowEmpty(cfg)
 			all.files, all.problems = append(all.files, found.files...), append(all.problems, found.problems...)
 			continue
 		default:

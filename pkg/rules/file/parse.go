@@ -23,8 +23,8 @@ type Config struct {
 	// LeaveOutNotes leaves out files such as NOTES.txt, with a warning: their names are not those of YAML files, and they
 	// set no domain.
 	LeaveOutNotes bool
-	// AllowEmpty makes a directory without rule files a warning when a Watcher loads it: rules may be written after the
-	// start. In Run it is always an error, so that rules that vanish stay active.
+	// AllowEmpty makes a directory without rule files a warning for Load and Check: rules may be written after the start.
+	// For Run it is always an error, so that rules that vanish stay active.
 	AllowEmpty bool
 	// RequireEnd refuses files whose last key is not `end: true` (RULES_REQUIRE_END). It finds a file that was cut off
 	// even if there is no earlier text to compare it with.

@@ -34,6 +34,13 @@ func (s snapshot) file(name string) *seenFile {
 	return nil
 }
 
+// allowEmpty makes an empty directory a warning if cfg allows it.
+func (s *snapshot) allowEmpty(cfg Config) {
+	if s.empty && cfg.AllowEmpty {
+		s.problems[len(s.problems)-1].Warning = true
+	}
+}
+
 // generation identifies the contents and the errors of a snapshot. Warnings do not count, so that an editor's swap file
 // is not a change.
 func (s snapshot) generation() string {

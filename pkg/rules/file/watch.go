@@ -52,9 +52,7 @@ func (w *Watcher) Load(context.Context) (rules.Set, rules.Problems) {
 		}
 	}
 	generation := s.generation()
-	if s.empty && w.cfg.AllowEmpty {
-		s.problems[len(s.problems)-1].Warning = true
-	}
+	s.allowEmpty(w.cfg)
 	set, problems := parse(s, w.cfg)
 	set.Generation, w.reported = generation, generation
 	if !problems.HasErrors() {

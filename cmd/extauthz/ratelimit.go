@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/extauthz/extauthz/internal/certs"
+	"github.com/extauthz/extauthz/internal/service"
+)
+
+// called runs the program by the name it was called by. The image has links with the names of the binaries of
+// envoyproxy/ratelimit. Those have its flags, and its exit code 1 for every failure.
+func (p *program) called(name string, args []string) int {
+	switch name {
+	case "ratelimit":
+		return min(p.run(args), exitFailed)
+	case "ratelimit_config_check":
+		return p.byFlags(name, args, p.configCheck)
+	case "ratelimit_client":
+		return p.byFlags(name, args, p.ratelimitClient)
+	}
+	return p.run(args)
+}
+
+// byFlags runs a command that takes flags as envoyproxy/ratelimit does, with one dash or two. define adds the flags,
+// and returns what to do with them. A wrong flag is exit code 2, as there.
+func (p *program) byFlags(name string, args []string, define func(*flag.FlagSet) func() error) int {
+	p.stdout, p.stderr = p.env.HideSecrets(p.stdout), p.env.HideSecrets(p.stderr)
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.SetOutput(p.stderr)
+	run := define(flags)
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil: // Parse has printed it
+		return exitNoStart
+	case flags.NArg() > 0:
+		fmt.Fprintf(p.stderr, "%s: takes only flags, not %q\n", name, flags.Args())
+		return exitNoStart
+	}
+	switch err := run(); {
+	case errors.Is(err, errReported):
+		return exitFailed
+	case err != nil:
+		fmt.Fprintf(p.stderr, "%s: %v\n", name, err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+// configCheck is ratelimit_config_check: it checks a rule directory.
+func (p *program) configCheck(flags *flag.FlagSet) func() error {
+	dir := flags.String("config_dir", "", "path to directory containing rate limit configs")
+	merge := flags.Bool("merge_domain_configs", false,
+		"whether to merge configurations, referencing the same domain")
+	return func() error {
+		s, err := p.readSettings()
+		if err != nil {
+			return err
+		}
+		if _, err := os.ReadDir(*dir); err != nil {
+			return fmt.Errorf("-config_dir: %w", err)
+		}
+		cfg := s.RuleConfig()
+		cfg.MergeDomains, cfg.AllowEmpty = *merge, true
+		result := checkRules([]string{*dir}, p.stdin, cfg, nil)
+		result.print(p.stdout, p.stderr)
+		if !result.OK {
+			return errReported
+		}
+		fmt.Fprintln(p.stdout, "all rate limit configs ok")
+		return nil
+	}
+}
+
+// clientPatience bounds a call of ratelimit_client, which has no flag for it.
+const clientPatience = 10 * time.Second
+
+// ratelimitClient is ratelimit_client: it sends one request of one hit.
+func (p *program) ratelimitClient(flags *flag.FlagSet) func() error {
+	client := service.Client{Timeout: clientPatience}
+	var files certs.ClientFiles
+	req := &rlsv3.RateLimitRequest{HitsAddend: 1}
+	flags.StringVar(&client.Address, "dial_string", "localhost:8081", "url of ratelimit server in <host>:<port> form")
+	flags.StringVar(&req.Domain, "domain", "", "rate limit configuration domain to query")
+	flags.Var((*descriptorFlag)(&req.Descriptors), "descriptors",
+		"descriptor list to query in <key>=<value>,<key>=<value>,... form; may be repeated")
+	secured := flags.Bool("grpc-use-tls", false, "Use TLS for connection to server")
+	flags.StringVar(&files.CA, "grpc-server-ca-file", "", "path to the server CA file for TLS connection")
+	flags.StringVar(&files.Cert, "grpc-cert-file", "", "path to the client cert file for TLS connection")
+	flags.StringVar(&files.Key, "grpc-key-file", "", "path to the client key for TLS connection")
+	tracing := flags.String("oltp-protocol", "", "no effect: this client exports no traces")
+	return func() error {
+		if *secured {
+			client.TLS = &files
+		}
+		if *tracing != "" {
+			fmt.Fprintln(p.stderr, "ratelimit_client: -oltp-protocol has no effect: this client exports no traces")
+		}
+		res, err := client.ShouldRateLimit(context.Background(), req)
+		if err == nil {
+			_, err = fmt.Fprintf(p.stdout, "response: %s\n", res)
+		}
+		return err
+	}
+}
+
+// descriptorFlag is a flag that adds a descriptor.
+type descriptorFlag []*ratelimitv3.RateLimitDescriptor
+
+// String implements flag.Value.
+func (*descriptorFlag) String() string { return "" }
+
+// Set implements flag.Value.
+func (f *descriptorFlag) Set(text string) error {
+	d, err := descriptor(text)
+	if err == nil {
+		*f = append(*f, d)
+	}
+	return err
+}
