@@ -5,6 +5,7 @@ import (
 	"maps"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -95,12 +96,12 @@ func newComparison(t *testing.T, archive *txtar.Archive) (c comparison) {
 type at struct {
 	ratelimit.Store
 
-	now *int64
+	now *atomic.Int64
 }
 
 func (s at) Take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
 	for i := range requests {
-		requests[i].At = *s.now
+		requests[i].At = s.now.Load()
 	}
 	s.Store.Take(ctx, requests, outcomes)
 }
@@ -122,8 +123,8 @@ func (c comparison) run(t *testing.T, mode string, store Environment) {
 	}
 	live := newLive(s)
 	live.Activate(set, nil)
-	var now int64
-	memory, err := memstore.New(memstore.Config{Clock: func() int64 { return now }})
+	var now atomic.Int64 // the memory store also reads it in the background
+	memory, err := memstore.New(memstore.Config{Clock: now.Load})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +142,7 @@ func (c comparison) run(t *testing.T, mode string, store Environment) {
 	server := rls.New(s.answers(ratelimit.New(decisions), hold.New(1)))
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // the edge of a minute, an hour, a day and a week
 	for _, step := range c.steps {
-		now = begin.Add(step.after).UnixMicro()
+		now.Store(begin.Add(step.after).UnixMicro())
 		message, err := proto.Marshal(step.request)
 		if err != nil {
 			t.Fatal(err)
