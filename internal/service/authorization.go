@@ -30,7 +30,7 @@ type authorization struct {
 
 func newAuthorization(
 	s *Settings, live *rules.Live, limiter *ratelimit.Limiter, queue *hold.Queue, keys authz.Keys, calls *telemetry.Calls,
-	decided func(context.Context, auth.Checked), log *slog.Logger,
+	decided func(context.Context, authz.Checked), log *slog.Logger,
 ) *authorization {
 	a := &authorization{queue: queue, log: log}
 	a.tokens = jwt.New(jwt.Config{OnReading: func(r jwt.Reading) {

@@ -194,6 +194,9 @@ func (s *Settings) resolveDefaults() {
 			s.BackendType = "redis"
 		}
 	}
+	if name := s.environment["OTEL_SERVICE_NAME"]; name != "" && s.environment["TRACING_SERVICE_NAME"] == "" {
+		s.TracingName = name
+	}
 	if !s.strict() {
 		return
 	}

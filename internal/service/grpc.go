@@ -25,8 +25,8 @@ const (
 	connectTimeout = 5 * time.Second
 )
 
-func newGRPCServer(s *Settings, calls *telemetry.Calls, bugs *panics) *grpc.Server {
-	return grpc.NewServer(
+func newGRPCServer(s *Settings, calls *telemetry.Calls, bugs *panics, more ...grpc.ServerOption) *grpc.Server {
+	return grpc.NewServer(append(more,
 		grpc.ForceServerCodecV2(unary.Codec()),
 		grpc.MaxConcurrentStreams(uint32(s.MaxStreams)),
 		grpc.MaxRecvMsgSize(maxRequest),
@@ -38,8 +38,8 @@ func newGRPCServer(s *Settings, calls *telemetry.Calls, bugs *panics) *grpc.Serv
 			MaxConnectionAge: s.MaxConnAge, MaxConnectionAgeGrace: s.MaxConnGrace,
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
-		grpc.UnaryInterceptor(intercept(calls, bugs)),
-	)
+		grpc.UnaryInterceptor(intercept(calls, bugs)), // the outermost one
+	)...)
 }
 
 // intercept counts and times calls, and turns a panic into an error.

@@ -23,8 +23,9 @@ var platformNames = []string{
 	"POD_NAME", "POD_NAMESPACE", "POD_UID", "POD_IP", "POD_IPS", "HOST_IP", "NODE_NAME", "NODE_IP",
 }
 
-// platformPrefixes are prefixes of the variables that shells, Kubernetes, Nomad and clouds set in every container.
-var platformPrefixes = []string{"LC_", "KUBERNETES_", "AWS_", "AZURE_", "ECS_", "GOOGLE_", "NOMAD_"}
+// platformPrefixes are prefixes of the variables that shells, Kubernetes, Nomad and clouds set in every container, and
+// of those that the SDK of OpenTelemetry reads.
+var platformPrefixes = []string{"LC_", "KUBERNETES_", "AWS_", "AZURE_", "ECS_", "GOOGLE_", "NOMAD_", "OTEL_"}
 
 func ofPlatform(name string) bool {
 	return slices.Contains(platformNames, name) ||

@@ -72,10 +72,15 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer stores.close(log)
+	traces, err := openTracing(ctx, s, log)
+	if err != nil {
+		return err
+	}
+	defer traces.close()
 	calls, bugs := telemetry.NewCalls(registry), newPanics(log, registry)
 	live := newLive(s)
 	decisions := s.decisions(live)
-	decisions.Store, decisions.Fallback = stores.decides, stores.memory
+	decisions.Store, decisions.Fallback = traces.store(stores.decides), stores.memory
 	decisions.Undecided = newUndecided(log, registry).observe
 	limiter := ratelimit.New(decisions)
 	keys, err := openKeys(ctx, s, loaded, log)
@@ -83,9 +88,9 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	queue := hold.New(s.MaxHeld)
-	observers := newObservers(s, live, log)
+	observers := newObservers(s, live, traces, log)
 	defer observers.close()
-	check := newAuthorization(s, live, limiter, queue, keys.keys, calls, observers.check, log)
+	check := newAuthorization(s, live, limiter, queue, keys.keys, calls, observers.check(), log)
 	defer check.tokens.Close()
 	ready := health{grpchealth.NewServer()}
 	ready.set(!s.HealthyConfigs)
@@ -96,9 +101,9 @@ func Run(ctx context.Context, cfg Config) error {
 	})
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	grpcServer := newGRPCServer(s, calls, bugs)
+	grpcServer := newGRPCServer(s, calls, bugs, traces.options()...)
 	answers := s.answers(limiter, queue)
-	answers.Decided = observers.rateLimit
+	answers.Decided = observers.rateLimit()
 	limits := rls.New(answers)
 	unary.Register(grpcServer, rls.Method, limits.Answer)
 	unary.Register(grpcServer, auth.Method, check.server.Answer)
@@ -132,7 +137,8 @@ func Run(ctx context.Context, cfg Config) error {
 	}, mapping))
 	debug := debugHandler(registry, source.serve, ready, s.Pprof && listeners.pprof == nil)
 	servers := []webServer{
-		{"HTTP", listeners.http, newHTTPServer(bugs.handler("HTTP", check.server.HTTP(mainHandler(limits, ready))))},
+		{"HTTP", listeners.http, newHTTPServer(bugs.handler("HTTP",
+			traces.handler(check.server.HTTP(mainHandler(limits, ready)))))},
 		{"debug", listeners.debug, newHTTPServer(bugs.handler("debug", debug))},
 	}
 	if listeners.prometheus != nil {

@@ -58,6 +58,14 @@ type Settings struct {
 	NearLimitRatio limitShare `env:"NEAR_LIMIT_RATIO" default:"0.8" example:"0.9" desc:"share of a limit above which its hits count as near_limit"`
 	MetricValues   int        `env:"METRIC_VALUES_MAX" default:"1000" example:"100" desc:"maximum number of values of clients that are labels of metrics, for each rule with detailed_metric or value_to_metric; further values are counted as other"`
 
+	// Traces.
+	TracingEnabled    bool   `env:"TRACING_ENABLED" default:"false" example:"true" group:"Traces" desc:"send a span of each request to a collector of OpenTelemetry; its SDK reads the standard variables, such as OTEL_EXPORTER_OTLP_ENDPOINT"`
+	TracingName       string `env:"TRACING_SERVICE_NAME" default:"RateLimit" example:"extauthz" desc:"service.name of the spans; OTEL_SERVICE_NAME also sets it"`
+	TracingNamespace  string `env:"TRACING_SERVICE_NAMESPACE" example:"shop" desc:"service.namespace of the spans"`
+	TracingInstanceID string `env:"TRACING_SERVICE_INSTANCE_ID" example:"replica-1" desc:"service.instance.id of the spans; default: a random text"`
+	TracingProtocol   string `env:"TRACING_EXPORTER_PROTOCOL" words:"http grpc" default:"http" example:"grpc" desc:"protocol of the collector (OTLP): http or grpc"`
+	TracingRate       share  `env:"TRACING_SAMPLING_RATE" default:"1" example:"0.1" desc:"share of requests that have a span, 0 to 1; a request whose caller samples it always has one, and one whose caller does not, never"`
+
 	// StrictEnvironment is not the default, because deployments of envoyproxy/ratelimit set variables that no program
 	// reads.
 	StrictEnvironment bool `env:"STRICT_ENVIRONMENT" default:"false" example:"true" group:"Start" desc:"refuse to start if a variable is neither a setting nor one of the platform, such as PATH; it is usually a misspelled setting"`

@@ -88,6 +88,18 @@ func (p *urlPath) UnmarshalText(text []byte) error {
 	return nil
 }
 
+type share float64
+
+// UnmarshalText accepts a share, 0 and 1 included.
+func (s *share) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseFloat(string(text), 64)
+	if err != nil || !(n >= 0 && n <= 1) {
+		return errors.New("want a number from 0 to 1, such as 0.1")
+	}
+	*s = share(n)
+	return nil
+}
+
 type limitShare float32
 
 // UnmarshalText accepts a share of a limit.

@@ -21,7 +21,6 @@ const (
 	noMemcached = "memcached cannot decide exactly and is not supported"
 	noPerSecond = "it is only for REDIS_PERSECOND=true, which is not supported yet"
 	noStatsd    = "metrics are at /metrics of the debug port"
-	noTracing   = "tracing is not supported yet"
 	noWait      = "the service starts without Redis, because STORE_ERROR_POLICY decides"
 )
 
@@ -44,7 +43,6 @@ var withoutEffect = map[string]string{
 		"decides",
 	"REDIS_POOL_ON_EMPTY_BEHAVIOR":                 "a request waits for a connection at most REDIS_TIMEOUT",
 	"REDIS_STARTUP_MAX_ELAPSED_TIME":               noWait,
-	"TRACING_ENABLED":                              noTracing,
 	"MEMCACHE_HOST_PORT":                           noMemcached,
 	"MEMCACHE_MAX_IDLE_CONNS":                      noMemcached,
 	"MEMCACHE_SRV":                                 noMemcached,
@@ -66,11 +64,6 @@ var withoutEffect = map[string]string{
 	"REDIS_PERSECOND_TLS":                          noPerSecond,
 	"REDIS_PERSECOND_TYPE":                         noPerSecond,
 	"REDIS_PERSECOND_URL":                          noPerSecond,
-	"TRACING_EXPORTER_PROTOCOL":                    noTracing,
-	"TRACING_SAMPLING_RATE":                        noTracing,
-	"TRACING_SERVICE_INSTANCE_ID":                  noTracing,
-	"TRACING_SERVICE_NAME":                         noTracing,
-	"TRACING_SERVICE_NAMESPACE":                    noTracing,
 	"EXTRA_TAGS":                                   noStatsd,
 	"STATS_FLUSH_INTERVAL":                         noStatsd,
 	"USE_DOG_STATSD_MOGRIFIERS":                    noStatsd,

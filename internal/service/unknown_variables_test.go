@@ -25,7 +25,7 @@ func TestStrictEnvironment(t *testing.T) {
 		"no secret, no file": {"REDIS_TLS_CACERT_FILE=/ca",
 			[]string{"REDIS_TLS_CACERT_FILE is not a setting: did you mean REDIS_TLS_CACERT?"}},
 		"nothing like it": {"WEATHER=fine", []string{"WEATHER is not a setting"}},
-		"tracing":         {"OTEL_SERVICE_NAME=extauthz", []string{"OTEL_SERVICE_NAME is not a setting"}},
+		"tracing":         {"OTEL_SERVICE_NAME=extauthz OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4318", nil},
 		"all, in order": {"ZEBRA=1 LOG_LEVL=INFO DEBUG_HSOT=::", []string{
 			"DEBUG_HSOT is not a setting: did you mean DEBUG_HOST?", "LOG_LEVL is not a setting: did you mean LOG_LEVEL?",
 			"ZEBRA is not a setting",

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -21,6 +22,26 @@ type decision struct {
 	rule            *ratelimit.Status // with the tightest limit, nil without any
 }
 
+func rateLimitDecision(q *ratelimit.Query, res *ratelimit.Result) decision {
+	d := decision{
+		service: "ratelimit", domain: q.Domain, verdict: authz.Allowed, reason: reply.ReasonAllowed, rule: res.Binding(),
+	}
+	switch {
+	case res.Err != nil, !res.Allowed && res.Source == ratelimit.FromPolicyDeny:
+		d.verdict, d.reason = authz.Undecided, reply.ReasonUndecided
+	case !res.Allowed:
+		d.verdict, d.reason = authz.Refused, reply.ReasonOverLimit
+	}
+	return d
+}
+
+func checkDecision(c *authz.Checked) decision {
+	d := c.Decision
+	return decision{
+		service: "authz", domain: d.Domain, verdict: d.Verdict, reason: d.Reason, rule: d.Limits.Binding(),
+	}
+}
+
 // who returns the attributes by which lines belong together.
 func (d *decision) who() []slog.Attr {
 	attrs := text("service", d.service, "verdict", verdictText(d.verdict), "reason", string(d.reason), "domain", d.domain)
@@ -35,6 +56,22 @@ func (d *decision) attrs(res *ratelimit.Result) []slog.Attr {
 		attrs = append(attrs, slog.String("decided_by", res.Source.String()))
 	}
 	return attrs
+}
+
+// checkAttrs returns the attributes that only decisions of ext_authz have, without values of the client.
+func checkAttrs(c *authz.Checked) []slog.Attr {
+	d := c.Decision
+	attrs := text("cause", d.Cause, "method", d.Identity.Method, "key_id", d.Identity.KeyID)
+	if c.Status != 0 {
+		attrs = append(attrs, slog.Int("status", c.Status))
+	}
+	if c.DroppedHeaders > 0 {
+		attrs = append(attrs, slog.Int("dropped_headers", c.DroppedHeaders))
+	}
+	if d.Delay > 0 {
+		attrs = append(attrs, slog.Duration("delay", time.Duration(d.Delay)*time.Microsecond))
+	}
+	return append(attrs, slog.Duration("took", c.Took))
 }
 
 // ruleAttrs returns the name of a rule and its position. s may be nil.

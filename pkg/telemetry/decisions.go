@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/authz"
-	"github.com/extauthz/extauthz/pkg/envoy/auth"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
 )
@@ -50,14 +49,7 @@ func NewDecisionLog(cfg DecisionLogConfig) *DecisionLog {
 
 // RateLimit logs a decision of the rate limit service.
 func (l *DecisionLog) RateLimit(ctx context.Context, q ratelimit.Query, res ratelimit.Result) {
-	verdict, reason := authz.Allowed, reply.ReasonAllowed
-	switch {
-	case res.Err != nil, !res.Allowed && res.Source == ratelimit.FromPolicyDeny:
-		verdict, reason = authz.Undecided, reply.ReasonUndecided
-	case !res.Allowed:
-		verdict, reason = authz.Refused, reply.ReasonOverLimit
-	}
-	d := decision{service: "ratelimit", domain: q.Domain, verdict: verdict, reason: reason, rule: res.Binding()}
+	d := rateLimitDecision(&q, &res)
 	if !l.admits(ctx, &d) {
 		return
 	}
@@ -73,28 +65,13 @@ func (l *DecisionLog) RateLimit(ctx context.Context, q ratelimit.Query, res rate
 
 // Check logs a decision of ext_authz. The line never has the query of a path, a header other than x-request-id, or
 // another value that could be a credential. key_id is the public part of a key, or the name of an issuer's key.
-func (l *DecisionLog) Check(ctx context.Context, c auth.Checked) {
-	r, id := c.Request, &c.Decision.Identity
-	d := decision{
-		service: "authz", domain: c.Decision.Domain, verdict: c.Decision.Verdict, reason: c.Decision.Reason,
-		rule: c.Decision.Limits.Binding(),
-	}
+func (l *DecisionLog) Check(ctx context.Context, c authz.Checked) {
+	d := checkDecision(&c)
 	if !l.admits(ctx, &d) {
 		return
 	}
-	attrs := append(d.attrs(c.Decision.Limits),
-		text("cause", c.Decision.Cause, "method", id.Method, "key_id", id.KeyID)...)
-	if c.Status != 0 {
-		attrs = append(attrs, slog.Int("status", c.Status))
-	}
-	if c.DroppedHeaders > 0 {
-		attrs = append(attrs, slog.Int("dropped_headers", c.DroppedHeaders))
-	}
-	if delay := c.Decision.Delay; delay > 0 {
-		attrs = append(attrs, slog.Duration("delay", time.Duration(delay)*time.Microsecond))
-	}
-	attrs = append(attrs, slog.Duration("took", c.Took))
-	if l.cfg.Values == ratelimit.ShowValues {
+	attrs := append(d.attrs(c.Decision.Limits), checkAttrs(&c)...)
+	if r := c.Request; l.cfg.Values == ratelimit.ShowValues {
 		id, _ := r.Headers.Get("x-request-id")
 		attrs = append(attrs, text("owner", c.Decision.Identity.Owner, "plan", c.Decision.Identity.Plan,
 			"http_method", r.Method, "host", r.Host, "path", withoutQuery(r.Path), "source", r.Source, "request_id", id)...)

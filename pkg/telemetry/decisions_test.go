@@ -203,7 +203,7 @@ func TestCheckIsOneLine(t *testing.T) {
 		Log:    slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Values: ratelimit.ShowValues,
 	})
-	log.Check(t.Context(), auth.Checked{
+	log.Check(t.Context(), authz.Checked{
 		Request: &authz.Request{
 			HTTP: true, Method: "GET", Host: "example.org\nlevel=ERROR",
 			Path:    "/" + strings.Repeat("p", 1000) + "?api_key=s3cret",

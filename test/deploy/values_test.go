@@ -158,6 +158,8 @@ func (v *values) resolve(s schema) schema {
 				properties[name] = schema{"type": "string", "description": "for fetching the keys of JWT issuers (jwks_url)"}
 			}
 			out["properties"] = properties
+			// The SDK of OpenTelemetry reads these (TRACING_ENABLED).
+			out["patternProperties"] = schema{"^OTEL_[A-Z_]+$": schema{"type": "string"}}
 		case isSchema:
 			out[key] = v.resolve(inner)
 		default:
@@ -253,6 +255,8 @@ var words = map[string][]any{
 	"RESPONSE_BODY":      {"problem", "off"},
 	"REDIS_SOCKET_TYPE":  {"tcp", "tls", "unix"},
 	"REDIS_TYPE":         {"SINGLE"},
+
+	"TRACING_EXPORTER_PROTOCOL": {"http", "grpc"},
 }
 
 // patterns has the settings whose values must match a pattern.
@@ -286,6 +290,8 @@ func settingsSchema(all []setting) schema {
 			one["enum"] = words[s.Name]
 		case s.Default == "true" || s.Default == "false":
 			one["type"] = "boolean"
+		case s.Name == "TRACING_SAMPLING_RATE":
+			one["type"], one["minimum"], one["maximum"] = "number", 0, 1
 		case regexp.MustCompile("^[0-9]+$").MatchString(s.Default):
 			one["type"], one["minimum"] = "integer", 1
 		case regexp.MustCompile(duration).MatchString(s.Default):

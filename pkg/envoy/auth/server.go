@@ -34,26 +34,11 @@ type Config struct {
 	// Log gets once what an operator must check for HTTP. Required.
 	Log *slog.Logger
 	// Decided is called with each decision, for logs and traces. Optional.
-	Decided func(ctx context.Context, c Checked)
+	Decided func(ctx context.Context, c authz.Checked)
 	// Queue holds answers (max_delay). A request that finds it full is undecided. Required.
 	Queue *hold.Queue
 	// HTTP are the settings of the HTTP service.
 	HTTP HTTPConfig
-}
-
-// Checked is a request and its decision. None of it may be changed or kept.
-type Checked struct {
-	Request  *authz.Request
-	Decision *authz.Decision
-	// Query is the query for the limiter, and Result is its answer. They are nil if no limit was asked.
-	Query  *ratelimit.Query
-	Result *ratelimit.Result
-	// Status is the HTTP status of the refusal, 0 if the request is allowed.
-	Status int
-	// DroppedHeaders counts the headers that could not be sent.
-	DroppedHeaders int
-	// Took is the time from the request to the answer.
-	Took time.Duration
 }
 
 // Server serves Check. It is safe for concurrent use.
@@ -101,7 +86,7 @@ func (s *Server) decide(ctx context.Context, r *authz.Request) answer {
 		defer cancel()
 	}
 	var d authz.Decision
-	c := Checked{Request: r}
+	c := authz.Checked{Request: r}
 	if ctx.Err() != nil { // do not charge a request whose caller no longer waits
 		d = late(d)
 	} else {
@@ -120,7 +105,7 @@ func (s *Server) decide(ctx context.Context, r *authz.Request) answer {
 	return a
 }
 
-func (s *Server) ask(ctx context.Context, c *Checked) authz.Decision {
+func (s *Server) ask(ctx context.Context, c *authz.Checked) authz.Decision {
 	p := s.cfg.Authorizer.Begin(ctx, c.Request)
 	if len(p.Query.Descriptors) == 0 {
 		return s.cfg.Authorizer.Finish(p, nil)

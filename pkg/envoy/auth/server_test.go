@@ -179,12 +179,12 @@ func TestDeadline(t *testing.T) {
 
 // TestDecided: each answer is reported once, with what Envoy does not learn.
 func TestDecided(t *testing.T) {
-	var got []auth.Checked
+	var got []authz.Checked
 	server := newServer(auth.Config{
 		Authorizer: decided(authz.Decision{
 			Reason: reply.ReasonInvalid, Status: 403, ToClient: []reply.Header{{Name: "bad name"}},
 		}),
-		Decided: func(_ context.Context, c auth.Checked) { got = append(got, c) },
+		Decided: func(_ context.Context, c authz.Checked) { got = append(got, c) },
 	})
 	r := &authz.Request{HTTP: true, Method: "GET", Host: "example.org", Path: "/"}
 	if _, err := server.Check(t.Context(), r); err != nil {

@@ -1,0 +1,150 @@
+package telemetry
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/contrib/propagators/b3"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// TracingConfig are the settings of Tracing. The SDK of OpenTelemetry reads the others itself, from the variables
+// OTEL_* of the process: the collector, headers, certificates, timeouts, attributes and sizes.
+type TracingConfig struct {
+	// Protocol is grpc or http.
+	Protocol string
+	// ServiceName, ServiceNamespace and InstanceID name this process in traces. Default of InstanceID: a random text.
+	ServiceName, ServiceNamespace, InstanceID string
+	// SamplingRate is the share of requests without a sampled parent that have a span.
+	SamplingRate float64
+	// Log receives mistakes in the variables OTEL_*. Required.
+	Log *slog.Logger
+	// Lost is called when spans could not be sent. It must return at once. Required.
+	Lost func(err error)
+}
+
+// Tracing makes a span of each request and sends it to a collector. A request never waits for the collector: spans wait
+// in a queue, and are dropped if it is full. It is safe for concurrent use.
+type Tracing struct {
+	provider *sdktrace.TracerProvider
+	tracer   trace.Tracer
+	callers  propagation.TextMapPropagator
+}
+
+// NewTracing returns a Tracing. Call Close after the last request.
+func NewTracing(ctx context.Context, cfg TracingConfig) (*Tracing, error) {
+	otel.SetLogger(logr.FromSlogHandler(cfg.Log.Handler())) // the SDK has one for the process
+	client := otlptracehttp.NewClient()
+	if cfg.Protocol == "grpc" {
+		client = otlptracegrpc.NewClient()
+	}
+	exporter, err := otlptrace.New(ctx, client)
+	if err != nil {
+		return nil, fmt.Errorf("open the exporter of traces: %w", err)
+	}
+	provider := sdktrace.NewTracerProvider(
+		sdktrace.WithBatcher(reporting{exporter, cfg.Lost}),
+		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(cfg.SamplingRate))),
+		sdktrace.WithResource(resource.NewSchemaless(
+			attribute.String("service.name", cfg.ServiceName),
+			attribute.String("service.namespace", cfg.ServiceNamespace),
+			attribute.String("service.instance.id", cmp.Or(cfg.InstanceID, rand.Text())),
+		)),
+	)
+	return &Tracing{
+		provider: provider, tracer: provider.Tracer("github.com/extauthz/extauthz"),
+		// Nothing is called on behalf of a request, so baggage would not be passed on.
+		callers: propagation.NewCompositeTextMapPropagator(b3.New(), propagation.TraceContext{}),
+	}, nil
+}
+
+// Close sends the spans that wait, until ctx is done.
+func (t *Tracing) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
+
+// Start begins the span of a request, as a child of the span that the caller names in W3C or B3 headers.
+func (t *Tracing) Start(ctx context.Context, name string, headers propagation.TextMapCarrier) (
+	context.Context, trace.Span,
+) {
+	return t.tracer.Start(t.callers.Extract(ctx, headers), name, trace.WithSpanKind(trace.SpanKindServer))
+}
+
+// RateLimit adds a decision of the rate limit service to the span of its request.
+func (*Tracing) RateLimit(ctx context.Context, q ratelimit.Query, res ratelimit.Result) {
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		d := rateLimitDecision(&q, &res)
+		setAttributes(span, d.attrs(&res))
+	}
+}
+
+// Check adds a decision of ext_authz to the span of its request.
+func (*Tracing) Check(ctx context.Context, c authz.Checked) {
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		d := checkDecision(&c)
+		setAttributes(span, append(d.attrs(c.Decision.Limits), checkAttrs(&c)...))
+	}
+}
+
+// setAttributes gives a span the attributes of a log line, with the prefix extauthz.
+func setAttributes(span trace.Span, attrs []slog.Attr) {
+	for _, a := range attrs {
+		key := attribute.Key("extauthz." + a.Key)
+		switch a.Value.Kind() {
+		case slog.KindInt64:
+			span.SetAttributes(key.Int64(a.Value.Int64()))
+		case slog.KindUint64:
+			span.SetAttributes(key.Int64(int64(a.Value.Uint64()))) // a cost, which is far below 2^63
+		case slog.KindDuration:
+			span.SetAttributes(key.Float64(a.Value.Duration().Seconds()))
+		default:
+			span.SetAttributes(key.String(a.Value.String()))
+		}
+	}
+}
+
+// Timed returns a store that adds the time of each call to the span of the request.
+func Timed(store ratelimit.Store) ratelimit.Store { return timed{store} }
+
+type timed struct{ store ratelimit.Store }
+
+// Take implements ratelimit.Store.
+func (s timed) Take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		s.store.Take(ctx, requests, outcomes)
+		return
+	}
+	begin := time.Now()
+	s.store.Take(ctx, requests, outcomes)
+	span.SetAttributes(attribute.Float64("extauthz.store_time", time.Since(begin).Seconds()))
+}
+
+// reporting is an exporter that reports its errors. The SDK would report them to a handler of the process.
+type reporting struct {
+	sdktrace.SpanExporter
+	lost func(err error)
+}
+
+// ExportSpans implements sdktrace.SpanExporter.
+func (r reporting) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	if err := r.SpanExporter.ExportSpans(ctx, spans); err != nil {
+		r.lost(err)
+	}
+	return nil
+}
