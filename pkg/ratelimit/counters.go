@@ -50,7 +50,7 @@ func (c *Counters) count(a *Applied, hits uint64, capacity, near int64) {
 		}
 		return
 	}
-	left := uint64(max(a.Decision.Remaining, a.left))
+	left := max(uint64(a.Decision.Remaining), uint64(a.left))
 	over := c.overLimit(a)
 	if left == 0 {
 		over.Add(hits)

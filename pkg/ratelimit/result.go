@@ -93,7 +93,7 @@ type Applied struct {
 	// Quota is set if the limit is a quota, which denies only together with all others of the request.
 	Quota bool
 
-	left int64 // what was left before, if compare has decided
+	left uint32 // what was left before, if compare has decided; 32 bits, or each result would need more memory
 }
 
 // Denied reports whether the limit is exceeded and enforced.

@@ -60,7 +60,7 @@ func (p *plan) compare(takes []bucket.Take, res *Result) {
 		own := p.cost(&p.query.Descriptors[a.descriptor], a.limit)
 		applied.Cost = min(own.Cost, takes[a.take].Cost)
 		d := &applied.Decision
-		applied.left = a.limit.Requests - c.now
+		applied.left = uint32(max(0, a.limit.Requests-c.now))
 		c.now += int64(applied.Cost)
 		d.Allowed = c.now <= a.limit.Requests || own.Refund > 0
 		d.Remaining = max(0, a.limit.Requests-c.now)
