@@ -125,7 +125,7 @@ test-istio: test-tools ## Check istio/ with Istio's control plane and run the re
 	$(call test_module,istio)
 
 .PHONY: test-envoy-gateway
-test-envoy-gateway: test-tools gateway-tools ## Check envoy-gateway/: translate it and run the result; the first run builds egctl
+test-envoy-gateway: test-tools gateway-tools ## Check envoy-gateway/: translate it, run the result and Envoy Gateway itself; the first run builds egctl and envoy-gateway
 	$(call test_module,envoygateway)
 
 .PHONY: test-observability
@@ -157,7 +157,8 @@ test-tools: gotestsum $(STAMPS)/envoy-$(ENVOY_VERSION) $(STAMPS)/yaml-language-s
 lint-tools: $(STAMPS)/golangci-lint-$(GOLANGCI_LINT_VERSION) $(STAMPS)/shellcheck-$(SHELLCHECK_VERSION) \
 		$(STAMPS)/hadolint-$(HADOLINT_VERSION) $(STAMPS)/vale-$(VALE_VERSION)
 chart-tools: $(STAMPS)/helm-$(HELM_VERSION) $(STAMPS)/kubeconform-$(KUBECONFORM_VERSION)
-gateway-tools: $(STAMPS)/egctl-$(EGCTL_VERSION)
+gateway-tools: $(STAMPS)/egctl-$(EGCTL_VERSION) $(STAMPS)/envoy-gateway-$(EGCTL_VERSION)
+	@command -v ip >/dev/null || scripts/install-tools iproute2
 prometheus-tools:
 	@command -v prometheus >/dev/null && command -v promtool >/dev/null || scripts/install-tools prometheus
 
@@ -176,3 +177,4 @@ $(eval $(call stamp,vale,$(VALE_VERSION)))
 $(eval $(call stamp,helm,$(HELM_VERSION)))
 $(eval $(call stamp,kubeconform,$(KUBECONFORM_VERSION)))
 $(eval $(call stamp,egctl,$(EGCTL_VERSION)))
+$(eval $(call stamp,envoy-gateway,$(EGCTL_VERSION)))

@@ -71,6 +71,7 @@ func TestOneVersion(t *testing.T) {
 		"istio/example/application.yaml":           `ghcr.io/extauthz/extauthz:(\S+)`,
 		"istio/sidecar/deployment.yaml":            `ghcr.io/extauthz/extauthz:(\S+)`,
 		"docs/kubernetes.md":                       `ghcr.io/extauthz/extauthz:([\d.]+)`,
+		"docs/envoy-gateway.md":                    `ghcr.io/extauthz/extauthz:([\d.]+)`,
 	} {
 		found := regexp.MustCompile(pattern).FindAllStringSubmatch(text(t, path), -1)
 		if len(found) == 0 {
