@@ -19,18 +19,17 @@ import (
 
 func (p *program) migrateRatelimit() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "ratelimit PATH...",
+		Use:   "ratelimit [PATH...]",
 		Short: "List what changes for rules and settings of envoyproxy/ratelimit",
 		Long: `extauthz migrate ratelimit checks rule files and settings of envoyproxy/ratelimit. Both stay as they are.
 It lists what becomes of each variable, the mistakes that envoyproxy/ratelimit ignores, and what will change.
-Each PATH is a directory, a file, or - for standard input.
+Each PATH is a directory, a file, or - for standard input. Without one, only the variables are checked.
 
 The variables are those of --env-file and --env; those of this process do not count.
 The exit code is 1 if the service would refuse to start with these rules or settings.` + compareHelp,
 		Example: `  extauthz migrate ratelimit --env-file ratelimit.env config
   extauthz migrate ratelimit --env REDIS_TYPE=SINGLE --env USE_STATSD=false config
   extauthz migrate ratelimit --old 127.0.0.1:8081 --new 127.0.0.1:9081 config`,
-		Args: wants(cobra.MinimumNArgs(1), "a directory, a file or -, for example: extauthz migrate ratelimit config"),
 	}
 	files := c.Flags().StringArray("env-file", nil, "read variables from this `FILE` of NAME=VALUE lines; may be repeated")
 	variables := c.Flags().StringArrayP("env", "e", nil, "a variable as `NAME=VALUE`; may be repeated")
@@ -42,6 +41,9 @@ The exit code is 1 if the service would refuse to start with these rules or sett
 		env, err := readVariables(*files, *variables)
 		if err != nil {
 			return err
+		}
+		if len(paths) == 0 && len(env) == 0 {
+			return usage("want a directory, a file or -, or variables, for example: extauthz migrate ratelimit config")
 		}
 		result := p.migration(env, paths)
 		result.Comparison, err = p.compare(c.Context(), services, result.set.Domains, result.strict)
@@ -148,9 +150,11 @@ func (m *migration) print(stdout, stderr io.Writer) {
 		fmt.Fprintln(stdout, "Rules: they have mistakes")
 		return
 	}
-	fmt.Fprintf(stdout, "Rules: ok, %s. They stay as they are.\n", suggest.Counted(len(m.set.Domains), "domain"))
+	if len(m.set.Domains) > 0 {
+		fmt.Fprintf(stdout, "Rules: ok, %s. They stay as they are.\n\n", suggest.Counted(len(m.set.Domains), "domain"))
+	}
 	if len(m.Changes) > 0 {
-		fmt.Fprintln(stdout, "\nWhat changes, by the rows of docs/compatibility.md:")
+		fmt.Fprintln(stdout, "What changes, by the rows of docs/compatibility.md:")
 	}
 	for _, c := range m.Changes {
 		fmt.Fprintf(stdout, "  %s\n      now: %s\n", c.Row, c.Here)

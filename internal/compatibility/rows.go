@@ -9,6 +9,7 @@ const (
 	Denied     Row = "2. a denied request"
 	Peek       Row = "3. a peek (`hits_addend: 0`) if nothing is left"
 	Wildcards  Row = "4. several wildcards match"
+	Override   Row = "the count of a limit in the request"
 	Undecided  Row = "5. the store cannot decide"
 	Remaining  Row = "`limit_remaining` on a denial"
 	Reset      Row = "`duration_until_reset` of a denied descriptor"
@@ -18,5 +19,5 @@ const (
 
 // Rows returns all of them.
 func Rows() []Row {
-	return []Row{Algorithm, Denied, Peek, Wildcards, Undecided, Remaining, Reset, DebugHost, RedisDelay}
+	return []Row{Algorithm, Denied, Peek, Wildcards, Override, Undecided, Remaining, Reset, DebugHost, RedisDelay}
 }

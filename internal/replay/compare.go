@@ -22,7 +22,7 @@ type Config struct {
 	Old, New string
 	// Domains are the rules of both services. They show where several wildcards match. Optional.
 	Domains []ratelimit.Domain
-	// Strict means that New runs with COMPATIBILITY=strict: then no difference is listed.
+	// Strict means that New runs with COMPATIBILITY=strict: then the rows that it turns off list no difference.
 	Strict bool
 	// Progress receives the number of requests that were sent to both. Optional.
 	Progress func(sent int)

@@ -25,11 +25,15 @@ type judge struct {
 
 // seen is what the earlier requests with a descriptor have shown.
 type seen struct {
-	first          time.Time
-	oldReset       int64
-	oldRemaining   uint32
-	windowEnded    bool // the window of the old service has ended since the first request
-	deniedTogether bool // a denied request has charged the descriptor in the old service only
+	first        time.Time
+	oldReset     int64
+	oldRemaining uint32
+	// windowEnded means that the window of the old service has ended since the first request.
+	windowEnded bool
+	// deniedTogether means that a denied request has charged the descriptor in the old service only.
+	deniedTogether bool
+	// override means that a request with a limit of its own has charged the descriptor in the old service.
+	override bool
 }
 
 func newJudge(cfg Config) *judge {
@@ -64,12 +68,15 @@ func (j *judge) compare(number int, r *Request, older, newer answer) (found []Di
 		}
 		return []Difference{verdict}
 	}
+	j.remember(r, name, older, newer)
 	full := len(older.GetStatuses()) == len(newer.GetStatuses()) && len(older.GetStatuses()) == len(name)
 	j.bare = j.bare || len(older.GetStatuses()) == 0 && len(newer.GetStatuses()) > 0
 	for i, d := range r.GetDescriptors() {
-		s := j.see(name[i], older, newer, i)
+		s := j.bucket(name[i])
+		s.see(statusOrNone(older, i), statusOrNone(newer, i))
 		if !full {
-			verdict.Row = cmp.Or(verdict.Row, j.explain(r, d, s, statusOrNone(older, i), statusOrNone(newer, i)))
+			overalls := [2]*statusOf{{Code: older.GetOverallCode()}, {Code: newer.GetOverallCode()}}
+			verdict.Row = cmp.Or(verdict.Row, j.explain(r, d, s, overalls[0], overalls[1]))
 			continue
 		}
 		of := older.GetStatuses()[i]
@@ -87,7 +94,6 @@ func (j *judge) compare(number int, r *Request, older, newer answer) (found []Di
 	if verdict.Old != verdict.New {
 		found = append(found, verdict)
 	}
-	j.remember(r, name, older)
 	return found
 }
 
@@ -124,51 +130,63 @@ func (j *judge) compareStatus(older, newer *statusOf, s *seen) (found []Differen
 func (j *judge) explain(r *Request, d *commonv3.RateLimitDescriptor, s *seen, older, newer *statusOf,
 ) compatibility.Row {
 	peek := d.GetHitsAddend() != nil && d.GetHitsAddend().GetValue() == 0
+	denies := newer.GetCode() == over && older.GetCode() != over // only the new one
+	less := older.GetCode() == newer.GetCode() && newer.GetLimitRemaining() < older.GetLimitRemaining()
 	switch {
+	case s.override:
+		return compatibility.Override
 	case s.windowEnded:
 		return compatibility.Algorithm // in strict mode, too: it ended between the two requests
 	case j.strict:
 		return ""
-	case peek && older.GetCode() != over && newer.GetCode() == over:
+	case peek && denies:
 		return compatibility.Peek
 	case j.wildcards[r.GetDomain()].ambiguous(d):
 		return compatibility.Wildcards
-	case s.deniedTogether:
+	case s.deniedTogether && !denies && !less: // the old service has counted more
 		return compatibility.Denied
 	}
 	return ""
 }
 
-// see notes when the window of the old service ends.
-func (j *judge) see(name string, older, newer answer, i int) *seen {
-	s := j.buckets[name]
-	if s == nil {
-		s = &seen{first: time.Now()}
-		j.buckets[name] = s
-		return s.update(statusOrNone(older, i))
+// bucket returns what is known of a descriptor.
+func (j *judge) bucket(name string) *seen {
+	if j.buckets[name] == nil {
+		j.buckets[name] = new(seen)
 	}
-	of := statusOrNone(older, i)
-	limit := statusOrNone(newer, i).GetCurrentLimit()
+	return j.buckets[name]
+}
+
+// see notes when the window of the old service ends.
+func (s *seen) see(older, newer *statusOf) {
+	limit := newer.GetCurrentLimit()
 	window := descriptors.Unit(limit.GetUnit()).Micros() * int64(max(1, limit.GetUnitMultiplier().GetValue()))
-	ended := of.GetCurrentLimit() != nil && (reset(of) > s.oldReset || of.GetLimitRemaining() > s.oldRemaining)
-	s.windowEnded = s.windowEnded || ended || window > 0 && time.Since(s.first).Microseconds() >= window
-	return s.update(of)
+	switch {
+	case s.first.IsZero():
+		s.first = time.Now()
+	case older.GetCurrentLimit() != nil && (reset(older) > s.oldReset || older.GetLimitRemaining() > s.oldRemaining),
+		window > 0 && time.Since(s.first).Microseconds() >= window:
+		s.windowEnded = true
+	}
+	s.oldReset, s.oldRemaining = reset(older), older.GetLimitRemaining()
 }
 
-func (s *seen) update(of *statusOf) *seen {
-	s.oldReset, s.oldRemaining = reset(of), of.GetLimitRemaining()
-	return s
-}
-
-// remember notes the descriptors that a denied request has charged in the old service only: it counts all hits of a
-// denied request.
-func (j *judge) remember(r *Request, name []string, older answer) {
-	if older.GetOverallCode() != over || len(name) == 1 && r.GetHitsAddend() < 2 &&
+// remember notes what the old service charges in another way. It charges all descriptors of a denied request. A
+// descriptor with a limit of its own shares the count of the same one without.
+func (j *judge) remember(r *Request, name []string, older, newer answer) {
+	for i, d := range r.GetDescriptors() {
+		if d.GetLimit() != nil {
+			plain := &commonv3.RateLimitDescriptor{Entries: d.GetEntries()}
+			j.bucket(name[i]).override = true
+			j.bucket(descriptorName(r.GetDomain(), plain)).override = true
+		}
+	}
+	if older.GetOverallCode() != over && newer.GetOverallCode() != over || len(name) == 1 && r.GetHitsAddend() < 2 &&
 		r.GetDescriptors()[0].GetHitsAddend().GetValue() < 2 {
 		return
 	}
 	for _, n := range name {
-		j.buckets[n].deniedTogether = true
+		j.bucket(n).deniedTogether = true
 	}
 }
 
@@ -204,7 +222,11 @@ func descriptorName(domain string, d *commonv3.RateLimitDescriptor) string {
 	for i, e := range d.GetEntries() {
 		entries[i] = plain(e.GetKey()) + "=" + plain(e.GetValue())
 	}
-	return plain(domain) + ": " + strings.Join(entries, ",")
+	name := plain(domain) + ": " + strings.Join(entries, ",")
+	if l := d.GetLimit(); l != nil { // it has a bucket of its own
+		name += fmt.Sprintf(" with limit %d per %s", l.GetRequestsPerUnit(), strings.ToLower(l.GetUnit().String()))
+	}
+	return name
 }
 
 func plain(text string) string {

@@ -129,6 +129,7 @@ func TestJudge(t *testing.T) {
 		one  = `{"domain":"d","descriptors":[{"entries":[{"key":"a","value":"1"}]}]}`
 		wild = `{"domain":"d","descriptors":[{"entries":[{"key":"p","value":"/a/b/c"}]}]}`
 		peek = `{"domain":"d","descriptors":[{"entries":[{"key":"a","value":"1"}],"hitsAddend":"0"}]}`
+		own  = `{"domain":"d","descriptors":[{"entries":[{"key":"a","value":"1"}],"limit":{"unit":"DAY"}}]}`
 		five = `{"domain":"d","hitsAddend":5,"descriptors":[{"entries":[{"key":"a","value":"1"}]}]}`
 		two  = `{"domain":"d","descriptors":[{"entries":[{"key":"a","value":"1"}]},{"entries":[{"key":"b","value":"2"}]}]}`
 	)
@@ -160,6 +161,12 @@ descriptors:
 			{five, over(0, 30), over(3, 30), "remaining: 0, 3 (`limit_remaining` on a denial)"},
 			{one, over(0, 30), ok(2, 30), "code: OVER_LIMIT, OK (2. a denied request)\nremaining: 0, 2 (2. a denied " +
 				"request)\nverdict: OVER_LIMIT, OK (2. a denied request)"},
+		}},
+		{"another descriptor denies the request", false, []step{{two, twoText(99, 30), twoText(100, 30),
+			"remaining: 99, 100 (2. a denied request)"}}},
+		{"a limit in the request", true, []step{
+			{own, ok(4, 30), ok(4, 30), ""},
+			{one, ok(3, 30), ok(4, 30), "remaining: 3, 4 (the count of a limit in the request)"},
 		}},
 		{"a denial of one hit explains nothing", false, []step{
 			{one, over(0, 30), over(0, 30), ""},
@@ -204,6 +211,14 @@ func answerText(code string, remaining, reset int) string {
 		`"limitRemaining":%d,"durationUntilReset":"%ds"}]}`, code, code, remaining, reset)
 }
 
+// twoText is the answer to two descriptors, of which the second one is over its limit.
+func twoText(remaining, reset int) string {
+	const limit = `"currentLimit":{"requestsPerUnit":100,"unit":"MINUTE"}`
+	return fmt.Sprintf(`{"overallCode":"OVER_LIMIT","statuses":[{"code":"OK",%s,"limitRemaining":%d,`+
+		`"durationUntilReset":"%ds"},{"code":"OVER_LIMIT",%s,"durationUntilReset":"%ds"}]}`, limit, remaining, reset,
+		limit, reset)
+}
+
 func parse(t *testing.T, text string) answer {
 	t.Helper()
 	if code, ok := strings.CutPrefix(text, "error "); ok {
@@ -221,6 +236,10 @@ func TestDescriptorName(t *testing.T) {
 	d := &commonv3.RateLimitDescriptor{Entries: []*commonv3.RateLimitDescriptor_Entry{
 		{Key: "a", Value: "x,b=y"}, {Key: "esc", Value: "\x1b[2J"}, {Key: "c", Value: ""},
 	}}
+	limited := &commonv3.RateLimitDescriptor{Limit: &commonv3.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 4}}
+	if got, want := descriptorName("d", limited), "d:  with limit 4 per unknown"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
 	if got, want := descriptorName("d", d), `d: a="x,b=y",esc="\x1b[2J",c=`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
