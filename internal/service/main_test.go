@@ -43,8 +43,15 @@ func runKeys(t *testing.T, env Environment, stdin string, args ...string) (code 
 // runProgram runs extauthz in an environment.
 func runProgram(t *testing.T, env Environment, stdin string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
+	return runBinary(t, program, env, stdin, args...)
+}
+
+// runBinary is runProgram for another name of the program.
+func runBinary(t *testing.T, name string, env Environment, stdin string, args ...string) (code int, stdout,
+	stderr string) {
+	t.Helper()
 	var out, said bytes.Buffer
-	cmd := exec.Command(program, args...)
+	cmd := exec.Command(name, args...)
 	cmd.Env = []string{} // not that of this process
 	for name, value := range env {
 		cmd.Env = append(cmd.Env, name+"="+value)

@@ -3,7 +3,6 @@ package service
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -60,19 +59,13 @@ func TestRulesThatVanishStayActive(t *testing.T) {
 			root := testenv.RulesRoot(t)
 			dir := filepath.Join(root, "config")
 			file := filepath.Join(dir, "rules.yaml")
-			rules := []byte("domain: shop\n" +
-				"descriptors: [{key: action, value: buy, rate_limit: {unit: year, requests_per_unit: 0}}]\n")
+			rules := []byte(goodRules)
 			did(t, os.WriteFile(file, rules, 0o600))
 			_, httpAddr, debugAddr, out := start(t, Environment{"RUNTIME_ROOT": root})
 			denies := func(step string) {
 				t.Helper()
-				res, err := http.Post("http://"+httpAddr+"/json", "application/json", strings.NewReader(
-					`{"domain":"shop","descriptors":[{"entries":[{"key":"action","value":"buy"}]}]}`))
-				did(t, err)
-				body, err := io.ReadAll(res.Body)
-				did(t, err, res.Body.Close())
-				if res.StatusCode != http.StatusTooManyRequests {
-					t.Errorf("%s: %s %s, want 429", step, res.Status, body)
+				if got := buys(t, httpAddr); got != http.StatusTooManyRequests {
+					t.Errorf("%s: %d, want 429", step, got)
 				}
 			}
 			active := func(want int) {
