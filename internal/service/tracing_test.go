@@ -159,7 +159,7 @@ func TestBrokenTracing(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "soon")
 	_, _, _, out := start(t, Environment{"RUNTIME_ROOT": tracedRoot(t), "TRACING_ENABLED": "true"})
 	if got := out.String(); !strings.Contains(got, "soon") || !strings.Contains(got, "level=ERROR") {
-		t.Errorf("no line about OTEL_EXPORTER_OTLP_TIMEOUT in\n%s", got)
+		t.Errorf("the log does not have OTEL_EXPORTER_OTLP_TIMEOUT:\n%s", got)
 	}
 }
 

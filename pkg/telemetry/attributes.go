@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -165,7 +166,20 @@ func text(pairs ...string) (attrs []slog.Attr) {
 	return attrs
 }
 
-func cut(s string) string { return s[:min(len(s), maxLogged)] }
+// cut returns a text for a log line: at most maxLogged bytes, without line breaks and other control characters. Quoting
+// them is not enough, because a terminal shows an attribute of several lines below its line.
+func cut(s string) string {
+	s = s[:min(len(s), maxLogged)]
+	if strings.ContainsFunc(s, unicode.IsControl) {
+		return strings.Map(func(c rune) rune {
+			if unicode.IsControl(c) {
+				return unicode.ReplacementChar
+			}
+			return c
+		}, s)
+	}
+	return s
+}
 
 func withoutQuery(path string) string {
 	path, _, _ = strings.Cut(path, "?")

@@ -218,6 +218,9 @@ func TestCheckIsOneLine(t *testing.T) {
 	if strings.Contains(got, "s3cret") || strings.Count(got, "\n") != 1 || len(got) > 1000 {
 		t.Errorf("got %q", got)
 	}
+	if strings.Contains(got, `\n`) { // a terminal would show what follows in a line of its own
+		t.Errorf("a quoted line break is in %q", got)
+	}
 	words := strings.Fields(got)
 	for _, want := range []string{
 		"msg=decided", "verdict=refused", "reason=invalid", "status=403", "domain=shop", "key_id=k-17", "request_id=r-1",
