@@ -197,6 +197,12 @@ func (s *Settings) resolveDefaults() {
 	if name := s.environment["OTEL_SERVICE_NAME"]; name != "" && s.environment["TRACING_SERVICE_NAME"] == "" {
 		s.TracingName = name
 	}
+	if s.environment["USE_STATSD"] == "" && (s.UsePrometheus || s.UseDogStatsd) {
+		s.UseStatsd = false
+	}
+	if s.DisableStats {
+		s.UsePrometheus, s.UseStatsd, s.UseDogStatsd = false, false, false
+	}
 	if !s.strict() {
 		return
 	}
@@ -227,6 +233,8 @@ func (s *Settings) checkTogether() (mistakes []string) {
 		{s.MaxStreams < 1 || s.MaxStreams > math.MaxInt32, "GRPC_MAX_CONCURRENT_STREAMS: want 1 or more, such as 1024"},
 		{s.MaxBuckets < 1, "MEMORY_MAX_BUCKETS: want 1 or more"},
 		{s.MetricValues < 1, "METRIC_VALUES_MAX: want 1 or more"},
+		{s.UseStatsd && s.UseDogStatsd, "USE_STATSD and USE_DOG_STATSD: set one of them"},
+		{s.FlushInterval < time.Millisecond, "STATS_FLUSH_INTERVAL: want 1ms or more, such as 10s"},
 		{s.MaxConnections < 0 || s.HTTPMaxConnections < 0,
 			"GRPC_MAX_CONNECTIONS and HTTP_MAX_CONNECTIONS: want 1 or more, or 0 for as many as the memory limit allows"},
 		{s.MaxHeld < 1, "AUTHZ_MAX_HELD: want 1 or more"},
@@ -252,6 +260,7 @@ func (s *Settings) checkTogether() (mistakes []string) {
 	if _, err := parseHeaders(s.XDSHeaders); err != nil {
 		mistakes = append(mistakes, "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS: "+err.Error())
 	}
+	mistakes = append(mistakes, s.readMogrifiers()...)
 	for _, name := range slices.Sorted(maps.Keys(mustNotBeIgnored)) {
 		if v := s.environment[name]; v != "" && !strings.EqualFold(v, "false") {
 			mistakes = append(mistakes, name+": "+mustNotBeIgnored[name])

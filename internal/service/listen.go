@@ -169,11 +169,12 @@ func reason(err error) error {
 	return err
 }
 
-// onLoopback returns settings that listen on loopback only. They are for the sample, because no operator has configured
-// it.
+// onLoopback returns settings that listen on loopback only and send no statistics. They are for the sample, because no
+// operator has configured it.
 func (s *Settings) onLoopback() *Settings {
 	local := *s
 	local.Host, local.GRPCHost, local.DebugHost = "127.0.0.1", "127.0.0.1", "127.0.0.1"
+	local.UseStatsd = false
 	return &local
 }
 

@@ -132,9 +132,14 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	registry.MustRegister(telemetry.NewMapped(&telemetry.Stats{
-		Rules: live.Limits, Totals: limiter.Totals(), Loads: source.counts, Calls: calls,
-	}, mapping))
+	stats := &telemetry.Stats{Rules: live.Limits, Totals: limiter.Totals(), Loads: source.counts, Calls: calls}
+	registry.MustRegister(telemetry.NewMapped(stats, mapping))
+	statsd, err := newStatsd(s, log)
+	if err != nil {
+		return err
+	}
+	calls.SendTimes(statsd)
+	defer sendStatistics(ctx, statsd, stats)() // until the servers have ended
 	debug := debugHandler(registry, source.serve, ready, s.Pprof && listeners.pprof == nil)
 	servers := []webServer{
 		{"HTTP", listeners.http, newHTTPServer(bugs.handler("HTTP",

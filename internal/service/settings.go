@@ -10,6 +10,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/reply"
+	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
 // Settings has all environment variables. A setting of envoyproxy/ratelimit keeps its name, default and meaning. The
@@ -18,7 +19,8 @@ import (
 // NAME_FILE names, and is never printed. The tag trial marks settings that fit the built-in sample, which is not served
 // if any other setting is set (useSample).
 type Settings struct {
-	environment Environment // the variables that the settings were read from
+	environment Environment           // the variables that the settings were read from
+	mogrifiers  []telemetry.Mogrifier // of MogrifierNames
 
 	// Listeners.
 	Host               string        `env:"HOST" trial:"loopback" default:"0.0.0.0" example:"127.0.0.1" group:"Listeners" desc:"address of the HTTP listener (/json, /check, /healthcheck, /livez, /readyz)"`
@@ -50,13 +52,22 @@ type Settings struct {
 	LogClientValues bool     `env:"LOG_CLIENT_VALUES" default:"false" example:"true" desc:"also log values of the client with each decision: address, method, host, path without query, x-request-id, and the owner and plan of its credential; with LOG_LEVEL=DEBUG also the values of descriptors, which can be credentials"`
 
 	// Metrics.
-	UsePrometheus  bool       `env:"USE_PROMETHEUS" default:"false" example:"true" group:"Metrics" desc:"serve metrics on PROMETHEUS_ADDR, too; they are always at /metrics of the debug port"`
-	PrometheusAddr hostPort   `env:"PROMETHEUS_ADDR" default:":9090" example:":19001" desc:"address and port of the listener for Prometheus, with USE_PROMETHEUS"`
-	PrometheusPath urlPath    `env:"PROMETHEUS_PATH" default:"/metrics" example:"/stats/prometheus" desc:"path of the metrics on PROMETHEUS_ADDR"`
-	MetricMapping  string     `env:"PROMETHEUS_MAPPER_YAML" example:"/etc/statsd-exporter/conf.yaml" desc:"file in the format of statsd_exporter that names the metrics of envoyproxy/ratelimit; default: its usual names; they also apply if the file does not exist"`
-	Milliseconds   bool       `env:"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS" default:"false" example:"true" desc:"ratelimit_service_response_time_seconds is in milliseconds, as in older versions of envoyproxy/ratelimit; without effect if PROMETHEUS_MAPPER_YAML is set"`
-	NearLimitRatio limitShare `env:"NEAR_LIMIT_RATIO" default:"0.8" example:"0.9" desc:"share of a limit above which its hits count as near_limit"`
-	MetricValues   int        `env:"METRIC_VALUES_MAX" default:"1000" example:"100" desc:"maximum number of values of clients that are labels of metrics, for each rule with detailed_metric or value_to_metric; further values are counted as other"`
+	DisableStats   bool           `env:"DISABLE_STATS" default:"false" example:"true" group:"Metrics" desc:"send no statistics to statsd, and do not listen on PROMETHEUS_ADDR; /metrics of the debug port stays"`
+	UsePrometheus  bool           `env:"USE_PROMETHEUS" default:"false" example:"true" desc:"serve metrics on PROMETHEUS_ADDR, too; they are always at /metrics of the debug port"`
+	PrometheusAddr hostPort       `env:"PROMETHEUS_ADDR" default:":9090" example:":19001" desc:"address and port of the listener for Prometheus, with USE_PROMETHEUS"`
+	PrometheusPath urlPath        `env:"PROMETHEUS_PATH" default:"/metrics" example:"/stats/prometheus" desc:"path of the metrics on PROMETHEUS_ADDR"`
+	MetricMapping  string         `env:"PROMETHEUS_MAPPER_YAML" example:"/etc/statsd-exporter/conf.yaml" desc:"file in the format of statsd_exporter that names the metrics of envoyproxy/ratelimit; default: its usual names; they also apply if the file does not exist"`
+	Milliseconds   bool           `env:"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS" default:"false" example:"true" desc:"ratelimit_service_response_time_seconds is in milliseconds, as in older versions of envoyproxy/ratelimit; without effect if PROMETHEUS_MAPPER_YAML is set"`
+	NearLimitRatio limitShare     `env:"NEAR_LIMIT_RATIO" default:"0.8" example:"0.9" desc:"share of a limit above which its hits count as near_limit"`
+	MetricValues   int            `env:"METRIC_VALUES_MAX" default:"1000" example:"100" desc:"maximum number of values of clients that are labels of metrics, for each rule with detailed_metric or value_to_metric; further values are counted as other"`
+	UseStatsd      bool           `env:"USE_STATSD" default:"true" example:"false" desc:"send the statistics of envoyproxy/ratelimit to a statsd server; false unless set if USE_PROMETHEUS or USE_DOG_STATSD is set, and for the built-in sample"`
+	UseDogStatsd   bool           `env:"USE_DOG_STATSD" default:"false" example:"true" desc:"send them to a DogStatsD server, by UDP"`
+	StatsdHost     string         `env:"STATSD_HOST" default:"localhost" example:"statsd" desc:"host of the statsd or DogStatsD server"`
+	StatsdPort     uint16         `env:"STATSD_PORT" default:"8125" example:"9125" desc:"its port"`
+	StatsdProtocol string         `env:"STATSD_PROTOCOL" words:"tcp udp" default:"tcp" example:"udp" desc:"tcp or udp, for USE_STATSD"`
+	FlushInterval  time.Duration  `env:"STATS_FLUSH_INTERVAL" default:"10s" example:"1m" desc:"how often the growth of the counters is sent"`
+	ExtraTags      tags           `env:"EXTRA_TAGS" example:"cluster:east,stage:test" desc:"tags of each statistic that is sent"`
+	MogrifierNames mogrifierNames `env:"USE_DOG_STATSD_MOGRIFIERS" example:"HITS" desc:"names of rules that make names and tags of statistics for DogStatsD, with commas; DOG_STATSD_MOGRIFIER_<name>_PATTERN is a regular expression, _NAME the new name, and _TAGS key:value pairs with commas; $1 stands for the first group of the pattern"`
 
 	// Traces.
 	TracingEnabled    bool   `env:"TRACING_ENABLED" default:"false" example:"true" group:"Traces" desc:"send a span of each request to a collector of OpenTelemetry; its SDK reads the standard variables, such as OTEL_EXPORTER_OTLP_ENDPOINT"`

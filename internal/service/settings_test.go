@@ -131,7 +131,6 @@ func TestSettingsOfRatelimit(t *testing.T) {
 	want := []string{
 		"EXPIRATION_JITTER_MAX_SECONDS has no effect: each key expires as soon as it no longer affects decisions",
 		"REDIS_TIMEOT is not a setting: did you mean REDIS_TIMEOUT?",
-		"USE_STATSD has no effect: metrics are at /metrics of the debug port",
 	}
 	if diff := cmp.Diff(want, env.ineffective()); diff != "" {
 		t.Error(diff)

@@ -20,17 +20,11 @@ var mustNotBeIgnored = map[string]string{
 const (
 	noMemcached = "memcached cannot decide exactly and is not supported"
 	noPerSecond = "it is only for REDIS_PERSECOND=true, which is not supported yet"
-	noStatsd    = "metrics are at /metrics of the debug port"
 	noWait      = "the service starts without Redis, because STORE_ERROR_POLICY decides"
 )
 
 // withoutEffect are settings of envoyproxy/ratelimit that the service ignores, and the reason.
 var withoutEffect = map[string]string{
-	"USE_STATSD":                              noStatsd,
-	"STATSD_HOST":                             noStatsd,
-	"STATSD_PORT":                             noStatsd,
-	"USE_DOG_STATSD":                          noStatsd,
-	"DISABLE_STATS":                           "metrics cost nothing until they are read",
 	"LOCAL_CACHE_SIZE_IN_BYTES":               "there is no cache to size",
 	"EXPIRATION_JITTER_MAX_SECONDS":           "each key expires as soon as it no longer affects decisions",
 	"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": "a denied request charges nothing anyway (COMPATIBILITY=strict: it does)",
@@ -64,9 +58,6 @@ var withoutEffect = map[string]string{
 	"REDIS_PERSECOND_TLS":                          noPerSecond,
 	"REDIS_PERSECOND_TYPE":                         noPerSecond,
 	"REDIS_PERSECOND_URL":                          noPerSecond,
-	"EXTRA_TAGS":                                   noStatsd,
-	"STATS_FLUSH_INTERVAL":                         noStatsd,
-	"USE_DOG_STATSD_MOGRIFIERS":                    noStatsd,
 	"REDIS_STARTUP_INITIAL_INTERVAL":               noWait,
 	"REDIS_STARTUP_MAX_INTERVAL":                   noWait,
 }
@@ -111,7 +102,8 @@ func (e Environment) unknownVariables() (mistakes []error) {
 	known, links := append(settingNames(), echoVariable), e.serviceLinks()
 	for _, name := range slices.Sorted(maps.Keys(e)) {
 		// ineffective and checkTogether report settings of envoyproxy/ratelimit.
-		if slices.Contains(known, name) || ofRatelimit(name) || ofPlatform(name) || ofServiceLink(name, links) {
+		if slices.Contains(known, name) || ofRatelimit(name) || e.ofMogrifier(name) || ofPlatform(name) ||
+			ofServiceLink(name, links) {
 			continue
 		}
 		guess := ""

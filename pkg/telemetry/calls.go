@@ -16,10 +16,12 @@ type Calls struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	methods  sync.Map // string -> *method
+	statsd   *Statsd  // nil for none
 }
 
 type method struct {
 	duration prometheus.Histogram
+	send     func(time.Duration) // nil unless it is sent to statsd
 	codes    [codes.Unauthenticated + 1]prometheus.Counter
 }
 
@@ -40,6 +42,9 @@ func NewCalls(r prometheus.Registerer) *Calls {
 	}
 }
 
+// SendTimes sends the time of each call to a statsd server. It must be called before the first Observe.
+func (c *Calls) SendTimes(s *Statsd) { c.statsd = s }
+
 // Observe counts one call. There are few methods, and no client chooses one.
 func (c *Calls) Observe(fullMethod string, code codes.Code, took time.Duration) {
 	m, ok := c.methods.Load(fullMethod)
@@ -50,17 +55,28 @@ func (c *Calls) Observe(fullMethod string, code codes.Code, took time.Duration) 
 	if int(code) < len(m.(*method).codes) {
 		m.(*method).codes[code].Inc()
 	}
+	if send := m.(*method).send; send != nil {
+		send(took)
+	}
 }
 
 // each calls f for the methods that envoyproxy/ratelimit has, too, by their last name.
 func (c *Calls) each(f func(rpc string, m *method)) {
 	c.methods.Range(func(key, m any) bool {
-		service, rpc, _ := strings.Cut(strings.TrimPrefix(key.(string), "/"), "/")
-		if service == "envoy.service.ratelimit.v3.RateLimitService" || service == "grpc.health.v1.Health" {
+		if rpc := rpcOfRatelimit(key.(string)); rpc != "" {
 			f(rpc, m.(*method))
 		}
 		return true
 	})
+}
+
+// rpcOfRatelimit returns the last name of a method that envoyproxy/ratelimit has, too, and "" for another method.
+func rpcOfRatelimit(fullMethod string) string {
+	service, rpc, _ := strings.Cut(strings.TrimPrefix(fullMethod, "/"), "/")
+	if service == "envoy.service.ratelimit.v3.RateLimitService" || service == "grpc.health.v1.Health" {
+		return rpc
+	}
+	return ""
 }
 
 // read returns how many calls there were, and their times in seconds.
@@ -74,6 +90,9 @@ func (m *method) read() (count uint64, times *dto.Histogram) {
 
 func (c *Calls) method(fullMethod string) *method {
 	m := &method{duration: c.duration.WithLabelValues(fullMethod).(prometheus.Histogram)}
+	if rpc := rpcOfRatelimit(fullMethod); rpc != "" && c.statsd != nil {
+		m.send = c.statsd.timer(rpc)
+	}
 	for code := range m.codes {
 		m.codes[code] = c.requests.WithLabelValues(fullMethod, codes.Code(code).String())
 	}

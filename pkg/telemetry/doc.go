@@ -1,2 +1,2 @@
-// Package telemetry shows operators what the service does: metrics for Prometheus, and the log of decisions.
+// Package telemetry shows operators what the service does: metrics for Prometheus and statsd, and the log of decisions.
 package telemetry

@@ -1,0 +1,266 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+// statsdServer listens for statistics on an address until the test ends. It returns its port, and what it has received.
+func statsdServer(t *testing.T, network, address string) (port string, out *testenv.Output) {
+	t.Helper()
+	out = new(testenv.Output)
+	if network == "udp" {
+		conn, err := net.ListenPacket("udp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		go func() {
+			datagram := make([]byte, 1<<16)
+			for {
+				n, _, err := conn.ReadFrom(datagram)
+				if err != nil {
+					return
+				}
+				_, _ = out.Write(datagram[:n])
+			}
+		}()
+		_, port, _ = net.SplitHostPort(conn.LocalAddr().String())
+		return port, out
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(out, conn) }()
+		}
+	}()
+	_, port, _ = net.SplitHostPort(listener.Addr().String())
+	return port, out
+}
+
+var (
+	counterLine = regexp.MustCompile(`^([^:\n]+):(\d+)\|c(\|#[^|\n]*)?(\|c:[^|\n]*)?$`) // the last is the container
+	timerLine   = regexp.MustCompile(`^([^:\n]+):\d+\.\d{6}\|ms(\|#[^|\n]*)?(\|c:[^|\n]*)?$`)
+)
+
+// received returns the sums of counters and the numbers of times, by name and tags. It returns an error for another
+// line. The last line may still be on its way.
+func received(out *testenv.Output) (map[string]int, error) {
+	sums := make(map[string]int)
+	for line := range strings.Lines(out.String()) {
+		line, ended := strings.CutSuffix(line, "\n")
+		if !ended {
+			break
+		}
+		if m := counterLine.FindStringSubmatch(line); m != nil {
+			n, err := strconv.Atoi(m[2])
+			if err != nil {
+				return nil, err
+			}
+			sums[m[1]+m[3]] += n
+		} else if m := timerLine.FindStringSubmatch(line); m != nil {
+			sums[m[1]+m[2]+" times"]++
+		} else {
+			return nil, fmt.Errorf("the line %q", line)
+		}
+	}
+	return sums, nil
+}
+
+// waitFor waits until the server has received these sums and times.
+func waitFor(t *testing.T, out *testenv.Output, want map[string]int) {
+	t.Helper()
+	testenv.Eventually(t, func() error {
+		got, err := received(out)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			return errors.Join(err, fmt.Errorf("(-want +got)\n%s", diff))
+		}
+		return nil
+	}, "the statistics")
+}
+
+// sent returns what statisticsRequests add to statistics. name makes the name of those of rules.
+func sent(name func(rule, stat string) string, suffix string) map[string]int {
+	want := map[string]int{
+		"ratelimit.service.config_load_success" + suffix:                     1,
+		"ratelimit.service.call.should_rate_limit.service_error" + suffix:    1,
+		"ratelimit_server.ShouldRateLimit.total_requests" + suffix:           11,
+		"ratelimit_server.ShouldRateLimit.response_time" + suffix + " times": 11,
+		name("database_users", "total_hits"):                                 4,
+		name("database_users", "within_limit"):                               2,
+		name("database_users", "over_limit"):                                 1,
+		name("database_users", "near_limit"):                                 2,
+		name("database", "total_hits"):                                       4,
+		name("database", "within_limit"):                                     1,
+		name("database", "over_limit"):                                       3,
+		name("database", "shadow_mode"):                                      3,
+		name("database", "near_limit"):                                       1,
+		name("path_/v1/*.method.user_alice", "total_hits"):                   10,
+		name("path_/v1/*.method.user_alice", "within_limit"):                 10,
+		name("path_/v1/*.method.user_alice", "near_limit"):                   1,
+	}
+	for _, address := range []string{"192_0_2_1", "192_0_2_2"} {
+		want[name("remote_address_"+address, "total_hits")] = 1
+		want[name("remote_address_"+address, "within_limit")] = 1
+	}
+	return want
+}
+
+// TestStatsd checks what a statsd server receives by TCP and UDP, and a DogStatsD server.
+func TestStatsd(t *testing.T) {
+	t.Parallel()
+	plain := func(suffix string) map[string]int {
+		return sent(func(rule, stat string) string {
+			return "ratelimit.service.rate_limit.shop." + rule + "." + stat + suffix
+		}, suffix)
+	}
+	dog := sent(func(rule, stat string) string {
+		return "ratelimit.rule." + stat + "|#stage:test,descriptor:" + rule + ",domain:shop"
+	}, "|#stage:test")
+	dog["ratelimit_server.ShouldRateLimit.response_time|#stage:test times"] = 11
+	for _, c := range []struct {
+		name, network string
+		env           Environment
+		want          map[string]int
+	}{
+		{"tcp", "tcp", Environment{"USE_STATSD": "true"}, plain("")},
+		{"udp with tags", "udp", Environment{"STATSD_PROTOCOL": "udp", "EXTRA_TAGS": "stage:v1.2,cluster:east"},
+			plain(".__cluster=east.__stage=v1_2")},
+		{"DogStatsD", "udp", Environment{
+			"USE_DOG_STATSD": "true", "EXTRA_TAGS": "stage:test", "USE_DOG_STATSD_MOGRIFIERS": "HITS,none",
+			"DOG_STATSD_MOGRIFIER_HITS_PATTERN": `^ratelimit\.service\.rate_limit\.([^.]+)\.(.*)\.([^.]+)$`,
+			"DOG_STATSD_MOGRIFIER_HITS_NAME":    "ratelimit.rule.$3",
+			"DOG_STATSD_MOGRIFIER_HITS_TAGS":    "domain:$1,descriptor:$2",
+			"DOG_STATSD_MOGRIFIER_NONE_PATTERN": "^nothing$", "DOG_STATSD_MOGRIFIER_NONE_NAME": "$1",
+		}, dog},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			port, out := statsdServer(t, c.network, "127.0.0.1:0")
+			env := Environment{"RUNTIME_ROOT": writeRules(t, statisticsRules), "STATSD_HOST": "127.0.0.1",
+				"STATSD_PORT": port, "STATS_FLUSH_INTERVAL": "20ms"}
+			maps.Copy(env, c.env)
+			grpcAddr, _, _, log := start(t, env)
+			send(t, grpcAddr, statisticsRequests)
+			waitFor(t, out, c.want)
+			if strings.Contains(log.String(), "statsd") {
+				t.Errorf("the log has\n%s", log)
+			}
+		})
+	}
+}
+
+// TestStatsdOutage starts the server after the requests: they are decided at once, the log has one line, and nothing is
+// lost of the counters.
+func TestStatsdOutage(t *testing.T) {
+	t.Parallel()
+	port := testenv.FreePort(t)
+	grpcAddr, _, _, log := start(t, Environment{"RUNTIME_ROOT": writeRules(t, statisticsRules), "STATSD_HOST": "127.0.0.1",
+		"STATSD_PORT": strconv.Itoa(port), "STATS_FLUSH_INTERVAL": "20ms"})
+	testenv.Eventually(t, matches(log, regexp.MustCompile(
+		`level=WARN msg="the statsd server cannot be reached.*reason="connection refused"`)), "a line about the server")
+	send(t, grpcAddr, statisticsRequests)
+	want := sent(func(rule, stat string) string { return "ratelimit.service.rate_limit.shop." + rule + "." + stat }, "")
+	delete(want, "ratelimit_server.ShouldRateLimit.response_time times") // times are not kept
+	_, out := statsdServer(t, "tcp", testenv.Loopback(port))
+	waitFor(t, out, want)
+	if n := strings.Count(log.String(), "statsd"); n != 1 {
+		t.Errorf("%d lines:\n%s", n, log)
+	}
+}
+
+// TestStatsdHost has a host that does not exist. Its name is not logged, because it may be a misplaced secret.
+func TestStatsdHost(t *testing.T) {
+	t.Parallel()
+	grpcAddr, _, debugAddr, log := start(t, Environment{"RUNTIME_ROOT": writeRules(t, statisticsRules),
+		"STATSD_HOST": "no-such-host.invalid", "STATS_FLUSH_INTERVAL": "20ms"})
+	send(t, grpcAddr, statisticsRequests)
+	testenv.Eventually(t, matches(log, regexp.MustCompile("the statsd server cannot be reached")), "a line about the host")
+	_, body := get(t, "http://"+debugAddr+"/metrics")
+	if want := `ratelimit_service_total_requests{grpc_method="ShouldRateLimit"} 11`; !strings.Contains(body, want) {
+		t.Errorf("no %s", want)
+	}
+	if strings.Contains(log.String(), "no-such-host") {
+		t.Errorf("the log has the host:\n%s", log)
+	}
+}
+
+// TestStatsdSettings has settings and who receives statistics.
+func TestStatsdSettings(t *testing.T) {
+	t.Parallel()
+	for environ, want := range map[string]string{
+		"":                                    "statsd",
+		"USE_STATSD=false":                    "",
+		"USE_PROMETHEUS=true":                 "Prometheus",
+		"USE_PROMETHEUS=true USE_STATSD=true": "Prometheus statsd",
+		"USE_DOG_STATSD=true":                 "DogStatsD",
+		"USE_DOG_STATSD=true USE_PROMETHEUS=true":                                    "Prometheus DogStatsD",
+		"USE_DOG_STATSD=true DISABLE_STATS=true USE_PROMETHEUS=true USE_STATSD=true": "",
+	} {
+		s, err := ReadSettings(ParseEnvironment(strings.Fields(environ)))
+		if err != nil {
+			t.Errorf("%s: %v", environ, err)
+			continue
+		}
+		var got []string
+		for name, on := range map[string]bool{
+			"Prometheus": s.UsePrometheus, "statsd": s.UseStatsd, "DogStatsD": s.UseDogStatsd,
+		} {
+			if on {
+				got = append(got, name)
+			}
+		}
+		slices.SortFunc(got, strings.Compare)
+		wanted := strings.Fields(want)
+		slices.Sort(wanted)
+		if !slices.Equal(got, wanted) {
+			t.Errorf("%s: got %q, want %q", environ, got, want)
+		}
+	}
+	for environ, want := range map[string][]string{
+		"USE_STATSD=true USE_DOG_STATSD=true": {"USE_STATSD and USE_DOG_STATSD: set one of them"},
+		"STATS_FLUSH_INTERVAL=0s":             {"STATS_FLUSH_INTERVAL: want 1ms or more"},
+		"EXTRA_TAGS=a:b,c":                    {"EXTRA_TAGS: want key:value pairs"},
+		"STATSD_PROTOCOL=unix":                {"STATSD_PROTOCOL: want tcp or udp"},
+		"USE_DOG_STATSD_MOGRIFIERS=a-b":       {"USE_DOG_STATSD_MOGRIFIERS: want names of letters"},
+		"USE_DOG_STATSD=true USE_DOG_STATSD_MOGRIFIERS=A,B DOG_STATSD_MOGRIFIER_A_NAME=x DOG_STATSD_MOGRIFIER_A_PATTERN=( " +
+			"DOG_STATSD_MOGRIFIER_A_TAGS=x": {"DOG_STATSD_MOGRIFIER_A_PATTERN: want a regular expression",
+			"DOG_STATSD_MOGRIFIER_A_TAGS: want key:value", "DOG_STATSD_MOGRIFIER_B_NAME: want the name"},
+		"PROMETHEUS_ADDR=9090 NEAR_LIMIT_RATIO=80 PROMETHEUS_PATH=metrics METRIC_VALUES_MAX=0": {
+			"PROMETHEUS_ADDR: want an address and a port", "NEAR_LIMIT_RATIO: want a number above 0",
+			"PROMETHEUS_PATH: want a path", "METRIC_VALUES_MAX: want 1 or more"},
+		"STRICT_ENVIRONMENT=true DOG_STATSD_MOGRIFIER_A_NAME=x": {"DOG_STATSD_MOGRIFIER_A_NAME is not a setting"},
+	} {
+		_, err := ReadSettings(ParseEnvironment(strings.Fields(environ)))
+		for _, text := range want {
+			if err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: %v, want %q", environ, err, text)
+			}
+		}
+	}
+	env := ParseEnvironment(strings.Fields("STRICT_ENVIRONMENT=true USE_DOG_STATSD=true USE_DOG_STATSD_MOGRIFIERS=a " +
+		"DOG_STATSD_MOGRIFIER_A_NAME=x DOG_STATSD_MOGRIFIER_A_PATTERN=y"))
+	if _, err := ReadSettings(env); err != nil {
+		t.Errorf("STRICT_ENVIRONMENT: %v", err)
+	}
+}
