@@ -45,7 +45,7 @@ func (p *plan) counts(takes []bucket.Take, res *Result) []count {
 		if !d.Allowed {
 			after++ // more than any limit; the store does not report how much more
 		}
-		before := after - int64(takes[a.take].Cost)
+		before := max(0, after-int64(takes[a.take].Cost))
 		list[a.take] = count{before, before}
 	}
 	return list

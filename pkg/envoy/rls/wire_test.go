@@ -129,7 +129,8 @@ func FuzzShouldRateLimit(f *testing.F) {
 	}
 	f.Add(b)
 	f.Add([]byte("\x0a\x01d\x12\x0b\x0a\x09\x0a\x01k\x12\x04a\xff\xfe\x00"))
-	server := newServer(f, `
+	f.Add([]byte("\x0a\x01d\x12\x05\x0a\x03\x0a\x01w\x12\x0d\x0a\x03\x0a\x01w\x1a\x06\x08\x80\xe4\x97\xd0\x12")) // 5e9 hits
+	const rules = `
 domain: d
 descriptors:
   - {key: k, detailed_metric: true, rate_limit: {unit: hour, requests_per_unit: 5}, metadata: {a: {b: 1}}}
@@ -137,29 +138,46 @@ descriptors:
     value: "*"
     rate_limit: {unit: day, requests_per_unit: 5, algorithm: sliding_window_log}
     descriptors: [{key: b, rate_limit: {unlimited: true}}]
-`, []string{"draft,triple,x", "body", "metadata"})
+  - {key: w, rate_limit: {unit: day, requests_per_unit: 5, algorithm: fixed_window}}
+`
+	servers := []*rls.Server{
+		newServer(f, rules, []string{"draft,triple,x", "body", "metadata"}),
+		newServer(f, rules, []string{"triple", "metadata", "strict"}),
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		q, err := rls.Unmarshal(string(b))
 		if err != nil {
 			return
 		}
-		answer, err := server.Answer(t.Context(), string(b), nil)
 		decided := q.Domain != "" && len(q.Descriptors) > 0
 		for _, d := range q.Descriptors {
 			decided = decided && d.Limit == nil
 		}
-		if decided && err != nil {
-			t.Fatalf("%+v: %v", q, err)
-		}
-		if err != nil {
-			return
-		}
-		res := new(ratelimitv3.RateLimitResponse)
-		if err := proto.Unmarshal(answer, res); err != nil {
-			t.Errorf("%+v: %v", q, err)
-		}
-		if len(res.GetStatuses()) != len(q.Descriptors) || res.GetOverallCode() == ratelimitv3.RateLimitResponse_UNKNOWN {
-			t.Errorf("%+v: %v", q, res)
+		for i, server := range servers {
+			answer, err := server.Answer(t.Context(), string(b), nil)
+			if decided && err != nil {
+				t.Fatalf("server %d: %+v: %v", i, q, err)
+			}
+			if err == nil {
+				checkAnswer(t, q, answer)
+			}
 		}
 	})
+}
+
+// checkAnswer checks an answer to a query. No limit leaves more than it has.
+func checkAnswer(t *testing.T, q ratelimit.Query, answer []byte) {
+	t.Helper()
+	res := new(ratelimitv3.RateLimitResponse)
+	if err := proto.Unmarshal(answer, res); err != nil {
+		t.Errorf("%+v: %v", q, err)
+	}
+	if len(res.GetStatuses()) != len(q.Descriptors) || res.GetOverallCode() == ratelimitv3.RateLimitResponse_UNKNOWN {
+		t.Errorf("%+v: %v", q, res)
+	}
+	for _, s := range res.GetStatuses() {
+		if l := s.GetCurrentLimit(); l != nil && s.GetLimitRemaining() > l.GetRequestsPerUnit() {
+			t.Errorf("%+v: %v", q, res)
+		}
+	}
 }
