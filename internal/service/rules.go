@@ -53,6 +53,9 @@ func loadRules(ctx context.Context, s *Settings, log *slog.Logger) (l *loadedRul
 	if l.watcher != nil {
 		l.first, l.problems = l.watcher.Load(ctx)
 	}
+	if err := l.problems.Err(); err != nil && l.server != nil {
+		return nil, fmt.Errorf("the overlay has mistakes (CONFIG_GRPC_XDS_OVERLAY):\n%w", err)
+	}
 	if err := l.problems.Err(); err != nil && !s.ForceStart {
 		return nil, fmt.Errorf("the rules have mistakes:\n%w\n(FORCE_START_WITHOUT_INITIAL_CONFIG=true starts without rules)",
 			err)

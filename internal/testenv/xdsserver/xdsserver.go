@@ -99,6 +99,14 @@ func (s *Server) Answer(nonce string) *discoveryv3.DiscoveryRequest {
 	})
 }
 
+// Accepted waits for the request that accepts the response with a nonce, perhaps after it was refused.
+func (s *Server) Accepted(nonce string) *discoveryv3.DiscoveryRequest {
+	s.t.Helper()
+	return s.await("the acceptance of "+nonce, func(r *discoveryv3.DiscoveryRequest) bool {
+		return r.GetResponseNonce() == nonce && r.GetErrorDetail() == nil
+	})
+}
+
 // Subscription waits for the first request of the number-th stream, counted from 1, and returns it with the headers of
 // the latest stream.
 func (s *Server) Subscription(number int) (*discoveryv3.DiscoveryRequest, metadata.MD) {

@@ -50,7 +50,9 @@ type Client struct {
 
 	mu sync.Mutex
 	// accepted is the last accepted response, an empty one before the first; version is its version on this stream.
+	// refused is the last response if it was refused, else nil.
 	accepted *response
+	refused  *response
 	version  string
 	stream   *stream // on which version was accepted
 	overlay  watchedOverlay
@@ -103,22 +105,19 @@ func (c *Client) Load(ctx context.Context) (rules.Set, rules.Problems) {
 	}
 	c.cfg.Log.Warn("waiting for rules of the xDS server; nothing listens yet (FORCE_START_WITHOUT_INITIAL_CONFIG=true " +
 		"starts without rules)")
-	for {
-		select {
-		case <-ctx.Done():
-			return rules.Set{}, nil
-		case d := <-c.received:
-			u, isNew, reply := c.take(d)
-			d.stream.send(reply)
-			if !u.Problems.HasErrors() {
-				return u.Set, u.Problems
-			}
-			if isNew {
-				c.cfg.Log.Error("rules refused; there are no previous rules", "generation", u.Set.Generation,
-					"problems", u.Problems.Error())
-			}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var first rules.Update
+	c.Run(ctx, func(u rules.Update) {
+		if u.Problems.HasErrors() {
+			c.cfg.Log.Error("rules refused; there are no previous rules", "generation", u.Set.Generation,
+				"problems", u.Problems.Error())
+			return
 		}
-	}
+		first = u
+		cancel()
+	})
+	return first.Set, first.Problems
 }
 
 // Run calls update once for each change of the server's rules or of the overlay until the context is done, one call
@@ -144,9 +143,14 @@ func (c *Client) Run(ctx context.Context, update func(rules.Update)) {
 	})
 	c.Loop.Run(ctx, func(requested bool) {
 		c.mu.Lock()
-		defer c.mu.Unlock()
-		if u, isNew := c.reread(requested); isNew {
+		u, isNew, reply := c.reread(requested)
+		if isNew {
 			update(u)
+		}
+		stream := c.stream
+		c.mu.Unlock()
+		if reply != nil {
+			stream.send(reply)
 		}
 	})
 }
@@ -162,16 +166,21 @@ func (c *Client) take(d delivery) (u rules.Update, isNew bool, reply []byte) {
 		whole := &response{typeURL: "malformed", resources: []anyMessage{{value: d.message}}}
 		u.Set.Generation = generation(whole, c.overlay.active)
 		u.Problems = rules.Problems{problem("response", "", err.Error())}
+		r.typeURL = whole.typeURL // no overlay makes it valid
 	} else {
 		u.Set, u.Problems = decode(r, c.overlay.active, c.cfg.Check)
 	}
 	if u.Problems.HasErrors() {
-		reply = nack(r, c.version, detail(u.Problems))
-	} else {
-		c.accepted, c.version = r, r.version
-		reply = ack(r)
+		c.refused = r
+		return u, c.isNew(u), nack(r, c.version, detail(u.Problems))
 	}
-	return u, c.isNew(u), reply
+	return u, c.isNew(u), c.accept(r)
+}
+
+// accept makes a response the accepted one, and returns the request that answers it.
+func (c *Client) accept(r *response) (reply []byte) {
+	c.accepted, c.version, c.refused = r, r.version, nil
+	return ack(r)
 }
 
 // isNew records a change, and reports whether it differs from the one before it.
@@ -185,24 +194,30 @@ func (c *Client) isNew(u rules.Update) bool {
 	return isNew
 }
 
-// reread reads the overlay again. A new text takes effect when two readings agree, or at once if it is requested.
-func (c *Client) reread(requested bool) (u rules.Update, isNew bool) {
+// reread reads the overlay again. A new text takes effect when two readings agree, or at once if it is requested. If the
+// server's last response was refused and has no mistakes with the new overlay, it is accepted now: reply is the answer.
+func (c *Client) reread(requested bool) (u rules.Update, isNew bool, reply []byte) {
 	next, problems, changed := c.overlay.read(requested)
 	if !changed {
-		return u, false
+		return u, false, nil
 	}
-	u.Set.Generation = generation(c.accepted, next)
-	u.Problems = problems
+	u.Set.Generation, u.Problems = generation(c.accepted, next), problems
 	if !problems.HasErrors() {
 		u.Set, u.Problems = decode(c.accepted, next, c.cfg.Check)
 	}
-	if !u.Problems.HasErrors() {
-		c.overlay.active = next
-		if c.active.Generation == "" { // there are no rules yet to which it could be added
-			return u, false
+	if c.refused != nil && !problems.HasErrors() {
+		if set, problems := decode(c.refused, next, c.cfg.Check); !problems.HasErrors() {
+			u.Set, u.Problems = set, problems
+			reply = c.accept(c.refused)
 		}
 	}
-	return u, c.isNew(u)
+	if !u.Problems.HasErrors() {
+		c.overlay.active = next
+		if c.active.Generation == "" && reply == nil { // there are no rules yet to which it could be added
+			return u, false, nil
+		}
+	}
+	return u, c.isNew(u), reply
 }
 
 // watchedOverlay is an overlay and what was read of it.

@@ -404,3 +404,45 @@ func TestOverlayIsReloaded(t *testing.T) {
 	}
 	c.awaitReports("refused: read overlay: no such file or directory")
 }
+
+// TestOverlayIsCorrected refuses responses that contradict the overlay, and accepts them when the overlay is corrected,
+// before there are rules and afterwards.
+func TestOverlayIsCorrected(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "overlay.yaml")
+	tag := func(key string) {
+		t.Helper()
+		text := "domains: [{domain: shop, rules: [{name: tagged, rate_limit: {hash_tag: " + key + "}}]}]\n"
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rule := func(key string) *ratelimitv3.RateLimitConfig {
+		c := config("a", "shop", key)
+		c.Descriptors[0].RateLimit.Name = "tagged"
+		return c
+	}
+	server := xdsserver.Start(t)
+	tag("user")
+	c := newClient(t, server.Addr, xds.Config{Overlay: path})
+	first := server.Send("1", rule("device"))
+	loaded := make(chan string)
+	go func() { loaded <- c.load() }()
+	if got := server.Answer(first).GetErrorDetail().GetMessage(); !strings.Contains(got, "names no entry") {
+		t.Errorf("refused for %q", got)
+	}
+	tag("device")
+	if got := <-loaded; got != "shop.device sliding_window_log" {
+		t.Errorf("loaded %q", got)
+	}
+	server.Accepted(first)
+	second := server.Send("2", rule("account"))
+	server.Answer(second)
+	const mistake = "refused: `hash_tag` names no entry on the way to this limit: `device`"
+	c.awaitReports(mistake)
+	tag("account")
+	if v := server.Accepted(second).GetVersionInfo(); v != "2" {
+		t.Errorf("accepted as version %q", v)
+	}
+	c.awaitReports("shop.account sliding_window_log")
+}
