@@ -127,6 +127,9 @@ func (o *objects) run(t *testing.T, given existing) {
 	if o.environment["REDIS_URL_FILE"] != "" {
 		want = append(want, "extauthz_store_up 1\n")
 	}
+	if o.environment["GRPC_SERVER_TLS_CERT"] != "" {
+		want = append(want, `extauthz_certificate_expiry_timestamp_seconds{certificate="grpc_server"}`)
+	}
 	if o.environment["API_KEYS_FILE"] != "" {
 		want = append(want, "extauthz_api_keys 1\n")
 	}
@@ -215,6 +218,7 @@ func operatorsObjects(t *testing.T) existing {
 		},
 		"extauthz-redis-tls": {"ca.crt": string(read(t, ca)), "tls.crt": string(read(t, cert)),
 			"tls.key": string(read(t, key))},
+		"extauthz-tls":            {"ca.crt": string(read(t, ca)), "tls.crt": string(read(t, cert)), "tls.key": string(read(t, key))},
 		"extauthz-api-key-secret": {"secret": serverSecret, "previous": strings.Repeat("former", 4)},
 		"extauthz-api-keys":       {"keys.jsonl": string(read(t, file))},
 		"shop-rules":              {"shop.yaml": anyRules},

@@ -232,7 +232,10 @@ func serviceSettings(t *testing.T) (all []setting) {
 // accepts them, so that a template can refuse them with a helpful message (extauthz.check).
 var theCharts = map[string]string{
 	"HOST": "", "PORT": "", "GRPC_HOST": "", "GRPC_PORT": "", "GRPC_UDS": "", "GRPC_PLAINTEXT": "plaintext",
-	"DEBUG_HOST": "", "DEBUG_PORT": "",
+	"GRPC_SERVER_USE_TLS": "tls.existingSecret", "GRPC_SERVER_TLS_CERT": "tls.certKey",
+	"GRPC_SERVER_TLS_KEY": "tls.keyKey", "GRPC_CLIENT_TLS_CACERT": "tls.clientCAKey",
+	"GRPC_CLIENT_TLS_SAN": "tls.clientName",
+	"DEBUG_HOST":          "", "DEBUG_PORT": "",
 	"CONFIG_TYPE": "rules", "RUNTIME_ROOT": "rules", "RUNTIME_SUBDIRECTORY": "rules", "RUNTIME_APPDIRECTORY": "rules",
 	"DRAIN_DELAY": "drain.delaySeconds", "DRAIN_TIMEOUT": "drain.timeoutSeconds",
 	"BACKEND_TYPE": "redis.existingSecret", "REDIS_URL": "redis.existingSecret", "REDIS_AUTH": "redis.passwordKey",

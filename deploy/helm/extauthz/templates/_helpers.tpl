@@ -74,7 +74,20 @@ capabilities: {drop: [ALL]}
 {{- define "extauthz.environment" -}}
 {{- /* Where the deployment mounts the rules: RUNTIME_ROOT/config. Without this directory the service does not start. */}}
 RUNTIME_ROOT: /srv/runtime_data/current
-{{- /* The listeners have no TLS, and listen on the pod's address. */}}
+{{- with .Values.tls }}
+{{- if .existingSecret }}
+GRPC_SERVER_USE_TLS: "true"
+GRPC_SERVER_TLS_CERT: /etc/extauthz/tls/tls.crt
+GRPC_SERVER_TLS_KEY: /etc/extauthz/tls/tls.key
+{{- if .clientCAKey }}
+GRPC_CLIENT_TLS_CACERT: /etc/extauthz/tls/ca.crt
+{{- end }}
+{{- with .clientName }}
+GRPC_CLIENT_TLS_SAN: {{ . | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- /* The listeners have no TLS, except that of gRPC with tls.existingSecret, and listen on the pod's address. */}}
 {{- if or .Values.networkPolicy.enabled .Values.plaintext }}
 GRPC_PLAINTEXT: allow
 {{- end }}
@@ -119,6 +132,8 @@ API_KEYS_FILE: /etc/extauthz/api-keys/keys.jsonl
 {{- $wrong := list }}
 {{- with .Values }}
 {{- $made := dict "GRPC_PLAINTEXT" "plaintext" "CONFIG_TYPE" "rules" "RUNTIME_ROOT" "rules" "RUNTIME_SUBDIRECTORY" "rules" "RUNTIME_APPDIRECTORY" "rules"
+  "GRPC_SERVER_USE_TLS" "tls.existingSecret" "GRPC_SERVER_TLS_CERT" "tls.certKey" "GRPC_SERVER_TLS_KEY" "tls.keyKey"
+  "GRPC_CLIENT_TLS_CACERT" "tls.clientCAKey" "GRPC_CLIENT_TLS_SAN" "tls.clientName"
   "DRAIN_DELAY" "drain.delaySeconds" "DRAIN_TIMEOUT" "drain.timeoutSeconds"
   "BACKEND_TYPE" "redis.existingSecret" "REDIS_URL" "redis.existingSecret" "REDIS_AUTH" "redis.passwordKey"
   "REDIS_TLS_CACERT" "redis.tls.caKey" "REDIS_TLS_CLIENT_CERT" "redis.tls.certKey" "REDIS_TLS_CLIENT_KEY" "redis.tls.keyKey"
@@ -153,6 +168,12 @@ API_KEYS_FILE: /etc/extauthz/api-keys/keys.jsonl
 {{- end }}
 {{- if not (or .networkPolicy.enabled .plaintext) }}
 {{- $wrong = append $wrong "networkPolicy.enabled=false opens the ports, which have no TLS, to all pods: set networkPolicy.enabled=true, or plaintext=allow if a mesh or another network policy protects them" }}
+{{- end }}
+{{- if and .tls.clientCAKey (not .tls.existingSecret) }}
+{{- $wrong = append $wrong "tls.clientCAKey is a key of tls.existingSecret: set that, too" }}
+{{- end }}
+{{- if and .tls.clientName (not .tls.clientCAKey) }}
+{{- $wrong = append $wrong "tls.clientName requires tls.clientCAKey: without it, clients need no certificate" }}
 {{- end }}
 {{- if and .rules .rulesConfigMap }}
 {{- $wrong = append $wrong "rules and rulesConfigMap are both set: set only one of them" }}
