@@ -66,10 +66,11 @@ func Ratelimit(domains []ratelimit.Domain, o RatelimitOptions) (changes []Change
 		}
 	}
 	if !o.Set("REDIS_TIMEOUT") {
-		changes = append(changes, Change{compatibility.RedisDelay, "8ms for every decision", "REDIS_TIMEOUT", nil})
+		changes = append(changes, Change{compatibility.RedisDelay, "at most 8 ms for every decision",
+			"a larger REDIS_TIMEOUT, such as 50ms", nil})
 	}
 	if !o.Set("DEBUG_HOST") {
-		changes = append(changes, Change{compatibility.DebugHost, "127.0.0.1: metrics cannot be scraped from other machines",
+		changes = append(changes, Change{compatibility.DebugHost, "127.0.0.1: other machines cannot reach the debug port",
 			"DEBUG_HOST=0.0.0.0, behind a network policy", nil})
 	}
 	return changes
