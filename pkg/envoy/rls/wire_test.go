@@ -129,7 +129,16 @@ func FuzzShouldRateLimit(f *testing.F) {
 	}
 	f.Add(b)
 	f.Add([]byte("\x0a\x01d\x12\x0b\x0a\x09\x0a\x01k\x12\x04a\xff\xfe\x00"))
-	f.Add([]byte("\x0a\x01d\x12\x05\x0a\x03\x0a\x01w\x12\x0d\x0a\x03\x0a\x01w\x1a\x06\x08\x80\xe4\x97\xd0\x12")) // 5e9 hits
+	huge := &ratelimitv3.RateLimitRequest{Domain: "d"} // the same bucket twice, the second time with 5e9 hits
+	for _, hits := range []*wrapperspb.UInt64Value{nil, wrapperspb.UInt64(5_000_000_000)} {
+		huge.Descriptors = append(huge.Descriptors, &ratelimitcommon.RateLimitDescriptor{
+			Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: "w"}}, HitsAddend: hits,
+		})
+	}
+	if b, err = proto.Marshal(huge); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
 	const rules = `
 domain: d
 descriptors:
