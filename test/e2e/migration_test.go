@@ -12,31 +12,31 @@ import (
 // migrationEnvoy is a configuration of Envoy for the parts that pages of docs/migration have.
 const migrationEnvoy = `static_resources:
   listeners:
-    - name: http
-      address: { socket_address: { address: 127.0.0.1, port_value: 0 } }
-      filter_chains:
-        - filters:
-            - name: envoy.filters.network.http_connection_manager
+  - name: http
+    address: { socket_address: { address: 127.0.0.1, port_value: 0 } }
+    filter_chains:
+    - filters:
+      - name: envoy.filters.network.http_connection_manager
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          stat_prefix: http
+          FILTERS
+            - name: envoy.filters.http.router
               typed_config:
-                "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
-                stat_prefix: http
-                FILTERS
-                  - name: envoy.filters.http.router
-                    typed_config:
-                      "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
-                route_config:
-                  virtual_hosts:
-                    - name: all
-                      domains: ["*"]
-                      LIMITS
-                      routes:
-                        ROUTES
-                        - match: { prefix: / }
-                          route: { cluster: application }
+                "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
+          route_config:
+            virtual_hosts:
+            - name: all
+              domains: ["*"]
+              LIMITS
+              routes:
+              ROUTES
+              - match: { prefix: / }
+                route: { cluster: application }
   clusters:
-    - { name: application }
-    - { name: extauthz }
-    - { name: ratelimit }
+  - { name: application }
+  - { name: extauthz }
+  - { name: ratelimit }
 `
 
 // indented replaces a word that stands alone on a line by a text, each line of it as far in as the word.

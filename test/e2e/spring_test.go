@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestSpring runs the configurations of docs/migration/from-spring-cloud-gateway.md and makes the requests of that page.
+// TestSpring runs the configurations of docs/migration/from-spring-cloud-gateway.md and makes the requests of that
+// page.
 func TestSpring(t *testing.T) {
 	t.Parallel()
 	const page = "docs/migration/from-spring-cloud-gateway.md"
