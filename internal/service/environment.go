@@ -5,7 +5,6 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"os"
 	"reflect"
@@ -107,8 +106,6 @@ func (e Environment) readSecret(file string) (string, error) {
 
 // notSupported are values of envoyproxy/ratelimit that the service refuses, and the reason.
 var notSupported = map[string]string{
-	"REDIS_TYPE=SENTINEL":   "this type is not supported yet",
-	"REDIS_TYPE=CLUSTER":    "this type is not supported yet",
 	"BACKEND_TYPE=MEMCACHE": noMemcached,
 }
 
@@ -224,6 +221,10 @@ func (s *Settings) checkTogether() (mistakes []string) {
 		mistake string
 	}{
 		{s.BackendType == "redis" && s.RedisURL == "", "BACKEND_TYPE=redis needs REDIS_URL, such as redis://127.0.0.1:6379"},
+		{s.PerSecond && s.PerSecondURL == "",
+			"REDIS_PERSECOND=true needs REDIS_PERSECOND_URL, such as redis://127.0.0.1:6380"},
+		{s.PerSecond && s.BackendType != "redis",
+			"REDIS_PERSECOND=true needs REDIS_URL, too: the Redis of windows of a minute and longer"},
 		{(s.RedisCert == "") != (s.RedisKey == ""),
 			"REDIS_TLS_CLIENT_CERT and REDIS_TLS_CLIENT_KEY: set both or none"},
 		{s.GRPCUseTLS && (s.GRPCCert == "" || s.GRPCKey == ""),
@@ -242,6 +243,8 @@ func (s *Settings) checkTogether() (mistakes []string) {
 		{s.KeysMaxAge < 0, "API_KEYS_MAX_AGE: want 0 or more, such as 24h"},
 		{s.HTTPTimeout <= 0, "AUTHZ_HTTP_TIMEOUT: want more than 0, such as 200ms"},
 		{s.RedisPoolSize < 1, "REDIS_POOL_SIZE: want 1 or more"},
+		{s.PerSecondPoolSize < 1, "REDIS_PERSECOND_POOL_SIZE: want 1 or more"},
+		{s.PerSecondTimeout <= 0, "REDIS_PERSECOND_TIMEOUT: want more than 0, such as 8ms"},
 		{s.RedisTimeout <= 0, "REDIS_TIMEOUT: want more than 0, such as 8ms"},
 		{s.XDSNodeID == "", "CONFIG_GRPC_XDS_NODE_ID: want the id that the xDS server knows"},
 		{(s.XDSCert == "") != (s.XDSKey == ""),
@@ -261,10 +264,5 @@ func (s *Settings) checkTogether() (mistakes []string) {
 		mistakes = append(mistakes, "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS: "+err.Error())
 	}
 	mistakes = append(mistakes, s.readMogrifiers()...)
-	for _, name := range slices.Sorted(maps.Keys(mustNotBeIgnored)) {
-		if v := s.environment[name]; v != "" && !strings.EqualFold(v, "false") {
-			mistakes = append(mistakes, name+": "+mustNotBeIgnored[name])
-		}
-	}
 	return mistakes
 }

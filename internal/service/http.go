@@ -28,21 +28,21 @@ func newHTTPServer(handler http.Handler) *http.Server {
 
 // mainHandler serves /json, which decides, /healthcheck and /readyz, which report whether this replica accepts
 // requests, and /livez, which always answers.
-func mainHandler(json http.Handler, h health) http.Handler {
+func mainHandler(json http.Handler, h *health) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/json", json)
 	addHealth(mux, h)
 	return mux
 }
 
-func addHealth(mux *http.ServeMux, h health) {
+func addHealth(mux *http.ServeMux, h *health) {
 	mux.HandleFunc("/healthcheck", h.serveReady)
 	mux.HandleFunc("/readyz", h.serveReady)
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "OK") })
 }
 
 // debugHandler serves pages for operators: the active rules, metrics, health and profiles.
-func debugHandler(registry *prometheus.Registry, rules http.HandlerFunc, h health, withProfiles bool) http.Handler {
+func debugHandler(registry *prometheus.Registry, rules http.HandlerFunc, h *health, withProfiles bool) http.Handler {
 	index := "/rlconfig      the active rules\n/metrics       for Prometheus\n/healthcheck   /readyz   /livez\n"
 	var profiles http.Handler = http.HandlerFunc(noProfiles)
 	if withProfiles {

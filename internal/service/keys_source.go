@@ -150,7 +150,7 @@ const (
 
 // RedisForKeys returns a client of the Redis that has the keys, and the store of the keys in it.
 func (s *Settings) RedisForKeys(secret *apikey.Secret) (redis.UniversalClient, *rediskeys.Store, error) {
-	cfg, err := s.redisConfig()
+	cfg, err := s.mainRedis().config()
 	if err != nil {
 		return nil, nil, err
 	}

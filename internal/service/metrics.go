@@ -150,7 +150,7 @@ func (m *metrics) collectAuthorization(to samples) {
 
 func (m *metrics) collectStores(to samples) {
 	if m.stores.redis != nil {
-		to.gauge("store_up", "1 while Redis answers, else 0.")(number(!m.stores.down.Load()))
+		m.collectRedis(to)
 	}
 	memory := m.stores.memory.Stats()
 	to.gauge("memory_buckets", "Buckets in the embedded store.")(float64(memory.Buckets))
@@ -160,6 +160,21 @@ func (m *metrics) collectStores(to samples) {
 	to.counter("memory_expired_total", "Buckets that were removed because they were empty.")(memory.Expired)
 	to.counter("memory_snapshot_failures_total", "Snapshots that could not be written.")(memory.FailedSnapshots)
 	m.collectCertificates(to)
+}
+
+func (m *metrics) collectRedis(to samples) {
+	all := true
+	node := to.gauge("store_node_up", "1 while this Redis answers, else 0: an address, or the name of the master of "+
+		"sentinels; store is per_second for REDIS_PERSECOND, else main.", "node", "store")
+	for _, n := range m.stores.redis.Nodes() {
+		all = all && n.Up
+		store := "main"
+		if n.PerSecond {
+			store = "per_second"
+		}
+		node(number(n.Up), n.Name, store)
+	}
+	to.gauge("store_up", "1 while every Redis answers, else 0.")(number(all))
 }
 
 func (m *metrics) collectCertificates(to samples) {

@@ -12,27 +12,74 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 )
 
-// redisConfig returns the address, credentials and TLS of Redis.
-func (s *Settings) redisConfig() (cfg redisstore.Config, err error) {
-	cfg.URL, cfg.Password = s.RedisURL, s.RedisAuth
-	if s.RedisSocket == "unix" && !strings.Contains(s.RedisURL, "://") {
-		cfg.URL = "unix://" + s.RedisURL
+// redisSettings are the settings of one Redis. The names of their variables begin with prefix.
+type redisSettings struct {
+	prefix                   string
+	url, socket, mode        string
+	auth, sentinelAuth       string
+	tls                      bool
+	poolSize                 int
+	timeout                  time.Duration
+	caCert, clientCert, key  string
+	skipHostnameVerification bool
+}
+
+// mainRedis returns the settings of the Redis with API keys and, unless there is a second one, all buckets.
+func (s *Settings) mainRedis() redisSettings {
+	return redisSettings{
+		prefix: "REDIS_", url: s.RedisURL, socket: s.RedisSocket, mode: s.RedisType,
+		auth: s.RedisAuth, sentinelAuth: s.RedisSentinelAuth, tls: s.RedisTLS,
+		poolSize: s.RedisPoolSize, timeout: s.RedisTimeout,
+		caCert: s.RedisCACert, clientCert: s.RedisCert, key: s.RedisKey, skipHostnameVerification: s.RedisSkipHost,
 	}
-	if user, password, ok := strings.Cut(s.RedisAuth, ":"); ok {
-		cfg.Username, cfg.Password = user, password
+}
+
+// perSecondRedis returns the settings of the Redis for windows shorter than a minute.
+func (s *Settings) perSecondRedis() redisSettings {
+	return redisSettings{
+		prefix: "REDIS_PERSECOND_", url: s.PerSecondURL, socket: s.PerSecondSocket, mode: s.PerSecondType,
+		auth: s.PerSecondAuth, sentinelAuth: s.PerSecondSentinelAuth, tls: s.PerSecondTLS,
+		poolSize: s.PerSecondPoolSize, timeout: s.PerSecondTimeout,
+		caCert: s.RedisCACert, clientCert: s.RedisCert, key: s.RedisKey, skipHostnameVerification: s.RedisSkipHost,
 	}
-	cfg.TLS, err = s.redisTLS()
+}
+
+// maxCalls is the maximum number of script calls in flight at a Redis, even if REDIS_POOL_SIZE is larger. With more,
+// fewer requests would share each call, and Redis runs them one after the other anyway.
+const maxCalls = 3
+
+// config returns the address, credentials, TLS and bounds of the Redis.
+func (r redisSettings) config() (cfg redisstore.Config, err error) {
+	if err := cfg.Mode.UnmarshalText([]byte(r.mode)); err != nil {
+		return cfg, fmt.Errorf("%sTYPE: %w", r.prefix, err)
+	}
+	cfg.URL = r.url
+	if r.socket == "unix" && cfg.Mode == redisstore.Single && !strings.Contains(r.url, "://") {
+		cfg.URL = "unix://" + r.url
+	}
+	cfg.Username, cfg.Password = login(r.auth)
+	cfg.SentinelUsername, cfg.SentinelPassword = login(r.sentinelAuth)
+	cfg.PoolSize, cfg.Timeout = min(r.poolSize, maxCalls), r.timeout
+	cfg.TLS, err = r.tlsConfig()
 	return cfg, err
 }
 
-// redisTLS returns the TLS configuration for Redis. nil means that the URL decides: no TLS, or that of rediss://.
-func (s *Settings) redisTLS() (*tls.Config, error) {
-	plain := s.RedisCACert == "" && s.RedisCert == "" && !s.RedisSkipHost
-	if !s.redisUsesTLS() || plain && !s.RedisTLS && s.RedisSocket != "tls" {
+// login reads "password" or "user:password".
+func login(auth string) (user, password string) {
+	if user, password, ok := strings.Cut(auth, ":"); ok {
+		return user, password
+	}
+	return "", auth
+}
+
+// tlsConfig returns the TLS configuration for the Redis. nil means that the URL decides: no TLS, or that of rediss://.
+func (r redisSettings) tlsConfig() (*tls.Config, error) {
+	plain := r.caCert == "" && r.clientCert == "" && !r.skipHostnameVerification
+	if !r.usesTLS() || plain && !r.tls && r.socket != "tls" {
 		return nil, nil //nolint:nilnil // nil is what redisstore takes for no TLS
 	}
 	client, err := certs.NewClient(certs.ClientFiles{
-		CA: s.RedisCACert, Cert: s.RedisCert, Key: s.RedisKey, AnyName: s.RedisSkipHost,
+		CA: r.caCert, Cert: r.clientCert, Key: r.key, AnyName: r.skipHostnameVerification,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("REDIS_TLS_CACERT, REDIS_TLS_CLIENT_CERT and REDIS_TLS_CLIENT_KEY: %w", err)
@@ -40,28 +87,37 @@ func (s *Settings) redisTLS() (*tls.Config, error) {
 	return client.Config(), nil
 }
 
-// redisUsesTLS reports whether connections to Redis use TLS.
-func (s *Settings) redisUsesTLS() bool {
-	return s.RedisTLS || s.RedisSocket == "tls" || strings.HasPrefix(s.RedisURL, "rediss://")
+// usesTLS reports whether connections to the Redis use TLS.
+func (r redisSettings) usesTLS() bool {
+	return r.tls || r.socket == "tls" || strings.HasPrefix(r.url, "rediss://")
 }
 
-// ineffectiveTLS returns a warning for each setting of TLS for a Redis without TLS. A certificate includes its key.
-// STRICT_ENVIRONMENT does not refuse these settings, because envoyproxy/ratelimit ignores them, too.
-func (s *Settings) ineffectiveTLS() (warnings []string) {
-	if s.BackendType != "redis" || s.redisUsesTLS() {
+// ineffectiveRedis returns a warning for each setting of Redis without effect: TLS for a Redis without TLS, sentinels
+// without Sentinel, and a second Redis that is not used. A certificate includes its key. STRICT_ENVIRONMENT does not
+// refuse these settings, because envoyproxy/ratelimit ignores them, too.
+func (s *Settings) ineffectiveRedis() (warnings []string) {
+	if s.BackendType != "redis" {
 		return nil
 	}
+	noTLS := !s.mainRedis().usesTLS() && (!s.PerSecond || !s.perSecondRedis().usesTLS())
+	const tlsRemedy = " has no effect without TLS: write rediss:// in REDIS_URL, or set REDIS_TLS=true"
+	const secondRemedy = " has no effect without REDIS_PERSECOND=true"
 	for _, setting := range []struct {
-		set  bool
-		name string
+		ineffective bool
+		warning     string
 	}{
-		{s.RedisCACert != "", "REDIS_TLS_CACERT"},
-		{s.RedisCert != "", "REDIS_TLS_CLIENT_CERT"},
-		{s.RedisSkipHost, "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION"},
+		{noTLS && s.RedisCACert != "", "REDIS_TLS_CACERT" + tlsRemedy},
+		{noTLS && s.RedisCert != "", "REDIS_TLS_CLIENT_CERT" + tlsRemedy},
+		{noTLS && s.RedisSkipHost, "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION" + tlsRemedy},
+		{s.RedisType != "SENTINEL" && s.RedisSentinelAuth != "",
+			"REDIS_SENTINEL_AUTH has no effect without REDIS_TYPE=SENTINEL"},
+		{s.PerSecond && s.PerSecondType != "SENTINEL" && s.PerSecondSentinelAuth != "",
+			"REDIS_PERSECOND_SENTINEL_AUTH has no effect without REDIS_PERSECOND_TYPE=SENTINEL"},
+		{!s.PerSecond && s.PerSecondURL != "", "REDIS_PERSECOND_URL" + secondRemedy},
+		{!s.PerSecond && s.PerSecondAuth != "", "REDIS_PERSECOND_AUTH" + secondRemedy},
 	} {
-		if setting.set {
-			warnings = append(warnings, setting.name+" has no effect without TLS: write rediss:// in REDIS_URL, or set "+
-				"REDIS_TLS=true")
+		if setting.ineffective {
+			warnings = append(warnings, setting.warning)
 		}
 	}
 	return warnings
@@ -79,11 +135,51 @@ func (st *stores) check(ctx context.Context, s *Settings) error {
 	if err == nil {
 		return nil
 	}
+	prefix := "REDIS_"
+	if second, ok := errors.AsType[*redisstore.PerSecondError](err); ok {
+		prefix, err = "REDIS_PERSECOND_", second
+	}
 	if help := redisstore.LoginHelp(err, s.KeyPrefix+"rl:"); help != "" {
-		return fmt.Errorf("%w\n(set REDIS_AUTH to the password, or user:password; %s)", err, help)
+		return fmt.Errorf("%w\n(set %sAUTH to the password, or user:password; %s)", err, prefix, help)
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return fmt.Errorf("%w (set REDIS_TLS_CACERT to the CA that signed it)", err)
 	}
+	if redisstore.IsNoCluster(err) {
+		return fmt.Errorf("%w (this Redis is no cluster: set %sTYPE=SINGLE)", err, prefix)
+	}
 	return nil // Config.Up of the store has logged it
+}
+
+// redisUp reports whether each Redis that has buckets answers, or at least one node of it if it is a cluster.
+func (st *stores) redisUp() bool {
+	up := map[bool]bool{} // by NodeState.PerSecond
+	for _, n := range st.redis.Nodes() {
+		up[n.PerSecond] = up[n.PerSecond] || n.Up
+	}
+	for _, answers := range up {
+		if !answers {
+			return false
+		}
+	}
+	return true
+}
+
+// healthInterval is the time between two checks of REDIS_HEALTH_CHECK_ACTIVE_CONNECTION.
+const healthInterval = time.Second
+
+// watch pings Redis until ctx is done, and reports each time whether it answers.
+func (st *stores) watch(ctx context.Context, report func(up bool)) {
+	every := time.NewTicker(healthInterval)
+	defer every.Stop()
+	for ctx.Err() == nil {
+		ping, cancel := context.WithTimeout(ctx, healthInterval)
+		_ = st.redis.Ping(ping) // an error opens the breaker of the node, which redisUp reads
+		cancel()
+		report(st.redisUp())
+		select {
+		case <-ctx.Done():
+		case <-every.C:
+		}
+	}
 }

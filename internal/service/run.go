@@ -19,7 +19,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
-	grpchealth "google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
@@ -52,7 +51,7 @@ func Run(ctx context.Context, cfg Config) error {
 	signal.Notify(hangup, syscall.SIGHUP) // reloadOnHangup handles it; without this, it would end the process until then
 	defer signal.Stop(hangup)
 	s, log := cfg.Settings, newLogger(cfg)
-	for _, warning := range slices.Concat(s.environment.ineffective(), s.ineffectiveTLS(), s.ineffectiveGRPCTLS(),
+	for _, warning := range slices.Concat(s.environment.ineffective(), s.ineffectiveRedis(), s.ineffectiveGRPCTLS(),
 		s.ineffectiveXDS()) {
 		log.Warn("an environment variable has no effect", "warning", warning)
 	}
@@ -92,12 +91,13 @@ func Run(ctx context.Context, cfg Config) error {
 	defer observers.close()
 	check := newAuthorization(s, live, limiter, queue, keys.keys, calls, observers.check(), log)
 	defer check.tokens.Close()
-	ready := health{grpchealth.NewServer()}
-	ready.set(!s.HealthyConfigs)
+	ready := newHealth()
+	ready.set(rulesActive, !s.HealthyConfigs)
+	ready.set(redisAnswers, !s.RedisHealth || stores.redis == nil || stores.redisUp())
 	source := newRuleSource(loaded, live, log, func(set rules.Set) {
 		live.Activate(set, func(a *rules.Active) { check.tokens.SetIssuers(a.Policies.Issuers()) })
 		keys.checkPolicies(set.Policies, s, loaded.sample)
-		ready.set(!s.HealthyConfigs || len(set.Domains) > 0)
+		ready.set(rulesActive, !s.HealthyConfigs || len(set.Domains) > 0)
 	})
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
@@ -161,6 +161,12 @@ func Run(ctx context.Context, cfg Config) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { source.watch(groupCtx); return nil })
 	group.Go(func() error { return keys.run(groupCtx) })
+	if s.RedisHealth && stores.redis != nil {
+		group.Go(func() error {
+			stores.watch(groupCtx, func(up bool) { ready.set(redisAnswers, up) })
+			return nil
+		})
+	}
 	group.Go(func() error { return wrapServe("gRPC", grpcServer.Serve(listeners.grpc)) })
 	for _, server := range servers {
 		group.Go(func() error { return wrapServe(server.name, server.Serve(server.listener)) })

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 
@@ -131,7 +129,6 @@ func TestMisplacedSecretsAreNotShown(t *testing.T) {
 		}
 		names = append(names, name)
 	}
-	names = append(names, slices.Collect(maps.Keys(mustNotBeIgnored))...)
 	for _, name := range names {
 		for kind, canary := range canaries {
 			if kind == "password" && freeText[name] {

@@ -141,21 +141,32 @@ type Settings struct {
 	KeysMaxAge   time.Duration `env:"API_KEYS_MAX_AGE" default:"24h" example:"1h" desc:"how long API keys from Redis stay valid while Redis is unreachable, or has keys that extauthz keys has not signed; after that, requests with these keys get 503; 0: no limit"`
 
 	// The embedded store.
-	BackendType    string        `env:"BACKEND_TYPE" words:"memory redis" example:"redis" group:"Store" desc:"store of the buckets: memory or redis; default: redis if REDIS_URL is set, else memory"`
-	MaxBuckets     int           `env:"MEMORY_MAX_BUCKETS" default:"1000000" example:"5000000" desc:"maximum number of buckets in memory; beyond that, a new bucket replaces a little used one of the rule with the most buckets"`
-	SnapshotPath   string        `env:"MEMORY_SNAPSHOT_PATH" example:"/var/lib/extauthz/buckets" desc:"file that keeps the buckets over a restart; the service writes it every minute and on shutdown"`
-	RedisURL       string        `env:"REDIS_URL" secret:"url" example:"redis://redis:6379/0" desc:"address of Redis: redis://[user:password@]host:port[/db], rediss://..., unix:///path, host:port or /path"`
-	RedisSocket    string        `env:"REDIS_SOCKET_TYPE" words:"tcp tls unix" example:"tcp" desc:"tcp, tls or unix, for a REDIS_URL without a scheme"`
-	RedisType      string        `env:"REDIS_TYPE" words:"SINGLE" default:"SINGLE" example:"SINGLE" desc:"kind of Redis: SINGLE; Sentinel and Cluster are not supported yet"`
-	RedisAuth      string        `env:"REDIS_AUTH" secret:"true" example:"limiter:password" desc:"password of Redis, or user:password"`
-	RedisTLS       bool          `env:"REDIS_TLS" default:"false" example:"true" desc:"connect to Redis with TLS"`
-	RedisCACert    string        `env:"REDIS_TLS_CACERT" example:"/etc/extauthz/redis-ca.pem" desc:"file of the CA that signed the certificate of Redis; default: the CAs of the system"`
-	RedisCert      string        `env:"REDIS_TLS_CLIENT_CERT" example:"/etc/extauthz/redis-cert.pem" desc:"file of the certificate that this service shows to Redis"`
-	RedisKey       string        `env:"REDIS_TLS_CLIENT_KEY" example:"/etc/extauthz/redis-key.pem" desc:"file of the key of REDIS_TLS_CLIENT_CERT"`
-	RedisSkipHost  bool          `env:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION" default:"false" example:"true" desc:"do not check that the certificate of Redis is for its host"`
-	RedisPoolSize  int           `env:"REDIS_POOL_SIZE" default:"10" example:"3" desc:"maximum number of connections for decisions; at most 3 are used, because requests share them"`
-	RedisTimeout   time.Duration `env:"REDIS_TIMEOUT" default:"8ms" example:"15ms" desc:"maximum time that a decision waits for Redis, and at most the deadline of the caller less 3 ms; after that, on_store_error or STORE_ERROR_POLICY decides"`
-	HealthyConfigs bool          `env:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED" default:"false" example:"true" group:"Health" desc:"report NOT_SERVING until there are rules; an empty rule directory has none"`
+	BackendType           string        `env:"BACKEND_TYPE" words:"memory redis" example:"redis" group:"Store" desc:"store of the buckets: memory or redis; default: redis if REDIS_URL is set, else memory"`
+	MaxBuckets            int           `env:"MEMORY_MAX_BUCKETS" default:"1000000" example:"5000000" desc:"maximum number of buckets in memory; beyond that, a new bucket replaces a little used one of the rule with the most buckets"`
+	SnapshotPath          string        `env:"MEMORY_SNAPSHOT_PATH" example:"/var/lib/extauthz/buckets" desc:"file that keeps the buckets over a restart; the service writes it every minute and on shutdown"`
+	RedisURL              string        `env:"REDIS_URL" secret:"url" example:"redis://redis:6379/0" desc:"address of Redis: redis://[user:password@]host:port[/db], rediss://..., unix:///path, host:port or /path; REDIS_TYPE=SENTINEL: master,host:port,host:port (the name of the master, and sentinels); REDIS_TYPE=CLUSTER: host:port,host:port"`
+	RedisSocket           string        `env:"REDIS_SOCKET_TYPE" words:"tcp tls unix" example:"tcp" desc:"tcp, tls or unix, for a REDIS_URL without a scheme"`
+	RedisType             string        `env:"REDIS_TYPE" words:"SINGLE SENTINEL CLUSTER" default:"SINGLE" example:"CLUSTER" desc:"kind of Redis: SINGLE, SENTINEL or CLUSTER; it sets the form of REDIS_URL"`
+	RedisAuth             string        `env:"REDIS_AUTH" secret:"true" example:"limiter:password" desc:"password of Redis, or user:password"`
+	RedisSentinelAuth     string        `env:"REDIS_SENTINEL_AUTH" secret:"true" example:"limiter:password" desc:"password of the sentinels, or user:password"`
+	RedisTLS              bool          `env:"REDIS_TLS" default:"false" example:"true" desc:"connect to Redis with TLS"`
+	RedisCACert           string        `env:"REDIS_TLS_CACERT" example:"/etc/extauthz/redis-ca.pem" desc:"file of the CA that signed the certificate of Redis; default: the CAs of the system"`
+	RedisCert             string        `env:"REDIS_TLS_CLIENT_CERT" example:"/etc/extauthz/redis-cert.pem" desc:"file of the certificate that this service shows to Redis"`
+	RedisKey              string        `env:"REDIS_TLS_CLIENT_KEY" example:"/etc/extauthz/redis-key.pem" desc:"file of the key of REDIS_TLS_CLIENT_CERT"`
+	RedisSkipHost         bool          `env:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION" default:"false" example:"true" desc:"do not check that the certificate of Redis is for its host"`
+	RedisPoolSize         int           `env:"REDIS_POOL_SIZE" default:"10" example:"3" desc:"maximum number of connections for decisions to each Redis; at most 3 are used, because requests share them"`
+	RedisTimeout          time.Duration `env:"REDIS_TIMEOUT" default:"8ms" example:"15ms" desc:"maximum time that a decision waits for Redis, and at most the deadline of the caller less 3 ms; after that, on_store_error or STORE_ERROR_POLICY decides"`
+	RedisHealth           bool          `env:"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION" default:"false" example:"true" desc:"report NOT_SERVING while no Redis answers, instead of deciding without it"`
+	PerSecond             bool          `env:"REDIS_PERSECOND" default:"false" example:"true" desc:"keep the buckets of windows shorter than a minute (unit: second) in a second Redis, REDIS_PERSECOND_URL; it has the certificates of REDIS_TLS_CACERT and REDIS_TLS_CLIENT_CERT, too"`
+	PerSecondURL          string        `env:"REDIS_PERSECOND_URL" secret:"url" example:"redis://redis-second:6379" desc:"as REDIS_URL, for the second Redis"`
+	PerSecondSocket       string        `env:"REDIS_PERSECOND_SOCKET_TYPE" words:"tcp tls unix" example:"tcp" desc:"as REDIS_SOCKET_TYPE, for the second Redis"`
+	PerSecondType         string        `env:"REDIS_PERSECOND_TYPE" words:"SINGLE SENTINEL CLUSTER" default:"SINGLE" example:"CLUSTER" desc:"as REDIS_TYPE, for the second Redis"`
+	PerSecondAuth         string        `env:"REDIS_PERSECOND_AUTH" secret:"true" example:"limiter:password" desc:"as REDIS_AUTH, for the second Redis"`
+	PerSecondSentinelAuth string        `env:"REDIS_PERSECOND_SENTINEL_AUTH" secret:"true" example:"limiter:password" desc:"as REDIS_SENTINEL_AUTH, for the second Redis"`
+	PerSecondTLS          bool          `env:"REDIS_PERSECOND_TLS" default:"false" example:"true" desc:"as REDIS_TLS, for the second Redis"`
+	PerSecondPoolSize     int           `env:"REDIS_PERSECOND_POOL_SIZE" default:"10" example:"3" desc:"as REDIS_POOL_SIZE, for the second Redis"`
+	PerSecondTimeout      time.Duration `env:"REDIS_PERSECOND_TIMEOUT" default:"8ms" example:"15ms" desc:"as REDIS_TIMEOUT, for the second Redis; a decision waits for the longer of the two"`
+	HealthyConfigs        bool          `env:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED" default:"false" example:"true" group:"Health" desc:"report NOT_SERVING until there are rules; an empty rule directory has none"`
 }
 
 // Setting describes a setting.

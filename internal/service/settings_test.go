@@ -25,7 +25,7 @@ func TestSettingsMistakesAreReportedAtOnce(t *testing.T) {
 		"RESPONSE_HEADERS":            "x,spring",
 		"LIMIT_LIMIT_HEADER":          "a\r\nb",
 		"BACKEND_TYPE":                "memcache",
-		"REDIS_TYPE":                  "CLUSTER",
+		"REDIS_TYPE":                  "CLOSTER",
 		"GRPC_SERVER_USE_TLS":         "true",
 		"GRPC_CLIENT_TLS_SAN":         "envoy",
 		"GRPC_MAX_CONCURRENT_STREAMS": "0",
@@ -60,7 +60,7 @@ func TestSettingsMistakesAreReportedAtOnce(t *testing.T) {
 			`X-RateLimit-Remaining, so take one of them`,
 		`LIMIT_LIMIT_HEADER: want the name of a header, such as X-Forwarded-For: letters, digits and hyphens`,
 		`BACKEND_TYPE: memcached cannot decide exactly and is not supported: want memory or redis`,
-		`REDIS_TYPE: this type is not supported yet: want SINGLE`,
+		`REDIS_TYPE: want SINGLE or SENTINEL or CLUSTER (did you mean CLUSTER?)`,
 		`GRPC_SERVER_USE_TLS=true needs GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY`,
 		`GRPC_CLIENT_TLS_SAN: set GRPC_CLIENT_TLS_CACERT, too; without it, clients need no certificate`,
 		`GRPC_MAX_CONCURRENT_STREAMS: want 1 or more, such as 1024`,
@@ -137,8 +137,9 @@ func TestSettingsOfRatelimit(t *testing.T) {
 	}
 }
 
-// TestTLSSettingsWithoutTLS: settings of TLS for a Redis without TLS cause warnings, also with STRICT_ENVIRONMENT.
-func TestTLSSettingsWithoutTLS(t *testing.T) {
+// TestRedisSettingsWithoutEffect: settings of TLS for a Redis without TLS cause warnings, also with STRICT_ENVIRONMENT.
+// So do those of sentinels and of a second Redis that are not used.
+func TestRedisSettingsWithoutEffect(t *testing.T) {
 	t.Parallel()
 	remedy := " has no effect without TLS: write rediss:// in REDIS_URL, or set REDIS_TLS=true"
 	for environ, want := range map[string][]string{
@@ -152,12 +153,17 @@ func TestTLSSettingsWithoutTLS(t *testing.T) {
 		"REDIS_URL=redis://redis REDIS_TLS_CACERT=/ca REDIS_TLS=true":      nil,
 		"REDIS_URL=redis:6379 REDIS_TLS_CACERT=/ca REDIS_SOCKET_TYPE=tls":  nil,
 		"REDIS_URL=redis://redis BACKEND_TYPE=memory REDIS_TLS_CACERT=/ca": nil,
+		"REDIS_URL=redis:6379 REDIS_TLS_CACERT=/ca REDIS_PERSECOND=true REDIS_PERSECOND_URL=redis:1 " +
+			"REDIS_PERSECOND_TLS=true": nil,
+		"REDIS_URL=redis:6379 REDIS_SENTINEL_AUTH=password REDIS_PERSECOND_URL=redis:1": {
+			"REDIS_SENTINEL_AUTH has no effect without REDIS_TYPE=SENTINEL",
+			"REDIS_PERSECOND_URL has no effect without REDIS_PERSECOND=true"},
 	} {
 		s, err := ReadSettings(ParseEnvironment(strings.Fields(environ)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, s.ineffectiveTLS()); diff != "" {
+		if diff := cmp.Diff(want, s.ineffectiveRedis()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", environ, diff)
 		}
 	}

@@ -3,9 +3,9 @@ package service
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -21,7 +21,6 @@ type stores struct {
 	decides ratelimit.Store
 	memory  *memstore.Store
 	redis   *redisstore.Store // nil without Redis
-	down    atomic.Bool       // Redis does not answer
 	// certificate returns the client certificate for Redis; nil without one.
 	certificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 }
@@ -48,29 +47,38 @@ func openStores(ctx context.Context, s *Settings, log *slog.Logger, r prometheus
 	return st, nil
 }
 
-// maxCalls is the maximum number of script calls in flight, even if REDIS_POOL_SIZE is larger. With more, fewer
-// requests would share each call, and Redis runs them one after the other anyway.
-const maxCalls = 3
-
-func (st *stores) openRedis(ctx context.Context, s *Settings, log *slog.Logger, r prometheus.Registerer) (err error) {
-	cfg, err := s.redisConfig()
+func (st *stores) openRedis(ctx context.Context, s *Settings, log *slog.Logger, r prometheus.Registerer) error {
+	cfg, err := s.mainRedis().config()
 	if err != nil {
 		return err
+	}
+	if s.PerSecond {
+		second, err := s.perSecondRedis().config()
+		if err != nil {
+			return err
+		}
+		cfg.PerSecond = &second
+		if second.TLS != nil {
+			st.certificate = second.TLS.GetClientCertificate
+		}
 	}
 	if cfg.TLS != nil {
 		st.certificate = cfg.TLS.GetClientCertificate
 	}
-	cfg.PoolSize, cfg.Timeout = min(s.RedisPoolSize, maxCalls), s.RedisTimeout
 	cfg.Took = telemetry.NewRedisTimes(r)
-	cfg.Up = func(_ string, cause error) {
-		st.down.Store(cause != nil)
+	cfg.Up = func(node string, cause error) {
 		if cause != nil {
-			log.Error("Redis does not answer; on_store_error decides each request until it does", "error", cause)
+			log.Error("Redis does not answer; on_store_error decides each request that needs it until it does",
+				"node", node, "error", cause)
 			return
 		}
-		log.Warn("Redis answers again")
+		log.Warn("Redis answers again", "node", node)
 	}
-	if st.redis, err = redisstore.New(cfg); err != nil {
+	st.redis, err = redisstore.New(cfg)
+	if second, ok := errors.AsType[*redisstore.PerSecondError](err); ok {
+		return fmt.Errorf("REDIS_PERSECOND_URL: %w", second)
+	}
+	if err != nil {
 		return fmt.Errorf("REDIS_URL: %w", err)
 	}
 	st.decides = st.redis

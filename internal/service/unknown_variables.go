@@ -10,31 +10,22 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// mustNotBeIgnored are settings of envoyproxy/ratelimit that this version lacks, and the reason or the remedy. The
-// service does not start with them, because an operator who sets one relies on it.
-var mustNotBeIgnored = map[string]string{
-	"REDIS_PERSECOND": "a second Redis for limits per second is not supported: all limits are in REDIS_URL",
-}
-
 // Reasons of several settings without effect.
 const (
 	noMemcached = "memcached cannot decide exactly and is not supported"
-	noPerSecond = "it is only for REDIS_PERSECOND=true, which is not supported yet"
 	noWait      = "the service starts without Redis, because STORE_ERROR_POLICY decides"
 )
 
 // withoutEffect are settings of envoyproxy/ratelimit that the service ignores, and the reason.
 var withoutEffect = map[string]string{
-	"LOCAL_CACHE_SIZE_IN_BYTES":               "there is no cache to size",
-	"EXPIRATION_JITTER_MAX_SECONDS":           "each key expires as soon as it no longer affects decisions",
-	"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": "a denied request charges nothing anyway (COMPATIBILITY=strict: it does)",
-	"RUNTIME_WATCH_ROOT":                      "every change of the rule files is noticed",
-	"REDIS_PIPELINE_WINDOW":                   "requests share round trips without waiting for each other",
-	"REDIS_PIPELINE_LIMIT":                    "requests share round trips without waiting for each other",
-	"REDIS_CLUSTER_PIPELINE_PARALLELISM":      "it is only for REDIS_TYPE=CLUSTER, which is not supported yet",
-	"REDIS_SENTINEL_AUTH":                     "it is only for REDIS_TYPE=SENTINEL, which is not supported yet",
-	"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION": "the service stays healthy without Redis, because STORE_ERROR_POLICY " +
-		"decides",
+	"LOCAL_CACHE_SIZE_IN_BYTES":     "there is no cache to size",
+	"EXPIRATION_JITTER_MAX_SECONDS": "each key expires as soon as it no longer affects decisions",
+	"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": "a denied request charges nothing anyway (COMPATIBILITY=strict: " +
+		"it does)",
+	"RUNTIME_WATCH_ROOT":                           "every change of the rule files is noticed",
+	"REDIS_PIPELINE_WINDOW":                        "requests share round trips without waiting for each other",
+	"REDIS_PIPELINE_LIMIT":                         "requests share round trips without waiting for each other",
+	"REDIS_CLUSTER_PIPELINE_PARALLELISM":           "all nodes of a cluster are asked at the same time",
 	"REDIS_POOL_ON_EMPTY_BEHAVIOR":                 "a request waits for a connection at most REDIS_TIMEOUT",
 	"REDIS_STARTUP_MAX_ELAPSED_TIME":               noWait,
 	"MEMCACHE_HOST_PORT":                           noMemcached,
@@ -46,20 +37,13 @@ var withoutEffect = map[string]string{
 	"MEMCACHE_TLS_CLIENT_CERT":                     noMemcached,
 	"MEMCACHE_TLS_CLIENT_KEY":                      noMemcached,
 	"MEMCACHE_TLS_SKIP_HOSTNAME_VERIFICATION":      noMemcached,
-	"REDIS_PERSECOND_AUTH":                         noPerSecond,
-	"REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM": noPerSecond,
-	"REDIS_PERSECOND_PIPELINE_LIMIT":               noPerSecond,
-	"REDIS_PERSECOND_PIPELINE_WINDOW":              noPerSecond,
-	"REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR":       noPerSecond,
-	"REDIS_PERSECOND_POOL_SIZE":                    noPerSecond,
-	"REDIS_PERSECOND_SENTINEL_AUTH":                noPerSecond,
-	"REDIS_PERSECOND_SOCKET_TYPE":                  noPerSecond,
-	"REDIS_PERSECOND_TIMEOUT":                      noPerSecond,
-	"REDIS_PERSECOND_TLS":                          noPerSecond,
-	"REDIS_PERSECOND_TYPE":                         noPerSecond,
-	"REDIS_PERSECOND_URL":                          noPerSecond,
+	"REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM": "all nodes of a cluster are asked at the same time",
+	"REDIS_PERSECOND_PIPELINE_LIMIT":               "requests share round trips without waiting for each other",
+	"REDIS_PERSECOND_PIPELINE_WINDOW":              "requests share round trips without waiting for each other",
+	"REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR":       "a request waits for a connection at most REDIS_PERSECOND_TIMEOUT",
 	"REDIS_STARTUP_INITIAL_INTERVAL":               noWait,
 	"REDIS_STARTUP_MAX_INTERVAL":                   noWait,
+	"REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR":     "a connection to a replica is always closed",
 }
 
 // ineffective returns a warning for each variable without effect: settings of envoyproxy/ratelimit, and misspelt
@@ -94,14 +78,14 @@ func nearSetting(name string, known []string) string {
 }
 
 // ofRatelimit reports whether a name is a setting of envoyproxy/ratelimit but not of this service.
-func ofRatelimit(name string) bool { return withoutEffect[name] != "" || mustNotBeIgnored[name] != "" }
+func ofRatelimit(name string) bool { return withoutEffect[name] != "" }
 
 // unknownVariables returns the mistakes of STRICT_ENVIRONMENT: variables that are not settings of this service or of
 // envoyproxy/ratelimit, and not of the platform. An empty variable counts, too.
 func (e Environment) unknownVariables() (mistakes []error) {
 	known, links := append(settingNames(), echoVariable), e.serviceLinks()
 	for _, name := range slices.Sorted(maps.Keys(e)) {
-		// ineffective and checkTogether report settings of envoyproxy/ratelimit.
+		// ineffective reports settings of envoyproxy/ratelimit.
 		if slices.Contains(known, name) || ofRatelimit(name) || e.ofMogrifier(name) || ofPlatform(name) ||
 			ofServiceLink(name, links) {
 			continue

@@ -19,6 +19,9 @@ type RedisCluster struct {
 	args []string
 }
 
+// FreePortArg stands for a free port in the command line of a server, which differs for each server of a cluster.
+const FreePortArg = "a free port"
+
 // Cluster starts a Redis Cluster of three masters and ends it with the test. The args override the command line of each
 // server, as in Cluster(t, "--cluster-node-timeout", "1000").
 func Cluster(t testing.TB, args ...string) *RedisCluster {
@@ -41,18 +44,23 @@ func Cluster(t testing.TB, args ...string) *RedisCluster {
 // start starts a server that belongs to no cluster yet.
 func (c *RedisCluster) start() *RedisServer {
 	c.t.Helper()
-	bus := strconv.Itoa(FreePort(c.t))
-	return Redis(c.t, append([]string{
-		"--cluster-enabled", "yes", "--cluster-port", bus, "--repl-diskless-sync-delay", "0",
+	args := append([]string{
+		"--cluster-enabled", "yes", "--cluster-port", FreePortArg, "--repl-diskless-sync-delay", "0",
 		"--cluster-node-timeout", "60000", // a busy machine is not a fault
-	}, c.args...)...)
+	}, c.args...)
+	for i := range args {
+		if args[i] == FreePortArg {
+			args[i] = strconv.Itoa(FreePort(c.t))
+		}
+	}
+	return Redis(c.t, args...)
 }
 
 // meet makes a server a member.
 func (c *RedisCluster) meet(r *RedisServer) {
 	c.t.Helper()
 	host, port, _ := strings.Cut(r.Addr, ":")
-	c.Masters[0].must("CLUSTER", "MEET", host, port, r.option("--cluster-port"))
+	c.Masters[0].must("CLUSTER", "MEET", host, port, r.Option("--cluster-port"))
 }
 
 // awaitState waits until each of the servers knows that the cluster is complete.
@@ -155,8 +163,8 @@ func (c *RedisCluster) EndMove(key string, from, to *RedisServer) {
 	}
 }
 
-// option returns the last value of an option of the command line.
-func (r *RedisServer) option(name string) (value string) {
+// Option returns the last value of an option of the command line.
+func (r *RedisServer) Option(name string) (value string) {
 	for i := range r.args {
 		if r.args[i] == name {
 			value = r.args[i+1]

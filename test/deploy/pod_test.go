@@ -189,6 +189,24 @@ func get(url string) (string, error) {
 	return string(body), err
 }
 
+// sentinelsWithPassword starts a master and its sentinels, which all require the password.
+func sentinelsWithPassword(t *testing.T, password string) *testenv.RedisSentinels {
+	t.Helper()
+	s := testenv.Sentinels(t)
+	run := func(server *testenv.RedisServer, words ...string) {
+		t.Helper()
+		if _, err := server.Do(words...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, one := range s.Sentinels {
+		run(one, "SENTINEL", "SET", s.Name, "auth-pass", password)
+		run(one, "ACL", "SETUSER", "default", ">"+password)
+	}
+	run(s.Master, "CONFIG", "SET", "requirepass", password)
+	return s
+}
+
 // operatorsObjects makes the objects that all examples expect: a running Redis, a server secret, a file with a key, and
 // rules. Redis requires a client certificate on its TLS port.
 func operatorsObjects(t *testing.T) existing {
@@ -201,6 +219,7 @@ func operatorsObjects(t *testing.T) existing {
 	testenv.WriteCertificate(t, authority.Issue(t, "spiffe://example.com/redis", time.Hour), cert, key)
 	redis := testenv.Redis(t, "--requirepass", password, "--tls-port", strconv.Itoa(tlsPort),
 		"--tls-ca-cert-file", ca, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients", "yes")
+	sentinels := sentinelsWithPassword(t, password)
 	serverSecret, err := output(exec.Command(binary, "keys", "secret"))
 	if err != nil {
 		t.Fatal(err)
@@ -215,6 +234,8 @@ func operatorsObjects(t *testing.T) existing {
 		"extauthz-redis": {
 			"url": "redis://:" + password + "@" + redis.Addr, "address": "redis://" + redis.Addr, "password": password + "\n",
 			"tls-address": "rediss://" + testenv.Loopback(tlsPort),
+			"second":      "redis://" + redis.Addr, "second-password": password,
+			"sentinels": sentinels.Addrs(), "sentinel-password": password,
 		},
 		"extauthz-redis-tls": {"ca.crt": string(read(t, ca)), "tls.crt": string(read(t, cert)),
 			"tls.key": string(read(t, key))},

@@ -239,7 +239,10 @@ var theCharts = map[string]string{
 	"CONFIG_TYPE": "rules", "RUNTIME_ROOT": "rules", "RUNTIME_SUBDIRECTORY": "rules", "RUNTIME_APPDIRECTORY": "rules",
 	"DRAIN_DELAY": "drain.delaySeconds", "DRAIN_TIMEOUT": "drain.timeoutSeconds",
 	"BACKEND_TYPE": "redis.existingSecret", "REDIS_URL": "redis.existingSecret", "REDIS_AUTH": "redis.passwordKey",
-	"REDIS_TLS_CACERT": "redis.tls.caKey", "REDIS_TLS_CLIENT_CERT": "redis.tls.certKey",
+	"REDIS_SENTINEL_AUTH": "redis.sentinelPasswordKey", "REDIS_PERSECOND": "redis.perSecondURLKey",
+	"REDIS_PERSECOND_URL": "redis.perSecondURLKey", "REDIS_PERSECOND_AUTH": "redis.perSecondPasswordKey",
+	"REDIS_PERSECOND_SENTINEL_AUTH": "redis.perSecondSentinelPasswordKey",
+	"REDIS_TLS_CACERT":              "redis.tls.caKey", "REDIS_TLS_CLIENT_CERT": "redis.tls.certKey",
 	"REDIS_TLS_CLIENT_KEY": "redis.tls.keyKey",
 	"API_KEY_SECRET":       "apiKeys.existingSecret", "API_KEY_SECRET_PREVIOUS": "apiKeys.previousKey",
 	"API_KEYS_FILE":        "apiKeys.fileSecret",
@@ -254,12 +257,13 @@ var words = map[string][]any{
 	"DEFAULT_ALGORITHM": {
 		"sliding_window", "sliding_window_counter", "sliding_window_log", "token_bucket", "leaky_bucket", "fixed_window",
 	},
-	"STORE_ERROR_POLICY": {"local", "allow", "deny"},
-	"RESPONSE_BODY":      {"problem", "off"},
-	"REDIS_SOCKET_TYPE":  {"tcp", "tls", "unix"},
-	"REDIS_TYPE":         {"SINGLE"},
-
-	"TRACING_EXPORTER_PROTOCOL": {"http", "grpc"},
+	"STORE_ERROR_POLICY":          {"local", "allow", "deny"},
+	"RESPONSE_BODY":               {"problem", "off"},
+	"REDIS_SOCKET_TYPE":           {"tcp", "tls", "unix"},
+	"REDIS_TYPE":                  {"SINGLE", "SENTINEL", "CLUSTER"},
+	"REDIS_PERSECOND_SOCKET_TYPE": {"tcp", "tls", "unix"},
+	"REDIS_PERSECOND_TYPE":        {"SINGLE", "SENTINEL", "CLUSTER"},
+	"TRACING_EXPORTER_PROTOCOL":   {"http", "grpc"},
 }
 
 // patterns has the settings whose values must match a pattern.

@@ -130,6 +130,11 @@ func Reason(err error) string {
 	return reasonConnection
 }
 
+// IsNoCluster reports whether an error of Ping is that a Redis is no cluster.
+func IsNoCluster(err error) bool {
+	return strings.Contains(err.Error(), "This instance has cluster support disabled")
+}
+
 // permissions are the commands that a Redis user needs to decide, and to read and change API keys (authz/rediskeys).
 const permissions = "+evalsha +eval +script|load +get +set +del +time +ping +hello +auth +hget +hscan +hlen +hstrlen"
 
@@ -139,7 +144,9 @@ func LoginHelp(err error, prefix string) string {
 		"NOAUTH", "WRONGPASS", "NOPERM", "ERR invalid password", "ERR AUTH", "ERR unknown command",
 	} {
 		if strings.Contains(err.Error(), word) {
-			return "the user needs ACL SETUSER <user> on ><password> ~" + prefix + "* " + permissions
+			return "the user needs ACL SETUSER <user> on ><password> ~" + prefix + "* " + permissions +
+				"; in a cluster also +asking +cluster|slots; a user of Sentinel needs +ping +hello +auth " +
+				"+sentinel|get-master-addr-by-name +sentinel|sentinels +subscribe"
 		}
 	}
 	return ""

@@ -101,6 +101,19 @@ REDIS_URL_FILE: /etc/extauthz/redis/url
 {{- if .passwordKey }}
 REDIS_AUTH_FILE: /etc/extauthz/redis/password
 {{- end }}
+{{- if .sentinelPasswordKey }}
+REDIS_SENTINEL_AUTH_FILE: /etc/extauthz/redis/sentinel-password
+{{- end }}
+{{- if .perSecondURLKey }}
+REDIS_PERSECOND: "true"
+REDIS_PERSECOND_URL_FILE: /etc/extauthz/redis/per-second-url
+{{- end }}
+{{- if .perSecondPasswordKey }}
+REDIS_PERSECOND_AUTH_FILE: /etc/extauthz/redis/per-second-password
+{{- end }}
+{{- if .perSecondSentinelPasswordKey }}
+REDIS_PERSECOND_SENTINEL_AUTH_FILE: /etc/extauthz/redis/per-second-sentinel-password
+{{- end }}
 {{- if .tls.caKey }}
 REDIS_TLS_CACERT: /etc/extauthz/redis-tls/ca.crt
 {{- end }}
@@ -136,6 +149,8 @@ API_KEYS_FILE: /etc/extauthz/api-keys/keys.jsonl
   "GRPC_CLIENT_TLS_CACERT" "tls.clientCAKey" "GRPC_CLIENT_TLS_SAN" "tls.clientName"
   "DRAIN_DELAY" "drain.delaySeconds" "DRAIN_TIMEOUT" "drain.timeoutSeconds"
   "BACKEND_TYPE" "redis.existingSecret" "REDIS_URL" "redis.existingSecret" "REDIS_AUTH" "redis.passwordKey"
+  "REDIS_SENTINEL_AUTH" "redis.sentinelPasswordKey" "REDIS_PERSECOND" "redis.perSecondURLKey" "REDIS_PERSECOND_URL" "redis.perSecondURLKey"
+  "REDIS_PERSECOND_AUTH" "redis.perSecondPasswordKey" "REDIS_PERSECOND_SENTINEL_AUTH" "redis.perSecondSentinelPasswordKey"
   "REDIS_TLS_CACERT" "redis.tls.caKey" "REDIS_TLS_CLIENT_CERT" "redis.tls.certKey" "REDIS_TLS_CLIENT_KEY" "redis.tls.keyKey"
   "API_KEY_SECRET" "apiKeys.existingSecret" "API_KEY_SECRET_PREVIOUS" "apiKeys.previousKey" "API_KEYS_FILE" "apiKeys.fileSecret" }}
 {{- $fixed := list "HOST" "PORT" "GRPC_HOST" "GRPC_PORT" "GRPC_UDS" "DEBUG_HOST" "DEBUG_PORT" "MEMORY_SNAPSHOT_PATH" }}
@@ -184,6 +199,12 @@ API_KEYS_FILE: /etc/extauthz/api-keys/keys.jsonl
 {{- end }}
 {{- if and .passwordKey (not .existingSecret) }}
 {{- $wrong = append $wrong "redis.passwordKey is a key of redis.existingSecret: set that, too" }}
+{{- end }}
+{{- if and (or .sentinelPasswordKey .perSecondURLKey) (not .existingSecret) }}
+{{- $wrong = append $wrong "redis.sentinelPasswordKey and redis.perSecondURLKey are keys of redis.existingSecret: set that, too" }}
+{{- end }}
+{{- if and (or .perSecondPasswordKey .perSecondSentinelPasswordKey) (not .perSecondURLKey) }}
+{{- $wrong = append $wrong "redis.perSecondPasswordKey and redis.perSecondSentinelPasswordKey are for a second Redis: set redis.perSecondURLKey, too" }}
 {{- end }}
 {{- if and (or .tls.caKey .tls.certKey .tls.keyKey) (not .tls.existingSecret) }}
 {{- $wrong = append $wrong "redis.tls.caKey, certKey and keyKey are keys of redis.tls.existingSecret: set that, too" }}

@@ -1,0 +1,202 @@
+package service
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+// modesRules has two rules whose buckets share a slot by hash_tag, and one of windows of a second.
+const modesRules = `domain: modes
+descriptors:
+  - key: tenant
+    rate_limit: {unit: day, requests_per_unit: 2, hash_tag: tenant}
+    descriptors:
+      - key: path
+        rate_limit: {unit: day, requests_per_unit: 3, hash_tag: tenant}
+  - key: burst
+    rate_limit: {unit: second, requests_per_unit: 1000}
+authz:
+  credentials: [{api_key: {header: x-api-key}}]
+`
+
+// modesRequest is a request to all three buckets.
+const modesRequest = `{"domain":"modes","descriptors":[{"entries":[{"key":"tenant","value":"a"}]},` +
+	`{"entries":[{"key":"tenant","value":"a"},{"key":"path","value":"/p"}]},{"entries":[{"key":"burst"}]}]}`
+
+func modesRoot(t *testing.T) string {
+	t.Helper()
+	root := testenv.RulesRoot(t)
+	if err := os.WriteFile(filepath.Join(root, "config", "rules.yaml"), []byte(modesRules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// postJSON sends a request to /json, and returns the status.
+func postJSON(t *testing.T, addr, body string) int {
+	t.Helper()
+	res, err := http.Post("http://"+addr+"/json", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, res.Body)
+	_ = res.Body.Close()
+	return res.StatusCode
+}
+
+// TestRedisModes runs the service and `extauthz keys` with each kind of Redis: with passwords, and in a cluster with
+// TLS and a client certificate.
+func TestRedisModes(t *testing.T) {
+	t.Parallel()
+	single, second, sentinels := testenv.Redis(t), testenv.Redis(t), testenv.Sentinels(t)
+	authority, dir := testenv.NewAuthority(t), t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	authority.Write(t, file("ca.pem"))
+	testenv.WriteCertificate(t, authority.Issue(t, "127.0.0.1", time.Hour), file("cert.pem"), file("cert.key"))
+	cluster := testenv.Cluster(t, "--tls-port", testenv.FreePortArg, "--tls-cluster", "yes", "--tls-replication", "yes",
+		"--tls-cert-file", file("cert.pem"), "--tls-key-file", file("cert.key"), "--tls-ca-cert-file", file("ca.pem"))
+	var tlsAddrs []string
+	for _, m := range cluster.Masters {
+		tlsAddrs = append(tlsAddrs, "127.0.0.1:"+m.Option("--tls-port"))
+	}
+	for _, one := range sentinels.Sentinels {
+		for _, words := range [][]string{
+			{"SENTINEL", "SET", sentinels.Name, "auth-pass", "master-password"},
+			{"ACL", "SETUSER", "default", ">sentinel-password"},
+		} {
+			if _, err := one.Do(words...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := sentinels.Master.Do("CONFIG", "SET", "requirepass", "master-password"); err != nil {
+		t.Fatal(err)
+	}
+	for name, env := range map[string]Environment{
+		"single": {"REDIS_URL": single.Addr},
+		"sentinel": {
+			"REDIS_TYPE": "sentinel", "REDIS_URL": sentinels.Addrs(), "REDIS_AUTH": "master-password",
+			"REDIS_SENTINEL_AUTH": "default:sentinel-password",
+		},
+		"cluster with TLS": {
+			"REDIS_TYPE": "CLUSTER", "REDIS_URL": strings.Join(tlsAddrs, ","), "REDIS_TLS": "true",
+			"REDIS_TLS_CACERT": file("ca.pem"), "REDIS_TLS_CLIENT_CERT": file("cert.pem"),
+			"REDIS_TLS_CLIENT_KEY": file("cert.key"),
+		},
+		"second Redis": {
+			"REDIS_URL": single.Addr, "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": second.Addr, "CACHE_KEY_PREFIX": "2:",
+			"REDIS_PERSECOND_TIMEOUT": "10s",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env["RUNTIME_ROOT"], env["REDIS_TIMEOUT"], env["API_KEY_SECRET"] = modesRoot(t), "10s", "a server secret of a test"
+			key := keyPattern.FindString(keys(t, env, "create", "--redis", "--owner", "shop"))
+			if list := keys(t, env, "list", "--redis"); !strings.Contains(list, "shop") {
+				t.Errorf("the list of keys: %s", list)
+			}
+			env["STORE_ERROR_POLICY"] = "deny"
+			_, httpAddr, debugAddr, out := start(t, env)
+			for i, want := range []int{200, 200, 429, 429} {
+				if got := postJSON(t, httpAddr, modesRequest); got != want {
+					t.Errorf("request %d: %d, want %d\n%s", i, got, want, out)
+				}
+			}
+			if got := checkAs(t, httpAddr, key); got != 200 {
+				t.Errorf("a request with an API key: %d, want 200\n%s", got, out)
+			}
+			_, metrics := get(t, "http://"+debugAddr+"/metrics")
+			for _, want := range []string{"extauthz_store_up 1\n", `store="main"} 1` + "\n"} {
+				if !strings.Contains(metrics, want) {
+					t.Errorf("no %s in the metrics", want)
+				}
+			}
+		})
+	}
+	if got, err := second.Do("DBSIZE"); got != "1" || err != nil {
+		t.Errorf("the second Redis has %s keys (%v), want the bucket of the window of a second", got, err)
+	}
+	// The two buckets of the tenant are in one slot, so each request was one script call for both.
+	var slots []string
+	for _, m := range cluster.Masters {
+		if found, err := m.Do("KEYS", "*{a}*"); err == nil && found != "" {
+			slots = append(slots, found)
+		}
+	}
+	if len(slots) != 1 || len(strings.Fields(slots[0])) != 2 {
+		t.Errorf("the buckets with hash_tag are %q, want two at one node", slots)
+	}
+}
+
+// TestRedisModesMistakes checks that a wrong form of REDIS_URL, a wrong password and a wrong type are named at the
+// start, with what to write instead.
+func TestRedisModesMistakes(t *testing.T) {
+	t.Parallel()
+	server := testenv.Redis(t, "--requirepass", "swordfish")
+	plain := testenv.Redis(t)
+	for _, c := range []struct {
+		env  Environment
+		want string
+	}{
+		{Environment{"REDIS_TYPE": "SENTINEL", "REDIS_URL": "redis://:swordfish@host:6379"},
+			"REDIS_URL: want the name of the master and the addresses of sentinels, such as mymaster,sentinel-1:26379"},
+		{Environment{"REDIS_TYPE": "SENTINEL", "REDIS_URL": "sentinel-1:26379,sentinel-2:26379"},
+			"REDIS_URL: want the name of the master"},
+		{Environment{"REDIS_TYPE": "CLUSTER", "REDIS_URL": "redis-1,redis-2"},
+			"REDIS_URL: want the addresses of nodes of the cluster, such as redis-1:6379,redis-2:6379"},
+		{Environment{"REDIS_URL": "redis-1:6379,redis-2:6379"}, "A list is for Sentinel and Cluster"},
+		{Environment{"REDIS_TYPE": "CLUSTER", "REDIS_URL": plain.Addr}, "this Redis is no cluster: set REDIS_TYPE=SINGLE"},
+		{Environment{"REDIS_TYPE": "CLUSTER", "REDIS_URL": server.Addr}, "set REDIS_AUTH to the password"},
+		{Environment{"REDIS_URL": plain.Addr, "REDIS_PERSECOND": "true"}, "REDIS_PERSECOND=true needs REDIS_PERSECOND_URL"},
+		{Environment{"REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": plain.Addr},
+			"REDIS_PERSECOND=true needs REDIS_URL, too"},
+		{Environment{"REDIS_URL": plain.Addr, "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": server.Addr},
+			"set REDIS_PERSECOND_AUTH to the password"},
+		{Environment{"REDIS_URL": plain.Addr, "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": "a,b"},
+			"REDIS_PERSECOND_URL: it has a comma"},
+	} {
+		c.env["RUNTIME_ROOT"], c.env["REDIS_TIMEOUT"] = testenv.RulesRoot(t), "10s"
+		c.env["PORT"], c.env["GRPC_PORT"], c.env["DEBUG_PORT"] = "0", "0", "0"
+		code, _, stderr := runProgram(t, c.env, "", "serve")
+		if code != exitNoStart || !strings.Contains(stderr, c.want) || strings.Contains(stderr, "swordfish") {
+			t.Errorf("%v: exit code %d, want %d and %q without a password\n%s", c.env, code, exitNoStart, c.want, stderr)
+		}
+	}
+}
+
+// TestRedisHealth checks that REDIS_HEALTH_CHECK_ACTIVE_CONNECTION makes the service report NOT_SERVING while Redis
+// does not answer, without any request.
+func TestRedisHealth(t *testing.T) {
+	t.Parallel()
+	server := testenv.Redis(t)
+	server.Kill()
+	_, httpAddr, _, _ := start(t, Environment{
+		"RUNTIME_ROOT": testenv.RulesRoot(t), "REDIS_URL": server.Addr, "REDIS_TIMEOUT": "10s",
+		"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION": "true",
+	})
+	reports := func(want int) {
+		t.Helper()
+		testenv.Eventually(t, func() error {
+			if got, body := get(t, "http://"+httpAddr+"/healthcheck"); got != want {
+				return fmt.Errorf("%d %s", got, body)
+			}
+			return nil
+		}, fmt.Sprint("/healthcheck to report ", want))
+	}
+	if got, _ := get(t, "http://"+httpAddr+"/healthcheck"); got != 500 {
+		t.Errorf("without Redis: /healthcheck is %d, want 500", got)
+	}
+	server.Restart()
+	reports(200)
+	server.Kill()
+	reports(500)
+	server.Restart()
+	reports(200)
+}
