@@ -1,34 +1,52 @@
 package telemetry_test
 
 import (
-	"io"
 	"log/slog"
+	"net"
 	"testing"
+	"time"
 
-	"github.com/extauthz/extauthz/pkg/ratelimit"
-	"github.com/extauthz/extauthz/pkg/rules/file"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
-// BenchmarkDenials measures a flood of denials by one rule, of which a log at INFO has ten lines a second.
-func BenchmarkDenials(b *testing.B) {
-	set, problems := file.Parse([]file.File{{Name: "shop.yaml", Content: []byte(
-		"domain: shop\ndescriptors: [{key: a, rate_limit: {unit: hour, requests_per_unit: 0}}]\n")}}, file.Config{})
-	if err := problems.Err(); err != nil {
-		b.Fatal(err)
-	}
-	rules := ratelimit.NewRules(set.Domains, ratelimit.RulesOptions{})
-	log := telemetry.NewDecisionLog(telemetry.DecisionLogConfig{
-		Log: slog.New(slog.NewJSONHandler(io.Discard, nil)), Rules: func() *ratelimit.Rules { return rules },
+// BenchmarkObserve counts a call, without statsd and with a server that receives its time, and a call to Redis.
+func BenchmarkObserve(b *testing.B) {
+	const rpc = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
+	b.Run("call", func(b *testing.B) {
+		calls := telemetry.NewCalls(prometheus.NewRegistry())
+		b.ReportAllocs()
+		for b.Loop() {
+			calls.Observe(rpc, codes.OK, 30*time.Microsecond)
+		}
 	})
-	rule := rules.All()[0]
-	res := ratelimit.Result{Statuses: []ratelimit.Status{{
-		Rule: rule, Binding: &ratelimit.Applied{Limit: &rule.Limits[0]},
-	}}}
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			log.RateLimit(b.Context(), ratelimit.Query{Domain: "shop"}, res)
+	b.Run("call with statsd", func(b *testing.B) {
+		server, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = server.Close() })
+		statsd, err := telemetry.NewStatsd(telemetry.StatsdConfig{
+			Network: "udp", Address: server.LocalAddr().String(), Interval: time.Hour, Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		statsd.Connect(b.Context())
+		calls := telemetry.NewCalls(prometheus.NewRegistry())
+		calls.SendTimes(statsd)
+		b.ReportAllocs()
+		for b.Loop() {
+			calls.Observe(rpc, codes.OK, 30*time.Microsecond)
+		}
+	})
+	b.Run("redis", func(b *testing.B) {
+		took := telemetry.NewRedisTimes(prometheus.NewRegistry())
+		b.ReportAllocs()
+		for b.Loop() {
+			took(300 * time.Microsecond)
 		}
 	})
 }

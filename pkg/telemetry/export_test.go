@@ -1,0 +1,6 @@
+package telemetry
+
+import "context"
+
+// Connect connects as Run does.
+func (s *Statsd) Connect(ctx context.Context) { s.link.connect(ctx) }
