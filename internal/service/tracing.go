@@ -38,9 +38,10 @@ func openTracing(ctx context.Context, s *Settings, log *slog.Logger) (*tracing, 
 	t, err := telemetry.NewTracing(ctx, telemetry.TracingConfig{
 		Protocol: s.TracingProtocol, ServiceName: s.TracingName, ServiceNamespace: s.TracingNamespace,
 		InstanceID: s.TracingInstanceID, SamplingRate: float64(s.TracingRate), Log: log,
-		Lost: func(err error) {
+		Failed: func(err error) {
 			if logged.allow("") {
-				log.Warn("cannot send traces to the collector; their spans are lost (logged once a minute)", "error", err)
+				log.Warn("OpenTelemetry reports an error; spans are lost if it is about the collector (logged once a minute)",
+					"error", err)
 			}
 		},
 	})
@@ -57,7 +58,7 @@ func (t *tracing) close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), maxTraceFlush)
 	defer cancel()
-	_ = t.Close(ctx) // Lost has reported an error of the collector
+	_ = t.Close(ctx) // Failed has reported an error of the collector
 }
 
 // store returns a store that adds its time to the span of the request.

@@ -34,10 +34,10 @@ type TracingConfig struct {
 	ServiceName, ServiceNamespace, InstanceID string
 	// SamplingRate is the share of requests without a sampled parent that have a span.
 	SamplingRate float64
-	// Log receives mistakes in the variables OTEL_*. Required.
+	// Log receives mistakes in the variables OTEL_*, without their values. Required.
 	Log *slog.Logger
-	// Lost is called when spans could not be sent. It must return at once. Required.
-	Lost func(err error)
+	// Failed is called when spans could not be sent, for example. It must return at once. Required.
+	Failed func(err error)
 }
 
 // Tracing makes a span of each request and sends it to a collector. A request never waits for the collector: spans wait
@@ -50,7 +50,9 @@ type Tracing struct {
 
 // NewTracing returns a Tracing. Call Close after the last request.
 func NewTracing(ctx context.Context, cfg TracingConfig) (*Tracing, error) {
-	otel.SetLogger(logr.FromSlogHandler(cfg.Log.Handler())) // the SDK has one for the process
+	// The SDK has one of each for the process.
+	otel.SetLogger(logr.New(sdkLog{cfg.Log}))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(cfg.Failed))
 	client := otlptracehttp.NewClient()
 	if cfg.Protocol == "grpc" {
 		client = otlptracegrpc.NewClient()
@@ -60,7 +62,7 @@ func NewTracing(ctx context.Context, cfg TracingConfig) (*Tracing, error) {
 		return nil, fmt.Errorf("open the exporter of traces: %w", err)
 	}
 	provider := sdktrace.NewTracerProvider(
-		sdktrace.WithBatcher(reporting{exporter, cfg.Lost}),
+		sdktrace.WithBatcher(exporter),
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(cfg.SamplingRate))),
 		sdktrace.WithResource(resource.NewSchemaless(
 			attribute.String("service.name", cfg.ServiceName),
@@ -133,18 +135,4 @@ func (s timed) Take(ctx context.Context, requests []bucket.Request, outcomes []b
 	begin := time.Now()
 	s.store.Take(ctx, requests, outcomes)
 	span.SetAttributes(attribute.Float64("extauthz.store_time", time.Since(begin).Seconds()))
-}
-
-// reporting is an exporter that reports its errors. The SDK would report them to a handler of the process.
-type reporting struct {
-	sdktrace.SpanExporter
-	lost func(err error)
-}
-
-// ExportSpans implements sdktrace.SpanExporter.
-func (r reporting) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
-	if err := r.SpanExporter.ExportSpans(ctx, spans); err != nil {
-		r.lost(err)
-	}
-	return nil
 }
