@@ -105,9 +105,12 @@ func TestTLSUpstream(t *testing.T) {
 		if a := envoy.do(t, get("/")); a.status != http.StatusServiceUnavailable {
 			t.Errorf("%s: got %d %s, want 503", m.name, a.status, a.body)
 		}
-		if s.metric(t, metric) == before {
-			t.Errorf("%s: no handshake has the result %s", m.name, m.result)
-		}
+		testenv.Eventually(t, func() error {
+			if s.metric(t, metric) == before {
+				return errors.New("no handshake has the result " + m.result)
+			}
+			return nil
+		}, m.name)
 	}
 }
 
