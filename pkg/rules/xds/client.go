@@ -194,8 +194,9 @@ func (c *Client) isNew(u rules.Update) bool {
 	return isNew
 }
 
-// reread reads the overlay again. A new text takes effect when two readings agree, or at once if it is requested. If the
-// server's last response was refused and has no mistakes with the new overlay, it is accepted now: reply is the answer.
+// reread reads the overlay again. A new text takes effect when two readings agree, or at once if it is requested. If
+// the server's last response was refused and has no mistakes with the new overlay, it is accepted now: reply is the
+// answer.
 func (c *Client) reread(requested bool) (u rules.Update, isNew bool, reply []byte) {
 	next, problems, changed := c.overlay.read(requested)
 	if !changed {
