@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/envoy/rls"
 )
 
 // modesRules has two rules whose buckets share a slot by hash_tag, and one of windows of a second.
@@ -169,6 +170,32 @@ func TestRedisModesMistakes(t *testing.T) {
 			t.Errorf("%v: exit code %d, want %d and %q without a password\n%s", c.env, code, exitNoStart, c.want, stderr)
 		}
 	}
+}
+
+// TestRedisFailover kills the master behind sentinels while requests go on. None of them fails: on_store_error decides
+// until the new master does.
+func TestRedisFailover(t *testing.T) {
+	t.Parallel()
+	sentinels := testenv.Sentinels(t)
+	_, httpAddr, debugAddr, out := start(t, Environment{
+		"RUNTIME_ROOT": testenv.RulesRoot(t), "REDIS_TYPE": "SENTINEL", "REDIS_URL": sentinels.Addrs(), "REDIS_TIMEOUT": "50ms",
+	})
+	await := func(up string) {
+		t.Helper()
+		testenv.Eventually(t, func() error {
+			if code := postJSON(t, httpAddr, rls.Example); code != http.StatusOK && code != http.StatusTooManyRequests {
+				t.Errorf("a request: %d, want 200 or 429\n%s", code, out)
+			}
+			if _, metrics := get(t, "http://"+debugAddr+"/metrics"); !strings.Contains(metrics, "extauthz_store_up "+up+"\n") {
+				return fmt.Errorf("extauthz_store_up is not %s", up)
+			}
+			return nil
+		}, "extauthz_store_up to be "+up)
+	}
+	await("1")
+	sentinels.Master.Kill()
+	await("0")
+	await("1")
 }
 
 // TestRedisHealth checks that REDIS_HEALTH_CHECK_ACTIVE_CONNECTION makes the service report NOT_SERVING while Redis

@@ -26,12 +26,12 @@ func TestSentinelFailover(t *testing.T) {
 	sentinels := testenv.Sentinels(t)
 	s := open(t, redisstore.Config{Mode: redisstore.Sentinel, URL: sentinels.Addrs(), Timeout: brief})
 	answers(t, s)
-	under := newLoad(t, s, "k", perDay(100_000))
+	under := newLoad(t, s, "k")
 	under.await(100)
 	sentinels.Master.Kill()
 	await(t, "the replica to be asked", func() bool {
 		role, err := sentinels.Replica.Do("ROLE")
-		return err == nil && strings.HasPrefix(role, "master") && takeOne(t, s, "k", perDay(100_000)).Err == nil
+		return err == nil && strings.HasPrefix(role, "master") && takeOne(t, s, "k", perDay(loadLimit)).Err == nil
 	})
 	under.await(100)
 	under.stop()
@@ -44,7 +44,7 @@ func TestSentinelDemoted(t *testing.T) {
 	sentinels := testenv.Sentinels(t)
 	s := open(t, redisstore.Config{Mode: redisstore.Sentinel, URL: sentinels.Addrs(), Timeout: brief})
 	answers(t, s)
-	under := newLoad(t, s, "k", perDay(100_000))
+	under := newLoad(t, s, "k")
 	under.await(100)
 	await(t, "the failover to begin", func() bool {
 		_, err := sentinels.Sentinels[0].Do("SENTINEL", "FAILOVER", sentinels.Name)
