@@ -178,7 +178,8 @@ func TestRedisFailover(t *testing.T) {
 	t.Parallel()
 	sentinels := testenv.Sentinels(t)
 	_, httpAddr, debugAddr, out := start(t, Environment{
-		"RUNTIME_ROOT": testenv.RulesRoot(t), "REDIS_TYPE": "SENTINEL", "REDIS_URL": sentinels.Addrs(), "REDIS_TIMEOUT": "50ms",
+		"RUNTIME_ROOT": testenv.RulesRoot(t), "REDIS_TYPE": "SENTINEL", "REDIS_URL": sentinels.Addrs(),
+		"REDIS_TIMEOUT": "50ms",
 	})
 	await := func(up string) {
 		t.Helper()
