@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -58,7 +59,7 @@ func readResources(r *response) (resources []*resource, problems rules.Problems)
 		return nil, rules.Problems{problem("response", "", "the response has resources of type "+suggest.Quoted(r.typeURL),
 			"want "+suggest.Quoted(typeURL))}
 	}
-	read := reader{left: maxDescriptors}
+	read := newReader()
 	if r.tooMany {
 		return nil, rules.Problems{problem("response", "", errTooMany.Error())}
 	}
@@ -74,7 +75,7 @@ func readResources(r *response) (resources []*resource, problems rules.Problems)
 			res, err = read.config(a.value, i)
 		}
 		switch {
-		case err == errTooMany: //nolint:errorlint // it is never wrapped
+		case isTooLarge(err):
 			return nil, append(problems, problem("response", "", err.Error()))
 		case err != nil:
 			problems = append(problems, problem(res.label, "", err.Error()))
@@ -83,6 +84,11 @@ func readResources(r *response) (resources []*resource, problems rules.Problems)
 		}
 	}
 	return resources, problems
+}
+
+// isTooLarge reports whether an error is about the whole response, so that its other resources need not be read.
+func isTooLarge(err error) bool {
+	return errors.Is(err, errTooMany) || errors.Is(err, errLongNames) || errors.Is(err, errTooManyWilds)
 }
 
 // checkNames reports resources of the same name. They must be sorted by it.

@@ -126,6 +126,12 @@ func hostile() map[string]struct{ message, want string } {
 			"resource `a`: descriptors are nested deeper than 32 levels"},
 		"deep metadata": {message(domain + field(3, field(1, "k")+metadata)),
 			"resource `a`: `metadata` is nested too deeply"},
+		"names that repeat a long one": {
+			message(domain + field(3, field(1, strings.Repeat("k", 1<<20))+strings.Repeat(field(4, field(1, "k")), 100))),
+			"response: the names of all rules of one response are longer than 32 MiB",
+		},
+		"too many wildcards": {message(domain + strings.Repeat(field(3, field(1, "k*")), maxWildcards+1)),
+			"response: more than 10000 descriptors with a wildcard in one response"},
 		"names that are not UTF-8": {message(field(1, "\xff") + field(2, "\xfe") + field(3, field(1, "\xfd"))),
 			"resource `\uFFFD`: domain: `\uFFFD` is not UTF-8\n" +
 				"resource `\uFFFD`: descriptors[0].key: `\uFFFD` is not UTF-8"},

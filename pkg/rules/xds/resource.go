@@ -13,15 +13,21 @@ import (
 
 // maxDescriptors bounds the resources, descriptors and replaced names of a response, and maxDepth how deeply
 // descriptors are nested. They bound memory: a descriptor takes 100 times the two bytes of an empty one. A request of
-// Envoy has at most 16 entries, so deeper descriptors match nothing.
+// Envoy has at most 16 entries, so deeper descriptors match nothing. maxNames bounds the names of all rules together,
+// because the name of a rule repeats those above it. maxWildcards bounds time, because each wildcard is compared with
+// the others of its level.
 const (
 	maxDescriptors = 100_000
 	maxDepth       = 32
+	maxNames       = 32 << 20
+	maxWildcards   = 10_000
 )
 
 var (
-	errTooMany = fmt.Errorf("more than %d resources and descriptors in one response", maxDescriptors)
-	errTooDeep = fmt.Errorf("descriptors are nested deeper than %d levels", maxDepth)
+	errTooMany      = fmt.Errorf("more than %d resources and descriptors in one response", maxDescriptors)
+	errTooDeep      = fmt.Errorf("descriptors are nested deeper than %d levels", maxDepth)
+	errLongNames    = fmt.Errorf("the names of all rules of one response are longer than %d MiB", maxNames>>20)
+	errTooManyWilds = fmt.Errorf("more than %d descriptors with a wildcard in one response", maxWildcards)
 )
 
 // Fields of RateLimitConfig and of the messages in it (ratelimit.config.ratelimit.v3), as tags on the wire.
@@ -74,8 +80,11 @@ func problem(label, path, message string, hints ...string) strictyaml.Problem {
 	return strictyaml.Problem{File: label, Message: message, Hints: hints}
 }
 
-// reader reads resources. left is how many resources, descriptors and replaced names it may still read.
-type reader struct{ left int }
+// reader reads resources. left is how many resources, descriptors and replaced names it may still read, names how many
+// bytes of names of rules, and wildcards how many wildcards.
+type reader struct{ left, names, wildcards int }
+
+func newReader() reader { return reader{maxDescriptors, maxNames, maxWildcards} }
 
 // config reads a RateLimitConfig as far as it is well-formed. Nothing in it is checked. A text may be not UTF-8.
 func (r *reader) config(msg string, i int) (*resource, error) {
@@ -95,20 +104,27 @@ func (r *reader) config(msg string, i int) (*resource, error) {
 	if err != nil {
 		return res, err
 	}
-	return res, r.list(&res.Descriptors, msg, configDescriptors, res.label+": descriptors", 1)
+	return res, r.list(&res.Descriptors, msg, configDescriptors, level{at: res.label + ": descriptors", depth: 1})
 }
 
-// list reads the descriptors that are fields of a message with a tag. at is the position of the list.
-func (r *reader) list(list *[]ratelimit.Node, msg string, tag uint64, at string, depth int) error {
+// level is the place of a list of descriptors.
+type level struct {
+	at    string // its position
+	depth int
+	above int // the length of the name of the rule above
+}
+
+// list reads the descriptors that are fields of a message with a tag.
+func (r *reader) list(list *[]ratelimit.Node, msg string, tag uint64, l level) error {
 	return wire.EachField(msg, func(f wire.Field) error {
 		if f.Tag != tag {
 			return nil
 		}
-		if depth > maxDepth {
+		if l.depth > maxDepth {
 			return errTooDeep
 		}
-		n := ratelimit.Node{Position: ratelimit.Element(at, len(*list))}
-		err := r.descriptor(&n, f.Text, depth)
+		n := ratelimit.Node{Position: ratelimit.Element(l.at, len(*list))}
+		err := r.descriptor(&n, f.Text, l)
 		*list = append(*list, n)
 		return err
 	})
@@ -123,7 +139,21 @@ func (r *reader) count() error {
 	return nil
 }
 
-func (r *reader) descriptor(n *ratelimit.Node, msg string, depth int) error {
+// countName counts the name of a descriptor.
+func (r *reader) countName(n *ratelimit.Node, length int) error {
+	if r.names -= length; r.names < 0 {
+		return errLongNames
+	}
+	if !(descriptors.Pattern{Key: n.Key, Value: n.Value}).Wildcard() {
+		return nil
+	}
+	if r.wildcards--; r.wildcards < 0 {
+		return errTooManyWilds
+	}
+	return nil
+}
+
+func (r *reader) descriptor(n *ratelimit.Node, msg string, l level) error {
 	if err := r.count(); err != nil {
 		return err
 	}
@@ -158,13 +188,15 @@ func (r *reader) descriptor(n *ratelimit.Node, msg string, depth int) error {
 	if err != nil {
 		return err
 	}
-	if l := n.RateLimit; l != nil && l.Requests == nil && !l.Unlimited {
-		l.Requests = new(int64(0)) // proto3 has no absent numbers: 0 denies every request
+	if limit := n.RateLimit; limit != nil && limit.Requests == nil && !limit.Unlimited {
+		limit.Requests = new(int64(0)) // proto3 has no absent numbers: 0 denies every request
 	}
-	if !nested {
-		return nil
+	length := l.above + len(n.Key) + len(n.Value) + len("._")
+	if err := r.countName(n, length); err != nil || !nested {
+		return err
 	}
-	return r.list(&n.Descriptors, msg, descriptorDescriptors, n.Position+".descriptors", depth+1)
+	below := level{at: n.Position + ".descriptors", depth: l.depth + 1, above: length}
+	return r.list(&n.Descriptors, msg, descriptorDescriptors, below)
 }
 
 func (r *reader) limit(l *ratelimit.Limit, msg string) error {
