@@ -252,7 +252,7 @@ func TestOutage(t *testing.T) {
 	connected(true)
 	server.Stop()
 	connected(false)
-	c.awaitLog(`level=WARN msg="cannot connect to the xDS server; the active rules stay`)
+	c.awaitLog(`level=WARN msg="cannot connect to the xDS server; the rules stay as they are`)
 	server.Restart()
 	connected(true)
 	server.Answer(server.Send("1", config("a", "shop", "user")))

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -96,10 +97,10 @@ func (l *link) logFailure(log *slog.Logger, message string, worked bool, err err
 	attrs := []any{"error", err, "retry_in", wait.Round(time.Millisecond)}
 	switch {
 	case worked:
-		log.Info(message+"; the active rules stay", attrs...)
+		log.Info(message+"; the rules stay as they are", attrs...)
 	case time.Since(l.warned) >= logInterval:
 		l.warned = time.Now()
-		log.Warn(message+"; the active rules stay (logged once a minute)", attrs...)
+		log.Warn(message+"; the rules stay as they are (logged once a minute)", attrs...)
 	}
 }
 
@@ -130,7 +131,7 @@ func (l *link) connection(
 	if err != nil {
 		return false, false, readable(err)
 	}
-	s := &stream{grpcStream}
+	s := &stream{grpc: grpcStream}
 	s.send(subscription(cfg.Node))
 	l.open.Store(true)
 	defer l.open.Store(false)
@@ -164,10 +165,17 @@ func readable(err error) error {
 }
 
 // stream is one stream of requests and responses.
-type stream struct{ grpc.ClientStream }
+type stream struct {
+	sending sync.Mutex // gRPC allows one call of SendMsg at a time; the stream ends with its connection, and send with it
+	grpc    grpc.ClientStream
+}
 
 // send sends a request. An error ends the stream, and reading from it returns the reason.
-func (s *stream) send(request []byte) { _ = s.SendMsg(request) }
+func (s *stream) send(request []byte) {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	_ = s.grpc.SendMsg(request)
+}
 
 // dial returns a connection that connects when it is used.
 func dial(cfg *Config) (*grpc.ClientConn, error) {
