@@ -246,6 +246,8 @@ func (s *Settings) checkTogether() (mistakes []string) {
 		{s.PerSecondPoolSize < 1, "REDIS_PERSECOND_POOL_SIZE: want 1 or more"},
 		{s.PerSecondTimeout <= 0, "REDIS_PERSECOND_TIMEOUT: want more than 0, such as 8ms"},
 		{s.RedisTimeout <= 0, "REDIS_TIMEOUT: want more than 0, such as 8ms"},
+		{s.ConfigType == configXDS && !isTarget(s.XDSServer),
+			"CONFIG_GRPC_XDS_SERVER_URL: want host:port, such as envoy-gateway:18001"},
 		{s.XDSNodeID == "", "CONFIG_GRPC_XDS_NODE_ID: want the id that the xDS server knows"},
 		{(s.XDSCert == "") != (s.XDSKey == ""),
 			"CONFIG_GRPC_XDS_CLIENT_TLS_CERT and CONFIG_GRPC_XDS_CLIENT_TLS_KEY: set both or none"},

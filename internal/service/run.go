@@ -55,6 +55,16 @@ func Run(ctx context.Context, cfg Config) error {
 		s.ineffectiveXDS()) {
 		log.Warn("an environment variable has no effect", "warning", warning)
 	}
+	registry := prometheus.NewRegistry()
+	grpcTLS, err := openGRPCTLS(s, log, registry) // before the xDS server is awaited, so that a mistake is found at once
+	if err != nil {
+		return err
+	}
+	stores, err := openStores(ctx, s, log, registry) // as above
+	if err != nil {
+		return err
+	}
+	defer stores.close(log)
 	loaded, err := loadRules(ctx, s, log)
 	if err != nil {
 		return err
@@ -65,12 +75,6 @@ func Run(ctx context.Context, cfg Config) error {
 	if loaded.sample {
 		s = s.onLoopback()
 	}
-	registry := prometheus.NewRegistry()
-	stores, err := openStores(ctx, s, log, registry)
-	if err != nil {
-		return err
-	}
-	defer stores.close(log)
 	traces, err := openTracing(ctx, s, log)
 	if err != nil {
 		return err
@@ -110,10 +114,6 @@ func Run(ctx context.Context, cfg Config) error {
 	grpc_health_v1.RegisterHealthServer(grpcServer, ready)
 	memory, reserved := tuneGC(s.environment, log)
 	defer runtime.KeepAlive(reserved)
-	grpcTLS, err := openGRPCTLS(s, log, registry)
-	if err != nil {
-		return err
-	}
 	listeners, err := listen(s, grpcTLS, portBounds(s, memory))
 	defer listeners.close()
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strconv"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -55,6 +56,19 @@ func (s *Settings) newXDSClient(log *slog.Logger) (*xds.Client, error) {
 		return nil, fmt.Errorf("CONFIG_GRPC_XDS_SERVER_URL: %w (want host:port)", err)
 	}
 	return client, nil
+}
+
+// isTarget reports whether a text is host:port, or a target of gRPC with its scheme, such as unix:/path or
+// dns:///host:port.
+func isTarget(text string) bool {
+	for _, scheme := range []string{"unix:", "unix-abstract:", "dns:", "passthrough:", "ipv4:", "ipv6:"} {
+		if strings.HasPrefix(text, scheme) {
+			return true
+		}
+	}
+	host, port, err := net.SplitHostPort(text)
+	number, err2 := strconv.ParseUint(port, 10, 16)
+	return err == nil && err2 == nil && host != "" && number != 0
 }
 
 // parseHeaders reads name:value pairs with commas, as envoyproxy/ratelimit does. Its error does not show the text,

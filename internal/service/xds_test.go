@@ -190,6 +190,43 @@ func TestXDSStartWaits(t *testing.T) {
 	}
 }
 
+// TestMistakesBeforeTheWait: files and addresses that cannot be used stop the start before the xDS server is awaited.
+func TestMistakesBeforeTheWait(t *testing.T) {
+	t.Parallel()
+	none := filepath.Join(t.TempDir(), "none")
+	for want, vars := range map[string]Environment{
+		"GRPC_SERVER_TLS_CERT": {"GRPC_SERVER_USE_TLS": "true", "GRPC_SERVER_TLS_CERT": none, "GRPC_SERVER_TLS_KEY": none},
+		"REDIS_URL":            {"REDIS_URL": "redis://127.0.0.1:6379/none"},
+	} {
+		vars["CONFIG_TYPE"], vars["CONFIG_GRPC_XDS_SERVER_URL"] = "GRPC_XDS_SOTW", xdsserver.Start(t).Addr
+		s, err := ReadSettings(vars)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := new(testenv.Output)
+		err = Run(t.Context(), Config{Settings: s, Stderr: out})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(out.String(), "waiting") {
+			t.Errorf("%s: %v\n%s", want, err, out)
+		}
+	}
+}
+
+// TestIsTarget: gRPC would take port 443 for an address without one, and find other mistakes only when it connects.
+func TestIsTarget(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"localhost:18000": true, "envoy-gateway.envoy-gateway-system.svc:18001": true, "[::1]:18000": true,
+		"dns:///xds:18000": true, "unix:/run/xds.sock": true,
+		"localhost": false, "localhost:": false, ":18000": false, "localhost:99999": false, "localhost:0": false,
+		"http://localhost:18000": false, "a:b:1": false, "::1": false,
+	} {
+		s, err := ReadSettings(Environment{"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL": text})
+		if (err == nil) != want || !want && strings.Contains(fmt.Sprint(err), "http:") {
+			t.Errorf("%s: %v %v", text, s, err)
+		}
+	}
+}
+
 // TestXDSSettings reports the mistakes of settings, and settings without effect.
 func TestXDSSettings(t *testing.T) {
 	t.Parallel()
