@@ -215,7 +215,7 @@ later() {
 	want_status 200
 }
 
-shadowed='extauthz_ratelimit_decisions_total{decision="shadow_denied",domain="shop",rule="masked_remote_address"}'
+shadowed='extauthz_ratelimit_decisions_total{decision="shadow_denied",domain="shop",limit="per-address",rule="masked_remote_address"}'
 
 shadow() {
 	local before after codes

@@ -14,7 +14,7 @@ const (
 	Remaining  Row = "`limit_remaining` on a denial"
 	Reset      Row = "`duration_until_reset` of a denied descriptor"
 	DebugHost  Row = "`DEBUG_HOST`"
-	RedisDelay Row = "`REDIS_TIMEOUT`"
+	RedisDelay Row = "`REDIS_TIMEOUT`, `REDIS_PERSECOND_TIMEOUT`"
 )
 
 // Rows returns all of them.

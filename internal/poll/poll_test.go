@@ -29,6 +29,7 @@ func TestLoop(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		cancel()
 		time.Sleep(10 * poll.Interval)
+		synctest.Wait()
 		if d := cmp.Diff([]string{"0s true", "500ms false", "600ms true"}, got); d != "" {
 			t.Error(d)
 		}

@@ -158,8 +158,11 @@ func (v *values) resolve(s schema) schema {
 				properties[name] = schema{"type": "string", "description": "for fetching the keys of JWT issuers (jwks_url)"}
 			}
 			out["properties"] = properties
-			// The SDK of OpenTelemetry reads these (TRACING_ENABLED).
-			out["patternProperties"] = schema{"^OTEL_[A-Z_]+$": schema{"type": "string"}}
+			// The SDK of OpenTelemetry reads the first ones (TRACING_ENABLED). USE_DOG_STATSD_MOGRIFIERS names the others.
+			out["patternProperties"] = schema{
+				"^OTEL_[A-Z_]+$": schema{"type": "string"},
+				"^DOG_STATSD_MOGRIFIER_[A-Z0-9_]+_(PATTERN|NAME|TAGS)$": schema{"type": "string"},
+			}
 		case isSchema:
 			out[key] = v.resolve(inner)
 		default:
@@ -249,6 +252,15 @@ var theCharts = map[string]string{
 	"MEMORY_SNAPSHOT_PATH": "",
 }
 
+// xdsSettings are the beginnings of the names of settings for rules of an xDS server. The chart's rules are files.
+var xdsSettings = []string{"CONFIG_GRPC_XDS_", "XDS_CLIENT_"}
+
+// chartSets reports whether the chart sets a setting itself, and the value that it comes from, or "".
+func chartSets(name string) (value string, ok bool) {
+	value, ok = theCharts[name]
+	return value, ok || slices.ContainsFunc(xdsSettings, func(p string) bool { return strings.HasPrefix(name, p) })
+}
+
 // words has the settings that accept a word of a list. TestSettingsAreCheckedAlike compares the list with the service.
 var words = map[string][]any{
 	"LOG_LEVEL":     {"DEBUG", "INFO", "WARN", "ERROR"},
@@ -264,6 +276,7 @@ var words = map[string][]any{
 	"REDIS_PERSECOND_SOCKET_TYPE": {"tcp", "tls", "unix"},
 	"REDIS_PERSECOND_TYPE":        {"SINGLE", "SENTINEL", "CLUSTER"},
 	"TRACING_EXPORTER_PROTOCOL":   {"http", "grpc"},
+	"STATSD_PROTOCOL":             {"tcp", "udp"},
 }
 
 // patterns has the settings whose values must match a pattern.
@@ -274,6 +287,10 @@ var patterns = map[string]string{
 	"LIMIT_RESET_HEADER":          headerName,
 	"AUTHZ_HTTP_SOURCE_HEADER":    headerName,
 	"AUTHZ_HTTP_PRINCIPAL_HEADER": headerName,
+	"PROMETHEUS_ADDR":             ":[0-9]+$",
+	"PROMETHEUS_PATH":             "^/",
+	"EXTRA_TAGS":                  "^[^:,|]+:[^,|]+(,[^:,|]+:[^,|]+)*$",
+	"USE_DOG_STATSD_MOGRIFIERS":   "^[a-zA-Z0-9_]+(,[a-zA-Z0-9_]+)*$",
 }
 
 const (
@@ -285,7 +302,7 @@ const (
 func settingsSchema(all []setting) schema {
 	properties := schema{}
 	for _, s := range all {
-		value, charts := theCharts[s.Name]
+		value, charts := chartSets(s.Name)
 		one := schema{"description": s.Meaning}
 		switch {
 		case charts:
@@ -297,7 +314,7 @@ func settingsSchema(all []setting) schema {
 			one["enum"] = words[s.Name]
 		case s.Default == "true" || s.Default == "false":
 			one["type"] = "boolean"
-		case s.Name == "TRACING_SAMPLING_RATE":
+		case s.Name == "TRACING_SAMPLING_RATE", s.Name == "NEAR_LIMIT_RATIO":
 			one["type"], one["minimum"], one["maximum"] = "number", 0, 1
 		case regexp.MustCompile("^[0-9]+$").MatchString(s.Default):
 			one["type"], one["minimum"] = "integer", 1
@@ -325,12 +342,12 @@ func TestSettingsAreCheckedAlike(t *testing.T) {
 	args, want := []string{}, []string{}
 	all := serviceSettings(t)
 	for _, s := range all {
-		if _, charts := theCharts[s.Name]; s.File && !charts {
+		if _, charts := chartSets(s.Name); s.File && !charts {
 			t.Errorf("%s is a secret, but no value of the chart names a Secret for it", s.Name)
 		}
 	}
 	for name, s := range settingsSchema(all) {
-		if _, charts := theCharts[name]; charts {
+		if _, charts := chartSets(name); charts {
 			continue
 		}
 		for _, word := range words[name] {
@@ -355,15 +372,18 @@ func TestSettingsAreCheckedAlike(t *testing.T) {
 
 // TestSettingsOfTheChart checks that a setting of the chart is refused with a message that names the value to use.
 func TestSettingsOfTheChart(t *testing.T) {
-	args := []string{}
-	for name := range theCharts {
-		args = append(args, "--set", "settings."+name+"=x")
+	args, set := []string{}, map[string]string{}
+	for _, s := range serviceSettings(t) {
+		if value, charts := chartSets(s.Name); charts {
+			set[s.Name] = value
+			args = append(args, "--set", "settings."+s.Name+"=x")
+		}
 	}
 	_, err := render(t, args...)
 	if err == nil {
 		t.Fatal("all settings are accepted")
 	}
-	for name, value := range theCharts {
+	for name, value := range set {
 		want := "settings." + name + " must not be set: use " + value + "\n"
 		if value == "" {
 			want = "settings." + name + " must not be set: the chart depends on its default\n"

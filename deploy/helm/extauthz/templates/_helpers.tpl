@@ -157,7 +157,7 @@ API_KEYS_FILE: /etc/extauthz/api-keys/keys.jsonl
 {{- range $name := keys .settings | sortAlpha }}
 {{- if hasKey $made $name }}
 {{- $wrong = append $wrong (printf "settings.%s must not be set: use %s" $name (get $made $name)) }}
-{{- else if has $name $fixed }}
+{{- else if or (has $name $fixed) (hasPrefix "CONFIG_GRPC_XDS_" $name) (hasPrefix "XDS_CLIENT_" $name) }}
 {{- $wrong = append $wrong (printf "settings.%s must not be set: the chart depends on its default" $name) }}
 {{- end }}
 {{- end }}
