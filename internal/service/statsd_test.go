@@ -161,6 +161,8 @@ func TestStatsd(t *testing.T) {
 				"STATSD_PORT": port, "STATS_FLUSH_INTERVAL": "20ms"}
 			maps.Copy(env, c.env)
 			grpcAddr, _, _, log := start(t, env)
+			// Times of calls before the connection are not kept.
+			testenv.Eventually(t, matches(out, regexp.MustCompile("config_load_success")), "a connection to the statsd server")
 			send(t, grpcAddr, statisticsRequests)
 			waitFor(t, out, c.want)
 			if strings.Contains(log.String(), "statsd") {

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"strings"
 	"time"
 
@@ -35,16 +36,17 @@ type Statsd struct {
 	cfg    StatsdConfig
 	suffix string // the tags as a part of names
 	link   *link
-	client *statsd.Client
-	sent   map[string]uint64 // the counters that the server knows
+	// times waits for nothing: its full queue loses times. counters is flushed before its queue is full.
+	times, counters *statsd.Client
+	sent            map[string]uint64 // the counters that the server knows
 }
 
-// The client has few buffers, because only the time of a call is sent at once. A full queue loses times.
+// buffers is the length of the queues of datagrams. A statistic has at most one datagram.
 const buffers, workers = 256, 2
 
 // NewStatsd returns a sender that connects in Run.
 func NewStatsd(cfg StatsdConfig) (*Statsd, error) {
-	s := &Statsd{cfg: cfg, link: newLink(cfg)}
+	s := &Statsd{cfg: cfg, link: newLink(cfg), sent: make(map[string]uint64)}
 	options := []statsd.Option{
 		statsd.WithoutTelemetry(), statsd.WithoutClientSideAggregation(),
 		statsd.WithBufferPoolSize(buffers), statsd.WithSenderQueueSize(buffers), statsd.WithWorkersCount(workers),
@@ -56,7 +58,9 @@ func NewStatsd(cfg StatsdConfig) (*Statsd, error) {
 		}
 	}
 	var err error
-	s.client, err = statsd.NewWithWriter(s.link, options...)
+	if s.times, err = statsd.NewWithWriter(s.link, options...); err == nil {
+		s.counters, err = statsd.NewWithWriter(s.link, append(options, statsd.WithWorkersCount(1))...)
+	}
 	return s, err
 }
 
@@ -76,26 +80,30 @@ func (s *Statsd) Run(ctx context.Context, stats *Stats) {
 		}
 		s.flush(stats)
 	}
-	_ = s.client.Close() // it closes the link; there is nothing left to do about an error
+	// The first closes the link. There is nothing left to do about an error.
+	_, _ = s.times.Close(), s.counters.Close()
 }
 
-// flush sends how much each counter has grown. Without a connection, the next flush sends it.
+// flush sends how much each counter has grown. What it cannot send without a connection, the next flush sends.
 func (s *Statsd) flush(stats *Stats) {
-	if !s.link.up.Load() {
-		return
-	}
 	now := stats.Counters()
+	maps.DeleteFunc(s.sent, func(stat string, sent uint64) bool { return now[stat] < sent }) // the rule was absent
+	queued := 0
 	for stat, n := range now {
-		grown := n - s.sent[stat]
-		if n < s.sent[stat] { // the rule was absent in between
-			grown = n
+		if !s.link.up.Load() {
+			return
 		}
-		if grown > 0 {
+		if grown := n - s.sent[stat]; grown > 0 {
 			name, tags := s.name(stat)
-			_ = s.client.Count(name, int64(grown), tags, 1) // its only error is that it is closed
+			_ = s.counters.Count(name, int64(grown), tags, 1) // its only error is that it is closed
+			queued++
+		}
+		s.sent[stat] = n
+		if queued == buffers {
+			_, queued = s.counters.Flush(), 0 // as above
 		}
 	}
-	s.sent = now
+	_ = s.counters.Flush()
 }
 
 // timer returns a function that sends the time of a call of a method.
@@ -104,7 +112,7 @@ func (s *Statsd) timer(rpc string) func(time.Duration) {
 	return func(took time.Duration) {
 		if s.link.up.Load() {
 			// as in flush
-			_ = s.client.TimeInMilliseconds(name, float64(took.Microseconds())/1000, tags, 1)
+			_ = s.times.TimeInMilliseconds(name, float64(took.Microseconds())/1000, tags, 1)
 		}
 	}
 }

@@ -1,0 +1,77 @@
+package telemetry
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/rules/file"
+)
+
+// TestStatsdOfManyRules sends more statistics at once than a queue has places.
+func TestStatsdOfManyRules(t *testing.T) {
+	t.Parallel()
+	const many = 20_000
+	var text strings.Builder
+	text.WriteString("domain: shop\ndescriptors:\n")
+	for i := range many {
+		fmt.Fprintf(&text, "- {key: user, value: u%d, rate_limit: {unit: hour, requests_per_unit: 1}}\n", i)
+	}
+	set, problems := file.Parse([]file.File{{Name: "shop.yaml", Content: []byte(text.String())}}, file.Config{})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	rules := ratelimit.NewRules(set.Domains, ratelimit.RulesOptions{})
+	rules.EachCounters(func(_ ratelimit.Series, c *ratelimit.Counters) { c.Allowed.Add(1); c.Denied.Add(1) })
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	var received atomic.Int64
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		for lines := bufio.NewScanner(conn); lines.Scan(); {
+			if strings.HasSuffix(lines.Text(), "total_hits:2|c") {
+				received.Add(1)
+			}
+		}
+	}()
+	s, err := NewStatsd(StatsdConfig{
+		Network: "tcp", Address: listener.Addr().String(), Interval: 10 * time.Millisecond, Log: slog.Default(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.Run(ctx, &Stats{
+			Rules: func() *ratelimit.Rules { return rules }, Totals: new(ratelimit.Totals),
+			Loads: func() (succeeded, failed uint64) { return 1, 0 }, Calls: NewCalls(prometheus.NewRegistry()),
+		})
+	}()
+	testenv.Eventually(t, func() error {
+		if n := received.Load(); n != many {
+			return fmt.Errorf("%d of %d statistics", n, many)
+		}
+		return nil
+	}, "the statistics of all rules")
+	cancel()
+	<-ended
+}
