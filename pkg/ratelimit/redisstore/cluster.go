@@ -232,13 +232,18 @@ func (c *cluster) readFrom(ctx context.Context, addr string) (*slotTable, error)
 	return table, nil
 }
 
-// complete returns an address that a node named. A node that does not know its own host leaves it out.
+// complete returns an address that a node named. A node that does not know its own host leaves it out, and MOVED and ASK
+// have no brackets around an IPv6 address.
 func complete(addr, namedBy string) string {
-	host, port, err := net.SplitHostPort(addr)
-	if err == nil && (host == "" || host == "?") {
+	colon := strings.LastIndexByte(addr, ':')
+	if colon < 0 {
+		return addr
+	}
+	host, port := strings.Trim(addr[:colon], "[]"), addr[colon+1:]
+	if host == "" || host == "?" {
 		return hostOf(namedBy) + ":" + port
 	}
-	return addr
+	return net.JoinHostPort(host, port)
 }
 
 // take replaces the table, and ends nodes that are not needed any more.

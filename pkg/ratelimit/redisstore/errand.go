@@ -3,6 +3,7 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -77,7 +78,7 @@ func (e *errand) awaitSlots() {
 // divide appends the pieces of a request. It has none if one of its nodes does not answer, so that the others charge
 // nothing in vain.
 func (e *errand) divide(pieces []piece, r *bucket.Request, o *bucket.Outcome) []piece {
-	places := make([]place, 0, 4)
+	places, of := make([]place, 0, 4), make([]int, len(r.Takes)) // of has the index of the place of each take
 	for i := range r.Takes {
 		p := e.store.place(&r.Takes[i])
 		if p.node == nil {
@@ -87,8 +88,8 @@ func (e *errand) divide(pieces []piece, r *bucket.Request, o *bucket.Outcome) []
 			*o = bucket.Outcome{Err: ErrUnavailable}
 			return pieces
 		}
-		if !slices.Contains(places, p) {
-			places = append(places, p)
+		if of[i] = slices.Index(places, p); of[i] < 0 {
+			of[i], places = len(places), append(places, p)
 		}
 	}
 	switch len(places) {
@@ -98,7 +99,7 @@ func (e *errand) divide(pieces []piece, r *bucket.Request, o *bucket.Outcome) []
 	case 1:
 		return append(pieces, piece{request: r, outcome: o, place: places[0]})
 	}
-	s := e.spread(r, o, func(take int) int { return slices.Index(places, e.store.place(&r.Takes[take])) })
+	s := e.spread(r, o, func(take int) int { return of[take] })
 	for _, part := range s.First() {
 		pieces = append(pieces, e.piece(s, part))
 	}
@@ -212,6 +213,14 @@ func (e *errand) follow(p *piece) []piece {
 		return nil
 	}
 	p.hops++
+	if errors.Is(err, ErrClosed) { // the node has no slots any more, so it was closed while the piece waited
+		n := c.nodeOf(p.place.slot)
+		if n == p.place.node {
+			return nil // the store is closed
+		}
+		p.place.node, p.place.asking = n, false
+		return []piece{*p}
+	}
 	switch code(err) {
 	case "MOVED":
 		c.readAgain()

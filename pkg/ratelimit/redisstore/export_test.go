@@ -1,8 +1,41 @@
 package redisstore
 
+import "context"
+
 // Gathered returns the number of calls that wait to be sent.
 func (s *Store) Gathered() int {
 	s.main.one.lane.mu.Lock()
 	defer s.main.one.lane.mu.Unlock()
 	return len(s.main.one.lane.queue)
+}
+
+// Complete is complete, for tests of its forms.
+var Complete = complete
+
+// ChangeTable replaces the table of the slots by an empty one, and back, until end is closed.
+func ChangeTable(s *Store, end <-chan struct{}) {
+	full := s.main.cluster.table.Load()
+	for {
+		select {
+		case <-end:
+			return
+		default:
+		}
+		s.main.cluster.table.Store(new(slotTable))
+		s.main.cluster.table.Store(full)
+	}
+}
+
+// ReplaceNodes ends all nodes, as if other servers had their slots now, and reads the slots again.
+func ReplaceNodes(ctx context.Context, s *Store) error {
+	c := s.main.cluster
+	c.mu.Lock()
+	old := c.known
+	c.known = map[string]*known{}
+	c.mu.Unlock()
+	err := c.read(ctx)
+	for _, n := range old {
+		_ = n.close()
+	}
+	return err
 }

@@ -1,0 +1,85 @@
+package redisstore_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
+)
+
+// TestClusterTableChanges decides requests while the table of the slots changes again and again.
+func TestClusterTableChanges(t *testing.T) {
+	t.Parallel()
+	cluster := testenv.Cluster(t)
+	s := openCluster(t, cluster)
+	if err := s.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for i := range 20 {
+		keys = append(keys, fmt.Sprint("k", i))
+	}
+	end, changes := make(chan struct{}), sync.WaitGroup{}
+	changes.Go(func() { redisstore.ChangeTable(s, end) })
+	for range 2000 {
+		o := take(t.Context(), s, askAll(perDay(1e6), keys...))[0]
+		if o.Err != nil && !errors.Is(o.Err, redisstore.ErrUnavailable) {
+			t.Error(o.Err)
+		}
+	}
+	close(end)
+	changes.Wait()
+}
+
+// TestClusterNodesReplaced ends nodes that have no slots any more while requests wait for them. The requests go to the
+// nodes that have the slots now, and none fails.
+func TestClusterNodesReplaced(t *testing.T) {
+	t.Parallel()
+	cluster := testenv.Cluster(t)
+	s := openCluster(t, cluster)
+	keys := inEach(cluster, "k")
+	end, load := make(chan struct{}), sync.WaitGroup{}
+	for range 16 {
+		load.Go(func() {
+			for {
+				select {
+				case <-end:
+					return
+				default:
+				}
+				r := askAll(perDay(1e6), keys...)
+				r.Add(bucket.Take{Key: keys[0] + "{" + keys[0] + "}", Limit: perDay(1), Cost: 1})
+				if o := take(t.Context(), s, r)[0]; o.Err != nil {
+					t.Error(o.Err)
+				}
+			}
+		})
+	}
+	for range 50 {
+		if err := redisstore.ReplaceNodes(t.Context(), s); err != nil {
+			t.Error(err)
+		}
+	}
+	close(end)
+	load.Wait()
+}
+
+// TestClusterAddresses checks the forms in which nodes name each other.
+func TestClusterAddresses(t *testing.T) {
+	for _, c := range []struct{ named, by, want string }{
+		{"10.0.0.1:6381", "10.0.0.2:6379", "10.0.0.1:6381"},
+		{"redis-1.example:6381", "10.0.0.2:6379", "redis-1.example:6381"},
+		{":6381", "10.0.0.2:6379", "10.0.0.2:6381"},
+		{"?:6381", "[2001:db8::2]:6379", "[2001:db8::2]:6381"},
+		{"2001:db8::1:6381", "[2001:db8::2]:6379", "[2001:db8::1]:6381"}, // Redis writes no brackets
+		{"[2001:db8::1]:6381", "[2001:db8::2]:6379", "[2001:db8::1]:6381"},
+	} {
+		if got := redisstore.Complete(c.named, c.by); got != c.want {
+			t.Errorf("%s, named by %s: %s, want %s", c.named, c.by, got, c.want)
+		}
+	}
+}
