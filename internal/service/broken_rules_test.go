@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -115,6 +116,11 @@ func TestAllBrokenRulesAtTheStart(t *testing.T) {
 		}
 	}
 	env["FORCE_START_WITHOUT_INITIAL_CONFIG"] = "true"
+	strict := maps.Clone(env)
+	strict["COMPATIBILITY"] = "strict"
+	if _, httpAddr, _, _ := start(t, strict); buys(t, httpAddr) != http.StatusServiceUnavailable {
+		t.Errorf("without rules in strict mode: want 503, as every call fails at envoyproxy/ratelimit")
+	}
 	_, httpAddr, debugAddr, _ := start(t, env)
 	if got := buys(t, httpAddr); got != http.StatusOK {
 		t.Errorf("without rules: %d, want 200", got)

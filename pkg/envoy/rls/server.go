@@ -33,6 +33,9 @@ type Config struct {
 	DynamicMetadata bool
 	// Strict sends what envoyproxy/ratelimit sends (COMPATIBILITY=strict). The limiter must be strict, too.
 	Strict bool
+	// Loaded reports whether there have been rules. If not, a call is an error, as at envoyproxy/ratelimit. nil means that
+	// requests without rules are allowed.
+	Loaded func() bool
 }
 
 // Server serves ShouldRateLimit. It is safe for concurrent use.
@@ -43,7 +46,8 @@ func New(cfg Config) *Server { return &Server{cfg} }
 
 // Answer answers a RateLimitRequest with a RateLimitResponse, which it appends to out. It holds the answer as long as
 // a max_delay requires. Its error is a *wire.Error. InvalidArgument means a query that only a broken configuration can
-// send. Unavailable means that the store of a strict limiter cannot decide, or that the answer cannot be held.
+// send. Unavailable means that a strict service has no rules yet, that the store of a strict limiter cannot decide, or
+// that the answer cannot be held.
 // Internal means a malformed message.
 func (s *Server) Answer(ctx context.Context, request string, out []byte) ([]byte, error) {
 	q, err := unmarshal(request)
@@ -69,6 +73,9 @@ func (s *Server) decide(ctx context.Context, q ratelimit.Query) (ratelimit.Resul
 		s.cfg.Decided(ctx, q, results[0])
 	}
 	err := results[0].Err
+	if err == nil && s.cfg.Loaded != nil && !s.cfg.Loaded() {
+		return results[0], errNotLoaded
+	}
 	if err == nil {
 		return results[0], nil
 	}
@@ -77,6 +84,9 @@ func (s *Server) decide(ctx context.Context, q ratelimit.Query) (ratelimit.Resul
 	}
 	return results[0], &wire.Error{Code: wire.Unavailable, Reason: err.Error()}
 }
+
+// errNotLoaded has the text of envoyproxy/ratelimit.
+var errNotLoaded = &wire.Error{Code: wire.Unavailable, Reason: "no rate limit configuration loaded"}
 
 // errNotHeld is the answer to a request that may pass later but cannot wait: the queue is full, or the time is over.
 var errNotHeld = &wire.Error{Code: wire.Unavailable, Reason: "the answer cannot be held for max_delay"}
