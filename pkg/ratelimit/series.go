@@ -85,11 +85,11 @@ type valueCounters struct {
 // get returns the counters of a limit for a name with values, and those of the name other if there are too many names.
 func (v *valueCounters) get(limit int, name string, other func() string) *Counters {
 	v.mu.RLock()
-	c, full := v.named[name], len(v.named) >= v.max
-	v.mu.RUnlock()
-	if c == nil && full {
-		name = other()
+	c := v.named[name]
+	if c == nil && len(v.named) >= v.max {
+		c = v.named[other()]
 	}
+	v.mu.RUnlock()
 	if c == nil {
 		c = v.add(name, other)
 	}
@@ -99,7 +99,7 @@ func (v *valueCounters) get(limit int, name string, other func() string) *Counte
 func (v *valueCounters) add(name string, other func() string) []Counters {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if len(v.named) >= v.max {
+	if v.named[name] == nil && len(v.named) >= v.max {
 		name = other()
 	}
 	if v.named[name] == nil {

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"regexp"
 	"strconv"
+	"strings"
 )
 
 // Mogrifier gives statistics a name and tags for DogStatsD, in which $1 stands for the first group of the pattern.
@@ -30,7 +31,8 @@ func (m *Mogrifier) mogrify(stat string) (name string, tags []string, ok bool) {
 		})
 	}
 	for _, tag := range m.Tags {
-		tags = append(tags, tag.Key+":"+fill(tag.Value))
+		value := strings.ReplaceAll(fill(tag.Value), ",", "_") // a comma ends a tag, and a client's value can have one
+		tags = append(tags, tag.Key+":"+value)
 	}
 	return fill(m.Name), tags, true
 }

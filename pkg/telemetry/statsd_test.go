@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -74,4 +76,14 @@ func TestStatsdOfManyRules(t *testing.T) {
 	}, "the statistics of all rules")
 	cancel()
 	<-ended
+}
+
+// TestMogrifiedTag has a client's value that would be a second tag.
+func TestMogrifiedTag(t *testing.T) {
+	t.Parallel()
+	m := Mogrifier{Pattern: regexp.MustCompile(`^hits\.(.*)$`), Name: "hits", Tags: []Tag{{"user", "$1"}}}
+	name, tags, ok := m.mogrify("hits.ann,forged")
+	if want := []string{"user:ann_forged"}; !ok || name != "hits" || !slices.Equal(tags, want) {
+		t.Errorf("%q with %q, want hits with %q", name, tags, want)
+	}
 }
