@@ -132,12 +132,27 @@ func (st *stores) check(ctx context.Context, s *Settings) error {
 	ctx, cancel := context.WithTimeout(ctx, firstPing)
 	defer cancel()
 	err := st.redis.Ping(ctx)
+	if both, ok := errors.AsType[interface {
+		error
+		Unwrap() []error
+	}](err); ok && s.PerSecond {
+		var mistakes []error
+		for _, err := range both.Unwrap() {
+			mistakes = append(mistakes, s.mistake(err))
+		}
+		return errors.Join(mistakes...)
+	}
+	return s.mistake(err)
+}
+
+// mistake returns what the operator has to fix after an error of a ping of one Redis, nil if nothing.
+func (s *Settings) mistake(err error) error {
 	if err == nil {
 		return nil
 	}
 	prefix := "REDIS_"
-	if second, ok := errors.AsType[*redisstore.PerSecondError](err); ok {
-		prefix, err = "REDIS_PERSECOND_", second
+	if _, ok := errors.AsType[*redisstore.PerSecondError](err); ok {
+		prefix = "REDIS_PERSECOND_"
 	}
 	if help := redisstore.LoginHelp(err, s.KeyPrefix+"rl:"); help != "" {
 		return fmt.Errorf("%w\n(set %sAUTH to the password, or user:password; %s)", err, prefix, help)

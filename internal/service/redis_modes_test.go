@@ -160,6 +160,12 @@ func TestRedisModesMistakes(t *testing.T) {
 			"REDIS_PERSECOND=true needs REDIS_URL, too"},
 		{Environment{"REDIS_URL": plain.Addr, "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": server.Addr},
 			"set REDIS_PERSECOND_AUTH to the password"},
+		{Environment{"REDIS_URL": server.Addr, "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": "127.0.0.1:1"},
+			"set REDIS_AUTH to the password"},
+		{Environment{"REDIS_URL": server.Addr, "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": server.Addr},
+			"set REDIS_AUTH to the password"},
+		{Environment{"REDIS_URL": server.Addr, "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": server.Addr},
+			"set REDIS_PERSECOND_AUTH to the password"},
 		{Environment{"REDIS_URL": plain.Addr, "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": "a,b"},
 			"REDIS_PERSECOND_URL: it has a comma"},
 	} {

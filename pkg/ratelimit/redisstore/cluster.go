@@ -232,7 +232,7 @@ func (c *cluster) readFrom(ctx context.Context, addr string) (*slotTable, error)
 	return table, nil
 }
 
-// complete returns an address that a node named. A node that does not know its own host leaves it out, and MOVED and ASK
+// complete returns an address that a node named. A node that does not know its own host leaves it out. MOVED and ASK
 // have no brackets around an IPv6 address.
 func complete(addr, namedBy string) string {
 	colon := strings.LastIndexByte(addr, ':')
@@ -282,12 +282,17 @@ func (c *cluster) report(err error) {
 
 // ping reports whether the nodes of all slots answer and accept the script.
 func (c *cluster) ping(ctx context.Context) error {
-	if err := c.read(ctx); err != nil {
-		return err
+	if c.table.Load() == nil {
+		if err := c.read(ctx); err != nil {
+			return err
+		}
 	}
-	var failed []error
-	for _, n := range c.masters() {
-		failed = append(failed, n.ping(ctx))
+	masters := c.masters()
+	failed := make([]error, len(masters))
+	var all sync.WaitGroup
+	for i, n := range masters { // together, so that a node that hangs leaves the time of ctx to the others
+		all.Go(func() { failed[i] = n.ping(ctx) })
 	}
+	all.Wait()
 	return errors.Join(failed...)
 }

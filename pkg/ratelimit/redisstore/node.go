@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -53,7 +54,8 @@ func (n *node) close() error {
 // ping is Store.Ping for this node.
 func (n *node) ping(ctx context.Context) error {
 	err := n.loadScript(ctx)
-	if err != nil && !isLogin(err) {
+	over := errors.Is(ctx.Err(), context.Canceled) || errors.Is(err, redis.ErrClosed) // for the caller or for the node
+	if err != nil && !isLogin(err) && !over {
 		n.breaker.trip(err)
 	}
 	return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
@@ -115,15 +116,21 @@ func (s *Store) Close() error {
 
 // Ping reports whether every Redis answers and accepts the script. It is meant for the start, and for health checks:
 // only ctx and DialTimeout bound it. If a Redis is unreachable, Ping opens its breaker, as a failed request would. An
-// error of Config.PerSecond is a *PerSecondError.
+// error of Config.PerSecond is a *PerSecondError; with Config.PerSecond, Ping joins the errors of both.
 func (s *Store) Ping(ctx context.Context) error {
-	err := s.main.ping(ctx)
-	if s.perSecond != nil {
-		if second := s.perSecond.ping(ctx); second != nil {
-			err = errors.Join(err, &PerSecondError{second})
-		}
+	if s.perSecond == nil {
+		return s.main.ping(ctx)
 	}
-	return err
+	var failed [2]error
+	var both sync.WaitGroup // together, so that one that hangs leaves the time of ctx to the other
+	both.Go(func() { failed[0] = s.main.ping(ctx) })
+	both.Go(func() {
+		if err := s.perSecond.ping(ctx); err != nil {
+			failed[1] = &PerSecondError{err}
+		}
+	})
+	both.Wait()
+	return errors.Join(failed[:]...)
 }
 
 // Nodes returns the state of each Redis that has buckets.

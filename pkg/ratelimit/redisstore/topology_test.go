@@ -1,10 +1,13 @@
 package redisstore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
@@ -81,5 +84,41 @@ func TestClusterAddresses(t *testing.T) {
 		if got := redisstore.Complete(c.named, c.by); got != c.want {
 			t.Errorf("%s, named by %s: %s, want %s", c.named, c.by, got, c.want)
 		}
+	}
+}
+
+// TestPingHanging checks that a Redis that hangs does not make others look unreachable, and that a ping that was
+// canceled says nothing about Redis.
+func TestPingHanging(t *testing.T) {
+	t.Parallel()
+	cluster, main := testenv.Cluster(t), testenv.Redis(t)
+	s := open(t, redisstore.Config{URL: main.Addr, Timeout: patient, PerSecond: &redisstore.Config{
+		Mode: redisstore.Cluster, URL: cluster.Addrs(), Timeout: patient,
+	}})
+	if err := s.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	main.Pause()
+	cluster.Masters[0].Pause()
+	defer main.Resume()
+	defer cluster.Masters[0].Resume()
+	up := func() (names []string) {
+		for _, n := range s.Nodes() {
+			if n.Up {
+				names = append(names, n.Name)
+			}
+		}
+		return names
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Ping(canceled); err == nil || len(up()) != 4 {
+		t.Errorf("after a ping that was canceled (%v), %v are up, want all four", err, up())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	want := []string{cluster.Masters[1].Addr, cluster.Masters[2].Addr}
+	if err := s.Ping(ctx); err == nil || !slices.Equal(up(), want) {
+		t.Errorf("while two hang (%v), %v are up, want %v", err, up(), want)
 	}
 }
