@@ -191,6 +191,38 @@ func TestStatsdOutage(t *testing.T) {
 	}
 }
 
+// TestStatsdRestart restarts the server, with the requests in between: nothing is lost of the counters.
+func TestStatsdRestart(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	grpcAddr, _, _, log := start(t, Environment{"RUNTIME_ROOT": writeRules(t, statisticsRules), "STATSD_HOST": "127.0.0.1",
+		"STATSD_PORT": port, "STATS_FLUSH_INTERVAL": "20ms"})
+	conn, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const first = "ratelimit.service.config_load_success"
+	line := make([]byte, len(first+":1|c\n"))
+	if _, err := io.ReadFull(conn, line); err != nil || !strings.HasPrefix(string(line), first) {
+		t.Fatalf("%v after %q", err, line)
+	}
+	if err := errors.Join(listener.Close(), conn.Close()); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, matches(log, regexp.MustCompile(
+		`the statsd server cannot be reached.*reason="it has closed the connection"`)), "a line about the server")
+	send(t, grpcAddr, statisticsRequests)
+	want := sent(func(rule, stat string) string { return "ratelimit.service.rate_limit.shop." + rule + "." + stat }, "")
+	delete(want, "ratelimit_server.ShouldRateLimit.response_time times") // times are not kept
+	delete(want, first)
+	_, out := statsdServer(t, "tcp", listener.Addr().String())
+	waitFor(t, out, want)
+}
+
 // TestStatsdHost has a host that does not exist. Its name is not logged, because it may be a misplaced secret.
 func TestStatsdHost(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -18,7 +19,10 @@ const (
 	lossLogged = time.Hour
 )
 
-var errNotConnected = errors.New("not connected")
+var (
+	errNotConnected = errors.New("not connected")
+	errClosed       = errors.New("it has closed the connection")
+)
 
 // link is the connection to a statsd server. It is an io.WriteCloser that never connects by itself.
 type link struct {
@@ -53,6 +57,22 @@ func (l *link) connect(ctx context.Context) {
 	}
 	l.conn = conn
 	l.up.Store(true)
+	if l.network == "tcp" {
+		go l.watch(conn) // it ends with the connection
+	}
+}
+
+// watch drops the connection once the server has closed it. A write would succeed once more, and its lines be lost.
+func (l *link) watch(conn net.Conn) {
+	_, err := io.Copy(io.Discard, conn) // a statsd server sends nothing
+	if err == nil {
+		err = errClosed
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == conn {
+		l.lost(err)
+	}
 }
 
 // Write sends lines. If it fails, the connection is lost.
@@ -104,6 +124,8 @@ func (l *link) lost(err error) {
 		reason = number.Error()
 	} else if errors.As(err, &unknown) {
 		reason = "the host has no address"
+	} else if errors.Is(err, errClosed) {
+		reason = errClosed.Error()
 	}
 	l.log.Log(context.Background(), l.level, "the statsd server cannot be reached; statistics are sent once it can "+
 		"(logged once an hour; set STATSD_HOST and STATSD_PORT, or USE_STATSD=false)", "network", l.network, "reason", reason)
