@@ -178,19 +178,37 @@ func TestRedisModesMistakes(t *testing.T) {
 	}
 }
 
-// TestRedisFailover kills the master behind sentinels while requests go on. None of them fails: on_store_error decides
-// until the new master does.
+// TestRedisFailover kills a master while requests go on. None of them fails: on_store_error decides until the new master
+// does.
 func TestRedisFailover(t *testing.T) {
 	t.Parallel()
-	sentinels := testenv.Sentinels(t)
-	_, httpAddr, debugAddr, out := start(t, Environment{
-		"RUNTIME_ROOT": testenv.RulesRoot(t), "REDIS_TYPE": "SENTINEL", "REDIS_URL": sentinels.Addrs(),
-		"REDIS_TIMEOUT": "50ms",
+	t.Run("Sentinel", func(t *testing.T) {
+		t.Parallel()
+		sentinels := testenv.Sentinels(t)
+		failOver(t, Environment{"REDIS_TYPE": "SENTINEL", "REDIS_URL": sentinels.Addrs()}, sentinels.Master)
 	})
+	t.Run("Cluster", func(t *testing.T) {
+		t.Parallel()
+		cluster := testenv.Cluster(t, "--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "no")
+		master := cluster.Masters[1]
+		cluster.AddReplica(master)
+		failOver(t, Environment{"REDIS_TYPE": "CLUSTER", "REDIS_URL": cluster.Addrs()}, master)
+	})
+}
+
+// failOver kills the master of a Redis that has a replica for it. Requests go to 20 buckets meanwhile, so that each
+// master of a cluster has some of them.
+func failOver(t *testing.T, env Environment, master *testenv.RedisServer) {
+	t.Helper()
+	env["RUNTIME_ROOT"], env["REDIS_TIMEOUT"] = testenv.RulesRoot(t), "50ms"
+	_, httpAddr, debugAddr, out := start(t, env)
+	next := 0
 	await := func(up string) {
 		t.Helper()
 		testenv.Eventually(t, func() error {
-			if code := postJSON(t, httpAddr, rls.Example); code != http.StatusOK && code != http.StatusTooManyRequests {
+			next = (next + 1) % 20
+			request := strings.Replace(rls.Example, "demo", fmt.Sprint("client ", next), 1)
+			if code := postJSON(t, httpAddr, request); code != http.StatusOK && code != http.StatusTooManyRequests {
 				t.Errorf("a request: %d, want 200 or 429\n%s", code, out)
 			}
 			if _, metrics := get(t, "http://"+debugAddr+"/metrics"); !strings.Contains(metrics, "extauthz_store_up "+up+"\n") {
@@ -200,7 +218,7 @@ func TestRedisFailover(t *testing.T) {
 		}, "extauthz_store_up to be "+up)
 	}
 	await("1")
-	sentinels.Master.Kill()
+	master.Kill()
 	await("0")
 	await("1")
 }
