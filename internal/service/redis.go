@@ -160,6 +160,9 @@ func (s *Settings) mistake(err error) error {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return fmt.Errorf("%w (set REDIS_TLS_CACERT to the CA that signed it)", err)
 	}
+	if redisstore.IsNoMaster(err) {
+		return fmt.Errorf("%w (the sentinels know no master of the name with which %sURL begins)", err, prefix)
+	}
 	if redisstore.IsNoCluster(err) {
 		return fmt.Errorf("%w (this Redis is no cluster: set %sTYPE=SINGLE)", err, prefix)
 	}

@@ -141,7 +141,7 @@ func TestRedisModes(t *testing.T) {
 func TestRedisModesMistakes(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t, "--requirepass", "swordfish")
-	plain := testenv.Redis(t)
+	plain, sentinels := testenv.Redis(t), testenv.Sentinels(t)
 	for _, c := range []struct {
 		env  Environment
 		want string
@@ -155,6 +155,8 @@ func TestRedisModesMistakes(t *testing.T) {
 		{Environment{"REDIS_URL": "redis-1:6379,redis-2:6379"}, "A list is for Sentinel and Cluster"},
 		{Environment{"REDIS_TYPE": "CLUSTER", "REDIS_URL": plain.Addr}, "this Redis is no cluster: set REDIS_TYPE=SINGLE"},
 		{Environment{"REDIS_TYPE": "CLUSTER", "REDIS_URL": server.Addr}, "set REDIS_AUTH to the password"},
+		{Environment{"REDIS_TYPE": "SENTINEL", "REDIS_URL": "another-" + sentinels.Addrs()},
+			"the sentinels know no master of the name with which REDIS_URL begins"},
 		{Environment{"REDIS_URL": plain.Addr, "REDIS_PERSECOND": "true"}, "REDIS_PERSECOND=true needs REDIS_PERSECOND_URL"},
 		{Environment{"REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": plain.Addr},
 			"REDIS_PERSECOND=true needs REDIS_URL, too"},

@@ -65,6 +65,7 @@ func (st *stores) openRedis(ctx context.Context, s *Settings, log *slog.Logger, 
 	if cfg.TLS != nil {
 		st.certificate = cfg.TLS.GetClientCertificate
 	}
+	redisstore.Log(log)
 	cfg.Took = telemetry.NewRedisTimes(r)
 	cfg.Up = func(node string, cause error) {
 		if cause != nil {

@@ -8,6 +8,7 @@ import "errors"
 type Spread struct {
 	whole         *Request
 	first, second []*Part
+	counted       bool // a part has charged a denial, although the request failed
 }
 
 // Part is the takes of a request that one place decides.
@@ -101,9 +102,12 @@ func (s *Spread) settling(p *Part, i int, failed bool) (second Take, ok bool) {
 	charged := fits && t.Cost > 0 && (p.Outcome.Allowed || asked.Role == Shadow)
 	second = Take{Key: t.Key, Rule: t.Rule, Limit: t.Limit}
 	switch {
+	case failed && !charged:
+		s.counted = s.counted || asked.CountDenied && t.Cost > 0
+		return second, false
 	case failed, charged && t.Role != Shadow && !t.CountDenied:
 		second.Refund, second.ChargedAt = t.Cost, d.ChargedAt
-		return second, charged
+		return second, true
 	case t.Role == Shadow || !t.CountDenied:
 		return second, false
 	case charged: // rightly; only its wait is missing
@@ -116,8 +120,12 @@ func (s *Spread) settling(p *Part, i int, failed bool) (second Take, ok bool) {
 	return second, false
 }
 
-// Settled reports whether the second round is complete, so that a request that failed has charged nothing.
+// Settled reports whether the second round is complete, so that a request that failed has charged nothing. A part that
+// has charged its denial (Take.CountDenied) keeps it, so the request is not settled.
 func (s *Spread) Settled() bool {
+	if s.counted {
+		return false
+	}
 	for _, p := range s.second {
 		if p.Outcome.Err != nil {
 			return false

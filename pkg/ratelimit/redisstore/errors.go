@@ -33,7 +33,8 @@ func notRun(err error) bool {
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
 		return true
 	}
-	return errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed) || slices.Contains(refusals, code(err))
+	return errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed) || IsNoMaster(err) ||
+		slices.Contains(refusals, code(err))
 }
 
 // code returns the first word of the reply of Redis, "" if the error is not a reply.
@@ -134,6 +135,9 @@ func Reason(err error) string {
 func IsNoCluster(err error) bool {
 	return strings.Contains(err.Error(), "This instance has cluster support disabled")
 }
+
+// IsNoMaster reports whether an error of Ping is that all sentinels answer, and none knows a master of the name.
+func IsNoMaster(err error) bool { return errors.Is(err, redis.Nil) && !cannotConnect(err) }
 
 // permissions are the commands that a Redis user needs to decide, and to read and change API keys (authz/rediskeys).
 const permissions = "+evalsha +eval +script|load +get +set +del +time +ping +hello +auth +hget +hscan +hlen +hstrlen"
