@@ -180,8 +180,8 @@ func TestRedisModesMistakes(t *testing.T) {
 	}
 }
 
-// TestRedisFailover kills a master while requests go on. None of them fails: on_store_error decides until the new master
-// does.
+// TestRedisFailover kills a master while requests go on. None of them fails: on_store_error decides until the new
+// master does.
 func TestRedisFailover(t *testing.T) {
 	t.Parallel()
 	t.Run("Sentinel", func(t *testing.T) {
