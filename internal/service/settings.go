@@ -89,7 +89,7 @@ type Settings struct {
 	IgnoreDotfiles      bool   `env:"RUNTIME_IGNOREDOTFILES" default:"false" example:"true" desc:"skip files whose names begin with a dot; names that begin with two dots, as in ConfigMaps, are always skipped"`
 	MergeDomains        bool   `env:"MERGE_DOMAIN_CONFIG" default:"false" example:"true" desc:"merge the rules of several files for one domain; if false, a second file for a domain is a mistake"`
 	RequireEnd          bool   `env:"RULES_REQUIRE_END" default:"false" example:"true" desc:"refuse a rule file whose last key is not end: true, because the file may be cut off; extauthz check does the same"`
-	ForceStart          bool   `env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" example:"true" desc:"start even if the rule files have mistakes, or before the xDS server has sent rules; until there are rules, the rate limit service allows every request (COMPATIBILITY=strict: each call fails), and ext_authz refuses every request"`
+	ForceStart          bool   `env:"FORCE_START_WITHOUT_INITIAL_CONFIG" default:"false" example:"true" desc:"start even if the rule files have mistakes, or before the xDS server has sent rules; until there are rules, each call of the rate limit service fails, so that failure_mode_deny of Envoy decides, and ext_authz refuses every request"`
 
 	// Rules from an xDS server.
 	XDSServer       string        `env:"CONFIG_GRPC_XDS_SERVER_URL" default:"localhost:18000" example:"envoy-gateway:18001" group:"Rules from an xDS server" desc:"address of the xDS server, host:port"`

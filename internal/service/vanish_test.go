@@ -111,7 +111,7 @@ func TestStartWithoutRules(t *testing.T) {
 			if err := os.Mkdir(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			_, httpAddr, debugAddr, out := start(t, Environment{"RUNTIME_ROOT": root, "COMPATIBILITY": "strict",
+			_, httpAddr, debugAddr, out := start(t, Environment{"RUNTIME_ROOT": root,
 				"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED": required})
 			if code, body := get(t, "http://"+httpAddr+"/healthcheck"); code != unready {
 				t.Errorf("/healthcheck: %d %s, want %d", code, body, unready)

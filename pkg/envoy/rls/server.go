@@ -33,8 +33,8 @@ type Config struct {
 	DynamicMetadata bool
 	// Strict sends what envoyproxy/ratelimit sends (COMPATIBILITY=strict). The limiter must be strict, too.
 	Strict bool
-	// Loaded reports whether there have been rules. If not, a call is an error, as at envoyproxy/ratelimit. nil means that
-	// requests without rules are allowed.
+	// Loaded reports whether there have been rules. If not, a call is an error, so that failure_mode_deny of Envoy decides.
+	// nil means that there have been.
 	Loaded func() bool
 }
 
@@ -46,9 +46,8 @@ func New(cfg Config) *Server { return &Server{cfg} }
 
 // Answer answers a RateLimitRequest with a RateLimitResponse, which it appends to out. It holds the answer as long as
 // a max_delay requires. Its error is a *wire.Error. InvalidArgument means a query that only a broken configuration can
-// send. Unavailable means that a strict service has no rules yet, that the store of a strict limiter cannot decide, or
-// that the answer cannot be held.
-// Internal means a malformed message.
+// send. Unavailable means that there have been no rules yet, that the store of a strict limiter cannot decide, or that
+// the answer cannot be held. Internal means a malformed message.
 func (s *Server) Answer(ctx context.Context, request string, out []byte) ([]byte, error) {
 	q, err := unmarshal(request)
 	if err != nil {
