@@ -33,8 +33,8 @@ type Config struct {
 	DynamicMetadata bool
 	// Strict sends what envoyproxy/ratelimit sends (COMPATIBILITY=strict). The limiter must be strict, too.
 	Strict bool
-	// Loaded reports whether there have been rules. If not, a call is an error, so that failure_mode_deny of Envoy decides.
-	// nil means that there have been.
+	// Loaded reports whether there have been rules. If not, a call is an error, so that failure_mode_deny of Envoy
+	// decides. nil means that there have been.
 	Loaded func() bool
 }
 
