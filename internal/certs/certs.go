@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Pair is a certificate with its chain, and the key of the certificate. Use ReadPair.
@@ -32,37 +33,49 @@ func (p *Pair) Current() *tls.Certificate { return p.files.get() }
 // Err returns why the certificate of the files is not in use; nil if it is.
 func (p *Pair) Err() error { return p.files.err() }
 
+// NotAfter is when the certificate in use ends.
+func (p *Pair) NotAfter() time.Time { return p.Current().Leaf.NotAfter }
+
 // ForServer implements tls.Config.GetClientCertificate.
 func (p *Pair) ForServer(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	return p.Current(), nil
 }
 
 // Authorities are the certificates of the authorities that a peer is trusted by. Use ReadAuthorities.
-type Authorities struct{ files *files[x509.CertPool] }
+type Authorities struct{ files *files[authorities] }
+
+// authorities are the certificates of a file.
+type authorities struct {
+	pool *x509.CertPool
+	end  time.Time // of the certificate that ends last
+}
 
 // ReadAuthorities reads the certificates of authorities from a PEM file. changed is that of ReadPair.
 func ReadAuthorities(path string, changed func(error)) (*Authorities, error) {
-	f, err := open(&files[x509.CertPool]{paths: []string{path}, changed: changed,
-		parse: func(contents [][]byte) (*x509.CertPool, error) {
-			pool, err := parsePool(contents[0])
+	f, err := open(&files[authorities]{paths: []string{path}, changed: changed,
+		parse: func(contents [][]byte) (*authorities, error) {
+			parsed, err := parseAuthorities(contents[0])
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", path, err)
 			}
-			return pool, nil
+			return parsed, nil
 		}})
 	return &Authorities{f}, err
 }
 
 // Current returns the authorities of the file, or the previous ones if it is broken.
-func (a *Authorities) Current() *x509.CertPool { return a.files.get() }
+func (a *Authorities) Current() *x509.CertPool { return a.files.get().pool }
+
+// NotAfter is when the last of the authorities in use ends: from then on, no peer is trusted.
+func (a *Authorities) NotAfter() time.Time { return a.files.get().end }
 
 // Err returns why the authorities of the file are not in use; nil if they are.
 func (a *Authorities) Err() error { return a.files.err() }
 
-// parsePool reads certificates from PEM. Unlike x509.CertPool.AppendCertsFromPEM, it returns an error for a certificate
-// that is cut off or cannot be parsed. Else peers would be refused while the file is being written.
-func parsePool(text []byte) (*x509.CertPool, error) {
-	pool, found := x509.NewCertPool(), false
+// parseAuthorities reads certificates from PEM. Unlike x509.CertPool.AppendCertsFromPEM, it returns an error for a
+// certificate that is cut off or cannot be parsed. Else peers would be refused while the file is being written.
+func parseAuthorities(text []byte) (*authorities, error) {
+	a, found := &authorities{pool: x509.NewCertPool()}, false
 	for {
 		block, rest := pem.Decode(text)
 		if block == nil {
@@ -79,11 +92,14 @@ func parsePool(text []byte) (*x509.CertPool, error) {
 		if err != nil {
 			return nil, err
 		}
-		pool.AddCert(cert)
+		a.pool.AddCert(cert)
 		found = true
+		if cert.NotAfter.After(a.end) {
+			a.end = cert.NotAfter
+		}
 	}
 	if !found {
 		return nil, errors.New("no certificate in PEM")
 	}
-	return pool, nil
+	return a, nil
 }

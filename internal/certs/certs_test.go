@@ -108,6 +108,28 @@ func TestAuthoritiesAreReadAgain(t *testing.T) {
 	}
 }
 
+// TestAuthoritiesEndWithTheLast: a file with an old and a new authority is of use until the new one ends.
+func TestAuthoritiesEndWithTheLast(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	old, fresh := testenv.NewAuthority(t), testenv.NewAuthority(t)
+	// A certificate that the authority has issued ends later than the authority itself.
+	testenv.WriteCertificate(t, fresh.Issue(t, "example.org", 2*time.Hour), filepath.Join(dir, "new"),
+		filepath.Join(dir, "key"))
+	old.Write(t, filepath.Join(dir, "old"))
+	for _, order := range [][2]string{{"old", "new"}, {"new", "old"}} {
+		path := filepath.Join(dir, "bundle")
+		write(t, path, content(t, filepath.Join(dir, order[0]))+content(t, filepath.Join(dir, order[1])))
+		authorities, err := certs.ReadAuthorities(path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left := time.Until(authorities.NotAfter()); left < 90*time.Minute {
+			t.Errorf("%v: ends in %v, want about 2 h", order, left)
+		}
+	}
+}
+
 // TestBrokenFilesAtTheStart checks that the errors name the files.
 func TestBrokenFilesAtTheStart(t *testing.T) {
 	t.Parallel()

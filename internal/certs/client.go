@@ -15,42 +15,42 @@ type ClientFiles struct {
 	ServerName string
 	// AnyName accepts every name in the certificate. Its chain and its validity are still verified.
 	AnyName bool
-	// Changed is that of ReadPair, for all files. It may be nil.
-	Changed func(error)
+	// PairChanged is that of ReadPair for Cert and Key, CAChanged that of ReadAuthorities. Both may be nil.
+	PairChanged, CAChanged func(error)
 }
 
 // Client has the TLS configuration of a client. Use NewClient.
 type Client struct {
-	files       ClientFiles
-	pair        *Pair        // nil without a certificate
-	authorities *Authorities // nil for those of the system
+	Pair        *Pair        // nil without a certificate
+	Authorities *Authorities // nil for those of the system
+
+	files ClientFiles
 }
 
 // NewClient reads the files for the first time.
 func NewClient(f ClientFiles) (c *Client, err error) {
 	c = &Client{files: f}
 	if f.Cert != "" || f.Key != "" {
-		if c.pair, err = ReadPair(f.Cert, f.Key, f.Changed); err != nil {
+		if c.Pair, err = ReadPair(f.Cert, f.Key, f.PairChanged); err != nil {
 			return nil, err
 		}
 	}
 	if f.CA != "" {
-		if c.authorities, err = ReadAuthorities(f.CA, f.Changed); err != nil {
+		if c.Authorities, err = ReadAuthorities(f.CA, f.CAChanged); err != nil {
 			return nil, err
 		}
 	}
 	return c, nil
 }
 
-// Config returns the configuration for a connection, with the authorities of the file as it is now. If it is used for
-// several connections, each of them reads the client's certificate again, but not the authorities.
+// Config returns the configuration for one connection, with the files as they are now.
 func (c *Client) Config() *tls.Config {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.files.ServerName}
-	if c.pair != nil {
-		cfg.GetClientCertificate = c.pair.ForServer
+	if c.Pair != nil {
+		cfg.GetClientCertificate = c.Pair.ForServer
 	}
-	if c.authorities != nil {
-		cfg.RootCAs = c.authorities.Current()
+	if c.Authorities != nil {
+		cfg.RootCAs = c.Authorities.Current()
 	}
 	if c.files.AnyName {
 		acceptAnyName(cfg)

@@ -31,17 +31,16 @@ type grpcTLS struct {
 }
 
 // openGRPCTLS reads the files. It returns nil if the listener has no TLS.
-func openGRPCTLS(s *Settings, log *slog.Logger, r prometheus.Registerer) (t *grpcTLS, err error) {
+func openGRPCTLS(s *Settings, files *certificates, log *slog.Logger, r prometheus.Registerer) (t *grpcTLS, err error) {
 	if !s.GRPCUseTLS {
 		return nil, nil //nolint:nilnil // nil is a listener without TLS
 	}
 	t = &grpcTLS{name: s.GRPCClientSAN, log: log}
-	if t.pair, err = certs.ReadPair(s.GRPCCert, s.GRPCKey, reportCertificates(log, "GRPC_SERVER_TLS_CERT")); err != nil {
+	if t.pair, err = files.pair("grpc_server", s.GRPCCert, s.GRPCKey); err != nil {
 		return nil, fmt.Errorf("GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY: %w", err)
 	}
 	if s.GRPCClientCA != "" {
-		t.clients, err = certs.ReadAuthorities(s.GRPCClientCA, reportCertificates(log, "GRPC_CLIENT_TLS_CACERT"))
-		if err != nil {
+		if t.clients, err = files.authorities("grpc_client_ca", s.GRPCClientCA); err != nil {
 			return nil, fmt.Errorf("GRPC_CLIENT_TLS_CACERT: %w", err)
 		}
 	}
@@ -67,18 +66,6 @@ func (s *Settings) ineffectiveGRPCTLS() (warnings []string) {
 		}
 	}
 	return warnings
-}
-
-// reportCertificates logs each change of certificates in files.
-func reportCertificates(log *slog.Logger, setting string) func(error) {
-	return func(err error) {
-		if err != nil {
-			log.Error("certificates in changed files cannot be used; the previous ones stay in use", "setting", setting,
-				"error", err)
-			return
-		}
-		log.Info("certificates were read again", "setting", setting)
-	}
 }
 
 // listener returns l with TLS. The first Read or Write of a connection makes the handshake, so Accept does not wait for

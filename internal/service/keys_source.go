@@ -148,9 +148,10 @@ const (
 	firstKeysLoad   = 3 * time.Second
 )
 
-// RedisForKeys returns a client of the Redis that has the keys, and the store of the keys in it.
+// RedisForKeys returns a client of the Redis that has the keys, and the store of the keys in it. It reads the
+// certificates by itself. The stores of buckets have the same files and report their changes.
 func (s *Settings) RedisForKeys(secret *apikey.Secret) (redis.UniversalClient, *rediskeys.Store, error) {
-	cfg, err := s.mainRedis().config()
+	cfg, err := s.mainRedis().config(newCertificates(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -20,6 +20,7 @@ type metrics struct {
 	check     *authorization
 	keys      *keySource
 	stores    *stores
+	certs     *certificates
 	listeners listeners
 }
 
@@ -53,6 +54,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	m.collectDecisions(to)
 	m.collectAuthorization(to)
 	m.collectStores(to)
+	m.certs.collect(to)
 	m.collectRules(to)
 	m.collectListeners(to)
 	to.gauge("build_info",
@@ -159,7 +161,6 @@ func (m *metrics) collectStores(to samples) {
 			"the most.")(memory.Evicted)
 	to.counter("memory_expired_total", "Buckets that were removed because they were empty.")(memory.Expired)
 	to.counter("memory_snapshot_failures_total", "Snapshots that could not be written.")(memory.FailedSnapshots)
-	m.collectCertificates(to)
 }
 
 func (m *metrics) collectRedis(to samples) {
@@ -175,26 +176,6 @@ func (m *metrics) collectRedis(to samples) {
 		node(number(n.Up), n.Name, store)
 	}
 	to.gauge("store_up", "1 while every Redis answers, else 0.")(number(all))
-}
-
-func (m *metrics) collectCertificates(to samples) {
-	expiry := to.gauge("certificate_expiry_timestamp_seconds",
-		"Time at which a certificate of the service expires.", "certificate")
-	if m.stores.certificate != nil {
-		pair, _ := m.stores.certificate(nil) // it never returns an error
-		expiry(float64(pair.Leaf.NotAfter.Unix()), "redis_client")
-	}
-	t := m.listeners.tls
-	if t == nil {
-		return
-	}
-	expiry(float64(t.pair.Current().Leaf.NotAfter.Unix()), "grpc_server")
-	usable := to.gauge("certificate_last_reload_successful",
-		"0 while the files of a certificate cannot be used and the previous one stays in use.", "certificate")
-	usable(number(t.pair.Err() == nil), "grpc_server")
-	if t.clients != nil {
-		usable(number(t.clients.Err() == nil), "grpc_client_ca")
-	}
 }
 
 func (m *metrics) collectRules(to samples) {

@@ -49,7 +49,7 @@ func (s *Settings) perSecondRedis() redisSettings {
 const maxCalls = 3
 
 // config returns the address, credentials, TLS and bounds of the Redis.
-func (r redisSettings) config() (cfg redisstore.Config, err error) {
+func (r redisSettings) config(files *certificates) (cfg redisstore.Config, err error) {
 	if err := cfg.Mode.UnmarshalText([]byte(r.mode)); err != nil {
 		return cfg, fmt.Errorf("%sTYPE: %w", r.prefix, err)
 	}
@@ -60,7 +60,7 @@ func (r redisSettings) config() (cfg redisstore.Config, err error) {
 	cfg.Username, cfg.Password = login(r.auth)
 	cfg.SentinelUsername, cfg.SentinelPassword = login(r.sentinelAuth)
 	cfg.PoolSize, cfg.Timeout = min(r.poolSize, maxCalls), r.timeout
-	cfg.TLS, err = r.tlsConfig()
+	cfg.TLS, err = r.tlsConfig(files)
 	return cfg, err
 }
 
@@ -72,19 +72,20 @@ func login(auth string) (user, password string) {
 	return "", auth
 }
 
-// tlsConfig returns the TLS configuration for the Redis. nil means that the URL decides: no TLS, or that of rediss://.
-func (r redisSettings) tlsConfig() (*tls.Config, error) {
+// tlsConfig returns the TLS configuration of each connection to the Redis. nil means that the URL decides: no TLS, or
+// that of rediss://.
+func (r redisSettings) tlsConfig(files *certificates) (func() *tls.Config, error) {
 	plain := r.caCert == "" && r.clientCert == "" && !r.skipHostnameVerification
 	if !r.usesTLS() || plain && !r.tls && r.socket != "tls" {
 		return nil, nil //nolint:nilnil // nil is what redisstore takes for no TLS
 	}
-	client, err := certs.NewClient(certs.ClientFiles{
+	client, err := files.client("redis", certs.ClientFiles{
 		CA: r.caCert, Cert: r.clientCert, Key: r.key, AnyName: r.skipHostnameVerification,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("REDIS_TLS_CACERT, REDIS_TLS_CLIENT_CERT and REDIS_TLS_CLIENT_KEY: %w", err)
 	}
-	return client.Config(), nil
+	return client.Config, nil
 }
 
 // usesTLS reports whether connections to the Redis use TLS.

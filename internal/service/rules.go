@@ -29,7 +29,7 @@ type loadedRules struct {
 
 // loadRules loads the rules that the settings name. Rules of an xDS server are awaited until ctx is done. Its error
 // lists all mistakes, or reports a missing directory.
-func loadRules(ctx context.Context, s *Settings, log *slog.Logger) (l *loadedRules, err error) {
+func loadRules(ctx context.Context, s *Settings, files *certificates, log *slog.Logger) (l *loadedRules, err error) {
 	l = &loadedRules{kind: "directory"}
 	if l.sample, err = s.useSample(); err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func loadRules(ctx context.Context, s *Settings, log *slog.Logger) (l *loadedRul
 		l.first, l.problems = file.Parse([]file.File{{Name: "sample.yaml (built in)", Content: sampleRules}}, s.RuleConfig())
 	case s.ConfigType == configXDS:
 		l.kind, l.name = "xds_server", s.environment.secretHider().Replace(s.XDSServer)
-		if l.server, err = s.newXDSClient(log.With(l.kind, l.name)); err != nil {
+		if l.server, err = s.newXDSClient(files, log.With(l.kind, l.name)); err != nil {
 			return nil, err
 		}
 		l.watcher = l.server

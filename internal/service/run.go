@@ -56,16 +56,17 @@ func Run(ctx context.Context, cfg Config) error {
 		log.Warn("an environment variable has no effect", "warning", warning)
 	}
 	registry := prometheus.NewRegistry()
-	grpcTLS, err := openGRPCTLS(s, log, registry) // before the xDS server is awaited, so that a mistake is found at once
+	files := newCertificates(log)
+	grpcTLS, err := openGRPCTLS(s, files, log, registry) // before the xDS server is awaited: mistakes are found at once
 	if err != nil {
 		return err
 	}
-	stores, err := openStores(ctx, s, log, registry) // as above
+	stores, err := openStores(ctx, s, files, log, registry) // as above
 	if err != nil {
 		return err
 	}
 	defer stores.close(log)
-	loaded, err := loadRules(ctx, s, log)
+	loaded, err := loadRules(ctx, s, files, log)
 	if err != nil {
 		return err
 	}
@@ -123,7 +124,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := s.checkPlaintext(listeners, log); err != nil {
 		return err
 	}
-	registry.MustRegister(&metrics{cfg.Build, live, source, limiter, check, keys, stores, listeners})
+	registry.MustRegister(&metrics{cfg.Build, live, source, limiter, check, keys, stores, files, listeners})
 	guards, endGuards := context.WithCancel(context.WithoutCancel(ctx))
 	defer endGuards()
 	for _, l := range listeners.guarded() {

@@ -62,7 +62,7 @@ func TestSampleIsServedOnlyWhenNothingIsConfigured(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			loaded, err := loadRules(t.Context(), s, slog.New(slog.DiscardHandler))
+			loaded, err := loadRules(t.Context(), s, newCertificates(nil), slog.New(slog.DiscardHandler))
 			if c.set == "" {
 				if err != nil || !loaded.sample {
 					t.Errorf("got %+v, %v; want the sample", loaded, err)
@@ -93,7 +93,7 @@ func TestSampleIsNotServedFromHalfAMount(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.RuntimeRoot = t.TempDir()
-	_, err = loadRules(t.Context(), s, slog.New(slog.DiscardHandler))
+	_, err = loadRules(t.Context(), s, newCertificates(nil), slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), s.RuntimeRoot+" exists") {
 		t.Errorf("got %v; want an error with the fact that %s exists", err, s.RuntimeRoot)
 	}

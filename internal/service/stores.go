@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,13 +20,12 @@ type stores struct {
 	decides ratelimit.Store
 	memory  *memstore.Store
 	redis   *redisstore.Store // nil without Redis
-	// certificate returns the client certificate for Redis; nil without one.
-	certificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 }
 
 // openStores returns only errors that the operator has to fix. If Redis is unreachable, the service starts, and
 // on_store_error decides until Redis answers.
-func openStores(ctx context.Context, s *Settings, log *slog.Logger, r prometheus.Registerer) (*stores, error) {
+func openStores(ctx context.Context, s *Settings, files *certificates, log *slog.Logger,
+	r prometheus.Registerer) (*stores, error) {
 	cfg := memstore.Config{MaxBuckets: s.MaxBuckets, Logger: log}
 	if s.BackendType == "memory" {
 		cfg.SnapshotPath = s.SnapshotPath
@@ -40,30 +38,25 @@ func openStores(ctx context.Context, s *Settings, log *slog.Logger, r prometheus
 	if s.BackendType == "memory" {
 		return st, nil
 	}
-	if err := st.openRedis(ctx, s, log, r); err != nil {
+	if err := st.openRedis(ctx, s, files, log, r); err != nil {
 		st.close(log)
 		return nil, err
 	}
 	return st, nil
 }
 
-func (st *stores) openRedis(ctx context.Context, s *Settings, log *slog.Logger, r prometheus.Registerer) error {
-	cfg, err := s.mainRedis().config()
+func (st *stores) openRedis(ctx context.Context, s *Settings, files *certificates, log *slog.Logger,
+	r prometheus.Registerer) error {
+	cfg, err := s.mainRedis().config(files)
 	if err != nil {
 		return err
 	}
 	if s.PerSecond {
-		second, err := s.perSecondRedis().config()
+		second, err := s.perSecondRedis().config(files)
 		if err != nil {
 			return err
 		}
 		cfg.PerSecond = &second
-		if second.TLS != nil {
-			st.certificate = second.TLS.GetClientCertificate
-		}
-	}
-	if cfg.TLS != nil {
-		st.certificate = cfg.TLS.GetClientCertificate
 	}
 	redisstore.Log(log)
 	cfg.Took = telemetry.NewRedisTimes(r)

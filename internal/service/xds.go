@@ -18,7 +18,7 @@ import (
 const configXDS = "GRPC_XDS_SOTW"
 
 // newXDSClient returns the client of the xDS server that the settings name.
-func (s *Settings) newXDSClient(log *slog.Logger) (*xds.Client, error) {
+func (s *Settings) newXDSClient(certificates *certificates, log *slog.Logger) (*xds.Client, error) {
 	headers, err := parseHeaders(s.XDSHeaders)
 	if err != nil {
 		return nil, err
@@ -34,13 +34,8 @@ func (s *Settings) newXDSClient(log *slog.Logger) (*xds.Client, error) {
 		cfg.Backoff.Jitter = s.XDSRandomFactor
 	}
 	if s.XDSTLS {
-		files, err := certs.NewClient(certs.ClientFiles{
+		files, err := certificates.client("xds", certs.ClientFiles{
 			CA: s.XDSCACert, Cert: s.XDSCert, Key: s.XDSKey, ServerName: s.XDSSAN,
-			Changed: func(err error) {
-				if err != nil {
-					log.Error("cannot read a certificate for the xDS server; the previous one stays in use", "error", err)
-				}
-			},
 		})
 		if err != nil {
 			return nil, fmt.Errorf("CONFIG_GRPC_XDS_SERVER_TLS_CACERT, CONFIG_GRPC_XDS_CLIENT_TLS_CERT and "+

@@ -81,6 +81,9 @@ func (a *Authority) Write(t testing.TB, file string) {
 	writePEM(t, file, "CERTIFICATE", a.certificate.Raw)
 }
 
+// NotAfter is when the authority's own certificate ends.
+func (a *Authority) NotAfter() time.Time { return a.certificate.NotAfter }
+
 // AddTo adds the authority's own certificate to a pool.
 func (a *Authority) AddTo(pool *x509.CertPool) { pool.AddCert(a.certificate) }
 

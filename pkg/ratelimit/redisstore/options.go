@@ -2,6 +2,9 @@ package redisstore
 
 import (
 	"cmp"
+	"context"
+	"crypto/tls"
+	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,7 +29,6 @@ func (cfg Config) options() (*redis.UniversalOptions, error) {
 		Password:                 cfg.Password,
 		SentinelUsername:         cfg.SentinelUsername,
 		SentinelPassword:         cfg.SentinelPassword,
-		TLSConfig:                cfg.TLS,
 		Protocol:                 2, // the client needs no push messages
 		MaxRetries:               -1,
 		ContextTimeoutEnabled:    true,
@@ -38,6 +40,9 @@ func (cfg Config) options() (*redis.UniversalOptions, error) {
 		WriteTimeout:             cfg.Timeout,
 		PoolSize:                 cfg.PoolSize + 1, // one more for Ping
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+	if cfg.TLS != nil {
+		o.Dialer = cfg.dialTLS
 	}
 	var err error
 	switch cfg.Mode {
@@ -56,6 +61,12 @@ func (cfg Config) options() (*redis.UniversalOptions, error) {
 	}
 	o.Addrs, o.DB = []string{u.Addr}, u.DB
 	o.Username, o.Password = cmp.Or(cfg.Username, u.Username), cmp.Or(cfg.Password, u.Password)
-	o.TLSConfig = cmp.Or(cfg.TLS, u.TLSConfig)
+	o.TLSConfig = u.TLSConfig // of rediss://; Dialer does not use it
 	return o, nil
+}
+
+// dialTLS connects with TLS.
+func (cfg Config) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
+	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: cfg.DialTimeout}, Config: cfg.TLS()}
+	return d.DialContext(ctx, network, addr)
 }

@@ -22,8 +22,9 @@ type Config struct {
 	Username, Password string
 	// SentinelUsername and SentinelPassword authenticate each connection to a sentinel. Default: no authentication.
 	SentinelUsername, SentinelPassword string
-	// TLS turns on TLS, also for sentinels, and sets how to verify the server. Default: no TLS, or that of rediss://.
-	TLS *tls.Config
+	// TLS turns on TLS, also for sentinels. It is called for each connection, and returns how to verify the server.
+	// Default: no TLS, or that of rediss://.
+	TLS func() *tls.Config
 	// PoolSize is the most connections to a node, and so the most script calls on the wire at once. With more
 	// connections, fewer requests gather for each call. Default 3.
 	PoolSize int
