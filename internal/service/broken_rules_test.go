@@ -115,9 +115,13 @@ func TestAllBrokenRulesAtTheStart(t *testing.T) {
 		}
 	}
 	env["FORCE_START_WITHOUT_INITIAL_CONFIG"] = "true"
-	_, httpAddr, debugAddr, _ := start(t, env)
+	_, httpAddr, debugAddr, out := start(t, env)
 	if got := buys(t, httpAddr); got != http.StatusServiceUnavailable {
 		t.Errorf("without rules: %d, want 503, so that failure_mode_deny of Envoy decides", got)
+	}
+	const line = ` verdict=undecided reason=undecided domain=shop error="no rate limit configuration loaded"`
+	if !strings.Contains(out.String(), line) {
+		t.Errorf("the log of decisions has no %s in\n%s", line, out)
 	}
 	if _, shown := get(t, "http://"+debugAddr+"/rlconfig"); !strings.Contains(shown, "b00.yaml:3:5: error: ") {
 		t.Errorf("/rlconfig does not name the mistakes:\n%s", shown)

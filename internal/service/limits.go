@@ -7,10 +7,17 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules"
 )
 
-// decisions returns how the limiter decides by the active rules. The stores are not set.
+// decisions returns how the limiter decides by the active rules. Until there are some, each call of the rate limit
+// service is an error, so that failure_mode_deny of Envoy decides. The stores are not set.
 func (s *Settings) decisions(live *rules.Live) ratelimit.Config {
+	active := func() *ratelimit.Rules {
+		if a := live.Active(); a.Set.Generation != "" {
+			return a.Limits
+		}
+		return nil
+	}
 	return ratelimit.Config{
-		Rules: live.Limits, MaxHeld: s.maxHeldPerBucket(), NearLimitRatio: float32(s.NearLimitRatio),
+		Rules: active, MaxHeld: s.maxHeldPerBucket(), NearLimitRatio: float32(s.NearLimitRatio),
 		Shadow: s.ShadowMode, Quota: s.QuotaMode, Strict: s.strict(),
 	}
 }

@@ -109,7 +109,6 @@ func Run(ctx context.Context, cfg Config) error {
 	grpcServer := newGRPCServer(s, calls, bugs, traces.options()...)
 	answers := s.answers(limiter, queue)
 	answers.Decided = observers.rateLimit()
-	answers.Loaded = func() bool { return live.Active().Set.Generation != "" }
 	limits := rls.New(answers)
 	unary.Register(grpcServer, rls.Method, limits.Answer)
 	unary.Register(grpcServer, auth.Method, check.server.Answer)

@@ -77,7 +77,7 @@ type Totals struct {
 	Overrides Counters
 	// GlobalShadow counts requests over a limit that SHADOW_MODE allowed.
 	GlobalShadow atomic.Uint64
-	// Invalid counts requests with a QueryError.
+	// Invalid counts requests with a QueryError, and those with ErrNoRules.
 	Invalid atomic.Uint64
 	// StoreErrors counts requests that the store could not decide, by the policy that decided.
 	StoreErrors [Allow + 1]atomic.Uint64

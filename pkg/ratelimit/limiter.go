@@ -31,7 +31,7 @@ type Query struct {
 
 // Config are the settings of a limiter.
 type Config struct {
-	// Rules returns the active rules. Required, unless each query names its rules.
+	// Rules returns the active rules, nil if there have been none yet. Required, unless each query names its rules.
 	Rules func() *Rules
 	// Store decides requests. Required.
 	Store Store
@@ -83,6 +83,9 @@ const (
 )
 
 func (e QueryError) Error() string { return string(e) }
+
+// ErrNoRules is the error of each query before there are rules. It has the text of envoyproxy/ratelimit.
+var ErrNoRules = errors.New("no rate limit configuration loaded")
 
 // DecideAll decides queries, each by itself, with one call of the store. results[i] is the result of queries[i].
 func (l *Limiter) DecideAll(ctx context.Context, queries []Query, results []Result) {

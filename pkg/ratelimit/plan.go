@@ -52,6 +52,8 @@ func (p *plan) begin(l *Limiter, q *Query) {
 		p.err = ErrNoDomain
 	case len(q.Descriptors) == 0:
 		p.err = ErrNoDescriptors
+	case p.rules == nil:
+		p.err = ErrNoRules
 	case p.rules.domains[q.Domain] == nil:
 		l.totals.UnknownDomain.Add(1)
 	default:

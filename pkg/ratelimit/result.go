@@ -10,8 +10,9 @@ import (
 
 // Result is the decision on a query.
 type Result struct {
-	// Err is set if there is no decision; then nothing else is. It is a QueryError or, only if the limiter is strict, the
-	// error of the store. Nothing that a client can choose is an error, because Envoy allows a request if the call fails.
+	// Err is set if there is no decision; then nothing else is. It is a QueryError, ErrNoRules or, only if the limiter is
+	// strict, the error of the store. Nothing that a client can choose is an error, because Envoy allows a request if the
+	// call fails.
 	Err error
 	// Allowed is the verdict.
 	Allowed bool

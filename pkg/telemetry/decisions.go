@@ -54,8 +54,8 @@ func (l *DecisionLog) RateLimit(ctx context.Context, q ratelimit.Query, res rate
 		return
 	}
 	attrs := d.attrs(&res)
-	if err, ok := errors.AsType[ratelimit.QueryError](res.Err); ok {
-		attrs = append(attrs, text("error", string(err))...)
+	if _, ok := errors.AsType[ratelimit.QueryError](res.Err); ok || errors.Is(res.Err, ratelimit.ErrNoRules) {
+		attrs = append(attrs, text("error", res.Err.Error())...) // not that of a store, which may have an address
 	}
 	if l.debugs(ctx) {
 		attrs = append(attrs, l.descriptors(&q, &res, l.cfg.Values))

@@ -111,7 +111,7 @@ var statHelp = map[string]string{
 	"ratelimit_service_rate_limit_shadow_mode":                 "Hits over the limit of a rule in shadow mode.",
 	"ratelimit_service_rate_limit_over_limit_with_local_cache": "Always 0: every decision is made by its bucket.",
 	"ratelimit_service_should_rate_limit_error": "Requests that failed, by err_type: redis_error (the store could not " +
-		"decide; on_store_error did), service_error (no domain, or no descriptors).",
+		"decide; on_store_error did), service_error (no domain, no descriptors, or no rules yet).",
 	"ratelimit_service_total_requests":        "Calls by method.",
 	"ratelimit_service_response_time_seconds": "Time to answer a call.",
 	"ratelimit_service_config_load_success":   "Rules that became active.",

@@ -33,9 +33,6 @@ type Config struct {
 	DynamicMetadata bool
 	// Strict sends what envoyproxy/ratelimit sends (COMPATIBILITY=strict). The limiter must be strict, too.
 	Strict bool
-	// Loaded reports whether there have been rules. If not, a call is an error, so that failure_mode_deny of Envoy
-	// decides. nil means that there have been.
-	Loaded func() bool
 }
 
 // Server serves ShouldRateLimit. It is safe for concurrent use.
@@ -72,9 +69,6 @@ func (s *Server) decide(ctx context.Context, q ratelimit.Query) (ratelimit.Resul
 		s.cfg.Decided(ctx, q, results[0])
 	}
 	err := results[0].Err
-	if err == nil && s.cfg.Loaded != nil && !s.cfg.Loaded() {
-		return results[0], errNotLoaded
-	}
 	if err == nil {
 		return results[0], nil
 	}
@@ -83,9 +77,6 @@ func (s *Server) decide(ctx context.Context, q ratelimit.Query) (ratelimit.Resul
 	}
 	return results[0], &wire.Error{Code: wire.Unavailable, Reason: err.Error()}
 }
-
-// errNotLoaded has the text of envoyproxy/ratelimit.
-var errNotLoaded = &wire.Error{Code: wire.Unavailable, Reason: "no rate limit configuration loaded"}
 
 // errNotHeld is the answer to a request that may pass later but cannot wait: the queue is full, or the time is over.
 var errNotHeld = &wire.Error{Code: wire.Unavailable, Reason: "the answer cannot be held for max_delay"}
