@@ -3,9 +3,6 @@ package telemetry_test
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -25,12 +22,12 @@ import (
 	ratelimitcommon "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
-	"github.com/go-jose/go-jose/v4"
 	"golang.org/x/tools/txtar"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/internal/testenv/cases"
+	"github.com/extauthz/extauthz/internal/testenv/tokens"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/authz/jwt"
@@ -236,7 +233,7 @@ func TestCheckIsOneLine(t *testing.T) {
 type services struct {
 	limits *rls.Server
 	check  *auth.Server
-	keys   [2]*ecdsa.PrivateKey // of the issuer, and another one
+	key    tokens.Key // of the issuer
 }
 
 // now is the time of the tokens and buckets.
@@ -244,20 +241,9 @@ var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func newServices(t *testing.T, archive *txtar.Archive, log *slog.Logger, values ratelimit.ClientValues) *services {
 	t.Helper()
-	s := new(services)
-	for i := range s.keys {
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.keys[i] = key
-	}
-	jwks, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: s.keys[0].Public(), KeyID: "key-1"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := &services{key: tokens.ES256(t, "key-1")}
 	jwksFile := filepath.Join(t.TempDir(), "jwks.json")
-	if err := os.WriteFile(jwksFile, jwks, 0o600); err != nil {
+	if err := os.WriteFile(jwksFile, s.key.Set(t), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	text := strings.ReplaceAll(string(fileOf(t, archive, "shop.yaml")), "JWKS", jwksFile)
@@ -275,11 +261,11 @@ func newServices(t *testing.T, archive *txtar.Archive, log *slog.Logger, values 
 		Rules: func() *ratelimit.Rules { return rules }, Store: failing{memory}, Fallback: memory,
 	})
 	policies := authz.NewPolicies(set.Policies, rules, reply.Headers{})
-	tokens := jwt.New(jwt.Config{Now: func() time.Time { return now }})
-	t.Cleanup(tokens.Close)
-	tokens.SetIssuers(policies.Issuers())
+	verifier := jwt.New(jwt.Config{Now: func() time.Time { return now }})
+	t.Cleanup(verifier.Close)
+	verifier.SetIssuers(policies.Issuers())
 	testenv.Eventually(t, func() error {
-		if n := tokens.Sources()[0].Keys; n != 1 {
+		if n := verifier.Sources()[0].Keys; n != 1 {
 			return fmt.Errorf("there are %d keys of the issuer", n)
 		}
 		return nil
@@ -295,7 +281,7 @@ func newServices(t *testing.T, archive *txtar.Archive, log *slog.Logger, values 
 	s.limits = rls.New(rls.Config{Limiter: limiter, Queue: queue, Decided: decisions.RateLimit})
 	s.check = auth.New(auth.Config{
 		Authorizer: authz.New(authz.Config{
-			Policies: func() *authz.Policies { return policies }, Tokens: tokens,
+			Policies: func() *authz.Policies { return policies }, Tokens: verifier,
 			Keys: apikey.New(apikey.Config{Secret: secret}),
 		}),
 		Limiter: limiter, Queue: queue, Decided: decisions.Check, Log: slog.New(slog.DiscardHandler),
@@ -373,7 +359,7 @@ func (s *services) token(t *testing.T, cause string) string {
 	claims := map[string]any{
 		"iss": "https://issuer.example", "aud": "shop", "sub": "ann", "exp": now.Add(time.Hour).Unix(),
 	}
-	key, id := s.keys[0], "key-1"
+	key := s.key
 	switch cause {
 	case "audience":
 		claims["aud"] = "s3cret"
@@ -386,31 +372,13 @@ func (s *services) token(t *testing.T, cause string) string {
 	case "not_yet":
 		claims["nbf"] = now.Add(time.Hour).Unix()
 	case "signature":
-		key = s.keys[1]
+		key = tokens.ES256(t, key.ID)
 	case "unknown_key":
-		id = "s3cret"
+		key.ID = "s3cret"
 	case "malformed":
 		return "s3cret"
 	}
-	text, err := json.Marshal(claims)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := jose.NewSigner(jose.SigningKey{
-		Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: id},
-	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signed, err := signer.Sign(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	compact, err := signed.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return compact
+	return key.Claims(t, claims)
 }
 
 func fileOf(t *testing.T, archive *txtar.Archive, name string) []byte {

@@ -19,8 +19,8 @@ func FuzzCheck(f *testing.F) {
 	check(f, v, settings, good, "owner ann")
 	// The issuer has not signed the seeds, so an accepted text is a forgery. The fuzzer cannot find a signature by chance.
 	for _, s := range []signer{{"1", jose.ES256, newEC(p384Key().Curve)}, {"ed", jose.RS256, rsaOther()}} {
-		if s.algorithm == jose.ES256 {
-			s.algorithm = jose.ES384
+		if s.Algorithm == jose.ES256 {
+			s.Algorithm = jose.ES384
 		}
 		f.Add(s.sign(f, nil))
 	}

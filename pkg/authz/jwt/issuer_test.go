@@ -2,7 +2,6 @@ package jwt_test
 
 import (
 	"context"
-	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/extauthz/extauthz/internal/testenv/tokens"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/jwt"
 )
@@ -61,19 +61,13 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// signer is a private key with its kid and algorithm.
-type signer struct {
-	id        string
-	algorithm jose.SignatureAlgorithm
-	private   crypto.Signer
-}
+// signer signs the tokens of an issuer.
+type signer tokens.Key
 
 func es256(id string) signer { return signer{id, jose.ES256, newEC(elliptic.P256())} }
 
 // public returns the public key as a JWK.
-func (s signer) public() jose.JSONWebKey {
-	return jose.JSONWebKey{Key: s.private.Public(), KeyID: s.id, Algorithm: string(s.algorithm), Use: "sig"}
-}
+func (s signer) public() jose.JSONWebKey { return tokens.Key(s).Public() }
 
 // claims are those of a token; a nil one leaves a claim of the default out.
 type claims map[string]any
@@ -87,30 +81,7 @@ func (s signer) sign(t testing.TB, differ claims) string {
 	}
 	maps.Copy(all, differ)
 	maps.DeleteFunc(all, func(_ string, v any) bool { return v == nil })
-	return s.signText(t, nil, must(json.Marshal(all)))
-}
-
-// signText signs any text, under a header with more members.
-func (s signer) signText(t testing.TB, more map[string]any, text []byte) string {
-	t.Helper()
-	options := (&jose.SignerOptions{}).WithType("JWT")
-	for name, value := range more {
-		options.WithHeader(jose.HeaderKey(name), value)
-	}
-	key := jose.SigningKey{Algorithm: s.algorithm, Key: jose.JSONWebKey{Key: s.private, KeyID: s.id}}
-	signing, err := jose.NewSigner(key, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signed, err := signing.Sign(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	compact, err := signed.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return compact
+	return tokens.Key(s).Claims(t, all)
 }
 
 // issuer is a server with keys.

@@ -10,6 +10,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/extauthz/extauthz/internal/testenv/tokens"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/jwt"
 )
@@ -21,13 +22,13 @@ func TestCheckAlgorithms(t *testing.T) {
 		{"1", jose.ES256, p256Key()}, {"1", jose.ES384, p384Key()}, {"1", jose.ES512, p521Key()},
 		{"1", jose.EdDSA, ed25519Key()},
 	} {
-		t.Run(string(s.algorithm), func(t *testing.T) {
+		t.Run(string(s.Algorithm), func(t *testing.T) {
 			t.Parallel()
 			i, c := newIssuer(t, s), &clock{}
 			allowed, other := i.settings(), i.settings()
-			allowed.Algorithms = []string{string(s.algorithm)}
+			allowed.Algorithms = []string{string(s.Algorithm)}
 			other.Algorithms = []string{"RS256"}
-			if s.algorithm == jose.RS256 {
+			if s.Algorithm == jose.RS256 {
 				other.Algorithms = []string{"PS256"}
 			}
 			v := open(t, jwt.Config{Now: c.now}, allowed, other)
@@ -129,7 +130,7 @@ func TestCheckForm(t *testing.T) {
 	body, signature, _ := strings.Cut(rest, ".")
 	changed := base64.RawURLEncoding.EncodeToString([]byte(
 		strings.Replace(string(must(base64.RawURLEncoding.DecodeString(body))), `"ann"`, `"eve"`, 1)))
-	text := func(payload string) string { return s.signText(t, nil, []byte(payload)) }
+	text := func(payload string) string { return tokens.Key(s).Text(t, nil, []byte(payload)) }
 	const usual = `"iss":"https://issuer.example","aud":"` + audience + `","exp":1999999999`
 	for _, tc := range []struct{ name, token, want string }{
 		{"a good token", good, "owner ann"},
