@@ -83,6 +83,14 @@ func (res *Result) Binding() *Status {
 	return tightest
 }
 
+// DecidedBy names the source of the decision. It is empty if no limit applied or res is nil.
+func (res *Result) DecidedBy() string {
+	if res.Binding() == nil {
+		return ""
+	}
+	return res.Source.String()
+}
+
 // Applied is a limit that applied to a descriptor, with the decision of its bucket.
 type Applied struct {
 	Limit *RuleLimit

@@ -192,7 +192,7 @@ func testMetadata(t *testing.T, g *gateway, service string) {
 	}{
 		{"/allowed", map[string]any{
 			"owner": "ann", "plan": "gold", "method": "api_key", "key_id": "k-17", "reason": "allowed",
-			"domain": "shop", "rule": "plan_gold", "remaining": number(4),
+			"domain": "shop", "rule": "plan_gold", "remaining": number(4), "decided_by": "store",
 		}},
 		{"/over_limit", map[string]any{"owner": "ann", "reason": "over_limit", "rule": "plan_gold", "remaining": number(0)}},
 		{"/credential_limit", map[string]any{"limit": map[string]any{"requests_per_unit": number(42), "unit": "HOUR"}}},

@@ -12,9 +12,9 @@ import (
 
 // appendMetadata appends the fields of dynamic_metadata, a google.protobuf.Struct in the namespace of the ext_authz
 // filter. Envoy's access logs and later filters can read it. It has reason and domain, and owner, plan, method and
-// key_id of a known caller. It has rule and remaining of the tightest limit, and the limit of the credential, in the
-// format of `limit.dynamic_metadata` in a route's rate_limits. Empty values are left out, because a rate limit action
-// uses default_value only for a missing one.
+// key_id of a known caller. It has rule and remaining of the tightest limit, decided_by (the source of the decision), and
+// the limit of the credential, in the format of `limit.dynamic_metadata` in a route's rate_limits. Empty values are left
+// out, because a rate limit action uses default_value only for a missing one.
 func appendMetadata(b []byte, d *authz.Decision) []byte {
 	for _, f := range facts(d) {
 		if f.value != "" {
@@ -36,12 +36,12 @@ func appendMetadata(b []byte, d *authz.Decision) []byte {
 // fact is one field of a decision for metadata.
 type fact struct{ name, value string }
 
-func facts(d *authz.Decision) [7]fact {
+func facts(d *authz.Decision) [8]fact {
 	id := &d.Identity
 	return [...]fact{
 		{"reason", string(d.Reason)}, {"domain", d.Domain},
 		{"owner", id.Owner}, {"plan", id.Plan}, {"method", id.Method}, {"key_id", id.KeyID},
-		{"rule", d.Limits.Binding().RuleName()},
+		{"rule", d.Limits.Binding().RuleName()}, {"decided_by", d.Limits.DecidedBy()},
 	}
 }
 

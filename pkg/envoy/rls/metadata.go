@@ -11,7 +11,8 @@ import (
 
 // appendMetadata appends the fields of dynamic_metadata, a google.protobuf.Struct. It has the fields of
 // envoyproxy/ratelimit: domain, descriptors, hitsAddend, and the metadata of the rules that allow the request. It also
-// names the deciding rule, except in strict mode: `rule`, `limit`, `code`, `remaining`, and `retry_after` in seconds.
+// names the deciding rule, except in strict mode: `rule`, `limit`, `code`, `remaining`, `retry_after` in seconds, and
+// `decided_by`, the source of the decision.
 func (s *Server) appendMetadata(b []byte, q *ratelimit.Query, res *ratelimit.Result) []byte {
 	list := make([]any, len(q.Descriptors))
 	metadata := map[string]any{}
@@ -43,6 +44,7 @@ func addDecider(fields map[string]any, res *ratelimit.Result) {
 	fields["limit"] = binding.Binding.Limit.Policy
 	fields["code"] = "OK"
 	fields["remaining"] = binding.Binding.Decision.Remaining
+	fields["decided_by"] = res.DecidedBy()
 	if !res.Allowed {
 		fields["code"] = "OVER_LIMIT"
 		if res.RetryAfter >= 0 {
