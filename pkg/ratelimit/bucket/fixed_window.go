@@ -23,6 +23,14 @@ func (fixedWindow) refund(l *Limit, s *State, n, since int64) {
 	s.Count = max(0, s.Count-n)
 }
 
+func (fixedWindow) merge(_ *Limit, s, other *State) (grew bool) {
+	grew = other.Count > s.Count
+	s.Count = max(s.Count, other.Count)
+	return grew
+}
+
+func (fixedWindow) used(_ *Limit, s *State) int64 { return s.Count }
+
 func (fixedWindow) remaining(l *Limit, s *State) int64 { return max(0, l.Requests-s.Count) }
 
 func (fixedWindow) wait(l *Limit, s *State, _ int64) int64 { return l.Window - s.Last%l.Window }
@@ -33,7 +41,7 @@ func (fixedWindow) sound(s *State, held int64) bool {
 	return held == 0 && s.Part == 0 && s.Count <= maxUnits
 }
 
-func (fixedWindow) parse(last int64, rest string) (State, bool) {
+func (fixedWindow) parse(last int64, rest string) (_ State, cut, ok bool) {
 	n, _, ok := cutNumbers(rest, 1)
-	return State{Last: last, Count: n[0]}, ok
+	return State{Last: last, Count: n[0]}, false, ok
 }

@@ -95,6 +95,23 @@ func (leakyBucket) refund(l *Limit, s *State, n, since int64) {
 	s.Count, s.Part = rest.micros, rest.part
 }
 
+func (leakyBucket) merge(_ *Limit, s, other *State) (grew bool) {
+	if !held(other).more(held(s)) {
+		return false
+	}
+	s.Count, s.Part, s.Rate = other.Count, other.Part, other.Rate
+	return true
+}
+
+// used returns at most longest: a debt under a slow rate may be more units under a fast one than 64 bits hold.
+func (leakyBucket) used(l *Limit, s *State) int64 {
+	if !less(product(s.Count, l.Requests), product(longest, l.Window)) {
+		return longest
+	}
+	q, r := mulDiv(s.Count, l.Requests, l.Window)
+	return q + (r+s.Part+l.Window-1)/l.Window
+}
+
 func (leakyBucket) remaining(l *Limit, s *State) int64 {
 	room := l.sub(l.leak(l.Burst), held(s))
 	if room.micros < 0 {
@@ -116,11 +133,11 @@ func (leakyBucket) sound(s *State, held int64) bool {
 }
 
 // parse leaves Rate at 0 if there is no Part, because only Part depends on Rate.
-func (leakyBucket) parse(last int64, rest string) (State, bool) {
+func (leakyBucket) parse(last int64, rest string) (_ State, cut, ok bool) {
 	n, fraction, ok := cutNumbers(rest, 1)
 	if !ok || fraction == "" {
-		return State{Last: last, Count: n[0]}, ok
+		return State{Last: last, Count: n[0]}, false, ok
 	}
 	f, _, ok := cutNumbers(fraction, 2)
-	return State{Last: last, Count: n[0], Part: f[0], Rate: f[1]}, ok
+	return State{Last: last, Count: n[0], Part: f[0], Rate: f[1]}, false, ok
 }

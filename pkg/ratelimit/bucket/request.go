@@ -40,6 +40,9 @@ type Take struct {
 	CountDenied bool
 	// Role sets whether the take can deny its request.
 	Role Role
+	// Floor is nil, or a state that the bucket is known to have had. A shared store that may have lost it joins it with
+	// the state that it has, as State.Merge, before it judges the take.
+	Floor *Floor
 }
 
 // Request is one or more takes that are decided together: either all enforced takes fit and all are charged, or none
@@ -49,6 +52,8 @@ type Request struct {
 	At int64
 	// Takes are the takes of the request. Use Add to add one.
 	Takes []Take
+	// Uncertain means that another store may have charged the request already, and has not answered.
+	Uncertain bool
 	// byKey finds a take once there are many.
 	byKey map[string]int
 }
@@ -84,6 +89,9 @@ type Outcome struct {
 	// Decisions has one decision for each take, in the order of the request, and none if Err is set. A store reuses the
 	// slice that it finds here if it is large enough.
 	Decisions []Decision
+	// Seen is what a shared store has shown of the bucket of each take, in the order of the request. It is empty if Err is
+	// set, and for a store that belongs to this process alone. A store reuses the slice, as that of Decisions.
+	Seen []Seen
 	// Err is why the store could not decide the request. Nothing was charged, unless Err states that this is unknown.
 	Err error
 }
@@ -93,9 +101,18 @@ func (o *Outcome) begin(takes int) []Decision {
 	if cap(o.Decisions) < takes {
 		o.Decisions = make([]Decision, takes)
 	}
-	o.Decisions = o.Decisions[:takes]
+	o.Decisions, o.Seen = o.Decisions[:takes], o.Seen[:0]
 	o.Err = nil
 	return o.Decisions
+}
+
+// beginSeen returns room for what the answer shows of each take.
+func (o *Outcome) beginSeen(takes int) []Seen {
+	if cap(o.Seen) < takes {
+		o.Seen = make([]Seen, takes)
+	}
+	o.Seen = o.Seen[:takes]
+	return o.Seen
 }
 
 // Loaded is a bucket that a store has read for a request.

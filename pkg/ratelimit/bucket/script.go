@@ -86,10 +86,11 @@ func appendFloat(b []byte, n int64) []byte {
 	return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(n)))
 }
 
-// Decode reads the script's line for the request and fills in the outcome. now is the clock of the script. The line
-// holds the verdicts and the states of the buckets; Decode reads each state into s and computes the rest. If Decode
-// returns an error, the outcome has no meaning. An error of the script is a *ScriptError.
-func (r *Request) Decode(line string, now int64, s *State, o *Outcome) error {
+// Decode reads the script's line for the request and fills in the outcome. The line holds the verdicts and the states
+// of the buckets; Decode computes the rest. If Decode returns an error, the outcome has no meaning. An error of the
+// script is a *ScriptError.
+func (r *Request) Decode(line string, reply Reply, o *Outcome) error {
+	now := reply.Clock
 	if r.At != 0 {
 		now = r.At
 	}
@@ -101,24 +102,28 @@ func (r *Request) Decode(line string, now int64, s *State, o *Outcome) error {
 		return r.scriptError(line[1:], verdict == '?')
 	}
 	_, rest, _ := strings.Cut(line, "\t")
-	decisions := o.begin(len(r.Takes))
+	decisions, seen := o.begin(len(r.Takes)), o.beginSeen(len(r.Takes))
 	o.Allowed = verdict == '+'
 	var w waits
 	for i := range r.Takes {
-		t, d := &r.Takes[i], &decisions[i]
+		t, d, b := &r.Takes[i], &decisions[i], &seen[i]
 		var fits string
 		if fits, rest, _ = strings.Cut(rest, "\t"); fits == "" {
 			return fmt.Errorf("an answer for %d buckets instead of %d: %q", i, len(r.Takes), line)
 		}
 		d.Allowed = fits[0] == '1'
 		var err error
-		if *s, err = ParseState(t.Limit.Algorithm, fits[1:]); err != nil {
+		if b.State, b.Cut, err = parse(t.Limit.Algorithm, fits[1:]); err != nil {
 			return err
 		}
-		s.at(&t.Limit, now)
-		t.describe(now, s, d, o.Allowed)
+		b.State.at(&t.Limit, now)
+		t.describe(now, &b.State, d, o.Allowed)
 		if !o.Allowed {
-			w.add(t, now, s, d)
+			w.add(t, now, &b.State, d)
+		}
+		b.Clock, b.Sent, b.Received = now, reply.Sent, reply.Received
+		if t.Limit.Requests == 0 { // the script has not read the bucket
+			b.Clock = 0
 		}
 	}
 	o.RetryAfter = w.retryAfter()

@@ -40,9 +40,18 @@ func (slidingWindowCounter) refund(l *Limit, s *State, n, since int64) {
 	}
 }
 
-func (slidingWindowCounter) remaining(l *Limit, s *State) int64 {
-	weighted := mulDivCeil(s.Part, l.Window-s.Last%l.Window, l.Window)
-	return max(0, l.Requests-s.Count-weighted)
+func (slidingWindowCounter) merge(_ *Limit, s, other *State) (grew bool) {
+	grew = other.Count > s.Count || other.Part > s.Part
+	s.Count, s.Part = max(s.Count, other.Count), max(s.Part, other.Part)
+	return grew
+}
+
+func (slidingWindowCounter) used(l *Limit, s *State) int64 {
+	return s.Count + mulDivCeil(s.Part, l.Window-s.Last%l.Window, l.Window)
+}
+
+func (a slidingWindowCounter) remaining(l *Limit, s *State) int64 {
+	return max(0, l.Requests-a.used(l, s))
 }
 
 // wait spans two windows. Units that do not fit beside the current count wait until that count is the previous one.
@@ -73,7 +82,7 @@ func (slidingWindowCounter) sound(s *State, held int64) bool {
 	return held == 0 && s.Count <= maxUnits && s.Part <= maxUnits
 }
 
-func (slidingWindowCounter) parse(last int64, rest string) (State, bool) {
+func (slidingWindowCounter) parse(last int64, rest string) (_ State, cut, ok bool) {
 	n, _, ok := cutNumbers(rest, 2)
-	return State{Last: last, Count: n[0], Part: n[1]}, ok
+	return State{Last: last, Count: n[0], Part: n[1]}, false, ok
 }

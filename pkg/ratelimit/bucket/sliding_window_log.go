@@ -54,6 +54,35 @@ func (slidingWindowLog) refund(_ *Limit, s *State, n, since int64) {
 	s.Grants = append(s.Grants[:left], s.Grants[newer:]...)
 }
 
+// merge keeps the larger cost at each time.
+func (slidingWindowLog) merge(_ *Limit, s, other *State) (grew bool) {
+	all := make([]Grant, 0, len(s.Grants)+len(other.Grants))
+	mine, count := s.Grants, int64(0)
+	for _, theirs := range other.Grants {
+		for len(mine) > 0 && mine[0].At < theirs.At {
+			all, mine = append(all, mine[0]), mine[1:]
+		}
+		if len(mine) > 0 && mine[0].At == theirs.At {
+			grew = grew || theirs.Cost > mine[0].Cost
+			theirs.Cost, mine = max(theirs.Cost, mine[0].Cost), mine[1:]
+		} else {
+			grew = true
+		}
+		all = append(all, theirs)
+	}
+	if !grew {
+		return false
+	}
+	all = append(all, mine...)
+	for _, g := range all {
+		count += g.Cost
+	}
+	s.Grants, s.Count = all, count
+	return true
+}
+
+func (slidingWindowLog) used(_ *Limit, s *State) int64 { return s.Count }
+
 func (slidingWindowLog) remaining(l *Limit, s *State) int64 { return max(0, l.Requests-s.Count) }
 
 // wait is the time until enough of the oldest grants are one Window old.
@@ -81,7 +110,7 @@ func (slidingWindowLog) sound(s *State, held int64) bool {
 
 // parse reads the entries, which sliding_window_log.lua describes. If a text was cut, the units beyond the cut are
 // added at the newest time: no answer about the bucket depends on their times.
-func (slidingWindowLog) parse(last int64, rest string) (State, bool) {
+func (slidingWindowLog) parse(last int64, rest string) (_ State, cut, ok bool) {
 	n, entries, ok := cutNumbers(rest, 4) // units, age, span, length of the entries
 	s := State{Last: last, Count: n[0]}
 	newest := last - n[1]
@@ -97,10 +126,10 @@ func (slidingWindowLog) parse(last int64, rest string) (State, bool) {
 		at, left = at+gap, left-units
 		s.Grants = appendGrant(s.Grants, Grant{At: at, Cost: units})
 	}
-	if left > 0 {
+	if cut = left > 0 && at < newest; left > 0 {
 		s.Grants = appendGrant(s.Grants, Grant{At: newest, Cost: left})
 	}
-	return s, ok && left >= 0
+	return s, cut, ok && left >= 0
 }
 
 // appendGrant adds a grant. If the newest grant has the same time, it adds the cost to that grant.

@@ -47,6 +47,17 @@ func (p *Part) add(take int, t Take) {
 	p.takes, p.Request.Takes = append(p.takes, take), append(p.Request.Takes, t)
 }
 
+// show copies what a shared store has shown of the buckets of a part.
+func (p *Part) show(o *Outcome) {
+	if len(p.Outcome.Seen) == 0 {
+		return
+	}
+	seen := o.beginSeen(len(o.Decisions))
+	for i, take := range p.takes {
+		seen[take] = p.Outcome.Seen[i]
+	}
+}
+
 // First returns the parts of the first round.
 func (s *Spread) First() []*Part { return s.first }
 
@@ -149,6 +160,7 @@ func (s *Spread) Outcome(o *Outcome) {
 		for i, take := range p.takes {
 			decisions[take] = p.Outcome.Decisions[i]
 		}
+		p.show(o)
 	}
 	if o.Allowed {
 		o.RetryAfter = 0
@@ -162,11 +174,13 @@ func (s *Spread) Outcome(o *Outcome) {
 		}
 	}
 	for _, p := range s.second {
-		for i, take := range p.takes {
-			if p.Outcome.Err == nil {
-				s.correct(&decisions[take], &p.Outcome.Decisions[i], take, &w, quotas)
-			}
+		if p.Outcome.Err != nil {
+			continue
 		}
+		for i, take := range p.takes {
+			s.correct(&decisions[take], &p.Outcome.Decisions[i], take, &w, quotas)
+		}
+		p.show(o)
 	}
 	for _, wait := range quotas {
 		w.addQuota(wait)

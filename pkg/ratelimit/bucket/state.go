@@ -1,5 +1,7 @@
 package bucket
 
+import "slices"
+
 // State is what a bucket holds. The zero value is an unused bucket. Each algorithm uses some of the fields.
 type State struct {
 	// Last is the time of the latest write. No decision is made for an earlier time.
@@ -40,6 +42,11 @@ type engine interface {
 	// refund removes n units, at most until the bucket is empty. If since is not 0, it is the Decision.ChargedAt of these
 	// units, and refund removes only what the bucket still holds of them.
 	refund(l *Limit, s *State, n, since int64)
+	// merge keeps the larger of each part of two states that have been rolled to the same time. It reports whether other
+	// has a larger one. It changes neither the state other nor any Grants in place, and shares no Grants with other.
+	merge(l *Limit, s, other *State) (grew bool)
+	// used returns the units in use, rounded up.
+	used(l *Limit, s *State) int64
 	// remaining returns the largest number of units that fit.
 	remaining(l *Limit, s *State) int64
 	// wait returns the least time until n units fit that do not fit now. n ≤ capacity; n = 0 in an overfull bucket.
@@ -49,8 +56,8 @@ type engine interface {
 	// sound reports whether the engine can go on from the state. Its Count, Part and Rate are not negative. The costs of
 	// its Grants, in order of time, add up to held.
 	sound(s *State, held int64) bool
-	// parse reads the text that the Lua twin stores, without the tag and the time.
-	parse(last int64, rest string) (State, bool)
+	// parse reads the text that the Lua twin stores, without the tag and the time. cut is Seen.Cut.
+	parse(last int64, rest string) (s State, cut, ok bool)
 }
 
 // at brings the state to the time now. It reports whether a large step back of the clock moved the state.
@@ -61,6 +68,7 @@ func (s *State) at(l *Limit, now int64) (moved bool) {
 		*s = State{Last: now}
 		return false
 	case back > MaxClockStep:
+		s.Grants = slices.Clone(s.Grants) // copies of the state may share them
 		for i := range s.Grants {
 			s.Grants[i].At -= back
 		}
@@ -70,8 +78,8 @@ func (s *State) at(l *Limit, now int64) (moved bool) {
 	return moved
 }
 
-// Remaining brings the state to the time now and returns the largest number of units that fit. A copied state of a log
-// shares its Grants with the original; they do not change unless now is MaxClockStep before Last.
+// Remaining brings the state to the time now and returns the largest number of units that fit. A copy of the state may
+// share its Grants, which do not change.
 func (s *State) Remaining(l *Limit, now int64) int64 {
 	if l.Requests == 0 {
 		return 0

@@ -9,19 +9,24 @@ import (
 // ParseState reads the text that the script stores for a bucket of this algorithm; "" is an unused bucket. A text that
 // the script cut for an answer makes a State that describes the bucket, but cannot be decided on.
 func ParseState(a Algorithm, text string) (State, error) {
+	s, _, err := parse(a, text)
+	return s, err
+}
+
+// parse is ParseState. cut is Seen.Cut.
+func parse(a Algorithm, text string) (s State, cut bool, err error) {
 	if text == "" {
-		return State{}, nil
+		return State{}, false, nil
 	}
-	var s State
 	_, rest, ok := strings.Cut(text, " ") // only the Lua checks the tag, because other programs can write to Redis
 	last, rest, number := cutNumber(rest, ' ')
 	if ok = ok && number; ok {
-		s, ok = registry[a].engine.parse(last, rest)
+		s, cut, ok = registry[a].engine.parse(last, rest)
 	}
 	if !ok {
-		return State{}, fmt.Errorf("%q is not the state of a %s bucket", text, a)
+		return State{}, false, fmt.Errorf("%q is not the state of a %s bucket", text, a)
 	}
-	return s, nil
+	return s, cut, nil
 }
 
 // cutNumbers reads the first count numbers, at most four, which are separated by spaces.

@@ -17,8 +17,6 @@ type call struct {
 
 	state atomic.Int32
 	done  chan struct{} // receives once, after the answers are in the chunks
-
-	bucket bucket.State // the caller's room for reading the answers
 }
 
 // The states of a call. It leaves waiting exactly once.
@@ -87,10 +85,10 @@ type chunk struct {
 	keys     []string
 	args     []byte
 
-	// The answer: an error, or one line for each request and the clock of the script.
+	// The answer: an error, or one line for each request.
 	err   error
 	lines string
-	clock int64
+	reply bucket.Reply
 }
 
 // takes reports whether a request with some keys can be decided by the same script call.
@@ -127,7 +125,7 @@ func join(batch []*call) []joined {
 func (j *joined) share() {
 	rest := j.lines
 	for _, part := range j.parts {
-		part.err, part.clock = j.err, j.clock
+		part.err, part.reply = j.err, j.reply
 		end := 0
 		for range part.requests {
 			if i := strings.IndexByte(rest[end:], '\n'); i >= 0 {
@@ -140,13 +138,13 @@ func (j *joined) share() {
 	}
 }
 
-// answer writes the outcome of the chunk's next request. s is room for one bucket.
-func (ch *chunk) answer(r *bucket.Request, o *bucket.Outcome, s *bucket.State) {
+// answer writes the outcome of the chunk's next request.
+func (ch *chunk) answer(r *bucket.Request, o *bucket.Outcome) {
 	err := ch.err
 	if err == nil {
 		var line string
 		line, ch.lines, _ = strings.Cut(ch.lines, "\n")
-		err = explain(r.Decode(line, ch.clock, s, o))
+		err = explain(r.Decode(line, ch.reply, o))
 	}
 	if err != nil {
 		*o = bucket.Outcome{Err: err}

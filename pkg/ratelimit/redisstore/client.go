@@ -92,10 +92,11 @@ func eval(ctx context.Context, c redis.UniversalClient, chunks []*chunk) {
 
 // run sends a command of the script for each chunk.
 func run(ctx context.Context, c redis.UniversalClient, chunks []*chunk, command, script string) {
+	sent := time.Now()
 	if len(chunks) == 1 && !chunks[0].asking {
 		cmd := chunks[0].command(ctx, command, script)
 		_ = c.Process(ctx, cmd)
-		chunks[0].read(cmd)
+		chunks[0].read(cmd, sent, time.Now())
 		return
 	}
 	pipe := c.Pipeline()
@@ -108,8 +109,9 @@ func run(ctx context.Context, c redis.UniversalClient, chunks []*chunk, command,
 		_ = pipe.Process(ctx, cmds[i]) // sends nothing yet
 	}
 	_, _ = pipe.Exec(ctx)
+	received := time.Now()
 	for i, ch := range chunks {
-		ch.read(cmds[i])
+		ch.read(cmds[i], sent, received)
 	}
 }
 
@@ -123,8 +125,9 @@ func (ch *chunk) command(ctx context.Context, command, script string) *redis.Cmd
 	return redis.NewCmd(ctx, append(words, strconv.FormatUint(rand.Uint64(), 36), ch.args)...)
 }
 
-// read reads and checks the answer to the command.
-func (ch *chunk) read(cmd *redis.Cmd) {
+// read reads and checks the answer to the command, which was sent and received at these times.
+func (ch *chunk) read(cmd *redis.Cmd, sent, received time.Time) {
+	ch.reply.Sent, ch.reply.Received = sent, received
 	var reply string
 	if reply, ch.err = cmd.Text(); ch.err != nil {
 		return
@@ -137,7 +140,7 @@ func (ch *chunk) read(cmd *redis.Cmd) {
 	case strings.Count(rest, "\n") != ch.requests:
 		ch.err = fmt.Errorf("an answer of the script that does not fit %d requests: %.100q", ch.requests, rest)
 	default:
-		if ch.clock, ch.err = strconv.ParseInt(clock, 10, 64); ch.err != nil {
+		if ch.reply.Clock, ch.err = strconv.ParseInt(clock, 10, 64); ch.err != nil {
 			ch.err = fmt.Errorf("no time in an answer of the script: %w", ch.err)
 		}
 		ch.lines = lines

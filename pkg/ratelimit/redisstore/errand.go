@@ -198,7 +198,7 @@ func (e *errand) await(d *delivery, settling bool) {
 	for k := range d.call.chunks {
 		ch := &d.call.chunks[k]
 		for range ch.requests {
-			ch.answer(d.pieces[i].request, d.pieces[i].outcome, &d.call.bucket)
+			ch.answer(d.pieces[i].request, d.pieces[i].outcome)
 			i++
 		}
 	}

@@ -110,7 +110,7 @@ func (n *node) take(ctx context.Context, requests []bucket.Request, outcomes []b
 	for k := range c.chunks {
 		ch := &c.chunks[k]
 		for range ch.requests {
-			ch.answer(&requests[i], &outcomes[i], &c.bucket)
+			ch.answer(&requests[i], &outcomes[i])
 			i++
 		}
 	}

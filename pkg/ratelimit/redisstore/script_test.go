@@ -64,7 +64,7 @@ func (b *bare) take(ctx context.Context, batch []bucket.Request, outcomes []buck
 		return fmt.Errorf("nonce %s, %d requests: got %q", nonce, len(batch), reply)
 	}
 	for i, r := range batch {
-		if err := r.Decode(lines[1+i], now, new(bucket.State), &outcomes[i]); err != nil {
+		if err := r.Decode(lines[1+i], bucket.Reply{Clock: now}, &outcomes[i]); err != nil {
 			outcomes[i].Err = err
 		}
 	}

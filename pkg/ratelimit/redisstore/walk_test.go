@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -206,12 +207,54 @@ func (w *walk) call(t *testing.T) {
 		if got.Err != nil {
 			t.Fatalf("seed %d, leg %d, step %d: %v", w.seed, w.leg, i, got.Err)
 		}
+		shown := got.Seen
+		got.Seen = nil
 		if diff := cmp.Diff(twin, got); diff != "" {
 			t.Fatalf("seed %d, leg %d, step %d (-Go +Lua):\n%s\nstates before: %+v\nrequest: %+v",
 				w.seed, w.leg, i, diff, before, batch[i])
 		}
+		w.compareSeen(t, &batch[i], shown)
 	}
 	w.compareStored(t)
+}
+
+// compareSeen compares what an answer has shown with the states in Go, all at the time of the request.
+func (w *walk) compareSeen(t *testing.T, r *bucket.Request, shown []bucket.Seen) {
+	t.Helper()
+	if len(shown) != len(r.Takes) {
+		t.Fatalf("seed %d: %d takes show %d buckets", w.seed, len(r.Takes), len(shown))
+	}
+	for i, take := range r.Takes {
+		got, want := shown[i], w.states[take.Key]
+		if take.Limit.Requests == 0 {
+			if diff := cmp.Diff(bucket.Seen{Sent: got.Sent, Received: got.Received, State: got.State}, got); diff != "" {
+				t.Fatalf("seed %d: a closed bucket was shown (-want +got):\n%s", w.seed, diff)
+			}
+			continue
+		}
+		if got.Clock != r.At || got.Received.Before(got.Sent) {
+			t.Fatalf("seed %d: the bucket of %+v was shown at %d, sent %v, received %v, want at %d",
+				w.seed, take, got.Clock, got.Sent, got.Received, r.At)
+		}
+		want = clone(want)
+		want.Remaining(&take.Limit, r.At) // brings it to the time
+		if got.Cut {
+			want = cutAt(want, len(got.State.Grants))
+		}
+		if diff := cmp.Diff(normal(want), normal(got.State)); diff != "" {
+			t.Fatalf("seed %d: the bucket of %+v at %d, cut %t (-Go +Lua):\n%s", w.seed, take, r.At, got.Cut, diff)
+		}
+	}
+}
+
+// cutAt returns the log as an answer shows it: all units beyond the first grants are at the newest time.
+func cutAt(s bucket.State, grants int) bucket.State {
+	for grants < len(s.Grants) {
+		last := len(s.Grants) - 1
+		s.Grants[last].Cost += s.Grants[last-1].Cost
+		s.Grants = slices.Delete(s.Grants, last-1, last)
+	}
+	return s
 }
 
 // decide decides in Go, over the walk's own states. It returns the states before the decision.

@@ -1,0 +1,48 @@
+package bucket
+
+import "time"
+
+// Seen is what the answer of a shared store showed of a bucket. Another process may change the bucket meanwhile.
+type Seen struct {
+	// State is the bucket after the decision, at Clock.
+	State State
+	// Clock is the time of the decision by the store's clock, in µs since 1970. It is 0 if the store did not read the
+	// bucket, because Limit.Requests is 0.
+	Clock int64
+	// Sent is a time before the request was sent, and Received a time after the answer was read. Both have a monotonic
+	// clock.
+	Sent, Received time.Time
+	// Cut means that State is a log of which the store has sent only the oldest part. All other units are in the newest
+	// of its Grants, although they may be older: as old as the Grant before it.
+	Cut bool
+}
+
+// Reply is when a shared store decided a batch of requests. See Seen for the fields.
+type Reply struct {
+	Clock          int64
+	Sent, Received time.Time
+}
+
+// Floor is a state that a bucket is known to have had. A take carries it to a store that may have lost the state.
+type Floor struct {
+	// State is the state, as in Seen.
+	State State
+	// At is the Seen.Clock of the answer that showed it.
+	At int64
+	// Cut is Seen.Cut.
+	Cut bool
+}
+
+// Source is what decided a request.
+type Source uint8
+
+const (
+	// FromStore means that the store decided.
+	FromStore Source = iota
+	// FromLastKnown means that the last known states of the buckets decided, because a shared store could not.
+	FromLastKnown
+	// FromDenialCache means that the last known state of a bucket denied the request without the shared store.
+	FromDenialCache
+	// FromLease means that units which were charged to the shared store before have been used.
+	FromLease
+)
