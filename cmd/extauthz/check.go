@@ -25,7 +25,7 @@ func (p *program) check() *cobra.Command {
 It uses the same environment variables as extauthz serve, such as DEFAULT_ALGORITHM.
 It does not check API_KEY_SECRET, or where API keys are kept.
 Each PATH is a directory, a file, or - for standard input. All paths are checked together, as one set of rules.
-The exit code is 1 if there are mistakes.
+The exit code is 1 if there are mistakes, also in these variables.
 
 With --envoy it also compares a configuration of Envoy with the policies of the rules.
 It reports each identity header, such as x-auth-owner, with one of these mistakes:
@@ -44,7 +44,7 @@ It reports each identity header, such as x-auth-owner, with one of these mistake
 	c.RunE = func(_ *cobra.Command, paths []string) error {
 		for _, path := range paths {
 			if _, err := os.Stat(path); path != file.Stdin && errors.Is(err, fs.ErrNotExist) {
-				return &startError{error: fmt.Errorf("there is no file or directory %s", path)}
+				return usage("there is no file or directory %s", path)
 			}
 		}
 		s, err := p.readSettings()

@@ -162,7 +162,7 @@ func TestCheckRequiresEnd(t *testing.T) {
 	}
 }
 
-// TestNoStart checks that one line or list names what the operator has to fix, with exit code 2.
+// TestNoStart checks that one line or list names what the operator has to fix, with exit code 1.
 func TestNoStart(t *testing.T) {
 	t.Parallel()
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
@@ -219,8 +219,8 @@ func TestNoStart(t *testing.T) {
 			env := service.Environment{"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0"}
 			maps.Copy(env, c.env)
 			var stderr bytes.Buffer
-			if code := run(t, env, "", "", &stderr, &stderr); code != exitNoStart || !strings.Contains(stderr.String(), c.want) {
-				t.Errorf("exit code %d, want 2 and %q in\n%s", code, c.want, &stderr)
+			if code := run(t, env, "", "", &stderr, &stderr); code != exitFailed || !strings.Contains(stderr.String(), c.want) {
+				t.Errorf("exit code %d, want 1 and %q in\n%s", code, c.want, &stderr)
 			}
 		})
 	}

@@ -20,7 +20,7 @@ func (p *program) echo() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, stop := untilInterrupted(c.Context())
 			defer stop()
-			return serverError(service.Echo(ctx, p.env, p.stderr))
+			return service.Echo(ctx, p.env, p.stderr)
 		},
 	}
 }

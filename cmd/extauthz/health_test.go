@@ -109,7 +109,7 @@ func TestHealth(t *testing.T) {
 			"unknown service grpc.health.v1.Health: check that extauthz listens there"},
 		"silence": {service.Environment{"GRPC_PORT": silentPort}, "--timeout 50ms", 1, "127.0.0.1:" + silentPort +
 			" has not answered within 50ms"},
-		"mistaken settings":  {service.Environment{"GRPC_PORT": "grpc"}, "", 2, `GRPC_PORT: want a port, 0 to 65535`},
+		"mistaken settings":  {service.Environment{"GRPC_PORT": "grpc"}, "", 1, `GRPC_PORT: want a port, 0 to 65535`},
 		"HTTP":               {nil, "--http " + web.URL, 0, "healthy\n"},
 		"HTTP needs no GRPC": {service.Environment{"GRPC_PORT": "grpc"}, "--http " + web.URL, 0, "healthy\n"},
 		"HTTP, starting": {nil, "--http " + web.URL + "/starting", 1,

@@ -35,7 +35,7 @@ func (k *keyCommand) rotate() *cobra.Command {
 	c.RunE = k.withPlace(func(ctx context.Context, s *service.Settings, place keyPlace, args []string) error {
 		secret, err := s.ServerSecret()
 		if err != nil {
-			return &startError{error: err}
+			return err
 		}
 		id, until := args[0], k.now.Add(grace)
 		key, err := apikey.NewKey(id)

@@ -63,7 +63,7 @@ func (k *keyCommand) create() *cobra.Command {
 	c.RunE = k.withPlace(func(ctx context.Context, s *service.Settings, place keyPlace, _ []string) error {
 		secret, err := s.ServerSecret()
 		if err != nil {
-			return &startError{error: err}
+			return err
 		}
 		key, err := k.newKey(&record, weak)
 		if err != nil {

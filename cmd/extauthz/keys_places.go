@@ -41,11 +41,11 @@ type redisKeys struct {
 func openRedisKeys(s *service.Settings) (*redisKeys, error) {
 	secret, err := s.ServerSecret()
 	if err != nil {
-		return nil, &startError{error: err}
+		return nil, err
 	}
 	client, store, err := s.RedisForKeys(secret)
 	if err != nil {
-		return nil, &startError{error: err}
+		return nil, err
 	}
 	return &redisKeys{client, store}, nil
 }

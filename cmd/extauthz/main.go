@@ -22,12 +22,12 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
-// Exit codes: 0 for success; 1 if check found mistakes, or a server failed or is not healthy; 2 if a command could not
-// start.
+// Exit codes: 0 for success; 2 for a mistake in the command line; 1 for every other error, such as rules or settings
+// with mistakes.
 const (
-	exitOK      = 0
-	exitFailed  = 1
-	exitNoStart = 2
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
 )
 
 func main() {
@@ -61,14 +61,11 @@ func (p *program) run(args []string) int {
 	}
 	name := strings.Replace(command.CommandPath(), " ", ": ", 1)
 	fmt.Fprintf(p.stderr, "%s: %s\n", name, apikey.Mask(err.Error())) // a key may be in the wrong argument
-	start, ok := errors.AsType[*startError](err)
-	if !ok {
+	if _, ok := errors.AsType[*usageError](err); !ok {
 		return exitFailed
 	}
-	if start.usage {
-		fmt.Fprintf(p.stderr, "(%s --help lists all flags)\n", command.CommandPath())
-	}
-	return exitNoStart
+	fmt.Fprintf(p.stderr, "(%s --help lists all flags)\n", command.CommandPath())
+	return exitUsage
 }
 
 // root is the command extauthz with all subcommands.
@@ -97,32 +94,19 @@ func (p *program) root() *cobra.Command {
 	return root
 }
 
-// startError is the error of a command that could not start.
-type startError struct {
-	error
-	usage bool // the mistake is in the arguments
-}
+// usageError is a mistake in the command line.
+type usageError struct{ error }
 
-// usage returns a startError about the arguments.
-func usage(format string, args ...any) error { return &startError{fmt.Errorf(format, args...), true} }
+func usage(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
 // errReported is the error of a command that has printed the mistakes itself.
 var errReported = errors.New("mistakes were reported")
-
-// serverError returns a startError if a server could not start, and err unchanged if the server has run.
-func serverError(err error) error {
-	if _, ran := errors.AsType[*service.StopError](err); ran || err == nil {
-		return err
-	}
-	return &startError{error: err}
-}
 
 // readSettings reads the settings from the environment.
 func (p *program) readSettings() (*service.Settings, error) {
 	s, err := service.ReadSettings(p.env)
 	if err != nil {
-		return nil, &startError{error: fmt.Errorf("the environment has mistakes:\n%w\n(extauthz settings lists all settings)",
-			err)}
+		return nil, fmt.Errorf("the environment has mistakes:\n%w\n(extauthz settings lists all settings)", err)
 	}
 	return s, nil
 }

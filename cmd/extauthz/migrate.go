@@ -52,7 +52,7 @@ func (p *program) readSource(path string, kind *strictyaml.Kind) (strictyaml.Fil
 		source, problem = strictyaml.ReadFile(path, kind)
 	}
 	if problem != nil {
-		return source, &startError{error: fmt.Errorf("%s: %s", problem.File, problem.Message)}
+		return source, usage("%s: %s", problem.File, problem.Message)
 	}
 	return source, nil
 }
@@ -135,22 +135,21 @@ func reported(ok bool) error {
 // writeFiles writes files into a directory, which it creates. It overwrites none, and writes none if one exists.
 func writeFiles(dir string, files []strictyaml.File) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return &startError{error: err}
+		return err
 	}
 	for _, f := range files {
 		if _, err := os.Lstat(filepath.Join(dir, f.Name)); err == nil {
-			return &startError{error: fmt.Errorf("%s exists already: give another directory to --write, or delete it",
-				filepath.Join(dir, f.Name))}
+			return usage("%s exists already: give another directory to --write, or delete it", filepath.Join(dir, f.Name))
 		}
 	}
 	for _, f := range files {
 		out, err := os.OpenFile(filepath.Join(dir, f.Name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 		if err != nil {
-			return &startError{error: err}
+			return err
 		}
 		_, err = out.Write(f.Content)
 		if err = errors.Join(err, out.Close()); err != nil {
-			return &startError{error: err}
+			return err
 		}
 	}
 	return nil

@@ -85,11 +85,11 @@ func (p *program) compare(ctx context.Context, s services, domains []ratelimit.D
 	if *s.requests != "" {
 		f, err := os.Open(*s.requests)
 		if err != nil {
-			return nil, &startError{error: err}
+			return nil, usage("%w", err)
 		}
 		defer f.Close()
 		if requests, err = replay.Read(*s.requests, f); err != nil {
-			return nil, &startError{error: err}
+			return nil, err
 		}
 	}
 	if len(requests) == 0 {

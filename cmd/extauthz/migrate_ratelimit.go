@@ -70,7 +70,7 @@ func readVariables(files, variables []string) (service.Environment, error) {
 	for _, path := range files {
 		f, err := os.Open(path)
 		if err != nil {
-			return nil, &startError{error: err}
+			return nil, usage("%w", err)
 		}
 		content, err := io.ReadAll(io.LimitReader(f, maxEnvironment+1))
 		_ = f.Close() // nothing was written
@@ -79,7 +79,7 @@ func readVariables(files, variables []string) (service.Environment, error) {
 		}
 		read, mistakes := migrate.Variables(path, string(content))
 		if err = errors.Join(err, mistakes); err != nil {
-			return nil, &startError{error: err}
+			return nil, err
 		}
 		for name, value := range read {
 			env[name] = value

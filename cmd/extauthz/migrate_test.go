@@ -51,7 +51,7 @@ func TestMigrateWrites(t *testing.T) {
 	}
 	stderr.Reset()
 	code := run(t, nil, "migrate limitador -w "+dir+" "+limits, "", &stdout, &stderr)
-	if want := "shop.yaml exists already"; code != exitNoStart || !strings.Contains(stderr.String(), want) {
+	if want := "shop.yaml exists already"; code != exitUsage || !strings.Contains(stderr.String(), want) {
 		t.Errorf("exit code %d, want 2 and %q in\n%s", code, want, &stderr)
 	}
 }
@@ -111,7 +111,7 @@ func TestMigrateRatelimit(t *testing.T) {
 		{"", 2, "", "migrate ratelimit: want a directory, a file or -, or variables"},
 		{"-o json " + good, 0, "\"changes\": [\n", ""},
 		{"--env-file /none " + good, 2, "", "open /none: no such file"},
-		{"--env-file " + good + " " + good, 2, "", good + ":1: want NAME=VALUE"},
+		{"--env-file " + good + " " + good, 1, "", good + ":1: want NAME=VALUE"},
 		{"-e hunter2hunter2 " + good, 2, "", "--env number 1 (not shown, because it may be a secret): want NAME=VALUE"},
 	} {
 		var stdout, stderr bytes.Buffer
@@ -197,7 +197,7 @@ descriptors:
 		{"ratelimit -o json " + path, older, other, 1, `"comparison": {`},
 		{"ratelimit " + path, older, "127.0.0.1:1", 1, "The comparison ended early: 127.0.0.1:1 does not answer: "},
 		{"ratelimit --timeout 1ns " + path, older, newer, 1, "The comparison ended early: "},
-		{"ratelimit --requests " + path + " " + path, older, newer, 2, path + ":1: no RateLimitRequest in JSON: "},
+		{"ratelimit --requests " + path + " " + path, older, newer, 1, path + ":1: no RateLimitRequest in JSON: "},
 		{"ratelimit " + path, older, "192.0.2.1:8081", 2, "--new \"192.0.2.1:8081\" is not on this machine"},
 		{"ratelimit --timeout 0s " + path, older, newer, 2, "--timeout 0s: want more than 0"},
 	} {

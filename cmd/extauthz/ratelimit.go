@@ -16,11 +16,9 @@ import (
 )
 
 // called runs the program by the name it was called by. The image has links with the names of the binaries of
-// envoyproxy/ratelimit. Those have its flags, and its exit code 1 for every failure.
+// envoyproxy/ratelimit. The tools among them have its flags and exit codes; `ratelimit` is extauthz itself.
 func (p *program) called(name string, args []string) int {
 	switch name {
-	case "ratelimit":
-		return min(p.run(args), exitFailed)
 	case "ratelimit_config_check":
 		return p.byFlags(name, args, p.configCheck)
 	case "ratelimit_client":
@@ -40,10 +38,10 @@ func (p *program) byFlags(name string, args []string, define func(*flag.FlagSet)
 	case errors.Is(err, flag.ErrHelp):
 		return exitOK
 	case err != nil: // Parse has printed it
-		return exitNoStart
+		return exitUsage
 	case flags.NArg() > 0:
 		fmt.Fprintf(p.stderr, "%s: takes only flags, not %q\n", name, flags.Args())
-		return exitNoStart
+		return exitUsage
 	}
 	switch err := run(); {
 	case errors.Is(err, errReported):
@@ -64,6 +62,11 @@ func (p *program) configCheck(flags *flag.FlagSet) func() error {
 		s, err := p.readSettings()
 		if err != nil {
 			return err
+		}
+		if *dir == "" {
+			fmt.Fprintf(p.stderr, "%s: want -config_dir\n", flags.Name())
+			flags.Usage()
+			return errReported // exit code 1, as there
 		}
 		if _, err := os.ReadDir(*dir); err != nil {
 			return fmt.Errorf("-config_dir: %w", err)

@@ -49,7 +49,7 @@ func TestCalledAsRatelimit(t *testing.T) {
 		{"ratelimit_config_check -config_dir " + bad, nil, 1, "b.yaml:2:1: error: "},
 		{"ratelimit_config_check -config_dir " + empty, nil, 0, "all rate limit configs ok\n"},
 		{"ratelimit_config_check -config_dir " + dir + "/none", nil, 1, dir + "/none: no such file or directory"},
-		{"ratelimit_config_check", nil, 1, "-config_dir: open : no such file or directory"},
+		{"ratelimit_config_check", nil, 1, "want -config_dir\nUsage of ratelimit_config_check:\n  -config_dir string\n"},
 		{"ratelimit_config_check -config " + good, nil, 2, "flag provided but not defined: -config"},
 		{"ratelimit_config_check " + good, nil, 2, "takes only flags"},
 		{"ratelimit_config_check -h", nil, 0, "-merge_domain_configs"},
@@ -63,7 +63,8 @@ func TestCalledAsRatelimit(t *testing.T) {
 		{"ratelimit", service.Environment{"RUNTIME_ROOT": "/nowhere"}, 1, "/nowhere/config does not exist"},
 		{"ratelimit", service.Environment{"RUNTIME_ROOT": dir, "RUNTIME_APPDIRECTORY": "bad"}, 1, "a.yaml:2:16: error: "},
 		{"ratelimit version", nil, 0, "go1."},
-		{"extauthz", service.Environment{"RUNTIME_ROOT": "/nowhere"}, 2, "/nowhere/config does not exist"},
+		{"ratelimit serv", nil, 2, `unknown subcommand "serv" (did you mean serve?)`},
+		{"extauthz", service.Environment{"RUNTIME_ROOT": "/nowhere"}, 1, "/nowhere/config does not exist"},
 	} {
 		t.Run(c.command, func(t *testing.T) {
 			t.Parallel()

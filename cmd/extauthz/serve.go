@@ -22,10 +22,10 @@ func (p *program) serve() *cobra.Command {
 			ctx, stop := untilInterrupted(c.Context())
 			defer stop()
 			this := thisBuild()
-			return serverError(service.Run(ctx, service.Config{
+			return service.Run(ctx, service.Config{
 				Settings: s, Stderr: p.stderr, Terminal: p.terminal,
 				Build: service.Build{Version: this.Version, Revision: this.Commit, GoVersion: this.Go},
-			}))
+			})
 		},
 	}
 }

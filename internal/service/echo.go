@@ -25,7 +25,7 @@ const (
 )
 
 // Echo serves a test upstream until ctx is done. It answers each request with the method, path and headers that it
-// received. If the server fails, Echo returns a *StopError; any other error means that it could not start.
+// received.
 func Echo(ctx context.Context, e Environment, stderr io.Writer) error {
 	if _, err := ReadSettings(e); err != nil { // for STRICT_ENVIRONMENT
 		return err
@@ -35,10 +35,7 @@ func Echo(ctx context.Context, e Environment, stderr io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(stderr, "extauthz: echo listens on %s\n", listener.Addr())
-	if err := serveEcho(ctx, listener); err != nil {
-		return &StopError{err}
-	}
-	return nil
+	return serveEcho(ctx, listener)
 }
 
 func listenEcho(address string) (net.Listener, error) {

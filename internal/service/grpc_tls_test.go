@@ -383,7 +383,7 @@ func TestTLSFilesAtTheStart(t *testing.T) {
 		env := s.environment(t)
 		env[setting] = s.file("none.pem")
 		code, _, stderr := runProgram(t, env, "")
-		if code != exitNoStart || !strings.Contains(stderr, want) {
+		if code != exitFailed || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, want %q in\n%s", setting, code, want, stderr)
 		}
 	}

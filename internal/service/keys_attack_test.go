@@ -257,7 +257,7 @@ func TestKeysAreSigned(t *testing.T) {
 	says(t, k, key, nil)
 	run(exitOK, "list")
 	run(exitOK, "sign")
-	if said := run(exitNoStart, "sign", "--file", "keys.jsonl"); !strings.Contains(said, "only keys in Redis are signed") {
+	if said := run(exitUsage, "sign", "--file", "keys.jsonl"); !strings.Contains(said, "only keys in Redis are signed") {
 		t.Error(said)
 	}
 }

@@ -29,9 +29,9 @@ var (
 
 // Exit codes of the program.
 const (
-	exitOK      = 0
-	exitFailed  = 1
-	exitNoStart = 2
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
 )
 
 // runKeys runs `extauthz keys` in an environment.

@@ -174,8 +174,8 @@ func TestRedisModesMistakes(t *testing.T) {
 		c.env["RUNTIME_ROOT"], c.env["REDIS_TIMEOUT"] = testenv.RulesRoot(t), "10s"
 		c.env["PORT"], c.env["GRPC_PORT"], c.env["DEBUG_PORT"] = "0", "0", "0"
 		code, _, stderr := runProgram(t, c.env, "", "serve")
-		if code != exitNoStart || !strings.Contains(stderr, c.want) || strings.Contains(stderr, "swordfish") {
-			t.Errorf("%v: exit code %d, want %d and %q without a password\n%s", c.env, code, exitNoStart, c.want, stderr)
+		if code != exitFailed || !strings.Contains(stderr, c.want) || strings.Contains(stderr, "swordfish") {
+			t.Errorf("%v: exit code %d, want %d and %q without a password\n%s", c.env, code, exitFailed, c.want, stderr)
 		}
 	}
 }

@@ -41,11 +41,7 @@ type Config struct {
 	Terminal bool
 }
 
-// StopError is the error of a service that had started and then stopped by itself.
-type StopError struct{ error }
-
-// Run starts the service and serves until ctx is done. Then it drains and returns nil. If a server fails, Run returns a
-// *StopError; any other error means that the service could not start.
+// Run starts the service and serves until ctx is done. Then it drains and returns nil.
 func Run(ctx context.Context, cfg Config) error {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP) // reloadOnHangup handles it; without this, it would end the process until then
@@ -197,10 +193,7 @@ func Run(ctx context.Context, cfg Config) error {
 		"grpc", listeners.grpc.Addr().String(), "http", listeners.http.Addr().String(), "debug",
 		listeners.debug.Addr().String(),
 		"store", s.BackendType}, active...)...)
-	if err := group.Wait(); err != nil {
-		return &StopError{err}
-	}
-	return nil
+	return group.Wait()
 }
 
 // webServer is a server and the listener that it serves.

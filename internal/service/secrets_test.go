@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -86,14 +85,15 @@ func serveOnce(t *testing.T, env Environment) string {
 		}
 		done <- err
 	}()
+	serves := func() bool { return strings.Contains(out.String(), "msg=serving grpc=") }
 	testenv.Eventually(t, func() error {
-		if len(done) == 0 && !strings.Contains(out.String(), "msg=serving grpc=") {
+		if len(done) == 0 && !serves() {
 			return fmt.Errorf("it neither serves nor ends:\n%s", out)
 		}
 		return nil
 	}, "the start")
 	cancel()
-	if _, failed := errors.AsType[*StopError](<-done); failed {
+	if err := <-done; err != nil && serves() {
 		t.Errorf("a server failed:\n%s", out)
 	}
 	return out.String()

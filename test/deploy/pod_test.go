@@ -158,8 +158,8 @@ func (o *objects) needsItsRules(t *testing.T, given existing) {
 	serve := exec.CommandContext(t.Context(), binary)
 	serve.Env = append(o.variables(root), "PORT=0", "GRPC_PORT=0", "DEBUG_PORT=0")
 	out, err := serve.CombinedOutput()
-	if serve.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), rules+" does not exist") {
-		t.Errorf("with the rules at %ss: got %v, want exit code 2 and the missing path in\n%s", rules, err, out)
+	if serve.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), rules+" does not exist") {
+		t.Errorf("with the rules at %ss: got %v, want exit code 1 and the missing path in\n%s", rules, err, out)
 	}
 }
 
