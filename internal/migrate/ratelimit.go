@@ -65,9 +65,9 @@ func Ratelimit(domains []ratelimit.Domain, o RatelimitOptions) (changes []Change
 				Change{compatibility.Reset, "the time until the same request would pass", strict, nil})
 		}
 	}
-	if !o.Set("REDIS_TIMEOUT") {
-		changes = append(changes, Change{compatibility.RedisDelay, "at most 8 ms for every decision",
-			"a larger REDIS_TIMEOUT, such as 50ms", nil})
+	if !o.Strict && !o.Set("REDIS_TIMEOUT") {
+		changes = append(changes, Change{compatibility.RedisDelay, "at most 50 ms for every decision",
+			strict + ", or a larger REDIS_TIMEOUT", nil})
 	}
 	if !o.Set("DEBUG_HOST") {
 		changes = append(changes, Change{compatibility.DebugHost, "127.0.0.1: other machines cannot reach the debug port",

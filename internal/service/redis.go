@@ -19,7 +19,8 @@ type redisSettings struct {
 	auth, sentinelAuth       string
 	tls                      bool
 	poolSize                 int
-	timeout                  time.Duration
+	timeout                  time.Duration // 0 for the default
+	strict                   bool
 	caCert, clientCert, key  string
 	skipHostnameVerification bool
 }
@@ -29,7 +30,7 @@ func (s *Settings) mainRedis() redisSettings {
 	return redisSettings{
 		prefix: "REDIS_", url: s.RedisURL, socket: s.RedisSocket, mode: s.RedisType,
 		auth: s.RedisAuth, sentinelAuth: s.RedisSentinelAuth, tls: s.RedisTLS,
-		poolSize: s.RedisPoolSize, timeout: s.RedisTimeout,
+		poolSize: s.RedisPoolSize, timeout: s.RedisTimeout, strict: s.strict(),
 		caCert: s.RedisCACert, clientCert: s.RedisCert, key: s.RedisKey, skipHostnameVerification: s.RedisSkipHost,
 	}
 }
@@ -39,7 +40,7 @@ func (s *Settings) perSecondRedis() redisSettings {
 	return redisSettings{
 		prefix: "REDIS_PERSECOND_", url: s.PerSecondURL, socket: s.PerSecondSocket, mode: s.PerSecondType,
 		auth: s.PerSecondAuth, sentinelAuth: s.PerSecondSentinelAuth, tls: s.PerSecondTLS,
-		poolSize: s.PerSecondPoolSize, timeout: s.PerSecondTimeout,
+		poolSize: s.PerSecondPoolSize, timeout: s.PerSecondTimeout, strict: s.strict(),
 		caCert: s.RedisCACert, clientCert: s.RedisCert, key: s.RedisKey, skipHostnameVerification: s.RedisSkipHost,
 	}
 }
@@ -59,7 +60,7 @@ func (r redisSettings) config(files *certificates) (cfg redisstore.Config, err e
 	}
 	cfg.Username, cfg.Password = login(r.auth)
 	cfg.SentinelUsername, cfg.SentinelPassword = login(r.sentinelAuth)
-	cfg.PoolSize, cfg.Timeout = min(r.poolSize, maxCalls), r.timeout
+	cfg.PoolSize, cfg.Timeout, cfg.WholeDeadline = min(r.poolSize, maxCalls), r.timeout, r.strict
 	cfg.TLS, err = r.tlsConfig(files)
 	return cfg, err
 }

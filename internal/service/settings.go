@@ -155,7 +155,7 @@ type Settings struct {
 	RedisKey              string        `env:"REDIS_TLS_CLIENT_KEY" example:"/etc/extauthz/redis-key.pem" desc:"file of the key of REDIS_TLS_CLIENT_CERT"`
 	RedisSkipHost         bool          `env:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION" default:"false" example:"true" desc:"do not check that the certificate of Redis is for its host"`
 	RedisPoolSize         int           `env:"REDIS_POOL_SIZE" default:"10" example:"3" desc:"maximum number of connections for decisions to each Redis; at most 3 are used, because requests share them"`
-	RedisTimeout          time.Duration `env:"REDIS_TIMEOUT" default:"8ms" example:"15ms" desc:"maximum time that a decision waits for Redis, and at most the deadline of the caller less 3 ms; after that, on_store_error or STORE_ERROR_POLICY decides"`
+	RedisTimeout          time.Duration `env:"REDIS_TIMEOUT" example:"15ms" desc:"maximum time that a decision waits for Redis; it also ends 5 ms before the deadline of the caller; after that, on_store_error or STORE_ERROR_POLICY decides; default: 50ms; with COMPATIBILITY=strict a decision waits until the deadline of the caller, and without one 10s"`
 	RedisHealth           bool          `env:"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION" default:"false" example:"true" desc:"report NOT_SERVING while no Redis answers, instead of deciding without it"`
 	PerSecond             bool          `env:"REDIS_PERSECOND" default:"false" example:"true" desc:"keep the buckets of windows shorter than a minute (unit: second) in a second Redis, REDIS_PERSECOND_URL; it has the certificates of REDIS_TLS_CACERT and REDIS_TLS_CLIENT_CERT, too"`
 	PerSecondURL          string        `env:"REDIS_PERSECOND_URL" secret:"url" example:"redis://redis-second:6379" desc:"as REDIS_URL, for the second Redis"`
@@ -165,7 +165,7 @@ type Settings struct {
 	PerSecondSentinelAuth string        `env:"REDIS_PERSECOND_SENTINEL_AUTH" secret:"true" example:"limiter:password" desc:"as REDIS_SENTINEL_AUTH, for the second Redis"`
 	PerSecondTLS          bool          `env:"REDIS_PERSECOND_TLS" default:"false" example:"true" desc:"as REDIS_TLS, for the second Redis"`
 	PerSecondPoolSize     int           `env:"REDIS_PERSECOND_POOL_SIZE" default:"10" example:"3" desc:"as REDIS_POOL_SIZE, for the second Redis"`
-	PerSecondTimeout      time.Duration `env:"REDIS_PERSECOND_TIMEOUT" default:"8ms" example:"15ms" desc:"as REDIS_TIMEOUT, for the second Redis; a decision waits for the longer of the two"`
+	PerSecondTimeout      time.Duration `env:"REDIS_PERSECOND_TIMEOUT" example:"15ms" desc:"as REDIS_TIMEOUT, for the second Redis; a decision waits for the longer of the two"`
 	HealthyConfigs        bool          `env:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED" default:"false" example:"true" group:"Health" desc:"report NOT_SERVING until there are rules; an empty rule directory has none"`
 }
 

@@ -291,6 +291,8 @@ var patterns = map[string]string{
 	"PROMETHEUS_PATH":             "^/",
 	"EXTRA_TAGS":                  "^[^:,|]+:[^,|]+(,[^:,|]+:[^,|]+)*$",
 	"USE_DOG_STATSD_MOGRIFIERS":   "^[a-zA-Z0-9_]+(,[a-zA-Z0-9_]+)*$",
+	"REDIS_TIMEOUT":               duration,
+	"REDIS_PERSECOND_TIMEOUT":     duration,
 }
 
 const (

@@ -2,6 +2,8 @@ package redisstore
 
 import (
 	"context"
+	"errors"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,8 +12,8 @@ import (
 )
 
 const (
-	// maxFailures in a row within failureTime open the breaker. A failed connection attempt opens it at once, and so does
-	// a replica: probes then look for the master.
+	// maxFailures in a row open the breaker. A call that was sent later than failureTime after the last failure begins
+	// another row.
 	maxFailures = 5
 	failureTime = time.Second
 	// probeInterval bounds the time until the store notices that Redis is back.
@@ -24,14 +26,16 @@ type breaker struct {
 	changed func(cause error) // called on each change, with nil when the breaker closes
 
 	mu       sync.Mutex
-	failures int
-	first    time.Time // the time of the first failure
+	failures int       // in a row
+	last     time.Time // the time of the last failure
 }
 
 func (b *breaker) open() bool { return b.isOpen.Load() }
 
-// report records the result of a call to Redis.
-func (b *breaker) report(err error) {
+// report records the result of a call to Redis that was sent at a time and had time until end. Besides maxFailures in a
+// row, one failure opens the breaker if the call took failureTime, or no connection was possible. So does a replica:
+// probes then look for the master.
+func (b *breaker) report(err error, sent, end time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err == nil {
@@ -39,13 +43,23 @@ func (b *breaker) report(err error) {
 		return
 	}
 	now := time.Now()
-	if b.failures == 0 || now.Sub(b.first) > failureTime {
-		b.failures, b.first = 0, now
+	if starved(err, sent, end, now) {
+		return
 	}
-	b.failures++
-	if b.failures >= maxFailures || cannotConnect(err) || code(err) == "READONLY" {
+	if sent.Sub(b.last) > failureTime {
+		b.failures = 0
+	}
+	b.failures, b.last = b.failures+1, now
+	if b.failures >= maxFailures || now.Sub(sent) >= failureTime || cannotConnect(err) || code(err) == "READONLY" {
 		b.openNow(err)
 	}
+}
+
+// starved reports whether the timer of a call fired much later than it should. Then this process has had no CPU, and
+// the timeout says nothing about Redis.
+func starved(err error, sent, end, now time.Time) bool {
+	timeout, ok := errors.AsType[net.Error](err)
+	return ok && timeout.Timeout() && now.Sub(end) > end.Sub(sent)/2
 }
 
 // trip opens the breaker without waiting for more failures.
@@ -90,7 +104,7 @@ func (n *node) probe(ctx context.Context) {
 // renew tries a new client, which follows changes of DNS, and keeps it if Redis answers and accepts writes. The client
 // of Sentinel asks the sentinels for each connection, so it stays.
 func (n *node) renew(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, n.cfg.DialTimeout+n.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.DialTimeout+patience)
 	defer cancel()
 	if n.options.MasterName != "" {
 		return writable(ctx, n.client)

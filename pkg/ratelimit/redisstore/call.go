@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
@@ -11,8 +12,9 @@ import (
 // call holds what one caller of Take sends to one node, and the answer. It has copies only, because the requests belong
 // to the caller again when the caller gives up.
 type call struct {
-	chunks []chunk // in the order of the requests
-	keys   int     // the number of keys of all chunks
+	chunks []chunk   // in the order of the requests
+	keys   int       // the number of keys of all chunks
+	end    time.Time // of the caller's wait
 	one    [1]chunk
 
 	state atomic.Int32
@@ -26,9 +28,9 @@ const (
 	dropped
 )
 
-// newCall returns a call with room for some requests, with some keys in all.
-func newCall(requests, keys int) *call {
-	c := &call{done: make(chan struct{}, 1)}
+// newCall returns a call with room for some requests, with some keys in all. Its caller waits until end.
+func newCall(end time.Time, requests, keys int) *call {
+	c := &call{end: end, done: make(chan struct{}, 1)}
 	c.one[0].keys, c.one[0].args = make([]string, 0, keys), make([]byte, 0, 16*requests+64*keys)
 	return c
 }

@@ -37,7 +37,7 @@ func (n *node) work() {
 	}
 }
 
-// send lets Redis decide the batch and answers it. Its timeout does not depend on the callers, so a caller that gives
+// send lets Redis decide the batch and answers it. It waits as long as the most patient caller, so a caller that gives
 // up does not affect the others.
 func (n *node) send(batch []*call) {
 	var few [4]*chunk // usually enough, and on the stack
@@ -52,9 +52,15 @@ func (n *node) send(batch []*call) {
 			chunks = append(chunks, &shared[i].chunk)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.Timeout)
-	defer cancel()
 	start := time.Now()
+	end := start.Add(min(n.cfg.Timeout, patience))
+	for _, c := range batch {
+		if c.end.After(end) {
+			end = c.end
+		}
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), end)
+	defer cancel()
 	n.mu.RLock()
 	eval(ctx, n.client, chunks)
 	n.mu.RUnlock()
@@ -70,7 +76,7 @@ func (n *node) send(batch []*call) {
 			ch.err = fmt.Errorf("redis: %w: %w", ratelimit.ErrOutcomeUnknown, ch.err)
 		}
 	}
-	n.breaker.report(failed)
+	n.breaker.report(failed, start, end)
 	for i := range shared {
 		shared[i].share()
 	}

@@ -207,7 +207,7 @@ func (c *cluster) sources() (addrs []string) {
 
 // readFrom reads the slots from one node.
 func (c *cluster) readFrom(ctx context.Context, addr string) (*slotTable, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.DialTimeout+c.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.DialTimeout+patience)
 	defer cancel()
 	client := redis.NewUniversalClient(at(c.options, addr))
 	defer func() { _ = client.Close() }()

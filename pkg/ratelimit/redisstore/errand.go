@@ -133,7 +133,7 @@ func (e *errand) deliver(pieces []piece, settling bool) {
 	for len(pieces) > 0 {
 		deliveries := sortByNode(pieces)
 		for i := range deliveries {
-			deliveries[i].send()
+			deliveries[i].send(e.deadline.end)
 		}
 		pieces = nil
 		for i := range deliveries {
@@ -163,7 +163,8 @@ func sortByNode(pieces []piece) (all []delivery) {
 	return all
 }
 
-func (d *delivery) send() {
+// send queues the call of a delivery, whose caller waits until end.
+func (d *delivery) send(end time.Time) {
 	if d.node == nil { // the slot has no node now
 		d.err = ErrUnavailable
 		return
@@ -172,7 +173,7 @@ func (d *delivery) send() {
 	for _, p := range d.pieces {
 		keys += len(p.request.Takes)
 	}
-	d.call = newCall(len(d.pieces), keys)
+	d.call = newCall(end, len(d.pieces), keys)
 	for _, p := range d.pieces {
 		d.call.add(p.request, p.place.scope)
 	}
@@ -181,7 +182,7 @@ func (d *delivery) send() {
 
 // await writes the outcomes of the pieces of a delivery.
 func (e *errand) await(d *delivery, settling bool) {
-	if d.err == nil && !e.deadline.await(d.call) {
+	if d.err == nil && !e.deadline.await(d.call, d.node) {
 		if settling {
 			d.err = ErrTooLate
 		} else {

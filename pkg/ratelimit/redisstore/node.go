@@ -17,6 +17,7 @@ type node struct {
 	cfg     Config
 	options *redis.UniversalOptions
 	lane    lane
+	links   links
 	breaker breaker
 	workers sync.WaitGroup
 	stop    context.CancelFunc
@@ -29,7 +30,10 @@ type node struct {
 // when it answers again, with nil. The caller must close the node.
 func newNode(name string, cfg Config, options *redis.UniversalOptions, changed func(cause error)) *node {
 	ctx, stop := context.WithCancel(context.Background())
-	n := &node{name: name, cfg: cfg, options: options, client: redis.NewUniversalClient(options), stop: stop}
+	own := *options
+	n := &node{name: name, cfg: cfg, options: &own, stop: stop}
+	own.Dialer = n.links.dialer(options)
+	n.client = redis.NewUniversalClient(&own)
 	n.lane.arrived.L = &n.lane.mu
 	n.breaker.changed = func(cause error) {
 		changed(cause)
@@ -85,7 +89,7 @@ func (n *node) enter(c *call) error {
 
 // take decides requests whose buckets are all in this node.
 func (n *node) take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
-	d, err := newDeadline(ctx, n.cfg.Timeout)
+	d, err := newDeadline(ctx, n.cfg.bound())
 	if err != nil {
 		fail(outcomes, err)
 		return
@@ -95,11 +99,11 @@ func (n *node) take(ctx context.Context, requests []bucket.Request, outcomes []b
 	for i := range requests {
 		keys += len(requests[i].Takes)
 	}
-	c := newCall(len(requests), keys)
+	c := newCall(d.end, len(requests), keys)
 	for i := range requests {
 		c.add(&requests[i], scope{})
 	}
-	if err = n.enter(c); err == nil && !d.await(c) {
+	if err = n.enter(c); err == nil && !d.await(c, n) {
 		err = c.giveUp()
 	}
 	if err != nil {

@@ -72,6 +72,53 @@ func TestPaused(t *testing.T) {
 	answers(t, s)
 }
 
+// TestPausedSlowly checks that the breaker also opens if a caller waits long for each of its requests.
+func TestPausedSlowly(t *testing.T) {
+	server := testenv.Redis(t)
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: 300 * time.Millisecond})
+	answers(t, s)
+	server.Pause()
+	await(t, "the breaker to open", func() bool {
+		return errors.Is(takeOne(t, s, "k", perDay(10)).Err, redisstore.ErrUnavailable)
+	})
+}
+
+// TestDefaultTimeout has a Redis that stands still, and a caller who would wait long. By default, its request ends long
+// before. With WholeDeadline it waits until Redis goes on.
+func TestDefaultTimeout(t *testing.T) {
+	server := testenv.Redis(t)
+	stores := map[bool]*redisstore.Store{}
+	for _, whole := range []bool{false, true} {
+		s, err := redisstore.New(redisstore.Config{URL: server.Addr, WholeDeadline: whole})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		answers(t, s)
+		stores[whole] = s
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patient)
+	defer cancel()
+	server.Pause()
+	whole := make(chan error, 1)
+	go func() { whole <- take(ctx, stores[true], ask("whole", perDay(10)))[0].Err }()
+	await(t, "the request to be on the wire", func() bool { return strings.Contains(stacks(), "(*node).send(") })
+	for range 3 {
+		if err := take(ctx, stores[false], ask("k", perDay(10)))[0].Err; err == nil || ctx.Err() != nil {
+			t.Errorf("got %v, want an error before the deadline of the caller", err)
+		}
+	}
+	select {
+	case err := <-whole:
+		t.Errorf("with WholeDeadline: ended with %v while Redis stood still", err)
+	default:
+	}
+	server.Resume()
+	if err := <-whole; err != nil {
+		t.Errorf("with WholeDeadline: %v", err)
+	}
+}
+
 // TestGivenUp checks that the requests belong to the caller again when Take returns, whatever happens to the batch.
 func TestGivenUp(t *testing.T) {
 	server := testenv.Redis(t)

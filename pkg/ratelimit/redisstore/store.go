@@ -28,8 +28,12 @@ type Config struct {
 	// PoolSize is the most connections to a node, and so the most script calls on the wire at once. With more
 	// connections, fewer requests gather for each call. Default 3.
 	PoolSize int
-	// Timeout bounds each operation, counted from when Take is called. Default 8 ms, because Envoy waits 20 ms by default.
+	// Timeout bounds each operation, counted from when Take is called. An operation also ends 5 ms before the deadline of
+	// its caller. Default 50 ms.
 	Timeout time.Duration
+	// WholeDeadline makes an operation take until the deadline of its caller, as at envoyproxy/ratelimit. Timeout is then
+	// 10 s by default.
+	WholeDeadline bool
 	// DialTimeout bounds the attempt to connect. Default 100 ms, or Timeout if that is longer.
 	DialTimeout time.Duration
 	// PerSecond is another Redis for the buckets of windows that are shorter than a minute. Its own Up, Took and PerSecond
@@ -52,8 +56,11 @@ func (cfg *Config) up(node string, cause error) {
 
 // withDefaults returns the config with the default of each field that is not set.
 func (cfg Config) withDefaults() Config {
-	cfg.Timeout = cmp.Or(cfg.Timeout, 8*time.Millisecond)
 	cfg.DialTimeout = cmp.Or(cfg.DialTimeout, max(100*time.Millisecond, cfg.Timeout))
+	if cfg.WholeDeadline {
+		cfg.Timeout = cmp.Or(cfg.Timeout, longest)
+	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, patience)
 	cfg.PoolSize = cmp.Or(cfg.PoolSize, 3)
 	return cfg
 }
@@ -75,7 +82,7 @@ const perSecondBelow = 60_000_000
 
 // Store keeps buckets in Redis. It is safe for concurrent use.
 type Store struct {
-	timeout   time.Duration
+	bound     bound
 	main      *keyspace
 	perSecond *keyspace // nil: main has all buckets
 }
@@ -87,7 +94,7 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{timeout: cfg.Timeout, main: main}
+	s := &Store{bound: cfg.bound(), main: main}
 	if cfg.PerSecond == nil {
 		return s, nil
 	}
@@ -96,7 +103,7 @@ func New(cfg Config) (*Store, error) {
 	if s.perSecond, err = newKeyspace(second); err != nil {
 		return nil, &PerSecondError{errors.Join(err, main.close())}
 	}
-	s.timeout = max(s.timeout, second.Timeout)
+	s.bound.timeout = max(s.bound.timeout, second.Timeout)
 	return s, nil
 }
 
@@ -150,7 +157,7 @@ func (s *Store) Take(ctx context.Context, requests []bucket.Request, outcomes []
 		s.main.one.take(ctx, requests, outcomes)
 		return
 	}
-	d, err := newDeadline(ctx, s.timeout)
+	d, err := newDeadline(ctx, s.bound)
 	if err != nil {
 		fail(outcomes, err)
 		return

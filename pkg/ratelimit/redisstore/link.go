@@ -1,0 +1,115 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// links are the open connections to one Redis.
+type links struct {
+	mu   sync.Mutex
+	open map[*link]struct{}
+}
+
+// link is a connection to Redis. A reply that has arrived counts, even if nothing has read it before its deadline.
+type link struct {
+	net.Conn
+	socket syscall.RawConn // nil if the connection is no socket
+	links  *links
+}
+
+// dialer returns the dialer of options, whose connections are links.
+func (l *links) dialer(options *redis.UniversalOptions) func(context.Context, string, string) (net.Conn, error) {
+	dial := options.Dialer
+	if dial == nil {
+		dial = redis.NewDialer(&redis.Options{DialTimeout: options.DialTimeout, TLSConfig: options.TLSConfig})
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return l.add(conn), nil
+	}
+}
+
+// add returns a link for the connection.
+func (l *links) add(conn net.Conn) net.Conn {
+	added := &link{Conn: conn, links: l}
+	outer := conn
+	if t, ok := conn.(*tls.Conn); ok {
+		conn = t.NetConn()
+	}
+	socket, ok := conn.(syscall.Conn)
+	if ok {
+		added.socket, _ = socket.SyscallConn() // nil after an error
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open == nil {
+		l.open = map[*link]struct{}{}
+	}
+	l.open[added] = struct{}{}
+	if !ok || conn != outer {
+		return added
+	}
+	// The client looks at the socket of a connection before it uses it again, except for TLS.
+	return struct {
+		*link
+		syscall.Conn
+	}{added, socket}
+}
+
+// Close closes the connection.
+func (l *link) Close() error {
+	l.links.mu.Lock()
+	delete(l.links.open, l)
+	l.links.mu.Unlock()
+	return l.Conn.Close()
+}
+
+// Read reads a reply. If the deadline has passed, but a reply is there, Read returns the reply. The timer of the
+// deadline fires first if this process has had no CPU.
+func (l *link) Read(b []byte) (int, error) {
+	n, err := l.Conn.Read(b)
+	if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) || !l.unread() {
+		return n, err
+	}
+	if err := l.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return 0, err
+	}
+	return l.Conn.Read(b)
+}
+
+// unread reports whether data has arrived that nothing has read.
+func (l *link) unread() (unread bool) {
+	if l.socket == nil {
+		return false
+	}
+	_ = l.socket.Control(func(fd uintptr) { // an error means that the connection was closed
+		var b [1]byte
+		n, _, _ := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		unread = n > 0
+	})
+	return unread
+}
+
+// unread reports whether data has arrived on a connection that nothing has read.
+func (l *links) unread() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.open {
+		if c.unread() {
+			return true
+		}
+	}
+	return false
+}
