@@ -24,22 +24,52 @@ With --old and --new it also sends a sample of requests to two running services 
 The sample uses up limits: give services without clients. It is made from the rules, up to six requests for each,
 or read from --requests. A difference that docs/compatibility.md does not list makes the exit code 1.`
 
+// protocol is how the services of a comparison are asked.
+type protocol struct {
+	page               string // of docs, which lists differences
+	old, new, requests string // the help of the flags
+	check              func(address string, remote bool) error
+}
+
+// overGRPC asks rate limit services.
+func overGRPC() protocol {
+	return protocol{
+		page: "docs/compatibility.md",
+		old:  "`ADDRESS` of the running service to compare with: host:port of its gRPC port, or unix:PATH",
+		new:  "`ADDRESS` of a running extauthz with the new rules",
+		requests: "the sample: a `FILE` of RateLimitRequests in JSON, one a line; default: " +
+			"made from the rules",
+		check: replay.CheckAddress,
+	}
+}
+
+// overHTTP asks gateways.
+func overHTTP() protocol {
+	return protocol{
+		page:     "docs/migration/from-spring-cloud-gateway.md",
+		old:      "`URL` of the running gateway to compare with, such as http://127.0.0.1:8080",
+		new:      "`URL` of a running Envoy that asks an extauthz with the new rules",
+		requests: "the sample: a `FILE` of HTTP requests in JSON, one a line; default: made from the routes",
+		check:    replay.CheckURL,
+	}
+}
+
 // services are the flags of a comparison.
 type services struct {
+	protocol
 	old, new, requests *string
 	remote             *bool
 	timeout            *time.Duration
 }
 
-func compareFlags(c *cobra.Command) services {
+func compareFlags(c *cobra.Command, p protocol) services {
 	return services{
-		old: c.Flags().String("old", "", "`ADDRESS` of the running service to compare with: host:port of its gRPC port, "+
-			"or unix:PATH"),
-		new: c.Flags().String("new", "", "`ADDRESS` of a running extauthz with the new rules"),
-		requests: c.Flags().String("requests", "", "the sample: a `FILE` of RateLimitRequests in JSON, one a line; default: "+
-			"made from the rules"),
-		remote:  c.Flags().Bool("allow-remote", false, "permit addresses of other machines"),
-		timeout: c.Flags().Duration("timeout", time.Minute, "maximum time of the comparison"),
+		protocol: p,
+		old:      c.Flags().String("old", "", p.old),
+		new:      c.Flags().String("new", "", p.new),
+		requests: c.Flags().String("requests", "", p.requests),
+		remote:   c.Flags().Bool("allow-remote", false, "permit addresses of other machines"),
+		timeout:  c.Flags().Duration("timeout", time.Minute, "maximum time of the comparison"),
 	}
 }
 
@@ -55,7 +85,7 @@ func (s services) check() error {
 		return nil
 	}
 	for _, flag := range []struct{ name, address string }{{"--old", *s.old}, {"--new", *s.new}} {
-		if err := replay.CheckAddress(flag.address, *s.remote); err != nil {
+		if err := s.protocol.check(flag.address, *s.remote); err != nil {
 			return usage("%s %w", flag.name, err)
 		}
 	}
@@ -70,6 +100,8 @@ type comparison struct {
 	*replay.Report
 	// Error is why it ended early.
 	Error string `json:"error,omitempty"`
+
+	page string
 }
 
 // ok reports whether all differences are listed.
@@ -81,16 +113,27 @@ func (p *program) compare(ctx context.Context, s services, domains []ratelimit.D
 	if *s.old == "" {
 		return nil, nil
 	}
-	requests := replay.Generate(domains, "migrate-"+strings.ToLower(rand.Text()[:8]))
-	if *s.requests != "" {
-		f, err := os.Open(*s.requests)
-		if err != nil {
-			return nil, usage("%w", err)
-		}
-		defer f.Close()
-		if requests, err = replay.Read(*s.requests, f); err != nil {
-			return nil, err
-		}
+	generate := func() ([]*replay.Request, error) { return replay.Generate(domains, sampleWord()), nil }
+	return compareSample(ctx, p, s, replay.Read, generate, func(ctx context.Context, requests []*replay.Request,
+		progress func(sent int),
+	) (*replay.Report, error) {
+		return replay.Compare(ctx, replay.Config{
+			Old: *s.old, New: *s.new, Domains: domains, Strict: strict, Progress: progress,
+		}, requests)
+	})
+}
+
+// sampleWord returns a value that no client sends.
+func sampleWord() string { return "migrate-" + strings.ToLower(rand.Text()[:8]) }
+
+// compareSample reads or generates a sample, and compares what both services answer to it. It shows the progress.
+func compareSample[R any](ctx context.Context, p *program, s services, read func(string, io.Reader) ([]R, error),
+	generate func() ([]R, error),
+	compare func(ctx context.Context, requests []R, progress func(sent int)) (*replay.Report, error),
+) (*comparison, error) {
+	requests, err := sample(*s.requests, read, generate)
+	if err != nil {
+		return nil, err
 	}
 	if len(requests) == 0 {
 		return &comparison{Report: new(replay.Report), Error: "there are no rules to make requests from"}, nil
@@ -101,20 +144,30 @@ func (p *program) compare(ctx context.Context, s services, domains []ratelimit.D
 	defer cancel()
 	const pause = 2 * time.Second // between two lines about the progress
 	last := time.Now()
-	report, err := replay.Compare(ctx, replay.Config{
-		Old: *s.old, New: *s.new, Domains: domains, Strict: strict,
-		Progress: func(sent int) {
-			if time.Since(last) >= pause {
-				last = time.Now()
-				fmt.Fprintf(p.stderr, "compared %d of %d requests\n", sent, len(requests))
-			}
-		},
-	}, requests)
-	c := &comparison{Report: report}
+	report, err := compare(ctx, requests, func(sent int) {
+		if time.Since(last) >= pause {
+			last = time.Now()
+			fmt.Fprintf(p.stderr, "compared %d of %d requests\n", sent, len(requests))
+		}
+	})
+	c := &comparison{Report: report, page: s.page}
 	if err != nil {
 		c.Error = err.Error()
 	}
 	return c, nil
+}
+
+// sample reads the sample from a file, or generates one.
+func sample[R any](path string, read func(string, io.Reader) ([]R, error), generate func() ([]R, error)) ([]R, error) {
+	if path == "" {
+		return generate()
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, usage("%w", err)
+	}
+	defer f.Close()
+	return read(path, f)
 }
 
 // show prints the result as text. Listed differences are summed up by their row.
@@ -132,11 +185,13 @@ func (c *comparison) show(w io.Writer) {
 			example[d.Row] = d
 		}
 	}
-	for _, row := range compatibility.Rows() {
-		if n := listed[row]; n > 0 {
-			d := example[row]
-			fmt.Fprintf(w, "Listed in docs/compatibility.md: %s, %s\n      first: request %d, %s, %s: old %s, new %s\n", row,
-				suggest.Counted(n, "difference"), d.Request, d.Descriptor, d.What, d.Old, d.New)
+	for _, page := range compatibility.Pages() {
+		for _, row := range page.Rows {
+			if n := listed[row]; n > 0 {
+				d := example[row]
+				fmt.Fprintf(w, "Listed in %s: %s, %s\n      first: request %d, %s, %s: old %s, new %s\n", page.Path, row,
+					suggest.Counted(n, "difference"), d.Request, d.Subject, d.What, d.Old, d.New)
+			}
 		}
 	}
 	if c.Unlisted > 0 {
@@ -150,14 +205,14 @@ func (c *comparison) show(w io.Writer) {
 // printUnlisted prints a table of the differences that are not listed.
 func (c *comparison) printUnlisted(w io.Writer) {
 	const most = 50
-	fmt.Fprintf(w, "Not listed in docs/compatibility.md: %s\n", suggest.Counted(c.Unlisted, "difference"))
+	fmt.Fprintf(w, "Not listed in %s: %s\n", c.page, suggest.Counted(c.Unlisted, "difference"))
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "  request\tdescriptor\twhat\told\tnew")
+	fmt.Fprintln(table, "  request\tof\twhat\told\tnew")
 	shown := 0
 	for _, d := range c.Differences {
 		if d.Row == "" && shown < most {
 			shown++
-			fmt.Fprintf(table, "  %d\t%s\t%s\t%s\t%s\n", d.Request, d.Descriptor, d.What, d.Old, d.New)
+			fmt.Fprintf(table, "  %d\t%s\t%s\t%s\t%s\n", d.Request, d.Subject, d.What, d.Old, d.New)
 		}
 	}
 	_ = table.Flush() // an error means that the reader has gone

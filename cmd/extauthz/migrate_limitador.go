@@ -29,7 +29,7 @@ The exit code is 1 then.` + compareHelp,
 	}
 	given := c.Flags().StringArray("descriptor", nil, "the `KEYS` of a descriptor that Envoy sends, in the order of its "+
 		"entries, such as\nreq.method,user_id; may be repeated")
-	flags, services := conversionFlags(c), compareFlags(c)
+	flags, services := conversionFlags(c), compareFlags(c, overGRPC())
 	c.RunE = func(c *cobra.Command, args []string) error {
 		var o migrate.LimitadorOptions
 		for _, text := range *given {

@@ -33,7 +33,7 @@ The exit code is 1 if the service would refuse to start with these rules or sett
 	}
 	files := c.Flags().StringArray("env-file", nil, "read variables from this `FILE` of NAME=VALUE lines; may be repeated")
 	variables := c.Flags().StringArrayP("env", "e", nil, "a variable as `NAME=VALUE`; may be repeated")
-	output, services := outputFlag(c, "text", "json"), compareFlags(c)
+	output, services := outputFlag(c, "text", "json"), compareFlags(c, overGRPC())
 	c.RunE = func(c *cobra.Command, paths []string) error {
 		if err := services.check(); err != nil {
 			return err

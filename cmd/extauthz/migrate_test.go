@@ -208,3 +208,39 @@ descriptors:
 		}
 	}
 }
+
+// TestMigrateSpringMistakes checks the flags and the sample of a comparison of gateways. No value of a header is shown.
+func TestMigrateSpringMistakes(t *testing.T) {
+	t.Parallel()
+	const route = "spring.cloud.gateway.routes: [{id: a, predicates: [Path=/a], filters: [{name: RequestRateLimiter, " +
+		"args: {redis-rate-limiter: {replenishRate: 1, burstCapacity: 1}}}]}]\n"
+	source, open := fileWith(t, "application.yml", route), fileWith(t, "open.yml", "spring.cloud.gateway.routes: []\n")
+	const both = " --old http://127.0.0.1:1 --new http://127.0.0.1:2 "
+	sample := fileWith(t, "sample", `{"path":"/a"}`+"\n"+`{"path":"a"}`)
+	for _, c := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"--old http://127.0.0.1:1 " + source, 2, "--old and --new: give both or none"},
+		{"--old 127.0.0.1:1 --new http://127.0.0.1:2 " + source, 2, "--old \"127.0.0.1:1\": want http://host:port"},
+		{"--old http://127.0.0.1:1 --new http://192.0.2.1 " + source, 2, "--new \"http://192.0.2.1\" is not on this machine"},
+		{"--old http://a:hunter2@127.0.0.1 --new http://127.0.0.1 " + source, 2, "--old a user and a password cannot be"},
+		{"--requests " + sample + " " + source, 2, "--requests needs --old and --new"},
+		{"-H x-api-key:hunter2 " + source, 2, "--header needs --old and --new"},
+		{"-H hunter2" + both + source, 2, "--header number 1 (not shown, because it may be a secret): want NAME: VALUE"},
+		{"-H host=hunter2:1" + both + source, 2, "--header number 1: "},
+		{"-H upgrade:hunter2" + both + source, 2, "--header number 1: `upgrade` belongs to a connection"},
+		{both + source, 2, "a route limits by the owner of an API key, so the sample needs one: give --header"},
+		{"--requests " + sample + both + source, 1, sample + ":2: `path` cannot be `a`: want one that begins with /"},
+		{"--requests /none" + both + source, 2, "open /none: no such file"},
+		{"-H x-api-key:hunter2" + both + source, 1, "ended early: http://127.0.0.1:1 does not answer: "},
+		{both + open, 1, "The comparison ended early: there are no rules to make requests from"},
+	} {
+		var out bytes.Buffer
+		code := run(t, nil, "migrate spring "+c.args, "", &out, &out)
+		if code != c.code || !strings.Contains(out.String(), c.want) || strings.Contains(out.String(), "hunter2") {
+			t.Errorf("%s: exit code %d, want %d and %q, without a secret, in\n%s", c.args, code, c.code, c.want, &out)
+		}
+	}
+}

@@ -1,2 +1,3 @@
-// Package compatibility names the rows of docs/compatibility.md, so that commands can refer to them.
+// Package compatibility names rows in which pages of docs compare the service with others, so that commands can refer
+// to them.
 package compatibility

@@ -1,9 +1,9 @@
 package compatibility
 
-// Row is the first column of a row of docs/compatibility.md.
+// Row is the first column of a row of a table in docs.
 type Row string
 
-// The rows that commands refer to.
+// The rows of docs/compatibility.md that commands refer to.
 const (
 	Algorithm  Row = "1. a rule without an algorithm"
 	Denied     Row = "2. a denied request"
@@ -17,7 +17,34 @@ const (
 	RedisDelay Row = "`REDIS_TIMEOUT`, `REDIS_PERSECOND_TIMEOUT`"
 )
 
-// Rows returns all of them.
-func Rows() []Row {
-	return []Row{Algorithm, Denied, Peek, Wildcards, Override, Undecided, Remaining, Reset, DebugHost, RedisDelay}
+// The rows of docs/migration/from-spring-cloud-gateway.md that commands refer to.
+const (
+	SpringSeconds     Row = "tokens come back at each full second"
+	SpringNoCapacity  Row = "`burstCapacity: 0`"
+	SpringFastRate    Row = "`replenishRate` of more than twice `burstCapacity`"
+	SpringStatus      Row = "`status-code`"
+	SpringEmptyStatus Row = "`empty-key-status-code`"
+	SpringEmptyPasses Row = "`deny-empty-key: false`"
+	SpringNoHeaders   Row = "`include-headers`"
+	SpringRenamed     Row = "names of headers (`remaining-header`, ...)"
+	SpringDown        Row = "Redis is unreachable: everything passes"
+)
+
+// Page is a page with such rows.
+type Page struct {
+	Path string
+	Rows []Row
+}
+
+// Pages returns all pages.
+func Pages() []Page {
+	return []Page{
+		{"docs/compatibility.md", []Row{
+			Algorithm, Denied, Peek, Wildcards, Override, Undecided, Remaining, Reset, DebugHost, RedisDelay,
+		}},
+		{"docs/migration/from-spring-cloud-gateway.md", []Row{
+			SpringSeconds, SpringNoCapacity, SpringFastRate, SpringStatus, SpringEmptyStatus, SpringEmptyPasses, SpringNoHeaders,
+			SpringRenamed, SpringDown,
+		}},
+	}
 }

@@ -8,12 +8,14 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestRows finds each row in the tables of docs/compatibility.md.
+// TestRows finds each row in the tables of its page.
 func TestRows(t *testing.T) {
-	page := testenv.RepoFile(t, "docs/compatibility.md")
-	for _, row := range compatibility.Rows() {
-		if n := strings.Count(page, "\n| "+string(row)+" |"); n != 1 {
-			t.Errorf("docs/compatibility.md has %d rows %q, want 1", n, row)
+	for _, page := range compatibility.Pages() {
+		text := testenv.RepoFile(t, page.Path)
+		for _, row := range page.Rows {
+			if n := strings.Count(text, "\n| "+string(row)+" |"); n != 1 {
+				t.Errorf("%s has %d rows %q, want 1", page.Path, n, row)
+			}
 		}
 	}
 }

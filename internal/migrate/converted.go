@@ -18,6 +18,8 @@ type Converted struct {
 	Settings []string
 	// Routes are routes of Envoy that send what the rules need, in YAML; "" for none.
 	Routes string
+	// Gateway is the converted Spring Cloud Gateway.
+	Gateway SpringGateway
 	// Notes tell the operator what to do or to know, one sentence or more each.
 	Notes []string
 	// Problems are those of the configuration. What has an error is left out of the files.

@@ -52,7 +52,11 @@ func FuzzSpring(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		source := strictyaml.File{Name: "source", Content: text}
 		sound(t, Spring(source, SpringOptions{Domain: "gateway"}))
-		byAddress := map[string]SpringKey{"": {"remote_address:", "remote_address"}}
+		address, err := ParseSpringKey("address")
+		if err != nil {
+			t.Fatal(err)
+		}
+		byAddress := map[string]SpringKey{"": address}
 		sound(t, Spring(source, SpringOptions{Domain: "gateway", Keys: byAddress}))
 	})
 }

@@ -53,6 +53,7 @@ func Spring(f strictyaml.File, o SpringOptions) *Converted {
 			"of an API key in x-api-key; for another key add --key %s=header:NAME, for example.", suggest.Quoted(bean), bean)
 	}
 	c.check()
+	c.Gateway = s.describe()
 	return c
 }
 
@@ -66,6 +67,7 @@ type spring struct {
 	// resolvers are the KeyResolver beans that no option names.
 	resolvers []string
 	headers   string // RESPONSE_HEADERS
+	renamed   bool   // the gateway sends headers under other names
 	empty     emptyKey
 	// lost means that the limit of all routes was reported, because it has no equivalent.
 	lost bool

@@ -23,6 +23,7 @@ type springLimiter struct {
 	rate, burst, tokens int64
 	key                 SpringKey
 	empty               emptyKey
+	denied              int // the status of a denial
 }
 
 // properties reads the properties that are the same for all routes.
@@ -33,6 +34,7 @@ func (s *spring) properties() {
 	}
 	for _, name := range []string{"remaining", "replenishrate", "burstcapacity", "requestedtokens"} {
 		if v := s.property("redisratelimiter", name+"header"); !v.IsAbsent() {
+			s.renamed = true
 			s.Warn(v, "the name of this header cannot be set", "RESPONSE_HEADERS=spring sends the names of Spring's defaults")
 		}
 	}
@@ -55,19 +57,27 @@ func (s *spring) emptyKey(e emptyKey, deny, status *strictyaml.Value) emptyKey {
 	if status.IsAbsent() {
 		return e
 	}
-	code, err := strconv.Atoi(status.Text())
-	for n := 400; err != nil && n < 600; n++ {
-		name := strings.NewReplacer(" ", "_", "-", "_").Replace(http.StatusText(n))
-		if name != "" && strings.EqualFold(name, status.Text()) {
-			code, err = n, nil
-		}
-	}
-	if err != nil || code < 400 || code > 599 {
+	code, ok := refusalStatus(status.Text())
+	if !ok {
 		s.Fail(status, "the status for an empty key cannot be "+status.String(), "want a status from 400 to 599, such as 403")
 		return e
 	}
 	e.status = code
 	return e
+}
+
+// refusalStatus reads a status of a refusal: its number, or its name as Spring has it.
+func refusalStatus(text string) (code int, ok bool) {
+	if code, err := strconv.Atoi(text); err == nil {
+		return code, code >= 400 && code <= 599
+	}
+	for code := 400; code < 600; code++ {
+		name := strings.NewReplacer(" ", "_", "-", "_").Replace(http.StatusText(code))
+		if name != "" && strings.EqualFold(name, text) {
+			return code, true
+		}
+	}
+	return 0, false
 }
 
 // checkEmpty sets what happens to requests without a key. It reports routes that do another thing.
@@ -155,7 +165,7 @@ func (s *spring) limiter(v, args *strictyaml.Value, id string) *springLimiter {
 	l.burst, sound[1] = s.optional(config("burstcapacity"), "burstCapacity", 0, 1)
 	l.tokens, sound[2] = s.optional(config("requestedtokens"), "requestedTokens", 1, 1)
 	sound[3] = l.burst == 0 || s.checkLimit(l, rate)
-	l.empty = s.answers(args)
+	l.empty, l.denied = s.answers(args)
 	l.key = s.resolver(find(args, "keyresolver"))
 	if slices.Contains(sound[:], false) {
 		return nil
@@ -163,12 +173,16 @@ func (s *spring) limiter(v, args *strictyaml.Value, id string) *springLimiter {
 	return l
 }
 
-// answers reads the arguments about refusals.
-func (s *spring) answers(args *strictyaml.Value) emptyKey {
+// answers reads the arguments about refusals: what happens to requests without a key, and the status of a denial.
+func (s *spring) answers(args *strictyaml.Value) (empty emptyKey, denied int) {
+	denied = http.StatusTooManyRequests
 	if v := find(args, "statuscode"); !v.IsAbsent() && v.Text() != "429" && v.Text() != "TOO_MANY_REQUESTS" {
+		if code, ok := refusalStatus(v.Text()); ok {
+			denied = code
+		}
 		s.Warn(v, "a denial has status 429 here", "`rate_limited_status` of Envoy's rate limit filter sets another one")
 	}
-	return s.emptyKey(s.empty, find(args, "denyemptykey"), find(args, "emptykeystatus"))
+	return s.emptyKey(s.empty, find(args, "denyemptykey"), find(args, "emptykeystatus")), denied
 }
 
 // checkLimit reports a limit that cannot be counted.

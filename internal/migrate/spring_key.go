@@ -10,14 +10,18 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// SpringKey is by what a KeyResolver limits. The zero value is the owner of an API key.
+// SpringKey is by what a KeyResolver limits.
 type SpringKey struct {
+	// Source is owner, address, header or query. Name is the name of the header or of the query parameter.
+	Source, Name string
 	// Action is the action of the policy, in YAML. Entry is the key of the entry that it makes.
 	Action, Entry string
 }
 
 // owner is the default key.
-func owner() SpringKey { return SpringKey{Action: "credential: { field: owner }", Entry: "owner"} }
+func owner() SpringKey {
+	return SpringKey{Source: "owner", Action: "credential: { field: owner }", Entry: "owner"}
+}
 
 // ParseSpringKey reads owner, address, header:NAME or query:NAME.
 func ParseSpringKey(text string) (SpringKey, error) {
@@ -26,13 +30,15 @@ func ParseSpringKey(text string) (SpringKey, error) {
 	case text == "owner":
 		return owner(), nil
 	case text == "address":
-		return SpringKey{Action: "remote_address:", Entry: "remote_address"}, nil
+		return SpringKey{Source: kind, Action: "remote_address:", Entry: "remote_address"}, nil
 	case kind == "header" && named && plainScalar.MatchString(name) && !strings.Contains(name, "*"):
 		return SpringKey{
+			Source: kind, Name: name,
 			Action: fmt.Sprintf("request_headers: { header: %s, key: %s }", scalar(name), scalar(name)), Entry: name,
 		}, nil
 	case kind == "query" && named && plainScalar.MatchString(name) && !strings.Contains(name, "*"):
 		return SpringKey{
+			Source: kind, Name: name,
 			Action: fmt.Sprintf("query_parameter: { parameter: %s, key: %s }", scalar(name), scalar(name)), Entry: name,
 		}, nil
 	}

@@ -104,7 +104,7 @@ func (r *springRoute) match() string {
 	match := "path: " + scalar(r.path.pattern)
 	switch {
 	case r.path.form == "template":
-		expression := regexp.MustCompile(`\\\{[^/]*\\\}`).ReplaceAllString(regexp.QuoteMeta(r.path.pattern), "[^/]+")
+		expression := variable.ReplaceAllString(regexp.QuoteMeta(r.path.pattern), "[^/]+")
 		match = "safe_regex: { regex: " + scalar(expression) + " }"
 	case r.path.form == "prefix" && r.path.pattern == "/":
 		match = "prefix: /"

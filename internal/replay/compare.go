@@ -33,7 +33,7 @@ type Report struct {
 	// Sent is how many requests each service has answered, Same how many of them got equal answers.
 	Sent int `json:"sent"`
 	Same int `json:"same"`
-	// Listed and Unlisted are how many differences are in docs/compatibility.md, and how many are not.
+	// Listed and Unlisted are how many differences have a row in the docs, and how many have none.
 	Listed   int `json:"listed"`
 	Unlisted int `json:"unlisted"`
 	// Differences are all differences, in the order of the requests.
@@ -46,13 +46,14 @@ type Report struct {
 type Difference struct {
 	// Request is the number of the request, from 1.
 	Request int `json:"request"`
-	// Descriptor is the descriptor, as domain: key=value,key=value. It is the whole request for a verdict.
-	Descriptor string `json:"descriptor"`
-	// What is `verdict`, `code`, `limit`, `remaining` or `reset`.
+	// Subject is the descriptor, as domain: key=value,key=value, or all of them for a verdict. Of an HTTP request, it is
+	// the method and the path.
+	Subject string `json:"subject"`
+	// What is `verdict`, `code`, `limit`, `remaining` or `reset`, for HTTP `status`, `headers` or a header.
 	What string `json:"what"`
 	Old  string `json:"old"`
 	New  string `json:"new"`
-	// Row is the row of docs/compatibility.md that lists the difference, "" for none.
+	// Row is the row of the docs that lists the difference, "" for none.
 	Row compatibility.Row `json:"row,omitempty"`
 }
 
@@ -62,32 +63,43 @@ const callTimeout = 5 * time.Second
 // Compare sends requests to both services, one after the other, and compares the answers. It ends early with an error
 // if a service does not answer or the context is done; the report then has what was compared until then.
 func Compare(ctx context.Context, cfg Config, requests []*Request) (*Report, error) {
-	report := &Report{Differences: []Difference{}}
 	older, err := dial(cfg.Old)
 	if err != nil {
-		return report, err
+		return newReport(), err
 	}
 	defer older.close()
 	newer, err := dial(cfg.New)
 	if err != nil {
-		return report, err
+		return newReport(), err
 	}
 	defer newer.close()
 	judge := newJudge(cfg)
+	report, err := replay(ctx, requests, older.call, newer.call, judge.compare, cfg.Progress)
+	report.Bare = judge.bare
+	return report, err
+}
+
+func newReport() *Report { return &Report{Differences: []Difference{}} }
+
+// replay sends requests to both services, one after the other, and reports what the judge finds in their answers.
+func replay[Request, Answer any](ctx context.Context, requests []Request,
+	older, newer func(context.Context, Request) (Answer, error),
+	judge func(number int, r Request, older, newer Answer) []Difference, progress func(sent int),
+) (*Report, error) {
+	report := newReport()
 	for i, r := range requests {
-		before, err := older.call(ctx, r)
+		before, err := older(ctx, r)
 		if err != nil {
 			return report, err
 		}
-		after, err := newer.call(ctx, r)
+		after, err := newer(ctx, r)
 		if err != nil {
 			return report, err
 		}
 		report.Sent++
-		report.add(judge.compare(i+1, r, before, after))
-		report.Bare = judge.bare
-		if cfg.Progress != nil {
-			cfg.Progress(report.Sent)
+		report.add(judge(i+1, r, before, after))
+		if progress != nil {
+			progress(report.Sent)
 		}
 	}
 	return report, nil

@@ -60,7 +60,7 @@ func (j *judge) compare(number int, r *Request, older, newer answer) (found []Di
 	for i, d := range r.GetDescriptors() {
 		name[i] = descriptorName(r.GetDomain(), d)
 	}
-	verdict := Difference{Request: number, Descriptor: strings.Join(name, "; "), What: "verdict",
+	verdict := Difference{Request: number, Subject: strings.Join(name, "; "), What: "verdict",
 		Old: older.verdict(), New: newer.verdict()}
 	if older.code != codes.OK || newer.code != codes.OK {
 		if verdict.Old == verdict.New {
@@ -81,7 +81,7 @@ func (j *judge) compare(number int, r *Request, older, newer answer) (found []Di
 		}
 		of := older.GetStatuses()[i]
 		for _, diff := range j.compareStatus(of, newer.GetStatuses()[i], s) {
-			diff.Request, diff.Descriptor = number, name[i]
+			diff.Request, diff.Subject = number, name[i]
 			if diff.Row == "" {
 				diff.Row = j.explain(r, d, s, of, newer.GetStatuses()[i])
 			}

@@ -26,7 +26,22 @@ const (
 
 // Read reads recorded requests, one RateLimitRequest in JSON a line. Empty lines are skipped. name is the name of the
 // file in errors, which have the number of the line.
-func Read(name string, from io.Reader) (requests []*Request, err error) {
+func Read(name string, from io.Reader) ([]*Request, error) {
+	return readLines(name, from, "RateLimitRequest", func(line []byte) (*Request, error) {
+		r := new(Request)
+		if err := protojson.Unmarshal(line, r); err != nil {
+			return nil, fmt.Errorf("no RateLimitRequest in JSON: %w", err)
+		}
+		if r.GetDomain() == "" || len(r.GetDescriptors()) == 0 {
+			return nil, errors.New("a request needs `domain` and `descriptors`")
+		}
+		return r, nil
+	})
+}
+
+// readLines reads a sample, one request a line. what names a request.
+func readLines[R any](name string, from io.Reader, what string, parse func(line []byte) (R, error),
+) (requests []R, err error) {
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, maxLine)
 	for n := 1; lines.Scan(); n++ {
@@ -37,12 +52,9 @@ func Read(name string, from io.Reader) (requests []*Request, err error) {
 		if len(requests) == MaxRequests {
 			return nil, fmt.Errorf("%s:%d: more than %d requests: take a part of the file", name, n, MaxRequests)
 		}
-		r := new(Request)
-		if err := protojson.Unmarshal(line, r); err != nil {
-			return nil, fmt.Errorf("%s:%d: no RateLimitRequest in JSON: %w", name, n, err)
-		}
-		if r.GetDomain() == "" || len(r.GetDescriptors()) == 0 {
-			return nil, fmt.Errorf("%s:%d: a request needs `domain` and `descriptors`", name, n)
+		r, err := parse(line)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
 		}
 		requests = append(requests, r)
 	}
@@ -53,7 +65,7 @@ func Read(name string, from io.Reader) (requests []*Request, err error) {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	if len(requests) == 0 {
-		return nil, fmt.Errorf("%s has no requests: want one RateLimitRequest in JSON a line", name)
+		return nil, fmt.Errorf("%s has no requests: want one %s in JSON a line", name, what)
 	}
 	return requests, nil
 }
