@@ -85,6 +85,11 @@ func (m *metrics) collectDecisions(to samples) {
 		undecided(s.undecided, name.Domain, name.Rule, name.Limit)
 	}
 	t := m.limiter.Totals()
+	decided := to.counter("ratelimit_requests_total",
+		"Requests with a limit, by what decided, as in the log of decisions.", "decided_by")
+	for source := range t.Decided {
+		decided(t.Decided[source].Load(), ratelimit.Source(source).String())
+	}
 	overrides := to.counter("ratelimit_override_decisions_total",
 		"Descriptors with a limit that Envoy has sent, by decision.", "decision")
 	overrides(t.Overrides.Allowed.Descriptors(), "allowed")

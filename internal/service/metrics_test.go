@@ -112,4 +112,8 @@ extauthz_ratelimit_decisions_total{decision="shadow_denied",domain="shop",limit=
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
+	const decided = `extauthz_ratelimit_requests_total{decided_by="store"}`
+	if diff := cmp.Diff(decided+" 3\n", samplesOf(body, decided)); diff != "" {
+		t.Errorf("the request without a rule is none of them (-want +got)\n%s", diff)
+	}
 }

@@ -38,6 +38,7 @@ const (
 	FromFallback
 	FromPolicyAllow
 	FromPolicyDeny
+	sources // how many there are
 )
 
 // String returns the source as one word for logs and traces.
@@ -154,6 +155,9 @@ func (p *plan) result(takes []bucket.Take, o *bucket.Outcome) Result {
 	}
 	if p.counted {
 		p.compare(takes, &res)
+	}
+	if len(p.limits) > 0 {
+		p.limiter.totals.Decided[p.source].Add(1)
 	}
 	for i := range p.limits {
 		applied, s := &res.Limits[i], &res.Statuses[p.limits[i].descriptor]
