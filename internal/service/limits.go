@@ -19,6 +19,7 @@ func (s *Settings) decisions(live *rules.Live) ratelimit.Config {
 	return ratelimit.Config{
 		Rules: active, MaxHeld: s.maxHeldPerBucket(), NearLimitRatio: float32(s.NearLimitRatio),
 		Shadow: s.ShadowMode, Quota: s.QuotaMode, Strict: s.strict(),
+		StopWhenOver: s.StopWhenOver,
 	}
 }
 

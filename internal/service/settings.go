@@ -115,6 +115,7 @@ type Settings struct {
 	StoreErrorPolicy ratelimit.StoreErrorPolicy `env:"STORE_ERROR_POLICY" default:"local" example:"deny" desc:"answer if the store cannot decide: local (this process decides, by the full limit), allow or deny"`
 	ShadowMode       bool                       `env:"SHADOW_MODE" default:"false" example:"true" desc:"decide and count, but allow requests over a limit"`
 	QuotaMode        bool                       `env:"QUOTA_MODE" default:"false" example:"true" desc:"treat every rule as one with quota_mode"`
+	StopWhenOver     bool                       `env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" default:"false" example:"true" desc:"with COMPATIBILITY=strict, charge only the limits that a request exceeds, if there are any, in place of all its limits; takes a second round trip to Redis. Otherwise a denied request charges none anyway"`
 	KeyPrefix        string                     `env:"CACHE_KEY_PREFIX" example:"shop:" desc:"prefix of the key of every bucket"`
 	MaxHeldPerBucket int                        `env:"MAX_HELD_PER_BUCKET" default:"0" example:"500" desc:"maximum number of requests that wait in one bucket for its max_delay, so that no client takes all places of AUTHZ_MAX_HELD; further requests are denied and not charged; 0: a tenth of AUTHZ_MAX_HELD"`
 

@@ -18,10 +18,8 @@ const (
 
 // withoutEffect are settings of envoyproxy/ratelimit that the service ignores, and the reason.
 var withoutEffect = map[string]string{
-	"LOCAL_CACHE_SIZE_IN_BYTES":     "there is no cache to size",
-	"EXPIRATION_JITTER_MAX_SECONDS": "each key expires as soon as it no longer affects decisions",
-	"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT": "a denied request charges nothing anyway (COMPATIBILITY=strict: " +
-		"it does)",
+	"LOCAL_CACHE_SIZE_IN_BYTES":                    "there is no cache to size",
+	"EXPIRATION_JITTER_MAX_SECONDS":                "each key expires as soon as it no longer affects decisions",
 	"RUNTIME_WATCH_ROOT":                           "every change of the rule files is noticed",
 	"REDIS_PIPELINE_WINDOW":                        "requests share round trips without waiting for each other",
 	"REDIS_PIPELINE_LIMIT":                         "requests share round trips without waiting for each other",

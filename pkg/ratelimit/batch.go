@@ -42,6 +42,9 @@ func (b *batch) take(ctx context.Context, l *Limiter) {
 	if len(b.requests) == 0 {
 		return
 	}
+	if l.cfg.StopWhenOver {
+		b.stopWhenOver(ctx, l)
+	}
 	l.cfg.Store.Take(ctx, b.requests, b.outcomes)
 	var local fallback
 	for i := range b.plans {

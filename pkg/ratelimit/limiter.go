@@ -52,6 +52,9 @@ type Config struct {
 	// charged unless a rule sets otherwise, a peek passes if nothing is left, each descriptor is decided by itself, and
 	// an undecided request is an error.
 	Strict bool
+	// StopWhenOver charges only the limits that a request exceeds, if there are any, in place of all its limits
+	// (STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT). Only a strict limiter reads it; otherwise denials charge nothing anyway.
+	StopWhenOver bool
 }
 
 // DefaultNearLimitRatio is the default of Config.NearLimitRatio.

@@ -35,6 +35,8 @@ type appliedLimit struct {
 	limit *RuleLimit
 	// descriptor and take are indexes in the query and in the request.
 	descriptor, take int
+	// uncharged means that the limit fits and is not charged, because another one does not fit (StopWhenOver).
+	uncharged bool
 }
 
 // begin finds the limits that apply to a query.
@@ -150,6 +152,9 @@ func (p *plan) ask(r *bucket.Request) {
 		t.Key = rule.key(p.rules.options.KeyPrefix, a.limit, d.Entries, p.query.Refused)
 		if p.counted {
 			countOnly(&t)
+		}
+		if a.uncharged {
+			t.Cost = 0
 		}
 		a.take = r.Add(t)
 	}

@@ -1,7 +1,9 @@
 package ratelimit
 
 import (
+	"context"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
@@ -33,6 +35,56 @@ func countOnly(t *bucket.Take) {
 	t.Limit.Requests, t.Role, t.CountDenied = bucket.MaxRequests, bucket.Shadow, true
 }
 
+// stopWhenOver reads the counts of the requests for which the store only counts. Of a request that exceeds a limit, the
+// other limits are not charged. As at envoyproxy/ratelimit, each descriptor is compared by itself, rules in shadow mode
+// count, too, and requests between the two calls of the store are not seen. If the store does not answer the first
+// call, it decides by the second.
+func (b *batch) stopWhenOver(ctx context.Context, l *Limiter) {
+	var plans []*plan
+	var peeks []bucket.Request
+	for i := range b.plans {
+		p := &b.plans[i]
+		if p.request < 0 || !p.counted {
+			continue
+		}
+		peek := bucket.Request{Takes: slices.Clone(b.requests[p.request].Takes)}
+		for k := range peek.Takes {
+			peek.Takes[k].Cost, peek.Takes[k].Refund = 0, 0
+		}
+		plans, peeks = append(plans, p), append(peeks, peek)
+	}
+	if len(peeks) == 0 {
+		return
+	}
+	outcomes := make([]bucket.Outcome, len(peeks))
+	l.cfg.Store.Take(ctx, peeks, outcomes)
+	for i, p := range plans {
+		if outcomes[i].Err == nil && p.leaveOut(outcomes[i].Decisions) {
+			r := &b.requests[p.request]
+			r.Takes = r.Takes[:0]
+			p.ask(r)
+		}
+	}
+}
+
+// leaveOut marks the limits that are not charged, and reports whether there are any. decisions are those of takes that
+// charged nothing.
+func (p *plan) leaveOut(decisions []bucket.Decision) bool {
+	isOver, over := make([]bool, len(p.limits)), 0
+	for i, a := range p.limits {
+		left := a.limit.Requests - (bucket.MaxRequests - decisions[a.take].Remaining)
+		own := p.cost(&p.query.Descriptors[a.descriptor], a.limit)
+		if own.Refund == 0 && (left < 0 || own.Cost > uint64(left)) {
+			isOver[i] = true
+			over++
+		}
+	}
+	for i := range p.limits {
+		p.limits[i].uncharged = over > 0 && !isOver[i]
+	}
+	return over > 0 && over < len(p.limits)
+}
+
 // count is what a bucket holds before a request, and after its descriptors so far.
 type count struct{ before, now int64 }
 
@@ -58,10 +110,14 @@ func (p *plan) compare(takes []bucket.Take, res *Result) {
 	for i, a := range p.limits {
 		applied, c := &res.Limits[i], &counts[a.take]
 		own := p.cost(&p.query.Descriptors[a.descriptor], a.limit)
-		applied.Cost = min(own.Cost, takes[a.take].Cost)
-		d := &applied.Decision
 		applied.left = uint32(max(0, a.limit.Requests-c.now))
-		c.now += int64(applied.Cost)
+		if a.uncharged {
+			applied.Cost = own.Cost // it fits, so it is not clamped
+		} else {
+			applied.Cost = min(own.Cost, takes[a.take].Cost)
+			c.now += int64(applied.Cost)
+		}
+		d := &applied.Decision
 		d.Allowed = c.now <= a.limit.Requests || own.Refund > 0
 		d.Remaining = max(0, a.limit.Requests-c.now)
 		switch {
