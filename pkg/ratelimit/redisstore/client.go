@@ -62,7 +62,7 @@ func (n *node) send(batch []*call) {
 	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()
 	n.mu.RLock()
-	eval(ctx, n.client, chunks)
+	n.eval(ctx, chunks)
 	n.mu.RUnlock()
 	if n.cfg.Took != nil {
 		n.cfg.Took(time.Since(start))
@@ -72,6 +72,7 @@ func (n *node) send(batch []*call) {
 		if failed == nil && !elsewhere(ch.err) {
 			failed = ch.err
 		}
+		n.epoch.notice(ch.err)
 		if ch.err != nil && !notRun(ch.err) {
 			ch.err = fmt.Errorf("redis: %w: %w", ratelimit.ErrOutcomeUnknown, ch.err)
 		}
@@ -85,13 +86,15 @@ func (n *node) send(batch []*call) {
 	}
 }
 
-// eval runs the script for each chunk, in order and in one round trip, and stores the answers in the chunks.
-func eval(ctx context.Context, c redis.UniversalClient, chunks []*chunk) {
-	run(ctx, c, chunks, "EVALSHA", scriptName)
+// eval runs the script for each chunk, in order and in one round trip, and stores the answers in the chunks. The client
+// must stay in use.
+func (n *node) eval(ctx context.Context, chunks []*chunk) {
+	run(ctx, n.client, chunks, "EVALSHA", scriptName)
 	for i, ch := range chunks {
 		// Redis forgets scripts when it restarts. EVAL sends the script again.
 		if code(ch.err) == "NOSCRIPT" {
-			run(ctx, c, chunks[i:i+1], "EVAL", script)
+			n.epoch.notice(ch.err)
+			run(ctx, n.client, chunks[i:i+1], "EVAL", script)
 		}
 	}
 }

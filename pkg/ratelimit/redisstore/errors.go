@@ -33,7 +33,8 @@ func notRun(err error) bool {
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
 		return true
 	}
-	return errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed) || IsNoMaster(err) ||
+	return errors.Is(err, errNotConnected) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed) ||
+		IsNoMaster(err) ||
 		slices.Contains(refusals, code(err))
 }
 
@@ -140,7 +141,8 @@ func IsNoCluster(err error) bool {
 func IsNoMaster(err error) bool { return errors.Is(err, redis.Nil) && !cannotConnect(err) }
 
 // permissions are the commands that a Redis user needs to decide, and to read and change API keys (authz/rediskeys).
-const permissions = "+evalsha +eval +script|load +get +set +del +time +ping +hello +auth +hget +hscan +hlen +hstrlen"
+const permissions = "+evalsha +eval +script|load +get +set +del +time +ping +info +hello +auth " +
+	"+hget +hscan +hlen +hstrlen"
 
 // LoginHelp returns how to set up the Redis user if an error of Ping is about it, else "". Keys begin with the prefix.
 func LoginHelp(err error, prefix string) string {

@@ -19,6 +19,7 @@ type node struct {
 	lane    lane
 	links   links
 	breaker breaker
+	epoch   epoch
 	workers sync.WaitGroup
 	stop    context.CancelFunc
 
@@ -32,10 +33,13 @@ func newNode(name string, cfg Config, options *redis.UniversalOptions, changed f
 	ctx, stop := context.WithCancel(context.Background())
 	own := *options
 	n := &node{name: name, cfg: cfg, options: &own, stop: stop}
-	own.Dialer = n.links.dialer(options)
+	n.epoch.counter = cfg.epochs
+	n.epoch.begin()
+	own.Dialer, own.OnConnect = n.links.dialer(options), n.epoch.connected
 	n.client = redis.NewUniversalClient(&own)
 	n.lane.arrived.L = &n.lane.mu
 	n.breaker.changed = func(cause error) {
+		n.epoch.begin()
 		changed(cause)
 		if cause != nil {
 			n.workers.Go(func() { n.probe(ctx) })

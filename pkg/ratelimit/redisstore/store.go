@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
@@ -45,6 +46,8 @@ type Config struct {
 	// Took is called after each script call, or pipeline of them, with the time until the answer or error. It must return
 	// at once, as Up. Optional.
 	Took func(time.Duration)
+
+	epochs *atomic.Uint64 // the number of the last epoch; see epoch
 }
 
 // up calls Up, if it is set.
@@ -90,6 +93,7 @@ type Store struct {
 // New returns a store that connects on first use; Ping checks that it can. The caller must close it.
 func New(cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
+	cfg.epochs = new(atomic.Uint64)
 	main, err := newKeyspace(cfg)
 	if err != nil {
 		return nil, err
@@ -99,7 +103,7 @@ func New(cfg Config) (*Store, error) {
 		return s, nil
 	}
 	second := cfg.PerSecond.withDefaults()
-	second.Up, second.Took = cfg.Up, cfg.Took
+	second.Up, second.Took, second.epochs = cfg.Up, cfg.Took, cfg.epochs
 	if s.perSecond, err = newKeyspace(second); err != nil {
 		return nil, &PerSecondError{errors.Join(err, main.close())}
 	}

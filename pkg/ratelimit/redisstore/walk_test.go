@@ -3,7 +3,6 @@ package redisstore_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -239,7 +238,7 @@ func (w *walk) compareSeen(t *testing.T, r *bucket.Request, shown []bucket.Seen)
 		want = clone(want)
 		want.Remaining(&take.Limit, r.At) // brings it to the time
 		if got.Cut {
-			want = cutAt(want, len(got.State.Grants))
+			want = cutAs(want, got.State.Grants)
 		}
 		if diff := cmp.Diff(normal(want), normal(got.State)); diff != "" {
 			t.Fatalf("seed %d: the bucket of %+v at %d, cut %t (-Go +Lua):\n%s", w.seed, take, r.At, got.Cut, diff)
@@ -247,13 +246,20 @@ func (w *walk) compareSeen(t *testing.T, r *bucket.Request, shown []bucket.Seen)
 	}
 }
 
-// cutAt returns the log as an answer shows it: all units beyond the first grants are at the newest time.
-func cutAt(s bucket.State, grants int) bucket.State {
-	for grants < len(s.Grants) {
-		last := len(s.Grants) - 1
-		s.Grants[last].Cost += s.Grants[last-1].Cost
-		s.Grants = slices.Delete(s.Grants, last-1, last)
+// cutAs returns the log as an answer shows it: all units beyond the cut are at the newest time. The cut may be between
+// units of the same time.
+func cutAs(s bucket.State, shown []bucket.Grant) bucket.State {
+	cut := len(shown) - 2
+	if cut < 0 || cut >= len(s.Grants)-1 || s.Grants[cut].Cost < shown[cut].Cost {
+		return s
 	}
+	newest := bucket.Grant{At: s.Grants[len(s.Grants)-1].At}
+	for _, g := range s.Grants[cut:] {
+		newest.Cost += g.Cost
+	}
+	newest.Cost -= shown[cut].Cost
+	s.Grants[cut].Cost = shown[cut].Cost
+	s.Grants = append(s.Grants[:cut+1], newest)
 	return s
 }
 
