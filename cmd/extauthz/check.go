@@ -42,10 +42,14 @@ It reports each identity header, such as x-auth-owner, with one of these mistake
 		"/config_dump\nof its admin interface; may be repeated")
 	output := outputFlag(c, "text", "json", "sarif")
 	c.RunE = func(_ *cobra.Command, paths []string) error {
+		var missing []error
 		for _, path := range paths {
 			if _, err := os.Stat(path); path != file.Stdin && errors.Is(err, fs.ErrNotExist) {
-				return usage("there is no file or directory %s", path)
+				missing = append(missing, fmt.Errorf("there is no file or directory %s", path))
 			}
+		}
+		if len(missing) > 0 {
+			return usage("%w", errors.Join(missing...))
 		}
 		s, err := p.readSettings()
 		if err != nil {

@@ -51,7 +51,8 @@ func TestCommands(t *testing.T) {
 		{args: "check", code: 2, stderr: "check: want a directory, a file or -"},
 		{args: "check --envoy", code: 2, stderr: "check: flag needs an argument: --envoy"},
 		{args: "check --help", code: 0, stdout: "--envoy FILE"},
-		{args: "check " + dir + "/none", code: 2, stderr: "there is no file or directory " + dir + "/none"},
+		{args: "check " + dir + "/none " + dir + "/nil", code: 2, stderr: "there is no file or directory " + dir +
+			"/none\nthere is no file or directory " + dir + "/nil\n"},
 		{args: "check " + good, code: 0, stdout: "ok: 1 domain, 1 limit, generation "},
 		{args: "check " + bad, code: 1, stderr: "rules.yaml:4:5: error: "},
 		{args: "check " + bad, code: 1, stderr: "did you mean `rate_limit`?"},

@@ -123,8 +123,10 @@ func TestAllBrokenRulesAtTheStart(t *testing.T) {
 	if !strings.Contains(out.String(), line) {
 		t.Errorf("the log of decisions has no %s in\n%s", line, out)
 	}
-	if _, shown := get(t, "http://"+debugAddr+"/rlconfig"); !strings.Contains(shown, "b00.yaml:3:5: error: ") {
-		t.Errorf("/rlconfig does not name the mistakes:\n%s", shown)
+	_, shown := get(t, "http://"+debugAddr+"/rlconfig")
+	if none := "# no rules yet, from " + dir + "\n"; !strings.HasPrefix(shown, none) ||
+		!strings.Contains(shown, "b00.yaml:3:5: error: ") {
+		t.Errorf("/rlconfig does not begin with %s or does not name the mistakes:\n%s", none, shown)
 	}
 }
 

@@ -201,7 +201,11 @@ func (r *ruleSource) serve(w http.ResponseWriter, _ *http.Request) {
 	active, refused, held := r.live.Active(), r.refused, r.held
 	r.mu.Unlock()
 	w.Header().Set("content-type", "text/plain; charset=utf-8")
-	fmt.Fprintf(w, "%s# generation %s, from %s\n", rules.Dump(active), active.Set.Generation, r.from())
+	if active.Set.Generation == "" {
+		fmt.Fprintf(w, "# no rules yet, from %s\n", r.from())
+	} else {
+		fmt.Fprintf(w, "%s# generation %s, from %s\n", rules.Dump(active), active.Set.Generation, r.from())
+	}
 	if refused != nil {
 		fmt.Fprintf(w, "# newer rules are refused because of these mistakes:\n%s\n", refused.Error())
 	}
