@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/redis/go-redis/v9"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/authz/keyfile"
 	"github.com/extauthz/extauthz/pkg/authz/rediskeys"
+	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 )
 
 // keyFile is a file of keys.
@@ -43,6 +45,7 @@ func openRedisKeys(s *service.Settings) (*redisKeys, error) {
 	if err != nil {
 		return nil, err
 	}
+	redisstore.Log(slog.New(slog.DiscardHandler)) // the command prints its error
 	client, store, err := s.RedisForKeys(secret)
 	if err != nil {
 		return nil, err

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -31,7 +30,6 @@ const (
 )
 
 func main() {
-	logging.Disable() // the log of the Redis client; the stores report its errors
 	p := &program{
 		env: service.ParseEnvironment(os.Environ()), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
 		terminal: isTerminal(os.Stderr),

@@ -317,3 +317,20 @@ func TestAFileWithMistakesChangesNothing(t *testing.T) {
 		t.Errorf("a key in the log:\n%s", out)
 	}
 }
+
+// TestKeysWithoutRedis: the only line of a command that cannot reach Redis is its error.
+func TestKeysWithoutRedis(t *testing.T) {
+	t.Parallel()
+	addr := testenv.Loopback(testenv.FreePort(t))
+	for _, settings := range []Environment{
+		{"REDIS_URL": addr}, {"REDIS_TYPE": "SENTINEL", "REDIS_URL": "main," + addr},
+		{"REDIS_TYPE": "CLUSTER", "REDIS_URL": addr},
+	} {
+		settings["API_KEY_SECRET"] = "a-server-secret-of-a-test"
+		code, _, stderr := runKeys(t, settings, "", "list", "--redis")
+		if code != exitFailed || !strings.HasPrefix(stderr, "extauthz: keys list: Redis: ") ||
+			strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%v: exit code %d\n%s", settings, code, stderr)
+		}
+	}
+}
