@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
 
-	"github.com/extauthz/extauthz/internal/certs"
 	"github.com/extauthz/extauthz/internal/service"
 )
 
@@ -24,18 +23,12 @@ func (p *program) client() *cobra.Command {
 		Args: noArguments(""),
 	}
 	client := service.Client{}
-	var files certs.ClientFiles
 	flags := c.Flags()
 	flags.StringVar(&client.Address, "address", "localhost:8081", "`HOST:PORT` of the service, or unix:PATH")
 	domain := flags.String("domain", "", "`DOMAIN` of the rules")
 	list := flags.StringArray("descriptor", nil, "a descriptor, as `KEY=VALUE,...`; may be repeated")
 	hits := flags.Uint32("hits", 1, "how many hits the request counts as")
-	secured := flags.Bool("tls", false, "connect with TLS")
-	flags.StringVar(&files.CA, "tls-ca", "", "`FILE` of the CA of the service; default: the CAs of the system")
-	flags.StringVar(&files.Cert, "tls-cert", "", "`FILE` of the certificate of this client")
-	flags.StringVar(&files.Key, "tls-key", "", "`FILE` of the key of that certificate")
-	flags.StringVar(&files.ServerName, "tls-name", "", "`NAME` in the certificate of the service; default: the host of "+
-		"--address")
+	secured := addTLSFlags(flags)
 	flags.DurationVar(&client.Timeout, "timeout", probeTimeout, "maximum wait for the answer")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		switch {
@@ -45,21 +38,14 @@ func (p *program) client() *cobra.Command {
 			return usage("missing --descriptor KEY=VALUE,...")
 		case client.Timeout <= 0:
 			return usage("--timeout %s: want more than 0, such as 2s", client.Timeout)
-		case (files.Cert == "") != (files.Key == ""):
-			return usage("--tls-cert and --tls-key: set both or none")
-		case !*secured && files.CA+files.Cert+files.Key+files.ServerName != "":
-			return usage("--tls-ca, --tls-cert, --tls-key and --tls-name need --tls")
 		}
-		if *secured {
-			client.TLS = &files
+		var err error
+		if client.TLS, err = secured.client(); err != nil {
+			return err
 		}
 		req := &rlsv3.RateLimitRequest{Domain: *domain, HitsAddend: *hits}
-		for _, text := range *list {
-			d, err := descriptor(text)
-			if err != nil {
-				return usage("--descriptor %q: %w", text, err)
-			}
-			req.Descriptors = append(req.Descriptors, d)
+		if req.Descriptors, err = descriptors(*list); err != nil {
+			return err
 		}
 		res, err := client.ShouldRateLimit(c.Context(), req)
 		if err == nil {
@@ -68,6 +54,18 @@ func (p *program) client() *cobra.Command {
 		return err
 	}
 	return c
+}
+
+// descriptors reads the values of --descriptor.
+func descriptors(list []string) (all []*ratelimitv3.RateLimitDescriptor, err error) {
+	for _, text := range list {
+		d, err := descriptor(text)
+		if err != nil {
+			return nil, usage("--descriptor %q: %w", text, err)
+		}
+		all = append(all, d)
+	}
+	return all, nil
 }
 
 // descriptor reads a descriptor in the form KEY=VALUE,...

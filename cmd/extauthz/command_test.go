@@ -35,8 +35,8 @@ func TestCommands(t *testing.T) {
 		code           int
 		stdout, stderr string
 	}{
-		{args: "frobnicate", code: 2, stderr: `extauthz: unknown subcommand "frobnicate": want check, client, echo, ` +
-			"health, keys, migrate, schema, serve, settings, version or --help"},
+		{args: "frobnicate", code: 2, stderr: `extauthz: unknown subcommand "frobnicate": want bench, check, client, ` +
+			"echo, health, keys, migrate, schema, serve, settings, version or --help"},
 		{args: "frobnicate", code: 2, stderr: "(extauthz --help lists all flags)"},
 		{args: "chekc --envoy e .", code: 2, stderr: `unknown subcommand "chekc" (did you mean check?): want `},
 		{args: "keys lst", code: 2, stderr: `extauthz: keys: unknown subcommand "lst" (did you mean list?): want create, ` +
@@ -72,6 +72,28 @@ func TestCommands(t *testing.T) {
 		{args: "keys create --owner a --burst x", code: 2, stderr: `keys create: --burst "x": want a whole number`},
 		{args: "keys ea_4Gd0kZ7b_abcdefghijklmnopqrstuvwxyz", code: 2,
 			stderr: `unknown subcommand "ea_4Gd0kZ7b_**************************"`},
+		{args: "bench --help", code: 0, stdout: "extauthz bench --domain shop --descriptor user={key}"},
+		{args: "bench", code: 2, stderr: "bench: missing --domain DOMAIN"},
+		{args: "bench --domain d", code: 2, stderr: "bench: missing --descriptor KEY=VALUE,..."},
+		{args: "bench --domain d --descriptor k", code: 2, stderr: `--descriptor "k": want KEY=VALUE`},
+		{args: "bench --domain d --descriptor k=v --header a:b", code: 2, stderr: "--header needs --service ext_authz"},
+		{args: "bench --domain d --descriptor k=v --keys zipf", code: 2, stderr: `"zipf": want uniform:N, zipf:N or one`},
+		{args: "bench --domain d --descriptor k=v --keys uniform:100000001", code: 2, stderr: "with N from 1 to 100000000"},
+		{args: "bench --domain d --descriptor k=v --keys one", code: 2, stderr: "write {key} in a descriptor, the path or"},
+		{args: "bench --domain d --descriptor k=v --client curl", code: 2,
+			stderr: `--client "curl": want one of [envoy traced deadline indexed]`},
+		{args: "bench --domain d --descriptor k=v --in-flight 3 --rate -1", code: 2,
+			stderr: "rate -1: want 0 to 1000000\nin-flight 3: want at least one request for each of the 4 connections\n"},
+		{args: "bench --domain d --descriptor k=v --duration 2h --timeout 0s --connections 10001", code: 2,
+			stderr: "duration 2h0m0s: want more than 0 and at most 1h0m0s\ntimeout 0s: want more than 0"},
+		{args: "bench --domain d --descriptor k=v --tls-ca f", code: 2, stderr: "--tls-name need --tls"},
+		{args: "bench --domain d --descriptor k=v --address 192.0.2.1:1", code: 2, stderr: "--allow-remote permits it"},
+		{args: "bench --domain d --descriptor k=v --address h", code: 2, stderr: "want host:port, such as 127.0.0.1:8081"},
+		{args: "bench --domain d --descriptor k=" + strings.Repeat("v", 16384), code: 2, stderr: "at most 16384, one frame"},
+		{args: "bench --service check", code: 2, stderr: `--service "check": want ratelimit or ext_authz`},
+		{args: "bench --service ext_authz --domain d", code: 2, stderr: "--domain and --descriptor need --service ratelimit"},
+		{args: "bench --service ext_authz --header a", code: 2, stderr: "want NAME:VALUE, or @FILE with one a line"},
+		{args: "bench --service ext_authz --header @/none", code: 2, stderr: "--header: open /none: no such file"},
 		{args: "migrate", code: 0, stdout: "ratelimit"},
 		{args: "migrate sprng f", code: 2, stderr: `migrate: unknown subcommand "sprng" (did you mean spring?)`},
 		{args: "migrate spring", code: 2, stderr: "migrate spring: want one file or -, for example: "},

@@ -87,7 +87,7 @@ func (p *program) root() *cobra.Command {
 		}
 		return serve(c, args)
 	}
-	root.AddCommand(p.serve(), p.check(), p.health(), p.client(), p.echo(), p.keys(), p.migrate(), p.settings(),
+	root.AddCommand(p.serve(), p.bench(), p.check(), p.health(), p.client(), p.echo(), p.keys(), p.migrate(), p.settings(),
 		p.schema(), p.version(), p.man())
 	return root
 }

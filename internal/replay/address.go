@@ -44,6 +44,6 @@ func checkHost(address, host string, remote bool) error {
 	if remote || host == "localhost" || err == nil && ip.Unmap().IsLoopback() {
 		return nil
 	}
-	return fmt.Errorf("%q is not on this machine: the sample would use up the limits of its clients; "+
+	return fmt.Errorf("%q is not on this machine: the requests would use up the limits of its clients; "+
 		"--allow-remote permits it", address)
 }

@@ -1,0 +1,81 @@
+package loadgen
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+)
+
+// Keys are the keys that requests have.
+type Keys struct {
+	Distribution Distribution
+	// Number is how many keys there are.
+	Number int
+}
+
+// Distribution is how often each key occurs.
+type Distribution uint8
+
+// The distributions of keys.
+const (
+	Uniform Distribution = iota
+	// Zipf draws key k with a probability that falls as k^-1.1: few keys are hot, most are rare.
+	Zipf
+)
+
+// MostKeys is how many keys keyDigits can tell apart.
+const MostKeys = 100_000_000
+
+const keyDigits = 8
+
+// zipfExponent is that of the load of a typical cache.
+const zipfExponent = 1.1
+
+// ParseKeys reads `uniform:N`, `zipf:N` or `one`.
+func ParseKeys(text string) (Keys, error) {
+	if text == "one" {
+		return Keys{Uniform, 1}, nil
+	}
+	name, number, _ := strings.Cut(text, ":")
+	n, err := strconv.Atoi(number)
+	if (name != "uniform" && name != "zipf") || err != nil || n < 1 || n > MostKeys {
+		return Keys{}, fmt.Errorf("want uniform:N, zipf:N or one, with N from 1 to %d", MostKeys)
+	}
+	if name == "zipf" && n > 1 {
+		return Keys{Zipf, n}, nil
+	}
+	return Keys{Uniform, n}, nil
+}
+
+// String returns the text that ParseKeys reads.
+func (k Keys) String() string {
+	switch {
+	case k.Number == 1:
+		return "one"
+	case k.Distribution == Zipf:
+		return "zipf:" + strconv.Itoa(k.Number)
+	}
+	return "uniform:" + strconv.Itoa(k.Number)
+}
+
+// draw returns a function that draws keys, for one goroutine.
+func (k Keys) draw(seed uint64) func() uint64 {
+	if k.Number == 1 {
+		return func() uint64 { return 0 }
+	}
+	random := rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15))
+	if k.Distribution == Zipf {
+		return rand.NewZipf(random, zipfExponent, 1, uint64(k.Number-1)).Uint64
+	}
+	n := uint64(k.Number)
+	return func() uint64 { return random.Uint64N(n) }
+}
+
+// putKey writes a key as decimal digits.
+func putKey(digits []byte, key uint64) {
+	for i := keyDigits - 1; i >= 0; i-- {
+		digits[i] = byte('0' + key%10)
+		key /= 10
+	}
+}

@@ -1,0 +1,194 @@
+package loadgen
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Run carries out a plan. It first sends one request alone; if that has no answer, the error names the reason. When ctx
+// is done, Run returns what it has found so far.
+func Run(ctx context.Context, p Plan) (*Result, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	first := p
+	first.Connections, first.InFlight, first.Rate, first.Count, first.Progress = 1, 1, 0, 1, nil
+	first.Duration = p.Timeout
+	m, err := start(ctx, first)
+	if err != nil {
+		return nil, err
+	}
+	m.await(ctx)
+	if r := m.result(); len(r.Failures) > 0 {
+		f := r.Failures[0]
+		return nil, fmt.Errorf("%s has no answer to the first request: %s: %.300q", p.Address, f.Status, f.First)
+	}
+	cost, err := newMeter(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer cost.close()
+	if m, err = start(ctx, p); err != nil {
+		return nil, err
+	}
+	m.await(ctx)
+	r := m.result()
+	r.Interrupted = ctx.Err() != nil
+	cost.add(r)
+	return r, nil
+}
+
+// measurement is a plan that is being carried out.
+type measurement struct {
+	plan    Plan
+	lanes   []*lane
+	tallies []*tally
+	began   time.Time
+	ended   atomic.Int64 // time.Duration; no request begins afterwards
+	halt    context.CancelFunc
+	readers sync.WaitGroup
+}
+
+// clock returns the time since the start.
+func (m *measurement) clock() time.Duration { return time.Since(m.began) }
+
+// end returns the time at which requests end.
+func (m *measurement) end() time.Duration { return time.Duration(m.ended.Load()) }
+
+// start opens all connections and then begins with the requests.
+func start(ctx context.Context, p Plan) (*measurement, error) {
+	m := &measurement{plan: p, began: time.Now()}
+	for range min(p.Connections, 2*runtime.GOMAXPROCS(0)) {
+		m.tallies = append(m.tallies, newTally())
+	}
+	for i := range p.Connections {
+		l := &lane{
+			m: m, index: i, most: p.share(p.InFlight, i), seed: rand.Uint64(), tally: m.tallies[i%len(m.tallies)],
+			budget: math.MaxInt64, message: p.Message.copied(), places: p.Message.places,
+		}
+		if p.Count > 0 {
+			l.budget = int64(p.share(p.Count, i))
+		}
+		l.draw = p.Keys.draw(l.seed)
+		m.lanes = append(m.lanes, l)
+	}
+	sessions, err := m.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, m.halt = context.WithCancel(context.WithoutCancel(ctx))
+	m.began = time.Now()
+	m.ended.Store(int64(p.Duration))
+	for i, l := range m.lanes {
+		m.readers.Go(func() { l.keep(ctx, sessions[i]) })
+	}
+	if p.Rate > 0 {
+		m.readers.Go(func() { m.pace(ctx) })
+	}
+	return m, nil
+}
+
+// open opens the first connection of each lane. If one cannot be opened, there is nothing to measure.
+func (m *measurement) open(ctx context.Context) ([]*session, error) {
+	sessions, errs := make([]*session, len(m.lanes)), make([]error, len(m.lanes))
+	tickets := make(chan struct{}, 32) // handshakes at a time
+	var all sync.WaitGroup
+	for i, l := range m.lanes {
+		tickets <- struct{}{}
+		all.Go(func() {
+			sessions[i], errs[i] = l.open(ctx)
+			<-tickets
+		})
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err == nil {
+			continue
+		}
+		for _, s := range sessions {
+			if s != nil {
+				_ = s.conn.Close() // no request is in flight
+			}
+		}
+		return nil, err
+	}
+	return sessions, nil
+}
+
+// await returns when the plan is carried out, or after ctx is done, and all requests are answered or given up.
+func (m *measurement) await(ctx context.Context) {
+	// Many lanes are looked at less often, so that this takes no CPU from them.
+	tick := time.NewTicker(10*time.Millisecond + time.Duration(len(m.lanes))*10*time.Microsecond)
+	defer tick.Stop()
+	report := m.reporter()
+	interrupted := ctx.Done()
+	for busy := true; busy; {
+		select {
+		case <-interrupted:
+			m.ended.Store(min(m.ended.Load(), int64(m.clock())))
+			interrupted = nil
+		case <-tick.C:
+		}
+		busy = false
+		for _, l := range m.lanes {
+			if !l.tend() {
+				busy = true
+			}
+		}
+		report()
+	}
+	m.halt()
+	for _, l := range m.lanes {
+		l.stop()
+	}
+	m.readers.Wait()
+}
+
+// reporter returns a function that calls Progress once a second.
+func (m *measurement) reporter() func() {
+	var last Progress
+	return func() {
+		now := m.clock()
+		if m.plan.Progress == nil || now < last.Passed+time.Second {
+			return
+		}
+		p := Progress{Passed: now}
+		for _, t := range m.tallies {
+			answers, failed := t.counts()
+			p.Answers += answers
+			p.Errors += failed
+		}
+		p.AnswersPerSecond = float64(p.Answers-last.Answers) / (now - last.Passed).Seconds()
+		m.plan.Progress(p)
+		last = p
+	}
+}
+
+// pace wakes the lanes of an open loop when requests are due.
+func (m *measurement) pace(ctx context.Context) {
+	wait, stop := newAlarm()
+	defer stop()
+	lanes := int64(len(m.lanes))
+	interval := float64(time.Second) / float64(m.plan.Rate)
+	for next := int64(0); ctx.Err() == nil; {
+		due := time.Duration(float64(next) * interval)
+		if due >= m.end() {
+			return
+		}
+		wait(due - m.clock())
+		now := m.clock()
+		begin := next
+		for time.Duration(float64(next)*interval) <= now {
+			next++
+		}
+		for n := begin; n < min(next, begin+lanes); n++ {
+			m.lanes[n%lanes].poke()
+		}
+	}
+}

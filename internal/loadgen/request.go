@@ -1,0 +1,121 @@
+package loadgen
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc/codes"
+)
+
+// noStatus is the status of a request before its trailers.
+const noStatus = -1
+
+// request is one call in flight, with what is known of its answer.
+type request struct {
+	id uint32
+	// due is the time from which the latency counts. sent is the time of the write, 0 before.
+	due, sent time.Duration
+	status    int    // grpc-status
+	http      string // :status, if it is not 200
+	reason    string // grpc-message
+	message   []byte // the message with its prefix, if it comes in parts
+	decided   bool   // the message was read
+	allowed   bool
+	ends      bool  // END_STREAM came with HEADERS, and CONTINUATION follows
+	broken    error // why the message cannot be read
+}
+
+// field reads a header or a trailer.
+func (r *request) field(name, value string) {
+	switch name {
+	case ":status":
+		if value != "200" {
+			r.http = value
+		}
+	case "grpc-status":
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			n = int(codes.Unknown)
+		}
+		r.status = n
+	case "grpc-message":
+		r.reason = value
+	}
+}
+
+// data reads a part of the message.
+func (r *request) data(part []byte, allows func([]byte) (bool, error)) {
+	message := part
+	if len(r.message) > 0 || !complete(part) {
+		r.message = append(r.message, part...)
+		message = r.message
+	}
+	switch {
+	case len(part) == 0:
+	case r.decided:
+		r.broken = errors.New("an answer with two messages")
+	case len(message) > maxAnswer:
+		r.broken, r.decided = fmt.Errorf("an answer of more than %d bytes", maxAnswer), true
+		r.message = nil
+	case complete(message):
+		r.decided = true
+		r.allowed, r.broken = allows(message[prefix:])
+		if message[0] != 0 {
+			r.broken = errors.New("a compressed answer")
+		}
+	}
+}
+
+// complete reports whether a message is complete, by its prefix.
+func complete(message []byte) bool {
+	return len(message) >= prefix && uint32(len(message)-prefix) == binary.BigEndian.Uint32(message[1:])
+}
+
+// failure is why a request has no answer.
+type failure struct {
+	status codes.Code
+	reason string
+}
+
+// failure returns why a complete answer is none, and whether that is so.
+func (r *request) failure() (failure, bool) {
+	switch {
+	case r.http != "":
+		return failure{codes.Unknown, "HTTP status " + r.http}, true
+	case r.status == noStatus:
+		return failure{codes.Unknown, "an answer without a grpc-status"}, true
+	case r.status != int(codes.OK):
+		return failure{codes.Code(r.status), r.reason}, true //nolint:gosec // any number has a name
+	case !r.decided:
+		return failure{codes.Internal, "an answer without a message"}, true
+	case r.broken != nil:
+		return failure{codes.Internal, r.broken.Error()}, true
+	}
+	return failure{}, false
+}
+
+func deadlineExceeded(timeout time.Duration) failure {
+	return failure{codes.DeadlineExceeded, fmt.Sprintf("no answer within %s", timeout)}
+}
+
+func unavailable(reason string) failure { return failure{codes.Unavailable, reason} }
+
+// reset returns the failure that a client of gRPC reports for RST_STREAM.
+func reset(code http2.ErrCode) failure {
+	status := codes.Internal
+	switch code {
+	case http2.ErrCodeRefusedStream:
+		status = codes.Unavailable
+	case http2.ErrCodeCancel:
+		status = codes.Canceled
+	case http2.ErrCodeEnhanceYourCalm:
+		status = codes.ResourceExhausted
+	case http2.ErrCodeInadequateSecurity:
+		status = codes.PermissionDenied
+	}
+	return failure{status, fmt.Sprintf("RST_STREAM %v", code)}
+}
