@@ -21,8 +21,8 @@ type Rule struct {
 	Unlimited bool
 	// Limits shadows Node.Limits. It has at least one element.
 	Limits []RuleLimit
-	// DenialLines bounds the lines that a log has about denials by the rule.
-	DenialLines Gate
+	// DenialLines bounds the lines that a log has about denials by the rule. It goes on when rules are loaded again.
+	DenialLines *Gate
 
 	path        []Node
 	dynamicName bool           // detailed_metric or value_to_metric

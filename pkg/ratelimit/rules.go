@@ -38,7 +38,8 @@ type RulesOptions struct {
 	// MetricValues is how many values of requests one rule counts by themselves (METRIC_VALUES_MAX). Default:
 	// DefaultMetricValues.
 	MetricValues int
-	// Before are the previous rules. The counters of rules that are in both sets go on. nil for none.
+	// Before are the previous rules. The counters of rules that are in both sets go on; those of the other rules are kept
+	// until the next change. nil for none.
 	Before *Rules
 }
 
@@ -49,7 +50,7 @@ func NewRules(domains []Domain, o RulesOptions) *Rules {
 	o.DefaultAlgorithm = cmp.Or(o.DefaultAlgorithm, bucket.SlidingWindow)
 	o.DefaultPolicy = cmp.Or(o.DefaultPolicy, Local)
 	o.MetricValues = cmp.Or(o.MetricValues, DefaultMetricValues)
-	r := &Rules{domains: make(map[string]*descriptors.Tree[place]), options: o}
+	r := &Rules{domains: make(map[string]*descriptors.Tree[place]), options: o, counters: newCounterSet()}
 	for _, d := range domains {
 		tree := r.domains[d.Name]
 		if tree == nil {
@@ -57,6 +58,9 @@ func NewRules(domains []Domain, o RulesOptions) *Rules {
 			r.domains[d.Name] = tree
 		}
 		r.compile(tree, d.Name, nil, d.Descriptors)
+	}
+	if o.Before != nil {
+		r.counters.gone = o.Before.counters.without(&r.counters)
 	}
 	r.options.Before = nil // else each set would keep all sets before it
 	return r

@@ -28,31 +28,60 @@ const (
 	maxMetricValue = 256
 )
 
-// counterSet holds the counters of a set of rules. Limits with the same Series share their counters. It does not change
-// once the rules are compiled.
+// counterSet holds the counters of a set of rules, and the gates of their log lines. Limits with the same Series share
+// their counters. It does not change once the rules are compiled.
 type counterSet struct {
 	fixed   map[Series]*Counters
 	byValue map[Series]*valueCounters // Limit is ""
+	gates   map[Series]*Gate          // Limit is ""
+	// gone has the counters of rules that the last change has removed, because decisions since the last scrape are in
+	// them. nil for none.
+	gone *counterSet
 }
 
-// add gives the limits of a rule their counters. If the previous rules have the same, these go on.
-func (s *counterSet) add(rule *Rule, before *Rules, values int) {
-	if s.fixed == nil {
-		s.fixed, s.byValue = make(map[Series]*Counters), make(map[Series]*valueCounters)
+func newCounterSet() counterSet {
+	return counterSet{
+		fixed: make(map[Series]*Counters), byValue: make(map[Series]*valueCounters), gates: make(map[Series]*Gate),
 	}
-	var old counterSet
+}
+
+// without returns the counters that next does not have.
+func (s *counterSet) without(next *counterSet) *counterSet {
+	gone := newCounterSet()
+	for name, c := range s.fixed {
+		if next.fixed[name] == nil {
+			gone.fixed[name] = c
+		}
+	}
+	for name, v := range s.byValue {
+		if next.byValue[name] != v {
+			gone.byValue[name] = v
+		}
+	}
+	return &gone
+}
+
+// add gives a rule its counters and its gate. If the previous rules have the same, these go on.
+func (s *counterSet) add(rule *Rule, before *Rules, values int) {
+	var old, gone counterSet
 	if before != nil {
 		old = before.counters
+	}
+	if old.gone != nil {
+		gone = *old.gone
 	}
 	name := Series{Domain: rule.Domain, Rule: rule.Name}
 	for i := range rule.Limits {
 		l := &rule.Limits[i]
 		name.Limit = l.Policy
 		if s.fixed[name] == nil {
-			s.fixed[name] = cmp.Or(old.fixed[name], new(Counters))
+			s.fixed[name] = cmp.Or(old.fixed[name], gone.fixed[name], new(Counters))
 		}
 		l.Counters, l.index = s.fixed[name], i
 	}
+	name.Limit = ""
+	rule.DenialLines = cmp.Or(s.gates[name], old.gates[name], new(Gate))
+	s.gates[name] = rule.DenialLines
 	if !rule.dynamicName {
 		return
 	}
@@ -60,9 +89,8 @@ func (s *counterSet) add(rule *Rule, before *Rules, values int) {
 	for i := range rule.Limits {
 		policies[i] = rule.Limits[i].Policy
 	}
-	name.Limit = ""
 	rule.byValue = &valueCounters{domain: rule.Domain, policies: policies, max: values, named: make(map[string][]Counters)}
-	for _, same := range []*valueCounters{s.byValue[name], old.byValue[name]} {
+	for _, same := range []*valueCounters{s.byValue[name], old.byValue[name], gone.byValue[name]} {
 		if same != nil && slices.Equal(same.policies, policies) {
 			rule.byValue = same
 			break
@@ -140,12 +168,20 @@ func metricValue(v string) string {
 	return strings.ToValidUTF8(v, "\uFFFD")
 }
 
-// EachCounters calls f for all counters of the rules. Rules may share a Series.
+// EachCounters calls f for all counters of the rules, and of rules that the last change has removed. Rules may share a
+// Series.
 func (r *Rules) EachCounters(f func(s Series, c *Counters)) {
-	for s, c := range r.counters.fixed {
-		f(s, c)
+	r.counters.each(f)
+	if r.counters.gone != nil {
+		r.counters.gone.each(f)
 	}
-	for _, v := range r.counters.byValue {
+}
+
+func (s *counterSet) each(f func(s Series, c *Counters)) {
+	for name, c := range s.fixed {
+		f(name, c)
+	}
+	for _, v := range s.byValue {
 		v.each(f)
 	}
 }

@@ -97,7 +97,7 @@ func (l *DecisionLog) admits(ctx context.Context, d *decision) bool {
 	}
 	gate := l.reasons[d.reason]
 	if d.rule != nil && d.rule.Rule != nil {
-		gate = &d.rule.Rule.DenialLines
+		gate = d.rule.Rule.DenialLines
 	}
 	if gate == nil || gate.Pass(time.Now().Unix(), linesPerSecond) {
 		return true

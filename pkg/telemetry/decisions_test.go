@@ -132,8 +132,8 @@ func TestDecisionFields(t *testing.T) {
 	}
 }
 
-// TestDenialsAreBounded: of a flood of denials, a second has ten lines for each rule. The number of the others is in
-// the log a second later, or at the end, and none is lost.
+// TestDenialsAreBounded: of a flood of denials, a second has ten lines for each rule, also if the rules are loaded
+// again. The number of the others is in the log a second later, or at the end, and none is lost.
 func TestDenialsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lines, read := new(testenv.Output), 0
@@ -176,9 +176,12 @@ descriptors:
 		deny(1, 5)
 		count("a", 10, "")
 		count("b", 5, "")
+		rules = ratelimit.NewRules(set.Domains, ratelimit.RulesOptions{Before: rules}) // a rule keeps its bound
+		deny(0, 10)
+		count("a", 10, "")
 		time.Sleep(1500 * time.Millisecond)
 		synctest.Wait()
-		count("a", 10, "990")
+		count("a", 10, "1000")
 		read = len(lines.String())
 		deny(1, 12)
 		log.Flush()
