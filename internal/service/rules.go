@@ -79,6 +79,7 @@ type ruleSource struct {
 	live     *rules.Live
 	activate func(rules.Set)
 	log      *slog.Logger
+	lines    ratelimit.Gate // of changeLog
 
 	mu       sync.Mutex
 	since    time.Time
@@ -106,9 +107,9 @@ func newRuleSource(l *loadedRules, live *rules.Live, log *slog.Logger, activate 
 	r := &ruleSource{loadedRules: l, live: live, activate: activate, log: log.With(l.kind, l.name)}
 	switch {
 	case l.problems.HasErrors():
-		r.refuse(l.first.Generation, l.problems)
+		r.refuse(r.changeLog(l.first.Generation), l.problems)
 	case l.first.Generation != "":
-		r.logWarnings(l.problems)
+		logWarnings(r.log, l.problems)
 		r.accept(l.first)
 	}
 	return r
@@ -124,10 +125,10 @@ func (r *ruleSource) watch(ctx context.Context) {
 
 // update activates, holds or refuses rules that have changed.
 func (r *ruleSource) update(u rules.Update) {
-	log := r.log.With("generation", u.Set.Generation)
+	log := r.changeLog(u.Set.Generation)
 	switch {
 	case u.Problems.HasErrors():
-		r.refuse(u.Set.Generation, u.Problems)
+		r.refuse(log, u.Problems)
 		return
 	case u.Held:
 		r.mu.Lock()
@@ -137,12 +138,32 @@ func (r *ruleSource) update(u rules.Update) {
 			"files have been unchanged for "+file.QuietPeriod.String()+" (at once if renamed into place)", "lost", u.Lost)
 		return
 	}
-	r.logWarnings(u.Problems)
+	logWarnings(log, u.Problems)
 	r.accept(u.Set)
 	if len(u.Lost) > 0 {
 		log = log.With("lost", u.Lost)
 	}
 	log.Warn("rules reloaded")
+}
+
+// changesPerMinute is how many changes by an xDS server the log has in a minute. Files are read once a second at most.
+const changesPerMinute = 10
+
+// changeLog returns the log for a change. It discards changes beyond changesPerMinute; the next line has their number.
+func (r *ruleSource) changeLog(generation string) *slog.Logger {
+	log := r.log.With("generation", generation)
+	if r.server == nil {
+		return log
+	}
+	now := time.Now().Unix()
+	if beginOfMinute := now - now%60; !r.lines.Pass(beginOfMinute, changesPerMinute) {
+		r.lines.LeftOut.Add(1)
+		return slog.New(slog.DiscardHandler)
+	}
+	if n := r.lines.LeftOut.Swap(0); n > 0 {
+		log = log.With("left_out", n)
+	}
+	return log
 }
 
 func (r *ruleSource) accept(set rules.Set) {
@@ -153,7 +174,7 @@ func (r *ruleSource) accept(set rules.Set) {
 	r.mu.Unlock()
 }
 
-func (r *ruleSource) refuse(generation string, problems rules.Problems) {
+func (r *ruleSource) refuse(log *slog.Logger, problems rules.Problems) {
 	r.mu.Lock()
 	r.refused, r.held = problems, nil
 	r.failures++
@@ -162,7 +183,7 @@ func (r *ruleSource) refuse(generation string, problems rules.Problems) {
 	if r.since.IsZero() {
 		remain = "there are no previous rules"
 	}
-	r.log.Error("rules refused; "+remain, "generation", generation, "problems", problems.Error())
+	log.Error("rules refused; "+remain, "problems", problems.Error())
 }
 
 // counts returns how many times rules became active, and how many times they were refused.
@@ -188,9 +209,9 @@ func (r *ruleSource) whyNone() string {
 	return "the " + r.from() + " has sent no rules yet"
 }
 
-func (r *ruleSource) logWarnings(problems rules.Problems) {
+func logWarnings(log *slog.Logger, problems rules.Problems) {
 	for _, p := range problems {
-		r.log.Warn("the rules have a warning", "problem", p.String())
+		log.Warn("the rules have a warning", "problem", p.String())
 	}
 }
 

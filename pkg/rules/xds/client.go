@@ -89,6 +89,9 @@ func New(cfg Config) (*Client, error) {
 	}, nil
 }
 
+// refusalInterval is how often the log has a refusal before the first rules.
+const refusalInterval = time.Second
+
 // Connected reports whether the server can be reached now: the stream is open.
 func (c *Client) Connected() bool { return c.link.open.Load() }
 
@@ -108,10 +111,14 @@ func (c *Client) Load(ctx context.Context) (rules.Set, rules.Problems) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var first rules.Update
+	var logged time.Time
 	c.Run(ctx, func(u rules.Update) {
 		if u.Problems.HasErrors() {
-			c.cfg.Log.Error("rules refused; there are no previous rules", "generation", u.Set.Generation,
-				"problems", u.Problems.Error())
+			if time.Since(logged) >= refusalInterval {
+				logged = time.Now()
+				c.cfg.Log.Error("rules refused; there are no previous rules (logged once a second)",
+					"generation", u.Set.Generation, "problems", u.Problems.Error())
+			}
 			return
 		}
 		first = u
