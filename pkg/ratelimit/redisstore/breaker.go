@@ -101,26 +101,6 @@ func (n *node) probe(ctx context.Context) {
 	}
 }
 
-// renew tries a new client, which follows changes of DNS, and keeps it if Redis answers and accepts writes. The client
-// of Sentinel asks the sentinels for each connection, so it stays.
-func (n *node) renew(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, n.cfg.DialTimeout+patience)
-	defer cancel()
-	if n.options.MasterName != "" {
-		return writable(ctx, n.client)
-	}
-	fresh := redis.NewUniversalClient(n.options)
-	if err := writable(ctx, fresh); err != nil {
-		_ = fresh.Close()
-		return err
-	}
-	n.mu.Lock()
-	old := n.client
-	n.client = fresh
-	n.mu.Unlock()
-	return old.Close()
-}
-
 // probeKey is a key that no bucket has. Nothing is ever stored there.
 const probeKey = "rl:probe"
 

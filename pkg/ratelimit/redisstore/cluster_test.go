@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/extauthz/extauthz/internal/testenv"
@@ -195,83 +193,6 @@ func TestClusterMovingSlot(t *testing.T) {
 		takeOne(t, s, "{moving}a", perDay(1000))
 		return stats()["evalsha"] == before
 	})
-}
-
-// TestClusterMasterKilled kills a master while requests go on. Its replica takes over its slots, and the store finds it
-// there.
-func TestClusterMasterKilled(t *testing.T) {
-	t.Parallel()
-	cluster := testenv.Cluster(t, "--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "no")
-	replica := cluster.AddReplica(cluster.Masters[1])
-	s := open(t, redisstore.Config{Mode: redisstore.Cluster, URL: cluster.Addrs(), Timeout: brief})
-	key := inEach(cluster, "k")[1]
-	answers(t, s)
-	await(t, "an answer", func() bool { return takeOne(t, s, key, perDay(loadLimit)).Err == nil })
-	under := newLoad(t, s, key)
-	under.await(100)
-	cluster.Masters[1].Kill()
-	await(t, "the replica to be asked", func() bool {
-		info, err := replica.Do("ROLE")
-		return err == nil && strings.HasPrefix(info, "master") && takeOne(t, s, key, perDay(loadLimit)).Err == nil
-	})
-	under.await(100)
-	under.stop()
-	for _, n := range s.Nodes() {
-		if n.Name == cluster.Masters[1].Addr {
-			t.Errorf("the dead master is still asked: %v", s.Nodes())
-		}
-	}
-}
-
-// loadLimit is the limit of the bucket of a load. It is soon used up.
-const loadLimit = 500
-
-// load sends requests until it is stopped. It fails the test if more are allowed than the limit and, after a failover
-// that lost the last charges, the limit once more.
-type load struct {
-	t       *testing.T
-	decided atomic.Int64
-	allowed atomic.Int64
-	end     chan struct{}
-	all     sync.WaitGroup
-}
-
-func newLoad(t *testing.T, s *redisstore.Store, key string) *load {
-	l := &load{t: t, end: make(chan struct{})}
-	for range 4 {
-		l.all.Go(func() {
-			for {
-				select {
-				case <-l.end:
-					return
-				default:
-				}
-				o := take(t.Context(), s, ask(key, perDay(loadLimit)))[0]
-				if o.Err == nil {
-					l.decided.Add(1)
-				}
-				if o.Allowed {
-					l.allowed.Add(1)
-				}
-			}
-		})
-	}
-	return l
-}
-
-// await waits until some more requests have been decided.
-func (l *load) await(n int64) {
-	l.t.Helper()
-	want := l.decided.Load() + n
-	await(l.t, fmt.Sprint(n, " more decisions"), func() bool { return l.decided.Load() >= want })
-}
-
-func (l *load) stop() {
-	close(l.end)
-	l.all.Wait()
-	if n := l.allowed.Load(); n > 2*loadLimit {
-		l.t.Errorf("%d requests were allowed, want at most %d", n, 2*loadLimit)
-	}
 }
 
 // TestClusterScript checks that each node gets the script, also after it was forgotten.

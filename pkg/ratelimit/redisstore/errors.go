@@ -152,7 +152,7 @@ func LoginHelp(err error, prefix string) string {
 		if strings.Contains(err.Error(), word) {
 			return "the user needs ACL SETUSER <user> on ><password> ~" + prefix + "* " + permissions +
 				"; in a cluster also +asking +cluster|slots; a user of Sentinel needs +ping +hello +auth " +
-				"+sentinel|get-master-addr-by-name +sentinel|sentinels +subscribe"
+				"+sentinel|get-master-addr-by-name +sentinel|sentinels +subscribe &+switch-master &+selected-slave"
 		}
 	}
 	return ""

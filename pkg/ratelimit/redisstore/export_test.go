@@ -1,12 +1,22 @@
 package redisstore
 
-import "context"
+import (
+	"context"
+	"strings"
+)
 
 // Gathered returns the number of calls that wait to be sent.
 func (s *Store) Gathered() int {
 	s.main.one.lane.mu.Lock()
 	defer s.main.one.lane.mu.Unlock()
 	return len(s.main.one.lane.queue)
+}
+
+// Hear returns what sentinels make of an event: the new master and the replica that was chosen.
+func Hear(name, channel, payload string) (master, chosen string) {
+	s := &sentinels{master: name}
+	master = s.hear(channel, strings.Fields(payload))
+	return master, s.chosen
 }
 
 // Complete is complete, for tests of its forms.

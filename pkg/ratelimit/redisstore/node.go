@@ -22,9 +22,13 @@ type node struct {
 	epoch   epoch
 	workers sync.WaitGroup
 	stop    context.CancelFunc
+	// sentinels name the master, which the node then is. nil for a Redis with an address of its own.
+	sentinels *sentinels
+	turning   sync.Mutex // held while turnTo looks for the master
 
 	mu     sync.RWMutex // read-locked while the client is in use
 	client redis.UniversalClient
+	addr   string // of the client; "" for one that asks the sentinels
 }
 
 // newNode returns a node that connects on first use. changed is called when it stops answering, with the error, and
@@ -36,7 +40,14 @@ func newNode(name string, cfg Config, options *redis.UniversalOptions, changed f
 	n.epoch.counter = cfg.epochs
 	n.epoch.begin()
 	own.Dialer, own.OnConnect = n.links.dialer(options), n.epoch.connected
-	n.client = redis.NewUniversalClient(&own)
+	first := own
+	if options.MasterName != "" {
+		n.sentinels = newSentinels(options)
+		own.MasterName = ""
+		first = *at(&own, name)
+		first.Dialer = n.sentinels.dialer(own.Dialer)
+	}
+	n.client = redis.NewUniversalClient(&first)
 	n.lane.arrived.L = &n.lane.mu
 	n.breaker.changed = func(cause error) {
 		n.epoch.begin()
@@ -48,6 +59,9 @@ func newNode(name string, cfg Config, options *redis.UniversalOptions, changed f
 	for range cfg.PoolSize {
 		n.workers.Go(n.work)
 	}
+	if n.sentinels != nil {
+		n.sentinels.follow(n.turnTo)
+	}
 	return n
 }
 
@@ -55,6 +69,9 @@ func newNode(name string, cfg Config, options *redis.UniversalOptions, changed f
 func (n *node) close() error {
 	n.lane.close()
 	n.stop()
+	if n.sentinels != nil {
+		n.sentinels.close()
+	}
 	n.workers.Wait()
 	return n.client.Close()
 }
@@ -69,10 +86,19 @@ func (n *node) ping(ctx context.Context) error {
 	return err
 }
 
+// loadScript sends the script to Redis.
 func (n *node) loadScript(ctx context.Context) error {
-	n.mu.RLock()
-	c := n.client // renew may close it meanwhile
-	n.mu.RUnlock()
+	for {
+		c := n.current()
+		err := loadScript(ctx, c)
+		if !errors.Is(err, redis.ErrClosed) || c == n.current() {
+			return err
+		}
+		// Another client took its place meanwhile.
+	}
+}
+
+func loadScript(ctx context.Context, c redis.UniversalClient) error {
 	// Ping first: before the login, Redis refuses a text as long as the script.
 	if err := c.Ping(ctx).Err(); err != nil {
 		return fmt.Errorf("redis: ping: %w", err)
@@ -81,6 +107,13 @@ func (n *node) loadScript(ctx context.Context) error {
 		return fmt.Errorf("redis: load the script: %w", err)
 	}
 	return nil
+}
+
+// current returns the client. Another one may take its place, and close it, at any time.
+func (n *node) current() redis.UniversalClient {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.client
 }
 
 // enter queues the call for the next free worker.

@@ -19,42 +19,46 @@ func TestSentinel(t *testing.T) {
 	}
 }
 
-// TestSentinelFailover kills the master while requests go on. Sentinel makes the replica the master, and the store
-// finds it.
-func TestSentinelFailover(t *testing.T) {
+// TestSentinelDiscovered checks that the store also follows sentinels that are not in its URL.
+func TestSentinelDiscovered(t *testing.T) {
 	t.Parallel()
 	sentinels := testenv.Sentinels(t)
-	s := open(t, redisstore.Config{Mode: redisstore.Sentinel, URL: sentinels.Addrs(), Timeout: brief})
-	answers(t, s)
-	under := newLoad(t, s, "k")
-	under.await(100)
-	sentinels.Master.Kill()
-	await(t, "the replica to be asked", func() bool {
-		role, err := sentinels.Replica.Do("ROLE")
-		return err == nil && strings.HasPrefix(role, "master") && takeOne(t, s, "k", perDay(loadLimit)).Err == nil
+	first, second := sentinels.Sentinels[0], sentinels.Sentinels[1]
+	url := sentinels.Name + "," + first.Addr
+	s := open(t, redisstore.Config{Mode: redisstore.Sentinel, URL: url, Timeout: patient})
+	healthy(t, s)
+	await(t, "another sentinel to be followed", func() bool {
+		clients, err := second.Do("CLIENT", "LIST", "TYPE", "PUBSUB")
+		return err == nil && strings.Contains(clients, " sub=2 ")
 	})
-	under.await(100)
-	under.stop()
-}
-
-// TestSentinelDemoted makes the sentinels fail over while the old master lives on. It answers as a replica, and the
-// store leaves it.
-func TestSentinelDemoted(t *testing.T) {
-	t.Parallel()
-	sentinels := testenv.Sentinels(t)
-	s := open(t, redisstore.Config{Mode: redisstore.Sentinel, URL: sentinels.Addrs(), Timeout: brief})
-	answers(t, s)
-	under := newLoad(t, s, "k")
-	under.await(100)
+	first.Kill()
 	await(t, "the failover to begin", func() bool {
-		_, err := sentinels.Sentinels[0].Do("SENTINEL", "FAILOVER", sentinels.Name)
+		_, err := second.Do("SENTINEL", "FAILOVER", sentinels.Name)
 		return err == nil
 	})
-	await(t, "the old master to be a replica", func() bool {
-		role, err := sentinels.Master.Do("ROLE")
-		return err == nil && strings.HasPrefix(role, "slave")
-	})
 	stats := commandStats(t, sentinels.Replica)
-	await(t, "the new master to be asked", func() bool { return stats()["evalsha"] > 100 })
-	under.stop()
+	await(t, "the new master to be asked", func() bool {
+		takeOne(t, s, "k", perDay(1e6))
+		return stats()["evalsha"] > 0
+	})
+}
+
+// TestSentinelEvents reads events of sentinels, among them such as no sentinel sends.
+func TestSentinelEvents(t *testing.T) {
+	for _, c := range []struct{ channel, payload, master, chosen string }{
+		{"+switch-master", "mymaster 10.0.0.1 6379 10.0.0.2 6380", "10.0.0.2:6380", ""},
+		{"+switch-master", "mymaster 2001:db8::1 6379 2001:db8::2 6380", "[2001:db8::2]:6380", ""},
+		{"+switch-master", "another 10.0.0.1 6379 10.0.0.2 6380", "", ""},
+		{"+switch-master", "mymaster 10.0.0.1", "", ""},
+		{"+switch-master", "", "", ""},
+		{"+selected-slave", "slave 10.0.0.2:6380 10.0.0.2 6380 @ mymaster 10.0.0.1 6379", "", "10.0.0.2:6380"},
+		{"+selected-slave", "slave 10.0.0.2:6380 10.0.0.2 6380 @ another 10.0.0.1 6379", "", ""},
+		{"+selected-slave", "slave", "", ""},
+		{"+sdown", "mymaster 10.0.0.1 6379 10.0.0.2 6380", "", ""},
+	} {
+		master, chosen := redisstore.Hear("mymaster", c.channel, c.payload)
+		if master != c.master || chosen != c.chosen {
+			t.Errorf("%s %s: master %q, chosen %q, want %q, %q", c.channel, c.payload, master, chosen, c.master, c.chosen)
+		}
+	}
 }
