@@ -20,6 +20,8 @@ const (
 	readInterval = 200 * time.Millisecond
 	// readEvery is the longest time between two readings.
 	readEvery = time.Minute
+	// readUnserved is the longest time between two readings while no node has a slot, as before its slots are assigned.
+	readUnserved = 5 * time.Second
 )
 
 // cluster knows which node of a Redis Cluster has which slots. It follows changes: a node that is asked for a slot that
@@ -133,8 +135,7 @@ func (c *cluster) readAgain() {
 
 // follow reads the slots at once, and then when they may have changed.
 func (c *cluster) follow(ctx context.Context) {
-	every := time.NewTicker(readEvery)
-	defer every.Stop()
+	var p pace
 	for ctx.Err() == nil {
 		_ = c.read(ctx) // the caller of Up and each request learn of an error
 		pause := time.NewTimer(readInterval)
@@ -142,24 +143,35 @@ func (c *cluster) follow(ctx context.Context) {
 		case <-ctx.Done():
 		case <-pause.C:
 		}
-		if c.ill() {
+		if c.silent() {
 			continue
 		}
+		pause.Reset(p.next(c.table.Load()))
 		select {
 		case <-ctx.Done():
 		case <-c.stale:
-		case <-every.C:
+		case <-pause.C:
 		}
+		pause.Stop()
 	}
 }
 
-// ill reports whether a slot has no node that answers.
-func (c *cluster) ill() bool {
-	table := c.table.Load()
-	if table == nil || slices.Contains(table[:], nil) {
-		return true
+// silent reports whether the slots are unknown or a node does not answer.
+func (c *cluster) silent() bool {
+	return c.table.Load() == nil || slices.ContainsFunc(c.masters(), func(n *node) bool { return n.breaker.open() })
+}
+
+// pace is how long to wait for the next reading if nothing shows that the slots have changed.
+type pace struct{ unserved time.Duration }
+
+// next returns the time to the next reading. It doubles while a slot has no node.
+func (p *pace) next(table *slotTable) time.Duration {
+	if !slices.Contains(table[:], nil) {
+		p.unserved = 0
+		return readEvery
 	}
-	return slices.ContainsFunc(c.masters(), func(n *node) bool { return n.breaker.open() })
+	p.unserved = min(max(readInterval, 2*p.unserved), readUnserved)
+	return p.unserved
 }
 
 // read reads the slots from the first node that answers.

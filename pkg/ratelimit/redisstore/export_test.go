@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"strings"
+	"time"
 )
 
 // Gathered returns the number of calls that wait to be sent.
@@ -48,4 +49,21 @@ func ReplaceNodes(ctx context.Context, s *Store) error {
 		_ = n.close()
 	}
 	return err
+}
+
+// Pauses returns the times between readings of the slots, of tables with and without a slot that no node has.
+func Pauses(unserved ...bool) (pauses []time.Duration) {
+	var p pace
+	served := new(slotTable)
+	for i := range served {
+		served[i] = new(node)
+	}
+	for _, lacks := range unserved {
+		table := *served
+		if lacks {
+			table[7] = nil
+		}
+		pauses = append(pauses, p.next(&table))
+	}
+	return pauses
 }

@@ -122,3 +122,28 @@ func TestPingHanging(t *testing.T) {
 		t.Errorf("while two hang (%v), %v are up, want %v", err, up(), want)
 	}
 }
+
+// TestUnservedSlots: while a slot has no node, the slots are read less and less often. The slot is used after it was
+// assigned.
+func TestUnservedSlots(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	want := []time.Duration{200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 5000 * ms, 5000 * ms, time.Minute,
+		200 * ms}
+	got := redisstore.Pauses(true, true, true, true, true, true, true, false, true)
+	if !slices.Equal(got, want) {
+		t.Errorf("pauses %v, want %v", got, want)
+	}
+
+	cluster := testenv.Cluster(t, "--cluster-require-full-coverage", "no")
+	key := inEach(cluster, "unserved")[0]
+	owner := cluster.MasterOf(key)
+	cluster.Unassign(key)
+	s := openCluster(t, cluster)
+	decide := func() error { return take(t.Context(), s, askAll(perDay(1e6), key))[0].Err }
+	if err := decide(); err == nil {
+		t.Error("a slot without a node has decided")
+	}
+	cluster.Assign(key, owner)
+	testenv.Eventually(t, decide, "the slot to be used")
+}
