@@ -12,8 +12,9 @@ import (
 
 // Program is a program that a test runs as its users do.
 type Program struct {
-	t    testing.TB
-	proc *process
+	t      testing.TB
+	proc   *process
+	killed bool // by Kill
 }
 
 // Start starts a program and returns after ready has returned nil. At the end of the test the program is killed.
@@ -27,6 +28,9 @@ func Start(t testing.TB, cmd *exec.Cmd, ready func() error) *Program {
 // Terminate sends SIGTERM and waits until the program has ended. It returns an error unless the exit status is 0.
 func (p *Program) Terminate() error {
 	p.t.Helper()
+	if p.killed {
+		return nil
+	}
 	p.proc.signal(syscall.SIGTERM)
 	if err := await(nil, p.proc.ended); err != nil {
 		return fmt.Errorf("after SIGTERM: %w", err)
@@ -35,6 +39,12 @@ func (p *Program) Terminate() error {
 		return fmt.Errorf("after SIGTERM: %v, want exit status 0", state)
 	}
 	return nil
+}
+
+// Kill kills the program (SIGKILL) and returns after it has ended. Terminate then does nothing.
+func (p *Program) Kill() {
+	p.killed = true
+	p.proc.kill()
 }
 
 // Pause stops the program (SIGSTOP): the system accepts connections and requests for it, and nothing answers them.

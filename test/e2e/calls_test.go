@@ -12,8 +12,8 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestCalls counts the calls of Envoy to a service that fails. Envoy must not retry, because a second call might be
-// charged a second time.
+// TestCalls counts the calls of Envoy to a service that fails. Envoy must not retry a call that was sent, because a
+// second call might be charged a second time.
 func TestCalls(t *testing.T) {
 	t.Parallel()
 	const (
@@ -39,17 +39,32 @@ func TestCalls(t *testing.T) {
 		{"envoy/tcp.yaml", 8081, nil, func(t *testing.T, envoy *proxy) { envoy.talk(t, "127.0.0.1") },
 			map[string]int{check: 1, shouldRateLimit: 1}},
 	} {
-		service := newFailing(t)
-		envoy := startEnvoyWith(t, c.file,
-			testenv.Ports{8000: testenv.Port(t, application(t)), c.port: testenv.Port(t, service.addr)}, c.edits...)
-		c.send(t, envoy)
-		if diff := cmp.Diff(c.want, service.counts()); diff != "" {
-			t.Errorf("%s: calls (-want +got)\n%s", c.file, diff)
+		for how, fail := range map[string]func(http.ResponseWriter){
+			"an error that clients often retry": unavailable, "a reset": reset,
+		} {
+			service := newFailing(t, fail)
+			envoy := startEnvoyWith(t, c.file,
+				testenv.Ports{8000: testenv.Port(t, application(t)), c.port: testenv.Port(t, service.addr)}, c.edits...)
+			c.send(t, envoy)
+			if diff := cmp.Diff(c.want, service.counts()); diff != "" {
+				t.Errorf("%s: calls to a service that answers with %s (-want +got)\n%s", c.file, how, diff)
+			}
 		}
 	}
 }
 
-// failing is a service that answers every call with an error that clients often retry: UNAVAILABLE or 503.
+// unavailable answers UNAVAILABLE, or 503.
+func unavailable(w http.ResponseWriter) {
+	if w.Header().Get("Content-Type") == "" {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	w.Header().Set("Grpc-Status", "14")
+}
+
+// reset resets the stream, or closes the connection of HTTP/1.1, as a service does that ends.
+func reset(http.ResponseWriter) { panic(http.ErrAbortHandler) }
+
+// failing is a service that fails each call.
 type failing struct {
 	addr string
 
@@ -57,20 +72,19 @@ type failing struct {
 	calls map[string]int // by path
 }
 
-func newFailing(t *testing.T) *failing {
+func newFailing(t *testing.T, fail func(http.ResponseWriter)) *failing {
 	t.Helper()
 	f := &failing{calls: map[string]int{}}
 	f.addr = testenv.UpstreamFunc(t, func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
-			f.count(r.URL.Path)
-			w.WriteHeader(http.StatusServiceUnavailable)
+		if strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
+			w.Header().Set("Content-Type", "application/grpc")
+		}
+		if strings.HasPrefix(r.URL.Path, "/grpc.health.v1.") {
+			unavailable(w)
 			return
 		}
-		if !strings.HasPrefix(r.URL.Path, "/grpc.health.v1.") {
-			f.count(r.URL.Path)
-		}
-		w.Header().Set("Content-Type", "application/grpc")
-		w.Header().Set("Grpc-Status", "14")
+		f.count(r.URL.Path)
+		fail(w)
 	})
 	return f
 }

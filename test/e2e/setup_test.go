@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 type service struct {
 	*testenv.Program
 	grpcPort    int
+	httpPort    int
 	http, debug string // base URLs
 }
 
@@ -52,6 +53,7 @@ func startServiceIn(t *testing.T, dir string, environment ...string) *service {
 	return &service{
 		Program:  s.Program,
 		grpcPort: s.GRPCPort,
+		httpPort: s.HTTPPort,
 		http:     "http://" + testenv.Loopback(s.HTTPPort),
 		debug:    "http://" + testenv.Loopback(s.DebugPort),
 	}

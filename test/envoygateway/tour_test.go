@@ -30,6 +30,13 @@ func TestTour(t *testing.T) {
 			if err := testenv.ValidateEnvoy(t, config); err != nil {
 				t.Fatal(err)
 			}
+			for _, setting := range []string{
+				`"retryOn": "connect-failure,refused-stream"`, `"consecutiveLocalOriginFailure": 5`,
+			} {
+				if n := strings.Count(config, setting); n != 1 {
+					t.Errorf("%s occurs %d times, want 1", setting, n)
+				}
+			}
 			service, key := startService(t)
 			port, here := c.port(service)
 			envoy := testenv.Envoy(t, config, testenv.Ports{

@@ -204,6 +204,26 @@ func wantOrderOnPage(t *testing.T, m *mesh.Mesh) {
 	}
 }
 
+// TestUnsentCalls checks that Istio passes on which calls may be retried, and when a replica is taken out.
+func TestUnsentCalls(t *testing.T) {
+	t.Parallel()
+	for _, directory := range []string{"gateway", "gateway-http"} {
+		bootstrap, err := envoyOf(t, load(t, "service", directory, "example"), "gateway").Bootstrap(map[string]string{
+			grpcCluster: "127.0.0.1:1", httpCluster: "127.0.0.1:1", applicationCluster: "127.0.0.1:1",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for setting, want := range map[string]int{ // ext_authz and ratelimit; the clusters of gRPC, HTTP and the debug port
+			`"retryOn": "connect-failure,refused-stream"`: 2, `"consecutiveLocalOriginFailure": 5`: 3,
+		} {
+			if n := strings.Count(bootstrap, setting); n != want {
+				t.Errorf("%s: %s occurs %d times, want %d", directory, setting, n, want)
+			}
+		}
+	}
+}
+
 // TestHTTPProvider replaces extauthz by a server that records the call of ext_authz over HTTP. The call has the real
 // address of the client, even if the client sends that header, and only the listed headers of the client.
 func TestHTTPProvider(t *testing.T) {
