@@ -59,6 +59,7 @@ func (st *stores) openRedis(ctx context.Context, s *Settings, files *certificate
 		cfg.PerSecond = &second
 	}
 	redisstore.Log(log)
+	cfg.KeyPrefix = s.KeyPrefix
 	cfg.Took = telemetry.NewRedisTimes(r)
 	cfg.Up = func(node string, cause error) {
 		if cause != nil {

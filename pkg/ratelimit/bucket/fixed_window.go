@@ -1,5 +1,7 @@
 package bucket
 
+import "fmt"
+
 // fixedWindow counts within windows aligned to the epoch. Count belongs to the window that contains Last.
 type fixedWindow struct{}
 
@@ -39,6 +41,10 @@ func (fixedWindow) drain(l *Limit, s *State) int64 { return l.Window - s.Last%l.
 
 func (fixedWindow) sound(s *State, held int64) bool {
 	return held == 0 && s.Part == 0 && s.Count <= maxUnits
+}
+
+func (fixedWindow) text(b []byte, s *State) []byte {
+	return fmt.Appendf(b, "f1 %d %d", s.Last, s.Count)
 }
 
 func (fixedWindow) parse(last int64, rest string) (_ State, cut, ok bool) {

@@ -1,6 +1,10 @@
 -- The twin of fixed_window.go. The text: "f1 time count". The count belongs to the window that contains the time.
 local pattern = '^f1 (%d+) (%d+)$'
 
+if merging then
+  return function(_, count, _, _, _, other) return count > other and count or other end
+end
+
 local function judge(requests, window, _, refund, _, since, need, x, last, _, count)
   if count and count + 0 > MOST then return nil end
   local gave

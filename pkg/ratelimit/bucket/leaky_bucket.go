@@ -1,5 +1,7 @@
 package bucket
 
+import "fmt"
+
 // leakyBucket is the generic cell rate algorithm (GCRA). A unit leaks in Window/Requests; the bucket holds the time of
 // Burst units. Count and Part are the time until it is empty: whole µs, and a numerator over Requests.
 type leakyBucket struct{}
@@ -130,6 +132,14 @@ func (leakyBucket) drain(_ *Limit, s *State) int64 { return held(s).ceil() }
 
 func (leakyBucket) sound(s *State, held int64) bool {
 	return held == 0 && s.Count < longest && (s.Part == 0 || s.Part < s.Rate)
+}
+
+func (leakyBucket) text(b []byte, s *State) []byte {
+	b = fmt.Appendf(b, "b1 %d %d", s.Last, s.Count)
+	if s.Part == 0 {
+		return b
+	}
+	return fmt.Appendf(b, " %d %d", s.Part, s.Rate)
 }
 
 // parse leaves Rate at 0 if there is no Part, because only Part depends on Rate.

@@ -3,6 +3,13 @@
 local pattern = '^b1 (%d+) (%d+)(.*)$'
 local FRACTION = '^ (%d+) (%d+)$'
 
+if merging then
+  return function(_, micros, part, _, _, micros2, part2)
+    if micros2 > micros or micros2 == micros and part2 > part then return micros2, part2 end
+    return micros, part
+  end
+end
+
 -- leak returns the time in which n units leak, n * window / requests, in µs and parts.
 local function leak(n, requests, window)
   local r = fmod(window, requests)

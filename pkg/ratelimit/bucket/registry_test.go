@@ -12,7 +12,7 @@ import (
 // name.
 var addedAlgorithm = map[string]string{
 	"pkg/ratelimit/bucket/aligned_window.go":  "package bucket\n\ntype alignedWindow struct{ fixedWindow }\n",
-	"pkg/ratelimit/bucket/aligned_window.lua": "return engine(5) -- fixed_window\n",
+	"pkg/ratelimit/bucket/aligned_window.lua": "return engine(5, merging) -- fixed_window\n",
 	"pkg/ratelimit/bucket/testdata/aligned_window.txt": `== each window counts from 0
 limit 2/1m
 12:00:59  take 2 -> allowed, remaining 0

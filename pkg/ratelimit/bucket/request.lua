@@ -2,15 +2,18 @@
 -- a request as a whole before it writes anything of it. A request that fails leaves its buckets and other requests
 -- unchanged.
 --
--- KEYS     the keys of all takes of all requests, in order.
+-- KEYS     the keys of all takes of all requests, in order. Then the names of the notes of the takes that have one, in
+--          reverse order.
 -- ARGV[1]  a text that is sent back, so that the caller knows whose answer it holds.
 -- ARGV[2]  the requests (Request.AppendArgs). A request: its time (0: the clock) and the number of its takes. A take:
 --          algorithm, role, whether denials count, requests, window, burst, cost, need (at least the cost), and the
 --          refund as the algorithm counts it: units and 0, or the time of the bucket algorithms in µs and parts. A take
---          of the role 3 gives back a charge: in place of a cost, which is 0, it has Take.ChargedAt.
+--          of the role 3 gives back a charge: in place of a cost, which is 0, it has Take.ChargedAt. The role of a take
+--          with a note has 8 added, and 4 if it has a floor. Its Floor.At and the text of its Floor.State then follow.
 --
 -- Returns one line for ARGV[1] and the clock, and one for each request (Request.Answer):
---   + or -   allowed or denied; then for each take a tab, 1 or 0 (it fits or not) and the new text of its bucket
+--   + or -   allowed or denied; then for each take a tab, a digit and the new text of its bucket. The digit is 1 or 0
+--            (it fits or not), and twice what became of the floor (Fate).
 --   !        not charged; then the number of the take that failed, and the error
 --   ?        the same, but an earlier take of the request may have been charged
 --
@@ -52,23 +55,27 @@ end
 --   settle   (requests, window, burst, cost, fits, x, a, b, c, d): charges the cost. It returns the text to store (nil:
 --            the bucket is empty, false: the value is unreadable) and how long after x the text matters.
 --   view     optional (requests, window, need, fits, x, value): returns the part of a long text that the caller needs
-local function engine(algorithm)
+-- If merging is set, it returns one function instead: (x, a, b, c, d, and those of another state) returns the larger of
+-- each part, all at the time x, or nil if a text in them is unreadable.
+local function engine(algorithm, merging)
   -- ENGINES
 end
 
 local WRITTEN_FOR = 1000 -- ms that a text outlives its use, so that expiry never decides
 local WRITTEN_FOR_TEST = 5000 -- for an injected time, which may pass more slowly than Redis' own
 local MAX_CLOCK_STEP = 2000000
-local SHADOW, QUOTA, GIVE_BACK = 1, 2, 3
+local SHADOW, QUOTA, GIVE_BACK, FLOOR, NOTED = 1, 2, 3, 4, 8
 local UNREADABLE = 'UNREADABLE the value is not one of ours'
 local TAKE = '<BBBddddddd'
 local TAKE_BYTES = 59
+local FLOOR_OF_TAKE = '<dI4c0' -- its time and its text
 
 local lines, line = {''}, 1
 local current, pattern, judge, settle, view
 local earlier -- the takes of a request before its last one
 local clock -- read once, so that all requests of a batch are decided at the same time
 local k, pos = 0, 1
+local note, prepare, remember -- once a take has a note
 
 while pos <= #args do
   local at, takes, now
@@ -85,13 +92,28 @@ while pos <= #args do
   -- Read and judge. The last take stays in these variables, so that most requests need no table.
   local algorithm, role, counted, requests, window, burst, cost, need, refund, refund_part
   local fits, changed, x, a, b, c, d, stored
-  local denied, quotas, over, failure = false, 0, 0, nil
+  local denied, quotas, over, failure, notes = false, 0, 0, nil, nil
   local first = k
   for i = 1, takes do
     algorithm, role, counted, requests, window, burst, cost, need, refund, refund_part, pos = unpack(TAKE, args, pos)
     k = k + 1
     changed, stored = false, ''
     local since = 0
+    local noted
+    if role >= NOTED then
+      role, note = role - NOTED, (note or #keys + 1) - 1
+      noted, notes = {key = keys[note], fate = 0}, notes or {}
+      notes[i] = noted
+      if role >= FLOOR then
+        role = role - FLOOR
+        noted.at, noted.floor, pos = unpack(FLOOR_OF_TAKE, args, pos)
+      end
+      if not prepare then -- functions cost each call time, so they are not made before
+        prepare, remember = (function()
+          -- FLOORS
+        end)()
+      end
+    end
     if role == GIVE_BACK then since, cost = cost, 0 end
     if requests == 0 then -- a closed bucket neither reads nor writes, so a debt survives it
       fits = need == 0
@@ -101,6 +123,9 @@ while pos <= #args do
         current = algorithm
       end
       local value = call('GET', keys[k])
+      if noted and type(value) ~= 'table' then
+        value = prepare(noted, algorithm, requests, window, burst, refund + refund_part > 0, now, value)
+      end
       if not value then
         x = now
         fits, changed, a, b, c, d = judge(requests, window, burst, refund, refund_part, since, need, x, x)
@@ -119,12 +144,22 @@ while pos <= #args do
           x = last > now and last or now
           fits, changed, a, b, c, d =
             judge(requests, window, burst, refund, refund_part, since, need, x, last, value, a, b, c, d)
-          changed = changed or moved
+          changed = changed or moved or noted and noted.joined
         end
       end
       if fits == nil then
         failure = '!' .. i .. ' ' .. (failure or UNREADABLE)
-        pos, k = pos + TAKE_BYTES * (takes - i), k + takes - i
+        for _ = i + 1, takes do
+          local skipped = unpack('B', args, pos + 1) -- the role
+          pos, k = pos + TAKE_BYTES, k + 1
+          if skipped >= NOTED then
+            note, skipped = (note or #keys + 1) - 1, skipped - NOTED
+            if skipped >= FLOOR then
+              local _
+              _, _, pos = unpack(FLOOR_OF_TAKE, args, pos)
+            end
+          end
+        end
         break
       end
       if need == 0 and refund + refund_part > 0 then fits = true end
@@ -154,6 +189,7 @@ while pos <= #args do
         cost, need, fits, changed = e[7], e[8], e[9], e[10]
         x, a, b, c, d, stored = e[11], e[12], e[13], e[14], e[15], e[16]
       end
+      local noted = notes and notes[i]
       if requests > 0 then
         if algorithm ~= current then
           pattern, judge, settle, view = engine(algorithm)
@@ -169,9 +205,11 @@ while pos <= #args do
         if cost > 0 or changed then
           local lifetime, done
           stored, lifetime = settle(requests, window, burst, cost, fits, x, a, b, c, d)
-          if stored then
+          local slack = at == 0 and WRITTEN_FOR or WRITTEN_FOR_TEST
+          if noted and noted.till then done = remember(noted, now, slack) end
+          if type(done) == 'table' and done.err then -- without its note, a refund is not given
+          elseif stored then
             -- "%d" cuts the fraction off; the 1 more than makes up for it.
-            local slack = at == 0 and WRITTEN_FOR or WRITTEN_FOR_TEST
             done = call('SET', keys[first + i], stored, 'PX', format('%d', (x - now + lifetime) / 1000 + slack + 1))
           elseif stored == nil then
             stored = ''
@@ -190,7 +228,11 @@ while pos <= #args do
         end
         if view then stored = view(requests, window, need, fits, x, stored) end
       end
-      lines[line + 1 + i] = (fits and '\t1' or '\t0') .. stored
+      if noted then
+        lines[line + 1 + i] = format('\t%d', 2 * noted.fate + (fits and 1 or 0)) .. stored
+      else
+        lines[line + 1 + i] = (fits and '\t1' or '\t0') .. stored
+      end
     end
   end
   if failure then

@@ -24,7 +24,8 @@ func twin(name string) string {
 }
 
 // Script returns the Lua script that decides a batch of requests within Redis (7 or later, or Valkey), all at one time
-// of one clock. Its keys are the keys of all takes, in order. It has two arguments: a line that is sent back, and the
+// of one clock. Its keys are the keys of all takes, in order, and then the names of the notes of those takes that are
+// Noted, in reverse order. It has two arguments: a line that is sent back, and the
 // concatenated AppendArgs of the requests. It returns a text: first that line, a space and the clock in µs (0 if no
 // request needs it). A line for each request follows, which Decode reads. A replica returns Redis' error READONLY and
 // charges nothing.
@@ -36,14 +37,33 @@ func Script() string {
 		word = "elseif"
 	}
 	choice.WriteString("end\n")
-	return strings.Replace(twin("request"), "-- ENGINES\n", choice.String(), 1)
+	parts := strings.NewReplacer("-- ENGINES\n", choice.String(), "-- FLOORS\n", twin("floor"))
+	return parts.Replace(twin("request"))
 }
 
-// giveBack is the role, in the script, of a take with ChargedAt, which the field of its cost has.
-const giveBack = 3
+const (
+	// giveBack is the role, in the script, of a take with ChargedAt, which the field of its cost has.
+	giveBack = 3
+	// withNote is added to the role of a take with a note, and withFloor if the take has a floor.
+	withFloor, withNote = 4, 8
+)
+
+// Notes is whether a script call has notes.
+type Notes bool
+
+const (
+	// WithNotes means that the keys have the name of the note of each take that is Noted.
+	WithNotes Notes = true
+	// WithoutNotes means that the keys are those of the buckets alone. No floor is sent, and no refund is noted.
+	WithoutNotes Notes = false
+)
+
+// Noted reports whether the take needs the note of its bucket. A refund writes it, and voids the floors from before the
+// refund. A floor reads it.
+func (t *Take) Noted() bool { return t.Limit.Requests > 0 && (t.Floor != nil || t.Refund > 0) }
 
 // AppendArgs appends the request in the format of the script. The keys are not part of it.
-func (r *Request) AppendArgs(b []byte) []byte {
+func (r *Request) AppendArgs(b []byte, notes Notes) []byte {
 	b = appendFloat(b, r.At)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.Takes)))
 	for i := range r.Takes {
@@ -56,6 +76,13 @@ func (r *Request) AppendArgs(b []byte) []byte {
 		if t.ChargedAt != 0 {
 			role, cost = giveBack, t.ChargedAt
 		}
+		noted := bool(notes) && t.Noted()
+		if noted {
+			role += withNote
+		}
+		if noted && t.Floor != nil {
+			role += withFloor
+		}
 		b = append(b, byte(t.Limit.Algorithm), role, counted)
 		b = appendFloat(b, t.Limit.Requests)
 		b = appendFloat(b, t.Limit.Window)
@@ -65,7 +92,20 @@ func (r *Request) AppendArgs(b []byte) []byte {
 		refund := t.refundArgs()
 		b = appendFloat(b, refund.micros)
 		b = appendFloat(b, refund.part)
+		if noted && t.Floor != nil {
+			b = t.Floor.appendArgs(b, t.Limit.Algorithm)
+		}
 	}
+	return b
+}
+
+// appendArgs appends the floor in the format of the script.
+func (f *Floor) appendArgs(b []byte, a Algorithm) []byte {
+	b = appendFloat(b, f.At)
+	b = append(b, 0, 0, 0, 0)
+	text := len(b)
+	b = f.appendText(b, a)
+	binary.LittleEndian.PutUint32(b[text-4:], uint32(len(b)-text))
 	return b
 }
 
@@ -111,7 +151,8 @@ func (r *Request) Decode(line string, reply Reply, o *Outcome) error {
 		if fits, rest, _ = strings.Cut(rest, "\t"); fits == "" {
 			return fmt.Errorf("an answer for %d buckets instead of %d: %q", i, len(r.Takes), line)
 		}
-		d.Allowed = fits[0] == '1'
+		digit := fits[0] - '0'
+		d.Allowed, b.Floor = digit&1 == 1, Fate(digit>>1)
 		var err error
 		if b.State, b.Cut, err = parse(t.Limit.Algorithm, fits[1:]); err != nil {
 			return err

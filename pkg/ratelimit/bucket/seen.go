@@ -12,6 +12,8 @@ type Seen struct {
 	// Sent is a time before the request was sent, and Received a time after the answer was read. Both have a monotonic
 	// clock.
 	Sent, Received time.Time
+	// Floor is what became of the Take.Floor.
+	Floor Fate
 	// Cut means that State is a log of which the store has sent only the oldest part. All other units are in the newest
 	// of its Grants, although they may be older: as old as the Grant before it.
 	Cut bool
@@ -32,6 +34,21 @@ type Floor struct {
 	// Cut is Seen.Cut.
 	Cut bool
 }
+
+// Fate is what became of the floor of a take.
+type Fate uint8
+
+// The fates. The script counts them in the same way.
+const (
+	// FloorUnsent means that the take had no floor, or that its slot of a cluster is moving: the floor is still needed.
+	FloorUnsent Fate = iota
+	// FloorJoined means that the bucket holds the floor now.
+	FloorJoined
+	// FloorVoided means that a refund is newer than the floor, which is not needed any more.
+	FloorVoided
+	// FloorUnusable means that the floor was unreadable, or its clock far ahead. It was ignored.
+	FloorUnusable
+)
 
 // Source is what decided a request.
 type Source uint8

@@ -1,5 +1,7 @@
 package bucket
 
+import "fmt"
+
 // slidingWindowCounter estimates the units within the last Window: current + previous × the share of the previous
 // window that still lies in it, as an exact fraction. Count is the window that contains Last, Part the one before.
 type slidingWindowCounter struct{}
@@ -80,6 +82,10 @@ func fadesTo(left, p, window int64) int64 { return mulDivCeil(p-left, window, p)
 
 func (slidingWindowCounter) sound(s *State, held int64) bool {
 	return held == 0 && s.Count <= maxUnits && s.Part <= maxUnits
+}
+
+func (slidingWindowCounter) text(b []byte, s *State) []byte {
+	return fmt.Appendf(b, "c1 %d %d %d", s.Last, s.Count, s.Part)
 }
 
 func (slidingWindowCounter) parse(last int64, rest string) (_ State, cut, ok bool) {

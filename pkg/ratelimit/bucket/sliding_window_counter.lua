@@ -2,6 +2,12 @@
 -- contains the time, previous that of the window before.
 local pattern = '^c1 (%d+) (%d+) (%d+)$'
 
+if merging then
+  return function(_, current, previous, _, _, current2, previous2)
+    return current > current2 and current or current2, previous > previous2 and previous or previous2
+  end
+end
+
 -- fades_to returns the first instant of a window at which the weight of the previous one, p > left units, is down to
 -- left units: ceil((p - left) * window / p).
 local function fades_to(left, p, window)

@@ -1,5 +1,7 @@
 package bucket
 
+import "fmt"
+
 // slidingWindowLog remembers every accepted request for one Window. Count is the sum of Grants.
 type slidingWindowLog struct{}
 
@@ -106,6 +108,21 @@ func (slidingWindowLog) drain(l *Limit, s *State) int64 {
 
 func (slidingWindowLog) sound(s *State, held int64) bool {
 	return held == s.Count && s.Part == 0
+}
+
+func (slidingWindowLog) text(b []byte, s *State) []byte {
+	if len(s.Grants) == 0 {
+		return fmt.Appendf(b, "s1 %d %d 0 0 0 ", s.Last, s.Count)
+	}
+	var entries []byte
+	first, newest := s.Grants[0].At, s.Grants[len(s.Grants)-1].At
+	for at, i := first, 0; i < len(s.Grants); i++ {
+		g := s.Grants[i]
+		entries = fmt.Appendf(entries, "%d:%d ", g.At-at, g.Cost)
+		at = g.At
+	}
+	b = fmt.Appendf(b, "s1 %d %d %d %d %d ", s.Last, s.Count, s.Last-newest, newest-first, len(entries))
+	return append(b, entries...)
 }
 
 // parse reads the entries, which sliding_window_log.lua describes. If a text was cut, the units beyond the cut are

@@ -10,6 +10,51 @@ local LAST_ENTRY = '()(%d+):(%d+) $'
 local LAST_ENTRY_BYTES = 40 -- no entry is longer
 local VIEW_WHOLE = 256 -- a shorter text is not worth cutting, in bytes
 
+if merging then
+  -- read returns the times and the units of all entries. Entries of one time are one. It returns nothing if the text is
+  -- unreadable.
+  local function read(x, count, age, span, entries)
+    local times, units, n = {}, {}, 0
+    local time, from = x - age - span, 1
+    while from <= #entries do
+      local gap, cost, after = match(entries, ENTRY, from)
+      if not gap then return nil end
+      time, count, from = time + gap, count - cost, after
+      if n == 0 or times[n] < time then
+        n = n + 1
+        times[n], units[n] = time, 0
+      end
+      units[n] = units[n] + cost
+    end
+    if count ~= 0 or n > 0 and time ~= x - age then return nil end
+    return times, units
+  end
+
+  -- The larger cost at each time.
+  return function(x, count, age, span, entries, count2, age2, span2, entries2)
+    local times, units = read(x, count, age, span, entries)
+    local times2, units2 = read(x, count2, age2, span2, entries2)
+    if not times or not times2 then return nil end
+    local i, k, n, merged, grew = 1, 1, 0, {}, false
+    local sum, first, last = 0, nil, nil
+    while times[i] or times2[k] do
+      local time, cost = times[i], units[i]
+      if not time or times2[k] and times2[k] <= time then
+        if time ~= times2[k] or cost < units2[k] then grew, cost = true, units2[k] end
+        if time == times2[k] then i = i + 1 end
+        time, k = times2[k], k + 1
+      else
+        i = i + 1
+      end
+      n, sum, first = n + 1, sum + cost, first or time
+      merged[n] = format('%d:%d ', time - (last or time), cost)
+      last = time
+    end
+    if not grew then return count, age, span, entries end
+    return sum, x - last, last - first, table.concat(merged)
+  end
+end
+
 local function judge(requests, window, _, refund, _, since, need, x, last, value, count, age, span, rest)
   if not count then return need <= requests, nil, 0, 0, 0, '' end
   local length, from = match(value, LENGTH, rest)

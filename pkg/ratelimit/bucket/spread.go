@@ -52,9 +52,15 @@ func (p *Part) show(o *Outcome) {
 	if len(p.Outcome.Seen) == 0 {
 		return
 	}
+	first := len(o.Seen) == 0
 	seen := o.beginSeen(len(o.Decisions))
+	if first {
+		clear(seen)
+	}
 	for i, take := range p.takes {
+		fate := max(seen[take].Floor, p.Outcome.Seen[i].Floor) // only the first round has floors
 		seen[take] = p.Outcome.Seen[i]
+		seen[take].Floor = fate
 	}
 }
 

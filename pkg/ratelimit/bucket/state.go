@@ -58,6 +58,8 @@ type engine interface {
 	sound(s *State, held int64) bool
 	// parse reads the text that the Lua twin stores, without the tag and the time. cut is Seen.Cut.
 	parse(last int64, rest string) (s State, cut, ok bool)
+	// text appends the text that the Lua twin stores.
+	text(b []byte, s *State) []byte
 }
 
 // at brings the state to the time now. It reports whether a large step back of the clock moved the state.

@@ -3,6 +3,7 @@ package bucket
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -27,6 +28,20 @@ func parse(a Algorithm, text string) (s State, cut bool, err error) {
 		return State{}, false, fmt.Errorf("%q is not the state of a %s bucket", text, a)
 	}
 	return s, cut, nil
+}
+
+// appendText appends the text of the floor, which ParseState and the script read: "" for an unused bucket. The units
+// beyond the cut of a log are as old as they can be.
+func (f *Floor) appendText(b []byte, a Algorithm) []byte {
+	if f.State.Empty() {
+		return b
+	}
+	s := f.State
+	if last := len(s.Grants) - 1; f.Cut && last > 0 {
+		s.Grants = slices.Clone(s.Grants)
+		s.Grants[last].At = s.Grants[last-1].At
+	}
+	return registry[a].engine.text(b, &s)
 }
 
 // cutNumbers reads the first count numbers, at most four, which are separated by spaces.

@@ -36,14 +36,16 @@ func newCall(end time.Time, requests, keys int) *call {
 }
 
 // add adds a request to the last chunk if that has room, and its scope is the same. A request with more than maxKeys
-// keys is a chunk of its own. The chunks share the room of the call.
-func (c *call) add(r *bucket.Request, to scope) {
+// keys is a chunk of its own. The chunks share the room of the call. prefix is Config.KeyPrefix.
+func (c *call) add(r *bucket.Request, prefix string, to scope) {
+	notes := namesOfNotes(r, prefix, to)
+	keys := len(r.Takes) + len(notes)
 	last := len(c.chunks) - 1
 	switch {
 	case last < 0:
 		c.chunks, last = c.one[:], 0
 		c.chunks[0].scope = to
-	case !c.chunks[last].takes(to, len(r.Takes)):
+	case !c.chunks[last].takes(to, keys):
 		full := &c.chunks[last]
 		c.chunks = append(c.chunks, chunk{scope: to, keys: full.keys[len(full.keys):], args: full.args[len(full.args):]})
 		last++
@@ -52,9 +54,21 @@ func (c *call) add(r *bucket.Request, to scope) {
 	for i := range r.Takes {
 		ch.keys = append(ch.keys, r.Takes[i].Key)
 	}
-	ch.args = r.AppendArgs(ch.args)
+	ch.notes = append(ch.notes, notes...)
+	ch.args = r.AppendArgs(ch.args, bucket.Notes(!to.alone))
 	ch.requests++
-	c.keys += len(r.Takes)
+	c.keys += keys
+}
+
+// namesOfNotes returns the names of the notes that a request needs, usually none. A bucket in a moving slot goes
+// without: the bucket and the note may be at different nodes.
+func namesOfNotes(r *bucket.Request, prefix string, to scope) (names []string) {
+	for i := range r.Takes {
+		if r.Takes[i].Noted() && !to.alone {
+			names = append(names, noteOf(prefix, r.Takes[i].Key))
+		}
+	}
+	return names
 }
 
 // send marks the call as sent. It returns false if the caller has given up.
@@ -85,6 +99,7 @@ type chunk struct {
 	scope
 	requests int
 	keys     []string
+	notes    []string // the names of the notes that the requests need
 	args     []byte
 
 	// The answer: an error, or one line for each request.
@@ -95,7 +110,7 @@ type chunk struct {
 
 // takes reports whether a request with some keys can be decided by the same script call.
 func (ch *chunk) takes(to scope, keys int) bool {
-	return ch.scope == to && !to.alone && (len(ch.keys) == 0 || len(ch.keys)+keys <= maxKeys)
+	return ch.scope == to && !to.alone && (len(ch.keys) == 0 || len(ch.keys)+len(ch.notes)+keys <= maxKeys)
 }
 
 // joined is a chunk made of those of several callers.
@@ -110,13 +125,14 @@ func join(batch []*call) []joined {
 	for _, c := range batch {
 		for i := range c.chunks {
 			part := &c.chunks[i]
-			at := slices.IndexFunc(all, func(j joined) bool { return j.takes(part.scope, len(part.keys)) })
+			at := slices.IndexFunc(all, func(j joined) bool { return j.takes(part.scope, len(part.keys)+len(part.notes)) })
 			if at < 0 {
 				at, all = len(all), append(all, joined{chunk: chunk{scope: part.scope}, parts: make([]*chunk, 0, len(batch))})
 			}
 			j := &all[at]
 			j.requests += part.requests
 			j.keys, j.args = append(j.keys, part.keys...), append(j.args, part.args...)
+			j.notes = append(j.notes, part.notes...)
 			j.parts = append(j.parts, part)
 		}
 	}

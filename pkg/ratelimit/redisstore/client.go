@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -126,10 +127,14 @@ func run(ctx context.Context, c redis.UniversalClient, chunks []*chunk, command,
 
 // command returns the command for the chunk. Its last argument but one is a nonce that the answer must contain.
 func (ch *chunk) command(ctx context.Context, command, script string) *redis.Cmd {
-	words := make([]any, 0, 5+len(ch.keys))
-	words = append(words, command, script, len(ch.keys))
+	keys := len(ch.keys) + len(ch.notes)
+	words := make([]any, 0, 5+keys)
+	words = append(words, command, script, keys)
 	for _, key := range ch.keys {
 		words = append(words, key)
+	}
+	for _, note := range slices.Backward(ch.notes) {
+		words = append(words, note)
 	}
 	return redis.NewCmd(ctx, append(words, strconv.FormatUint(rand.Uint64(), 36), ch.args)...)
 }

@@ -175,7 +175,7 @@ func (d *delivery) send(end time.Time) {
 	}
 	d.call = newCall(end, len(d.pieces), keys)
 	for _, p := range d.pieces {
-		d.call.add(p.request, p.place.scope)
+		d.call.add(p.request, d.node.cfg.KeyPrefix, p.place.scope)
 	}
 	d.err = d.node.enter(d.call)
 }

@@ -67,3 +67,9 @@ func Pauses(unserved ...bool) (pauses []time.Duration) {
 	}
 	return pauses
 }
+
+// NoteOf is noteOf, for tests of names.
+var NoteOf = noteOf
+
+// SlotOf is slotOf, for tests of names.
+var SlotOf = slotOf

@@ -138,7 +138,7 @@ func (n *node) take(ctx context.Context, requests []bucket.Request, outcomes []b
 	}
 	c := newCall(d.end, len(requests), keys)
 	for i := range requests {
-		c.add(&requests[i], scope{})
+		c.add(&requests[i], n.cfg.KeyPrefix, scope{})
 	}
 	if err = n.enter(c); err == nil && !d.await(c, n) {
 		err = c.giveUp()

@@ -39,7 +39,8 @@ func TestPerSecondPlaces(t *testing.T) {
 		server *testenv.RedisServer
 		keys   string
 	}{{main, "day"}, {cluster.MasterOf("seconds"), "seconds"}} {
-		if keys, err := c.server.Do("KEYS", "*"); keys != c.keys || err != nil {
+		// A charge that was given back has left a note beside its bucket.
+		if keys, err := c.server.Do("KEYS", "[^r]*"); keys != c.keys || err != nil {
 			t.Errorf("the keys %q (%v), want %q", keys, err, c.keys)
 		}
 	}

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -44,14 +45,19 @@ func (b *bare) Take(ctx context.Context, batch []bucket.Request, outcomes []buck
 }
 
 func (b *bare) take(ctx context.Context, batch []bucket.Request, outcomes []bucket.Outcome) error {
-	var keys []string
+	var keys, notes []string
 	var args []byte
 	for _, r := range batch {
-		for _, t := range r.Takes {
-			keys = append(keys, t.Key)
+		for i := range r.Takes {
+			t := &r.Takes[i]
+			if keys = append(keys, t.Key); t.Noted() {
+				notes = append(notes, "note:"+t.Key)
+			}
 		}
-		args = r.AppendArgs(args)
+		args = r.AppendArgs(args, bucket.WithNotes)
 	}
+	slices.Reverse(notes)
+	keys = append(keys, notes...)
 	nonce := strconv.FormatInt(b.calls.Add(1), 10)
 	reply, err := b.client.EvalSha(ctx, b.sha, keys, nonce, args).Text()
 	if err != nil {

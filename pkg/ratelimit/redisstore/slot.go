@@ -12,11 +12,15 @@ func slotOf(key string) uint16 {
 			key = tag
 		}
 	}
-	crc := uint16(0)
-	for i := range len(key) {
-		crc = crc<<8 ^ crc16[byte(crc>>8)^key[i]]
+	return checksum(0, key) % slots
+}
+
+// checksum returns the CRC of a text that follows a text with the given CRC.
+func checksum(crc uint16, text string) uint16 {
+	for i := range len(text) {
+		crc = crc<<8 ^ crc16[byte(crc>>8)^text[i]]
 	}
-	return crc % slots
+	return crc
 }
 
 // crc16 is the table of CRC-16/XMODEM, which the specification of Redis Cluster prescribes.

@@ -37,12 +37,15 @@ type Config struct {
 	WholeDeadline bool
 	// DialTimeout bounds the attempt to connect. Default 100 ms, or Timeout if that is longer.
 	DialTimeout time.Duration
-	// PerSecond is another Redis for the buckets of windows that are shorter than a minute. Its own Up, Took and PerSecond
-	// have no effect. Default: all buckets are in this Redis.
+	// PerSecond is another Redis for the buckets of windows that are shorter than a minute. Its own Up, Took,
+	// KeyPrefix and PerSecond have no effect. Default: all buckets are in this Redis.
 	PerSecond *Config
 	// Up is called when a Redis stops answering, with the error, and when it answers again, with nil. node is its name,
 	// which holds no password. A goroutine that serves requests calls Up, so it must return at once. Optional.
 	Up func(node string, cause error)
+	// KeyPrefix begins the key of each bucket. The names of the notes beside the buckets then begin with it, too. Default:
+	// no prefix.
+	KeyPrefix string
 	// Took is called after each script call, or pipeline of them, with the time until the answer or error. It must return
 	// at once, as Up. Optional.
 	Took func(time.Duration)
@@ -103,7 +106,7 @@ func New(cfg Config) (*Store, error) {
 		return s, nil
 	}
 	second := cfg.PerSecond.withDefaults()
-	second.Up, second.Took, second.epochs = cfg.Up, cfg.Took, cfg.epochs
+	second.Up, second.Took, second.KeyPrefix, second.epochs = cfg.Up, cfg.Took, cfg.KeyPrefix, cfg.epochs
 	if s.perSecond, err = newKeyspace(second); err != nil {
 		return nil, &PerSecondError{errors.Join(err, main.close())}
 	}

@@ -107,12 +107,17 @@ type walk struct {
 	algorithms []bucket.Algorithm
 	lua        lua
 	states     map[string]bucket.State
+	past       map[string][]bucket.State // of each bucket, for floors
+	notes      map[string]refundNote
 
 	small   bool // most steps and costs are small
 	now     int64
 	leg     int
 	buckets []bucket.Take // Key and Limit only
 }
+
+// refundNote is what the note of a bucket has: the time of the last refund, and until when it matters.
+type refundNote struct{ clock, till int64 }
 
 // lua is what decides in Lua, and how to read the value of a bucket.
 type lua struct {
@@ -131,7 +136,7 @@ func newWalk(t *testing.T, l lua, algorithms ...bucket.Algorithm) *walk {
 	seed := uint64(time.Now().UnixNano())
 	return &walk{
 		random: rand.New(rand.NewPCG(seed, uint64(algorithms[0]))), seed: seed, algorithms: algorithms,
-		states: map[string]bucket.State{}, lua: l,
+		states: map[string]bucket.State{}, past: map[string][]bucket.State{}, notes: map[string]refundNote{}, lua: l,
 	}
 }
 
@@ -202,29 +207,33 @@ func (w *walk) call(t *testing.T) {
 	}
 	w.lua.Take(t.Context(), batch, outcomes)
 	for i, got := range outcomes {
-		before, twin := w.decide(&batch[i])
+		before, twin, fates := w.decide(&batch[i])
 		if got.Err != nil {
 			t.Fatalf("seed %d, leg %d, step %d: %v", w.seed, w.leg, i, got.Err)
 		}
 		shown := got.Seen
 		got.Seen = nil
 		if diff := cmp.Diff(twin, got); diff != "" {
-			t.Fatalf("seed %d, leg %d, step %d (-Go +Lua):\n%s\nstates before: %+v\nrequest: %+v",
-				w.seed, w.leg, i, diff, before, batch[i])
+			t.Fatalf("seed %d, leg %d, step %d (-Go +Lua):\n%s\nstates before: %+v\nrequest: %+v\nfloors: %s",
+				w.seed, w.leg, i, diff, before, batch[i], floors(&batch[i]))
 		}
-		w.compareSeen(t, &batch[i], shown)
+		w.compareSeen(t, &batch[i], shown, fates)
 	}
 	w.compareStored(t)
 }
 
 // compareSeen compares what an answer has shown with the states in Go, all at the time of the request.
-func (w *walk) compareSeen(t *testing.T, r *bucket.Request, shown []bucket.Seen) {
+func (w *walk) compareSeen(t *testing.T, r *bucket.Request, shown []bucket.Seen, fates []bucket.Fate) {
 	t.Helper()
 	if len(shown) != len(r.Takes) {
 		t.Fatalf("seed %d: %d takes show %d buckets", w.seed, len(r.Takes), len(shown))
 	}
 	for i, take := range r.Takes {
 		got, want := shown[i], w.states[take.Key]
+		if got.Floor != fates[i] {
+			t.Fatalf("seed %d: the floor of %+v, which is %+v, has the fate %d, want %d",
+				w.seed, take, take.Floor, got.Floor, fates[i])
+		}
 		if take.Limit.Requests == 0 {
 			if diff := cmp.Diff(bucket.Seen{Sent: got.Sent, Received: got.Received, State: got.State}, got); diff != "" {
 				t.Fatalf("seed %d: a closed bucket was shown (-want +got):\n%s", w.seed, diff)
@@ -263,21 +272,106 @@ func cutAs(s bucket.State, shown []bucket.Grant) bucket.State {
 	return s
 }
 
-// decide decides in Go, over the walk's own states. It returns the states before the decision.
-func (w *walk) decide(r *bucket.Request) (before []bucket.State, o bucket.Outcome) {
-	loaded := make([]bucket.Loaded, len(r.Takes))
+// decide decides in Go, over the walk's own states. It returns the states before the decision, and what became of the
+// floors.
+func (w *walk) decide(r *bucket.Request) (before []bucket.State, o bucket.Outcome, fates []bucket.Fate) {
+	loaded, grew := make([]bucket.Loaded, len(r.Takes)), make([]bool, len(r.Takes))
 	for i := range r.Takes {
-		s := w.states[r.Takes[i].Key]
+		t := &r.Takes[i]
+		s := w.states[t.Key]
 		before = append(before, clone(s))
 		loaded[i].State = clone(s)
+		var fate bucket.Fate
+		fate, grew[i] = w.join(t, &loaded[i].State, r.At)
+		fates = append(fates, fate)
+		w.note(t, clone(loaded[i].State), r.At)
 	}
 	r.Decide(0, loaded, &o)
 	for i, t := range r.Takes {
-		if loaded[i].Changed {
+		if loaded[i].Changed || grew[i] {
 			w.states[t.Key] = clone(loaded[i].State)
+			w.past[t.Key] = append(w.past[t.Key], clone(loaded[i].State))
 		}
 	}
-	return before, o
+	return before, o, fates
+}
+
+// join joins the floor of a take with the state of its bucket.
+func (w *walk) join(t *bucket.Take, s *bucket.State, now int64) (fate bucket.Fate, grew bool) {
+	f := t.Floor
+	switch {
+	case f == nil || t.Limit.Requests == 0:
+		return bucket.FloorUnsent, false
+	case f.State.Empty():
+		return bucket.FloorJoined, false
+	case f.At-now > 86_400_000_000:
+		return bucket.FloorUnusable, false
+	}
+	n, ok := w.notes[t.Key]
+	if ok && n.clock >= f.At && (n.clock-now <= bucket.MaxClockStep || f.At-now > bucket.MaxClockStep) {
+		return bucket.FloorVoided, false
+	}
+	alone, joined := clone(*s), clone(*s)
+	alone.Remaining(&t.Limit, now) // brings it to the time
+	grew = joined.Merge(&t.Limit, &f.State, now)
+	if grew || !joined.Empty() && joined.Last != alone.Last {
+		*s = joined
+		return bucket.FloorJoined, true
+	}
+	return bucket.FloorJoined, false
+}
+
+// note notes the refund of a take, if its bucket holds anything.
+func (w *walk) note(t *bucket.Take, s bucket.State, now int64) {
+	if t.Refund == 0 || t.Limit.Requests == 0 {
+		return
+	}
+	if s.Remaining(&t.Limit, now); s.Empty() { // brings it to the time
+		return
+	}
+	peek := bucket.Request{At: now}
+	peek.Add(bucket.Take{Key: t.Key, Limit: t.Limit})
+	var o bucket.Outcome
+	peek.Decide(0, []bucket.Loaded{{State: s}}, &o)
+	n := refundNote{clock: now, till: now + o.Decisions[0].ResetAfter}
+	if old, ok := w.notes[t.Key]; ok && old.clock-now <= bucket.MaxClockStep {
+		n.clock, n.till = max(n.clock, old.clock), max(n.till, old.till)
+	}
+	w.notes[t.Key] = n
+}
+
+// floors describes the floors of a request.
+func floors(r *bucket.Request) (all string) {
+	for i := range r.Takes {
+		if f := r.Takes[i].Floor; f != nil {
+			all += fmt.Sprintf("take %d: %+v ", i, *f)
+		}
+	}
+	return all
+}
+
+// floor sometimes gives a take a floor: an earlier state of its bucket, or a state of another one.
+func (w *walk) floor(t *bucket.Take) {
+	if w.random.IntN(4) > 0 {
+		return
+	}
+	from := t.Key
+	for _, b := range w.buckets {
+		if w.random.IntN(3) == 0 && b.Limit.Algorithm == t.Limit.Algorithm {
+			from = b.Key
+		}
+	}
+	past := w.past[from]
+	if len(past) == 0 {
+		return
+	}
+	f := &bucket.Floor{State: past[max(0, len(past)-1-w.random.IntN(len(past))%300)]}
+	n := w.notes[t.Key]
+	f.At = w.pick(f.State.Last, f.State.Last, w.now, n.clock, n.clock+1, w.now+86_400_000_000, w.now+86_400_000_001)
+	if n.till <= w.now { // Redis may drop such a note at any time
+		f.At = max(f.At, n.clock+1)
+	}
+	t.Floor = f
 }
 
 func clone(s bucket.State) bucket.State {
@@ -385,6 +479,7 @@ func (w *walk) take(b *bucket.Take) bucket.Take {
 		t.Cost, t.Refund = 0, uint64(w.pick(1, 2, int64(capacity), w.random.Int64N(int64(capacity)+1)))
 	}
 	t.Role = bucket.Role(w.pick(0, 0, 0, 1, 2, 2))
+	w.floor(&t)
 	return t
 }
 
