@@ -209,6 +209,14 @@ func (r *ruleSource) whyNone() string {
 	return "the " + r.from() + " has sent no rules yet"
 }
 
+// describe returns the active rules as attributes of the log, or why there are none.
+func (r *ruleSource) describe() []any {
+	if generation := r.live.Active().Set.Generation; generation != "" {
+		return []any{"rules", r.name, "generation", generation}
+	}
+	return []any{"rules", "none: " + r.whyNone()}
+}
+
 func logWarnings(log *slog.Logger, problems rules.Problems) {
 	for _, p := range problems {
 		log.Warn("the rules have a warning", "problem", p.String())

@@ -2,23 +2,15 @@ package service
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"log/slog"
-	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"runtime"
-	"slices"
 	"syscall"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
@@ -47,8 +39,7 @@ func Run(ctx context.Context, cfg Config) error {
 	signal.Notify(hangup, syscall.SIGHUP) // reloadOnHangup handles it; without this, it would end the process until then
 	defer signal.Stop(hangup)
 	s, log := cfg.Settings, newLogger(cfg)
-	for _, warning := range slices.Concat(s.environment.ineffective(), s.ineffectiveRedis(), s.ineffectiveGRPCTLS(),
-		s.ineffectiveXDS()) {
+	for _, warning := range s.ineffective() {
 		log.Warn("an environment variable has no effect", "warning", warning)
 	}
 	registry := prometheus.NewRegistry()
@@ -125,35 +116,18 @@ func Run(ctx context.Context, cfg Config) error {
 	for _, l := range listeners.guarded() {
 		go l.Run(guards) // guards ends after the servers
 	}
-	mapping, err := s.metricMapping(log)
+	closeStatistics, err := s.openStatistics(ctx, &telemetry.Stats{
+		Rules: live.Limits, Totals: limiter.Totals(), Loads: source.counts, Calls: calls,
+	}, log, registry)
 	if err != nil {
 		return err
 	}
-	stats := &telemetry.Stats{Rules: live.Limits, Totals: limiter.Totals(), Loads: source.counts, Calls: calls}
-	registry.MustRegister(telemetry.NewMapped(stats, mapping))
-	statsd, err := newStatsd(s, log)
-	if err != nil {
-		return err
-	}
-	calls.SendTimes(statsd)
-	defer sendStatistics(ctx, statsd, stats)() // until the servers have ended
-	debug := debugHandler(registry, source.serve, ready, s.Pprof && listeners.pprof == nil)
-	servers := []webServer{
-		{"HTTP", listeners.http, newHTTPServer(bugs.handler("HTTP",
-			traces.handler(check.server.HTTP(mainHandler(limits, ready)))))},
-		{"debug", listeners.debug, newHTTPServer(bugs.handler("debug", debug))},
-	}
-	if listeners.prometheus != nil {
-		metrics := metricsHandler(registry, string(s.PrometheusPath))
-		servers = append(servers, webServer{"Prometheus", listeners.prometheus,
-			newHTTPServer(bugs.handler("Prometheus", metrics))})
-		log.Info("serving metrics", "prometheus", listeners.prometheus.Addr().String()+string(s.PrometheusPath))
-	}
-	if listeners.pprof != nil {
-		servers = append(servers, webServer{"pprof", listeners.pprof,
-			newHTTPServer(bugs.handler("pprof", profilesHandler()))})
-		log.Info("serving profiles", "pprof", listeners.pprof.Addr().String())
-	}
+	defer closeStatistics() // after the servers have ended
+	servers := append([]webServer{
+		newWebServer("HTTP", listeners.http, traces.handler(check.server.HTTP(mainHandler(limits, ready))), bugs),
+		newWebServer("debug", listeners.debug, debugHandler(registry, source.serve, ready, s.Pprof && listeners.pprof == nil),
+			bugs),
+	}, listeners.separateServers(s, registry, bugs, log)...)
 
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { source.watch(groupCtx); return nil })
@@ -171,12 +145,8 @@ func Run(ctx context.Context, cfg Config) error {
 	group.Go(func() error {
 		<-groupCtx.Done()
 		ready.Shutdown()
-		if s.DrainDelay > 0 && !loaded.sample { // no Envoy has to notice the end of the sample
-			log.Info("draining", "delay", s.DrainDelay)
-			if cfg.Terminal {
-				fmt.Fprintf(cfg.Stderr, "extauthz: draining for %g s; press Ctrl-C again to stop now\n", s.DrainDelay.Seconds())
-			}
-			<-time.After(s.DrainDelay)
+		if !loaded.sample { // no Envoy has to notice the end of the sample
+			cfg.awaitEnvoys(log)
 		}
 		shutDown(s.DrainTimeout, log, grpcServer, servers)
 		return nil
@@ -184,42 +154,9 @@ func Run(ctx context.Context, cfg Config) error {
 	if loaded.sample {
 		banner(cfg.Stderr, s, listeners)
 	}
-	generation := live.Active().Set.Generation
-	active := []any{"rules", loaded.name, "generation", generation}
-	if generation == "" {
-		active = []any{"rules", "none: " + source.whyNone()}
-	}
 	logAlways(log, "serving", append([]any{
-		"grpc", listeners.grpc.Addr().String(), "http", listeners.http.Addr().String(), "debug",
-		listeners.debug.Addr().String(),
-		"store", s.BackendType}, active...)...)
+		"grpc", listeners.grpc.Addr().String(), "http", listeners.http.Addr().String(),
+		"debug", listeners.debug.Addr().String(), "store", s.BackendType,
+	}, source.describe()...)...)
 	return group.Wait()
-}
-
-// webServer is a server and the listener that it serves.
-type webServer struct {
-	name     string
-	listener net.Listener
-	*http.Server
-}
-
-func wrapServe(name string, err error) error {
-	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) {
-		return nil
-	}
-	return fmt.Errorf("serve %s: %w", name, err)
-}
-
-// shutDown accepts no new requests, and waits at most timeout for requests in flight.
-func shutDown(timeout time.Duration, log *slog.Logger, g *grpc.Server, servers []webServer) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	stopped := context.AfterFunc(ctx, g.Stop) // it cuts off requests that are still in flight
-	defer stopped()
-	g.GracefulStop()
-	for _, server := range servers {
-		if err := server.Shutdown(ctx); err != nil {
-			log.Warn("HTTP requests were cut off after DRAIN_TIMEOUT", "server", server.name, "error", err)
-		}
-	}
 }

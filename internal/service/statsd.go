@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
@@ -37,15 +39,27 @@ func newStatsd(s *Settings, log *slog.Logger) (*telemetry.Statsd, error) {
 	return telemetry.NewStatsd(cfg)
 }
 
-// sendStatistics sends statistics until stop is called, which waits until the last ones are sent.
-func sendStatistics(ctx context.Context, statsd *telemetry.Statsd, stats *telemetry.Stats) (stop func()) {
+// openStatistics registers the metrics of envoyproxy/ratelimit, and sends its statistics until closed is called, which
+// waits until the last ones are sent.
+func (s *Settings) openStatistics(ctx context.Context, stats *telemetry.Stats, log *slog.Logger,
+	r prometheus.Registerer) (closed func(), err error) {
+	mapping, err := s.metricMapping(log)
+	if err != nil {
+		return nil, err
+	}
+	r.MustRegister(telemetry.NewMapped(stats, mapping))
+	statsd, err := newStatsd(s, log)
+	if err != nil {
+		return nil, err
+	}
+	stats.Calls.SendTimes(statsd)
 	if statsd == nil {
-		return func() {}
+		return func() {}, nil
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var sending sync.WaitGroup
 	sending.Go(func() { statsd.Run(ctx, stats) })
-	return func() { cancel(); sending.Wait() }
+	return func() { cancel(); sending.Wait() }, nil
 }
 
 // tags are pairs of a key and a value, sorted by key.

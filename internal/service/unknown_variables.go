@@ -44,6 +44,11 @@ var withoutEffect = map[string]string{
 	"REDIS_CLOSE_CONNECTION_ON_READONLY_ERROR":     "a connection to a replica is always closed",
 }
 
+// ineffective returns a warning for each variable that has no effect, by itself or with the values of the others.
+func (s *Settings) ineffective() []string {
+	return slices.Concat(s.environment.ineffective(), s.ineffectiveRedis(), s.ineffectiveGRPCTLS(), s.ineffectiveXDS())
+}
+
 // ineffective returns a warning for each variable without effect: settings of envoyproxy/ratelimit, and misspelt
 // settings.
 func (e Environment) ineffective() (warnings []string) {

@@ -1,0 +1,74 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+)
+
+// webServer is a server of HTTP and the listener that it serves.
+type webServer struct {
+	name     string
+	listener net.Listener
+	*http.Server
+}
+
+func newWebServer(name string, l net.Listener, handler http.Handler, bugs *panics) webServer {
+	return webServer{name, l, newHTTPServer(bugs.handler(name, handler))}
+}
+
+// separateServers returns the servers of metrics and of profiles, if these have ports of their own.
+func (l listeners) separateServers(s *Settings, registry *prometheus.Registry, bugs *panics, log *slog.Logger,
+) (servers []webServer) {
+	if l.prometheus != nil {
+		metrics := metricsHandler(registry, string(s.PrometheusPath))
+		servers = append(servers, newWebServer("Prometheus", l.prometheus, metrics, bugs))
+		log.Info("serving metrics", "prometheus", l.prometheus.Addr().String()+string(s.PrometheusPath))
+	}
+	if l.pprof != nil {
+		servers = append(servers, newWebServer("pprof", l.pprof, profilesHandler(), bugs))
+		log.Info("serving profiles", "pprof", l.pprof.Addr().String())
+	}
+	return servers
+}
+
+func wrapServe(name string, err error) error {
+	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) {
+		return nil
+	}
+	return fmt.Errorf("serve %s: %w", name, err)
+}
+
+// awaitEnvoys waits for DRAIN_DELAY, in which Envoys notice that this replica is about to end.
+func (cfg Config) awaitEnvoys(log *slog.Logger) {
+	delay := cfg.Settings.DrainDelay
+	if delay <= 0 {
+		return
+	}
+	log.Info("draining", "delay", delay)
+	if cfg.Terminal {
+		fmt.Fprintf(cfg.Stderr, "extauthz: draining for %g s; press Ctrl-C again to stop now\n", delay.Seconds())
+	}
+	<-time.After(delay)
+}
+
+// shutDown accepts no new requests, and waits at most timeout for requests in flight.
+func shutDown(timeout time.Duration, log *slog.Logger, g *grpc.Server, servers []webServer) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	stopped := context.AfterFunc(ctx, g.Stop) // it cuts off requests that are still in flight
+	defer stopped()
+	g.GracefulStop()
+	for _, server := range servers {
+		if err := server.Shutdown(ctx); err != nil {
+			log.Warn("HTTP requests were cut off after DRAIN_TIMEOUT", "server", server.name, "error", err)
+		}
+	}
+}
