@@ -16,6 +16,8 @@ const (
 	longest = 10 * time.Second
 	// margin is the part of a caller's deadline that remains for returning the answer.
 	margin = 5 * time.Millisecond
+	// grace is the part of margin in which a worker may still read a reply that has arrived.
+	grace = 3 * time.Millisecond
 )
 
 // bound is how long an operation may take.
@@ -92,7 +94,7 @@ func (d *deadline) await(c *call, n *node) bool {
 // pass ends the wait for Redis. The timer then bounds the wait for workers to read replies that have arrived.
 func (d *deadline) pass() {
 	d.passed = true
-	d.timer.Reset(margin)
+	d.timer.Reset(grace)
 }
 
 // awaitClosed waits until a channel is closed or the deadline has passed.
