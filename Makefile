@@ -26,6 +26,8 @@ PKG ?= ./...
 TESTFLAGS ?=
 BENCH ?= .
 FUZZTIME ?= 30s
+# Flags of internal/bench: -rounds, -each, -redis, -base, -peer-redis and others.
+BENCHFLAGS ?=
 COUNT ?= 20
 IMAGE ?= extauthz:dev
 
@@ -34,7 +36,7 @@ IMAGE ?= extauthz:dev
 .PHONY: help
 help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
-	@printf '\nPKG=./pkg/... selects packages for test, stress, bench and fuzz. Other variables: TESTFLAGS, COUNT, BENCH, FUZZTIME.\n'
+	@printf '\nPKG=./pkg/... selects packages for test, stress, bench and fuzz. Other variables: TESTFLAGS, COUNT, BENCH, BENCHFLAGS, FUZZTIME.\n'
 
 # The tag grpcnotrace omits gRPC's page of traces, which the service does not serve, and so text/template. With text/template,
 # the linker keeps every method of every type: 28 MB instead of 18 MB. Dockerfile and .goreleaser.yaml use the same tag.
@@ -70,9 +72,23 @@ lint-modules: lint-tools ## The same for the modules in test/; the first run com
 		$(CURDIR)/.tools/bin/golangci-lint run --config=$(CURDIR)/.golangci.yml ./...); done
 
 .PHONY: bench
-bench: ## Compare the service with an empty gRPC handler, then run the Go benchmarks
-	go run ./internal/bench
+bench: ## Compare the service with an empty gRPC handler, write docs/performance.md, then run the Go benchmarks
+	@command -v redis-server >/dev/null || scripts/install-tools redis
+	go run ./internal/bench -write $(BENCHFLAGS)
+	go run ./internal/pictures
 	go test -run='^$$' -bench='$(BENCH)' -benchmem $(TESTFLAGS) $(PKG)
+
+.PHONY: bench-growth
+bench-growth: ## Measure growth: keys, descriptors, rules and connections; write docs/performance.md
+	@command -v redis-server >/dev/null || scripts/install-tools redis
+	go run ./internal/bench -series growth -write $(BENCHFLAGS)
+	go run ./internal/pictures
+
+.PHONY: bench-peers
+bench-peers: ## Compare with another rate limit service at PEER=host:port, which has the rules of internal/bench/rules.yaml
+	@test -n '$(PEER)' || { echo 'bench-peers: set PEER=host:port'; exit 1; }
+	@command -v redis-server >/dev/null || scripts/install-tools redis
+	go run ./internal/bench -peer '$(PEER)' $(BENCHFLAGS)
 
 .PHONY: reference
 reference: test-tools ## Write the generated parts of docs/reference

@@ -1,5 +1,6 @@
-// Command bench compares the service with a gRPC handler that returns OK at once, and prints ratios. It measures both
-// in the same run and by turns, because absolute figures depend on the machine and its load. `make bench` runs it.
+// Command bench compares the service with a gRPC handler that returns OK at once, and with a minimal script that Redis
+// runs. It measures them by turns in the same run, because absolute figures depend on the machine and its load.
+// `make bench` runs it and writes docs/performance.md.
 package main
 
 import (
@@ -17,24 +18,37 @@ func main() {
 		return
 	}
 	var o options
-	flag.IntVar(&o.rounds, "rounds", 7, "rounds; a round measures each server once")
-	flag.DurationVar(&o.each, "each", 2*time.Second, "time to measure one server in one round")
-	flag.IntVar(&o.concurrency, "concurrency", 64, "requests in flight")
-	flag.IntVar(&o.connections, "connections", 4, "gRPC connections")
-	flag.StringVar(&o.redis, "redis", "", "host:port of a Redis; adds a measurement of the service with Redis")
+	flag.StringVar(&o.series, "series", "main,low", "what to measure: "+seriesNames()+"; several with commas")
+	flag.IntVar(&o.rounds, "rounds", 5, "rounds; a round measures each row once")
+	flag.DurationVar(&o.each, "each", 3*time.Second, "time to measure one row in one round")
+	flag.IntVar(&o.inFlight, "in-flight", 64, "requests in flight")
+	flag.IntVar(&o.connections, "connections", 4, "connections")
+	flag.StringVar(&o.redis, "redis", "", "host:port of a Redis; default: start redis-server")
 	flag.StringVar(&o.base, "base", "", "the binary of another build of the service, to compare each row with")
+	flag.StringVar(&o.peer, "peer", "", "host:port of another rate limit service, which has the rules of "+
+		"internal/bench/rules.yaml")
+	flag.StringVar(&o.peerRedis, "peer-redis", "", "host:port of the Redis of the peer, to measure it")
+	flag.IntVar(&o.mostKeys, "most-keys", 1_000_000, "growth: the largest number of keys, of 1000 and more")
+	flag.BoolVar(&o.write, "write", false, "write the results into docs/performance.md and internal/bench/figures")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, o)
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
+		fail(err)
 	}
 }
 
 type options struct {
-	rounds, concurrency, connections int
-	each                             time.Duration
-	redis, base                      string
+	series                        string
+	rounds, inFlight, connections int
+	each                          time.Duration
+	redis, base, peer, peerRedis  string
+	mostKeys                      int
+	write                         bool
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "bench:", err)
+	os.Exit(1)
 }

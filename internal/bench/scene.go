@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -16,12 +17,11 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// benchRules has a limit by user, and a policy with a limit by owner. Both are too high to deny.
-const benchRules = `domain: bench
-descriptors:
-  - key: user
-    rate_limit: {unit: minute, requests_per_unit: 10000000}
-  - key: owner
+//go:embed rules.yaml
+var benchRules string
+
+// benchPolicy is added to the rules. Its limit by owner is too high to deny.
+const benchPolicy = `  - key: owner
     rate_limit: {unit: minute, requests_per_unit: 40000000}
 authz:
   credentials:
@@ -44,7 +44,7 @@ func newScene(ctx context.Context, dir, binary string) (*scene, error) {
 	if err := s.makeToken(); err != nil {
 		return nil, fmt.Errorf("make a token: %w", err)
 	}
-	rules := fmt.Sprintf(benchRules, s.jwksFile())
+	rules := benchRules + fmt.Sprintf(benchPolicy, s.jwksFile())
 	if err := os.WriteFile(filepath.Join(dir, "rules", "bench.yaml"), []byte(rules), 0o644); err != nil {
 		return nil, err
 	}
@@ -89,83 +89,6 @@ func (s *scene) makeToken() error {
 
 // env returns the environment of a service with these settings.
 func (s *scene) env(settings ...string) []string {
-	return append(settings, "RUNTIME_ROOT="+s.dir, "RUNTIME_APPDIRECTORY=rules", "DRAIN_DELAY=0s", "LOG_LEVEL=ERROR",
-		"API_KEYS_FILE="+s.keysFile(), benchSecret)
-}
-
-// start builds the service and starts all servers.
-func start(ctx context.Context, dir string, o options) (_ []*comparison, stop func(), err error) {
-	var started []*server
-	stop = func() {
-		for _, s := range started {
-			s.stop()
-		}
-	}
-	defer func() {
-		if err != nil {
-			stop()
-		}
-	}()
-	self, err := os.Executable()
-	if err != nil {
-		return nil, nil, err
-	}
-	launch := func(name string, env []string, args ...string) *server {
-		if err != nil {
-			return nil
-		}
-		var one *server
-		one, err = startServer(ctx, name, args, env)
-		if err == nil {
-			started = append(started, one)
-		}
-		return one
-	}
-	empty := launch("empty handler", nil, self, emptyServer)
-	tuned := launch("empty handler, GOGC=800", []string{"GOGC=800"}, self, emptyServer)
-	limits := &comparison{title: "ShouldRateLimit", call: callLimit, servers: []*server{empty, tuned}}
-	checks := &comparison{title: "Check", call: callCheck, servers: []*server{empty, tuned}}
-
-	binary := filepath.Join(dir, "extauthz")
-	if err := build(ctx, binary); err != nil {
-		return nil, nil, err
-	}
-	add := func(of string, s *scene) {
-		plain := launch("memory, no headers"+of, s.env("RESPONSE_HEADERS=off", "RESPONSE_BODY=off"), s.binary)
-		memory := launch("memory"+of, s.env(), s.binary)
-		limits.servers = append(limits.servers, plain, memory)
-		if o.redis != "" {
-			redis := launch("redis"+of, s.env("REDIS_URL="+o.redis, "REDIS_TIMEOUT=1s"), s.binary)
-			limits.servers = append(limits.servers, redis)
-		}
-		checks.servers = append(checks.servers,
-			memory.as("API key"+of, "x-api-key", s.apiKey),
-			memory.as("JWT, cached"+of, "authorization", "Bearer "+s.token))
-	}
-	s, err := newScene(ctx, filepath.Join(dir, "this"), binary)
-	if err != nil {
-		return nil, nil, err
-	}
-	add("", s)
-	if o.base != "" {
-		// The base has its own scene, because its file of API keys may have another format.
-		if s, err = newScene(ctx, filepath.Join(dir, "base"), o.base); err != nil {
-			return nil, nil, fmt.Errorf("-base: %w", err)
-		}
-		add(", base", s)
-		limits.pair()
-		checks.pair()
-	}
-	return []*comparison{limits, checks}, stop, err
-}
-
-// pair sets the base of each server of this build: the same server of the other build. The order of servers is: two
-// empty handlers, this build, the other build.
-func (c *comparison) pair() {
-	service := c.servers[2:]
-	for i, s := range service[:len(service)/2] {
-		if s != nil { // it did not start
-			s.base = service[len(service)/2+i]
-		}
-	}
+	return append([]string{"RUNTIME_ROOT=" + s.dir, "RUNTIME_APPDIRECTORY=rules", "DRAIN_DELAY=0s", "LOG_LEVEL=ERROR",
+		"DEFAULT_ALGORITHM=token_bucket", "API_KEYS_FILE=" + s.keysFile(), benchSecret}, settings...)
 }

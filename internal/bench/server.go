@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
-
 	"net"
 	"os"
 	"os/exec"
 	"strconv"
-	"strings"
 	"time"
 
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
@@ -49,25 +47,11 @@ func serveEmpty(address string) {
 
 // server is a process under measurement.
 type server struct {
-	name, address string
-	cmd           *exec.Cmd
-	// header and value are the credential of a Check.
-	header, value string
-	// base is the same server of another build, or nil.
-	base *server
+	address string
+	cmd     *exec.Cmd
 }
 
-// as returns the same process under another name, to call with a credential.
-func (s *server) as(name, header, value string) *server {
-	if s == nil { // it did not start
-		return nil
-	}
-	other := *s
-	other.name, other.header, other.value = name, header, value
-	return &other
-}
-
-func build(ctx context.Context, binary string) error {
+func compile(ctx context.Context, binary string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/extauthz")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Run(); err != nil {
@@ -76,37 +60,71 @@ func build(ctx context.Context, binary string) error {
 	return nil
 }
 
-// startServer starts a process and waits until its gRPC port answers.
-func startServer(ctx context.Context, name string, args, env []string) (*server, error) {
-	var ports [3]string
-	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+// addressOf returns a free loopback address, which the server takes.
+func addressOf() (address, port string, err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", "", err
+	}
+	return l.Addr().String(), strconv.Itoa(l.Addr().(*net.TCPAddr).Port), l.Close()
+}
+
+// startEmpty starts the empty handler.
+func startEmpty(ctx context.Context, env ...string) (*server, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	address, _, err := addressOf()
+	if err != nil {
+		return nil, err
+	}
+	return launch(ctx, address, env, self, emptyServer, address)
+}
+
+// startRedis starts a Redis that keeps nothing on disk.
+func startRedis(ctx context.Context) (*server, error) {
+	address, port, err := addressOf()
+	if err != nil {
+		return nil, err
+	}
+	return launch(ctx, address, nil, "redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "",
+		"--appendonly", "no", "--loglevel", "warning")
+}
+
+// startService starts a build of the service.
+func startService(ctx context.Context, binary string, env []string) (*server, error) {
+	address, port, err := addressOf()
+	if err != nil {
+		return nil, err
+	}
+	env = append(env, "HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "GRPC_PORT="+port)
+	for _, name := range []string{"PORT=", "DEBUG_PORT="} {
+		_, port, err := addressOf()
 		if err != nil {
 			return nil, err
 		}
-		defer l.Close()
-		ports[i] = strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-		_ = l.Close() // the server takes the port
+		env = append(env, name+port)
 	}
-	s := &server{name: name, address: "127.0.0.1:" + ports[0]}
-	if args[len(args)-1] == emptyServer {
-		args = append(args, s.address)
-	}
-	s.cmd = exec.CommandContext(ctx, args[0], args[1:]...)
-	s.cmd.Env = append(append(os.Environ(), "HOST=127.0.0.1", "GRPC_HOST=127.0.0.1",
-		"GRPC_PORT="+ports[0], "PORT="+ports[1], "DEBUG_PORT="+ports[2]), env...)
-	s.cmd.Stderr = os.Stderr
+	return launch(ctx, address, env, binary)
+}
+
+// launch starts a process and waits until it accepts connections.
+func launch(ctx context.Context, address string, env []string, command string, args ...string) (*server, error) {
+	s := &server{address: address, cmd: exec.CommandContext(ctx, command, args...)}
+	s.cmd.Env, s.cmd.Stderr = append(os.Environ(), env...), os.Stderr
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		conn, err := net.Dial("tcp", s.address)
+	const patience = time.Minute // 100,000 rules take some seconds
+	for deadline := time.Now().Add(patience); ; {
+		conn, err := net.Dial("tcp", address)
 		if err == nil {
 			return s, conn.Close()
 		}
-		if time.Now().After(deadline) {
+		if time.Now().After(deadline) || ctx.Err() != nil {
 			s.stop()
-			return nil, fmt.Errorf("%s does not listen on %s: %w", name, s.address, err)
+			return nil, fmt.Errorf("%s does not listen on %s: %w", command, address, err)
 		}
 		<-time.After(10 * time.Millisecond)
 	}
@@ -115,31 +133,4 @@ func startServer(ctx context.Context, name string, args, env []string) (*server,
 func (s *server) stop() {
 	_ = s.cmd.Process.Kill() // it may have ended already
 	_ = s.cmd.Wait()         // killed
-}
-
-// cpu returns the CPU time that the process has used, user and system.
-func (s *server) cpu() (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(rest) // utime and stime are fields 14 and 15 of proc(5), so 11 and 12 from here
-	ticks := 0
-	for _, f := range fields[11:13] {
-		n, err := strconv.Atoi(f)
-		if err != nil {
-			return 0, err
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * time.Second / ticksPerSecond, nil
-}
-
-// ticksPerSecond is USER_HZ, which is 100 on every Linux.
-const ticksPerSecond = 100
-
-func fail(err error) {
-	fmt.Fprintln(os.Stderr, "bench:", err)
-	os.Exit(1)
 }

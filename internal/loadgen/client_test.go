@@ -103,7 +103,7 @@ func newReader() *reader {
 }
 
 // read returns the fields of a block with how HPACK has them.
-func (r *reader) read(t *testing.T, block []byte) string {
+func (r *reader) read(t testing.TB, block []byte) string {
 	t.Helper()
 	r.names = nil
 	_, err := r.decoder.Write(block)

@@ -22,6 +22,8 @@ const (
 	Uniform Distribution = iota
 	// Zipf draws key k with a probability that falls as k^-1.1: few keys are hot, most are rare.
 	Zipf
+	// Sequence sends each key once, and then again from the first one, on each connection.
+	Sequence
 )
 
 // MostKeys is how many keys keyDigits can tell apart.
@@ -55,6 +57,8 @@ func (k Keys) String() string {
 		return "one"
 	case k.Distribution == Zipf:
 		return "zipf:" + strconv.Itoa(k.Number)
+	case k.Distribution == Sequence:
+		return "sequence:" + strconv.Itoa(k.Number)
 	}
 	return "uniform:" + strconv.Itoa(k.Number)
 }
@@ -63,6 +67,14 @@ func (k Keys) String() string {
 func (k Keys) draw(seed uint64) func() uint64 {
 	if k.Number == 1 {
 		return func() uint64 { return 0 }
+	}
+	if k.Distribution == Sequence {
+		next := uint64(0)
+		return func() uint64 {
+			key := next % uint64(k.Number)
+			next++
+			return key
+		}
 	}
 	random := rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15))
 	if k.Distribution == Zipf {

@@ -175,6 +175,9 @@ func (l *lane) open(ctx context.Context) (*session, error) {
 		err = s.step()
 	}
 	if err == nil {
+		err = s.flush() // acknowledges the settings
+	}
+	if err == nil {
 		return s, nil
 	}
 	_ = conn.Close() // the error is that of step

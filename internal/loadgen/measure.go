@@ -20,23 +20,27 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 	first := p
 	first.Connections, first.InFlight, first.Rate, first.Count, first.Progress = 1, 1, 0, 1, nil
 	first.Duration = p.Timeout
-	m, err := start(ctx, first)
-	if err != nil {
+	m := newMeasurement(first)
+	if err := m.open(ctx); err != nil {
 		return nil, err
 	}
+	m.start(ctx)
 	m.await(ctx)
 	if r := m.result(); len(r.Failures) > 0 {
 		f := r.Failures[0]
 		return nil, fmt.Errorf("%s has no answer to the first request: %s: %.300q", p.Address, f.Status, f.First)
 	}
-	cost, err := newMeter(ctx, p)
+	m = newMeasurement(p)
+	if err := m.open(ctx); err != nil {
+		return nil, err
+	}
+	cost, err := newMeter(ctx, p) // connections are open: handshakes are not measured
 	if err != nil {
+		m.close()
 		return nil, err
 	}
 	defer cost.close()
-	if m, err = start(ctx, p); err != nil {
-		return nil, err
-	}
+	m.start(ctx)
 	m.await(ctx)
 	r := m.result()
 	r.Interrupted = ctx.Err() != nil
@@ -49,6 +53,7 @@ type measurement struct {
 	plan    Plan
 	lanes   []*lane
 	tallies []*tally
+	first   []*session // of each lane
 	began   time.Time
 	ended   atomic.Int64 // time.Duration; no request begins afterwards
 	halt    context.CancelFunc
@@ -61,8 +66,7 @@ func (m *measurement) clock() time.Duration { return time.Since(m.began) }
 // end returns the time at which requests end.
 func (m *measurement) end() time.Duration { return time.Duration(m.ended.Load()) }
 
-// start opens all connections and then begins with the requests.
-func start(ctx context.Context, p Plan) (*measurement, error) {
+func newMeasurement(p Plan) *measurement {
 	m := &measurement{plan: p, began: time.Now()}
 	for range min(p.Connections, 2*runtime.GOMAXPROCS(0)) {
 		m.tallies = append(m.tallies, newTally())
@@ -78,47 +82,52 @@ func start(ctx context.Context, p Plan) (*measurement, error) {
 		l.draw = p.Keys.draw(l.seed)
 		m.lanes = append(m.lanes, l)
 	}
-	sessions, err := m.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	ctx, m.halt = context.WithCancel(context.WithoutCancel(ctx))
-	m.began = time.Now()
-	m.ended.Store(int64(p.Duration))
-	for i, l := range m.lanes {
-		m.readers.Go(func() { l.keep(ctx, sessions[i]) })
-	}
-	if p.Rate > 0 {
-		m.readers.Go(func() { m.pace(ctx) })
-	}
-	return m, nil
+	return m
 }
 
 // open opens the first connection of each lane. If one cannot be opened, there is nothing to measure.
-func (m *measurement) open(ctx context.Context) ([]*session, error) {
-	sessions, errs := make([]*session, len(m.lanes)), make([]error, len(m.lanes))
+func (m *measurement) open(ctx context.Context) error {
+	m.first = make([]*session, len(m.lanes))
+	errs := make([]error, len(m.lanes))
 	tickets := make(chan struct{}, 32) // handshakes at a time
 	var all sync.WaitGroup
 	for i, l := range m.lanes {
 		tickets <- struct{}{}
 		all.Go(func() {
-			sessions[i], errs[i] = l.open(ctx)
+			m.first[i], errs[i] = l.open(ctx)
 			<-tickets
 		})
 	}
 	all.Wait()
 	for _, err := range errs {
-		if err == nil {
-			continue
+		if err != nil {
+			m.close()
+			return err
 		}
-		for _, s := range sessions {
-			if s != nil {
-				_ = s.conn.Close() // no request is in flight
-			}
-		}
-		return nil, err
 	}
-	return sessions, nil
+	return nil
+}
+
+// close closes the connections of a measurement that was not started.
+func (m *measurement) close() {
+	for _, s := range m.first {
+		if s != nil {
+			_ = s.conn.Close() // no request is in flight
+		}
+	}
+}
+
+// start begins with the requests.
+func (m *measurement) start(ctx context.Context) {
+	ctx, m.halt = context.WithCancel(context.WithoutCancel(ctx))
+	m.began = time.Now()
+	m.ended.Store(int64(m.plan.Duration))
+	for i, l := range m.lanes {
+		m.readers.Go(func() { l.keep(ctx, m.first[i]) })
+	}
+	if m.plan.Rate > 0 {
+		m.readers.Go(func() { m.pace(ctx) })
+	}
 }
 
 // await returns when the plan is carried out, or after ctx is done, and all requests are answered or given up.

@@ -13,7 +13,7 @@ import (
 )
 
 // plan returns a plan of 1,000 requests for a server.
-func plan(t *testing.T, address string) Plan {
+func plan(t testing.TB, address string) Plan {
 	t.Helper()
 	m, err := RateLimit("d", []*descriptorv3.RateLimitDescriptor{{
 		Entries: []*descriptorv3.RateLimitDescriptor_Entry{{Key: "user", Value: "u-{key}"}},

@@ -13,7 +13,7 @@ import (
 
 // server is a listener whose connections are served by a script of the test.
 type server struct {
-	t       *testing.T
+	t       testing.TB
 	address string
 
 	mu     sync.Mutex
@@ -31,8 +31,9 @@ func (s *server) blocksOf(path string) []string {
 // peer is the server's side of a connection.
 type peer struct {
 	*http2.Framer
-	t      *testing.T
+	t      testing.TB
 	conn   net.Conn
+	in     *bufio.Reader
 	server *server
 	// number counts the connections, from 1.
 	number int
@@ -40,7 +41,7 @@ type peer struct {
 }
 
 // serve accepts connections until the test ends, and calls script for each, after the preface.
-func serve(t *testing.T, script func(*peer)) *server {
+func serve(t testing.TB, script func(*peer)) *server {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -68,7 +69,7 @@ func serve(t *testing.T, script func(*peer)) *server {
 				if _, err := io.ReadFull(in, make([]byte, len(http2.ClientPreface))); err != nil {
 					return
 				}
-				p.Framer = http2.NewFramer(conn, in)
+				p.in, p.Framer = in, http2.NewFramer(conn, in)
 				script(p)
 			})
 		}

@@ -1,20 +1,25 @@
-// Command pictures draws the pictures of the documentation into docs/pictures: the flow of a request, and the
-// decisions of the five algorithms for the same client. `make pictures` runs it. A test finds pictures that are out
-// of date.
+// Command pictures draws the pictures of the documentation into docs/pictures: the flow of a request, the decisions of
+// the five algorithms for the same client, and the figures of make bench. `make pictures` runs it.
+// A test finds pictures that are out of date.
 package main
 
 import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/extauthz/extauthz/internal/bench/figures"
 )
 
 // pictures returns the files of docs/pictures by name.
-func pictures() map[string]string {
+func pictures() (map[string]string, error) {
+	report, err := figures.Latest()
 	return map[string]string{
-		"algorithms.svg": algorithms(),
-		"data-flow.svg":  dataFlow(),
-	}
+		"algorithms.svg":  algorithms(),
+		"data-flow.svg":   dataFlow(),
+		"growth.svg":      growth(report),
+		"performance.svg": performance(report),
+	}, err
 }
 
 func main() {
@@ -25,7 +30,11 @@ func main() {
 }
 
 func run(dir string) error {
-	for name, content := range pictures() {
+	all, err := pictures()
+	if err != nil {
+		return err
+	}
+	for name, content := range all {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
 			return fmt.Errorf("run it from the root of the repository (make pictures): %w", err)
 		}

@@ -17,7 +17,11 @@ const directory = "../../docs/pictures"
 
 // TestPictures checks that docs/pictures has exactly the files that the code draws; `make pictures` writes them.
 func TestPictures(t *testing.T) {
-	for name, want := range pictures() {
+	all, err := pictures()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range all {
 		got, err := os.ReadFile(filepath.Join(directory, name))
 		if err != nil || string(got) != want {
 			t.Errorf("docs/pictures/%s is out of date (%v): run make pictures, and look at the result", name, err)
@@ -28,7 +32,7 @@ func TestPictures(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range files {
-		if pictures()[f.Name()] == "" {
+		if all[f.Name()] == "" {
 			t.Errorf("docs/pictures/%s: no code draws this file", f.Name())
 		}
 	}
@@ -75,7 +79,11 @@ func micros(seconds []int64) []int64 {
 
 // TestReadable checks that a picture is valid XML, has a title and a description for screen readers, and loads nothing.
 func TestReadable(t *testing.T) {
-	for name, content := range pictures() {
+	all, err := pictures()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range all {
 		d := xml.NewDecoder(strings.NewReader(content))
 		texts := map[string]string{}
 		for {

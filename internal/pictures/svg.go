@@ -38,6 +38,7 @@ text { font: 13px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-s
 .passed { stroke: #1a7f37; stroke-width: 5 }
 .denied { stroke: #d1242f; stroke-opacity: .55; stroke-width: 3 }
 .leaves { fill: none; stroke: #1a7f37; stroke-width: 1.5 }
+.bar { fill: #0969da; fill-opacity: .7 }
 .bad { fill: #b3261e }
 @media (prefers-color-scheme: dark) {
 text { fill: #e6edf3 }
@@ -54,6 +55,7 @@ text { fill: #e6edf3 }
 .passed { stroke: #3fb950 }
 .denied { stroke: #f85149 }
 .leaves { stroke: #3fb950 }
+.bar { fill: #4493f8 }
 .bad { fill: #ff8e87 }
 }
 `

@@ -1,0 +1,124 @@
+package figures
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Page is the path of the page that shows the report.
+const Page = "docs/performance.md"
+
+// Into writes the tables of a report between the markers of a page.
+func (r *Report) Into(page string) (string, error) {
+	for _, s := range r.Series {
+		begin, end := "<!-- bench "+s.Name+" -->\n", "<!-- /bench "+s.Name+" -->"
+		before, rest, found := strings.Cut(page, begin)
+		_, after, ended := strings.Cut(rest, end)
+		if !found || !ended {
+			return "", fmt.Errorf("%s has no markers %q and %q", Page, begin, end)
+		}
+		page = before + begin + s.Markdown() + end + after
+	}
+	return page, nil
+}
+
+// Markdown returns the tables of a series.
+func (s *Series) Markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s. %s.\n%s.\n", s.Load, s.Machine, s.Versions)
+	for _, t := range s.Tables {
+		b.WriteString("\n")
+		t.markdown(&b)
+	}
+	return b.String()
+}
+
+// column is a column of a table. It is left out if no row has a value.
+type column struct {
+	title string
+	cell  func(Row) string
+}
+
+var columns = []column{
+	{"requests/s, min / median / max", func(r Row) string { return spread(r.PerSecond, whole) }},
+	{"ratio", func(r Row) string { return ratio(r.PerSecondRatio) }},
+	{"CPU of the server, µs", func(r Row) string { return spread(r.CPU, short) }},
+	{"ratio", func(r Row) string { return ratio(r.CPURatio) }},
+	{"p50 / p99, µs", func(r Row) string {
+		return unless(r.P50, func(p50 float64) string { return short(p50) + " / " + short(r.P99) })
+	}},
+	{"ratio of p50", func(r Row) string { return ratio(r.P50Ratio) }},
+	{"CPU of Redis, µs", func(r Row) string { return spread(r.RedisCPU, short) }},
+	{"ratio to the minimal script", func(r Row) string { return ratio(r.RedisRatio) }},
+	{"script calls", func(r Row) string {
+		return unless(r.Scripts, func(calls float64) string { return fmt.Sprintf("%.3f", calls) })
+	}},
+	{"memory of the server, MB", func(r Row) string { return unless(r.Memory/1e6, short) }},
+	{"idle connection, kB", func(r Row) string { return unless(r.Idle/1e3, short) }},
+	{"requests/s to the base", func(r Row) string { return ratio(r.BaseRate) }},
+	{"CPU to the base", func(r Row) string { return ratio(r.BaseCPU) }},
+}
+
+func (t *Table) markdown(b *strings.Builder) {
+	var shown []column
+	for _, c := range columns {
+		for _, r := range t.Rows {
+			if c.cell(r) != "" {
+				shown = append(shown, c)
+				break
+			}
+		}
+	}
+	fmt.Fprintf(b, "| **%s** |", t.Title)
+	for _, c := range shown {
+		fmt.Fprintf(b, " %s |", c.title)
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(shown)) + "\n")
+	for _, r := range t.Rows {
+		fmt.Fprintf(b, "| %s |", r.Name)
+		for _, c := range shown {
+			fmt.Fprintf(b, " %s |", c.cell(r))
+		}
+		b.WriteString("\n")
+	}
+}
+
+// unless formats a value, and returns "" for one that is unknown.
+func unless(f float64, format func(float64) string) string {
+	if f == 0 {
+		return ""
+	}
+	return format(f)
+}
+
+func ratio(f float64) string {
+	return unless(f, func(f float64) string {
+		if f < 0.1 {
+			return fmt.Sprintf("%.3f", f)
+		}
+		return fmt.Sprintf("%.2f", f)
+	})
+}
+
+func spread(s Spread, format func(float64) string) string {
+	return unless(s.Median, func(float64) string {
+		return format(s.Min) + " / **" + format(s.Median) + "** / " + format(s.Max)
+	})
+}
+
+// whole writes a number of three or more digits with commas.
+func whole(f float64) string {
+	digits := fmt.Sprintf("%.0f", f)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// short writes a number with three digits.
+func short(f float64) string {
+	if f >= 1000 {
+		return whole(f)
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%.3g", f), ".0")
+}
