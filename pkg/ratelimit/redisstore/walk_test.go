@@ -107,7 +107,7 @@ type walk struct {
 	algorithms []bucket.Algorithm
 	lua        lua
 	states     map[string]bucket.State
-	past       map[string][]bucket.State // of each bucket, for floors
+	past       map[string][]bucket.Floor // what answers have shown of each bucket
 	notes      map[string]refundNote
 
 	small   bool // most steps and costs are small
@@ -136,7 +136,7 @@ func newWalk(t *testing.T, l lua, algorithms ...bucket.Algorithm) *walk {
 	seed := uint64(time.Now().UnixNano())
 	return &walk{
 		random: rand.New(rand.NewPCG(seed, uint64(algorithms[0]))), seed: seed, algorithms: algorithms,
-		states: map[string]bucket.State{}, past: map[string][]bucket.State{}, notes: map[string]refundNote{}, lua: l,
+		states: map[string]bucket.State{}, past: map[string][]bucket.Floor{}, notes: map[string]refundNote{}, lua: l,
 	}
 }
 
@@ -252,6 +252,7 @@ func (w *walk) compareSeen(t *testing.T, r *bucket.Request, shown []bucket.Seen,
 		if diff := cmp.Diff(normal(want), normal(got.State)); diff != "" {
 			t.Fatalf("seed %d: the bucket of %+v at %d, cut %t (-Go +Lua):\n%s", w.seed, take, r.At, got.Cut, diff)
 		}
+		w.past[take.Key] = append(w.past[take.Key], bucket.Floor{State: clone(got.State), At: got.Clock, Cut: got.Cut})
 	}
 }
 
@@ -290,7 +291,6 @@ func (w *walk) decide(r *bucket.Request) (before []bucket.State, o bucket.Outcom
 	for i, t := range r.Takes {
 		if loaded[i].Changed || grew[i] {
 			w.states[t.Key] = clone(loaded[i].State)
-			w.past[t.Key] = append(w.past[t.Key], clone(loaded[i].State))
 		}
 	}
 	return before, o, fates
@@ -311,9 +311,14 @@ func (w *walk) join(t *bucket.Take, s *bucket.State, now int64) (fate bucket.Fat
 	if ok && n.clock >= f.At && (n.clock-now <= bucket.MaxClockStep || f.At-now > bucket.MaxClockStep) {
 		return bucket.FloorVoided, false
 	}
+	known := clone(f.State)
+	if last := len(known.Grants) - 1; f.Cut && last > 0 { // the units beyond the cut are as old as they can be
+		known.Grants[last-1].Cost += known.Grants[last].Cost
+		known.Grants = known.Grants[:last]
+	}
 	alone, joined := clone(*s), clone(*s)
 	alone.Remaining(&t.Limit, now) // brings it to the time
-	grew = joined.Merge(&t.Limit, &f.State, now)
+	grew = joined.Merge(&t.Limit, &known, now)
 	if grew || !joined.Empty() && joined.Last != alone.Last {
 		*s = joined
 		return bucket.FloorJoined, true
@@ -365,9 +370,9 @@ func (w *walk) floor(t *bucket.Take) {
 	if len(past) == 0 {
 		return
 	}
-	f := &bucket.Floor{State: past[max(0, len(past)-1-w.random.IntN(len(past))%300)]}
-	n := w.notes[t.Key]
-	f.At = w.pick(f.State.Last, f.State.Last, w.now, n.clock, n.clock+1, w.now+86_400_000_000, w.now+86_400_000_001)
+	shown := past[max(0, len(past)-1-w.random.IntN(len(past))%300)]
+	f, n := &shown, w.notes[t.Key]
+	f.At = w.pick(f.At, f.At, w.now, n.clock, n.clock+1, w.now+86_400_000_000, w.now+86_400_000_001)
 	if n.till <= w.now { // Redis may drop such a note at any time
 		f.At = max(f.At, n.clock+1)
 	}
@@ -464,6 +469,7 @@ func (w *walk) take(b *bucket.Take) bucket.Take {
 		w.random.Int64N(2*int64(capacity)+2)))
 	if w.small && w.random.IntN(8) > 0 {
 		t.Cost = uint64(w.pick(1, 1, 1, 2))
+		w.floor(&t)
 		return t
 	}
 	switch w.random.IntN(12) {
