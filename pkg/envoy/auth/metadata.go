@@ -12,9 +12,9 @@ import (
 
 // appendMetadata appends the fields of dynamic_metadata, a google.protobuf.Struct in the namespace of the ext_authz
 // filter. Envoy's access logs and later filters can read it. It has reason and domain, and owner, plan, method and
-// key_id of a known caller. It has rule and remaining of the tightest limit, and decided_by, the source of the decision.
-// It has the limit of the credential, in the format of `limit.dynamic_metadata` in a route's rate_limits. Empty values
-// are left out, because a rate limit action uses default_value only for a missing one.
+// key_id of a known caller. It has rule and remaining of the tightest limit, and decided_by, the source of the
+// decision. It has the limit of the credential, in the format of `limit.dynamic_metadata` in a route's rate_limits.
+// Empty values are left out, because a rate limit action uses default_value only for a missing one.
 func appendMetadata(b []byte, d *authz.Decision) []byte {
 	for _, f := range facts(d) {
 		if f.value != "" {
