@@ -121,7 +121,7 @@ func withinLimit(answer []byte) (bool, error) {
 
 // allowedByCheck reads the status of a CheckResponse. Envoy takes an answer without one for an OK.
 func allowedByCheck(answer []byte) (bool, error) {
-	status, err := field(answer, 1, protowire.BytesType)
+	status, err := fieldOf(answer, 1, protowire.BytesType)
 	if err != nil || status == nil {
 		return err == nil, err
 	}
@@ -132,7 +132,7 @@ func allowedByCheck(answer []byte) (bool, error) {
 
 // varint returns the value of a number in a message, 0 if it is missing.
 func varint(message []byte, number protowire.Number) (uint64, error) {
-	value, err := field(message, number, protowire.VarintType)
+	value, err := fieldOf(message, number, protowire.VarintType)
 	if err != nil || value == nil {
 		return 0, err
 	}
@@ -140,8 +140,8 @@ func varint(message []byte, number protowire.Number) (uint64, error) {
 	return v, protowire.ParseError(min(n, 0))
 }
 
-// field returns the message from the first value of a field on, nil without one.
-func field(message []byte, number protowire.Number, typ protowire.Type) ([]byte, error) {
+// fieldOf returns the message from the first value of a field on, nil without one.
+func fieldOf(message []byte, number protowire.Number, typ protowire.Type) ([]byte, error) {
 	for len(message) > 0 {
 		got, gotType, n := protowire.ConsumeTag(message)
 		if n < 0 {

@@ -1,5 +1,5 @@
-// Command pictures draws the pictures of the documentation into docs/pictures: the flow of a request, the decisions of
-// the five algorithms for the same client, and the figures of make bench. `make pictures` runs it.
+// Command pictures draws the pictures of the documentation into docs/pictures. They show the flow of a request, the
+// decisions of the five algorithms for the same client, and the figures of `make bench`. `make pictures` runs it.
 // A test finds pictures that are out of date.
 package main
 

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/extauthz/extauthz/internal/bench/figures"
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+// TestRaw checks that the minimal script decides: it allows its burst, and Redis counts each call.
+func TestRaw(t *testing.T) {
+	t.Parallel()
+	redis := testenv.Redis(t)
+	s, err := raw(redis.Addr)(t.Context(), 50*time.Millisecond)
+	if err != nil || s.perSecond <= 0 || s.redisCPU <= 0 || s.scripts < 0.99 || s.scripts > 1.01 {
+		t.Errorf("%+v, %v, want one script call for each request", s, err)
+	}
+	if _, err := raw(testenv.Loopback(testenv.FreePort(t)))(t.Context(), time.Second); err == nil {
+		t.Error("no error without Redis")
+	}
+}
+
+// TestContest checks that each row is measured once a round, each time at another position, and the ratios of rounds.
+func TestContest(t *testing.T) {
+	t.Parallel()
+	var order []string
+	line := func(name string, perSecond ...float64) *row {
+		return &row{name: name, measure: func(context.Context, time.Duration) (sample, error) {
+			order = append(order, name)
+			s := sample{perSecond: perSecond[0], cpu: 10, redisCPU: 2}
+			perSecond = perSecond[1:]
+			return s, nil
+		}}
+	}
+	c := &contest{name: "n", title: "t", rows: []*row{
+		line("empty", 99, 100, 200, 400), line("ours, native", 99, 150, 100, 800), line("ours, base", 99, 50, 100, 100),
+		line(figures.Raw, 99, 1, 1, 1),
+	}}
+	c.pair()
+	table, err := c.run(t.Context(), options{rounds: 3, each: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "empty ours, native ours, base " + figures.Raw + " ours, native ours, base"; !strings.HasPrefix(
+		strings.Join(order, " "), want) {
+		t.Errorf("order %q", order)
+	}
+	var got []string
+	for _, r := range table.Rows {
+		got = append(got, cmp.Diff(figures.Row{}, r))
+	}
+	ours := table.Rows[1]
+	if ours.PerSecond != (figures.Spread{Min: 100, Median: 150, Max: 800}) || ours.PerSecondRatio != 1.5 ||
+		ours.BaseRate != 3 || ours.BaseCPU != 1 || ours.RedisRatio != 1 || table.Rows[0].BaseRate != 0 {
+		t.Errorf("%s", strings.Join(got, "\n"))
+	}
+}
+
+// TestGrownRules checks that the service loads the rules of the largest row, which take several files.
+func TestGrownRules(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	binary, err := testenv.BuildService(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := writeRules(dir+"/rules", 100_000); err != nil {
+		t.Fatal(err)
+	}
+	s := testenv.Service(t, binary, "RUNTIME_ROOT="+dir, "RUNTIME_APPDIRECTORY=rules", "MERGE_DOMAIN_CONFIG=true")
+	m, err := limit("rule")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := (&stage{options: options{connections: 2, inFlight: 4}}).plan(testenv.Loopback(s.GRPCPort), m)
+	p.Keys.Number, p.Count = 100_000, 1000
+	got, err := load(p)(t.Context(), time.Minute)
+	if err != nil || got.perSecond <= 0 || got.cpu <= 0 || got.memory <= 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
