@@ -72,7 +72,7 @@ lint-modules: lint-tools ## The same for the modules in test/; the first run com
 		$(CURDIR)/.tools/bin/golangci-lint run --config=$(CURDIR)/.golangci.yml ./...); done
 
 .PHONY: bench
-bench: ## Compare the service with an empty gRPC handler, write docs/performance.md, then run the Go benchmarks
+bench: $(STAMPS)/envoy-$(ENVOY_VERSION) ## Compare the service with an empty gRPC handler, write docs/performance.md, then run the Go benchmarks
 	@command -v redis-server >/dev/null || scripts/install-tools redis
 	go run ./internal/bench -write $(BENCHFLAGS)
 	go run ./internal/pictures
@@ -85,7 +85,7 @@ bench-growth: ## Measure growth: keys, descriptors, rules and connections; write
 	go run ./internal/pictures
 
 .PHONY: bench-peers
-bench-peers: ## Compare with another rate limit service at PEER=host:port, which has the rules of internal/bench/rules.yaml
+bench-peers: $(STAMPS)/envoy-$(ENVOY_VERSION) ## Compare with another rate limit service at PEER=host:port, which has the rules of internal/bench/rules.yaml
 	@test -n '$(PEER)' || { echo 'bench-peers: set PEER=host:port'; exit 1; }
 	@command -v redis-server >/dev/null || scripts/install-tools redis
 	go run ./internal/bench -peer '$(PEER)' $(BENCHFLAGS)

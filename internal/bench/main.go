@@ -18,7 +18,7 @@ func main() {
 		return
 	}
 	var o options
-	flag.StringVar(&o.series, "series", "main,low", "what to measure: "+seriesNames()+"; several with commas")
+	flag.StringVar(&o.series, "series", "main,envoy,low", "what to measure: "+seriesNames()+"; several with commas")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds; a round measures each row once")
 	flag.DurationVar(&o.each, "each", 3*time.Second, "time to measure one row in one round")
 	flag.IntVar(&o.inFlight, "in-flight", 64, "requests in flight")

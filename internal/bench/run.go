@@ -22,7 +22,9 @@ type series struct {
 	contests func(context.Context, *stage) ([]*contest, error)
 }
 
-var allSeries = []series{{"main", mainSeries}, {"low", lowSeries}, {"growth", growthSeries}}
+var allSeries = []series{
+	{"main", mainSeries}, {"envoy", envoySeries}, {"low", lowSeries}, {"growth", growthSeries},
+}
 
 func seriesNames() string {
 	var names []string

@@ -7,12 +7,15 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// blocks makes the header blocks of one connection. It is an encoder of HPACK (RFC 7541) for one list of fields: it knows
-// where each of them is in the table, while x/net's encoder would look each of them up. The encoder would take more CPU
-// than the rest of a request. TestBlocks reads the blocks with x/net's decoder.
+// blocks makes the header blocks of one connection. It is an encoder of HPACK (RFC 7541) for one list of fields, so it
+// knows where each of them is in the table. x/net's encoder looks each of them up, which takes more CPU than the rest of
+// a request. TestBlocks reads the blocks with x/net's decoder.
 type blocks struct {
 	kind   Client
 	fields []field
+	// key returns the key of the next request, for keyHeader. keyHeader is "" if the message has the key.
+	key       func() uint64
+	keyHeader string
 	// whole and names are the indexes of the fields and of their names in the static table, 0 if they are not there.
 	whole, names []int
 	// added is when each field was added to the table last, as a number of entries, or never.
@@ -28,10 +31,17 @@ type blocks struct {
 
 const never = -1
 
-func newBlocks(kind Client, path, authority, scheme string, seed uint64) *blocks {
+func newBlocks(kind Client, m *Message, authority, scheme string, l *lane) *blocks {
 	b := &blocks{
-		kind: kind, fields: kind.fields(path, authority, scheme), table: table{limit: 4096},
-		random: rand.New(rand.NewPCG(seed, seed)),
+		kind: kind, fields: kind.fields(m.path, authority, scheme), table: table{limit: 4096},
+		key: l.draw, keyHeader: m.keyHeader, random: rand.New(rand.NewPCG(l.seed, l.seed)),
+	}
+	if m.keyHeader != "" {
+		b.kind = Indexed
+		b.fields = []field{
+			{":method", "GET"}, {":path", m.path}, {":authority", authority}, {":scheme", scheme},
+			{"user-agent", "extauthz"}, {m.keyHeader, ""},
+		}
 	}
 	for _, f := range b.fields {
 		whole, name := f.static()
@@ -50,7 +60,7 @@ func (b *blocks) limitTable(size uint32) {
 
 // next returns the header block of the next request. It is valid until the next call.
 func (b *blocks) next() []byte {
-	if b.made >= 2 && (b.kind == Envoy || b.kind == Indexed) {
+	if b.made >= 2 && (b.kind == Envoy || b.kind == Indexed) && b.keyHeader == "" {
 		return b.block
 	}
 	b.made++
@@ -62,6 +72,10 @@ func (b *blocks) next() []byte {
 		switch {
 		case f.name == ":path" && (b.kind == Envoy || b.kind == Traced):
 			b.block = appendText(appendNumber(b.block, 0, 4, b.names[i]), f.value) // without indexing
+		case f.name == b.keyHeader:
+			var digits [keyDigits]byte
+			putKey(digits[:], b.key())
+			b.add(i, string(digits[:]))
 		case f.name == "traceparent":
 			b.add(i, b.traceparent())
 		case f.name == "grpc-timeout" && b.kind == Deadline:
@@ -106,6 +120,8 @@ func (b *blocks) traceparent() string {
 // static returns the indexes of the field and of its name in the static table (RFC 7541, A), 0 if they are not there.
 func (f field) static() (whole, name int) {
 	switch f {
+	case field{":method", "GET"}:
+		return 2, 2
 	case field{":method", "POST"}:
 		return 3, 2
 	case field{":scheme", "http"}:

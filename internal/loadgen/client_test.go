@@ -40,7 +40,7 @@ func TestBlocksOfEnvoy(t *testing.T) {
 				}
 				_ = resp.Body.Close()
 			}
-			own := newBlocks(client, "/envoy.service.auth.v3.Authorization/Check", "extauthz", "http", 1)
+			own := newBlocks(client, &Message{path: "/envoy.service.auth.v3.Authorization/Check"}, "extauthz", "http", &lane{})
 			decoder := newReader()
 			var want []string
 			for range 3 {
@@ -61,7 +61,7 @@ func TestBlocks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, decoder, seen := newBlocks(client, "/a.B/C", "host:1", "http", 7), newReader(), map[string]bool{}
+		b, decoder, seen := newBlocks(client, &Message{path: "/a.B/C"}, "host:1", "http", &lane{}), newReader(), map[string]bool{}
 		for range 1000 { // the table of HPACK overflows many times
 			block := slices.Clone(b.next())
 			seen[string(block)] = true

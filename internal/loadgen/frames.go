@@ -80,7 +80,9 @@ func (s *session) data(f *http2.DataFrame) error {
 	if r == nil {
 		return nil
 	}
-	r.data(f.Data(), s.lane.m.plan.Message.allows)
+	if s.lane.m.plan.Message.keyHeader == "" { // otherwise the status is the answer
+		r.data(f.Data(), s.lane.m.plan.Message.allows)
+	}
 	if f.StreamEnded() {
 		s.finish(r)
 	}

@@ -1,9 +1,6 @@
 package loadgen
 
-import (
-	"fmt"
-	"testing"
-)
+import "testing"
 
 // TestKeys checks how often keys occur, and that the text of keys is read again.
 func TestKeys(t *testing.T) {
@@ -44,7 +41,8 @@ func TestKeys(t *testing.T) {
 // TestMessages checks that the digits of a key are put into every place, and nothing else changes.
 func TestMessages(t *testing.T) {
 	t.Parallel()
-	m, err := Check(HTTPRequest{Method: "GET", Host: "h", Path: "/{key}/{key}?k={key}", Headers: map[string]string{"X-K": "{key}"}})
+	m, err := Check(HTTPRequest{Method: "GET", Host: "h", Path: "/{key}/{key}?k={key}",
+		Headers: map[string]string{"X-K": "{key}"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +52,7 @@ func TestMessages(t *testing.T) {
 	l := &lane{message: m.copied(), places: m.places, draw: func() uint64 { return 12_345_678 }}
 	got := l.withKey()
 	for i, at := range m.places {
-		if text := fmt.Sprintf("%s", got[at:at+keyDigits]); text != "12345678" {
+		if text := string(got[at : at+keyDigits]); text != "12345678" {
 			t.Errorf("place %d has %q", i, text)
 		}
 		copy(got[at:], "00000000")

@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"sync/atomic"
@@ -250,5 +251,36 @@ func TestInterrupt(t *testing.T) {
 	r, err := Run(ctx, p)
 	if err != nil || !r.Interrupted || r.Answers == 0 || r.Errors != 0 || r.Server != nil {
 		t.Errorf("%+v, %v, want answers until the interrupt", r, err)
+	}
+}
+
+// TestGet checks that a GET has its key in a header, and that its answer is the status.
+func TestGet(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(p *peer) {
+		_ = p.WriteSettings()
+		for {
+			frame, err := p.ReadFrame()
+			if err != nil {
+				return
+			}
+			f, ok := frame.(*http2.HeadersFrame)
+			if !ok {
+				continue
+			}
+			p.read.read(t, bytes.Clone(f.HeaderBlockFragment()))
+			status := map[string]string{"00000000": "200", "00000001": "429", "00000002": "503"}[p.read.fields["x-user"]]
+			if !f.StreamEnded() || p.read.fields[":method"] != "GET" || status == "" {
+				t.Errorf("%v", p.read.fields)
+			}
+			p.headers(f.StreamID, false, ":status", status)
+			_ = p.WriteData(f.StreamID, true, []byte("a body"))
+		}
+	})
+	p := plan(t, s.address)
+	p.Message, p.Keys = Get("/", "x-user"), Keys{Sequence, 3}
+	r, err := Run(t.Context(), p)
+	if err != nil || r.Allowed < 330 || r.Denied < 330 || r.Errors < 330 || r.Failures[0].First != "HTTP status 503" {
+		t.Errorf("%+v, %v, want a third of each", r, err)
 	}
 }

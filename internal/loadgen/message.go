@@ -32,7 +32,13 @@ type Message struct {
 	bytes  []byte // with gRPC's prefix
 	places []int  // where the digits begin
 	allows func(answer []byte) (bool, error)
+	// keyHeader is the header with the key of a request without gRPC, whose answer is its status. "" means gRPC.
+	keyHeader string
 }
+
+// Get returns a GET request, as a client of Envoy sends it. The value of the header is the key. Status 200 is an allowed
+// request, 429 a denied one, and all others are errors.
+func Get(path, keyHeader string) Message { return Message{path: path, keyHeader: keyHeader} }
 
 // HasKey reports whether the message contains Placeholder.
 func (m *Message) HasKey() bool { return len(m.places) > 0 }

@@ -65,7 +65,7 @@ func newSession(l *lane, conn net.Conn) *session {
 	if l.m.plan.TLS != nil {
 		scheme = "https"
 	}
-	s.blocks = newBlocks(l.m.plan.Client, l.m.plan.Message.path, authority, scheme, l.seed)
+	s.blocks = newBlocks(l.m.plan.Client, &l.m.plan.Message, authority, scheme, l)
 	s.decoder = hpack.NewDecoder(4096, func(f hpack.HeaderField) { s.of.field(f.Name, f.Value) })
 	s.decoder.SetMaxStringLength(maxHeader)
 	// A small buffer for each of many connections; an answer takes up to 1 KiB.
@@ -141,8 +141,12 @@ func (s *session) begin(due time.Duration) {
 	*r = request{due: due, id: s.nextID, status: noStatus, message: r.message[:0]}
 	s.requests[r.id] = r
 	s.unsent = append(s.unsent, r)
-	_ = s.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: r.id, BlockFragment: s.blocks.next(), EndHeaders: true})
-	_ = s.framer.WriteData(r.id, true, s.lane.withKey())
+	grpc := s.lane.m.plan.Message.keyHeader == ""
+	_ = s.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: r.id, BlockFragment: s.blocks.next(), EndHeaders: true,
+		EndStream: !grpc})
+	if grpc {
+		_ = s.framer.WriteData(r.id, true, s.lane.withKey())
+	}
 	s.window -= int64(len(s.lane.message))
 	s.nextID += 2
 	if s.nextID > math.MaxInt32 {
@@ -191,6 +195,9 @@ func (s *session) fail(r *request, f failure) {
 // finish ends a request whose answer is complete.
 func (s *session) finish(r *request) {
 	s.answered = true
+	if s.lane.m.plan.Message.keyHeader != "" {
+		r.decideByStatus()
+	}
 	if f, ok := r.failure(); ok {
 		s.fail(r, f)
 		return
