@@ -20,6 +20,11 @@ func Hear(name, channel, payload string) (master, chosen string) {
 	return master, s.chosen
 }
 
+// ReplaceClient replaces the client by one of an address, as after a failover.
+func ReplaceClient(ctx context.Context, s *Store, addr string) error {
+	return s.main.one.use(ctx, addr)
+}
+
 // Complete is complete, for tests of its forms.
 var Complete = complete
 

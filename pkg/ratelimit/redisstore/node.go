@@ -91,10 +91,10 @@ func (n *node) loadScript(ctx context.Context) error {
 	for {
 		c := n.current()
 		err := loadScript(ctx, c)
-		if !errors.Is(err, redis.ErrClosed) || c == n.current() {
+		if err == nil || c == n.current() {
 			return err
 		}
-		// Another client took its place meanwhile.
+		// Another client took its place, and its connections were closed.
 	}
 }
 
