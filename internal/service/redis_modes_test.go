@@ -191,24 +191,25 @@ func TestRedisFailover(t *testing.T) {
 	t.Run("Sentinel", func(t *testing.T) {
 		t.Parallel()
 		sentinels := testenv.Sentinels(t)
-		failOver(t, Environment{"REDIS_TYPE": "SENTINEL", "REDIS_URL": sentinels.Addrs()}, sentinels.Master)
+		env := Environment{"REDIS_TYPE": "SENTINEL", "REDIS_URL": sentinels.Addrs()}
+		failOver(t, env, sentinels.Master, sentinels.Replica)
 	})
 	t.Run("Cluster", func(t *testing.T) {
 		t.Parallel()
 		cluster := testenv.Cluster(t, "--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "no")
 		master := cluster.Masters[1]
-		cluster.AddReplica(master)
-		failOver(t, Environment{"REDIS_TYPE": "CLUSTER", "REDIS_URL": cluster.Addrs()}, master)
+		replica := cluster.AddReplica(master)
+		failOver(t, Environment{"REDIS_TYPE": "CLUSTER", "REDIS_URL": cluster.Addrs()}, master, replica)
 	})
 }
 
 // failOver kills the master of a Redis that has a replica for it. Requests go to 20 buckets meanwhile, so that each
 // master of a cluster has some of them.
-func failOver(t *testing.T, env Environment, master *testenv.RedisServer) {
+func failOver(t *testing.T, env Environment, master, replica *testenv.RedisServer) {
 	t.Helper()
 	env["RUNTIME_ROOT"], env["REDIS_TIMEOUT"] = testenv.RulesRoot(t), "50ms"
 	_, httpAddr, debugAddr, out := start(t, env)
-	next := 0
+	next, right := 0, time.Time{}
 	await := func(up string) {
 		t.Helper()
 		testenv.Eventually(t, func() error {
@@ -216,6 +217,9 @@ func failOver(t *testing.T, env Environment, master *testenv.RedisServer) {
 			request := strings.Replace(rls.Example, "demo", fmt.Sprint("client ", next), 1)
 			if code := postJSON(t, httpAddr, request); code != http.StatusOK && code != http.StatusTooManyRequests {
 				t.Errorf("a request: %d, want 200 or 429\n%s", code, out)
+			}
+			if role, err := replica.Do("ROLE"); err == nil && strings.HasPrefix(role, "master") && right.IsZero() {
+				right = time.Now()
 			}
 			if _, metrics := get(t, "http://"+debugAddr+"/metrics"); !strings.Contains(metrics, "extauthz_store_up "+up+"\n") {
 				return fmt.Errorf("extauthz_store_up is not %s", up)
@@ -227,6 +231,7 @@ func failOver(t *testing.T, env Environment, master *testenv.RedisServer) {
 	master.Kill()
 	await("0")
 	await("1")
+	t.Logf("Redis decides again %v after the replica became the master", time.Since(right).Round(time.Millisecond))
 }
 
 // TestRedisHealth checks that REDIS_HEALTH_CHECK_ACTIVE_CONNECTION makes the service report NOT_SERVING while Redis

@@ -16,7 +16,7 @@ import (
 
 // RedisServer is a redis-server of one test. It starts empty and does not persist. Its methods are for one goroutine.
 type RedisServer struct {
-	// Addr is the TCP address, "127.0.0.1:<port>". Restart does not change it.
+	// Addr is the TCP address, "127.0.0.1:<port>", or that of another --bind. Restart does not change it.
 	Addr string
 	// Socket is the path of the Unix socket.
 	Socket string
@@ -26,18 +26,27 @@ type RedisServer struct {
 	proc *process
 }
 
+// FreePortArg stands for a free port in the command line of a server.
+const FreePortArg = "a free port"
+
 // Redis starts a redis-server and ends it with the test. The args override its command line, as in
 // Redis(t, "--maxmemory", "10mb").
 func Redis(t testing.TB, args ...string) *RedisServer {
 	t.Helper()
 	port := FreePort(t)
 	dir := shortTempDir(t)
-	r := &RedisServer{t: t, Addr: Loopback(port), Socket: filepath.Join(dir, "redis.sock")}
+	r := &RedisServer{t: t, Socket: filepath.Join(dir, "redis.sock")}
 	r.args = append([]string{
 		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--unixsocket", r.Socket,
 		"--dir", dir, "--save", "", "--appendonly", "no",
 		"--loglevel", "warning", "--hz", "100", // Redis handles expired keys and timeouts within 10 ms
 	}, args...)
+	for i := range r.args {
+		if r.args[i] == FreePortArg {
+			r.args[i] = strconv.Itoa(FreePort(t))
+		}
+	}
+	r.Addr = net.JoinHostPort(r.Option("--bind"), strconv.Itoa(port))
 	r.start()
 	return r
 }

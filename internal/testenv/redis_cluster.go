@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,9 +19,6 @@ type RedisCluster struct {
 	t    testing.TB
 	args []string
 }
-
-// FreePortArg stands for a free port in the command line of a server, which differs for each server of a cluster.
-const FreePortArg = "a free port"
 
 // Cluster starts a Redis Cluster of three masters and ends it with the test. The args override the command line of each
 // server, as in Cluster(t, "--cluster-node-timeout", "1000").
@@ -44,22 +42,16 @@ func Cluster(t testing.TB, args ...string) *RedisCluster {
 // start starts a server that belongs to no cluster yet.
 func (c *RedisCluster) start() *RedisServer {
 	c.t.Helper()
-	args := append([]string{
+	return Redis(c.t, append([]string{
 		"--cluster-enabled", "yes", "--cluster-port", FreePortArg, "--repl-diskless-sync-delay", "0",
 		"--cluster-node-timeout", "60000", // a busy machine is not a fault
-	}, c.args...)
-	for i := range args {
-		if args[i] == FreePortArg {
-			args[i] = strconv.Itoa(FreePort(c.t))
-		}
-	}
-	return Redis(c.t, args...)
+	}, c.args...)...)
 }
 
 // meet makes a server a member.
 func (c *RedisCluster) meet(r *RedisServer) {
 	c.t.Helper()
-	host, port, _ := strings.Cut(r.Addr, ":")
+	host, port := r.hostPort()
 	c.Masters[0].must("CLUSTER", "MEET", host, port, r.Option("--cluster-port"))
 }
 
@@ -92,6 +84,13 @@ func (c *RedisCluster) AddReplica(master *RedisServer) *RedisServer {
 		return err
 	}, "the replica to know its master")
 	awaitReplica(c.t, r)
+	Eventually(c.t, func() error {
+		info, err := r.Do("CLUSTER", "INFO")
+		if err == nil && !strings.Contains(info, "cluster_state:ok") {
+			err = fmt.Errorf("%s: %s", r.Addr, info)
+		}
+		return err
+	}, "the replica to know the slots of all masters") // else it would not serve them at once as a master
 	for _, m := range c.Masters {
 		Eventually(c.t, func() error {
 			nodes, err := m.Do("CLUSTER", "NODES")
@@ -150,8 +149,8 @@ func (c *RedisCluster) BeginMove(key string, from, to *RedisServer) {
 // MoveKey moves one key of a moving slot.
 func (c *RedisCluster) MoveKey(key string, from, to *RedisServer) {
 	c.t.Helper()
-	host, port, _ := strings.Cut(to.Addr, ":")
-	from.must("MIGRATE", host, port, key, "0", "5000")
+	host, _ := to.hostPort()
+	from.must("MIGRATE", host, to.peerPort(), key, "0", "5000")
 }
 
 // EndMove ends the move of the slot of a key: the other master has it now. Its keys must have been moved.
@@ -183,6 +182,16 @@ func (c *RedisCluster) Unassign(key string) {
 func (c *RedisCluster) Assign(key string, to *RedisServer) {
 	c.t.Helper()
 	to.must("CLUSTER", "ADDSLOTS", strconv.Itoa(c.slot(key)))
+}
+
+// hostPort returns the parts of the address.
+func (r *RedisServer) hostPort() (host, port string) {
+	r.t.Helper()
+	host, port, err := net.SplitHostPort(r.Addr)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return host, port
 }
 
 // Option returns the last value of an option of the command line.

@@ -2,8 +2,10 @@ package testenv
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -19,14 +21,14 @@ type RedisSentinels struct {
 }
 
 // Sentinels starts a master, a replica and three sentinels, and ends them with the test. The args override the command
-// line of the two servers.
+// line of the two servers. With those of RedisTLS, all of them serve TLS and use it among themselves.
 func Sentinels(t testing.TB, args ...string) *RedisSentinels {
 	t.Helper()
 	s := &RedisSentinels{Name: "mymaster"}
 	args = append([]string{"--repl-diskless-sync-delay", "0"}, args...)
 	s.Master = Redis(t, args...)
-	host, port, _ := strings.Cut(s.Master.Addr, ":")
-	s.Replica = Redis(t, append([]string{"--replicaof", host, port}, args...)...)
+	host, _ := s.Master.hostPort()
+	s.Replica = Redis(t, append([]string{"--replicaof", host, s.Master.peerPort()}, args...)...)
 	awaitReplica(t, s.Replica)
 	for range 3 {
 		s.Sentinels = append(s.Sentinels, sentinel(t, s.Name, s.Master))
@@ -47,16 +49,19 @@ func Sentinels(t testing.TB, args ...string) *RedisSentinels {
 func sentinel(t testing.TB, name string, master *RedisServer) *RedisServer {
 	t.Helper()
 	port, dir := FreePort(t), shortTempDir(t)
-	host, masterPort, _ := strings.Cut(master.Addr, ":")
+	host, _ := master.hostPort()
 	r := &RedisServer{t: t, Addr: Loopback(port)}
 	file := filepath.Join(dir, "sentinel.conf")
 	config := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\nsentinel monitor %[3]s %s %s 2\n"+
 		"sentinel down-after-milliseconds %[3]s 1000\nsentinel failover-timeout %[3]s 5000\n",
-		port, dir, name, host, masterPort)
+		port, dir, name, host, master.peerPort())
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	r.args = []string{file, "--sentinel"}
+	if options := tlsOptions(master.args); len(options) > 0 {
+		r.args = append(append(r.args, options...), "--tls-port", strconv.Itoa(FreePort(t)))
+	}
 	r.start()
 	return r
 }
@@ -65,7 +70,8 @@ func sentinel(t testing.TB, name string, master *RedisServer) *RedisServer {
 func (s *RedisSentinels) Addrs() string {
 	addrs := []string{s.Name}
 	for _, one := range s.Sentinels {
-		addrs = append(addrs, one.Addr)
+		host, _ := one.hostPort()
+		addrs = append(addrs, net.JoinHostPort(host, one.peerPort()))
 	}
 	return strings.Join(addrs, ",")
 }

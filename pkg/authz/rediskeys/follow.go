@@ -10,7 +10,9 @@ import (
 const (
 	pollInterval = time.Second
 	pollTimeout  = time.Second
-	loadTimeout  = 20 * time.Second
+	// The next poll after one that could not read Redis, because another master may take over at any time.
+	retryInterval = 200 * time.Millisecond
+	loadTimeout   = 20 * time.Second
 	// A poll reads only the seal, so it misses a record that was changed without the seal. That does not harm this copy.
 	// Follow verifies all records this often, so that the operator learns of it before a replica starts without keys.
 	verifyInterval = 10 * time.Minute
@@ -45,6 +47,11 @@ func (s *Store) Follow(ctx context.Context, loaded Generation, report func(Poll)
 		now := kind(p.Err)
 		p.News, last = now != last, now //nolint:errorlint // kinds are compared
 		report(p)
+		if errors.Is(now, errUnreadable) {
+			ticker.Reset(retryInterval)
+		} else {
+			ticker.Reset(pollInterval)
+		}
 		select {
 		case <-ctx.Done():
 			return

@@ -140,11 +140,7 @@ func TestClusterMovingSlot(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.Cluster(t)
 	s := openCluster(t, cluster)
-	from := cluster.MasterOf("{moving}")
-	to := cluster.Masters[0]
-	if to == from {
-		to = cluster.Masters[1]
-	}
+	from, to := fromTo(cluster, "{moving}")
 	charged := 0
 	decide := func(when string) {
 		t.Helper()
@@ -193,6 +189,61 @@ func TestClusterMovingSlot(t *testing.T) {
 		takeOne(t, s, "{moving}a", perDay(1000))
 		return stats()["evalsha"] == before
 	})
+}
+
+// TestClusterChargesOnce moves a slot to and fro while requests go on. Nodes answer some of them with ASK and MOVED,
+// and each is charged once.
+func TestClusterChargesOnce(t *testing.T) {
+	t.Parallel()
+	cluster := testenv.Cluster(t)
+	s := openCluster(t, cluster)
+	const key, requests = "{moving}a", 1_000_000
+	limit := bucket.Limit{Algorithm: bucket.FixedWindow, Requests: requests, Window: 365 * 86_400_000_000}
+	from, to := fromTo(cluster, key)
+	answers(t, s)
+	under := newLoadOf(t, s, ask(key, limit))
+	under.await(100)
+	for range 3 {
+		cluster.BeginMove(key, from, to)
+		under.await(100)
+		cluster.MoveKey(key, from, to)
+		under.await(100)
+		cluster.EndMove(key, from, to)
+		under.await(100)
+		from, to = to, from
+	}
+	under.stop(requests)
+	if under.failed > 0 {
+		t.Errorf("%d requests failed, the last with %v", under.failed, under.lastError)
+	}
+	if left := takeOne(t, s, key, limit).Decisions[0].Remaining; left != int64(requests-under.allowed-1) {
+		t.Errorf("%d left after %d requests, want %d", left, under.allowed+1, requests-under.allowed-1)
+	}
+	replies := map[string]int{}
+	for _, m := range []*testenv.RedisServer{from, to} {
+		for _, word := range []string{"ASK", "MOVED"} {
+			replies[word] += errorReplies(t, m, word)
+		}
+	}
+	t.Logf("%d requests, and these replies: %v", under.allowed, replies)
+	if replies["ASK"] == 0 || replies["MOVED"] == 0 {
+		t.Errorf("the nodes sent these replies: %v, want ASK and MOVED", replies)
+	}
+}
+
+// errorReplies returns how many replies of a server were errors with this first word.
+func errorReplies(t *testing.T, server *testenv.RedisServer, word string) (n int) {
+	t.Helper()
+	info, err := server.Do("INFO", "errorstats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, rest, ok := strings.Cut(info, "errorstat_"+word+":count="); ok {
+		if _, err := fmt.Sscan(rest, &n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n
 }
 
 // TestClusterScript checks that each node gets the script, also after it was forgotten.

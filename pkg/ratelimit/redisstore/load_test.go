@@ -2,12 +2,14 @@ package redisstore_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 )
 
@@ -30,6 +32,11 @@ type load struct {
 }
 
 func newLoad(t *testing.T, s *redisstore.Store, key string) *load {
+	return newLoadOf(t, s, ask(key, perDay(loadLimit)))
+}
+
+// newLoadOf is newLoad with another request.
+func newLoadOf(t *testing.T, s *redisstore.Store, r bucket.Request) *load {
 	now := time.Now()
 	l := &load{t: t, begun: now, last: now, end: make(chan struct{})}
 	for range 4 {
@@ -42,7 +49,7 @@ func newLoad(t *testing.T, s *redisstore.Store, key string) *load {
 					return
 				case <-pace.C:
 				}
-				o := take(t.Context(), s, ask(key, perDay(loadLimit)))[0]
+				o := take(t.Context(), s, bucket.Request{Takes: slices.Clone(r.Takes)})[0]
 				l.note(o.Err, o.Allowed)
 			}
 		})
@@ -124,6 +131,3 @@ func isReplica(server *testenv.RedisServer) bool {
 	role, err := server.Do("ROLE")
 	return err == nil && strings.HasPrefix(role, "slave")
 }
-
-// clientsOf returns the number of clients in a reply to CLIENT LIST.
-func clientsOf(list string) int { return strings.Count(list, "id=") }

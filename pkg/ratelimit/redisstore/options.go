@@ -18,7 +18,12 @@ func Connect(cfg Config) (redis.UniversalClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	return redis.NewUniversalClient(options), nil
+	if cfg.Mode != Cluster {
+		return redis.NewUniversalClient(options), nil
+	}
+	cluster := options.Cluster()
+	cluster.ClusterStateReloadInterval = time.Second // for a master that does not answer, its replica takes over
+	return redis.NewClusterClient(cluster), nil
 }
 
 // options returns the options of a client. Except for a cluster, the client never repeats a command, because Redis may
