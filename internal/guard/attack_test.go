@@ -271,6 +271,8 @@ func (p *peer) read() {
 			return
 		}
 		switch f := f.(type) {
+		case *http2.GoAwayFrame:
+			p.resets[min(int(f.ErrCode), len(p.resets)-1)].Add(1)
 		case *http2.RSTStreamFrame:
 			p.resets[min(int(f.ErrCode), len(p.resets)-1)].Add(1)
 		case *http2.HeadersFrame:
@@ -330,7 +332,7 @@ func (p *peer) streams(n int, f func(id uint32)) {
 }
 
 // wantReset waits until the service has reset a stream of the attacker's: for the memory that it takes, or, where the
-// attacker was slow, for the time.
+// attacker was slow, for the time. The native transport ends the connection of some attackers instead.
 func (a *arena) wantReset() {
 	a.Helper()
 	testenv.Eventually(a, func() error {

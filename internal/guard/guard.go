@@ -25,6 +25,8 @@ type Config struct {
 	Bytes int64
 	// HTTP2 is true if clients speak HTTP/2 from the first byte. Else they speak HTTP/1.
 	HTTP2 bool
+	// Metered is true if the server accounts for its requests itself. Accept then returns *Metered.
+	Metered bool
 }
 
 // Time limits of each request and connection. No Envoy comes near them: it sends a request at once. It waits for the
@@ -54,15 +56,33 @@ const (
 	SlowAnswer
 	// Flood is a connection with too many frames that are not part of a request.
 	Flood
+	// The next reasons are those of servers with Metered connections.
+
+	// LargeHeaders is a connection with a header block of too many frames, bytes or fields.
+	LargeHeaders
+	// RapidReset is a connection whose client resets too many requests as soon as it has sent them.
+	RapidReset
+	// StreamErrors is a connection with too many broken requests, each of which the server has to reset.
+	StreamErrors
+	// TooManyStreams is a request beyond the number that a connection may have in flight.
+	TooManyStreams
+	// Protocol is a connection that does not follow HTTP/2.
+	Protocol
 	reasons
 )
 
 func (r Reason) String() string {
-	return [...]string{"displaced", "over_budget", "slow_request", "slow_answer", "flood"}[r]
+	return [...]string{"displaced", "over_budget", "slow_request", "slow_answer", "flood", "large_headers", "rapid_reset",
+		"stream_errors", "too_many_streams", "protocol"}[r]
 }
 
 // Reasons returns all reasons.
-func Reasons() []Reason { return []Reason{Displaced, OverBudget, SlowRequest, SlowAnswer, Flood} }
+func Reasons() (all []Reason) {
+	for r := range reasons {
+		all = append(all, r)
+	}
+	return all
+}
 
 // Listener is a guarded listener. Run must run while its connections are served.
 type Listener struct {
@@ -112,6 +132,11 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 	for l.Held() > 2*l.cfg.Bytes {
 		time.Sleep(time.Millisecond)
+	}
+	if l.cfg.Metered {
+		m := new(Metered)
+		l.admit(&m.conn, m, c)
+		return m, nil
 	}
 	if l.cfg.HTTP2 {
 		h := newHTTP2()

@@ -30,7 +30,10 @@ func portBounds(s *Settings, memory int64) bounds {
 	connections := int(min(maxConnections, max(minConnections, memory/connectionShare/connectionSize)))
 	requests := memory / requestShare
 	b := bounds{
-		grpc:  guard.Config{Connections: connections, Bytes: requests / 2, HTTP2: true},
+		grpc: guard.Config{
+			Connections: connections, Bytes: requests / 2,
+			HTTP2: s.Transport != nativeTransport, Metered: s.Transport == nativeTransport,
+		},
 		http:  guard.Config{Connections: connections / 2, Bytes: requests / 4},
 		debug: guard.Config{Connections: debugConnections, Bytes: requests / 4},
 		// Requests to both have no body, so the bytes are only a bound.

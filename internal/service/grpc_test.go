@@ -18,6 +18,10 @@ func TestGRPCConnections(t *testing.T) {
 	aging, _, _, _ := start(t, Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_MAX_CONNECTION_AGE": "50ms",
 		"GRPC_MAX_CONNECTION_AGE_GRACE": "50ms"})
 
+	tooMany := 10
+	if testenv.Transport() == nativeTransport {
+		tooMany = 5000 // it counts them with other frames
+	}
 	streams := uint32(0)
 	connectHTTP2(t, grpcAddr, func(f http2.Frame) bool {
 		if settings, ok := f.(*http2.SettingsFrame); ok {
@@ -35,14 +39,14 @@ func TestGRPCConnections(t *testing.T) {
 		reason        string
 	}{
 		{"age", aging, 0, http2.ErrCodeNo, "max_age"},
-		{"pings", grpcAddr, 10, http2.ErrCodeEnhanceYourCalm, "too_many_pings"},
+		{"pings", grpcAddr, tooMany, http2.ErrCodeEnhanceYourCalm, "too_many_pings"},
 	} {
 		var away *http2.GoAwayFrame
 		reason := ""
 		framer := connectHTTP2(t, c.address, func(f http2.Frame) bool { _, first := f.(*http2.SettingsFrame); return first })
 		for range c.pings {
-			if err := framer.WritePing(false, [8]byte{}); err != nil {
-				t.Log(err) // the service has closed the connection
+			if framer.WritePing(false, [8]byte{}) != nil {
+				break // the service has closed the connection
 			}
 		}
 		for {

@@ -11,12 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/extauthz/extauthz/pkg/envoy/auth"
 	"github.com/extauthz/extauthz/pkg/envoy/hold"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
-	"github.com/extauthz/extauthz/pkg/envoy/unary"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
 	"github.com/extauthz/extauthz/pkg/telemetry"
@@ -93,13 +90,10 @@ func Run(ctx context.Context, cfg Config) error {
 	})
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	grpcServer := newGRPCServer(s, calls, bugs, traces.options()...)
 	answers := s.answers(limiter, queue)
 	answers.Decided = observers.rateLimit()
 	limits := rls.New(answers)
-	unary.Register(grpcServer, rls.Method, limits.Answer)
-	unary.Register(grpcServer, auth.Method, check.server.Answer)
-	grpc_health_v1.RegisterHealthServer(grpcServer, ready)
+	grpcServer := (&services{s, limits, check.server, ready, calls, bugs, traces, queue}).transport()
 	memory, reserved := tuneGC(s.environment, log)
 	defer runtime.KeepAlive(reserved)
 	listeners, err := listen(s, grpcTLS, portBounds(s, memory))

@@ -33,7 +33,7 @@ var serving = regexp.MustCompile(`level=INFO msg=serving grpc=(\S+) http=(\S+) d
 func start(t *testing.T, vars Environment) (grpcAddr, httpAddr, debugAddr string, out *testenv.Output) {
 	t.Helper()
 	env := Environment{"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0", "LOG_LEVEL": "INFO", "DRAIN_DELAY": "0s",
-		"HOST": "127.0.0.1", "GRPC_HOST": "127.0.0.1"}
+		"HOST": "127.0.0.1", "GRPC_HOST": "127.0.0.1", "GRPC_TRANSPORT": testenv.Transport()}
 	maps.Copy(env, vars)
 	s, err := ReadSettings(env)
 	if err != nil {

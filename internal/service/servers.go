@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+
+	"github.com/extauthz/extauthz/internal/h2unary"
 )
 
 // webServer is a server of HTTP and the listener that it serves.
@@ -40,7 +42,8 @@ func (l listeners) separateServers(s *Settings, registry *prometheus.Registry, b
 }
 
 func wrapServe(name string, err error) error {
-	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) {
+	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) ||
+		errors.Is(err, h2unary.ErrStopped) {
 		return nil
 	}
 	return fmt.Errorf("serve %s: %w", name, err)
@@ -60,12 +63,10 @@ func (cfg Config) awaitEnvoys(log *slog.Logger) {
 }
 
 // shutDown accepts no new requests, and waits at most timeout for requests in flight.
-func shutDown(timeout time.Duration, log *slog.Logger, g *grpc.Server, servers []webServer) {
+func shutDown(timeout time.Duration, log *slog.Logger, g transport, servers []webServer) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	stopped := context.AfterFunc(ctx, g.Stop) // it cuts off requests that are still in flight
-	defer stopped()
-	g.GracefulStop()
+	g.Shutdown(ctx)
 	for _, server := range servers {
 		if err := server.Shutdown(ctx); err != nil {
 			log.Warn("HTTP requests were cut off after DRAIN_TIMEOUT", "server", server.name, "error", err)

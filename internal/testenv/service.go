@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -56,6 +57,12 @@ func Service(t testing.TB, binary string, environment ...string) *RunningService
 	return ServiceIn(t, "", binary, environment...)
 }
 
+// transportVariable is the setting of the service that a run of tests can set: `make test-native` does.
+const transportVariable = "GRPC_TRANSPORT"
+
+// Transport returns the transport that tests use if they name none.
+func Transport() string { return cmp.Or(os.Getenv(transportVariable), "grpc-go") }
+
 // ServiceIn is Service in a working directory.
 func ServiceIn(t testing.TB, dir, binary string, environment ...string) *RunningService {
 	t.Helper()
@@ -68,6 +75,7 @@ func ServiceIn(t testing.TB, dir, binary string, environment ...string) *Running
 		"DEBUG_PORT=" + strconv.Itoa(s.DebugPort),
 		"HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "LOG_LEVEL=INFO",
 		"DRAIN_DELAY=0s", // no Envoy has to notice the end of the service
+		transportVariable + "=" + Transport(),
 	}, environment...)
 	s.Program = Start(t, cmd, func() error { return answersOK("http://" + Loopback(s.HTTPPort) + "/healthcheck") })
 	t.Cleanup(func() {

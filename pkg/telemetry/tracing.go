@@ -87,6 +87,12 @@ func (t *Tracing) Start(ctx context.Context, name string, headers propagation.Te
 	return t.tracer.Start(t.callers.Extract(ctx, headers), name, trace.WithSpanKind(trace.SpanKindServer))
 }
 
+// Headers returns the headers that Start reads.
+func (*Tracing) Headers() []string {
+	return []string{"traceparent", "tracestate", "b3", "x-b3-traceid", "x-b3-spanid", "x-b3-parentspanid",
+		"x-b3-sampled", "x-b3-flags"}
+}
+
 // RateLimit adds a decision of the rate limit service to the span of its request.
 func (*Tracing) RateLimit(ctx context.Context, q ratelimit.Query, res ratelimit.Result) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {

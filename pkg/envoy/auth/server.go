@@ -79,10 +79,12 @@ const holdWithoutDeadline = time.Minute
 // decide decides a request and holds the answer as long as the decision requires.
 func (s *Server) decide(ctx context.Context, r *authz.Request) answer {
 	begin := time.Now()
-	if deadline, ok := ctx.Deadline(); ok {
+	deadline, ok := ctx.Deadline()
+	if ok {
 		var cancel context.CancelFunc
 		// A caller with a deadline below four times the margin is answered earlier, but not refused.
-		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-min(margin, deadline.Sub(begin)/4)))
+		deadline = deadline.Add(-min(margin, deadline.Sub(begin)/4))
+		ctx, cancel = context.WithDeadline(ctx, deadline)
 		defer cancel()
 	}
 	var d authz.Decision
@@ -90,7 +92,7 @@ func (s *Server) decide(ctx context.Context, r *authz.Request) answer {
 	if ctx.Err() != nil { // do not charge a request whose caller no longer waits
 		d = late(d)
 	} else {
-		r.MaxHold = s.cfg.Queue.Most(ctx, holdWithoutDeadline)
+		r.MaxHold = s.cfg.Queue.Most(deadline, holdWithoutDeadline)
 		d = s.ask(ctx, &c)
 	}
 	if d.Verdict == authz.Allowed && !s.cfg.Queue.Wait(ctx, time.Duration(d.Delay)*time.Microsecond) {

@@ -41,14 +41,13 @@ func (q *Queue) Stats() Stats {
 }
 
 // Most returns how long the answer to a request can be held. It is 0 if the queue is full, and otherwise if the caller
-// has no deadline. The limiter denies a request that would have to wait longer, and does not charge it. Concurrent
-// requests can still find the queue full: see Wait.
-func (q *Queue) Most(ctx context.Context, otherwise time.Duration) time.Duration {
+// has no deadline, which is the zero time. The limiter denies a request that would have to wait longer, and does not
+// charge it. Concurrent requests can still find the queue full: see Wait.
+func (q *Queue) Most(deadline time.Time, otherwise time.Duration) time.Duration {
 	if q.held.Load() >= q.places {
 		return 0
 	}
-	deadline, ok := ctx.Deadline()
-	if !ok {
+	if deadline.IsZero() {
 		return otherwise
 	}
 	return min(longest, max(0, time.Until(deadline)-margin))

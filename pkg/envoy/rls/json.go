@@ -53,8 +53,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	res, err := s.decide(r.Context(), q)
-	if err != nil {
+	results := make([]ratelimit.Result, 1)
+	s.cfg.Limiter.DecideAll(r.Context(), []ratelimit.Query{q}, results)
+	res := results[0]
+	if err := s.decided(r.Context(), &q, &res); err != nil {
 		http.Error(w, err.Error(), httpStatus(err))
 		return
 	}

@@ -2,8 +2,7 @@ package rls
 
 import (
 	"context"
-	"errors"
-	"time"
+	"sync"
 
 	"github.com/extauthz/extauthz/pkg/envoy/hold"
 	"github.com/extauthz/extauthz/pkg/envoy/wire"
@@ -36,47 +35,30 @@ type Config struct {
 }
 
 // Server serves ShouldRateLimit. It is safe for concurrent use.
-type Server struct{ cfg Config }
+type Server struct {
+	cfg     Config
+	batches sync.Pool // of *batch
+}
 
 // New returns a server.
-func New(cfg Config) *Server { return &Server{cfg} }
+func New(cfg Config) *Server { return &Server{cfg: cfg} }
 
 // Answer answers a RateLimitRequest with a RateLimitResponse, which it appends to out. It holds the answer as long as
 // a max_delay requires. Its error is a *wire.Error. InvalidArgument means a query that only a broken configuration can
 // send. Unavailable means that there have been no rules yet, that the store of a strict limiter cannot decide, or that
 // the answer cannot be held. Internal means a malformed message.
 func (s *Server) Answer(ctx context.Context, request string, out []byte) ([]byte, error) {
-	q, err := unmarshal(request)
-	if err != nil {
+	deadline, _ := ctx.Deadline()
+	calls := [1]Call{{Request: request, Deadline: deadline}}
+	out = s.AnswerAll(ctx, calls[:], out)
+	if err := calls[0].Err; err != nil {
 		return nil, err
 	}
-	// A caller without a deadline has not stated that it waits, so its answer is not held.
-	q.MaxHold = s.cfg.Queue.Most(ctx, 0).Microseconds()
-	res, err := s.decide(ctx, q)
-	if err != nil {
-		return nil, err
+	if !s.cfg.Queue.Wait(ctx, calls[0].Delay) {
+		return nil, ErrNotHeld
 	}
-	if !s.cfg.Queue.Wait(ctx, time.Duration(res.Delay)*time.Microsecond) {
-		return nil, errNotHeld
-	}
-	return s.appendResponse(out, &q, &res), nil
+	return out, nil
 }
 
-func (s *Server) decide(ctx context.Context, q ratelimit.Query) (ratelimit.Result, error) {
-	var results [1]ratelimit.Result
-	s.cfg.Limiter.DecideAll(ctx, []ratelimit.Query{q}, results[:])
-	if s.cfg.Decided != nil {
-		s.cfg.Decided(ctx, q, results[0])
-	}
-	err := results[0].Err
-	if err == nil {
-		return results[0], nil
-	}
-	if _, ok := errors.AsType[ratelimit.QueryError](err); ok {
-		return results[0], &wire.Error{Code: wire.InvalidArgument, Reason: err.Error()}
-	}
-	return results[0], &wire.Error{Code: wire.Unavailable, Reason: err.Error()}
-}
-
-// errNotHeld is the answer to a request that may pass later but cannot wait: the queue is full, or the time is over.
-var errNotHeld = &wire.Error{Code: wire.Unavailable, Reason: "the answer cannot be held for max_delay"}
+// ErrNotHeld is the answer to a request that may pass later but cannot wait: the queue is full, or the time is over.
+var ErrNotHeld = &wire.Error{Code: wire.Unavailable, Reason: "the answer cannot be held for max_delay"}

@@ -1,0 +1,213 @@
+package h2unary
+
+import (
+	"encoding/binary"
+	"strconv"
+
+	"google.golang.org/grpc/codes"
+)
+
+const contentType = "application/grpc"
+
+// Header blocks of answers (RFC 7541). The first answer inserts two fields into the table of the client. After that,
+// a block of a success has one byte for each field.
+const (
+	status200   = "\x88"     // :status 200
+	status400   = "\x8c"     // :status 400
+	statusOther = "\x08\x03" // a literal :status; its three digits follow
+	insertType  = "\x5f\x10" + contentType
+	knownType   = "\xbf" // the second newest field, after both insertions
+	plainType   = "\x0f\x10\x10" + contentType
+	plainText   = "\x0f\x10\x0atext/plain"
+	insertOK    = "\x40\x0bgrpc-status\x010"
+	knownOK     = "\xbe" // the newest field
+	plainStatus = "\x00\x0bgrpc-status"
+	plainReason = "\x00\x0cgrpc-message"
+	accepted    = "\x00\x14grpc-accept-encoding\x08identity"
+	emptyTable  = "\x20" // a size update
+)
+
+// encoding is what the server knows of the client's table.
+type encoding uint8
+
+const (
+	notInserted encoding = iota
+	typeInserted
+	bothInserted
+	noTable // it is too small, or was changed
+)
+
+// minTable is the least table of a client that gets insertions. It holds both fields.
+const minTable = 256
+
+// appendHeaderFrame appends HEADERS with the block that block appends.
+func appendHeaderFrame(b []byte, stream uint32, flags byte, block func(b []byte) []byte) []byte {
+	begin := len(b)
+	b = appendFrame(b, frameHeaders, flagEndHeaders|flags, stream, 0)
+	b = block(b)
+	length := len(b) - begin - frameHeader
+	b[begin], b[begin+1], b[begin+2] = byte(length>>16), byte(length>>8), byte(length)
+	return b
+}
+
+// appendType appends content-type.
+func (p *peerSettings) appendType(b []byte) []byte {
+	switch p.encoding {
+	case notInserted:
+		p.encoding = typeInserted
+		return append(b, insertType...)
+	case bothInserted:
+		return append(b, knownType...)
+	}
+	return append(b, plainType...)
+}
+
+// appendResize appends a size update, if the client has changed its table since the last block.
+func (p *peerSettings) appendResize(b []byte) []byte {
+	if p.resized {
+		p.resized = false
+		return append(b, emptyTable...)
+	}
+	return b
+}
+
+// appendHead appends the HEADERS of a success. c.mu is held.
+func (c *Conn) appendHead(b []byte, k *Call) []byte {
+	k.begun = true
+	return appendHeaderFrame(b, k.id, 0, func(b []byte) []byte {
+		b = append(c.peer.appendResize(b), status200...)
+		return c.peer.appendType(b)
+	})
+}
+
+// appendTrailers appends the HEADERS that end a success. c.mu is held.
+func (c *Conn) appendTrailers(b []byte, stream uint32) []byte {
+	return appendHeaderFrame(b, stream, flagEndStream, func(b []byte) []byte {
+		b = c.peer.appendResize(b)
+		switch c.peer.encoding {
+		case typeInserted:
+			c.peer.encoding = bothInserted
+			return append(b, insertOK...)
+		case bothInserted:
+			return append(b, knownOK...)
+		}
+		return append(append(b, plainStatus...), 1, '0')
+	})
+}
+
+// appendReply appends a whole answer. c.mu is held.
+func (c *Conn) appendReply(k *Call, message []byte) {
+	whole := prefix + len(message)
+	b := c.appendHead(c.output.next(), k)
+	if int64(whole) > min(maxFrame, c.window.send, int64(c.peer.window)+int64(k.window)) {
+		c.output.add(b)
+		c.appendData(k, appendMessage(make([]byte, 0, whole), message), trailers)
+		return
+	}
+	b = appendMessage(appendFrame(b, frameData, 0, k.id, whole), message)
+	c.window.send -= int64(whole)
+	c.output.add(c.appendTrailers(b, k.id))
+	c.remove(k)
+}
+
+// appendMessage appends a message with its prefix.
+func appendMessage(b, message []byte) []byte {
+	b = binary.BigEndian.AppendUint32(append(b, 0), uint32(len(message)))
+	return append(b, message...)
+}
+
+// appendMessage appends one message of a stream. c.mu is held.
+func (c *Conn) appendMessage(k *Call, message []byte) {
+	if !k.begun {
+		c.output.add(c.appendHead(c.output.next(), k))
+	}
+	c.appendData(k, appendMessage(k.rest.data, message), nothing)
+}
+
+// appendFailure appends an error, which ends the call. c.mu is held.
+func (c *Conn) appendFailure(k *Call, code codes.Code, reason string) {
+	c.appendError(k, status200, code, reason)
+	c.remove(k)
+}
+
+// appendError appends HEADERS that end a stream with an error of gRPC.
+func (c *Conn) appendError(k *Call, status string, code codes.Code, reason string) {
+	c.output.add(appendHeaderFrame(c.output.next(), k.id, flagEndStream, func(b []byte) []byte {
+		b = c.peer.appendResize(b)
+		if !k.begun {
+			b = append(append(b, status...), plainType...)
+		}
+		b = appendText(append(b, plainStatus...), strconv.Itoa(int(code)))
+		if code == codes.Unimplemented && k.head.fault == badEncoding {
+			b = append(b, accepted...)
+		}
+		if reason == "" {
+			return b
+		}
+		return appendText(append(b, plainReason...), encodeReason(reason))
+	}))
+}
+
+// appendText appends a text without Huffman coding.
+func appendText(b []byte, text string) []byte {
+	const most = 1<<stringBits - 1
+	n := len(text)
+	if n < most {
+		return append(append(b, byte(n)), text...)
+	}
+	b = append(b, most)
+	for n -= most; n >= 0x80; n >>= 7 {
+		b = append(b, byte(n)|0x80)
+	}
+	return append(append(b, byte(n)), text...)
+}
+
+// maxReason bounds the text of an error, so that its HEADERS fit into one frame.
+const maxReason = 1 << 10
+
+// encodeReason encodes a grpc-message: bytes that are not printable ASCII as %XX.
+func encodeReason(reason string) string {
+	const hex = "0123456789ABCDEF"
+	out := make([]byte, 0, len(reason))
+	for i := 0; i < len(reason) && len(out) < maxReason; i++ {
+		if c := reason[i]; c >= ' ' && c <= '~' && c != '%' {
+			out = append(out, c)
+		} else {
+			out = append(out, '%', hex[c>>4], hex[c&15])
+		}
+	}
+	return string(out)
+}
+
+// answerFault answers a request that is not passed to Serve. c.mu is held.
+func (c *Conn) answerFault(k *Call) {
+	switch k.head.fault {
+	case notPost:
+		c.appendPage(k, "405", "This server speaks gRPC: want POST.\n")
+	case notGRPC:
+		c.appendPage(k, "415", "This server speaks gRPC: want the content-type application/grpc.\n")
+	case badAuthority:
+		c.appendBadRequest(k, "want one :authority or one host header")
+	case badTimeout:
+		c.appendBadRequest(k, "malformed grpc-timeout")
+	case badEncoding:
+		c.appendFailure(k, codes.Unimplemented, "no compression is supported")
+	default:
+		c.appendFailure(k, codes.Unimplemented, "unknown service or method")
+	}
+}
+
+func (c *Conn) appendBadRequest(k *Call, reason string) {
+	c.appendError(k, status400, codes.Internal, reason)
+	c.remove(k)
+}
+
+// appendPage answers a client that does not speak gRPC.
+func (c *Conn) appendPage(k *Call, status, text string) {
+	c.output.add(appendHeaderFrame(c.output.next(), k.id, 0, func(b []byte) []byte {
+		b = append(append(c.peer.appendResize(b), statusOther...), status...)
+		return append(b, plainText...)
+	}))
+	k.begun = true
+	c.appendData(k, []byte(text), endData)
+}

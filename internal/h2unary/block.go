@@ -1,0 +1,175 @@
+package h2unary
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/extauthz/extauthz/internal/guard"
+)
+
+const (
+	// maxBlockBytes and maxContinuations bound a header block.
+	maxBlockBytes    = 64 << 10
+	maxContinuations = 8
+	priorityBytes    = 5
+)
+
+// fragments collects a header block that has several frames.
+type fragments struct {
+	open   bool
+	stream uint32
+	flags  byte // of HEADERS
+	frames int
+	bytes  []byte
+}
+
+// receiveHeaders handles HEADERS. c.mu is held.
+func (c *Conn) receiveHeaders(f *frame) *failure {
+	block, ok := unpad(f)
+	if ok && f.has(flagPriority) {
+		if ok = len(block) >= priorityBytes; ok {
+			if binary.BigEndian.Uint32(block)&^(1<<31) == f.stream {
+				return broken(protocolError, "a stream depends on itself")
+			}
+			block = block[priorityBytes:]
+		}
+	}
+	switch {
+	case f.stream == 0 || f.stream%2 == 0:
+		return broken(protocolError, "HEADERS of a stream that no client can begin")
+	case !ok:
+		return broken(protocolError, "HEADERS are shorter than their padding or priority")
+	case f.has(flagEndHeaders):
+		return c.receiveBlock(f.stream, f.flags, block)
+	}
+	c.block = fragments{open: true, stream: f.stream, flags: f.flags, bytes: append(c.block.bytes[:0], block...)}
+	return nil
+}
+
+// receiveContinuation handles CONTINUATION. c.mu is held.
+func (c *Conn) receiveContinuation(f *frame) *failure {
+	b := &c.block
+	if !b.open {
+		return broken(protocolError, "CONTINUATION without HEADERS")
+	}
+	if b.frames++; b.frames > maxContinuations || len(b.bytes)+len(f.payload) > maxBlockBytes {
+		return &failure{enhanceYourCalm, guard.LargeHeaders, "the header block is too large"}
+	}
+	if failed := c.budget.charge("too many CONTINUATION"); failed != nil {
+		return failed
+	}
+	b.bytes = append(b.bytes, f.payload...)
+	if !f.has(flagEndHeaders) {
+		return nil
+	}
+	whole := *b
+	c.block = fragments{}
+	return c.receiveBlock(f.stream, whole.flags, whole.bytes)
+}
+
+// receiveBlock handles a complete header block. It decodes each one, also of streams that are ignored: later blocks
+// depend on it. c.mu is held.
+func (c *Conn) receiveBlock(stream uint32, flags byte, block []byte) *failure {
+	if k := c.calls[stream]; k != nil {
+		return c.receiveTrailers(k, flags, block)
+	}
+	if stream <= c.streams.last || c.streams.late(stream) {
+		if !c.streams.ignored(stream) {
+			if stream == c.streams.last {
+				return broken(streamClosed, "HEADERS of a stream that has ended")
+			}
+			return broken(protocolError, "the number of a stream is less than that of an earlier one")
+		}
+		c.streams.last = max(c.streams.last, stream)
+		if _, failed := c.decode(block); failed != nil {
+			return failed
+		}
+		return c.budget.charge("too many HEADERS of streams that are ignored")
+	}
+	c.streams.last = stream
+	h, failed := c.decode(block)
+	if failed != nil {
+		return failed
+	}
+	ok, failed := c.admit()
+	if !ok {
+		c.output.add(appendReset(c.output.next(), stream, refusedStream))
+		c.streams.resetByUs(stream)
+		return failed
+	}
+	if h.fault == malformed {
+		c.output.add(appendReset(c.output.next(), stream, protocolError))
+		c.streams.resetByUs(stream)
+		return c.countStreamError()
+	}
+	c.budget.credit = min(maxCredit, c.budget.credit+perRequest)
+	k := c.newCall(stream, h)
+	if flags&flagEndStream != 0 {
+		return c.complete(k)
+	}
+	return nil
+}
+
+// receiveTrailers handles the trailers of a request, which end it. c.mu is held.
+func (c *Conn) receiveTrailers(k *Call, flags byte, block []byte) *failure {
+	c.reader.reset()
+	e, err := c.decoder.decode(block, c.reader.visit)
+	if err != nil {
+		return blockFailure(err)
+	}
+	c.blocks.forget(e)
+	switch {
+	case k.state == reset:
+		return nil
+	case k.state != arriving:
+		return broken(streamClosed, "HEADERS of a stream that the client has ended")
+	case flags&flagEndStream == 0 || !c.reader.finishTrailers():
+		return c.breakStream(k, protocolError)
+	}
+	if k.head.fault == noFault {
+		if code, reason := c.checkPrefix(k, true); code != 0 {
+			return c.refuse(k, true, code, reason)
+		}
+	}
+	return c.complete(k)
+}
+
+// decode returns what a header block means.
+func (c *Conn) decode(block []byte) (head, *failure) {
+	if known := c.blocks.find(block); known != nil {
+		return *known, nil
+	}
+	c.reader.reset()
+	e, err := c.decoder.decode(block, c.reader.visit)
+	if err != nil {
+		return head{}, blockFailure(err)
+	}
+	h := c.reader.finish()
+	c.blocks.forget(e)
+	c.blocks.learn(block, &h, e)
+	return h, nil
+}
+
+func blockFailure(err error) *failure {
+	if errors.Is(err, errTooLarge) {
+		return &failure{enhanceYourCalm, guard.LargeHeaders, err.Error()}
+	}
+	return broken(compressionError, err.Error())
+}
+
+// newCall begins a call. c.mu is held.
+func (c *Conn) newCall(stream uint32, h head) *Call {
+	var k *Call
+	if n := len(c.free); n > 0 {
+		k = c.free[n-1]
+		c.free = c.free[:n-1]
+	} else {
+		k = &Call{conn: c}
+	}
+	k.id, k.head, k.Method, k.Arrived = stream, h, h.method, c.read
+	if h.timeout > 0 {
+		k.Deadline = c.read.Add(h.timeout)
+	}
+	c.calls[stream] = k
+	return k
+}

@@ -1,0 +1,98 @@
+package h2unary
+
+import (
+	"slices"
+	"time"
+
+	"github.com/extauthz/extauthz/internal/guard"
+)
+
+// Frames that are no part of a request cost a connection credit: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA,
+// CONTINUATION, and frames that are unknown. A request gains more credit than the frames cost that any known client
+// sends with it.
+const (
+	beginCredit = 1_000
+	maxCredit   = 10_000
+	perRequest  = 10
+	perSecond   = 100
+)
+
+// Bounds of what a client breaks in a minute.
+const (
+	// maxStreamErrors is how many streams the server resets because of what the client has sent. Such resets make the
+	// server work for nothing, as resets of the client do (MadeYouReset).
+	maxStreamErrors = 100
+	// maxRapidResets is how many requests the client resets within rapid of their begin. A client whose calls time out
+	// resets them all, but later.
+	maxRapidResets = 1_000
+	rapid          = 5 * time.Millisecond
+)
+
+// budget is what a client may do that is no request.
+type budget struct {
+	credit       int
+	streamErrors int
+	rapidResets  int
+	refilled     time.Time
+	minute       time.Time // the begin of the minute in which errors and resets are counted
+}
+
+func newBudget() budget { return budget{credit: beginCredit} }
+
+// refill gives credit for the time that has passed.
+func (b *budget) refill(now time.Time) {
+	if passed := now.Sub(b.refilled); passed >= time.Second {
+		b.credit = min(maxCredit, b.credit+perSecond)
+		b.refilled = now
+	}
+	if now.Sub(b.minute) >= time.Minute {
+		b.streamErrors, b.rapidResets, b.minute = 0, 0, now
+	}
+}
+
+// charge charges a frame, and fails if there is no credit.
+func (b *budget) charge(debug string) *failure {
+	if b.credit--; b.credit >= 0 {
+		return nil
+	}
+	return &failure{enhanceYourCalm, guard.Flood, debug}
+}
+
+// breakStream resets a stream because of what the client has sent. c.mu is held.
+func (c *Conn) breakStream(k *Call, code errorCode) *failure {
+	c.resetCall(k, code)
+	return c.countStreamError()
+}
+
+func (c *Conn) countStreamError() *failure {
+	if c.budget.streamErrors++; c.budget.streamErrors > maxStreamErrors {
+		return &failure{enhanceYourCalm, guard.StreamErrors, "too many broken requests"}
+	}
+	return nil
+}
+
+// receiveReset handles RST_STREAM. c.mu is held.
+func (c *Conn) receiveReset(f *frame) *failure {
+	switch {
+	case len(f.payload) != 4:
+		return broken(frameSizeError, "RST_STREAM of a wrong length")
+	case f.stream == 0 || c.streams.idle(f.stream):
+		return broken(protocolError, "RST_STREAM of no stream")
+	}
+	k := c.calls[f.stream]
+	if k == nil || k.state == reset {
+		return c.budget.charge("too many resets")
+	}
+	if c.read.Sub(k.Arrived) < rapid && k.state != parked {
+		if c.budget.rapidResets++; c.budget.rapidResets > maxRapidResets {
+			return &failure{enhanceYourCalm, guard.RapidReset, "too many requests are reset at once"}
+		}
+	}
+	if i := slices.Index(c.batch, k); i >= 0 { // it has not reached Serve
+		c.batch = slices.Delete(c.batch, i, i+1)
+		c.remove(k)
+		return nil
+	}
+	c.forget(k)
+	return nil
+}

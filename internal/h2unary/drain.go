@@ -1,0 +1,67 @@
+package h2unary
+
+import "time"
+
+// drainer ends a connection without losing calls: a first GOAWAY asks the client to begin no more streams. When the
+// client has read it, a second one names the last stream that is served. When these are answered, the connection ends.
+type drainer struct {
+	begun time.Time // of the first GOAWAY; the zero time before
+	final bool      // the second GOAWAY is sent
+}
+
+// drainPing is the PING whose answer shows that the client has read the first GOAWAY.
+const drainPing = "goingOff"
+
+// maxNotice is how long the server waits for that answer.
+const maxNotice = 5 * time.Second
+
+// drain begins to end the connection. It does not wait for the client.
+func (c *Conn) drain(reason string) {
+	c.mu.Lock()
+	c.beginDrain(reason, time.Now())
+	c.mu.Unlock()
+	go c.Flush() // ends with the write, whose time the guard bounds
+}
+
+// beginDrain sends the first GOAWAY. c.mu is held.
+func (c *Conn) beginDrain(reason string, now time.Time) {
+	if !c.drainer.begun.IsZero() {
+		return
+	}
+	c.drainer.begun = now
+	b := appendGoAway(c.output.next(), lastStreamUnknown, noError, reason)
+	c.output.add(appendPing(b, 0, []byte(drainPing)))
+}
+
+// acknowledged handles the answer to a PING. c.mu is held.
+func (d *drainer) acknowledged(c *Conn, payload []byte) {
+	if !d.begun.IsZero() && string(payload) == drainPing {
+		d.finish(c)
+	}
+}
+
+// finish sends the second GOAWAY. c.mu is held.
+func (d *drainer) finish(c *Conn) {
+	if d.final {
+		return
+	}
+	d.final = true
+	c.streams.end = max(1, c.streams.last)
+	c.output.add(appendGoAway(c.output.next(), c.streams.last, noError, ""))
+	for _, k := range c.calls { // streams would never end
+		if k.state == waiting && c.server.streams[k.Method] && k.cancel != nil {
+			k.cancel()
+		}
+	}
+	d.wake(c)
+}
+
+// wake ends the read of a connection on which nothing is left to do. c.mu is held.
+func (d *drainer) wake(c *Conn) {
+	if d.ended(c) {
+		_ = c.metered.SetReadDeadline(time.Unix(1, 0)) // an error means that the connection is closed
+	}
+}
+
+// ended reports whether nothing is left to do. c.mu is held.
+func (d *drainer) ended(c *Conn) bool { return d.final && len(c.calls) == 0 }

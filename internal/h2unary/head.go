@@ -1,0 +1,196 @@
+package h2unary
+
+import (
+	"bytes"
+	"time"
+)
+
+// head is what the header block of a request means.
+type head struct {
+	method  int // index of Config.Methods, -1 for another path
+	fault   fault
+	timeout time.Duration // 0 if there is none
+	length  int64         // of content-length, -1 if there is none
+	kept    []Header
+}
+
+// Header is a header of a request.
+type Header struct{ Name, Value string }
+
+// fault is why a request is not passed to Serve. Of several, the least one counts.
+type fault uint8
+
+const (
+	// malformed requests get RST_STREAM, the others the answers of faultAnswers.
+	malformed fault = iota
+	notPost
+	notGRPC
+	badAuthority
+	badTimeout
+	badEncoding
+	unknownMethod
+	noFault
+)
+
+// headReader makes a head of the fields of a block.
+type headReader struct {
+	methods map[string]int
+	keep    map[string]bool
+
+	head
+	regular   bool // a regular field was seen, after which no pseudo-header may follow
+	seen      [otherPseudo]bool
+	post      bool
+	grpc      bool
+	authority bool
+	hosts     int
+}
+
+// otherPseudo is greater than the kinds of pseudo-headers, which seen has.
+const otherPseudo = authorityField + 1
+
+func (r *headReader) reset() {
+	*r = headReader{methods: r.methods, keep: r.keep, head: head{method: -1, fault: noFault, length: -1}}
+}
+
+// is records a fault, unless there is a worse one.
+func (r *headReader) is(f fault) { r.fault = min(r.fault, f) }
+
+// visit reads one field.
+func (r *headReader) visit(f *field) {
+	switch f.kind {
+	case methodField, pathField, schemeField, authorityField:
+		if r.regular || r.seen[f.kind] {
+			r.is(malformed)
+		}
+		r.seen[f.kind] = true
+		r.visitPseudo(f)
+		return
+	case malformedField:
+		r.is(malformed)
+	case hostField:
+		r.hosts++
+	case contentTypeField:
+		r.grpc = isGRPC(f.value)
+	case contentLengthField:
+		n, ok := parseLength(f.value)
+		if !ok || r.length >= 0 && r.length != n {
+			r.is(malformed)
+		}
+		r.length = n
+	case teField:
+		if string(f.value) != "trailers" {
+			r.is(malformed)
+		}
+	case timeoutField:
+		var ok bool
+		if r.timeout, ok = parseTimeout(f.value); !ok {
+			r.is(badTimeout)
+		}
+	case encodingField:
+		if string(f.value) != "identity" {
+			r.is(badEncoding)
+		}
+	case otherField:
+		if r.keep[string(f.name)] {
+			r.kept = append(r.kept, Header{string(f.name), string(f.value)})
+		}
+	}
+	r.regular = true
+}
+
+func (r *headReader) visitPseudo(f *field) {
+	switch f.kind {
+	case methodField:
+		r.post = string(f.value) == "POST"
+	case pathField:
+		if len(f.value) == 0 {
+			r.is(malformed)
+		}
+		if m, ok := r.methods[string(f.value)]; ok {
+			r.method = m
+		}
+	case authorityField:
+		r.authority = len(f.value) > 0
+	}
+}
+
+// finish returns the head after the last field.
+func (r *headReader) finish() head {
+	if !r.seen[methodField] || !r.seen[pathField] || !r.seen[schemeField] {
+		r.is(malformed)
+	}
+	if !r.post {
+		r.is(notPost)
+	}
+	if !r.grpc {
+		r.is(notGRPC)
+	}
+	if r.hosts > 1 || r.hosts == 0 && !r.authority {
+		r.is(badAuthority)
+	}
+	if r.method < 0 {
+		r.is(unknownMethod)
+	}
+	return r.head
+}
+
+// finishTrailers reports whether the fields may be trailers.
+func (r *headReader) finishTrailers() bool {
+	return r.fault != malformed && r.seen == [otherPseudo]bool{}
+}
+
+// isGRPC reports whether a content-type is that of gRPC.
+func isGRPC(value []byte) bool {
+	rest, ok := bytes.CutPrefix(value, []byte(contentType))
+	return ok && (len(rest) == 0 || rest[0] == '+' || rest[0] == ';')
+}
+
+func parseLength(value []byte) (n int64, ok bool) {
+	const digits = 18 // they fit
+	for _, c := range value {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n, len(value) > 0 && len(value) <= digits
+}
+
+// parseTimeout reads a grpc-timeout: one to eight digits and a unit. A value beyond the largest duration becomes that.
+func parseTimeout(value []byte) (time.Duration, bool) {
+	const digits = 8
+	if len(value) < 2 || len(value) > digits+1 {
+		return 0, false
+	}
+	n, ok := parseLength(value[:len(value)-1])
+	unit := timeoutUnit(value[len(value)-1])
+	if !ok || unit == 0 {
+		return 0, false
+	}
+	const longest = time.Duration(1<<63 - 1)
+	if n > int64(longest/unit) {
+		return longest, true
+	}
+	// 0 would mean that there is no deadline.
+	return max(1, time.Duration(n)*unit), true
+}
+
+// timeoutUnit returns a unit of grpc-timeout, 0 if there is no such unit.
+func timeoutUnit(c byte) time.Duration {
+	switch c {
+	case 'H':
+		return time.Hour
+	case 'M':
+		return time.Minute
+	case 'S':
+		return time.Second
+	case 'm':
+		return time.Millisecond
+	case 'u':
+		return time.Microsecond
+	case 'n':
+		return time.Nanosecond
+	}
+	return 0
+}

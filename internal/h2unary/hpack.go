@@ -1,0 +1,216 @@
+package h2unary
+
+import (
+	"errors"
+
+	"golang.org/x/net/http2/hpack"
+)
+
+// Errors of header blocks.
+var (
+	errBlock      = errors.New("the header block is not valid HPACK")
+	errLateResize = errors.New("a size update follows a field")
+	errTooLarge   = errors.New("the headers are too large")
+)
+
+// Bounds of the headers of a request after decompression. A block of 64 KiB can stand for 2 GB.
+const (
+	maxFields     = 100
+	maxHeaderList = 64 << 10
+)
+
+// The representations of fields (RFC 7541, 6), and the lengths of the prefixes of their first numbers.
+const (
+	isIndexed     = 0x80
+	isInsertion   = 0x40
+	isResize      = 0x20
+	indexedBits   = 7
+	insertionBits = 6
+	resizeBits    = 5
+	plainBits     = 4
+	isHuffman     = 0x80
+	stringBits    = 7
+)
+
+// decoder reads header blocks (RFC 7541).
+type decoder struct {
+	table       table
+	literals    literals
+	name, value scratch // memory for the text of literals
+	made        field   // the last literal
+}
+
+// effect is how a block depends on the dynamic table.
+type effect struct {
+	// changes means that the block inserts fields or resizes the table, uses that it uses fields of the table.
+	changes, uses bool
+}
+
+// decode passes each field of a block to visit. A field is valid until visit returns.
+func (d *decoder) decode(block []byte, visit func(*field)) (e effect, err error) {
+	count, size := 0, 0
+	for len(block) > 0 {
+		first := block[0]
+		if first&(isIndexed|isInsertion|isResize) == isResize {
+			if count > 0 {
+				return e, errLateResize
+			}
+			var limit uint64
+			if limit, block, err = readNumber(block, resizeBits); err != nil || limit > maxTable {
+				return e, errBlock
+			}
+			e.changes = true
+			d.table.resize(int(limit))
+			continue
+		}
+		var f *field
+		switch {
+		case first&isIndexed != 0:
+			f, block, err = d.readIndexed(block, &e)
+		case first&isInsertion != 0:
+			e.changes = true
+			f, block, err = d.readLiteral(block, insertionBits, &e)
+		default:
+			f, block, err = d.readLiteral(block, plainBits, &e)
+		}
+		if err != nil {
+			return e, err
+		}
+		count++
+		size += f.size()
+		if count > maxFields || size > maxHeaderList {
+			return e, errTooLarge
+		}
+		visit(f)
+		if first&isIndexed == 0 && first&isInsertion != 0 {
+			d.table.insert(*f)
+		}
+	}
+	return e, nil
+}
+
+func (d *decoder) readIndexed(b []byte, e *effect) (f *field, rest []byte, err error) {
+	index, rest, err := readNumber(b, indexedBits)
+	if err != nil {
+		return nil, nil, err
+	}
+	e.uses = e.uses || index > staticFields
+	f, ok := d.table.at(index)
+	if !ok {
+		return nil, nil, errBlock
+	}
+	return f, rest, nil
+}
+
+// readLiteral reads a field whose value, and maybe name, is in the block.
+func (d *decoder) readLiteral(b []byte, bits uint, e *effect) (f *field, rest []byte, err error) {
+	index, rest, err := readNumber(b, bits)
+	if err != nil {
+		return nil, nil, err
+	}
+	made, name := field{}, encoded{}
+	if index > 0 {
+		named, ok := d.table.at(index)
+		if !ok {
+			return nil, nil, errBlock
+		}
+		made.kind, made.name = named.kind, named.name
+		if made.kind == malformedField { // perhaps only its value
+			made.kind = kindOf(made.name)
+		}
+		e.uses = e.uses || index > staticFields
+	} else if name, rest, err = readString(rest); err != nil {
+		return nil, nil, err
+	}
+	value, rest, err := readString(rest)
+	if err != nil {
+		return nil, nil, err
+	}
+	raw := b[:len(b)-len(rest)]
+	memo := made.kind == pathField && value.huffman && bits == plainBits && index <= staticFields &&
+		len(raw) <= maxLiteral
+	if memo {
+		if known := d.literals.find(raw); known != nil {
+			return known, rest, nil
+		}
+	}
+	if index == 0 {
+		if made.name, err = name.decode(&d.name); err != nil {
+			return nil, nil, err
+		}
+		made.kind = kindOf(made.name)
+	}
+	if made.value, err = value.decode(&d.value); err != nil {
+		return nil, nil, err
+	}
+	if !validValue(made.value) {
+		made.kind = malformedField
+	}
+	if memo {
+		d.literals.add(raw, made)
+	}
+	d.made = made
+	return &d.made, rest, nil
+}
+
+// encoded is a text in a block.
+type encoded struct {
+	text    []byte
+	huffman bool
+}
+
+// decode returns the text. Decoded text is in room, until the next use of it.
+func (s encoded) decode(room *scratch) ([]byte, error) {
+	if !s.huffman {
+		return s.text, nil
+	}
+	*room = (*room)[:0]
+	if _, err := hpack.HuffmanDecode(room, s.text); err != nil {
+		return nil, errBlock
+	}
+	return *room, nil
+}
+
+// scratch is memory for decoded text.
+type scratch []byte
+
+// Write implements io.Writer.
+func (s *scratch) Write(p []byte) (int, error) {
+	*s = append(*s, p...)
+	return len(p), nil
+}
+
+func readString(b []byte) (s encoded, rest []byte, err error) {
+	if len(b) == 0 {
+		return encoded{}, nil, errBlock
+	}
+	s.huffman = b[0]&isHuffman != 0
+	length, rest, err := readNumber(b, stringBits)
+	if err != nil || length > uint64(len(rest)) {
+		return encoded{}, nil, errBlock
+	}
+	s.text = rest[:length]
+	return s, rest[length:], nil
+}
+
+// readNumber reads a number whose first bits are the last ones of b[0] (RFC 7541, 5.1). No valid number of a block has
+// more than 28 bits in further bytes.
+func readNumber(b []byte, bits uint) (n uint64, rest []byte, err error) {
+	if len(b) == 0 {
+		return 0, nil, errBlock
+	}
+	most := byte(1)<<bits - 1
+	n, rest = uint64(b[0]&most), b[1:]
+	if n < uint64(most) {
+		return n, rest, nil
+	}
+	for shift := 0; shift <= 28 && len(rest) > 0; shift += 7 {
+		c := rest[0]
+		rest = rest[1:]
+		n += uint64(c&0x7f) << shift
+		if c&0x80 == 0 {
+			return n, rest, nil
+		}
+	}
+	return 0, nil, errBlock
+}

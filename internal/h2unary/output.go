@@ -1,0 +1,208 @@
+package h2unary
+
+import (
+	"sync"
+	"time"
+
+	"github.com/extauthz/extauthz/internal/guard"
+)
+
+const (
+	// maxUnsent is how much may wait for a client that does not read, before the server stops to read its requests.
+	maxUnsent = 1 << 20
+	// writeBuffer holds the answers of a usual read. It is shared: a connection has one only while it has to write.
+	writeBuffer = 16 << 10
+)
+
+// output is what is to be written. One goroutine at a time writes it, and others may append meanwhile.
+type output struct {
+	buffers *sync.Pool
+	shared  *[writeBuffer]byte // the memory of bytes, unless they have outgrown it
+	bytes   []byte
+	writing bool
+	failed  bool // a write has failed
+}
+
+// next returns the slice to append to, and add sets it.
+func (o *output) next() []byte {
+	if o.bytes == nil {
+		o.shared = o.buffers.Get().(*[writeBuffer]byte)
+		o.bytes = o.shared[:0]
+	}
+	return o.bytes
+}
+
+func (o *output) add(b []byte) { o.bytes = b }
+
+// Flush sends the answers that are complete. It waits for the client to read them, unless another goroutine writes.
+func (c *Conn) Flush() {
+	c.settle()
+	c.mu.Lock()
+	o := &c.output
+	if o.writing || len(o.bytes) == 0 {
+		c.mu.Unlock()
+		return
+	}
+	o.writing = true
+	for len(o.bytes) > 0 && !o.failed {
+		b, shared := o.bytes, o.shared
+		o.bytes, o.shared = nil, nil
+		c.mu.Unlock()
+		_, err := c.metered.Write(b)
+		o.buffers.Put(shared)
+		c.mu.Lock()
+		o.failed = o.failed || err != nil
+		c.changed.Broadcast()
+	}
+	o.writing = false
+	c.changed.Broadcast()
+	over := o.failed && !c.closed
+	c.mu.Unlock()
+	if over {
+		c.cutOff() // the goroutine that reads then ends the connection
+	}
+}
+
+// flushAll sends all that is to be sent, and waits until it is written, also by other goroutines.
+func (c *Conn) flushAll() {
+	c.Flush()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for o := &c.output; (o.writing || len(o.bytes) > 0) && !o.failed; {
+		c.changed.Wait()
+	}
+}
+
+// awaitReader waits while too much is unsent. It returns false if the connection is drained.
+func (c *Conn) awaitReader() bool {
+	c.mu.Lock()
+	for len(c.output.bytes) > maxUnsent && c.output.writing && !c.output.failed {
+		c.changed.Wait()
+	}
+	ended := c.drainer.ended(c)
+	c.mu.Unlock()
+	return !ended
+}
+
+// windows are the windows of flow control of a connection (RFC 9113, 5.2).
+type windows struct {
+	send     int64 // bytes that the server may send on all streams
+	blocked  bool  // a call may have a rest
+	received int   // bytes that the client has sent since the last WINDOW_UPDATE
+}
+
+const (
+	// initialWindow is the window before any SETTINGS.
+	initialWindow = 65535
+	// connectionWindow is what a client may send on all streams before the server has read it. Half of it is given back
+	// at once when it is used.
+	connectionWindow = 4 << 20
+)
+
+func newWindows() windows { return windows{send: initialWindow} }
+
+// rest is the part of an answer that flow control holds back.
+type rest struct {
+	data []byte
+	last ending
+}
+
+// ending is what follows the data of an answer.
+type ending uint8
+
+const (
+	nothing  ending = iota // another message of a stream
+	trailers               // grpc-status 0
+	endData                // nothing: the last DATA has END_STREAM
+)
+
+// maxMessages bounds the messages of a stream that wait for the client.
+const maxMessages = 16 << 10
+
+// appendData appends DATA as far as the windows allow, and keeps the rest: data belongs to the call. c.mu is held.
+func (c *Conn) appendData(k *Call, data []byte, last ending) {
+	b := c.output.next()
+	for len(data) > 0 {
+		n := min(int64(len(data)), maxFrame, c.window.send, int64(c.peer.window)+int64(k.window))
+		if n <= 0 {
+			break
+		}
+		flags := byte(0)
+		if last == endData && n == int64(len(data)) {
+			flags = flagEndStream
+		}
+		b = append(appendFrame(b, frameData, flags, k.id, int(n)), data[:n]...)
+		data = data[n:]
+		c.window.send -= n
+		k.window -= int(n)
+	}
+	c.output.add(b)
+	k.rest = rest{data, last}
+	switch {
+	case len(data) > 0:
+		c.window.blocked = true
+		if last != nothing && k.state != parked {
+			k.state, k.Arrived = parked, time.Now()
+			c.hold(k, int64(len(data)))
+		}
+	case last == trailers:
+		c.output.add(c.appendTrailers(c.output.next(), k.id))
+		c.remove(k)
+	case last == endData:
+		c.remove(k)
+	}
+}
+
+// resume sends what waits for flow control. c.mu is held.
+func (c *Conn) resume(k *Call) {
+	if len(k.rest.data) > 0 {
+		data := k.rest.data
+		k.rest.data = nil
+		c.appendData(k, data, k.rest.last)
+	}
+}
+
+// resumeAll does so for all calls.
+func (c *Conn) resumeAll() {
+	if !c.window.blocked {
+		return
+	}
+	c.window.blocked = false
+	for _, k := range c.calls {
+		c.resume(k)
+	}
+}
+
+// resetCall resets a call, whatever its state. c.mu is held.
+func (c *Conn) resetCall(k *Call, code errorCode) {
+	c.output.add(appendReset(c.output.next(), k.id, code))
+	c.streams.resetByUs(k.id)
+	c.forget(k)
+}
+
+// forget ends a call for which the client waits no longer. Until it is answered, it keeps its place. c.mu is held.
+func (c *Conn) forget(k *Call) {
+	if k.state != waiting {
+		c.remove(k)
+		return
+	}
+	k.state = reset
+	if k.cancel != nil {
+		k.cancel()
+	}
+	c.change.Staying -= k.held
+	c.change.Leaving += k.held
+}
+
+// Cut implements guard.Owner.
+func (c *Conn) Cut(need int64) (freed, leaving int64) {
+	c.mu.Lock()
+	before := c.change
+	freed, leaving = c.cutLargest(need, func(k *Call) bool { return k.state != reset })
+	c.change = before // the guard does it
+	c.mu.Unlock()
+	go c.Flush() // ends with the write, whose time the guard bounds
+	return freed, leaving
+}
+
+var _ guard.Owner = (*Conn)(nil)

@@ -1,0 +1,116 @@
+package h2unary
+
+import (
+	"errors"
+	"io"
+	"syscall"
+)
+
+const (
+	// readBuffer holds many requests and any frame. It is shared: a connection has one only while it reads.
+	readBuffer = 64 << 10
+	// smallBuffer is what a connection with TLS keeps, because crypto/tls needs memory to wait with.
+	smallBuffer = 4 << 10
+)
+
+// input is the bytes of a client that are not parsed.
+type input struct {
+	shared *[readBuffer]byte // nil without one
+	small  []byte            // nil without TLS
+	from   int               // of the buffer: what is before has been parsed
+	to     int
+
+	try func(fd uintptr) bool // one attempt to read, for raw
+	err error                 // of try
+}
+
+// open finds out how to read.
+func (in *input) open(c *Conn) {
+	if system, ok := c.metered.Conn.(syscall.Conn); ok {
+		if raw, err := system.SyscallConn(); err == nil {
+			c.raw = raw
+			in.try = func(fd uintptr) bool { return in.tryRead(c, int(fd)) }
+			return
+		}
+	}
+	in.small = make([]byte, smallBuffer)
+}
+
+func (in *input) buffer() []byte {
+	if in.shared != nil {
+		return in.shared[:]
+	}
+	return in.small
+}
+
+// data returns the bytes that are not parsed.
+func (in *input) data() []byte { return in.buffer()[in.from:in.to] }
+
+// fill reads at least one byte. It moves the bytes that are not parsed to the begin of the buffer.
+func (in *input) fill(c *Conn) error {
+	if in.from > 0 {
+		b := in.buffer()
+		in.to = copy(b, b[in.from:in.to])
+		in.from = 0
+	}
+	if c.raw != nil {
+		if err := c.raw.Read(in.try); err != nil {
+			return err
+		}
+		return in.err
+	}
+	switch {
+	case in.to == 0:
+		in.close(c)
+	case in.to == len(in.buffer()): // a frame does not fit into the small buffer
+		small := in.data()
+		in.shared = c.server.buffers.Get().(*[readBuffer]byte)
+		copy(in.shared[:], small)
+	}
+	n, err := c.metered.Read(in.buffer()[in.to:])
+	in.to += n
+	if n > 0 {
+		return nil
+	}
+	return err
+}
+
+// tryRead reads, and returns false if nothing has arrived. Only while it reads it needs a buffer.
+func (in *input) tryRead(c *Conn, fd int) bool {
+	if in.shared == nil {
+		in.shared = c.server.buffers.Get().(*[readBuffer]byte)
+	}
+	for {
+		n, err := syscall.Read(fd, in.shared[in.to:])
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case errors.Is(err, syscall.EAGAIN):
+			if in.to == 0 {
+				in.close(c)
+			}
+			return false
+		case err == nil && n == 0:
+			err = io.EOF
+		}
+		in.err = err
+		in.to += max(0, n)
+		return true
+	}
+}
+
+// drop removes the first n bytes of data.
+func (in *input) drop(n int) {
+	in.from += n
+	if in.from == in.to {
+		in.from, in.to = 0, 0
+	}
+}
+
+// close returns the shared buffer. It must have no data.
+func (in *input) close(c *Conn) {
+	if in.shared != nil {
+		c.server.buffers.Put(in.shared)
+		in.shared = nil
+	}
+}

@@ -1,0 +1,214 @@
+package h2unary
+
+import (
+	"bytes"
+	"encoding/binary"
+	"time"
+
+	"google.golang.org/grpc/codes"
+)
+
+// receive takes all complete frames from b, and returns their length. Nothing after a failure is parsed. Requests
+// before it are in the batch, and are answered as if they had come in an earlier read.
+func (c *Conn) receive(b []byte) (used int, failed *failure) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.heard, c.pinged = c.read, time.Time{}
+	c.budget.refill(c.read)
+	if c.started == sentNothing {
+		known := min(len(b), len(preface))
+		if !bytes.Equal(b[:known], []byte(preface[:known])) {
+			return 0, broken(protocolError, "no preface of HTTP/2")
+		}
+		if known < len(preface) {
+			return 0, nil
+		}
+		used, c.started = known, sentPreface
+	}
+	for {
+		f, n, ok := nextFrame(b[used:])
+		if !ok {
+			if n > maxFrame {
+				return used, broken(frameSizeError, "the frame is too large")
+			}
+			break
+		}
+		used += n
+		c.begun = time.Time{}
+		if failed = c.receiveFrame(&f); failed != nil {
+			return used, failed
+		}
+	}
+	if c.change.Staying > 0 {
+		c.boundPartial()
+	}
+	switch {
+	case used == len(b) && !c.block.open:
+		c.begun = time.Time{}
+	case c.begun.IsZero():
+		c.begun = c.read
+	}
+	return used, nil
+}
+
+// receiveFrame handles one frame. c.mu is held.
+func (c *Conn) receiveFrame(f *frame) *failure {
+	switch {
+	case c.started == sentPreface && (f.kind != frameSettings || f.has(flagAck)):
+		return broken(protocolError, "the first frame is not SETTINGS")
+	case c.block.open && (f.kind != frameContinuation || f.stream != c.block.stream):
+		return broken(protocolError, "a header block is interrupted")
+	}
+	switch f.kind {
+	case frameData:
+		return c.receiveData(f)
+	case frameHeaders:
+		return c.receiveHeaders(f)
+	case frameContinuation:
+		return c.receiveContinuation(f)
+	case frameReset:
+		return c.receiveReset(f)
+	}
+	debug := "too many frames"
+	if f.kind == framePing {
+		debug = "too_many_pings" // as gRPC's servers call it
+	}
+	if failed := c.budget.charge(debug); failed != nil {
+		return failed
+	}
+	switch f.kind {
+	case frameSettings:
+		if c.started == sentPreface {
+			c.started = sentSettings
+			_ = c.metered.SetDeadline(time.Time{}) // an error shows in the next read
+		}
+		return c.receiveSettings(f)
+	case framePing:
+		return c.receivePing(f)
+	case frameWindowUpdate:
+		return c.receiveWindowUpdate(f)
+	case framePriority:
+		return c.receivePriority(f)
+	case frameGoAway:
+		if f.stream != 0 {
+			return broken(protocolError, "GOAWAY of a stream")
+		}
+	case framePushPromise:
+		return broken(protocolError, "PUSH_PROMISE of a client")
+	}
+	return nil // unknown types are ignored
+}
+
+func (c *Conn) receivePing(f *frame) *failure {
+	switch {
+	case f.stream != 0:
+		return broken(protocolError, "PING of a stream")
+	case len(f.payload) != pingSize:
+		return broken(frameSizeError, "PING of a wrong length")
+	case f.has(flagAck):
+		c.drainer.acknowledged(c, f.payload)
+		return nil
+	}
+	c.output.add(appendPing(c.output.next(), flagAck, f.payload))
+	return nil
+}
+
+const pingSize = 8
+
+func (c *Conn) receivePriority(f *frame) *failure {
+	const size = 5
+	switch {
+	case f.stream == 0:
+		return broken(protocolError, "PRIORITY of no stream")
+	case len(f.payload) != size:
+		return broken(frameSizeError, "PRIORITY of a wrong length")
+	case binary.BigEndian.Uint32(f.payload)&^(1<<31) == f.stream:
+		return broken(protocolError, "a stream depends on itself")
+	}
+	return nil
+}
+
+// unpad removes the padding of a frame.
+func unpad(f *frame) (content []byte, ok bool) {
+	if !f.has(flagPadded) {
+		return f.payload, true
+	}
+	if len(f.payload) == 0 || int(f.payload[0]) >= len(f.payload) {
+		return nil, false
+	}
+	return f.payload[1 : len(f.payload)-int(f.payload[0])], true
+}
+
+// receiveData handles DATA. c.mu is held.
+func (c *Conn) receiveData(f *frame) *failure {
+	if c.window.received += len(f.payload); c.window.received >= connectionWindow/2 {
+		// Requests are bounded by their own memory. So the window of the connection only has to be open.
+		c.output.add(appendWindowUpdate(c.output.next(), 0, c.window.received))
+		c.window.received = 0
+	}
+	content, ok := unpad(f)
+	k := c.calls[f.stream]
+	switch {
+	case f.stream == 0 || k == nil && c.streams.idle(f.stream):
+		return broken(protocolError, "DATA of no stream")
+	case !ok:
+		return broken(protocolError, "the padding is longer than the frame")
+	case k == nil && c.streams.ignored(f.stream), k != nil && k.state == reset:
+		return c.budget.charge("too much DATA of streams that were reset")
+	case k == nil || k.state != arriving:
+		return broken(streamClosed, "DATA of a stream that the client has ended")
+	}
+	last := f.has(flagEndStream)
+	if len(content) == 0 && !last {
+		if failed := c.budget.charge("too many empty frames"); failed != nil {
+			return failed
+		}
+	}
+	if k.received += len(f.payload); k.received > c.streamWindow() {
+		return c.breakStream(k, flowControlError)
+	}
+	if padding := len(f.payload) - len(content); padding > 0 && !last {
+		c.output.add(appendWindowUpdate(c.output.next(), k.id, padding)) // so that the message still fits
+		k.received -= padding
+	}
+	k.content += len(content)
+	c.appendContent(k, content, last)
+	if k.head.fault == noFault {
+		if code, reason := c.checkPrefix(k, last); code != codes.OK {
+			return c.refuse(k, last, code, reason)
+		}
+	}
+	if last {
+		return c.complete(k)
+	}
+	return nil
+}
+
+// refuse answers a request whose message is wrong, before Serve. c.mu is held.
+func (c *Conn) refuse(k *Call, last bool, code codes.Code, reason string) *failure {
+	id := k.id
+	c.appendFailure(k, code, reason)
+	if !last {
+		c.output.add(appendReset(c.output.next(), id, noError))
+		c.streams.resetByUs(id)
+	}
+	return nil
+}
+
+// complete handles the end of a request. c.mu is held.
+func (c *Conn) complete(k *Call) *failure {
+	switch {
+	case k.head.length >= 0 && k.head.length != int64(k.content):
+		return c.breakStream(k, protocolError)
+	case k.head.fault != noFault:
+		c.answerFault(k)
+		return nil
+	case len(k.Message) < prefix:
+		c.appendFailure(k, codes.Internal, "the request has no message")
+		return nil
+	}
+	k.Message = k.Message[prefix:]
+	k.state = waiting
+	c.batch = append(c.batch, k)
+	return nil
+}

@@ -1,0 +1,185 @@
+package h2unary
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/extauthz/extauthz/internal/guard"
+)
+
+// Config are the settings of a server.
+type Config struct {
+	// Methods are the paths of the methods, "/package.Service/Method".
+	Methods []string
+	// Streams has the methods whose answers are streams of messages (Call.Send).
+	Streams map[string]bool
+	// Serve answers the calls that one read of a connection has completed, in the order in which they arrived. It runs in
+	// the goroutine that reads the connection. A call that has to wait must be answered by another goroutine, which then
+	// calls Flush. Required.
+	Serve func(c *Conn, calls []*Call)
+	// Panicked is called with the value of a panic in Serve. All calls that it had not answered fail, so none of them may
+	// have been passed to another goroutine. Required.
+	Panicked func(value any)
+	// Keep has the names of headers that Call.Header returns. All others are forgotten.
+	Keep []string
+	// MaxStreams is the maximum number of requests in flight on a connection. Default 1024.
+	MaxStreams int
+	// MaxMessage is the largest message of a client. Default 1 MiB.
+	MaxMessage int
+	// MaxAge is the age at which the server asks a client to close its connection, and varies by a tenth. MaxAgeGrace is
+	// the time after which it is closed. 0: never.
+	MaxAge, MaxAgeGrace time.Duration
+	// ConnectTimeout bounds the time from Accept to the first SETTINGS, with the handshake of TLS. Default 5 s.
+	ConnectTimeout time.Duration
+}
+
+const (
+	defaultStreams        = 1024
+	defaultMessage        = 1 << 20
+	defaultConnectTimeout = 5 * time.Second
+)
+
+// ErrStopped is the error of Serve after Shutdown or Stop.
+var ErrStopped = errors.New("the server has been stopped")
+
+// Server serves connections. Use New.
+type Server struct {
+	cfg     Config
+	methods map[string]int
+	keep    map[string]bool
+	streams []bool    // by method
+	buffers sync.Pool // of *[readBuffer]byte
+	outputs sync.Pool // of *[writeBuffer]byte
+
+	mu       sync.Mutex
+	listener *guard.Listener
+	conns    map[*Conn]struct{}
+	stopping bool
+	ended    sync.WaitGroup // connections
+}
+
+// New returns a server.
+func New(cfg Config) *Server {
+	if cfg.MaxStreams == 0 {
+		cfg.MaxStreams = defaultStreams
+	}
+	if cfg.MaxMessage == 0 {
+		cfg.MaxMessage = defaultMessage
+	}
+	if cfg.ConnectTimeout == 0 {
+		cfg.ConnectTimeout = defaultConnectTimeout
+	}
+	s := &Server{cfg: cfg, methods: make(map[string]int), keep: make(map[string]bool), conns: make(map[*Conn]struct{})}
+	for i, path := range cfg.Methods {
+		s.methods[path] = i
+		s.streams = append(s.streams, cfg.Streams[path])
+	}
+	for _, name := range cfg.Keep {
+		s.keep[name] = true
+	}
+	s.buffers.New = func() any { return new([readBuffer]byte) }
+	s.outputs.New = func() any { return new([writeBuffer]byte) }
+	return s
+}
+
+// Serve accepts connections until Shutdown or Stop, and returns ErrStopped then. The listener must be Metered.
+func (s *Server) Serve(l *guard.Listener) error {
+	s.mu.Lock()
+	s.listener = l
+	stopping := s.stopping
+	s.mu.Unlock()
+	if stopping {
+		return ErrStopped
+	}
+	wait := time.Duration(0)
+	for {
+		nc, err := l.Accept()
+		if err == nil {
+			wait = 0
+			s.start(nc.(*guard.Metered))
+			continue
+		}
+		s.mu.Lock()
+		stopping := s.stopping
+		s.mu.Unlock()
+		if stopping {
+			return ErrStopped
+		}
+		if timeout, ok := errors.AsType[net.Error](err); !ok || !timeout.Timeout() && errors.Is(err, net.ErrClosed) {
+			return fmt.Errorf("accept: %w", err)
+		}
+		// Such as too many open files. Connections that end make room.
+		wait = min(max(2*wait, minAcceptWait), maxAcceptWait)
+		time.Sleep(wait)
+	}
+}
+
+const (
+	minAcceptWait = 5 * time.Millisecond
+	maxAcceptWait = time.Second
+)
+
+func (s *Server) start(nc *guard.Metered) {
+	c := newConn(s, nc)
+	s.mu.Lock()
+	if s.stopping {
+		s.mu.Unlock()
+		_ = nc.Close() // the client finds out by itself
+		return
+	}
+	s.conns[c] = struct{}{}
+	s.ended.Add(1)
+	s.mu.Unlock()
+	nc.Attach(c)
+	go func() {
+		defer s.ended.Done()
+		c.run()
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+	}()
+}
+
+// Shutdown asks all clients to end their connections, answers the requests that they have sent, and returns when all
+// connections have ended, or when ctx is done. Then it cuts off the others.
+func (s *Server) Shutdown(ctx context.Context) {
+	for _, c := range s.stop() {
+		c.drain("graceful_stop")
+	}
+	done := make(chan struct{})
+	go func() { s.ended.Wait(); close(done) }() // ends with the connections
+	select {
+	case <-done:
+	case <-ctx.Done():
+		for _, c := range s.open() {
+			c.cutOff()
+		}
+		<-done
+	}
+}
+
+// stop accepts no more connections, and returns those that are open.
+func (s *Server) stop() []*Conn {
+	s.mu.Lock()
+	s.stopping = true
+	l := s.listener
+	s.mu.Unlock()
+	if l != nil {
+		_ = l.Close() // it only fails if it is closed already
+	}
+	return s.open()
+}
+
+func (s *Server) open() []*Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	open := make([]*Conn, 0, len(s.conns))
+	for c := range s.conns {
+		open = append(open, c)
+	}
+	return open
+}

@@ -1,0 +1,136 @@
+package h2unary
+
+import (
+	"encoding/binary"
+
+	"github.com/extauthz/extauthz/internal/guard"
+)
+
+// The settings of HTTP/2 (RFC 9113, 6.5.2) that the server reads or sends.
+const (
+	settingTableSize     = 1
+	settingEnablePush    = 2
+	settingMaxStreams    = 3
+	settingInitialWindow = 4
+	settingMaxFrame      = 5
+	settingMaxHeaderList = 6
+)
+
+const (
+	settingSize = 6 // bytes of a setting
+	// maxSettings bounds one SETTINGS frame. There are a dozen settings.
+	maxSettings   = 32
+	largestFrames = 1<<24 - 1
+)
+
+// peerSettings are the settings of the client, as far as they matter for a server that sends small answers.
+type peerSettings struct {
+	window   int // the initial window of streams
+	encoding encoding
+	resized  bool // the table has changed since the last header block
+}
+
+var defaultPeer = peerSettings{window: initialWindow}
+
+// sendSettings sends the begin of the connection. c.mu is held.
+func (c *Conn) sendSettings() {
+	settings := [...]struct{ id, value int }{
+		{settingMaxStreams, c.server.cfg.MaxStreams},
+		// Any message fits, so that streams need no WINDOW_UPDATE.
+		{settingInitialWindow, c.streamWindow()},
+		{settingMaxHeaderList, maxHeaderList},
+	}
+	b := appendFrame(c.output.next(), frameSettings, 0, 0, len(settings)*settingSize)
+	for _, s := range settings {
+		b = binary.BigEndian.AppendUint16(b, uint16(s.id))
+		b = binary.BigEndian.AppendUint32(b, uint32(s.value))
+	}
+	c.output.add(appendWindowUpdate(b, 0, connectionWindow-initialWindow))
+}
+
+// streamWindow is the window of a stream in receiving.
+func (c *Conn) streamWindow() int { return c.server.cfg.MaxMessage + prefix }
+
+// receiveSettings handles SETTINGS. c.mu is held.
+func (c *Conn) receiveSettings(f *frame) *failure {
+	switch {
+	case f.stream != 0:
+		return broken(protocolError, "SETTINGS of a stream")
+	case f.has(flagAck) && len(f.payload) > 0, len(f.payload)%settingSize != 0:
+		return broken(frameSizeError, "SETTINGS of a wrong length")
+	case f.has(flagAck):
+		c.started = sentAck
+		return nil
+	case len(f.payload) > maxSettings*settingSize:
+		return &failure{enhanceYourCalm, guard.Flood, "too many settings"}
+	}
+	for p := f.payload; len(p) > 0; p = p[settingSize:] {
+		if failed := c.receiveSetting(binary.BigEndian.Uint16(p), binary.BigEndian.Uint32(p[2:])); failed != nil {
+			return failed
+		}
+	}
+	c.output.add(appendFrame(c.output.next(), frameSettings, flagAck, 0, 0))
+	c.resumeAll() // the initial window may be larger
+	return nil
+}
+
+func (c *Conn) receiveSetting(id uint16, value uint32) *failure {
+	switch id {
+	case settingEnablePush:
+		if value > 1 {
+			return broken(protocolError, "SETTINGS_ENABLE_PUSH is neither 0 nor 1")
+		}
+	case settingMaxFrame:
+		if value < maxFrame || value > largestFrames {
+			return broken(protocolError, "SETTINGS_MAX_FRAME_SIZE is out of range")
+		}
+	case settingTableSize:
+		// The server uses the table of a client only if it stays as it is at the begin, and is not tiny.
+		if value < minTable || c.peer.encoding != notInserted {
+			c.peer.encoding, c.peer.resized = noTable, true
+		}
+	case settingInitialWindow:
+		if value > maxWindow {
+			return broken(flowControlError, "SETTINGS_INITIAL_WINDOW_SIZE is too large")
+		}
+		c.peer.window = int(value)
+		for _, k := range c.calls {
+			if c.peer.window+k.window > maxWindow {
+				return broken(flowControlError, "SETTINGS_INITIAL_WINDOW_SIZE makes a window too large")
+			}
+		}
+	}
+	return nil
+}
+
+// receiveWindowUpdate handles WINDOW_UPDATE. c.mu is held.
+func (c *Conn) receiveWindowUpdate(f *frame) *failure {
+	if len(f.payload) != 4 {
+		return broken(frameSizeError, "WINDOW_UPDATE of a wrong length")
+	}
+	increment := int64(binary.BigEndian.Uint32(f.payload) &^ (1 << 31))
+	if f.stream == 0 {
+		if increment == 0 {
+			return broken(protocolError, "WINDOW_UPDATE of 0")
+		}
+		if c.window.send += increment; c.window.send > maxWindow {
+			return broken(flowControlError, "the window of the connection is too large")
+		}
+		c.resumeAll()
+		return nil
+	}
+	k := c.calls[f.stream]
+	switch {
+	case k == nil && c.streams.idle(f.stream):
+		return broken(protocolError, "WINDOW_UPDATE of an idle stream")
+	case k == nil || k.state == reset:
+		return nil
+	case increment == 0:
+		return c.breakStream(k, protocolError)
+	}
+	if k.window += int(increment); int64(c.peer.window)+int64(k.window) > maxWindow {
+		return c.breakStream(k, flowControlError)
+	}
+	c.resume(k)
+	return nil
+}

@@ -1,0 +1,77 @@
+package h2unary
+
+import "github.com/extauthz/extauthz/internal/guard"
+
+// failure is why a connection ends: the GOAWAY for the client, and the reason for the metric.
+type failure struct {
+	code   errorCode
+	reason guard.Reason
+	debug  string
+}
+
+// broken returns the failure of a client that does not follow HTTP/2.
+func broken(code errorCode, debug string) *failure { return &failure{code, guard.Protocol, debug} }
+
+// rememberedResets is for how many streams that the server has reset its client may still be sending.
+const rememberedResets = 100
+
+// hardStreams bounds the requests in flight while a client may not know the limit.
+const hardStreams = 4096
+
+// streamNumbers is what is known of streams that are no calls.
+type streamNumbers struct {
+	last uint32 // the largest stream that the client has begun
+	end  uint32 // after GOAWAY: streams above it are ignored; 0 before
+
+	resets [rememberedResets]uint32
+	next   int
+}
+
+// idle reports whether the client has not begun a stream yet.
+func (s *streamNumbers) idle(stream uint32) bool { return stream > s.last || stream%2 == 0 }
+
+// resetByUs records that the server has ended a stream before the client did.
+func (s *streamNumbers) resetByUs(stream uint32) {
+	s.resets[s.next] = stream
+	s.next = (s.next + 1) % rememberedResets
+}
+
+// late reports whether the client began a stream after the second GOAWAY.
+func (s *streamNumbers) late(stream uint32) bool { return s.end > 0 && stream > s.end }
+
+// ignored reports whether frames of a stream without a call are ignored.
+func (s *streamNumbers) ignored(stream uint32) bool {
+	if s.late(stream) {
+		return true
+	}
+	for _, id := range s.resets {
+		if id == stream {
+			return true
+		}
+	}
+	return false
+}
+
+// admit reports whether the client may begin one more request. A client that does not know the limit yet gets more, and
+// so does one whose requests have been reset, but are still worked on: it cannot see them. c.mu is held.
+func (c *Conn) admit() (ok bool, failed *failure) {
+	if len(c.calls) < c.server.cfg.MaxStreams {
+		return true, nil
+	}
+	open := 0
+	for _, k := range c.calls {
+		if k.state != reset {
+			open++
+		}
+	}
+	switch {
+	case len(c.calls) >= max(hardStreams, 2*c.server.cfg.MaxStreams):
+	case open < c.server.cfg.MaxStreams, c.started < sentAck:
+		return true, nil
+	}
+	c.metered.Count(guard.TooManyStreams)
+	if open < c.server.cfg.MaxStreams {
+		return false, nil
+	}
+	return false, c.countStreamError()
+}

@@ -1,0 +1,79 @@
+package h2unary
+
+import (
+	"time"
+
+	"github.com/extauthz/extauthz/internal/guard"
+)
+
+// Time limits. No client of gRPC comes near them: it sends a request at once, and reads its answer.
+const (
+	maxReceive = 10 * time.Second // from the first byte of a frame or a request to its last
+	maxParked  = 10 * time.Second // until the client lets an answer pass
+	// pingAfter is when the server asks a silent client whether it is alive, pingTimeout how long it waits for the answer.
+	pingAfter   = 5 * time.Minute
+	pingTimeout = 20 * time.Second
+)
+
+// Sweep implements guard.Owner.
+func (c *Conn) Sweep(now time.Time) {
+	c.mu.Lock()
+	alive := c.sweep(now)
+	silent := len(c.output.bytes) == 0 || c.output.writing
+	c.mu.Unlock()
+	c.settle()
+	if !alive {
+		c.cutOff()
+		return
+	}
+	if !silent {
+		go c.Flush() // ends with the write, whose time the guard bounds
+	}
+}
+
+// sweep enforces the time limits, and returns false if the connection has to be closed. c.mu is held.
+func (c *Conn) sweep(now time.Time) (alive bool) {
+	if c.started < sentSettings {
+		return true // the deadline of run bounds it
+	}
+	if !c.begun.IsZero() && now.Sub(c.begun) > maxReceive {
+		c.metered.Count(guard.SlowRequest)
+		return false
+	}
+	for _, k := range c.calls {
+		switch {
+		case k.state == arriving && now.Sub(k.Arrived) > maxReceive:
+			c.metered.Count(guard.SlowRequest)
+			c.resetCall(k, cancelled)
+		case k.state == parked && now.Sub(k.Arrived) > maxParked:
+			c.metered.Count(guard.SlowAnswer)
+			c.resetCall(k, cancelled)
+		}
+	}
+	return c.sweepAge(now) && c.sweepSilence(now)
+}
+
+func (c *Conn) sweepAge(now time.Time) (alive bool) {
+	d := &c.drainer
+	if c.maxAge > 0 && now.Sub(c.born) > c.maxAge {
+		c.beginDrain("max_age", now)
+		if grace := c.server.cfg.MaxAgeGrace; grace > 0 && now.Sub(d.begun) > grace {
+			return false
+		}
+	}
+	if !d.begun.IsZero() && now.Sub(d.begun) > maxNotice {
+		d.finish(c)
+	}
+	return true
+}
+
+func (c *Conn) sweepSilence(now time.Time) (alive bool) {
+	switch {
+	case !c.pinged.IsZero():
+		return now.Sub(c.pinged) < pingTimeout
+	case now.Sub(c.heard) > pingAfter:
+		c.pinged = now
+		c.output.add(appendPing(c.output.next(), 0, []byte("areAlive")))
+	}
+	return true
+}

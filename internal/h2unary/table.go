@@ -1,0 +1,61 @@
+package h2unary
+
+// maxTable is the size of the dynamic table, the default of SETTINGS_HEADER_TABLE_SIZE.
+const maxTable = 4096
+
+// table is the dynamic table of one direction (RFC 7541, 2.3.2).
+type table struct {
+	fields []field // the oldest first
+	first  int     // fields before it have been evicted
+	size   int
+	limit  int
+}
+
+// at returns the field of an index, from 1. ok is false if there is none.
+func (t *table) at(index uint64) (*field, bool) {
+	if index <= staticFields {
+		return &staticTable[index], index > 0
+	}
+	index -= staticFields
+	if index > uint64(len(t.fields)-t.first) {
+		return nil, false
+	}
+	return &t.fields[len(t.fields)-int(index)], true
+}
+
+// insert adds a copy of a field. A field that is larger than the table empties it. The name may be that of a field that
+// is evicted. Only the memory of the last evicted field is reused, from its name on.
+func (t *table) insert(f field) {
+	size := f.size()
+	room := t.evict(t.limit - size)
+	if size > t.limit {
+		return
+	}
+	text := append(append(room[:0], f.name...), f.value...)
+	f.name, f.value = text[:len(f.name)], text[len(f.name):]
+	if t.first > 0 && len(t.fields) == cap(t.fields) {
+		n := copy(t.fields, t.fields[t.first:])
+		clear(t.fields[n:])
+		t.fields, t.first = t.fields[:n], 0
+	}
+	t.fields = append(t.fields, f)
+	t.size += size
+}
+
+// evict removes the oldest fields until the rest has at most this size. It returns the memory of the last one.
+func (t *table) evict(most int) (room []byte) {
+	for t.size > max(0, most) {
+		f := &t.fields[t.first]
+		t.size -= f.size()
+		room = f.name // its capacity includes the value
+		*f = field{}
+		t.first++
+	}
+	return room
+}
+
+// resize changes the limit (RFC 7541, 6.3).
+func (t *table) resize(limit int) {
+	t.limit = limit
+	t.evict(limit)
+}
