@@ -43,6 +43,7 @@ local function join(noted, algorithm, requests, window, burst, now, value)
   local held, p, q, r, s = now, nil, nil, nil, nil
   if value then held, p, q, r, s = match(value, pattern) end
   if not held or held + 0 >= WHOLE then return JOINED, value end -- the bucket is unreadable
+  local cut = noted.cut == 1 and at - last + forward(last + 0, now) or nil -- its time moves with the bucket
   last, held = forward(last + 0, now), forward(held + 0, now)
   local x = last > held and last or held
   if x < now then x = now end
@@ -53,7 +54,7 @@ local function join(noted, algorithm, requests, window, burst, now, value)
   if not readable then return UNUSABLE, value end
 
   local before = settle(requests, window, burst, 0, true, x, p, q, r, s)
-  a, b, c, d = engine(algorithm, true)(x, p, q, r, s, a, b, c, d)
+  a, b, c, d = engine(algorithm, true)(x, p, q, r, s, a, b, c, d, cut)
   if not a then return UNUSABLE, value end
   local after = settle(requests, window, burst, 0, true, x, a, b, c, d)
   if after == before and (x == now or x == held) then return JOINED, value end

@@ -10,8 +10,14 @@ import "slices"
 // commutative, associative and monotone, so it does no harm to join a state twice, or late. The Grants of s are never
 // those of other.
 func (s *State) Merge(l *Limit, other *State, now int64) (grew bool) {
+	o, ok := s.meet(l, other, now)
+	return ok && registry[l.Algorithm].engine.merge(l, s, &o)
+}
+
+// meet brings s and a copy of another state to the same time. ok is false if there is nothing to join.
+func (s *State) meet(l *Limit, other *State, now int64) (_ State, ok bool) {
 	if l.Requests == 0 { // a closed bucket keeps its state
-		return false
+		return State{}, false
 	}
 	o := *other
 	s.at(l, now)
@@ -19,7 +25,7 @@ func (s *State) Merge(l *Limit, other *State, now int64) (grew bool) {
 	row := registry[l.Algorithm].engine
 	switch {
 	case o.Empty():
-		return false
+		return State{}, false
 	case s.Empty():
 		s.Last = o.Last
 	case s.Last < o.Last:
@@ -27,7 +33,42 @@ func (s *State) Merge(l *Limit, other *State, now int64) (grew bool) {
 	case o.Last < s.Last:
 		row.roll(l, &o, s.Last)
 	}
-	return row.merge(l, s, &o)
+	return o, true
+}
+
+// Join joins the floor with a state, as the script does, and reports whether the state grew by it. It is Merge, except
+// for a log that is known only in part: its units beyond the cut may be those that the state has at other times. Such a
+// floor adds only as many units as the state has less of the time up to Floor.At.
+func (f *Floor) Join(l *Limit, s *State, now int64) (grew bool) {
+	known := f.lowest()
+	if !f.Cut || l.Algorithm != SlidingWindowLog {
+		return s.Merge(l, &known, now)
+	}
+	at := f.At
+	if back := known.Last - now; back > MaxClockStep { // the floor moves with the clock
+		at -= back
+	}
+	o, ok := s.meet(l, &known, now)
+	if !ok {
+		return false
+	}
+	missing := o.Count
+	for _, g := range s.Grants {
+		if g.At <= at {
+			missing -= g.Cost
+		}
+	}
+	return slidingWindowLog{}.add(s, &o, missing)
+}
+
+// lowest returns the state of the floor. The units beyond the cut of a log are as old as they can be.
+func (f *Floor) lowest() State {
+	s := f.State
+	if last := len(s.Grants) - 1; f.Cut && last > 0 {
+		s.Grants = slices.Clone(s.Grants[:last])
+		s.Grants[last-1].Cost += f.State.Grants[last].Cost
+	}
+	return s
 }
 
 // Used returns how many units are in use at the time now, rounded up. They may be more than the capacity. It does not

@@ -195,3 +195,74 @@ func TestKnownExtremes(t *testing.T) {
 		}
 	}
 }
+
+// cutAt returns a log as an answer shows it: the units after the first grants are at the newest time.
+func cutAt(s bucket.State, grants int) bucket.Floor {
+	c := s.Clone()
+	last := len(c.Grants) - 1
+	for ; grants < last; last-- {
+		c.Grants[last-1] = bucket.Grant{At: c.Grants[last].At, Cost: c.Grants[last-1].Cost + c.Grants[last].Cost}
+		c.Grants = c.Grants[:last]
+	}
+	return bucket.Floor{State: c, At: c.Last, Cut: true}
+}
+
+// TestJoinCut joins what several replicas know of parts of a log with what its store has kept of it. The result never
+// holds more than was really charged, now or later. It holds as much as the best informed replica knew, and what was
+// charged since.
+func TestJoinCut(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 8))
+	l := &bucket.Limit{Algorithm: bucket.SlidingWindowLog, Requests: 10_000, Window: 1000}
+	for round := range 3000 {
+		now := int64(1_700_000_000_000_000)
+		var truth, kept bucket.State
+		var floors []bucket.Floor
+		most := int64(0) // what a floor knows
+		lost := random.IntN(60)
+		for i := range 60 {
+			now += random.Int64N(9)
+			cost := 1 + random.Int64N(3)
+			truth.Charge(l, now, cost)
+			if i < lost/2 || i >= lost { // the store lost a part of the log
+				kept.Charge(l, now, cost)
+			}
+			if i < lost && random.IntN(20) == 0 {
+				floors = append(floors, cutAt(truth, 1+random.IntN(9)))
+			}
+		}
+		got := kept.Clone()
+		for range 2 {
+			for _, i := range random.Perm(len(floors)) {
+				f := &floors[i]
+				f.Join(l, &got, now)
+				since := kept.Used(l, now) - upTo(&kept, f.At)
+				most = max(most, f.State.Count+since, kept.Used(l, now))
+			}
+			if used := got.Used(l, now); used < most {
+				t.Fatalf("round %d: %d used, but %d are known: %+v of %+v and %+v", round, used, most, got, kept, floors)
+			}
+		}
+		for at := now; at < now+l.Window; at += 1 + random.Int64N(20) {
+			if got.Used(l, at) > truth.Used(l, at) {
+				t.Fatalf("round %d: %d used %d later, but %d were charged: %+v of %+v and %+v; really %+v",
+					round, got.Used(l, at), at-now, truth.Used(l, at), got, kept, floors, truth)
+			}
+		}
+		again := got.Clone()
+		for i := range floors {
+			if floors[i].Join(l, &again, now) {
+				t.Fatalf("round %d: %+v joined twice adds to %+v", round, floors[i], got)
+			}
+		}
+	}
+}
+
+// upTo returns the units of a log up to a time.
+func upTo(s *bucket.State, at int64) (n int64) {
+	for _, g := range s.Grants {
+		if g.At <= at {
+			n += g.Cost
+		}
+	}
+	return n
+}

@@ -9,7 +9,7 @@
 --          algorithm, role, whether denials count, requests, window, burst, cost, need (at least the cost), and the
 --          refund as the algorithm counts it: units and 0, or the time of the bucket algorithms in µs and parts. A take
 --          of the role 3 gives back a charge: in place of a cost, which is 0, it has Take.ChargedAt. The role of a take
---          with a note has 8 added, and 4 if it has a floor. Its Floor.At and the text of its Floor.State then follow.
+--          with a note has 8 added, and 4 if it has a floor. Its Floor then follows: Cut, At and the text of State.
 --
 -- Returns one line for ARGV[1] and the clock, and one for each request (Request.Answer):
 --   + or -   allowed or denied; then for each take a tab, a digit and the new text of its bucket. The digit is 1 or 0
@@ -55,8 +55,8 @@ end
 --   settle   (requests, window, burst, cost, fits, x, a, b, c, d): charges the cost. It returns the text to store (nil:
 --            the bucket is empty, false: the value is unreadable) and how long after x the text matters.
 --   view     optional (requests, window, need, fits, x, value): returns the part of a long text that the caller needs
--- If merging is set, it returns one function instead: (x, a, b, c, d, and those of another state) returns the larger of
--- each part, all at the time x, or nil if a text in them is unreadable.
+-- If merging is set, it returns one function instead: (x, a, b, c, d, those of a floor, cut) returns the larger of each
+-- part, all at the time x, or nil if a text in them is unreadable. cut is nil, or the time of a floor that was cut.
 local function engine(algorithm, merging)
   -- ENGINES
 end
@@ -68,7 +68,7 @@ local SHADOW, QUOTA, GIVE_BACK, FLOOR, NOTED = 1, 2, 3, 4, 8
 local UNREADABLE = 'UNREADABLE the value is not one of ours'
 local TAKE = '<BBBddddddd'
 local TAKE_BYTES = 59
-local FLOOR_OF_TAKE = '<dI4c0' -- its time and its text
+local FLOOR_OF_TAKE = '<BdI4c0' -- whether it was cut, its time and its text
 
 local lines, line = {''}, 1
 local current, pattern, judge, settle, view
@@ -106,7 +106,7 @@ while pos <= #args do
       notes[i] = noted
       if role >= FLOOR then
         role = role - FLOOR
-        noted.at, noted.floor, pos = unpack(FLOOR_OF_TAKE, args, pos)
+        noted.cut, noted.at, noted.floor, pos = unpack(FLOOR_OF_TAKE, args, pos)
       end
       if not prepare then -- functions cost each call time, so they are not made before
         prepare, remember = (function()
@@ -156,7 +156,7 @@ while pos <= #args do
             note, skipped = (note or #keys + 1) - 1, skipped - NOTED
             if skipped >= FLOOR then
               local _
-              _, _, pos = unpack(FLOOR_OF_TAKE, args, pos)
+              _, _, _, pos = unpack(FLOOR_OF_TAKE, args, pos)
             end
           end
         end

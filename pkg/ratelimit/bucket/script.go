@@ -101,7 +101,11 @@ func (r *Request) AppendArgs(b []byte, notes Notes) []byte {
 
 // appendArgs appends the floor in the format of the script.
 func (f *Floor) appendArgs(b []byte, a Algorithm) []byte {
-	b = appendFloat(b, f.At)
+	cut := byte(0)
+	if f.Cut {
+		cut = 1
+	}
+	b = appendFloat(append(b, cut), f.At)
 	b = append(b, 0, 0, 0, 0)
 	text := len(b)
 	b = f.appendText(b, a)

@@ -1,6 +1,9 @@
 package bucket
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // slidingWindowLog remembers every accepted request for one Window. Count is the sum of Grants.
 type slidingWindowLog struct{}
@@ -57,30 +60,33 @@ func (slidingWindowLog) refund(_ *Limit, s *State, n, since int64) {
 }
 
 // merge keeps the larger cost at each time.
-func (slidingWindowLog) merge(_ *Limit, s, other *State) (grew bool) {
+func (a slidingWindowLog) merge(_ *Limit, s, other *State) (grew bool) {
+	return a.add(s, other, math.MaxInt64)
+}
+
+// add is merge, but adds no more than the missing units, oldest first.
+func (slidingWindowLog) add(s, other *State, missing int64) (grew bool) {
 	all := make([]Grant, 0, len(s.Grants)+len(other.Grants))
-	mine, count := s.Grants, int64(0)
+	mine, count := s.Grants, s.Count
 	for _, theirs := range other.Grants {
 		for len(mine) > 0 && mine[0].At < theirs.At {
 			all, mine = append(all, mine[0]), mine[1:]
 		}
+		g := Grant{At: theirs.At}
 		if len(mine) > 0 && mine[0].At == theirs.At {
-			grew = grew || theirs.Cost > mine[0].Cost
-			theirs.Cost, mine = max(theirs.Cost, mine[0].Cost), mine[1:]
-		} else {
-			grew = true
+			g, mine = mine[0], mine[1:]
 		}
-		all = append(all, theirs)
+		if more := min(theirs.Cost-g.Cost, missing); more > 0 {
+			g.Cost, missing, count, grew = g.Cost+more, missing-more, count+more, true
+		}
+		if g.Cost > 0 {
+			all = append(all, g)
+		}
 	}
-	if !grew {
-		return false
+	if grew {
+		s.Grants, s.Count = append(all, mine...), count
 	}
-	all = append(all, mine...)
-	for _, g := range all {
-		count += g.Cost
-	}
-	s.Grants, s.Count = all, count
-	return true
+	return grew
 }
 
 func (slidingWindowLog) used(_ *Limit, s *State) int64 { return s.Count }

@@ -30,27 +30,40 @@ if merging then
     return times, units
   end
 
-  -- The larger cost at each time.
-  return function(x, count, age, span, entries, count2, age2, span2, entries2)
+  -- The larger cost at each time. If the floor was cut, it adds no more units than are missing of the time up to its
+  -- own, oldest first.
+  return function(x, count, age, span, entries, count2, age2, span2, entries2, cut)
     local times, units = read(x, count, age, span, entries)
     local times2, units2 = read(x, count2, age2, span2, entries2)
     if not times or not times2 then return nil end
-    local i, k, n, merged, grew = 1, 1, 0, {}, false
-    local sum, first, last = 0, nil, nil
+    local missing = count2
+    for i = 1, cut and #times or 0 do
+      if times[i] <= cut then missing = missing - units[i] end
+    end
+    local i, k, n, merged, sum = 1, 1, 0, {}, 0
+    local first, last
     while times[i] or times2[k] do
-      local time, cost = times[i], units[i]
-      if not time or times2[k] and times2[k] <= time then
-        if time ~= times2[k] or cost < units2[k] then grew, cost = true, units2[k] end
-        if time == times2[k] then i = i + 1 end
-        time, k = times2[k], k + 1
+      local time, cost, theirs = times[i], units[i], 0
+      if not time or times2[k] and times2[k] < time then
+        time, cost = times2[k], 0
       else
         i = i + 1
       end
-      n, sum, first = n + 1, sum + cost, first or time
-      merged[n] = format('%d:%d ', time - (last or time), cost)
-      last = time
+      if times2[k] == time then
+        theirs, k = units2[k], k + 1
+      end
+      if theirs > cost and missing > 0 then
+        local more = theirs - cost
+        if cut and more > missing then more = missing end
+        cost, missing = cost + more, missing - more
+      end
+      if cost > 0 then
+        n, sum, first = n + 1, sum + cost, first or time
+        merged[n] = format('%d:%d ', time - (last or time), cost)
+        last = time
+      end
     end
-    if not grew then return count, age, span, entries end
+    if sum == count then return count, age, span, entries end
     return sum, x - last, last - first, table.concat(merged)
   end
 end

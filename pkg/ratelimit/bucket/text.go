@@ -3,7 +3,6 @@ package bucket
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 )
 
@@ -30,17 +29,12 @@ func parse(a Algorithm, text string) (s State, cut bool, err error) {
 	return s, cut, nil
 }
 
-// appendText appends the text of the floor, which ParseState and the script read: "" for an unused bucket. The units
-// beyond the cut of a log are as old as they can be.
+// appendText appends the text of the floor, which ParseState and the script read: "" for an unused bucket.
 func (f *Floor) appendText(b []byte, a Algorithm) []byte {
 	if f.State.Empty() {
 		return b
 	}
-	s := f.State
-	if last := len(s.Grants) - 1; f.Cut && last > 0 {
-		s.Grants = slices.Clone(s.Grants)
-		s.Grants[last].At = s.Grants[last-1].At
-	}
+	s := f.lowest()
 	return registry[a].engine.text(b, &s)
 }
 

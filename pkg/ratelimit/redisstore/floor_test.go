@@ -69,6 +69,48 @@ func TestFloor(t *testing.T) {
 	}
 }
 
+// TestCutFloor checks the floor of a log of which an answer has shown only a part. It restores what is missing. It adds
+// nothing to what is there, although the times of most units are not known.
+func TestCutFloor(t *testing.T) {
+	server := testenv.Redis(t)
+	s := open(t, redisstore.Config{URL: server.Addr})
+	limit := perDay(1000)
+	limit.Algorithm = bucket.SlidingWindowLog
+	client := dial(t, server.Addr)
+	var half string
+	var shown bucket.Outcome
+	for i := range 300 {
+		if shown = take(t.Context(), s, withFloor("k", limit, 1, nil))[0]; shown.Err != nil {
+			t.Fatal(shown.Err)
+		}
+		if i == 150 {
+			half = client.Dump(t.Context(), "k").Val()
+		}
+	}
+	floor := floorOf(shown)
+	if !floor.Cut {
+		t.Fatalf("the answer shows the whole log: %+v", shown.Seen[0])
+	}
+	check := func(what string, left int64) {
+		t.Helper()
+		for range 2 {
+			o := take(t.Context(), s, withFloor("k", limit, 0, floor))[0]
+			if o.Err != nil || o.Decisions[0].Remaining != left || o.Seen[0].Floor != bucket.FloorJoined {
+				t.Errorf("%s: %+v, want %d left", what, o.Decisions, left)
+			}
+		}
+	}
+	check("nothing is lost", 700)
+	if err := client.RestoreReplace(t.Context(), "k", 0, half).Err(); err != nil {
+		t.Fatal(err)
+	}
+	takeOne(t, s, "k", limit)
+	check("the second half is lost", 699)
+	do(t, server, "DEL", "k")
+	takeOne(t, s, "k", limit)
+	check("all is lost", 699)
+}
+
 // TestFloorDenies checks that a floor is joined before the take is judged, and stored although the take is denied.
 func TestFloorDenies(t *testing.T) {
 	server := testenv.Redis(t)

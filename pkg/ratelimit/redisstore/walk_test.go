@@ -311,14 +311,9 @@ func (w *walk) join(t *bucket.Take, s *bucket.State, now int64) (fate bucket.Fat
 	if ok && n.clock >= f.At && (n.clock-now <= bucket.MaxClockStep || f.At-now > bucket.MaxClockStep) {
 		return bucket.FloorVoided, false
 	}
-	known := clone(f.State)
-	if last := len(known.Grants) - 1; f.Cut && last > 0 { // the units beyond the cut are as old as they can be
-		known.Grants[last-1].Cost += known.Grants[last].Cost
-		known.Grants = known.Grants[:last]
-	}
 	alone, joined := clone(*s), clone(*s)
 	alone.Remaining(&t.Limit, now) // brings it to the time
-	grew = joined.Merge(&t.Limit, &known, now)
+	grew = f.Join(&t.Limit, &joined, now)
 	if grew || !joined.Empty() && joined.Last != alone.Last {
 		*s = joined
 		return bucket.FloorJoined, true
