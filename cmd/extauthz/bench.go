@@ -67,7 +67,7 @@ func (p *program) bench() *cobra.Command {
 	flags.IntVar(&f.plan.Rate, "rate", 0, "how many requests a second, at most 1000000; default: as many as are answered")
 	flags.DurationVar(&f.plan.Duration, "duration", 10*time.Second, "how long, at most 1h")
 	flags.IntVar(&f.plan.Count, "requests", 0, "how many requests at most; default: as many as --duration permits")
-	flags.DurationVar(&f.plan.Timeout, "timeout", time.Second, "maximum wait for an answer, at most 1m")
+	flags.DurationVar(&f.plan.Timeout, "timeout", time.Second, "maximum wait for an answer, 10ms to 1m; it is sent along")
 	flags.StringVar(&f.plan.Redis, "redis", "", "`HOST:PORT` or URL of the Redis of the service, to count its commands")
 	f.tls = addTLSFlags(flags)
 	output := outputFlag(c, "text", "json")

@@ -85,7 +85,7 @@ func TestCommands(t *testing.T) {
 		{args: "bench --domain d --descriptor k=v --in-flight 3 --rate -1", code: 2,
 			stderr: "rate -1: want 0 to 1000000\nin-flight 3: want at least one request for each of the 4 connections\n"},
 		{args: "bench --domain d --descriptor k=v --duration 2h --timeout 0s --connections 10001", code: 2,
-			stderr: "duration 2h0m0s: want more than 0 and at most 1h0m0s\ntimeout 0s: want more than 0"},
+			stderr: "duration 2h0m0s: want more than 0 and at most 1h0m0s\ntimeout 0s: want 10ms to 1m0s"},
 		{args: "bench --domain d --descriptor k=v --tls-ca f", code: 2, stderr: "--tls-name need --tls"},
 		{args: "bench --domain d --descriptor k=v --address 192.0.2.1:1", code: 2, stderr: "--allow-remote permits it"},
 		{args: "bench --domain d --descriptor k=v --address h", code: 2, stderr: "want host:port, such as 127.0.0.1:8081"},

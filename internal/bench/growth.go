@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -53,18 +54,38 @@ func growthSeries(_ context.Context, s *stage) ([]*contest, error) {
 		g.plan.Keys.Number, g.rules = n, n
 		rules.rows = append(rules.rows, &g.row)
 	}
+	plaintext, err := s.manyConnections("connections", "in memory", nil)
+	if err != nil {
+		return nil, err
+	}
+	certFile, keyFile := filepath.Join(s.dir, "tls.crt"), filepath.Join(s.dir, "tls.key")
+	config, err := certificate(certFile, keyFile)
+	if err != nil {
+		return nil, err
+	}
+	secured, err := s.manyConnections("connections-tls", "in memory, with TLS", config, "GRPC_SERVER_USE_TLS=true",
+		"GRPC_SERVER_TLS_CERT="+certFile, "GRPC_SERVER_TLS_KEY="+keyFile)
+	if err != nil {
+		return nil, err
+	}
+	return []*contest{keysInMemory, keysInRedis, descriptors, rules, plaintext, secured}, nil
+}
+
+// manyConnections returns rows with more and more connections.
+func (s *stage) manyConnections(name, how string, config *tls.Config, env ...string) (*contest, error) {
 	const rate = 5000 // the same for all rows: a closed loop needs a request in flight on each connection
-	connections := &contest{name: "connections", title: "Connections, " + thousands(rate) + " requests/s, in memory",
-		axis: "connections", fixedRate: true}
-	for _, n := range []int{1, 10, 100, 1000, 10_000} {
-		g, err := s.grown(n, []string{"user"}, "GRPC_MAX_CONNECTIONS=20000")
+	all := &contest{name: name, title: "Connections, " + thousands(rate) + " requests/s, " + how, axis: "connections",
+		fixedRate: true}
+	for n := 1; n <= s.mostConnections; n *= 10 {
+		g, err := s.grown(n, []string{"user"}, append(env, "GRPC_MAX_CONNECTIONS=20000")...)
 		if err != nil {
 			return nil, err
 		}
-		g.plan.Connections, g.plan.InFlight, g.plan.Rate, g.idle = n, max(n, s.inFlight), rate, n == 10_000
-		connections.rows = append(connections.rows, &g.row)
+		g.plan.Connections, g.plan.InFlight, g.plan.Rate, g.plan.TLS = n, max(n, s.inFlight), rate, config
+		g.idle = n >= 1000 // with fewer, other memory hides that of connections
+		all.rows = append(all.rows, &g.row)
 	}
-	return []*contest{keysInMemory, keysInRedis, descriptors, rules, connections}, nil
+	return all, nil
 }
 
 // grown is a row with a server of its own.
@@ -112,6 +133,7 @@ func (g *grown) start(ctx context.Context) (err error) {
 	if g.idle {
 		// What the first requests allocate is not counted. They use few connections, whose memory the others would use again.
 		few := g.stage.plan(g.plan.Address, g.plan.Message)
+		few.TLS = g.plan.TLS
 		if _, err := load(few)(ctx, time.Second); err != nil {
 			return err
 		}

@@ -29,6 +29,7 @@ func main() {
 		"internal/bench/rules.yaml")
 	flag.StringVar(&o.peerRedis, "peer-redis", "", "host:port of the Redis of the peer, to measure it")
 	flag.IntVar(&o.mostKeys, "most-keys", 1_000_000, "growth: the largest number of keys, of 1000 and more")
+	flag.IntVar(&o.mostConnections, "most-connections", 10_000, "growth: the largest number of connections, of 1 and more")
 	flag.BoolVar(&o.write, "write", false, "write the results into docs/performance.md and internal/bench/figures")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -44,7 +45,7 @@ type options struct {
 	rounds, inFlight, connections int
 	each                          time.Duration
 	redis, base, peer, peerRedis  string
-	mostKeys                      int
+	mostKeys, mostConnections     int
 	write                         bool
 }
 

@@ -3,16 +3,18 @@ package loadgen
 import (
 	"math/rand/v2"
 	"strconv"
+	"time"
 
 	"golang.org/x/net/http2/hpack"
 )
 
 // blocks makes the header blocks of one connection. It is an encoder of HPACK (RFC 7541) for one list of fields, so it
-// knows where each of them is in the table. x/net's encoder looks each of them up, which takes more CPU than the rest of
-// a request. TestBlocks reads the blocks with x/net's decoder.
+// knows where each of them is in the table. x/net's encoder looks each of them up, which takes more CPU than the rest
+// of a request. TestBlocks reads the blocks with x/net's decoder.
 type blocks struct {
-	kind   Client
-	fields []field
+	kind    Client
+	fields  []field
+	timeout time.Duration
 	// key returns the key of the next request, for keyHeader. keyHeader is "" if the message has the key.
 	key       func() uint64
 	keyHeader string
@@ -31,17 +33,13 @@ type blocks struct {
 
 const never = -1
 
-func newBlocks(kind Client, m *Message, authority, scheme string, l *lane) *blocks {
+func newBlocks(p *Plan, l *lane) *blocks {
 	b := &blocks{
-		kind: kind, fields: kind.fields(m.path, authority, scheme), table: table{limit: 4096},
-		key: l.draw, keyHeader: m.keyHeader, random: rand.New(rand.NewPCG(l.seed, l.seed)),
+		kind: p.Client, fields: p.fields(), timeout: p.Timeout, table: table{limit: 4096},
+		key: l.draw, keyHeader: p.Message.keyHeader, random: rand.New(rand.NewPCG(l.seed, l.seed)),
 	}
-	if m.keyHeader != "" {
+	if b.keyHeader != "" {
 		b.kind = Indexed
-		b.fields = []field{
-			{":method", "GET"}, {":path", m.path}, {":authority", authority}, {":scheme", scheme},
-			{"user-agent", "extauthz"}, {m.keyHeader, ""},
-		}
 	}
 	for _, f := range b.fields {
 		whole, name := f.static()
@@ -79,7 +77,7 @@ func (b *blocks) next() []byte {
 		case f.name == "traceparent":
 			b.add(i, b.traceparent())
 		case f.name == "grpc-timeout" && b.kind == Deadline:
-			b.add(i, strconv.Itoa(1_900_000+b.random.IntN(99_999))+"u") // just below 2 s
+			b.add(i, strconv.FormatInt(b.timeout.Microseconds()-b.random.Int64N(1000), 10)+"u") // some is over
 		case b.whole[i] > 0:
 			b.block = appendNumber(b.block, 0x80, 7, b.whole[i])
 		case b.table.has(b.added[i]):

@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"fmt"
+	"strconv"
 )
 
 // Client is the kind of client whose header blocks the requests have. It decides what a server has to decode.
@@ -40,10 +41,21 @@ func ParseClient(name string) (Client, error) {
 // field is a header that the client sends.
 type field struct{ name, value string }
 
-// fields are those that the client sends to a method, in its order. TestBlocksOfEnvoy compares them with a real Envoy.
+// fields are those that the client of a plan sends, in its order. TestBlocksOfEnvoy compares them with a real Envoy.
 // Fields without a value have another one in each request, except for tracestate.
-func (c Client) fields(path, authority, scheme string) []field {
-	if c == Deadline {
+func (p *Plan) fields() []field {
+	path, authority, scheme := p.Message.path, p.authority(), "http"
+	if p.TLS != nil {
+		scheme = "https"
+	}
+	timeout := strconv.FormatInt(p.Timeout.Milliseconds(), 10)
+	switch {
+	case p.Message.keyHeader != "":
+		return []field{
+			{":method", "GET"}, {":path", path}, {":authority", authority}, {":scheme", scheme},
+			{"user-agent", "extauthz"}, {p.Message.keyHeader, ""},
+		}
+	case p.Client == Deadline:
 		return []field{
 			{":method", "POST"}, {":scheme", scheme}, {":path", path}, {":authority", authority},
 			{"content-type", "application/grpc"}, {"user-agent", "grpc-go/1.85.0"}, {"te", "trailers"}, {"grpc-timeout", ""},
@@ -51,11 +63,11 @@ func (c Client) fields(path, authority, scheme string) []field {
 	}
 	fields := []field{
 		{":method", "POST"}, {":path", path}, {":authority", authority}, {":scheme", scheme},
-		{"te", "trailers"}, {"grpc-timeout", "500m"}, {"content-type", "application/grpc"},
+		{"te", "trailers"}, {"grpc-timeout", timeout + "m"}, {"content-type", "application/grpc"},
 	}
-	if c == Traced {
+	if p.Client == Traced {
 		fields = append(fields, field{"traceparent", ""}, field{"tracestate", ""})
 	}
 	return append(fields, field{"x-envoy-internal", "true"}, field{"x-forwarded-for", "192.0.2.2"},
-		field{"x-envoy-expected-rq-timeout-ms", "500"})
+		field{"x-envoy-expected-rq-timeout-ms", timeout})
 }

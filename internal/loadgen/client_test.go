@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/http2/hpack"
@@ -40,7 +41,8 @@ func TestBlocksOfEnvoy(t *testing.T) {
 				}
 				_ = resp.Body.Close()
 			}
-			own := newBlocks(client, &Message{path: "/envoy.service.auth.v3.Authorization/Check"}, "extauthz", "http", &lane{})
+			own := newBlocks(&Plan{Client: client, Address: "extauthz", Timeout: 500 * time.Millisecond,
+				Message: Message{path: "/envoy.service.auth.v3.Authorization/Check"}}, &lane{})
 			decoder := newReader()
 			var want []string
 			for range 3 {
@@ -61,7 +63,9 @@ func TestBlocks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, decoder, seen := newBlocks(client, &Message{path: "/a.B/C"}, "host:1", "http", &lane{}), newReader(), map[string]bool{}
+		b, decoder := newBlocks(&Plan{Client: client, Address: "host:1", Timeout: time.Second,
+			Message: Message{path: "/a.B/C"}}, &lane{}), newReader()
+		seen := map[string]bool{}
 		for range 1000 { // the table of HPACK overflows many times
 			block := slices.Clone(b.next())
 			seen[string(block)] = true

@@ -36,8 +36,8 @@ type Message struct {
 	keyHeader string
 }
 
-// Get returns a GET request, as a client of Envoy sends it. The value of the header is the key. Status 200 is an allowed
-// request, 429 a denied one, and all others are errors.
+// Get returns a GET request, as a client of Envoy sends it. The value of the header is the key. Status 200 is an
+// allowed request, 429 a denied one, and all others are errors.
 func Get(path, keyHeader string) Message { return Message{path: path, keyHeader: keyHeader} }
 
 // HasKey reports whether the message contains Placeholder.

@@ -28,7 +28,7 @@ type Plan struct {
 	// Duration and Count bound the measurement. Count 0 means as many requests as fit.
 	Duration time.Duration
 	Count    int
-	// Timeout bounds the wait for a connection and for an answer.
+	// Timeout bounds the wait for a connection and for an answer. The server learns it from the header grpc-timeout.
 	Timeout time.Duration
 
 	// Redis is the Redis of the server, as host:port or URL. "" means that its commands are not counted.
@@ -51,6 +51,7 @@ const (
 	MostRate        = 1_000_000
 	MostDuration    = time.Hour
 	MostCount       = 1_000_000_000
+	LeastTimeout    = 10 * time.Millisecond
 	MostTimeout     = time.Minute
 )
 
@@ -73,8 +74,8 @@ func (p *Plan) Check() error {
 	if p.Duration <= 0 || p.Duration > MostDuration {
 		all = append(all, fmt.Errorf("duration %s: want more than 0 and at most %s", p.Duration, MostDuration))
 	}
-	if p.Timeout <= 0 || p.Timeout > MostTimeout {
-		all = append(all, fmt.Errorf("timeout %s: want more than 0 and at most %s", p.Timeout, MostTimeout))
+	if p.Timeout < LeastTimeout || p.Timeout > MostTimeout {
+		all = append(all, fmt.Errorf("timeout %s: want %s to %s", p.Timeout, LeastTimeout, MostTimeout))
 	}
 	if len(p.Message.bytes) > maxFrame {
 		all = append(all, fmt.Errorf("a request of %d bytes: want at most %d, one frame of HTTP/2", len(p.Message.bytes),

@@ -61,11 +61,7 @@ func newSession(l *lane, conn net.Conn) *session {
 		lane: l, conn: conn, requests: map[uint32]*request{}, nextID: 1,
 		most: l.most, window: defaultWindow, streamWindow: defaultWindow,
 	}
-	scheme, authority := "http", l.m.plan.authority()
-	if l.m.plan.TLS != nil {
-		scheme = "https"
-	}
-	s.blocks = newBlocks(l.m.plan.Client, &l.m.plan.Message, authority, scheme, l)
+	s.blocks = newBlocks(&l.m.plan, l)
 	s.decoder = hpack.NewDecoder(4096, func(f hpack.HeaderField) { s.of.field(f.Name, f.Value) })
 	s.decoder.SetMaxStringLength(maxHeader)
 	// A small buffer for each of many connections; an answer takes up to 1 KiB.

@@ -12,7 +12,7 @@ func growth(report figures.Report) string {
 	const columns, wide, high, top = 2, 390.0, 190.0, 64.0
 	var tables []figures.Table
 	description := "CPU time of the server for a request."
-	for _, name := range []string{"keys-memory", "keys-redis", "descriptors", "rules", "connections"} {
+	for _, name := range []string{"keys-memory", "keys-redis", "descriptors", "rules", "connections", "connections-tls"} {
 		if t, ok := report.Find("growth", name); ok {
 			tables = append(tables, t)
 			for _, r := range t.Rows {
