@@ -13,6 +13,9 @@ const inlineKey = 72
 // longKey is the keyLen of an entry whose key is in table.longKeys. The key field begins with the number of that key.
 const longKey = math.MaxUint8
 
+// heldKeyLen is the keyLen of an entry for a Held, which has a short key. Its other fields follow in the key field.
+const heldKeyLen = longKey - 1
+
 // entry is a stored bucket: its state, the limit of its last charge and its key, in 128 bytes. They lie in two
 // neighbouring cache lines. So a take of a bucket among millions misses the cache twice, here and in the index. An
 // entry has no pointers, so the garbage collector skips it. Requests and burst fit 32 bits: bucket.MaxRequests.

@@ -61,9 +61,8 @@ func (sh *shard) keep(t *bucket.Take, hash uint64, slot uint32, b *bucket.Loaded
 }
 
 // put stores the bucket of a take, which is not empty, in its slot. If it has none, it gets one; in a full shard it
-// replaces another bucket.
-func (sh *shard) put(t *bucket.Take, hash uint64, slot uint32, s *bucket.State, now int64, expires uint32) {
-	var e *entry
+// replaces another bucket. It returns the bucket's entry.
+func (sh *shard) put(t *bucket.Take, hash uint64, slot uint32, s *bucket.State, now int64, expires uint32) (e *entry) {
 	if slot != noSlot {
 		e = sh.table.at(slot)
 	} else {
@@ -82,6 +81,7 @@ func (sh *shard) put(t *bucket.Take, hash uint64, slot uint32, s *bucket.State, 
 	case len(s.Grants) > 0:
 		e.grants = sh.table.logs.add(s.Grants)
 	}
+	return e
 }
 
 func (sh *shard) remove(slot uint32) {
@@ -132,7 +132,7 @@ func (sh *shard) usage(slot uint32, now int64) usage {
 	p := &sh.probe
 	p.limit, p.state = e.limit(), bucket.State{}
 	sh.stateOf(e, &p.state)
-	remaining := p.state.Remaining(&p.limit, max(now, e.last)) // a step back would rewrite the log
+	remaining := p.state.Remaining(&p.limit, max(now+e.ahead(), e.last)) // a step back would rewrite the log
 	return usage{remaining: remaining, capacity: p.limit.Capacity(), expires: e.expires}
 }
 

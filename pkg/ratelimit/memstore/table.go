@@ -22,6 +22,7 @@ type table struct {
 
 	longKeys pool[[]byte]
 	logs     pool[[]bucket.Grant]
+	extras   pool[any]
 	groups   groups
 }
 
@@ -55,10 +56,18 @@ func (t *table) find(hash uint64, key string) uint32 {
 
 // key returns the key of an entry. Callers must not change it.
 func (t *table) key(e *entry) []byte {
-	if e.keyLen == longKey {
-		return *t.longKeys.at(e.longKey())
+	if e.keyLen > inlineKey {
+		return t.otherKey(e)
 	}
 	return e.key[:e.keyLen]
+}
+
+// otherKey is key for an entry with a long key, or of a Held.
+func (t *table) otherKey(e *entry) []byte {
+	if e.keyLen == heldKeyLen {
+		return e.key[:HeldKey]
+	}
+	return *t.longKeys.at(e.longKey())
 }
 
 // insert makes an entry for a new key, empty except for key and rule. It keeps no reference to the key.
@@ -95,6 +104,9 @@ func (t *table) remove(seed maphash.Seed, slot uint32) {
 	}
 	if e.grants != 0 {
 		t.logs.remove(e.grants)
+	}
+	if extra := e.extra(); extra != 0 {
+		t.extras.remove(extra)
 	}
 	t.leave(e)
 	*e = entry{}
