@@ -15,6 +15,7 @@ import (
 
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
 )
 
 // Environment holds environment variables by name. Only main reads those of the process.
@@ -233,6 +234,9 @@ func (s *Settings) checkTogether() (mistakes []string) {
 			"GRPC_CLIENT_TLS_SAN: set GRPC_CLIENT_TLS_CACERT, too; without it, clients need no certificate"},
 		{s.MaxStreams < 1 || s.MaxStreams > math.MaxInt32, "GRPC_MAX_CONCURRENT_STREAMS: want 1 or more, such as 1024"},
 		{s.MaxBuckets < 1, "MEMORY_MAX_BUCKETS: want 1 or more"},
+		{s.FallbackReplicas < 1 || s.FallbackReplicas > nearstore.MaxReplicas,
+			fmt.Sprintf("LOCAL_FALLBACK_REPLICAS: want 1 to %d, the number of replicas that share Redis",
+				nearstore.MaxReplicas)},
 		{s.MetricValues < 1, "METRIC_VALUES_MAX: want 1 or more"},
 		{s.UseStatsd && s.UseDogStatsd, "USE_STATSD and USE_DOG_STATSD: set one of them"},
 		{s.FlushInterval < time.Millisecond, "STATS_FLUSH_INTERVAL: want 1ms or more, such as 10s"},

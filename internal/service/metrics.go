@@ -6,6 +6,7 @@ import (
 	"github.com/extauthz/extauthz/internal/guard"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 	"github.com/extauthz/extauthz/pkg/reply"
 	"github.com/extauthz/extauthz/pkg/rules"
 )
@@ -156,11 +157,15 @@ func (m *metrics) collectAuthorization(to samples) {
 }
 
 func (m *metrics) collectStores(to samples) {
+	var memory memstore.Stats
 	if m.stores.redis != nil {
 		m.collectRedis(to)
+		memory = m.collectKnown(to)
+	} else {
+		memory = m.stores.memory.Stats()
 	}
-	memory := m.stores.memory.Stats()
-	to.gauge("memory_buckets", "Buckets in the embedded store.")(float64(memory.Buckets))
+	to.gauge("memory_buckets",
+		"Buckets in memory: those of the embedded store, or with Redis those that are remembered.")(float64(memory.Buckets))
 	to.counter("memory_evicted_total",
 		"Buckets in use that were replaced because MEMORY_MAX_BUCKETS was reached, first those of the rule with "+
 			"the most.")(memory.Evicted)

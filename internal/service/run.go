@@ -68,7 +68,7 @@ func Run(ctx context.Context, cfg Config) error {
 	calls, bugs := telemetry.NewCalls(registry), newPanics(log, registry)
 	live := newLive(s)
 	decisions := s.decisions(live)
-	decisions.Store, decisions.Fallback = traces.store(stores.decides), stores.memory
+	decisions.Store, decisions.Fallback = traces.store(stores.decides), stores.fallback
 	decisions.Undecided = newUndecided(log, registry).observe
 	limiter := ratelimit.New(decisions)
 	keys, err := openKeys(ctx, s, loaded, log)

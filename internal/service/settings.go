@@ -113,7 +113,7 @@ type Settings struct {
 	// Limits.
 	Compatibility    string                     `env:"COMPATIBILITY" words:"default strict" default:"default" example:"strict" group:"Limits" desc:"strict: decide and answer as envoyproxy/ratelimit does, also where the default differs (docs/compatibility.md)"`
 	DefaultAlgorithm bucket.Algorithm           `env:"DEFAULT_ALGORITHM" default:"sliding_window" example:"token_bucket" desc:"algorithm of limits that name none; fixed_window if COMPATIBILITY=strict; sliding_window is sliding_window_log up to 20 requests per window, sliding_window_counter above"`
-	StoreErrorPolicy ratelimit.StoreErrorPolicy `env:"STORE_ERROR_POLICY" default:"local" example:"deny" desc:"answer if the store cannot decide: local (this process decides, by the full limit), allow or deny"`
+	StoreErrorPolicy ratelimit.StoreErrorPolicy `env:"STORE_ERROR_POLICY" default:"local" example:"deny" desc:"answer if the store cannot decide: local (this process decides, from the last state of each bucket that Redis has shown), allow or deny"`
 	ShadowMode       bool                       `env:"SHADOW_MODE" default:"false" example:"true" desc:"decide and count, but allow requests over a limit"`
 	QuotaMode        bool                       `env:"QUOTA_MODE" default:"false" example:"true" desc:"treat every rule as one with quota_mode"`
 	StopWhenOver     bool                       `env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" default:"false" example:"true" desc:"with COMPATIBILITY=strict, charge only the limits that a request exceeds, if there are any, in place of all its limits; takes a second round trip to Redis. Otherwise a denied request charges none anyway"`
@@ -144,7 +144,7 @@ type Settings struct {
 
 	// The embedded store.
 	BackendType           string        `env:"BACKEND_TYPE" words:"memory redis" example:"redis" group:"Store" desc:"store of the buckets: memory or redis; default: redis if REDIS_URL is set, else memory"`
-	MaxBuckets            int           `env:"MEMORY_MAX_BUCKETS" default:"1000000" example:"5000000" desc:"maximum number of buckets in memory; beyond that, a new bucket replaces a little used one of the rule with the most buckets"`
+	MaxBuckets            int           `env:"MEMORY_MAX_BUCKETS" default:"1000000" example:"5000000" desc:"maximum number of buckets in memory, with Redis of those that are remembered; beyond that, a new bucket replaces a little used one of the rule with the most buckets"`
 	SnapshotPath          string        `env:"MEMORY_SNAPSHOT_PATH" example:"/var/lib/extauthz/buckets" desc:"file that keeps the buckets over a restart; the service writes it every minute and on shutdown"`
 	RedisURL              string        `env:"REDIS_URL" secret:"url" example:"redis://redis:6379/0" desc:"address of Redis: redis://[user:password@]host:port[/db], rediss://..., unix:///path, host:port or /path; REDIS_TYPE=SENTINEL: master,host:port,host:port (the name of the master, and sentinels); REDIS_TYPE=CLUSTER: host:port,host:port"`
 	RedisSocket           string        `env:"REDIS_SOCKET_TYPE" words:"tcp tls unix" example:"tcp" desc:"tcp, tls or unix, for a REDIS_URL without a scheme"`
@@ -158,6 +158,8 @@ type Settings struct {
 	RedisSkipHost         bool          `env:"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION" default:"false" example:"true" desc:"do not check that the certificate of Redis is for its host"`
 	RedisPoolSize         int           `env:"REDIS_POOL_SIZE" default:"10" example:"3" desc:"maximum number of connections for decisions to each Redis; at most 3 are used, because requests share them"`
 	RedisTimeout          time.Duration `env:"REDIS_TIMEOUT" example:"15ms" desc:"maximum time that a decision waits for Redis; it also ends 5 ms before the deadline of the caller; after that, on_store_error or STORE_ERROR_POLICY decides; default: 50ms; with COMPATIBILITY=strict a decision waits until the deadline of the caller, and without one 10s"`
+	FallbackReplicas      int           `env:"LOCAL_FALLBACK_REPLICAS" default:"1" example:"3" desc:"number of replicas that share Redis: with on_store_error: local, each hit that a replica admits without Redis counts that often, so that all replicas together admit what is left of a limit"`
+	DenialCache           bool          `env:"DENIAL_CACHE" default:"true" example:"false" desc:"deny a request without asking Redis if Redis has shown within the last second that its limit is used up, and would certainly deny it"`
 	RedisHealth           bool          `env:"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION" default:"false" example:"true" desc:"report NOT_SERVING while no Redis answers, instead of deciding without it"`
 	PerSecond             bool          `env:"REDIS_PERSECOND" default:"false" example:"true" desc:"keep the buckets of windows shorter than a minute (unit: second) in a second Redis, REDIS_PERSECOND_URL; it has the certificates of REDIS_TLS_CACERT and REDIS_TLS_CLIENT_CERT, too"`
 	PerSecondURL          string        `env:"REDIS_PERSECOND_URL" secret:"url" example:"redis://redis-second:6379" desc:"as REDIS_URL, for the second Redis"`

@@ -10,34 +10,31 @@ import (
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
-// stores has the store that decides, and the memory store. They are the same without Redis; else the memory store
-// decides when Redis cannot.
+// stores has the store that decides, and the one that decides when that cannot. Without Redis, both are the memory
+// store. With Redis, the fallback decides from what is known of the buckets there.
 type stores struct {
-	decides ratelimit.Store
-	memory  *memstore.Store
-	redis   *redisstore.Store // nil without Redis
+	decides, fallback ratelimit.Store
+	memory            *memstore.Store   // nil with Redis
+	redis             *redisstore.Store // nil without Redis
+	known             *nearstore.Store  // nil without Redis
 }
 
 // openStores returns only errors that the operator has to fix. If Redis is unreachable, the service starts, and
 // on_store_error decides until Redis answers.
 func openStores(ctx context.Context, s *Settings, files *certificates, log *slog.Logger,
 	r prometheus.Registerer) (*stores, error) {
-	cfg := memstore.Config{MaxBuckets: s.MaxBuckets, Logger: log}
 	if s.BackendType == "memory" {
-		cfg.SnapshotPath = s.SnapshotPath
+		memory, err := memstore.New(memstore.Config{
+			MaxBuckets: s.MaxBuckets, SnapshotPath: s.SnapshotPath, Logger: log,
+		})
+		return &stores{decides: memory, fallback: memory, memory: memory}, err
 	}
-	memory, err := memstore.New(cfg)
-	if err != nil {
-		return nil, err
-	}
-	st := &stores{decides: memory, memory: memory}
-	if s.BackendType == "memory" {
-		return st, nil
-	}
+	st := &stores{}
 	if err := st.openRedis(ctx, s, files, log, r); err != nil {
 		st.close(log)
 		return nil, err
@@ -76,18 +73,31 @@ func (st *stores) openRedis(ctx context.Context, s *Settings, files *certificate
 	if err != nil {
 		return fmt.Errorf("REDIS_URL: %w", err)
 	}
-	st.decides = st.redis
+	st.known, err = nearstore.New(nearstore.Config{
+		Shared: st.redis, MaxBuckets: s.MaxBuckets, Replicas: s.FallbackReplicas, DenialCache: s.DenialCache, Logger: log,
+	})
+	if err != nil {
+		return err
+	}
+	st.decides, st.fallback = st.known, st.known.Local()
 	return st.check(ctx, s)
 }
 
 // close closes the stores. It must run after the last decision, because it writes the snapshot.
 func (st *stores) close(log *slog.Logger) {
+	if st.known != nil {
+		if err := st.known.Close(); err != nil {
+			log.Error("cannot close the store of what is known of Redis", "error", err)
+		}
+	}
 	if st.redis != nil {
 		if err := st.redis.Close(); err != nil {
 			log.Error("cannot close the connections to Redis", "error", err)
 		}
 	}
-	if err := st.memory.Close(); err != nil {
-		log.Error("cannot close the memory store", "error", err)
+	if st.memory != nil {
+		if err := st.memory.Close(); err != nil {
+			log.Error("cannot close the memory store", "error", err)
+		}
 	}
 }

@@ -25,7 +25,7 @@ func (b *batch) add(l *Limiter, q *Query) {
 	p.request = len(b.requests)
 	b.requests, b.outcomes = extend(b.requests), extend(b.outcomes)
 	r := &b.requests[p.request]
-	r.Takes = r.Takes[:0]
+	r.Takes, r.Uncertain = r.Takes[:0], false
 	p.ask(r)
 }
 
@@ -52,8 +52,11 @@ func (b *batch) take(ctx context.Context, l *Limiter) {
 		if p.request < 0 {
 			continue
 		}
-		if o := &b.outcomes[p.request]; o.Err != nil {
+		switch o := &b.outcomes[p.request]; {
+		case o.Err != nil:
 			p.undecided(&b.requests[p.request], o, &local)
+		case o.Source == bucket.FromDenialCache:
+			p.source = FromDenialCache
 		}
 	}
 	local.take(ctx, l.cfg.Fallback)

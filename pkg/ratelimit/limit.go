@@ -104,7 +104,7 @@ type StoreErrorPolicy uint8
 const (
 	// Deny denies every request.
 	Deny StoreErrorPolicy = iota + 1
-	// Local decides in the memory of this process, by the full limit.
+	// Local decides in the memory of this process, from the last state that the store has shown.
 	Local
 	// Allow lets every request pass.
 	Allow

@@ -32,21 +32,26 @@ type Result struct {
 // Source is what made a decision.
 type Source uint8
 
-// The sources: the store, or the store error policy in its place.
+// The sources: the store, the store error policy in place of the store, or the last denial of the store.
 const (
 	FromStore Source = iota
-	FromFallback
+	FromLastKnown
 	FromPolicyAllow
 	FromPolicyDeny
+	FromDenialCache
 	sources // how many there are
 )
 
 // String returns the source as one word for logs and traces.
 func (s Source) String() string {
 	return [...]string{
-		FromStore: "store", FromFallback: "fallback", FromPolicyAllow: "policy_allow", FromPolicyDeny: "policy_deny",
+		FromStore: "store", FromLastKnown: "last_known_state", FromPolicyAllow: "policy_allow",
+		FromPolicyDeny: "policy_deny", FromDenialCache: "denial_cache",
 	}[s]
 }
+
+// undecided reports whether the store error policy decided.
+func (s Source) undecided() bool { return s != FromStore && s != FromDenialCache }
 
 // Status is the decision on one descriptor.
 type Status struct {
@@ -205,7 +210,7 @@ func (p *plan) count(s *Status, d *descriptors.Descriptor) {
 		capacity = p.queue(s.Binding.Limit.Limit, min(delay, p.query.MaxHold), hits)
 	}
 	c.count(s.Binding, hits, capacity, int64(float32(capacity)*p.limiter.cfg.NearLimitRatio))
-	if p.source != FromStore {
+	if p.source.undecided() {
 		c.Undecided.Add(1)
 	}
 }

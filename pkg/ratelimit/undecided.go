@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"context"
+	"errors"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
@@ -25,6 +26,7 @@ func (p *plan) undecided(r *bucket.Request, o *bucket.Outcome, local *fallback) 
 		}
 	}
 	p.limiter.countStoreError(o.Err, policy)
+	r.Uncertain = errors.Is(o.Err, ErrOutcomeUnknown)
 	pass(r, o)
 	p.source = FromPolicyAllow
 	switch policy {
@@ -68,7 +70,7 @@ type localPart struct {
 	index []int // from Request.Split
 }
 
-// add adds the takes of a request, by their full limits. Takes with the policy allow pass.
+// add adds the takes of a request. Takes with the policy allow pass.
 func (f *fallback) add(p *plan, r *bucket.Request, o *bucket.Outcome) {
 	passes := make([]bool, len(r.Takes))
 	quotaPasses := false
@@ -98,7 +100,7 @@ func (f *fallback) take(ctx context.Context, store Store) {
 	for i, part := range f.parts {
 		if outcomes[i].Err == nil {
 			part.whole.Merge(&outcomes[i], part.index)
-			part.plan.source = FromFallback
+			part.plan.source = FromLastKnown
 		}
 	}
 }

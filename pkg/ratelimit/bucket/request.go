@@ -92,6 +92,8 @@ type Outcome struct {
 	// Seen is what a shared store has shown of the bucket of each take, in the order of the request. It is empty if Err is
 	// set, and for a store that belongs to this process alone. A store reuses the slice, as that of Decisions.
 	Seen []Seen
+	// Source is what decided.
+	Source Source
 	// Err is why the store could not decide the request. Nothing was charged, unless Err states that this is unknown.
 	Err error
 }
@@ -102,7 +104,7 @@ func (o *Outcome) begin(takes int) []Decision {
 		o.Decisions = make([]Decision, takes)
 	}
 	o.Decisions, o.Seen = o.Decisions[:takes], o.Seen[:0]
-	o.Err = nil
+	o.Source, o.Err = FromStore, nil
 	return o.Decisions
 }
 
@@ -235,16 +237,25 @@ func (t *Take) judge(now int64, b *Loaded, d *Decision) {
 	d.Allowed = need == 0 && t.Refund > 0 || alg.fits(&t.Limit, &b.State, need)
 }
 
-// charge charges the take if its own verdict and that of its request require it.
-func (t *Take) charge(b *Loaded, d *Decision, requestAllowed bool) {
-	charged := d.Allowed || t.CountDenied && t.Role == Shadow
+// Charged returns how many units a decision charges: all of the cost, or none. fits is the verdict on the take itself.
+func (t *Take) Charged(fits, requestAllowed bool) int64 {
+	charged := fits || t.CountDenied && t.Role == Shadow
 	if !requestAllowed && t.Role != Shadow {
 		charged = t.CountDenied
 	}
-	if !charged || t.Cost == 0 || t.Limit.Requests == 0 {
+	if !charged || t.Limit.Requests == 0 {
+		return 0
+	}
+	return int64(t.Cost)
+}
+
+// charge charges the take if its own verdict and that of its request require it.
+func (t *Take) charge(b *Loaded, d *Decision, requestAllowed bool) {
+	units := t.Charged(d.Allowed, requestAllowed)
+	if units == 0 {
 		return
 	}
-	registry[t.Limit.Algorithm].engine.charge(&t.Limit, &b.State, int64(t.Cost))
+	registry[t.Limit.Algorithm].engine.charge(&t.Limit, &b.State, units)
 	b.Changed = true
 }
 

@@ -1,0 +1,24 @@
+package service
+
+import "github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+
+// collectKnown sends what is done with the last known states of the buckets in Redis. It returns the figures of the
+// memory that has them.
+func (m *metrics) collectKnown(to samples) memstore.Stats {
+	s := m.stores.known.Stats()
+	units := to.counter("fallback_units_total",
+		"Units that on_store_error: local has admitted, by what became of them: admitted (all), caught_up (Redis has "+
+			"charged them since), uncertain (Redis may have charged them, so they are not caught up), minted (caught up, "+
+			"but over the limit by then).", "kind")
+	units(s.Admitted, "admitted")
+	units(s.CaughtUp, "caught_up")
+	units(s.Uncertain, "uncertain")
+	units(s.Minted, "minted")
+	to.gauge("fallback_owing_buckets",
+		"Buckets whose units were admitted without Redis and wait until Redis charges them.")(float64(s.Owing))
+	to.counter("store_floors_total",
+		"Takes that carried the last known state of their bucket, because Redis may have lost it.")(s.Floors)
+	to.counter("store_losses_total", "Answers of Redis that showed less than was known of a bucket.")(s.Losses)
+	to.counter("store_unreadable_states_total", "States in answers of Redis that were ignored.")(s.Unreadable)
+	return s.Memory
+}

@@ -1,0 +1,168 @@
+package nearstore
+
+import (
+	"context"
+	"slices"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+)
+
+// batch is the requests of one call of Take, and what is noted of them until they are answered.
+type batch struct {
+	store *Store
+	sent  []sent
+	asked []asked
+	// own is set if what is sent differs from the requests of the caller: it has catch-ups, or fewer requests.
+	own      bool
+	requests []bucket.Request
+	outcomes []bucket.Outcome
+
+	held     []memstore.Held // room for the buckets of one request
+	loaded   []bucket.Loaded // room for their states
+	suspects []*bucket.Take  // whose server may have lost state
+}
+
+// sent is a request to the shared store: one of the caller, or a catch-up.
+type sent struct {
+	caller int // the index of the caller's request, -1 for a catch-up
+	from   int // the index of its first take in batch.asked
+	// catchUp is the request if it is a catch-up.
+	catchUp bucket.Request
+}
+
+// asked is a take that was sent.
+type asked struct {
+	key   [memstore.HeldKey]byte
+	take  *bucket.Take
+	epoch uint64 // when it was sent
+	// known is what the bucket held when the take was sent, cut its bucket.Seen.Cut, and clock the T of the answer that
+	// has shown it.
+	known bucket.State
+	cut   bool
+	clock int64
+	// units are those that the take counts as unanswered.
+	units int64
+	// catchUp are the units that a catch-up charges, 0 for any other take.
+	catchUp int64
+}
+
+func (b *batch) begin(s *Store) {
+	b.store, b.own = s, false
+	b.sent, b.asked, b.suspects = b.sent[:0], b.asked[:0], b.suspects[:0]
+}
+
+// hold names the buckets of a request in b.held.
+func (b *batch) hold(r *bucket.Request) []memstore.Held {
+	b.held = slices.Grow(b.held[:0], len(r.Takes))[:len(r.Takes)]
+	for i := range r.Takes {
+		b.held[i].Key, b.held[i].Rule = b.store.key(r.Takes[i].Key), r.Takes[i].Rule
+	}
+	return b.held
+}
+
+// look answers request i if it is certainly denied. Otherwise it prepares what is sent.
+func (b *batch) look(i int, r *bucket.Request, o *bucket.Outcome) {
+	held := b.hold(r)
+	b.store.memory.Edit(held, func(now int64) {
+		if b.store.caches && b.denied(r, o, now) {
+			b.own = true
+			return
+		}
+		for k := range r.Takes {
+			b.catchUp(r.At, &r.Takes[k], &held[k], now)
+		}
+		b.sent = append(b.sent, sent{caller: i, from: len(b.asked)})
+		for k := range r.Takes {
+			b.ask(&r.Takes[k], &held[k], now, 0)
+		}
+	})
+}
+
+// ask notes a take that is about to be sent. It carries a floor if Redis may have lost the state of its bucket. units
+// are those of a catch-up, 0 for another take.
+func (b *batch) ask(t *bucket.Take, h *memstore.Held, now, units int64) {
+	a := asked{key: h.Key, take: t, catchUp: units}
+	if t.Limit.Requests > 0 { // a closed bucket is not read
+		a.epoch = b.store.shared.Epoch(t)
+		k := read(h)
+		if !h.Found {
+			k.Limit, k.Ahead, k.epoch = t.Limit, b.store.ahead.Load(), a.epoch
+		}
+		a.known, a.cut, a.clock = *k.base(), k.flags&cut != 0, k.clock
+		if k.isSuspect(a.epoch) && !a.known.Empty() {
+			t.Floor = k.floor()
+			b.store.counts.floors.Add(1)
+		}
+		if t.Refund > 0 {
+			k.flags &^= confirmed
+		}
+		if units == 0 {
+			a.units = int64(t.Cost)
+		}
+		k.unanswered += a.units
+		k.write(now, drained(&k.Limit, &k.State, now+k.Ahead))
+	}
+	b.asked = append(b.asked, a)
+}
+
+// catchUp adds a request that charges what the bucket of a take still owes.
+func (b *batch) catchUp(at int64, t *bucket.Take, h *memstore.Held, now int64) {
+	k := read(h)
+	if k.debt == nil || k.flying > 0 || t.Limit.Requests == 0 {
+		return
+	}
+	units := k.owes(k.low(at, now), b.store.replicas)
+	if t.Limit.Algorithm == bucket.FixedWindow { // nothing, if the window of the units may be over
+		units = min(units, k.owes(k.high(at, now), b.store.replicas))
+	}
+	if units == 0 {
+		return
+	}
+	k.flying = units
+	r := bucket.Request{At: at, Takes: []bucket.Take{{
+		Key: t.Key, Rule: t.Rule, Limit: t.Limit, Cost: uint64(units), Role: bucket.Shadow, CountDenied: true,
+	}}}
+	b.own = true
+	b.sent = append(b.sent, sent{caller: -1, from: len(b.asked), catchUp: r})
+	b.ask(&r.Takes[0], h, now, units)
+}
+
+// send sends what was prepared, and records the answers.
+func (b *batch) send(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+	if len(b.sent) == 0 {
+		return
+	}
+	theirs := outcomes
+	if b.own {
+		requests, outcomes = b.prepare(requests, outcomes), b.outcomes
+	}
+	b.store.shared.Take(ctx, requests, outcomes)
+	for n := range b.sent {
+		b.record(&b.sent[n], &requests[n], &outcomes[n])
+		if caller := b.sent[n].caller; b.own && caller >= 0 {
+			theirs[caller], outcomes[n] = outcomes[n], bucket.Outcome{}
+		}
+	}
+	for i := range b.asked {
+		b.asked[i].take.Floor = nil
+	}
+	for _, t := range b.suspects {
+		b.store.shared.Suspect(t)
+	}
+}
+
+// prepare puts what is sent into the requests of the batch, with room for the outcomes.
+func (b *batch) prepare(requests []bucket.Request, outcomes []bucket.Outcome) []bucket.Request {
+	b.requests = b.requests[:0]
+	b.outcomes = slices.Grow(b.outcomes[:0], len(b.sent))[:len(b.sent)]
+	for n := range b.sent {
+		if s := &b.sent[n]; s.caller >= 0 {
+			b.requests = append(b.requests, requests[s.caller])
+			b.outcomes[n] = outcomes[s.caller]
+		} else {
+			b.requests = append(b.requests, s.catchUp)
+		}
+	}
+	return b.requests
+}

@@ -1,0 +1,84 @@
+package nearstore
+
+import (
+	"slices"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// confirmedFor is how long after an answer a denial may be based on it, in µs. It bounds what nothing here can notice:
+// refunds of other replicas, buckets that were reset or lost, and steps of the clock of Redis.
+const confirmedFor = 1_000_000
+
+// denied reports whether Redis would certainly deny the request, whenever within the interval of T it arrived, and
+// change nothing. If so, it fills in the outcome. b.held has the buckets.
+//
+// The waits are those of the earliest T: a client that waits so long may be denied again, but never waits in vain
+// because of this.
+func (b *batch) denied(r *bucket.Request, o *bucket.Outcome, now int64) bool {
+	over := false
+	for i := range r.Takes {
+		t := &r.Takes[i]
+		if t.CountDenied || t.Refund > 0 {
+			return false
+		}
+		if t.Role == bucket.Enforce && !over || t.Role == bucket.Shadow && t.Cost > 0 {
+			fits := !b.isOver(r, i, now)
+			if fits && t.Role == bucket.Shadow {
+				return false // it would be charged
+			}
+			over = over || !fits && t.Role == bucket.Enforce
+		}
+	}
+	if !over || b.asksAlready(r) {
+		return false
+	}
+	b.loaded = slices.Grow(b.loaded[:0], len(r.Takes))[:len(r.Takes)]
+	earliest := int64(0)
+	for i := range r.Takes {
+		k := read(&b.held[i])
+		low := k.low(r.At, now)
+		if !k.Found {
+			low = now + b.store.ahead.Load()
+		}
+		if i == 0 || low < earliest {
+			earliest = low
+		}
+		b.loaded[i] = bucket.Loaded{State: k.base().Clone()}
+		if s, ok := atTheCut(k.base(), k.flags&cut != 0); ok {
+			b.loaded[i].State = s.Clone()
+		}
+	}
+	r.Decide(earliest, b.loaded, o)
+	o.Source = bucket.FromDenialCache
+	b.store.counts.denials.Add(1)
+	return true
+}
+
+// asksAlready reports whether an earlier request of the batch, which will be sent, has a bucket of this one. It may
+// change the bucket first.
+func (b *batch) asksAlready(r *bucket.Request) bool {
+	for i := range b.asked {
+		for k := range r.Takes {
+			if b.held[k].Key == b.asked[i].key {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isOver reports whether a take does certainly not fit.
+func (b *batch) isOver(r *bucket.Request, i int, now int64) bool {
+	t, k := &r.Takes[i], read(&b.held[i])
+	age := now - k.sent()
+	if r.At != 0 {
+		age = r.At - k.clock
+	}
+	if !k.Found || k.debt != nil || k.flags&confirmed == 0 || age < 0 || age > confirmedFor ||
+		k.Limit.Requests != t.Limit.Requests || k.isSuspect(b.store.shared.Epoch(t)) {
+		return false
+	}
+	s, ok := atTheCut(k.base(), k.flags&cut != 0)
+	return ok && !s.Fits(&t.Limit, k.high(r.At, now), int64(max(t.Cost, t.Need)))
+}

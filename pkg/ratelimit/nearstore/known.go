@@ -1,0 +1,187 @@
+package nearstore
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+)
+
+// drift is how much the local clock may be slower than that of Redis between two answers, in µs.
+const drift = 1_000
+
+// flags are what is true of a bucket.
+type flags uint8
+
+const (
+	// confirmed means that Redis has shown base, and nothing is known that has made the bucket emptier since.
+	confirmed flags = 1 << iota
+	// cut means that base is a log of which Redis has sent only the oldest part (bucket.Seen.Cut).
+	cut
+	// suspect means that Redis may hold less than base.
+	suspect
+	// proved means that an answer has shown less than was known.
+	proved
+)
+
+// known is what is known of a bucket, while its shard is locked. The State of its Held is near: base, and what was
+// admitted here since. Without a debt, it is equal to base.
+type known struct {
+	*memstore.Held
+	*debt // nil for none
+
+	clock int64  // T of the answer that has shown base, 0 if none has
+	epoch uint64 // of the server, when that request was sent
+	trip  int64  // from sending the request to receiving the answer, in µs
+	heard int64  // the local time of the last answer, which base may only include
+	// unanswered are the units of takes on the wire.
+	unanswered int64
+	flags      flags
+}
+
+// debt is what was admitted here, beyond what Redis has shown.
+type debt struct {
+	base bucket.State
+	// unknown are units that Redis may have charged or not. They are in base, and never charged again.
+	unknown int64
+	// flying are units of a catch-up on the wire.
+	flying int64
+	// take is the bucket, for the catch-up.
+	take bucket.Take
+	// queued means that the background will repay the debt.
+	queued bool
+}
+
+// read returns what is known of a bucket. It is empty if the bucket is unknown.
+func read(h *memstore.Held) (k known) {
+	k.Held = h
+	k.debt, _ = h.Extra.(*debt)
+	n := h.Note[:]
+	k.clock = int64(binary.LittleEndian.Uint64(n))
+	k.epoch = binary.LittleEndian.Uint64(n[8:])
+	k.trip = int64(binary.LittleEndian.Uint32(n[16:]))
+	k.unanswered = int64(binary.LittleEndian.Uint32(n[20:]))
+	k.heard = int64(binary.LittleEndian.Uint64(n[24:]))
+	k.flags = flags(n[32])
+	return k
+}
+
+// write keeps what is known until the bucket is empty, and drops a bucket of which nothing is left to know. rest is how
+// long the state matters.
+func (k *known) write(now, rest int64) {
+	n := k.Note[:]
+	binary.LittleEndian.PutUint64(n, uint64(k.clock))
+	binary.LittleEndian.PutUint64(n[8:], k.epoch)
+	binary.LittleEndian.PutUint32(n[16:], uint32(min(k.trip, math.MaxUint32)))
+	binary.LittleEndian.PutUint32(n[20:], uint32(min(k.unanswered, math.MaxUint32)))
+	binary.LittleEndian.PutUint64(n[24:], uint64(k.heard))
+	n[32] = byte(k.flags)
+	k.Extra = nil
+	if k.debt != nil {
+		k.Extra = k.debt
+	}
+	if k.State.Empty() && k.debt == nil {
+		rest = 0
+	}
+	if k.unanswered > 0 {
+		rest = max(rest, answerTime)
+	}
+	k.Changed, k.Expires = true, now+rest
+}
+
+// answerTime is longer than any take is on the wire, in µs.
+const answerTime = 60_000_000
+
+// low and high return the interval in which T is at a local time. at is the time of the request, if it has one of its
+// own (Request.At).
+func (k *known) low(at, now int64) int64 {
+	if at != 0 {
+		return at
+	}
+	return now + k.Ahead
+}
+
+func (k *known) high(at, now int64) int64 {
+	if at != 0 {
+		return at
+	}
+	return now + k.Ahead + k.trip + drift
+}
+
+// sent and received return the local times of the request whose answer has shown base.
+func (k *known) sent() int64     { return k.received() - k.trip }
+func (k *known) received() int64 { return k.clock - k.Ahead }
+
+// base returns the state that Redis has shown, and units of unknown outcome.
+func (k *known) base() *bucket.State {
+	if k.debt != nil {
+		return &k.debt.base
+	}
+	return &k.State
+}
+
+// isSuspect reports whether Redis may hold less than base.
+func (k *known) isSuspect(epoch uint64) bool {
+	return k.flags&suspect != 0 || k.epoch != epoch && !k.base().Empty()
+}
+
+// floor returns the floor for a take of the bucket. Of a log that Redis has cut, it has only the units whose times are
+// known, until an answer has proved that the others are lost. To join them as old as the cut would count them twice.
+func (k *known) floor() *bucket.Floor {
+	f := &bucket.Floor{State: *k.base(), At: k.clock, Cut: k.flags&cut != 0}
+	if last := len(f.State.Grants) - 1; f.Cut && k.flags&proved == 0 {
+		f.State.Count -= f.State.Grants[last].Cost
+		f.State.Grants, f.Cut = f.State.Grants[:last], false
+	}
+	return f
+}
+
+// owes returns the units that Redis is still to charge, at a time of T.
+func (k *known) owes(t, replicas int64) int64 {
+	if k.debt == nil {
+		return 0
+	}
+	more := k.State.Used(&k.Limit, t) - k.debt.base.Used(&k.Limit, t) - (replicas-1)*k.unknown
+	return max(0, (more+replicas-1)/replicas)
+}
+
+// rebase makes near of base and what is still owed at a time of T. A debt that is repaid is dropped.
+func (k *known) rebase(t, still, replicas int64) {
+	if k.debt == nil {
+		return
+	}
+	k.State = k.debt.base
+	if more := replicas*still + (replicas-1)*k.unknown; more > 0 {
+		k.State = k.State.Clone()
+		k.State.Charge(&k.Limit, t, more)
+	}
+	if still == 0 && k.flying == 0 && k.unknown == 0 {
+		k.debt = nil
+	}
+}
+
+// atTheCut returns a state that holds no more than Redis does. Of a log that Redis has cut, the rest is as old as the
+// cut. ok is false if that is not known.
+func atTheCut(s *bucket.State, isCut bool) (_ bucket.State, ok bool) {
+	if !isCut {
+		return *s, true
+	}
+	last := len(s.Grants) - 1
+	if last < 1 {
+		return bucket.State{}, false
+	}
+	c := s.Clone()
+	c.Grants[last-1].Cost += c.Grants[last].Cost
+	c.Grants = c.Grants[:last]
+	return c, true
+}
+
+// drained returns a time in µs after which a state at a time of T is certainly empty.
+func drained(l *bucket.Limit, s *bucket.State, t int64) int64 {
+	late := max(0, s.Last-t)
+	if l.Algorithm.HasBurst() {
+		return late + s.Count + 1
+	}
+	return late + 2*l.Window
+}

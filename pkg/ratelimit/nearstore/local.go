@@ -1,0 +1,107 @@
+package nearstore
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// Local decides from the last known states, for requests that the shared store could not decide. It is a
+// ratelimit.Store, and never fails.
+type Local struct{ store *Store }
+
+// Local returns the store that decides without Redis.
+func (s *Store) Local() *Local { return &Local{s} }
+
+// Take decides the requests in place. See ratelimit.Store.
+func (l *Local) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+	b := l.store.batches.Get().(*batch)
+	b.begin(l.store)
+	for i := range requests {
+		b.decide(&requests[i], &outcomes[i])
+	}
+	l.store.batches.Put(b)
+}
+
+// decide decides a request from what is known of its buckets at the earliest T.
+func (b *batch) decide(r *bucket.Request, o *bucket.Outcome) {
+	held := b.hold(r)
+	b.store.memory.Edit(held, func(now int64) {
+		t := r.At
+		for i := range held {
+			if k := b.knownLocally(r, i); r.At == 0 && (i == 0 || now+k.Ahead < t) {
+				t = now + k.Ahead
+			}
+		}
+		b.judge(r, o, t)
+		o.Source = bucket.FromLastKnown
+		b.store.counts.lastKnown.Add(1)
+		if r.Uncertain && !o.Allowed {
+			return // Redis may have charged the denial, or will
+		}
+		b.charge(r, o, t, now)
+	})
+}
+
+// knownLocally returns what is known of the bucket of a take. A bucket that was never seen starts full.
+func (b *batch) knownLocally(r *bucket.Request, i int) known {
+	k := read(&b.held[i])
+	if !k.Found {
+		k.Limit, k.Ahead, k.epoch = r.Takes[i].Limit, b.store.ahead.Load(), b.store.shared.Epoch(&r.Takes[i])
+	}
+	return k
+}
+
+// judge decides the request as if the takes on the wire were charged.
+func (b *batch) judge(r *bucket.Request, o *bucket.Outcome, t int64) {
+	b.loaded = slices.Grow(b.loaded[:0], len(r.Takes))[:len(r.Takes)]
+	for i := range r.Takes {
+		k := read(&b.held[i])
+		s := k.State.Clone()
+		s.Charge(&r.Takes[i].Limit, t, k.unanswered)
+		b.loaded[i] = bucket.Loaded{State: s}
+	}
+	r.Decide(t, b.loaded, o)
+}
+
+// charge charges the buckets of a decided request. Each unit counts once for every replica.
+func (b *batch) charge(r *bucket.Request, o *bucket.Outcome, t, now int64) {
+	n := b.store.replicas
+	for i := range r.Takes {
+		take, d := &r.Takes[i], &o.Decisions[i]
+		units := take.Charged(d.Allowed, o.Allowed)
+		if take.Limit.Requests == 0 || units == 0 && take.Refund == 0 {
+			continue
+		}
+		k := b.knownLocally(r, i)
+		if k.debt == nil {
+			k.debt = &debt{base: k.State}
+		}
+		k.debt.take = bucket.Take{Key: strings.Clone(take.Key), Rule: take.Rule, Limit: take.Limit}
+		k.Limit = take.Limit
+		effect := bucket.Request{At: t, Takes: []bucket.Take{{
+			Limit: take.Limit, Cost: uint64(n * units), Refund: take.Refund, ChargedAt: take.ChargedAt,
+			Role: bucket.Shadow, CountDenied: true,
+		}}}
+		near := []bucket.Loaded{{State: k.State.Clone()}}
+		var after bucket.Outcome
+		effect.Decide(t, near, &after)
+		k.State = near[0].State
+		if n > 1 {
+			left := k.State
+			d.Remaining = max(0, left.Remaining(&take.Limit, t)-k.unanswered)
+		}
+		if r.Uncertain {
+			k.uncertain(t, units)
+			b.store.counts.uncertain.Add(uint64(units))
+		}
+		if k.clock == 0 {
+			k.clock = t
+		}
+		b.store.counts.admitted.Add(uint64(units))
+		b.store.owe(&k)
+		k.write(now, after.Decisions[0].ResetAfter)
+	}
+}

@@ -1,0 +1,140 @@
+package nearstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+)
+
+// Shared is a store that several replicas share and that can fail: redisstore.Store.
+type Shared interface {
+	ratelimit.Store
+	// Epoch returns the number of the current epoch of the server that has the bucket of a take. Another number than
+	// before means that the server may have lost state. It is 0 if no server is known now.
+	Epoch(t *bucket.Take) uint64
+	// Suspect begins a new epoch of that server, at most once a second.
+	Suspect(t *bucket.Take)
+}
+
+// Config has the settings of a store.
+type Config struct {
+	// Shared has the buckets. Required.
+	Shared Shared
+	// MaxBuckets is the most buckets that are remembered, as memstore.Config.MaxBuckets.
+	MaxBuckets int
+	// Replicas is how many replicas share the buckets. Each unit that is admitted without Redis counts that often, so that
+	// all replicas together admit what Redis would have admitted. Default 1.
+	Replicas int
+	// DenialCache answers requests that Redis would certainly deny.
+	DenialCache bool
+	// Logger receives losses of state. Default: no log.
+	Logger *slog.Logger
+}
+
+// MaxReplicas is the largest Config.Replicas.
+const MaxReplicas = 1000
+
+// Store is a ratelimit.Store in front of a shared one. All methods are safe for concurrent use.
+//
+// A bucket is unknown until Redis has shown it. It is then known. It is suspect if Redis may have lost its state: until
+// a take that carried the known state as a floor is answered, what is known never becomes smaller. It is owing if units
+// were admitted here that Redis has not charged. They are charged before the next take of the bucket, in the same call.
+type Store struct {
+	shared   Shared
+	memory   *memstore.Store
+	replicas int64
+	caches   bool // denials
+	logger   *slog.Logger
+	seeds    [2]maphash.Seed // of the hashes of keys
+	start    time.Time       // the origin of the local clock
+	ahead    atomic.Int64    // T less the local clock, at least, by the last answer; in µs
+	batches  sync.Pool       // of *batch
+	debts    debts
+	counts   counts
+	lost     atomic.Int64 // the local time of the last log line about a loss
+	stop     context.CancelFunc
+	repay    sync.WaitGroup
+}
+
+// New returns a store. The caller must close it, after the last Take and before the shared store.
+func New(cfg Config) (*Store, error) {
+	cfg.Replicas = cmp.Or(cfg.Replicas, 1)
+	if cfg.Replicas < 1 || cfg.Replicas > MaxReplicas {
+		return nil, fmt.Errorf("%d replicas: want 1 to %d", cfg.Replicas, MaxReplicas)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Store{
+		shared: cfg.Shared, replicas: int64(cfg.Replicas), caches: cfg.DenialCache, logger: cfg.Logger,
+		seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, start: time.Now(),
+	}
+	memory, err := memstore.New(memstore.Config{MaxBuckets: cfg.MaxBuckets, Clock: s.now, Logger: cfg.Logger})
+	if err != nil {
+		return nil, err
+	}
+	s.memory = memory
+	s.batches.New = func() any { return new(batch) }
+	s.debts.arrived, s.debts.most = make(chan struct{}, 1), cmp.Or(cfg.MaxBuckets, 1_000_000)
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.repay.Go(func() { s.repayDebts(ctx) })
+	return s, nil
+}
+
+// Close ends all background work. What is still owed to Redis is forgotten.
+func (s *Store) Close() error {
+	s.stop()
+	s.repay.Wait()
+	return s.memory.Close()
+}
+
+// local returns a time by the local clock, in µs: the wall clock at New plus the elapsed time.
+func (s *Store) local(t time.Time) int64 { return s.start.UnixMicro() + t.Sub(s.start).Microseconds() }
+
+func (s *Store) now() int64 { return s.local(time.Now()) }
+
+// key returns the keyed hash of the key of a bucket. Clients cannot make two keys with the same hash.
+func (s *Store) key(name string) (key [memstore.HeldKey]byte) {
+	for i, seed := range s.seeds {
+		hash := maphash.String(seed, name)
+		for k := range 8 {
+			key[8*i+k] = byte(hash >> (8 * k))
+		}
+	}
+	return key
+}
+
+// Take decides the requests: those that are certainly denied here, all others in the shared store. See
+// ratelimit.Store.
+func (s *Store) Take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+	b := s.batches.Get().(*batch)
+	b.begin(s)
+	for i := range requests {
+		b.look(i, &requests[i], &outcomes[i])
+	}
+	b.send(ctx, requests, outcomes)
+	s.batches.Put(b)
+}
+
+// lossNoticed logs that Redis has lost state, at most once a minute.
+func (s *Store) lossNoticed(now int64) {
+	s.counts.losses.Add(1)
+	const minute = 60_000_000
+	last := s.lost.Load()
+	if last == 0 || now-last >= minute {
+		if s.lost.CompareAndSwap(last, now) {
+			s.logger.Warn("Redis has lost the state of buckets; replicas restore what they remember of it " +
+				"(logged once a minute)")
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package nearstore_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
+)
+
+// TestOneReplicaAdmitsItsLimit runs one replica through faults of all kinds, without a loss of state. It admits at most
+// the limit and the units of unknown outcome.
+func TestOneReplicaAdmitsItsLimit(t *testing.T) {
+	each(t, func(t *testing.T, random *rand.Rand, l bucket.Limit) {
+		s := newServer()
+		r := newReplica(t, s, nearstore.Config{DenialCache: random.IntN(2) == 0})
+		load := randomLoad(random)
+		admitted := load.storm(random, []*replica{r}, l, func() {})
+		most := l.Requests + int64(r.Stats().Uncertain) + load.overtaking()
+		if admitted > most {
+			t.Errorf("admitted %d of %d, %+v, %+v", admitted, l.Requests, load, r.Stats())
+		}
+		_ = r.Close()
+	})
+}
+
+// TestLossOfState also empties Redis. Each loss mints at most the takes that are on the wire.
+func TestLossOfState(t *testing.T) {
+	each(t, func(t *testing.T, random *rand.Rand, l bucket.Limit) {
+		s := newServer()
+		r := newReplica(t, s, nearstore.Config{DenialCache: random.IntN(2) == 0})
+		losses := 0
+		load := randomLoad(random)
+		admitted := load.storm(random, []*replica{r}, l, func() {
+			if random.IntN(10) == 0 {
+				losses++
+				s.lose(random.IntN(2) == 0)
+			}
+		})
+		most := l.Requests + int64(r.Stats().Uncertain) + load.overtaking() + int64(losses)*load.onTheWire()
+		if admitted > most {
+			t.Errorf("admitted %d of %d, %d losses, %+v, %+v", admitted, l.Requests, losses, load, r.Stats())
+		}
+		_ = r.Close()
+	})
+}

@@ -1,0 +1,257 @@
+package nearstore
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// record notes what the outcome of a request shows of its buckets.
+func (b *batch) record(s *sent, r *bucket.Request, o *bucket.Outcome) {
+	b.store.answered(o.Err)
+	asked := b.asked[s.from : s.from+len(r.Takes)]
+	b.held = slices.Grow(b.held[:0], len(asked))[:len(asked)]
+	for i := range asked {
+		b.held[i].Key, b.held[i].Rule = asked[i].key, asked[i].take.Rule
+	}
+	b.store.memory.Edit(b.held, func(now int64) {
+		for i := range asked {
+			a := &asked[i]
+			if a.take.Limit.Requests == 0 {
+				continue
+			}
+			k := read(&b.held[i])
+			if !k.Found {
+				k.Limit = a.take.Limit
+			}
+			k.unanswered = max(0, k.unanswered-a.units)
+			if o.Err == nil && i < len(o.Seen) {
+				w := answer{Seen: &o.Seen[i], decision: &o.Decisions[i], allowed: o.Allowed, at: r.At}
+				w.emptied = a.take.Refund > 0 || !o.Allowed && w.decision.Allowed && len(r.Takes) > 1
+				b.learn(a, &k, &w, now)
+			} else {
+				b.failed(a, &k, o.Err, now)
+			}
+		}
+	})
+}
+
+// failed notes that a take was not answered.
+func (b *batch) failed(a *asked, k *known, err error, now int64) {
+	if a.catchUp > 0 && k.debt != nil {
+		k.flying -= a.catchUp
+		if errors.Is(err, ratelimit.ErrOutcomeUnknown) {
+			k.uncertain(now+k.Ahead, a.catchUp)
+			b.store.counts.uncertain.Add(uint64(a.catchUp))
+		}
+		b.store.owe(k)
+	}
+	k.write(now, drained(&k.Limit, &k.State, now+k.Ahead))
+}
+
+// uncertain notes units of a debt that Redis may have charged. They are never charged again, but a floor has them.
+func (k *known) uncertain(t, units int64) {
+	k.debt.base = k.debt.base.Clone()
+	k.debt.base.Charge(&k.Limit, t, units)
+	k.unknown += units
+	k.flags = k.flags&^confirmed | suspect
+}
+
+// answer is the answer on one take.
+type answer struct {
+	*bucket.Seen
+	// decision is on the take, allowed on its request.
+	decision *bucket.Decision
+	allowed  bool
+	// at is the time of the request, if it has one of its own.
+	at int64
+	// emptied means that the request may have made the bucket emptier: by a refund, or by a charge that was given back. Of
+	// two answers at one time, the later one may then show less.
+	emptied bool
+	// sent and received are the times of Seen by the local clock.
+	sent, received int64
+}
+
+// learn takes over what an answer shows of a bucket.
+func (b *batch) learn(a *asked, k *known, w *answer, now int64) {
+	s := b.store
+	if w.Clock == 0 || !w.State.Sound(a.take.Limit.Algorithm) {
+		s.counts.unreadable.Add(1)
+		b.failed(a, k, nil, now)
+		return
+	}
+	w.sent, w.received = s.local(w.Sent), s.local(w.Received)
+	if w.at == 0 {
+		s.ahead.Store(w.Clock - w.received)
+	}
+	still := k.owes(w.Clock, s.replicas)
+	if a.catchUp > 0 && k.debt != nil {
+		k.flying -= a.catchUp
+		still = max(0, still-a.catchUp)
+		s.counts.caughtUp(a, w)
+	}
+	b.accept(a, k, w)
+	k.rebase(w.Clock, still, s.replicas)
+	rest := w.decision.ResetAfter
+	if k.debt != nil || k.clock != w.Clock {
+		rest = drained(&k.Limit, &k.State, now+k.Ahead)
+	}
+	k.write(now, rest)
+}
+
+// accept makes the state of an answer the base of its bucket, joins it with the base, or ignores it.
+func (b *batch) accept(a *asked, k *known, w *answer) {
+	suspected := k.isSuspect(b.store.shared.Epoch(a.take))
+	older := w.Clock < k.clock && w.sent < k.received() // sent after that answer, it is newer: the clock has stepped back
+	lost := !older && b.proves(a, k, w)
+	switch {
+	case k.clock == 0 && k.base().Empty(): // the first answer
+		k.epoch = a.epoch
+		k.replace(a, w)
+	case suspected && w.Floor != bucket.FloorUnsent && !older:
+		b.restored(a, k, w)
+	case suspected, lost:
+		k.flags &^= confirmed
+		if lost {
+			k.flags |= suspect | proved
+			k.keepCharge(a, w)
+		}
+		k.join(a, w)
+	case older:
+	case a.epoch < k.epoch: // perhaps the answer of a server that has lost its state since
+		k.join(a, w)
+		k.flags &^= confirmed
+	case w.Clock == k.clock && w.sent < k.received():
+		k.join(a, w)
+		if w.emptied {
+			k.flags &^= confirmed
+		}
+	default:
+		k.replace(a, w)
+	}
+}
+
+// proves reports whether an answer proves a loss of state: it shows less than was known when its request was sent, and
+// the charge of its take. If another answer has replaced that since, it must also show less than that answer did.
+// Otherwise only a refund has come between.
+func (*batch) proves(a *asked, k *known, w *answer) bool {
+	charged := a.take.Charged(w.decision.Allowed, w.allowed)
+	return a.take.Refund == 0 && a.lacks(&a.known, a.cut, w, charged) &&
+		(k.clock == a.clock || a.lacks(k.base(), k.flags&cut != 0, w, 0))
+}
+
+// keepCharge adds what a take has charged after a loss of state. To join the states before and after the loss would
+// forget it, except in a log, which keeps each charge at its time.
+func (k *known) keepCharge(a *asked, w *answer) {
+	if l := &a.take.Limit; l.Algorithm != bucket.SlidingWindowLog && w.Clock > k.clock {
+		k.base().Charge(l, w.Clock, a.take.Charged(w.decision.Allowed, w.allowed))
+	}
+}
+
+// restored takes over the answer to a take that carried a floor. Only such an answer ends the suspicion.
+func (b *batch) restored(a *asked, k *known, w *answer) {
+	joined, overtaken := w.Floor == bucket.FloorJoined, w.sent <= k.heard // by an answer that was joined
+	charged := a.take.Charged(w.decision.Allowed, w.allowed)
+	if joined && a.take.Refund == 0 && a.lacks(k.base(), k.flags&cut != 0, w, charged) {
+		if k.flags&cut != 0 && !overtaken {
+			k.flags |= proved // the floor had only a part of the log
+		}
+		k.join(a, w)
+		k.flags = k.flags&^confirmed | suspect
+		return
+	}
+	if w.Floor == bucket.FloorUnusable {
+		b.store.counts.unreadable.Add(1)
+	}
+	if joined && k.flags&proved != 0 {
+		b.store.lossNoticed(w.received)
+		b.suspects = append(b.suspects, a.take) // it has lost the state of one bucket, so it may have lost others
+	}
+	k.epoch = a.epoch
+	k.flags &^= suspect | proved
+	k.replace(a, w)
+	if overtaken {
+		k.flags &^= confirmed
+	}
+}
+
+// lacks reports whether the answer shows less than a state that the bucket had before, and units charged since. It
+// cannot tell after a large step back of the clock, because the bucket has moved with the clock at an unknown time.
+func (a *asked) lacks(s *bucket.State, isCut bool, w *answer, charged int64) bool {
+	l := &a.take.Limit
+	if s.Last-w.Clock > bucket.MaxClockStep {
+		return false
+	}
+	shown := w.State
+	if l.Algorithm != bucket.SlidingWindowLog {
+		before := *s
+		before.Charge(l, w.Clock, charged)
+		return shown.Merge(l, &before, w.Clock)
+	}
+	if isCut || w.Cut {
+		low, ok := atTheCut(s, isCut)
+		return ok && shown.Used(l, w.Clock) < min(low.Used(l, w.Clock), l.Requests)
+	}
+	before := *s // the charge of the take has a time of its own, or shares one
+	if shown.Count > l.Requests {
+		before = after(s, shown.Grants[0].At) // a counted denial drops the oldest units beyond the limit
+	}
+	return shown.Merge(l, &before, w.Clock)
+}
+
+// after returns the part of a log that is newer than a time.
+func after(s *bucket.State, t int64) bucket.State {
+	c := *s
+	for len(c.Grants) > 0 && c.Grants[0].At <= t {
+		c.Count -= c.Grants[0].Cost
+		c.Grants = c.Grants[1:]
+	}
+	return c
+}
+
+// replace makes the state of an answer the base.
+func (k *known) replace(a *asked, w *answer) {
+	k.flags &^= confirmed | cut
+	if !w.emptied {
+		k.flags |= confirmed
+	}
+	if w.Cut {
+		k.flags |= cut
+	}
+	*k.base() = w.State
+	k.date(a, w)
+	k.clock = w.Clock
+}
+
+// join adds the state of an answer to the base, which keeps its older clock. Of two logs that are cut, the fuller one
+// stays, because the times of their units are not known.
+func (k *known) join(a *asked, w *answer) {
+	base, l := k.base(), &a.take.Limit
+	switch {
+	case k.flags&cut == 0 && !w.Cut:
+		base.Merge(l, &w.State, w.Clock)
+	case base.Used(l, w.Clock) < w.State.Used(l, w.Clock):
+		*base = w.State
+		k.flags &^= cut
+		if w.Cut {
+			k.flags |= cut
+		}
+	}
+	if older := min(k.clock, w.Clock); older > 0 {
+		k.clock = older
+	} else {
+		k.clock = w.Clock
+	}
+	k.date(a, w)
+}
+
+// date notes the interval of T by an answer, and the limit by which the state is kept.
+func (k *known) date(a *asked, w *answer) {
+	k.Limit, k.Ahead, k.trip = a.take.Limit, w.Clock-w.received, max(0, w.received-w.sent)
+	k.heard = max(k.heard, w.received)
+	if k.debt != nil {
+		k.unknown = 0 // the answer shows whether they are charged
+	}
+}

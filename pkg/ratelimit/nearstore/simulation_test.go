@@ -1,0 +1,328 @@
+package nearstore_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
+)
+
+// server is a simulated Redis: it decides by Request.Decide over a map, with a clock of its own. It is meant for a
+// synctest bubble, where its delays take no time.
+type server struct {
+	mu     sync.Mutex
+	states map[string]bucket.State
+	notes  map[string]int64 // when a refund made the bucket emptier
+	ahead  time.Duration    // of its clock
+	epoch  uint64
+	begun  time.Time // the time of the last Suspect
+	calls  int       // requests that it has decided
+	charge map[string]int64
+}
+
+func newServer() *server {
+	return &server{states: map[string]bucket.State{}, notes: map[string]int64{}, epoch: 1, charge: map[string]int64{}}
+}
+
+// clock returns the time of the server.
+func (s *server) clock() int64 { return time.Now().Add(s.ahead).UnixMicro() }
+
+// lose drops all states. announced means that clients notice, as by another run id.
+func (s *server) lose(announced bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.states)
+	clear(s.notes)
+	if announced {
+		s.epoch++
+	}
+}
+
+// used returns the units in use of a bucket.
+func (s *server) used(key string, l bucket.Limit) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.states[key]
+	return state.Used(&l, s.clock())
+}
+
+// decide decides one request, as the script does.
+func (s *server) decide(r *bucket.Request, o *bucket.Outcome) {
+	s.calls++
+	now := s.clock()
+	if r.At != 0 {
+		now = r.At
+	}
+	loaded, fates := make([]bucket.Loaded, len(r.Takes)), make([]bucket.Fate, len(r.Takes))
+	for i, t := range r.Takes {
+		loaded[i].State = s.states[t.Key]
+		loaded[i].State = loaded[i].State.Clone()
+		fates[i] = bucket.FloorUnsent
+		if t.Floor != nil {
+			fates[i] = bucket.FloorVoided
+		}
+		if note, ok := s.notes[t.Key]; t.Floor != nil && (!ok || note < t.Floor.At) {
+			floor := t.Floor.State.Clone()
+			loaded[i].State.Merge(&t.Limit, &floor, now)
+			s.states[t.Key], fates[i] = loaded[i].State.Clone(), bucket.FloorJoined
+		}
+		if t.Refund > 0 {
+			s.notes[t.Key] = now
+		}
+	}
+	r.Decide(now, loaded, o)
+	for i, t := range r.Takes {
+		seen := bucket.Seen{Clock: now, Floor: fates[i]}
+		if t.Limit.Requests == 0 {
+			seen.Clock = 0
+		} else {
+			if loaded[i].Changed {
+				s.states[t.Key] = loaded[i].State.Clone()
+			}
+			seen.State = loaded[i].State.Clone()
+		}
+		o.Seen = append(o.Seen, seen)
+	}
+}
+
+// fate is what happens to one call of a replica.
+type fate struct {
+	reach, back time.Duration // how long the request and the answer travel
+	refused     bool          // it is certain that it does not run
+	lost        bool          // the request never reaches the server
+	unheard     bool          // the answer is lost
+}
+
+// link is the connection of a replica to the server.
+type link struct {
+	*server
+	timeout time.Duration
+	mu      sync.Mutex
+	fates   []fate // of the next calls; afterwards, each is usual
+	usual   fate
+}
+
+var errRefused = errors.New("connection refused")
+
+func (l *link) fate() fate {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := l.usual
+	if len(l.fates) > 0 {
+		f, l.fates = l.fates[0], l.fates[1:]
+	}
+	return f
+}
+
+// Take implements nearstore.Shared.
+func (l *link) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+	f, sent := l.fate(), time.Now()
+	if f.refused {
+		for i := range outcomes {
+			outcomes[i] = bucket.Outcome{Err: errRefused}
+		}
+		return
+	}
+	own := make([]bucket.Request, len(requests))
+	for i, r := range requests {
+		own[i] = bucket.Request{At: r.At, Takes: append([]bucket.Take(nil), r.Takes...)}
+	}
+	answers := make(chan []bucket.Outcome, 1)
+	go func() {
+		time.Sleep(f.reach)
+		if f.lost {
+			return
+		}
+		l.server.mu.Lock()
+		results := make([]bucket.Outcome, len(own))
+		for i := range own {
+			l.decide(&own[i], &results[i])
+		}
+		l.server.mu.Unlock()
+		time.Sleep(f.back)
+		if !f.unheard {
+			answers <- results
+		}
+	}()
+	select {
+	case results := <-answers:
+		for i := range results {
+			for k := range results[i].Seen {
+				results[i].Seen[k].Sent, results[i].Seen[k].Received = sent, time.Now()
+			}
+			outcomes[i] = results[i]
+		}
+	case <-time.After(l.timeout):
+		for i := range outcomes {
+			outcomes[i] = bucket.Outcome{Err: ratelimit.ErrOutcomeUnknown}
+		}
+	}
+}
+
+// Epoch implements nearstore.Shared.
+func (l *link) Epoch(*bucket.Take) uint64 {
+	l.server.mu.Lock()
+	defer l.server.mu.Unlock()
+	return l.epoch
+}
+
+// Suspect implements nearstore.Shared.
+func (l *link) Suspect(*bucket.Take) {
+	l.server.mu.Lock()
+	defer l.server.mu.Unlock()
+	if time.Since(l.begun) >= time.Second {
+		l.begun = time.Now()
+		l.epoch++
+	}
+}
+
+// replica is one instance of the service.
+type replica struct {
+	*nearstore.Store
+	link *link
+}
+
+func newReplica(t *testing.T, s *server, cfg nearstore.Config) *replica {
+	t.Helper()
+	l := &link{server: s, timeout: 50 * time.Millisecond, usual: fate{reach: time.Millisecond, back: time.Millisecond}}
+	cfg.Shared = l
+	n, err := nearstore.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.Close() })
+	return &replica{n, l}
+}
+
+// ask decides a request as the limiter does with the policy local.
+func (r *replica) ask(takes ...bucket.Take) bucket.Outcome {
+	requests, outcomes := make([]bucket.Request, 1), make([]bucket.Outcome, 1)
+	for _, t := range takes {
+		requests[0].Add(t)
+	}
+	r.Take(context.Background(), requests, outcomes)
+	if err := outcomes[0].Err; err != nil {
+		requests[0].Uncertain = errors.Is(err, ratelimit.ErrOutcomeUnknown)
+		r.Local().Take(context.Background(), requests, outcomes)
+	}
+	return outcomes[0]
+}
+
+// take asks for units of a bucket, one request each, and returns how many were admitted.
+func (r *replica) take(key string, l bucket.Limit, requests int) (admitted int) {
+	for range requests {
+		if r.ask(bucket.Take{Key: key, Limit: l, Cost: 1}).Allowed {
+			admitted++
+		}
+	}
+	return admitted
+}
+
+// runs is the number of random runs of each property and algorithm.
+const runs = 300
+
+// load is how many callers of a replica ask at once, and the most that one asks for.
+type load struct{ callers, cost int }
+
+func randomLoad(random *rand.Rand) load { return load{1 + 3*random.IntN(2), 1 + 2*random.IntN(2)} }
+
+// onTheWire returns the most units that a replica can have on the wire.
+func (o load) onTheWire() int64 { return int64(o.callers * o.cost) }
+
+// overtaking returns the most units that can reach Redis before a catch-up that was sent earlier.
+func (o load) overtaking() int64 { return int64((o.callers - 1) * o.cost) }
+
+// each runs a property for all algorithms with random limits.
+func each(t *testing.T, property func(*testing.T, *rand.Rand, bucket.Limit)) {
+	for _, algorithm := range bucket.Algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			for range runs {
+				seed := rand.Uint64()
+				synctest.Test(t, func(t *testing.T) {
+					random := rand.New(rand.NewPCG(seed, 0))
+					property(t, random, perDay(algorithm, 1+random.Int64N(12)))
+				})
+				if t.Failed() {
+					t.Fatalf("seed %d", seed)
+				}
+			}
+		})
+	}
+}
+
+// storm lets several callers of each replica ask for one bucket while calls meet random fates. It returns the admitted
+// units, after Redis has answered again for a while.
+func (o load) storm(random *rand.Rand, replicas []*replica, l bucket.Limit, event func()) int64 {
+	var admitted atomic.Int64
+	var all sync.WaitGroup
+	for _, r := range replicas {
+		for caller := range o.callers {
+			own := rand.New(rand.NewPCG(random.Uint64(), uint64(caller)))
+			all.Go(func() {
+				for range 32 / o.callers {
+					time.Sleep(time.Duration(own.IntN(40)) * time.Millisecond)
+					cost := uint64(1 + own.IntN(o.cost))
+					if r.ask(bucket.Take{Key: "k", Limit: l, Cost: cost}).Allowed {
+						admitted.Add(int64(cost))
+					}
+				}
+			})
+		}
+	}
+	for range 20 {
+		for _, r := range replicas {
+			r.link.set(randomFate(random))
+		}
+		event()
+		time.Sleep(time.Duration(random.IntN(40)) * time.Millisecond)
+	}
+	for _, r := range replicas {
+		r.link.set(fate{reach: time.Millisecond, back: time.Millisecond})
+	}
+	all.Wait()
+	time.Sleep(2 * time.Second)
+	for range 2 * l.Requests {
+		for _, r := range replicas {
+			if r.ask(bucket.Take{Key: "k", Limit: l, Cost: 1}).Allowed {
+				admitted.Add(1)
+			}
+		}
+	}
+	return admitted.Load()
+}
+
+func randomFate(random *rand.Rand) fate {
+	f := fate{
+		reach: time.Duration(random.IntN(5)) * time.Millisecond, back: time.Duration(random.IntN(5)) * time.Millisecond,
+	}
+	switch random.IntN(6) {
+	case 0:
+		f.refused = true
+	case 1:
+		f.lost = true
+	case 2:
+		f.unheard = true
+	case 3:
+		f.reach = time.Duration(random.IntN(100)) * time.Millisecond
+	}
+	return f
+}
+
+func (l *link) set(f fate) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.usual = f
+}
+
+// perDay returns a limit that does not refill while a test runs.
+func perDay(a bucket.Algorithm, n int64) bucket.Limit {
+	return bucket.Limit{Algorithm: a, Requests: n, Burst: n, Window: 86_400_000_000}
+}

@@ -1,0 +1,53 @@
+package nearstore
+
+import (
+	"sync/atomic"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+)
+
+// counts count since New.
+type counts struct {
+	denials, lastKnown                         atomic.Uint64
+	admitted, uncertain, caughtUpUnits, minted atomic.Uint64
+	floors, losses, unreadable                 atomic.Uint64
+}
+
+// caughtUp counts a catch-up that Redis has charged. What is over the capacity then was minted.
+func (c *counts) caughtUp(a *asked, w *answer) {
+	c.caughtUpUnits.Add(uint64(a.catchUp))
+	l := &a.take.Limit
+	if over := w.State.Used(l, w.Clock) - l.Capacity(); over > 0 {
+		c.minted.Add(uint64(min(over, a.catchUp)))
+	}
+}
+
+// Stats are figures for metrics. All but Memory and Owing count since New.
+type Stats struct {
+	// Memory are the figures of the buckets that are remembered.
+	Memory memstore.Stats
+	// Denials counts requests that were denied without asking Redis, LastKnown those decided from the last known state.
+	Denials, LastKnown uint64
+	// Admitted counts units that were charged here. CaughtUp counts those that Redis has charged since, and Uncertain
+	// those that Redis may have charged or not, which are never charged again.
+	Admitted, CaughtUp, Uncertain uint64
+	// Minted counts units of catch-ups that were over the capacity of their bucket when Redis charged them.
+	Minted uint64
+	// Owing is the number of buckets that wait for their catch-up now.
+	Owing int
+	// Floors counts takes that were sent with a floor, Losses the answers that proved a loss of state.
+	Floors, Losses uint64
+	// Unreadable counts states in answers that were ignored.
+	Unreadable uint64
+}
+
+// Stats returns the current figures.
+func (s *Store) Stats() Stats {
+	c := &s.counts
+	return Stats{
+		Memory:  s.memory.Stats(),
+		Denials: c.denials.Load(), LastKnown: c.lastKnown.Load(),
+		Admitted: c.admitted.Load(), CaughtUp: c.caughtUpUnits.Load(), Uncertain: c.uncertain.Load(), Minted: c.minted.Load(),
+		Owing: s.debts.len(), Floors: c.floors.Load(), Losses: c.losses.Load(), Unreadable: c.unreadable.Load(),
+	}
+}
