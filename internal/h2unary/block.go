@@ -75,10 +75,7 @@ func (c *Conn) receiveBlock(stream uint32, flags byte, block []byte) *failure {
 	}
 	if stream <= c.streams.last || c.streams.late(stream) {
 		if !c.streams.ignored(stream) {
-			if stream == c.streams.last {
-				return broken(streamClosed, "HEADERS of a stream that has ended")
-			}
-			return broken(protocolError, "the number of a stream is less than that of an earlier one")
+			return c.headersOfEnded(stream)
 		}
 		c.streams.last = max(c.streams.last, stream)
 		if _, failed := c.decode(block); failed != nil {
@@ -110,8 +107,19 @@ func (c *Conn) receiveBlock(stream uint32, flags byte, block []byte) *failure {
 	return nil
 }
 
+// headersOfEnded returns the failure for HEADERS of a stream that the client has ended, or has left out.
+func (c *Conn) headersOfEnded(stream uint32) *failure {
+	if stream == c.streams.last {
+		return broken(streamClosed, "HEADERS of a stream that has ended")
+	}
+	return broken(protocolError, "the number of a stream is less than that of an earlier one")
+}
+
 // receiveTrailers handles the trailers of a request, which end it. c.mu is held.
 func (c *Conn) receiveTrailers(k *Call, flags byte, block []byte) *failure {
+	if k.state == waiting || k.state == parked {
+		return c.headersOfEnded(k.id)
+	}
 	c.reader.reset()
 	e, err := c.decoder.decode(block, c.reader.visit)
 	if err != nil {
@@ -121,8 +129,6 @@ func (c *Conn) receiveTrailers(k *Call, flags byte, block []byte) *failure {
 	switch {
 	case k.state == reset:
 		return nil
-	case k.state != arriving:
-		return broken(streamClosed, "HEADERS of a stream that the client has ended")
 	case flags&flagEndStream == 0 || !c.reader.finishTrailers():
 		return c.breakStream(k, protocolError)
 	}

@@ -6,8 +6,8 @@
 // costs two system calls for many requests, and no goroutine is woken. A request that has to wait is answered later,
 // from another goroutine, and delays no other.
 //
-// This is the path of a request through the files. read.go fills a buffer, and receive.go takes frames from it. block.go,
-// hpack.go and head.go turn its header block into a head. message.go collects its message. call.go has the call that
-// Serve answers. answer.go and output.go write the answer. budget.go, sweep.go and the guard of the listener bound what
-// a client can take.
+// This is the path of a request through the files. read.go fills a buffer, and receive.go takes frames from it.
+// block.go, hpack.go and head.go turn its header block into a head. message.go collects its message. call.go has the
+// call that Serve answers. answer.go and output.go write the answer. budget.go, sweep.go and the guard of the listener
+// bound what a client can take.
 package h2unary

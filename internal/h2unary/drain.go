@@ -46,7 +46,7 @@ func (d *drainer) finish(c *Conn) {
 		return
 	}
 	d.final = true
-	c.streams.end = max(1, c.streams.last)
+	c.streams.ended, c.streams.end = true, c.streams.last
 	c.output.add(appendGoAway(c.output.next(), c.streams.last, noError, ""))
 	for _, k := range c.calls { // streams would never end
 		if k.state == waiting && c.server.streams[k.Method] && k.cancel != nil {

@@ -20,8 +20,9 @@ const hardStreams = 4096
 
 // streamNumbers is what is known of streams that are no calls.
 type streamNumbers struct {
-	last uint32 // the largest stream that the client has begun
-	end  uint32 // after GOAWAY: streams above it are ignored; 0 before
+	last  uint32 // the largest stream that the client has begun
+	ended bool   // the second GOAWAY is sent: streams above end are ignored
+	end   uint32
 
 	resets [rememberedResets]uint32
 	next   int
@@ -37,7 +38,7 @@ func (s *streamNumbers) resetByUs(stream uint32) {
 }
 
 // late reports whether the client began a stream after the second GOAWAY.
-func (s *streamNumbers) late(stream uint32) bool { return s.end > 0 && stream > s.end }
+func (s *streamNumbers) late(stream uint32) bool { return s.ended && stream > s.end }
 
 // ignored reports whether frames of a stream without a call are ignored.
 func (s *streamNumbers) ignored(stream uint32) bool {

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -83,7 +84,7 @@ func (n *native) serve(c *h2unary.Conn, calls []*h2unary.Call) {
 	switch {
 	case batch == nil:
 	case n.waits:
-		go n.answerLater(batch)
+		n.run(c, limitMethod, func() { n.answerLater(batch) })
 	default:
 		n.answerBatch(context.Background(), batch)
 	}
@@ -92,8 +93,20 @@ func (n *native) serve(c *h2unary.Conn, calls []*h2unary.Call) {
 // detach answers a call in a goroutine of its own, because it may have to wait.
 func (n *native) detach(c *h2unary.Conn, k *h2unary.Call, answer unary.Answer) {
 	request := string(k.Message)
+	n.run(c, k.Method, func() { n.answer(k, request, answer) })
+}
+
+// run answers calls in a goroutine, and sends the answers. A panic leaves its calls without an answer, but the process
+// alive.
+func (n *native) run(c *h2unary.Conn, method int, answer func()) {
 	go func() {
-		n.answer(k, request, answer)
+		defer func() {
+			if p := recover(); p != nil {
+				n.bugs.caught(nativeMethods[method], p)
+			}
+		}()
+		answer()
+		runtime.Gosched() // calls that arrived together leave in one write
 		c.Flush()
 	}()
 }

@@ -51,14 +51,9 @@ func (n *native) answerLater(b *limitBatch) {
 		}
 		k, request := b.calls[i], b.asked[i].Request
 		b.calls, b.asked = slices.Delete(b.calls, i, i+1), slices.Delete(b.asked, i, i+1)
-		go func(c *h2unary.Conn) {
-			n.answer(k, request, n.limits.Answer)
-			c.Flush()
-		}(b.conn)
+		n.run(b.conn, limitMethod, func() { n.answer(k, request, n.limits.Answer) })
 	}
-	c := b.conn
 	n.answerBatch(context.Background(), b)
-	c.Flush()
 }
 
 // answerBatch decides a batch with one call of the store, and releases it.
@@ -102,12 +97,11 @@ func (n *native) decide(ctx context.Context, b *limitBatch) (decided bool) {
 
 // hold sends an answer after its delay (max_delay).
 func (n *native) hold(c *h2unary.Conn, k *h2unary.Call, delay time.Duration, reply []byte) {
-	go func() {
+	n.run(c, limitMethod, func() {
 		var err error
 		if !n.queue.Wait(k.Context(), delay) {
 			err = rls.ErrNotHeld
 		}
 		n.reply(k, reply, err)
-		c.Flush()
-	}()
+	})
 }

@@ -38,11 +38,10 @@ func (n *native) watchHealth(c *h2unary.Conn, k *h2unary.Call) {
 		return
 	}
 	stream := &watchStream{conn: c, call: k, ctx: k.Context()}
-	go func() {
+	n.run(c, watchMethod, func() {
 		_ = n.health.Watch(req, stream) // it ends with the context, or if Send fails
 		k.Fail(codes.Unavailable, "the stream has ended")
-		c.Flush()
-	}()
+	})
 }
 
 // watchStream is a stream of health states. Watch uses only Send and Context.
