@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -417,5 +418,34 @@ func TestSpreadShows(t *testing.T) {
 		if o.Seen[0].Floor != fate || o.Seen[1].Floor != bucket.FloorUnsent {
 			t.Errorf("the fates %d, %d, want %d, %d", o.Seen[0].Floor, o.Seen[1].Floor, fate, bucket.FloorUnsent)
 		}
+	}
+}
+
+// TestPermissions checks that the ACL which the service recommends is enough for buckets, notes and epochs, and that it
+// allows no other keys.
+func TestPermissions(t *testing.T) {
+	server := testenv.Redis(t)
+	help := redisstore.LoginHelp(errors.New("NOPERM"), "shop:rl:")
+	_, rules, _ := strings.Cut(help, "<password> ")
+	rules, _, _ = strings.Cut(rules, ";")
+	do(t, server, append([]string{"ACL", "SETUSER", "limited", "on", ">secret"}, strings.Fields(rules)...)...)
+	s := open(t, redisstore.Config{URL: server.Addr, Username: "limited", Password: "secret", KeyPrefix: "shop:"})
+	charged := take(t.Context(), s, withFloor("shop:rl:k", perDay(10), 4, nil))[0]
+	refund := bucket.Request{Takes: []bucket.Take{{Key: "shop:rl:k", Limit: perDay(10), Refund: 1}}}
+	refunded := take(t.Context(), s, refund)[0]
+	if charged.Err != nil || refunded.Err != nil {
+		t.Fatalf("with the recommended ACL: %v, %v", charged.Err, refunded.Err)
+	}
+	o := take(t.Context(), s, withFloor("shop:rl:k", perDay(10), 1, floorOf(charged)))[0]
+	if o.Err != nil || o.Seen[0].Floor != bucket.FloorVoided {
+		t.Errorf("a floor: %+v", o)
+	}
+	before := s.Epoch(&refund.Takes[0])
+	do(t, server, "CLIENT", "KILL", "TYPE", "normal")
+	if err := takeOne(t, s, "shop:rl:k", perDay(10)).Err; err != nil || s.Epoch(&refund.Takes[0]) != before {
+		t.Errorf("another connection: %v, and the epoch %d after %d", err, s.Epoch(&refund.Takes[0]), before)
+	}
+	if err := takeOne(t, s, "other", perDay(10)).Err; err == nil {
+		t.Error("a key without the prefix is allowed")
 	}
 }
