@@ -14,6 +14,8 @@ type Counters struct {
 	Fitting atomic.Uint64
 	// Near counts hits above the share NEAR_LIMIT_RATIO of their limit that fit, or would have fit.
 	Near atomic.Uint64
+	// Cached counts hits of Denied and ShadowDenied that were denied without the store.
+	Cached atomic.Uint64
 	// Undecided counts descriptors that the store could not decide, so that on_store_error decided.
 	Undecided atomic.Uint64
 }

@@ -210,7 +210,10 @@ func (p *plan) count(s *Status, d *descriptors.Descriptor) {
 		capacity = p.queue(s.Binding.Limit.Limit, min(delay, p.query.MaxHold), hits)
 	}
 	c.count(s.Binding, hits, capacity, int64(float32(capacity)*p.limiter.cfg.NearLimitRatio))
-	if p.source.undecided() {
+	switch {
+	case p.source.undecided():
 		c.Undecided.Add(1)
+	case p.source == FromDenialCache && !s.Binding.Decision.Allowed:
+		c.Cached.Add(hits - min(hits, uint64(s.Binding.Decision.Remaining)))
 	}
 }

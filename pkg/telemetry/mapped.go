@@ -109,7 +109,7 @@ var statHelp = map[string]string{
 	"ratelimit_service_rate_limit_near_limit": "Hits above the share NEAR_LIMIT_RATIO of their limit that fit, or " +
 		"would have fit.",
 	"ratelimit_service_rate_limit_shadow_mode":                 "Hits over the limit of a rule in shadow mode.",
-	"ratelimit_service_rate_limit_over_limit_with_local_cache": "Always 0: every decision is made by its bucket.",
+	"ratelimit_service_rate_limit_over_limit_with_local_cache": "Hits over their limit that were denied without Redis.",
 	"ratelimit_service_should_rate_limit_error": "Requests that failed, by err_type: redis_error (the store could not " +
 		"decide; on_store_error did), service_error (no domain, no descriptors, or no rules yet).",
 	"ratelimit_service_total_requests":        "Calls by method.",

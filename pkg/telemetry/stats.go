@@ -33,7 +33,7 @@ func (s *Stats) Counters() map[string]uint64 {
 		counters[rule+".over_limit"] += denied + shadow
 		counters[rule+".near_limit"] += c.Near.Load()
 		counters[rule+".shadow_mode"] += shadow
-		counters[rule+".over_limit_with_local_cache"] += 0 // every decision is made by its bucket
+		counters[rule+".over_limit_with_local_cache"] += c.Cached.Load()
 	})
 	counters[service+"config_load_success"], counters[service+"config_load_error"] = s.Loads()
 	counters[service+"global_shadow_mode"] = s.Totals.GlobalShadow.Load()
