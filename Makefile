@@ -50,6 +50,11 @@ test: test-tools ## Run all tests with the race detector, a real Redis and a rea
 	go vet $(PKG)
 	scripts/gotest . -race -shuffle=on -timeout=20m $(TESTFLAGS) $(PKG)
 
+# make test runs them in a short form.
+.PHONY: test-faults
+test-faults: test-tools ## Run the faults of docs/guarantees.md one by one for minutes, and print what was admitted
+	FAULTS=long go test -count=1 -parallel=1 -timeout=20m -v $(TESTFLAGS) ./test/faults | grep -v '^==='
+
 # A PKG with its own go.mod, such as test/istio, means all packages of that module. Without PKG, all tests of the repository run.
 ALL_TESTS := $(if $(filter file,$(origin PKG)),yes)
 .PHONY: stress
