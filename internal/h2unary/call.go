@@ -58,7 +58,8 @@ func (k *Call) Header(name string) string {
 	return strings.Join(values, ",")
 }
 
-// Context returns a context that ends when the client gives up, at the deadline, and with the answer.
+// Context returns a context that ends when the client gives up, at the deadline, and with the answer. That of a stream
+// also ends with the server.
 func (k *Call) Context() context.Context {
 	c := k.conn
 	c.mu.Lock()
@@ -69,7 +70,7 @@ func (k *Call) Context() context.Context {
 		} else {
 			k.ctx, k.cancel = context.WithDeadline(context.Background(), k.Deadline)
 		}
-		if k.state == reset || c.closed {
+		if k.state == reset || c.closed || c.drainer.final && c.server.streams[k.Method] {
 			k.cancel()
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -161,6 +163,29 @@ func TestStream(t *testing.T) {
 	if err := stream.RecvMsg(new(wrapperspb.StringValue)); status.Code(err) != codes.Unavailable {
 		t.Errorf("a stream of a server that ends: %v", err)
 	}
+}
+
+// TestStreamAtDrain begins a stream just before the client has read that the server ends. The server ends it, too.
+func TestStreamAtDrain(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil, nil)
+	p := connect(t, s)
+	done := make(chan struct{})
+	go func() { s.Shutdown(t.Context()); close(done) }()
+	_ = p.conn.SetReadDeadline(time.Now().Add(10 * time.Second)) // an error shows in the next read
+	for ended := false; !ended; {
+		switch f := p.next().(type) {
+		case *http2.PingFrame: // the last request before its answer
+			if err := errors.Join(p.headers(1, watchMethod, false), p.WritePing(true, f.Data),
+				p.WriteData(1, true, prefixed("x"))); err != nil {
+				t.Fatal(err)
+			}
+		case *http2.MetaHeadersFrame:
+			ended = f.StreamEnded()
+		}
+	}
+	_ = p.conn.Close()
+	<-done
 }
 
 // TestDrain makes calls while the server ends, and starts the next one: none is lost.

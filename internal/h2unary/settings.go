@@ -69,6 +69,11 @@ func (c *Conn) receiveSettings(f *frame) *failure {
 			return failed
 		}
 	}
+	for _, k := range c.calls { // once for all settings, because that takes time
+		if c.peer.window+k.window > maxWindow {
+			return broken(flowControlError, "SETTINGS_INITIAL_WINDOW_SIZE makes a window too large")
+		}
+	}
 	c.output.add(appendFrame(c.output.next(), frameSettings, flagAck, 0, 0))
 	c.resumeAll() // the initial window may be larger
 	return nil
@@ -94,11 +99,6 @@ func (c *Conn) receiveSetting(id uint16, value uint32) *failure {
 			return broken(flowControlError, "SETTINGS_INITIAL_WINDOW_SIZE is too large")
 		}
 		c.peer.window = int(value)
-		for _, k := range c.calls {
-			if c.peer.window+k.window > maxWindow {
-				return broken(flowControlError, "SETTINGS_INITIAL_WINDOW_SIZE makes a window too large")
-			}
-		}
 	}
 	return nil
 }
