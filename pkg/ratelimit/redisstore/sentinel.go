@@ -158,7 +158,8 @@ func (s *sentinels) discover(ctx context.Context, c *redis.SentinelClient,
 	}
 }
 
-// masters returns the addresses that the sentinels name as that of the master, first the one that most of them name.
+// masters returns the addresses that the sentinels name as that of the master, first the one that most of them name. It
+// does not wait long for sentinels that do not even refuse a connection, as pods that are gone: they may be most of them.
 func (s *sentinels) masters(ctx context.Context) ([]string, error) {
 	s.mu.Lock()
 	clients := slices.Collect(maps.Values(s.clients))
@@ -182,19 +183,23 @@ func (s *sentinels) masters(ctx context.Context) ([]string, error) {
 		}()
 	}
 	votes, failed := map[string]int{}, []error(nil)
-	var late <-chan time.Time
-	for n, waits := 1, true; waits && n <= len(clients); n++ {
+	slow, late := time.After(patience), (<-chan time.Time)(nil)
+	for n, over := 0, false; n < len(clients) && (!over || len(votes) == 0); {
 		select {
 		case a := <-answers:
+			n++
 			if a.err != nil {
 				failed = append(failed, a.err)
-				continue
+			} else {
+				votes[a.addr]++
 			}
-			if votes[a.addr]++; late == nil && 2*n > len(clients) {
+			if late == nil && len(votes) > 0 && 2*n > len(clients) {
 				late = time.After(lateAnswers)
 			}
 		case <-late:
-			waits = false
+			over = true
+		case <-slow:
+			over = true
 		}
 	}
 	if len(votes) == 0 {

@@ -1,9 +1,14 @@
 package redisstore_test
 
 import (
+	"errors"
+	"net"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
@@ -42,6 +47,58 @@ func TestSentinelDiscovered(t *testing.T) {
 		takeOne(t, s, "k", perDay(1e6))
 		return stats()["evalsha"] > 0
 	})
+}
+
+// TestSentinelsGone has more sentinels that do not even refuse a connection, as pods that are gone, than others. The
+// store finds the master at the start and after an outage.
+func TestSentinelsGone(t *testing.T) {
+	t.Parallel()
+	sentinels := testenv.Sentinels(t)
+	url := sentinels.Addrs()
+	for range len(sentinels.Sentinels) + 1 {
+		url += "," + goneHost(t)
+	}
+	s := open(t, redisstore.Config{
+		Mode: redisstore.Sentinel, URL: url, Timeout: brief, DialTimeout: 10 * time.Minute, // longer than the test
+	})
+	answers(t, s)
+	sentinels.Master.Pause()
+	await(t, "the breaker to open", func() bool {
+		return errors.Is(takeOne(t, s, "k", perDay(10)).Err, redisstore.ErrUnavailable)
+	})
+	sentinels.Master.Resume()
+	answers(t, s)
+}
+
+// goneHost returns an address where no attempt to connect is answered: its queue of connections is full.
+func goneHost(t *testing.T) string {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Listen(fd, 0); err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(name.(*syscall.SockaddrInet4).Port))
+	for {
+		c, err := net.DialTimeout("tcp", addr, 100*time.Millisecond)
+		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+			return addr
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+	}
 }
 
 // TestSentinelEvents reads events of sentinels, among them such as no sentinel sends.
