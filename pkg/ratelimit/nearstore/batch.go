@@ -20,6 +20,7 @@ type batch struct {
 
 	held     []memstore.Held // room for the buckets of one request
 	loaded   []bucket.Loaded // room for their states
+	room     [2]bucket.State // room for comparing states
 	suspects []*bucket.Take  // whose server may have lost state
 }
 

@@ -43,7 +43,8 @@ type known struct {
 // debt is what was admitted here, beyond what Redis has shown.
 type debt struct {
 	base bucket.State
-	// unknown are units that Redis may have charged or not. They are in base, and never charged again.
+	// unknown are units that Redis may have charged or not, which are never charged again. They are in base, except those
+	// of a log.
 	unknown int64
 	// flying are units of a catch-up on the wire.
 	flying int64
@@ -142,8 +143,16 @@ func (k *known) owes(t, replicas int64) int64 {
 	if k.debt == nil {
 		return 0
 	}
-	more := k.State.Used(&k.Limit, t) - k.debt.base.Used(&k.Limit, t) - (replicas-1)*k.unknown
+	more := k.State.Used(&k.Limit, t) - k.debt.base.Used(&k.Limit, t) - k.unknownInNear(replicas)
 	return max(0, (more+replicas-1)/replicas)
+}
+
+// unknownInNear returns the units of unknown outcome that near has beyond base.
+func (k *known) unknownInNear(replicas int64) int64 {
+	if k.Limit.Algorithm == bucket.SlidingWindowLog {
+		return replicas * k.unknown
+	}
+	return (replicas - 1) * k.unknown
 }
 
 // rebase makes near of base and what is still owed at a time of T. A debt that is repaid is dropped.
@@ -152,7 +161,7 @@ func (k *known) rebase(t, still, replicas int64) {
 		return
 	}
 	k.State = k.debt.base
-	if more := replicas*still + (replicas-1)*k.unknown; more > 0 {
+	if more := replicas*still + k.unknownInNear(replicas); more > 0 {
 		k.State = k.State.Clone()
 		k.State.Charge(&k.Limit, t, more)
 	}

@@ -28,8 +28,9 @@ func (b *batch) record(s *sent, r *bucket.Request, o *bucket.Outcome) {
 			}
 			k.unanswered = max(0, k.unanswered-a.units)
 			if o.Err == nil && i < len(o.Seen) {
-				w := answer{Seen: &o.Seen[i], decision: &o.Decisions[i], allowed: o.Allowed, at: r.At}
-				w.emptied = a.take.Refund > 0 || !o.Allowed && w.decision.Allowed && len(r.Takes) > 1
+				w := answer{Seen: &o.Seen[i], decision: &o.Decisions[i], allowed: o.Allowed, at: r.At, room: &b.room}
+				w.emptied = a.take.Refund > 0 ||
+					!o.Allowed && w.decision.Allowed && len(r.Takes) > 1 && a.take.Role != bucket.Shadow
 				b.learn(a, &k, &w, now)
 			} else {
 				b.failed(a, &k, o.Err, now)
@@ -51,12 +52,15 @@ func (b *batch) failed(a *asked, k *known, err error, now int64) {
 	k.write(now, drained(&k.Limit, &k.State, now+k.Ahead))
 }
 
-// uncertain notes units of a debt that Redis may have charged. They are never charged again, but a floor has them.
+// uncertain notes units of a debt that Redis may have charged. They are never charged again, but a floor has them. In a
+// log, Redis would have them at another time, so that a floor would count them twice.
 func (k *known) uncertain(t, units int64) {
-	k.debt.base = k.debt.base.Clone()
-	k.debt.base.Charge(&k.Limit, t, units)
 	k.unknown += units
-	k.flags = k.flags&^confirmed | suspect
+	k.flags &^= confirmed
+	if k.Limit.Algorithm != bucket.SlidingWindowLog {
+		k.debt.base.Charge(&k.Limit, t, units)
+		k.flags |= suspect
+	}
 }
 
 // answer is the answer on one take.
@@ -72,6 +76,7 @@ type answer struct {
 	emptied bool
 	// sent and received are the times of Seen by the local clock.
 	sent, received int64
+	room           *[2]bucket.State // for comparing states
 }
 
 // learn takes over what an answer shows of a bucket.
@@ -184,21 +189,20 @@ func (a *asked) lacks(s *bucket.State, isCut bool, w *answer, charged int64) boo
 	if s.Last-w.Clock > bucket.MaxClockStep {
 		return false
 	}
-	shown := w.State
+	shown, before := &w.room[0], &w.room[1]
+	*shown, *before = w.State, *s
 	if l.Algorithm != bucket.SlidingWindowLog {
-		before := *s
 		before.Charge(l, w.Clock, charged)
-		return shown.Merge(l, &before, w.Clock)
+		return shown.Merge(l, before, w.Clock)
 	}
 	if isCut || w.Cut {
 		low, ok := atTheCut(s, isCut)
 		return ok && shown.Used(l, w.Clock) < min(low.Used(l, w.Clock), l.Requests)
 	}
-	before := *s // the charge of the take has a time of its own, or shares one
 	if shown.Count > l.Requests {
-		before = after(s, shown.Grants[0].At) // a counted denial drops the oldest units beyond the limit
+		*before = after(s, shown.Grants[0].At) // a counted denial drops the oldest units beyond the limit
 	}
-	return shown.Merge(l, &before, w.Clock)
+	return shown.Merge(l, before, w.Clock) // the charge of the take has a time of its own, or shares one
 }
 
 // after returns the part of a log that is newer than a time.

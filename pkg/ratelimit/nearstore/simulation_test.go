@@ -25,11 +25,11 @@ type server struct {
 	epoch  uint64
 	begun  time.Time // the time of the last Suspect
 	calls  int       // requests that it has decided
-	charge map[string]int64
+	cut    bool      // answers show only the oldest units of a log
 }
 
 func newServer() *server {
-	return &server{states: map[string]bucket.State{}, notes: map[string]int64{}, epoch: 1, charge: map[string]int64{}}
+	return &server{states: map[string]bucket.State{}, notes: map[string]int64{}, epoch: 1}
 }
 
 // clock returns the time of the server.
@@ -88,6 +88,12 @@ func (s *server) decide(r *bucket.Request, o *bucket.Outcome) {
 				s.states[t.Key] = loaded[i].State.Clone()
 			}
 			seen.State = loaded[i].State.Clone()
+			if last := len(seen.State.Grants) - 1; s.cut && last > 1 {
+				seen.Cut = true
+				seen.State.Grants = []bucket.Grant{
+					seen.State.Grants[0], {At: seen.State.Grants[last].At, Cost: seen.State.Count - seen.State.Grants[0].Cost},
+				}
+			}
 		}
 		o.Seen = append(o.Seen, seen)
 	}

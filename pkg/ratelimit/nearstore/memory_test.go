@@ -1,0 +1,129 @@
+package nearstore_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
+)
+
+// unused is a shared store whose buckets are all unused, so that it needs no memory.
+type unused struct{}
+
+// Take implements nearstore.Shared.
+func (unused) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+	sent := time.Now()
+	var loaded [1]bucket.Loaded
+	for i := range requests {
+		loaded[0] = bucket.Loaded{}
+		o := &outcomes[i]
+		requests[i].Decide(sent.UnixMicro(), loaded[:], o)
+		o.Seen = append(o.Seen, bucket.Seen{State: loaded[0].State, Clock: sent.UnixMicro(), Sent: sent, Received: sent})
+	}
+}
+
+// Epoch implements nearstore.Shared.
+func (unused) Epoch(*bucket.Take) uint64 { return 1 }
+
+// Suspect implements nearstore.Shared.
+func (unused) Suspect(*bucket.Take) {}
+
+func openUnused(t testing.TB, cfg nearstore.Config) *nearstore.Store {
+	t.Helper()
+	cfg.Shared = unused{}
+	s, err := nearstore.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// fill takes from n buckets once each.
+func fill(s *nearstore.Store, from, n int, l bucket.Limit, cost uint64) {
+	requests, outcomes := make([]bucket.Request, 1), make([]bucket.Outcome, 1)
+	for i := range n {
+		requests[0].Takes = requests[0].Takes[:0]
+		requests[0].Add(bucket.Take{Key: fmt.Sprint("bucket ", from+i), Rule: 1, Limit: l, Cost: cost})
+		s.Take(context.Background(), requests, outcomes)
+	}
+}
+
+// TestMemory measures what a remembered bucket needs: at most 150 bytes beyond the hash of its key.
+func TestMemory(t *testing.T) {
+	const buckets, hash = 400_000, 16
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	s := openUnused(t, nearstore.Config{MaxBuckets: 1_000_000})
+	before := heap()
+	fill(s, 0, buckets, perDay(bucket.TokenBucket, 10), 1)
+	each := (heap()-before)/buckets - hash
+	if got := s.Stats().Memory.Buckets; got != buckets {
+		t.Fatalf("%d buckets are remembered, want %d", got, buckets)
+	}
+	if each > 150 {
+		t.Errorf("a bucket needs %d bytes beyond the hash of its key, want at most 150", each)
+	}
+}
+
+// TestFlood makes new buckets for a million keys. Those that are used up stay, because the others have more left.
+func TestFlood(t *testing.T) {
+	const most, used = 20_000, 500
+	s := openUnused(t, nearstore.Config{MaxBuckets: most, DenialCache: true})
+	l := perDay(bucket.TokenBucket, 10)
+	fill(s, 0, used, l, 10)
+	fill(s, used, 1_000_000, l, 1)
+	if got := s.Stats().Memory.Buckets; got > most {
+		t.Errorf("%d buckets are remembered, want at most %d", got, most)
+	}
+	requests, outcomes := make([]bucket.Request, 1), make([]bucket.Outcome, 1)
+	for i := range used {
+		requests[0].Takes = requests[0].Takes[:0]
+		requests[0].Add(bucket.Take{Key: fmt.Sprint("bucket ", i), Rule: 1, Limit: l, Cost: 1})
+		if s.Local().Take(context.Background(), requests, outcomes); outcomes[0].Allowed {
+			t.Fatalf("bucket %d was used up, and has been forgotten", i)
+		}
+	}
+}
+
+// kept is a shared store with one bucket.
+type kept struct {
+	unused
+	loaded [1]bucket.Loaded
+}
+
+// Take implements nearstore.Shared.
+func (k *kept) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+	sent, o := time.Now(), &outcomes[0]
+	requests[0].Decide(sent.UnixMicro(), k.loaded[:], o)
+	o.Seen = append(o.Seen, bucket.Seen{State: k.loaded[0].State, Clock: sent.UnixMicro(), Sent: sent, Received: sent})
+}
+
+// BenchmarkTake measures what remembering adds to a take.
+func BenchmarkTake(b *testing.B) {
+	l := perDay(bucket.TokenBucket, 1_000_000_000)
+	near, err := nearstore.New(nearstore.Config{Shared: &kept{}, DenialCache: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = near.Close() })
+	for name, take := range map[string]ratelimit.Store{"near": near, "without": &kept{}} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			requests, outcomes := make([]bucket.Request, 1), make([]bucket.Outcome, 1)
+			requests[0].Add(bucket.Take{Key: "4:shop|7:api_key#000000000000000000000001", Limit: l, Cost: 1})
+			for b.Loop() {
+				take.Take(context.Background(), requests, outcomes)
+			}
+		})
+	}
+}
