@@ -33,7 +33,8 @@ func TestNativePanic(t *testing.T) {
 	bugs := newPanics(slog.New(slog.DiscardHandler), registry)
 	settings := &Settings{Transport: nativeTransport}
 	server := (&services{
-		settings: settings, limits: limits, calls: telemetry.NewCalls(registry), bugs: bugs, queue: queue, health: newHealth(),
+		settings: settings, limits: limits, calls: telemetry.NewCalls(registry), bugs: bugs, queue: queue,
+		health: newHealth(),
 	}).transport()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
