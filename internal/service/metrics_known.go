@@ -16,6 +16,11 @@ func (m *metrics) collectKnown(to samples) memstore.Stats {
 	units(s.Minted, "minted")
 	to.gauge("fallback_owing_buckets",
 		"Buckets whose units were admitted without Redis and wait until Redis charges them.")(float64(s.Owing))
+	leased := to.counter("lease_units_total",
+		"Units of limits with a lease, by what became of them: charged (Redis has charged them in advance), used (they have "+
+			"passed without Redis). The rest is held, or stays charged until its window ends or its bucket has drained.", "kind")
+	leased(s.LeaseCharged, "charged")
+	leased(s.LeaseUsed, "used")
 	to.counter("store_floors_total",
 		"Takes that carried the last known state of their bucket, because Redis may have lost it.")(s.Floors)
 	to.counter("store_losses_total", "Answers of Redis that showed less than was known of a bucket.")(s.Losses)

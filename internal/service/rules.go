@@ -68,7 +68,7 @@ func (s *Settings) RuleConfig() file.Config {
 	return file.Config{
 		DefaultAlgorithm: s.DefaultAlgorithm,
 		MergeDomains:     s.MergeDomains, IgnoreDotfiles: s.IgnoreDotfiles, RequireEnd: s.RequireEnd,
-		LeaveOutNotes: s.strict(),
+		LeaveOutNotes: s.strict(), Strict: s.strict(),
 	}
 }
 

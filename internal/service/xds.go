@@ -28,7 +28,9 @@ func (s *Settings) newXDSClient(certificates *certificates, log *slog.Logger) (*
 		ConnectInterval: s.XDSConnect, MaxMessage: s.XDSMaxMessage,
 		Backoff: xds.Backoff{Initial: s.XDSBackoff, Max: max(s.XDSBackoff, s.XDSMaxBackoff)},
 		Overlay: s.XDSOverlay, RequireEnd: s.RequireEnd, NoWait: s.ForceStart, Log: log,
-		Check: ratelimit.CheckOptions{DefaultAlgorithm: s.DefaultAlgorithm, MergeDomains: s.MergeDomains},
+		Check: ratelimit.CheckOptions{
+			DefaultAlgorithm: s.DefaultAlgorithm, MergeDomains: s.MergeDomains, Strict: s.strict(),
+		},
 	}
 	if s.XDSJitter {
 		cfg.Backoff.Jitter = s.XDSRandomFactor

@@ -57,6 +57,8 @@ func (b *batch) take(ctx context.Context, l *Limiter) {
 			p.undecided(&b.requests[p.request], o, &local)
 		case o.Source == bucket.FromDenialCache:
 			p.source = FromDenialCache
+		case o.Source == bucket.FromLease:
+			p.source = FromLease
 		}
 	}
 	local.take(ctx, l.cfg.Fallback)

@@ -19,6 +19,8 @@ type CheckOptions struct {
 	DefaultAlgorithm bucket.Algorithm
 	// MergeDomains lets several Domains have one name: their descriptors are merged (MERGE_DOMAIN_CONFIG).
 	MergeDomains bool
+	// Strict is Config.Strict.
+	Strict bool
 }
 
 // Check returns the mistakes in domains, each domain by itself and all together. The mistakes of a domain have its
@@ -28,7 +30,7 @@ func Check(domains []Domain, o CheckOptions) [][]Mistake {
 	named := map[string]*domainRules{} // by domain
 	for i := range domains {
 		d := &domains[i]
-		c := &checker{standard: o.DefaultAlgorithm, rules: &domainRules{
+		c := &checker{standard: o.DefaultAlgorithm, strict: o.Strict, rules: &domainRules{
 			position: cmp.Or(d.Position, Element("domains", i)), top: siblings{}, named: map[string]bool{},
 		}}
 		checkers[i] = c
@@ -71,6 +73,7 @@ type siblings map[descriptors.Pattern]string
 type checker struct {
 	Mistakes
 	standard  bucket.Algorithm
+	strict    bool
 	rules     *domainRules
 	replacing []replacing
 }

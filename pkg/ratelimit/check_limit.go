@@ -55,6 +55,7 @@ func (c *checker) checkLimit(l *Limit, at string, keys []string) {
 	}
 	c.warnCosts(l, spec, at)
 	c.checkMaxDelay(l.MaxDelay, limit, at)
+	c.checkLease(l, limit, at)
 }
 
 // checkAtLeast reports a negative number. 0 means that the source does not set it.

@@ -32,6 +32,8 @@ type Limit struct {
 	Override    Override `yaml:"override" doc:"Whether the limit of a credential replaces this one." default:"denied"`
 	OverrideMax int64    `yaml:"override_max" doc:"The most hits in a window that it may allow then." min:"1"`
 
+	Lease int64 `yaml:"lease" doc:"How many hits a replica charges in advance for a hot key." default:"0" min:"1" example:"10"`
+
 	MaxDelay time.Duration `yaml:"max_delay" doc:"How long a leaky_bucket may hold a request, at most 1m." default:"0s"`
 	Problem  *Problem      `yaml:"problem" doc:"What the body of a denial says." default:"the usual text"`
 	// Position is the position of the limit, "file:line", for messages.

@@ -150,6 +150,9 @@ func (p *plan) ask(r *bucket.Request) {
 			t.Role = bucket.Shadow
 		}
 		t.Key = rule.key(p.rules.options.KeyPrefix, a.limit, d.Entries, p.query.Refused)
+		if !p.limiter.cfg.Strict {
+			t.Lease = a.limit.Lease
+		}
 		if p.counted {
 			countOnly(&t)
 		}

@@ -32,13 +32,15 @@ type Result struct {
 // Source is what made a decision.
 type Source uint8
 
-// The sources: the store, the store error policy in place of the store, or the last denial of the store.
+// The sources: the store, the store error policy in place of the store, the last denial of the store, or units that the
+// store has charged in advance.
 const (
 	FromStore Source = iota
 	FromLastKnown
 	FromPolicyAllow
 	FromPolicyDeny
 	FromDenialCache
+	FromLease
 	sources // how many there are
 )
 
@@ -46,12 +48,14 @@ const (
 func (s Source) String() string {
 	return [...]string{
 		FromStore: "store", FromLastKnown: "last_known_state", FromPolicyAllow: "policy_allow",
-		FromPolicyDeny: "policy_deny", FromDenialCache: "denial_cache",
+		FromPolicyDeny: "policy_deny", FromDenialCache: "denial_cache", FromLease: "lease",
 	}[s]
 }
 
 // undecided reports whether the store error policy decided.
-func (s Source) undecided() bool { return s != FromStore && s != FromDenialCache }
+func (s Source) undecided() bool {
+	return s == FromLastKnown || s == FromPolicyAllow || s == FromPolicyDeny
+}
 
 // Status is the decision on one descriptor.
 type Status struct {

@@ -56,6 +56,8 @@ type RuleLimit struct {
 	// MaxDelay is how early a request may be, in µs, as the time of whole units of a leaky bucket. An early request is
 	// held until its time; one that is even earlier is denied. 0 means that bursts pass at once.
 	MaxDelay int64
+	// Lease is how many units of a bucket a replica may charge in advance, 0 for none. A strict limiter ignores it.
+	Lease uint64
 	// Problem is the body of a denial by this limit; nil for the usual body.
 	Problem *Problem
 	// Counters count the decisions of the limit, except those of a rule with detailed_metric or value_to_metric. They go
@@ -142,6 +144,7 @@ func (r *Rules) countBy(compiled *RuleLimit, l *Limit) {
 	if limit.Algorithm == bucket.LeakyBucket && limit.Requests > 0 && l.MaxDelay > 0 && l.MaxDelay <= maxQueueTime {
 		_, compiled.MaxDelay = queueTime(limit, l.MaxDelay)
 	}
+	compiled.Lease = l.lease(limit, compiled.MaxDelay)
 }
 
 func pathName(path []Node) string {

@@ -43,6 +43,9 @@ type Take struct {
 	// Floor is nil, or a state that the bucket is known to have had. A shared store that may have lost it joins it with
 	// the state that it has, as State.Merge, before it judges the take.
 	Floor *Floor
+	// Lease is 0, or how many units of the bucket a store may charge in advance, to decide the next takes without the
+	// shared store: the lease of the rule. Only nearstore reads it.
+	Lease uint64
 }
 
 // Request is one or more takes that are decided together: either all enforced takes fit and all are charged, or none
@@ -126,9 +129,9 @@ type Loaded struct {
 }
 
 // Add appends a take and returns its index in Takes. If there is already a take of the same bucket, Add merges the
-// two: costs and refunds add up. The larger need and the smaller limit hold, and denials count if they count for one
-// of the two. Costs and needs are clamped to 2 × capacity + 1, which is decided as every larger one. A refund is not
-// clamped: under an earlier, larger limit the bucket may have taken more.
+// two: costs and refunds add up. The larger need, the smaller limit and the smaller lease hold. Denials count if they
+// count for one of the two. Costs and needs are clamped to 2 × capacity + 1, which is decided as every larger one. A
+// refund is not clamped: under an earlier, larger limit the bucket may have taken more.
 func (r *Request) Add(t Take) int {
 	t.clamp()
 	i := r.find(t.Key)
@@ -143,6 +146,7 @@ func (r *Request) Add(t Take) int {
 	same.Cost, same.Refund = same.Cost+t.Cost, same.Refund+t.Refund
 	same.Need = max(same.Need, t.Need)
 	same.CountDenied = same.CountDenied || t.CountDenied
+	same.Lease = min(same.Lease, t.Lease)
 	same.clamp()
 	return i
 }

@@ -13,7 +13,8 @@ type batch struct {
 	store *Store
 	sent  []sent
 	asked []asked
-	// own is set if what is sent differs from the requests of the caller: it has catch-ups, or fewer requests.
+	// own is set if what is sent differs from the requests of the caller: it has requests for catch-ups and leases, or
+	// fewer requests.
 	own      bool
 	requests []bucket.Request
 	outcomes []bucket.Outcome
@@ -22,14 +23,15 @@ type batch struct {
 	loaded   []bucket.Loaded // room for their states
 	room     [2]bucket.State // room for comparing states
 	suspects []*bucket.Take  // whose server may have lost state
+	shown    bucket.Request  // room for a request that only shows its buckets
 }
 
-// sent is a request to the shared store: one of the caller, or a catch-up.
+// sent is a request to the shared store: one of the caller, a catch-up, or one for a lease.
 type sent struct {
-	caller int // the index of the caller's request, -1 for a catch-up
+	caller int // the index of the caller's request, -1 for another one
 	from   int // the index of its first take in batch.asked
-	// catchUp is the request if it is a catch-up.
-	catchUp bucket.Request
+	// own is the request if it is not the caller's.
+	own bucket.Request
 }
 
 // asked is a take that was sent.
@@ -46,6 +48,8 @@ type asked struct {
 	units int64
 	// catchUp are the units that a catch-up charges, 0 for any other take.
 	catchUp int64
+	// chunk are the units that are charged in advance, for a lease.
+	chunk int64
 }
 
 func (b *batch) begin(s *Store) {
@@ -62,11 +66,11 @@ func (b *batch) hold(r *bucket.Request) []memstore.Held {
 	return b.held
 }
 
-// look answers request i if it is certainly denied. Otherwise it prepares what is sent.
+// look answers request i if leases cover it or if it is certainly denied. Otherwise it prepares what is sent.
 func (b *batch) look(i int, r *bucket.Request, o *bucket.Outcome) {
 	held := b.hold(r)
 	b.store.memory.Edit(held, func(now int64) {
-		if b.store.caches && b.denied(r, o, now) {
+		if b.fromLease(r, o, now) || b.store.caches && b.denied(r, o, now) {
 			b.own = true
 			return
 		}
@@ -75,15 +79,16 @@ func (b *batch) look(i int, r *bucket.Request, o *bucket.Outcome) {
 		}
 		b.sent = append(b.sent, sent{caller: i, from: len(b.asked)})
 		for k := range r.Takes {
-			b.ask(&r.Takes[k], &held[k], now, 0)
+			b.ask(&r.Takes[k], &held[k], now, asked{})
 		}
+		b.renew(r, now)
 	})
 }
 
-// ask notes a take that is about to be sent. It carries a floor if Redis may have lost the state of its bucket. units
-// are those of a catch-up, 0 for another take.
-func (b *batch) ask(t *bucket.Take, h *memstore.Held, now, units int64) {
-	a := asked{key: h.Key, take: t, catchUp: units}
+// ask notes a take that is about to be sent. It carries a floor if Redis may have lost the state of its bucket. a has
+// the units of a catch-up or a lease, and none for a take of the caller.
+func (b *batch) ask(t *bucket.Take, h *memstore.Held, now int64, a asked) {
+	a.key, a.take = h.Key, t
 	if t.Limit.Requests > 0 { // a closed bucket is not read
 		a.epoch = b.store.shared.Epoch(t)
 		k := read(h)
@@ -98,7 +103,7 @@ func (b *batch) ask(t *bucket.Take, h *memstore.Held, now, units int64) {
 		if t.Refund > 0 {
 			k.flags &^= confirmed
 		}
-		if units == 0 {
+		if a.catchUp == 0 && a.chunk == 0 {
 			a.units = int64(t.Cost)
 		}
 		k.unanswered += a.units
@@ -121,12 +126,18 @@ func (b *batch) catchUp(at int64, t *bucket.Take, h *memstore.Held, now int64) {
 		return
 	}
 	k.flying = units
-	r := bucket.Request{At: at, Takes: []bucket.Take{{
+	charge := bucket.Take{
 		Key: t.Key, Rule: t.Rule, Limit: t.Limit, Cost: uint64(units), Role: bucket.Shadow, CountDenied: true,
-	}}}
+	}
+	b.add(at, charge, h, now, asked{catchUp: units})
+}
+
+// add adds a request of one take that is not the caller's.
+func (b *batch) add(at int64, t bucket.Take, h *memstore.Held, now int64, a asked) {
+	r := bucket.Request{At: at, Takes: []bucket.Take{t}}
 	b.own = true
-	b.sent = append(b.sent, sent{caller: -1, from: len(b.asked), catchUp: r})
-	b.ask(&r.Takes[0], h, now, units)
+	b.sent = append(b.sent, sent{caller: -1, from: len(b.asked), own: r})
+	b.ask(&r.Takes[0], h, now, a)
 }
 
 // send sends what was prepared, and records the answers.
@@ -162,7 +173,7 @@ func (b *batch) prepare(requests []bucket.Request, outcomes []bucket.Outcome) []
 			b.requests = append(b.requests, requests[s.caller])
 			b.outcomes[n] = outcomes[s.caller]
 		} else {
-			b.requests = append(b.requests, s.catchUp)
+			b.requests = append(b.requests, s.own)
 		}
 	}
 	return b.requests

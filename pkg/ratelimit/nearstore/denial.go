@@ -79,6 +79,9 @@ func (b *batch) isOver(r *bucket.Request, i int, now int64) bool {
 		k.Limit.Requests != t.Limit.Requests || k.isSuspect(b.store.shared.Epoch(t)) {
 		return false
 	}
+	if b.leaseLeft(r, i, now) >= int64(max(t.Cost, t.Need, 1)) {
+		return false
+	}
 	s, ok := atTheCut(k.base(), k.flags&cut != 0)
 	return ok && !s.Fits(&t.Limit, k.high(r.At, now), int64(max(t.Cost, t.Need)))
 }

@@ -31,13 +31,11 @@ type known struct {
 	*memstore.Held
 	*debt // nil for none
 
-	// clock is T of the answer that has shown base, 0 if none has.
-	clock int64
-	// epoch is that of the server when that request was sent.
-	epoch uint64
-	// trip is the time from sending the request to receiving the answer, in µs.
-	trip int64
-	// heard is the local time of the last answer. It may be another one, which base includes.
+	lease *lease
+	clock int64  // T of the answer that has shown base, 0 if none has
+	epoch uint64 // of the server, when that request was sent
+	trip  int64  // from sending the request to receiving the answer, in µs
+	// heard is the local time of the last answer, which base may only include.
 	heard int64
 	// unanswered are the units of takes on the wire.
 	unanswered int64
@@ -61,7 +59,12 @@ type debt struct {
 // read returns what is known of a bucket. It is empty if the bucket is unknown.
 func read(h *memstore.Held) (k known) {
 	k.Held = h
-	k.debt, _ = h.Extra.(*debt)
+	switch extra := h.Extra.(type) {
+	case *debt:
+		k.debt = extra
+	case *lease:
+		k.lease, k.debt = extra, extra.debt
+	}
 	n := h.Note[:]
 	k.clock = int64(binary.LittleEndian.Uint64(n))
 	k.epoch = binary.LittleEndian.Uint64(n[8:])
@@ -82,12 +85,17 @@ func (k *known) write(now, rest int64) {
 	binary.LittleEndian.PutUint32(n[20:], uint32(min(k.unanswered, math.MaxUint32)))
 	binary.LittleEndian.PutUint64(n[24:], uint64(k.heard))
 	n[32] = byte(k.flags)
-	k.Extra = nil
-	if k.debt != nil {
-		k.Extra = k.debt
-	}
 	if k.State.Empty() && k.debt == nil {
 		rest = 0
+	}
+	switch {
+	case k.lease != nil:
+		k.lease.debt, k.Extra = k.debt, k.lease
+		rest = max(rest, min(k.Limit.Window, answerTime)) // its pace is known beyond a window
+	case k.debt != nil:
+		k.Extra = k.debt
+	default:
+		k.Extra = nil
 	}
 	if k.unanswered > 0 {
 		rest = max(rest, answerTime)

@@ -49,6 +49,9 @@ func (b *batch) failed(a *asked, k *known, err error, now int64) {
 		}
 		b.store.owe(k)
 	}
+	if a.chunk > 0 {
+		k.unleased()
+	}
 	k.write(now, drained(&k.Limit, &k.State, now+k.Ahead))
 }
 
@@ -98,6 +101,7 @@ func (b *batch) learn(a *asked, k *known, w *answer, now int64) {
 		s.counts.caughtUp(a, w)
 	}
 	b.accept(a, k, w)
+	b.lease(a, k, w)
 	k.rebase(w.Clock, still, s.replicas)
 	rest := w.decision.ResetAfter
 	if k.debt != nil || k.clock != w.Clock {

@@ -11,6 +11,7 @@ type counts struct {
 	denials, lastKnown                         atomic.Uint64
 	admitted, uncertain, caughtUpUnits, minted atomic.Uint64
 	floors, losses, unreadable                 atomic.Uint64
+	leases, leaseCharged, leaseUsed            atomic.Uint64
 }
 
 // caughtUp counts a catch-up that Redis has charged. What is over the capacity then was minted.
@@ -39,6 +40,9 @@ type Stats struct {
 	Floors, Losses uint64
 	// Unreadable counts states in answers that were ignored.
 	Unreadable uint64
+	// Leases counts requests that were decided from leases. LeaseCharged counts the units that Redis has charged for them
+	// in advance, and LeaseUsed those that were used.
+	Leases, LeaseCharged, LeaseUsed uint64
 }
 
 // Stats returns the current figures.
@@ -49,5 +53,6 @@ func (s *Store) Stats() Stats {
 		Denials: c.denials.Load(), LastKnown: c.lastKnown.Load(),
 		Admitted: c.admitted.Load(), CaughtUp: c.caughtUpUnits.Load(), Uncertain: c.uncertain.Load(), Minted: c.minted.Load(),
 		Owing: s.debts.len(), Floors: c.floors.Load(), Losses: c.losses.Load(), Unreadable: c.unreadable.Load(),
+		Leases: c.leases.Load(), LeaseCharged: c.leaseCharged.Load(), LeaseUsed: c.leaseUsed.Load(),
 	}
 }

@@ -84,6 +84,8 @@ func settings(t *testing.T, comment []byte) (cfg Config, o ratelimit.RulesOption
 			if err := o.DefaultPolicy.UnmarshalText([]byte(value)); err != nil {
 				t.Fatal(err)
 			}
+		case "COMPATIBILITY":
+			cfg.Strict = value == "strict"
 		default:
 			t.Fatalf("no setting %q", name)
 		}

@@ -29,6 +29,8 @@ type Config struct {
 	// RequireEnd refuses files whose last key is not `end: true` (RULES_REQUIRE_END). It finds a file that was cut off
 	// even if there is no earlier text to compare it with.
 	RequireEnd bool
+	// Strict is ratelimit.CheckOptions.Strict.
+	Strict bool
 }
 
 // File is the name and the text of a rule file.
@@ -63,7 +65,9 @@ func parse(s snapshot, cfg Config) (rules.Set, rules.Problems) {
 		CheckEnd(doc, r.End, cfg.RequireEnd)
 		docs, domains = append(docs, doc), append(domains, r.Domain)
 	}
-	options := ratelimit.CheckOptions{DefaultAlgorithm: cfg.DefaultAlgorithm, MergeDomains: cfg.MergeDomains}
+	options := ratelimit.CheckOptions{
+		DefaultAlgorithm: cfg.DefaultAlgorithm, MergeDomains: cfg.MergeDomains, Strict: cfg.Strict,
+	}
 	for i, mistakes := range ratelimit.Check(domains, options) {
 		docs[i].Add("", mistakes...)
 	}

@@ -1,0 +1,200 @@
+package nearstore
+
+import (
+	"math"
+	"slices"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// lease has units of a bucket that Redis has charged in advance, so that this replica decides the next takes without
+// Redis. A bucket has one if its limit has a lease and Redis has charged it lately. If the process dies, the units that
+// are left stay charged, at most one chunk (Take.Lease).
+//
+// Units of a window end with it, so a lease admits no more than the limit. Those of a token or leaky bucket end while
+// the bucket leaks: see left.
+type lease struct {
+	units int64
+	// limit is what they were charged by, and granted the state that the answer showed.
+	limit   bucket.Limit
+	granted bucket.State
+	// used are the units that were admitted here since the time since, of T. The chunk before took the time pace.
+	used, since, pace int64
+	// refused is the time of T before which no chunk fits.
+	refused int64
+	// asking means that a chunk is on the wire.
+	asking bool
+	// debt is that of the bucket: a Held has room for one value.
+	debt *debt
+}
+
+// slowClock is the share by which the local clock may be slower than that of Redis, as a shift: a thousandth.
+const slowClock = 10
+
+// latest returns the latest T. A lease may be older than a denial, so drift alone is too little.
+func (k *known) latest(at, now int64) int64 {
+	if at != 0 {
+		return at
+	}
+	return k.high(at, now) + max(0, now-k.received())>>slowClock
+}
+
+// left returns the units that the take can use, at the latest T.
+//
+// A leaky bucket forgets a charge while it leaks. A unit that is used after that would pass in addition to what has
+// leaked. So no more units are left than the bucket would hold if it had only leaked since the charge. With several
+// leases that is enough: the bucket holds at least that of the oldest one, and all units of the later ones.
+func (l *lease) left(t *bucket.Take, latest int64) int64 {
+	switch {
+	case l == nil || l.units == 0 || t.Lease == 0 || l.limit != t.Limit:
+		return 0
+	case !t.Limit.Algorithm.HasBurst():
+		if latest/t.Limit.Window != l.granted.Last/t.Limit.Window {
+			return 0
+		}
+		return l.units
+	}
+	held := l.granted.Used(&t.Limit, latest) - 1 // rounded down
+	return max(0, min(l.units, held))
+}
+
+// count notes units of a take that were admitted at a time of T.
+func (l *lease) count(t *bucket.Take, at int64) {
+	if l.since == 0 {
+		l.since = at
+	}
+	if l.used += int64(t.Cost); l.used >= int64(t.Lease) {
+		l.pace, l.since, l.used = max(1, at-l.since), at, 0
+	}
+}
+
+// isWorth reports whether the units of a chunk will probably be used before they end, at the pace of the last chunk.
+// The state of the bucket is that before the take.
+func (l *lease) isWorth(t *bucket.Take, s *bucket.State, latest int64) bool {
+	if l.asking || l.pace == 0 || latest < l.refused {
+		return false
+	}
+	life := float64(t.Limit.Window - latest%t.Limit.Window)
+	if t.Limit.Algorithm.HasBurst() {
+		life = float64(s.Used(&t.Limit, latest)+int64(t.Cost+t.Lease)) * float64(t.Limit.Window) / float64(t.Limit.Requests)
+	}
+	return float64(l.pace) <= life && float64(latest-l.since) <= life
+}
+
+// fromLease answers a request whose takes are all covered by leases. b.held has the buckets. The decisions are those of
+// the last known states at the earliest T, so what other replicas have charged since is not in them.
+func (b *batch) fromLease(r *bucket.Request, o *bucket.Outcome, now int64) bool {
+	if !isLeased(r) {
+		return false
+	}
+	for i := range r.Takes {
+		if b.leaseLeft(r, i, now) < max(1, int64(max(r.Takes[i].Cost, r.Takes[i].Need))) {
+			return false
+		}
+	}
+	b.loaded = slices.Grow(b.loaded[:0], len(r.Takes))[:len(r.Takes)]
+	b.shown.Takes = append(b.shown.Takes[:0], r.Takes...)
+	earliest := int64(math.MaxInt64)
+	for i := range r.Takes {
+		k := read(&b.held[i])
+		earliest = min(earliest, k.low(r.At, now))
+		b.loaded[i] = bucket.Loaded{State: k.base().Clone()}
+		b.shown.Takes[i].Cost, b.shown.Takes[i].Need = 0, 0
+	}
+	b.shown.Decide(earliest, b.loaded, o)
+	for i := range r.Takes {
+		t, l, d := &r.Takes[i], read(&b.held[i]).lease, &o.Decisions[i]
+		l.units = b.leaseLeft(r, i, now) - int64(t.Cost)
+		l.count(t, earliest)
+		b.store.counts.leaseUsed.Add(t.Cost)
+		d.Allowed, d.RetryAfter, d.Delay = true, 0, 0
+		d.Remaining = min(t.Limit.Capacity(), d.Remaining+l.units)
+	}
+	o.Allowed, o.RetryAfter, o.Source = true, 0, bucket.FromLease
+	b.store.counts.leases.Add(1)
+	return true
+}
+
+// isLeased reports whether all takes have a lease and none refunds. Only such a request can be answered from leases.
+func isLeased(r *bucket.Request) bool {
+	for i := range r.Takes {
+		if r.Takes[i].Lease == 0 || r.Takes[i].Refund > 0 || r.Takes[i].Limit.Requests == 0 {
+			return false
+		}
+	}
+	return len(r.Takes) > 0
+}
+
+// leaseLeft returns the units that take i can use now.
+func (b *batch) leaseLeft(r *bucket.Request, i int, now int64) int64 {
+	k := read(&b.held[i])
+	return k.lease.left(&r.Takes[i], k.latest(r.At, now))
+}
+
+// renew adds a request for each bucket that fills its lease up to a chunk, where that is worth it. It is charged only
+// if it fits, after the takes of the caller. What is left of a bucket that leaks is given up instead: see left.
+func (b *batch) renew(r *bucket.Request, now int64) {
+	if !isLeased(r) {
+		return
+	}
+	for i := range r.Takes {
+		t, k := &r.Takes[i], read(&b.held[i])
+		if k.lease == nil || !k.lease.isWorth(t, k.base(), k.latest(r.At, now)) {
+			continue
+		}
+		missing := int64(t.Lease)
+		if !t.Limit.Algorithm.HasBurst() {
+			missing -= b.leaseLeft(r, i, now)
+		}
+		if missing <= 0 {
+			continue
+		}
+		k.lease.asking = true
+		chunk := bucket.Take{
+			Key: t.Key, Rule: t.Rule, Limit: t.Limit, Lease: t.Lease, Cost: uint64(missing), Role: bucket.Shadow,
+		}
+		b.add(r.At, chunk, &b.held[i], now, asked{chunk: missing})
+	}
+}
+
+// lease notes what an answer means for the lease of a bucket.
+func (b *batch) lease(a *asked, k *known, w *answer) {
+	switch charged := a.take.Charged(w.decision.Allowed, w.allowed); {
+	case a.take.Lease == 0:
+	case a.chunk == 0:
+		if charged > 0 && w.allowed {
+			if k.lease == nil {
+				k.lease = new(lease)
+			}
+			k.lease.count(a.take, w.Clock)
+		}
+	case k.lease == nil: // it was evicted meanwhile
+	default:
+		k.lease.asking = false
+		switch retry := w.decision.RetryAfter; {
+		case retry == bucket.Never:
+			k.lease.refused = math.MaxInt64
+		case charged == 0:
+			k.lease.refused = w.Clock + retry
+		case k.epoch == a.epoch && k.flags&suspect == 0: // else Redis may have lost the charge
+			k.lease.take(a.take, w, charged)
+			b.store.counts.leaseCharged.Add(uint64(charged))
+		}
+	}
+}
+
+// take takes over the units of a chunk.
+func (l *lease) take(t *bucket.Take, w *answer, charged int64) {
+	if !t.Limit.Algorithm.HasBurst() {
+		charged += l.left(t, max(w.Clock, w.State.Last))
+	}
+	l.units, l.limit, l.granted = charged, t.Limit, w.State
+}
+
+// unleased notes that a request for a chunk was not answered. Redis may have charged it, so the next one must be earned
+// again: each lost answer costs the clients of the bucket at most one chunk.
+func (k *known) unleased() {
+	if k.lease != nil {
+		k.lease.asking, k.lease.pace, k.lease.since, k.lease.used = false, 0, 0, 0
+	}
+}
