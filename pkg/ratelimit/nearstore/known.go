@@ -31,11 +31,15 @@ type known struct {
 	*memstore.Held
 	*debt // nil for none
 
+	// lease is nil for none.
 	lease *lease
-	clock int64  // T of the answer that has shown base, 0 if none has
-	epoch uint64 // of the server, when that request was sent
-	trip  int64  // from sending the request to receiving the answer, in µs
-	// heard is the local time of the last answer, which base may only include.
+	// clock is T of the answer that has shown base, 0 if none has.
+	clock int64
+	// epoch is that of the server when that request was sent.
+	epoch uint64
+	// trip is the time from sending the request to receiving the answer, in µs.
+	trip int64
+	// heard is the local time of the last answer. It may be another one, which base includes.
 	heard int64
 	// unanswered are the units of takes on the wire.
 	unanswered int64

@@ -24,8 +24,8 @@ func trap(t *testing.T, cfg nearstore.Config, test func(t *testing.T, s *server,
 // one returns a take of one unit.
 func one(l bucket.Limit) bucket.Take { return bucket.Take{Key: "k", Limit: l, Cost: 1} }
 
-// TestCounterIsJoinedByParts is trap T1. Of two states of a sliding window counter, neither has all: one has more of the
-// current window, the other more of the previous one. After a loss, both parts come back.
+// TestCounterIsJoinedByParts is trap T1. Of two states of a sliding window counter, neither has all: one has more of
+// the current window, the other more of the previous one. After a loss, both parts come back.
 func TestCounterIsJoinedByParts(t *testing.T) {
 	trap(t, nearstore.Config{}, func(t *testing.T, s *server, a *replica) {
 		b := newReplica(t, s, nearstore.Config{})
@@ -66,8 +66,8 @@ func TestSwappedRepliesAreNoLoss(t *testing.T) {
 	})
 }
 
-// TestRefundOfAnotherReplicaIsKept is trap T4: A knows 10; B gives back 5; A's next answer shows 6. The floor of 10 must
-// not undo the refund.
+// TestRefundOfAnotherReplicaIsKept is trap T4: A knows 10; B gives back 5; A's next answer shows 6. The floor of 10
+// must not undo the refund.
 func TestRefundOfAnotherReplicaIsKept(t *testing.T) {
 	trap(t, nearstore.Config{DenialCache: true}, func(t *testing.T, s *server, a *replica) {
 		b := newReplica(t, s, nearstore.Config{})
@@ -84,8 +84,8 @@ func TestRefundOfAnotherReplicaIsKept(t *testing.T) {
 	})
 }
 
-// TestCutLog is trap T5: an answer shows only the oldest units of a long log. For the fallback, the others are as new as
-// the newest; for a floor and a denial, as old as the cut.
+// TestCutLog is trap T5: an answer shows only the oldest units of a long log. For the fallback, the others are as new
+// as the newest; for a floor and a denial, as old as the cut.
 func TestCutLog(t *testing.T) {
 	trap(t, nearstore.Config{DenialCache: true}, func(t *testing.T, s *server, r *replica) {
 		s.cut = true
@@ -192,6 +192,26 @@ func TestWhatIsNotCached(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestStrictTakesAreAlwaysCounted sends what a strict limiter asks: takes that count, whatever the limit. Redis
+// receives each of them, and a loss of state changes no count.
+func TestStrictTakesAreAlwaysCounted(t *testing.T) {
+	trap(t, nearstore.Config{DenialCache: true}, func(t *testing.T, s *server, r *replica) {
+		l := perDay(bucket.FixedWindow, bucket.MaxRequests)
+		count := bucket.Take{Key: "k", Limit: l, Cost: 1, Role: bucket.Shadow, CountDenied: true}
+		for i := range 100 {
+			if i == 50 {
+				s.lose(true)
+			}
+			if o := r.ask(count); o.Source != bucket.FromStore {
+				t.Fatalf("take %d was decided by %d, want Redis", i, o.Source)
+			}
+		}
+		if used := s.used("k", l); used != 100 || s.calls != 100 {
+			t.Errorf("Redis has counted %d in %d calls, want 100 each", used, s.calls)
+		}
+	})
 }
 
 // TestBatchIsDecidedInItsOrder sends a refund and a take of the same exhausted bucket in one batch.
