@@ -13,10 +13,10 @@ const confirmedFor = 1_000_000
 // denied reports whether Redis would certainly deny the request, whenever within the interval of T it arrived, and
 // change nothing. If so, it fills in the outcome. b.held has the buckets.
 //
-// The waits are those of the earliest T: a client that waits so long may be denied again, but never waits in vain
-// because of this.
+// The waits are those of the earliest T by the bucket that is over. A client that waits so long may be denied again,
+// but never waits in vain because of this. Other buckets may have been seen before the clock of Redis has stepped.
 func (b *batch) denied(r *bucket.Request, o *bucket.Outcome, now int64) bool {
-	over := false
+	over, low := false, int64(0)
 	for i := range r.Takes {
 		t := &r.Takes[i]
 		if t.CountDenied || t.Refund > 0 {
@@ -27,29 +27,24 @@ func (b *batch) denied(r *bucket.Request, o *bucket.Outcome, now int64) bool {
 			if fits && t.Role == bucket.Shadow {
 				return false // it would be charged
 			}
-			over = over || !fits && t.Role == bucket.Enforce
+			if !fits && t.Role == bucket.Enforce {
+				k := read(&b.held[i])
+				over, low = true, k.low(r.At, now)
+			}
 		}
 	}
 	if !over || b.asksAlready(r) {
 		return false
 	}
 	b.loaded = slices.Grow(b.loaded[:0], len(r.Takes))[:len(r.Takes)]
-	earliest := int64(0)
 	for i := range r.Takes {
 		k := read(&b.held[i])
-		low := k.low(r.At, now)
-		if !k.Found {
-			low = now + b.store.ahead.Load()
-		}
-		if i == 0 || low < earliest {
-			earliest = low
-		}
 		b.loaded[i] = bucket.Loaded{State: k.base().Clone()}
 		if s, ok := atTheCut(k.base(), k.flags&cut != 0); ok {
 			b.loaded[i].State = s.Clone()
 		}
 	}
-	r.Decide(earliest, b.loaded, o)
+	r.Decide(low, b.loaded, o)
 	o.Source = bucket.FromDenialCache
 	b.store.counts.denials.Add(1)
 	return true
