@@ -127,7 +127,7 @@ func (b *batch) catchUp(at int64, t *bucket.Take, h *memstore.Held, now int64) {
 	}
 	k.flying = units
 	charge := bucket.Take{
-		Key: t.Key, Rule: t.Rule, Limit: t.Limit, Cost: uint64(units), Role: bucket.Shadow, CountDenied: true,
+		Key: t.Key, Rule: t.Rule, Limit: k.debt.room(t.Limit), Cost: uint64(units), Role: bucket.Shadow, CountDenied: true,
 	}
 	b.add(at, charge, h, now, asked{catchUp: units})
 }

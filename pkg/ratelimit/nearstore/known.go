@@ -171,6 +171,22 @@ func (k *known) unknownInNear(replicas int64) int64 {
 	return (replicas - 1) * k.unknown
 }
 
+// refund returns how much a refund takes from near, at a time of T. Units that were admitted here count once for each
+// replica.
+func (k *known) refund(units uint64, t, replicas int64) uint64 {
+	here := min(units, uint64(k.owes(t, replicas)))
+	return min(units+here*uint64(replicas-1), math.MaxInt64)
+}
+
+// room returns a limit with at least the burst under which the units of the debt were admitted. The burst of a queue
+// depends on the request (RuleLimit.MaxDelay), and a charge beyond twice the burst would be forgotten.
+func (d *debt) room(l bucket.Limit) bucket.Limit {
+	if d.take.Limit.Requests == l.Requests {
+		l.Burst = max(l.Burst, d.take.Limit.Burst)
+	}
+	return l
+}
+
 // rebase makes near of base and what is still owed at a time of T. A debt that is repaid is dropped.
 func (k *known) rebase(t, still, replicas int64) {
 	if k.debt == nil {
@@ -178,8 +194,9 @@ func (k *known) rebase(t, still, replicas int64) {
 	}
 	k.State = k.debt.base
 	if more := replicas*still + k.unknownInNear(replicas); more > 0 {
+		limit := k.debt.room(k.Limit)
 		k.State = k.State.Clone()
-		k.State.Charge(&k.Limit, t, more)
+		k.State.Charge(&limit, t, more)
 	}
 	if still == 0 && k.flying == 0 && k.unknown == 0 {
 		k.debt = nil

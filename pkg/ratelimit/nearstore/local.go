@@ -41,7 +41,7 @@ func (b *batch) decide(r *bucket.Request, o *bucket.Outcome) {
 		if r.Uncertain && !o.Allowed {
 			return // Redis may have charged the denial, or will
 		}
-		b.charge(r, o, t, now)
+		b.charge(r, o, now)
 	})
 }
 
@@ -67,22 +67,27 @@ func (b *batch) judge(r *bucket.Request, o *bucket.Outcome, t int64) {
 }
 
 // charge charges the buckets of a decided request. Each unit counts once for every replica.
-func (b *batch) charge(r *bucket.Request, o *bucket.Outcome, t, now int64) {
+func (b *batch) charge(r *bucket.Request, o *bucket.Outcome, now int64) {
 	n := b.store.replicas
 	for i := range r.Takes {
 		take, d := &r.Takes[i], &o.Decisions[i]
 		units := take.Charged(d.Allowed, o.Allowed)
-		if take.Limit.Requests == 0 || units == 0 && take.Refund == 0 {
+		k := b.knownLocally(r, i)
+		t := k.low(r.At, now) // its own: at the time of another bucket it would move back, and later forward again
+		var refund uint64
+		if !r.Uncertain { // otherwise Redis may have given it back
+			refund = k.refund(take.Refund, t, n)
+		}
+		if take.Limit.Requests == 0 || units == 0 && refund == 0 {
 			continue
 		}
-		k := b.knownLocally(r, i)
 		if k.debt == nil {
 			k.debt = &debt{base: k.State}
 		}
-		k.debt.take = bucket.Take{Key: strings.Clone(take.Key), Rule: take.Rule, Limit: take.Limit}
+		k.debt.take = bucket.Take{Key: strings.Clone(take.Key), Rule: take.Rule, Limit: k.debt.room(take.Limit)}
 		k.Limit = take.Limit
 		effect := bucket.Request{At: t, Takes: []bucket.Take{{
-			Limit: take.Limit, Cost: uint64(n * units), Refund: take.Refund, ChargedAt: take.ChargedAt,
+			Limit: take.Limit, Cost: uint64(n * units), Refund: refund, ChargedAt: take.ChargedAt,
 			Role: bucket.Shadow, CountDenied: true,
 		}}}
 		near := []bucket.Loaded{{State: k.State.Clone()}}

@@ -1,0 +1,150 @@
+package nearstore_test
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
+)
+
+// TestRefundOfUnknownOutcome loses the answer to a refund that Redis has given. Each unit is given back at most once.
+func TestRefundOfUnknownOutcome(t *testing.T) {
+	for _, algorithm := range bucket.Algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer()
+				r, l := newReplica(t, s, nearstore.Config{}), perDay(algorithm, 10)
+				admitted := r.take("k", l, 10)
+				r.link.usual.unheard = true
+				r.ask(bucket.Take{Key: "k", Limit: l, Refund: 5})
+				r.link.set(fate{refused: true})
+				admitted += r.take("k", l, 10)
+				r.link.set(fate{})
+				time.Sleep(time.Minute)
+				admitted += r.take("k", l, 20)
+				if admitted > 15 {
+					t.Errorf("%d admitted of 10, of which 5 were given back once", admitted)
+				}
+				_ = r.Close()
+			})
+		})
+	}
+}
+
+// TestRefundOfUnitsOfAnOutage gives back what was admitted in the same outage. Redis is charged for the rest only.
+func TestRefundOfUnitsOfAnOutage(t *testing.T) {
+	for _, algorithm := range bucket.Algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer()
+				r, l := newReplica(t, s, nearstore.Config{Replicas: 3}), perDay(algorithm, 1_000)
+				r.link.usual.refused = true
+				r.ask(bucket.Take{Key: "k", Limit: l, Cost: 100})
+				r.ask(bucket.Take{Key: "k", Limit: l, Refund: 90})
+				r.link.usual.refused = false
+				r.take("k", l, 1)
+				if used := s.used("k", l); used != 11 {
+					t.Errorf("Redis has charged %d, want 100 − 90 + 1", used)
+				}
+				_ = r.Close()
+			})
+		})
+	}
+}
+
+// TestClockStepIsNoRefill lets the clock of Redis step an hour before an outage. The replica has seen one of two
+// buckets since, and the other one only before. Requests of both, and of one alone, refill neither.
+func TestClockStepIsNoRefill(t *testing.T) {
+	for _, algorithm := range bucket.Algorithms {
+		for _, step := range []time.Duration{time.Hour, -time.Hour} {
+			t.Run(algorithm.String()+" "+step.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newServer()
+					r := newReplica(t, s, nearstore.Config{})
+					l := bucket.Limit{Algorithm: algorithm, Requests: 10, Burst: 10, Window: 7_200_000_000}
+					wide := perDay(algorithm, 1_000)
+					r.take("old", wide, 1)
+					s.ahead += step
+					r.take("new", l, 1)
+					r.link.usual.refused = true
+					admitted := 1
+					for range 30 {
+						if r.ask(bucket.Take{Key: "new", Limit: l, Cost: 1}, bucket.Take{Key: "old", Limit: wide, Cost: 1}).Allowed {
+							admitted++
+						}
+						admitted += r.take("new", l, 1)
+					}
+					if admitted > 10 {
+						t.Errorf("%d admitted of 10", admitted)
+					}
+					_ = r.Close()
+				})
+			})
+		}
+	}
+}
+
+// TestCatchUpBesideASmallerQueue owes units of a leaky bucket whose requests may wait. The first request after the
+// outage cannot wait, so its burst is smaller. Redis is still charged for all units.
+func TestCatchUpBesideASmallerQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		r, l := newReplica(t, s, nearstore.Config{}), perDay(bucket.LeakyBucket, 100)
+		small := l
+		small.Burst = 1
+		r.take("k", l, 1)
+		r.link.usual.refused = true
+		r.take("k", l, 60)
+		r.link.usual.refused = false
+		r.take("k", small, 1)
+		if used := s.used("k", l); used != 61 {
+			t.Errorf("Redis has charged %d, want 61", used)
+		}
+		_ = r.Close()
+	})
+}
+
+// TestSettlements runs one replica through faults of all kinds, and gives back some of what was admitted. What was
+// admitted and not given back is at most the limit and the units of unknown outcome.
+func TestSettlements(t *testing.T) {
+	each(t, func(t *testing.T, random *rand.Rand, l bucket.Limit) {
+		s := newServer()
+		r := newReplica(t, s, nearstore.Config{DenialCache: random.IntN(2) == 0})
+		var net atomic.Int64
+		var all sync.WaitGroup
+		for caller := range 3 {
+			own := rand.New(rand.NewPCG(random.Uint64(), uint64(caller)))
+			all.Go(func() {
+				for range 12 {
+					time.Sleep(time.Duration(own.IntN(40)) * time.Millisecond)
+					if !r.ask(bucket.Take{Key: "k", Limit: l, Cost: 1}).Allowed {
+						continue
+					}
+					net.Add(1)
+					if own.IntN(3) == 0 {
+						r.ask(bucket.Take{Key: "k", Limit: l, Refund: 1})
+						net.Add(-1)
+					}
+				}
+			})
+		}
+		for range 20 {
+			r.link.set(randomFate(random))
+			time.Sleep(time.Duration(random.IntN(40)) * time.Millisecond)
+		}
+		r.link.set(fate{reach: time.Millisecond, back: time.Millisecond})
+		all.Wait()
+		time.Sleep(2 * time.Second)
+		net.Add(int64(r.take("k", l, int(2*l.Requests))))
+		const overtaking = 2
+		if most := l.Requests + int64(r.Stats().Uncertain) + overtaking; net.Load() > most {
+			t.Errorf("%d admitted of %d and not given back, %+v", net.Load(), l.Requests, r.Stats())
+		}
+		_ = r.Close()
+	})
+}
