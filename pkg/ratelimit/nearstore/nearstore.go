@@ -60,7 +60,8 @@ type Store struct {
 	batches  sync.Pool       // of *batch
 	debts    debts
 	counts   counts
-	lost     atomic.Int64 // the local time of the last log line about a loss
+	lost     minutely // the log lines about losses of state
+	ignored  minutely // those about states that were ignored
 	stop     context.CancelFunc
 	repay    sync.WaitGroup
 }
@@ -126,15 +127,26 @@ func (s *Store) Take(ctx context.Context, requests []bucket.Request, outcomes []
 	s.batches.Put(b)
 }
 
-// lossNoticed logs that Redis has lost state, at most once a minute.
+// lossNoticed counts and logs that Redis has lost state.
 func (s *Store) lossNoticed(now int64) {
 	s.counts.losses.Add(1)
+	s.lost.warn(s.logger, now, "Redis has lost the state of buckets; replicas restore what they remember of it "+
+		"(logged once a minute)")
+}
+
+// stateIgnored counts and logs a state that cannot be used: one in an answer, or one that Redis could not join.
+func (s *Store) stateIgnored(now int64, why string) {
+	s.counts.unreadable.Add(1)
+	s.ignored.warn(s.logger, now, "a state of a bucket was ignored; the replica and Redis each keep their own "+
+		"(logged once a minute)", "reason", why)
+}
+
+// minutely lets one log line a minute pass.
+type minutely struct{ last atomic.Int64 } // the local time of the last line, in µs
+
+func (m *minutely) warn(logger *slog.Logger, now int64, message string, args ...any) {
 	const minute = 60_000_000
-	last := s.lost.Load()
-	if last == 0 || now-last >= minute {
-		if s.lost.CompareAndSwap(last, now) {
-			s.logger.Warn("Redis has lost the state of buckets; replicas restore what they remember of it " +
-				"(logged once a minute)")
-		}
+	if last := m.last.Load(); (last == 0 || now-last >= minute) && m.last.CompareAndSwap(last, now) {
+		logger.Warn(message, args...)
 	}
 }

@@ -86,7 +86,7 @@ type answer struct {
 func (b *batch) learn(a *asked, k *known, w *answer, now int64) {
 	s := b.store
 	if w.Clock == 0 || !w.State.Sound(a.take.Limit.Algorithm) {
-		s.counts.unreadable.Add(1)
+		s.stateIgnored(now, "the answer of Redis has a state that no bucket of its algorithm can have")
 		b.failed(a, k, nil, now)
 		return
 	}
@@ -172,7 +172,7 @@ func (b *batch) restored(a *asked, k *known, w *answer) {
 		return
 	}
 	if w.Floor == bucket.FloorUnusable {
-		b.store.counts.unreadable.Add(1)
+		b.store.stateIgnored(w.received, "Redis cannot read the state, or its clock is far from that of Redis")
 	}
 	if joined && k.flags&proved != 0 {
 		b.store.lossNoticed(w.received)
