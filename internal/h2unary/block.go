@@ -177,5 +177,6 @@ func (c *Conn) newCall(stream uint32, h head) *Call {
 		k.Deadline = c.read.Add(h.timeout)
 	}
 	c.calls[stream] = k
+	c.most = max(c.most, len(c.calls))
 	return k
 }

@@ -34,6 +34,7 @@ type Conn struct {
 	closed  bool      // Nothing is sent any more.
 	started startPhase
 	calls   map[uint32]*Call // By stream.
+	most    int              // The most calls at once that calls has had room for.
 	free    []*Call
 	output  output
 	window  windows
@@ -58,8 +59,12 @@ const (
 	sentAck // of the server's settings
 )
 
-// freeCalls bounds how many calls a connection keeps for reuse.
-const freeCalls = 64
+const (
+	// freeCalls bounds how many calls a connection keeps for reuse.
+	freeCalls = 64
+	// usualBatch is the largest batch for which a connection keeps memory.
+	usualBatch = 1024
+)
 
 func newConn(s *Server, nc *guard.Metered) *Conn {
 	now := time.Now()
@@ -134,7 +139,9 @@ func (c *Conn) serve() {
 			c.failAll(batch)
 		}
 		clear(c.batch)
-		c.batch = c.batch[:0]
+		if c.batch = c.batch[:0]; cap(c.batch) > usualBatch {
+			c.batch = nil
+		}
 	}()
 	c.server.cfg.Serve(c, batch)
 	c.detach(batch)

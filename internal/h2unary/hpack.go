@@ -86,7 +86,22 @@ func (d *decoder) decode(block []byte, visit func(*field)) (e effect, err error)
 			d.table.insert(*f)
 		}
 	}
+	d.release()
 	return e, nil
+}
+
+// maxScratch is how much memory for decoded text an idle connection keeps.
+const maxScratch = 4 << 10
+
+// release forgets the last literal, which can be a part of a read buffer, and large memory for text.
+func (d *decoder) release() {
+	d.made = field{}
+	if cap(d.name) > maxScratch {
+		d.name = nil
+	}
+	if cap(d.value) > maxScratch {
+		d.value = nil
+	}
 }
 
 func (d *decoder) readIndexed(b []byte, e *effect) (f *field, rest []byte, err error) {

@@ -2,6 +2,7 @@ package h2unary_test
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -305,4 +306,27 @@ func TestSlowReader(t *testing.T) {
 	if n := <-written; n == 100_000 {
 		t.Error("the server has taken 1.6 GB of requests of a client that reads no answer")
 	}
+}
+
+// TestUnsentAnswers checks that the server stops to read requests of a client that reads no answers, also if another
+// goroutine waits for that client.
+func TestUnsentAnswers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := bubble(t, nil)
+		p := connect(t, s, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30})
+		if err := errors.Join(p.WriteWindowUpdate(0, 1<<30), p.request(1, pauseMethod, "x")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) // the goroutine that has answered it waits
+		const size = 1000
+		message, taken := strings.Repeat("x", size), 0
+		for ; p.request(uint32(2*taken+3), echoMethod, message) == nil; taken++ {
+		}
+		if got := taken * size; got > 200<<10 {
+			t.Errorf("%d bytes of requests were taken", got)
+		}
+		_ = p.conn.Close()
+		synctest.Wait()
+	})
 }

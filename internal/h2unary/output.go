@@ -8,8 +8,9 @@ import (
 )
 
 const (
-	// maxUnsent is how much may wait for a client that does not read, before the server stops to read its requests.
-	maxUnsent = 1 << 20
+	// maxUnsent is how much may wait for a client that does not read, before the server stops to read its requests. The
+	// guard does not count it, so thousands of such clients must fit into memory.
+	maxUnsent = 32 << 10
 	// writeBuffer holds the answers of a usual read. It is shared: a connection has one only while it has to write.
 	writeBuffer = 16 << 10
 )

@@ -50,7 +50,15 @@ func (c *Conn) sweep(now time.Time) (alive bool) {
 			c.resetCall(k, cancelled)
 		}
 	}
+	c.sweepMemory(now)
 	return c.sweepAge(now) && c.sweepSilence(now)
+}
+
+// sweepMemory releases the memory of many calls after a second without any. A map never shrinks. c.mu is held.
+func (c *Conn) sweepMemory(now time.Time) {
+	if len(c.calls) == 0 && c.most > freeCalls && now.Sub(c.heard) > time.Second {
+		c.calls, c.free, c.most = make(map[uint32]*Call), nil, 0
+	}
 }
 
 func (c *Conn) sweepAge(now time.Time) (alive bool) {
