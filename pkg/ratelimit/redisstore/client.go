@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha1" // Redis names a script by its SHA-1
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -62,9 +63,12 @@ func (n *node) send(batch []*call) {
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()
-	n.mu.RLock()
+	if end.Sub(start) > failureTime { // a hanging Redis may keep all workers that long
+		slow := time.AfterFunc(failureTime, func() { n.breaker.trip(errSlow) })
+		defer slow.Stop()
+	}
+	client := n.current()
 	n.eval(ctx, chunks)
-	n.mu.RUnlock()
 	if n.cfg.Took != nil {
 		n.cfg.Took(time.Since(start))
 	}
@@ -78,7 +82,9 @@ func (n *node) send(batch []*call) {
 			ch.err = fmt.Errorf("redis: %w: %w", ratelimit.ErrOutcomeUnknown, ch.err)
 		}
 	}
-	n.breaker.report(failed, start, end)
+	if client == n.current() { // else the result says nothing about the new one
+		n.breaker.report(failed, start, end)
+	}
 	for i := range shared {
 		shared[i].share()
 	}
@@ -87,20 +93,34 @@ func (n *node) send(batch []*call) {
 	}
 }
 
-// eval runs the script for each chunk, in order and in one round trip, and stores the answers in the chunks. The client
-// must stay in use.
+// errSlow is the error of a call that takes failureTime, and goes on.
+var errSlow = fmt.Errorf("no answer within %s", failureTime)
+
+// eval runs the script for each chunk, in order and in one round trip, and stores the answers in the chunks.
 func (n *node) eval(ctx context.Context, chunks []*chunk) {
-	run(ctx, n.client, chunks, "EVALSHA", scriptName)
+	n.run(ctx, chunks, "EVALSHA", scriptName)
 	for i, ch := range chunks {
 		// Redis forgets scripts when it restarts. EVAL sends the script again.
 		if code(ch.err) == "NOSCRIPT" {
 			n.epoch.notice(ch.err)
-			run(ctx, n.client, chunks[i:i+1], "EVAL", script)
+			n.run(ctx, chunks[i:i+1], "EVAL", script)
 		}
 	}
 }
 
-// run sends a command of the script for each chunk.
+// run sends a command of the script for each chunk. If another client took the place of its own before it has sent
+// anything, it uses that.
+func (n *node) run(ctx context.Context, chunks []*chunk, command, script string) {
+	for {
+		c := n.current()
+		run(ctx, c, chunks, command, script)
+		unsent := len(chunks) > 0 && errors.Is(chunks[0].err, redis.ErrClosed) // then all of them
+		if !unsent || c == n.current() {
+			return
+		}
+	}
+}
+
 func run(ctx context.Context, c redis.UniversalClient, chunks []*chunk, command, script string) {
 	sent := time.Now()
 	if len(chunks) == 1 && !chunks[0].asking {

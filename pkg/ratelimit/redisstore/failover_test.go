@@ -1,6 +1,8 @@
 package redisstore_test
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -80,6 +82,32 @@ func TestSentinelStaleMaster(t *testing.T) {
 		t.Errorf("the old master got %d calls, want none", n)
 	}
 	under.stop(1)
+}
+
+// TestSentinelPatientCallers lets the master hang while more callers than workers wait for it without a deadline. They
+// do not keep the store from the new master.
+func TestSentinelPatientCallers(t *testing.T) {
+	t.Parallel()
+	sentinels := testenv.Sentinels(t)
+	s := open(t, redisstore.Config{
+		Mode: redisstore.Sentinel, URL: sentinels.Addrs(), WholeDeadline: true, Timeout: 10 * time.Minute,
+		DialTimeout: 2 * brief,
+	})
+	answers(t, s)
+	sentinels.Master.Pause()
+	callers, end := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() { take(callers, s, ask("k", perDay(1e6))) }) // its result depends on when it was sent
+	}
+	await(t, "an answer of the new master", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), brief)
+		defer cancel()
+		return take(ctx, s, ask("k", perDay(1e6)))[0].Err == nil
+	})
+	end()
+	all.Wait()
+	sentinels.Master.Resume()
 }
 
 // TestClusterMasterKilled kills a master while requests go on. Its replica takes over its slots, and the store finds it

@@ -26,7 +26,7 @@ type node struct {
 	sentinels *sentinels
 	turning   sync.Mutex // held while turnTo looks for the master
 
-	mu     sync.RWMutex // read-locked while the client is in use
+	mu     sync.RWMutex
 	client redis.UniversalClient
 	addr   string // of the client; "" for one that asks the sentinels
 }
@@ -109,7 +109,7 @@ func loadScript(ctx context.Context, c redis.UniversalClient) error {
 	return nil
 }
 
-// current returns the client. Another one may take its place, and close it, at any time.
+// current returns the client. Another one may take its place at any time; it is closed some time later.
 func (n *node) current() redis.UniversalClient {
 	n.mu.RLock()
 	defer n.mu.RUnlock()

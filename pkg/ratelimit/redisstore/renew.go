@@ -36,7 +36,8 @@ func (n *node) address() string {
 	return n.addr
 }
 
-// use replaces the client by one of an address, if the Redis there answers and accepts writes.
+// use replaces the client by one of an address, if the Redis there answers and accepts writes. Calls on the wire have
+// patience to be answered: the old Redis may hang, and callers may wait long.
 func (n *node) use(ctx context.Context, addr string) error {
 	fresh := redis.NewUniversalClient(at(n.options, addr))
 	if err := writable(ctx, fresh); err != nil {
@@ -47,7 +48,11 @@ func (n *node) use(ctx context.Context, addr string) error {
 	old := n.client
 	n.client, n.addr = fresh, addr
 	n.mu.Unlock()
-	return old.Close()
+	n.workers.Go(func() {
+		time.Sleep(patience)
+		_ = old.Close() // ends the calls that are left
+	})
+	return nil
 }
 
 // turnTo replaces the client after a failover. If the new master does not accept writes within a second, that is left

@@ -159,7 +159,7 @@ func (s *sentinels) discover(ctx context.Context, c *redis.SentinelClient,
 }
 
 // masters returns the addresses that the sentinels name as that of the master, first the one that most of them name. It
-// does not wait long for sentinels that do not even refuse a connection, as pods that are gone: they may be most of them.
+// does not wait long for sentinels that do not even refuse a connection, as pods that are gone. Most may be gone.
 func (s *sentinels) masters(ctx context.Context) ([]string, error) {
 	s.mu.Lock()
 	clients := slices.Collect(maps.Values(s.clients))
