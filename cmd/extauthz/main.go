@@ -87,8 +87,8 @@ func (p *program) root() *cobra.Command {
 		}
 		return serve(c, args)
 	}
-	root.AddCommand(p.serve(), p.bench(), p.check(), p.health(), p.client(), p.echo(), p.keys(), p.migrate(), p.settings(),
-		p.schema(), p.version(), p.man())
+	root.AddCommand(p.serve(), p.bench(), p.buckets(), p.check(), p.health(), p.client(), p.echo(), p.keys(), p.migrate(),
+		p.settings(), p.schema(), p.version(), p.man())
 	return root
 }
 

@@ -44,19 +44,11 @@ func openStores(ctx context.Context, s *Settings, files *certificates, log *slog
 
 func (st *stores) openRedis(ctx context.Context, s *Settings, files *certificates, log *slog.Logger,
 	r prometheus.Registerer) error {
-	cfg, err := s.mainRedis().config(files)
+	cfg, err := s.bucketsConfig(files)
 	if err != nil {
 		return err
 	}
-	if s.PerSecond {
-		second, err := s.perSecondRedis().config(files)
-		if err != nil {
-			return err
-		}
-		cfg.PerSecond = &second
-	}
 	redisstore.Log(log)
-	cfg.KeyPrefix = s.KeyPrefix
 	cfg.Took = telemetry.NewRedisTimes(r)
 	cfg.Up = func(node string, cause error) {
 		if cause != nil {
@@ -81,6 +73,23 @@ func (st *stores) openRedis(ctx context.Context, s *Settings, files *certificate
 	}
 	st.decides, st.fallback = st.known, st.known.Local()
 	return st.check(ctx, s)
+}
+
+// bucketsConfig returns how to reach the Redis, or the two, that have the buckets.
+func (s *Settings) bucketsConfig(files *certificates) (redisstore.Config, error) {
+	cfg, err := s.mainRedis().config(files)
+	if err != nil {
+		return cfg, err
+	}
+	if s.PerSecond {
+		second, err := s.perSecondRedis().config(files)
+		if err != nil {
+			return cfg, err
+		}
+		cfg.PerSecond = &second
+	}
+	cfg.KeyPrefix = s.KeyPrefix
+	return cfg, nil
 }
 
 // close closes the stores. It must run after the last decision, because it writes the snapshot.

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/extauthz/extauthz/internal/service"
+)
+
+// buckets returns the command of the buckets in Redis.
+func (p *program) buckets() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "buckets",
+		Short: "Reset buckets in Redis",
+		Long: "extauthz buckets shows and resets buckets in Redis.\n" +
+			"It finds them by the rules and settings of the service.",
+		Example: "  extauthz buckets reset --domain shop --descriptor api_key=4711 --dry-run",
+		Args:    knownSubcommand,
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(p.bucketsReset())
+	return c
+}
+
+func (p *program) bucketsReset() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "reset",
+		Short: "Give clients the full limit again",
+		Long: "extauthz buckets reset empties the buckets of a descriptor: all limits of the rule that matches it.\n" +
+			"It needs the environment of the service: its rules, REDIS_URL, CACHE_KEY_PREFIX and COMPATIBILITY.\n" +
+			"Replicas know it within a second. Do not delete keys in Redis instead: replicas restore what they remember.",
+		Example: "  extauthz buckets reset --domain shop --descriptor api_key=4711\n" +
+			"  extauthz buckets reset --domain shop --descriptor action=buy,user=ann --dry-run -o json",
+		Args: noArguments(""),
+	}
+	output := outputFlag(c, "text", "json")
+	domain := c.Flags().String("domain", "", "`DOMAIN` of the rules")
+	text := c.Flags().String("descriptor", "", "the descriptor, as `KEY=VALUE,...`")
+	dry := c.Flags().Bool("dry-run", false, "show the buckets and change nothing")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		switch {
+		case *domain == "":
+			return usage("missing --domain DOMAIN")
+		case *text == "":
+			return usage("missing --descriptor KEY=VALUE,...")
+		}
+		asked, err := descriptor(*text)
+		if err != nil {
+			return usage("--descriptor %q: %w", *text, err)
+		}
+		s, err := p.readSettings()
+		if err != nil {
+			return err
+		}
+		ctx, stop := untilInterrupted(c.Context())
+		defer stop()
+		found, err := s.ResetBuckets(ctx, *domain, asked, service.Reset(!*dry))
+		if err != nil {
+			return err
+		}
+		if output.word == "json" {
+			return printJSON(p.stdout, found)
+		}
+		return p.printBuckets(found, *dry)
+	}
+	return c
+}
+
+// printBuckets prints one line for each bucket.
+func (p *program) printBuckets(found []service.Bucket, dry bool) error {
+	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+	done := "reset"
+	if dry {
+		done = "not reset"
+	}
+	for _, b := range found {
+		kind := ""
+		if b.Refused {
+			kind = " (refused requests)"
+		}
+		fmt.Fprintf(w, "%s\t%s%s\t%d of %d used\t%q\n", done, b.Limit, kind, b.Used, b.Capacity, b.Key)
+	}
+	return w.Flush()
+}

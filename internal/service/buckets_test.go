@@ -1,0 +1,132 @@
+package service
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+)
+
+const resetRules = `domain: shop
+descriptors:
+  - key: user
+    limits:
+      - {name: day, unit: day, requests_per_unit: 3}
+      - {name: second, unit: second, requests_per_unit: 100}
+  - key: database
+    rate_limit: {unlimited: true}
+`
+
+// rootOfResetRules returns a RUNTIME_ROOT with these rules.
+func rootOfResetRules(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	dir := filepath.Join(root, "config")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "rules.yaml"), []byte(resetRules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// TestBucketsReset uses up a limit in Redis and resets it, while two replicas remember the bucket. It also leaves a
+// note, so that no replica restores the bucket after a loss of state.
+func TestBucketsReset(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"single", "cluster", "per second"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			env := Environment{"RUNTIME_ROOT": rootOfResetRules(t), "CACHE_KEY_PREFIX": "shop:", "REDIS_TIMEOUT": "10s"}
+			var server *testenv.RedisServer
+			switch kind {
+			case "cluster":
+				cluster := testenv.Cluster(t)
+				env["REDIS_TYPE"], env["REDIS_URL"] = "CLUSTER", cluster.Addrs()
+			case "per second":
+				env["REDIS_PERSECOND"], env["REDIS_PERSECOND_URL"] = "true", testenv.Redis(t).Addr
+				fallthrough
+			default:
+				server = testenv.Redis(t)
+				env["REDIS_URL"] = server.Addr
+			}
+			_, first, _, _ := start(t, env)
+			_, second, _, _ := start(t, env)
+			asks := func(addr string) int {
+				return postJSON(t, addr, `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"ann"}]}]}`)
+			}
+			eventually := func(addr string, want int) {
+				t.Helper()
+				testenv.Eventually(t, func() error {
+					if got := asks(addr); got != want {
+						return errors.New(http.StatusText(got))
+					}
+					return nil
+				}, http.StatusText(want))
+			}
+			reset := func(args ...string) []Bucket {
+				t.Helper()
+				args = append([]string{"buckets", "reset", "--domain", "shop", "--descriptor", "user=ann", "-o", "json"}, args...)
+				code, stdout, stderr := runProgram(t, env, "", args...)
+				var list []Bucket
+				if err := json.Unmarshal([]byte(stdout), &list); err != nil || code != exitOK || len(list) != 2 {
+					t.Fatalf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
+				}
+				return list
+			}
+			for _, addr := range []string{first, second} {
+				eventually(addr, http.StatusTooManyRequests)
+			}
+			for _, args := range [][]string{{"--dry-run"}, {"--dry-run"}, nil} {
+				if got := reset(args...)[0]; got.Limit != "day" || got.Used != 3 || got.Capacity != 3 {
+					t.Errorf("reset %v: %+v", args, got)
+				}
+			}
+			if got := reset("--dry-run"); got[0].Used != 0 || got[1].Used != 0 {
+				t.Errorf("after the reset: %+v", got)
+			}
+			if kind == "single" {
+				if notes, err := server.Do("KEYS", "shop:rl:r{*"); err != nil || notes == "" {
+					t.Errorf("no note: %q, %v", notes, err)
+				}
+			}
+			eventually(second, http.StatusOK)
+			eventually(first, http.StatusOK)
+		})
+	}
+}
+
+// TestBucketsResetRefuses checks the errors of descriptors without buckets.
+func TestBucketsResetRefuses(t *testing.T) {
+	t.Parallel()
+	root := rootOfResetRules(t)
+	inRedis := Environment{"RUNTIME_ROOT": root, "REDIS_URL": testenv.Redis(t).Addr}
+	for _, c := range []struct {
+		env  Environment
+		args []string
+		code int
+		want string
+	}{
+		{inRedis, []string{"--domain", "shop", "--descriptor", "usr=ann"}, exitFailed, "did you mean `user`?"},
+		{inRedis, []string{"--domain", "shp", "--descriptor", "user=ann"}, exitFailed, "did you mean `shop`?"},
+		{inRedis, []string{"--domain", "shop", "--descriptor", "database=x"}, exitFailed, "unlimited"},
+		{inRedis, []string{"--domain", "shop", "--descriptor", "user"}, exitUsage, "want KEY=VALUE"},
+		{inRedis, []string{"--domain", "shop"}, exitUsage, "missing --descriptor"},
+		{inRedis, []string{"--descriptor", "user=ann"}, exitUsage, "missing --domain"},
+		{Environment{"RUNTIME_ROOT": root},
+			[]string{"--domain", "shop", "--descriptor", "user=ann"}, exitFailed, "set REDIS_URL"},
+		{Environment{"RUNTIME_ROOT": root, "REDIS_URL": "127.0.0.1:1"},
+			[]string{"--domain", "shop", "--descriptor", "user=ann"}, exitFailed, "127.0.0.1:1"},
+	} {
+		code, stdout, stderr := runProgram(t, c.env, "", append([]string{"buckets", "reset"}, c.args...)...)
+		if code != c.code || stdout != "" || !strings.Contains(stderr, c.want) {
+			t.Errorf("%v: exit code %d, want %d, %q in\n%s%s", c.args, code, c.code, c.want, stdout, stderr)
+		}
+	}
+}
