@@ -1,6 +1,8 @@
 package nearstore_test
 
 import (
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,6 +35,92 @@ func TestDenialBesideAnOldBucket(t *testing.T) {
 					_ = r.Close()
 				})
 			})
+		}
+	}
+}
+
+// TestDenialsAreExact lets two replicas ask for several short buckets at once, with all roles, peeks, counted denials,
+// and limits that a reload changes. Redis would deny each request that a replica denies without it, and change nothing.
+func TestDenialsAreExact(t *testing.T) {
+	denials := 0
+	for range runs {
+		seed := rand.Uint64()
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer()
+			s.ahead = time.Duration(rand.New(rand.NewPCG(seed, 1)).IntN(2000)) * time.Millisecond
+			var all sync.WaitGroup
+			var replicas []*replica
+			for i := range uint64(4) {
+				if i < 2 {
+					replicas = append(replicas, newReplica(t, s, nearstore.Config{DenialCache: true}))
+				}
+				random := rand.New(rand.NewPCG(seed, 2+i))
+				all.Go(func() { askAnything(t, random, s, replicas[i%2]) })
+			}
+			all.Wait()
+			for _, r := range replicas {
+				denials += int(r.Stats().Denials)
+				_ = r.Close()
+			}
+		})
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	if denials == 0 {
+		t.Error("nothing was denied without Redis")
+	}
+}
+
+// trip is the longest round trip, in µs, and so how much longer than necessary a wait can be.
+const trip = 6_000
+
+// askAnything asks for random takes, and compares denials without Redis with what Redis would answer at that moment.
+func askAnything(t *testing.T, random *rand.Rand, s *server, r *replica) {
+	for range 150 {
+		time.Sleep(time.Duration(random.IntN(12_000)) * time.Microsecond)
+		r.link.set(fate{
+			reach: time.Duration(random.IntN(trip/2)) * time.Microsecond, back: time.Duration(random.IntN(trip/2)) * time.Microsecond,
+		})
+		request := make([]bucket.Request, 1)
+		for range 1 + random.IntN(3) {
+			algorithm := bucket.Algorithms[random.IntN(len(bucket.Algorithms))]
+			n := []int64{0, 2, 3, 3, 3, 3, 5}[random.IntN(7)]
+			take := bucket.Take{
+				Key: algorithm.String(), Cost: uint64(random.IntN(3)), CountDenied: random.IntN(6) == 0,
+				Role:  []bucket.Role{bucket.Enforce, bucket.Enforce, bucket.Enforce, bucket.Shadow, bucket.Quota}[random.IntN(5)],
+				Limit: bucket.Limit{Algorithm: algorithm, Requests: n, Burst: 1 + random.Int64N(4), Window: 200_000},
+			}
+			if take.Cost == 0 && random.IntN(2) == 0 {
+				take.Need = 1
+			}
+			request[0].Add(take)
+		}
+		got := make([]bucket.Outcome, 1)
+		r.Take(t.Context(), request, got)
+		if got[0].Source != bucket.FromDenialCache {
+			continue
+		}
+		s.mu.Lock()
+		loaded := make([]bucket.Loaded, len(request[0].Takes))
+		for i, take := range request[0].Takes {
+			state := s.states[take.Key]
+			loaded[i].State = state.Clone()
+		}
+		var want bucket.Outcome
+		request[0].Decide(s.clock(), loaded, &want)
+		s.mu.Unlock()
+		switch {
+		case want.Allowed || got[0].Allowed:
+			t.Errorf("%+v: allowed: %t, Redis: %t", request[0].Takes, got[0].Allowed, want.Allowed)
+		case want.RetryAfter != bucket.Never &&
+			(got[0].RetryAfter > want.RetryAfter+trip || got[0].RetryAfter == bucket.Never):
+			t.Errorf("%+v: wait %d µs, Redis: %d µs", request[0].Takes, got[0].RetryAfter, want.RetryAfter)
+		}
+		for i, take := range request[0].Takes {
+			if take.Charged(want.Decisions[i].Allowed, false) != 0 {
+				t.Errorf("%+v: Redis would charge %+v", request[0].Takes, take)
+			}
 		}
 	}
 }
