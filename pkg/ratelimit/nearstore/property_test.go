@@ -3,6 +3,7 @@ package nearstore_test
 import (
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
@@ -40,6 +41,28 @@ func TestLossOfState(t *testing.T) {
 		most := l.Requests + int64(r.Stats().Uncertain) + load.overtaking() + int64(losses)*load.onTheWire()
 		if admitted > most {
 			t.Errorf("admitted %d of %d, %d losses, %+v, %+v", admitted, l.Requests, losses, load, r.Stats())
+		}
+		_ = r.Close()
+	})
+}
+
+// TestClockOfRedisSteps also lets the clock of Redis step, a second or an hour, forward and back.
+func TestClockOfRedisSteps(t *testing.T) {
+	each(t, func(t *testing.T, random *rand.Rand, l bucket.Limit) {
+		l.Window = bucket.MaxWindow / 12
+		s := newServer()
+		r := newReplica(t, s, nearstore.Config{DenialCache: random.IntN(2) == 0})
+		load := randomLoad(random)
+		admitted := load.storm(random, []*replica{r}, l, func() {
+			if random.IntN(5) == 0 {
+				s.mu.Lock()
+				s.ahead += []time.Duration{time.Second, -time.Second, time.Hour, -time.Hour}[random.IntN(4)]
+				s.mu.Unlock()
+			}
+		})
+		most := l.Requests + int64(r.Stats().Uncertain) + load.overtaking()
+		if admitted > most {
+			t.Errorf("admitted %d of %d, %+v, %+v", admitted, l.Requests, load, r.Stats())
 		}
 		_ = r.Close()
 	})
