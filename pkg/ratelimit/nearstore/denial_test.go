@@ -80,7 +80,8 @@ func askAnything(t *testing.T, random *rand.Rand, s *server, r *replica) {
 	for range 150 {
 		time.Sleep(time.Duration(random.IntN(12_000)) * time.Microsecond)
 		r.link.set(fate{
-			reach: time.Duration(random.IntN(trip/2)) * time.Microsecond, back: time.Duration(random.IntN(trip/2)) * time.Microsecond,
+			reach: time.Duration(random.IntN(trip/2)) * time.Microsecond,
+			back:  time.Duration(random.IntN(trip/2)) * time.Microsecond,
 		})
 		request := make([]bucket.Request, 1)
 		for range 1 + random.IntN(3) {

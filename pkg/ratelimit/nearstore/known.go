@@ -178,11 +178,16 @@ func (k *known) refund(units uint64, t, replicas int64) uint64 {
 	return min(units+here*uint64(replicas-1), math.MaxInt64)
 }
 
-// room returns a limit with at least the burst under which the units of the debt were admitted. The burst of a queue
-// depends on the request (RuleLimit.MaxDelay), and a charge beyond twice the burst would be forgotten.
+// room returns a limit with at least the capacity under which the units of the debt were admitted. A charge beyond
+// twice the capacity would be forgotten. A reload may have lowered the limit, and the burst of a queue depends on the
+// request (RuleLimit.MaxDelay). A window counts alike under each number of requests.
 func (d *debt) room(l bucket.Limit) bucket.Limit {
-	if d.take.Limit.Requests == l.Requests {
-		l.Burst = max(l.Burst, d.take.Limit.Burst)
+	admitted := &d.take.Limit
+	switch {
+	case !l.Algorithm.HasBurst():
+		l.Requests = max(l.Requests, admitted.Requests)
+	case l.Requests == admitted.Requests:
+		l.Burst = max(l.Burst, admitted.Burst)
 	}
 	return l
 }

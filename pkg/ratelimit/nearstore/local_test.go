@@ -148,3 +148,56 @@ func TestSettlements(t *testing.T) {
 		_ = r.Close()
 	})
 }
+
+// TestReloadsInAnOutage also changes the limit of the bucket, to other numbers and to 0. Some requests need a second
+// bucket, too. At most the largest limit is admitted.
+func TestReloadsInAnOutage(t *testing.T) {
+	each(t, func(t *testing.T, random *rand.Rand, l bucket.Limit) {
+		s := newServer()
+		r := newReplica(t, s, nearstore.Config{DenialCache: random.IntN(2) == 0})
+		var admitted atomic.Int64
+		var now atomic.Pointer[bucket.Limit]
+		now.Store(&l)
+		var all sync.WaitGroup
+		const callers = 3
+		for caller := range callers {
+			own := rand.New(rand.NewPCG(random.Uint64(), uint64(caller)))
+			all.Go(func() {
+				for range 12 {
+					time.Sleep(time.Duration(own.IntN(40)) * time.Millisecond)
+					takes := []bucket.Take{{Key: "k", Limit: *now.Load(), Cost: 1}}
+					if own.IntN(3) == 0 {
+						takes = append(takes, bucket.Take{Key: "other", Limit: perDay(l.Algorithm, 5), Cost: 1})
+					}
+					if r.ask(takes...).Allowed {
+						admitted.Add(1)
+					}
+				}
+			})
+		}
+		for range 20 {
+			r.link.set(randomFate(random))
+			if random.IntN(3) == 0 {
+				changed := l
+				switch { // a unit of another rate of a bucket is another unit
+				case random.IntN(4) == 0:
+					changed.Requests = 0
+				case l.Algorithm.HasBurst():
+					changed.Burst = 1 + random.Int64N(l.Burst)
+				default:
+					changed.Requests = 1 + random.Int64N(l.Requests)
+				}
+				now.Store(&changed)
+			}
+			time.Sleep(time.Duration(random.IntN(40)) * time.Millisecond)
+		}
+		r.link.set(fate{reach: time.Millisecond, back: time.Millisecond})
+		all.Wait()
+		time.Sleep(2 * time.Second)
+		admitted.Add(int64(r.take("k", l, int(2*l.Requests))))
+		if most := l.Requests + int64(r.Stats().Uncertain) + callers - 1; admitted.Load() > most {
+			t.Errorf("admitted %d of %d, %+v", admitted.Load(), l.Requests, r.Stats())
+		}
+		_ = r.Close()
+	})
+}
