@@ -26,7 +26,7 @@ func FuzzCuts(f *testing.F) {
 	s := startOn(f, newPipes(), nil, nil)
 	f.Fuzz(func(t *testing.T, input []byte, seed uint64) {
 		if input = complete(input); len(input) > 8<<10 || overtakes(input) {
-			t.Skip("some frames overtake an answer or not, which depends on the cuts")
+			return // some frames overtake an answer or not, which depends on the cuts
 		}
 		whole := converse(t, s, input, len(input))
 		for _, most := range []int{1, 1 + int(seed%50)} {
