@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -152,6 +153,11 @@ func TestBrokenRulesOnReload(t *testing.T) {
 		if got := buys(t, httpAddr); got != http.StatusTooManyRequests {
 			t.Errorf("%s: %d, want 429 by the previous rules", b.theirs, got)
 		}
+	}
+	_, metrics := get(t, "http://"+debugAddr+"/metrics")
+	_, refused, _ := strings.Cut(metrics, "\nratelimit_service_config_load_error ")
+	if n, err := strconv.Atoi(strings.Fields(refused + " none")[0]); err != nil || n < 1 {
+		t.Errorf("config_load_error: got %.10q, want 1 or more", refused)
 	}
 }
 

@@ -114,7 +114,9 @@ func TestRedisModes(t *testing.T) {
 				t.Errorf("a request with an API key: %d, want 200\n%s", got, out)
 			}
 			_, metrics := get(t, "http://"+debugAddr+"/metrics")
-			for _, want := range []string{"extauthz_store_up 1\n", `store="main"} 1` + "\n"} {
+			for _, want := range []string{
+				"extauthz_store_up 1\n", `store="main"} 1` + "\n", "extauthz_redis_call_duration_seconds_bucket{",
+			} {
 				if !strings.Contains(metrics, want) {
 					t.Errorf("no %s in the metrics", want)
 				}

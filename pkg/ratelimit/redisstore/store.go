@@ -35,7 +35,7 @@ type Config struct {
 	// WholeDeadline makes an operation take until the deadline of its caller, as at envoyproxy/ratelimit. Timeout is then
 	// 10 s by default.
 	WholeDeadline bool
-	// DialTimeout bounds the attempt to connect. Default 100 ms, or Timeout if that is longer.
+	// DialTimeout bounds the attempt to connect. Default: Timeout, but at least 100 ms and at most 1 s.
 	DialTimeout time.Duration
 	// PerSecond is another Redis for the buckets of windows that are shorter than a minute. Its own Up, Took,
 	// KeyPrefix and PerSecond have no effect. Default: all buckets are in this Redis.
@@ -62,7 +62,7 @@ func (cfg *Config) up(node string, cause error) {
 
 // withDefaults returns the config with the default of each field that is not set.
 func (cfg Config) withDefaults() Config {
-	cfg.DialTimeout = cmp.Or(cfg.DialTimeout, max(100*time.Millisecond, cfg.Timeout))
+	cfg.DialTimeout = cmp.Or(cfg.DialTimeout, min(max(100*time.Millisecond, cfg.Timeout), time.Second))
 	if cfg.WholeDeadline {
 		cfg.Timeout = cmp.Or(cfg.Timeout, longest)
 	}
