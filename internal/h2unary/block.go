@@ -99,7 +99,7 @@ func (c *Conn) receiveBlock(stream uint32, flags byte, block []byte) *failure {
 		c.streams.resetByUs(stream)
 		return c.countStreamError()
 	}
-	c.budget.credit = min(maxCredit, c.budget.credit+perRequest)
+	c.budget.begin()
 	k := c.newCall(stream, h)
 	if flags&flagEndStream != 0 {
 		return c.complete(k)

@@ -22,8 +22,8 @@ const (
 	// maxStreamErrors is how many streams the server resets because of what the client has sent. Such resets make the
 	// server work for nothing, as resets of the client do (MadeYouReset).
 	maxStreamErrors = 100
-	// maxRapidResets is how many requests the client resets within rapid of their begin. A client whose calls time out
-	// resets them all, but later.
+	// maxRapidResets is how many requests the client resets within rapid of their begin, if these are more than half of
+	// its requests. Clients that lose interest reset some requests, and a client whose calls time out resets them later.
 	maxRapidResets = 1_000
 	rapid          = 5 * time.Millisecond
 )
@@ -32,6 +32,7 @@ const (
 type budget struct {
 	credit       int
 	streamErrors int
+	requests     int
 	rapidResets  int
 	refilled     time.Time
 	minute       time.Time // the begin of the minute in which errors and resets are counted
@@ -46,8 +47,14 @@ func (b *budget) refill(now time.Time) {
 		b.refilled = now
 	}
 	if now.Sub(b.minute) >= time.Minute {
-		b.streamErrors, b.rapidResets, b.minute = 0, 0, now
+		b.streamErrors, b.requests, b.rapidResets, b.minute = 0, 0, 0, now
 	}
+}
+
+// begin counts a request, which gains credit.
+func (b *budget) begin() {
+	b.requests++
+	b.credit = min(maxCredit, b.credit+perRequest)
 }
 
 // charge charges a frame, and fails if there is no credit.
@@ -84,7 +91,8 @@ func (c *Conn) receiveReset(f *frame) *failure {
 		return c.budget.charge("too many resets")
 	}
 	if c.read.Sub(k.Arrived) < rapid && k.state != parked {
-		if c.budget.rapidResets++; c.budget.rapidResets > maxRapidResets {
+		b := &c.budget
+		if b.rapidResets++; b.rapidResets > maxRapidResets && 2*b.rapidResets > b.requests {
 			return &failure{enhanceYourCalm, guard.RapidReset, "too many requests are reset at once"}
 		}
 	}

@@ -236,6 +236,44 @@ func TestConnectionTimeLimits(t *testing.T) {
 	}
 }
 
+// TestSomeRapidResets resets every third of thousands of requests at once, as clients do that lose interest: that is no
+// attack.
+func TestSomeRapidResets(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := bubble(t, nil)
+		p := connect(t, s)
+		go func() {
+			for { // what the server sends
+				if _, err := p.ReadFrame(); err != nil {
+					return
+				}
+			}
+		}()
+		for i := range 6000 {
+			id, method := uint32(2*i+1), echoMethod
+			if i%3 == 0 {
+				method = laterMethod
+			}
+			if err := p.request(id, method, "x"); err != nil {
+				t.Fatal(err)
+			}
+			if i%3 > 0 {
+				continue
+			}
+			if err := p.WriteRSTStream(id, http2.ErrCodeCancel); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		if s.Connections() != 1 {
+			t.Error("the connection was closed")
+		}
+		_ = p.conn.Close()
+		synctest.Wait()
+	})
+}
+
 // TestLateResets resets thousands of calls that take longer, as Envoy does while Redis hangs: that is no attack.
 func TestLateResets(t *testing.T) {
 	t.Parallel()
