@@ -17,7 +17,7 @@ func TestOneReplicaAdmitsItsLimit(t *testing.T) {
 		r := newReplica(t, s, nearstore.Config{DenialCache: random.IntN(2) == 0})
 		load := randomLoad(random)
 		admitted := load.storm(random, []*replica{r}, l, func() {})
-		most := l.Requests + int64(r.Stats().Uncertain) + load.overtaking()
+		most := l.Requests + int64(r.Stats().Uncertain) + load.overtaking(r)
 		if admitted > most {
 			t.Errorf("admitted %d of %d, %+v, %+v", admitted, l.Requests, load, r.Stats())
 		}
@@ -38,7 +38,7 @@ func TestLossOfState(t *testing.T) {
 				s.lose(random.IntN(2) == 0)
 			}
 		})
-		most := l.Requests + int64(r.Stats().Uncertain) + load.overtaking() + int64(losses)*load.onTheWire()
+		most := l.Requests + int64(r.Stats().Uncertain) + load.overtaking(r) + int64(losses)*load.onTheWire()
 		if admitted > most {
 			t.Errorf("admitted %d of %d, %d losses, %+v, %+v", admitted, l.Requests, losses, load, r.Stats())
 		}
@@ -60,10 +60,38 @@ func TestClockOfRedisSteps(t *testing.T) {
 				s.mu.Unlock()
 			}
 		})
-		most := l.Requests + int64(r.Stats().Uncertain) + load.overtaking()
+		most := l.Requests + int64(r.Stats().Uncertain) + load.overtaking(r)
 		if admitted > most {
 			t.Errorf("admitted %d of %d, %+v, %+v", admitted, l.Requests, load, r.Stats())
 		}
 		_ = r.Close()
+	})
+}
+
+// TestNothingIsStolen runs several replicas through faults and losses of all kinds. Redis never holds more than it has
+// charged, and what was admitted without an answer.
+func TestNothingIsStolen(t *testing.T) {
+	each(t, func(t *testing.T, random *rand.Rand, l bucket.Limit) {
+		s := newServer()
+		var replicas []*replica
+		for range 1 + random.IntN(3) {
+			replicas = append(replicas, newReplica(t, s, nearstore.Config{DenialCache: random.IntN(2) == 0}))
+		}
+		load := randomLoad(random)
+		load.storm(random, replicas, l, func() {
+			if random.IntN(10) == 0 {
+				s.lose(random.IntN(2) == 0)
+			}
+		})
+		most := s.units
+		for _, r := range replicas {
+			most += int64(r.Stats().Uncertain)
+		}
+		if used := s.used("k", l); used > most {
+			t.Errorf("Redis holds %d units, and has charged %d, %d replicas, %+v", used, s.units, len(replicas), load)
+		}
+		for _, r := range replicas {
+			_ = r.Close()
+		}
 	})
 }

@@ -25,6 +25,7 @@ type server struct {
 	epoch  uint64
 	begun  time.Time // the time of the last Suspect
 	calls  int       // requests that it has decided
+	units  int64     // that it has charged
 	cut    bool      // answers show only the oldest units of a log
 }
 
@@ -70,8 +71,7 @@ func (s *server) decide(r *bucket.Request, o *bucket.Outcome) {
 			fates[i] = bucket.FloorVoided
 		}
 		if note, ok := s.notes[t.Key]; t.Floor != nil && (!ok || note < t.Floor.At) {
-			floor := t.Floor.State.Clone()
-			loaded[i].State.Merge(&t.Limit, &floor, now)
+			t.Floor.Join(&t.Limit, &loaded[i].State, now)
 			s.states[t.Key], fates[i] = loaded[i].State.Clone(), bucket.FloorJoined
 		}
 		if t.Refund > 0 {
@@ -80,6 +80,7 @@ func (s *server) decide(r *bucket.Request, o *bucket.Outcome) {
 	}
 	r.Decide(now, loaded, o)
 	for i, t := range r.Takes {
+		s.units += t.Charged(o.Decisions[i].Allowed, o.Allowed)
 		seen := bucket.Seen{Clock: now, Floor: fates[i]}
 		if t.Limit.Requests == 0 {
 			seen.Clock = 0
@@ -243,8 +244,11 @@ func randomLoad(random *rand.Rand) load { return load{1 + 3*random.IntN(2), 1 + 
 // onTheWire returns the most units that a replica can have on the wire.
 func (o load) onTheWire() int64 { return int64(o.callers * o.cost) }
 
-// overtaking returns the most units that can reach Redis before a catch-up that was sent earlier.
-func (o load) overtaking() int64 { return int64((o.callers - 1) * o.cost) }
+// overtaking returns the most units that can reach Redis before a catch-up of a replica that was sent earlier. That is
+// one take of each other caller, or more while a catch-up travels long. Redis charges it beyond the capacity then.
+func (o load) overtaking(r *replica) int64 {
+	return max(int64((o.callers-1)*o.cost), int64(r.Stats().Minted))
+}
 
 // each runs a property for all algorithms with random limits.
 func each(t *testing.T, property func(*testing.T, *rand.Rand, bucket.Limit)) {
