@@ -263,9 +263,10 @@ func chartSets(name string) (value string, ok bool) {
 
 // words has the settings that accept a word of a list. TestSettingsAreCheckedAlike compares the list with the service.
 var words = map[string][]any{
-	"LOG_LEVEL":     {"DEBUG", "INFO", "WARN", "ERROR"},
-	"LOG_FORMAT":    {"text", "json"},
-	"COMPATIBILITY": {"default", "strict"},
+	"LOG_LEVEL":      {"DEBUG", "INFO", "WARN", "ERROR"},
+	"LOG_FORMAT":     {"text", "json"},
+	"COMPATIBILITY":  {"default", "strict"},
+	"GRPC_TRANSPORT": {"grpc-go", "native"},
 	"DEFAULT_ALGORITHM": {
 		"sliding_window", "sliding_window_counter", "sliding_window_log", "token_bucket", "leaky_bucket", "fixed_window",
 	},

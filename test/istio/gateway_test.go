@@ -331,9 +331,6 @@ func TestSigns(t *testing.T) {
 		// Without an owner, all requests share one bucket of posts-per-user.
 		{"a policy for no pod", "gateway/authorization-policy.yaml", []string{"istio: ingressgateway", "istio: ingress"},
 			http.StatusOK, "", []string{"per-address", "posts-per-user"}},
-		{"HTTP without gateway-http", "gateway/authorization-policy.yaml",
-			[]string{"name: extauthz-grpc", "name: extauthz-http"},
-			http.StatusOK, "", []string{"per-address", "per-owner", "posts-per-user"}}, // owner and plan are unknown
 		{"no mistake", "gateway/authorization-policy.yaml", []string{"name: extauthz-grpc", "name: extauthz-grpc"},
 			http.StatusOK, "", []string{"free-posts-per-user", "per-address", "per-owner", "posts-per-user"}},
 		{"a virtual host that does not exist", "gateway/rate-limits.yaml",

@@ -138,6 +138,10 @@ func TestMistakes(t *testing.T) {
 			"generic_key: { descriptor_key: action, descriptor_value: post }", "generic_key: { descriptor_key: action }",
 			[]string{"istio/gateway/rate-limits.yaml: ", "configPatches[2] (HTTP_ROUTE)", "DescriptorValue"}},
 
+		{"HTTP without gateway-http", "gateway/authorization-policy.yaml", "name: extauthz-grpc", "name: extauthz-http",
+			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz",
+				"GrpcService.TargetSpecifier"}},
+
 		// Headers that identify the caller for the application, which a client could send.
 		{"an identity header that the gateway does not remove", "gateway/edge.yaml", "(owner|plan|", "(owner|",
 			[]string{"istio/gateway/authorization-policy.yaml: ", "AuthorizationPolicy istio-system/extauthz",
@@ -202,9 +206,7 @@ func TestUnlistedIdentityHeader(t *testing.T) {
 	if found := m.Check(); len(found) > 0 {
 		t.Errorf("got %v, want no mistakes: gRPC does not use the list", found)
 	}
-	m, err = loadWith(t, "mesh-config.yaml", "[x-auth-owner, x-auth-plan,", "[x-auth-owner,", "name: extauthz-http",
-		"name: extauthz-other",
-		"name: extauthz-grpc", "name: unused", "name: extauthz-other", "name: extauthz-grpc")
+	m, err = loadGatewayWith(t, "gateway-http", "mesh-config.yaml", "[x-auth-owner, x-auth-plan,", "[x-auth-owner,")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,6 +233,12 @@ func mistakes(t *testing.T, file, before, after string) []error {
 // pairs of old and new text; the first occurrence of the old text is replaced.
 func loadWith(t *testing.T, file string, texts ...string) (*mesh.Mesh, error) {
 	t.Helper()
+	return loadGatewayWith(t, "gateway", file, texts...)
+}
+
+// loadGatewayWith is loadWith for the files of gateway or of gateway-http.
+func loadGatewayWith(t *testing.T, gateway, file string, texts ...string) (*mesh.Mesh, error) {
+	t.Helper()
 	root := t.TempDir()
 	for _, dir := range []string{"istio", filepath.Join("deploy", "kustomize")} {
 		if err := os.CopyFS(filepath.Join(root, dir), os.DirFS(filepath.Join(testenv.RepoRoot(t), dir))); err != nil {
@@ -253,7 +261,7 @@ func loadWith(t *testing.T, file string, texts ...string) (*mesh.Mesh, error) {
 		t.Fatal(err)
 	}
 	var paths []string
-	for _, d := range []string{"service", "gateway", "example-sidecar"} { // all directories that fit in one mesh
+	for _, d := range []string{"service", gateway, "example-sidecar"} { // all directories that fit in one mesh
 		paths = append(paths, filepath.Join(root, "istio", d))
 	}
 	return mesh.Load(filepath.Join(root, "istio", "mesh-config.yaml"), paths...)
