@@ -59,7 +59,7 @@ func TestSentinelsGone(t *testing.T) {
 		url += "," + goneHost(t)
 	}
 	s := open(t, redisstore.Config{
-		Mode: redisstore.Sentinel, URL: url, Timeout: brief, DialTimeout: 10 * time.Minute, // longer than the test
+		Mode: redisstore.Sentinel, URL: url, Timeout: brief, DialTimeout: 30 * time.Second, // longer than the test
 	})
 	answers(t, s)
 	sentinels.Master.Pause()
