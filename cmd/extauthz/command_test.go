@@ -35,8 +35,8 @@ func TestCommands(t *testing.T) {
 		code           int
 		stdout, stderr string
 	}{
-		{args: "frobnicate", code: 2, stderr: `extauthz: unknown subcommand "frobnicate": want bench, buckets, check, client, ` +
-			"echo, health, keys, migrate, schema, serve, settings, version or --help"},
+		{args: "frobnicate", code: 2, stderr: `extauthz: unknown subcommand "frobnicate": want bench, buckets, check, ` +
+			"client, echo, health, keys, migrate, schema, serve, settings, version or --help"},
 		{args: "frobnicate", code: 2, stderr: "(extauthz --help lists all flags)"},
 		{args: "chekc --envoy e .", code: 2, stderr: `unknown subcommand "chekc" (did you mean check?): want `},
 		{args: "keys lst", code: 2, stderr: `extauthz: keys: unknown subcommand "lst" (did you mean list?): want create, ` +
