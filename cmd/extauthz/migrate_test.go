@@ -129,16 +129,9 @@ func TestMigrateRatelimit(t *testing.T) {
 // startService runs the service in this process until the test ends, and returns the address of its gRPC listener.
 func startService(t *testing.T, compatibility, rules string) string {
 	t.Helper()
-	root := t.TempDir()
-	if err := os.Mkdir(filepath.Join(root, "config"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(root, "config", "rules.yaml"), []byte(rules), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	s, err := service.ReadSettings(service.Environment{
 		"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0", "LOG_LEVEL": "INFO", "DRAIN_DELAY": "0s", "HOST": "127.0.0.1",
-		"GRPC_HOST": "127.0.0.1", "RUNTIME_ROOT": root, "COMPATIBILITY": compatibility,
+		"GRPC_HOST": "127.0.0.1", "RUNTIME_ROOT": testenv.RulesRootWith(t, rules), "COMPATIBILITY": compatibility,
 	})
 	if err != nil {
 		t.Fatal(err)

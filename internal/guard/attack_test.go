@@ -123,17 +123,10 @@ const patience = 20 * time.Second
 
 func newArena(t *testing.T, secured credentials.TransportCredentials, environment ...string) *arena {
 	t.Helper()
-	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "config"), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	rules := "domain: shop\ndescriptors: [{key: user, rate_limit: {unit: second, requests_per_unit: 100000}}]\nauthz: " +
 		"{anonymous: allow}\n"
-	if err := os.WriteFile(filepath.Join(dir, "config", "rules.yaml"), []byte(rules), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	a := &arena{T: t, service: testenv.Service(t, serviceBinary, append(environment, "RUNTIME_ROOT="+dir,
-		fmt.Sprintf("GOMEMLIMIT=%d", memoryLimit))...)}
+	environment = append(environment, "RUNTIME_ROOT="+testenv.RulesRootWith(t, rules), fmt.Sprintf("GOMEMLIMIT=%d", memoryLimit))
+	a := &arena{T: t, service: testenv.Service(t, serviceBinary, environment...)}
 	conn, err := grpc.NewClient(a.grpc(), grpc.WithTransportCredentials(secured))
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"log/slog"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -65,14 +64,7 @@ func TestAddressesOverHTTP(t *testing.T) {
 // refused requests for all others.
 func TestRefusedByGatewayOverHTTP(t *testing.T) {
 	t.Parallel()
-	root := t.TempDir()
-	if err := os.Mkdir(filepath.Join(root, "config"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	rules := []byte(testenv.RepoFile(t, "envoy-gateway/service/rules/demo.yaml"))
-	if err := os.WriteFile(filepath.Join(root, "config", "demo.yaml"), rules, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	root := testenv.RulesRootWith(t, testenv.RepoFile(t, "envoy-gateway/service/rules/demo.yaml"))
 	env := Environment{"RUNTIME_ROOT": root, "API_KEY_SECRET": "a-server-secret-of-a-test",
 		"API_KEYS_FILE": filepath.Join(root, "keys.jsonl")}
 	keys(t, env, "create", "--file", env["API_KEYS_FILE"], "--owner", "alice")

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -22,20 +20,6 @@ descriptors:
     rate_limit: {unlimited: true}
 `
 
-// rootOfResetRules returns a RUNTIME_ROOT with these rules.
-func rootOfResetRules(t *testing.T) string {
-	t.Helper()
-	root := t.TempDir()
-	dir := filepath.Join(root, "config")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "rules.yaml"), []byte(resetRules), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return root
-}
-
 // TestBucketsReset uses up a limit in Redis and resets it, while two replicas remember the bucket. It also leaves a
 // note, so that no replica restores the bucket after a loss of state.
 func TestBucketsReset(t *testing.T) {
@@ -43,7 +27,9 @@ func TestBucketsReset(t *testing.T) {
 	for _, kind := range []string{"single", "cluster", "per second"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			env := Environment{"RUNTIME_ROOT": rootOfResetRules(t), "CACHE_KEY_PREFIX": "shop:", "REDIS_TIMEOUT": "10s"}
+			env := Environment{
+				"RUNTIME_ROOT": testenv.RulesRootWith(t, resetRules), "CACHE_KEY_PREFIX": "shop:", "REDIS_TIMEOUT": "10s",
+			}
 			var server *testenv.RedisServer
 			switch kind {
 			case "cluster":
@@ -105,7 +91,7 @@ func TestBucketsReset(t *testing.T) {
 // TestBucketsResetRefuses checks the errors of descriptors without buckets.
 func TestBucketsResetRefuses(t *testing.T) {
 	t.Parallel()
-	root := rootOfResetRules(t)
+	root := testenv.RulesRootWith(t, resetRules)
 	inRedis := Environment{"RUNTIME_ROOT": root, "REDIS_URL": testenv.Redis(t).Addr}
 	for _, c := range []struct {
 		env  Environment

@@ -46,13 +46,7 @@ func TestClientValuesAreNotLogged(t *testing.T) {
 	t.Parallel()
 	for _, values := range []string{"false", "true"} {
 		t.Run("LOG_CLIENT_VALUES="+values, func(t *testing.T) {
-			root := t.TempDir()
-			if err := os.Mkdir(filepath.Join(root, "config"), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(root, "config", "rules.yaml"), []byte(policyOfAll), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			root := testenv.RulesRootWith(t, policyOfAll)
 			for _, store := range []string{"memory", "redis"} {
 				env := Environment{
 					"RUNTIME_ROOT": root, "LOG_LEVEL": "DEBUG", "API_KEY_SECRET": "a-server-secret-of-a-test",

@@ -3,8 +3,6 @@ package service
 import (
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -24,15 +22,10 @@ func TestLeasesOfThreeReplicas(t *testing.T) {
 	for _, algorithm := range []string{"fixed_window", "sliding_window_counter"} {
 		t.Run(algorithm, func(t *testing.T) {
 			t.Parallel()
-			server, root := testenv.Redis(t), t.TempDir()
+			server := testenv.Redis(t)
 			rules := fmt.Sprintf("domain: shop\ndescriptors:\n  - key: tenant\n    rate_limit: {unit: year, "+
 				"requests_per_unit: %d, algorithm: %s, lease: %d}\n", limit, algorithm, lease)
-			if err := os.Mkdir(filepath.Join(root, "config"), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(root, "config", "rules.yaml"), []byte(rules), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			root := testenv.RulesRootWith(t, rules)
 			var replicas []*testenv.RunningService
 			for range 3 {
 				replicas = append(replicas, testenv.Service(t, program, "RUNTIME_ROOT="+root, "REDIS_URL="+server.Addr,

@@ -90,7 +90,7 @@ func samplesOf(metrics, prefix string) string {
 // TestDecisionsByLimit has a rule with several limits: each decision counts for the limit that binds.
 func TestDecisionsByLimit(t *testing.T) {
 	t.Parallel()
-	grpcAddr, _, debugAddr, _ := start(t, Environment{"RUNTIME_ROOT": writeRules(t, `
+	grpcAddr, _, debugAddr, _ := start(t, Environment{"RUNTIME_ROOT": testenv.RulesRootWith(t, `
 domain: shop
 descriptors:
   - key: path

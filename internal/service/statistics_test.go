@@ -70,23 +70,14 @@ func send(t *testing.T, address string, requests []string) {
 	}
 }
 
-func writeRules(t *testing.T, text string) (root string) {
-	t.Helper()
-	root = testenv.RulesRoot(t)
-	if err := os.WriteFile(filepath.Join(root, "config", "rules.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return root
-}
-
 // TestMetricsOfRatelimit checks the metrics of envoyproxy/ratelimit on the listener of their own, and on the debug
 // port.
 func TestMetricsOfRatelimit(t *testing.T) {
 	t.Parallel()
 	port := testenv.FreePort(t)
 	grpcAddr, _, debugAddr, _ := start(t, Environment{
-		"RUNTIME_ROOT": writeRules(t, statisticsRules), "USE_PROMETHEUS": "true", "PROMETHEUS_ADDR": testenv.Loopback(port),
-		"PROMETHEUS_PATH": "/stats/prometheus", "NEAR_LIMIT_RATIO": "0.5",
+		"RUNTIME_ROOT": testenv.RulesRootWith(t, statisticsRules), "USE_PROMETHEUS": "true",
+		"PROMETHEUS_ADDR": testenv.Loopback(port), "PROMETHEUS_PATH": "/stats/prometheus", "NEAR_LIMIT_RATIO": "0.5",
 	})
 	send(t, grpcAddr, statisticsRequests)
 	const want = `
@@ -166,7 +157,7 @@ mappings:
 	if err := os.WriteFile(file, []byte(mapping), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	root := writeRules(t, statisticsRules)
+	root := testenv.RulesRootWith(t, statisticsRules)
 	grpcAddr, _, debugAddr, _ := start(t, Environment{"RUNTIME_ROOT": root, "PROMETHEUS_MAPPER_YAML": file})
 	send(t, grpcAddr, statisticsRequests)
 	_, body := get(t, "http://"+debugAddr+"/metrics")

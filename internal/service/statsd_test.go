@@ -157,7 +157,7 @@ func TestStatsd(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			port, out := statsdServer(t, c.network, "127.0.0.1:0")
-			env := Environment{"RUNTIME_ROOT": writeRules(t, statisticsRules), "STATSD_HOST": "127.0.0.1",
+			env := Environment{"RUNTIME_ROOT": testenv.RulesRootWith(t, statisticsRules), "STATSD_HOST": "127.0.0.1",
 				"STATSD_PORT": port, "STATS_FLUSH_INTERVAL": "20ms"}
 			maps.Copy(env, c.env)
 			grpcAddr, _, _, log := start(t, env)
@@ -177,8 +177,8 @@ func TestStatsd(t *testing.T) {
 func TestStatsdOutage(t *testing.T) {
 	t.Parallel()
 	port := testenv.FreePort(t)
-	grpcAddr, _, _, log := start(t, Environment{"RUNTIME_ROOT": writeRules(t, statisticsRules), "STATSD_HOST": "127.0.0.1",
-		"STATSD_PORT": strconv.Itoa(port), "STATS_FLUSH_INTERVAL": "20ms"})
+	grpcAddr, _, _, log := start(t, Environment{"RUNTIME_ROOT": testenv.RulesRootWith(t, statisticsRules),
+		"STATSD_HOST": "127.0.0.1", "STATSD_PORT": strconv.Itoa(port), "STATS_FLUSH_INTERVAL": "20ms"})
 	testenv.Eventually(t, matches(log, regexp.MustCompile(
 		`level=WARN msg="the statsd server cannot be reached.*reason="connection refused"`)), "a line about the server")
 	send(t, grpcAddr, statisticsRequests)
@@ -199,8 +199,8 @@ func TestStatsdRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	grpcAddr, _, _, log := start(t, Environment{"RUNTIME_ROOT": writeRules(t, statisticsRules), "STATSD_HOST": "127.0.0.1",
-		"STATSD_PORT": port, "STATS_FLUSH_INTERVAL": "20ms"})
+	grpcAddr, _, _, log := start(t, Environment{"RUNTIME_ROOT": testenv.RulesRootWith(t, statisticsRules),
+		"STATSD_HOST": "127.0.0.1", "STATSD_PORT": port, "STATS_FLUSH_INTERVAL": "20ms"})
 	conn, err := listener.Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +226,7 @@ func TestStatsdRestart(t *testing.T) {
 // TestStatsdHost has a host that does not exist. Its name is not logged, because it may be a misplaced secret.
 func TestStatsdHost(t *testing.T) {
 	t.Parallel()
-	grpcAddr, _, debugAddr, log := start(t, Environment{"RUNTIME_ROOT": writeRules(t, statisticsRules),
+	grpcAddr, _, debugAddr, log := start(t, Environment{"RUNTIME_ROOT": testenv.RulesRootWith(t, statisticsRules),
 		"STATSD_HOST": "no-such-host.invalid", "STATS_FLUSH_INTERVAL": "20ms"})
 	send(t, grpcAddr, statisticsRequests)
 	testenv.Eventually(t, matches(log, regexp.MustCompile("the statsd server cannot be reached")), "a line about the host")

@@ -4,12 +4,9 @@ package e2e
 
 import (
 	"flag"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -62,40 +59,14 @@ func startServiceIn(t *testing.T, dir string, environment ...string) *service {
 // metric returns the value of a metric. The name includes labels, if any.
 func (s *service) metric(t *testing.T, name string) int {
 	t.Helper()
-	resp, err := http.Get(s.debug + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(body)) {
-		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+" "); ok {
-			n, err := strconv.Atoi(value)
-			if err != nil {
-				t.Fatalf("%s: %v", line, err)
-			}
-			return n
-		}
-	}
-	t.Fatalf("no metric %s", name)
-	return 0
+	return int(testenv.Metric(t, s.debug, name))
 }
 
 // rulesDirectory makes a RUNTIME_ROOT with one rule file. It returns the directory and the path of the file.
 func rulesDirectory(t *testing.T, rules string) (root, file string) {
 	t.Helper()
-	root = t.TempDir()
-	file = filepath.Join(root, "config", "rules.yaml")
-	if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(rules), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return root, file
+	root = testenv.RulesRootWith(t, rules)
+	return root, filepath.Join(root, "config", "rules.yaml")
 }
 
 // startEnvoy starts an Envoy with the edited sample configuration. It calls a service at this port.

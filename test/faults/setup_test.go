@@ -2,12 +2,8 @@ package faults
 
 import (
 	"flag"
-	"io"
-	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/extauthz/extauthz/internal/testenv"
@@ -91,14 +87,7 @@ func (r *replica) kill(t *testing.T) {
 // startReplicas starts n services with one Redis. Each counts its local decisions n times.
 func startReplicas(t *testing.T, n int, redis *testenv.RedisServer) []*replica {
 	t.Helper()
-	root := t.TempDir()
-	file := filepath.Join(root, "config", "rules.yaml")
-	if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(rules), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	root := testenv.RulesRootWith(t, rules)
 	replicas := make([]*replica, n)
 	for i := range replicas {
 		p := newProxy(t, redis.Addr)
@@ -114,24 +103,5 @@ func startReplicas(t *testing.T, n int, redis *testenv.RedisServer) []*replica {
 // metric returns the value of a metric, whose name includes its labels.
 func (r *replica) metric(t *testing.T, name string) float64 {
 	t.Helper()
-	resp, err := http.Get("http://" + testenv.Loopback(r.DebugPort) + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(body)) {
-		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+" "); ok {
-			v, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				t.Fatalf("%s: %v", line, err)
-			}
-			return v
-		}
-	}
-	t.Fatalf("no metric %s", name)
-	return 0
+	return testenv.Metric(t, "http://"+testenv.Loopback(r.DebugPort), name)
 }

@@ -66,6 +66,15 @@ func (b *batch) hold(r *bucket.Request) []memstore.Held {
 	return b.held
 }
 
+// know returns what is known of the bucket of a take. A bucket that was never seen starts full.
+func (b *batch) know(t *bucket.Take, h *memstore.Held) known {
+	k := read(h)
+	if !k.Found {
+		k.Limit, k.Ahead, k.epoch = t.Limit, b.store.ahead.Load(), b.store.shared.Epoch(t)
+	}
+	return k
+}
+
 // look answers request i if leases cover it or if it is certainly denied. Otherwise it prepares what is sent.
 func (b *batch) look(i int, r *bucket.Request, o *bucket.Outcome) {
 	held := b.hold(r)
@@ -91,10 +100,7 @@ func (b *batch) ask(t *bucket.Take, h *memstore.Held, now int64, a asked) {
 	a.key, a.take = h.Key, t
 	if t.Limit.Requests > 0 { // a closed bucket is not read
 		a.epoch = b.store.shared.Epoch(t)
-		k := read(h)
-		if !h.Found {
-			k.Limit, k.Ahead, k.epoch = t.Limit, b.store.ahead.Load(), a.epoch
-		}
+		k := b.know(t, h)
 		a.known, a.cut, a.clock = *k.base(), k.flags&cut != 0, k.clock
 		if k.isSuspect(a.epoch) && !a.known.Empty() {
 			t.Floor = k.floor()

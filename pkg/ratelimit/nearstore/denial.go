@@ -6,8 +6,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// confirmedFor is how long after an answer a denial may be based on it, in µs. It bounds what nothing here can notice:
-// refunds of other replicas, buckets that were reset or lost, and steps of the clock of Redis.
+// confirmedFor is how long after an answer a denial may be based on it, in µs. It bounds the effect of changes that
+// this replica cannot notice: refunds by other replicas, buckets that were reset or lost, and steps of the clock of Redis.
 const confirmedFor = 1_000_000
 
 // denied reports whether Redis would certainly deny the request, whenever within the interval of T it arrived, and

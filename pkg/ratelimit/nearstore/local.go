@@ -31,7 +31,7 @@ func (b *batch) decide(r *bucket.Request, o *bucket.Outcome) {
 	b.store.memory.Edit(held, func(now int64) {
 		t := r.At
 		for i := range held {
-			if k := b.knownLocally(r, i); r.At == 0 && (i == 0 || now+k.Ahead < t) {
+			if k := b.know(&r.Takes[i], &held[i]); r.At == 0 && (i == 0 || now+k.Ahead < t) {
 				t = now + k.Ahead
 			}
 		}
@@ -43,15 +43,6 @@ func (b *batch) decide(r *bucket.Request, o *bucket.Outcome) {
 		}
 		b.charge(r, o, now)
 	})
-}
-
-// knownLocally returns what is known of the bucket of a take. A bucket that was never seen starts full.
-func (b *batch) knownLocally(r *bucket.Request, i int) known {
-	k := read(&b.held[i])
-	if !k.Found {
-		k.Limit, k.Ahead, k.epoch = r.Takes[i].Limit, b.store.ahead.Load(), b.store.shared.Epoch(&r.Takes[i])
-	}
-	return k
 }
 
 // judge decides the request as if the takes on the wire were charged.
@@ -72,7 +63,7 @@ func (b *batch) charge(r *bucket.Request, o *bucket.Outcome, now int64) {
 	for i := range r.Takes {
 		take, d := &r.Takes[i], &o.Decisions[i]
 		units := take.Charged(d.Allowed, o.Allowed)
-		k := b.knownLocally(r, i)
+		k := b.know(take, &b.held[i])
 		t := k.low(r.At, now) // its own: at the time of another bucket it would move back, and later forward again
 		var refund uint64
 		if !r.Uncertain { // otherwise Redis may have given it back

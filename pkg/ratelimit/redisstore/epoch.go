@@ -73,9 +73,6 @@ func (e *epoch) connected(ctx context.Context, c *redis.Conn) error {
 	if err != nil && code(err) == "" {
 		return fmt.Errorf("%w: %w", errNotConnected, err)
 	}
-	if strings.Contains(info, "redis_mode:sentinel") {
-		return nil
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	last := e.server

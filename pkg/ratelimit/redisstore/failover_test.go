@@ -10,15 +10,22 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 )
 
+// sentinelsUnderLoad returns sentinels, a store that follows them, and requests to it that go on.
+func sentinelsUnderLoad(t *testing.T, timeout time.Duration) (*testenv.RedisSentinels, *redisstore.Store, *load) {
+	t.Helper()
+	sentinels := testenv.Sentinels(t)
+	s := open(t, redisstore.Config{Mode: redisstore.Sentinel, URL: sentinels.Addrs(), Timeout: timeout})
+	answers(t, s)
+	under := newLoad(t, s, "k")
+	under.await(100)
+	return sentinels, s, under
+}
+
 // TestSentinelFailover kills the master while requests go on. Sentinel makes the replica the master, and the store
 // finds it.
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
-	sentinels := testenv.Sentinels(t)
-	s := open(t, redisstore.Config{Mode: redisstore.Sentinel, URL: sentinels.Addrs(), Timeout: brief})
-	answers(t, s)
-	under := newLoad(t, s, "k")
-	under.await(100)
+	sentinels, _, under := sentinelsUnderLoad(t, brief)
 	sentinels.Master.Kill()
 	fault := time.Now()
 	right := awaitMaster(t, sentinels.Replica, "other")
@@ -31,11 +38,7 @@ func TestSentinelFailover(t *testing.T) {
 // more, until the sentinels make it a replica. The store leaves it when they name the new one.
 func TestSentinelDemoted(t *testing.T) {
 	t.Parallel()
-	sentinels := testenv.Sentinels(t)
-	s := open(t, redisstore.Config{Mode: redisstore.Sentinel, URL: sentinels.Addrs(), Timeout: patient})
-	answers(t, s)
-	under := newLoad(t, s, "k")
-	under.await(100)
+	sentinels, s, under := sentinelsUnderLoad(t, patient)
 	stats := commandStats(t, sentinels.Replica)
 	await(t, "the failover to begin", func() bool {
 		_, err := sentinels.Sentinels[0].Do("SENTINEL", "FAILOVER", sentinels.Name)
@@ -62,11 +65,7 @@ func TestSentinelDemoted(t *testing.T) {
 // servers accept writes. The store stays with the one that the sentinels name.
 func TestSentinelStaleMaster(t *testing.T) {
 	t.Parallel()
-	sentinels := testenv.Sentinels(t)
-	s := open(t, redisstore.Config{Mode: redisstore.Sentinel, URL: sentinels.Addrs(), Timeout: brief})
-	answers(t, s)
-	under := newLoad(t, s, "k")
-	under.await(100)
+	sentinels, _, under := sentinelsUnderLoad(t, brief)
 	sentinels.Master.Pause()
 	fault := time.Now()
 	right := awaitMaster(t, sentinels.Replica, "other")
