@@ -125,7 +125,8 @@ func newArena(t *testing.T, secured credentials.TransportCredentials, environmen
 	t.Helper()
 	rules := "domain: shop\ndescriptors: [{key: user, rate_limit: {unit: second, requests_per_unit: 100000}}]\nauthz: " +
 		"{anonymous: allow}\n"
-	environment = append(environment, "RUNTIME_ROOT="+testenv.RulesRootWith(t, rules), fmt.Sprintf("GOMEMLIMIT=%d", memoryLimit))
+	root := testenv.RulesRootWith(t, rules)
+	environment = append(environment, "RUNTIME_ROOT="+root, fmt.Sprintf("GOMEMLIMIT=%d", memoryLimit))
 	a := &arena{T: t, service: testenv.Service(t, serviceBinary, environment...)}
 	conn, err := grpc.NewClient(a.grpc(), grpc.WithTransportCredentials(secured))
 	if err != nil {

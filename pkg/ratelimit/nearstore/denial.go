@@ -7,7 +7,7 @@ import (
 )
 
 // confirmedFor is how long after an answer a denial may be based on it, in µs. It bounds the effect of changes that
-// this replica cannot notice: refunds by other replicas, buckets that were reset or lost, and steps of the clock of Redis.
+// this replica cannot notice: refunds by other replicas, buckets that were reset or lost, and steps of Redis's clock.
 const confirmedFor = 1_000_000
 
 // denied reports whether Redis would certainly deny the request, whenever within the interval of T it arrived, and
