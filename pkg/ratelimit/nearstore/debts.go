@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
@@ -13,97 +12,99 @@ import (
 )
 
 const (
-	// repayAtOnce is how many buckets the background catches up in one script call. repayPause is the time between two
-	// calls. They need at most a few percent of the time of a Redis.
+	// repayAtOnce is how many buckets of a server the background catches up in one script call. repayPause is the time
+	// between two calls. They need at most a few percent of the time of a Redis.
 	repayAtOnce = 64
 	repayPause  = 10 * time.Millisecond
-	// retryPause is the pause while Redis does not answer.
+	// retryPause is the pause while a server does not answer.
 	retryPause = 200 * time.Millisecond
 )
 
-// debts are the buckets that owe units to Redis. Most are caught up by their next take; the background does the rest.
+// debts are the buckets that owe units to Redis. Most are caught up by their next take; the background does the rest,
+// for each server by itself.
 type debts struct {
-	arrived chan struct{} // receives when the queue may not be empty
-	silent  atomic.Bool   // Redis has not answered the last request
-	most    int           // buckets in the queue
+	most  int                // buckets in all queues
+	repay func(epoch uint64) // starts the background of a server
 
-	mu    sync.Mutex
-	queue []([memstore.HeldKey]byte)
+	mu     sync.Mutex
+	queues map[uint64][][memstore.HeldKey]byte // by the epoch of the server; the background of each is running
+	queued int
 }
 
-// add lets the background catch up a bucket. In a full queue, the oldest bucket is left to its next take.
-func (d *debts) add(key [memstore.HeldKey]byte) {
+// add lets the background catch up a bucket of a server. If too many wait, the oldest one of its server is left to its
+// next take.
+func (d *debts) add(epoch uint64, key [memstore.HeldKey]byte) {
 	d.mu.Lock()
-	if d.queue = append(d.queue, key); len(d.queue) > d.most {
-		d.queue = d.queue[1:]
+	queue, running := d.queues[epoch]
+	queue = append(queue, key)
+	if d.queued++; d.queued > d.most {
+		queue = queue[1:]
+		d.queued--
 	}
+	d.queues[epoch] = queue
 	d.mu.Unlock()
-	select {
-	case d.arrived <- struct{}{}:
-	default:
+	if !running {
+		d.repay(epoch)
 	}
 }
 
-// next removes up to n buckets from the queue.
-func (d *debts) next(n int) [][memstore.HeldKey]byte {
+// next removes some buckets of a server from its queue. If there are none, the background of the server ends.
+func (d *debts) next(epoch uint64) [][memstore.HeldKey]byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	n = min(n, len(d.queue))
-	keys := slices.Clone(d.queue[:n])
-	if d.queue = d.queue[n:]; len(d.queue) == 0 {
-		d.queue = nil
+	queue := d.queues[epoch]
+	n := min(repayAtOnce, len(queue))
+	if d.queues[epoch] = queue[n:]; n == 0 {
+		delete(d.queues, epoch)
 	}
-	return keys
+	d.queued -= n
+	return slices.Clone(queue[:n])
 }
 
 func (d *debts) len() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.queue)
+	return d.queued
 }
 
 // owe lets the background catch up a bucket, whose shard is locked.
 func (s *Store) owe(k *known) {
 	if k.debt != nil && !k.queued {
 		k.queued = true
-		s.debts.add(k.Key)
+		s.debts.add(s.shared.Epoch(&k.take), k.Key)
 	}
 }
 
-// answered notes whether Redis answers.
-func (s *Store) answered(err error) {
-	_, answer := errors.AsType[*bucket.ScriptError](err)
-	silent := err != nil && !answer && !errors.Is(err, context.Canceled)
-	if s.debts.silent.Load() != silent {
-		s.debts.silent.Store(silent)
-	}
+// answered reports whether Redis has answered a request.
+func answered(o *bucket.Outcome) bool {
+	_, answer := errors.AsType[*bucket.ScriptError](o.Err)
+	return o.Err == nil || answer
 }
 
-// repayDebts catches up buckets until ctx is done.
-func (s *Store) repayDebts(ctx context.Context) {
-	for {
+// repayServer catches up the buckets of a server until none is left or ctx is done.
+func (s *Store) repayServer(ctx context.Context, epoch uint64) {
+	answers := false
+	for keys := s.debts.next(epoch); len(keys) > 0; keys = s.debts.next(epoch) {
+		var pause time.Duration
+		answers, pause = s.repaySome(ctx, epoch, keys, answers)
+		wait := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
+			wait.Stop()
 			return
-		case <-s.debts.arrived:
-		}
-		for s.debts.len() > 0 {
-			pause := time.NewTimer(s.repaySome(ctx))
-			select {
-			case <-ctx.Done():
-				return
-			case <-pause.C:
-			}
+		case <-wait.C:
 		}
 	}
 }
 
-// repaySome catches up some buckets, and returns the pause after it. While Redis is silent, it only asks: units of a
-// catch-up that is not answered are never charged.
-func (s *Store) repaySome(ctx context.Context) time.Duration {
+// repaySome catches up some buckets of a server. It returns whether the server answers, and the pause after it. Until
+// the server has answered, repaySome only asks: units of a catch-up that is not answered are never charged. A bucket
+// whose server has begun another epoch, or that is at another one now, changes to that queue.
+func (s *Store) repaySome(
+	ctx context.Context, epoch uint64, keys [][memstore.HeldKey]byte, answers bool,
+) (_ bool, pause time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	keys := s.debts.next(repayAtOnce)
 	b := s.batches.Get().(*batch)
 	defer s.batches.Put(b)
 	b.begin(s)
@@ -115,22 +116,29 @@ func (s *Store) repaySome(ctx context.Context) time.Duration {
 			if k.debt == nil {
 				return
 			}
-			if k.queued = false; s.debts.silent.Load() {
+			switch current := s.shared.Epoch(&k.take); {
+			case current != epoch:
+				s.debts.add(current, key)
+				return
+			case !answers:
 				ask.Takes = []bucket.Take{{Key: k.take.Key, Rule: k.take.Rule, Limit: k.take.Limit}}
-				s.owe(&k)
+				s.debts.add(epoch, key)
 				return
 			}
+			k.queued = false
 			b.catchUp(0, &k.debt.take, &b.held[0], now)
 		})
 	}
 	if len(ask.Takes) > 0 {
 		outcome := make([]bucket.Outcome, 1)
 		s.shared.Take(ctx, []bucket.Request{ask}, outcome)
-		s.answered(outcome[0].Err)
+		if answers = answered(&outcome[0]); !answers {
+			return false, retryPause
+		}
 	}
 	b.send(ctx, nil, nil)
-	if s.debts.silent.Load() {
-		return retryPause
+	for n := range b.sent {
+		answers = answers && answered(&b.outcomes[n])
 	}
-	return repayPause
+	return answers, repayPause
 }

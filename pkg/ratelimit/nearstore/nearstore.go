@@ -85,10 +85,12 @@ func New(cfg Config) (*Store, error) {
 	}
 	s.memory = memory
 	s.batches.New = func() any { return new(batch) }
-	s.debts.arrived, s.debts.most = make(chan struct{}, 1), cmp.Or(cfg.MaxBuckets, 1_000_000)
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	s.repay.Go(func() { s.repayDebts(ctx) })
+	s.debts = debts{
+		most: cmp.Or(cfg.MaxBuckets, 1_000_000), queues: map[uint64][][memstore.HeldKey]byte{},
+		repay: func(epoch uint64) { s.repay.Go(func() { s.repayServer(ctx, epoch) }) },
+	}
 	return s, nil
 }
 

@@ -10,7 +10,6 @@ import (
 
 // record notes what the outcome of a request shows of its buckets.
 func (b *batch) record(s *sent, r *bucket.Request, o *bucket.Outcome) {
-	b.store.answered(o.Err)
 	asked := b.asked[s.from : s.from+len(r.Takes)]
 	b.held = slices.Grow(b.held[:0], len(asked))[:len(asked)]
 	for i := range asked {

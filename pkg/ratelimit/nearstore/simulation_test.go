@@ -117,6 +117,11 @@ type link struct {
 	usual   fate
 }
 
+// newLink returns a link on which nothing is lost.
+func newLink(s *server) *link {
+	return &link{server: s, timeout: 50 * time.Millisecond, usual: fate{reach: time.Millisecond, back: time.Millisecond}}
+}
+
 var errRefused = errors.New("connection refused")
 
 func (l *link) fate() fate {
@@ -194,19 +199,27 @@ func (l *link) Suspect(*bucket.Take) {
 // replica is one instance of the service.
 type replica struct {
 	*nearstore.Store
-	link *link
+	link *link // nil for a replica of several servers
 }
 
 func newReplica(t *testing.T, s *server, cfg nearstore.Config) *replica {
 	t.Helper()
-	l := &link{server: s, timeout: 50 * time.Millisecond, usual: fate{reach: time.Millisecond, back: time.Millisecond}}
-	cfg.Shared = l
+	l := newLink(s)
+	r := newReplicaOf(t, l, cfg)
+	r.link = l
+	return r
+}
+
+// newReplicaOf returns a replica of any servers.
+func newReplicaOf(t *testing.T, shared nearstore.Shared, cfg nearstore.Config) *replica {
+	t.Helper()
+	cfg.Shared = shared
 	n, err := nearstore.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = n.Close() })
-	return &replica{n, l}
+	return &replica{Store: n}
 }
 
 // ask decides a request as the limiter does with the policy local.
