@@ -13,7 +13,7 @@ const (
 	Bytes   = uint64(protowire.BytesType)
 )
 
-// Field is one field of a message.
+// Field is one field of a message. It has the value that belongs to the type of the tag; the other one has no meaning.
 type Field struct {
 	// Tag is number<<3 | type.
 	Tag uint64
@@ -25,39 +25,79 @@ type Field struct {
 
 var errMalformed = &Error{Internal, "malformed protobuf message"}
 
+// Reader reads the fields of a message in order. Their texts are parts of the message.
+//
+//	r := wire.Read(msg)
+//	for r.Next() {
+//		switch r.Tag {
+//		}
+//	}
+//	return r.Err()
+type Reader struct {
+	// Field is the field that Next has read.
+	Field
+
+	rest      string
+	malformed bool
+}
+
+// Read returns a reader of a message.
+func Read(msg string) Reader { return Reader{rest: msg} }
+
+// Next reads the next field. It returns false at the end of the message, and if the message is malformed.
+func (r *Reader) Next() bool {
+	if len(r.rest) == 0 {
+		return false
+	}
+	tag, n := uint64(r.rest[0]), 1
+	if tag >= 0x80 { // rarely
+		tag, n = consumeVarint(r.rest)
+	}
+	if number := tag >> 3; n < 0 || number-1 >= uint64(protowire.MaxValidNumber) {
+		return r.stop()
+	}
+	value := r.rest[n:]
+	r.Tag = tag
+	switch tag & 7 {
+	case Bytes:
+		r.Text, n = consumeText(value)
+	case Varint:
+		r.Number, n = consumeVarint(value)
+	case Fixed64:
+		r.Number, n = consumeFixed64(value)
+	default:
+		number, kind := protowire.DecodeTag(tag)
+		n = protowire.ConsumeFieldValue(number, kind, bytesOf(value))
+	}
+	if n < 0 {
+		return r.stop()
+	}
+	r.rest = value[n:]
+	return true
+}
+
+func (r *Reader) stop() bool {
+	r.rest, r.malformed = "", true
+	return false
+}
+
+// Err returns an *Error if the message is malformed. Call it after Next has returned false.
+func (r *Reader) Err() error {
+	if r.malformed {
+		return errMalformed
+	}
+	return nil
+}
+
 // EachField calls f for the fields of a message in order, until f returns an error. A malformed message is an *Error.
 func EachField(msg string, f func(Field) error) error {
-	var bytes []byte // a copy of msg from the first field that protowire reads
-	for len(msg) > 0 {
-		tag, n := consumeVarint(msg)
-		number, kind := protowire.DecodeTag(tag)
-		if n < 0 || number < protowire.MinValidNumber {
-			return errMalformed
-		}
-		msg = msg[n:]
-		v := Field{Tag: tag}
-		switch kind {
-		case protowire.VarintType:
-			v.Number, n = consumeVarint(msg)
-		case protowire.Fixed64Type:
-			v.Number, n = consumeFixed64(msg)
-		case protowire.BytesType:
-			v.Text, n = consumeText(msg)
-		default:
-			if bytes == nil {
-				bytes = []byte(msg)
-			}
-			n = protowire.ConsumeFieldValue(number, kind, bytes[len(bytes)-len(msg):])
-		}
-		if n < 0 {
-			return errMalformed
-		}
-		msg = msg[n:]
-		if err := f(v); err != nil {
+	r := Read(msg)
+	for r.Next() {
+		if err := f(r.Field); err != nil {
 			return err
 		}
 	}
-	return nil
+	return r.Err()
 }
 
 // The fields of an entry, as tags.
@@ -68,19 +108,19 @@ const (
 
 // ReadEntry reads two text fields with the numbers 1 and 2: key and value in many messages, such as map entries.
 func ReadEntry(msg string) (key, value string, err error) {
-	err = EachField(msg, func(f Field) error {
-		switch f.Tag {
+	r := Read(msg)
+	for r.Next() {
+		switch r.Tag {
 		case entryKey:
-			key = f.Text
+			key = r.Text
 		case entryValue:
-			value = f.Text
+			value = r.Text
 		}
-		return nil
-	})
-	return key, value, err
+	}
+	return key, value, r.Err()
 }
 
-// These are protowire's functions for strings, so that a message is copied once and not for each field.
+// These are protowire's functions for strings: a message is not copied to read it.
 
 func consumeVarint(s string) (v uint64, n int) {
 	for shift := 0; n < len(s) && shift < 64; shift += 7 {
@@ -105,10 +145,11 @@ func consumeFixed64(s string) (v uint64, n int) {
 	return binary.LittleEndian.Uint64([]byte(s[:size])), size
 }
 
-func consumeText(s string) (string, int) {
-	size, n := consumeVarint(s)
-	if n < 0 || size > uint64(len(s)-n) {
+func consumeText(s string) (text string, n int) {
+	length, n := consumeVarint(s)
+	if n < 0 || length > uint64(len(s)-n) {
 		return "", -1
 	}
-	return s[n : n+int(size)], n + int(size)
+	n += int(length)
+	return s[n-int(length) : n], n
 }
