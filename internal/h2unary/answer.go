@@ -186,10 +186,12 @@ func (c *Conn) answerFault(k *Call) {
 		c.appendPage(k, "405", "This server speaks gRPC: want POST.\n")
 	case notGRPC:
 		c.appendPage(k, "415", "This server speaks gRPC: want the content-type application/grpc.\n")
-	case badAuthority:
+	case twoHosts, noAuthority:
 		c.appendBadRequest(k, "want one :authority or one host header")
 	case badTimeout:
 		c.appendBadRequest(k, "malformed grpc-timeout")
+	case timedOut:
+		c.appendFailure(k, codes.DeadlineExceeded, "the timeout of the request is 0")
 	case badEncoding:
 		c.appendFailure(k, codes.Unimplemented, "no compression is supported")
 	default:

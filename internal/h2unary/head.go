@@ -17,18 +17,20 @@ type head struct {
 // Header is a header of a request.
 type Header struct{ Name, Value string }
 
-// fault is why a request is not passed to Serve. Of several, the least one counts.
+// fault is why a request is not passed to Serve. Of several, the least one counts, as at grpc-go.
 type fault uint8
 
 const (
-	// malformed requests get RST_STREAM, the others the answers of faultAnswers.
+	// malformed requests get RST_STREAM, the others the answers of answerFault.
 	malformed fault = iota
-	notPost
+	twoHosts
 	notGRPC
-	badAuthority
 	badTimeout
-	badEncoding
+	noAuthority
+	notPost
+	timedOut
 	unknownMethod
+	badEncoding
 	noFault
 )
 
@@ -38,12 +40,12 @@ type headReader struct {
 	keep    map[string]bool
 
 	head
-	regular   bool // a regular field was seen, after which no pseudo-header may follow
-	seen      [otherPseudo]bool
-	post      bool
-	grpc      bool
-	authority bool
-	hosts     int
+	regular bool // a regular field was seen, after which no pseudo-header may follow
+	seen    [otherPseudo]bool
+	post    bool
+	grpc    bool
+	timed   bool // it has a timeout, which may be 0
+	hosts   int
 }
 
 // otherPseudo is greater than the kinds of pseudo-headers, which seen has.
@@ -71,7 +73,7 @@ func (r *headReader) visit(f *field) {
 	case hostField:
 		r.hosts++
 	case contentTypeField:
-		r.grpc = isGRPC(f.value)
+		r.grpc = r.grpc || isGRPC(f.value)
 	case contentLengthField:
 		n, ok := parseLength(f.value)
 		if !ok || r.length >= 0 && r.length != n {
@@ -83,12 +85,11 @@ func (r *headReader) visit(f *field) {
 			r.is(malformed)
 		}
 	case timeoutField:
-		var ok bool
-		if r.timeout, ok = parseTimeout(f.value); !ok {
+		if r.timeout, r.timed = parseTimeout(f.value); !r.timed {
 			r.is(badTimeout)
 		}
 	case encodingField:
-		if string(f.value) != "identity" {
+		if len(f.value) > 0 && string(f.value) != "identity" {
 			r.is(badEncoding)
 		}
 	case otherField:
@@ -110,8 +111,6 @@ func (r *headReader) visitPseudo(f *field) {
 		if m, ok := r.methods[string(f.value)]; ok {
 			r.method = m
 		}
-	case authorityField:
-		r.authority = len(f.value) > 0
 	}
 }
 
@@ -120,14 +119,20 @@ func (r *headReader) finish() head {
 	if !r.seen[methodField] || !r.seen[pathField] || !r.seen[schemeField] {
 		r.is(malformed)
 	}
-	if !r.post {
-		r.is(notPost)
+	if r.hosts > 1 {
+		r.is(twoHosts)
 	}
 	if !r.grpc {
 		r.is(notGRPC)
 	}
-	if r.hosts > 1 || r.hosts == 0 && !r.authority {
-		r.is(badAuthority)
+	if r.hosts == 0 && !r.seen[authorityField] {
+		r.is(noAuthority)
+	}
+	if !r.post {
+		r.is(notPost)
+	}
+	if r.timed && r.timeout == 0 {
+		r.is(timedOut)
 	}
 	if r.method < 0 {
 		r.is(unknownMethod)
@@ -172,8 +177,7 @@ func parseTimeout(value []byte) (time.Duration, bool) {
 	if n > int64(longest/unit) {
 		return longest, true
 	}
-	// 0 would mean that there is no deadline.
-	return max(1, time.Duration(n)*unit), true
+	return time.Duration(n) * unit, true
 }
 
 // timeoutUnit returns a unit of grpc-timeout, 0 if there is no such unit.

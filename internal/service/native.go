@@ -26,12 +26,14 @@ const (
 	limitMethod = iota
 	checkMethod
 	healthMethod
+	listMethod
 	watchMethod
 )
 
 var nativeMethods = []string{
 	limitMethod: rls.Method, checkMethod: auth.Method,
-	healthMethod: grpc_health_v1.Health_Check_FullMethodName, watchMethod: grpc_health_v1.Health_Watch_FullMethodName,
+	healthMethod: grpc_health_v1.Health_Check_FullMethodName, listMethod: grpc_health_v1.Health_List_FullMethodName,
+	watchMethod: grpc_health_v1.Health_Watch_FullMethodName,
 }
 
 // native answers the calls of the native transport (internal/h2unary).
@@ -76,7 +78,9 @@ func (n *native) serve(c *h2unary.Conn, calls []*h2unary.Call) {
 		case k.Method == checkMethod:
 			n.detach(c, k, n.check.Answer)
 		case k.Method == healthMethod:
-			n.checkHealth(k)
+			askHealth(n, k, new(grpc_health_v1.HealthCheckRequest), n.health.Check)
+		case k.Method == listMethod:
+			askHealth(n, k, new(grpc_health_v1.HealthListRequest), n.health.List)
 		case k.Method == watchMethod:
 			n.watchHealth(c, k)
 		}

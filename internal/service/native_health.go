@@ -13,14 +13,15 @@ import (
 	"github.com/extauthz/extauthz/pkg/envoy/wire"
 )
 
-// checkHealth answers grpc.health.v1.Health/Check.
-func (n *native) checkHealth(k *h2unary.Call) {
-	reply, err := n.recovered(nativeMethods[healthMethod], func() ([]byte, error) {
-		req := new(grpc_health_v1.HealthCheckRequest)
+// askHealth answers a call of grpc.health.v1 whose request and response are one message each.
+func askHealth[Request, Response proto.Message](
+	n *native, k *h2unary.Call, req Request, ask func(context.Context, Request) (Response, error),
+) {
+	reply, err := n.recovered(nativeMethods[k.Method], func() ([]byte, error) {
 		if err := proto.Unmarshal(k.Message, req); err != nil {
 			return nil, &wire.Error{Code: wire.Internal, Reason: err.Error()}
 		}
-		res, err := n.health.Check(context.Background(), req)
+		res, err := ask(context.Background(), req)
 		if err != nil {
 			s := status.Convert(err)
 			return nil, &wire.Error{Code: wire.Code(s.Code()), Reason: s.Message()}
