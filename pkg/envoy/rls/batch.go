@@ -25,6 +25,7 @@ type Call struct {
 // batch has the queries of the calls that could be read.
 type batch struct {
 	calls   []int // their indexes
+	parts   parts // of the queries
 	queries []ratelimit.Query
 	results []ratelimit.Result
 }
@@ -38,9 +39,8 @@ func (s *Server) AnswerAll(ctx context.Context, calls []Call, out []byte) []byte
 	}
 	for i := range calls {
 		c := &calls[i]
-		q, err := unmarshal(c.Request)
-		if err != nil {
-			c.Err = err
+		var q ratelimit.Query
+		if c.Err = b.parts.unmarshal(c.Request, &q); c.Err != nil {
 			continue
 		}
 		// A caller without a deadline has not stated that it waits, so its answer is not held.
@@ -55,6 +55,7 @@ func (s *Server) AnswerAll(ctx context.Context, calls []Call, out []byte) []byte
 	}
 	clear(b.queries)
 	clear(b.results)
+	b.parts.reset()
 	b.calls, b.queries, b.results = b.calls[:0], b.queries[:0], b.results[:0]
 	s.batches.Put(b)
 	return out

@@ -47,7 +47,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	message, err := proto.Marshal(m)
 	var q ratelimit.Query
 	if err == nil {
-		q, err = unmarshal(string(message))
+		err = new(parts).unmarshal(string(message), &q)
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)

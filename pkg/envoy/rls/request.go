@@ -42,86 +42,127 @@ const (
 
 const (
 	maxUint32      = 1<<32 - 1
-	unitsOnTheWire = uint64(descriptors.Week)
+	unitsOnTheWire = uint32(descriptors.Week)
 )
 
-// unmarshal reads a RateLimitRequest. It stops at the first exceeded bound, before it allocates more.
-func unmarshal(msg string) (q ratelimit.Query, err error) {
-	err = wire.EachField(msg, func(f wire.Field) error {
-		switch f.Tag {
-		case requestDomain:
-			q.Domain = f.Text
-		case requestDescriptors:
-			if len(q.Descriptors) == maxDescriptors {
-				return errDescriptors
-			}
-			d, err := unmarshalDescriptor(f.Text)
-			if err != nil {
-				return fmt.Errorf("descriptor %d: %w", len(q.Descriptors), err)
-			}
-			q.Descriptors = append(q.Descriptors, d)
-		case requestHitsAddend:
-			q.Hits = f.Number & maxUint32
-		}
-		return nil
-	})
-	return q, err
+// parts is memory for the parts of queries, so that reading a request allocates nothing. A query has slices of it and
+// pointers into it, which end with reset. When it grows, those of earlier queries keep the memory from before.
+type parts struct {
+	descriptors []descriptors.Descriptor
+	entries     []descriptors.Entry
+	limits      []descriptors.RequestLimit
+	hits        []uint64
 }
 
-func unmarshalDescriptor(msg string) (d descriptors.Descriptor, err error) {
-	err = wire.EachField(msg, func(f wire.Field) error {
-		switch f.Tag {
+// mostParts bounds how many entries, and how many descriptors, are kept for the next batch.
+const mostParts = 4 << 10
+
+// reset ends all queries. It also drops their texts, which are those of the messages.
+func (p *parts) reset() {
+	if cap(p.entries) > mostParts || cap(p.descriptors) > mostParts {
+		*p = parts{}
+		return
+	}
+	clear(p.descriptors)
+	clear(p.entries)
+	p.descriptors, p.entries, p.limits, p.hits = p.descriptors[:0], p.entries[:0], p.limits[:0], p.hits[:0]
+}
+
+// unmarshal reads a RateLimitRequest into an empty query, whose texts are parts of the message. It stops at the first
+// exceeded bound, before it takes more memory.
+func (p *parts) unmarshal(msg string, q *ratelimit.Query) error {
+	first := len(p.descriptors)
+	r := wire.Read(msg)
+	for r.Next() {
+		switch r.Tag {
+		case requestDomain:
+			q.Domain = r.Text
+		case requestDescriptors:
+			n := len(p.descriptors) - first
+			if n == maxDescriptors {
+				return errDescriptors
+			}
+			p.descriptors = append(p.descriptors, descriptors.Descriptor{})
+			if err := p.descriptor(r.Text, &p.descriptors[first+n]); err != nil {
+				return fmt.Errorf("descriptor %d: %w", n, err)
+			}
+		case requestHitsAddend:
+			q.Hits = r.Number & maxUint32
+		}
+	}
+	q.Descriptors = p.descriptors[first:len(p.descriptors):len(p.descriptors)]
+	return r.Err()
+}
+
+// descriptor reads a RateLimitDescriptor.
+func (p *parts) descriptor(msg string, d *descriptors.Descriptor) error {
+	first := len(p.entries)
+	r := wire.Read(msg)
+	for r.Next() {
+		switch r.Tag {
 		case descriptorEntries:
-			if len(d.Entries) == maxEntries {
+			if len(p.entries)-first == maxEntries {
 				return errEntries
 			}
-			key, value, err := wire.ReadEntry(f.Text)
-			d.Entries = append(d.Entries, descriptors.Entry{Key: key, Value: value})
-			return err
+			key, value, err := wire.ReadEntry(r.Text)
+			if err != nil {
+				return err
+			}
+			p.entries = append(p.entries, descriptors.Entry{Key: key, Value: value})
 		case descriptorLimit:
 			if d.Limit == nil {
-				d.Limit = new(descriptors.RequestLimit)
+				p.limits = append(p.limits, descriptors.RequestLimit{})
+				d.Limit = &p.limits[len(p.limits)-1]
 			}
-			return unmarshalRequestLimit(f.Text, d.Limit)
+			if err := unmarshalRequestLimit(r.Text, d.Limit); err != nil {
+				return err
+			}
 		case descriptorHitsAddend:
 			if d.Hits == nil {
-				d.Hits = new(uint64)
+				p.hits = append(p.hits, 0)
+				d.Hits = &p.hits[len(p.hits)-1]
 			}
-			return unmarshalWrapper(f.Text, d.Hits)
+			if err := unmarshalWrapper(r.Text, d.Hits); err != nil {
+				return err
+			}
 		case descriptorNegative:
-			d.Negative = f.Number != 0
+			d.Negative = r.Number != 0
 		}
-		return nil
-	})
-	return d, err
+	}
+	d.Entries = p.entries[first:len(p.entries):len(p.entries)]
+	return r.Err()
 }
 
 func unmarshalRequestLimit(msg string, o *descriptors.RequestLimit) error {
-	return wire.EachField(msg, func(f wire.Field) error {
-		switch f.Tag {
+	r := wire.Read(msg)
+	for r.Next() {
+		switch r.Tag {
 		case overrideRequests:
-			o.RequestsPerUnit = uint32(f.Number)
+			o.RequestsPerUnit = uint32(r.Number)
 		case overrideUnit:
 			o.Unit = descriptors.UnknownUnit
-			if f.Number <= unitsOnTheWire {
-				o.Unit = descriptors.Unit(f.Number)
+			if unit := uint32(r.Number); unit <= unitsOnTheWire {
+				o.Unit = descriptors.Unit(unit)
 			}
 		case overrideMultiplier:
-			var multiplier uint64
-			err := unmarshalWrapper(f.Text, &multiplier)
+			multiplier := uint64(o.UnitMultiplier) // a second message is merged, as by the generated code
+			err := unmarshalWrapper(r.Text, &multiplier)
 			o.UnitMultiplier = uint32(multiplier)
-			return err
+			if err != nil {
+				return err
+			}
 		}
-		return nil
-	})
+	}
+	return r.Err()
 }
 
 // unmarshalWrapper reads a google.protobuf.UInt64Value or UInt32Value.
 func unmarshalWrapper(msg string, v *uint64) error {
-	return wire.EachField(msg, func(f wire.Field) error {
-		if f.Tag == wrapperValue {
-			*v = f.Number
+	r := wire.Read(msg)
+	for r.Next() {
+		if r.Tag == wrapperValue {
+			*v = r.Number
 		}
-		return nil
-	})
+	}
+	return r.Err()
 }

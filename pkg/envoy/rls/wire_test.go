@@ -9,11 +9,13 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
+	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
@@ -56,7 +58,8 @@ func full() *ratelimitv3.RateLimitRequest {
 	}
 }
 
-// FuzzUnmarshal compares the result of unmarshal with that of the generated code.
+// FuzzUnmarshal compares the values and errors of unmarshal with those of the library, for any bytes. The memory of
+// the query is that of the query before.
 func FuzzUnmarshal(f *testing.F) {
 	for _, m := range []*ratelimitv3.RateLimitRequest{full(), {}} {
 		b, err := proto.Marshal(m)
@@ -65,14 +68,41 @@ func FuzzUnmarshal(f *testing.F) {
 		}
 		f.Add(b)
 		f.Add(b[:len(b)/2])
+		f.Add(append(b, b...)) // fields twice: messages are not merged in lists
 	}
-	f.Add([]byte("\x12\x00\x12\x02\x0a\x00"))
-	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f})
+	for _, message := range map[string]string{
+		"two empty descriptors":                  "\x12\x00\x12\x02\x0a\x00",
+		"a tag without a field":                  "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f",
+		"texts that are not UTF-8":               "\x0a\x02\xff\xfe\x12\x08\x0a\x06\x0a\x01\x80\x12\x01\xc0",
+		"groups in place of fields":              "\x13\x0a\x01d\x14\x12\x00\x1b\x23\x24\x1c\x18\x07",
+		"a group that another one ends":          "\x12\x02\x0b\x0c\x12\x02\x0b\x14",
+		"hits of 64 bits":                        "\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+		"hits of 65 bits":                        "\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02",
+		"a unit of 33 bits, read as 1":           "\x12\x08\x12\x06\x10\x81\x80\x80\x80\x10",
+		"a negative unit":                        "\x12\x0d\x12\x0b\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+		"a multiplier, then one without a value": "\x12\x0a\x12\x04\x1a\x02\x08\x03\x12\x02\x1a\x00",
+		"hits, then some without a value":        "\x12\x08\x1a\x02\x08\x05\x1a\x02\x10\x01",
+		"negative by its highest bit":            "\x12\x0b\x20\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01",
+		"field 2^29":                             "\x82\x80\x80\x80\x10\x00",
+		"field 2^32 - 1":                         "\xfa\xff\xff\xff\x0f\x00",
+		"field 0":                                "\x02\x00",
+		"a text of length 0 in two bytes":        "\x0a\x80\x00",
+	} {
+		f.Add([]byte(message))
+	}
+	twin := newTwin(f)
+	parts := new(rls.Parts)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		got, err := rls.Unmarshal(string(b))
-		m := new(ratelimitv3.RateLimitRequest)
-		if proto.Unmarshal(b, m) != nil {
-			return // the generated code also refuses text that is not UTF-8
+		got, err := parts.Unmarshal(string(b))
+		m, malformed := twin(b)
+		if malformed != nil {
+			if e, ok := errors.AsType[*wire.Error](err); !ok || e.Code != wire.Internal && e.Code != wire.InvalidArgument {
+				t.Fatalf("got error %v for a malformed message: %v", err, malformed)
+			}
+			return
+		}
+		if byLibrary := new(ratelimitv3.RateLimitRequest); proto.Unmarshal(b, byLibrary) == nil {
+			m = byLibrary // its texts are UTF-8
 		}
 		want, refused := fromProto(m)
 		if refused != nil {
@@ -84,8 +114,8 @@ func FuzzUnmarshal(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%v for %v", err, m)
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%v\n(-generated +by hand)\n%s", m, diff)
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%v\n(-library +by hand)\n%s", m, diff)
 		}
 	})
 }
