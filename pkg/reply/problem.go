@@ -2,8 +2,7 @@ package reply
 
 import (
 	"cmp"
-	"encoding/json"
-	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 
@@ -11,7 +10,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// ProblemType is the media type of Problem's body (RFC 9457).
+// ProblemType is the media type of AppendProblem's body (RFC 9457).
 const ProblemType = "application/problem+json"
 
 // The problem types of the IETF draft (section 5).
@@ -20,58 +19,62 @@ const (
 	reducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 )
 
-type problem struct {
-	Type     string   `json:"type"`
-	Title    string   `json:"title"`
-	Status   int      `json:"status"`
-	Detail   string   `json:"detail"`
-	Policies []string `json:"violated-policies,omitempty"`
-	// RetryAfter is in seconds, as in the header. It is an extension member.
-	RetryAfter int64 `json:"retry-after,omitempty"`
+// AppendProblem appends the body of a denial: an RFC 9457 problem detail that names the policies that deny. Its member
+// retry-after is in seconds, as the header.
+func AppendProblem(b []byte, res *ratelimit.Result) []byte {
+	var few [usualLimits]*ratelimit.Applied
+	shown := appendShown(few[:0], res)
+	kind, title := quotaExceeded, "Too Many Requests"
+	if res.Source == ratelimit.FromPolicyDeny {
+		kind = reducedCapacity
+	} else if template := templateOf(shown); template != nil {
+		kind, title = cmp.Or(template.Type, kind), cmp.Or(fill(template.Title, res, shown[0].Limit), title)
+	}
+	b = appendMembers(b, kind, title, http.StatusTooManyRequests)
+	begun := len(b)
+	b = append(escape(appendDetail(b, res, shown), begun), '"')
+	b = appendPolicies(b, shown)
+	if res.RetryAfter != bucket.Never {
+		b = strconv.AppendInt(append(b, `,"retry-after":`...), retryAfter(res), 10)
+	}
+	return append(b, '}')
 }
 
-// Problem returns the body of a denial: an RFC 9457 problem detail that names the policies that deny.
-func Problem(res *ratelimit.Result) []byte {
-	p := problem{Type: quotaExceeded, Title: "Too Many Requests", Status: 429, Detail: detail(res)}
-	for _, a := range shownLimits(res) {
+// appendPolicies appends the member that names the policies that deny.
+func appendPolicies(b []byte, shown []*ratelimit.Applied) []byte {
+	separator := `,"violated-policies":[`
+	for _, a := range shown {
 		if a.Denied() {
-			p.Policies = append(p.Policies, a.Limit.Policy)
+			b = appendQuoted(append(b, separator...), a.Limit.Policy)
+			separator = ","
 		}
 	}
-	if res.RetryAfter != bucket.Never {
-		p.RetryAfter = retryAfter(res)
+	if separator == "," {
+		b = append(b, ']')
 	}
-	if res.Source == ratelimit.FromPolicyDeny {
-		p.Type = reducedCapacity
-		return p.body()
-	}
-	if l, template := template(res); template != nil {
-		p.Type = cmp.Or(template.Type, p.Type)
-		p.Title = cmp.Or(fill(template.Title, res, l), p.Title)
-	}
-	return p.body()
+	return b
 }
 
-// detail returns one sentence that explains the denial.
-func detail(res *ratelimit.Result) string {
+// appendDetail appends one sentence that explains the denial. shown is from appendShown.
+func appendDetail(b []byte, res *ratelimit.Result, shown []*ratelimit.Applied) []byte {
 	if res.Source == ratelimit.FromPolicyDeny {
-		return fmt.Sprintf("Rate limits cannot be decided at the moment. Try again in %s.", inWords(retryAfter(res)))
+		return appendWait(append(b, "Rate limits cannot be decided at the moment."...), res)
 	}
-	if l, template := template(res); template != nil && template.Detail != "" {
-		return fill(template.Detail, res, l)
+	if template := templateOf(shown); template != nil && template.Detail != "" {
+		return append(b, fill(template.Detail, res, shown[0].Limit)...)
 	}
 	if res.RetryAfter == bucket.Never {
-		return "This request costs more than its limit can ever allow."
+		return append(b, "This request costs more than its limit can ever allow."...)
 	}
-	return fmt.Sprintf("The rate limit is exceeded. Try again in %s.", inWords(retryAfter(res)))
+	return appendWait(append(b, "The rate limit is exceeded."...), res)
 }
 
-// template returns the limit that denies longest and its own text, nil if it has none.
-func template(res *ratelimit.Result) (*ratelimit.RuleLimit, *ratelimit.Problem) {
-	if list := shownLimits(res); len(list) > 0 && list[0].Denied() {
-		return list[0].Limit, list[0].Limit.Problem
+// templateOf returns the own text of the limit that denies longest, nil if it has none.
+func templateOf(shown []*ratelimit.Applied) *ratelimit.Problem {
+	if len(shown) > 0 && shown[0].Denied() {
+		return shown[0].Limit.Problem
 	}
-	return nil, nil
+	return nil
 }
 
 // fill replaces the placeholders of a template: see ratelimit.Problem.
@@ -86,20 +89,18 @@ func fill(template string, res *ratelimit.Result, l *ratelimit.RuleLimit) string
 
 func retryAfter(res *ratelimit.Result) int64 { return max(1, ratelimit.Seconds(res.RetryAfter)) }
 
-// inWords returns a wait rounded up, in the largest unit with at least two of it: "90 s", "3 minutes", "11 days".
-func inWords(seconds int64) string {
-	for _, unit := range []struct {
+// appendWait appends a sentence with the wait rounded up, in the largest unit with at least two of it: 90 s, 3 minutes,
+// 11 days.
+func appendWait(b []byte, res *ratelimit.Result) []byte {
+	wait, name := retryAfter(res), " s."
+	for _, unit := range [...]struct {
 		name    string
 		seconds int64
-	}{{"days", 86_400}, {"hours", 3_600}, {"minutes", 60}} {
-		if seconds >= 2*unit.seconds {
-			return fmt.Sprintf("%d %s", (seconds+unit.seconds-1)/unit.seconds, unit.name)
+	}{{" days.", 86_400}, {" hours.", 3_600}, {" minutes.", 60}} {
+		if wait >= 2*unit.seconds {
+			wait, name = (wait+unit.seconds-1)/unit.seconds, unit.name
+			break
 		}
 	}
-	return fmt.Sprintf("%d s", seconds)
-}
-
-func (p problem) body() []byte {
-	body, _ := json.Marshal(p) // no error: strings and integers only
-	return body
+	return append(strconv.AppendInt(append(b, " Try again in "...), wait, 10), name...)
 }

@@ -1,11 +1,13 @@
 package reply_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
@@ -23,9 +25,33 @@ func TestProblemStatesTheWaitInWords(t *testing.T) {
 		48 * time.Hour:                     "Try again in 2 days.",
 		365*24*time.Hour - time.Nanosecond: "Try again in 365 days.",
 	} {
-		body := string(reply.Problem(&ratelimit.Result{RetryAfter: max(1, wait.Microseconds())}))
+		body := string(reply.AppendProblem(nil, &ratelimit.Result{RetryAfter: max(1, wait.Microseconds())}))
 		if !strings.Contains(body, want) {
 			t.Errorf("a wait of %v: got %s, want %q in it", wait, body, want)
+		}
+	}
+}
+
+// TestProblemIsValid checks that texts of templates and names are escaped as encoding/json does.
+func TestProblemIsValid(t *testing.T) {
+	for _, text := range []string{
+		"plain", "Ünicode", `quotes " and \\`, "<b>&</b>", "control \x00\n\x7f", "not UTF-8 \xff", "line \u2028",
+	} {
+		limit := &ratelimit.RuleLimit{Policy: text, Problem: &ratelimit.Problem{Type: text, Title: text, Detail: text}}
+		denied := ratelimit.Applied{Limit: limit, Decision: bucket.Decision{RetryAfter: 1}}
+		got := reply.AppendProblem([]byte("before"), &ratelimit.Result{
+			RetryAfter: 1, Limits: []ratelimit.Applied{denied, {Limit: limit, Decision: bucket.Decision{Allowed: true}}, denied},
+		})
+		want, err := json.Marshal(struct {
+			Type       string   `json:"type"`
+			Title      string   `json:"title"`
+			Status     int      `json:"status"`
+			Detail     string   `json:"detail"`
+			Policies   []string `json:"violated-policies"`
+			RetryAfter int64    `json:"retry-after"`
+		}{text, text, 429, text, []string{text, text}, 1})
+		if err != nil || string(got) != "before"+string(want) {
+			t.Errorf("%q: got  %s\nwant %s, %v", text, got, want, err)
 		}
 	}
 }

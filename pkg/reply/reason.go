@@ -74,7 +74,7 @@ func (r Reason) Status() int { return r.refusal().status }
 // Sentence returns the sentence for the client. limits is the limiter's decision, nil if there is none.
 func (r Reason) Sentence(limits *ratelimit.Result) string {
 	if limits != nil && r.Status() == http.StatusTooManyRequests {
-		return detail(limits)
+		return string(appendDetail(nil, limits, appendShown(nil, limits)))
 	}
 	return r.refusal().sentence
 }
@@ -82,7 +82,7 @@ func (r Reason) Sentence(limits *ratelimit.Result) string {
 // Body returns the body of a refusal with this status.
 func (r Reason) Body(status int, limits *ratelimit.Result) []byte {
 	if limits != nil && r.Status() == http.StatusTooManyRequests {
-		return Problem(limits)
+		return AppendProblem(nil, limits)
 	}
-	return problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: r.Sentence(nil)}.body()
+	return append(appendMembers(nil, "about:blank", http.StatusText(status), status), r.Sentence(nil)+`"}`...)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/reply"
 )
 
 // Call is one request of a batch, and its answer.
@@ -28,6 +29,7 @@ type batch struct {
 	parts   parts // of the queries
 	queries []ratelimit.Query
 	results []ratelimit.Result
+	headers reply.List // of one answer
 }
 
 // AnswerAll answers calls, each by itself, with one call of the store. It appends their replies to out, which it
@@ -51,7 +53,7 @@ func (s *Server) AnswerAll(ctx context.Context, calls []Call, out []byte) []byte
 		s.cfg.Limiter.DecideAll(ctx, b.queries, b.results)
 	}
 	for i, call := range b.calls {
-		out = s.answer(ctx, &calls[call], &b.queries[i], &b.results[i], out)
+		out = s.answer(ctx, b, i, &calls[call], out)
 	}
 	clear(b.queries)
 	clear(b.results)
@@ -61,12 +63,14 @@ func (s *Server) AnswerAll(ctx context.Context, calls []Call, out []byte) []byte
 	return out
 }
 
-func (s *Server) answer(ctx context.Context, c *Call, q *ratelimit.Query, res *ratelimit.Result, out []byte) []byte {
+// answer answers the call of query i of a batch.
+func (s *Server) answer(ctx context.Context, b *batch, i int, c *Call, out []byte) []byte {
+	q, res := &b.queries[i], &b.results[i]
 	if c.Err = s.decided(ctx, q, res); c.Err != nil {
 		return out
 	}
 	begin := len(out)
-	out = s.appendResponse(out, q, res)
+	out = s.appendResponse(out, q, res, &b.headers)
 	c.Reply, c.Delay = out[begin:len(out):len(out)], time.Duration(res.Delay)*time.Microsecond
 	return out
 }

@@ -61,7 +61,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer := new(ratelimitv3.RateLimitResponse)
-	err = proto.Unmarshal(s.appendResponse(nil, &q, &res), answer)
+	err = proto.Unmarshal(s.appendResponse(nil, &q, &res, new(reply.List)), answer)
 	if err == nil {
 		body, err = protojson.Marshal(answer)
 	}

@@ -34,17 +34,22 @@ const (
 
 // appendResponse appends the response to Envoy. Statuses are always present and in the order of the request, because
 // Envoy makes its own headers from them. The overall code is never UNKNOWN, for which Envoy would allow the request.
-func (s *Server) appendResponse(b []byte, q *ratelimit.Query, res *ratelimit.Result) []byte {
+// headers is memory for the headers.
+func (s *Server) appendResponse(b []byte, q *ratelimit.Query, res *ratelimit.Result, headers *reply.List) []byte {
 	b = wire.AppendVarint(b, responseCode, code(!res.Allowed))
 	for i := range res.Statuses {
-		b = wire.AppendMessage(b, responseStatuses, func(b []byte) []byte { return s.appendStatus(b, &res.Statuses[i]) })
+		b = s.appendStatus(b, &res.Statuses[i])
 	}
-	for _, h := range s.headers(res) {
-		b = appendHeader(b, h)
+	headers.Reset()
+	s.addHeaders(headers, res)
+	for i := range headers.Headers {
+		b = appendHeader(b, &headers.Headers[i])
 	}
 	if !res.Allowed && s.cfg.ProblemBody {
-		b = appendHeader(b, reply.Header{Name: "content-type", Value: reply.ProblemType})
-		b = wire.AppendText(b, responseBody, string(reply.Problem(res)))
+		b = appendHeader(b, &reply.Header{Name: "content-type", Value: reply.ProblemType})
+		var begun int
+		b, begun = wire.Begin(b, responseBody)
+		b = wire.End(reply.AppendProblem(b, res), begun)
 	}
 	if s.cfg.DynamicMetadata {
 		b = wire.AppendMessage(b, responseMetadata, func(b []byte) []byte { return s.appendMetadata(b, q, res) })
@@ -59,35 +64,40 @@ func code(denied bool) uint64 {
 	return codeOK
 }
 
-// appendStatus appends the fields of a DescriptorStatus.
+// appendStatus appends a DescriptorStatus.
 func (s *Server) appendStatus(b []byte, status *ratelimit.Status) []byte {
+	b, begun := wire.Begin(b, responseStatuses)
 	a := status.Binding
 	b = wire.AppendVarint(b, statusCode, code(a != nil && a.Denied()))
-	if a == nil {
-		if status.Unlimited {
-			b = wire.AppendVarint(b, statusRemaining, math.MaxUint32)
-		}
-		return b
+	switch {
+	case a != nil:
+		b = appendLimit(b, a.Limit)
+		b = wire.AppendVarint(b, statusRemaining, uint64(a.Remaining()))
+		var reset int
+		b, reset = wire.Begin(b, statusReset)
+		b = wire.End(wire.AppendVarint(b, durationSeconds, uint64(s.wait(a))), reset)
+	case status.Unlimited:
+		b = wire.AppendVarint(b, statusRemaining, math.MaxUint32)
 	}
-	b = wire.AppendMessage(b, statusLimit, func(b []byte) []byte {
-		b = wire.AppendVarint(b, limitRequests, uint64(uint32(a.Limit.Requests)))
-		b = wire.AppendVarint(b, limitUnit, uint64(a.Limit.Unit))
-		b = wire.AppendText(b, limitName, wire.ValidText(a.Limit.Name))
-		if a.Limit.UnitMultiplier > 1 {
-			b = wire.AppendMessage(b, limitMultiplier, func(b []byte) []byte {
-				return wire.AppendVarint(b, wrapperValue, uint64(a.Limit.UnitMultiplier))
-			})
-		}
-		return b
-	})
-	b = wire.AppendVarint(b, statusRemaining, uint64(a.Remaining()))
-	return wire.AppendMessage(b, statusReset, func(b []byte) []byte {
-		return wire.AppendVarint(b, durationSeconds, uint64(s.wait(a)))
-	})
+	return wire.End(b, begun)
 }
 
-func appendHeader(b []byte, h reply.Header) []byte {
-	return wire.AppendMessage(b, responseHeaders, func(b []byte) []byte {
-		return wire.AppendEntry(b, h.Name, wire.ValidText(h.Value))
-	})
+// appendLimit appends the current_limit of a status.
+func appendLimit(b []byte, l *ratelimit.RuleLimit) []byte {
+	b, begun := wire.Begin(b, statusLimit)
+	b = wire.AppendVarint(b, limitRequests, uint64(uint32(l.Requests)))
+	b = wire.AppendVarint(b, limitUnit, uint64(l.Unit))
+	b = wire.AppendText(b, limitName, wire.ValidText(l.Name))
+	if l.UnitMultiplier > 1 {
+		var multiplier int
+		b, multiplier = wire.Begin(b, limitMultiplier)
+		b = wire.End(wire.AppendVarint(b, wrapperValue, uint64(l.UnitMultiplier)), multiplier)
+	}
+	return wire.End(b, begun)
+}
+
+// appendHeader appends a HeaderValue.
+func appendHeader(b []byte, h *reply.Header) []byte {
+	b, begun := wire.Begin(b, responseHeaders)
+	return wire.End(wire.AppendEntry(b, h.Name, wire.ValidText(h.Value)), begun)
 }

@@ -22,16 +22,15 @@ func (s *Server) wait(a *ratelimit.Applied) int64 {
 	return a.Wait()
 }
 
-// headers returns the headers for the client. In strict mode the triple alone has no Retry-After beside it.
-func (s *Server) headers(res *ratelimit.Result) []reply.Header {
+// addHeaders adds the headers for the client. In strict mode the triple alone has no Retry-After beside it.
+func (s *Server) addHeaders(list *reply.List, res *ratelimit.Result) {
 	if !s.cfg.Strict || !slices.Equal(s.cfg.Headers.Sets, []reply.Set{reply.Triple}) {
-		return s.cfg.Headers.For(res)
+		s.cfg.Headers.Add(list, res)
+		return
 	}
-	a := strictest(res)
-	if a == nil {
-		return nil
+	if a := strictest(res); a != nil {
+		s.cfg.Headers.AddTriple(list, a, s.wait(a))
 	}
-	return s.cfg.Headers.AppendTriple(nil, a, s.wait(a))
 }
 
 // strictest returns the limit that envoyproxy/ratelimit sends headers for: the last one that denies and is no quota,

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/extauthz/extauthz/internal/texts"
 )
 
 // The types of fields in tags (number<<3 | type). A field with another type is ignored, as by the generated code.
@@ -67,7 +69,7 @@ func (r *Reader) Next() bool {
 		r.Number, n = consumeFixed64(value)
 	default:
 		number, kind := protowire.DecodeTag(tag)
-		n = protowire.ConsumeFieldValue(number, kind, bytesOf(value))
+		n = protowire.ConsumeFieldValue(number, kind, texts.Bytes(value))
 	}
 	if n < 0 {
 		return r.stop()

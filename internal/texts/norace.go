@@ -1,0 +1,5 @@
+//go:build !race
+
+package texts
+
+const overwrite = false

@@ -1,0 +1,32 @@
+package reply
+
+import (
+	"encoding/json"
+	"strconv"
+)
+
+// appendMembers appends the begin of a problem detail, up to the text of its member detail.
+func appendMembers(b []byte, kind, title string, status int) []byte {
+	b = appendQuoted(append(b, `{"type":`...), kind)
+	b = appendQuoted(append(b, `,"title":`...), title)
+	b = strconv.AppendInt(append(b, `,"status":`...), int64(status), 10)
+	return append(b, `,"detail":"`...)
+}
+
+// appendQuoted appends a text as a string of JSON, as encoding/json writes it.
+func appendQuoted(b []byte, text string) []byte {
+	b = append(b, '"')
+	begun := len(b)
+	return append(escape(append(b, text...), begun), '"')
+}
+
+// escape replaces the text b[begun:] by the content of a string of JSON. Few texts need it.
+func escape(b []byte, begun int) []byte {
+	for _, c := range b[begun:] {
+		if c < ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			quoted, _ := json.Marshal(string(b[begun:])) // no error: a string
+			return append(b[:begun], quoted[1:len(quoted)-1]...)
+		}
+	}
+	return b
+}

@@ -1,0 +1,117 @@
+package reply
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/extauthz/extauthz/internal/texts"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// Header is one header of a response.
+type Header struct{ Name, Value string }
+
+// List is the headers of an answer. Its memory is used again after Reset, so that an answer allocates none. The zero
+// value is empty.
+type List struct {
+	// Headers are valid until Reset.
+	Headers []Header
+
+	values []byte // the values of Headers are parts of it
+}
+
+// Reset empties the list.
+func (l *List) Reset() {
+	l.Headers, l.values = l.Headers[:0], texts.Reset(l.values)
+}
+
+// add adds a header whose value is what was appended to l.values since it had a length.
+func (l *List) add(name string, length int) {
+	l.Headers = append(l.Headers, Header{name, texts.View(l.values[length:])})
+}
+
+func (l *List) addNumber(name string, v int64) {
+	length := len(l.values)
+	l.values = strconv.AppendInt(l.values, v, 10)
+	l.add(name, length)
+}
+
+// usualLimits is the number of limits up to which an answer allocates nothing.
+const usualLimits = 16
+
+// appendShown appends the limits that a client sees, the tightest first.
+func appendShown(list []*ratelimit.Applied, res *ratelimit.Result) []*ratelimit.Applied {
+	for i := range res.Limits {
+		if !res.Limits[i].Shadow {
+			list = append(list, &res.Limits[i])
+		}
+	}
+	if len(list) > 1 {
+		slices.SortStableFunc(list, ratelimit.Compare)
+	}
+	return list
+}
+
+// addDraft adds one item for each policy. If a policy has several buckets, the item is for the tightest one.
+func (l *List) addDraft(shown []*ratelimit.Applied) {
+	length := len(l.values)
+	for i, a := range shown {
+		if first(shown, i) {
+			l.addItem(i, a.Limit.Policy, "r", a.Decision.Remaining, "t", ratelimit.Seconds(a.Decision.NextIn))
+		}
+	}
+	l.add("ratelimit", length)
+	length = len(l.values)
+	for i, a := range shown {
+		if first(shown, i) {
+			l.addItem(i, a.Limit.Policy, "q", a.Limit.Requests, "w", ratelimit.Seconds(a.Limit.Window))
+		}
+	}
+	l.add("ratelimit-policy", length)
+}
+
+// first reports whether no limit before the one at i has its policy.
+func first(shown []*ratelimit.Applied, i int) bool {
+	for _, b := range shown[:i] {
+		if b.Limit == shown[i].Limit || b.Limit.Policy == shown[i].Limit.Policy {
+			return false
+		}
+	}
+	return true
+}
+
+// addItem appends item i of a list: an RFC 9651 string with two integer parameters. It leaves out the second one if it
+// is 0, which means "now". Policy names need no quotes.
+func (l *List) addItem(i int, name, p1 string, v1 int64, p2 string, v2 int64) {
+	b := l.values
+	if i > 0 {
+		b = append(b, ", "...)
+	}
+	b = append(append(append(b, '"'), name...), `";`...)
+	b = strconv.AppendInt(append(append(b, p1...), '='), v1, 10)
+	if v2 != 0 {
+		b = strconv.AppendInt(append(append(append(b, ';'), p2...), '='), v2, 10)
+	}
+	l.values = b
+}
+
+func (l *List) addSpring(a *ratelimit.Applied) {
+	perSecond := ratelimit.Seconds(a.Limit.Requests * 1_000_000 / max(1, a.Limit.Window/1_000_000))
+	l.addNumber("x-ratelimit-remaining", a.Decision.Remaining)
+	l.addNumber("x-ratelimit-replenish-rate", perSecond)
+	l.addNumber("x-ratelimit-burst-capacity", a.Limit.Capacity())
+	l.addNumber("x-ratelimit-requested-tokens", int64(a.Cost))
+}
+
+// addRetryAfter adds Retry-After to a denial that ends: whole seconds, at least 1 and the t of the draft.
+func (h Headers) addRetryAfter(l *List, res *ratelimit.Result, shown []*ratelimit.Applied) {
+	if res.Allowed || res.RetryAfter == bucket.Never {
+		return
+	}
+	seconds := retryAfter(res)
+	if len(shown) > 0 && slices.Contains(h.Sets, Draft) {
+		seconds = max(seconds, ratelimit.Seconds(shown[0].Decision.NextIn))
+	}
+	l.addNumber("retry-after", seconds)
+}
