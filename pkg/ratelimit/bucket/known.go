@@ -10,30 +10,34 @@ import "slices"
 // commutative, associative and monotone, so it does no harm to join a state twice, or late. The Grants of s are never
 // those of other.
 func (s *State) Merge(l *Limit, other *State, now int64) (grew bool) {
-	o, ok := s.meet(l, other, now)
-	return ok && registry[l.Algorithm].engine.merge(l, s, &o)
+	o := *other
+	return s.Absorb(l, &o, now)
 }
 
-// meet brings s and a copy of another state to the same time. ok is false if there is nothing to join.
-func (s *State) meet(l *Limit, other *State, now int64) (_ State, ok bool) {
+// Absorb is Merge, but also brings other to the time of s. A caller that needs other no more saves the copy.
+func (s *State) Absorb(l *Limit, other *State, now int64) (grew bool) {
+	return s.meet(l, other, now) && registry[l.Algorithm].engine.merge(l, s, other)
+}
+
+// meet brings two states to the same time. It reports whether other has anything to join.
+func (s *State) meet(l *Limit, other *State, now int64) bool {
 	if l.Requests == 0 { // a closed bucket keeps its state
-		return State{}, false
+		return false
 	}
-	o := *other
 	s.at(l, now)
-	o.at(l, now)
+	other.at(l, now)
 	row := registry[l.Algorithm].engine
 	switch {
-	case o.Empty():
-		return State{}, false
+	case other.Empty():
+		return false
 	case s.Empty():
-		s.Last = o.Last
-	case s.Last < o.Last:
-		row.roll(l, s, o.Last)
-	case o.Last < s.Last:
-		row.roll(l, &o, s.Last)
+		s.Last = other.Last
+	case s.Last < other.Last:
+		row.roll(l, s, other.Last)
+	case other.Last < s.Last:
+		row.roll(l, other, s.Last)
 	}
-	return o, true
+	return true
 }
 
 // Join joins the floor with a state, as the script does, and reports whether the state grew by it. It is Merge, except
@@ -42,23 +46,22 @@ func (s *State) meet(l *Limit, other *State, now int64) (_ State, ok bool) {
 func (f *Floor) Join(l *Limit, s *State, now int64) (grew bool) {
 	known := f.lowest()
 	if !f.Cut || l.Algorithm != SlidingWindowLog {
-		return s.Merge(l, &known, now)
+		return s.Absorb(l, &known, now)
 	}
 	at := f.At
 	if back := known.Last - now; back > MaxClockStep { // the floor moves with the clock
 		at -= back
 	}
-	o, ok := s.meet(l, &known, now)
-	if !ok {
+	if !s.meet(l, &known, now) {
 		return false
 	}
-	missing := o.Count
+	missing := known.Count
 	for _, g := range s.Grants {
 		if g.At <= at {
 			missing -= g.Cost
 		}
 	}
-	return slidingWindowLog{}.add(s, &o, missing)
+	return slidingWindowLog{}.add(s, &known, missing)
 }
 
 // lowest returns the state of the floor. The units beyond the cut of a log are as old as they can be.
@@ -87,9 +90,15 @@ func (s *State) Fits(l *Limit, now, n int64) bool {
 	if l.Requests == 0 {
 		return n == 0
 	}
+	alg := registry[l.Algorithm].engine
+	n = min(n, 2*l.Capacity()+1)
+	// From its time on, a bucket only becomes emptier. So what fits then fits now, and most buckets need no copy.
+	if s.Last-now <= MaxClockStep && (s.Rate == 0 || s.Rate == l.Requests) && alg.fits(l, s, n) {
+		return true
+	}
 	c := *s
 	c.at(l, now)
-	return registry[l.Algorithm].engine.fits(l, &c, min(n, 2*l.Capacity()+1))
+	return alg.fits(l, &c, n)
 }
 
 // Charge adds n units at the time now, at most up to twice the capacity. It changes the Grants in place: see Clone.

@@ -1,7 +1,7 @@
 package memstore_test
 
 import (
-	"fmt"
+	"crypto/sha256"
 	"math/rand/v2"
 	"reflect"
 	"sync/atomic"
@@ -19,17 +19,25 @@ func TestHeldIsAMap(t *testing.T) {
 	clock.Store(1_000_000_000)
 	s := open(t, memstore.Config{Clock: clock.Load})
 	want := map[[memstore.HeldKey]byte]memstore.Held{}
+	handles := map[[memstore.HeldKey]byte]memstore.Handle{} // of earlier calls; some are stale
 	for step := range 10_000 {
 		clock.Add(rand.Int64N(3))
 		held := make([]memstore.Held, 1+rand.IntN(3))
 		for i := range held {
 			held[i].Key, held[i].Rule = heldKey(3*rand.IntN(500)+i), uint64(rand.IntN(5))
 		}
-		s.Edit(held, func(now int64) {
+		for i := range held {
+			if found, ok := handles[held[i].Key]; ok && rand.IntN(2) == 0 {
+				held[i].Handle = found
+			}
+		}
+		now := clock.Load()
+		s.Edit(held, func() {
 			for i := range held {
 				h := &held[i]
 				known, found := want[h.Key]
-				if known.Key, known.Rule = h.Key, h.Rule; found != h.Found {
+				handles[h.Key] = h.Handle
+				if known.Handle = h.Handle; found != h.Found {
 					t.Fatalf("step %d: found %t, want %t", step, h.Found, found)
 				}
 				if !reflect.DeepEqual(known, *h) { // cmp.Diff alone is slow
@@ -39,7 +47,7 @@ func TestHeldIsAMap(t *testing.T) {
 					continue
 				}
 				*h = randomHeld(*h, now)
-				if known = *h; h.Expires <= now {
+				if known = *h; h.Expires == 0 {
 					delete(want, h.Key)
 				} else {
 					known.Changed, known.Expires, known.Found = false, 0, true
@@ -53,9 +61,10 @@ func TestHeldIsAMap(t *testing.T) {
 	}
 }
 
+// heldKey returns a key that is spread as a hash.
 func heldKey(i int) (key [memstore.HeldKey]byte) {
-	copy(key[:], fmt.Sprintf("%016x", i))
-	return key
+	hash := sha256.Sum256([]byte{byte(i), byte(i >> 8), byte(i >> 16)})
+	return [memstore.HeldKey]byte(hash[:])
 }
 
 // randomHeld changes all but the key and the rule.
@@ -72,7 +81,7 @@ func randomHeld(h memstore.Held, now int64) memstore.Held {
 	}
 	h.Changed, h.Expires = true, now+100_000_000
 	if rand.IntN(4) == 0 {
-		h.Expires = now
+		h.Expires = 0
 	}
 	return h
 }
@@ -84,8 +93,8 @@ func TestHeldIsEvictedByItsOwnClock(t *testing.T) {
 	s := open(t, memstore.Config{MaxBuckets: most, Clock: func() int64 { return now }})
 	limit := bucket.Limit{Algorithm: bucket.LeakyBucket, Requests: 10, Burst: 10, Window: hour}
 	put := func(i int, used int64) {
-		h := []memstore.Held{{Key: heldKey(i)}}
-		s.Edit(h, func(now int64) {
+		h := []memstore.Held{{Handle: memstore.Handle{Key: heldKey(i)}}}
+		s.Edit(h, func() {
 			h[0].Limit, h[0].Ahead, h[0].Changed, h[0].Expires = limit, -hour, true, now+hour
 			h[0].State = bucket.State{Last: now - hour, Count: used * hour / 10, Rate: 10}
 		})
@@ -98,8 +107,8 @@ func TestHeldIsEvictedByItsOwnClock(t *testing.T) {
 		put(used+i, 1)
 	}
 	for i := range used {
-		h := []memstore.Held{{Key: heldKey(i)}}
-		s.Edit(h, func(int64) {})
+		h := []memstore.Held{{Handle: memstore.Handle{Key: heldKey(i)}}}
+		s.Edit(h, func() {})
 		if !h[0].Found {
 			t.Fatalf("bucket %d, which is used up, was evicted before buckets with 9 of 10 left", i)
 		}

@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"encoding/binary"
 	"hash/maphash"
 	"math"
 
@@ -70,6 +71,15 @@ func (t *table) otherKey(e *entry) []byte {
 	return *t.longKeys.at(e.longKey())
 }
 
+// hash returns the hash by which the index has an entry.
+func (t *table) hash(seed maphash.Seed, e *entry) uint64 {
+	key := t.key(e)
+	if e.keyLen == heldKeyLen {
+		return binary.LittleEndian.Uint64(key)
+	}
+	return maphash.Bytes(seed, key)
+}
+
 // insert makes an entry for a new key, empty except for key and rule. It keeps no reference to the key.
 func (t *table) insert(key string, hash, rule uint64) *entry {
 	if 4*(t.live()+1) > 3*len(t.index) {
@@ -98,7 +108,7 @@ func (t *table) insert(key string, hash, rule uint64) *entry {
 // remove drops the entry in a slot.
 func (t *table) remove(seed maphash.Seed, slot uint32) {
 	e := t.at(slot)
-	hash := maphash.Bytes(seed, t.key(e))
+	hash := t.hash(seed, e)
 	if e.keyLen == longKey {
 		t.longKeys.remove(e.longKey())
 	}

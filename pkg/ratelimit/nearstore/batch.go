@@ -11,6 +11,7 @@ import (
 // batch is the requests of one call of Take, and what is noted of them until they are answered.
 type batch struct {
 	store *Store
+	now   int64 // the local time when it began
 	sent  []sent
 	asked []asked
 	// own is set if what is sent differs from the requests of the caller: it has requests for catch-ups and leases, or
@@ -19,11 +20,14 @@ type batch struct {
 	requests []bucket.Request
 	outcomes []bucket.Outcome
 
-	held     []memstore.Held // room for the buckets of one request
-	loaded   []bucket.Loaded // room for their states
-	room     [2]bucket.State // room for comparing states
-	suspects []*bucket.Take  // whose server may have lost state
-	shown    bucket.Request  // room for a request that only shows its buckets
+	suspects []*bucket.Take // whose server may have lost state
+	newest   *bucket.Seen   // the newest answer that shows the clock of Redis
+
+	held   []memstore.Held // room for the buckets of one request
+	known  []known         // what is known of them
+	loaded []bucket.Loaded // room for their states
+	room   [2]bucket.State // room for comparing states
+	shown  bucket.Request  // room for a request that only shows its buckets
 }
 
 // sent is a request to the shared store: one of the caller, a catch-up, or one for a lease.
@@ -36,9 +40,9 @@ type sent struct {
 
 // asked is a take that was sent.
 type asked struct {
-	key   [memstore.HeldKey]byte
-	take  *bucket.Take
-	epoch uint64 // when it was sent
+	bucket memstore.Handle
+	take   *bucket.Take
+	epoch  uint64 // when it was sent
 	// known is what the bucket held when the take was sent, cut its bucket.Seen.Cut, and clock the T of the answer that
 	// has shown it.
 	known bucket.State
@@ -53,22 +57,32 @@ type asked struct {
 }
 
 func (b *batch) begin(s *Store) {
-	b.store, b.own = s, false
+	b.store, b.now, b.own, b.newest = s, s.now(), false, nil
 	b.sent, b.asked, b.suspects = b.sent[:0], b.asked[:0], b.suspects[:0]
 }
 
 // hold names the buckets of a request in b.held.
-func (b *batch) hold(r *bucket.Request) []memstore.Held {
+func (b *batch) hold(r *bucket.Request) {
 	b.held = slices.Grow(b.held[:0], len(r.Takes))[:len(r.Takes)]
 	for i := range r.Takes {
-		b.held[i].Key, b.held[i].Rule = b.store.key(r.Takes[i].Key), r.Takes[i].Rule
+		b.held[i].Handle = memstore.Handle{Key: b.store.key(r.Takes[i].Key), Rule: r.Takes[i].Rule}
 	}
-	return b.held
 }
 
-// know returns what is known of the bucket of a take. A bucket that was never seen starts full.
-func (b *batch) know(t *bucket.Take, h *memstore.Held) known {
-	k := read(h)
+// edit reads into b.known what is known of the buckets in b.held, and calls change. It keeps what was written.
+func (b *batch) edit(change func()) {
+	b.store.memory.Edit(b.held, func() {
+		b.known = slices.Grow(b.known[:0], len(b.held))[:len(b.held)]
+		for i := range b.held {
+			b.known[i].read(&b.held[i])
+		}
+		change()
+	})
+}
+
+// know returns what is known of the bucket of take i. A bucket that was never seen starts full.
+func (b *batch) know(i int, t *bucket.Take) *known {
+	k := &b.known[i]
 	if !k.Found {
 		k.Limit, k.Ahead, k.epoch = t.Limit, b.store.ahead.Load(), b.store.shared.Epoch(t)
 	}
@@ -77,30 +91,30 @@ func (b *batch) know(t *bucket.Take, h *memstore.Held) known {
 
 // look answers request i if leases cover it or if it is certainly denied. Otherwise it prepares what is sent.
 func (b *batch) look(i int, r *bucket.Request, o *bucket.Outcome) {
-	held := b.hold(r)
-	b.store.memory.Edit(held, func(now int64) {
-		if b.fromLease(r, o, now) || b.store.caches && b.denied(r, o, now) {
+	b.hold(r)
+	b.edit(func() {
+		if b.fromLease(r, o) || b.store.caches && b.denied(r, o) {
 			b.own = true
 			return
 		}
 		for k := range r.Takes {
-			b.catchUp(r.At, &r.Takes[k], &held[k], now)
+			b.catchUp(r.At, &r.Takes[k], &b.known[k])
 		}
 		b.sent = append(b.sent, sent{caller: i, from: len(b.asked)})
 		for k := range r.Takes {
-			b.ask(&r.Takes[k], &held[k], now, asked{})
+			t := &r.Takes[k]
+			b.ask(t, b.know(k, t), asked{units: int64(t.Cost)})
 		}
-		b.renew(r, now)
+		b.renew(r)
 	})
 }
 
 // ask notes a take that is about to be sent. It carries a floor if Redis may have lost the state of its bucket. a has
-// the units of a catch-up or a lease, and none for a take of the caller.
-func (b *batch) ask(t *bucket.Take, h *memstore.Held, now int64, a asked) {
-	a.key, a.take = h.Key, t
+// the units of the take.
+func (b *batch) ask(t *bucket.Take, k *known, a asked) {
+	a.bucket, a.take = k.Handle, t
 	if t.Limit.Requests > 0 { // a closed bucket is not read
 		a.epoch = b.store.shared.Epoch(t)
-		k := b.know(t, h)
 		a.known, a.cut, a.clock = *k.base(), k.flags&cut != 0, k.clock
 		if k.isSuspect(a.epoch) && !a.known.Empty() {
 			t.Floor = k.floor()
@@ -109,24 +123,20 @@ func (b *batch) ask(t *bucket.Take, h *memstore.Held, now int64, a asked) {
 		if t.Refund > 0 {
 			k.flags &^= confirmed
 		}
-		if a.catchUp == 0 && a.chunk == 0 {
-			a.units = int64(t.Cost)
-		}
 		k.unanswered += a.units
-		k.write(now, drained(&k.Limit, &k.State, now+k.Ahead))
+		k.write(b.now, drained(&k.Limit, &k.State, b.now+k.Ahead))
 	}
 	b.asked = append(b.asked, a)
 }
 
 // catchUp adds a request that charges what the bucket of a take still owes.
-func (b *batch) catchUp(at int64, t *bucket.Take, h *memstore.Held, now int64) {
-	k := read(h)
+func (b *batch) catchUp(at int64, t *bucket.Take, k *known) {
 	if k.debt == nil || k.flying > 0 || t.Limit.Requests == 0 {
 		return
 	}
-	units := k.owes(k.low(at, now), b.store.replicas)
+	units := k.owes(k.low(at, b.now), b.store.replicas)
 	if t.Limit.Algorithm == bucket.FixedWindow { // nothing, if the window of the units may be over
-		units = min(units, k.owes(k.high(at, now), b.store.replicas))
+		units = min(units, k.owes(k.high(at, b.now), b.store.replicas))
 	}
 	if units == 0 {
 		return
@@ -135,15 +145,15 @@ func (b *batch) catchUp(at int64, t *bucket.Take, h *memstore.Held, now int64) {
 	charge := bucket.Take{
 		Key: t.Key, Rule: t.Rule, Limit: k.debt.room(t.Limit), Cost: uint64(units), Role: bucket.Shadow, CountDenied: true,
 	}
-	b.add(at, charge, h, now, asked{catchUp: units})
+	b.add(at, charge, k, asked{catchUp: units})
 }
 
 // add adds a request of one take that is not the caller's.
-func (b *batch) add(at int64, t bucket.Take, h *memstore.Held, now int64, a asked) {
+func (b *batch) add(at int64, t bucket.Take, k *known, a asked) {
 	r := bucket.Request{At: at, Takes: []bucket.Take{t}}
 	b.own = true
 	b.sent = append(b.sent, sent{caller: -1, from: len(b.asked), own: r})
-	b.ask(&r.Takes[0], h, now, a)
+	b.ask(&r.Takes[0], k, a)
 }
 
 // send sends what was prepared, and records the answers.
@@ -164,6 +174,9 @@ func (b *batch) send(ctx context.Context, requests []bucket.Request, outcomes []
 	}
 	for i := range b.asked {
 		b.asked[i].take.Floor = nil
+	}
+	if b.newest != nil { // once a batch: all processors share it
+		b.store.ahead.Store(b.newest.Clock - b.store.local(b.newest.Received))
 	}
 	for _, t := range b.suspects {
 		b.store.shared.Suspect(t)

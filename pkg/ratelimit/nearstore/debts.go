@@ -110,9 +110,9 @@ func (s *Store) repaySome(
 	b.begin(s)
 	var ask bucket.Request
 	for _, key := range keys {
-		b.held = append(b.held[:0], memstore.Held{Key: key})
-		s.memory.Edit(b.held, func(now int64) {
-			k := read(&b.held[0])
+		b.held = append(b.held[:0], memstore.Held{Handle: memstore.Handle{Key: key}})
+		b.edit(func() {
+			k := &b.known[0]
 			if k.debt == nil {
 				return
 			}
@@ -126,7 +126,7 @@ func (s *Store) repaySome(
 				return
 			}
 			k.queued = false
-			b.catchUp(0, &k.debt.take, &b.held[0], now)
+			b.catchUp(0, &k.debt.take, k)
 		})
 	}
 	if len(ask.Takes) > 0 {

@@ -11,11 +11,11 @@ import (
 const confirmedFor = 1_000_000
 
 // denied reports whether Redis would certainly deny the request, whenever within the interval of T it arrived, and
-// change nothing. If so, it fills in the outcome. b.held has the buckets.
+// change nothing. If so, it fills in the outcome. b.known has the buckets.
 //
 // The waits are those of the earliest T by the bucket that is over. A client that waits so long may be denied again,
 // but never waits in vain because of this. Other buckets may have been seen before the clock of Redis has stepped.
-func (b *batch) denied(r *bucket.Request, o *bucket.Outcome, now int64) bool {
+func (b *batch) denied(r *bucket.Request, o *bucket.Outcome) bool {
 	over, low := false, int64(0)
 	for i := range r.Takes {
 		t := &r.Takes[i]
@@ -23,13 +23,12 @@ func (b *batch) denied(r *bucket.Request, o *bucket.Outcome, now int64) bool {
 			return false
 		}
 		if t.Role == bucket.Enforce && !over || t.Role == bucket.Shadow && t.Cost > 0 {
-			fits := !b.isOver(r, i, now)
+			fits := !b.isOver(r, i)
 			if fits && t.Role == bucket.Shadow {
 				return false // it would be charged
 			}
 			if !fits && t.Role == bucket.Enforce {
-				k := read(&b.held[i])
-				over, low = true, k.low(r.At, now)
+				over, low = true, b.known[i].low(r.At, b.now)
 			}
 		}
 	}
@@ -38,11 +37,12 @@ func (b *batch) denied(r *bucket.Request, o *bucket.Outcome, now int64) bool {
 	}
 	b.loaded = slices.Grow(b.loaded[:0], len(r.Takes))[:len(r.Takes)]
 	for i := range r.Takes {
-		k := read(&b.held[i])
-		b.loaded[i] = bucket.Loaded{State: k.base().Clone()}
-		if s, ok := atTheCut(k.base(), k.flags&cut != 0); ok {
-			b.loaded[i].State = s.Clone()
+		k := &b.known[i]
+		s := atTheCut(k.base(), k.flags&cut != 0)
+		if s == nil {
+			s = k.base()
 		}
+		b.loaded[i] = bucket.Loaded{State: s.Clone()}
 	}
 	r.Decide(low, b.loaded, o)
 	o.Source = bucket.FromDenialCache
@@ -55,7 +55,7 @@ func (b *batch) denied(r *bucket.Request, o *bucket.Outcome, now int64) bool {
 func (b *batch) asksAlready(r *bucket.Request) bool {
 	for i := range b.asked {
 		for k := range r.Takes {
-			if b.held[k].Key == b.asked[i].key {
+			if b.held[k].Key == b.asked[i].bucket.Key {
 				return true
 			}
 		}
@@ -64,19 +64,19 @@ func (b *batch) asksAlready(r *bucket.Request) bool {
 }
 
 // isOver reports whether a take does certainly not fit.
-func (b *batch) isOver(r *bucket.Request, i int, now int64) bool {
-	t, k := &r.Takes[i], read(&b.held[i])
-	age := now - k.sent()
+func (b *batch) isOver(r *bucket.Request, i int) bool {
+	t, k := &r.Takes[i], &b.known[i]
+	if !k.Found || k.debt != nil || k.flags&confirmed == 0 || k.Limit.Requests != t.Limit.Requests {
+		return false
+	}
+	s := atTheCut(k.base(), k.flags&cut != 0)
+	if s == nil || s.Fits(&t.Limit, k.high(r.At, b.now), int64(max(t.Cost, t.Need))) {
+		return false
+	}
+	age := b.now - k.sent()
 	if r.At != 0 {
 		age = r.At - k.clock
 	}
-	if !k.Found || k.debt != nil || k.flags&confirmed == 0 || age < 0 || age > confirmedFor ||
-		k.Limit.Requests != t.Limit.Requests || k.isSuspect(b.store.shared.Epoch(t)) {
-		return false
-	}
-	if b.leaseLeft(r, i, now) >= int64(max(t.Cost, t.Need, 1)) {
-		return false
-	}
-	s, ok := atTheCut(k.base(), k.flags&cut != 0)
-	return ok && !s.Fits(&t.Limit, k.high(r.At, now), int64(max(t.Cost, t.Need)))
+	return age >= 0 && age <= confirmedFor && !k.isSuspect(b.store.shared.Epoch(t)) &&
+		b.leaseLeft(r, i) < int64(max(t.Cost, t.Need, 1))
 }

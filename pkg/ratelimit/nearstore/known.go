@@ -60,9 +60,9 @@ type debt struct {
 	queued bool
 }
 
-// read returns what is known of a bucket. It is empty if the bucket is unknown.
-func read(h *memstore.Held) (k known) {
-	k.Held = h
+// read reads what is known of a bucket. It is empty if the bucket is unknown.
+func (k *known) read(h *memstore.Held) {
+	*k = known{Held: h}
 	switch extra := h.Extra.(type) {
 	case *debt:
 		k.debt = extra
@@ -76,7 +76,6 @@ func read(h *memstore.Held) (k known) {
 	k.unanswered = int64(binary.LittleEndian.Uint32(n[20:]))
 	k.heard = int64(binary.LittleEndian.Uint64(n[24:]))
 	k.flags = flags(n[32])
-	return k
 }
 
 // write keeps what is known until the bucket is empty, and drops a bucket of which nothing is left to know. rest is how
@@ -104,7 +103,9 @@ func (k *known) write(now, rest int64) {
 	if k.unanswered > 0 {
 		rest = max(rest, answerTime)
 	}
-	k.Changed, k.Expires = true, now+rest
+	if k.Changed, k.Expires = true, 0; rest > 0 {
+		k.Expires = now + rest
+	}
 }
 
 // answerTime is longer than any take is on the wire, in µs.
@@ -209,19 +210,19 @@ func (k *known) rebase(t, still, replicas int64) {
 }
 
 // atTheCut returns a state that holds no more than Redis does. Of a log that Redis has cut, the rest is as old as the
-// cut. ok is false if that is not known.
-func atTheCut(s *bucket.State, isCut bool) (_ bucket.State, ok bool) {
-	if !isCut {
-		return *s, true
-	}
+// cut. It returns nil if that is not known.
+func atTheCut(s *bucket.State, isCut bool) *bucket.State {
 	last := len(s.Grants) - 1
-	if last < 1 {
-		return bucket.State{}, false
+	switch {
+	case !isCut:
+		return s
+	case last < 1:
+		return nil
 	}
 	c := s.Clone()
 	c.Grants[last-1].Cost += c.Grants[last].Cost
 	c.Grants = c.Grants[:last]
-	return c, true
+	return &c
 }
 
 // drained returns a time in µs after which a state at a time of T is certainly empty.

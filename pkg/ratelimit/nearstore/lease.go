@@ -81,14 +81,14 @@ func (l *lease) isWorth(t *bucket.Take, s *bucket.State, latest int64) bool {
 	return float64(l.pace) <= life && float64(latest-l.since) <= life
 }
 
-// fromLease answers a request whose takes are all covered by leases. b.held has the buckets. The decisions are those of
-// the last known states at the earliest T, so what other replicas have charged since is not in them.
-func (b *batch) fromLease(r *bucket.Request, o *bucket.Outcome, now int64) bool {
+// fromLease answers a request whose takes are all covered by leases. b.known has the buckets. The decisions are those
+// of the last known states at the earliest T, so what other replicas have charged since is not in them.
+func (b *batch) fromLease(r *bucket.Request, o *bucket.Outcome) bool {
 	if !isLeased(r) {
 		return false
 	}
 	for i := range r.Takes {
-		if b.leaseLeft(r, i, now) < max(1, int64(max(r.Takes[i].Cost, r.Takes[i].Need))) {
+		if b.leaseLeft(r, i) < max(1, int64(max(r.Takes[i].Cost, r.Takes[i].Need))) {
 			return false
 		}
 	}
@@ -96,15 +96,15 @@ func (b *batch) fromLease(r *bucket.Request, o *bucket.Outcome, now int64) bool 
 	b.shown.Takes = append(b.shown.Takes[:0], r.Takes...)
 	earliest := int64(math.MaxInt64)
 	for i := range r.Takes {
-		k := read(&b.held[i])
-		earliest = min(earliest, k.low(r.At, now))
+		k := &b.known[i]
+		earliest = min(earliest, k.low(r.At, b.now))
 		b.loaded[i] = bucket.Loaded{State: k.base().Clone()}
 		b.shown.Takes[i].Cost, b.shown.Takes[i].Need = 0, 0
 	}
 	b.shown.Decide(earliest, b.loaded, o)
 	for i := range r.Takes {
-		t, l, d := &r.Takes[i], read(&b.held[i]).lease, &o.Decisions[i]
-		l.units = b.leaseLeft(r, i, now) - int64(t.Cost)
+		t, l, d := &r.Takes[i], b.known[i].lease, &o.Decisions[i]
+		l.units = b.leaseLeft(r, i) - int64(t.Cost)
 		l.count(t, earliest)
 		b.store.counts.leaseUsed.Add(t.Cost)
 		d.Allowed, d.RetryAfter, d.Delay = true, 0, 0
@@ -126,25 +126,25 @@ func isLeased(r *bucket.Request) bool {
 }
 
 // leaseLeft returns the units that take i can use now.
-func (b *batch) leaseLeft(r *bucket.Request, i int, now int64) int64 {
-	k := read(&b.held[i])
-	return k.lease.left(&r.Takes[i], k.latest(r.At, now))
+func (b *batch) leaseLeft(r *bucket.Request, i int) int64 {
+	k := &b.known[i]
+	return k.lease.left(&r.Takes[i], k.latest(r.At, b.now))
 }
 
 // renew adds a request for each bucket that fills its lease up to a chunk, where that is worth it. It is charged only
 // if it fits, after the takes of the caller. What is left of a bucket that leaks is given up instead: see left.
-func (b *batch) renew(r *bucket.Request, now int64) {
+func (b *batch) renew(r *bucket.Request) {
 	if !isLeased(r) {
 		return
 	}
 	for i := range r.Takes {
-		t, k := &r.Takes[i], read(&b.held[i])
-		if k.lease == nil || !k.lease.isWorth(t, k.base(), k.latest(r.At, now)) {
+		t, k := &r.Takes[i], &b.known[i]
+		if k.lease == nil || !k.lease.isWorth(t, k.base(), k.latest(r.At, b.now)) {
 			continue
 		}
 		missing := int64(t.Lease)
 		if !t.Limit.Algorithm.HasBurst() {
-			missing -= b.leaseLeft(r, i, now)
+			missing -= b.leaseLeft(r, i)
 		}
 		if missing <= 0 {
 			continue
@@ -153,16 +153,16 @@ func (b *batch) renew(r *bucket.Request, now int64) {
 		chunk := bucket.Take{
 			Key: t.Key, Rule: t.Rule, Limit: t.Limit, Lease: t.Lease, Cost: uint64(missing), Role: bucket.Shadow,
 		}
-		b.add(r.At, chunk, &b.held[i], now, asked{chunk: missing})
+		b.add(r.At, chunk, k, asked{chunk: missing})
 	}
 }
 
 // lease notes what an answer means for the lease of a bucket.
 func (b *batch) lease(a *asked, k *known, w *answer) {
-	switch charged := a.take.Charged(w.decision.Allowed, w.allowed); {
+	switch {
 	case a.take.Lease == 0:
 	case a.chunk == 0:
-		if charged > 0 && w.allowed {
+		if w.charged > 0 && w.admitted {
 			if k.lease == nil {
 				k.lease = new(lease)
 			}
@@ -171,24 +171,25 @@ func (b *batch) lease(a *asked, k *known, w *answer) {
 	case k.lease == nil: // it was evicted meanwhile
 	default:
 		k.lease.asking = false
-		switch retry := w.decision.RetryAfter; {
-		case retry == bucket.Never:
+		switch {
+		case w.RetryAfter == bucket.Never:
 			k.lease.refused = math.MaxInt64
-		case charged == 0:
-			k.lease.refused = w.Clock + retry
+		case w.charged == 0:
+			k.lease.refused = w.Clock + w.RetryAfter
 		case k.epoch == a.epoch && k.flags&suspect == 0: // else Redis may have lost the charge
-			k.lease.take(a.take, w, charged)
-			b.store.counts.leaseCharged.Add(uint64(charged))
+			k.lease.take(a.take, w)
+			b.store.counts.leaseCharged.Add(uint64(w.charged))
 		}
 	}
 }
 
 // take takes over the units of a chunk.
-func (l *lease) take(t *bucket.Take, w *answer, charged int64) {
+func (l *lease) take(t *bucket.Take, w *answer) {
+	units := w.charged
 	if !t.Limit.Algorithm.HasBurst() {
-		charged += l.left(t, max(w.Clock, w.State.Last))
+		units += l.left(t, max(w.Clock, w.State.Last))
 	}
-	l.units, l.limit, l.granted = charged, t.Limit, w.State
+	l.units, l.limit, l.granted = units, t.Limit, w.State
 }
 
 // unleased notes that a request for a chunk was not answered. Redis may have charged it, so the next one must be earned

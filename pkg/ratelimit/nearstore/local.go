@@ -27,12 +27,13 @@ func (l *Local) Take(_ context.Context, requests []bucket.Request, outcomes []bu
 
 // decide decides a request from what is known of its buckets at the earliest T.
 func (b *batch) decide(r *bucket.Request, o *bucket.Outcome) {
-	held := b.hold(r)
-	b.store.memory.Edit(held, func(now int64) {
+	b.hold(r)
+	b.edit(func() {
+		b.now = b.store.now() // under the lock: a bucket must not move back
 		t := r.At
-		for i := range held {
-			if k := b.know(&r.Takes[i], &held[i]); r.At == 0 && (i == 0 || now+k.Ahead < t) {
-				t = now + k.Ahead
+		for i := range r.Takes {
+			if k := b.know(i, &r.Takes[i]); r.At == 0 && (i == 0 || b.now+k.Ahead < t) {
+				t = b.now + k.Ahead
 			}
 		}
 		b.judge(r, o, t)
@@ -41,7 +42,7 @@ func (b *batch) decide(r *bucket.Request, o *bucket.Outcome) {
 		if r.Uncertain && !o.Allowed {
 			return // Redis may have charged the denial, or will
 		}
-		b.charge(r, o, now)
+		b.charge(r, o)
 	})
 }
 
@@ -49,7 +50,7 @@ func (b *batch) decide(r *bucket.Request, o *bucket.Outcome) {
 func (b *batch) judge(r *bucket.Request, o *bucket.Outcome, t int64) {
 	b.loaded = slices.Grow(b.loaded[:0], len(r.Takes))[:len(r.Takes)]
 	for i := range r.Takes {
-		k := read(&b.held[i])
+		k := &b.known[i]
 		s := k.State.Clone()
 		s.Charge(&r.Takes[i].Limit, t, k.unanswered)
 		b.loaded[i] = bucket.Loaded{State: s}
@@ -58,13 +59,13 @@ func (b *batch) judge(r *bucket.Request, o *bucket.Outcome, t int64) {
 }
 
 // charge charges the buckets of a decided request. Each unit counts once for every replica.
-func (b *batch) charge(r *bucket.Request, o *bucket.Outcome, now int64) {
+func (b *batch) charge(r *bucket.Request, o *bucket.Outcome) {
 	n := b.store.replicas
 	for i := range r.Takes {
 		take, d := &r.Takes[i], &o.Decisions[i]
 		units := take.Charged(d.Allowed, o.Allowed)
-		k := b.know(take, &b.held[i])
-		t := k.low(r.At, now) // its own: at the time of another bucket it would move back, and later forward again
+		k := &b.known[i]
+		t := k.low(r.At, b.now) // its own: at the time of another bucket it would move back, and later forward again
 		var refund uint64
 		if !r.Uncertain { // otherwise Redis may have given it back
 			refund = k.refund(take.Refund, t, n)
@@ -97,7 +98,7 @@ func (b *batch) charge(r *bucket.Request, o *bucket.Outcome, now int64) {
 			k.clock = t
 		}
 		b.store.counts.admitted.Add(uint64(units))
-		b.store.owe(&k)
-		k.write(now, after.Decisions[0].ResetAfter)
+		b.store.owe(k)
+		k.write(b.now, after.Decisions[0].ResetAfter)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
 )
@@ -92,38 +91,5 @@ func TestFlood(t *testing.T) {
 		if s.Local().Take(context.Background(), requests, outcomes); outcomes[0].Allowed {
 			t.Fatalf("bucket %d was used up, and has been forgotten", i)
 		}
-	}
-}
-
-// kept is a shared store with one bucket.
-type kept struct {
-	unused
-	loaded [1]bucket.Loaded
-}
-
-// Take implements nearstore.Shared.
-func (k *kept) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
-	sent, o := time.Now(), &outcomes[0]
-	requests[0].Decide(sent.UnixMicro(), k.loaded[:], o)
-	o.Seen = append(o.Seen, bucket.Seen{State: k.loaded[0].State, Clock: sent.UnixMicro(), Sent: sent, Received: sent})
-}
-
-// BenchmarkTake measures what remembering adds to a take.
-func BenchmarkTake(b *testing.B) {
-	l := perDay(bucket.TokenBucket, 1_000_000_000)
-	near, err := nearstore.New(nearstore.Config{Shared: &kept{}, DenialCache: true})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = near.Close() })
-	for name, take := range map[string]ratelimit.Store{"near": near, "without": &kept{}} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			requests, outcomes := make([]bucket.Request, 1), make([]bucket.Outcome, 1)
-			requests[0].Add(bucket.Take{Key: "4:shop|7:api_key#000000000000000000000001", Limit: l, Cost: 1})
-			for b.Loop() {
-				take.Take(context.Background(), requests, outcomes)
-			}
-		})
 	}
 }

@@ -3,6 +3,7 @@ package nearstore
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"hash/maphash"
 	"log/slog"
@@ -55,9 +56,10 @@ type Store struct {
 	caches   bool // denials
 	logger   *slog.Logger
 	seeds    [2]maphash.Seed // of the hashes of keys
-	start    time.Time       // the origin of the local clock
-	ahead    atomic.Int64    // T less the local clock, at least, by the last answer; in µs
-	batches  sync.Pool       // of *batch
+	start    time.Time       // when the local clock, in µs, was at origin
+	origin   int64
+	ahead    atomic.Int64 // T less the local clock, at least, by the last answer; in µs
+	batches  sync.Pool    // of *batch
 	debts    debts
 	counts   counts
 	lost     minutely // the log lines about losses of state
@@ -79,6 +81,7 @@ func New(cfg Config) (*Store, error) {
 		shared: cfg.Shared, replicas: int64(cfg.Replicas), caches: cfg.DenialCache, logger: cfg.Logger,
 		seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, start: time.Now(),
 	}
+	s.origin = s.start.UnixMicro()
 	memory, err := memstore.New(memstore.Config{MaxBuckets: cfg.MaxBuckets, Clock: s.now, Logger: cfg.Logger})
 	if err != nil {
 		return nil, err
@@ -102,18 +105,14 @@ func (s *Store) Close() error {
 }
 
 // local returns a time by the local clock, in µs: the wall clock at New plus the elapsed time.
-func (s *Store) local(t time.Time) int64 { return s.start.UnixMicro() + t.Sub(s.start).Microseconds() }
+func (s *Store) local(t time.Time) int64 { return s.origin + t.Sub(s.start).Microseconds() }
 
-func (s *Store) now() int64 { return s.local(time.Now()) }
+func (s *Store) now() int64 { return s.origin + time.Since(s.start).Microseconds() }
 
 // key returns the keyed hash of the key of a bucket. Clients cannot make two keys with the same hash.
 func (s *Store) key(name string) (key [memstore.HeldKey]byte) {
-	for i, seed := range s.seeds {
-		hash := maphash.String(seed, name)
-		for k := range 8 {
-			key[8*i+k] = byte(hash >> (8 * k))
-		}
-	}
+	binary.LittleEndian.PutUint64(key[:], maphash.String(s.seeds[0], name))
+	binary.LittleEndian.PutUint64(key[8:], maphash.String(s.seeds[1], name))
 	return key
 }
 

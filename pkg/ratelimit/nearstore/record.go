@@ -13,33 +13,38 @@ func (b *batch) record(s *sent, r *bucket.Request, o *bucket.Outcome) {
 	asked := b.asked[s.from : s.from+len(r.Takes)]
 	b.held = slices.Grow(b.held[:0], len(asked))[:len(asked)]
 	for i := range asked {
-		b.held[i].Key, b.held[i].Rule = asked[i].key, asked[i].take.Rule
+		b.held[i].Handle = asked[i].bucket
 	}
-	b.store.memory.Edit(b.held, func(now int64) {
+	b.edit(func() {
 		for i := range asked {
-			a := &asked[i]
+			a, k := &asked[i], &b.known[i]
 			if a.take.Limit.Requests == 0 {
 				continue
 			}
-			k := read(&b.held[i])
 			if !k.Found {
 				k.Limit = a.take.Limit
 			}
 			k.unanswered = max(0, k.unanswered-a.units)
-			if o.Err == nil && i < len(o.Seen) {
-				w := answer{Seen: &o.Seen[i], decision: &o.Decisions[i], allowed: o.Allowed, at: r.At, room: &b.room}
-				w.emptied = a.take.Refund > 0 ||
-					!o.Allowed && w.decision.Allowed && len(r.Takes) > 1 && a.take.Role != bucket.Shadow
-				b.learn(a, &k, &w, now)
-			} else {
-				b.failed(a, &k, o.Err, now)
+			if o.Err != nil || i >= len(o.Seen) {
+				b.failed(a, k, o.Err)
+				continue
 			}
+			seen, d := &o.Seen[i], &o.Decisions[i]
+			if r.At == 0 && seen.Clock != 0 {
+				b.newest = seen
+			}
+			b.learn(a, k, &answer{
+				Seen: seen, Decision: d, sent: b.store.local(seen.Sent), received: b.store.local(seen.Received),
+				admitted: o.Allowed, charged: a.take.Charged(d.Allowed, o.Allowed),
+				emptied: a.take.Refund > 0 || !o.Allowed && d.Allowed && len(r.Takes) > 1 && a.take.Role != bucket.Shadow,
+			})
 		}
 	})
 }
 
 // failed notes that a take was not answered.
-func (b *batch) failed(a *asked, k *known, err error, now int64) {
+func (b *batch) failed(a *asked, k *known, err error) {
+	now := b.store.now()
 	if a.catchUp > 0 && k.debt != nil {
 		k.flying -= a.catchUp
 		if errors.Is(err, ratelimit.ErrOutcomeUnknown) {
@@ -68,30 +73,24 @@ func (k *known) uncertain(t, units int64) {
 // answer is the answer on one take.
 type answer struct {
 	*bucket.Seen
-	// decision is on the take, allowed on its request.
-	decision *bucket.Decision
-	allowed  bool
-	// at is the time of the request, if it has one of its own.
-	at int64
+	*bucket.Decision
+	// sent and received are the times of Seen by the local clock.
+	sent, received int64
+	// admitted is the verdict on the request, and charged are the units that it has charged the bucket.
+	admitted bool
+	charged  int64
 	// emptied means that the request may have made the bucket emptier: by a refund, or by a charge that was given back. Of
 	// two answers at one time, the later one may then show less.
 	emptied bool
-	// sent and received are the times of Seen by the local clock.
-	sent, received int64
-	room           *[2]bucket.State // for comparing states
 }
 
 // learn takes over what an answer shows of a bucket.
-func (b *batch) learn(a *asked, k *known, w *answer, now int64) {
+func (b *batch) learn(a *asked, k *known, w *answer) {
 	s := b.store
 	if w.Clock == 0 || !w.State.Sound(a.take.Limit.Algorithm) {
-		s.stateIgnored(now, "the answer of Redis has a state that no bucket of its algorithm can have")
-		b.failed(a, k, nil, now)
+		s.stateIgnored(s.now(), "the answer of Redis has a state that no bucket of its algorithm can have")
+		b.failed(a, k, nil)
 		return
-	}
-	w.sent, w.received = s.local(w.Sent), s.local(w.Received)
-	if w.at == 0 {
-		s.ahead.Store(w.Clock - w.received)
 	}
 	still := k.owes(w.Clock, s.replicas)
 	if a.catchUp > 0 && k.debt != nil {
@@ -102,11 +101,11 @@ func (b *batch) learn(a *asked, k *known, w *answer, now int64) {
 	b.accept(a, k, w)
 	b.lease(a, k, w)
 	k.rebase(w.Clock, still, s.replicas)
-	rest := w.decision.ResetAfter
+	rest := w.ResetAfter
 	if k.debt != nil || k.clock != w.Clock {
-		rest = drained(&k.Limit, &k.State, now+k.Ahead)
+		rest = drained(&k.Limit, &k.State, w.received+k.Ahead)
 	}
-	k.write(now, rest)
+	k.write(w.received, rest)
 }
 
 // accept makes the state of an answer the base of its bucket, joins it with the base, or ignores it.
@@ -144,25 +143,23 @@ func (b *batch) accept(a *asked, k *known, w *answer) {
 // proves reports whether an answer proves a loss of state: it shows less than was known when its request was sent, and
 // the charge of its take. If another answer has replaced that since, it must also show less than that answer did.
 // Otherwise only a refund has come between.
-func (*batch) proves(a *asked, k *known, w *answer) bool {
-	charged := a.take.Charged(w.decision.Allowed, w.allowed)
-	return a.take.Refund == 0 && a.lacks(&a.known, a.cut, w, charged) &&
-		(k.clock == a.clock || a.lacks(k.base(), k.flags&cut != 0, w, 0))
+func (b *batch) proves(a *asked, k *known, w *answer) bool {
+	return a.take.Refund == 0 && b.lacks(a, w, &a.known, a.cut, w.charged) &&
+		(k.clock == a.clock || b.lacks(a, w, k.base(), k.flags&cut != 0, 0))
 }
 
 // keepCharge adds what a take has charged after a loss of state. To join the states before and after the loss would
 // forget it, except in a log, which keeps each charge at its time.
 func (k *known) keepCharge(a *asked, w *answer) {
 	if l := &a.take.Limit; l.Algorithm != bucket.SlidingWindowLog && w.Clock > k.clock {
-		k.base().Charge(l, w.Clock, a.take.Charged(w.decision.Allowed, w.allowed))
+		k.base().Charge(l, w.Clock, w.charged)
 	}
 }
 
 // restored takes over the answer to a take that carried a floor. Only such an answer ends the suspicion.
 func (b *batch) restored(a *asked, k *known, w *answer) {
 	joined, overtaken := w.Floor == bucket.FloorJoined, w.sent <= k.heard // by an answer that was joined
-	charged := a.take.Charged(w.decision.Allowed, w.allowed)
-	if joined && a.take.Refund == 0 && a.lacks(k.base(), k.flags&cut != 0, w, charged) {
+	if joined && a.take.Refund == 0 && b.lacks(a, w, k.base(), k.flags&cut != 0, w.charged) {
 		if k.flags&cut != 0 && !overtaken {
 			k.flags |= proved // the floor had only a part of the log
 		}
@@ -187,25 +184,25 @@ func (b *batch) restored(a *asked, k *known, w *answer) {
 
 // lacks reports whether the answer shows less than a state that the bucket had before, and units charged since. It
 // cannot tell after a large step back of the clock, because the bucket has moved with the clock at an unknown time.
-func (a *asked) lacks(s *bucket.State, isCut bool, w *answer, charged int64) bool {
+func (b *batch) lacks(a *asked, w *answer, s *bucket.State, isCut bool, charged int64) bool {
 	l := &a.take.Limit
 	if s.Last-w.Clock > bucket.MaxClockStep {
 		return false
 	}
-	shown, before := &w.room[0], &w.room[1]
+	shown, before := &b.room[0], &b.room[1]
 	*shown, *before = w.State, *s
 	if l.Algorithm != bucket.SlidingWindowLog {
 		before.Charge(l, w.Clock, charged)
-		return shown.Merge(l, before, w.Clock)
+		return shown.Absorb(l, before, w.Clock)
 	}
 	if isCut || w.Cut {
-		low, ok := atTheCut(s, isCut)
-		return ok && shown.Used(l, w.Clock) < min(low.Used(l, w.Clock), l.Requests)
+		low := atTheCut(s, isCut)
+		return low != nil && shown.Used(l, w.Clock) < min(low.Used(l, w.Clock), l.Requests)
 	}
 	if shown.Count > l.Requests {
 		*before = after(s, shown.Grants[0].At) // a counted denial drops the oldest units beyond the limit
 	}
-	return shown.Merge(l, before, w.Clock) // the charge of the take has a time of its own, or shares one
+	return shown.Absorb(l, before, w.Clock) // the charge of the take has a time of its own, or shares one
 }
 
 // after returns the part of a log that is newer than a time.
