@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -94,9 +93,7 @@ func Run(ctx context.Context, cfg Config) error {
 	answers.Decided = observers.rateLimit()
 	limits := rls.New(answers)
 	grpcServer := (&services{s, limits, check.server, ready, calls, bugs, traces, queue}).transport()
-	memory, reserved := tuneGC(s.environment, log)
-	defer runtime.KeepAlive(reserved)
-	listeners, err := listen(s, grpcTLS, portBounds(s, memory))
+	listeners, err := listen(s, grpcTLS, portBounds(s, tuneGC(ctx, s.environment, log)))
 	defer listeners.close()
 	if err != nil {
 		return err
