@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 )
 
@@ -17,6 +18,7 @@ func main() {
 		serveEmpty(os.Args[2])
 		return
 	}
+	endWithParent()
 	var o options
 	flag.StringVar(&o.series, "series", "main,envoy,low", "what to measure: "+seriesNames()+"; several with commas")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds; a round measures each row once")
@@ -32,7 +34,7 @@ func main() {
 	flag.IntVar(&o.mostConnections, "most-connections", 10_000, "growth: the largest number of connections, of 1 and more")
 	flag.BoolVar(&o.write, "write", false, "write the results into docs/performance.md and internal/bench/figures")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)
 	stop()
 	if err != nil {

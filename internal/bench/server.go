@@ -113,6 +113,7 @@ func startService(ctx context.Context, binary string, env []string) (*server, er
 func launch(ctx context.Context, address string, env []string, command string, args ...string) (*server, error) {
 	s := &server{address: address, cmd: exec.CommandContext(ctx, command, args...)}
 	s.cmd.Env, s.cmd.Stderr = append(os.Environ(), env...), os.Stderr
+	endWithUs(s.cmd)
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}

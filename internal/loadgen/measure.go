@@ -12,7 +12,7 @@ import (
 )
 
 // Run carries out a plan. It first sends one request alone; if that has no answer, the error names the reason. When ctx
-// is done, Run returns what it has found so far.
+// is done, Run returns at once what it has found so far. It then counts no request that was in flight.
 func Run(ctx context.Context, p Plan) (*Result, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
@@ -26,6 +26,9 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 	}
 	m.start(ctx)
 	m.await(ctx)
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("%s had not answered the first request: %w", p.Address, context.Cause(ctx))
+	}
 	if r := m.result(); len(r.Failures) > 0 {
 		f := r.Failures[0]
 		return nil, fmt.Errorf("%s has no answer to the first request: %s: %.300q", p.Address, f.Status, f.First)
@@ -130,33 +133,37 @@ func (m *measurement) start(ctx context.Context) {
 	}
 }
 
-// await returns when the plan is carried out, or after ctx is done, and all requests are answered or given up.
+// await returns when the plan is carried out and all requests are answered or given up, or at once when ctx is done.
 func (m *measurement) await(ctx context.Context) {
 	// Many lanes are looked at less often, so that this takes no CPU from them.
 	tick := time.NewTicker(10*time.Millisecond + time.Duration(len(m.lanes))*10*time.Microsecond)
 	defer tick.Stop()
 	report := m.reporter()
-	interrupted := ctx.Done()
 	for busy := true; busy; {
 		select {
-		case <-interrupted:
+		case <-ctx.Done():
 			m.ended.Store(min(m.ended.Load(), int64(m.clock())))
-			interrupted = nil
+			busy = false
 		case <-tick.C:
+			busy = m.tend()
+			report()
 		}
-		busy = false
-		for _, l := range m.lanes {
-			if !l.tend() {
-				busy = true
-			}
-		}
-		report()
 	}
 	m.halt()
 	for _, l := range m.lanes {
 		l.stop()
 	}
 	m.readers.Wait()
+}
+
+// tend looks after all lanes. It reports whether one has something to do.
+func (m *measurement) tend() (busy bool) {
+	for _, l := range m.lanes {
+		if !l.tend() {
+			busy = true
+		}
+	}
+	return busy
 }
 
 // reporter returns a function that calls Progress once a second.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -251,6 +252,35 @@ func TestInterrupt(t *testing.T) {
 	r, err := Run(ctx, p)
 	if err != nil || !r.Interrupted || r.Answers == 0 || r.Errors != 0 || r.Server != nil {
 		t.Errorf("%+v, %v, want answers until the interrupt", r, err)
+	}
+}
+
+// TestInterruptOfASilentServer checks that nothing waits for answers when the context is done.
+func TestInterruptOfASilentServer(t *testing.T) {
+	t.Parallel()
+	for name, silentFrom := range map[string]uint32{"first request": 1, "later requests": 100} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var requests atomic.Uint32
+			s := serve(t, func(p *peer) {
+				p.answerAll(func(p *peer, id uint32) {
+					if n := requests.Add(1); n < silentFrom {
+						allowed(p, id)
+					} else if n == silentFrom {
+						cancel()
+					}
+				})
+			})
+			p := plan(t, s.address)
+			p.Count, p.Duration, p.Timeout = 0, time.Hour, time.Minute
+			r, err := Run(ctx, p) // a request that is awaited until its timeout is an error
+			if first := silentFrom == 1; first && !errors.Is(err, context.Canceled) ||
+				!first && (err != nil || !r.Interrupted || r.Answers == 0 || r.Errors != 0) {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
 	}
 }
 
