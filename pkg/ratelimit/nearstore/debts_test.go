@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
 )
@@ -29,11 +30,12 @@ func newCluster(t *testing.T, cfg nearstore.Config) (cluster, *replica) {
 
 func (c cluster) of(t *bucket.Take) *link { return c[t.Key[:1]] }
 
-// Take implements nearstore.Shared, for requests of one bucket.
-func (c cluster) Take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+// Start implements nearstore.Shared, for requests of one bucket.
+func (c cluster) Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
+	defer done()
 	var all sync.WaitGroup
 	for i := range requests {
-		all.Go(func() { c.of(&requests[i].Takes[0]).Take(ctx, requests[i:i+1], outcomes[i:i+1]) })
+		all.Go(func() { ratelimit.Take(ctx, c.of(&requests[i].Takes[0]), requests[i:i+1], outcomes[i:i+1]) })
 	}
 	all.Wait()
 }

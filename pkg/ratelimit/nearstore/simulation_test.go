@@ -134,8 +134,9 @@ func (l *link) fate() fate {
 	return f
 }
 
-// Take implements nearstore.Shared.
-func (l *link) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+// Start implements nearstore.Shared.
+func (l *link) Start(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
+	defer done()
 	f, sent := l.fate(), time.Now()
 	if f.refused {
 		for i := range outcomes {
@@ -228,10 +229,10 @@ func (r *replica) ask(takes ...bucket.Take) bucket.Outcome {
 	for _, t := range takes {
 		requests[0].Add(t)
 	}
-	r.Take(context.Background(), requests, outcomes)
+	ratelimit.Take(context.Background(), r, requests, outcomes)
 	if err := outcomes[0].Err; err != nil {
 		requests[0].Uncertain = errors.Is(err, ratelimit.ErrOutcomeUnknown)
-		r.Local().Take(context.Background(), requests, outcomes)
+		ratelimit.Take(context.Background(), r.Local(), requests, outcomes)
 	}
 	return outcomes[0]
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
@@ -58,7 +59,7 @@ func exactlyTheLimit(t *testing.T, algorithm bucket.Algorithm, shared []Store) {
 				batch[i] = ask()
 			}
 			outcomes := make([]bucket.Outcome, size)
-			store.Take(t.Context(), batch, outcomes)
+			ratelimit.Take(t.Context(), store, batch, outcomes)
 			for _, o := range outcomes {
 				switch {
 				case o.Err != nil:
@@ -90,7 +91,7 @@ func severalBuckets(t *testing.T, algorithm bucket.Algorithm, shared []Store) {
 				})
 			}
 			outcomes := make([]bucket.Outcome, 1)
-			store.Take(t.Context(), []bucket.Request{r}, outcomes)
+			ratelimit.Take(t.Context(), store, []bucket.Request{r}, outcomes)
 			if outcomes[0].Err != nil {
 				t.Errorf("take: %v", outcomes[0].Err)
 				continue
@@ -132,7 +133,7 @@ func whileItRefills(t *testing.T, algorithm bucket.Algorithm, shared []Store) {
 		outcomes := make([]bucket.Outcome, 1)
 		for time.Since(start) < duration {
 			r := request(bucket.Take{Key: key, Limit: limit, Cost: 1})
-			store.Take(t.Context(), []bucket.Request{r}, outcomes)
+			ratelimit.Take(t.Context(), store, []bucket.Request{r}, outcomes)
 			switch {
 			case outcomes[0].Err != nil:
 				t.Errorf("take: %v", outcomes[0].Err)
