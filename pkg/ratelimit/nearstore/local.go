@@ -79,8 +79,8 @@ func (b *batch) charge(r *bucket.Request, o *bucket.Outcome) {
 		k.debt.take = bucket.Take{Key: strings.Clone(take.Key), Rule: take.Rule, Limit: k.debt.room(take.Limit)}
 		k.Limit = take.Limit
 		effect := bucket.Request{At: t, Takes: []bucket.Take{{
-			Limit: take.Limit, Cost: uint64(n * units), Refund: refund, ChargedAt: take.ChargedAt,
-			Role: bucket.Shadow, CountDenied: true,
+			Limit: roomFor(n*units, take.Limit, &k.State, t), Cost: uint64(n * units), Refund: refund,
+			ChargedAt: take.ChargedAt, Role: bucket.Shadow, CountDenied: true,
 		}}}
 		near := []bucket.Loaded{{State: k.State.Clone()}}
 		var after bucket.Outcome
