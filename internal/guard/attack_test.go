@@ -61,6 +61,7 @@ func TestAttacks(t *testing.T) {
 		{"streams without a message", noMessage},
 		{"headers that are short on the wire", shortHeaders},
 		{"answers that are not read", unreadAnswers},
+		{"answers that are not read on many connections", unreadOnManyConnections},
 		{"a block of headers without an end", endlessHeaders},
 		{"messages of empty descriptors", emptyDescriptors},
 		{"checks of many headers", manyHeaders},

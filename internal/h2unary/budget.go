@@ -22,8 +22,9 @@ const (
 	// maxStreamErrors is how many streams the server resets because of what the client has sent. Such resets make the
 	// server work for nothing, as resets of the client do (MadeYouReset).
 	maxStreamErrors = 100
-	// maxRapidResets is how many requests the client resets within rapid of their begin, if these are more than half of
-	// its requests. Clients that lose interest reset some requests, and a client whose calls time out resets them later.
+	// maxRapidResets is how many requests the client resets for which the server would have had an answer within rapid of
+	// their begin, if these are more than half of its requests. Clients that lose interest reset some requests. A client
+	// whose calls time out may reset all of them, but then the server was slow, or has not even begun to work on them.
 	maxRapidResets = 1_000
 	rapid          = 5 * time.Millisecond
 )
@@ -90,17 +91,31 @@ func (c *Conn) receiveReset(f *frame) *failure {
 	if k == nil || k.state == reset {
 		return c.budget.charge("too many resets")
 	}
-	if c.read.Sub(k.Arrived) < rapid && k.state != parked {
-		b := &c.budget
-		if b.rapidResets++; b.rapidResets > maxRapidResets && 2*b.rapidResets > b.requests {
-			return &failure{enhanceYourCalm, guard.RapidReset, "too many requests are reset at once"}
-		}
-	}
-	if i := slices.Index(c.batch, k); i >= 0 { // it has not reached Serve
+	if i := slices.Index(c.batch, k); i >= 0 { // it has not reached Serve, and has caused no work
 		c.batch = slices.Delete(c.batch, i, i+1)
 		c.remove(k)
 		return nil
 	}
+	if k.state == arriving {
+		c.budget.reset(c.read.Sub(k.Arrived))
+	}
+	k.abandoned = true
 	c.forget(k)
+	return c.budget.overResets()
+}
+
+// reset counts a request that the client has reset. The server would have answered it after some time, or the client
+// has not sent all of it during that time.
+func (b *budget) reset(after time.Duration) {
+	if after < rapid {
+		b.rapidResets++
+	}
+}
+
+// overResets fails if too many requests were reset.
+func (b *budget) overResets() *failure {
+	if b.rapidResets > maxRapidResets && 2*b.rapidResets > b.requests {
+		return &failure{enhanceYourCalm, guard.RapidReset, "too many requests are reset at once"}
+	}
 	return nil
 }

@@ -25,16 +25,17 @@ type Call struct {
 	head head
 
 	// All that follows is guarded by conn.mu.
-	state    callState
-	received int    // Bytes that count for flow control.
-	content  int    // Bytes of DATA without padding.
-	buffer   []byte // The message, if it did not come in one piece.
-	window   int    // What the client allows beyond its initial window. It is negative after an answer was sent.
-	rest     rest   // What flow control holds back.
-	held     int64  // What the guard counts for it.
-	begun    bool   // The header of the answer is sent.
-	ctx      context.Context
-	cancel   context.CancelFunc
+	state     callState
+	abandoned bool   // The client has reset it.
+	received  int    // Bytes that count for flow control.
+	content   int    // Bytes of DATA without padding.
+	buffer    []byte // The message, if it did not come in one piece.
+	window    int    // What the client allows beyond its initial window. It is negative after an answer was sent.
+	rest      rest   // What flow control holds back.
+	held      int64  // What the guard counts for it.
+	begun     bool   // The header of the answer is sent.
+	ctx       context.Context
+	cancel    context.CancelFunc
 }
 
 // callState is who waits for what.
@@ -86,7 +87,7 @@ func (k *Call) Reply(message []byte) {
 		c.appendReply(k, message)
 		return
 	}
-	c.remove(k)
+	c.drop(k)
 }
 
 // Fail answers with an error. The answer leaves when Serve returns, or with Flush.
@@ -97,6 +98,14 @@ func (k *Call) Fail(code codes.Code, reason string) {
 	if k.state == waiting && !c.closed {
 		c.appendFailure(k, code, reason)
 		return
+	}
+	c.drop(k)
+}
+
+// drop ends a call whose answer nobody wants. c.mu is held.
+func (c *Conn) drop(k *Call) {
+	if k.abandoned {
+		c.budget.reset(time.Since(k.Arrived))
 	}
 	c.remove(k)
 }

@@ -35,6 +35,7 @@ type Conn struct {
 	started startPhase
 	calls   map[uint32]*Call // By stream.
 	most    int              // The most calls at once that calls has had room for.
+	resets  int              // How many of calls are reset.
 	free    []*Call
 	output  output
 	window  windows
@@ -62,8 +63,9 @@ const (
 const (
 	// freeCalls bounds how many calls a connection keeps for reuse.
 	freeCalls = 64
-	// usualBatch is the largest batch for which a connection keeps memory.
-	usualBatch = 1024
+	// maxBatch bounds a batch, so that its answers are sent before the rest of a read is parsed. More gains nothing, and
+	// the answers of a client that does not read them would take more memory.
+	maxBatch = 128
 )
 
 func newConn(s *Server, nc *guard.Metered) *Conn {
@@ -96,14 +98,16 @@ func (c *Conn) run() {
 	c.mu.Lock()
 	c.sendSettings()
 	c.mu.Unlock()
-	for {
-		if err := c.input.fill(c); err != nil {
-			c.close()
-			return
+	for more := false; ; {
+		if !more {
+			if err := c.input.fill(c); err != nil {
+				c.close()
+				return
+			}
+			c.read = time.Now()
 		}
-		c.read = time.Now()
 		used, failed := c.receive(c.input.data())
-		if len(c.batch) > 0 {
+		if more = len(c.batch) == maxBatch; len(c.batch) > 0 {
 			c.serve()
 		}
 		c.input.drop(used)
@@ -139,9 +143,7 @@ func (c *Conn) serve() {
 			c.failAll(batch)
 		}
 		clear(c.batch)
-		if c.batch = c.batch[:0]; cap(c.batch) > usualBatch {
-			c.batch = nil
-		}
+		c.batch = c.batch[:0]
 	}()
 	c.server.cfg.Serve(c, batch)
 	c.detach(batch)
@@ -209,6 +211,9 @@ func (c *Conn) settle() {
 // remove ends a call: nothing is left to be sent or done. c.mu is held.
 func (c *Conn) remove(k *Call) {
 	delete(c.calls, k.id)
+	if k.state == reset {
+		c.resets--
+	}
 	c.hold(k, -k.held)
 	if k.cancel != nil {
 		k.cancel()

@@ -64,13 +64,6 @@ func TestFloods(t *testing.T) {
 		{"many headers", func(p *peer, i int) error {
 			return p.headers(uint32(2*i+1), echoMethod, true, repeated(101, "a", "b")...)
 		}, calm + "the headers are too large", guard.LargeHeaders},
-		{"rapid reset", func(p *peer, i int) error {
-			id := uint32(2*i + 1)
-			if err := p.request(id, laterMethod, "x"); err != nil {
-				return err
-			}
-			return p.WriteRSTStream(id, http2.ErrCodeCancel)
-		}, calm + "too many requests are reset at once", guard.RapidReset},
 		{"broken requests, which the server resets", func(p *peer, i int) error {
 			id := uint32(2*i + 1)
 			if err := p.request(id, laterMethod, "x"); err != nil {
@@ -234,74 +227,6 @@ func TestConnectionTimeLimits(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestSomeRapidResets resets every third of thousands of requests at once, as clients do that lose interest: that is no
-// attack.
-func TestSomeRapidResets(t *testing.T) {
-	t.Parallel()
-	staysOpen(t, func(p *peer) {
-		for i := range 6000 {
-			id, method := uint32(2*i+1), echoMethod
-			if i%3 == 0 {
-				method = laterMethod
-			}
-			if err := p.request(id, method, "x"); err != nil {
-				t.Fatal(err)
-			}
-			if i%3 > 0 {
-				continue
-			}
-			if err := p.WriteRSTStream(id, http2.ErrCodeCancel); err != nil {
-				t.Fatal(err)
-			}
-		}
-	})
-}
-
-// TestLateResets resets thousands of calls that take longer, as Envoy does while Redis hangs: that is no attack.
-func TestLateResets(t *testing.T) {
-	t.Parallel()
-	staysOpen(t, func(p *peer) {
-		id := uint32(1)
-		for range 100 {
-			begin := id
-			for ; id < begin+200; id += 2 {
-				if err := p.request(id, laterMethod, "x"); err != nil {
-					t.Fatal(err)
-				}
-			}
-			time.Sleep(20 * time.Millisecond)
-			for k := begin; k < id; k += 2 {
-				if err := p.WriteRSTStream(k, http2.ErrCodeInternal); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-	})
-}
-
-// staysOpen checks in a synctest bubble that the server does not close the connection of a client that sends something.
-func staysOpen(t *testing.T, send func(p *peer)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		s := bubble(t, nil)
-		p := connect(t, s)
-		go func() {
-			for { // what the server sends
-				if _, err := p.ReadFrame(); err != nil {
-					return
-				}
-			}
-		}()
-		send(p)
-		time.Sleep(time.Second)
-		if s.Connections() != 1 {
-			t.Error("the connection was closed")
-		}
-		_ = p.conn.Close()
-		synctest.Wait()
-	})
 }
 
 // TestSlowReader checks that a client that does not read delays no other, and that its answers are bounded.

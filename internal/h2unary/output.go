@@ -188,6 +188,7 @@ func (c *Conn) forget(k *Call) {
 		return
 	}
 	k.state = reset
+	c.resets++
 	if k.cancel != nil {
 		k.cancel()
 	}

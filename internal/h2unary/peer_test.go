@@ -25,14 +25,7 @@ type peer struct {
 // connect connects a peer, and makes the handshake with these settings.
 func connect(t testing.TB, s *server, settings ...http2.Setting) *peer {
 	t.Helper()
-	var conn net.Conn
-	var err error
-	if pipes, ok := s.Listener.Listener.(*pipeListener); ok {
-		conn = pipes.dial()
-	} else if conn, err = new(net.Dialer).DialContext(t.Context(), "tcp", s.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
+	conn := s.dial(t)
 	p := &peer{TB: t, conn: conn, Framer: http2.NewFramer(conn, conn)}
 	p.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	p.hpack = hpack.NewEncoder(&p.block)
@@ -50,6 +43,19 @@ func connect(t testing.TB, s *server, settings ...http2.Setting) *peer {
 			return p
 		}
 	}
+}
+
+// dial connects to the server, and closes the connection with the test.
+func (s *server) dial(t testing.TB) (conn net.Conn) {
+	t.Helper()
+	var err error
+	if pipes, ok := s.Listener.Listener.(*pipeListener); ok {
+		conn = pipes.dial()
+	} else if conn, err = new(net.Dialer).DialContext(t.Context(), "tcp", s.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
 }
 
 // next reads a frame, which must come.

@@ -7,8 +7,9 @@ import (
 )
 
 const (
-	// readBuffer holds many requests and any frame. It is shared: a connection has one only while it reads.
-	readBuffer = 64 << 10
+	// readBuffer holds many requests and any frame. It is shared: a connection has one only while it reads, or waits for
+	// its client to read answers.
+	readBuffer = 32 << 10
 	// smallBuffer is what a connection with TLS keeps, because crypto/tls needs memory to wait with.
 	smallBuffer = 4 << 10
 )

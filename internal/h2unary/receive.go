@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// receive takes all complete frames from b, and returns their length. Nothing after a failure is parsed. Requests
-// before it are in the batch, and are answered as if they had come in an earlier read.
+// receive takes complete frames from b until the batch is full, and returns their length. Nothing after a failure is
+// parsed. Requests before it are in the batch, and are answered as if they had come in an earlier read.
 func (c *Conn) receive(b []byte) (used int, failed *failure) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -25,7 +25,7 @@ func (c *Conn) receive(b []byte) (used int, failed *failure) {
 		}
 		used, c.started = known, sentPreface
 	}
-	for {
+	for len(c.batch) < maxBatch {
 		f, n, ok := nextFrame(b[used:])
 		if !ok {
 			if n > maxFrame {
@@ -43,7 +43,7 @@ func (c *Conn) receive(b []byte) (used int, failed *failure) {
 		c.boundPartial()
 	}
 	switch {
-	case used == len(b) && !c.block.open:
+	case used == len(b) && !c.block.open, len(c.batch) == maxBatch:
 		c.begun = time.Time{}
 	case c.begun.IsZero():
 		c.begun = c.read

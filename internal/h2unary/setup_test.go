@@ -19,6 +19,7 @@ const (
 	watchMethod = "/test.Echo/Watch" // a stream
 	panicMethod = "/test.Echo/Panic"
 	pauseMethod = "/test.Echo/Pause" // answers with the message after some milliseconds
+	stuckMethod = "/test.Echo/Stuck" // answers when release is closed, also if the client has gone
 )
 
 // server is a running server.
@@ -27,6 +28,7 @@ type server struct {
 	*guard.Listener
 	release chan struct{}
 	panics  atomic.Int64
+	begun   atomic.Int64 // calls of stuckMethod
 }
 
 // start starts a server on loopback until the test ends.
@@ -49,7 +51,7 @@ func startOn(
 	s := &server{Listener: guard.New(l, guard.Config{Connections: 100, Bytes: 64 << 20, Metered: true})}
 	s.release = make(chan struct{})
 	cfg := h2unary.Config{
-		Methods: []string{echoMethod, laterMethod, failMethod, watchMethod, panicMethod, pauseMethod},
+		Methods: []string{echoMethod, laterMethod, failMethod, watchMethod, panicMethod, pauseMethod, stuckMethod},
 		Streams: map[string]bool{watchMethod: true}, Serve: s.serve,
 		Panicked: func(any) { s.panics.Add(1) },
 	}
@@ -111,6 +113,12 @@ func (s *server) serve(c *h2unary.Conn, calls []*h2unary.Call) {
 				k.Reply([]byte(message))
 				c.Flush()
 			})
+		case 6:
+			s.begun.Add(1)
+			go func() {
+				<-s.release
+				k.Reply(nil)
+			}()
 		}
 	}
 }

@@ -59,12 +59,7 @@ func (c *Conn) admit() (ok bool, failed *failure) {
 	if len(c.calls) < c.server.cfg.MaxStreams {
 		return true, nil
 	}
-	open := 0
-	for _, k := range c.calls {
-		if k.state != reset {
-			open++
-		}
-	}
+	open := len(c.calls) - c.resets
 	switch {
 	case len(c.calls) >= max(hardStreams, 2*c.server.cfg.MaxStreams):
 	case open < c.server.cfg.MaxStreams, c.started < sentAck:

@@ -54,9 +54,10 @@ func (c *Conn) sweep(now time.Time) (alive bool) {
 	return c.sweepAge(now) && c.sweepSilence(now)
 }
 
-// sweepMemory releases the memory of many calls after a second without any. A map never shrinks. c.mu is held.
+// sweepMemory releases the memory of some calls after a second without any. A map never shrinks. c.mu is held.
 func (c *Conn) sweepMemory(now time.Time) {
-	if len(c.calls) == 0 && c.most > freeCalls && now.Sub(c.heard) > time.Second {
+	const few = 4
+	if len(c.calls) == 0 && c.most > few && now.Sub(c.heard) > time.Second {
 		c.calls, c.free, c.most = make(map[uint32]*Call), nil, 0
 	}
 }

@@ -99,12 +99,11 @@ type at struct {
 	now *atomic.Int64
 }
 
-func (s at) Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
-	defer done()
+func (s at) Take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
 	for i := range requests {
 		requests[i].At = s.now.Load()
 	}
-	ratelimit.Take(ctx, s.Store, requests, outcomes)
+	s.Store.Take(ctx, requests, outcomes)
 }
 
 // run sends the requests in one mode, with a new store.

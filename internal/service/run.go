@@ -44,8 +44,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	bugs := newPanics(log, registry)
-	stores, err := openStores(ctx, s, files, log, registry, bugs) // as above
+	stores, err := openStores(ctx, s, files, log, registry) // as above
 	if err != nil {
 		return err
 	}
@@ -65,7 +64,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer traces.close()
-	calls := telemetry.NewCalls(registry)
+	calls, bugs := telemetry.NewCalls(registry), newPanics(log, registry)
 	live := newLive(s)
 	decisions := s.decisions(live)
 	decisions.Store, decisions.Fallback = traces.store(stores.decides), stores.fallback

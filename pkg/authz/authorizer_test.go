@@ -148,8 +148,7 @@ func newAuthorizer(t testing.TB, files []file.File, settings string) decider {
 // away is a store that fails each decision.
 type away struct{}
 
-func (away) Start(_ context.Context, _ []bucket.Request, outcomes []bucket.Outcome, done func()) {
-	defer done()
+func (away) Take(_ context.Context, _ []bucket.Request, outcomes []bucket.Outcome) {
 	for i := range outcomes {
 		outcomes[i].Err = errors.New("the store is unreachable")
 	}

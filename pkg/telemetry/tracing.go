@@ -131,16 +131,14 @@ func Timed(store ratelimit.Store) ratelimit.Store { return timed{store} }
 
 type timed struct{ store ratelimit.Store }
 
-// Start implements ratelimit.Store.
-func (s timed) Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
+// Take implements ratelimit.Store.
+func (s timed) Take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {
-		s.store.Start(ctx, requests, outcomes, done)
+		s.store.Take(ctx, requests, outcomes)
 		return
 	}
 	begin := time.Now()
-	s.store.Start(ctx, requests, outcomes, func() {
-		span.SetAttributes(attribute.Float64("extauthz.store_time", time.Since(begin).Seconds()))
-		done()
-	})
+	s.store.Take(ctx, requests, outcomes)
+	span.SetAttributes(attribute.Float64("extauthz.store_time", time.Since(begin).Seconds()))
 }

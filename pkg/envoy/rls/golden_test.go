@@ -153,8 +153,7 @@ func serve(t testing.TB, rules string, settings []string) *grpc.ClientConn {
 // broken is a store that cannot decide.
 type broken struct{}
 
-func (broken) Start(_ context.Context, _ []bucket.Request, outcomes []bucket.Outcome, done func()) {
-	defer done()
+func (broken) Take(_ context.Context, _ []bucket.Request, outcomes []bucket.Outcome) {
 	for i := range outcomes {
 		outcomes[i].Err = fmt.Errorf("the store is unavailable: %w", ratelimit.ErrOutcomeUnknown)
 	}

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
@@ -26,7 +25,7 @@ func TestOneBurst(t *testing.T) {
 			r := bucket.Request{At: s * second}
 			r.Add(bucket.Take{Key: "client", Limit: limit, Cost: 1})
 			outcomes := make([]bucket.Outcome, 1)
-			if ratelimit.Take(t.Context(), store, []bucket.Request{r}, outcomes); outcomes[0].Allowed {
+			if store.Take(t.Context(), []bucket.Request{r}, outcomes); outcomes[0].Allowed {
 				passed = append(passed, s)
 			}
 		}

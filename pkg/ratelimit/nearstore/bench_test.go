@@ -31,9 +31,8 @@ func numberOf(key string) int {
 	return n
 }
 
-// Start implements nearstore.Shared.
-func (k *kept) Start(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
-	defer done()
+// Take implements nearstore.Shared.
+func (k *kept) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
 	sent := time.Now()
 	for i := range requests {
 		r, o := &requests[i], &outcomes[i]
@@ -87,6 +86,6 @@ func benchmarkTake(b *testing.B, store ratelimit.Store, takes int, algorithm buc
 		for _, key := range keys[from : from+takes] {
 			requests[0].Takes = append(requests[0].Takes, bucket.Take{Key: key, Limit: l, Cost: 1})
 		}
-		store.Start(b.Context(), requests, outcomes, func() {}) // decides before it returns
+		store.Take(b.Context(), requests, outcomes)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 )
@@ -106,9 +105,9 @@ func (s *Store) repaySome(
 ) (_ bool, pause time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	over := make(chan struct{})
 	b := s.batches.Get().(*batch)
-	b.begin(nil, nil, func() { close(over) })
+	defer s.batches.Put(b)
+	b.begin(s)
 	var ask bucket.Request
 	for _, key := range keys {
 		b.held = append(b.held[:0], memstore.Held{Handle: memstore.Handle{Key: key}})
@@ -132,13 +131,12 @@ func (s *Store) repaySome(
 	}
 	if len(ask.Takes) > 0 {
 		outcome := make([]bucket.Outcome, 1)
-		ratelimit.Take(ctx, s.shared, []bucket.Request{ask}, outcome)
+		s.shared.Take(ctx, []bucket.Request{ask}, outcome)
 		if answers = answered(&outcome[0]); !answers {
 			return false, retryPause
 		}
 	}
-	b.send(ctx)
-	<-over
+	b.send(ctx, nil, nil)
 	for n := range b.sent {
 		answers = answers && answered(&b.outcomes[n])
 	}

@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
 )
@@ -102,7 +101,7 @@ func askAnything(t *testing.T, random *rand.Rand, s *server, r *replica) {
 			request[0].Add(take)
 		}
 		got := make([]bucket.Outcome, 1)
-		ratelimit.Take(t.Context(), r, request, got)
+		r.Take(t.Context(), request, got)
 		if got[0].Source != bucket.FromDenialCache {
 			continue
 		}

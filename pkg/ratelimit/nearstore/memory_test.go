@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
 )
@@ -15,9 +14,8 @@ import (
 // unused is a shared store whose buckets are all unused, so that it needs no memory.
 type unused struct{}
 
-// Start implements nearstore.Shared.
-func (unused) Start(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
-	defer done()
+// Take implements nearstore.Shared.
+func (unused) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
 	sent := time.Now()
 	var loaded [1]bucket.Loaded
 	for i := range requests {
@@ -51,7 +49,7 @@ func fill(s *nearstore.Store, from, n int, l bucket.Limit, cost uint64) {
 	for i := range n {
 		requests[0].Takes = requests[0].Takes[:0]
 		requests[0].Add(bucket.Take{Key: fmt.Sprint("bucket ", from+i), Rule: 1, Limit: l, Cost: cost})
-		ratelimit.Take(context.Background(), s, requests, outcomes)
+		s.Take(context.Background(), requests, outcomes)
 	}
 }
 
@@ -90,7 +88,7 @@ func TestFlood(t *testing.T) {
 	for i := range used {
 		requests[0].Takes = requests[0].Takes[:0]
 		requests[0].Add(bucket.Take{Key: fmt.Sprint("bucket ", i), Rule: 1, Limit: l, Cost: 1})
-		if ratelimit.Take(context.Background(), s.Local(), requests, outcomes); outcomes[0].Allowed {
+		if s.Local().Take(context.Background(), requests, outcomes); outcomes[0].Allowed {
 			t.Fatalf("bucket %d was used up, and has been forgotten", i)
 		}
 	}

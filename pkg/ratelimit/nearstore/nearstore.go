@@ -87,7 +87,7 @@ func New(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s.memory = memory
-	s.batches.New = func() any { return newBatch(s) }
+	s.batches.New = func() any { return new(batch) }
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.debts = debts{
@@ -116,15 +116,16 @@ func (s *Store) key(name string) (key [memstore.HeldKey]byte) {
 	return key
 }
 
-// Start decides the requests: those that are certainly denied here, all others in the shared store. See
+// Take decides the requests: those that are certainly denied here, all others in the shared store. See
 // ratelimit.Store.
-func (s *Store) Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
+func (s *Store) Take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
 	b := s.batches.Get().(*batch)
-	b.begin(requests, outcomes, done)
+	b.begin(s)
 	for i := range requests {
 		b.look(i, &requests[i], &outcomes[i])
 	}
-	b.send(ctx)
+	b.send(ctx, requests, outcomes)
+	s.batches.Put(b)
 }
 
 // lossNoticed counts and logs that Redis has lost state.

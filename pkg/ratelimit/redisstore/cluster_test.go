@@ -32,8 +32,7 @@ type oneSlot struct{ *redisstore.Store }
 // slotTag begins the keys of oneSlot.
 const slotTag = "{one slot}"
 
-func (s oneSlot) Start(ctx context.Context, batch []bucket.Request, outcomes []bucket.Outcome, done func()) {
-	defer done()
+func (s oneSlot) Take(ctx context.Context, batch []bucket.Request, outcomes []bucket.Outcome) {
 	tagged := make([]bucket.Request, len(batch))
 	for i, r := range batch {
 		tagged[i] = bucket.Request{At: r.At, Takes: slices.Clone(r.Takes)}
@@ -41,7 +40,7 @@ func (s oneSlot) Start(ctx context.Context, batch []bucket.Request, outcomes []b
 			tagged[i].Takes[k].Key = slotTag + r.Takes[k].Key
 		}
 	}
-	ratelimit.Take(ctx, s.Store, tagged, outcomes)
+	s.Store.Take(ctx, tagged, outcomes)
 }
 
 func openCluster(t *testing.T, cluster *testenv.RedisCluster) *redisstore.Store {

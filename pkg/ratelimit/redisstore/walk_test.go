@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/extauthz/extauthz/internal/testenv"
-	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 	"github.com/extauthz/extauthz/pkg/ratelimit/storetest"
@@ -206,7 +205,7 @@ func (w *walk) call(t *testing.T) {
 	for i := range batch {
 		batch[i] = w.step()
 	}
-	ratelimit.Take(t.Context(), w.lua, batch, outcomes)
+	w.lua.Take(t.Context(), batch, outcomes)
 	for i, got := range outcomes {
 		before, twin, fates := w.decide(&batch[i])
 		if got.Err != nil {

@@ -1,0 +1,127 @@
+package h2unary_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/extauthz/extauthz/internal/guard"
+	"github.com/extauthz/extauthz/internal/h2unary"
+)
+
+// TestPartialMessages sends messages of 1 MiB without their last byte. The largest are reset as soon as a connection
+// has 4 MiB of them.
+func TestPartialMessages(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil, nil)
+	p := connect(t, s)
+	message := prefixed(strings.Repeat("x", 1<<20))
+	go func() { // ends with the connection
+		for id := uint32(1); id < 20; id += 2 {
+			if p.headers(id, echoMethod, false) != nil {
+				return
+			}
+			for rest := message[:len(message)-1]; len(rest) > 0; {
+				n := min(16384, len(rest))
+				if p.WriteData(id, false, rest[:n]) != nil {
+					return
+				}
+				rest = rest[n:]
+			}
+		}
+	}()
+	for {
+		f, ok := p.next().(*http2.RSTStreamFrame)
+		if !ok {
+			continue
+		}
+		if f.ErrCode != http2.ErrCodeEnhanceYourCalm || s.Cuts(guard.OverBudget) == 0 {
+			t.Errorf("got %v, and %d are counted", f.ErrCode, s.Cuts(guard.OverBudget))
+		}
+		return
+	}
+}
+
+// TestNothingAfterAnError sends a request after a frame that breaks the connection. The request is not served, but the
+// one before it is.
+func TestNothingAfterAnError(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil, nil)
+	p := connect(t, s)
+	var out bytes.Buffer
+	together := &peer{TB: t, Framer: http2.NewFramer(&out, nil)}
+	together.hpack = hpack.NewEncoder(&together.block)
+	err := errors.Join(together.request(1, stuckMethod, "x"), together.WriteData(99, true, nil),
+		together.request(3, stuckMethod, "x"))
+	if _, writeErr := out.WriteTo(p.conn); err != nil || writeErr != nil {
+		t.Fatal(err, writeErr)
+	}
+	if got := p.goAway(); got != "PROTOCOL_ERROR DATA of no stream" {
+		t.Errorf("got %q", got)
+	}
+	if got := s.begun.Load(); got != 1 {
+		t.Errorf("%d requests were served, want 1", got)
+	}
+	close(s.release)
+}
+
+// TestOtherProtocols sends what is not HTTP/2, also the request for an upgrade to it. The connection ends at once.
+func TestOtherProtocols(t *testing.T) {
+	t.Parallel()
+	for _, sent := range []string{
+		"GET / HTTP/1.1\r\nconnection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n\r\n",
+		"PRI * HTTP/1.1\r\n\r\n", "\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03", "PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n",
+	} {
+		s := start(t, nil, nil)
+		conn := s.dial(t)
+		if _, err := io.WriteString(conn, sent); err != nil {
+			t.Fatal(err)
+		}
+		p := &peer{TB: t, Framer: http2.NewFramer(conn, conn)}
+		if got := p.goAway(); got != "PROTOCOL_ERROR no preface of HTTP/2" || s.Cuts(guard.Protocol) == 0 {
+			t.Errorf("%q: got %q, and %d are counted", sent, got, s.Cuts(guard.Protocol))
+		}
+	}
+}
+
+// TestGrace ends the connection of a client that goes on, though it was asked to leave: after the grace, even while
+// calls are in flight, and even if the client does not answer the last PING.
+func TestGrace(t *testing.T) {
+	t.Parallel()
+	const age, grace = time.Minute, 20 * time.Second
+	for _, answers := range []bool{false, true} {
+		t.Run(fmt.Sprintf("it answers PING: %v", answers), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := bubble(t, func(c *h2unary.Config) { c.MaxAge, c.MaxAgeGrace = age, grace })
+				p := connect(t, s)
+				if err := p.request(1, stuckMethod, "x"); err != nil {
+					t.Fatal(err)
+				}
+				begin := time.Now()
+				for {
+					f, err := p.ReadFrame()
+					if err != nil {
+						break
+					}
+					if ping, ok := f.(*http2.PingFrame); ok && answers {
+						go func() { _ = p.WritePing(true, ping.Data) }() // an error shows in the next read
+					}
+				}
+				if took := time.Since(begin); took < age*9/10+grace || took > age*11/10+grace+time.Second {
+					t.Errorf("closed after %v, want %v", took, age+grace)
+				}
+				close(s.release)
+				synctest.Wait()
+			})
+		})
+	}
+}

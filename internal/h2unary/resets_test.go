@@ -1,0 +1,181 @@
+package h2unary_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/extauthz/extauthz/internal/guard"
+	"github.com/extauthz/extauthz/internal/h2unary"
+)
+
+// TestRapidResets resets each of thousands of requests at once, so that the server works for nothing. It ends the
+// connection, and counts the reason.
+func TestRapidResets(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		begin func(p *peer, id uint32) error
+	}{
+		{"whole requests", func(p *peer, id uint32) error { return p.request(id, laterMethod, "x") }},
+		{"requests without an end", func(p *peer, id uint32) error { return p.headers(id, laterMethod, false) }},
+		{"streams", func(p *peer, id uint32) error { return p.request(id, watchMethod, "x") }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := bubble(t, nil)
+				p := connect(t, s)
+				go func() { // ends when the server closes the connection
+					for id := uint32(1); ; id += 2 {
+						if errors.Join(c.begin(p, id), p.WriteRSTStream(id, http2.ErrCodeCancel)) != nil {
+							return
+						}
+					}
+				}()
+				if got := p.goAway(); got != "ENHANCE_YOUR_CALM too many requests are reset at once" {
+					t.Errorf("got %q", got)
+				}
+				if s.Cuts(guard.RapidReset) != 1 {
+					t.Error("it is not counted")
+				}
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// TestSomeRapidResets resets every third of thousands of requests at once, as clients do that lose interest: that is no
+// attack.
+func TestSomeRapidResets(t *testing.T) {
+	t.Parallel()
+	staysOpen(t, func(p *peer) {
+		for i := range 6000 {
+			id, method := uint32(2*i+1), echoMethod
+			if i%3 == 0 {
+				method = laterMethod
+			}
+			if err := p.request(id, method, "x"); err != nil {
+				t.Fatal(err)
+			}
+			if i%3 > 0 {
+				continue
+			}
+			if err := p.WriteRSTStream(id, http2.ErrCodeCancel); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestLateResets resets thousands of calls that take longer, as Envoy does while Redis hangs: that is no attack.
+func TestLateResets(t *testing.T) {
+	t.Parallel()
+	staysOpen(t, func(p *peer) {
+		id := uint32(1)
+		for range 100 {
+			begin := id
+			for ; id < begin+200; id += 2 {
+				if err := p.request(id, laterMethod, "x"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(20 * time.Millisecond)
+			for k := begin; k < id; k += 2 {
+				if err := p.WriteRSTStream(k, http2.ErrCodeInternal); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+}
+
+// TestResetsWhileNothingIsAnswered resets thousands of calls at once that the server cannot answer for a time, as while
+// Redis hangs: the client does not cause that. The calls keep their places until they are answered.
+func TestResetsWhileNothingIsAnswered(t *testing.T) {
+	t.Parallel()
+	staysOpen(t, func(p *peer) {
+		for i := range 3000 {
+			id := uint32(2*i + 1)
+			if err := errors.Join(p.request(id, pauseMethod, "x"), p.WriteRSTStream(id, http2.ErrCodeCancel)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestResetsBeforeServe resets thousands of requests before the server has read them, as Envoy does if the service gets
+// no CPU time: they have caused no work.
+func TestResetsBeforeServe(t *testing.T) {
+	t.Parallel()
+	staysOpen(t, func(p *peer) {
+		var out bytes.Buffer
+		together := &peer{TB: p.TB, Framer: http2.NewFramer(&out, nil)}
+		together.hpack = hpack.NewEncoder(&together.block)
+		for i := range 3000 {
+			id := uint32(2*i + 1)
+			err := errors.Join(together.request(id, laterMethod, "x"), together.WriteRSTStream(id, http2.ErrCodeCancel))
+			_, writeErr := out.WriteTo(p.conn)
+			if err := errors.Join(err, writeErr); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestResetCallsKeepTheirPlaces resets calls that the server goes on to work on. It begins a bounded number of them.
+func TestResetCallsKeepTheirPlaces(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := bubble(t, func(c *h2unary.Config) { c.MaxStreams = 100 })
+		p := connect(t, s)
+		go func() {
+			for id := uint32(1); id < 20_000; id += 2 {
+				if errors.Join(p.request(id, stuckMethod, "x"), p.WriteRSTStream(id, http2.ErrCodeCancel)) != nil {
+					return
+				}
+			}
+		}()
+		go func() { _, _ = io.Copy(io.Discard, p.conn) }() // what the server sends; ends with the connection
+		time.Sleep(time.Second)
+		const most = 4096 // for a client that cannot see that its calls are still worked on
+		if got := s.begun.Load(); got > most {
+			t.Errorf("%d calls are worked on, want at most %d", got, most)
+		}
+		if s.Cuts(guard.TooManyStreams) == 0 {
+			t.Error("the others are not counted")
+		}
+		close(s.release)
+		_ = p.conn.Close()
+		synctest.Wait()
+	})
+}
+
+// staysOpen checks in a synctest bubble that the server does not close the connection of a client that sends something.
+func staysOpen(t *testing.T, send func(p *peer)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := bubble(t, nil)
+		p := connect(t, s)
+		go func() {
+			for { // what the server sends
+				if _, err := p.ReadFrame(); err != nil {
+					return
+				}
+			}
+		}()
+		send(p)
+		time.Sleep(time.Second)
+		if s.Connections() != 1 {
+			t.Error("the connection was closed")
+		}
+		_ = p.conn.Close()
+		synctest.Wait()
+	})
+}

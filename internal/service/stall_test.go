@@ -1,0 +1,45 @@
+package service
+
+import (
+	"testing"
+
+	"golang.org/x/net/http2"
+
+	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/envoy/rls"
+)
+
+// TestResetsWhileRedisHangs resets thousands of calls while Redis hangs, as an Envoy does whose timeout is shorter than
+// the service's. The connection stays open, and is served as soon as Redis answers.
+func TestResetsWhileRedisHangs(t *testing.T) {
+	t.Parallel()
+	redis := testenv.Redis(t)
+	rules := "domain: shop\ndescriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 1000000}}]\n"
+	address, _, debug, _ := start(t, Environment{"RUNTIME_ROOT": testenv.RulesRootWith(t, rules),
+		"GRPC_TRANSPORT": nativeTransport, "REDIS_URL": redis.Addr})
+	p := newRawClient(t, address)
+	id := uint32(1)
+	ask := func() uint32 {
+		id += 2
+		p.headers(id, usualHeaders(rls.Method), false)
+		p.data(id, true, framed(0, usualMessage))
+		return id
+	}
+	if got := p.answer(ask()); got != allowed {
+		t.Fatalf("got %q", got)
+	}
+
+	redis.Pause()
+	const calls = 3000
+	for range calls {
+		_ = p.WriteRSTStream(ask(), http2.ErrCodeInternal) // an error shows in the answer
+	}
+	redis.Resume()
+
+	if got := p.answer(ask()); got != allowed {
+		t.Errorf("after %d resets: got %q, want %q", calls, got, allowed)
+	}
+	if n := testenv.Metric(t, "http://"+debug, `extauthz_cut_total{port="grpc",reason="rapid_reset"}`); n != 0 {
+		t.Errorf("%v connections were closed", n)
+	}
+}
