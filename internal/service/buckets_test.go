@@ -3,6 +3,7 @@ package service
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -84,6 +85,71 @@ func TestBucketsReset(t *testing.T) {
 			}
 			eventually(second, http.StatusOK)
 			eventually(first, http.StatusOK)
+		})
+	}
+}
+
+// TestBucketsResetStays resets a used-up bucket that two replicas remember. Redis then loses it. What was used since
+// the reset comes back, and nothing from before it. A replica that has not asked since needs the note for that.
+func TestBucketsResetStays(t *testing.T) {
+	t.Parallel()
+	const limit = 6
+	rules := strings.Replace(resetRules, "requests_per_unit: 3", fmt.Sprint("requests_per_unit: ", limit), 1)
+	for name, c := range map[string]struct {
+		lose func(bucket string) []string
+		// asks are the replicas that are asked between the reset and the loss: twice each, because the first answer after a
+		// reset looks like a loss of state.
+		asks []int
+	}{
+		"all data is lost":                   {func(string) []string { return []string{"FLUSHALL"} }, []int{0, 1}},
+		"the bucket is lost, its note stays": {func(bucket string) []string { return []string{"DEL", bucket} }, []int{0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := testenv.Redis(t)
+			env := Environment{
+				"RUNTIME_ROOT": testenv.RulesRootWith(t, rules), "REDIS_URL": server.Addr, "REDIS_TIMEOUT": "10s",
+				"DENIAL_CACHE": "false",
+			}
+			var replicas [2]string
+			for i := range replicas {
+				_, replicas[i], _, _ = start(t, env)
+			}
+			passes := func(replica int) bool {
+				body := `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"ann"}]}]}`
+				return postJSON(t, replicas[replica], body) == http.StatusOK
+			}
+			for range limit {
+				for i := range replicas {
+					passes(i)
+				}
+			}
+			code, stdout, stderr := runProgram(t, env, "", "buckets", "reset", "--domain", "shop", "--descriptor", "user=ann",
+				"-o", "json")
+			var list []Bucket
+			if err := json.Unmarshal([]byte(stdout), &list); err != nil || code != exitOK {
+				t.Fatalf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
+			}
+			left := limit
+			for range 2 {
+				for _, i := range c.asks {
+					if left--; !passes(i) {
+						t.Errorf("replica %d denies after the reset", i)
+					}
+				}
+			}
+			if _, err := server.Do(c.lose(list[0].Key)...); err != nil {
+				t.Fatal(err)
+			}
+			passed := 0
+			for n := range 2 * limit {
+				if passes(1 - n%2) {
+					passed++
+				}
+			}
+			if passed < left || passed > left+len(replicas) { // each replica learns of the loss by one request
+				t.Errorf("%d requests passed after the loss, want %d and at most one more for each replica", passed, left)
+			}
 		})
 	}
 }
