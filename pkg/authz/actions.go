@@ -45,30 +45,31 @@ func compileLimits(limits []RateLimit) []descriptorMaker {
 	return makers
 }
 
-// descriptorsOf makes the descriptors of a request. If one of its actions has no value, it leaves a descriptor out.
-func descriptorsOf(limits []descriptorMaker, f *facts) []descriptors.Descriptor {
-	var list []descriptors.Descriptor
+// describe adds the descriptors of a request to its query. If one of the actions has no value, it leaves a descriptor
+// out.
+func (p *Pending) describe(limits []descriptorMaker) {
 	for i := range limits {
 		limit := &limits[i]
-		d := descriptors.Descriptor{Entries: make([]descriptors.Entry, 0, len(limit.actions))}
+		begin := len(p.entries)
 		for k := range limit.actions {
 			action := &limit.actions[k]
-			value, ok := action.value(f)
+			value, ok := action.value(&p.facts)
 			if !ok {
 				break
 			}
-			d.Entries = append(d.Entries, descriptors.Entry{Key: action.key, Value: value})
+			p.entries = append(p.entries, descriptors.Entry{Key: action.key, Value: value})
 		}
-		if len(d.Entries) < len(limit.actions) {
+		end := len(p.entries)
+		if end-begin < len(limit.actions) {
+			p.entries = p.entries[:begin]
 			continue
 		}
+		d := descriptors.Descriptor{Entries: p.entries[begin:end:end]}
 		if limit.hits != nil {
-			hits := limit.hits.of(f.request)
-			d.Hits = &hits
+			d.Hits = new(limit.hits.of(p.facts.request))
 		}
-		list = append(list, d)
+		p.Query.Descriptors = append(p.Query.Descriptors, d)
 	}
-	return list
 }
 
 // hits is a compiled HitsAddend.
@@ -201,6 +202,9 @@ func network(client string, v4, v6 int) string {
 	address, err := netip.ParseAddr(client)
 	if err != nil {
 		return unknownAddress
+	}
+	if address.Is4() && v4 == 0 {
+		return client // it has only this form
 	}
 	address = address.Unmap().WithZone("")
 	bits := v4

@@ -31,8 +31,12 @@ var envoyOnly = [...]string{"x-envoy-auth-failure-mode-allowed", "x-envoy-auth-p
 // cleanse removes credentials and sets the identity headers. It sets or removes each identity header, whatever the
 // client sends.
 func (d *Decision) cleanse(p *policy, r *Request) {
-	d.Remove = slices.Clip(p.remove)
-	d.removeLookalikes(p, r)
+	d.Strip = p.strip
+	for i := range r.Headers {
+		if name := r.Headers[i].Name; p.lookalikes.has(name) {
+			d.Remove = append(d.Remove, name)
+		}
+	}
 	for i := range p.credentials {
 		if at := &p.credentials[i].place; at.in == inScheme && at.carries(r) && !slices.Contains(d.Remove, "authorization") {
 			d.Remove = append(d.Remove, "authorization")
@@ -58,30 +62,6 @@ func (d *Decision) setHeader(name, value string) {
 	}
 }
 
-// removeLookalikes removes headers such as x_owner and x.owner if x-owner is set, removed or kept. Many servers pass
-// headers to programs as variables (CGI, PHP, WSGI, Rack). Their names have the same character for all but letters and
-// digits. A proxy that sets a kept header replaces it only in its own spelling.
-func (d *Decision) removeLookalikes(p *policy, r *Request) {
-	var onStack [64]byte
-	for name := range r.Headers {
-		if p.folded[string(appendFolded(onStack[:0], name))] && !p.ours[name] {
-			d.Remove = append(d.Remove, name)
-		}
-	}
-}
-
-// appendFolded appends the name of a header in a form that all its lookalikes share.
-func appendFolded(to []byte, name string) []byte {
-	for i := range len(name) {
-		c := name[i]
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') {
-			c = '_'
-		}
-		to = append(to, c)
-	}
-	return to
-}
-
 // carries reports whether an Authorization header has a credential of the scheme. It looks at all of several, because
 // the upstream may read any of them.
 func (at *place) carries(r *Request) bool {
@@ -98,7 +78,8 @@ func (at *place) carries(r *Request) bool {
 func (d *Decision) stripCookies(names []string, r *Request) {
 	var rest []string
 	found := false
-	for pair := range strings.SplitSeq(strings.Join(r.Headers["cookie"], ";"), ";") {
+	cookies, _ := r.Headers.joined("cookie", ";")
+	for pair := range strings.SplitSeq(cookies, ";") {
 		pair = strings.TrimSpace(pair)
 		name, _, _ := strings.Cut(pair, "=")
 		switch {
@@ -118,7 +99,7 @@ func (d *Decision) stripCookies(names []string, r *Request) {
 }
 
 // finish adds the rate limit headers, and the body of a refusal.
-func (d *Decision) finish(cfg Config) {
+func (d *Decision) finish(cfg *Config) {
 	if d.Limits != nil && d.Verdict != Undecided {
 		d.ToClient = append(d.ToClient, cfg.Headers.For(d.Limits)...)
 	}

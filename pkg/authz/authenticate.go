@@ -21,26 +21,32 @@ const (
 // errAbsent is the error for a request without a credential.
 var errAbsent = errors.New("no credential")
 
-// authenticate returns the identity of the client, and the first credential that the request carries, nil for none. An
-// owner or plan that the upstream could mistake for another is invalid. The error can be errAbsent.
-func (a *Authorizer) authenticate(
-	ctx context.Context, p *policy, r *Request, query string,
-) (id Identity, carried *credential, err error) {
-	for i := range p.credentials {
-		c := &p.credentials[i]
-		id, err := a.try(ctx, c, r, query)
+// errNotNow means that a check would take long (Pending.now).
+var errNotNow = errors.New("the credential is not checked yet")
+
+// authenticate sets the identity of the client, and returns the first credential that the request carries, nil for
+// none. An owner or plan that the upstream could mistake for another is invalid. The error can be errAbsent or
+// errNotNow. With an error, the identity stays unset.
+func (a *Authorizer) authenticate(ctx context.Context, p *Pending) (carried *credential, err error) {
+	for i := range p.policy.credentials {
+		c := &p.policy.credentials[i]
+		id, err := a.try(ctx, c, p)
 		switch {
-		case errors.Is(err, errAbsent):
+		case err == errAbsent: //nolint:errorlint // try returns exactly this value
 			continue
-		case err == nil && !id.named():
-			return Identity{}, c, Invalid("unsafe_name")
+		case err != nil:
+			return c, err
+		case !id.named():
+			return c, Invalid("unsafe_name")
 		}
-		return id, c, err
+		p.Decision.Identity = id
+		return c, nil
 	}
-	return Identity{}, nil, errAbsent
+	return nil, errAbsent
 }
 
-func (a *Authorizer) try(ctx context.Context, c *credential, r *Request, query string) (Identity, error) {
+func (a *Authorizer) try(ctx context.Context, c *credential, p *Pending) (Identity, error) {
+	r := p.facts.request
 	if c.principals != nil {
 		switch {
 		case r.Principal == "":
@@ -50,10 +56,15 @@ func (a *Authorizer) try(ctx context.Context, c *credential, r *Request, query s
 		}
 		return Identity{Method: MethodMTLS, Owner: r.Principal}, nil
 	}
-	secret, err := c.place.find(r, query)
+	secret, err := c.place.find(r, p.facts.query)
 	switch {
 	case err != nil:
 		return Identity{}, err
+	case c.issuer != nil && a.cfg.Tokens != nil && p.now:
+		if id, ok := a.cfg.Tokens.Known(c.issuer, secret); ok {
+			return id, nil
+		}
+		return Identity{}, errNotNow
 	case c.issuer != nil && a.cfg.Tokens != nil:
 		return a.cfg.Tokens.Check(ctx, c.issuer, secret)
 	case c.issuer == nil && a.cfg.Keys != nil:
@@ -85,30 +96,39 @@ func matchPrincipal(pattern, principal string) bool {
 func (at *place) find(r *Request, query string) (string, error) {
 	switch at.in {
 	case inHeader:
-		return single(r.Headers[at.name])
+		return single(r.Headers.first(at.name))
 	case inScheme:
-		return at.findScheme(r.Headers["authorization"])
+		return at.findScheme(r.Headers)
 	case inQuery:
-		return single(queryValues(query, at.name))
+		return single(firstOf(queryValues(query, at.name)))
 	case inCookie:
-		return single(cookieValues(r.Headers["cookie"], at.name))
+		return single(firstOf(cookieValues(r.Headers, at.name)))
 	}
 	return "", errAbsent
 }
 
-func single(values []string) (string, error) {
+// single returns a value if there is only one. first is the first of count values.
+func single(first string, count int) (string, error) {
+	value := strings.TrimSpace(first)
 	switch {
-	case len(values) == 0, len(values) == 1 && strings.TrimSpace(values[0]) == "":
+	case count == 0, count == 1 && value == "":
 		return "", errAbsent
-	case len(values) > 1 || strings.Contains(values[0], ","): // Envoy joins repeated headers with commas
+	case count > 1 || strings.Contains(value, ","): // Envoy joins repeated headers with commas
 		return "", Invalid("several")
 	}
-	return strings.TrimSpace(values[0]), nil
+	return value, nil
+}
+
+func firstOf(values []string) (first string, count int) {
+	if len(values) > 0 {
+		first = values[0]
+	}
+	return first, len(values)
 }
 
 // findScheme returns the credential of an Authorization header with this scheme (RFC 9110, 11.6.2).
-func (at *place) findScheme(values []string) (string, error) {
-	value, err := single(values)
+func (at *place) findScheme(headers Headers) (string, error) {
+	value, err := single(headers.first("authorization"))
 	if err != nil {
 		return "", err
 	}
@@ -116,7 +136,7 @@ func (at *place) findScheme(values []string) (string, error) {
 	if !strings.EqualFold(scheme, at.name) {
 		return "", errAbsent
 	}
-	return single([]string{credential})
+	return single(credential, 1)
 }
 
 // cutScheme splits a value after the scheme. Like many parsers, it accepts a tab there.
@@ -146,8 +166,9 @@ func queryValues(query, name string) (values []string) {
 }
 
 // cookieValues returns the values of a cookie (RFC 6265, 5.4).
-func cookieValues(headers []string, name string) (values []string) {
-	for pair := range strings.SplitSeq(strings.Join(headers, ";"), ";") {
+func cookieValues(headers Headers, name string) (values []string) {
+	cookies, _ := headers.joined("cookie", ";")
+	for pair := range strings.SplitSeq(cookies, ";") {
 		if k, v, _ := strings.Cut(strings.TrimSpace(pair), "="); k == name {
 			values = append(values, strings.Trim(v, `"`))
 		}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
 )
@@ -32,10 +33,12 @@ type Config struct {
 // Authorizer decides requests by the active policies. It is safe for concurrent use.
 type Authorizer struct {
 	cfg       Config
-	decisions sync.Map // domain with a policy, or "" -> counters[reply.Reason]
+	adding    sync.Mutex                                        // of a domain
+	decisions atomic.Pointer[map[string]counters[reply.Reason]] // by domain with a policy, or ""; no map is changed
 	failures  counters[failureKind]
 	// untrustedHops counts requests to which Envoy appended no x-forwarded-for although the policy trusts it.
 	untrustedHops atomic.Uint64
+	done          context.Context // for a check of a credential that must not wait
 }
 
 // New returns an authorizer.
@@ -43,7 +46,11 @@ func New(cfg Config) *Authorizer {
 	if cfg.OnUntrustedHops == nil {
 		cfg.OnUntrustedHops = func(UntrustedHops) {}
 	}
-	return &Authorizer{cfg: cfg, failures: newCounters(failureKinds())}
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	a := &Authorizer{cfg: cfg, failures: newCounters(failureKinds()), done: done}
+	a.decisions.Store(&map[string]counters[reply.Reason]{})
+	return a
 }
 
 // DomainExtension is the key of the route's context_extensions that names the domain of a request.
@@ -65,41 +72,76 @@ func (a *Authorizer) NeedsPeer() bool {
 	return p != nil && p.needsPeer
 }
 
-// Pending is a request between Begin and Finish.
+// Pending is a request between Begin and Finish. Its zero value is ready for a request. After Reset it is ready for
+// another one, and saves its memory.
 type Pending struct {
 	// Query is the query for the limiter. It has no descriptors if nothing is limited.
 	Query ratelimit.Query
-	// Decision is the decision without the limits.
+	// Decision is the decision without the limits, and after Finish the whole decision.
 	Decision Decision
 
-	request *Request
-	policy  *policy      // nil if no policy applies
-	failed  reply.Reason // why the credential of a refused request is not valid; "" if it is valid
+	facts  facts
+	policy *policy      // nil if no policy applies
+	failed reply.Reason // why the credential of a refused request is not valid; "" if it is valid
+	now    bool         // the decision must not take long
+	// entries is the memory of the entries of the query.
+	entries []descriptors.Entry
 }
 
-// Begin decides a request except for its limits. It returns a decision for every input, and refuses a request that is
-// not plainly allowed. Begin blocks only if a token names an unknown key: until the keys of the issuer are fetched, or
-// ctx is done. If ctx is done from the start, Begin only starts the fetch, and the request is undecided.
-func (a *Authorizer) Begin(ctx context.Context, r *Request) *Pending {
-	policies := a.cfg.Policies()
-	domain, p := a.policy(policies, r)
-	pending := &Pending{request: r, policy: p, Decision: Decision{Domain: domain}}
-	if p == nil {
-		pending.Decision.refuse(reply.ReasonNoPolicy)
-		return pending
+// Reset ends the use for a request, of which nothing is kept.
+func (p *Pending) Reset() {
+	d := &p.Decision
+	clear(p.Query.Descriptors)
+	clear(p.entries)
+	clear(d.Remove)
+	clear(d.ToUpstream)
+	clear(d.ToClient)
+	*p = Pending{
+		Query: ratelimit.Query{Descriptors: p.Query.Descriptors[:0]}, entries: p.entries[:0],
+		Decision: Decision{Remove: d.Remove[:0], ToUpstream: d.ToUpstream[:0], ToClient: d.ToClient[:0]},
 	}
-	if p.trustsHops && r.withoutPeer() {
+}
+
+// Begin decides a request except for its limits. It makes a decision for every input, and refuses a request that is not
+// plainly allowed. Begin blocks only if a token names an unknown key: until the keys of the issuer are fetched, or ctx
+// is done. If ctx is done from the start, Begin only starts the fetch, and the request is undecided.
+func (a *Authorizer) Begin(ctx context.Context, r *Request, p *Pending) {
+	p.facts.request = r
+	_ = a.begin(ctx, p) // never errNotNow
+}
+
+// BeginNow does as Begin, if that takes little time. Else the request has a token that was not checked before, and
+// BeginNow returns false. Then p must be reset.
+func (a *Authorizer) BeginNow(r *Request, p *Pending) (begun bool) {
+	p.facts.request, p.now = r, true
+	return a.begin(a.done, p) == nil
+}
+
+// begin returns errNotNow if p.now and the decision takes more time.
+func (a *Authorizer) begin(ctx context.Context, p *Pending) error {
+	policies, r := a.cfg.Policies(), p.facts.request
+	p.Decision.Domain, p.policy = a.policy(policies, r)
+	if p.policy == nil {
+		p.Decision.refuse(reply.ReasonNoPolicy)
+		return nil
+	}
+	domain := p.policy.domain // the same text, but no part of the request
+	p.Decision.Domain = domain
+	if err := a.judge(ctx, p); err != nil {
+		return err
+	}
+	p.Query.Domain, p.Query.Rules, p.Query.Beforehand = domain, policies.rules, true
+	if p.policy.trustsHops && r.withoutPeer() {
 		a.untrustedHops.Add(1)
 		_, listed := r.Headers.Get(forwardedFor)
 		a.cfg.OnUntrustedHops(UntrustedHops{Domain: domain, Absent: !listed})
 	}
-	a.begin(ctx, pending)
-	pending.Query.Domain, pending.Query.Rules, pending.Query.Beforehand = domain, policies.rules, true
-	return pending
+	return nil
 }
 
-// Finish returns the decision of a request. res is the limiter's result for the Query, nil if that has no descriptors.
-func (a *Authorizer) Finish(p *Pending, res *ratelimit.Result) Decision {
+// Finish completes the decision of a request. res is the limiter's result for the Query, nil if that has no
+// descriptors.
+func (a *Authorizer) Finish(p *Pending, res *ratelimit.Result) {
 	d := &p.Decision
 	answer := FailureRefused
 	switch {
@@ -113,80 +155,77 @@ func (a *Authorizer) Finish(p *Pending, res *ratelimit.Result) Decision {
 		a.failures.count(failureKind{p.failed, answer})
 	}
 	if d.Verdict == Allowed {
-		d.cleanse(p.policy, p.request)
+		d.cleanse(p.policy, p.facts.request)
 	}
-	d.finish(a.cfg)
-	counted := d.Domain
-	if p.policy == nil {
-		counted = ""
+	d.finish(&a.cfg)
+	counted := ""
+	if p.policy != nil {
+		counted = p.policy.domain
 	}
 	a.decisionsOf(counted).count(d.Reason)
-	return *d
 }
 
-// begin checks the host, the path, the access rules, the credential and its scopes, in this order. Only logs and
+// judge checks the host, the path, the access rules, the credential and its scopes, in this order. Only logs and
 // metrics show why a credential is not valid; the client does not learn it.
-func (a *Authorizer) begin(ctx context.Context, pending *Pending) {
-	p, r, d := pending.policy, pending.request, &pending.Decision
+func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
+	p, f, d := pending.policy, &pending.facts, &pending.Decision
+	r := f.request
 	host, ok := hostname(r.Host)
 	if r.HTTP && !ok {
 		d.refuse(reply.ReasonHost)
-		return
+		return nil
 	}
 	path, query, ok := r.path()
 	if r.HTTP && !p.unsafePaths && (!ok || unsafePath(path)) {
 		d.refuse(reply.ReasonPath)
-		return
+		return nil
 	}
 	access := p.rule(r, host, plainPath(path))
 	if access.require == Denied {
 		d.refuse(reply.ReasonDenied)
-		return
+		return nil
 	}
 	open := access.require == Open || p.preflight && r.preflight()
-	identity, carried, err := a.authenticate(withoutWaiting(ctx, open), p, r, query)
-	f := &facts{request: r, host: host, query: query, identity: &d.Identity, access: access}
+	if open {
+		ctx = a.done // credentials are optional, so the request never waits for keys
+	}
+	f.host, f.query, f.identity, f.access = host, query, &d.Identity, access
+	carried, err := a.authenticate(ctx, pending)
+	if err == errNotNow { //nolint:errorlint // authenticate returns exactly this value
+		return err
+	}
 	failed := failure(err)
 	d.Cause = causeOf(err)
-	if !d.admit(p, identity, carried, err, open) {
+	if !d.admit(p, carried, err, open) {
 		// Without a MaxHold, so that a refusal takes no place in the queue of a max_delay.
 		if pending.failed = failed; failed != "" {
-			pending.Query = ratelimit.Query{Descriptors: descriptorsOf(p.refused, f), Refused: true}
+			pending.Query.Refused = true
+			pending.describe(p.refused)
 		}
-		return
+		return nil
 	}
 	if failed != "" && failed != reply.ReasonAbsent {
 		a.failures.count(failureKind{failed, FailurePassed})
 	}
 	if !open && !d.Identity.granted(access.scopes) {
 		d.refuse(reply.ReasonScope)
-		return
+		return nil
 	}
-	pending.Query = ratelimit.Query{
-		Descriptors: descriptorsOf(p.limits, f), CredentialLimit: d.Identity.Limit, MaxHold: r.MaxHold.Microseconds(),
-	}
+	pending.Query.CredentialLimit, pending.Query.MaxHold = d.Identity.Limit, r.MaxHold.Microseconds()
+	pending.describe(p.limits)
+	return nil
 }
 
-// withoutWaiting returns a cancelled context if credentials are optional, so that the request never waits for keys.
-func withoutWaiting(ctx context.Context, open bool) context.Context {
-	if !open {
-		return ctx
-	}
-	done, cancel := context.WithCancel(ctx)
-	cancel()
-	return done
-}
-
-// admit decides by the credential of the request. Under an open rule, an invalid credential counts as none.
-func (d *Decision) admit(p *policy, id Identity, carried *credential, err error, open bool) bool {
-	anonymous := Identity{Method: MethodAnonymous}
+// admit decides by the credential of the request, whose identity the decision has unless there is an error. Under an
+// open rule, an invalid credential counts as none.
+func (d *Decision) admit(p *policy, carried *credential, err error, open bool) bool {
 	switch reason := failure(err); {
 	case err == nil:
-		d.Verdict, d.Reason, d.Identity = Allowed, reply.ReasonAllowed, id
+		d.Verdict, d.Reason = Allowed, reply.ReasonAllowed
 	case open:
-		d.Verdict, d.Reason, d.Identity = Allowed, reply.ReasonOpen, anonymous
+		d.Verdict, d.Reason, d.Identity.Method = Allowed, reply.ReasonOpen, MethodAnonymous
 	case reason == reply.ReasonAbsent && p.anonymous:
-		d.Verdict, d.Reason, d.Identity = Allowed, reply.ReasonAnonymous, anonymous
+		d.Verdict, d.Reason, d.Identity.Method = Allowed, reply.ReasonAnonymous, MethodAnonymous
 	case errors.Is(err, ErrUnavailable):
 		d.undecided()
 	case reason == reply.ReasonAbsent:

@@ -102,13 +102,17 @@ type decider struct {
 
 // decide answers a request as a transport does.
 func (d decider) decide(ctx context.Context, r *authz.Request) authz.Decision {
-	p := d.Begin(ctx, r)
-	if len(p.Query.Descriptors) == 0 {
-		return d.Finish(p, nil)
+	var p authz.Pending
+	d.Begin(ctx, r, &p)
+	var result *ratelimit.Result
+	if len(p.Query.Descriptors) > 0 {
+		results := make([]ratelimit.Result, 1)
+		d.limiter.DecideAll(ctx, []ratelimit.Query{p.Query}, results)
+		result = &results[0]
 	}
-	results := make([]ratelimit.Result, 1)
-	d.limiter.DecideAll(ctx, []ratelimit.Query{p.Query}, results)
-	return d.Finish(p, &results[0])
+	d.Finish(&p, result)
+	p.Decision.Remove = slices.Concat(p.Decision.Strip.List(), p.Decision.Remove)
+	return p.Decision
 }
 
 func newAuthorizer(t testing.TB, files []file.File, settings string) decider {
@@ -187,12 +191,12 @@ func parseRequest(t *testing.T, text string) *authz.Request {
 	words := strings.Fields(text)
 	r := &authz.Request{
 		HTTP: true, Method: words[0], Path: words[1], Host: "shop.example", Source: "192.0.2.1", MaxHold: time.Minute,
-		Headers: authz.Headers{}, Extensions: map[string]string{}, Metadata: map[string]map[string]any{},
+		Extensions: map[string]string{}, Metadata: map[string]map[string]any{},
 	}
 	for _, w := range words[2:] {
 		w = strings.NewReplacer("~", " ", "^", "\t").Replace(w)
 		if name, value, ok := strings.Cut(w, ":"); ok && !strings.Contains(name, "=") {
-			r.Headers[name] = append(r.Headers[name], value)
+			r.Headers = append(r.Headers, reply.Header{Name: name, Value: value})
 			continue
 		}
 		name, value, _ := strings.Cut(w, "=")
@@ -348,11 +352,12 @@ func TestReload(t *testing.T) {
 	for _, keys := range [][2]string{{"before", "after"}, {"after", "before"}} {
 		active.Store(load(keys[0]))
 		request := &authz.Request{HTTP: true, Method: "GET", Path: "/"}
-		pending := a.Begin(t.Context(), request)
+		pending := new(authz.Pending)
+		a.Begin(t.Context(), request, pending)
 		active.Store(load(keys[1]))
 		results := make([]ratelimit.Result, 1)
 		limiter.DecideAll(t.Context(), []ratelimit.Query{pending.Query}, results)
-		if d := a.Finish(pending, &results[0]); d.Verdict == authz.Allowed {
+		if a.Finish(pending, &results[0]); pending.Decision.Verdict == authz.Allowed {
 			t.Errorf("%s, and then %s: allowed, want refused", keys[0], keys[1])
 		}
 	}
@@ -378,7 +383,7 @@ func TestUntrustedHops(t *testing.T) {
 		OnUntrustedHops: func(h authz.UntrustedHops) { got = append(got, h) },
 	}), ratelimit.New(ratelimit.Config{Store: store, Fallback: store})}
 	for _, headers := range []authz.Headers{
-		nil, {"x-forwarded-for": {"203.0.113.1"}}, {"x-forwarded-for": {"192.0.2.1"}},
+		nil, {{Name: "x-forwarded-for", Value: "203.0.113.1"}}, {{Name: "x-forwarded-for", Value: "192.0.2.1"}},
 	} {
 		a.decide(t.Context(), &authz.Request{
 			HTTP: true, Method: "GET", Path: "/", Host: "a", Source: "192.0.2.1", Headers: headers,

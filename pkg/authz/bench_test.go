@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/reply"
 	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
@@ -32,15 +34,22 @@ descriptors:
 `)}}, "")
 	r := &authz.Request{
 		HTTP: true, Method: "GET", Path: "/v1/users/7?a=b", Host: "shop.example", Source: "192.0.2.1",
-		Headers: authz.Headers{"x-api-key": {"key-of-ann"}, "authorization": {"Basic abc"}},
+		Headers: authz.Headers{
+			{Name: "x-api-key", Value: "key-of-ann"}, {Name: "authorization", Value: "Basic abc"},
+		},
 	}
 	for i := range 15 {
-		r.Headers[fmt.Sprintf("x-header-%d", i)] = []string{"some value of usual length"}
+		r.Headers = append(r.Headers, reply.Header{Name: fmt.Sprintf("x-header-%d", i), Value: "some value of usual length"})
 	}
 	b.ReportAllocs()
+	var p authz.Pending
+	results := make([]ratelimit.Result, 1)
 	for b.Loop() {
-		if d := a.decide(b.Context(), r); d.Verdict != authz.Allowed {
-			b.Fatal(d.Reason)
+		a.Begin(b.Context(), r, &p)
+		a.limiter.DecideAll(b.Context(), []ratelimit.Query{p.Query}, results)
+		if a.Finish(&p, &results[0]); p.Decision.Verdict != authz.Allowed {
+			b.Fatal(p.Decision.Reason)
 		}
+		p.Reset()
 	}
 }

@@ -45,11 +45,17 @@ func failureKinds() (kinds []failureKind) {
 // decisionsOf returns the counters of decisions for a domain with a policy. Other domains share those of "", because
 // their names do not come from files.
 func (a *Authorizer) decisionsOf(domain string) counters[reply.Reason] {
-	c, ok := a.decisions.Load(domain)
-	if !ok {
-		c, _ = a.decisions.LoadOrStore(domain, newCounters(reply.Reasons()))
+	if c, ok := (*a.decisions.Load())[domain]; ok {
+		return c
 	}
-	return c.(counters[reply.Reason])
+	a.adding.Lock()
+	defer a.adding.Unlock()
+	all := maps.Clone(*a.decisions.Load())
+	if all[domain] == nil {
+		all[domain] = newCounters(reply.Reasons())
+		a.decisions.Store(&all)
+	}
+	return all[domain]
 }
 
 // EachDecision calls f with the number of decisions for each domain that has a policy and each reason. The domain of

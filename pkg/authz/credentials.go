@@ -31,13 +31,15 @@ func Invalid(cause string) *CredentialError { return &CredentialError{Cause: cau
 
 // Keys checks API keys. It is safe for concurrent use.
 type Keys interface {
-	// Check returns the identity of a key. Its error is ErrInvalid, ErrExpired, ErrNotYet, ErrDisabled, or ErrUnavailable
-	// while the keys cannot be read. An unknown key and one with a wrong secret must take the same work.
+	// Check returns the identity of a key, in memory. Its error is ErrInvalid, ErrExpired, ErrNotYet, ErrDisabled, or
+	// ErrUnavailable while the keys cannot be read. An unknown key and one with a wrong secret must take the same work.
 	Check(key string) (Identity, error)
 }
 
 // Tokens checks JWTs. It is safe for concurrent use.
 type Tokens interface {
+	// Known returns what Check returned before for a token that is still valid. It takes little time, and never waits.
+	Known(issuer *Issuer, token string) (id Identity, ok bool)
 	// Check returns the identity of a token; issuer is one of Policies. Its error is ErrInvalid, ErrExpired, ErrNotYet, or
 	// ErrUnavailable if the issuer's keys cannot be read before ctx is done. It can be a CredentialError.
 	Check(ctx context.Context, issuer *Issuer, token string) (Identity, error)

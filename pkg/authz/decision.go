@@ -30,9 +30,11 @@ type Decision struct {
 	Identity Identity
 	// Limits is the result of the limiter; nil without one.
 	Limits *ratelimit.Result
-	// ToUpstream are headers to set on the request, whatever the client sent. Remove are headers to remove from it:
-	// credentials, and headers that a client must not set. A name is never in both.
+	// ToUpstream are headers to set on the request, whatever the client sent. Strip and Remove are headers to remove from
+	// it: credentials, and headers that a client must not set. Strip has those that the policy removes from each request,
+	// Remove all others. No header is both set and removed.
 	ToUpstream []reply.Header
+	Strip      reply.Names
 	Remove     []string
 	// RemoveQuery are query parameters to remove from the request.
 	RemoveQuery []string

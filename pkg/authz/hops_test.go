@@ -1,6 +1,10 @@
 package authz
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/extauthz/extauthz/pkg/reply"
+)
 
 func TestWithoutPeer(t *testing.T) {
 	for _, c := range []struct {
@@ -23,8 +27,8 @@ func TestWithoutPeer(t *testing.T) {
 		{name: "a connection", source: "192.0.2.1", tcp: true},
 	} {
 		r := &Request{HTTP: !c.tcp, Source: c.source}
-		if c.forwarded != nil {
-			r.Headers = Headers{"x-forwarded-for": c.forwarded}
+		for _, value := range c.forwarded {
+			r.Headers = append(r.Headers, reply.Header{Name: forwardedFor, Value: value})
 		}
 		if got := r.withoutPeer(); got != c.want {
 			t.Errorf("%s: peer %q, x-forwarded-for %q: %t, want %t", c.name, c.source, c.forwarded, got, c.want)

@@ -37,23 +37,42 @@ func isPortSuffix(s string) bool {
 // isName reports whether name is a DNS name, underscores allowed, or an IPv4 address in its usual form. It refuses
 // 127.1 and 0x7f000001, which are addresses to URL parsers (WHATWG URL, "ends in a number").
 func isName(name string) bool {
-	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
-	last := ""
-	for last = range strings.SplitSeq(name, ".") {
-		if last == "" || strings.Trim(last, letters) != "" {
+	last := 0 // where the last label begins
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c == '.' && i > last:
+			last = i + 1
+		case !inHost[c]: // also the dot after an empty label
 			return false
 		}
 	}
-	if !isNumber(strings.ToLower(last)) {
+	if last == len(name) {
+		return false
+	}
+	if !isNumber(name[last:]) {
 		return true
 	}
 	_, err := netip.ParseAddr(name)
 	return err == nil
 }
 
+// inHost has the characters of the labels of a name.
+var inHost = charactersOf("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+
+// charactersOf returns a table of the characters in a text of ASCII.
+func charactersOf(text string) (table [256]bool) {
+	for _, c := range []byte(text) {
+		table[c] = true
+	}
+	return table
+}
+
 // isNumber reports whether a label consists of decimal digits, or of 0x and hexadecimal digits.
 func isNumber(label string) bool {
-	if hex, ok := strings.CutPrefix(label, "0x"); ok {
+	if label[0] < '0' || label[0] > '9' {
+		return false
+	}
+	if hex, ok := strings.CutPrefix(strings.ToLower(label), "0x"); ok {
 		return strings.Trim(hex, "0123456789abcdef") == ""
 	}
 	return strings.Trim(label, "0123456789") == ""

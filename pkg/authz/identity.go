@@ -30,6 +30,9 @@ type Identity struct {
 // Proxies and applications trim headers, so that the owner `root ` would arrive as root, and cut them at control
 // characters. Operators could mistake an owner with an invisible character for another one.
 func CheckText(text string) error {
+	if isVisible(text) {
+		return nil
+	}
 	if !utf8.ValidString(text) {
 		return errors.New("want valid UTF-8")
 	}
@@ -50,6 +53,16 @@ func CheckText(text string) error {
 		}
 	}
 	return nil
+}
+
+// isVisible reports whether a text has only visible characters of ASCII, and at least one. Almost all names do.
+func isVisible(text string) bool {
+	for i := range len(text) {
+		if text[i] <= ' ' || text[i] > '~' {
+			return false
+		}
+	}
+	return text != ""
 }
 
 // trimmed reports whether a program may trim a character: white space, or an invisible one (JavaScript trims U+FEFF).

@@ -28,7 +28,7 @@ func (r *Request) path() (path, query string, ok bool) {
 // be valid and single: %252e is %2e to this service, and a dot to an upstream that decodes twice. Other forms of these
 // characters are unsafe as well: see otherForms.
 func unsafePath(path string) bool {
-	if path == "*" { // OPTIONS *
+	if path == "*" || simplePath(path) { // * is the path of OPTIONS for a whole server
 		return false
 	}
 	decoded, err := url.PathUnescape(path)
@@ -52,6 +52,20 @@ func unsafePath(path string) bool {
 	}
 	return false
 }
+
+// simplePath reports whether a path has only characters that every program reads as they are, and no segment that is
+// empty or begins with a dot. Such a path is safe without any further look.
+func simplePath(path string) bool {
+	for i := range len(path) {
+		begins := i > 0 && path[i-1] == '/'
+		if c := path[i]; !inSimplePath[c] || begins && (c == '/' || c == '.') {
+			return false
+		}
+	}
+	return path != "" && path[0] == '/'
+}
+
+var inSimplePath = charactersOf("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/-_.~!$&'()*+,=:@")
 
 // otherForms reports whether a decoded path has other forms of the characters that structure a path, such as the
 // fullwidth slash. Some upstreams replace these forms (NFKC) after decoding.

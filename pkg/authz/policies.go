@@ -45,6 +45,7 @@ func (p *Policies) Issuers() []*Issuer { return p.issuers }
 
 // policy is a compiled Policy.
 type policy struct {
+	domain      string
 	credentials []credential
 	// anonymous lets a request without a credential pass.
 	anonymous, preflight, unsafePaths bool
@@ -53,11 +54,10 @@ type policy struct {
 	access                        []accessRule
 	limits, refused               []descriptorMaker
 	headers                       [4]string // IdentityHeaders.Names
-	// remove are the headers that are removed from every request, sorted. ours are those and the set or kept ones. folded
-	// are the names of ours in the form of appendFolded: a header that looks like one of ours is removed, too.
-	remove []string
-	ours   map[string]bool
-	folded map[string]bool
+	// strip are the headers that are removed from every request. A header that looks like one of those, or like one that
+	// is set or kept, is removed, too.
+	strip      reply.Names
+	lookalikes lookalikes
 	// removeQuery and cookies are the query parameters and cookies that hold credentials.
 	removeQuery, cookies []string
 	// trustsHops is true if an action reads x-forwarded-for, needsPeer if one uses the address of the peer.
@@ -101,6 +101,7 @@ type Issuer struct {
 func (p *Policy) compile(domain string, headers reply.Headers) *policy {
 	p = p.WithDefaults()
 	c := &policy{
+		domain:    domain,
 		anonymous: p.passes(), preflight: bool(p.Preflight), unsafePaths: bool(p.UnsafePaths),
 		absent: p.Absent.Status, invalid: p.Invalid.Status, invalidToken: p.Invalid.TokenStatus,
 		limits: compileLimits(p.Limits), refused: compileLimits(p.Refused),
@@ -127,29 +128,24 @@ func (p *Policy) compile(domain string, headers reply.Headers) *policy {
 
 // compileNames sets the headers, query parameters and cookies that are removed from requests.
 func (p *policy) compileNames(keep []string, headers reply.Headers) {
-	p.remove = slices.Concat(envoyOnly[:], headers.Names())
+	remove := slices.Concat(envoyOnly[:], headers.Names())
 	for _, name := range overrideHeaders {
 		if !slices.Contains(keep, name) {
-			p.remove = append(p.remove, name)
+			remove = append(remove, name)
 		}
 	}
 	for i := range p.credentials {
 		switch at := p.credentials[i].place; at.in {
 		case inHeader:
-			p.remove = append(p.remove, at.name)
+			remove = append(remove, at.name)
 		case inQuery:
 			p.removeQuery = append(p.removeQuery, at.name)
 		case inCookie:
 			p.cookies = append(p.cookies, at.name)
 		}
 	}
-	slices.Sort(p.remove)
-	p.remove = slices.Compact(p.remove)
-	p.ours, p.folded = map[string]bool{}, map[string]bool{}
-	for _, name := range slices.Concat(p.remove, keep, p.headers[:]) {
-		p.ours[name] = true
-		p.folded[string(appendFolded(nil, name))] = true
-	}
+	p.strip = reply.NewNames(remove)
+	p.lookalikes = newLookalikes(slices.Concat(remove, keep, p.headers[:]))
 }
 
 // compile returns the compiled credential. It must be one of a policy with defaults.

@@ -215,7 +215,7 @@ func FuzzPolicy(f *testing.F) {
 		policies := authz.NewPolicies(map[string]*authz.Policy{"d": p}, rules, reply.Headers{})
 		a := decider{authz.New(authz.Config{Policies: func() *authz.Policies { return policies }}), limiter}
 		d := a.decide(t.Context(), &authz.Request{
-			HTTP: true, Method: method, Host: host, Path: path, Headers: authz.Headers{name: {field}},
+			HTTP: true, Method: method, Host: host, Path: path, Headers: authz.Headers{{Name: name, Value: field}},
 		})
 		if wrong && (d.Verdict != authz.Refused || d.Reason != reply.ReasonNoPolicy) {
 			t.Errorf("%+v: a policy with mistakes decides: %+v", p, d)

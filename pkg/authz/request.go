@@ -3,9 +3,12 @@ package authz
 import (
 	"strings"
 	"time"
+
+	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// Request is a request as a transport receives it. The client chooses all but Principal, Source and Extensions.
+// Request is a request as a transport receives it. The client chooses all but Principal, Source and Extensions. Its
+// texts may be parts of a message whose memory is used again after the answer. Keep only clones of them.
 type Request struct {
 	// HTTP is false for a connection of a TCP listener, which has only Source and Principal.
 	HTTP bool
@@ -29,14 +32,42 @@ func (r *Request) GRPC() bool {
 	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }
 
-// Headers are the values of each header, by name in lower case. Envoy may have joined several with commas.
-type Headers map[string][]string
+// Headers are the headers of a request, with names in lower case. Envoy may have joined several with commas. To read
+// one, it is faster to compare some twenty names than to make a map of them.
+type Headers []reply.Header
 
 // Get returns the values of a header joined by commas; ok is false without the header.
-func (h Headers) Get(name string) (value string, ok bool) {
-	values, ok := h[name]
-	if len(values) == 1 {
-		return values[0], true
+func (h Headers) Get(name string) (value string, ok bool) { return h.joined(name, ",") }
+
+// Values returns all values of a header.
+func (h Headers) Values(name string) (values []string) {
+	for i := range h {
+		if h[i].Name == name {
+			values = append(values, h[i].Value)
+		}
 	}
-	return strings.Join(values, ","), ok
+	return values
+}
+
+// first returns the first value of a header, and how many there are.
+func (h Headers) first(name string) (value string, count int) {
+	for i := range h {
+		if h[i].Name != name {
+			continue
+		}
+		if count == 0 {
+			value = h[i].Value
+		}
+		count++
+	}
+	return value, count
+}
+
+// joined returns the values of a header joined by a separator; ok is false without the header.
+func (h Headers) joined(name, separator string) (value string, ok bool) {
+	value, count := h.first(name)
+	if count > 1 {
+		value = strings.Join(h.Values(name), separator)
+	}
+	return value, count > 0
 }

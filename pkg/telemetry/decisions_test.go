@@ -206,8 +206,11 @@ func TestCheckIsOneLine(t *testing.T) {
 	log.Check(t.Context(), authz.Checked{
 		Request: &authz.Request{
 			HTTP: true, Method: "GET", Host: "example.org\nlevel=ERROR",
-			Path:    "/" + strings.Repeat("p", 1000) + "?api_key=s3cret",
-			Headers: authz.Headers{"authorization": {"Bearer s3cret"}, "x-api-key": {"s3cret"}, "x-request-id": {"r-1"}},
+			Path: "/" + strings.Repeat("p", 1000) + "?api_key=s3cret",
+			Headers: authz.Headers{
+				{Name: "authorization", Value: "Bearer s3cret"}, {Name: "x-api-key", Value: "s3cret"},
+				{Name: "x-request-id", Value: "r-1"},
+			},
 		},
 		Decision: &authz.Decision{
 			Reason: reply.ReasonInvalid, Status: 403, Domain: "shop", Identity: authz.Identity{KeyID: "k-17"}, Delay: 1000,

@@ -46,11 +46,14 @@ func TestChallenge(t *testing.T) {
 		{"of another issuer, expired", es256("1").sign(t, claims{"exp": c.at(-time.Hour)}), invalid},
 		{"no token", "x", invalid},
 	} {
-		r := &authz.Request{HTTP: true, Method: "GET", Host: "shop.example", Path: "/", Headers: authz.Headers{}}
+		r := &authz.Request{HTTP: true, Method: "GET", Host: "shop.example", Path: "/"}
 		if tc.token != "" {
-			r.Headers["authorization"] = []string{"Bearer " + tc.token}
+			r.Headers = authz.Headers{{Name: "authorization", Value: "Bearer " + tc.token}}
 		}
-		d := a.Finish(a.Begin(t.Context(), r), nil) // there are no limits
+		var p authz.Pending
+		a.Begin(t.Context(), r, &p)
+		a.Finish(&p, nil) // there are no limits
+		d := &p.Decision
 		got := ""
 		for _, h := range d.ToClient {
 			if h.Name == "www-authenticate" {

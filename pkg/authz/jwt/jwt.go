@@ -85,22 +85,42 @@ func (v *Verifier) Check(ctx context.Context, issuer *authz.Issuer, token string
 	if len(token) > maxToken {
 		return authz.Identity{}, authz.Invalid("oversized")
 	}
-	p := v.policy.Load()
-	val := p.validators[issuer]
-	if val == nil {
-		val = p.before[issuer]
-	}
+	val := v.validator(issuer)
 	if val == nil {
 		return authz.Identity{}, &authz.CredentialError{Cause: "unknown_issuer", Kind: authz.ErrUnavailable}
 	}
-	now := v.cfg.Now()
 	id := cacheKey{by: val, token: digest(token)}
-	if keys := val.source.keys(now); keys != nil {
-		if identity, ok := v.cache.get(id, keys.version, now); ok {
-			return identity, nil
-		}
+	if identity, ok := v.known(id); ok {
+		return identity, nil
 	}
 	return v.verify(ctx, val, token, id)
+}
+
+// Known returns the identity of a verified token, as Check does, if it is cached.
+func (v *Verifier) Known(issuer *authz.Issuer, token string) (authz.Identity, bool) {
+	val := v.validator(issuer)
+	if val == nil || len(token) > maxToken {
+		return authz.Identity{}, false
+	}
+	return v.known(cacheKey{by: val, token: digest(token)})
+}
+
+func (v *Verifier) known(id cacheKey) (authz.Identity, bool) {
+	now := v.cfg.Now()
+	keys := id.by.source.keys(now)
+	if keys == nil {
+		return authz.Identity{}, false
+	}
+	return v.cache.get(id, keys.version, now)
+}
+
+// validator returns the settings for the tokens of an issuer, nil if SetIssuers has not set it.
+func (v *Verifier) validator(issuer *authz.Issuer) *validator {
+	p := v.policy.Load()
+	if val := p.validators[issuer]; val != nil {
+		return val
+	}
+	return p.before[issuer]
 }
 
 // digest returns the hash of a token for the cache.

@@ -12,14 +12,16 @@ import (
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// answer is a decision in a form that can be sent to Envoy, over gRPC and over HTTP. The zero value refuses.
+// answer is a decision in a form that can be sent to Envoy, over gRPC and over HTTP. The zero value refuses. It can be
+// used again, for its memory.
 type answer struct {
 	decision *authz.Decision
 	// status is the HTTP status for the client, unless the request is allowed.
 	status int
-	// toUpstream are headers to set on the request, remove are headers to remove from it. No name is in both.
+	// toUpstream are headers to set on the request, remove are headers to remove from it, sorted. No name is in both.
 	toUpstream []reply.Header
 	remove     []string
+	more       []string // headers to remove that are not among those of Decision.Strip
 	// removeQuery are query parameters to remove from the request, as spelled in it.
 	removeQuery []string
 	// toClient are headers for the client.
@@ -30,13 +32,15 @@ type answer struct {
 	dropped int
 }
 
-// newAnswer returns the answer for the decision on a request.
-func newAnswer(r *authz.Request, d *authz.Decision) answer {
-	a := answer{decision: d}
+// decide makes this the answer for the decision on a request.
+func (a *answer) decide(r *authz.Request, d *authz.Decision) {
+	*a = answer{
+		decision: d, toUpstream: a.toUpstream[:0], remove: a.remove[:0], more: a.more[:0], toClient: a.toClient[:0],
+	}
 	a.addToClient(d.ToClient)
 	if d.Verdict == authz.Allowed {
 		a.forUpstream(r, d)
-		return a
+		return
 	}
 	a.status = refusalStatus(d)
 	isRetryAfter := func(h reply.Header) bool { return h.Name == "retry-after" }
@@ -48,13 +52,21 @@ func newAnswer(r *authz.Request, d *authz.Decision) answer {
 	if r.GRPC() {
 		a.body = wire.ValidText(reason(d).Sentence(d.Limits)) // sent instead of the body
 		a.toClient = append(a.toClient, grpcHeaders(a.status, a.body, d)...)
-		return a
+		return
 	}
 	a.body = wire.ValidText(string(d.Body))
 	if len(d.Body) > 0 && d.ContentType != "" {
 		a.addToClient([]reply.Header{{Name: "content-type", Value: d.ContentType}})
 	}
-	return a
+}
+
+// reset drops all texts.
+func (a *answer) reset() {
+	clear(a.toUpstream)
+	clear(a.remove)
+	clear(a.more)
+	clear(a.toClient)
+	*a = answer{toUpstream: a.toUpstream[:0], remove: a.remove[:0], more: a.more[:0], toClient: a.toClient[:0]}
 }
 
 // reason returns the reason of a refusal. It is always ReasonUndecided for an undecided request.
@@ -82,7 +94,7 @@ func refusalStatus(d *authz.Decision) int {
 // several headers on a response of the upstream, but all on its own responses.
 func (a *answer) addToClient(headers []reply.Header) {
 	for _, h := range headers {
-		name, nameOK := sendableName(h.Name)
+		name, nameOK := reply.Sendable(h.Name)
 		value, valueOK := sendableValue(h.Value)
 		if !nameOK || !valueOK {
 			a.dropped++
@@ -99,16 +111,15 @@ func (a *answer) addToClient(headers []reply.Header) {
 // forUpstream sets the changes to the request. A header that cannot be set is removed, so that the upstream does not
 // accept the client's header instead.
 func (a *answer) forUpstream(r *authz.Request, d *authz.Decision) {
-	a.remove = make([]string, 0, len(d.Remove)+len(d.ToUpstream))
 	for _, name := range d.Remove {
-		if name, ok := sendableName(name); ok {
-			a.remove = append(a.remove, name)
+		if name, ok := reply.Sendable(name); ok {
+			a.more = append(a.more, name)
 		} else {
 			a.dropped++
 		}
 	}
 	for _, h := range d.ToUpstream {
-		name, nameOK := sendableName(h.Name)
+		name, nameOK := reply.Sendable(h.Name)
 		value, valueOK := sendableValue(h.Value)
 		if !nameOK || !valueOK {
 			a.dropped++
@@ -116,18 +127,31 @@ func (a *answer) forUpstream(r *authz.Request, d *authz.Decision) {
 		switch {
 		case !nameOK:
 		case !valueOK, value == "": // Envoy may leave out a header without a value
-			a.remove = append(a.remove, name)
+			a.more = append(a.more, name)
 		default:
 			a.toUpstream = append(a.toUpstream, reply.Header{Name: name, Value: value})
 		}
 	}
-	slices.Sort(a.remove)
-	a.remove = slices.Compact(a.remove)
+	a.merge(d.Strip.List())
 	a.toUpstream = slices.DeleteFunc(a.toUpstream, func(h reply.Header) bool {
 		_, removed := slices.BinarySearch(a.remove, h.Name)
 		return removed
 	})
 	a.removeQuery = spellings(r.Path, d.RemoveQuery)
+}
+
+// merge sets the headers to remove: those of the list, which is sorted, and more. It saves to sort and to compare the
+// long list for each request.
+func (a *answer) merge(list []string) {
+	slices.Sort(a.more)
+	for _, name := range slices.Compact(a.more) {
+		i, found := slices.BinarySearch(list, name)
+		a.remove = append(a.remove, list[:i]...)
+		if list = list[i:]; !found {
+			a.remove = append(a.remove, name)
+		}
+	}
+	a.remove = append(a.remove, list...)
 }
 
 // spellings returns how parameters of these names are spelled in the query of the path. Envoy compares names without

@@ -1,30 +1,51 @@
 package auth_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
 )
 
-// BenchmarkCheck measures everything between two messages except the decision: a request with the headers of a
-// browser, and an answer with the headers of a limit.
-func BenchmarkCheck(b *testing.B) {
-	m := parse(b, fullRequest)
-	headers := m.GetAttributes().GetRequest().GetHttp().GetHeaders()
-	for i := range 15 {
-		headers[fmt.Sprintf("x-header-%d", i)] = "some value of usual length"
+// benchPolicy is the policy of `make bench`.
+const benchPolicy = `
+domain: bench
+descriptors:
+  - { key: owner, rate_limit: { unit: minute, requests_per_unit: 40000000, algorithm: token_bucket } }
+authz:
+  credentials: [{ api_key: { header: x-api-key } }]
+  limits: [{ actions: [{ credential: { field: owner } }] }]
+`
+
+// BenchmarkAnswerAll answers a batch of requests of a browser with an API key, as the native transport does.
+func BenchmarkAnswerAll(b *testing.B) {
+	server := newChecked(b, benchPolicy)
+	m := parse(b, `attributes {
+		source { address { socket_address { address: "192.0.2.1" } } }
+		request { http { id: "1" method: "GET" host: "shop.example" path: "/v1/users/7?page=2" scheme: "https" } }
+	}`)
+	m.GetAttributes().GetRequest().GetHttp().Headers = map[string]string{
+		":authority": "shop.example", ":method": "GET", ":path": "/v1/users/7?page=2", ":scheme": "https",
+		"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", "accept-encoding": "gzip, deflate, br",
+		"accept-language": "en-US,en;q=0.5", "cache-control": "no-cache", "dnt": "1",
+		"referer":        "https://shop.example/v1/users",
+		"sec-fetch-dest": "document", "sec-fetch-mode": "navigate", "sec-fetch-site": "same-origin",
+		"user-agent":      "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
+		"x-forwarded-for": "192.0.2.1", "x-forwarded-proto": "https", "x-request-id": "5b0e0b0e-5b0e-4b0e-8b0e-5b0e0b0e5b0e",
+		"cookie": "session=0123456789abcdef0123456789abcdef; theme=dark", "x-api-key": checkedKey,
 	}
-	message := marshal(b, m)
-	d := goldenDecisions["allowed"]
+	const size = 16
+	var calls [size]auth.Call
+	message := string(marshal(b, m))
+	var out []byte
 	b.ReportAllocs()
-	for b.Loop() {
-		r, err := auth.Unmarshal(message)
-		if err != nil {
-			b.Fatal(err)
+	for i := 0; b.Loop(); i++ {
+		calls[i%size] = auth.Call{Request: message}
+		if i%size < size-1 {
+			continue
 		}
-		if len(auth.Marshal(r, d)) == 0 {
-			b.Fatal("no answer")
+		out = server.AnswerAll(b.Context(), calls[:], out[:0])
+		if calls[0].Err != nil || calls[0].Reply[3] != 0 { // the code of the status
+			b.Fatalf("%v, %q", calls[0].Err, calls[0].Reply)
 		}
 	}
 }

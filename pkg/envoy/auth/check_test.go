@@ -6,9 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	gocmp "github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/authz"
@@ -60,10 +64,10 @@ authz:
     - actions: [{ remote_address: { key: refused } }]
 `
 
-// newChecked returns a server with that policy.
-func newChecked(t testing.TB) *auth.Server {
+// newChecked returns a server with a policy.
+func newChecked(t testing.TB, policy string) *auth.Server {
 	t.Helper()
-	text := file.File{Name: "shop.yaml", Content: []byte(checkedPolicy)}
+	text := file.File{Name: "shop.yaml", Content: []byte(policy)}
 	rules, problems := file.Parse([]file.File{text}, file.Config{})
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
@@ -142,7 +146,7 @@ func checkedSeeds() []checkedSeed {
 // FuzzCheck checks that the answer to any CheckRequest is complete, and that a request is allowed only for a reason in
 // the policy.
 func FuzzCheck(f *testing.F) {
-	server := newChecked(f)
+	server := newChecked(f, checkedPolicy)
 	for _, seed := range checkedSeeds() {
 		b := marshal(f, parse(f, seed.request))
 		r, err := auth.Unmarshal(b)
@@ -167,7 +171,41 @@ func FuzzCheck(f *testing.F) {
 			t.Fatalf("%+v: %v", r, err)
 		}
 		checkAnswer(t, r, res)
+		checkBatch(t, server, b, res)
 	})
+}
+
+// checkBatch checks that AnswerAll answers a request as Check has answered it. Its message lies in a buffer with
+// others, which has other bytes afterwards.
+func checkBatch(t *testing.T, server *auth.Server, message []byte, want *authv3.CheckResponse) {
+	t.Helper()
+	other := []byte("malformed")
+	buffer := slices.Concat(message, other, message)
+	text := unsafe.String(unsafe.SliceData(buffer), len(buffer))
+	first, last := text[:len(message)], text[len(buffer)-len(message):]
+	calls := []auth.Call{{Request: first}, {Request: text[len(message):][:len(other)]}, {Request: last}}
+	server.AnswerAll(t.Context(), calls, nil)
+	for i := range buffer {
+		buffer[i] = 0xff
+	}
+	for _, i := range []int{0, 2} {
+		got := new(authv3.CheckResponse)
+		if err := proto.Unmarshal(calls[i].Reply, got); err != nil || calls[i].Err != nil {
+			t.Fatalf("call %d: %v, %v", i, err, calls[i].Err)
+		}
+		for _, res := range []*authv3.CheckResponse{want, got} { // they differ in what is left of the limits
+			delete(res.GetDynamicMetadata().GetFields(), "remaining")
+			if ok := res.GetOkResponse(); ok != nil {
+				ok.ResponseHeadersToAdd = nil
+			}
+		}
+		if diff := gocmp.Diff(want, got, protocmp.Transform()); diff != "" {
+			t.Errorf("call %d (-alone +batch)\n%s", i, diff)
+		}
+	}
+	if calls[1].Err == nil {
+		t.Errorf("a malformed call got %q", calls[1].Reply)
+	}
 }
 
 func checkAnswer(t *testing.T, r *authz.Request, res *authv3.CheckResponse) {
@@ -213,7 +251,7 @@ func checkAnswer(t *testing.T, r *authz.Request, res *authv3.CheckResponse) {
 
 // below reports whether an upstream reads the path as one in a directory.
 func below(r *authz.Request, directory string) bool {
-	for _, received := range append(slices.Clone(r.Headers[":path"]), r.Path) {
+	for _, received := range append(r.Headers.Values(":path"), r.Path) {
 		path, _, _ := strings.Cut(received, "?")
 		for _, read := range testenv.PathReaders() {
 			if place := read(path); place == directory || strings.HasPrefix(place, directory+"/") {
@@ -226,8 +264,8 @@ func below(r *authz.Request, directory string) bool {
 
 // carries reports whether a request has a key in one of the places for keys.
 func carries(r *authz.Request, key string) bool {
-	places := slices.Concat(r.Headers["x-api-key"], r.Headers["authorization"], r.Headers["cookie"])
-	for _, received := range append(slices.Clone(r.Headers[":path"]), r.Path) {
+	places := slices.Concat(r.Headers.Values("x-api-key"), r.Headers.Values("authorization"), r.Headers.Values("cookie"))
+	for _, received := range append(r.Headers.Values(":path"), r.Path) {
 		_, query, _ := strings.Cut(received, "?")
 		for pair := range strings.SplitSeq(query, "&") {
 			if decoded, err := url.QueryUnescape(pair); err == nil {

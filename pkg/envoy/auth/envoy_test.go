@@ -220,7 +220,7 @@ func testRead(t *testing.T, g *gateway) {
 		path := "/allowed//x/../%2e;y/" + service
 		g.get(t, service, path+"?q=1", twice...)
 		r := g.authorizer.last(t, path)
-		if got := r.Headers["x-api-key"]; !slices.Equal(got, want) {
+		if got := r.Headers.Values("x-api-key"); !slices.Equal(got, want) {
 			t.Errorf("%s: got x-api-key %q, want %q", service, got, want)
 		}
 		if r.Method != http.MethodGet || r.Path != path+"?q=1" || r.Host == "" || r.Source != "127.0.0.1" || !r.HTTP {
@@ -233,7 +233,7 @@ func testRead(t *testing.T, g *gateway) {
 		if r.Extensions["domain"] != wantDomain {
 			t.Errorf("%s: got extensions %v, want domain %q", service, r.Extensions, wantDomain)
 		}
-		if got := r.Headers["x-forwarded-for"]; !slices.Equal(got, []string{"192.0.2.2"}) {
+		if got := r.Headers.Values("x-forwarded-for"); !slices.Equal(got, []string{"192.0.2.2"}) {
 			t.Errorf("%s: got x-forwarded-for %q, want the client's", service, got)
 		}
 	}

@@ -3,9 +3,11 @@ package auth_test
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,7 +38,9 @@ type byPath struct {
 
 func (b *byPath) decide(_ context.Context, r *authz.Request) authz.Decision {
 	path, _, _ := strings.Cut(r.Path, "?")
-	b.seen.Store(path, *r)
+	kept := *r
+	kept.Headers, kept.Extensions = slices.Clone(r.Headers), maps.Clone(r.Extensions)
+	b.seen.Store(path, kept)
 	name, _, _ := strings.Cut(strings.Trim(path, "/"), "/")
 	switch name {
 	case "":

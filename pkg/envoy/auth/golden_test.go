@@ -47,7 +47,8 @@ func withLookalikes(d authz.Decision, r *authz.Request) authz.Decision {
 		ours = append(ours, strings.ToLower(h.Name))
 	}
 	d.Remove = slices.Clip(d.Remove)
-	for name := range r.Headers {
+	for _, h := range r.Headers {
+		name := h.Name
 		hyphened := strings.NewReplacer("_", "-", ".", "-", "~", "-").Replace(name)
 		if name != hyphened && slices.Contains(ours, hyphened) {
 			d.Remove = append(d.Remove, name)

@@ -1,32 +1,26 @@
 package auth
 
 import (
-	"slices"
-	"strings"
-
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/extauthz/extauthz/pkg/envoy/wire"
 )
 
-// reserved are headers that determine how a message is framed and routed. If this service changed one, Envoy and the
-// upstream could disagree about where a message ends. The last one belongs to the protocol with Envoy over HTTP.
-var reserved = [...]string{
-	"connection", "content-length", "host", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding",
-	"upgrade", headersToRemove,
-}
-
-// sendableName returns the name in lower case. ok is false if no header may have it, such as a pseudo header.
-func sendableName(name string) (lower string, ok bool) {
-	if !httpguts.ValidHeaderFieldName(name) {
-		return "", false
-	}
-	lower = strings.ToLower(name)
-	return lower, !slices.Contains(reserved[:], lower)
-}
-
 // sendableValue returns the value as valid UTF-8, which a protobuf message requires. ok is false if it has control
 // characters. Envoy writes CR and LF unchanged, so the text after them would be another header (RFC 9110, 5.5).
 func sendableValue(value string) (valid string, ok bool) {
+	if isPrintable(value) {
+		return value, true
+	}
 	return wire.ValidText(value), httpguts.ValidHeaderFieldValue(value)
+}
+
+// isPrintable reports whether a text consists of visible characters of ASCII and spaces, as almost all values do.
+func isPrintable(text string) bool {
+	for i := range len(text) {
+		if text[i] < ' ' || text[i] > '~' {
+			return false
+		}
+	}
+	return true
 }

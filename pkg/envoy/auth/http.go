@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/reply"
 )
 
 // HTTPPath is the path_prefix of Envoy's http_service.
@@ -27,9 +28,6 @@ type HTTPConfig struct {
 	// Observe receives the verdict of each answer and how long it took. Required for HTTP.
 	Observe func(verdict authz.Verdict, took time.Duration)
 }
-
-// headersToRemove is the header that lists the headers that Envoy must remove from the request.
-const headersToRemove = "x-envoy-auth-headers-to-remove"
 
 // metadataPrefix begins the headers for dynamic_metadata_from_headers.
 const metadataPrefix = "x-ext-authz-"
@@ -64,9 +62,10 @@ func (s *Server) HTTP(next http.Handler) http.Handler {
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), s.cfg.HTTP.Timeout)
 		defer cancel()
-		a := s.decide(ctx, s.httpRequest(r, rest))
-		a.writeHTTP(w)
-		s.cfg.HTTP.Observe(a.decision.Verdict, time.Since(begin))
+		c := new(check)
+		s.decide(ctx, c, s.httpRequest(r, rest))
+		c.answer.writeHTTP(w)
+		s.cfg.HTTP.Observe(c.pending.Decision.Verdict, time.Since(begin))
 	})
 }
 
@@ -75,14 +74,17 @@ func (s *Server) HTTP(next http.Handler) http.Handler {
 func (s *Server) httpRequest(r *http.Request, path string) *authz.Request {
 	req := &authz.Request{
 		HTTP: true, Method: r.Method, Host: r.Host, Path: path,
-		Headers: make(authz.Headers, len(r.Header)+3),
+		// As over gRPC. net/http refuses headers with such names.
+		Headers: authz.Headers{
+			{Name: ":method", Value: r.Method}, {Name: ":authority", Value: r.Host}, {Name: ":path", Value: path},
+		},
 	}
 	for name, values := range r.Header {
-		req.Headers[strings.ToLower(name)] = values
+		name = strings.ToLower(name)
+		for _, value := range values {
+			req.Headers = append(req.Headers, reply.Header{Name: name, Value: value})
+		}
 	}
-	// As over gRPC.
-	req.Headers[":method"], req.Headers[":authority"] = []string{r.Method}, []string{r.Host}
-	req.Headers[":path"] = []string{path}
 	req.Source = only(r.Header, s.cfg.HTTP.SourceHeader)
 	req.Principal = only(r.Header, s.cfg.HTTP.PrincipalHeader)
 	return req
@@ -117,7 +119,7 @@ func (a *answer) writeHTTP(w http.ResponseWriter) {
 		h.Set(one.Name, one.Value)
 	}
 	if len(a.remove) > 0 {
-		h.Set(headersToRemove, strings.Join(a.remove, ","))
+		h.Set(reply.HeadersToRemove, strings.Join(a.remove, ","))
 	}
 	for _, f := range facts(a.decision) {
 		if value, ok := sendableValue(f.value); ok && value != "" {

@@ -7,15 +7,14 @@ import (
 
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/envoy/wire"
+	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// checkRequest is an envoy.service.auth.v3.CheckRequest read from the wire.
+// checkRequest is an envoy.service.auth.v3.CheckRequest read from the wire. It can be used again, for its memory.
 type checkRequest struct {
 	request authz.Request
 	// peerKind is the tag of the peer's address that was read last: the kinds of address are a oneof.
 	peerKind uint64
-	// values is the array for the values of headers, most of which have one value.
-	values []string
 }
 
 // Fields of envoy.service.auth.v3.CheckRequest, and of the messages in it, as tags on the wire.
@@ -55,156 +54,227 @@ const (
 	entryValue = 2<<3 | wire.Bytes
 )
 
-// usualHeaders is about the number of headers in a request.
-const usualHeaders = 16
+// mostHeaders bounds the memory for headers that is kept for the next request.
+const mostHeaders = 256
 
-// unmarshal reads the message; the request keeps parts of it. It returns an error only for a malformed protobuf
-// message. No content is an error, because a filter with failure_mode_allow allows a request if the call fails.
+// reset drops the request, with all texts of its message.
+func (c *checkRequest) reset() {
+	headers, extensions := c.request.Headers, c.request.Extensions
+	clear(headers)
+	clear(extensions) // Envoy's configuration sets these few, never a client
+	if cap(headers) > mostHeaders {
+		headers = nil
+	}
+	*c = checkRequest{request: authz.Request{Headers: headers[:0], Extensions: extensions}}
+}
+
+// unmarshal reads the message, after new or reset. The texts of the request are parts of the message. It returns an
+// error only for a malformed protobuf message. No content is an error, because a filter with failure_mode_allow allows
+// a request if the call fails.
 func (c *checkRequest) unmarshal(msg string) error {
-	return wire.EachField(msg, func(f wire.Field) error {
-		if f.Tag != checkAttributes {
-			return nil
+	r := wire.Read(msg)
+	for r.Next() {
+		if r.Tag != checkAttributes {
+			continue
 		}
-		return wire.EachField(f.Text, c.attribute)
-	})
+		if err := c.attributes(r.Text); err != nil {
+			return err
+		}
+	}
+	return r.Err()
 }
 
-func (c *checkRequest) attribute(f wire.Field) (err error) {
-	switch f.Tag {
-	case attributesSource:
-		err = wire.EachField(f.Text, c.source)
-	case attributesRequest:
-		err = wire.EachField(f.Text, func(f wire.Field) error {
-			if f.Tag != requestHTTP {
-				return nil
+func (c *checkRequest) attributes(msg string) error {
+	r := wire.Read(msg)
+	for r.Next() {
+		var err error
+		switch r.Tag {
+		case attributesSource:
+			err = c.source(r.Text)
+		case attributesRequest:
+			err = c.attributesRequest(r.Text)
+		case attributesExtensions:
+			err = c.extension(r.Text)
+		case attributesMetadata:
+			err = c.metadata(r.Text)
+		}
+		if err != nil {
+			return fmt.Errorf("attribute %d: %w", r.Tag>>3, err)
+		}
+	}
+	return r.Err()
+}
+
+func (c *checkRequest) source(msg string) error {
+	r := wire.Read(msg)
+	for r.Next() {
+		switch r.Tag {
+		case peerAddress:
+			if err := c.address(r.Text); err != nil {
+				return err
 			}
-			c.request.HTTP = true
-			return wire.EachField(f.Text, c.http)
-		})
-	case attributesExtensions:
-		if c.request.Extensions == nil {
-			c.request.Extensions = make(map[string]string)
+		case peerPrincipal:
+			c.request.Principal = r.Text
 		}
-		var key, value string
-		key, value, err = wire.ReadEntry(f.Text)
-		c.request.Extensions[key] = value
-	case attributesMetadata:
-		err = wire.EachField(f.Text, c.metadata)
 	}
-	if err != nil {
-		return fmt.Errorf("attribute %d: %w", f.Tag>>3, err)
-	}
-	return nil
-}
-
-func (c *checkRequest) source(f wire.Field) error {
-	switch f.Tag {
-	case peerAddress:
-		return wire.EachField(f.Text, c.address)
-	case peerPrincipal:
-		c.request.Principal = f.Text
-	}
-	return nil
+	return r.Err()
 }
 
 // address reads a core.v3.Address: the address of a socket, or the path of a pipe for clients on a Unix socket.
-func (c *checkRequest) address(f wire.Field) error {
-	switch f.Tag {
-	case addressSocket, addressPipe, addressInternal:
-	default:
-		return nil
-	}
-	if f.Tag != c.peerKind {
-		c.peerKind, c.request.Source = f.Tag, ""
-	}
-	return wire.EachField(f.Text, func(inner wire.Field) error {
-		if f.Tag == addressSocket && inner.Tag == socketAddress || f.Tag == addressPipe && inner.Tag == pipePath {
-			c.request.Source = inner.Text
+func (c *checkRequest) address(msg string) error {
+	r := wire.Read(msg)
+	for r.Next() {
+		switch r.Tag {
+		case addressSocket, addressPipe, addressInternal:
+		default:
+			continue
 		}
-		return nil
-	})
+		if r.Tag != c.peerKind {
+			c.peerKind, c.request.Source = r.Tag, ""
+		}
+		inner := wire.Read(r.Text)
+		for inner.Next() {
+			if r.Tag == addressSocket && inner.Tag == socketAddress || r.Tag == addressPipe && inner.Tag == pipePath {
+				c.request.Source = inner.Text
+			}
+		}
+		if err := inner.Err(); err != nil {
+			return err
+		}
+	}
+	return r.Err()
 }
 
-func (c *checkRequest) http(f wire.Field) error {
-	switch f.Tag {
-	case httpMethod:
-		c.request.Method = f.Text
-	case httpPath:
-		c.request.Path = f.Text
-	case httpHost:
-		c.request.Host = f.Text
-	case httpHeaders:
-		key, value, err := wire.ReadEntry(f.Text)
-		c.addHeader(key, value)
-		return err
-	case httpHeaderMap: // sent instead of headers with encode_raw_headers
-		return wire.EachField(f.Text, func(f wire.Field) error {
-			if f.Tag != headerMapHeaders {
-				return nil
-			}
-			return c.rawHeader(f.Text)
-		})
+func (c *checkRequest) attributesRequest(msg string) error {
+	r := wire.Read(msg)
+	for r.Next() {
+		if r.Tag != requestHTTP {
+			continue
+		}
+		c.request.HTTP = true
+		if err := c.http(r.Text); err != nil {
+			return err
+		}
 	}
-	return nil
+	return r.Err()
+}
+
+func (c *checkRequest) http(msg string) error {
+	r := wire.Read(msg)
+	for r.Next() {
+		switch r.Tag {
+		case httpMethod:
+			c.request.Method = r.Text
+		case httpPath:
+			c.request.Path = r.Text
+		case httpHost:
+			c.request.Host = r.Text
+		case httpHeaders:
+			key, value, err := wire.ReadEntry(r.Text)
+			if err != nil {
+				return err
+			}
+			c.addHeader(key, value)
+		case httpHeaderMap: // sent instead of headers with encode_raw_headers
+			if err := c.headerMap(r.Text); err != nil {
+				return err
+			}
+		}
+	}
+	return r.Err()
+}
+
+func (c *checkRequest) headerMap(msg string) error {
+	r := wire.Read(msg)
+	for r.Next() {
+		if r.Tag != headerMapHeaders {
+			continue
+		}
+		if err := c.rawHeader(r.Text); err != nil {
+			return err
+		}
+	}
+	return r.Err()
 }
 
 // rawHeader reads a core.v3.HeaderValue. Envoy may send the value as raw_value.
 func (c *checkRequest) rawHeader(msg string) error {
 	var key, value, raw string
-	err := wire.EachField(msg, func(f wire.Field) error {
-		switch f.Tag {
+	r := wire.Read(msg)
+	for r.Next() {
+		switch r.Tag {
 		case headerKey:
-			key = f.Text
+			key = r.Text
 		case headerValue:
-			value = f.Text
+			value = r.Text
 		case headerRawValue:
-			raw = f.Text
+			raw = r.Text
 		}
-		return nil
-	})
+	}
 	c.addHeader(key, cmp.Or(raw, value))
-	return err
+	return r.Err()
 }
 
-// addHeader keeps all values of a name, so that a repeated credential is detected.
+// addHeader adds a header. All values of a name are kept, so that a repeated credential is detected.
 func (c *checkRequest) addHeader(name, value string) {
-	if c.request.Headers == nil {
-		c.request.Headers = make(authz.Headers, usualHeaders)
+	if !isLower(name) { // never from Envoy
+		name = strings.ToLower(name)
 	}
-	name = strings.ToLower(name)
-	if values, ok := c.request.Headers[name]; ok {
-		c.request.Headers[name] = append(values, value)
-		return
+	c.request.Headers = append(c.request.Headers, reply.Header{Name: name, Value: value})
+}
+
+// isLower reports whether a text consists of ASCII without upper-case letters.
+func isLower(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c >= 0x80 || c-'A' < 26 {
+			return false
+		}
 	}
-	if len(c.values) == cap(c.values) {
-		c.values = make([]string, 0, usualHeaders)
+	return true
+}
+
+func (c *checkRequest) extension(msg string) error {
+	key, value, err := wire.ReadEntry(msg)
+	if err != nil {
+		return err
 	}
-	c.values = append(c.values, value)
-	n := len(c.values)
-	c.request.Headers[name] = c.values[n-1 : n : n]
+	if c.request.Extensions == nil {
+		c.request.Extensions = make(map[string]string)
+	}
+	c.request.Extensions[key] = value
+	return nil
 }
 
 // metadata reads a core.v3.Metadata.
-func (c *checkRequest) metadata(f wire.Field) error {
-	if f.Tag != metadataFilters {
-		return nil
-	}
-	namespace, fields := "", make(map[string]any)
-	err := wire.EachField(f.Text, func(f wire.Field) error {
-		switch f.Tag {
-		case entryKey:
-			namespace = f.Text
-		case entryValue:
-			return wire.ReadStruct(f.Text, fields)
+func (c *checkRequest) metadata(msg string) error {
+	r := wire.Read(msg)
+	for r.Next() {
+		if r.Tag != metadataFilters {
+			continue
 		}
-		return nil
-	})
-	if err != nil {
-		return err
+		if err := c.filterMetadata(r.Text); err != nil {
+			return err
+		}
+	}
+	return r.Err()
+}
+
+func (c *checkRequest) filterMetadata(msg string) error {
+	namespace, fields := "", make(map[string]any)
+	r := wire.Read(msg)
+	for r.Next() {
+		switch r.Tag {
+		case entryKey:
+			namespace = r.Text
+		case entryValue:
+			if err := wire.ReadStruct(r.Text, fields); err != nil {
+				return err
+			}
+		}
 	}
 	if c.request.Metadata == nil {
 		c.request.Metadata = make(map[string]map[string]any)
 	}
 	c.request.Metadata[namespace] = fields
-	return nil
+	return r.Err()
 }

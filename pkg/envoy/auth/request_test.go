@@ -1,6 +1,7 @@
 package auth_test
 
 import (
+	gocmp "cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
 	"github.com/extauthz/extauthz/pkg/envoy/wire"
+	"github.com/extauthz/extauthz/pkg/reply"
 )
 
 func parse(t testing.TB, text string) *authv3.CheckRequest {
@@ -71,6 +73,19 @@ attributes {
   tls_session { sni: "example.org" }
 }`
 
+// headersOf returns headers, given as name, value, name, value.
+func headersOf(pairs ...string) (headers authz.Headers) {
+	for i := 0; i < len(pairs); i += 2 {
+		headers = append(headers, reply.Header{Name: pairs[i], Value: pairs[i+1]})
+	}
+	return headers
+}
+
+// sorted compares headers in any order, because a map has none.
+var sorted = cmpopts.SortSlices(func(a, b reply.Header) int {
+	return gocmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Value, b.Value))
+})
+
 func TestRequest(t *testing.T) {
 	for _, c := range []struct {
 		name, message string
@@ -78,7 +93,7 @@ func TestRequest(t *testing.T) {
 	}{
 		{"all fields", fullRequest, authz.Request{
 			HTTP: true, Method: "GET", Host: "example.org", Path: "/v1/items?x=1",
-			Headers: authz.Headers{":path": {"/v1/items?x=1"}, "x-api-key": {"k1,k2"}, "accept": {"*/*"}},
+			Headers: headersOf(":path", "/v1/items?x=1", "x-api-key", "k1,k2", "accept", "*/*"),
 			Source:  "192.0.2.1", Principal: "spiffe://example.org/ns/a/sa/b",
 			Extensions: map[string]string{"domain": "shop"},
 			Metadata: map[string]map[string]any{"envoy.filters.http.jwt_authn": {
@@ -89,7 +104,7 @@ func TestRequest(t *testing.T) {
 		{"encode_raw_headers: each value by itself", `attributes { request { http { header_map {
 			headers { key: "x-api-key" raw_value: "k1" } headers { key: "x-api-key" raw_value: "k\xff2" }
 			headers { key: "x-other" value: "v" }
-		} } } }`, authz.Request{HTTP: true, Headers: authz.Headers{"x-api-key": {"k1", "k\xff2"}, "x-other": {"v"}}}},
+		} } } }`, authz.Request{HTTP: true, Headers: headersOf("x-api-key", "k1", "x-api-key", "k\xff2", "x-other", "v")}},
 		{"a connection of a TCP listener",
 			`attributes { source { address { socket_address { address: "192.0.2.1" } } principal: "cn" } }`,
 			authz.Request{Source: "192.0.2.1", Principal: "cn"}},
@@ -106,7 +121,7 @@ func TestRequest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(&c.want, got, cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(&c.want, got, cmpopts.EquateEmpty(), sorted); diff != "" {
 				t.Errorf("%s\n(-want +got)\n%s", c.message, diff)
 			}
 		})
@@ -142,15 +157,15 @@ func fromProto(m *authv3.CheckRequest) (want *authz.Request, unique bool) {
 	h := a.GetRequest().GetHttp()
 	address := a.GetSource().GetAddress()
 	want = &authz.Request{
-		HTTP: h != nil, Method: h.GetMethod(), Host: h.GetHost(), Path: h.GetPath(), Headers: authz.Headers{},
+		HTTP: h != nil, Method: h.GetMethod(), Host: h.GetHost(), Path: h.GetPath(),
 		Source:    address.GetSocketAddress().GetAddress() + address.GetPipe().GetPath(),
 		Principal: a.GetSource().GetPrincipal(), Extensions: a.GetContextExtensions(),
 	}
 	unique = true
 	add := func(name, value string) {
 		name = strings.ToLower(name)
-		unique = unique && len(want.Headers[name]) == 0
-		want.Headers[name] = append(want.Headers[name], value)
+		unique = unique && len(want.Headers.Values(name)) == 0
+		want.Headers = append(want.Headers, reply.Header{Name: name, Value: value})
 	}
 	for name, value := range h.GetHeaders() {
 		add(name, value)
@@ -196,33 +211,31 @@ func FuzzUnmarshal(f *testing.F) {
 		if names(got) > names(want) {
 			t.Errorf("%v\nmore headers than there are: %v", m, got.Headers)
 		}
-		for name, values := range want.Headers {
-			for _, v := range values {
-				if !slices.Contains(got.Headers[name], v) {
-					t.Errorf("%v\nno %q: %q in %v", m, name, v, got.Headers)
-				}
+		for _, h := range want.Headers {
+			if !slices.Contains(got.Headers, h) {
+				t.Errorf("%v\nno %q in %v", m, h, got.Headers)
 			}
 		}
-		if !unique || values(got) != values(want) {
+		if !unique || len(got.Headers) != len(want.Headers) {
 			// The generated code keeps the last map entry of a key; unmarshal keeps all.
 			got.Headers, want.Headers = nil, nil
 		}
 		if deep(want.Metadata) {
 			got.Metadata, want.Metadata = nil, nil
 		}
-		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); diff != "" {
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateNaNs(), sorted); diff != "" {
 			t.Errorf("%v\n(-generated +by hand)\n%s", m, diff)
 		}
 	})
 }
 
-func names(r *authz.Request) int { return len(r.Headers) }
-
-func values(r *authz.Request) (n int) {
-	for _, v := range r.Headers {
-		n += len(v)
+// names returns the number of different names of headers.
+func names(r *authz.Request) int {
+	found := map[string]bool{}
+	for _, h := range r.Headers {
+		found[h.Name] = true
 	}
-	return n
+	return len(found)
 }
 
 // deep reports whether metadata is nested deeper than unmarshal reads.

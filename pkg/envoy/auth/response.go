@@ -37,18 +37,23 @@ const (
 // response without a code, so every response begins as a refusal (denied_response). An undecided response is an error
 // to Envoy (error_response), and failure_mode_allow decides. An Envoy without that field denies, because of the code.
 func (a *answer) appendResponse(b []byte) []byte {
-	code, field, content := wire.PermissionDenied, responseDenied, a.appendRefusal
+	code, field := wire.PermissionDenied, responseDenied
 	switch a.decision.Verdict {
 	case authz.Allowed:
-		code, field, content = wire.OK, responseOK, a.appendOK
+		code, field = wire.OK, responseOK
 	case authz.Undecided:
 		code, field = wire.Unavailable, responseError
 	}
-	b = wire.AppendMessage(b, responseStatus, func(b []byte) []byte {
-		return wire.AppendVarint(b, statusCode, uint64(code))
-	})
-	b = wire.AppendMessage(b, field, content)
-	return wire.AppendMessage(b, responseMetadata, func(b []byte) []byte { return appendMetadata(b, a.decision) })
+	b, begun := wire.Begin(b, responseStatus)
+	b = wire.End(wire.AppendVarint(b, statusCode, uint64(code)), begun)
+	b, begun = wire.Begin(b, field)
+	if a.decision.Verdict == authz.Allowed {
+		b = a.appendOK(b)
+	} else {
+		b = a.appendRefusal(b)
+	}
+	b, begun = wire.Begin(wire.End(b, begun), responseMetadata)
+	return wire.End(appendMetadata(b, a.decision), begun)
 }
 
 // appendOK appends the fields of an OkHttpResponse.
@@ -66,9 +71,8 @@ func (a *answer) appendOK(b []byte) []byte {
 
 // appendRefusal appends the fields of a DeniedHttpResponse.
 func (a *answer) appendRefusal(b []byte) []byte {
-	b = wire.AppendMessage(b, deniedStatus, func(b []byte) []byte {
-		return wire.AppendVarint(b, httpStatusCode, uint64(a.status))
-	})
+	b, begun := wire.Begin(b, deniedStatus)
+	b = wire.End(wire.AppendVarint(b, httpStatusCode, uint64(a.status)), begun)
 	b = appendHeaders(b, deniedHeaders, a.toClient, replace)
 	if a.body != "" {
 		b = wire.AppendText(b, deniedBody, a.body)
@@ -96,12 +100,11 @@ func join(name string) appendAction {
 // on the list. The value is in value, because Envoy ignores raw_value here.
 func appendHeaders(b []byte, tag uint64, headers []reply.Header, action func(name string) appendAction) []byte {
 	for _, h := range headers {
-		b = wire.AppendMessage(b, tag, func(b []byte) []byte {
-			b = wire.AppendMessage(b, optionHeader, func(b []byte) []byte {
-				return wire.AppendEntry(b, h.Name, h.Value)
-			})
-			return wire.AppendVarint(b, optionAction, uint64(action(h.Name)))
-		})
+		var option, header int
+		b, option = wire.Begin(b, tag)
+		b, header = wire.Begin(b, optionHeader)
+		b = wire.End(wire.AppendEntry(b, h.Name, h.Value), header)
+		b = wire.End(wire.AppendVarint(b, optionAction, uint64(action(h.Name))), option)
 	}
 	return b
 }

@@ -43,10 +43,7 @@ func FuzzResponse(f *testing.F) {
 		}
 		for _, grpc := range []bool{false, true} {
 			if grpc {
-				if r.Headers == nil {
-					r.Headers = authz.Headers{}
-				}
-				r.Headers["content-type"] = []string{"application/grpc"}
+				r.Headers = authz.Headers{{Name: "content-type", Value: "application/grpc"}}
 			}
 			res := new(authv3.CheckResponse)
 			if err := proto.Unmarshal(auth.Marshal(r, d), res); err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,11 +23,18 @@ import (
 // authorizer is a function as an Authorizer.
 type authorizer func(ctx context.Context, r *authz.Request) authz.Decision
 
-func (f authorizer) Begin(ctx context.Context, r *authz.Request) *authz.Pending {
-	return &authz.Pending{Decision: f(ctx, r)}
+func (f authorizer) Begin(ctx context.Context, r *authz.Request, p *authz.Pending) {
+	d := f(ctx, r)
+	d.ToUpstream, d.Remove, d.ToClient = slices.Clone(d.ToUpstream), slices.Clone(d.Remove), slices.Clone(d.ToClient)
+	p.Decision = d
 }
 
-func (authorizer) Finish(p *authz.Pending, _ *ratelimit.Result) authz.Decision { return p.Decision }
+func (f authorizer) BeginNow(r *authz.Request, p *authz.Pending) bool {
+	f.Begin(context.Background(), r, p)
+	return true
+}
+
+func (authorizer) Finish(*authz.Pending, *ratelimit.Result) {}
 
 // newServer returns a server with these settings. Missing ones get values that have no effect.
 func newServer(cfg auth.Config) *auth.Server {

@@ -55,20 +55,29 @@ func (q *Queue) Most(deadline time.Time, otherwise time.Duration) time.Duration 
 
 // Wait returns true after d. It returns false at once if there is no place or time, else when ctx is cancelled.
 func (q *Queue) Wait(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return true
-	}
-	deadline, ok := ctx.Deadline()
-	if ok && time.Until(deadline) < d {
+	deadline, _ := ctx.Deadline()
+	return d <= 0 || q.Enter(deadline, d) && q.Stay(ctx, d)
+}
+
+// Enter takes a place for an answer that is held for d, for which Stay must be called. It returns false if there is no
+// place, or no time until the deadline, which is the zero time for none.
+func (q *Queue) Enter(deadline time.Time, d time.Duration) bool {
+	if !deadline.IsZero() && time.Until(deadline) < d {
 		q.refused.Add(1)
 		return false
 	}
-	defer q.held.Add(-1)
 	if q.held.Add(1) > q.places {
+		q.held.Add(-1)
 		q.refused.Add(1)
 		return false
 	}
 	q.delayed.Add(1)
+	return true
+}
+
+// Stay returns true after d, and false when ctx is cancelled. It gives the place of Enter back.
+func (q *Queue) Stay(ctx context.Context, d time.Duration) bool {
+	defer q.held.Add(-1)
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -1,0 +1,51 @@
+package reply
+
+import (
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// Names are names of headers that can be sent: valid, in lower case, sorted, and each once. They do not change.
+type Names struct{ list []string }
+
+// NewNames returns the names that can be sent. It leaves out the others.
+func NewNames(names []string) Names {
+	var n Names
+	for _, name := range names {
+		if lower, ok := Sendable(name); ok {
+			n.list = append(n.list, lower)
+		}
+	}
+	slices.Sort(n.list)
+	n.list = slices.Clip(slices.Compact(n.list))
+	return n
+}
+
+// List returns the names, which the caller must not change.
+func (n Names) List() []string { return n.list }
+
+// Sendable returns the name of a header in lower case. ok is false if no header may have it, such as a pseudo header.
+func Sendable(name string) (lower string, ok bool) {
+	if !httpguts.ValidHeaderFieldName(name) {
+		return "", false
+	}
+	lower = strings.ToLower(name) // name itself, if it is in lower case already
+	return lower, !reserved(lower)
+}
+
+// reserved reports whether a header determines how a message is framed and routed. If this service changed one, Envoy
+// and the upstream could disagree about where a message ends. The last one belongs to the protocol with Envoy over
+// HTTP.
+func reserved(name string) bool {
+	switch name {
+	case "connection", "content-length", "host", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding",
+		"upgrade", HeadersToRemove:
+		return true
+	}
+	return false
+}
+
+// HeadersToRemove is the header that lists the headers that Envoy must remove from the request, over HTTP.
+const HeadersToRemove = "x-envoy-auth-headers-to-remove"
