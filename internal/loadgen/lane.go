@@ -99,7 +99,7 @@ func (l *lane) tend() (idle bool) {
 	if err := l.session.flush(); err != nil {
 		_ = l.session.conn.Close() // the reader reports it
 	}
-	return l.spent(l.now) && len(l.session.requests) == 0
+	return l.spent(l.now) && l.session.requests.count == 0
 }
 
 // stop closes the connection.

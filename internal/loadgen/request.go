@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -29,21 +28,16 @@ type request struct {
 	broken    error // why the message cannot be read
 }
 
-// field reads a header or a trailer.
-func (r *request) field(name, value string) {
-	switch name {
-	case ":status":
-		if value != "200" {
-			r.http = value
-		}
-	case "grpc-status":
-		n, err := strconv.Atoi(value)
-		if err != nil {
-			n = int(codes.Unknown)
-		}
-		r.status = n
-	case "grpc-message":
-		r.reason = value
+// hear reads headers or trailers.
+func (r *request) hear(m meaning) {
+	if m.http != "" {
+		r.http = m.http
+	}
+	if m.status != noStatus {
+		r.status = m.status
+	}
+	if m.reason != "" {
+		r.reason = m.reason
 	}
 }
 

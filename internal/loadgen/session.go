@@ -1,8 +1,7 @@
 package loadgen
 
 import (
-	"bufio"
-	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 )
 
 const (
@@ -30,16 +28,16 @@ var errLeft = errors.New("the server sent GOAWAY")
 
 // session is one HTTP/2 connection of a lane. The lock of the lane guards it.
 type session struct {
-	lane    *lane
-	conn    net.Conn
-	framer  *http2.Framer
-	out     bytes.Buffer // frames to be written
-	blocks  *blocks
-	decoder *hpack.Decoder
-	header  []byte   // the header block so far
-	of      *request // the request that header is the answer to
+	lane     *lane
+	conn     net.Conn
+	in       input
+	out      []byte // frames to be written
+	blocks   *blocks
+	meanings *meanings
+	header   []byte   // the header block so far
+	of       *request // the request that header is the answer to
 
-	requests map[uint32]*request
+	requests flights
 	free     []*request // to be used again
 	unsent   []*request // in out
 	nextID   uint32
@@ -53,50 +51,29 @@ type session struct {
 	settled  bool // the server's SETTINGS have arrived
 	leaving  bool // the server has sent GOAWAY
 	answered bool
+	// writeBy is the deadline of writes.
+	writeBy time.Duration
 }
 
 // newSession writes what begins a connection, with the settings of Envoy 1.40.
 func newSession(l *lane, conn net.Conn) *session {
 	s := &session{
-		lane: l, conn: conn, requests: map[uint32]*request{}, nextID: 1,
+		lane: l, conn: conn, requests: newFlights(l.most), nextID: 1, meanings: newMeanings(),
 		most: l.most, window: defaultWindow, streamWindow: defaultWindow,
 	}
 	s.blocks = newBlocks(&l.m.plan, l)
-	s.decoder = hpack.NewDecoder(4096, func(f hpack.HeaderField) { s.of.field(f.Name, f.Value) })
-	s.decoder.SetMaxStringLength(maxHeader)
 	// A small buffer for each of many connections; an answer takes up to 1 KiB.
-	s.framer = http2.NewFramer(&s.out, bufio.NewReaderSize(s, min(max(4<<10, l.most<<10), 64<<10)))
-	s.framer.SetReuseFrames()
-	s.framer.SetMaxReadFrameSize(maxFrame)
-	s.out.WriteString(http2.ClientPreface)
-	// Writing to a bytes.Buffer does not fail, here and below.
-	_ = s.framer.WriteSettings(
-		http2.Setting{ID: http2.SettingEnablePush}, http2.Setting{ID: http2.SettingHeaderTableSize, Val: 4096},
-		http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 1024},
-		http2.Setting{ID: http2.SettingInitialWindowSize, Val: ownWindow})
-	_ = s.framer.WriteWindowUpdate(0, ownWindow-defaultWindow)
+	s.in.buffer = make([]byte, min(max(4<<10, l.most<<10), 64<<10))
+	settings := []http2.Setting{
+		{ID: http2.SettingEnablePush}, {ID: http2.SettingHeaderTableSize, Val: tableSize},
+		{ID: http2.SettingMaxConcurrentStreams, Val: 1024}, {ID: http2.SettingInitialWindowSize, Val: ownWindow},
+	}
+	s.out = appendFrame([]byte(http2.ClientPreface), http2.FrameSettings, 0, 0, 6*len(settings))
+	for _, v := range settings {
+		s.out = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16(s.out, uint16(v.ID)), v.Val)
+	}
+	s.out = appendNumberFrame(s.out, http2.FrameWindowUpdate, 0, ownWindow-defaultWindow)
 	return s
-}
-
-// Read implements io.Reader for the framer, which calls it when it has handled all answers of the last read. The next
-// requests then leave in one write. The lane is unlocked while Read waits.
-func (s *session) Read(p []byte) (int, error) {
-	s.fill()
-	if err := s.flush(); err != nil {
-		return 0, err
-	}
-	s.lane.settle()
-	if s.leaving && len(s.requests) == 0 {
-		return 0, errLeft
-	}
-	s.lane.mu.Unlock()
-	n, err := s.conn.Read(p)
-	s.lane.mu.Lock()
-	s.lane.now = s.lane.m.clock()
-	if errors.Is(err, io.EOF) {
-		err = errors.New("the server closed the connection")
-	}
-	return n, err
 }
 
 // serve reads answers until the connection ends.
@@ -110,16 +87,46 @@ func (s *session) serve() error {
 
 // step reads and handles one frame.
 func (s *session) step() error {
-	frame, err := s.framer.ReadFrame()
-	if err != nil {
-		return errors.Join(err, s.framer.ErrorDetail())
+	for {
+		f, ok, err := s.in.next()
+		if err != nil {
+			return err
+		}
+		if ok {
+			return s.handle(&f)
+		}
+		if err := s.receive(); err != nil {
+			return err
+		}
 	}
-	return s.handle(frame)
+}
+
+// receive reads from the connection, when all answers of the last read are handled. Before, the next requests leave in
+// one write. The lane is unlocked while receive waits.
+func (s *session) receive() error {
+	s.fill()
+	if err := s.flush(); err != nil {
+		return err
+	}
+	s.lane.settle()
+	if s.leaving && s.requests.count == 0 {
+		return errLeft
+	}
+	room := s.in.room()
+	s.lane.mu.Unlock()
+	n, err := s.conn.Read(room)
+	s.lane.mu.Lock()
+	s.lane.now = s.lane.m.clock()
+	s.in.to += n
+	if errors.Is(err, io.EOF) {
+		return errors.New("the server closed the connection")
+	}
+	return err
 }
 
 // fill begins as many requests as are due and may be in flight.
 func (s *session) fill() {
-	for s.settled && !s.leaving && len(s.requests) < s.most && s.window >= int64(len(s.lane.message)) {
+	for s.settled && !s.leaving && s.requests.count < s.most && s.window >= int64(len(s.lane.message)) {
 		due, ok := s.lane.next()
 		if !ok {
 			return
@@ -130,18 +137,23 @@ func (s *session) fill() {
 
 // begin writes one request into the buffer.
 func (s *session) begin(due time.Duration) {
-	r := &request{}
+	var r *request
 	if n := len(s.free); n > 0 {
 		r, s.free = s.free[n-1], s.free[:n-1]
+	} else {
+		r = new(request)
 	}
 	*r = request{due: due, id: s.nextID, status: noStatus, message: r.message[:0]}
-	s.requests[r.id] = r
+	s.requests.add(r)
 	s.unsent = append(s.unsent, r)
-	grpc := s.lane.m.plan.Message.keyHeader == ""
-	_ = s.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: r.id, BlockFragment: s.blocks.next(), EndHeaders: true,
-		EndStream: !grpc})
-	if grpc {
-		_ = s.framer.WriteData(r.id, true, s.lane.withKey())
+	block, flags := s.blocks.next(), http2.FlagHeadersEndHeaders
+	if s.lane.m.plan.Message.keyHeader != "" {
+		s.out = appendFrame(s.out, http2.FrameHeaders, flags|http2.FlagHeadersEndStream, r.id, len(block))
+		s.out = append(s.out, block...)
+	} else {
+		s.out = append(appendFrame(s.out, http2.FrameHeaders, flags, r.id, len(block)), block...)
+		message := s.lane.withKey()
+		s.out = append(appendFrame(s.out, http2.FrameData, http2.FlagDataEndStream, r.id, len(message)), message...)
 	}
 	s.window -= int64(len(s.lane.message))
 	s.nextID += 2
@@ -152,7 +164,7 @@ func (s *session) begin(due time.Duration) {
 
 // flush writes the buffer. In a closed loop, a request counts from here.
 func (s *session) flush() error {
-	if s.out.Len() == 0 {
+	if len(s.out) == 0 {
 		return nil
 	}
 	now := s.lane.m.clock()
@@ -163,29 +175,33 @@ func (s *session) flush() error {
 		}
 	}
 	s.unsent = s.unsent[:0]
-	if err := s.conn.SetWriteDeadline(time.Now().Add(s.lane.m.plan.Timeout)); err != nil {
-		return err
+	// Not for each write: a new deadline costs as much as several requests.
+	if timeout := s.lane.m.plan.Timeout; s.writeBy < now+timeout/2 {
+		s.writeBy = now + timeout
+		if err := s.conn.SetWriteDeadline(s.lane.m.began.Add(s.writeBy)); err != nil {
+			return err
+		}
 	}
-	_, err := s.conn.Write(s.out.Bytes())
-	s.out.Reset()
+	_, err := s.conn.Write(s.out)
+	s.out = s.out[:0]
 	return err
 }
 
 // expire gives up requests that wait longer than the plan's timeout.
 func (s *session) expire() {
-	for id, r := range s.requests {
+	s.requests.all(func(r *request) {
 		if s.lane.now-r.sent > s.lane.m.plan.Timeout && r.sent > 0 {
-			_ = s.framer.WriteRSTStream(id, http2.ErrCodeCancel)
+			s.out = appendNumberFrame(s.out, http2.FrameRSTStream, r.id, uint32(http2.ErrCodeCancel))
 			s.fail(r, deadlineExceeded(s.lane.m.plan.Timeout))
 		}
-	}
+	})
 }
 
 // fail ends a request without an answer. The request is not used again, because a part of its headers may still come.
 func (s *session) fail(r *request, f failure) {
 	s.lane.tally.fail(f)
 	s.lane.lastDone = s.lane.now
-	delete(s.requests, r.id)
+	s.requests.remove(r)
 }
 
 // finish ends a request whose answer is complete.
@@ -199,13 +215,11 @@ func (s *session) finish(r *request) {
 		return
 	}
 	s.lane.record(s.lane.now-r.due, r.allowed)
-	delete(s.requests, r.id)
+	s.requests.remove(r)
 	s.free = append(s.free, r)
 }
 
 // abandon fails all requests in flight, because the connection has ended.
 func (s *session) abandon(cause error) {
-	for _, r := range s.requests {
-		s.fail(r, unavailable(fmt.Sprintf("the connection ended: %v", cause)))
-	}
+	s.requests.all(func(r *request) { s.fail(r, unavailable(fmt.Sprintf("the connection ended: %v", cause))) })
 }
