@@ -123,7 +123,7 @@ func resetOne(ctx context.Context, store ratelimit.Store, t bucket.Take, reset R
 			bucket.Request{Takes: []bucket.Take{charge}}, bucket.Request{Takes: []bucket.Take{refund}})
 	}
 	outcomes := make([]bucket.Outcome, len(requests))
-	store.Take(ctx, requests, outcomes)
+	ratelimit.Take(ctx, store, requests, outcomes)
 	for i := range outcomes {
 		if err := outcomes[i].Err; err != nil {
 			return 0, err

@@ -99,11 +99,12 @@ type at struct {
 	now *atomic.Int64
 }
 
-func (s at) Take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+func (s at) Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
+	defer done()
 	for i := range requests {
 		requests[i].At = s.now.Load()
 	}
-	s.Store.Take(ctx, requests, outcomes)
+	ratelimit.Take(ctx, s.Store, requests, outcomes)
 }
 
 // run sends the requests in one mode, with a new store.

@@ -39,7 +39,7 @@ var nativeMethods = []string{
 // native answers the calls of the native transport (internal/h2unary).
 type native struct {
 	*services
-	// waits means that a decision may wait for Redis. Then no decision is made in the goroutine that reads a connection.
+	// waits means that a decision may wait for Redis. Then another goroutine than that which reads the connection answers.
 	waits bool
 	// margin is how much time a caller must have left for a decision by the timeouts of the store alone.
 	margin  time.Duration
@@ -48,6 +48,7 @@ type native struct {
 
 func newNative(s *services) *h2unary.Server {
 	n := &native{services: s, waits: s.settings.BackendType == "redis"}
+	n.batches.New = func() any { return newLimitBatch(n) }
 	n.margin = s.settings.RedisTimeout + storeMargin
 	if s.settings.PerSecond {
 		n.margin = max(n.margin, s.settings.PerSecondTimeout+storeMargin)
@@ -88,9 +89,9 @@ func (n *native) serve(c *h2unary.Conn, calls []*h2unary.Call) {
 	switch {
 	case batch == nil:
 	case n.waits:
-		n.run(c, limitMethod, func() { n.answerLater(batch) })
+		n.decideInTime(batch)
 	default:
-		n.answerBatch(context.Background(), batch)
+		n.decide(context.Background(), batch)
 	}
 }
 

@@ -44,7 +44,8 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	stores, err := openStores(ctx, s, files, log, registry) // as above
+	bugs := newPanics(log, registry)
+	stores, err := openStores(ctx, s, files, log, registry, bugs) // as above
 	if err != nil {
 		return err
 	}
@@ -64,7 +65,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer traces.close()
-	calls, bugs := telemetry.NewCalls(registry), newPanics(log, registry)
+	calls := telemetry.NewCalls(registry)
 	live := newLive(s)
 	decisions := s.decisions(live)
 	decisions.Store, decisions.Fallback = traces.store(stores.decides), stores.fallback

@@ -27,7 +27,7 @@ type stores struct {
 // openStores returns only errors that the operator has to fix. If Redis is unreachable, the service starts, and
 // on_store_error decides until Redis answers.
 func openStores(ctx context.Context, s *Settings, files *certificates, log *slog.Logger,
-	r prometheus.Registerer) (*stores, error) {
+	r prometheus.Registerer, bugs *panics) (*stores, error) {
 	if s.BackendType == "memory" {
 		memory, err := memstore.New(memstore.Config{
 			MaxBuckets: s.MaxBuckets, SnapshotPath: s.SnapshotPath, Logger: log,
@@ -35,7 +35,7 @@ func openStores(ctx context.Context, s *Settings, files *certificates, log *slog
 		return &stores{decides: memory, fallback: memory, memory: memory}, err
 	}
 	st := &stores{}
-	if err := st.openRedis(ctx, s, files, log, r); err != nil {
+	if err := st.openRedis(ctx, s, files, log, r, bugs); err != nil {
 		st.close(log)
 		return nil, err
 	}
@@ -43,13 +43,14 @@ func openStores(ctx context.Context, s *Settings, files *certificates, log *slog
 }
 
 func (st *stores) openRedis(ctx context.Context, s *Settings, files *certificates, log *slog.Logger,
-	r prometheus.Registerer) error {
+	r prometheus.Registerer, bugs *panics) error {
 	cfg, err := s.bucketsConfig(files)
 	if err != nil {
 		return err
 	}
 	redisstore.Log(log)
 	cfg.Took = telemetry.NewRedisTimes(r)
+	cfg.Panicked = func(value any) { bugs.caught("a decision of Redis", value) }
 	cfg.Up = func(node string, cause error) {
 		if cause != nil {
 			log.Error("Redis does not answer; on_store_error decides each request that needs it until it does",

@@ -152,7 +152,8 @@ func newAuthorizer(t testing.TB, files []file.File, settings string) decider {
 // away is a store that fails each decision.
 type away struct{}
 
-func (away) Take(_ context.Context, _ []bucket.Request, outcomes []bucket.Outcome) {
+func (away) Start(_ context.Context, _ []bucket.Request, outcomes []bucket.Outcome, done func()) {
+	defer done()
 	for i := range outcomes {
 		outcomes[i].Err = errors.New("the store is unreachable")
 	}

@@ -2,24 +2,80 @@ package ratelimit
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// batch holds the queries of one DecideAll while they are decided. It is reused for other queries, so that a decision
-// allocates little more than its result.
+// batch holds the queries of one call of Limiter.Start while they are decided. The goroutine that completes a call of a
+// store takes the next step. A batch is reused for other queries, so that a decision allocates little more than its
+// result.
 type batch struct {
+	limiter *Limiter
+	// took and tookLocal take the next step after Config.Store and Config.Fallback. They are made once.
+	took, tookLocal func()
+
+	// What follows is of one call.
+	ctx     context.Context
+	queries []Query
+	results []Result
+	done    func()
+	decided bool          // all results are there
+	use     atomic.Uint64 // the number of the use, which ends with done
+
 	plans []plan // one for each query
 	// requests belong to the plans that have limits.
 	requests []bucket.Request
 	outcomes []bucket.Outcome
+	local    fallback
+}
+
+func newBatch(l *Limiter) *batch {
+	b := &batch{limiter: l}
+	b.took = func() { b.step((*batch).fallBack) }
+	b.tookLocal = func() { b.step((*batch).mergeLocal) }
+	return b
+}
+
+// begin sets what one call of Limiter.Start is about.
+func (b *batch) begin(ctx context.Context, queries []Query, results []Result, done func()) {
+	b.ctx, b.queries, b.results, b.done = ctx, queries, results, done
+	b.decided = false
+	b.plans, b.requests, b.outcomes, b.local = b.plans[:0], b.requests[:0], b.outcomes[:0], fallback{}
+}
+
+// step takes a step, whose last action is to call a store or the next step. After a panic, the batch ends at once.
+func (b *batch) step(next func(*batch)) {
+	use, over := b.use.Load(), false
+	defer func() {
+		if !over {
+			b.end(use)
+		}
+	}()
+	next(b)
+	over = true // the batch may be in use for other queries now
+}
+
+// plan finds the limits of all queries, and lets the store decide them at once.
+func (b *batch) plan() {
+	for i := range b.queries {
+		b.add(&b.queries[i])
+	}
+	switch {
+	case len(b.requests) == 0:
+		b.finish()
+	case b.limiter.cfg.StopWhenOver:
+		b.stopWhenOver()
+	default:
+		b.take()
+	}
 }
 
 // add plans a query.
-func (b *batch) add(l *Limiter, q *Query) {
+func (b *batch) add(q *Query) {
 	b.plans = extend(b.plans)
 	p := &b.plans[len(b.plans)-1]
-	if p.begin(l, q); p.err != nil || len(p.limits) == 0 {
+	if p.begin(b.limiter, q); p.err != nil || len(p.limits) == 0 {
 		return
 	}
 	p.request = len(b.requests)
@@ -37,16 +93,11 @@ func extend[T any](s []T) []T {
 	return append(s, *new(T))
 }
 
-// take lets the store decide all requests at once. Store error policies answer the requests that it could not decide.
-func (b *batch) take(ctx context.Context, l *Limiter) {
-	if len(b.requests) == 0 {
-		return
-	}
-	if l.cfg.StopWhenOver {
-		b.stopWhenOver(ctx, l)
-	}
-	l.cfg.Store.Take(ctx, b.requests, b.outcomes)
-	var local fallback
+// take lets the store decide all requests at once.
+func (b *batch) take() { b.limiter.cfg.Store.Start(b.ctx, b.requests, b.outcomes, b.took) }
+
+// fallBack lets the policies of store errors answer the requests that the store could not decide.
+func (b *batch) fallBack() {
 	for i := range b.plans {
 		p := &b.plans[i]
 		if p.request < 0 {
@@ -54,14 +105,33 @@ func (b *batch) take(ctx context.Context, l *Limiter) {
 		}
 		switch o := &b.outcomes[p.request]; {
 		case o.Err != nil:
-			p.undecided(&b.requests[p.request], o, &local)
+			p.undecided(&b.requests[p.request], o, &b.local)
 		case o.Source == bucket.FromDenialCache:
 			p.source = FromDenialCache
 		case o.Source == bucket.FromLease:
 			p.source = FromLease
 		}
 	}
-	local.take(ctx, l.cfg.Fallback)
+	if len(b.local.requests) == 0 {
+		b.finish()
+		return
+	}
+	b.local.start(b.ctx, b.limiter.cfg.Fallback, b.tookLocal)
+}
+
+// mergeLocal completes the outcomes by those of the fallback store.
+func (b *batch) mergeLocal() {
+	b.local.merge()
+	b.finish()
+}
+
+// finish writes the results.
+func (b *batch) finish() {
+	for i := range b.plans {
+		b.results[i] = b.result(&b.plans[i])
+	}
+	b.decided = true
+	b.end(b.use.Load())
 }
 
 // result returns the result for the query of a plan.
@@ -73,4 +143,21 @@ func (b *batch) result(p *plan) Result {
 		return p.result(nil, &bucket.Outcome{Allowed: true})
 	}
 	return p.result(b.requests[p.request].Takes, &b.outcomes[p.request])
+}
+
+// end ends a use of the batch, if it has not ended yet. Only a batch without a panic is used again.
+func (b *batch) end(use uint64) {
+	if !b.use.CompareAndSwap(use, use+1) {
+		return
+	}
+	if !b.decided {
+		for i := range b.results {
+			b.results[i] = Result{Err: ErrInternal}
+		}
+	}
+	b.done()
+	if b.decided {
+		b.ctx, b.queries, b.results, b.done = nil, nil, nil, nil
+		b.limiter.batches.Put(b)
+	}
 }

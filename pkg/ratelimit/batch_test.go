@@ -23,14 +23,15 @@ type partial struct {
 	batches []int // the sizes of the batches
 }
 
-func (p *partial) Take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+func (p *partial) Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
+	defer done()
 	p.batches = append(p.batches, len(requests))
 	for i, r := range requests {
 		if r.Takes[0].Cost > p.most {
 			outcomes[i] = bucket.Outcome{Err: errors.New("the store is unavailable")}
 			continue
 		}
-		p.Store.Take(ctx, requests[i:i+1], outcomes[i:i+1])
+		ratelimit.Take(ctx, p.Store, requests[i:i+1], outcomes[i:i+1])
 	}
 }
 

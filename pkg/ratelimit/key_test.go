@@ -200,8 +200,8 @@ func TestRuleOfTakes(t *testing.T) {
 		for _, d := range c.values {
 			for _, own := range append(c.owns, nil) {
 				for _, refused := range []bool{false, true} {
-					var b batch
-					b.add(&Limiter{}, &Query{
+					b := newBatch(&Limiter{})
+					b.add(&Query{
 						Domain: c.domain, Descriptors: []descriptors.Descriptor{d}, CredentialLimit: own,
 						Refused: refused, Rules: rules,
 					})

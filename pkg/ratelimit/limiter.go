@@ -65,12 +65,16 @@ type Limiter struct {
 	cfg     Config
 	totals  Totals
 	batches sync.Pool // of *batch
+	waits   sync.Pool // of *wait
 }
 
 // New returns a limiter.
 func New(cfg Config) *Limiter {
 	cfg.NearLimitRatio = cmp.Or(cfg.NearLimitRatio, DefaultNearLimitRatio)
-	return &Limiter{cfg: cfg}
+	l := &Limiter{cfg: cfg}
+	l.batches.New = func() any { return newBatch(l) }
+	l.waits.New = func() any { return newWait() }
+	return l
 }
 
 // Totals returns the counters that belong to no rule.
@@ -90,21 +94,25 @@ func (e QueryError) Error() string { return string(e) }
 // ErrNoRules is the error of each query before there are rules. It has the text of envoyproxy/ratelimit.
 var ErrNoRules = errors.New("no rate limit configuration loaded")
 
-// DecideAll decides queries, each by itself, with one call of the store. results[i] is the result of queries[i].
+// ErrInternal is the error of a query whose decision a panic has ended.
+var ErrInternal = errors.New("internal error")
+
+// Start begins to decide queries, each by itself, with one call of the store. It calls done exactly once, when the
+// result of each queries[i] is in results[i]: before it returns, or later in a goroutine of the store. Until then, both
+// slices and all that the queries refer to belong to the limiter. A panic ends the batch: queries without a result get
+// ErrInternal, done is called, and the panic goes on. done must not wait for anything.
+func (l *Limiter) Start(ctx context.Context, queries []Query, results []Result, done func()) {
+	b := l.batches.Get().(*batch)
+	b.begin(ctx, queries, results, done)
+	b.step((*batch).plan)
+}
+
+// DecideAll decides queries as Start does, and waits for the results.
 func (l *Limiter) DecideAll(ctx context.Context, queries []Query, results []Result) {
-	b, ok := l.batches.Get().(*batch)
-	if !ok {
-		b = new(batch)
-	}
-	b.plans, b.requests, b.outcomes = b.plans[:0], b.requests[:0], b.outcomes[:0]
-	for i := range queries {
-		b.add(l, &queries[i])
-	}
-	b.take(ctx, l)
-	for i := range b.plans {
-		results[i] = b.result(&b.plans[i])
-	}
-	l.batches.Put(b)
+	w := l.waits.Get().(*wait)
+	l.Start(ctx, queries, results, w.done)
+	<-w.ended
+	l.waits.Put(w)
 }
 
 func (l *Limiter) countStoreError(err error, policy StoreErrorPolicy) {

@@ -9,11 +9,31 @@ import (
 
 // Store keeps buckets and takes from them. It is safe for concurrent use.
 type Store interface {
-	// Take decides a batch of requests in their order, each all or nothing by itself. It writes the outcome of requests[i]
-	// to outcomes[i]. Both slices have the same length and belong to the caller again when Take returns. If an outcome's
-	// Err wraps ErrOutcomeUnknown, its request may have been charged. Take returns when ctx is done at the latest.
-	Take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome)
+	// Start begins to decide a batch of requests in their order, each all or nothing by itself. It calls done exactly
+	// once, when the outcome of each requests[i] is in outcomes[i]: before it returns, or later in another goroutine.
+	// Until then, both slices and all that the requests refer to belong to the store. If an outcome's Err wraps
+	// ErrOutcomeUnknown, its request may have been charged. The store calls done when ctx is done at the latest. done must
+	// not wait for anything.
+	Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func())
 }
 
 // ErrOutcomeUnknown means that the store received a request but did not answer: its buckets may have been charged.
 var ErrOutcomeUnknown = errors.New("the store did not answer: the request may have been charged")
+
+// Take lets a store decide a batch of requests, and waits for the outcomes. See Store.Start.
+func Take(ctx context.Context, store Store, requests []bucket.Request, outcomes []bucket.Outcome) {
+	w := newWait()
+	store.Start(ctx, requests, outcomes, w.done)
+	<-w.ended
+}
+
+// wait is the wait for one call of done at a time.
+type wait struct {
+	ended chan struct{}
+	done  func()
+}
+
+func newWait() *wait {
+	ended := make(chan struct{}, 1)
+	return &wait{ended, func() { ended <- struct{}{} }}
+}

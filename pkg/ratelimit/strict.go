@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"context"
 	"math"
 	"slices"
 	"strings"
@@ -39,7 +38,7 @@ func countOnly(t *bucket.Take) {
 // other limits are not charged. As at envoyproxy/ratelimit, each descriptor is compared by itself, rules in shadow mode
 // count, too, and requests between the two calls of the store are not seen. If the store does not answer the first
 // call, it decides by the second.
-func (b *batch) stopWhenOver(ctx context.Context, l *Limiter) {
+func (b *batch) stopWhenOver() {
 	var plans []*plan
 	var peeks []bucket.Request
 	for i := range b.plans {
@@ -54,17 +53,21 @@ func (b *batch) stopWhenOver(ctx context.Context, l *Limiter) {
 		plans, peeks = append(plans, p), append(peeks, peek)
 	}
 	if len(peeks) == 0 {
+		b.take()
 		return
 	}
 	outcomes := make([]bucket.Outcome, len(peeks))
-	l.cfg.Store.Take(ctx, peeks, outcomes)
-	for i, p := range plans {
-		if outcomes[i].Err == nil && p.leaveOut(outcomes[i].Decisions) {
-			r := &b.requests[p.request]
-			r.Takes = r.Takes[:0]
-			p.ask(r)
+	leaveOut := func(b *batch) {
+		for i, p := range plans {
+			if outcomes[i].Err == nil && p.leaveOut(outcomes[i].Decisions) {
+				r := &b.requests[p.request]
+				r.Takes = r.Takes[:0]
+				p.ask(r)
+			}
 		}
+		b.take()
 	}
+	b.limiter.cfg.Store.Start(b.ctx, peeks, outcomes, func() { b.step(leaveOut) })
 }
 
 // leaveOut marks the limits that are not charged, and reports whether there are any. decisions are those of takes that

@@ -60,6 +60,7 @@ func (p *plan) deny(o *bucket.Outcome) {
 // fallback holds the requests of a batch for the fallback store.
 type fallback struct {
 	requests []bucket.Request
+	outcomes []bucket.Outcome
 	parts    []localPart // one for each request
 }
 
@@ -90,16 +91,17 @@ func (f *fallback) add(p *plan, r *bucket.Request, o *bucket.Outcome) {
 	f.parts = append(f.parts, localPart{p, o, index})
 }
 
-// take decides all requests. A request that the fallback store cannot decide stays allowed.
-func (f *fallback) take(ctx context.Context, store Store) {
-	if len(f.requests) == 0 {
-		return
-	}
-	outcomes := make([]bucket.Outcome, len(f.requests))
-	store.Take(context.WithoutCancel(ctx), f.requests, outcomes)
+// start lets a store decide all requests.
+func (f *fallback) start(ctx context.Context, store Store, done func()) {
+	f.outcomes = make([]bucket.Outcome, len(f.requests))
+	store.Start(context.WithoutCancel(ctx), f.requests, f.outcomes, done)
+}
+
+// merge completes the whole outcomes. A request that the store could not decide stays allowed.
+func (f *fallback) merge() {
 	for i, part := range f.parts {
-		if outcomes[i].Err == nil {
-			part.whole.Merge(&outcomes[i], part.index)
+		if f.outcomes[i].Err == nil {
+			part.whole.Merge(&f.outcomes[i], part.index)
 			part.plan.source = FromLastKnown
 		}
 	}

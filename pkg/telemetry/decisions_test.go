@@ -302,8 +302,9 @@ func newServices(t *testing.T, archive *txtar.Archive, log *slog.Logger, values 
 // failing is a store that cannot decide rules whose key is down.
 type failing struct{ *memstore.Store }
 
-func (f failing) Take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
-	f.Store.Take(ctx, requests, outcomes)
+func (f failing) Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
+	defer done()
+	ratelimit.Take(ctx, f.Store, requests, outcomes)
 	for i := range requests {
 		if strings.Contains(requests[i].Takes[0].Key, "down") {
 			outcomes[i].Err = errors.New("the store of the test does not decide")

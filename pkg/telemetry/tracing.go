@@ -131,14 +131,16 @@ func Timed(store ratelimit.Store) ratelimit.Store { return timed{store} }
 
 type timed struct{ store ratelimit.Store }
 
-// Take implements ratelimit.Store.
-func (s timed) Take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+// Start implements ratelimit.Store.
+func (s timed) Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {
-		s.store.Take(ctx, requests, outcomes)
+		s.store.Start(ctx, requests, outcomes, done)
 		return
 	}
 	begin := time.Now()
-	s.store.Take(ctx, requests, outcomes)
-	span.SetAttributes(attribute.Float64("extauthz.store_time", time.Since(begin).Seconds()))
+	s.store.Start(ctx, requests, outcomes, func() {
+		span.SetAttributes(attribute.Float64("extauthz.store_time", time.Since(begin).Seconds()))
+		done()
+	})
 }

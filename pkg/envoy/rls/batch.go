@@ -30,15 +30,73 @@ type batch struct {
 	queries []ratelimit.Query
 	results []ratelimit.Result
 	headers reply.List // of one answer
+
+	// What follows is of a call of AnswerAll. decided is made once.
+	server  *Server
+	ctx     context.Context
+	asked   []Call
+	out     []byte
+	done    func(out []byte)
+	decided func()
 }
 
-// AnswerAll answers calls, each by itself, with one call of the store. It appends their replies to out, which it
-// returns. It holds no answer: the caller must do so for Call.Delay.
-func (s *Server) AnswerAll(ctx context.Context, calls []Call, out []byte) []byte {
-	b, ok := s.batches.Get().(*batch)
-	if !ok {
-		b = new(batch)
+func newBatch(s *Server) *batch {
+	b := &batch{server: s}
+	b.decided = b.answerAll
+	return b
+}
+
+// AnswerAll answers calls, each by itself, with one call of the store. It appends their replies to out, with which it
+// calls done exactly once: before it returns, or later in a goroutine of the store. Until then, calls and out belong to
+// the server. It holds no answer: the caller must do so for Call.Delay. A panic ends the batch: all calls get
+// ErrInternal, done is called, and the panic goes on. done must not wait for anything.
+func (s *Server) AnswerAll(ctx context.Context, calls []Call, out []byte, done func(out []byte)) {
+	b := s.batches.Get().(*batch)
+	b.ctx, b.asked, b.out, b.done = ctx, calls, out, done
+	over := false
+	defer func() {
+		if !over {
+			b.fail()
+		}
+	}()
+	b.read(calls)
+	if len(b.queries) == 0 {
+		over = true
+		b.answerAll()
+		return
 	}
+	over = true // from here on, the limiter calls decided in any case
+	s.cfg.Limiter.Start(ctx, b.queries, b.results, b.decided)
+}
+
+// ErrInternal is the answer to a request whose decision a panic has ended.
+var ErrInternal = &wire.Error{Code: wire.Internal, Reason: "internal error"}
+
+// answerAll answers the calls after the limiter has decided.
+func (b *batch) answerAll() {
+	over := false
+	defer func() {
+		if !over {
+			b.fail()
+		}
+	}()
+	out := b.answer(b.ctx, b.asked, b.out)
+	over = true
+	done := b.done
+	b.release()
+	done(out)
+}
+
+// fail ends a batch after a panic. It is not used again.
+func (b *batch) fail() {
+	for i := range b.asked {
+		b.asked[i].Err = ErrInternal
+	}
+	b.done(b.out)
+}
+
+// read reads the requests of the calls.
+func (b *batch) read(calls []Call) {
 	for i := range calls {
 		c := &calls[i]
 		var q ratelimit.Query
@@ -46,21 +104,27 @@ func (s *Server) AnswerAll(ctx context.Context, calls []Call, out []byte) []byte
 			continue
 		}
 		// A caller without a deadline has not stated that it waits, so its answer is not held.
-		q.MaxHold = s.cfg.Queue.Most(c.Deadline, 0).Microseconds()
+		q.MaxHold = b.server.cfg.Queue.Most(c.Deadline, 0).Microseconds()
 		b.calls, b.queries, b.results = append(b.calls, i), append(b.queries, q), append(b.results, ratelimit.Result{})
 	}
-	if len(b.queries) > 0 {
-		s.cfg.Limiter.DecideAll(ctx, b.queries, b.results)
-	}
+}
+
+// answer appends the replies to out.
+func (b *batch) answer(ctx context.Context, calls []Call, out []byte) []byte {
 	for i, call := range b.calls {
-		out = s.answer(ctx, b, i, &calls[call], out)
+		out = b.server.answer(ctx, b, i, &calls[call], out)
 	}
+	return out
+}
+
+// release returns a batch of which nothing is used any more.
+func (b *batch) release() {
 	clear(b.queries)
 	clear(b.results)
 	b.parts.reset()
 	b.calls, b.queries, b.results = b.calls[:0], b.queries[:0], b.results[:0]
-	s.batches.Put(b)
-	return out
+	b.ctx, b.asked, b.out, b.done = nil, nil, nil, nil
+	b.server.batches.Put(b)
 }
 
 // answer answers the call of query i of a batch.
@@ -77,6 +141,9 @@ func (s *Server) answer(ctx context.Context, b *batch, i int, c *Call, out []byt
 
 // decided reports a decision, and returns why there is none, nil if there is one.
 func (s *Server) decided(ctx context.Context, q *ratelimit.Query, res *ratelimit.Result) error {
+	if errors.Is(res.Err, ratelimit.ErrInternal) {
+		return ErrInternal
+	}
 	if s.cfg.Decided != nil {
 		s.cfg.Decided(ctx, *q, *res)
 	}

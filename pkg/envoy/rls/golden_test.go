@@ -153,7 +153,8 @@ func serve(t testing.TB, rules string, settings []string) *grpc.ClientConn {
 // broken is a store that cannot decide.
 type broken struct{}
 
-func (broken) Take(_ context.Context, _ []bucket.Request, outcomes []bucket.Outcome) {
+func (broken) Start(_ context.Context, _ []bucket.Request, outcomes []bucket.Outcome, done func()) {
+	defer done()
 	for i := range outcomes {
 		outcomes[i].Err = fmt.Errorf("the store is unavailable: %w", ratelimit.ErrOutcomeUnknown)
 	}

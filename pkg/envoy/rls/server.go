@@ -41,7 +41,11 @@ type Server struct {
 }
 
 // New returns a server.
-func New(cfg Config) *Server { return &Server{cfg: cfg} }
+func New(cfg Config) *Server {
+	s := &Server{cfg: cfg}
+	s.batches.New = func() any { return newBatch(s) }
+	return s
+}
 
 // Answer answers a RateLimitRequest with a RateLimitResponse, which it appends to out. It holds the answer as long as
 // a max_delay requires. Its error is a *wire.Error. InvalidArgument means a query that only a broken configuration can
@@ -50,7 +54,13 @@ func New(cfg Config) *Server { return &Server{cfg: cfg} }
 func (s *Server) Answer(ctx context.Context, request string, out []byte) ([]byte, error) {
 	deadline, _ := ctx.Deadline()
 	calls := [1]Call{{Request: request, Deadline: deadline}}
-	out = s.AnswerAll(ctx, calls[:], out)
+	b := s.batches.Get().(*batch)
+	b.read(calls[:])
+	if len(b.queries) > 0 {
+		s.cfg.Limiter.DecideAll(ctx, b.queries, b.results)
+	}
+	out = b.answer(ctx, calls[:], out)
+	b.release()
 	if err := calls[0].Err; err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
@@ -25,7 +26,7 @@ func TestOneBurst(t *testing.T) {
 			r := bucket.Request{At: s * second}
 			r.Add(bucket.Take{Key: "client", Limit: limit, Cost: 1})
 			outcomes := make([]bucket.Outcome, 1)
-			if store.Take(t.Context(), []bucket.Request{r}, outcomes); outcomes[0].Allowed {
+			if ratelimit.Take(t.Context(), store, []bucket.Request{r}, outcomes); outcomes[0].Allowed {
 				passed = append(passed, s)
 			}
 		}

@@ -11,7 +11,8 @@ import (
 // pure is Request.Decide over a map as a store, for one goroutine.
 type pure map[string]bucket.State
 
-func (p pure) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+func (p pure) Start(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
+	defer done()
 	for i, r := range requests {
 		loaded := make([]bucket.Loaded, len(r.Takes))
 		for k, t := range r.Takes {

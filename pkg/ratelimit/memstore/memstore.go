@@ -146,6 +146,12 @@ func (s *Store) makeShards(maxBuckets int) {
 	}
 }
 
+// Start implements ratelimit.Store. It calls done before it returns.
+func (s *Store) Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
+	s.Take(ctx, requests, outcomes)
+	done()
+}
+
 // Take decides the requests in place, one after the other; see ratelimit.Store. It waits only for other callers of
 // Take, so it also decides when ctx is done, and Err is always nil.
 func (s *Store) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {

@@ -8,10 +8,18 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 )
 
-// batch is the requests of one call of Take, and what is noted of them until they are answered.
+// batch is the requests of one call of Start, and what is noted of them until they are answered.
 type batch struct {
-	store *Store
-	now   int64 // the local time when it began
+	store    *Store
+	received func() // records the answers; made once
+	now      int64  // the local time when it began
+
+	// theirs are the requests of the caller, with their outcomes and done.
+	theirs struct {
+		requests []bucket.Request
+		outcomes []bucket.Outcome
+		done     func()
+	}
 	sent  []sent
 	asked []asked
 	// own is set if what is sent differs from the requests of the caller: it has requests for catch-ups and leases, or
@@ -56,8 +64,15 @@ type asked struct {
 	chunk int64
 }
 
-func (b *batch) begin(s *Store) {
-	b.store, b.now, b.own, b.newest = s, s.now(), false, nil
+func newBatch(s *Store) *batch {
+	b := &batch{store: s}
+	b.received = b.receive
+	return b
+}
+
+func (b *batch) begin(requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
+	b.theirs.requests, b.theirs.outcomes, b.theirs.done = requests, outcomes, done
+	b.now, b.own, b.newest = b.store.now(), false, nil
 	b.sent, b.asked, b.suspects = b.sent[:0], b.asked[:0], b.suspects[:0]
 }
 
@@ -156,21 +171,29 @@ func (b *batch) add(at int64, t bucket.Take, k *known, a asked) {
 	b.ask(&r.Takes[0], k, a)
 }
 
-// send sends what was prepared, and records the answers.
-func (b *batch) send(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
-	if len(b.sent) == 0 {
-		return
+// send sends what was prepared. The batch ends when it is answered.
+func (b *batch) send(ctx context.Context) {
+	switch {
+	case len(b.sent) == 0:
+		b.end()
+	case b.own:
+		b.prepare()
+		b.store.shared.Start(ctx, b.requests, b.outcomes, b.received)
+	default:
+		b.store.shared.Start(ctx, b.theirs.requests, b.theirs.outcomes, b.received)
 	}
-	theirs := outcomes
+}
+
+// receive records the answers.
+func (b *batch) receive() {
+	defer b.end() // also after a panic: all requests have their outcomes
+	requests, outcomes := b.theirs.requests, b.theirs.outcomes
 	if b.own {
-		requests, outcomes = b.prepare(requests, outcomes), b.outcomes
+		requests, outcomes = b.requests, b.outcomes
+		defer b.moveOutcomes()
 	}
-	b.store.shared.Take(ctx, requests, outcomes)
 	for n := range b.sent {
 		b.record(&b.sent[n], &requests[n], &outcomes[n])
-		if caller := b.sent[n].caller; b.own && caller >= 0 {
-			theirs[caller], outcomes[n] = outcomes[n], bucket.Outcome{}
-		}
 	}
 	for i := range b.asked {
 		b.asked[i].take.Floor = nil
@@ -183,17 +206,33 @@ func (b *batch) send(ctx context.Context, requests []bucket.Request, outcomes []
 	}
 }
 
+// end calls done.
+func (b *batch) end() {
+	done := b.theirs.done
+	b.theirs.requests, b.theirs.outcomes, b.theirs.done = nil, nil, nil
+	b.store.batches.Put(b)
+	done()
+}
+
 // prepare puts what is sent into the requests of the batch, with room for the outcomes.
-func (b *batch) prepare(requests []bucket.Request, outcomes []bucket.Outcome) []bucket.Request {
+func (b *batch) prepare() {
 	b.requests = b.requests[:0]
 	b.outcomes = slices.Grow(b.outcomes[:0], len(b.sent))[:len(b.sent)]
 	for n := range b.sent {
 		if s := &b.sent[n]; s.caller >= 0 {
-			b.requests = append(b.requests, requests[s.caller])
-			b.outcomes[n] = outcomes[s.caller]
+			b.requests = append(b.requests, b.theirs.requests[s.caller])
+			b.outcomes[n] = b.theirs.outcomes[s.caller]
 		} else {
 			b.requests = append(b.requests, s.own)
 		}
 	}
-	return b.requests
+}
+
+// moveOutcomes moves the outcomes to those of the caller.
+func (b *batch) moveOutcomes() {
+	for n := range b.sent {
+		if caller := b.sent[n].caller; caller >= 0 {
+			b.theirs.outcomes[caller], b.outcomes[n] = b.outcomes[n], bucket.Outcome{}
+		}
+	}
 }

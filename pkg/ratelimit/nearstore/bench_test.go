@@ -31,8 +31,9 @@ func numberOf(key string) int {
 	return n
 }
 
-// Take implements nearstore.Shared.
-func (k *kept) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+// Start implements nearstore.Shared.
+func (k *kept) Start(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
+	defer done()
 	sent := time.Now()
 	for i := range requests {
 		r, o := &requests[i], &outcomes[i]
@@ -86,6 +87,6 @@ func benchmarkTake(b *testing.B, store ratelimit.Store, takes int, algorithm buc
 		for _, key := range keys[from : from+takes] {
 			requests[0].Takes = append(requests[0].Takes, bucket.Take{Key: key, Limit: l, Cost: 1})
 		}
-		store.Take(b.Context(), requests, outcomes)
+		store.Start(b.Context(), requests, outcomes, func() {}) // decides before it returns
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 )
@@ -105,9 +106,9 @@ func (s *Store) repaySome(
 ) (_ bool, pause time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
+	over := make(chan struct{})
 	b := s.batches.Get().(*batch)
-	defer s.batches.Put(b)
-	b.begin(s)
+	b.begin(nil, nil, func() { close(over) })
 	var ask bucket.Request
 	for _, key := range keys {
 		b.held = append(b.held[:0], memstore.Held{Handle: memstore.Handle{Key: key}})
@@ -131,12 +132,13 @@ func (s *Store) repaySome(
 	}
 	if len(ask.Takes) > 0 {
 		outcome := make([]bucket.Outcome, 1)
-		s.shared.Take(ctx, []bucket.Request{ask}, outcome)
+		ratelimit.Take(ctx, s.shared, []bucket.Request{ask}, outcome)
 		if answers = answered(&outcome[0]); !answers {
 			return false, retryPause
 		}
 	}
-	b.send(ctx, nil, nil)
+	b.send(ctx)
+	<-over
 	for n := range b.sent {
 		answers = answers && answered(&b.outcomes[n])
 	}

@@ -2,12 +2,14 @@ package nearstore_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
 )
@@ -29,11 +31,12 @@ func newCluster(t *testing.T, cfg nearstore.Config) (cluster, *replica) {
 
 func (c cluster) of(t *bucket.Take) *link { return c[t.Key[:1]] }
 
-// Take implements nearstore.Shared, for requests of one bucket.
-func (c cluster) Take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+// Start implements nearstore.Shared, for requests of one bucket.
+func (c cluster) Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
+	defer done()
 	var all sync.WaitGroup
 	for i := range requests {
-		all.Go(func() { c.of(&requests[i].Takes[0]).Take(ctx, requests[i:i+1], outcomes[i:i+1]) })
+		all.Go(func() { ratelimit.Take(ctx, c.of(&requests[i].Takes[0]), requests[i:i+1], outcomes[i:i+1]) })
 	}
 	all.Wait()
 }
@@ -92,5 +95,92 @@ func TestOneServerHangs(t *testing.T) {
 				_ = r.Close()
 			})
 		})
+	}
+}
+
+// TestManyReplicas has each unit of an outage count for more units than the bucket holds. Redis is charged for each one
+// once, and nothing comes back sooner than it would with one replica.
+func TestManyReplicas(t *testing.T) {
+	each(t, func(t *testing.T, random *rand.Rand, l bucket.Limit) {
+		s := newServer()
+		replicas := 1 + random.Int64N(100)
+		r := newReplica(t, s, nearstore.Config{Replicas: int(replicas)})
+		admitted := r.take("k", l, random.IntN(3))
+		r.link.set(fate{refused: true})
+		most := int64(0) // of one request
+		for range 30 {
+			cost := 1 + random.Int64N(l.Requests)
+			if r.ask(bucket.Take{Key: "k", Limit: l, Cost: uint64(cost)}).Allowed {
+				admitted, most = admitted+int(cost), max(most, cost)
+			}
+		}
+		r.link.set(fate{})
+		time.Sleep(time.Minute)
+		if used := s.used("k", l); used != int64(admitted) {
+			t.Errorf("%d replicas: Redis holds %d units of %d, and %d were admitted", replicas, used, l.Requests, admitted)
+		}
+
+		const windows = 20
+		l.Window = 1_000_000
+		r.link.set(fate{refused: true})
+		admitted = 0
+		for range 10 * windows {
+			cost := 1 + random.Int64N(l.Requests)
+			if r.ask(bucket.Take{Key: "short", Limit: l, Cost: uint64(cost)}).Allowed {
+				admitted += int(cost)
+			}
+			time.Sleep(time.Duration(l.Window) * time.Microsecond / 10)
+		}
+		share := (windows+1)*l.Requests/replicas + l.Requests
+		if l.Algorithm.HasBurst() && int64(admitted) > share {
+			t.Errorf("one of %d replicas admitted %d of %d a second in %d s, want at most %d",
+				replicas, admitted, l.Requests, windows, share)
+		}
+		_ = r.Close()
+	})
+}
+
+// TestEvictedWhileACatchUpFlies forgets a bucket whose catch-up is on the wire. Redis charges the catch-up once, or
+// never.
+func TestEvictedWhileACatchUpFlies(t *testing.T) {
+	for name, f := range map[string]fate{
+		"charged": {reach: 10 * time.Millisecond, back: 10 * time.Millisecond},
+		"unheard": {reach: 10 * time.Millisecond, unheard: true},
+		"lost":    {lost: true},
+	} {
+		for _, algorithm := range bucket.Algorithms {
+			t.Run(algorithm.String()+" "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newServer()
+					r := newReplica(t, s, nearstore.Config{MaxBuckets: 1})
+					l := perDay(algorithm, 10)
+					r.link.set(fate{refused: true})
+					admitted := r.take("k", l, 4)
+					time.Sleep(time.Millisecond) // the background has asked, and waits
+					r.link.set(fate{})
+					r.link.fates = []fate{f}
+					var flying sync.WaitGroup
+					flying.Go(func() { admitted += r.take("k", l, 1) })
+					time.Sleep(5 * time.Millisecond)
+					for i := range 1000 {
+						r.take(strings.Repeat("x", i+2), perDay(algorithm, 1), 2)
+					}
+					flying.Wait()
+					time.Sleep(time.Minute)
+					admitted += r.take("k", l, 20)
+					want := 10
+					switch {
+					case name == "lost" && algorithm == bucket.SlidingWindowLog:
+						want += 5 // what was owed
+					case name == "lost":
+						want += 4 // a floor restores the unit of unknown outcome, which came later
+					}
+					if used := s.used("k", l); used != 10 || admitted != want {
+						t.Errorf("%d admitted, want %d; Redis holds %d units of 10", admitted, want, used)
+					}
+					_ = r.Close()
+				})
+			})
+		}
 	}
 }

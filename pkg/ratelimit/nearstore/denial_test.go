@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
 )
@@ -101,7 +102,7 @@ func askAnything(t *testing.T, random *rand.Rand, s *server, r *replica) {
 			request[0].Add(take)
 		}
 		got := make([]bucket.Outcome, 1)
-		r.Take(t.Context(), request, got)
+		ratelimit.Take(t.Context(), r, request, got)
 		if got[0].Source != bucket.FromDenialCache {
 			continue
 		}

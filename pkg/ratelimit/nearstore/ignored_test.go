@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
 )
@@ -15,8 +16,9 @@ import (
 // strange is a shared store whose answers have a state that no bucket can have.
 type strange struct{ unused }
 
-// Take implements nearstore.Shared.
-func (strange) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+// Start implements nearstore.Shared.
+func (strange) Start(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
+	defer done()
 	for i := range requests {
 		now := time.Now()
 		requests[i].Decide(now.UnixMicro(), make([]bucket.Loaded, len(requests[i].Takes)), &outcomes[i])
@@ -38,11 +40,11 @@ func TestStrangeStates(t *testing.T) {
 	requests, outcomes := make([]bucket.Request, 1), make([]bucket.Outcome, 1)
 	requests[0].Add(bucket.Take{Key: "k", Limit: perDay(bucket.FixedWindow, 10), Cost: 1})
 	for range 3 {
-		if near.Take(t.Context(), requests, outcomes); outcomes[0].Err != nil || !outcomes[0].Allowed {
+		if ratelimit.Take(t.Context(), near, requests, outcomes); outcomes[0].Err != nil || !outcomes[0].Allowed {
 			t.Errorf("got %+v, want the answer of the shared store", outcomes[0])
 		}
 	}
-	near.Local().Take(t.Context(), requests, outcomes)
+	ratelimit.Take(t.Context(), near.Local(), requests, outcomes)
 	if left := outcomes[0].Decisions[0].Remaining; left != 9 {
 		t.Errorf("without Redis: %d left, want 9 as of a bucket that was never seen", left)
 	}

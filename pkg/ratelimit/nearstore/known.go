@@ -193,6 +193,18 @@ func (d *debt) room(l bucket.Limit) bucket.Limit {
 	return l
 }
 
+// roomFor returns a limit with the capacity for the units of a state at a time of T and more: a charge beyond twice the
+// capacity would be forgotten. Near needs it, because each unit counts there once for every replica.
+func roomFor(more int64, l bucket.Limit, s *bucket.State, t int64) bucket.Limit {
+	needed := min(s.Used(&l, t)+more, bucket.MaxRequests)
+	if l.Algorithm.HasBurst() {
+		l.Burst = max(l.Burst, needed)
+	} else {
+		l.Requests = max(l.Requests, needed)
+	}
+	return l
+}
+
 // rebase makes near of base and what is still owed at a time of T. A debt that is repaid is dropped.
 func (k *known) rebase(t, still, replicas int64) {
 	if k.debt == nil {
@@ -200,7 +212,7 @@ func (k *known) rebase(t, still, replicas int64) {
 	}
 	k.State = k.debt.base
 	if more := replicas*still + k.unknownInNear(replicas); more > 0 {
-		limit := k.debt.room(k.Limit)
+		limit := roomFor(more, k.Limit, &k.State, t)
 		k.State = k.State.Clone()
 		k.State.Charge(&limit, t, more)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
 )
@@ -77,7 +78,7 @@ func TestLeasesAreExact(t *testing.T) {
 					cost := int64(1 + own.IntN(2))
 					take := bucket.Take{Key: "k", Limit: l, Cost: uint64(cost), Lease: lease}
 					requests, outcomes := []bucket.Request{{Takes: []bucket.Take{take}}}, make([]bucket.Outcome, 1)
-					r.Take(t.Context(), requests, outcomes)
+					ratelimit.Take(t.Context(), r, requests, outcomes)
 					if o := &outcomes[0]; o.Err == nil && o.Allowed {
 						at := s.clock()
 						if o.Source == bucket.FromStore {
@@ -235,7 +236,7 @@ func TestLostChunks(t *testing.T) {
 		}
 		r.link.set(fate{unheard: true})
 		for range 10 {
-			r.Take(t.Context(), []bucket.Request{{Takes: []bucket.Take{take}}}, make([]bucket.Outcome, 1))
+			ratelimit.Take(t.Context(), r, []bucket.Request{{Takes: []bucket.Take{take}}}, make([]bucket.Outcome, 1))
 		}
 		if used := s.used("k", l); used > 10+10+10 {
 			t.Errorf("Redis has charged %d for 20 requests", used)

@@ -15,14 +15,14 @@ type Local struct{ store *Store }
 // Local returns the store that decides without Redis.
 func (s *Store) Local() *Local { return &Local{s} }
 
-// Take decides the requests in place. See ratelimit.Store.
-func (l *Local) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+// Start implements ratelimit.Store. It calls done before it returns.
+func (l *Local) Start(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
 	b := l.store.batches.Get().(*batch)
-	b.begin(l.store)
+	b.begin(requests, outcomes, done)
 	for i := range requests {
 		b.decide(&requests[i], &outcomes[i])
 	}
-	l.store.batches.Put(b)
+	b.end()
 }
 
 // decide decides a request from what is known of its buckets at the earliest T.
@@ -79,8 +79,8 @@ func (b *batch) charge(r *bucket.Request, o *bucket.Outcome) {
 		k.debt.take = bucket.Take{Key: strings.Clone(take.Key), Rule: take.Rule, Limit: k.debt.room(take.Limit)}
 		k.Limit = take.Limit
 		effect := bucket.Request{At: t, Takes: []bucket.Take{{
-			Limit: take.Limit, Cost: uint64(n * units), Refund: refund, ChargedAt: take.ChargedAt,
-			Role: bucket.Shadow, CountDenied: true,
+			Limit: roomFor(n*units, take.Limit, &k.State, t), Cost: uint64(n * units), Refund: refund,
+			ChargedAt: take.ChargedAt, Role: bucket.Shadow, CountDenied: true,
 		}}}
 		near := []bucket.Loaded{{State: k.State.Clone()}}
 		var after bucket.Outcome

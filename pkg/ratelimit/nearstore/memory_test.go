@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
 )
@@ -14,8 +15,9 @@ import (
 // unused is a shared store whose buckets are all unused, so that it needs no memory.
 type unused struct{}
 
-// Take implements nearstore.Shared.
-func (unused) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+// Start implements nearstore.Shared.
+func (unused) Start(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
+	defer done()
 	sent := time.Now()
 	var loaded [1]bucket.Loaded
 	for i := range requests {
@@ -49,7 +51,7 @@ func fill(s *nearstore.Store, from, n int, l bucket.Limit, cost uint64) {
 	for i := range n {
 		requests[0].Takes = requests[0].Takes[:0]
 		requests[0].Add(bucket.Take{Key: fmt.Sprint("bucket ", from+i), Rule: 1, Limit: l, Cost: cost})
-		s.Take(context.Background(), requests, outcomes)
+		ratelimit.Take(context.Background(), s, requests, outcomes)
 	}
 }
 
@@ -88,7 +90,7 @@ func TestFlood(t *testing.T) {
 	for i := range used {
 		requests[0].Takes = requests[0].Takes[:0]
 		requests[0].Add(bucket.Take{Key: fmt.Sprint("bucket ", i), Rule: 1, Limit: l, Cost: 1})
-		if s.Local().Take(context.Background(), requests, outcomes); outcomes[0].Allowed {
+		if ratelimit.Take(context.Background(), s.Local(), requests, outcomes); outcomes[0].Allowed {
 			t.Fatalf("bucket %d was used up, and has been forgotten", i)
 		}
 	}

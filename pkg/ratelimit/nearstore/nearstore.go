@@ -87,7 +87,7 @@ func New(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s.memory = memory
-	s.batches.New = func() any { return new(batch) }
+	s.batches.New = func() any { return newBatch(s) }
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.debts = debts{
@@ -116,16 +116,15 @@ func (s *Store) key(name string) (key [memstore.HeldKey]byte) {
 	return key
 }
 
-// Take decides the requests: those that are certainly denied here, all others in the shared store. See
+// Start decides the requests: those that are certainly denied here, all others in the shared store. See
 // ratelimit.Store.
-func (s *Store) Take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+func (s *Store) Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
 	b := s.batches.Get().(*batch)
-	b.begin(s)
+	b.begin(requests, outcomes, done)
 	for i := range requests {
 		b.look(i, &requests[i], &outcomes[i])
 	}
-	b.send(ctx, requests, outcomes)
-	s.batches.Put(b)
+	b.send(ctx)
 }
 
 // lossNoticed counts and logs that Redis has lost state.

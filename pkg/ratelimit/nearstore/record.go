@@ -230,23 +230,21 @@ func (k *known) replace(a *asked, w *answer) {
 }
 
 // join adds the state of an answer to the base, which keeps its older clock. Of two logs that are cut, the fuller one
-// stays, because the times of their units are not known.
+// stays with its clock, because the times of their units are not known.
 func (k *known) join(a *asked, w *answer) {
 	base, l := k.base(), &a.take.Limit
 	switch {
 	case k.flags&cut == 0 && !w.Cut:
 		base.Merge(l, &w.State, w.Clock)
+		if k.clock == 0 || w.Clock < k.clock {
+			k.clock = w.Clock
+		}
 	case base.Used(l, w.Clock) < w.State.Used(l, w.Clock):
-		*base = w.State
+		*base, k.clock = w.State, w.Clock
 		k.flags &^= cut
 		if w.Cut {
 			k.flags |= cut
 		}
-	}
-	if older := min(k.clock, w.Clock); older > 0 {
-		k.clock = older
-	} else {
-		k.clock = w.Clock
 	}
 	k.date(a, w)
 }

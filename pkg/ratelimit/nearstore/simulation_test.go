@@ -26,8 +26,11 @@ type server struct {
 	begun  time.Time // the time of the last Suspect
 	calls  int       // requests that it has decided
 	units  int64     // that it has charged
-	cut    bool      // answers show only the oldest units of a log
+	cut    bool      // answers show only the oldest grants of a log
 }
+
+// shownGrants is how many grants of a log an answer shows, of a server with cut.
+const shownGrants = 2
 
 func newServer() *server {
 	return &server{states: map[string]bucket.State{}, notes: map[string]int64{}, epoch: 1}
@@ -89,11 +92,13 @@ func (s *server) decide(r *bucket.Request, o *bucket.Outcome) {
 				s.states[t.Key] = loaded[i].State.Clone()
 			}
 			seen.State = loaded[i].State.Clone()
-			if last := len(seen.State.Grants) - 1; s.cut && last > 1 {
+			if g := seen.State.Grants; s.cut && len(g) > shownGrants {
 				seen.Cut = true
-				seen.State.Grants = []bucket.Grant{
-					seen.State.Grants[0], {At: seen.State.Grants[last].At, Cost: seen.State.Count - seen.State.Grants[0].Cost},
+				rest := bucket.Grant{At: g[len(g)-1].At}
+				for _, hidden := range g[shownGrants:] {
+					rest.Cost += hidden.Cost
 				}
+				seen.State.Grants = append(g[:shownGrants:shownGrants], rest)
 			}
 		}
 		o.Seen = append(o.Seen, seen)
@@ -134,8 +139,9 @@ func (l *link) fate() fate {
 	return f
 }
 
-// Take implements nearstore.Shared.
-func (l *link) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+// Start implements nearstore.Shared.
+func (l *link) Start(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
+	defer done()
 	f, sent := l.fate(), time.Now()
 	if f.refused {
 		for i := range outcomes {
@@ -228,10 +234,10 @@ func (r *replica) ask(takes ...bucket.Take) bucket.Outcome {
 	for _, t := range takes {
 		requests[0].Add(t)
 	}
-	r.Take(context.Background(), requests, outcomes)
+	ratelimit.Take(context.Background(), r, requests, outcomes)
 	if err := outcomes[0].Err; err != nil {
 		requests[0].Uncertain = errors.Is(err, ratelimit.ErrOutcomeUnknown)
-		r.Local().Take(context.Background(), requests, outcomes)
+		ratelimit.Take(context.Background(), r.Local(), requests, outcomes)
 	}
 	return outcomes[0]
 }

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
 )
@@ -222,7 +223,7 @@ func TestBatchIsDecidedInItsOrder(t *testing.T) {
 		batch, outcomes := make([]bucket.Request, 2), make([]bucket.Outcome, 2)
 		batch[0].Add(bucket.Take{Key: "k", Limit: l, Refund: 1})
 		batch[1].Add(one(l))
-		r.Take(context.Background(), batch, outcomes)
+		ratelimit.Take(context.Background(), r, batch, outcomes)
 		if !outcomes[1].Allowed {
 			t.Errorf("%+v, want it allowed by the refund before it", outcomes[1])
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// call holds what one caller of Take sends to one node, and the answer. It has copies only, because the requests belong
-// to the caller again when the caller gives up.
+// call holds what one caller of Start sends to one node, and the answer. It has copies only, because the requests
+// belong to the caller again when the caller gives up.
 type call struct {
 	chunks []chunk   // in the order of the requests
 	keys   int       // the number of keys of all chunks

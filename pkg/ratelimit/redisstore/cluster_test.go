@@ -32,7 +32,8 @@ type oneSlot struct{ *redisstore.Store }
 // slotTag begins the keys of oneSlot.
 const slotTag = "{one slot}"
 
-func (s oneSlot) Take(ctx context.Context, batch []bucket.Request, outcomes []bucket.Outcome) {
+func (s oneSlot) Start(ctx context.Context, batch []bucket.Request, outcomes []bucket.Outcome, done func()) {
+	defer done()
 	tagged := make([]bucket.Request, len(batch))
 	for i, r := range batch {
 		tagged[i] = bucket.Request{At: r.At, Takes: slices.Clone(r.Takes)}
@@ -40,7 +41,7 @@ func (s oneSlot) Take(ctx context.Context, batch []bucket.Request, outcomes []bu
 			tagged[i].Takes[k].Key = slotTag + r.Takes[k].Key
 		}
 	}
-	s.Store.Take(ctx, tagged, outcomes)
+	ratelimit.Take(ctx, s.Store, tagged, outcomes)
 }
 
 func openCluster(t *testing.T, cluster *testenv.RedisCluster) *redisstore.Store {

@@ -22,7 +22,7 @@ const (
 
 // bound is how long an operation may take.
 type bound struct {
-	timeout time.Duration // from when Take is called
+	timeout time.Duration // from when Start is called
 	margin  time.Duration // before the deadline of the caller
 }
 

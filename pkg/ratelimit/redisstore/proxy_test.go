@@ -2,11 +2,10 @@ package redisstore_test
 
 import (
 	"bytes"
-	"io"
-	"net"
-	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/extauthz/extauthz/internal/testenv"
 )
 
 // proxy stands between a client and Redis.
@@ -18,52 +17,16 @@ type proxy struct {
 
 func newProxy(t *testing.T, target string) *proxy {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxy{addr: listener.Addr().String()}
-	var all sync.WaitGroup
-	all.Go(func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
+	p := &proxy{}
+	p.addr = testenv.Proxy(t, target, func() (toServer, fromServer testenv.Pass) {
+		var cut atomic.Bool
+		commands := func(data []byte) bool {
+			if bytes.Contains(bytes.ToUpper(data), []byte("EVALSHA")) && p.swallow.CompareAndSwap(true, false) {
+				cut.Store(true)
 			}
-			server, err := net.Dial("tcp", target)
-			if err != nil {
-				_ = client.Close()
-				continue
-			}
-			var cut atomic.Bool
-			all.Go(func() { p.pass(server, client, &cut, true) })
-			all.Go(func() { p.pass(client, server, &cut, false) })
+			return true
 		}
-	})
-	t.Cleanup(func() { // the store has closed its connections before this
-		_ = listener.Close()
-		all.Wait()
+		return commands, func([]byte) bool { return !cut.Load() }
 	})
 	return p
-}
-
-// pass copies in one direction until either side ends. Data after a cut is lost.
-func (p *proxy) pass(to, from net.Conn, cut *atomic.Bool, commands bool) {
-	defer func() { _, _ = to.Close(), from.Close() }()
-	buf := make([]byte, 1<<16)
-	for {
-		n, err := from.Read(buf)
-		if err != nil {
-			return
-		}
-		if commands && bytes.Contains(bytes.ToUpper(buf[:n]), []byte("EVALSHA")) && p.swallow.CompareAndSwap(true, false) {
-			cut.Store(true)
-		}
-		if !commands && cut.Load() {
-			return
-		}
-		if _, err := io.Copy(to, bytes.NewReader(buf[:n])); err != nil {
-			return
-		}
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/storetest"
 )
@@ -36,7 +37,8 @@ func newBare(t testing.TB, addr string) *bare {
 	return &bare{client: client, sha: sha}
 }
 
-func (b *bare) Take(ctx context.Context, batch []bucket.Request, outcomes []bucket.Outcome) {
+func (b *bare) Start(ctx context.Context, batch []bucket.Request, outcomes []bucket.Outcome, done func()) {
+	defer done()
 	if err := b.take(ctx, batch, outcomes); err != nil {
 		for i := range outcomes {
 			outcomes[i].Err = err
@@ -90,7 +92,7 @@ func TestExpiry(t *testing.T) {
 				t.Fatal(err)
 			}
 			outcomes := make([]bucket.Outcome, 1)
-			if script.Take(t.Context(), []bucket.Request{r}, outcomes); outcomes[0].Err != nil {
+			if ratelimit.Take(t.Context(), script, []bucket.Request{r}, outcomes); outcomes[0].Err != nil {
 				t.Fatal(outcomes[0].Err)
 			}
 			expires := script.client.Do(t.Context(), "PEXPIRETIME", r.Takes[0].Key).Val().(int64) * 1000

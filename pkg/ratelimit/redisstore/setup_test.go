@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 )
@@ -29,7 +30,7 @@ func ask(key string, limit bucket.Limit) (r bucket.Request) {
 
 func take(ctx context.Context, s *redisstore.Store, batch ...bucket.Request) []bucket.Outcome {
 	outcomes := make([]bucket.Outcome, len(batch))
-	s.Take(ctx, batch, outcomes)
+	ratelimit.Take(ctx, s, batch, outcomes)
 	return outcomes
 }
 

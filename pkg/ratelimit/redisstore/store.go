@@ -29,7 +29,7 @@ type Config struct {
 	// PoolSize is the most connections to a node, and so the most script calls on the wire at once. With more
 	// connections, fewer requests gather for each call. Default 3.
 	PoolSize int
-	// Timeout bounds each operation, counted from when Take is called. An operation also ends 5 ms before the deadline of
+	// Timeout bounds each operation, counted from when Start is called. An operation also ends 5 ms before the deadline of
 	// its caller. Default 50 ms.
 	Timeout time.Duration
 	// WholeDeadline makes an operation take until the deadline of its caller, as at envoyproxy/ratelimit. Timeout is then
@@ -37,7 +37,7 @@ type Config struct {
 	WholeDeadline bool
 	// DialTimeout bounds the attempt to connect. Default: Timeout, but at least 100 ms and at most 1 s.
 	DialTimeout time.Duration
-	// PerSecond is another Redis for the buckets of windows that are shorter than a minute. Its own Up, Took,
+	// PerSecond is another Redis for the buckets of windows that are shorter than a minute. Its own Up, Took, Panicked,
 	// KeyPrefix and PerSecond have no effect. Default: all buckets are in this Redis.
 	PerSecond *Config
 	// Up is called when a Redis stops answering, with the error, and when it answers again, with nil. node is its name,
@@ -49,6 +49,9 @@ type Config struct {
 	// Took is called after each script call, or pipeline of them, with the time until the answer or error. It must return
 	// at once, as Up. Optional.
 	Took func(time.Duration)
+	// Panicked is called with the value of a panic in a done (Store.Start) that a goroutine of the store has called. It
+	// runs in the deferred function that recovered. Default: such a panic ends the process.
+	Panicked func(value any)
 
 	epochs *atomic.Uint64 // the number of the last epoch; see epoch
 }
@@ -91,6 +94,7 @@ type Store struct {
 	bound     bound
 	main      *keyspace
 	perSecond *keyspace // nil: main has all buckets
+	panicked  func(value any)
 }
 
 // New returns a store that connects on first use; Ping checks that it can. The caller must close it.
@@ -101,7 +105,7 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{bound: cfg.bound(), main: main}
+	s := &Store{bound: cfg.bound(), main: main, panicked: cfg.Panicked}
 	if cfg.PerSecond == nil {
 		return s, nil
 	}
@@ -157,9 +161,27 @@ func (s *Store) Nodes() []NodeState {
 	return nodes
 }
 
-// Take implements ratelimit.Store. Its errors are those of this package, ratelimit.ErrOutcomeUnknown, a
+// Start implements ratelimit.Store. Its errors are those of this package, ratelimit.ErrOutcomeUnknown, a
 // *bucket.ScriptError, or a reply of Redis.
-func (s *Store) Take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+func (s *Store) Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
+	go func() {
+		defer s.caught()
+		s.take(ctx, requests, outcomes)
+		done()
+	}()
+}
+
+// caught reports a panic in done. The other calls go on.
+func (s *Store) caught() {
+	if s.panicked == nil {
+		return
+	}
+	if p := recover(); p != nil {
+		s.panicked(p)
+	}
+}
+
+func (s *Store) take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
 	if s.main.one != nil && s.perSecond == nil {
 		s.main.one.take(ctx, requests, outcomes)
 		return

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 	"github.com/extauthz/extauthz/pkg/ratelimit/storetest"
@@ -61,7 +62,7 @@ func BenchmarkTake(b *testing.B) {
 						for range keys {
 							r.Add(bucket.Take{Key: names[rand.IntN(len(names))], Limit: limit, Cost: 1})
 						}
-						s.Take(b.Context(), batch, outcomes)
+						ratelimit.Take(b.Context(), s, batch, outcomes)
 						if outcomes[0].Err != nil {
 							b.Error(outcomes[0].Err)
 							return

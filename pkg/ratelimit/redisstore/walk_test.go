@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 	"github.com/extauthz/extauthz/pkg/ratelimit/storetest"
@@ -205,7 +206,7 @@ func (w *walk) call(t *testing.T) {
 	for i := range batch {
 		batch[i] = w.step()
 	}
-	w.lua.Take(t.Context(), batch, outcomes)
+	ratelimit.Take(t.Context(), w.lua, batch, outcomes)
 	for i, got := range outcomes {
 		before, twin, fates := w.decide(&batch[i])
 		if got.Err != nil {

@@ -115,7 +115,7 @@ func reusedOutcome(t *testing.T, store Store) {
 		Err: errors.New("of an earlier answer"), RetryAfter: 1, Decisions: make([]bucket.Decision, 3, 7),
 	}}
 	for i, want := range []bool{true, true, false, false} {
-		store.Take(t.Context(), []bucket.Request{r}, outcomes)
+		ratelimit.Take(t.Context(), store, []bucket.Request{r}, outcomes)
 		o := outcomes[0]
 		if o.Err != nil || o.Allowed != want || len(o.Decisions) != 1 || o.Decisions[0].Allowed != want ||
 			(o.RetryAfter == 0) != want {
@@ -183,7 +183,7 @@ func takeContext(ctx context.Context, t *testing.T, store Store, batch ...bucket
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		store.Take(ctx, batch, outcomes)
+		ratelimit.Take(ctx, store, batch, outcomes)
 	}()
 	select {
 	case <-done:

@@ -16,7 +16,8 @@ type plain struct {
 	buckets map[string]bucket.State
 }
 
-func (p *plain) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+func (p *plain) Start(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
+	defer done()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, r := range requests {
