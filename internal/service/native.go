@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/extauthz/extauthz/internal/h2unary"
+	"github.com/extauthz/extauthz/internal/texts"
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
 	"github.com/extauthz/extauthz/pkg/envoy/unary"
@@ -73,7 +74,7 @@ func (n *native) serve(c *h2unary.Conn, calls []*h2unary.Call) {
 			if batch == nil {
 				batch = n.newBatch(c)
 			}
-			batch.add(k)
+			batch.add(k, texts.View(k.Message))
 		case k.Method == limitMethod:
 			n.detach(c, k, n.limits.Answer)
 		case k.Method == checkMethod:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/extauthz/extauthz/internal/h2unary"
+	"github.com/extauthz/extauthz/internal/texts"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
 )
 
@@ -21,6 +22,7 @@ type limitBatch struct {
 	calls []*h2unary.Call
 	asked []rls.Call // by index of calls
 	out   []byte     // memory for the replies
+	texts []byte     // the requests
 }
 
 func newLimitBatch(n *native) *limitBatch {
@@ -39,16 +41,17 @@ func (n *native) newBatch(c *h2unary.Conn) *limitBatch {
 func (b *limitBatch) release() {
 	clear(b.calls)
 	clear(b.asked)
-	b.conn, b.calls, b.asked = nil, b.calls[:0], b.asked[:0]
+	b.conn, b.calls, b.asked, b.texts = nil, b.calls[:0], b.asked[:0], texts.Reset(b.texts)
 	b.native.batches.Put(b)
 }
 
-// add adds a call. Its message is copied, because the decision keeps parts of it.
-func (b *limitBatch) add(k *h2unary.Call) { b.addRequest(k, string(k.Message)) }
-
-func (b *limitBatch) addRequest(k *h2unary.Call, request string) {
+// add adds a call. Its message is copied, because the buffer of the connection is used again while the decision waits
+// for Redis. Nothing of the copy is used after release.
+func (b *limitBatch) add(k *h2unary.Call, message string) {
+	length := len(b.texts)
+	b.texts = append(b.texts, message...)
 	b.calls = append(b.calls, k)
-	b.asked = append(b.asked, rls.Call{Request: request, Deadline: k.Deadline})
+	b.asked = append(b.asked, rls.Call{Request: texts.View(b.texts[length:]), Deadline: k.Deadline})
 }
 
 // decideInTime decides a batch whose decisions wait for Redis. Only the timeouts of the store bound the batch, so that
@@ -80,7 +83,7 @@ func (n *native) decide(ctx context.Context, b *limitBatch) {
 
 func (n *native) decideAlone(ctx context.Context, c *h2unary.Conn, k *h2unary.Call, request string) {
 	single := n.newBatch(c)
-	single.addRequest(k, request)
+	single.add(k, request)
 	n.decide(ctx, single)
 }
 

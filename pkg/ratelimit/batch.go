@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 
+	"github.com/extauthz/extauthz/internal/texts"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
@@ -27,6 +28,7 @@ type batch struct {
 	// requests belong to the plans that have limits.
 	requests []bucket.Request
 	outcomes []bucket.Outcome
+	keys     []byte // of the takes of all requests
 	local    fallback
 }
 
@@ -75,7 +77,7 @@ func (b *batch) plan() {
 func (b *batch) add(q *Query) {
 	b.plans = extend(b.plans)
 	p := &b.plans[len(b.plans)-1]
-	if p.begin(b.limiter, q); p.err != nil || len(p.limits) == 0 {
+	if p.begin(b.limiter, q, &b.keys); p.err != nil || len(p.limits) == 0 {
 		return
 	}
 	p.request = len(b.requests)
@@ -128,21 +130,23 @@ func (b *batch) mergeLocal() {
 // finish writes the results.
 func (b *batch) finish() {
 	for i := range b.plans {
-		b.results[i] = b.result(&b.plans[i])
+		b.result(&b.plans[i], &b.results[i])
 	}
 	b.decided = true
 	b.end(b.use.Load())
 }
 
-// result returns the result for the query of a plan.
-func (b *batch) result(p *plan) Result {
+// result writes the result for the query of a plan.
+func (b *batch) result(p *plan, res *Result) {
 	switch {
 	case p.err != nil:
-		return Result{Err: p.err}
+		res.reset(0, 0)
+		res.Err = p.err
 	case p.request < 0: // no limit applies
-		return p.result(nil, &bucket.Outcome{Allowed: true})
+		p.result(nil, &bucket.Outcome{Allowed: true}, res)
+	default:
+		p.result(b.requests[p.request].Takes, &b.outcomes[p.request], res)
 	}
-	return p.result(b.requests[p.request].Takes, &b.outcomes[p.request])
 }
 
 // end ends a use of the batch, if it has not ended yet. Only a batch without a panic is used again.
@@ -158,6 +162,7 @@ func (b *batch) end(use uint64) {
 	b.done()
 	if b.decided {
 		b.ctx, b.queries, b.results, b.done = nil, nil, nil, nil
+		b.keys = texts.Reset(b.keys)
 		b.limiter.batches.Put(b)
 	}
 }

@@ -55,11 +55,10 @@ const keyVersion = "rl:"
 // refusedMark precedes the identity in the keys of a Query with Refused. No identity begins with it.
 const refusedMark = 'r'
 
-// key returns the name of the bucket of this limit for these entries, which the rule matches. A limit that the request
-// brings has no rule: r is nil and all entries count. refused is Query.Refused.
-func (r *Rule) key(prefix string, l *RuleLimit, entries []descriptors.Entry, refused bool) string {
-	var space [160]byte
-	key := append(append(space[:0], prefix...), keyVersion...)
+// appendKey appends the name of the bucket of this limit for these entries, which the rule matches. A limit that the
+// request brings has no rule: r is nil and all entries count. refused is Query.Refused.
+func (r *Rule) appendKey(key []byte, prefix string, l *RuleLimit, entries []descriptors.Entry, refused bool) []byte {
+	key = append(append(key, prefix...), keyVersion...)
 	if l.hashTag >= 0 {
 		key = descriptors.AppendHashTag(key, entries[l.hashTag].Value)
 	}
@@ -71,7 +70,7 @@ func (r *Rule) key(prefix string, l *RuleLimit, entries []descriptors.Entry, ref
 		for _, e := range entries {
 			key = descriptors.AppendField(descriptors.AppendField(key, e.Key), e.Value)
 		}
-		return string(key)
+		return key
 	}
 	for _, v := range r.buckets {
 		if v.key {
@@ -81,5 +80,5 @@ func (r *Rule) key(prefix string, l *RuleLimit, entries []descriptors.Entry, ref
 			key = descriptors.AppendField(key, entries[v.entry].Value)
 		}
 	}
-	return string(key)
+	return key
 }

@@ -61,11 +61,11 @@ func FuzzKey(f *testing.F) {
 			}
 			var override RuleLimit
 			override.identity = string(overrideIdentity(d2, a.limit))
-			o := (*Rule)(nil).key("p:", &override, pair(k2, v2, kk2, vv2), false)
+			o := string((*Rule)(nil).appendKey(nil, "p:", &override, pair(k2, v2, kk2, vv2), false))
 			if o == a.key || o == a.refused {
 				t.Errorf("an override shares %q", o)
 			}
-			ofRefused := (*Rule)(nil).key("p:", &override, pair(k2, v2, kk2, vv2), true)
+			ofRefused := string((*Rule)(nil).appendKey(nil, "p:", &override, pair(k2, v2, kk2, vv2), true))
 			if ofRefused == a.key || ofRefused == a.refused || ofRefused == o {
 				t.Errorf("an override of a refused request shares %q", ofRefused)
 			}
@@ -112,7 +112,8 @@ func bucketsOf(r *Rules, domain string, entries []descriptors.Entry) (list []key
 		l := &rule.Limits[i]
 		list = append(list, keyed{
 			rule, l.Limit, values,
-			rule.key(r.options.KeyPrefix, l, entries, false), rule.key(r.options.KeyPrefix, l, entries, true),
+			string(rule.appendKey(nil, r.options.KeyPrefix, l, entries, false)),
+			string(rule.appendKey(nil, r.options.KeyPrefix, l, entries, true)),
 		})
 	}
 	return list

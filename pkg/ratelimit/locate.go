@@ -32,7 +32,8 @@ func (r *Rules) Locate(domain string, entries []descriptors.Entry) (found []Loca
 		l := &rule.Limits[i]
 		for _, refused := range []bool{false, true} {
 			found = append(found, Located{Rule: rule, Limit: l, Refused: refused, Take: bucket.Take{
-				Key: rule.key(r.options.KeyPrefix, l, entries, refused), Rule: l.rule, Limit: l.Limit,
+				Key:  string(rule.appendKey(nil, r.options.KeyPrefix, l, entries, refused)),
+				Rule: l.rule, Limit: l.Limit,
 			}})
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/extauthz/extauthz/internal/texts"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
@@ -12,7 +13,8 @@ import (
 type plan struct {
 	limiter *Limiter
 	rules   *Rules
-	query   Query
+	query   *Query
+	keys    *[]byte // of the batch; the keys of takes are parts of it
 	matches []match // one for each descriptor
 	// limits are the limits that apply, in the order of their descriptors.
 	limits []appliedLimit
@@ -39,10 +41,10 @@ type appliedLimit struct {
 	uncharged bool
 }
 
-// begin finds the limits that apply to a query.
-func (p *plan) begin(l *Limiter, q *Query) {
+// begin finds the limits that apply to a query. keys are those of the batch.
+func (p *plan) begin(l *Limiter, q *Query, keys *[]byte) {
 	*p = plan{
-		limiter: l, rules: q.Rules, query: *q, request: -1,
+		limiter: l, rules: q.Rules, query: q, keys: keys, request: -1,
 		matches: slices.Grow(p.matches[:0], len(q.Descriptors))[:len(q.Descriptors)], limits: p.limits[:0],
 	}
 	clear(p.matches)
@@ -149,7 +151,9 @@ func (p *plan) ask(r *bucket.Request) {
 		if t.Role == bucket.Quota && !quotasCanDeny {
 			t.Role = bucket.Shadow
 		}
-		t.Key = rule.key(p.rules.options.KeyPrefix, a.limit, d.Entries, p.query.Refused)
+		length := len(*p.keys)
+		*p.keys = rule.appendKey(*p.keys, p.rules.options.KeyPrefix, a.limit, d.Entries, p.query.Refused)
+		t.Key = texts.View((*p.keys)[length:])
 		if !p.limiter.cfg.Strict {
 			t.Lease = a.limit.Lease
 		}

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"cmp"
 	"math"
+	"slices"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
@@ -138,13 +139,18 @@ func (a *Applied) Wait() int64 {
 // Seconds rounds µs up to whole seconds.
 func Seconds(micros int64) int64 { return (micros + 999_999) / 1_000_000 }
 
-// result makes one status for each descriptor from the decisions, and counts them.
-func (p *plan) result(takes []bucket.Take, o *bucket.Outcome) Result {
-	res := Result{
-		Allowed: o.Allowed, RetryAfter: o.RetryAfter, Source: p.source,
-		Statuses: make([]Status, len(p.matches)),
-		Limits:   make([]Applied, len(p.limits)),
+// reset empties the result, with room for some statuses and limits.
+func (res *Result) reset(statuses, limits int) {
+	*res = Result{
+		Statuses: slices.Grow(res.Statuses[:0], statuses)[:statuses], Limits: slices.Grow(res.Limits[:0], limits)[:limits],
 	}
+	clear(res.Statuses)
+}
+
+// result makes one status for each descriptor from the decisions, and counts them.
+func (p *plan) result(takes []bucket.Take, o *bucket.Outcome, res *Result) {
+	res.reset(len(p.matches), len(p.limits))
+	res.Allowed, res.RetryAfter, res.Source = o.Allowed, o.RetryAfter, p.source
 	for i := range p.matches {
 		rule := p.matches[i].rule
 		res.Statuses[i].Rule = rule
@@ -163,7 +169,7 @@ func (p *plan) result(takes []bucket.Take, o *bucket.Outcome) Result {
 		}
 	}
 	if p.counted {
-		p.compare(takes, &res)
+		p.compare(takes, res)
 	}
 	if len(p.limits) > 0 {
 		p.limiter.totals.Decided[p.source].Add(1)
@@ -183,7 +189,6 @@ func (p *plan) result(takes []bucket.Take, o *bucket.Outcome) Result {
 		res.Allowed = true
 		p.limiter.totals.GlobalShadow.Add(1)
 	}
-	return res
 }
 
 // Compare is negative if limit a matters more to a client than b. A denial precedes an allowed limit; of two denials,

@@ -36,6 +36,16 @@ func rateLimitDecision(q *ratelimit.Query, res *ratelimit.Result) decision {
 	return d
 }
 
+// kept returns a copy that is valid after the request, without the limit.
+func (d *decision) kept() decision {
+	c := *d
+	c.domain = strings.Clone(c.domain)
+	if c.rule != nil {
+		c.rule = &ratelimit.Status{Rule: c.rule.Rule}
+	}
+	return c
+}
+
 func checkDecision(c *authz.Checked) decision {
 	d := c.Decision
 	return decision{

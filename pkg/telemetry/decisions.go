@@ -103,7 +103,7 @@ func (l *DecisionLog) admits(ctx context.Context, d *decision) bool {
 		return true
 	}
 	if gate.LeftOut.Add(1) == 1 {
-		l.remember(leftOut{gate, *d})
+		l.remember(leftOut{gate, d.kept()})
 	}
 	return false
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -97,6 +98,7 @@ func (*Tracing) Headers() []string {
 func (*Tracing) RateLimit(ctx context.Context, q ratelimit.Query, res ratelimit.Result) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		d := rateLimitDecision(&q, &res)
+		d.domain = strings.Clone(d.domain) // the span is sent later
 		setAttributes(span, d.attrs(&res))
 	}
 }

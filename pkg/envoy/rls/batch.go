@@ -3,6 +3,7 @@ package rls
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/envoy/wire"
@@ -99,14 +100,29 @@ func (b *batch) fail() {
 func (b *batch) read(calls []Call) {
 	for i := range calls {
 		c := &calls[i]
-		var q ratelimit.Query
-		if c.Err = b.parts.unmarshal(c.Request, &q); c.Err != nil {
+		q := b.add(i)
+		if c.Err = b.parts.unmarshal(c.Request, q); c.Err != nil {
+			b.drop()
 			continue
 		}
 		// A caller without a deadline has not stated that it waits, so its answer is not held.
 		q.MaxHold = b.server.cfg.Queue.Most(c.Deadline, 0).Microseconds()
-		b.calls, b.queries, b.results = append(b.calls, i), append(b.queries, q), append(b.results, ratelimit.Result{})
 	}
+}
+
+// add adds an empty query for a call.
+func (b *batch) add(call int) *ratelimit.Query {
+	n := len(b.calls)
+	b.calls = append(b.calls, call)
+	b.queries = append(b.queries, ratelimit.Query{})
+	b.results = slices.Grow(b.results, 1)[:n+1] // with the memory of an earlier result
+	return &b.queries[n]
+}
+
+// drop drops the query that was added last.
+func (b *batch) drop() {
+	n := len(b.calls) - 1
+	b.calls, b.queries, b.results = b.calls[:n], b.queries[:n], b.results[:n]
 }
 
 // answer appends the replies to out.
@@ -117,11 +133,20 @@ func (b *batch) answer(ctx context.Context, calls []Call, out []byte) []byte {
 	return out
 }
 
-// release returns a batch of which nothing is used any more.
+// release drops the queries and results, and keeps their memory for the next batch unless it is large.
 func (b *batch) release() {
-	clear(b.queries)
-	clear(b.results)
+	if b.parts.large() {
+		b.parts, b.results = parts{}, nil
+	}
 	b.parts.reset()
+	for i := range b.results {
+		res := &b.results[i]
+		clear(res.Statuses)
+		clear(res.Limits)
+		res.Err = nil
+	}
+	clear(b.queries)
+	b.headers.Reset()
 	b.calls, b.queries, b.results = b.calls[:0], b.queries[:0], b.results[:0]
 	b.ctx, b.asked, b.out, b.done = nil, nil, nil, nil
 	b.server.batches.Put(b)

@@ -54,15 +54,14 @@ type parts struct {
 	hits        []uint64
 }
 
-// mostParts bounds how many entries, and how many descriptors, are kept for the next batch.
-const mostParts = 4 << 10
+// large reports whether there is more memory than should be kept for the next batch.
+func (p *parts) large() bool {
+	const most = 4 << 10
+	return cap(p.entries) > most || cap(p.descriptors) > most
+}
 
 // reset ends all queries. It also drops their texts, which are those of the messages.
 func (p *parts) reset() {
-	if cap(p.entries) > mostParts || cap(p.descriptors) > mostParts {
-		*p = parts{}
-		return
-	}
 	clear(p.descriptors)
 	clear(p.entries)
 	p.descriptors, p.entries, p.limits, p.hits = p.descriptors[:0], p.entries[:0], p.limits[:0], p.hits[:0]

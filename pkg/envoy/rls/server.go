@@ -26,7 +26,7 @@ type Config struct {
 	Headers reply.Headers
 	// ProblemBody sends a problem+json body with a denial.
 	ProblemBody bool
-	// Decided is called with each decision, for logs and traces. Optional.
+	// Decided is called with each decision, for logs and traces. Both are valid until it returns. Optional.
 	Decided func(ctx context.Context, q ratelimit.Query, res ratelimit.Result)
 	// DynamicMetadata sends the decision and its rule to Envoy (RESPONSE_DYNAMIC_METADATA).
 	DynamicMetadata bool

@@ -19,7 +19,8 @@ const Never = -1
 
 // Take asks one bucket for Cost units.
 type Take struct {
-	// Key names the bucket. Request.Add ensures that the takes of a request have different keys.
+	// Key names the bucket. Request.Add ensures that the takes of a request have different keys. A store that keeps it
+	// after the decision copies it, because its memory is used again.
 	Key string
 	// Rule is equal for all buckets of one limit of one rule, and clients cannot choose it. A full store uses it to
 	// choose the buckets to evict. It does not change when the process restarts. Stores that never evict ignore it.

@@ -52,7 +52,7 @@ func (c *call) add(r *bucket.Request, prefix string, to scope) {
 	}
 	ch := &c.chunks[last]
 	for i := range r.Takes {
-		ch.keys = append(ch.keys, r.Takes[i].Key)
+		ch.keys = append(ch.keys, strings.Clone(r.Takes[i].Key))
 	}
 	ch.notes = append(ch.notes, notes...)
 	ch.args = r.AppendArgs(ch.args, bucket.Notes(!to.alone))
