@@ -6,7 +6,7 @@ import "fmt"
 type fixedWindow struct{}
 
 func (fixedWindow) roll(l *Limit, s *State, x int64) {
-	if x/l.Window != s.Last/l.Window {
+	if x != s.Last && x/l.Window != s.Last/l.Window {
 		s.Count = 0
 	}
 	s.Last = x

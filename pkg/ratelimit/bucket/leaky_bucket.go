@@ -1,6 +1,9 @@
 package bucket
 
-import "fmt"
+import (
+	"fmt"
+	"math/bits"
+)
 
 // leakyBucket is the generic cell rate algorithm (GCRA). A unit leaks in Window/Requests; the bucket holds the time of
 // Burst units. Count and Part are the time until it is empty: whole µs, and a numerator over Requests.
@@ -42,6 +45,13 @@ func (l *Limit) sub(a, b span) span {
 	return diff
 }
 
+// exceeds reports whether a is more than the time in which n units leak: a·Requests > n·Window. It needs no division.
+func (l *Limit) exceeds(a span, n int64) bool {
+	content := product(a.micros, l.Requests)
+	low, carry := bits.Add64(content.lo, uint64(a.part), 0)
+	return less(product(n, l.Window), uint128{content.hi + carry, low})
+}
+
 func (a span) more(b span) bool {
 	return a.micros > b.micros || a.micros == b.micros && a.part > b.part
 }
@@ -68,16 +78,16 @@ func (leakyBucket) roll(l *Limit, s *State, x int64) {
 }
 
 func (leakyBucket) fits(l *Limit, s *State, n int64) bool {
-	return !l.add(held(s), l.leak(n)).more(l.leak(l.Burst))
+	return n <= l.Burst && !l.exceeds(held(s), l.Burst-n)
 }
 
 func (leakyBucket) charge(l *Limit, s *State, n int64) {
-	before, after, most := held(s), l.add(held(s), l.leak(n)), l.leak(2*l.Burst)
-	if after.more(most) {
-		after = most
-	}
-	if before.more(after) {
-		after = before
+	before := held(s)
+	after := l.add(before, l.leak(n))
+	if l.exceeds(after, 2*l.Burst) {
+		if after = l.leak(2 * l.Burst); before.more(after) {
+			after = before
+		}
 	}
 	s.Count, s.Part, s.Rate = after.micros, after.part, l.Requests
 }

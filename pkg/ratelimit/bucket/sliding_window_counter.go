@@ -7,6 +7,9 @@ import "fmt"
 type slidingWindowCounter struct{}
 
 func (slidingWindowCounter) roll(l *Limit, s *State, x int64) {
+	if x == s.Last {
+		return
+	}
 	switch x/l.Window - s.Last/l.Window {
 	case 0:
 	case 1:
