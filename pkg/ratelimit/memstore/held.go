@@ -2,17 +2,24 @@ package memstore
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-const (
-	// HeldKey is the length of the key of a Held, in bytes.
-	HeldKey = 16
-	// HeldNote is the length of its note.
-	HeldNote = 40
+// HeldKey is the length of the key of a Held, in bytes.
+const HeldKey = 16
 
-	heldAhead, heldExtra, heldNote = HeldKey, HeldKey + 8, HeldKey + 12 // where entry.key has the fields of a Held
+// The places in entry.key of the fields of a Held.
+const (
+	heldAhead = HeldKey + 8*iota
+	heldClock
+	heldHeard
+	heldEpoch
+	heldTrip       // 4 bytes
+	heldFlags      // 4 bytes
+	heldUnanswered = heldTrip + 4
+	heldExtra      = heldFlags + 4
 )
 
 // Handle names a bucket that its owner decides on. A copy of it finds the bucket faster once Edit has found it.
@@ -21,8 +28,8 @@ type Handle struct {
 	Key [HeldKey]byte
 	// Rule is the Take.Rule of the bucket.
 	Rule uint64
-	// place is the slot of the bucket + 1, if it still has the key; 0 if it is not known.
-	place uint32
+	// at is the slot of the bucket + 1, if it still has the key; 0 if it is not known.
+	at uint32
 }
 
 // Held is a bucket that its owner decides on. The store only keeps it: see Store.Edit.
@@ -37,13 +44,35 @@ type Held struct {
 	State bucket.State
 	// Ahead is how far the clock of the bucket is ahead of that of the store, in µs.
 	Ahead int64
-	// Note is anything else that its owner knows of the bucket.
-	Note [HeldNote]byte
+	// Note is what else its owner knows of the bucket.
+	Note
 	// Extra is more, which few buckets have. It is dropped with the bucket.
 	Extra any
 	// Changed makes Edit keep the bucket until the time Expires of the store's clock, or drop it if that is 0.
 	Changed bool
 	Expires int64
+}
+
+// Note is what a replica knows of a bucket in a shared store. A memory store only keeps it.
+type Note struct {
+	// Clock is the time of the shared store in the answer that has shown the state, 0 if none has.
+	Clock int64
+	// Heard is the local time of the last answer. It may be another one, which the state includes.
+	Heard int64
+	// Epoch is that of the server when the request for that answer was sent.
+	Epoch uint64
+	// Trip is the time from sending that request to receiving the answer, in µs. Unanswered are the units of takes on the
+	// wire. Both are kept up to 2³² − 1.
+	Trip, Unanswered int64
+	// Confirmed means that the shared store has shown the state, and nothing is known that has made the bucket emptier
+	// since.
+	Confirmed bool
+	// Cut means that the state is a log of which the shared store has sent only the oldest part (bucket.Seen.Cut).
+	Cut bool
+	// Suspect means that the shared store may hold less than the state.
+	Suspect bool
+	// Proved means that an answer has shown less than was known.
+	Proved bool
 }
 
 // Edit reads buckets of different keys, calls edit, and keeps those that it changed. No other call of Edit has one of
@@ -73,11 +102,11 @@ func (h *Handle) hash() uint64 { return binary.LittleEndian.Uint64(h.Key[:]) }
 // slotOf returns the slot of a bucket, or noSlot.
 func (sh *shard) slotOf(h *Handle) uint32 {
 	t := &sh.table
-	if slot := h.place - 1; slot < t.slots && [HeldKey]byte(t.at(slot).key[:]) == h.Key {
+	if slot := h.at - 1; slot < t.slots && [HeldKey]byte(t.at(slot).key[:]) == h.Key {
 		return slot
 	}
 	slot := t.find(h.hash(), string(h.Key[:]))
-	h.place = slot + 1 // 0 for noSlot
+	h.at = slot + 1 // 0 for noSlot
 	return slot
 }
 
@@ -91,7 +120,7 @@ func (sh *shard) read(h *Held) {
 	e := sh.table.at(slot)
 	h.Found, h.Limit, h.Ahead = true, e.limit(), e.ahead()
 	sh.stateOf(e, &h.State)
-	h.Note = [HeldNote]byte(e.key[heldNote:])
+	h.Note = e.note()
 	if extra := e.extra(); extra != 0 {
 		h.Extra = *sh.table.extras.at(extra)
 	}
@@ -116,7 +145,7 @@ func (sh *shard) write(h *Held, clock func() int64) {
 	e := sh.put(&t, h.hash(), slot, &h.State, now, seconds(h.Expires))
 	e.keyLen = heldKeyLen
 	binary.LittleEndian.PutUint64(e.key[heldAhead:], uint64(h.Ahead))
-	copy(e.key[heldNote:], h.Note[:])
+	e.setNote(&h.Note)
 	extra := e.extra()
 	switch {
 	case extra == 0 && h.Extra != nil:
@@ -144,4 +173,33 @@ func (e *entry) extra() uint32 {
 		return 0
 	}
 	return binary.LittleEndian.Uint32(e.key[heldExtra:])
+}
+
+// note returns Held.Note of an entry.
+func (e *entry) note() Note {
+	number := binary.LittleEndian.Uint64
+	return Note{
+		Clock: int64(number(e.key[heldClock:])), Heard: int64(number(e.key[heldHeard:])), Epoch: number(e.key[heldEpoch:]),
+		Trip:       int64(binary.LittleEndian.Uint32(e.key[heldTrip:])),
+		Unanswered: int64(binary.LittleEndian.Uint32(e.key[heldUnanswered:])),
+		Confirmed:  e.key[heldFlags] != 0, Cut: e.key[heldFlags+1] != 0,
+		Suspect: e.key[heldFlags+2] != 0, Proved: e.key[heldFlags+3] != 0,
+	}
+}
+
+func (e *entry) setNote(n *Note) {
+	binary.LittleEndian.PutUint64(e.key[heldClock:], uint64(n.Clock))
+	binary.LittleEndian.PutUint64(e.key[heldHeard:], uint64(n.Heard))
+	binary.LittleEndian.PutUint64(e.key[heldEpoch:], n.Epoch)
+	binary.LittleEndian.PutUint32(e.key[heldTrip:], uint32(min(n.Trip, math.MaxUint32)))
+	binary.LittleEndian.PutUint32(e.key[heldUnanswered:], uint32(min(n.Unanswered, math.MaxUint32)))
+	e.key[heldFlags], e.key[heldFlags+1] = oneIf(n.Confirmed), oneIf(n.Cut)
+	e.key[heldFlags+2], e.key[heldFlags+3] = oneIf(n.Suspect), oneIf(n.Proved)
+}
+
+func oneIf(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -73,8 +73,10 @@ func randomHeld(h memstore.Held, now int64) memstore.Held {
 	h.State = bucket.State{Last: now, Count: 1 + rand.Int64N(5)}
 	h.State.Grants = []bucket.Grant{{At: now, Cost: h.State.Count}}
 	h.Ahead, h.Extra = rand.Int64()-1<<62, nil
-	for i := range h.Note {
-		h.Note[i] = byte(rand.Int())
+	h.Note = memstore.Note{
+		Clock: rand.Int64(), Heard: rand.Int64(), Epoch: rand.Uint64(),
+		Trip: int64(rand.Uint32()), Unanswered: int64(rand.Uint32()),
+		Confirmed: rand.IntN(2) == 0, Cut: rand.IntN(2) == 0, Suspect: rand.IntN(2) == 0, Proved: rand.IntN(2) == 0,
 	}
 	if rand.IntN(3) == 0 {
 		h.Extra = rand.Int()

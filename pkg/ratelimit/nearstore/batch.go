@@ -99,7 +99,7 @@ func (b *batch) edit(change func()) {
 func (b *batch) know(i int, t *bucket.Take) *known {
 	k := &b.known[i]
 	if !k.Found {
-		k.Limit, k.Ahead, k.epoch = t.Limit, b.store.ahead.Load(), b.store.shared.Epoch(t)
+		k.Limit, k.Ahead, k.Epoch = t.Limit, b.store.ahead.Load(), b.store.shared.Epoch(t)
 	}
 	return k
 }
@@ -130,15 +130,15 @@ func (b *batch) ask(t *bucket.Take, k *known, a asked) {
 	a.bucket, a.take = k.Handle, t
 	if t.Limit.Requests > 0 { // a closed bucket is not read
 		a.epoch = b.store.shared.Epoch(t)
-		a.known, a.cut, a.clock = *k.base(), k.flags&cut != 0, k.clock
+		a.known, a.cut, a.clock = *k.base(), k.Cut, k.Clock
 		if k.isSuspect(a.epoch) && !a.known.Empty() {
 			t.Floor = k.floor()
 			b.store.counts.floors.Add(1)
 		}
 		if t.Refund > 0 {
-			k.flags &^= confirmed
+			k.Confirmed = false
 		}
-		k.unanswered += a.units
+		k.Unanswered += a.units
 		k.write(b.now, drained(&k.Limit, &k.State, b.now+k.Ahead))
 	}
 	b.asked = append(b.asked, a)

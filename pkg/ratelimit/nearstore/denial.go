@@ -38,7 +38,7 @@ func (b *batch) denied(r *bucket.Request, o *bucket.Outcome) bool {
 	b.loaded = slices.Grow(b.loaded[:0], len(r.Takes))[:len(r.Takes)]
 	for i := range r.Takes {
 		k := &b.known[i]
-		s := atTheCut(k.base(), k.flags&cut != 0)
+		s := atTheCut(k.base(), k.Cut)
 		if s == nil {
 			s = k.base()
 		}
@@ -66,16 +66,16 @@ func (b *batch) asksAlready(r *bucket.Request) bool {
 // isOver reports whether a take does certainly not fit.
 func (b *batch) isOver(r *bucket.Request, i int) bool {
 	t, k := &r.Takes[i], &b.known[i]
-	if !k.Found || k.debt != nil || k.flags&confirmed == 0 || k.Limit.Requests != t.Limit.Requests {
+	if !k.Found || k.debt != nil || !k.Confirmed || k.Limit.Requests != t.Limit.Requests {
 		return false
 	}
-	s := atTheCut(k.base(), k.flags&cut != 0)
+	s := atTheCut(k.base(), k.Cut)
 	if s == nil || s.Fits(&t.Limit, k.high(r.At, b.now), int64(max(t.Cost, t.Need))) {
 		return false
 	}
 	age := b.now - k.sent()
 	if r.At != 0 {
-		age = r.At - k.clock
+		age = r.At - k.Clock
 	}
 	return age >= 0 && age <= confirmedFor && !k.isSuspect(b.store.shared.Epoch(t)) &&
 		b.leaseLeft(r, i) < int64(max(t.Cost, t.Need, 1))

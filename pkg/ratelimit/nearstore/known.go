@@ -1,7 +1,6 @@
 package nearstore
 
 import (
-	"encoding/binary"
 	"math"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
@@ -11,39 +10,12 @@ import (
 // drift is how much the local clock may be slower than that of Redis between two answers, in µs.
 const drift = 1_000
 
-// flags are what is true of a bucket.
-type flags uint8
-
-const (
-	// confirmed means that Redis has shown base, and nothing is known that has made the bucket emptier since.
-	confirmed flags = 1 << iota
-	// cut means that base is a log of which Redis has sent only the oldest part (bucket.Seen.Cut).
-	cut
-	// suspect means that Redis may hold less than base.
-	suspect
-	// proved means that an answer has shown less than was known.
-	proved
-)
-
 // known is what is known of a bucket, while its shard is locked. The State of its Held is near: base, and what was
-// admitted here since. Without a debt, it is equal to base.
+// admitted here since. Without a debt, it is equal to base. The Note of its Held is on base.
 type known struct {
 	*memstore.Held
-	*debt // nil for none
-
-	// lease is nil for none.
-	lease *lease
-	// clock is T of the answer that has shown base, 0 if none has.
-	clock int64
-	// epoch is that of the server when that request was sent.
-	epoch uint64
-	// trip is the time from sending the request to receiving the answer, in µs.
-	trip int64
-	// heard is the local time of the last answer. It may be another one, which base includes.
-	heard int64
-	// unanswered are the units of takes on the wire.
-	unanswered int64
-	flags      flags
+	*debt        // nil for none
+	lease *lease // nil for none
 }
 
 // debt is what was admitted here, beyond what Redis has shown.
@@ -69,25 +41,11 @@ func (k *known) read(h *memstore.Held) {
 	case *lease:
 		k.lease, k.debt = extra, extra.debt
 	}
-	n := h.Note[:]
-	k.clock = int64(binary.LittleEndian.Uint64(n))
-	k.epoch = binary.LittleEndian.Uint64(n[8:])
-	k.trip = int64(binary.LittleEndian.Uint32(n[16:]))
-	k.unanswered = int64(binary.LittleEndian.Uint32(n[20:]))
-	k.heard = int64(binary.LittleEndian.Uint64(n[24:]))
-	k.flags = flags(n[32])
 }
 
 // write keeps what is known until the bucket is empty, and drops a bucket of which nothing is left to know. rest is how
 // long the state matters.
 func (k *known) write(now, rest int64) {
-	n := k.Note[:]
-	binary.LittleEndian.PutUint64(n, uint64(k.clock))
-	binary.LittleEndian.PutUint64(n[8:], k.epoch)
-	binary.LittleEndian.PutUint32(n[16:], uint32(min(k.trip, math.MaxUint32)))
-	binary.LittleEndian.PutUint32(n[20:], uint32(min(k.unanswered, math.MaxUint32)))
-	binary.LittleEndian.PutUint64(n[24:], uint64(k.heard))
-	n[32] = byte(k.flags)
 	if k.State.Empty() && k.debt == nil {
 		rest = 0
 	}
@@ -100,7 +58,7 @@ func (k *known) write(now, rest int64) {
 	default:
 		k.Extra = nil
 	}
-	if k.unanswered > 0 {
+	if k.Unanswered > 0 {
 		rest = max(rest, answerTime)
 	}
 	if k.Changed, k.Expires = true, 0; rest > 0 {
@@ -124,12 +82,12 @@ func (k *known) high(at, now int64) int64 {
 	if at != 0 {
 		return at
 	}
-	return now + k.Ahead + k.trip + drift
+	return now + k.Ahead + k.Trip + drift
 }
 
 // sent and received return the local times of the request whose answer has shown base.
-func (k *known) sent() int64     { return k.received() - k.trip }
-func (k *known) received() int64 { return k.clock - k.Ahead }
+func (k *known) sent() int64     { return k.received() - k.Trip }
+func (k *known) received() int64 { return k.Clock - k.Ahead }
 
 // base returns the state that Redis has shown, and units of unknown outcome.
 func (k *known) base() *bucket.State {
@@ -141,14 +99,14 @@ func (k *known) base() *bucket.State {
 
 // isSuspect reports whether Redis may hold less than base.
 func (k *known) isSuspect(epoch uint64) bool {
-	return k.flags&suspect != 0 || k.epoch != epoch && !k.base().Empty()
+	return k.Suspect || k.Epoch != epoch && !k.base().Empty()
 }
 
 // floor returns the floor for a take of the bucket. Of a log that Redis has cut, it has only the units whose times are
 // known, until an answer has proved that the others are lost. To join them as old as the cut would count them twice.
 func (k *known) floor() *bucket.Floor {
-	f := &bucket.Floor{State: *k.base(), At: k.clock, Cut: k.flags&cut != 0}
-	if last := len(f.State.Grants) - 1; f.Cut && k.flags&proved == 0 {
+	f := &bucket.Floor{State: *k.base(), At: k.Clock, Cut: k.Cut}
+	if last := len(f.State.Grants) - 1; f.Cut && !k.Proved {
 		f.State.Count -= f.State.Grants[last].Cost
 		f.State.Grants, f.Cut = f.State.Grants[:last], false
 	}

@@ -176,7 +176,7 @@ func (b *batch) lease(a *asked, k *known, w *answer) {
 			k.lease.refused = math.MaxInt64
 		case w.charged == 0:
 			k.lease.refused = w.Clock + w.RetryAfter
-		case k.epoch == a.epoch && k.flags&suspect == 0: // else Redis may have lost the charge
+		case k.Epoch == a.epoch && !k.Suspect: // else Redis may have lost the charge
 			k.lease.take(a.take, w)
 			b.store.counts.leaseCharged.Add(uint64(w.charged))
 		}

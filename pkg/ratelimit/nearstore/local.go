@@ -52,7 +52,7 @@ func (b *batch) judge(r *bucket.Request, o *bucket.Outcome, t int64) {
 	for i := range r.Takes {
 		k := &b.known[i]
 		s := k.State.Clone()
-		s.Charge(&r.Takes[i].Limit, t, k.unanswered)
+		s.Charge(&r.Takes[i].Limit, t, k.Unanswered)
 		b.loaded[i] = bucket.Loaded{State: s}
 	}
 	r.Decide(t, b.loaded, o)
@@ -88,14 +88,14 @@ func (b *batch) charge(r *bucket.Request, o *bucket.Outcome) {
 		k.State = near[0].State
 		if n > 1 {
 			left := k.State
-			d.Remaining = max(0, left.Remaining(&take.Limit, t)-k.unanswered)
+			d.Remaining = max(0, left.Remaining(&take.Limit, t)-k.Unanswered)
 		}
 		if r.Uncertain {
 			k.uncertain(t, units)
 			b.store.counts.uncertain.Add(uint64(units))
 		}
-		if k.clock == 0 {
-			k.clock = t
+		if k.Clock == 0 {
+			k.Clock = t
 		}
 		b.store.counts.admitted.Add(uint64(units))
 		b.store.owe(k)

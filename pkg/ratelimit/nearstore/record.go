@@ -24,7 +24,7 @@ func (b *batch) record(s *sent, r *bucket.Request, o *bucket.Outcome) {
 			if !k.Found {
 				k.Limit = a.take.Limit
 			}
-			k.unanswered = max(0, k.unanswered-a.units)
+			k.Unanswered = max(0, k.Unanswered-a.units)
 			if o.Err != nil || i >= len(o.Seen) {
 				b.failed(a, k, o.Err)
 				continue
@@ -63,10 +63,10 @@ func (b *batch) failed(a *asked, k *known, err error) {
 // log, Redis would have them at another time, so that a floor would count them twice.
 func (k *known) uncertain(t, units int64) {
 	k.unknown += units
-	k.flags &^= confirmed
+	k.Confirmed = false
 	if k.Limit.Algorithm != bucket.SlidingWindowLog {
 		k.debt.base.Charge(&k.Limit, t, units)
-		k.flags |= suspect
+		k.Suspect = true
 	}
 }
 
@@ -102,7 +102,7 @@ func (b *batch) learn(a *asked, k *known, w *answer) {
 	b.lease(a, k, w)
 	k.rebase(w.Clock, still, s.replicas)
 	rest := w.ResetAfter
-	if k.debt != nil || k.clock != w.Clock {
+	if k.debt != nil || k.Clock != w.Clock {
 		rest = drained(&k.Limit, &k.State, w.received+k.Ahead)
 	}
 	k.write(w.received, rest)
@@ -111,29 +111,29 @@ func (b *batch) learn(a *asked, k *known, w *answer) {
 // accept makes the state of an answer the base of its bucket, joins it with the base, or ignores it.
 func (b *batch) accept(a *asked, k *known, w *answer) {
 	suspected := k.isSuspect(b.store.shared.Epoch(a.take))
-	older := w.Clock < k.clock && w.sent < k.received() // sent after that answer, it is newer: the clock has stepped back
+	older := w.Clock < k.Clock && w.sent < k.received() // sent after that answer, it is newer: the clock has stepped back
 	lost := !older && b.proves(a, k, w)
 	switch {
-	case k.clock == 0 && k.base().Empty(): // the first answer
-		k.epoch = a.epoch
+	case k.Clock == 0 && k.base().Empty(): // the first answer
+		k.Epoch = a.epoch
 		k.replace(a, w)
 	case suspected && w.Floor != bucket.FloorUnsent && !older:
 		b.restored(a, k, w)
 	case suspected, lost:
-		k.flags &^= confirmed
+		k.Confirmed = false
 		if lost {
-			k.flags |= suspect | proved
+			k.Suspect, k.Proved = true, true
 			k.keepCharge(a, w)
 		}
 		k.join(a, w)
 	case older:
-	case a.epoch < k.epoch: // perhaps the answer of a server that has lost its state since
+	case a.epoch < k.Epoch: // perhaps the answer of a server that has lost its state since
 		k.join(a, w)
-		k.flags &^= confirmed
-	case w.Clock == k.clock && w.sent < k.received():
+		k.Confirmed = false
+	case w.Clock == k.Clock && w.sent < k.received():
 		k.join(a, w)
 		if w.emptied {
-			k.flags &^= confirmed
+			k.Confirmed = false
 		}
 	default:
 		k.replace(a, w)
@@ -145,40 +145,40 @@ func (b *batch) accept(a *asked, k *known, w *answer) {
 // Otherwise only a refund has come between.
 func (b *batch) proves(a *asked, k *known, w *answer) bool {
 	return a.take.Refund == 0 && b.lacks(a, w, &a.known, a.cut, w.charged) &&
-		(k.clock == a.clock || b.lacks(a, w, k.base(), k.flags&cut != 0, 0))
+		(k.Clock == a.clock || b.lacks(a, w, k.base(), k.Cut, 0))
 }
 
 // keepCharge adds what a take has charged after a loss of state. To join the states before and after the loss would
 // forget it, except in a log, which keeps each charge at its time.
 func (k *known) keepCharge(a *asked, w *answer) {
-	if l := &a.take.Limit; l.Algorithm != bucket.SlidingWindowLog && w.Clock > k.clock {
+	if l := &a.take.Limit; l.Algorithm != bucket.SlidingWindowLog && w.Clock > k.Clock {
 		k.base().Charge(l, w.Clock, w.charged)
 	}
 }
 
 // restored takes over the answer to a take that carried a floor. Only such an answer ends the suspicion.
 func (b *batch) restored(a *asked, k *known, w *answer) {
-	joined, overtaken := w.Floor == bucket.FloorJoined, w.sent <= k.heard // by an answer that was joined
-	if joined && a.take.Refund == 0 && b.lacks(a, w, k.base(), k.flags&cut != 0, w.charged) {
-		if k.flags&cut != 0 && !overtaken {
-			k.flags |= proved // the floor had only a part of the log
+	joined, overtaken := w.Floor == bucket.FloorJoined, w.sent <= k.Heard // by an answer that was joined
+	if joined && a.take.Refund == 0 && b.lacks(a, w, k.base(), k.Cut, w.charged) {
+		if k.Cut && !overtaken {
+			k.Proved = true // the floor had only a part of the log
 		}
 		k.join(a, w)
-		k.flags = k.flags&^confirmed | suspect
+		k.Confirmed, k.Suspect = false, true
 		return
 	}
 	if w.Floor == bucket.FloorUnusable {
 		b.store.stateIgnored(w.received, "Redis cannot read the state, or its clock is far from that of Redis")
 	}
-	if joined && k.flags&proved != 0 {
+	if joined && k.Proved {
 		b.store.lossNoticed(w.received)
 		b.suspects = append(b.suspects, a.take) // it has lost the state of one bucket, so it may have lost others
 	}
-	k.epoch = a.epoch
-	k.flags &^= suspect | proved
+	k.Epoch = a.epoch
+	k.Suspect, k.Proved = false, false
 	k.replace(a, w)
 	if overtaken {
-		k.flags &^= confirmed
+		k.Confirmed = false
 	}
 }
 
@@ -217,16 +217,9 @@ func after(s *bucket.State, t int64) bucket.State {
 
 // replace makes the state of an answer the base.
 func (k *known) replace(a *asked, w *answer) {
-	k.flags &^= confirmed | cut
-	if !w.emptied {
-		k.flags |= confirmed
-	}
-	if w.Cut {
-		k.flags |= cut
-	}
-	*k.base() = w.State
+	*k.base(), k.Cut, k.Confirmed = w.State, w.Cut, !w.emptied
 	k.date(a, w)
-	k.clock = w.Clock
+	k.Clock = w.Clock
 }
 
 // join adds the state of an answer to the base, which keeps its older clock. Of two logs that are cut, the fuller one
@@ -234,25 +227,21 @@ func (k *known) replace(a *asked, w *answer) {
 func (k *known) join(a *asked, w *answer) {
 	base, l := k.base(), &a.take.Limit
 	switch {
-	case k.flags&cut == 0 && !w.Cut:
+	case !k.Cut && !w.Cut:
 		base.Merge(l, &w.State, w.Clock)
-		if k.clock == 0 || w.Clock < k.clock {
-			k.clock = w.Clock
+		if k.Clock == 0 || w.Clock < k.Clock {
+			k.Clock = w.Clock
 		}
 	case base.Used(l, w.Clock) < w.State.Used(l, w.Clock):
-		*base, k.clock = w.State, w.Clock
-		k.flags &^= cut
-		if w.Cut {
-			k.flags |= cut
-		}
+		*base, k.Cut, k.Clock = w.State, w.Cut, w.Clock
 	}
 	k.date(a, w)
 }
 
 // date notes the interval of T by an answer, and the limit by which the state is kept.
 func (k *known) date(a *asked, w *answer) {
-	k.Limit, k.Ahead, k.trip = a.take.Limit, w.Clock-w.received, max(0, w.received-w.sent)
-	k.heard = max(k.heard, w.received)
+	k.Limit, k.Ahead, k.Trip = a.take.Limit, w.Clock-w.received, max(0, w.received-w.sent)
+	k.Heard = max(k.Heard, w.received)
 	if k.debt != nil {
 		k.unknown = 0 // the answer shows whether they are charged
 	}
