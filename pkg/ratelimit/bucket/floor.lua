@@ -20,15 +20,15 @@ local function forward(last, now)
 end
 
 -- rolled returns a bucket at the time x: whether it is readable, and a, b, c, d as judge returns them.
-local function rolled(requests, window, burst, x, last, value, a, b, c, d)
+local function rolled(requests, window, x, last, value, a, b, c, d)
   local fits, _
-  fits, _, a, b, c, d = judge(requests, window, burst, 0, 0, 0, 0, x, last, value, a, b, c, d)
+  fits, _, _, a, b, c, d = judge(requests, window, 0, 0, 0, 0, 0, x, last, value, a, b, c, d)
   return fits ~= nil, a, b, c, d
 end
 
 -- join joins the floor, a text that was seen at the time at, with the value of a bucket. It returns what became of the
 -- floor, the value to go on with, and whether that is not the old one.
-local function join(noted, algorithm, requests, window, burst, now, value)
+local function join(noted, algorithm, requests, window, now, value)
   local floor, at = noted.floor, noted.at
   if floor == '' then return JOINED, value end
   local last, a, b, c, d = match(floor, pattern)
@@ -48,40 +48,41 @@ local function join(noted, algorithm, requests, window, burst, now, value)
   local x = last > held and last or held
   if x < now then x = now end
   local readable
-  readable, p, q, r, s = rolled(requests, window, burst, x, held, value, p, q, r, s)
+  readable, p, q, r, s = rolled(requests, window, x, held, value, p, q, r, s)
   if not readable then return JOINED, value end
-  readable, a, b, c, d = rolled(requests, window, burst, x, last, floor, a, b, c, d)
+  readable, a, b, c, d = rolled(requests, window, x, last, floor, a, b, c, d)
   if not readable then return UNUSABLE, value end
 
-  local before = settle(requests, window, burst, 0, true, x, p, q, r, s)
+  local before = settle(requests, window, 0, 0, nil, nil, x, p, q, r, s)
   a, b, c, d = engine(algorithm, true)(x, p, q, r, s, a, b, c, d, cut)
   if not a then return UNUSABLE, value end
-  local after = settle(requests, window, burst, 0, true, x, a, b, c, d)
+  local after = settle(requests, window, 0, 0, nil, nil, x, a, b, c, d)
   if after == before and (x == now or x == held) then return JOINED, value end
   return JOINED, after, true
 end
 
 -- prepare does what a take with a note needs before it is judged: it joins the floor with the value, and if the take
 -- refunds, it works out until when the note of that matters: until the bucket is empty. It returns the value to judge.
-local function prepare(noted, algorithm, requests, window, burst, refunds, now, value)
+local function prepare(noted, algorithm, requests, window, refunds, now, value)
   if noted.floor then
-    noted.fate, value, noted.joined = join(noted, algorithm, requests, window, burst, now, value)
+    noted.fate, value, noted.joined = join(noted, algorithm, requests, window, now, value)
   end
   if not refunds or not value then return value end
   local last, a, b, c, d = match(value, pattern)
   if not last or last + 0 >= WHOLE then return value end -- it is unreadable
   last = forward(last + 0, now)
   local x, readable = last > now and last or now, nil
-  readable, a, b, c, d = rolled(requests, window, burst, x, last, value, a, b, c, d)
+  readable, a, b, c, d = rolled(requests, window, x, last, value, a, b, c, d)
   if readable then
-    local _, lifetime = settle(requests, window, burst, 0, true, x, a, b, c, d)
-    noted.till = lifetime and x + lifetime
+    local _, till = settle(requests, window, 0, 0, nil, nil, x, a, b, c, d)
+    noted.till = till
   end
   return value
 end
 
 -- remember writes the note of a refund at the time now. It returns the reply of Redis.
-local function remember(noted, now, slack)
+local function remember(noted, now, timed)
+  local slack = timed and WRITTEN_FOR_TEST or WRITTEN_FOR
   local till, clock, before = noted.till, read(noted.key)
   if clock and clock - now <= MAX_CLOCK_STEP then
     if before > till then till = before end

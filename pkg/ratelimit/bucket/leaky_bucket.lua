@@ -1,5 +1,6 @@
 -- The twin of leaky_bucket.go. The text: "b1 time micros", where micros is the time until the bucket is empty. If that
 -- has a fraction, " part rate" follows: the numerator, and the requests in a window of the limit that it belongs to.
+-- Costs, rooms and refunds are times, too: µs and parts.
 local pattern = '^b1 (%d+) (%d+)(.*)$'
 local FRACTION = '^ (%d+) (%d+)$'
 
@@ -10,23 +11,16 @@ if merging then
   end
 end
 
--- leak returns the time in which n units leak, n * window / requests, in µs and parts.
-local function leak(n, requests, window)
-  local r = fmod(window, requests)
-  local whole = n * ((window - r) / requests)
-  if n * r < requests then return whole, n * r end -- the usual case: one unit, or a rate that divides
-  local more, part = muldiv(n, r, requests)
-  return whole + more, part
-end
-
-local function judge(requests, window, burst, refund, refund_part, since, need, x, last, _, micros, fraction)
-  if not micros then return need <= burst, nil, 0, 0 end
+local function judge(requests, _, room, room_part, refund, refund_part, since, x, last, _, micros, fraction)
+  if not micros then return room >= 0, nil, nil, 0, 0 end
   local part, gave = 0, nil
   micros = micros + 0
   if micros >= WHOLE then return nil end
+  local mattered = last + micros
   if fraction ~= '' then
     local p, rate = match(fraction, FRACTION)
     if not p or rate + 0 > MOST or p + 0 >= rate + 0 then return nil end
+    mattered = mattered + 1
     if rate + 0 == requests then
       part = p + 0
     elseif p + 0 > 0 then
@@ -45,29 +39,23 @@ local function judge(requests, window, burst, refund, refund_part, since, need, 
       if micros < 0 then micros, part = 0, 0 end
     end
   end
-  if need > burst then return false, gave, micros, part end
-  if micros + part == 0 then return true, gave, 0, 0 end
-  local m, p = leak(burst - need, requests, window)
-  return micros < m or micros == m and part <= p, gave, micros, part
+  return micros < room or micros == room and part <= room_part, gave, mattered, micros, part
 end
 
-local function settle(requests, window, burst, cost, fits, x, micros, part)
-  if cost > 0 then
-    local m, p = leak(cost, requests, window)
-    m, p = micros + m, part + p
+local function settle(requests, _, cost, cost_part, most, most_part, x, micros, part)
+  if cost + cost_part > 0 then
+    local m, p = micros + cost, part + cost_part
     if p >= requests then m, p = m + 1, p - requests end
-    -- Add at most up to twice the capacity, and never remove anything. A sum beyond 2^53 is above that bound
-    -- anyway.
-    if not fits then
-      local most, mostpart = leak(2 * burst, requests, window)
-      if m > most or m == most and p > mostpart then m, p = most, mostpart end
+    -- Never remove anything. A sum beyond 2^53 is above the most anyway.
+    if most then
+      if m > most or m == most and p > most_part then m, p = most, most_part end
       if micros > m or micros == m and part > p then m, p = micros, part end
     end
     micros, part = m, p
   end
   if micros + part == 0 then return nil end
-  if part == 0 then return format('b1 %d %d', x, micros), micros end
-  return format('b1 %d %d %d %d', x, micros, part, requests), micros + 1
+  if part == 0 then return format('b1 %d %d', x, micros), x + micros end
+  return format('b1 %d %d %d %d', x, micros, part, requests), x + micros + 1
 end
 
 return pattern, judge, settle

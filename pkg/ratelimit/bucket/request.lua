@@ -5,56 +5,38 @@
 -- KEYS     the keys of all takes of all requests, in order. Then the names of the notes of the takes that have one, in
 --          reverse order.
 -- ARGV[1]  a text that is sent back, so that the caller knows whose answer it holds.
--- ARGV[2]  the requests (Request.AppendArgs). A request: its time (0: the clock) and the number of its takes. A take:
---          algorithm, role, whether denials count, requests, window, burst, cost, need (at least the cost), and the
---          refund as the algorithm counts it: units and 0, or the time of the bucket algorithms in µs and parts. A take
---          of the role 3 gives back a charge: in place of a cost, which is 0, it has Take.ChargedAt. The role of a take
---          with a note has 8 added, and 4 if it has a floor. Its Floor then follows: Cut, At and the text of State.
+-- ARGV[2]  the takes of all requests, in order (Request.AppendArgs).
 --
--- Returns one line for ARGV[1] and the clock, and one for each request (Request.Answer):
+-- Returns one line for ARGV[1] and the clock, and one for each request (Request.Decode):
 --   + or -   allowed or denied; then for each take a tab, a digit and the new text of its bucket. The digit is 1 or 0
 --            (it fits or not), and twice what became of the floor (Fate).
 --   !        not charged; then the number of the take that failed, and the error
 --   ?        the same, but an earlier take of the request may have been charged
 --
 -- A bucket is stored as a text: a tag of the algorithm and its version, the time of the last write, and the fields of
--- the algorithm. All numbers are whole and below 2^53, so a double holds them exactly. "%d" prints them exactly where
--- a C long has 64 bits, in half the time of "%.0f".
+-- the algorithm. All numbers are whole and below 2^53. A double holds them exactly, and a % b is exact: no quotient is
+-- rounded up to a whole number. "%d" prints them exactly where a C long has 64 bits, in half the time of "%.0f".
 
 local keys, args = KEYS, ARGV[2]
 local call, unpack = redis.pcall, struct.unpack
-local fmod, format, match, sub = math.fmod, string.format, string.match, string.sub
+local format, match, sub = string.format, string.match, string.sub
 local type = type
 
 local WHOLE = 9007199254740992 -- from here on, a double does not hold every whole number
 local MOST = 8589934590 -- the most units of one window in a bucket: twice the largest limit
 
--- muldiv returns n * r / d, whole and remainder, for 0 <= n < 2^34 and 0 <= r < d <= 2^34. It divides a product of
--- 2^53 or more in two steps, as in long division, in base 2^17. No number in them is above 2^52.
-local function muldiv(n, r, d)
-  local product = n * r
-  if product < WHOLE then
-    local rest = fmod(product, d)
-    return (product - rest) / d, rest
-  end
-  local low = fmod(n, 131072)
-  local high = (n - low) / 131072 * r
-  local carry = fmod(high, d)
-  local sum = carry * 131072 + low * r
-  local rest = fmod(sum, d)
-  return (high - carry) / d * 131072 + (sum - rest) / d, rest
-end
-
 -- engine makes the functions of one algorithm when it is needed: to make all of them costs each call half a
 -- microsecond. It returns
 --   pattern  of the texts: captures the time of the last write and up to four more texts a, b, c, d
---   judge    (requests, window, burst, refund, refund_part, since, need, x, last, value, a, b, c, d): brings the bucket
---            forward from last to x and gives back the refund: if since (Take.ChargedAt) is not 0, only what the bucket
---            still holds of it. It returns whether need fits (nil: it is unreadable), whether it gave anything back, and
---            a, b, c, d as they are now, as numbers. a is nil for an unused bucket.
---   settle   (requests, window, burst, cost, fits, x, a, b, c, d): charges the cost. It returns the text to store (nil:
---            the bucket is empty, false: the value is unreadable) and how long after x the text matters.
---   view     optional (requests, window, need, fits, x, value): returns the part of a long text that the caller needs
+--   judge    (requests, window, room, room_part, refund, refund_part, since, x, last, value, a, b, c, d): brings the
+--            bucket forward from last to x and gives back the refund: if since (Take.ChargedAt) is not 0, only what the
+--            bucket still holds of it. It returns whether the bucket then holds at most room (nil: it is unreadable),
+--            whether it gave anything back, until when the text matters that was read, and a, b, c, d as they are now,
+--            as numbers. a is nil for an unused bucket.
+--   settle   (requests, window, cost, cost_part, most, most_part, x, a, b, c, d): charges the cost, if most is set at
+--            most up to that. It returns the text to store (nil: the bucket is empty, false: the value is unreadable)
+--            and until when it matters.
+--   view     optional (requests, window, room, fits, x, value): returns the part of a long text that the caller needs
 -- If merging is set, it returns one function instead: (x, a, b, c, d, those of a floor, cut) returns the larger of each
 -- part, all at the time x, or nil if a text in them is unreadable. cut is nil, or the time of a floor that was cut.
 local function engine(algorithm, merging)
@@ -63,185 +45,198 @@ end
 
 local WRITTEN_FOR = 1000 -- ms that a text outlives its use, so that expiry never decides
 local WRITTEN_FOR_TEST = 5000 -- for an injected time, which may pass more slowly than Redis' own
+-- An expiry moves in steps of these µs, because most charges can then keep it: to set one is half of what SET costs. A
+-- step is shorter than WRITTEN_FOR, for which earlier versions write a text.
+local STEP = 500000
 local MAX_CLOCK_STEP = 2000000
-local SHADOW, QUOTA, GIVE_BACK, FLOOR, NOTED = 1, 2, 3, 4, 8
 local UNREADABLE = 'UNREADABLE the value is not one of ours'
-local TAKE = '<BBBddddddd'
-local TAKE_BYTES = 59
-local FLOOR_OF_TAKE = '<BdI4c0' -- whether it was cut, its time and its text
 
-local lines, line = {''}, 1
+-- The kind of a take: another one of the request follows, its details follow, the time of the request follows.
+local MORE, DETAILED, TIMED = 1, 2, 4
+local SHADOW, QUOTA, FLOOR, NOTED = 1, 2, 4, 8
+local TAKE = '<BBdddddd'
+local DETAILS = '<BBddddd'
+local FLOOR_OF_TAKE = '<BdI4c0' -- whether it was cut, its time and its text
+local KEPT, DROPPED = 1, 2 -- in place of when a text expires: when it expired before, now
+
+local time = call('TIME') -- once, so that all requests of a batch are decided at the same time
+local clock = time[1] * 1000000 + time[2]
+local lines, line = {ARGV[1], format(' %d', clock)}, 2
+local engines = {}
 local current, pattern, judge, settle, view
-local earlier -- the takes of a request before its last one
-local clock -- read once, so that all requests of a batch are decided at the same time
+local step, expiry = nil, '' -- the last step, and when a text expires that matters until then
+local texts, marks, expiries = {}, {}, {} -- of the takes of a request before its last one
 local k, pos = 0, 1
 local note, prepare, remember -- once a take has a note
 
 while pos <= #args do
-  local at, takes, now
-  at, takes, pos = unpack('<dI4', args, pos)
-  now = at
-  if at == 0 then
-    if not clock then
-      local time = call('TIME')
-      clock = time[1] * 1000000 + time[2]
-    end
-    now = clock
-  end
+  local first_key, first_pos, first_note = k, pos, note
+  local now, timed, failure = clock, false, nil
+  local notes, views -- by the index of the take
+  local takes, text, mark, expires, detailed
+  local allowed, assumed = true, nil
 
-  -- Read and judge. The last take stays in these variables, so that most requests need no table.
-  local algorithm, role, counted, requests, window, burst, cost, need, refund, refund_part
-  local fits, changed, x, a, b, c, d, stored
-  local denied, quotas, over, failure, notes = false, 0, 0, nil, nil
-  local first = k
-  for i = 1, takes do
-    algorithm, role, counted, requests, window, burst, cost, need, refund, refund_part, pos = unpack(TAKE, args, pos)
-    k = k + 1
-    changed, stored = false, ''
-    local since = 0
-    local noted
-    if role >= NOTED then
-      role, note = role - NOTED, (note or #keys + 1) - 1
-      noted, notes = {key = keys[note], fate = 0}, notes or {}
-      notes[i] = noted
-      if role >= FLOOR then
-        role = role - FLOOR
-        noted.cut, noted.at, noted.floor, pos = unpack(FLOOR_OF_TAKE, args, pos)
-      end
-      if not prepare then -- functions cost each call time, so they are not made before
-        prepare, remember = (function()
-          -- FLOORS
-        end)()
-      end
-    end
-    if role == GIVE_BACK then since, cost = cost, 0 end
-    if requests == 0 then -- a closed bucket neither reads nor writes, so a debt survives it
-      fits = need == 0
-    else
-      if algorithm ~= current then
-        pattern, judge, settle, view = engine(algorithm)
-        current = algorithm
-      end
-      local value = call('GET', keys[k])
-      if noted and type(value) ~= 'table' then
-        value = prepare(noted, algorithm, requests, window, burst, refund + refund_part > 0, now, value)
-      end
-      if not value then
-        x = now
-        fits, changed, a, b, c, d = judge(requests, window, burst, refund, refund_part, since, need, x, x)
-      elseif type(value) == 'table' then
-        fits, failure = nil, value.err
-      else
-        local last
-        stored = value
-        last, a, b, c, d = match(value, pattern)
-        last = last and last + 0 or WHOLE
-        if last >= WHOLE then
-          fits = nil
-        else
-          local moved = last - now > MAX_CLOCK_STEP
-          if moved then last = now end -- the bucket moves with the clock; store that even after a denial
-          x = last > now and last or now
-          fits, changed, a, b, c, d =
-            judge(requests, window, burst, refund, refund_part, since, need, x, last, value, a, b, c, d)
-          changed = changed or moved or noted and noted.joined
+  -- Read and judge the takes, and charge them as those of an allowed request. If it is denied, do so again, as those of
+  -- a denied one: nothing has been written yet. The last take stays in these variables, so that most requests need no
+  -- table.
+  repeat
+    assumed, takes, k, pos, note = allowed, 0, first_key, first_pos, first_note
+    notes, views = nil, nil
+    local denied, quotas, over = false, 0, 0
+    repeat
+      if takes > 0 then texts[takes], marks[takes], expiries[takes] = text, mark, expires end
+      takes, k, detailed = takes + 1, k + 1, false
+      local kind, algorithm, requests, window, cost, cost_part, room, room_part, after = unpack(TAKE, args, pos)
+      pos = after
+      local role, counted, most, most_part, refund, refund_part, since = 0, 0, nil, nil, 0, 0, 0
+      local noted
+      if kind > MORE then
+        if kind >= TIMED then
+          kind, timed = kind - TIMED, true
+          now, pos = unpack('<d', args, pos)
         end
-      end
-      if fits == nil then
-        failure = '!' .. i .. ' ' .. (failure or UNREADABLE)
-        for _ = i + 1, takes do
-          local skipped = unpack('B', args, pos + 1) -- the role
-          pos, k = pos + TAKE_BYTES, k + 1
-          if skipped >= NOTED then
-            note, skipped = (note or #keys + 1) - 1, skipped - NOTED
-            if skipped >= FLOOR then
-              local _
-              _, _, _, pos = unpack(FLOOR_OF_TAKE, args, pos)
+        if kind >= DETAILED then
+          kind, detailed = kind - DETAILED, true
+          role, counted, most, most_part, refund, refund_part, since, pos = unpack(DETAILS, args, pos)
+          if role >= NOTED then
+            role, note = role - NOTED, (note or #keys + 1) - 1
+            noted, notes = {key = keys[note], fate = 0}, notes or {}
+            notes[takes] = noted
+            if role >= FLOOR then
+              role = role - FLOOR
+              noted.cut, noted.at, noted.floor, pos = unpack(FLOOR_OF_TAKE, args, pos)
+            end
+            if not prepare then -- functions cost each call time, so they are not made before
+              prepare, remember = (function()
+                -- FLOORS
+              end)()
             end
           end
         end
-        break
       end
-      if need == 0 and refund + refund_part > 0 then fits = true end
-    end
-    if role == QUOTA then
-      quotas = quotas + 1
-      if not fits then over = over + 1 end
-    elseif not fits and role ~= SHADOW then
-      denied = true
-    end
-    if i < takes then
-      earlier = earlier or {}
-      earlier[i] = {
-        algorithm, role, counted, requests, window, burst, cost, need, fits, changed, x, a, b, c, d, stored,
-      }
-    end
-  end
-  local allowed = not denied and (quotas == 0 or over < quotas)
 
-  -- Charge, write and answer, the last take first.
+      local fits
+      expires = nil
+      if failure then -- the rest of the request is only skipped
+        text = ''
+      elseif requests == 0 then -- a closed bucket neither reads nor writes, so a debt survives it
+        fits, text = room >= 0, ''
+      else
+        if algorithm ~= current then
+          local e = engines[algorithm]
+          if not e then
+            e = {engine(algorithm)}
+            engines[algorithm] = e
+          end
+          current, pattern, judge, settle, view = algorithm, e[1], e[2], e[3], e[4]
+        end
+        text = call('GET', keys[k])
+        if noted and type(text) ~= 'table' then
+          text = prepare(noted, algorithm, requests, window, refund + refund_part > 0, now, text)
+        end
+        local x, last, p, q, r, s, moved = now, now, nil, nil, nil, nil, nil
+        if type(text) == 'table' then
+          failure, last = text.err, nil
+        elseif text then
+          last, p, q, r, s = match(text, pattern)
+          last = last and last + 0
+          if not last or last >= WHOLE then
+            failure, last = UNREADABLE, nil
+          elseif last > now then
+            moved = last - now > MAX_CLOCK_STEP
+            if moved then last = now else x = last end -- the bucket moves with the clock after a large step back
+          end
+        end
+        if last then
+          local ok, changed, mattered, a, b, c, d =
+            judge(requests, window, room, room_part, refund, refund_part, since, x, last, text, p, q, r, s)
+          fits = ok
+          if moved or noted then -- store what has changed even after a denial
+            changed, mattered = changed or moved or noted and noted.joined, nil
+          end
+          if not (assumed and fits) then
+            local charged = counted == 1
+            if assumed or role == SHADOW then charged = fits or charged and role == SHADOW end
+            if not charged then cost, cost_part = 0, 0 end
+          end
+          if fits == nil then
+            failure = UNREADABLE
+          elseif changed or cost + cost_part > 0 then
+            local new, till = settle(requests, window, cost, cost_part, not fits and most, most_part, x, a, b, c, d)
+            text = new
+            if not new then
+              expires = DROPPED
+              if new == false then failure = UNREADABLE end
+            elseif timed then
+              -- "%d" cuts the fraction off; the 1 more than makes up for it.
+              expires = format('%d', (till - now) / 1000 + WRITTEN_FOR_TEST + 1)
+            else
+              till = till - till % STEP
+              if mattered and mattered - mattered % STEP == till then
+                expires = KEPT
+              else
+                if till ~= step then step, expiry = till, format('%d', (till + STEP) / 1000 + WRITTEN_FOR) end
+                expires = expiry
+              end
+            end
+          end
+          if not text then
+            text = ''
+          elseif view then
+            views = views or {}
+            views[takes] = view(requests, window, room, fits, x, text)
+          end
+        end
+        if failure then failure = '!' .. takes .. ' ' .. failure end
+      end
+      if role == QUOTA then
+        quotas = quotas + 1
+        if not fits then over = over + 1 end
+      elseif not fits and role ~= SHADOW then
+        denied = true
+      end
+      mark = fits and '\t1' or '\t0'
+      if noted and noted.fate > 0 then mark = format('\t%d', 2 * noted.fate + (fits and 1 or 0)) end
+    until kind ~= MORE
+    allowed = not denied and (quotas == 0 or over < quotas)
+  until failure or allowed == assumed or takes == 1 and not detailed
+
+  -- Write and answer, the last take first.
+  line = line + 1
   if not failure then
+    lines[line] = allowed and '\n+' or '\n-'
     local written = false
     for i = takes, 1, -1 do
       if i < takes then
-        local e = earlier[i]
-        algorithm, role, counted, requests, window, burst = e[1], e[2], e[3], e[4], e[5], e[6]
-        cost, need, fits, changed = e[7], e[8], e[9], e[10]
-        x, a, b, c, d, stored = e[11], e[12], e[13], e[14], e[15], e[16]
+        text, mark, expires = texts[i], marks[i], expiries[i]
       end
-      local noted = notes and notes[i]
-      if requests > 0 then
-        if algorithm ~= current then
-          pattern, judge, settle, view = engine(algorithm)
-          current = algorithm
-        end
-        local charged
-        if allowed or role == SHADOW then
-          charged = fits or counted == 1 and role == SHADOW
+      if expires then
+        local done
+        if notes and notes[i] and notes[i].till then done = remember(notes[i], now, timed) end
+        if done and done.err then -- without its note, a refund is not given
+        elseif expires == KEPT then
+          done = call('SET', keys[first_key + i], text, 'KEEPTTL')
+        elseif expires == DROPPED then
+          done = call('DEL', keys[first_key + i])
         else
-          charged = counted == 1
+          done = call('SET', keys[first_key + i], text, timed and 'PX' or 'PXAT', expires)
         end
-        if not charged then cost = 0 end
-        if cost > 0 or changed then
-          local lifetime, done
-          stored, lifetime = settle(requests, window, burst, cost, fits, x, a, b, c, d)
-          local slack = at == 0 and WRITTEN_FOR or WRITTEN_FOR_TEST
-          if noted and noted.till then done = remember(noted, now, slack) end
-          if type(done) == 'table' and done.err then -- without its note, a refund is not given
-          elseif stored then
-            -- "%d" cuts the fraction off; the 1 more than makes up for it.
-            done = call('SET', keys[first + i], stored, 'PX', format('%d', (x - now + lifetime) / 1000 + slack + 1))
-          elseif stored == nil then
-            stored = ''
-            done = call('DEL', keys[first + i])
-          else
-            done = {err = UNREADABLE}
-          end
-          if type(done) == 'table' and done.err then
-            -- A replica writes nothing: return its reply as the error of the script, so that the client leaves this
-            -- server.
-            if sub(done.err, 1, 8) == 'READONLY' then return done end
-            failure = (written and '?' or '!') .. i .. ' ' .. done.err
-            break
-          end
-          written = true
+        if type(done) == 'table' and done.err then
+          -- A replica writes nothing: return its reply as the error of the script, so that the client leaves this
+          -- server.
+          if sub(done.err, 1, 8) == 'READONLY' then return done end
+          failure = (written and '?' or '!') .. i .. ' ' .. done.err
+          break
         end
-        if view then stored = view(requests, window, need, fits, x, stored) end
+        written = true
       end
-      if noted then
-        lines[line + 1 + i] = format('\t%d', 2 * noted.fate + (fits and 1 or 0)) .. stored
-      else
-        lines[line + 1 + i] = (fits and '\t1' or '\t0') .. stored
-      end
+      lines[line + 2 * i - 1], lines[line + 2 * i] = mark, views and views[i] or text
     end
   end
   if failure then
-    line = line + 1
     lines[line] = '\n' .. failure
   else
-    lines[line + 1] = allowed and '\n+' or '\n-'
-    line = line + 1 + takes
+    line = line + 2 * takes
   end
 end
-lines[1] = ARGV[1] .. format(' %d', clock or 0)
 return table.concat(lines, '', 1, line)

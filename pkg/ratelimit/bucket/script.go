@@ -25,10 +25,9 @@ func twin(name string) string {
 
 // Script returns the Lua script that decides a batch of requests within Redis (7 or later, or Valkey), all at one time
 // of one clock. Its keys are the keys of all takes, in order, and then the names of the notes of those takes that are
-// Noted, in reverse order. It has two arguments: a line that is sent back, and the
-// concatenated AppendArgs of the requests. It returns a text: first that line, a space and the clock in µs (0 if no
-// request needs it). A line for each request follows, which Decode reads. A replica returns Redis' error READONLY and
-// charges nothing.
+// Noted, in reverse order. It has two arguments: a line that is sent back, and the concatenated AppendArgs of the
+// requests. It returns a text: first that line, a space and the clock in µs. A line for each request follows, which
+// Decode reads. A replica returns Redis' error READONLY and charges nothing.
 func Script() string {
 	var choice strings.Builder
 	word := "if"
@@ -41,12 +40,15 @@ func Script() string {
 	return parts.Replace(twin("request"))
 }
 
+// The kinds of a take in the script, which add up.
 const (
-	// giveBack is the role, in the script, of a take with ChargedAt, which the field of its cost has.
-	giveBack = 3
-	// withNote is added to the role of a take with a note, and withFloor if the take has a floor.
-	withFloor, withNote = 4, 8
+	more     byte = 1 << iota // another take of the request follows
+	detailed                  // the details follow: what the usual take does not have
+	timed                     // the time of the request follows
 )
+
+// These are added to the role of a take with a note, and with a floor.
+const withFloor, withNote = 4, 8
 
 // Notes is whether a script call has notes.
 type Notes bool
@@ -62,39 +64,68 @@ const (
 // refund. A floor reads it.
 func (t *Take) Noted() bool { return t.Limit.Requests > 0 && (t.Floor != nil || t.Refund > 0) }
 
-// AppendArgs appends the request in the format of the script. The keys are not part of it.
+// AppendArgs appends the takes of the request in the format of the script. The keys are not part of it. The script has
+// no line for a request without takes.
 func (r *Request) AppendArgs(b []byte, notes Notes) []byte {
-	b = appendFloat(b, r.At)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.Takes)))
 	for i := range r.Takes {
 		t := &r.Takes[i]
-		counted := byte(0)
-		if t.CountDenied {
-			counted = 1
+		kind, noted := byte(0), bool(notes) && t.Noted()
+		if i < len(r.Takes)-1 {
+			kind = more
 		}
-		role, cost := byte(t.Role), int64(t.Cost)
-		if t.ChargedAt != 0 {
-			role, cost = giveBack, t.ChargedAt
+		if noted || t.CountDenied || t.Role != Enforce || t.Refund > 0 {
+			kind |= detailed
 		}
-		noted := bool(notes) && t.Noted()
-		if noted {
-			role += withNote
+		if i == 0 && r.At != 0 {
+			kind |= timed
 		}
-		if noted && t.Floor != nil {
-			role += withFloor
-		}
-		b = append(b, byte(t.Limit.Algorithm), role, counted)
+		cost, room := t.scriptArgs()
+		b = append(b, kind, byte(t.Limit.Algorithm))
 		b = appendFloat(b, t.Limit.Requests)
 		b = appendFloat(b, t.Limit.Window)
-		b = appendFloat(b, t.Limit.Burst)
-		b = appendFloat(b, cost)
-		b = appendFloat(b, int64(max(t.Cost, t.Need)))
-		refund := t.refundArgs()
-		b = appendFloat(b, refund.micros)
-		b = appendFloat(b, refund.part)
-		if noted && t.Floor != nil {
-			b = t.Floor.appendArgs(b, t.Limit.Algorithm)
+		b = appendSpan(appendSpan(b, cost), room)
+		if kind&timed != 0 {
+			b = appendFloat(b, r.At)
 		}
+		if kind&detailed != 0 {
+			b = t.appendDetails(b, noted)
+		}
+	}
+	return b
+}
+
+// scriptArgs returns the cost as the algorithm counts it, and the most that the bucket may hold for the take to fit:
+// negative if the take can never fit. Both are units, or for the bucket algorithms the times in which they leak.
+func (t *Take) scriptArgs() (cost, room span) {
+	l, need := &t.Limit, int64(max(t.Cost, t.Need))
+	switch {
+	case need == 0 && t.Refund > 0: // always fits
+		return span{}, span{micros: longest}
+	case !l.Algorithm.HasBurst() || l.Requests == 0:
+		return span{micros: int64(t.Cost)}, span{micros: l.Requests - need}
+	case need > l.Burst:
+		return l.leak(int64(t.Cost)), span{micros: -1}
+	}
+	return l.leak(int64(t.Cost)), l.leak(l.Burst - need)
+}
+
+// appendDetails appends what the usual take does not have.
+func (t *Take) appendDetails(b []byte, noted bool) []byte {
+	role, counted := byte(t.Role), byte(0)
+	if t.CountDenied {
+		counted = 1
+	}
+	if noted {
+		role += withNote
+		if t.Floor != nil {
+			role += withFloor
+		}
+	}
+	b = append(b, role, counted)
+	b = appendSpan(appendSpan(b, t.mostArgs()), t.refundArgs())
+	b = appendFloat(b, t.ChargedAt)
+	if noted && t.Floor != nil {
+		b = t.Floor.appendArgs(b, t.Limit.Algorithm)
 	}
 	return b
 }
@@ -113,6 +144,14 @@ func (f *Floor) appendArgs(b []byte, a Algorithm) []byte {
 	return b
 }
 
+// mostArgs returns twice the capacity, up to which counted denials add up, as the algorithm counts it.
+func (t *Take) mostArgs() span {
+	if t.Limit.Algorithm.HasBurst() && t.Limit.Requests > 0 {
+		return t.Limit.leak(2 * t.Limit.Burst)
+	}
+	return span{micros: 2 * t.Limit.Requests}
+}
+
 // refundArgs returns the refund as the algorithm counts it: in time, or in units. No bucket holds more than maxUnits
 // in a window, and none counts more than two windows.
 func (t *Take) refundArgs() span {
@@ -124,6 +163,8 @@ func (t *Take) refundArgs() span {
 	}
 	return span{micros: min(int64(t.Refund), 2*maxUnits)}
 }
+
+func appendSpan(b []byte, s span) []byte { return appendFloat(appendFloat(b, s.micros), s.part) }
 
 // appendFloat appends a Lua number, a double. It is exact: all numbers of a checked limit are below 2^53.
 func appendFloat(b []byte, n int64) []byte {

@@ -8,46 +8,62 @@ if merging then
   end
 end
 
+-- muldiv returns n * r / d, whole and remainder, for 0 <= n < 2^34 and 0 <= r < d <= 2^34. It divides a product of
+-- 2^53 or more in two steps, as in long division, in base 2^17. No number in them is above 2^52.
+local function muldiv(n, r, d)
+  local product = n * r
+  if product < WHOLE then
+    local rest = product % d
+    return (product - rest) / d, rest
+  end
+  local low = n % 131072
+  local high = (n - low) / 131072 * r
+  local carry = high % d
+  local sum = carry * 131072 + low * r
+  local rest = sum % d
+  return (high - carry) / d * 131072 + (sum - rest) / d, rest
+end
+
 -- fades_to returns the first instant of a window at which the weight of the previous one, p > left units, is down to
 -- left units: ceil((p - left) * window / p).
 local function fades_to(left, p, window)
-  local r = fmod(window, p)
+  local r = window % p
   local more, part = muldiv(p - left, r, p)
   return (p - left) * ((window - r) / p) + more + (part > 0 and 1 or 0)
 end
 
-local function judge(requests, window, _, refund, _, since, need, x, last, _, current, previous)
-  if not current then return need <= requests, nil, 0, 0 end
+local function judge(_, window, room, _, refund, _, since, x, last, _, current, previous)
+  if not current then return room >= 0, nil, nil, 0, 0 end
   current, previous = current + 0, previous + 0
   if current > MOST or previous > MOST then return nil end
   local gave
-  local into = fmod(x, window)
-  local forward = x - into - (last - fmod(last, window))
+  local into = x % window
+  local begun = last - last % window
+  local mattered = begun + (current > 0 and 2 or 1) * window
+  local forward = x - into - begun
   if forward ~= 0 then
     current, previous = 0, forward == window and current or 0
   end
   if refund > 0 and current + previous > 0 then
     gave = true
-    local charged = since > 0 and x - into - (since - fmod(since, window)) or 0 -- how long before the window of x
+    local charged = since > 0 and x - into - (since - since % window) or 0 -- how long before the window of x
     local older = refund > current and refund - current or 0
     if charged == 0 then current = current - refund + older end
     if charged == window then older = refund end
     if since == 0 or charged == window then previous = previous > older and previous - older or 0 end
   end
-  local left = requests - current - need
-  return left >= 0 and (previous <= left or into >= fades_to(left, previous, window)), gave, current, previous
+  local left = room - current
+  return left >= 0 and (previous <= left or into >= fades_to(left, previous, window)), gave, mattered, current, previous
 end
 
-local function settle(requests, window, _, cost, fits, x, current, previous)
+local function settle(_, window, cost, _, most, _, x, current, previous)
   if cost > 0 then
     local sum = current + cost
-    if not fits and sum > 2 * requests then
-      sum = current > 2 * requests and current or 2 * requests
-    end
+    if most and sum > most then sum = current > most and current or most end
     current = sum
   end
   if current + previous == 0 then return nil end
-  return format('c1 %d %d %d', x, current, previous), (current > 0 and 2 or 1) * window - fmod(x, window)
+  return format('c1 %d %d %d', x, current, previous), x - x % window + (current > 0 and 2 or 1) * window
 end
 
 return pattern, judge, settle

@@ -68,13 +68,14 @@ if merging then
   end
 end
 
-local function judge(requests, window, _, refund, _, since, need, x, last, value, count, age, span, rest)
-  if not count then return need <= requests, nil, 0, 0, 0, '' end
+local function judge(_, window, room, _, refund, _, since, x, last, value, count, age, span, rest)
+  if not count then return room >= 0, nil, nil, 0, 0, 0, '' end
   local length, from = match(value, LENGTH, rest)
   if not from or #value - from + 1 ~= length + 0 then return nil end
   if count + 0 > MOST or age + span >= WHOLE then return nil end
+  local mattered = last - age + window
   count, age = count + 0, age + (x - last)
-  if age >= window then return need <= requests, nil, 0, 0, 0, '' end
+  if age >= window then return room >= 0, nil, mattered, 0, 0, 0, '' end
 
   local newest = x - age
   local time = newest - span
@@ -86,7 +87,7 @@ local function judge(requests, window, _, refund, _, since, need, x, last, value
   end
   if count < 1 then return nil end
   local entries = sub(value, from)
-  if refund == 0 then return count + need <= requests, nil, count, age, newest - time, entries end
+  if refund == 0 then return count <= room, nil, mattered, count, age, newest - time, entries end
 
   if since > x then refund = 0 end -- a large step back of the clock has moved the log since
 
@@ -118,12 +119,12 @@ local function judge(requests, window, _, refund, _, since, need, x, last, value
     entries = entries .. format('%d:%d ', newer_gap + age - left_age, newer_units) .. newer
     count, age = count + newer_count, newest_age
   end
-  return count + need <= requests, true, count, age, x - age - time, entries
+  return count <= room, true, mattered, count, age, x - age - time, entries
 end
 
-local function settle(requests, window, _, cost, fits, x, count, age, span, entries)
+local function settle(requests, window, cost, _, most, _, x, count, age, span, entries)
   if cost > 0 then
-    local most = count > requests and count or requests + 1
+    if most then most = count > requests and count or requests + 1 end
     if count == 0 then
       age, span, entries = 0, 0, ''
     end
@@ -131,7 +132,7 @@ local function settle(requests, window, _, cost, fits, x, count, age, span, entr
     count, age, span = count + cost, 0, span + age
     -- Keep only the newest requests + 1 units, because more would not change any decision. If the log held more
     -- before, from a larger limit, it keeps as many as it held: the limit may rise again.
-    if not fits then
+    if most then
       local over, first = count - most, 1
       if over > 0 then count = most end
       while over > 0 do
@@ -147,25 +148,25 @@ local function settle(requests, window, _, cost, fits, x, count, age, span, entr
     end
   end
   if count == 0 then return nil end
-  return format('s1 %d %d %d %d %d ', x, count, age, span, #entries) .. entries, window - age
+  return format('s1 %d %d %d %d %d ', x, count, age, span, #entries) .. entries, x - age + window
 end
 
 -- view cuts a long text after the entries that must leave to make room for need, and for one unit more than fits now.
-local function view(requests, window, need, fits, x, value)
+local function view(requests, window, room, fits, x, value)
   if #value <= VIEW_WHOLE then return value end
   local last, count, age, span, rest = match(value, pattern)
   local _, from = match(value, LENGTH, rest)
   local time = last - age - span
   count = count + 0
-  local room
+  local free
   while count > 0 do
     local gap, units, after = match(value, ENTRY, from)
     if not gap then break end
     time, from = time + gap, after
     if time > x - window then
-      room = room or (count < requests and requests - count or 0)
+      free = free or (count < requests and requests - count or 0)
       count = count - units
-      if count + room < requests and (fits or need > requests or count + need <= requests) then break end
+      if count + free < requests and (fits or room < 0 or count <= room) then break end
     else
       count = count - units
     end

@@ -101,6 +101,24 @@ func TestWalkLongLog(t *testing.T) {
 	}
 }
 
+// TestWalkOfTheClock walks at the time of Redis, at which Lua also decides when buckets expire.
+func TestWalkOfTheClock(t *testing.T) {
+	w := newWalk(t, single(t, testenv.Redis(t)), bucket.Algorithms...)
+	w.clock = true
+	for leg := range 60 {
+		w.buckets = nil
+		for i := range 1 + w.random.IntN(4) {
+			algorithm := w.algorithms[w.random.IntN(len(w.algorithms))]
+			window := w.pick(1, 999, 10_000, 100_000, 1_000_003, 3_600_000_000)
+			key := fmt.Sprintf("clock/%d/%d/%d", w.seed, leg, i)
+			w.buckets = append(w.buckets, bucket.Take{Key: key, Limit: w.limit(algorithm, window)})
+		}
+		for range 3 {
+			w.call(t)
+		}
+	}
+}
+
 // walk is a random sequence of requests over time to a few buckets, whose limits change.
 type walk struct {
 	random     *rand.Rand
@@ -112,6 +130,7 @@ type walk struct {
 	notes      map[string]refundNote
 
 	small   bool // most steps and costs are small
+	clock   bool // at the time of Redis
 	now     int64
 	leg     int
 	buckets []bucket.Take // Key and Limit only
@@ -207,6 +226,9 @@ func (w *walk) call(t *testing.T) {
 		batch[i] = w.step()
 	}
 	ratelimit.Take(t.Context(), w.lua, batch, outcomes)
+	if w.clock {
+		w.readClock(batch, outcomes)
+	}
 	for i, got := range outcomes {
 		before, twin, fates := w.decide(&batch[i])
 		if got.Err != nil {
@@ -221,6 +243,18 @@ func (w *walk) call(t *testing.T) {
 		w.compareSeen(t, &batch[i], shown, fates)
 	}
 	w.compareStored(t)
+}
+
+// readClock moves a batch to the time at which Redis has decided it.
+func (w *walk) readClock(batch []bucket.Request, outcomes []bucket.Outcome) {
+	for _, o := range outcomes {
+		for _, seen := range o.Seen {
+			w.now = max(w.now, seen.Clock) // it is 0 for a closed bucket
+		}
+	}
+	for i := range batch {
+		batch[i].At = w.now
+	}
 }
 
 // compareSeen compares what an answer has shown with the states in Go, all at the time of the request.
@@ -392,7 +426,11 @@ func (w *walk) compareStored(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: %v", w.seed, err)
 		}
-		if diff := cmp.Diff(normal(w.states[b.Key]), normal(got)); diff != "" {
+		want := clone(w.states[b.Key])
+		if w.clock && text == "" { // it may have expired
+			want.Remaining(&b.Limit, time.Now().UnixMicro()) // brings it to the time
+		}
+		if diff := cmp.Diff(normal(want), normal(got)); diff != "" {
 			t.Fatalf("seed %d, leg %d, bucket %s %+v (-Go +Lua):\n%s", w.seed, w.leg, b.Key, b.Limit, diff)
 		}
 	}
@@ -412,8 +450,11 @@ func normal(s bucket.State) bucket.State {
 
 // step returns the next random request.
 func (w *walk) step() bucket.Request {
-	w.now += w.stride()
-	r := bucket.Request{At: w.now}
+	r := bucket.Request{}
+	if !w.clock {
+		w.now += w.stride()
+		r.At = w.now
+	}
 	for range w.pick(1, 1, 1, 2, 3) {
 		b := &w.buckets[w.random.IntN(len(w.buckets))]
 		if w.random.IntN(60) == 0 {
