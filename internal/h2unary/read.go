@@ -10,14 +10,16 @@ const (
 	// readBuffer holds many requests and any frame. It is shared: a connection has one only while it reads, or waits for
 	// its client to read answers.
 	readBuffer = 32 << 10
-	// smallBuffer is what a connection with TLS keeps, because crypto/tls needs memory to wait with.
-	smallBuffer = 4 << 10
+	// smallBuffer is what a connection with TLS keeps, because crypto/tls needs memory to wait with. It holds two usual
+	// requests.
+	smallBuffer = 512
 )
 
 // input is the bytes of a client that are not parsed.
 type input struct {
 	shared *[readBuffer]byte // nil without one
 	small  []byte            // nil without TLS
+	busy   bool              // with TLS: the last read returned much, so the next one may
 	from   int               // of the buffer: what is before has been parsed
 	to     int
 
@@ -61,15 +63,16 @@ func (in *input) fill(c *Conn) error {
 		return in.err
 	}
 	switch {
-	case in.to == 0:
+	case in.to == 0 && !in.busy:
 		in.close(c)
-	case in.to == len(in.buffer()): // a frame does not fit into the small buffer
+	case in.shared == nil && (in.busy || in.to == smallBuffer): // also if a frame does not fit into the small buffer
 		small := in.data()
 		in.shared = c.server.buffers.Get().(*[readBuffer]byte)
 		copy(in.shared[:], small)
 	}
 	n, err := c.metered.Read(in.buffer()[in.to:])
 	in.to += n
+	in.busy = n >= smallBuffer/2
 	if n > 0 {
 		return nil
 	}

@@ -70,11 +70,12 @@ func (s *Settings) ineffectiveGRPCTLS() (warnings []string) {
 
 // listener returns l with TLS. The first Read or Write of a connection makes the handshake, so Accept does not wait for
 // clients. The deadline that the server sets bounds the handshake, and the guard counts the connection from Accept on.
-func (t *grpcTLS) listener(l net.Listener) net.Listener { return &tlsListener{l, t} }
+func (t *grpcTLS) listener(l net.Listener) net.Listener { return &tlsListener{l, t, t.config()} }
 
 type tlsListener struct {
 	net.Listener
-	tls *grpcTLS
+	tls    *grpcTLS
+	config *tls.Config
 }
 
 // Accept implements net.Listener.
@@ -84,10 +85,10 @@ func (l *tlsListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	bounded := &handshakeConn{Conn: c, left: maxHandshake}
-	return &tlsConn{Conn: tls.Server(bounded, l.tls.config()), bounded: bounded, tls: l.tls}, nil
+	return &tlsConn{Conn: tls.Server(bounded, l.config), bounded: bounded, tls: l.tls}, nil
 }
 
-// config returns the configuration of one connection.
+// config returns the configuration of all connections, which asks for one of each connection in its handshake.
 func (t *grpcTLS) config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,

@@ -7,8 +7,8 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestGoAway sends requests through an Envoy whose connections to the service end every 200 ms for their age. No call is
-// lost, with both transports. Envoy's health checks, which have a connection of their own, succeed meanwhile.
+// TestGoAway sends requests through an Envoy whose connections to the service end every 200 ms for their age. No call
+// is lost, with both transports. Envoy's health checks, which have a connection of their own, succeed meanwhile.
 //
 // Only the rate limit filter is used, as in TestTLSRenewal.
 func TestGoAway(t *testing.T) {
