@@ -23,3 +23,36 @@ func BenchmarkDecide(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkScript measures what a take costs the caller of the script: its arguments and its answer.
+func BenchmarkScript(b *testing.B) {
+	for _, algorithm := range bucket.Algorithms {
+		var r bucket.Request
+		r.Add(bucket.Take{Key: "k", Limit: bucket.Limit{
+			Algorithm: algorithm, Requests: 100, Burst: 100, Window: 60_000_000,
+		}, Cost: 1})
+		b.Run("arguments/"+algorithm.String(), func(b *testing.B) {
+			b.ReportAllocs()
+			var args []byte
+			for b.Loop() {
+				args = r.AppendArgs(args[:0], bucket.WithNotes)
+			}
+		})
+		b.Run("answer/"+algorithm.String(), func(b *testing.B) {
+			line := "+\t1" + map[bucket.Algorithm]string{
+				bucket.SlidingWindowLog:     "s1 1700000000000000 3 0 900000 19 0:1 400000:1 500000:1 ",
+				bucket.SlidingWindowCounter: "c1 1700000000000000 20 33",
+				bucket.TokenBucket:          "b1 1700000000000000 5400000",
+				bucket.LeakyBucket:          "b1 1700000000000000 5400000",
+				bucket.FixedWindow:          "f1 1700000000000000 20",
+			}[algorithm]
+			var o bucket.Outcome
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := r.Decode(line, bucket.Reply{Clock: 1_700_000_000_000_000}, &o); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

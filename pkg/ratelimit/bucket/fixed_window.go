@@ -47,7 +47,7 @@ func (fixedWindow) text(b []byte, s *State) []byte {
 	return fmt.Appendf(b, "f1 %d %d", s.Last, s.Count)
 }
 
-func (fixedWindow) parse(last int64, rest string) (_ State, cut, ok bool) {
-	n, _, ok := cutNumbers(rest, 1)
-	return State{Last: last, Count: n[0]}, false, ok
+func (fixedWindow) parse(s *State, rest string) (cut, ok bool) {
+	s.Count, _, ok = cutNumber(rest, ' ')
+	return false, ok
 }

@@ -153,11 +153,12 @@ func (leakyBucket) text(b []byte, s *State) []byte {
 }
 
 // parse leaves Rate at 0 if there is no Part, because only Part depends on Rate.
-func (leakyBucket) parse(last int64, rest string) (_ State, cut, ok bool) {
-	n, fraction, ok := cutNumbers(rest, 1)
-	if !ok || fraction == "" {
-		return State{Last: last, Count: n[0]}, false, ok
+func (leakyBucket) parse(s *State, rest string) (cut, ok bool) {
+	if s.Count, rest, ok = cutNumber(rest, ' '); !ok || rest == "" {
+		return false, ok
 	}
-	f, _, ok := cutNumbers(fraction, 2)
-	return State{Last: last, Count: n[0], Part: f[0], Rate: f[1]}, false, ok
+	if s.Part, rest, ok = cutNumber(rest, ' '); ok {
+		s.Rate, _, ok = cutNumber(rest, ' ')
+	}
+	return false, ok
 }

@@ -51,17 +51,17 @@ local STEP = 500000
 local MAX_CLOCK_STEP = 2000000
 local UNREADABLE = 'UNREADABLE the value is not one of ours'
 
--- The kind of a take: another one of the request follows, its details follow, the time of the request follows.
-local MORE, DETAILED, TIMED = 1, 2, 4
+-- The kind of a take: another one of the request follows, its details follow, the time of the request follows; or it
+-- stands for a request without takes.
+local MORE, DETAILED, TIMED, NONE = 1, 2, 4, 8
 local SHADOW, QUOTA, FLOOR, NOTED = 1, 2, 4, 8
 local TAKE = '<BBdddddd'
 local DETAILS = '<BBddddd'
 local FLOOR_OF_TAKE = '<BdI4c0' -- whether it was cut, its time and its text
 local KEPT, DROPPED = 1, 2 -- in place of when a text expires: when it expired before, now
 
-local time = call('TIME') -- once, so that all requests of a batch are decided at the same time
-local clock = time[1] * 1000000 + time[2]
-local lines, line = {ARGV[1], format(' %d', clock)}, 2
+local clock -- read once, so that all requests of a batch are decided at the same time
+local lines, line = {''}, 1
 local engines = {}
 local current, pattern, judge, settle, view
 local step, expiry = nil, '' -- the last step, and when a text expires that matters until then
@@ -91,6 +91,7 @@ while pos <= #args do
       local role, counted, most, most_part, refund, refund_part, since = 0, 0, nil, nil, 0, 0, 0
       local noted
       if kind > MORE then
+        if kind == NONE then kind, takes, k = 0, 0, first_key end
         if kind >= TIMED then
           kind, timed = kind - TIMED, true
           now, pos = unpack('<d', args, pos)
@@ -115,11 +116,17 @@ while pos <= #args do
         end
       end
 
+      if not now then
+        local time = call('TIME')
+        clock = time[1] * 1000000 + time[2]
+        now = clock
+      end
+
       local fits
       expires = nil
       if failure then -- the rest of the request is only skipped
         text = ''
-      elseif requests == 0 then -- a closed bucket neither reads nor writes, so a debt survives it
+      elseif requests == 0 then -- no take, or a closed bucket: it neither reads nor writes, so a debt survives it
         fits, text = room >= 0, ''
       else
         if algorithm ~= current then
@@ -239,4 +246,5 @@ while pos <= #args do
     line = line + 2 * takes
   end
 end
+lines[1] = format('%s %d', ARGV[1], clock or 0)
 return table.concat(lines, '', 1, line)

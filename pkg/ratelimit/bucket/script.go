@@ -26,8 +26,8 @@ func twin(name string) string {
 // Script returns the Lua script that decides a batch of requests within Redis (7 or later, or Valkey), all at one time
 // of one clock. Its keys are the keys of all takes, in order, and then the names of the notes of those takes that are
 // Noted, in reverse order. It has two arguments: a line that is sent back, and the concatenated AppendArgs of the
-// requests. It returns a text: first that line, a space and the clock in µs. A line for each request follows, which
-// Decode reads. A replica returns Redis' error READONLY and charges nothing.
+// requests. It returns a text: first that line, a space and the clock in µs (0 if no request needs it). A line for each
+// request follows, which Decode reads. A replica returns Redis' error READONLY and charges nothing.
 func Script() string {
 	var choice strings.Builder
 	word := "if"
@@ -45,7 +45,11 @@ const (
 	more     byte = 1 << iota // another take of the request follows
 	detailed                  // the details follow: what the usual take does not have
 	timed                     // the time of the request follows
+	none                      // not a take, but a request without takes; all else is 0
 )
+
+// takeBytes is the length of a take without details.
+const takeBytes = 50
 
 // These are added to the role of a take with a note, and with a floor.
 const withFloor, withNote = 4, 8
@@ -64,9 +68,11 @@ const (
 // refund. A floor reads it.
 func (t *Take) Noted() bool { return t.Limit.Requests > 0 && (t.Floor != nil || t.Refund > 0) }
 
-// AppendArgs appends the takes of the request in the format of the script. The keys are not part of it. The script has
-// no line for a request without takes.
+// AppendArgs appends the takes of the request in the format of the script. The keys are not part of it.
 func (r *Request) AppendArgs(b []byte, notes Notes) []byte {
+	if len(r.Takes) == 0 {
+		return append(append(b, none), make([]byte, takeBytes-1)...)
+	}
 	for i := range r.Takes {
 		t := &r.Takes[i]
 		kind, noted := byte(0), bool(notes) && t.Noted()
@@ -186,20 +192,24 @@ func (r *Request) Decode(line string, reply Reply, o *Outcome) error {
 	if verdict == '!' || verdict == '?' {
 		return r.scriptError(line[1:], verdict == '?')
 	}
-	_, rest, _ := strings.Cut(line, "\t")
+	rest := line[1:]
 	decisions, seen := o.begin(len(r.Takes)), o.beginSeen(len(r.Takes))
 	o.Allowed = verdict == '+'
 	var w waits
 	for i := range r.Takes {
 		t, d, b := &r.Takes[i], &decisions[i], &seen[i]
-		var fits string
-		if fits, rest, _ = strings.Cut(rest, "\t"); fits == "" {
+		if len(rest) < 2 { // a tab, and a digit
 			return fmt.Errorf("an answer for %d buckets instead of %d: %q", i, len(r.Takes), line)
 		}
-		digit := fits[0] - '0'
+		digit, text := rest[1]-'0', rest[2:]
+		if rest = ""; i < len(r.Takes)-1 {
+			if end := strings.IndexByte(text, '\t'); end >= 0 {
+				text, rest = text[:end], text[end:]
+			}
+		}
 		d.Allowed, b.Floor = digit&1 == 1, Fate(digit>>1)
 		var err error
-		if b.State, b.Cut, err = parse(t.Limit.Algorithm, fits[1:]); err != nil {
+		if b.Cut, err = b.State.parse(t.Limit.Algorithm, text); err != nil {
 			return err
 		}
 		b.State.at(&t.Limit, now)

@@ -91,7 +91,9 @@ func (slidingWindowCounter) text(b []byte, s *State) []byte {
 	return fmt.Appendf(b, "c1 %d %d %d", s.Last, s.Count, s.Part)
 }
 
-func (slidingWindowCounter) parse(last int64, rest string) (_ State, cut, ok bool) {
-	n, _, ok := cutNumbers(rest, 2)
-	return State{Last: last, Count: n[0], Part: n[1]}, false, ok
+func (slidingWindowCounter) parse(s *State, rest string) (cut, ok bool) {
+	if s.Count, rest, ok = cutNumber(rest, ' '); ok {
+		s.Part, _, ok = cutNumber(rest, ' ')
+	}
+	return false, ok
 }

@@ -3,6 +3,7 @@ package bucket
 import (
 	"fmt"
 	"math"
+	"strings"
 )
 
 // slidingWindowLog remembers every accepted request for one Window. Count is the sum of Grants.
@@ -133,18 +134,26 @@ func (slidingWindowLog) text(b []byte, s *State) []byte {
 
 // parse reads the entries, which sliding_window_log.lua describes. If a text was cut, the units beyond the cut are
 // added at the newest time: no answer about the bucket depends on their times.
-func (slidingWindowLog) parse(last int64, rest string) (_ State, cut, ok bool) {
-	n, entries, ok := cutNumbers(rest, 4) // units, age, span, length of the entries
-	s := State{Last: last, Count: n[0]}
-	newest := last - n[1]
+func (slidingWindowLog) parse(s *State, entries string) (cut, ok bool) {
+	var n [4]int64 // units, age, span, length of the entries
+	for i := range n {
+		if n[i], entries, ok = cutNumber(entries, ' '); !ok {
+			return false, false
+		}
+	}
+	s.Count = n[0]
+	newest := s.Last - n[1]
 	at, left := newest-n[2], n[0]
-	for ok && entries != "" {
+	if s.Grants = nil; entries != "" {
+		s.Grants = make([]Grant, 0, strings.Count(entries, ":")+1)
+	}
+	for entries != "" {
 		var gap, units int64
 		if gap, entries, ok = cutNumber(entries, ':'); !ok {
-			break
+			return false, false
 		}
 		if units, entries, ok = cutNumber(entries, ' '); !ok {
-			break
+			return false, false
 		}
 		at, left = at+gap, left-units
 		s.Grants = appendGrant(s.Grants, Grant{At: at, Cost: units})
@@ -152,7 +161,7 @@ func (slidingWindowLog) parse(last int64, rest string) (_ State, cut, ok bool) {
 	if cut = left > 0 && at < newest; left > 0 {
 		s.Grants = appendGrant(s.Grants, Grant{At: newest, Cost: left})
 	}
-	return s, cut, ok && left >= 0
+	return cut, left >= 0
 }
 
 // appendGrant adds a grant. If the newest grant has the same time, it adds the cost to that grant.

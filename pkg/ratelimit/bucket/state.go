@@ -56,8 +56,9 @@ type engine interface {
 	// sound reports whether the engine can go on from the state. Its Count, Part and Rate are not negative. The costs of
 	// its Grants, in order of time, add up to held.
 	sound(s *State, held int64) bool
-	// parse reads the text that the Lua twin stores, without the tag and the time. cut is Seen.Cut.
-	parse(last int64, rest string) (s State, cut, ok bool)
+	// parse reads the text that the Lua twin stores into a state that has only its Last. rest is the text without the tag
+	// and the time. cut is Seen.Cut.
+	parse(s *State, rest string) (cut, ok bool)
 	// text appends the text that the Lua twin stores.
 	text(b []byte, s *State) []byte
 }

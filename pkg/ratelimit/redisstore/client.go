@@ -150,8 +150,8 @@ func (ch *chunk) command(ctx context.Context, command, script string) *redis.Cmd
 	keys := len(ch.keys) + len(ch.notes)
 	words := make([]any, 0, 5+keys)
 	words = append(words, command, script, keys)
-	for _, key := range ch.keys {
-		words = append(words, key)
+	for i := range ch.keys {
+		words = append(words, &ch.keys[i]) // a pointer, because a string would be allocated once more
 	}
 	for _, note := range slices.Backward(ch.notes) {
 		words = append(words, note)

@@ -70,20 +70,13 @@ func (b *bare) take(ctx context.Context, batch []bucket.Request, outcomes []buck
 	lines := strings.Split(reply, "\n")
 	echo, clock, _ := strings.Cut(lines[0], " ")
 	now, err := strconv.ParseInt(clock, 10, 64)
+	if err != nil || echo != nonce || len(lines) != 1+len(batch) {
+		return fmt.Errorf("nonce %s, %d requests: got %q", nonce, len(batch), reply)
+	}
 	for i, r := range batch {
-		if len(r.Takes) == 0 { // the script has no line for it
-			r.Decide(now, nil, &outcomes[i])
-			continue
-		}
-		if lines = lines[1:]; len(lines) == 0 {
-			break
-		}
-		if err := r.Decode(lines[0], bucket.Reply{Clock: now}, &outcomes[i]); err != nil {
+		if err := r.Decode(lines[1+i], bucket.Reply{Clock: now}, &outcomes[i]); err != nil {
 			outcomes[i].Err = err
 		}
-	}
-	if err != nil || echo != nonce || len(lines) != 1 {
-		return fmt.Errorf("nonce %s, %d requests: got %q", nonce, len(batch), reply)
 	}
 	return nil
 }
