@@ -54,9 +54,12 @@ func (m *Metered) Count(r Reason) { m.l.cuts[r].Add(1) }
 // Write implements net.Conn.
 func (m *Metered) Write(p []byte) (int, error) {
 	n, err := m.write(p)
-	m.last.Store(m.l.now.Load())
+	m.Wrote()
 	return n, err
 }
+
+// Wrote records a write that was made without Write, and has not waited.
+func (m *Metered) Wrote() { m.last.Store(m.l.now.Load()) }
 
 // CloseWrite tells the client that nothing follows, but still reads.
 func (m *Metered) CloseWrite() error {

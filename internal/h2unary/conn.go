@@ -76,6 +76,7 @@ func newConn(s *Server, nc *guard.Metered) *Conn {
 	}
 	c.changed.L = &c.mu
 	c.output.buffers = &s.outputs
+	c.output.attempt.try = c.output.attempt.write
 	c.decoder.table.limit = maxTable
 	c.reader.methods, c.reader.keep = s.methods, s.keep
 	c.input.open(c)

@@ -8,6 +8,6 @@
 //
 // This is the path of a request through the files. read.go fills a buffer, and receive.go takes frames from it.
 // block.go, hpack.go and head.go turn its header block into a head. message.go collects its message. call.go has the
-// call that Serve answers. answer.go and output.go write the answer. budget.go, sweep.go and the guard of the listener
-// bound what a client can take.
+// call that Serve answers. answer.go and output.go encode the answer, and write.go writes it. budget.go, sweep.go and
+// the guard of the listener bound what a client can take.
 package h2unary

@@ -268,10 +268,12 @@ func TestTransports(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, size := range []int{1, 3000, 5000, 100_000, 1 << 19} {
-			sent := bytes.Repeat([]byte("x"), size)
-			if got, err := echo(t.Context(), conn, echoMethod, sent); err != nil || !bytes.Equal(got, sent) {
-				t.Errorf("%s: %d bytes: got %d, %v", c.name, size, len(got), err)
+		for _, method := range []string{echoMethod, queueMethod} {
+			for _, size := range []int{1, 3000, 5000, 100_000, 1 << 19} {
+				sent := bytes.Repeat([]byte("x"), size)
+				if got, err := echo(t.Context(), conn, method, sent); err != nil || !bytes.Equal(got, sent) {
+					t.Errorf("%s: %s with %d bytes: got %d, %v", c.name, method, size, len(got), err)
+				}
 			}
 		}
 		_ = conn.Close()

@@ -229,9 +229,19 @@ func TestConnectionTimeLimits(t *testing.T) {
 	}
 }
 
-// TestSlowReader checks that a client that does not read delays no other, and that its answers are bounded.
+// TestSlowReader checks that a client that does not read delays no other, and that its answers are bounded. So it is
+// if one goroutine answers the requests of all clients.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
+	for _, method := range []string{echoMethod, queueMethod} {
+		t.Run(method[1:], func(t *testing.T) {
+			t.Parallel()
+			checkSlowReader(t, method)
+		})
+	}
+}
+
+func checkSlowReader(t *testing.T, method string) {
 	s := start(t, nil, nil)
 	slow := connect(t, s, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30})
 	if err := slow.WriteWindowUpdate(0, 1<<30); err != nil {
@@ -242,7 +252,7 @@ func TestSlowReader(t *testing.T) {
 		message := strings.Repeat("x", 16000)
 		_ = slow.conn.SetWriteDeadline(time.Now().Add(2 * time.Second)) // the server stops to read
 		for i := range 100_000 {
-			if slow.request(uint32(2*i+1), echoMethod, message) != nil {
+			if slow.request(uint32(2*i+1), method, message) != nil {
 				written <- i
 				return
 			}
@@ -252,7 +262,7 @@ func TestSlowReader(t *testing.T) {
 	fast := connect(t, s)
 	for i := range 1000 {
 		id := uint32(2*i + 1)
-		if err := fast.request(id, echoMethod, "x"); err != nil {
+		if err := fast.request(id, method, "x"); err != nil {
 			t.Fatal(err)
 		}
 		if got := fast.answer(id); got != "x" {

@@ -22,6 +22,7 @@ type output struct {
 	bytes   []byte
 	writing bool
 	failed  bool // a write has failed
+	attempt attempt
 }
 
 // next returns the slice to append to, and add sets it.
@@ -35,54 +36,11 @@ func (o *output) next() []byte {
 
 func (o *output) add(b []byte) { o.bytes = b }
 
-// Flush sends the answers that are complete. It waits for the client to read them, unless another goroutine writes.
-func (c *Conn) Flush() {
-	c.settle()
-	c.mu.Lock()
-	o := &c.output
-	if o.writing || len(o.bytes) == 0 {
-		c.mu.Unlock()
-		return
-	}
-	o.writing = true
-	for len(o.bytes) > 0 && !o.failed {
-		b, shared := o.bytes, o.shared
-		o.bytes, o.shared = nil, nil
-		c.mu.Unlock()
-		_, err := c.metered.Write(b)
-		o.buffers.Put(shared)
-		c.mu.Lock()
-		o.failed = o.failed || err != nil
-		c.changed.Broadcast()
-	}
-	o.writing = false
-	c.changed.Broadcast()
-	over := o.failed && !c.closed
-	c.mu.Unlock()
-	if over {
-		c.cutOff() // the goroutine that reads then ends the connection
-	}
-}
-
-// flushAll sends all that is to be sent, and waits until it is written, also by other goroutines.
-func (c *Conn) flushAll() {
-	c.Flush()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for o := &c.output; (o.writing || len(o.bytes) > 0) && !o.failed; {
-		c.changed.Wait()
-	}
-}
-
-// awaitReader waits while too much is unsent. It returns false if the connection is drained.
-func (c *Conn) awaitReader() bool {
-	c.mu.Lock()
-	for len(c.output.bytes) > maxUnsent && c.output.writing && !c.output.failed {
-		c.changed.Wait()
-	}
-	ended := c.drainer.ended(c)
-	c.mu.Unlock()
-	return !ended
+// take removes what is to be written.
+func (o *output) take() (b []byte, shared *[writeBuffer]byte) {
+	b, shared = o.bytes, o.shared
+	o.bytes, o.shared = nil, nil
+	return b, shared
 }
 
 // windows are the windows of flow control of a connection (RFC 9113, 5.2).

@@ -19,7 +19,7 @@ type Config struct {
 	Streams map[string]bool
 	// Serve answers the calls that one read of a connection has completed, in the order in which they arrived. It runs in
 	// the goroutine that reads the connection. A call that has to wait must be answered by another goroutine, which then
-	// calls Flush. Required.
+	// calls Flush or FlushSoon. Required.
 	Serve func(c *Conn, calls []*Call)
 	// Panicked is called with the value of a panic in Serve. All calls that it had not answered fail, so none of them may
 	// have been passed to another goroutine. Required.

@@ -20,6 +20,7 @@ const (
 	panicMethod = "/test.Echo/Panic"
 	pauseMethod = "/test.Echo/Pause" // answers with the message after some milliseconds
 	stuckMethod = "/test.Echo/Stuck" // answers when release is closed, also if the client has gone
+	queueMethod = "/test.Echo/Queue" // answers with it from one goroutine for all connections
 )
 
 // server is a running server.
@@ -27,6 +28,7 @@ type server struct {
 	*h2unary.Server
 	*guard.Listener
 	release chan struct{}
+	queue   chan func()
 	panics  atomic.Int64
 	begun   atomic.Int64 // calls of stuckMethod
 }
@@ -49,9 +51,16 @@ func startOn(
 		l = secured(l)
 	}
 	s := &server{Listener: guard.New(l, guard.Config{Connections: 100, Bytes: 64 << 20, Metered: true})}
-	s.release = make(chan struct{})
+	s.release, s.queue = make(chan struct{}), make(chan func(), 100)
+	go func() {
+		for answer := range s.queue {
+			answer()
+		}
+	}()
 	cfg := h2unary.Config{
-		Methods: []string{echoMethod, laterMethod, failMethod, watchMethod, panicMethod, pauseMethod, stuckMethod},
+		Methods: []string{
+			echoMethod, laterMethod, failMethod, watchMethod, panicMethod, pauseMethod, stuckMethod, queueMethod,
+		},
 		Streams: map[string]bool{watchMethod: true}, Serve: s.serve,
 		Panicked: func(any) { s.panics.Add(1) },
 	}
@@ -71,6 +80,7 @@ func startOn(
 			t.Errorf("Serve returned %v", err)
 		}
 		stop()
+		close(s.queue)
 	})
 	return s
 }
@@ -119,6 +129,12 @@ func (s *server) serve(c *h2unary.Conn, calls []*h2unary.Call) {
 				<-s.release
 				k.Reply(nil)
 			}()
+		case 7:
+			message := string(k.Message)
+			s.queue <- func() {
+				k.Reply([]byte(message))
+				c.FlushSoon()
+			}
 		}
 	}
 }

@@ -104,7 +104,7 @@ func (b *limitBatch) answer(out []byte) {
 		}
 	}
 	if n.waits {
-		go b.conn.Flush() // ends with the write, whose time the guard bounds
+		b.conn.FlushSoon()
 	}
 	b.release()
 }

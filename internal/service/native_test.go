@@ -7,33 +7,70 @@ import (
 	"log/slog"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/extauthz/extauthz/internal/guard"
+	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/envoy/hold"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
-	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
+	"github.com/extauthz/extauthz/pkg/rules/file"
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
-// TestNativePanic sends requests that arrive together, one of which causes a panic. Only that one fails.
+// TestNativePanic sends requests that arrive together, one of which causes a panic. Only that one fails, whether the
+// goroutine that reads the connection answers or one that reads the replies of Redis.
 func TestNativePanic(t *testing.T) {
 	t.Parallel()
-	registry := prometheus.NewRegistry()
-	rules := ratelimit.NewRules(nil, ratelimit.RulesOptions{})
+	bugs := func() *panics { return newPanics(slog.New(slog.DiscardHandler), prometheus.NewRegistry()) }
+	t.Run("memory", func(t *testing.T) {
+		t.Parallel()
+		memory, err := memstore.New(memstore.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer memory.Close()
+		checkPanics(t, bugs(), &Settings{Transport: nativeTransport}, memory)
+	})
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		caught := bugs()
+		redis, err := redisstore.New(redisstore.Config{
+			URL: testenv.Redis(t).Addr, Timeout: 10 * time.Second,
+			Panicked: func(value any) { caught.caught("Redis", value) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer redis.Close()
+		checkPanics(t, caught, &Settings{Transport: nativeTransport, BackendType: "redis"}, redis)
+	})
+}
+
+func checkPanics(t *testing.T, bugs *panics, settings *Settings, store ratelimit.Store) {
+	t.Helper()
+	const limit = "\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 100}}]"
+	parsed, problems := file.Parse([]file.File{
+		{Name: "good.yaml", Content: []byte("domain: good" + limit)},
+		{Name: "broken.yaml", Content: []byte("domain: broken" + limit)},
+	}, file.Config{})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	rules := ratelimit.NewRules(parsed.Domains, ratelimit.RulesOptions{})
 	queue := hold.New(1)
 	limits := rls.New(rls.Config{
-		Limiter: ratelimit.New(ratelimit.Config{Rules: func() *ratelimit.Rules { return rules }}), Queue: queue,
+		Limiter: ratelimit.New(ratelimit.Config{Rules: func() *ratelimit.Rules { return rules }, Store: store}), Queue: queue,
 		Decided: func(_ context.Context, q ratelimit.Query, _ ratelimit.Result) { panicAt("broken", q.Domain) },
 	})
-	bugs := newPanics(slog.New(slog.DiscardHandler), registry)
-	settings := &Settings{Transport: nativeTransport}
 	server := (&services{
-		settings: settings, limits: limits, calls: telemetry.NewCalls(registry), bugs: bugs, queue: queue,
+		settings: settings, limits: limits, calls: telemetry.NewCalls(prometheus.NewRegistry()), bugs: bugs, queue: queue,
 		health: newHealth(),
 	}).transport()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -82,9 +119,7 @@ func askTogether(t *testing.T, address string, domains ...string) (statuses []st
 		}
 		id := uint32(2*i + 1)
 		_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true})
-		const domainField, descriptorsField = 1<<3 | wire.Bytes, 2<<3 | wire.Bytes
-		message := wire.AppendText(wire.AppendText(nil, domainField, domain), descriptorsField, "")
-		_ = framer.WriteData(id, true, append([]byte{0, 0, 0, 0, byte(len(message))}, message...))
+		_ = framer.WriteData(id, true, framed(0, rateLimitRequest(domain, "ann")))
 	}
 	if _, writeErr := conn.Write(out.Bytes()); err != nil || writeErr != nil {
 		t.Fatal(err, writeErr)

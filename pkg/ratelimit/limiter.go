@@ -99,9 +99,9 @@ var ErrInternal = errors.New("internal error")
 
 // Start begins to decide queries, each by itself, with one call of the store. It calls done exactly once, when the
 // result of each queries[i] is in results[i]: before it returns, or later in a goroutine of the store. Until then, both
-// slices and all that the queries refer to belong to the limiter. The limiter writes to the slices of results[i] if they
-// are large enough. A panic ends the batch: queries without a result get ErrInternal, done is called, and the panic goes
-// on. done must not wait for anything.
+// slices and all that the queries refer to belong to the limiter. The limiter writes to the slices of results[i] if
+// they are large enough. A panic ends the batch: queries without a result get ErrInternal, done is called, and the
+// panic goes on. done must not wait for anything.
 func (l *Limiter) Start(ctx context.Context, queries []Query, results []Result, done func()) {
 	b := l.batches.Get().(*batch)
 	b.begin(ctx, queries, results, done)

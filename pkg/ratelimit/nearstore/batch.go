@@ -206,12 +206,11 @@ func (b *batch) receive() {
 	}
 }
 
-// end calls done.
+// end calls done. Then the batch may be used again.
 func (b *batch) end() {
-	done := b.theirs.done
+	b.theirs.done()
 	b.theirs.requests, b.theirs.outcomes, b.theirs.done = nil, nil, nil
 	b.store.batches.Put(b)
-	done()
 }
 
 // prepare puts what is sent into the requests of the batch, with room for the outcomes.

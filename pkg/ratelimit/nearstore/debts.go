@@ -108,7 +108,12 @@ func (s *Store) repaySome(
 	defer cancel()
 	over := make(chan struct{})
 	b := s.batches.Get().(*batch)
-	b.begin(nil, nil, func() { close(over) })
+	b.begin(nil, nil, func() {
+		for n := range b.sent {
+			answers = answers && answered(&b.outcomes[n])
+		}
+		close(over)
+	})
 	var ask bucket.Request
 	for _, key := range keys {
 		b.held = append(b.held[:0], memstore.Held{Handle: memstore.Handle{Key: key}})
@@ -139,8 +144,5 @@ func (s *Store) repaySome(
 	}
 	b.send(ctx)
 	<-over
-	for n := range b.sent {
-		answers = answers && answered(&b.outcomes[n])
-	}
 	return answers, repayPause
 }

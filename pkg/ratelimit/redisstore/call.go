@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -9,36 +10,68 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// call holds what one caller of Start sends to one node, and the answer. It has copies only, because the requests
-// belong to the caller again when the caller gives up.
+// call holds what one caller of Start sends to one node, until it is answered. What it sends are copies: when it has
+// ended, all else belongs to the caller again, although a worker may still have the call.
+//
+// The goroutine that moves state to ended writes the outcomes and calls done. Nothing else may touch the outcomes. That
+// is the worker that has the reply, the timer, or the one that finds out that the call cannot be sent.
 type call struct {
-	chunks []chunk   // in the order of the requests
+	node   *node
+	asked  []asked // in the order of the chunks
+	done   func()
+	chunks []chunk
 	keys   int       // the number of keys of all chunks
-	end    time.Time // of the caller's wait
-	one    [1]chunk
+	until  time.Time // the end of the caller's wait
+	// settling means that the call is sent even if its caller does not wait any more.
+	settling bool
 
-	state atomic.Int32
-	done  chan struct{} // receives once, after the answers are in the chunks
+	names strings.Builder // has the keys of all chunks
+	one   [1]chunk
+
+	state    atomic.Int32
+	timer    *time.Timer  // calls timeOut
+	leave    func() bool  // ends the wait for the caller's context; nil for one that never ends
+	graceEnd atomic.Int64 // in ns since 1970; 0 before the end
 }
 
-// The states of a call. It leaves waiting exactly once.
+// asked is a request, and where its outcome is written.
+type asked struct {
+	request *bucket.Request
+	outcome *bucket.Outcome
+}
+
+// The states of a call. Only a settling call may be sent after it has ended.
 const (
 	waiting int32 = iota
 	sent
-	dropped
+	ended
 )
 
-// newCall returns a call with room for some requests, with some keys in all. Its caller waits until end.
-func newCall(end time.Time, requests, keys int) *call {
-	c := &call{end: end, done: make(chan struct{}, 1)}
-	c.one[0].keys, c.one[0].args = make([]string, 0, keys), make([]byte, 0, 16*requests+64*keys)
+// newCall returns a call of a caller who waits until a time. It calls done when the outcomes are written.
+func (n *node) newCall(until time.Time, done func()) *call {
+	c, ok := n.calls.Get().(*call)
+	if !ok {
+		c = &call{node: n}
+		c.timer = time.AfterFunc(time.Hour, c.timeOut)
+		c.timer.Stop()
+	}
+	c.until, c.done = until, done
 	return c
 }
 
+// grow makes room for some requests, with some keys of so many bytes in all.
+func (c *call) grow(requests, keys, bytes int) {
+	c.asked = slices.Grow(c.asked, requests)
+	c.names.Grow(bytes)
+	c.one[0].keys = slices.Grow(c.one[0].keys, keys)
+	c.one[0].args = slices.Grow(c.one[0].args, 16*requests+64*keys)
+}
+
 // add adds a request to the last chunk if that has room, and its scope is the same. A request with more than maxKeys
-// keys is a chunk of its own. The chunks share the room of the call. prefix is Config.KeyPrefix.
-func (c *call) add(r *bucket.Request, prefix string, to scope) {
-	notes := namesOfNotes(r, prefix, to)
+// keys is a chunk of its own. The chunks share the room of the call.
+func (c *call) add(r *bucket.Request, o *bucket.Outcome, to scope) {
+	c.asked = append(c.asked, asked{r, o})
+	notes := namesOfNotes(r, c.node.cfg.KeyPrefix, to)
 	keys := len(r.Takes) + len(notes)
 	last := len(c.chunks) - 1
 	switch {
@@ -52,7 +85,9 @@ func (c *call) add(r *bucket.Request, prefix string, to scope) {
 	}
 	ch := &c.chunks[last]
 	for i := range r.Takes {
-		ch.keys = append(ch.keys, strings.Clone(r.Takes[i].Key))
+		begin := c.names.Len()
+		c.names.WriteString(r.Takes[i].Key)
+		ch.keys = append(ch.keys, c.names.String()[begin:])
 	}
 	ch.notes = append(ch.notes, notes...)
 	ch.args = r.AppendArgs(ch.args, bucket.Notes(!to.alone))
@@ -71,18 +106,84 @@ func namesOfNotes(r *bucket.Request, prefix string, to scope) (names []string) {
 	return names
 }
 
-// send marks the call as sent. It returns false if the caller has given up.
-func (c *call) send() bool { return c.state.CompareAndSwap(waiting, sent) }
-
-// drop gives the call up. It returns false if the call was already sent.
-func (c *call) drop() bool { return c.state.CompareAndSwap(waiting, dropped) }
-
-// fail answers all chunks with an error.
-func (c *call) fail(err error) {
-	for i := range c.chunks {
-		c.chunks[i].err = err
+// start queues a call to which all requests were added. ctx is that of the caller.
+func (c *call) start(ctx context.Context) {
+	if c.node.breaker.open() {
+		c.fail(waiting, ErrUnavailable)
+		return
 	}
-	c.done <- struct{}{}
+	if ctx.Done() != nil {
+		c.leave = context.AfterFunc(ctx, c.expire)
+	}
+	c.timer.Reset(time.Until(c.until))
+	if err := c.node.lane.enter(c); err != nil {
+		c.fail(waiting, err)
+	}
+}
+
+// send marks the call as sent. It returns false if the call has ended, and need not be sent.
+func (c *call) send() bool { return c.state.CompareAndSwap(waiting, sent) || c.settling }
+
+// answer ends a call whose chunks have the answers. It is not used again by the worker that calls it.
+func (c *call) answer() {
+	if !c.state.CompareAndSwap(sent, ended) {
+		return
+	}
+	defer c.node.cfg.caught()
+	read := false
+	defer func() {
+		if !read { // a panic
+			c.end(errNoAnswer)
+		}
+	}()
+	i := 0
+	for k := range c.chunks {
+		ch := &c.chunks[k]
+		for range ch.requests {
+			ch.answer(c.asked[i].request, c.asked[i].outcome)
+			i++
+		}
+	}
+	read = true
+	done := c.done
+	c.recycle()
+	done()
+}
+
+// fail ends a call with an error, unless it has left a state.
+func (c *call) fail(from int32, err error) {
+	if c.state.CompareAndSwap(from, ended) {
+		c.stop()
+		c.end(err)
+	}
+}
+
+// end writes an error as all outcomes and calls done. The call has just ended.
+func (c *call) end(err error) {
+	defer c.node.cfg.caught()
+	for _, a := range c.asked {
+		*a.outcome = bucket.Outcome{Err: err}
+	}
+	c.done()
+}
+
+// stop stops all that could end the call. It returns false if something is doing so at this moment.
+func (c *call) stop() bool {
+	left := c.leave == nil || c.leave()
+	return c.timer.Stop() && left
+}
+
+// recycle keeps the memory of the call for another one, unless something else may still use it.
+func (c *call) recycle() {
+	if !c.stop() || cap(c.asked) > maxKeys || cap(c.one[0].keys) > 2*maxKeys {
+		return
+	}
+	n, asked, keys, args, timer := c.node, c.asked, c.one[0].keys, c.one[0].args, c.timer
+	clear(asked)
+	clear(keys)
+	*c = call{node: n, asked: asked[:0], timer: timer}
+	c.one[0].keys, c.one[0].args = keys[:0], args[:0]
+	n.calls.Put(c)
 }
 
 // scope is what all requests of a script call have in common. The zero value is right for a Redis without slots.

@@ -57,8 +57,8 @@ func (n *node) send(batch []*call) {
 	start := time.Now()
 	end := start.Add(min(n.cfg.Timeout, patience))
 	for _, c := range batch {
-		if c.end.After(end) {
-			end = c.end
+		if c.until.After(end) {
+			end = c.until
 		}
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), end)
@@ -89,7 +89,7 @@ func (n *node) send(batch []*call) {
 		shared[i].share()
 	}
 	for _, c := range batch {
-		c.done <- struct{}{}
+		c.answer()
 	}
 }
 

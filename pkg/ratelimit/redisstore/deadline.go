@@ -43,83 +43,51 @@ func (b bound) end(now, caller time.Time, has bool) time.Time {
 	return end
 }
 
-// deadline bounds how long one caller waits for all its calls.
-type deadline struct {
-	ctx    context.Context
-	end    time.Time
-	timer  *time.Timer
-	passed bool
-}
-
-// newDeadline returns the deadline of an operation that begins now. The error is ErrTooLate if it has passed. The
-// caller must stop the timer.
-func newDeadline(ctx context.Context, b bound) (deadline, error) {
+// begin returns when an operation of a caller has to end that begins now. The error is ErrTooLate if it is too late.
+func (b bound) begin(ctx context.Context) (end time.Time, err error) {
 	now := time.Now()
 	caller, has := ctx.Deadline()
-	end := b.end(now, caller, has)
-	if !end.After(now) || ctx.Err() != nil {
-		return deadline{}, ErrTooLate
+	if end = b.end(now, caller, has); !end.After(now) || ctx.Err() != nil {
+		return end, ErrTooLate
 	}
-	return deadline{ctx: ctx, end: end, timer: time.NewTimer(end.Sub(now))}, nil
+	return end, nil
 }
 
-// await reports whether a node answered the call in time. If so, its chunks have the answer. A reply that has arrived
-// when the deadline passes is in time: its worker has not had the CPU to read it.
-func (d *deadline) await(c *call, n *node) bool {
-	if !d.passed {
-		select {
-		case <-c.done:
-			return true
-		case <-d.timer.C:
-		case <-d.ctx.Done():
-		}
-		d.pass()
+// timeOut ends the wait for a call at its end, and again after grace.
+func (c *call) timeOut() {
+	if c.leave != nil {
+		c.leave()
 	}
-	if c.state.Load() == sent && n.links.unread() {
-		select {
-		case <-c.done:
-			return true
-		case <-d.timer.C:
-			d.timer.Reset(0) // the next call gets no more time
-		}
-	}
-	select {
-	case <-c.done: // the answer came at the same moment
-		return true
-	default:
-		return false
-	}
+	c.expire()
 }
 
-// pass ends the wait for Redis. The timer then bounds the wait for workers to read replies that have arrived.
-func (d *deadline) pass() {
-	d.passed = true
-	d.timer.Reset(grace)
-}
-
-// awaitClosed waits until a channel is closed or the deadline has passed.
-func (d *deadline) awaitClosed(closed <-chan struct{}) {
-	select {
-	case <-closed:
-		return
-	default:
-	}
-	if d.passed {
+// expire ends the wait for a call at its end, or when its caller gives up. If a reply has arrived, a worker gets grace
+// to read it: it has not had the CPU.
+func (c *call) expire() {
+	if c.state.CompareAndSwap(waiting, ended) {
+		c.end(ErrTooLate)
 		return
 	}
-	select {
-	case <-closed:
-	case <-d.timer.C:
-		d.pass()
-	case <-d.ctx.Done():
-		d.pass()
+	now := time.Now().UnixNano()
+	switch {
+	case c.state.Load() != sent:
+		return
+	case !c.graceEnd.CompareAndSwap(0, now+int64(grace)):
+		if now < c.graceEnd.Load() { // the timer fires again
+			return
+		}
+	case c.node.links.unread():
+		c.timer.Reset(grace)
+		return
 	}
+	if !c.state.CompareAndSwap(sent, ended) {
+		return
+	}
+	if c.settling {
+		c.end(ErrTooLate)
+		return
+	}
+	c.end(errNoAnswer)
 }
 
-// giveUp ends the wait for a call that was not answered in time, and returns why it has no answer.
-func (c *call) giveUp() error {
-	if c.drop() {
-		return ErrTooLate
-	}
-	return fmt.Errorf("redis: no answer in time: %w", ratelimit.ErrOutcomeUnknown)
-}
+var errNoAnswer = fmt.Errorf("redis: no answer in time: %w", ratelimit.ErrOutcomeUnknown)

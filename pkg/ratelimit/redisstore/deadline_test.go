@@ -5,6 +5,9 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
 // TestBound checks how long an operation may take.
@@ -42,64 +45,86 @@ func TestBound(t *testing.T) {
 	}
 }
 
+// errAnswered is the answer of a worker in TestReplyAndTimer.
+var errAnswered = errors.New("the answer of a worker")
+
 // TestReplyAndTimer has a timer that has fired. A reply that has arrived is taken, also if no worker has read it.
 func TestReplyAndTimer(t *testing.T) {
-	fired := func() (*call, *deadline) {
-		c := newCall(time.Now(), 1, 1)
-		c.send()
-		d := &deadline{ctx: t.Context(), timer: time.NewTimer(0)}
-		t.Cleanup(func() { d.timer.Stop() })
-		return c, d
+	// newCall returns a call, and a function that waits for its end.
+	newCall := func(n *node) (*call, func() error) {
+		done := make(chan struct{})
+		r, o := bucket.Request{Takes: []bucket.Take{{Key: "k"}}}, bucket.Outcome{}
+		c := n.newCall(time.Now(), func() { close(done) })
+		c.add(&r, &o, scope{})
+		c.chunks[0].err = errAnswered
+		return c, func() error {
+			<-done
+			return o.Err
+		}
 	}
-	t.Run("both are ready", func(t *testing.T) {
-		for range 100 { // a select takes one at random
-			c, d := fired()
-			c.done <- struct{}{}
-			if !d.await(c, &node{}) {
-				t.Fatal("the timer was taken")
-			}
+	unread := func(t *testing.T) *node {
+		n, server := connected(t)
+		reply(t, n, server)
+		return n
+	}
+	t.Run("the reply is first", func(t *testing.T) {
+		c, end := newCall(new(node))
+		c.send()
+		c.answer()
+		c.timeOut()
+		if err := end(); !errors.Is(err, errAnswered) {
+			t.Errorf("got %v, want %v", err, errAnswered)
 		}
 	})
 	t.Run("the reply is unread", func(t *testing.T) {
-		n, server := connected(t)
-		reply(t, n, server)
-		c, d := fired()
-		d.passed = true
-		d.timer.Reset(time.Hour) // time enough for the worker
-		go func() { c.done <- struct{}{} }()
-		if !d.await(c, n) {
-			t.Error("the timer was taken")
+		c, end := newCall(unread(t))
+		c.send()
+		c.timeOut()
+		c.expire() // its caller has gone, too
+		c.answer()
+		if err := end(); !errors.Is(err, errAnswered) {
+			t.Errorf("got %v, want %v", err, errAnswered)
 		}
 	})
 	t.Run("the reply stays unread", func(t *testing.T) {
-		n, server := connected(t)
-		reply(t, n, server)
-		c, d := fired()
-		for range 2 { // several calls of one caller
-			if d.await(c, n) {
-				t.Error("an answer that no worker has given")
-			}
+		c, end := newCall(unread(t))
+		c.send()
+		c.timeOut()
+		if err := end(); !errors.Is(err, ratelimit.ErrOutcomeUnknown) {
+			t.Errorf("got %v, want %v", err, ratelimit.ErrOutcomeUnknown)
 		}
+		c.answer() // too late: the outcome belongs to the caller
 	})
 	t.Run("no reply", func(t *testing.T) {
 		n, _ := connected(t)
-		c, d := fired()
-		d.passed = true
-		d.timer.Reset(time.Hour) // it is not awaited
-		if d.await(c, n) {
-			t.Error("an answer without a reply")
+		c, end := newCall(n)
+		c.send()
+		c.timeOut()
+		if err := end(); !errors.Is(err, ratelimit.ErrOutcomeUnknown) {
+			t.Errorf("got %v, want %v", err, ratelimit.ErrOutcomeUnknown)
 		}
 	})
 	t.Run("the reply is for an earlier call", func(t *testing.T) {
-		n, server := connected(t)
-		reply(t, n, server)
-		c, d := newCall(time.Now(), 1, 1), &deadline{ctx: t.Context(), timer: time.NewTimer(time.Hour), passed: true}
-		if d.await(c, n) {
-			t.Error("an answer before the call was sent")
+		c, end := newCall(unread(t))
+		c.timeOut()
+		if err := end(); !errors.Is(err, ErrTooLate) {
+			t.Errorf("got %v, want %v", err, ErrTooLate)
 		}
-		if err := c.giveUp(); !errors.Is(err, ErrTooLate) {
-			t.Errorf("got %v, want ErrTooLate", err)
+		if c.send() {
+			t.Error("a call that has ended is sent")
 		}
+	})
+	t.Run("a settling call", func(t *testing.T) {
+		c, end := newCall(new(node))
+		c.settling = true
+		c.timeOut()
+		if err := end(); !errors.Is(err, ErrTooLate) {
+			t.Errorf("got %v, want %v", err, ErrTooLate)
+		}
+		if !c.send() {
+			t.Error("it is not sent")
+		}
+		c.answer()
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -16,9 +17,11 @@ import (
 // errand decides the requests of one caller whose buckets are at several nodes, or in several slots of a cluster. It
 // sends to all nodes at once. A request in several places takes a second round trip if one of them denies it.
 type errand struct {
-	store    *Store
-	deadline *deadline
-	spreads  []*spread
+	store   *Store
+	ctx     context.Context // of the caller
+	until   time.Time       // the end of the caller's wait
+	within  context.Context // ctx, until then
+	spreads []*spread
 }
 
 // spread is a request in several places.
@@ -70,7 +73,10 @@ func (e *errand) run(requests []bucket.Request, outcomes []bucket.Outcome) {
 func (e *errand) awaitSlots() {
 	for _, k := range []*keyspace{e.store.main, e.store.perSecond} {
 		if k != nil && k.cluster != nil {
-			e.deadline.awaitClosed(k.cluster.tried)
+			select {
+			case <-k.cluster.tried:
+			case <-e.within.Done():
+			}
 		}
 	}
 }
@@ -123,8 +129,6 @@ func (e *errand) piece(s *spread, part *bucket.Part) piece {
 type delivery struct {
 	node   *node
 	pieces []piece
-	call   *call
-	err    error
 }
 
 // deliver lets the nodes decide the pieces, and follows those whose slots have moved. Settling pieces are sent even if
@@ -132,15 +136,17 @@ type delivery struct {
 func (e *errand) deliver(pieces []piece, settling bool) {
 	for len(pieces) > 0 {
 		deliveries := sortByNode(pieces)
+		var answered sync.WaitGroup
 		for i := range deliveries {
-			deliveries[i].send(e.deadline.end)
+			answered.Add(1)
+			e.send(&deliveries[i], settling, answered.Done)
 		}
+		answered.Wait()
 		pieces = nil
 		for i := range deliveries {
 			d := &deliveries[i]
-			e.await(d, settling)
 			for k := range d.pieces {
-				if p := &d.pieces[k]; p.outcome.Err != nil && !e.deadline.passed {
+				if p := &d.pieces[k]; p.outcome.Err != nil && e.within.Err() == nil {
 					pieces = append(pieces, e.follow(p)...)
 				}
 			}
@@ -163,46 +169,21 @@ func sortByNode(pieces []piece) (all []delivery) {
 	return all
 }
 
-// send queues the call of a delivery, whose caller waits until end.
-func (d *delivery) send(end time.Time) {
+// send queues the call of a delivery. It calls done when the pieces have their outcomes.
+func (e *errand) send(d *delivery, settling bool, done func()) {
 	if d.node == nil { // the slot has no node now
-		d.err = ErrUnavailable
-		return
-	}
-	keys := 0
-	for _, p := range d.pieces {
-		keys += len(p.request.Takes)
-	}
-	d.call = newCall(end, len(d.pieces), keys)
-	for _, p := range d.pieces {
-		d.call.add(p.request, d.node.cfg.KeyPrefix, p.place.scope)
-	}
-	d.err = d.node.enter(d.call)
-}
-
-// await writes the outcomes of the pieces of a delivery.
-func (e *errand) await(d *delivery, settling bool) {
-	if d.err == nil && !e.deadline.await(d.call, d.node) {
-		if settling {
-			d.err = ErrTooLate
-		} else {
-			d.err = d.call.giveUp()
-		}
-	}
-	if d.err != nil {
 		for _, p := range d.pieces {
-			*p.outcome = bucket.Outcome{Err: d.err}
+			*p.outcome = bucket.Outcome{Err: ErrUnavailable}
 		}
+		done()
 		return
 	}
-	i := 0
-	for k := range d.call.chunks {
-		ch := &d.call.chunks[k]
-		for range ch.requests {
-			ch.answer(d.pieces[i].request, d.pieces[i].outcome)
-			i++
-		}
+	c := d.node.newCall(e.until, done)
+	c.settling = settling
+	for _, p := range d.pieces {
+		c.add(p.request, p.outcome, p.place.scope)
 	}
+	c.start(e.ctx)
 }
 
 // follow returns what to send instead of a piece that a node of a cluster has refused because its slot is moving or has
@@ -234,7 +215,7 @@ func (e *errand) follow(p *piece) []piece {
 		// Some of the keys have moved already. The nodes know where each single key is.
 		p.place.node, p.place.asking = c.nodeOf(p.place.slot), false
 		if len(p.request.Takes) == 1 && p.place.alone {
-			e.deadline.pause(tryAgainAfter)
+			e.pause(tryAgainAfter)
 		}
 		return e.apart(p)
 	case "CLUSTERDOWN":
@@ -272,9 +253,12 @@ func (c *cluster) named(reply error, by *node) *node {
 	return c.node(complete(words[len(words)-1], by.name), true)
 }
 
-// pause waits, at most until the deadline.
-func (d *deadline) pause(wait time.Duration) {
-	ctx, cancel := context.WithTimeout(d.ctx, wait)
-	defer cancel()
-	d.awaitClosed(ctx.Done())
+// pause waits, at most until the end.
+func (e *errand) pause(wait time.Duration) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-e.within.Done():
+	}
 }

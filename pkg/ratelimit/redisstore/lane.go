@@ -69,13 +69,11 @@ func (l *lane) gather(batch []*call) (_ []*call, ok bool) {
 // close ends all gathering, and fails the waiting calls.
 func (l *lane) close() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closed = true
-	for _, c := range l.queue {
-		if c.send() {
-			c.fail(ErrClosed)
-		}
-	}
-	l.queue, l.keys = nil, 0
+	left := l.queue
+	l.closed, l.queue, l.keys = true, nil, 0
 	l.arrived.Broadcast()
+	l.mu.Unlock()
+	for _, c := range left { // without the lock: what follows may enter another call
+		c.fail(waiting, ErrClosed)
+	}
 }

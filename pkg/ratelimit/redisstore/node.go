@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -21,6 +22,7 @@ type node struct {
 	breaker breaker
 	epoch   epoch
 	workers sync.WaitGroup
+	calls   sync.Pool // of *call
 	stop    context.CancelFunc
 	// sentinels name the master, which the node then is. nil for a Redis with an address of its own.
 	sentinels *sentinels
@@ -116,43 +118,20 @@ func (n *node) current() redis.UniversalClient {
 	return n.client
 }
 
-// enter queues the call for the next free worker.
-func (n *node) enter(c *call) error {
-	if n.breaker.open() {
-		return ErrUnavailable
-	}
-	return n.lane.enter(c)
-}
-
-// take decides requests whose buckets are all in this node.
-func (n *node) take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
-	d, err := newDeadline(ctx, n.cfg.bound())
-	if err != nil {
-		fail(outcomes, err)
-		return
-	}
-	defer d.timer.Stop()
-	keys := 0
+// start begins to decide requests whose buckets are all in this node, for a caller who waits until a time.
+func (n *node) start(ctx context.Context, until time.Time, requests []bucket.Request, outcomes []bucket.Outcome,
+	done func()) {
+	keys, bytes := 0, 0
 	for i := range requests {
 		keys += len(requests[i].Takes)
-	}
-	c := newCall(d.end, len(requests), keys)
-	for i := range requests {
-		c.add(&requests[i], n.cfg.KeyPrefix, scope{})
-	}
-	if err = n.enter(c); err == nil && !d.await(c, n) {
-		err = c.giveUp()
-	}
-	if err != nil {
-		fail(outcomes, err)
-		return
-	}
-	i := 0
-	for k := range c.chunks {
-		ch := &c.chunks[k]
-		for range ch.requests {
-			ch.answer(&requests[i], &outcomes[i])
-			i++
+		for k := range requests[i].Takes {
+			bytes += len(requests[i].Takes[k].Key)
 		}
 	}
+	c := n.newCall(until, done)
+	c.grow(len(requests), keys, bytes)
+	for i := range requests {
+		c.add(&requests[i], &outcomes[i], scope{})
+	}
+	c.start(ctx)
 }

@@ -94,7 +94,6 @@ type Store struct {
 	bound     bound
 	main      *keyspace
 	perSecond *keyspace // nil: main has all buckets
-	panicked  func(value any)
 }
 
 // New returns a store that connects on first use; Ping checks that it can. The caller must close it.
@@ -105,12 +104,13 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{bound: cfg.bound(), main: main, panicked: cfg.Panicked}
+	s := &Store{bound: cfg.bound(), main: main}
 	if cfg.PerSecond == nil {
 		return s, nil
 	}
 	second := cfg.PerSecond.withDefaults()
-	second.Up, second.Took, second.KeyPrefix, second.epochs = cfg.Up, cfg.Took, cfg.KeyPrefix, cfg.epochs
+	second.Up, second.Took, second.Panicked = cfg.Up, cfg.Took, cfg.Panicked
+	second.KeyPrefix, second.epochs = cfg.KeyPrefix, cfg.epochs
 	if s.perSecond, err = newKeyspace(second); err != nil {
 		return nil, &PerSecondError{errors.Join(err, main.close())}
 	}
@@ -164,39 +164,42 @@ func (s *Store) Nodes() []NodeState {
 // Start implements ratelimit.Store. Its errors are those of this package, ratelimit.ErrOutcomeUnknown, a
 // *bucket.ScriptError, or a reply of Redis.
 func (s *Store) Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
-	go func() {
-		defer s.caught()
-		s.take(ctx, requests, outcomes)
+	until, err := s.bound.begin(ctx)
+	switch {
+	case len(requests) == 0:
 		done()
-	}()
+	case err != nil:
+		fail(outcomes, err)
+		done()
+	case s.main.one != nil && s.perSecond == nil:
+		s.main.one.start(ctx, until, requests, outcomes, done)
+	default:
+		go s.run(ctx, until, requests, outcomes, done)
+	}
 }
 
-// caught reports a panic in done. The other calls go on.
-func (s *Store) caught() {
-	if s.panicked == nil {
+// run decides requests whose buckets may be in several places.
+func (s *Store) run(ctx context.Context, until time.Time, requests []bucket.Request, outcomes []bucket.Outcome,
+	done func()) {
+	defer s.main.cfg.caught()
+	within, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	for len(requests) > 0 {
+		n := s.independent(requests)
+		e := errand{store: s, ctx: ctx, within: within, until: until}
+		e.run(requests[:n], outcomes[:n])
+		requests, outcomes = requests[n:], outcomes[n:]
+	}
+	done()
+}
+
+// caught reports a panic in a done.
+func (cfg *Config) caught() {
+	if cfg.Panicked == nil {
 		return
 	}
 	if p := recover(); p != nil {
-		s.panicked(p)
-	}
-}
-
-func (s *Store) take(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
-	if s.main.one != nil && s.perSecond == nil {
-		s.main.one.take(ctx, requests, outcomes)
-		return
-	}
-	d, err := newDeadline(ctx, s.bound)
-	if err != nil {
-		fail(outcomes, err)
-		return
-	}
-	defer d.timer.Stop()
-	for len(requests) > 0 {
-		n := s.independent(requests)
-		e := errand{store: s, deadline: &d}
-		e.run(requests[:n], outcomes[:n])
-		requests, outcomes = requests[n:], outcomes[n:]
+		cfg.Panicked(p)
 	}
 }
 

@@ -1,0 +1,132 @@
+package h2unary
+
+import (
+	"errors"
+	"syscall"
+)
+
+// Flush sends the answers that are complete. It waits for the client to read them, unless another goroutine writes.
+func (c *Conn) Flush() {
+	if c.beginWrite() {
+		c.write()
+	}
+}
+
+// FlushSoon does so, but never waits for the client: what its socket does not take at once, a goroutine sends.
+func (c *Conn) FlushSoon() {
+	if !c.beginWrite() {
+		return
+	}
+	for o := &c.output; len(o.bytes) > 0 && !o.failed; {
+		b, shared := o.take()
+		c.mu.Unlock()
+		n, err := c.tryWrite(b)
+		if err == nil && n < len(b) {
+			go c.writeRest(b[n:], shared) // ends with the write, whose time the guard bounds
+			return
+		}
+		c.wrote(shared, err)
+	}
+	c.endWrite()
+}
+
+// beginWrite returns true if there is something to write, and no other goroutine writes. c.mu is locked then.
+func (c *Conn) beginWrite() bool {
+	c.settle()
+	c.mu.Lock()
+	if c.output.writing || len(c.output.bytes) == 0 {
+		c.mu.Unlock()
+		return false
+	}
+	c.output.writing = true
+	return true
+}
+
+// write writes all that is to be written. c.mu is locked, and unlocked in the end.
+func (c *Conn) write() {
+	for o := &c.output; len(o.bytes) > 0 && !o.failed; {
+		b, shared := o.take()
+		c.mu.Unlock()
+		_, err := c.metered.Write(b)
+		c.wrote(shared, err)
+	}
+	c.endWrite()
+}
+
+// writeRest goes on after an incomplete write.
+func (c *Conn) writeRest(b []byte, shared *[writeBuffer]byte) {
+	_, err := c.metered.Write(b)
+	c.wrote(shared, err)
+	c.write()
+}
+
+// wrote notes the result of a write, and locks c.mu.
+func (c *Conn) wrote(shared *[writeBuffer]byte, err error) {
+	c.output.buffers.Put(shared)
+	c.mu.Lock()
+	c.output.failed = c.output.failed || err != nil
+	c.changed.Broadcast()
+}
+
+// endWrite ends what beginWrite began. It unlocks c.mu.
+func (c *Conn) endWrite() {
+	c.output.writing = false
+	c.changed.Broadcast()
+	over := c.output.failed && !c.closed
+	c.mu.Unlock()
+	if over {
+		c.cutOff() // the goroutine that reads then ends the connection
+	}
+}
+
+// tryWrite writes what the socket takes at once: nothing with TLS.
+func (c *Conn) tryWrite(b []byte) (n int, err error) {
+	if c.raw == nil {
+		return 0, nil
+	}
+	c.metered.Wrote()
+	t := &c.output.attempt
+	t.bytes, t.n, t.err = b, 0, nil
+	if err = c.raw.Write(t.try); err == nil {
+		err = t.err
+	}
+	return t.n, err
+}
+
+// attempt is an attempt to write, for syscall.RawConn. It belongs to the goroutine that writes.
+type attempt struct {
+	try   func(fd uintptr) bool // made once
+	bytes []byte
+	n     int
+	err   error
+}
+
+func (t *attempt) write(fd uintptr) bool {
+	n, err := syscall.Write(int(fd), t.bytes)
+	if t.bytes = nil; !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EINTR) {
+		t.err = err
+	}
+	t.n = max(0, n)
+	return true // do not wait
+}
+
+// flushAll sends all that is to be sent, and waits until it is written, also by other goroutines.
+func (c *Conn) flushAll() {
+	c.Flush()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for o := &c.output; (o.writing || len(o.bytes) > 0) && !o.failed; {
+		c.changed.Wait()
+	}
+}
+
+// awaitReader waits while too much is unsent. It returns false if the connection is drained.
+func (c *Conn) awaitReader() bool {
+	c.mu.Lock()
+	for len(c.output.bytes) > maxUnsent && c.output.writing && !c.output.failed {
+		c.changed.Wait()
+	}
+	ended := c.drainer.ended(c)
+	c.mu.Unlock()
+	return !ended
+}
