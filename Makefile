@@ -31,6 +31,7 @@ FUZZTIME ?= 30s
 # Flags of internal/bench: -rounds, -each, -redis, -base, -peer-redis and others.
 BENCHFLAGS ?=
 COUNT ?= 20
+SOAK ?= 30m
 IMAGE ?= extauthz:dev
 
 ##@ Every day
@@ -38,7 +39,7 @@ IMAGE ?= extauthz:dev
 .PHONY: help
 help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
-	@printf '\nPKG=./pkg/... selects packages for test, stress, bench and fuzz. Other variables: TESTFLAGS, COUNT, BENCH, BENCHFLAGS, FUZZTIME.\n'
+	@printf '\nPKG=./pkg/... selects packages for test, stress, bench and fuzz. Other variables: TESTFLAGS, COUNT, SOAK, BENCH, BENCHFLAGS, FUZZTIME.\n'
 
 # The tag grpcnotrace omits gRPC's page of traces, which the service does not serve, and so text/template. With text/template,
 # the linker keeps every method of every type: 34 MB instead of 22 MB. Dockerfile and .goreleaser.yaml use the same tag.
@@ -56,6 +57,11 @@ test: test-tools ## Run all tests with the race detector, a real Redis and a rea
 .PHONY: test-faults
 test-faults: test-tools ## Run the faults of docs/guarantees.md one by one for minutes, and print what was admitted
 	FAULTS=long go test -count=1 -parallel=1 -timeout=20m -v $(TESTFLAGS) ./test/faults | grep -v '^==='
+
+# make test runs it for some seconds.
+.PHONY: soak
+soak: test-tools ## Ask the native transport for SOAK=30m while clients reset and leave, connections end and Redis hangs
+	SOAK=$(SOAK) go test -count=1 -timeout=0 -v -run='^TestSoak$$' $(TESTFLAGS) ./test/faults
 
 # A PKG with its own go.mod, such as test/istio, means all packages of that module. Without PKG, all tests of the repository run.
 ALL_TESTS := $(if $(filter file,$(origin PKG)),yes)
