@@ -12,15 +12,21 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestRaw checks that the minimal script decides: it allows its burst, and Redis counts each call.
-func TestRaw(t *testing.T) {
+// TestScripts checks that each script that is called directly decides, and how many takes a call has.
+func TestScripts(t *testing.T) {
 	t.Parallel()
 	redis := testenv.Redis(t)
-	s, err := raw(redis.Addr)(t.Context(), 50*time.Millisecond)
-	if err != nil || s.perSecond <= 0 || s.redisCPU <= 0 || s.scripts < 0.99 || s.scripts > 1.01 {
-		t.Errorf("%+v, %v, want one script call for each request", s, err)
+	for i, r := range scripts(redis.Addr).rows {
+		want := 1.0
+		if i > 0 {
+			want = 1.0 / takesInCall
+		}
+		s, err := r.measure(t.Context(), 50*time.Millisecond)
+		if err != nil || s.perSecond <= 0 || s.redisCPU <= 0 || s.scripts < 0.99*want || s.scripts > 1.01*want {
+			t.Errorf("%s: %+v, %v, want %v script calls for each request", r.name, s, err, want)
+		}
 	}
-	if _, err := raw(testenv.Loopback(testenv.FreePort(t)))(t.Context(), time.Second); err == nil {
+	if _, err := direct(testenv.Loopback(testenv.FreePort(t)), rawCalls())(t.Context(), time.Second); err == nil {
 		t.Error("no error without Redis")
 	}
 }

@@ -5,16 +5,20 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha1" //nolint:gosec // Redis names scripts by it
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/extauthz/extauthz/internal/bench/figures"
 	"github.com/extauthz/extauthz/internal/loadgen"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
 // rawScript is a token bucket with the fewest commands: one bucket, one read, one write, without any check.
@@ -27,11 +31,54 @@ if full - now > burst then return 0 end
 redis.call('SET', KEYS[1], string.format('%.0f', full), 'PX', math.ceil((full - now) / 1000))
 return 1`
 
-// rawBatch is how many calls share a write, as many as a server with 64 requests in flight can gather.
-const rawBatch = 32
+// takesInFlight is how many takes share a write, as many as a server with 64 requests in flight can gather. takesInCall
+// is how many of them share a call of the script of the service.
+const takesInFlight, takesInCall = 32, 16
 
-// raw returns a measurement of the minimal script, called directly: two connections, each with a pipeline.
-func raw(redis string) func(context.Context, time.Duration) (sample, error) {
+// aKey and aTime are replaced in each command before it is sent.
+const aKey, aTime = "bench_user_00000000", "0000000000000000"
+
+// calls are calls of a script, to be sent as one batch.
+type calls struct {
+	script string
+	number int      // in a batch
+	words  []string // of one call, after the hash of the script
+}
+
+// rawCalls are calls of the minimal script.
+func rawCalls() calls {
+	return calls{script: rawScript, number: takesInFlight, words: []string{"1", aKey, aTime}}
+}
+
+// bucketCalls are calls of the script of the service, with buckets of one limit.
+func bucketCalls(limit bucket.Limit) calls {
+	c := calls{script: bucket.Script(), number: takesInFlight / takesInCall, words: []string{strconv.Itoa(takesInCall)}}
+	r := bucket.Request{Takes: []bucket.Take{{Limit: limit, Cost: 1}}}
+	var args []byte
+	for range takesInCall {
+		c.words = append(c.words, aKey+" "+string(limit.Algorithm.Letter()))
+		args = r.AppendArgs(args, bucket.WithoutNotes)
+	}
+	c.words = append(c.words, "echo", string(args))
+	return c
+}
+
+// scripts returns rows of the minimal script and the one of the service, called directly.
+func scripts(redis string) *contest {
+	all := &contest{name: "scripts", title: "The script of each algorithm, called directly for 16 buckets at once"}
+	all.rows = append(all.rows, &row{name: figures.Raw, measure: direct(redis, rawCalls())})
+	for _, a := range bucket.Algorithms {
+		limit := bucket.Limit{Algorithm: a, Requests: 100_000, Burst: 100_000, Window: 3_600_000_000}
+		if a == bucket.SlidingWindowLog { // as many as the default counts by it
+			limit.Requests, limit.Window = 20, 1_000_000
+		}
+		all.rows = append(all.rows, &row{name: a.String(), measure: direct(redis, bucketCalls(limit))})
+	}
+	return all
+}
+
+// direct returns a measurement of calls of a script: two connections, each with a pipeline.
+func direct(redis string, c calls) func(context.Context, time.Duration) (sample, error) {
 	return func(ctx context.Context, each time.Duration) (s sample, err error) {
 		const patience = 10 * time.Second
 		meter, err := loadgen.NewRedisMeter(ctx, redis, patience)
@@ -39,12 +86,12 @@ func raw(redis string) func(context.Context, time.Duration) (sample, error) {
 			return s, err
 		}
 		defer meter.Close()
-		var done atomic.Int64
+		var batches atomic.Int64
 		errs := make([]error, 2)
 		begin := time.Now()
 		var callers sync.WaitGroup
 		for i := range errs {
-			callers.Go(func() { errs[i] = callRaw(ctx, redis, begin.Add(each), &done) })
+			callers.Go(func() { errs[i] = c.send(ctx, redis, begin.Add(each), &batches) })
 		}
 		callers.Wait()
 		took := time.Since(begin)
@@ -53,18 +100,17 @@ func raw(redis string) func(context.Context, time.Duration) (sample, error) {
 				return s, err
 			}
 		}
-		cost, err := meter.Cost(ctx, done.Load())
+		takes := batches.Load() * takesInFlight
+		cost, err := meter.Cost(ctx, takes)
 		if err != nil {
 			return s, err
 		}
-		return sample{
-			perSecond: float64(done.Load()) / took.Seconds(), redisCPU: cost.CPU, scripts: cost.Scripts,
-		}, nil
+		return sample{perSecond: float64(takes) / took.Seconds(), redisCPU: cost.CPU, scripts: cost.Scripts}, nil
 	}
 }
 
-// callRaw calls the script until a time.
-func callRaw(ctx context.Context, redis string, until time.Time, done *atomic.Int64) error {
+// send sends batches of calls until a time.
+func (c calls) send(ctx context.Context, redis string, until time.Time, batches *atomic.Int64) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", redis)
 	if err != nil {
 		return err
@@ -72,41 +118,66 @@ func callRaw(ctx context.Context, redis string, until time.Time, done *atomic.In
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // which ends a read
 	replies := bufio.NewReader(conn)
-	if _, err := conn.Write(command("SCRIPT", "LOAD", rawScript)); err != nil {
+	if _, err := conn.Write(command("SCRIPT", "LOAD", c.script)); err != nil {
 		return err
 	}
-	for range 2 { // $40 and the hash
-		if line, err := replies.ReadString('\n'); err != nil || line[0] == '-' {
-			return fmt.Errorf("SCRIPT LOAD: %w %s", err, line)
-		}
+	if err := skipReply(replies); err != nil {
+		return fmt.Errorf("SCRIPT LOAD: %w", err)
 	}
-	hash := fmt.Sprintf("%x", sha1.Sum([]byte(rawScript))) //nolint:gosec // see above
-	key, now := "bench_user_00000000", "0000000000000000"
-	call := command("EVALSHA", hash, "1", key, now)
-	batch := bytes.Repeat(call, rawBatch)
-	keyAt, nowAt := bytes.Index(call, []byte("_0000"))+1, bytes.LastIndex(call, []byte(now))
+	hash := fmt.Sprintf("%x", sha1.Sum([]byte(c.script))) //nolint:gosec // see above
+	batch := bytes.Repeat(command(append([]string{"EVALSHA", hash}, c.words...)...), c.number)
+	number := len("00000000") // at the end of a key
+	keysAt, timesAt := places(batch, aKey), places(batch, aTime)
 	for time.Now().Before(until) {
 		clock := strconv.FormatInt(time.Now().UnixMicro(), 10)
-		for i := range rawBatch {
-			one := batch[i*len(call):]
-			copy(one[keyAt:], fmt.Sprintf("%08d", rand.IntN(keys)))
-			copy(one[nowAt:], clock)
+		for _, at := range keysAt {
+			copy(batch[at+len(aKey)-number:], fmt.Sprintf("%0*d", number, rand.IntN(keys)))
+		}
+		for _, at := range timesAt {
+			copy(batch[at:], clock)
 		}
 		if _, err := conn.Write(batch); err != nil {
 			return err
 		}
-		for range rawBatch {
-			line, err := replies.ReadSlice('\n')
-			if err != nil {
-				return err
-			}
-			if line[0] != ':' {
-				return fmt.Errorf("EVALSHA: %s", line)
+		for range c.number {
+			if err := skipReply(replies); err != nil {
+				return fmt.Errorf("EVALSHA: %w", err)
 			}
 		}
-		done.Add(rawBatch)
+		batches.Add(1)
 	}
 	return nil
+}
+
+// places returns where a text is in others.
+func places(in []byte, text string) (at []int) {
+	for from := 0; ; {
+		i := bytes.Index(in[from:], []byte(text))
+		if i < 0 {
+			return at
+		}
+		at, from = append(at, from+i), from+i+len(text)
+	}
+}
+
+// skipReply reads a reply, a number or a text.
+func skipReply(replies *bufio.Reader) error {
+	line, err := replies.ReadString('\n')
+	if err != nil {
+		return err
+	}
+	switch line[0] {
+	case ':':
+		return nil
+	case '$':
+		length, err := strconv.Atoi(line[1 : len(line)-2])
+		if err != nil {
+			return err
+		}
+		_, err = replies.Discard(length + len("\r\n"))
+		return err
+	}
+	return errors.New(strings.TrimSpace(line))
 }
 
 // command returns a command in the protocol of Redis.

@@ -90,7 +90,7 @@ func mainSeries(ctx context.Context, s *stage) ([]*contest, error) {
 	}
 	memory.pair()
 	redis := c.contest("redis", "ShouldRateLimit in Redis", s.plan("", one), false, true)
-	redis.rows = append(redis.rows, &row{name: figures.Raw, measure: raw(s.redis)})
+	redis.rows = append(redis.rows, &row{name: figures.Raw, measure: direct(s.redis, rawCalls())})
 	hotKey := s.plan("", hot)
 	hotKey.Keys.Number = 1
 	checks, err := c.checks()
@@ -98,7 +98,7 @@ func mainSeries(ctx context.Context, s *stage) ([]*contest, error) {
 		return nil, err
 	}
 	return []*contest{
-		memory, redis,
+		memory, redis, scripts(s.redis),
 		c.contest("ten", "10 descriptors, in Redis", s.plan("", ten), false, true),
 		c.contest("hot", "One key, over its limit", hotKey, true, true),
 		checks,

@@ -43,9 +43,9 @@ func Script() string {
 // The kinds of a take in the script, which add up.
 const (
 	more     byte = 1 << iota // another take of the request follows
-	detailed                  // the details follow: what the usual take does not have
+	detailed                  // its details follow
 	timed                     // the time of the request follows
-	none                      // not a take, but a request without takes; all else is 0
+	none                      // a request without takes
 )
 
 // takeBytes is the length of a take without details.

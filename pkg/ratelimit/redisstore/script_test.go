@@ -100,8 +100,8 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// TestExpiryOfOthers checks the expiry of a bucket that an earlier version has written. That set it to a second after the
-// use, and a millisecond.
+// TestExpiryOfOthers checks the expiry of a bucket that an earlier version has written. It set the expiry to a second
+// after the use, and a millisecond.
 func TestExpiryOfOthers(t *testing.T) {
 	script := newBare(t, testenv.Redis(t).Addr)
 	for range 500 {
