@@ -1,56 +1,36 @@
 package memstore
 
 import (
-	"encoding/binary"
 	"math"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// inlineKey is the longest key that an entry holds.
-const inlineKey = 72
-
-// longKey is the keyLen of an entry whose key is in table.longKeys. The key field begins with the number of that key.
-const longKey = math.MaxUint8
-
-// heldKeyLen is the keyLen of an entry for a Held, which has a short key. Its other fields follow in the key field.
-const heldKeyLen = longKey - 1
-
-// entry is a stored bucket: its state, the limit of its last charge and its key, in 128 bytes. They lie in two
-// neighbouring cache lines. So a take of a bucket among millions misses the cache twice, here and in the index. An
-// entry has no pointers, so the garbage collector skips it. Requests and burst fit 32 bits: bucket.MaxRequests.
+// entry is a stored bucket: its state, and the numbers of what is kept elsewhere. It is a cache line of 64 bytes. So a
+// take of a bucket among millions misses the cache twice, here and in the index. An entry has no pointers, so the
+// garbage collector skips it.
 type entry struct {
+	digest      digest
 	last, count int64
 	part        int64
-	window      int64
-	requests    uint32
-	burst       uint32
+	// limit is the number in table.limits of the limit of the last charge.
+	limit uint32
 	// expires is the Unix time in s from which the bucket may be dropped. 0 means a free slot.
 	expires uint32
 	// grants is the number of the log in table.logs, 0 for none.
 	grants uint32
+	// key is the number of the key in table.keys, 0 for none.
+	key uint32
 	// group is the number of the bucket's group, and place the index of the bucket's slot in it.
-	place     uint32
-	group     uint16
-	algorithm bucket.Algorithm
-	keyLen    uint8
-	key       [inlineKey]byte
-}
-
-// limit returns the limit of the bucket's last charge.
-func (e *entry) limit() bucket.Limit {
-	return bucket.Limit{Requests: int64(e.requests), Window: e.window, Burst: int64(e.burst), Algorithm: e.algorithm}
-}
-
-func (e *entry) setLimit(l *bucket.Limit) {
-	e.requests, e.window, e.burst, e.algorithm = uint32(l.Requests), l.Window, uint32(l.Burst), l.Algorithm
+	place uint32
+	group uint16
 }
 
 // state reads all but the log into s. A debt belongs to the rate of the limit of the last charge.
-func (e *entry) state(s *bucket.State) {
+func (e *entry) state(l *bucket.Limit, s *bucket.State) {
 	s.Last, s.Count, s.Part, s.Rate = e.last, e.count, e.part, 0
-	if e.algorithm.HasBurst() {
-		s.Rate = int64(e.requests)
+	if l.Algorithm.HasBurst() {
+		s.Rate = l.Requests
 	}
 }
 
@@ -58,13 +38,6 @@ func (e *entry) state(s *bucket.State) {
 func (e *entry) setState(s *bucket.State) {
 	e.last, e.count, e.part = s.Last, s.Count, s.Part
 }
-
-func (e *entry) setLongKey(number uint32) {
-	e.keyLen = longKey
-	binary.LittleEndian.PutUint32(e.key[:], number)
-}
-
-func (e *entry) longKey() uint32 { return binary.LittleEndian.Uint32(e.key[:]) }
 
 // seconds converts a time from µs to s for entry.expires. It is never too early; times beyond 2106 become 2106.
 func seconds(micros int64) uint32 {

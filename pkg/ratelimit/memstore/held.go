@@ -1,26 +1,11 @@
 package memstore
 
 import (
-	"encoding/binary"
-	"math"
-
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
 // HeldKey is the length of the key of a Held, in bytes.
 const HeldKey = 16
-
-// The places in entry.key of the fields of a Held.
-const (
-	heldAhead = HeldKey + 8*iota
-	heldClock
-	heldHeard
-	heldEpoch
-	heldTrip       // 4 bytes
-	heldFlags      // 4 bytes
-	heldUnanswered = heldTrip + 4
-	heldExtra      = heldFlags + 4
-)
 
 // Handle names a bucket that its owner decides on. A copy of it finds the bucket faster once Edit has found it.
 type Handle struct {
@@ -61,9 +46,10 @@ type Note struct {
 	Heard int64
 	// Epoch is that of the server when the request for that answer was sent.
 	Epoch uint64
-	// Trip is the time from sending that request to receiving the answer, in µs. Unanswered are the units of takes on the
-	// wire. Both are kept up to 2³² − 1.
-	Trip, Unanswered int64
+	// Trip is the time from sending that request to receiving the answer, in µs.
+	Trip int64
+	// Unanswered are the units of takes on the wire.
+	Unanswered int64
 	// Confirmed means that the shared store has shown the state, and nothing is known that has made the bucket emptier
 	// since.
 	Confirmed bool
@@ -80,32 +66,32 @@ type Note struct {
 func (s *Store) Edit(buckets []Held, edit func()) {
 	shards := shardSet(0)
 	for i := range buckets {
-		shards |= 1 << (buckets[i].hash() >> s.shift)
+		shards |= 1 << (buckets[i].digest().hash() >> s.shift)
 	}
 	s.lock(shards)
 	defer s.unlock(shards)
 	for i := range buckets {
 		h := &buckets[i]
-		s.shardOf(h.hash()).read(h)
+		s.shardOf(h.digest()).read(h)
 	}
 	edit()
 	for i := range buckets {
 		if h := &buckets[i]; h.Changed {
-			s.shardOf(h.hash()).write(h, s.clock)
+			s.shardOf(h.digest()).write(h, s.clock)
 		}
 	}
 }
 
-// hash returns what Store.hash returns for the key of another bucket.
-func (h *Handle) hash() uint64 { return binary.LittleEndian.Uint64(h.Key[:]) }
+// digest returns the key, which is a digest already.
+func (h *Handle) digest() *digest { return (*digest)(&h.Key) }
 
 // slotOf returns the slot of a bucket, or noSlot.
 func (sh *shard) slotOf(h *Handle) uint32 {
 	t := &sh.table
-	if slot := h.at - 1; slot < t.slots && [HeldKey]byte(t.at(slot).key[:]) == h.Key {
+	if slot := h.at - 1; slot < t.slots && t.at(slot).digest == *h.digest() {
 		return slot
 	}
-	slot := t.find(h.hash(), string(h.Key[:]))
+	slot := t.find(h.digest())
 	h.at = slot + 1 // 0 for noSlot
 	return slot
 }
@@ -117,12 +103,11 @@ func (sh *shard) read(h *Held) {
 	if slot == noSlot {
 		return
 	}
-	e := sh.table.at(slot)
-	h.Found, h.Limit, h.Ahead = true, e.limit(), e.ahead()
+	e, beside := sh.table.at(slot), sh.table.notes.at(slot)
+	h.Found, h.Limit, h.Ahead, h.Note = true, *sh.table.limits.at(e.limit), beside.ahead, beside.Note
 	sh.stateOf(e, &h.State)
-	h.Note = e.note()
-	if extra := e.extra(); extra != 0 {
-		h.Extra = *sh.table.extras.at(extra)
+	if beside.extra != 0 {
+		h.Extra = *sh.table.notes.extras.at(beside.extra)
 	}
 }
 
@@ -141,65 +126,7 @@ func (sh *shard) write(h *Held, clock func() int64) {
 	case slot == noSlot:
 		now = clock() // for an eviction
 	}
-	t := bucket.Take{Key: string(h.Key[:]), Rule: h.Rule, Limit: h.Limit}
-	e := sh.put(&t, h.hash(), slot, &h.State, now, seconds(h.Expires))
-	e.keyLen = heldKeyLen
-	binary.LittleEndian.PutUint64(e.key[heldAhead:], uint64(h.Ahead))
-	e.setNote(&h.Note)
-	extra := e.extra()
-	switch {
-	case extra == 0 && h.Extra != nil:
-		extra = sh.table.extras.add(h.Extra)
-	case extra != 0 && h.Extra != nil:
-		*sh.table.extras.at(extra) = h.Extra
-	case extra != 0:
-		sh.table.extras.remove(extra)
-		extra = 0
-	}
-	binary.LittleEndian.PutUint32(e.key[heldExtra:], extra)
-}
-
-// ahead returns Held.Ahead of an entry, 0 if Take keeps it.
-func (e *entry) ahead() int64 {
-	if e.keyLen != heldKeyLen {
-		return 0
-	}
-	return int64(binary.LittleEndian.Uint64(e.key[heldAhead:]))
-}
-
-// extra returns the number of Held.Extra of an entry in table.extras, 0 for none.
-func (e *entry) extra() uint32 {
-	if e.keyLen != heldKeyLen {
-		return 0
-	}
-	return binary.LittleEndian.Uint32(e.key[heldExtra:])
-}
-
-// note returns Held.Note of an entry.
-func (e *entry) note() Note {
-	number := binary.LittleEndian.Uint64
-	return Note{
-		Clock: int64(number(e.key[heldClock:])), Heard: int64(number(e.key[heldHeard:])), Epoch: number(e.key[heldEpoch:]),
-		Trip:       int64(binary.LittleEndian.Uint32(e.key[heldTrip:])),
-		Unanswered: int64(binary.LittleEndian.Uint32(e.key[heldUnanswered:])),
-		Confirmed:  e.key[heldFlags] != 0, Cut: e.key[heldFlags+1] != 0,
-		Suspect: e.key[heldFlags+2] != 0, Proved: e.key[heldFlags+3] != 0,
-	}
-}
-
-func (e *entry) setNote(n *Note) {
-	binary.LittleEndian.PutUint64(e.key[heldClock:], uint64(n.Clock))
-	binary.LittleEndian.PutUint64(e.key[heldHeard:], uint64(n.Heard))
-	binary.LittleEndian.PutUint64(e.key[heldEpoch:], n.Epoch)
-	binary.LittleEndian.PutUint32(e.key[heldTrip:], uint32(min(n.Trip, math.MaxUint32)))
-	binary.LittleEndian.PutUint32(e.key[heldUnanswered:], uint32(min(n.Unanswered, math.MaxUint32)))
-	e.key[heldFlags], e.key[heldFlags+1] = oneIf(n.Confirmed), oneIf(n.Cut)
-	e.key[heldFlags+2], e.key[heldFlags+3] = oneIf(n.Suspect), oneIf(n.Proved)
-}
-
-func oneIf(b bool) byte {
-	if b {
-		return 1
-	}
-	return 0
+	t := bucket.Take{Rule: h.Rule, Limit: h.Limit}
+	slot = sh.put(&t, h.digest(), slot, &h.State, now, seconds(h.Expires))
+	sh.table.notes.set(slot, h)
 }

@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"hash/maphash"
 	"math"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"unsafe"
 
@@ -19,9 +17,9 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-func TestEntryIsTwoCacheLines(t *testing.T) {
-	if got := unsafe.Sizeof(entry{}); got != 128 {
-		t.Errorf("an entry has %d bytes, want 128", got)
+func TestEntryIsACacheLine(t *testing.T) {
+	if got := unsafe.Sizeof(entry{}); got != 64 {
+		t.Errorf("an entry has %d bytes, want 64", got)
 	}
 }
 
@@ -41,10 +39,11 @@ func TestEntryHoldsTheLargestCounts(t *testing.T) {
 		}
 		var e entry
 		var got bucket.State
-		e.setLimit(&limit)
+		var table table
+		table.setLimit(&e, &limit)
 		e.setState(&state)
-		e.state(&got)
-		if diff := cmp.Diff(limit, e.limit()); diff != "" {
+		e.state(table.limits.at(e.limit), &got)
+		if diff := cmp.Diff(limit, *table.limits.at(e.limit)); diff != "" {
 			t.Errorf("limit (-kept +read):\n%s", diff)
 		}
 		if diff := cmp.Diff(state, got); diff != "" {
@@ -72,29 +71,31 @@ func TestExpiry(t *testing.T) {
 
 // TestTableIsAMap makes the same random changes to a table and to a map.
 func TestTableIsAMap(t *testing.T) {
-	seed := maphash.MakeSeed()
-	var table table
+	seeds := newSeeds()
+	table := table{keys: new(pool[string])}
 	want := map[string]int64{}
 	const keys = 3000
 	for step := range int64(200_000) {
 		key := fmt.Sprint("key ", rand.IntN(keys))
-		if len(key)%2 == 0 {
-			key += strings.Repeat(" long", 20)
-		}
-		hash := maphash.String(seed, key)
-		slot := table.find(hash, key)
+		d := seeds.digest(key)
+		slot := table.find(&d)
 		if _, there := want[key]; slot != noSlot != there {
 			t.Fatalf("step %d: %q in slot %d, want a slot: %t", step, key, slot, there)
 		}
 		switch {
 		case slot == noSlot:
-			table.insert(key, hash, uint64(rand.IntN(5))).count = step
+			slot = table.insert(&d, key, uint64(rand.IntN(5)))
+			e := table.at(slot)
+			e.count = step
+			table.setLimit(e, &bucket.Limit{Requests: int64(rand.IntN(10))})
 			want[key] = step
-		case table.at(slot).count != want[key]:
+		case table.at(slot).count != want[key] || *table.keys.at(table.at(slot).key) != key:
 			t.Fatalf("step %d: %q is %d, want %d", step, key, table.at(slot).count, want[key])
 		case rand.IntN(3) == 0:
-			table.remove(seed, slot)
+			table.remove(slot)
 			delete(want, key)
+		default:
+			table.setLimit(table.at(slot), &bucket.Limit{Requests: int64(rand.IntN(10))})
 		}
 		if table.live() != len(want) {
 			t.Fatalf("step %d: %d entries, want %d", step, table.live(), len(want))
@@ -103,8 +104,21 @@ func TestTableIsAMap(t *testing.T) {
 			checkGroups(t, &table)
 		}
 	}
-	if used, long := int(table.slots), len(table.longKeys.items); used > keys || long > keys {
-		t.Errorf("%d slots and %d long keys for %d keys: what was freed is not used again", used, long, keys)
+	if used, kept := int(table.slots), len(table.keys.items); used > keys || kept > keys {
+		t.Errorf("%d slots and %d keys for %d keys: what was freed is not used again", used, kept, keys)
+	}
+	uses := map[bucket.Limit]uint32{}
+	for slot := range table.slots {
+		if e := table.at(slot); e.limit != 0 {
+			uses[*table.limits.at(e.limit)]++
+		}
+	}
+	got := map[bucket.Limit]uint32{}
+	for limit, number := range table.limits.numbers {
+		got[limit] = table.limits.pool.at(number).buckets
+	}
+	if diff := cmp.Diff(uses, got); diff != "" || len(table.limits.pool.items) > 11 {
+		t.Errorf("%d limits, buckets of each (-want +got):\n%s", len(table.limits.pool.items), diff)
 	}
 }
 
@@ -115,7 +129,7 @@ func checkGroups(t *testing.T, table *table) {
 	for n, g := range table.groups.list {
 		for place, slot := range g.slots {
 			e := table.at(slot)
-			if int(e.group) != n || int(e.place) != place || e.keyLen == 0 {
+			if int(e.group) != n || int(e.place) != place || e.digest == (digest{}) {
 				t.Fatalf("slot %d at place %d of group %d: it is at place %d of group %d",
 					slot, place, n, e.place, e.group)
 			}
@@ -139,13 +153,13 @@ func checkGroups(t *testing.T, table *table) {
 
 // TestManyRules has more rules than groups: the rules beyond share one group.
 func TestManyRules(t *testing.T) {
-	seed := maphash.MakeSeed()
+	seeds := newSeeds()
 	var table table
 	const rules = math.MaxUint16 + 1000
 	for pass := range 2 {
 		for rule := range uint64(rules) {
-			key := fmt.Sprint(rule)
-			table.insert(key, maphash.String(seed, key), rule)
+			d := seeds.digest(fmt.Sprint(rule))
+			table.insert(&d, "", rule)
 		}
 		checkGroups(t, &table)
 		if got := len(table.groups.list); got != math.MaxUint16+1 {
@@ -156,7 +170,7 @@ func TestManyRules(t *testing.T) {
 				pass, got)
 		}
 		for slot := range table.slots {
-			table.remove(seed, slot)
+			table.remove(slot)
 		}
 		checkGroups(t, &table)
 		if got := len(table.groups.numbers); got != 0 {
@@ -168,17 +182,17 @@ func TestManyRules(t *testing.T) {
 // TestGroupsGiveMemoryBack checks that groups need no more memory than their buckets after floods of one rule after
 // the other.
 func TestGroupsGiveMemoryBack(t *testing.T) {
-	seed := maphash.MakeSeed()
+	seeds := newSeeds()
 	var table table
 	const buckets, kept = 10_000, 100
 	for rule := range uint64(20) {
 		for i := range buckets {
-			key := fmt.Sprint(rule, " ", i)
-			table.insert(key, maphash.String(seed, key), rule)
+			d := seeds.digest(fmt.Sprint(rule, " ", i))
+			table.insert(&d, "", rule)
 		}
 		for i := range buckets - kept {
-			key := fmt.Sprint(rule, " ", i)
-			table.remove(seed, table.find(maphash.String(seed, key), key))
+			d := seeds.digest(fmt.Sprint(rule, " ", i))
+			table.remove(table.find(&d))
 		}
 	}
 	checkGroups(t, &table)
@@ -267,19 +281,25 @@ func FuzzBuckets(f *testing.F) {
 		for i := range s.shards {
 			table := &s.shards[i].table
 			for slot := range table.slots {
-				e := table.at(slot)
-				key := string(table.key(e))
-				takeOne(s, bucket.Take{Key: key, Limit: e.limit(), Cost: 1, Refund: 1, CountDenied: true})
+				if e := table.at(slot); e.expires != 0 {
+					takeOne(s, bucket.Take{
+						Key: *table.keys.at(e.key), Limit: *table.limits.at(e.limit), Cost: 1, Refund: 1, CountDenied: true,
+					})
+				}
 			}
 		}
 	})
 }
 
+// emptyStore returns a store that could save a snapshot.
 func emptyStore(t testing.TB) *Store {
 	t.Helper()
 	s, err := New(Config{})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for i := range s.shards {
+		s.shards[i].table.keys = new(pool[string])
 	}
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"log/slog"
 	"math/bits"
 	"slices"
@@ -28,10 +27,10 @@ const (
 
 // Config has the settings of a store. The zero value is a store with the defaults and without a snapshot.
 type Config struct {
-	// MaxBuckets is the most buckets kept. A bucket needs some 150 bytes, with a key of up to 72 bytes; the entries of a
-	// log need more. Default 1,000,000. In a full store, a new bucket replaces a bucket of the rule (Take.Rule) with the
-	// most buckets. So a rule loses none while it has less than its equal share. Each of up to 64 shards does this by
-	// itself.
+	// MaxBuckets is the most buckets kept. A bucket needs some 90 bytes, whatever its key; the entries of a log need more,
+	// and with a snapshot the key does. Default 1,000,000. In a full store, a new bucket replaces a bucket of the rule
+	// (Take.Rule) with the most buckets. So a rule loses none while it has less than its equal share. Each of up to 64
+	// shards does this by itself.
 	MaxBuckets int
 	// SweepInterval is the time in which every bucket is checked once and dropped if it has expired. Default 10 s.
 	SweepInterval time.Duration
@@ -52,7 +51,7 @@ type Config struct {
 type Store struct {
 	shards []shard
 	shift  uint // a hash >> shift is the number of its shard
-	seed   maphash.Seed
+	seeds  seeds
 	clock  func() int64
 	logger *slog.Logger
 	// loaded holds a *[]bucket.Loaded for each call of Take. In a shard, it would move between the caches of processors.
@@ -72,7 +71,7 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("memory store: %w", err)
 	}
-	s := &Store{clock: cfg.Clock, logger: cfg.Logger, snapshotPath: cfg.SnapshotPath, seed: maphash.MakeSeed()}
+	s := &Store{clock: cfg.Clock, logger: cfg.Logger, snapshotPath: cfg.SnapshotPath, seeds: newSeeds()}
 	s.loaded.New = func() any { return new([]bucket.Loaded) }
 	s.makeShards(cfg.MaxBuckets)
 	if s.snapshotPath != "" {
@@ -138,10 +137,12 @@ func (s *Store) makeShards(maxBuckets int) {
 	s.shards = make([]shard, n)
 	s.shift = uint(64 - bits.Len(uint(n-1)))
 	for i := range s.shards {
-		s.shards[i].seed = s.seed
 		s.shards[i].capacity = maxBuckets / n
 		if i < maxBuckets%n {
 			s.shards[i].capacity++
+		}
+		if s.snapshotPath != "" {
+			s.shards[i].table.keys = new(pool[string])
 		}
 	}
 }
@@ -156,64 +157,72 @@ func (s *Store) Start(ctx context.Context, requests []bucket.Request, outcomes [
 // Take, so it also decides when ctx is done, and Err is always nil.
 func (s *Store) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
 	loaded := s.loaded.Get().(*[]bucket.Loaded)
-	for i := range requests {
+	for i := 0; i < len(requests); {
 		r := &requests[i]
 		*loaded = slices.Grow((*loaded)[:0], len(r.Takes))[:len(r.Takes)]
 		if len(r.Takes) == 1 {
-			s.takeOne(r, &outcomes[i], *loaded)
+			i += s.takeRun(requests[i:], outcomes[i:], *loaded)
 		} else {
 			s.takeAll(r, &outcomes[i], *loaded)
+			i++
 		}
 	}
 	s.loaded.Put(loaded)
 }
 
-// takeOne is takeAll for a request with one take, the usual case.
-func (s *Store) takeOne(r *bucket.Request, o *bucket.Outcome, loaded []bucket.Loaded) {
-	t := &r.Takes[0]
-	hash := s.hash(t.Key)
-	sh := s.shardOf(hash)
+// mostRun bounds how long takeRun holds a lock, to some µs.
+const mostRun = 64
+
+// takeRun is takeAll for requests with one take, the usual case. It decides the first request, and those that follow it
+// and have the same key: in a batch for a hot key, all take one lock. It returns their number.
+func (s *Store) takeRun(requests []bucket.Request, outcomes []bucket.Outcome, loaded []bucket.Loaded) (n int) {
+	key := requests[0].Takes[0].Key
+	d := s.seeds.digest(key)
+	sh := s.shardOf(&d)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	// Read the clock under the lock. A time read before could be old when the lock is acquired. A bucket set back by more
 	// than bucket.MaxClockStep would refill twice.
 	now := s.clock()
-	slot := sh.load(t, hash, &loaded[0].State)
-	r.Decide(now, loaded, o)
-	if loaded[0].Changed {
-		sh.keep(t, hash, slot, &loaded[0], &o.Decisions[0], now)
+	for {
+		r, o := &requests[n], &outcomes[n]
+		slot := sh.load(&d, &loaded[0].State)
+		r.Decide(now, loaded, o)
+		if loaded[0].Changed {
+			sh.keep(&r.Takes[0], &d, slot, &loaded[0], o.Decisions[0].ResetAfter, now)
+		}
+		n++
+		if n == min(len(requests), mostRun) || len(requests[n].Takes) != 1 || requests[n].Takes[0].Key != key {
+			return n
+		}
 	}
 }
 
 // takeAll locks the shards of all takes in their order, so that two requests never deadlock.
 func (s *Store) takeAll(r *bucket.Request, o *bucket.Outcome, loaded []bucket.Loaded) {
-	var few [16]uint64
-	hashes, shards := few[:0], shardSet(0)
+	var few [16]digest
+	digests, shards := few[:0], shardSet(0)
 	for i := range r.Takes {
-		hash := s.hash(r.Takes[i].Key)
-		hashes = append(hashes, hash)
-		shards |= 1 << (hash >> s.shift)
+		digests = append(digests, s.seeds.digest(r.Takes[i].Key))
+		shards |= 1 << (digests[i].hash() >> s.shift)
 	}
 	s.lock(shards)
 	defer s.unlock(shards)
 	now := s.clock()
 	for i := range loaded {
-		s.shardOf(hashes[i]).load(&r.Takes[i], hashes[i], &loaded[i].State)
+		s.shardOf(&digests[i]).load(&digests[i], &loaded[i].State)
 	}
 	r.Decide(now, loaded, o)
 	for i := range loaded {
 		if loaded[i].Changed {
-			t, sh := &r.Takes[i], s.shardOf(hashes[i])
-			slot := sh.table.find(hashes[i], t.Key) // again: an earlier take of this loop may have evicted the bucket
-			sh.keep(t, hashes[i], slot, &loaded[i], &o.Decisions[i], now)
+			sh := s.shardOf(&digests[i])
+			slot := sh.table.find(&digests[i]) // again: an earlier take of this loop may have evicted the bucket
+			sh.keep(&r.Takes[i], &digests[i], slot, &loaded[i], o.Decisions[i].ResetAfter, now)
 		}
 	}
 }
 
-// hash returns the hash of a key. Its high bits choose the shard, its low bits the place in the shard's table.
-func (s *Store) hash(key string) uint64 { return maphash.String(s.seed, key) }
-
-func (s *Store) shardOf(hash uint64) *shard { return &s.shards[hash>>s.shift] }
+func (s *Store) shardOf(d *digest) *shard { return &s.shards[d.hash()>>s.shift] }
 
 // shardSet is a set of numbers of shards.
 type shardSet uint64

@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"hash/maphash"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -15,7 +14,6 @@ const samples = 8
 // shard is a part of the buckets with a lock of its own.
 type shard struct {
 	capacity int
-	seed     maphash.Seed
 
 	// The counters are written under the lock and read without it.
 	live             atomic.Int64
@@ -24,18 +22,15 @@ type shard struct {
 	mu    sync.Mutex
 	table table
 	// probe is room for the bucket that evict reads.
-	probe struct {
-		limit bucket.Limit
-		state bucket.State
-	}
+	probe bucket.State
 
 	_ [64]byte // puts the next shard's lock on another cache line
 }
 
 // load reads the state of the bucket of a take. It returns the bucket's slot, or noSlot. The caller holds the lock.
-func (sh *shard) load(t *bucket.Take, hash uint64, s *bucket.State) uint32 {
+func (sh *shard) load(d *digest, s *bucket.State) uint32 {
 	*s = bucket.State{}
-	slot := sh.table.find(hash, t.Key)
+	slot := sh.table.find(d)
 	if slot != noSlot {
 		sh.stateOf(sh.table.at(slot), s)
 	}
@@ -43,7 +38,7 @@ func (sh *shard) load(t *bucket.Take, hash uint64, s *bucket.State) uint32 {
 }
 
 func (sh *shard) stateOf(e *entry, s *bucket.State) {
-	e.state(s)
+	e.state(sh.table.limits.at(e.limit), s)
 	if e.grants != 0 {
 		s.Grants = *sh.table.logs.at(e.grants)
 	}
@@ -51,28 +46,27 @@ func (sh *shard) stateOf(e *entry, s *bucket.State) {
 
 // keep stores the changed bucket of a decided take. slot is the bucket's current slot, or noSlot. The caller
 // has held the lock since load.
-func (sh *shard) keep(t *bucket.Take, hash uint64, slot uint32, b *bucket.Loaded, d *bucket.Decision, now int64) {
+func (sh *shard) keep(t *bucket.Take, d *digest, slot uint32, b *bucket.Loaded, resetAfter, now int64) {
 	switch {
 	case !b.State.Empty():
-		sh.put(t, hash, slot, &b.State, now, seconds(now+d.ResetAfter))
+		sh.put(t, d, slot, &b.State, now, seconds(now+resetAfter))
 	case slot != noSlot:
 		sh.remove(slot)
 	}
 }
 
 // put stores the bucket of a take, which is not empty, in its slot. If it has none, it gets one; in a full shard it
-// replaces another bucket. It returns the bucket's entry.
-func (sh *shard) put(t *bucket.Take, hash uint64, slot uint32, s *bucket.State, now int64, expires uint32) (e *entry) {
-	if slot != noSlot {
-		e = sh.table.at(slot)
-	} else {
+// replaces another bucket. It returns the bucket's slot.
+func (sh *shard) put(t *bucket.Take, d *digest, slot uint32, s *bucket.State, now int64, expires uint32) uint32 {
+	if slot == noSlot {
 		if sh.table.live() >= sh.capacity {
 			sh.evict(t.Rule, now)
 		}
-		e = sh.table.insert(t.Key, hash, t.Rule)
+		slot = sh.table.insert(d, t.Key, t.Rule)
 		sh.live.Add(1)
 	}
-	e.setLimit(&t.Limit)
+	e := sh.table.at(slot)
+	sh.table.setLimit(e, &t.Limit)
 	e.setState(s)
 	e.expires = expires
 	switch {
@@ -81,11 +75,11 @@ func (sh *shard) put(t *bucket.Take, hash uint64, slot uint32, s *bucket.State, 
 	case len(s.Grants) > 0:
 		e.grants = sh.table.logs.add(s.Grants)
 	}
-	return e
+	return slot
 }
 
 func (sh *shard) remove(slot uint32) {
-	sh.table.remove(sh.seed, slot)
+	sh.table.remove(slot)
 	sh.live.Add(-1)
 }
 
@@ -129,11 +123,15 @@ func (sh *shard) usage(slot uint32, now int64) usage {
 	if expired(e.expires, now) {
 		return usage{remaining: 1, capacity: 1, expires: e.expires}
 	}
-	p := &sh.probe
-	p.limit, p.state = e.limit(), bucket.State{}
-	sh.stateOf(e, &p.state)
-	remaining := p.state.Remaining(&p.limit, max(now+e.ahead(), e.last)) // a step back would rewrite the log
-	return usage{remaining: remaining, capacity: p.limit.Capacity(), expires: e.expires}
+	p, limit := &sh.probe, sh.table.limits.at(e.limit)
+	*p = bucket.State{}
+	sh.stateOf(e, p)
+	ahead := int64(0) // Held.Ahead
+	if n := sh.table.notes.at(slot); n != nil {
+		ahead = n.ahead
+	}
+	remaining := p.Remaining(limit, max(now+ahead, e.last)) // a step back would rewrite the log
+	return usage{remaining: remaining, capacity: limit.Capacity(), expires: e.expires}
 }
 
 // less reports whether less of u's quota is used than of v's. The products fit 64 bits: bucket.MaxRequests.

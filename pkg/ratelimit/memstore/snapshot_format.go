@@ -69,12 +69,13 @@ func (t *table) appendEntry(b []byte, e *entry, room *saved) []byte {
 	if e.grants != 0 {
 		grants = *t.logs.at(e.grants)
 	}
+	key := *t.keys.at(e.key)
 	*room = saved{
-		Rule: t.groups.rule(e), Limit: e.limit(), Last: e.last, Count: e.count, Part: e.part,
-		Expires: e.expires, KeyLen: uint32(len(t.key(e))), Grants: uint32(len(grants)),
+		Rule: t.groups.rule(e), Limit: *t.limits.at(e.limit), Last: e.last, Count: e.count, Part: e.part,
+		Expires: e.expires, KeyLen: uint32(len(key)), Grants: uint32(len(grants)),
 	}
 	b, _ = binary.Append(b, binary.LittleEndian, room) // no error: its size is fixed
-	b = append(b, t.key(e)...)
+	b = append(b, key...)
 	b, _ = binary.Append(b, binary.LittleEndian, grants)
 	return b
 }
@@ -140,11 +141,11 @@ func (s *Store) restore(b *saved, rest *bytes.Buffer, now int64) bool {
 		return false
 	}
 	if !expired(b.Expires, now) {
-		hash := s.hash(take.Key)
-		sh := s.shardOf(hash)
+		d := s.seeds.digest(take.Key)
+		sh := s.shardOf(&d)
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
-		sh.put(&take, hash, sh.table.find(hash, take.Key), &state, now, b.Expires)
+		sh.put(&take, &d, sh.table.find(&d), &state, now, b.Expires)
 	}
 	return true
 }

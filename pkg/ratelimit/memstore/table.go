@@ -1,9 +1,8 @@
 package memstore
 
 import (
-	"encoding/binary"
-	"hash/maphash"
 	"math"
+	"strings"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
@@ -21,10 +20,11 @@ type table struct {
 	slots uint32
 	free  []uint32
 
-	longKeys pool[[]byte]
-	logs     pool[[]bucket.Grant]
-	extras   pool[any]
-	groups   groups
+	limits limits
+	logs   pool[[]bucket.Grant]
+	keys   *pool[string] // for the snapshot; nil without one
+	notes  notes
+	groups groups
 }
 
 // live returns the number of entries.
@@ -37,10 +37,11 @@ func (t *table) at(slot uint32) *entry { return &t.chunks[slot/chunkLen][slot%ch
 const noSlot = math.MaxUint32
 
 // find returns the slot of a key, or noSlot.
-func (t *table) find(hash uint64, key string) uint32 {
+func (t *table) find(d *digest) uint32 {
 	if len(t.index) == 0 {
 		return noSlot
 	}
+	hash := d.hash()
 	for mask, i := uint32(len(t.index)-1), uint32(hash); ; i++ {
 		place := t.index[i&mask]
 		if place == 0 {
@@ -49,75 +50,62 @@ func (t *table) find(hash uint64, key string) uint32 {
 		if uint32(place>>32) != uint32(hash) {
 			continue
 		}
-		if slot := uint32(place) - 1; string(t.key(t.at(slot))) == key {
+		if slot := uint32(place) - 1; t.at(slot).digest == *d {
 			return slot
 		}
 	}
 }
 
-// key returns the key of an entry. Callers must not change it.
-func (t *table) key(e *entry) []byte {
-	if e.keyLen > inlineKey {
-		return t.otherKey(e)
-	}
-	return e.key[:e.keyLen]
-}
-
-// otherKey is key for an entry with a long key, or of a Held.
-func (t *table) otherKey(e *entry) []byte {
-	if e.keyLen == heldKeyLen {
-		return e.key[:HeldKey]
-	}
-	return *t.longKeys.at(e.longKey())
-}
-
-// hash returns the hash by which the index has an entry.
-func (t *table) hash(seed maphash.Seed, e *entry) uint64 {
-	key := t.key(e)
-	if e.keyLen == heldKeyLen {
-		return binary.LittleEndian.Uint64(key)
-	}
-	return maphash.Bytes(seed, key)
-}
-
-// insert makes an entry for a new key, empty except for key and rule. It keeps no reference to the key.
-func (t *table) insert(key string, hash, rule uint64) *entry {
+// insert makes an entry for a new key, empty except for key and rule. It returns the slot. It keeps no reference to the
+// key.
+func (t *table) insert(d *digest, key string, rule uint64) (slot uint32) {
 	if 4*(t.live()+1) > 3*len(t.index) {
 		t.grow()
 	}
-	slot := t.slots
 	if n := len(t.free); n > 0 {
 		slot, t.free = t.free[n-1], t.free[:n-1]
 	} else {
+		slot = t.slots
 		if slot%chunkLen == 0 {
 			t.chunks = append(t.chunks, new([chunkLen]entry))
 		}
 		t.slots++
 	}
-	place(t.index, hash<<32|uint64(slot+1))
+	place(t.index, d.hash()<<32|uint64(slot+1))
 	e := t.at(slot)
-	if len(key) <= inlineKey {
-		e.keyLen = uint8(copy(e.key[:], key))
-	} else {
-		e.setLongKey(t.longKeys.add([]byte(key)))
+	e.digest = *d
+	if t.keys != nil {
+		e.key = t.keys.add(strings.Clone(key))
 	}
 	t.join(slot, rule)
-	return e
+	return slot
+}
+
+// setLimit sets the limit of the last charge.
+func (t *table) setLimit(e *entry, limit *bucket.Limit) {
+	if e.limit != 0 {
+		if *t.limits.at(e.limit) == *limit {
+			return
+		}
+		t.limits.release(e.limit)
+	}
+	e.limit = t.limits.use(limit)
 }
 
 // remove drops the entry in a slot.
-func (t *table) remove(seed maphash.Seed, slot uint32) {
+func (t *table) remove(slot uint32) {
 	e := t.at(slot)
-	hash := t.hash(seed, e)
-	if e.keyLen == longKey {
-		t.longKeys.remove(e.longKey())
+	hash := e.digest.hash()
+	if e.limit != 0 {
+		t.limits.release(e.limit)
 	}
 	if e.grants != 0 {
 		t.logs.remove(e.grants)
 	}
-	if extra := e.extra(); extra != 0 {
-		t.extras.remove(extra)
+	if e.key != 0 {
+		t.keys.remove(e.key)
 	}
+	t.notes.remove(slot)
 	t.leave(e)
 	*e = entry{}
 	t.free = append(t.free, slot)
