@@ -98,8 +98,8 @@ type pace struct {
 }
 
 // load makes requests at a pace, and does something in between, after a third of the requests. It returns how many
-// answers are not 200, and how many requests were in flight meanwhile: all that were not answered when it began, and
-// that began before the first answer to a later request.
+// answers are not 200, and how many requests were in flight meanwhile. Those are all that had no answer when it began,
+// and that began before the first answer to a later request.
 func (p *proxy) load(t *testing.T, requests int, pace pace, c call, meanwhile func()) (failed, inFlight int) {
 	t.Helper()
 	type request struct{ begun, answered time.Time }
