@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +30,34 @@ func TestScripts(t *testing.T) {
 	}
 	if _, err := direct(testenv.Loopback(testenv.FreePort(t)), rawCalls())(t.Context(), time.Second); err == nil {
 		t.Error("no error without Redis")
+	}
+}
+
+// TestDelayed calls Redis through a network whose round trip takes a millisecond.
+func TestDelayed(t *testing.T) {
+	t.Parallel()
+	const roundTrip = time.Millisecond
+	far, err := delayed(t.Context(), testenv.Redis(t).Addr, roundTrip)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", far)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	reply := make([]byte, len("+PONG\r\n"))
+	for range 3 {
+		sent := time.Now()
+		if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(conn, reply); err != nil || string(reply) != "+PONG\r\n" {
+			t.Fatalf("%q, %v, want PONG", reply, err)
+		}
+		if took := time.Since(sent); took < roundTrip {
+			t.Errorf("the reply came after %v, want %v at least", took, roundTrip)
+		}
 	}
 }
 

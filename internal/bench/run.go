@@ -23,7 +23,8 @@ type series struct {
 }
 
 var allSeries = []series{
-	{"main", mainSeries}, {"envoy", envoySeries}, {"low", lowSeries}, {"growth", growthSeries},
+	{"main", mainSeries}, {"envoy", envoySeries}, {"low", lowSeries}, {"lease", leaseSeries},
+	{"growth", growthSeries},
 }
 
 func seriesNames() string {
