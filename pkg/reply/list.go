@@ -58,14 +58,14 @@ func (l *List) addDraft(shown []*ratelimit.Applied) {
 	length := len(l.values)
 	for i, a := range shown {
 		if first(shown, i) {
-			l.addItem(i, a.Limit.Policy, "r", a.Decision.Remaining, "t", ratelimit.Seconds(a.Decision.NextIn))
+			l.addItem(i, a.Limit.Policy, `";r=`, a.Decision.Remaining, ";t=", ratelimit.Seconds(a.Decision.NextIn))
 		}
 	}
 	l.add("ratelimit", length)
 	length = len(l.values)
 	for i, a := range shown {
 		if first(shown, i) {
-			l.addItem(i, a.Limit.Policy, "q", a.Limit.Requests, "w", ratelimit.Seconds(a.Limit.Window))
+			l.addItem(i, a.Limit.Policy, `";q=`, a.Limit.Requests, ";w=", ratelimit.Seconds(a.Limit.Window))
 		}
 	}
 	l.add("ratelimit-policy", length)
@@ -81,17 +81,17 @@ func first(shown []*ratelimit.Applied, i int) bool {
 	return true
 }
 
-// addItem appends item i of a list: an RFC 9651 string with two integer parameters. It leaves out the second one if it
-// is 0, which means "now". Policy names need no quotes.
+// addItem appends item i of a list: an RFC 9651 string with two integer parameters. p1 and p2 are the texts before their
+// values. It leaves out the second one if it is 0, which means "now". Policy names need no escapes.
 func (l *List) addItem(i int, name, p1 string, v1 int64, p2 string, v2 int64) {
-	b := l.values
-	if i > 0 {
-		b = append(b, ", "...)
+	quote := `, "`
+	if i == 0 {
+		quote = `"`
 	}
-	b = append(append(append(b, '"'), name...), `";`...)
-	b = strconv.AppendInt(append(append(b, p1...), '='), v1, 10)
+	b := append(append(l.values, quote...), name...)
+	b = strconv.AppendInt(append(b, p1...), v1, 10)
 	if v2 != 0 {
-		b = strconv.AppendInt(append(append(append(b, ';'), p2...), '='), v2, 10)
+		b = strconv.AppendInt(append(b, p2...), v2, 10)
 	}
 	l.values = b
 }

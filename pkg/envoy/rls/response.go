@@ -96,8 +96,8 @@ func appendLimit(b []byte, l *ratelimit.RuleLimit) []byte {
 	return wire.End(b, begun)
 }
 
-// appendHeader appends a HeaderValue.
+// appendHeader appends a HeaderValue. The package reply writes only ASCII.
 func appendHeader(b []byte, h *reply.Header) []byte {
 	b, begun := wire.Begin(b, responseHeaders)
-	return wire.End(wire.AppendEntry(b, h.Name, wire.ValidText(h.Value)), begun)
+	return wire.End(wire.AppendEntry(b, h.Name, h.Value), begun)
 }

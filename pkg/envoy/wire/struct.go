@@ -32,73 +32,87 @@ func ReadStruct(msg string, fields map[string]any) error {
 }
 
 func unmarshalStruct(msg string, fields map[string]any, depth int) error {
-	return EachField(msg, func(f Field) error {
-		if f.Tag != structFields {
-			return nil
+	r := Read(msg)
+	for r.Next() {
+		if r.Tag != structFields {
+			continue
 		}
-		var key string
-		var value any
-		err := EachField(f.Text, func(f Field) (err error) {
-			switch f.Tag {
-			case fieldKey:
-				key = f.Text
-			case fieldValue:
-				value, err = unmarshalValue(f.Text, value, depth)
-			}
-			return err
-		})
+		key, value, err := unmarshalField(r.Text, depth)
 		fields[key] = value
-		return err
-	})
+		if err != nil {
+			return err
+		}
+	}
+	return r.Err()
+}
+
+func unmarshalField(msg string, depth int) (key string, value any, err error) {
+	r := Read(msg)
+	for r.Next() {
+		switch r.Tag {
+		case fieldKey:
+			key = r.Text
+		case fieldValue:
+			if value, err = unmarshalValue(r.Text, value, depth); err != nil {
+				return key, value, err
+			}
+		}
+	}
+	return key, value, r.Err()
 }
 
 // unmarshalValue reads a Value. One message may set it several times. The last value holds, but consecutive structs
 // and lists are merged, as by the generated code.
 func unmarshalValue(msg string, value any, depth int) (any, error) {
-	err := EachField(msg, func(f Field) error {
-		if depth == 0 && (f.Tag == valueStruct || f.Tag == valueList) {
-			f.Tag = valueNull
+	r := Read(msg)
+	for r.Next() {
+		if depth == 0 && (r.Tag == valueStruct || r.Tag == valueList) {
+			r.Tag = valueNull
 		}
-		switch f.Tag {
+		var err error
+		switch r.Tag {
 		case valueNull:
 			value = nil
 		case valueNumber:
-			value = math.Float64frombits(f.Number)
+			value = math.Float64frombits(r.Number)
 		case valueString:
-			value = f.Text
+			value = r.Text
 		case valueBool:
-			value = f.Number != 0
+			value = r.Number != 0
 		case valueStruct:
 			fields, ok := value.(map[string]any)
 			if !ok {
 				fields = make(map[string]any)
 				value = fields
 			}
-			return unmarshalStruct(f.Text, fields, depth-1)
+			err = unmarshalStruct(r.Text, fields, depth-1)
 		case valueList:
 			list, _ := value.([]any)
-			list, err := unmarshalList(f.Text, list, depth-1)
+			list, err = unmarshalList(r.Text, list, depth-1)
 			value = list
-			return err
 		}
-		return nil
-	})
-	return value, err
+		if err != nil {
+			return value, err
+		}
+	}
+	return value, r.Err()
 }
 
 func unmarshalList(msg string, list []any, depth int) ([]any, error) {
 	if list == nil {
 		list = []any{}
 	}
-	err := EachField(msg, func(f Field) error {
-		if f.Tag != listValues {
-			return nil
+	r := Read(msg)
+	for r.Next() {
+		if r.Tag != listValues {
+			continue
 		}
-		value, err := unmarshalValue(f.Text, nil, depth)
-		list = append(list, value)
-		return err
-	})
-	return list, err
+		value, err := unmarshalValue(r.Text, nil, depth)
+		if list = append(list, value); err != nil {
+			return list, err
+		}
+	}
+	return list, r.Err()
 }
 
 // ValidText returns the text as valid UTF-8, which a protobuf message requires.

@@ -91,17 +91,6 @@ func (r *Reader) Err() error {
 	return nil
 }
 
-// EachField calls f for the fields of a message in order, until f returns an error. A malformed message is an *Error.
-func EachField(msg string, f func(Field) error) error {
-	r := Read(msg)
-	for r.Next() {
-		if err := f(r.Field); err != nil {
-			return err
-		}
-	}
-	return r.Err()
-}
-
 // The fields of an entry, as tags.
 const (
 	entryKey   = 1<<3 | Bytes

@@ -114,7 +114,8 @@ type anyMessage struct{ typeURL, value string }
 // that a small message cannot take much memory.
 func readResponse(msg string) (r *response, err error) {
 	r = new(response)
-	err = wire.EachField(msg, func(f wire.Field) (err error) {
+	f := wire.Read(msg)
+	for f.Next() {
 		switch f.Tag {
 		case responseVersion:
 			r.version = f.Text
@@ -125,26 +126,26 @@ func readResponse(msg string) (r *response, err error) {
 		case responseResources:
 			if len(r.resources) == maxDescriptors {
 				r.tooMany = true
-				return nil
+				continue
 			}
-			var a anyMessage
-			a, err = readAny(f.Text)
-			r.resources = append(r.resources, a)
+			a, err := readAny(f.Text)
+			if r.resources = append(r.resources, a); err != nil {
+				return r, err
+			}
 		}
-		return err
-	})
-	return r, err
+	}
+	return r, f.Err()
 }
 
 func readAny(msg string) (a anyMessage, err error) {
-	err = wire.EachField(msg, func(f wire.Field) error {
+	f := wire.Read(msg)
+	for f.Next() {
 		switch f.Tag {
 		case anyType:
 			a.typeURL = f.Text
 		case anyValue:
 			a.value = f.Text
 		}
-		return nil
-	})
-	return a, err
+	}
+	return a, f.Err()
 }

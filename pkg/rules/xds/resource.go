@@ -90,18 +90,18 @@ func newReader() reader { return reader{maxDescriptors, maxNames, maxWildcards} 
 func (r *reader) config(msg string, i int) (*resource, error) {
 	res := &resource{}
 	// The positions of the descriptors have the name, which may come after them.
-	err := wire.EachField(msg, func(f wire.Field) error {
+	f := wire.Read(msg)
+	for f.Next() {
 		switch f.Tag {
 		case configName:
 			res.name = f.Text
 		case configDomain:
 			res.Name = f.Text
 		}
-		return nil
-	})
+	}
 	res.label = label(res.name, i)
 	res.Position = res.label
-	if err != nil {
+	if err := f.Err(); err != nil {
 		return res, err
 	}
 	return res, r.list(&res.Descriptors, msg, configDescriptors, level{at: res.label + ": descriptors", depth: 1})
@@ -116,18 +116,21 @@ type level struct {
 
 // list reads the descriptors that are fields of a message with a tag.
 func (r *reader) list(list *[]ratelimit.Node, msg string, tag uint64, l level) error {
-	return wire.EachField(msg, func(f wire.Field) error {
+	f := wire.Read(msg)
+	for f.Next() {
 		if f.Tag != tag {
-			return nil
+			continue
 		}
 		if l.depth > maxDepth {
 			return errTooDeep
 		}
 		n := ratelimit.Node{Position: ratelimit.Element(l.at, len(*list))}
 		err := r.descriptor(&n, f.Text, l)
-		*list = append(*list, n)
-		return err
-	})
+		if *list = append(*list, n); err != nil {
+			return err
+		}
+	}
+	return f.Err()
 }
 
 // count counts one more descriptor, resource or replaced name.
@@ -158,7 +161,9 @@ func (r *reader) descriptor(n *ratelimit.Node, msg string, l level) error {
 		return err
 	}
 	nested := false
-	err := wire.EachField(msg, func(f wire.Field) error {
+	f := wire.Read(msg)
+	for f.Next() {
+		var err error
 		switch f.Tag {
 		case descriptorKey:
 			n.Key = f.Text
@@ -168,7 +173,7 @@ func (r *reader) descriptor(n *ratelimit.Node, msg string, l level) error {
 			if n.RateLimit == nil { // a second one is merged, as by the generated code
 				n.RateLimit = &ratelimit.Limit{Position: n.Position}
 			}
-			return r.limit(n.RateLimit, f.Text)
+			err = r.limit(n.RateLimit, f.Text)
 		case descriptorDescriptors:
 			nested = true
 		case descriptorShadow:
@@ -181,11 +186,13 @@ func (r *reader) descriptor(n *ratelimit.Node, msg string, l level) error {
 			if n.Metadata == nil {
 				n.Metadata = map[string]any{}
 			}
-			return readMetadata(f.Text, n.Metadata)
+			err = readMetadata(f.Text, n.Metadata)
 		}
-		return nil
-	})
-	if err != nil {
+		if err != nil {
+			return err
+		}
+	}
+	if err := f.Err(); err != nil {
 		return err
 	}
 	if limit := n.RateLimit; limit != nil && limit.Requests == nil && !limit.Unlimited {
@@ -200,7 +207,8 @@ func (r *reader) descriptor(n *ratelimit.Node, msg string, l level) error {
 }
 
 func (r *reader) limit(l *ratelimit.Limit, msg string) error {
-	return wire.EachField(msg, func(f wire.Field) error {
+	f := wire.Read(msg)
+	for f.Next() {
 		switch f.Tag {
 		case limitUnit:
 			l.Unit = unit(int32(f.Number))
@@ -215,17 +223,18 @@ func (r *reader) limit(l *ratelimit.Limit, msg string) error {
 				return err
 			}
 			var other ratelimit.Replaced
-			err := wire.EachField(f.Text, func(f wire.Field) error {
-				if f.Tag == replacesName {
-					other.Name = f.Text
+			replaced := wire.Read(f.Text)
+			for replaced.Next() {
+				if replaced.Tag == replacesName {
+					other.Name = replaced.Text
 				}
-				return nil
-			})
-			l.Replaces = append(l.Replaces, other)
-			return err
+			}
+			if l.Replaces = append(l.Replaces, other); replaced.Err() != nil {
+				return replaced.Err()
+			}
 		}
-		return nil
-	})
+	}
+	return f.Err()
 }
 
 // unit returns the unit of a number of ratelimit.config.ratelimit.v3 RateLimitUnit. Its numbers are those of
