@@ -67,6 +67,9 @@ func (a slidingWindowLog) merge(_ *Limit, s, other *State) (grew bool) {
 
 // add is merge, but adds no more than the missing units, oldest first.
 func (slidingWindowLog) add(s, other *State, missing int64) (grew bool) {
+	if covers(s.Grants, other.Grants) {
+		return false
+	}
 	all := make([]Grant, 0, len(s.Grants)+len(other.Grants))
 	mine, count := s.Grants, s.Count
 	for _, theirs := range other.Grants {
@@ -88,6 +91,19 @@ func (slidingWindowLog) add(s, other *State, missing int64) (grew bool) {
 		s.Grants, s.Count = append(all, mine...), count
 	}
 	return grew
+}
+
+// covers reports whether a log has at least the cost of another one at each time.
+func covers(log, other []Grant) bool {
+	for _, g := range other {
+		for len(log) > 0 && log[0].At < g.At {
+			log = log[1:]
+		}
+		if len(log) == 0 || log[0].At > g.At || log[0].Cost < g.Cost {
+			return false
+		}
+	}
+	return true
 }
 
 func (slidingWindowLog) used(_ *Limit, s *State) int64 { return s.Count }
