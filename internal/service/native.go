@@ -44,12 +44,12 @@ type native struct {
 	waits bool
 	// margin is how much time a caller must have left for a decision by the timeouts of the store alone.
 	margin  time.Duration
-	batches sync.Pool // of *limitBatch
+	batches sync.Pool // of *callBatch
 }
 
 func newNative(s *services) *h2unary.Server {
 	n := &native{services: s, waits: s.settings.BackendType == "redis"}
-	n.batches.New = func() any { return newLimitBatch(n) }
+	n.batches.New = func() any { return newCallBatch(n) }
 	n.margin = s.settings.RedisTimeout + storeMargin
 	if s.settings.PerSecond {
 		n.margin = max(n.margin, s.settings.PerSecondTimeout+storeMargin)
@@ -65,40 +65,45 @@ func newNative(s *services) *h2unary.Server {
 // storeMargin is the part of a caller's deadline that remains for returning the answer of a store.
 const storeMargin = 5 * time.Millisecond
 
-// serve answers the calls of one read. Requests for the rate limit service are decided together.
+// serve answers the calls of one read. Those of one method are decided together.
 func (n *native) serve(c *h2unary.Conn, calls []*h2unary.Call) {
-	var batch *limitBatch
+	var batches [checkMethod + 1]*callBatch // by method
 	for _, k := range calls {
-		switch {
-		case k.Method == limitMethod && n.traces == nil:
-			if batch == nil {
-				batch = n.newBatch(c)
+		switch k.Method {
+		case limitMethod, checkMethod:
+			if n.traces != nil {
+				n.detach(c, k, string(k.Message))
+				continue
 			}
-			batch.add(k, texts.View(k.Message))
-		case k.Method == limitMethod:
-			n.detach(c, k, n.limits.Answer)
-		case k.Method == checkMethod:
-			n.detach(c, k, n.check.Answer)
-		case k.Method == healthMethod:
+			if batches[k.Method] == nil {
+				batches[k.Method] = n.newBatch(c, k.Method)
+			}
+			batches[k.Method].add(k, texts.View(k.Message))
+		case healthMethod:
 			askHealth(n, k, new(grpc_health_v1.HealthCheckRequest), n.health.Check)
-		case k.Method == listMethod:
+		case listMethod:
 			askHealth(n, k, new(grpc_health_v1.HealthListRequest), n.health.List)
-		case k.Method == watchMethod:
+		case watchMethod:
 			n.watchHealth(c, k)
 		}
 	}
-	switch {
-	case batch == nil:
-	case n.waits:
-		n.decideInTime(batch)
-	default:
-		n.decide(context.Background(), batch)
+	for _, batch := range batches {
+		switch {
+		case batch == nil:
+		case n.waits:
+			n.decideInTime(batch)
+		default:
+			n.decide(context.Background(), batch)
+		}
 	}
 }
 
 // detach answers a call in a goroutine of its own, because it may have to wait.
-func (n *native) detach(c *h2unary.Conn, k *h2unary.Call, answer unary.Answer) {
-	request := string(k.Message)
+func (n *native) detach(c *h2unary.Conn, k *h2unary.Call, request string) {
+	answer := n.limits.Answer
+	if k.Method == checkMethod {
+		answer = n.check.Answer
+	}
 	n.run(c, k.Method, func() { n.answer(k, request, answer) })
 }
 
@@ -132,13 +137,11 @@ func (n *native) recovered(method string, answer func() ([]byte, error)) (reply 
 	defer func() {
 		if p := recover(); p != nil {
 			n.bugs.caught(method, p)
-			err = errInternal
+			err = wire.ErrInternal
 		}
 	}()
 	return answer()
 }
-
-var errInternal = &wire.Error{Code: wire.Internal, Reason: "internal error"}
 
 // reply sends an answer, and counts it.
 func (n *native) reply(k *h2unary.Call, reply []byte, err error) codes.Code {

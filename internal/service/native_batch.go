@@ -4,41 +4,43 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/extauthz/extauthz/internal/h2unary"
 	"github.com/extauthz/extauthz/internal/texts"
-	"github.com/extauthz/extauthz/pkg/envoy/rls"
+	"github.com/extauthz/extauthz/pkg/envoy/wire"
 )
 
-// limitBatch has the requests for the rate limit service that one read of a connection has completed. They are decided
-// together. If they wait for Redis, the connection is read on meanwhile, and the goroutine that has read the answer of
-// Redis answers them.
-type limitBatch struct {
+// callBatch has the calls of one method that one read of a connection has completed. They are decided together. If they
+// wait for Redis, the connection is read on meanwhile, and the goroutine that has read the answer of Redis answers
+// them.
+type callBatch struct {
 	native   *native
 	answered func(out []byte) // answers the calls; made once
 
-	conn  *h2unary.Conn
-	calls []*h2unary.Call
-	asked []rls.Call // by index of calls
-	out   []byte     // memory for the replies
-	texts []byte     // the requests
+	method int
+	conn   *h2unary.Conn
+	calls  []*h2unary.Call
+	asked  []wire.Call // by index of calls
+	out    []byte      // memory for the replies
+	texts  []byte      // the requests
 }
 
-func newLimitBatch(n *native) *limitBatch {
-	b := &limitBatch{native: n}
+func newCallBatch(n *native) *callBatch {
+	b := &callBatch{native: n}
 	b.answered = b.answer
 	return b
 }
 
-func (n *native) newBatch(c *h2unary.Conn) *limitBatch {
-	b := n.batches.Get().(*limitBatch)
-	b.conn = c
+func (n *native) newBatch(c *h2unary.Conn, method int) *callBatch {
+	b := n.batches.Get().(*callBatch)
+	b.conn, b.method = c, method
 	return b
 }
 
 // release returns a batch of which nothing is used any more.
-func (b *limitBatch) release() {
+func (b *callBatch) release() {
 	clear(b.calls)
 	clear(b.asked)
 	b.conn, b.calls, b.asked, b.texts = nil, b.calls[:0], b.asked[:0], texts.Reset(b.texts)
@@ -47,16 +49,16 @@ func (b *limitBatch) release() {
 
 // add adds a call. Its message is copied, because the buffer of the connection is used again while the decision waits
 // for Redis. Nothing of the copy is used after release.
-func (b *limitBatch) add(k *h2unary.Call, message string) {
+func (b *callBatch) add(k *h2unary.Call, message string) {
 	length := len(b.texts)
 	b.texts = append(b.texts, message...)
 	b.calls = append(b.calls, k)
-	b.asked = append(b.asked, rls.Call{Request: texts.View(b.texts[length:]), Deadline: k.Deadline})
+	b.asked = append(b.asked, wire.Call{Request: texts.View(b.texts[length:]), Deadline: k.Deadline})
 }
 
 // decideInTime decides a batch whose decisions wait for Redis. Only the timeouts of the store bound the batch, so that
 // no caller ends the wait of the others. A caller with less time is decided by itself, with its deadline.
-func (n *native) decideInTime(b *limitBatch) {
+func (n *native) decideInTime(b *callBatch) {
 	soon := time.Now().Add(n.margin)
 	for i := 0; i < len(b.calls); {
 		if d := b.asked[i].Deadline; d.IsZero() || d.After(soon) {
@@ -72,28 +74,35 @@ func (n *native) decideInTime(b *limitBatch) {
 
 // decide begins to decide a batch with one call of the store. The calls may be answered when it returns, or later. A
 // panic fails those that have no answer: see answer.
-func (n *native) decide(ctx context.Context, b *limitBatch) {
+func (n *native) decide(ctx context.Context, b *callBatch) {
+	method := b.method
 	defer func() {
 		if p := recover(); p != nil {
-			n.bugs.caught(rls.Method, p)
+			n.bugs.caught(nativeMethods[method], p)
 		}
 	}()
+	if method == checkMethod {
+		n.check.AnswerAll(ctx, b.asked, b.out[:0], b.answered)
+		return
+	}
 	n.limits.AnswerAll(ctx, b.asked, b.out[:0], b.answered)
 }
 
 func (n *native) decideAlone(ctx context.Context, c *h2unary.Conn, k *h2unary.Call, request string) {
-	single := n.newBatch(c)
+	single := n.newBatch(c, k.Method)
 	single.add(k, request)
 	n.decide(ctx, single)
 }
 
 // answer answers the calls of a batch, and releases it.
-func (b *limitBatch) answer(out []byte) {
+func (b *callBatch) answer(out []byte) {
 	n := b.native
 	b.out = out
 	for i, k := range b.calls {
 		switch asked := &b.asked[i]; {
-		case errors.Is(asked.Err, rls.ErrInternal) && len(b.calls) > 1:
+		case asked.Waits:
+			n.detach(b.conn, k, strings.Clone(asked.Request))
+		case errors.Is(asked.Err, wire.ErrInternal) && len(b.calls) > 1:
 			// One of the requests causes a panic. Only that one may fail: so each is decided by itself. A request that was
 			// charged before the panic is charged again.
 			n.decideAlone(context.Background(), b.conn, k, asked.Request)
@@ -109,13 +118,14 @@ func (b *limitBatch) answer(out []byte) {
 	b.release()
 }
 
-// hold sends an answer after its delay (max_delay).
+// hold sends an answer after its delay (max_delay). It has a place in the queue.
 func (n *native) hold(c *h2unary.Conn, k *h2unary.Call, delay time.Duration, reply []byte) {
-	n.run(c, limitMethod, func() {
-		var err error
-		if !n.queue.Wait(k.Context(), delay) {
-			err = rls.ErrNotHeld
+	n.run(c, k.Method, func() {
+		ctx := k.Context()
+		if !n.queue.Stay(ctx, delay) {
+			n.reply(k, nil, ctx.Err())
+			return
 		}
-		n.reply(k, reply, err)
+		n.reply(k, reply, nil)
 	})
 }

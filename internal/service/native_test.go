@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"testing"
 	"time"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/extauthz/extauthz/internal/guard"
 	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/envoy/auth"
 	"github.com/extauthz/extauthz/pkg/envoy/hold"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -64,14 +67,34 @@ func checkPanics(t *testing.T, bugs *panics, settings *Settings, store ratelimit
 		t.Fatal(err)
 	}
 	rules := ratelimit.NewRules(parsed.Domains, ratelimit.RulesOptions{})
-	queue := hold.New(1)
-	limits := rls.New(rls.Config{
-		Limiter: ratelimit.New(ratelimit.Config{Rules: func() *ratelimit.Rules { return rules }, Store: store}), Queue: queue,
+	limiter := ratelimit.New(ratelimit.Config{Rules: func() *ratelimit.Rules { return rules }, Store: store})
+	address := serveNative(t, settings, bugs, rls.Config{
+		Limiter: limiter,
 		Decided: func(_ context.Context, q ratelimit.Query, _ ratelimit.Result) { panicAt("broken", q.Domain) },
+	}, auth.Config{
+		Limiter: limiter, Authorizer: &byHost{},
+		Decided: func(_ context.Context, c authz.Checked) { panicAt("broken", c.Request.Host) },
 	})
+	for method, message := range map[string]func(name string) []byte{
+		rls.Method: func(domain string) []byte { return rateLimitRequest(domain, "ann") }, auth.Method: checkRequest,
+	} {
+		framer := sendTogether(t, address, method,
+			message("good"), message("broken"), message("good"), message("broken"), message("good"))
+		want := map[uint32]string{1: "0", 3: "13", 5: "0", 7: "13", 9: "0"}
+		if got := readStatuses(t, framer, len(want)); !maps.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", method, got, want)
+		}
+	}
+}
+
+// serveNative serves both services over the native transport, and returns its address.
+func serveNative(t *testing.T, s *Settings, bugs *panics, limits rls.Config, checks auth.Config) (address string) {
+	t.Helper()
+	queue := hold.New(1)
+	limits.Queue, checks.Queue, checks.Log = queue, queue, slog.New(slog.DiscardHandler)
 	server := (&services{
-		settings: settings, limits: limits, calls: telemetry.NewCalls(prometheus.NewRegistry()), bugs: bugs, queue: queue,
-		health: newHealth(),
+		settings: s, limits: rls.New(limits), check: auth.New(checks),
+		calls: telemetry.NewCalls(prometheus.NewRegistry()), bugs: bugs, queue: queue, health: newHealth(),
 	}).transport()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -81,53 +104,55 @@ func checkPanics(t *testing.T, bugs *panics, settings *Settings, store ratelimit
 	go func() {
 		served <- server.Serve(guard.New(l, guard.Config{Connections: 9, Bytes: 1 << 20, Metered: true}))
 	}()
-
-	got := askTogether(t, l.Addr().String(), "good", "broken", "good", "broken", "good")
-	for i, want := range []string{"0", "13", "0", "13", "0"} {
-		if got[i] != want {
-			t.Errorf("request %d: grpc-status %q, want %q", i, got[i], want)
+	t.Cleanup(func() {
+		over, cancel := context.WithCancel(context.Background())
+		cancel()
+		server.Shutdown(over)
+		if err := wrapServe("gRPC", <-served); err != nil {
+			t.Error(err)
 		}
-	}
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	server.Shutdown(over)
-	if err := wrapServe("gRPC", <-served); err != nil {
-		t.Error(err)
-	}
+	})
+	return l.Addr().String()
 }
 
-// askTogether sends a request for each domain in one write, and returns the status of each.
-func askTogether(t *testing.T, address string, domains ...string) (statuses []string) {
+// sendTogether sends messages in one write, as streams 1, 3, 5 and so on. It returns the reader of the answers.
+func sendTogether(t *testing.T, address, method string, messages ...[]byte) *http2.Framer {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	t.Cleanup(func() { _ = conn.Close() })
 	var out, block bytes.Buffer
 	_, _ = io.WriteString(&out, http2.ClientPreface)
 	framer, encoder := http2.NewFramer(&out, conn), hpack.NewEncoder(&block)
 	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	err = framer.WriteSettings()
-	for i, domain := range domains {
+	for i, message := range messages {
 		block.Reset()
 		for _, f := range []hpack.HeaderField{
-			{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: rls.Method},
+			{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: method},
 			{Name: ":authority", Value: "test"}, {Name: "content-type", Value: "application/grpc"},
 		} {
 			_ = encoder.WriteField(f) // to memory
 		}
 		id := uint32(2*i + 1)
 		_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true})
-		_ = framer.WriteData(id, true, framed(0, rateLimitRequest(domain, "ann")))
+		_ = framer.WriteData(id, true, framed(0, message))
 	}
 	if _, writeErr := conn.Write(out.Bytes()); err != nil || writeErr != nil {
 		t.Fatal(err, writeErr)
 	}
 	framer = http2.NewFramer(io.Discard, conn)
 	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	return framer
+}
+
+// readStatuses reads the next answers, and returns their status by stream.
+func readStatuses(t *testing.T, framer *http2.Framer, number int) map[uint32]string {
+	t.Helper()
 	byStream := make(map[uint32]string)
-	for len(byStream) < len(domains) {
+	for len(byStream) < number {
 		f, err := framer.ReadFrame()
 		if err != nil {
 			t.Fatal(err)
@@ -140,8 +165,5 @@ func askTogether(t *testing.T, address string, domains ...string) (statuses []st
 			}
 		}
 	}
-	for i := range domains {
-		statuses = append(statuses, byStream[uint32(2*i+1)])
-	}
-	return statuses
+	return byStream
 }

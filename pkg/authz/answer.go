@@ -99,11 +99,14 @@ func (d *Decision) stripCookies(names []string, r *Request) {
 }
 
 // finish adds the rate limit headers, and the body of a refusal.
-func (d *Decision) finish(cfg *Config) {
+func (p *Pending) finish(cfg *Config) {
+	d := &p.Decision
 	if d.Limits != nil && d.Verdict != Undecided {
-		d.ToClient = append(d.ToClient, cfg.Headers.For(d.Limits)...)
+		cfg.Headers.Add(&p.limits, d.Limits)
+		d.ToClient = append(d.ToClient, p.limits.Headers...)
 	}
 	if d.Verdict != Allowed && cfg.ProblemBody {
-		d.Body, d.ContentType = d.Reason.Body(d.Status, d.Limits), reply.ProblemType
+		p.body = d.Reason.AppendBody(p.body[:0], d.Status, d.Limits)
+		d.Body, d.ContentType = p.body, reply.ProblemType
 	}
 }

@@ -84,8 +84,10 @@ type Pending struct {
 	policy *policy      // nil if no policy applies
 	failed reply.Reason // why the credential of a refused request is not valid; "" if it is valid
 	now    bool         // the decision must not take long
-	// entries is the memory of the entries of the query.
+	// entries, limits and body are memory: of the entries of the query, of the rate limit headers, and of the body.
 	entries []descriptors.Entry
+	limits  reply.List
+	body    []byte
 }
 
 // Reset ends the use for a request, of which nothing is kept.
@@ -96,8 +98,10 @@ func (p *Pending) Reset() {
 	clear(d.Remove)
 	clear(d.ToUpstream)
 	clear(d.ToClient)
+	p.limits.Reset()
 	*p = Pending{
-		Query: ratelimit.Query{Descriptors: p.Query.Descriptors[:0]}, entries: p.entries[:0],
+		Query:   ratelimit.Query{Descriptors: p.Query.Descriptors[:0]},
+		entries: p.entries[:0], limits: p.limits, body: p.body[:0],
 		Decision: Decision{Remove: d.Remove[:0], ToUpstream: d.ToUpstream[:0], ToClient: d.ToClient[:0]},
 	}
 }
@@ -157,7 +161,7 @@ func (a *Authorizer) Finish(p *Pending, res *ratelimit.Result) {
 	if d.Verdict == Allowed {
 		d.cleanse(p.policy, p.facts.request)
 	}
-	d.finish(&a.cfg)
+	p.finish(&a.cfg)
 	counted := ""
 	if p.policy != nil {
 		counted = p.policy.domain

@@ -33,7 +33,7 @@ func (d *Decision) limitRefused(res *ratelimit.Result) FailureAnswer {
 	if res.Err != nil || res.Allowed || res.Source == ratelimit.FromPolicyDeny {
 		return FailureRefused
 	}
-	d.Limits, d.ToClient = res, nil // without the challenge, which invites another try
+	d.Limits, d.ToClient = res, d.ToClient[:0] // without the challenge, which invites another try
 	d.refuse(reply.ReasonRefusedTooOften)
 	return FailureLimited
 }

@@ -79,10 +79,10 @@ func (r Reason) Sentence(limits *ratelimit.Result) string {
 	return r.refusal().sentence
 }
 
-// Body returns the body of a refusal with this status.
-func (r Reason) Body(status int, limits *ratelimit.Result) []byte {
+// AppendBody appends the body of a refusal with this status.
+func (r Reason) AppendBody(b []byte, status int, limits *ratelimit.Result) []byte {
 	if limits != nil && r.Status() == http.StatusTooManyRequests {
-		return AppendProblem(nil, limits)
+		return AppendProblem(b, limits)
 	}
-	return append(appendMembers(nil, "about:blank", http.StatusText(status), status), r.Sentence(nil)+`"}`...)
+	return append(appendMembers(b, "about:blank", http.StatusText(status), status), r.Sentence(nil)+`"}`...)
 }

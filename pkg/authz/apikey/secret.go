@@ -12,6 +12,8 @@ import (
 	"hash"
 	"strings"
 	"sync"
+
+	"github.com/extauthz/extauthz/internal/texts"
 )
 
 // minSecret is the least length of a server secret in bytes. `extauthz keys secret` makes 44, for 256 random bits.
@@ -37,20 +39,27 @@ type pepper struct {
 }
 
 // hmacs makes HMAC-SHA-256 under one key.
-type hmacs struct{ sync.Pool } // of hash.Hash: to make one costs as much as to use it
+type hmacs struct{ sync.Pool } // of *keyed: to make one costs as much as to use it
+
+// keyed is a hash with a key, and memory for its sum.
+type keyed struct {
+	hash.Hash
+	sum digest
+}
 
 func newHMACs(key []byte) *hmacs {
-	return &hmacs{sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
+	return &hmacs{sync.Pool{New: func() any { return &keyed{Hash: hmac.New(sha256.New, key)} }}}
 }
 
 // sum returns the HMAC of the concatenated parts.
-func (h *hmacs) sum(parts ...[]byte) (d digest) {
-	mac := h.Get().(hash.Hash)
+func (h *hmacs) sum(parts ...[]byte) digest {
+	mac := h.Get().(*keyed)
 	mac.Reset()
 	for _, part := range parts {
 		_, _ = mac.Write(part) // a hash never fails
 	}
-	mac.Sum(d[:0])
+	mac.Sum(mac.sum[:0])
+	d := mac.sum
 	h.Put(mac)
 	return d
 }
@@ -96,7 +105,7 @@ func newPepper(text string) (*pepper, error) {
 	return p, nil
 }
 
-func (p *pepper) digest(text string) digest { return p.macs.sum([]byte(text)) }
+func (p *pepper) digest(text string) digest { return p.macs.sum(texts.Bytes(text)) }
 
 type digest [sha256.Size]byte
 

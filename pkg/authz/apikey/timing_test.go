@@ -20,7 +20,7 @@ func TestTimingHidesIDs(t *testing.T) {
 	var work []int // the bytes that each HMAC read
 	for i, text := range []string{"a server secret of a test", "another one, for rotation"} {
 		secret.peppers[i].macs = &hmacs{sync.Pool{New: func() any {
-			return &countedMAC{Hash: hmac.New(sha256.New, []byte(text)), work: &work}
+			return &keyed{Hash: &countedMAC{Hash: hmac.New(sha256.New, []byte(text)), work: &work}}
 		}}}
 	}
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/extauthz/extauthz/internal/texts"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/reply"
@@ -37,7 +38,7 @@ func (a *answer) decide(r *authz.Request, d *authz.Decision) {
 	*a = answer{
 		decision: d, toUpstream: a.toUpstream[:0], remove: a.remove[:0], more: a.more[:0], toClient: a.toClient[:0],
 	}
-	a.addToClient(d.ToClient)
+	a.addToClient(d.ToClient...)
 	if d.Verdict == authz.Allowed {
 		a.forUpstream(r, d)
 		return
@@ -54,9 +55,9 @@ func (a *answer) decide(r *authz.Request, d *authz.Decision) {
 		a.toClient = append(a.toClient, grpcHeaders(a.status, a.body, d)...)
 		return
 	}
-	a.body = wire.ValidText(string(d.Body))
+	a.body = wire.ValidText(texts.View(d.Body)) // which does not change before the answer is sent
 	if len(d.Body) > 0 && d.ContentType != "" {
-		a.addToClient([]reply.Header{{Name: "content-type", Value: d.ContentType}})
+		a.addToClient(reply.Header{Name: "content-type", Value: d.ContentType})
 	}
 }
 
@@ -92,7 +93,7 @@ func refusalStatus(d *authz.Decision) int {
 
 // addToClient adds headers for the client. Values of one name make one list (RFC 9110, 5.3). Envoy would keep one of
 // several headers on a response of the upstream, but all on its own responses.
-func (a *answer) addToClient(headers []reply.Header) {
+func (a *answer) addToClient(headers ...reply.Header) {
 	for _, h := range headers {
 		name, nameOK := reply.Sendable(h.Name)
 		value, valueOK := sendableValue(h.Value)

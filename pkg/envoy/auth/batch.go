@@ -2,39 +2,135 @@ package auth
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
+	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
-// Call is one request of a batch, and its answer.
-type Call struct {
-	// Request is a CheckRequest. It must not change before the answer.
-	Request string
-	// Deadline is that of the caller, the zero time if it has none.
-	Deadline time.Time
-
-	// Reply is a CheckResponse, Err the reason if there is none (see Answer). Delay is how long to hold the reply. Such a
-	// reply has a place in the queue: call hold.Queue.Stay.
-	Reply []byte
-	Err   error
-	Delay time.Duration
-	// Waits means that there is no answer, because the decision may take long. Call Answer, in another goroutine.
-	Waits bool
-}
-
-// batch has the requests of one call, or several.
+// batch has the requests of one call of AnswerAll, or the one of Answer. It can be used again, for its memory.
 type batch struct {
-	checks  []*check // all that there are; those in use come first
+	checks  []*check // those in use come first
 	used    int
-	queries []ratelimit.Query
+	queries []ratelimit.Query // of the checks that ask the limiter
 	results []ratelimit.Result
+
+	// What follows is of a call of AnswerAll. decided is made once.
+	server  *Server
+	ctx     context.Context
+	calls   []wire.Call
+	out     []byte
+	done    func(out []byte)
+	decided func()
 }
 
 // mostChecks bounds the memory that is kept for the next batch.
-const mostChecks = 64
+const mostChecks = 128
 
-func (s *Server) batch() *batch { return s.batches.Get().(*batch) }
+func newBatch(s *Server) *batch {
+	b := &batch{server: s}
+	b.decided = b.answer
+	return b
+}
+
+// AnswerAll answers calls, each by itself, with one call of the store. It appends their replies to out, with which it
+// calls done exactly once: before it returns, or later in a goroutine of the store. Until then, calls and out belong to
+// the server. A call whose decision may take long without the store gets no answer, but Call.Waits: call Answer for it,
+// in a goroutine of its own. A panic ends the batch: all calls get wire.ErrInternal, done is called, and the panic goes
+// on. done must not wait for anything.
+func (s *Server) AnswerAll(ctx context.Context, calls []wire.Call, out []byte, done func(out []byte)) {
+	b := s.batches.Get().(*batch)
+	b.ctx, b.calls, b.out, b.done = ctx, calls, out, done
+	over := false
+	defer func() {
+		if !over {
+			b.fail()
+		}
+	}()
+	now := time.Now()
+	for i := range calls {
+		b.begin(i, now)
+	}
+	over = true // from here on, answer is called in any case
+	if len(b.queries) == 0 {
+		b.answer()
+		return
+	}
+	s.cfg.Limiter.Start(ctx, b.queries, b.results, b.decided)
+}
+
+// begin reads a call, and decides everything but its limits.
+func (b *batch) begin(i int, now time.Time) {
+	call, c := &b.calls[i], b.add()
+	c.call = i
+	call.Err = c.read.unmarshal(call.Request)
+	if call.Err == nil && !call.Deadline.IsZero() && !now.Before(call.Deadline) {
+		call.Err = context.DeadlineExceeded // do not charge a request whose caller no longer waits
+	}
+	if call.Err == nil {
+		c.begin(&c.read.request, now, call.Deadline)
+		c.request.MaxHold = b.server.cfg.Queue.Most(c.ready, holdWithoutDeadline)
+		call.Waits = !b.server.cfg.Authorizer.BeginNow(c.request, &c.pending)
+	}
+	if call.Err != nil || call.Waits {
+		c.reset()
+		b.used--
+		return
+	}
+	if q := &c.pending.Query; len(q.Descriptors) > 0 {
+		b.queries = append(b.queries, *q)
+		b.results = slices.Grow(b.results, 1)[:len(b.queries)] // with the memory of an earlier result
+	}
+}
+
+// answer answers the calls after the limiter has decided.
+func (b *batch) answer() {
+	over := false
+	defer func() {
+		if !over {
+			b.fail()
+		}
+	}()
+	limited := 0
+	for _, c := range b.checks[:b.used] {
+		if len(c.pending.Query.Descriptors) > 0 {
+			c.result = &b.results[limited]
+			limited++
+		}
+		b.finish(c, &b.calls[c.call])
+	}
+	over = true
+	done, out := b.done, b.out
+	b.release()
+	done(out)
+}
+
+// finish answers a call.
+func (b *batch) finish(c *check, call *wire.Call) {
+	if c.result != nil && errors.Is(c.result.Err, ratelimit.ErrInternal) {
+		call.Err = wire.ErrInternal
+		return
+	}
+	b.server.finish(b.ctx, c)
+	begin := len(b.out)
+	b.out = c.answer.appendResponse(b.out)
+	call.Reply, call.Delay = b.out[begin:len(b.out):len(b.out)], c.delay
+}
+
+// fail ends a batch after a panic. It is not used again.
+func (b *batch) fail() {
+	for _, c := range b.checks[:b.used] {
+		if c.delay > 0 {
+			b.server.cfg.Queue.Leave()
+		}
+	}
+	for i := range b.calls {
+		b.calls[i].Err, b.calls[i].Waits, b.calls[i].Delay = wire.ErrInternal, false, 0
+	}
+	b.done(b.out)
+}
 
 // add returns the next check of a batch.
 func (b *batch) add() *check {
@@ -45,67 +141,22 @@ func (b *batch) add() *check {
 	return b.checks[b.used-1]
 }
 
-// release returns a batch of which nothing is used any more. After a panic, a batch is not used again.
-func (s *Server) release(b *batch) {
+// release returns a batch of which nothing is used any more.
+func (b *batch) release() {
 	for _, c := range b.checks[:b.used] {
 		c.reset()
+	}
+	for i := range b.results {
+		res := &b.results[i]
+		clear(res.Statuses)
+		clear(res.Limits)
+		res.Err = nil
 	}
 	clear(b.queries)
-	clear(b.results)
 	b.queries, b.results, b.used = b.queries[:0], b.results[:0], 0
 	if len(b.checks) > mostChecks {
-		b.checks, b.queries, b.results = b.checks[:mostChecks:mostChecks], nil, nil
+		b.checks, b.queries, b.results = nil, nil, nil
 	}
-	s.batches.Put(b)
-}
-
-// AnswerAll answers calls, each by itself, with one call of the store. It appends their replies to out, which it
-// returns. It neither waits for keys of tokens nor holds answers: see Call.
-func (s *Server) AnswerAll(ctx context.Context, calls []Call, out []byte) []byte {
-	b, now := s.batch(), time.Now()
-	for i := range calls {
-		b.begin(s, &calls[i], i, now)
-	}
-	b.results = append(b.results, make([]ratelimit.Result, len(b.queries))...)
-	if len(b.queries) > 0 {
-		s.cfg.Limiter.DecideAll(ctx, b.queries, b.results)
-	}
-	limited := 0
-	for _, c := range b.checks[:b.used] {
-		if len(c.pending.Query.Descriptors) > 0 {
-			c.result = &b.results[limited]
-			limited++
-		}
-		s.finish(ctx, c)
-		begin := len(out)
-		out = c.answer.appendResponse(out)
-		calls[c.call].Reply, calls[c.call].Delay = out[begin:len(out):len(out)], c.delay
-	}
-	s.release(b)
-	return out
-}
-
-// begin reads a call, and decides everything but its limits. Calls that are answered already have no check.
-func (b *batch) begin(s *Server, call *Call, index int, now time.Time) {
-	c := b.add()
-	r := &c.read.request
-	c.call = index
-	c.begin(r, now, call.Deadline)
-	if call.Err = c.read.unmarshal(call.Request); call.Err == nil {
-		if !call.Deadline.IsZero() && !now.Before(call.Deadline) { // do not charge a request whose caller no longer waits
-			call.Err = context.DeadlineExceeded
-		}
-	}
-	if call.Err == nil {
-		r.MaxHold = s.cfg.Queue.Most(c.ready, holdWithoutDeadline)
-		call.Waits = !s.cfg.Authorizer.BeginNow(r, &c.pending)
-	}
-	if call.Err != nil || call.Waits {
-		c.reset()
-		b.used--
-		return
-	}
-	if q := &c.pending.Query; len(q.Descriptors) > 0 {
-		b.queries = append(b.queries, *q)
-	}
+	b.ctx, b.calls, b.out, b.done = nil, nil, nil, nil
+	b.server.batches.Put(b)
 }

@@ -3,7 +3,7 @@ package auth_test
 import (
 	"testing"
 
-	"github.com/extauthz/extauthz/pkg/envoy/auth"
+	"github.com/extauthz/extauthz/pkg/envoy/wire"
 )
 
 // benchPolicy is the policy of `make bench`.
@@ -34,16 +34,17 @@ func BenchmarkAnswerAll(b *testing.B) {
 		"cookie": "session=0123456789abcdef0123456789abcdef; theme=dark", "x-api-key": checkedKey,
 	}
 	const size = 16
-	var calls [size]auth.Call
+	var calls [size]wire.Call
 	message := string(marshal(b, m))
 	var out []byte
+	keep := func(b []byte) { out = b }
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		calls[i%size] = auth.Call{Request: message}
+		calls[i%size] = wire.Call{Request: message}
 		if i%size < size-1 {
 			continue
 		}
-		out = server.AnswerAll(b.Context(), calls[:], out[:0])
+		server.AnswerAll(b.Context(), calls[:], out[:0], keep)
 		if calls[0].Err != nil || calls[0].Reply[3] != 0 { // the code of the status
 			b.Fatalf("%v, %q", calls[0].Err, calls[0].Reply)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
+	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 	"github.com/extauthz/extauthz/pkg/reply"
@@ -183,8 +184,8 @@ func checkBatch(t *testing.T, server *auth.Server, message []byte, want *authv3.
 	buffer := slices.Concat(message, other, message)
 	text := unsafe.String(unsafe.SliceData(buffer), len(buffer))
 	first, last := text[:len(message)], text[len(buffer)-len(message):]
-	calls := []auth.Call{{Request: first}, {Request: text[len(message):][:len(other)]}, {Request: last}}
-	server.AnswerAll(t.Context(), calls, nil)
+	calls := []wire.Call{{Request: first}, {Request: text[len(message):][:len(other)]}, {Request: last}}
+	server.AnswerAll(t.Context(), calls, nil, func([]byte) {})
 	for i := range buffer {
 		buffer[i] = 0xff
 	}

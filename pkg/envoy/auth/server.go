@@ -55,7 +55,7 @@ type Server struct {
 // New returns a server.
 func New(cfg Config) *Server {
 	s := &Server{cfg: cfg}
-	s.batches.New = func() any { return new(batch) }
+	s.batches.New = func() any { return newBatch(s) }
 	return s
 }
 
@@ -66,7 +66,7 @@ func (s *Server) DroppedHeaders() uint64 { return s.dropped.Load() }
 // decision requires. It returns an error only if the caller has gone or the message is malformed. Every other request
 // is decided.
 func (s *Server) Answer(ctx context.Context, request string, out []byte) ([]byte, error) {
-	b := s.batch()
+	b := s.batches.Get().(*batch)
 	c := b.add()
 	if err := c.read.unmarshal(request); err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (s *Server) Answer(ctx context.Context, request string, out []byte) ([]byte
 		return nil, err
 	}
 	out = c.answer.appendResponse(out)
-	s.release(b)
+	b.release()
 	return out, nil
 }
 

@@ -42,7 +42,7 @@ func (q *Queue) Stats() Stats {
 
 // Most returns how long the answer to a request can be held. It is 0 if the queue is full, and otherwise if the caller
 // has no deadline, which is the zero time. The limiter denies a request that would have to wait longer, and does not
-// charge it. Concurrent requests can still find the queue full: see Wait.
+// charge it. Concurrent requests can still find the queue full: see Enter.
 func (q *Queue) Most(deadline time.Time, otherwise time.Duration) time.Duration {
 	if q.held.Load() >= q.places {
 		return 0
@@ -53,21 +53,15 @@ func (q *Queue) Most(deadline time.Time, otherwise time.Duration) time.Duration 
 	return min(longest, max(0, time.Until(deadline)-margin))
 }
 
-// Wait returns true after d. It returns false at once if there is no place or time, else when ctx is cancelled.
-func (q *Queue) Wait(ctx context.Context, d time.Duration) bool {
-	deadline, _ := ctx.Deadline()
-	return d <= 0 || q.Enter(deadline, d) && q.Stay(ctx, d)
-}
-
-// Enter takes a place for an answer that is held for d, for which Stay must be called. It returns false if there is no
-// place, or no time until the deadline, which is the zero time for none.
+// Enter takes a place for an answer that is held for d: call Stay or Leave. It returns false if there is no place, or
+// no time until the deadline, which is the zero time for none.
 func (q *Queue) Enter(deadline time.Time, d time.Duration) bool {
 	if !deadline.IsZero() && time.Until(deadline) < d {
 		q.refused.Add(1)
 		return false
 	}
 	if q.held.Add(1) > q.places {
-		q.held.Add(-1)
+		q.Leave()
 		q.refused.Add(1)
 		return false
 	}
@@ -77,7 +71,7 @@ func (q *Queue) Enter(deadline time.Time, d time.Duration) bool {
 
 // Stay returns true after d, and false when ctx is cancelled. It gives the place of Enter back.
 func (q *Queue) Stay(ctx context.Context, d time.Duration) bool {
-	defer q.held.Add(-1)
+	defer q.Leave()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -87,3 +81,6 @@ func (q *Queue) Stay(ctx context.Context, d time.Duration) bool {
 		return false
 	}
 }
+
+// Leave gives the place of Enter back.
+func (q *Queue) Leave() { q.held.Add(-1) }

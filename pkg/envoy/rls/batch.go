@@ -11,19 +11,6 @@ import (
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// Call is one request of a batch, and its answer.
-type Call struct {
-	// Request is a RateLimitRequest.
-	Request string
-	// Deadline is that of the caller, the zero time if it has none.
-	Deadline time.Time
-
-	// Reply is a RateLimitResponse, Err the reason if there is none (see Answer), Delay how long to hold the answer.
-	Reply []byte
-	Err   error
-	Delay time.Duration
-}
-
 // batch has the queries of the calls that could be read.
 type batch struct {
 	calls   []int // their indexes
@@ -35,7 +22,7 @@ type batch struct {
 	// What follows is of a call of AnswerAll. decided is made once.
 	server  *Server
 	ctx     context.Context
-	asked   []Call
+	asked   []wire.Call
 	out     []byte
 	done    func(out []byte)
 	decided func()
@@ -49,9 +36,9 @@ func newBatch(s *Server) *batch {
 
 // AnswerAll answers calls, each by itself, with one call of the store. It appends their replies to out, with which it
 // calls done exactly once: before it returns, or later in a goroutine of the store. Until then, calls and out belong to
-// the server. It holds no answer: the caller must do so for Call.Delay. A panic ends the batch: all calls get
-// ErrInternal, done is called, and the panic goes on. done must not wait for anything.
-func (s *Server) AnswerAll(ctx context.Context, calls []Call, out []byte, done func(out []byte)) {
+// the server. It holds no answer: the caller must do so for its Delay. A panic ends the batch: all calls get
+// wire.ErrInternal, done is called, and the panic goes on. done must not wait for anything.
+func (s *Server) AnswerAll(ctx context.Context, calls []wire.Call, out []byte, done func(out []byte)) {
 	b := s.batches.Get().(*batch)
 	b.ctx, b.asked, b.out, b.done = ctx, calls, out, done
 	over := false
@@ -69,9 +56,6 @@ func (s *Server) AnswerAll(ctx context.Context, calls []Call, out []byte, done f
 	over = true // from here on, the limiter calls decided in any case
 	s.cfg.Limiter.Start(ctx, b.queries, b.results, b.decided)
 }
-
-// ErrInternal is the answer to a request whose decision a panic has ended.
-var ErrInternal = &wire.Error{Code: wire.Internal, Reason: "internal error"}
 
 // answerAll answers the calls after the limiter has decided.
 func (b *batch) answerAll() {
@@ -91,13 +75,17 @@ func (b *batch) answerAll() {
 // fail ends a batch after a panic. It is not used again.
 func (b *batch) fail() {
 	for i := range b.asked {
-		b.asked[i].Err = ErrInternal
+		c := &b.asked[i]
+		if c.Delay > 0 {
+			b.server.cfg.Queue.Leave()
+		}
+		c.Err, c.Delay = wire.ErrInternal, 0
 	}
 	b.done(b.out)
 }
 
 // read reads the requests of the calls.
-func (b *batch) read(calls []Call) {
+func (b *batch) read(calls []wire.Call) {
 	for i := range calls {
 		c := &calls[i]
 		q := b.add(i)
@@ -126,7 +114,7 @@ func (b *batch) drop() {
 }
 
 // answer appends the replies to out.
-func (b *batch) answer(ctx context.Context, calls []Call, out []byte) []byte {
+func (b *batch) answer(ctx context.Context, calls []wire.Call, out []byte) []byte {
 	for i, call := range b.calls {
 		out = b.server.answer(ctx, b, i, &calls[call], out)
 	}
@@ -153,21 +141,28 @@ func (b *batch) release() {
 }
 
 // answer answers the call of query i of a batch.
-func (s *Server) answer(ctx context.Context, b *batch, i int, c *Call, out []byte) []byte {
+func (s *Server) answer(ctx context.Context, b *batch, i int, c *wire.Call, out []byte) []byte {
 	q, res := &b.queries[i], &b.results[i]
 	if c.Err = s.decided(ctx, q, res); c.Err != nil {
 		return out
 	}
+	if delay := time.Duration(res.Delay) * time.Microsecond; delay > 0 {
+		if !s.cfg.Queue.Enter(c.Deadline, delay) {
+			c.Err = ErrNotHeld
+			return out
+		}
+		c.Delay = delay
+	}
 	begin := len(out)
 	out = s.appendResponse(out, q, res, &b.headers)
-	c.Reply, c.Delay = out[begin:len(out):len(out)], time.Duration(res.Delay)*time.Microsecond
+	c.Reply = out[begin:len(out):len(out)]
 	return out
 }
 
 // decided reports a decision, and returns why there is none, nil if there is one.
 func (s *Server) decided(ctx context.Context, q *ratelimit.Query, res *ratelimit.Result) error {
 	if errors.Is(res.Err, ratelimit.ErrInternal) {
-		return ErrInternal
+		return wire.ErrInternal
 	}
 	if s.cfg.Decided != nil {
 		s.cfg.Decided(ctx, *q, *res)

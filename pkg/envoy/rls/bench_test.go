@@ -10,7 +10,7 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/extauthz/extauthz/pkg/envoy/rls"
+	"github.com/extauthz/extauthz/pkg/envoy/wire"
 )
 
 // BenchmarkAnswer measures everything between two messages, as the native transport does it. The store is in memory.
@@ -77,7 +77,7 @@ descriptors:
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls, out := []rls.Call{{Request: string(message)}}, make([]byte, 0, 4<<10)
+	calls, out := []wire.Call{{Request: string(message)}}, make([]byte, 0, 4<<10)
 	done := func(replies []byte) { out = replies }
 	answer := func() {
 		server.AnswerAll(t.Context(), calls, out[:0], done)

@@ -48,12 +48,13 @@ func New(cfg Config) *Server {
 }
 
 // Answer answers a RateLimitRequest with a RateLimitResponse, which it appends to out. It holds the answer as long as
-// a max_delay requires. Its error is a *wire.Error. InvalidArgument means a query that only a broken configuration can
+// a max_delay requires. Its error is that of ctx, if the caller has gone while the answer was held, else a *wire.Error.
+// InvalidArgument means a query that only a broken configuration can
 // send. Unavailable means that there have been no rules yet, that the store of a strict limiter cannot decide, or that
 // the answer cannot be held. Internal means a malformed message.
 func (s *Server) Answer(ctx context.Context, request string, out []byte) ([]byte, error) {
 	deadline, _ := ctx.Deadline()
-	calls := [1]Call{{Request: request, Deadline: deadline}}
+	calls := [1]wire.Call{{Request: request, Deadline: deadline}}
 	b := s.batches.Get().(*batch)
 	b.read(calls[:])
 	if len(b.queries) > 0 {
@@ -64,8 +65,8 @@ func (s *Server) Answer(ctx context.Context, request string, out []byte) ([]byte
 	if err := calls[0].Err; err != nil {
 		return nil, err
 	}
-	if !s.cfg.Queue.Wait(ctx, calls[0].Delay) {
-		return nil, ErrNotHeld
+	if delay := calls[0].Delay; delay > 0 && !s.cfg.Queue.Stay(ctx, delay) {
+		return nil, ctx.Err()
 	}
 	return out, nil
 }
