@@ -24,7 +24,7 @@ func TestDenialBesideAnOldBucket(t *testing.T) {
 					l := bucket.Limit{Algorithm: algorithm, Requests: 10, Burst: 10, Window: 7_200_000_000}
 					wide := perDay(algorithm, 1_000)
 					r.take("old", wide, 1)
-					s.ahead += step
+					s.step(step)
 					r.take("new", l, 20)
 					calls := s.calls
 					both := []bucket.Take{{Key: "new", Limit: l, Cost: 1}, {Key: "old", Limit: wide, Cost: 1}}

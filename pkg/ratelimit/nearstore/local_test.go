@@ -20,7 +20,7 @@ func TestRefundOfUnknownOutcome(t *testing.T) {
 				s := newServer()
 				r, l := newReplica(t, s, nearstore.Config{}), perDay(algorithm, 10)
 				admitted := r.take("k", l, 10)
-				r.link.usual.unheard = true
+				r.link.set(fate{reach: time.Millisecond, unheard: true})
 				r.ask(bucket.Take{Key: "k", Limit: l, Refund: 5})
 				r.link.set(fate{refused: true})
 				admitted += r.take("k", l, 10)
@@ -43,10 +43,10 @@ func TestRefundOfUnitsOfAnOutage(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newServer()
 				r, l := newReplica(t, s, nearstore.Config{Replicas: 3}), perDay(algorithm, 1_000)
-				r.link.usual.refused = true
+				r.link.set(fate{refused: true})
 				r.ask(bucket.Take{Key: "k", Limit: l, Cost: 100})
 				r.ask(bucket.Take{Key: "k", Limit: l, Refund: 90})
-				r.link.usual.refused = false
+				r.link.set(fate{reach: time.Millisecond, back: time.Millisecond})
 				r.take("k", l, 1)
 				if used := s.used("k", l); used != 11 {
 					t.Errorf("Redis has charged %d, want 100 − 90 + 1", used)
@@ -69,9 +69,9 @@ func TestClockStepIsNoRefill(t *testing.T) {
 					l := bucket.Limit{Algorithm: algorithm, Requests: 10, Burst: 10, Window: 7_200_000_000}
 					wide := perDay(algorithm, 1_000)
 					r.take("old", wide, 1)
-					s.ahead += step
+					s.step(step)
 					r.take("new", l, 1)
-					r.link.usual.refused = true
+					r.link.set(fate{refused: true})
 					admitted := 1
 					for range 30 {
 						if r.ask(bucket.Take{Key: "new", Limit: l, Cost: 1}, bucket.Take{Key: "old", Limit: wide, Cost: 1}).Allowed {
@@ -98,9 +98,9 @@ func TestCatchUpBesideASmallerQueue(t *testing.T) {
 		small := l
 		small.Burst = 1
 		r.take("k", l, 1)
-		r.link.usual.refused = true
+		r.link.set(fate{refused: true})
 		r.take("k", l, 60)
-		r.link.usual.refused = false
+		r.link.set(fate{reach: time.Millisecond, back: time.Millisecond})
 		r.take("k", small, 1)
 		if used := s.used("k", l); used != 61 {
 			t.Errorf("Redis has charged %d, want 61", used)

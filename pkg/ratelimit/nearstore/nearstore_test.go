@@ -20,11 +20,11 @@ func TestOutageContinuesFromTheLastKnownState(t *testing.T) {
 				if got := r.take("k", l, 4); got != 4 {
 					t.Fatalf("%d of 4 admitted", got)
 				}
-				r.link.usual.refused = true
+				r.link.set(fate{refused: true})
 				if got := r.take("k", l, 3); got != 3 {
 					t.Errorf("%d of 3 admitted in the outage", got)
 				}
-				r.link.usual.refused = false
+				r.link.set(fate{reach: time.Millisecond, back: time.Millisecond})
 				if got := r.take("k", l, 5); got != 3 {
 					t.Errorf("%d admitted after the outage, want the last 3 of 10", got)
 				}

@@ -55,9 +55,7 @@ func TestClockOfRedisSteps(t *testing.T) {
 		load := randomLoad(random)
 		admitted := load.storm(random, []*replica{r}, l, func() {
 			if random.IntN(5) == 0 {
-				s.mu.Lock()
-				s.ahead += []time.Duration{time.Second, -time.Second, time.Hour, -time.Hour}[random.IntN(4)]
-				s.mu.Unlock()
+				s.step([]time.Duration{time.Second, -time.Second, time.Hour, -time.Hour}[random.IntN(4)])
 			}
 		})
 		most := l.Requests + int64(r.Stats().Uncertain) + load.overtaking(r)

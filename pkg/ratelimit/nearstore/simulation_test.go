@@ -36,6 +36,13 @@ func newServer() *server {
 	return &server{states: map[string]bucket.State{}, notes: map[string]int64{}, epoch: 1}
 }
 
+// step lets the clock of the server step.
+func (s *server) step(by time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ahead += by
+}
+
 // clock returns the time of the server.
 func (s *server) clock() int64 { return time.Now().Add(s.ahead).UnixMicro() }
 

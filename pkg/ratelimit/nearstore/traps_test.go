@@ -239,7 +239,7 @@ func TestClockSteps(t *testing.T) {
 					l := perDay(algorithm, 100)
 					time.Sleep(2 * time.Hour) // no step leaves the window
 					admitted := r.take("k", l, 60)
-					s.ahead += step
+					s.step(step)
 					admitted += r.take("k", l, 20)
 					r.link.set(fate{refused: true})
 					admitted += r.take("k", l, 60)
