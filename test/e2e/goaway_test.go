@@ -24,7 +24,7 @@ func TestGoAway(t *testing.T) {
 			sent := int64(0)
 			testenv.Eventually(t, func() error {
 				const requests, clients = 200, 10
-				if failed := envoy.load(t, requests, clients, get("/"), func() {}); failed > 0 {
+				if failed, _ := envoy.load(t, requests, pace{clients: clients}, get("/"), func() {}); failed > 0 {
 					t.Fatalf("%d of %d requests failed", failed, requests)
 				}
 				if sent += requests; sent < enough || envoy.Stat("cluster.extauthz.upstream_cx_total") < connections {
