@@ -32,6 +32,7 @@ func main() {
 	flag.StringVar(&o.peerRedis, "peer-redis", "", "host:port of the Redis of the peer, to measure it")
 	flag.IntVar(&o.mostKeys, "most-keys", 1_000_000, "growth: the largest number of keys, of 1000 and more")
 	flag.IntVar(&o.mostConnections, "most-connections", 10_000, "growth: the largest number of connections, of 1 and more")
+	flag.StringVar(&o.transport, "transport", "", "growth: GRPC_TRANSPORT of the service; default: its own default")
 	flag.BoolVar(&o.write, "write", false, "write the results into docs/performance.md and internal/bench/figures")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -47,6 +48,7 @@ type options struct {
 	rounds, inFlight, connections int
 	each                          time.Duration
 	redis, base, peer, peerRedis  string
+	transport                     string
 	mostKeys, mostConnections     int
 	write                         bool
 }
