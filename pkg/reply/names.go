@@ -28,11 +28,23 @@ func (n Names) List() []string { return n.list }
 
 // Sendable returns the name of a header in lower case. ok is false if no header may have it, such as a pseudo header.
 func Sendable(name string) (lower string, ok bool) {
-	if !httpguts.ValidHeaderFieldName(name) {
-		return "", false
+	if !isLowerName(name) {
+		if !httpguts.ValidHeaderFieldName(name) {
+			return "", false
+		}
+		name = strings.ToLower(name)
 	}
-	lower = strings.ToLower(name) // name itself, if it is in lower case already
-	return lower, !reserved(lower)
+	return name, !reserved(name)
+}
+
+// isLowerName reports whether a text is a name of lower-case letters, digits, `-` and `_`, as almost all names are.
+func isLowerName(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return text != ""
 }
 
 // reserved reports whether a header determines how a message is framed and routed. If this service changed one, Envoy

@@ -132,7 +132,9 @@ func AppendField(b []byte, name string, value func([]byte) []byte) []byte {
 
 // AppendTextField appends a text field of a Struct.
 func AppendTextField(b []byte, name, text string) []byte {
-	return AppendField(b, name, func(b []byte) []byte { return AppendText(b, valueString, ValidText(text)) })
+	b, field := Begin(b, structFields)
+	b, value := Begin(AppendText(b, fieldKey, ValidText(name)), fieldValue)
+	return End(End(AppendText(b, valueString, ValidText(text)), value), field)
 }
 
 // AppendNumberField appends a number field of a Struct.

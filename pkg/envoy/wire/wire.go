@@ -99,6 +99,9 @@ const (
 
 // ReadEntry reads two text fields with the numbers 1 and 2: key and value in many messages, such as map entries.
 func ReadEntry(msg string) (key, value string, err error) {
+	if key, value, ok := shortEntry(msg); ok {
+		return key, value, nil
+	}
 	r := Read(msg)
 	for r.Next() {
 		switch r.Tag {
@@ -109,6 +112,20 @@ func ReadEntry(msg string) (key, value string, err error) {
 		}
 	}
 	return key, value, r.Err()
+}
+
+// shortEntry reads an entry as Envoy writes almost all of them: the key and the value, each shorter than 128 bytes.
+func shortEntry(msg string) (key, value string, ok bool) {
+	const prefix = 2 // of a field: its tag and its length
+	if len(msg) < 2*prefix || msg[0] != byte(entryKey) || msg[1] >= 0x80 {
+		return "", "", false
+	}
+	end := prefix + int(msg[1])
+	if end+prefix > len(msg) || msg[end] != byte(entryValue) || msg[end+1] >= 0x80 {
+		return "", "", false
+	}
+	key, value = msg[prefix:end], msg[end+prefix:]
+	return key, value, len(value) == int(msg[end+1])
 }
 
 // These are protowire's functions for strings: a message is not copied to read it.
