@@ -25,6 +25,8 @@ type callBatch struct {
 	asked  []wire.Call // by index of calls
 	out    []byte      // memory for the replies
 	texts  []byte      // the requests
+	// cancel releases the context of a batch with a deadline; nil without one.
+	cancel context.CancelFunc
 }
 
 func newCallBatch(n *native) *callBatch {
@@ -41,6 +43,10 @@ func (n *native) newBatch(c *h2unary.Conn, method int) *callBatch {
 
 // release returns a batch of which nothing is used any more.
 func (b *callBatch) release() {
+	if b.cancel != nil {
+		b.cancel()
+		b.cancel = nil
+	}
 	clear(b.calls)
 	clear(b.asked)
 	b.conn, b.calls, b.asked, b.texts = nil, b.calls[:0], b.asked[:0], texts.Reset(b.texts)
@@ -57,19 +63,53 @@ func (b *callBatch) add(k *h2unary.Call, message string) {
 }
 
 // decideInTime decides a batch whose decisions wait for Redis. Only the timeouts of the store bound the batch, so that
-// no caller ends the wait of the others. A caller with less time is decided by itself, with its deadline.
+// no caller ends the wait of the others. Callers with less time are decided apart: those with the same deadline
+// together, as requests of one read usually have, and others each by itself.
 func (n *native) decideInTime(b *callBatch) {
-	soon := time.Now().Add(n.margin)
-	for i := 0; i < len(b.calls); {
-		if d := b.asked[i].Deadline; d.IsZero() || d.After(soon) {
-			i++
-			continue
+	soon, patient := time.Now().Add(n.margin), 0
+	var hurried *callBatch
+	for i, k := range b.calls {
+		asked := &b.asked[i]
+		switch d := asked.Deadline; {
+		case d.IsZero() || d.After(soon):
+			b.calls[patient], b.asked[patient] = k, *asked
+			patient++
+		case hurried == nil:
+			hurried = n.newBatch(b.conn, b.method)
+			hurried.add(k, asked.Request)
+		case d.Equal(hurried.asked[0].Deadline):
+			hurried.add(k, asked.Request)
+		default:
+			n.decideAlone(b.conn, k, asked.Request)
 		}
-		k, request := b.calls[i], b.asked[i].Request
-		b.calls, b.asked = slices.Delete(b.calls, i, i+1), slices.Delete(b.asked, i, i+1)
-		n.decideAlone(k.Context(), b.conn, k, request)
+	}
+	clear(b.calls[patient:])
+	clear(b.asked[patient:])
+	b.calls, b.asked = b.calls[:patient], b.asked[:patient]
+	if hurried != nil {
+		n.decideBefore(hurried, hurried.asked[0].Deadline)
+	}
+	if patient == 0 {
+		b.release()
+		return
 	}
 	n.decide(context.Background(), b)
+}
+
+// decideAlone decides a call by itself.
+func (n *native) decideAlone(c *h2unary.Conn, k *h2unary.Call, request string) {
+	single := n.newBatch(c, k.Method)
+	single.add(k, request)
+	n.decideBefore(single, k.Deadline)
+}
+
+// decideBefore decides a batch before a deadline, the zero time for none.
+func (n *native) decideBefore(b *callBatch, deadline time.Time) {
+	ctx := context.Background()
+	if !deadline.IsZero() {
+		ctx, b.cancel = context.WithDeadline(ctx, deadline)
+	}
+	n.decide(ctx, b)
 }
 
 // decide begins to decide a batch with one call of the store. The calls may be answered when it returns, or later. A
@@ -88,12 +128,6 @@ func (n *native) decide(ctx context.Context, b *callBatch) {
 	n.limits.AnswerAll(ctx, b.asked, b.out[:0], b.answered)
 }
 
-func (n *native) decideAlone(ctx context.Context, c *h2unary.Conn, k *h2unary.Call, request string) {
-	single := n.newBatch(c, k.Method)
-	single.add(k, request)
-	n.decide(ctx, single)
-}
-
 // answer answers the calls of a batch, and releases it.
 func (b *callBatch) answer(out []byte) {
 	n := b.native
@@ -105,7 +139,7 @@ func (b *callBatch) answer(out []byte) {
 		case errors.Is(asked.Err, wire.ErrInternal) && len(b.calls) > 1:
 			// One of the requests causes a panic. Only that one may fail: so each is decided by itself. A request that was
 			// charged before the panic is charged again.
-			n.decideAlone(context.Background(), b.conn, k, asked.Request)
+			n.decideAlone(b.conn, k, asked.Request)
 		case asked.Err == nil && asked.Delay > 0:
 			n.hold(b.conn, k, asked.Delay, slices.Clone(asked.Reply))
 		default:

@@ -40,14 +40,25 @@ func rateLimitRequest(domain, user string) []byte {
 }
 
 // ask sends a request for the limit of a user.
-func (p *rawClient) ask(id uint32, user string) {
-	p.headers(id, usualHeaders(rls.Method), false)
+func (p *rawClient) ask(id uint32, user string, timeout ...string) {
+	h := usualHeaders(rls.Method)
+	for _, text := range timeout {
+		h.add("grpc-timeout", text)
+	}
+	p.headers(id, h, false)
 	p.data(id, true, framed(0, rateLimitRequest("shop", user)))
 }
 
 // TestNoGoroutineWaits has 1,000 requests of one connection wait for a Redis that hangs. They take no goroutine each,
 // and the connection is read on. When Redis goes on, each is answered.
 func TestNoGoroutineWaits(t *testing.T) { // not parallel, because it counts goroutines
+	t.Run("without a deadline", func(t *testing.T) { checkNoGoroutineWaits(t) })
+	t.Run("with one deadline", func(t *testing.T) { checkNoGoroutineWaits(t, "9S") })
+	t.Run("with several deadlines", func(t *testing.T) { checkNoGoroutineWaits(t, "9S", "9500m", "1M") })
+}
+
+func checkNoGoroutineWaits(t *testing.T, timeouts ...string) {
+	t.Helper()
 	server, address := startOnRedis(t)
 	p := newRawClient(t, address)
 	p.ask(1, "before")
@@ -58,7 +69,11 @@ func TestNoGoroutineWaits(t *testing.T) { // not parallel, because it counts gor
 	server.Pause()
 	const requests = 1000
 	for i := range requests {
-		p.ask(uint32(2*i+3), fmt.Sprint("user", i))
+		var timeout []string
+		if n := len(timeouts); n > 0 {
+			timeout = timeouts[i%n:][:1]
+		}
+		p.ask(uint32(2*i+3), fmt.Sprint("user", i), timeout...)
 	}
 	p.headers(2*requests+3, usualHeaders("/grpc.health.v1.Health/Check"), false)
 	p.data(2*requests+3, true, framed(0, nil))

@@ -31,7 +31,7 @@ type call struct {
 	state    atomic.Int32
 	timer    *time.Timer  // calls timeOut
 	leave    func() bool  // ends the wait for the caller's context; nil for one that never ends
-	graceEnd atomic.Int64 // in ns since 1970; 0 before the end
+	graceEnd atomic.Int64 // in ns since until; 0 if there is no grace yet
 }
 
 // asked is a request, and where its outcome is written.

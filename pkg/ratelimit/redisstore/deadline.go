@@ -68,11 +68,11 @@ func (c *call) expire() {
 		c.end(ErrTooLate)
 		return
 	}
-	now := time.Now().UnixNano()
+	now := int64(time.Since(c.until))
 	switch {
 	case c.state.Load() != sent:
 		return
-	case !c.graceEnd.CompareAndSwap(0, now+int64(grace)):
+	case !c.graceEnd.CompareAndSwap(0, (now+int64(grace))|1): // never 0
 		if now < c.graceEnd.Load() { // the timer fires again
 			return
 		}
