@@ -59,7 +59,7 @@ func newAuthorization(
 				if verdict == authz.Undecided { // 503, which is an error to Envoy
 					code = codes.Unavailable
 				}
-				calls.Observe(auth.HTTPPath, code, took)
+				calls.Of(auth.HTTPPath).Observe(code, took)
 			},
 		},
 	})

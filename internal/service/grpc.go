@@ -52,7 +52,7 @@ func intercept(calls *telemetry.Calls, bugs *panics) grpc.UnaryServerInterceptor
 				bugs.caught(info.FullMethod, p)
 				err = status.Error(codes.Internal, "internal error")
 			}
-			calls.Observe(info.FullMethod, status.Code(err), time.Since(start))
+			calls.Of(info.FullMethod).Observe(status.Code(err), time.Since(start))
 		}()
 		return handler(ctx, req)
 	}

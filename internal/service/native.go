@@ -20,6 +20,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
 	"github.com/extauthz/extauthz/pkg/envoy/unary"
 	"github.com/extauthz/extauthz/pkg/envoy/wire"
+	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
 // The methods of the native transport, as indexes of nativeMethods.
@@ -145,14 +146,19 @@ func (n *native) recovered(method string, answer func() ([]byte, error)) (reply 
 
 // reply sends an answer, and counts it.
 func (n *native) reply(k *h2unary.Call, reply []byte, err error) codes.Code {
-	method, arrived := nativeMethods[k.Method], k.Arrived
+	return deliver(k, reply, err, n.calls.Of(nativeMethods[k.Method]), time.Now())
+}
+
+// deliver sends an answer, and counts it. The answers of a batch are counted together.
+func deliver(k *h2unary.Call, reply []byte, err error, count *telemetry.Method, now time.Time) codes.Code {
+	took := now.Sub(k.Arrived)
 	code, reason := codeOf(err)
 	if err == nil {
 		k.Reply(reply)
 	} else {
 		k.Fail(code, reason)
 	}
-	n.calls.Observe(method, code, time.Since(arrived))
+	count.Observe(code, took)
 	return code
 }
 

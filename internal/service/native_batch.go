@@ -132,6 +132,7 @@ func (n *native) decide(ctx context.Context, b *callBatch) {
 func (b *callBatch) answer(out []byte) {
 	n := b.native
 	b.out = out
+	count, now := n.calls.Of(nativeMethods[b.method]), time.Now()
 	for i, k := range b.calls {
 		switch asked := &b.asked[i]; {
 		case asked.Waits:
@@ -143,7 +144,7 @@ func (b *callBatch) answer(out []byte) {
 		case asked.Err == nil && asked.Delay > 0:
 			n.hold(b.conn, k, asked.Delay, slices.Clone(asked.Reply))
 		default:
-			n.reply(k, asked.Reply, asked.Err)
+			deliver(k, asked.Reply, asked.Err, count, now)
 		}
 	}
 	if n.waits {

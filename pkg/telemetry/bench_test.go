@@ -19,7 +19,7 @@ func BenchmarkObserve(b *testing.B) {
 		calls := telemetry.NewCalls(prometheus.NewRegistry())
 		b.ReportAllocs()
 		for b.Loop() {
-			calls.Observe(rpc, codes.OK, 30*time.Microsecond)
+			calls.Of(rpc).Observe(codes.OK, 30*time.Microsecond)
 		}
 	})
 	b.Run("call with statsd", func(b *testing.B) {
@@ -39,7 +39,7 @@ func BenchmarkObserve(b *testing.B) {
 		calls.SendTimes(statsd)
 		b.ReportAllocs()
 		for b.Loop() {
-			calls.Observe(rpc, codes.OK, 30*time.Microsecond)
+			calls.Of(rpc).Observe(codes.OK, 30*time.Microsecond)
 		}
 	})
 	b.Run("redis", func(b *testing.B) {

@@ -15,11 +15,12 @@ import (
 type Calls struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
-	methods  sync.Map // string -> *method
+	methods  sync.Map // string -> *Method
 	statsd   *Statsd  // nil for none
 }
 
-type method struct {
+// Method counts the calls of one method.
+type Method struct {
 	duration prometheus.Histogram
 	send     func(time.Duration) // nil unless it is sent to statsd
 	codes    [codes.Unauthenticated + 1]prometheus.Counter
@@ -45,26 +46,32 @@ func NewCalls(r prometheus.Registerer) *Calls {
 // SendTimes sends the time of each call to a statsd server. It must be called before the first Observe.
 func (c *Calls) SendTimes(s *Statsd) { c.statsd = s }
 
-// Observe counts one call. There are few methods, and no client chooses one.
-func (c *Calls) Observe(fullMethod string, code codes.Code, took time.Duration) {
+// Of returns the counter of a method, to be used for calls that end together. There are few methods, and no client
+// chooses one.
+func (c *Calls) Of(fullMethod string) *Method {
 	m, ok := c.methods.Load(fullMethod)
 	if !ok {
 		m, _ = c.methods.LoadOrStore(fullMethod, c.method(fullMethod))
 	}
-	m.(*method).duration.Observe(took.Seconds())
-	if int(code) < len(m.(*method).codes) {
-		m.(*method).codes[code].Inc()
+	return m.(*Method)
+}
+
+// Observe counts one call.
+func (m *Method) Observe(code codes.Code, took time.Duration) {
+	m.duration.Observe(took.Seconds())
+	if int(code) < len(m.codes) {
+		m.codes[code].Inc()
 	}
-	if send := m.(*method).send; send != nil {
-		send(took)
+	if m.send != nil {
+		m.send(took)
 	}
 }
 
 // each calls f for the methods that envoyproxy/ratelimit has, too, by their last name.
-func (c *Calls) each(f func(rpc string, m *method)) {
+func (c *Calls) each(f func(rpc string, m *Method)) {
 	c.methods.Range(func(key, m any) bool {
 		if rpc := rpcOfRatelimit(key.(string)); rpc != "" {
-			f(rpc, m.(*method))
+			f(rpc, m.(*Method))
 		}
 		return true
 	})
@@ -80,7 +87,7 @@ func rpcOfRatelimit(fullMethod string) string {
 }
 
 // read returns how many calls there were, and their times in seconds.
-func (m *method) read() (count uint64, times *dto.Histogram) {
+func (m *Method) read() (count uint64, times *dto.Histogram) {
 	var out dto.Metric
 	if err := m.duration.Write(&out); err != nil {
 		panic(err) // it only copies
@@ -88,8 +95,8 @@ func (m *method) read() (count uint64, times *dto.Histogram) {
 	return out.Histogram.GetSampleCount(), out.Histogram
 }
 
-func (c *Calls) method(fullMethod string) *method {
-	m := &method{duration: c.duration.WithLabelValues(fullMethod).(prometheus.Histogram)}
+func (c *Calls) method(fullMethod string) *Method {
+	m := &Method{duration: c.duration.WithLabelValues(fullMethod).(prometheus.Histogram)}
 	if rpc := rpcOfRatelimit(fullMethod); rpc != "" && c.statsd != nil {
 		m.send = c.statsd.timer(rpc)
 	}

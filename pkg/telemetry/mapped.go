@@ -59,7 +59,7 @@ func (m *Mapped) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(s.desc(), prometheus.CounterValue, sums[key], s.values...)
 	}
 	timed := make(map[string]bool)
-	m.stats.Calls.each(func(rpc string, calls *method) {
+	m.stats.Calls.each(func(rpc string, calls *Method) {
 		s := m.series("ratelimit_server."+rpc+".response_time", timerKind)
 		key := s.key()
 		if s.drop || names[s.name] || timed[key] {

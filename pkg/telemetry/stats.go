@@ -43,7 +43,7 @@ func (s *Stats) Counters() map[string]uint64 {
 		undecided += s.Totals.StoreErrors[i].Load()
 	}
 	counters[service+"call.should_rate_limit.redis_error"] = undecided
-	s.Calls.each(func(rpc string, m *method) {
+	s.Calls.each(func(rpc string, m *Method) {
 		count, _ := m.read()
 		counters["ratelimit_server."+rpc+".total_requests"] = count
 	})
