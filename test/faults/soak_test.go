@@ -28,7 +28,7 @@ func soakTime(t *testing.T) time.Duration {
 	return d
 }
 
-// TestSoak has clients ask the native transport without a pause, while connections end for their age every 200 ms,
+// TestSoak has clients ask the native transport without a pause. Meanwhile connections end for their age every 200 ms,
 // clients reset calls and leave without a word, and Redis hangs again and again. Each call gets one answer, its own. In
 // the end, the service has as many goroutines as at the start, and no more memory.
 func TestSoak(t *testing.T) {
@@ -58,7 +58,7 @@ func TestSoak(t *testing.T) {
 		redis.Resume()
 	}
 	all.Wait()
-	t.Logf("%d answers, %d resets, %d connections, of which %d were told to leave", load.answers.Load(),
+	t.Logf("%d answers, %d resets, %d connections, and %d GOAWAY", load.answers.Load(),
 		load.resets.Load(), load.connections.Load(), load.goAways.Load())
 	if load.goAways.Load() == 0 || load.resets.Load() == 0 {
 		t.Error("the load had no GOAWAY, or no reset")
