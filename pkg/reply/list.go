@@ -81,7 +81,7 @@ func first(shown []*ratelimit.Applied, i int) bool {
 	return true
 }
 
-// addItem appends item i of a list: an RFC 9651 string with two integer parameters. p1 and p2 are the texts before their
+// addItem appends item i of a list: an RFC 9651 string with two integer parameters. p1 and p2 are what precedes their
 // values. It leaves out the second one if it is 0, which means "now". Policy names need no escapes.
 func (l *List) addItem(i int, name, p1 string, v1 int64, p2 string, v2 int64) {
 	quote := `, "`
