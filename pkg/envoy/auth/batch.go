@@ -71,7 +71,7 @@ func (b *batch) begin(i int, now time.Time) {
 	}
 	if call.Err == nil {
 		c.begin(&c.read.request, now, call.Deadline)
-		c.request.MaxHold = b.server.cfg.Queue.Most(c.ready, holdWithoutDeadline)
+		c.request.MaxHold = b.server.cfg.Queue.Most(c.left())
 		call.Waits = !b.server.cfg.Authorizer.BeginNow(c.request, &c.pending)
 	}
 	if call.Err != nil || call.Waits {

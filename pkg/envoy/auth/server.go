@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -84,9 +85,6 @@ func (s *Server) Answer(ctx context.Context, request string, out []byte) ([]byte
 // has already made an error of it, without a Retry-After.
 const margin = 3 * time.Millisecond
 
-// holdWithoutDeadline bounds the hold if the caller has no deadline.
-const holdWithoutDeadline = time.Minute
-
 // early returns when an answer must be ready for a caller with this deadline, the zero time for none. A caller with a
 // deadline below four times the margin is answered earlier, but not refused.
 func early(deadline, now time.Time) time.Time {
@@ -111,7 +109,7 @@ func (s *Server) decide(ctx context.Context, c *check, r *authz.Request) {
 		s.answer(ctx, c)
 		return
 	}
-	r.MaxHold = s.cfg.Queue.Most(c.ready, holdWithoutDeadline)
+	r.MaxHold = s.cfg.Queue.Most(c.left())
 	s.cfg.Authorizer.Begin(ctx, r, &c.pending)
 	if q := &c.pending.Query; len(q.Descriptors) > 0 {
 		results := make([]ratelimit.Result, 1)
@@ -173,6 +171,15 @@ type check struct {
 
 func (c *check) begin(r *authz.Request, now, deadline time.Time) {
 	c.request, c.began, c.ready = r, now, early(deadline, now)
+}
+
+// left returns how much time there was at the begin until the answer must be ready. Without a deadline, only the queue
+// bounds a hold.
+func (c *check) left() time.Duration {
+	if c.ready.IsZero() {
+		return math.MaxInt64
+	}
+	return c.ready.Sub(c.began)
 }
 
 // reset drops the request, with all texts of its message.

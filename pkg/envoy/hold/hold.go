@@ -40,17 +40,14 @@ func (q *Queue) Stats() Stats {
 	return Stats{Held: q.held.Load(), Delayed: q.delayed.Load(), NotHeld: q.refused.Load()}
 }
 
-// Most returns how long the answer to a request can be held. It is 0 if the queue is full, and otherwise if the caller
-// has no deadline, which is the zero time. The limiter denies a request that would have to wait longer, and does not
-// charge it. Concurrent requests can still find the queue full: see Enter.
-func (q *Queue) Most(deadline time.Time, otherwise time.Duration) time.Duration {
+// Most returns how long the answer to a request can be held whose caller has some time left until its deadline. It is 0
+// if the queue is full. The limiter denies a request that would have to wait longer, and does not charge it. Concurrent
+// requests can still find the queue full: see Enter.
+func (q *Queue) Most(left time.Duration) time.Duration {
 	if q.held.Load() >= q.places {
 		return 0
 	}
-	if deadline.IsZero() {
-		return otherwise
-	}
-	return min(longest, max(0, time.Until(deadline)-margin))
+	return min(longest, max(0, left-margin))
 }
 
 // Enter takes a place for an answer that is held for d: call Stay or Leave. It returns false if there is no place, or

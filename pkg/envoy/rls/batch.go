@@ -86,6 +86,7 @@ func (b *batch) fail() {
 
 // read reads the requests of the calls.
 func (b *batch) read(calls []wire.Call) {
+	var now time.Time // read once, and only if needed
 	for i := range calls {
 		c := &calls[i]
 		q := b.add(i)
@@ -94,7 +95,13 @@ func (b *batch) read(calls []wire.Call) {
 			continue
 		}
 		// A caller without a deadline has not stated that it waits, so its answer is not held.
-		q.MaxHold = b.server.cfg.Queue.Most(c.Deadline, 0).Microseconds()
+		if c.Deadline.IsZero() {
+			continue
+		}
+		if now.IsZero() {
+			now = time.Now()
+		}
+		q.MaxHold = b.server.cfg.Queue.Most(c.Deadline.Sub(now)).Microseconds()
 	}
 }
 
