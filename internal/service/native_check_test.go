@@ -2,13 +2,22 @@ package service
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
@@ -95,4 +104,89 @@ func checkRequest(host string) []byte {
 	const attributes, request, http, hostField = 1<<3 | wire.Bytes, 4<<3 | wire.Bytes, 2<<3 | wire.Bytes, 5<<3 | wire.Bytes
 	in := func(tag uint64, message []byte) []byte { return wire.AppendText(nil, tag, string(message)) }
 	return in(attributes, in(request, in(http, in(hostField, []byte(host)))))
+}
+
+// keepingPolicy has whatever could keep a text of a Check: an identity that comes from the request, and a counter and a
+// bucket by the value of a header.
+const keepingPolicy = `
+domain: shop
+descriptors:
+  - {key: tenant, detailed_metric: true, rate_limit: {unit: year, requests_per_unit: 3, algorithm: fixed_window}}
+authz:
+  credentials: [{mtls: {principals: ["tenant-*"]}}]
+  limits: [{actions: [{request_headers: {header: x-tenant, key: tenant}}]}]
+`
+
+// TestTextsOfChecksAreNotKept does for Checks what TestTextsOfRequestsAreNotKept does for requests for limits.
+func TestTextsOfChecksAreNotKept(t *testing.T) {
+	t.Parallel()
+	const tenants = 40
+	for _, store := range []string{"memory", "redis"} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			grpcAddr, _, debugAddr, out := start(t, Environment{
+				"RUNTIME_ROOT": testenv.RulesRootWith(t, keepingPolicy), "GRPC_TRANSPORT": "native", "BACKEND_TYPE": store,
+				"REDIS_URL": testenv.Redis(t).Addr, "REDIS_TIMEOUT": "10s", "LOG_LEVEL": "DEBUG", "LOG_CLIENT_VALUES": "true",
+			})
+			conn, err := grpc.NewClient(grpcAddr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			client := authv3.NewAuthorizationClient(conn)
+			var all sync.WaitGroup
+			for i := range tenants {
+				all.Go(func() { checkAsTenant(t, client, tenantNamed(i)) })
+			}
+			all.Wait()
+			_, metrics := get(t, "http://"+debugAddr+"/metrics")
+			for i := range tenants {
+				name := tenantNamed(i)
+				sample := fmt.Sprintf("extauthz_ratelimit_decisions_total{decision=%q,domain=%q,limit=%q,rule=%q} 3\n",
+					"allowed", "shop", "tenant", "tenant_"+name)
+				if !strings.Contains(metrics, sample) {
+					t.Errorf("no sample %s", sample)
+				}
+				if got := strings.Count(out.String(), " owner="+name+" "); got != 4 {
+					t.Errorf("the log has the owner %s %d times, want 4", name, got)
+				}
+			}
+			for _, text := range []string{metrics, out.String()} {
+				if strings.Contains(text, "\xff") || strings.Contains(text, "\uFFFD") || strings.Contains(text, `\xff`) {
+					t.Errorf("text that was overwritten:\n%s", text)
+				}
+			}
+		})
+	}
+}
+
+// checkAsTenant sends four Checks. The last one is over the limit of the tenant, and all answers name it.
+func checkAsTenant(t *testing.T, client authv3.AuthorizationClient, tenant string) {
+	for n := range 4 {
+		res, err := client.Check(t.Context(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+			Source: &authv3.AttributeContext_Peer{Principal: tenant},
+			Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
+				Method: "GET", Host: "shop.example", Path: "/", Headers: map[string]string{"x-tenant": tenant, "x_auth_owner": tenant},
+			}},
+		}})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		want := codes.OK
+		if n == 3 {
+			want = codes.PermissionDenied
+		}
+		if got := codes.Code(res.GetStatus().GetCode()); got != want {
+			t.Errorf("request %d of %s: %v, want %v: %v", n, tenant, got, want, res)
+		}
+		if owner := res.GetDynamicMetadata().GetFields()["owner"].GetStringValue(); owner != tenant {
+			t.Errorf("request %d of %s: the owner in metadata is %q", n, tenant, owner)
+		}
+		ok := res.GetOkResponse()
+		if want == codes.OK && (ok.GetHeaders()[0].GetHeader().GetValue() != tenant ||
+			!slices.Contains(ok.GetHeadersToRemove(), "x_auth_owner")) {
+			t.Errorf("request %d of %s: %v", n, tenant, ok)
+		}
+	}
 }
