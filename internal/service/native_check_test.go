@@ -166,7 +166,8 @@ func checkAsTenant(t *testing.T, client authv3.AuthorizationClient, tenant strin
 		res, err := client.Check(t.Context(), &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
 			Source: &authv3.AttributeContext_Peer{Principal: tenant},
 			Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
-				Method: "GET", Host: "shop.example", Path: "/", Headers: map[string]string{"x-tenant": tenant, "x_auth_owner": tenant},
+				Method: "GET", Host: "shop.example", Path: "/",
+				Headers: map[string]string{"x-tenant": tenant, "x_auth_owner": tenant},
 			}},
 		}})
 		if err != nil {
