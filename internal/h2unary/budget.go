@@ -22,9 +22,9 @@ const (
 	// maxStreamErrors is how many streams the server resets because of what the client has sent. Such resets make the
 	// server work for nothing, as resets of the client do (MadeYouReset).
 	maxStreamErrors = 100
-	// maxRapidResets is how many requests the client resets for which the server would have had an answer within rapid of
-	// their begin, if these are more than half of its requests. Clients that lose interest reset some requests. A client
-	// whose calls time out may reset all of them, but then the server was slow, or has not even begun to work on them.
+	// maxRapidResets is how many rapid resets the client may send, if they are more than half of its requests. A reset is
+	// rapid if the server would have had an answer within the time rapid of the request. Clients that lose interest reset
+	// some requests. A client whose calls time out may reset all of them, but then the server was slow or has not begun.
 	maxRapidResets = 1_000
 	rapid          = 5 * time.Millisecond
 )

@@ -102,7 +102,7 @@ func (k *Call) Fail(code codes.Code, reason string) {
 	c.drop(k)
 }
 
-// drop ends a call whose answer nobody wants. c.mu is held.
+// drop ends a call whose client no longer waits. c.mu is held.
 func (c *Conn) drop(k *Call) {
 	if k.abandoned {
 		c.budget.reset(time.Since(k.Arrived))

@@ -92,8 +92,8 @@ func TestOtherProtocols(t *testing.T) {
 	}
 }
 
-// TestGrace ends the connection of a client that goes on, though it was asked to leave: after the grace, even while
-// calls are in flight, and even if the client does not answer the last PING.
+// TestGrace ends the connection of a client that goes on, though it was asked to leave. The connection ends after the
+// grace, even while calls are in flight, and even if the client does not answer the last PING.
 func TestGrace(t *testing.T) {
 	t.Parallel()
 	const age, grace = time.Minute, 20 * time.Second

@@ -12,9 +12,9 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// BenchmarkHolds measures how long a take waits at most for background work: the longest time for which the sweep and a
-// snapshot hold a lock, and a take that makes the table of its shard grow. It is CPU time, so that other processes add
-// little. Only a snapshot needs keys, whose memory the garbage collector reads.
+// BenchmarkHolds measures how long a take waits at most for background work. That is the longest time for which the
+// sweep or a snapshot holds a lock, or for which a take makes the table of its shard grow. It is CPU time, so that
+// other processes add little. Only a snapshot needs keys, whose memory the garbage collector reads.
 func BenchmarkHolds(b *testing.B) {
 	for _, buckets := range []int{1_000_000, 10_000_000} {
 		for _, keys := range []bool{false, true} {
