@@ -189,7 +189,7 @@ while pos <= #args do
           end
           if not text then
             text = ''
-          elseif view then
+          elseif view and not failure then
             views = views or {}
             views[takes] = view(requests, window, room, fits, x, text)
           end

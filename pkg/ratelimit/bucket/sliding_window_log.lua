@@ -119,7 +119,9 @@ local function judge(_, window, room, _, refund, _, since, x, last, value, count
     entries = entries .. format('%d:%d ', newer_gap + age - left_age, newer_units) .. newer
     count, age = count + newer_count, newest_age
   end
-  return count <= room, true, mattered, count, age, x - age - time, entries
+  local left = x - age - time
+  if count < 0 or left < 0 then return nil end -- the numbers contradict each other
+  return count <= room, true, mattered, count, age, left, entries
 end
 
 local function settle(requests, window, cost, _, most, _, x, count, age, span, entries)
@@ -137,7 +139,7 @@ local function settle(requests, window, cost, _, most, _, x, count, age, span, e
       if over > 0 then count = most end
       while over > 0 do
         local gap, units, after = match(entries, ENTRY, first)
-        if not gap then return false end
+        if not gap or span - gap < 0 then return false end
         if units + 0 > over then
           entries, first, over = gap .. format(':%d ', units - over) .. sub(entries, after), 1, 0
         else

@@ -2,10 +2,12 @@ package redisstore_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -42,6 +44,8 @@ func TestForeignValues(t *testing.T) {
 			"no whole age":  {[]any{"SET", "", "s1 1700000000000000 1 99999999999999999 0 4 0:1 "}, "UNREADABLE"},
 			"more":          {[]any{"SET", "", "c1 1700000000000000 1 1 1"}, "UNREADABLE"},
 			"cut log":       {[]any{"SET", "", "s1 1700000000000000 2 0 5 8 0:1 5"}, "UNREADABLE"},
+			"long garbage":  {[]any{"SET", "", "s1 1700000000000000 1 0 0 " + strings.Repeat("x", 300)}, "UNREADABLE"},
+			"long cut log":  {[]any{"SET", "", "s1 1700000000000000 1 0 0 400 " + strings.Repeat("0:1 ", 90)}, "UNREADABLE"},
 			"fraction":      {[]any{"SET", "", "b1 1700000000000000 1 1"}, "UNREADABLE"},
 		} {
 			t.Run(algorithm.String()+"/"+name, func(t *testing.T) {
@@ -72,6 +76,41 @@ func TestForeignValues(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestForeignLogs checks that a log whose numbers contradict each other fails only its own requests. The log is so long
+// that an answer would show only a part of it.
+func TestForeignLogs(t *testing.T) {
+	server := testenv.Redis(t)
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: patient})
+	admin := dial(t, server.Addr)
+	limit := perDay(3)
+	limit.Algorithm = bucket.SlidingWindowLog
+	for name, bad := range map[string]bucket.Take{
+		"refund":         {Refund: 1},
+		"counted denial": {Cost: 1, CountDenied: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bad.Key, bad.Limit = "bad "+name, limit
+			soon := time.Now().Add(time.Second).UnixMicro() // the time of the log stands still until then
+			text := fmt.Sprintf("s1 %d 90 0 0 360 ", soon) + strings.Repeat("1:1 ", 90)
+			if err := admin.Set(t.Context(), bad.Key, text, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			neighbour, request := ask("neighbour "+name, limit), bucket.Request{}
+			request.Add(bad)
+			outcomes := take(t.Context(), s, neighbour, request, neighbour)
+			if failed, ok := errors.AsType[*bucket.ScriptError](outcomes[1].Err); !ok || failed.Code != "UNREADABLE" {
+				t.Errorf("error %v, want UNREADABLE", outcomes[1].Err)
+			}
+			if outcomes[0].Err != nil || outcomes[2].Err != nil || outcomes[2].Decisions[0].Remaining != 1 {
+				t.Errorf("the neighbours in the batch: %+v, %+v; want both charged", outcomes[0], outcomes[2])
+			}
+			if after := admin.Get(t.Context(), bad.Key).Val(); after != text {
+				t.Errorf("the value was changed to %q", after)
+			}
+		})
 	}
 }
 
