@@ -158,7 +158,8 @@ func (b *batch) catchUp(at int64, t *bucket.Take, k *known) {
 	}
 	k.flying = units
 	charge := bucket.Take{
-		Key: t.Key, Rule: t.Rule, Limit: k.debt.room(t.Limit), Cost: uint64(units), Role: bucket.Shadow, CountDenied: true,
+		Key: t.Key, Rule: t.Rule, Limit: wide(k.debt.room(t.Limit)), Cost: uint64(units), Role: bucket.Shadow,
+		CountDenied: true,
 	}
 	b.add(at, charge, k, asked{catchUp: units})
 }

@@ -98,6 +98,33 @@ func TestOneServerHangs(t *testing.T) {
 	}
 }
 
+// TestCatchUpBeyondTheLimit has two replicas admit the whole limit each, one of them without Redis. Redis then holds
+// the units of both, so a client that gives some back gets no unit in addition. All those of the catch-up are minted.
+func TestCatchUpBeyondTheLimit(t *testing.T) {
+	for _, algorithm := range bucket.Algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, l := newServer(), perDay(algorithm, 6)
+				a, b := newReplica(t, s, nearstore.Config{}), newReplica(t, s, nearstore.Config{})
+				b.link.set(fate{refused: true})
+				if got := a.take("k", l, 6) + b.take("k", l, 6); got != 12 {
+					t.Fatalf("%d admitted, want 6 by each", got)
+				}
+				b.link.set(fate{})
+				if got := b.take("k", l, 1); got != 0 || s.used("k", l) != 12 || b.Stats().Minted != 6 {
+					t.Errorf("%d more admitted, Redis holds %d units, %d minted; want none, 12 and 6",
+						got, s.used("k", l), b.Stats().Minted)
+				}
+				b.ask(bucket.Take{Key: "k", Limit: l, Refund: 6})
+				if got := b.take("k", l, 6); got != 0 {
+					t.Errorf("%d admitted after 6 of 12 were given back, want none", got)
+				}
+				_, _ = a.Close(), b.Close()
+			})
+		})
+	}
+}
+
 // TestManyReplicas has each unit of an outage count for more units than the bucket holds. Redis is charged for each one
 // once, and nothing comes back sooner than it would with one replica.
 func TestManyReplicas(t *testing.T) {

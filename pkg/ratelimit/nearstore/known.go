@@ -151,6 +151,24 @@ func (d *debt) room(l bucket.Limit) bucket.Limit {
 	return l
 }
 
+// wide returns the limit of a catch-up. A log keeps no more units than its limit and one, so it would forget units of a
+// debt which a refund may give back later. Under a limit of twice that, it keeps as many as the other algorithms.
+func wide(l bucket.Limit) bucket.Limit {
+	if l.Algorithm == bucket.SlidingWindowLog {
+		l.Requests *= 2
+	}
+	return l
+}
+
+// capacity returns the capacity of the bucket, without what wide has added.
+func (a *asked) capacity() int64 {
+	c := a.take.Limit.Capacity()
+	if a.catchUp > 0 && a.take.Limit.Algorithm == bucket.SlidingWindowLog {
+		return c / 2
+	}
+	return c
+}
+
 // roomFor returns a limit with the capacity for the units of a state at a time of T and more: a charge beyond twice the
 // capacity would be forgotten. Near needs it, because each unit counts there once for every replica.
 func roomFor(more int64, l bucket.Limit, s *bucket.State, t int64) bucket.Limit {

@@ -9,16 +9,14 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
 )
 
-// TestOneReplicaAdmitsItsLimit runs one replica through faults of all kinds, without a loss of state. It admits at most
-// the limit and the units of unknown outcome.
+// TestOneReplicaAdmitsItsLimit runs one replica through faults of all kinds, without a loss of state. See replica.most.
 func TestOneReplicaAdmitsItsLimit(t *testing.T) {
 	each(t, func(t *testing.T, random *rand.Rand, l bucket.Limit) {
 		s := newServer()
 		r := newReplica(t, s, nearstore.Config{DenialCache: random.IntN(2) == 0})
 		load := randomLoad(random)
 		admitted := load.storm(random, []*replica{r}, l, func() {})
-		most := l.Requests + int64(r.Stats().Uncertain) + load.overtaking(r)
-		if admitted > most {
+		if admitted > r.most(l) {
 			t.Errorf("admitted %d of %d, %+v, %+v", admitted, l.Requests, load, r.Stats())
 		}
 		_ = r.Close()
@@ -38,7 +36,7 @@ func TestLossOfState(t *testing.T) {
 				s.lose(random.IntN(2) == 0)
 			}
 		})
-		most := l.Requests + int64(r.Stats().Uncertain) + load.overtaking(r) + int64(losses)*load.onTheWire()
+		most := r.most(l) + int64(losses)*load.onTheWire()
 		if admitted > most {
 			t.Errorf("admitted %d of %d, %d losses, %+v, %+v", admitted, l.Requests, losses, load, r.Stats())
 		}
@@ -58,8 +56,7 @@ func TestClockOfRedisSteps(t *testing.T) {
 				s.step([]time.Duration{time.Second, -time.Second, time.Hour, -time.Hour}[random.IntN(4)])
 			}
 		})
-		most := l.Requests + int64(r.Stats().Uncertain) + load.overtaking(r)
-		if admitted > most {
+		if admitted > r.most(l) {
 			t.Errorf("admitted %d of %d, %+v, %+v", admitted, l.Requests, load, r.Stats())
 		}
 		_ = r.Close()

@@ -197,9 +197,9 @@ func (b *batch) lacks(a *asked, w *answer, s *bucket.State, isCut bool, charged 
 	}
 	if isCut || w.Cut {
 		low := atTheCut(s, isCut)
-		return low != nil && shown.Used(l, w.Clock) < min(low.Used(l, w.Clock), l.Requests)
+		return low != nil && shown.Used(l, w.Clock) < min(low.Used(l, w.Clock), a.capacity())
 	}
-	if shown.Count > l.Requests {
+	if shown.Count > a.capacity() {
 		*before = after(s, shown.Grants[0].At) // a counted denial drops the oldest units beyond the limit
 	}
 	return shown.Absorb(l, before, w.Clock) // the charge of the take has a time of its own, or shares one

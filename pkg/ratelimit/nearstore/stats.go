@@ -17,8 +17,7 @@ type counts struct {
 // caughtUp counts a catch-up that Redis has charged. What is over the capacity then was minted.
 func (c *counts) caughtUp(a *asked, w *answer) {
 	c.caughtUpUnits.Add(uint64(a.catchUp))
-	l := &a.take.Limit
-	if over := w.State.Used(l, w.Clock) - l.Capacity(); over > 0 {
+	if over := w.State.Used(&a.take.Limit, w.Clock) - a.capacity(); over > 0 {
 		c.minted.Add(uint64(min(over, a.catchUp)))
 	}
 }
