@@ -118,14 +118,39 @@ func TestExpiryOfOthers(t *testing.T) {
 	}
 }
 
+// TestExpiryOfChangedLimits checks the expiry of buckets whose limits change, with refunds and counted denials.
+func TestExpiryOfChangedLimits(t *testing.T) {
+	script := newBare(t, testenv.Redis(t).Addr)
+	for range 2000 {
+		algorithm := bucket.Algorithms[rand.IntN(len(bucket.Algorithms))]
+		window := []int64{700_000, 1_000_000, 60_000_000}[rand.IntN(3)]
+		limit := bucket.Limit{Algorithm: algorithm, Window: window, Requests: 1 + rand.Int64N(9), Burst: 1 + rand.Int64N(9)}
+		var r bucket.Request
+		r.Add(bucket.Take{
+			Key: fmt.Sprint(algorithm, window), Limit: limit, Cost: rand.Uint64N(4), Refund: rand.Uint64N(3),
+			CountDenied: rand.IntN(2) == 0, Role: bucket.Role(rand.IntN(3)),
+		})
+		script.checkExpiryOf(t, r)
+	}
+}
+
 // checkExpiry takes a unit from a bucket, and checks when Redis drops the bucket.
 func (b *bare) checkExpiry(t *testing.T, key string, limit bucket.Limit) {
 	t.Helper()
+	b.checkExpiryOf(t, ask(key, limit))
+}
+
+// checkExpiryOf checks when Redis drops the bucket of a request, if the request leaves anything in it.
+func (b *bare) checkExpiryOf(t *testing.T, r bucket.Request) {
+	t.Helper()
 	outcomes := make([]bucket.Outcome, 1)
-	if ratelimit.Take(t.Context(), b, []bucket.Request{ask(key, limit)}, outcomes); outcomes[0].Err != nil {
+	if ratelimit.Take(t.Context(), b, []bucket.Request{r}, outcomes); outcomes[0].Err != nil {
 		t.Fatal(outcomes[0].Err)
 	}
-	end := outcomes[0].Decisions[0].ExpireAt
+	key, limit, end := r.Takes[0].Key, r.Takes[0].Limit, outcomes[0].Decisions[0].ExpireAt
+	if end == 0 {
+		return
+	}
 	if slack := b.client.Do(t.Context(), "PEXPIRETIME", key).Val().(int64)*1000 - end; slack < 1000 || slack > 5_000_000 {
 		t.Errorf("%+v: expires %d µs after its use, %+v", limit, slack, outcomes[0])
 	}
