@@ -129,6 +129,7 @@ func (e *errand) piece(s *spread, part *bucket.Part) piece {
 type delivery struct {
 	node   *node
 	pieces []piece
+	call   *call // nil if the slot has no node now
 }
 
 // deliver lets the nodes decide the pieces, and follows those whose slots have moved. Settling pieces are sent even if
@@ -138,8 +139,13 @@ func (e *errand) deliver(pieces []piece, settling bool) {
 		deliveries := sortByNode(pieces)
 		var answered sync.WaitGroup
 		for i := range deliveries {
-			answered.Add(1)
-			e.send(&deliveries[i], settling, answered.Done)
+			e.prepare(&deliveries[i], settling, answered.Done)
+		}
+		for i := range deliveries { // not before all are prepared: a panic must leave no call on its way
+			if c := deliveries[i].call; c != nil {
+				answered.Add(1)
+				c.start(e.ctx)
+			}
 		}
 		answered.Wait()
 		pieces = nil
@@ -169,21 +175,19 @@ func sortByNode(pieces []piece) (all []delivery) {
 	return all
 }
 
-// send queues the call of a delivery. It calls done when the pieces have their outcomes.
-func (e *errand) send(d *delivery, settling bool, done func()) {
-	if d.node == nil { // the slot has no node now
+// prepare makes the call of a delivery. The call calls done when the pieces have their outcomes.
+func (e *errand) prepare(d *delivery, settling bool, done func()) {
+	if d.node == nil {
 		for _, p := range d.pieces {
 			*p.outcome = bucket.Outcome{Err: ErrUnavailable}
 		}
-		done()
 		return
 	}
-	c := d.node.newCall(e.until, done)
-	c.settling = settling
+	d.call = d.node.newCall(e.until, done)
+	d.call.settling = settling
 	for _, p := range d.pieces {
-		c.add(p.request, p.outcome, p.place.scope)
+		d.call.add(p.request, p.outcome, p.place.scope)
 	}
-	c.start(e.ctx)
 }
 
 // follow returns what to send instead of a piece that a node of a cluster has refused because its slot is moving or has

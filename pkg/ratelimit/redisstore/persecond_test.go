@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 	"github.com/extauthz/extauthz/pkg/ratelimit/storetest"
@@ -74,5 +75,33 @@ func TestPerSecondDown(t *testing.T) {
 	want := []redisstore.NodeState{{Name: main.Addr, Up: true}, {Name: second.Addr, PerSecond: true}}
 	if got := s.Nodes(); len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 		t.Errorf("nodes: %v, want %v", got, want)
+	}
+}
+
+// TestPanicInErrand has a request in two places whose limit no rule can have, which is a panic. Its caller gets an
+// outcome nevertheless, and so does the next one.
+func TestPanicInErrand(t *testing.T) {
+	t.Parallel()
+	main, second := testenv.Redis(t), testenv.Redis(t)
+	panics := make(chan any, 1)
+	s := open(t, redisstore.Config{
+		URL: main.Addr, PerSecond: &redisstore.Config{URL: second.Addr, Timeout: patient},
+		Panicked: func(value any) { panics <- value },
+	})
+	for range 2 {
+		both := ask("day", perDay(10))
+		broken := bucket.Limit{Algorithm: 200, Requests: 1, Window: 1}
+		floor := &bucket.Floor{State: bucket.State{Last: 1, Count: 1}}
+		both.Takes = append(both.Takes, bucket.Take{Key: "broken", Limit: broken, Floor: floor})
+		if o := take(t.Context(), s, both)[0]; !errors.Is(o.Err, ratelimit.ErrOutcomeUnknown) {
+			t.Errorf("%+v, want ErrOutcomeUnknown", o)
+		}
+		<-panics
+		if o := takeOne(t, s, "day", perDay(10)); o.Err != nil {
+			t.Error(o.Err)
+		}
+	}
+	if o := takeOne(t, s, "day", perDay(10)); o.Decisions[0].Remaining != 7 {
+		t.Errorf("%+v, want 7 left: nothing was sent before the panics", o)
 	}
 }

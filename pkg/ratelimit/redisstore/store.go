@@ -184,12 +184,20 @@ func (s *Store) run(ctx context.Context, until time.Time, requests []bucket.Requ
 	defer s.main.cfg.caught()
 	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
+	over := false
+	defer func() {
+		if !over { // a panic, with no call on its way
+			fail(outcomes, errNoAnswer)
+			done()
+		}
+	}()
 	for len(requests) > 0 {
 		n := s.independent(requests)
 		e := errand{store: s, ctx: ctx, within: within, until: until}
 		e.run(requests[:n], outcomes[:n])
 		requests, outcomes = requests[n:], outcomes[n:]
 	}
+	over = true
 	done()
 }
 
