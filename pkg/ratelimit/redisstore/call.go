@@ -173,9 +173,9 @@ func (c *call) stop() bool {
 	return c.timer.Stop() && left
 }
 
-// recycle keeps the memory of the call for another one, unless something else may still use it.
+// recycle keeps the memory of the call for another one, unless its timer has fired: that goroutine may still use it.
 func (c *call) recycle() {
-	if !c.stop() || cap(c.asked) > maxKeys || cap(c.one[0].keys) > 2*maxKeys {
+	if !c.stop() || c.graceEnd.Load() != 0 || cap(c.asked) > maxKeys || cap(c.one[0].keys) > 2*maxKeys {
 		return
 	}
 	n, asked, keys, args, timer := c.node, c.asked, c.one[0].keys, c.one[0].args, c.timer
