@@ -15,8 +15,8 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// TestTextsWhileRedisHangs is TestTextsOfRequestsAreNotKept for requests that Redis does not answer in time. Their memory
-// is used again while a late answer may still come. Clients of several connections also give up.
+// TestTextsWhileRedisHangs is TestTextsOfRequestsAreNotKept for requests that Redis does not answer in time. Their
+// memory is used again while a late answer may still come. Clients of several connections also give up.
 func TestTextsWhileRedisHangs(t *testing.T) {
 	t.Parallel()
 	redis := testenv.Redis(t)

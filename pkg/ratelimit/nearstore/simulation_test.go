@@ -275,8 +275,8 @@ func randomLoad(random *rand.Rand) load { return load{1 + 3*random.IntN(2), 1 + 
 // onTheWire returns the most units that a replica can have on the wire.
 func (o load) onTheWire() int64 { return int64(o.callers * o.cost) }
 
-// most returns the most units that a replica admits without a loss of state: the limit, those of unknown outcome, and
-// those that Redis has charged over the limit, because other takes had overtaken the catch-up.
+// most returns the most units that a replica admits without a loss of state. They are the limit, those of unknown
+// outcome, and those that Redis has charged over the limit, because other takes had overtaken the catch-up.
 func (r *replica) most(l bucket.Limit) int64 {
 	stats := r.Stats()
 	return l.Requests + int64(stats.Uncertain+stats.Minted)
