@@ -96,10 +96,11 @@ func TestGoOfImage(t *testing.T) {
 // TestWheels checks that pip installs only wheels with a hash in .ci/wheels.txt.
 func TestWheels(t *testing.T) {
 	requirement := regexp.MustCompile(`(?m)^([a-z-]+)==\S+((?: \\\n    --hash=sha256:[0-9a-f]{64})+)$`)
+	anywhere := []string{"typing-extensions"} // has one wheel for all platforms
 	var names []string
 	for _, r := range requirement.FindAllStringSubmatch(text(t, ".ci/wheels.txt"), -1) {
 		names = append(names, r[1])
-		if n := strings.Count(r[2], "--hash"); n < 2 {
+		if n := strings.Count(r[2], "--hash"); n < 2 && !slices.Contains(anywhere, r[1]) {
 			t.Errorf("%s has %d hashes, want hashes for at least two platforms", r[1], n)
 		}
 	}
