@@ -67,11 +67,7 @@ func TestTextsWhileRedisHangs(t *testing.T) {
 		t.Error(err)
 	}
 	_, metrics := get(t, "http://"+debugAddr+"/metrics")
-	for _, text := range []string{metrics, out.String()} {
-		if strings.Contains(text, "\xff") || strings.Contains(text, "\uFFFD") || strings.Contains(text, `\xff`) {
-			t.Errorf("text that was overwritten:\n%.2000s", text)
-		}
-	}
+	checkNotOverwritten(t, metrics, out.String())
 	if strings.Contains(out.String(), "panic") {
 		t.Errorf("a panic:\n%.5000s", out)
 	}

@@ -59,11 +59,7 @@ func TestTextsOfRequestsAreNotKept(t *testing.T) {
 			_, metrics := get(t, "http://"+debugAddr+"/metrics")
 			for i := range tenants {
 				name := tenantNamed(i)
-				sample := fmt.Sprintf("extauthz_ratelimit_decisions_total{decision=%q,domain=%q,limit=%q,rule=%q} 3\n",
-					"allowed", "shop", "tenant", "tenant_"+name)
-				if !strings.Contains(metrics, sample) {
-					t.Errorf("no sample %s", sample)
-				}
+				checkAllowed(t, metrics, name)
 				if got := strings.Count(out.String(), "values=["+name+"]"); got < 4 {
 					t.Errorf("the log has the tenant %s %d times, want at least 4", name, got)
 				}
@@ -83,17 +79,33 @@ func TestTextsOfRequestsAreNotKept(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			for _, text := range []string{metrics, out.String()} {
-				if strings.Contains(text, "\xff") || strings.Contains(text, "\uFFFD") || strings.Contains(text, `\xff`) {
-					t.Errorf("text that was overwritten:\n%s", text)
-				}
-			}
+			checkNotOverwritten(t, metrics, out.String())
 		})
 	}
 }
 
 // tenantNamed returns a name whose length differs from that of its neighbours.
 func tenantNamed(i int) string { return fmt.Sprintf("tenant-%d-%s", i, strings.Repeat("x", i%13)) }
+
+// checkAllowed checks that three requests of a tenant are counted as allowed, under its name.
+func checkAllowed(t *testing.T, metrics, tenant string) {
+	t.Helper()
+	sample := fmt.Sprintf("extauthz_ratelimit_decisions_total{decision=%q,domain=%q,limit=%q,rule=%q} 3\n",
+		"allowed", "shop", "tenant", "tenant_"+tenant)
+	if !strings.Contains(metrics, sample) {
+		t.Errorf("no sample %s", sample)
+	}
+}
+
+// checkNotOverwritten checks that metrics and logs have no text of a request whose memory was used again.
+func checkNotOverwritten(t *testing.T, outputs ...string) {
+	t.Helper()
+	for _, text := range outputs {
+		if strings.Contains(text, "\xff") || strings.Contains(text, "\uFFFD") || strings.Contains(text, `\xff`) {
+			t.Errorf("text that was overwritten:\n%.5000s", text)
+		}
+	}
+}
 
 func requestOf(tenant string) *rlsv3.RateLimitRequest {
 	request := &rlsv3.RateLimitRequest{Domain: "shop"}

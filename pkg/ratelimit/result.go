@@ -139,6 +139,13 @@ func (a *Applied) Wait() int64 {
 // Seconds rounds µs up to whole seconds.
 func Seconds(micros int64) int64 { return (micros + 999_999) / 1_000_000 }
 
+// Clear drops all that the result refers to, and keeps the memory of its slices for another result.
+func (res *Result) Clear() {
+	clear(res.Statuses)
+	clear(res.Limits)
+	res.reset(0, 0)
+}
+
 // reset empties the result, with room for some statuses and limits.
 func (res *Result) reset(statuses, limits int) {
 	*res = Result{

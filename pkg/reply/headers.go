@@ -56,13 +56,6 @@ func (h Headers) Names() []string {
 	return names
 }
 
-// For returns the headers for a result: see Add.
-func (h Headers) For(res *ratelimit.Result) []Header {
-	var l List
-	h.Add(&l, res)
-	return l.Headers
-}
-
 // Add adds the headers for a result to a list. It leaves out rules in shadow mode. Names are in lower case, except for
 // those that Headers has.
 func (h Headers) Add(l *List, res *ratelimit.Result) {

@@ -147,10 +147,7 @@ func (b *batch) release() {
 		c.reset()
 	}
 	for i := range b.results {
-		res := &b.results[i]
-		clear(res.Statuses)
-		clear(res.Limits)
-		res.Err = nil
+		b.results[i].Clear()
 	}
 	clear(b.queries)
 	b.queries, b.results, b.used = b.queries[:0], b.results[:0], 0

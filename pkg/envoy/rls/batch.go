@@ -135,10 +135,7 @@ func (b *batch) release() {
 	}
 	b.parts.reset()
 	for i := range b.results {
-		res := &b.results[i]
-		clear(res.Statuses)
-		clear(res.Limits)
-		res.Err = nil
+		b.results[i].Clear()
 	}
 	clear(b.queries)
 	b.headers.Reset()

@@ -49,9 +49,9 @@ func New(cfg Config) *Server {
 
 // Answer answers a RateLimitRequest with a RateLimitResponse, which it appends to out. It holds the answer as long as
 // a max_delay requires. Its error is that of ctx, if the caller has gone while the answer was held, else a *wire.Error.
-// InvalidArgument means a query that only a broken configuration can
-// send. Unavailable means that there have been no rules yet, that the store of a strict limiter cannot decide, or that
-// the answer cannot be held. Internal means a malformed message.
+// InvalidArgument means a query that only a broken configuration can send. Unavailable means that there have been no
+// rules yet, that the store of a strict limiter cannot decide, or that the answer cannot be held. Internal means a
+// malformed message.
 func (s *Server) Answer(ctx context.Context, request string, out []byte) ([]byte, error) {
 	deadline, _ := ctx.Deadline()
 	calls := [1]wire.Call{{Request: request, Deadline: deadline}}
