@@ -98,10 +98,10 @@ bench-growth: ## Measure growth: keys, descriptors, rules and connections; write
 	go run ./internal/pictures
 
 .PHONY: bench-peers
-bench-peers: $(STAMPS)/envoy-$(ENVOY_VERSION) ## Compare with another rate limit service at PEER=host:port, which has the rules of internal/bench/rules.yaml
+bench-peers: ## Compare with another rate limit service at PEER=host:port, which has the rules of internal/bench/rules.yaml
 	@test -n '$(PEER)' || { echo 'bench-peers: set PEER=host:port'; exit 1; }
 	@command -v redis-server >/dev/null || scripts/install-tools redis
-	go run ./internal/bench -peer '$(PEER)' $(BENCHFLAGS)
+	go run ./internal/bench -series peer -peer '$(PEER)' $(BENCHFLAGS)
 
 .PHONY: reference
 reference: test-tools ## Write the generated parts of docs/reference

@@ -92,7 +92,8 @@ func TestContest(t *testing.T) {
 	}
 	ours := table.Rows[1]
 	if ours.PerSecond != (figures.Spread{Min: 100, Median: 150, Max: 800}) || ours.PerSecondRatio != 1.5 ||
-		ours.BaseRate != 3 || ours.BaseCPU != 1 || ours.RedisRatio != 1 || table.Rows[0].BaseRate != 0 {
+		ours.BaseRate != 3 || ours.BaseCPU != 1 || ours.RedisRatio != 1 || ours.RedisCPURatio != 0 ||
+		table.Rows[0].BaseRate != 0 {
 		t.Errorf("%s", strings.Join(got, "\n"))
 	}
 }
@@ -118,5 +119,42 @@ func TestGrownRules(t *testing.T) {
 	got, err := load(p)(t.Context(), time.Minute)
 	if err != nil || got.perSecond <= 0 || got.cpu <= 0 || got.memory <= 0 {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestPeer compares the service with itself as the peer.
+func TestPeer(t *testing.T) {
+	t.Parallel()
+	binary, err := testenv.BuildService(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stage{options: options{rounds: 1, connections: 2, inFlight: 4, redis: testenv.Redis(t).Addr, peerName: "itself"}}
+	t.Cleanup(s.stop)
+	if _, err := peerSeries(t.Context(), s); err == nil || !strings.Contains(err.Error(), "-peer host:port") {
+		t.Errorf("without a peer: %v", err)
+	}
+	if err := s.addBuild(t.Context(), "", t.TempDir(), binary); err != nil {
+		t.Fatal(err)
+	}
+	peer, err := startService(t.Context(), binary, s.builds[0].scene.env("REDIS_URL="+s.redis))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.servers, s.peer, s.peerRedis = append(s.servers, peer), peer.address, s.redis
+	contests, err := peerSeries(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range contests {
+		c.rows = c.rows[:2]
+		table, err := c.run(t.Context(), options{rounds: 1, each: 100 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, ours := table.Rows[0], table.Rows[1]
+		if first.Name != "itself" || first.RedisCPURatio != 1 || ours.RedisCPURatio <= 0 || ours.CPURatio <= 0 {
+			t.Errorf("%s: %+v, %+v", c.title, first, ours)
+		}
 	}
 }

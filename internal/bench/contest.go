@@ -127,6 +127,8 @@ func (c *contest) table(samples [][]sample) figures.Table {
 		}
 		if raw >= 0 {
 			f.RedisRatio = ratio(samples[k], samples[raw], redisCPU)
+		} else {
+			f.RedisCPURatio = ratio(samples[k], samples[0], redisCPU)
 		}
 		if base := slices.Index(c.rows, r.base); r.base != nil && base >= 0 {
 			f.BaseRate, f.BaseCPU = ratio(samples[k], samples[base], perSecond), ratio(samples[k], samples[base], cpu)

@@ -27,9 +27,10 @@ func main() {
 	flag.IntVar(&o.connections, "connections", 4, "connections")
 	flag.StringVar(&o.redis, "redis", "", "host:port of a Redis; default: start redis-server")
 	flag.StringVar(&o.base, "base", "", "the binary of another build of the service, to compare each row with")
-	flag.StringVar(&o.peer, "peer", "", "host:port of another rate limit service, which has the rules of "+
+	flag.StringVar(&o.peer, "peer", "", "peer: host:port of another rate limit service, which has the rules of "+
 		"internal/bench/rules.yaml")
-	flag.StringVar(&o.peerRedis, "peer-redis", "", "host:port of the Redis of the peer, to measure it")
+	flag.StringVar(&o.peerRedis, "peer-redis", "", "peer: host:port of its Redis, to measure it")
+	flag.StringVar(&o.peerName, "peer-name", "the peer", "peer: the name of its rows, such as its version and settings")
 	flag.IntVar(&o.mostKeys, "most-keys", 1_000_000, "growth: the largest number of keys, of 1000 and more")
 	flag.IntVar(&o.mostConnections, "most-connections", 10_000, "growth: the largest number of connections, of 1 and more")
 	flag.StringVar(&o.transport, "transport", "", "growth: GRPC_TRANSPORT of the service; default: its own default")
@@ -47,8 +48,8 @@ type options struct {
 	series                        string
 	rounds, inFlight, connections int
 	each                          time.Duration
-	redis, base, peer, peerRedis  string
-	transport                     string
+	redis, base, transport        string
+	peer, peerRedis, peerName     string
 	mostKeys, mostConnections     int
 	write                         bool
 }

@@ -24,7 +24,7 @@ type series struct {
 
 var allSeries = []series{
 	{"main", mainSeries}, {"envoy", envoySeries}, {"low", lowSeries}, {"lease", leaseSeries},
-	{"growth", growthSeries},
+	{"growth", growthSeries}, {"peer", peerSeries},
 }
 
 func seriesNames() string {

@@ -32,7 +32,7 @@ func (s *stage) cast(ctx context.Context) (c *cast, err error) {
 	return c, err
 }
 
-// contest returns rows of the empty handler, the services and the peer, which receive the same plan. The rows of
+// contest returns rows of the empty handler and the services, which receive the same plan. The rows of
 // services with Redis measure it.
 func (c *cast) contest(name, title string, p loadgen.Plan, memory, shared bool) *contest {
 	to := func(address, redis string) loadgen.Plan {
@@ -51,9 +51,6 @@ func (c *cast) contest(name, title string, p loadgen.Plan, memory, shared bool) 
 		for _, s := range c.shared {
 			all.rows = append(all.rows, &row{name: "in Redis" + s.name, measure: load(to(s.address, c.redis))})
 		}
-		if c.peer != "" {
-			all.rows = append(all.rows, &row{name: "the peer " + c.peer, measure: load(to(c.peer, c.peerRedis))})
-		}
 	}
 	all.pair()
 	return all
@@ -69,7 +66,7 @@ func mainSeries(ctx context.Context, s *stage) ([]*contest, error) {
 	if err != nil {
 		return nil, err
 	}
-	ten, err := limit("k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8", "k9")
+	ten, err := limit(tenKeys...)
 	if err != nil {
 		return nil, err
 	}

@@ -137,6 +137,9 @@ func (s *stage) plan(address string, m loadgen.Message) loadgen.Plan {
 	}
 }
 
+// tenKeys are the keys of the rows with 10 descriptors.
+var tenKeys = []string{"k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8", "k9"}
+
 // limit returns a request with a descriptor for each of these keys.
 func limit(names ...string) (loadgen.Message, error) {
 	var list []*descriptorv3.RateLimitDescriptor

@@ -51,8 +51,9 @@ type Row struct {
 
 	RedisCPU Spread  `json:"redis_cpu,omitzero"` // µs of Redis per request
 	Scripts  float64 `json:"scripts,omitempty"`  // per request
-	// RedisRatio is that of RedisCPU to the row named Raw.
-	RedisRatio float64 `json:"redis_ratio,omitempty"`
+	// RedisRatio is that of RedisCPU to the row named Raw, and RedisCPURatio that to the first row of a table without it.
+	RedisRatio    float64 `json:"redis_ratio,omitempty"`
+	RedisCPURatio float64 `json:"redis_cpu_ratio,omitempty"`
 
 	Memory float64 `json:"memory,omitempty"` // bytes of the server
 	// Idle is how many bytes of it an idle connection takes.

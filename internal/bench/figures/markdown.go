@@ -49,6 +49,7 @@ var columns = []column{
 	}},
 	{"ratio of p50", func(r Row) string { return ratio(r.P50Ratio) }},
 	{"CPU of Redis, µs", func(r Row) string { return spread(r.RedisCPU, short) }},
+	{"ratio", func(r Row) string { return ratio(r.RedisCPURatio) }},
 	{"ratio to the minimal script", func(r Row) string { return ratio(r.RedisRatio) }},
 	{"script calls", func(r Row) string {
 		return unless(r.Scripts, func(calls float64) string { return fmt.Sprintf("%.3f", calls) })
