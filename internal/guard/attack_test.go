@@ -3,6 +3,7 @@ package guard_test
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -453,11 +454,20 @@ func wrap(tag byte, s string) string {
 	return string(append(b, byte(n))) + s
 }
 
+// compressed sends messages that are not gzip, and some that are a thousand times larger than what arrives.
 func compressed(a *arena) {
+	var zipped bytes.Buffer
+	w := gzip.NewWriter(&zipped)
+	_, _ = w.Write(make([]byte, 2<<20)) // to memory
+	_ = w.Close()
 	p := a.peer(true)
 	p.streams(100, func(id uint32) {
 		p.headers(id, rateLimit, hpack.HeaderField{Name: "grpc-encoding", Value: "gzip"})
-		p.data(id, message(1, strings.Repeat("x", 1000)), true)
+		content := zipped.String()
+		if id%4 == 1 {
+			content = strings.Repeat("x", 1000)
+		}
+		p.data(id, message(1, content), true)
 	})
 	testenv.Eventually(a, func() error {
 		if n := p.ended.Load(); n != 100 {

@@ -23,7 +23,7 @@ const (
 	knownOK     = "\xbe" // the newest field
 	plainStatus = "\x00\x0bgrpc-status"
 	plainReason = "\x00\x0cgrpc-message"
-	accepted    = "\x00\x14grpc-accept-encoding\x08identity"
+	accepted    = "\x00\x14grpc-accept-encoding\x0didentity,gzip"
 	emptyTable  = "\x20" // a size update
 )
 
@@ -193,7 +193,7 @@ func (c *Conn) answerFault(k *Call) {
 	case timedOut:
 		c.appendFailure(k, codes.DeadlineExceeded, "the timeout of the request is 0")
 	case badEncoding:
-		c.appendFailure(k, codes.Unimplemented, "no compression is supported")
+		c.appendFailure(k, codes.Unimplemented, "unknown compression: want gzip or none")
 	default:
 		c.appendFailure(k, codes.Unimplemented, "unknown service or method")
 	}

@@ -11,6 +11,7 @@ type head struct {
 	fault   fault
 	timeout time.Duration // 0 if there is none
 	length  int64         // of content-length, -1 if there is none
+	zipped  bool          // its message may be compressed by gzip
 	kept    []Header
 }
 
@@ -89,7 +90,8 @@ func (r *headReader) visit(f *field) {
 			r.is(badTimeout)
 		}
 	case encodingField:
-		if len(f.value) > 0 && string(f.value) != "identity" {
+		r.zipped = string(f.value) == "gzip"
+		if !r.zipped && len(f.value) > 0 && string(f.value) != "identity" {
 			r.is(badEncoding)
 		}
 	case otherField:

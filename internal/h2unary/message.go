@@ -42,7 +42,7 @@ func (c *Conn) checkPrefix(k *Call, last bool) (codes.Code, string) {
 	}
 	length := uint64(binary.BigEndian.Uint32(m[1:]))
 	switch {
-	case m[0] == 1:
+	case m[0] == 1 && !k.head.zipped:
 		return codes.Internal, "the message is compressed without grpc-encoding"
 	case m[0] > 1:
 		return codes.Internal, "the message has an unknown flag"

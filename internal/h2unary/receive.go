@@ -207,7 +207,14 @@ func (c *Conn) complete(k *Call) *failure {
 		c.appendFailure(k, codes.Internal, "the request has no message")
 		return nil
 	}
+	zipped := k.Message[0] == 1
 	k.Message = k.Message[prefix:]
+	if zipped {
+		if code, reason := c.unzip(k, k.Message); code != codes.OK {
+			c.appendFailure(k, code, reason)
+			return nil
+		}
+	}
 	k.state = waiting
 	c.batch = append(c.batch, k)
 	return nil

@@ -16,8 +16,8 @@ import (
 // Go's, nor with each other. Connections end every 50 ms for their age. No call is lost.
 func TestClients(t *testing.T) {
 	t.Parallel()
-	const want = "allowed: 1000\n70 kB: 0801\nmalformed: 13 malformed protobuf message\nunknown: 12\nhealth: 0801\n" +
-		"watch: 0801\n"
+	const want = "allowed: 1000\n70 kB: 0801\ncompressed: 0801\nmalformed: 13 malformed protobuf message\nunknown: 12\n" +
+		"health: 0801\nwatch: 0801\n"
 	tools := filepath.Join(testenv.RepoRoot(t), ".tools")
 	root, _ := rulesDirectory(t, "domain: shop\ndescriptors: [{key: user, rate_limit: "+
 		"{unit: hour, requests_per_unit: 100000}}]\n")

@@ -17,9 +17,9 @@ limit = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 channel = grpc.insecure_channel(sys.argv[1])
 
 
-def call(method, message):
+def call(method, message, compression=None):
     try:
-        return channel.unary_unary(method)(message, timeout=20).hex()[:4]
+        return channel.unary_unary(method)(message, timeout=20, compression=compression).hex()[:4]
     except grpc.RpcError as error:
         return f"{error.code().value[0]} {error.details()}"
 
@@ -31,6 +31,7 @@ with ThreadPoolExecutor(50) as pool:
         time.sleep(0.05)  # connections end for their age meanwhile
 print("allowed:", allowed)
 print("70 kB:", call(limit, b"\x7a\xf0\xa2\x04" + bytes(70000) + request))
+print("compressed:", call(limit, b"\x7a\xe8\x07" + bytes(1000) + request, grpc.Compression.Gzip))
 print("malformed:", call(limit, b"\xff"))
 print("unknown:", call("/shop.Shop/Buy", request).split(" ")[0])
 print("health:", call("/grpc.health.v1.Health/Check", b""))
