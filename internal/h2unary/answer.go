@@ -34,11 +34,8 @@ const (
 	notInserted encoding = iota
 	typeInserted
 	bothInserted
-	noTable // it is too small, or was changed
+	noTable // it is smaller than at the begin, or was changed
 )
-
-// minTable is the least table of a client that gets insertions. It holds both fields.
-const minTable = 256
 
 // appendHeaderFrame appends HEADERS with the block that block appends.
 func appendHeaderFrame(b []byte, stream uint32, flags byte, block func(b []byte) []byte) []byte {

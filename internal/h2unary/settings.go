@@ -90,8 +90,9 @@ func (c *Conn) receiveSetting(id uint16, value uint32) *failure {
 			return broken(protocolError, "SETTINGS_MAX_FRAME_SIZE is out of range")
 		}
 	case settingTableSize:
-		// The server uses the table of a client only if it stays as it is at the begin, and is not tiny.
-		if value < minTable || c.peer.encoding != notInserted {
+		// The server uses the table of a client only if it stays as it is at the begin. Else the next block sets the
+		// size 0: clients that have made it smaller demand a size update (RFC 9113, 4.3.1).
+		if value < maxTable || c.peer.encoding != notInserted {
 			c.peer.encoding, c.peer.resized = noTable, true
 		}
 	case settingInitialWindow:

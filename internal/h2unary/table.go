@@ -1,6 +1,6 @@
 package h2unary
 
-// maxTable is the size of the dynamic table, the default of SETTINGS_HEADER_TABLE_SIZE.
+// maxTable is the size of the dynamic table of both sides, the default of SETTINGS_HEADER_TABLE_SIZE.
 const maxTable = 4096
 
 // table is the dynamic table of one direction (RFC 7541, 2.3.2).
