@@ -19,9 +19,7 @@ type entry struct {
 	expires uint32
 	// grants is the number of the log in table.logs, 0 for none.
 	grants uint32
-	// key is the number of the key in table.keys, 0 for none.
-	key uint32
-	// group is the number of the bucket's group, and place the index of the bucket's slot in it.
+	// group is the number of the bucket's group, and place the index of the bucket's slot in it; see also table.free.
 	place uint32
 	group uint16
 }

@@ -3,26 +3,68 @@ package memstore
 import (
 	"container/heap"
 	"math"
+	"slices"
 )
 
 // group holds the buckets of one rule in a table.
 type group struct {
 	rule uint64
-	// slots are the slots of the buckets, in no order. entry.place is the index of a bucket's slot.
-	slots []uint32
+	// parts have the slots of the buckets, in no order. entry.place is the index of a bucket's slot. All parts have
+	// partLen slots, but the first one grows up to that, because most rules have few buckets.
+	parts  [][]uint32
+	length uint32
 	// at is the group's index in groups.heap.
-	at int
+	at uint32
+}
+
+// partLen is how many slots are allocated together, so that a large group grows and shrinks fast.
+const partLen = 1024
+
+// slot returns the slot at an index.
+func (g *group) slot(i uint32) *uint32 { return &g.parts[i/partLen][i%partLen] }
+
+// push adds a slot at the end.
+func (g *group) push(slot uint32) {
+	switch part := int(g.length / partLen); {
+	case g.length == 0:
+		g.parts = append(g.parts, make([]uint32, 1))
+	case part == len(g.parts):
+		g.parts = append(g.parts, make([]uint32, partLen))
+	case part == 0 && int(g.length) == len(g.parts[0]):
+		g.parts[0] = append(g.parts[0], make([]uint32, g.length)...)[:2*g.length]
+	}
+	*g.slot(g.length) = slot
+	g.length++
+}
+
+// pop removes the slot at the end. It keeps some memory for the next ones.
+func (g *group) pop() (slot uint32) {
+	g.length--
+	slot = *g.slot(g.length)
+	n, last := int(g.length), len(g.parts)-1
+	switch part := g.parts[last]; {
+	case n == 0:
+		g.parts = nil
+	case last > 0 && n <= last*partLen-partLen/2:
+		g.parts[last], g.parts = nil, g.parts[:last]
+	case last == 0 && n < len(part)/4:
+		g.parts[0] = slices.Clone(part[:len(part)/2])
+	}
+	return slot
 }
 
 // groups are the buckets of a table by rule.
 type groups struct {
 	numbers map[uint64]uint16 // the indexes in list of the groups of rules
-	list    []group
+	list    chunks[group]
 	free    []uint16 // numbers of groups without buckets
 	// heap has the numbers of all groups, each before the smaller ones at 2n+1 and 2n+2. A full shard needs the largest
 	// group for each new key, and there may be thousands.
 	heap []uint16
 }
+
+// of returns the group with a number.
+func (g *groups) of(number uint16) *group { return g.list.at(uint32(number)) }
 
 // number returns the number of a rule's group, which it makes if needed. Rules beyond 65,536 share a group.
 func (g *groups) number(rule uint64) uint16 {
@@ -33,9 +75,10 @@ func (g *groups) number(rule uint64) uint16 {
 	switch last := len(g.free) - 1; {
 	case last >= 0:
 		n, g.free = g.free[last], g.free[:last]
-	case len(g.list) <= math.MaxUint16:
-		n = uint16(len(g.list))
-		g.list = append(g.list, group{at: len(g.heap)})
+	case len(g.heap) <= math.MaxUint16:
+		n = uint16(len(g.heap))
+		g.list.reach(uint32(n))
+		g.of(n).at = uint32(n)
 		g.heap = append(g.heap, n)
 	default:
 		return math.MaxUint16
@@ -43,22 +86,19 @@ func (g *groups) number(rule uint64) uint16 {
 	if g.numbers == nil {
 		g.numbers = make(map[uint64]uint16)
 	}
-	g.list[n].rule, g.numbers[rule] = rule, n
+	g.of(n).rule, g.numbers[rule] = rule, n
 	return n
 }
 
 // rule returns the rule of a bucket.
-func (g *groups) rule(e *entry) uint64 { return g.list[e.group].rule }
+func (g *groups) rule(e *entry) uint64 { return g.of(e.group).rule }
 
-// largest returns the slots of the group with the most buckets. The rule of the new bucket counts one more than it
-// has. So if that rule has as many buckets as any other, its new bucket replaces one of its own.
-func (g *groups) largest(rule uint64) []uint32 {
-	if len(g.heap) == 0 {
-		return nil
-	}
-	most := g.list[g.heap[0]].slots
-	if n, ok := g.numbers[rule]; ok && len(g.list[n].slots)+1 >= len(most) {
-		return g.list[n].slots
+// largest returns the group with the most buckets. The rule of the new bucket counts one more than it has. So if that
+// rule has as many buckets as any other, its new bucket replaces one of its own.
+func (g *groups) largest(rule uint64) *group {
+	most := g.of(g.heap[0])
+	if n, ok := g.numbers[rule]; ok && g.of(n).length+1 >= most.length {
+		return g.of(n)
 	}
 	return most
 }
@@ -68,13 +108,13 @@ func (g *groups) Len() int { return len(g.heap) }
 
 // Less reports whether the group at index a of the heap has more buckets than the group at b.
 func (g *groups) Less(a, b int) bool {
-	return len(g.list[g.heap[a]].slots) > len(g.list[g.heap[b]].slots)
+	return g.of(g.heap[a]).length > g.of(g.heap[b]).length
 }
 
 // Swap swaps two groups of the heap.
 func (g *groups) Swap(a, b int) {
 	g.heap[a], g.heap[b] = g.heap[b], g.heap[a]
-	g.list[g.heap[a]].at, g.list[g.heap[b]].at = a, b
+	g.of(g.heap[a]).at, g.of(g.heap[b]).at = uint32(a), uint32(b)
 }
 
 // Push is never called: a new group has no buckets, so it is appended, and groups stay.
@@ -86,28 +126,24 @@ func (g *groups) Pop() any { return nil }
 // join adds a bucket in a slot to the group of its rule.
 func (t *table) join(slot uint32, rule uint64) {
 	n := t.groups.number(rule)
-	g := &t.groups.list[n]
+	g := t.groups.of(n)
 	e := t.at(slot)
-	e.group, e.place = n, uint32(len(g.slots))
-	g.slots = append(g.slots, slot)
-	heap.Fix(&t.groups, g.at)
+	e.group, e.place = n, g.length
+	g.push(slot)
+	heap.Fix(&t.groups, int(g.at))
 }
 
-// leave removes a bucket from its group. If the group has become small, it also frees memory.
+// leave removes a bucket from its group.
 func (t *table) leave(e *entry) {
-	g := &t.groups.list[e.group]
-	last := len(g.slots) - 1
-	moved := g.slots[last]
-	g.slots[e.place] = moved
-	t.at(moved).place = e.place
-	g.slots = g.slots[:last]
-	heap.Fix(&t.groups, g.at)
-	switch {
-	case last == 0:
+	g := t.groups.of(e.group)
+	if last := g.pop(); e.place != g.length {
+		*g.slot(e.place) = last
+		t.at(last).place = e.place
+	}
+	heap.Fix(&t.groups, int(g.at))
+	if g.length == 0 {
 		delete(t.groups.numbers, g.rule)
-		g.rule, g.slots = 0, nil
+		g.rule = 0
 		t.groups.free = append(t.groups.free, e.group)
-	case cap(g.slots) >= chunkLen && last < cap(g.slots)/4:
-		g.slots = append(make([]uint32, 0, 2*last), g.slots...)
 	}
 }

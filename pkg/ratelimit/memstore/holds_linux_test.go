@@ -37,7 +37,7 @@ func holds(b *testing.B, buckets int, keys bool) {
 	s.clock = func() int64 { return now }
 	for i := range s.shards {
 		if keys {
-			s.shards[i].table.keys = new(pool[string])
+			s.shards[i].table.keys = new(chunks[string])
 		}
 	}
 	runtime.LockOSThread()

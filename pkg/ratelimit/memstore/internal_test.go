@@ -72,7 +72,7 @@ func TestExpiry(t *testing.T) {
 // TestTableIsAMap makes the same random changes to a table and to a map.
 func TestTableIsAMap(t *testing.T) {
 	seeds := newSeeds()
-	table := table{keys: new(pool[string])}
+	table := table{keys: new(chunks[string])}
 	want := map[string]int64{}
 	const keys = 3000
 	for step := range int64(200_000) {
@@ -89,7 +89,7 @@ func TestTableIsAMap(t *testing.T) {
 			e.count = step
 			table.setLimit(e, &bucket.Limit{Requests: int64(rand.IntN(10))})
 			want[key] = step
-		case table.at(slot).count != want[key] || *table.keys.at(table.at(slot).key) != key:
+		case table.at(slot).count != want[key] || *table.keys.at(slot) != key:
 			t.Fatalf("step %d: %q is %d, want %d", step, key, table.at(slot).count, want[key])
 		case rand.IntN(3) == 0:
 			table.remove(slot)
@@ -104,8 +104,8 @@ func TestTableIsAMap(t *testing.T) {
 			checkGroups(t, &table)
 		}
 	}
-	if used, kept := int(table.slots), len(table.keys.items); used > keys || kept > keys {
-		t.Errorf("%d slots and %d keys for %d keys: what was freed is not used again", used, kept, keys)
+	if table.slots > keys {
+		t.Errorf("%d slots for %d keys: what was freed is not used again", table.slots, keys)
 	}
 	uses := map[bucket.Limit]uint32{}
 	for slot := range table.slots {
@@ -117,8 +117,8 @@ func TestTableIsAMap(t *testing.T) {
 	for limit, number := range table.limits.numbers {
 		got[limit] = table.limits.pool.at(number).buckets
 	}
-	if diff := cmp.Diff(uses, got); diff != "" || len(table.limits.pool.items) > 11 {
-		t.Errorf("%d limits, buckets of each (-want +got):\n%s", len(table.limits.pool.items), diff)
+	if diff := cmp.Diff(uses, got); diff != "" || table.limits.pool.used > 11 {
+		t.Errorf("%d limits, buckets of each (-want +got):\n%s", table.limits.pool.used, diff)
 	}
 }
 
@@ -126,29 +126,39 @@ func TestTableIsAMap(t *testing.T) {
 func checkGroups(t *testing.T, table *table) {
 	t.Helper()
 	buckets := 0
-	for n, g := range table.groups.list {
-		for place, slot := range g.slots {
+	for n := range table.groups.heap {
+		g := table.groups.of(uint16(n))
+		for place := range g.length {
+			slot := *g.slot(place)
 			e := table.at(slot)
-			if int(e.group) != n || int(e.place) != place || e.digest == (digest{}) {
+			if int(e.group) != n || e.place != place || e.digest == (digest{}) {
 				t.Fatalf("slot %d at place %d of group %d: it is at place %d of group %d",
 					slot, place, n, e.place, e.group)
 			}
 		}
-		if len(g.slots) == 0 && cap(g.slots) > 0 {
-			t.Errorf("group %d has no buckets and holds %d bytes", n, 4*cap(g.slots))
+		if room := roomOf(g); room > max(4*int(g.length), int(g.length)+2*partLen) || g.length == 0 && room > 0 {
+			t.Errorf("group %d has room for %d buckets and has %d", n, room, g.length)
 		}
-		buckets += len(g.slots)
+		buckets += int(g.length)
 		if table.groups.heap[g.at] != uint16(n) {
 			t.Fatalf("group %d is not at its place %d of the heap", n, g.at)
 		}
-		if parent := (g.at - 1) / 2; g.at > 0 && table.groups.Less(g.at, parent) {
-			t.Fatalf("a group is above one of %d buckets that has more", len(g.slots))
+		if at := int(g.at); at > 0 && table.groups.Less(at, (at-1)/2) {
+			t.Fatalf("a group is above one of %d buckets that has more", g.length)
 		}
 	}
-	if buckets != table.live() || len(table.groups.numbers)+len(table.groups.free) > len(table.groups.list) {
+	if buckets != table.live() || len(table.groups.numbers)+len(table.groups.free) > len(table.groups.heap) {
 		t.Fatalf("%d buckets in groups, want %d; %d rules and %d free of %d groups",
-			buckets, table.live(), len(table.groups.numbers), len(table.groups.free), len(table.groups.list))
+			buckets, table.live(), len(table.groups.numbers), len(table.groups.free), len(table.groups.heap))
 	}
+}
+
+// roomOf returns for how many slots a group has memory.
+func roomOf(g *group) (room int) {
+	for _, part := range g.parts {
+		room += cap(part)
+	}
+	return room
 }
 
 // TestManyRules has more rules than groups: the rules beyond share one group.
@@ -162,10 +172,10 @@ func TestManyRules(t *testing.T) {
 			table.insert(&d, "", rule)
 		}
 		checkGroups(t, &table)
-		if got := len(table.groups.list); got != math.MaxUint16+1 {
+		if got := len(table.groups.heap); got != math.MaxUint16+1 {
 			t.Fatalf("pass %d: %d groups of %d rules", pass, got, rules)
 		}
-		if got := len(table.groups.largest(rules)); got != 1000 {
+		if got := table.groups.largest(rules).length; got != 1000 {
 			t.Errorf("pass %d: the largest group has %d buckets, want the 1000 of rules beyond the others",
 				pass, got)
 		}
@@ -197,8 +207,8 @@ func TestGroupsGiveMemoryBack(t *testing.T) {
 	}
 	checkGroups(t, &table)
 	places := 0
-	for _, g := range table.groups.list {
-		places += cap(g.slots)
+	for n := range table.groups.heap {
+		places += roomOf(table.groups.of(uint16(n)))
 	}
 	if places > 8*table.live() {
 		t.Errorf("room for %d places of %d buckets", places, table.live())
@@ -283,7 +293,7 @@ func FuzzBuckets(f *testing.F) {
 			for slot := range table.slots {
 				if e := table.at(slot); e.expires != 0 {
 					takeOne(s, bucket.Take{
-						Key: *table.keys.at(e.key), Limit: *table.limits.at(e.limit), Cost: 1, Refund: 1, CountDenied: true,
+						Key: *table.keys.at(slot), Limit: *table.limits.at(e.limit), Cost: 1, Refund: 1, CountDenied: true,
 					})
 				}
 			}
@@ -299,7 +309,7 @@ func emptyStore(t testing.TB) *Store {
 		t.Fatal(err)
 	}
 	for i := range s.shards {
-		s.shards[i].table.keys = new(pool[string])
+		s.shards[i].table.keys = new(chunks[string])
 	}
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {

@@ -142,7 +142,7 @@ func (s *Store) makeShards(maxBuckets int) {
 			s.shards[i].capacity++
 		}
 		if s.snapshotPath != "" {
-			s.shards[i].table.keys = new(pool[string])
+			s.shards[i].table.keys = new(chunks[string])
 		}
 	}
 }

@@ -10,23 +10,21 @@ type note struct {
 
 // notes are the notes of a table, by slot. A store without Edit has none.
 type notes struct {
-	chunks []*[chunkLen]note
+	chunks[note]
 	extras pool[any]
 }
 
 // at returns the note of a slot, nil if no slot near it ever had one.
 func (ns *notes) at(slot uint32) *note {
-	if int(slot/chunkLen) >= len(ns.chunks) {
+	if !ns.has(slot) {
 		return nil
 	}
-	return &ns.chunks[slot/chunkLen][slot%chunkLen]
+	return ns.chunks.at(slot)
 }
 
 // set keeps the note of a bucket.
 func (ns *notes) set(slot uint32, h *Held) {
-	for int(slot/chunkLen) >= len(ns.chunks) {
-		ns.chunks = append(ns.chunks, new([chunkLen]note))
-	}
+	ns.reach(slot)
 	n := ns.at(slot)
 	n.Note, n.ahead = h.Note, h.Ahead
 	switch {

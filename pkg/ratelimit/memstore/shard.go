@@ -92,13 +92,13 @@ func (sh *shard) remove(slot uint32) {
 // clients are over theirs. The new bucket is always kept, even if it is less used than its victim. Otherwise a full
 // store would not limit new clients at all.
 func (sh *shard) evict(rule uint64, now int64) {
-	slots := sh.table.groups.largest(rule)
+	g := sh.table.groups.largest(rule)
 	var victim uint32
 	var least usage
-	for i := range min(len(slots), samples) {
-		slot := slots[i]
-		if len(slots) > samples {
-			slot = slots[rand.IntN(len(slots))]
+	for i := range min(g.length, samples) {
+		slot := *g.slot(i)
+		if g.length > samples {
+			slot = *g.slot(rand.Uint32N(g.length))
 		}
 		if used := sh.usage(slot, now); i == 0 || used.less(least) {
 			victim, least = slot, used

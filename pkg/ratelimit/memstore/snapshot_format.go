@@ -57,19 +57,18 @@ func (sh *shard) appendFrom(b []byte, from uint32) (content []byte, next uint32,
 	end := min(from+lockedSlots, sh.table.slots)
 	for next = from; next < end && len(b) < lockedBytes; next++ {
 		if e := sh.table.at(next); e.expires != 0 {
-			b = sh.table.appendEntry(b, e, &one)
+			b = sh.table.appendEntry(b, e, *sh.table.keys.at(next), &one)
 		}
 	}
 	return b, next, next < sh.table.slots
 }
 
-// appendEntry appends a bucket. room is memory for its fixed part.
-func (t *table) appendEntry(b []byte, e *entry, room *saved) []byte {
+// appendEntry appends the bucket of a key. room is memory for its fixed part.
+func (t *table) appendEntry(b []byte, e *entry, key string, room *saved) []byte {
 	var grants []bucket.Grant
 	if e.grants != 0 {
 		grants = *t.logs.at(e.grants)
 	}
-	key := *t.keys.at(e.key)
 	*room = saved{
 		Rule: t.groups.rule(e), Limit: *t.limits.at(e.limit), Last: e.last, Count: e.count, Part: e.part,
 		Expires: e.expires, KeyLen: uint32(len(key)), Grants: uint32(len(grants)),
