@@ -178,5 +178,6 @@ func (c *Conn) newCall(stream uint32, h head) *Call {
 	}
 	c.calls[stream] = k
 	c.most = max(c.most, len(c.calls))
+	c.hold(k, perBegun+h.keptBytes())
 	return k
 }

@@ -28,6 +28,7 @@ type Conn struct {
 	reader  headReader
 	read    time.Time // When the last read returned.
 	batch   []*Call   // Completed by it.
+	grown   bool      // A message in pieces has grown.
 
 	mu      sync.Mutex
 	changed sync.Cond // Of mu: unsent has shrunk, or calls is empty.
@@ -163,11 +164,12 @@ func (c *Conn) failAll(batch []*Call) {
 	}
 }
 
-// perCall is the memory of a call that waits: its goroutine, its timers, and its decoded request. perByte is how often
-// its message is there.
+// perBegun is the memory of a call, and of its place in the table of calls. One that waits also has a goroutine, timers
+// and a decoded request, which is perCall. perByte is how often its message is there.
 const (
-	perCall = 8 << 10
-	perByte = 4
+	perBegun = 512
+	perCall  = 8 << 10
+	perByte  = 4
 )
 
 // detach accounts for the calls of a batch that wait, after their messages may have been copied.

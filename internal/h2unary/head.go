@@ -18,6 +18,14 @@ type head struct {
 // Header is a header of a request.
 type Header struct{ Name, Value string }
 
+// keptBytes is the memory of the headers that are kept.
+func (h *head) keptBytes() (n int64) {
+	for i := range h.kept {
+		n += int64(len(h.kept[i].Name) + len(h.kept[i].Value) + fieldOverhead)
+	}
+	return n
+}
+
 // fault is why a request is not passed to Serve. Of several, the least one counts, as at grpc-go.
 type fault uint8
 

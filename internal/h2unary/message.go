@@ -27,7 +27,10 @@ func (c *Conn) appendContent(k *Call, piece []byte, last bool) {
 	}
 	before := cap(k.buffer)
 	k.buffer = append(k.buffer, piece...)
-	c.hold(k, int64(cap(k.buffer)-before))
+	if more := cap(k.buffer) - before; more > 0 {
+		c.hold(k, int64(more))
+		c.grown = true
+	}
 	k.Message = k.buffer
 }
 
@@ -61,6 +64,7 @@ const maxPartial = 4 << 20
 
 // boundPartial cuts such requests of a connection that holds too much. c.mu is held.
 func (c *Conn) boundPartial() {
+	c.grown = false
 	partial := int64(0)
 	for _, k := range c.calls {
 		if k.state == arriving {

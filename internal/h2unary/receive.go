@@ -39,7 +39,7 @@ func (c *Conn) receive(b []byte) (used int, failed *failure) {
 			return used, failed
 		}
 	}
-	if c.change.Staying > 0 {
+	if c.grown {
 		c.boundPartial()
 	}
 	switch {

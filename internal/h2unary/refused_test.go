@@ -15,6 +15,7 @@ import (
 
 	"github.com/extauthz/extauthz/internal/guard"
 	"github.com/extauthz/extauthz/internal/h2unary"
+	"github.com/extauthz/extauthz/internal/testenv"
 )
 
 // TestPartialMessages sends messages of 1 MiB without their last byte. The largest are reset as soon as a connection
@@ -122,6 +123,45 @@ func TestGrace(t *testing.T) {
 				close(s.release)
 				synctest.Wait()
 			})
+		})
+	}
+}
+
+// TestBegunRequests begins requests without a message. The guard counts them, and the headers that are kept, which are
+// short on the wire.
+func TestBegunRequests(t *testing.T) {
+	t.Parallel()
+	const requests, header = 1000, 3000
+	for _, c := range []struct {
+		name string
+		more []hpack.HeaderField
+		want int64 // of each request
+	}{
+		{"usual headers", nil, 400},
+		{"headers that are kept", repeated(20, "kept", strings.Repeat("x", header)), 20 * header},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, func(cfg *h2unary.Config) { cfg.Keep = []string{"kept"} }, nil)
+			p := connect(t, s)
+			for i := range requests {
+				if err := p.headers(uint32(2*i+1), echoMethod, false, c.more...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			testenv.Eventually(t, func() error {
+				if held := s.Held(); held < requests*c.want && s.Cuts(guard.OverBudget) == 0 {
+					return fmt.Errorf("%d bytes", held)
+				}
+				return nil
+			}, "the requests to count")
+			_ = p.conn.Close()
+			testenv.Eventually(t, func() error {
+				if held := s.Held(); held != 0 {
+					return fmt.Errorf("%d bytes", held)
+				}
+				return nil
+			}, "nothing to count when the client has gone")
 		})
 	}
 }
