@@ -11,6 +11,7 @@ import (
 func (t *treeReader) mapping(v *Value, content []*yaml.Node) {
 	at := map[string]int{} // indexes into v.fields
 	merged := false
+	v.fields = make([]field, 0, len(content)/2)
 	for i := 0; i+1 < len(content); i += 2 {
 		key := t.read(content[i])
 		f := field{key: key.text, at: key.at, value: t.read(content[i+1])}

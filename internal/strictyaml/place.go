@@ -5,15 +5,14 @@ import (
 	"regexp"
 	"strings"
 	"unicode/utf8"
-
-	"go.yaml.in/yaml/v4"
 )
 
 // place is a position in a file. Lines and columns count from 1. The zero value is no place.
 type place struct {
 	line, column int
-	// node is the parser's node at the place, nil for a place that is not a value or a key.
-	node *yaml.Node
+	// text is the text of a single value or a key at the place. word means that there is one, or an alias (*name).
+	text string
+	word bool
 	// alias is the line of the alias (*name) that led to this place, 0 for none.
 	alias int
 }
@@ -23,13 +22,13 @@ var inQuotes = regexp.MustCompile(`^("(\\.|[^\\"])*("|\\?$)|'(''|[^'])*('|$))`)
 
 // length returns how many characters of its line a value takes. The parser knows only where a value begins.
 func (doc *Document) length(at place) int {
-	if n := at.node; n != nil && (n.Kind == yaml.ScalarNode || n.Kind == yaml.AliasNode) {
+	if at.word {
 		rest := doc.textAt(at)
 		text := inQuotes.FindString(rest)
 		switch {
 		case text != "":
-		case n.Kind == yaml.ScalarNode && strings.HasPrefix(rest, n.Value) && n.Value != "":
-			text = n.Value
+		case at.text != "" && strings.HasPrefix(rest, at.text):
+			text = at.text
 		default:
 			text = firstWord(rest)
 		}

@@ -82,7 +82,7 @@ func failSyntax(doc *Document, err error) {
 	switch {
 	case says("unknown anchor"):
 		name := strings.TrimPrefix(firstWord(doc.textAt(at)), "*")
-		at.node = &yaml.Node{Kind: yaml.AliasNode}
+		at.word = true
 		doc.fail(at, "no anchor "+suggest.Quoted("&"+name)+" above the alias "+suggest.Quoted("*"+name),
 			"a text that begins with `*` needs quotes: "+suggest.Quoted(`"*`+name+`"`))
 	case in("scanning an alias"), in("scanning an anchor"):

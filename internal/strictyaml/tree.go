@@ -165,9 +165,10 @@ func (t *treeReader) read(n *yaml.Node) *Value {
 		v.shape = mapping
 		t.mapping(v, n.Content)
 	case yaml.SequenceNode:
-		v.shape = list
-		for _, item := range n.Content {
-			v.items = append(v.items, t.read(item))
+		v.shape, v.items = list, make([]*Value, len(n.Content))
+		for i, item := range n.Content {
+			v.items[i] = t.read(item)
+			t.drop(&n.Content[i])
 		}
 	case yaml.ScalarNode:
 		v.shape, v.text = scalar, n.Value
@@ -181,6 +182,14 @@ func (t *treeReader) read(n *yaml.Node) *Value {
 		v.unread = true
 	}
 	return v
+}
+
+// drop drops a node that was read, so that a large file is not in memory twice. An alias still has the node of its
+// anchor, and what is below an anchor is kept.
+func (t *treeReader) drop(n **yaml.Node) {
+	if len(t.open) == 0 {
+		*n = nil
+	}
 }
 
 // follow reads the value of an alias (*name).
@@ -204,5 +213,9 @@ func (t *treeReader) place(n *yaml.Node) place {
 	if block && len(n.Content) > 0 && n.Content[0].Kind == yaml.ScalarNode {
 		n = n.Content[0]
 	}
-	return place{line: n.Line, column: n.Column, node: n, alias: t.alias}
+	at := place{line: n.Line, column: n.Column, alias: t.alias, word: n.Kind == yaml.AliasNode}
+	if n.Kind == yaml.ScalarNode {
+		at.text, at.word = n.Value, true
+	}
+	return at
 }

@@ -54,33 +54,48 @@ type root struct {
 	End   bool          `yaml:"end" doc:"The last key. It marks a complete file. RULES_REQUIRE_END requires it."`
 }
 
+// part is what a rule file adds to a set.
+type part struct {
+	root
+	file     File
+	problems rules.Problems
+	// reported are the mistakes that its decoded values have.
+	reported []reported
+}
+
+// reported is mistakes with paths below the path at.
+type reported struct {
+	at       string
+	mistakes []suggest.Mistake
+}
+
 func parse(s snapshot, cfg Config) (rules.Set, rules.Problems) {
-	roots := make([]root, len(s.files))
-	var docs []*strictyaml.Document
-	var domains []ratelimit.Domain
+	parts := make([]part, len(s.files))
+	domains := make([]ratelimit.Domain, len(s.files))
 	for i, f := range s.files {
-		r := &roots[i]
-		doc := strictyaml.Decode(f.File, ruleKind(), r)
-		r.Position = doc.Position("domain")
-		CheckEnd(doc, r.End, cfg.RequireEnd)
-		docs, domains = append(docs, doc), append(domains, r.Domain)
+		p := &parts[i]
+		p.file = f.File
+		p.problems = decode(p.file, &p.root, cfg).Problems()
+		domains[i] = p.Domain
 	}
 	options := ratelimit.CheckOptions{
 		DefaultAlgorithm: cfg.DefaultAlgorithm, MergeDomains: cfg.MergeDomains, Strict: cfg.Strict,
 	}
 	for i, mistakes := range ratelimit.Check(domains, options) {
-		docs[i].Add("", mistakes...)
+		parts[i].report("", mistakes...)
 	}
 	set := rules.Set{Policies: map[string]*authz.Policy{}}
-	for i := range roots {
-		add(&set, docs[i], &roots[i], cfg)
+	for i := range parts {
+		add(&set, &parts[i], cfg)
 	}
 	problems := slices.Clone(s.problems)
-	for i, r := range roots {
-		if policy := set.Policies[r.Name]; policy != nil && policy == r.Authz {
-			docs[i].Add("authz", policy.CheckDomain(&set.Domains[domainOf(set, r.Name)])...)
+	for i := range parts {
+		p := &parts[i]
+		if policy := set.Policies[p.Name]; policy != nil && policy == p.Authz {
+			p.report("authz", policy.CheckDomain(&set.Domains[domainOf(set, p.Name)])...)
 		}
-		problems = append(problems, docs[i].Problems()...)
+		p.place(cfg)
+		problems = append(problems, p.problems...)
 	}
 	if problems.HasErrors() {
 		set = rules.Set{}
@@ -89,39 +104,67 @@ func parse(s snapshot, cfg Config) (rules.Set, rules.Problems) {
 	return set, problems
 }
 
-// add adds the rules of a file to its domain. A domain has one policy, so that the order of its access rules is clear.
-func add(set *rules.Set, doc *strictyaml.Document, r *root, cfg Config) {
-	if r.Name != "" && len(r.Descriptors) == 0 && r.Authz == nil {
-		doc.Add("", suggest.Mistake{
-			Path: "domain", Also: []string{"descriptors", "authz"}, Warning: true,
-			Message: "domain " + suggest.Quoted(r.Name) + " has no descriptors here: this file limits nothing",
-		})
+// decode decodes a file and reports the mistakes that show there.
+func decode(f File, r *root, cfg Config) *strictyaml.Document {
+	doc := strictyaml.Decode(f, ruleKind(), r)
+	r.Position = doc.Position("domain")
+	CheckEnd(doc, r.End, cfg.RequireEnd)
+	return doc
+}
+
+// report keeps mistakes until place.
+func (p *part) report(at string, mistakes ...suggest.Mistake) {
+	if len(mistakes) > 0 {
+		p.reported = append(p.reported, reported{at, mistakes})
 	}
-	if r.Authz != nil {
-		doc.Add("authz", r.Authz.Check()...)
-	}
-	at := domainOf(*set, r.Name)
-	switch {
-	case r.Name == "", at >= 0 && !cfg.MergeDomains:
-		return // ratelimit.Check has reported it
-	case at >= 0:
-		set.Domains[at].Descriptors = append(set.Domains[at].Descriptors, r.Descriptors...)
-	default:
-		set.Domains = append(set.Domains, r.Domain)
-	}
-	if r.Authz == nil {
+}
+
+// place adds the reported mistakes to the problems of the file. Their places are in the document, which takes 30 times
+// the memory of the file. So no document is kept: a file with mistakes is decoded again.
+func (p *part) place(cfg Config) {
+	if len(p.reported) == 0 {
 		return
 	}
-	if first := set.Policies[r.Name]; first != nil {
-		doc.Add("", suggest.Mistake{
-			Path: "authz", OnKey: true, Message: "a second `authz` for domain " + suggest.Quoted(r.Name),
+	doc := decode(p.file, new(root), cfg)
+	for _, r := range p.reported {
+		doc.Add(r.at, r.mistakes...)
+	}
+	p.problems = doc.Problems()
+}
+
+// add adds the rules of a file to its domain. A domain has one policy, so that the order of its access rules is clear.
+func add(set *rules.Set, p *part, cfg Config) {
+	if p.Name != "" && len(p.Descriptors) == 0 && p.Authz == nil {
+		p.report("", suggest.Mistake{
+			Path: "domain", Also: []string{"descriptors", "authz"}, Warning: true,
+			Message: "domain " + suggest.Quoted(p.Name) + " has no descriptors here: this file limits nothing",
+		})
+	}
+	if p.Authz != nil {
+		p.report("authz", p.Authz.Check()...)
+	}
+	at := domainOf(*set, p.Name)
+	switch {
+	case p.Name == "", at >= 0 && !cfg.MergeDomains:
+		return // ratelimit.Check has reported it
+	case at >= 0:
+		set.Domains[at].Descriptors = append(set.Domains[at].Descriptors, p.Descriptors...)
+	default:
+		set.Domains = append(set.Domains, p.Domain)
+	}
+	if p.Authz == nil {
+		return
+	}
+	if first := set.Policies[p.Name]; first != nil {
+		p.report("", suggest.Mistake{
+			Path: "authz", OnKey: true, Message: "a second `authz` for domain " + suggest.Quoted(p.Name),
 			Hints: []string{
 				"the first is at " + first.Position + ": put the whole policy into one file; `descriptors` may be in several",
 			},
 		})
 		return
 	}
-	set.Policies[r.Name] = r.Authz
+	set.Policies[p.Name] = p.Authz
 }
 
 // domainOf returns the index of a domain, -1 if there is none.
