@@ -215,6 +215,9 @@ func (s *Settings) resolveDefaults() {
 	}
 }
 
+// maxConnAge is 100 years. A transport adds up to a tenth to an age, which must not overflow.
+const maxConnAge = 876_000 * time.Hour
+
 // checkTogether returns the mistakes of settings that are out of range or contradict each other.
 func (s *Settings) checkTogether() (mistakes []string) {
 	for _, rule := range []struct {
@@ -233,6 +236,9 @@ func (s *Settings) checkTogether() (mistakes []string) {
 		{s.GRPCClientSAN != "" && s.GRPCClientCA == "",
 			"GRPC_CLIENT_TLS_SAN: set GRPC_CLIENT_TLS_CACERT, too; without it, clients need no certificate"},
 		{s.MaxStreams < 1 || s.MaxStreams > math.MaxInt32, "GRPC_MAX_CONCURRENT_STREAMS: want 1 or more, such as 1024"},
+		{s.MaxConnAge != 0 && (s.MaxConnAge < time.Millisecond || s.MaxConnAge > maxConnAge),
+			"GRPC_MAX_CONNECTION_AGE: want 1ms to 876000h, or 0 for no maximum"},
+		{s.MaxConnGrace < 0, "GRPC_MAX_CONNECTION_AGE_GRACE: want more than 0, such as 1h, or 0 for no maximum"},
 		{s.MaxBuckets < 1, "MEMORY_MAX_BUCKETS: want 1 or more"},
 		{s.FallbackReplicas < 1 || s.FallbackReplicas > nearstore.MaxReplicas,
 			fmt.Sprintf("LOCAL_FALLBACK_REPLICAS: want 1 to %d, the number of replicas that share Redis",

@@ -39,8 +39,8 @@ type Settings struct {
 	DebugPort          uint16        `env:"DEBUG_PORT" trial:"any" default:"6070" example:"7070" desc:"port of the debug listener"`
 	Pprof              bool          `env:"DEBUG_PPROF" trial:"any" default:"false" example:"true" desc:"serve profiles (/debug/pprof): on the debug listener if that is on loopback, else on DEBUG_PPROF_PORT"`
 	PprofPort          uint16        `env:"DEBUG_PPROF_PORT" trial:"any" default:"6060" example:"7060" desc:"port of 127.0.0.1 for profiles if other machines can reach the debug listener"`
-	MaxConnAge         time.Duration `env:"GRPC_MAX_CONNECTION_AGE" default:"24h" example:"1h" desc:"age at which the service asks a client to close its gRPC connection, so that Envoys spread over the replicas"`
-	MaxConnGrace       time.Duration `env:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h" example:"10m" desc:"time after GRPC_MAX_CONNECTION_AGE until the connection is closed"`
+	MaxConnAge         time.Duration `env:"GRPC_MAX_CONNECTION_AGE" default:"24h" example:"1h" desc:"age at which the service asks a client to close its gRPC connection, so that Envoys spread over the replicas; 0: no maximum"`
+	MaxConnGrace       time.Duration `env:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h" example:"10m" desc:"time after GRPC_MAX_CONNECTION_AGE until the connection is closed; 0: it stays open until its requests have ended"`
 	MaxConnections     int           `env:"GRPC_MAX_CONNECTIONS" default:"0" example:"2000" desc:"maximum number of gRPC connections; one more closes the longest idle connection of the address with the most connections; 0: 500 to 10,000 by the memory limit"`
 	MaxStreams         int           `env:"GRPC_MAX_CONCURRENT_STREAMS" default:"1024" example:"256" desc:"maximum number of requests in flight on one gRPC connection; a client waits with the next one, or opens another connection"`
 	HTTPMaxConnections int           `env:"HTTP_MAX_CONNECTIONS" default:"0" example:"1000" desc:"maximum number of HTTP connections, as GRPC_MAX_CONNECTIONS; 0: half of the gRPC connections"`

@@ -88,6 +88,27 @@ func TestSettingsMistakesAreReportedAtOnce(t *testing.T) {
 	}
 }
 
+// TestDurationsOutOfRange sets durations that have a unit but no meaning. Some would end the process at the first
+// connection.
+func TestDurationsOutOfRange(t *testing.T) {
+	t.Parallel()
+	const age, grace = "GRPC_MAX_CONNECTION_AGE", "GRPC_MAX_CONNECTION_AGE_GRACE"
+	for _, c := range []struct{ name, value, want string }{
+		{age, "-1s", age + ": want 1ms to 876000h, or 0 for no maximum"},
+		{age, "5ns", age + ": want 1ms to 876000h, or 0 for no maximum"},
+		{age, "2562047h", age + ": want 1ms to 876000h, or 0 for no maximum"},
+		{age, "0", ""},
+		{age, "1ms", ""},
+		{grace, "-5s", grace + ": want more than 0, such as 1h, or 0 for no maximum"},
+		{grace, "0s", ""},
+	} {
+		_, err := ReadSettings(Environment{c.name: c.value})
+		if err == nil && c.want != "" || err != nil && err.Error() != c.want {
+			t.Errorf("%s=%s: %v, want %q", c.name, c.value, err, c.want)
+		}
+	}
+}
+
 func TestSettingsDefaults(t *testing.T) {
 	t.Parallel()
 	s, err := ReadSettings(nil)
