@@ -48,10 +48,10 @@ func (c cluster) Epoch(t *bucket.Take) uint64 { return c.of(t).Epoch(t) }
 func (c cluster) Suspect(t *bucket.Take) { c.of(t).Suspect(t) }
 
 // charged returns how many units the server has charged.
-func (l *link) charged() int64 {
-	l.server.mu.Lock()
-	defer l.server.mu.Unlock()
-	return l.units
+func (s *server) charged() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.units
 }
 
 // TestOneServerHangs has two servers hang, and one of them answer again. The background charges what is owed to that
@@ -120,6 +120,40 @@ func TestCatchUpBeyondTheLimit(t *testing.T) {
 					t.Errorf("%d admitted after 6 of 12 were given back, want none", got)
 				}
 				_, _ = a.Close(), b.Close()
+			})
+		})
+	}
+}
+
+// TestDebtOfAFixedWindow owes units of a fixed window when Redis answers again. Near the end of the window, by its own
+// clock and that of Redis, the catch-up may arrive in the next window. Its clients have not used these units, so the
+// debt is dropped.
+func TestDebtOfAFixedWindow(t *testing.T) {
+	for left, want := range map[time.Duration]int64{100 * time.Millisecond: 3, 1500 * time.Microsecond: 0} {
+		t.Run(left.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, l := newServer(), perSecond(bucket.FixedWindow, 10)
+				r := newReplica(t, s, nearstore.Config{})
+				end := time.Now().Truncate(time.Second).Add(2 * time.Second)
+				time.Sleep(time.Until(end.Add(-900 * time.Millisecond)))
+				r.take("k", l, 1)
+				time.Sleep(time.Until(end.Add(-750 * time.Millisecond)))
+				r.link.set(fate{refused: true})
+				if got := r.take("k", l, 3); got != 3 {
+					t.Fatalf("%d admitted without Redis, want 3", got)
+				}
+				time.Sleep(time.Until(end.Add(-left)))
+				r.link.set(fate{reach: 10 * time.Millisecond})
+				r.take("k", l, 1)
+				if got := s.charged(); got != 2+want {
+					t.Errorf("Redis has charged %d units, want the 2 of takes and %d of the catch-up", got, want)
+				}
+				time.Sleep(time.Second)
+				if stats := r.Stats(); stats.Owing != 0 || int64(stats.CaughtUp) != want {
+					t.Errorf("%d buckets are owing and %d units are caught up, want none and %d", stats.Owing, stats.CaughtUp,
+						want)
+				}
+				_ = r.Close()
 			})
 		})
 	}

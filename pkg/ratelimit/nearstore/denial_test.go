@@ -73,6 +73,35 @@ func TestDenialsAreExact(t *testing.T) {
 	}
 }
 
+// TestDenialsEndAfterASecond has one replica see a bucket used up, and another one give units back. The first replica
+// cannot notice that. It denies without Redis until the answer is a second old, and then asks Redis, which admits.
+func TestDenialsEndAfterASecond(t *testing.T) {
+	for _, algorithm := range bucket.Algorithms {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, l := newServer(), perDay(algorithm, 10)
+				a, b := newReplica(t, s, nearstore.Config{DenialCache: true}), newReplica(t, s, nearstore.Config{})
+				if got := a.take("k", l, 11); got != 10 {
+					t.Fatalf("%d admitted of 10", got)
+				}
+				answered := time.Now()
+				b.ask(bucket.Take{Key: "k", Limit: l, Refund: 5})
+				time.Sleep(900 * time.Millisecond)
+				calls := s.calls
+				if o := a.ask(bucket.Take{Key: "k", Limit: l, Cost: 1}); o.Allowed || s.calls != calls {
+					t.Errorf("0.9 s after the answer: allowed %t, %d calls of Redis; want a denial without Redis",
+						o.Allowed, s.calls-calls)
+				}
+				time.Sleep(time.Until(answered.Add(time.Second + time.Millisecond)))
+				if got := a.take("k", l, 10); got != 5 {
+					t.Errorf("%d admitted a second after the answer, want the 5 that were given back", got)
+				}
+				_, _ = a.Close(), b.Close()
+			})
+		})
+	}
+}
+
 // trip is the longest round trip, in µs, and so how much longer than necessary a wait can be.
 const trip = 6_000
 

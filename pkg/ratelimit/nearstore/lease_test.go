@@ -200,6 +200,36 @@ func TestLeaseOnlyForAllTakes(t *testing.T) {
 	})
 }
 
+// TestLeaseOnlyOfHotKeys asks for a bucket so rarely that its window ends, or that it leaks, before a chunk is used. No
+// unit is charged in advance. When clients ask more often, the bucket gets leases.
+func TestLeaseOnlyOfHotKeys(t *testing.T) {
+	for _, algorithm := range []bucket.Algorithm{
+		bucket.FixedWindow, bucket.SlidingWindowCounter, bucket.TokenBucket, bucket.LeakyBucket,
+	} {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer()
+				r := newReplica(t, s, nearstore.Config{})
+				take := bucket.Take{Key: "k", Limit: perSecond(algorithm, 100), Cost: 1, Lease: 10}
+				for range 60 {
+					r.ask(take)
+					time.Sleep(200 * time.Millisecond)
+				}
+				if got := r.Stats().LeaseCharged; got != 0 {
+					t.Errorf("%d units are charged in advance, want none", got)
+				}
+				for range 100 {
+					r.ask(take)
+				}
+				if r.Stats().LeaseCharged == 0 {
+					t.Error("no unit is charged in advance for a key that is hot")
+				}
+				_ = r.Close()
+			})
+		})
+	}
+}
+
 // TestLeaseOfAnotherLimit lowers a limit: units that were charged under the previous one do not pass.
 func TestLeaseOfAnotherLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
