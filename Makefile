@@ -124,12 +124,12 @@ ci: ## Run all checks of CI
 # Tests in their own modules have dependencies that the service must not have.
 test_module = scripts/gotest test/$(1) -count=1 -timeout=60m $(TESTFLAGS) ./...
 
-.PHONY: test-native
-test-native: test-tools ## Run the tests of the running service with GRPC_TRANSPORT=native
-	GRPC_TRANSPORT=native scripts/gotest . -count=1 -timeout=20m $(TESTFLAGS) ./internal/service ./internal/guard ./test/e2e
+.PHONY: test-grpc-go
+test-grpc-go: test-tools ## Run the tests of the running service with GRPC_TRANSPORT=grpc-go
+	GRPC_TRANSPORT=grpc-go scripts/gotest . -count=1 -timeout=20m $(TESTFLAGS) ./internal/service ./internal/guard ./test/e2e
 
 .PHONY: test-h2spec
-test-h2spec: gotestsum ## Run the conformance suite of HTTP/2 against the service with GRPC_TRANSPORT=native
+test-h2spec: gotestsum ## Run the conformance suite of HTTP/2 against the service
 	$(call test_module,h2spec)
 
 .PHONY: image

@@ -33,7 +33,7 @@ type Settings struct {
 	GRPCKey            string        `env:"GRPC_SERVER_TLS_KEY" example:"/certs/tls.key" desc:"file of the key of GRPC_SERVER_TLS_CERT"`
 	GRPCClientCA       string        `env:"GRPC_CLIENT_TLS_CACERT" example:"/certs/ca.crt" desc:"file of the CAs that sign the certificates of clients; a client without such a certificate is refused; each new connection reads it again; default: clients need no certificate"`
 	GRPCClientSAN      string        `env:"GRPC_CLIENT_TLS_SAN" example:"spiffe://example.org/envoy" desc:"name that the certificate of each client must have: a DNS name, an IP address or a URI; needs GRPC_CLIENT_TLS_CACERT"`
-	Transport          string        `env:"GRPC_TRANSPORT" words:"grpc-go native" trial:"any" default:"grpc-go" example:"native" desc:"server of the gRPC listener: grpc-go, or native, which takes a fraction of its CPU (docs/performance.md)"`
+	Transport          string        `env:"GRPC_TRANSPORT" words:"native grpc-go" trial:"any" default:"native" example:"grpc-go" desc:"server of the gRPC listener: native, or grpc-go, which takes a multiple of its CPU (docs/transport.md)"`
 	Plaintext          string        `env:"GRPC_PLAINTEXT" words:"allow" example:"allow" desc:"allow: permit gRPC and HTTP listeners without TLS that other machines can reach, which STRICT_ENVIRONMENT refuses; only behind a network policy or a mesh"`
 	DebugHost          string        `env:"DEBUG_HOST" trial:"loopback" default:"127.0.0.1" example:"0.0.0.0" desc:"address of the debug listener (/metrics, /rlconfig)"`
 	DebugPort          uint16        `env:"DEBUG_PORT" trial:"any" default:"6070" example:"7070" desc:"port of the debug listener"`

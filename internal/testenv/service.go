@@ -59,11 +59,11 @@ func Service(t testing.TB, binary string, environment ...string) *RunningService
 	return ServiceIn(t, "", binary, environment...)
 }
 
-// transportVariable is the setting of the service that a run of tests can set: `make test-native` does.
+// transportVariable is the setting of the service that a run of tests can set: `make test-grpc-go` does.
 const transportVariable = "GRPC_TRANSPORT"
 
 // Transport returns the transport that tests use if they name none.
-func Transport() string { return cmp.Or(os.Getenv(transportVariable), "grpc-go") }
+func Transport() string { return cmp.Or(os.Getenv(transportVariable), "native") }
 
 // ServiceIn is Service in a working directory.
 func ServiceIn(t testing.TB, dir, binary string, environment ...string) *RunningService {

@@ -266,7 +266,7 @@ var words = map[string][]any{
 	"LOG_LEVEL":      {"DEBUG", "INFO", "WARN", "ERROR"},
 	"LOG_FORMAT":     {"text", "json"},
 	"COMPATIBILITY":  {"default", "strict"},
-	"GRPC_TRANSPORT": {"grpc-go", "native"},
+	"GRPC_TRANSPORT": {"native", "grpc-go"},
 	"DEFAULT_ALGORITHM": {
 		"sliding_window", "sliding_window_counter", "sliding_window_log", "token_bucket", "leaky_bucket", "fixed_window",
 	},
