@@ -13,7 +13,8 @@ import (
 )
 
 // TestClients calls both transports with the gRPC libraries of Node.js and Python, which have nothing in common with
-// Go's, nor with each other. Connections end every 50 ms for their age. No call is lost.
+// Go's, nor with each other. Connections end every 200 ms for their age. No call is lost: one that meets such an end
+// is sent again on the next connection. Node's library does so only once, so a connection must not end at its begin.
 func TestClients(t *testing.T) {
 	t.Parallel()
 	const want = "allowed: 1000\n70 kB: 0801\ncompressed: 0801\nmalformed: 13 malformed protobuf message\nunknown: 12\n" +
@@ -22,7 +23,7 @@ func TestClients(t *testing.T) {
 	root, _ := rulesDirectory(t, "domain: shop\ndescriptors: [{key: user, rate_limit: "+
 		"{unit: hour, requests_per_unit: 100000}}]\n")
 	for _, transport := range []string{"grpc-go", "native"} {
-		s := startService(t, "RUNTIME_ROOT="+root, "GRPC_TRANSPORT="+transport, "GRPC_MAX_CONNECTION_AGE=50ms")
+		s := startService(t, "RUNTIME_ROOT="+root, "GRPC_TRANSPORT="+transport, "GRPC_MAX_CONNECTION_AGE=200ms")
 		for _, command := range [][]string{
 			{"node", "testdata/client.js"}, {filepath.Join(tools, "venv", "bin", "python"), "testdata/client.py"},
 		} {
