@@ -30,6 +30,7 @@ type Call struct {
 	received  int    // Bytes that count for flow control.
 	content   int    // Bytes of DATA without padding.
 	buffer    []byte // The message, if it did not come in one piece.
+	zipped    bool   // The message arrived compressed.
 	window    int    // What the client allows beyond its initial window. It is negative after an answer was sent.
 	rest      rest   // What flow control holds back.
 	held      int64  // What the guard counts for it.

@@ -109,7 +109,7 @@ func (c *Conn) run() {
 			c.read = time.Now()
 		}
 		used, failed := c.receive(c.input.data())
-		if more = len(c.batch) == maxBatch; len(c.batch) > 0 {
+		if more = c.full(); len(c.batch) > 0 {
 			c.serve()
 		}
 		c.input.drop(used)
@@ -138,6 +138,7 @@ func (c *Conn) close() {
 
 // serve passes the batch to Serve.
 func (c *Conn) serve() {
+	c.unzipLast()
 	batch := c.batch
 	defer func() {
 		if p := recover(); p != nil {

@@ -25,7 +25,7 @@ func (c *Conn) receive(b []byte) (used int, failed *failure) {
 		}
 		used, c.started = known, sentPreface
 	}
-	for len(c.batch) < maxBatch {
+	for !c.full() {
 		f, n, ok := nextFrame(b[used:])
 		if !ok {
 			if n > maxFrame {
@@ -43,12 +43,18 @@ func (c *Conn) receive(b []byte) (used int, failed *failure) {
 		c.boundPartial()
 	}
 	switch {
-	case used == len(b) && !c.block.open, len(c.batch) == maxBatch:
+	case used == len(b) && !c.block.open, c.full():
 		c.begun = time.Time{}
 	case c.begun.IsZero():
 		c.begun = c.read
 	}
 	return used, nil
+}
+
+// full reports whether the batch is complete before the end of the read.
+func (c *Conn) full() bool {
+	n := len(c.batch)
+	return n == maxBatch || n > 0 && c.batch[n-1].zipped
 }
 
 // receiveFrame handles one frame. c.mu is held.
@@ -207,14 +213,8 @@ func (c *Conn) complete(k *Call) *failure {
 		c.appendFailure(k, codes.Internal, "the request has no message")
 		return nil
 	}
-	zipped := k.Message[0] == 1
+	k.zipped = k.Message[0] == 1
 	k.Message = k.Message[prefix:]
-	if zipped {
-		if code, reason := c.unzip(k, k.Message); code != codes.OK {
-			c.appendFailure(k, code, reason)
-			return nil
-		}
-	}
 	k.state = waiting
 	c.batch = append(c.batch, k)
 	return nil

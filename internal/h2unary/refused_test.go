@@ -2,10 +2,12 @@ package h2unary_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -163,5 +165,49 @@ func TestBegunRequests(t *testing.T) {
 				return nil
 			}, "nothing to count when the client has gone")
 		})
+	}
+}
+
+// TestManyCompressedMessages sends a hundred compressed messages at once, which are a thousand times larger when they
+// are decided. At any time, a connection has few of them in memory.
+func TestManyCompressedMessages(t *testing.T) {
+	t.Parallel()
+	const messages, size = 100, 60 << 10
+	var largest atomic.Int64
+	s := start(t, func(cfg *h2unary.Config) {
+		cfg.Serve = func(_ *h2unary.Conn, calls []*h2unary.Call) {
+			batch := int64(0)
+			for _, k := range calls {
+				batch += int64(len(k.Message))
+				k.Reply(nil)
+			}
+			largest.Store(max(largest.Load(), batch))
+		}
+	}, nil)
+	p := connect(t, s)
+	var content, out bytes.Buffer
+	w := gzip.NewWriter(&content)
+	_, _ = w.Write(make([]byte, size)) // to memory
+	_ = w.Close()
+	message := prefixed(content.String())
+	message[0] = 1
+	together := &peer{TB: t, Framer: http2.NewFramer(&out, nil)}
+	together.hpack = hpack.NewEncoder(&together.block)
+	compressed := hpack.HeaderField{Name: "grpc-encoding", Value: "gzip"}
+	for i := range messages {
+		id := uint32(2*i + 1)
+		if err := errors.Join(together.headers(id, echoMethod, false, compressed),
+			together.WriteData(id, true, message)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := out.WriteTo(p.conn); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.answer(2*messages - 1); got != "" {
+		t.Errorf("got %q", got)
+	}
+	if got := largest.Load(); got != size {
+		t.Errorf("Serve got %d bytes at once, want %d", got, size)
 	}
 }

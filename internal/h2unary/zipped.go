@@ -19,8 +19,33 @@ const (
 // unzippers are *gzip.Reader. Each takes some 40 kB.
 var unzippers sync.Pool
 
-// unzip replaces the compressed message of a call. c.mu is held.
-func (c *Conn) unzip(k *Call, zipped []byte) (codes.Code, string) {
+// unzipLast replaces the message of the last call of the batch, if it is compressed. That takes time, so c.mu is not
+// held. A compressed message is always the last of its batch, because many in one read would take much memory.
+func (c *Conn) unzipLast() {
+	last := len(c.batch) - 1
+	k := c.batch[last]
+	if !k.zipped {
+		return
+	}
+	message, code, reason := c.unzip(k.Message)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if code == codes.OK {
+		c.hold(k, int64(cap(message)-cap(k.buffer)))
+		k.Message, k.buffer = message, message
+		return
+	}
+	c.batch[last] = nil
+	c.batch = c.batch[:last]
+	if k.state == waiting {
+		c.appendFailure(k, code, reason)
+		return
+	}
+	c.remove(k)
+}
+
+// unzip returns a message that arrived compressed.
+func (c *Conn) unzip(zipped []byte) (message []byte, code codes.Code, reason string) {
 	most := min(c.server.cfg.MaxMessage, max(smallUnzipped, maxRatio*len(zipped)))
 	z, ok := unzippers.Get().(*gzip.Reader)
 	if !ok {
@@ -28,17 +53,14 @@ func (c *Conn) unzip(k *Call, zipped []byte) (codes.Code, string) {
 	}
 	defer unzippers.Put(z)
 	err := z.Reset(bytes.NewReader(zipped))
-	var message []byte
 	if err == nil {
 		message, err = io.ReadAll(io.LimitReader(z, int64(most)+1))
 	}
 	switch {
 	case len(message) > most:
-		return codes.ResourceExhausted, "the message is too large when it is not compressed"
+		return nil, codes.ResourceExhausted, "the message is too large when it is not compressed"
 	case err != nil:
-		return codes.Internal, "the message is not valid gzip"
+		return nil, codes.Internal, "the message is not valid gzip"
 	}
-	c.hold(k, int64(cap(message)-cap(k.buffer)))
-	k.Message, k.buffer = message, message
-	return codes.OK, ""
+	return message, codes.OK, ""
 }
