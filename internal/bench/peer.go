@@ -7,8 +7,8 @@ import (
 	"github.com/extauthz/extauthz/internal/loadgen"
 )
 
-// peerSeries compares with another rate limit service, whose row is the first: what each can do at most with 1 and with
-// 10 descriptors, and what a request costs at low load. Both use Redis.
+// peerSeries compares with another rate limit service, whose row is the first. The contests are what each can do at
+// most, with 1 and with 10 descriptors, and what a request costs at low load. Both use Redis.
 func peerSeries(ctx context.Context, s *stage) ([]*contest, error) {
 	if s.peer == "" {
 		return nil, errors.New("name the other service with -peer host:port, and its Redis with -peer-redis host:port")

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newAlarm returns a function that waits, exact to some µs. The timers of Go are exact to 1 ms, because the runtime
+// newAlarm returns a function that waits, exact to some 25 µs. The timers of Go are exact to 1 ms, because the runtime
 // waits for them and for the network with the same call. Both functions belong to the calling goroutine.
 func newAlarm() (wait func(time.Duration), stop func()) {
 	runtime.LockOSThread()
