@@ -23,6 +23,9 @@ type Document struct {
 	// seen are the places and messages of the problems. counts are the numbers of errors (false) and warnings (true).
 	seen   map[string]bool
 	counts map[bool]int
+	// last is the position of lastLine. A map and the maps in it often begin in one line: their positions are one text.
+	last     string
+	lastLine int
 }
 
 // NewDocument returns a document of a file without reading its values.

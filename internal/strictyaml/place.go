@@ -1,8 +1,8 @@
 package strictyaml
 
 import (
-	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -59,4 +59,9 @@ func firstWord(text string) string {
 }
 
 // position returns a place as "file:line".
-func (doc *Document) position(at place) string { return fmt.Sprintf("%s:%d", doc.name, at.line) }
+func (doc *Document) position(at place) string {
+	if doc.last == "" || doc.lastLine != at.line {
+		doc.last, doc.lastLine = doc.name+":"+strconv.Itoa(at.line), at.line
+	}
+	return doc.last
+}

@@ -10,7 +10,7 @@ import (
 
 // identity distinguishes the buckets of a limit from those of all others: domain, path, algorithm and window. It
 // leaves out the numbers and the name, so that a change of them keeps the counts.
-func identity(domain string, path []Node, l bucket.Limit) []byte {
+func identity(domain string, path []*Node, l bucket.Limit) []byte {
 	id := descriptors.AppendField(nil, domain)
 	for _, n := range path {
 		id = descriptors.AppendField(id, n.Key)

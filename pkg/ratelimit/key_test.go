@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
@@ -167,7 +168,8 @@ func TestRuleOfTakes(t *testing.T) {
 	override := &descriptors.RequestLimit{RequestsPerUnit: 1, Unit: descriptors.Minute}
 	longer := &descriptors.RequestLimit{RequestsPerUnit: 7, Unit: descriptors.Hour}
 	rules := keyRules()
-	rules.domains["d"].Find(pair("o", "v", "", "")).Value.rule.Limits[0].OverrideMax = 1000
+	limit := &rules.domains["d"].Find(pair("o", "v", "", "")).Value.rule.Limits[0]
+	limit.OverrideMax, limit.credentialLimits = 1000, new(sync.Map)
 	seen := map[uint64]string{}
 	for _, c := range []struct {
 		name   string

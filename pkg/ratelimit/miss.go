@@ -39,13 +39,13 @@ func (r *Rules) Miss(domain string, entries []descriptors.Entry, show ClientValu
 	switch {
 	case len(entries) == 0:
 		return "the descriptor has no entries"
-	case len(root.Value.below) == 0:
+	case len(root.Value.node.Descriptors) == 0:
 		return "the domain " + suggest.Quoted(domain) + " has no rules"
 	case matched == len(entries) && last.Value.rule != nil:
 		return ""
 	}
 	budget := maxSearched
-	if path := search(root.Value.below, entries, nil, &budget); path != nil {
+	if path := search(root.Value.node.Descriptors, entries, nil, &budget); path != nil {
 		return m.passedBy(root, path)
 	}
 	if matched == len(entries) {
@@ -65,7 +65,7 @@ type miss struct {
 // tooShort explains a descriptor that ends at a place without a limit.
 func (m miss) tooShort() string {
 	budget := maxSearched
-	path := firstLimit(m.place.below, nil, &budget)
+	path := firstLimit(m.place.node.Descriptors, nil, &budget)
 	if path == nil {
 		return m.place.node.describe() + " has no limit, so its descriptors pass"
 	}
@@ -76,17 +76,17 @@ func (m miss) tooShort() string {
 // unmatched explains a descriptor with an entry that nothing matches.
 func (m miss) unmatched() string {
 	e, below := m.entries[m.matched], ""
-	if m.place.node != nil {
+	if m.matched > 0 {
 		below = " below " + m.place.node.describe()
 	}
-	if len(m.place.below) == 0 {
+	if len(m.place.node.Descriptors) == 0 {
 		if m.place.rule == nil {
 			return m.place.node.describe() + " has no limit, and no rule is below it"
 		}
 		return m.tooLong()
 	}
 	var values []string
-	for _, n := range m.place.below {
+	for _, n := range m.place.node.Descriptors {
 		if descriptors.Match(n.Key, e.Key) {
 			values = append(values, n.Value)
 		}
@@ -98,7 +98,7 @@ func (m miss) unmatched() string {
 		return "no rule for this value of " + suggest.Quoted(e.Key) + below + listed(values)
 	}
 	text := "no rule for " + suggest.Quoted(e.Key) + below
-	keys := keysOf(m.place.below)
+	keys := keysOf(m.place.node.Descriptors)
 	for _, later := range m.entries[m.matched+1:] {
 		if slices.Contains(keys, later.Key) {
 			return text + "; " + suggest.Quoted(later.Key) + " would match here: the order of entries counts"

@@ -12,7 +12,7 @@ import (
 
 // Rule is a compiled node that has limits.
 type Rule struct {
-	Node
+	*Node
 	// Domain is the rule's domain.
 	Domain string
 	// Name is the path of keys and values, "key_value.key", as in the statistics of envoyproxy/ratelimit.
@@ -24,7 +24,7 @@ type Rule struct {
 	// DenialLines bounds the lines that a log has about denials by the rule. It goes on when rules are loaded again.
 	DenialLines *Gate
 
-	path        []Node
+	path        []*Node
 	dynamicName bool           // detailed_metric or value_to_metric
 	byValue     *valueCounters // nil unless dynamicName
 	// buckets are the entries of a request that distinguish the buckets of the rule.
@@ -64,12 +64,14 @@ type RuleLimit struct {
 	// on when rules are loaded again.
 	Counters *Counters
 
-	index            int              // in Rule.Limits.
-	chosen           bucket.Algorithm // as the rule names it: bucket.SlidingWindow, or Algorithm.
-	identity         string           // what all bucket keys of the limit begin with.
-	rule             uint64           // for bucket.Take.Rule.
-	hashTag          int              // index of the entry whose value is the Redis Cluster hash tag, −1 for none.
-	credentialLimits *sync.Map        // limits of credentials in its place, compiled once: LimitSpec -> *RuleLimit
+	index    int              // in Rule.Limits.
+	chosen   bucket.Algorithm // as the rule names it: bucket.SlidingWindow, or Algorithm.
+	identity string           // what all bucket keys of the limit begin with.
+	rule     uint64           // for bucket.Take.Rule.
+	hashTag  int              // index of the entry whose value is the Redis Cluster hash tag, −1 for none.
+	// credentialLimits are limits of credentials in its place, compiled once: LimitSpec -> *RuleLimit. nil without
+	// OverrideMax.
+	credentialLimits *sync.Map
 }
 
 // variable is an entry whose key or value the rule's path does not fix.
@@ -78,13 +80,13 @@ type variable struct {
 	key, value bool
 }
 
-func (r *Rules) newRule(domain string, path []Node) *Rule {
+func (r *Rules) newRule(domain string, path []*Node) *Rule {
 	node := path[len(path)-1]
 	rule := &Rule{
 		Node: node, Domain: domain, Name: pathName(path),
 		Unlimited:   node.RateLimit != nil && node.RateLimit.Unlimited && len(node.Limits) == 0,
 		path:        path,
-		dynamicName: node.DetailedMetric || slices.ContainsFunc(path, func(n Node) bool { return n.ValueToMetric }),
+		dynamicName: node.DetailedMetric || slices.ContainsFunc(path, func(n *Node) bool { return n.ValueToMetric }),
 	}
 	for i, n := range path {
 		p := descriptors.Pattern{Key: n.Key, Value: n.Value}
@@ -95,6 +97,7 @@ func (r *Rules) newRule(domain string, path []Node) *Rule {
 		}
 	}
 	limits := node.AllLimits()
+	rule.Limits = make([]RuleLimit, 0, len(limits))
 	for i := range limits {
 		rule.Limits = append(rule.Limits, r.newLimit(rule, &limits[i], len(limits) > 1))
 	}
@@ -104,14 +107,15 @@ func (r *Rules) newRule(domain string, path []Node) *Rule {
 
 // newLimit compiles a limit of a rule. several is set if the rule has more than one.
 func (r *Rules) newLimit(rule *Rule, l *Limit, several bool) RuleLimit {
-	compiled := RuleLimit{
-		Name: l.Name, HashTag: l.HashTag, Problem: l.Problem, hashTag: -1, credentialLimits: new(sync.Map),
-	}
+	compiled := RuleLimit{Name: l.Name, HashTag: l.HashTag, Problem: l.Problem, hashTag: -1}
 	for _, other := range l.Replaces {
 		compiled.Replaces = append(compiled.Replaces, other.Name)
 	}
 	if !rule.Unlimited {
 		r.countBy(&compiled, l)
+	}
+	if compiled.OverrideMax > 0 {
+		compiled.credentialLimits = new(sync.Map)
 	}
 	for i, n := range rule.path {
 		if l.HashTag != "" && n.Key == l.HashTag {
@@ -147,7 +151,7 @@ func (r *Rules) countBy(compiled *RuleLimit, l *Limit) {
 	compiled.Lease = l.lease(limit, compiled.MaxDelay)
 }
 
-func pathName(path []Node) string {
+func pathName(path []*Node) string {
 	names := make([]string, len(path))
 	for i := range path {
 		names[i] = path[i].Name()

@@ -19,10 +19,9 @@ type Rules struct {
 // place is one place in the tree of rules.
 type place struct {
 	rule *Rule // nil for a place without limits
-	// node is what the place was compiled from, nil for the root. below are the nodes of the next level. Only Miss uses
-	// them.
-	node  *Node
-	below []Node
+	// node is what the place was compiled from. That of the root has no key; below it are the nodes of all Domains of the
+	// name. Only Miss uses it.
+	node *Node
 }
 
 // RulesOptions are the settings that NewRules depends on.
@@ -54,8 +53,14 @@ func NewRules(domains []Domain, o RulesOptions) *Rules {
 	for _, d := range domains {
 		tree := r.domains[d.Name]
 		if tree == nil {
-			tree = new(descriptors.Tree[place])
+			tree = &descriptors.Tree[place]{Value: place{node: new(Node)}}
 			r.domains[d.Name] = tree
+		}
+		all := &tree.Value.node.Descriptors
+		if *all == nil {
+			*all = slices.Clip(d.Descriptors) // not copied, unless several Domains have one name
+		} else {
+			*all = append(*all, d.Descriptors...)
 		}
 		r.compile(tree, d.Name, nil, d.Descriptors)
 	}
@@ -66,15 +71,11 @@ func NewRules(domains []Domain, o RulesOptions) *Rules {
 	return r
 }
 
-func (r *Rules) compile(parent *descriptors.Tree[place], domain string, above []Node, nodes []Node) {
-	if parent.Value.below == nil {
-		parent.Value.below = slices.Clip(nodes) // not copied, unless several Domains have one name
-	} else {
-		parent.Value.below = append(parent.Value.below, nodes...)
-	}
-	for i, n := range nodes {
+func (r *Rules) compile(parent *descriptors.Tree[place], domain string, above []*Node, nodes []Node) {
+	for i := range nodes {
+		n := &nodes[i]
 		tree := parent.Add(descriptors.Pattern{Key: n.Key, Value: n.Value}, r.options.Wildcards)
-		tree.Value.node = &nodes[i]
+		tree.Value.node = n
 		path := append(above[:len(above):len(above)], n)
 		if n.hasLimits() {
 			tree.Value.rule = r.newRule(domain, path)

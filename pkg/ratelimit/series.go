@@ -29,19 +29,24 @@ const (
 )
 
 // counterSet holds the counters of a set of rules, and the gates of their log lines. Limits with the same Series share
-// their counters. It does not change once the rules are compiled.
+// them. It does not change once the rules are compiled.
 type counterSet struct {
-	fixed   map[Series]*Counters
+	fixed   map[Series]*fixedCounters
 	byValue map[Series]*valueCounters // Limit is ""
-	gates   map[Series]*Gate          // Limit is ""
 	// gone has the counters of rules that the last change has removed, because decisions since the last scrape are in
 	// them. nil for none.
 	gone *counterSet
 }
 
+// fixedCounters are the counters of a limit, and the gate of a rule whose first limit it is.
+type fixedCounters struct {
+	Counters
+	lines Gate
+}
+
 func newCounterSet() counterSet {
 	return counterSet{
-		fixed: make(map[Series]*Counters), byValue: make(map[Series]*valueCounters), gates: make(map[Series]*Gate),
+		fixed: make(map[Series]*fixedCounters), byValue: make(map[Series]*valueCounters),
 	}
 }
 
@@ -75,13 +80,14 @@ func (s *counterSet) add(rule *Rule, before *Rules, values int) {
 		l := &rule.Limits[i]
 		name.Limit = l.Policy
 		if s.fixed[name] == nil {
-			s.fixed[name] = cmp.Or(old.fixed[name], gone.fixed[name], new(Counters))
+			s.fixed[name] = cmp.Or(old.fixed[name], gone.fixed[name], new(fixedCounters))
 		}
-		l.Counters, l.index = s.fixed[name], i
+		l.Counters, l.index = &s.fixed[name].Counters, i
+		if i == 0 {
+			rule.DenialLines = &s.fixed[name].lines
+		}
 	}
 	name.Limit = ""
-	rule.DenialLines = cmp.Or(s.gates[name], old.gates[name], new(Gate))
-	s.gates[name] = rule.DenialLines
 	if !rule.dynamicName {
 		return
 	}
@@ -147,18 +153,19 @@ func (r *Rule) counters(l *RuleLimit, entries []descriptors.Entry) *Counters {
 // metricName returns the rule's name with the values of a request for detailed_metric and value_to_metric. Without
 // entries, each of these values is "other".
 func (r *Rule) metricName(entries []descriptors.Entry) string {
-	path := make([]Node, len(r.path))
+	names := make([]string, len(r.path))
 	for i, n := range r.path {
-		path[i] = Node{Key: n.Key, Value: n.Value}
+		named := Node{Key: n.Key, Value: n.Value}
 		switch {
 		case n.ShareThreshold || !r.DetailedMetric && !n.ValueToMetric:
 		case entries == nil:
-			path[i].Value = otherValue
+			named.Value = otherValue
 		default:
-			path[i] = Node{Key: metricValue(entries[i].Key), Value: metricValue(entries[i].Value)}
+			named = Node{Key: metricValue(entries[i].Key), Value: metricValue(entries[i].Value)}
 		}
+		names[i] = named.Name()
 	}
-	return pathName(path)
+	return strings.Join(names, ".")
 }
 
 func metricValue(v string) string {
@@ -179,7 +186,7 @@ func (r *Rules) EachCounters(f func(s Series, c *Counters)) {
 
 func (s *counterSet) each(f func(s Series, c *Counters)) {
 	for name, c := range s.fixed {
-		f(name, c)
+		f(name, &c.Counters)
 	}
 	for _, v := range s.byValue {
 		v.each(f)
