@@ -1,8 +1,10 @@
 package h2unary
 
 import (
+	"errors"
 	"io"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync"
 	"syscall"
@@ -103,6 +105,9 @@ func (c *Conn) run() {
 	for more := false; ; {
 		if !more {
 			if err := c.input.fill(c); err != nil {
+				if c.started < sentSettings && errors.Is(err, os.ErrDeadlineExceeded) {
+					c.metered.Count(guard.SlowRequest)
+				}
 				c.close()
 				return
 			}

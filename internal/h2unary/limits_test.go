@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -43,6 +44,21 @@ func TestFloods(t *testing.T) {
 			}
 			return p.WriteData(1, false, nil)
 		}, calm + "too many empty frames", guard.Flood},
+		{"DATA of a stream that was reset", func(p *peer, i int) error {
+			if i == 0 {
+				return errors.Join(p.headers(1, laterMethod, false), p.WriteWindowUpdate(1, 0))
+			}
+			return p.WriteData(1, false, []byte("x"))
+		}, calm + "too much DATA of streams that were reset", guard.Flood},
+		{"RST_STREAM of a stream that has ended", func(p *peer, i int) error {
+			if i == 0 {
+				return p.request(1, echoMethod, "x")
+			}
+			return p.WriteRSTStream(1, http2.ErrCodeCancel)
+		}, calm + "too many resets", guard.Flood},
+		{"HEADERS of a stream that was reset", func(p *peer, _ int) error {
+			return p.headers(1, echoMethod, true, hpack.HeaderField{Name: "connection", Value: "x"})
+		}, calm + "too many HEADERS of streams that are ignored", guard.Flood},
 		{"many settings", func(p *peer, _ int) error {
 			return p.WriteSettings(make([]http2.Setting, 33)...)
 		}, calm + "too many settings", guard.Flood},
@@ -91,6 +107,7 @@ func TestFloods(t *testing.T) {
 						return
 					}
 				}
+				_ = p.conn.Close() // the server has not stopped it
 			}()
 			if got := p.goAway(); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
@@ -164,7 +181,8 @@ func TestTimeLimits(t *testing.T) {
 	}
 }
 
-// TestConnectionTimeLimits has a peer for each reason to close a connection for its time.
+// TestConnectionTimeLimits has a peer for each reason to close a connection for its time. What an attacker does is
+// counted.
 func TestConnectionTimeLimits(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -173,8 +191,9 @@ func TestConnectionTimeLimits(t *testing.T) {
 		reads     bool
 		attack    func(p *peer)
 		after     time.Duration
+		counted   []guard.Reason
 	}{
-		{"no preface", false, true, func(*peer) {}, 5 * time.Second},
+		{"no preface", false, true, func(*peer) {}, 5 * time.Second, []guard.Reason{guard.SlowRequest}},
 		{"a preface byte by byte", false, true, func(p *peer) {
 			for i := range len(http2.ClientPreface) {
 				time.Sleep(time.Second)
@@ -182,7 +201,7 @@ func TestConnectionTimeLimits(t *testing.T) {
 					return
 				}
 			}
-		}, 5 * time.Second},
+		}, 5 * time.Second, []guard.Reason{guard.SlowRequest}},
 		{"a frame byte by byte", true, true, func(p *peer) {
 			frame := append([]byte{0, 0, 50, 6, 0, 0, 0, 0, 0}, make([]byte, 50)...)
 			for i := range frame {
@@ -191,15 +210,15 @@ func TestConnectionTimeLimits(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 			}
-		}, 10 * time.Second},
-		{"silence, without an answer to PING", true, true, func(*peer) {}, 5*time.Minute + 20*time.Second},
+		}, 10 * time.Second, []guard.Reason{guard.SlowRequest}},
+		{"silence, without an answer to PING", true, true, func(*peer) {}, 5*time.Minute + 20*time.Second, nil},
 		{"answers that are not read", true, false, func(p *peer) {
 			for i := range 100 {
 				if p.request(uint32(2*i+1), echoMethod, "x") != nil {
 					return
 				}
 			}
-		}, 10 * time.Second},
+		}, 10 * time.Second, []guard.Reason{guard.SlowAnswer}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -221,6 +240,15 @@ func TestConnectionTimeLimits(t *testing.T) {
 				}
 				if took := time.Since(begin); took < c.after || took > c.after+2*time.Second {
 					t.Errorf("closed after %v, want %v", took, c.after)
+				}
+				var counted []guard.Reason
+				for _, r := range guard.Reasons() {
+					if s.Cuts(r) > 0 {
+						counted = append(counted, r)
+					}
+				}
+				if !slices.Equal(counted, c.counted) {
+					t.Errorf("counted: %v, want %v", counted, c.counted)
 				}
 				_ = p.conn.Close()
 				time.Sleep(time.Minute) // for the attack to find out

@@ -25,6 +25,16 @@ type peer struct {
 // connect connects a peer, and makes the handshake with these settings.
 func connect(t testing.TB, s *server, settings ...http2.Setting) *peer {
 	t.Helper()
+	p := greet(t, s, settings...)
+	if err := p.WriteSettingsAck(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// greet makes the handshake, but does not acknowledge the settings of the server.
+func greet(t testing.TB, s *server, settings ...http2.Setting) *peer {
+	t.Helper()
 	conn := s.dial(t)
 	p := &peer{TB: t, conn: conn, Framer: http2.NewFramer(conn, conn)}
 	p.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
@@ -34,7 +44,6 @@ func connect(t testing.TB, s *server, settings ...http2.Setting) *peer {
 		defer close(done)
 		_, _ = io.WriteString(conn, http2.ClientPreface)
 		_ = p.WriteSettings(settings...)
-		_ = p.WriteSettingsAck()
 	}()
 	for {
 		f := p.next()
