@@ -176,6 +176,8 @@ func encodeReason(reason string) string {
 	return string(out)
 }
 
+const unknownText = "unknown service or method"
+
 // answerFault answers a request that is not passed to Serve. c.mu is held.
 func (c *Conn) answerFault(k *Call) {
 	switch k.head.fault {
@@ -192,7 +194,7 @@ func (c *Conn) answerFault(k *Call) {
 	case badEncoding:
 		c.appendFailure(k, codes.Unimplemented, "unknown compression: want gzip or none")
 	default:
-		c.appendFailure(k, codes.Unimplemented, "unknown service or method")
+		c.appendFailure(k, codes.Unimplemented, unknownText)
 	}
 }
 

@@ -134,6 +134,26 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// TestUnknownStream asks an unknown method as grpcurl asks for reflection: the client goes on only after an answer.
+func TestUnknownStream(t *testing.T) {
+	t.Parallel()
+	conn := dial(t, start(t, nil, nil))
+	both := &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}
+	stream, err := conn.NewStream(t.Context(), both, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.SendMsg(wrapperspb.String("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.RecvMsg(new(wrapperspb.StringValue)); status.Code(err) != codes.Unimplemented {
+		t.Errorf("got %v, want UNIMPLEMENTED", err)
+	}
+	if _, err := echo(t.Context(), conn, echoMethod, nil); err != nil {
+		t.Errorf("after it: %v", err)
+	}
+}
+
 // TestWaitingCalls checks that a call that waits delays no other of its connection, and that deadlines are seen.
 func TestWaitingCalls(t *testing.T) {
 	t.Parallel()

@@ -179,10 +179,14 @@ func (c *Conn) receiveData(f *frame) *failure {
 	}
 	k.content += len(content)
 	c.appendContent(k, content, last)
-	if k.head.fault == noFault {
+	switch {
+	case k.head.fault == noFault:
 		if code, reason := c.checkPrefix(k, last); code != codes.OK {
 			return c.refuse(k, last, code, reason)
 		}
+	case k.head.fault == unknownMethod && len(content) > 0 && !last:
+		// The method may be a stream, whose client waits for an answer before it goes on: so it is with reflection.
+		return c.refuse(k, last, codes.Unimplemented, unknownText)
 	}
 	if last {
 		return c.complete(k)

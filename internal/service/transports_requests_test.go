@@ -234,6 +234,10 @@ func unusualFrames() []unusual {
 		{name: "END_STREAM with the headers of an unknown method", want: unknownCall, send: func(p *rawClient) {
 			p.headers(1, usualHeaders("/none"), true)
 		}},
+		{name: "a message of an unknown method, and no end", want: unknownCall, send: func(p *rawClient) {
+			p.headers(1, usualHeaders("/none"), false)
+			p.data(1, false, usual)
+		}},
 		{name: "trailers at the end", want: allowed, grpcGo: "GOAWAY PROTOCOL_ERROR",
 			row: "trailers at the end of a request", send: func(p *rawClient) {
 				p.headers(1, usualHeaders(rls.Method), false)
