@@ -1,6 +1,7 @@
 package strictyaml
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"io/fs"
@@ -37,19 +38,25 @@ func ReadFile(path string, kind *Kind) (File, *Problem) {
 	if info, err = f.Stat(); err != nil { // the file may have been replaced since the first Stat
 		return File{}, Unreadable(path, kind.Noun, err)
 	}
-	file, problem := ReadFrom(path, f, kind)
-	file.Info = info
-	return file, problem
+	return read(path, f, info, kind)
 }
 
 // ReadFrom reads a file of a kind from an open reader, or returns the problem why it cannot. It stops one byte after
 // Kind.MaxSize: Read reports such a file as too large.
 func ReadFrom(name string, from io.Reader, kind *Kind) (File, *Problem) {
-	content, err := io.ReadAll(io.LimitReader(from, kind.MaxSize+1))
-	if err != nil {
+	return read(name, from, nil, kind)
+}
+
+// read reads a file. info is nil for a reader that is no file.
+func read(name string, from io.Reader, info os.FileInfo, kind *Kind) (File, *Problem) {
+	var content bytes.Buffer
+	if info != nil { // watchers read their files each second: one buffer of the right size saves much garbage
+		content.Grow(int(min(info.Size(), kind.MaxSize)) + bytes.MinRead)
+	}
+	if _, err := content.ReadFrom(io.LimitReader(from, kind.MaxSize+1)); err != nil {
 		return File{}, Unreadable(name, kind.Noun, err)
 	}
-	return File{Name: name, Content: content}, nil
+	return File{Name: name, Content: content.Bytes(), Info: info}, nil
 }
 
 // Unreadable returns the problem of a file or directory that cannot be read.

@@ -45,12 +45,20 @@ func suspects(list []change) string {
 	return s.generation()
 }
 
-// markWritten marks the files that were written to since an earlier reading, whatever else changed in the directory.
+// markWritten marks the files that were written to since an earlier reading, whatever else changed in the directory. It
+// keeps one copy of a text that both have.
 func (s snapshot) markWritten(earlier snapshot) {
 	for i := range s.files {
 		f := &s.files[i]
 		e := earlier.file(f.Name)
-		if e != nil && os.SameFile(e.Info, f.Info) && (e.inPlace || !bytes.Equal(e.Content, f.Content)) {
+		if e == nil {
+			continue
+		}
+		equal := bytes.Equal(e.Content, f.Content)
+		if equal {
+			f.Content = e.Content
+		}
+		if os.SameFile(e.Info, f.Info) && (e.inPlace || !equal) {
 			f.inPlace = true
 		}
 	}

@@ -45,16 +45,17 @@ func (s *snapshot) allowEmpty(cfg Config) {
 // is not a change.
 func (s snapshot) generation() string {
 	h := sha256.New()
-	write := func(name, content string) {
+	write := func(name string, content []byte) {
 		name = filepath.Base(name)
-		fmt.Fprintf(h, "%d:%s%d:%s", len(name), name, len(content), content)
+		fmt.Fprintf(h, "%d:%s%d:", len(name), name, len(content))
+		h.Write(content)
 	}
 	for _, f := range s.files {
-		write(f.Name, string(f.Content))
+		write(f.Name, f.Content)
 	}
 	for _, p := range s.problems {
 		if !p.Warning {
-			write(p.File, p.Message)
+			write(p.File, []byte(p.Message))
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)[:6])
