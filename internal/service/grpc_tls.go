@@ -156,7 +156,7 @@ func (c *tlsConn) Write(p []byte) (int, error) {
 
 // handshake makes the handshake, and counts its result. After an error, tls.Conn returns it from each Read and Write.
 func (c *tlsConn) handshake() {
-	err := c.Conn.Handshake() // until the deadline that the server has set
+	err := c.handshakeApart() // until the deadline that the server has set
 	c.bounded.left = -1
 	result := handshakeResult(err)
 	c.tls.counts.WithLabelValues(result).Inc()
@@ -164,6 +164,23 @@ func (c *tlsConn) handshake() {
 		c.tls.log.Warn("a TLS handshake with a client of gRPC failed (logged once a minute for each reason)",
 			"reason", result, "client", c.RemoteAddr().String(), "error", err)
 	}
+}
+
+// handshakeApart makes the handshake in a goroutine of its own. It needs a large stack, and one that had grown would
+// remain with the connection while it is idle.
+func (c *tlsConn) handshakeApart() (err error) {
+	var panicked any
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { panicked = recover() }()
+		err = c.Conn.Handshake()
+	}()
+	<-done
+	if panicked != nil {
+		panic(panicked) // where the server expects it
+	}
+	return err
 }
 
 // maxHandshake bounds what a client sends before the handshake ends. crypto/tls takes 256 kB of certificates from a
