@@ -69,14 +69,14 @@ func TestCompressedMessages(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil, nil)
 	conn := dial(t, s, grpc.WithDefaultCallOptions(grpc.UseCompressor("gzip")))
-	large := make([]byte, 1<<20-10)
-	_, _ = rand.NewChaCha8([32]byte{}).Read(large[:1<<19])
+	large := make([]byte, 256<<10)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(large[:128<<10])
 	for _, sent := range [][]byte{nil, []byte("x"), make([]byte, 64<<10-10), large} {
 		if got, err := echo(t.Context(), conn, echoMethod, sent); err != nil || !bytes.Equal(got, sent) {
 			t.Errorf("%d bytes: got %d, %v", len(sent), len(got), err)
 		}
 	}
-	for _, size := range []int{64 << 10, 1 << 20, 8 << 20} {
+	for _, size := range []int{64 << 10, 1 << 20, 2 << 20} {
 		if _, err := echo(t.Context(), conn, echoMethod, make([]byte, size)); status.Code(err) != codes.ResourceExhausted {
 			t.Errorf("%d bytes in a message that is a thousand times smaller: %v", size, err)
 		}
