@@ -144,33 +144,40 @@ func BenchmarkTakeSeveral(b *testing.B) {
 	})
 }
 
-// TestBytesPerBucket checks that a million buckets of an algorithm of constant size need at most 100 bytes each, also
-// with long keys.
+// TestBytesPerBucket checks what a bucket needs with a long key, by algorithm and the requests that a log remembers.
+// Other algorithms need the same for any number of units.
 func TestBytesPerBucket(t *testing.T) {
-	const buckets = 1_000_000
-	long := strings.Repeat("k", 60)
+	keys := keyBuffer(strings.Repeat("k", 60) + key(0))
 	for _, algorithm := range bucket.Algorithms {
-		if algorithm == bucket.SlidingWindowLog {
-			continue // its entries take memory of their own
+		for _, c := range []struct{ requests, buckets, most int }{
+			{1, 1_000_000, 100}, {5, 100_000, 170}, {20, 100_000, 240},
+		} {
+			if c.requests > 1 && algorithm != bucket.SlidingWindowLog {
+				continue
+			}
+			now := int64(1_700_000_000_000_000)
+			s := open(t, memstore.Config{MaxBuckets: c.buckets, Clock: func() int64 { return now }})
+			before := heap()
+			batch, outcomes := oneTake(hourly(algorithm, 1000))
+			for range c.requests {
+				for i := range c.buckets {
+					batch[0].Takes[0].Key = keys.key(i)
+					s.Take(t.Context(), batch, outcomes)
+				}
+				now += 3_000_000
+			}
+			kept := s.Stats().Buckets
+			if kept < int64(c.buckets*95/100) || kept > int64(c.buckets) {
+				t.Fatalf("%v: %d buckets kept of %d, want nearly all", algorithm, kept, c.buckets)
+			}
+			perBucket := float64(heap()-before) / float64(kept)
+			t.Logf("%v, requests: %d: %.1f bytes a bucket, with a key of %d bytes", algorithm, c.requests, perBucket,
+				len(keys))
+			if perBucket > float64(c.most) {
+				t.Errorf("%v, requests: %d: %.1f bytes a bucket, want at most %d", algorithm, c.requests, perBucket, c.most)
+			}
+			runtime.KeepAlive(s)
 		}
-		s := open(t, memstore.Config{MaxBuckets: buckets})
-		before := heap()
-		batch, outcomes := oneTake(hourly(algorithm, 1000))
-		batch[0].Takes[0].Cost = 1000
-		for i := range buckets {
-			batch[0].Takes[0].Key = key(i) + long
-			s.Take(t.Context(), batch, outcomes)
-		}
-		kept := s.Stats().Buckets
-		if kept < buckets*95/100 || kept > buckets {
-			t.Fatalf("%v: %d buckets kept of %d, want nearly all", algorithm, kept, buckets)
-		}
-		perBucket := float64(heap()-before) / float64(kept)
-		t.Logf("%v: %.1f bytes a bucket, with a key of %d bytes", algorithm, perBucket, len(key(0)+long))
-		if perBucket > 100 {
-			t.Errorf("%v: %.1f bytes a bucket, want at most 100", algorithm, perBucket)
-		}
-		runtime.KeepAlive(s)
 	}
 }
 

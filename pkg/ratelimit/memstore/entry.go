@@ -12,29 +12,46 @@ import (
 type entry struct {
 	digest      digest
 	last, count int64
-	part        int64
+	// part is State.Part, or the time of the only grant of a log.
+	part int64
 	// limit is the number in table.limits of the limit of the last charge.
 	limit uint32
 	// expires is the Unix time in s from which the bucket may be dropped. 0 means a free slot.
 	expires uint32
-	// grants is the number of the log in table.logs, 0 for none.
+	// grants is the number of the log in table.logs, 0 for none: a log then has one grant.
 	grants uint32
 	// group is the number of the bucket's group, and place the index of the bucket's slot in it; see also table.free.
 	place uint32
 	group uint16
 }
 
-// state reads all but the log into s. A debt belongs to the rate of the limit of the last charge.
-func (e *entry) state(l *bucket.Limit, s *bucket.State) {
-	s.Last, s.Count, s.Part, s.Rate = e.last, e.count, e.part, 0
-	if l.Algorithm.HasBurst() {
+// state reads the state of an entry into s. The grants of a log use memory of room, or of the table. A debt belongs to
+// the rate of the limit of the last charge.
+func (t *table) state(e *entry, s *bucket.State, room *[]bucket.Grant) {
+	l := t.limits.at(e.limit)
+	*s = bucket.State{Last: e.last, Count: e.count, Part: e.part}
+	switch {
+	case l.Algorithm.HasBurst():
 		s.Rate = l.Requests
+	case l.Algorithm != bucket.SlidingWindowLog:
+	case e.grants != 0:
+		s.Part, s.Grants = 0, t.logs.get(e.grants, e.last, room)
+	case e.count > 0:
+		s.Part, s.Grants = 0, reserve(room, 1)
+		s.Grants[0] = bucket.Grant{At: e.part, Cost: e.count}
 	}
 }
 
-// setState stores all but the log.
-func (e *entry) setState(s *bucket.State) {
+// setState stores a state.
+func (t *table) setState(e *entry, s *bucket.State) {
 	e.last, e.count, e.part = s.Last, s.Count, s.Part
+	grants := s.Grants
+	if len(grants) == 1 && grants[0].Cost == s.Count {
+		e.part, grants = grants[0].At, nil
+	}
+	if e.grants != 0 || len(grants) > 0 {
+		e.grants = t.logs.set(e.grants, s.Last, grants)
+	}
 }
 
 // seconds converts a time from µs to s for entry.expires. It is never too early; times beyond 2106 become 2106.

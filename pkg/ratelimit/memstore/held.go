@@ -105,7 +105,8 @@ func (sh *shard) read(h *Held) {
 	}
 	e, beside := sh.table.at(slot), sh.table.notes.at(slot)
 	h.Found, h.Limit, h.Ahead, h.Note = true, *sh.table.limits.at(e.limit), beside.ahead, beside.Note
-	sh.stateOf(e, &h.State)
+	var log []bucket.Grant // its owner keeps it
+	sh.table.state(e, &h.State, &log)
 	if beside.extra != 0 {
 		h.Extra = *sh.table.notes.extras.at(beside.extra)
 	}

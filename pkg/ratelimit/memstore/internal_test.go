@@ -41,8 +41,8 @@ func TestEntryHoldsTheLargestCounts(t *testing.T) {
 		var got bucket.State
 		var table table
 		table.setLimit(&e, &limit)
-		e.setState(&state)
-		e.state(table.limits.at(e.limit), &got)
+		table.setState(&e, &state)
+		table.state(&e, &got, new([]bucket.Grant))
 		if diff := cmp.Diff(limit, *table.limits.at(e.limit)); diff != "" {
 			t.Errorf("limit (-kept +read):\n%s", diff)
 		}

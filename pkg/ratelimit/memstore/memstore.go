@@ -27,9 +27,9 @@ const (
 
 // Config has the settings of a store. The zero value is a store with the defaults and without a snapshot.
 type Config struct {
-	// MaxBuckets is the most buckets kept. A bucket needs some 90 bytes, whatever its key; the entries of a log need more,
-	// and with a snapshot the key does. Default 1,000,000. In a full store, a new bucket replaces a bucket of the rule
-	// (Take.Rule) with the most buckets. So a rule loses none while it has less than its equal share. Each of up to 64
+	// MaxBuckets is the most buckets kept. A bucket needs some 90 bytes, whatever its key; a log of several requests needs
+	// more, and with a snapshot the key does. Default 1,000,000. In a full store, a new bucket replaces a bucket of the
+	// rule (Take.Rule) with the most buckets. So a rule loses none while it has less than its equal share. Each of up to 64
 	// shards does this by itself.
 	MaxBuckets int
 	// SweepInterval is the time in which every bucket is checked once and dropped if it has expired. Default 10 s.
@@ -54,8 +54,8 @@ type Store struct {
 	seeds  seeds
 	clock  func() int64
 	logger *slog.Logger
-	// loaded holds a *[]bucket.Loaded for each call of Take. In a shard, it would move between the caches of processors.
-	loaded sync.Pool
+	// rooms holds a *room for each call of Take. In a shard, it would move between the caches of processors.
+	rooms sync.Pool
 
 	snapshotPath               string
 	snapshots, failedSnapshots atomic.Uint64
@@ -72,7 +72,7 @@ func New(cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("memory store: %w", err)
 	}
 	s := &Store{clock: cfg.Clock, logger: cfg.Logger, snapshotPath: cfg.SnapshotPath, seeds: newSeeds()}
-	s.loaded.New = func() any { return new([]bucket.Loaded) }
+	s.rooms.New = func() any { return new(room) }
 	s.makeShards(cfg.MaxBuckets)
 	if s.snapshotPath != "" {
 		if err := s.load(cfg.MaxBuckets); err != nil {
@@ -147,6 +147,12 @@ func (s *Store) makeShards(maxBuckets int) {
 	}
 }
 
+// room is memory for the buckets of a request, and their logs.
+type room struct {
+	loaded []bucket.Loaded
+	grants []bucket.Grant
+}
+
 // Start implements ratelimit.Store. It calls done before it returns.
 func (s *Store) Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
 	s.Take(ctx, requests, outcomes)
@@ -156,18 +162,18 @@ func (s *Store) Start(ctx context.Context, requests []bucket.Request, outcomes [
 // Take decides the requests in place, one after the other; see ratelimit.Store. It waits only for other callers of
 // Take, so it also decides when ctx is done, and Err is always nil.
 func (s *Store) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
-	loaded := s.loaded.Get().(*[]bucket.Loaded)
+	room := s.rooms.Get().(*room)
 	for i := 0; i < len(requests); {
 		r := &requests[i]
-		*loaded = slices.Grow((*loaded)[:0], len(r.Takes))[:len(r.Takes)]
+		room.loaded = slices.Grow(room.loaded[:0], len(r.Takes))[:len(r.Takes)]
 		if len(r.Takes) == 1 {
-			i += s.takeRun(requests[i:], outcomes[i:], *loaded)
+			i += s.takeRun(requests[i:], outcomes[i:], room)
 		} else {
-			s.takeAll(r, &outcomes[i], *loaded)
+			s.takeAll(r, &outcomes[i], room)
 			i++
 		}
 	}
-	s.loaded.Put(loaded)
+	s.rooms.Put(room)
 }
 
 // mostRun bounds how long takeRun holds a lock, to some µs.
@@ -175,8 +181,8 @@ const mostRun = 64
 
 // takeRun is takeAll for requests with one take, the usual case. It decides the first request, and those that follow it
 // and have the same key: in a batch for a hot key, all take one lock. It returns their number.
-func (s *Store) takeRun(requests []bucket.Request, outcomes []bucket.Outcome, loaded []bucket.Loaded) (n int) {
-	key := requests[0].Takes[0].Key
+func (s *Store) takeRun(requests []bucket.Request, outcomes []bucket.Outcome, room *room) (n int) {
+	key, loaded := requests[0].Takes[0].Key, room.loaded
 	d := s.seeds.digest(key)
 	sh := s.shardOf(&d)
 	sh.mu.Lock()
@@ -186,7 +192,8 @@ func (s *Store) takeRun(requests []bucket.Request, outcomes []bucket.Outcome, lo
 	now := s.clock()
 	for {
 		r, o := &requests[n], &outcomes[n]
-		slot := sh.load(&d, &loaded[0].State)
+		room.grants = room.grants[:0]
+		slot := sh.load(&d, &loaded[0].State, &room.grants)
 		r.Decide(now, loaded, o)
 		if loaded[0].Changed {
 			sh.keep(&r.Takes[0], &d, slot, &loaded[0], o.Decisions[0].ResetAfter, now)
@@ -199,9 +206,10 @@ func (s *Store) takeRun(requests []bucket.Request, outcomes []bucket.Outcome, lo
 }
 
 // takeAll locks the shards of all takes in their order, so that two requests never deadlock.
-func (s *Store) takeAll(r *bucket.Request, o *bucket.Outcome, loaded []bucket.Loaded) {
+func (s *Store) takeAll(r *bucket.Request, o *bucket.Outcome, room *room) {
 	var few [16]digest
-	digests, shards := few[:0], shardSet(0)
+	digests, shards, loaded := few[:0], shardSet(0), room.loaded
+	room.grants = room.grants[:0]
 	for i := range r.Takes {
 		digests = append(digests, s.seeds.digest(r.Takes[i].Key))
 		shards |= 1 << (digests[i].hash() >> s.shift)
@@ -210,7 +218,7 @@ func (s *Store) takeAll(r *bucket.Request, o *bucket.Outcome, loaded []bucket.Lo
 	defer s.unlock(shards)
 	now := s.clock()
 	for i := range loaded {
-		s.shardOf(&digests[i]).load(&digests[i], &loaded[i].State)
+		s.shardOf(&digests[i]).load(&digests[i], &loaded[i].State, &room.grants)
 	}
 	r.Decide(now, loaded, o)
 	for i := range loaded {

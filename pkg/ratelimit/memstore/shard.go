@@ -21,27 +21,22 @@ type shard struct {
 
 	mu    sync.Mutex
 	table table
-	// probe is room for the bucket that evict reads.
-	probe bucket.State
+	// probe is room for the bucket that evict reads, and probeLog for its log.
+	probe    bucket.State
+	probeLog []bucket.Grant
 
 	_ [64]byte // puts the next shard's lock on another cache line
 }
 
-// load reads the state of the bucket of a take. It returns the bucket's slot, or noSlot. The caller holds the lock.
-func (sh *shard) load(d *digest, s *bucket.State) uint32 {
+// load reads the state of the bucket of a take. It returns the bucket's slot, or noSlot. room is memory for its log.
+// The caller holds the lock.
+func (sh *shard) load(d *digest, s *bucket.State, room *[]bucket.Grant) uint32 {
 	*s = bucket.State{}
 	slot := sh.table.find(d)
 	if slot != noSlot {
-		sh.stateOf(sh.table.at(slot), s)
+		sh.table.state(sh.table.at(slot), s, room)
 	}
 	return slot
-}
-
-func (sh *shard) stateOf(e *entry, s *bucket.State) {
-	e.state(sh.table.limits.at(e.limit), s)
-	if e.grants != 0 {
-		s.Grants = *sh.table.logs.at(e.grants)
-	}
 }
 
 // keep stores the changed bucket of a decided take. slot is the bucket's current slot, or noSlot. The caller
@@ -67,14 +62,8 @@ func (sh *shard) put(t *bucket.Take, d *digest, slot uint32, s *bucket.State, no
 	}
 	e := sh.table.at(slot)
 	sh.table.setLimit(e, &t.Limit)
-	e.setState(s)
+	sh.table.setState(e, s)
 	e.expires = expires
-	switch {
-	case e.grants != 0:
-		*sh.table.logs.at(e.grants) = s.Grants
-	case len(s.Grants) > 0:
-		e.grants = sh.table.logs.add(s.Grants)
-	}
 	return slot
 }
 
@@ -124,8 +113,8 @@ func (sh *shard) usage(slot uint32, now int64) usage {
 		return usage{remaining: 1, capacity: 1, expires: e.expires}
 	}
 	p, limit := &sh.probe, sh.table.limits.at(e.limit)
-	*p = bucket.State{}
-	sh.stateOf(e, p)
+	sh.probeLog = sh.probeLog[:0]
+	sh.table.state(e, p, &sh.probeLog)
 	ahead := int64(0) // Held.Ahead
 	if n := sh.table.notes.at(slot); n != nil {
 		ahead = n.ahead

@@ -65,17 +65,16 @@ func (sh *shard) appendFrom(b []byte, from uint32) (content []byte, next uint32,
 
 // appendEntry appends the bucket of a key. room is memory for its fixed part.
 func (t *table) appendEntry(b []byte, e *entry, key string, room *saved) []byte {
-	var grants []bucket.Grant
-	if e.grants != 0 {
-		grants = *t.logs.at(e.grants)
-	}
+	var s bucket.State
+	var log []bucket.Grant
+	t.state(e, &s, &log)
 	*room = saved{
-		Rule: t.groups.rule(e), Limit: *t.limits.at(e.limit), Last: e.last, Count: e.count, Part: e.part,
-		Expires: e.expires, KeyLen: uint32(len(key)), Grants: uint32(len(grants)),
+		Rule: t.groups.rule(e), Limit: *t.limits.at(e.limit), Last: s.Last, Count: s.Count, Part: s.Part,
+		Expires: e.expires, KeyLen: uint32(len(key)), Grants: uint32(len(s.Grants)),
 	}
 	b, _ = binary.Append(b, binary.LittleEndian, room) // no error: its size is fixed
 	b = append(b, key...)
-	b, _ = binary.Append(b, binary.LittleEndian, grants)
+	b, _ = binary.Append(b, binary.LittleEndian, s.Grants)
 	return b
 }
 

@@ -17,7 +17,7 @@ type table struct {
 	free uint32
 
 	limits limits
-	logs   pool[[]bucket.Grant]
+	logs   logs
 	keys   *chunks[string] // for the snapshot, by slot; nil without one
 	notes  notes
 	groups groups

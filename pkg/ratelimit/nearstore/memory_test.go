@@ -13,19 +13,33 @@ import (
 )
 
 // unused is a shared store whose buckets are all unused, so that it needs no memory.
-type unused struct{}
+type unused struct {
+	older int // grants that each log has before a take, one each 3 s
+}
 
 // Start implements nearstore.Shared.
-func (unused) Start(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
+func (u unused) Start(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
 	defer done()
 	sent := time.Now()
 	var loaded [1]bucket.Loaded
 	for i := range requests {
 		loaded[0] = bucket.Loaded{}
+		if u.older > 0 {
+			loaded[0].State = logOf(u.older, sent.UnixMicro())
+		}
 		o := &outcomes[i]
 		requests[i].Decide(sent.UnixMicro(), loaded[:], o)
 		o.Seen = append(o.Seen, bucket.Seen{State: loaded[0].State, Clock: sent.UnixMicro(), Sent: sent, Received: sent})
 	}
+}
+
+// logOf returns a log of n grants, one each 3 s until now.
+func logOf(n int, now int64) bucket.State {
+	s := bucket.State{Last: now, Count: int64(n)}
+	for i := range n {
+		s.Grants = append(s.Grants, bucket.Grant{At: now - int64(3_000_000*(n-i)), Cost: 1})
+	}
+	return s
 }
 
 // Epoch implements nearstore.Shared.
@@ -36,7 +50,9 @@ func (unused) Suspect(*bucket.Take) {}
 
 func openUnused(t testing.TB, cfg nearstore.Config) *nearstore.Store {
 	t.Helper()
-	cfg.Shared = unused{}
+	if cfg.Shared == nil {
+		cfg.Shared = unused{}
+	}
 	s, err := nearstore.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -55,24 +71,37 @@ func fill(s *nearstore.Store, from, n int, l bucket.Limit, cost uint64) {
 	}
 }
 
-// TestMemory measures what a remembered bucket needs: at most 150 bytes beyond the hash of its key.
+// TestMemory measures what a remembered bucket needs beyond the hash of its key: at most 150 bytes. A log that remembers
+// several requests needs some 4 bytes for each of them in addition, and 24 for all.
 func TestMemory(t *testing.T) {
-	const buckets, hash = 400_000, 16
+	const hash = 16
 	heap := func() int64 {
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)
 	}
-	s := openUnused(t, nearstore.Config{MaxBuckets: 1_000_000})
-	before := heap()
-	fill(s, 0, buckets, perDay(bucket.TokenBucket, 10), 1)
-	each := (heap()-before)/buckets - hash
-	if got := s.Stats().Memory.Buckets; got != buckets {
-		t.Fatalf("%d buckets are remembered, want %d", got, buckets)
-	}
-	if each > 150 {
-		t.Errorf("a bucket needs %d bytes beyond the hash of its key, want at most 150", each)
+	for _, algorithm := range bucket.Algorithms {
+		for _, c := range []struct{ requests, buckets, most int64 }{
+			{1, 400_000, 150}, {20, 200_000, 300},
+		} {
+			if c.requests > 1 && algorithm != bucket.SlidingWindowLog {
+				continue
+			}
+			shared := unused{older: int(c.requests - 1)}
+			s := openUnused(t, nearstore.Config{Shared: shared, MaxBuckets: int(c.buckets) * 5 / 2})
+			before := heap()
+			fill(s, 0, int(c.buckets), perDay(algorithm, 20), 1)
+			each := (heap()-before)/c.buckets - hash
+			if got := s.Stats().Memory.Buckets; got != c.buckets {
+				t.Fatalf("%v: %d buckets are remembered, want %d", algorithm, got, c.buckets)
+			}
+			t.Logf("%v, requests: %d: %d bytes beyond the hash", algorithm, c.requests, each)
+			if each > c.most {
+				t.Errorf("%v, requests: %d: a bucket needs %d bytes beyond the hash of its key, want at most %d", algorithm,
+					c.requests, each, c.most)
+			}
+		}
 	}
 }
 
