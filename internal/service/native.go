@@ -151,14 +151,13 @@ func (n *native) reply(k *h2unary.Call, reply []byte, err error) codes.Code {
 
 // deliver sends an answer, and counts it. The answers of a batch are counted together.
 func deliver(k *h2unary.Call, reply []byte, err error, count *telemetry.Method, now time.Time) codes.Code {
-	took := now.Sub(k.Arrived)
 	code, reason := codeOf(err)
+	count.Observe(code, now.Sub(k.Arrived)) // first, because the answer ends the call
 	if err == nil {
 		k.Reply(reply)
 	} else {
 		k.Fail(code, reason)
 	}
-	count.Observe(code, took)
 	return code
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/extauthz/extauthz/internal/h2unary"
 	"github.com/extauthz/extauthz/internal/texts"
 	"github.com/extauthz/extauthz/pkg/envoy/wire"
@@ -41,6 +43,9 @@ func (n *native) newBatch(c *h2unary.Conn, method int) *callBatch {
 	return b
 }
 
+// mostReplies is the most memory for replies that a batch keeps for the next one.
+const mostReplies = 256 << 10
+
 // release returns a batch of which nothing is used any more.
 func (b *callBatch) release() {
 	if b.cancel != nil {
@@ -49,6 +54,9 @@ func (b *callBatch) release() {
 	}
 	clear(b.calls)
 	clear(b.asked)
+	if cap(b.out) > mostReplies {
+		b.out = nil
+	}
 	b.conn, b.calls, b.asked, b.texts = nil, b.calls[:0], b.asked[:0], texts.Reset(b.texts)
 	b.native.batches.Put(b)
 }
@@ -112,8 +120,8 @@ func (n *native) decideBefore(b *callBatch, deadline time.Time) {
 	n.decide(ctx, b)
 }
 
-// decide begins to decide a batch with one call of the store. The calls may be answered when it returns, or later. A
-// panic fails those that have no answer: see answer.
+// decide begins to decide a batch with one call of the store. The calls may be answered when it returns, or later, also
+// after a panic.
 func (n *native) decide(ctx context.Context, b *callBatch) {
 	method := b.method
 	defer func() {
@@ -128,10 +136,30 @@ func (n *native) decide(ctx context.Context, b *callBatch) {
 	n.limits.AnswerAll(ctx, b.asked, b.out[:0], b.answered)
 }
 
-// answer answers the calls of a batch, and releases it.
+// answer answers the calls of a batch, and releases it. It never panics.
 func (b *callBatch) answer(out []byte) {
-	n := b.native
 	b.out = out
+	b.answerAll()
+	if b.native.waits {
+		b.conn.FlushSoon()
+	}
+	b.release()
+}
+
+// answerAll answers each call once. If answering one causes a panic, that call and the rest of them fail.
+func (b *callBatch) answerAll() {
+	n, answered := b.native, 0
+	defer func() {
+		if p := recover(); p != nil {
+			n.bugs.caught(nativeMethods[b.method], p)
+			for i, k := range b.calls[answered:] {
+				if b.asked[answered+i].Delay > 0 {
+					n.queue.Leave()
+				}
+				k.Fail(codes.Internal, wire.ErrInternal.Reason)
+			}
+		}
+	}()
 	count, now := n.calls.Of(nativeMethods[b.method]), time.Now()
 	for i, k := range b.calls {
 		switch asked := &b.asked[i]; {
@@ -146,11 +174,8 @@ func (b *callBatch) answer(out []byte) {
 		default:
 			deliver(k, asked.Reply, asked.Err, count, now)
 		}
+		answered++
 	}
-	if n.waits {
-		b.conn.FlushSoon()
-	}
-	b.release()
 }
 
 // hold sends an answer after its delay (max_delay). It has a place in the queue.

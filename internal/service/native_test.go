@@ -87,15 +87,46 @@ func checkPanics(t *testing.T, bugs *panics, settings *Settings, store ratelimit
 	}
 }
 
+// TestNativePanicWhileAnswering has a panic while the calls of a batch are answered. Each of them fails, once.
+func TestNativePanicWhileAnswering(t *testing.T) {
+	t.Parallel()
+	for name, backend := range map[string]string{"by the reader": "memory", "by the reader or another": "redis"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			queue := hold.New(1)
+			none := new(ratelimit.Rules)
+			address := serveServices(t, &services{
+				settings: &Settings{Transport: nativeTransport, BackendType: backend},
+				limits: rls.New(rls.Config{Queue: queue, Limiter: ratelimit.New(ratelimit.Config{
+					Rules: func() *ratelimit.Rules { return none },
+				})}),
+				calls: new(telemetry.Calls), // it panics
+				bugs:  newPanics(slog.New(slog.DiscardHandler), prometheus.NewRegistry()), queue: queue, health: newHealth(),
+			})
+			framer := sendTogether(t, address, rls.Method,
+				rateLimitRequest("shop", "ann"), rateLimitRequest("shop", "bob"), rateLimitRequest("shop", "cid"))
+			want := map[uint32]string{1: "13", 3: "13", 5: "13"}
+			if got := readStatuses(t, framer, len(want)); !maps.Equal(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		})
+	}
+}
+
 // serveNative serves both services over the native transport, and returns its address.
 func serveNative(t *testing.T, s *Settings, bugs *panics, limits rls.Config, checks auth.Config) (address string) {
 	t.Helper()
 	queue := hold.New(1)
 	limits.Queue, checks.Queue, checks.Log = queue, queue, slog.New(slog.DiscardHandler)
-	server := (&services{
+	return serveServices(t, &services{
 		settings: s, limits: rls.New(limits), check: auth.New(checks),
 		calls: telemetry.NewCalls(prometheus.NewRegistry()), bugs: bugs, queue: queue, health: newHealth(),
-	}).transport()
+	})
+}
+
+func serveServices(t *testing.T, s *services) (address string) {
+	t.Helper()
+	server := s.transport()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
