@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,7 +47,7 @@ func TestLimiter(t *testing.T) {
 type scenario struct {
 	limiter *ratelimit.Limiter
 	rules   *ratelimit.Rules
-	now     int64
+	now     atomic.Int64 // the store also reads it in the background
 	files   map[string]string
 	options ratelimit.RulesOptions
 	cfg     file.Config
@@ -58,7 +59,7 @@ func newScenario(t *testing.T, archive *txtar.Archive) *scenario {
 	for _, f := range archive.Files {
 		s.files[f.Name] = string(f.Data)
 	}
-	store, err := memstore.New(memstore.Config{Clock: func() int64 { return s.now }})
+	store, err := memstore.New(memstore.Config{Clock: s.now.Load})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +126,7 @@ func (s *scenario) run(t *testing.T) {
 		if err != nil {
 			t.Fatalf("line %d: %v", i+1, err)
 		}
-		s.now = begin.Add(after).UnixMicro()
+		s.now.Store(begin.Add(after).UnixMicro())
 		got := describe(decide(t, s.limiter, query(t, ask)))
 		if want = strings.Join(strings.Fields(want), " "); got != want {
 			t.Errorf("request %d: %s\n got %s\nwant %s", i+1, line, got, want)
