@@ -68,6 +68,7 @@ func (st *stores) openRedis(ctx context.Context, s *Settings, files *certificate
 	}
 	st.known, err = nearstore.New(nearstore.Config{
 		Shared: st.redis, MaxBuckets: s.MaxBuckets, Replicas: s.FallbackReplicas, DenialCache: s.DenialCache, Logger: log,
+		Panicked: cfg.Panicked,
 	})
 	if err != nil {
 		return err

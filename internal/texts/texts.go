@@ -30,3 +30,16 @@ func Reset(buffer []byte) []byte {
 	}
 	return buffer[:0]
 }
+
+// mostListed is the largest list that Clear keeps, in bytes. A pooled batch has many lists.
+const mostListed = 4 << 10
+
+// Clear drops the elements of a list, and returns the list without elements for the next ones. If it is large, it
+// returns nil, so that no request makes the service keep much memory.
+func Clear[T any](list []T) []T {
+	if cap(list)*int(unsafe.Sizeof(*new(T))) > mostListed {
+		return nil
+	}
+	clear(list)
+	return list[:0]
+}

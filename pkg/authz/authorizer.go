@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/extauthz/extauthz/internal/texts"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
@@ -93,16 +94,13 @@ type Pending struct {
 // Reset ends the use for a request, of which nothing is kept.
 func (p *Pending) Reset() {
 	d := &p.Decision
-	clear(p.Query.Descriptors)
-	clear(p.entries)
-	clear(d.Remove)
-	clear(d.ToUpstream)
-	clear(d.ToClient)
 	p.limits.Reset()
 	*p = Pending{
-		Query:   ratelimit.Query{Descriptors: p.Query.Descriptors[:0]},
-		entries: p.entries[:0], limits: p.limits, body: p.body[:0],
-		Decision: Decision{Remove: d.Remove[:0], ToUpstream: d.ToUpstream[:0], ToClient: d.ToClient[:0]},
+		Query:   ratelimit.Query{Descriptors: texts.Clear(p.Query.Descriptors)},
+		entries: texts.Clear(p.entries), limits: p.limits, body: texts.Clear(p.body),
+		Decision: Decision{
+			Remove: texts.Clear(d.Remove), ToUpstream: texts.Clear(d.ToUpstream), ToClient: texts.Clear(d.ToClient),
+		},
 	}
 }
 

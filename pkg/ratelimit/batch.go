@@ -2,27 +2,28 @@ package ratelimit
 
 import (
 	"context"
-	"sync/atomic"
 
 	"github.com/extauthz/extauthz/internal/texts"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// batch holds the queries of one call of Limiter.Start while they are decided. The goroutine that completes a call of a
-// store takes the next step. A batch is reused for other queries, so that a decision allocates little more than its
-// result.
+// batch holds the queries of one call of Limiter.Start while they are decided:
+//
+//	decide -> Config.Store -> fallBack -> finish -> done
+//	                                  \-> Config.Fallback -> mergeLocal -> finish -> done
+//
+// A store may call fallBack and mergeLocal in another goroutine. A batch is used again for other queries, so that a
+// decision allocates little more than its result.
 type batch struct {
 	limiter *Limiter
-	// took and tookLocal take the next step after Config.Store and Config.Fallback. They are made once.
+	// took and tookLocal are fallBack and mergeLocal, for the stores. They are made once.
 	took, tookLocal func()
 
 	// What follows is of one call.
 	ctx     context.Context
 	queries []Query
 	results []Result
-	done    func()
-	decided bool          // all results are there
-	use     atomic.Uint64 // the number of the use, which ends with done
+	done    func() // nil once it is called
 
 	plans []plan // one for each query
 	// requests belong to the plans that have limits.
@@ -34,32 +35,13 @@ type batch struct {
 
 func newBatch(l *Limiter) *batch {
 	b := &batch{limiter: l}
-	b.took = func() { b.step((*batch).fallBack) }
-	b.tookLocal = func() { b.step((*batch).mergeLocal) }
+	b.took, b.tookLocal = b.fallBack, b.mergeLocal
 	return b
 }
 
-// begin sets what one call of Limiter.Start is about.
-func (b *batch) begin(ctx context.Context, queries []Query, results []Result, done func()) {
-	b.ctx, b.queries, b.results, b.done = ctx, queries, results, done
-	b.decided = false
-	b.plans, b.requests, b.outcomes, b.local = b.plans[:0], b.requests[:0], b.outcomes[:0], fallback{}
-}
-
-// step takes a step, whose last action is to call a store or the next step. After a panic, the batch ends at once.
-func (b *batch) step(next func(*batch)) {
-	use, over := b.use.Load(), false
-	defer func() {
-		if !over {
-			b.end(use)
-		}
-	}()
-	next(b)
-	over = true // the batch may be in use for other queries now
-}
-
-// plan finds the limits of all queries, and lets the store decide them at once.
-func (b *batch) plan() {
+// decide finds the limits of all queries, and lets the store decide them at once.
+func (b *batch) decide() {
+	defer b.recovered()
 	for i := range b.queries {
 		b.add(&b.queries[i])
 	}
@@ -73,6 +55,22 @@ func (b *batch) plan() {
 	}
 }
 
+// recovered is deferred by each function that runs a step of the batch. After a panic, it ends the batch, unless the
+// panic is one of done. The panic goes on, and the batch is not used again.
+func (b *batch) recovered() {
+	p := recover()
+	if p == nil {
+		return // the batch may be in use for other queries now
+	}
+	if b.done != nil {
+		for i := range b.results {
+			b.results[i] = Result{Err: ErrInternal}
+		}
+		b.end()
+	}
+	panic(p)
+}
+
 // add plans a query.
 func (b *batch) add(q *Query) {
 	b.plans = extend(b.plans)
@@ -82,12 +80,10 @@ func (b *batch) add(q *Query) {
 	}
 	p.request = len(b.requests)
 	b.requests, b.outcomes = extend(b.requests), extend(b.outcomes)
-	r := &b.requests[p.request]
-	r.Takes, r.Uncertain = r.Takes[:0], false
-	p.ask(r)
+	p.ask(&b.requests[p.request])
 }
 
-// extend returns the slice with one more element, which may still hold data of an earlier batch.
+// extend returns the slice with one more element, which may have the memory of an earlier batch.
 func extend[T any](s []T) []T {
 	if len(s) < cap(s) {
 		return s[:len(s)+1]
@@ -100,6 +96,7 @@ func (b *batch) take() { b.limiter.cfg.Store.Start(b.ctx, b.requests, b.outcomes
 
 // fallBack lets the policies of store errors answer the requests that the store could not decide.
 func (b *batch) fallBack() {
+	defer b.recovered()
 	for i := range b.plans {
 		p := &b.plans[i]
 		if p.request < 0 {
@@ -123,17 +120,26 @@ func (b *batch) fallBack() {
 
 // mergeLocal completes the outcomes by those of the fallback store.
 func (b *batch) mergeLocal() {
+	defer b.recovered()
 	b.local.merge()
 	b.finish()
 }
 
-// finish writes the results.
+// finish writes the results, and ends the batch. Then it may be used again.
 func (b *batch) finish() {
 	for i := range b.plans {
 		b.result(&b.plans[i], &b.results[i])
 	}
-	b.decided = true
-	b.end(b.use.Load())
+	b.end()
+	b.release()
+	b.limiter.batches.Put(b)
+}
+
+// end calls done, once.
+func (b *batch) end() {
+	done := b.done
+	b.done = nil
+	done()
 }
 
 // result writes the result for the query of a plan.
@@ -149,20 +155,18 @@ func (b *batch) result(p *plan, res *Result) {
 	}
 }
 
-// end ends a use of the batch, if it has not ended yet. Only a batch without a panic is used again.
-func (b *batch) end(use uint64) {
-	if !b.use.CompareAndSwap(use, use+1) {
-		return
+// release drops all that the batch refers to, also rules that are no longer active. It keeps its memory for other
+// queries, but not that of a large request.
+func (b *batch) release() {
+	for i := range b.plans {
+		b.plans[i].release()
 	}
-	if !b.decided {
-		for i := range b.results {
-			b.results[i] = Result{Err: ErrInternal}
-		}
+	for i := range b.requests {
+		r, o := &b.requests[i], &b.outcomes[i]
+		*r = bucket.Request{Takes: texts.Clear(r.Takes)}
+		*o = bucket.Outcome{Decisions: texts.Clear(o.Decisions), Seen: texts.Clear(o.Seen)}
 	}
-	b.done()
-	if b.decided {
-		b.ctx, b.queries, b.results, b.done = nil, nil, nil, nil
-		b.keys = texts.Reset(b.keys)
-		b.limiter.batches.Put(b)
-	}
+	b.plans, b.requests, b.outcomes = b.plans[:0], b.requests[:0], b.outcomes[:0]
+	b.ctx, b.queries, b.results = nil, nil, nil
+	b.keys, b.local = texts.Reset(b.keys), fallback{}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -95,5 +96,87 @@ descriptors:
 	}
 	if diff := cmp.Diff([][]int{{10}, {4}}, [][]int{store.batches, local.batches}); diff != "" {
 		t.Errorf("sizes of the batches of the store and of the fallback store (-want +got)\n%s", diff)
+	}
+}
+
+// broken is a store that panics at a call, before it calls done.
+type broken struct {
+	partial
+
+	at int // which call panics, from 1; 0 for none
+}
+
+// Start implements ratelimit.Store.
+func (b *broken) Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
+	if b.at--; b.at == 0 {
+		panic("a bug")
+	}
+	b.partial.Start(ctx, requests, outcomes, done)
+}
+
+// TestPanicEndsBatch has panics of the stores and of done. Each query gets a result, done is called once, the panic
+// goes on, and the next queries are decided.
+func TestPanicEndsBatch(t *testing.T) {
+	parsed, problems := file.Parse([]file.File{{Name: "rules.yaml", Content: []byte(`
+domain: d
+descriptors:
+  - {key: user, rate_limit: {unit: day, requests_per_unit: 100, algorithm: fixed_window, on_store_error: local}}
+`)}}, file.Config{})
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	active := ratelimit.NewRules(parsed.Domains, ratelimit.RulesOptions{})
+	for name, c := range map[string]struct {
+		store, local int // which call panics
+		stop, done   bool
+		want         error
+	}{
+		"the store":                            {store: 1, want: ratelimit.ErrInternal},
+		"the fallback store":                   {local: 1, want: ratelimit.ErrInternal},
+		"the first of two calls of the store":  {store: 1, stop: true, want: ratelimit.ErrInternal},
+		"the second of two calls of the store": {store: 2, stop: true, want: ratelimit.ErrInternal},
+		"the caller, after the store":          {done: true},
+		"the caller, after two calls of it":    {done: true, stop: true},
+		"the caller, after the fallback store": {done: true, local: -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			memory, err := memstore.New(memstore.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer memory.Close()
+			store := &broken{partial{Store: memory, most: 10}, c.store}
+			local := &broken{partial{Store: memory, most: 1000}, c.local}
+			if c.local != 0 {
+				store.most = 0
+			}
+			l := ratelimit.New(ratelimit.Config{
+				Rules: func() *ratelimit.Rules { return active }, Store: store, Fallback: local,
+				Strict: c.stop, StopWhenOver: c.stop,
+			})
+			queries := slices.Repeat([]ratelimit.Query{{Domain: "d", Descriptors: []descriptors.Descriptor{
+				{Entries: []descriptors.Entry{{Key: "user", Value: "ann"}}},
+			}}}, 2)
+			for round := range 2 {
+				results, calls := make([]ratelimit.Result, len(queries)), 0
+				panicked := func() (p any) {
+					defer func() { p = recover() }()
+					l.Start(t.Context(), queries, results, func() {
+						if calls++; c.done && round == 0 {
+							panic("a bug")
+						}
+					})
+					return nil
+				}()
+				if first := round == 0; (panicked != nil) != first || calls != 1 {
+					t.Errorf("round %d: panic %v, %d calls of done, want 1", round, panicked, calls)
+				}
+				for _, res := range results {
+					if round == 0 && !errors.Is(res.Err, c.want) || round > 0 && !res.Allowed {
+						t.Errorf("round %d: got %+v, want the error %v in the first round", round, res, c.want)
+					}
+				}
+			}
+		})
 	}
 }

@@ -104,8 +104,8 @@ var ErrInternal = errors.New("internal error")
 // panic goes on. done must not wait for anything.
 func (l *Limiter) Start(ctx context.Context, queries []Query, results []Result, done func()) {
 	b := l.batches.Get().(*batch)
-	b.begin(ctx, queries, results, done)
-	b.step((*batch).plan)
+	b.ctx, b.queries, b.results, b.done = ctx, queries, results, done
+	b.decide()
 }
 
 // DecideAll decides queries as Start does, and waits for the results.

@@ -41,13 +41,10 @@ type appliedLimit struct {
 	uncharged bool
 }
 
-// begin finds the limits that apply to a query. keys are those of the batch.
+// begin finds the limits that apply to a query, with an empty plan. keys are those of the batch.
 func (p *plan) begin(l *Limiter, q *Query, keys *[]byte) {
-	*p = plan{
-		limiter: l, rules: q.Rules, query: q, keys: keys, request: -1,
-		matches: slices.Grow(p.matches[:0], len(q.Descriptors))[:len(q.Descriptors)], limits: p.limits[:0],
-	}
-	clear(p.matches)
+	p.limiter, p.rules, p.query, p.keys, p.request = l, q.Rules, q, keys, -1
+	p.matches = slices.Grow(p.matches, len(q.Descriptors))[:len(q.Descriptors)]
 	if p.rules == nil {
 		p.rules = l.cfg.Rules()
 	}
@@ -66,6 +63,11 @@ func (p *plan) begin(l *Limiter, q *Query, keys *[]byte) {
 	if p.err != nil {
 		l.totals.Invalid.Add(1)
 	}
+}
+
+// release drops all that the plan refers to. It keeps its memory for another query, unless it is large.
+func (p *plan) release() {
+	*p = plan{matches: texts.Clear(p.matches), limits: texts.Clear(p.limits)}
 }
 
 // match finds the rule of each descriptor in the rules of the domain, then drops the limits that others replace.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/extauthz/extauthz/internal/texts"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
@@ -139,11 +140,9 @@ func (a *Applied) Wait() int64 {
 // Seconds rounds µs up to whole seconds.
 func Seconds(micros int64) int64 { return (micros + 999_999) / 1_000_000 }
 
-// Clear drops all that the result refers to, and keeps the memory of its slices for another result.
+// Clear drops all that the result refers to. It keeps the memory of its slices for another result, unless it is large.
 func (res *Result) Clear() {
-	clear(res.Statuses)
-	clear(res.Limits)
-	res.reset(0, 0)
+	*res = Result{Statuses: texts.Clear(res.Statuses), Limits: texts.Clear(res.Limits)}
 }
 
 // reset empties the result, with room for some statuses and limits.

@@ -13,7 +13,7 @@ type Store interface {
 	// once, when the outcome of each requests[i] is in outcomes[i]: before it returns, or later in another goroutine.
 	// Until then, both slices and all that the requests refer to belong to the store. If an outcome's Err wraps
 	// ErrOutcomeUnknown, its request may have been charged. The store calls done when ctx is done at the latest. done must
-	// not wait for anything.
+	// not wait for anything. After a panic of its own, Start does not call done any more: the caller ends the batch.
 	Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func())
 }
 

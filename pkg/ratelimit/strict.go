@@ -57,17 +57,20 @@ func (b *batch) stopWhenOver() {
 		return
 	}
 	outcomes := make([]bucket.Outcome, len(peeks))
-	leaveOut := func(b *batch) {
-		for i, p := range plans {
-			if outcomes[i].Err == nil && p.leaveOut(outcomes[i].Decisions) {
-				r := &b.requests[p.request]
-				r.Takes = r.Takes[:0]
-				p.ask(r)
-			}
+	b.limiter.cfg.Store.Start(b.ctx, peeks, outcomes, func() { b.takeLess(plans, outcomes) })
+}
+
+// takeLess lets the store decide all requests, less the takes that are not charged. outcomes are those of the peeks.
+func (b *batch) takeLess(plans []*plan, outcomes []bucket.Outcome) {
+	defer b.recovered()
+	for i, p := range plans {
+		if outcomes[i].Err == nil && p.leaveOut(outcomes[i].Decisions) {
+			r := &b.requests[p.request]
+			r.Takes = r.Takes[:0]
+			p.ask(r)
 		}
-		b.take()
 	}
-	b.limiter.cfg.Store.Start(b.ctx, peeks, outcomes, func() { b.step(leaveOut) })
+	b.take()
 }
 
 // leaveOut marks the limits that are not charged, and reports whether there are any. decisions are those of takes that

@@ -23,7 +23,7 @@ type List struct {
 
 // Reset empties the list.
 func (l *List) Reset() {
-	l.Headers, l.values = l.Headers[:0], texts.Reset(l.values)
+	l.Headers, l.values = texts.Clear(l.Headers), texts.Reset(l.values)
 }
 
 // add adds a header whose value is what was appended to l.values since it had a length.

@@ -63,11 +63,10 @@ func (a *answer) decide(r *authz.Request, d *authz.Decision) {
 
 // reset drops all texts.
 func (a *answer) reset() {
-	clear(a.toUpstream)
-	clear(a.remove)
-	clear(a.more)
-	clear(a.toClient)
-	*a = answer{toUpstream: a.toUpstream[:0], remove: a.remove[:0], more: a.more[:0], toClient: a.toClient[:0]}
+	*a = answer{
+		toUpstream: texts.Clear(a.toUpstream), remove: texts.Clear(a.remove), more: texts.Clear(a.more),
+		toClient: texts.Clear(a.toClient),
+	}
 }
 
 // reason returns the reason of a refusal. It is always ReasonUndecided for an undecided request.

@@ -31,7 +31,7 @@ const mostChecks = 128
 
 func newBatch(s *Server) *batch {
 	b := &batch{server: s}
-	b.decided = b.answer
+	b.decided = b.answerAll
 	return b
 }
 
@@ -43,22 +43,21 @@ func newBatch(s *Server) *batch {
 func (s *Server) AnswerAll(ctx context.Context, calls []wire.Call, out []byte, done func(out []byte)) {
 	b := s.batches.Get().(*batch)
 	b.ctx, b.calls, b.out, b.done = ctx, calls, out, done
-	over := false
-	defer func() {
-		if !over {
-			b.fail()
-		}
-	}()
-	now := time.Now()
-	for i := range calls {
-		b.begin(i, now)
-	}
-	over = true // from here on, answer is called in any case
+	b.beginAll()
 	if len(b.queries) == 0 {
-		b.answer()
+		b.answerAll()
 		return
 	}
-	s.cfg.Limiter.Start(ctx, b.queries, b.results, b.decided)
+	s.cfg.Limiter.Start(ctx, b.queries, b.results, b.decided) // it calls decided also after a panic
+}
+
+// beginAll reads the calls, and decides everything but their limits.
+func (b *batch) beginAll() {
+	defer b.recovered()
+	now := time.Now()
+	for i := range b.calls {
+		b.begin(i, now)
+	}
 }
 
 // begin reads a call, and decides everything but its limits.
@@ -85,14 +84,17 @@ func (b *batch) begin(i int, now time.Time) {
 	}
 }
 
-// answer answers the calls after the limiter has decided.
-func (b *batch) answer() {
-	over := false
-	defer func() {
-		if !over {
-			b.fail()
-		}
-	}()
+// answerAll answers the calls after the limiter has decided.
+func (b *batch) answerAll() {
+	b.finishAll()
+	done, out := b.done, b.out
+	b.release()
+	done(out)
+}
+
+// finishAll completes the decisions, and appends the replies.
+func (b *batch) finishAll() {
+	defer b.recovered()
 	limited := 0
 	for _, c := range b.checks[:b.used] {
 		if len(c.pending.Query.Descriptors) > 0 {
@@ -101,10 +103,6 @@ func (b *batch) answer() {
 		}
 		b.finish(c, &b.calls[c.call])
 	}
-	over = true
-	done, out := b.done, b.out
-	b.release()
-	done(out)
 }
 
 // finish answers a call.
@@ -119,8 +117,13 @@ func (b *batch) finish(c *check, call *wire.Call) {
 	call.Reply, call.Delay = b.out[begin:len(b.out):len(b.out)], c.delay
 }
 
-// fail ends a batch after a panic. It is not used again.
-func (b *batch) fail() {
+// recovered is deferred by each step of AnswerAll. After a panic, it ends the batch. The panic goes on, and the batch
+// is not used again.
+func (b *batch) recovered() {
+	p := recover()
+	if p == nil {
+		return
+	}
 	for _, c := range b.checks[:b.used] {
 		if c.delay > 0 {
 			b.server.cfg.Queue.Leave()
@@ -130,6 +133,7 @@ func (b *batch) fail() {
 		b.calls[i].Err, b.calls[i].Waits, b.calls[i].Delay = wire.ErrInternal, false, 0
 	}
 	b.done(b.out)
+	panic(p)
 }
 
 // add returns the next check of a batch.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/extauthz/extauthz/internal/texts"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/reply"
@@ -54,18 +55,17 @@ const (
 	entryValue = 2<<3 | wire.Bytes
 )
 
-// mostHeaders bounds the memory for headers that is kept for the next request.
-const mostHeaders = 256
+// mostExtensions is the size of the largest map that is kept for the next request. Envoy's configuration sets a few.
+const mostExtensions = 16
 
 // reset drops the request, with all texts of its message.
 func (c *checkRequest) reset() {
-	headers, extensions := c.request.Headers, c.request.Extensions
-	clear(headers)
-	clear(extensions) // Envoy's configuration sets these few, never a client
-	if cap(headers) > mostHeaders {
-		headers = nil
+	extensions := c.request.Extensions
+	if len(extensions) > mostExtensions {
+		extensions = nil
 	}
-	*c = checkRequest{request: authz.Request{Headers: headers[:0], Extensions: extensions}}
+	clear(extensions)
+	*c = checkRequest{request: authz.Request{Headers: texts.Clear(c.request.Headers), Extensions: extensions}}
 }
 
 // unmarshal reads the message, after new or reset. The texts of the request are parts of the message. It returns an

@@ -41,39 +41,41 @@ func newBatch(s *Server) *batch {
 func (s *Server) AnswerAll(ctx context.Context, calls []wire.Call, out []byte, done func(out []byte)) {
 	b := s.batches.Get().(*batch)
 	b.ctx, b.asked, b.out, b.done = ctx, calls, out, done
-	over := false
-	defer func() {
-		if !over {
-			b.fail()
-		}
-	}()
-	b.read(calls)
+	b.readAll()
 	if len(b.queries) == 0 {
-		over = true
 		b.answerAll()
 		return
 	}
-	over = true // from here on, the limiter calls decided in any case
-	s.cfg.Limiter.Start(ctx, b.queries, b.results, b.decided)
+	s.cfg.Limiter.Start(ctx, b.queries, b.results, b.decided) // it calls decided also after a panic
+}
+
+// readAll reads the calls of AnswerAll.
+func (b *batch) readAll() {
+	defer b.recovered()
+	b.read(b.asked)
 }
 
 // answerAll answers the calls after the limiter has decided.
 func (b *batch) answerAll() {
-	over := false
-	defer func() {
-		if !over {
-			b.fail()
-		}
-	}()
-	out := b.answer(b.ctx, b.asked, b.out)
-	over = true
-	done := b.done
+	b.finish()
+	done, out := b.done, b.out
 	b.release()
 	done(out)
 }
 
-// fail ends a batch after a panic. It is not used again.
-func (b *batch) fail() {
+// finish appends the replies.
+func (b *batch) finish() {
+	defer b.recovered()
+	b.out = b.answer(b.ctx, b.asked, b.out)
+}
+
+// recovered is deferred by each step of AnswerAll. After a panic, it ends the batch. The panic goes on, and the batch
+// is not used again.
+func (b *batch) recovered() {
+	p := recover()
+	if p == nil {
+		return
+	}
 	for i := range b.asked {
 		c := &b.asked[i]
 		if c.Delay > 0 {
@@ -82,6 +84,7 @@ func (b *batch) fail() {
 		c.Err, c.Delay = wire.ErrInternal, 0
 	}
 	b.done(b.out)
+	panic(p)
 }
 
 // read reads the requests of the calls.
@@ -131,7 +134,7 @@ func (b *batch) answer(ctx context.Context, calls []wire.Call, out []byte) []byt
 // release drops the queries and results, and keeps their memory for the next batch unless it is large.
 func (b *batch) release() {
 	if b.parts.large() {
-		b.parts, b.results = parts{}, nil
+		b.parts = parts{}
 	}
 	b.parts.reset()
 	for i := range b.results {

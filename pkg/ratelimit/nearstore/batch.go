@@ -72,8 +72,9 @@ func newBatch(s *Store) *batch {
 
 func (b *batch) begin(requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
 	b.theirs.requests, b.theirs.outcomes, b.theirs.done = requests, outcomes, done
-	b.now, b.own, b.newest = b.store.now(), false, nil
+	b.now, b.own = b.store.now(), false
 	b.sent, b.asked, b.suspects = b.sent[:0], b.asked[:0], b.suspects[:0]
+	b.requests, b.outcomes = b.requests[:0], b.outcomes[:0]
 }
 
 // hold names the buckets of a request in b.held.
@@ -185,13 +186,21 @@ func (b *batch) send(ctx context.Context) {
 	}
 }
 
-// receive records the answers.
+// receive records the answers, and gives the caller its outcomes.
 func (b *batch) receive() {
-	defer b.end() // also after a panic: all requests have their outcomes
+	b.recordAll()
+	if b.own {
+		b.moveOutcomes()
+	}
+	b.end()
+}
+
+// recordAll records what the answers show. The caller gets its outcomes also after a panic.
+func (b *batch) recordAll() {
+	defer b.store.caught()
 	requests, outcomes := b.theirs.requests, b.theirs.outcomes
 	if b.own {
 		requests, outcomes = b.requests, b.outcomes
-		defer b.moveOutcomes()
 	}
 	for n := range b.sent {
 		b.record(&b.sent[n], &requests[n], &outcomes[n])
@@ -207,17 +216,45 @@ func (b *batch) receive() {
 	}
 }
 
+// caught reports a panic.
+func (s *Store) caught() {
+	if s.panicked == nil {
+		return
+	}
+	if p := recover(); p != nil {
+		s.panicked(p)
+	}
+}
+
 // end calls done. Then the batch may be used again.
 func (b *batch) end() {
 	b.theirs.done()
-	b.theirs.requests, b.theirs.outcomes, b.theirs.done = nil, nil, nil
+	b.release()
 	b.store.batches.Put(b)
+}
+
+// mostKept is how many takes a batch may have for its memory to be kept. More are rare.
+const mostKept = 1024
+
+// release drops all that the batch refers to, and keeps its memory unless that is large.
+func (b *batch) release() {
+	if cap(b.asked) > mostKept || cap(b.held) > mostKept {
+		*b = batch{store: b.store, received: b.received}
+		return
+	}
+	b.theirs.requests, b.theirs.outcomes, b.theirs.done = nil, nil, nil
+	b.newest = nil
+	clear(b.sent)
+	clear(b.asked)
+	clear(b.suspects)
+	clear(b.requests)
+	clear(b.outcomes)
+	clear(b.shown.Takes)
 }
 
 // prepare puts what is sent into the requests of the batch, with room for the outcomes.
 func (b *batch) prepare() {
-	b.requests = b.requests[:0]
-	b.outcomes = slices.Grow(b.outcomes[:0], len(b.sent))[:len(b.sent)]
+	b.outcomes = slices.Grow(b.outcomes, len(b.sent))[:len(b.sent)]
 	for n := range b.sent {
 		if s := &b.sent[n]; s.caller >= 0 {
 			b.requests = append(b.requests, b.theirs.requests[s.caller])

@@ -39,6 +39,9 @@ type Config struct {
 	DenialCache bool
 	// Logger receives losses of state. Default: no log.
 	Logger *slog.Logger
+	// Panicked is called with the value of a panic while an answer is recorded. The requests have their outcomes then. It
+	// runs in the deferred function that recovered. Default: such a panic goes on.
+	Panicked func(value any)
 }
 
 // MaxReplicas is the largest Config.Replicas.
@@ -55,6 +58,7 @@ type Store struct {
 	replicas int64
 	caches   bool // denials
 	logger   *slog.Logger
+	panicked func(value any)
 	seeds    [2]maphash.Seed // of the hashes of keys
 	start    time.Time       // when the local clock, in µs, was at origin
 	origin   int64
@@ -79,7 +83,8 @@ func New(cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		shared: cfg.Shared, replicas: int64(cfg.Replicas), caches: cfg.DenialCache, logger: cfg.Logger,
-		seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, start: time.Now(),
+		panicked: cfg.Panicked,
+		seeds:    [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, start: time.Now(),
 	}
 	s.origin = s.start.UnixMicro()
 	memory, err := memstore.New(memstore.Config{MaxBuckets: cfg.MaxBuckets, Clock: s.now, Logger: cfg.Logger})
