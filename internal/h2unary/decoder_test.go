@@ -194,6 +194,27 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestTableMemory inserts fields of 33 bytes, each of which evicts a large one. They do not keep its memory.
+func TestTableMemory(t *testing.T) {
+	t.Parallel()
+	tab := table{limit: maxTable}
+	small := newField([]byte("a"), nil)
+	for kept := range 100 {
+		large := newField([]byte("b"), make([]byte, maxTable-kept*small.size()-fieldOverhead-1))
+		tab.insert(large)
+		for range kept + 1 {
+			tab.insert(small)
+		}
+	}
+	memory := 0
+	for _, f := range tab.fields {
+		memory += cap(f.name)
+	}
+	if memory > 2*maxTable {
+		t.Errorf("the table has %d bytes, want at most %d", memory, 2*maxTable)
+	}
+}
+
 // BenchmarkDecode measures header blocks of Envoy: equal ones, and ones with a new traceparent each.
 func BenchmarkDecode(b *testing.B) {
 	for i, name := range []string{"equal", "traced"} {

@@ -211,6 +211,12 @@ func TestConnectionTimeLimits(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 		}, 10 * time.Second, []guard.Reason{guard.SlowRequest}},
+		{"a header block in slow frames", true, true, func(p *peer) {
+			err := p.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x83}})
+			for ; err == nil; time.Sleep(3 * time.Second) {
+				err = p.WriteContinuation(1, false, []byte{0x83})
+			}
+		}, 10 * time.Second, []guard.Reason{guard.SlowRequest}},
 		{"silence, without an answer to PING", true, true, func(*peer) {}, 5*time.Minute + 20*time.Second, nil},
 		{"answers that are not read", true, false, func(p *peer) {
 			for i := range 100 {

@@ -34,9 +34,11 @@ func (c *Conn) receive(b []byte) (used int, failed *failure) {
 			break
 		}
 		used += n
-		c.begun = time.Time{}
 		if failed = c.receiveFrame(&f); failed != nil {
 			return used, failed
+		}
+		if !c.block.open {
+			c.begun = time.Time{}
 		}
 	}
 	if c.grown {
