@@ -61,6 +61,9 @@ func (m *Metered) Write(p []byte) (int, error) {
 // Wrote records a write that was made without Write, and has not waited.
 func (m *Metered) Wrote() { m.last.Store(m.l.now.Load()) }
 
+// Abort closes the connection at once. Until Close, what its requests hold counts.
+func (m *Metered) Abort() { m.cut() }
+
 // CloseWrite tells the client that nothing follows, but still reads.
 func (m *Metered) CloseWrite() error {
 	if c, ok := m.Conn.(interface{ CloseWrite() error }); ok {

@@ -238,7 +238,7 @@ func (c *Conn) remove(k *Call) {
 }
 
 // cutOff closes the connection at once.
-func (c *Conn) cutOff() { _ = c.metered.Close() }
+func (c *Conn) cutOff() { c.metered.Abort() }
 
 // end closes the connection, cancels all calls, and waits until they are answered.
 func (c *Conn) end() {
@@ -262,6 +262,7 @@ func (c *Conn) end() {
 	c.mu.Unlock()
 	c.input.close(c)
 	c.settle()
+	_ = c.metered.Close() // it is cut off already
 }
 
 // linger ends a connection after an error: the client gets the GOAWAY, even if it is still sending. Closing at once

@@ -157,6 +157,31 @@ func TestResetCallsKeepTheirPlaces(t *testing.T) {
 	})
 }
 
+// TestAbandonedCalls ends a connection whose calls the server goes on to work on. They count until they are answered.
+func TestAbandonedCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const calls = 100
+		s := bubble(t, nil)
+		p := connect(t, s)
+		for i := range calls {
+			if err := p.request(uint32(2*i+1), stuckMethod, "x"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = p.conn.Close()
+		synctest.Wait()
+		if got := s.Held(); s.Connections() > 0 || got < calls*1000 {
+			t.Errorf("%d connections, and calls hold %d bytes", s.Connections(), got)
+		}
+		close(s.release)
+		synctest.Wait()
+		if got := s.Held(); got != 0 {
+			t.Errorf("at the end, calls hold %d bytes", got)
+		}
+	})
+}
+
 // staysOpen checks in a synctest bubble that the server does not close the connection of a client that sends something.
 func staysOpen(t *testing.T, send func(p *peer)) {
 	t.Helper()
