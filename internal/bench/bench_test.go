@@ -148,7 +148,7 @@ func TestPeer(t *testing.T) {
 	}
 	for _, c := range contests {
 		c.rows = c.rows[:2]
-		table, err := c.run(t.Context(), options{rounds: 1, each: 100 * time.Millisecond})
+		table, err := c.run(t.Context(), options{rounds: 1, each: 300 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}
