@@ -29,8 +29,8 @@ const (
 type Config struct {
 	// MaxBuckets is the most buckets kept. A bucket needs some 90 bytes, whatever its key; a log of several requests needs
 	// more, and with a snapshot the key does. Default 1,000,000. In a full store, a new bucket replaces a bucket of the
-	// rule (Take.Rule) with the most buckets. So a rule loses none while it has less than its equal share. Each of up to 64
-	// shards does this by itself.
+	// rule (Take.Rule) with the most buckets. So a rule loses none while it has less than its equal share. Each of up to
+	// 64 shards does this by itself.
 	MaxBuckets int
 	// SweepInterval is the time in which every bucket is checked once and dropped if it has expired. Default 10 s.
 	SweepInterval time.Duration

@@ -71,8 +71,8 @@ func fill(s *nearstore.Store, from, n int, l bucket.Limit, cost uint64) {
 	}
 }
 
-// TestMemory measures what a remembered bucket needs beyond the hash of its key: at most 150 bytes. A log that remembers
-// several requests needs some 4 bytes for each of them in addition, and 24 for all.
+// TestMemory measures what a remembered bucket needs beyond the hash of its key: at most 150 bytes. A log that
+// remembers several requests needs some 4 bytes for each of them in addition, and 24 for all.
 func TestMemory(t *testing.T) {
 	const hash = 16
 	heap := func() int64 {
