@@ -81,8 +81,9 @@ func TestReplicaKilled(t *testing.T) {
 				if charged := countedLimit - left(t, last); charged > requests+1 || charged < requests+1-errors {
 					t.Errorf("%d of %d requests were charged, and %d calls failed", charged, requests+1, errors)
 				}
-				if n := envoy.Stat("cluster.extauthz.outlier_detection.ejections_enforced_total"); n != 1 {
-					t.Errorf("Envoy took %d replicas out, want 1", n)
+				// On a busy machine the requests take longer than base_ejection_time. Then Envoy takes it out again.
+				if envoy.Stat("cluster.extauthz.outlier_detection.ejections_enforced_total") == 0 {
+					t.Error("Envoy has not taken the replica out")
 				}
 				t.Logf("%d of %d calls failed, %d were in flight, %d were repeated", errors, requests, inFlight,
 					envoy.Stat("cluster.extauthz.upstream_rq_retry"))
