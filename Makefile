@@ -38,7 +38,7 @@ IMAGE ?= extauthz:dev
 
 .PHONY: help
 help: ## List the targets
-	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
+	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 	@printf '\nPKG=./pkg/... selects packages for test, stress, bench and fuzz. Other variables: TESTFLAGS, COUNT, SOAK, BENCH, BENCHFLAGS, FUZZTIME.\n'
 
 # The tag grpcnotrace omits gRPC's page of traces, which the service does not serve, and so text/template. With text/template,

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -105,6 +108,9 @@ func (f *benchFlags) read(keysAreSet bool) (err error) {
 	if err := replay.CheckAddress(f.plan.Address, f.remote); err != nil {
 		return usage("--address %w", err)
 	}
+	if err := checkRedis(f.plan.Redis, f.remote); err != nil {
+		return usage("--redis %w", err)
+	}
 	switch f.service {
 	case "ratelimit":
 		err = f.rateLimit()
@@ -140,6 +146,23 @@ func (f *benchFlags) read(keysAreSet bool) (err error) {
 		f.plan.TLS = secured.Config()
 	}
 	return err
+}
+
+// checkRedis returns an error unless an address is empty, on this machine, or permitted by remote. It reports no other
+// mistakes.
+func checkRedis(address string, remote bool) error {
+	host := address
+	if strings.Contains(address, "://") {
+		u, err := url.Parse(address)
+		if err != nil || u.Host == "" {
+			return nil //nolint:nilerr // the client of Redis reports it, without the password
+		}
+		host = net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "6379"))
+	}
+	if host == "" {
+		return nil
+	}
+	return replay.CheckAddress(host, remote)
 }
 
 func (f *benchFlags) rateLimit() (err error) {

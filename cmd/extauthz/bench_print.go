@@ -31,6 +31,9 @@ func (p *program) printBench(r *loadgen.Result) {
 	}
 	row("load", "%s, %s over %s, keys %s, headers of %s", took, load, plural(r.Connections, "connection"), r.Keys,
 		r.Client)
+	if r.Warning != "" {
+		row("warning", "%s", r.Warning)
+	}
 	row("answers/s", "%s", thousands(r.AnswersPerSecond))
 	row("answers", "%s: %s allowed, %s denied (%.1f %%)", thousands(float64(r.Answers)), thousands(float64(r.Allowed)),
 		thousands(float64(r.Denied)), 100*float64(r.Denied)/float64(max(r.Answers, 1)))

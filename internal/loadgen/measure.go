@@ -20,6 +20,8 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 	first := p
 	first.Connections, first.InFlight, first.Rate, first.Count, first.Progress = 1, 1, 0, 1, nil
 	first.Duration = p.Timeout
+	var warning string
+	noteWarning(&first, &warning)
 	m := newMeasurement(first)
 	if err := m.open(ctx); err != nil {
 		return nil, err
@@ -46,7 +48,7 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 	m.start(ctx)
 	m.await(ctx)
 	r := m.result()
-	r.Interrupted = ctx.Err() != nil
+	r.Interrupted, r.Warning = ctx.Err() != nil, warning
 	cost.add(r)
 	return r, nil
 }

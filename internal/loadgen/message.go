@@ -32,6 +32,8 @@ type Message struct {
 	bytes  []byte // with gRPC's prefix
 	places []int  // where the digits begin
 	allows func(answer []byte) (bool, error)
+	// warns returns why a measurement with this answer says little, or "". nil means no such answer is known.
+	warns func(answer []byte) string
 	// keyHeader is the header with the key of a request without gRPC, whose answer is its status. "" means gRPC.
 	keyHeader string
 }
@@ -54,7 +56,9 @@ func RateLimit(domain string, descriptors []*descriptorv3.RateLimitDescriptor) (
 		}
 		req.Descriptors = append(req.Descriptors, marked)
 	}
-	return encode("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", req, withinLimit)
+	m, err := encode("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", req, withinLimit)
+	m.warns = warnsOfRateLimit
+	return m, err
 }
 
 // HTTPRequest is the request of a client that Envoy asks ext_authz about. Path and values of headers may contain
@@ -79,7 +83,7 @@ func Check(r HTTPRequest) (Message, error) {
 	for name, value := range r.Headers {
 		headers[strings.ToLower(name)] = mark(value)
 	}
-	return encode("/envoy.service.auth.v3.Authorization/Check",
+	m, err := encode("/envoy.service.auth.v3.Authorization/Check",
 		&authv3.CheckRequest{Attributes: &authv3.AttributeContext{
 			Source: &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{
 				SocketAddress: &corev3.SocketAddress{Address: "192.0.2.1"},
@@ -88,6 +92,8 @@ func Check(r HTTPRequest) (Message, error) {
 				Id: "1", Method: r.Method, Host: r.Host, Path: mark(r.Path), Scheme: "https", Protocol: "HTTP/2", Headers: headers,
 			}},
 		}}, allowedByCheck)
+	m.warns = warnsOfCheck
+	return m, err
 }
 
 func mark(text string) string { return strings.ReplaceAll(text, Placeholder, marker) }

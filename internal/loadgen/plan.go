@@ -55,12 +55,12 @@ const (
 	MostTimeout     = time.Minute
 )
 
-// Check returns all mistakes of the plan.
+// Check returns all mistakes of the plan, named as the flags of extauthz bench.
 func (p *Plan) Check() error {
 	var all []error
 	within := func(name string, value, least, most int) {
 		if value < least || value > most {
-			all = append(all, fmt.Errorf("%s %d: want %d to %d", name, value, least, most))
+			all = append(all, fmt.Errorf("--%s %d: want %d to %d", name, value, least, most))
 		}
 	}
 	within("connections", p.Connections, 1, MostConnections)
@@ -68,14 +68,14 @@ func (p *Plan) Check() error {
 	within("rate", p.Rate, 0, MostRate)
 	within("requests", p.Count, 0, MostCount)
 	if p.InFlight < p.Connections && p.Connections <= MostConnections {
-		all = append(all, fmt.Errorf("in-flight %d: want at least one request for each of the %d connections",
+		all = append(all, fmt.Errorf("--in-flight %d: want at least one request for each of the %d connections",
 			p.InFlight, p.Connections))
 	}
 	if p.Duration <= 0 || p.Duration > MostDuration {
-		all = append(all, fmt.Errorf("duration %s: want more than 0 and at most %s", p.Duration, MostDuration))
+		all = append(all, fmt.Errorf("--duration %s: want more than 0 and at most %s", p.Duration, MostDuration))
 	}
 	if p.Timeout < LeastTimeout || p.Timeout > MostTimeout {
-		all = append(all, fmt.Errorf("timeout %s: want %s to %s", p.Timeout, LeastTimeout, MostTimeout))
+		all = append(all, fmt.Errorf("--timeout %s: want %s to %s", p.Timeout, LeastTimeout, MostTimeout))
 	}
 	if len(p.Message.bytes) > maxFrame {
 		all = append(all, fmt.Errorf("a request of %d bytes: want at most %d, one frame of HTTP/2", len(p.Message.bytes),

@@ -11,11 +11,13 @@ import (
 type Result struct {
 	Seconds     float64 `json:"seconds"`
 	Interrupted bool    `json:"interrupted,omitempty"`
-	Connections int     `json:"connections"`
-	InFlight    int     `json:"in_flight"`
-	Rate        int     `json:"rate,omitempty"`
-	Keys        string  `json:"keys"`
-	Client      string  `json:"client"`
+	// Warning is why the result says little, "" if nothing is known.
+	Warning     string `json:"warning,omitempty"`
+	Connections int    `json:"connections"`
+	InFlight    int    `json:"in_flight"`
+	Rate        int    `json:"rate,omitempty"`
+	Keys        string `json:"keys"`
+	Client      string `json:"client"`
 
 	// Sent is how many requests were sent. Unsent were due in an open loop, and could not be sent before the end.
 	Sent   int64 `json:"sent"`

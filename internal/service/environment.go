@@ -235,7 +235,7 @@ func (s *Settings) checkTogether() (mistakes []string) {
 			"GRPC_SERVER_USE_TLS=true needs GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY"},
 		{s.GRPCClientSAN != "" && s.GRPCClientCA == "",
 			"GRPC_CLIENT_TLS_SAN: set GRPC_CLIENT_TLS_CACERT, too; without it, clients need no certificate"},
-		{s.MaxStreams < 1 || s.MaxStreams > math.MaxInt32, "GRPC_MAX_CONCURRENT_STREAMS: want 1 or more, such as 1024"},
+		{s.MaxStreams < 1 || s.MaxStreams > math.MaxInt32, "GRPC_MAX_CONCURRENT_STREAMS: want 1 to 2147483647, such as 1024"},
 		{s.MaxConnAge != 0 && (s.MaxConnAge < time.Millisecond || s.MaxConnAge > maxConnAge),
 			"GRPC_MAX_CONNECTION_AGE: want 1ms to 876000h, or 0 for no maximum"},
 		{s.MaxConnGrace < 0, "GRPC_MAX_CONNECTION_AGE_GRACE: want more than 0, such as 1h, or 0 for no maximum"},

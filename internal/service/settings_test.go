@@ -62,7 +62,7 @@ func TestSettingsMistakesAreReportedAtOnce(t *testing.T) {
 		`REDIS_TYPE: want SINGLE or SENTINEL or CLUSTER (did you mean CLUSTER?)`,
 		`GRPC_SERVER_USE_TLS=true needs GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY`,
 		`GRPC_CLIENT_TLS_SAN: set GRPC_CLIENT_TLS_CACERT, too; without it, clients need no certificate`,
-		`GRPC_MAX_CONCURRENT_STREAMS: want 1 or more, such as 1024`,
+		`GRPC_MAX_CONCURRENT_STREAMS: want 1 to 2147483647, such as 1024`,
 		`MEMORY_MAX_BUCKETS: want 1 or more`,
 		`REDIS_TLS_CLIENT_CERT and REDIS_TLS_CLIENT_KEY: set both or none`,
 		`CONFIG_TYPE: want FILE or GRPC_XDS_SOTW`,

@@ -215,6 +215,38 @@ func TestBenchInterrupted(t *testing.T) {
 	}
 }
 
+// TestBenchWarns checks the warnings if a measurement decides no limits.
+func TestBenchWarns(t *testing.T) {
+	t.Parallel()
+	const rules = "domain: shop\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 3}}]\n"
+	root, _ := rulesDirectory(t, rules)
+	withoutPolicy := startService(t, "RUNTIME_ROOT="+root)
+	root, _ = rulesDirectory(t, rules+"authz: {credentials: [{api_key: {header: x-api-key}}]}\n")
+	withPolicy := startService(t, append(keysInFile(t).environment, "RUNTIME_ROOT="+root)...)
+	for name, c := range map[string]struct {
+		service *service
+		flags   []string
+		want    string
+	}{
+		"another domain":   {withPolicy, []string{"--domain", "other", "--descriptor", "user=x"}, "names no limit"},
+		"another key":      {withPolicy, []string{"--domain", "shop", "--descriptor", "plan=x"}, "names no limit"},
+		"a limit":          {withPolicy, []string{"--domain", "shop", "--descriptor", "user=x"}, ""},
+		"no key":           {withPolicy, []string{"--service", "ext_authz"}, "refused with 401"},
+		"no policy at all": {withoutPolicy, []string{"--service", "ext_authz"}, "refused with "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			flags := append([]string{"bench", "--requests", "10", "--timeout", "1m", "--address",
+				testenv.Loopback(c.service.grpcPort)}, c.flags...)
+			out, err := exec.Command(binary, flags...).CombinedOutput()
+			warned := strings.Contains(string(out), "\nwarning ")
+			if err != nil || warned != (c.want != "") || !strings.Contains(string(out), c.want) {
+				t.Errorf("%v, want a warning with %q in\n%s", err, c.want, out)
+			}
+		})
+	}
+}
+
 // TestBenchRefused checks the message when there is nothing to measure.
 func TestBenchRefused(t *testing.T) {
 	t.Parallel()
@@ -254,13 +286,16 @@ func TestBenchRefused(t *testing.T) {
 		"another service": {serveRateLimit(t, func(int) error { return status.Error(codes.Unimplemented, "no such method") }),
 			`has no answer to the first request: Unimplemented: "no such method"`},
 		"a remote address": {[]string{"--address", "192.0.2.1:8081"}, "--allow-remote permits it"},
-		"another Redis":    {[]string{"--address", plaintext, "--redis", free}, "INFO: dial tcp"},
+		"a remote Redis": {[]string{"--address", plaintext, "--redis", "redis://:secret@192.0.2.1"},
+			"--allow-remote permits it"},
+		"another Redis": {[]string{"--address", plaintext, "--redis", free}, "INFO: dial tcp"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			flags := append([]string{"bench", "--domain", "d", "--descriptor", "k=v", "--timeout", "1m"}, c.flags...)
 			out, err := exec.Command(binary, flags...).CombinedOutput()
-			if err == nil || !strings.Contains(string(out), c.want) || bytes.Count(out, []byte("\n")) > 2 {
+			if err == nil || !strings.Contains(string(out), c.want) || bytes.Count(out, []byte("\n")) > 2 ||
+				strings.Contains(string(out), "secret") {
 				t.Errorf("%v, want %q in\n%s", err, c.want, out)
 			}
 		})
