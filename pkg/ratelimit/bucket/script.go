@@ -241,7 +241,7 @@ type ScriptError struct {
 func (e *ScriptError) Error() string { return e.Message }
 
 func (r *Request) scriptError(text string, partly bool) error {
-	number, message, _ := strings.Cut(text, " ")
+	number, message, _ := strings.Cut(strings.Clone(text), " ") // the memory of the line is used again
 	take, err := strconv.Atoi(number)
 	if err != nil || take < 1 || take > len(r.Takes) {
 		return fmt.Errorf("an error for a bucket that was not asked: %q", text)

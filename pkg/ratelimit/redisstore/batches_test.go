@@ -71,9 +71,7 @@ func TestCallersShareACommand(t *testing.T) {
 		})
 	}
 	call("first")
-	await(t, "the first call to be on the wire", func() bool {
-		return strings.Contains(stacks(), "(*node).send(")
-	})
+	await(t, "the first call to be on the wire", func() bool { return s.OnWire() > 0 })
 	for i := range 40 {
 		call(fmt.Sprint("gather", i))
 	}

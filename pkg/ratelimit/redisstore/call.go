@@ -116,8 +116,11 @@ func (c *call) start(ctx context.Context) {
 		c.leave = context.AfterFunc(ctx, c.expire)
 	}
 	c.timer.Reset(time.Until(c.until))
-	if err := c.node.lane.enter(c); err != nil {
+	switch w, err := c.node.lane.enter(c); {
+	case err != nil:
 		c.fail(waiting, err)
+	case w != nil:
+		w.send()
 	}
 }
 
@@ -202,6 +205,7 @@ type chunk struct {
 	keys     []string
 	notes    []string // the names of the notes that the requests need
 	args     []byte
+	nonce    uint64 // of the last command
 
 	// The answer: an error, or one line for each request.
 	err   error
@@ -220,15 +224,17 @@ type joined struct {
 	parts []*chunk
 }
 
-// join makes as few chunks as possible of those of several callers.
-func join(batch []*call) []joined {
-	all := make([]joined, 0, 1)
+// join makes as few chunks as possible of those of several callers. It uses the memory of earlier ones.
+func join(all []joined, batch []*call) []joined {
+	all = all[:0]
 	for _, c := range batch {
 		for i := range c.chunks {
 			part := &c.chunks[i]
 			at := slices.IndexFunc(all, func(j joined) bool { return j.takes(part.scope, len(part.keys)+len(part.notes)) })
 			if at < 0 {
-				at, all = len(all), append(all, joined{chunk: chunk{scope: part.scope}, parts: make([]*chunk, 0, len(batch))})
+				at, all = len(all), slices.Grow(all, 1)[:len(all)+1]
+				old := &all[at]
+				*old = joined{chunk{scope: part.scope, keys: old.keys[:0], args: old.args[:0]}, old.parts[:0]}
 			}
 			j := &all[at]
 			j.requests += part.requests
@@ -255,6 +261,8 @@ func (j *joined) share() {
 		}
 		part.lines, rest = rest[:end], rest[end:]
 	}
+	clear(j.keys)
+	clear(j.parts)
 }
 
 // answer writes the outcome of the chunk's next request.

@@ -64,7 +64,7 @@ func TestReplyAndTimer(t *testing.T) {
 	}
 	unread := func(t *testing.T) *node {
 		n, server := connected(t)
-		reply(t, n, server)
+		arrive(t, n, server)
 		return n
 	}
 	t.Run("the reply is first", func(t *testing.T) {

@@ -195,18 +195,21 @@ func (e *errand) prepare(d *delivery, settling bool, done func()) {
 func (e *errand) follow(p *piece) []piece {
 	c := p.place.keyspace.cluster
 	err := p.outcome.Err
-	if c == nil || p.hops >= maxHops {
+	if c == nil {
 		return nil
 	}
-	p.hops++
 	if errors.Is(err, ErrClosed) { // the node has no slots any more, so it was closed while the piece waited
 		n := c.nodeOf(p.place.slot)
 		if n == p.place.node {
 			return nil // the store is closed
 		}
 		p.place.node, p.place.asking = n, false
-		return []piece{*p}
+		return []piece{*p} // no node has sent it elsewhere, so this is no hop
 	}
+	if p.hops >= maxHops {
+		return nil
+	}
+	p.hops++
 	switch code(err) {
 	case "MOVED":
 		c.readAgain()

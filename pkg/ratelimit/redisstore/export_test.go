@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 )
@@ -11,6 +12,19 @@ func (s *Store) Gathered() int {
 	s.main.one.lane.mu.Lock()
 	defer s.main.one.lane.mu.Unlock()
 	return len(s.main.one.lane.queue)
+}
+
+// OnWire returns the number of script calls that wait for their replies.
+func (s *Store) OnWire() (calls int) {
+	l := &s.main.one.lane
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range l.workers {
+		if w.link != nil && !slices.Contains(l.idle, w) {
+			calls++
+		}
+	}
+	return calls
 }
 
 // Hear returns what sentinels make of an event: the new master and the replica that was chosen.

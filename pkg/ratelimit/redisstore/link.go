@@ -61,11 +61,22 @@ func (l *links) add(conn net.Conn) net.Conn {
 	if !ok || conn != outer {
 		return added
 	}
-	// The client looks at the socket of a connection before it uses it again, except for TLS.
-	return struct {
-		*link
-		syscall.Conn
-	}{added, socket}
+	return checked{added, socket}
+}
+
+// checked is a link of which the client library sees the socket. The library looks at it before it uses a connection
+// again, except for TLS.
+type checked struct {
+	*link
+	syscall.Conn
+}
+
+// linkOf returns the link of a connection that add has returned.
+func linkOf(conn net.Conn) *link {
+	if c, ok := conn.(checked); ok {
+		return c.link
+	}
+	return conn.(*link)
 }
 
 // Close closes the connection.
@@ -87,6 +98,20 @@ func (l *link) Read(b []byte) (int, error) {
 		return 0, err
 	}
 	return l.Conn.Read(b)
+}
+
+// quiet reports whether the connection is open, as far as that is known here, and nothing has arrived on it.
+func (l *link) quiet() (quiet bool) {
+	if l.socket == nil {
+		return true
+	}
+	_, secure := l.Conn.(*tls.Conn) // TLS has messages of its own
+	_ = l.socket.Control(func(fd uintptr) {
+		var b [1]byte
+		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		quiet = err == syscall.EAGAIN || n > 0 && secure
+	})
+	return quiet
 }
 
 // unread reports whether data has arrived that nothing has read.

@@ -13,8 +13,8 @@ import (
 	"github.com/extauthz/extauthz/internal/testenv"
 )
 
-// reply sends a byte to the node and waits until it has arrived.
-func reply(t *testing.T, n *node, server net.Conn) {
+// arrive sends a byte to the node and waits until it has arrived.
+func arrive(t *testing.T, n *node, server net.Conn) {
 	t.Helper()
 	if _, err := server.Write([]byte{'+'}); err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func checkReads(t *testing.T, n *node, conn, server net.Conn) {
 	t.Helper()
 	past := time.Now().Add(-time.Second)
 	for range 2 {
-		reply(t, n, server)
+		arrive(t, n, server)
 		if err := conn.SetReadDeadline(past); err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,11 +27,21 @@ type node struct {
 	stop    context.CancelFunc
 	// sentinels name the master, which the node then is. nil for a Redis with an address of its own.
 	sentinels *sentinels
-	turning   sync.Mutex // held while turnTo looks for the master
+	turning   sync.Mutex             // held while turnTo looks for the master
+	target    atomic.Pointer[target] // another one may take its place at any time; it is closed some time later
+}
 
-	mu     sync.RWMutex
-	client redis.UniversalClient
-	addr   string // of the client; "" for one that asks the sentinels
+// target is the Redis that a node leads to.
+type target struct {
+	addr     string                // "" for one that asks the sentinels
+	client   redis.UniversalClient // for all commands but script calls
+	options  *redis.UniversalOptions
+	replaced chan struct{} // closed when another target takes its place
+}
+
+// newTarget returns a target whose client connects on first use.
+func newTarget(addr string, options *redis.UniversalOptions) *target {
+	return &target{addr, redis.NewUniversalClient(options), options, make(chan struct{})}
 }
 
 // newNode returns a node that connects on first use. changed is called when it stops answering, with the error, and
@@ -49,7 +60,7 @@ func newNode(name string, cfg Config, options *redis.UniversalOptions, changed f
 		first = *at(&own, name)
 		first.Dialer = n.sentinels.dialer(own.Dialer)
 	}
-	n.client = redis.NewUniversalClient(&first)
+	n.target.Store(newTarget("", &first))
 	n.lane.arrived.L = &n.lane.mu
 	n.breaker.changed = func(cause error) {
 		n.epoch.begin()
@@ -59,7 +70,7 @@ func newNode(name string, cfg Config, options *redis.UniversalOptions, changed f
 		}
 	}
 	for range cfg.PoolSize {
-		n.workers.Go(n.work)
+		n.workers.Go(func() { n.work(ctx) })
 	}
 	if n.sentinels != nil {
 		n.sentinels.follow(n.turnTo)
@@ -75,7 +86,7 @@ func (n *node) close() error {
 		n.sentinels.close()
 	}
 	n.workers.Wait()
-	return n.client.Close()
+	return n.target.Load().client.Close()
 }
 
 // ping is Store.Ping for this node.
@@ -91,12 +102,12 @@ func (n *node) ping(ctx context.Context) error {
 // loadScript sends the script to Redis.
 func (n *node) loadScript(ctx context.Context) error {
 	for {
-		c := n.current()
-		err := loadScript(ctx, c)
-		if err == nil || c == n.current() {
+		t := n.target.Load()
+		err := loadScript(ctx, t.client)
+		if err == nil || t == n.target.Load() {
 			return err
 		}
-		// Another client took its place, and its connections were closed.
+		// Another target took its place, and its connections were closed.
 	}
 }
 
@@ -109,13 +120,6 @@ func loadScript(ctx context.Context, c redis.UniversalClient) error {
 		return fmt.Errorf("redis: load the script: %w", err)
 	}
 	return nil
-}
-
-// current returns the client. Another one may take its place at any time; it is closed some time later.
-func (n *node) current() redis.UniversalClient {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return n.client
 }
 
 // start begins to decide requests whose buckets are all in this node, for a caller who waits until a time.

@@ -102,7 +102,7 @@ func TestDefaultTimeout(t *testing.T) {
 	server.Pause()
 	whole := make(chan error, 1)
 	go func() { whole <- take(ctx, stores[true], ask("whole", perDay(10)))[0].Err }()
-	await(t, "the request to be on the wire", func() bool { return strings.Contains(stacks(), "(*node).send(") })
+	await(t, "the request to be on the wire", func() bool { return stores[true].OnWire() > 0 })
 	for range 3 {
 		if err := take(ctx, stores[false], ask("k", perDay(10)))[0].Err; err == nil || ctx.Err() != nil {
 			t.Errorf("got %v, want an error before the deadline of the caller", err)

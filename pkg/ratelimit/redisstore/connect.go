@@ -1,0 +1,127 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// connection is a connection of a worker. The client library makes it, with all it takes: addresses, TLS, the login,
+// the database, the question who the server is. Then only the worker uses its link.
+type connection struct {
+	target *target
+	link   *link
+	client redis.UniversalClient // has no other connection
+}
+
+// attempt is an attempt to connect.
+type attempt struct {
+	connection
+	err    error
+	over   chan struct{} // closed at the end
+	cancel context.CancelFunc
+}
+
+// libraryBuffers is the size of the buffers of the client library, which are used while it connects only.
+const libraryBuffers = 1 << 10
+
+// connect begins an attempt to connect to the target of the node. It takes at most two dials and the wait for one
+// reply.
+func (n *node) connect(ctx context.Context) *attempt {
+	t := n.target.Load()
+	var last atomic.Pointer[link]
+	options := *t.options
+	options.PoolSize, options.ReadBufferSize, options.WriteBufferSize = 1, libraryBuffers, libraryBuffers
+	options.ReadTimeout, options.WriteTimeout = -1, -1 // ctx ends the whole attempt
+	options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := t.options.Dialer(ctx, network, addr)
+		if err == nil {
+			last.Store(linkOf(conn))
+		}
+		return conn, err
+	}
+	client := redis.NewClient(options.Simple())
+	a := &attempt{connection: connection{target: t, client: client}, over: make(chan struct{})}
+	ctx, cancel := context.WithTimeout(ctx, 2*n.cfg.DialTimeout+max(n.cfg.Timeout, patience))
+	a.cancel = cancel
+	go func() {
+		defer close(a.over)
+		defer cancel()
+		// The connection is never given back, so that the library does not use it again.
+		if err := client.Conn().Ping(ctx).Err(); err != nil {
+			a.fail(err)
+			return
+		}
+		a.link = last.Load()
+		if err := a.link.SetDeadline(time.Time{}); err != nil {
+			a.fail(err)
+		}
+	}()
+	return a
+}
+
+// fail ends an attempt with an error, which proves that no script has run.
+func (a *attempt) fail(err error) {
+	a.close()
+	if a.err = err; !notRun(err) {
+		a.err = fmt.Errorf("%w: %w", errNotConnected, err)
+	}
+}
+
+// end ends an attempt that is not needed any more.
+func (a *attempt) end() {
+	a.cancel()
+	a.close()
+	<-a.over
+}
+
+// close closes the connection.
+func (c *connection) close() { _ = c.client.Close() }
+
+// errConnecting means that an attempt to connect goes on.
+var errConnecting = fmt.Errorf("%w yet: %w", errNotConnected, os.ErrDeadlineExceeded)
+
+// connect waits for a connection to the target of the node. If there is none at the end, the attempt goes on: the next
+// calls may have it.
+func (w *worker) connect(ctx context.Context, end time.Time) (connection, error) {
+	late := time.NewTimer(time.Until(end))
+	defer late.Stop()
+	for {
+		old := w.attempt != nil
+		if !old {
+			w.attempt = w.node.connect(ctx)
+		}
+		a := w.attempt
+		select {
+		case <-late.C:
+			return connection{}, errConnecting
+		case <-ctx.Done():
+			return connection{}, ctx.Err()
+		case <-a.target.replaced:
+			w.forget()
+			continue
+		case <-a.over:
+			w.attempt = nil
+		}
+		if a.err != nil {
+			return connection{}, a.err
+		}
+		if !old || a.link.quiet() {
+			return a.connection, nil
+		}
+		a.close() // it was made for earlier calls, and has ended since
+	}
+}
+
+// forget ends the attempt to connect, if there is one.
+func (w *worker) forget() {
+	if w.attempt != nil {
+		w.attempt.end()
+		w.attempt = nil
+	}
+}
