@@ -18,6 +18,10 @@ type head struct {
 // Header is a header of a request.
 type Header struct{ Name, Value string }
 
+// maxKept bounds the headers that are kept of a request: they can be short on the wire. Larger ones are forgotten.
+// Those of traces have a few hundred bytes.
+const maxKept = 4 << 10
+
 // keptBytes is the memory of the headers that are kept.
 func (h *head) keptBytes() (n int64) {
 	for i := range h.kept {
@@ -103,7 +107,7 @@ func (r *headReader) visit(f *field) {
 			r.is(badEncoding)
 		}
 	case otherField:
-		if r.keep[string(f.name)] {
+		if r.keep[string(f.name)] && r.keptBytes()+int64(f.size()) <= maxKept {
 			r.kept = append(r.kept, Header{string(f.name), string(f.value)})
 		}
 	}

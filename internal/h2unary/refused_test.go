@@ -133,14 +133,14 @@ func TestGrace(t *testing.T) {
 // short on the wire.
 func TestBegunRequests(t *testing.T) {
 	t.Parallel()
-	const requests, header = 1000, 3000
+	const requests, header, most = 1000, 3000, 4096
 	for _, c := range []struct {
 		name string
 		more []hpack.HeaderField
 		want int64 // of each request
 	}{
 		{"usual headers", nil, 400},
-		{"headers that are kept", repeated(20, "kept", strings.Repeat("x", header)), 20 * header},
+		{"headers that are kept", repeated(20, "kept", strings.Repeat("x", header)), header},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -152,7 +152,7 @@ func TestBegunRequests(t *testing.T) {
 				}
 			}
 			testenv.Eventually(t, func() error {
-				if held := s.Held(); held < requests*c.want && s.Cuts(guard.OverBudget) == 0 {
+				if held := s.Held(); held < requests*c.want || held > requests*(c.want+most) {
 					return fmt.Errorf("%d bytes", held)
 				}
 				return nil

@@ -24,8 +24,8 @@ func (t *table) at(index uint64) (*field, bool) {
 }
 
 // insert adds a copy of a field. A field that is larger than the table empties it. The name may be that of a field that
-// is evicted. Only the memory of the last evicted field is reused, from its name on. It is not if it is much more than is
-// needed: small fields would keep the memory of large ones.
+// is evicted. Only the memory of the last evicted field is reused, from its name on. It is not if it is much more than
+// is needed: small fields would keep the memory of large ones.
 func (t *table) insert(f field) {
 	size := f.size()
 	room := t.evict(t.limit - size)
