@@ -10,16 +10,16 @@ const (
 	// readBuffer holds many requests and any frame. It is shared: a connection has one only while it reads, or waits for
 	// its client to read answers.
 	readBuffer = 32 << 10
-	// smallBuffer is what a connection with TLS keeps, because crypto/tls needs memory to wait with. It holds two usual
-	// requests.
-	smallBuffer = 512
+	// smallBuffer is what a connection with TLS keeps, because crypto/tls needs memory to wait with. It holds the requests
+	// of a usual read.
+	smallBuffer = 2 << 10
 )
 
 // input is the bytes of a client that are not parsed.
 type input struct {
 	shared *[readBuffer]byte // nil without one
 	small  []byte            // nil without TLS
-	busy   bool              // with TLS: the last read returned much, so the next one may
+	full   bool              // with TLS: the last read filled the buffer, so more may be there
 	from   int               // of the buffer: what is before has been parsed
 	to     int
 
@@ -63,16 +63,17 @@ func (in *input) fill(c *Conn) error {
 		return in.err
 	}
 	switch {
-	case in.to == 0 && !in.busy:
+	case in.to == 0 && !in.full:
 		in.close(c)
-	case in.shared == nil && (in.busy || in.to == smallBuffer): // also if a frame does not fit into the small buffer
+	case in.shared == nil && (in.full || in.to == smallBuffer): // also if a frame does not fit into the small buffer
 		small := in.data()
 		in.shared = c.server.buffers.Get().(*[readBuffer]byte)
 		copy(in.shared[:], small)
 	}
-	n, err := c.metered.Read(in.buffer()[in.to:])
+	free := in.buffer()[in.to:]
+	n, err := c.metered.Read(free)
 	in.to += n
-	in.busy = n >= smallBuffer/2
+	in.full = n == len(free)
 	if n > 0 {
 		return nil
 	}
