@@ -1,10 +1,13 @@
 package service
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,6 +88,64 @@ func samplesOf(metrics, prefix string) string {
 		}
 	}
 	return b.String()
+}
+
+// TestMetricsOfAnOutage has Redis refuse connections, and begin empty again. The metrics show what decided, and what
+// became of the units that were admitted meanwhile.
+func TestMetricsOfAnOutage(t *testing.T) {
+	t.Parallel()
+	server := testenv.Redis(t)
+	grpcAddr, _, debugAddr, _ := start(t, Environment{"REDIS_URL": server.Addr, "REDIS_TIMEOUT": "10s",
+		"RUNTIME_ROOT": testenv.RulesRootWith(t, `
+domain: shop
+descriptors:
+  - {key: user, rate_limit: {unit: year, requests_per_unit: 5, algorithm: token_bucket}}
+  - {key: hot, rate_limit: {unit: year, requests_per_unit: 1000000, algorithm: fixed_window, lease: 10}}
+  - {key: probe, rate_limit: {unit: year, requests_per_unit: 1000000, on_store_error: deny}}
+`)})
+	await := func(want ...string) {
+		t.Helper()
+		testenv.Eventually(t, func() error {
+			_, metrics := get(t, "http://"+debugAddr+"/metrics")
+			for _, line := range want {
+				if !strings.Contains(metrics, "\n"+line+"\n") {
+					return fmt.Errorf("no %q in\n%s%s%s", line, samplesOf(metrics, "extauthz_fallback_"),
+						samplesOf(metrics, "extauthz_ratelimit_requests_total"), samplesOf(metrics, "extauthz_store_"))
+				}
+			}
+			return nil
+		}, "the metrics to have these lines")
+	}
+	const by = `extauthz_ratelimit_requests_total{decided_by="%s"} %d`
+	const units = `extauthz_fallback_units_total{kind="%s"} %d`
+	send(t, grpcAddr, []string{"shop 2 user=a"})
+	await(fmt.Sprintf(by, "store", 1), fmt.Sprintf(units, "admitted", 0), "extauthz_fallback_owing_buckets 0",
+		"extauthz_store_floors_total 0")
+	server.Kill()
+	testenv.Eventually(t, func() error { // only a request notices it; the first one may have an unknown outcome
+		send(t, grpcAddr, []string{"shop 1 probe=x"})
+		if _, metrics := get(t, "http://"+debugAddr+"/metrics"); !strings.Contains(metrics, "\nextauthz_store_up 0\n") {
+			return errors.New("extauthz_store_up is 1")
+		}
+		return nil
+	}, "the service to notice that Redis is down")
+	send(t, grpcAddr, []string{"shop 2 user=a", "shop 3 user=b", "shop 2 user=a"})
+	await(fmt.Sprintf(by, "last_known_state", 3), fmt.Sprintf(units, "admitted", 5), fmt.Sprintf(units, "caught_up", 0),
+		fmt.Sprintf(units, "uncertain", 0), "extauthz_fallback_owing_buckets 2")
+	server.Restart()
+	await(fmt.Sprintf(units, "caught_up", 5), fmt.Sprintf(units, "minted", 0), "extauthz_fallback_owing_buckets 0")
+	testenv.Eventually(t, func() error {
+		if _, metrics := get(t, "http://"+debugAddr+"/metrics"); strings.Contains(metrics, "extauthz_store_floors_total 0\n") {
+			return errors.New("no floor was sent")
+		}
+		return nil
+	}, "a floor for the bucket that Redis has lost")
+	send(t, grpcAddr, slices.Repeat([]string{"shop 1 hot=key"}, 50))
+	_, metrics := get(t, "http://"+debugAddr+"/metrics")
+	if got := samplesOf(metrics, `extauthz_ratelimit_requests_total{decided_by="lease"}`); got == "" ||
+		strings.HasSuffix(got, " 0\n") {
+		t.Errorf("50 requests for a key with a lease: %q, want some by it", got)
+	}
 }
 
 // TestDecisionsByLimit has a rule with several limits: each decision counts for the limit that binds.

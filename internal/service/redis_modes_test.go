@@ -187,7 +187,7 @@ func TestRedisModesMistakes(t *testing.T) {
 }
 
 // TestRedisFailover kills a master while requests go on. None of them fails: on_store_error decides until the new
-// master does.
+// master does. Although the new master has lost all buckets, limits that were used up before stay so.
 func TestRedisFailover(t *testing.T) {
 	t.Parallel()
 	t.Run("Sentinel", func(t *testing.T) {
@@ -209,9 +209,19 @@ func TestRedisFailover(t *testing.T) {
 // master of a cluster has some of them.
 func failOver(t *testing.T, env Environment, master, replica *testenv.RedisServer) {
 	t.Helper()
-	env["RUNTIME_ROOT"], env["REDIS_TIMEOUT"] = testenv.RulesRoot(t), "50ms"
+	env["RUNTIME_ROOT"], env["REDIS_TIMEOUT"] = testenv.RulesRootWith(t, `
+domain: sample
+descriptors:
+  - {key: api_key, rate_limit: {unit: minute, requests_per_unit: 5}}
+  - {key: day, rate_limit: {unit: day, requests_per_unit: 5, algorithm: token_bucket}}
+`), "50ms"
 	_, httpAddr, debugAddr, out := start(t, env)
-	next, right := 0, time.Time{}
+	next, right, exhausted := 0, time.Time{}, false
+	const usedUp = 6 // so that each master of a cluster most probably has some of them
+	daily := func(i int) int {
+		request := `{"domain":"sample","descriptors":[{"entries":[{"key":"day","value":"client %d"}]}]}`
+		return postJSON(t, httpAddr, fmt.Sprintf(request, i%usedUp))
+	}
 	await := func(up string) {
 		t.Helper()
 		testenv.Eventually(t, func() error {
@@ -219,6 +229,9 @@ func failOver(t *testing.T, env Environment, master, replica *testenv.RedisServe
 			request := strings.Replace(rls.Example, "demo", fmt.Sprint("client ", next), 1)
 			if code := postJSON(t, httpAddr, request); code != http.StatusOK && code != http.StatusTooManyRequests {
 				t.Errorf("a request: %d, want 200 or 429\n%s", code, out)
+			}
+			if code := daily(next); exhausted && code != http.StatusTooManyRequests {
+				t.Errorf("a limit that is used up: %d, want 429", code)
 			}
 			if role, err := replica.Do("ROLE"); err == nil && strings.HasPrefix(role, "master") && right.IsZero() {
 				right = time.Now()
@@ -230,9 +243,30 @@ func failOver(t *testing.T, env Environment, master, replica *testenv.RedisServe
 		}, "extauthz_store_up to be "+up)
 	}
 	await("1")
+	for i := range usedUp {
+		testenv.Eventually(t, func() error {
+			if code := daily(i); code != http.StatusTooManyRequests {
+				return fmt.Errorf("%d", code)
+			}
+			return nil
+		}, "a limit to be used up")
+	}
 	master.Kill()
+	for _, command := range [][]string{ // as if nothing had been replicated
+		{"CONFIG", "SET", "replica-read-only", "no"}, {"FLUSHALL"}, {"CONFIG", "SET", "replica-read-only", "yes"},
+	} {
+		if answer, err := replica.Do(command...); err != nil || answer != "OK" {
+			t.Fatalf("%v: %s, %v", command, answer, err)
+		}
+	}
+	exhausted = true
 	await("0")
 	await("1")
+	for i := range usedUp {
+		if code := daily(i); code != http.StatusTooManyRequests {
+			t.Errorf("a limit that was used up before the failover: %d, want 429", code)
+		}
+	}
 	t.Logf("Redis decides again %v after the replica became the master", time.Since(right).Round(time.Millisecond))
 }
 
