@@ -188,8 +188,8 @@ func (m *measurement) reporter() func() {
 	}
 }
 
-// awake is how long pace stays awake before a request is due. An alarm is some 25 µs late, which would count as latency.
-// At high rates, pace stays awake for a fifth of the time.
+// awake is how long pace stays awake before a request is due. An alarm is some 25 µs late, which would count as
+// latency. At high rates, pace stays awake for a fifth of the time.
 const awake = 40 * time.Microsecond
 
 // pace wakes the lanes of an open loop when requests are due.
