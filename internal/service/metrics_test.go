@@ -135,7 +135,8 @@ descriptors:
 	server.Restart()
 	await(fmt.Sprintf(units, "caught_up", 5), fmt.Sprintf(units, "minted", 0), "extauthz_fallback_owing_buckets 0")
 	testenv.Eventually(t, func() error {
-		if _, metrics := get(t, "http://"+debugAddr+"/metrics"); strings.Contains(metrics, "extauthz_store_floors_total 0\n") {
+		_, metrics := get(t, "http://"+debugAddr+"/metrics")
+		if strings.Contains(metrics, "extauthz_store_floors_total 0\n") {
 			return errors.New("no floor was sent")
 		}
 		return nil
