@@ -127,6 +127,9 @@ func (c *call) start(ctx context.Context) {
 // send marks the call as sent. It returns false if the call has ended, and need not be sent.
 func (c *call) send() bool { return c.state.CompareAndSwap(waiting, sent) || c.settling }
 
+// past reports whether the call has ended, and need not be sent.
+func (c *call) past() bool { return c.state.Load() == ended && !c.settling }
+
 // answer ends a call whose chunks have the answers. It is not used again by the worker that calls it.
 func (c *call) answer() {
 	if !c.state.CompareAndSwap(sent, ended) {

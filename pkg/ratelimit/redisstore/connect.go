@@ -80,6 +80,17 @@ func (a *attempt) end() {
 	<-a.over
 }
 
+// past reports whether an attempt that was made for earlier calls has failed, or its connection has ended since. That
+// may be long ago, so it says nothing about Redis now.
+func (a *attempt) past() bool {
+	select {
+	case <-a.over:
+		return a.err != nil || !a.link.quiet()
+	default:
+		return false
+	}
+}
+
 // close closes the connection.
 func (c *connection) close() { _ = c.client.Close() }
 
@@ -91,9 +102,11 @@ var errConnecting = fmt.Errorf("%w yet: %w", errNotConnected, os.ErrDeadlineExce
 func (w *worker) connect(ctx context.Context, end time.Time) (connection, error) {
 	late := time.NewTimer(time.Until(end))
 	defer late.Stop()
+	if w.attempt != nil && w.attempt.past() {
+		w.forget()
+	}
 	for {
-		old := w.attempt != nil
-		if !old {
+		if w.attempt == nil {
 			w.attempt = w.node.connect(ctx)
 		}
 		a := w.attempt
@@ -108,13 +121,10 @@ func (w *worker) connect(ctx context.Context, end time.Time) (connection, error)
 		case <-a.over:
 			w.attempt = nil
 		}
-		if a.err != nil {
-			return connection{}, a.err
+		if a.target == w.node.target.Load() {
+			return a.connection, a.err
 		}
-		if !old || a.link.quiet() {
-			return a.connection, nil
-		}
-		a.close() // it was made for earlier calls, and has ended since
+		a.close()
 	}
 }
 

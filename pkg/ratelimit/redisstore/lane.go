@@ -94,7 +94,7 @@ func (l *lane) gather(w *worker) bool {
 func (l *lane) await() (until time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.queue) == 0 && !l.closed {
+	for l.forget(); len(l.queue) == 0 && !l.closed; l.forget() {
 		l.arrived.Wait()
 	}
 	for _, c := range l.queue {
@@ -103,6 +103,17 @@ func (l *lane) await() (until time.Time, ok bool) {
 		}
 	}
 	return until, !l.closed
+}
+
+// forget removes the calls that have ended, so that no worker connects for them again and again. The caller holds mu.
+func (l *lane) forget() {
+	l.queue = slices.DeleteFunc(l.queue, func(c *call) bool {
+		if !c.past() {
+			return false
+		}
+		l.keys -= c.keys
+		return true
+	})
 }
 
 // take gives calls to a worker that has no connection.
