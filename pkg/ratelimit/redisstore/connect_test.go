@@ -2,11 +2,15 @@ package redisstore
 
 import (
 	"errors"
+	"net"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
 // TestConnectsAgain has an attempt to connect that hangs, and ends long after the calls that it was made for. A later
@@ -76,4 +80,32 @@ func withoutWorkers(t *testing.T, addr string) *node {
 	n := newNode(addr, cfg, options, func(error) {})
 	t.Cleanup(func() { _ = n.close() })
 	return n
+}
+
+// TestNothingSent writes on a connection that takes nothing any more. The call was certainly not charged.
+func TestNothingSent(t *testing.T) {
+	n, _ := connected(t)
+	w := &worker{node: n}
+	for w.link = range n.links.open {
+		if err := w.link.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.in.from = w.link
+	r, o := bucket.Request{Takes: []bucket.Take{{Key: "k"}}}, bucket.Outcome{}
+	ended := make(chan struct{})
+	c := n.newCall(time.Now().Add(time.Minute), func() { close(ended) })
+	c.add(&r, &o, scope{})
+	n.lane.queue = []*call{c}
+	if !n.lane.take(w) {
+		t.Fatal("the worker does not get the call")
+	}
+	w.send()
+	if err := w.receive(w.in.fill()); err == nil {
+		t.Error("the connection can be used")
+	}
+	<-ended
+	if !errors.Is(o.Err, syscall.EPIPE) || errors.Is(o.Err, ratelimit.ErrOutcomeUnknown) {
+		t.Errorf("got %v, want %v and no charge", o.Err, syscall.EPIPE)
+	}
 }

@@ -33,8 +33,8 @@ func notRun(err error) bool {
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
 		return true
 	}
-	return errors.Is(err, errNotConnected) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed) ||
-		IsNoMaster(err) ||
+	return errors.Is(err, errNotConnected) || errors.Is(err, errNotSent) || errors.Is(err, redis.ErrPoolTimeout) ||
+		errors.Is(err, redis.ErrClosed) || IsNoMaster(err) ||
 		slices.Contains(refusals, code(err))
 }
 
@@ -75,12 +75,13 @@ func isLogin(err error) bool {
 	return false
 }
 
-// explain returns the error of one request. A partly charged request has an unknown outcome.
+// explain returns the error of one request. A partly charged request has an unknown outcome, and so has one whose
+// answer cannot be read.
 func explain(err error) error {
-	if failed, ok := errors.AsType[*bucket.ScriptError](err); ok && failed.Partly {
-		return fmt.Errorf("redis: %w: %w", ratelimit.ErrOutcomeUnknown, err)
+	if failed, ok := errors.AsType[*bucket.ScriptError](err); err == nil || ok && !failed.Partly {
+		return err
 	}
-	return err
+	return fmt.Errorf("redis: %w: %w", ratelimit.ErrOutcomeUnknown, err)
 }
 
 // reasonConnection is the reason of all other errors: the connection broke before the script was sent.

@@ -27,6 +27,14 @@ func (s *Store) OnWire() (calls int) {
 	return calls
 }
 
+// Quiet reports whether all connections of workers are open, as far as that is known here, and nothing has arrived.
+func (s *Store) Quiet() bool {
+	l := &s.main.one.lane
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !slices.ContainsFunc(l.workers, func(w *worker) bool { return w.link != nil && !w.link.quiet() })
+}
+
 // Hear returns what sentinels make of an event: the new master and the replica that was chosen.
 func Hear(name, channel, payload string) (master, chosen string) {
 	s := &sentinels{master: name}

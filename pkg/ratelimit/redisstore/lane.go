@@ -123,11 +123,12 @@ func (l *lane) take(w *worker) bool {
 	return l.gather(w)
 }
 
-// rest gives a worker the next calls, or makes it idle. ok is false if it must not use its connection any more.
+// rest gives a worker the next calls, or makes it idle. ok is false if it must not use its connection any more. Calls
+// that wait are not sent on a connection that has ended after an answer: they might be lost.
 func (l *lane) rest(w *worker) (calls, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || w.target != w.node.target.Load() {
+	if l.closed || w.target != w.node.target.Load() || w.answered && len(l.queue) > 0 && !w.link.quiet() {
 		return false, false
 	}
 	if l.gather(w) {

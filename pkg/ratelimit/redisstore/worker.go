@@ -23,7 +23,7 @@ type worker struct {
 	// The batch on the wire. sending is held from when the worker gets it until its commands are written. The goroutine of
 	// the worker has all else after that.
 	sending    sync.Mutex
-	answered   bool // of lane.mu: replies have begun to arrive
+	answered   bool // of lane.mu: replies have begun to arrive, on this connection
 	batch      []*call
 	chunks     []*chunk
 	joined     []joined
@@ -64,7 +64,7 @@ func (w *worker) open(ctx context.Context, until time.Time) bool {
 	case err == nil:
 		n.lane.mu.Lock()
 		defer n.lane.mu.Unlock()
-		w.connection, w.in = made, replies{from: made.link}
+		w.connection, w.in, w.answered = made, replies{from: made.link}, false
 		return true
 	case ctx.Err() != nil: // the node is being closed
 	case errors.Is(err, errConnecting) || !n.lane.take(w):
@@ -167,11 +167,18 @@ func (w *worker) send() {
 
 // write writes the commands of the batch.
 func (w *worker) write() {
-	if _, w.failed = w.link.Write(w.out); w.failed != nil {
+	n, err := w.link.Write(w.out)
+	if err != nil {
 		_ = w.link.Close() // so that receive does not wait
+	}
+	if w.failed = err; err != nil && n == 0 {
+		w.failed = fmt.Errorf("%w: %w", errNotSent, err)
 	}
 	w.sending.Unlock()
 }
+
+// errNotSent means that a connection has ended before anything was sent.
+var errNotSent = errors.New("nothing was sent")
 
 // receive reads the replies and ends the calls of the batch. err is that of the read of the first bytes. The error is
 // that of the connection.

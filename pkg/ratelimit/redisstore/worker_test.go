@@ -107,6 +107,11 @@ func TestForgedReplies(t *testing.T) {
 			answer[bytes.IndexByte(answer, '\n')+1] ^= 1
 			_, _ = to.Write(answer)
 		}, unknown},
+		"a state that cannot be read": {func(to net.Conn, answer []byte) {
+			answer = bytes.Clone(answer)
+			answer[len(answer)-len("0\n\r\n")] = '!'
+			_, _ = to.Write(answer)
+		}, unknown},
 		"a text without an answer": {instead("$0\r\n\r\n"), unknown},
 		"a status":                 {instead("+OK\r\n"), unknown},
 		"a number":                 {instead(":1\r\n"), unknown},
@@ -142,6 +147,37 @@ func TestForgedReplies(t *testing.T) {
 			_, _ = to.Write(answer[:length])
 			_ = to.Close()
 		}, unknown)
+	}
+}
+
+// TestClosedAfterAnswer has a Redis that closes a connection after an answer, as at its end or if an operator kills the
+// client. The call that waits for the connection is not lost: it goes over another one.
+func TestClosedAfterAnswer(t *testing.T) {
+	t.Parallel()
+	p := newForger(t, testenv.Redis(t).Addr)
+	s := open(t, redisstore.Config{URL: p.addr, Timeout: patient, PoolSize: 1})
+	healthy(t, s)
+	for i := range 20 {
+		key := fmt.Sprint(i)
+		forge := func(to net.Conn, answer []byte) {
+			_, _ = to.Write(answer)
+			_ = to.Close()
+		}
+		p.forge.Store(&forge)
+		answered, gone, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		first, second := make([]bucket.Outcome, 1), make([]bucket.Outcome, 1)
+		s.Start(t.Context(), []bucket.Request{ask(key, perDay(10))}, first, func() {
+			close(answered)
+			<-gone // the goroutine of the worker waits
+		})
+		<-answered
+		await(t, "the connection to end", func() bool { return !s.Quiet() })
+		s.Start(t.Context(), []bucket.Request{ask(key, perDay(10))}, second, func() { close(ended) })
+		close(gone)
+		<-ended
+		if first[0].Err != nil || second[0].Err != nil || second[0].Decisions[0].Remaining != 8 {
+			t.Fatalf("the first request %+v, the next one %+v, want 8 units left", first[0], second[0])
+		}
 	}
 }
 
