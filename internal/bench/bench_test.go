@@ -23,7 +23,7 @@ func TestScripts(t *testing.T) {
 		if i > 0 {
 			want = 1.0 / takesInCall
 		}
-		s, err := r.measure(t.Context(), 50*time.Millisecond)
+		s, err := r.measure(t.Context(), 500*time.Millisecond) // many calls, also on a busy machine
 		if err != nil || s.perSecond <= 0 || s.redisCPU <= 0 || s.scripts < 0.99*want || s.scripts > 1.01*want {
 			t.Errorf("%s: %+v, %v, want %v script calls for each request", r.name, s, err, want)
 		}
