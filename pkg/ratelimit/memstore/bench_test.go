@@ -155,8 +155,9 @@ func TestBytesPerBucket(t *testing.T) {
 			if c.requests > 1 && algorithm != bucket.SlidingWindowLog {
 				continue
 			}
-			now := int64(1_700_000_000_000_000)
-			s := open(t, memstore.Config{MaxBuckets: c.buckets, Clock: func() int64 { return now }})
+			var now atomic.Int64 // the sweep reads it, too
+			now.Store(1_700_000_000_000_000)
+			s := open(t, memstore.Config{MaxBuckets: c.buckets, Clock: now.Load})
 			before := heap()
 			batch, outcomes := oneTake(hourly(algorithm, 1000))
 			for range c.requests {
@@ -164,7 +165,7 @@ func TestBytesPerBucket(t *testing.T) {
 					batch[0].Takes[0].Key = keys.key(i)
 					s.Take(t.Context(), batch, outcomes)
 				}
-				now += 3_000_000
+				now.Add(3_000_000)
 			}
 			kept := s.Stats().Buckets
 			if kept < int64(c.buckets*95/100) || kept > int64(c.buckets) {
