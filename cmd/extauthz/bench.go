@@ -1,11 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -108,8 +105,14 @@ func (f *benchFlags) read(keysAreSet bool) (err error) {
 	if err := replay.CheckAddress(f.plan.Address, f.remote); err != nil {
 		return usage("--address %w", err)
 	}
-	if err := checkRedis(f.plan.Redis, f.remote); err != nil {
-		return usage("--redis %w", err)
+	if f.plan.Redis != "" {
+		address, err := loadgen.RedisAddress(f.plan.Redis)
+		if err == nil {
+			err = replay.CheckAddress(address, f.remote)
+		}
+		if err != nil {
+			return usage("--redis %w", err)
+		}
 	}
 	switch f.service {
 	case "ratelimit":
@@ -146,23 +149,6 @@ func (f *benchFlags) read(keysAreSet bool) (err error) {
 		f.plan.TLS = secured.Config()
 	}
 	return err
-}
-
-// checkRedis returns an error unless an address is empty, on this machine, or permitted by remote. It reports no other
-// mistakes.
-func checkRedis(address string, remote bool) error {
-	host := address
-	if strings.Contains(address, "://") {
-		u, err := url.Parse(address)
-		if err != nil || u.Host == "" {
-			return nil //nolint:nilerr // the client of Redis reports it, without the password
-		}
-		host = net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "6379"))
-	}
-	if host == "" {
-		return nil
-	}
-	return replay.CheckAddress(host, remote)
 }
 
 func (f *benchFlags) rateLimit() (err error) {

@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -46,14 +47,36 @@ func (m *RedisMeter) Cost(ctx context.Context, n int64) (*RedisCost, error) {
 // Close closes the connection.
 func (m *RedisMeter) Close() { _ = m.client.Close() } // no command is in flight
 
+// RedisAddress returns the host:port of Plan.Redis, or unix:PATH.
+func RedisAddress(text string) (string, error) {
+	o, err := redisOptions(text)
+	if err != nil {
+		return "", err
+	}
+	if o.Network == "unix" {
+		return "unix:" + o.Addr, nil
+	}
+	return o.Addr, nil
+}
+
+// redisOptions reads host:port, or a URL. Its error has no part of the text, and no error of the library, which might.
+func redisOptions(text string) (*redis.Options, error) {
+	if !strings.Contains(text, "://") {
+		return &redis.Options{Addr: text}, nil
+	}
+	o, err := redis.ParseURL(text)
+	if err != nil {
+		return nil, errors.New("want host:port, redis://[user:password@]host:port[/db], rediss://... or unix:///path " +
+			"(the value is not shown, since it may hold a password)")
+	}
+	return o, nil
+}
+
 // redisClient connects to host:port, or to a URL.
 func redisClient(address string, timeout time.Duration) (*redis.Client, error) {
-	o := &redis.Options{Addr: address}
-	if strings.Contains(address, "://") {
-		var err error
-		if o, err = redis.ParseURL(address); err != nil {
-			return nil, fmt.Errorf("redis: %w", err)
-		}
+	o, err := redisOptions(address)
+	if err != nil {
+		return nil, fmt.Errorf("redis: %w", err)
 	}
 	o.DialTimeout, o.ReadTimeout, o.PoolSize, o.MaxRetries = timeout, timeout, 1, -1
 	return redis.NewClient(o), nil

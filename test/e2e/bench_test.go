@@ -288,6 +288,8 @@ func TestBenchRefused(t *testing.T) {
 		"a remote address": {[]string{"--address", "192.0.2.1:8081"}, "--allow-remote permits it"},
 		"a remote Redis": {[]string{"--address", plaintext, "--redis", "redis://:secret@192.0.2.1"},
 			"--allow-remote permits it"},
+		"a wrong URL of Redis": {[]string{"--address", plaintext, "--redis", "redis://:secret@127.0.0.1:1%zz"},
+			"the value is not shown"},
 		"another Redis": {[]string{"--address", plaintext, "--redis", free}, "INFO: dial tcp"},
 	} {
 		t.Run(name, func(t *testing.T) {
