@@ -39,9 +39,9 @@ func peerSeries(ctx context.Context, s *stage) ([]*contest, error) {
 			name     string
 			services []service
 		}{{"token bucket", buckets}, {"fixed window", windows}} {
-			for _, one := range algorithm.services {
-				p.Address = one.address
-				c.rows = append(c.rows, &row{name: algorithm.name + one.name, measure: load(p)})
+			for _, service := range algorithm.services {
+				p.Address = service.address
+				c.rows = append(c.rows, &row{name: algorithm.name + service.name, measure: load(p)})
 			}
 		}
 		c.pair()

@@ -41,20 +41,27 @@ func (x *index[T]) add(w *wildcard[T]) {
 			place, part = inMiddle, middle
 		}
 	}
-	for i := range x.groups {
-		if g := &x.groups[i]; g.place == place && g.length == len(part) {
-			g.byParts[part] = append(g.byParts[part], w)
-			return
-		}
+	g := x.group(place, len(part))
+	if g == nil {
+		x.groups = append(x.groups, group[T]{place, len(part), make(map[string][]*wildcard[T])})
+		g = &x.groups[len(x.groups)-1]
 	}
-	x.groups = append(x.groups, group[T]{place, len(part), map[string][]*wildcard[T]{part: {w}}})
+	g.byParts[part] = append(g.byParts[part], w)
 }
 
 // under returns the wildcards under a part.
 func (x *index[T]) under(place partPlace, part string) []*wildcard[T] {
+	if g := x.group(place, len(part)); g != nil {
+		return g.byParts[part]
+	}
+	return nil
+}
+
+// group returns the group of parts of a length at a place, nil if there is none.
+func (x *index[T]) group(place partPlace, length int) *group[T] {
 	for i := range x.groups {
-		if g := &x.groups[i]; g.place == place && g.length == len(part) {
-			return g.byParts[part]
+		if g := &x.groups[i]; g.place == place && g.length == length {
+			return g
 		}
 	}
 	return nil

@@ -97,12 +97,17 @@ func (l *lane) await() (until time.Time, ok bool) {
 	for l.forget(); len(l.queue) == 0 && !l.closed; l.forget() {
 		l.arrived.Wait()
 	}
-	for _, c := range l.queue {
+	return latest(l.queue), !l.closed
+}
+
+// latest returns until when the most patient of some calls waits. It is the zero time without calls.
+func latest(calls []*call) (until time.Time) {
+	for _, c := range calls {
 		if c.until.After(until) {
 			until = c.until
 		}
 	}
-	return until, !l.closed
+	return until
 }
 
 // forget removes the calls that have ended, so that no worker connects for them again and again. The caller holds mu.

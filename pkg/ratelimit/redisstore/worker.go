@@ -146,13 +146,7 @@ func (w *worker) prepare() {
 
 // send sends the commands of the batch. It does not wait for Redis.
 func (w *worker) send() {
-	until := w.batch[0].until
-	for _, c := range w.batch[1:] {
-		if c.until.After(until) {
-			until = c.until
-		}
-	}
-	w.begin(until)
+	w.begin(latest(w.batch))
 	w.prepare()
 	for _, ch := range w.chunks {
 		w.out = ch.appendCommand(w.out, "EVALSHA", scriptName)

@@ -14,8 +14,8 @@ import (
 // maxDescriptors bounds the resources, descriptors and replaced names of a response, and maxDepth how deeply
 // descriptors are nested. They bound memory: a descriptor takes 100 times the two bytes of an empty one. A request of
 // Envoy has at most 16 entries, so deeper descriptors match nothing. maxNames bounds the names of all rules together,
-// because the name of a rule repeats those above it. maxWildcards bounds time, because a search
-// tries all wildcards of a level that share their parts.
+// because the name of a rule repeats those above it. maxWildcards bounds time, because a search tries all wildcards of
+// a level that share their parts.
 const (
 	maxDescriptors = 100_000
 	maxDepth       = 32
