@@ -13,15 +13,15 @@ WORKDIR /src
 ARG GOPROXY
 COPY go.mod go.sum ./
 RUN go mod download
-COPY cmd cmd
+COPY cmd/extauthz cmd/extauthz
 COPY pkg pkg
 COPY internal internal
 # .dockerignore excludes .git, so Go cannot find the version. The arguments set it.
 ARG VERSION="(devel)"
 ARG REVISION
 ARG CREATED
-RUN CGO_ENABLED=0 go build -trimpath -tags=grpcnotrace -o /out/usr/local/bin/extauthz \
-      -ldflags="-s -w -X 'main.linkedVersion=${VERSION}' -X 'main.linkedCommit=${REVISION}' -X 'main.linkedDate=${CREATED}'" \
+RUN BUILD=github.com/extauthz/extauthz/internal/command && CGO_ENABLED=0 go build -trimpath -tags=grpcnotrace -o /out/usr/local/bin/extauthz \
+      -ldflags="-s -w -X '${BUILD}.linkedVersion=${VERSION}' -X '${BUILD}.linkedCommit=${REVISION}' -X '${BUILD}.linkedDate=${CREATED}'" \
       ./cmd/extauthz && \
     mkdir /out/bin && for name in ratelimit ratelimit_config_check ratelimit_client; do \
       ln -s /usr/local/bin/extauthz /out/bin/$name; done

@@ -28,7 +28,7 @@ PKG ?= ./...
 TESTFLAGS ?=
 BENCH ?= .
 FUZZTIME ?= 30s
-# Flags of internal/bench: -rounds, -each, -redis, -base, -peer-redis and others.
+# Flags of tools/bench: -rounds, -each, -redis, -base, -peer-redis and others.
 BENCHFLAGS ?=
 COUNT ?= 20
 SOAK ?= 30m
@@ -44,8 +44,8 @@ help: ## List the targets
 # The tag grpcnotrace omits gRPC's page of traces, which the service does not serve, and so text/template. With text/template,
 # the linker keeps every method of every type: 34 MB instead of 22 MB. Dockerfile and .goreleaser.yaml use the same tag.
 .PHONY: build
-build: ## Build the service: dist/extauthz, static
-	CGO_ENABLED=0 go build -trimpath -tags=grpcnotrace -ldflags='-s -w' -o dist/extauthz ./cmd/extauthz
+build: ## Build dist/extauthz, the service, and dist/extauthz-tools; both are static
+	CGO_ENABLED=0 go build -trimpath -tags=grpcnotrace -ldflags='-s -w' -o dist/ ./cmd/extauthz ./cmd/extauthz-tools
 
 # With CI=true, a skipped test is a failure (scripts/gotest).
 .PHONY: test
@@ -87,29 +87,29 @@ lint-modules: lint-tools ## The same for the modules in test/; the first run com
 .PHONY: bench
 bench: $(STAMPS)/envoy-$(ENVOY_VERSION) ## Compare the service with an empty gRPC handler, write docs/performance.md, then run the Go benchmarks
 	@command -v redis-server >/dev/null || scripts/install-tools redis
-	go run ./internal/bench -write $(BENCHFLAGS)
-	go run ./internal/pictures
+	go run ./tools/bench -write $(BENCHFLAGS)
+	go run ./tools/pictures
 	go test -run='^$$' -bench='$(BENCH)' -benchmem $(TESTFLAGS) $(PKG)
 
 .PHONY: bench-growth
 bench-growth: ## Measure growth: keys, descriptors, rules and connections; write docs/performance.md
 	@command -v redis-server >/dev/null || scripts/install-tools redis
-	go run ./internal/bench -series growth -write $(BENCHFLAGS)
-	go run ./internal/pictures
+	go run ./tools/bench -series growth -write $(BENCHFLAGS)
+	go run ./tools/pictures
 
 .PHONY: bench-peers
-bench-peers: ## Compare with another rate limit service at PEER=host:port, which has the rules of internal/bench/rules.yaml
+bench-peers: ## Compare with another rate limit service at PEER=host:port, which has the rules of tools/bench/rules.yaml
 	@test -n '$(PEER)' || { echo 'bench-peers: set PEER=host:port'; exit 1; }
 	@command -v redis-server >/dev/null || scripts/install-tools redis
-	go run ./internal/bench -series peer -peer '$(PEER)' $(BENCHFLAGS)
+	go run ./tools/bench -series peer -peer '$(PEER)' $(BENCHFLAGS)
 
 .PHONY: reference
 reference: test-tools ## Write the generated parts of docs/reference
-	go test ./pkg/rules/file ./cmd/extauthz ./internal/service -run=TestReference -update
+	go test ./pkg/rules/file ./cmd/... ./internal/service -run=TestReference -update
 
 .PHONY: pictures
 pictures: ## Draw docs/pictures
-	go run ./internal/pictures
+	go run ./tools/pictures
 
 .PHONY: fuzz
 fuzz: ## Search for inputs that break something, FUZZTIME for each fuzz test
@@ -126,7 +126,7 @@ test_module = scripts/gotest test/$(1) -count=1 -timeout=60m $(TESTFLAGS) ./...
 
 .PHONY: test-grpc-go
 test-grpc-go: test-tools ## Run the tests of the running service with GRPC_TRANSPORT=grpc-go
-	GRPC_TRANSPORT=grpc-go scripts/gotest . -count=1 -timeout=20m $(TESTFLAGS) ./internal/service ./internal/guard ./test/e2e
+	GRPC_TRANSPORT=grpc-go scripts/gotest . -count=1 -timeout=20m $(TESTFLAGS) ./internal/service ./test/e2e
 
 .PHONY: test-h2spec
 test-h2spec: gotestsum ## Run the conformance suite of HTTP/2 against the service

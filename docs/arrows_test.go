@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 var update = flag.Bool("update", false, "redraw the graph of packages in docs/design.md")
@@ -60,6 +60,9 @@ func imports(t *testing.T) map[string][]string {
 			continue
 		}
 		arrows[name] = nil
+		if strings.HasPrefix(name, "tools/") || strings.HasPrefix(name, "test/") {
+			t.Errorf("the service has %s", name)
+		}
 		for _, imported := range names[1:] {
 			if imported, ours := strings.CutPrefix(imported, module); ours {
 				arrows[name] = append(arrows[name], imported)

@@ -13,7 +13,7 @@ import (
 	"testing/fstest"
 	"unicode"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestLinks checks every relative link and picture in every Markdown file: the file exists, and so does the heading

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // testLink matches a link to a test: [TestName](../path/file_test.go).

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/rules/file"
 	"github.com/extauthz/extauthz/pkg/rules/xds"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestRuleFilesLoad loads every rule file in README.md, docs/ and docs/migration/.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestSamplesAreValid lets Envoy validate each sample. test/e2e tests what the samples do, with the service behind

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/extauthz/extauthz/internal/command"
 	"github.com/extauthz/extauthz/internal/service"
 )
 
@@ -17,7 +18,7 @@ func (p *program) buckets() *cobra.Command {
 		Long: "extauthz buckets shows and resets buckets in Redis.\n" +
 			"It finds them by the rules and settings of the service.",
 		Example: "  extauthz buckets reset --domain shop --descriptor api_key=4711 --dry-run",
-		Args:    knownSubcommand,
+		Args:    command.KnownSubcommand,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(p.bucketsReset())
@@ -33,35 +34,35 @@ func (p *program) bucketsReset() *cobra.Command {
 			"Replicas know it within a second. Do not delete keys in Redis instead: replicas restore what they remember.",
 		Example: "  extauthz buckets reset --domain shop --descriptor api_key=4711\n" +
 			"  extauthz buckets reset --domain shop --descriptor action=buy,user=ann --dry-run -o json",
-		Args: noArguments(""),
+		Args: command.NoArguments(""),
 	}
-	output := outputFlag(c, "text", "json")
+	output := command.OutputFlag(c, "text", "json")
 	domain := c.Flags().String("domain", "", "`DOMAIN` of the rules")
 	text := c.Flags().String("descriptor", "", "the descriptor, as `KEY=VALUE,...`")
 	dry := c.Flags().Bool("dry-run", false, "show the buckets and change nothing")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		switch {
 		case *domain == "":
-			return usage("missing --domain DOMAIN")
+			return command.Usage("missing --domain DOMAIN")
 		case *text == "":
-			return usage("missing --descriptor KEY=VALUE,...")
+			return command.Usage("missing --descriptor KEY=VALUE,...")
 		}
-		asked, err := descriptor(*text)
+		asked, err := command.Descriptor(*text)
 		if err != nil {
-			return usage("--descriptor %q: %w", *text, err)
+			return command.Usage("--descriptor %q: %w", *text, err)
 		}
 		s, err := p.readSettings()
 		if err != nil {
 			return err
 		}
-		ctx, stop := untilInterrupted(c.Context())
+		ctx, stop := command.UntilInterrupted(c.Context())
 		defer stop()
-		found, err := s.ResetBuckets(ctx, *domain, asked, service.Reset(!*dry))
+		found, err := service.ResetBuckets(ctx, s, *domain, asked, service.Reset(!*dry))
 		if err != nil {
 			return err
 		}
-		if output.word == "json" {
-			return printJSON(p.stdout, found)
+		if output.Word == "json" {
+			return command.PrintJSON(p.Stdout, found)
 		}
 		return p.printBuckets(found, *dry)
 	}
@@ -70,7 +71,7 @@ func (p *program) bucketsReset() *cobra.Command {
 
 // printBuckets prints one line for each bucket.
 func (p *program) printBuckets(found []service.Bucket, dry bool) error {
-	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
 	done := "reset"
 	if dry {
 		done = "not reset"

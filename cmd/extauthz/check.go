@@ -10,8 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/extauthz/extauthz/internal/command"
+	"github.com/extauthz/extauthz/internal/envoyconfig"
+	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/internal/suggest"
-	"github.com/extauthz/extauthz/pkg/envoyconfig"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
 	"github.com/extauthz/extauthz/pkg/rules/file"
@@ -25,6 +27,8 @@ func (p *program) check() *cobra.Command {
 It uses the same environment variables as extauthz serve, such as DEFAULT_ALGORITHM.
 It does not check API_KEY_SECRET, or where API keys are kept.
 Each PATH is a directory, a file, or - for standard input. All paths are checked together, as one set of rules.
+A running service takes rules without mistakes within two seconds. Exception: a file that was written in place, and of
+which only the beginning is left, takes effect when it has been unchanged for 10 s.
 The exit code is 1 if there are mistakes, also in these variables.
 
 With --envoy it also compares a configuration of Envoy with the policies of the rules.
@@ -36,11 +40,11 @@ It reports each identity header, such as x-auth-owner, with one of these mistake
   extauthz check --envoy envoy.yaml rules
   extauthz check -o sarif rules/shop.yaml >shop.sarif
   extauthz check -o json - <shop.yaml`,
-		Args: wants(cobra.MinimumNArgs(1), "a directory, a file or -, for example: extauthz check rules"),
+		Args: command.Wants(cobra.MinimumNArgs(1), "a directory, a file or -, for example: extauthz check rules"),
 	}
 	envoy := c.Flags().StringArray("envoy", nil, "also check this `FILE`: a bootstrap file of Envoy, or the output of "+
 		"/config_dump\nof its admin interface; may be repeated")
-	output := outputFlag(c, "text", "json", "sarif")
+	output := command.OutputFlag(c, "text", "json", "sarif")
 	c.RunE = func(_ *cobra.Command, paths []string) error {
 		var missing []error
 		for _, path := range paths {
@@ -49,23 +53,24 @@ It reports each identity header, such as x-auth-owner, with one of these mistake
 			}
 		}
 		if len(missing) > 0 {
-			return usage("%w", errors.Join(missing...))
+			return command.Usage("%w", errors.Join(missing...))
 		}
 		s, err := p.readSettings()
 		if err != nil {
 			return err
 		}
-		result := checkRules(paths, p.stdin, s.RuleConfig(), *envoy)
-		switch output.word {
+		p.warn(s)
+		result := checkRules(paths, p.Stdin, service.RuleConfig(s), *envoy)
+		switch output.Word {
 		case "json":
-			err = printJSON(p.stdout, result)
+			err = command.PrintJSON(p.Stdout, result)
 		case "sarif":
-			err = printJSON(p.stdout, sarifLog(result.Problems))
+			err = command.PrintJSON(p.Stdout, sarifLog(result.Problems))
 		default:
-			result.print(p.stdout, p.stderr)
+			result.print(p.Stdout, p.Stderr)
 		}
 		if !result.OK {
-			err = errors.Join(err, errReported)
+			err = errors.Join(err, command.ErrReported)
 		}
 		return err
 	}
@@ -74,12 +79,12 @@ It reports each identity header, such as x-auth-owner, with one of these mistake
 
 // checked is the result of extauthz check, as -o json prints it.
 type checked struct {
-	OK         bool           `json:"ok"` // true also with warnings
-	Domains    int            `json:"domains"`
-	Limits     int            `json:"limits"`
-	Generation string         `json:"generation"`
-	Envoy      []checkedEnvoy `json:"envoy,omitempty"`
-	Problems   []problem      `json:"problems"`
+	OK         bool              `json:"ok"` // true also with warnings
+	Domains    int               `json:"domains"`
+	Limits     int               `json:"limits"`
+	Generation string            `json:"generation"`
+	Envoy      []checkedEnvoy    `json:"envoy,omitempty"`
+	Problems   []command.Problem `json:"problems"`
 
 	rules rules.Problems // those of the rule files
 }
@@ -93,21 +98,10 @@ type checkedEnvoy struct {
 	problems rules.Problems
 }
 
-// problem is a strictyaml.Problem as -o json prints it.
-type problem struct {
-	File     string   `json:"file"`
-	Line     int      `json:"line,omitempty"`
-	Column   int      `json:"column,omitempty"`
-	Length   int      `json:"length,omitempty"`
-	Severity string   `json:"severity"`
-	Message  string   `json:"message"`
-	Hints    []string `json:"hints,omitempty"`
-}
-
 // checkRules checks rule files. If they have no mistakes, it also checks configurations of Envoy.
 func checkRules(paths []string, stdin io.Reader, cfg file.Config, configurations []string) *checked {
 	set, problems := file.Check(paths, stdin, cfg)
-	c := &checked{Domains: len(set.Domains), Generation: set.Generation, rules: problems, Problems: []problem{}}
+	c := &checked{Domains: len(set.Domains), Generation: set.Generation, rules: problems, Problems: []command.Problem{}}
 	for _, rule := range ratelimit.NewRules(set.Domains, ratelimit.RulesOptions{}).All() {
 		c.Limits += len(rule.Limits)
 	}
@@ -120,17 +114,8 @@ func checkRules(paths []string, stdin io.Reader, cfg file.Config, configurations
 		problems = append(problems, e.problems...)
 	}
 	c.OK = !problems.HasErrors()
-	c.Problems = problemsOf(problems)
+	c.Problems = command.ProblemsOf(problems)
 	return c
-}
-
-// problemsOf returns problems as -o json prints them.
-func problemsOf(problems rules.Problems) []problem {
-	list := []problem{}
-	for _, p := range problems {
-		list = append(list, problem{p.File, p.Line, p.Column, p.Length, p.Severity(), p.Message, p.Hints})
-	}
-	return list
 }
 
 func checkEnvoy(path string, rulePaths []string, set rules.Set) checkedEnvoy {

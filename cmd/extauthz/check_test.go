@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/extauthz/extauthz/internal/command"
 )
 
 const (
@@ -20,7 +22,6 @@ const (
 
 // TestCheckPaths checks directories, files and standard input together. Each mistake names its file.
 func TestCheckPaths(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	good, bad := filepath.Join(dir, "good.yaml"), filepath.Join(dir, "bad.yaml")
 	for path, content := range map[string]string{good: goodRules, bad: badRules} {
@@ -53,20 +54,19 @@ func TestCheckPaths(t *testing.T) {
 }
 
 func TestCheckJSON(t *testing.T) {
-	t.Parallel()
 	for _, c := range []struct {
 		args, stdin string
 		code        int
 		want        checked
 	}{
-		{"-", goodRules, 0, checked{OK: true, Domains: 1, Limits: 1, Problems: []problem{}}},
-		{"-", badRules, 1, checked{Problems: []problem{{
+		{"-", goodRules, 0, checked{OK: true, Domains: 1, Limits: 1, Problems: []command.Problem{}}},
+		{"-", badRules, 1, checked{Problems: []command.Problem{{
 			File: "standard input", Line: 4, Column: 5, Length: 9, Severity: "error",
 			Message: "unknown key `rate_limt` in a descriptor", Hints: []string{"did you mean `rate_limit`?"},
 		}}}},
 		{"--envoy ../../envoy/envoy.yaml ../../internal/service/sample", "", 0, checked{
 			OK: true, Domains: 1, Limits: 8, Envoy: []checkedEnvoy{{File: "../../envoy/envoy.yaml", Managers: 1}},
-			Problems: []problem{},
+			Problems: []command.Problem{},
 		}},
 	} {
 		var stdout, stderr bytes.Buffer
@@ -90,7 +90,6 @@ func TestCheckJSON(t *testing.T) {
 // TestCheckSARIF validates SARIF output. testdata/sarif.schema.json has the parts of the SARIF 2.1.0 schema that
 // extauthz check fills in.
 func TestCheckSARIF(t *testing.T) {
-	t.Parallel()
 	schema, err := jsonschema.NewCompiler().Compile("testdata/sarif.schema.json")
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +109,7 @@ func TestCheckSARIF(t *testing.T) {
 		{empty, "", 1, "error file://" + empty + " <nil>"},
 	} {
 		var stdout, stderr bytes.Buffer
-		p := &program{stdin: strings.NewReader(c.stdin), stdout: &stdout, stderr: &stderr}
+		p := &program{command.Program{Stdin: strings.NewReader(c.stdin), Stdout: &stdout, Stderr: &stderr}}
 		if code := p.run([]string{"check", "-o", "sarif", c.path}); code != c.code || stderr.Len() > 0 {
 			t.Errorf("check %s: exit code %d, want %d, and nothing in\n%s", c.path, code, c.code, &stderr)
 		}

@@ -11,12 +11,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/service"
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/command"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 func TestCommands(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, content string) string {
 		sub := filepath.Join(dir, name)
@@ -35,12 +34,12 @@ func TestCommands(t *testing.T) {
 		code           int
 		stdout, stderr string
 	}{
-		{args: "frobnicate", code: 2, stderr: `extauthz: unknown subcommand "frobnicate": want bench, buckets, check, ` +
-			"client, echo, health, keys, migrate, schema, serve, settings, version or --help"},
+		{args: "frobnicate", code: 2, stderr: `extauthz: unknown subcommand "frobnicate": want buckets, check, client, ` +
+			"echo, health, keys, schema, serve, settings, version or --help"},
 		{args: "frobnicate", code: 2, stderr: "(extauthz --help lists all flags)"},
 		{args: "chekc --envoy e .", code: 2, stderr: `unknown subcommand "chekc" (did you mean check?): want `},
 		{args: "keys lst", code: 2, stderr: `extauthz: keys: unknown subcommand "lst" (did you mean list?): want create, ` +
-			"import, list, revoke, rotate, secret, sign or --help"},
+			"list, revoke, rotate, secret, sign or --help"},
 		{args: "keys", code: 0, stdout: "Usage:"},
 		{args: "help keys create", code: 0, stdout: "--expires"},
 		{args: "completion bash", code: 0, stdout: "__start_extauthz"},
@@ -72,42 +71,10 @@ func TestCommands(t *testing.T) {
 		{args: "keys create --owner a --burst x", code: 2, stderr: `keys create: --burst "x": want a whole number`},
 		{args: "keys ea_4Gd0kZ7b_abcdefghijklmnopqrstuvwxyz", code: 2,
 			stderr: `unknown subcommand "ea_4Gd0kZ7b_**************************"`},
-		{args: "bench --help", code: 0, stdout: "extauthz bench --domain shop --descriptor user={key}"},
-		{args: "bench", code: 2, stderr: "bench: missing --domain DOMAIN"},
-		{args: "bench --domain d", code: 2, stderr: "bench: missing --descriptor KEY=VALUE,..."},
-		{args: "bench --domain d --descriptor k", code: 2, stderr: `--descriptor "k": want KEY=VALUE`},
-		{args: "bench --domain d --descriptor k=v --header a:b", code: 2, stderr: "--header needs --service ext_authz"},
-		{args: "bench --domain d --descriptor k=v --keys zipf", code: 2, stderr: `"zipf": want uniform:N, zipf:N or one`},
-		{args: "bench --domain d --descriptor k=v --keys uniform:100000001", code: 2, stderr: "with N from 1 to 100000000"},
-		{args: "bench --domain d --descriptor k=v --keys one", code: 2, stderr: "write {key} in a descriptor, the path or"},
-		{args: "bench --domain d --descriptor k=v --client curl", code: 2,
-			stderr: `--client "curl": want one of [envoy traced deadline indexed]`},
-		{args: "bench --domain d --descriptor k=v --in-flight 3 --rate -1", code: 2,
-			stderr: "--rate -1: want 0 to 1000000\n--in-flight 3: want at least one request for each of the 4 connections\n"},
-		{args: "bench --domain d --descriptor k=v --duration 2h --timeout 0s --connections 10001", code: 2,
-			stderr: "--duration 2h0m0s: want more than 0 and at most 1h0m0s\n--timeout 0s: want 10ms to 1m0s"},
-		{args: "bench --domain d --descriptor k=v --tls-ca f", code: 2, stderr: "--tls-name need --tls"},
-		{args: "bench --domain d --descriptor k=v --address 192.0.2.1:1", code: 2, stderr: "--allow-remote permits it"},
-		{args: "bench --domain d --descriptor k=v --address h", code: 2, stderr: "want host:port, such as 127.0.0.1:8081"},
-		{args: "bench --domain d --descriptor k=" + strings.Repeat("v", 16384), code: 2, stderr: "at most 16384, one frame"},
-		{args: "bench --service check", code: 2, stderr: `--service "check": want ratelimit or ext_authz`},
-		{args: "bench --service ext_authz --domain d", code: 2, stderr: "--domain and --descriptor need --service ratelimit"},
-		{args: "bench --service ext_authz --header a", code: 2, stderr: "want NAME:VALUE, or @FILE with one a line"},
-		{args: "bench --service ext_authz --header @/none", code: 2, stderr: "--header: open /none: no such file"},
-		{args: "migrate", code: 0, stdout: "ratelimit"},
-		{args: "migrate sprng f", code: 2, stderr: `migrate: unknown subcommand "sprng" (did you mean spring?)`},
-		{args: "migrate spring", code: 2, stderr: "migrate spring: want one file or -, for example: "},
-		{args: "migrate spring /none", code: 2, stderr: "/none: read configuration of Spring: no such file"},
-		{args: "migrate spring .", code: 2, stderr: ".: left out: not a regular file"},
-		{args: "migrate spring --key=cookie f", code: 2, stderr: `--key "cookie": want owner, address, header:NAME`},
-		{args: "migrate spring --key=a=header: f", code: 2, stderr: `--key "a=header:": want owner, address`},
-		{args: "migrate spring --domain= f", code: 2, stderr: "--domain is empty"},
-		{args: "migrate limitador a b", code: 2, stderr: "migrate limitador: want one limits file or -"},
-		{args: "migrate limitador --descriptor a,,b f", code: 2, stderr: `--descriptor "a,,b": want different keys`},
-		{args: "migrate limitador --descriptor a,b,a f", code: 2, stderr: `--descriptor "a,b,a": want different keys`},
-		{args: "migrate limitador --old 127.0.0.1:1 f", code: 2, stderr: "--old and --new: give both or none"},
-		{args: "migrate ratelimit --requests f f", code: 2, stderr: "--requests needs --old and --new"},
-		{args: "migrate ratelimit", code: 2, stderr: "migrate ratelimit: want a directory, a file or -"},
+		{args: "bench --domain d", code: 2,
+			stderr: "extauthz: bench: extauthz-tools has this command now: run extauthz-tools bench\n"},
+		{args: "migrate --help", code: 2,
+			stderr: "extauthz: migrate: extauthz-tools has this command now: run extauthz-tools migrate\n"},
 		{args: "man", code: 2, stderr: "man: want one directory"},
 		{args: "health --help", code: 0, stdout: "Example"},
 		{args: "health now", code: 2, stderr: `health: takes only flags, not "now"`},
@@ -160,13 +127,12 @@ func TestCommands(t *testing.T) {
 
 // TestNoSecretInJSON checks that JSON output hides secrets in wrong variables, as text output does.
 func TestNoSecretInJSON(t *testing.T) {
-	t.Parallel()
 	const secret = "Xq7Abcdefghijklmnop0123456789QRS"
 	for _, args := range []string{
 		"health -o json", "check -o json " + secret, "check -o sarif " + secret, "settings -o json", "version -o json",
 	} {
 		var out bytes.Buffer
-		run(t, service.Environment{"GRPC_UDS": "/" + secret, "RUNTIME_ROOT": secret}, args, "", &out, &out)
+		run(t, variables{"GRPC_UDS": "/" + secret, "RUNTIME_ROOT": secret}, args, "", &out, &out)
 		if strings.Contains(out.String(), secret) || out.Len() == 0 {
 			t.Errorf("%s prints the secret, or nothing:\n%s", args, &out)
 		}
@@ -175,19 +141,18 @@ func TestNoSecretInJSON(t *testing.T) {
 
 // TestCheckRequiresEnd checks that check uses the settings of serve.
 func TestCheckRequiresEnd(t *testing.T) {
-	t.Parallel()
 	dir := filepath.Join(testenv.RulesRoot(t), "config")
 	var out bytes.Buffer
 	const want = "rules.yaml:2:1: error: the file does not end with `end: true`"
-	env := service.Environment{"RULES_REQUIRE_END": "true"}
-	if code := run(t, env, "check "+dir, "", &out, &out); code != exitFailed || !strings.Contains(out.String(), want) {
+	env := variables{"RULES_REQUIRE_END": "true"}
+	code := run(t, env, "check "+dir, "", &out, &out)
+	if code != command.ExitFailed || !strings.Contains(out.String(), want) {
 		t.Errorf("exit code %d, want 1 and %q in\n%s", code, want, &out)
 	}
 }
 
 // TestNoStart checks that one line or list names what the operator has to fix, with exit code 1.
 func TestNoStart(t *testing.T) {
-	t.Parallel()
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -209,49 +174,89 @@ func TestNoStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		env  service.Environment
+		env  variables
 		want string
 	}{
-		"port in use": {service.Environment{"GRPC_PORT": port}, "port " + port +
+		"port in use": {variables{"GRPC_PORT": port}, "port " + port +
 			" of 127.0.0.1 is in use: stop what listens there, or set GRPC_PORT to another port"},
-		"missing directory": {service.Environment{"RUNTIME_ROOT": "/nowhere"}, "extauthz: the rule directory " +
+		"missing directory": {variables{"RUNTIME_ROOT": "/nowhere"}, "extauthz: the rule directory " +
 			"/nowhere/config does not exist: mount or create it, or set RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and " +
 			"RUNTIME_APPDIRECTORY to the one with the rules\n"},
-		"rules not mounted": {service.Environment{"REDIS_URL": "localhost:6379", "GRPC_UDS": "/run/grpc.sock"},
+		"rules not mounted": {variables{"REDIS_URL": "localhost:6379", "GRPC_UDS": "/run/grpc.sock"},
 			"/srv/runtime_data/current/config does not exist"},
-		"not my address": {service.Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_HOST": "192.0.2.1"},
+		"not my address": {variables{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_HOST": "192.0.2.1"},
 			"listen for GRPC_HOST: its host is not an address of this machine (listen tcp 192.0.2.1:0"},
-		"socket in use": {service.Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_UDS": used}, "GRPC_UDS=" +
+		"socket in use": {variables{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_UDS": used}, "GRPC_UDS=" +
 			used + ": the socket is in use: stop what listens there"},
-		"socket too long": {service.Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_UDS": "/" +
+		"socket too long": {variables{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_UDS": "/" +
 			strings.Repeat("s", 107)}, "a path of 108 bytes is too long for a socket"},
-		"plaintext": {service.Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_HOST": "0.0.0.0",
+		"plaintext": {variables{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_HOST": "0.0.0.0",
 			"HOST": "127.0.0.1", "STRICT_ENVIRONMENT": "true"},
 			"GRPC_HOST=0.0.0.0: other machines can reach a listener without TLS"},
-		"plaintext word": {service.Environment{"GRPC_PLAINTEXT": "yes"}, "GRPC_PLAINTEXT: want allow"},
-		"broken rules":   {service.Environment{"RUNTIME_ROOT": filepath.Dir(broken)}, "a.yaml:2:"},
-		"wrong setting":  {service.Environment{"PORT": "x"}, `PORT: want a port`},
-		"socket is a file": {service.Environment{"RUNTIME_ROOT": testenv.RulesRoot(t),
+		"plaintext word": {variables{"GRPC_PLAINTEXT": "yes"}, "GRPC_PLAINTEXT: want allow"},
+		"broken rules":   {variables{"RUNTIME_ROOT": filepath.Dir(broken)}, "a.yaml:2:"},
+		"wrong setting":  {variables{"PORT": "x"}, `PORT: want a port`},
+		"socket is a file": {variables{"RUNTIME_ROOT": testenv.RulesRoot(t),
 			"GRPC_UDS": filepath.Join(broken, "a.yaml")}, "GRPC_UDS=" + filepath.Join(broken, "a.yaml") +
 			": the file is not a socket: delete it, or set GRPC_UDS to another path"},
-		"socket of nowhere": {service.Environment{"RUNTIME_ROOT": testenv.RulesRoot(t),
+		"socket of nowhere": {variables{"RUNTIME_ROOT": testenv.RulesRoot(t),
 			"GRPC_UDS": filepath.Join(broken, "nowhere", "grpc.sock")}, "the directory " + filepath.Join(broken, "nowhere") +
 			" does not exist: create it, or mount it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			env := service.Environment{"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0"}
+			env := variables{"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0"}
 			maps.Copy(env, c.env)
 			var stderr bytes.Buffer
-			if code := run(t, env, "", "", &stderr, &stderr); code != exitFailed || !strings.Contains(stderr.String(), c.want) {
+			code := run(t, env, "", "", &stderr, &stderr)
+			if code != command.ExitFailed || !strings.Contains(stderr.String(), c.want) {
 				t.Errorf("exit code %d, want 1 and %q in\n%s", code, c.want, &stderr)
 			}
 		})
 	}
 }
 
+// TestWarningsOfSettings checks that settings and check report a contradiction, and fail with STRICT_ENVIRONMENT.
+func TestWarningsOfSettings(t *testing.T) {
+	const want = "REDIS_AUTH has no effect without REDIS_URL\n"
+	for _, args := range []string{"settings", "settings -o json", "check " + filepath.Join(testenv.RulesRoot(t),
+		"config")} {
+		var stdout, stderr bytes.Buffer
+		env := variables{"REDIS_AUTH": "swordfish"}
+		if code := run(t, env, args, "", &stdout, &stderr); code != command.ExitOK || stderr.String() != "warning: "+want {
+			t.Errorf("%s: exit code %d, stderr %q, want 0 and %q", args, code, &stderr, want)
+		}
+		env["STRICT_ENVIRONMENT"] = "true"
+		if code := run(t, env, args, "", &stdout, &stderr); code != command.ExitFailed || !strings.Contains(stderr.String(),
+			"mistakes:\n"+want) {
+			t.Errorf("%s, STRICT_ENVIRONMENT: exit code %d, stderr %q, want 1 and %q", args, code, &stderr, want)
+		}
+	}
+}
+
+// TestEchoStrict checks that a misspelt ECHO_ADDRESS stops the start. Otherwise the upstream would listen on loopback
+// only.
+func TestEchoStrict(t *testing.T) {
+	env := variables{"STRICT_ENVIRONMENT": "true", "EHCO_ADDRESS": "0.0.0.0:8000"}
+	const want = "EHCO_ADDRESS is not a setting: did you mean ECHO_ADDRESS?"
+	var stderr bytes.Buffer
+	code := run(t, env, "echo", "", &stderr, &stderr)
+	if code != command.ExitFailed || !strings.Contains(stderr.String(), want) {
+		t.Errorf("exit code %d, want 1 and %q in\n%s", code, want, &stderr)
+	}
+}
+
 // run runs extauthz with arguments that have no spaces.
-func run(t *testing.T, env service.Environment, args, stdin string, stdout, stderr io.Writer) (code int) {
+func run(t *testing.T, env variables, args, stdin string, stdout, stderr io.Writer) (code int) {
 	t.Helper()
-	p := &program{env: env, stdin: strings.NewReader(stdin), stdout: stdout, stderr: stderr}
+	testenv.Setenv(t, env)
+	return runHere(args, stdin, stdout, stderr)
+}
+
+// runHere runs extauthz in the environment of this process.
+func runHere(args, stdin string, stdout, stderr io.Writer) (code int) {
+	p := &program{command.Program{Stdin: strings.NewReader(stdin), Stdout: stdout, Stderr: stderr}}
 	return p.run(strings.Fields(args))
 }
+
+// variables are environment variables by name.
+type variables map[string]string

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"os"
+
 	"github.com/spf13/cobra"
 
+	"github.com/extauthz/extauthz/internal/command"
 	"github.com/extauthz/extauthz/internal/service"
 )
 
@@ -10,17 +13,20 @@ func (p *program) echo() *cobra.Command {
 	return &cobra.Command{
 		Use:   "echo",
 		Short: "Serve a test upstream that returns each request as JSON",
-		Long: "extauthz echo is a test upstream. It answers each request with 200 and a JSON body: the method, path and " +
-			"headers\n" +
+		Long: "extauthz echo is a test upstream. " +
+			"It answers each request with 200 and a JSON body: the method, path and headers\n" +
 			"that it received. /healthz returns 200. It speaks HTTP/1.1 and HTTP/2 without TLS.\n\n" +
 			"It listens on ECHO_ADDRESS, 127.0.0.1:8000 by default. In a container, set ECHO_ADDRESS=0.0.0.0:8000.\n" +
 			"With STRICT_ENVIRONMENT=true it refuses to start if a variable is misspelt.",
 		Example: "  ECHO_ADDRESS=127.0.0.1:8000 extauthz echo",
-		Args:    noArguments(": ECHO_ADDRESS sets its address"),
+		Args:    command.NoArguments(": ECHO_ADDRESS sets its address"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, stop := untilInterrupted(c.Context())
+			ctx, stop := command.UntilInterrupted(c.Context())
 			defer stop()
-			return service.Echo(ctx, p.env, p.stderr)
+			if _, err := p.readSettings(); err != nil { // for STRICT_ENVIRONMENT
+				return err
+			}
+			return service.Echo(ctx, os.Getenv("ECHO_ADDRESS"), p.Stderr)
 		},
 	}
 }

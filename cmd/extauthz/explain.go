@@ -6,7 +6,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/extauthz/extauthz/internal/service"
+	"github.com/extauthz/extauthz/internal/command"
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/internal/suggest"
 )
@@ -22,7 +22,7 @@ func explain(rules *strictyaml.Field, path string) (string, error) {
 			names = append(names, f.Name())
 		}
 		last := path[strings.LastIndexByte(path, '.')+1:]
-		return "", usage("rule files have no key %s%s", suggest.Quoted(path), service.DidYouMean(last, names...))
+		return "", command.Usage("rule files have no key %s%s", suggest.Quoted(path), suggest.Meant(last, names...))
 	case 1:
 		printField(&b, found[0])
 	default:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/extauthz/extauthz/internal/command"
 	"github.com/extauthz/extauthz/internal/service"
 )
 
@@ -23,16 +24,16 @@ func (p *program) health() *cobra.Command {
 			"It calls grpc.health.v1 at GRPC_HOST and GRPC_PORT, or at GRPC_UDS, so give it the settings of the service.",
 		Example: "  # the health check of a container, which needs neither a shell nor curl\n" +
 			"  test: [\"CMD\", \"/usr/local/bin/extauthz\", \"health\"]",
-		Args: noArguments(""),
+		Args: command.NoArguments(""),
 	}
 	name := c.Flags().String("service", "", "check one service `NAME`, such as envoy.service.auth.v3.Authorization; "+
 		"default: all services")
 	address := c.Flags().String("http", "", "send GET to this `URL` instead; healthy means status 200")
 	timeout := c.Flags().Duration("timeout", probeTimeout, "maximum wait for the response")
-	output := outputFlag(c, "text", "json")
+	output := command.OutputFlag(c, "text", "json")
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
 		if *timeout <= 0 {
-			return usage("--timeout %s: want more than 0, such as 2s", *timeout)
+			return command.Usage("--timeout %s: want more than 0, such as 2s", *timeout)
 		}
 		switch u, urlErr := url.Parse(*address); {
 		case *address == "":
@@ -42,9 +43,9 @@ func (p *program) health() *cobra.Command {
 			}
 			return p.reportHealth(service.ProbeGRPC(c.Context(), s, *name, *timeout), output)
 		case *name != "":
-			return usage("--service and --http: take one of them, because only gRPC health has services")
+			return command.Usage("--service and --http: take one of them, because only gRPC health has services")
 		case urlErr != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-			return usage("--http %q: want a URL such as http://127.0.0.1:8080/readyz", *address)
+			return command.Usage("--http %q: want a URL such as http://127.0.0.1:8080/readyz", *address)
 		}
 		return p.reportHealth(service.ProbeHTTP(c.Context(), *address, *timeout), output)
 	}
@@ -52,10 +53,10 @@ func (p *program) health() *cobra.Command {
 }
 
 // reportHealth prints the result of a probe.
-func (p *program) reportHealth(unhealthy error, output *format) error {
-	if output.word == "text" {
+func (p *program) reportHealth(unhealthy error, output *command.Format) error {
+	if output.Word == "text" {
 		if unhealthy == nil {
-			fmt.Fprintln(p.stdout, "healthy")
+			fmt.Fprintln(p.Stdout, "healthy")
 		}
 		return unhealthy
 	}
@@ -64,7 +65,7 @@ func (p *program) reportHealth(unhealthy error, output *format) error {
 		Reason  string `json:"reason,omitempty"`
 	}{Healthy: unhealthy == nil}
 	if unhealthy != nil {
-		result.Reason, unhealthy = unhealthy.Error(), errReported
+		result.Reason, unhealthy = unhealthy.Error(), command.ErrReported
 	}
-	return errors.Join(printJSON(p.stdout, result), unhealthy)
+	return errors.Join(command.PrintJSON(p.Stdout, result), unhealthy)
 }

@@ -15,8 +15,7 @@ import (
 	grpchealth "google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/extauthz/extauthz/internal/service"
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // serveHealth runs a gRPC server with only this health service on a listener, until the test ends.
@@ -55,7 +54,6 @@ func listenOn(t *testing.T, network, address string) (listener net.Listener, por
 
 // TestHealth checks servers in every state at the addresses of the settings.
 func TestHealth(t *testing.T) {
-	t.Parallel()
 	socket, serving := filepath.Join(t.TempDir(), "grpc.sock"),
 		func(s *grpc.Server) { setHealth(s, grpc_health_v1.HealthCheckResponse_SERVING) }
 	onSocket, _ := listenOn(t, "unix", socket)
@@ -81,37 +79,37 @@ func TestHealth(t *testing.T) {
 	t.Cleanup(web.Close)
 
 	for name, c := range map[string]struct {
-		env   service.Environment
+		env   variables
 		flags string
 		code  int
 		want  string
 	}{
-		"healthy":        {service.Environment{"GRPC_PORT": port}, "", 0, "healthy\n"},
-		"by any address": {service.Environment{"GRPC_PORT": port, "GRPC_HOST": "0.0.0.0"}, "", 0, "healthy\n"},
-		"by name":        {service.Environment{"GRPC_PORT": port, "GRPC_HOST": "localhost"}, "", 0, "healthy\n"},
-		"one service": {service.Environment{"GRPC_PORT": port}, "--service=envoy.service.auth.v3.Authorization", 0,
+		"healthy":        {variables{"GRPC_PORT": port}, "", 0, "healthy\n"},
+		"by any address": {variables{"GRPC_PORT": port, "GRPC_HOST": "0.0.0.0"}, "", 0, "healthy\n"},
+		"by name":        {variables{"GRPC_PORT": port, "GRPC_HOST": "localhost"}, "", 0, "healthy\n"},
+		"one service": {variables{"GRPC_PORT": port}, "--service=envoy.service.auth.v3.Authorization", 0,
 			"healthy\n"},
-		"a Unix socket": {service.Environment{"GRPC_PORT": freePort, "GRPC_UDS": socket}, "", 0, "healthy\n"},
-		"starting": {service.Environment{"GRPC_PORT": startingPort}, "", 1, `127.0.0.1:` + startingPort +
+		"a Unix socket": {variables{"GRPC_PORT": freePort, "GRPC_UDS": socket}, "", 0, "healthy\n"},
+		"starting": {variables{"GRPC_PORT": startingPort}, "", 1, `127.0.0.1:` + startingPort +
 			` reports NOT_SERVING for service "": the service is draining or has no rules yet; see its log`},
-		"draining": {service.Environment{"GRPC_PORT": drainingPort}, "--service ratelimit", 1,
+		"draining": {variables{"GRPC_PORT": drainingPort}, "--service ratelimit", 1,
 			`reports NOT_SERVING for service "ratelimit"`},
-		"unknown service": {service.Environment{"GRPC_PORT": port}, "--service auth", 1,
+		"unknown service": {variables{"GRPC_PORT": port}, "--service auth", 1,
 			`has no service "auth": want one of ["" "ratelimit" "envoy.service.ratelimit.v3.RateLimitService" ` +
 				`"envoy.service.auth.v3.Authorization"]`},
-		"wrong port": {service.Environment{"GRPC_PORT": freePort}, "", 1, "127.0.0.1:" + freePort +
+		"wrong port": {variables{"GRPC_PORT": freePort}, "", 1, "127.0.0.1:" + freePort +
 			" does not answer: "},
-		"what to do": {service.Environment{"GRPC_PORT": freePort}, "", 1,
+		"what to do": {variables{"GRPC_PORT": freePort}, "", 1,
 			"connection refused\": check that the service runs with the same GRPC_HOST and GRPC_PORT\n"},
-		"no such socket": {service.Environment{"GRPC_UDS": socket + "2"}, "", 1,
+		"no such socket": {variables{"GRPC_UDS": socket + "2"}, "", 1,
 			"no such file or directory\": check that the service runs with the same GRPC_UDS\n"},
-		"something else": {service.Environment{"GRPC_PORT": otherPort}, "", 1,
+		"something else": {variables{"GRPC_PORT": otherPort}, "", 1,
 			"unknown service grpc.health.v1.Health: check that extauthz listens there"},
-		"silence": {service.Environment{"GRPC_PORT": silentPort}, "--timeout 50ms", 1, "127.0.0.1:" + silentPort +
+		"silence": {variables{"GRPC_PORT": silentPort}, "--timeout 50ms", 1, "127.0.0.1:" + silentPort +
 			" has not answered within 50ms"},
-		"mistaken settings":  {service.Environment{"GRPC_PORT": "grpc"}, "", 1, `GRPC_PORT: want a port, 0 to 65535`},
+		"mistaken settings":  {variables{"GRPC_PORT": "grpc"}, "", 1, `GRPC_PORT: want a port, 0 to 65535`},
 		"HTTP":               {nil, "--http " + web.URL, 0, "healthy\n"},
-		"HTTP needs no GRPC": {service.Environment{"GRPC_PORT": "grpc"}, "--http " + web.URL, 0, "healthy\n"},
+		"HTTP needs no GRPC": {variables{"GRPC_PORT": "grpc"}, "--http " + web.URL, 0, "healthy\n"},
 		"HTTP, starting": {nil, "--http " + web.URL + "/starting", 1,
 			`/starting: 500 Internal Server Error "not ready", want 200`},
 		"HTTP, elsewhere": {nil, "--http " + web.URL + "/moved", 1, "/moved: 302 Found "},
@@ -120,7 +118,7 @@ func TestHealth(t *testing.T) {
 		"HTTP, silence": {nil, "--timeout 50ms --http http://127.0.0.1:" + silentPort, 1, "no answer within 50ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			env := service.Environment{"GRPC_HOST": "127.0.0.1"}
+			env := variables{"GRPC_HOST": "127.0.0.1"}
 			maps.Copy(env, c.env)
 			var out bytes.Buffer
 			code := run(t, env, "health --timeout=1m "+c.flags, "", &out, &out) // the last one of a flag counts

@@ -8,7 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/extauthz/extauthz/internal/service"
+	"github.com/extauthz/extauthz/internal/command"
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/authz/rediskeys"
 )
@@ -30,7 +31,7 @@ type keyPlace interface {
 type keyCommand struct {
 	*program
 	now    time.Time
-	output *format
+	output *command.Format
 	file   string
 	redis  bool
 }
@@ -45,20 +46,20 @@ func (p *program) keys() *cobra.Command {
 			"A running service applies each change within 2 seconds.",
 		Example: `  export API_KEY_SECRET=$(extauthz keys secret) API_KEYS_FILE=keys.jsonl
   key=$(extauthz keys create --owner alice --plan pro --expires 90d)`,
-		Args: knownSubcommand,
+		Args: command.KnownSubcommand,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	k.output = outputFlag(c, "text", "json")
+	k.output = command.OutputFlag(c, "text", "json")
 	c.PersistentFlags().StringVar(&k.file, "file", "", "the keys are in the file `PATH`; default: API_KEYS_FILE")
 	c.PersistentFlags().BoolVar(&k.redis, "redis", false,
 		"the keys are in the Redis of REDIS_URL; default if that is set and API_KEYS_FILE is not")
-	c.AddCommand(k.secret(), k.create(), k.list(), k.rotate(), k.revoke(), k.importYAML(), k.sign())
+	c.AddCommand(k.secret(), k.create(), k.list(), k.rotate(), k.revoke(), k.sign())
 	return c
 }
 
 // withPlace returns the RunE of a command that reads or changes the keys in a place.
 func (k *keyCommand) withPlace(
-	run func(ctx context.Context, s *service.Settings, place keyPlace, args []string) error,
+	run func(ctx context.Context, s *settings.Settings, place keyPlace, args []string) error,
 ) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		s, err := k.readSettings()
@@ -70,7 +71,7 @@ func (k *keyCommand) withPlace(
 			return err
 		}
 		defer place.Close()
-		ctx, stop := untilInterrupted(c.Context())
+		ctx, stop := command.UntilInterrupted(c.Context())
 		defer stop()
 		return run(ctx, s, place, args)
 	}
@@ -79,8 +80,8 @@ func (k *keyCommand) withPlace(
 // noKey refuses arguments that look like a key, without showing them.
 func noKey(want string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
-		if slices.ContainsFunc(args, service.HasStartOfSecret) {
-			return usage("an argument looks like an API key, so it is not shown: want %s", want)
+		if slices.ContainsFunc(args, settings.HasStartOfSecret) {
+			return command.Usage("an argument looks like an API key, so it is not shown: want %s", want)
 		}
 		return nil
 	}
@@ -90,28 +91,29 @@ const idWanted = "id, as `extauthz keys list` shows it"
 
 // oneID accepts one argument, the id of a key.
 func oneID(c *cobra.Command, args []string) error {
-	return cobra.MatchAll(noKey("an "+idWanted), wants(cobra.ExactArgs(1), "one "+idWanted))(c, args)
+	return cobra.MatchAll(noKey("an "+idWanted), command.Wants(cobra.ExactArgs(1), "one "+idWanted))(c, args)
 }
 
 func noIDs(c *cobra.Command, args []string) error {
-	return cobra.MatchAll(noKey("an "+idWanted), noArguments(""))(c, args)
+	return cobra.MatchAll(noKey("an "+idWanted), command.NoArguments(""))(c, args)
 }
 
 // open opens the place that the flags and settings name.
-func (k *keyCommand) open(s *service.Settings) (keyPlace, error) {
+func (k *keyCommand) open(s *settings.Settings) (keyPlace, error) {
 	switch {
 	case k.redis && k.file != "":
-		return nil, usage("--file and --redis: take one of them")
-	case k.redis && s.RedisURL == "":
-		return nil, usage("--redis needs REDIS_URL, such as redis://127.0.0.1:6379")
+		return nil, command.Usage("--file and --redis: take one of them")
+	case k.redis && s.Redis.Main.URL == "":
+		return nil, command.Usage("--redis needs REDIS_URL, such as redis://127.0.0.1:6379")
 	case k.file != "":
 		return &keyFile{path: k.file}, nil
-	case s.KeysFile != "" && !k.redis:
-		return &keyFile{path: s.KeysFile}, nil
-	case k.redis || s.BackendType == "redis":
+	case s.Keys.File != "" && !k.redis:
+		return &keyFile{path: s.Keys.File}, nil
+	case k.redis || s.UsesRedis():
 		return openRedisKeys(s)
 	}
-	return nil, usage("missing place of the keys: add --file PATH or set API_KEYS_FILE, or add --redis and set REDIS_URL")
+	return nil, command.Usage("missing place of the keys: add --file PATH or set API_KEYS_FILE, or add --redis and set " +
+		"REDIS_URL")
 }
 
 // secret returns the command that prints a new server secret.
@@ -122,10 +124,10 @@ func (k *keyCommand) secret() *cobra.Command {
 		Args:  noIDs,
 		RunE: func(*cobra.Command, []string) error {
 			secret := apikey.NewServerSecret()
-			if k.output.word == "json" {
-				return printJSON(k.stdout, map[string]string{"secret": secret})
+			if k.output.Word == "json" {
+				return command.PrintJSON(k.Stdout, map[string]string{"secret": secret})
 			}
-			_, err := fmt.Fprintln(k.stdout, secret)
+			_, err := fmt.Fprintln(k.Stdout, secret)
 			return err
 		},
 	}
@@ -134,14 +136,14 @@ func (k *keyCommand) secret() *cobra.Command {
 // printKey prints a new key, "" for none, to stdout, and a note to stderr. With -o json it prints the record and the
 // key to stdout.
 func (k *keyCommand) printKey(record apikey.Record, key, note string) error {
-	if k.output.word == "json" {
-		return printJSON(k.stdout, madeKey{k.listed(record), key})
+	if k.output.Word == "json" {
+		return command.PrintJSON(k.Stdout, madeKey{k.listed(record), key})
 	}
-	fmt.Fprintln(k.stderr, note)
+	fmt.Fprintln(k.Stderr, note)
 	if key == "" {
 		return nil
 	}
-	_, err := fmt.Fprintln(k.stdout, key)
+	_, err := fmt.Fprintln(k.Stdout, key)
 	return err
 }
 

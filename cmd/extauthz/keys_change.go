@@ -9,7 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/extauthz/extauthz/internal/command"
 	"github.com/extauthz/extauthz/internal/service"
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
@@ -32,15 +34,15 @@ func (k *keyCommand) rotate() *cobra.Command {
 		})
 	endPrevious := c.Flags().Bool("end-previous", false, "rotate a key that was rotated within the grace; the key "+
 		"before it ends at once")
-	c.RunE = k.withPlace(func(ctx context.Context, s *service.Settings, place keyPlace, args []string) error {
-		secret, err := s.ServerSecret()
+	c.RunE = k.withPlace(func(ctx context.Context, s *settings.Settings, place keyPlace, args []string) error {
+		secret, err := service.ServerSecret(s.Keys)
 		if err != nil {
 			return err
 		}
 		id, until := args[0], k.now.Add(grace)
 		key, err := apikey.NewKey(id)
 		if err != nil {
-			return usage("%w; a weak key cannot be rotated", err)
+			return command.Usage("%w; a weak key cannot be rotated", err)
 		}
 		var record apikey.Record
 		err = place.change(ctx, id, func(r *apikey.Record) error {
@@ -74,7 +76,7 @@ func (k *keyCommand) revoke() *cobra.Command {
 		Short:   "Disable a key; its record stays",
 		Example: "  extauthz keys revoke 4Gd0kZ7b",
 		Args:    oneID,
-		RunE: k.withPlace(func(ctx context.Context, _ *service.Settings, place keyPlace, args []string) error {
+		RunE: k.withPlace(func(ctx context.Context, _ *settings.Settings, place keyPlace, args []string) error {
 			id, already := args[0], errors.New("it is revoked already")
 			var record apikey.Record
 			err := place.change(ctx, id, func(r *apikey.Record) error {
@@ -108,26 +110,26 @@ func (k *keyCommand) sign() *cobra.Command {
 	}
 	accept := c.Flags().String("accept", "", "sign the keys as they are, if their state is still this `STATE`, as shown "+
 		"by extauthz keys list")
-	c.RunE = k.withPlace(func(ctx context.Context, _ *service.Settings, place keyPlace, _ []string) error {
+	c.RunE = k.withPlace(func(ctx context.Context, _ *settings.Settings, place keyPlace, _ []string) error {
 		shared, ok := place.(*redisKeys)
 		if !ok {
-			return usage("only keys in Redis are signed: set REDIS_URL and add --redis")
+			return command.Usage("only keys in Redis are signed: set REDIS_URL and add --redis")
 		}
 		signed, removed, err := shared.store.Sign(ctx, *accept)
 		if err != nil {
 			return fmt.Errorf("%s: %w", place, service.HowToSign(err))
 		}
-		if k.output.word == "json" {
-			return printJSON(k.stdout, struct {
+		if k.output.Word == "json" {
+			return command.PrintJSON(k.Stdout, struct {
 				Signed  int      `json:"signed"`
 				Removed []string `json:"removed,omitempty"`
 			}{signed, removed})
 		}
 		if len(removed) > 0 {
-			fmt.Fprintf(k.stderr, "Removed records that could not be read, and weak keys that were not signed: %q\n",
+			fmt.Fprintf(k.Stderr, "Removed records that could not be read, and weak keys that were not signed: %q\n",
 				strings.Join(removed, " "))
 		}
-		fmt.Fprintf(k.stderr, "%s in %s: all are signed with the current API_KEY_SECRET.\n", suggest.Counted(signed, "key"),
+		fmt.Fprintf(k.Stderr, "%s in %s: all are signed with the current API_KEY_SECRET.\n", suggest.Counted(signed, "key"),
 			place)
 		return nil
 	})

@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/extauthz/extauthz/internal/command"
 	"github.com/extauthz/extauthz/internal/service"
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
@@ -47,21 +49,21 @@ func (k *keyCommand) create() *cobra.Command {
 		return setLimit(&limit, v)
 	})
 	f.Func("algorithm", "the `NAME` of the algorithm of --limit; default: that of the rule whose limit --limit replaces",
-		func(v string) error { return service.SetWord(&limit.Algorithm, v) })
+		func(v string) error { return settings.SetWord(&limit.Algorithm, v) })
 	f.Int64Var(&limit.Burst, "burst", 0, "the burst `N` of --limit, for token_bucket and leaky_bucket")
 	c.PreRunE = func(*cobra.Command, []string) error {
 		switch {
 		case record.Limit == nil && limit != ratelimit.LimitSpec{}:
-			return usage("--algorithm and --burst need --limit")
+			return command.Usage("--algorithm and --burst need --limit")
 		case record.Owner == "":
-			return usage("missing --owner NAME")
+			return command.Usage("missing --owner NAME")
 		case !record.Expires.IsZero() && !record.Expires.After(k.now):
-			return usage("--expires must be in the future")
+			return command.Usage("--expires must be in the future")
 		}
 		return nil
 	}
-	c.RunE = k.withPlace(func(ctx context.Context, s *service.Settings, place keyPlace, _ []string) error {
-		secret, err := s.ServerSecret()
+	c.RunE = k.withPlace(func(ctx context.Context, s *settings.Settings, place keyPlace, _ []string) error {
+		secret, err := service.ServerSecret(s.Keys)
 		if err != nil {
 			return err
 		}
@@ -71,7 +73,7 @@ func (k *keyCommand) create() *cobra.Command {
 		}
 		record.Hash = secret.Hash(key)
 		if err := record.Err(); err != nil {
-			return usage("%w", err)
+			return command.Usage("%w", err)
 		}
 		if err := place.add(ctx, record); err != nil {
 			return fmt.Errorf("%s: %w", place, err)
@@ -91,10 +93,10 @@ func (k *keyCommand) create() *cobra.Command {
 func (k *keyCommand) newKey(record *apikey.Record, weak string) (key string, err error) {
 	if weak != "" {
 		record.ID, record.Weak = weak, true
-		line, _ := bufio.NewReader(k.stdin).ReadString('\n')
+		line, _ := bufio.NewReader(k.Stdin).ReadString('\n')
 		key = strings.TrimRight(line, "\r\n")
 		if err := apikey.CheckWeak(key); err != nil {
-			return "", usage("the key on standard input: %w", err)
+			return "", command.Usage("the key on standard input: %w", err)
 		}
 		return key, nil
 	}

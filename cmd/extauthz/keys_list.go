@@ -13,7 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/extauthz/extauthz/internal/service"
+	"github.com/extauthz/extauthz/internal/command"
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/authz/rediskeys"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -26,7 +27,7 @@ func (k *keyCommand) list() *cobra.Command {
 		Short:   "List ids, owners, states and limits of all keys, but no key or hash",
 		Example: "  extauthz keys list -o json",
 		Args:    noIDs,
-		RunE: k.withPlace(func(ctx context.Context, _ *service.Settings, place keyPlace, _ []string) error {
+		RunE: k.withPlace(func(ctx context.Context, _ *settings.Settings, place keyPlace, _ []string) error {
 			keys, found := place.all(ctx)
 			list := k.listedKeys(keys)
 			if found != nil {
@@ -36,13 +37,13 @@ func (k *keyCommand) list() *cobra.Command {
 				}
 			}
 			var err error
-			if k.output.word == "json" {
-				err = printJSON(k.stdout, list)
+			if k.output.Word == "json" {
+				err = command.PrintJSON(k.Stdout, list)
 			} else {
 				err = k.listTable(list)
 			}
 			if state := keys.State(); state != "" {
-				fmt.Fprintf(k.stderr, "State of the keys in %s: %s\n", place, state)
+				fmt.Fprintf(k.Stderr, "State of the keys in %s: %s\n", place, state)
 			}
 			return errors.Join(err, found)
 		}),
@@ -50,7 +51,7 @@ func (k *keyCommand) list() *cobra.Command {
 }
 
 func (k *keyCommand) listTable(list []listedKey) error {
-	w := tabwriter.NewWriter(k.stdout, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(k.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tOWNER\tPLAN\tSTATE\tEXPIRES\tLIMIT\tSCOPES\tLABELS")
 	for _, r := range list {
 		columns := []string{r.ID, r.Owner, r.Plan, k.state(r), shortTime(r.Expires), r.Limit, strings.Join(r.Scopes, ","),

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/extauthz/extauthz/internal/service"
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/authz/keyfile"
 	"github.com/extauthz/extauthz/pkg/authz/rediskeys"
@@ -40,13 +41,13 @@ type redisKeys struct {
 	store  *rediskeys.Store
 }
 
-func openRedisKeys(s *service.Settings) (*redisKeys, error) {
-	secret, err := s.ServerSecret()
+func openRedisKeys(s *settings.Settings) (*redisKeys, error) {
+	secret, err := service.ServerSecret(s.Keys)
 	if err != nil {
 		return nil, err
 	}
 	redisstore.Log(slog.New(slog.DiscardHandler)) // the command prints its error
-	client, store, err := s.RedisForKeys(secret)
+	client, store, err := service.RedisForKeys(s, secret)
 	if err != nil {
 		return nil, err
 	}
@@ -62,11 +63,11 @@ func (r *redisKeys) all(ctx context.Context) (rediskeys.Copy, error) {
 		err = errors.Join(err, refused.Err)
 	}
 	if state := keys.State(); err != nil && state != "" {
-		err = fmt.Errorf("%w\n  A program other than `extauthz keys` has written to Redis. Check each owner, plan, scope, "+
-			"label, limit\n"+
+		err = fmt.Errorf("%w\n  A program other than `extauthz keys` has written to Redis. "+
+			"Check each owner, plan, scope, label, limit\n"+
 			"  and state above. The list cannot show whether an unsigned key is the one that its owner has: rotate it\n"+
-			"  afterwards if another key with the same id has ever leaked. If all are right, this command signs the keys as "+
-			"they\n"+
+			"  afterwards if another key with the same id has ever leaked. "+
+			"If all are right, this command signs the keys as they\n"+
 			"  are, except weak keys that are not signed:\n"+
 			"  extauthz keys sign --accept %s", err, state)
 	}

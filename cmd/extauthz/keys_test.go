@@ -15,10 +15,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/extauthz/extauthz/internal/service"
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/command"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/authz/keyfile"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 var update = flag.Bool("update", false, "rewrite the transcripts in testdata with what the code says now")
@@ -35,7 +35,7 @@ var (
 // transcript runs the commands of a text and returns the text with their output.
 type transcript struct {
 	t      *testing.T
-	env    service.Environment
+	env    variables
 	dir    string
 	ids    []string
 	secret []string // all keys that were shown
@@ -79,7 +79,9 @@ func (tr *transcript) command(line string) string {
 		return tr.normal("| " + strings.ReplaceAll(strings.TrimSpace(string(content)), "\n", "\n| ") + "\n")
 	}
 	var stdout, stderr bytes.Buffer
-	p := &program{env: tr.env, stdin: strings.NewReader(input + "\n"), stdout: &stdout, stderr: &stderr}
+	testenv.Setenv(tr.t, tr.env)
+	p := &program{}
+	p.Stdin, p.Stdout, p.Stderr = strings.NewReader(input+"\n"), &stdout, &stderr
 	code := p.run(append([]string{"keys"}, words[1:]...))
 	tr.secret = append(tr.secret, keyPattern.FindAllString(stdout.String(), -1)...)
 	tr.noSecrets(stderr.String())
@@ -87,7 +89,7 @@ func (tr *transcript) command(line string) string {
 	for said := range strings.Lines(stderr.String()) {
 		text += "2> " + said
 	}
-	if code != exitOK {
+	if code != command.ExitOK {
 		text += fmt.Sprintf("(exit %d)\n", code)
 	}
 	return tr.normal(text)
@@ -124,16 +126,12 @@ func (tr *transcript) normal(text string) string {
 
 // TestKeysTranscript runs the commands of testdata/keys.txt. With -update it writes their output.
 func TestKeysTranscript(t *testing.T) {
-	t.Parallel()
 	path := filepath.Join("testdata", "keys.txt")
 	want, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr := &transcript{t: t, env: service.Environment{}, dir: t.TempDir()}
-	if err := os.CopyFS(tr.dir, os.DirFS("testdata/import")); err != nil {
-		t.Fatal(err)
-	}
+	tr := &transcript{t: t, env: variables{}, dir: t.TempDir()}
 	got := tr.run(string(want))
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
@@ -152,10 +150,10 @@ func TestKeysTranscript(t *testing.T) {
 }
 
 // keys runs a subcommand that must succeed, and returns its stdout.
-func keys(t *testing.T, env service.Environment, args ...string) string {
+func keys(t *testing.T, env variables, args ...string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	if code := run(t, env, "keys "+strings.Join(args, " "), "", &stdout, &stderr); code != exitOK {
+	if code := run(t, env, "keys "+strings.Join(args, " "), "", &stdout, &stderr); code != command.ExitOK {
 		t.Errorf("keys %v: exit code %d\n%s", args, code, &stderr)
 	}
 	return strings.TrimSpace(stdout.String())
@@ -163,9 +161,8 @@ func keys(t *testing.T, env service.Environment, args ...string) string {
 
 // TestKeysInRedis runs all subcommands with keys in Redis.
 func TestKeysInRedis(t *testing.T) {
-	t.Parallel()
 	server := testenv.Redis(t)
-	env := service.Environment{"REDIS_URL": server.Addr, "API_KEY_SECRET": "a-server-secret-of-a-test"}
+	env := variables{"REDIS_URL": server.Addr, "API_KEY_SECRET": "a-server-secret-of-a-test"}
 	key := keys(t, env, "create", "--owner", "alice", "--limit", "5/minute")
 	id := keyPattern.FindStringSubmatch(key)[1]
 	if list := keys(t, env, "list"); !strings.Contains(list, id) || !strings.Contains(list, "5/minute") ||
@@ -177,7 +174,7 @@ func TestKeysInRedis(t *testing.T) {
 		t.Errorf("the new key: %s", again)
 	}
 	var again, refusal bytes.Buffer
-	if code := run(t, env, "keys rotate "+id, "", &again, &refusal); code != exitFailed || again.Len() > 0 ||
+	if code := run(t, env, "keys rotate "+id, "", &again, &refusal); code != command.ExitFailed || again.Len() > 0 ||
 		!strings.Contains(refusal.String(), "--end-previous") {
 		t.Errorf("a second rotation within the grace: exit code %d, %q, %q", code, &again, &refusal)
 	}
@@ -189,16 +186,16 @@ func TestKeysInRedis(t *testing.T) {
 	}
 	server.Kill()
 	var stdout, stderr bytes.Buffer
-	if code := run(t, env, "keys create --owner bob", "", &stdout, &stderr); code != exitFailed || stdout.Len() > 0 {
+	code := run(t, env, "keys create --owner bob", "", &stdout, &stderr)
+	if code != command.ExitFailed || stdout.Len() > 0 {
 		t.Errorf("without Redis: exit code %d, %q, %q", code, &stdout, &stderr)
 	}
 }
 
 // TestKeysAtTheSameTime checks that concurrent commands on one file lose no key and keep the mode of the file.
 func TestKeysAtTheSameTime(t *testing.T) {
-	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys.jsonl")
-	env := service.Environment{"API_KEYS_FILE": path, "API_KEY_SECRET": "a-server-secret-of-a-test"}
+	env := variables{"API_KEYS_FILE": path, "API_KEY_SECRET": "a-server-secret-of-a-test"}
 	keys(t, env, "create", "--owner", "first")
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("a new file: %v, %v", info.Mode(), err)
@@ -212,7 +209,13 @@ func TestKeysAtTheSameTime(t *testing.T) {
 	}
 	var all sync.WaitGroup
 	for i := range 20 {
-		all.Go(func() { keys(t, env, "create", "--owner", fmt.Sprint("owner", i), "--file", link) })
+		all.Go(func() {
+			var out bytes.Buffer
+			args := fmt.Sprintf("keys create --owner owner%d --file %s", i, link)
+			if code := runHere(args, "", &out, &out); code != command.ExitOK {
+				t.Errorf("%s: exit code %d\n%s", args, code, &out)
+			}
+		})
 	}
 	all.Wait()
 	loaded, err := keyfile.Load(link)
@@ -231,9 +234,8 @@ func TestKeysAtTheSameTime(t *testing.T) {
 }
 
 func TestKeysOfTheCLIPass(t *testing.T) {
-	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys.jsonl")
-	env := service.Environment{"API_KEYS_FILE": path, "API_KEY_SECRET": "a-server-secret-of-a-test"}
+	env := variables{"API_KEYS_FILE": path, "API_KEY_SECRET": "a-server-secret-of-a-test"}
 	key := keys(t, env, "create", "--owner", "alice", "--expires", "1h")
 	secret, err := apikey.NewSecret("a-server-secret-of-a-test", "")
 	if err != nil {
@@ -253,13 +255,12 @@ func TestKeysOfTheCLIPass(t *testing.T) {
 
 // TestKeysAsJSON checks that with -o json each subcommand prints only JSON.
 func TestKeysAsJSON(t *testing.T) {
-	t.Parallel()
-	env := service.Environment{"API_KEYS_FILE": filepath.Join(t.TempDir(), "keys.jsonl"),
+	env := variables{"API_KEYS_FILE": filepath.Join(t.TempDir(), "keys.jsonl"),
 		"API_KEY_SECRET": "a-server-secret-of-a-test"}
 	ask := func(into any, args string) {
 		t.Helper()
 		var stdout, stderr bytes.Buffer
-		if code := run(t, env, "keys "+args+" -o json", "", &stdout, &stderr); code != exitOK || stderr.Len() > 0 {
+		if code := run(t, env, "keys "+args+" -o json", "", &stdout, &stderr); code != command.ExitOK || stderr.Len() > 0 {
 			t.Errorf("keys %s: exit code %d\n%s", args, code, &stderr)
 		}
 		if err := json.Unmarshal(stdout.Bytes(), into); err != nil {

@@ -6,14 +6,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/extauthz/extauthz/internal/command"
 )
 
 // TestMan checks that each subcommand has a manual page.
 func TestMan(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	var out bytes.Buffer
-	if code := run(t, nil, "man "+dir, "", &out, &out); code != exitOK || out.Len() > 0 {
+	if code := run(t, nil, "man "+dir, "", &out, &out); code != command.ExitOK || out.Len() > 0 {
 		t.Fatalf("exit code %d\n%s", code, &out)
 	}
 	for page, want := range map[string]string{

@@ -12,6 +12,7 @@ import (
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/extauthz/extauthz/internal/certs"
+	"github.com/extauthz/extauthz/internal/command"
 	"github.com/extauthz/extauthz/internal/service"
 )
 
@@ -30,27 +31,27 @@ func (p *program) called(name string, args []string) int {
 // byFlags runs a command that takes flags as envoyproxy/ratelimit does, with one dash or two. define adds the flags,
 // and returns what to do with them. A wrong flag is exit code 2, as there.
 func (p *program) byFlags(name string, args []string, define func(*flag.FlagSet) func() error) int {
-	p.stdout, p.stderr = p.env.HideSecrets(p.stdout), p.env.HideSecrets(p.stderr)
+	p.hideSecrets()
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
-	flags.SetOutput(p.stderr)
+	flags.SetOutput(p.Stderr)
 	run := define(flags)
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
-		return exitOK
+		return command.ExitOK
 	case err != nil: // Parse has printed it
-		return exitUsage
+		return command.ExitUsage
 	case flags.NArg() > 0:
-		fmt.Fprintf(p.stderr, "%s: takes only flags, not %q\n", name, flags.Args())
-		return exitUsage
+		fmt.Fprintf(p.Stderr, "%s: takes only flags, not %q\n", name, flags.Args())
+		return command.ExitUsage
 	}
 	switch err := run(); {
-	case errors.Is(err, errReported):
-		return exitFailed
+	case errors.Is(err, command.ErrReported):
+		return command.ExitFailed
 	case err != nil:
-		fmt.Fprintf(p.stderr, "%s: %v\n", name, err)
-		return exitFailed
+		fmt.Fprintf(p.Stderr, "%s: %v\n", name, err)
+		return command.ExitFailed
 	}
-	return exitOK
+	return command.ExitOK
 }
 
 // configCheck is ratelimit_config_check: it checks a rule directory.
@@ -64,21 +65,21 @@ func (p *program) configCheck(flags *flag.FlagSet) func() error {
 			return err
 		}
 		if *dir == "" {
-			fmt.Fprintf(p.stderr, "%s: want -config_dir\n", flags.Name())
+			fmt.Fprintf(p.Stderr, "%s: want -config_dir\n", flags.Name())
 			flags.Usage()
-			return errReported // exit code 1, as there
+			return command.ErrReported // exit code 1, as there
 		}
 		if _, err := os.ReadDir(*dir); err != nil {
 			return fmt.Errorf("-config_dir: %w", err)
 		}
-		cfg := s.RuleConfig()
+		cfg := service.RuleConfig(s)
 		cfg.MergeDomains, cfg.AllowEmpty = *merge, true
-		result := checkRules([]string{*dir}, p.stdin, cfg, nil)
-		result.print(p.stdout, p.stderr)
+		result := checkRules([]string{*dir}, p.Stdin, cfg, nil)
+		result.print(p.Stdout, p.Stderr)
 		if !result.OK {
-			return errReported
+			return command.ErrReported
 		}
-		fmt.Fprintln(p.stdout, "all rate limit configs ok")
+		fmt.Fprintln(p.Stdout, "all rate limit configs ok")
 		return nil
 	}
 }
@@ -105,11 +106,11 @@ func (p *program) ratelimitClient(flags *flag.FlagSet) func() error {
 			client.TLS = &files
 		}
 		if *tracing != "" {
-			fmt.Fprintln(p.stderr, "ratelimit_client: -oltp-protocol has no effect: this client exports no traces")
+			fmt.Fprintln(p.Stderr, "ratelimit_client: -oltp-protocol has no effect: this client exports no traces")
 		}
 		res, err := client.ShouldRateLimit(context.Background(), req)
 		if err == nil {
-			_, err = fmt.Fprintf(p.stdout, "response: %s\n", res)
+			_, err = fmt.Fprintf(p.Stdout, "response: %s\n", res)
 		}
 		return err
 	}
@@ -123,7 +124,7 @@ func (*descriptorFlag) String() string { return "" }
 
 // Set implements flag.Value.
 func (f *descriptorFlag) Set(text string) error {
-	d, err := descriptor(text)
+	d, err := command.Descriptor(text)
 	if err == nil {
 		*f = append(*f, d)
 	}

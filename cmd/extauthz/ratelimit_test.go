@@ -8,14 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/service"
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/command"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestCalledAsRatelimit calls the program by the names of the binaries of envoyproxy/ratelimit, which have its flags
 // and exit codes.
 func TestCalledAsRatelimit(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	rules := func(name string, files ...string) string {
 		sub := filepath.Join(dir, name)
@@ -36,7 +35,7 @@ func TestCalledAsRatelimit(t *testing.T) {
 	empty := rules("empty")
 	for _, c := range []struct {
 		command string
-		env     service.Environment
+		env     variables
 		code    int
 		want    string
 	}{
@@ -53,23 +52,23 @@ func TestCalledAsRatelimit(t *testing.T) {
 		{"ratelimit_config_check -config " + good, nil, 2, "flag provided but not defined: -config"},
 		{"ratelimit_config_check " + good, nil, 2, "takes only flags"},
 		{"ratelimit_config_check -h", nil, 0, "-merge_domain_configs"},
-		{"ratelimit_config_check -config_dir " + good, service.Environment{"LOG_LEVEL": "loud"}, 1, "LOG_LEVEL: want"},
+		{"ratelimit_config_check -config_dir " + good, variables{"LOG_LEVEL": "loud"}, 1, "LOG_LEVEL: want"},
 
 		{"ratelimit_client -h", nil, 0, "-dial_string"},
 		{"ratelimit_client -descriptors k", nil, 2, `want KEY=VALUE, or several with commas, not "k"`},
 		{"ratelimit_client -dial_string 127.0.0.1:1 -domain d -descriptors k=v", nil, 1, "127.0.0.1:1 does not answer"},
 		{"ratelimit_client -grpc-use-tls -grpc-server-ca-file /none.pem", nil, 1, "open /none.pem: no such file"},
 
-		{"ratelimit", service.Environment{"RUNTIME_ROOT": "/nowhere"}, 1, "/nowhere/config does not exist"},
-		{"ratelimit", service.Environment{"RUNTIME_ROOT": dir, "RUNTIME_APPDIRECTORY": "bad"}, 1, "a.yaml:2:16: error: "},
+		{"ratelimit", variables{"RUNTIME_ROOT": "/nowhere"}, 1, "/nowhere/config does not exist"},
+		{"ratelimit", variables{"RUNTIME_ROOT": dir, "RUNTIME_APPDIRECTORY": "bad"}, 1, "a.yaml:2:16: error: "},
 		{"ratelimit version", nil, 0, "go1."},
 		{"ratelimit serv", nil, 2, `unknown subcommand "serv" (did you mean serve?)`},
-		{"extauthz", service.Environment{"RUNTIME_ROOT": "/nowhere"}, 1, "/nowhere/config does not exist"},
+		{"extauthz", variables{"RUNTIME_ROOT": "/nowhere"}, 1, "/nowhere/config does not exist"},
 	} {
 		t.Run(c.command, func(t *testing.T) {
-			t.Parallel()
 			var out bytes.Buffer
-			p := &program{env: c.env, stdin: strings.NewReader(""), stdout: &out, stderr: &out}
+			testenv.Setenv(t, c.env)
+			p := &program{command.Program{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out}}
 			words := strings.Fields(c.command)
 			if code := p.called(words[0], words[1:]); code != c.code || !strings.Contains(out.String(), c.want) {
 				t.Errorf("exit code %d, want %d and %q in\n%s", code, c.code, c.want, &out)
@@ -80,7 +79,6 @@ func TestCalledAsRatelimit(t *testing.T) {
 
 // TestLinksOfTheImage checks that the image has a link for each name, and the program knows the names of all links.
 func TestLinksOfTheImage(t *testing.T) {
-	t.Parallel()
 	loop := regexp.MustCompile(`for name in ([a-z_ ]+); do`).FindStringSubmatch(testenv.RepoFile(t, "Dockerfile"))
 	if loop == nil || loop[1] != "ratelimit ratelimit_config_check ratelimit_client" {
 		t.Fatalf("the Dockerfile has the links %q", loop)
@@ -88,19 +86,3 @@ func TestLinksOfTheImage(t *testing.T) {
 }
 
 // TestDescriptor reads descriptors as clients write them.
-func TestDescriptor(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"k=v": "k=v;", "k=": "k=;", "k=v,l=w": "k=v;l=w;", "path=/a?b=c": "path=/a?b=c;",
-		"": "", "k": "", "=v": "", "k=v,": "",
-	} {
-		got := ""
-		d, err := descriptor(text)
-		for _, e := range d.GetEntries() {
-			got += e.GetKey() + "=" + e.GetValue() + ";"
-		}
-		if got != want || (err == nil) != (want != "") {
-			t.Errorf("%q: %q, %v; want %q", text, got, err, want)
-		}
-	}
-}

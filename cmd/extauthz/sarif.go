@@ -4,13 +4,15 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+
+	"github.com/extauthz/extauthz/internal/command"
 )
 
 // sarif is a part of a SARIF 2.1.0 log, which code scanning shows beside the lines of files.
 type sarif = map[string]any
 
 // sarifLog returns problems as a SARIF log.
-func sarifLog(problems []problem) sarif {
+func sarifLog(problems []command.Problem) sarif {
 	const rule = "extauthz-check"
 	results := []sarif{}
 	for _, p := range problems {
@@ -30,7 +32,8 @@ func sarifLog(problems []problem) sarif {
 		"version": "2.1.0",
 		"runs": []sarif{{
 			"tool": sarif{"driver": sarif{
-				"name": "extauthz", "version": thisBuild().Version, "informationUri": "https://github.com/extauthz/extauthz",
+				"name": "extauthz", "version": command.ThisBuild().Version,
+				"informationUri": "https://github.com/extauthz/extauthz",
 				"rules": []sarif{{
 					"id": rule,
 					"shortDescription": sarif{"text": "A mistake in a rule file, or in a configuration of Envoy that uses its " +

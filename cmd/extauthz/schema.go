@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/extauthz/extauthz/internal/command"
 	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
@@ -27,7 +28,7 @@ A dot is the whole file.`,
 		Example: `  extauthz schema >extauthz.schema.json
   extauthz schema authz.jwt
   extauthz schema rate_limit.burst`,
-		Args: wants(cobra.MaximumNArgs(1), "one key at most, such as authz.jwt"),
+		Args: command.Wants(cobra.MaximumNArgs(1), "one key at most, such as authz.jwt"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) (paths []cobra.Completion, _ cobra.ShellCompDirective) {
 			for _, f := range file.Reference().All()[1:] {
 				paths = append(paths, cobra.CompletionWithDesc(f.Path, f.Doc))
@@ -40,14 +41,14 @@ A dot is the whole file.`,
 				if err != nil {
 					return err
 				}
-				_, err = fmt.Fprint(p.stdout, text)
+				_, err = fmt.Fprint(p.Stdout, text)
 				return err
 			}
 			schema, err := file.Schema()
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(p.stdout, "%s\n", schema)
+			_, err = fmt.Fprintf(p.Stdout, "%s\n", schema)
 			return err
 		},
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/extauthz/extauthz/internal/command"
 	"github.com/extauthz/extauthz/internal/service"
 )
 
@@ -13,17 +14,17 @@ func (p *program) serve() *cobra.Command {
 		Long: "extauthz serve answers Envoy over gRPC and HTTP.\n" +
 			"All settings are environment variables: see extauthz settings.",
 		Example: "  RUNTIME_ROOT=. RUNTIME_APPDIRECTORY=rules REDIS_URL=redis://127.0.0.1:6379 extauthz serve",
-		Args:    noArguments(": all settings are environment variables (extauthz settings)"),
+		Args:    command.NoArguments(": all settings are environment variables (extauthz settings)"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := p.readSettings()
 			if err != nil {
 				return err
 			}
-			ctx, stop := untilInterrupted(c.Context())
+			ctx, stop := command.UntilInterrupted(c.Context())
 			defer stop()
-			this := thisBuild()
+			this := command.ThisBuild()
 			return service.Run(ctx, service.Config{
-				Settings: s, Stderr: p.stderr, Terminal: p.terminal,
+				Settings: s, Stderr: p.Stderr, Terminal: p.Terminal,
 				Build: service.Build{Version: this.Version, Revision: this.Commit, GoVersion: this.Go},
 			})
 		},

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v4"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestEnvoy compares the Envoy of docker-compose.yml with envoy/envoy.yaml, the sample that users copy. The two may

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/extauthz/extauthz/internal/poll"
 )
 
 // Pair is a certificate with its chain, and the key of the certificate. Use ReadPair.
@@ -16,7 +18,7 @@ type Pair struct{ files *files[tls.Certificate] }
 // ReadPair reads a certificate and its key from PEM files. changed is called after each change of the files, with nil
 // if the new certificate is in use, else with the reason why the previous one is. It may be nil.
 func ReadPair(cert, key string, changed func(error)) (*Pair, error) {
-	f, err := open(&files[tls.Certificate]{paths: []string{cert, key}, changed: changed,
+	f, err := open(&files[tls.Certificate]{follower: poll.NewOf(maxSize, cert, key), changed: changed,
 		parse: func(contents [][]byte) (*tls.Certificate, error) {
 			pair, err := tls.X509KeyPair(contents[0], contents[1])
 			if err != nil {
@@ -52,7 +54,7 @@ type authorities struct {
 
 // ReadAuthorities reads the certificates of authorities from a PEM file. changed is that of ReadPair.
 func ReadAuthorities(path string, changed func(error)) (*Authorities, error) {
-	f, err := open(&files[authorities]{paths: []string{path}, changed: changed,
+	f, err := open(&files[authorities]{follower: poll.NewOf(maxSize, path), changed: changed,
 		parse: func(contents [][]byte) (*authorities, error) {
 			parsed, err := parseAuthorities(contents[0])
 			if err != nil {
@@ -73,7 +75,7 @@ func (a *Authorities) NotAfter() time.Time { return a.files.get().end }
 func (a *Authorities) Err() error { return a.files.err() }
 
 // parseAuthorities reads certificates from PEM. Unlike x509.CertPool.AppendCertsFromPEM, it returns an error for a
-// certificate that is cut off or cannot be parsed. Else peers would be refused while the file is being written.
+// certificate that is cut off or cannot be parsed. Otherwise peers would be refused while the file is being written.
 func parseAuthorities(text []byte) (*authorities, error) {
 	a, found := &authorities{pool: x509.NewCertPool()}, false
 	for {

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/extauthz/extauthz/internal/certs"
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // renewals are the reports of changed files.

@@ -1,17 +1,20 @@
 package certs
 
 import (
-	"bytes"
-	"os"
-	"slices"
+	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"github.com/extauthz/extauthz/internal/poll"
 )
+
+// maxSize bounds a file in bytes. The authorities of a Linux distribution have 0.2 MB.
+const maxSize = 16 << 20
 
 // files is a value that is made of the contents of files, and made again when they change.
 type files[T any] struct {
-	paths []string
-	parse func(contents [][]byte) (*T, error)
+	follower *poll.Follower
+	parse    func(contents [][]byte) (*T, error)
 	// changed is called once for each change of the files: with nil if the new contents are in use, else with the reason
 	// why the previous ones are. It may be nil.
 	changed func(error)
@@ -21,22 +24,18 @@ type files[T any] struct {
 }
 
 type state[T any] struct {
-	contents [][]byte // what was read last
-	value    *T
-	err      error // why value is not of these contents
+	value *T
+	err   error // why value is not of the contents that were read last
 }
 
 // open reads the files for the first time.
 func open[T any](f *files[T]) (*files[T], error) {
-	contents, err := f.read()
+	r, _ := f.follower.Read()
+	value, err := f.valueOf(r)
 	if err != nil {
 		return nil, err
 	}
-	value, err := f.parse(contents)
-	if err != nil {
-		return nil, err
-	}
-	f.state.Store(&state[T]{contents: contents, value: value})
+	f.state.Store(&state[T]{value: value})
 	return f, nil
 }
 
@@ -58,31 +57,32 @@ func (f *files[T]) err() error {
 
 // update makes the value again if the files have changed. f.reading is held.
 func (f *files[T]) update(last *state[T]) {
-	contents, err := f.read()
-	if err == nil && slices.EqualFunc(contents, last.contents, bytes.Equal) {
+	r, agrees := f.follower.Read()
+	if agrees {
 		return
 	}
-	value := last.value
-	if err == nil {
-		var parsed *T
-		if parsed, err = f.parse(contents); err == nil {
-			value = parsed
-		}
+	value, err := f.valueOf(r)
+	if err != nil {
+		value = last.value
 	}
-	f.state.Store(&state[T]{contents, value, err})
+	f.state.Store(&state[T]{value, err})
 	same := err != nil && last.err != nil && err.Error() == last.err.Error()
 	if f.changed != nil && !same {
 		f.changed(err)
 	}
 }
 
-func (f *files[T]) read() (contents [][]byte, err error) {
-	for _, path := range f.paths {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
+// valueOf returns the value of the contents of the files.
+func (f *files[T]) valueOf(r poll.Reading) (*T, error) {
+	var contents [][]byte
+	for _, file := range r.Files {
+		switch {
+		case file.Err != nil:
+			return nil, file.Err
+		case len(file.Content) > maxSize:
+			return nil, fmt.Errorf("%s: larger than %d MB", file.Name, maxSize>>20)
 		}
-		contents = append(contents, content)
+		contents = append(contents, file.Content)
 	}
-	return contents, nil
+	return f.parse(contents)
 }

@@ -28,7 +28,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // serviceBinary is the path of the service, which TestMain builds once for all tests.
@@ -128,7 +128,8 @@ func newArena(t *testing.T, secured credentials.TransportCredentials, environmen
 	rules := "domain: shop\ndescriptors: [{key: user, rate_limit: {unit: second, requests_per_unit: 100000}}]\nauthz: " +
 		"{anonymous: allow}\n"
 	root := testenv.RulesRootWith(t, rules)
-	environment = append(environment, "RUNTIME_ROOT="+root, fmt.Sprintf("GOMEMLIMIT=%d", memoryLimit))
+	environment = append(environment, "GRPC_TRANSPORT=native", "RUNTIME_ROOT="+root,
+		fmt.Sprintf("GOMEMLIMIT=%d", memoryLimit))
 	a := &arena{T: t, service: testenv.Service(t, serviceBinary, environment...)}
 	conn, err := grpc.NewClient(a.grpc(), grpc.WithTransportCredentials(secured))
 	if err != nil {
@@ -327,8 +328,8 @@ func (p *peer) streams(n int, f func(id uint32)) {
 	p.did(p.out.Flush())
 }
 
-// wantReset waits until the service has reset a stream of the attacker's: for the memory that it takes, or, where the
-// attacker was slow, for the time. The native transport ends the connection of some attackers instead.
+// wantReset waits until the service has reset a stream of the attacker's, or ended its connection. The cause is the
+// memory that it takes, or the time.
 func (a *arena) wantReset() {
 	a.Helper()
 	testenv.Eventually(a, func() error {

@@ -23,20 +23,13 @@ type Config struct {
 	// high. Beyond it, the largest requests of the source that holds the most are reset. Of equal requests the oldest goes
 	// first.
 	Bytes int64
-	// HTTP2 is true if clients speak HTTP/2 from the first byte. Else they speak HTTP/1.
-	HTTP2 bool
-	// Metered is true if the server accounts for its requests itself. Accept then returns *Metered.
+	// Metered is true if the server accounts for its requests itself, or not at all. Accept then returns *Metered.
+	// Otherwise the clients speak HTTP/1, and the guard reads what passes.
 	Metered bool
 }
 
-// Time limits of each request and connection. No Envoy comes near them: it sends a request at once. It waits for the
-// answer a second at most, or as long as a max_delay of at most a minute.
-const (
-	maxReceive = 10 * time.Second // from the first byte of a request to its last
-	maxAnswer  = 90 * time.Second // until the client has read the answer
-	maxWrite   = 10 * time.Second // for one write
-	maxCut     = time.Second      // until the server has handled a reset
-)
+// maxWrite is the time limit of one write. No Envoy comes near it.
+const maxWrite = 10 * time.Second
 
 // tick is the resolution of the guard's clock, which spares each request a call of time.Now.
 const tick = 100 * time.Millisecond
@@ -138,11 +131,6 @@ func (l *Listener) Accept() (net.Conn, error) {
 		l.admit(&m.conn, m, c)
 		return m, nil
 	}
-	if l.cfg.HTTP2 {
-		h := newHTTP2()
-		l.admit(&h.conn, h, c)
-		return h, nil
-	}
 	h := new(http1Conn)
 	l.admit(&h.conn, h, c)
 	return h, nil
@@ -165,12 +153,12 @@ func source(a net.Addr) netip.Prefix {
 	return p
 }
 
-// requests are the requests of a connection, over HTTP/1 or HTTP/2.
+// requests are the requests of a connection.
 type requests interface {
 	// cutRequests cuts requests until need bytes are free, or none is left, and returns the number of bytes that it freed.
 	cutRequests(need int64) int64
 	// sweep cuts requests that exceed their time limits.
-	sweep(now int64)
+	sweep()
 }
 
 // admit makes c the guarded form of a connection with these requests.
@@ -248,16 +236,14 @@ func (l *Listener) all() []*conn {
 
 func (l *Listener) sweep(now int64) {
 	for _, c := range l.all() {
-		if w := c.writing.Load(); w != 0 && since(w, now) > maxWrite {
+		if w := c.writing.Load(); w != 0 && time.Duration(now-w)*tick > maxWrite {
 			l.cuts[SlowAnswer].Add(1)
 			c.cut()
 			continue
 		}
-		c.requests.sweep(now)
+		c.requests.sweep()
 	}
 }
-
-func since(begin, now int64) time.Duration { return time.Duration(now-begin) * tick }
 
 // over reports whether the requests that have not been cut hold more than the budget.
 func (l *Listener) over() bool { return l.held.Load() > l.cfg.Bytes }
@@ -304,7 +290,7 @@ func (l *Listener) largestHolder() []*conn {
 	return list
 }
 
-// conn has the common parts of HTTP/1 and HTTP/2 connections.
+// conn has what an HTTP/1 connection and a Metered one have in common.
 type conn struct {
 	net.Conn
 	// below is the connection of the system: Conn itself, or what Conn encrypts. cut closes it, because the end of TLS

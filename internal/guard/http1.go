@@ -58,4 +58,4 @@ func (c *http1Conn) cutRequests(int64) int64 {
 }
 
 // sweep does nothing, because http.Server enforces its own timeouts.
-func (*http1Conn) sweep(int64) {}
+func (*http1Conn) sweep() {}

@@ -90,7 +90,7 @@ func (m *Metered) cutRequests(need int64) int64 {
 	return freed
 }
 
-func (m *Metered) sweep(int64) {
+func (m *Metered) sweep() {
 	if owner := m.attached(); owner != nil {
 		owner.Sweep(time.Now())
 	}

@@ -12,19 +12,19 @@ const contentType = "application/grpc"
 // Header blocks of answers (RFC 7541). The first answer inserts two fields into the table of the client. After that,
 // a block of a success has one byte for each field.
 const (
-	status200   = "\x88"     // :status 200
-	status400   = "\x8c"     // :status 400
-	statusOther = "\x08\x03" // a literal :status; its three digits follow
+	status200   = "\x88"     // It stands for :status 200.
+	status400   = "\x8c"     // It stands for :status 400.
+	statusOther = "\x08\x03" // It begins a literal :status. Three digits follow.
 	insertType  = "\x5f\x10" + contentType
-	knownType   = "\xbf" // the second newest field, after both insertions
+	knownType   = "\xbf" // It is the second newest field, after both insertions.
 	plainType   = "\x0f\x10\x10" + contentType
 	plainText   = "\x0f\x10\x0atext/plain"
 	insertOK    = "\x40\x0bgrpc-status\x010"
-	knownOK     = "\xbe" // the newest field
+	knownOK     = "\xbe" // It is the newest field.
 	plainStatus = "\x00\x0bgrpc-status"
 	plainReason = "\x00\x0cgrpc-message"
 	accepted    = "\x00\x14grpc-accept-encoding\x0didentity,gzip"
-	emptyTable  = "\x20" // a size update
+	emptyTable  = "\x20" // It is a size update.
 )
 
 // encoding is what the server knows of the client's table.
@@ -34,7 +34,7 @@ const (
 	notInserted encoding = iota
 	typeInserted
 	bothInserted
-	noTable // it is smaller than at the begin, or was changed
+	noTable // The client has made its table smaller, or has changed it.
 )
 
 // appendHeaderFrame appends HEADERS with the block that block appends.
@@ -124,10 +124,9 @@ func (c *Conn) appendMessage(k *Call, message []byte) {
 // appendFailure appends an error, which ends the call. c.mu is held.
 func (c *Conn) appendFailure(k *Call, code codes.Code, reason string) {
 	c.appendError(k, status200, code, reason)
-	c.remove(k)
 }
 
-// appendError appends HEADERS that end a stream with an error of gRPC.
+// appendError appends the HEADERS of an error of gRPC, which end the call. c.mu is held.
 func (c *Conn) appendError(k *Call, status string, code codes.Code, reason string) {
 	c.output.add(appendHeaderFrame(c.output.next(), k.id, flagEndStream, func(b []byte) []byte {
 		b = c.peer.appendResize(b)
@@ -143,6 +142,7 @@ func (c *Conn) appendError(k *Call, status string, code codes.Code, reason strin
 		}
 		return appendText(append(b, plainReason...), encodeReason(reason))
 	}))
+	c.remove(k)
 }
 
 // appendText appends a text without Huffman coding.
@@ -162,7 +162,7 @@ func appendText(b []byte, text string) []byte {
 // maxReason bounds the text of an error, so that its HEADERS fit into one frame.
 const maxReason = 1 << 10
 
-// encodeReason encodes a grpc-message: bytes that are not printable ASCII as %XX.
+// encodeReason encodes a grpc-message. It writes bytes that are not printable ASCII as %XX.
 func encodeReason(reason string) string {
 	const hex = "0123456789ABCDEF"
 	out := make([]byte, 0, len(reason))
@@ -186,9 +186,9 @@ func (c *Conn) answerFault(k *Call) {
 	case notGRPC:
 		c.appendPage(k, "415", "This server speaks gRPC: want the content-type application/grpc.\n")
 	case twoHosts, noAuthority:
-		c.appendBadRequest(k, "want one :authority or one host header")
+		c.appendError(k, status400, codes.Internal, "want one :authority or one host header")
 	case badTimeout:
-		c.appendBadRequest(k, "malformed grpc-timeout")
+		c.appendError(k, status400, codes.Internal, "malformed grpc-timeout")
 	case timedOut:
 		c.appendFailure(k, codes.DeadlineExceeded, "the timeout of the request is 0")
 	case badEncoding:
@@ -196,11 +196,6 @@ func (c *Conn) answerFault(k *Call) {
 	default:
 		c.appendFailure(k, codes.Unimplemented, unknownText)
 	}
-}
-
-func (c *Conn) appendBadRequest(k *Call, reason string) {
-	c.appendError(k, status400, codes.Internal, reason)
-	c.remove(k)
 }
 
 // appendPage answers a client that does not speak gRPC.

@@ -18,7 +18,7 @@ const (
 type fragments struct {
 	open   bool
 	stream uint32
-	flags  byte // of HEADERS
+	flags  byte // They are those of HEADERS.
 	frames int
 	bytes  []byte
 }
@@ -67,8 +67,8 @@ func (c *Conn) receiveContinuation(f *frame) *failure {
 	return c.receiveBlock(f.stream, whole.flags, whole.bytes)
 }
 
-// receiveBlock handles a complete header block. It decodes each one, also of streams that are ignored: later blocks
-// depend on it. c.mu is held.
+// receiveBlock handles a complete header block. It also decodes the blocks of streams that are ignored, because later
+// blocks depend on them. c.mu is held.
 func (c *Conn) receiveBlock(stream uint32, flags byte, block []byte) *failure {
 	if k := c.calls[stream]; k != nil {
 		return c.receiveTrailers(k, flags, block)
@@ -90,13 +90,11 @@ func (c *Conn) receiveBlock(stream uint32, flags byte, block []byte) *failure {
 	}
 	ok, failed := c.admit()
 	if !ok {
-		c.output.add(appendReset(c.output.next(), stream, refusedStream))
-		c.streams.resetByUs(stream)
+		c.sendReset(stream, refusedStream)
 		return failed
 	}
 	if h.fault == malformed {
-		c.output.add(appendReset(c.output.next(), stream, protocolError))
-		c.streams.resetByUs(stream)
+		c.sendReset(stream, protocolError)
 		return c.countStreamError()
 	}
 	c.budget.begin()
@@ -129,7 +127,7 @@ func (c *Conn) receiveTrailers(k *Call, flags byte, block []byte) *failure {
 	switch {
 	case k.state == reset:
 		return nil
-	case flags&flagEndStream == 0 || !c.reader.finishTrailers():
+	case flags&flagEndStream == 0 || c.reader.fault == malformed || c.reader.seen != [otherPseudo]bool{}:
 		return c.breakStream(k, protocolError)
 	}
 	if k.head.fault == noFault {

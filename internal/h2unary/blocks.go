@@ -18,16 +18,16 @@ const (
 // changes. Weaker rules are wrong: two equal blocks can mean different fields, and an insertion inserts each time.
 type blocks struct {
 	known [maxBlocks]knownBlock
-	next  int // to be replaced next
+	next  int // It is the index that is replaced next.
 }
 
 type knownBlock struct {
 	bytes []byte
 	head  head
-	uses  bool // the dynamic table
+	uses  bool // The block uses the dynamic table.
 }
 
-// find returns the head of a block, nil if it is not known.
+// find returns the head of a block, or nil if it is not known.
 func (b *blocks) find(block []byte) *head {
 	for i := range b.known {
 		if k := &b.known[i]; len(block) > 0 && bytes.Equal(k.bytes, block) {

@@ -7,9 +7,9 @@ import (
 	"github.com/extauthz/extauthz/internal/guard"
 )
 
-// Frames that are no part of a request cost a connection credit: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA,
-// CONTINUATION, and frames that are unknown. A request gains more credit than the frames cost that any known client
-// sends with it.
+// Frames that are no part of a request cost a connection credit. These are PING, SETTINGS, PRIORITY, WINDOW_UPDATE,
+// empty DATA, CONTINUATION, and frames of unknown types. A request gains more credit than the frames cost that a known
+// client sends with it.
 const (
 	beginCredit = 1_000
 	maxCredit   = 10_000
@@ -29,17 +29,15 @@ const (
 	rapid          = 5 * time.Millisecond
 )
 
-// budget is what a client may do that is no request.
+// budget bounds what a client may do that is no request.
 type budget struct {
 	credit       int
 	streamErrors int
 	requests     int
 	rapidResets  int
 	refilled     time.Time
-	minute       time.Time // the begin of the minute in which errors and resets are counted
+	minute       time.Time // Errors and resets are counted in the minute that began then.
 }
-
-func newBudget() budget { return budget{credit: beginCredit} }
 
 // refill gives credit for the time that has passed.
 func (b *budget) refill(now time.Time) {
@@ -91,7 +89,7 @@ func (c *Conn) receiveReset(f *frame) *failure {
 	if k == nil || k.state == reset {
 		return c.budget.charge("too many resets")
 	}
-	if i := slices.Index(c.batch, k); i >= 0 { // it has not reached Serve, and has caused no work
+	if i := slices.Index(c.batch, k); i >= 0 { // The call has not reached Serve, and has caused no work.
 		c.batch = slices.Delete(c.batch, i, i+1)
 		c.remove(k)
 		return nil
@@ -104,8 +102,8 @@ func (c *Conn) receiveReset(f *frame) *failure {
 	return c.budget.overResets()
 }
 
-// reset counts a request that the client has reset. The server would have answered it after some time, or the client
-// has not sent all of it during that time.
+// reset counts a request that the client has reset. after is the time until the server would have answered it, or the
+// time in which the client has not sent all of it.
 func (b *budget) reset(after time.Duration) {
 	if after < rapid {
 		b.rapidResets++

@@ -17,39 +17,45 @@ type Call struct {
 	Message []byte
 	// Arrived is when the read that began the request returned.
 	Arrived time.Time
-	// Deadline is when the client stops to wait, the zero time if it has not stated it.
+	// Deadline is when the client stops waiting. It is the zero time if the client has not stated it.
 	Deadline time.Time
 
 	conn *Conn
 	id   uint32
 	head head
 
-	// All that follows is guarded by conn.mu.
-	state     callState
-	abandoned bool   // The client has reset it.
-	received  int    // Bytes that count for flow control.
-	content   int    // Bytes of DATA without padding.
-	buffer    []byte // The message, if it did not come in one piece.
-	zipped    bool   // The message arrived compressed.
-	window    int    // What the client allows beyond its initial window. It is negative after an answer was sent.
-	rest      rest   // What flow control holds back.
-	held      int64  // What the guard counts for it.
-	begun     bool   // The header of the answer is sent.
-	ctx       context.Context
-	cancel    context.CancelFunc
+	// conn.mu guards all that follows.
+	state callState
+	// abandoned means that the client has reset the call.
+	abandoned bool
+	// received is how many bytes count for flow control, and content how many of DATA have arrived without padding.
+	received, content int
+	// buffer is the message if it did not come in one piece. zipped means that it arrived compressed.
+	buffer []byte
+	zipped bool
+	// window is what the client allows beyond its initial window. It is negative after an answer was sent.
+	window int
+	// rest is what flow control holds back.
+	rest rest
+	// held is how much memory the guard counts for the call.
+	held int64
+	// begun means that the header of the answer is sent.
+	begun  bool
+	ctx    context.Context
+	cancel context.CancelFunc
 }
 
 // callState is who waits for what.
 type callState uint8
 
 const (
-	arriving callState = iota // The client has not sent all.
-	waiting                   // It is complete, and Serve must answer it.
-	reset                     // As waiting, but the client gets no answer.
-	parked                    // It is answered, and flow control holds back a part.
+	arriving callState = iota // The client has not sent all of the request.
+	waiting                   // The request is complete, and Serve must answer it.
+	reset                     // Serve must answer the request, but the client gets no answer.
+	parked                    // The request is answered, and flow control holds back a part of the answer.
 )
 
-// Header returns a header that Config.Keep names, "" if the request has none. Several ones are joined by commas.
+// Header returns a header that Config.Keep names, or "" if the request has none. It joins several values by commas.
 func (k *Call) Header(name string) string {
 	var values []string
 	for _, h := range k.head.kept {
@@ -60,8 +66,8 @@ func (k *Call) Header(name string) string {
 	return strings.Join(values, ",")
 }
 
-// Context returns a context that ends when the client gives up, at the deadline, and with the answer. That of a stream
-// also ends with the server.
+// Context returns a context that ends when the client gives up, at the deadline, and with the answer. The context of a
+// stream also ends with the server.
 func (k *Call) Context() context.Context {
 	c := k.conn
 	c.mu.Lock()
@@ -84,11 +90,9 @@ func (k *Call) Reply(message []byte) {
 	c := k.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k.state == waiting && !c.closed {
+	if c.isAwaited(k) {
 		c.appendReply(k, message)
-		return
 	}
-	c.drop(k)
 }
 
 // Fail answers with an error. The answer leaves when Serve returns, or with Flush.
@@ -96,19 +100,21 @@ func (k *Call) Fail(code codes.Code, reason string) {
 	c := k.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k.state == waiting && !c.closed {
+	if c.isAwaited(k) {
 		c.appendFailure(k, code, reason)
-		return
 	}
-	c.drop(k)
 }
 
-// drop ends a call whose client no longer waits. c.mu is held.
-func (c *Conn) drop(k *Call) {
+// isAwaited reports whether the client waits for the answer of a call. Otherwise it ends the call. c.mu is held.
+func (c *Conn) isAwaited(k *Call) bool {
+	if k.state == waiting && !c.closed {
+		return true
+	}
 	if k.abandoned {
 		c.budget.reset(time.Since(k.Arrived))
 	}
 	c.remove(k)
+	return false
 }
 
 // Send sends a message of a stream. Fail ends the stream. It returns false if the client has gone, or does not read.

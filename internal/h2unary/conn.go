@@ -10,8 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"google.golang.org/grpc/codes"
-
 	"github.com/extauthz/extauthz/internal/guard"
 )
 
@@ -19,26 +17,35 @@ import (
 type Conn struct {
 	server  *Server
 	metered *guard.Metered
-	raw     syscall.RawConn // nil with TLS
-	born    time.Time
-	maxAge  time.Duration // 0: none
+	// raw reads and writes without a wait. It is nil with TLS.
+	raw  syscall.RawConn
+	born time.Time
+	// maxAge is the age at which the connection is drained. 0 means never.
+	maxAge time.Duration
 
 	// The next fields belong to the goroutine that reads.
 	input   input
 	decoder decoder
 	blocks  blocks
 	reader  headReader
-	read    time.Time // When the last read returned.
-	batch   []*Call   // Completed by it.
-	grown   bool      // A message in pieces has grown.
+	// read is when the last read returned, and batch has the calls that it completed.
+	read  time.Time
+	batch []*Call
+	// grown means that a message in pieces has grown since boundPartial.
+	grown bool
 
-	mu      sync.Mutex
-	changed sync.Cond // Of mu: unsent has shrunk, or calls is empty.
-	closed  bool      // Nothing is sent any more.
+	mu sync.Mutex
+	// changed is signalled with mu when the unsent output has shrunk, or when calls has become empty.
+	changed sync.Cond
+	// closed means that nothing is sent any more.
+	closed  bool
 	started startPhase
-	calls   map[uint32]*Call // By stream.
-	most    int              // The most calls at once that calls has had room for.
-	resets  int              // How many of calls are reset.
+	// calls has the open calls by stream. most is the largest number that it has had, because a map never shrinks.
+	// resets is the number of its calls in the state reset.
+	calls  map[uint32]*Call
+	most   int
+	resets int
+	// free has calls that have ended, for reuse.
 	free    []*Call
 	output  output
 	window  windows
@@ -47,20 +54,24 @@ type Conn struct {
 	budget  budget
 	drainer drainer
 	peer    peerSettings
-	begun   time.Time // When the frame began that is not complete; the zero time without one.
-	heard   time.Time // When the client last sent something.
-	pinged  time.Time // When the server asked whether the client is alive; the zero time if it has answered.
-	change  guard.Change
+	// begun is when an incomplete frame began. It is the zero time if there is none.
+	begun time.Time
+	// heard is when the client last sent something.
+	heard time.Time
+	// pinged is when the server asked whether the client is alive. It is the zero time once the client has sent something.
+	pinged time.Time
+	// change is what settle has not reported to the guard yet.
+	change guard.Change
 }
 
-// startPhase is what the client has sent at the begin of a connection.
+// startPhase is what the client has sent since it connected.
 type startPhase uint8
 
 const (
 	sentNothing startPhase = iota
 	sentPreface
 	sentSettings
-	sentAck // of the server's settings
+	sentAck // The client has acknowledged the server's settings.
 )
 
 const (
@@ -75,7 +86,8 @@ func newConn(s *Server, nc *guard.Metered) *Conn {
 	now := time.Now()
 	c := &Conn{
 		server: s, metered: nc, born: now, read: now, heard: now, calls: make(map[uint32]*Call),
-		budget: newBudget(), window: newWindows(), peer: defaultPeer,
+		budget: budget{credit: beginCredit}, window: windows{send: initialWindow},
+		peer: peerSettings{window: initialWindow}, streams: streamNumbers{end: lastStreamUnknown},
 	}
 	c.changed.L = &c.mu
 	c.output.buffers = &s.outputs
@@ -84,7 +96,7 @@ func newConn(s *Server, nc *guard.Metered) *Conn {
 	c.reader.methods, c.reader.keep = s.methods, s.keep
 	c.input.open(c)
 	if age := s.cfg.MaxAge; age > 0 {
-		const spread = 10 // clients that connected together do not leave together
+		const spread = 10 // Clients that connected together do not leave together.
 		c.maxAge = age - age/spread + rand.N(max(1, 2*age/spread))
 	}
 	return c
@@ -93,12 +105,8 @@ func newConn(s *Server, nc *guard.Metered) *Conn {
 // run serves the connection until it ends, and until all its calls are answered.
 func (c *Conn) run() {
 	defer c.end()
-	defer func() {
-		if p := recover(); p != nil { // a bug ends this connection, not the process
-			c.server.cfg.Panicked(p)
-		}
-	}()
-	_ = c.metered.SetDeadline(c.born.Add(c.server.cfg.ConnectTimeout)) // an error shows in the next read
+	defer c.recovered()
+	_ = c.metered.SetDeadline(c.born.Add(c.server.cfg.ConnectTimeout)) // The next read shows an error.
 	c.mu.Lock()
 	c.sendSettings()
 	c.mu.Unlock()
@@ -130,6 +138,14 @@ func (c *Conn) run() {
 	}
 }
 
+// recovered is deferred by each goroutine of a connection. A panic is a bug. It ends this connection, not the process.
+func (c *Conn) recovered() {
+	if p := recover(); p != nil {
+		c.server.cfg.Panicked(p)
+		c.cutOff()
+	}
+}
+
 // close ends a connection that is drained without cutting off the last answers.
 func (c *Conn) close() {
 	c.mu.Lock()
@@ -144,34 +160,14 @@ func (c *Conn) close() {
 // serve passes the batch to Serve.
 func (c *Conn) serve() {
 	c.unzipLast()
-	batch := c.batch
-	defer func() {
-		if p := recover(); p != nil {
-			c.server.cfg.Panicked(p)
-			c.failAll(batch)
-		}
-		clear(c.batch)
-		c.batch = c.batch[:0]
-	}()
-	c.server.cfg.Serve(c, batch)
-	c.detach(batch)
+	c.server.cfg.Serve(c, c.batch)
+	c.detach(c.batch)
+	clear(c.batch)
+	c.batch = c.batch[:0]
 }
 
-// failAll fails the calls of a batch that are not answered. Those that were answered may be in use again, for requests
-// that have not been passed to Serve yet. But no read happens between the batch and its answers, so there are none.
-func (c *Conn) failAll(batch []*Call) {
-	for _, k := range batch {
-		c.mu.Lock()
-		open := c.calls[k.id] == k && (k.state == waiting || k.state == reset)
-		c.mu.Unlock()
-		if open {
-			k.Fail(codes.Internal, "internal error")
-		}
-	}
-}
-
-// perBegun is the memory of a call, and of its place in the table of calls. One that waits also has a goroutine, timers
-// and a decoded request, which is perCall. perByte is how often its message is there.
+// perBegun is the memory of a call, and of its place in the table of calls. perCall is the memory of the goroutine, the
+// timers and the decoded request of a call that waits. perByte is how often the message of such a call is in memory.
 const (
 	perBegun = 512
 	perCall  = 8 << 10
@@ -227,7 +223,7 @@ func (c *Conn) remove(k *Call) {
 	if k.cancel != nil {
 		k.cancel()
 	}
-	*k = Call{conn: c, buffer: nil}
+	*k = Call{conn: c}
 	if len(c.free) < freeCalls {
 		c.free = append(c.free, k)
 	}
@@ -247,7 +243,7 @@ func (c *Conn) end() {
 	c.closed = true
 	c.changed.Broadcast()
 	for _, k := range c.calls {
-		unserved := slices.Contains(c.batch, k) // after a panic
+		unserved := slices.Contains(c.batch, k) // Serve has caused a panic, or its batch was not complete.
 		if unserved || k.state != waiting && k.state != reset {
 			c.remove(k)
 			continue
@@ -262,7 +258,7 @@ func (c *Conn) end() {
 	c.mu.Unlock()
 	c.input.close(c)
 	c.settle()
-	_ = c.metered.Close() // it is cut off already
+	_ = c.metered.Close() // The connection is cut off already.
 }
 
 // linger ends a connection after an error: the client gets the GOAWAY, even if it is still sending. Closing at once
@@ -276,16 +272,18 @@ func (c *Conn) linger(f *failure) {
 	c.discardRest()
 }
 
-// lingering is how long the server waits for the client to close.
-const lingering = time.Second
+const (
+	// lingering is how long the server waits for the client to close.
+	lingering = time.Second
+	// maxDiscarded bounds how much the server reads from a client that goes on sending.
+	maxDiscarded = 1 << 20
+)
 
+// discardRest tells the client that nothing follows, and discards what it still sends until it closes.
 func (c *Conn) discardRest() {
-	_ = c.metered.SetDeadline(time.Now().Add(lingering)) // an error shows in the next read
+	_ = c.metered.SetDeadline(time.Now().Add(lingering)) // The next read shows an error.
 	if c.metered.CloseWrite() != nil {
 		return
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(c.metered.Conn, maxDiscarded)) // the client ends it, or the deadline
+	_, _ = io.Copy(io.Discard, io.LimitReader(c.metered.Conn, maxDiscarded)) // An error also ends the connection.
 }
-
-// maxDiscarded bounds what is read of a client that goes on sending.
-const maxDiscarded = 1 << 20

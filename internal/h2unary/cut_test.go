@@ -111,7 +111,6 @@ func conversations(t testing.TB) (all [][]byte) {
 			_ = p.WriteData(9, false, prefixed("trailed"))
 			_ = p.WriteHeaders(http2.HeadersFrameParam{StreamID: 9, EndHeaders: true, EndStream: true})
 			_ = p.headers(11, "/unknown", true)
-			_ = p.request(13, panicMethod, "")
 		},
 		func(p *peer) { // small windows
 			_ = p.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 3})

@@ -5,8 +5,10 @@ import "time"
 // drainer ends a connection without losing calls: a first GOAWAY asks the client to begin no more streams. When the
 // client has read it, a second one names the last stream that is served. When these are answered, the connection ends.
 type drainer struct {
-	begun time.Time // of the first GOAWAY; the zero time before
-	final bool      // the second GOAWAY is sent
+	// begun is when the server sent the first GOAWAY. It is the zero time before.
+	begun time.Time
+	// final means that the server has sent the second GOAWAY.
+	final bool
 }
 
 // drainPing is the PING whose answer shows that the client has read the first GOAWAY.
@@ -20,7 +22,7 @@ func (c *Conn) drain(reason string) {
 	c.mu.Lock()
 	c.beginDrain(reason, time.Now())
 	c.mu.Unlock()
-	go c.Flush() // ends with the write, whose time the guard bounds
+	c.FlushSoon()
 }
 
 // beginDrain sends the first GOAWAY. c.mu is held.
@@ -33,22 +35,15 @@ func (c *Conn) beginDrain(reason string, now time.Time) {
 	c.output.add(appendPing(b, 0, []byte(drainPing)))
 }
 
-// acknowledged handles the answer to a PING. c.mu is held.
-func (d *drainer) acknowledged(c *Conn, payload []byte) {
-	if !d.begun.IsZero() && string(payload) == drainPing {
-		d.finish(c)
-	}
-}
-
 // finish sends the second GOAWAY. c.mu is held.
 func (d *drainer) finish(c *Conn) {
 	if d.final {
 		return
 	}
 	d.final = true
-	c.streams.ended, c.streams.end = true, c.streams.last
+	c.streams.end = c.streams.last
 	c.output.add(appendGoAway(c.output.next(), c.streams.last, noError, ""))
-	for _, k := range c.calls { // streams would never end
+	for _, k := range c.calls { // Answers that are streams would never end.
 		if k.state == waiting && c.server.streams[k.Method] && k.cancel != nil {
 			k.cancel()
 		}
@@ -59,7 +54,7 @@ func (d *drainer) finish(c *Conn) {
 // wake ends the read of a connection on which nothing is left to do. c.mu is held.
 func (d *drainer) wake(c *Conn) {
 	if d.ended(c) {
-		_ = c.metered.SetReadDeadline(time.Unix(1, 0)) // an error means that the connection is closed
+		_ = c.metered.SetReadDeadline(time.Unix(1, 0)) // An error means that the connection is closed.
 	}
 }
 

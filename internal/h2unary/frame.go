@@ -7,8 +7,8 @@ const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 const (
 	frameHeader = 9
-	// maxFrame is the longest payload in either direction: the default of SETTINGS_MAX_FRAME_SIZE, the least that peers
-	// must accept.
+	// maxFrame is the longest payload in either direction. It is the default of SETTINGS_MAX_FRAME_SIZE, and the least
+	// that peers must accept.
 	maxFrame = 16384
 	// maxWindow is the largest flow control window.
 	maxWindow = 1<<31 - 1

@@ -24,7 +24,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/extauthz/extauthz/internal/h2unary"
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // dial returns a client of grpc-go.
@@ -121,7 +121,7 @@ func TestErrors(t *testing.T) {
 		{"a long text", failMethod, strings.Repeat("x", 3000), nil, codes.ResourceExhausted, "x"},
 		{"an unknown method", "/test.Echo/None", "", nil, codes.Unimplemented, "unknown service or method"},
 		{"another spelling", "//test.Echo/Echo", "", nil, codes.Unimplemented, "unknown service or method"},
-		{"a panic", panicMethod, "", nil, codes.Internal, "internal error"},
+		{"a panic, which ends the connection", panicMethod, "", nil, codes.Unavailable, ""},
 	} {
 		var res wrapperspb.BytesValue
 		err := conn.Invoke(t.Context(), c.method, wrapperspb.String(c.message), &res, c.options...)
@@ -131,6 +131,9 @@ func TestErrors(t *testing.T) {
 	}
 	if _, err := echo(t.Context(), conn, echoMethod, nil); err != nil {
 		t.Errorf("after these: %v", err)
+	}
+	if n := s.panics.Load(); n != 1 {
+		t.Errorf("%d panics were reported, want 1", n)
 	}
 }
 

@@ -7,19 +7,23 @@ import (
 
 // head is what the header block of a request means.
 type head struct {
-	method  int // index of Config.Methods, -1 for another path
-	fault   fault
-	timeout time.Duration // 0 if there is none
-	length  int64         // of content-length, -1 if there is none
-	zipped  bool          // its message may be compressed by gzip
-	kept    []Header
+	// method is the index in Config.Methods, or -1 for another path.
+	method int
+	fault  fault
+	// timeout is that of grpc-timeout, or 0 if there is none.
+	timeout time.Duration
+	// length is that of content-length, or -1 if there is none.
+	length int64
+	// zipped means that the message may be compressed by gzip.
+	zipped bool
+	kept   []Header
 }
 
 // Header is a header of a request.
 type Header struct{ Name, Value string }
 
-// maxKept bounds the headers that are kept of a request: they can be short on the wire. Larger ones are forgotten.
-// Those of traces have a few hundred bytes.
+// maxKept bounds the headers that are kept of a request, because they can be short on the wire. Larger ones are
+// forgotten. Headers of traces have a few hundred bytes.
 const maxKept = 4 << 10
 
 // keptBytes is the memory of the headers that are kept.
@@ -30,7 +34,7 @@ func (h *head) keptBytes() (n int64) {
 	return n
 }
 
-// fault is why a request is not passed to Serve. Of several, the least one counts, as at grpc-go.
+// fault is why a request is not passed to Serve. Of several faults the least one counts, as at grpc-go.
 type fault uint8
 
 const (
@@ -53,12 +57,14 @@ type headReader struct {
 	keep    map[string]bool
 
 	head
-	regular bool // a regular field was seen, after which no pseudo-header may follow
+	// regular means that a regular field was seen, after which no pseudo-header may follow.
+	regular bool
 	seen    [otherPseudo]bool
 	post    bool
 	grpc    bool
-	timed   bool // it has a timeout, which may be 0
-	hosts   int
+	// timed means that the request has a timeout, which may be 0.
+	timed bool
+	hosts int
 }
 
 // otherPseudo is greater than the kinds of pseudo-headers, which seen has.
@@ -154,11 +160,6 @@ func (r *headReader) finish() head {
 	return r.head
 }
 
-// finishTrailers reports whether the fields may be trailers.
-func (r *headReader) finishTrailers() bool {
-	return r.fault != malformed && r.seen == [otherPseudo]bool{}
-}
-
 // isGRPC reports whether a content-type is that of gRPC.
 func isGRPC(value []byte) bool {
 	rest, ok := bytes.CutPrefix(value, []byte(contentType))
@@ -166,7 +167,7 @@ func isGRPC(value []byte) bool {
 }
 
 func parseLength(value []byte) (n int64, ok bool) {
-	const digits = 18 // they fit
+	const digits = 18 // Such a number fits into an int64.
 	for _, c := range value {
 		if c < '0' || c > '9' {
 			return 0, false
@@ -176,14 +177,15 @@ func parseLength(value []byte) (n int64, ok bool) {
 	return n, len(value) > 0 && len(value) <= digits
 }
 
-// parseTimeout reads a grpc-timeout: one to eight digits and a unit. A value beyond the largest duration becomes that.
+// parseTimeout reads a grpc-timeout, which has one to eight digits and a unit. A value beyond the largest duration
+// becomes that.
 func parseTimeout(value []byte) (time.Duration, bool) {
 	const digits = 8
 	if len(value) < 2 || len(value) > digits+1 {
 		return 0, false
 	}
 	n, ok := parseLength(value[:len(value)-1])
-	unit := timeoutUnit(value[len(value)-1])
+	unit := timeoutUnits[value[len(value)-1]]
 	if !ok || unit == 0 {
 		return 0, false
 	}
@@ -194,21 +196,7 @@ func parseTimeout(value []byte) (time.Duration, bool) {
 	return time.Duration(n) * unit, true
 }
 
-// timeoutUnit returns a unit of grpc-timeout, 0 if there is no such unit.
-func timeoutUnit(c byte) time.Duration {
-	switch c {
-	case 'H':
-		return time.Hour
-	case 'M':
-		return time.Minute
-	case 'S':
-		return time.Second
-	case 'm':
-		return time.Millisecond
-	case 'u':
-		return time.Microsecond
-	case 'n':
-		return time.Nanosecond
-	}
-	return 0
+// timeoutUnits are the units of grpc-timeout.
+var timeoutUnits = [256]time.Duration{
+	'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond,
 }

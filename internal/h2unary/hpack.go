@@ -34,10 +34,11 @@ const (
 
 // decoder reads header blocks (RFC 7541).
 type decoder struct {
-	table       table
-	literals    literals
-	name, value scratch // memory for the text of literals
-	made        field   // the last literal
+	table    table
+	literals literals
+	// name and value are memory for the text of literals. made is the last literal.
+	name, value scratch
+	made        field
 }
 
 // effect is how a block depends on the dynamic table.
@@ -82,7 +83,7 @@ func (d *decoder) decode(block []byte, visit func(*field)) (e effect, err error)
 			return e, errTooLarge
 		}
 		visit(f)
-		if first&isIndexed == 0 && first&isInsertion != 0 {
+		if first&(isIndexed|isInsertion) == isInsertion {
 			d.table.insert(*f)
 		}
 	}
@@ -90,7 +91,7 @@ func (d *decoder) decode(block []byte, visit func(*field)) (e effect, err error)
 	return e, nil
 }
 
-// maxScratch is how much memory for decoded text an idle connection keeps.
+// maxScratch bounds the memory for decoded text that an idle connection keeps.
 const maxScratch = 4 << 10
 
 // release forgets the last literal, which can be a part of a read buffer, and large memory for text.
@@ -130,7 +131,7 @@ func (d *decoder) readLiteral(b []byte, bits uint, e *effect) (f *field, rest []
 			return nil, nil, errBlock
 		}
 		made.kind, made.name = named.kind, named.name
-		if made.kind == malformedField { // perhaps only its value
+		if made.kind == malformedField { // Perhaps only the value of that field is malformed.
 			made.kind = kindOf(made.name)
 		}
 		e.uses = e.uses || index > staticFields
@@ -208,7 +209,7 @@ func readString(b []byte) (s encoded, rest []byte, err error) {
 	return s, rest[length:], nil
 }
 
-// readNumber reads a number whose first bits are the last ones of b[0] (RFC 7541, 5.1). No valid number of a block has
+// readNumber reads a number whose first bits are the last bits of b[0] (RFC 7541, 5.1). No valid number of a block has
 // more than 28 bits in further bytes.
 func readNumber(b []byte, bits uint) (n uint64, rest []byte, err error) {
 	if len(b) == 0 {

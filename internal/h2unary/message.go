@@ -10,16 +10,16 @@ import (
 	"github.com/extauthz/extauthz/internal/guard"
 )
 
-// prefix is the length of what precedes a message: whether it is compressed, and its length.
+// prefix is the length of what precedes a message: a flag of compression, and the length of the message.
 const prefix = 5
 
 // appendContent takes a piece of the message of a call, at the end of which last is true.
 func (c *Conn) appendContent(k *Call, piece []byte, last bool) {
 	if k.head.fault != noFault {
-		return // it is not read
+		return // The message is not read.
 	}
 	if last && len(k.buffer) == 0 {
-		k.Message = piece // the usual case: the message is in one piece, and stays where it is
+		k.Message = piece // In the usual case the message is in one piece, and stays where it is.
 		return
 	}
 	if len(piece) == 0 {
@@ -62,7 +62,7 @@ func (c *Conn) checkPrefix(k *Call, last bool) (codes.Code, string) {
 // maxPartial bounds the requests of a connection that have not arrived completely.
 const maxPartial = 4 << 20
 
-// boundPartial cuts such requests of a connection that holds too much. c.mu is held.
+// boundPartial cuts incomplete requests of a connection that holds too much. c.mu is held.
 func (c *Conn) boundPartial() {
 	c.grown = false
 	partial := int64(0)

@@ -18,10 +18,12 @@ const (
 // output is what is to be written. One goroutine at a time writes it, and others may append meanwhile.
 type output struct {
 	buffers *sync.Pool
-	shared  *[writeBuffer]byte // the memory of bytes, unless they have outgrown it
-	bytes   []byte
+	// bytes is not written yet. Its memory is shared, unless it has outgrown that.
+	bytes  []byte
+	shared *[writeBuffer]byte
+	// writing means that a goroutine writes, and failed that a write has failed.
 	writing bool
-	failed  bool // a write has failed
+	failed  bool
 	attempt attempt
 }
 
@@ -45,9 +47,12 @@ func (o *output) take() (b []byte, shared *[writeBuffer]byte) {
 
 // windows are the windows of flow control of a connection (RFC 9113, 5.2).
 type windows struct {
-	send     int64 // bytes that the server may send on all streams
-	blocked  bool  // a call may have a rest
-	received int   // bytes that the client has sent since the last WINDOW_UPDATE
+	// send is how many bytes the server may send on all streams.
+	send int64
+	// blocked means that a call may have a rest.
+	blocked bool
+	// received is how many bytes the client has sent since the last WINDOW_UPDATE.
+	received int
 }
 
 const (
@@ -57,8 +62,6 @@ const (
 	// at once when it is used.
 	connectionWindow = 4 << 20
 )
-
-func newWindows() windows { return windows{send: initialWindow} }
 
 // rest is the part of an answer that flow control holds back.
 type rest struct {
@@ -70,15 +73,15 @@ type rest struct {
 type ending uint8
 
 const (
-	nothing  ending = iota // another message of a stream
-	trailers               // grpc-status 0
-	endData                // nothing: the last DATA has END_STREAM
+	nothing  ending = iota // The stream goes on.
+	trailers               // The HEADERS with grpc-status 0 follow.
+	endData                // The last DATA has END_STREAM.
 )
 
 // maxMessages bounds the messages of a stream that wait for the client.
 const maxMessages = 16 << 10
 
-// appendData appends DATA as far as the windows allow, and keeps the rest: data belongs to the call. c.mu is held.
+// appendData appends DATA as far as the windows allow, and keeps the rest. data must belong to the call. c.mu is held.
 func (c *Conn) appendData(k *Call, data []byte, last ending) {
 	b := c.output.next()
 	for len(data) > 0 {
@@ -121,7 +124,7 @@ func (c *Conn) resume(k *Call) {
 	}
 }
 
-// resumeAll does so for all calls.
+// resumeAll sends what waits for flow control in all calls. c.mu is held.
 func (c *Conn) resumeAll() {
 	if !c.window.blocked {
 		return
@@ -134,12 +137,12 @@ func (c *Conn) resumeAll() {
 
 // resetCall resets a call, whatever its state. c.mu is held.
 func (c *Conn) resetCall(k *Call, code errorCode) {
-	c.output.add(appendReset(c.output.next(), k.id, code))
-	c.streams.resetByUs(k.id)
+	c.sendReset(k.id, code)
 	c.forget(k)
 }
 
-// forget ends a call for which the client waits no longer. Until it is answered, it keeps its place. c.mu is held.
+// forget ends a call whose client no longer waits. A call that Serve has keeps its place until it is answered. c.mu is
+// held.
 func (c *Conn) forget(k *Call) {
 	if k.state != waiting {
 		c.remove(k)
@@ -154,14 +157,13 @@ func (c *Conn) forget(k *Call) {
 	c.change.Leaving += k.held
 }
 
-// Cut implements guard.Owner.
+// Cut implements guard.Owner. The next Sweep or Flush sends the resets.
 func (c *Conn) Cut(need int64) (freed, leaving int64) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	before := c.change
 	freed, leaving = c.cutLargest(need, func(k *Call) bool { return k.state != reset })
-	c.change = before // the guard does it
-	c.mu.Unlock()
-	go c.Flush() // ends with the write, whose time the guard bounds
+	c.change = before // The guard accounts for it.
 	return freed, leaving
 }
 

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// readBuffer holds many requests and any frame. It is shared: a connection has one only while it reads, or waits for
-	// its client to read answers.
+	// readBuffer holds many requests and any frame. A connection has such a buffer only while it reads, or while it waits
+	// for its client to read answers.
 	readBuffer = 32 << 10
 	// smallBuffer is what a connection with TLS keeps, because crypto/tls needs memory to wait with. It holds the requests
 	// of a usual read.
@@ -17,14 +17,17 @@ const (
 
 // input is the bytes of a client that are not parsed.
 type input struct {
-	shared *[readBuffer]byte // nil without one
-	small  []byte            // nil without TLS
-	full   bool              // with TLS: the last read filled the buffer, so more may be there
-	from   int               // of the buffer: what is before has been parsed
-	to     int
+	// shared is nil while the connection has no large buffer, and small is nil without TLS.
+	shared *[readBuffer]byte
+	small  []byte
+	// full means that the last read with TLS filled the buffer, so that more may be there.
+	full bool
+	// from and to are the indexes in the buffer of what is not parsed.
+	from, to int
 
-	try func(fd uintptr) bool // one attempt to read, for raw
-	err error                 // of try
+	// try is one attempt to read, for raw. err is its error.
+	try func(fd uintptr) bool
+	err error
 }
 
 // open finds out how to read.
@@ -49,7 +52,7 @@ func (in *input) buffer() []byte {
 // data returns the bytes that are not parsed.
 func (in *input) data() []byte { return in.buffer()[in.from:in.to] }
 
-// fill reads at least one byte. It moves the bytes that are not parsed to the begin of the buffer.
+// fill reads at least one byte. It first moves the bytes that are not parsed to the start of the buffer.
 func (in *input) fill(c *Conn) error {
 	if in.from > 0 {
 		b := in.buffer()
@@ -65,7 +68,7 @@ func (in *input) fill(c *Conn) error {
 	switch {
 	case in.to == 0 && !in.full:
 		in.close(c)
-	case in.shared == nil && (in.full || in.to == smallBuffer): // also if a frame does not fit into the small buffer
+	case in.shared == nil && (in.full || in.to == smallBuffer): // A frame may not fit into the small buffer.
 		small := in.data()
 		in.shared = c.server.buffers.Get().(*[readBuffer]byte)
 		copy(in.shared[:], small)
@@ -80,7 +83,7 @@ func (in *input) fill(c *Conn) error {
 	return err
 }
 
-// tryRead reads, and returns false if nothing has arrived. Only while it reads it needs a buffer.
+// tryRead reads, and returns false if nothing has arrived. It needs a buffer only while it reads.
 func (in *input) tryRead(c *Conn, fd int) bool {
 	if in.shared == nil {
 		in.shared = c.server.buffers.Get().(*[readBuffer]byte)

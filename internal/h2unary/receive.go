@@ -79,7 +79,7 @@ func (c *Conn) receiveFrame(f *frame) *failure {
 	}
 	debug := "too many frames"
 	if f.kind == framePing {
-		debug = "too_many_pings" // as gRPC's servers call it
+		debug = "too_many_pings" // The servers of gRPC use this name.
 	}
 	if failed := c.budget.charge(debug); failed != nil {
 		return failed
@@ -88,7 +88,7 @@ func (c *Conn) receiveFrame(f *frame) *failure {
 	case frameSettings:
 		if c.started == sentPreface {
 			c.started = sentSettings
-			_ = c.metered.SetDeadline(time.Time{}) // an error shows in the next read
+			_ = c.metered.SetDeadline(time.Time{}) // The next read shows an error.
 		}
 		return c.receiveSettings(f)
 	case framePing:
@@ -104,7 +104,7 @@ func (c *Conn) receiveFrame(f *frame) *failure {
 	case framePushPromise:
 		return broken(protocolError, "PUSH_PROMISE of a client")
 	}
-	return nil // unknown types are ignored
+	return nil // Frames of unknown types are ignored.
 }
 
 func (c *Conn) receivePing(f *frame) *failure {
@@ -114,7 +114,9 @@ func (c *Conn) receivePing(f *frame) *failure {
 	case len(f.payload) != pingSize:
 		return broken(frameSizeError, "PING of a wrong length")
 	case f.has(flagAck):
-		c.drainer.acknowledged(c, f.payload)
+		if !c.drainer.begun.IsZero() && string(f.payload) == drainPing {
+			c.drainer.finish(c)
+		}
 		return nil
 	}
 	c.output.add(appendPing(c.output.next(), flagAck, f.payload))
@@ -150,7 +152,7 @@ func unpad(f *frame) (content []byte, ok bool) {
 // receiveData handles DATA. c.mu is held.
 func (c *Conn) receiveData(f *frame) *failure {
 	if c.window.received += len(f.payload); c.window.received >= connectionWindow/2 {
-		// Requests are bounded by their own memory. So the window of the connection only has to be open.
+		// The memory of requests is bounded elsewhere. So the window of the connection only has to be open.
 		c.output.add(appendWindowUpdate(c.output.next(), 0, c.window.received))
 		c.window.received = 0
 	}
@@ -176,7 +178,7 @@ func (c *Conn) receiveData(f *frame) *failure {
 		return c.breakStream(k, flowControlError)
 	}
 	if padding := len(f.payload) - len(content); padding > 0 && !last {
-		c.output.add(appendWindowUpdate(c.output.next(), k.id, padding)) // so that the message still fits
+		c.output.add(appendWindowUpdate(c.output.next(), k.id, padding)) // The message must still fit.
 		k.received -= padding
 	}
 	k.content += len(content)
@@ -187,7 +189,7 @@ func (c *Conn) receiveData(f *frame) *failure {
 			return c.refuse(k, last, code, reason)
 		}
 	case k.head.fault == unknownMethod && len(content) > 0 && !last:
-		// The method may be a stream, whose client waits for an answer before it goes on: so it is with reflection.
+		// The method may be a stream, whose client waits for an answer before it goes on. Reflection is such a method.
 		return c.refuse(k, last, codes.Unimplemented, unknownText)
 	}
 	if last {
@@ -201,8 +203,7 @@ func (c *Conn) refuse(k *Call, last bool, code codes.Code, reason string) *failu
 	id := k.id
 	c.appendFailure(k, code, reason)
 	if !last {
-		c.output.add(appendReset(c.output.next(), id, noError))
-		c.streams.resetByUs(id)
+		c.sendReset(id, noError)
 	}
 	return nil
 }

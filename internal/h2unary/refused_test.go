@@ -17,7 +17,7 @@ import (
 
 	"github.com/extauthz/extauthz/internal/guard"
 	"github.com/extauthz/extauthz/internal/h2unary"
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestPartialMessages sends messages of 1 MiB without their last byte. The largest are reset as soon as a connection

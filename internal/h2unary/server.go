@@ -1,10 +1,13 @@
 package h2unary
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,8 +24,8 @@ type Config struct {
 	// the goroutine that reads the connection. A call that has to wait must be answered by another goroutine, which then
 	// calls Flush or FlushSoon. Required.
 	Serve func(c *Conn, calls []*Call)
-	// Panicked is called with the value of a panic in Serve. All calls that it had not answered fail, so none of them may
-	// have been passed to another goroutine. Required.
+	// Panicked is called with the value of a panic in a goroutine of the server, also of one in Serve. The panic ends the
+	// connection. Required.
 	Panicked func(value any)
 	// Keep has the names of headers that Call.Header returns. All others are forgotten.
 	Keep []string
@@ -30,8 +33,8 @@ type Config struct {
 	MaxStreams int
 	// MaxMessage is the largest message of a client. Default 1 MiB.
 	MaxMessage int
-	// MaxAge is the age at which the server asks a client to close its connection, and varies by a tenth. MaxAgeGrace is
-	// the time after which it is closed. 0: never.
+	// MaxAge is the age at which the server asks a client to close its connection. It varies by a tenth. MaxAgeGrace is
+	// the time after which the server closes it. 0 means never.
 	MaxAge, MaxAgeGrace time.Duration
 	// ConnectTimeout bounds the time from Accept to the first SETTINGS, with the handshake of TLS. Default 5 s.
 	ConnectTimeout time.Duration
@@ -43,7 +46,7 @@ const (
 	defaultConnectTimeout = 5 * time.Second
 )
 
-// ErrStopped is the error of Serve after Shutdown or Stop.
+// ErrStopped is the error of Serve after Shutdown.
 var ErrStopped = errors.New("the server has been stopped")
 
 // Server serves connections. Use New.
@@ -51,28 +54,22 @@ type Server struct {
 	cfg     Config
 	methods map[string]int
 	keep    map[string]bool
-	streams []bool    // by method
-	buffers sync.Pool // of *[readBuffer]byte
-	outputs sync.Pool // of *[writeBuffer]byte
+	streams []bool    // The index is that of the method.
+	buffers sync.Pool // It has *[readBuffer]byte.
+	outputs sync.Pool // It has *[writeBuffer]byte.
 
 	mu       sync.Mutex
 	listener *guard.Listener
 	conns    map[*Conn]struct{}
 	stopping bool
-	ended    sync.WaitGroup // connections
+	ended    sync.WaitGroup // It waits for the connections.
 }
 
 // New returns a server.
 func New(cfg Config) *Server {
-	if cfg.MaxStreams == 0 {
-		cfg.MaxStreams = defaultStreams
-	}
-	if cfg.MaxMessage == 0 {
-		cfg.MaxMessage = defaultMessage
-	}
-	if cfg.ConnectTimeout == 0 {
-		cfg.ConnectTimeout = defaultConnectTimeout
-	}
+	cfg.MaxStreams = cmp.Or(cfg.MaxStreams, defaultStreams)
+	cfg.MaxMessage = cmp.Or(cfg.MaxMessage, defaultMessage)
+	cfg.ConnectTimeout = cmp.Or(cfg.ConnectTimeout, defaultConnectTimeout)
 	s := &Server{cfg: cfg, methods: make(map[string]int), keep: make(map[string]bool), conns: make(map[*Conn]struct{})}
 	for i, path := range cfg.Methods {
 		s.methods[path] = i
@@ -86,7 +83,7 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// Serve accepts connections until Shutdown or Stop, and returns ErrStopped then. The listener must be Metered.
+// Serve accepts connections until Shutdown, and returns ErrStopped then. The listener must be Metered.
 func (s *Server) Serve(l *guard.Listener) error {
 	s.mu.Lock()
 	s.listener = l
@@ -112,7 +109,7 @@ func (s *Server) Serve(l *guard.Listener) error {
 		if timeout, ok := errors.AsType[net.Error](err); !ok || !timeout.Timeout() && errors.Is(err, net.ErrClosed) {
 			return fmt.Errorf("accept: %w", err)
 		}
-		// Such as too many open files. Connections that end make room.
+		// The process may have too many open files. Connections that end make room.
 		wait = min(max(2*wait, minAcceptWait), maxAcceptWait)
 		time.Sleep(wait)
 	}
@@ -128,7 +125,7 @@ func (s *Server) start(nc *guard.Metered) {
 	s.mu.Lock()
 	if s.stopping {
 		s.mu.Unlock()
-		_ = nc.Close() // the client finds out by itself
+		_ = nc.Close() // The client finds out by itself.
 		return
 	}
 	s.conns[c] = struct{}{}
@@ -147,11 +144,18 @@ func (s *Server) start(nc *guard.Metered) {
 // Shutdown asks all clients to end their connections, answers the requests that they have sent, and returns when all
 // connections have ended, or when ctx is done. Then it cuts off the others.
 func (s *Server) Shutdown(ctx context.Context) {
-	for _, c := range s.stop() {
+	s.mu.Lock()
+	s.stopping = true
+	l := s.listener
+	s.mu.Unlock()
+	if l != nil {
+		_ = l.Close() // An error means that it is closed already.
+	}
+	for _, c := range s.open() {
 		c.drain("graceful_stop")
 	}
 	done := make(chan struct{})
-	go func() { s.ended.Wait(); close(done) }() // ends with the connections
+	go func() { s.ended.Wait(); close(done) }() // The goroutine ends with the connections.
 	select {
 	case <-done:
 	case <-ctx.Done():
@@ -162,24 +166,9 @@ func (s *Server) Shutdown(ctx context.Context) {
 	}
 }
 
-// stop accepts no more connections, and returns those that are open.
-func (s *Server) stop() []*Conn {
-	s.mu.Lock()
-	s.stopping = true
-	l := s.listener
-	s.mu.Unlock()
-	if l != nil {
-		_ = l.Close() // it only fails if it is closed already
-	}
-	return s.open()
-}
-
+// open returns the open connections.
 func (s *Server) open() []*Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	open := make([]*Conn, 0, len(s.conns))
-	for c := range s.conns {
-		open = append(open, c)
-	}
-	return open
+	return slices.Collect(maps.Keys(s.conns))
 }

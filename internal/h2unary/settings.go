@@ -17,7 +17,8 @@ const (
 )
 
 const (
-	settingSize = 6 // bytes of a setting
+	// settingSize is the number of bytes of a setting.
+	settingSize = 6
 	// maxSettings bounds one SETTINGS frame. There are a dozen settings.
 	maxSettings   = 32
 	largestFrames = 1<<24 - 1
@@ -25,18 +26,18 @@ const (
 
 // peerSettings are the settings of the client, as far as they matter for a server that sends small answers.
 type peerSettings struct {
-	window   int // the initial window of streams
+	// window is the initial window of streams.
+	window   int
 	encoding encoding
-	resized  bool // the table has changed since the last header block
+	// resized means that the table has changed since the last header block.
+	resized bool
 }
 
-var defaultPeer = peerSettings{window: initialWindow}
-
-// sendSettings sends the begin of the connection. c.mu is held.
+// sendSettings sends the first frames of the server. c.mu is held.
 func (c *Conn) sendSettings() {
 	settings := [...]struct{ id, value int }{
 		{settingMaxStreams, c.server.cfg.MaxStreams},
-		// Any message fits, so that streams need no WINDOW_UPDATE.
+		// A message fits into this window, so that streams need no WINDOW_UPDATE.
 		{settingInitialWindow, c.streamWindow()},
 		{settingMaxHeaderList, maxHeaderList},
 	}
@@ -69,13 +70,13 @@ func (c *Conn) receiveSettings(f *frame) *failure {
 			return failed
 		}
 	}
-	for _, k := range c.calls { // once for all settings, because that takes time
+	for _, k := range c.calls { // This runs once for all settings, because it takes time.
 		if c.peer.window+k.window > maxWindow {
 			return broken(flowControlError, "SETTINGS_INITIAL_WINDOW_SIZE makes a window too large")
 		}
 	}
 	c.output.add(appendFrame(c.output.next(), frameSettings, flagAck, 0, 0))
-	c.resumeAll() // the initial window may be larger
+	c.resumeAll() // The initial window may be larger.
 	return nil
 }
 
@@ -90,8 +91,8 @@ func (c *Conn) receiveSetting(id uint16, value uint32) *failure {
 			return broken(protocolError, "SETTINGS_MAX_FRAME_SIZE is out of range")
 		}
 	case settingTableSize:
-		// The server uses the table of a client only if it stays as it is at the begin. Else the next block sets the
-		// size 0: clients that have made it smaller demand a size update (RFC 9113, 4.3.1).
+		// The server uses the table of a client only while it has its first size. Otherwise the next block sets the size 0,
+		// because clients that have made it smaller demand a size update (RFC 9113, 4.3.1).
 		if value < maxTable || c.peer.encoding != notInserted {
 			c.peer.encoding, c.peer.resized = noTable, true
 		}

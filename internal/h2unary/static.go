@@ -2,7 +2,7 @@ package h2unary
 
 import "strings"
 
-// staticText is the static table (RFC 7541, Appendix A): a name and a value in each line, from index 1.
+// staticText is the static table (RFC 7541, Appendix A). Each line has a name and a value, from index 1 on.
 const staticText = `:authority
 :method GET
 :method POST

@@ -1,6 +1,10 @@
 package h2unary
 
-import "github.com/extauthz/extauthz/internal/guard"
+import (
+	"slices"
+
+	"github.com/extauthz/extauthz/internal/guard"
+)
 
 // failure is why a connection ends: the GOAWAY for the client, and the reason for the metric.
 type failure struct {
@@ -20,10 +24,12 @@ const hardStreams = 4096
 
 // streamNumbers is what is known of streams that are no calls.
 type streamNumbers struct {
-	last  uint32 // the largest stream that the client has begun
-	ended bool   // the second GOAWAY is sent: streams above end are ignored
-	end   uint32
+	// last is the largest stream that the client has begun.
+	last uint32
+	// end is the last stream that is served: lastStreamUnknown until the second GOAWAY.
+	end uint32
 
+	// resets has the last streams that the server has ended before the client did. next is the index of the oldest one.
 	resets [rememberedResets]uint32
 	next   int
 }
@@ -31,30 +37,25 @@ type streamNumbers struct {
 // idle reports whether the client has not begun a stream yet.
 func (s *streamNumbers) idle(stream uint32) bool { return stream > s.last || stream%2 == 0 }
 
-// resetByUs records that the server has ended a stream before the client did.
-func (s *streamNumbers) resetByUs(stream uint32) {
+// sendReset resets a stream before the client has ended it. c.mu is held.
+func (c *Conn) sendReset(stream uint32, code errorCode) {
+	c.output.add(appendReset(c.output.next(), stream, code))
+	s := &c.streams
 	s.resets[s.next] = stream
 	s.next = (s.next + 1) % rememberedResets
 }
 
 // late reports whether the client began a stream after the second GOAWAY.
-func (s *streamNumbers) late(stream uint32) bool { return s.ended && stream > s.end }
+func (s *streamNumbers) late(stream uint32) bool { return stream > s.end }
 
 // ignored reports whether frames of a stream without a call are ignored.
 func (s *streamNumbers) ignored(stream uint32) bool {
-	if s.late(stream) {
-		return true
-	}
-	for _, id := range s.resets {
-		if id == stream {
-			return true
-		}
-	}
-	return false
+	return s.late(stream) || slices.Contains(s.resets[:], stream)
 }
 
-// admit reports whether the client may begin one more request. A client that does not know the limit yet gets more, and
-// so does one whose requests have been reset, but are still worked on: it cannot see them. c.mu is held.
+// admit reports whether the client may begin one more request. A client that does not know the limit yet gets more. So
+// does a client whose requests have been reset while the server still works on them, because it cannot see these.
+// c.mu is held.
 func (c *Conn) admit() (ok bool, failed *failure) {
 	if len(c.calls) < c.server.cfg.MaxStreams {
 		return true, nil

@@ -8,9 +8,12 @@ import (
 
 // Time limits. No client of gRPC comes near them: it sends a request at once, and reads its answer.
 const (
-	maxReceive = 10 * time.Second // from the first byte of a frame or a request to its last
-	maxParked  = 10 * time.Second // until the client lets an answer pass
-	// pingAfter is when the server asks a silent client whether it is alive, pingTimeout how long it waits for the answer.
+	// maxReceive bounds the time from the first byte of a frame or a request to its last.
+	maxReceive = 10 * time.Second
+	// maxParked bounds the time until the client lets an answer pass.
+	maxParked = 10 * time.Second
+	// pingAfter is when the server asks a silent client whether it is alive. pingTimeout is how long it waits for the
+	// answer.
 	pingAfter   = 5 * time.Minute
 	pingTimeout = 20 * time.Second
 )
@@ -19,22 +22,19 @@ const (
 func (c *Conn) Sweep(now time.Time) {
 	c.mu.Lock()
 	alive := c.sweep(now)
-	silent := len(c.output.bytes) == 0 || c.output.writing
 	c.mu.Unlock()
-	c.settle()
-	if !alive {
-		c.cutOff()
+	if alive {
+		c.FlushSoon()
 		return
 	}
-	if !silent {
-		go c.Flush() // ends with the write, whose time the guard bounds
-	}
+	c.settle()
+	c.cutOff()
 }
 
 // sweep enforces the time limits, and returns false if the connection has to be closed. c.mu is held.
 func (c *Conn) sweep(now time.Time) (alive bool) {
 	if c.started < sentSettings {
-		return true // the deadline of run bounds it
+		return true // The deadline of run bounds this phase.
 	}
 	if !c.begun.IsZero() && now.Sub(c.begun) > maxReceive {
 		c.metered.Count(guard.SlowRequest)

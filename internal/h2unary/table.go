@@ -5,8 +5,8 @@ const maxTable = 4096
 
 // table is the dynamic table of one direction (RFC 7541, 2.3.2).
 type table struct {
-	fields []field // the oldest first
-	first  int     // fields before it have been evicted
+	fields []field // The oldest field is the first.
+	first  int     // The fields before it have been evicted.
 	size   int
 	limit  int
 }
@@ -24,8 +24,8 @@ func (t *table) at(index uint64) (*field, bool) {
 }
 
 // insert adds a copy of a field. A field that is larger than the table empties it. The name may be that of a field that
-// is evicted. Only the memory of the last evicted field is reused, from its name on. It is not if it is much more than
-// is needed: small fields would keep the memory of large ones.
+// is evicted. The memory of the last evicted field is reused, from its name on, unless it is much more than is needed:
+// small fields would keep the memory of large ones.
 func (t *table) insert(f field) {
 	size := f.size()
 	room := t.evict(t.limit - size)
@@ -51,7 +51,7 @@ func (t *table) evict(most int) (room []byte) {
 	for t.size > max(0, most) {
 		f := &t.fields[t.first]
 		t.size -= f.size()
-		room = f.name // its capacity includes the value
+		room = f.name // The capacity of the name includes the value.
 		*f = field{}
 		t.first++
 	}

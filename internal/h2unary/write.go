@@ -5,14 +5,15 @@ import (
 	"syscall"
 )
 
-// Flush sends the answers that are complete. It waits for the client to read them, unless another goroutine writes.
+// Flush sends the complete answers. It waits for the client to read them, unless another goroutine writes.
 func (c *Conn) Flush() {
 	if c.beginWrite() {
 		c.write()
 	}
 }
 
-// FlushSoon does so, but never waits for the client: what its socket does not take at once, a goroutine sends.
+// FlushSoon sends the complete answers. It never waits for the client. A goroutine sends what the socket does not take
+// at once.
 func (c *Conn) FlushSoon() {
 	if !c.beginWrite() {
 		return
@@ -22,7 +23,7 @@ func (c *Conn) FlushSoon() {
 		c.mu.Unlock()
 		n, err := c.tryWrite(b)
 		if err == nil && n < len(b) {
-			go c.writeRest(b[n:], shared) // ends with the write, whose time the guard bounds
+			go c.writeRest(b[n:], shared) // The guard bounds the time of each write.
 			return
 		}
 		c.wrote(shared, err)
@@ -55,6 +56,7 @@ func (c *Conn) write() {
 
 // writeRest goes on after an incomplete write.
 func (c *Conn) writeRest(b []byte, shared *[writeBuffer]byte) {
+	defer c.recovered()
 	_, err := c.metered.Write(b)
 	c.wrote(shared, err)
 	c.write()
@@ -75,11 +77,11 @@ func (c *Conn) endWrite() {
 	over := c.output.failed && !c.closed
 	c.mu.Unlock()
 	if over {
-		c.cutOff() // the goroutine that reads then ends the connection
+		c.cutOff() // The goroutine that reads then ends the connection.
 	}
 }
 
-// tryWrite writes what the socket takes at once: nothing with TLS.
+// tryWrite writes what the socket takes at once. It writes nothing with TLS.
 func (c *Conn) tryWrite(b []byte) (n int, err error) {
 	if c.raw == nil {
 		return 0, nil
@@ -95,7 +97,7 @@ func (c *Conn) tryWrite(b []byte) (n int, err error) {
 
 // attempt is an attempt to write, for syscall.RawConn. It belongs to the goroutine that writes.
 type attempt struct {
-	try   func(fd uintptr) bool // made once
+	try   func(fd uintptr) bool // It is made once.
 	bytes []byte
 	n     int
 	err   error
@@ -107,7 +109,7 @@ func (t *attempt) write(fd uintptr) bool {
 		t.err = err
 	}
 	t.n = max(0, n)
-	return true // do not wait
+	return true // RawConn must not wait.
 }
 
 // flushAll sends all that is to be sent, and waits until it is written, also by other goroutines.

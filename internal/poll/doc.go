@@ -1,2 +1,3 @@
-// Package poll runs a function at an interval until a context is done. Watchers of files also run it on request.
+// Package poll repeats what has to be looked at again. It follows files: it reads them until two readings agree, and
+// reports their bytes. The caller decides what a change means.
 package poll

@@ -1,27 +1,20 @@
 package service
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
-	"time"
 
-	"google.golang.org/grpc/codes"
-
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/authz/jwt"
-	"github.com/extauthz/extauthz/pkg/envoy/auth"
-	"github.com/extauthz/extauthz/pkg/envoy/hold"
-	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
-	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
 // authorization answers Check. The policies name the issuers whose tokens the verifier accepts.
 type authorization struct {
 	authorizer *authz.Authorizer
-	server     *auth.Server
-	queue      *hold.Queue
 	tokens     *jwt.Verifier
 	log        *slog.Logger
 
@@ -29,10 +22,9 @@ type authorization struct {
 }
 
 func newAuthorization(
-	s *Settings, live *rules.Live, limiter *ratelimit.Limiter, queue *hold.Queue, keys authz.Keys, calls *telemetry.Calls,
-	decided func(context.Context, authz.Checked), log *slog.Logger,
+	s *settings.Settings, live *rules.Live, keys *apikey.Keys, log *slog.Logger,
 ) *authorization {
-	a := &authorization{queue: queue, log: log}
+	a := &authorization{log: log}
 	a.tokens = jwt.New(jwt.Config{OnReading: func(r jwt.Reading) {
 		message := "cannot read the keys of an issuer; its previous keys stay active"
 		if r.Keys == 0 {
@@ -45,25 +37,17 @@ func newAuthorization(
 		log.Info("read the keys of an issuer", "source", r.Source, "keys", r.Keys, "skipped", r.Skipped)
 	}})
 	a.authorizer = authz.New(authz.Config{
-		Policies: live.Policies, Keys: keys, Tokens: a.tokens, Domain: s.AuthzDomain,
-		Headers: s.headers(), ProblemBody: s.ResponseBody == "problem",
+		Policies: live.Policies, Domain: s.Authorization.Domain,
+		Checkers: map[string]credential.Checker{apikey.Name: keys, jwt.Name: a.tokens},
+		Headers:  s.Answers.ReplyHeaders(), ProblemBody: s.Answers.Body == "problem",
 		OnUntrustedHops: a.warnOfHops,
 	})
-	a.server = auth.New(auth.Config{
-		Authorizer: a.authorizer, Limiter: limiter, Log: log, Decided: decided, Queue: queue,
-		HTTP: auth.HTTPConfig{
-			SourceHeader: string(s.SourceHeader), PrincipalHeader: string(s.PrincipalHeader), Timeout: s.HTTPTimeout,
-			NeedsAddress: a.authorizer.NeedsPeer,
-			Observe: func(verdict authz.Verdict, took time.Duration) {
-				code := codes.OK
-				if verdict == authz.Undecided { // 503, which is an error to Envoy
-					code = codes.Unavailable
-				}
-				calls.Of(auth.HTTPPath).Observe(code, took)
-			},
-		},
-	})
 	return a
+}
+
+// setIssuers makes the issuers of policies known before the policies are used.
+func (a *authorization) setIssuers(p *authz.Policies) {
+	a.tokens.SetIssuers(authz.CredentialsOf[*jwt.Credential](p))
 }
 
 // warnOfHops warns that a policy with trusted_hops uses an address that a client may have chosen. It warns once a
@@ -73,15 +57,15 @@ func (a *authorization) warnOfHops(h authz.UntrustedHops) {
 		return
 	}
 	if h.Absent {
-		a.log.Warn("a request has no x-forwarded-for, so trusted_hops uses the address of the peer; over HTTP, add "+
-			"x-forwarded-for to allowed_headers of Envoy's ext_authz filter; over gRPC, set use_remote_address: true in "+
-			"Envoy's "+
-			"connection manager (logged once a minute; see extauthz_authz_untrusted_hops_total)", "domain", h.Domain)
+		a.log.Warn("a request has no x-forwarded-for, so trusted_hops uses the address of the peer; "+
+			"over HTTP, add x-forwarded-for to allowed_headers of Envoy's ext_authz filter; "+
+			"over gRPC, set use_remote_address: true in Envoy's connection manager "+
+			"(logged once a minute; see extauthz_authz_untrusted_hops_total)", "domain", h.Domain)
 		return
 	}
-	a.log.Warn("x-forwarded-for does not end with the address of the peer, so trusted_hops counts from an address that "+
-		"the "+
-		"peer may have forged; set use_remote_address: true in Envoy's connection manager, without skip_xff_append, and "+
-		"count "+
-		"this Envoy in trusted_hops (logged once a minute; see extauthz_authz_untrusted_hops_total)", "domain", h.Domain)
+	a.log.Warn("x-forwarded-for does not end with the address of the peer, "+
+		"so trusted_hops counts from an address that the peer may have forged; "+
+		"set use_remote_address: true in Envoy's connection manager, without skip_xff_append, "+
+		"and count this Envoy in trusted_hops (logged once a minute; see extauthz_authz_untrusted_hops_total)",
+		"domain", h.Domain)
 }

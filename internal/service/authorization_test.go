@@ -10,8 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestUntrustedHopsAreSaidOnceAMinute checks that the first request logs a warning, and later ones only after a minute.
@@ -44,9 +45,9 @@ func TestAddressesOverHTTP(t *testing.T) {
 		header string
 		warns  bool
 	}{{"", true}, {"x-envoy-source", false}} {
-		env := Environment{}
+		env := configured()
 		if c.header != "" {
-			env["AUTHZ_HTTP_SOURCE_HEADER"] = c.header
+			env.Authorization.SourceHeader = settings.HeaderName(c.header)
 		}
 		_, httpAddr, _, out := start(t, env)
 		response, err := http.Get("http://" + httpAddr + "/check/")
@@ -65,9 +66,12 @@ func TestAddressesOverHTTP(t *testing.T) {
 func TestRefusedByGatewayOverHTTP(t *testing.T) {
 	t.Parallel()
 	root := testenv.RulesRootWith(t, testenv.RepoFile(t, "envoy-gateway/service/rules/demo.yaml"))
-	env := Environment{"RUNTIME_ROOT": root, "API_KEY_SECRET": "a-server-secret-of-a-test",
-		"API_KEYS_FILE": filepath.Join(root, "keys.jsonl")}
-	keys(t, env, "create", "--file", env["API_KEYS_FILE"], "--owner", "alice")
+	env := configured(func(s *settings.Settings) {
+		s.Rules.Root = root
+		s.Keys.Secret = "a-server-secret-of-a-test"
+		s.Keys.File = filepath.Join(root, "keys.jsonl")
+	})
+	keys(t, env, "create", "--file", env.Keys.File, "--owner", "alice")
 	_, httpAddr, _, _ := start(t, env)
 	for i := range 40 {
 		response, err := http.Get("http://" + httpAddr + "/check/")

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/extauthz/extauthz/internal/guard"
+	"github.com/extauthz/extauthz/internal/settings"
 )
 
 const (
@@ -23,27 +24,24 @@ const (
 // bounds are the bounds of each port.
 type bounds struct{ grpc, http, debug, prometheus guard.Config }
 
-func portBounds(s *Settings, memory int64) bounds {
+func portBounds(s *settings.Settings, memory int64) bounds {
 	if memory == math.MaxInt64 {
 		memory = unlimited
 	}
 	connections := int(min(maxConnections, max(minConnections, memory/connectionShare/connectionSize)))
 	requests := memory / requestShare
 	b := bounds{
-		grpc: guard.Config{
-			Connections: connections, Bytes: requests / 2,
-			HTTP2: s.Transport != nativeTransport, Metered: s.Transport == nativeTransport,
-		},
+		grpc:  guard.Config{Connections: connections, Bytes: requests / 2, Metered: true},
 		http:  guard.Config{Connections: connections / 2, Bytes: requests / 4},
 		debug: guard.Config{Connections: debugConnections, Bytes: requests / 4},
 		// Requests to both have no body, so the bytes are only a bound.
 		prometheus: guard.Config{Connections: debugConnections, Bytes: requests / 4},
 	}
-	if s.MaxConnections > 0 {
-		b.grpc.Connections = s.MaxConnections
+	if s.Listeners.MaxConnections > 0 {
+		b.grpc.Connections = s.Listeners.MaxConnections
 	}
-	if s.HTTPMaxConnections > 0 {
-		b.http.Connections = s.HTTPMaxConnections
+	if s.Listeners.HTTPMaxConnections > 0 {
+		b.http.Connections = s.Listeners.HTTPMaxConnections
 	}
 	return b
 }

@@ -12,7 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // brokenRule is a rule file that envoyproxy/ratelimit refuses.
@@ -102,8 +103,7 @@ func TestAllBrokenRulesAtTheStart(t *testing.T) {
 	for i, b := range brokenRules {
 		b.write(t, dir, fmt.Sprintf("b%02d.yaml", i), fmt.Sprintf("domain%d", i))
 	}
-	env := Environment{"RUNTIME_ROOT": root, "HOST": "127.0.0.1", "GRPC_HOST": "127.0.0.1", "PORT": "0", "GRPC_PORT": "0",
-		"DEBUG_PORT": "0"}
+	env := configured(func(s *settings.Settings) { s.Rules.Root = root })
 	for _, name := range []string{filepath.Join(root, "ratelimit"), program} {
 		code, _, stderr := runBinary(t, name, env, "")
 		if code != exitFailed {
@@ -115,7 +115,7 @@ func TestAllBrokenRulesAtTheStart(t *testing.T) {
 			}
 		}
 	}
-	env["FORCE_START_WITHOUT_INITIAL_CONFIG"] = "true"
+	env.Rules.ForceStart = true
 	_, httpAddr, debugAddr, out := start(t, env)
 	if got := buys(t, httpAddr); got != http.StatusServiceUnavailable {
 		t.Errorf("without rules: %d, want 503, so that failure_mode_deny of Envoy decides", got)
@@ -140,7 +140,7 @@ func TestBrokenRulesOnReload(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "rules.yaml"), []byte(goodRules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, httpAddr, debugAddr, _ := start(t, Environment{"RUNTIME_ROOT": root})
+	_, httpAddr, debugAddr, _ := start(t, configured(func(s *settings.Settings) { s.Rules.Root = root }))
 	for i, b := range brokenRules {
 		b.write(t, dir, "z.yaml", fmt.Sprintf("domain%d", i))
 		testenv.Eventually(t, func() error {

@@ -10,6 +10,7 @@ import (
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
@@ -43,9 +44,9 @@ const bucketsPatience = 5 * time.Second
 
 // ResetBuckets empties the buckets of a descriptor in Redis, or only shows them. It finds them by the rules and
 // settings of the service. Replicas do not restore what they remember of an emptied bucket.
-func (s *Settings) ResetBuckets(ctx context.Context, domain string, d *ratelimitv3.RateLimitDescriptor,
+func ResetBuckets(ctx context.Context, s *settings.Settings, domain string, d *ratelimitv3.RateLimitDescriptor,
 	reset Reset) ([]Bucket, error) {
-	if s.BackendType != "redis" {
+	if !s.UsesRedis() {
 		return nil, errors.New("the buckets are in the memory of each replica, and only those in Redis can be reset: set " +
 			"REDIS_URL, or restart the replica")
 	}
@@ -69,7 +70,7 @@ func (s *Settings) ResetBuckets(ctx context.Context, domain string, d *ratelimit
 		}
 		return nil, errors.New("the rule that matches is unlimited, so it has no buckets")
 	}
-	cfg, err := s.bucketsConfig(files)
+	cfg, err := bucketsConfig(s, files)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +82,7 @@ func (s *Settings) ResetBuckets(ctx context.Context, domain string, d *ratelimit
 	}
 	defer func() { _ = store.Close() }() // all calls are answered
 	if err := store.Ping(ctx); err != nil {
-		if mistake := s.mistake(err); mistake != nil {
+		if mistake := redisMistake(s, err); mistake != nil {
 			return nil, mistake
 		}
 		return nil, err

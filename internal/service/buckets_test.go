@@ -7,8 +7,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 const resetRules = `domain: shop
@@ -28,20 +30,22 @@ func TestBucketsReset(t *testing.T) {
 	for _, kind := range []string{"single", "cluster", "per second"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			env := Environment{
-				"RUNTIME_ROOT": testenv.RulesRootWith(t, resetRules), "CACHE_KEY_PREFIX": "shop:", "REDIS_TIMEOUT": "10s",
-			}
+			env := configured(func(s *settings.Settings) {
+				s.Rules.Root = testenv.RulesRootWith(t, resetRules)
+				s.Limits.KeyPrefix = "shop:"
+				s.Redis.Main.Timeout = 10 * time.Second
+			})
 			var server *testenv.RedisServer
 			switch kind {
 			case "cluster":
 				cluster := testenv.Cluster(t)
-				env["REDIS_TYPE"], env["REDIS_URL"] = "CLUSTER", cluster.Addrs()
+				env.Redis.Main.Type, env.Redis.Main.URL = "CLUSTER", cluster.Addrs()
 			case "per second":
-				env["REDIS_PERSECOND"], env["REDIS_PERSECOND_URL"] = "true", testenv.Redis(t).Addr
+				env.Redis.UsePerSecond, env.Redis.PerSecond.URL = true, testenv.Redis(t).Addr
 				fallthrough
 			default:
 				server = testenv.Redis(t)
-				env["REDIS_URL"] = server.Addr
+				env.Redis.Main.URL = server.Addr
 			}
 			_, first, _, _ := start(t, env)
 			_, second, _, _ := start(t, env)
@@ -107,10 +111,12 @@ func TestBucketsResetStays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := testenv.Redis(t)
-			env := Environment{
-				"RUNTIME_ROOT": testenv.RulesRootWith(t, rules), "REDIS_URL": server.Addr, "REDIS_TIMEOUT": "10s",
-				"DENIAL_CACHE": "false",
-			}
+			env := configured(func(s *settings.Settings) {
+				s.Rules.Root = testenv.RulesRootWith(t, rules)
+				s.Redis.Main.URL = server.Addr
+				s.Redis.Main.Timeout = 10 * time.Second
+				s.Redis.DenialCache = false
+			})
 			var replicas [2]string
 			for i := range replicas {
 				_, replicas[i], _, _ = start(t, env)
@@ -158,9 +164,12 @@ func TestBucketsResetStays(t *testing.T) {
 func TestBucketsResetRefuses(t *testing.T) {
 	t.Parallel()
 	root := testenv.RulesRootWith(t, resetRules)
-	inRedis := Environment{"RUNTIME_ROOT": root, "REDIS_URL": testenv.Redis(t).Addr}
+	inRedis := configured(func(s *settings.Settings) {
+		s.Rules.Root = root
+		s.Redis.Main.URL = testenv.Redis(t).Addr
+	})
 	for _, c := range []struct {
-		env  Environment
+		env  *settings.Settings
 		args []string
 		code int
 		want string
@@ -171,9 +180,12 @@ func TestBucketsResetRefuses(t *testing.T) {
 		{inRedis, []string{"--domain", "shop", "--descriptor", "user"}, exitUsage, "want KEY=VALUE"},
 		{inRedis, []string{"--domain", "shop"}, exitUsage, "missing --descriptor"},
 		{inRedis, []string{"--descriptor", "user=ann"}, exitUsage, "missing --domain"},
-		{Environment{"RUNTIME_ROOT": root},
+		{configured(func(s *settings.Settings) { s.Rules.Root = root }),
 			[]string{"--domain", "shop", "--descriptor", "user=ann"}, exitFailed, "set REDIS_URL"},
-		{Environment{"RUNTIME_ROOT": root, "REDIS_URL": "127.0.0.1:1"},
+		{configured(func(s *settings.Settings) {
+			s.Rules.Root = root
+			s.Redis.Main.URL = "127.0.0.1:1"
+		}),
 			[]string{"--domain", "shop", "--descriptor", "user=ann"}, exitFailed, "127.0.0.1:1"},
 	} {
 		code, stdout, stderr := runProgram(t, c.env, "", append([]string{"buckets", "reset"}, c.args...)...)

@@ -16,9 +16,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"github.com/extauthz/extauthz/internal/testenv"
-	"github.com/extauthz/extauthz/internal/testenv/xdsserver"
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
+	"github.com/extauthz/extauthz/test/testenv"
+	"github.com/extauthz/extauthz/test/testenv/xdsserver"
 )
 
 // TestCertificateForRedis replaces a client certificate that Redis does not trust. The service then uses the new one
@@ -38,11 +39,14 @@ func TestCertificateForRedis(t *testing.T) {
 	const name = "spiffe://example.org/extauthz"
 	first, renewed := untrusted.Issue(t, name, time.Hour), trusted.Issue(t, name, 24*time.Hour)
 	testenv.WriteCertificate(t, first, file("client.pem"), file("client.key"))
-	_, httpAddr, debugAddr, _ := start(t, Environment{
-		"RUNTIME_ROOT": testenv.RulesRoot(t),
-		"REDIS_URL":    "rediss://" + testenv.Loopback(port), "REDIS_TIMEOUT": "10s", "REDIS_TLS_CACERT": file("ca.pem"),
-		"REDIS_TLS_CLIENT_CERT": file("client.pem"), "REDIS_TLS_CLIENT_KEY": file("client.key"),
-	})
+	_, httpAddr, debugAddr, _ := start(t, configured(func(s *settings.Settings) {
+		s.Rules.Root = testenv.RulesRoot(t)
+		s.Redis.Main.URL = "rediss://" + testenv.Loopback(port)
+		s.Redis.Main.Timeout = 10 * time.Second
+		s.Redis.CACert = file("ca.pem")
+		s.Redis.Cert = file("client.pem")
+		s.Redis.Key = file("client.key")
+	}))
 	shows := func(up int, expiry time.Time) error {
 		res, err := http.Post("http://"+httpAddr+"/json", "application/json", strings.NewReader(rls.Example))
 		if err != nil {
@@ -82,10 +86,12 @@ func TestAuthorityOfRedisIsReplaced(t *testing.T) {
 		"--tls-cert-file", file("redis.pem"), "--tls-key-file", file("redis.key"), "--tls-ca-cert-file", file("ca.pem"))
 	admin := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer admin.Close()
-	_, httpAddr, debugAddr, _ := start(t, Environment{
-		"RUNTIME_ROOT": testenv.RulesRoot(t), "REDIS_URL": "rediss://" + testenv.Loopback(port), "REDIS_TIMEOUT": "10s",
-		"REDIS_TLS_CACERT": file("ca.pem"),
-	})
+	_, httpAddr, debugAddr, _ := start(t, configured(func(s *settings.Settings) {
+		s.Rules.Root = testenv.RulesRoot(t)
+		s.Redis.Main.URL = "rediss://" + testenv.Loopback(port)
+		s.Redis.Main.Timeout = 10 * time.Second
+		s.Redis.CACert = file("ca.pem")
+	}))
 	up := func(want string) {
 		t.Helper()
 		testenv.Eventually(t, func() error {
@@ -132,17 +138,25 @@ func TestBrokenCertificates(t *testing.T) {
 	server := xdsserver.Start(t, grpc.Creds(credentials.NewTLS(&tls.Config{
 		Certificates: []tls.Certificate{ca.Issue(t, "localhost", time.Hour)},
 	})))
-	_, _, debugAddr, out := start(t, Environment{
-		"GRPC_SERVER_USE_TLS": "true", "GRPC_SERVER_TLS_CERT": file("grpc_server"),
-		"GRPC_SERVER_TLS_KEY": file("grpc_server.key"), "GRPC_CLIENT_TLS_CACERT": file("grpc_client_ca"),
-		"REDIS_URL": "rediss://" + testenv.Loopback(port), "REDIS_TLS_CACERT": file("redis_ca"),
-		"REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": "rediss://" + testenv.Loopback(port),
-		"REDIS_TLS_CLIENT_CERT": file("redis_client"), "REDIS_TLS_CLIENT_KEY": file("redis_client.key"),
-		"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL": server.Addr,
-		"FORCE_START_WITHOUT_INITIAL_CONFIG": "true",
-		"CONFIG_GRPC_XDS_SERVER_USE_TLS":     "true", "CONFIG_GRPC_XDS_SERVER_TLS_CACERT": file("xds_ca"),
-		"CONFIG_GRPC_XDS_CLIENT_TLS_CERT": file("xds_client"), "CONFIG_GRPC_XDS_CLIENT_TLS_KEY": file("xds_client.key"),
-	})
+	_, _, debugAddr, out := start(t, configured(func(s *settings.Settings) {
+		s.TLS.Use = true
+		s.TLS.Cert = file("grpc_server")
+		s.TLS.Key = file("grpc_server.key")
+		s.TLS.ClientCA = file("grpc_client_ca")
+		s.Redis.Main.URL = "rediss://" + testenv.Loopback(port)
+		s.Redis.CACert = file("redis_ca")
+		s.Redis.UsePerSecond = true
+		s.Redis.PerSecond.URL = "rediss://" + testenv.Loopback(port)
+		s.Redis.Cert = file("redis_client")
+		s.Redis.Key = file("redis_client.key")
+		s.Rules.ConfigType = "GRPC_XDS_SOTW"
+		s.XDS.Server = server.Addr
+		s.Rules.ForceStart = true
+		s.XDS.UseTLS = true
+		s.XDS.CACert = file("xds_ca")
+		s.XDS.Cert = file("xds_client")
+		s.XDS.Key = file("xds_client.key")
+	}))
 	shows := func(name, usable string) {
 		t.Helper()
 		_, metrics := get(t, "http://"+debugAddr+"/metrics")

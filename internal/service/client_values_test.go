@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,7 +19,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // chosen is a value that a client chooses wherever it can.
@@ -48,20 +50,21 @@ func TestClientValuesAreNotLogged(t *testing.T) {
 		t.Run("LOG_CLIENT_VALUES="+values, func(t *testing.T) {
 			root := testenv.RulesRootWith(t, policyOfAll)
 			for _, store := range []string{"memory", "redis"} {
-				env := Environment{
-					"RUNTIME_ROOT": root, "LOG_LEVEL": "DEBUG", "API_KEY_SECRET": "a-server-secret-of-a-test",
-					"API_KEYS_FILE":            filepath.Join(root, "keys.jsonl"),
-					"AUTHZ_HTTP_SOURCE_HEADER": "x-source", "AUTHZ_HTTP_PRINCIPAL_HEADER": "x-principal",
-				}
-				if values == "true" {
-					env["LOG_CLIENT_VALUES"] = values
-				}
+				env := configured(func(s *settings.Settings) {
+					s.Rules.Root = root
+					s.Telemetry.LogLevel = settings.LogLevel(slog.LevelDebug)
+					s.Keys.Secret = "a-server-secret-of-a-test"
+					s.Keys.File = filepath.Join(root, "keys.jsonl")
+					s.Telemetry.LogClientValues = values == "true"
+					s.Authorization.SourceHeader = "x-source"
+					s.Authorization.PrincipalHeader = "x-principal"
+				})
 				var server *testenv.RedisServer
 				if store == "redis" {
 					server = testenv.Redis(t)
-					env["REDIS_URL"] = server.Addr
+					env.Redis.Main.URL = server.Addr
 				}
-				key := keys(t, env, "create", "--file", env["API_KEYS_FILE"], "--owner", "own-"+chosen, "--plan", "plan-"+chosen)
+				key := keys(t, env, "create", "--file", env.Keys.File, "--owner", "own-"+chosen, "--plan", "plan-"+chosen)
 				grpcAddr, httpAddr, _, out := start(t, env)
 				for range 2 { // the second is over the limit
 					sendChosen(t, grpcAddr, httpAddr, key)

@@ -9,17 +9,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/tools/txtar"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/extauthz/extauthz/internal/testenv"
-	"github.com/extauthz/extauthz/pkg/envoy/hold"
-	"github.com/extauthz/extauthz/pkg/envoy/rls"
+	"github.com/extauthz/extauthz/internal/flow"
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 	"github.com/extauthz/extauthz/pkg/rules/file"
+	"github.com/extauthz/extauthz/pkg/telemetry"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestCompatibility runs testdata/compatibility/*.txt: rules, requests and their answers, as messages of Envoy's rate
@@ -40,7 +42,6 @@ import (
 // The settings are variables. Unless a file sets them, DEFAULT_ALGORITHM is fixed_window, and RESPONSE_HEADERS and
 // RESPONSE_BODY are off. So a file shows one difference only. A variable without a value has its default.
 func TestCompatibility(t *testing.T) {
-	t.Parallel()
 	const least = 150
 	files, err := filepath.Glob("testdata/compatibility/*.txt")
 	if err != nil {
@@ -58,7 +59,11 @@ func TestCompatibility(t *testing.T) {
 			for _, store := range []string{"memory", "redis"} {
 				test := strings.TrimSuffix(filepath.Base(name), ".txt") + "/" + mode + "/" + store
 				t.Run(test, func(t *testing.T) {
-					c.run(t, mode, Environment{"BACKEND_TYPE": store, "REDIS_URL": redis.Addr, "CACHE_KEY_PREFIX": test})
+					backend := map[string]string{"CACHE_KEY_PREFIX": test}
+					if store == "redis" {
+						backend["REDIS_URL"] = redis.Addr
+					}
+					c.run(t, mode, backend)
 				})
 			}
 		}
@@ -71,7 +76,7 @@ func TestCompatibility(t *testing.T) {
 // comparison is one file.
 type comparison struct {
 	rules    []byte
-	settings Environment
+	settings map[string]string
 	steps    []comparedRequest
 }
 
@@ -82,7 +87,11 @@ func newComparison(t *testing.T, archive *txtar.Archive) (c comparison) {
 		case "rules.yaml":
 			c.rules = f.Data
 		case "settings":
-			c.settings = ParseEnvironment(strings.Fields(string(f.Data)))
+			c.settings = map[string]string{}
+			for _, pair := range strings.Fields(string(f.Data)) {
+				name, value, _ := strings.Cut(pair, "=")
+				c.settings[name] = value
+			}
 		case "requests":
 			c.steps = parseRequests(t, string(f.Data))
 		default:
@@ -108,17 +117,18 @@ func (s at) Start(ctx context.Context, requests []bucket.Request, outcomes []buc
 }
 
 // run sends the requests in one mode, with a new store.
-func (c comparison) run(t *testing.T, mode string, store Environment) {
-	env := Environment{"DEFAULT_ALGORITHM": "fixed_window", "RESPONSE_HEADERS": "off", "RESPONSE_BODY": "off"}
-	for _, more := range []Environment{c.settings, store, {"COMPATIBILITY": mode}} {
+func (c comparison) run(t *testing.T, mode string, store map[string]string) {
+	env := map[string]string{"DEFAULT_ALGORITHM": "fixed_window", "RESPONSE_HEADERS": "off", "RESPONSE_BODY": "off"}
+	for _, more := range []map[string]string{c.settings, store, {"COMPATIBILITY": mode}} {
 		maps.Copy(env, more)
 	}
 	maps.DeleteFunc(env, func(_, value string) bool { return value == "" })
-	s, err := ReadSettings(env)
+	testenv.Setenv(t, env)
+	s, err := settings.Read()
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, problems := file.Parse([]file.File{{Name: "rules.yaml", Content: c.rules}}, s.RuleConfig())
+	set, problems := file.Parse([]file.File{{Name: "rules.yaml", Content: c.rules}}, RuleConfig(s))
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -130,17 +140,22 @@ func (c comparison) run(t *testing.T, mode string, store Environment) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = memory.Close() })
-	decisions := s.decisions(live)
-	decisions.Store, decisions.Fallback = memory, memory
-	if s.BackendType == "redis" {
-		redis, err := redisstore.New(redisstore.Config{URL: s.RedisURL, Timeout: time.Minute})
+	deciding := decisions(s, live)
+	deciding.Store, deciding.Fallback = memory, memory
+	if s.UsesRedis() {
+		redis, err := redisstore.New(redisstore.Config{URL: s.Redis.Main.URL, Timeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = redis.Close() })
-		decisions.Store = at{redis, &now}
+		deciding.Store = at{redis, &now}
 	}
-	server := rls.New(s.answers(ratelimit.New(decisions), hold.New(1)))
+	server := flow.New(flow.Config{
+		Limiter: ratelimit.New(deciding), RateLimit: codec(s), Queue: flow.NewQueue(1), Patience: patience(s),
+		Calls: telemetry.NewCalls(prometheus.NewRegistry()), Panicked: func(where string, value any) {
+			t.Error(where, value)
+		},
+	})
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // the edge of a minute, an hour, a day and a week
 	for _, step := range c.steps {
 		now.Store(begin.Add(step.after).UnixMicro())

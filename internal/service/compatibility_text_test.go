@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,8 +19,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/extauthz/extauthz/pkg/envoy/rls"
-	"github.com/extauthz/extauthz/pkg/envoy/wire"
+	"github.com/extauthz/extauthz/internal/flow"
+	"github.com/extauthz/extauthz/pkg/wire"
 )
 
 // comparedRequest is a request with its answers, by mode.
@@ -108,9 +109,9 @@ func parseRequest(t *testing.T, text string) *ratelimitv3.RateLimitRequest {
 }
 
 // describeAnswer returns the answer to a message as text. It has every field.
-func describeAnswer(t *testing.T, server *rls.Server, request string) string {
+func describeAnswer(t *testing.T, server *flow.Flow, request string) string {
 	t.Helper()
-	message, err := server.Answer(t.Context(), request, nil)
+	message, err := server.Answer(t.Context(), flow.RateLimit, request, http.Header{})
 	if refused, ok := errors.AsType[*wire.Error](err); ok {
 		return fmt.Sprintf("error %d: %s", refused.Code, refused.Reason)
 	}

@@ -1,3 +1,2 @@
-// Package service builds the service from its environment and runs it. [ReadSettings] reads and checks the environment
-// variables, [List] describes them, and [Run] serves until its context is done.
+// Package service builds the service from its settings and runs it: [Run] serves until its context is done.
 package service

@@ -16,8 +16,6 @@ import (
 )
 
 const (
-	// echoVariable is not a setting, because only Echo reads it. STRICT_ENVIRONMENT accepts it, because a compose file may
-	// give both programs the same environment.
 	echoVariable = "ECHO_ADDRESS"
 	echoAddress  = "127.0.0.1:8000"
 	// echoDrain is how long the shutdown waits for requests in flight, although Echo answers each request at once.
@@ -26,11 +24,8 @@ const (
 
 // Echo serves a test upstream until ctx is done. It answers each request with the method, path and headers that it
 // received.
-func Echo(ctx context.Context, e Environment, stderr io.Writer) error {
-	if _, err := ReadSettings(e); err != nil { // for STRICT_ENVIRONMENT
-		return err
-	}
-	listener, err := listenEcho(cmp.Or(e[echoVariable], echoAddress))
+func Echo(ctx context.Context, address string, stderr io.Writer) error {
+	listener, err := listenEcho(cmp.Or(address, echoAddress))
 	if err != nil {
 		return err
 	}

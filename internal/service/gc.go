@@ -24,16 +24,16 @@ const (
 
 // tuneGC sets GOGC and GOMEMLIMIT unless the operator has set them. GOGC follows the heap until ctx is done. It returns
 // the memory limit, or math.MaxInt64 for none.
-func tuneGC(ctx context.Context, e Environment, log *slog.Logger) (limit int64) {
+func tuneGC(ctx context.Context, log *slog.Logger) (limit int64) {
 	limit = debug.SetMemoryLimit(-1) // GOMEMLIMIT
-	if e["GOMEMLIMIT"] == "" {
+	if os.Getenv("GOMEMLIMIT") == "" {
 		if container := containerMemory(); container > 0 {
 			limit = container / 100 * memoryPercent
 			debug.SetMemoryLimit(limit)
 			log.Info("GOMEMLIMIT is set from the memory limit of the container", "bytes", limit)
 		}
 	}
-	if e["GOGC"] == "" {
+	if os.Getenv("GOGC") == "" {
 		followHeap(ctx, 0)
 	}
 	return limit

@@ -6,7 +6,7 @@ import (
 	runtimemetrics "runtime/metrics"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestGarbage checks that the next collection comes after a bounded amount of garbage, for a small heap and for one

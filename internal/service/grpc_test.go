@@ -4,19 +4,27 @@ import (
 	"io"
 	"net"
 	"testing"
+	"time"
 
 	"golang.org/x/net/http2"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestGRPCConnections reads what the gRPC server tells clients: the streams that a connection may have, the end of a
 // connection for its age, and for pings that come too often.
 func TestGRPCConnections(t *testing.T) {
 	t.Parallel()
-	grpcAddr, _, _, _ := start(t, Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_MAX_CONCURRENT_STREAMS": "77"})
-	aging, _, _, _ := start(t, Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_MAX_CONNECTION_AGE": "50ms",
-		"GRPC_MAX_CONNECTION_AGE_GRACE": "50ms"})
+	grpcAddr, _, _, _ := start(t, configured(func(s *settings.Settings) {
+		s.Rules.Root = testenv.RulesRoot(t)
+		s.Listeners.MaxStreams = 77
+	}))
+	aging, _, _, _ := start(t, configured(func(s *settings.Settings) {
+		s.Rules.Root = testenv.RulesRoot(t)
+		s.Listeners.MaxConnAge = 50 * time.Millisecond
+		s.Listeners.MaxConnGrace = 50 * time.Millisecond
+	}))
 
 	tooMany := 10
 	if testenv.Transport() == nativeTransport {

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/extauthz/extauthz/internal/certs"
+	"github.com/extauthz/extauthz/internal/settings"
 )
 
 // grpcTLS is the TLS of the gRPC listener. Each handshake reads the files of the certificate and of the clients'
@@ -31,16 +32,17 @@ type grpcTLS struct {
 }
 
 // openGRPCTLS reads the files. It returns nil if the listener has no TLS.
-func openGRPCTLS(s *Settings, files *certificates, log *slog.Logger, r prometheus.Registerer) (t *grpcTLS, err error) {
-	if !s.GRPCUseTLS {
+func openGRPCTLS(s *settings.Settings, files *certificates, log *slog.Logger, r prometheus.Registerer) (t *grpcTLS,
+	err error) {
+	if !s.TLS.Use {
 		return nil, nil //nolint:nilnil // nil is a listener without TLS
 	}
-	t = &grpcTLS{name: s.GRPCClientSAN, log: log}
-	if t.pair, err = files.pair("grpc_server", s.GRPCCert, s.GRPCKey); err != nil {
+	t = &grpcTLS{name: s.TLS.ClientSAN, log: log}
+	if t.pair, err = files.pair("grpc_server", s.TLS.Cert, s.TLS.Key); err != nil {
 		return nil, fmt.Errorf("GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY: %w", err)
 	}
-	if s.GRPCClientCA != "" {
-		if t.clients, err = files.authorities("grpc_client_ca", s.GRPCClientCA); err != nil {
+	if s.TLS.ClientCA != "" {
+		if t.clients, err = files.authorities("grpc_client_ca", s.TLS.ClientCA); err != nil {
 			return nil, fmt.Errorf("GRPC_CLIENT_TLS_CACERT: %w", err)
 		}
 	}
@@ -51,21 +53,6 @@ func openGRPCTLS(s *Settings, files *certificates, log *slog.Logger, r prometheu
 		t.counts.WithLabelValues(result)
 	}
 	return t, nil
-}
-
-// ineffectiveGRPCTLS returns a warning for each setting of TLS for a gRPC listener without TLS. They are no mistake,
-// because envoyproxy/ratelimit ignores them, too.
-func (s *Settings) ineffectiveGRPCTLS() (warnings []string) {
-	for _, setting := range []struct{ name, value string }{
-		{"GRPC_SERVER_TLS_CERT", s.GRPCCert},
-		{"GRPC_SERVER_TLS_KEY", s.GRPCKey},
-		{"GRPC_CLIENT_TLS_CACERT", s.GRPCClientCA},
-	} {
-		if setting.value != "" && !s.GRPCUseTLS {
-			warnings = append(warnings, setting.name+" has no effect without GRPC_SERVER_USE_TLS=true")
-		}
-	}
-	return warnings
 }
 
 // listener returns l with TLS. The first Read or Write of a connection makes the handshake, so Accept does not wait for

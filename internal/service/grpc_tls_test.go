@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -22,7 +21,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 const envoyID, serviceID = "spiffe://example.org/envoy", "spiffe://example.org/extauthz"
@@ -36,25 +36,25 @@ type secured struct {
 }
 
 // startSecured starts a service that demands client certificates with the name envoyID.
-func startSecured(t *testing.T, vars Environment) *secured {
+func startSecured(t *testing.T, changes ...func(*settings.Settings)) *secured {
 	t.Helper()
 	s := &secured{dir: t.TempDir(), ca: testenv.NewAuthority(t)}
 	s.ca.Write(t, s.file("ca.pem"))
 	testenv.WriteCertificate(t, s.ca.Issue(t, serviceID, time.Hour), s.file("cert.pem"), s.file("key.pem"))
-	env := s.environment(t)
-	maps.Copy(env, vars)
-	s.grpc, s.http, s.debug, s.out = start(t, env)
+	s.grpc, s.http, s.debug, s.out = start(t, configured(append([]func(*settings.Settings){s.configure(t)},
+		changes...)...))
 	return s
 }
 
 func (s *secured) file(name string) string { return filepath.Join(s.dir, name) }
 
-func (s *secured) environment(t *testing.T) Environment {
+func (s *secured) configure(t *testing.T) func(*settings.Settings) {
 	t.Helper()
-	return Environment{
-		"RUNTIME_ROOT": testenv.RulesRoot(t), "GRPC_SERVER_USE_TLS": "true",
-		"GRPC_SERVER_TLS_CERT": s.file("cert.pem"), "GRPC_SERVER_TLS_KEY": s.file("key.pem"),
-		"GRPC_CLIENT_TLS_CACERT": s.file("ca.pem"), "GRPC_CLIENT_TLS_SAN": envoyID,
+	return func(to *settings.Settings) {
+		to.Rules.Root = testenv.RulesRoot(t)
+		to.TLS = settings.TLS{
+			Use: true, Cert: s.file("cert.pem"), Key: s.file("key.pem"), ClientCA: s.file("ca.pem"), ClientSAN: envoyID,
+		}
 	}
 }
 
@@ -319,7 +319,7 @@ func TestClientAuthorityIsReplaced(t *testing.T) {
 func TestStalledHandshakes(t *testing.T) {
 	t.Parallel()
 	const most = 8
-	s := startSecured(t, Environment{"GRPC_MAX_CONNECTIONS": strconv.Itoa(most)})
+	s := startSecured(t, func(s *settings.Settings) { s.Listeners.MaxConnections = most })
 	with := credentials.NewTLS(s.client(s.ca.Issue(t, envoyID, time.Hour)))
 	attacker := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 	var stalled []net.Conn
@@ -356,13 +356,13 @@ func TestStalledHandshakes(t *testing.T) {
 func TestTLSOnASocket(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "grpc.sock")
-	s := startSecured(t, Environment{"GRPC_UDS": socket, "GRPC_CLIENT_TLS_SAN": ""})
-	env := s.environment(t)
-	env["GRPC_UDS"], env["GRPC_CLIENT_TLS_SAN"] = socket, ""
+	onSocket := func(s *settings.Settings) { s.Listeners.GRPCUDS, s.TLS.ClientSAN = socket, "" }
+	s := startSecured(t, onSocket)
+	env := configured(s.configure(t), onSocket)
 	if code, _, stderr := runProgram(t, env, "", "health", "--timeout=1m"); code != exitOK {
 		t.Errorf("health: exit code %d\n%s", code, stderr)
 	}
-	env["GRPC_CLIENT_TLS_CACERT"] = ""
+	env.TLS.ClientCA = ""
 	code, _, stderr := runProgram(t, env, "", "health", "--timeout=1m")
 	if code != exitFailed {
 		t.Errorf("health without a certificate: exit code %d\n%s", code, stderr)
@@ -375,13 +375,19 @@ func TestTLSFilesAtTheStart(t *testing.T) {
 	s := &secured{dir: t.TempDir(), ca: testenv.NewAuthority(t)}
 	s.ca.Write(t, s.file("ca.pem"))
 	testenv.WriteCertificate(t, s.ca.Issue(t, serviceID, time.Hour), s.file("cert.pem"), s.file("key.pem"))
-	for setting, want := range map[string]string{
-		"GRPC_SERVER_TLS_CERT":   "GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY: open " + s.file("none.pem"),
-		"GRPC_SERVER_TLS_KEY":    "GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY: open " + s.file("none.pem"),
-		"GRPC_CLIENT_TLS_CACERT": "GRPC_CLIENT_TLS_CACERT: open " + s.file("none.pem"),
+	for setting, c := range map[string]struct {
+		change func(*settings.TLS)
+		want   string
+	}{
+		"GRPC_SERVER_TLS_CERT": {func(to *settings.TLS) { to.Cert = s.file("none.pem") },
+			"GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY: open " + s.file("none.pem")},
+		"GRPC_SERVER_TLS_KEY": {func(to *settings.TLS) { to.Key = s.file("none.pem") },
+			"GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY: open " + s.file("none.pem")},
+		"GRPC_CLIENT_TLS_CACERT": {func(to *settings.TLS) { to.ClientCA = s.file("none.pem") },
+			"GRPC_CLIENT_TLS_CACERT: open " + s.file("none.pem")},
 	} {
-		env := s.environment(t)
-		env[setting] = s.file("none.pem")
+		env, want := configured(s.configure(t)), c.want
+		c.change(&env.TLS)
 		code, _, stderr := runProgram(t, env, "")
 		if code != exitFailed || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, want %q in\n%s", setting, code, want, stderr)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/extauthz/extauthz/internal/flow"
 )
 
 // Bounds of the HTTP servers against slow and idle clients.
@@ -28,9 +30,9 @@ func newHTTPServer(handler http.Handler) *http.Server {
 
 // mainHandler serves /json, which decides, /healthcheck and /readyz, which report whether this replica accepts
 // requests, and /livez, which always answers.
-func mainHandler(json http.Handler, h *health) http.Handler {
+func mainHandler(requests *flow.Flow, h *health) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/json", json)
+	mux.HandleFunc("/json", requests.ServeJSON)
 	addHealth(mux, h)
 	return mux
 }

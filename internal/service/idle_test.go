@@ -11,7 +11,8 @@ import (
 
 	"golang.org/x/net/http2"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestIdleMemory checks how much memory an idle connection of the native transport holds: on the heap and for its
@@ -27,14 +28,13 @@ func TestIdleMemory(t *testing.T) { //nolint:paralleltest // see above
 		{name: "TLS 1.3", version: tls.VersionTLS13, mostHeap: 18_000},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			native := func(s *settings.Settings) { s.Listeners.Transport = "native" }
 			var address string
 			var secured *tls.Config
-			env := Environment{"GRPC_TRANSPORT": "native"}
 			if test.version == 0 {
-				env["RUNTIME_ROOT"] = testenv.RulesRoot(t)
-				address, _, _, _ = start(t, env)
+				address, _, _, _ = start(t, configured(native, func(s *settings.Settings) { s.Rules.Root = testenv.RulesRoot(t) }))
 			} else {
-				s := startSecured(t, env)
+				s := startSecured(t, native)
 				address = s.grpc
 				secured = s.client(s.ca.Issue(t, envoyID, time.Hour))
 				secured.ServerName, secured.NextProtos = "127.0.0.1", []string{"h2"}

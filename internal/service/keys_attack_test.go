@@ -10,8 +10,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/extauthz/extauthz/internal/testenv"
-	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // attacker can read and write the Redis of the API keys, and does not know the server secret.
@@ -128,7 +129,10 @@ func TestRedisGrantsNothing(t *testing.T) {
 		}, "not signed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			env := Environment{"API_KEY_SECRET": "a-server-secret-of-a-test", "REDIS_URL": server.Addr, "LOG_LEVEL": "INFO"}
+			env := configured(func(s *settings.Settings) {
+				s.Keys.Secret = "a-server-secret-of-a-test"
+				s.Redis.Main.URL = server.Addr
+			})
 			client := redis.NewClient(&redis.Options{Addr: server.Addr})
 			defer client.Close()
 			if err := client.FlushAll(t.Context()).Err(); err != nil {
@@ -170,7 +174,7 @@ func TestRedisGrantsNothing(t *testing.T) {
 			if who, err := running.keys.Check(own); err != nil || who.Owner != "mallory" {
 				t.Errorf("running: %v, %v", who, err)
 			}
-			if _, err := running.keys.Check(revoked); !errors.Is(err, authz.ErrDisabled) {
+			if _, err := running.keys.Check(revoked); !errors.Is(err, credential.ErrDisabled) {
 				t.Errorf("running: the revoked key: %v", err)
 			}
 		})
@@ -182,7 +186,10 @@ func TestRedisGrantsNothing(t *testing.T) {
 func TestKeysPutBack(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
-	env := Environment{"API_KEY_SECRET": "a-server-secret-of-a-test", "REDIS_URL": server.Addr, "LOG_LEVEL": "INFO"}
+	env := configured(func(s *settings.Settings) {
+		s.Keys.Secret = "a-server-secret-of-a-test"
+		s.Redis.Main.URL = server.Addr
+	})
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer client.Close()
 	revoked := keys(t, env, "create", "--owner", "fired")
@@ -191,13 +198,13 @@ func TestKeysPutBack(t *testing.T) {
 	a.before = a.fields()
 	keys(t, env, "revoke", id)
 	k, log := serveKeys(t, env, withKeys())
-	says(t, k, revoked, authz.ErrDisabled)
+	says(t, k, revoked, credential.ErrDisabled)
 	a.restore()
 	testenv.Eventually(t, logs(log, "an older state was put back"), "word of the older state")
-	says(t, k, revoked, authz.ErrDisabled)
+	says(t, k, revoked, credential.ErrDisabled)
 	another := keys(t, env, "create", "--owner", "another")
 	says(t, k, another, nil)
-	says(t, k, revoked, authz.ErrDisabled)
+	says(t, k, revoked, credential.ErrDisabled)
 	if err := logs(log, `an old state was restored" count=1 first=`+id)(); err != nil {
 		t.Error(err)
 	}
@@ -209,14 +216,17 @@ func TestKeysPutBack(t *testing.T) {
 		}
 		return nil
 	}, "no key to be refused")
-	says(t, k, revoked, authz.ErrDisabled)
+	says(t, k, revoked, credential.ErrDisabled)
 }
 
 // TestKeysAreSigned checks that unsigned keys can be signed only in the state that the operator has listed.
 func TestKeysAreSigned(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
-	env := Environment{"API_KEY_SECRET": "a-server-secret-of-a-test", "REDIS_URL": server.Addr}
+	env := configured(func(s *settings.Settings) {
+		s.Keys.Secret = "a-server-secret-of-a-test"
+		s.Redis.Main.URL = server.Addr
+	})
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer client.Close()
 	key := keys(t, env, "create", "--owner", "alice")
@@ -224,7 +234,7 @@ func TestKeysAreSigned(t *testing.T) {
 	a := &attacker{t: t, client: client, own: id}
 	a.set(id, unsigned(a.fields()[id]), ":generation", "of a version that did not sign", "garbage", "x")
 	k, _ := serveKeys(t, env, withKeys())
-	says(t, k, key, authz.ErrUnavailable)
+	says(t, k, key, credential.ErrUnavailable)
 	run := func(want int, args ...string) string {
 		t.Helper()
 		code, stdout, stderr := runKeys(t, env, "", args...)
@@ -294,8 +304,11 @@ func TestForgedKeysAreNotSigned(t *testing.T) {
 		}, false, "have the same hash"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			env := Environment{"API_KEY_SECRET": "a-server-secret-of-a-test", "REDIS_URL": testenv.Redis(t).Addr}
-			client := redis.NewClient(&redis.Options{Addr: env["REDIS_URL"]})
+			env := configured(func(s *settings.Settings) {
+				s.Keys.Secret = "a-server-secret-of-a-test"
+				s.Redis.Main.URL = testenv.Redis(t).Addr
+			})
+			client := redis.NewClient(&redis.Options{Addr: env.Redis.Main.URL})
 			defer client.Close()
 			run := func(stdin string, want int, args ...string) string {
 				t.Helper()
@@ -339,31 +352,34 @@ func TestForgedKeysAreNotSigned(t *testing.T) {
 func TestKeysInRedisWithANewServerSecret(t *testing.T) {
 	t.Parallel()
 	const first, second = "the-first-server-secret", "the-second-server-secret"
-	env := Environment{"API_KEY_SECRET": first, "REDIS_URL": testenv.Redis(t).Addr}
+	env := configured(func(s *settings.Settings) {
+		s.Keys.Secret = first
+		s.Redis.Main.URL = testenv.Redis(t).Addr
+	})
 	revoked, rotated := keys(t, env, "create", "--owner", "fired"), keys(t, env, "create", "--owner", "alice")
 	keys(t, env, "revoke", keyPattern.FindStringSubmatch(revoked)[1])
-	env["API_KEY_SECRET"] = second
-	env["API_KEY_SECRET_PREVIOUS"] = first
+	env.Keys.Secret = second
+	env.Keys.PreviousSecret = first
 	both, log := serveKeys(t, env, withKeys())
 	says(t, both, rotated, nil)
-	says(t, both, revoked, authz.ErrDisabled)
+	says(t, both, revoked, credential.ErrDisabled)
 	if err := logs(log, "run `extauthz keys sign` before you unset it")(); err != nil {
 		t.Error(err)
 	}
 	fresh := keys(t, env, "rotate", keyPattern.FindStringSubmatch(rotated)[1])
 	keys(t, env, "sign")
 	says(t, both, fresh, nil)
-	env["API_KEY_SECRET_PREVIOUS"] = ""
+	env.Keys.PreviousSecret = ""
 	after, log := serveKeys(t, env, withKeys())
 	says(t, after, fresh, nil)
-	says(t, after, rotated, authz.ErrInvalid)
+	says(t, after, rotated, credential.ErrInvalid)
 	if strings.Contains(log.String(), "not signed") {
 		t.Errorf("keys are refused:\n%s", log)
 	}
 	// Without that, nothing is signed with a secret that the service knows.
-	env["API_KEY_SECRET"] = "a-third-server-secret"
+	env.Keys.Secret = "a-third-server-secret"
 	other, log := serveKeys(t, env, withKeys())
-	says(t, other, fresh, authz.ErrUnavailable)
+	says(t, other, fresh, credential.ErrUnavailable)
 	if err := logs(log, "not signed with API_KEY_SECRET, or changed since")(); err != nil {
 		t.Error(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/authz/keyfile"
@@ -44,20 +45,19 @@ type keySource struct {
 }
 
 // errNoSecret is the error of a missing server secret, and has the command that makes one.
-var errNoSecret = errors.New("API keys need a server secret, which is not kept with them: set API_KEY_SECRET or " +
-	"API_KEY_SECRET_FILE; to make " +
-	"one:\n" +
+var errNoSecret = errors.New("API keys need a server secret, which is not kept with them: " +
+	"set API_KEY_SECRET or API_KEY_SECRET_FILE; to make one:\n" +
 	"  export API_KEY_SECRET=$(extauthz keys secret)")
 
 // ServerSecret returns the secret with which keys are hashed.
-func (s *Settings) ServerSecret() (*apikey.Secret, error) {
-	if s.KeySecret == "" {
+func ServerSecret(k settings.Keys) (*apikey.Secret, error) {
+	if k.Secret == "" {
 		return nil, errNoSecret
 	}
-	if _, err := apikey.NewSecret(s.KeySecret, ""); err != nil {
+	if _, err := apikey.NewSecret(k.Secret, ""); err != nil {
 		return nil, fmt.Errorf("API_KEY_SECRET: %w; to make one: export API_KEY_SECRET=$(extauthz keys secret)", err)
 	}
-	secret, err := apikey.NewSecret(s.KeySecret, s.KeySecretOld)
+	secret, err := apikey.NewSecret(k.Secret, k.PreviousSecret)
 	if err != nil {
 		return nil, fmt.Errorf("API_KEY_SECRET_PREVIOUS: %w", err)
 	}
@@ -67,9 +67,9 @@ func (s *Settings) ServerSecret() (*apikey.Secret, error) {
 // openKeys loads the keys that the settings name, and the key of the sample if that is served. Its error names what the
 // operator has to fix. If Redis is unreachable, openKeys returns without its keys, and they are loaded when Redis
 // answers.
-func openKeys(ctx context.Context, s *Settings, rules *loadedRules, log *slog.Logger) (*keySource, error) {
-	k := &keySource{log: log, path: s.KeysFile}
-	secret, err := s.secretFor(rules)
+func openKeys(ctx context.Context, s *settings.Settings, rules *loadedRules, log *slog.Logger) (*keySource, error) {
+	k := &keySource{log: log, path: s.Keys.File}
+	secret, err := secretFor(s, rules)
 	if err != nil {
 		return nil, err
 	}
@@ -77,13 +77,13 @@ func openKeys(ctx context.Context, s *Settings, rules *loadedRules, log *slog.Lo
 	if rules.sample {
 		k.demo.Replace([]apikey.Record{demoKey(secret)})
 	}
-	if s.KeysFile != "" {
-		k.watcher = keyfile.NewWatcher(s.KeysFile, &k.file)
+	if s.Keys.File != "" {
+		k.watcher = keyfile.NewWatcher(s.Keys.File, &k.file)
 		if err := k.watcher.Load(); err != nil {
 			return nil, fmt.Errorf("API_KEYS_FILE has mistakes:\n%w", err)
 		}
 	}
-	if s.BackendType == "redis" && s.keysConfigured() {
+	if s.UsesRedis() && s.Keys.Configured() {
 		if err := k.openRedis(ctx, s, secret); err != nil {
 			return nil, err
 		}
@@ -93,11 +93,11 @@ func openKeys(ctx context.Context, s *Settings, rules *loadedRules, log *slog.Lo
 }
 
 // secretFor returns the server secret for some rules. Without configured keys it returns a random one.
-func (s *Settings) secretFor(rules *loadedRules) (*apikey.Secret, error) {
+func secretFor(s *settings.Settings, rules *loadedRules) (*apikey.Secret, error) {
 	switch {
-	case s.keysConfigured():
-		return s.ServerSecret()
-	case usesKeys(rules.first.Policies) && !rules.sample && s.BackendType == "redis":
+	case s.Keys.Configured():
+		return ServerSecret(s.Keys)
+	case usesKeys(rules.first.Policies) && !rules.sample && s.UsesRedis():
 		return nil, fmt.Errorf("the rules require API keys.\n%w", errNoSecret)
 	case usesKeys(rules.first.Policies) && !rules.sample:
 		return nil, fmt.Errorf("the rules require API keys: set API_KEYS_FILE, or set REDIS_URL to keep them in Redis.\n%w",
@@ -114,18 +114,12 @@ func demoKey(secret *apikey.Secret) apikey.Record {
 	}
 }
 
-// keysConfigured reports whether the operator has set a key file or a server secret.
-func (s *Settings) keysConfigured() bool {
-	return s.KeysFile != "" || s.KeySecret != "" || s.KeySecretOld != ""
-}
-
 // checkPolicies logs an error if reloaded policies require API keys and none are configured. At the start, Run returns
 // that error.
-func (k *keySource) checkPolicies(policies map[string]*authz.Policy, s *Settings, sample bool) {
-	if usesKeys(policies) && !s.keysConfigured() && !sample {
-		k.log.Error("the reloaded rules require API keys, and none are configured, so every key is refused; set " +
-			"API_KEYS_FILE " +
-			"or REDIS_URL, and API_KEY_SECRET, and restart")
+func (k *keySource) checkPolicies(policies map[string]*authz.Policy, s *settings.Settings, sample bool) {
+	if usesKeys(policies) && !s.Keys.Configured() && !sample {
+		k.log.Error("the reloaded rules require API keys, and none are configured, so every key is refused; " +
+			"set API_KEYS_FILE or REDIS_URL, and API_KEY_SECRET, and restart")
 	}
 }
 
@@ -150,8 +144,8 @@ const (
 
 // RedisForKeys returns a client of the Redis that has the keys, and the store of the keys in it. It reads the
 // certificates by itself. The stores of buckets have the same files and report their changes.
-func (s *Settings) RedisForKeys(secret *apikey.Secret) (redis.UniversalClient, *rediskeys.Store, error) {
-	cfg, err := s.mainRedis().config(newCertificates(slog.New(slog.DiscardHandler)))
+func RedisForKeys(s *settings.Settings, secret *apikey.Secret) (redis.UniversalClient, *rediskeys.Store, error) {
+	cfg, err := mainRedis(s).config(newCertificates(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -160,14 +154,14 @@ func (s *Settings) RedisForKeys(secret *apikey.Secret) (redis.UniversalClient, *
 	if err != nil {
 		return nil, nil, fmt.Errorf("REDIS_URL: %w", err)
 	}
-	return client, rediskeys.New(client, s.KeyPrefix+"rl:", secret), nil
+	return client, rediskeys.New(client, s.Limits.KeyPrefix+"rl:", secret), nil
 }
 
-func (k *keySource) openRedis(ctx context.Context, s *Settings, secret *apikey.Secret) (err error) {
-	if k.client, k.store, err = s.RedisForKeys(secret); err != nil {
+func (k *keySource) openRedis(ctx context.Context, s *settings.Settings, secret *apikey.Secret) (err error) {
+	if k.client, k.store, err = RedisForKeys(s, secret); err != nil {
 		return err
 	}
-	k.maxAge = s.KeysMaxAge
+	k.maxAge = s.Keys.MaxAge
 	k.shared.EndAt(time.Unix(1, 0)) // no key is valid until the first load
 	ctx, cancel := context.WithTimeout(ctx, firstKeysLoad)
 	defer cancel()
@@ -302,8 +296,8 @@ func (k *keySource) warn() {
 			"count", stats.Foreign)
 	}
 	if stats.Outdated > 0 {
-		k.log.Warn("API keys were made with API_KEY_SECRET_PREVIOUS: rotate them before you unset it, and wait until the "+
-			"grace of each has ended", "count", stats.Outdated)
+		k.log.Warn("API keys were made with API_KEY_SECRET_PREVIOUS: rotate them before you unset it, "+
+			"and wait until the grace of each has ended", "count", stats.Outdated)
 	}
 	if weak := stats.Weak - k.demo.Len(); weak > 0 {
 		k.log.Warn("API keys are weak: they can be guessed and are for trials only; make others with `extauthz keys create`",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,26 +12,26 @@ import (
 	"testing"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/authz/keyfile"
 	"github.com/extauthz/extauthz/pkg/rules"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // withKeys returns rules that require API keys.
 func withKeys() *loadedRules {
-	key := &authz.APIKey{Source: authz.Source{Header: new("x-api-key")}}
+	key := &apikey.Credential{Source: credential.Source{Header: new("x-api-key")}}
 	p := &authz.Policy{Credentials: []authz.Credential{{APIKey: key}}}
 	return &loadedRules{first: rules.Set{Policies: map[string]*authz.Policy{"d": p}}}
 }
 
 // serveKeys opens the keys that an environment names and follows them until the test ends.
-func serveKeys(t *testing.T, env Environment, rules *loadedRules) (*keySource, *testenv.Output) {
+func serveKeys(t *testing.T, env *settings.Settings, rules *loadedRules) (*keySource, *testenv.Output) {
 	t.Helper()
-	s, err := ReadSettings(env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := env
 	out := new(testenv.Output)
 	k, err := openKeys(t.Context(), s, rules, newLogger(Config{Settings: s, Stderr: out}))
 	if err != nil {
@@ -71,33 +72,38 @@ func TestOpenKeysRefuses(t *testing.T) {
 	}
 	const secret = "a-server-secret-of-a-test"
 	for name, c := range map[string]struct {
-		env   Environment
+		env   *settings.Settings
 		rules *loadedRules
 		want  string
 	}{
-		"rules that ask for keys, and nothing else": {nil, withKeys(), "export API_KEY_SECRET=$(extauthz keys secret)"},
-		"rules that ask for keys, and Redis": {Environment{"REDIS_URL": "localhost"}, withKeys(),
-			"the rules require API keys.\n"},
-		"a file without a secret": {Environment{"API_KEYS_FILE": broken}, &loadedRules{},
+		"rules that ask for keys, and nothing else": {configured(), withKeys(),
 			"export API_KEY_SECRET=$(extauthz keys secret)"},
-		"a short secret": {Environment{"API_KEY_SECRET": "canary"}, &loadedRules{},
+		"rules that ask for keys, and Redis": {configured(func(s *settings.Settings) { s.Redis.Main.URL = "localhost" }),
+			withKeys(),
+			"the rules require API keys.\n"},
+		"a file without a secret": {configured(func(s *settings.Settings) { s.Keys.File = broken }), &loadedRules{},
+			"export API_KEY_SECRET=$(extauthz keys secret)"},
+		"a short secret": {configured(func(s *settings.Settings) { s.Keys.Secret = "canary" }), &loadedRules{},
 			"API_KEY_SECRET: the server secret has 6 bytes: want 16 or more"},
-		"a short previous one": {Environment{"API_KEY_SECRET": secret,
-			"API_KEY_SECRET_PREVIOUS": "canary"}, &loadedRules{},
+		"a short previous one": {configured(func(s *settings.Settings) {
+			s.Keys.Secret = secret
+			s.Keys.PreviousSecret = "canary"
+		}), &loadedRules{},
 			"API_KEY_SECRET_PREVIOUS: the previous server secret has 6 bytes"},
-		"a file with mistakes": {Environment{"API_KEYS_FILE": broken, "API_KEY_SECRET": secret},
+		"a file with mistakes": {configured(func(s *settings.Settings) {
+			s.Keys.File = broken
+			s.Keys.Secret = secret
+		}),
 			&loadedRules{}, "keys.jsonl:1: key"},
-		"a file in YAML": {Environment{"API_KEYS_FILE": inYAML, "API_KEY_SECRET": secret}, &loadedRules{},
-			"extauthz keys import " + inYAML + " --file " + filepath.Join(dir, "old.jsonl")},
-		"a file that is not there": {Environment{"API_KEYS_FILE": broken + "2", "API_KEY_SECRET": secret}, &loadedRules{},
+		"a file that is not there": {configured(func(s *settings.Settings) {
+			s.Keys.File = broken + "2"
+			s.Keys.Secret = secret
+		}), &loadedRules{},
 			"no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := ReadSettings(c.env)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = openKeys(t.Context(), s, c.rules, newLogger(Config{Settings: s, Stderr: new(testenv.Output)}))
+			s := c.env
+			_, err := openKeys(t.Context(), s, c.rules, newLogger(Config{Settings: s, Stderr: new(testenv.Output)}))
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %s", err, c.want)
 			}
@@ -110,7 +116,7 @@ func TestOpenKeysRefuses(t *testing.T) {
 
 func TestTheSampleHasOneKey(t *testing.T) {
 	t.Parallel()
-	env := Environment{}
+	env := configured()
 	rules := withKeys()
 	rules.sample = true
 	k, _ := serveKeys(t, env, rules)
@@ -118,11 +124,11 @@ func TestTheSampleHasOneKey(t *testing.T) {
 	if err != nil || who.Owner != "demo" || who.Plan != "free" || who.Limit == nil || who.Limit.Requests != 5 {
 		t.Errorf("demo: %+v, %v", who, err)
 	}
-	if _, err := k.keys.Check("demo2"); !errors.Is(err, authz.ErrInvalid) {
+	if _, err := k.keys.Check("demo2"); !errors.Is(err, credential.ErrInvalid) {
 		t.Errorf("another key: %v", err)
 	}
 	other, _ := serveKeys(t, env, &loadedRules{})
-	if _, err := other.keys.Check("demo"); !errors.Is(err, authz.ErrInvalid) {
+	if _, err := other.keys.Check("demo"); !errors.Is(err, credential.ErrInvalid) {
 		t.Errorf("demo where the sample is not served: %v", err)
 	}
 }
@@ -132,12 +138,18 @@ func TestKeysAreFollowed(t *testing.T) {
 	t.Parallel()
 	const secret = "a-server-secret-of-a-test"
 	redis := testenv.Redis(t)
-	for name, env := range map[string]Environment{
-		"file":  {"API_KEY_SECRET": secret, "API_KEYS_FILE": filepath.Join(t.TempDir(), "keys.jsonl")},
-		"redis": {"API_KEY_SECRET": secret, "REDIS_URL": redis.Addr},
+	for name, env := range map[string]*settings.Settings{
+		"file": configured(func(s *settings.Settings) {
+			s.Keys.Secret = secret
+			s.Keys.File = filepath.Join(t.TempDir(), "keys.jsonl")
+		}),
+		"redis": configured(func(s *settings.Settings) {
+			s.Keys.Secret = secret
+			s.Redis.Main.URL = redis.Addr
+		}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			env["LOG_LEVEL"] = "DEBUG"
+			env.Telemetry.LogLevel = settings.LogLevel(slog.LevelDebug)
 			stays := keys(t, env, "create", "--owner", "stays")
 			k, out := serveKeys(t, env, withKeys())
 			stop := make(chan struct{})
@@ -162,9 +174,9 @@ func TestKeysAreFollowed(t *testing.T) {
 			says(t, k, key, nil)
 			third := keys(t, env, "rotate", id, "--grace", "0s", "--end-previous")
 			says(t, k, third, nil)
-			says(t, k, second, authz.ErrInvalid)
+			says(t, k, second, credential.ErrInvalid)
 			keys(t, env, "revoke", id)
-			says(t, k, third, authz.ErrDisabled)
+			says(t, k, third, credential.ErrDisabled)
 			close(stop)
 			traffic.Wait()
 			for _, told := range []string{stays[12:], key[12:], second[12:], third[12:], secret, "hmac-sha256"} {
@@ -180,7 +192,10 @@ func TestKeysAreFollowed(t *testing.T) {
 func TestKeysOutlastRedis(t *testing.T) {
 	t.Parallel()
 	redis := testenv.Redis(t)
-	env := Environment{"API_KEY_SECRET": "a-server-secret-of-a-test", "REDIS_URL": redis.Addr}
+	env := configured(func(s *settings.Settings) {
+		s.Keys.Secret = "a-server-secret-of-a-test"
+		s.Redis.Main.URL = redis.Addr
+	})
 	key := keys(t, env, "create", "--owner", "alice")
 	k, out := serveKeys(t, env, withKeys())
 	if _, err := k.keys.Check(key); err != nil {
@@ -192,7 +207,7 @@ func TestKeysOutlastRedis(t *testing.T) {
 		t.Errorf("while Redis is unreachable: %v", err)
 	}
 	late, lateOut := serveKeys(t, env, withKeys())
-	if _, err := late.keys.Check(key); !errors.Is(err, authz.ErrUnavailable) ||
+	if _, err := late.keys.Check(key); !errors.Is(err, credential.ErrUnavailable) ||
 		!strings.Contains(lateOut.String(), "cannot read the API keys in Redis") {
 		t.Errorf("a start without Redis: %v\n%s", err, lateOut)
 	}
@@ -210,49 +225,50 @@ func TestKeysOutlastRedis(t *testing.T) {
 func TestKeysFromRedisEnd(t *testing.T) {
 	t.Parallel()
 	redis := testenv.Redis(t)
-	env := Environment{
-		"API_KEY_SECRET": "a-server-secret-of-a-test", "REDIS_URL": redis.Addr, "API_KEYS_MAX_AGE": "3s",
-		"API_KEYS_FILE": filepath.Join(t.TempDir(), "keys.jsonl"),
-	}
+	env := configured(func(s *settings.Settings) {
+		s.Keys.Secret = "a-server-secret-of-a-test"
+		s.Redis.Main.URL = redis.Addr
+		s.Keys.MaxAge = 3 * time.Second
+		s.Keys.File = filepath.Join(t.TempDir(), "keys.jsonl")
+	})
 	inRedis, inFile := keys(t, env, "create", "--redis", "--owner", "alice"), keys(t, env, "create", "--owner", "bob")
 	k, out := serveKeys(t, env, withKeys())
 	says(t, k, inRedis, nil)
 	redis.Kill()
-	says(t, k, inRedis, authz.ErrUnavailable)
+	says(t, k, inRedis, credential.ErrUnavailable)
 	says(t, k, inFile, nil)
-	says(t, k, inFile+"x", authz.ErrInvalid) // which is no key, wherever it may be
+	says(t, k, inFile+"x", credential.ErrInvalid) // which is no key, wherever it may be
 	if err := logs(out, "the last copy stays active")(); err != nil {
 		t.Error(err)
 	}
 	redis.Restart() // empty
 	testenv.Eventually(t, logs(out, "redis has lost the API keys"), "word of the loss")
-	says(t, k, inRedis, authz.ErrUnavailable)
+	says(t, k, inRedis, credential.ErrUnavailable)
 	another := keys(t, env, "create", "--redis", "--owner", "carl")
 	says(t, k, another, nil)
-	says(t, k, inRedis, authz.ErrInvalid)
+	says(t, k, inRedis, credential.ErrInvalid)
 }
 
 // TestTheFileWins checks that a key of the file replaces one in Redis with the same id, and that the log reports it.
 func TestTheFileWins(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys.jsonl")
-	env := Environment{
-		"API_KEY_SECRET": "a-server-secret-of-a-test", "API_KEYS_FILE": path, "REDIS_URL": testenv.Redis(t).Addr,
-	}
+	env := configured(func(s *settings.Settings) {
+		s.Keys.Secret = "a-server-secret-of-a-test"
+		s.Keys.File = path
+		s.Redis.Main.URL = testenv.Redis(t).Addr
+	})
 	key := keys(t, env, "create", "--owner", "alice")
 	loaded, err := keyfile.Load(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := ReadSettings(env)
+	s := env
+	secret, err := ServerSecret(s.Keys)
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret, err := s.ServerSecret()
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, shared, err := s.RedisForKeys(secret)
+	client, shared, err := RedisForKeys(s, secret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,10 +290,13 @@ func TestTheServerSecretIsReplaced(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys.jsonl")
 	const first, second = "the-first-server-secret", "the-second-server-secret"
-	env := Environment{"API_KEY_SECRET": first, "API_KEYS_FILE": path}
+	env := configured(func(s *settings.Settings) {
+		s.Keys.Secret = first
+		s.Keys.File = path
+	})
 	old := keys(t, env, "create", "--owner", "old")
-	env["API_KEY_SECRET"] = second
-	env["API_KEY_SECRET_PREVIOUS"] = first
+	env.Keys.Secret = second
+	env.Keys.PreviousSecret = first
 	fresh := keys(t, env, "create", "--owner", "new")
 	both, out := serveKeys(t, env, withKeys())
 	says(t, both, old, nil)
@@ -285,9 +304,9 @@ func TestTheServerSecretIsReplaced(t *testing.T) {
 	if !strings.Contains(out.String(), "rotate them before you unset it") {
 		t.Errorf("no word of the old keys:\n%s", out)
 	}
-	env["API_KEY_SECRET_PREVIOUS"] = ""
+	env.Keys.PreviousSecret = ""
 	after, out := serveKeys(t, env, withKeys())
-	says(t, after, old, authz.ErrInvalid)
+	says(t, after, old, credential.ErrInvalid)
 	says(t, after, fresh, nil)
 	if !strings.Contains(out.String(), "were made with another API_KEY_SECRET") {
 		t.Errorf("no word of the keys that are refused:\n%s", out)
@@ -298,7 +317,10 @@ func TestTheServerSecretIsReplaced(t *testing.T) {
 func TestAFileWithMistakesChangesNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys.jsonl")
-	env := Environment{"API_KEY_SECRET": "a-server-secret-of-a-test", "API_KEYS_FILE": path}
+	env := configured(func(s *settings.Settings) {
+		s.Keys.Secret = "a-server-secret-of-a-test"
+		s.Keys.File = path
+	})
 	key := keys(t, env, "create", "--owner", "alice")
 	k, out := serveKeys(t, env, withKeys())
 	if err := os.WriteFile(path, []byte("keys:\n  - {id: 12345678, hash: "+key+", owner: a}\n"), 0o600); err != nil {
@@ -322,15 +344,19 @@ func TestAFileWithMistakesChangesNothing(t *testing.T) {
 func TestKeysWithoutRedis(t *testing.T) {
 	t.Parallel()
 	addr := testenv.Loopback(testenv.FreePort(t))
-	for _, settings := range []Environment{
-		{"REDIS_URL": addr}, {"REDIS_TYPE": "SENTINEL", "REDIS_URL": "main," + addr},
-		{"REDIS_TYPE": "CLUSTER", "REDIS_URL": addr},
+	for _, s := range []*settings.Settings{
+		configured(func(s *settings.Settings) { s.Redis.Main.URL = addr }),
+		configured(func(s *settings.Settings) { s.Redis.Main.Type, s.Redis.Main.URL = "SENTINEL", "main,"+addr }),
+		configured(func(s *settings.Settings) {
+			s.Redis.Main.Type = "CLUSTER"
+			s.Redis.Main.URL = addr
+		}),
 	} {
-		settings["API_KEY_SECRET"] = "a-server-secret-of-a-test"
-		code, _, stderr := runKeys(t, settings, "", "list", "--redis")
+		s.Keys.Secret = "a-server-secret-of-a-test"
+		code, _, stderr := runKeys(t, s, "", "list", "--redis")
 		if code != exitFailed || !strings.HasPrefix(stderr, "extauthz: keys list: Redis: ") ||
 			strings.Count(stderr, "\n") != 1 {
-			t.Errorf("%v: exit code %d\n%s", settings, code, stderr)
+			t.Errorf("%v: exit code %d\n%s", s, code, stderr)
 		}
 	}
 }

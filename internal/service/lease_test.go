@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestLeasesOfThreeReplicas asks three processes with one Redis for a hot key with a lease, and kills one of them. They

@@ -1,15 +1,19 @@
 package service
 
 import (
-	"github.com/extauthz/extauthz/pkg/envoy/hold"
+	"cmp"
+	"time"
+
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 	"github.com/extauthz/extauthz/pkg/rules"
 )
 
 // decisions returns how the limiter decides by the active rules. Until there are some, each call of the rate limit
 // service is an error, so that failure_mode_deny of Envoy decides. The stores are not set.
-func (s *Settings) decisions(live *rules.Live) ratelimit.Config {
+func decisions(s *settings.Settings, live *rules.Live) ratelimit.Config {
 	active := func() *ratelimit.Rules {
 		if a := live.Active(); a.Set.Generation != "" {
 			return a.Limits
@@ -17,16 +21,34 @@ func (s *Settings) decisions(live *rules.Live) ratelimit.Config {
 		return nil
 	}
 	return ratelimit.Config{
-		Rules: active, MaxHeld: s.maxHeldPerBucket(), NearLimitRatio: float32(s.NearLimitRatio),
-		Shadow: s.ShadowMode, Quota: s.QuotaMode, Strict: s.strict(),
-		StopWhenOver: s.StopWhenOver,
+		Rules: active, MaxHeld: maxHeldPerBucket(s), NearLimitRatio: float32(s.Telemetry.NearLimitRatio),
+		Shadow: s.Limits.Shadow, Quota: s.Limits.Quota, Strict: s.Strict(),
+		StopWhenOver: s.Limits.StopWhenOver,
 	}
 }
 
-// answers returns how the rate limit service answers.
-func (s *Settings) answers(limiter *ratelimit.Limiter, queue *hold.Queue) rls.Config {
-	return rls.Config{
-		Limiter: limiter, Queue: queue, Headers: s.headers(), ProblemBody: s.ResponseBody == "problem",
-		DynamicMetadata: s.DynamicMetadata, Strict: s.strict(),
+// codec returns how the rate limit service answers.
+func codec(s *settings.Settings) rls.Codec {
+	return rls.Codec{
+		Headers: s.Answers.ReplyHeaders(), ProblemBody: s.Answers.Body == "problem",
+		DynamicMetadata: s.Answers.DynamicMetadata, Strict: s.Strict(),
 	}
+}
+
+// patience returns how long a store may take, 0 if it never waits.
+func patience(s *settings.Settings) time.Duration {
+	if !s.UsesRedis() {
+		return 0
+	}
+	wait := redisstore.Config{Timeout: s.Redis.Main.Timeout, WholeDeadline: s.Strict()}.MostWait()
+	if s.Redis.UsePerSecond {
+		wait = max(wait, redisstore.Config{Timeout: s.Redis.PerSecond.Timeout, WholeDeadline: s.Strict()}.MostWait())
+	}
+	return wait
+}
+
+// maxHeldPerBucket returns at least 1, because 0 would mean no bound.
+func maxHeldPerBucket(s *settings.Settings) int64 {
+	const share = 10
+	return int64(cmp.Or(s.Limits.MaxHeldPerBucket, max(1, s.Authorization.MaxHeld/share)))
 }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/extauthz/extauthz/internal/guard"
+	"github.com/extauthz/extauthz/internal/settings"
 )
 
 // listeners are the open ports of the service, behind their guards. prometheus is nil without USE_PROMETHEUS, and pprof
@@ -34,11 +35,11 @@ func (l listeners) guarded() map[string]*guard.Listener {
 
 // listen opens all listeners, so that a port in use is found before anything is served. An error names the setting, the
 // mistake and the remedy. The listeners that are open by then are returned with the error.
-func listen(s *Settings, t *grpcTLS, b bounds) (l listeners, err error) {
+func listen(s *settings.Settings, t *grpcTLS, b bounds) (l listeners, err error) {
 	l.tls = t
-	listenGRPC := tcpAddress{"GRPC_HOST", s.GRPCHost, "GRPC_PORT", s.GRPCPort}.listen
-	if s.GRPCUDS != "" {
-		listenGRPC = func() (net.Listener, error) { return listenUnix(s.GRPCUDS) }
+	listenGRPC := tcpAddress{"GRPC_HOST", s.Listeners.GRPCHost, "GRPC_PORT", s.Listeners.GRPCPort}.listen
+	if s.Listeners.GRPCUDS != "" {
+		listenGRPC = func() (net.Listener, error) { return listenUnix(s.Listeners.GRPCUDS) }
 	}
 	type port struct {
 		guarded **guard.Listener
@@ -47,12 +48,13 @@ func listen(s *Settings, t *grpcTLS, b bounds) (l listeners, err error) {
 	}
 	ports := []port{
 		{&l.grpc, listenGRPC, b.grpc},
-		{&l.http, tcpAddress{"HOST", s.Host, "PORT", s.Port}.listen, b.http},
-		{&l.debug, tcpAddress{"DEBUG_HOST", s.DebugHost, "DEBUG_PORT", s.DebugPort}.listen, b.debug},
+		{&l.http, tcpAddress{"HOST", s.Listeners.Host, "PORT", s.Listeners.Port}.listen, b.http},
+		{&l.debug, tcpAddress{"DEBUG_HOST", s.Listeners.DebugHost, "DEBUG_PORT", s.Listeners.DebugPort}.listen, b.debug},
 	}
-	if s.UsePrometheus {
-		ports = append(ports, port{&l.prometheus, tcpAddress{"PROMETHEUS_ADDR", s.PrometheusAddr.host, "PROMETHEUS_ADDR",
-			s.PrometheusAddr.port}.listen, b.prometheus})
+	if s.Telemetry.UsePrometheus {
+		ports = append(ports, port{&l.prometheus, tcpAddress{"PROMETHEUS_ADDR", s.Telemetry.PrometheusAddr.Host,
+			"PROMETHEUS_ADDR",
+			s.Telemetry.PrometheusAddr.Port}.listen, b.prometheus})
 	}
 	for _, port := range ports {
 		listener, err := port.listen()
@@ -64,8 +66,8 @@ func listen(s *Settings, t *grpcTLS, b bounds) (l listeners, err error) {
 		}
 		*port.guarded = guard.New(listener, port.bounds)
 	}
-	if s.Pprof && reachable(l.debug) {
-		l.pprof, err = tcpAddress{"DEBUG_PPROF", "127.0.0.1", "DEBUG_PPROF_PORT", s.PprofPort}.listen()
+	if s.Listeners.Pprof && reachable(l.debug) {
+		l.pprof, err = tcpAddress{"DEBUG_PPROF", "127.0.0.1", "DEBUG_PPROF_PORT", s.Listeners.PprofPort}.listen()
 	}
 	return l, err
 }
@@ -140,8 +142,8 @@ func listenUnix(path string) (net.Listener, error) {
 			return fail("the socket is in use: stop what listens there, or set GRPC_UDS to another path")
 		}
 		if err := os.Remove(path); err != nil {
-			return fail("cannot remove the socket of an earlier process: %w: delete it, or let this user (%d) write to the "+
-				"directory", reason(err), os.Getuid())
+			return fail("cannot remove the socket of an earlier process: %w: "+
+				"delete it, or let this user (%d) write to the directory", reason(err), os.Getuid())
 		}
 	}
 	l, err := net.Listen("unix", path)
@@ -171,53 +173,48 @@ func reason(err error) error {
 
 // onLoopback returns settings that listen on loopback only and send no statistics. They are for the sample, because no
 // operator has configured it.
-func (s *Settings) onLoopback() *Settings {
+func onLoopback(s *settings.Settings) *settings.Settings {
 	local := *s
-	local.Host, local.GRPCHost, local.DebugHost = "127.0.0.1", "127.0.0.1", "127.0.0.1"
-	local.UseStatsd = false
+	local.Listeners.Host, local.Listeners.GRPCHost, local.Listeners.DebugHost = "127.0.0.1", "127.0.0.1", "127.0.0.1"
+	local.Telemetry.UseStatsd = false
 	return &local
 }
 
 // checkPlaintext warns about listeners that other machines can reach, unless the operator has allowed them: their
 // clients can charge any bucket. With STRICT_ENVIRONMENT it returns an error instead, except for the debug listener,
 // which decides nothing and which Prometheus reaches from another machine.
-func (s *Settings) checkPlaintext(l listeners, log *slog.Logger) error {
-	allowed, plaintext := s.Plaintext == "allow", l.plaintext()
+func checkPlaintext(s *settings.Settings, l listeners, log *slog.Logger) error {
+	allowed, plaintext := s.Listeners.Plaintext == "allow", l.plaintext()
 	var open []string
 	if plaintext["grpc"] && !allowed {
-		open = append(open, "GRPC_HOST="+s.GRPCHost)
-		log.Warn("gRPC has no TLS and other machines can reach it: they can charge any bucket; set "+
-			"GRPC_SERVER_USE_TLS=true and GRPC_CLIENT_TLS_CACERT, or GRPC_UDS or GRPC_HOST=127.0.0.1 beside Envoy, or "+
-			"GRPC_PLAINTEXT=allow where a network policy or a mesh protects it", "host", s.GRPCHost)
+		open = append(open, "GRPC_HOST="+s.Listeners.GRPCHost)
+		log.Warn("gRPC has no TLS and other machines can reach it: they can charge any bucket; "+
+			"set GRPC_SERVER_USE_TLS=true and GRPC_CLIENT_TLS_CACERT, or GRPC_UDS or GRPC_HOST=127.0.0.1 beside Envoy, "+
+			"or GRPC_PLAINTEXT=allow where a network policy or a mesh protects it", "host", s.Listeners.GRPCHost)
 	}
 	if l.tls != nil && l.tls.clients == nil && reachable(l.grpc) && !allowed {
-		log.Warn("gRPC verifies no clients and other machines can reach it: they can charge any bucket; set "+
-			"GRPC_CLIENT_TLS_CACERT, or GRPC_PLAINTEXT=allow where a network policy or a mesh protects it", "host", s.GRPCHost)
+		log.Warn("gRPC verifies no clients and other machines can reach it: they can charge any bucket; "+
+			"set GRPC_CLIENT_TLS_CACERT, or GRPC_PLAINTEXT=allow where a network policy or a mesh protects it",
+			"host", s.Listeners.GRPCHost)
 	}
 	if plaintext["http"] && !allowed {
-		open = append(open, "HOST="+s.Host)
-		log.Warn("HTTP has no TLS and other machines can reach it: they can charge any bucket by /json or /check; set "+
-			"HOST=127.0.0.1, "+
-			"or GRPC_PLAINTEXT=allow where a network policy or a mesh protects it", "host", s.Host)
+		open = append(open, "HOST="+s.Listeners.Host)
+		log.Warn("HTTP has no TLS and other machines can reach it: they can charge any bucket by /json or /check; "+
+			"set HOST=127.0.0.1, or GRPC_PLAINTEXT=allow where a network policy or a mesh protects it", "host", s.Listeners.Host)
 	}
 	if plaintext["debug"] {
-		log.Warn("other machines can reach the debug port, which shows rules and metrics", "host", s.DebugHost)
+		log.Warn("other machines can reach the debug port, which shows rules and metrics", "host", s.Listeners.DebugHost)
 	}
-	if open == nil || !s.StrictEnvironment {
+	if open == nil || !s.Process.StrictEnvironment {
 		return nil
 	}
-	return fmt.Errorf("%s: other machines can reach a listener without TLS, which STRICT_ENVIRONMENT=true refuses: set "+
-		"GRPC_SERVER_USE_TLS=true, or GRPC_UDS or GRPC_HOST=127.0.0.1 beside Envoy, and HOST=127.0.0.1; or set "+
-		"GRPC_PLAINTEXT=allow where a network policy or a mesh protects the ports", strings.Join(open, " and "))
+	return fmt.Errorf("%s: other machines can reach a listener without TLS, which STRICT_ENVIRONMENT=true refuses: "+
+		"set GRPC_SERVER_USE_TLS=true, or GRPC_UDS or GRPC_HOST=127.0.0.1 beside Envoy, and HOST=127.0.0.1; "+
+		"or set GRPC_PLAINTEXT=allow where a network policy or a mesh protects the ports", strings.Join(open, " and "))
 }
 
 // reachable reports whether other machines can reach a listener: it is neither on loopback nor a Unix socket.
 func reachable(l net.Listener) bool {
 	tcp, ok := l.Addr().(*net.TCPAddr)
 	return ok && !tcp.IP.IsLoopback()
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -14,9 +14,9 @@ import (
 
 // newLogger returns a logger that writes to cfg.Stderr, with LOG_FORMAT and LOG_LEVEL.
 func newLogger(cfg Config) *slog.Logger {
-	o := &slog.HandlerOptions{Level: slog.Level(cfg.Settings.LogLevel)}
+	o := &slog.HandlerOptions{Level: slog.Level(cfg.Settings.Telemetry.LogLevel)}
 	switch {
-	case cfg.Settings.LogFormat == "json":
+	case cfg.Settings.Telemetry.LogFormat == "json":
 		return slog.New(slog.NewJSONHandler(cfg.Stderr, o))
 	case cfg.Terminal:
 		return slog.New(slog.NewTextHandler(terminal{cfg.Stderr}, o))

@@ -4,7 +4,8 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestLogOfSeveralLines: a terminal shows the mistakes of a rule file below the record. Elsewhere a record is one line.
@@ -14,11 +15,12 @@ func TestLogOfSeveralLines(t *testing.T) {
 		cfg    Config
 		expect string
 	}{
-		{"a terminal", Config{Settings: &Settings{}, Terminal: true},
+		{"a terminal", Config{Settings: &settings.Settings{}, Terminal: true},
 			"^time=\\S+ level=ERROR msg=\"rules refused\" directory=d generation=g\na:1: bad\n  1 \\| x\uFFFD\n$"},
-		{"a file", Config{Settings: &Settings{}},
+		{"a file", Config{Settings: &settings.Settings{}},
 			`^time=\S+ level=ERROR msg="rules refused" directory=d generation=g problems="a:1: bad\\n  1 \| x\\x1b\\n"\n$`},
-		{"JSON on a terminal", Config{Settings: &Settings{LogFormat: "json"}, Terminal: true},
+		{"JSON on a terminal", Config{Settings: &settings.Settings{Telemetry: settings.Telemetry{LogFormat: "json"}},
+			Terminal: true},
 			`^{.*"generation":"g","problems":"a:1: bad\\n  1 \| x\\u001b\\n"}\n$`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

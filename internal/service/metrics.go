@@ -3,6 +3,7 @@ package service
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/extauthz/extauthz/internal/flow"
 	"github.com/extauthz/extauthz/internal/guard"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -19,6 +20,8 @@ type metrics struct {
 	source    *ruleSource
 	limiter   *ratelimit.Limiter
 	check     *authorization
+	flow      *flow.Flow
+	queue     *flow.Queue
 	keys      *keySource
 	stores    *stores
 	certs     *certificates
@@ -75,8 +78,8 @@ func (m *metrics) collectDecisions(to samples) {
 		sums[name] = s
 	})
 	decisions := to.counter("ratelimit_decisions_total",
-		"Descriptors that a limit decided, by decision: allowed, denied, shadow_denied. Of several limits of a rule, the "+
-			"tightest counts.", "domain", "rule", "limit", "decision")
+		"Descriptors that a limit decided, by decision: allowed, denied, shadow_denied. "+
+			"Of several limits of a rule, the tightest counts.", "domain", "rule", "limit", "decision")
 	undecided := to.counter("ratelimit_undecided_total",
 		"Descriptors that the store could not decide and on_store_error answered.", "domain", "rule", "limit")
 	for name, s := range sums {
@@ -89,12 +92,12 @@ func (m *metrics) collectDecisions(to samples) {
 	decided := to.counter("ratelimit_requests_total",
 		"Requests with a limit, by what decided, as in the log of decisions.", "decided_by")
 	for source := range t.Decided {
-		decided(t.Decided[source].Load(), ratelimit.Source(source).String())
+		decided(t.Decided[source].Load(), ratelimit.Decider(source).String())
 	}
-	overrides := to.counter("ratelimit_override_decisions_total",
+	requestLimits := to.counter("ratelimit_override_decisions_total",
 		"Descriptors with a limit that Envoy has sent, by decision.", "decision")
-	overrides(t.Overrides.Allowed.Descriptors(), "allowed")
-	overrides(t.Overrides.Denied.Descriptors(), "denied")
+	requestLimits(t.RequestLimits.Allowed.Descriptors(), "allowed")
+	requestLimits(t.RequestLimits.Denied.Descriptors(), "denied")
 	to.counter("ratelimit_unmatched_total", "Descriptors that no rule matched.")(t.Unmatched.Load())
 	to.counter("ratelimit_unknown_domain_total", "Requests for a domain without rules.")(t.UnknownDomain.Load())
 	to.counter("ratelimit_global_shadow_total", "Requests over a limit that SHADOW_MODE let pass.")(t.GlobalShadow.Load())
@@ -122,13 +125,13 @@ func (m *metrics) collectAuthorization(to samples) {
 	to.counter("authz_untrusted_hops_total",
 		"Requests whose x-forwarded-for did not end with the address of the peer, where the policy has "+
 			"trusted_hops.")(m.check.authorizer.UntrustedHops())
-	queue := m.check.queue.Stats()
+	queue := m.queue.Stats()
 	to.gauge("authz_held", "Answers that are held for a max_delay now.")(float64(queue.Held))
 	to.counter("authz_delayed_total", "Answers that were held for a max_delay.")(queue.Delayed)
 	to.counter("authz_not_held_total", "Answers that could not be held for a max_delay, because too many were held or "+
 		"Envoy would not wait.")(queue.NotHeld)
 	to.counter("authz_dropped_headers_total",
-		"Headers that were not sent because their name or value is not valid.")(m.check.server.DroppedHeaders())
+		"Headers that were not sent because their name or value is not valid.")(m.flow.DroppedHeaders())
 	issuerKeys := to.gauge("jwks_keys", "Trusted keys of an issuer.", "source")
 	issuerRead := to.gauge("jwks_last_success_timestamp_seconds", "Time at which the keys of an issuer were last read.",
 		"source")
@@ -160,7 +163,7 @@ func (m *metrics) collectStores(to samples) {
 	var memory memstore.Stats
 	if m.stores.redis != nil {
 		m.collectRedis(to)
-		memory = m.collectKnown(to)
+		memory.Stats = m.collectKnown(to)
 	} else {
 		memory = m.stores.memory.Stats()
 	}
@@ -201,9 +204,6 @@ func (m *metrics) collectRules(to samples) {
 	to.gauge("config_source_up",
 		"1 while the xDS server can be reached, else 0; 1 for rule files.")(number(m.source.server == nil ||
 		m.source.server.Connected()))
-	to.gauge("config_reload_held",
-		"1 while newer rules that restrict less wait until their files have been unchanged for "+
-			"10 s.")(number(m.source.held != nil))
 	active := m.live.Active()
 	to.gauge("config_info", "1 for the hash of the active rules.", "generation")(1, active.Set.Generation)
 

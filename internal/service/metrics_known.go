@@ -1,10 +1,10 @@
 package service
 
-import "github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+import "github.com/extauthz/extauthz/pkg/ratelimit/table"
 
 // collectKnown sends what is done with the last known states of the buckets in Redis. It returns the figures of the
 // memory that has them.
-func (m *metrics) collectKnown(to samples) memstore.Stats {
+func (m *metrics) collectKnown(to samples) table.Stats {
 	s := m.stores.known.Stats()
 	units := to.counter("fallback_units_total",
 		"Units that on_store_error: local has admitted, by what became of them: admitted (all), caught_up (Redis has "+

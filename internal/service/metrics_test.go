@@ -10,13 +10,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestLimitMetrics has rules with several limits, without any, and with a name in common: Prometheus refuses the whole
@@ -40,7 +42,7 @@ descriptors:
 	if err := os.WriteFile(filepath.Join(root, "config", "rules.yaml"), []byte(rules), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	_, _, debugAddr, _ := start(t, Environment{"RUNTIME_ROOT": root})
+	_, _, debugAddr, _ := start(t, configured(func(s *settings.Settings) { s.Rules.Root = root }))
 	_, body := get(t, "http://"+debugAddr+"/metrics")
 	want := `
 extauthz_rule_limit{domain="shop",limit="a_b",rule="a_b"} 1
@@ -95,14 +97,17 @@ func samplesOf(metrics, prefix string) string {
 func TestMetricsOfAnOutage(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
-	grpcAddr, _, debugAddr, _ := start(t, Environment{"REDIS_URL": server.Addr, "REDIS_TIMEOUT": "10s",
-		"RUNTIME_ROOT": testenv.RulesRootWith(t, `
+	grpcAddr, _, debugAddr, _ := start(t, configured(func(s *settings.Settings) {
+		s.Redis.Main.URL = server.Addr
+		s.Redis.Main.Timeout = 10 * time.Second
+		s.Rules.Root = testenv.RulesRootWith(t, `
 domain: shop
 descriptors:
   - {key: user, rate_limit: {unit: year, requests_per_unit: 5, algorithm: token_bucket}}
   - {key: hot, rate_limit: {unit: year, requests_per_unit: 1000000, algorithm: fixed_window, lease: 10}}
   - {key: probe, rate_limit: {unit: year, requests_per_unit: 1000000, on_store_error: deny}}
-`)})
+`)
+	}))
 	await := func(want ...string) {
 		t.Helper()
 		testenv.Eventually(t, func() error {
@@ -152,14 +157,16 @@ descriptors:
 // TestDecisionsByLimit has a rule with several limits: each decision counts for the limit that binds.
 func TestDecisionsByLimit(t *testing.T) {
 	t.Parallel()
-	grpcAddr, _, debugAddr, _ := start(t, Environment{"RUNTIME_ROOT": testenv.RulesRootWith(t, `
+	grpcAddr, _, debugAddr, _ := start(t, configured(func(s *settings.Settings) {
+		s.Rules.Root = testenv.RulesRootWith(t, `
 domain: shop
 descriptors:
   - key: path
     limits:
       - {name: daily, unit: day, requests_per_unit: 10}
       - {name: yearly, unit: year, requests_per_unit: 15, algorithm: fixed_window}
-`)})
+`)
+	}))
 	send(t, grpcAddr, []string{"shop 9 path=/a", "shop 11 path=/a", "shop 16 path=/b", "shop 1 other=x"})
 	_, body := get(t, "http://"+debugAddr+"/metrics")
 	want := `

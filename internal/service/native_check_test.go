@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,16 +17,17 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/flow"
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
-	"github.com/extauthz/extauthz/pkg/envoy/rls"
-	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 	"github.com/extauthz/extauthz/pkg/rules/file"
+	"github.com/extauthz/extauthz/pkg/wire"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestNativeChecks: the Checks of one read are decided with one call of the store. One that needs the keys of an issuer
@@ -46,9 +48,8 @@ func TestNativeChecks(t *testing.T) {
 	rules := ratelimit.NewRules(parsed.Domains, ratelimit.RulesOptions{})
 	limiter := ratelimit.New(ratelimit.Config{Rules: func() *ratelimit.Rules { return rules }, Store: store})
 	keys := make(chan struct{})
-	address := serveNative(t, &Settings{Transport: nativeTransport},
-		newPanics(slog.New(slog.DiscardHandler), prometheus.NewRegistry()),
-		rls.Config{Limiter: limiter}, auth.Config{Limiter: limiter, Authorizer: &byHost{keys: keys}})
+	address := serveNative(t, newPanics(slog.New(slog.DiscardHandler), prometheus.NewRegistry()),
+		flow.Config{Limiter: limiter, Authorizer: &byHost{keys: keys}})
 	framer := sendTogether(t, address, auth.Method,
 		checkRequest("slow"), checkRequest("a"), checkRequest("b"), checkRequest("slow"), checkRequest("a"))
 	want := map[uint32]string{3: "0", 5: "0", 9: "0"}
@@ -72,7 +73,7 @@ func (a *byHost) Begin(_ context.Context, r *authz.Request, p *authz.Pending) {
 	if r.Host == "slow" {
 		<-a.keys
 	}
-	p.Decision.Verdict = authz.Allowed
+	p.Decision.Verdict, p.Decision.Identity.Owner = authz.Allowed, r.Host
 	entries := []descriptors.Entry{{Key: "user", Value: r.Host}}
 	p.Query = ratelimit.Query{Domain: "good", Descriptors: []descriptors.Descriptor{{Entries: entries}}}
 }
@@ -123,10 +124,15 @@ func TestTextsOfChecksAreNotKept(t *testing.T) {
 	for _, store := range []string{"memory", "redis"} {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
-			grpcAddr, _, debugAddr, out := start(t, Environment{
-				"RUNTIME_ROOT": testenv.RulesRootWith(t, keepingPolicy), "GRPC_TRANSPORT": "native", "BACKEND_TYPE": store,
-				"REDIS_URL": testenv.Redis(t).Addr, "REDIS_TIMEOUT": "10s", "LOG_LEVEL": "DEBUG", "LOG_CLIENT_VALUES": "true",
-			})
+			grpcAddr, _, debugAddr, out := start(t, configured(func(s *settings.Settings) {
+				s.Rules.Root = testenv.RulesRootWith(t, keepingPolicy)
+				s.Listeners.Transport = "native"
+				s.Limits.Backend = store
+				s.Redis.Main.URL = testenv.Redis(t).Addr
+				s.Redis.Main.Timeout = 10 * time.Second
+				s.Telemetry.LogLevel = settings.LogLevel(slog.LevelDebug)
+				s.Telemetry.LogClientValues = true
+			}))
 			conn, err := grpc.NewClient(grpcAddr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 			if err != nil {
 				t.Fatal(err)

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -10,39 +11,63 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/extauthz/extauthz/internal/h2unary"
-	"github.com/extauthz/extauthz/pkg/envoy/wire"
+	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
-// askHealth answers a call of grpc.health.v1 whose request and response are one message each.
+// nativeHealth answers the calls of grpc.health.v1 on the native transport.
+type nativeHealth struct {
+	health *health
+	calls  *telemetry.Calls
+}
+
+// answer answers a call.
+func (n nativeHealth) answer(c *h2unary.Conn, k *h2unary.Call) {
+	switch k.Method {
+	case healthMethod:
+		askHealth(n, k, new(grpc_health_v1.HealthCheckRequest), n.health.Check)
+	case listMethod:
+		askHealth(n, k, new(grpc_health_v1.HealthListRequest), n.health.List)
+	case watchMethod:
+		n.watch(c, k)
+	}
+}
+
+// askHealth answers a call whose request and response are one message each.
 func askHealth[Request, Response proto.Message](
-	n *native, k *h2unary.Call, req Request, ask func(context.Context, Request) (Response, error),
+	n nativeHealth, k *h2unary.Call, req Request, ask func(context.Context, Request) (Response, error),
 ) {
-	reply, err := n.recovered(nativeMethods[k.Method], func() ([]byte, error) {
+	reply, err := func() ([]byte, error) {
 		if err := proto.Unmarshal(k.Message, req); err != nil {
-			return nil, &wire.Error{Code: wire.Internal, Reason: err.Error()}
+			return nil, status.Error(codes.Internal, err.Error())
 		}
 		res, err := ask(context.Background(), req)
 		if err != nil {
-			s := status.Convert(err)
-			return nil, &wire.Error{Code: wire.Code(s.Code()), Reason: s.Message()}
+			return nil, err
 		}
 		return proto.Marshal(res)
-	})
-	n.reply(k, reply, err)
+	}()
+	state := status.Convert(err)
+	n.calls.Of(nativeMethods[k.Method]).Observe(state.Code(), time.Since(k.Arrived))
+	if err != nil {
+		k.Fail(state.Code(), state.Message())
+		return
+	}
+	k.Reply(reply)
 }
 
-// watchHealth answers grpc.health.v1.Health/Watch: a message for each change, until the client or the server ends it.
-func (n *native) watchHealth(c *h2unary.Conn, k *h2unary.Call) {
+// watch answers grpc.health.v1.Health/Watch: a message for each change, until the client or the server ends it.
+func (n nativeHealth) watch(c *h2unary.Conn, k *h2unary.Call) {
 	req := new(grpc_health_v1.HealthCheckRequest)
 	if err := proto.Unmarshal(k.Message, req); err != nil {
 		k.Fail(codes.Internal, err.Error())
 		return
 	}
 	stream := &watchStream{conn: c, call: k, ctx: k.Context()}
-	n.run(c, watchMethod, func() {
+	go func() {
 		_ = n.health.Watch(req, stream) // it ends with the context, or if Send fails
 		k.Fail(codes.Unavailable, "the stream has ended")
-	})
+		c.Flush()
+	}()
 }
 
 // watchStream is a stream of health states. Watch uses only Send and Context.

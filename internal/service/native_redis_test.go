@@ -9,9 +9,10 @@ import (
 
 	"golang.org/x/net/http2"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
-	"github.com/extauthz/extauthz/pkg/envoy/wire"
+	"github.com/extauthz/extauthz/pkg/wire"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // startOnRedis runs the service with the native transport and a Redis, and decides one request.
@@ -19,10 +20,12 @@ func startOnRedis(t *testing.T) (server *testenv.RedisServer, address string) {
 	t.Helper()
 	server = testenv.Redis(t)
 	rules := "domain: shop\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1000000}}]"
-	address, _, _, _ = start(t, Environment{
-		"RUNTIME_ROOT": testenv.RulesRootWith(t, rules), "REDIS_URL": server.Addr, "REDIS_TIMEOUT": "10s",
-		"GRPC_TRANSPORT": nativeTransport,
-	})
+	address, _, _, _ = start(t, configured(func(s *settings.Settings) {
+		s.Rules.Root = testenv.RulesRootWith(t, rules)
+		s.Redis.Main.URL = server.Addr
+		s.Redis.Main.Timeout = 10 * time.Second
+		s.Listeners.Transport = nativeTransport
+	}))
 	p := newRawClient(t, address)
 	p.ask(1, "first")
 	if got := p.answer(1); got != "status 0" {

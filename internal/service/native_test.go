@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,51 +15,65 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/extauthz/extauthz/internal/flow"
 	"github.com/extauthz/extauthz/internal/guard"
-	"github.com/extauthz/extauthz/internal/testenv"
-	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
-	"github.com/extauthz/extauthz/pkg/envoy/hold"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 	"github.com/extauthz/extauthz/pkg/rules/file"
 	"github.com/extauthz/extauthz/pkg/telemetry"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
-// TestNativePanic sends requests that arrive together, one of which causes a panic. Only that one fails, whether the
-// goroutine that reads the connection answers or one that reads the replies of Redis.
+// native are settings of the native transport.
+var native = &settings.Settings{Listeners: settings.Listeners{Transport: nativeTransport}}
+
+// TestNativePanic sends requests that arrive together, some of which cause a panic before, in or after the call of the
+// store. Only those fail. Either the goroutine that reads the connection answers, or one that reads the replies of
+// Redis. No request is charged twice.
 func TestNativePanic(t *testing.T) {
 	t.Parallel()
-	bugs := func() *panics { return newPanics(slog.New(slog.DiscardHandler), prometheus.NewRegistry()) }
-	t.Run("memory", func(t *testing.T) {
-		t.Parallel()
-		memory, err := memstore.New(memstore.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer memory.Close()
-		checkPanics(t, bugs(), &Settings{Transport: nativeTransport}, memory)
-	})
-	t.Run("redis", func(t *testing.T) {
-		t.Parallel()
-		caught := bugs()
-		redis, err := redisstore.New(redisstore.Config{
-			URL: testenv.Redis(t).Addr, Timeout: 10 * time.Second,
-			Panicked: func(value any) { caught.caught("Redis", value) },
+	for _, c := range []struct {
+		where string // "before": while a call is planned; "in": in Store.Start; "after": while a call is answered
+		want  map[uint32]string
+		// charged are the units that the requests have taken: those that passed, and those that failed afterwards.
+		charged int64
+	}{
+		{"before", map[uint32]string{1: "0", 3: "13", 5: "0", 7: "13", 9: "0"}, 3},
+		{"in", map[uint32]string{1: "0", 3: "13", 5: "13", 7: "13", 9: "13"}, 1}, // those after the first one are not decided
+		{"after", map[uint32]string{1: "0", 3: "13", 5: "0", 7: "13", 9: "0"}, 5},
+	} {
+		t.Run(c.where+"/memory", func(t *testing.T) {
+			t.Parallel()
+			memory, err := memstore.New(memstore.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer memory.Close()
+			checkPanics(t, c.where, 0, memory, c.want, c.charged)
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer redis.Close()
-		checkPanics(t, caught, &Settings{Transport: nativeTransport, BackendType: "redis"}, redis)
-	})
+		t.Run(c.where+"/redis", func(t *testing.T) {
+			t.Parallel()
+			redis, err := redisstore.New(redisstore.Config{URL: testenv.Redis(t).Addr, Timeout: 10 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer redis.Close()
+			checkPanics(t, c.where, 10*time.Second, redis, c.want, c.charged)
+		})
+	}
 }
 
-func checkPanics(t *testing.T, bugs *panics, settings *Settings, store ratelimit.Store) {
+// checkPanics sends requests of both services, the second and the fourth of which cause a panic.
+func checkPanics(t *testing.T, where string, patience time.Duration, store ratelimit.Store, want map[uint32]string,
+	charged int64) {
 	t.Helper()
-	const limit = "\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 100}}]"
+	const limit = "\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 100, algorithm: token_bucket}}]"
 	parsed, problems := file.Parse([]file.File{
 		{Name: "good.yaml", Content: []byte("domain: good" + limit)},
 		{Name: "broken.yaml", Content: []byte("domain: broken" + limit)},
@@ -67,41 +82,104 @@ func checkPanics(t *testing.T, bugs *panics, settings *Settings, store ratelimit
 		t.Fatal(err)
 	}
 	rules := ratelimit.NewRules(parsed.Domains, ratelimit.RulesOptions{})
-	limiter := ratelimit.New(ratelimit.Config{Rules: func() *ratelimit.Rules { return rules }, Store: store})
-	address := serveNative(t, settings, bugs, rls.Config{
-		Limiter: limiter,
-		Decided: func(_ context.Context, q ratelimit.Query, _ ratelimit.Result) { panicAt("broken", q.Domain) },
-	}, auth.Config{
-		Limiter: limiter, Authorizer: &byHost{},
-		Decided: func(_ context.Context, c authz.Checked) { panicAt("broken", c.Request.Host) },
-	})
-	for method, message := range map[string]func(name string) []byte{
-		rls.Method: func(domain string) []byte { return rateLimitRequest(domain, "ann") }, auth.Method: checkRequest,
+	active := func() *ratelimit.Rules { return rules }
+	for _, c := range []struct {
+		method  string
+		message func(name string) []byte
+		// buckets are those of the two names.
+		buckets []ratelimit.Query
+	}{
+		{rls.Method, func(domain string) []byte { return rateLimitRequest(domain, "ann") },
+			[]ratelimit.Query{peekOf("good", "ann"), peekOf("broken", "ann")}},
+		{auth.Method, checkRequest, []ratelimit.Query{peekOf("good", "good"), peekOf("good", "broken")}},
 	} {
-		framer := sendTogether(t, address, method,
-			message("good"), message("broken"), message("good"), message("broken"), message("good"))
-		want := map[uint32]string{1: "0", 3: "13", 5: "0", 7: "13", 9: "0"}
-		if got := readStatuses(t, framer, len(want)); !maps.Equal(got, want) {
-			t.Errorf("%s: got %v, want %v", method, got, want)
+		places := &panicPlaces{Store: store, where: where, rules: rules}
+		address := serveNative(t, newPanics(slog.New(slog.DiscardHandler), prometheus.NewRegistry()), flow.Config{
+			Limiter:    ratelimit.New(ratelimit.Config{Rules: places.Rules, Store: places}),
+			Authorizer: new(byHost), Patience: patience,
+			Log: telemetry.NewDecisionLog(telemetry.DecisionLogConfig{
+				Log: slog.New(places), Rules: active, Values: ratelimit.ShowValues,
+			}),
+		})
+		framer := sendTogether(t, address, c.method, c.message("good"), c.message("broken"), c.message("good"),
+			c.message("broken"), c.message("good"))
+		if answered := readStatuses(t, framer, len(want)); !maps.Equal(answered, want) {
+			t.Errorf("%s: got %v, want %v", c.method, answered, want)
+		}
+		results := make([]ratelimit.Result, len(c.buckets))
+		ratelimit.New(ratelimit.Config{Rules: active, Store: store}).DecideAll(t.Context(), c.buckets, results)
+		got := int64(0)
+		for _, res := range results {
+			got += 100 - res.Limits[0].Decision.Remaining
+		}
+		if got != charged {
+			t.Errorf("%s: %d requests are charged, want %d", c.method, got, charged)
 		}
 	}
 }
 
-// TestNativePanicWhileAnswering has a panic while the calls of a batch are answered. Each of them fails, once.
-func TestNativePanicWhileAnswering(t *testing.T) {
+// peekOf asks for the bucket of a user, and charges nothing.
+func peekOf(domain, user string) ratelimit.Query {
+	return ratelimit.Query{Domain: domain, Descriptors: []descriptors.Descriptor{{
+		Entries: []descriptors.Entry{{Key: "user", Value: user}}, Hits: new(uint64),
+	}}}
+}
+
+// panicPlaces is a store, the source of rules and the handler of a log, one of which panics.
+type panicPlaces struct {
+	ratelimit.Store
+	slog.Handler
+	where   string
+	rules   *ratelimit.Rules
+	planned atomic.Int64
+}
+
+// Rules returns the rules while a call is planned.
+func (p *panicPlaces) Rules() *ratelimit.Rules {
+	if p.planned.Add(1)%2 == 0 && p.where == "before" {
+		panic("a bug before the call of the store")
+	}
+	return p.rules
+}
+
+// Start implements ratelimit.Store.
+func (p *panicPlaces) Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
+	if p.where == "in" {
+		ratelimit.Take(ctx, p.Store, requests[:1], outcomes[:1])
+		panic("a bug in the store")
+	}
+	p.Store.Start(ctx, requests, outcomes, done)
+}
+
+// Enabled implements slog.Handler.
+func (*panicPlaces) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle implements slog.Handler.
+func (p *panicPlaces) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if p.where == "after" && a.Value.String() == "broken" {
+			panic("a bug after the call of the store")
+		}
+		return true
+	})
+	return nil
+}
+
+// TestNativePanicWhileCounting has a panic while the calls of a batch are counted. Each of them fails, once.
+func TestNativePanicWhileCounting(t *testing.T) {
 	t.Parallel()
-	for name, backend := range map[string]string{"by the reader": "memory", "by the reader or another": "redis"} {
+	for name, patience := range map[string]time.Duration{"by the reader": 0, "by the reader or another": time.Second} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			queue := hold.New(1)
 			none := new(ratelimit.Rules)
+			bugs := newPanics(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 			address := serveServices(t, &services{
-				settings: &Settings{Transport: nativeTransport, BackendType: backend},
-				limits: rls.New(rls.Config{Queue: queue, Limiter: ratelimit.New(ratelimit.Config{
-					Rules: func() *ratelimit.Rules { return none },
-				})}),
-				calls: new(telemetry.Calls), // it panics
-				bugs:  newPanics(slog.New(slog.DiscardHandler), prometheus.NewRegistry()), queue: queue, health: newHealth(),
+				settings: native, health: newHealth(), bugs: bugs,
+				flow: flow.New(flow.Config{
+					Limiter: ratelimit.New(ratelimit.Config{Rules: func() *ratelimit.Rules { return none }}),
+					Queue:   flow.NewQueue(1), Patience: patience, Panicked: bugs.caught,
+					Calls: new(telemetry.Calls), // it panics
+				}),
 			})
 			framer := sendTogether(t, address, rls.Method,
 				rateLimitRequest("shop", "ann"), rateLimitRequest("shop", "bob"), rateLimitRequest("shop", "cid"))
@@ -113,14 +191,12 @@ func TestNativePanicWhileAnswering(t *testing.T) {
 	}
 }
 
-// serveNative serves both services over the native transport, and returns its address.
-func serveNative(t *testing.T, s *Settings, bugs *panics, limits rls.Config, checks auth.Config) (address string) {
+// serveNative serves a flow over the native transport, and returns its address.
+func serveNative(t *testing.T, bugs *panics, cfg flow.Config) (address string) {
 	t.Helper()
-	queue := hold.New(1)
-	limits.Queue, checks.Queue, checks.Log = queue, queue, slog.New(slog.DiscardHandler)
+	cfg.Queue, cfg.Calls, cfg.Panicked = flow.NewQueue(1), telemetry.NewCalls(prometheus.NewRegistry()), bugs.caught
 	return serveServices(t, &services{
-		settings: s, limits: rls.New(limits), check: auth.New(checks),
-		calls: telemetry.NewCalls(prometheus.NewRegistry()), bugs: bugs, queue: queue, health: newHealth(),
+		settings: native, flow: flow.New(cfg), calls: cfg.Calls, bugs: bugs, health: newHealth(),
 	})
 }
 

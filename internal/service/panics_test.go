@@ -7,68 +7,92 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
-	"github.com/extauthz/extauthz/internal/testenv"
-	"github.com/extauthz/extauthz/internal/testenv/testgrpc"
-	"github.com/extauthz/extauthz/pkg/envoy/unary"
+	"github.com/extauthz/extauthz/internal/flow"
+	"github.com/extauthz/extauthz/internal/grpcgo"
+	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/telemetry"
+	"github.com/extauthz/extauthz/test/testenv"
+	"github.com/extauthz/extauthz/test/testenv/testgrpc"
 )
 
-func panicAt(here, where string) {
-	if strings.Contains(where, here) {
-		panic("a bug")
-	}
-}
-
-// TestPanics checks that a request that panics gets an error, the process goes on, and the log has one line for each
-// place.
+// TestPanics has checks that panic, over grpc-go and over HTTP. Such a request gets an error, the process goes on, and
+// the log has one line for each place.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	out, registry := new(testenv.Output), prometheus.NewRegistry()
 	bugs := newPanics(slog.New(slog.NewTextHandler(out, nil)), registry)
-	server := newGRPCServer(&Settings{}, telemetry.NewCalls(registry), bugs)
-	unary.Register(server, "/test/Ask", ask)
-	conn := testgrpc.Serve(t, server)
+	calls := telemetry.NewCalls(registry)
+	requests := flow.New(flow.Config{
+		Limiter: ratelimit.New(ratelimit.Config{}), Authorizer: brokenAuthorizer{}, Queue: flow.NewQueue(1), Calls: calls,
+		HTTP: flow.HTTPConfig{
+			NeedsAddress: func() bool { return false }, Timeout: time.Minute, Log: slog.New(slog.DiscardHandler),
+		},
+		Panicked: bugs.caught,
+	})
+	services := &services{settings: new(settings.Settings), flow: requests, health: newHealth(), calls: calls, bugs: bugs}
+	conn := testgrpc.Serve(t, services.transport().(grpcgo.Server).Server)
 	for _, c := range []struct {
-		where string
-		want  codes.Code
+		host string
+		want codes.Code
 	}{
-		{"nowhere", codes.OK}, {"decide", codes.Internal}, {"decide", codes.Internal}, {"nowhere", codes.OK},
+		{"good", codes.OK}, {"broken", codes.Internal}, {"broken", codes.Internal}, {"good", codes.OK},
 	} {
-		// Any message whose text is one of its bytes.
-		req := &grpc_health_v1.HealthCheckRequest{Service: c.where}
-		if got := status.Code(conn.Invoke(t.Context(), "/test/Ask", req,
-			new(grpc_health_v1.HealthCheckResponse))); got != c.want {
-			t.Errorf("a panic at %s: got %v, want %v", c.where, got, c.want)
+		request := new(authv3.CheckRequest)
+		if err := proto.Unmarshal(checkRequest(c.host), request); err != nil {
+			t.Fatal(err)
+		}
+		_, err := authv3.NewAuthorizationClient(conn).Check(t.Context(), request)
+		if got := status.Code(err); got != c.want {
+			t.Errorf("the host %s: got %v, want %v", c.host, got, c.want)
 		}
 	}
-	handler := bugs.handler("HTTP", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a bug") }))
-	answer := httptest.NewRecorder()
-	handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/check/", nil))
-	if answer.Code != http.StatusInternalServerError {
-		t.Errorf("over HTTP: got %d, want 500", answer.Code)
+	pages := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a bug of a page") })
+	for _, path := range []string{"/check/", "/page"} {
+		answer := httptest.NewRecorder()
+		request := httptest.NewRequest(http.MethodGet, path, nil)
+		request.Host = "broken"
+		bugs.handler("HTTP", requests.Checks(pages)).ServeHTTP(answer, request)
+		if answer.Code != http.StatusInternalServerError {
+			t.Errorf("%s over HTTP: got %d, want 500", path, answer.Code)
+		}
 	}
 	metrics := httptest.NewRecorder()
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(metrics,
 		httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	if !strings.Contains(metrics.Body.String(), "extauthz_panics_total 3\n") {
-		t.Errorf("want 3 panics, in\n%s", metrics.Body)
+	if !strings.Contains(metrics.Body.String(), "extauthz_panics_total 4\n") {
+		t.Errorf("want 4 panics, in\n%s", metrics.Body)
 	}
 	const places = 2
 	if lines, stacks := strings.Count(out.String(), "level=ERROR"), strings.Count(out.String(),
-		"panicAt"); lines != places || stacks != places-1 {
+		"brokenAuthorizer"); lines != places || stacks != places-1 {
 		t.Errorf("want %d lines, each with its stack, in\n%s", places, out)
 	}
 }
 
-// ask panics if the message asks for it.
-func ask(_ context.Context, request string, out []byte) ([]byte, error) {
-	panicAt("decide", request)
-	return append(out, request...), nil
+// brokenAuthorizer panics for the host broken, and allows every other request.
+type brokenAuthorizer struct{}
+
+func (brokenAuthorizer) Begin(_ context.Context, r *authz.Request, p *authz.Pending) {
+	if r.Host == "broken" {
+		panic("a bug")
+	}
+	p.Decision.Verdict = authz.Allowed
 }
+
+func (a brokenAuthorizer) BeginNow(r *authz.Request, p *authz.Pending) bool {
+	a.Begin(context.Background(), r, p)
+	return true
+}
+
+func (brokenAuthorizer) Finish(*authz.Pending, *ratelimit.Result) {}

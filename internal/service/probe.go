@@ -20,19 +20,20 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/extauthz/extauthz/internal/certs"
+	"github.com/extauthz/extauthz/internal/settings"
 )
 
 // ProbeGRPC returns nil if grpc.health.v1 of the service with these settings reports SERVING for name; "" means all
-// services. Else it returns an error with the cause and the remedy.
-func ProbeGRPC(ctx context.Context, s *Settings, name string, timeout time.Duration) error {
+// services. Otherwise it returns an error with the cause and the remedy.
+func ProbeGRPC(ctx context.Context, s *settings.Settings, name string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	where, settings := s.grpcAddress(), "GRPC_HOST and GRPC_PORT"
+	where, settings := grpcAddress(s.Listeners), "GRPC_HOST and GRPC_PORT"
 	target := "passthrough:///" + where
-	if s.GRPCUDS != "" {
-		target, settings, where = "unix:"+s.GRPCUDS, "GRPC_UDS", s.GRPCUDS
+	if s.Listeners.GRPCUDS != "" {
+		target, settings, where = "unix:"+s.Listeners.GRPCUDS, "GRPC_UDS", s.Listeners.GRPCUDS
 	}
-	secured, err := s.probeCredentials()
+	secured, err := probeCredentials(s.TLS)
 	if err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func ProbeGRPC(ctx context.Context, s *Settings, name string, timeout time.Durat
 	case codes.NotFound:
 		return fmt.Errorf("%s has no service %q: want one of %q", where, name, healthNames)
 	case codes.Unavailable:
-		if s.GRPCClientCA != "" {
+		if s.TLS.ClientCA != "" {
 			settings += "; if it refuses the certificate of the probe, which is GRPC_SERVER_TLS_CERT, use --http with " +
 				"http://127.0.0.1:8080/readyz"
 		}
@@ -71,13 +72,13 @@ func ProbeGRPC(ctx context.Context, s *Settings, name string, timeout time.Durat
 // probeCredentials returns the TLS of a probe, as the settings of the service say. A probe sends nothing secret to a
 // service on this machine, so it accepts every certificate. Where clients need a certificate, it shows that of the
 // service.
-func (s *Settings) probeCredentials() (credentials.TransportCredentials, error) {
-	if !s.GRPCUseTLS {
+func probeCredentials(t settings.TLS) (credentials.TransportCredentials, error) {
+	if !t.Use {
 		return insecure.NewCredentials(), nil
 	}
 	cfg := &tls.Config{InsecureSkipVerify: true}
-	if s.GRPCClientCA != "" {
-		pair, err := certs.ReadPair(s.GRPCCert, s.GRPCKey, nil)
+	if t.ClientCA != "" {
+		pair, err := certs.ReadPair(t.Cert, t.Key, nil)
 		if err != nil {
 			return nil, fmt.Errorf("GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY: %w", err)
 		}
@@ -116,13 +117,13 @@ func ProbeHTTP(ctx context.Context, url string, timeout time.Duration) error {
 }
 
 // grpcAddress returns the address of the gRPC listener for a client on the same machine.
-func (s *Settings) grpcAddress() string {
-	host := s.GRPCHost
+func grpcAddress(l settings.Listeners) string {
+	host := l.GRPCHost
 	switch host {
 	case "", "0.0.0.0":
 		host = "127.0.0.1"
 	case "::":
 		host = "::1"
 	}
-	return net.JoinHostPort(host, strconv.Itoa(int(s.GRPCPort)))
+	return net.JoinHostPort(host, strconv.Itoa(int(l.GRPCPort)))
 }

@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // modesRules has two rules whose buckets share a slot by hash_tag, and one of windows of a second.
@@ -81,29 +83,37 @@ func TestRedisModes(t *testing.T) {
 	if _, err := sentinels.Master.Do("CONFIG", "SET", "requirepass", "master-password"); err != nil {
 		t.Fatal(err)
 	}
-	for name, env := range map[string]Environment{
-		"single": {"REDIS_URL": single.Addr},
-		"sentinel": {
-			"REDIS_TYPE": "sentinel", "REDIS_URL": sentinels.Addrs(), "REDIS_AUTH": "master-password",
-			"REDIS_SENTINEL_AUTH": "default:sentinel-password",
-		},
-		"cluster with TLS": {
-			"REDIS_TYPE": "CLUSTER", "REDIS_URL": strings.Join(tlsAddrs, ","), "REDIS_TLS": "true",
-			"REDIS_TLS_CACERT": file("ca.pem"), "REDIS_TLS_CLIENT_CERT": file("cert.pem"),
-			"REDIS_TLS_CLIENT_KEY": file("cert.key"),
-		},
-		"second Redis": {
-			"REDIS_URL": single.Addr, "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": second.Addr, "CACHE_KEY_PREFIX": "2:",
-			"REDIS_PERSECOND_TIMEOUT": "10s",
-		},
+	for name, env := range map[string]*settings.Settings{
+		"single": configured(func(s *settings.Settings) { s.Redis.Main.URL = single.Addr }),
+		"sentinel": configured(func(s *settings.Settings) {
+			s.Redis.Main.Type = "SENTINEL"
+			s.Redis.Main.URL = sentinels.Addrs()
+			s.Redis.Main.Auth = "master-password"
+			s.Redis.Main.SentinelAuth = "default:sentinel-password"
+		}),
+		"cluster with TLS": configured(func(s *settings.Settings) {
+			s.Redis.Main.Type = "CLUSTER"
+			s.Redis.Main.URL = strings.Join(tlsAddrs, ",")
+			s.Redis.Main.TLS = true
+			s.Redis.CACert = file("ca.pem")
+			s.Redis.Cert = file("cert.pem")
+			s.Redis.Key = file("cert.key")
+		}),
+		"second Redis": configured(func(s *settings.Settings) {
+			s.Redis.Main.URL = single.Addr
+			s.Redis.UsePerSecond = true
+			s.Redis.PerSecond.URL = second.Addr
+			s.Limits.KeyPrefix = "2:"
+			s.Redis.PerSecond.Timeout = 10 * time.Second
+		}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			env["RUNTIME_ROOT"], env["REDIS_TIMEOUT"], env["API_KEY_SECRET"] = modesRoot(t), "10s", "a server secret of a test"
+			env.Rules.Root, env.Redis.Main.Timeout, env.Keys.Secret = modesRoot(t), 10*time.Second, "a server secret of a test"
 			key := keyPattern.FindString(keys(t, env, "create", "--redis", "--owner", "shop"))
 			if list := keys(t, env, "list", "--redis"); !strings.Contains(list, "shop") {
 				t.Errorf("the list of keys: %s", list)
 			}
-			env["STORE_ERROR_POLICY"] = "deny"
+			env.Limits.StoreErrorPolicy = ratelimit.Deny
 			_, httpAddr, debugAddr, out := start(t, env)
 			for i, want := range []int{200, 200, 429, 429} {
 				if got := postJSON(t, httpAddr, modesRequest); got != want {
@@ -149,36 +159,81 @@ func TestRedisModesMistakes(t *testing.T) {
 	server := testenv.Redis(t, "--requirepass", "swordfish")
 	plain, sentinels := testenv.Redis(t), testenv.Sentinels(t)
 	for _, c := range []struct {
-		env  Environment
+		env  *settings.Settings
 		want string
 	}{
-		{Environment{"REDIS_TYPE": "SENTINEL", "REDIS_URL": "redis://:swordfish@host:6379"},
+		{configured(func(s *settings.Settings) {
+			s.Redis.Main.Type = "SENTINEL"
+			s.Redis.Main.URL = "redis://:swordfish@host:6379"
+		}),
 			"REDIS_URL: want the name of the master and the addresses of sentinels, such as mymaster,sentinel-1:26379"},
-		{Environment{"REDIS_TYPE": "SENTINEL", "REDIS_URL": "sentinel-1:26379,sentinel-2:26379"},
+		{configured(func(s *settings.Settings) {
+			s.Redis.Main.Type = "SENTINEL"
+			s.Redis.Main.URL = "sentinel-1:26379,sentinel-2:26379"
+		}),
 			"REDIS_URL: want the name of the master"},
-		{Environment{"REDIS_TYPE": "CLUSTER", "REDIS_URL": "redis-1,redis-2"},
+		{configured(func(s *settings.Settings) {
+			s.Redis.Main.Type = "CLUSTER"
+			s.Redis.Main.URL = "redis-1,redis-2"
+		}),
 			"REDIS_URL: want the addresses of nodes of the cluster, such as redis-1:6379,redis-2:6379"},
-		{Environment{"REDIS_URL": "redis-1:6379,redis-2:6379"}, "A list is for Sentinel and Cluster"},
-		{Environment{"REDIS_TYPE": "CLUSTER", "REDIS_URL": plain.Addr}, "this Redis is no cluster: set REDIS_TYPE=SINGLE"},
-		{Environment{"REDIS_TYPE": "CLUSTER", "REDIS_URL": server.Addr}, "set REDIS_AUTH to the password"},
-		{Environment{"REDIS_TYPE": "SENTINEL", "REDIS_URL": "another-" + sentinels.Addrs()},
+		{configured(func(s *settings.Settings) { s.Redis.Main.URL = "redis-1:6379,redis-2:6379" }),
+			"A list is for Sentinel and Cluster"},
+		{configured(func(s *settings.Settings) {
+			s.Redis.Main.Type = "CLUSTER"
+			s.Redis.Main.URL = plain.Addr
+		}), "this Redis is no cluster: set REDIS_TYPE=SINGLE"},
+		{configured(func(s *settings.Settings) {
+			s.Redis.Main.Type = "CLUSTER"
+			s.Redis.Main.URL = server.Addr
+		}), "set REDIS_AUTH to the password"},
+		{configured(func(s *settings.Settings) {
+			s.Redis.Main.Type = "SENTINEL"
+			s.Redis.Main.URL = "another-" + sentinels.Addrs()
+		}),
 			"the sentinels know no master of the name with which REDIS_URL begins"},
-		{Environment{"REDIS_URL": plain.Addr, "REDIS_PERSECOND": "true"}, "REDIS_PERSECOND=true needs REDIS_PERSECOND_URL"},
-		{Environment{"REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": plain.Addr},
+		{configured(func(s *settings.Settings) {
+			s.Redis.Main.URL = plain.Addr
+			s.Redis.UsePerSecond = true
+		}), "REDIS_PERSECOND=true needs REDIS_PERSECOND_URL"},
+		{configured(func(s *settings.Settings) {
+			s.Redis.UsePerSecond = true
+			s.Redis.PerSecond.URL = plain.Addr
+		}),
 			"REDIS_PERSECOND=true needs REDIS_URL, too"},
-		{Environment{"REDIS_URL": plain.Addr, "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": server.Addr},
+		{configured(func(s *settings.Settings) {
+			s.Redis.Main.URL = plain.Addr
+			s.Redis.UsePerSecond = true
+			s.Redis.PerSecond.URL = server.Addr
+		}),
 			"set REDIS_PERSECOND_AUTH to the password"},
-		{Environment{"REDIS_URL": server.Addr, "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": "127.0.0.1:1"},
+		{configured(func(s *settings.Settings) {
+			s.Redis.Main.URL = server.Addr
+			s.Redis.UsePerSecond = true
+			s.Redis.PerSecond.URL = "127.0.0.1:1"
+		}),
 			"set REDIS_AUTH to the password"},
-		{Environment{"REDIS_URL": server.Addr, "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": server.Addr},
+		{configured(func(s *settings.Settings) {
+			s.Redis.Main.URL = server.Addr
+			s.Redis.UsePerSecond = true
+			s.Redis.PerSecond.URL = server.Addr
+		}),
 			"set REDIS_AUTH to the password"},
-		{Environment{"REDIS_URL": server.Addr, "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": server.Addr},
+		{configured(func(s *settings.Settings) {
+			s.Redis.Main.URL = server.Addr
+			s.Redis.UsePerSecond = true
+			s.Redis.PerSecond.URL = server.Addr
+		}),
 			"set REDIS_PERSECOND_AUTH to the password"},
-		{Environment{"REDIS_URL": plain.Addr, "REDIS_PERSECOND": "true", "REDIS_PERSECOND_URL": "a,b"},
+		{configured(func(s *settings.Settings) {
+			s.Redis.Main.URL = plain.Addr
+			s.Redis.UsePerSecond = true
+			s.Redis.PerSecond.URL = "a,b"
+		}),
 			"REDIS_PERSECOND_URL: it has a comma"},
 	} {
-		c.env["RUNTIME_ROOT"], c.env["REDIS_TIMEOUT"] = testenv.RulesRoot(t), "10s"
-		c.env["PORT"], c.env["GRPC_PORT"], c.env["DEBUG_PORT"] = "0", "0", "0"
+		c.env.Rules.Root, c.env.Redis.Main.Timeout = testenv.RulesRoot(t), 10*time.Second
+		c.env.Listeners.Port, c.env.Listeners.GRPCPort, c.env.Listeners.DebugPort = 0, 0, 0
 		code, _, stderr := runProgram(t, c.env, "", "serve")
 		if code != exitFailed || !strings.Contains(stderr, c.want) || strings.Contains(stderr, "swordfish") {
 			t.Errorf("%v: exit code %d, want %d and %q without a password\n%s", c.env, code, exitFailed, c.want, stderr)
@@ -193,7 +248,10 @@ func TestRedisFailover(t *testing.T) {
 	t.Run("Sentinel", func(t *testing.T) {
 		t.Parallel()
 		sentinels := testenv.Sentinels(t)
-		env := Environment{"REDIS_TYPE": "SENTINEL", "REDIS_URL": sentinels.Addrs()}
+		env := configured(func(s *settings.Settings) {
+			s.Redis.Main.Type = "SENTINEL"
+			s.Redis.Main.URL = sentinels.Addrs()
+		})
 		failOver(t, env, sentinels.Master, sentinels.Replica)
 	})
 	t.Run("Cluster", func(t *testing.T) {
@@ -201,20 +259,23 @@ func TestRedisFailover(t *testing.T) {
 		cluster := testenv.Cluster(t, "--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "no")
 		master := cluster.Masters[1]
 		replica := cluster.AddReplica(master)
-		failOver(t, Environment{"REDIS_TYPE": "CLUSTER", "REDIS_URL": cluster.Addrs()}, master, replica)
+		failOver(t, configured(func(s *settings.Settings) {
+			s.Redis.Main.Type = "CLUSTER"
+			s.Redis.Main.URL = cluster.Addrs()
+		}), master, replica)
 	})
 }
 
 // failOver kills the master of a Redis that has a replica for it. Requests go to 20 buckets meanwhile, so that each
 // master of a cluster has some of them.
-func failOver(t *testing.T, env Environment, master, replica *testenv.RedisServer) {
+func failOver(t *testing.T, env *settings.Settings, master, replica *testenv.RedisServer) {
 	t.Helper()
-	env["RUNTIME_ROOT"], env["REDIS_TIMEOUT"] = testenv.RulesRootWith(t, `
+	env.Rules.Root, env.Redis.Main.Timeout = testenv.RulesRootWith(t, `
 domain: sample
 descriptors:
   - {key: api_key, rate_limit: {unit: minute, requests_per_unit: 5}}
   - {key: day, rate_limit: {unit: day, requests_per_unit: 5, algorithm: token_bucket}}
-`), "50ms"
+`), 50*time.Millisecond
 	_, httpAddr, debugAddr, out := start(t, env)
 	next, right, exhausted := 0, time.Time{}, false
 	const usedUp = 6 // so that each master of a cluster most probably has some of them
@@ -276,10 +337,12 @@ func TestRedisHealth(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	server.Kill()
-	_, httpAddr, _, _ := start(t, Environment{
-		"RUNTIME_ROOT": testenv.RulesRoot(t), "REDIS_URL": server.Addr, "REDIS_TIMEOUT": "10s",
-		"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION": "true",
-	})
+	_, httpAddr, _, _ := start(t, configured(func(s *settings.Settings) {
+		s.Rules.Root = testenv.RulesRoot(t)
+		s.Redis.Main.URL = server.Addr
+		s.Redis.Main.Timeout = 10 * time.Second
+		s.Redis.HealthCheck = true
+	}))
 	reports := func(want int) {
 		t.Helper()
 		testenv.Eventually(t, func() error {

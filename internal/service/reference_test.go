@@ -14,7 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 var update = flag.Bool("update", false, "write the table of docs/reference/metrics.md")
@@ -44,13 +45,18 @@ authz:
 	if err := os.WriteFile(filepath.Join(root, "config", "rules.yaml"), []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	grpcAddr, httpAddr, debugAddr, _ := start(t, Environment{
-		"RUNTIME_ROOT": root, "API_KEY_SECRET": "a-server-secret-of-a-test",
-		"REDIS_URL": "rediss://" + testenv.Loopback(port), "REDIS_TLS_CACERT": file("ca.pem"),
-		"REDIS_TLS_CLIENT_CERT": file("cert.pem"), "REDIS_TLS_CLIENT_KEY": file("cert.key"),
-		"GRPC_SERVER_USE_TLS": "true", "GRPC_SERVER_TLS_CERT": file("cert.pem"), "GRPC_SERVER_TLS_KEY": file("cert.key"),
-		"GRPC_CLIENT_TLS_CACERT": file("ca.pem"),
-	})
+	grpcAddr, httpAddr, debugAddr, _ := start(t, configured(func(s *settings.Settings) {
+		s.Rules.Root = root
+		s.Keys.Secret = "a-server-secret-of-a-test"
+		s.Redis.Main.URL = "rediss://" + testenv.Loopback(port)
+		s.Redis.CACert = file("ca.pem")
+		s.Redis.Cert = file("cert.pem")
+		s.Redis.Key = file("cert.key")
+		s.TLS.Use = true
+		s.TLS.Cert = file("cert.pem")
+		s.TLS.Key = file("cert.key")
+		s.TLS.ClientCA = file("ca.pem")
+	}))
 	send(t, grpcAddr, []string{"shop 1 owner=a path=b"})
 	var metrics string
 	testenv.Eventually(t, func() error {

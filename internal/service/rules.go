@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
@@ -29,26 +30,27 @@ type loadedRules struct {
 
 // loadRules loads the rules that the settings name. Rules of an xDS server are awaited until ctx is done. Its error
 // lists all mistakes, or reports a missing directory.
-func loadRules(ctx context.Context, s *Settings, files *certificates, log *slog.Logger) (l *loadedRules, err error) {
+func loadRules(ctx context.Context, s *settings.Settings, files *certificates, log *slog.Logger) (l *loadedRules,
+	err error) {
 	l = &loadedRules{kind: "directory"}
-	if l.sample, err = s.useSample(); err != nil {
+	if l.sample, err = useSample(s); err != nil {
 		return nil, err
 	}
 	switch {
 	case l.sample:
 		l.name = "built-in sample"
-		l.first, l.problems = file.Parse([]file.File{{Name: "sample.yaml (built in)", Content: sampleRules}}, s.RuleConfig())
-	case s.ConfigType == configXDS:
-		l.kind, l.name = "xds_server", s.environment.secretHider().Replace(s.XDSServer)
-		if l.server, err = s.newXDSClient(files, log.With(l.kind, l.name)); err != nil {
+		l.first, l.problems = file.Parse([]file.File{{Name: "sample.yaml (built in)", Content: sampleRules}}, RuleConfig(s))
+	case s.Rules.ConfigType == settings.ConfigXDS:
+		l.kind, l.name = "xds_server", settings.Hide(s.XDS.Server)
+		if l.server, err = newXDSClient(s, files, log.With(l.kind, l.name)); err != nil {
 			return nil, err
 		}
 		l.watcher = l.server
 	default:
-		l.name = s.environment.secretHider().Replace(s.rulesDirectory())
-		cfg := s.RuleConfig()
+		l.name = settings.Hide(s.Rules.Directory())
+		cfg := RuleConfig(s)
 		cfg.AllowEmpty = true // as at envoyproxy/ratelimit
-		l.watcher = file.NewWatcher(s.rulesDirectory(), cfg)
+		l.watcher = file.NewWatcher(s.Rules.Directory(), cfg)
 	}
 	if l.watcher != nil {
 		l.first, l.problems = l.watcher.Load(ctx)
@@ -56,7 +58,7 @@ func loadRules(ctx context.Context, s *Settings, files *certificates, log *slog.
 	if err := l.problems.Err(); err != nil && l.server != nil {
 		return nil, fmt.Errorf("the overlay has mistakes (CONFIG_GRPC_XDS_OVERLAY):\n%w", err)
 	}
-	if err := l.problems.Err(); err != nil && !s.ForceStart {
+	if err := l.problems.Err(); err != nil && !s.Rules.ForceStart {
 		return nil, fmt.Errorf("the rules have mistakes:\n%w\n(FORCE_START_WITHOUT_INITIAL_CONFIG=true starts without rules)",
 			err)
 	}
@@ -64,11 +66,11 @@ func loadRules(ctx context.Context, s *Settings, files *certificates, log *slog.
 }
 
 // RuleConfig returns how to read rule files.
-func (s *Settings) RuleConfig() file.Config {
+func RuleConfig(s *settings.Settings) file.Config {
 	return file.Config{
-		DefaultAlgorithm: s.DefaultAlgorithm,
-		MergeDomains:     s.MergeDomains, IgnoreDotfiles: s.IgnoreDotfiles, RequireEnd: s.RequireEnd,
-		LeaveOutNotes: s.strict(), Strict: s.strict(),
+		DefaultAlgorithm: s.Limits.DefaultAlgorithm,
+		MergeDomains:     s.Rules.MergeDomains, IgnoreDotfiles: s.Rules.IgnoreDotfiles, RequireEnd: s.Rules.RequireEnd,
+		LeaveOutNotes: s.Strict(), Strict: s.Strict(),
 	}
 }
 
@@ -84,19 +86,18 @@ type ruleSource struct {
 	mu       sync.Mutex
 	since    time.Time
 	refused  rules.Problems // of newer rules
-	held     []string       // restrictions that newer rules lack; the rules wait until their files have been unchanged
 	loads    uint64
 	failures uint64
 }
 
 // newLive returns the holder of the active rules. It has no rules yet.
-func newLive(s *Settings) *rules.Live {
+func newLive(s *settings.Settings) *rules.Live {
 	o := rules.Options{
-		Limits: ratelimit.RulesOptions{KeyPrefix: s.KeyPrefix, DefaultAlgorithm: s.DefaultAlgorithm,
-			DefaultPolicy: s.StoreErrorPolicy, MetricValues: s.MetricValues},
-		Headers: s.headers(),
+		Limits: ratelimit.RulesOptions{KeyPrefix: s.Limits.KeyPrefix, DefaultAlgorithm: s.Limits.DefaultAlgorithm,
+			DefaultPolicy: s.Limits.StoreErrorPolicy, MetricValues: s.Telemetry.MetricValues},
+		Headers: s.Answers.ReplyHeaders(),
 	}
-	if s.strict() {
+	if s.Strict() {
 		o.Limits.Wildcards = descriptors.FileOrder
 	}
 	return rules.NewLive(o)
@@ -123,26 +124,15 @@ func (r *ruleSource) watch(ctx context.Context) {
 	}
 }
 
-// update activates, holds or refuses rules that have changed.
+// update activates or refuses rules that have changed.
 func (r *ruleSource) update(u rules.Update) {
 	log := r.changeLog(u.Set.Generation)
-	switch {
-	case u.Problems.HasErrors():
+	if u.Problems.HasErrors() {
 		r.refuse(log, u.Problems)
-		return
-	case u.Held:
-		r.mu.Lock()
-		r.refused, r.held = nil, u.Lost
-		r.mu.Unlock()
-		log.Warn("rule files were changed in place and lack restrictions of the active rules; they take effect after the "+
-			"files have been unchanged for "+file.QuietPeriod.String()+" (at once if renamed into place)", "lost", u.Lost)
 		return
 	}
 	logWarnings(log, u.Problems)
 	r.accept(u.Set)
-	if len(u.Lost) > 0 {
-		log = log.With("lost", u.Lost)
-	}
 	log.Warn("rules reloaded")
 }
 
@@ -169,14 +159,14 @@ func (r *ruleSource) changeLog(generation string) *slog.Logger {
 func (r *ruleSource) accept(set rules.Set) {
 	r.activate(set)
 	r.mu.Lock()
-	r.since, r.refused, r.held = time.Now(), nil, nil
+	r.since, r.refused = time.Now(), nil
 	r.loads++
 	r.mu.Unlock()
 }
 
 func (r *ruleSource) refuse(log *slog.Logger, problems rules.Problems) {
 	r.mu.Lock()
-	r.refused, r.held = problems, nil
+	r.refused = problems
 	r.failures++
 	r.mu.Unlock()
 	remain := "the previous rules stay active"
@@ -223,11 +213,10 @@ func logWarnings(log *slog.Logger, problems rules.Problems) {
 	}
 }
 
-// serve serves /rlconfig: the active rules in the format of envoyproxy/ratelimit, and why newer rules were refused or
-// held.
+// serve serves /rlconfig: the active rules in the format of envoyproxy/ratelimit, and why newer rules were refused.
 func (r *ruleSource) serve(w http.ResponseWriter, _ *http.Request) {
 	r.mu.Lock()
-	active, refused, held := r.live.Active(), r.refused, r.held
+	active, refused := r.live.Active(), r.refused
 	r.mu.Unlock()
 	w.Header().Set("content-type", "text/plain; charset=utf-8")
 	if active.Set.Generation == "" {
@@ -237,12 +226,5 @@ func (r *ruleSource) serve(w http.ResponseWriter, _ *http.Request) {
 	}
 	if refused != nil {
 		fmt.Fprintf(w, "# newer rules are refused because of these mistakes:\n%s\n", refused.Error())
-	}
-	if held != nil {
-		fmt.Fprintf(w, "# newer rules take effect after their files have been unchanged for %s; they lack:\n",
-			file.QuietPeriod)
-		for _, name := range held {
-			fmt.Fprintf(w, "#   %s\n", name)
-		}
 	}
 }

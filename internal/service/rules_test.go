@@ -7,10 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/rules"
 	"github.com/extauthz/extauthz/pkg/rules/file"
 	"github.com/extauthz/extauthz/pkg/rules/xds"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestChangesOfAnXDSServerAreBounded: a server that sends changes without end cannot fill the log. The number of the

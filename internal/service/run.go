@@ -11,8 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/extauthz/extauthz/pkg/envoy/hold"
-	"github.com/extauthz/extauthz/pkg/envoy/rls"
+	"github.com/extauthz/extauthz/internal/flow"
+	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/pkg/envoy/auth"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
 	"github.com/extauthz/extauthz/pkg/telemetry"
@@ -20,7 +21,7 @@ import (
 
 // Config configures Run.
 type Config struct {
-	Settings *Settings
+	Settings *settings.Settings
 	// Build is the version of the program, for metrics.
 	Build Build
 	// Stderr gets the log, and the banner of the sample.
@@ -35,8 +36,8 @@ func Run(ctx context.Context, cfg Config) error {
 	signal.Notify(hangup, syscall.SIGHUP) // reloadOnHangup handles it; without this, it would end the process until then
 	defer signal.Stop(hangup)
 	s, log := cfg.Settings, newLogger(cfg)
-	for _, warning := range s.ineffective() {
-		log.Warn("an environment variable has no effect", "warning", warning)
+	for _, warning := range s.Warnings {
+		log.Warn("an environment variable has no effect", "warning", warning.String())
 	}
 	registry := prometheus.NewRegistry()
 	files := newCertificates(log)
@@ -58,57 +59,64 @@ func Run(ctx context.Context, cfg Config) error {
 		return nil // the xDS server has sent no rules until now
 	}
 	if loaded.sample {
-		s = s.onLoopback()
+		s = onLoopback(s)
 	}
 	traces, err := openTracing(ctx, s, log)
 	if err != nil {
 		return err
 	}
-	defer traces.close()
+	defer closeTracing(traces)
 	calls := telemetry.NewCalls(registry)
 	live := newLive(s)
-	decisions := s.decisions(live)
-	decisions.Store, decisions.Fallback = traces.store(stores.decides), stores.fallback
-	decisions.Undecided = newUndecided(log, registry).observe
-	limiter := ratelimit.New(decisions)
+	deciding := decisions(s, live)
+	deciding.Store, deciding.Fallback = stores.decides, stores.fallback
+	deciding.Undecided = newUndecided(log, registry).observe
+	limiter := ratelimit.New(deciding)
 	keys, err := openKeys(ctx, s, loaded, log)
 	if err != nil {
 		return err
 	}
-	queue := hold.New(s.MaxHeld)
-	observers := newObservers(s, live, traces, log)
-	defer observers.close()
-	check := newAuthorization(s, live, limiter, queue, keys.keys, calls, observers.check(), log)
+	queue, decisionLog := flow.NewQueue(s.Authorization.MaxHeld), newDecisionLog(s, live, log)
+	defer decisionLog.Flush() // after the last decision
+	check := newAuthorization(s, live, keys.keys, log)
 	defer check.tokens.Close()
 	ready := newHealth()
-	ready.set(rulesActive, !s.HealthyConfigs)
-	ready.set(redisAnswers, !s.RedisHealth || stores.redis == nil || stores.redisUp())
+	ready.set(rulesActive, !s.Process.HealthyConfigs)
+	ready.set(redisAnswers, !s.Redis.HealthCheck || stores.redis == nil || stores.redisUp())
 	source := newRuleSource(loaded, live, log, func(set rules.Set) {
-		live.Activate(set, func(a *rules.Active) { check.tokens.SetIssuers(a.Policies.Issuers()) })
+		live.Activate(set, func(a *rules.Active) { check.setIssuers(a.Policies) })
 		keys.checkPolicies(set.Policies, s, loaded.sample)
-		ready.set(rulesActive, !s.HealthyConfigs || len(set.Domains) > 0)
+		ready.set(rulesActive, !s.Process.HealthyConfigs || len(set.Domains) > 0)
 	})
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	answers := s.answers(limiter, queue)
-	answers.Decided = observers.rateLimit()
-	limits := rls.New(answers)
-	grpcServer := (&services{s, limits, check.server, ready, calls, bugs, traces, queue}).transport()
-	listeners, err := listen(s, grpcTLS, portBounds(s, tuneGC(ctx, s.environment, log)))
+	requests := flow.New(flow.Config{
+		Limiter: limiter, Authorizer: check.authorizer, RateLimit: codec(s), Queue: queue, Patience: patience(s),
+		HTTP: flow.HTTPConfig{
+			Headers: auth.HTTPHeaders{
+				Source: string(s.Authorization.SourceHeader), Principal: string(s.Authorization.PrincipalHeader),
+			},
+			Timeout: s.Authorization.HTTPTimeout, NeedsAddress: check.authorizer.NeedsPeer, Log: log,
+		},
+		Other: nativeHealth{ready, calls}.answer, Calls: calls, Log: decisionLog, Traces: traces, Panicked: bugs.caught,
+	})
+	grpcServer := (&services{s, requests, ready, calls, bugs}).transport()
+	listeners, err := listen(s, grpcTLS, portBounds(s, tuneGC(ctx, log)))
 	defer listeners.close()
 	if err != nil {
 		return err
 	}
-	if err := s.checkPlaintext(listeners, log); err != nil {
+	if err := checkPlaintext(s, listeners, log); err != nil {
 		return err
 	}
-	registry.MustRegister(&metrics{cfg.Build, live, source, limiter, check, keys, stores, files, listeners})
+	registry.MustRegister(&metrics{cfg.Build, live, source, limiter, check, requests, queue, keys, stores, files,
+		listeners})
 	guards, endGuards := context.WithCancel(context.WithoutCancel(ctx))
 	defer endGuards()
 	for _, l := range listeners.guarded() {
 		go l.Run(guards) // guards ends after the servers
 	}
-	closeStatistics, err := s.openStatistics(ctx, &telemetry.Stats{
+	closeStatistics, err := openStatistics(ctx, s, &telemetry.Stats{
 		Rules: live.Limits, Totals: limiter.Totals(), Loads: source.counts, Calls: calls,
 	}, log, registry)
 	if err != nil {
@@ -116,15 +124,16 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	defer closeStatistics() // after the servers have ended
 	servers := append([]webServer{
-		newWebServer("HTTP", listeners.http, traces.handler(check.server.HTTP(mainHandler(limits, ready))), bugs),
-		newWebServer("debug", listeners.debug, debugHandler(registry, source.serve, ready, s.Pprof && listeners.pprof == nil),
+		newWebServer("HTTP", listeners.http, requests.Checks(mainHandler(requests, ready)), bugs),
+		newWebServer("debug", listeners.debug, debugHandler(registry, source.serve, ready, s.Listeners.Pprof &&
+			listeners.pprof == nil),
 			bugs),
 	}, listeners.separateServers(s, registry, bugs, log)...)
 
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { source.watch(groupCtx); return nil })
 	group.Go(func() error { return keys.run(groupCtx) })
-	if s.RedisHealth && stores.redis != nil {
+	if s.Redis.HealthCheck && stores.redis != nil {
 		group.Go(func() error {
 			stores.watch(groupCtx, func(up bool) { ready.set(redisAnswers, up) })
 			return nil
@@ -140,7 +149,7 @@ func Run(ctx context.Context, cfg Config) error {
 		if !loaded.sample { // no Envoy has to notice the end of the sample
 			cfg.awaitEnvoys(log)
 		}
-		shutDown(s.DrainTimeout, log, grpcServer, servers)
+		shutDown(s.Process.DrainTimeout, log, grpcServer, servers)
 		return nil
 	})
 	if loaded.sample {
@@ -148,7 +157,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	logAlways(log, "serving", append([]any{
 		"grpc", listeners.grpc.Addr().String(), "http", listeners.http.Addr().String(),
-		"debug", listeners.debug.Addr().String(), "store", s.BackendType,
+		"debug", listeners.debug.Addr().String(), "store", s.Store(),
 	}, source.describe()...)...)
 	return group.Wait()
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -23,26 +23,21 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // serving is the line of the log with the addresses.
 var serving = regexp.MustCompile(`level=INFO msg=serving grpc=(\S+) http=(\S+) debug=(\S+)`)
 
 // start runs the service in this process until the test ends, and returns the addresses it listens on and its output.
-func start(t *testing.T, vars Environment) (grpcAddr, httpAddr, debugAddr string, out *testenv.Output) {
+func start(t *testing.T, configured *settings.Settings) (grpcAddr, httpAddr, debugAddr string, out *testenv.Output) {
 	t.Helper()
-	env := Environment{"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0", "LOG_LEVEL": "INFO", "DRAIN_DELAY": "0s",
-		"HOST": "127.0.0.1", "GRPC_HOST": "127.0.0.1", "GRPC_TRANSPORT": testenv.Transport()}
-	maps.Copy(env, vars)
-	s, err := ReadSettings(env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := *configured // the test may change its settings after the start
 	out = new(testenv.Output)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- Run(ctx, Config{Settings: s, Stderr: out}) }()
+	go func() { done <- Run(ctx, Config{Settings: &s, Stderr: out}) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -63,24 +58,23 @@ func TestStartAndDrainAreAnnounced(t *testing.T) {
 		"extauthz: draining for 0.05 s; press Ctrl-C again to stop now\n"
 	for _, c := range []struct {
 		name      string
-		env       Environment
+		change    func(*settings.Settings)
 		terminal  bool
 		says, not []string
 	}{
-		{"rules", Environment{"RUNTIME_ROOT": root}, false, []string{"store=memory rules=" + root + "/config generation="},
+		{"rules", func(s *settings.Settings) { s.Rules.Root = root }, false,
+			[]string{"store=memory rules=" + root + "/config generation="},
 			[]string{banner, draining}},
-		{"rules, on a terminal", Environment{"RUNTIME_ROOT": root}, true, []string{"store=memory rules=" + root, draining},
+		{"rules, on a terminal", func(s *settings.Settings) { s.Rules.Root = root }, true,
+			[]string{"store=memory rules=" + root, draining},
 			[]string{banner}},
 		{"sample, on a terminal", nil, true, []string{banner, `rules="built-in sample"`}, []string{draining}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			env := Environment{"PORT": "0", "GRPC_PORT": "0", "DEBUG_PORT": "0", "HOST": "127.0.0.1", "GRPC_HOST": "127.0.0.1",
-				"LOG_LEVEL": "ERROR", "DRAIN_DELAY": "50ms"}
-			maps.Copy(env, c.env)
-			s, err := ReadSettings(env)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := configured(func(s *settings.Settings) {
+				s.Telemetry.LogLevel = settings.LogLevel(slog.LevelError)
+				s.Process.DrainDelay = 50 * time.Millisecond
+			}, c.change)
 			out := new(testenv.Output)
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
@@ -112,13 +106,12 @@ func TestStartLineIsPlain(t *testing.T) {
 		t.Fatal(err)
 	}
 	socket := filepath.Join(t.TempDir(), "grpc.sock")
-	s, err := ReadSettings(Environment{
-		"RUNTIME_ROOT": root, "FORCE_START_WITHOUT_INITIAL_CONFIG": "true", "LOG_FORMAT": "json", "DRAIN_DELAY": "0s",
-		"GRPC_UDS": socket, "PORT": "0", "HOST": "127.0.0.1", "DEBUG_PORT": "0",
+	s := configured(func(s *settings.Settings) {
+		s.Rules.Root = root
+		s.Rules.ForceStart = true
+		s.Telemetry.LogFormat = "json"
+		s.Listeners.GRPCUDS = socket
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	out := new(testenv.Output)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -214,7 +207,7 @@ func get(t *testing.T, url string) (int, string) {
 // TestSample starts the service without settings, and sends the request that the banner shows.
 func TestSample(t *testing.T) {
 	t.Parallel()
-	grpcAddr, httpAddr, debugAddr, out := start(t, nil)
+	grpcAddr, httpAddr, debugAddr, out := start(t, configured())
 	curl := regexp.MustCompile(`curl -i (\S+) -d '(.*)'`)
 	testenv.Eventually(t, matches(out, curl), "a curl line in the banner")
 	m := curl.FindStringSubmatch(out.String())
@@ -281,7 +274,7 @@ func TestSample(t *testing.T) {
 
 func TestJSON(t *testing.T) {
 	t.Parallel()
-	_, httpAddr, _, _ := start(t, nil)
+	_, httpAddr, _, _ := start(t, configured())
 	for _, c := range []struct {
 		body string
 		code int
@@ -332,7 +325,7 @@ func TestReload(t *testing.T) {
 		}
 	}
 	write("domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 1}}]\n")
-	_, _, debugAddr, out := start(t, Environment{"RUNTIME_ROOT": root})
+	_, _, debugAddr, out := start(t, configured(func(s *settings.Settings) { s.Rules.Root = root }))
 	shows := func(want string) func() error {
 		return func() error {
 			if _, body := get(t, "http://"+debugAddr+"/rlconfig"); !strings.Contains(body, want) {
@@ -361,8 +354,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// TestCutRules checks that a truncated rule file, as a full disk leaves it, is reported and does not take effect, even
-// if it was renamed into place. A file that is not the beginning of the active rules takes effect when it is renamed
+// TestCutRules checks that a truncated rule file is reported and waits. The same text takes effect when it is renamed
 // into place.
 func TestCutRules(t *testing.T) {
 	t.Parallel()
@@ -382,7 +374,7 @@ descriptors:
 		}
 	}
 	write(file, whole)
-	_, _, debugAddr, out := start(t, Environment{"RUNTIME_ROOT": root})
+	_, _, debugAddr, out := start(t, configured(func(s *settings.Settings) { s.Rules.Root = root }))
 	shows := func(page, want string) func() error {
 		return func() error {
 			if _, body := get(t, "http://"+debugAddr+page); !strings.Contains(body, want) {
@@ -408,15 +400,6 @@ descriptors:
 		t.Error(err)
 	}
 
-	write(file, "# another head\n"+upTo("  - {key: b"))
-	testenv.Eventually(t, shows("/rlconfig", "#   limit d.b\n#   limit d.c\n"), "the held rules to be shown")
-	held := regexp.MustCompile(`level=WARN msg="rule files were changed in place.*lost="\[limit d.b limit d.c\]"`)
-	testenv.Eventually(t, matches(out, held), "the held rules to be logged")
-	inForce()
-	if err := shows("/metrics", "extauthz_config_reload_held 1")(); err != nil {
-		t.Error(err)
-	}
-
 	replace := func(content string) {
 		t.Helper()
 		next := filepath.Join(filepath.Dir(file), "..new")
@@ -429,19 +412,14 @@ descriptors:
 			t.Fatal(err)
 		}
 	}
-	replace(upTo("  - {key: b"))
-	testenv.Eventually(t, shows("/rlconfig", "rules.yaml:3:1: error: the file ends here"),
-		"the renamed beginning to be refused")
-	inForce()
-
-	replace("# another head\n" + upTo("  - {key: b"))
+	replace(upTo("  - {key: c"))
 	testenv.Eventually(t, func() error {
 		if shows("/rlconfig", "d.c:")() == nil {
 			return errors.New("the third rule is still active")
 		}
 		return nil
 	}, "the renamed file to take effect")
-	if err := shows("/metrics", "extauthz_config_reload_held 0")(); err != nil {
+	if err := shows("/metrics", "extauthz_config_last_reload_successful 1")(); err != nil {
 		t.Error(err)
 	}
 }
@@ -450,7 +428,10 @@ descriptors:
 func TestUnixSocket(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "rls.sock")
-	start(t, Environment{"GRPC_UDS": path, "RUNTIME_ROOT": testenv.RulesRoot(t)})
+	start(t, configured(func(s *settings.Settings) {
+		s.Listeners.GRPCUDS = path
+		s.Rules.Root = testenv.RulesRoot(t)
+	}))
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -460,30 +441,35 @@ func TestUnixSocket(t *testing.T) {
 		&grpc_health_v1.HealthCheckRequest{}); err != nil {
 		t.Error(err)
 	}
-	s := &Settings{GRPCUDS: path}
+	s := &settings.Settings{Listeners: settings.Listeners{GRPCUDS: path}}
 	if _, err := listen(s, nil, bounds{}); err == nil || !strings.Contains(err.Error(), "is in use") {
 		t.Errorf("a second service on the socket: %v", err)
 	}
 }
 
-// TestProfiles checks that profiles need DEBUG_PPROF=true. They are on the debug port if that is on loopback. Else they
-// are on a separate port on loopback.
+// TestProfiles checks that profiles need DEBUG_PPROF=true. They are on the debug port if that is on loopback. Otherwise
+// they are on a separate port on loopback.
 func TestProfiles(t *testing.T) {
 	t.Parallel()
 	const page = "/debug/pprof/goroutine?debug=1"
 	for name, c := range map[string]struct {
-		env        Environment
+		change     func(*settings.Settings)
 		debug, own bool
 	}{
 		"by default":               {nil, false, false},
-		"off":                      {Environment{"DEBUG_PPROF": "false"}, false, false},
-		"on":                       {Environment{"DEBUG_PPROF": "true"}, true, false},
-		"off, the debug port open": {Environment{"DEBUG_HOST": "0.0.0.0"}, false, false},
-		"on, the debug port open":  {Environment{"DEBUG_HOST": "0.0.0.0", "DEBUG_PPROF": "true"}, false, true},
+		"off":                      {func(s *settings.Settings) { s.Listeners.Pprof = false }, false, false},
+		"on":                       {func(s *settings.Settings) { s.Listeners.Pprof = true }, true, false},
+		"off, the debug port open": {func(s *settings.Settings) { s.Listeners.DebugHost = "0.0.0.0" }, false, false},
+		"on, the debug port open": {func(s *settings.Settings) {
+			s.Listeners.DebugHost = "0.0.0.0"
+			s.Listeners.Pprof = true
+		}, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			vars := Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "DEBUG_PPROF_PORT": "0"}
-			maps.Copy(vars, c.env)
+			vars := configured(func(s *settings.Settings) {
+				s.Rules.Root = testenv.RulesRoot(t)
+				s.Listeners.PprofPort = 0
+			}, c.change)
 			_, _, debugAddr, out := start(t, vars)
 			_, port, _ := net.SplitHostPort(debugAddr)
 			debug := "http://127.0.0.1:" + port
@@ -522,39 +508,42 @@ func TestProfiles(t *testing.T) {
 // STRICT_ENVIRONMENT such a gRPC or HTTP listener stops the start, unless GRPC_PLAINTEXT=allow is set.
 func TestPlaintext(t *testing.T) {
 	t.Parallel()
-	loopback := Settings{Host: "127.0.0.1", GRPCHost: "localhost", DebugHost: "127.0.0.1"}
+	loopback := settings.Listeners{Host: "127.0.0.1", GRPCHost: "localhost", DebugHost: "127.0.0.1"}
 	socket := filepath.Join(t.TempDir(), "rls.sock")
 	const grpcOpen, httpOpen, debugOpen = "gRPC has no TLS", "HTTP has no TLS", "other machines can reach the debug port"
 	for _, c := range []struct {
 		name    string
-		change  func(*Settings)
+		change  func(*settings.Listeners)
 		warn    []string
 		refused string // with STRICT_ENVIRONMENT; "": it starts
 		grpc    bool   // reachable
 		http    bool
 		debug   bool
 	}{
-		{"loopback", func(*Settings) {}, nil, "", false, false, false},
-		{"HTTP", func(s *Settings) { s.Host = "0.0.0.0" }, []string{httpOpen}, "HOST=0.0.0.0: ", false, true, false},
-		{"gRPC", func(s *Settings) { s.GRPCHost = "0.0.0.0" }, []string{grpcOpen}, "GRPC_HOST=0.0.0.0: ", true, false, false},
-		{"both, and debug", func(s *Settings) { s.Host, s.GRPCHost, s.DebugHost = "", "::", "0.0.0.0" },
+		{"loopback", func(*settings.Listeners) {}, nil, "", false, false, false},
+		{"HTTP", func(l *settings.Listeners) { l.Host = "0.0.0.0" }, []string{httpOpen}, "HOST=0.0.0.0: ", false, true,
+			false},
+		{"gRPC", func(l *settings.Listeners) { l.GRPCHost = "0.0.0.0" }, []string{grpcOpen}, "GRPC_HOST=0.0.0.0: ", true,
+			false, false},
+		{"both, and debug", func(l *settings.Listeners) { l.Host, l.GRPCHost, l.DebugHost = "", "::", "0.0.0.0" },
 			[]string{grpcOpen, httpOpen, debugOpen}, "GRPC_HOST=:: and HOST=: ", true, true, true},
-		{"a socket", func(s *Settings) { s.GRPCUDS, s.GRPCHost = socket, "0.0.0.0" }, nil, "", false, false, false},
-		{"debug", func(s *Settings) { s.DebugHost = "0.0.0.0" }, []string{debugOpen}, "", false, false, true},
-		{"allowed", func(s *Settings) { s.Host, s.GRPCHost, s.Plaintext = "0.0.0.0", "0.0.0.0", "allow" }, nil, "", true,
+		{"a socket", func(l *settings.Listeners) { l.GRPCUDS, l.GRPCHost = socket, "0.0.0.0" }, nil, "", false, false, false},
+		{"debug", func(l *settings.Listeners) { l.DebugHost = "0.0.0.0" }, []string{debugOpen}, "", false, false, true},
+		{"allowed", func(l *settings.Listeners) { l.Host, l.GRPCHost, l.Plaintext = "0.0.0.0", "0.0.0.0", "allow" }, nil, "",
+			true,
 			true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := loopback
-			c.change(&s)
+			s := settings.Settings{Listeners: loopback}
+			c.change(&s.Listeners)
 			l, err := listen(&s, nil, bounds{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer l.close()
 			out := new(testenv.Output)
-			log := newLogger(Config{Settings: &Settings{}, Stderr: out})
-			if err := s.checkPlaintext(l, log); err != nil {
+			log := newLogger(Config{Settings: &settings.Settings{}, Stderr: out})
+			if err := checkPlaintext(&s, l, log); err != nil {
 				t.Errorf("without STRICT_ENVIRONMENT: %v", err)
 			}
 			if n := strings.Count(out.String(), "level=WARN"); n != len(c.warn) {
@@ -572,8 +561,8 @@ func TestPlaintext(t *testing.T) {
 			if diff := cmp.Diff(map[string]bool{"grpc": c.grpc, "http": c.http, "debug": c.debug}, got); diff != "" {
 				t.Error(diff)
 			}
-			s.StrictEnvironment = true
-			err = s.checkPlaintext(l, log)
+			s.Process.StrictEnvironment = true
+			err = checkPlaintext(&s, l, log)
 			if (err != nil) != (c.refused != "") || err != nil && (!strings.HasPrefix(err.Error(), c.refused) ||
 				!strings.Contains(err.Error(), "GRPC_PLAINTEXT=allow")) {
 				t.Errorf("with STRICT_ENVIRONMENT: %v; want %q and GRPC_PLAINTEXT=allow", err, c.refused)
@@ -586,7 +575,10 @@ func TestPlaintext(t *testing.T) {
 func TestHealthOfTheService(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "grpc.sock")
-	env := Environment{"GRPC_UDS": socket, "RUNTIME_ROOT": testenv.RulesRoot(t)}
+	env := configured(func(s *settings.Settings) {
+		s.Listeners.GRPCUDS = socket
+		s.Rules.Root = testenv.RulesRoot(t)
+	})
 	_, httpAddr, _, _ := start(t, env)
 	for _, args := range []string{"health", "health --service ratelimit", "health --http http://" + httpAddr + "/readyz"} {
 		if code, _, stderr := runProgram(t, env, "", append(strings.Fields(args), "--timeout=1m")...); code != exitOK {

@@ -6,12 +6,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestSampleIsServedOnlyWhenNothingIsConfigured has environments without a rule directory. Any sign that an operator
 // has configured the service stops the start, because the sample accepts a key that everyone knows.
 func TestSampleIsServedOnlyWhenNothingIsConfigured(t *testing.T) {
-	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("a secret of sixteen bytes"), 0o600); err != nil {
 		t.Fatal(err)
@@ -57,8 +59,13 @@ func TestSampleIsServedOnlyWhenNothingIsConfigured(t *testing.T) {
 		{environ: "REDIS_URL=localhost LOG_LEVEL=INFO GRPC_UDS=/run/grpc.sock", set: "GRPC_UDS, REDIS_URL"},
 	} {
 		t.Run(c.environ, func(t *testing.T) {
-			env := ParseEnvironment(strings.Fields(c.environ))
-			s, err := ReadSettings(env)
+			environ := map[string]string{}
+			for _, pair := range strings.Fields(c.environ) {
+				name, value, _ := strings.Cut(pair, "=")
+				environ[name] = value
+			}
+			testenv.Setenv(t, environ)
+			s, err := settings.Read()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,14 +94,10 @@ func TestSampleIsServedOnlyWhenNothingIsConfigured(t *testing.T) {
 // TestSampleIsNotServedFromHalfAMount has a default RUNTIME_ROOT that exists, so something is mounted there, but no
 // rules.
 func TestSampleIsNotServedFromHalfAMount(t *testing.T) {
-	t.Parallel()
-	s, err := ReadSettings(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.RuntimeRoot = t.TempDir()
-	_, err = loadRules(t.Context(), s, newCertificates(nil), slog.New(slog.DiscardHandler))
-	if err == nil || !strings.Contains(err.Error(), s.RuntimeRoot+" exists") {
-		t.Errorf("got %v; want an error with the fact that %s exists", err, s.RuntimeRoot)
+	s := defaults
+	s.Rules.Root = t.TempDir()
+	_, err := loadRules(t.Context(), &s, newCertificates(nil), slog.New(slog.DiscardHandler))
+	if err == nil || !strings.Contains(err.Error(), s.Rules.Root+" exists") {
+		t.Errorf("got %v; want an error with the fact that %s exists", err, s.Rules.Root)
 	}
 }

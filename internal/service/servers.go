@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/extauthz/extauthz/internal/h2unary"
+	"github.com/extauthz/extauthz/internal/settings"
 )
 
 // webServer is a server of HTTP and the listener that it serves.
@@ -27,12 +28,12 @@ func newWebServer(name string, l net.Listener, handler http.Handler, bugs *panic
 }
 
 // separateServers returns the servers of metrics and of profiles, if these have ports of their own.
-func (l listeners) separateServers(s *Settings, registry *prometheus.Registry, bugs *panics, log *slog.Logger,
+func (l listeners) separateServers(s *settings.Settings, registry *prometheus.Registry, bugs *panics, log *slog.Logger,
 ) (servers []webServer) {
 	if l.prometheus != nil {
-		metrics := metricsHandler(registry, string(s.PrometheusPath))
+		metrics := metricsHandler(registry, string(s.Telemetry.PrometheusPath))
 		servers = append(servers, newWebServer("Prometheus", l.prometheus, metrics, bugs))
-		log.Info("serving metrics", "prometheus", l.prometheus.Addr().String()+string(s.PrometheusPath))
+		log.Info("serving metrics", "prometheus", l.prometheus.Addr().String()+string(s.Telemetry.PrometheusPath))
 	}
 	if l.pprof != nil {
 		servers = append(servers, newWebServer("pprof", l.pprof, profilesHandler(), bugs))
@@ -51,7 +52,7 @@ func wrapServe(name string, err error) error {
 
 // awaitEnvoys waits for DRAIN_DELAY, in which Envoys notice that this replica is about to end.
 func (cfg Config) awaitEnvoys(log *slog.Logger) {
-	delay := cfg.Settings.DrainDelay
+	delay := cfg.Settings.Process.DrainDelay
 	if delay <= 0 {
 		return
 	}

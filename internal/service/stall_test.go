@@ -5,8 +5,9 @@ import (
 
 	"golang.org/x/net/http2"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestResetsWhileRedisHangs resets thousands of calls while Redis hangs, as an Envoy does whose timeout is shorter than
@@ -15,8 +16,11 @@ func TestResetsWhileRedisHangs(t *testing.T) {
 	t.Parallel()
 	redis := testenv.Redis(t)
 	rules := "domain: shop\ndescriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 1000000}}]\n"
-	address, _, debug, _ := start(t, Environment{"RUNTIME_ROOT": testenv.RulesRootWith(t, rules),
-		"GRPC_TRANSPORT": nativeTransport, "REDIS_URL": redis.Addr})
+	address, _, debug, _ := start(t, configured(func(s *settings.Settings) {
+		s.Rules.Root = testenv.RulesRootWith(t, rules)
+		s.Listeners.Transport = nativeTransport
+		s.Redis.Main.URL = redis.Addr
+	}))
 	p := newRawClient(t, address)
 	id := uint32(1)
 	ask := func() uint32 {

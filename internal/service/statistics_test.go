@@ -10,14 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
-	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // statisticsRules are rules whose statistics have names of all kinds.
@@ -75,10 +75,13 @@ func send(t *testing.T, address string, requests []string) {
 func TestMetricsOfRatelimit(t *testing.T) {
 	t.Parallel()
 	port := testenv.FreePort(t)
-	grpcAddr, _, debugAddr, _ := start(t, Environment{
-		"RUNTIME_ROOT": testenv.RulesRootWith(t, statisticsRules), "USE_PROMETHEUS": "true",
-		"PROMETHEUS_ADDR": testenv.Loopback(port), "PROMETHEUS_PATH": "/stats/prometheus", "NEAR_LIMIT_RATIO": "0.5",
-	})
+	grpcAddr, _, debugAddr, _ := start(t, configured(func(s *settings.Settings) {
+		s.Rules.Root = testenv.RulesRootWith(t, statisticsRules)
+		s.Telemetry.UsePrometheus = true
+		s.Telemetry.PrometheusAddr = settings.HostPort{Host: "127.0.0.1", Port: uint16(port)}
+		s.Telemetry.PrometheusPath = "/stats/prometheus"
+		s.Telemetry.NearLimitRatio = 0.5
+	}))
 	send(t, grpcAddr, statisticsRequests)
 	const want = `
 ratelimit_service_config_load_error 0
@@ -158,7 +161,10 @@ mappings:
 		t.Fatal(err)
 	}
 	root := testenv.RulesRootWith(t, statisticsRules)
-	grpcAddr, _, debugAddr, _ := start(t, Environment{"RUNTIME_ROOT": root, "PROMETHEUS_MAPPER_YAML": file})
+	grpcAddr, _, debugAddr, _ := start(t, configured(func(s *settings.Settings) {
+		s.Rules.Root = root
+		s.Telemetry.MetricMapping = file
+	}))
 	send(t, grpcAddr, statisticsRequests)
 	_, body := get(t, "http://"+debugAddr+"/metrics")
 	want := `
@@ -177,7 +183,10 @@ answer_milliseconds_bucket{le="2500"} 11
 		t.Errorf("a statistic without a mapping has another name:\n%s", body)
 	}
 
-	_, _, debugAddr, out := start(t, Environment{"RUNTIME_ROOT": root, "PROMETHEUS_MAPPER_YAML": file + ".missing"})
+	_, _, debugAddr, out := start(t, configured(func(s *settings.Settings) {
+		s.Rules.Root = root
+		s.Telemetry.MetricMapping = file + ".missing"
+	}))
 	_, body = get(t, "http://"+debugAddr+"/metrics")
 	if samplesOf(body, "ratelimit_service_rate_limit_total_hits{") == "" {
 		t.Errorf("no default names:\n%s", body)
@@ -189,12 +198,11 @@ answer_milliseconds_bucket{le="2500"} 11
 	if err := os.WriteFile(file, []byte("mappings: [{match: a b, name: x}, {match: a, name: '-'}]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := ReadSettings(Environment{"RUNTIME_ROOT": root, "PROMETHEUS_MAPPER_YAML": file, "GRPC_PORT": "0", "PORT": "0",
-		"DEBUG_PORT": "0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = Run(t.Context(), Config{Settings: s, Stderr: out})
+	s := configured(func(s *settings.Settings) {
+		s.Rules.Root = root
+		s.Telemetry.MetricMapping = file
+	})
+	err := Run(t.Context(), Config{Settings: s, Stderr: out})
 	for _, want := range []string{"PROMETHEUS_MAPPER_YAML: the file has mistakes", `1 (match "a b")`, "mapping 2"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

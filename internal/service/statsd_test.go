@@ -4,17 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/pkg/telemetry"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // statsdServer listens for statistics on an address until the test ends. It returns its port, and what it has received.
@@ -140,26 +141,40 @@ func TestStatsd(t *testing.T) {
 	dog["ratelimit_server.ShouldRateLimit.response_time|#stage:test times"] = 11
 	for _, c := range []struct {
 		name, network string
-		env           Environment
+		change        func(*settings.Settings)
 		want          map[string]int
 	}{
-		{"tcp", "tcp", Environment{"USE_STATSD": "true"}, plain("")},
-		{"udp with tags", "udp", Environment{"STATSD_PROTOCOL": "udp", "EXTRA_TAGS": "stage:v1.2,cluster:east"},
+		{"tcp", "tcp", func(s *settings.Settings) {
+			s.Telemetry.UseStatsd = true
+		}, plain("")},
+		{"udp with tags", "udp", func(s *settings.Settings) {
+			s.Telemetry.StatsdProtocol = "udp"
+			s.Telemetry.ExtraTags = settings.Tags{{Key: "cluster", Value: "east"}, {Key: "stage", Value: "v1.2"}}
+		},
 			plain(".__cluster=east.__stage=v1_2")},
-		{"DogStatsD", "udp", Environment{
-			"USE_DOG_STATSD": "true", "EXTRA_TAGS": "stage:test", "USE_DOG_STATSD_MOGRIFIERS": "HITS,none",
-			"DOG_STATSD_MOGRIFIER_HITS_PATTERN": `^ratelimit\.service\.rate_limit\.([^.]+)\.(.*)\.([^.]+)$`,
-			"DOG_STATSD_MOGRIFIER_HITS_NAME":    "ratelimit.rule.$3",
-			"DOG_STATSD_MOGRIFIER_HITS_TAGS":    "domain:$1,descriptor:$2",
-			"DOG_STATSD_MOGRIFIER_NONE_PATTERN": "^nothing$", "DOG_STATSD_MOGRIFIER_NONE_NAME": "$1",
+		{"DogStatsD", "udp", func(s *settings.Settings) {
+			s.Telemetry.UseStatsd, s.Telemetry.UseDogStatsd = false, true
+			s.Telemetry.ExtraTags = settings.Tags{{Key: "stage", Value: "test"}}
+			s.Telemetry.Mogrifiers = []telemetry.Mogrifier{
+				{
+					Pattern: regexp.MustCompile(`^ratelimit\.service\.rate_limit\.([^.]+)\.(.*)\.([^.]+)$`),
+					Name:    "ratelimit.rule.$3",
+					Tags:    settings.Tags{{Key: "descriptor", Value: "$2"}, {Key: "domain", Value: "$1"}},
+				},
+				{Pattern: regexp.MustCompile("^nothing$"), Name: "$1"},
+			}
 		}, dog},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			port, out := statsdServer(t, c.network, "127.0.0.1:0")
-			env := Environment{"RUNTIME_ROOT": testenv.RulesRootWith(t, statisticsRules), "STATSD_HOST": "127.0.0.1",
-				"STATSD_PORT": port, "STATS_FLUSH_INTERVAL": "20ms"}
-			maps.Copy(env, c.env)
+			env := configured(func(s *settings.Settings) {
+				s.Rules.Root = testenv.RulesRootWith(t, statisticsRules)
+				s.Telemetry.StatsdHost = "127.0.0.1"
+				s.Telemetry.StatsdPort = portOf(t, port)
+				s.Telemetry.StatsdChosen = true
+				s.Telemetry.FlushInterval = 20 * time.Millisecond
+			}, c.change)
 			grpcAddr, _, _, log := start(t, env)
 			// Times of calls before the connection are not kept.
 			testenv.Eventually(t, matches(out, regexp.MustCompile("config_load_success")), "a connection to the statsd server")
@@ -177,8 +192,14 @@ func TestStatsd(t *testing.T) {
 func TestStatsdOutage(t *testing.T) {
 	t.Parallel()
 	port := testenv.FreePort(t)
-	grpcAddr, _, _, log := start(t, Environment{"RUNTIME_ROOT": testenv.RulesRootWith(t, statisticsRules),
-		"STATSD_HOST": "127.0.0.1", "STATSD_PORT": strconv.Itoa(port), "STATS_FLUSH_INTERVAL": "20ms"})
+	grpcAddr, _, _, log := start(t, configured(func(s *settings.Settings) {
+		s.Rules.Root = testenv.RulesRootWith(t, statisticsRules)
+		s.Telemetry.StatsdHost = "127.0.0.1"
+		s.Telemetry.StatsdChosen = true
+		s.Telemetry.StatsdPort = uint16(port)
+		s.Telemetry.StatsdChosen = true
+		s.Telemetry.FlushInterval = 20 * time.Millisecond
+	}))
 	testenv.Eventually(t, matches(log, regexp.MustCompile(
 		`level=WARN msg="the statsd server cannot be reached.*reason="connection refused"`)), "a line about the server")
 	send(t, grpcAddr, statisticsRequests)
@@ -199,8 +220,14 @@ func TestStatsdRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	grpcAddr, _, _, log := start(t, Environment{"RUNTIME_ROOT": testenv.RulesRootWith(t, statisticsRules),
-		"STATSD_HOST": "127.0.0.1", "STATSD_PORT": port, "STATS_FLUSH_INTERVAL": "20ms"})
+	grpcAddr, _, _, log := start(t, configured(func(s *settings.Settings) {
+		s.Rules.Root = testenv.RulesRootWith(t, statisticsRules)
+		s.Telemetry.StatsdHost = "127.0.0.1"
+		s.Telemetry.StatsdChosen = true
+		s.Telemetry.StatsdPort = portOf(t, port)
+		s.Telemetry.StatsdChosen = true
+		s.Telemetry.FlushInterval = 20 * time.Millisecond
+	}))
 	conn, err := listener.Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -226,8 +253,12 @@ func TestStatsdRestart(t *testing.T) {
 // TestStatsdHost has a host that does not exist. Its name is not logged, because it may be a misplaced secret.
 func TestStatsdHost(t *testing.T) {
 	t.Parallel()
-	grpcAddr, _, debugAddr, log := start(t, Environment{"RUNTIME_ROOT": testenv.RulesRootWith(t, statisticsRules),
-		"STATSD_HOST": "no-such-host.invalid", "STATS_FLUSH_INTERVAL": "20ms"})
+	grpcAddr, _, debugAddr, log := start(t, configured(func(s *settings.Settings) {
+		s.Rules.Root = testenv.RulesRootWith(t, statisticsRules)
+		s.Telemetry.StatsdHost = "no-such-host.invalid"
+		s.Telemetry.StatsdChosen = true
+		s.Telemetry.FlushInterval = 20 * time.Millisecond
+	}))
 	send(t, grpcAddr, statisticsRequests)
 	testenv.Eventually(t, matches(log, regexp.MustCompile("the statsd server cannot be reached")), "a line about the host")
 	_, body := get(t, "http://"+debugAddr+"/metrics")
@@ -236,65 +267,5 @@ func TestStatsdHost(t *testing.T) {
 	}
 	if strings.Contains(log.String(), "no-such-host") {
 		t.Errorf("the log has the host:\n%s", log)
-	}
-}
-
-// TestStatsdSettings has settings and who receives statistics.
-func TestStatsdSettings(t *testing.T) {
-	t.Parallel()
-	for environ, want := range map[string]string{
-		"":                                    "statsd",
-		"USE_STATSD=false":                    "",
-		"USE_PROMETHEUS=true":                 "Prometheus",
-		"USE_PROMETHEUS=true USE_STATSD=true": "Prometheus statsd",
-		"USE_DOG_STATSD=true":                 "DogStatsD",
-		"USE_DOG_STATSD=true USE_PROMETHEUS=true":                                    "Prometheus DogStatsD",
-		"USE_DOG_STATSD=true DISABLE_STATS=true USE_PROMETHEUS=true USE_STATSD=true": "",
-	} {
-		s, err := ReadSettings(ParseEnvironment(strings.Fields(environ)))
-		if err != nil {
-			t.Errorf("%s: %v", environ, err)
-			continue
-		}
-		var got []string
-		for name, on := range map[string]bool{
-			"Prometheus": s.UsePrometheus, "statsd": s.UseStatsd, "DogStatsD": s.UseDogStatsd,
-		} {
-			if on {
-				got = append(got, name)
-			}
-		}
-		slices.SortFunc(got, strings.Compare)
-		wanted := strings.Fields(want)
-		slices.Sort(wanted)
-		if !slices.Equal(got, wanted) {
-			t.Errorf("%s: got %q, want %q", environ, got, want)
-		}
-	}
-	for environ, want := range map[string][]string{
-		"USE_STATSD=true USE_DOG_STATSD=true": {"USE_STATSD and USE_DOG_STATSD: set one of them"},
-		"STATS_FLUSH_INTERVAL=0s":             {"STATS_FLUSH_INTERVAL: want 1ms or more"},
-		"EXTRA_TAGS=a:b,c":                    {"EXTRA_TAGS: want key:value pairs"},
-		"STATSD_PROTOCOL=unix":                {"STATSD_PROTOCOL: want tcp or udp"},
-		"USE_DOG_STATSD_MOGRIFIERS=a-b":       {"USE_DOG_STATSD_MOGRIFIERS: want names of letters"},
-		"USE_DOG_STATSD=true USE_DOG_STATSD_MOGRIFIERS=A,B DOG_STATSD_MOGRIFIER_A_NAME=x DOG_STATSD_MOGRIFIER_A_PATTERN=( " +
-			"DOG_STATSD_MOGRIFIER_A_TAGS=x": {"DOG_STATSD_MOGRIFIER_A_PATTERN: want a regular expression",
-			"DOG_STATSD_MOGRIFIER_A_TAGS: want key:value", "DOG_STATSD_MOGRIFIER_B_NAME: want the name"},
-		"PROMETHEUS_ADDR=9090 NEAR_LIMIT_RATIO=80 PROMETHEUS_PATH=metrics METRIC_VALUES_MAX=0": {
-			"PROMETHEUS_ADDR: want an address and a port", "NEAR_LIMIT_RATIO: want a number above 0",
-			"PROMETHEUS_PATH: want a path", "METRIC_VALUES_MAX: want 1 or more"},
-		"STRICT_ENVIRONMENT=true DOG_STATSD_MOGRIFIER_A_NAME=x": {"DOG_STATSD_MOGRIFIER_A_NAME is not a setting"},
-	} {
-		_, err := ReadSettings(ParseEnvironment(strings.Fields(environ)))
-		for _, text := range want {
-			if err == nil || !strings.Contains(err.Error(), text) {
-				t.Errorf("%s: %v, want %q", environ, err, text)
-			}
-		}
-	}
-	env := ParseEnvironment(strings.Fields("STRICT_ENVIRONMENT=true USE_DOG_STATSD=true USE_DOG_STATSD_MOGRIFIERS=a " +
-		"DOG_STATSD_MOGRIFIER_A_NAME=x DOG_STATSD_MOGRIFIER_A_PATTERN=y"))
-	if _, err := ReadSettings(env); err != nil {
-		t.Errorf("STRICT_ENVIRONMENT: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
@@ -26,11 +27,11 @@ type stores struct {
 
 // openStores returns only errors that the operator has to fix. If Redis is unreachable, the service starts, and
 // on_store_error decides until Redis answers.
-func openStores(ctx context.Context, s *Settings, files *certificates, log *slog.Logger,
+func openStores(ctx context.Context, s *settings.Settings, files *certificates, log *slog.Logger,
 	r prometheus.Registerer, bugs *panics) (*stores, error) {
-	if s.BackendType == "memory" {
+	if !s.UsesRedis() {
 		memory, err := memstore.New(memstore.Config{
-			MaxBuckets: s.MaxBuckets, SnapshotPath: s.SnapshotPath, Logger: log,
+			MaxBuckets: s.Memory.MaxBuckets, SnapshotPath: s.Memory.SnapshotPath, Logger: log,
 		})
 		return &stores{decides: memory, fallback: memory, memory: memory}, err
 	}
@@ -42,9 +43,9 @@ func openStores(ctx context.Context, s *Settings, files *certificates, log *slog
 	return st, nil
 }
 
-func (st *stores) openRedis(ctx context.Context, s *Settings, files *certificates, log *slog.Logger,
+func (st *stores) openRedis(ctx context.Context, s *settings.Settings, files *certificates, log *slog.Logger,
 	r prometheus.Registerer, bugs *panics) error {
-	cfg, err := s.bucketsConfig(files)
+	cfg, err := bucketsConfig(s, files)
 	if err != nil {
 		return err
 	}
@@ -67,7 +68,8 @@ func (st *stores) openRedis(ctx context.Context, s *Settings, files *certificate
 		return fmt.Errorf("REDIS_URL: %w", err)
 	}
 	st.known, err = nearstore.New(nearstore.Config{
-		Shared: st.redis, MaxBuckets: s.MaxBuckets, Replicas: s.FallbackReplicas, DenialCache: s.DenialCache, Logger: log,
+		Shared: st.redis, MaxBuckets: s.Memory.MaxBuckets, Replicas: s.Redis.FallbackReplicas,
+		DenialCache: s.Redis.DenialCache, Logger: log,
 		Panicked: cfg.Panicked,
 	})
 	if err != nil {
@@ -78,19 +80,19 @@ func (st *stores) openRedis(ctx context.Context, s *Settings, files *certificate
 }
 
 // bucketsConfig returns how to reach the Redis, or the two, that have the buckets.
-func (s *Settings) bucketsConfig(files *certificates) (redisstore.Config, error) {
-	cfg, err := s.mainRedis().config(files)
+func bucketsConfig(s *settings.Settings, files *certificates) (redisstore.Config, error) {
+	cfg, err := mainRedis(s).config(files)
 	if err != nil {
 		return cfg, err
 	}
-	if s.PerSecond {
-		second, err := s.perSecondRedis().config(files)
+	if s.Redis.UsePerSecond {
+		second, err := perSecondRedis(s).config(files)
 		if err != nil {
 			return cfg, err
 		}
 		cfg.PerSecond = &second
 	}
-	cfg.KeyPrefix = s.KeyPrefix
+	cfg.KeyPrefix = s.Limits.KeyPrefix
 	return cfg, nil
 }
 

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -12,7 +13,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestTextsWhileRedisHangs is TestTextsOfRequestsAreNotKept for requests that Redis does not answer in time. Their
@@ -20,11 +22,16 @@ import (
 func TestTextsWhileRedisHangs(t *testing.T) {
 	t.Parallel()
 	redis := testenv.Redis(t)
-	grpcAddr, _, debugAddr, out := start(t, Environment{
-		"RUNTIME_ROOT": testenv.RulesRootWith(t, keepingRules), "GRPC_TRANSPORT": "native", "REDIS_URL": redis.Addr,
-		"REDIS_TIMEOUT": "20ms", "DENIAL_CACHE": "true", "RESPONSE_DYNAMIC_METADATA": "true",
-		"LOG_LEVEL": "DEBUG", "LOG_CLIENT_VALUES": "true",
-	})
+	grpcAddr, _, debugAddr, out := start(t, configured(func(s *settings.Settings) {
+		s.Rules.Root = testenv.RulesRootWith(t, keepingRules)
+		s.Listeners.Transport = "native"
+		s.Redis.Main.URL = redis.Addr
+		s.Redis.Main.Timeout = 20 * time.Millisecond
+		s.Redis.DenialCache = true
+		s.Answers.DynamicMetadata = true
+		s.Telemetry.LogLevel = settings.LogLevel(slog.LevelDebug)
+		s.Telemetry.LogClientValues = true
+	}))
 	ctx, stop := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	for range 4 {

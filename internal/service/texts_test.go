@@ -2,10 +2,12 @@ package service
 
 import (
 	"fmt"
+	"log/slog"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -13,7 +15,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // keepingRules have whatever could keep a text of a request: counters by value, buckets with short and long keys, and
@@ -38,10 +41,16 @@ func TestTextsOfRequestsAreNotKept(t *testing.T) {
 			t.Parallel()
 			redis := testenv.Redis(t)
 			root := testenv.RulesRootWith(t, keepingRules)
-			grpcAddr, _, debugAddr, out := start(t, Environment{
-				"RUNTIME_ROOT": root, "GRPC_TRANSPORT": "native", "BACKEND_TYPE": store, "REDIS_URL": redis.Addr,
-				"REDIS_TIMEOUT": "10s", "RESPONSE_DYNAMIC_METADATA": "true", "LOG_LEVEL": "DEBUG", "LOG_CLIENT_VALUES": "true",
-			})
+			grpcAddr, _, debugAddr, out := start(t, configured(func(s *settings.Settings) {
+				s.Rules.Root = root
+				s.Listeners.Transport = "native"
+				s.Limits.Backend = store
+				s.Redis.Main.URL = redis.Addr
+				s.Redis.Main.Timeout = 10 * time.Second
+				s.Answers.DynamicMetadata = true
+				s.Telemetry.LogLevel = settings.LogLevel(slog.LevelDebug)
+				s.Telemetry.LogClientValues = true
+			}))
 			conn, err := grpc.NewClient(grpcAddr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 			if err != nil {
 				t.Fatal(err)

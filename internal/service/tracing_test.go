@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -31,7 +32,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // tracedRules have a rule of the rate limit service, and one of ext_authz.
@@ -67,10 +69,13 @@ func TestTraces(t *testing.T) {
 			t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
 			t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000")
 			t.Run("requests", func(t *testing.T) {
-				grpcAddr, httpAddr, _, _ := start(t, Environment{
-					"RUNTIME_ROOT": tracedRoot(t), "LOG_LEVEL": "WARN", "TRACING_ENABLED": "true",
-					"TRACING_EXPORTER_PROTOCOL": protocol, "TRACING_SERVICE_NAMESPACE": "test",
-				})
+				grpcAddr, httpAddr, _, _ := start(t, configured(func(s *settings.Settings) {
+					s.Rules.Root = tracedRoot(t)
+					s.Telemetry.LogLevel = settings.LogLevel(slog.LevelWarn)
+					s.Telemetry.Tracing = true
+					s.Telemetry.TracingProtocol = protocol
+					s.Telemetry.TracingNamespace = "test"
+				}))
 				sendTraced(t, grpcAddr, httpAddr)
 			})
 			c.expect(t, tracedWant)
@@ -98,16 +103,18 @@ var tracedWant = []string{
 // TestTracingSamples: the caller decides whether its request is sampled, TRACING_SAMPLING_RATE decides for others.
 func TestTracingSamples(t *testing.T) {
 	for _, s := range []struct {
-		rate string
+		rate settings.Share
 		want int // of a request without a parent, one with a sampled parent, and one with a parent that is not
-	}{{"0", 1}, {"1", 2}} {
-		t.Run(s.rate, func(t *testing.T) {
-			c := newCollector(t, "http")
+	}{{0, 1}, {1, 2}} {
+		t.Run(fmt.Sprint(s.rate), func(t *testing.T) {
+			c, rate := newCollector(t, "http"), s.rate
 			t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", c.url+"/v1/traces")
 			t.Run("requests", func(t *testing.T) {
-				grpcAddr, _, _, _ := start(t, Environment{
-					"RUNTIME_ROOT": tracedRoot(t), "TRACING_ENABLED": "true", "TRACING_SAMPLING_RATE": s.rate,
-				})
+				grpcAddr, _, _, _ := start(t, configured(func(s *settings.Settings) {
+					s.Rules.Root = tracedRoot(t)
+					s.Telemetry.Tracing = true
+					s.Telemetry.TracingRate = rate
+				}))
 				conn := dial(t, grpcAddr)
 				for _, parent := range []string{"", w3cSampled, w3cDropped} {
 					ctx := t.Context()
@@ -132,9 +139,11 @@ func TestCollectorDown(t *testing.T) {
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
 	t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "10")
 	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "5")
-	grpcAddr, _, _, out := start(t, Environment{
-		"RUNTIME_ROOT": tracedRoot(t), "LOG_LEVEL": "WARN", "TRACING_ENABLED": "true",
-	})
+	grpcAddr, _, _, out := start(t, configured(func(s *settings.Settings) {
+		s.Rules.Root = tracedRoot(t)
+		s.Telemetry.LogLevel = settings.LogLevel(slog.LevelWarn)
+		s.Telemetry.Tracing = true
+	}))
 	conn := dial(t, grpcAddr)
 	lost := func() int { return strings.Count(out.String(), "OpenTelemetry reports an error") }
 	testenv.Eventually(t, func() error {
@@ -165,10 +174,12 @@ func TestBrokenTracing(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	for _, protocol := range []string{"http", "grpc"} {
-		_, _, _, out := start(t, Environment{
-			"RUNTIME_ROOT": tracedRoot(t), "TRACING_ENABLED": "true", "TRACING_EXPORTER_PROTOCOL": protocol,
-			"LOG_LEVEL": "DEBUG",
-		})
+		_, _, _, out := start(t, configured(func(s *settings.Settings) {
+			s.Rules.Root = tracedRoot(t)
+			s.Telemetry.Tracing = true
+			s.Telemetry.TracingProtocol = protocol
+			s.Telemetry.LogLevel = settings.LogLevel(slog.LevelDebug)
+		}))
 		got := out.String()
 		for _, want := range []string{"parse url", "parse duration", "parse headers", "escape header value",
 			"variable=OTEL_BSP_SCHEDULE_DELAY"} {

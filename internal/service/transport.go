@@ -2,15 +2,12 @@ package service
 
 import (
 	"context"
+	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/health/grpc_health_v1"
-
+	"github.com/extauthz/extauthz/internal/flow"
+	"github.com/extauthz/extauthz/internal/grpcgo"
 	"github.com/extauthz/extauthz/internal/guard"
-	"github.com/extauthz/extauthz/pkg/envoy/auth"
-	"github.com/extauthz/extauthz/pkg/envoy/hold"
-	"github.com/extauthz/extauthz/pkg/envoy/rls"
-	"github.com/extauthz/extauthz/pkg/envoy/unary"
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
@@ -22,40 +19,35 @@ type transport interface {
 	Shutdown(ctx context.Context)
 }
 
+// nativeTransport is the default of GRPC_TRANSPORT.
+const nativeTransport = "native"
+
+// Bounds of both transports against broken clients. Each descriptor of a request holds at most the request headers that
+// Envoy accepts, 60 kB by default. So no client of Envoy can make a request that is too large. connectTimeout includes
+// the handshake of TLS.
+const (
+	maxRequest     = 1 << 20
+	connectTimeout = 5 * time.Second
+)
+
 // services are what a transport serves, and what it reports to.
 type services struct {
-	settings *Settings
-	limits   *rls.Server
-	check    *auth.Server
+	settings *settings.Settings
+	flow     *flow.Flow
 	health   *health
 	calls    *telemetry.Calls
 	bugs     *panics
-	traces   *tracing
-	queue    *hold.Queue
 }
 
 func (s *services) transport() transport {
-	if s.settings.Transport == nativeTransport {
+	l := &s.settings.Listeners
+	if l.Transport == nativeTransport {
 		return newNative(s)
 	}
-	g := newGRPCServer(s.settings, s.calls, s.bugs, s.traces.options()...)
-	unary.Register(g, rls.Method, s.limits.Answer)
-	unary.Register(g, auth.Method, s.check.Answer)
-	grpc_health_v1.RegisterHealthServer(g, s.health)
-	return grpcGo{g}
-}
-
-// The words of GRPC_TRANSPORT.
-const nativeTransport = "native"
-
-// grpcGo is the transport of grpc-go.
-type grpcGo struct{ *grpc.Server }
-
-// Serve implements transport.
-func (g grpcGo) Serve(l *guard.Listener) error { return g.Server.Serve(l) }
-
-// Shutdown implements transport.
-func (g grpcGo) Shutdown(ctx context.Context) {
-	defer context.AfterFunc(ctx, g.Stop)() // it cuts off requests that are still in flight
-	g.GracefulStop()
+	s.bugs.log.Warn("grpc-go serves gRPC, without bounds of floods, of the memory of all requests and of their time; " +
+		"set GRPC_TRANSPORT=native unless only trusted clients reach the port")
+	return grpcgo.New(grpcgo.Config{
+		Flow: s.flow, Health: s.health, Calls: s.calls, MaxStreams: l.MaxStreams, MaxMessage: maxRequest,
+		MaxAge: l.MaxConnAge, MaxAgeGrace: l.MaxConnGrace, ConnectTimeout: connectTimeout,
+	})
 }

@@ -196,7 +196,7 @@ func unusualMessages() []unusual {
 	return []unusual{
 		{name: "a message in pieces of a byte", body: slices.Collect(slices.Chunk(usual, 1)), want: allowed},
 		{name: "an empty frame at the end", body: [][]byte{usual, nil}, want: allowed},
-		{name: "an empty frame at the begin", body: [][]byte{nil, usual}, want: allowed},
+		{name: "an empty frame at the start", body: [][]byte{nil, usual}, want: allowed},
 		{name: "no content", body: [][]byte{nil}, want: brokenCall},
 		{name: "a part of the prefix", body: [][]byte{{0, 0}}, want: brokenCall},
 		{name: "a message that is cut off", body: [][]byte{usual[:10]}, want: brokenCall},

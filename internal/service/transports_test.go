@@ -15,9 +15,10 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
-	"github.com/extauthz/extauthz/pkg/envoy/wire"
+	"github.com/extauthz/extauthz/pkg/wire"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // unusual is a request that no Envoy sends, or sends seldom.
@@ -51,7 +52,10 @@ func TestTransportsAgree(t *testing.T) {
 	rules := testenv.RulesRootWith(t, "domain: shop\ndescriptors: [{key: user}]\n")
 	addresses := make(map[string]string)
 	for _, transport := range []string{"grpc-go", nativeTransport} {
-		addresses[transport], _, _, _ = start(t, Environment{"RUNTIME_ROOT": rules, "GRPC_TRANSPORT": transport})
+		addresses[transport], _, _, _ = start(t, configured(func(s *settings.Settings) {
+			s.Rules.Root = rules
+			s.Listeners.Transport = transport
+		}))
 	}
 	requests := slices.Concat(unusualHeaders(), unusualFields(), unusualMessages(), unusualMethods(), unusualFrames())
 	rows := differences(t)

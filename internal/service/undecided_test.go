@@ -4,11 +4,13 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestUndecidedIsSaid uses a Redis whose memory is full. The log has one line with the reason and without the client's
@@ -18,8 +20,11 @@ func TestUndecidedIsSaid(t *testing.T) {
 	server := testenv.Redis(t)
 	admin := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer admin.Close()
-	_, httpAddr, debugAddr, out := start(t, Environment{"RUNTIME_ROOT": testenv.RulesRoot(t), "REDIS_URL": server.Addr,
-		"REDIS_TIMEOUT": "10s"})
+	_, httpAddr, debugAddr, out := start(t, configured(func(s *settings.Settings) {
+		s.Rules.Root = testenv.RulesRoot(t)
+		s.Redis.Main.URL = server.Addr
+		s.Redis.Main.Timeout = 10 * time.Second
+	}))
 	if err := admin.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestRulesThatVanishStayActive removes the rules of a running service in several ways. The rules stay active; log,
@@ -61,7 +62,7 @@ func TestRulesThatVanishStayActive(t *testing.T) {
 			file := filepath.Join(dir, "rules.yaml")
 			rules := []byte(goodRules)
 			did(t, os.WriteFile(file, rules, 0o600))
-			_, httpAddr, debugAddr, out := start(t, Environment{"RUNTIME_ROOT": root})
+			_, httpAddr, debugAddr, out := start(t, configured(func(s *settings.Settings) { s.Rules.Root = root }))
 			denies := func(step string) {
 				t.Helper()
 				if got := buys(t, httpAddr); got != http.StatusTooManyRequests {
@@ -103,16 +104,18 @@ func TestRulesThatVanishStayActive(t *testing.T) {
 // there are rules. Health then depends on HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED.
 func TestStartWithoutRules(t *testing.T) {
 	t.Parallel()
-	for required, unready := range map[string]int{"true": http.StatusInternalServerError, "false": http.StatusOK} {
-		t.Run(required, func(t *testing.T) {
+	for required, unready := range map[bool]int{true: http.StatusInternalServerError, false: http.StatusOK} {
+		t.Run(fmt.Sprint(required), func(t *testing.T) {
 			t.Parallel()
 			root := t.TempDir()
 			dir := filepath.Join(root, "config")
 			if err := os.Mkdir(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			_, httpAddr, debugAddr, out := start(t, Environment{"RUNTIME_ROOT": root,
-				"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED": required})
+			_, httpAddr, debugAddr, out := start(t, configured(func(s *settings.Settings) {
+				s.Rules.Root = root
+				s.Process.HealthyConfigs = required
+			}))
 			if code, body := get(t, "http://"+httpAddr+"/healthcheck"); code != unready {
 				t.Errorf("/healthcheck: %d %s, want %d", code, body, unready)
 			}

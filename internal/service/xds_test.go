@@ -11,12 +11,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/extauthz/extauthz/internal/testenv"
-	"github.com/extauthz/extauthz/internal/testenv/xdsserver"
+	"github.com/extauthz/extauthz/internal/settings"
+	"github.com/extauthz/extauthz/test/testenv"
+	"github.com/extauthz/extauthz/test/testenv/xdsserver"
 )
 
 // perKey returns a configuration of an xDS server: a limit of one request a day for each value of a key.
@@ -37,14 +39,18 @@ func TestXDS(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := xdsserver.Start(t)
-	_, httpAddr, debugAddr, out := start(t, Environment{
-		"CONFIG_TYPE": "grpc_xds_sotw", "CONFIG_GRPC_XDS_SERVER_URL": server.Addr,
-		"CONFIG_GRPC_XDS_NODE_ID":                   "envoy-ratelimit",
-		"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": "x-team: shop,x-zone:a", "CONFIG_GRPC_XDS_NODE_METADATA": "team=shop",
-		"FORCE_START_WITHOUT_INITIAL_CONFIG": "true", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED": "true",
-		"CONFIG_GRPC_XDS_OVERLAY": overlay, "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL": "1ms",
-		"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL": "1ms",
-	})
+	_, httpAddr, debugAddr, out := start(t, configured(func(s *settings.Settings) {
+		s.Rules.ConfigType = settings.ConfigXDS
+		s.XDS.Server = server.Addr
+		s.XDS.NodeID = "envoy-ratelimit"
+		s.XDS.Headers = "x-team: shop,x-zone:a"
+		s.XDS.NodeMetadata = settings.NodeMetadata{"team": "shop"}
+		s.Rules.ForceStart = true
+		s.Process.HealthyConfigs = true
+		s.XDS.Overlay = overlay
+		s.XDS.Backoff = time.Millisecond
+		s.XDS.ConnectInterval = time.Millisecond
+	}))
 	none := `rules="none: the xDS server ` + server.Addr + ` has sent no rules yet"`
 	if !strings.Contains(out.String(), none) {
 		t.Errorf("no %s in\n%s", none, out)
@@ -158,13 +164,12 @@ func TestXDS(t *testing.T) {
 func TestXDSStartWaits(t *testing.T) {
 	t.Parallel()
 	server := xdsserver.Start(t)
-	env := Environment{"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL": server.Addr, "PORT": "0",
-		"GRPC_PORT": "0", "DEBUG_PORT": "0", "DRAIN_DELAY": "0s"}
+	env := configured(func(s *settings.Settings) {
+		s.Rules.ConfigType = settings.ConfigXDS
+		s.XDS.Server = server.Addr
+	})
 	run := func() (out *testenv.Output, stop context.CancelFunc, done chan error) {
-		s, err := ReadSettings(env)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := env
 		ctx, cancel := context.WithCancel(t.Context())
 		out, done = new(testenv.Output), make(chan error, 1)
 		go func() { done <- Run(ctx, Config{Settings: s, Stderr: out}) }()
@@ -194,82 +199,36 @@ func TestXDSStartWaits(t *testing.T) {
 func TestMistakesBeforeTheWait(t *testing.T) {
 	t.Parallel()
 	none := filepath.Join(t.TempDir(), "none")
-	for want, vars := range map[string]Environment{
-		"GRPC_SERVER_TLS_CERT": {"GRPC_SERVER_USE_TLS": "true", "GRPC_SERVER_TLS_CERT": none, "GRPC_SERVER_TLS_KEY": none},
-		"REDIS_URL":            {"REDIS_URL": "redis://127.0.0.1:6379/none"},
+	for want, vars := range map[string]*settings.Settings{
+		"GRPC_SERVER_TLS_CERT": configured(func(s *settings.Settings) {
+			s.TLS.Use = true
+			s.TLS.Cert = none
+			s.TLS.Key = none
+		}),
+		"REDIS_URL": configured(func(s *settings.Settings) { s.Redis.Main.URL = "redis://127.0.0.1:6379/none" }),
 	} {
-		vars["CONFIG_TYPE"], vars["CONFIG_GRPC_XDS_SERVER_URL"] = "GRPC_XDS_SOTW", xdsserver.Start(t).Addr
-		s, err := ReadSettings(vars)
-		if err != nil {
-			t.Fatal(err)
-		}
+		vars.Rules.ConfigType, vars.XDS.Server = settings.ConfigXDS, xdsserver.Start(t).Addr
+		s := vars
 		out := new(testenv.Output)
-		err = Run(t.Context(), Config{Settings: s, Stderr: out})
+		err := Run(t.Context(), Config{Settings: s, Stderr: out})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(out.String(), "waiting") {
 			t.Errorf("%s: %v\n%s", want, err, out)
 		}
 	}
 }
 
-// TestIsTarget: gRPC would take port 443 for an address without one, and find other mistakes only when it connects.
-func TestIsTarget(t *testing.T) {
+// TestXDSFiles has settings whose files do not exist.
+func TestXDSFiles(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]bool{
-		"localhost:18000": true, "envoy-gateway.envoy-gateway-system.svc:18001": true, "[::1]:18000": true,
-		"dns:///xds:18000": true, "unix:/run/xds.sock": true,
-		"localhost": false, "localhost:": false, ":18000": false, "localhost:99999": false, "localhost:0": false,
-		"http://localhost:18000": false, "a:b:1": false, "::1": false,
+	none := filepath.Join(t.TempDir(), "none")
+	for name, change := range map[string]func(*settings.XDS){
+		"CONFIG_GRPC_XDS_SERVER_TLS_CACERT": func(x *settings.XDS) { x.CACert = none },
+		"CONFIG_GRPC_XDS_OVERLAY":           func(x *settings.XDS) { x.Overlay = none },
 	} {
-		s, err := ReadSettings(Environment{"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL": text})
-		if (err == nil) != want || !want && strings.Contains(fmt.Sprint(err), "http:") {
-			t.Errorf("%s: %v %v", text, s, err)
-		}
-	}
-}
-
-// TestXDSSettings reports the mistakes of settings, and settings without effect.
-func TestXDSSettings(t *testing.T) {
-	t.Parallel()
-	_, err := ReadSettings(Environment{
-		"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_NODE_METADATA": "team", "CONFIG_GRPC_XDS_CLIENT_TLS_CERT": "a",
-		"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": "x-a:1,grpc-status:0", "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL": "0s",
-		"XDS_CLIENT_BACKOFF_RANDOM_FACTOR": "half", "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES": "-1", "CONFIG_GRPC_XDS_NODE_ID": "",
-	})
-	want := []string{
-		"CONFIG_GRPC_XDS_NODE_ID is set to nothing: give it a value, or unset it (default default)",
-		"CONFIG_GRPC_XDS_NODE_METADATA: want key=value pairs with commas, such as team=shop,zone=a, or a JSON object",
-		"XDS_CLIENT_BACKOFF_RANDOM_FACTOR: want a number, such as 0.5",
-		"CONFIG_GRPC_XDS_CLIENT_TLS_CERT and CONFIG_GRPC_XDS_CLIENT_TLS_KEY: set both or none",
-		"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL: want more than 0, such as 10s",
-		"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES: want 1 or more, or 0 for 4 MiB",
-		"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS: pair 2 has no valid name: want name:value pairs with commas, such as " +
-			"x-team:shop,x-zone:a",
-	}
-	if diff := cmp.Diff(strings.Join(want, "\n"), fmt.Sprint(err)); diff != "" {
-		t.Errorf("mistakes (-want +got)\n%s", diff)
-	}
-	s, err := ReadSettings(Environment{"CONFIG_GRPC_XDS_NODE_ID": "a", "CONFIG_GRPC_XDS_SERVER_TLS_SAN": "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := s.ineffectiveXDS(); len(got) != 2 || !strings.HasSuffix(got[0], "without CONFIG_TYPE=GRPC_XDS_SOTW") {
-		t.Errorf("warnings %q", got)
-	}
-	s.ConfigType = configXDS
-	const withoutTLS = "without CONFIG_GRPC_XDS_SERVER_USE_TLS=true"
-	if got := s.ineffectiveXDS(); len(got) != 1 || !strings.HasSuffix(got[0], withoutTLS) {
-		t.Errorf("warnings %q", got)
-	}
-	for name, text := range map[string]string{
-		"CONFIG_GRPC_XDS_SERVER_TLS_CACERT": "no such file", "CONFIG_GRPC_XDS_OVERLAY": "no such file",
-	} {
-		s, err := ReadSettings(Environment{"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_USE_TLS": "true",
-			name: filepath.Join(t.TempDir(), "none")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = Run(t.Context(), Config{Settings: s, Stderr: io.Discard})
-		if err == nil || !strings.Contains(err.Error(), text) {
+		s := configured(func(s *settings.Settings) { s.Rules.ConfigType, s.XDS.UseTLS = settings.ConfigXDS, true })
+		change(&s.XDS)
+		err := Run(t.Context(), Config{Settings: s, Stderr: io.Discard})
+		if err == nil || !strings.Contains(err.Error(), "no such file") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

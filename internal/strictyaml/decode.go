@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/extauthz/extauthz/internal/suggest"
 )
@@ -56,7 +57,30 @@ func (d *decoder) object(s *section, f field, into reflect.Value) bool {
 		}
 		d.field(s.keys[i], f, into.FieldByIndex(s.keys[i].index))
 	}
+	if v.meant == nil { // an unknown key may be meant for one that is absent
+		d.absentKeys(s, f)
+	}
 	return true
+}
+
+// absentKeys notes the required keys that a map lacks.
+func (d *decoder) absentKeys(s *section, f field) {
+	for _, k := range s.keys {
+		given := func(f field) bool { return f.key == k.name && (f.value.unread || f.value.shape != null) }
+		if k.required && !slices.ContainsFunc(f.value.fields, given) {
+			d.absent = append(d.absent, absentKey{in: f.value, name: k.name, at: f.at,
+				message: suggest.Quoted(k.name) + " is missing " + d.where(s),
+				hint:    "add " + suggest.Quoted(strings.TrimSuffix(k.name+": "+k.tag.Get("example"), ": "))})
+		}
+	}
+}
+
+// where returns the place of a section for messages.
+func (d *decoder) where(s *section) string {
+	if s == d.top {
+		return "at " + s.Name
+	}
+	return "in " + s.Name
 }
 
 // field reads the value of a key into a field.
@@ -104,10 +128,7 @@ func (d *decoder) unknownKey(in *section, f field) {
 		d.sections = d.kind.sections(d.top)
 		slices.SortStableFunc(d.sections, func(a, b *section) int { return cmp.Compare(a.rank, b.rank) })
 	}
-	where := "in " + in.Name
-	if in == d.top {
-		where = "at " + in.Name
-	}
+	where := d.where(in)
 	message := fmt.Sprintf("unknown key %s %s", suggest.Quoted(f.key), where)
 	word := suggest.Closest(f.key, in.names)
 	home := d.homeOf(f.key, in)

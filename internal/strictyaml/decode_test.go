@@ -41,13 +41,10 @@ shelves:
     colour: GREEN
     open: off
     wait: 1m30s
-    until: 2026-12-31
     tags: [x, 5]
     colours: [red, blue]
     codes: [ABC]
     code: XYZ
-    pin: PIN
-    labels: {floor: first, 5: five, none: ""}
     notes: {s: text, q: "5", i: -5, u: 18446744073709551615, f: 1.5, e: 1e3, b: no, n: ~, d: 2026-01-02,
       l: [1, {m: {}}]}
     lock: {key: small}
@@ -57,10 +54,7 @@ shelves:
 			want: shop{Name: "all", End: true, Shelves: []shelf{{
 				Label: "a", Count: 1000, Weight: new(uint32(5)), Rank: -3, Steps: 7,
 				Colour: "green", Open: new(false), Wait: 90 * time.Second,
-				Until: time.Date(2026, 12, 31, 0, 0, 0, 0, time.UTC), Tags: []string{"x",
-					"5"}, Colours: []colour{"red", "blue"},
-				Codes: []code{{"ABC"}}, Code: &code{"XYZ"}, Pin: code{"PIN"},
-				Labels: map[string]string{"floor": "first", "5": "five", "none": ""},
+				Tags: []string{"x", "5"}, Colours: []colour{"red", "blue"}, Codes: []code{{"ABC"}}, Code: &code{"XYZ"},
 				Notes: map[string]any{
 					"s": "text", "q": "5", "i": int64(-5), "u": uint64(math.MaxUint64),
 					"f": 1.5, "e": 1000.0, "b": false, "n": nil,
@@ -71,18 +65,13 @@ shelves:
 			}}},
 		},
 		{
-			name: "a time with its zone",
-			yaml: "shelves: [{until: 2027-01-01T12:00:00+02:00}]",
-			want: shop{Shelves: []shelf{{Until: time.Date(2027, 1, 1, 10, 0, 0, 0, time.UTC)}}},
-		},
-		{
 			name: "maps in maps",
 			yaml: "shelves: [{label: a, shelves: [{label: b, shelves: []}]}]",
 			want: shop{Shelves: []shelf{{Label: "a", Shelves: []shelf{{Label: "b", Shelves: []shelf{}}}}}},
 		},
 		{
 			name: "a key without a value means the same as no key",
-			yaml: "name:\nend: ~\nshelves: [{label: ~, count: , weight: , lock: , tags: , notes: , until: , shelves: }]",
+			yaml: "name:\nend: ~\nshelves: [{label: ~, count: , weight: , lock: , tags: , notes: , shelves: }]",
 			want: shop{Shelves: []shelf{{}}},
 		},
 		{
@@ -146,8 +135,8 @@ func TestPositionsOfMaps(t *testing.T) {
 
 // An unread element stays in its list, so that paths into the list name the elements of the file.
 func TestUnreadElementsStay(t *testing.T) {
-	s, _ := decode("shelves: [x, {label: a, colours: [pink, red], labels: {a: b, c: [d]}}]")
-	want := []shelf{{}, {Label: "a", Colours: []colour{"", "red"}, Labels: map[string]string{"a": "b"}}}
+	s, _ := decode("shelves: [x, {label: a, colours: [pink, red]}]")
+	want := []shelf{{}, {Label: "a", Colours: []colour{"", "red"}}}
 	for i := range s.Shelves {
 		s.Shelves[i].Position = ""
 	}

@@ -8,13 +8,12 @@
 //	Requests int64          `yaml:"requests_per_unit" min:"0" max:"4294967295"`
 //	Hosts    []string       `yaml:"hosts" min:"1"`      // at least one element
 //	Path     *Path          `yaml:"path,bare"`          // `path:` means the same as `path: {}`
-//	Hash     Hash           `yaml:"hash" secret:"true"` // no message repeats the value
 //	Source                  `yaml:",inline"`            // its keys are keys of this map
 //	Position string         `yaml:",position"`          // set to "file:line"
 //
-// doc, default, example, required and oneof are for [Schema] and [Reference]. A key without a value means the same as
-// no key. Fields can be structs, strings, bools, integers, time.Duration (at least 0), time.Time (RFC 3339 or a date,
-// from 1970 on), map[string]string, map[string]any, and types with an UnmarshalText method. A pointer is for a value
-// that may be absent. A slice has structs, strings or types with an UnmarshalText method. A type with a method Words()
-// []string takes one of these words, and messages list them.
+// doc, default, example and oneof are for [Schema] and [Reference]. required:"true" is for these, too, and [Decode]
+// reports a map that lacks such a key. A key without a value means the same as no key. Fields can be structs, strings,
+// bools, integers, time.Duration (at least 0), map[string]any, and types with an UnmarshalText method. A pointer is for
+// a value that may be absent. A slice has structs, strings or types with an UnmarshalText method. A type with a method
+// Words() []string takes one of these words, and messages list them.
 package strictyaml

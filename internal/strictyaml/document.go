@@ -20,6 +20,7 @@ type Document struct {
 	// root is the map or list of the whole file, nil if it could not be read.
 	root     *Value
 	problems Problems
+	absent   []absentKey // that no problem is about yet
 	// seen are the places and messages of the problems. counts are the numbers of errors (false) and warnings (true).
 	seen   map[string]bool
 	counts map[bool]int
@@ -80,6 +81,10 @@ func (doc *Document) FailAtEnd(message string, hints ...string) {
 
 // Problems returns the problems in the order of the file.
 func (doc *Document) Problems() Problems {
+	for _, a := range doc.absent {
+		doc.fail(a.at, a.message, a.hint)
+	}
+	doc.absent = nil
 	slices.SortStableFunc(doc.problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
@@ -106,7 +111,7 @@ func (doc *Document) add(at place, warning bool, message string, hints []string)
 	doc.counts[warning]++
 	p := Problem{File: doc.name, Warning: warning, Message: masked(doc.kind.Mask, message)}
 	if at.line > 0 && at.line <= len(doc.lines) {
-		p.Source = masked(doc.kind.MaskLine, doc.lines[at.line-1])
+		p.Source = masked(doc.kind.Mask, doc.lines[at.line-1])
 		p.Line, p.Column = at.line, min(max(at.column, 1), utf8.RuneCountInString(p.Source)+1)
 		p.Length = max(doc.length(at), 1)
 	}
@@ -135,8 +140,11 @@ func (doc *Document) Add(prefix string, mistakes ...suggest.Mistake) {
 	for _, m := range mistakes {
 		spot := doc.find(join(prefix, m.Path))
 		sound := spot.sound || m.OnKey && !m.Lacks && spot.unread // the key itself could be read
+		doc.covers(m, spot)
 		for _, path := range m.Also {
-			sound = sound && doc.Sound(join(prefix, path))
+			also := doc.find(join(prefix, path))
+			sound = sound && also.sound
+			doc.covers(m, also)
 		}
 		if !sound || m.Lacks && spot.unknownKey {
 			continue
@@ -147,6 +155,22 @@ func (doc *Document) Add(prefix string, mistakes ...suggest.Mistake) {
 		}
 		doc.add(at, m.Warning, m.Message, m.Hints)
 	}
+}
+
+// absentKey is a required key that a map lacks. Problems reports it, unless Add has a mistake about it, which explains
+// more.
+type absentKey struct {
+	in            *Value
+	name          string
+	at            place
+	message, hint string
+}
+
+// covers drops the absent key that a mistake is about.
+func (doc *Document) covers(m suggest.Mistake, s spot) {
+	doc.absent = slices.DeleteFunc(doc.absent, func(a absentKey) bool {
+		return !m.Warning && a.in == s.in && begins(s.path, a.name)
+	})
 }
 
 // Sound reports whether everything at a path could be read. An absent value counts as read.

@@ -15,7 +15,7 @@ desk: {staff: 3, bell: }
 shelves:
   - label: a
     lock: {digit: 5, kye: small}
-    labels: {a.b: c, a: d}
+    notes: {a.b: c, a: d}
     tags: [x, [y]]
   - label: [b]
     colour: pink
@@ -43,8 +43,8 @@ func TestPlacesOfMistakes(t *testing.T) {
 		{"shelves[0]", "4:5", "4:5"},
 		{"shelves[0].count", "4:5", "4:5"},
 		{"shelves[0].lock.digit", "5:19", "5:12"},
-		{"shelves[0].labels.a.b", "6:19", "6:14"},
-		{"shelves[0].labels.a", "6:25", "6:22"},
+		{"shelves[0].notes.a.b", "6:18", "6:13"},
+		{"shelves[0].notes.a", "6:24", "6:21"},
 		{"shelves[0].tags[0]", "7:12", "7:12"},
 		{"shelves[1].count", "10:5", "10:5"},
 		{"shelves[1].locks[0].key", "12:14", "12:9"},

@@ -38,7 +38,7 @@ func TestReadFile(t *testing.T) {
 		kind.Directory = "it is no shop"
 		file, problem := strictyaml.ReadFile(path(name), kind)
 		switch {
-		case want == "" && (problem != nil || int64(len(file.Content)) != file.Info.Size() || file.Name != path(name)):
+		case want == "" && (problem != nil || len(file.Content) == 0 || file.Name != path(name)):
 			t.Errorf("%s: got %d bytes of %q and problem %v", name, len(file.Content), file.Name, problem)
 		case want != "" && (problem == nil || problem.String() != path(name)+": "+want):
 			t.Errorf("%s: got %v, want %s", name, problem, want)

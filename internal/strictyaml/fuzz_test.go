@@ -7,7 +7,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/extauthz/extauthz/internal/suggest"
-	"github.com/extauthz/extauthz/internal/testenv/cases"
+	"github.com/extauthz/extauthz/test/testenv/cases"
 )
 
 // FuzzDecode: no content and no path makes a Document panic. Each problem shows an existing place, in printable text.

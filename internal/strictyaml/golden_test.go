@@ -7,7 +7,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
-	"github.com/extauthz/extauthz/internal/testenv/cases"
+	"github.com/extauthz/extauthz/test/testenv/cases"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata with the current results")

@@ -28,8 +28,8 @@ type Kind struct {
 	Directory string
 	// MaxValues is how many values a file can have, including those that aliases repeat.
 	MaxValues int
-	// Mask hides secrets in messages, MaskLine in lines of the file. Both keep the length. nil hides nothing.
-	Mask, MaskLine func(text string) string
+	// Mask hides secrets in messages and in lines of the file. It keeps the length. nil hides nothing.
+	Mask func(text string) string
 }
 
 // Section is the name of a map in messages, for a map that is read into a struct.

@@ -13,6 +13,9 @@ type spot struct {
 	unread     bool // the value itself could not be read
 	absent     bool
 	sound      bool // a mistake of the value can be reported: see Add
+	// in is the map or list of the value, or the map that lacks it. path is the path from there.
+	in   *Value
+	path string
 }
 
 // find follows a path as far as the file has values.
@@ -27,11 +30,12 @@ func (doc *Document) find(path string) spot {
 		next, at, rest := v.step(path)
 		if next == nil {
 			s.at, s.unknownKey, s.absent = s.key, v.meant != nil, true // at the key of the map that lacks it
+			s.in, s.path = v, path
 			s.sound = !slices.ContainsFunc(v.meant, func(key string) bool { return key != "" && begins(path, key) })
 			return s
 		}
+		s = spot{at: next.at, key: at, in: v, path: path}
 		v, path = next, rest
-		s = spot{at: v.at, key: at}
 		if v.unread {
 			s.unread = path == ""
 			return s

@@ -123,21 +123,9 @@ func readDuration(d *decoder, f field, into reflect.Value) bool {
 	return true
 }
 
-// readTime reads a time (RFC 3339), or a date, which means its start in UTC.
-func readTime(d *decoder, f field, into reflect.Value) bool {
-	for _, layout := range []string{time.RFC3339, time.DateOnly} {
-		if t, err := time.Parse(layout, f.value.text); err == nil && t.Year() >= 1970 {
-			into.Set(reflect.ValueOf(t.UTC()))
-			return true
-		}
-	}
-	return d.cannotBe(f, "want a date such as `2026-12-31`, or a time such as `2026-12-31T18:00:00Z`")
-}
-
 // readText returns a reader of texts, exactly as written, and of types with an UnmarshalText method. 5 and true are
-// texts, too. An element must not be empty. words are the words that the type takes, nil for others. No message repeats
-// a secret.
-func readText(words []string, secret bool) reader {
+// texts, too. An element must not be empty. words are the words that the type takes, nil for others.
+func readText(words []string) reader {
 	return func(d *decoder, f field, into reflect.Value) bool {
 		v, err := f.value, error(nil)
 		switch {
@@ -158,8 +146,6 @@ func readText(words []string, secret bool) reader {
 			return d.cannotBe(f, suggest.DidYouMean(v.text, words), "want one of "+suggest.OneOf(words))
 		case words != nil:
 			return d.cannotBe(f, suggest.DidYouMean(v.text, words), "want "+suggest.OneOf(words))
-		case secret:
-			return d.fail(v.at, "the value of "+f.name()+" is not valid", err.Error())
 		}
 		return d.cannotBe(f, err.Error())
 	}
@@ -196,28 +182,18 @@ func (k *key) readList(element reader, least int64) reader {
 	}
 }
 
-// readMap returns a reader of maps with any keys. value reads one value.
-func (k *key) readMap(value reader) reader {
-	return func(d *decoder, f field, into reflect.Value) bool {
-		if f.value.shape != mapping {
-			return d.isNot(f, "a map", f.value.shape.String(), forExample(k.example()))
-		}
-		into.Set(reflect.MakeMapWithSize(into.Type(), len(f.value.fields)))
-		for _, entry := range f.value.fields {
-			v := reflect.New(into.Type().Elem()).Elem()
-			if entry.value.unread || !value(d, entry, v) {
-				entry.value.unread = true
-				continue
-			}
-			into.SetMapIndex(reflect.ValueOf(entry.key), v)
-		}
-		return true
+// readMap reads a map with any keys.
+func (k *key) readMap(d *decoder, f field, into reflect.Value) bool {
+	if f.value.shape != mapping {
+		return d.isNot(f, "a map", f.value.shape.String(), forExample(k.example()))
 	}
-}
-
-// readAny reads a value as plain Go data.
-func readAny(d *decoder, f field, into reflect.Value) bool {
-	*into.Addr().Interface().(*any) = d.data(f.value)
+	m := make(map[string]any, len(f.value.fields))
+	for _, entry := range f.value.fields {
+		if !entry.value.unread {
+			m[entry.key] = d.data(entry.value)
+		}
+	}
+	into.Set(reflect.ValueOf(m))
 	return true
 }
 

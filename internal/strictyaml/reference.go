@@ -54,7 +54,7 @@ func (kind *Kind) describe(f *Field, s *section, known map[reflect.Type]*Field) 
 		below := &Field{
 			Path: strings.TrimPrefix(f.Path+"."+k.name, "."), Type: k.form.name, Doc: k.tag.Get("doc"),
 			Default: k.tag.Get("default"), Example: k.tag.Get("example"),
-			Required: k.tag.Get("required") == "true", Group: k.tag.Get("oneof"),
+			Required: k.required, Group: k.tag.Get("oneof"),
 		}
 		f.Fields = append(f.Fields, below)
 		if k.object != nil {

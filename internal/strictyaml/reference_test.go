@@ -52,13 +52,10 @@ shelves.steps: whole number, 0 or more
 shelves.colour: red, green or blue
 shelves.open: true or false
 shelves.wait: duration
-shelves.until: time
 shelves.tags: list of texts
 shelves.colours: list of texts
 shelves.codes: list of texts
 shelves.code: text
-shelves.pin: text
-shelves.labels: map
 shelves.notes: map
 shelves.lock: map
 shelves.lock.key: text
@@ -73,5 +70,8 @@ desk: map
 desk.staff: whole number, 0 to 5
 desk.bell: map (It rings.)
 desk.bell.tone: text
+desk.bell.sign: map
+desk.bell.sign.text: text
+desk.bell.sign.tags: list of texts
 end: true or false
 `

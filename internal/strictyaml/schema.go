@@ -41,7 +41,7 @@ func (s *section) schema() map[string]any {
 	members := map[string][]any{}
 	for _, k := range s.keys {
 		properties[k.name] = k.property()
-		if k.tag.Get("required") == "true" {
+		if k.required {
 			required = append(required, k.name)
 		}
 		if group := k.tag.Get("oneof"); group != "" {
@@ -96,8 +96,7 @@ func (k *key) property() map[string]any {
 
 // annotation returns the text of a tag as a value of the key's type, nil if the text is no such value.
 func annotation(t reflect.Type, text string) any {
-	isTime := t == reflect.TypeFor[time.Duration]() || t == reflect.TypeFor[time.Time]()
-	if isTime || isText(t) || t.Kind() == reflect.String {
+	if t == reflect.TypeFor[time.Duration]() || isText(t) || t.Kind() == reflect.String {
 		return text
 	}
 	var v any

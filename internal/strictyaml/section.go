@@ -34,8 +34,8 @@ type key struct {
 	index []int
 	tag   reflect.StructTag
 	// typ is the type of the field, without the pointer of an optional one.
-	typ            reflect.Type
-	optional, bare bool
+	typ                      reflect.Type
+	optional, bare, required bool
 	// object is the struct for the value, or for each element of a list, nil for other values.
 	object reflect.Type
 	list   bool
@@ -76,7 +76,8 @@ func (kind *Kind) section(t reflect.Type, under *key) *section {
 		case name == "" || name == "-":
 			continue
 		}
-		k := &key{name: name, in: s, index: f.Index, tag: f.Tag, typ: f.Type, bare: option == "bare"}
+		k := &key{name: name, in: s, index: f.Index, tag: f.Tag, typ: f.Type, bare: option == "bare",
+			required: f.Tag.Get("required") == "true"}
 		if k.typ.Kind() == reflect.Pointer {
 			k.typ, k.optional = k.typ.Elem(), true
 		}
@@ -127,12 +128,9 @@ func (k *key) formOf(t reflect.Type) form {
 	case t == reflect.TypeFor[time.Duration]():
 		const pattern = `^(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))+$`
 		return form{readDuration, map[string]any{"type": "string", "pattern": pattern}, "duration"}
-	case t == reflect.TypeFor[time.Time]():
-		const pattern = `^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}:[0-9]{2}.*)?$`
-		return form{readTime, map[string]any{"type": "string", "pattern": pattern}, "time"}
 	case isText(t), t.Kind() == reflect.String:
 		words := wordsOf(t)
-		read := readText(words, k.tag.Get("secret") == "true")
+		read := readText(words)
 		if words != nil {
 			return form{read, map[string]any{"enum": words}, suggest.OneOf(words)}
 		}
@@ -161,18 +159,14 @@ func (k *key) formOf(t reflect.Type) form {
 			schema["minItems"] = least
 		}
 		return form{k.readList(element.read, least), schema, name}
-	case t == reflect.TypeFor[map[string]string]():
-		text := k.formOf(t.Elem())
-		return form{k.readMap(text.read), map[string]any{"type": "object", "additionalProperties": text.schema}, "map"}
 	case t == reflect.TypeFor[map[string]any]():
-		return form{k.readMap(readAny), map[string]any{"type": "object"}, "map"}
+		return form{k.readMap, map[string]any{"type": "object"}, "map"}
 	}
 	panic(fmt.Sprintf("strictyaml: cannot read %s into a %s", k.name, k.typ))
 }
 
 func isText(t reflect.Type) bool {
-	return t != reflect.TypeFor[time.Time]() &&
-		reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+	return reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
 // wordsOf returns the words that a type takes, nil if it takes any text.

@@ -12,7 +12,7 @@ import (
 
 // shop is a file with every kind of value.
 type shop struct {
-	Name    string  `yaml:"name" required:"true" doc:"What the shop is called." example:"corner"`
+	Name    string  `yaml:"name" doc:"What the shop is called." example:"corner"`
 	Shelves []shelf `yaml:"shelves" doc:"What stands in it."`
 	Desk    *desk   `yaml:"desk,bare" doc:"Where people pay."`
 	End     bool    `yaml:"end"`
@@ -21,25 +21,22 @@ type shop struct {
 }
 
 type shelf struct {
-	Label    string            `yaml:"label" required:"true" example:"top"`
-	Count    int64             `yaml:"count" min:"0" doc:"How many things can be on it." default:"10"`
-	Weight   *uint32           `yaml:"weight" min:"1" max:"1000" example:"50"`
-	Rank     int8              `yaml:"rank"`
-	Steps    uint64            `yaml:"steps" doc:"How many things." default:"as many as fit"`
-	Colour   colour            `yaml:"colour" default:"red"`
-	Open     *bool             `yaml:"open" default:"true"`
-	Wait     time.Duration     `yaml:"wait" example:"200ms"`
-	Until    time.Time         `yaml:"until" example:"2026-12-31"`
-	Tags     []string          `yaml:"tags" min:"1" example:"[new, blue]"`
-	Colours  []colour          `yaml:"colours"`
-	Codes    []code            `yaml:"codes"`
-	Code     *code             `yaml:"code"`
-	Pin      code              `yaml:"pin" secret:"true"`
-	Labels   map[string]string `yaml:"labels" example:"{floor: first}"`
-	Notes    map[string]any    `yaml:"notes"`
-	Lock     *lock             `yaml:"lock"`
-	Locks    []lock            `yaml:"locks"`
-	Shelves  []shelf           `yaml:"shelves"`
+	Label    string         `yaml:"label" example:"top"`
+	Count    int64          `yaml:"count" min:"0" doc:"How many things can be on it." default:"10"`
+	Weight   *uint32        `yaml:"weight" min:"1" max:"1000" example:"50"`
+	Rank     int8           `yaml:"rank"`
+	Steps    uint64         `yaml:"steps" doc:"How many things." default:"as many as fit"`
+	Colour   colour         `yaml:"colour" default:"red"`
+	Open     *bool          `yaml:"open" default:"true"`
+	Wait     time.Duration  `yaml:"wait" example:"200ms"`
+	Tags     []string       `yaml:"tags" min:"1" example:"[new, blue]"`
+	Colours  []colour       `yaml:"colours"`
+	Codes    []code         `yaml:"codes"`
+	Code     *code          `yaml:"code"`
+	Notes    map[string]any `yaml:"notes" example:"{floor: first}"`
+	Lock     *lock          `yaml:"lock"`
+	Locks    []lock         `yaml:"locks"`
+	Shelves  []shelf        `yaml:"shelves"`
 	Place    `yaml:",inline"`
 	Position string `yaml:",position"`
 }
@@ -59,6 +56,12 @@ type desk struct {
 
 type bell struct {
 	Tone string `yaml:"tone"`
+	Sign *sign  `yaml:"sign"`
+}
+
+type sign struct {
+	Text string   `yaml:"text" required:"true" example:"ring"`
+	Tags []string `yaml:"tags" required:"true"`
 }
 
 type lock struct {
@@ -115,11 +118,6 @@ func shopKind() *strictyaml.Kind {
 		Mask: func(text string) string {
 			return regexp.MustCompile(`s3cret\w*`).ReplaceAllStringFunc(text,
 				func(s string) string { return strings.Repeat("*", len(s)) })
-		},
-		MaskLine: func(line string) string {
-			return regexp.MustCompile(`(pin: *)(.*)`).ReplaceAllStringFunc(line, func(s string) string {
-				return s[:5] + strings.Repeat("*", len(s)-5)
-			})
 		},
 	}
 }

@@ -56,6 +56,15 @@ func Value[T any](text []byte, words []string, values ...T) (T, error) {
 	return *new(T), errors.New("want " + OneOf(words))
 }
 
+// Meant returns the end of a message about a misspelt word: the closest of words, or "" if none is close. It does not
+// show the word.
+func Meant(word string, words ...string) string {
+	if closest := Closest(word, words); closest != "" {
+		return " (did you mean " + closest + "?)"
+	}
+	return ""
+}
+
 // DidYouMean returns a hint with the closest word, "" if no word is close.
 func DidYouMean(written string, words []string) string {
 	if word := Closest(written, words); word != "" {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 )
 
@@ -77,7 +78,7 @@ func (r *Request) preflight() bool {
 	return r.Method == "OPTIONS" && origin != "" && method != ""
 }
 
-// granted reports whether the identity has all scopes.
-func (id *Identity) granted(scopes []string) bool {
+// granted reports whether an identity has all scopes.
+func granted(id *credential.Identity, scopes []string) bool {
 	return !slices.ContainsFunc(scopes, func(s string) bool { return !slices.Contains(id.Scopes, s) })
 }

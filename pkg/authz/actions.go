@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 )
 
@@ -15,7 +16,7 @@ type facts struct {
 	request  *Request
 	host     string // a hostname
 	query    string
-	identity *Identity
+	identity *credential.Identity
 	access   *accessRule
 }
 
@@ -147,7 +148,7 @@ func textOr(s *string, other string) string {
 func (a *CredentialAction) compile() entryMaker {
 	field, byDefault := text(a.Field), a.Default
 	return entryMaker{key: textOr(a.Key, field), value: func(f *facts) (string, bool) {
-		value := cmp.Or(f.identity.field(field), byDefault)
+		value := cmp.Or(fieldOf(f.identity, field), byDefault)
 		return value, value != ""
 	}}
 }
@@ -263,8 +264,8 @@ func plainText(v any) string {
 	return ""
 }
 
-// field returns the field of the credential that a CredentialAction names; "" for none.
-func (id *Identity) field(name string) string {
+// fieldOf returns the field of a credential that a CredentialAction names; "" for none.
+func fieldOf(id *credential.Identity, name string) string {
 	switch name {
 	case "owner":
 		return id.Owner

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
@@ -38,7 +39,8 @@ func (d *Decision) cleanse(p *policy, r *Request) {
 		}
 	}
 	for i := range p.credentials {
-		if at := &p.credentials[i].place; at.in == inScheme && at.carries(r) && !slices.Contains(d.Remove, "authorization") {
+		at := p.credentials[i].place
+		if at.In == credential.Scheme && carries(at.Name, r) && !slices.Contains(d.Remove, "authorization") {
 			d.Remove = append(d.Remove, "authorization")
 		}
 	}
@@ -55,7 +57,7 @@ func (d *Decision) cleanse(p *policy, r *Request) {
 func (d *Decision) setHeader(name, value string) {
 	switch {
 	case name == "":
-	case CheckText(value) != nil: // possible for the kid of a token, which its issuer chooses
+	case credential.CheckText(value) != nil: // possible for the kid of a token, which its issuer chooses
 		d.Remove = append(d.Remove, name)
 	default:
 		d.ToUpstream = append(d.ToUpstream, reply.Header{Name: name, Value: value})
@@ -64,10 +66,10 @@ func (d *Decision) setHeader(name, value string) {
 
 // carries reports whether an Authorization header has a credential of the scheme. It looks at all of several, because
 // the upstream may read any of them.
-func (at *place) carries(r *Request) bool {
+func carries(wanted string, r *Request) bool {
 	value, _ := r.Headers.Get("authorization")
 	for one := range strings.SplitSeq(value, ",") {
-		if scheme, _ := cutScheme(one); strings.EqualFold(scheme, at.name) {
+		if scheme, _ := cutScheme(one); strings.EqualFold(scheme, wanted) {
 			return true
 		}
 	}

@@ -4,18 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/url"
-	"slices"
 	"strings"
 
-	"github.com/extauthz/extauthz/pkg/descriptors"
-)
-
-// The methods of identities.
-const (
-	MethodAPIKey    = "api_key"
-	MethodJWT       = "jwt"
-	MethodMTLS      = "mtls"
-	MethodAnonymous = "anonymous"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 )
 
 // errAbsent is the error for a request without a credential.
@@ -27,7 +18,7 @@ var errNotNow = errors.New("the credential is not checked yet")
 // authenticate sets the identity of the client, and returns the first credential that the request carries, nil for
 // none. An owner or plan that the upstream could mistake for another is invalid. The error can be errAbsent or
 // errNotNow. With an error, the identity stays unset.
-func (a *Authorizer) authenticate(ctx context.Context, p *Pending) (carried *credential, err error) {
+func (a *Authorizer) authenticate(ctx context.Context, p *Pending) (carried *accepted, err error) {
 	for i := range p.policy.credentials {
 		c := &p.policy.credentials[i]
 		id, err := a.try(ctx, c, p)
@@ -36,8 +27,8 @@ func (a *Authorizer) authenticate(ctx context.Context, p *Pending) (carried *cre
 			continue
 		case err != nil:
 			return c, err
-		case !id.named():
-			return c, Invalid("unsafe_name")
+		case !id.Named():
+			return c, credential.Invalid("unsafe_name")
 		}
 		p.Decision.Identity = id
 		return c, nil
@@ -45,64 +36,42 @@ func (a *Authorizer) authenticate(ctx context.Context, p *Pending) (carried *cre
 	return nil, errAbsent
 }
 
-func (a *Authorizer) try(ctx context.Context, c *credential, p *Pending) (Identity, error) {
-	r := p.facts.request
-	if c.principals != nil {
-		switch {
-		case r.Principal == "":
-			return Identity{}, errAbsent
-		case !slices.ContainsFunc(c.principals, func(pattern string) bool { return matchPrincipal(pattern, r.Principal) }):
-			return Identity{}, Invalid("principal")
-		}
-		return Identity{Method: MethodMTLS, Owner: r.Principal}, nil
+func (a *Authorizer) try(ctx context.Context, c *accepted, p *Pending) (credential.Identity, error) {
+	sent, err := find(c.place, p.facts.request, p.facts.query)
+	if err != nil {
+		return credential.Identity{}, err
 	}
-	secret, err := c.place.find(r, p.facts.query)
-	switch {
-	case err != nil:
-		return Identity{}, err
-	case c.issuer != nil && a.cfg.Tokens != nil && p.now:
-		if id, ok := a.cfg.Tokens.Known(c.issuer, secret); ok {
+	checker := c.checker
+	if checker == nil {
+		checker = a.cfg.Checkers[c.traits.Name]
+	}
+	if checker == nil {
+		return credential.Identity{}, credential.ErrInvalid
+	}
+	if slow, ok := checker.(credential.Slow); ok && p.now {
+		if id, ok := slow.Known(c.kind, sent); ok {
 			return id, nil
 		}
-		return Identity{}, errNotNow
-	case c.issuer != nil && a.cfg.Tokens != nil:
-		return a.cfg.Tokens.Check(ctx, c.issuer, secret)
-	case c.issuer == nil && a.cfg.Keys != nil:
-		return a.cfg.Keys.Check(secret)
+		return credential.Identity{}, errNotNow
 	}
-	return Identity{}, ErrInvalid
-}
-
-// matchPrincipal compares a pattern with a principal part by part; `/` and `,` separate parts. So a `*` matches within
-// one segment of a SPIFFE ID or one part of a subject, and never several names of a list.
-func matchPrincipal(pattern, principal string) bool {
-	const separators = "/,"
-	if pattern == "*" {
-		return true
-	}
-	for {
-		p, s := strings.IndexAny(pattern, separators), strings.IndexAny(principal, separators)
-		if p < 0 || s < 0 {
-			return p == s && descriptors.Match(pattern, principal)
-		}
-		if pattern[p] != principal[s] || !descriptors.Match(pattern[:p], principal[:s]) {
-			return false
-		}
-		pattern, principal = pattern[p+1:], principal[s+1:]
-	}
+	return checker.Identify(ctx, c.kind, sent)
 }
 
 // find returns the credential. If a request carries two, it is invalid, because the upstream might read the other one.
-func (at *place) find(r *Request, query string) (string, error) {
-	switch at.in {
-	case inHeader:
-		return single(r.Headers.first(at.name))
-	case inScheme:
-		return at.findScheme(r.Headers)
-	case inQuery:
-		return single(firstOf(queryValues(query, at.name)))
-	case inCookie:
-		return single(firstOf(cookieValues(r.Headers, at.name)))
+func find(at credential.Place, r *Request, query string) (string, error) {
+	switch at.In {
+	case credential.Header:
+		return single(r.Headers.first(at.Name))
+	case credential.Scheme:
+		return findScheme(at.Name, r.Headers)
+	case credential.Query:
+		return single(firstOf(queryValues(query, at.Name)))
+	case credential.Cookie:
+		return single(firstOf(cookieValues(r.Headers, at.Name)))
+	case credential.Certificate:
+		if r.Principal != "" {
+			return r.Principal, nil
+		}
 	}
 	return "", errAbsent
 }
@@ -114,7 +83,7 @@ func single(first string, count int) (string, error) {
 	case count == 0, count == 1 && value == "":
 		return "", errAbsent
 	case count > 1 || strings.Contains(value, ","): // Envoy joins repeated headers with commas
-		return "", Invalid("several")
+		return "", credential.Invalid("several")
 	}
 	return value, nil
 }
@@ -127,20 +96,20 @@ func firstOf(values []string) (first string, count int) {
 }
 
 // findScheme returns the credential of an Authorization header with this scheme (RFC 9110, 11.6.2).
-func (at *place) findScheme(headers Headers) (string, error) {
+func findScheme(wanted string, headers Headers) (string, error) {
 	value, err := single(headers.first("authorization"))
 	if err != nil {
 		return "", err
 	}
-	scheme, credential := cutScheme(value)
-	if !strings.EqualFold(scheme, at.name) {
+	scheme, sent := cutScheme(value)
+	if !strings.EqualFold(scheme, wanted) {
 		return "", errAbsent
 	}
-	return single(credential, 1)
+	return single(sent, 1)
 }
 
 // cutScheme splits a value after the scheme. Like many parsers, it accepts a tab there.
-func cutScheme(value string) (scheme, credential string) {
+func cutScheme(value string) (scheme, sent string) {
 	value = strings.TrimSpace(value)
 	end := strings.IndexAny(value, " \t")
 	if end < 0 {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/extauthz/extauthz/internal/texts"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
@@ -17,10 +18,8 @@ import (
 type Config struct {
 	// Policies returns the active policies. Required.
 	Policies func() *Policies
-	// Keys checks API keys. With nil, no key is valid.
-	Keys Keys
-	// Tokens checks JWTs. With nil, no token is valid.
-	Tokens Tokens
+	// Checkers judge credentials, by the names of their kinds. Without the checker of its kind, no credential is valid.
+	Checkers map[string]credential.Checker
 	// Domain is the domain of requests whose route names none (AUTHZ_DOMAIN). "" is the only domain with a policy.
 	Domain string
 	// Headers are the rate limit headers for the client.
@@ -112,7 +111,7 @@ func (a *Authorizer) Begin(ctx context.Context, r *Request, p *Pending) {
 	_ = a.begin(ctx, p) // never errNotNow
 }
 
-// BeginNow does as Begin, if that takes little time. Else the request has a token that was not checked before, and
+// BeginNow does as Begin, if that takes little time. Otherwise the request has a token that was not checked before, and
 // BeginNow returns false. Then p must be reset.
 func (a *Authorizer) BeginNow(r *Request, p *Pending) (begun bool) {
 	p.facts.request, p.now = r, true
@@ -209,7 +208,7 @@ func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 	if failed != "" && failed != reply.ReasonAbsent {
 		a.failures.count(failureKind{failed, FailurePassed})
 	}
-	if !open && !d.Identity.granted(access.scopes) {
+	if !open && !granted(&d.Identity, access.scopes) {
 		d.refuse(reply.ReasonScope)
 		return nil
 	}
@@ -220,19 +219,19 @@ func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 
 // admit decides by the credential of the request, whose identity the decision has unless there is an error. Under an
 // open rule, an invalid credential counts as none.
-func (d *Decision) admit(p *policy, carried *credential, err error, open bool) bool {
+func (d *Decision) admit(p *policy, carried *accepted, err error, open bool) bool {
 	switch reason := failure(err); {
 	case err == nil:
 		d.Verdict, d.Reason = Allowed, reply.ReasonAllowed
 	case open:
-		d.Verdict, d.Reason, d.Identity.Method = Allowed, reply.ReasonOpen, MethodAnonymous
+		d.Verdict, d.Reason, d.Identity.Method = Allowed, reply.ReasonOpen, credential.Anonymous
 	case reason == reply.ReasonAbsent && p.anonymous:
-		d.Verdict, d.Reason, d.Identity.Method = Allowed, reply.ReasonAnonymous, MethodAnonymous
-	case errors.Is(err, ErrUnavailable):
+		d.Verdict, d.Reason, d.Identity.Method = Allowed, reply.ReasonAnonymous, credential.Anonymous
+	case errors.Is(err, credential.ErrUnavailable):
 		d.undecided()
 	case reason == reply.ReasonAbsent:
 		d.refuseWith(reason, p.absent, p.challenges[reason])
-	case carried.issuer != nil:
+	case carried.traits.Token:
 		d.refuseWith(reason, p.invalidToken, p.challenges[reason])
 	default: // the challenge lists the accepted credentials
 		d.refuseWith(reason, p.invalid, p.challenges[reply.ReasonAbsent])
@@ -246,7 +245,7 @@ func (d *Decision) limit(res *ratelimit.Result) {
 		d.Limits = res
 	}
 	switch {
-	case res.Err != nil, !res.Allowed && res.Source == ratelimit.FromPolicyDeny:
+	case res.Err != nil, !res.Allowed && res.Decider == ratelimit.FromPolicyDeny:
 		d.undecided()
 	case res.Allowed:
 		d.Delay = res.Delay

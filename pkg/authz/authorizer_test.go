@@ -16,6 +16,7 @@ import (
 
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
@@ -126,7 +127,10 @@ func newAuthorizer(t testing.TB, files []file.File, settings string) decider {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	cfg := authz.Config{Keys: testKeys(t), ProblemBody: true, Headers: reply.Headers{Sets: []reply.Set{reply.Draft}}}
+	cfg := authz.Config{
+		Checkers: map[string]credential.Checker{apikey.Name: testKeys(t)}, ProblemBody: true,
+		Headers: reply.Headers{Sets: []reply.Set{reply.Draft}},
+	}
 	limits := ratelimit.Config{Store: store, Fallback: store}
 	for setting := range strings.FieldsSeq(settings) {
 		name, value, _ := strings.Cut(setting, "=")

@@ -20,7 +20,7 @@ type checker struct {
 // effect are warnings.
 func (p *Policy) Check() []ratelimit.Mistake {
 	c := &checker{Policy: p}
-	c.checkTags("", reflect.ValueOf(*p))
+	c.checkTags("", reflect.ValueOf(*p), nil)
 	c.checkCredentials()
 	c.checkAnswers()
 	c.checkAccess()
@@ -99,13 +99,13 @@ func (c *checker) checkReachable() {
 			"add `credentials:`, for example `- api_key: {header: x-api-key}`",
 			"or write `anonymous: allow`, to decide by access and limits only")
 	}
-	if c.sendsSecret() {
+	if c.gives("scope") {
 		return
 	}
 	for i := range c.Access {
 		if len(c.Access[i].Scopes) > 0 {
 			c.Key(ratelimit.Element("access", i)+".scopes", understood...).Warn(
-				"no credential has a scope: there is no `api_key` or `jwt` in `credentials`",
+				"no credential has a scope: there is no "+kindsThatGive("scope")+" in `credentials`",
 				"this rule denies every request that it matches")
 		}
 	}
@@ -129,13 +129,9 @@ func (c *checker) checkGiven(path string, action *Action, instead string) {
 	}
 	at := c.At(path+".credential.field", "credentials")
 	const hint = "without a `default`, this limit never applies"
-	isKey := func(one Credential) bool { return one.APIKey != nil }
-	isToken := func(one Credential) bool { return one.JWT != nil }
-	switch field := text(a.Field); {
-	case strings.HasPrefix(field, "label.") && !slices.ContainsFunc(c.Credentials, isKey):
-		at.Warn("no credential has labels: there is no `api_key` in `credentials`", hint)
-	case strings.HasPrefix(field, "claim.") && !slices.ContainsFunc(c.Credentials, isToken):
-		at.Warn("no credential has claims: there is no `jwt` in `credentials`", hint)
+	word, _, dotted := strings.Cut(text(a.Field), ".")
+	if dotted && (word == "label" || word == "claim") && !c.gives(word) {
+		at.Warn("no credential has "+word+"s: there is no "+kindsThatGive(word)+" in `credentials`", hint)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -95,7 +97,7 @@ func (c *checker) checkMethods(path string, methods []string) {
 		at := ratelimit.Element(path, i)
 		switch upper := strings.ToUpper(method); {
 		case slices.Contains(known, method):
-		case !isToken(method) || method == "*":
+		case !httpguts.ValidHeaderFieldName(method) || method == "*":
 			c.At(at).Fail(
 				suggest.Quoted(method)+" cannot be a method", "want one such as `GET`; without `methods`, the rule applies to all")
 		case method != upper:

@@ -70,8 +70,8 @@ func (c *checker) checkAddresses(path string, networks []string, nodes []ratelim
 }
 
 // lead follows entries as far as nodes match them. An entry with an unknown value matches any value. If the entries end
-// at a limit, there is nil. Else depth is how many entries matched, and there are the nodes for the next entry. If all
-// entries matched, there has the last node, which lacks a limit.
+// at a limit, there is nil. Otherwise depth is how many entries matched, and there are the nodes for the next entry. If
+// all entries matched, there has the last node, which lacks a limit.
 func lead(nodes []ratelimit.Node, entries []descriptors.Entry) (depth int, there []ratelimit.Node) {
 	there = nodes
 	if there == nil {

@@ -5,7 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
@@ -17,24 +20,10 @@ func (c *checker) checkHeaderName(path, name string) {
 	case strings.HasPrefix(name, ":"):
 		c.At(path).Fail(suggest.Quoted(name)+" is a pseudo-header of HTTP/2, not a header",
 			"`access` and `actions` have their own keys for method, host and path")
-	case !isToken(name):
+	case !httpguts.ValidHeaderFieldName(name):
 		c.At(path).Fail(
 			suggest.Quoted(name)+" cannot be the name of a header", "want letters, digits and `-`, such as `x-api-key`")
 	}
-}
-
-// isToken reports whether a text is a token of RFC 9110, 5.6.2, as the names of headers, methods and schemes are.
-func isToken(text string) bool {
-	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
-		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
-		return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
-	})
-}
-
-// hopByHop are the headers that end at the next proxy (RFC 9110, 7.6.1).
-var hopByHop = [...]string{
-	"connection", "keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization", "te", "trailer",
-	"transfer-encoding", "upgrade",
 }
 
 // otherMeaning are headers that mean something else to an upstream.
@@ -74,7 +63,7 @@ func (c *checker) checkHeaders() {
 		case k >= 0:
 			c.At(path).Fail(suggest.Quoted(name)+" is the header of "+suggest.Quoted(keys[k])+" already",
 				"give each its own name; `off` sends none")
-		case given[i] != nil && !isToken(name):
+		case given[i] != nil && !httpguts.ValidHeaderFieldName(name):
 			c.checkHeaderName(path, name)
 		case given[i] != nil:
 			c.checkIdentityHeader(c.At(path), name)
@@ -88,11 +77,11 @@ func (c *checker) checkHeaders() {
 func (c *checker) checkIdentityHeader(at ratelimit.Spot, name string) {
 	why, remedy := "", "choose a name such as `x-auth-owner`"
 	switch {
-	case slices.Contains(hopByHop[:], name):
+	case credential.EndsAtProxy(name):
 		why = "it ends at the next proxy and never reaches the upstream"
 	case slices.Contains(otherMeaning[:], name):
 		why = "it means something else to the upstream"
-	case slices.Contains(overrideHeaders[:], name):
+	case slices.Contains(secondHeaders[:], name):
 		why = "applications read another path, host or method from it"
 	case strings.HasPrefix(name, "x-envoy-"), name == forwardedFor:
 		why = "Envoy sets it itself"
@@ -107,7 +96,7 @@ func (c *checker) checkIdentityHeader(at ratelimit.Spot, name string) {
 
 // checkKeepHeaders reports headers that are never removed.
 func (c *checker) checkKeepHeaders() {
-	known := overrideHeaders[:]
+	known := secondHeaders[:]
 	for i, name := range c.KeepHeaders {
 		if lower := strings.ToLower(name); !slices.Contains(known, lower) {
 			c.At(ratelimit.Element("keep_headers", i)).Fail(

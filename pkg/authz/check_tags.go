@@ -8,74 +8,67 @@ import (
 	"strings"
 
 	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // lacking has the remedy for a required key that is absent. Its keys are the name of that key, alone or after its
 // object.
 var lacking = map[string]string{
-	"audiences": "add `audiences: [<an aud of the tokens>]`: " +
-		"without it, tokens for other services would be valid here",
-	"algorithms":               "add `algorithms: [RS256]`, or those that the issuer signs with",
 	"field":                    wantField,
 	"generic_key.value":        "add `value: <the value of the entry>`",
 	"header":                   "add `header: <its name>`",
 	"header_value_match.value": "add `value: <the value of the entry for requests that match>`",
-	"issuer":                   "add `issuer: <the iss of the tokens>`",
 	"key":                      "add `key: <the key of a descriptor under descriptors>`",
 	"metadata.path":            wantMetadata,
 	"parameter":                "add `parameter: <its name in the query>`",
-	"principals": "add `principals: [\"spiffe://example.org/ns/*/sa/*\"]`; " +
-		"`\"*\"` accepts every certificate that Envoy has verified",
 }
 
 const (
 	wantField    = "want one of `owner`, `plan`, `key_id`, `method`, `label.<name>` or `claim.<name>`"
 	wantMetadata = "want the namespace of an Envoy filter and the keys below it, " +
 		"such as `[envoy.filters.http.jwt_authn, payload, plan]`"
-	wantText = "write its value, or delete the key"
 )
 
 // empty has the remedy for an empty text, by its key, unless lacking has it.
 var empty = map[string]string{
-	"extension":   "write the key that `context_extensions` of the route have",
-	"issuer":      wantText,
-	"jwks_file":   wantText,
-	"jwks_url":    wantText,
-	"key":         "write the `key` of a descriptor under `descriptors:`",
-	"owner_claim": wantText,
-	"pattern":     "`*` stands for any characters; without `pattern`, every value matches",
+	"extension": "write the key that `context_extensions` of the route have",
+	"key":       "write the `key` of a descriptor under `descriptors:`",
+	"pattern":   "`*` stands for any characters; without `pattern`, every value matches",
 }
 
 // emptyNames are texts that have another name in messages than their key.
 var emptyNames = map[string]string{"extension": "the name of the context extension", "key": "the key of an entry"}
 
-// needed are the groups of keys of which an object needs one, with the name of the object in messages.
-var needed = map[string]string{
+// objects are the names of objects in messages, by their key and the group of keys of which they need one. The default
+// is the key.
+var objects = map[string]string{
 	"actions.action":         "an element of `actions`",
-	"api_key.source":         "`api_key`",
 	"credentials.credential": "an element of `credentials`",
-	"jwt.keys":               "`jwt`",
 	"path.pattern":           "a `path`",
 }
 
 // checkTags checks an object, and the objects in it, by the tags of their fields. It reports keys that exclude each
-// other, absent keys that are required, numbers out of bounds, empty texts, and wrong names of headers.
-func (c *checker) checkTags(path string, object reflect.Value) {
+// other, absent keys that are required, numbers out of bounds, empty texts, and wrong names of headers. remedies are
+// those of credential.Traits.
+func (c *checker) checkTags(path string, object reflect.Value, remedies map[string]string) {
 	parent, _, _ := strings.Cut(path[strings.LastIndexByte(path, '.')+1:], "[")
-	groups, first := map[string][]string{}, map[string]string{} // the keys of each group, and the first that is given
+	// The keys of each needed group, and the first that is given.
+	groups, first := map[string][]string{}, map[string]string{}
 	for _, field := range reflect.VisibleFields(object.Type()) {
 		key, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
 		value, at := object.FieldByIndex(field.Index), strings.TrimPrefix(path+"."+key, ".")
-		group, _, _ := strings.Cut(field.Tag.Get("oneof"), ",")
-		groups[group] = append(groups[group], key)
+		group, optional, _ := strings.Cut(field.Tag.Get("oneof"), ",")
+		if key != "" && group != "" && optional == "" {
+			groups[group] = append(groups[group], key)
+		}
 		if group != "" && !value.IsZero() {
 			if first[group] != "" {
 				c.Key(at).Fail(suggest.Quoted(key)+" beside "+suggest.Quoted(first[group]), "keep one of them")
 			}
-			first[group] = cmp.Or(first[group], key)
+			first[group] = cmp.Or(first[group], key, field.Name)
 		}
-		remedy := cmp.Or(lacking[parent+"."+key], lacking[key])
+		remedy := cmp.Or(lacking[parent+"."+key], lacking[key], remedies[key])
 		switch kind := value.Kind(); {
 		case key == "": // an inline field, whose fields are visited, or a position
 		case value.IsZero(), kind == reflect.Slice && value.Len() == 0:
@@ -90,23 +83,27 @@ func (c *checker) checkTags(path string, object reflect.Value) {
 		case key == "header":
 			c.checkHeaderName(at, value.Elem().String())
 		case kind == reflect.Pointer && value.Elem().Kind() == reflect.String:
-			if hint := cmp.Or(empty[key], remedy); value.Elem().Len() == 0 && hint != "" {
+			if hint := cmp.Or(empty[key], lacking[parent+"."+key], lacking[key]); value.Elem().Len() == 0 && hint != "" {
 				c.At(at).Fail(cmp.Or(emptyNames[key], suggest.Quoted(key))+" is empty", hint)
 			}
 		case value.CanInt():
 			c.checkBounds(at, key, value.Int(), field.Tag)
 		case kind == reflect.Pointer:
-			c.checkTags(at, value.Elem())
+			var remedies map[string]string
+			if one, ok := value.Interface().(credential.Kind); ok {
+				remedies = one.Traits().Remedies
+			}
+			c.checkTags(at, value.Elem(), remedies)
 		case kind == reflect.Struct:
-			c.checkTags(at, value)
+			c.checkTags(at, value, nil)
 		case kind == reflect.Slice && value.Type().Elem().Kind() == reflect.Struct:
 			for i := range value.Len() {
-				c.checkTags(ratelimit.Element(at, i), value.Index(i))
+				c.checkTags(ratelimit.Element(at, i), value.Index(i), nil)
 			}
 		}
 	}
 	for group, keys := range groups {
-		if what := needed[parent+"."+group]; what != "" && first[group] == "" {
+		if what := cmp.Or(objects[parent+"."+group], suggest.Quoted(parent)); first[group] == "" {
 			c.At(path, below(path, keys...)...).Lacking().Fail(what+" without "+suggest.OneOf(keys), "add one of them")
 		}
 	}

@@ -1,6 +1,7 @@
 package authz
 
 import (
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
 )
@@ -27,7 +28,7 @@ type Decision struct {
 	// Domain is the domain of the policy that decided.
 	Domain string
 	// Identity is the identity of the client, the zero value if unknown.
-	Identity Identity
+	Identity credential.Identity
 	// Limits is the result of the limiter; nil without one.
 	Limits *ratelimit.Result
 	// ToUpstream are headers to set on the request, whatever the client sent. Strip and Remove are headers to remove from

@@ -7,22 +7,9 @@ import (
 )
 
 // WithDefaults returns the policy with all defaults, and with headers and hosts in lower case. The identity headers
-// (see IdentityHeaders.Names) and the actions of limits stay as they are.
+// (see IdentityHeaders.Names), the actions of limits and the settings of credentials stay as they are.
 func (p *Policy) WithDefaults() *Policy {
 	d := *p
-	d.Credentials = slices.Clone(p.Credentials)
-	for i := range d.Credentials {
-		c := &d.Credentials[i]
-		switch source := c.source(); {
-		case c.APIKey != nil:
-			c.APIKey = &APIKey{source}
-		case c.JWT != nil:
-			token := *c.JWT
-			token.Source, token.OwnerClaim = source, new(textOr(token.OwnerClaim, "sub"))
-			token.ScopesClaim = cmp.Or(token.ScopesClaim, "scope")
-			c.JWT = &token
-		}
-	}
 	absent, invalid := cmp.Or(p.Absent, new(Refusal)), cmp.Or(p.Invalid, new(Refusal))
 	d.Absent = &Refusal{Status: cmp.Or(absent.Status, 401), Pass: absent.Pass}
 	d.Invalid = &Refusal{

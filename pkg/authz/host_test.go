@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // FuzzHostname: every upstream reads an accepted host as this service does.

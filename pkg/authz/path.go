@@ -6,6 +6,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 )
 
 // path returns the path and the query of a request as the upstream receives them. ok is false if the path is
@@ -87,7 +89,7 @@ func onlyDotsAndUnseen(segment string) bool {
 	unseen := false
 	for _, c := range segment {
 		switch {
-		case trimmed(c):
+		case credential.Trimmed(c):
 			unseen = true
 		case c != '.':
 			return false

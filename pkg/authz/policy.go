@@ -1,6 +1,13 @@
 package authz
 
-import "time"
+import (
+	"reflect"
+
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
+	"github.com/extauthz/extauthz/pkg/authz/jwt"
+	"github.com/extauthz/extauthz/pkg/authz/mtls"
+)
 
 // Policy is the `authz:` section of a rule file: one field for one key. A pointer is nil without its key.
 type Policy struct {
@@ -26,46 +33,36 @@ type Refusal struct {
 	Pass        bool `yaml:"pass" doc:"Lets the request pass without an identity. Only in absent." default:"false" example:"true"`
 }
 
-// Credential is one kind of credential. Exactly one of its keys is set.
+// Credential is one credential that a policy accepts. Exactly one of its fields is set. They are the list of all kinds.
 type Credential struct {
-	APIKey *APIKey `yaml:"api_key" oneof:"credential" doc:"An API key from the key file or from Redis." example:"{header: x-api-key}"`
-	JWT    *JWT    `yaml:"jwt" oneof:"credential" doc:"A signed token (JWT)." example:"{issuer: https://idp.example, audiences: [shop], algorithms: [RS256], jwks_url: https://idp.example/keys}"`
-	MTLS   *MTLS   `yaml:"mtls" oneof:"credential" doc:"The certificate of the client, which Envoy has verified." example:"{principals: [\"spiffe://example.org/ns/*/sa/*\"]}"`
+	APIKey *apikey.Credential `yaml:"api_key" oneof:"credential" doc:"An API key from the key file or from Redis." example:"{header: x-api-key}"`
+	JWT    *jwt.Credential    `yaml:"jwt" oneof:"credential" doc:"A signed token (JWT)." example:"{issuer: https://idp.example, audiences: [shop], algorithms: [RS256], jwks_url: https://idp.example/keys}"`
+	MTLS   *mtls.Credential   `yaml:"mtls" oneof:"credential" doc:"The certificate of the client, which Envoy has verified." example:"{principals: [\"spiffe://example.org/ns/*/sa/*\"]}"`
+	// Own is a kind that rule files do not have, of a program that embeds this package.
+	Own credential.Kind `oneof:"credential"`
 	// Position is where the credential is, "file:line".
 	Position string `yaml:",position"`
 }
 
-// Source is the place of a credential in a request. Exactly one of its keys is set.
-type Source struct {
-	Header *string `yaml:"header" oneof:"source,optional" doc:"The name of the header that carries the credential." example:"x-api-key"`
-	Scheme *string `yaml:"scheme" oneof:"source,optional" doc:"The scheme of the Authorization header that carries the credential." example:"ApiKey"`
-	Query  *string `yaml:"query" oneof:"source,optional" doc:"The name of the query parameter that carries the credential." example:"api_key"`
-	Cookie *string `yaml:"cookie" oneof:"source,optional" doc:"The name of the cookie that carries the credential." example:"session"`
+// Kind returns the kind that is set, nil for none.
+func (c *Credential) Kind() credential.Kind {
+	fields := reflect.ValueOf(*c)
+	for i := range fields.NumField() {
+		if kind, ok := fields.Field(i).Interface().(credential.Kind); ok && !fields.Field(i).IsZero() {
+			return kind
+		}
+	}
+	return nil
 }
 
-// APIKey accepts a key of the key file or of Redis.
-type APIKey struct {
-	Source `yaml:",inline"`
-}
-
-// JWT accepts a signed token.
-type JWT struct {
-	Source      `yaml:",inline"`
-	Issuer      *string       `yaml:"issuer" required:"true" doc:"The issuer. The claim iss of a token must equal it." example:"https://idp.example"`
-	Audiences   []string      `yaml:"audiences" required:"true" min:"1" doc:"The claim aud of a token must have one of these." example:"[shop]"`
-	Algorithms  []string      `yaml:"algorithms" required:"true" min:"1" doc:"The accepted signature algorithms: RS, PS or ES with 256, 384 or 512, and EdDSA." example:"[RS256]"`
-	Leeway      time.Duration `yaml:"leeway" doc:"How far the clocks of the issuer and of this service may differ, at most 1m." default:"0s" example:"30s"`
-	JWKSURL     *string       `yaml:"jwks_url" oneof:"keys" doc:"The https URL of the public keys of the issuer (a JWK Set). http is for loopback only." example:"https://idp.example/.well-known/jwks.json"`
-	JWKSFile    *string       `yaml:"jwks_file" oneof:"keys" doc:"The file with the public keys of the issuer (a JWK Set)." example:"/etc/extauthz/keys.json"`
-	OwnerClaim  *string       `yaml:"owner_claim" doc:"The claim that names the owner. It must be a text." default:"sub" example:"client_id"`
-	PlanClaim   string        `yaml:"plan_claim" doc:"The claim that names the plan." default:"no plan" example:"plan"`
-	ScopesClaim string        `yaml:"scopes_claim" doc:"The claim with the scopes: a list, or a text with spaces between them." default:"scope" example:"scp"`
-}
-
-// MTLS accepts the principal of the client's certificate, which Envoy has verified (source.principal).
-type MTLS struct {
-	// Principals are patterns. A `*` stands for any characters but `/` and `,`. The pattern `*` matches every principal.
-	Principals []string `yaml:"principals" required:"true" min:"1" doc:"Patterns for the principal of the certificate. One of them must match." example:"[\"spiffe://example.org/ns/*/sa/*\"]"`
+// kinds returns all kinds of rule files, without settings.
+func kinds() (list []credential.Kind) {
+	for field := range reflect.TypeFor[Credential]().Fields() {
+		if field.Type.Kind() == reflect.Pointer {
+			list = append(list, reflect.New(field.Type.Elem()).Interface().(credential.Kind))
+		}
+	}
+	return list
 }
 
 // Access is one access rule. An absent key matches every request.

@@ -8,6 +8,10 @@ import (
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
+	"github.com/extauthz/extauthz/pkg/authz/jwt"
+	"github.com/extauthz/extauthz/pkg/authz/mtls"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 	"github.com/extauthz/extauthz/pkg/reply"
@@ -17,12 +21,12 @@ import (
 func good() *authz.Policy {
 	return &authz.Policy{
 		Credentials: []authz.Credential{
-			{APIKey: &authz.APIKey{Source: authz.Source{Header: new("x-api-key")}}},
-			{JWT: &authz.JWT{
+			{APIKey: &apikey.Credential{Source: credential.Source{Header: new("x-api-key")}}},
+			{JWT: &jwt.Credential{
 				Issuer: new("https://idp.example"), Audiences: []string{"shop"}, Algorithms: []string{"RS256"},
 				JWKSURL: new("https://idp.example/keys"),
 			}},
-			{MTLS: &authz.MTLS{Principals: []string{"spiffe://example.org/*"}}},
+			{MTLS: &mtls.Credential{Principals: []string{"spiffe://example.org/*"}}},
 		},
 		Access: []authz.Access{
 			{Path: &authz.PathPattern{Prefix: new("/public/")}, Require: authz.Open}, {Scopes: []string{"read"}},
@@ -35,7 +39,7 @@ func good() *authz.Policy {
 // TestCheck covers the mistakes of a policy that does not come from a file: values that a reader of YAML refuses, and
 // paths in place of positions. The text cases of rule files have all other mistakes.
 func TestCheck(t *testing.T) {
-	jwt := func(change func(*authz.JWT)) func(*authz.Policy) {
+	token := func(change func(*jwt.Credential)) func(*authz.Policy) {
 		return func(p *authz.Policy) { change(p.Credentials[1].JWT) }
 	}
 	limit := func(change func(*authz.RateLimit)) func(*authz.Policy) {
@@ -44,7 +48,7 @@ func TestCheck(t *testing.T) {
 	address := func(a authz.RemoteAddress) func(*authz.Policy) {
 		return limit(func(l *authz.RateLimit) { l.Actions = []authz.Action{{RemoteAddress: &a}} })
 	}
-	keys := func(url string) func(*authz.Policy) { return jwt(func(j *authz.JWT) { j.JWKSURL = new(url) }) }
+	keys := func(url string) func(*authz.Policy) { return token(func(j *jwt.Credential) { j.JWKSURL = new(url) }) }
 	for _, c := range []struct {
 		name   string
 		change func(*authz.Policy)
@@ -67,27 +71,27 @@ func TestCheck(t *testing.T) {
 			"credentials[2]: this credential is never tried: the one at credentials[0] reads the same place of a request"},
 		{"no principals", func(p *authz.Policy) { p.Credentials[2].MTLS.Principals = nil },
 			"credentials[2].mtls.principals: `mtls` without `principals`"},
-		{"no issuer", jwt(func(j *authz.JWT) { j.Issuer = nil }), "credentials[1].jwt.issuer: `jwt` without `issuer`"},
-		{"no audiences", jwt(func(j *authz.JWT) { j.Audiences = []string{} }),
+		{"no issuer", token(func(j *jwt.Credential) { j.Issuer = nil }), "credentials[1].jwt.issuer: `jwt` without `issuer`"},
+		{"no audiences", token(func(j *jwt.Credential) { j.Audiences = []string{} }),
 			"credentials[1].jwt.audiences: `jwt` without `audiences`"},
-		{"an empty audience", jwt(func(j *authz.JWT) { j.Audiences = []string{"a", ""} }),
+		{"an empty audience", token(func(j *jwt.Credential) { j.Audiences = []string{"a", ""} }),
 			"credentials[1].jwt.audiences[1]: an element of `audiences` is empty"},
-		{"no algorithms", jwt(func(j *authz.JWT) { j.Algorithms = nil }),
+		{"no algorithms", token(func(j *jwt.Credential) { j.Algorithms = nil }),
 			"credentials[1].jwt.algorithms: `jwt` without `algorithms`"},
-		{"none", jwt(func(j *authz.JWT) { j.Algorithms = []string{"none"} }),
+		{"none", token(func(j *jwt.Credential) { j.Algorithms = []string{"none"} }),
 			"credentials[1].jwt.algorithms[0]: tokens are not accepted with `none`"},
-		{"HMAC", jwt(func(j *authz.JWT) { j.Algorithms = []string{"HS256"} }),
+		{"HMAC", token(func(j *jwt.Credential) { j.Algorithms = []string{"HS256"} }),
 			"credentials[1].jwt.algorithms[0]: tokens are not accepted with `HS256`"},
-		{"encryption", jwt(func(j *authz.JWT) { j.Algorithms = []string{"RSA-OAEP"} }),
+		{"encryption", token(func(j *jwt.Credential) { j.Algorithms = []string{"RSA-OAEP"} }),
 			"credentials[1].jwt.algorithms[0]: no signature algorithm is named `RSA-OAEP`"},
-		{"negative leeway", jwt(func(j *authz.JWT) { j.Leeway = -time.Second }),
+		{"negative leeway", token(func(j *jwt.Credential) { j.Leeway = -time.Second }),
 			"credentials[1].jwt.leeway: `leeway` cannot be `-1s`"},
-		{"the most leeway", jwt(func(j *authz.JWT) { j.Leeway = time.Minute }), ""},
-		{"too much leeway", jwt(func(j *authz.JWT) { j.Leeway = time.Minute + 1 }),
+		{"the most leeway", token(func(j *jwt.Credential) { j.Leeway = time.Minute }), ""},
+		{"too much leeway", token(func(j *jwt.Credential) { j.Leeway = time.Minute + 1 }),
 			"credentials[1].jwt.leeway: `leeway` cannot be `1m0.000000001s`"},
-		{"no keys", jwt(func(j *authz.JWT) { j.JWKSURL = nil }),
+		{"no keys", token(func(j *jwt.Credential) { j.JWKSURL = nil }),
 			"credentials[1].jwt: `jwt` without `jwks_url` or `jwks_file`"},
-		{"two places of keys", jwt(func(j *authz.JWT) { j.JWKSFile = new("f") }),
+		{"two places of keys", token(func(j *jwt.Credential) { j.JWKSFile = new("f") }),
 			"credentials[1].jwt.jwks_file: `jwks_file` beside `jwks_url`"},
 		{"http", keys("http://issuer.example/keys"), "credentials[1].jwt.jwks_url: `jwks_url` cannot be plain http"},
 		{"http to this machine, v4", keys("http://127.0.0.2:80/keys"), ""},
@@ -175,9 +179,9 @@ func FuzzPolicy(f *testing.F) {
 		}
 		p := &authz.Policy{
 			Credentials: []authz.Credential{
-				{APIKey: &authz.APIKey{Source: authz.Source{Header: optional(0, name), Query: optional(1, name)}}},
-				{JWT: &authz.JWT{
-					Source: authz.Source{Cookie: optional(2, name)}, Issuer: optional(3, name), Audiences: []string{name},
+				{APIKey: &apikey.Credential{Source: credential.Source{Header: optional(0, name), Query: optional(1, name)}}},
+				{JWT: &jwt.Credential{
+					Source: credential.Source{Cookie: optional(2, name)}, Issuer: optional(3, name), Audiences: []string{name},
 					Algorithms: []string{algorithm}, JWKSURL: optional(4, url), OwnerClaim: optional(5, field),
 				}},
 			},

@@ -3,23 +3,32 @@ package authz
 import (
 	"errors"
 
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
 )
+
+// causeOf returns the cause of a credential.Error, "" for another error.
+func causeOf(err error) string {
+	if e, ok := errors.AsType[*credential.Error](err); ok {
+		return e.Cause
+	}
+	return ""
+}
 
 // failure returns why a request has no valid credential; "" if it has one, or has one that cannot be checked at the
 // moment. A missing scope is not a failure, because the client is known.
 func failure(err error) reply.Reason {
 	switch {
-	case err == nil, errors.Is(err, ErrUnavailable):
+	case err == nil, errors.Is(err, credential.ErrUnavailable):
 		return ""
 	case errors.Is(err, errAbsent):
 		return reply.ReasonAbsent
-	case errors.Is(err, ErrExpired):
+	case errors.Is(err, credential.ErrExpired):
 		return reply.ReasonExpired
-	case errors.Is(err, ErrNotYet):
+	case errors.Is(err, credential.ErrNotYet):
 		return reply.ReasonNotYet
-	case errors.Is(err, ErrDisabled):
+	case errors.Is(err, credential.ErrDisabled):
 		return reply.ReasonDisabled
 	}
 	return reply.ReasonInvalid
@@ -30,7 +39,7 @@ func failure(err error) reply.Reason {
 // undecided request pass. Policy.Limits has other buckets, so an attacker cannot lock out other clients at the same
 // address.
 func (d *Decision) limitRefused(res *ratelimit.Result) FailureAnswer {
-	if res.Err != nil || res.Allowed || res.Source == ratelimit.FromPolicyDeny {
+	if res.Err != nil || res.Allowed || res.Decider == ratelimit.FromPolicyDeny {
 		return FailureRefused
 	}
 	d.Limits, d.ToClient = res, d.ToClient[:0] // without the challenge, which invites another try

@@ -12,7 +12,7 @@ type Entry struct{ Key, Value string }
 // Descriptor is a list of entries, in the order in which the rule tree is walked.
 type Descriptor struct {
 	Entries []Entry
-	// Limit overrides the limit of the matching rule; nil if the request brings none.
+	// Limit replaces the limit of the matching rule; nil if the request brings none.
 	Limit *RequestLimit
 	// Hits is the cost of this descriptor; nil means the hits of the request.
 	Hits *uint64

@@ -75,11 +75,11 @@ func (c *Counters) overLimit(a *Applied) *Tally {
 type Totals struct {
 	// UnknownDomain counts requests for a domain without rules, Unmatched descriptors that no rule matched.
 	UnknownDomain, Unmatched atomic.Uint64
-	// Overrides counts the decisions of limits that requests bring.
-	Overrides Counters
+	// RequestLimits counts the decisions of limits that requests bring.
+	RequestLimits Counters
 	// Decided counts requests with a limit, by what decided. It is apart from the fields before and after the totals,
 	// which every decision reads: all processors write here.
-	Decided [sources]atomic.Uint64
+	Decided [deciders]atomic.Uint64
 	// GlobalShadow counts requests over a limit that SHADOW_MODE allowed.
 	GlobalShadow atomic.Uint64
 	// Invalid counts requests with a QueryError, and those with ErrNoRules.

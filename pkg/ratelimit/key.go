@@ -27,13 +27,13 @@ func identity(domain string, path []*Node, l bucket.Limit) []byte {
 	return append(id, ';')
 }
 
-// overridesOf begins the identity of each limit that a request of the domain brings. All are one rule to a store: with
-// a rule for each window, which requests choose, many windows would displace the buckets of other rules.
-func overridesOf(domain string) []byte { return descriptors.AppendField([]byte{'o'}, domain) }
+// requestLimitsOf begins the identity of each limit that a request of the domain brings. All are one rule to a store:
+// with a rule for each window, which requests choose, many windows would displace the buckets of other rules.
+func requestLimitsOf(domain string) []byte { return descriptors.AppendField([]byte{'o'}, domain) }
 
-// overrideIdentity is the identity of a limit that the request brings. It belongs to the entries, not to a rule.
-func overrideIdentity(domain string, l bucket.Limit) []byte {
-	return append(appendAlgorithm(overridesOf(domain), l), ';')
+// requestLimitIdentity is the identity of a limit that the request brings. It belongs to the entries, not to a rule.
+func requestLimitIdentity(domain string, l bucket.Limit) []byte {
+	return append(appendAlgorithm(requestLimitsOf(domain), l), ';')
 }
 
 func hashOf(id []byte) uint64 {

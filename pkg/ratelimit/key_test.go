@@ -61,7 +61,7 @@ func FuzzKey(f *testing.F) {
 				}
 			}
 			var override RuleLimit
-			override.identity = string(overrideIdentity(d2, a.limit))
+			override.identity = string(requestLimitIdentity(d2, a.limit))
 			o := string((*Rule)(nil).appendKey(nil, "p:", &override, pair(k2, v2, kk2, vv2), false))
 			if o == a.key || o == a.refused {
 				t.Errorf("an override shares %q", o)
@@ -203,16 +203,17 @@ func TestRuleOfTakes(t *testing.T) {
 		for _, d := range c.values {
 			for _, own := range append(c.owns, nil) {
 				for _, refused := range []bool{false, true} {
-					b := newBatch(&Limiter{})
-					b.add(&Query{
+					var p Plan
+					var rounds Rounds
+					new(Limiter).Plan(&Query{
 						Domain: c.domain, Descriptors: []descriptors.Descriptor{d}, CredentialLimit: own,
 						Refused: refused, Rules: rules,
-					})
-					if err := b.plans[0].err; err != nil {
-						t.Fatal(err)
+					}, &p, &rounds)
+					if p.err != nil {
+						t.Fatal(p.err)
 					}
 					name := fmt.Sprintf("%s, refused %t", c.name, refused)
-					for _, take := range b.requests[0].Takes {
+					for _, take := range rounds.now.requests[0].Takes {
 						found[take.Rule] = true
 						if other, ok := seen[take.Rule]; ok && other != name {
 							t.Errorf("%s: the same rule as %s", name, other)

@@ -9,7 +9,7 @@ import (
 // lease returns how many units of a bucket a replica may charge in advance: Limit.Lease, or 0 if the limit cannot be
 // counted exactly with it. Check reports such a limit.
 func (l *Limit) lease(counted bucket.Limit, maxDelay int64) uint64 {
-	if l.Lease < 1 || l.Lease > counted.Capacity() || counted.Algorithm == bucket.SlidingWindowLog || maxDelay > 0 {
+	if l.Lease < 1 || l.Lease > counted.Capacity() || counted.Algorithm.HasGrants() || maxDelay > 0 {
 		return 0
 	}
 	return uint64(l.Lease)
@@ -26,9 +26,10 @@ func (c *checker) checkLease(l *Limit, limit bucket.Limit, at string) {
 	case l.Lease < 1:
 	case limit.Requests == 0:
 		onKey.Fail("`lease` beside `requests_per_unit: 0`", "no request passes: delete `lease`")
-	case limit.Algorithm == bucket.SlidingWindowLog:
-		onKey.Fail("`lease` has no meaning for sliding_window_log", "its hits leave the window some time after they were "+
-			"charged, not after their use: write `algorithm: sliding_window_counter` or `fixed_window`, or delete `lease`")
+	case limit.Algorithm.HasGrants():
+		onKey.Fail(fmt.Sprintf("`lease` has no meaning for %s", limit.Algorithm),
+			"its hits leave the window some time after they were charged, not after their use: "+
+				"write `algorithm: sliding_window_counter` or `fixed_window`, or delete `lease`")
 	case l.MaxDelay != 0:
 		onKey.Fail("`lease` beside `max_delay`", "each held request needs its own turn in Redis: delete one of them")
 	case l.Lease > capacity:

@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"sync"
 
@@ -64,16 +63,14 @@ const DefaultNearLimitRatio = 0.8
 type Limiter struct {
 	cfg     Config
 	totals  Totals
-	batches sync.Pool // of *batch
-	waits   sync.Pool // of *wait
+	waiting sync.Pool // of *waiting, for DecideAll
 }
 
 // New returns a limiter.
 func New(cfg Config) *Limiter {
 	cfg.NearLimitRatio = cmp.Or(cfg.NearLimitRatio, DefaultNearLimitRatio)
 	l := &Limiter{cfg: cfg}
-	l.batches.New = func() any { return newBatch(l) }
-	l.waits.New = func() any { return newWait() }
+	l.waiting.New = func() any { return &waiting{wait: newWait()} }
 	return l
 }
 
@@ -94,27 +91,8 @@ func (e QueryError) Error() string { return string(e) }
 // ErrNoRules is the error of each query before there are rules. It has the text of envoyproxy/ratelimit.
 var ErrNoRules = errors.New("no rate limit configuration loaded")
 
-// ErrInternal is the error of a query whose decision a panic has ended.
-var ErrInternal = errors.New("internal error")
-
-// Start begins to decide queries, each by itself, with one call of the store. It calls done exactly once, when the
-// result of each queries[i] is in results[i]: before it returns, or later in a goroutine of the store. Until then, both
-// slices and all that the queries refer to belong to the limiter. The limiter writes to the slices of results[i] if
-// they are large enough. A panic ends the batch: queries without a result get ErrInternal, done is called, and the
-// panic goes on. done must not wait for anything.
-func (l *Limiter) Start(ctx context.Context, queries []Query, results []Result, done func()) {
-	b := l.batches.Get().(*batch)
-	b.ctx, b.queries, b.results, b.done = ctx, queries, results, done
-	b.decide()
-}
-
-// DecideAll decides queries as Start does, and waits for the results.
-func (l *Limiter) DecideAll(ctx context.Context, queries []Query, results []Result) {
-	w := l.waits.Get().(*wait)
-	l.Start(ctx, queries, results, w.done)
-	<-w.ended
-	l.waits.Put(w)
-}
+// ErrUnanswered is the error of a request whose store has panicked before it answered. Its buckets may be charged.
+var ErrUnanswered = errors.New("internal error")
 
 func (l *Limiter) countStoreError(err error, policy StoreErrorPolicy) {
 	l.totals.StoreErrors[policy].Add(1)

@@ -59,7 +59,7 @@ type miss struct {
 	entries []descriptors.Entry
 	matched int
 	show    ClientValues
-	place   *place // the last one that matched
+	place   *position // the last one that matched
 }
 
 // tooShort explains a descriptor that ends at a place without a limit.
@@ -119,7 +119,7 @@ func (m miss) tooLong() string {
 
 // passedBy explains a descriptor that a rule would match, if the walk had not taken another way. path leads to the
 // rule.
-func (m miss) passedBy(root *descriptors.Tree[place], path []*Node) string {
+func (m miss) passedBy(root *descriptors.Tree[position], path []*Node) string {
 	text := "the rule " + path[len(path)-1].describe() + " is not reached"
 	for i, n := range path {
 		taken, _ := root.Walk(m.entries[:i+1])

@@ -9,10 +9,10 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"github.com/extauthz/extauthz/internal/testenv/cases"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules/file"
+	"github.com/extauthz/extauthz/test/testenv/cases"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata with the current results")

@@ -9,23 +9,36 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// plan holds one query while it is decided: the limits that apply and their takes.
-type plan struct {
+// Plan is a query while it is decided: the limits that apply, and their takes. The zero value is ready for
+// Limiter.Plan. After Limiter.Finish has returned true, or after Reset, it is ready for another query.
+type Plan struct {
 	limiter *Limiter
 	rules   *Rules
 	query   *Query
-	keys    *[]byte // of the batch; the keys of takes are parts of it
 	matches []match // one for each descriptor
 	// limits are the limits that apply, in the order of their descriptors.
 	limits []appliedLimit
+	stage  stage
 	// counted means that the store only counts, and that compare decides (COMPATIBILITY=strict).
 	counted bool
-	// request is the index of the request in the batch, -1 if no limit applies.
+	// request is the index of the request in the current round, or in the next one while Finish adds it.
 	request int
-	// source is what decided; err is set if there is none.
-	source Source
-	err    error
+	// local is what the store could not decide, while the fallback store decides a part.
+	local *localPart
+	// decider is what decided; err is set if there is none.
+	decider Decider
+	err     error
 }
+
+// stage is what a plan waits for.
+type stage uint8
+
+const (
+	unlimited     stage = iota // nothing, because no limit applies
+	reading                    // the counts of its buckets, which nothing has charged (StopWhenOver)
+	taking                     // the decision of the store
+	takingLocally              // the decision of the fallback store
+)
 
 // match is the result of matching one descriptor.
 type match struct {
@@ -41,9 +54,10 @@ type appliedLimit struct {
 	uncharged bool
 }
 
-// begin finds the limits that apply to a query, with an empty plan. keys are those of the batch.
-func (p *plan) begin(l *Limiter, q *Query, keys *[]byte) {
-	p.limiter, p.rules, p.query, p.keys, p.request = l, q.Rules, q, keys, -1
+// Plan finds the limits that apply to a query, and adds a request for them to the rounds, unless there are none. The
+// query and all that it refers to must not change until Finish has returned true.
+func (l *Limiter) Plan(q *Query, p *Plan, r *Rounds) {
+	p.limiter, p.query, p.rules = l, q, q.Rules
 	p.matches = slices.Grow(p.matches, len(q.Descriptors))[:len(q.Descriptors)]
 	if p.rules == nil {
 		p.rules = l.cfg.Rules()
@@ -60,18 +74,78 @@ func (p *plan) begin(l *Limiter, q *Query, keys *[]byte) {
 	default:
 		p.err = p.match(p.rules.domains[q.Domain])
 	}
-	if p.err != nil {
+	switch {
+	case p.err != nil:
 		l.totals.Invalid.Add(1)
+	case len(p.limits) > 0:
+		p.request = len(r.now.requests)
+		p.addTakes(r.now.add(), r)
+		p.stage = taking
+		if p.counted && l.cfg.StopWhenOver {
+			p.stage = reading
+			p.chargeNothing(r.now.requests[p.request].Takes)
+		}
 	}
 }
 
-// release drops all that the plan refers to. It keeps its memory for another query, unless it is large.
-func (p *plan) release() {
-	*p = plan{matches: texts.Clear(p.matches), limits: texts.Clear(p.limits)}
+// UsesStore reports whether a store decides a part of the query.
+func (p *Plan) UsesStore() bool { return p.stage != unlimited }
+
+// Finish reads what the store of the current round has decided. It returns true if the result of the query is in res,
+// whose slices it uses again. Otherwise it has added a request to the next round.
+func (l *Limiter) Finish(p *Plan, r *Rounds, res *Result) bool {
+	switch {
+	case p.err != nil:
+		res.reset(0, 0)
+		res.Err = p.err
+		return true
+	case p.stage == unlimited:
+		p.result(nil, &bucket.Outcome{Allowed: true}, res)
+		return true
+	}
+	request, outcome := &r.now.requests[p.request], &r.now.outcomes[p.request]
+	if outcome.Err == ErrUnanswered { //nolint:errorlint // Start has set exactly this value
+		p.err = outcome.Err
+		return l.Finish(p, r, res)
+	}
+	switch p.stage {
+	case reading:
+		p.stage = taking
+		p.leaveOut(outcome)
+		p.request = len(r.next.requests)
+		p.addTakes(r.next.add(), r)
+		return false
+	case takingLocally:
+		p.local.merge(outcome, &p.decider)
+		p.result(p.local.takes, &p.local.whole, res)
+		return true
+	}
+	if outcome.Err != nil {
+		if p.undecided(request, outcome, r) {
+			return false
+		}
+		if p.err != nil { // COMPATIBILITY=strict
+			return l.Finish(p, r, res)
+		}
+	}
+	switch outcome.Origin {
+	case bucket.FromDenialCache:
+		p.decider = FromDenialCache
+	case bucket.FromLease:
+		p.decider = FromLease
+	}
+	p.result(request.Takes, outcome, res)
+	return true
+}
+
+// Reset drops all that the plan refers to, also rules that are no longer active. It keeps its memory for another query,
+// unless it is large.
+func (p *Plan) Reset() {
+	*p = Plan{matches: texts.Clear(p.matches), limits: texts.Clear(p.limits)}
 }
 
 // match finds the rule of each descriptor in the rules of the domain, then drops the limits that others replace.
-func (p *plan) match(rules *descriptors.Tree[place]) error {
+func (p *Plan) match(rules *descriptors.Tree[position]) error {
 	var replaced []string
 	for i := range p.query.Descriptors {
 		d := &p.query.Descriptors[i]
@@ -130,12 +204,12 @@ func (r *Rules) requestLimit(domain string, o *descriptors.RequestLimit) (*RuleL
 		Limit: l, Unit: o.Unit, UnitMultiplier: max(1, o.UnitMultiplier), OnStoreError: r.options.DefaultPolicy,
 		Policy: "override", hashTag: -1,
 	}
-	limit.identity, limit.rule = string(overrideIdentity(domain, l)), hashOf(overridesOf(domain))
+	limit.identity, limit.rule = string(requestLimitIdentity(domain, l)), hashOf(requestLimitsOf(domain))
 	return limit, nil
 }
 
-// ask adds a take for each limit to the request.
-func (p *plan) ask(r *bucket.Request) {
+// addTakes adds a take for each limit to the request, with its key in the memory of the rounds.
+func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 	quotasCanDeny := p.quotasCanDeny()
 	p.counted = p.countsOnly()
 	for i := range p.limits {
@@ -153,9 +227,9 @@ func (p *plan) ask(r *bucket.Request) {
 		if t.Role == bucket.Quota && !quotasCanDeny {
 			t.Role = bucket.Shadow
 		}
-		length := len(*p.keys)
-		*p.keys = rule.appendKey(*p.keys, p.rules.options.KeyPrefix, a.limit, d.Entries, p.query.Refused)
-		t.Key = texts.View((*p.keys)[length:])
+		length := len(rounds.keys)
+		rounds.keys = rule.appendKey(rounds.keys, p.rules.options.KeyPrefix, a.limit, d.Entries, p.query.Refused)
+		t.Key = texts.View(rounds.keys[length:])
 		if !p.limiter.cfg.Strict {
 			t.Lease = a.limit.Lease
 		}
@@ -171,7 +245,7 @@ func (p *plan) ask(r *bucket.Request) {
 
 // queue returns the burst with which a leaky bucket accepts a request of this cost if its content leaks within the
 // delay. Each waiting request has put at least one unit into the bucket, so the burst also bounds how many wait.
-func (p *plan) queue(l bucket.Limit, delay int64, cost uint64) int64 {
+func (p *Plan) queue(l bucket.Limit, delay int64, cost uint64) int64 {
 	ahead := delay * l.Requests / l.Window // a MaxDelay is at most a minute, so the product fits
 	if most := p.limiter.cfg.MaxHeld; most > 0 {
 		ahead = min(ahead, most)
@@ -180,7 +254,7 @@ func (p *plan) queue(l bucket.Limit, delay int64, cost uint64) int64 {
 }
 
 // hits returns the hits of a descriptor. Its own precede those of the request; an explicit 0 is a peek.
-func (p *plan) hits(d *descriptors.Descriptor) uint64 {
+func (p *Plan) hits(d *descriptors.Descriptor) uint64 {
 	if d.Hits != nil {
 		return *d.Hits
 	}
@@ -188,7 +262,7 @@ func (p *plan) hits(d *descriptors.Descriptor) uint64 {
 }
 
 // cost returns the take of a descriptor.
-func (p *plan) cost(d *descriptors.Descriptor, l *RuleLimit) bucket.Take {
+func (p *Plan) cost(d *descriptors.Descriptor, l *RuleLimit) bucket.Take {
 	hits := p.hits(d)
 	if d.Negative {
 		return bucket.Take{Refund: hits}
@@ -206,7 +280,7 @@ func (p *plan) cost(d *descriptors.Descriptor, l *RuleLimit) bucket.Take {
 }
 
 // role returns the role of a rule, or of a limit that the request brought if the rule is nil.
-func (p *plan) role(r *Rule) bucket.Role {
+func (p *Plan) role(r *Rule) bucket.Role {
 	switch {
 	case r != nil && r.Shadow:
 		return bucket.Shadow
@@ -218,7 +292,7 @@ func (p *plan) role(r *Rule) bucket.Role {
 
 // quotasCanDeny is false if one quota always passes, because quotas only deny together. Such a quota is in shadow
 // mode. With QUOTA_MODE it is also any descriptor to which no limit applies, as in envoyproxy/ratelimit.
-func (p *plan) quotasCanDeny() bool {
+func (p *Plan) quotasCanDeny() bool {
 	for i := range p.matches {
 		m := &p.matches[i]
 		unlimited := m.rule != nil && m.rule.Unlimited

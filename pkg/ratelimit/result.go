@@ -23,40 +23,40 @@ type Result struct {
 	// Delay is how long to hold the answer to an allowed request, in µs, at most Query.MaxHold. Requests then leave at
 	// the rate of a limit with a MaxDelay.
 	Delay int64
-	// Source is what decided.
-	Source Source
+	// Decider is what decided.
+	Decider Decider
 	// Statuses has one status for each descriptor, in the order of the query.
 	Statuses []Status
 	// Limits are all limits that applied to any descriptor.
 	Limits []Applied
 }
 
-// Source is what made a decision.
-type Source uint8
+// Decider is what made a decision.
+type Decider uint8
 
-// The sources: the store, the store error policy in place of the store, the last denial of the store, or units that the
-// store has charged in advance.
+// The deciders: the store, the store error policy in place of the store, the last denial of the store, or units that
+// the store has charged in advance.
 const (
-	FromStore Source = iota
+	FromStore Decider = iota
 	FromLastKnown
 	FromPolicyAllow
 	FromPolicyDeny
 	FromDenialCache
 	FromLease
-	sources // how many there are
+	deciders // how many there are
 )
 
-// String returns the source as one word for logs and traces.
-func (s Source) String() string {
+// String returns the decider as one word for logs and traces.
+func (d Decider) String() string {
 	return [...]string{
 		FromStore: "store", FromLastKnown: "last_known_state", FromPolicyAllow: "policy_allow",
 		FromPolicyDeny: "policy_deny", FromDenialCache: "denial_cache", FromLease: "lease",
-	}[s]
+	}[d]
 }
 
 // undecided reports whether the store error policy decided.
-func (s Source) undecided() bool {
-	return s == FromLastKnown || s == FromPolicyAllow || s == FromPolicyDeny
+func (d Decider) undecided() bool {
+	return d == FromLastKnown || d == FromPolicyAllow || d == FromPolicyDeny
 }
 
 // Status is the decision on one descriptor.
@@ -100,7 +100,7 @@ func (res *Result) DecidedBy() string {
 	if res.Binding() == nil {
 		return ""
 	}
-	return res.Source.String()
+	return res.Decider.String()
 }
 
 // Applied is a limit that applied to a descriptor, with the decision of its bucket.
@@ -154,9 +154,9 @@ func (res *Result) reset(statuses, limits int) {
 }
 
 // result makes one status for each descriptor from the decisions, and counts them.
-func (p *plan) result(takes []bucket.Take, o *bucket.Outcome, res *Result) {
+func (p *Plan) result(takes []bucket.Take, o *bucket.Outcome, res *Result) {
 	res.reset(len(p.matches), len(p.limits))
-	res.Allowed, res.RetryAfter, res.Source = o.Allowed, o.RetryAfter, p.source
+	res.Allowed, res.RetryAfter, res.Decider = o.Allowed, o.RetryAfter, p.decider
 	for i := range p.matches {
 		rule := p.matches[i].rule
 		res.Statuses[i].Rule = rule
@@ -178,7 +178,7 @@ func (p *plan) result(takes []bucket.Take, o *bucket.Outcome, res *Result) {
 		p.compare(takes, res)
 	}
 	if len(p.limits) > 0 {
-		p.limiter.totals.Decided[p.source].Add(1)
+		p.limiter.totals.Decided[p.decider].Add(1)
 	}
 	for i := range p.limits {
 		applied, s := &res.Limits[i], &res.Statuses[p.limits[i].descriptor]
@@ -211,8 +211,8 @@ func (a *Applied) denial() uint64 {
 	return max(1, uint64(a.Decision.RetryAfter))
 }
 
-func (p *plan) count(s *Status, d *descriptors.Descriptor) {
-	c := &p.limiter.totals.Overrides
+func (p *Plan) count(s *Status, d *descriptors.Descriptor) {
+	c := &p.limiter.totals.RequestLimits
 	if s.Rule != nil {
 		c = s.Rule.counters(s.Binding.Limit, d.Entries)
 	}
@@ -226,9 +226,9 @@ func (p *plan) count(s *Status, d *descriptors.Descriptor) {
 	}
 	c.count(s.Binding, hits, capacity, int64(float32(capacity)*p.limiter.cfg.NearLimitRatio))
 	switch {
-	case p.source.undecided():
+	case p.decider.undecided():
 		c.Undecided.Add(1)
-	case p.source == FromDenialCache && !s.Binding.Decision.Allowed:
+	case p.decider == FromDenialCache && !s.Binding.Decision.Allowed:
 		c.Cached.Add(hits - min(hits, uint64(s.Binding.Decision.Remaining)))
 	}
 }

@@ -10,14 +10,14 @@ import (
 
 // Rules are all rules of one generation. They are immutable: a request sees one set of rules from start to end.
 type Rules struct {
-	domains  map[string]*descriptors.Tree[place]
+	domains  map[string]*descriptors.Tree[position]
 	order    []*Rule
 	options  RulesOptions
 	counters counterSet
 }
 
-// place is one place in the tree of rules.
-type place struct {
+// position is one place in the tree of rules.
+type position struct {
 	rule *Rule // nil for a place without limits
 	// node is what the place was compiled from. That of the root has no key; below it are the nodes of all Domains of the
 	// name. Only Miss uses it.
@@ -28,9 +28,9 @@ type place struct {
 type RulesOptions struct {
 	// KeyPrefix begins every bucket key (CACHE_KEY_PREFIX).
 	KeyPrefix string
-	// DefaultAlgorithm is the algorithm of overrides and of limits that name none. Default: sliding_window.
+	// DefaultAlgorithm is the algorithm of requests' limits and of limits that name none. Default: sliding_window.
 	DefaultAlgorithm bucket.Algorithm
-	// DefaultPolicy is the store error policy of limits that name none, and of overrides. Default: Local.
+	// DefaultPolicy is the store error policy of limits that name none, and of requests' limits. Default: Local.
 	DefaultPolicy StoreErrorPolicy
 	// Wildcards selects the wildcard that wins if several match.
 	Wildcards descriptors.WildcardOrder
@@ -49,11 +49,11 @@ func NewRules(domains []Domain, o RulesOptions) *Rules {
 	o.DefaultAlgorithm = cmp.Or(o.DefaultAlgorithm, bucket.SlidingWindow)
 	o.DefaultPolicy = cmp.Or(o.DefaultPolicy, Local)
 	o.MetricValues = cmp.Or(o.MetricValues, DefaultMetricValues)
-	r := &Rules{domains: make(map[string]*descriptors.Tree[place]), options: o, counters: newCounterSet()}
+	r := &Rules{domains: make(map[string]*descriptors.Tree[position]), options: o, counters: newCounterSet()}
 	for _, d := range domains {
 		tree := r.domains[d.Name]
 		if tree == nil {
-			tree = &descriptors.Tree[place]{Value: place{node: new(Node)}}
+			tree = &descriptors.Tree[position]{Value: position{node: new(Node)}}
 			r.domains[d.Name] = tree
 		}
 		all := &tree.Value.node.Descriptors
@@ -71,7 +71,7 @@ func NewRules(domains []Domain, o RulesOptions) *Rules {
 	return r
 }
 
-func (r *Rules) compile(parent *descriptors.Tree[place], domain string, above []*Node, nodes []Node) {
+func (r *Rules) compile(parent *descriptors.Tree[position], domain string, above []*Node, nodes []Node) {
 	for i := range nodes {
 		n := &nodes[i]
 		tree := parent.Add(descriptors.Pattern{Key: n.Key, Value: n.Value}, r.options.Wildcards)

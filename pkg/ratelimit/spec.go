@@ -12,15 +12,15 @@ import (
 // comparable, so it can be the key of a map.
 type LimitSpec struct {
 	// Requests is how many units pass in a window; 0 denies every cost above 0.
-	Requests int64 `json:"requests_per_unit" yaml:"requests_per_unit" min:"0"`
+	Requests int64 `json:"requests_per_unit"`
 	// Unit and Multiplier make up the window. A Multiplier of 0 means 1. A Multiplier that Bucket accepts fits 32 bits,
 	// because the longest window has fewer seconds.
-	Unit       descriptors.Unit `json:"unit" yaml:"unit"`
-	Multiplier uint64           `json:"unit_multiplier,omitempty" yaml:"unit_multiplier" min:"1"`
+	Unit       descriptors.Unit `json:"unit"`
+	Multiplier uint64           `json:"unit_multiplier,omitempty"`
 	// Algorithm may be bucket.SlidingWindow, which depends on Requests. It has no default.
-	Algorithm bucket.Algorithm `json:"algorithm,omitempty" yaml:"algorithm"`
+	Algorithm bucket.Algorithm `json:"algorithm,omitempty"`
 	// Burst is the capacity of the bucket algorithms; 0 means Requests. The window algorithms have none.
-	Burst int64 `json:"burst,omitempty" yaml:"burst" min:"1"`
+	Burst int64 `json:"burst,omitempty"`
 }
 
 // SpecError is the reason why a LimitSpec cannot be counted.

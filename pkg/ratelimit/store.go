@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
@@ -13,9 +14,12 @@ type Store interface {
 	// once, when the outcome of each requests[i] is in outcomes[i]: before it returns, or later in another goroutine.
 	// Until then, both slices and all that the requests refer to belong to the store. If an outcome's Err wraps
 	// ErrOutcomeUnknown, its request may have been charged. The store calls done when ctx is done at the latest. done must
-	// not wait for anything. After a panic of its own, Start does not call done any more: the caller ends the batch.
+	// not wait for anything. After a panic in Start, the caller goes on with the outcomes at hand, and ignores done.
 	Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func())
 }
+
+// DeadlineReserve is the part of a caller's deadline that remains for returning the answer.
+const DeadlineReserve = 5 * time.Millisecond
 
 // ErrOutcomeUnknown means that the store received a request but did not answer: its buckets may have been charged.
 var ErrOutcomeUnknown = errors.New("the store did not answer: the request may have been charged")

@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
@@ -15,7 +14,7 @@ import (
 
 // countsOnly reports whether the store only counts for this query. It does unless a limit has an algorithm or a
 // count_denied that envoyproxy/ratelimit does not know. In that case the store decides the query, all or nothing.
-func (p *plan) countsOnly() bool {
+func (p *Plan) countsOnly() bool {
 	if !p.limiter.cfg.Strict {
 		return false
 	}
@@ -34,51 +33,26 @@ func countOnly(t *bucket.Take) {
 	t.Limit.Requests, t.Role, t.CountDenied = bucket.MaxRequests, bucket.Shadow, true
 }
 
-// stopWhenOver reads the counts of the requests for which the store only counts. Of a request that exceeds a limit, the
-// other limits are not charged. As at envoyproxy/ratelimit, each descriptor is compared by itself, rules in shadow mode
+// With StopWhenOver, the limiter first reads the counts of such a query. Of a request that exceeds a limit, the other
+// limits are not charged. As at envoyproxy/ratelimit, each descriptor is compared by itself, rules in shadow mode
 // count, too, and requests between the two calls of the store are not seen. If the store does not answer the first
 // call, it decides by the second.
-func (b *batch) stopWhenOver() {
-	var plans []*plan
-	var peeks []bucket.Request
-	for i := range b.plans {
-		p := &b.plans[i]
-		if p.request < 0 || !p.counted {
-			continue
-		}
-		peek := bucket.Request{Takes: slices.Clone(b.requests[p.request].Takes)}
-		for k := range peek.Takes {
-			peek.Takes[k].Cost, peek.Takes[k].Refund = 0, 0
-		}
-		plans, peeks = append(plans, p), append(peeks, peek)
+
+// chargeNothing makes takes only show their buckets.
+func (p *Plan) chargeNothing(takes []bucket.Take) {
+	for i := range takes {
+		takes[i].Cost, takes[i].Refund = 0, 0
 	}
-	if len(peeks) == 0 {
-		b.take()
+}
+
+// leaveOut marks the limits that are not charged. The outcome is that of takes that charged nothing.
+func (p *Plan) leaveOut(o *bucket.Outcome) {
+	if o.Err != nil {
 		return
 	}
-	outcomes := make([]bucket.Outcome, len(peeks))
-	b.limiter.cfg.Store.Start(b.ctx, peeks, outcomes, func() { b.takeLess(plans, outcomes) })
-}
-
-// takeLess lets the store decide all requests, less the takes that are not charged. outcomes are those of the peeks.
-func (b *batch) takeLess(plans []*plan, outcomes []bucket.Outcome) {
-	defer b.recovered()
-	for i, p := range plans {
-		if outcomes[i].Err == nil && p.leaveOut(outcomes[i].Decisions) {
-			r := &b.requests[p.request]
-			r.Takes = r.Takes[:0]
-			p.ask(r)
-		}
-	}
-	b.take()
-}
-
-// leaveOut marks the limits that are not charged, and reports whether there are any. decisions are those of takes that
-// charged nothing.
-func (p *plan) leaveOut(decisions []bucket.Decision) bool {
 	isOver, over := make([]bool, len(p.limits)), 0
 	for i, a := range p.limits {
-		left := a.limit.Requests - (bucket.MaxRequests - decisions[a.take].Remaining)
+		left := a.limit.Requests - (bucket.MaxRequests - o.Decisions[a.take].Remaining)
 		own := p.cost(&p.query.Descriptors[a.descriptor], a.limit)
 		if own.Refund == 0 && (left < 0 || own.Cost > uint64(left)) {
 			isOver[i] = true
@@ -88,14 +62,13 @@ func (p *plan) leaveOut(decisions []bucket.Decision) bool {
 	for i := range p.limits {
 		p.limits[i].uncharged = over > 0 && !isOver[i]
 	}
-	return over > 0 && over < len(p.limits)
 }
 
 // count is what a bucket holds before a request, and after its descriptors so far.
 type count struct{ before, now int64 }
 
 // counts returns the counts of the buckets before the request, but after its refunds.
-func (p *plan) counts(takes []bucket.Take, res *Result) []count {
+func (p *Plan) counts(takes []bucket.Take, res *Result) []count {
 	list := make([]count, len(takes))
 	for i, a := range p.limits {
 		d := &res.Limits[i].Decision
@@ -110,7 +83,7 @@ func (p *plan) counts(takes []bucket.Take, res *Result) []count {
 }
 
 // compare decides the limits of a query for which the store has only counted, and with them the query.
-func (p *plan) compare(takes []bucket.Take, res *Result) {
+func (p *Plan) compare(takes []bucket.Take, res *Result) {
 	counts := p.counts(takes, res)
 	enforced, quota, quotas := uint64(0), uint64(math.MaxUint64), false // waits; bucket.Never is the longest
 	for i, a := range p.limits {

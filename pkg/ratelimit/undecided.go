@@ -1,8 +1,8 @@
 package ratelimit
 
 import (
-	"context"
 	"errors"
+	"slices"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
@@ -12,12 +12,12 @@ import (
 const retryUndecided = 1_000_000
 
 // undecided decides a request that the store could not, by the policies of its limits: deny precedes local, local
-// precedes allow. Rules in shadow mode do not count. Requests for the fallback store are added to local.
-func (p *plan) undecided(r *bucket.Request, o *bucket.Outcome, local *fallback) {
+// precedes allow. Rules in shadow mode do not count. It returns true if the fallback store decides in the next round.
+func (p *Plan) undecided(r *bucket.Request, o *bucket.Outcome, rounds *Rounds) bool {
 	if p.limiter.cfg.Strict {
 		p.err = o.Err
 		p.limiter.countStoreError(o.Err, 0)
-		return
+		return false
 	}
 	policy := Allow
 	for _, a := range p.limits {
@@ -28,13 +28,15 @@ func (p *plan) undecided(r *bucket.Request, o *bucket.Outcome, local *fallback) 
 	p.limiter.countStoreError(o.Err, policy)
 	r.Uncertain = errors.Is(o.Err, ErrOutcomeUnknown)
 	pass(r, o)
-	p.source = FromPolicyAllow
+	p.decider = FromPolicyAllow
 	switch policy {
 	case Deny:
 		p.deny(o)
 	case Local:
-		local.add(p, r, o)
+		p.takeLocally(r, o, rounds)
+		return true
 	}
+	return false
 }
 
 // pass answers as unused buckets do.
@@ -46,8 +48,8 @@ func pass(r *bucket.Request, o *bucket.Outcome) {
 }
 
 // deny answers as exhausted buckets do, for limits with the policy deny.
-func (p *plan) deny(o *bucket.Outcome) {
-	p.source, o.Allowed, o.RetryAfter = FromPolicyDeny, false, retryUndecided
+func (p *Plan) deny(o *bucket.Outcome) {
+	p.decider, o.Allowed, o.RetryAfter = FromPolicyDeny, false, retryUndecided
 	for _, a := range p.limits {
 		if a.limit.OnStoreError == Deny {
 			o.Decisions[a.take] = bucket.Decision{
@@ -57,22 +59,16 @@ func (p *plan) deny(o *bucket.Outcome) {
 	}
 }
 
-// fallback holds the requests of a batch for the fallback store.
-type fallback struct {
-	requests []bucket.Request
-	outcomes []bucket.Outcome
-	parts    []localPart // one for each request
-}
-
-// localPart links a request of the fallback store to the plan and outcome that it is part of.
+// localPart links the request of the fallback store to the whole request, a part of which it is.
 type localPart struct {
-	plan  *plan
-	whole *bucket.Outcome
+	takes []bucket.Take // of the whole request
+	whole bucket.Outcome
 	index []int // from Request.Split
 }
 
-// add adds the takes of a request. Takes with the policy allow pass.
-func (f *fallback) add(p *plan, r *bucket.Request, o *bucket.Outcome) {
+// takeLocally adds the takes of a request to the next round, which the fallback store decides. Takes with the policy
+// allow pass. The whole request and its outcome are kept, because their round ends before.
+func (p *Plan) takeLocally(r *bucket.Request, o *bucket.Outcome, rounds *Rounds) {
 	passes := make([]bool, len(r.Takes))
 	quotaPasses := false
 	for _, a := range p.limits {
@@ -87,22 +83,16 @@ func (f *fallback) add(p *plan, r *bucket.Request, o *bucket.Outcome) {
 			t.Role = bucket.Shadow // one quota passes, so the others do not deny
 		}
 	}
-	f.requests = append(f.requests, part)
-	f.parts = append(f.parts, localPart{p, o, index})
+	p.local = &localPart{takes: slices.Clone(r.Takes), index: index}
+	p.local.whole, *o = *o, bucket.Outcome{}
+	p.stage, p.request, rounds.next.local = takingLocally, len(rounds.next.requests), true
+	*rounds.next.add() = part
 }
 
-// start lets a store decide all requests.
-func (f *fallback) start(ctx context.Context, store Store, done func()) {
-	f.outcomes = make([]bucket.Outcome, len(f.requests))
-	store.Start(context.WithoutCancel(ctx), f.requests, f.outcomes, done)
-}
-
-// merge completes the whole outcomes. A request that the store could not decide stays allowed.
-func (f *fallback) merge() {
-	for i, part := range f.parts {
-		if f.outcomes[i].Err == nil {
-			part.whole.Merge(&f.outcomes[i], part.index)
-			part.plan.source = FromLastKnown
-		}
+// merge completes the outcome of the whole request. A request that the fallback store could not decide stays allowed.
+func (l *localPart) merge(o *bucket.Outcome, decider *Decider) {
+	if o.Err == nil {
+		l.whole.Merge(o, l.index)
+		*decider = FromLastKnown
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// appendMembers appends the begin of a problem detail, up to the text of its member detail.
+// appendMembers appends the beginning of a problem detail, up to the text of its member detail.
 func appendMembers(b []byte, kind, title string, status int) []byte {
 	b = appendQuoted(append(b, `{"type":`...), kind)
 	b = appendQuoted(append(b, `,"title":`...), title)

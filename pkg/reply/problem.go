@@ -25,7 +25,7 @@ func AppendProblem(b []byte, res *ratelimit.Result) []byte {
 	var few [usualLimits]*ratelimit.Applied
 	shown := appendShown(few[:0], res)
 	kind, title := quotaExceeded, "Too Many Requests"
-	if res.Source == ratelimit.FromPolicyDeny {
+	if res.Decider == ratelimit.FromPolicyDeny {
 		kind = reducedCapacity
 	} else if template := templateOf(shown); template != nil {
 		kind, title = cmp.Or(template.Type, kind), cmp.Or(fill(template.Title, res, shown[0].Limit), title)
@@ -57,7 +57,7 @@ func appendPolicies(b []byte, shown []*ratelimit.Applied) []byte {
 
 // appendDetail appends one sentence that explains the denial. shown is from appendShown.
 func appendDetail(b []byte, res *ratelimit.Result, shown []*ratelimit.Applied) []byte {
-	if res.Source == ratelimit.FromPolicyDeny {
+	if res.Decider == ratelimit.FromPolicyDeny {
 		return appendWait(append(b, "Rate limits cannot be decided at the moment."...), res)
 	}
 	if template := templateOf(shown); template != nil && template.Detail != "" {

@@ -71,6 +71,19 @@ func (r Reason) refusal() refusal { return cmp.Or(refusals[r], refusals[ReasonDe
 // Status returns the HTTP status of a refusal, unless a policy sets another one.
 func (r Reason) Status() int { return r.refusal().status }
 
+// SafeStatus returns a status that was chosen for a refusal, unless it is not an error. So no mistake makes a refusal
+// look like a success. An undecided request has an error of a server.
+func (r Reason) SafeStatus(chosen int) int {
+	least, usual := 400, http.StatusForbidden
+	if r == ReasonUndecided {
+		least, usual = 500, http.StatusServiceUnavailable
+	}
+	if chosen < least || chosen > 599 {
+		return usual
+	}
+	return chosen
+}
+
 // Sentence returns the sentence for the client. limits is the limiter's decision, nil if there is none.
 func (r Reason) Sentence(limits *ratelimit.Result) string {
 	if limits != nil && r.Status() == http.StatusTooManyRequests {

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/jwt"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
@@ -20,7 +21,7 @@ func TestActivate(t *testing.T) {
 			limit := &ratelimit.Limit{Unit: descriptors.Minute, Requests: new(int64(1))}
 			d.Descriptors = append(d.Descriptors, ratelimit.Node{Key: key, RateLimit: limit})
 		}
-		policy := &authz.Policy{Credentials: []authz.Credential{{JWT: &authz.JWT{
+		policy := &authz.Policy{Credentials: []authz.Credential{{JWT: &jwt.Credential{
 			Issuer: new(generation), Audiences: []string{"a"}, Algorithms: []string{"RS256"}, JWKSFile: new("keys.json"),
 		}}}}
 		return rules.Set{
@@ -28,14 +29,14 @@ func TestActivate(t *testing.T) {
 		}
 	}
 	live := rules.NewLive(rules.Options{})
-	if n := len(live.Limits().All()) + len(live.Policies().Issuers()); n > 0 {
+	if n := len(live.Limits().All()) + len(authz.CredentialsOf[*jwt.Credential](live.Policies())); n > 0 {
 		t.Errorf("%d limits and issuers before the first set", n)
 	}
 	live.Activate(set("first", "a", "b"), nil)
 	live.Limits().All()[0].Limits[0].Counters.Denied.Add(5)
 	before := live.Active()
 	live.Activate(set("second", "a", "c"), func(next *rules.Active) {
-		if live.Active() != before || next.Policies.Issuers()[0].Name != "second" {
+		if live.Active() != before || *authz.CredentialsOf[*jwt.Credential](next.Policies)[0].Issuer != "second" {
 			t.Error("prepare was called after the set became active, or with another set")
 		}
 	})

@@ -14,9 +14,9 @@ func dumpPolicy(domain string, p *authz.Policy) string {
 	var credentials []string
 	tokens := false
 	for _, c := range p.Credentials {
-		kind, at := credentialText(c)
-		credentials = append(credentials, kind+"("+at+")")
-		tokens = tokens || c.JWT != nil
+		traits := c.Kind().Traits()
+		credentials = append(credentials, traits.Name+"("+c.Kind().String()+")")
+		tokens = tokens || traits.Token
 	}
 	var parts []string
 	show := func(shown bool, format string, values ...any) {
@@ -43,32 +43,4 @@ func dumpPolicy(domain string, p *authz.Policy) string {
 	show(len(p.KeepHeaders) > 0, "keep_headers=%s", strings.Join(p.KeepHeaders, ","))
 	show(p.Position != "", "at=%s", p.Position)
 	return domain + " authz: " + strings.Join(parts, " ")
-}
-
-// credentialText returns the kind of a credential and its place in a request: jwt and "https://idp.example, scheme
-// Bearer".
-func credentialText(c authz.Credential) (kind, at string) {
-	switch {
-	case c.APIKey != nil:
-		return "api_key", sourceText(c.APIKey.Source)
-	case c.JWT != nil:
-		return "jwt", *c.JWT.Issuer + ", " + sourceText(c.JWT.Source)
-	case c.MTLS != nil:
-		return "mtls", strings.Join(c.MTLS.Principals, ", ")
-	}
-	return "none", ""
-}
-
-func sourceText(s authz.Source) string {
-	switch {
-	case s.Header != nil:
-		return "header " + *s.Header
-	case s.Scheme != nil:
-		return "scheme " + *s.Scheme
-	case s.Query != nil:
-		return "query " + *s.Query
-	case s.Cookie != nil:
-		return "cookie " + *s.Cookie
-	}
-	return ""
 }

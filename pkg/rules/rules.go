@@ -40,9 +40,4 @@ type Update struct {
 	Set Set
 	// Problems are the mistakes in the source, or the reason why it could not be read.
 	Problems Problems
-	// Lost names the restrictions of the previous rules that the new rules lack, if that is suspicious.
-	Lost []string
-	// Held means that the new rules must not become active yet, because of Lost. Another Update follows: with the
-	// same rules if they do not change for some time, or with other rules.
-	Held bool
 }

@@ -28,7 +28,7 @@ func rateLimitDecision(q *ratelimit.Query, res *ratelimit.Result) decision {
 		service: "ratelimit", domain: q.Domain, verdict: authz.Allowed, reason: reply.ReasonAllowed, rule: res.Binding(),
 	}
 	switch {
-	case res.Err != nil, !res.Allowed && res.Source == ratelimit.FromPolicyDeny:
+	case res.Err != nil, !res.Allowed && res.Decider == ratelimit.FromPolicyDeny:
 		d.verdict, d.reason = authz.Undecided, reply.ReasonUndecided
 	case !res.Allowed:
 		d.verdict, d.reason = authz.Refused, reply.ReasonOverLimit
@@ -64,7 +64,7 @@ func (d *decision) attrs(res *ratelimit.Result) []slog.Attr {
 	attrs := d.who()
 	if d.rule != nil {
 		attrs = append(attrs, limitAttrs(d.rule.Binding)...)
-		attrs = append(attrs, slog.String("decided_by", res.Source.String()))
+		attrs = append(attrs, slog.String("decided_by", res.Decider.String()))
 	}
 	return attrs
 }

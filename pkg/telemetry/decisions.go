@@ -48,51 +48,51 @@ func NewDecisionLog(cfg DecisionLogConfig) *DecisionLog {
 }
 
 // RateLimit logs a decision of the rate limit service.
-func (l *DecisionLog) RateLimit(ctx context.Context, q ratelimit.Query, res ratelimit.Result) {
-	d := rateLimitDecision(&q, &res)
-	if !l.admits(ctx, &d) {
+func (l *DecisionLog) RateLimit(q *ratelimit.Query, res *ratelimit.Result) {
+	d := rateLimitDecision(q, res)
+	if !l.admits(&d) {
 		return
 	}
-	attrs := d.attrs(&res)
+	attrs := d.attrs(res)
 	if _, ok := errors.AsType[ratelimit.QueryError](res.Err); ok || errors.Is(res.Err, ratelimit.ErrNoRules) {
 		attrs = append(attrs, text("error", res.Err.Error())...) // not that of a store, which may have an address
 	}
-	if l.debugs(ctx) {
-		attrs = append(attrs, l.descriptors(&q, &res, l.cfg.Values))
+	if l.debugs() {
+		attrs = append(attrs, l.descriptors(q, res, l.cfg.Values))
 	}
-	l.write(ctx, &d, attrs)
+	l.write(&d, attrs)
 }
 
 // Check logs a decision of ext_authz. The line never has the query of a path, a header other than x-request-id, or
 // another value that could be a credential. key_id is the public part of a key, or the name of an issuer's key.
-func (l *DecisionLog) Check(ctx context.Context, c authz.Checked) {
-	d := checkDecision(&c)
-	if !l.admits(ctx, &d) {
+func (l *DecisionLog) Check(c *authz.Checked) {
+	d := checkDecision(c)
+	if !l.admits(&d) {
 		return
 	}
-	attrs := append(d.attrs(c.Decision.Limits), checkAttrs(&c)...)
+	attrs := append(d.attrs(c.Decision.Limits), checkAttrs(c)...)
 	if r := c.Request; l.cfg.Values == ratelimit.ShowValues {
 		id, _ := r.Headers.Get("x-request-id")
 		attrs = append(attrs, text("owner", c.Decision.Identity.Owner, "plan", c.Decision.Identity.Plan,
 			"http_method", r.Method, "host", r.Host, "path", withoutQuery(r.Path), "source", r.Source, "request_id", id)...)
 	}
-	if c.Query != nil && l.debugs(ctx) {
+	if c.Query != nil && l.debugs() {
 		// The policy can make values of any header, also of one with a credential.
 		attrs = append(attrs, l.descriptors(c.Query, c.Result, ratelimit.HideValues))
 	}
-	l.write(ctx, &d, attrs)
+	l.write(&d, attrs)
 }
 
-func (l *DecisionLog) debugs(ctx context.Context) bool {
-	return l.cfg.Log.Enabled(ctx, slog.LevelDebug)
+func (l *DecisionLog) debugs() bool {
+	return l.cfg.Log.Enabled(context.Background(), slog.LevelDebug)
 }
 
 // admits reports whether a decision has a line. If not, it counts a refusal.
-func (l *DecisionLog) admits(ctx context.Context, d *decision) bool {
+func (l *DecisionLog) admits(d *decision) bool {
 	switch {
-	case l.debugs(ctx):
+	case l.debugs():
 		return true
-	case d.verdict == authz.Allowed || !l.cfg.Log.Enabled(ctx, slog.LevelInfo):
+	case d.verdict == authz.Allowed || !l.cfg.Log.Enabled(context.Background(), slog.LevelInfo):
 		return false
 	}
 	gate := l.reasons[d.reason]
@@ -108,13 +108,13 @@ func (l *DecisionLog) admits(ctx context.Context, d *decision) bool {
 	return false
 }
 
-// write writes the line of a decision. It is written even if the caller has gone.
-func (l *DecisionLog) write(ctx context.Context, d *decision, attrs []slog.Attr) {
+// write writes the line of a decision.
+func (l *DecisionLog) write(d *decision, attrs []slog.Attr) {
 	level := slog.LevelInfo
 	if d.verdict == authz.Allowed {
 		level = slog.LevelDebug
 	}
-	l.cfg.Log.LogAttrs(context.WithoutCancel(ctx), level, "decided", attrs...)
+	l.cfg.Log.LogAttrs(context.Background(), level, "decided", attrs...)
 }
 
 // leftOut are refusals without lines: their number, and the first of them.
@@ -134,7 +134,11 @@ func (l *DecisionLog) remember(left leftOut) {
 }
 
 // Flush logs how many refusals have no lines, unless the log has their number already. Call it after the last decision.
+// It does nothing for nil.
 func (l *DecisionLog) Flush() {
+	if l == nil {
+		return
+	}
 	l.mu.Lock()
 	all := l.left
 	l.left = nil

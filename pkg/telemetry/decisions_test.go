@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -22,24 +23,25 @@ import (
 	ratelimitcommon "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/tools/txtar"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/extauthz/extauthz/internal/testenv"
-	"github.com/extauthz/extauthz/internal/testenv/cases"
-	"github.com/extauthz/extauthz/internal/testenv/tokens"
+	"github.com/extauthz/extauthz/internal/flow"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/authz/jwt"
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
-	"github.com/extauthz/extauthz/pkg/envoy/hold"
-	"github.com/extauthz/extauthz/pkg/envoy/rls"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 	"github.com/extauthz/extauthz/pkg/reply"
 	"github.com/extauthz/extauthz/pkg/rules/file"
 	"github.com/extauthz/extauthz/pkg/telemetry"
+	"github.com/extauthz/extauthz/test/testenv"
+	"github.com/extauthz/extauthz/test/testenv/cases"
+	"github.com/extauthz/extauthz/test/testenv/tokens"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata with the current results")
@@ -156,7 +158,7 @@ descriptors:
 				Rule: rules.All()[rule], Binding: &ratelimit.Applied{Limit: &rules.All()[rule].Limits[0]},
 			}}}
 			for range times {
-				log.RateLimit(t.Context(), ratelimit.Query{Domain: "shop"}, res)
+				log.RateLimit(&ratelimit.Query{Domain: "shop"}, &res)
 			}
 		}
 		count := func(rule string, decided int, leftOut string) {
@@ -203,7 +205,7 @@ func TestCheckIsOneLine(t *testing.T) {
 		Log:    slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Values: ratelimit.ShowValues,
 	})
-	log.Check(t.Context(), authz.Checked{
+	log.Check(&authz.Checked{
 		Request: &authz.Request{
 			HTTP: true, Method: "GET", Host: "example.org\nlevel=ERROR",
 			Path: "/" + strings.Repeat("p", 1000) + "?api_key=s3cret",
@@ -213,7 +215,7 @@ func TestCheckIsOneLine(t *testing.T) {
 			},
 		},
 		Decision: &authz.Decision{
-			Reason: reply.ReasonInvalid, Status: 403, Domain: "shop", Identity: authz.Identity{KeyID: "k-17"}, Delay: 1000,
+			Reason: reply.ReasonInvalid, Status: 403, Domain: "shop", Identity: credential.Identity{KeyID: "k-17"}, Delay: 1000,
 		},
 		Status: 403, DroppedHeaders: 1,
 	})
@@ -237,9 +239,8 @@ func TestCheckIsOneLine(t *testing.T) {
 
 // services are both services, with one log.
 type services struct {
-	limits *rls.Server
-	check  *auth.Server
-	key    tokens.Key // of the issuer
+	flow *flow.Flow
+	key  tokens.Key // of the issuer
 }
 
 // now is the time of the tokens and buckets.
@@ -269,7 +270,7 @@ func newServices(t *testing.T, archive *txtar.Archive, log *slog.Logger, values 
 	policies := authz.NewPolicies(set.Policies, rules, reply.Headers{})
 	verifier := jwt.New(jwt.Config{Now: func() time.Time { return now }})
 	t.Cleanup(verifier.Close)
-	verifier.SetIssuers(policies.Issuers())
+	verifier.SetIssuers(authz.CredentialsOf[*jwt.Credential](policies))
 	testenv.Eventually(t, func() error {
 		if n := verifier.Sources()[0].Keys; n != 1 {
 			return fmt.Errorf("there are %d keys of the issuer", n)
@@ -283,18 +284,18 @@ func newServices(t *testing.T, archive *txtar.Archive, log *slog.Logger, values 
 	decisions := telemetry.NewDecisionLog(telemetry.DecisionLogConfig{
 		Log: log, Rules: func() *ratelimit.Rules { return rules }, Values: values,
 	})
-	queue := hold.New(10)
-	s.limits = rls.New(rls.Config{Limiter: limiter, Queue: queue, Decided: decisions.RateLimit})
-	s.check = auth.New(auth.Config{
+	s.flow = flow.New(flow.Config{
 		Authorizer: authz.New(authz.Config{
-			Policies: func() *authz.Policies { return policies }, Tokens: verifier,
-			Keys: apikey.New(apikey.Config{Secret: secret}),
+			Policies: func() *authz.Policies { return policies }, Checkers: map[string]credential.Checker{
+				jwt.Name: verifier, apikey.Name: apikey.New(apikey.Config{Secret: secret}),
+			},
 		}),
-		Limiter: limiter, Queue: queue, Decided: decisions.Check, Log: slog.New(slog.DiscardHandler),
-		HTTP: auth.HTTPConfig{
-			SourceHeader: "x-source", Timeout: time.Minute, NeedsAddress: func() bool { return false },
-			Observe: func(authz.Verdict, time.Duration) {},
+		Limiter: limiter, Queue: flow.NewQueue(10), Log: decisions, Calls: telemetry.NewCalls(prometheus.NewRegistry()),
+		HTTP: flow.HTTPConfig{
+			Headers: auth.HTTPHeaders{Source: "x-source"}, Timeout: time.Minute,
+			NeedsAddress: func() bool { return false }, Log: slog.New(slog.DiscardHandler),
 		},
+		Panicked: func(where string, value any) { t.Errorf("a panic in %s: %v", where, value) },
 	})
 	return s
 }
@@ -329,7 +330,7 @@ func (s *services) send(t *testing.T, words []string) {
 				r.Header.Set(name, value)
 			}
 		}
-		s.check.HTTP(nil).ServeHTTP(httptest.NewRecorder(), r)
+		s.flow.Checks(nil).ServeHTTP(httptest.NewRecorder(), r)
 		return
 	}
 	m := &rlsv3.RateLimitRequest{Domain: words[0]}
@@ -357,7 +358,7 @@ func (s *services) send(t *testing.T, words []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _ = s.limits.Answer(t.Context(), string(message), nil) // an error is in the log, too
+	_, _ = s.flow.Answer(t.Context(), flow.RateLimit, string(message), http.Header{}) // an error is in the log, too
 }
 
 // token returns a token that is refused for a cause; "" for a good one.

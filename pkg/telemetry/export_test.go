@@ -3,4 +3,4 @@ package telemetry
 import "context"
 
 // Connect connects as Run does.
-func (s *Statsd) Connect(ctx context.Context) { s.link.connect(ctx) }
+func (s *Statsd) Connect(ctx context.Context) { s.connect(ctx) }

@@ -15,12 +15,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules/file"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
-// TestStatsdOfManyRules sends more statistics at once than a queue has places.
+// TestStatsdOfManyRules sends more statistics at once than a datagram holds.
 func TestStatsdOfManyRules(t *testing.T) {
 	t.Parallel()
 	const many = 20_000
@@ -53,12 +53,9 @@ func TestStatsdOfManyRules(t *testing.T) {
 			}
 		}
 	}()
-	s, err := NewStatsd(StatsdConfig{
+	s := NewStatsd(StatsdConfig{
 		Network: "tcp", Address: listener.Addr().String(), Interval: 10 * time.Millisecond, Log: slog.Default(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/contrib/propagators/b3"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
+	otelcodes "go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -20,10 +21,10 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc/codes"
 
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
-	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
 // TracingConfig are the settings of Tracing. The SDK of OpenTelemetry reads the others itself, from the variables
@@ -81,34 +82,84 @@ func NewTracing(ctx context.Context, cfg TracingConfig) (*Tracing, error) {
 // Close sends the spans that wait, until ctx is done.
 func (t *Tracing) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
 
-// Start begins the span of a request, as a child of the span that the caller names in W3C or B3 headers.
-func (t *Tracing) Start(ctx context.Context, name string, headers propagation.TextMapCarrier) (
-	context.Context, trace.Span,
-) {
-	return t.tracer.Start(t.callers.Extract(ctx, headers), name, trace.WithSpanKind(trace.SpanKindServer))
+// Start begins the span of a request, as a child of the span that the caller names in W3C or B3 headers. A nil Tracing
+// returns a span that records nothing.
+func (t *Tracing) Start(name string, headers Headers) Span {
+	if t == nil {
+		return Span{}
+	}
+	ctx := t.callers.Extract(context.Background(), carrier{headers})
+	_, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer))
+	return Span{span}
 }
 
-// Headers returns the headers that Start reads.
-func (*Tracing) Headers() []string {
+// Headers are the headers of a request. Get returns "" for a header that it does not have. The name is in lower case.
+type Headers interface{ Get(name string) string }
+
+// carrier reads headers.
+type carrier struct{ Headers }
+
+// Set implements propagation.TextMapCarrier. Nothing is called on behalf of a request.
+func (carrier) Set(string, string) {}
+
+// Keys implements propagation.TextMapCarrier. The propagators of Tracing do not call it.
+func (carrier) Keys() []string { return nil }
+
+// TraceHeaders are the headers that Start reads.
+func TraceHeaders() []string {
 	return []string{"traceparent", "tracestate", "b3", "x-b3-traceid", "x-b3-spanid", "x-b3-parentspanid",
 		"x-b3-sampled", "x-b3-flags"}
 }
 
-// RateLimit adds a decision of the rate limit service to the span of its request.
-func (*Tracing) RateLimit(ctx context.Context, q ratelimit.Query, res ratelimit.Result) {
-	if span := trace.SpanFromContext(ctx); span.IsRecording() {
-		d := rateLimitDecision(&q, &res)
-		d.domain = strings.Clone(d.domain) // the span is sent later
-		setAttributes(span, d.attrs(&res))
+// Span is the span of a request. The zero value records nothing. One goroutine at a time may use it.
+type Span struct{ span trace.Span }
+
+// Recording reports whether the span is sent.
+func (s Span) Recording() bool { return s.span != nil && s.span.IsRecording() }
+
+// StoreTime adds how long the store has taken.
+func (s Span) StoreTime(d time.Duration) {
+	if s.Recording() {
+		s.span.SetAttributes(attribute.Float64("extauthz.store_time", d.Seconds()))
 	}
 }
 
-// Check adds a decision of ext_authz to the span of its request.
-func (*Tracing) Check(ctx context.Context, c authz.Checked) {
-	if span := trace.SpanFromContext(ctx); span.IsRecording() {
-		d := checkDecision(&c)
-		setAttributes(span, append(d.attrs(c.Decision.Limits), checkAttrs(&c)...))
+// RateLimit adds a decision of the rate limit service.
+func (s Span) RateLimit(q *ratelimit.Query, res *ratelimit.Result) {
+	if s.Recording() {
+		d := rateLimitDecision(q, res)
+		d.domain = strings.Clone(d.domain) // the span is sent later
+		setAttributes(s.span, d.attrs(res))
 	}
+}
+
+// Check adds a decision of ext_authz.
+func (s Span) Check(c *authz.Checked) {
+	if s.Recording() {
+		d := checkDecision(c)
+		setAttributes(s.span, append(d.attrs(c.Decision.Limits), checkAttrs(c)...))
+	}
+}
+
+// EndGRPC ends the span of a call by gRPC.
+func (s Span) EndGRPC(code codes.Code) {
+	if s.span == nil {
+		return
+	}
+	s.span.SetAttributes(attribute.String("rpc.system", "grpc"), attribute.Int("rpc.grpc.status_code", int(code)))
+	if code != codes.OK {
+		s.span.SetStatus(otelcodes.Error, code.String())
+	}
+	s.span.End()
+}
+
+// EndHTTP ends the span of a request over HTTP.
+func (s Span) EndHTTP() {
+	if s.span == nil {
+		return
+	}
+	s.span.SetAttributes(attribute.String("network.protocol.name", "http"))
+	s.span.End()
 }
 
 // setAttributes gives a span the attributes of a log line, with the prefix extauthz.
@@ -126,23 +177,4 @@ func setAttributes(span trace.Span, attrs []slog.Attr) {
 			span.SetAttributes(key.String(a.Value.String()))
 		}
 	}
-}
-
-// Timed returns a store that adds the time of each call to the span of the request.
-func Timed(store ratelimit.Store) ratelimit.Store { return timed{store} }
-
-type timed struct{ store ratelimit.Store }
-
-// Start implements ratelimit.Store.
-func (s timed) Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
-	span := trace.SpanFromContext(ctx)
-	if !span.IsRecording() {
-		s.store.Start(ctx, requests, outcomes, done)
-		return
-	}
-	begin := time.Now()
-	s.store.Start(ctx, requests, outcomes, func() {
-		span.SetAttributes(attribute.Float64("extauthz.store_time", time.Since(begin).Seconds()))
-		done()
-	})
 }

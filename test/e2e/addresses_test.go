@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // byProxyProtocol lets Envoy read the client's address from the PROXY protocol, so that a test on one machine can have

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // application starts the application behind Envoy. It answers every request with 200 and the request line. Each

@@ -21,10 +21,10 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
-// benchResult is what `extauthz bench -o json` prints.
+// benchResult is what `extauthz-tools bench -o json` prints.
 type benchResult struct {
 	Sent, Answers, Allowed, Denied, Errors, Reconnects int
 	Interrupted                                        bool
@@ -43,11 +43,11 @@ type benchResult struct {
 	}
 }
 
-// bench runs `extauthz bench` with these flags for some requests, and returns its result and exit code.
+// bench runs `extauthz-tools bench` with these flags for some requests, and returns its result and exit code.
 func bench(t *testing.T, flags ...string) (r benchResult, code int) {
 	t.Helper()
 	flags = append([]string{"bench", "-o", "json", "--timeout", "1m", "--duration", "1h"}, flags...)
-	cmd := exec.Command(binary, flags...)
+	cmd := tools(t, flags...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -200,7 +200,7 @@ func TestBenchInterrupted(t *testing.T) {
 		}
 		return nil
 	})
-	cmd := exec.Command(binary, append([]string{"bench", "--duration", "1h", "--timeout", "1m"}, flags...)...)
+	cmd := tools(t, append([]string{"bench", "--duration", "1h", "--timeout", "1m"}, flags...)...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
@@ -238,7 +238,7 @@ func TestBenchWarns(t *testing.T) {
 			t.Parallel()
 			flags := append([]string{"bench", "--requests", "10", "--timeout", "1m", "--address",
 				testenv.Loopback(c.service.grpcPort)}, c.flags...)
-			out, err := exec.Command(binary, flags...).CombinedOutput()
+			out, err := tools(t, flags...).CombinedOutput()
 			warned := strings.Contains(string(out), "\nwarning ")
 			if err != nil || warned != (c.want != "") || !strings.Contains(string(out), c.want) {
 				t.Errorf("%v, want a warning with %q in\n%s", err, c.want, out)
@@ -295,7 +295,7 @@ func TestBenchRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			flags := append([]string{"bench", "--domain", "d", "--descriptor", "k=v", "--timeout", "1m"}, c.flags...)
-			out, err := exec.Command(binary, flags...).CombinedOutput()
+			out, err := tools(t, flags...).CombinedOutput()
 			if err == nil || !strings.Contains(string(out), c.want) || bytes.Count(out, []byte("\n")) > 2 ||
 				strings.Contains(string(out), "secret") {
 				t.Errorf("%v, want %q in\n%s", err, c.want, out)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestBinariesOfRatelimit calls a service with mTLS by ratelimit_client and by extauthz client. The first has the flags

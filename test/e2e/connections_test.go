@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestConnections runs envoy/tcp.yaml unchanged, with the rules in envoy/rules.

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // deployment is what the commands of a page ask: the service, Envoy, and an application behind it. A nil one has not

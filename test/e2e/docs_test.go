@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // block returns the first fenced block of a language in a page of the documentation that contains a text, so that a

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestGoAway sends requests through an Envoy whose connections to the service end every 200 ms for their age. No call

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // overHTTP replaces the ext_authz filter by that of envoy/http-ext_authz.yaml, which calls the service over HTTP at

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestUnlistedIdentityHeaders omits the identity headers from allowed_upstream_headers. Envoy then drops the headers

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/testenv/tokens"
+	"github.com/extauthz/extauthz/test/testenv/tokens"
 )
 
 // issuer makes tokens and publishes its public key in a file.

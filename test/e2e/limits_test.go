@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 const sampleRules = "internal/service/sample/sample.yaml"

@@ -14,7 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // springRoute is a route of an old gateway, with a limit for each value of x-user.
@@ -77,7 +77,7 @@ func oldGateway(t *testing.T, burst int) (url string) {
 // newGateway converts springRoute and returns the address of an Envoy that asks a service with the result.
 func newGateway(t *testing.T) (url string) {
 	t.Helper()
-	cmd := exec.Command(binary, "migrate", "spring", "--key", "user=header:x-user", "-o", "json", "-")
+	cmd := tools(t, "migrate", "spring", "--key", "user=header:x-user", "-o", "json", "-")
 	cmd.Stdin = strings.NewReader(springRoute)
 	out, err := cmd.Output()
 	var converted struct {
@@ -91,7 +91,7 @@ func newGateway(t *testing.T) (url string) {
 		err = json.Unmarshal(out, &converted)
 	}
 	if err != nil || len(converted.Files) != 1 {
-		t.Fatalf("extauthz migrate spring: %v\n%s", err, out)
+		t.Fatalf("extauthz-tools migrate spring: %v\n%s", err, out)
 	}
 	root, _ := rulesDirectory(t, converted.Files[0].Content)
 	service := startService(t, append(converted.Settings, "RUNTIME_ROOT="+root)...)
@@ -139,9 +139,9 @@ func TestMigrationSpringCompares(t *testing.T) {
 		{"-H x-user:eve --requests " + file("bare", `{"path":"/orders/1"}`), older, 0, []string{
 			"Compared 1 request: 1 with the same answer\n"}},
 	} {
-		args := append([]string{"migrate", "spring", "--key", "user=header:x-user", "--old", c.old, "--new", newer},
+		args := append([]string{"compare", "spring", "--key", "user=header:x-user", "--old", c.old, "--new", newer},
 			strings.Fields(c.args)...)
-		out, err := exec.Command(binary, append(args, source)...).CombinedOutput()
+		out, err := tools(t, append(args, source)...).CombinedOutput()
 		code := 0
 		if err != nil {
 			code = exitCode(t, err)

@@ -2,11 +2,10 @@ package e2e
 
 import (
 	"encoding/json"
-	"os/exec"
 	"strings"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // migrationEnvoy is a configuration of Envoy for the parts that pages of docs/migration have.
@@ -46,8 +45,8 @@ func indented(config, word, text string) string {
 	return before + strings.ReplaceAll(strings.TrimSpace(text), "\n", indent) + "\n" + after
 }
 
-// TestMigrationEnvoy lets Envoy check what the pages of docs/migration and `extauthz migrate spring` say about its
-// configuration.
+// TestMigrationEnvoy lets Envoy check what the pages of docs/migration and `extauthz-tools migrate spring` say about
+// its configuration.
 func TestMigrationEnvoy(t *testing.T) {
 	t.Parallel()
 	const routes = `spring.cloud.gateway.routes:
@@ -59,11 +58,11 @@ func TestMigrationEnvoy(t *testing.T) {
   - {id: c, predicates: [Path=/c/**], filters: *limit}
   - {id: d, predicates: [Path=/**], filters: *limit}
 `
-	cmd := exec.Command(binary, "migrate", "spring", "-o", "json", "-")
+	cmd := tools(t, "migrate", "spring", "-o", "json", "-")
 	cmd.Stdin = strings.NewReader(routes)
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("extauthz migrate spring: %v\n%s", err, out)
+		t.Fatalf("extauthz-tools migrate spring: %v\n%s", err, out)
 	}
 	var converted struct {
 		Routes string `json:"envoy_routes"`

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestMTLS identifies clients by certificates that Envoy has verified. Headers of the client that claim an identity

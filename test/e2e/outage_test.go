@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestRedisAway stops Redis between requests. Limits still apply, decided in the memory of the process, and Envoy

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestAnonymous allows requests without a credential, with each of the two settings that do so.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // The leaky bucket with max_delay in testdata/policy.yaml: one request leaves in every interval.

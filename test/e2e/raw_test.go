@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // startRawEnvoy starts an Envoy with the sample configuration and an application that answers with the request as

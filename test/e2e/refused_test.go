@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestRefused sends invalid credentials. From the sixth refusal of an address on, the answer is 429 for every kind of

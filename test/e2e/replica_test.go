@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // countedLimit is a limit that no test reaches. What is left of it shows how often its bucket was charged.

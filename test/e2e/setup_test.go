@@ -5,12 +5,14 @@ package e2e
 import (
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // binary is the path of the service, which TestMain builds once for all tests.
@@ -27,6 +29,20 @@ func TestMain(m *testing.M) {
 		binary = path
 		return m.Run()
 	}, "-race"))
+}
+
+var buildTools = sync.OnceValues(func() (string, error) {
+	return testenv.Build(filepath.Dir(binary), "extauthz-tools")
+})
+
+// tools returns a command of extauthz-tools, which the first call builds.
+func tools(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	path, err := buildTools()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exec.Command(path, args...)
 }
 
 // service is the running service.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/extauthz/extauthz/internal/guard"
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestStallClosesNoConnection: while Redis stands still, Envoy resets a thousand calls at its timeout. The service does

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestVerify runs testdata/verify.sh, which checks what docker-compose.yml demonstrates. It uses the same rules, keys

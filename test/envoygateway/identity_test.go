@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
-	"github.com/extauthz/extauthz/pkg/envoyconfig"
+	"github.com/extauthz/extauthz/internal/envoyconfig"
 	"github.com/extauthz/extauthz/pkg/rules/file"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestIdentityHeaders compares the configuration that Envoy Gateway makes from the examples with the rules of the

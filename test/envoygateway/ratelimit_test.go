@@ -14,7 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // inNamespace is set, to a directory, for the part of TestRateLimitService that runs in namespaces of its own.
@@ -92,7 +92,7 @@ func TestRateLimitService(t *testing.T) {
 func enterNamespace(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
-	binary, err := testenv.BuildService(dir)
+	binary, err := testenv.Build(dir, "extauthz")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestTour runs an Envoy with the configuration that Envoy Gateway makes from the examples, the service with the
@@ -78,7 +78,7 @@ func bootstrap(t *testing.T, policy string) string {
 func startService(t *testing.T) (s *testenv.RunningService, key string) {
 	t.Helper()
 	dir := t.TempDir()
-	binary, err := testenv.BuildService(dir)
+	binary, err := testenv.Build(dir, "extauthz")
 	if err != nil {
 		t.Fatal(err)
 	}

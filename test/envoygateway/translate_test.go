@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // translate lets Envoy Gateway translate manifests to xDS. An error lists all resources that are invalid, that Envoy

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // check compares what each client was admitted with its bound: its limit, and what else may pass.

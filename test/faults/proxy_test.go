@@ -4,7 +4,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // proxy passes connections on to a Redis. While it holds, it is a black hole: connections open and nothing passes.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // binary is the path of the service, which TestMain builds once for all tests.

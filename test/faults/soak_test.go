@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // soakTime is how long TestSoak goes on: some seconds, or SOAK, which `make soak` sets.

@@ -18,7 +18,7 @@ import (
 	"github.com/summerwind/h2spec/http2"
 	"github.com/summerwind/h2spec/spec"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // suiteVariable has a config.Config in JSON for this binary as the process that runs the suite. The suite ends its

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/test/istio/mesh"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // The cluster names that Istio derives from Services.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/test/istio/mesh"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestNoMistake checks the unchanged files, with each provider.

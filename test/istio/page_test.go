@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestPage makes the requests of docs/istio.md. Each response must contain the lines that the page shows.

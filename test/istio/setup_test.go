@@ -17,8 +17,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/test/istio/mesh"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // binary is the path of the service, which TestMain builds once for all tests.

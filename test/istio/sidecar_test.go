@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestSidecar sends requests to the Envoy of a pod, as they would arrive there.

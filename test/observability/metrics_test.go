@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // ofRatelimit matches the lines of metrics whose names envoyproxy/ratelimit chose. promtool wants others.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestPrometheus runs Prometheus with the configuration of docker-compose. It scrapes the service and two Envoys. Each

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // service is a running service with everything that has metrics: Redis over TLS with a client certificate, API keys

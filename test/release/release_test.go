@@ -53,10 +53,10 @@ func clone(t *testing.T) (dir string) {
 	return dir
 }
 
-// build builds the binary for a platform as goreleaser does, and returns its path.
+// build builds a binary for a platform as goreleaser does, and returns its path.
 func build(t *testing.T, b config.Build, dir, goos, goarch string) (path string) {
 	t.Helper()
-	path = filepath.Join(t.TempDir(), "extauthz")
+	path = filepath.Join(t.TempDir(), b.Binary)
 	args := append([]string{"build"}, b.Flags...)
 	args = append(args, "-tags="+strings.Join(b.Tags, ","), "-ldflags="+strings.Join(b.Ldflags, " "), "-o", path, b.Main)
 	run(t, dir, append([]string{"GOOS=" + goos, "GOARCH=" + goarch}, b.Env...), "go", args...)
@@ -68,14 +68,20 @@ func build(t *testing.T, b config.Build, dir, goos, goarch string) (path string)
 // make build).
 const maxBinary = 26_000_000
 
-// TestBinaries builds the binary for every platform. The binary for this platform prints the tag and the commit.
+// TestBinaries builds both programs for every platform. Those for this platform print the tag and the commit.
 func TestBinaries(t *testing.T) {
 	dir := clone(t)
-	p := project(t)
-	if len(p.Builds) != 1 {
-		t.Fatalf("%d builds, want 1", len(p.Builds))
+	var programs []string
+	for _, b := range project(t).Builds {
+		programs = append(programs, b.Binary)
+		t.Run(b.Binary, func(t *testing.T) { checkBinaries(t, dir, b) })
 	}
-	b := p.Builds[0]
+	if want := []string{"extauthz", "extauthz-tools"}; !slices.Equal(programs, want) {
+		t.Errorf("programs %q, want %q", programs, want)
+	}
+}
+
+func checkBinaries(t *testing.T, dir string, b config.Build) {
 	var built []string
 	for _, goos := range b.Goos {
 		for _, goarch := range b.Goarch {
@@ -113,16 +119,19 @@ func TestBinaries(t *testing.T) {
 
 // TestReproducible builds from two clones in two directories and compares the bytes.
 func TestReproducible(t *testing.T) {
-	var sums [2][sha256.Size]byte
-	for i := range sums {
-		binary, err := os.ReadFile(build(t, project(t).Builds[0], clone(t), "linux", "amd64"))
-		if err != nil {
-			t.Fatal(err)
+	clones := [2]string{clone(t), clone(t)}
+	for _, b := range project(t).Builds {
+		var sums [2][sha256.Size]byte
+		for i, dir := range clones {
+			binary, err := os.ReadFile(build(t, b, dir, "linux", "amd64"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sums[i] = sha256.Sum256(binary)
 		}
-		sums[i] = sha256.Sum256(binary)
-	}
-	if sums[0] != sums[1] {
-		t.Errorf("two builds of one commit differ: %x and %x", sums[0], sums[1])
+		if sums[0] != sums[1] {
+			t.Errorf("two builds of %s of one commit differ: %x and %x", b.Binary, sums[0], sums[1])
+		}
 	}
 }
 
@@ -131,6 +140,9 @@ func TestArchives(t *testing.T) {
 	p := project(t)
 	if len(p.Archives) != 1 {
 		t.Fatalf("%d kinds of archives, want 1", len(p.Archives))
+	}
+	if ids := p.Archives[0].IDs; len(ids) > 0 {
+		t.Errorf("the archives have only %q, want all programs", ids)
 	}
 	var sources []string
 	for _, file := range p.Archives[0].Files {
@@ -153,7 +165,7 @@ func TestArchives(t *testing.T) {
 }
 
 // TestSameBuildEverywhere checks that make build, the image and a release use the same flags, so that tests of one
-// also apply to the others.
+// also apply to the others. The image is built without the tools.
 func TestSameBuildEverywhere(t *testing.T) {
 	b := project(t).Builds[0]
 	for _, name := range []string{"Makefile", "Dockerfile"} {
@@ -173,6 +185,12 @@ func TestSameBuildEverywhere(t *testing.T) {
 		}
 		if !strings.Contains(string(content), "CGO_ENABLED=0 go build") {
 			t.Errorf("%s builds with cgo", name)
+		}
+	}
+	for _, name := range []string{"Dockerfile", ".dockerignore"} {
+		content, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil || strings.Contains(string(content), "tools") {
+			t.Errorf("%s names the tools: %v\n%s", name, err, content)
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 )
 
 // FuzzCheck: only the issued keys pass. No text makes Check panic or return another error than ErrInvalid.
@@ -35,7 +35,7 @@ func FuzzCheck(f *testing.F) {
 			}
 			return
 		}
-		if !errors.Is(err, authz.ErrInvalid) || who.Owner != "" {
+		if !errors.Is(err, credential.ErrInvalid) || who.Owner != "" {
 			t.Errorf("Check(%q) = %v, %v", key, who, err)
 		}
 	})

@@ -3,7 +3,7 @@ package apikey
 import (
 	"time"
 
-	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 )
 
 // maxKey is the longest text that Check hashes. A client may send a longer one.
@@ -19,7 +19,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Keys checks API keys: it is an authz.Keys. It is safe for concurrent use. Use New.
+// Keys checks API keys. It is a credential.Checker. It is safe for concurrent use. Use New.
 type Keys struct{ cfg Config }
 
 // New returns a checker of the keys in some sources.
@@ -30,25 +30,26 @@ func New(cfg Config) *Keys {
 	return &Keys{cfg}
 }
 
-// Check returns the identity of a key. The caller must not change it. The error is authz.ErrInvalid, or ErrUnavailable
-// if the key is unknown and a source has ended. Only the right key gets ErrDisabled, ErrNotYet or ErrExpired.
+// Check returns the identity of a key. The caller must not change it. The error is credential.ErrInvalid, or
+// ErrUnavailable if the key is unknown and a source has ended. Only the right key gets ErrDisabled, ErrNotYet or
+// ErrExpired.
 //
 // A wrong secret takes the same work as an unknown id: Check looks into all sources and compares two hashes. So the
 // time of an answer does not show which ids exist. A weak key is found by its hash, which nothing outside the service
 // can compute, so the time of that lookup shows nothing either.
-func (k *Keys) Check(key string) (authz.Identity, error) {
+func (k *Keys) Check(key string) (credential.Identity, error) {
 	id, strong := publicID(key)
 	if !strong && (len(key) > maxKey || CheckWeak(key) != nil) { // a typo, or a text that no key can be
-		return authz.Identity{}, authz.ErrInvalid
+		return credential.Identity{}, credential.ErrInvalid
 	}
 	candidates := k.cfg.Secret.candidates(key)
 	none := entry{} // no key has its hashes
 	found := &none
 	now := k.cfg.Now()
-	unknown := authz.ErrInvalid
+	unknown := credential.ErrInvalid
 	for _, source := range k.cfg.Sources {
 		if source.ended(now) {
-			unknown = authz.ErrUnavailable
+			unknown = credential.ErrUnavailable
 			continue
 		}
 		t, name := source.load(), id
@@ -65,7 +66,7 @@ func (k *Keys) Check(key string) (authz.Identity, error) {
 	}
 	right, old := candidates.match(&found.hash), candidates.match(&previous.Hash)
 	if !right && (!old || !now.Before(previous.ValidUntil)) {
-		return authz.Identity{}, unknown
+		return credential.Identity{}, unknown
 	}
 	return found.identity(id, now)
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
@@ -43,24 +43,25 @@ func TestCheck(t *testing.T) {
 	}{
 		{"a valid key", apikey.Record{Hash: secret.Hash(key)}, key, nil},
 		{"one made with the previous server secret", apikey.Record{Hash: former.Hash(key)}, key, nil},
-		{"one made with an unknown server secret", apikey.Record{Hash: foreign.Hash(key)}, key, authz.ErrInvalid},
-		{"a wrong secret with the right id", apikey.Record{Hash: secret.Hash(key)}, older, authz.ErrInvalid},
-		{"an unknown id", apikey.Record{Hash: secret.Hash(key)}, other, authz.ErrInvalid},
-		{"a wrong checksum", apikey.Record{Hash: secret.Hash(key)}, key[:49] + "?", authz.ErrInvalid},
-		{"nothing", apikey.Record{Hash: secret.Hash(key)}, "", authz.ErrInvalid},
-		{"disabled", apikey.Record{Hash: secret.Hash(key), Disabled: true}, key, authz.ErrDisabled},
-		{"disabled, with a wrong secret", apikey.Record{Hash: secret.Hash(key), Disabled: true}, older, authz.ErrInvalid},
-		{"expired", apikey.Record{Hash: secret.Hash(key), Expires: now}, key, authz.ErrExpired},
-		{"expired, with a wrong secret", apikey.Record{Hash: secret.Hash(key), Expires: now}, older, authz.ErrInvalid},
+		{"one made with an unknown server secret", apikey.Record{Hash: foreign.Hash(key)}, key, credential.ErrInvalid},
+		{"a wrong secret with the right id", apikey.Record{Hash: secret.Hash(key)}, older, credential.ErrInvalid},
+		{"an unknown id", apikey.Record{Hash: secret.Hash(key)}, other, credential.ErrInvalid},
+		{"a wrong checksum", apikey.Record{Hash: secret.Hash(key)}, key[:49] + "?", credential.ErrInvalid},
+		{"nothing", apikey.Record{Hash: secret.Hash(key)}, "", credential.ErrInvalid},
+		{"disabled", apikey.Record{Hash: secret.Hash(key), Disabled: true}, key, credential.ErrDisabled},
+		{"disabled, with a wrong secret", apikey.Record{Hash: secret.Hash(key), Disabled: true}, older,
+			credential.ErrInvalid},
+		{"expired", apikey.Record{Hash: secret.Hash(key), Expires: now}, key, credential.ErrExpired},
+		{"expired, with a wrong secret", apikey.Record{Hash: secret.Hash(key), Expires: now}, older, credential.ErrInvalid},
 		{"just before its end", apikey.Record{Hash: secret.Hash(key), Expires: now.Add(time.Microsecond)}, key, nil},
-		{"before 1970", apikey.Record{Hash: secret.Hash(key), Expires: time.Unix(-1, 0)}, key, authz.ErrExpired},
-		{"too early", apikey.Record{Hash: secret.Hash(key), NotBefore: now.Add(time.Microsecond)}, key, authz.ErrNotYet},
+		{"before 1970", apikey.Record{Hash: secret.Hash(key), Expires: time.Unix(-1, 0)}, key, credential.ErrExpired},
+		{"too early", apikey.Record{Hash: secret.Hash(key), NotBefore: now.Add(time.Microsecond)}, key, credential.ErrNotYet},
 		{"from its first moment", apikey.Record{Hash: secret.Hash(key), NotBefore: now}, key, nil},
 		{"the new one after a rotation", rotated(now.Add(time.Hour)), key, nil},
 		{"the old one after a rotation", rotated(now.Add(time.Hour)), older, nil},
 		{"the new one when the grace is over", rotated(now), key, nil},
-		{"the old one when the grace is over", rotated(now), older, authz.ErrInvalid},
-		{"the hash itself", apikey.Record{Hash: secret.Hash(key)}, secret.Hash(key).String(), authz.ErrInvalid},
+		{"the old one when the grace is over", rotated(now), older, credential.ErrInvalid},
+		{"the hash itself", apikey.Record{Hash: secret.Hash(key)}, secret.Hash(key).String(), credential.ErrInvalid},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.record.ID, c.record.Owner = id, "alice"
@@ -68,9 +69,9 @@ func TestCheck(t *testing.T) {
 			if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 				t.Fatalf("error %v, want %v", err, c.want)
 			}
-			want := authz.Identity{}
+			want := credential.Identity{}
 			if err == nil {
-				want = authz.Identity{Method: "api_key", Owner: "alice", KeyID: id}
+				want = credential.Identity{Method: "api_key", Owner: "alice", KeyID: id}
 			}
 			if diff := cmp.Diff(want, who); diff != "" {
 				t.Error(diff)
@@ -88,7 +89,7 @@ func TestIdentity(t *testing.T) {
 		Labels: map[string]string{"team": "a", "region": "eu"}, Scopes: []string{"read", "write"}, Limit: &limit,
 	}
 	who, err := checker(secret, record).Check(key)
-	want := authz.Identity{
+	want := credential.Identity{
 		Method: "api_key", Owner: "alice", Plan: "pro", KeyID: id,
 		Labels: record.Labels, Scopes: record.Scopes, Limit: &limit,
 	}
@@ -110,10 +111,10 @@ func TestWeakKeys(t *testing.T) {
 	}{
 		{"demo", "demo", nil},
 		{"sesame", "old", nil},
-		{"off", "", authz.ErrDisabled},
-		{"Demo", "", authz.ErrInvalid},
-		{"demo ", "", authz.ErrInvalid},
-		{"old", "", authz.ErrInvalid}, // an id is not a key
+		{"off", "", credential.ErrDisabled},
+		{"Demo", "", credential.ErrInvalid},
+		{"demo ", "", credential.ErrInvalid},
+		{"old", "", credential.ErrInvalid}, // an id is not a key
 	} {
 		if who, err := keys.Check(c.key); !errors.Is(err, c.want) || who.Owner != c.owner {
 			t.Errorf("Check(%q) = %q, %v; want %q, %v", c.key, who.Owner, err, c.owner, c.want)
@@ -126,7 +127,7 @@ func TestOnlyWeakRecordsTakeWeakKeys(t *testing.T) {
 	secret := newSecret(t, pepper, "")
 	_, id := newKey(t)
 	keys := checker(secret, apikey.Record{ID: id, Hash: secret.Hash("demo"), Owner: "demo"})
-	if _, err := keys.Check("demo"); !errors.Is(err, authz.ErrInvalid) {
+	if _, err := keys.Check("demo"); !errors.Is(err, credential.ErrInvalid) {
 		t.Error(err)
 	}
 }
@@ -155,7 +156,7 @@ func TestTheFirstSourceWins(t *testing.T) {
 	}
 	record.Disabled = true
 	first.Replace([]apikey.Record{record})
-	if _, err := keys.Check(key); !errors.Is(err, authz.ErrDisabled) {
+	if _, err := keys.Check(key); !errors.Is(err, credential.ErrDisabled) {
 		t.Errorf("disabled in the first source: %v", err)
 	}
 	if n, example := second.Common(&first); n != 1 || example != id {
@@ -183,7 +184,7 @@ func TestReplaceUnderTraffic(t *testing.T) {
 				if who, err := keys.Check(given[0]); err != nil || who.Owner != "customer-0" {
 					t.Errorf("the key that stays: %v, %v", who.Owner, err)
 				}
-				if _, err := keys.Check(unknown); !errors.Is(err, authz.ErrInvalid) {
+				if _, err := keys.Check(unknown); !errors.Is(err, credential.ErrInvalid) {
 					t.Errorf("the unknown key: %v", err)
 				}
 			}

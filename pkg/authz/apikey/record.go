@@ -10,44 +10,44 @@ import (
 	"time"
 
 	"github.com/extauthz/extauthz/internal/suggest"
-	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// Record is the stored form of a key. Key files and Redis hold its JSON; `extauthz keys import` reads its YAML.
+// Record is the stored form of a key. Key files and Redis hold its JSON.
 type Record struct {
 	// ID is the public part of the key. For a weak key, the operator chooses it.
-	ID   string `json:"id,omitempty" yaml:"id"`
-	Hash Hash   `json:"hash" yaml:"hash" secret:"true"`
+	ID   string `json:"id,omitempty"`
+	Hash Hash   `json:"hash"`
 	// Owner names the owner of the key. Required.
-	Owner string `json:"owner" yaml:"owner"`
+	Owner string `json:"owner"`
 	// Plan is what the owner pays for, "" for none.
-	Plan   string            `json:"plan,omitempty" yaml:"plan"`
-	Labels map[string]string `json:"labels,omitempty" yaml:"labels" example:"{team: payments}"`
-	Scopes []string          `json:"scopes,omitempty" yaml:"scopes"`
+	Plan   string            `json:"plan,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+	Scopes []string          `json:"scopes,omitempty"`
 	// The key is valid from NotBefore on and until before Expires. The zero time is no bound.
-	NotBefore time.Time `json:"not_before,omitzero" yaml:"not_before"`
-	Expires   time.Time `json:"expires,omitzero" yaml:"expires"`
+	NotBefore time.Time `json:"not_before,omitzero"`
+	Expires   time.Time `json:"expires,omitzero"`
 	// Created is when the key was made, zero if unknown.
-	Created  time.Time `json:"created,omitzero" yaml:"created"`
-	Disabled bool      `json:"disabled,omitempty" yaml:"disabled"`
+	Created  time.Time `json:"created,omitzero"`
+	Disabled bool      `json:"disabled,omitempty"`
 	// Weak marks a key that the operator chose: it is not random, and has neither id nor checksum.
-	Weak bool `json:"weak,omitempty" yaml:"weak"`
+	Weak bool `json:"weak,omitempty"`
 	// Limit is the limit of this key; nil for none.
-	Limit *ratelimit.LimitSpec `json:"limit,omitempty" yaml:"limit" example:"{unit: minute, requests_per_unit: 100}"`
+	Limit *ratelimit.LimitSpec `json:"limit,omitempty"`
 	// Previous is the key with the same id before this one, which stays valid for a while; nil for none.
-	Previous *Previous `json:"previous,omitempty" yaml:"previous" example:"{hash: hmac-sha256:..., valid_until: 2026-12-31}"`
+	Previous *Previous `json:"previous,omitempty"`
 	// Version grows with each change. It distinguishes a changed record from an older one.
 	Version int64 `json:"version,omitempty"`
 }
 
 // Previous is a replaced hash.
 type Previous struct {
-	Hash Hash `json:"hash" yaml:"hash" secret:"true"`
+	Hash Hash `json:"hash"`
 	// ValidUntil is when the key of this hash ends.
-	ValidUntil time.Time `json:"valid_until" yaml:"valid_until"`
+	ValidUntil time.Time `json:"valid_until"`
 }
 
 // maxVersion is larger than the time of any change, and leaves room for later versions.
@@ -61,7 +61,7 @@ func checkText(text string) error {
 	if len(text) > maxText {
 		return fmt.Errorf("want at most %d bytes", maxText)
 	}
-	return authz.CheckText(text)
+	return credential.CheckText(text)
 }
 
 // checkScope returns an error if a text cannot be a scope. Spaces separate scopes.

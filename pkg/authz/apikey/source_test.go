@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 )
 
 // TestSourcesEnd: after the end of a source, its keys and unknown keys are unavailable; keys of other sources pass.
@@ -32,18 +32,18 @@ func TestSourcesEnd(t *testing.T) {
 			}
 		}
 		shared.EndAt(time.Unix(1, 0))
-		check("not read yet", given[1], authz.ErrUnavailable)
+		check("not read yet", given[1], credential.ErrUnavailable)
 		shared.Replace(set[1:])
 		shared.EndAt(time.Now().Add(24 * time.Hour))
 		time.Sleep(24*time.Hour - time.Microsecond)
 		check("just before the end", given[1], nil)
 		check("just before the end, weak", weak, nil)
-		check("just before the end, unknown", unknown, authz.ErrInvalid)
+		check("just before the end, unknown", unknown, credential.ErrInvalid)
 		time.Sleep(time.Microsecond)
-		check("at the end", given[1], authz.ErrUnavailable)
-		check("at the end, weak", weak, authz.ErrUnavailable)
-		check("at the end, unknown", unknown, authz.ErrUnavailable)
-		check("at the end, not a key", unknown+"x", authz.ErrInvalid)
+		check("at the end", given[1], credential.ErrUnavailable)
+		check("at the end, weak", weak, credential.ErrUnavailable)
+		check("at the end, unknown", unknown, credential.ErrUnavailable)
+		check("at the end, not a key", unknown+"x", credential.ErrInvalid)
 		check("at the end, in the file", given[0], nil)
 		shared.EndAt(time.Now().Add(time.Second))
 		check("confirmed again", given[1], nil)
@@ -76,32 +76,32 @@ func TestOldRecordsAreNotTaken(t *testing.T) {
 		{
 			"the first records",
 			[]apikey.Record{at(0, 10, false), at(1, 11, false), at(3, 12, false)}, nil,
-			[]error{nil, nil, authz.ErrInvalid, nil},
+			[]error{nil, nil, credential.ErrInvalid, nil},
 		},
 		{
 			"two are revoked",
 			[]apikey.Record{at(0, 13, true), at(1, 11, false), at(3, 14, true)}, nil,
-			[]error{authz.ErrDisabled, nil, authz.ErrInvalid, authz.ErrDisabled},
+			[]error{credential.ErrDisabled, nil, credential.ErrInvalid, credential.ErrDisabled},
 		},
 		{
 			"both are restored, and one is new",
 			[]apikey.Record{at(0, 10, false), at(1, 11, false), at(2, 15, false), at(3, 12, false)},
-			[]string{set[0].ID, "weak"}, []error{authz.ErrDisabled, nil, nil, authz.ErrDisabled},
+			[]string{set[0].ID, "weak"}, []error{credential.ErrDisabled, nil, nil, credential.ErrDisabled},
 		},
 		{
 			"one is removed",
 			[]apikey.Record{at(1, 11, false), at(2, 15, false), at(3, 14, true)}, nil,
-			[]error{authz.ErrInvalid, nil, nil, authz.ErrDisabled},
+			[]error{credential.ErrInvalid, nil, nil, credential.ErrDisabled},
 		},
 		{
 			"the removed one is restored",
 			[]apikey.Record{at(0, 10, false), at(1, 11, false), at(2, 15, false), at(3, 14, true)},
-			[]string{set[0].ID}, []error{authz.ErrInvalid, nil, nil, authz.ErrDisabled},
+			[]string{set[0].ID}, []error{credential.ErrInvalid, nil, nil, credential.ErrDisabled},
 		},
 		{
 			"the removed one is newer",
 			[]apikey.Record{at(0, 16, false), at(1, 11, false), at(2, 17, true), at(3, 14, true)}, nil,
-			[]error{nil, nil, authz.ErrDisabled, authz.ErrDisabled},
+			[]error{nil, nil, credential.ErrDisabled, credential.ErrDisabled},
 		},
 	} {
 		if outdated := source.Replace(step.records); !slices.Equal(outdated, step.outdated) {

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
@@ -70,7 +70,8 @@ func (s *Source) Update(records []Record) {
 // Len returns how many keys there are.
 func (s *Source) Len() int { return len(s.load().entries) }
 
-// EndAt sets the time from which Check returns authz.ErrUnavailable for keys of the source. The zero time is never.
+// EndAt sets the time from which Check returns credential.ErrUnavailable for keys of the source. The zero time is
+// never.
 func (s *Source) EndAt(t time.Time) { s.end.Store(micros(t)) }
 
 func (s *Source) ended(now time.Time) bool {
@@ -203,22 +204,22 @@ func (t *table) weakID(c *candidates) string {
 func (e *entry) valid(at int64) error {
 	switch {
 	case e.disabled:
-		return authz.ErrDisabled
+		return credential.ErrDisabled
 	case e.expires != 0 && at >= e.expires:
-		return authz.ErrExpired
+		return credential.ErrExpired
 	case at < e.notBefore:
-		return authz.ErrNotYet
+		return credential.ErrNotYet
 	}
 	return nil
 }
 
 // identity returns the identity of the key's owner, or the error of valid.
-func (e *entry) identity(id string, now time.Time) (authz.Identity, error) {
+func (e *entry) identity(id string, now time.Time) (credential.Identity, error) {
 	if err := e.valid(now.UnixMicro()); err != nil {
-		return authz.Identity{}, err
+		return credential.Identity{}, err
 	}
-	who := authz.Identity{
-		Method: authz.MethodAPIKey, Owner: e.owner, Plan: e.plan, KeyID: id, Scopes: slices.Clip(e.scopes), Limit: e.limit,
+	who := credential.Identity{
+		Method: Name, Owner: e.owner, Plan: e.plan, KeyID: id, Scopes: slices.Clip(e.scopes), Limit: e.limit,
 	}
 	if len(e.labels) > 0 { // an entry has a list, which takes a fifth of the memory of a map
 		who.Labels = make(map[string]string, len(e.labels))

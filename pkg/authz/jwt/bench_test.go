@@ -27,7 +27,7 @@ func BenchmarkCached(b *testing.B) {
 			b.ResetTimer()
 			b.RunParallel(func(pb *testing.PB) {
 				for n := 0; pb.Next(); n++ {
-					if _, err := v.Check(b.Context(), settings, tokens[n%len(tokens)]); err != nil {
+					if _, err := v.Identify(b.Context(), settings, tokens[n%len(tokens)]); err != nil {
 						b.Error(err)
 					}
 				}
@@ -49,7 +49,7 @@ func BenchmarkVerify(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for n := 0; b.Loop(); n++ {
-				if _, err := v.Check(b.Context(), settings, tokens[n%len(tokens)]); err != nil {
+				if _, err := v.Identify(b.Context(), settings, tokens[n%len(tokens)]); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -73,7 +73,7 @@ func BenchmarkRefuse(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := v.Check(b.Context(), settings, token); err == nil {
+				if _, err := v.Identify(b.Context(), settings, token); err == nil {
 					b.Fatal("accepted")
 				}
 			}

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 )
 
 // shards is a power of two, well above the number of CPUs that look up tokens at the same time.
@@ -33,7 +33,7 @@ type cacheKey struct {
 
 // cached is the identity of a token. It is valid until expires, as long as the issuer has these keys.
 type cached struct {
-	identity authz.Identity
+	identity credential.Identity
 	keys     version
 	expires  time.Time
 	weight   int
@@ -51,14 +51,14 @@ func newCache(capacity int) *cache {
 func (c *cache) shard(k cacheKey) *shard { return &c.shards[k.token[0]%shards] }
 
 // get returns the identity of a token, if the cache has it and it is still valid.
-func (c *cache) get(k cacheKey, keys version, now time.Time) (authz.Identity, bool) {
+func (c *cache) get(k cacheKey, keys version, now time.Time) (credential.Identity, bool) {
 	s := c.shard(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	entry, ok := s.young[k]
 	if !ok {
 		if entry, ok = s.old[k]; !ok {
-			return authz.Identity{}, false
+			return credential.Identity{}, false
 		}
 		delete(s.old, k)
 		s.add(k, entry)
@@ -66,7 +66,7 @@ func (c *cache) get(k cacheKey, keys version, now time.Time) (authz.Identity, bo
 	if entry.keys != keys || !now.Before(entry.expires) {
 		delete(s.young, k)
 		s.weight -= entry.weight
-		return authz.Identity{}, false
+		return credential.Identity{}, false
 	}
 	return entry.identity, true
 }

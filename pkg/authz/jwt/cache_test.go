@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 )
 
 func tokenKey(n int) cacheKey {
@@ -48,7 +48,7 @@ func TestCacheIsBounded(t *testing.T) {
 func TestCacheKeepsWhatIsUsed(t *testing.T) {
 	c, now := newCache(1<<10), time.Now()
 	mine := tokenKey(-1)
-	c.put(mine, cached{identity: authz.Identity{Owner: "ann"}, expires: now.Add(time.Hour), weight: 1})
+	c.put(mine, cached{identity: credential.Identity{Owner: "ann"}, expires: now.Add(time.Hour), weight: 1})
 	for n := range 1 << 14 {
 		c.put(tokenKey(n), cached{expires: now.Add(time.Hour), weight: 1})
 		if id, ok := c.get(mine, version{}, now); !ok || id.Owner != "ann" {

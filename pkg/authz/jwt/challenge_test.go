@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/authz/jwt"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
@@ -18,17 +19,20 @@ func TestChallenge(t *testing.T) {
 	i := newIssuer(t, s)
 	verifier := jwt.New(jwt.Config{Now: c.now})
 	t.Cleanup(verifier.Close)
-	policies := authz.NewPolicies(map[string]*authz.Policy{"shop": {Credentials: []authz.Credential{{JWT: &authz.JWT{
+	policies := authz.NewPolicies(map[string]*authz.Policy{"shop": {Credentials: []authz.Credential{{JWT: &jwt.Credential{
 		Issuer: new("https://issuer.example"), Audiences: []string{audience}, Algorithms: []string{"ES256"},
 		JWKSURL: new(i.URL),
 	}}}}}, ratelimit.NewRules(nil, ratelimit.RulesOptions{}), reply.Headers{})
-	verifier.SetIssuers(policies.Issuers())
+	verifier.SetIssuers(authz.CredentialsOf[*jwt.Credential](policies))
 	store, err := memstore.New(memstore.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	a := authz.New(authz.Config{Policies: func() *authz.Policies { return policies }, Tokens: verifier})
+	a := authz.New(authz.Config{
+		Policies: func() *authz.Policies { return policies },
+		Checkers: map[string]credential.Checker{jwt.Name: verifier},
+	})
 	const bearer = `Bearer realm="shop"`
 	const invalid = bearer + `, error="invalid_token"`
 	for _, tc := range []struct{ name, token, want string }{

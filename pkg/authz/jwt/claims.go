@@ -1,46 +1,47 @@
 package jwt
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 )
 
 // judge returns the identity and the end of a token by its claims, or what is wrong with them. It does not check the
 // signature.
 func (v *validator) judge(claims map[string]any, now time.Time) (
-	id authz.Identity, expires time.Time, wrong *authz.CredentialError,
+	id credential.Identity, expires time.Time, wrong *credential.Error,
 ) {
-	if claims["iss"] != v.issuer.Name {
-		return id, expires, authz.Invalid("issuer")
+	if claims["iss"] != text(v.issuer.Issuer) {
+		return id, expires, credential.Invalid("issuer")
 	}
 	if !slices.ContainsFunc(listOf(claims["aud"]), func(a string) bool { return slices.Contains(v.issuer.Audiences, a) }) {
-		return id, expires, authz.Invalid("audience")
+		return id, expires, credential.Invalid("audience")
 	}
-	id = authz.Identity{
-		Method: authz.MethodJWT,
-		Scopes: scopesOf(claims[v.issuer.ScopesClaim]),
+	id = credential.Identity{
+		Method: Name,
+		Scopes: scopesOf(claims[cmp.Or(v.issuer.ScopesClaim, "scope")]),
 		Claims: claims,
 	}
-	id.Owner, _ = claims[v.issuer.OwnerClaim].(string)
+	id.Owner, _ = claims[cmp.Or(text(v.issuer.OwnerClaim), "sub")].(string)
 	if name := v.issuer.PlanClaim; name != "" {
 		id.Plan, _ = claims[name].(string)
 	}
 	expires, notBefore, ok := timesOf(claims)
 	switch {
 	case id.Owner == "":
-		return authz.Identity{}, expires, authz.Invalid("subject")
+		return credential.Identity{}, expires, credential.Invalid("subject")
 	case !ok:
-		return authz.Identity{}, expires, authz.Invalid("times")
+		return credential.Identity{}, expires, credential.Invalid("times")
 	}
 	expires = expires.Add(v.issuer.Leeway)
 	if !now.Before(expires) {
-		return id, expires, &authz.CredentialError{Cause: "expired", Kind: authz.ErrExpired}
+		return id, expires, &credential.Error{Cause: "expired", Kind: credential.ErrExpired}
 	}
 	if soonest := now.Add(v.issuer.Leeway); notBefore.After(soonest) {
-		return id, expires, &authz.CredentialError{Cause: "not_yet", Kind: authz.ErrNotYet}
+		return id, expires, &credential.Error{Cause: "not_yet", Kind: credential.ErrNotYet}
 	}
 	return id, expires, nil
 }

@@ -2,5 +2,5 @@
 // times. It follows the best current practices of RFC 8725.
 //
 // A [Verifier] reads the keys of its issuers from files or URLs and reads them again when they may have changed.
-// [Verifier.Check] returns the identity of a token, or an [authz.CredentialError].
+// [Verifier.Identify] returns the identity of a token, or a [credential.Error].
 package jwt

@@ -76,13 +76,18 @@ func fetch(ctx context.Context, address string, client *http.Client) (text []byt
 // readBounded reads a document of at most maxDocument bytes. For a compressed one, the decompressed size counts.
 func readBounded(r io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxDocument+1))
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case len(text) > maxDocument:
-		return nil, fmt.Errorf("it is longer than %d bytes", maxDocument)
 	}
-	return text, nil
+	return text, checkSize(text)
+}
+
+// checkSize reports a document of more than maxDocument bytes.
+func checkSize(text []byte) error {
+	if len(text) > maxDocument {
+		return fmt.Errorf("it is longer than %d bytes", maxDocument)
+	}
+	return nil
 }
 
 // freshness returns how long a response is fresh (RFC 9111, 4.2), within the bounds above.

@@ -3,8 +3,9 @@ package jwt
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
+
+	"github.com/extauthz/extauthz/internal/poll"
 )
 
 // pollInterval is how often a file is read. A half-written file is an error: no part of a JSON object is a JSON object.
@@ -13,12 +14,10 @@ const pollInterval = time.Second
 // file returns the origin at a path.
 func file(path string) origin {
 	return origin{path, pollInterval, func(context.Context) (text []byte, fresh time.Duration, err error) {
-		opened, err := os.Open(path)
-		if err != nil {
-			return nil, 0, fmt.Errorf("read keys: %w", err)
+		if text, _, err = poll.Read(path, maxDocument); err == nil {
+			err = checkSize(text)
 		}
-		defer opened.Close()
-		if text, err = readBounded(opened); err != nil {
+		if err != nil {
 			return nil, 0, fmt.Errorf("read keys from %s: %w", path, err)
 		}
 		return text, pollInterval, nil

@@ -124,10 +124,10 @@ func TestCheckIssuersApart(t *testing.T) {
 	one, other := es256("same"), es256("same")
 	i, j := newIssuer(t, one), newIssuer(t, other)
 	ours, theirs, posing := i.settings(), j.settings(), j.settings()
-	theirs.Name = "https://other.example"
+	theirs.Issuer = new("https://other.example")
 	v := open(t, jwt.Config{Now: c.now}, ours, theirs, posing)
 	token := one.sign(t, nil)
-	their := other.sign(t, claims{"iss": theirs.Name})
+	their := other.sign(t, claims{"iss": *theirs.Issuer})
 	for range 2 { // verified, then cached
 		check(t, v, ours, token, "owner ann")
 		check(t, v, theirs, token, "invalid: issuer")
@@ -150,7 +150,7 @@ func TestErrorsHoldNothingOfTheToken(t *testing.T) {
 	for _, token := range []string{
 		s.sign(t, nil), "canary", "canary.canary.canary", forge(map[string]any{"alg": "canary"}, hs256(nil)),
 	} {
-		_, err := v.Check(t.Context(), settings, token)
+		_, err := v.Identify(t.Context(), settings, token)
 		if err == nil || strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), token) {
 			t.Errorf("error %v for %q", err, token)
 		}

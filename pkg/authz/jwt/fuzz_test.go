@@ -31,7 +31,7 @@ func FuzzCheck(f *testing.F) {
 	f.Add("{}..")
 	f.Add("\xff.\x00.é")
 	f.Fuzz(func(t *testing.T, token string) {
-		got := outcome(v.Check(t.Context(), settings, token))
+		got := outcome(v.Identify(t.Context(), settings, token))
 		if !strings.HasPrefix(got, "invalid: ") {
 			t.Errorf("got %q for %q", got, token)
 		}

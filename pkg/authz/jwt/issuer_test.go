@@ -20,9 +20,9 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/extauthz/extauthz/internal/testenv/tokens"
-	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/authz/jwt"
+	"github.com/extauthz/extauthz/test/testenv/tokens"
 )
 
 // audience is this service, for the issuers of the tests.
@@ -146,19 +146,19 @@ func document(keys ...signer) []byte {
 }
 
 // settings accept the issuer's tokens.
-func (i *issuer) settings() *authz.Issuer { return settingsFor(i.URL) }
+func (i *issuer) settings() *jwt.Credential { return settingsFor(i.URL) }
 
 // settingsFor accept tokens of the issuer whose keys are at a URL.
-func settingsFor(keysURL string) *authz.Issuer {
-	return &authz.Issuer{
-		Name: "https://issuer.example", Audiences: []string{audience}, Leeway: 30 * time.Second,
-		JWKSURL: keysURL, OwnerClaim: "sub", ScopesClaim: "scope",
+func settingsFor(keysURL string) *jwt.Credential {
+	return &jwt.Credential{
+		Issuer: new("https://issuer.example"), Audiences: []string{audience}, Leeway: 30 * time.Second,
+		JWKSURL:    new(keysURL),
 		Algorithms: []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"},
 	}
 }
 
 // open returns a verifier with these issuers.
-func open(t testing.TB, cfg jwt.Config, settings ...*authz.Issuer) *jwt.Verifier {
+func open(t testing.TB, cfg jwt.Config, settings ...*jwt.Credential) *jwt.Verifier {
 	t.Helper()
 	v := jwt.New(cfg)
 	t.Cleanup(v.Close)
@@ -167,17 +167,17 @@ func open(t testing.TB, cfg jwt.Config, settings ...*authz.Issuer) *jwt.Verifier
 }
 
 // outcome returns the result of Check in words: the owner, or the kind and the reason of the error.
-func outcome(id authz.Identity, err error) string {
+func outcome(id credential.Identity, err error) string {
 	if err == nil {
 		return "owner " + id.Owner
 	}
-	e, ok := errors.AsType[*authz.CredentialError](err)
+	e, ok := errors.AsType[*credential.Error](err)
 	if !ok {
 		return "no *CredentialError: " + err.Error()
 	}
 	for kind, word := range map[error]string{
-		authz.ErrInvalid: "invalid", authz.ErrExpired: "expired",
-		authz.ErrNotYet: "not yet", authz.ErrUnavailable: "unavailable",
+		credential.ErrInvalid: "invalid", credential.ErrExpired: "expired",
+		credential.ErrNotYet: "not yet", credential.ErrUnavailable: "unavailable",
 	} {
 		if errors.Is(err, kind) {
 			return word + ": " + e.Cause
@@ -187,9 +187,9 @@ func outcome(id authz.Identity, err error) string {
 }
 
 // check fails the test if the outcome of Check is another one.
-func check(t testing.TB, v *jwt.Verifier, settings *authz.Issuer, token, want string) {
+func check(t testing.TB, v *jwt.Verifier, settings *jwt.Credential, token, want string) {
 	t.Helper()
-	if got := outcome(v.Check(t.Context(), settings, token)); got != want {
+	if got := outcome(v.Identify(t.Context(), settings, token)); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

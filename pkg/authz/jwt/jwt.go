@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 )
 
 // maxToken is the longest token in bytes. Most upstreams accept 8 KiB for one header, Envoy 60 KiB for all.
@@ -33,7 +33,7 @@ type Config struct {
 	OnReading func(Reading)
 }
 
-// Verifier checks tokens; it implements authz.Tokens. Use New. It is safe for concurrent use.
+// Verifier checks tokens. It is a credential.Slow. Use New. It is safe for concurrent use.
 type Verifier struct {
 	cfg    Config
 	client *http.Client
@@ -61,7 +61,7 @@ func New(cfg Config) *Verifier {
 	return v
 }
 
-// Close ends all readings of keys. Check still uses the keys that were read. Close may be called more than once.
+// Close ends all readings of keys. Identify still uses the keys that were read. Close may be called more than once.
 func (v *Verifier) Close() {
 	v.mu.Lock()
 	v.closed = true
@@ -72,22 +72,22 @@ func (v *Verifier) Close() {
 	v.running.Wait()
 }
 
-// Check returns the identity of a token. issuer is one of SetIssuers. A verified token is cached until it expires, or
+// Identify returns the identity of a token. kind is one of SetIssuers. A verified token is cached until it expires, or
 // its issuer or the issuer's keys change.
 //
-// The error is an *authz.CredentialError. It wraps authz.ErrInvalid, ErrExpired, ErrNotYet or ErrUnavailable. If the
-// service lacks the token's key, Check has the keys read again, if the last reading is long enough ago, and waits until
-// ctx is nearly done. ErrUnavailable means that there are still no keys. Only a token with a right signature gets
+// The error is a *credential.Error. It wraps credential.ErrInvalid, ErrExpired, ErrNotYet or ErrUnavailable. If the
+// service lacks the token's key, Identify has the keys read again, if the last reading is long enough ago, and waits
+// until ctx is nearly done. ErrUnavailable means that there are still no keys. Only a token with a right signature gets
 // ErrExpired or ErrNotYet.
 //
 // Callers share the slices and maps of the Identity and must not change them.
-func (v *Verifier) Check(ctx context.Context, issuer *authz.Issuer, token string) (authz.Identity, error) {
+func (v *Verifier) Identify(ctx context.Context, kind credential.Kind, token string) (credential.Identity, error) {
 	if len(token) > maxToken {
-		return authz.Identity{}, authz.Invalid("oversized")
+		return credential.Identity{}, credential.Invalid("oversized")
 	}
-	val := v.validator(issuer)
+	val := v.validator(kind)
 	if val == nil {
-		return authz.Identity{}, &authz.CredentialError{Cause: "unknown_issuer", Kind: authz.ErrUnavailable}
+		return credential.Identity{}, &credential.Error{Cause: "unknown_issuer", Kind: credential.ErrUnavailable}
 	}
 	id := cacheKey{by: val, token: digest(token)}
 	if identity, ok := v.known(id); ok {
@@ -96,26 +96,27 @@ func (v *Verifier) Check(ctx context.Context, issuer *authz.Issuer, token string
 	return v.verify(ctx, val, token, id)
 }
 
-// Known returns the identity of a verified token, as Check does, if it is cached.
-func (v *Verifier) Known(issuer *authz.Issuer, token string) (authz.Identity, bool) {
-	val := v.validator(issuer)
+// Known returns the identity of a verified token, as Identify does, if it is cached.
+func (v *Verifier) Known(kind credential.Kind, token string) (credential.Identity, bool) {
+	val := v.validator(kind)
 	if val == nil || len(token) > maxToken {
-		return authz.Identity{}, false
+		return credential.Identity{}, false
 	}
 	return v.known(cacheKey{by: val, token: digest(token)})
 }
 
-func (v *Verifier) known(id cacheKey) (authz.Identity, bool) {
+func (v *Verifier) known(id cacheKey) (credential.Identity, bool) {
 	now := v.cfg.Now()
 	keys := id.by.source.keys(now)
 	if keys == nil {
-		return authz.Identity{}, false
+		return credential.Identity{}, false
 	}
 	return v.cache.get(id, keys.version, now)
 }
 
 // validator returns the settings for the tokens of an issuer, nil if SetIssuers has not set it.
-func (v *Verifier) validator(issuer *authz.Issuer) *validator {
+func (v *Verifier) validator(kind credential.Kind) *validator {
+	issuer, _ := kind.(*Credential)
 	p := v.policy.Load()
 	if val := p.validators[issuer]; val != nil {
 		return val
@@ -130,15 +131,15 @@ func digest(token string) [sha256.Size]byte {
 }
 
 // verify checks a token that is not in the cache.
-func (v *Verifier) verify(ctx context.Context, val *validator, token string, id cacheKey) (authz.Identity, error) {
+func (v *Verifier) verify(ctx context.Context, val *validator, token string, id cacheKey) (credential.Identity, error) {
 	t, err := parse(token, val.issuer.Algorithms)
 	if err != nil {
-		return authz.Identity{}, err
+		return credential.Identity{}, err
 	}
 	// Wrong claims need no key to be refused. So tokens of another issuer cause no fetch from this one.
 	identity, expires, untimely := val.judge(t.claims, v.cfg.Now())
-	if untimely != nil && errors.Is(untimely, authz.ErrInvalid) {
-		return authz.Identity{}, untimely
+	if untimely != nil && errors.Is(untimely, credential.ErrInvalid) {
+		return credential.Identity{}, untimely
 	}
 	keys := val.source.keys(v.cfg.Now())
 	candidates := keys.find(t.header)
@@ -148,17 +149,17 @@ func (v *Verifier) verify(ctx context.Context, val *validator, token string, id 
 		candidates = keys.find(t.header)
 	}
 	if keys == nil {
-		return authz.Identity{}, &authz.CredentialError{Cause: "no_keys", Kind: authz.ErrUnavailable}
+		return credential.Identity{}, &credential.Error{Cause: "no_keys", Kind: credential.ErrUnavailable}
 	}
 	if len(candidates) == 0 {
-		return authz.Identity{}, authz.Invalid("unknown_key")
+		return credential.Identity{}, credential.Invalid("unknown_key")
 	}
 	key, ok := t.signedBy(candidates)
 	if !ok {
-		return authz.Identity{}, authz.Invalid("signature")
+		return credential.Identity{}, credential.Invalid("signature")
 	}
 	if untimely != nil {
-		return authz.Identity{}, untimely
+		return credential.Identity{}, untimely
 	}
 	identity.KeyID = key.id
 	v.cache.put(id, cached{identity: identity, keys: keys.version, expires: expires, weight: 1 + len(token)>>10})

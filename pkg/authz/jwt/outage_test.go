@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/testenv"
-	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/jwt"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // bad are the ways in which an endpoint fails. The redirect leads to evil, a server with valid keys of another issuer.
@@ -63,10 +62,10 @@ func stall(w http.ResponseWriter, r *http.Request) {
 const fetchTimeout = 400 * time.Millisecond
 
 // awaitOwner waits until the token is accepted as Ann's, and lets the keys be fetched again until then.
-func awaitOwner(t *testing.T, v *jwt.Verifier, c *clock, settings *authz.Issuer, token string) {
+func awaitOwner(t *testing.T, v *jwt.Verifier, c *clock, settings *jwt.Credential, token string) {
 	t.Helper()
 	testenv.Eventually(t, func() error {
-		got := outcome(v.Check(t.Context(), settings, token))
+		got := outcome(v.Identify(t.Context(), settings, token))
 		if got == "owner ann" {
 			return nil
 		}
@@ -94,7 +93,7 @@ func TestOutage(t *testing.T) {
 			c.advance(31 * time.Second)
 			const deadline = 150 * time.Millisecond
 			for _, unknown := range []signer{next, theirs} {
-				got := outcome(v.Check(briefly(t, deadline), settings, unknown.sign(t, nil)))
+				got := outcome(v.Identify(briefly(t, deadline), settings, unknown.sign(t, nil)))
 				if got != "invalid: unknown_key" {
 					t.Errorf("for an unknown key got %q", got)
 				}
@@ -116,7 +115,7 @@ func TestOutage(t *testing.T) {
 			i.answers(failure)
 			c.advance(24*time.Hour + time.Second)
 			late := claims{"exp": c.at(48 * time.Hour)}
-			if got := outcome(v.Check(briefly(t, deadline), settings, s.sign(t, late))); got != "unavailable: no_keys" {
+			if got := outcome(v.Identify(briefly(t, deadline), settings, s.sign(t, late))); got != "unavailable: no_keys" {
 				t.Errorf("with keys that are too old got %q", got)
 			}
 		})
@@ -127,7 +126,7 @@ func TestOutage(t *testing.T) {
 			settings := i.settings()
 			v := open(t, jwt.Config{Now: c.now, Timeout: fetchTimeout}, settings)
 			for range 3 {
-				got := outcome(v.Check(briefly(t, 50*time.Millisecond), settings, s.sign(t, nil)))
+				got := outcome(v.Identify(briefly(t, 50*time.Millisecond), settings, s.sign(t, nil)))
 				if got != "unavailable: no_keys" {
 					t.Errorf("got %q", got)
 				}
@@ -135,7 +134,7 @@ func TestOutage(t *testing.T) {
 			i.publish(s)
 			c.advance(31 * time.Second)
 			testenv.Eventually(t, func() error {
-				if got := outcome(v.Check(t.Context(), settings, s.sign(t, nil))); got != "owner ann" {
+				if got := outcome(v.Identify(t.Context(), settings, s.sign(t, nil))); got != "owner ann" {
 					return fmt.Errorf("got %q", got)
 				}
 				return nil

@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/jwt"
 )
 
@@ -221,19 +220,19 @@ func TestSlowEndpoint(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			begin := time.Now()
-			got := outcome(v.Check(ctx, settings, token))
+			got := outcome(v.Identify(ctx, settings, token))
 			if took := time.Since(begin); got != want || took != wait {
 				t.Errorf("got %q after %v, want %q after %v", got, took, want, wait)
 			}
 		}
-		waits(token, 200*time.Millisecond, "unavailable: no_keys", 197*time.Millisecond)
+		waits(token, 200*time.Millisecond, "unavailable: no_keys", 195*time.Millisecond)
 		waits(token, time.Millisecond, "unavailable: no_keys", 0)
-		waits(token, time.Minute, "owner ann", 1803*time.Millisecond)
+		waits(token, time.Minute, "owner ann", 1805*time.Millisecond)
 		waits(unknown, time.Minute, "invalid: unknown_key", 0) // the keys have just been read
 		pass(31 * time.Second)
-		waits(unknown, 200*time.Millisecond, "invalid: unknown_key", 197*time.Millisecond)
+		waits(unknown, 200*time.Millisecond, "invalid: unknown_key", 195*time.Millisecond)
 		waits(token, 200*time.Millisecond, "owner ann", 0)
-		waits(unknown, time.Minute, "invalid: unknown_key", 1803*time.Millisecond)
+		waits(unknown, time.Minute, "invalid: unknown_key", 1805*time.Millisecond)
 		v.Close()
 	})
 }
@@ -250,7 +249,7 @@ func TestFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var readings []string
 		settings := settingsFor("")
-		settings.JWKSFile = path
+		settings.JWKSFile = &path
 		v := open(t, jwt.Config{OnReading: func(r jwt.Reading) {
 			readings = append(readings, fmt.Sprintf("%d keys, error %t", r.Keys, r.Err != nil))
 		}}, settings)
@@ -274,10 +273,10 @@ func TestFile(t *testing.T) {
 		} {
 			step.change()
 			pass(2 * time.Second)
-			if got := outcome(v.Check(t.Context(), settings, one)); got != step.one {
+			if got := outcome(v.Identify(t.Context(), settings, one)); got != step.one {
 				t.Errorf("%s: the first key's token is %q, want %q", step.name, got, step.one)
 			}
-			if got := outcome(v.Check(t.Context(), settings, two)); got != step.two {
+			if got := outcome(v.Identify(t.Context(), settings, two)); got != step.two {
 				t.Errorf("%s: the second key's token is %q, want %q", step.name, got, step.two)
 			}
 		}
@@ -297,13 +296,13 @@ func TestSettingsChange(t *testing.T) {
 	s := es256("1")
 	bubble(t, nil, func(t *testing.T, i *issuer, cfg jwt.Config) {
 		i.publish(s)
-		at := func(path string) *authz.Issuer { return settingsFor("http://localhost" + path) }
+		at := func(path string) *jwt.Credential { return settingsFor("http://localhost" + path) }
 		one, again, shared, two := at("/one"), at("/one"), at("/one"), at("/two")
-		shared.Name = "https://shared.example"
+		shared.Issuer = new("https://shared.example")
 		token, other := s.sign(t, lasting()), s.sign(t, lasting())
 		v := jwt.New(cfg)
 		check(t, v, one, token, "unavailable: unknown_issuer")
-		set := func(settings ...*authz.Issuer) {
+		set := func(settings ...*jwt.Credential) {
 			t.Helper()
 			v.SetIssuers(settings)
 			synctest.Wait()

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // origin is where keys come from: a file or a URL.
@@ -31,9 +33,6 @@ type Reading struct {
 // firstRetry is the delay after the first error of a source without keys. The delay doubles up to the floor. So a
 // service that starts before its issuer does not wait long.
 const firstRetry = time.Second
-
-// margin is the rest of a request's time after it stops waiting for keys, so that it can still be answered.
-const margin = 3 * time.Millisecond
 
 // source keeps the keys of one origin. It reads them when they are due and when requests need it, once at a time.
 type source struct {
@@ -100,7 +99,7 @@ func (s *source) refresh(ctx context.Context) {
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-margin))
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-ratelimit.DeadlineReserve))
 		defer cancel()
 	}
 	select {

@@ -11,7 +11,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/json"
 
-	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 )
 
 // token is a JWS in the compact form (RFC 7515, 7.1) whose signature has not been checked.
@@ -31,22 +31,22 @@ type header struct {
 func parse(text string, algorithms []string) (token, error) {
 	parts, ok := split(text)
 	if !ok {
-		return token{}, authz.Invalid("malformed")
+		return token{}, credential.Invalid("malformed")
 	}
 	h, err := parseHeader(parts[0])
 	if err != nil {
 		return token{}, err
 	}
 	if !slices.Contains(algorithms, string(h.algorithm)) {
-		return token{}, authz.Invalid("algorithm")
+		return token{}, credential.Invalid("algorithm")
 	}
 	jws, err := jose.ParseSignedCompact(text, []jose.SignatureAlgorithm{h.algorithm})
 	if err != nil || len(jws.Signatures) != 1 {
-		return token{}, authz.Invalid("malformed")
+		return token{}, credential.Invalid("malformed")
 	}
 	claims, ok := parseClaims(parts[1])
 	if !ok {
-		return token{}, authz.Invalid("malformed")
+		return token{}, credential.Invalid("malformed")
 	}
 	return token{header: h, claims: claims, jws: jws}, nil
 }
@@ -85,21 +85,21 @@ func split(text string) (parts [3][]byte, ok bool) {
 func parseHeader(text []byte) (header, error) {
 	var members map[string]json.RawMessage
 	if !utf8.Valid(text) || json.Unmarshal(text, &members) != nil {
-		return header{}, authz.Invalid("malformed")
+		return header{}, credential.Invalid("malformed")
 	}
 	for _, name := range []string{"jku", "jwk", "x5u", "x5c", "crit", "b64", "enc", "zip"} {
 		if _, present := members[name]; present {
-			return header{}, authz.Invalid("header")
+			return header{}, credential.Invalid("header")
 		}
 	}
 	var algorithm, keyID, use string
 	for name, value := range map[string]*string{"alg": &algorithm, "kid": &keyID, "typ": &use} {
 		if raw, present := members[name]; present && json.Unmarshal(raw, value) != nil {
-			return header{}, authz.Invalid("malformed")
+			return header{}, credential.Invalid("malformed")
 		}
 	}
 	if !forAccess(use) {
-		return header{}, authz.Invalid("type")
+		return header{}, credential.Invalid("type")
 	}
 	return header{algorithm: jose.SignatureAlgorithm(algorithm), keyID: keyID}, nil
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/extauthz/extauthz/internal/testenv/tokens"
-	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/authz/jwt"
+	"github.com/extauthz/extauthz/test/testenv/tokens"
 )
 
 func TestCheckAlgorithms(t *testing.T) {
@@ -85,7 +85,7 @@ func TestCheckIdentity(t *testing.T) {
 	s, c := es256("key-1"), &clock{}
 	i := newIssuer(t, s)
 	usual, own := i.settings(), i.settings()
-	own.OwnerClaim, own.PlanClaim, own.ScopesClaim = "https://example.org/tenant", "plan", "scp"
+	own.OwnerClaim, own.PlanClaim, own.ScopesClaim = new("https://example.org/tenant"), "plan", "scp"
 	v := open(t, jwt.Config{Now: c.now}, usual, own)
 	token := s.sign(t, claims{
 		"scope": "read  write", "scp": []string{"admin", "read all"}, "plan": "gold", "https://example.org/tenant": "acme",
@@ -100,18 +100,18 @@ func TestCheckIdentity(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name     string
-		settings *authz.Issuer
-		want     authz.Identity
+		settings *jwt.Credential
+		want     credential.Identity
 	}{
-		{"the default claims", usual, authz.Identity{
+		{"the default claims", usual, credential.Identity{
 			Method: "jwt", Owner: "ann", KeyID: "key-1", Scopes: []string{"read", "write"}, Claims: known,
 		}},
-		{"configured claims", own, authz.Identity{
+		{"configured claims", own, credential.Identity{
 			Method: "jwt", Owner: "acme", Plan: "gold", KeyID: "key-1", Scopes: []string{"admin", "read all"}, Claims: known,
 		}},
 	} {
 		for _, again := range []string{"verified", "cached"} {
-			got, err := v.Check(t.Context(), tc.settings, token)
+			got, err := v.Identify(t.Context(), tc.settings, token)
 			if diff := cmp.Diff(tc.want, got); err != nil || diff != "" {
 				t.Errorf("%s, %s: error %v, (-want +got)\n%s", tc.name, again, err, diff)
 			}

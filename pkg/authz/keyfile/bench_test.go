@@ -54,8 +54,8 @@ func BenchmarkFollow(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.StartTimer()
-		w.look()
-		if u, isNew := w.take(false); u.Err != nil || !isNew {
+		r, _ := w.follower.Read()
+		if u, isNew := w.take(&r.Files[0], false); u.Err != nil || !isNew {
 			b.Fatal(u.Err, isNew)
 		}
 	}

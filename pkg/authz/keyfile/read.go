@@ -4,15 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/extauthz/extauthz/internal/poll"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 )
 
@@ -66,7 +64,7 @@ func (c *contents) put(r apikey.Record) error {
 
 // Load returns the keys of a file, in the order in which their ids first appear. The error lists all mistakes.
 func Load(path string) ([]apikey.Record, error) {
-	content, _, err := read(path)
+	content, err := read(path)
 	if err != nil {
 		return nil, err
 	}
@@ -78,29 +76,22 @@ func Load(path string) ([]apikey.Record, error) {
 }
 
 // read returns the bytes of a file.
-func read(path string) ([]byte, fs.FileInfo, error) {
-	info, err := os.Stat(path) // before Open, because opening a named pipe waits for a writer
+func read(path string) ([]byte, error) {
+	content, _, err := poll.Read(path, maxSize)
+	return content, unread(path, content, err)
+}
+
+// unread returns why the result of reading a file cannot be used, nil if it can.
+func unread(path string, content []byte, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil, fmt.Errorf("%w\n      = `extauthz keys create` makes the file", err)
-	case err != nil:
-		return nil, nil, err
-	case !info.Mode().IsRegular():
-		return nil, nil, fmt.Errorf("%s: not a regular file", path)
+		return fmt.Errorf("%w\n      = `extauthz keys create` makes the file", err)
+	case errors.Is(err, poll.ErrNotRegular):
+		return fmt.Errorf("%s: %w", path, poll.ErrNotRegular)
+	case len(content) > maxSize:
+		return tooLarge(path)
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.Close()
-	if info.Size() > maxSize {
-		return nil, nil, tooLarge(path)
-	}
-	content := bytes.NewBuffer(make([]byte, 0, info.Size()+bytes.MinRead))
-	if _, err := content.ReadFrom(io.LimitReader(f, maxSize)); err != nil {
-		return nil, nil, err
-	}
-	return content.Bytes(), info, nil
+	return err
 }
 
 func tooLarge(path string) error {
@@ -111,10 +102,7 @@ func tooLarge(path string) error {
 // parse reads the bytes of a file. The error lists all mistakes.
 func parse(path string, content []byte) (*contents, error) {
 	end := findEnd(content)
-	switch {
-	case end < 0 && isYAML(content):
-		return nil, inYAML(path)
-	case end < 0:
+	if end < 0 {
 		return nil, cut(path, content)
 	}
 	return parseLines(path, content[:end])
@@ -215,25 +203,4 @@ func cut(path string, content []byte) error {
 		"      = restore the whole file: without its end, a revoked key can be valid\n"+
 		"      = if a run of `extauthz keys` was interrupted: %s, and run it again",
 		path, last, endMark, repair)
-}
-
-// isYAML reports whether a text is a key file in YAML, the former format.
-func isYAML(content []byte) bool {
-	return bytes.HasPrefix(content, []byte("keys:")) || bytes.Contains(content, []byte("\nkeys:"))
-}
-
-// inYAML returns the error for a key file in YAML, with the commands that convert it.
-func inYAML(path string) error {
-	next := strings.TrimSuffix(strings.TrimSuffix(path, ".yaml"), ".yml") + ".jsonl"
-	return fmt.Errorf("%s: this is a key file in YAML; key files are JSON Lines now. Convert it with\n"+
-		"  extauthz keys import %s --file %s\nand set API_KEYS_FILE=%s", path, shell(path), shell(next), shell(next))
-}
-
-// shell quotes a path for a shell, where it needs quotes.
-func shell(path string) string {
-	path = filepath.Clean(path)
-	if strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+=:@") == "" {
-		return path
-	}
-	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }

@@ -3,11 +3,7 @@ package keyfile
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/extauthz/extauthz/internal/poll"
@@ -17,9 +13,6 @@ import (
 // QuietPeriod is how long an older copy of the file has to stay unchanged before Reload takes it.
 const QuietPeriod = 10 * time.Second
 
-// clockStep is longer than a tick of the clock of any file system. A younger file can change without a new time.
-const clockStep = 2 * time.Second
-
 // Watcher loads the keys of a file into a Source, and follows changes of the file. Use NewWatcher.
 //
 // A missing file, or one with mistakes, changes nothing. A file is an older copy if its newest change is older than the
@@ -27,12 +20,11 @@ const clockStep = 2 * time.Second
 // refused until Reload is called after it has been unchanged for QuietPeriod. If a link in the path has a new target,
 // as after an update of a Kubernetes Secret, the versions are not compared.
 type Watcher struct {
-	poll.Loop
-	path   string
-	source *apikey.Source
-	last   look
-	taken  string // the generation that take reported last
-	older  bool   // whether taken was refused as an older copy
+	follower *poll.Follower
+	path     string
+	source   *apikey.Source
+	taken    string // the generation that take reported last
+	older    bool   // whether taken was refused as an older copy
 
 	// Of the file of the active keys: its place, its version, and hash and length of the text before its end mark.
 	place   string
@@ -49,111 +41,58 @@ type Update struct {
 	Err error
 }
 
-// look is the state of the file at one poll.
-type look struct {
-	place      string // the path with all links resolved
-	info       fs.FileInfo
-	content    []byte            // nil after it was taken
-	end        int               // the position of the end mark in content, -1 without one
-	hash       [sha256.Size]byte // of the text before the end mark
-	err        error
-	generation string
-	at         time.Time // of this poll
-	since      time.Time // of the first poll in a row with this generation
-}
-
 // NewWatcher returns a watcher of the file at a path, which fills a source.
 func NewWatcher(path string, source *apikey.Source) *Watcher {
-	return &Watcher{Loop: poll.NewLoop(), path: path, source: source}
+	return &Watcher{follower: poll.NewOf(maxSize, path), path: path, source: source}
 }
 
 // Load reads the file for the first time.
 func (w *Watcher) Load() error {
-	w.look()
-	for range 3 { // a change can be under way
-		before := w.last.generation
-		if w.look(); w.last.generation == before {
-			break
-		}
-	}
-	u, _ := w.take(false)
+	u, _ := w.take(&w.follower.Load().Files[0], false)
 	return u.Err
 }
+
+// Reload makes Run read the file at once, as on SIGHUP.
+func (w *Watcher) Reload() { w.follower.Reload() }
 
 // Run follows the file until the context is done. It calls update once for each change of the file's content, also for
 // a faulty one. Run may be called once.
 func (w *Watcher) Run(ctx context.Context, update func(Update)) {
-	w.Loop.Run(ctx, func(requested bool) {
-		before := w.last.generation
-		if w.look(); w.last.generation != before && !requested {
-			return
-		}
-		if u, isNew := w.take(requested); isNew {
+	w.follower.Run(ctx, func(r poll.Reading, requested bool) {
+		if u, isNew := w.take(&r.Files[0], requested); isNew {
 			update(u)
 		}
 	})
 }
 
-// look polls the file. It reads the file only if it may have changed.
-func (w *Watcher) look() {
-	last := w.last
-	l := look{at: time.Now()}
-	if target, err := filepath.EvalSymlinks(w.path); err == nil {
-		l.place = target
-	}
-	info, err := os.Stat(w.path)
-	if err == nil && last.info != nil && os.SameFile(info, last.info) && info.Size() == last.info.Size() &&
-		info.ModTime().Equal(last.info.ModTime()) && last.at.Sub(info.ModTime()) > clockStep {
-		w.last.place = l.place
-		return
-	}
-	h := sha256.New()
-	if l.content, l.info, l.err = read(w.path); l.err != nil {
-		_, _ = h.Write([]byte(l.err.Error())) // a hash never fails
-	}
-	l.end = findEnd(l.content)
-	body := max(0, l.end)
-	_, _ = h.Write(l.content[:body])
-	h.Sum(l.hash[:0])
-	_, _ = h.Write(l.content[body:])
-	l.generation = hex.EncodeToString(h.Sum(nil)[:6])
-	if l.since = l.at; l.generation == last.generation {
-		l.since = last.since
-	}
-	w.last = l
-}
-
-// take activates the keys of the last look, if the file has changed. isNew is false if there is nothing to report.
-func (w *Watcher) take(requested bool) (u Update, isNew bool) {
-	l := &w.last
-	u = Update{Generation: l.generation, Err: l.err}
-	again := w.older && (requested || l.place != w.place)
-	if l.generation == w.taken && !again {
-		l.content = nil
-		return u, false
-	}
-	w.taken, w.older = l.generation, false
-	if u.Err == nil {
-		u.Err = w.activate(requested && time.Since(l.since) >= QuietPeriod)
+// take activates the keys of the file, if it has changed. isNew is false if there is nothing to report.
+func (w *Watcher) take(f *poll.File, requested bool) (u Update, isNew bool) {
+	u = Update{Generation: f.Generation(), Err: unread(f.Name, f.Content, f.Err)}
+	isNew = u.Generation != w.taken || w.older && (requested || f.Place != w.place)
+	if isNew {
+		w.taken, w.older = u.Generation, false
+		if u.Err == nil {
+			u.Err = w.activate(f, requested && time.Since(f.Since) >= QuietPeriod)
+		}
 	}
 	if !w.older {
-		l.content = nil
+		w.follower.Forget() // an older copy can still be confirmed
 	}
-	return u, true
+	return u, isNew
 }
 
-// activate makes the keys of the last look the active ones. An older copy needs confirmation.
-func (w *Watcher) activate(confirmed bool) error {
-	text, end := w.last.content, w.last.end
-	if added, ok := w.added(text, end); ok {
+// activate makes the keys of the file the active ones. An older copy needs confirmation.
+func (w *Watcher) activate(f *poll.File, confirmed bool) error {
+	end := findEnd(f.Content)
+	if added, ok := w.added(f.Content, end); ok {
 		w.source.Update(added.records)
 		w.version = max(w.version, added.version)
 	} else {
-		c, err := parse(w.path, text)
+		c, err := parse(w.path, f.Content)
 		if err != nil {
 			return err
 		}
-		if what := w.isOlder(c); what != "" && w.last.place == w.place && !confirmed {
+		if what := w.isOlder(c); what != "" && f.Place == w.place && !confirmed {
 			w.older = true
 			return fmt.Errorf("%s: this is an older copy: %s\n"+
 				"      = restore the newer file: in the older one, a revoked key can be valid\n"+
@@ -163,7 +102,7 @@ func (w *Watcher) activate(confirmed bool) error {
 		w.source.Restore(c.records)
 		w.version = c.version
 	}
-	w.place, w.body, w.hash = w.last.place, end, w.last.hash
+	w.place, w.body, w.hash = f.Place, end, sha256.Sum256(f.Content[:end])
 	return nil
 }
 

@@ -57,7 +57,7 @@ func update(path string, change func(c *contents, put func(apikey.Record) error)
 		return err
 	}
 	defer unlock()
-	content, _, err := read(path)
+	content, err := read(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

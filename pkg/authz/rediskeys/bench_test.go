@@ -7,9 +7,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/authz/rediskeys"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // BenchmarkLargeStore loads 100,000 keys, as a replica does after a change, and changes one, as `extauthz keys` does.

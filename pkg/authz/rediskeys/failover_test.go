@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/authz/rediskeys"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestFailover kills the master that has the keys. A replica of the service keeps them, and finds them at the new

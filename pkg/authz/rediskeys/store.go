@@ -115,11 +115,11 @@ func (s *Store) Change(ctx context.Context, id string, change func(*apikey.Recor
 	})
 }
 
-// Sign seals all keys with the current server secret, and returns how many it signed. With accept "", it refuses unless
-// the seal matches, so that only the server secret differs. Else accept is the State of the copy that an operator has
-// inspected. Then Sign signs all its records as new versions. It removes unsigned records that are weak or unreadable,
-// and returns their ids. The hash of a weak key does not depend on its id, so it could be that of any text. The error
-// is ErrCopied if an unsigned record has a hash of another record.
+// Sign seals all keys with the current server secret, and returns how many it signed. With accept "", it refuses
+// unless the seal matches, so that only the server secret differs. Otherwise accept is the State of the copy that an
+// operator has inspected. Then Sign signs all its records as new versions. It removes unsigned records that are weak
+// or unreadable, and returns their ids. The hash of a weak key does not depend on its id, so it could be that of any
+// text. The error is ErrCopied if an unsigned record has a hash of another record.
 func (s *Store) Sign(ctx context.Context, accept string) (signed int, removed []string, err error) {
 	err = s.update(ctx, func(c Copy, opened error, u *update) error {
 		signed, removed = len(c.Records), nil

@@ -2,23 +2,25 @@ package auth
 
 import (
 	"maps"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/extauthz/extauthz/internal/texts"
 	"github.com/extauthz/extauthz/pkg/authz"
-	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/reply"
+	"github.com/extauthz/extauthz/pkg/wire"
 )
 
-// answer is a decision in a form that can be sent to Envoy, over gRPC and over HTTP. The zero value refuses. It can be
-// used again, for its memory.
-type answer struct {
+// Answer is a decision in a form that can be sent to Envoy, over gRPC and over HTTP. The zero value refuses. It can
+// be used again, for its memory.
+type Answer struct {
+	// Status is the HTTP status for the client, 0 if the request is allowed.
+	Status int
+	// Dropped counts headers that could not be sent.
+	Dropped int
+
 	decision *authz.Decision
-	// status is the HTTP status for the client, unless the request is allowed.
-	status int
 	// toUpstream are headers to set on the request, remove are headers to remove from it, sorted. No name is in both.
 	toUpstream []reply.Header
 	remove     []string
@@ -29,13 +31,11 @@ type answer struct {
 	toClient []reply.Header
 	// body is the body of a refusal.
 	body string
-	// dropped counts headers that could not be sent.
-	dropped int
 }
 
-// decide makes this the answer for the decision on a request.
-func (a *answer) decide(r *authz.Request, d *authz.Decision) {
-	*a = answer{
+// Decide makes this the answer for the decision on a request. Both must not change before it is sent.
+func (a *Answer) Decide(r *authz.Request, d *authz.Decision) {
+	*a = Answer{
 		decision: d, toUpstream: a.toUpstream[:0], remove: a.remove[:0], more: a.more[:0], toClient: a.toClient[:0],
 	}
 	a.addToClient(d.ToClient...)
@@ -43,7 +43,7 @@ func (a *answer) decide(r *authz.Request, d *authz.Decision) {
 		a.forUpstream(r, d)
 		return
 	}
-	a.status = refusalStatus(d)
+	a.Status = reason(d).SafeStatus(d.Status)
 	isRetryAfter := func(h reply.Header) bool { return h.Name == "retry-after" }
 	if d.Verdict == authz.Undecided && !slices.ContainsFunc(a.toClient, isRetryAfter) {
 		a.toClient = append(a.toClient, reply.Header{Name: "retry-after", Value: "1"})
@@ -52,7 +52,7 @@ func (a *answer) decide(r *authz.Request, d *authz.Decision) {
 	a.toClient = slices.DeleteFunc(a.toClient, func(h reply.Header) bool { return h.Name == "content-type" })
 	if r.GRPC() {
 		a.body = wire.ValidText(reason(d).Sentence(d.Limits)) // sent instead of the body
-		a.toClient = append(a.toClient, grpcHeaders(a.status, a.body, d)...)
+		a.toClient = append(a.toClient, grpcHeaders(a.Status, a.body, d)...)
 		return
 	}
 	a.body = wire.ValidText(texts.View(d.Body)) // which does not change before the answer is sent
@@ -61,9 +61,9 @@ func (a *answer) decide(r *authz.Request, d *authz.Decision) {
 	}
 }
 
-// reset drops all texts.
-func (a *answer) reset() {
-	*a = answer{
+// Reset drops all texts.
+func (a *Answer) Reset() {
+	*a = Answer{
 		toUpstream: texts.Clear(a.toUpstream), remove: texts.Clear(a.remove), more: texts.Clear(a.more),
 		toClient: texts.Clear(a.toClient),
 	}
@@ -77,27 +77,14 @@ func reason(d *authz.Decision) reply.Reason {
 	return d.Reason
 }
 
-// refusalStatus returns the status for the client. A status of the decision that is not an error is replaced, so that
-// no mistake makes a refusal look like a success.
-func refusalStatus(d *authz.Decision) int {
-	least, usual := 400, http.StatusForbidden
-	if d.Verdict == authz.Undecided {
-		least, usual = 500, http.StatusServiceUnavailable
-	}
-	if d.Status < least || d.Status > 599 {
-		return usual
-	}
-	return d.Status
-}
-
 // addToClient adds headers for the client. Values of one name make one list (RFC 9110, 5.3). Envoy would keep one of
 // several headers on a response of the upstream, but all on its own responses.
-func (a *answer) addToClient(headers ...reply.Header) {
+func (a *Answer) addToClient(headers ...reply.Header) {
 	for _, h := range headers {
 		name, nameOK := reply.Sendable(h.Name)
 		value, valueOK := sendableValue(h.Value)
 		if !nameOK || !valueOK {
-			a.dropped++
+			a.Dropped++
 			continue
 		}
 		if i := slices.IndexFunc(a.toClient, func(h reply.Header) bool { return h.Name == name }); i >= 0 {
@@ -110,19 +97,19 @@ func (a *answer) addToClient(headers ...reply.Header) {
 
 // forUpstream sets the changes to the request. A header that cannot be set is removed, so that the upstream does not
 // accept the client's header instead.
-func (a *answer) forUpstream(r *authz.Request, d *authz.Decision) {
+func (a *Answer) forUpstream(r *authz.Request, d *authz.Decision) {
 	for _, name := range d.Remove {
 		if name, ok := reply.Sendable(name); ok {
 			a.more = append(a.more, name)
 		} else {
-			a.dropped++
+			a.Dropped++
 		}
 	}
 	for _, h := range d.ToUpstream {
 		name, nameOK := reply.Sendable(h.Name)
 		value, valueOK := sendableValue(h.Value)
 		if !nameOK || !valueOK {
-			a.dropped++
+			a.Dropped++
 		}
 		switch {
 		case !nameOK:
@@ -142,7 +129,7 @@ func (a *answer) forUpstream(r *authz.Request, d *authz.Decision) {
 
 // merge sets the headers to remove: those of the list, which is sorted, and more. It saves to sort and to compare the
 // long list for each request.
-func (a *answer) merge(list []string) {
+func (a *Answer) merge(list []string) {
 	slices.Sort(a.more)
 	for _, name := range slices.Compact(a.more) {
 		i, found := slices.BinarySearch(list, name)

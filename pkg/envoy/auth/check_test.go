@@ -2,11 +2,11 @@ package auth_test
 
 import (
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
-	"unsafe"
 
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	gocmp "github.com/google/go-cmp/cmp"
@@ -14,15 +14,16 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/flow"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
-	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 	"github.com/extauthz/extauthz/pkg/reply"
 	"github.com/extauthz/extauthz/pkg/rules/file"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // checkedKey is the only valid key of the fuzz test, and checkedPrincipal the only principal.
@@ -65,8 +66,8 @@ authz:
     - actions: [{ remote_address: { key: refused } }]
 `
 
-// newChecked returns a server with a policy.
-func newChecked(t testing.TB, policy string) *auth.Server {
+// newChecked returns a flow with a policy.
+func newChecked(t testing.TB, policy string) *flow.Flow {
 	t.Helper()
 	text := file.File{Name: "shop.yaml", Content: []byte(policy)}
 	rules, problems := file.Parse([]file.File{text}, file.Config{})
@@ -88,12 +89,14 @@ func newChecked(t testing.TB, policy string) *auth.Server {
 	headers := reply.Headers{Sets: []reply.Set{reply.Draft}}
 	policies := authz.NewPolicies(rules.Policies, ratelimit.NewRules(rules.Domains, ratelimit.RulesOptions{}), headers)
 	authorizer := authz.New(authz.Config{
-		Policies:    func() *authz.Policies { return policies },
-		Keys:        apikey.New(apikey.Config{Secret: secret, Sources: []*apikey.Source{keys}}),
+		Policies: func() *authz.Policies { return policies },
+		Checkers: map[string]credential.Checker{
+			apikey.Name: apikey.New(apikey.Config{Secret: secret, Sources: []*apikey.Source{keys}}),
+		},
 		Headers:     headers,
 		ProblemBody: true,
 	})
-	return newServer(auth.Config{Authorizer: authorizer, Limiter: limiter})
+	return newFlow(flow.Config{Authorizer: authorizer, Limiter: limiter})
 }
 
 // checkedSeed is a first request of the fuzzer, and the code of its answer.
@@ -148,13 +151,10 @@ func checkedSeeds() []checkedSeed {
 // the policy.
 func FuzzCheck(f *testing.F) {
 	server := newChecked(f, checkedPolicy)
+	together := connect(f, listen(f, server))
 	for _, seed := range checkedSeeds() {
 		b := marshal(f, parse(f, seed.request))
-		r, err := auth.Unmarshal(b)
-		if err != nil {
-			f.Fatal(err)
-		}
-		res, err := server.Check(f.Context(), r)
+		res, err := check(f, server, b)
 		if err != nil || codes.Code(res.GetStatus().GetCode()) != seed.want {
 			f.Errorf("%s\ngot %v, %v; want %v", seed.request, res, err, seed.want)
 		}
@@ -167,32 +167,38 @@ func FuzzCheck(f *testing.F) {
 		if err != nil {
 			return // a malformed message is a gRPC error
 		}
-		res, err := server.Check(t.Context(), r)
+		res, err := check(t, server, b)
 		if err != nil {
 			t.Fatalf("%+v: %v", r, err)
 		}
 		checkAnswer(t, r, res)
-		checkBatch(t, server, b, res)
+		checkBatch(t, together, b, res)
 	})
 }
 
-// checkBatch checks that AnswerAll answers a request as Check has answered it. Its message lies in a buffer with
-// others, which has other bytes afterwards.
-func checkBatch(t *testing.T, server *auth.Server, message []byte, want *authv3.CheckResponse) {
+// check returns the answer to a message.
+func check(t testing.TB, server *flow.Flow, message []byte) (*authv3.CheckResponse, error) {
 	t.Helper()
-	other := []byte("malformed")
-	buffer := slices.Concat(message, other, message)
-	text := unsafe.String(unsafe.SliceData(buffer), len(buffer))
-	first, last := text[:len(message)], text[len(buffer)-len(message):]
-	calls := []wire.Call{{Request: first}, {Request: text[len(message):][:len(other)]}, {Request: last}}
-	server.AnswerAll(t.Context(), calls, nil, func([]byte) {})
-	for i := range buffer {
-		buffer[i] = 0xff
+	answer, err := server.Answer(t.Context(), flow.Check, string(message), http.Header{})
+	if err != nil {
+		return nil, err
 	}
+	res := new(authv3.CheckResponse)
+	return res, proto.Unmarshal(answer, res)
+}
+
+// checkBatch checks that calls that arrive together get the answer that the request got alone. One of them is
+// malformed.
+func checkBatch(t *testing.T, together *peer, message []byte, want *authv3.CheckResponse) {
+	t.Helper()
+	if len(message) > mostTogether {
+		return
+	}
+	answers := together.call(t, message, []byte("malformed"), message)
 	for _, i := range []int{0, 2} {
 		got := new(authv3.CheckResponse)
-		if err := proto.Unmarshal(calls[i].Reply, got); err != nil || calls[i].Err != nil {
-			t.Fatalf("call %d: %v, %v", i, err, calls[i].Err)
+		if err := proto.Unmarshal(answers[i].message, got); err != nil || answers[i].status != "0" {
+			t.Fatalf("call %d: %v, status %s", i, err, answers[i].status)
 		}
 		for _, res := range []*authv3.CheckResponse{want, got} { // they differ in what is left of the limits
 			delete(res.GetDynamicMetadata().GetFields(), "remaining")
@@ -204,8 +210,8 @@ func checkBatch(t *testing.T, server *auth.Server, message []byte, want *authv3.
 			t.Errorf("call %d (-alone +batch)\n%s", i, diff)
 		}
 	}
-	if calls[1].Err == nil {
-		t.Errorf("a malformed call got %q", calls[1].Reply)
+	if answers[1].status == "0" || answers[1].message != nil {
+		t.Errorf("a malformed call got status %s, %q", answers[1].status, answers[1].message)
 	}
 }
 

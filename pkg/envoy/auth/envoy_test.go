@@ -19,8 +19,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/reply"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // services are the listeners of testdata/envoy.yaml: each asks in another way.

@@ -1,21 +1,14 @@
 package auth
 
-import (
-	"context"
-
-	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
-	"google.golang.org/protobuf/proto"
-
-	"github.com/extauthz/extauthz/pkg/authz"
-)
+import "github.com/extauthz/extauthz/pkg/authz"
 
 // Unmarshal returns the request in a message, for tests. It is read into memory that had a request before.
 func Unmarshal(b []byte) (*authz.Request, error) {
-	var c checkRequest
-	_ = c.unmarshal(string(b) + usedBefore)
-	c.reset()
-	err := c.unmarshal(string(b))
-	return &c.request, err
+	var m Message
+	_ = m.Unmarshal(string(b) + usedBefore)
+	m.Reset()
+	err := m.Unmarshal(string(b))
+	return &m.Request, err
 }
 
 // usedBefore is a CheckRequest with an attribute of each kind.
@@ -27,18 +20,7 @@ const usedBefore = "\x0a\x36" +
 
 // Marshal returns the message to Envoy for a decision, for tests.
 func Marshal(r *authz.Request, d authz.Decision) []byte {
-	var a answer
-	a.decide(r, &d)
-	return a.appendResponse(nil)
-}
-
-// Check returns the answer to a request without messages, for tests. Its error is the error of ctx.
-func (s *Server) Check(ctx context.Context, r *authz.Request) (*authv3.CheckResponse, error) {
-	c := new(check)
-	s.decide(ctx, c, r)
-	m := new(authv3.CheckResponse)
-	if err := proto.Unmarshal(c.answer.appendResponse(nil), m); err != nil {
-		return nil, err
-	}
-	return m, ctx.Err()
+	var a Answer
+	a.Decide(r, &d)
+	return a.Append(nil)
 }

@@ -3,11 +3,9 @@ package auth_test
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,11 +17,11 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/internal/flow"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
-	"github.com/extauthz/extauthz/pkg/envoy/hold"
 	"github.com/extauthz/extauthz/pkg/reply"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // outflow is the time between two requests to /held.
@@ -37,10 +35,8 @@ type byPath struct {
 }
 
 func (b *byPath) decide(_ context.Context, r *authz.Request) authz.Decision {
-	path, _, _ := strings.Cut(r.Path, "?")
-	kept := *r
-	kept.Headers, kept.Extensions = slices.Clone(r.Headers), maps.Clone(r.Extensions)
-	b.seen.Store(path, kept)
+	path, _, _ := strings.Cut(strings.Clone(r.Path), "?")
+	b.seen.Store(path, clone(r))
 	name, _, _ := strings.Cut(strings.Trim(path, "/"), "/")
 	switch name {
 	case "":
@@ -57,6 +53,21 @@ func (b *byPath) decide(_ context.Context, r *authz.Request) authz.Decision {
 		return authz.Decision{Verdict: authz.Allowed, Delay: time.Minute.Microseconds()}
 	}
 	return withLookalikes(goldenDecisions[name], r) // the zero value refuses
+}
+
+// clone copies all that the tests read of a request, because its message is gone after the answer.
+func clone(r *authz.Request) authz.Request {
+	kept := authz.Request{
+		HTTP: r.HTTP, Method: strings.Clone(r.Method), Host: strings.Clone(r.Host), Path: strings.Clone(r.Path),
+		Source: strings.Clone(r.Source), Extensions: make(map[string]string),
+	}
+	for _, h := range r.Headers {
+		kept.Headers = append(kept.Headers, reply.Header{Name: strings.Clone(h.Name), Value: strings.Clone(h.Value)})
+	}
+	for name, value := range r.Extensions {
+		kept.Extensions[strings.Clone(name)] = strings.Clone(value)
+	}
+	return kept
 }
 
 // last returns the last request to a path.
@@ -99,8 +110,7 @@ func echoUpstream(t *testing.T) (addr string) {
 type gateway struct {
 	*testenv.EnvoyProxy
 	authorizer *byPath
-	server     *auth.Server
-	queue      *hold.Queue
+	queue      *flow.Queue
 }
 
 func startGateway(t *testing.T) *gateway {
@@ -109,17 +119,17 @@ func startGateway(t *testing.T) *gateway {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gateway{authorizer: new(byPath), queue: hold.New(1000)}
-	g.server = newServer(auth.Config{
+	g := &gateway{authorizer: new(byPath), queue: flow.NewQueue(1000)}
+	server := newFlow(flow.Config{
 		Authorizer: authorizer(g.authorizer.decide), Queue: g.queue,
-		HTTP: auth.HTTPConfig{SourceHeader: "x-envoy-source", Timeout: 2 * time.Minute},
+		HTTP: flow.HTTPConfig{Headers: auth.HTTPHeaders{Source: "x-envoy-source"}, Timeout: 2 * time.Minute},
 	})
-	overHTTP := httptest.NewServer(g.server.HTTP(http.NotFoundHandler()))
+	overHTTP := httptest.NewServer(server.Checks(http.NotFoundHandler()))
 	t.Cleanup(overHTTP.Close)
 	g.EnvoyProxy = testenv.Envoy(t, string(config), testenv.Ports{
 		10000: 0, 10001: 0, 10002: 0, 10003: 0,
 		8000: testenv.Port(t, echoUpstream(t)),
-		8081: testenv.Port(t, listen(t, g.server)),
+		8081: testenv.Port(t, listen(t, server)),
 		8080: testenv.Port(t, overHTTP.Listener.Addr().String()),
 	})
 	return g

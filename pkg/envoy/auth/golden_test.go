@@ -2,9 +2,11 @@ package auth_test
 
 import (
 	"bytes"
+	gocmp "cmp"
 	"context"
 	"flag"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -14,25 +16,56 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/tools/txtar"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/extauthz/extauthz/internal/flow"
+	"github.com/extauthz/extauthz/internal/guard"
+	"github.com/extauthz/extauthz/internal/h2unary"
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/descriptors"
-	"github.com/extauthz/extauthz/pkg/envoy/auth"
-	"github.com/extauthz/extauthz/pkg/envoy/unary"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/reply"
+	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
 var update = flag.Bool("update", false, "write the answers into testdata")
+
+// authorizer is a function as an Authorizer.
+type authorizer func(ctx context.Context, r *authz.Request) authz.Decision
+
+func (f authorizer) Begin(ctx context.Context, r *authz.Request, p *authz.Pending) {
+	d := f(ctx, r)
+	d.ToUpstream, d.Remove, d.ToClient = slices.Clone(d.ToUpstream), slices.Clone(d.Remove), slices.Clone(d.ToClient)
+	p.Decision = d
+}
+
+func (f authorizer) BeginNow(r *authz.Request, p *authz.Pending) bool {
+	f.Begin(context.Background(), r, p)
+	return true
+}
+
+func (authorizer) Finish(*authz.Pending, *ratelimit.Result) {}
+
+// newFlow returns a flow with these settings. Missing ones get values that have no effect.
+func newFlow(cfg flow.Config) *flow.Flow {
+	cfg.Queue = gocmp.Or(cfg.Queue, flow.NewQueue(1000))
+	cfg.Calls = telemetry.NewCalls(prometheus.NewRegistry())
+	cfg.Panicked = func(_ string, value any) { panic(value) }
+	cfg.HTTP.Log, cfg.HTTP.Timeout = slog.New(slog.DiscardHandler), gocmp.Or(cfg.HTTP.Timeout, time.Minute)
+	cfg.HTTP.NeedsAddress = func() bool { return false }
+	return flow.New(cfg)
+}
 
 // decided returns an authorizer that always returns this decision.
 func decided(d authz.Decision) authorizer {
@@ -57,7 +90,7 @@ func withLookalikes(d authz.Decision, r *authz.Request) authz.Decision {
 	return d
 }
 
-var ann = authz.Identity{Method: "api_key", Owner: "ann", Plan: "gold", KeyID: "k-17"}
+var ann = credential.Identity{Method: "api_key", Owner: "ann", Plan: "gold", KeyID: "k-17"}
 
 // limited is a result of a rule of 5 requests a minute.
 func limited(d bucket.Decision) *ratelimit.Result {
@@ -85,18 +118,19 @@ var goldenDecisions = map[string]authz.Decision{
 		},
 	},
 	"anonymous": {
-		Verdict: authz.Allowed, Reason: reply.ReasonAnonymous, Domain: "shop", Identity: authz.Identity{Method: "anonymous"},
-		Remove: []string{"x-owner", "x-plan", "x-key-id"},
+		Verdict: authz.Allowed, Reason: reply.ReasonAnonymous, Domain: "shop",
+		Identity: credential.Identity{Method: "anonymous"},
+		Remove:   []string{"x-owner", "x-plan", "x-key-id"},
 	},
 	"credential_limit": {
 		Verdict: authz.Allowed, Reason: reply.ReasonAllowed,
-		Identity: authz.Identity{
+		Identity: credential.Identity{
 			Method: "api_key", Owner: "bob", Limit: &ratelimit.LimitSpec{Requests: 42, Unit: descriptors.Hour},
 		},
 	},
 	"credential_limit_of_weeks": {
 		Verdict: authz.Allowed, Reason: reply.ReasonAllowed,
-		Identity: authz.Identity{
+		Identity: credential.Identity{
 			Method: "api_key", Owner: "bob", Limit: &ratelimit.LimitSpec{Requests: 42, Unit: descriptors.Week},
 		},
 	},
@@ -164,7 +198,7 @@ attributes {
 func TestGolden(t *testing.T) {
 	for name, d := range goldenDecisions {
 		t.Run(name, func(t *testing.T) {
-			server := newServer(auth.Config{Authorizer: decided(d)})
+			server := newFlow(flow.Config{Authorizer: decided(d)})
 			client := authv3.NewAuthorizationClient(serve(t, server))
 			got := new(txtar.Archive)
 			clients := []string{"application/json", "application/grpc"}
@@ -223,12 +257,12 @@ func parseResponse(t *testing.T, text []byte) *authv3.CheckResponse {
 }
 
 // overHTTP returns the answer of the HTTP service as text, with sorted headers.
-func overHTTP(t *testing.T, server *auth.Server, contentType string) []byte {
+func overHTTP(t *testing.T, server *flow.Flow, contentType string) []byte {
 	t.Helper()
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/check/v1/items?x=1", nil)
 	req.Header.Set("content-type", contentType)
 	recorder := httptest.NewRecorder()
-	server.HTTP(http.NotFoundHandler()).ServeHTTP(recorder, req)
+	server.Checks(http.NotFoundHandler()).ServeHTTP(recorder, req)
 	var b bytes.Buffer
 	fmt.Fprintln(&b, recorder.Code)
 	header := recorder.Result().Header
@@ -243,8 +277,8 @@ func overHTTP(t *testing.T, server *auth.Server, contentType string) []byte {
 	return b.Bytes()
 }
 
-// serve starts a gRPC server and connects to it.
-func serve(t testing.TB, server *auth.Server) *grpc.ClientConn {
+// serve starts a server and connects to it.
+func serve(t testing.TB, server *flow.Flow) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(listen(t, server), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -254,16 +288,22 @@ func serve(t testing.TB, server *auth.Server) *grpc.ClientConn {
 	return conn
 }
 
-// listen starts a gRPC server and returns its address.
-func listen(t testing.TB, server *auth.Server) string {
+// listen starts a server of the native transport and returns its address.
+func listen(t testing.TB, server *flow.Flow) string {
 	t.Helper()
-	g := grpc.NewServer(grpc.ForceServerCodecV2(unary.Codec()))
-	unary.Register(g, auth.Method, server.Answer)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { _ = g.Serve(listener) }() // ends with Stop
-	t.Cleanup(g.Stop)
+	s := h2unary.New(h2unary.Config{
+		Methods: flow.Methods[:], Serve: server.Serve, Panicked: func(value any) { panic(value) },
+	})
+	guarded := guard.New(listener, guard.Config{Connections: 100, Bytes: 64 << 20, Metered: true})
+	go func() { _ = s.Serve(guarded) }() // ends with Shutdown
+	t.Cleanup(func() {
+		over, cancel := context.WithCancel(context.Background())
+		cancel()
+		s.Shutdown(over)
+	})
 	return listener.Addr().String()
 }

@@ -3,7 +3,7 @@ package auth
 import (
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/extauthz/extauthz/pkg/envoy/wire"
+	"github.com/extauthz/extauthz/pkg/wire"
 )
 
 // sendableValue returns the value as valid UTF-8, which a protobuf message requires. ok is false if it has control

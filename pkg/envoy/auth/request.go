@@ -7,13 +7,13 @@ import (
 
 	"github.com/extauthz/extauthz/internal/texts"
 	"github.com/extauthz/extauthz/pkg/authz"
-	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/reply"
+	"github.com/extauthz/extauthz/pkg/wire"
 )
 
-// checkRequest is an envoy.service.auth.v3.CheckRequest read from the wire. It can be used again, for its memory.
-type checkRequest struct {
-	request authz.Request
+// Message is an envoy.service.auth.v3.CheckRequest read from the wire. It can be used again, for its memory.
+type Message struct {
+	Request authz.Request
 	// peerKind is the tag of the peer's address that was read last: the kinds of address are a oneof.
 	peerKind uint64
 }
@@ -58,45 +58,45 @@ const (
 // mostExtensions is the size of the largest map that is kept for the next request. Envoy's configuration sets a few.
 const mostExtensions = 16
 
-// reset drops the request, with all texts of its message.
-func (c *checkRequest) reset() {
-	extensions := c.request.Extensions
+// Reset drops the request, with all texts of its message.
+func (m *Message) Reset() {
+	extensions := m.Request.Extensions
 	if len(extensions) > mostExtensions {
 		extensions = nil
 	}
 	clear(extensions)
-	*c = checkRequest{request: authz.Request{Headers: texts.Clear(c.request.Headers), Extensions: extensions}}
+	*m = Message{Request: authz.Request{Headers: texts.Clear(m.Request.Headers), Extensions: extensions}}
 }
 
-// unmarshal reads the message, after new or reset. The texts of the request are parts of the message. It returns an
+// Unmarshal reads a message, after new or Reset. The texts of the request are parts of the message. It returns an
 // error only for a malformed protobuf message. No content is an error, because a filter with failure_mode_allow allows
 // a request if the call fails.
-func (c *checkRequest) unmarshal(msg string) error {
+func (m *Message) Unmarshal(msg string) error {
 	r := wire.Read(msg)
 	for r.Next() {
 		if r.Tag != checkAttributes {
 			continue
 		}
-		if err := c.attributes(r.Text); err != nil {
+		if err := m.attributes(r.Text); err != nil {
 			return err
 		}
 	}
 	return r.Err()
 }
 
-func (c *checkRequest) attributes(msg string) error {
+func (m *Message) attributes(msg string) error {
 	r := wire.Read(msg)
 	for r.Next() {
 		var err error
 		switch r.Tag {
 		case attributesSource:
-			err = c.source(r.Text)
+			err = m.source(r.Text)
 		case attributesRequest:
-			err = c.attributesRequest(r.Text)
+			err = m.attributesRequest(r.Text)
 		case attributesExtensions:
-			err = c.extension(r.Text)
+			err = m.extension(r.Text)
 		case attributesMetadata:
-			err = c.metadata(r.Text)
+			err = m.metadata(r.Text)
 		}
 		if err != nil {
 			return fmt.Errorf("attribute %d: %w", r.Tag>>3, err)
@@ -105,23 +105,23 @@ func (c *checkRequest) attributes(msg string) error {
 	return r.Err()
 }
 
-func (c *checkRequest) source(msg string) error {
+func (m *Message) source(msg string) error {
 	r := wire.Read(msg)
 	for r.Next() {
 		switch r.Tag {
 		case peerAddress:
-			if err := c.address(r.Text); err != nil {
+			if err := m.address(r.Text); err != nil {
 				return err
 			}
 		case peerPrincipal:
-			c.request.Principal = r.Text
+			m.Request.Principal = r.Text
 		}
 	}
 	return r.Err()
 }
 
 // address reads a core.v3.Address: the address of a socket, or the path of a pipe for clients on a Unix socket.
-func (c *checkRequest) address(msg string) error {
+func (m *Message) address(msg string) error {
 	r := wire.Read(msg)
 	for r.Next() {
 		switch r.Tag {
@@ -129,13 +129,13 @@ func (c *checkRequest) address(msg string) error {
 		default:
 			continue
 		}
-		if r.Tag != c.peerKind {
-			c.peerKind, c.request.Source = r.Tag, ""
+		if r.Tag != m.peerKind {
+			m.peerKind, m.Request.Source = r.Tag, ""
 		}
 		inner := wire.Read(r.Text)
 		for inner.Next() {
 			if r.Tag == addressSocket && inner.Tag == socketAddress || r.Tag == addressPipe && inner.Tag == pipePath {
-				c.request.Source = inner.Text
+				m.Request.Source = inner.Text
 			}
 		}
 		if err := inner.Err(); err != nil {
@@ -145,38 +145,38 @@ func (c *checkRequest) address(msg string) error {
 	return r.Err()
 }
 
-func (c *checkRequest) attributesRequest(msg string) error {
+func (m *Message) attributesRequest(msg string) error {
 	r := wire.Read(msg)
 	for r.Next() {
 		if r.Tag != requestHTTP {
 			continue
 		}
-		c.request.HTTP = true
-		if err := c.http(r.Text); err != nil {
+		m.Request.HTTP = true
+		if err := m.http(r.Text); err != nil {
 			return err
 		}
 	}
 	return r.Err()
 }
 
-func (c *checkRequest) http(msg string) error {
+func (m *Message) http(msg string) error {
 	r := wire.Read(msg)
 	for r.Next() {
 		switch r.Tag {
 		case httpMethod:
-			c.request.Method = r.Text
+			m.Request.Method = r.Text
 		case httpPath:
-			c.request.Path = r.Text
+			m.Request.Path = r.Text
 		case httpHost:
-			c.request.Host = r.Text
+			m.Request.Host = r.Text
 		case httpHeaders:
 			key, value, err := wire.ReadEntry(r.Text)
 			if err != nil {
 				return err
 			}
-			c.addHeader(key, value)
+			m.addHeader(key, value)
 		case httpHeaderMap: // sent instead of headers with encode_raw_headers
-			if err := c.headerMap(r.Text); err != nil {
+			if err := m.headerMap(r.Text); err != nil {
 				return err
 			}
 		}
@@ -184,13 +184,13 @@ func (c *checkRequest) http(msg string) error {
 	return r.Err()
 }
 
-func (c *checkRequest) headerMap(msg string) error {
+func (m *Message) headerMap(msg string) error {
 	r := wire.Read(msg)
 	for r.Next() {
 		if r.Tag != headerMapHeaders {
 			continue
 		}
-		if err := c.rawHeader(r.Text); err != nil {
+		if err := m.rawHeader(r.Text); err != nil {
 			return err
 		}
 	}
@@ -198,7 +198,7 @@ func (c *checkRequest) headerMap(msg string) error {
 }
 
 // rawHeader reads a core.v3.HeaderValue. Envoy may send the value as raw_value.
-func (c *checkRequest) rawHeader(msg string) error {
+func (m *Message) rawHeader(msg string) error {
 	var key, value, raw string
 	r := wire.Read(msg)
 	for r.Next() {
@@ -211,16 +211,16 @@ func (c *checkRequest) rawHeader(msg string) error {
 			raw = r.Text
 		}
 	}
-	c.addHeader(key, cmp.Or(raw, value))
+	m.addHeader(key, cmp.Or(raw, value))
 	return r.Err()
 }
 
 // addHeader adds a header. All values of a name are kept, so that a repeated credential is detected.
-func (c *checkRequest) addHeader(name, value string) {
+func (m *Message) addHeader(name, value string) {
 	if !isLower(name) { // never from Envoy
 		name = strings.ToLower(name)
 	}
-	c.request.Headers = append(c.request.Headers, reply.Header{Name: name, Value: value})
+	m.Request.Headers = append(m.Request.Headers, reply.Header{Name: name, Value: value})
 }
 
 // isLower reports whether a text consists of ASCII without upper-case letters.
@@ -233,33 +233,33 @@ func isLower(text string) bool {
 	return true
 }
 
-func (c *checkRequest) extension(msg string) error {
+func (m *Message) extension(msg string) error {
 	key, value, err := wire.ReadEntry(msg)
 	if err != nil {
 		return err
 	}
-	if c.request.Extensions == nil {
-		c.request.Extensions = make(map[string]string)
+	if m.Request.Extensions == nil {
+		m.Request.Extensions = make(map[string]string)
 	}
-	c.request.Extensions[key] = value
+	m.Request.Extensions[key] = value
 	return nil
 }
 
 // metadata reads a core.v3.Metadata.
-func (c *checkRequest) metadata(msg string) error {
+func (m *Message) metadata(msg string) error {
 	r := wire.Read(msg)
 	for r.Next() {
 		if r.Tag != metadataFilters {
 			continue
 		}
-		if err := c.filterMetadata(r.Text); err != nil {
+		if err := m.filterMetadata(r.Text); err != nil {
 			return err
 		}
 	}
 	return r.Err()
 }
 
-func (c *checkRequest) filterMetadata(msg string) error {
+func (m *Message) filterMetadata(msg string) error {
 	namespace, fields := "", make(map[string]any)
 	r := wire.Read(msg)
 	for r.Next() {
@@ -272,9 +272,9 @@ func (c *checkRequest) filterMetadata(msg string) error {
 			}
 		}
 	}
-	if c.request.Metadata == nil {
-		c.request.Metadata = make(map[string]map[string]any)
+	if m.Request.Metadata == nil {
+		m.Request.Metadata = make(map[string]map[string]any)
 	}
-	c.request.Metadata[namespace] = fields
+	m.Request.Metadata[namespace] = fields
 	return r.Err()
 }

@@ -16,8 +16,8 @@ import (
 
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
-	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/reply"
+	"github.com/extauthz/extauthz/pkg/wire"
 )
 
 func parse(t testing.TB, text string) *authv3.CheckRequest {

@@ -4,8 +4,8 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/extauthz/extauthz/pkg/authz"
-	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/reply"
+	"github.com/extauthz/extauthz/pkg/wire"
 )
 
 // Fields of envoy.service.auth.v3.CheckResponse, and of its messages, as tags on the wire. See also request.go.
@@ -33,10 +33,10 @@ const (
 	optionAction = 3<<3 | wire.Varint
 )
 
-// appendResponse appends an envoy.service.auth.v3.CheckResponse. Envoy decides by status.code alone and allows a
+// Append appends an envoy.service.auth.v3.CheckResponse. Envoy decides by status.code alone and allows a
 // response without a code, so every response begins as a refusal (denied_response). An undecided response is an error
 // to Envoy (error_response), and failure_mode_allow decides. An Envoy without that field denies, because of the code.
-func (a *answer) appendResponse(b []byte) []byte {
+func (a *Answer) Append(b []byte) []byte {
 	code, field := wire.PermissionDenied, responseDenied
 	switch a.decision.Verdict {
 	case authz.Allowed:
@@ -57,7 +57,7 @@ func (a *answer) appendResponse(b []byte) []byte {
 }
 
 // appendOK appends the fields of an OkHttpResponse.
-func (a *answer) appendOK(b []byte) []byte {
+func (a *Answer) appendOK(b []byte) []byte {
 	b = appendHeaders(b, okHeaders, a.toUpstream, replace)
 	for _, name := range a.remove {
 		b = wire.AppendText(b, okRemove, name)
@@ -70,9 +70,9 @@ func (a *answer) appendOK(b []byte) []byte {
 }
 
 // appendRefusal appends the fields of a DeniedHttpResponse.
-func (a *answer) appendRefusal(b []byte) []byte {
+func (a *Answer) appendRefusal(b []byte) []byte {
 	b, begun := wire.Begin(b, deniedStatus)
-	b = wire.End(wire.AppendVarint(b, httpStatusCode, uint64(a.status)), begun)
+	b = wire.End(wire.AppendVarint(b, httpStatusCode, uint64(a.Status)), begun)
 	b = appendHeaders(b, deniedHeaders, a.toClient, replace)
 	if a.body != "" {
 		b = wire.AppendText(b, deniedBody, a.body)

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/envoy/auth"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
@@ -36,7 +37,7 @@ func FuzzResponse(f *testing.F) {
 		headers := []reply.Header{{Name: name, Value: value}, {Name: "x-fixed", Value: owner}, {Name: name, Value: owner}}
 		d := authz.Decision{
 			Verdict: authz.Verdict(verdict), Reason: reply.ReasonOverLimit, Status: status,
-			Identity:   authz.Identity{Owner: owner, KeyID: value},
+			Identity:   credential.Identity{Owner: owner, KeyID: value},
 			Limits:     &ratelimit.Result{RetryAfter: retry},
 			ToUpstream: headers, ToClient: headers, Remove: []string{remove}, RemoveQuery: []string{query},
 			Body: []byte(body), ContentType: value,
@@ -91,9 +92,12 @@ func checkResponse(t *testing.T, d *authz.Decision, res *authv3.CheckResponse) {
 func checkHTTP(t *testing.T, d *authz.Decision) {
 	t.Helper()
 	recorder := httptest.NewRecorder()
-	server := newServer(auth.Config{Authorizer: decided(*d)})
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/check/x", nil)
-	server.HTTP(http.NotFoundHandler()).ServeHTTP(recorder, req)
+	r := auth.HTTPRequest(req, "/x", auth.HTTPHeaders{})
+	decision := withLookalikes(*d, r)
+	var a auth.Answer
+	a.Decide(r, &decision)
+	a.WriteHTTP(recorder)
 	got := recorder.Code
 	if (got == http.StatusOK) != (d.Verdict == authz.Allowed) || got != http.StatusOK && got < 400 {
 		t.Errorf("verdict %d: HTTP status %d", d.Verdict, got)

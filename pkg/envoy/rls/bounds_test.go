@@ -4,27 +4,25 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"testing"
 
-	ratelimitcommon "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/prototext"
-	"google.golang.org/protobuf/proto"
 
+	"github.com/extauthz/extauthz/internal/flow"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
-	"github.com/extauthz/extauthz/pkg/envoy/wire"
+	"github.com/extauthz/extauthz/pkg/wire"
 )
 
 // TestBounds sends requests at their bounds and beyond, over gRPC and to /json.
 func TestBounds(t *testing.T) {
 	const rules = `domain: shop`
 	client := ratelimitv3.NewRateLimitServiceClient(serve(t, rules, nil))
-	server := newServer(t, rules, nil)
+	server := newFlow(t, rules, nil)
 	descriptor := func(entries int) string {
 		// The content of values does not count.
 		return "descriptors {" + strings.Repeat(`entries {key: "{" value: "\"{}[{\\" }`, entries) +
@@ -79,7 +77,7 @@ func TestEmptyDescriptors(t *testing.T) {
 			t.Errorf("%s over gRPC: %v, want InvalidArgument", name, err)
 		}
 	}
-	server := newServer(t, `domain: d`, nil)
+	server := newFlow(t, `domain: d`, nil)
 	for name, body := range map[string]string{
 		"descriptors": `{"domain":"d","descriptors":[{}` + strings.Repeat(`,{}`, n) + `]}`,
 		"entries":     `{"domain":"d","descriptors":[{"entries":[{}` + strings.Repeat(`,{}`, n) + `]}]}`,
@@ -97,54 +95,8 @@ func TestEmptyDescriptors(t *testing.T) {
 	}
 }
 
-func postJSON(server http.Handler, body string) (int, string) {
+func postJSON(f *flow.Flow, body string) (int, string) {
 	w := httptest.NewRecorder()
-	server.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(body)))
+	f.ServeJSON(w, httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(body)))
 	return w.Code, w.Body.String()
-}
-
-// TestLargeRequestsKeepNoMemory sends batches in which one request is as large as it can be, each time another one. The
-// memory that is kept for the next batches must not grow to that of a batch of large requests, some 3.6 MB.
-func TestLargeRequestsKeepNoMemory(t *testing.T) {
-	server := newServer(t, `
-domain: shop
-descriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 1000000000}}]
-`, nil)
-	request := func(descriptors int) string {
-		m := &ratelimitv3.RateLimitRequest{Domain: "shop"}
-		for i := range descriptors {
-			m.Descriptors = append(m.Descriptors, &ratelimitcommon.RateLimitDescriptor{
-				Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: "user", Value: fmt.Sprint(i)}},
-			})
-		}
-		b, err := proto.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(b)
-	}
-	small, large := request(1), request(64)
-	calls := make([]wire.Call, 128)
-	answer := func(largest int) {
-		for i := range calls {
-			calls[i] = wire.Call{Request: small}
-		}
-		calls[largest].Request = large
-		server.AnswerAll(t.Context(), calls, nil, func([]byte) {})
-	}
-	held := func() int64 {
-		clear(calls)
-		runtime.GC() // one collection keeps what is in a pool
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
-	answer(0) // the store makes room for all buckets
-	before := held()
-	for i := range calls {
-		answer(i)
-	}
-	if more := held() - before; more > 2560<<10 {
-		t.Errorf("%d KiB are kept, want at most 2560", more>>10)
-	}
 }

@@ -1,3 +1,3 @@
-// Package rls is Envoy's rate limit service, envoy.service.ratelimit.v3.RateLimitService: over gRPC ([Server.Answer])
-// and as JSON over HTTP ([Server.ServeHTTP]).
+// Package rls is the codec of Envoy's rate limit service, envoy.service.ratelimit.v3.RateLimitService: messages become
+// queries ([Memory.Unmarshal]), and results become messages ([Codec.AppendResponse]).
 package rls

@@ -13,21 +13,23 @@ import (
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/tools/txtar"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/testing/protocmp"
 
-	"github.com/extauthz/extauthz/internal/testenv/testgrpc"
-	"github.com/extauthz/extauthz/pkg/envoy/hold"
+	"github.com/extauthz/extauthz/internal/flow"
+	"github.com/extauthz/extauthz/internal/grpcgo"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
-	"github.com/extauthz/extauthz/pkg/envoy/unary"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 	"github.com/extauthz/extauthz/pkg/reply"
 	"github.com/extauthz/extauthz/pkg/rules/file"
+	"github.com/extauthz/extauthz/pkg/telemetry"
+	"github.com/extauthz/extauthz/test/testenv/testgrpc"
 )
 
 var update = flag.Bool("update", false, "write the answers into testdata")
@@ -103,8 +105,8 @@ func diffAnswers(want, got string) string {
 	return cmp.Diff(&messages[0], &messages[1], protocmp.Transform())
 }
 
-// newServer returns a server with these rules and a clock that stands still.
-func newServer(t testing.TB, rules string, settings []string) *rls.Server {
+// newFlow returns a flow with these rules and a clock that stands still.
+func newFlow(t testing.TB, rules string, settings []string) *flow.Flow {
 	t.Helper()
 	parsed, problems := file.Parse([]file.File{{Name: "rules.yaml", Content: []byte(rules)}}, file.Config{})
 	if err := problems.Err(); err != nil {
@@ -117,37 +119,38 @@ func newServer(t testing.TB, rules string, settings []string) *rls.Server {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	limits := ratelimit.Config{Store: store, Fallback: store}
-	cfg := rls.Config{Queue: hold.New(10), Headers: reply.Headers{
+	codec := rls.Codec{Headers: reply.Headers{
 		LimitName: "ratelimit-limit", RemainingName: "ratelimit-remaining", ResetName: "ratelimit-reset",
 	}}
 	for _, s := range settings {
 		switch s {
 		case "body":
-			cfg.ProblemBody = true
+			codec.ProblemBody = true
 		case "metadata":
-			cfg.DynamicMetadata = true
+			codec.DynamicMetadata = true
 		case "strict":
-			limits.Strict, cfg.Strict = true, true
+			limits.Strict, codec.Strict = true, true
 		case "broken":
 			limits.Store = broken{}
 		default:
-			if cfg.Headers.Sets, err = reply.ParseSets(s); err != nil {
+			if codec.Headers.Sets, err = reply.ParseSets(s); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	active := ratelimit.NewRules(parsed.Domains, ratelimit.RulesOptions{})
 	limits.Rules = func() *ratelimit.Rules { return active }
-	cfg.Limiter = ratelimit.New(limits)
-	return rls.New(cfg)
+	return flow.New(flow.Config{
+		Limiter: ratelimit.New(limits), RateLimit: codec, Queue: flow.NewQueue(10),
+		Calls:    telemetry.NewCalls(prometheus.NewRegistry()),
+		Panicked: func(where string, value any) { t.Errorf("a panic in %s: %v", where, value) },
+	})
 }
 
-// serve starts such a server and connects to it.
+// serve starts a gRPC server with such a flow and connects to it.
 func serve(t testing.TB, rules string, settings []string) *grpc.ClientConn {
 	t.Helper()
-	server := grpc.NewServer(grpc.ForceServerCodecV2(unary.Codec()))
-	unary.Register(server, rls.Method, newServer(t, rules, settings).Answer)
-	return testgrpc.Serve(t, server)
+	return testgrpc.Serve(t, grpcgo.New(grpcgo.Config{Flow: newFlow(t, rules, settings)}).Server)
 }
 
 // broken is a store that cannot decide.

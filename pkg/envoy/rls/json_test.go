@@ -10,7 +10,7 @@ import (
 // TestJSONIsCompact: the answer of /json has no white space but its last newline. protojson alone adds spaces, in
 // about half of all builds.
 func TestJSONIsCompact(t *testing.T) {
-	server := newServer(t, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 9}}]", nil)
+	server := newFlow(t, "domain: d\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 9}}]", nil)
 	_, text := postJSON(server, `{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}`)
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, []byte(text)); err != nil {

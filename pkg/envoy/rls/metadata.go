@@ -5,20 +5,20 @@ import (
 	"strings"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
-	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/wire"
 )
 
 // appendMetadata appends the fields of dynamic_metadata, a google.protobuf.Struct. It has the fields of
 // envoyproxy/ratelimit: domain, descriptors, hitsAddend, and the metadata of the rules that allow the request. It also
 // names the deciding rule, except in strict mode: `rule`, `limit`, `code`, `remaining`, `retry_after` in seconds, and
 // `decided_by`, the source of the decision.
-func (s *Server) appendMetadata(b []byte, q *ratelimit.Query, res *ratelimit.Result) []byte {
+func (c *Codec) appendMetadata(b []byte, q *ratelimit.Query, res *ratelimit.Result) []byte {
 	list := make([]any, len(q.Descriptors))
 	metadata := map[string]any{}
 	for i := range q.Descriptors {
 		list[i] = descriptorMetadata(&q.Descriptors[i])
-		if status := &res.Statuses[i]; s.returnsMetadata(&q.Descriptors[i], status) {
+		if status := &res.Statuses[i]; c.returnsMetadata(&q.Descriptors[i], status) {
 			merge(metadata, status.Rule.Metadata)
 		}
 	}
@@ -29,7 +29,7 @@ func (s *Server) appendMetadata(b []byte, q *ratelimit.Query, res *ratelimit.Res
 	if len(metadata) > 0 {
 		fields["metadata"] = metadata
 	}
-	if !s.cfg.Strict {
+	if !c.Strict {
 		addDecider(fields, res)
 	}
 	return wire.AppendFields(b, fields)

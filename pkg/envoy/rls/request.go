@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
-	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/wire"
 )
 
 // The bounds of a request. Envoy sends one descriptor for each entry of a route's rate_limits, and one entry for each
@@ -45,81 +45,81 @@ const (
 	unitsOnTheWire = uint32(descriptors.Week)
 )
 
-// parts is memory for the parts of queries, so that reading a request allocates nothing. A query has slices of it and
-// pointers into it, which end with reset. When it grows, those of earlier queries keep the memory from before.
-type parts struct {
+// Memory is memory for the parts of queries, so that reading a request allocates nothing. A query has slices of it and
+// pointers into it, which end with Reset. When it grows, those of earlier queries keep the memory from before.
+type Memory struct {
 	descriptors []descriptors.Descriptor
 	entries     []descriptors.Entry
 	limits      []descriptors.RequestLimit
 	hits        []uint64
 }
 
-// large reports whether there is more memory than should be kept for the next batch.
-func (p *parts) large() bool {
+// Large reports whether there is more memory than a pool should keep.
+func (m *Memory) Large() bool {
 	const most = 4 << 10
-	return cap(p.entries) > most || cap(p.descriptors) > most
+	return cap(m.entries) > most || cap(m.descriptors) > most
 }
 
-// reset ends all queries. It also drops their texts, which are those of the messages.
-func (p *parts) reset() {
-	clear(p.descriptors)
-	clear(p.entries)
-	p.descriptors, p.entries, p.limits, p.hits = p.descriptors[:0], p.entries[:0], p.limits[:0], p.hits[:0]
+// Reset ends all queries. It also drops their texts, which are those of the messages.
+func (m *Memory) Reset() {
+	clear(m.descriptors)
+	clear(m.entries)
+	m.descriptors, m.entries, m.limits, m.hits = m.descriptors[:0], m.entries[:0], m.limits[:0], m.hits[:0]
 }
 
-// unmarshal reads a RateLimitRequest into an empty query, whose texts are parts of the message. It stops at the first
-// exceeded bound, before it takes more memory.
-func (p *parts) unmarshal(msg string, q *ratelimit.Query) error {
-	first := len(p.descriptors)
+// Unmarshal reads a RateLimitRequest into an empty query, whose texts are parts of the message. It stops at the first
+// exceeded bound, before it takes more memory. A *wire.Error reports a bound, and any other error a malformed message.
+func (m *Memory) Unmarshal(msg string, q *ratelimit.Query) error {
+	first := len(m.descriptors)
 	r := wire.Read(msg)
 	for r.Next() {
 		switch r.Tag {
 		case requestDomain:
 			q.Domain = r.Text
 		case requestDescriptors:
-			n := len(p.descriptors) - first
+			n := len(m.descriptors) - first
 			if n == maxDescriptors {
 				return errDescriptors
 			}
-			p.descriptors = append(p.descriptors, descriptors.Descriptor{})
-			if err := p.descriptor(r.Text, &p.descriptors[first+n]); err != nil {
+			m.descriptors = append(m.descriptors, descriptors.Descriptor{})
+			if err := m.descriptor(r.Text, &m.descriptors[first+n]); err != nil {
 				return fmt.Errorf("descriptor %d: %w", n, err)
 			}
 		case requestHitsAddend:
 			q.Hits = r.Number & maxUint32
 		}
 	}
-	q.Descriptors = p.descriptors[first:len(p.descriptors):len(p.descriptors)]
+	q.Descriptors = m.descriptors[first:len(m.descriptors):len(m.descriptors)]
 	return r.Err()
 }
 
 // descriptor reads a RateLimitDescriptor.
-func (p *parts) descriptor(msg string, d *descriptors.Descriptor) error {
-	first := len(p.entries)
+func (m *Memory) descriptor(msg string, d *descriptors.Descriptor) error {
+	first := len(m.entries)
 	r := wire.Read(msg)
 	for r.Next() {
 		switch r.Tag {
 		case descriptorEntries:
-			if len(p.entries)-first == maxEntries {
+			if len(m.entries)-first == maxEntries {
 				return errEntries
 			}
 			key, value, err := wire.ReadEntry(r.Text)
 			if err != nil {
 				return err
 			}
-			p.entries = append(p.entries, descriptors.Entry{Key: key, Value: value})
+			m.entries = append(m.entries, descriptors.Entry{Key: key, Value: value})
 		case descriptorLimit:
 			if d.Limit == nil {
-				p.limits = append(p.limits, descriptors.RequestLimit{})
-				d.Limit = &p.limits[len(p.limits)-1]
+				m.limits = append(m.limits, descriptors.RequestLimit{})
+				d.Limit = &m.limits[len(m.limits)-1]
 			}
 			if err := unmarshalRequestLimit(r.Text, d.Limit); err != nil {
 				return err
 			}
 		case descriptorHitsAddend:
 			if d.Hits == nil {
-				p.hits = append(p.hits, 0)
-				d.Hits = &p.hits[len(p.hits)-1]
+				m.hits = append(m.hits, 0)
+				d.Hits = &m.hits[len(m.hits)-1]
 			}
 			if err := unmarshalWrapper(r.Text, d.Hits); err != nil {
 				return err
@@ -128,7 +128,7 @@ func (p *parts) descriptor(msg string, d *descriptors.Descriptor) error {
 			d.Negative = r.Number != 0
 		}
 	}
-	d.Entries = p.entries[first:len(p.entries):len(p.entries)]
+	d.Entries = m.entries[first:len(m.entries):len(m.entries)]
 	return r.Err()
 }
 

@@ -3,9 +3,9 @@ package rls
 import (
 	"math"
 
-	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
+	"github.com/extauthz/extauthz/pkg/wire"
 )
 
 // Fields of envoy.service.ratelimit.v3.RateLimitResponse, and of the messages in it, as tags on the wire.
@@ -32,27 +32,27 @@ const (
 	codeOverLimit = 2
 )
 
-// appendResponse appends the response to Envoy. Statuses are always present and in the order of the request, because
+// AppendResponse appends the response to Envoy. Statuses are always present and in the order of the request, because
 // Envoy makes its own headers from them. The overall code is never UNKNOWN, for which Envoy would allow the request.
 // headers is memory for the headers.
-func (s *Server) appendResponse(b []byte, q *ratelimit.Query, res *ratelimit.Result, headers *reply.List) []byte {
+func (c *Codec) AppendResponse(b []byte, q *ratelimit.Query, res *ratelimit.Result, headers *reply.List) []byte {
 	b = wire.AppendVarint(b, responseCode, code(!res.Allowed))
 	for i := range res.Statuses {
-		b = s.appendStatus(b, &res.Statuses[i])
+		b = c.appendStatus(b, &res.Statuses[i])
 	}
 	headers.Reset()
-	s.addHeaders(headers, res)
+	c.addHeaders(headers, res)
 	for i := range headers.Headers {
 		b = appendHeader(b, &headers.Headers[i])
 	}
-	if !res.Allowed && s.cfg.ProblemBody {
+	if !res.Allowed && c.ProblemBody {
 		b = appendHeader(b, &reply.Header{Name: "content-type", Value: reply.ProblemType})
 		var begun int
 		b, begun = wire.Begin(b, responseBody)
 		b = wire.End(reply.AppendProblem(b, res), begun)
 	}
-	if s.cfg.DynamicMetadata {
-		b = wire.AppendMessage(b, responseMetadata, func(b []byte) []byte { return s.appendMetadata(b, q, res) })
+	if c.DynamicMetadata {
+		b = wire.AppendMessage(b, responseMetadata, func(b []byte) []byte { return c.appendMetadata(b, q, res) })
 	}
 	return b
 }
@@ -65,7 +65,7 @@ func code(denied bool) uint64 {
 }
 
 // appendStatus appends a DescriptorStatus.
-func (s *Server) appendStatus(b []byte, status *ratelimit.Status) []byte {
+func (c *Codec) appendStatus(b []byte, status *ratelimit.Status) []byte {
 	b, begun := wire.Begin(b, responseStatuses)
 	a := status.Binding
 	b = wire.AppendVarint(b, statusCode, code(a != nil && a.Denied()))
@@ -75,7 +75,7 @@ func (s *Server) appendStatus(b []byte, status *ratelimit.Status) []byte {
 		b = wire.AppendVarint(b, statusRemaining, uint64(a.Remaining()))
 		var reset int
 		b, reset = wire.Begin(b, statusReset)
-		b = wire.End(wire.AppendVarint(b, durationSeconds, uint64(s.wait(a))), reset)
+		b = wire.End(wire.AppendVarint(b, durationSeconds, uint64(c.wait(a))), reset)
 	case status.Unlimited:
 		b = wire.AppendVarint(b, statusRemaining, math.MaxUint32)
 	}

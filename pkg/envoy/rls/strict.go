@@ -10,26 +10,26 @@ import (
 	"github.com/extauthz/extauthz/pkg/reply"
 )
 
-// This file has what Config.Strict changes in answers: reset times, headers and dynamic metadata are those of
+// This file has what Codec.Strict changes in answers: reset times, headers and dynamic metadata are those of
 // envoyproxy/ratelimit. The limiter has its own setting for the decisions.
 
 // wait returns the reset time of a limit, in whole seconds. It is the end of the window in strict mode, also for a
 // denial that never ends.
-func (s *Server) wait(a *ratelimit.Applied) int64 {
-	if s.cfg.Strict && a.Limit.Algorithm == bucket.FixedWindow {
+func (c *Codec) wait(a *ratelimit.Applied) int64 {
+	if c.Strict && a.Limit.Algorithm == bucket.FixedWindow {
 		return ratelimit.Seconds(a.Decision.ResetAfter)
 	}
 	return a.Wait()
 }
 
 // addHeaders adds the headers for the client. In strict mode the triple alone has no Retry-After beside it.
-func (s *Server) addHeaders(list *reply.List, res *ratelimit.Result) {
-	if !s.cfg.Strict || !slices.Equal(s.cfg.Headers.Sets, []reply.Set{reply.Triple}) {
-		s.cfg.Headers.Add(list, res)
+func (c *Codec) addHeaders(list *reply.List, res *ratelimit.Result) {
+	if !c.Strict || !slices.Equal(c.Headers.Sets, []reply.Set{reply.Triple}) {
+		c.Headers.Add(list, res)
 		return
 	}
 	if a := strictest(res); a != nil {
-		s.cfg.Headers.AddTriple(list, a, s.wait(a))
+		c.Headers.AddTriple(list, a, c.wait(a))
 	}
 }
 
@@ -51,11 +51,11 @@ func strictest(res *ratelimit.Result) (limit *ratelimit.Applied) {
 }
 
 // returnsMetadata reports whether the dynamic metadata has the metadata of the rule of a descriptor.
-func (s *Server) returnsMetadata(d *descriptors.Descriptor, status *ratelimit.Status) bool {
+func (c *Codec) returnsMetadata(d *descriptors.Descriptor, status *ratelimit.Status) bool {
 	switch {
 	case status.Rule == nil, status.Binding != nil && status.Binding.Denied():
 		return false
-	case s.cfg.Strict:
+	case c.Strict:
 		return status.Binding != nil && status.Rule.KeepsMetadata(d.Entries)
 	}
 	return true

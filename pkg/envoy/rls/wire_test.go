@@ -3,6 +3,7 @@ package rls_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"testing"
 
 	ratelimitcommon "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -13,10 +14,11 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/extauthz/extauthz/internal/flow"
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
-	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/wire"
 )
 
 // rawRequest is a client codec that sends bytes unchanged.
@@ -91,9 +93,11 @@ func FuzzUnmarshal(f *testing.F) {
 		f.Add([]byte(message))
 	}
 	twin := newTwin(f)
-	parts := new(rls.Parts)
+	memory := new(rls.Memory)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		got, err := parts.Unmarshal(string(b))
+		var got ratelimit.Query
+		memory.Reset()
+		err := memory.Unmarshal(string(b), &got)
 		m, malformed := twin(b)
 		if malformed != nil {
 			if e, ok := errors.AsType[*wire.Error](err); !ok || e.Code != wire.Internal && e.Code != wire.InvalidArgument {
@@ -179,9 +183,9 @@ descriptors:
     descriptors: [{key: b, rate_limit: {unlimited: true}}]
   - {key: w, rate_limit: {unit: day, requests_per_unit: 5, algorithm: fixed_window}}
 `
-	servers := []*rls.Server{
-		newServer(f, rules, []string{"draft,triple,x", "body", "metadata"}),
-		newServer(f, rules, []string{"triple", "metadata", "strict"}),
+	flows := []*flow.Flow{
+		newFlow(f, rules, []string{"draft,triple,x", "body", "metadata"}),
+		newFlow(f, rules, []string{"triple", "metadata", "strict"}),
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		q, err := rls.Unmarshal(string(b))
@@ -192,10 +196,10 @@ descriptors:
 		for _, d := range q.Descriptors {
 			decided = decided && d.Limit == nil
 		}
-		for i, server := range servers {
-			answer, err := server.Answer(t.Context(), string(b), nil)
+		for i, flowOf := range flows {
+			answer, err := flowOf.Answer(t.Context(), flow.RateLimit, string(b), http.Header{})
 			if decided && err != nil {
-				t.Fatalf("server %d: %+v: %v", i, q, err)
+				t.Fatalf("flow %d: %+v: %v", i, q, err)
 			}
 			if err == nil {
 				checkAnswer(t, q, answer)

@@ -45,7 +45,7 @@ func (s *State) meet(l *Limit, other *State, now int64) bool {
 // floor adds only as many units as the state has less of the time up to Floor.At.
 func (f *Floor) Join(l *Limit, s *State, now int64) (grew bool) {
 	known := f.lowest()
-	if !f.Cut || l.Algorithm != SlidingWindowLog {
+	if !f.Cut || !l.Algorithm.HasGrants() {
 		return s.Absorb(l, &known, now)
 	}
 	at := f.At
@@ -61,7 +61,7 @@ func (f *Floor) Join(l *Limit, s *State, now int64) (grew bool) {
 			missing -= g.Cost
 		}
 	}
-	return slidingWindowLog{}.add(s, &known, missing)
+	return joinGrants(s, &known, missing)
 }
 
 // lowest returns the state of the floor. The units beyond the cut of a log are as old as they can be.

@@ -47,8 +47,13 @@ type entry struct {
 	name string
 	// letter is its letter in the keys of buckets. It never changes.
 	letter byte
-	// hasBurst is set if a limit has a capacity of its own beside its rate.
+	// hasBurst is set if a limit has a capacity of its own beside its rate. The bucket leaks, and holds a debt of time.
 	hasBurst bool
+	// hasGrants is set if a state has each charge at its time (State.Grants). A unit that is charged at two times counts
+	// twice, and a denial may drop the oldest units beyond the limit.
+	hasGrants bool
+	// resets is set if a window ends with all that was used in it.
+	resets bool
 	// most is the largest Limit.Requests that can be counted exactly.
 	most int64
 	// engine decides in Go. The Lua file of this name is its twin in Redis.
@@ -58,11 +63,13 @@ type entry struct {
 // registry has a row for each algorithm. To add one, add its constant, its row, its Go file, a Lua file of its name,
 // and a text file of cases in testdata.
 var registry = [...]entry{
-	SlidingWindowLog:     {name: "sliding_window_log", letter: 'l', most: MaxLogRequests, engine: slidingWindowLog{}},
+	SlidingWindowLog: {
+		name: "sliding_window_log", letter: 'l', most: MaxLogRequests, hasGrants: true, engine: slidingWindowLog{},
+	},
 	SlidingWindowCounter: {name: "sliding_window_counter", letter: 's', most: MaxRequests, engine: slidingWindowCounter{}},
 	TokenBucket:          {name: "token_bucket", letter: 't', most: MaxRequests, hasBurst: true, engine: tokenBucket{}},
 	LeakyBucket:          {name: "leaky_bucket", letter: 'k', most: MaxRequests, hasBurst: true, engine: leakyBucket{}},
-	FixedWindow:          {name: "fixed_window", letter: 'f', most: MaxRequests, engine: fixedWindow{}},
+	FixedWindow:          {name: "fixed_window", letter: 'f', most: MaxRequests, resets: true, engine: fixedWindow{}},
 }
 
 // Algorithms lists the algorithms that a bucket can count by.
@@ -94,6 +101,13 @@ func (a Algorithm) Letter() byte { return registry[a].letter }
 
 // HasBurst reports whether the algorithm has a capacity of its own beside its rate.
 func (a Algorithm) HasBurst() bool { return a.known() && registry[a].hasBurst }
+
+// HasGrants reports whether a state of the algorithm has each charge at its time, in State.Grants.
+func (a Algorithm) HasGrants() bool { return a.known() && registry[a].hasGrants }
+
+// Resets reports whether a window of the algorithm ends with all that was used in it, so that none of it counts in the
+// next one.
+func (a Algorithm) Resets() bool { return a.known() && registry[a].resets }
 
 // Words lists the texts that UnmarshalText accepts.
 func (Algorithm) Words() []string {

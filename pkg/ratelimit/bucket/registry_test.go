@@ -25,7 +25,7 @@ limit 2/1m
 var addedRow = [][2]string{
 	{"\tFixedWindow\n", "\t// AlignedWindow is FixedWindow under another name.\n\tAlignedWindow\n"},
 	{"engine: fixedWindow{}},\n", "\tAlignedWindow: " +
-		"{name: \"aligned_window\", letter: 'a', most: MaxRequests, engine: alignedWindow{}},\n"},
+		"{name: \"aligned_window\", letter: 'a', most: MaxRequests, resets: true, engine: alignedWindow{}},\n"},
 }
 
 // TestAddAnAlgorithm adds an algorithm to a copy of the module: a constant, a row of the registry, a Go file, a Lua
@@ -34,7 +34,7 @@ var addedRow = [][2]string{
 func TestAddAnAlgorithm(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for _, part := range []string{"internal", "pkg", "testdata"} {
+	for _, part := range []string{"internal", "pkg", "test/testenv", "testdata"} {
 		if err := os.CopyFS(filepath.Join(dir, part), os.DirFS(filepath.Join("..", "..", "..", part))); err != nil {
 			t.Fatal(err)
 		}
@@ -55,11 +55,16 @@ func TestAddAnAlgorithm(t *testing.T) {
 	}
 	write(t, registry, text)
 
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-run=^(TestVectors|TestExamples|TestConformance|TestWalk)$",
-		"./pkg/ratelimit/bucket", "./pkg/ratelimit/memstore", "./pkg/ratelimit/redisstore")
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", cmd, err, out)
+	for _, args := range [][]string{
+		{"-run=^(TestVectors|TestExamples|TestConformance|TestWalk)$",
+			"./pkg/ratelimit/bucket", "./pkg/ratelimit/memstore", "./pkg/ratelimit/redisstore"},
+		{"-run=Test/aligned_window", "./pkg/ratelimit/nearstore"},
+	} {
+		cmd := exec.CommandContext(t.Context(), "go", append([]string{"test"}, args...)...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", cmd, err, out)
+		}
 	}
 }
 

@@ -96,8 +96,8 @@ type Outcome struct {
 	// Seen is what a shared store has shown of the bucket of each take, in the order of the request. It is empty if Err is
 	// set, and for a store that belongs to this process alone. A store reuses the slice, as that of Decisions.
 	Seen []Seen
-	// Source is what decided.
-	Source Source
+	// Origin is what decided.
+	Origin Origin
 	// Err is why the store could not decide the request. Nothing was charged, unless Err states that this is unknown.
 	Err error
 }
@@ -108,7 +108,7 @@ func (o *Outcome) begin(takes int) []Decision {
 		o.Decisions = make([]Decision, takes)
 	}
 	o.Decisions, o.Seen = o.Decisions[:takes], o.Seen[:0]
-	o.Source, o.Err = FromStore, nil
+	o.Origin, o.Err = FromStore, nil
 	return o.Decisions
 }
 
@@ -277,7 +277,7 @@ func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
 	alg := row.engine
 	if t.Limit.Requests == 0 {
 		d.Remaining, d.ResetAfter = 0, 0
-		if t.Limit.Algorithm == FixedWindow {
+		if row.resets {
 			d.ResetAfter = alg.drain(&t.Limit, &State{Last: now})
 		}
 		return

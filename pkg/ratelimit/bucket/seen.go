@@ -50,12 +50,12 @@ const (
 	FloorUnusable
 )
 
-// Source is what decided a request.
-type Source uint8
+// Origin is what decided a request.
+type Origin uint8
 
 const (
 	// FromStore means that the store decided.
-	FromStore Source = iota
+	FromStore Origin = iota
 	// FromLastKnown means that the last known states of the buckets decided, because a shared store could not.
 	FromLastKnown
 	// FromDenialCache means that the last known state of a bucket denied the request without the shared store.

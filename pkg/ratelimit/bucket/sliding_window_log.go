@@ -61,12 +61,12 @@ func (slidingWindowLog) refund(_ *Limit, s *State, n, since int64) {
 }
 
 // merge keeps the larger cost at each time.
-func (a slidingWindowLog) merge(_ *Limit, s, other *State) (grew bool) {
-	return a.add(s, other, math.MaxInt64)
+func (slidingWindowLog) merge(_ *Limit, s, other *State) (grew bool) {
+	return joinGrants(s, other, math.MaxInt64)
 }
 
-// add is merge, but adds no more than the missing units, oldest first.
-func (slidingWindowLog) add(s, other *State, missing int64) (grew bool) {
+// joinGrants keeps the larger cost at each time, but adds no more than the missing units, oldest first.
+func joinGrants(s, other *State, missing int64) (grew bool) {
 	if covers(s.Grants, other.Grants) {
 		return false
 	}

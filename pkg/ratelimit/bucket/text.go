@@ -6,14 +6,8 @@ import (
 	"strings"
 )
 
-// ParseState reads the text that the script stores for a bucket of this algorithm; "" is an unused bucket. A text that
-// the script cut for an answer makes a State that describes the bucket, but cannot be decided on.
-func ParseState(a Algorithm, text string) (s State, err error) {
-	_, err = s.parse(a, text)
-	return s, err
-}
-
-// parse is ParseState. cut is Seen.Cut.
+// parse reads the text that the script stores for a bucket of this algorithm; "" is an unused bucket. A text that the
+// script cut for an answer makes a State that describes the bucket, but cannot be decided on. cut is Seen.Cut.
 func (s *State) parse(a Algorithm, text string) (cut bool, err error) {
 	*s = State{}
 	if text == "" {
@@ -32,7 +26,7 @@ func (s *State) parse(a Algorithm, text string) (cut bool, err error) {
 	return cut, nil
 }
 
-// appendText appends the text of the floor, which ParseState and the script read: "" for an unused bucket.
+// appendText appends the text of the floor, which parse and the script read: "" for an unused bucket.
 func (f *Floor) appendText(b []byte, a Algorithm) []byte {
 	if f.State.Empty() {
 		return b

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/table"
 )
 
 // BenchmarkHolds measures how long a take waits at most for background work. That is the longest time for which the
@@ -35,11 +36,7 @@ func holds(b *testing.B, buckets int, keys bool) {
 	defer s.Close()
 	now := int64(1_000_000_000)
 	s.clock = func() int64 { return now }
-	for i := range s.shards {
-		if keys {
-			s.shards[i].table.keys = new(chunks[string])
-		}
-	}
+	s.keys = keys
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	clock := func() int64 {
@@ -68,26 +65,26 @@ func holds(b *testing.B, buckets int, keys bool) {
 		return taken < buckets
 	})
 	var content []byte
-	at, from := 0, uint32(0)
+	at, from, shards := 0, uint32(0), s.table.Shards()
 	if keys {
 		longest("snapshot", func() bool {
 			var more bool
-			content, from, more = s.shards[at].appendFrom(content[:0], from)
+			content, from, more = appendFrom(content[:0], &shards[at], from)
 			if !more {
 				at, from = at+1, 0
 			}
-			return at < len(s.shards)
+			return at < len(shards)
 		})
 	}
 	now += 10_000_000 // all buckets have expired
 	at, from = 0, 0
 	longest("sweep", func() bool {
-		more := s.shards[at].sweepFrom(from, now)
-		from += lockedSlots
+		more := shards[at].SweepFrom(from, now)
+		from += table.LockedSlots
 		if !more {
 			at, from = at+1, 0
 		}
-		return at < len(s.shards)
+		return at < len(shards)
 	})
 	if left := s.Stats().Buckets; left != 0 {
 		b.Errorf("%d buckets are left", left)

@@ -6,23 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/bits"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/table"
 )
 
-const (
-	// maxShards is 64 because takeAll collects the shards of a request in one word.
-	maxShards = 64
-	// minShard is the least number of buckets for which a shard is worthwhile. Keys spread unevenly: the fuller shards of
-	// a store would evict long before the others are full.
-	minShard = 1024
-	// mostBuckets keeps the numbers of slots within 32 bits.
-	mostBuckets = 1 << 30
+// buckets is the table of a store. The extra of a bucket is its key, which only a snapshot needs.
+type (
+	buckets = table.Table[struct{}, string]
+	shard   = table.Shard[struct{}, string]
 )
 
 // Config has the settings of a store. The zero value is a store with the defaults and without a snapshot.
@@ -49,9 +46,8 @@ type Config struct {
 
 // Store is a ratelimit.Store in memory. All methods are safe for concurrent use.
 type Store struct {
-	shards []shard
-	shift  uint // a hash >> shift is the number of its shard
-	seeds  seeds
+	table  *buckets
+	keys   bool // the table has the keys of buckets
 	clock  func() int64
 	logger *slog.Logger
 	// rooms holds a *room for each call of Take. In a shard, it would move between the caches of processors.
@@ -67,13 +63,15 @@ type Store struct {
 // to SnapshotPath.corrupt-<time> and reported to the Logger. The store then starts empty: a limiter without its counts
 // is better than none. Wrong settings, a directory without write access and an unreadable snapshot are errors.
 func New(cfg Config) (*Store, error) {
-	cfg, err := cfg.withDefaults()
-	if err != nil {
+	t, err := table.New[struct{}, string](cfg.MaxBuckets)
+	cfg, wrong := cfg.withDefaults()
+	if err = errors.Join(err, wrong); err != nil {
 		return nil, fmt.Errorf("memory store: %w", err)
 	}
-	s := &Store{clock: cfg.Clock, logger: cfg.Logger, snapshotPath: cfg.SnapshotPath, seeds: newSeeds()}
+	s := &Store{
+		table: t, keys: cfg.SnapshotPath != "", clock: cfg.Clock, logger: cfg.Logger, snapshotPath: cfg.SnapshotPath,
+	}
 	s.rooms.New = func() any { return new(room) }
-	s.makeShards(cfg.MaxBuckets)
 	if s.snapshotPath != "" {
 		if err := s.load(cfg.MaxBuckets); err != nil {
 			return nil, fmt.Errorf("memory store: %w", err)
@@ -91,7 +89,7 @@ func New(cfg Config) (*Store, error) {
 		}
 		return nil
 	})
-	s.background.Go(func() { s.sweep(ctx, cfg.SweepInterval) })
+	s.background.Go(func() { s.table.Sweep(ctx, cfg.SweepInterval, cfg.Clock) })
 	if s.snapshotPath != "" {
 		s.background.Go(func() { s.saveEvery(ctx, cfg.SnapshotInterval) })
 	}
@@ -100,17 +98,13 @@ func New(cfg Config) (*Store, error) {
 
 func (cfg Config) withDefaults() (Config, error) {
 	var errs []error
-	if cfg.MaxBuckets < 0 || cfg.MaxBuckets > mostBuckets {
-		errs = append(errs, fmt.Errorf("at most %d buckets: want 1 to %d", cfg.MaxBuckets, mostBuckets))
-	}
 	if cfg.SweepInterval < 0 {
 		errs = append(errs, fmt.Errorf("a sweep interval of %v: want more than 0", cfg.SweepInterval))
 	}
 	if cfg.SnapshotInterval < 0 {
 		errs = append(errs, fmt.Errorf("a snapshot interval of %v: want more than 0", cfg.SnapshotInterval))
 	}
-	cfg.MaxBuckets = cmp.Or(cfg.MaxBuckets, 1_000_000)
-	cfg.SweepInterval = cmp.Or(cfg.SweepInterval, 10*time.Second)
+	cfg.SweepInterval = cmp.Or(cfg.SweepInterval, table.SweepInterval)
 	cfg.SnapshotInterval = cmp.Or(cfg.SnapshotInterval, time.Minute)
 	if cfg.Clock == nil {
 		cfg.Clock = monotonic()
@@ -126,25 +120,6 @@ func monotonic() func() int64 {
 	start := time.Now()
 	micros := start.UnixMicro()
 	return func() int64 { return micros + time.Since(start).Microseconds() }
-}
-
-// makeShards makes the shards for a bound. Their capacities add up to it.
-func (s *Store) makeShards(maxBuckets int) {
-	n := 1
-	for n < maxShards && maxBuckets/(2*n) >= minShard {
-		n *= 2
-	}
-	s.shards = make([]shard, n)
-	s.shift = uint(64 - bits.Len(uint(n-1)))
-	for i := range s.shards {
-		s.shards[i].capacity = maxBuckets / n
-		if i < maxBuckets%n {
-			s.shards[i].capacity++
-		}
-		if s.snapshotPath != "" {
-			s.shards[i].table.keys = new(chunks[string])
-		}
-	}
 }
 
 // room is memory for the buckets of a request, and their logs.
@@ -183,20 +158,21 @@ const mostRun = 64
 // and have the same key: in a batch for a hot key, all take one lock. It returns their number.
 func (s *Store) takeRun(requests []bucket.Request, outcomes []bucket.Outcome, room *room) (n int) {
 	key, loaded := requests[0].Takes[0].Key, room.loaded
-	d := s.seeds.digest(key)
-	sh := s.shardOf(&d)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
+	d := s.table.Digest(key)
+	sh := s.table.Shard(&d)
+	sh.Lock()
+	defer sh.Unlock()
 	// Read the clock under the lock. A time read before could be old when the lock is acquired. A bucket set back by more
 	// than bucket.MaxClockStep would refill twice.
 	now := s.clock()
 	for {
 		r, o := &requests[n], &outcomes[n]
 		room.grants = room.grants[:0]
-		slot := sh.load(&d, &loaded[0].State, &room.grants)
+		slot := sh.Load(&d, &loaded[0].State, &room.grants)
 		r.Decide(now, loaded, o)
 		if loaded[0].Changed {
-			sh.keep(&r.Takes[0], &d, slot, &loaded[0], o.Decisions[0].ResetAfter, now)
+			expires := table.ExpiryAt(now + o.Decisions[0].ResetAfter)
+			s.keep(sh, &r.Takes[0], &d, slot, &loaded[0].State, now, expires)
 		}
 		n++
 		if n == min(len(requests), mostRun) || len(requests[n].Takes) != 1 || requests[n].Takes[0].Key != key {
@@ -205,69 +181,60 @@ func (s *Store) takeRun(requests []bucket.Request, outcomes []bucket.Outcome, ro
 	}
 }
 
-// takeAll locks the shards of all takes in their order, so that two requests never deadlock.
+// takeAll locks the shards of all takes.
 func (s *Store) takeAll(r *bucket.Request, o *bucket.Outcome, room *room) {
-	var few [16]digest
-	digests, shards, loaded := few[:0], shardSet(0), room.loaded
+	var few [16]table.Digest
+	digests, shards, loaded := few[:0], table.Set(0), room.loaded
 	room.grants = room.grants[:0]
 	for i := range r.Takes {
-		digests = append(digests, s.seeds.digest(r.Takes[i].Key))
-		shards |= 1 << (digests[i].hash() >> s.shift)
+		digests = append(digests, s.table.Digest(r.Takes[i].Key))
+		s.table.Add(&shards, &digests[i])
 	}
-	s.lock(shards)
-	defer s.unlock(shards)
+	s.table.Lock(shards)
+	defer s.table.Unlock(shards)
 	now := s.clock()
 	for i := range loaded {
-		s.shardOf(&digests[i]).load(&digests[i], &loaded[i].State, &room.grants)
+		s.table.Shard(&digests[i]).Load(&digests[i], &loaded[i].State, &room.grants)
 	}
 	r.Decide(now, loaded, o)
 	for i := range loaded {
 		if loaded[i].Changed {
-			sh := s.shardOf(&digests[i])
-			slot := sh.table.find(&digests[i]) // again: an earlier take of this loop may have evicted the bucket
-			sh.keep(&r.Takes[i], &digests[i], slot, &loaded[i], o.Decisions[i].ResetAfter, now)
+			sh := s.table.Shard(&digests[i])
+			slot := sh.Find(&digests[i]) // again: an earlier take of this loop may have evicted the bucket
+			expires := table.ExpiryAt(now + o.Decisions[i].ResetAfter)
+			s.keep(sh, &r.Takes[i], &digests[i], slot, &loaded[i].State, now, expires)
 		}
 	}
 }
 
-func (s *Store) shardOf(d *digest) *shard { return &s.shards[d.hash()>>s.shift] }
-
-// shardSet is a set of numbers of shards.
-type shardSet uint64
-
-func (s *Store) lock(set shardSet) {
-	for ; set != 0; set &= set - 1 {
-		s.shards[bits.TrailingZeros64(uint64(set))].mu.Lock()
-	}
-}
-
-func (s *Store) unlock(set shardSet) {
-	for ; set != 0; set &= set - 1 {
-		s.shards[bits.TrailingZeros64(uint64(set))].mu.Unlock()
+// keep stores the changed bucket of a decided take, or drops it if it is empty.
+func (s *Store) keep(
+	sh *shard, t *bucket.Take, d *table.Digest, slot uint32, state *bucket.State, now int64, expires table.Expiry,
+) {
+	switch {
+	case !state.Empty():
+		if slot == table.NoSlot {
+			slot = sh.Add(d, t.Rule, table.Clock{Now: now})
+			if s.keys {
+				sh.SetExtra(slot, strings.Clone(t.Key))
+			}
+		}
+		sh.Set(slot, &t.Limit, state, expires)
+	case slot != table.NoSlot:
+		sh.Remove(slot)
 	}
 }
 
 // Stats are figures for metrics. The counters count since New.
 type Stats struct {
-	// Buckets is the number of buckets now.
-	Buckets int64
-	// Evicted counts buckets that were dropped for a new one before they expired.
-	Evicted uint64
-	// Expired counts buckets that were dropped because their full quota was available again.
-	Expired uint64
+	table.Stats
 	// Snapshots and FailedSnapshots count the saves that succeeded and those that failed.
 	Snapshots, FailedSnapshots uint64
 }
 
 // Stats returns the current figures. It takes no locks.
 func (s *Store) Stats() Stats {
-	stats := Stats{Snapshots: s.snapshots.Load(), FailedSnapshots: s.failedSnapshots.Load()}
-	for i := range s.shards {
-		stats.Buckets += s.shards[i].live.Load()
-		stats.Evicted += s.shards[i].evicted.Load()
-		stats.Expired += s.shards[i].expired.Load()
-	}
-	return stats
+	return Stats{Stats: s.table.Stats(), Snapshots: s.snapshots.Load(), FailedSnapshots: s.failedSnapshots.Load()}
 }
 
 // Close ends all background work and saves a last snapshot, if one is configured. It returns the error of that save.

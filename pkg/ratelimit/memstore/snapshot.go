@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,7 +9,19 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/extauthz/extauthz/internal/poll"
+	"github.com/extauthz/extauthz/pkg/ratelimit/table"
 )
+
+// saveEvery saves a snapshot after every interval until ctx is done.
+func (s *Store) saveEvery(ctx context.Context, interval time.Duration) {
+	poll.Every(ctx, interval, func() {
+		if err := s.save(); err != nil {
+			s.logger.ErrorContext(ctx, "the snapshot of the buckets was not saved; the last one is kept", slog.Any("error", err))
+		}
+	})
+}
 
 // save writes a snapshot beside the last one, then replaces that, so that there is a whole snapshot at any time. The
 // name of the new file is always the same: if the process dies here, it leaves at most one file behind.
@@ -71,7 +84,9 @@ func (s *Store) load(maxBuckets int) error {
 	if !errors.Is(reason, errUnsound) {
 		return fmt.Errorf("load snapshot %s: %w", s.snapshotPath, reason)
 	}
-	s.makeShards(maxBuckets) // drop what was already restored
+	if s.table, err = table.New[struct{}, string](maxBuckets); err != nil { // drop what was already restored
+		return err
+	}
 	aside := s.snapshotPath + ".corrupt-" + time.UnixMicro(s.clock()).UTC().Format("20060102T150405.000000Z")
 	if err := os.Rename(s.snapshotPath, aside); err != nil {
 		return fmt.Errorf("set a snapshot aside that cannot be used (%w): %w", reason, err)

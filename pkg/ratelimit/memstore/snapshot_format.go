@@ -10,6 +10,7 @@ import (
 	"io"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/table"
 )
 
 // A snapshot is this line, which names the version of the format, then the buckets, then the CRC-32C of both.
@@ -20,7 +21,7 @@ type saved struct {
 	Rule              uint64
 	Limit             bucket.Limit
 	Last, Count, Part int64
-	Expires           uint32
+	Expires           table.Expiry
 	KeyLen, Grants    uint32
 }
 
@@ -29,14 +30,15 @@ var errUnsound = errors.New("not a usable snapshot")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// writeSnapshot writes all buckets. It locks lockedSlots at a time; a concurrent charge may be in it or not.
+// writeSnapshot writes all buckets. It locks table.LockedSlots at a time; a concurrent charge may be in it or not.
 func (s *Store) writeSnapshot(w io.Writer) error {
 	sum := crc32.New(castagnoli)
 	both := io.MultiWriter(w, sum)
 	content := []byte(snapshotTitle)
-	for i := range s.shards {
+	shards := s.table.Shards()
+	for i := range shards {
 		for from, more := uint32(0), true; more; content = content[:0] {
-			content, from, more = s.shards[i].appendFrom(content, from)
+			content, from, more = appendFrom(content, &shards[i], from)
 			if _, err := both.Write(content); err != nil {
 				return err
 			}
@@ -50,32 +52,30 @@ func (s *Store) writeSnapshot(w io.Writer) error {
 const lockedBytes = 1 << 16
 
 // appendFrom appends buckets in the slots from one on, under one lock. next is the next slot.
-func (sh *shard) appendFrom(b []byte, from uint32) (content []byte, next uint32, more bool) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	var one saved
-	end := min(from+lockedSlots, sh.table.slots)
-	for next = from; next < end && len(b) < lockedBytes; next++ {
-		if e := sh.table.at(next); e.expires != 0 {
-			b = sh.table.appendEntry(b, e, *sh.table.keys.at(next), &one)
-		}
-	}
-	return b, next, next < sh.table.slots
-}
-
-// appendEntry appends the bucket of a key. room is memory for its fixed part.
-func (t *table) appendEntry(b []byte, e *entry, key string, room *saved) []byte {
-	var s bucket.State
+func appendFrom(b []byte, sh *shard, from uint32) (content []byte, next uint32, more bool) {
+	sh.Lock()
+	defer sh.Unlock()
+	var fixed saved // room for the part of each bucket that has a fixed size
+	var state bucket.State
 	var log []bucket.Grant
-	t.state(e, &s, &log)
-	*room = saved{
-		Rule: t.groups.rule(e), Limit: *t.limits.at(e.limit), Last: s.Last, Count: s.Count, Part: s.Part,
-		Expires: e.expires, KeyLen: uint32(len(key)), Grants: uint32(len(s.Grants)),
+	end := min(from+table.LockedSlots, sh.Slots())
+	for next = from; next < end && len(b) < lockedBytes; next++ {
+		expires := sh.Expires(next)
+		if expires == 0 {
+			continue
+		}
+		log = log[:0]
+		sh.State(next, &state, &log)
+		key := sh.Extra(next)
+		fixed = saved{
+			Rule: sh.Rule(next), Limit: *sh.Limit(next), Last: state.Last, Count: state.Count, Part: state.Part,
+			Expires: expires, KeyLen: uint32(len(key)), Grants: uint32(len(state.Grants)),
+		}
+		b, _ = binary.Append(b, binary.LittleEndian, &fixed) // no error: its size is fixed
+		b = append(b, key...)
+		b, _ = binary.Append(b, binary.LittleEndian, state.Grants)
 	}
-	b, _ = binary.Append(b, binary.LittleEndian, room) // no error: its size is fixed
-	b = append(b, key...)
-	b, _ = binary.Append(b, binary.LittleEndian, s.Grants)
-	return b
+	return b, next, next < sh.Slots()
 }
 
 // readSnapshot restores all buckets that have not expired, before the store is in use. It reads the file twice,
@@ -138,12 +138,12 @@ func (s *Store) restore(b *saved, rest *bytes.Buffer, now int64) bool {
 		b.Limit.Requests == 0 || b.Expires == 0 || state.Empty() || !state.Sound(b.Limit.Algorithm) {
 		return false
 	}
-	if !expired(b.Expires, now) {
-		d := s.seeds.digest(take.Key)
-		sh := s.shardOf(&d)
-		sh.mu.Lock()
-		defer sh.mu.Unlock()
-		sh.put(&take, &d, sh.table.find(&d), &state, now, b.Expires)
+	if !b.Expires.Passed(now) {
+		d := s.table.Digest(take.Key)
+		sh := s.table.Shard(&d)
+		sh.Lock()
+		defer sh.Unlock()
+		s.keep(sh, &take, &d, sh.Find(&d), &state, now, b.Expires)
 	}
 	return true
 }

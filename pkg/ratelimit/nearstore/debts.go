@@ -9,7 +9,7 @@ import (
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
-	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+	"github.com/extauthz/extauthz/pkg/ratelimit/table"
 )
 
 const (
@@ -28,13 +28,13 @@ type debts struct {
 	repay func(epoch uint64) // starts the background of a server
 
 	mu     sync.Mutex
-	queues map[uint64][][memstore.HeldKey]byte // by the epoch of the server; the background of each is running
+	queues map[uint64][]table.Digest // by the epoch of the server; the background of each is running
 	queued int
 }
 
 // add lets the background catch up a bucket of a server. If too many wait, the oldest one of its server is left to its
 // next take.
-func (d *debts) add(epoch uint64, key [memstore.HeldKey]byte) {
+func (d *debts) add(epoch uint64, key table.Digest) {
 	d.mu.Lock()
 	queue, running := d.queues[epoch]
 	queue = append(queue, key)
@@ -50,7 +50,7 @@ func (d *debts) add(epoch uint64, key [memstore.HeldKey]byte) {
 }
 
 // next removes some buckets of a server from its queue. If there are none, the background of the server ends.
-func (d *debts) next(epoch uint64) [][memstore.HeldKey]byte {
+func (d *debts) next(epoch uint64) []table.Digest {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	queue := d.queues[epoch]
@@ -72,7 +72,7 @@ func (d *debts) len() int {
 func (s *Store) owe(k *known) {
 	if k.debt != nil && !k.queued {
 		k.queued = true
-		s.debts.add(s.shared.Epoch(&k.take), k.Key)
+		s.debts.add(s.shared.Epoch(&k.take), k.key)
 	}
 }
 
@@ -102,12 +102,12 @@ func (s *Store) repayServer(ctx context.Context, epoch uint64) {
 // the server has answered, repaySome only asks: units of a catch-up that is not answered are never charged. A bucket
 // whose server has begun another epoch, or that is at another one now, changes to that queue.
 func (s *Store) repaySome(
-	ctx context.Context, epoch uint64, keys [][memstore.HeldKey]byte, answers bool,
+	ctx context.Context, epoch uint64, keys []table.Digest, answers bool,
 ) (_ bool, pause time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	over := make(chan struct{})
-	b := s.batches.Get().(*batch)
+	b := s.exchanges.Get().(*exchange)
 	b.begin(nil, nil, func() {
 		for n := range b.sent {
 			answers = answers && answered(&b.outcomes[n])
@@ -116,7 +116,7 @@ func (s *Store) repaySome(
 	})
 	var ask bucket.Request
 	for _, key := range keys {
-		b.held = append(b.held[:0], memstore.Held{Handle: memstore.Handle{Key: key}})
+		b.known = append(b.known[:0], known{handle: handle{key: key}})
 		b.edit(func() {
 			k := &b.known[0]
 			if k.debt == nil {

@@ -125,37 +125,45 @@ func TestCatchUpBeyondTheLimit(t *testing.T) {
 	}
 }
 
-// TestDebtOfAFixedWindow owes units of a fixed window when Redis answers again. Near the end of the window, by its own
-// clock and that of Redis, the catch-up may arrive in the next window. Its clients have not used these units, so the
-// debt is dropped.
-func TestDebtOfAFixedWindow(t *testing.T) {
-	for left, want := range map[time.Duration]int64{100 * time.Millisecond: 3, 1500 * time.Microsecond: 0} {
-		t.Run(left.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, l := newServer(), perSecond(bucket.FixedWindow, 10)
-				r := newReplica(t, s, nearstore.Config{})
-				end := time.Now().Truncate(time.Second).Add(2 * time.Second)
-				time.Sleep(time.Until(end.Add(-900 * time.Millisecond)))
-				r.take("k", l, 1)
-				time.Sleep(time.Until(end.Add(-750 * time.Millisecond)))
-				r.link.set(fate{refused: true})
-				if got := r.take("k", l, 3); got != 3 {
-					t.Fatalf("%d admitted without Redis, want 3", got)
-				}
-				time.Sleep(time.Until(end.Add(-left)))
-				r.link.set(fate{reach: 10 * time.Millisecond})
-				r.take("k", l, 1)
-				if got := s.charged(); got != 2+want {
-					t.Errorf("Redis has charged %d units, want the 2 of takes and %d of the catch-up", got, want)
-				}
-				time.Sleep(time.Second)
-				if stats := r.Stats(); stats.Owing != 0 || int64(stats.CaughtUp) != want {
-					t.Errorf("%d buckets are owing and %d units are caught up, want none and %d", stats.Owing, stats.CaughtUp,
-						want)
-				}
-				_ = r.Close()
+// TestDebtOfAWindow owes units of a window when Redis answers again. Near the end of the window, by its own clock and
+// that of Redis, the catch-up may arrive in the next window. If no unit of a window counts there, the debt is dropped.
+func TestDebtOfAWindow(t *testing.T) {
+	for _, algorithm := range bucket.Algorithms {
+		if algorithm.HasBurst() {
+			continue // what was admitted has leaked until then
+		}
+		for left, want := range map[time.Duration]int64{100 * time.Millisecond: 3, 1500 * time.Microsecond: 0} {
+			t.Run(algorithm.String()+" "+left.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s, l := newServer(), perSecond(algorithm, 10)
+					end := time.Now().Truncate(time.Second).Add(2 * time.Second)
+					var charged bucket.State
+					if charged.Charge(&l, end.UnixMicro()-1, 3); charged.Used(&l, end.UnixMicro()) > 0 {
+						want = 3
+					}
+					r := newReplica(t, s, nearstore.Config{})
+					time.Sleep(time.Until(end.Add(-900 * time.Millisecond)))
+					r.take("k", l, 1)
+					time.Sleep(time.Until(end.Add(-750 * time.Millisecond)))
+					r.link.set(fate{refused: true})
+					if got := r.take("k", l, 3); got != 3 {
+						t.Fatalf("%d admitted without Redis, want 3", got)
+					}
+					time.Sleep(time.Until(end.Add(-left)))
+					r.link.set(fate{reach: 10 * time.Millisecond})
+					r.take("k", l, 1)
+					if got := s.charged(); got != 2+want {
+						t.Errorf("Redis has charged %d units, want the 2 of takes and %d of the catch-up", got, want)
+					}
+					time.Sleep(time.Second)
+					if stats := r.Stats(); stats.Owing != 0 || int64(stats.CaughtUp) != want {
+						t.Errorf("%d buckets are owing and %d units are caught up, want none and %d", stats.Owing, stats.CaughtUp,
+							want)
+					}
+					_ = r.Close()
+				})
 			})
-		})
+		}
 	}
 }
 

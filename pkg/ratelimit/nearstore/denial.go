@@ -15,7 +15,7 @@ const confirmedFor = 1_000_000
 //
 // The waits are those of the earliest T by the bucket that is over. A client that waits so long may be denied again,
 // but never waits in vain because of this. Other buckets may have been seen before the clock of Redis has stepped.
-func (b *batch) denied(r *bucket.Request, o *bucket.Outcome) bool {
+func (b *exchange) denied(r *bucket.Request, o *bucket.Outcome) bool {
 	over, low := false, int64(0)
 	for i := range r.Takes {
 		t := &r.Takes[i]
@@ -38,24 +38,24 @@ func (b *batch) denied(r *bucket.Request, o *bucket.Outcome) bool {
 	b.loaded = slices.Grow(b.loaded[:0], len(r.Takes))[:len(r.Takes)]
 	for i := range r.Takes {
 		k := &b.known[i]
-		s := atTheCut(k.base(), k.Cut)
+		s := atTheCut(k.base(), k.cut)
 		if s == nil {
 			s = k.base()
 		}
 		b.loaded[i] = bucket.Loaded{State: s.Clone()}
 	}
 	r.Decide(low, b.loaded, o)
-	o.Source = bucket.FromDenialCache
+	o.Origin = bucket.FromDenialCache
 	b.store.counts.denials.Add(1)
 	return true
 }
 
 // asksAlready reports whether an earlier request of the batch, which will be sent, has a bucket of this one. It may
 // change the bucket first.
-func (b *batch) asksAlready(r *bucket.Request) bool {
-	for i := range b.asked {
+func (b *exchange) asksAlready(r *bucket.Request) bool {
+	for i := range b.sentTakes {
 		for k := range r.Takes {
-			if b.held[k].Key == b.asked[i].bucket.Key {
+			if b.known[k].key == b.sentTakes[i].bucket.key {
 				return true
 			}
 		}
@@ -64,18 +64,18 @@ func (b *batch) asksAlready(r *bucket.Request) bool {
 }
 
 // isOver reports whether a take does certainly not fit.
-func (b *batch) isOver(r *bucket.Request, i int) bool {
+func (b *exchange) isOver(r *bucket.Request, i int) bool {
 	t, k := &r.Takes[i], &b.known[i]
-	if !k.Found || k.debt != nil || !k.Confirmed || k.Limit.Requests != t.Limit.Requests {
+	if !k.found || k.debt != nil || !k.confirmed || k.limit.Requests != t.Limit.Requests {
 		return false
 	}
-	s := atTheCut(k.base(), k.Cut)
+	s := atTheCut(k.base(), k.cut)
 	if s == nil || s.Fits(&t.Limit, k.high(r.At, b.now), int64(max(t.Cost, t.Need))) {
 		return false
 	}
 	age := b.now - k.sent()
 	if r.At != 0 {
-		age = r.At - k.Clock
+		age = r.At - k.clock
 	}
 	return age >= 0 && age <= confirmedFor && !k.isSuspect(b.store.shared.Epoch(t)) &&
 		b.leaseLeft(r, i) < int64(max(t.Cost, t.Need, 1))

@@ -132,7 +132,7 @@ func askAnything(t *testing.T, random *rand.Rand, s *server, r *replica) {
 		}
 		got := make([]bucket.Outcome, 1)
 		ratelimit.Take(t.Context(), r, request, got)
-		if got[0].Source != bucket.FromDenialCache {
+		if got[0].Origin != bucket.FromDenialCache {
 			continue
 		}
 		s.mu.Lock()

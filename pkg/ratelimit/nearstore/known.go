@@ -4,16 +4,61 @@ import (
 	"math"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
-	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+	"github.com/extauthz/extauthz/pkg/ratelimit/table"
 )
 
 // drift is how much the local clock may be slower than that of Redis between two answers, in µs.
 const drift = 1_000
 
-// known is what is known of a bucket, while its shard is locked. The State of its Held is near: base, and what was
-// admitted here since. Without a debt, it is equal to base. The Note of its Held is on base.
+// buckets is what is known of the buckets in Redis.
+type buckets = table.Table[note, extra]
+
+// handle names a bucket. A copy of it finds the bucket faster once edit has found it.
+type handle struct {
+	key  table.Digest
+	rule uint64 // Take.Rule
+	slot uint32 // where the bucket was
+}
+
+// known is what is known of a bucket, while its shard is locked.
 type known struct {
-	*memstore.Held
+	handle
+	found bool // the bucket is not unknown
+	// state is near: base, and what was admitted here since. Without a debt, it is equal to base. A full table chooses by
+	// it and the limit what to forget. Nothing changes its Grants in place.
+	limit bucket.Limit
+	state bucket.State
+	note
+	extra
+	// changed makes edit keep the bucket until the local time expires, or drop it if that is 0.
+	changed bool
+	expires int64
+}
+
+// note is what is known of base. It has no pointers: see table.Table.
+type note struct {
+	// clock is the T of the answer that has shown base, 0 if none has, and ahead how far T was ahead of the local clock.
+	clock, ahead int64
+	// heard is the local time of the last answer. It may be another one, which base includes.
+	heard int64
+	// epoch is that of the server when the request for that answer was sent.
+	epoch uint64
+	// trip is the time from sending that request to receiving the answer, in µs.
+	trip int64
+	// unanswered are the units of takes on the wire.
+	unanswered int64
+	// confirmed means that Redis has shown base, and nothing is known that has made the bucket emptier since.
+	confirmed bool
+	// cut means that base is a log of which Redis has sent only the oldest part (bucket.Seen.Cut).
+	cut bool
+	// suspect means that Redis may hold less than base.
+	suspect bool
+	// proved means that an answer has shown less than was known.
+	proved bool
+}
+
+// extra is what few buckets have.
+type extra struct {
 	*debt        // nil for none
 	lease *lease // nil for none
 }
@@ -32,37 +77,52 @@ type debt struct {
 	queued bool
 }
 
-// read reads what is known of a bucket. It is empty if the bucket is unknown.
-func (k *known) read(h *memstore.Held) {
-	*k = known{Held: h}
-	switch extra := h.Extra.(type) {
-	case *debt:
-		k.debt = extra
-	case *lease:
-		k.lease, k.debt = extra, extra.debt
+// read reads what is known of the bucket that k names. It is empty if the bucket is unknown.
+func (k *known) read(sh *table.Shard[note, extra]) {
+	*k = known{handle: k.handle}
+	if k.slot = sh.Has(&k.key, k.slot); k.slot == table.NoSlot {
+		return
+	}
+	k.found, k.limit, k.note, k.extra = true, *sh.Limit(k.slot), *sh.Note(k.slot), sh.Extra(k.slot)
+	var log []bucket.Grant // a log of its own
+	sh.State(k.slot, &k.state, &log)
+}
+
+// keep keeps or drops the bucket.
+func (k *known) keep(sh *table.Shard[note, extra], s *Store) {
+	if k.found {
+		k.slot = sh.Has(&k.key, k.slot) // again: another bucket of the same edit may have evicted it
+	}
+	switch {
+	case k.expires > 0:
+		if k.slot == table.NoSlot {
+			k.slot = sh.Add(&k.key, k.rule, table.Clock{Now: s.now(), Ahead: k.ahead})
+		}
+		sh.Set(k.slot, &k.limit, &k.state, table.ExpiryAt(k.expires))
+		if *sh.Note(k.slot) = k.note; k.extra != (extra{}) {
+			sh.SetExtra(k.slot, k.extra)
+		} else {
+			sh.DropExtra(k.slot)
+		}
+	case k.slot != table.NoSlot:
+		sh.Remove(k.slot)
 	}
 }
 
 // write keeps what is known until the bucket is empty, and drops a bucket of which nothing is left to know. rest is how
 // long the state matters.
 func (k *known) write(now, rest int64) {
-	if k.State.Empty() && k.debt == nil {
+	if k.state.Empty() && k.debt == nil {
 		rest = 0
 	}
-	switch {
-	case k.lease != nil:
-		k.lease.debt, k.Extra = k.debt, k.lease
-		rest = max(rest, min(k.Limit.Window, answerTime)) // its pace is known beyond a window
-	case k.debt != nil:
-		k.Extra = k.debt
-	default:
-		k.Extra = nil
+	if k.lease != nil {
+		rest = max(rest, min(k.limit.Window, answerTime)) // its pace is known beyond a window
 	}
-	if k.Unanswered > 0 {
+	if k.unanswered > 0 {
 		rest = max(rest, answerTime)
 	}
-	if k.Changed, k.Expires = true, 0; rest > 0 {
-		k.Expires = now + rest
+	if k.changed, k.expires = true, 0; rest > 0 {
+		k.expires = now + rest
 	}
 }
 
@@ -75,38 +135,38 @@ func (k *known) low(at, now int64) int64 {
 	if at != 0 {
 		return at
 	}
-	return now + k.Ahead
+	return now + k.ahead
 }
 
 func (k *known) high(at, now int64) int64 {
 	if at != 0 {
 		return at
 	}
-	return now + k.Ahead + k.Trip + drift
+	return now + k.ahead + k.trip + drift
 }
 
 // sent and received return the local times of the request whose answer has shown base.
-func (k *known) sent() int64     { return k.received() - k.Trip }
-func (k *known) received() int64 { return k.Clock - k.Ahead }
+func (k *known) sent() int64     { return k.received() - k.trip }
+func (k *known) received() int64 { return k.clock - k.ahead }
 
 // base returns the state that Redis has shown, and units of unknown outcome.
 func (k *known) base() *bucket.State {
 	if k.debt != nil {
 		return &k.debt.base
 	}
-	return &k.State
+	return &k.state
 }
 
 // isSuspect reports whether Redis may hold less than base.
 func (k *known) isSuspect(epoch uint64) bool {
-	return k.Suspect || k.Epoch != epoch && !k.base().Empty()
+	return k.suspect || k.epoch != epoch && !k.base().Empty()
 }
 
 // floor returns the floor for a take of the bucket. Of a log that Redis has cut, it has only the units whose times are
 // known, until an answer has proved that the others are lost. To join them as old as the cut would count them twice.
 func (k *known) floor() *bucket.Floor {
-	f := &bucket.Floor{State: *k.base(), At: k.Clock, Cut: k.Cut}
-	if last := len(f.State.Grants) - 1; f.Cut && !k.Proved {
+	f := &bucket.Floor{State: *k.base(), At: k.clock, Cut: k.cut}
+	if last := len(f.State.Grants) - 1; f.Cut && !k.proved {
 		f.State.Count -= f.State.Grants[last].Cost
 		f.State.Grants, f.Cut = f.State.Grants[:last], false
 	}
@@ -118,13 +178,13 @@ func (k *known) owes(t, replicas int64) int64 {
 	if k.debt == nil {
 		return 0
 	}
-	more := k.State.Used(&k.Limit, t) - k.debt.base.Used(&k.Limit, t) - k.unknownInNear(replicas)
+	more := k.state.Used(&k.limit, t) - k.debt.base.Used(&k.limit, t) - k.unknownInNear(replicas)
 	return max(0, (more+replicas-1)/replicas)
 }
 
 // unknownInNear returns the units of unknown outcome that near has beyond base.
 func (k *known) unknownInNear(replicas int64) int64 {
-	if k.Limit.Algorithm == bucket.SlidingWindowLog {
+	if k.limit.Algorithm.HasGrants() {
 		return replicas * k.unknown
 	}
 	return (replicas - 1) * k.unknown
@@ -154,16 +214,16 @@ func (d *debt) room(l bucket.Limit) bucket.Limit {
 // wide returns the limit of a catch-up. A log keeps no more units than its limit and one, so it would forget units of a
 // debt which a refund may give back later. Under a limit of twice that, it keeps as many as the other algorithms.
 func wide(l bucket.Limit) bucket.Limit {
-	if l.Algorithm == bucket.SlidingWindowLog {
+	if l.Algorithm.HasGrants() {
 		l.Requests *= 2
 	}
 	return l
 }
 
 // capacity returns the capacity of the bucket, without what wide has added.
-func (a *asked) capacity() int64 {
+func (a *sentTake) capacity() int64 {
 	c := a.take.Limit.Capacity()
-	if a.catchUp > 0 && a.take.Limit.Algorithm == bucket.SlidingWindowLog {
+	if a.catchUp > 0 && a.take.Limit.Algorithm.HasGrants() {
 		return c / 2
 	}
 	return c
@@ -186,11 +246,11 @@ func (k *known) rebase(t, still, replicas int64) {
 	if k.debt == nil {
 		return
 	}
-	k.State = k.debt.base
+	k.state = k.debt.base
 	if more := replicas*still + k.unknownInNear(replicas); more > 0 {
-		limit := roomFor(more, k.Limit, &k.State, t)
-		k.State = k.State.Clone()
-		k.State.Charge(&limit, t, more)
+		limit := roomFor(more, k.limit, &k.state, t)
+		k.state = k.state.Clone()
+		k.state.Charge(&limit, t, more)
 	}
 	if still == 0 && k.flying == 0 && k.unknown == 0 {
 		k.debt = nil

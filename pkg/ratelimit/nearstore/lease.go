@@ -24,8 +24,6 @@ type lease struct {
 	refused int64
 	// asking means that a chunk is on the wire.
 	asking bool
-	// debt is that of the bucket: a Held has room for one value.
-	debt *debt
 }
 
 // slowClock is the share by which the local clock may be slower than that of Redis, as a shift: a thousandth.
@@ -83,7 +81,7 @@ func (l *lease) isWorth(t *bucket.Take, s *bucket.State, latest int64) bool {
 
 // fromLease answers a request whose takes are all covered by leases. b.known has the buckets. The decisions are those
 // of the last known states at the earliest T, so what other replicas have charged since is not in them.
-func (b *batch) fromLease(r *bucket.Request, o *bucket.Outcome) bool {
+func (b *exchange) fromLease(r *bucket.Request, o *bucket.Outcome) bool {
 	if !isLeased(r) {
 		return false
 	}
@@ -110,7 +108,7 @@ func (b *batch) fromLease(r *bucket.Request, o *bucket.Outcome) bool {
 		d.Allowed, d.RetryAfter, d.Delay = true, 0, 0
 		d.Remaining = min(t.Limit.Capacity(), d.Remaining+l.units)
 	}
-	o.Allowed, o.RetryAfter, o.Source = true, 0, bucket.FromLease
+	o.Allowed, o.RetryAfter, o.Origin = true, 0, bucket.FromLease
 	b.store.counts.leases.Add(1)
 	return true
 }
@@ -126,14 +124,14 @@ func isLeased(r *bucket.Request) bool {
 }
 
 // leaseLeft returns the units that take i can use now.
-func (b *batch) leaseLeft(r *bucket.Request, i int) int64 {
+func (b *exchange) leaseLeft(r *bucket.Request, i int) int64 {
 	k := &b.known[i]
 	return k.lease.left(&r.Takes[i], k.latest(r.At, b.now))
 }
 
 // renew adds a request for each bucket that fills its lease up to a chunk, where that is worth it. It is charged only
 // if it fits, after the takes of the caller. What is left of a bucket that leaks is given up instead: see left.
-func (b *batch) renew(r *bucket.Request) {
+func (b *exchange) renew(r *bucket.Request) {
 	if !isLeased(r) {
 		return
 	}
@@ -153,12 +151,12 @@ func (b *batch) renew(r *bucket.Request) {
 		chunk := bucket.Take{
 			Key: t.Key, Rule: t.Rule, Limit: t.Limit, Lease: t.Lease, Cost: uint64(missing), Role: bucket.Shadow,
 		}
-		b.add(r.At, chunk, k, asked{chunk: missing})
+		b.add(r.At, chunk, k, sentTake{chunk: missing})
 	}
 }
 
 // lease notes what an answer means for the lease of a bucket.
-func (b *batch) lease(a *asked, k *known, w *answer) {
+func (b *exchange) lease(a *sentTake, k *known, w *takeAnswer) {
 	switch {
 	case a.take.Lease == 0:
 	case a.chunk == 0:
@@ -176,7 +174,7 @@ func (b *batch) lease(a *asked, k *known, w *answer) {
 			k.lease.refused = math.MaxInt64
 		case w.charged == 0:
 			k.lease.refused = w.Clock + w.RetryAfter
-		case k.Epoch == a.epoch && !k.Suspect: // else Redis may have lost the charge
+		case k.epoch == a.epoch && !k.suspect: // else Redis may have lost the charge
 			k.lease.take(a.take, w)
 			b.store.counts.leaseCharged.Add(uint64(w.charged))
 		}
@@ -184,7 +182,7 @@ func (b *batch) lease(a *asked, k *known, w *answer) {
 }
 
 // take takes over the units of a chunk.
-func (l *lease) take(t *bucket.Take, w *answer) {
+func (l *lease) take(t *bucket.Take, w *takeAnswer) {
 	units := w.charged
 	if !t.Limit.Algorithm.HasBurst() {
 		units += l.left(t, max(w.Clock, w.State.Last))

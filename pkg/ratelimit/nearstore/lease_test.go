@@ -42,7 +42,7 @@ func check(t *testing.T, l bucket.Limit, all []admission) {
 func TestLeasesAreExact(t *testing.T) {
 	used := map[bucket.Algorithm]uint64{}
 	each(t, func(t *testing.T, random *rand.Rand, l bucket.Limit) {
-		if l.Algorithm == bucket.SlidingWindowLog { // Check refuses it
+		if l.Algorithm.HasGrants() { // Check refuses it
 			return
 		}
 		replicas := 1 + random.IntN(4)
@@ -81,7 +81,7 @@ func TestLeasesAreExact(t *testing.T) {
 					ratelimit.Take(t.Context(), r, requests, outcomes)
 					if o := &outcomes[0]; o.Err == nil && o.Allowed {
 						at := s.clock()
-						if o.Source == bucket.FromStore {
+						if o.Origin == bucket.FromStore {
 							at = o.Seen[0].Clock
 						}
 						mu.Lock()
@@ -99,8 +99,8 @@ func TestLeasesAreExact(t *testing.T) {
 		time.Sleep(time.Second) // for calls whose callers have given up
 		check(t, l, all)
 	})
-	for _, a := range bucket.Algorithms {
-		if a != bucket.SlidingWindowLog && used[a] == 0 {
+	for a, units := range used {
+		if units == 0 {
 			t.Errorf("%s: no lease was used", a)
 		}
 	}
@@ -155,7 +155,7 @@ func TestLeaseSparesCalls(t *testing.T) {
 					if d := o.Decisions[0]; !o.Allowed || d.Remaining != 1099-i {
 						t.Fatalf("request %d: allowed %t, %d left", i, o.Allowed, d.Remaining)
 					}
-					switch o.Source {
+					switch o.Origin {
 					case bucket.FromStore:
 						fromStore++
 					case bucket.FromLease:
@@ -183,8 +183,8 @@ func TestLeaseOnlyForAllTakes(t *testing.T) {
 		l := perDay(bucket.FixedWindow, 100)
 		leased := bucket.Take{Key: "hot", Limit: l, Cost: 1, Lease: 5}
 		for range 30 {
-			if o := r.ask(leased, bucket.Take{Key: "other", Limit: l, Cost: 1}); o.Source != bucket.FromStore {
-				t.Fatalf("decided by %d", o.Source)
+			if o := r.ask(leased, bucket.Take{Key: "other", Limit: l, Cost: 1}); o.Origin != bucket.FromStore {
+				t.Fatalf("decided by %d", o.Origin)
 			}
 		}
 		if got := r.Stats(); got.LeaseCharged != 0 || s.used("hot", l) != 30 {

@@ -17,7 +17,7 @@ func (s *Store) Local() *Local { return &Local{s} }
 
 // Start implements ratelimit.Store. It calls done before it returns.
 func (l *Local) Start(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
-	b := l.store.batches.Get().(*batch)
+	b := l.store.exchanges.Get().(*exchange)
 	b.begin(requests, outcomes, done)
 	for i := range requests {
 		b.decide(&requests[i], &outcomes[i])
@@ -26,18 +26,18 @@ func (l *Local) Start(_ context.Context, requests []bucket.Request, outcomes []b
 }
 
 // decide decides a request from what is known of its buckets at the earliest T.
-func (b *batch) decide(r *bucket.Request, o *bucket.Outcome) {
-	b.hold(r)
+func (b *exchange) decide(r *bucket.Request, o *bucket.Outcome) {
+	b.name(r)
 	b.edit(func() {
 		b.now = b.store.now() // under the lock: a bucket must not move back
 		t := r.At
 		for i := range r.Takes {
-			if k := b.know(i, &r.Takes[i]); r.At == 0 && (i == 0 || b.now+k.Ahead < t) {
-				t = b.now + k.Ahead
+			if k := b.know(i, &r.Takes[i]); r.At == 0 && (i == 0 || b.now+k.ahead < t) {
+				t = b.now + k.ahead
 			}
 		}
 		b.judge(r, o, t)
-		o.Source = bucket.FromLastKnown
+		o.Origin = bucket.FromLastKnown
 		b.store.counts.lastKnown.Add(1)
 		if r.Uncertain && !o.Allowed {
 			return // Redis may have charged the denial, or will
@@ -47,19 +47,19 @@ func (b *batch) decide(r *bucket.Request, o *bucket.Outcome) {
 }
 
 // judge decides the request as if the takes on the wire were charged.
-func (b *batch) judge(r *bucket.Request, o *bucket.Outcome, t int64) {
+func (b *exchange) judge(r *bucket.Request, o *bucket.Outcome, t int64) {
 	b.loaded = slices.Grow(b.loaded[:0], len(r.Takes))[:len(r.Takes)]
 	for i := range r.Takes {
 		k := &b.known[i]
-		s := k.State.Clone()
-		s.Charge(&r.Takes[i].Limit, t, k.Unanswered)
+		s := k.state.Clone()
+		s.Charge(&r.Takes[i].Limit, t, k.unanswered)
 		b.loaded[i] = bucket.Loaded{State: s}
 	}
 	r.Decide(t, b.loaded, o)
 }
 
 // charge charges the buckets of a decided request. Each unit counts once for every replica.
-func (b *batch) charge(r *bucket.Request, o *bucket.Outcome) {
+func (b *exchange) charge(r *bucket.Request, o *bucket.Outcome) {
 	n := b.store.replicas
 	for i := range r.Takes {
 		take, d := &r.Takes[i], &o.Decisions[i]
@@ -74,28 +74,28 @@ func (b *batch) charge(r *bucket.Request, o *bucket.Outcome) {
 			continue
 		}
 		if k.debt == nil {
-			k.debt = &debt{base: k.State}
+			k.debt = &debt{base: k.state}
 		}
 		k.debt.take = bucket.Take{Key: strings.Clone(take.Key), Rule: take.Rule, Limit: k.debt.room(take.Limit)}
-		k.Limit = take.Limit
+		k.limit = take.Limit
 		effect := bucket.Request{At: t, Takes: []bucket.Take{{
-			Limit: roomFor(n*units, take.Limit, &k.State, t), Cost: uint64(n * units), Refund: refund,
+			Limit: roomFor(n*units, take.Limit, &k.state, t), Cost: uint64(n * units), Refund: refund,
 			ChargedAt: take.ChargedAt, Role: bucket.Shadow, CountDenied: true,
 		}}}
-		near := []bucket.Loaded{{State: k.State.Clone()}}
+		near := []bucket.Loaded{{State: k.state.Clone()}}
 		var after bucket.Outcome
 		effect.Decide(t, near, &after)
-		k.State = near[0].State
+		k.state = near[0].State
 		if n > 1 {
-			left := k.State
-			d.Remaining = max(0, left.Remaining(&take.Limit, t)-k.Unanswered)
+			left := k.state
+			d.Remaining = max(0, left.Remaining(&take.Limit, t)-k.unanswered)
 		}
 		if r.Uncertain {
 			k.uncertain(t, units)
 			b.store.counts.uncertain.Add(uint64(units))
 		}
-		if k.Clock == 0 {
-			k.Clock = t
+		if k.clock == 0 {
+			k.clock = t
 		}
 		b.store.counts.admitted.Add(uint64(units))
 		b.store.owe(k)

@@ -3,9 +3,7 @@ package nearstore
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"fmt"
-	"hash/maphash"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -13,7 +11,7 @@ import (
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
-	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+	"github.com/extauthz/extauthz/pkg/ratelimit/table"
 )
 
 // Shared is a store that several replicas share and that can fail: redisstore.Store.
@@ -30,7 +28,7 @@ type Shared interface {
 type Config struct {
 	// Shared has the buckets. Required.
 	Shared Shared
-	// MaxBuckets is the most buckets that are remembered, as memstore.Config.MaxBuckets.
+	// MaxBuckets is the most buckets that are remembered. Default table.Default.
 	MaxBuckets int
 	// Replicas is how many replicas share the buckets. Each unit that is admitted without Redis counts that often, so that
 	// all replicas together admit what Redis would have admitted. Default 1.
@@ -53,23 +51,22 @@ const MaxReplicas = 1000
 // a take that carried the known state as a floor is answered, what is known never becomes smaller. It is owing if units
 // were admitted here that Redis has not charged. They are charged before the next take of the bucket, in the same call.
 type Store struct {
-	shared   Shared
-	memory   *memstore.Store
-	replicas int64
-	caches   bool // denials
-	logger   *slog.Logger
-	panicked func(value any)
-	seeds    [2]maphash.Seed // of the hashes of keys
-	start    time.Time       // when the local clock, in µs, was at origin
-	origin   int64
-	ahead    atomic.Int64 // T less the local clock, at least, by the last answer; in µs
-	batches  sync.Pool    // of *batch
-	debts    debts
-	counts   counts
-	lost     minutely // the log lines about losses of state
-	ignored  minutely // those about states that were ignored
-	stop     context.CancelFunc
-	repay    sync.WaitGroup
+	shared     Shared
+	table      *buckets
+	replicas   int64
+	caches     bool // denials
+	logger     *slog.Logger
+	panicked   func(value any)
+	start      time.Time // when the local clock, in µs, was at origin
+	origin     int64
+	ahead      atomic.Int64 // T less the local clock, at least, by the last answer; in µs
+	exchanges  sync.Pool    // of *exchange
+	debts      debts
+	counts     counts
+	lost       minutely // the log lines about losses of state
+	ignored    minutely // those about states that were ignored
+	stop       context.CancelFunc
+	background sync.WaitGroup
 }
 
 // New returns a store. The caller must close it, after the last Take and before the shared store.
@@ -84,29 +81,29 @@ func New(cfg Config) (*Store, error) {
 	s := &Store{
 		shared: cfg.Shared, replicas: int64(cfg.Replicas), caches: cfg.DenialCache, logger: cfg.Logger,
 		panicked: cfg.Panicked,
-		seeds:    [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, start: time.Now(),
+		start:    time.Now(),
 	}
 	s.origin = s.start.UnixMicro()
-	memory, err := memstore.New(memstore.Config{MaxBuckets: cfg.MaxBuckets, Clock: s.now, Logger: cfg.Logger})
-	if err != nil {
-		return nil, err
+	var err error
+	if s.table, err = table.New[note, extra](cfg.MaxBuckets); err != nil {
+		return nil, fmt.Errorf("last known state: %w", err)
 	}
-	s.memory = memory
-	s.batches.New = func() any { return newBatch(s) }
+	s.exchanges.New = func() any { return newExchange(s) }
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.debts = debts{
-		most: cmp.Or(cfg.MaxBuckets, 1_000_000), queues: map[uint64][][memstore.HeldKey]byte{},
-		repay: func(epoch uint64) { s.repay.Go(func() { s.repayServer(ctx, epoch) }) },
+		most: cmp.Or(cfg.MaxBuckets, table.Default), queues: map[uint64][]table.Digest{},
+		repay: func(epoch uint64) { s.background.Go(func() { s.repayServer(ctx, epoch) }) },
 	}
+	s.background.Go(func() { s.table.Sweep(ctx, table.SweepInterval, s.now) })
 	return s, nil
 }
 
 // Close ends all background work. What is still owed to Redis is forgotten.
 func (s *Store) Close() error {
 	s.stop()
-	s.repay.Wait()
-	return s.memory.Close()
+	s.background.Wait()
+	return nil
 }
 
 // local returns a time by the local clock, in µs: the wall clock at New plus the elapsed time.
@@ -114,17 +111,10 @@ func (s *Store) local(t time.Time) int64 { return s.origin + t.Sub(s.start).Micr
 
 func (s *Store) now() int64 { return s.origin + time.Since(s.start).Microseconds() }
 
-// key returns the keyed hash of the key of a bucket. Clients cannot make two keys with the same hash.
-func (s *Store) key(name string) (key [memstore.HeldKey]byte) {
-	binary.LittleEndian.PutUint64(key[:], maphash.String(s.seeds[0], name))
-	binary.LittleEndian.PutUint64(key[8:], maphash.String(s.seeds[1], name))
-	return key
-}
-
 // Start decides the requests: those that are certainly denied here, all others in the shared store. See
 // ratelimit.Store.
 func (s *Store) Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
-	b := s.batches.Get().(*batch)
+	b := s.exchanges.Get().(*exchange)
 	b.begin(requests, outcomes, done)
 	for i := range requests {
 		b.look(i, &requests[i], &outcomes[i])

@@ -9,11 +9,11 @@ import (
 )
 
 // record notes what the outcome of a request shows of its buckets.
-func (b *batch) record(s *sent, r *bucket.Request, o *bucket.Outcome) {
-	asked := b.asked[s.from : s.from+len(r.Takes)]
-	b.held = slices.Grow(b.held[:0], len(asked))[:len(asked)]
+func (b *exchange) record(s *sent, r *bucket.Request, o *bucket.Outcome) {
+	asked := b.sentTakes[s.from : s.from+len(r.Takes)]
+	b.known = slices.Grow(b.known[:0], len(asked))[:len(asked)]
 	for i := range asked {
-		b.held[i].Handle = asked[i].bucket
+		b.known[i].handle = asked[i].bucket
 	}
 	b.edit(func() {
 		for i := range asked {
@@ -21,10 +21,10 @@ func (b *batch) record(s *sent, r *bucket.Request, o *bucket.Outcome) {
 			if a.take.Limit.Requests == 0 {
 				continue
 			}
-			if !k.Found {
-				k.Limit = a.take.Limit
+			if !k.found {
+				k.limit = a.take.Limit
 			}
-			k.Unanswered = max(0, k.Unanswered-a.units)
+			k.unanswered = max(0, k.unanswered-a.units)
 			if o.Err != nil || i >= len(o.Seen) {
 				b.failed(a, k, o.Err)
 				continue
@@ -33,7 +33,7 @@ func (b *batch) record(s *sent, r *bucket.Request, o *bucket.Outcome) {
 			if r.At == 0 && seen.Clock != 0 {
 				b.newest = seen
 			}
-			b.learn(a, k, &answer{
+			b.learn(a, k, &takeAnswer{
 				Seen: seen, Decision: d, sent: b.store.local(seen.Sent), received: b.store.local(seen.Received),
 				admitted: o.Allowed, charged: a.take.Charged(d.Allowed, o.Allowed),
 				emptied: a.take.Refund > 0 || !o.Allowed && d.Allowed && len(r.Takes) > 1 && a.take.Role != bucket.Shadow,
@@ -43,12 +43,12 @@ func (b *batch) record(s *sent, r *bucket.Request, o *bucket.Outcome) {
 }
 
 // failed notes that a take was not answered.
-func (b *batch) failed(a *asked, k *known, err error) {
+func (b *exchange) failed(a *sentTake, k *known, err error) {
 	now := b.store.now()
 	if a.catchUp > 0 && k.debt != nil {
 		k.flying -= a.catchUp
 		if errors.Is(err, ratelimit.ErrOutcomeUnknown) {
-			k.uncertain(now+k.Ahead, a.catchUp)
+			k.uncertain(now+k.ahead, a.catchUp)
 			b.store.counts.uncertain.Add(uint64(a.catchUp))
 		}
 		b.store.owe(k)
@@ -56,22 +56,22 @@ func (b *batch) failed(a *asked, k *known, err error) {
 	if a.chunk > 0 {
 		k.unleased()
 	}
-	k.write(now, drained(&k.Limit, &k.State, now+k.Ahead))
+	k.write(now, drained(&k.limit, &k.state, now+k.ahead))
 }
 
 // uncertain notes units of a debt that Redis may have charged. They are never charged again, but a floor has them. In a
 // log, Redis would have them at another time, so that a floor would count them twice.
 func (k *known) uncertain(t, units int64) {
 	k.unknown += units
-	k.Confirmed = false
-	if k.Limit.Algorithm != bucket.SlidingWindowLog {
-		k.debt.base.Charge(&k.Limit, t, units)
-		k.Suspect = true
+	k.confirmed = false
+	if !k.limit.Algorithm.HasGrants() {
+		k.debt.base.Charge(&k.limit, t, units)
+		k.suspect = true
 	}
 }
 
-// answer is the answer on one take.
-type answer struct {
+// takeAnswer is the answer on one take.
+type takeAnswer struct {
 	*bucket.Seen
 	*bucket.Decision
 	// sent and received are the times of Seen by the local clock.
@@ -85,7 +85,7 @@ type answer struct {
 }
 
 // learn takes over what an answer shows of a bucket.
-func (b *batch) learn(a *asked, k *known, w *answer) {
+func (b *exchange) learn(a *sentTake, k *known, w *takeAnswer) {
 	s := b.store
 	if w.Clock == 0 || !w.State.Sound(a.take.Limit.Algorithm) {
 		s.stateIgnored(s.now(), "the answer of Redis has a state that no bucket of its algorithm can have")
@@ -102,97 +102,117 @@ func (b *batch) learn(a *asked, k *known, w *answer) {
 	b.lease(a, k, w)
 	k.rebase(w.Clock, still, s.replicas)
 	rest := w.ResetAfter
-	if k.debt != nil || k.Clock != w.Clock {
-		rest = drained(&k.Limit, &k.State, w.received+k.Ahead)
+	if k.debt != nil || k.clock != w.Clock {
+		rest = drained(&k.limit, &k.state, w.received+k.ahead)
 	}
 	k.write(w.received, rest)
 }
 
 // accept makes the state of an answer the base of its bucket, joins it with the base, or ignores it.
-func (b *batch) accept(a *asked, k *known, w *answer) {
+func (b *exchange) accept(a *sentTake, k *known, w *takeAnswer) {
 	suspected := k.isSuspect(b.store.shared.Epoch(a.take))
-	older := w.Clock < k.Clock && w.sent < k.received() // sent after that answer, it is newer: the clock has stepped back
+	newer := w.sent >= k.received() || b.follows(a, k, w) // also if the clock has stepped back since
+	older := w.Clock < k.clock && !newer
 	lost := !older && b.proves(a, k, w)
 	switch {
-	case k.Clock == 0 && k.base().Empty(): // the first answer
-		k.Epoch = a.epoch
+	case k.clock == 0 && k.base().Empty(): // the first answer
+		k.epoch = a.epoch
 		k.replace(a, w)
 	case suspected && w.Floor != bucket.FloorUnsent && !older:
 		b.restored(a, k, w)
 	case suspected, lost:
-		k.Confirmed = false
+		k.confirmed = false
 		if lost {
-			k.Suspect, k.Proved = true, true
+			k.suspect, k.proved = true, true
 			k.keepCharge(a, w)
 		}
 		k.join(a, w)
 	case older:
-	case a.epoch < k.Epoch: // perhaps the answer of a server that has lost its state since
+	case a.epoch < k.epoch: // perhaps the answer of a server that has lost its state since
 		k.join(a, w)
-		k.Confirmed = false
-	case w.Clock == k.Clock && w.sent < k.received():
+		k.confirmed = false
+	case w.Clock == k.clock && !newer:
 		k.join(a, w)
 		if w.emptied {
-			k.Confirmed = false
+			k.confirmed = false
 		}
 	default:
 		k.replace(a, w)
 	}
 }
 
+// follows reports whether an answer is one of the batch whose earlier answer has shown the base. They are recorded in
+// the order in which their requests were decided.
+func (b *exchange) follows(a *sentTake, k *known, w *takeAnswer) bool {
+	if w.sent != k.sent() || w.received != k.received() {
+		return false
+	}
+	first := 0
+	for b.sentTakes[first].bucket.key != a.bucket.key {
+		first++
+	}
+	return &b.sentTakes[first] != a
+}
+
 // proves reports whether an answer proves a loss of state: it shows less than was known when its request was sent, and
 // the charge of its take. If another answer has replaced that since, it must also show less than that answer did.
 // Otherwise only a refund has come between.
-func (b *batch) proves(a *asked, k *known, w *answer) bool {
+func (b *exchange) proves(a *sentTake, k *known, w *takeAnswer) bool {
 	return a.take.Refund == 0 && b.lacks(a, w, &a.known, a.cut, w.charged) &&
-		(k.Clock == a.clock || b.lacks(a, w, k.base(), k.Cut, 0))
+		(k.heard == a.heard || b.lacks(a, w, k.base(), k.cut, 0))
 }
 
 // keepCharge adds what a take has charged after a loss of state. To join the states before and after the loss would
 // forget it, except in a log, which keeps each charge at its time.
-func (k *known) keepCharge(a *asked, w *answer) {
-	if l := &a.take.Limit; l.Algorithm != bucket.SlidingWindowLog && w.Clock > k.Clock {
+func (k *known) keepCharge(a *sentTake, w *takeAnswer) {
+	if l := &a.take.Limit; !l.Algorithm.HasGrants() && w.Clock > k.clock {
 		k.base().Charge(l, w.Clock, w.charged)
 	}
 }
 
 // restored takes over the answer to a take that carried a floor. Only such an answer ends the suspicion.
-func (b *batch) restored(a *asked, k *known, w *answer) {
-	joined, overtaken := w.Floor == bucket.FloorJoined, w.sent <= k.Heard // by an answer that was joined
-	if joined && a.take.Refund == 0 && b.lacks(a, w, k.base(), k.Cut, w.charged) {
-		if k.Cut && !overtaken {
-			k.Proved = true // the floor had only a part of the log
+func (b *exchange) restored(a *sentTake, k *known, w *takeAnswer) {
+	joined, overtaken := w.Floor == bucket.FloorJoined, w.sent <= k.heard // by an answer that was joined
+	if joined && a.take.Refund == 0 && b.lacks(a, w, k.base(), k.cut, w.charged) {
+		if k.cut && !overtaken {
+			k.proved = true // the floor had only a part of the log
 		}
 		k.join(a, w)
-		k.Confirmed, k.Suspect = false, true
+		k.confirmed, k.suspect = false, true
 		return
 	}
 	if w.Floor == bucket.FloorUnusable {
 		b.store.stateIgnored(w.received, "Redis cannot read the state, or its clock is far from that of Redis")
 	}
-	if joined && k.Proved {
+	if joined && k.proved {
 		b.store.lossNoticed(w.received)
 		b.suspects = append(b.suspects, a.take) // it has lost the state of one bucket, so it may have lost others
 	}
-	k.Epoch = a.epoch
-	k.Suspect, k.Proved = false, false
+	k.epoch = a.epoch
+	k.suspect, k.proved = false, false
 	k.replace(a, w)
 	if overtaken {
-		k.Confirmed = false
+		k.confirmed = false
 	}
 }
 
 // lacks reports whether the answer shows less than a state that the bucket had before, and units charged since. It
 // cannot tell after a large step back of the clock, because the bucket has moved with the clock at an unknown time.
-func (b *batch) lacks(a *asked, w *answer, s *bucket.State, isCut bool, charged int64) bool {
+// After a small one, Redis may have charged the bucket before the time of the state, so the charge is left out.
+func (b *exchange) lacks(a *sentTake, w *takeAnswer, s *bucket.State, isCut bool, charged int64) bool {
 	l := &a.take.Limit
 	if s.Last-w.Clock > bucket.MaxClockStep {
 		return false
 	}
 	shown, before := &b.room[0], &b.room[1]
 	*shown, *before = w.State, *s
-	if l.Algorithm != bucket.SlidingWindowLog {
-		before.Charge(l, w.Clock, charged)
+	if !l.Algorithm.HasGrants() {
+		if s.Last <= w.State.Last {
+			before.Charge(l, w.Clock, charged)
+		}
+		if l.Algorithm.HasBurst() {
+			before.Count = max(0, before.Count-1) // another limit may have rounded the debt up when the state was read
+		}
 		return shown.Absorb(l, before, w.Clock)
 	}
 	if isCut || w.Cut {
@@ -216,32 +236,32 @@ func after(s *bucket.State, t int64) bucket.State {
 }
 
 // replace makes the state of an answer the base.
-func (k *known) replace(a *asked, w *answer) {
-	*k.base(), k.Cut, k.Confirmed = w.State, w.Cut, !w.emptied
+func (k *known) replace(a *sentTake, w *takeAnswer) {
+	*k.base(), k.cut, k.confirmed = w.State, w.Cut, !w.emptied
 	k.date(a, w)
-	k.Clock = w.Clock
+	k.clock = w.Clock
 }
 
 // join adds the state of an answer to the base, which keeps its older clock. Of two logs that are cut, the fuller one
 // stays with its clock, because the times of their units are not known.
-func (k *known) join(a *asked, w *answer) {
+func (k *known) join(a *sentTake, w *takeAnswer) {
 	base, l := k.base(), &a.take.Limit
 	switch {
-	case !k.Cut && !w.Cut:
+	case !k.cut && !w.Cut:
 		base.Merge(l, &w.State, w.Clock)
-		if k.Clock == 0 || w.Clock < k.Clock {
-			k.Clock = w.Clock
+		if k.clock == 0 || w.Clock < k.clock {
+			k.clock = w.Clock
 		}
 	case base.Used(l, w.Clock) < w.State.Used(l, w.Clock):
-		*base, k.Cut, k.Clock = w.State, w.Cut, w.Clock
+		*base, k.cut, k.clock = w.State, w.Cut, w.Clock
 	}
 	k.date(a, w)
 }
 
 // date notes the interval of T by an answer, and the limit by which the state is kept.
-func (k *known) date(a *asked, w *answer) {
-	k.Limit, k.Ahead, k.Trip = a.take.Limit, w.Clock-w.received, max(0, w.received-w.sent)
-	k.Heard = max(k.Heard, w.received)
+func (k *known) date(a *sentTake, w *takeAnswer) {
+	k.limit, k.ahead, k.trip = a.take.Limit, w.Clock-w.received, max(0, w.received-w.sent)
+	k.heard = max(k.heard, w.received)
 	if k.debt != nil {
 		k.unknown = 0 // the answer shows whether they are charged
 	}

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 	"github.com/extauthz/extauthz/pkg/ratelimit/storetest"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestStore runs the conformance suite in front of Redis, with the denial cache and without it.

@@ -3,7 +3,7 @@ package nearstore
 import (
 	"sync/atomic"
 
-	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+	"github.com/extauthz/extauthz/pkg/ratelimit/table"
 )
 
 // counts count since New.
@@ -15,7 +15,7 @@ type counts struct {
 }
 
 // caughtUp counts a catch-up that Redis has charged. What is over the capacity then was minted.
-func (c *counts) caughtUp(a *asked, w *answer) {
+func (c *counts) caughtUp(a *sentTake, w *takeAnswer) {
 	c.caughtUpUnits.Add(uint64(a.catchUp))
 	if over := w.State.Used(&a.take.Limit, w.Clock) - a.capacity(); over > 0 {
 		c.minted.Add(uint64(min(over, a.catchUp)))
@@ -25,7 +25,7 @@ func (c *counts) caughtUp(a *asked, w *answer) {
 // Stats are figures for metrics. All but Memory and Owing count since New.
 type Stats struct {
 	// Memory are the figures of the buckets that are remembered.
-	Memory memstore.Stats
+	Memory table.Stats
 	// Denials counts requests that were denied without asking Redis, LastKnown those decided from the last known state.
 	Denials, LastKnown uint64
 	// Admitted counts units that were charged here. CaughtUp counts those that Redis has charged since, and Uncertain
@@ -48,7 +48,7 @@ type Stats struct {
 func (s *Store) Stats() Stats {
 	c := &s.counts
 	return Stats{
-		Memory:  s.memory.Stats(),
+		Memory:  s.table.Stats(),
 		Denials: c.denials.Load(), LastKnown: c.lastKnown.Load(),
 		Admitted: c.admitted.Load(), CaughtUp: c.caughtUpUnits.Load(), Uncertain: c.uncertain.Load(), Minted: c.minted.Load(),
 		Owing: s.debts.len(), Floors: c.floors.Load(), Losses: c.losses.Load(), Unreadable: c.unreadable.Load(),

@@ -145,8 +145,8 @@ func TestDenialChargesShadowRules(t *testing.T) {
 		r.ask(full, shadow)
 		r.ask(full, shadow)
 		calls := s.calls
-		if o := r.ask(full, shadow); o.Source != bucket.FromDenialCache || s.calls != calls {
-			t.Errorf("decided by %d with %d calls; want no call, since the shadow rule is over, too", o.Source, s.calls-calls)
+		if o := r.ask(full, shadow); o.Origin != bucket.FromDenialCache || s.calls != calls {
+			t.Errorf("decided by %d with %d calls; want no call, since the shadow rule is over, too", o.Origin, s.calls-calls)
 		}
 	})
 }
@@ -187,7 +187,7 @@ func TestWhatIsNotCached(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			trap(t, nearstore.Config{DenialCache: true}, func(t *testing.T, s *server, r *replica) {
 				r.take("k", l, 6)
-				if o := r.ask(takes...); o.Source != bucket.FromStore || o.Allowed {
+				if o := r.ask(takes...); o.Origin != bucket.FromStore || o.Allowed {
 					t.Errorf("%+v, want a denial by Redis", o)
 				}
 			})
@@ -205,8 +205,8 @@ func TestStrictTakesAreAlwaysCounted(t *testing.T) {
 			if i == 50 {
 				s.lose(true)
 			}
-			if o := r.ask(count); o.Source != bucket.FromStore {
-				t.Fatalf("take %d was decided by %d, want Redis", i, o.Source)
+			if o := r.ask(count); o.Origin != bucket.FromStore {
+				t.Fatalf("take %d was decided by %d, want Redis", i, o.Origin)
 			}
 		}
 		if used := s.used("k", l); used != 100 || s.calls != 100 {

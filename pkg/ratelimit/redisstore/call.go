@@ -17,7 +17,7 @@ import (
 // is the worker that has the reply, the timer, or the one that finds out that the call cannot be sent.
 type call struct {
 	node   *node
-	asked  []asked // in the order of the chunks
+	asked  []callPart // in the order of the chunks
 	done   func()
 	chunks []chunk
 	keys   int       // the number of keys of all chunks
@@ -34,8 +34,8 @@ type call struct {
 	graceEnd atomic.Int64 // in ns since until; 0 if there is no grace yet
 }
 
-// asked is a request, and where its outcome is written.
-type asked struct {
+// callPart is a request, and where its outcome is written.
+type callPart struct {
 	request *bucket.Request
 	outcome *bucket.Outcome
 }
@@ -70,7 +70,7 @@ func (c *call) grow(requests, keys, bytes int) {
 // add adds a request to the last chunk if that has room, and its scope is the same. A request with more than maxKeys
 // keys is a chunk of its own. The chunks share the room of the call.
 func (c *call) add(r *bucket.Request, o *bucket.Outcome, to scope) {
-	c.asked = append(c.asked, asked{r, o})
+	c.asked = append(c.asked, callPart{r, o})
 	notes := namesOfNotes(r, c.node.cfg.KeyPrefix, to)
 	keys := len(r.Takes) + len(notes)
 	last := len(c.chunks) - 1

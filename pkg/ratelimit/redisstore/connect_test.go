@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestConnectsAgain has an attempt to connect that hangs, and ends long after the calls that it was made for. A later

@@ -14,9 +14,7 @@ const (
 	patience = 50 * time.Millisecond
 	// longest is the same for Config.WholeDeadline: the default of REDIS_TIMEOUT at envoyproxy/ratelimit.
 	longest = 10 * time.Second
-	// margin is the part of a caller's deadline that remains for returning the answer.
-	margin = 5 * time.Millisecond
-	// grace is the part of margin in which a worker may still read a reply that has arrived.
+	// grace is the part of ratelimit.DeadlineReserve in which a worker may still read a reply that has arrived.
 	grace = 3 * time.Millisecond
 )
 
@@ -31,7 +29,7 @@ func (cfg *Config) bound() bound {
 	if cfg.WholeDeadline {
 		return bound{cfg.Timeout, 0}
 	}
-	return bound{cfg.Timeout, margin}
+	return bound{cfg.Timeout, ratelimit.DeadlineReserve}
 }
 
 // end returns when an operation that begins now has to end. caller is the deadline of its caller, if it has one.

@@ -31,7 +31,7 @@ type epoch struct {
 // Epoch returns the number of the current epoch of the Redis that has the bucket of a take, 0 if that is not known. If
 // the number is not that of an earlier call, the bucket may be in another Redis, or its Redis may have lost it.
 func (s *Store) Epoch(t *bucket.Take) uint64 {
-	if n := s.place(t).node; n != nil {
+	if n := s.home(t).node; n != nil {
 		return n.epoch.number.Load()
 	}
 	return 0
@@ -40,7 +40,7 @@ func (s *Store) Epoch(t *bucket.Take) uint64 {
 // Suspect begins an epoch of the Redis that has the bucket of a take, because that bucket was lost. It does so at most
 // once a second.
 func (s *Store) Suspect(t *bucket.Take) {
-	n := s.place(t).node
+	n := s.home(t).node
 	if n == nil {
 		return
 	}

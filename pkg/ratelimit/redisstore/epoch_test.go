@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // TestEpoch checks what begins an epoch of a Redis: all that may have cost it a state, and nothing else.

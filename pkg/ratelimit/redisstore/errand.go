@@ -34,7 +34,7 @@ type spread struct {
 type piece struct {
 	request *bucket.Request
 	outcome *bucket.Outcome
-	place   place
+	place   home
 	spread  *spread      // nil for a whole request
 	part    *bucket.Part // nil for a whole request
 	hops    int          // how often it was sent elsewhere
@@ -84,9 +84,9 @@ func (e *errand) awaitSlots() {
 // divide appends the pieces of a request. It has none if one of its nodes does not answer, so that the others charge
 // nothing in vain.
 func (e *errand) divide(pieces []piece, r *bucket.Request, o *bucket.Outcome) []piece {
-	places, of := make([]place, 0, 4), make([]int, len(r.Takes)) // of has the index of the place of each take
+	places, of := make([]home, 0, 4), make([]int, len(r.Takes)) // of has the index of the place of each take
 	for i := range r.Takes {
-		p := e.store.place(&r.Takes[i])
+		p := e.store.home(&r.Takes[i])
 		if p.node == nil {
 			p.keyspace.cluster.readAgain()
 		}
@@ -121,7 +121,7 @@ func (e *errand) spread(r *bucket.Request, o *bucket.Outcome, place func(take in
 // piece returns the piece for a part, all of whose buckets are in one place.
 func (e *errand) piece(s *spread, part *bucket.Part) piece {
 	return piece{
-		request: &part.Request, outcome: &part.Outcome, place: e.store.place(&part.Request.Takes[0]), spread: s, part: part,
+		request: &part.Request, outcome: &part.Outcome, place: e.store.home(&part.Request.Takes[0]), spread: s, part: part,
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // sentinelsUnderLoad returns sentinels, a store that follows them, and requests to it that go on.

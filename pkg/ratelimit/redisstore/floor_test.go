@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // withFloor asks for units of a bucket with a floor.

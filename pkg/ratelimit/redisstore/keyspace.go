@@ -14,8 +14,8 @@ type keyspace struct {
 	cluster *cluster // nil for a single node
 }
 
-// place is where a bucket is.
-type place struct {
+// home is where a bucket is.
+type home struct {
 	keyspace *keyspace
 	node     *node // nil if no node of the cluster serves the slot
 	scope
@@ -40,12 +40,12 @@ func newKeyspace(cfg Config) (*keyspace, error) {
 }
 
 // place returns where the bucket of a key is.
-func (k *keyspace) place(key string) place {
+func (k *keyspace) home(key string) home {
 	if k.cluster == nil {
-		return place{keyspace: k, node: k.one}
+		return home{keyspace: k, node: k.one}
 	}
 	slot := slotOf(key)
-	return place{keyspace: k, node: k.cluster.nodeOf(slot), scope: scope{slot: slot}}
+	return home{keyspace: k, node: k.cluster.nodeOf(slot), scope: scope{slot: slot}}
 }
 
 func (k *keyspace) ping(ctx context.Context) error {

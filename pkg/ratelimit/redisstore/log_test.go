@@ -6,8 +6,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // lines are what was written. Several goroutines may write.

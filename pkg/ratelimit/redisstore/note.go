@@ -23,8 +23,8 @@ func noteOf(prefix, key string) string {
 	return head + tagFor(slot, tagged) + rest
 }
 
-// tagFor returns a text that leads to a slot if it follows the begin of what counts for the slot. The checksum of both
-// is that of the text alone, plus (without carry) that of the begin and as many zeros.
+// tagFor returns a text that leads to a slot if it follows the beginning of what counts for the slot. The checksum of
+// both is that of the text alone, plus (without carry) that of the beginning and as many zeros.
 func tagFor(slot uint16, begin string) string {
 	zeros := [len(tag{})]byte{}
 	after := checksum(checksum(0, begin), string(zeros[:])) % slots

@@ -74,6 +74,9 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
+// MostWait returns how long a decision waits for Redis at most: Timeout, or its default.
+func (cfg Config) MostWait() time.Duration { return cfg.withDefaults().Timeout }
+
 // The errors that a caller may need to distinguish. None of their requests was charged.
 var (
 	// ErrUnavailable means that Redis has not answered lately and was not asked. Probes go on in the background.
@@ -219,11 +222,11 @@ func fail(outcomes []bucket.Outcome, err error) {
 }
 
 // place returns where the bucket of a take is.
-func (s *Store) place(t *bucket.Take) place {
+func (s *Store) home(t *bucket.Take) home {
 	if s.perSecond != nil && t.Limit.Window < perSecondBelow {
-		return s.perSecond.place(t.Key)
+		return s.perSecond.home(t.Key)
 	}
-	return s.main.place(t.Key)
+	return s.main.home(t.Key)
 }
 
 // independent returns how many of the requests can be sent together: those before the first one with a bucket of an
@@ -241,7 +244,7 @@ func (s *Store) independent(requests []bucket.Request) int {
 			}
 		}
 		for k := range takes {
-			if s.place(&takes[k]) != s.place(&takes[0]) {
+			if s.home(&takes[k]) != s.home(&takes[0]) {
 				for k := range takes {
 					held[takes[k].Key] = true
 				}

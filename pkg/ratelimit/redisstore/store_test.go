@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 	"github.com/extauthz/extauthz/pkg/ratelimit/storetest"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // patient is a timeout for tests in which Redis answers, or refuses at once, and the machine may be busy.

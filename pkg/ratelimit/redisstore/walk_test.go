@@ -11,11 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/extauthz/extauthz/internal/testenv"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 	"github.com/extauthz/extauthz/pkg/ratelimit/storetest"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 const (
@@ -422,7 +422,7 @@ func (w *walk) compareStored(t *testing.T) {
 		if err != nil && text != "" {
 			t.Fatal(err)
 		}
-		got, err := bucket.ParseState(b.Limit.Algorithm, text)
+		got, err := storetest.ParseState(b.Limit.Algorithm, text)
 		if err != nil {
 			t.Fatalf("seed %d: %v", w.seed, err)
 		}

@@ -11,11 +11,17 @@ import (
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
+	"github.com/extauthz/extauthz/pkg/authz/jwt"
+	"github.com/extauthz/extauthz/pkg/authz/mtls"
 )
 
 // TestParseBuildsThePolicy: Parse does not set defaults.
 func TestParseBuildsThePolicy(t *testing.T) {
-	apiKey := func(s authz.Source) authz.Credential { return authz.Credential{APIKey: &authz.APIKey{Source: s}} }
+	apiKey := func(s credential.Source) authz.Credential {
+		return authz.Credential{APIKey: &apikey.Credential{Source: s}}
+	}
 	for _, c := range []struct {
 		name, yaml string
 		change     func(*authz.Policy) // of the policy `anonymous: allow`
@@ -28,8 +34,8 @@ func TestParseBuildsThePolicy(t *testing.T) {
 			change: func(p *authz.Policy) {
 				p.Anonymous = authz.Deny
 				p.Credentials = []authz.Credential{
-					apiKey(authz.Source{Header: new("X-API-Key")}), apiKey(authz.Source{Scheme: new("ApiKey")}),
-					apiKey(authz.Source{Query: new("apiKey")}), apiKey(authz.Source{Cookie: new("Key")}),
+					apiKey(credential.Source{Header: new("X-API-Key")}), apiKey(credential.Source{Scheme: new("ApiKey")}),
+					apiKey(credential.Source{Query: new("apiKey")}), apiKey(credential.Source{Cookie: new("Key")}),
 				}
 			},
 		},
@@ -39,7 +45,7 @@ func TestParseBuildsThePolicy(t *testing.T) {
 				jwks_url: https://idp.example/keys}}]`,
 			change: func(p *authz.Policy) {
 				p.Anonymous = authz.Deny
-				p.Credentials = []authz.Credential{{JWT: &authz.JWT{
+				p.Credentials = []authz.Credential{{JWT: &jwt.Credential{
 					Issuer: new("https://idp.example"), Audiences: []string{"shop"}, Algorithms: []string{"RS256"},
 					JWKSURL: new("https://idp.example/keys"),
 				}}}
@@ -52,8 +58,8 @@ func TestParseBuildsThePolicy(t *testing.T) {
 				leeway: 1m, jwks_file: /etc/keys.json, owner_claim: o, plan_claim: p, scopes_claim: s}}]`,
 			change: func(p *authz.Policy) {
 				p.Anonymous = authz.Deny
-				p.Credentials = []authz.Credential{{JWT: &authz.JWT{
-					Source: authz.Source{Header: new("X-Token")}, Issuer: new("i"), Audiences: []string{"a", "b"},
+				p.Credentials = []authz.Credential{{JWT: &jwt.Credential{
+					Source: credential.Source{Header: new("X-Token")}, Issuer: new("i"), Audiences: []string{"a", "b"},
 					Algorithms: strings.Fields("RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA"),
 					Leeway:     time.Minute, JWKSFile: new("/etc/keys.json"),
 					OwnerClaim: new("o"), PlanClaim: "p", ScopesClaim: "s",
@@ -65,7 +71,7 @@ func TestParseBuildsThePolicy(t *testing.T) {
 			yaml: `credentials: [{mtls: {principals: ["spiffe://a/*", b]}}]`,
 			change: func(p *authz.Policy) {
 				p.Anonymous = authz.Deny
-				p.Credentials = []authz.Credential{{MTLS: &authz.MTLS{Principals: []string{"spiffe://a/*", "b"}}}}
+				p.Credentials = []authz.Credential{{MTLS: &mtls.Credential{Principals: []string{"spiffe://a/*", "b"}}}}
 			},
 		},
 		{
@@ -74,7 +80,7 @@ func TestParseBuildsThePolicy(t *testing.T) {
 				preflight: allow, unsafe_paths: allow}`,
 			change: func(p *authz.Policy) {
 				p.Anonymous, p.Preflight, p.UnsafePaths = authz.Deny, authz.Allow, authz.Allow
-				p.Credentials = []authz.Credential{apiKey(authz.Source{Header: new("a")})}
+				p.Credentials = []authz.Credential{apiKey(credential.Source{Header: new("a")})}
 				p.Absent, p.Invalid = &authz.Refusal{Pass: true}, &authz.Refusal{Status: 401, TokenStatus: 402}
 			},
 		},
@@ -86,7 +92,7 @@ func TestParseBuildsThePolicy(t *testing.T) {
 					scopes: [x, y]}, {require: denied}]}`,
 			change: func(p *authz.Policy) {
 				p.Anonymous = authz.Deny
-				p.Credentials = []authz.Credential{apiKey(authz.Source{Header: new("a")})}
+				p.Credentials = []authz.Credential{apiKey(credential.Source{Header: new("a")})}
 				p.Access = []authz.Access{
 					{Path: &authz.PathPattern{Prefix: new("/a/")}, Require: authz.Open, Position: "f:3"},
 					{Path: &authz.PathPattern{Exact: new("/b")}, Require: authz.NeedCredential, Position: "f:3"},
@@ -159,7 +165,7 @@ func TestParseBuildsThePolicy(t *testing.T) {
 				refused: [{actions: [{remote_address: {key: k}}, {host: }], hits_addend: {number: 2}}]}`,
 			change: func(p *authz.Policy) {
 				p.Anonymous = authz.Deny
-				p.Credentials = []authz.Credential{apiKey(authz.Source{Header: new("a")})}
+				p.Credentials = []authz.Credential{apiKey(credential.Source{Header: new("a")})}
 				p.Refused = []authz.RateLimit{{
 					Actions:  []authz.Action{{RemoteAddress: &authz.RemoteAddress{Key: new("k")}}, {Host: &authz.HostAction{}}},
 					Hits:     authz.HitsAddend{Number: 2},

@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/extauthz/extauthz/internal/poll"
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/pkg/rules"
 )
@@ -23,7 +24,8 @@ func Check(paths []string, stdin io.Reader, cfg Config) (rules.Set, rules.Proble
 		case path == Stdin:
 			file, problem = strictyaml.ReadFrom("standard input", stdin, ruleKind())
 		case err == nil && info.IsDir():
-			found := readDirectory(path, cfg)
+			reading, _ := follow(path, cfg).Read()
+			found := snapshotOf(path, reading, cfg)
 			found.allowEmpty(cfg)
 			all.files, all.problems = append(all.files, found.files...), append(all.problems, found.problems...)
 			continue
@@ -35,7 +37,7 @@ func Check(paths []string, stdin io.Reader, cfg Config) (rules.Set, rules.Proble
 			all.problems = append(all.problems, *problem)
 			continue
 		}
-		all.files = append(all.files, seenFile{File: file})
+		all.files = append(all.files, poll.File{Name: file.Name, Content: file.Content})
 	}
 	return parse(all, cfg)
 }

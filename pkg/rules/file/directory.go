@@ -2,26 +2,48 @@ package file
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/extauthz/extauthz/internal/poll"
 	"github.com/extauthz/extauthz/internal/strictyaml"
 )
 
-// readDirectory reads the rule files of a directory once, sorted by name. Every regular file counts, whatever its
-// extension, unless Config.LeaveOutNotes leaves it out. Symbolic links are followed; subdirectories are not read. A
-// directory that is missing, unreadable or without a rule file is a mistake.
-func readDirectory(dir string, cfg Config) snapshot {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		problem := strictyaml.Unreadable(dir, "rule directory", err)
-		if errors.Is(err, fs.ErrNotExist) {
+// snapshot is the result of one reading of a directory.
+type snapshot struct {
+	files    []poll.File
+	problems strictyaml.Problems
+	empty    bool // the directory has no rule files, and no other error
+}
+
+// follow returns a follower of the files in a directory. Every regular file counts, whatever its extension, unless
+// snapshotOf leaves it out. Symbolic links are followed; subdirectories are not read.
+func follow(dir string, cfg Config) *poll.Follower {
+	return poll.New(ruleKind().MaxSize, func() (paths []string, err error) {
+		entries, err := os.ReadDir(dir)
+		for _, entry := range entries {
+			if !skipped(entry.Name(), cfg) {
+				paths = append(paths, filepath.Join(dir, entry.Name()))
+			}
+		}
+		return paths, err
+	})
+}
+
+// snapshotOf returns the rule files of a reading. A directory that is missing, unreadable or without a rule file is a
+// mistake.
+func snapshotOf(dir string, r poll.Reading, cfg Config) (s snapshot) {
+	if r.Err != nil {
+		problem := strictyaml.Unreadable(dir, "rule directory", r.Err)
+		if errors.Is(r.Err, fs.ErrNotExist) {
 			problem.Message = "the rule directory does not exist"
 			problem.Hints = []string{
 				"create it, or mount it; rules are read from RUNTIME_ROOT/RUNTIME_SUBDIRECTORY/RUNTIME_APPDIRECTORY",
@@ -29,28 +51,20 @@ func readDirectory(dir string, cfg Config) snapshot {
 		}
 		return snapshot{problems: strictyaml.Problems{*problem}}
 	}
-	s, kind := snapshot{place: placeOf(dir)}, ruleKind()
-	for _, entry := range entries {
-		path := filepath.Join(dir, entry.Name())
-		if skipped(entry.Name(), cfg) {
-			continue
+	leftOut := func(f poll.File, why string) {
+		s.problems = append(s.problems, strictyaml.Problem{File: f.Name, Warning: true, Message: "left out: " + why})
+	}
+	for _, f := range r.Files {
+		switch {
+		case isLeftover(filepath.Base(f.Name)):
+			leftOut(f, "an editor's backup or lock file")
+		case f.Err != nil:
+			s.problems = append(s.problems, *strictyaml.Unread(f, ruleKind()))
+		case cfg.LeaveOutNotes && isNote(f):
+			leftOut(f, "not a YAML file by its name, and it sets no `domain`")
+		default:
+			s.files = append(s.files, f)
 		}
-		if isLeftover(entry.Name()) {
-			message := "left out: an editor's backup or lock file"
-			s.problems = append(s.problems, strictyaml.Problem{File: path, Warning: true, Message: message})
-			continue
-		}
-		file, problem := strictyaml.ReadFile(path, kind)
-		if problem != nil {
-			s.problems = append(s.problems, *problem)
-			continue
-		}
-		if cfg.LeaveOutNotes && isNote(file) {
-			message := "left out: not a YAML file by its name, and it sets no `domain`"
-			s.problems = append(s.problems, strictyaml.Problem{File: path, Warning: true, Message: message})
-			continue
-		}
-		s.files = append(s.files, seenFile{File: file, inPlace: !renamedAfter(file.Info.ModTime(), path)})
 	}
 	if s.empty = len(s.files) == 0 && !s.problems.HasErrors(); s.empty {
 		s.problems = append(s.problems, strictyaml.Problem{
@@ -61,18 +75,31 @@ func readDirectory(dir string, cfg Config) snapshot {
 	return s
 }
 
-// placeOf returns the path of a directory with all links followed, and with the target of its link ..data, if it has
-// one. The result changes when the whole directory is replaced in one step.
-func placeOf(dir string) string {
-	path, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		path = dir
+// allowEmpty makes an empty directory a warning if cfg allows it.
+func (s *snapshot) allowEmpty(cfg Config) {
+	if s.empty && cfg.AllowEmpty {
+		s.problems[len(s.problems)-1].Warning = true
 	}
-	data, err := os.Readlink(filepath.Join(dir, "..data"))
-	if err != nil {
-		return path // not a ConfigMap
+}
+
+// generation identifies the contents and the errors of a snapshot. Warnings do not count, so that an editor's swap file
+// is not a change.
+func (s snapshot) generation() string {
+	h := sha256.New()
+	write := func(name string, content []byte) {
+		name = filepath.Base(name)
+		fmt.Fprintf(h, "%d:%s%d:", len(name), name, len(content))
+		h.Write(content)
 	}
-	return filepath.Join(path, data)
+	for _, f := range s.files {
+		write(f.Name, f.Content)
+	}
+	for _, p := range s.problems {
+		if !p.Warning {
+			write(p.File, []byte(p.Message))
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:6])
 }
 
 // skipped reports whether a file is left out because of its name. Kubernetes mounts a ConfigMap as links into ..data,
@@ -95,23 +122,7 @@ var domainKey = regexp.MustCompile(`(?m)^\W*domain\W*:`)
 
 // isNote reports whether a file is no YAML file by its name, and no rule file by its content. An empty file may be a
 // rule file that was cut off.
-func isNote(f File) bool {
+func isNote(f poll.File) bool {
 	return !slices.Contains(yamlExtensions, strings.ToLower(filepath.Ext(f.Name))) &&
 		len(bytes.TrimSpace(f.Content)) > 0 && !domainKey.Match(f.Content)
-}
-
-// renamedAfter reports whether a file, or the link to it, was renamed into place after it was last written. A rename
-// changes the directory; a write to a file does not. So the directory of a renamed file is newer than the file.
-//
-// A rename within the same tick of the file system's clock (1 to 10 ms) as the write is not detected. That costs a
-// delay at most. Another change in the directory hides a writer until its next write: see markWritten.
-func renamedAfter(written time.Time, path string) bool {
-	target, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return false // it is gone already
-	}
-	return slices.ContainsFunc([]string{path, target}, func(name string) bool {
-		dir, err := os.Stat(filepath.Dir(name))
-		return err == nil && dir.ModTime().After(written)
-	})
 }

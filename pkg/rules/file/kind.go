@@ -28,7 +28,6 @@ func ruleKind() *strictyaml.Kind {
 		Directory: "rules are read from one directory, not from its subdirectories",
 		MaxValues: 500_000,
 		Mask:      Mask,
-		MaskLine:  Mask,
 	}
 }
 
@@ -67,7 +66,7 @@ func Sections() []strictyaml.Section {
 			Example: "authz: {anonymous: allow}"},
 		{Type: reflect.TypeFor[authz.Credential](), Example: "- api_key: {header: x-api-key}"},
 		{
-			Type:    reflect.TypeFor[authz.APIKey](),
+			Type:    reflect.TypeFor[apikey.Credential](),
 			Remarks: map[string]string{"key": noKeys, "keys": noKeys, "value": noKeys, "secret": noKeys},
 		},
 		{

@@ -3,6 +3,7 @@ package file
 import (
 	"slices"
 
+	"github.com/extauthz/extauthz/internal/poll"
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/authz"
@@ -39,9 +40,9 @@ type File = strictyaml.File
 // Parse reads the rules of a set of files, in that order. The problems are sorted by file and line. If one of them is
 // an error, the set has only its generation. No content makes Parse panic or run for long.
 func Parse(files []File, cfg Config) (rules.Set, rules.Problems) {
-	s := snapshot{files: make([]seenFile, len(files))}
+	s := snapshot{files: make([]poll.File, len(files))}
 	for i, f := range files {
-		s.files[i].File = f
+		s.files[i] = poll.File{Name: f.Name, Content: f.Content}
 	}
 	return parse(s, cfg)
 }
@@ -74,7 +75,7 @@ func parse(s snapshot, cfg Config) (rules.Set, rules.Problems) {
 	domains := make([]ratelimit.Domain, len(s.files))
 	for i, f := range s.files {
 		p := &parts[i]
-		p.file = f.File
+		p.file = File{Name: f.Name, Content: f.Content}
 		p.problems = decode(p.file, &p.root, cfg).Problems()
 		domains[i] = p.Domain
 	}

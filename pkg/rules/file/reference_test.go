@@ -13,9 +13,9 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
-	"github.com/extauthz/extauthz/internal/testenv"
-	"github.com/extauthz/extauthz/internal/testenv/cases"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/test/testenv"
+	"github.com/extauthz/extauthz/test/testenv/cases"
 )
 
 // TestReference compares docs/reference/rules.md and policy.md with the tags, the notes, and the mistakes of

@@ -4,14 +4,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/extauthz/extauthz/internal/poll"
-	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
 )
@@ -43,10 +40,9 @@ type Config struct {
 
 // Client receives rules from an xDS server. It implements rules.Source. Use New.
 type Client struct {
-	poll.Loop // of the overlay
-	cfg       Config
-	received  chan delivery
-	link      link
+	cfg      Config
+	received chan delivery
+	link     link
 
 	mu sync.Mutex
 	// accepted is the last accepted response, an empty one before the first; version is its version on this stream.
@@ -84,8 +80,8 @@ func New(cfg Config) (*Client, error) {
 	}
 	_ = conn.Close() // nothing was sent
 	return &Client{
-		Loop: poll.NewLoop(), cfg: cfg, received: make(chan delivery), accepted: &response{typeURL: typeURL},
-		overlay: watchedOverlay{path: cfg.Overlay, requireEnd: cfg.RequireEnd},
+		cfg: cfg, received: make(chan delivery), accepted: &response{typeURL: typeURL},
+		overlay: watchedOverlay{follower: followOverlay(cfg.Overlay), requireEnd: cfg.RequireEnd},
 	}, nil
 }
 
@@ -148,9 +144,9 @@ func (c *Client) Run(ctx context.Context, update func(rules.Update)) {
 			}
 		}
 	})
-	c.Loop.Run(ctx, func(requested bool) {
+	c.overlay.follower.Run(ctx, func(r poll.Reading, _ bool) {
 		c.mu.Lock()
-		u, isNew, reply := c.reread(requested)
+		u, isNew, reply := c.reread(r)
 		if isNew {
 			update(u)
 		}
@@ -161,6 +157,9 @@ func (c *Client) Run(ctx context.Context, update func(rules.Update)) {
 		}
 	})
 }
+
+// Reload makes Run read the overlay at once, as on SIGHUP.
+func (c *Client) Reload() { c.overlay.follower.Reload() }
 
 // take decides on a message of the server, and returns the request that answers it. isNew is false if the message
 // changes nothing.
@@ -201,11 +200,10 @@ func (c *Client) isNew(u rules.Update) bool {
 	return isNew
 }
 
-// reread reads the overlay again. A new text takes effect when two readings agree, or at once if it is requested. If
-// the server's last response was refused and has no mistakes with the new overlay, it is accepted now: reply is the
-// answer.
-func (c *Client) reread(requested bool) (u rules.Update, isNew bool, reply []byte) {
-	next, problems, changed := c.overlay.read(requested)
+// reread decides on a reading of the overlay. If the server's last response was refused and has no mistakes with the
+// new overlay, it is accepted now: reply is the answer.
+func (c *Client) reread(r poll.Reading) (u rules.Update, isNew bool, reply []byte) {
+	next, problems, changed := c.overlay.take(r)
 	if !changed {
 		return u, false, nil
 	}
@@ -226,76 +224,4 @@ func (c *Client) reread(requested bool) (u rules.Update, isNew bool, reply []byt
 		}
 	}
 	return u, c.isNew(u), reply
-}
-
-// watchedOverlay is an overlay and what was read of it.
-type watchedOverlay struct {
-	path       string
-	requireEnd bool
-	active     overlay
-	last       string // the last reading
-	decided    string // the reading that was decided on last
-}
-
-// load reads the overlay at the start.
-func (w *watchedOverlay) load() rules.Problems {
-	if w.path == "" {
-		return nil
-	}
-	o, problems := w.readFile()
-	w.last = o.reading(problems)
-	w.decided = w.last
-	if problems.HasErrors() {
-		return problems
-	}
-	_, doc := o.decode()
-	w.active = o
-	return doc.Problems()
-}
-
-// read reads the overlay. changed is true once for each new reading that can take effect.
-func (w *watchedOverlay) read(requested bool) (o overlay, problems rules.Problems, changed bool) {
-	if w.path == "" {
-		return o, nil, false
-	}
-	o, problems = w.readFile()
-	reading := o.reading(problems)
-	agrees := reading == w.last
-	w.last = reading
-	if reading == w.decided && !requested || !agrees && !requested {
-		return o, nil, false
-	}
-	isCut := !problems.HasErrors() && o.cutOff(w.active)
-	if reading == w.decided && !isCut {
-		return o, nil, false
-	}
-	w.decided = reading
-	if confirmed := requested && agrees; isCut && !confirmed {
-		problems = rules.Problems{problem(w.path, "", "the overlay ends where the active one continues: it was cut off, "+
-			"or it is still being written", "rename a complete file into place; to delete lines on purpose, leave a comment in "+
-			"their place, or send SIGHUP")}
-	}
-	return o, problems, true
-}
-
-func (w *watchedOverlay) readFile() (o overlay, problems rules.Problems) {
-	o = overlay{file: strictyaml.File{Name: w.path}, requireEnd: w.requireEnd}
-	file, p := strictyaml.ReadFile(w.path, overlayKind())
-	if p != nil {
-		p.Warning = false // the operator named this file
-		return o, rules.Problems{*p}
-	}
-	o.file = file
-	return o, nil
-}
-
-// reading identifies the result of reading an overlay.
-func (o overlay) reading(problems rules.Problems) string {
-	return fmt.Sprintf("%t%s", problems.HasErrors(), o.file.Content)
-}
-
-// cutOff reports whether only the beginning of another overlay is left.
-func (o overlay) cutOff(active overlay) bool {
-	whole, left := strings.TrimSpace(string(active.file.Content)), strings.TrimSpace(string(o.file.Content))
-	return len(left) < len(whole) && strings.HasPrefix(whole, left)
 }

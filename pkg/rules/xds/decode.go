@@ -123,7 +123,7 @@ func generation(r *response, o overlay) string {
 	for _, text := range texts {
 		fmt.Fprintf(h, "%d:%s", len(text), text)
 	}
-	h.Write(o.file.Content)
+	h.Write(o.text.Content)
 	return hex.EncodeToString(h.Sum(nil)[:6])
 }
 

@@ -14,10 +14,10 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/extauthz/extauthz/internal/strictyaml"
-	"github.com/extauthz/extauthz/internal/testenv/cases"
+	"github.com/extauthz/extauthz/internal/poll"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
+	"github.com/extauthz/extauthz/test/testenv/cases"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata with the current results")
@@ -37,7 +37,7 @@ func TestDecode(t *testing.T) {
 				case "resources.json":
 					r.resources = marshal(t, f.Data)
 				case "overlay.yaml":
-					o.file = strictyaml.File{Name: f.Name, Content: f.Data}
+					o.text = poll.File{Name: f.Name, Content: f.Data}
 				}
 				if f.Name != "want" {
 					last = f.Name

@@ -5,17 +5,19 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/extauthz/extauthz/internal/poll"
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/rules"
 	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
 // overlay is the text of an overlay. The zero value adds nothing. It is decoded for each set of rules, because its
 // problems depend on them.
 type overlay struct {
-	file       strictyaml.File
+	text       poll.File
 	requireEnd bool
 }
 
@@ -62,17 +64,16 @@ func overlayKind() *strictyaml.Kind {
 		TooLarge:  "is this an overlay?",
 		MaxValues: 500_000,
 		Mask:      file.Mask,
-		MaskLine:  file.Mask,
 	}
 }
 
 // decode reads the overlay and reports the mistakes that do not depend on rules.
 func (o overlay) decode() (*overlayRoot, *strictyaml.Document) {
-	root := new(overlayRoot)
-	if o.file.Name == "" {
-		return root, strictyaml.NewDocument(o.file, overlayKind())
+	root, text := new(overlayRoot), strictyaml.File{Name: o.text.Name, Content: o.text.Content}
+	if text.Name == "" {
+		return root, strictyaml.NewDocument(text, overlayKind())
 	}
-	doc := strictyaml.Decode(o.file, overlayKind(), root)
+	doc := strictyaml.Decode(text, overlayKind(), root)
 	file.CheckEnd(doc, root.End, o.requireEnd)
 	var m ratelimit.Mistakes
 	first := map[string]int{}
@@ -128,4 +129,53 @@ func eachKey(l *ratelimit.Limit, f func(name string, index []int)) {
 			f(name, field.Index)
 		}
 	}
+}
+
+// watchedOverlay is an overlay whose file is followed.
+type watchedOverlay struct {
+	follower   *poll.Follower
+	requireEnd bool
+	active     overlay
+	decided    string // the generation of the file that was decided on last
+	waiting    bool   // the decision was that the file is incomplete
+}
+
+// followOverlay returns a follower of the file of an overlay, of no file for the path "".
+func followOverlay(path string) *poll.Follower {
+	if path == "" {
+		return poll.NewOf(0)
+	}
+	return poll.NewOf(overlayKind().MaxSize, path)
+}
+
+// load reads the overlay at the start.
+func (w *watchedOverlay) load() rules.Problems {
+	o, problems, _ := w.take(w.follower.Load())
+	if problems.HasErrors() {
+		return problems
+	}
+	w.active = o
+	_, doc := o.decode()
+	return doc.Problems()
+}
+
+// take returns the overlay of a reading, and why it cannot take effect. changed is true once for each decision.
+func (w *watchedOverlay) take(r poll.Reading) (o overlay, problems rules.Problems, changed bool) {
+	if len(r.Files) == 0 {
+		return o, nil, false
+	}
+	f := r.Files[0]
+	isNew := f.Generation() != w.decided
+	if !isNew && !w.waiting {
+		return o, nil, false
+	}
+	if f.Err != nil {
+		p := strictyaml.Unread(f, overlayKind())
+		p.Warning = false // the operator named this file
+		problems = rules.Problems{*p}
+	} else {
+		problems = file.Incomplete(w.active.text, f, overlayKind())
+	}
+	w.decided, w.waiting = f.Generation(), f.Err == nil && problems.HasErrors()
+	return overlay{f, w.requireEnd}, problems, isNew || !w.waiting
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/descriptors"
-	"github.com/extauthz/extauthz/pkg/envoy/wire"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/wire"
 )
 
 // maxDescriptors bounds the resources, descriptors and replaced names of a response, and maxDepth how deeply

@@ -20,7 +20,7 @@ import (
 
 	"istio.io/istio/pkg/wellknown"
 
-	"github.com/extauthz/extauthz/internal/testenv"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // Bootstrap returns a configuration for an Envoy outside of a mesh. addresses has the endpoint of a cluster

@@ -18,8 +18,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/extauthz/extauthz/internal/envoyconfig"
 	"github.com/extauthz/extauthz/pkg/authz"
-	"github.com/extauthz/extauthz/pkg/envoyconfig"
 	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/extauthz/extauthz/tools/loadgen"
+)
+
+// printProgress returns a function that shows the state of a measurement in one line of the terminal.
+func (p *program) printProgress(whole time.Duration) func(loadgen.Progress) {
+	return func(s loadgen.Progress) {
+		fmt.Fprintf(p.Stderr, "\r\033[K%.0f of %.0f s: %s answers/s, %s errors", s.Passed.Seconds(), whole.Seconds(),
+			thousands(s.AnswersPerSecond), thousands(float64(s.Errors)))
+	}
+}
+
+// printBench prints the result of a measurement as a table.
+func (p *program) printBench(r *loadgen.Result) {
+	w := tabwriter.NewWriter(p.Stdout, 0, 0, 3, ' ', 0)
+	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	load := fmt.Sprintf("%s in flight", plural(r.InFlight, "request"))
+	if r.Rate > 0 {
+		load = fmt.Sprintf("%s requests/s", thousands(float64(r.Rate)))
+	}
+	took := fmt.Sprintf("%.1f s", r.Seconds)
+	if r.Interrupted {
+		took += ", interrupted"
+	}
+	row("load", "%s, %s over %s, keys %s, headers of %s", took, load, plural(r.Connections, "connection"), r.Keys,
+		r.Client)
+	if r.Warning != "" {
+		row("warning", "%s", r.Warning)
+	}
+	row("answers/s", "%s", thousands(r.AnswersPerSecond))
+	row("answers", "%s: %s allowed, %s denied (%.1f %%)", thousands(float64(r.Answers)), thousands(float64(r.Allowed)),
+		thousands(float64(r.Denied)), 100*float64(r.Denied)/float64(max(r.Answers, 1)))
+	row("errors", "%s", thousands(float64(r.Errors)))
+	for _, f := range r.Failures {
+		row("  "+f.Status, "%s, the first: %q", thousands(float64(f.Count)), f.First)
+	}
+	if r.Reconnects > 0 {
+		row("reconnects", "%s", thousands(float64(r.Reconnects)))
+	}
+	if r.Unsent > 0 {
+		row("not sent", "%s requests that were due: the service or this program is too slow for the rate",
+			thousands(float64(r.Unsent)))
+	}
+	l := r.Latency
+	row("latency", "p50 %s, p99 %s, p99.9 %s, max %s", micros(l.P50), micros(l.P99), micros(l.P999), micros(l.Max))
+	if s := r.Server; s != nil {
+		row("server", "%s of CPU a request, %.1f MB of memory (process %s)", micros(s.CPU), float64(s.Memory)/1e6,
+			strings.Trim(fmt.Sprint(s.PIDs), "[]"))
+	} else {
+		row("server", "unknown: no process of yours on this machine listens there")
+	}
+	if d := r.Redis; d != nil {
+		row("redis", "%.2f commands, %.3f script calls and %s of CPU a request", d.Commands, d.Scripts, micros(d.CPU))
+	}
+	_ = w.Flush() // an error of stdout has no other place to be reported
+}
+
+// micros writes a time of so many µs with three digits.
+func micros(us float64) string {
+	switch {
+	case us >= 1e6:
+		return fmt.Sprintf("%.3g s", us/1e6)
+	case us >= 1e3:
+		return fmt.Sprintf("%.3g ms", us/1e3)
+	}
+	return fmt.Sprintf("%.3g µs", us)
+}
+
+// thousands writes a whole number with commas.
+func thousands(f float64) string {
+	digits := fmt.Sprintf("%.0f", f)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return thousands(float64(n)) + " " + noun + "s"
+}

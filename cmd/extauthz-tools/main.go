@@ -1,0 +1,41 @@
+// Command extauthz-tools has what no running service needs: it measures services under load, converts limits and
+// settings of other rate limiters, and compares the decisions of two services.
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/extauthz/extauthz/internal/command"
+	"github.com/extauthz/extauthz/internal/settings"
+)
+
+func main() {
+	p := &program{command.OfProcess()}
+	p.Stdout, p.Stderr = settings.HideSecrets(p.Stdout), settings.HideSecrets(p.Stderr)
+	os.Exit(p.run(os.Args[1:]))
+}
+
+// program has what a run of extauthz-tools gets from its process.
+type program struct{ command.Program }
+
+// run runs one subcommand and returns the exit code.
+func (p *program) run(args []string) int { return p.Run(p.root(), args) }
+
+// root is the command extauthz-tools with all subcommands.
+func (p *program) root() *cobra.Command {
+	return p.Root(group("extauthz-tools", "Measure, migrate and compare rate limit services",
+		"extauthz-tools has what no running service needs: load, conversions and comparisons."),
+		p.bench(), p.migrate(), p.compare())
+}
+
+// group returns a command that only has subcommands.
+func group(name, short, long string, subcommands ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{
+		Use: name, Short: short, Long: long, Args: command.KnownSubcommand,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(subcommands...)
+	return c
+}

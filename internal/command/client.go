@@ -1,0 +1,67 @@
+package command
+
+import (
+	"fmt"
+	"strings"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	"github.com/spf13/pflag"
+
+	"github.com/extauthz/extauthz/internal/certs"
+)
+
+// TLSFlags are the flags of a connection to a service.
+type TLSFlags struct {
+	on    bool
+	files certs.ClientFiles
+}
+
+// AddTLSFlags adds the flags of a connection to a service.
+func AddTLSFlags(flags *pflag.FlagSet) *TLSFlags {
+	f := &TLSFlags{}
+	flags.BoolVar(&f.on, "tls", false, "connect with TLS")
+	flags.StringVar(&f.files.CA, "tls-ca", "", "`FILE` of the CA of the service; default: the CAs of the system")
+	flags.StringVar(&f.files.Cert, "tls-cert", "", "`FILE` of the certificate of this client")
+	flags.StringVar(&f.files.Key, "tls-key", "", "`FILE` of the key of that certificate")
+	flags.StringVar(&f.files.ServerName, "tls-name", "", "`NAME` in the certificate of the service; default: the host of "+
+		"--address")
+	return f
+}
+
+// Client returns the files of the connection, nil for plaintext.
+func (f *TLSFlags) Client() (*certs.ClientFiles, error) {
+	switch {
+	case (f.files.Cert == "") != (f.files.Key == ""):
+		return nil, Usage("--tls-cert and --tls-key: set both or none")
+	case !f.on && f.files.CA+f.files.Cert+f.files.Key+f.files.ServerName != "":
+		return nil, Usage("--tls-ca, --tls-cert, --tls-key and --tls-name need --tls")
+	case !f.on:
+		return nil, nil //nolint:nilnil // nil is plaintext
+	}
+	return &f.files, nil
+}
+
+// Descriptors reads the values of --descriptor.
+func Descriptors(list []string) (all []*ratelimitv3.RateLimitDescriptor, err error) {
+	for _, text := range list {
+		d, err := Descriptor(text)
+		if err != nil {
+			return nil, Usage("--descriptor %q: %w", text, err)
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+// Descriptor reads a descriptor in the form KEY=VALUE,...
+func Descriptor(text string) (*ratelimitv3.RateLimitDescriptor, error) {
+	d := new(ratelimitv3.RateLimitDescriptor)
+	for pair := range strings.SplitSeq(text, ",") {
+		key, value, found := strings.Cut(pair, "=")
+		if !found || key == "" {
+			return nil, fmt.Errorf("want KEY=VALUE, or several with commas, not %q", pair)
+		}
+		d.Entries = append(d.Entries, &ratelimitv3.RateLimitDescriptor_Entry{Key: key, Value: value})
+	}
+	return d, nil
+}

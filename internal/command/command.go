@@ -1,0 +1,178 @@
+// Package command has what the programs of this project share: how a program runs its subcommands, reads flags and
+// prints results.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/authz/apikey"
+)
+
+// Exit codes: 0 for success; 2 for a mistake in the command line; 1 for every other error, such as rules or settings
+// with mistakes.
+const (
+	ExitOK     = 0
+	ExitFailed = 1
+	ExitUsage  = 2
+)
+
+// Program has what a program gets from its process.
+type Program struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Terminal       bool // Stderr is a terminal
+}
+
+// OfProcess returns the program that this process runs.
+func OfProcess() Program {
+	return Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Terminal: isTerminal(os.Stderr)}
+}
+
+// Root makes a command the root of a program. Beside its own subcommands it has version, also as a flag, and man.
+func (p *Program) Root(root *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
+	root.Args = KnownSubcommand
+	root.SilenceErrors, root.SilenceUsage, root.DisableAutoGenTag = true, true, true
+	root.SetIn(p.Stdin)
+	root.SetOut(p.Stdout)
+	root.SetErr(p.Stderr)
+	root.SetFlagErrorFunc(flagError)
+	version, run := root.Flags().BoolP("version", "v", false, "print the version"), root.RunE
+	root.RunE = func(c *cobra.Command, args []string) error {
+		if *version {
+			return p.printVersion(root.Name(), "text")
+		}
+		return run(c, args)
+	}
+	root.AddCommand(subcommands...)
+	root.AddCommand(p.version(root.Name()), man(root.Name()))
+	return root
+}
+
+// Run runs one subcommand of a root and returns the exit code.
+func (p *Program) Run(root *cobra.Command, args []string) int {
+	root.SetArgs(append([]string{}, args...)) // nil would mean the arguments of the process
+	command, err := root.ExecuteC()
+	if err == nil {
+		return ExitOK
+	}
+	if errors.Is(err, ErrReported) {
+		return ExitFailed
+	}
+	name := strings.Replace(command.CommandPath(), " ", ": ", 1)
+	fmt.Fprintf(p.Stderr, "%s: %s\n", name, apikey.Mask(err.Error())) // a key may be in the wrong argument
+	if _, ok := errors.AsType[*usageError](err); !ok {
+		return ExitFailed
+	}
+	if !command.DisableFlagParsing {
+		fmt.Fprintf(p.Stderr, "(%s --help lists all flags)\n", command.CommandPath())
+	}
+	return ExitUsage
+}
+
+// usageError is a mistake in the command line.
+type usageError struct{ error }
+
+// Usage returns the error for a mistake in the command line.
+func Usage(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// ErrReported is the error of a command that has printed the mistakes itself.
+var ErrReported = errors.New("mistakes were reported")
+
+// Wants returns check with an error that names the wanted arguments.
+func Wants(check cobra.PositionalArgs, want string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if check(c, args) != nil {
+			return Usage("want %s", want)
+		}
+		return nil
+	}
+}
+
+// NoArguments accepts no arguments. The hint at the end of its error names what the operator may look for.
+func NoArguments(hint string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return Usage("takes only flags, not %q%s", strings.Join(args, " "), hint)
+		}
+		return nil
+	}
+}
+
+// KnownSubcommand refuses any argument, because cobra passes it only names that are not subcommands.
+func KnownSubcommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, sub := range c.Commands() {
+		if !sub.Hidden && sub.Name() != "help" && sub.Name() != "completion" {
+			names = append(names, sub.Name())
+		}
+	}
+	return Usage("unknown subcommand %q%s: want %s or --help", args[0], suggest.Meant(args[0], names...),
+		strings.Join(names, ", "))
+}
+
+// flagError returns the error for a mistake in the flags of a command.
+func flagError(c *cobra.Command, err error) error {
+	if c.HasSubCommands() { // an unknown flag may belong to a misspelt subcommand
+		if err := KnownSubcommand(c, c.Flags().Args()); err != nil {
+			return err
+		}
+	}
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		var names []string
+		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+		name, meant := "--"+unknown.GetSpecifiedName(), "--"+unknown.GetSpecifiedName()
+		if short := unknown.GetSpecifiedShortnames(); short != "" {
+			name, meant = "-"+short, "--"+short
+			if c.Flags().Lookup(short) != nil {
+				return Usage("unknown flag %s: write --%s", name, short)
+			}
+		}
+		return Usage("unknown flag %s%s", name, suggest.Meant(meant, names...))
+	}
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return Usage("%w", invalidValue(c, invalid))
+	}
+	return Usage("%w", err)
+}
+
+// invalidValue returns the error for a wrong value of a flag. pflag reads `-owner` as `-o wner`.
+func invalidValue(c *cobra.Command, invalid *pflag.InvalidValueError) error {
+	flag, value := invalid.GetFlag(), invalid.GetValue()
+	if word := flag.Shorthand + value; flag.Shorthand != "" && c.Flags().Lookup(word) != nil {
+		return fmt.Errorf("unknown flag -%s: write --%s", word, word)
+	}
+	err := errors.Unwrap(invalid)
+	if _, ok := errors.AsType[*strconv.NumError](err); ok {
+		err = errors.New("want a whole number")
+	}
+	return fmt.Errorf("--%s %q: %w", flag.Name, value, err)
+}
+
+// isTerminal reports whether a file is a terminal, where an operator can press Ctrl-C.
+func isTerminal(file *os.File) bool {
+	info, err := file.Stat()
+	return err == nil && info.Mode()&fs.ModeCharDevice != 0
+}
+
+// UntilInterrupted returns a context that is done at Ctrl-C or SIGTERM. A second one ends the process at once.
+func UntilInterrupted(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}

@@ -1,0 +1,71 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/extauthz/extauthz/pkg/rules"
+)
+
+// Format is the value of --output, one of its words.
+type Format struct {
+	Word  string
+	words []string
+}
+
+// OutputFlag adds --output to a command. The first word is the default.
+func OutputFlag(c *cobra.Command, words ...string) *Format {
+	f := &Format{words[0], words}
+	c.PersistentFlags().VarP(f, "output", "o", "format of the result")
+	// It cannot fail, because the flag exists.
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+	return f
+}
+
+// String implements pflag.Value.
+func (f *Format) String() string { return f.Word }
+
+// Set implements pflag.Value.
+func (f *Format) Set(word string) error {
+	if !slices.Contains(f.words, word) {
+		return fmt.Errorf("want %s", strings.Join(f.words, " or "))
+	}
+	f.Word = word
+	return nil
+}
+
+// Type implements pflag.Value.
+func (f *Format) Type() string { return strings.Join(f.words, "|") }
+
+// PrintJSON prints a value as indented JSON.
+func PrintJSON(w io.Writer, v any) error {
+	out := json.NewEncoder(w)
+	out.SetEscapeHTML(false)
+	out.SetIndent("", "  ")
+	return out.Encode(v)
+}
+
+// Problem is a strictyaml.Problem as -o json prints it.
+type Problem struct {
+	File     string   `json:"file"`
+	Line     int      `json:"line,omitempty"`
+	Column   int      `json:"column,omitempty"`
+	Length   int      `json:"length,omitempty"`
+	Severity string   `json:"severity"`
+	Message  string   `json:"message"`
+	Hints    []string `json:"hints,omitempty"`
+}
+
+// ProblemsOf returns problems as -o json prints them.
+func ProblemsOf(problems rules.Problems) []Problem {
+	list := []Problem{}
+	for _, p := range problems {
+		list = append(list, Problem{p.File, p.Line, p.Column, p.Length, p.Severity(), p.Message, p.Hints})
+	}
+	return list
+}

@@ -1,0 +1,385 @@
+package envoyconfig
+
+import (
+	"cmp"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/authz/credential"
+)
+
+// kind describes configurations of Envoy, including dumps of a running Envoy with thousands of routes.
+func kind() *strictyaml.Kind {
+	return &strictyaml.Kind{
+		Noun:      "configuration of Envoy",
+		Begins:    "it begins with `static_resources:`, or is the /config_dump of Envoy's admin interface",
+		Empty:     "there is nothing in the file",
+		Second:    "a configuration of Envoy is one document: check each document separately",
+		MaxSize:   64 << 20,
+		TooLarge:  "is this a configuration of Envoy?",
+		MaxValues: 6_000_000,
+	}
+}
+
+// Load reads a configuration of Envoy from a file and compares it with policies: see Check.
+func Load(path string, policies map[string]*authz.Policy) (managers int, problems strictyaml.Problems) {
+	file, problem := strictyaml.ReadFile(path, kind())
+	if problem == nil {
+		return Check(file, policies)
+	}
+	if problem.Warning { // a directory, or a pipe
+		problem.Warning, problem.Message = false, "this is not a regular file"
+		problem.Hints = []string{"write the configuration of Envoy into a file"}
+	}
+	return 0, strictyaml.Problems{*problem}
+}
+
+// Check compares a configuration of Envoy with the identity headers of all policies. The configuration is a bootstrap
+// or a /config_dump, in YAML or JSON. Check returns the number of HTTP connection managers with an ext_authz filter. A
+// file without such a manager is an error. The problems are identity headers that Envoy does not remove before it
+// chooses a route, that allowed_upstream_headers does not list, or by which Envoy chooses a route too early.
+//
+// Check walks the file by the names of Envoy's fields and ignores all others. It does not see what Envoy gets from xDS.
+func Check(f strictyaml.File, policies map[string]*authz.Policy) (managers int, problems strictyaml.Problems) {
+	doc := strictyaml.Read(f, kind())
+	root := value{doc.Root()}
+	if !root.exists() {
+		return 0, doc.Problems()
+	}
+	c := check{Document: doc}
+	c.expect(policies)
+	for _, manager := range root.all(func(v value) bool { return v.isType("HttpConnectionManager") }) {
+		isFilter := func(v value) bool { return v.isType("ExtAuthz") }
+		if filters := manager.get("http_filters").all(isFilter); len(filters) > 0 {
+			managers++
+			c.manager(manager, filters, root)
+		}
+	}
+	if managers == 0 {
+		doc.Fail(nil, "no HTTP connection manager in this file has an ext_authz filter, so there is nothing to compare",
+			"give the file with the listener, or the /config_dump of the admin interface of a running Envoy")
+	}
+	return managers, doc.Problems()
+}
+
+// check compares one file.
+type check struct {
+	*strictyaml.Document
+	// identity are the identity headers of all policies, sorted. cookies means that a policy takes a credential from a
+	// cookie.
+	identity []string
+	cookies  bool
+}
+
+func (c *check) expect(policies map[string]*authz.Policy) {
+	names := map[string]bool{}
+	for _, p := range policies {
+		for _, name := range p.Headers.Names() {
+			names[name] = true
+		}
+		for _, one := range p.Credentials {
+			c.cookies = c.cookies || one.Kind().Place().In == credential.Cookie
+		}
+	}
+	delete(names, "")
+	c.identity = slices.Sorted(maps.Keys(names))
+}
+
+// manager checks a connection manager, its ext_authz filters and its routes, which may stand elsewhere in the file.
+func (c *check) manager(manager value, filters []value, root value) {
+	c.scopes(manager.get("scoped_routes"))
+	overHTTP := false
+	service := func(s value) {
+		if s.exists() {
+			overHTTP = true
+			c.service(s)
+		}
+	}
+	for _, filter := range filters {
+		service(filter.get("http_service"))
+	}
+	for _, config := range routeTables(manager, root) {
+		config.walk(func(v value) { service(v.get("check_settings").get("http_service")) })
+		c.routes(config, filters)
+	}
+	c.removedEarly(manager, overHTTP)
+}
+
+// routeTables returns the route configurations of a connection manager, which may stand elsewhere in the file.
+func routeTables(manager, root value) []value {
+	tables := []value{manager.get("route_config")}
+	elsewhere := map[string]bool{manager.get("rds").get("route_config_name").Text(): true}
+	for _, scope := range scopesOf(manager.get("scoped_routes"), root) {
+		tables = append(tables, scope.get("route_configuration"))
+		elsewhere[scope.get("route_configuration_name").Text()] = true
+	}
+	delete(elsewhere, "")
+	if len(elsewhere) == 0 {
+		return tables
+	}
+	return append(tables, root.all(func(v value) bool {
+		return v.get("virtual_hosts").exists() && elsewhere[v.get("name").Text()]
+	})...)
+}
+
+// scopesOf returns the ScopedRouteConfigurations of a `scoped_routes`: its own list, or with scoped_rds those that a
+// dump has under its name.
+func scopesOf(scoped, root value) []value {
+	if !scoped.get("scoped_rds").exists() {
+		return scoped.get("scoped_route_configurations_list").get("scoped_route_configurations").list()
+	}
+	var scopes []value
+	name := scoped.get("name").Text()
+	for _, dumped := range root.all(func(v value) bool {
+		return v.get("scoped_route_configs").exists() && v.get("name").hasText(name)
+	}) {
+		scopes = append(scopes, dumped.get("scoped_route_configs").list()...)
+	}
+	return scopes
+}
+
+// scopes checks that Envoy does not choose a route table by an identity header. clear_route_cache does not help here:
+// after Envoy has removed the client's header, no scope matches. Without a scope there is no route, and the ext_authz
+// filter does not send the Check that could set the header.
+func (c *check) scopes(scoped value) {
+	for _, fragment := range scoped.get("scope_key_builder").get("fragments").list() {
+		header := fragment.get("header_value_extractor").get("name")
+		if name := strings.ToLower(header.Text()); slices.Contains(c.identity, name) {
+			c.Fail(header.Value, "Envoy chooses the scope of routes before ext_authz sets "+suggest.Quoted(name),
+				"do not choose scopes by this header: match on it in the routes of one scope",
+				"`clear_route_cache: true` does not help: without a scope there is no route, and Envoy does not call extauthz")
+		}
+	}
+}
+
+// removedEarly checks that Envoy removes the client's identity headers before it chooses a route. If Envoy calls
+// ext_authz over HTTP, it must also remove their other spellings: the service sees those only over gRPC.
+func (c *check) removedEarly(manager value, overHTTP bool) {
+	extensions := manager.get("early_header_mutation_extensions")
+	mutations := extensions.all(func(v value) bool {
+		return v.get("remove").exists() || v.get("remove_on_match").exists()
+	})
+	kept := func(name string) bool {
+		return !slices.ContainsFunc(mutations, func(m value) bool {
+			matcher := m.get("remove_on_match").get("key_matcher")
+			return strings.EqualFold(m.get("remove").Text(), name) || matcher.matches(name)
+		})
+	}
+	var missed, lookalikes []string
+	for _, name := range c.identity {
+		switch {
+		case kept(name):
+			missed = append(missed, name)
+		case overHTTP:
+			if i := slices.IndexFunc(spellings(name), kept); i >= 0 {
+				lookalikes = append(lookalikes, spellings(name)[i])
+			}
+		}
+	}
+	const add = "add to the `mutations:` of early_header_mutation_extensions: "
+	remedy := func(name string) string {
+		if overHTTP {
+			return `{remove_on_match: {key_matcher: {safe_regex: {regex: "` + anySeparator(name, "[^a-z0-9]") + `"}}}}`
+		}
+		return "{remove: " + name + "}"
+	}
+	at := cmp.Or(extensions, manager)
+	if len(missed) > 0 {
+		c.Fail(at.Value,
+			"Envoy does not remove the client's "+suggest.List(missed, " and ")+" before it chooses a route",
+			"the client can then choose a route that matches on it, and a route without ext_authz passes it on",
+			add+elements(missed, remedy), "envoy/envoy.yaml shows the whole extension")
+	}
+	if len(lookalikes) > 0 {
+		c.Fail(at.Value,
+			"Envoy does not remove the client's "+suggest.List(lookalikes, " and ")+", and extauthz cannot see it over HTTP",
+			"some applications do not distinguish the separators of names, and read it as the identity header",
+			add+elements(lookalikes, remedy), "envoy/http-ext_authz.yaml shows the whole extension")
+	}
+}
+
+// spellings returns names that applications may read as this one: with all of its separators replaced, or one of them.
+func spellings(name string) []string {
+	var list []string
+	for _, separator := range []string{"_", "."} {
+		list = append(list, anySeparator(name, separator))
+		for i := range name {
+			if one := name[:i] + anySeparator(name[i:i+1], separator) + name[i+1:]; one != name {
+				list = append(list, one)
+			}
+		}
+	}
+	return list
+}
+
+var separator = regexp.MustCompile("[^a-z0-9]")
+
+// anySeparator replaces each character of a name that is neither a letter nor a digit.
+func anySeparator(name, by string) string { return separator.ReplaceAllLiteralString(name, by) }
+
+// service checks an http_service of ext_authz.
+func (c *check) service(s value) {
+	answer := s.get("authorization_response")
+	listed := answer.get("allowed_upstream_headers")
+	wanted := c.identity
+	if c.cookies {
+		wanted = append(wanted[:len(wanted):len(wanted)], "cookie")
+	}
+	var dropped []string
+	for _, name := range wanted {
+		if !listed.get("patterns").anyMatches(name) {
+			dropped = append(dropped, name)
+		}
+	}
+	if len(dropped) > 0 {
+		why := "the application then does not know the caller, or trusts the header that the client sends"
+		if slices.Equal(dropped, []string{"cookie"}) {
+			why = "the credential in the cookie then reaches the application"
+		}
+		c.Fail(cmp.Or(listed, s).Value,
+			"Envoy drops "+suggest.List(dropped, " and ")+" from the response: not listed in allowed_upstream_headers",
+			why, "add to its `patterns:` "+elements(dropped, func(name string) string { return "{exact: " + name + "}" }))
+	}
+	appended := answer.get("allowed_upstream_headers_to_append")
+	for _, name := range wanted {
+		if appended.get("patterns").anyMatches(name) {
+			c.Fail(appended.Value, "Envoy appends "+suggest.Quoted(name)+" to the header that the client sends",
+				"list it in allowed_upstream_headers only: Envoy then replaces the client's header")
+		}
+	}
+}
+
+// routes checks that Envoy does not choose a route by an identity header before ext_authz has set it.
+func (c *check) routes(config value, filters []value) {
+	config.walk(func(v value) {
+		for _, condition := range v.get("match").get("headers").list() {
+			c.choice(condition.get("name"), filters)
+		}
+		c.choice(v.get("cluster_header"), filters)
+		c.choice(v.get("weighted_clusters").get("header_name"), filters)
+		v.get("matcher").walk(func(v value) { c.choice(v.get("header_name"), filters) })
+	})
+}
+
+// choice checks the name of a header by which a route is chosen.
+func (c *check) choice(header value, filters []value) {
+	name := strings.ToLower(header.Text())
+	again := slices.ContainsFunc(filters, func(f value) bool { return f.choosesAgain(name) })
+	if again || !slices.Contains(c.identity, name) {
+		return
+	}
+	c.Fail(header.Value, "Envoy chooses this route before ext_authz sets "+suggest.Quoted(name),
+		"write `clear_route_cache: true` in the ext_authz filter: Envoy then chooses the route again, after the Check",
+		"all routes that the second choice can select need the same ext_authz settings as the first route")
+}
+
+// choosesAgain reports whether Envoy chooses the route again after this ext_authz filter has set a header.
+func (v value) choosesAgain(header string) bool {
+	if !v.get("clear_route_cache").hasText("true") {
+		return false
+	}
+	only := v.get("clear_route_cache_headers").list()
+	listed := func(v value) bool { return strings.EqualFold(v.Text(), header) }
+	return len(only) == 0 || slices.ContainsFunc(only, listed)
+}
+
+// matches reports whether a StringMatcher of Envoy matches the name of a header, which is in lower case as in Envoy. An
+// unknown kind of matcher matches nothing.
+func (v value) matches(name string) bool {
+	fold := func(text string) string { return text }
+	if v.get("ignore_case").hasText("true") {
+		fold = strings.ToLower
+	}
+	for kind, is := range map[string]func(name, text string) bool{
+		"exact":  func(name, text string) bool { return name == text },
+		"prefix": strings.HasPrefix, "suffix": strings.HasSuffix, "contains": strings.Contains,
+	} {
+		if text := fold(v.get(kind).Text()); text != "" && is(name, text) {
+			return true
+		}
+	}
+	re, err := regexp.Compile("^(?:" + v.get("safe_regex").get("regex").Text() + ")$")
+	return err == nil && re.MatchString(name)
+}
+
+// anyMatches reports whether one of a list of StringMatchers matches a name.
+func (v value) anyMatches(name string) bool {
+	return slices.ContainsFunc(v.list(), func(m value) bool { return m.matches(name) })
+}
+
+// isType reports whether a value is an Any with a message of this name, such as ExtAuthz, of any package.
+func (v value) isType(name string) bool {
+	return strings.HasSuffix(v.get("@type").Text(), "."+name)
+}
+
+// value is a value of the configuration. The zero value is absent.
+type value struct{ *strictyaml.Value }
+
+func (v value) exists() bool { return v.Value != nil }
+
+// get returns the value of a field of a protobuf message. The file may spell its name in snake_case or in camelCase.
+func (v value) get(name string) value {
+	letters := strings.ReplaceAll(name, "_", "")
+	for key, field := range v.Fields() {
+		if key == name || strings.EqualFold(key, letters) && snake(key) == name {
+			return value{field}
+		}
+	}
+	return value{}
+}
+
+func (v value) hasText(text string) bool { return text != "" && v.Text() == text }
+
+// list returns the elements of a list.
+func (v value) list() []value {
+	items := make([]value, len(v.Items()))
+	for i, item := range v.Items() {
+		items[i] = value{item}
+	}
+	return items
+}
+
+// walk calls f for a value and for all values inside it.
+func (v value) walk(f func(value)) {
+	if !v.exists() {
+		return
+	}
+	f(v)
+	for _, field := range v.Fields() {
+		value{field}.walk(f)
+	}
+	for _, item := range v.list() {
+		item.walk(f)
+	}
+}
+
+// all returns the values for which is returns true: the value itself, and values inside it.
+func (v value) all(is func(value) bool) (found []value) {
+	v.walk(func(v value) {
+		if is(v) {
+			found = append(found, v)
+		}
+	})
+	return found
+}
+
+var capital = regexp.MustCompile("[A-Z]")
+
+// snake spells httpFilters as http_filters.
+func snake(key string) string {
+	return capital.ReplaceAllStringFunc(key, func(c string) string { return "_" + strings.ToLower(c) })
+}
+
+// elements returns the elements of a YAML list. write returns one element.
+func elements(names []string, write func(name string) string) string {
+	var written []string
+	for _, name := range names {
+		written = append(written, write(name))
+	}
+	return "`" + strings.Join(written, ", ") + "`"
+}

@@ -1,0 +1,227 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/envoy/rls"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/reply"
+	"github.com/extauthz/extauthz/pkg/wire"
+)
+
+var (
+	// errInternal is the answer to a call that has caused a panic.
+	errInternal = &wire.Error{Code: wire.Internal, Reason: "internal error"}
+	// errNotHeld is the answer to a request that may pass later but cannot wait: the queue is full, or the time is over.
+	errNotHeld = &wire.Error{Code: wire.Unavailable, Reason: "the answer cannot be held for max_delay"}
+)
+
+// start begins each call, and lets the store decide all of them. The batch must not be used after that, because it may
+// be answered already, or be answered by a goroutine of the store.
+func (b *batch) start() {
+	for _, c := range b.calls {
+		mark := b.rounds.Mark()
+		if !b.flow.protected(Methods[c.method], func() { b.begin(c) }) {
+			b.rounds.Undo(mark)
+			b.fail(c)
+		}
+	}
+	b.ask()
+}
+
+// begin reads a call, and plans its request to the store.
+func (b *batch) begin(c *call) {
+	if c.method == Check {
+		b.beginCheck(c)
+	} else if c.err = b.parts.Unmarshal(c.message, &c.limit); c.err == nil {
+		c.query = &c.limit
+		// A caller without a deadline has not stated that it waits, so its answer is not held.
+		if !c.deadline.IsZero() {
+			c.query.MaxHold = b.flow.cfg.Queue.Most(c.deadline.Sub(b.now())).Microseconds()
+		}
+	}
+	if c.query != nil {
+		b.flow.cfg.Limiter.Plan(c.query, &c.plan, &b.rounds)
+	}
+}
+
+// ask lets the store decide the current round. It goes on at once if there is nothing to decide.
+func (b *batch) ask() {
+	if b.rounds.Len() == 0 {
+		b.finish()
+		return
+	}
+	if b.flow.cfg.Traces != nil {
+		b.sent = time.Now()
+	}
+	turn := b.turn.Add(1)
+	where := Methods[b.calls[0].method] // of one of the calls: which one has caused a panic is not known
+	ok := b.flow.protected(where, func() { b.flow.cfg.Limiter.Start(b.ctx, &b.rounds, b.resume) })
+	if !ok && b.turn.CompareAndSwap(turn, turn+1) {
+		b.keep = true
+		b.finish()
+	}
+}
+
+// resumed goes on with the batch when the store has decided a round.
+func (b *batch) resumed() {
+	turn := b.turn.Load()
+	if turn%2 == 0 || !b.turn.CompareAndSwap(turn, turn+1) {
+		return // ask goes on, after a panic
+	}
+	if b.flow.cfg.Traces != nil {
+		b.storing += time.Since(b.sent)
+	}
+	b.finish()
+}
+
+// finish answers the calls whose decision is complete. If a call needs one more round, the store decides that.
+func (b *batch) finish() {
+	now := time.Now()
+	for _, c := range b.calls {
+		if c.answered {
+			continue
+		}
+		mark := b.rounds.Mark()
+		if !b.flow.protected(Methods[c.method], func() { b.finishCall(c, now) }) {
+			b.rounds.Undo(mark)
+			b.fail(c)
+		}
+	}
+	if b.rounds.Next() {
+		b.ask()
+		return
+	}
+	b.end()
+}
+
+// finishCall answers a call, unless it needs one more round.
+func (b *batch) finishCall(c *call, now time.Time) {
+	if c.err == nil && c.query != nil {
+		if !b.flow.cfg.Limiter.Finish(&c.plan, &b.rounds, &c.result) {
+			return
+		}
+		if errors.Is(c.result.Err, ratelimit.ErrUnanswered) {
+			c.err = errInternal
+		}
+	}
+	if c.err == nil {
+		b.answer(c)
+	}
+	b.deliver(c, now)
+}
+
+// answer makes the reply of a call that is decided, and reports the decision. The next answer overwrites the reply.
+func (b *batch) answer(c *call) {
+	if c.plan.UsesStore() {
+		c.span.StoreTime(b.storing)
+	}
+	if c.method == Check {
+		b.answerCheck(c)
+		b.out = c.check.answer.Append(b.out[:0])
+	} else {
+		if b.answerLimit(c); c.err != nil {
+			return
+		}
+		b.out = b.flow.cfg.RateLimit.AppendResponse(b.out[:0], c.query, &c.result, &b.headers)
+	}
+	c.reply = b.out
+}
+
+// answerLimit reports a decision of the rate limit service, and takes a place in the queue if its answer is held.
+func (b *batch) answerLimit(c *call) {
+	f := b.flow
+	if f.cfg.Log != nil {
+		f.cfg.Log.RateLimit(c.query, &c.result)
+	}
+	if c.span.Recording() {
+		c.span.RateLimit(c.query, &c.result)
+	}
+	if c.err = rls.Undecided(&c.result); c.err != nil {
+		return
+	}
+	if delay := time.Duration(c.result.Delay) * time.Microsecond; delay > 0 {
+		if !f.cfg.Queue.Enter(c.deadline, delay) {
+			c.err = errNotHeld
+			return
+		}
+		c.delay = delay
+	}
+}
+
+// beginCheck reads a check, and decides everything but its limits.
+func (b *batch) beginCheck(c *call) {
+	check, f := c.check, b.flow
+	if check.asked == nil { // not over HTTP
+		if c.err = check.message.Unmarshal(c.message); c.err != nil {
+			return
+		}
+		check.asked = &check.message.Request
+	}
+	now, left := b.now(), longest+ratelimit.DeadlineReserve
+	if !c.deadline.IsZero() {
+		left = c.deadline.Sub(now)
+	}
+	if c.err = b.ctx.Err(); c.err == nil && left <= 0 {
+		c.err = context.DeadlineExceeded
+	}
+	if c.err != nil { // do not charge a request whose caller no longer waits
+		return
+	}
+	check.asked.MaxHold = f.cfg.Queue.Most(left)
+	if b.mayWait {
+		f.cfg.Authorizer.Begin(b.ctx, check.asked, &check.pending)
+	} else if !f.cfg.Authorizer.BeginNow(check.asked, &check.pending) {
+		f.beginLater(b.conn, c)
+		return
+	}
+	if len(check.pending.Query.Descriptors) > 0 {
+		c.query = &check.pending.Query
+	}
+}
+
+// answerCheck completes the decision on a check, takes a place in the queue if its answer is held, and reports it.
+func (b *batch) answerCheck(c *call) {
+	f, check := b.flow, c.check
+	var res *ratelimit.Result
+	if c.query != nil {
+		res = &c.result
+	}
+	f.cfg.Authorizer.Finish(&check.pending, res)
+	d := &check.pending.Decision
+	if delay := time.Duration(d.Delay) * time.Microsecond; d.Verdict == authz.Allowed && delay > 0 {
+		if f.cfg.Queue.Enter(c.deadline, delay) {
+			c.delay = delay
+		} else {
+			late(d)
+		}
+	}
+	check.answer.Decide(check.asked, d)
+	if n := check.answer.Dropped; n > 0 {
+		f.dropped.Add(uint64(n))
+	}
+	if f.cfg.Log == nil && !c.span.Recording() {
+		return
+	}
+	checked := authz.Checked{
+		Request: check.asked, Decision: d, Query: c.query, Result: res,
+		Status: check.answer.Status, DroppedHeaders: check.answer.Dropped, Took: time.Since(b.began) + c.delay,
+	}
+	if f.cfg.Log != nil {
+		f.cfg.Log.Check(&checked)
+	}
+	if c.span.Recording() {
+		c.span.Check(&checked)
+	}
+}
+
+// late makes the decision an undecided one, because it came too late.
+func late(d *authz.Decision) {
+	*d = authz.Decision{
+		Verdict: authz.Undecided, Reason: reply.ReasonUndecided,
+		Domain: d.Domain, Identity: d.Identity, Limits: d.Limits, Delay: d.Delay,
+	}
+}

@@ -1,0 +1,75 @@
+package flow
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	ratelimitcommon "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/extauthz/extauthz/pkg/envoy/rls"
+)
+
+// TestHold checks that answers leave at the rate of the bucket. If all 10 places of the queue are taken, an early
+// request is denied.
+func TestHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newLimitFlow(t, `
+domain: d
+descriptors: [{key: k, rate_limit: {unit: minute, requests_per_unit: 600, algorithm: leaky_bucket, max_delay: 5s}}]
+`, rls.Codec{})
+		var all sync.WaitGroup
+		begin := time.Now()
+		for i := range 11 {
+			all.Go(func() {
+				if got := ask(t, server, 10*time.Second); got != "OK" {
+					t.Errorf("request %d: %s, want OK", i, got)
+				}
+			})
+			synctest.Wait()
+		}
+		if got := ask(t, server, 10*time.Second); got != "OVER_LIMIT" || time.Since(begin) > 0 {
+			t.Errorf("without a place: %s after %v, want OVER_LIMIT at once", got, time.Since(begin))
+		}
+		all.Wait()
+		if got := time.Since(begin); got != time.Second {
+			t.Errorf("the last answer left after %v, want 1 s", got)
+		}
+		if got := ask(t, server, 0); got != "OVER_LIMIT" {
+			t.Errorf("without a deadline: %s, want OVER_LIMIT", got)
+		}
+	})
+}
+
+// ask returns the overall code of the answer to a request, or its error. timeout is the caller's, 0 for none.
+func ask(t *testing.T, server *Flow, timeout time.Duration) string {
+	t.Helper()
+	descriptors := []*ratelimitcommon.RateLimitDescriptor{
+		{Entries: []*ratelimitcommon.RateLimitDescriptor_Entry{{Key: "k"}}},
+	}
+	message, err := proto.Marshal(&ratelimitv3.RateLimitRequest{Domain: "d", Descriptors: descriptors})
+	if err != nil {
+		return err.Error()
+	}
+	ctx := t.Context()
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	answer, err := server.Answer(ctx, RateLimit, string(message), http.Header{})
+	res := new(ratelimitv3.RateLimitResponse)
+	if err == nil {
+		err = proto.Unmarshal(answer, res)
+	}
+	if err != nil {
+		return fmt.Sprint("error: ", err)
+	}
+	return res.GetOverallCode().String()
+}

@@ -1,0 +1,81 @@
+package flow
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+)
+
+// longest bounds the time for which an answer is held.
+const longest = time.Minute
+
+// Queue holds answers until their time. A leaky bucket gives each request a later time than the one before, and timers
+// end in the order of their times. So answers leave in order and at the rate of the bucket. A Queue has no goroutines
+// of its own. It is safe for concurrent use.
+type Queue struct {
+	places  int64
+	held    atomic.Int64
+	delayed atomic.Uint64
+	refused atomic.Uint64
+}
+
+// NewQueue returns a queue that holds at most this many answers at once.
+func NewQueue(places int) *Queue { return &Queue{places: int64(places)} }
+
+// QueueStats are figures for metrics.
+type QueueStats struct {
+	// Held is the number of answers held now, Delayed the number held so far. NotHeld counts the answers that were not
+	// held for lack of a place or of time.
+	Held    int64
+	Delayed uint64
+	NotHeld uint64
+}
+
+// Stats returns the current figures.
+func (q *Queue) Stats() QueueStats {
+	return QueueStats{Held: q.held.Load(), Delayed: q.delayed.Load(), NotHeld: q.refused.Load()}
+}
+
+// Most returns how long the answer to a request can be held whose caller has some time left until its deadline. It is 0
+// if the queue is full. The limiter denies a request that would have to wait longer, and does not charge it. Concurrent
+// requests can still find the queue full: see Enter.
+func (q *Queue) Most(left time.Duration) time.Duration {
+	if q.held.Load() >= q.places {
+		return 0
+	}
+	return min(longest, max(0, left-ratelimit.DeadlineReserve))
+}
+
+// Enter takes a place for an answer that is held for d: call Stay or Leave. It returns false if there is no place, or
+// no time until the deadline, which is the zero time for none.
+func (q *Queue) Enter(deadline time.Time, d time.Duration) bool {
+	if !deadline.IsZero() && time.Until(deadline) <= d {
+		q.refused.Add(1)
+		return false
+	}
+	if q.held.Add(1) > q.places {
+		q.Leave()
+		q.refused.Add(1)
+		return false
+	}
+	q.delayed.Add(1)
+	return true
+}
+
+// Stay returns true after d, and false when ctx is cancelled. It gives the place of Enter back.
+func (q *Queue) Stay(ctx context.Context, d time.Duration) bool {
+	defer q.Leave()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Leave gives the place of Enter back.
+func (q *Queue) Leave() { q.held.Add(-1) }

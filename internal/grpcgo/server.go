@@ -1,0 +1,107 @@
+package grpcgo
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	grpcproto "google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/extauthz/extauthz/internal/flow"
+	"github.com/extauthz/extauthz/internal/guard"
+	"github.com/extauthz/extauthz/pkg/telemetry"
+)
+
+// Config are the settings of a server.
+type Config struct {
+	// Flow answers both services. Required.
+	Flow *flow.Flow
+	// Health answers grpc.health.v1. nil for no such service.
+	Health grpc_health_v1.HealthServer
+	// Calls counts the calls of Health. Required for it.
+	Calls *telemetry.Calls
+	// MaxStreams, MaxMessage, MaxAge, MaxAgeGrace and ConnectTimeout bound connections, as in h2unary.Config. Default:
+	// those of grpc-go.
+	MaxStreams, MaxMessage int
+	MaxAge, MaxAgeGrace    time.Duration
+	ConnectTimeout         time.Duration
+}
+
+// Bounds that have no settings.
+const (
+	maxHeaderList = 64 << 10
+	minPing       = 5 * time.Second
+	readBuffer    = 16 << 10
+	writeBuffer   = 64 << 10
+)
+
+// Server is a grpc.Server. Use New.
+type Server struct{ *grpc.Server }
+
+// New returns a server.
+func New(cfg Config) Server {
+	options := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(grpcproto.Name)}),
+		grpc.MaxHeaderListSize(maxHeaderList), grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionAge: cfg.MaxAge, MaxConnectionAgeGrace: cfg.MaxAgeGrace,
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+		grpc.UnaryInterceptor(count(cfg.Calls)),
+	}
+	if cfg.MaxStreams > 0 {
+		options = append(options, grpc.MaxConcurrentStreams(uint32(cfg.MaxStreams)))
+	}
+	if cfg.MaxMessage > 0 {
+		options = append(options, grpc.MaxRecvMsgSize(cfg.MaxMessage))
+	}
+	if cfg.ConnectTimeout > 0 {
+		options = append(options, grpc.ConnectionTimeout(cfg.ConnectTimeout))
+	}
+	s := Server{grpc.NewServer(options...)}
+	for m, name := range flow.Methods {
+		s.register(name, func(ctx context.Context, request string) ([]byte, error) {
+			headers, _ := metadata.FromIncomingContext(ctx)
+			reply, err := cfg.Flow.Answer(ctx, flow.Method(m), request, callHeaders(headers))
+			if err != nil {
+				err = status.Error(flow.Status(err))
+			}
+			return reply, err
+		})
+	}
+	if cfg.Health != nil {
+		grpc_health_v1.RegisterHealthServer(s, cfg.Health)
+	}
+	return s
+}
+
+// Serve serves until Shutdown. Its error then means that the server has been stopped.
+func (s Server) Serve(l *guard.Listener) error { return s.Server.Serve(l) }
+
+// Shutdown accepts no new requests. It waits for those in flight until ctx is done, then cuts them off.
+func (s Server) Shutdown(ctx context.Context) {
+	defer context.AfterFunc(ctx, s.Stop)()
+	s.GracefulStop()
+}
+
+// count counts and times the calls of the health service. The flow counts all others.
+func count(calls *telemetry.Calls) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		start := time.Now()
+		res, err := handler(ctx, req)
+		calls.Of(info.FullMethod).Observe(status.Code(err), time.Since(start))
+		return res, err
+	}
+}
+
+// callHeaders reads the headers of a call.
+type callHeaders metadata.MD
+
+// Get implements telemetry.Headers.
+func (h callHeaders) Get(name string) string { return strings.Join(metadata.MD(h).Get(name), ",") }

@@ -1,0 +1,70 @@
+package settings
+
+import (
+	"reflect"
+	"regexp"
+	"strings"
+)
+
+// Setting describes a setting.
+type Setting struct {
+	Name    string `json:"name"`
+	Default string `json:"default,omitempty"`
+	Example string `json:"example"`
+	Meaning string `json:"meaning"`
+	// Group is the title of this setting and the next ones, or "" if the previous title continues.
+	Group string `json:"-"`
+	// File is true if the value can also come from the file that NAME_FILE names.
+	File bool `json:"file,omitempty"`
+
+	// The field of Settings, and the prefix under which envconfig reads it.
+	field  string
+	prefix string
+	tag    reflect.StructTag
+	index  []int
+}
+
+// List describes all settings, in the order in which they are documented.
+func List() []Setting { return listFields(reflect.TypeFor[Settings](), "", nil) }
+
+// listFields returns the settings of a group, or those of all groups. The prefix is that of the names of a RedisServer.
+func listFields(group reflect.Type, prefix string, index []int) (list []Setting) {
+	for f := range group.Fields() {
+		at := append(index[:len(index):len(index)], f.Index[0])
+		name := f.Tag.Get("envconfig")
+		if prefix != "" {
+			name = prefix + "_" + strings.ToUpper(betweenWords.ReplaceAllString(f.Name, "${1}_$2"))
+		}
+		switch {
+		case name != "":
+			s := Setting{
+				Name: name, Default: f.Tag.Get("default"), Example: f.Tag.Get("example"), Meaning: f.Tag.Get("desc"),
+				Group: f.Tag.Get("group"), File: f.Tag.Get("secret") != "",
+				field: f.Name, prefix: prefix, tag: f.Tag, index: at,
+			}
+			if first, second := strings.CutPrefix(name, secondRedis+"_"); second {
+				s.Meaning, s.Group = "as REDIS_"+first+", for the second Redis", ""
+			}
+			list = append(list, s)
+		case f.Type.Kind() == reflect.Struct:
+			list = append(list, listFields(f.Type, f.Tag.Get("prefix"), at)...)
+		}
+	}
+	return list
+}
+
+// secondRedis is the prefix of the settings of the second Redis.
+const secondRedis = "REDIS_PERSECOND"
+
+var betweenWords = regexp.MustCompile(`([a-z])([A-Z])`)
+
+// Names returns the names of all variables that the service reads, with NAME_FILE for secrets.
+func Names() (names []string) {
+	for _, s := range List() {
+		names = append(names, s.Name)
+		if s.File {
+			names = append(names, s.Name+"_FILE")
+		}
+	}
+	return names
+}

@@ -1,0 +1,176 @@
+package settings
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kelseyhightower/envconfig"
+
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// Read reads the settings from the environment of the process. Its error has a [Finding] for every mistake. The error
+// shows no values, because a secret may be in the wrong variable. It shows paths, which HideSecrets replaces if they
+// look like secrets.
+func Read() (*Settings, error) {
+	s, env := &Settings{}, currentEnvironment()
+	var mistakes []error
+	wrong := map[string]bool{} // by the name of the variable
+	value := reflect.ValueOf(s).Elem()
+	for _, setting := range List() {
+		if mistake := setting.read(env, value.FieldByIndex(setting.index)); mistake != nil {
+			mistakes = append(mistakes, *mistake)
+			wrong[setting.Name] = true
+		}
+	}
+	s.resolveDefaults(env)
+	together, contradictions := s.checkTogether(env), s.contradictions()
+	if s.Process.StrictEnvironment {
+		together = append(together, contradictions...)
+	}
+	for _, mistake := range together {
+		if !wrong[mistake.Setting] { // a setting with an error has its zero value
+			mistakes = append(mistakes, mistake)
+		}
+	}
+	if s.Process.StrictEnvironment {
+		mistakes = append(mistakes, env.unknownVariables()...)
+	}
+	if len(mistakes) > 0 {
+		return nil, errors.Join(mistakes...)
+	}
+	s.Process.Configured = env.configured()
+	s.Warnings = slices.Concat(contradictions, env.ineffective(), s.ineffectiveRedis(), s.ineffectiveTLS(),
+		s.ineffectiveXDS(env))
+	return s, nil
+}
+
+// environment holds the variables of the process by name.
+type environment map[string]string
+
+func currentEnvironment() environment {
+	e := environment{}
+	for _, pair := range os.Environ() {
+		name, value, _ := strings.Cut(pair, "=")
+		e[name] = value
+	}
+	return e
+}
+
+// read reads one setting from its variable, or from the file that NAME_FILE names if it is a secret. It returns nil, or
+// the mistake.
+func (s *Setting) read(e environment, into reflect.Value) *Finding {
+	text, set := e[s.Name]
+	if file := e[s.Name+"_FILE"]; s.File && file != "" {
+		if text != "" {
+			return &Finding{s.Name, fmt.Sprintf("%s and %s_FILE are both set: take one of them", s.Name, s.Name)}
+		}
+		content, err := e.readSecret(file)
+		into.SetString(content)
+		if err != nil {
+			return &Finding{s.Name + "_FILE", err.Error()}
+		}
+		return nil
+	}
+	if kind := secretKind(text); kind != "" && !s.File {
+		return &Finding{s.Name, fmt.Sprintf("this is %s, so it is not shown: want %s", kind, s.Meaning)}
+	}
+	err := s.process(text, into)
+	if words := strings.Fields(s.tag.Get("words")); err == nil && len(words) > 0 && (set || s.Default != "") {
+		err = s.setWord(into, words)
+	}
+	if set && text == "" && s.Default != "" {
+		err = cmp.Or(err, errors.New("give it a value, or unset it"))
+		return &Finding{s.Name, fmt.Sprintf("%s is set to nothing: %v (default %s)", s.Name, err, s.Default)}
+	}
+	if err != nil {
+		return &Finding{s.Name, err.Error()}
+	}
+	return nil
+}
+
+// process has envconfig read the variable of one setting, or take the default. envconfig stops at its first mistake, so
+// it gets a struct with this field alone. Its error shows the value, so only what is wanted is taken from it. The text
+// is that of the variable.
+func (s *Setting) process(text string, into reflect.Value) error {
+	one := reflect.New(reflect.StructOf([]reflect.StructField{{Name: s.field, Type: into.Type(), Tag: s.tag}}))
+	err := envconfig.Process(s.prefix, one.Interface())
+	into.Set(one.Elem().Field(0))
+	if word, ok := into.Addr().Interface().(Word); ok && err != nil {
+		return SetWord(word, text) // in any case
+	}
+	if number, ok := into.Interface().(float64); ok && (math.IsNaN(number) || math.IsInf(number, 0)) {
+		err = errors.New(wantNumber)
+	}
+	if failed, ok := errors.AsType[*envconfig.ParseError](err); ok {
+		if want, ok := failed.Err.(wanted); ok { //nolint:errorlint // any other error may have the value
+			return want
+		}
+	}
+	if err != nil {
+		return errors.New(wantedForms[into.Type()])
+	}
+	return nil
+}
+
+const wantNumber = "want a number, such as 0.5"
+
+// wantedForms are the forms of the types that envconfig reads itself.
+var wantedForms = map[reflect.Type]string{
+	reflect.TypeFor[bool]():          "want true or false",
+	reflect.TypeFor[int]():           "want a whole number",
+	reflect.TypeFor[float64]():       wantNumber,
+	reflect.TypeFor[uint16]():        "want a port, 0 to 65535",
+	reflect.TypeFor[time.Duration](): "want a duration with its unit, such as 50ms, 5s or 24h",
+}
+
+// setWord sets a text to the one of the words that it is in any case.
+func (s *Setting) setWord(into reflect.Value, words []string) error {
+	text := into.String()
+	i := slices.IndexFunc(words, func(word string) bool { return strings.EqualFold(word, text) })
+	if i >= 0 {
+		into.SetString(words[i])
+		return nil
+	}
+	want := "want " + strings.Join(words, " or ")
+	if s.Name == "BACKEND_TYPE" && strings.EqualFold(text, "memcache") {
+		return fmt.Errorf("%s: %s", noMemcached, want)
+	}
+	return errors.New(want + suggest.Meant(text, words...))
+}
+
+// resolveDefaults sets the defaults that depend on other settings.
+func (s *Settings) resolveDefaults(e environment) {
+	if name := e["OTEL_SERVICE_NAME"]; name != "" && e["TRACING_SERVICE_NAME"] == "" {
+		s.Telemetry.TracingName = name
+	}
+	for _, name := range []string{"USE_STATSD", "USE_DOG_STATSD", "STATSD_HOST", "STATSD_PORT"} {
+		s.Telemetry.StatsdChosen = s.Telemetry.StatsdChosen || e[name] != ""
+	}
+	if e["USE_STATSD"] == "" && (s.Telemetry.UsePrometheus || s.Telemetry.UseDogStatsd) {
+		s.Telemetry.UseStatsd = false
+	}
+	if s.Telemetry.DisableStats {
+		s.Telemetry.UsePrometheus, s.Telemetry.UseStatsd, s.Telemetry.UseDogStatsd = false, false, false
+	}
+	if !s.Strict() {
+		return
+	}
+	if e["DEFAULT_ALGORITHM"] == "" {
+		s.Limits.DefaultAlgorithm = bucket.FixedWindow
+	}
+	if e["RESPONSE_HEADERS"] == "" {
+		s.Answers.Headers = nil
+	}
+	if e["RESPONSE_BODY"] == "" {
+		s.Answers.Body = "off"
+	}
+}

@@ -1,0 +1,218 @@
+package settings
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/reply"
+	"github.com/extauthz/extauthz/pkg/rules/xds"
+	"github.com/extauthz/extauthz/pkg/telemetry"
+)
+
+// wanted is the error of a type of settings that is more than text. It names the wanted form. It never has the text,
+// which may be a secret in the wrong variable, so [Read] can show it.
+type wanted string
+
+// Error implements error.
+func (w wanted) Error() string { return string(w) }
+
+// LogLevel is the minimum level of log lines.
+type LogLevel slog.Level
+
+// UnmarshalText accepts the levels of envoyproxy/ratelimit. Levels below debug become debug, and levels above error
+// become error.
+func (l *LogLevel) UnmarshalText(text []byte) error {
+	v := string(text)
+	switch strings.ToLower(v) {
+	case "trace", "debug":
+		*l = LogLevel(slog.LevelDebug)
+	case "info":
+		*l = LogLevel(slog.LevelInfo)
+	case "warn", "warning":
+		*l = LogLevel(slog.LevelWarn)
+	case "error", "fatal", "panic":
+		*l = LogLevel(slog.LevelError)
+	default:
+		return wanted("want DEBUG, INFO, WARN or ERROR" + suggest.Meant(v, "DEBUG", "INFO", "WARN", "ERROR"))
+	}
+	return nil
+}
+
+// HeaderSets are the sets of headers for clients.
+type HeaderSets []reply.Set
+
+// UnmarshalText accepts a list of header sets.
+func (h *HeaderSets) UnmarshalText(text []byte) error {
+	sets, err := reply.ParseSets(strings.ToLower(string(text)))
+	*h = sets
+	if err != nil {
+		return wanted("want draft, triple, x, spring, several with commas, or off; x and spring both send " +
+			"X-RateLimit-Remaining, so take one of them")
+	}
+	return nil
+}
+
+// HeaderName is the name of a header.
+type HeaderName string
+
+// UnmarshalText accepts the name of a header.
+func (h *HeaderName) UnmarshalText(text []byte) error {
+	*h = HeaderName(text)
+	if !httpguts.ValidHeaderFieldName(string(text)) {
+		return wanted("want the name of a header, such as X-Forwarded-For: letters, digits and hyphens")
+	}
+	return nil
+}
+
+// HostPort is an address to listen on.
+type HostPort struct {
+	Host string
+	Port uint16
+}
+
+// UnmarshalText accepts an address with a port. The address may be empty, which stands for all addresses.
+func (a *HostPort) UnmarshalText(text []byte) error {
+	host, port, err := net.SplitHostPort(string(text))
+	n, portErr := strconv.ParseUint(port, 10, 16)
+	if err != nil || portErr != nil {
+		return wanted("want an address and a port, such as :9090 or 127.0.0.1:9090")
+	}
+	*a = HostPort{host, uint16(n)}
+	return nil
+}
+
+// URLPath is the path of a URL.
+type URLPath string
+
+// UnmarshalText accepts the path of a URL.
+func (p *URLPath) UnmarshalText(text []byte) error {
+	*p = URLPath(text)
+	if !strings.HasPrefix(string(text), "/") {
+		return wanted("want a path that begins with /, such as /metrics")
+	}
+	return nil
+}
+
+// Share is a share, 0 to 1.
+type Share float64
+
+// UnmarshalText accepts a share, 0 and 1 included.
+func (s *Share) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseFloat(string(text), 64)
+	if err != nil || !(n >= 0 && n <= 1) {
+		return wanted("want a number from 0 to 1, such as 0.1")
+	}
+	*s = Share(n)
+	return nil
+}
+
+// LimitShare is a share of a limit, above 0.
+type LimitShare float32
+
+// UnmarshalText accepts a share of a limit.
+func (s *LimitShare) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseFloat(string(text), 32)
+	if err != nil || !(n > 0 && n <= 1) {
+		return wanted("want a number above 0 and up to 1, such as 0.8")
+	}
+	*s = LimitShare(n)
+	return nil
+}
+
+// NodeMetadata describes this node to an xDS server.
+type NodeMetadata map[string]any
+
+// UnmarshalText accepts a JSON object, or the key=value pairs of envoyproxy/ratelimit.
+func (n *NodeMetadata) UnmarshalText(text []byte) error {
+	metadata, err := xds.ParseMetadata(string(text))
+	if *n = metadata; err != nil {
+		return wanted(err.Error())
+	}
+	return nil
+}
+
+// Tags are pairs of a key and a value, sorted by key.
+type Tags []telemetry.Tag
+
+// UnmarshalText accepts pairs with a colon, separated by commas.
+func (t *Tags) UnmarshalText(text []byte) error {
+	*t = nil
+	for pair := range strings.SplitSeq(string(text), ",") {
+		key, value, ok := strings.Cut(pair, ":")
+		if pair == "" && len(text) == 0 {
+			return nil
+		}
+		if !ok || key == "" || value == "" || strings.ContainsAny(pair, "|\n\r") || strings.ContainsAny(key, ".=") {
+			return wanted("want key:value pairs with commas between them, such as cluster:east,stage:test")
+		}
+		*t = append(*t, telemetry.Tag{Key: key, Value: value})
+	}
+	slices.SortStableFunc(*t, func(a, b telemetry.Tag) int { return strings.Compare(a.Key, b.Key) })
+	return nil
+}
+
+// MogrifierNames are the names in USE_DOG_STATSD_MOGRIFIERS.
+type MogrifierNames []string
+
+// UnmarshalText accepts names that are separated by commas.
+func (m *MogrifierNames) UnmarshalText(text []byte) error {
+	*m = nil
+	for name := range strings.SplitSeq(string(text), ",") {
+		if name == "" && len(text) == 0 {
+			return nil
+		}
+		if !mogrifierName.MatchString(name) {
+			return wanted("want names of letters, digits and underscores, with commas between them, such as HITS,DOMAIN")
+		}
+		*m = append(*m, strings.ToUpper(name))
+	}
+	return nil
+}
+
+var mogrifierName = regexp.MustCompile(`^[a-zA-Z0-9_]+$`)
+
+// isTarget reports whether a text is host:port, or a target of gRPC with its scheme, such as unix:/path or
+// dns:///host:port.
+func isTarget(text string) bool {
+	for _, scheme := range []string{"unix:", "unix-abstract:", "dns:", "passthrough:", "ipv4:", "ipv6:"} {
+		if strings.HasPrefix(text, scheme) {
+			return true
+		}
+	}
+	host, port, err := net.SplitHostPort(text)
+	number, err2 := strconv.ParseUint(port, 10, 16)
+	return err == nil && err2 == nil && host != "" && number != 0
+}
+
+// ParseHeaders reads name:value pairs with commas, as envoyproxy/ratelimit does. Its error does not show the text,
+// which may have a secret.
+func ParseHeaders(text string) (map[string]string, error) {
+	headers := map[string]string{}
+	if text == "" {
+		return headers, nil
+	}
+	for i, pair := range strings.Split(text, ",") {
+		name, value, ok := strings.Cut(pair, ":")
+		name = strings.ToLower(strings.TrimSpace(name))
+		if !ok || !httpguts.ValidHeaderFieldName(name) || strings.HasPrefix(name, "grpc-") {
+			return nil, fmt.Errorf("pair %d has no valid name: want name:value pairs with commas, such as x-team:shop,x-zone:a",
+				i+1)
+		}
+		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
+			return nil, fmt.Errorf("the value of %q has characters that are not printable ASCII", name)
+		}
+		if _, known := headers[name]; known {
+			return nil, fmt.Errorf("%q is there twice", name)
+		}
+		headers[name] = strings.TrimSpace(value)
+	}
+	return headers, nil
+}

@@ -1,0 +1,57 @@
+// Package credential has what all kinds of credentials have in common. A [Kind] is one credential of a policy, and a
+// [Checker] judges the credentials of a kind. authz.Credential lists the kinds of rule files.
+package credential
+
+import (
+	"context"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+)
+
+// Kind is one credential of a policy: the settings of its kind, which do not change.
+type Kind interface {
+	// Traits returns what all credentials of the kind have in common.
+	Traits() Traits
+	// Place returns where a request carries the credential. It applies the defaults of the settings.
+	Place() Place
+	// String returns the settings in one line, for the dump of the active rules.
+	String() string
+	// Check reports mistakes in the settings, except for those that the tags of their fields show. path is the path of
+	// the settings in their policy.
+	Check(m *ratelimit.Mistakes, path string)
+}
+
+// Traits are what all credentials of a kind have in common.
+type Traits struct {
+	// Name is the key of the kind in a policy, and the method of its identities.
+	Name string
+	// Scheme is the scheme of WWW-Authenticate that asks for the credential, "" for none. A Place with a scheme of its own
+	// has priority, except for a token.
+	Scheme string
+	// Token means that a refused credential has the answer of a token: the status `token_status`, and the error of RFC
+	// 6750 in WWW-Authenticate.
+	Token bool
+	// Secret means that clients send a text that others can try to guess.
+	Secret bool
+	// Gives are the words of what its identities have, beside an owner: scope, label, claim.
+	Gives []string
+	// Remedies say what to do about a required key that is absent, by the name of the key.
+	Remedies map[string]string
+}
+
+// Checker judges the credentials of a kind. A Kind whose settings suffice to judge is a Checker itself. It is safe for
+// concurrent use.
+type Checker interface {
+	// Identify returns the identity of the client that has sent a credential, whose settings are kind. The error is
+	// ErrInvalid, ErrExpired, ErrNotYet, ErrDisabled, or ErrUnavailable if the credential cannot be judged before ctx is
+	// done. It can be an Error. A credential that is unknown and one that is wrong must take the same work.
+	Identify(ctx context.Context, kind Kind, credential string) (Identity, error)
+}
+
+// Slow is a Checker that can take long.
+type Slow interface {
+	Checker
+	// Known returns what Identify has returned before for a credential that is still valid. It takes little time, and
+	// never waits.
+	Known(kind Kind, credential string) (id Identity, ok bool)
+}

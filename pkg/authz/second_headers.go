@@ -1,0 +1,23 @@
+package authz
+
+// secondHeaders are request headers from which an application may read another path, host or method than those of the
+// request line. Access rules and limits use the request line. Common frameworks and proxies read each of these headers,
+// some by default. x-forwarded-for, -proto and -port are not in the list: no rule depends on what they replace, and
+// Envoy sets them itself.
+var secondHeaders = [...]string{
+	// The path.
+	"x-original-url", "x-rewrite-url", // IIS and frameworks that run behind it
+	"x-original-uri", "x-rewrite-uri", // the same for nginx: auth_request passes the path in it
+	"x-override-url", "x-http-path-override", // by analogy with the method, in gateways and frameworks
+	"x-forwarded-uri",                        // Traefik and Caddy pass the path in it
+	"x-forwarded-path", "x-forwarded-prefix", // Kong; applications put it before the path, or cut it off
+	"x-script-name", // WSGI applications do the same
+
+	// The host.
+	"forwarded", "x-forwarded-host", "x-original-host", "x-host", "x-http-host-override",
+	"x-forwarded-server", // Jetty takes the host from it
+
+	// The method.
+	"x-http-method-override", "x-http-method", "x-method-override",
+	"x-original-method", "x-forwarded-method", // with x-original-uri and x-forwarded-uri
+}

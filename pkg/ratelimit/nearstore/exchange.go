@@ -1,0 +1,283 @@
+package nearstore
+
+import (
+	"context"
+	"slices"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/table"
+)
+
+// exchange is the requests of one call of Start, and what is noted of them until they are answered.
+type exchange struct {
+	store    *Store
+	received func() // records the answers; made once
+	now      int64  // the local time when it began
+
+	// theirs are the requests of the caller, with their outcomes and done.
+	theirs struct {
+		requests []bucket.Request
+		outcomes []bucket.Outcome
+		done     func()
+	}
+	sent      []sent
+	sentTakes []sentTake
+	// own is set if what is sent differs from the requests of the caller: it has requests for catch-ups and leases, or
+	// fewer requests.
+	own      bool
+	requests []bucket.Request
+	outcomes []bucket.Outcome
+
+	suspects []*bucket.Take // whose server may have lost state
+	newest   *bucket.Seen   // the newest answer that shows the clock of Redis
+
+	known  []known         // room for what is known of the buckets of one request
+	loaded []bucket.Loaded // room for their states
+	room   [2]bucket.State // room for comparing states
+	shown  bucket.Request  // room for a request that only shows its buckets
+}
+
+// sent is a request to the shared store: one of the caller, a catch-up, or one for a lease.
+type sent struct {
+	caller int // the index of the caller's request, -1 for another one
+	from   int // the index of its first take in exchange.sentTakes
+	// own is the request if it is not the caller's.
+	own bucket.Request
+}
+
+// sentTake is a take that was sent.
+type sentTake struct {
+	bucket handle
+	take   *bucket.Take
+	epoch  uint64 // when it was sent
+	// known is what the bucket held when the take was sent, cut its bucket.Seen.Cut, and heard the local time of the last
+	// answer before.
+	known bucket.State
+	cut   bool
+	heard int64
+	// units are those that the take counts as unanswered.
+	units int64
+	// catchUp are the units that a catch-up charges, 0 for any other take.
+	catchUp int64
+	// chunk are the units that are charged in advance, for a lease.
+	chunk int64
+}
+
+func newExchange(s *Store) *exchange {
+	b := &exchange{store: s}
+	b.received = b.receive
+	return b
+}
+
+func (b *exchange) begin(requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
+	b.theirs.requests, b.theirs.outcomes, b.theirs.done = requests, outcomes, done
+	b.now, b.own = b.store.now(), false
+	b.sent, b.sentTakes, b.suspects = b.sent[:0], b.sentTakes[:0], b.suspects[:0]
+	b.requests, b.outcomes = b.requests[:0], b.outcomes[:0]
+}
+
+// name names the buckets of a request in b.known.
+func (b *exchange) name(r *bucket.Request) {
+	b.known = slices.Grow(b.known[:0], len(r.Takes))[:len(r.Takes)]
+	for i := range r.Takes {
+		b.known[i].handle = handle{key: b.store.table.Digest(r.Takes[i].Key), rule: r.Takes[i].Rule}
+	}
+}
+
+// edit reads what is known of the buckets that b.known names, and calls change. It keeps what was written. No other
+// call of edit has one of the buckets meanwhile.
+func (b *exchange) edit(change func()) {
+	t, shards := b.store.table, table.Set(0)
+	for i := range b.known {
+		t.Add(&shards, &b.known[i].key)
+	}
+	t.Lock(shards)
+	defer t.Unlock(shards)
+	for i := range b.known {
+		b.known[i].read(t.Shard(&b.known[i].key))
+	}
+	change()
+	for i := range b.known {
+		if k := &b.known[i]; k.changed {
+			k.keep(t.Shard(&k.key), b.store)
+		}
+	}
+}
+
+// know returns what is known of the bucket of take i. A bucket that was never seen starts full.
+func (b *exchange) know(i int, t *bucket.Take) *known {
+	k := &b.known[i]
+	if !k.found {
+		k.limit, k.ahead, k.epoch = t.Limit, b.store.ahead.Load(), b.store.shared.Epoch(t)
+	}
+	return k
+}
+
+// look answers request i if leases cover it or if it is certainly denied. Otherwise it prepares what is sent.
+func (b *exchange) look(i int, r *bucket.Request, o *bucket.Outcome) {
+	b.name(r)
+	b.edit(func() {
+		if b.fromLease(r, o) || b.store.caches && b.denied(r, o) {
+			b.own = true
+			return
+		}
+		for k := range r.Takes {
+			b.catchUp(r.At, &r.Takes[k], &b.known[k])
+		}
+		b.sent = append(b.sent, sent{caller: i, from: len(b.sentTakes)})
+		for k := range r.Takes {
+			t := &r.Takes[k]
+			b.ask(t, b.know(k, t), sentTake{units: int64(t.Cost)})
+		}
+		b.renew(r)
+	})
+}
+
+// ask notes a take that is about to be sent. It carries a floor if Redis may have lost the state of its bucket. a has
+// the units of the take.
+func (b *exchange) ask(t *bucket.Take, k *known, a sentTake) {
+	a.bucket, a.take = k.handle, t
+	if t.Limit.Requests > 0 { // a closed bucket is not read
+		a.epoch = b.store.shared.Epoch(t)
+		a.known, a.cut, a.heard = *k.base(), k.cut, k.heard
+		if k.isSuspect(a.epoch) && !a.known.Empty() {
+			t.Floor = k.floor()
+			b.store.counts.floors.Add(1)
+		}
+		if t.Refund > 0 {
+			k.confirmed = false
+		}
+		k.unanswered += a.units
+		k.write(b.now, drained(&k.limit, &k.state, b.now+k.ahead))
+	}
+	b.sentTakes = append(b.sentTakes, a)
+}
+
+// catchUp adds a request that charges what the bucket of a take still owes.
+func (b *exchange) catchUp(at int64, t *bucket.Take, k *known) {
+	if k.debt == nil || k.flying > 0 || t.Limit.Requests == 0 {
+		return
+	}
+	units := k.owes(k.low(at, b.now), b.store.replicas)
+	if t.Limit.Algorithm.Resets() { // nothing, if the window of the units may be over
+		units = min(units, k.owes(k.high(at, b.now), b.store.replicas))
+	}
+	if units == 0 {
+		return
+	}
+	k.flying = units
+	charge := bucket.Take{
+		Key: t.Key, Rule: t.Rule, Limit: wide(k.debt.room(t.Limit)), Cost: uint64(units), Role: bucket.Shadow,
+		CountDenied: true,
+	}
+	b.add(at, charge, k, sentTake{catchUp: units})
+}
+
+// add adds a request of one take that is not the caller's.
+func (b *exchange) add(at int64, t bucket.Take, k *known, a sentTake) {
+	r := bucket.Request{At: at, Takes: []bucket.Take{t}}
+	b.own = true
+	b.sent = append(b.sent, sent{caller: -1, from: len(b.sentTakes), own: r})
+	b.ask(&r.Takes[0], k, a)
+}
+
+// send sends what was prepared. The batch ends when it is answered.
+func (b *exchange) send(ctx context.Context) {
+	switch {
+	case len(b.sent) == 0:
+		b.end()
+	case b.own:
+		b.prepare()
+		b.store.shared.Start(ctx, b.requests, b.outcomes, b.received)
+	default:
+		b.store.shared.Start(ctx, b.theirs.requests, b.theirs.outcomes, b.received)
+	}
+}
+
+// receive records the answers, and gives the caller its outcomes.
+func (b *exchange) receive() {
+	b.recordAll()
+	if b.own {
+		b.moveOutcomes()
+	}
+	b.end()
+}
+
+// recordAll records what the answers show. The caller gets its outcomes also after a panic.
+func (b *exchange) recordAll() {
+	defer b.store.caught()
+	requests, outcomes := b.theirs.requests, b.theirs.outcomes
+	if b.own {
+		requests, outcomes = b.requests, b.outcomes
+	}
+	for n := range b.sent {
+		b.record(&b.sent[n], &requests[n], &outcomes[n])
+	}
+	for i := range b.sentTakes {
+		b.sentTakes[i].take.Floor = nil
+	}
+	if b.newest != nil { // once a batch: all processors share it
+		b.store.ahead.Store(b.newest.Clock - b.store.local(b.newest.Received))
+	}
+	for _, t := range b.suspects {
+		b.store.shared.Suspect(t)
+	}
+}
+
+// caught reports a panic.
+func (s *Store) caught() {
+	if s.panicked == nil {
+		return
+	}
+	if p := recover(); p != nil {
+		s.panicked(p)
+	}
+}
+
+// end calls done. Then the batch may be used again.
+func (b *exchange) end() {
+	b.theirs.done()
+	b.release()
+	b.store.exchanges.Put(b)
+}
+
+// mostKept is how many takes a batch may have for its memory to be kept. More are rare.
+const mostKept = 1024
+
+// release drops all that the batch refers to, and keeps its memory unless that is large.
+func (b *exchange) release() {
+	if cap(b.sentTakes) > mostKept || cap(b.known) > mostKept {
+		*b = exchange{store: b.store, received: b.received}
+		return
+	}
+	b.theirs.requests, b.theirs.outcomes, b.theirs.done = nil, nil, nil
+	b.newest = nil
+	clear(b.sent)
+	clear(b.sentTakes)
+	clear(b.suspects)
+	clear(b.requests)
+	clear(b.outcomes)
+	clear(b.shown.Takes)
+}
+
+// prepare puts what is sent into the requests of the batch, with room for the outcomes.
+func (b *exchange) prepare() {
+	b.outcomes = slices.Grow(b.outcomes, len(b.sent))[:len(b.sent)]
+	for n := range b.sent {
+		if s := &b.sent[n]; s.caller >= 0 {
+			b.requests = append(b.requests, b.theirs.requests[s.caller])
+			b.outcomes[n] = b.theirs.outcomes[s.caller]
+		} else {
+			b.requests = append(b.requests, s.own)
+		}
+	}
+}
+
+// moveOutcomes moves the outcomes to those of the caller.
+func (b *exchange) moveOutcomes() {
+	for n := range b.sent {
+		if caller := b.sent[n].caller; caller >= 0 {
+			b.theirs.outcomes[caller], b.outcomes[n] = b.outcomes[n], bucket.Outcome{}
+		}
+	}
+}

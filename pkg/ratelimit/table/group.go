@@ -1,0 +1,146 @@
+package table
+
+import (
+	"container/heap"
+	"math"
+	"slices"
+)
+
+// group holds the buckets of one rule in a shard.
+type group struct {
+	rule uint64
+	// parts have the slots of the buckets, in no order. entry.place is the index of a bucket's slot. All parts have
+	// partLen slots, but the first one grows up to that, because most rules have few buckets.
+	parts  [][]uint32
+	length uint32
+	// at is the group's index in groups.heap.
+	at uint32
+}
+
+// partLen is how many slots are allocated together, so that a large group grows and shrinks fast.
+const partLen = 1024
+
+// slot returns the slot at an index.
+func (g *group) slot(i uint32) *uint32 { return &g.parts[i/partLen][i%partLen] }
+
+// push adds a slot at the end.
+func (g *group) push(slot uint32) {
+	switch part := int(g.length / partLen); {
+	case g.length == 0:
+		g.parts = append(g.parts, make([]uint32, 1))
+	case part == len(g.parts):
+		g.parts = append(g.parts, make([]uint32, partLen))
+	case part == 0 && int(g.length) == len(g.parts[0]):
+		g.parts[0] = append(g.parts[0], make([]uint32, g.length)...)[:2*g.length]
+	}
+	*g.slot(g.length) = slot
+	g.length++
+}
+
+// pop removes the slot at the end. It keeps some memory for the next ones.
+func (g *group) pop() (slot uint32) {
+	g.length--
+	slot = *g.slot(g.length)
+	n, last := int(g.length), len(g.parts)-1
+	switch part := g.parts[last]; {
+	case n == 0:
+		g.parts = nil
+	case last > 0 && n <= last*partLen-partLen/2:
+		g.parts[last], g.parts = nil, g.parts[:last]
+	case last == 0 && n < len(part)/4:
+		g.parts[0] = slices.Clone(part[:len(part)/2])
+	}
+	return slot
+}
+
+// groups are the buckets of a shard by rule.
+type groups struct {
+	numbers map[uint64]uint16 // the indexes in list of the groups of rules
+	list    chunks[group]
+	free    []uint16 // numbers of groups without buckets
+	// heap has the numbers of all groups, each before the smaller ones at 2n+1 and 2n+2. A full shard needs the largest
+	// group for each new key, and there may be thousands.
+	heap []uint16
+}
+
+// of returns the group with a number.
+func (g *groups) of(number uint16) *group { return g.list.at(uint32(number)) }
+
+// number returns the number of a rule's group, which it makes if needed. Rules beyond 65,536 share a group.
+func (g *groups) number(rule uint64) uint16 {
+	if n, ok := g.numbers[rule]; ok {
+		return n
+	}
+	var n uint16
+	switch last := len(g.free) - 1; {
+	case last >= 0:
+		n, g.free = g.free[last], g.free[:last]
+	case len(g.heap) <= math.MaxUint16:
+		n = uint16(len(g.heap))
+		g.list.reach(uint32(n))
+		g.of(n).at = uint32(n)
+		g.heap = append(g.heap, n)
+	default:
+		return math.MaxUint16
+	}
+	if g.numbers == nil {
+		g.numbers = make(map[uint64]uint16)
+	}
+	g.of(n).rule, g.numbers[rule] = rule, n
+	return n
+}
+
+// largest returns the group with the most buckets. The rule of the new bucket counts one more than it has. So if that
+// rule has as many buckets as any other, its new bucket replaces one of its own.
+func (g *groups) largest(rule uint64) *group {
+	most := g.of(g.heap[0])
+	if n, ok := g.numbers[rule]; ok && g.of(n).length+1 >= most.length {
+		return g.of(n)
+	}
+	return most
+}
+
+// Len implements heap.Interface. The heap has the largest group first.
+func (g *groups) Len() int { return len(g.heap) }
+
+// Less reports whether the group at index a of the heap has more buckets than the group at b.
+func (g *groups) Less(a, b int) bool {
+	return g.of(g.heap[a]).length > g.of(g.heap[b]).length
+}
+
+// Swap swaps two groups of the heap.
+func (g *groups) Swap(a, b int) {
+	g.heap[a], g.heap[b] = g.heap[b], g.heap[a]
+	g.of(g.heap[a]).at, g.of(g.heap[b]).at = uint32(a), uint32(b)
+}
+
+// Push is never called: a new group has no buckets, so it is appended, and groups stay.
+func (g *groups) Push(any) {}
+
+// Pop is never called, as Push.
+func (g *groups) Pop() any { return nil }
+
+// join adds a bucket in a slot to the group of its rule.
+func (sh *Shard[N, E]) join(slot uint32, rule uint64) {
+	n := sh.groups.number(rule)
+	g := sh.groups.of(n)
+	e := sh.at(slot)
+	e.group, e.place = n, g.length
+	g.push(slot)
+	heap.Fix(&sh.groups, int(g.at))
+}
+
+// leave removes a bucket from its group.
+func (sh *Shard[N, E]) leave(e *entry) {
+	g := sh.groups.of(e.group)
+	if last := g.pop(); e.place != g.length {
+		*g.slot(e.place) = last
+		sh.at(last).place = e.place
+	}
+	heap.Fix(&sh.groups, int(g.at))
+	if g.length == 0 {
+		delete(sh.groups.numbers, g.rule)
+		g.rule = 0
+		sh.groups.free = append(sh.groups.free, e.group)
+	}
+}

@@ -1,0 +1,211 @@
+package table
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+// samples is how many buckets are compared to find one to evict.
+const samples = 8
+
+// Shard is a part of the buckets of a table. Its methods need its lock. It is a hash table of entries, which never
+// change their slots.
+type Shard[N, E any] struct {
+	capacity int
+
+	// The counters are written under the lock and read without it.
+	live             atomic.Int64
+	evicted, expired atomic.Uint64
+
+	sync.Mutex
+
+	index   index
+	entries chunks[entry]
+	// slots is how many slots were ever used, and used how many are now.
+	slots, used uint32
+	// free is the first free slot + 1, 0 for none. The place of a free entry is the next one.
+	free uint32
+
+	limits limits
+	logs   logs
+	notes  chunks[N] // by slot
+	extras pool[E]
+	groups groups
+
+	// probe is room for the bucket that evict reads, and probeLog for its log.
+	probe    bucket.State
+	probeLog []bucket.Grant
+
+	_ [64]byte // puts the next shard's lock on another cache line
+}
+
+// Load reads the state of a bucket. It returns the bucket's slot, or NoSlot. room is memory for its log.
+func (sh *Shard[N, E]) Load(d *Digest, s *bucket.State, room *[]bucket.Grant) (slot uint32) {
+	if slot = sh.Find(d); slot == NoSlot {
+		*s = bucket.State{}
+		return NoSlot
+	}
+	sh.state(sh.at(slot), s, room)
+	return slot
+}
+
+// Has returns the slot of a bucket, or NoSlot. likely is a slot in which the bucket was before.
+func (sh *Shard[N, E]) Has(d *Digest, likely uint32) (slot uint32) {
+	if likely < sh.slots && sh.at(likely).digest == *d {
+		return likely
+	}
+	return sh.Find(d)
+}
+
+// Clock is the time at which a bucket is put into a table.
+type Clock struct {
+	// Now is the time by which buckets expire.
+	Now int64
+	// Ahead is how far the clock of the states of buckets is ahead of that.
+	Ahead int64
+}
+
+// Add adds a bucket of a rule, which the table must not have, and returns its slot. Set must follow. In a full shard,
+// the bucket replaces another one.
+func (sh *Shard[N, E]) Add(d *Digest, rule uint64, clock Clock) (slot uint32) {
+	if int(sh.used) >= sh.capacity {
+		sh.evict(rule, clock)
+	}
+	sh.live.Add(1)
+	return sh.insert(d, rule)
+}
+
+// Set stores a state, which is not empty, and the limit of its last charge in the slot of a bucket.
+func (sh *Shard[N, E]) Set(slot uint32, limit *bucket.Limit, s *bucket.State, expires Expiry) {
+	e := sh.at(slot)
+	sh.setLimit(e, limit)
+	sh.setState(e, s)
+	e.expires = expires
+}
+
+// Remove drops the bucket in a slot.
+func (sh *Shard[N, E]) Remove(slot uint32) {
+	sh.remove(slot)
+	sh.live.Add(-1)
+}
+
+// State reads the state of the bucket in a slot. room is memory for its log.
+func (sh *Shard[N, E]) State(slot uint32, s *bucket.State, room *[]bucket.Grant) {
+	sh.state(sh.at(slot), s, room)
+}
+
+// Limit returns the limit of the bucket in a slot.
+func (sh *Shard[N, E]) Limit(slot uint32) *bucket.Limit { return sh.limits.at(sh.at(slot).limit) }
+
+// Rule returns the rule of the bucket in a slot.
+func (sh *Shard[N, E]) Rule(slot uint32) uint64 { return sh.groups.of(sh.at(slot).group).rule }
+
+// Expires returns when the bucket in a slot expires, 0 for a free slot.
+func (sh *Shard[N, E]) Expires(slot uint32) Expiry { return sh.at(slot).expires }
+
+// Note returns the note of the bucket in a slot. A new bucket has that of an earlier one.
+func (sh *Shard[N, E]) Note(slot uint32) *N {
+	sh.notes.reach(slot)
+	return sh.notes.at(slot)
+}
+
+// Extra returns the extra of the bucket in a slot, which is dropped with it. Without one, it is the zero value.
+func (sh *Shard[N, E]) Extra(slot uint32) (extra E) {
+	if n := sh.at(slot).extra; n != 0 {
+		extra = *sh.extras.at(n)
+	}
+	return extra
+}
+
+// SetExtra sets the extra of the bucket in a slot.
+func (sh *Shard[N, E]) SetExtra(slot uint32, extra E) {
+	if e := sh.at(slot); e.extra == 0 {
+		e.extra = sh.extras.add(extra)
+	} else {
+		*sh.extras.at(e.extra) = extra
+	}
+}
+
+// DropExtra drops the extra of the bucket in a slot, if it has one.
+func (sh *Shard[N, E]) DropExtra(slot uint32) {
+	if e := sh.at(slot); e.extra != 0 {
+		sh.extras.remove(e.extra)
+		e.extra = 0
+	}
+}
+
+// LockedSlots is how many slots are read under one lock: some tens of µs (BenchmarkHolds of memstore).
+const LockedSlots = 128
+
+// Slots returns how many slots the shard has.
+func (sh *Shard[N, E]) Slots() uint32 { return sh.slots }
+
+// SweepFrom locks the shard and drops the expired buckets in LockedSlots slots. It reports whether slots follow.
+func (sh *Shard[N, E]) SweepFrom(from uint32, now int64) (more bool) {
+	sh.Lock()
+	defer sh.Unlock()
+	end := min(from+LockedSlots, sh.slots)
+	for slot := from; slot < end; slot++ {
+		if e := sh.at(slot); e.expires != 0 && e.expires.Passed(now) {
+			sh.Remove(slot)
+			sh.expired.Add(1)
+		}
+	}
+	return end < sh.slots
+}
+
+// evict drops one bucket of a full shard for a new bucket of a rule. The victim is of the rule with the most buckets.
+// So a flood of new keys of one rule displaces those of another only until both rules have as many. The windows of the
+// rules, and how much of them is used, do not matter.
+//
+// Of that rule, evict samples a few buckets at random. It drops an expired one, else the one with the greatest part of
+// its quota left; of equals, the one that expires first. So a client over its limit is evicted only if all sampled
+// clients are over theirs. The new bucket is always kept, even if it is less used than its victim. Otherwise a full
+// table would not limit new clients at all.
+func (sh *Shard[N, E]) evict(rule uint64, clock Clock) {
+	g := sh.groups.largest(rule)
+	var victim uint32
+	var least usage
+	for i := range min(g.length, samples) {
+		slot := *g.slot(i)
+		if g.length > samples {
+			slot = *g.slot(rand.Uint32N(g.length))
+		}
+		if used := sh.usage(slot, clock); i == 0 || used.less(least) {
+			victim, least = slot, used
+		}
+	}
+	if least.expires.Passed(clock.Now) {
+		sh.expired.Add(1)
+	} else {
+		sh.evicted.Add(1)
+	}
+	sh.Remove(victim)
+}
+
+// usage is the value of a bucket for its client: the more is used, the less it may be evicted.
+type usage struct {
+	remaining, capacity int64
+	expires             Expiry
+}
+
+func (sh *Shard[N, E]) usage(slot uint32, clock Clock) usage {
+	e := sh.at(slot)
+	if e.expires.Passed(clock.Now) {
+		return usage{remaining: 1, capacity: 1, expires: e.expires}
+	}
+	p, limit := &sh.probe, sh.limits.at(e.limit)
+	sh.probeLog = sh.probeLog[:0]
+	sh.state(e, p, &sh.probeLog)
+	remaining := p.Remaining(limit, max(clock.Now+clock.Ahead, e.last)) // a step back would rewrite the log
+	return usage{remaining: remaining, capacity: limit.Capacity(), expires: e.expires}
+}
+
+// less reports whether less of u's quota is used than of v's. The products fit 64 bits: bucket.MaxRequests.
+func (u usage) less(v usage) bool {
+	a, b := uint64(u.remaining)*uint64(v.capacity), uint64(v.remaining)*uint64(u.capacity)
+	return a > b || a == b && u.expires < v.expires
+}

@@ -1,0 +1,212 @@
+package table
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+)
+
+func TestEntryIsACacheLine(t *testing.T) {
+	if got := unsafe.Sizeof(entry{}); got != 64 {
+		t.Errorf("an entry has %d bytes, want 64", got)
+	}
+}
+
+// TestEntryHoldsTheLargestCounts checks that the largest state of a valid limit is stored unchanged.
+func TestEntryHoldsTheLargestCounts(t *testing.T) {
+	const most = bucket.MaxRequests
+	for _, limit := range []bucket.Limit{
+		{Algorithm: bucket.FixedWindow, Requests: most, Window: bucket.MaxWindow},
+		{Algorithm: bucket.LeakyBucket, Requests: most, Burst: most, Window: bucket.MaxWindow},
+	} {
+		if err := limit.Check(); err != nil {
+			t.Fatal(err)
+		}
+		state := bucket.State{Last: -1 << 62, Count: 1 << 53, Part: 2 * most}
+		if limit.Algorithm.HasBurst() {
+			state.Rate = most
+		}
+		var e entry
+		var got bucket.State
+		var sh Shard[struct{}, string]
+		sh.setLimit(&e, &limit)
+		sh.setState(&e, &state)
+		sh.state(&e, &got, new([]bucket.Grant))
+		if diff := cmp.Diff(limit, *sh.limits.at(e.limit)); diff != "" {
+			t.Errorf("limit (-kept +read):\n%s", diff)
+		}
+		if diff := cmp.Diff(state, got); diff != "" {
+			t.Errorf("state (-kept +read):\n%s", diff)
+		}
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	const second = 1_000_000
+	for _, test := range []struct{ expireAt, now int64 }{
+		{0, 0}, {1, 1}, {second - 1, second - 1}, {second, second}, {5*second + 1, 5*second + 1}, {-3 * second, 0},
+		{1 << 61, 1 << 61},
+	} {
+		kept := ExpiryAt(test.expireAt)
+		if kept == 0 {
+			t.Errorf("a bucket that expires at %d µs: 0, which means a free slot", test.expireAt)
+		}
+		if test.expireAt < 1<<60 && (kept.Passed(test.expireAt) || !kept.Passed(max(test.expireAt, 0)+2*second)) {
+			t.Errorf("a bucket that expires at %d µs is kept until %d s: want it kept until then, and dropped within 2 s",
+				test.expireAt, kept)
+		}
+	}
+}
+
+// TestShardIsAMap makes the same random changes to a shard and to a map.
+func TestShardIsAMap(t *testing.T) {
+	seeds := newSeeds()
+	var sh Shard[struct{}, string]
+	want := map[string]int64{}
+	const keys = 3000
+	for step := range int64(200_000) {
+		key := fmt.Sprint("key ", rand.IntN(keys))
+		d := seeds.digest(key)
+		slot := sh.Find(&d)
+		if _, there := want[key]; slot != NoSlot != there {
+			t.Fatalf("step %d: %q in slot %d, want a slot: %t", step, key, slot, there)
+		}
+		switch {
+		case slot == NoSlot:
+			slot = sh.insert(&d, uint64(rand.IntN(5)))
+			e := sh.at(slot)
+			e.count = step
+			sh.setLimit(e, &bucket.Limit{Requests: int64(rand.IntN(10))})
+			sh.SetExtra(slot, key)
+			want[key] = step
+		case sh.at(slot).count != want[key] || sh.Extra(slot) != key:
+			t.Fatalf("step %d: %q is %d, want %d", step, key, sh.at(slot).count, want[key])
+		case rand.IntN(3) == 0:
+			sh.remove(slot)
+			delete(want, key)
+		default:
+			sh.setLimit(sh.at(slot), &bucket.Limit{Requests: int64(rand.IntN(10))})
+		}
+		if int(sh.used) != len(want) {
+			t.Fatalf("step %d: %d entries, want %d", step, int(sh.used), len(want))
+		}
+		if step%1000 == 0 {
+			checkGroups(t, &sh)
+		}
+	}
+	if sh.slots > keys {
+		t.Errorf("%d slots for %d keys: what was freed is not used again", sh.slots, keys)
+	}
+	uses := map[bucket.Limit]uint32{}
+	for slot := range sh.slots {
+		if e := sh.at(slot); e.limit != 0 {
+			uses[*sh.limits.at(e.limit)]++
+		}
+	}
+	got := map[bucket.Limit]uint32{}
+	for limit, number := range sh.limits.numbers {
+		got[limit] = sh.limits.pool.at(number).buckets
+	}
+	if diff := cmp.Diff(uses, got); diff != "" || sh.limits.pool.used > 11 {
+		t.Errorf("%d limits, buckets of each (-want +got):\n%s", sh.limits.pool.used, diff)
+	}
+}
+
+// checkGroups checks that each bucket is in one group, that of its rule, and has its place there.
+func checkGroups(t *testing.T, sh *Shard[struct{}, string]) {
+	t.Helper()
+	buckets := 0
+	for n := range sh.groups.heap {
+		g := sh.groups.of(uint16(n))
+		for place := range g.length {
+			slot := *g.slot(place)
+			e := sh.at(slot)
+			if int(e.group) != n || e.place != place || e.digest == (Digest{}) {
+				t.Fatalf("slot %d at place %d of group %d: it is at place %d of group %d",
+					slot, place, n, e.place, e.group)
+			}
+		}
+		if room := roomOf(g); room > max(4*int(g.length), int(g.length)+2*partLen) || g.length == 0 && room > 0 {
+			t.Errorf("group %d has room for %d buckets and has %d", n, room, g.length)
+		}
+		buckets += int(g.length)
+		if sh.groups.heap[g.at] != uint16(n) {
+			t.Fatalf("group %d is not at its place %d of the heap", n, g.at)
+		}
+		if at := int(g.at); at > 0 && sh.groups.Less(at, (at-1)/2) {
+			t.Fatalf("a group is above one of %d buckets that has more", g.length)
+		}
+	}
+	if buckets != int(sh.used) || len(sh.groups.numbers)+len(sh.groups.free) > len(sh.groups.heap) {
+		t.Fatalf("%d buckets in groups, want %d; %d rules and %d free of %d groups",
+			buckets, int(sh.used), len(sh.groups.numbers), len(sh.groups.free), len(sh.groups.heap))
+	}
+}
+
+// roomOf returns for how many slots a group has memory.
+func roomOf(g *group) (room int) {
+	for _, part := range g.parts {
+		room += cap(part)
+	}
+	return room
+}
+
+// TestManyRules has more rules than groups: the rules beyond share one group.
+func TestManyRules(t *testing.T) {
+	seeds := newSeeds()
+	var sh Shard[struct{}, string]
+	const rules = math.MaxUint16 + 1000
+	for pass := range 2 {
+		for rule := range uint64(rules) {
+			d := seeds.digest(fmt.Sprint(rule))
+			sh.insert(&d, rule)
+		}
+		checkGroups(t, &sh)
+		if got := len(sh.groups.heap); got != math.MaxUint16+1 {
+			t.Fatalf("pass %d: %d groups of %d rules", pass, got, rules)
+		}
+		if got := sh.groups.largest(rules).length; got != 1000 {
+			t.Errorf("pass %d: the largest group has %d buckets, want the 1000 of rules beyond the others",
+				pass, got)
+		}
+		for slot := range sh.slots {
+			sh.remove(slot)
+		}
+		checkGroups(t, &sh)
+		if got := len(sh.groups.numbers); got != 0 {
+			t.Errorf("pass %d: %d rules are remembered that have no buckets", pass, got)
+		}
+	}
+}
+
+// TestGroupsGiveMemoryBack checks that groups need no more memory than their buckets after floods of one rule after
+// the other.
+func TestGroupsGiveMemoryBack(t *testing.T) {
+	seeds := newSeeds()
+	var sh Shard[struct{}, string]
+	const buckets, kept = 10_000, 100
+	for rule := range uint64(20) {
+		for i := range buckets {
+			d := seeds.digest(fmt.Sprint(rule, " ", i))
+			sh.insert(&d, rule)
+		}
+		for i := range buckets - kept {
+			d := seeds.digest(fmt.Sprint(rule, " ", i))
+			sh.remove(sh.Find(&d))
+		}
+	}
+	checkGroups(t, &sh)
+	places := 0
+	for n := range sh.groups.heap {
+		places += roomOf(sh.groups.of(uint16(n)))
+	}
+	if places > 8*int(sh.used) {
+		t.Errorf("room for %d places of %d buckets", places, int(sh.used))
+	}
+}

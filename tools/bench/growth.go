@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/extauthz/extauthz/tools/loadgen"
+)
+
+// growthSeries shows what a request costs with more keys, descriptors, rules and connections. Each row has a server of
+// its own, with the transport that is the default unless -transport names one.
+func growthSeries(_ context.Context, s *stage) ([]*contest, error) {
+	keysInMemory := &contest{name: "keys-memory", title: "Keys, all of them with a bucket in memory", axis: "keys"}
+	keysInRedis := &contest{name: "keys-redis", title: "Keys, all of them with a bucket in Redis", axis: "keys"}
+	for n := 1000; n <= s.mostKeys; n *= 10 {
+		memory, err := s.grown(n, []string{"user"}, "MEMORY_MAX_BUCKETS="+strconv.Itoa(2*s.mostKeys))
+		if err != nil {
+			return nil, err
+		}
+		shared, err := s.grown(n, []string{"user"}, "REDIS_URL="+s.redis, "REDIS_TIMEOUT=1s")
+		if err != nil {
+			return nil, err
+		}
+		shared.plan.Redis = s.redis
+		memory.plan.Keys.Number, shared.plan.Keys.Number = n, n
+		memory.fill, shared.fill = true, true
+		keysInMemory.rows = append(keysInMemory.rows, &memory.row)
+		keysInRedis.rows = append(keysInRedis.rows, &shared.row)
+	}
+	descriptors := &contest{name: "descriptors", title: "Descriptors, in memory", axis: "descriptors"}
+	for _, n := range []int{1, 2, 3, 5, 10} {
+		var names []string
+		for i := range n {
+			names = append(names, fmt.Sprint("k", i))
+		}
+		g, err := s.grown(n, names)
+		if err != nil {
+			return nil, err
+		}
+		descriptors.rows = append(descriptors.rows, &g.row)
+	}
+	rules := &contest{name: "rules", title: "Rules, one for each value of a key, in memory", axis: "rules"}
+	for n := 10; n <= 100_000; n *= 10 {
+		g, err := s.grown(n, []string{"rule"})
+		if err != nil {
+			return nil, err
+		}
+		g.plan.Keys.Number, g.rules = n, n
+		rules.rows = append(rules.rows, &g.row)
+	}
+	plaintext, err := s.manyConnections("connections", "in memory", nil)
+	if err != nil {
+		return nil, err
+	}
+	certFile, keyFile := filepath.Join(s.dir, "tls.crt"), filepath.Join(s.dir, "tls.key")
+	config, err := certificate(certFile, keyFile)
+	if err != nil {
+		return nil, err
+	}
+	secured, err := s.manyConnections("connections-tls", "in memory, with TLS", config, "GRPC_SERVER_USE_TLS=true",
+		"GRPC_SERVER_TLS_CERT="+certFile, "GRPC_SERVER_TLS_KEY="+keyFile)
+	if err != nil {
+		return nil, err
+	}
+	return []*contest{keysInMemory, keysInRedis, descriptors, rules, plaintext, secured}, nil
+}
+
+// manyConnections returns rows with more and more connections.
+func (s *stage) manyConnections(name, how string, config *tls.Config, env ...string) (*contest, error) {
+	const rate = 5000 // the same for all rows: a closed loop needs a request in flight on each connection
+	all := &contest{name: name, title: "Connections, " + thousands(rate) + " requests/s, " + how, axis: "connections",
+		fixedRate: true}
+	for n := 1; n <= s.mostConnections; n *= 10 {
+		g, err := s.grown(n, []string{"user"}, append(env, "GRPC_MAX_CONNECTIONS=20000")...)
+		if err != nil {
+			return nil, err
+		}
+		g.plan.Connections, g.plan.InFlight, g.plan.Rate, g.plan.TLS = n, max(n, s.inFlight), rate, config
+		g.idle = n >= 1000 // with fewer, other memory hides that of connections
+		all.rows = append(all.rows, &g.row)
+	}
+	return all, nil
+}
+
+// grown is a row with a server of its own.
+type grown struct {
+	row
+	stage  *stage
+	plan   loadgen.Plan
+	env    []string
+	server *server
+	fill   bool // send each key once before
+	idle   bool // measure connections without requests before
+	rules  int  // a rule for each of so many values; 0: the rules of all series
+}
+
+func (s *stage) grown(value int, descriptors []string, env ...string) (*grown, error) {
+	m, err := limit(descriptors...)
+	if err != nil {
+		return nil, err
+	}
+	g := &grown{row: row{name: thousands(value), value: float64(value)}, stage: s, plan: s.plan("", m), env: env}
+	g.prepare, g.done = g.start, func() {
+		if g.server != nil {
+			g.server.stop()
+		}
+	}
+	g.measure = func(ctx context.Context, each time.Duration) (sample, error) { return load(g.plan)(ctx, each) }
+	return g, nil
+}
+
+// start starts the server and brings it into the state of the row.
+func (g *grown) start(ctx context.Context) (err error) {
+	scene := g.stage.builds[0].scene
+	env := scene.env(g.env...)
+	if transport := g.stage.transport; transport != "" {
+		env = append(env, "GRPC_TRANSPORT="+transport)
+	}
+	if g.rules > 0 {
+		root := filepath.Join(g.stage.dir, "rules-"+strconv.Itoa(g.rules))
+		if err := writeRules(filepath.Join(root, "rules"), g.rules); err != nil {
+			return err
+		}
+		env = append(env, "RUNTIME_ROOT="+root, "MERGE_DOMAIN_CONFIG=true")
+	}
+	if g.server, err = startService(ctx, scene.binary, env); err != nil {
+		return err
+	}
+	g.plan.Address = g.server.address
+	if g.idle {
+		// What the first requests allocate is not counted. They use few connections, whose memory the others would use again.
+		few := g.stage.plan(g.plan.Address, g.plan.Message)
+		few.TLS = g.plan.TLS
+		if _, err := load(few)(ctx, time.Second); err != nil {
+			return err
+		}
+		plan := g.plan
+		plan.Duration = time.Second
+		if g.row.idle, err = loadgen.IdleMemory(ctx, plan); err != nil {
+			return err
+		}
+	}
+	if !g.fill {
+		return nil
+	}
+	fill := g.plan
+	fill.Keys.Distribution, fill.Count, fill.Connections = loadgen.Sequence, fill.Keys.Number, 1
+	_, err = load(fill)(ctx, loadgen.MostDuration)
+	return err
+}
+
+// writeRules writes a rule for each of n values, into several files because the size of one is bounded.
+func writeRules(dir string, n int) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	const most = 40_000 // rules in a file
+	for first := 0; first < n; first += most {
+		var b strings.Builder
+		b.WriteString("domain: bench\ndescriptors:\n")
+		for i := first; i < min(first+most, n); i++ {
+			fmt.Fprintf(&b, "  - {key: rule, value: \"%08d\", rate_limit: {unit: hour, requests_per_unit: 1000000}}\n", i)
+		}
+		file := filepath.Join(dir, fmt.Sprintf("%08d.yaml", first))
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// thousands writes a number with commas.
+func thousands(n int) string {
+	digits := strconv.Itoa(n)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+
+	"github.com/extauthz/extauthz/tools/loadgen"
+)
+
+// leaseRules have a limit for each length of a lease. No load uses them up.
+const leaseRules = `domain: leases
+descriptors:
+  - {key: none, rate_limit: &limit {unit: day, requests_per_unit: 4000000000, algorithm: sliding_window_counter}}
+  - {key: "10", rate_limit: {<<: *limit, lease: 10}}
+  - {key: "50", rate_limit: {<<: *limit, lease: 50}}
+`
+
+// leaseSeries has one hot key with leases of several lengths: what they save while few requests are in flight. Redis is
+// on this machine, or a millisecond away.
+func leaseSeries(ctx context.Context, s *stage) ([]*contest, error) {
+	scene := s.builds[0].scene
+	if err := os.WriteFile(filepath.Join(scene.dir, "rules", "leases.yaml"), []byte(leaseRules), 0o644); err != nil {
+		return nil, err
+	}
+	far, err := delayed(ctx, s.redis, time.Millisecond)
+	if err != nil {
+		return nil, err
+	}
+	var all []*contest
+	for _, redis := range []struct{ name, place, address string }{
+		{"near", "Redis on this machine", s.redis}, {"far", "Redis 1 ms away", far},
+	} {
+		server, err := startService(ctx, scene.binary, scene.env("REDIS_URL="+redis.address, "REDIS_TIMEOUT=1s"))
+		if err != nil {
+			return nil, err
+		}
+		s.servers = append(s.servers, server)
+		closed := &contest{name: "lease-" + redis.name, title: "One hot key, 4 requests in flight, " + redis.place}
+		open := &contest{
+			name: "lease-" + redis.name + "-rate", title: "One hot key, 2,000 requests/s, " + redis.place, fixedRate: true,
+		}
+		for _, lease := range []string{"none", "10", "50"} {
+			m, err := loadgen.RateLimit("leases", []*descriptorv3.RateLimitDescriptor{{
+				Entries: []*descriptorv3.RateLimitDescriptor_Entry{{Key: lease, Value: loadgen.Placeholder}},
+			}})
+			if err != nil {
+				return nil, err
+			}
+			p := s.plan(server.address, m)
+			p.Keys.Number, p.Redis, p.Connections, p.InFlight = 1, s.redis, 1, 4
+			closed.rows = append(closed.rows, &row{name: "lease: " + lease, measure: load(p)})
+			p.Connections, p.InFlight, p.Rate = s.connections, s.inFlight, 2000
+			open.rows = append(open.rows, &row{name: "lease: " + lease, measure: load(p)})
+		}
+		all = append(all, closed, open)
+	}
+	return all, nil
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"time"
+
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+)
+
+// emptyServer is the subcommand that serves the empty handler.
+const emptyServer = "serve-empty"
+
+type empty struct {
+	ratelimitv3.UnimplementedRateLimitServiceServer
+	authv3.UnimplementedAuthorizationServer
+}
+
+func (empty) Check(context.Context, *authv3.CheckRequest) (*authv3.CheckResponse, error) {
+	return &authv3.CheckResponse{
+		Status:       &statuspb.Status{},
+		HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{}},
+	}, nil
+}
+
+func (empty) ShouldRateLimit(context.Context, *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
+	return &ratelimitv3.RateLimitResponse{OverallCode: ratelimitv3.RateLimitResponse_OK}, nil
+}
+
+func serveEmpty(address string) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		fail(err)
+	}
+	g := grpc.NewServer()
+	ratelimitv3.RegisterRateLimitServiceServer(g, empty{})
+	authv3.RegisterAuthorizationServer(g, empty{})
+	fail(g.Serve(listener))
+}
+
+// server is a process under measurement.
+type server struct {
+	address string
+	cmd     *exec.Cmd
+}
+
+func compile(ctx context.Context, binary string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/extauthz")
+	cmd.Stderr = os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("build ./cmd/extauthz (run this in the root of the repository): %w", err)
+	}
+	return nil
+}
+
+// addressOf returns a free loopback address, which the server takes.
+func addressOf() (address, port string, err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", "", err
+	}
+	return l.Addr().String(), strconv.Itoa(l.Addr().(*net.TCPAddr).Port), l.Close()
+}
+
+// startEmpty starts the empty handler.
+func startEmpty(ctx context.Context, env ...string) (*server, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	address, _, err := addressOf()
+	if err != nil {
+		return nil, err
+	}
+	return launch(ctx, address, env, self, emptyServer, address)
+}
+
+// collector starts a collector of spans that discards them, and returns its address. It ends with the stage.
+func (s *stage) collector() (address string, err error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	s.spans = &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+	})}
+	go func() { _ = s.spans.Serve(listener) }() // until stop closes it
+	return listener.Addr().String(), nil
+}
+
+// startRedis starts a Redis that keeps nothing on disk.
+func startRedis(ctx context.Context) (*server, error) {
+	address, port, err := addressOf()
+	if err != nil {
+		return nil, err
+	}
+	return launch(ctx, address, nil, "redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "",
+		"--appendonly", "no", "--loglevel", "warning")
+}
+
+// startService starts a build of the service.
+func startService(ctx context.Context, binary string, env []string) (*server, error) {
+	address, port, err := addressOf()
+	if err != nil {
+		return nil, err
+	}
+	env = append(env, "HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "GRPC_PORT="+port)
+	for _, name := range []string{"PORT=", "DEBUG_PORT="} {
+		_, port, err := addressOf()
+		if err != nil {
+			return nil, err
+		}
+		env = append(env, name+port)
+	}
+	return launch(ctx, address, env, binary)
+}
+
+// launch starts a process and waits until it accepts connections.
+func launch(ctx context.Context, address string, env []string, command string, args ...string) (*server, error) {
+	s := &server{address: address, cmd: exec.CommandContext(ctx, command, args...)}
+	s.cmd.Env, s.cmd.Stderr = append(os.Environ(), env...), os.Stderr
+	endWithUs(s.cmd)
+	if err := s.cmd.Start(); err != nil {
+		return nil, err
+	}
+	const patience = time.Minute // 100,000 rules take some seconds
+	for deadline := time.Now().Add(patience); ; {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			return s, conn.Close()
+		}
+		if time.Now().After(deadline) || ctx.Err() != nil {
+			s.stop()
+			return nil, fmt.Errorf("%s does not listen on %s: %w", command, address, err)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+func (s *server) stop() {
+	_ = s.cmd.Process.Kill() // it may have ended already
+	_ = s.cmd.Wait()         // killed
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+
+	"github.com/extauthz/extauthz/tools/loadgen"
+)
+
+// keys is how many keys the requests of most rows have.
+const keys = 10_000
+
+// stage has what the rows of a series share.
+type stage struct {
+	options
+	dir     string
+	servers []*server
+	builds  []build
+	spans   *http.Server // the collector, nil for none
+}
+
+// build is a build of the service: this one, and the base if there is one.
+type build struct {
+	suffix string // of the names of its rows
+	scene  *scene
+	// transports are the values of GRPC_TRANSPORT that it knows, or "" if it does not know the setting.
+	transports []string
+}
+
+// start builds the service and starts Redis.
+func (s *stage) start(ctx context.Context) error {
+	binary := filepath.Join(s.dir, "extauthz")
+	if err := compile(ctx, binary); err != nil {
+		return err
+	}
+	if err := s.addBuild(ctx, "", "this", binary); err != nil {
+		return err
+	}
+	if s.base != "" {
+		// The base has its own scene, because its file of API keys may have another format.
+		if err := s.addBuild(ctx, ", base", "base", s.base); err != nil {
+			return fmt.Errorf("-base: %w", err)
+		}
+	}
+	if s.redis != "" {
+		return nil
+	}
+	redis, err := startRedis(ctx)
+	if err != nil {
+		return fmt.Errorf("start Redis, or name one with -redis: %w", err)
+	}
+	s.servers, s.redis = append(s.servers, redis), redis.address
+	return nil
+}
+
+func (s *stage) addBuild(ctx context.Context, suffix, dir, binary string) error {
+	scene, err := newScene(ctx, filepath.Join(s.dir, dir), binary)
+	if err != nil {
+		return err
+	}
+	b := build{suffix: suffix, scene: scene, transports: []string{""}}
+	settings, err := exec.CommandContext(ctx, binary, "settings").Output()
+	if err != nil {
+		return fmt.Errorf("%s settings: %w", binary, err)
+	}
+	if strings.Contains(string(settings), "GRPC_TRANSPORT") {
+		b.transports = []string{"grpc-go", "native"}
+	}
+	s.builds = append(s.builds, b)
+	return nil
+}
+
+func (s *stage) stop() {
+	for _, one := range s.servers {
+		one.stop()
+	}
+	if s.spans != nil {
+		_ = s.spans.Close() // it has nothing left to do
+	}
+}
+
+// empty starts the empty handler.
+func (s *stage) empty(ctx context.Context, env ...string) (*server, error) {
+	one, err := startEmpty(ctx, env...)
+	if err == nil {
+		s.servers = append(s.servers, one)
+	}
+	return one, err
+}
+
+// service is a running build of the service.
+type service struct {
+	*server
+	build build
+	// name has the transport and the build.
+	name string
+}
+
+// services starts every build with every transport.
+func (s *stage) services(ctx context.Context, env ...string) ([]service, error) {
+	var all []service
+	for _, b := range s.builds {
+		for _, transport := range b.transports {
+			name, settings := b.suffix, b.scene.env(env...)
+			if transport != "" {
+				name, settings = ", "+transport+name, append(settings, "GRPC_TRANSPORT="+transport)
+			}
+			one, err := startService(ctx, b.scene.binary, settings)
+			if err != nil {
+				return nil, err
+			}
+			s.servers = append(s.servers, one)
+			all = append(all, service{one, b, name})
+		}
+	}
+	return all, nil
+}
+
+// pair sets the base of each row: the one with the same name of the other build, with the same transport or none.
+func (c *contest) pair() {
+	for _, r := range c.rows {
+		for _, other := range c.rows {
+			name, isBase := strings.CutSuffix(other.name, ", base")
+			if isBase && (name == r.name || strings.TrimSuffix(strings.TrimSuffix(r.name, ", native"), ", grpc-go") == name) {
+				r.base = other
+			}
+		}
+	}
+}
+
+// plan returns the load of most rows.
+func (s *stage) plan(address string, m loadgen.Message) loadgen.Plan {
+	return loadgen.Plan{
+		Address: address, Message: m, Keys: loadgen.Keys{Distribution: loadgen.Uniform, Number: keys},
+		Connections: s.connections, InFlight: s.inFlight, Timeout: loadgen.MostTimeout,
+	}
+}
+
+// tenKeys are the keys of the rows with 10 descriptors.
+var tenKeys = []string{"k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8", "k9"}
+
+// limit returns a request with a descriptor for each of these keys.
+func limit(names ...string) (loadgen.Message, error) {
+	var list []*descriptorv3.RateLimitDescriptor
+	for _, name := range names {
+		list = append(list, &descriptorv3.RateLimitDescriptor{
+			Entries: []*descriptorv3.RateLimitDescriptor_Entry{{Key: name, Value: loadgen.Placeholder}},
+		})
+	}
+	return loadgen.RateLimit("bench", list)
+}
