@@ -27,6 +27,19 @@ func (s *Store) OnWire() (calls int) {
 	return calls
 }
 
+// Connected returns the number of workers that have a connection.
+func (s *Store) Connected() (workers int) {
+	l := &s.main.one.lane
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range l.workers {
+		if w.link != nil {
+			workers++
+		}
+	}
+	return workers
+}
+
 // Quiet reports whether all connections of workers are open, as far as that is known here, and nothing has arrived.
 func (s *Store) Quiet() bool {
 	l := &s.main.one.lane

@@ -442,6 +442,7 @@ func TestPermissions(t *testing.T) {
 	}
 	before := s.Epoch(&refund.Takes[0])
 	do(t, server, "CLIENT", "KILL", "TYPE", "normal")
+	await(t, "the connections to end", func() bool { return s.Connected() == 0 })
 	if err := takeOne(t, s, "shop:rl:k", perDay(10)).Err; err != nil || s.Epoch(&refund.Takes[0]) != before {
 		t.Errorf("another connection: %v, and the epoch %d after %d", err, s.Epoch(&refund.Takes[0]), before)
 	}

@@ -186,11 +186,11 @@ func TestClosedAfterAnswer(t *testing.T) {
 func TestLargeWriteHangs(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
-	s := open(t, redisstore.Config{URL: server.Addr, Timeout: 500 * time.Millisecond, PoolSize: 1})
+	s := open(t, redisstore.Config{URL: server.Addr, Timeout: 3 * time.Second, PoolSize: 1})
 	answers(t, s)
 	var r bucket.Request
 	long := strings.Repeat("k", 1<<16)
-	for i := range 200 { // few, so that the time is not over before they are sent
+	for i := range 200 { // few, so that a busy machine begins to send them in time
 		r.Add(bucket.Take{Key: fmt.Sprint(long, i), Limit: perDay(10), Cost: 1})
 	}
 	server.Pause()
