@@ -16,28 +16,28 @@ import (
 func TestEpoch(t *testing.T) {
 	for name, c := range map[string]struct {
 		user string // what the user may not do
-		do   func(t *testing.T, server *testenv.RedisServer)
+		do   func(t *testing.T, s *redisstore.Store, server *testenv.RedisServer)
 		same bool
 	}{
-		"nothing": {do: func(*testing.T, *testenv.RedisServer) {}, same: true},
+		"nothing": {do: func(*testing.T, *redisstore.Store, *testenv.RedisServer) {}, same: true},
 		"other connections to the same server": {
-			do:   func(t *testing.T, server *testenv.RedisServer) { do(t, server, "CLIENT", "KILL", "TYPE", "normal") },
+			do:   endConnections,
 			same: true,
 		},
 		"a server that does not tell who it is": {
 			user: "-info",
-			do:   func(t *testing.T, server *testenv.RedisServer) { do(t, server, "CLIENT", "KILL", "TYPE", "normal") },
+			do:   endConnections,
 		},
 		"a script that is not known any more": {
-			do: func(t *testing.T, server *testenv.RedisServer) { do(t, server, "SCRIPT", "FLUSH") },
+			do: func(t *testing.T, _ *redisstore.Store, server *testenv.RedisServer) { do(t, server, "SCRIPT", "FLUSH") },
 		},
-		"another start of the server": {do: func(_ *testing.T, server *testenv.RedisServer) {
+		"another start of the server": {do: func(_ *testing.T, _ *redisstore.Store, server *testenv.RedisServer) {
 			server.Kill()
 			server.Restart()
 		}},
-		"another role": {do: func(t *testing.T, server *testenv.RedisServer) {
+		"another role": {do: func(t *testing.T, s *redisstore.Store, server *testenv.RedisServer) {
 			do(t, server, "REPLICAOF", "127.0.0.1", "1")
-			do(t, server, "CLIENT", "KILL", "TYPE", "normal")
+			endConnections(t, s, server)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -55,13 +55,20 @@ func TestEpoch(t *testing.T) {
 			if before == 0 {
 				t.Fatal("no epoch")
 			}
-			c.do(t, server)
+			c.do(t, s, server)
 			takeOne(t, s, "k", perDay(10))
 			if after := s.Epoch(b); (after == before) != c.same {
 				t.Errorf("the epoch was %d and is %d", before, after)
 			}
 		})
 	}
+}
+
+// endConnections has the server close the store's connections, and waits until the store has noticed that.
+func endConnections(t *testing.T, s *redisstore.Store, server *testenv.RedisServer) {
+	t.Helper()
+	do(t, server, "CLIENT", "KILL", "TYPE", "normal")
+	await(t, "the connections to end", func() bool { return s.Connected() == 0 })
 }
 
 func do(t *testing.T, server *testenv.RedisServer, words ...string) {

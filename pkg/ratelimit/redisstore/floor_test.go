@@ -441,8 +441,7 @@ func TestPermissions(t *testing.T) {
 		t.Errorf("a floor: %+v", o)
 	}
 	before := s.Epoch(&refund.Takes[0])
-	do(t, server, "CLIENT", "KILL", "TYPE", "normal")
-	await(t, "the connections to end", func() bool { return s.Connected() == 0 })
+	endConnections(t, s, server)
 	if err := takeOne(t, s, "shop:rl:k", perDay(10)).Err; err != nil || s.Epoch(&refund.Takes[0]) != before {
 		t.Errorf("another connection: %v, and the epoch %d after %d", err, s.Epoch(&refund.Takes[0]), before)
 	}
