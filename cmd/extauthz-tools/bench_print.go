@@ -13,7 +13,7 @@ import (
 func (p *program) printProgress(whole time.Duration) func(loadgen.Progress) {
 	return func(s loadgen.Progress) {
 		fmt.Fprintf(p.Stderr, "\r\033[K%.0f of %.0f s: %s answers/s, %s errors", s.Passed.Seconds(), whole.Seconds(),
-			thousands(s.AnswersPerSecond), thousands(float64(s.Errors)))
+			loadgen.Thousands(s.AnswersPerSecond), loadgen.Thousands(s.Errors))
 	}
 }
 
@@ -23,7 +23,7 @@ func (p *program) printBench(r *loadgen.Result) {
 	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	load := fmt.Sprintf("%s in flight", plural(r.InFlight, "request"))
 	if r.Rate > 0 {
-		load = fmt.Sprintf("%s requests/s", thousands(float64(r.Rate)))
+		load = fmt.Sprintf("%s requests/s", loadgen.Thousands(r.Rate))
 	}
 	took := fmt.Sprintf("%.1f s", r.Seconds)
 	if r.Interrupted {
@@ -34,19 +34,19 @@ func (p *program) printBench(r *loadgen.Result) {
 	if r.Warning != "" {
 		row("warning", "%s", r.Warning)
 	}
-	row("answers/s", "%s", thousands(r.AnswersPerSecond))
-	row("answers", "%s: %s allowed, %s denied (%.1f %%)", thousands(float64(r.Answers)), thousands(float64(r.Allowed)),
-		thousands(float64(r.Denied)), 100*float64(r.Denied)/float64(max(r.Answers, 1)))
-	row("errors", "%s", thousands(float64(r.Errors)))
+	row("answers/s", "%s", loadgen.Thousands(r.AnswersPerSecond))
+	row("answers", "%s: %s allowed, %s denied (%.1f %%)", loadgen.Thousands(r.Answers), loadgen.Thousands(r.Allowed),
+		loadgen.Thousands(r.Denied), 100*float64(r.Denied)/float64(max(r.Answers, 1)))
+	row("errors", "%s", loadgen.Thousands(r.Errors))
 	for _, f := range r.Failures {
-		row("  "+f.Status, "%s, the first: %q", thousands(float64(f.Count)), f.First)
+		row("  "+f.Status, "%s, the first: %q", loadgen.Thousands(f.Count), f.First)
 	}
 	if r.Reconnects > 0 {
-		row("reconnects", "%s", thousands(float64(r.Reconnects)))
+		row("reconnects", "%s", loadgen.Thousands(r.Reconnects))
 	}
 	if r.Unsent > 0 {
 		row("not sent", "%s requests that were due: the service or this program is too slow for the rate",
-			thousands(float64(r.Unsent)))
+			loadgen.Thousands(r.Unsent))
 	}
 	l := r.Latency
 	row("latency", "p50 %s, p99 %s, p99.9 %s, max %s", micros(l.P50), micros(l.P99), micros(l.P999), micros(l.Max))
@@ -73,18 +73,9 @@ func micros(us float64) string {
 	return fmt.Sprintf("%.3g µs", us)
 }
 
-// thousands writes a whole number with commas.
-func thousands(f float64) string {
-	digits := fmt.Sprintf("%.0f", f)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
-}
-
 func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return thousands(float64(n)) + " " + noun + "s"
+	return loadgen.Thousands(n) + " " + noun + "s"
 }

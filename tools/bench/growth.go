@@ -74,8 +74,8 @@ func growthSeries(_ context.Context, s *stage) ([]*contest, error) {
 // manyConnections returns rows with more and more connections.
 func (s *stage) manyConnections(name, how string, config *tls.Config, env ...string) (*contest, error) {
 	const rate = 5000 // the same for all rows: a closed loop needs a request in flight on each connection
-	all := &contest{name: name, title: "Connections, " + thousands(rate) + " requests/s, " + how, axis: "connections",
-		fixedRate: true}
+	title := "Connections, " + loadgen.Thousands(rate) + " requests/s, " + how
+	all := &contest{name: name, title: title, axis: "connections", fixedRate: true}
 	for n := 1; n <= s.mostConnections; n *= 10 {
 		g, err := s.grown(n, []string{"user"}, append(env, "GRPC_MAX_CONNECTIONS=20000")...)
 		if err != nil {
@@ -105,7 +105,7 @@ func (s *stage) grown(value int, descriptors []string, env ...string) (*grown, e
 	if err != nil {
 		return nil, err
 	}
-	g := &grown{row: row{name: thousands(value), value: float64(value)}, stage: s, plan: s.plan("", m), env: env}
+	g := &grown{row: row{name: loadgen.Thousands(value), value: float64(value)}, stage: s, plan: s.plan("", m), env: env}
 	g.prepare, g.done = g.start, func() {
 		if g.server != nil {
 			g.server.stop()
@@ -173,13 +173,4 @@ func writeRules(dir string, n int) error {
 		}
 	}
 	return nil
-}
-
-// thousands writes a number with commas.
-func thousands(n int) string {
-	digits := strconv.Itoa(n)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
 }

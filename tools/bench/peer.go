@@ -50,6 +50,6 @@ func peerSeries(ctx context.Context, s *stage) ([]*contest, error) {
 	const rate = 2000
 	return []*contest{
 		all("peer-one", "1 descriptor", one, 0), all("peer-ten", "10 descriptors", ten, 0),
-		all("peer-rate", "1 descriptor, "+thousands(rate)+" requests/s, at fixed times", one, rate),
+		all("peer-rate", "1 descriptor, "+loadgen.Thousands(rate)+" requests/s, at fixed times", one, rate),
 	}, nil
 }

@@ -158,7 +158,7 @@ func lowSeries(ctx context.Context, s *stage) ([]*contest, error) {
 	for _, rate := range []int{5000, 2000} {
 		p := s.plan("", m)
 		p.Rate = rate
-		one := c.contest(fmt.Sprint("rate-", rate), thousands(rate)+" requests/s, at fixed times", p, true, true)
+		one := c.contest(fmt.Sprint("rate-", rate), loadgen.Thousands(rate)+" requests/s, at fixed times", p, true, true)
 		one.fixedRate = true
 		all = append(all, one)
 	}

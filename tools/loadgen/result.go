@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -116,6 +117,15 @@ func (m *measurement) missed(l *lane) int64 {
 	due := int64(math.Ceil(m.end().Seconds() * float64(m.plan.Rate))) // of all lanes
 	lanes := int64(len(m.lanes))
 	return max(min((due-int64(l.index)+lanes-1)/lanes, l.budget)-l.begun, 0)
+}
+
+// Thousands returns a whole number with commas.
+func Thousands[N int | int64 | float64](n N) string {
+	digits := fmt.Sprintf("%.0f", float64(n))
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
 }
 
 func micros(ns int64) float64 { return float64(ns) / 1000 }

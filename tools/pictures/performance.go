@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/extauthz/extauthz/tools/bench/figures"
+	"github.com/extauthz/extauthz/tools/loadgen"
 )
 
 // performance draws the tables of the closed loops as bars: requests per second, and CPU time of the server.
@@ -39,7 +40,7 @@ func performance(report figures.Report) string {
 		y += 24
 		for _, r := range t.Rows {
 			s.text(labels, y+13, "small", cut(r.Name, 40))
-			s.bar(rateX, y+3, wide*r.PerSecond.Median/mostRate, commas(r.PerSecond.Median))
+			s.bar(rateX, y+3, wide*r.PerSecond.Median/mostRate, loadgen.Thousands(r.PerSecond.Median))
 			if r.CPU.Median > 0 {
 				s.bar(cpuX, y+3, wide*r.CPU.Median/mostCPU, fmt.Sprintf("%.3g", r.CPU.Median))
 			}
@@ -62,13 +63,4 @@ func cut(name string, n int) string {
 		return strings.TrimSpace(string(letters[:n-1])) + "…"
 	}
 	return name
-}
-
-// commas writes a whole number with commas.
-func commas(f float64) string {
-	digits := fmt.Sprintf("%.0f", f)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
 }

@@ -117,27 +117,6 @@ func (s *svg) circle(middle point, class string) {
 	s.printf(`<circle class="%s" cx="%s" cy="%s" r="3.5"/>`, class, num(middle.x), num(middle.y))
 }
 
-// arrow draws a horizontal or vertical arrow between two points.
-func (s *svg) arrow(from, to point) {
-	const length, half = 7, 4 // of the tip
-	s.line(from.x, from.y, to.x, to.y, "way")
-	dx, dy := sign(to.x-from.x), sign(to.y-from.y)
-	s.printf(`<path class="tip" d="M%s %sL%s %sL%s %sZ"/>`,
-		num(to.x+dx), num(to.y+dy),
-		num(to.x-dx*length-dy*half), num(to.y-dy*length-dx*half),
-		num(to.x-dx*length+dy*half), num(to.y-dy*length+dx*half))
-}
-
-func sign(d float64) float64 {
-	switch {
-	case d > 0:
-		return 1
-	case d < 0:
-		return -1
-	}
-	return 0
-}
-
 // num writes a coordinate to a tenth of a pixel.
 func num(f float64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(f, 'f', 1, 64), ".0")

@@ -3,6 +3,8 @@ package figures
 import (
 	"fmt"
 	"strings"
+
+	"github.com/extauthz/extauthz/tools/loadgen"
 )
 
 // Page is the path of the page that shows the report.
@@ -40,7 +42,7 @@ type column struct {
 }
 
 var columns = []column{
-	{"requests/s, min / median / max", func(r Row) string { return spread(r.PerSecond, whole) }},
+	{"requests/s, min / median / max", func(r Row) string { return spread(r.PerSecond, loadgen.Thousands[float64]) }},
 	{"ratio", func(r Row) string { return ratio(r.PerSecondRatio) }},
 	{"CPU of the server, µs", func(r Row) string { return spread(r.CPU, short) }},
 	{"ratio", func(r Row) string { return ratio(r.CPURatio) }},
@@ -107,19 +109,10 @@ func spread(s Spread, format func(float64) string) string {
 	})
 }
 
-// whole writes a number of three or more digits with commas.
-func whole(f float64) string {
-	digits := fmt.Sprintf("%.0f", f)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
-}
-
 // short writes a number with three digits.
 func short(f float64) string {
 	if f >= 1000 {
-		return whole(f)
+		return loadgen.Thousands(f)
 	}
 	return strings.TrimSuffix(fmt.Sprintf("%.3g", f), ".0")
 }
