@@ -21,8 +21,7 @@ type EnvoyProxy struct {
 	// Admin is the address of the admin interface.
 	Admin string
 
-	t    testing.TB
-	proc *process
+	t testing.TB
 }
 
 // Ports maps the ports of a configuration to those of a test. Every `port_value: <key>` becomes `port_value:
@@ -43,8 +42,8 @@ func Envoy(t testing.TB, config string, ports Ports) *EnvoyProxy {
 		"--concurrency", "1",
 		"--disable-hot-restart", // no memory that Envoys of other tests would share
 	)
-	e := &EnvoyProxy{t: t, proc: startProcess(t, cmd)}
-	e.proc.awaitReady(t, func() error {
+	e := &EnvoyProxy{t: t}
+	Start(t, cmd, func() error {
 		admin, err := os.ReadFile(adminPath)
 		if err != nil {
 			return err

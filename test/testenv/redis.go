@@ -1,29 +1,27 @@
 package testenv
 
 import (
-	"bufio"
-	"fmt"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 )
 
-// RedisServer is a redis-server of one test. It starts empty and does not persist. Its methods are for one goroutine.
+// RedisServer is a redis-server of one test. It starts empty and does not persist: if it
+// is killed, its data is lost. Its methods are for one goroutine.
 type RedisServer struct {
 	// Addr is the TCP address, "127.0.0.1:<port>", or that of another --bind. Restart does not change it.
 	Addr string
 	// Socket is the path of the Unix socket.
 	Socket string
 
+	*Program
 	t    testing.TB
 	args []string
-	proc *process
 }
 
 // FreePortArg stands for a free port in the command line of a server.
@@ -53,51 +51,21 @@ func Redis(t testing.TB, args ...string) *RedisServer {
 
 func (r *RedisServer) start() {
 	r.t.Helper()
-	r.proc = startProcess(r.t, exec.Command(Binary(r.t, "redis-server", "REDIS_SERVER_BIN"), r.args...))
-	r.proc.awaitReady(r.t, func() error { return pingRedis(r.Addr) })
+	r.Program = Start(r.t, exec.Command(Binary(r.t, "redis-server", "REDIS_SERVER_BIN"), r.args...), func() error {
+		_, err := r.Do("PING")
+		// A server that refuses PING, for instance because it requires a password, is up. One that loads its data is not.
+		if errors.Is(err, errReply) && !strings.Contains(err.Error(), "LOADING") {
+			return nil
+		}
+		return err
+	})
 }
-
-// Kill ends the server as a crash would. Its data is lost, and connections are refused.
-func (r *RedisServer) Kill() { r.proc.kill() }
 
 // Restart kills the server if it runs, and starts it again, empty and at the same address.
 func (r *RedisServer) Restart() {
 	r.t.Helper()
 	r.Kill()
 	r.start()
-}
-
-// Pause stops the server (SIGSTOP): the system accepts connections and commands for it, and nothing answers them.
-func (r *RedisServer) Pause() {
-	r.t.Helper()
-	r.proc.pause(r.t)
-}
-
-// Resume continues a paused server, which then executes the commands that it received in the meantime.
-func (r *RedisServer) Resume() { r.proc.signal(syscall.SIGCONT) }
-
-// pingRedis returns nil if a Redis at this address answers.
-func pingRedis(addr string) error {
-	c, err := net.DialTimeout("tcp", addr, time.Second)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = c.Close() }()
-	if err := c.SetDeadline(time.Now().Add(time.Second)); err != nil {
-		return err
-	}
-	if _, err := c.Write([]byte("PING\r\n")); err != nil {
-		return err
-	}
-	reply, err := bufio.NewReader(c).ReadString('\n')
-	if err != nil {
-		return err
-	}
-	// A server that refuses PING, for instance because it requires a password, is up. One that loads its data is not.
-	if strings.HasPrefix(reply, "-LOADING") {
-		return fmt.Errorf("PING: %s", strings.TrimSpace(reply))
-	}
-	return nil
 }
 
 // shortTempDir makes a directory and removes it after the test. Its path is short enough for a Unix socket (107

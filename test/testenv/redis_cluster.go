@@ -162,28 +162,6 @@ func (c *RedisCluster) EndMove(key string, from, to *RedisServer) {
 	}
 }
 
-// Unassign leaves the slot of a key to no node. It has no effect on the other slots only with the option
-// --cluster-require-full-coverage no.
-func (c *RedisCluster) Unassign(key string) {
-	c.t.Helper()
-	slot := strconv.Itoa(c.slot(key))
-	Eventually(c.t, func() error {
-		for _, m := range c.Masters {
-			if _, err := m.Do("GET", key); err == nil || !strings.Contains(err.Error(), "Hash slot not served") {
-				_, _ = m.Do("CLUSTER", "DELSLOTS", slot) // an error means that it has learned of another node's
-				return fmt.Errorf("%s has a node for it", m.Addr)
-			}
-		}
-		return nil
-	}, "the slot to have no node")
-}
-
-// Assign gives the slot of a key that no node has to a master.
-func (c *RedisCluster) Assign(key string, to *RedisServer) {
-	c.t.Helper()
-	to.must("CLUSTER", "ADDSLOTS", strconv.Itoa(c.slot(key)))
-}
-
 // hostPort returns the parts of the address.
 func (r *RedisServer) hostPort() (host, port string) {
 	r.t.Helper()

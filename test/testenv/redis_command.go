@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -45,6 +46,9 @@ func (r *RedisServer) must(words ...string) string {
 	return reply
 }
 
+// errReply means that the server has refused a command.
+var errReply = errors.New("the reply")
+
 // readReply reads a reply of the protocol RESP2.
 func readReply(r *bufio.Reader) (string, error) {
 	line, err := r.ReadString('\n')
@@ -54,7 +58,7 @@ func readReply(r *bufio.Reader) (string, error) {
 	kind, text := line[0], strings.TrimSpace(line[1:])
 	switch kind {
 	case '-':
-		return "", fmt.Errorf("the reply %s", text)
+		return "", fmt.Errorf("%w %s", errReply, text)
 	case '$':
 		n, err := strconv.Atoi(text)
 		if n < 0 || err != nil {

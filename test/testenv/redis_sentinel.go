@@ -21,7 +21,7 @@ type RedisSentinels struct {
 }
 
 // Sentinels starts a master, a replica and three sentinels, and ends them with the test. The args override the command
-// line of the two servers. With those of RedisTLS, all of them serve TLS and use it among themselves.
+// line of the two servers. With --tls-replication, all of them serve TLS and use it among themselves.
 func Sentinels(t testing.TB, args ...string) *RedisSentinels {
 	t.Helper()
 	s := &RedisSentinels{Name: "mymaster"}

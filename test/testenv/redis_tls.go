@@ -1,31 +1,6 @@
 package testenv
 
-import (
-	"net"
-	"path/filepath"
-	"strings"
-	"testing"
-	"time"
-)
-
-// RedisTLS returns the options of a Redis that also serves TLS, on a port of its own. Its certificate is for these
-// names and 127.0.0.1. Replicas, other nodes of a cluster and sentinels use TLS as well.
-func RedisTLS(t testing.TB, a *Authority, name string, more ...string) (args []string) {
-	t.Helper()
-	dir := t.TempDir()
-	ca, cert, key := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "cert.key")
-	a.Write(t, ca)
-	WriteCertificate(t, a.Issue(t, name, time.Hour, more...), cert, key)
-	return []string{
-		"--tls-port", FreePortArg, "--tls-replication", "yes", "--tls-auth-clients", "no",
-		"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca,
-	}
-}
-
-// TLSAddr returns the address at which the server serves TLS. The host is a name of it.
-func (r *RedisServer) TLSAddr(host string) string {
-	return net.JoinHostPort(host, r.Option("--tls-port"))
-}
+import "strings"
 
 // peerPort returns the port for other servers: that of TLS if there is one.
 func (r *RedisServer) peerPort() string {

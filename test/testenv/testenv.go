@@ -58,18 +58,6 @@ func reserve(t testing.TB, port int) bool {
 // Loopback returns the address "127.0.0.1:<port>".
 func Loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// Loopback6 returns ::1, and 127.0.0.1 on a machine without IPv6.
-func Loopback6(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "[::1]:0")
-	if err != nil {
-		t.Logf("this machine has no IPv6, so the test uses 127.0.0.1: %v", err)
-		return "127.0.0.1"
-	}
-	_ = l.Close() // it has no connections
-	return "::1"
-}
-
 // Eventually waits until cond returns nil. After two minutes it fails the test with the last error of cond; what
 // names the condition in that message.
 func Eventually(t testing.TB, cond func() error, what string) {

@@ -2,6 +2,8 @@ package redisstore_test
 
 import (
 	"crypto/tls"
+	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,11 +17,25 @@ func trusting(a *testenv.Authority) func() *tls.Config {
 	return func() *tls.Config { return &tls.Config{RootCAs: a.Pool, MinVersion: tls.VersionTLS12} }
 }
 
+// redisTLS returns the options of a Redis that also serves TLS, on a port of its own. Its certificate is for this
+// name and 127.0.0.1. Replicas, other nodes of a cluster and sentinels use TLS as well.
+func redisTLS(t *testing.T, a *testenv.Authority, name string) (args []string) {
+	t.Helper()
+	dir := t.TempDir()
+	ca, cert, key := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "cert.key")
+	a.Write(t, ca)
+	testenv.WriteCertificate(t, a.Issue(t, name, time.Hour), cert, key)
+	return []string{
+		"--tls-port", testenv.FreePortArg, "--tls-replication", "yes", "--tls-auth-clients", "no",
+		"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca,
+	}
+}
+
 // TestSentinelTLS reaches sentinels and Redis by TLS only, also after a failover.
 func TestSentinelTLS(t *testing.T) {
 	t.Parallel()
 	authority := testenv.NewAuthority(t)
-	sentinels := testenv.Sentinels(t, testenv.RedisTLS(t, authority, "localhost")...)
+	sentinels := testenv.Sentinels(t, redisTLS(t, authority, "localhost")...)
 	cfg := redisstore.Config{
 		Mode: redisstore.Sentinel, URL: sentinels.Addrs(), TLS: trusting(authority), Timeout: patient,
 	}
@@ -44,11 +60,11 @@ func TestSentinelTLS(t *testing.T) {
 func TestClusterTLSHostnames(t *testing.T) {
 	t.Parallel()
 	authority := testenv.NewAuthority(t)
-	cluster := testenv.Cluster(t, append(testenv.RedisTLS(t, authority, "localhost"), "--tls-cluster", "yes",
+	cluster := testenv.Cluster(t, append(redisTLS(t, authority, "localhost"), "--tls-cluster", "yes",
 		"--cluster-announce-hostname", "localhost", "--cluster-preferred-endpoint-type", "hostname")...)
 	var names []string
 	for _, m := range cluster.Masters {
-		names = append(names, m.TLSAddr("localhost"))
+		names = append(names, net.JoinHostPort("localhost", m.Option("--tls-port")))
 	}
 	await(t, "the nodes to know the names of each other", func() bool {
 		for _, m := range cluster.Masters {
@@ -73,10 +89,22 @@ func TestClusterTLSHostnames(t *testing.T) {
 	}
 }
 
+// loopback6 returns ::1, and 127.0.0.1 on a machine without IPv6.
+func loopback6(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Logf("this machine has no IPv6, so the test uses 127.0.0.1: %v", err)
+		return "127.0.0.1"
+	}
+	_ = l.Close() // it has no connections
+	return "::1"
+}
+
 // TestClusterIPv6 reaches the nodes of a cluster by IPv6 addresses. A slot that moves is found at such an address, too.
 func TestClusterIPv6(t *testing.T) {
 	t.Parallel()
-	cluster := testenv.Cluster(t, "--bind", testenv.Loopback6(t))
+	cluster := testenv.Cluster(t, "--bind", loopback6(t))
 	s := openCluster(t, cluster)
 	if o := take(t.Context(), s, askAll(perDay(10), inEach(cluster, "k")...))[0]; o.Err != nil || !o.Allowed {
 		t.Errorf("a request to all nodes: %+v", o)

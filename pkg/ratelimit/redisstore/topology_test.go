@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -138,12 +139,26 @@ func TestUnservedSlots(t *testing.T) {
 	cluster := testenv.Cluster(t, "--cluster-require-full-coverage", "no")
 	key := inEach(cluster, "unserved")[0]
 	owner := cluster.MasterOf(key)
-	cluster.Unassign(key)
+	slot, err := owner.Do("CLUSTER", "KEYSLOT", key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, func() error {
+		for _, m := range cluster.Masters {
+			if _, err := m.Do("GET", key); err == nil || !strings.Contains(err.Error(), "Hash slot not served") {
+				_, _ = m.Do("CLUSTER", "DELSLOTS", slot) // an error means that it has learned of another node's
+				return fmt.Errorf("%s has a node for it", m.Addr)
+			}
+		}
+		return nil
+	}, "the slot to have no node")
 	s := openCluster(t, cluster)
 	decide := func() error { return take(t.Context(), s, askAll(perDay(1e6), key))[0].Err }
 	if err := decide(); err == nil {
 		t.Error("a slot without a node has decided")
 	}
-	cluster.Assign(key, owner)
+	if _, err := owner.Do("CLUSTER", "ADDSLOTS", slot); err != nil {
+		t.Fatal(err)
+	}
 	testenv.Eventually(t, decide, "the slot to be used")
 }
