@@ -92,7 +92,7 @@ func (f *Flow) newBatch(conn *h2unary.Conn) *batch {
 	return b
 }
 
-// now returns when the batch began. It reads the clock when it is first needed.
+// now returns when the batch began. Unless Serve has set that, it reads the clock when it is first needed.
 func (b *batch) now() time.Time {
 	if b.began.IsZero() {
 		b.began = time.Now()

@@ -90,8 +90,9 @@ func (f *Flow) DroppedHeaders() uint64 { return f.dropped.Load() }
 // together, so that no caller ends the wait of the others. Callers with less time are decided apart.
 func (f *Flow) Serve(conn *h2unary.Conn, calls []*h2unary.Call) {
 	var soon time.Time
+	now := conn.ReadAt() // spares a look at the clock
 	if f.cfg.Patience > 0 {
-		soon = time.Now().Add(f.cfg.Patience + ratelimit.DeadlineReserve)
+		soon = now.Add(f.cfg.Patience + ratelimit.DeadlineReserve)
 	}
 	var patient, hurried *batch
 	for _, k := range calls {
@@ -101,6 +102,7 @@ func (f *Flow) Serve(conn *h2unary.Conn, calls []*h2unary.Call) {
 		case d.IsZero() || d.After(soon): // always, if the store never waits
 			if patient == nil {
 				patient = f.newBatch(conn)
+				patient.began = now
 			}
 			patient.read(k)
 		default:
@@ -110,6 +112,7 @@ func (f *Flow) Serve(conn *h2unary.Conn, calls []*h2unary.Call) {
 			}
 			if hurried == nil {
 				hurried = f.newBatch(conn)
+				hurried.began = now
 				hurried.ctx, hurried.cancel = context.WithDeadline(hurried.ctx, d)
 			}
 			hurried.read(k)

@@ -138,6 +138,9 @@ func (c *Conn) run() {
 	}
 }
 
+// ReadAt returns when the read that completed the calls returned. Only Serve may call it, before it returns.
+func (c *Conn) ReadAt() time.Time { return c.read }
+
 // recovered is deferred by each goroutine of a connection. A panic is a bug. It ends this connection, not the process.
 func (c *Conn) recovered() {
 	if p := recover(); p != nil {

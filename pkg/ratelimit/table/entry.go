@@ -30,14 +30,12 @@ type entry struct {
 // state reads the state of an entry into s. The grants of a log use memory of room, or of the shard. A debt belongs to
 // the rate of the limit of the last charge.
 func (sh *Shard[N, E]) state(e *entry, s *bucket.State, room *[]bucket.Grant) {
-	l := sh.limits.at(e.limit)
-	*s = bucket.State{Last: e.last, Count: e.count, Part: e.part}
+	u := sh.limits.pool.at(e.limit)
+	*s = bucket.State{Last: e.last, Count: e.count, Part: e.part, Rate: u.rate}
 	switch {
 	case e.grants != 0:
 		s.Part, s.Grants = 0, sh.logs.get(e.grants, e.last, room)
-	case l.Algorithm.HasBurst():
-		s.Rate = l.Requests
-	case l.Algorithm.HasGrants() && e.count > 0:
+	case u.log && e.count > 0:
 		s.Part, s.Grants = 0, reserve(room, 1)
 		s.Grants[0] = bucket.Grant{At: e.part, Cost: e.count}
 	}

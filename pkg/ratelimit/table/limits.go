@@ -11,6 +11,18 @@ type limits struct {
 type limitUse struct {
 	limit   bucket.Limit
 	buckets uint32
+	// log means that its states have grants. rate is State.Rate, 0 for a limit without a debt. Both follow from the
+	// algorithm, and are here because each take needs them.
+	log  bool
+	rate int64
+}
+
+func newLimitUse(limit *bucket.Limit) limitUse {
+	u := limitUse{limit: *limit, log: limit.Algorithm.HasGrants()}
+	if limit.Algorithm.HasBurst() {
+		u.rate = limit.Requests
+	}
+	return u
 }
 
 func (l *limits) at(number uint32) *bucket.Limit { return &l.pool.at(number).limit }
@@ -19,7 +31,7 @@ func (l *limits) at(number uint32) *bucket.Limit { return &l.pool.at(number).lim
 func (l *limits) use(limit *bucket.Limit) uint32 {
 	number, ok := l.numbers[*limit]
 	if !ok {
-		number = l.pool.add(limitUse{limit: *limit})
+		number = l.pool.add(newLimitUse(limit))
 		if l.numbers == nil {
 			l.numbers = make(map[bucket.Limit]uint32)
 		}
