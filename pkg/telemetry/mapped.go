@@ -1,12 +1,12 @@
 package telemetry
 
 import (
+	"cmp"
 	"maps"
-	"slices"
-	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/statsd_exporter/pkg/mapper"
 )
 
 // Mapped collects statistics for Prometheus, by the names and labels of a mapping. Use NewMapped.
@@ -22,10 +22,11 @@ type Mapped struct {
 // series is a metric with its labels, of one statistic or of several.
 type series struct {
 	name   string
-	labels []string // sorted
-	values []string
+	labels prometheus.Labels
 	scale  float64
 	drop   bool
+	desc   *prometheus.Desc
+	key    string // is equal for equal names and labels
 }
 
 // NewMapped returns a collector of statistics.
@@ -45,27 +46,25 @@ func (m *Mapped) Collect(ch chan<- prometheus.Metric) {
 	for stat, n := range m.stats.Counters() {
 		s := before[stat]
 		if s == nil {
-			s = m.series(stat, counterKind)
+			s = m.series(stat, mapper.MetricTypeCounter)
 		}
 		m.known[stat] = s
 		if s.drop {
 			continue
 		}
-		key := s.key()
-		sums[key] += float64(n) * s.scale
-		counted[key], names[s.name] = s, true
+		sums[s.key] += float64(n) * s.scale
+		counted[s.key], names[s.name] = s, true
 	}
 	for key, s := range counted {
-		ch <- prometheus.MustNewConstMetric(s.desc(), prometheus.CounterValue, sums[key], s.values...)
+		ch <- prometheus.MustNewConstMetric(s.desc, prometheus.CounterValue, sums[key])
 	}
 	timed := make(map[string]bool)
 	m.stats.Calls.each(func(rpc string, calls *Method) {
-		s := m.series("ratelimit_server."+rpc+".response_time", timerKind)
-		key := s.key()
-		if s.drop || names[s.name] || timed[key] {
+		s := m.series("ratelimit_server."+rpc+".response_time", mapper.MetricTypeObserver)
+		if s.drop || names[s.name] || timed[s.key] {
 			return // Prometheus refuses a scrape with two types or values for one series
 		}
-		timed[key] = true
+		timed[s.key] = true
 		count, h := calls.read()
 		const millisecond = 1000
 		scale := millisecond * s.scale
@@ -73,32 +72,19 @@ func (m *Mapped) Collect(ch chan<- prometheus.Metric) {
 		for _, b := range h.Bucket {
 			buckets[b.GetUpperBound()*scale] = b.GetCumulativeCount()
 		}
-		ch <- prometheus.MustNewConstHistogram(s.desc(), count, h.GetSampleSum()*scale, buckets, s.values...)
+		ch <- prometheus.MustNewConstHistogram(s.desc, count, h.GetSampleSum()*scale, buckets)
 	})
 }
 
 // series maps a statistic. It is dropped if it would have the name of another metric of this service.
-func (m *Mapped) series(stat string, kind metricKind) *series {
-	to := m.mapping.find(stat, kind)
-	s := &series{name: to.name, scale: to.scale, drop: to.drop || ownName(to.name)}
-	for _, label := range slices.Sorted(maps.Keys(to.labels)) {
-		if to.labels[label] != "" { // to Prometheus, an empty label is none
-			s.labels, s.values = append(s.labels, label), append(s.values, to.labels[label])
-		}
-	}
-	return s
-}
-
-func (s *series) key() string {
-	return s.name + "\n" + strings.Join(s.labels, "\n") + "\n" + strings.Join(s.values, "\n")
-}
-
-func (s *series) desc() *prometheus.Desc {
-	help, ok := statHelp[s.name]
-	if !ok {
-		help = "A statistic of envoyproxy/ratelimit, as PROMETHEUS_MAPPER_YAML names it."
-	}
-	return prometheus.NewDesc(s.name, help, s.labels, nil)
+func (m *Mapped) series(stat string, kind mapper.MetricType) *series {
+	s := m.mapping.find(stat, kind)
+	s.drop = s.drop || ownName(s.name)
+	maps.DeleteFunc(s.labels, func(_, value string) bool { return value == "" }) // to Prometheus, an empty label is none
+	help := cmp.Or(statHelp[s.name], "A statistic of envoyproxy/ratelimit, as PROMETHEUS_MAPPER_YAML names it.")
+	s.desc = prometheus.NewDesc(s.name, help, nil, s.labels)
+	s.key = s.desc.String()
+	return &s
 }
 
 // statHelp describes the metrics of the default mapping.

@@ -1,14 +1,15 @@
 package telemetry
 
 import (
-	"bytes"
+	"cmp"
 	_ "embed" // the default mapping
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
+	"slices"
 	"strings"
 
+	"github.com/prometheus/statsd_exporter/pkg/mapper"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -16,38 +17,8 @@ import (
 var defaultMapping []byte
 
 // Mapping gives statistics a name and labels for Prometheus. It is a file of Prometheus' statsd_exporter, which
-// envoyproxy/ratelimit reads, too.
-type Mapping struct{ rules []mappingRule }
-
-// mappingRule is an element of mappings. Keys that have no effect here are accepted: a counter is always a counter, and
-// a timer a histogram.
-type mappingRule struct {
-	Match           string            `yaml:"match"`
-	MatchType       string            `yaml:"match_type"`
-	MatchMetricType string            `yaml:"match_metric_type"`
-	Name            string            `yaml:"name"`
-	Labels          map[string]string `yaml:"labels"`
-	Action          string            `yaml:"action"`
-	Scale           *float64          `yaml:"scale"`
-
-	Help             any `yaml:"help"`
-	TimerType        any `yaml:"timer_type"`
-	ObserverType     any `yaml:"observer_type"`
-	HistogramOptions any `yaml:"histogram_options"`
-	SummaryOptions   any `yaml:"summary_options"`
-	TTL              any `yaml:"ttl"`
-	HonorLabels      any `yaml:"honor_labels"`
-
-	pattern *regexp.Regexp
-}
-
-// metricKind is the type of a statistic.
-type metricKind uint8
-
-const (
-	counterKind metricKind = iota
-	timerKind
-)
+// envoyproxy/ratelimit reads, too. Some keys have no effect here: a counter is always a counter, a timer a histogram.
+type Mapping struct{ mapper mapper.MetricMapper }
 
 // DefaultMapping is the mapping of an envoyproxy/ratelimit without PROMETHEUS_MAPPER_YAML.
 func DefaultMapping() *Mapping {
@@ -60,168 +31,110 @@ func DefaultMapping() *Mapping {
 
 // WithoutScale removes the scales, so that times are in milliseconds (PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS).
 func (m *Mapping) WithoutScale() *Mapping {
-	for i := range m.rules {
-		m.rules[i].Scale = nil
+	for i := range m.mapper.Mappings {
+		m.mapper.Mappings[i].Scale.Set = false
 	}
 	return m
 }
 
 // ParseMapping reads a mapping. Its error lists every mistake.
 func ParseMapping(text []byte) (*Mapping, error) {
-	var file struct {
-		Defaults struct {
-			MatchType           string `yaml:"match_type"`
-			TimerType           any    `yaml:"timer_type"`
-			ObserverType        any    `yaml:"observer_type"`
-			Buckets             any    `yaml:"buckets"`
-			Quantiles           any    `yaml:"quantiles"`
-			HistogramOptions    any    `yaml:"histogram_options"`
-			SummaryOptions      any    `yaml:"summary_options"`
-			GlobDisableOrdering any    `yaml:"glob_disable_ordering"`
-			TTL                 any    `yaml:"ttl"`
-		} `yaml:"defaults"`
-		Mappings []mappingRule `yaml:"mappings"`
-	}
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	decoder.KnownFields(true)
-	if err := decoder.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
+	var file yaml.Node
+	if err := yaml.Unmarshal(text, &file); err != nil {
 		return nil, err
 	}
-	var mistakes []error
-	globs, patterns := []mappingRule{}, []mappingRule{}
-	for i, rule := range file.Mappings {
-		if rule.MatchType == "" {
-			rule.MatchType = file.Defaults.MatchType
-		}
-		if err := rule.compile(); err != nil {
-			mistakes = append(mistakes, fmt.Errorf("mapping %d (match %q): %w", i+1, rule.Match, err))
-			continue
-		}
-		if rule.MatchType == "regex" {
-			patterns = append(patterns, rule)
-			continue
-		}
-		globs = append(globs, rule)
+	modernize(&file)
+	var rules struct {
+		Defaults mapper.MapperConfigDefaults `yaml:"defaults"`
+		Mappings []mapper.MetricMapping      `yaml:"mappings"`
 	}
-	// Globs come first, as in statsd_exporter.
-	return &Mapping{append(globs, patterns...)}, errors.Join(mistakes...)
+	var mistakes []error
+	if !file.IsZero() {
+		mistakes = append(mistakes, file.Load(&rules, yaml.WithKnownFields()))
+	}
+	for i, rule := range rules.Mappings {
+		rule.MatchType = cmp.Or(rule.MatchType, rules.Defaults.MatchType)
+		if err := check(&rule); err != nil {
+			mistakes = append(mistakes, fmt.Errorf("mapping %d (match %q): %w", i+1, rule.Match, err))
+		}
+	}
+	if err := errors.Join(mistakes...); err != nil {
+		return nil, err
+	}
+	text, err := yaml.Marshal(&file)
+	if err != nil {
+		return nil, err
+	}
+	m := new(Mapping)
+	return m, m.mapper.InitFromYAMLString(string(text))
 }
 
-var (
-	glob         = regexp.MustCompile(`^(\*|[a-zA-Z_][a-zA-Z0-9_-]*)(\.(\*|[a-zA-Z0-9_][a-zA-Z0-9_-]*))*$`)
-	nameTemplate = regexp.MustCompile(`^([a-zA-Z_]|\$\{?\d+\}?)([a-zA-Z0-9_]|\$\{?\d+\}?)*$`)
-	labelName    = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
-	placeholder  = regexp.MustCompile(`\$\{?(\d+)\}?`)
-)
+// modernize removes what statsd_exporter no longer reads, but the files of envoyproxy/ratelimit and Envoy Gateway have.
+func modernize(n *yaml.Node) {
+	for i := 0; n.Kind == yaml.MappingNode && i < len(n.Content); i += 2 {
+		switch key, value := n.Content[i], n.Content[i+1]; {
+		case key.Value == "timer_type", key.Value == "buckets", key.Value == "quantiles":
+			n.Content = slices.Delete(n.Content, i, i+2)
+			i -= 2
+		case key.Value == "match_metric_type" && value.Value == "timer":
+			value.Value = string(mapper.MetricTypeObserver)
+		}
+	}
+	for i, part := range n.Content {
+		if i == 0 || n.Content[i-1].Value != "labels" {
+			modernize(part)
+		}
+	}
+}
 
-// compile checks the rule and prepares its pattern.
-func (r *mappingRule) compile() (err error) {
-	switch r.MatchType {
-	case "", "glob":
-		if !glob.MatchString(r.Match) {
-			return errors.New("match: want names and * between dots")
-		}
-		match := strings.ReplaceAll(regexp.QuoteMeta(r.Match), `\*`, `([^.]*)`)
-		r.pattern = regexp.MustCompile("^" + match + "$")
-		r.Name = placeholder.ReplaceAllString(r.Name, "$${$1}")
-		for label, value := range r.Labels {
-			r.Labels[label] = placeholder.ReplaceAllString(value, "$${$1}")
-		}
-	case "regex":
-		if r.pattern, err = regexp.Compile(r.Match); err != nil {
-			return fmt.Errorf("match: %w", err)
-		}
-	default:
-		return errors.New("match_type: want glob or regex")
+// check returns the mistakes of a rule. The library returns only the first one of a file, so it reads each rule alone.
+func check(rule *mapper.MetricMapping) error {
+	if rule.Name == "" {
+		return errors.New("name: want the name of a metric")
 	}
-	switch r.MatchMetricType {
-	case "", "counter", "gauge", "timer", "observer":
-	default:
-		return errors.New("match_metric_type: want counter, gauge, observer or timer")
+	text, err := yaml.Marshal(map[string]any{"mappings": []any{map[string]any{
+		"match": rule.Match, "match_type": rule.MatchType, "name": rule.Name, "labels": rule.Labels,
+	}}})
+	if err != nil {
+		return err
 	}
-	if r.Action != "" && r.Action != "map" && r.Action != "drop" {
-		return errors.New("action: want map or drop")
+	mistakes := []error{new(mapper.MetricMapper).InitFromYAMLString(string(text))}
+	if ownName(rule.Name) {
+		mistakes = append(mistakes, fmt.Errorf("name: %s is the name of another metric", rule.Name))
 	}
-	if !nameTemplate.MatchString(r.Name) {
-		return errors.New("name: want the name of a metric: letters, digits, underscores and $1")
-	}
-	if ownName(r.Name) {
-		return fmt.Errorf("name: %s is the name of another metric", r.Name)
-	}
-	for label := range r.Labels {
-		if !labelName.MatchString(label) || label == "le" || strings.HasPrefix(label, "__") {
-			return fmt.Errorf("labels: %q cannot be the name of a label", label)
+	for label := range rule.Labels {
+		if label == "le" || strings.HasPrefix(label, "__") {
+			mistakes = append(mistakes, fmt.Errorf("labels: %q cannot be the name of a label", label))
 		}
 	}
-	return nil
+	return errors.Join(mistakes...)
 }
 
 // ownName reports whether a name is one of the metrics that are not mapped. Prometheus refuses a scrape with two
 // metrics of one name.
 func ownName(name string) bool {
-	for _, prefix := range [...]string{"extauthz_", "go_", "process_", "promhttp_"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
-}
-
-// mapped is what a mapping makes of a statistic.
-type mapped struct {
-	name   string
-	labels map[string]string
-	scale  float64
-	drop   bool
+	return slices.ContainsFunc([]string{"extauthz_", "go_", "process_", "promhttp_"},
+		func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
 // find maps a statistic. Without a rule for it, the metric has its name and no labels.
-func (m *Mapping) find(stat string, kind metricKind) mapped {
-	for i := range m.rules {
-		r := &m.rules[i]
-		if !r.is(kind) {
-			continue
-		}
-		match := r.pattern.FindStringSubmatchIndex(stat)
-		if match == nil {
-			continue
-		}
-		expand := func(template string) string {
-			return string(r.pattern.ExpandString(nil, template, stat, match))
-		}
-		to := mapped{name: metricName(expand(r.Name)), labels: make(map[string]string), scale: 1, drop: r.Action == "drop"}
-		for label, value := range r.Labels {
-			to.labels[label] = expand(value)
-		}
-		if r.Scale != nil {
-			to.scale = *r.Scale
-		}
-		return to
+func (m *Mapping) find(stat string, kind mapper.MetricType) series {
+	rule, labels, ok := m.mapper.GetMapping(stat, kind)
+	if !ok {
+		return series{name: metricName(stat), scale: 1}
 	}
-	return mapped{name: metricName(stat), scale: 1}
+	to := series{name: metricName(rule.Name), labels: labels, scale: 1, drop: rule.Action == mapper.ActionTypeDrop}
+	if rule.Scale.Set {
+		to.scale = rule.Scale.Val
+	}
+	return to
 }
 
-// is reports whether the rule maps statistics of this type.
-func (r *mappingRule) is(kind metricKind) bool {
-	switch r.MatchMetricType {
-	case "counter":
-		return kind == counterKind
-	case "timer", "observer":
-		return kind == timerKind
-	case "gauge":
-		return false
-	}
-	return true
-}
+var notInNames = regexp.MustCompile(`[^a-zA-Z0-9_]`)
 
 // metricName replaces the characters that a name cannot have.
 func metricName(s string) string {
-	s = strings.Map(func(c rune) rune {
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' {
-			return c
-		}
-		return '_'
-	}, s)
+	s = notInNames.ReplaceAllString(s, "_")
 	if s == "" || s[0] >= '0' && s[0] <= '9' {
 		return "_" + s
 	}

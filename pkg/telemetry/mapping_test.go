@@ -8,10 +8,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/statsd_exporter/pkg/mapper"
 )
 
 // text returns what a mapping makes of a statistic.
-func (m *Mapping) text(stat string, kind metricKind) string {
+func (m *Mapping) text(stat string, kind mapper.MetricType) string {
 	to := m.find(stat, kind)
 	if to.drop {
 		return "dropped"
@@ -40,7 +41,7 @@ func TestDefaultMapping(t *testing.T) {
 		"ratelimit.service.rate_limit.a.k.over_limit_with_local_cache": `over_limit_with_local_cache{domain="a",key1="k"}`,
 	} {
 		want = "ratelimit_service_rate_limit_" + want + " 1"
-		if got := m.text(stat, counterKind); got != want {
+		if got := m.text(stat, mapper.MetricTypeCounter); got != want {
 			t.Errorf("%s\ngot  %s\nwant %s", stat, got, want)
 		}
 	}
@@ -53,16 +54,16 @@ func TestDefaultMapping(t *testing.T) {
 		"ratelimit.service.rate_limit.shop.domain_not_found": `ratelimit_service_rate_limit_shop_domain_not_found{}`,
 		"1.of ours-and-others":                               `_1_of_ours_and_others{}`,
 	} {
-		if got := m.text(stat, counterKind); got != want+" 1" {
+		if got := m.text(stat, mapper.MetricTypeCounter); got != want+" 1" {
 			t.Errorf("%s\ngot  %s\nwant %s", stat, got, want)
 		}
 	}
 	const timer = "ratelimit_server.ShouldRateLimit.response_time"
 	const seconds = `ratelimit_service_response_time_seconds{grpc_method="ShouldRateLimit"}`
-	if got := m.text(timer, timerKind); got != seconds+" 0.001" {
+	if got := m.text(timer, mapper.MetricTypeObserver); got != seconds+" 0.001" {
 		t.Errorf("%s: %s", timer, got)
 	}
-	if got := m.WithoutScale().text(timer, timerKind); got != seconds+" 1" {
+	if got := m.WithoutScale().text(timer, mapper.MetricTypeObserver); got != seconds+" 1" {
 		t.Errorf("in milliseconds: %s", got)
 	}
 }
@@ -83,15 +84,15 @@ mappings:
 	}
 	for _, c := range []struct {
 		stat string
-		kind metricKind
+		kind mapper.MetricType
 		want string
 	}{
-		{"hits.shop.a.b", counterKind, `hits_shop{rest="a.b!"} 1`},
-		{"hits.special.a", counterKind, `special_a{} 1`}, // globs precede
-		{"time.x", timerKind, `seconds{} 0.001`},
-		{"time.x", counterKind, `time_x{} 1`},
-		{"secret.x", counterKind, "dropped"},
-		{"secret.x.y", counterKind, "secret_x_y{} 1"}, // * is one level
+		{"hits.shop.a.b", mapper.MetricTypeCounter, `hits_shop{rest="a.b!"} 1`},
+		{"hits.special.a", mapper.MetricTypeCounter, `special_a{} 1`}, // globs precede
+		{"time.x", mapper.MetricTypeObserver, `seconds{} 0.001`},
+		{"time.x", mapper.MetricTypeCounter, `time_x{} 1`},
+		{"secret.x", mapper.MetricTypeCounter, "dropped"},
+		{"secret.x.y", mapper.MetricTypeCounter, "secret_x_y{} 1"}, // * is one level
 	} {
 		if got := m.text(c.stat, c.kind); got != c.want {
 			t.Errorf("%s: got %s, want %s", c.stat, got, c.want)
@@ -104,14 +105,16 @@ func TestMappingMistakes(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]string{
 		"mappings: [{match: a.b}]":          {`mapping 1 (match "a.b"): name: want the name of a metric`},
-		"mappings: [{match: a b, name: x}]": {"match: want names and * between dots"},
+		"mappings: [{match: a b, name: x}]": {`mapping 1 (match "a b"): invalid match: a b`},
 		"mappings: [{match: '(', match_type: regex, name: x}, {match: a, match_type: rgx, name: x}]": {
-			"mapping 1 (match \"(\"): match: error parsing regexp", "mapping 2 (match \"a\"): match_type: want glob or regex"},
-		"mappings: [{match: a, name: x, labels: {a-b: c}}]":       {`labels: "a-b" cannot be the name of a label`},
+			"mapping 1 (match \"(\"): invalid regex ( in mapping: error parsing regexp", `line 1: invalid match type "rgx"`},
+		"mappings: [{match: '(', match_type: regex, name: x}, {match: a b, name: x}]": {
+			`mapping 1 (match "(")`, `mapping 2 (match "a b")`},
+		"mappings: [{match: a, name: x, labels: {a-b: c}}]":       {`mapping 1 (match "a"): invalid label key: a-b`},
 		"mappings: [{match: a, name: x, labels: {le: c}}]":        {`labels: "le" cannot be`},
 		"mappings: [{match: a, name: go_goroutines}]":             {"name: go_goroutines is the name of another metric"},
-		"mappings: [{match: a, name: x, action: remove}]":         {"action: want map or drop"},
-		"mappings: [{match: a, name: x, match_metric_type: set}]": {"match_metric_type: want counter"},
+		"mappings: [{match: a, name: x, action: remove}]":         {`line 1: invalid action type "remove"`},
+		"mappings: [{match: a, name: x, match_metric_type: set}]": {`line 1: invalid metric type 'set'`},
 		"mappings:\n  - match: a\n    nane: x":                    {"line 3", "nane"},
 		"mappings: 5":                                             {"line 1"},
 	} {
@@ -126,7 +129,7 @@ func TestMappingMistakes(t *testing.T) {
 			}
 		}
 	}
-	if m, err := ParseMapping(nil); err != nil || m.text("a.b", counterKind) != "a_b{} 1" {
+	if m, err := ParseMapping(nil); err != nil || m.text("a.b", mapper.MetricTypeCounter) != "a_b{} 1" {
 		t.Errorf("an empty file: %v", err)
 	}
 }
@@ -157,7 +160,7 @@ func FuzzParseMapping(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if to := m.find(stat, counterKind); !nameTemplate.MatchString(to.name) {
+		if to := m.find(stat, mapper.MetricTypeCounter); to.name != metricName(to.name) {
 			t.Errorf("%q is not the name of a metric", to.name)
 		}
 	})
