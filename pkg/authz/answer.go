@@ -23,7 +23,6 @@ func (d *Decision) refuseWith(reason reply.Reason, status int, challenge string)
 func (d *Decision) undecided() {
 	d.refuse(reply.ReasonUndecided)
 	d.Verdict = Undecided
-	d.ToClient = append(d.ToClient, reply.Header{Name: "retry-after", Value: "1"})
 }
 
 // envoyOnly are request headers that only Envoy may set.

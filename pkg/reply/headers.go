@@ -8,6 +8,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
+const retryAfterName = "retry-after"
+
 // DraftVersion is the version of draft-ietf-httpapi-ratelimit-headers that RateLimit and RateLimit-Policy follow.
 const DraftVersion = 11
 

@@ -113,5 +113,5 @@ func (h Headers) addRetryAfter(l *List, res *ratelimit.Result, shown []*ratelimi
 	if len(shown) > 0 && slices.Contains(h.Sets, Draft) {
 		seconds = max(seconds, ratelimit.Seconds(shown[0].Decision.NextIn))
 	}
-	l.addNumber("retry-after", seconds)
+	l.addNumber(retryAfterName, seconds)
 }

@@ -84,6 +84,16 @@ func (r Reason) SafeStatus(chosen int) int {
 	return chosen
 }
 
+// AddRetryAfter adds Retry-After to the headers of an undecided request, unless they have it. It is short, so that
+// clients return soon after the store does.
+func (r Reason) AddRetryAfter(headers []Header) []Header {
+	isRetryAfter := func(h Header) bool { return h.Name == retryAfterName }
+	if r != ReasonUndecided || slices.ContainsFunc(headers, isRetryAfter) {
+		return headers
+	}
+	return append(headers, Header{retryAfterName, "1"})
+}
+
 // Sentence returns the sentence for the client. limits is the limiter's decision, nil if there is none.
 func (r Reason) Sentence(limits *ratelimit.Result) string {
 	if limits != nil && r.Status() == http.StatusTooManyRequests {

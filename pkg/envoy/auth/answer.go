@@ -43,16 +43,16 @@ func (a *Answer) Decide(r *authz.Request, d *authz.Decision) {
 		a.forUpstream(r, d)
 		return
 	}
-	a.Status = reason(d).SafeStatus(d.Status)
-	isRetryAfter := func(h reply.Header) bool { return h.Name == "retry-after" }
-	if d.Verdict == authz.Undecided && !slices.ContainsFunc(a.toClient, isRetryAfter) {
-		a.toClient = append(a.toClient, reply.Header{Name: "retry-after", Value: "1"})
-	}
+	why := reason(d)
+	a.Status = why.SafeStatus(d.Status)
+	a.toClient = why.AddRetryAfter(a.toClient)
 	// Envoy sets the content type of an answer without a body, and of a gRPC answer.
 	a.toClient = slices.DeleteFunc(a.toClient, func(h reply.Header) bool { return h.Name == "content-type" })
 	if r.GRPC() {
-		a.body = wire.ValidText(reason(d).Sentence(d.Limits)) // sent instead of the body
-		a.toClient = append(a.toClient, grpcHeaders(a.Status, a.body, d)...)
+		a.body = wire.ValidText(why.Sentence(d.Limits)) // sent instead of the body
+		if e := why.Exhausted(a.Status, d.Limits); e != nil {
+			a.toClient = appendGRPC(a.toClient, e)
+		}
 		return
 	}
 	a.body = wire.ValidText(texts.View(d.Body)) // which does not change before the answer is sent

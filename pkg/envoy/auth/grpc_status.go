@@ -2,69 +2,54 @@ package auth
 
 import (
 	"encoding/base64"
-	"net/http"
 	"strconv"
-	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
-	"google.golang.org/protobuf/types/known/durationpb"
-
-	"github.com/extauthz/extauthz/pkg/authz"
-	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
 	"github.com/extauthz/extauthz/pkg/wire"
 )
 
-// grpcHeaders returns the headers for a gRPC client that is over a limit. Envoy makes a gRPC status of the HTTP
-// status: 16 of 401, 7 of 403, 14 (UNAVAILABLE, which clients retry at once) of 429. A grpc-status header overrides
-// it. Clients find google.rpc.RetryInfo and QuotaFailure in grpc-status-details-bin.
-func grpcHeaders(status int, message string, d *authz.Decision) []reply.Header {
-	if status != http.StatusTooManyRequests {
-		return nil
-	}
-	headers := []reply.Header{{Name: "grpc-status", Value: strconv.Itoa(int(wire.ResourceExhausted))}}
-	if d.Limits == nil {
+// Fields of google.rpc.Status, RetryInfo and QuotaFailure, as tags on the wire.
+const (
+	rpcCode    = 1<<3 | wire.Varint
+	rpcMessage = 2<<3 | wire.Bytes
+	rpcDetails = 3<<3 | wire.Bytes
+
+	retryDelay      = 1<<3 | wire.Bytes
+	durationSeconds = 1<<3 | wire.Varint
+	durationNanos   = 2<<3 | wire.Varint
+	quotaViolations = 1<<3 | wire.Bytes
+)
+
+// appendGRPC appends the headers for a gRPC client that is over a limit. Envoy makes a gRPC status of the HTTP status:
+// 14 (UNAVAILABLE, which clients retry at once) of 429. A grpc-status header overrides it. Clients find the details in
+// grpc-status-details-bin.
+func appendGRPC(headers []reply.Header, e *reply.Exhausted) []reply.Header {
+	headers = append(headers, reply.Header{Name: "grpc-status", Value: strconv.Itoa(int(wire.ResourceExhausted))})
+	if !e.Limited {
 		return headers
 	}
-	details, err := proto.Marshal(exhausted(message, d.Limits))
-	if err != nil {
-		return headers
+	b := wire.AppendVarint(nil, rpcCode, uint64(wire.ResourceExhausted))
+	b = wire.AppendText(b, rpcMessage, wire.ValidText(e.Message))
+	if wait := e.RetryAfter; wait >= 0 {
+		info, begun := wire.Begin(nil, retryDelay)
+		info = wire.AppendVarint(info, durationSeconds, uint64(wait/1_000_000))
+		info = wire.AppendVarint(info, durationNanos, uint64(wait%1_000_000*1000))
+		b = appendDetail(b, "RetryInfo", wire.End(info, begun))
 	}
-	return append(headers, reply.Header{
-		Name: "grpc-status-details-bin", Value: base64.RawStdEncoding.EncodeToString(details),
-	})
+	var quota []byte
+	for _, v := range e.Violations {
+		var begun int
+		quota, begun = wire.Begin(quota, quotaViolations)
+		quota = wire.End(wire.AppendEntry(quota, wire.ValidText(v.Policy), v.Limit), begun)
+	}
+	if quota != nil {
+		b = appendDetail(b, "QuotaFailure", quota)
+	}
+	return append(headers, reply.Header{Name: "grpc-status-details-bin", Value: base64.RawStdEncoding.EncodeToString(b)})
 }
 
-func exhausted(message string, limits *ratelimit.Result) *rpcstatus.Status {
-	s := &rpcstatus.Status{Code: int32(wire.ResourceExhausted), Message: message}
-	if limits.RetryAfter >= 0 {
-		// At most 285 years: see bucket.MaxWindow.
-		wait := durationpb.New(time.Duration(limits.RetryAfter) * time.Microsecond)
-		s.Details = appendAny(s.Details, &errdetails.RetryInfo{RetryDelay: wait})
-	}
-	quota := new(errdetails.QuotaFailure)
-	for i := range limits.Limits {
-		if l := &limits.Limits[i]; l.Denied() {
-			window := strconv.FormatInt(ratelimit.Seconds(l.Limit.Window), 10)
-			quota.Violations = append(quota.Violations, &errdetails.QuotaFailure_Violation{
-				Subject:     wire.ValidText(l.Limit.Policy),
-				Description: strconv.FormatInt(l.Limit.Requests, 10) + " per " + window + " s",
-			})
-		}
-	}
-	if len(quota.Violations) > 0 {
-		s.Details = appendAny(s.Details, quota)
-	}
-	return s
-}
-
-func appendAny(list []*anypb.Any, m proto.Message) []*anypb.Any {
-	packed, err := anypb.New(m)
-	if err != nil {
-		return list
-	}
-	return append(list, packed)
+// appendDetail appends a google.protobuf.Any, whose fields are those of an entry of a map.
+func appendDetail(b []byte, name string, message []byte) []byte {
+	b, begun := wire.Begin(b, rpcDetails)
+	return wire.End(wire.AppendEntry(b, "type.googleapis.com/google.rpc."+name, string(message)), begun)
 }
