@@ -203,8 +203,8 @@ type comparison struct {
 	OK bool `json:"ok"` // all differences are listed, and the rules or routes have no mistakes
 	*replay.Report
 	// Error is why it ended early.
-	Error    string            `json:"error,omitempty"`
-	Problems []command.Problem `json:"problems"`
+	Error    string                `json:"error,omitempty"`
+	Problems []command.ProblemJSON `json:"problems"`
 }
 
 // sampleWord returns a value that no client sends.

@@ -60,12 +60,12 @@ type convertedFile struct {
 
 // conversionResult is the result of a conversion as -o json prints it.
 type conversionResult struct {
-	OK       bool              `json:"ok"` // everything was converted
-	Files    []convertedFile   `json:"files"`
-	Settings []string          `json:"settings,omitempty"`
-	Routes   string            `json:"envoy_routes,omitempty"`
-	Notes    []string          `json:"notes,omitempty"`
-	Problems []command.Problem `json:"problems"`
+	OK       bool                  `json:"ok"` // everything was converted
+	Files    []convertedFile       `json:"files"`
+	Settings []string              `json:"settings,omitempty"`
+	Routes   string                `json:"envoy_routes,omitempty"`
+	Notes    []string              `json:"notes,omitempty"`
+	Problems []command.ProblemJSON `json:"problems"`
 }
 
 // finish writes or prints what was converted. It returns command.ErrReported if a part could not be converted.

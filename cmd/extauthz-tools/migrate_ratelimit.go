@@ -97,10 +97,10 @@ func (f variableFlags) read() (map[string]string, error) {
 
 // migration is the result of extauthz-tools migrate ratelimit, as -o json prints it.
 type migration struct {
-	OK       bool              `json:"ok"` // the service starts
-	Settings []migrate.Setting `json:"settings"`
-	Problems []command.Problem `json:"problems"`
-	Changes  []migrate.Change  `json:"changes"`
+	OK       bool                  `json:"ok"` // the service starts
+	Settings []migrate.Setting     `json:"settings"`
+	Problems []command.ProblemJSON `json:"problems"`
+	Changes  []migrate.Change      `json:"changes"`
 
 	set    rules.Set
 	found  rules.Problems

@@ -61,13 +61,13 @@ func TestMigrateJSON(t *testing.T) {
 		code        int
 		want        conversionResult
 	}{
-		{"limitador", limitadorLimits, 0, conversionResult{OK: true, Problems: []command.Problem{}, Files: []convertedFile{{
+		{"limitador", limitadorLimits, 0, conversionResult{OK: true, Problems: []command.ProblemJSON{}, Files: []convertedFile{{
 			"shop.yaml", "# Converted from standard input by extauthz-tools migrate.\ndomain: shop\ndescriptors:\n" +
 				"  - key: user\n    rate_limit: { unit: minute, requests_per_unit: 5 } # standard input:1\n"}}}},
-		{"limitador", "[]", 1, conversionResult{Files: []convertedFile{}, Problems: []command.Problem{
+		{"limitador", "[]", 1, conversionResult{Files: []convertedFile{}, Problems: []command.ProblemJSON{
 			{File: "standard input", Severity: "error", Message: "the list has no limits"}}}},
 		{"spring", "spring.cloud.gateway.routes: []", 0, conversionResult{OK: true, Files: []convertedFile{},
-			Problems: []command.Problem{}}},
+			Problems: []command.ProblemJSON{}}},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(t, "migrate "+c.args+" -o json -", c.stdin, &stdout, &stderr)

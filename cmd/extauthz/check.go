@@ -79,12 +79,12 @@ It reports each identity header, such as x-auth-owner, with one of these mistake
 
 // checked is the result of extauthz check, as -o json prints it.
 type checked struct {
-	OK         bool              `json:"ok"` // true also with warnings
-	Domains    int               `json:"domains"`
-	Limits     int               `json:"limits"`
-	Generation string            `json:"generation"`
-	Envoy      []checkedEnvoy    `json:"envoy,omitempty"`
-	Problems   []command.Problem `json:"problems"`
+	OK         bool                  `json:"ok"` // true also with warnings
+	Domains    int                   `json:"domains"`
+	Limits     int                   `json:"limits"`
+	Generation string                `json:"generation"`
+	Envoy      []checkedEnvoy        `json:"envoy,omitempty"`
+	Problems   []command.ProblemJSON `json:"problems"`
 
 	rules rules.Problems // those of the rule files
 }
@@ -101,7 +101,7 @@ type checkedEnvoy struct {
 // checkRules checks rule files. If they have no mistakes, it also checks configurations of Envoy.
 func checkRules(paths []string, stdin io.Reader, cfg file.Config, configurations []string) *checked {
 	set, problems := file.Check(paths, stdin, cfg)
-	c := &checked{Domains: len(set.Domains), Generation: set.Generation, rules: problems, Problems: []command.Problem{}}
+	c := &checked{Domains: len(set.Domains), Generation: set.Generation, rules: problems, Problems: []command.ProblemJSON{}}
 	for _, rule := range ratelimit.NewRules(set.Domains, ratelimit.RulesOptions{}).All() {
 		c.Limits += len(rule.Limits)
 	}

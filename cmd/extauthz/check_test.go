@@ -59,14 +59,14 @@ func TestCheckJSON(t *testing.T) {
 		code        int
 		want        checked
 	}{
-		{"-", goodRules, 0, checked{OK: true, Domains: 1, Limits: 1, Problems: []command.Problem{}}},
-		{"-", badRules, 1, checked{Problems: []command.Problem{{
+		{"-", goodRules, 0, checked{OK: true, Domains: 1, Limits: 1, Problems: []command.ProblemJSON{}}},
+		{"-", badRules, 1, checked{Problems: []command.ProblemJSON{{
 			File: "standard input", Line: 4, Column: 5, Length: 9, Severity: "error",
 			Message: "unknown key `rate_limt` in a descriptor", Hints: []string{"did you mean `rate_limit`?"},
 		}}}},
 		{"--envoy ../../envoy/envoy.yaml ../../internal/service/sample", "", 0, checked{
 			OK: true, Domains: 1, Limits: 8, Envoy: []checkedEnvoy{{File: "../../envoy/envoy.yaml", Managers: 1}},
-			Problems: []command.Problem{},
+			Problems: []command.ProblemJSON{},
 		}},
 	} {
 		var stdout, stderr bytes.Buffer

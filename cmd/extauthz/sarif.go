@@ -12,7 +12,7 @@ import (
 type sarif = map[string]any
 
 // sarifLog returns problems as a SARIF log.
-func sarifLog(problems []command.Problem) sarif {
+func sarifLog(problems []command.ProblemJSON) sarif {
 	const rule = "extauthz-check"
 	results := []sarif{}
 	for _, p := range problems {

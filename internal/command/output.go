@@ -50,8 +50,8 @@ func PrintJSON(w io.Writer, v any) error {
 	return out.Encode(v)
 }
 
-// Problem is a strictyaml.Problem as -o json prints it.
-type Problem struct {
+// ProblemJSON is a strictyaml.Problem as -o json prints it.
+type ProblemJSON struct {
 	File     string   `json:"file"`
 	Line     int      `json:"line,omitempty"`
 	Column   int      `json:"column,omitempty"`
@@ -62,10 +62,10 @@ type Problem struct {
 }
 
 // ProblemsOf returns problems as -o json prints them.
-func ProblemsOf(problems rules.Problems) []Problem {
-	list := []Problem{}
+func ProblemsOf(problems rules.Problems) []ProblemJSON {
+	list := []ProblemJSON{}
 	for _, p := range problems {
-		list = append(list, Problem{p.File, p.Line, p.Column, p.Length, p.Severity(), p.Message, p.Hints})
+		list = append(list, ProblemJSON{p.File, p.Line, p.Column, p.Length, p.Severity(), p.Message, p.Hints})
 	}
 	return list
 }

@@ -214,11 +214,12 @@ func logWarnings(log *slog.Logger, problems rules.Problems) {
 }
 
 // serve serves /rlconfig: the active rules in the format of envoyproxy/ratelimit, and why newer rules were refused.
-func (r *ruleSource) serve(w http.ResponseWriter, _ *http.Request) {
+func (r *ruleSource) serve(response http.ResponseWriter, _ *http.Request) {
 	r.mu.Lock()
 	active, refused := r.live.Active(), r.refused
 	r.mu.Unlock()
-	w.Header().Set("content-type", "text/plain; charset=utf-8")
+	response.Header().Set("content-type", "text/plain; charset=utf-8")
+	w := settings.HideSecrets(response)
 	if active.Set.Generation == "" {
 		fmt.Fprintf(w, "# no rules yet, from %s\n", r.from())
 	} else {

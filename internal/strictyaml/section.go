@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/extauthz/extauthz/internal/suggest"
@@ -68,12 +67,12 @@ func (kind *Kind) section(t reflect.Type, under *key) *section {
 		s.part = cmp.Or(under.in.part, under.name)
 	}
 	for _, f := range reflect.VisibleFields(t) { // including those of inline structs
-		name, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		name, option := Key(f)
 		switch {
 		case option == "position":
 			s.position = f.Index
 			continue
-		case name == "" || name == "-":
+		case name == "":
 			continue
 		}
 		k := &key{name: name, in: s, index: f.Index, tag: f.Tag, typ: f.Type, bare: option == "bare",

@@ -253,17 +253,17 @@ func leaks(units int64) string {
 	return fmt.Sprintf("%d requests leak", units)
 }
 
-// placeholders are the placeholders of a template: see Problem.
+// placeholders are the placeholders of a template: see ProblemDetail.
 var placeholders = []string{"retry_after", "limit", "window", "policy"}
 
 var placeholder = regexp.MustCompile(`\{(\w*)\}`)
 
 // checkProblem reports an empty template, and one with unknown placeholders.
-func (c *checker) checkProblem(p *Problem, at string) {
+func (c *checker) checkProblem(p *ProblemDetail, at string) {
 	if p == nil {
 		return
 	}
-	if *p == (Problem{}) {
+	if *p == (ProblemDetail{}) {
 		c.Key(at).Fail("`problem` says nothing", "add `type`, `title` or `detail`, or delete it")
 	}
 	if _, err := url.Parse(p.Type); err != nil {

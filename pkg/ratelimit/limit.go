@@ -34,8 +34,8 @@ type Limit struct {
 
 	Lease int64 `yaml:"lease" doc:"How many hits a replica charges in advance for a hot key." default:"0" min:"1" example:"10"`
 
-	MaxDelay time.Duration `yaml:"max_delay" doc:"How long a leaky_bucket may hold a request, at most 1m." default:"0s"`
-	Problem  *Problem      `yaml:"problem" doc:"What the body of a denial says." default:"the usual text"`
+	MaxDelay time.Duration  `yaml:"max_delay" doc:"How long a leaky_bucket may hold a request, at most 1m." default:"0s"`
+	Problem  *ProblemDetail `yaml:"problem" doc:"What the body of a denial says." default:"the usual text"`
 	// Position is the position of the limit, "file:line", for messages.
 	Position string `yaml:",position"`
 }
@@ -45,10 +45,12 @@ type Replaced struct {
 	Name string `yaml:"name" doc:"The name of the other limit." example:"default" required:"true"`
 }
 
-// Problem is the template of a problem detail (RFC 9457). Title and Detail can have placeholders. {retry_after} is the
-// number of seconds until the request would pass, or "never". {limit} is the number of requests in a window, {window}
-// its seconds, and {policy} the name of the limit. An empty text keeps the usual one.
-type Problem struct {
+func (r Replaced) String() string { return r.Name }
+
+// ProblemDetail is the template of a problem detail (RFC 9457). Title and Detail can have placeholders. {retry_after}
+// is the number of seconds until the request would pass, or "never". {limit} is the number of requests in a window,
+// {window} its seconds, and {policy} the name of the limit. An empty text keeps the usual one.
+type ProblemDetail struct {
 	Type   string `yaml:"type" doc:"A URI for the kind of problem." example:"https://shop.example/too-many"`
 	Title  string `yaml:"title" doc:"A short summary." example:"Too many requests for {policy}"`
 	Detail string `yaml:"detail" doc:"An explanation for the client." example:"Again in {retry_after} s."`
@@ -89,6 +91,9 @@ const (
 	OverrideAllowed Override = iota + 1
 	OverrideDenied
 )
+
+// String returns the word of a rule file.
+func (o Override) String() string { return [...]string{"unset", "allowed", "denied"}[o] }
 
 // Words lists the texts that UnmarshalText accepts.
 func (Override) Words() []string { return []string{"allowed", "denied"} }

@@ -282,9 +282,9 @@ func (p *Plan) cost(d *descriptors.Descriptor, l *RuleLimit) bucket.Take {
 // role returns the role of a rule, or of a limit that the request brought if the rule is nil.
 func (p *Plan) role(r *Rule) bucket.Role {
 	switch {
-	case r != nil && r.Shadow:
+	case r != nil && r.Node.Shadow:
 		return bucket.Shadow
-	case r != nil && r.Quota || p.limiter.cfg.Quota:
+	case r != nil && r.Node.Quota || p.limiter.cfg.Quota:
 		return bucket.Quota
 	}
 	return bucket.Enforce
@@ -299,7 +299,7 @@ func (p *Plan) quotasCanDeny() bool {
 		if p.limiter.cfg.Quota && !m.limited && !unlimited {
 			return false
 		}
-		if m.rule != nil && m.rule.Shadow && (m.rule.Quota || p.limiter.cfg.Quota) && m.limited {
+		if m.rule != nil && m.rule.Node.Shadow && (m.rule.Node.Quota || p.limiter.cfg.Quota) && m.limited {
 			return false
 		}
 	}

@@ -80,8 +80,8 @@ func (s *Status) RuleName() string {
 	return s.Rule.Name
 }
 
-// Binding returns the status of the descriptor with the tightest limit. It is nil if no limit applied or res is nil.
-func (res *Result) Binding() *Status {
+// Tightest returns the status of the descriptor with the tightest limit. It is nil if no limit applied or res is nil.
+func (res *Result) Tightest() *Status {
 	if res == nil {
 		return nil
 	}
@@ -97,7 +97,7 @@ func (res *Result) Binding() *Status {
 
 // DecidedBy names the source of the decision. It is empty if no limit applied or res is nil.
 func (res *Result) DecidedBy() string {
-	if res.Binding() == nil {
+	if res.Tightest() == nil {
 		return ""
 	}
 	return res.Decider.String()
@@ -166,7 +166,7 @@ func (p *Plan) result(takes []bucket.Take, o *bucket.Outcome, res *Result) {
 		a, applied := &p.limits[i], &res.Limits[i]
 		s, t := &res.Statuses[a.descriptor], &takes[a.take]
 		*applied = Applied{
-			Limit: a.limit, Decision: o.Decisions[a.take], Cost: t.Cost, Shadow: s.Rule != nil && s.Rule.Shadow,
+			Limit: a.limit, Decision: o.Decisions[a.take], Cost: t.Cost, Shadow: s.Rule != nil && s.Rule.Node.Shadow,
 			Quota: p.role(s.Rule) == bucket.Quota,
 		}
 		// A peek does not wait: it is not charged, so nothing would bound how many peeks wait.

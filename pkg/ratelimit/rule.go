@@ -12,7 +12,7 @@ import (
 
 // Rule is a compiled node that has limits.
 type Rule struct {
-	*Node
+	Node *Node
 	// Domain is the rule's domain.
 	Domain string
 	// Name is the path of keys and values, "key_value.key", as in the statistics of envoyproxy/ratelimit.
@@ -59,7 +59,7 @@ type RuleLimit struct {
 	// Lease is how many units of a bucket a replica may charge in advance, 0 for none. A strict limiter ignores it.
 	Lease uint64
 	// Problem is the body of a denial by this limit; nil for the usual body.
-	Problem *Problem
+	Problem *ProblemDetail
 	// Counters count the decisions of the limit, except those of a rule with detailed_metric or value_to_metric. They go
 	// on when rules are loaded again.
 	Counters *Counters

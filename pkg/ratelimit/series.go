@@ -157,7 +157,7 @@ func (r *Rule) metricName(entries []descriptors.Entry) string {
 	for i, n := range r.path {
 		named := Node{Key: n.Key, Value: n.Value}
 		switch {
-		case n.ShareThreshold || !r.DetailedMetric && !n.ValueToMetric:
+		case n.ShareThreshold || !r.Node.DetailedMetric && !n.ValueToMetric:
 		case entries == nil:
 			named.Value = otherValue
 		default:

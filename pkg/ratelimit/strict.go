@@ -126,8 +126,8 @@ func (p *Plan) compare(takes []bucket.Take, res *Result) {
 // It loses them where it names a statistic after the request: with detailed_metric, value_to_metric, or a wildcard in a
 // key.
 func (r *Rule) KeepsMetadata(entries []descriptors.Entry) bool {
-	if r.DetailedMetric {
-		return len(r.Descriptors) > 0
+	if r.Node.DetailedMetric {
+		return len(r.Node.Descriptors) > 0
 	}
 	for i, n := range r.path {
 		if strings.Contains(n.Key, "*") || n.ValueToMetric && !n.ShareThreshold && entries[i].Value != n.Value {

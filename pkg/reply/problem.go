@@ -70,14 +70,14 @@ func appendDetail(b []byte, res *ratelimit.Result, shown []*ratelimit.Applied) [
 }
 
 // templateOf returns the own text of the limit that denies longest, nil if it has none.
-func templateOf(shown []*ratelimit.Applied) *ratelimit.Problem {
+func templateOf(shown []*ratelimit.Applied) *ratelimit.ProblemDetail {
 	if len(shown) > 0 && shown[0].Denied() {
 		return shown[0].Limit.Problem
 	}
 	return nil
 }
 
-// fill replaces the placeholders of a template: see ratelimit.Problem.
+// fill replaces the placeholders of a template: see ratelimit.ProblemDetail.
 func fill(template string, res *ratelimit.Result, l *ratelimit.RuleLimit) string {
 	wait := "never"
 	if res.RetryAfter != bucket.Never {

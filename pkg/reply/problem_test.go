@@ -37,7 +37,7 @@ func TestProblemIsValid(t *testing.T) {
 	for _, text := range []string{
 		"plain", "Ünicode", `quotes " and \\`, "<b>&</b>", "control \x00\n\x7f", "not UTF-8 \xff", "line \u2028",
 	} {
-		limit := &ratelimit.RuleLimit{Policy: text, Problem: &ratelimit.Problem{Type: text, Title: text, Detail: text}}
+		limit := &ratelimit.RuleLimit{Policy: text, Problem: &ratelimit.ProblemDetail{Type: text, Title: text, Detail: text}}
 		denied := ratelimit.Applied{Limit: limit, Decision: bucket.Decision{RetryAfter: 1}}
 		got := reply.AppendProblem([]byte("before"), &ratelimit.Result{
 			RetryAfter: 1, Limits: []ratelimit.Applied{denied, {Limit: limit, Decision: bucket.Decision{Allowed: true}}, denied},

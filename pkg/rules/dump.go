@@ -7,50 +7,50 @@ import (
 	"strings"
 	"time"
 
+	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // Dump returns the active rules as text, one line for each limit. The line is that of /rlconfig on the debug port of
-// envoyproxy/ratelimit, with the keys of this service after its last comma. A line for each policy follows.
+// envoyproxy/ratelimit, with all other keys of the rule file after its last comma. A line for each policy follows.
+// API keys and JWTs are hidden: see Mask.
 func Dump(a *Active) string {
 	var b strings.Builder
 	for _, r := range a.Limits.All() {
-		for i := range r.Limits {
+		for i, source := range r.Node.AllLimits() {
 			l := &r.Limits[i]
+			parts := []string{strictyaml.Dump(effective(source, l)), strictyaml.Dump(beside(*r.Node))}
+			if r.Node.Position != "" {
+				parts = append(parts, "at="+r.Node.Position)
+			}
+			parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
 			fmt.Fprintf(&b, "%s: unit=%s requests_per_unit=%d, shadow_mode: %t, quota_mode: %t, %s\n",
-				oneLine(r.Domain+"."+r.Name), strings.ToUpper(l.Unit.String()), l.Requests, r.Shadow, r.Quota,
-				oneLine(strings.Join(extras(r, l), ", ")))
+				oneLine(r.Domain+"."+r.Name), strings.ToUpper(l.Unit.String()), l.Requests, r.Node.Shadow, r.Node.Quota,
+				oneLine(strings.Join(parts, ", ")))
 		}
 	}
 	for _, domain := range slices.Sorted(maps.Keys(a.Set.Policies)) {
 		b.WriteString(oneLine(dumpPolicy(domain, a.Set.Policies[domain])) + "\n")
 	}
-	return b.String()
+	return Mask(b.String())
 }
 
-// extras returns the parts of a limit that envoyproxy/ratelimit does not show or does not have.
-func extras(r *ratelimit.Rule, l *ratelimit.RuleLimit) []string {
-	var parts []string
-	show := func(shown bool, format string, value any) {
-		if shown {
-			parts = append(parts, fmt.Sprintf(format, value))
-		}
+// effective returns a limit with its defaults, without the keys that its line begins with.
+func effective(l ratelimit.Limit, compiled *ratelimit.RuleLimit) ratelimit.Limit {
+	l.Unit, l.Requests = 0, nil
+	l.Algorithm, l.Burst, l.OnStoreError = compiled.Algorithm, compiled.Burst, compiled.OnStoreError
+	l.MaxDelay = time.Duration(compiled.MaxDelay) * time.Microsecond
+	if l.Multiplier == 1 {
+		l.Multiplier = 0
 	}
-	show(r.Unlimited, "unlimited=%t", true)
-	show(!r.Unlimited, "algorithm=%s", l.Algorithm)
-	show(l.Algorithm.HasBurst(), "burst=%d", l.Burst)
-	show(l.UnitMultiplier > 1, "unit_multiplier=%d", l.UnitMultiplier)
-	show(l.CountDenied != nil && *l.CountDenied, "count_denied=%t", true)
-	show(l.CountDenied != nil && !*l.CountDenied, "count_denied=%t", false)
-	show(!r.Unlimited, "on_store_error=%s", l.OnStoreError)
-	show(l.HashTag != "", "hash_tag=%s", l.HashTag)
-	show(l.OverrideMax > 0, "override_max=%d", l.OverrideMax)
-	show(l.MaxDelay > 0, "max_delay=%s", time.Duration(l.MaxDelay)*time.Microsecond)
-	show(r.ShareThreshold, "share_threshold=%t", true)
-	show(l.Name != "", "name=%s", l.Name)
-	show(len(l.Replaces) > 0, "replaces=%s", strings.Join(l.Replaces, "+"))
-	show(r.Position != "", "at=%s", r.Position)
-	return parts
+	return l
+}
+
+// beside returns the keys of a node that the lines of its limits show at their ends.
+func beside(n ratelimit.Node) ratelimit.Node {
+	n.Key, n.Value, n.RateLimit, n.Limits, n.Descriptors = "", "", nil, nil, nil // parts of the line
+	n.Shadow, n.Quota = false, false
+	return n
 }
 
 // oneLine escapes line breaks, so that a key or a value cannot look like another limit.

@@ -10,6 +10,7 @@ import (
 
 // dumpPolicy returns a policy in one line: what differs from the defaults, and the number of rules.
 func dumpPolicy(domain string, p *authz.Policy) string {
+	mayBeInvalid := len(p.Credentials) > 0 || p.Invalid != nil
 	p = p.WithDefaults()
 	var credentials []string
 	tokens := false
@@ -28,7 +29,7 @@ func dumpPolicy(domain string, p *authz.Policy) string {
 	show(true, "anonymous=%s", p.Anonymous)
 	show(p.Anonymous == authz.Deny && p.Absent.Pass, "absent=pass")
 	show(p.Anonymous == authz.Deny && !p.Absent.Pass, "absent=%d", p.Absent.Status)
-	show(len(p.Credentials) > 0, "invalid=%d", p.Invalid.Status)
+	show(mayBeInvalid, "invalid=%d", p.Invalid.Status)
 	show(p.Invalid.TokenStatus != p.Invalid.Status && tokens, "token_status=%d", p.Invalid.TokenStatus)
 	show(p.Preflight == authz.Allow, "preflight=allow")
 	show(p.UnsafePaths == authz.Allow, "unsafe_paths=allow")

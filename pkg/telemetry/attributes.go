@@ -25,7 +25,7 @@ type decision struct {
 
 func rateLimitDecision(q *ratelimit.Query, res *ratelimit.Result) decision {
 	d := decision{
-		service: "ratelimit", domain: q.Domain, verdict: authz.Allowed, reason: reply.ReasonAllowed, rule: res.Binding(),
+		service: "ratelimit", domain: q.Domain, verdict: authz.Allowed, reason: reply.ReasonAllowed, rule: res.Tightest(),
 	}
 	switch {
 	case res.Err != nil, !res.Allowed && res.Decider == ratelimit.FromPolicyDeny:
@@ -49,7 +49,7 @@ func (d *decision) kept() decision {
 func checkDecision(c *authz.Checked) decision {
 	d := c.Decision
 	return decision{
-		service: "authz", domain: d.Domain, verdict: d.Verdict, reason: d.Reason, rule: d.Limits.Binding(),
+		service: "authz", domain: d.Domain, verdict: d.Verdict, reason: d.Reason, rule: d.Limits.Tightest(),
 	}
 }
 
@@ -90,7 +90,7 @@ func ruleAttrs(s *ratelimit.Status) []slog.Attr {
 	if s == nil || s.Rule == nil {
 		return text("rule", s.RuleName())
 	}
-	return text("rule", s.Rule.Name, "at", s.Rule.Position)
+	return text("rule", s.Rule.Name, "at", s.Rule.Node.Position)
 }
 
 // limitAttrs returns a limit and what is left of it.

@@ -91,7 +91,7 @@ func (a *Answer) WriteHTTP(w http.ResponseWriter) {
 			h.Set(metadataPrefix+strings.ReplaceAll(f.name, "_", "-"), value)
 		}
 	}
-	if b := a.decision.Limits.Binding(); b != nil {
+	if b := a.decision.Limits.Tightest(); b != nil {
 		h.Set(metadataPrefix+"remaining", strconv.FormatInt(b.Binding.Decision.Remaining, 10))
 	}
 	w.WriteHeader(http.StatusOK)

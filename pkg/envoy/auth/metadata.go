@@ -21,7 +21,7 @@ func appendMetadata(b []byte, d *authz.Decision) []byte {
 			b = wire.AppendTextField(b, f.name, f.value)
 		}
 	}
-	if tightest := d.Limits.Binding(); tightest != nil {
+	if tightest := d.Limits.Tightest(); tightest != nil {
 		b = wire.AppendNumberField(b, "remaining", float64(tightest.Binding.Decision.Remaining))
 	}
 	if l := d.Identity.Limit; overrides(l) {
@@ -41,7 +41,7 @@ func facts(d *authz.Decision) [8]fact {
 	return [...]fact{
 		{"reason", string(d.Reason)}, {"domain", d.Domain},
 		{"owner", id.Owner}, {"plan", id.Plan}, {"method", id.Method}, {"key_id", id.KeyID},
-		{"rule", d.Limits.Binding().RuleName()}, {"decided_by", d.Limits.DecidedBy()},
+		{"rule", d.Limits.Tightest().RuleName()}, {"decided_by", d.Limits.DecidedBy()},
 	}
 }
 

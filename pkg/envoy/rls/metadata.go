@@ -19,7 +19,7 @@ func (c *Codec) appendMetadata(b []byte, q *ratelimit.Query, res *ratelimit.Resu
 	for i := range q.Descriptors {
 		list[i] = descriptorMetadata(&q.Descriptors[i])
 		if status := &res.Statuses[i]; c.returnsMetadata(&q.Descriptors[i], status) {
-			merge(metadata, status.Rule.Metadata)
+			merge(metadata, status.Rule.Node.Metadata)
 		}
 	}
 	fields := map[string]any{"domain": q.Domain, "descriptors": list}
@@ -36,7 +36,7 @@ func (c *Codec) appendMetadata(b []byte, q *ratelimit.Query, res *ratelimit.Resu
 }
 
 func addDecider(fields map[string]any, res *ratelimit.Result) {
-	binding := res.Binding()
+	binding := res.Tightest()
 	if binding == nil {
 		return
 	}

@@ -2,13 +2,12 @@ package file
 
 import (
 	"reflect"
-	"regexp"
-	"strings"
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
+	"github.com/extauthz/extauthz/pkg/rules"
 )
 
 // Schema returns the JSON Schema of rule files.
@@ -27,24 +26,8 @@ func ruleKind() *strictyaml.Kind {
 		TooLarge:  "is this a rule file? If so, split it and set MERGE_DOMAIN_CONFIG=true",
 		Directory: "rules are read from one directory, not from its subdirectories",
 		MaxValues: 500_000,
-		Mask:      Mask,
+		Mask:      rules.Mask,
 	}
-}
-
-// Mask hides API keys and JWTs, which may be in a rule file by mistake. It keeps the length of a text. Keys of
-// descriptors such as `area_restrictions`, and other texts with such a beginning, stay readable.
-func Mask(text string) string {
-	if !strings.Contains(text, "ea_") && !strings.Contains(text, "eyJ") {
-		return text
-	}
-	const begins = `(?:\b|_)` // messages join the key and the value of a descriptor with `_`
-	tokens := regexp.MustCompile(begins + `eyJ[0-9A-Za-z_-]{12,}(?:\.[0-9A-Za-z_-]*)*`)
-	text = tokens.ReplaceAllStringFunc(text, func(token string) string {
-		shown := strings.Index(token, "eyJ") + len("eyJ")
-		return token[:shown] + strings.Repeat("*", len(token)-shown)
-	})
-	keys := regexp.MustCompile(begins + `ea_[0-9A-Za-z]{8}_[0-9A-Za-z]{12,}`)
-	return keys.ReplaceAllStringFunc(text, apikey.Mask)
 }
 
 // Sections name the maps of a rule file. A misplaced key is more likely meant for an earlier section.
@@ -61,7 +44,7 @@ func Sections() []strictyaml.Section {
 		},
 		{Type: reflect.TypeFor[root]()},
 		{Type: reflect.TypeFor[ratelimit.Replaced](), Example: "- name: other_limit"},
-		{Type: reflect.TypeFor[ratelimit.Problem](), Example: "problem: {detail: Try again in {retry_after} s.}"},
+		{Type: reflect.TypeFor[ratelimit.ProblemDetail](), Example: "problem: {detail: Try again in {retry_after} s.}"},
 		{Type: reflect.TypeFor[authz.Policy](), Belongs: "it belongs directly in `authz:`",
 			Example: "authz: {anonymous: allow}"},
 		{Type: reflect.TypeFor[authz.Credential](), Example: "- api_key: {header: x-api-key}"},
@@ -108,7 +91,7 @@ func requestLimit(key, example string) strictyaml.Section {
 
 // action returns the section of one kind of action, by its field in authz.Action.
 func action(field reflect.StructField) strictyaml.Section {
-	name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+	name, _ := strictyaml.Key(field)
 	return strictyaml.Section{
 		Type: field.Type.Elem(), Name: "the action `" + name + "`", Belongs: "it belongs inside the action `" + name + ":`",
 		Remarks: envoysWords(),

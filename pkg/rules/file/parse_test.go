@@ -62,7 +62,7 @@ func TestParseBuildsTheTree(t *testing.T) {
 				Name: "n", Unit: descriptors.Second, Multiplier: 6, Requests: new(int64(5)),
 				Algorithm: bucket.LeakyBucket, Burst: 70, CountDenied: new(true), OnStoreError: ratelimit.Allow, HashTag: "a",
 				Override: ratelimit.OverrideAllowed, OverrideMax: 9, MaxDelay: time.Minute,
-				Problem: &ratelimit.Problem{Type: "t", Title: "u", Detail: "v"},
+				Problem: &ratelimit.ProblemDetail{Type: "t", Title: "u", Detail: "v"},
 			}}},
 		},
 		{

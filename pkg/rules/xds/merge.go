@@ -105,7 +105,9 @@ func (m *merger) add(entry int, n *ratelimit.Node, path string) {
 		m.mistakes = append(m.mistakes, placed{entry, ".rate_limit", "the rule has no rate limit of the xDS server"})
 	case e.RateLimit != nil:
 		from, to := reflect.ValueOf(e.RateLimit).Elem(), reflect.ValueOf(limit).Elem()
-		eachKey(e.RateLimit, func(_ string, index []int) { to.FieldByIndex(index).Set(from.FieldByIndex(index)) })
+		for _, f := range strictyaml.Given(from) {
+			to.FieldByIndex(f.Index).Set(from.FieldByIndex(f.Index))
+		}
 	}
 	if len(e.Limits) > 0 {
 		all := n.AllLimits()

@@ -3,7 +3,6 @@ package xds
 import (
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/extauthz/extauthz/internal/poll"
 	"github.com/extauthz/extauthz/internal/strictyaml"
@@ -63,7 +62,7 @@ func overlayKind() *strictyaml.Kind {
 		MaxSize:   4 << 20,
 		TooLarge:  "is this an overlay?",
 		MaxValues: 500_000,
-		Mask:      file.Mask,
+		Mask:      rules.Mask,
 	}
 }
 
@@ -112,21 +111,10 @@ func (e *overlayRule) check(m *ratelimit.Mistakes, at string) {
 	if e.RateLimit == nil {
 		return
 	}
-	eachKey(e.RateLimit, func(name string, _ []int) {
+	for name := range strictyaml.Given(reflect.ValueOf(*e.RateLimit)) {
 		if slices.Contains(fromServer, name) {
 			m.Key(at+".rate_limit."+name).Fail(suggest.Quoted(name)+" comes from the xDS server: the overlay cannot set it",
 				"delete it; `limits` adds a limit")
-		}
-	})
-}
-
-// eachKey calls f for each key of a limit that is set, with the index of its field.
-func eachKey(l *ratelimit.Limit, f func(name string, index []int)) {
-	v := reflect.ValueOf(l).Elem()
-	for _, field := range reflect.VisibleFields(v.Type()) {
-		name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
-		if name != "" && !v.FieldByIndex(field.Index).IsZero() {
-			f(name, field.Index)
 		}
 	}
 }
