@@ -74,7 +74,7 @@ func TestContest(t *testing.T) {
 		}}
 	}
 	c := &contest{name: "n", title: "t", rows: []*row{
-		line("empty", 99, 100, 200, 400), line("ours, native", 99, 150, 100, 800), line("ours, base", 99, 50, 100, 100),
+		line("empty", 99, 100, 200, 400), line("ours, native", 99, 150, 100, 800), line("ours, native, base", 99, 50, 100, 100),
 		line(figures.Raw, 99, 1, 1, 1),
 	}}
 	c.pair()
@@ -82,7 +82,7 @@ func TestContest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "empty ours, native ours, base " + figures.Raw + " ours, native ours, base"; !strings.HasPrefix(
+	if want := "empty ours, native ours, native, base " + figures.Raw + " ours, native ours, native, base"; !strings.HasPrefix(
 		strings.Join(order, " "), want) {
 		t.Errorf("order %q", order)
 	}

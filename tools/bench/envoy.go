@@ -34,19 +34,14 @@ func envoySeries(ctx context.Context, s *stage) ([]*contest, error) {
 	if err := add("empty handler", c.empty.address); err != nil {
 		return nil, err
 	}
-	for _, one := range c.memory {
-		if err := add("in memory"+one.name, one.address); err != nil {
-			return nil, err
-		}
-	}
-	for _, one := range c.shared {
-		if err := add("in Redis"+one.name, one.address); err != nil {
-			return nil, err
-		}
-	}
-	if s.peer != "" {
-		if err := add("the peer "+s.peer, s.peer); err != nil {
-			return nil, err
+	for _, store := range []struct {
+		name     string
+		services []service
+	}{{"in memory", c.memory}, {"in Redis", c.shared}} {
+		for _, one := range store.services {
+			if err := add(store.name+one.name, one.address); err != nil {
+				return nil, err
+			}
 		}
 	}
 	all.pair()

@@ -1,20 +1,14 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"crypto/sha1" //nolint:gosec // Redis names scripts by it
-	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
-	"strconv"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/tools/bench/figures"
@@ -35,71 +29,77 @@ return 1`
 // is how many of them share a call of the script of the service.
 const takesInFlight, takesInCall = 32, 16
 
-// aKey and aTime are replaced in each command before it is sent.
-const aKey, aTime = "bench_user_00000000", "0000000000000000"
-
 // calls are calls of a script, to be sent as one batch.
 type calls struct {
 	script string
-	number int      // in a batch
-	words  []string // of one call, after the hash of the script
+	number int // in a batch
+	// next returns the arguments of the next call.
+	next func() (keys []string, args []any)
 }
 
 // rawCalls are calls of the minimal script.
 func rawCalls() calls {
-	return calls{script: rawScript, number: takesInFlight, words: []string{"1", aKey, aTime}}
+	return calls{rawScript, takesInFlight, func() ([]string, []any) {
+		return []string{aKey()}, []any{time.Now().UnixMicro()}
+	}}
 }
 
 // bucketCalls are calls of the script of the service, with buckets of one limit.
 func bucketCalls(limit bucket.Limit) calls {
-	c := calls{script: bucket.Script(), number: takesInFlight / takesInCall, words: []string{strconv.Itoa(takesInCall)}}
 	r := bucket.Request{Takes: []bucket.Take{{Limit: limit, Cost: 1}}}
 	var args []byte
 	for range takesInCall {
-		c.words = append(c.words, aKey+" "+string(limit.Algorithm.Letter()))
 		args = r.AppendArgs(args, bucket.WithoutNotes)
 	}
-	c.words = append(c.words, "echo", string(args))
-	return c
+	return calls{bucket.Script(), takesInFlight / takesInCall, func() ([]string, []any) {
+		names := make([]string, takesInCall)
+		for i := range names {
+			names[i] = aKey() + " " + string(limit.Algorithm.Letter())
+		}
+		return names, []any{"echo", args}
+	}}
 }
 
+func aKey() string { return fmt.Sprintf("bench_user_%08d", rand.IntN(keys)) }
+
 // scripts returns rows of the minimal script and the one of the service, called directly.
-func scripts(redis string) *contest {
+func scripts(address string) *contest {
 	all := &contest{name: "scripts", title: "The script of each algorithm, called directly for 16 buckets at once"}
-	all.rows = append(all.rows, &row{name: figures.Raw, measure: direct(redis, rawCalls())})
+	all.rows = append(all.rows, &row{name: figures.Raw, measure: direct(address, rawCalls())})
 	for _, a := range bucket.Algorithms {
 		limit := bucket.Limit{Algorithm: a, Requests: 100_000, Burst: 100_000, Window: 3_600_000_000}
 		if a == bucket.SlidingWindowLog { // as many as the default counts by it
 			limit.Requests, limit.Window = 20, 1_000_000
 		}
-		all.rows = append(all.rows, &row{name: a.String(), measure: direct(redis, bucketCalls(limit))})
+		all.rows = append(all.rows, &row{name: a.String(), measure: direct(address, bucketCalls(limit))})
 	}
 	return all
 }
 
 // direct returns a measurement of calls of a script: two connections, each with a pipeline.
-func direct(redis string, c calls) func(context.Context, time.Duration) (sample, error) {
+func direct(address string, c calls) func(context.Context, time.Duration) (sample, error) {
 	return func(ctx context.Context, each time.Duration) (s sample, err error) {
 		const patience = 10 * time.Second
-		meter, err := loadgen.NewRedisMeter(ctx, redis, patience)
+		meter, err := loadgen.NewRedisMeter(ctx, address, patience)
 		if err != nil {
 			return s, err
 		}
 		defer meter.Close()
+		const connections = 2
+		client := redis.NewClient(&redis.Options{
+			Addr: address, PoolSize: connections, MaxRetries: -1, DialTimeout: patience, ReadTimeout: patience,
+		})
+		defer client.Close()
 		var batches atomic.Int64
-		errs := make([]error, 2)
 		begin := time.Now()
-		var callers sync.WaitGroup
-		for i := range errs {
-			callers.Go(func() { errs[i] = c.send(ctx, redis, begin.Add(each), &batches) })
+		var callers errgroup.Group
+		for range connections {
+			callers.Go(func() error { return c.send(ctx, client, begin.Add(each), &batches) })
 		}
-		callers.Wait()
+		if err := callers.Wait(); err != nil {
+			return s, err
+		}
 		took := time.Since(begin)
-		for _, err := range errs {
-			if err != nil {
-				return s, err
-			}
-		}
 		takes := batches.Load() * takesInFlight
 		cost, err := meter.Cost(ctx, takes)
 		if err != nil {
@@ -110,82 +110,23 @@ func direct(redis string, c calls) func(context.Context, time.Duration) (sample,
 }
 
 // send sends batches of calls until a time.
-func (c calls) send(ctx context.Context, redis string, until time.Time, batches *atomic.Int64) error {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", redis)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // which ends a read
-	replies := bufio.NewReader(conn)
-	if _, err := conn.Write(command("SCRIPT", "LOAD", c.script)); err != nil {
-		return err
-	}
-	if err := skipReply(replies); err != nil {
+func (c calls) send(ctx context.Context, client *redis.Client, until time.Time, batches *atomic.Int64) error {
+	script := redis.NewScript(c.script)
+	if err := script.Load(ctx, client).Err(); err != nil {
 		return fmt.Errorf("SCRIPT LOAD: %w", err)
 	}
-	hash := fmt.Sprintf("%x", sha1.Sum([]byte(c.script))) //nolint:gosec // see above
-	batch := bytes.Repeat(command(append([]string{"EVALSHA", hash}, c.words...)...), c.number)
-	number := len("00000000") // at the end of a key
-	keysAt, timesAt := places(batch, aKey), places(batch, aTime)
 	for time.Now().Before(until) {
-		clock := strconv.FormatInt(time.Now().UnixMicro(), 10)
-		for _, at := range keysAt {
-			copy(batch[at+len(aKey)-number:], fmt.Sprintf("%0*d", number, rand.IntN(keys)))
-		}
-		for _, at := range timesAt {
-			copy(batch[at:], clock)
-		}
-		if _, err := conn.Write(batch); err != nil {
-			return err
-		}
-		for range c.number {
-			if err := skipReply(replies); err != nil {
-				return fmt.Errorf("EVALSHA: %w", err)
+		_, err := client.Pipelined(ctx, func(batch redis.Pipeliner) error {
+			for range c.number {
+				names, args := c.next()
+				script.EvalSha(ctx, batch, names, args...)
 			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("EVALSHA: %w", err)
 		}
 		batches.Add(1)
 	}
 	return nil
-}
-
-// places returns where a text is in others.
-func places(in []byte, text string) (at []int) {
-	for from := 0; ; {
-		i := bytes.Index(in[from:], []byte(text))
-		if i < 0 {
-			return at
-		}
-		at, from = append(at, from+i), from+i+len(text)
-	}
-}
-
-// skipReply reads a reply, a number or a text.
-func skipReply(replies *bufio.Reader) error {
-	line, err := replies.ReadString('\n')
-	if err != nil {
-		return err
-	}
-	switch line[0] {
-	case ':':
-		return nil
-	case '$':
-		length, err := strconv.Atoi(line[1 : len(line)-2])
-		if err != nil {
-			return err
-		}
-		_, err = replies.Discard(length + len("\r\n"))
-		return err
-	}
-	return errors.New(strings.TrimSpace(line))
-}
-
-// command returns a command in the protocol of Redis.
-func command(words ...string) []byte {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "*%d\r\n", len(words))
-	for _, w := range words {
-		_, _ = io.WriteString(&b, fmt.Sprintf("$%d\r\n%s\r\n", len(w), w)) // a buffer takes everything
-	}
-	return b.Bytes()
 }

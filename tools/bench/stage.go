@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os/exec"
 	"path/filepath"
-	"strings"
 
 	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 
@@ -29,9 +27,10 @@ type stage struct {
 type build struct {
 	suffix string // of the names of its rows
 	scene  *scene
-	// transports are the values of GRPC_TRANSPORT that it knows, or "" if it does not know the setting.
-	transports []string
 }
+
+// transports are the values of GRPC_TRANSPORT.
+var transports = []string{"grpc-go", "native"}
 
 // start builds the service and starts Redis.
 func (s *stage) start(ctx context.Context) error {
@@ -64,15 +63,7 @@ func (s *stage) addBuild(ctx context.Context, suffix, dir, binary string) error 
 	if err != nil {
 		return err
 	}
-	b := build{suffix: suffix, scene: scene, transports: []string{""}}
-	settings, err := exec.CommandContext(ctx, binary, "settings").Output()
-	if err != nil {
-		return fmt.Errorf("%s settings: %w", binary, err)
-	}
-	if strings.Contains(string(settings), "GRPC_TRANSPORT") {
-		b.transports = []string{"grpc-go", "native"}
-	}
-	s.builds = append(s.builds, b)
+	s.builds = append(s.builds, build{suffix, scene})
 	return nil
 }
 
@@ -106,28 +97,23 @@ type service struct {
 func (s *stage) services(ctx context.Context, env ...string) ([]service, error) {
 	var all []service
 	for _, b := range s.builds {
-		for _, transport := range b.transports {
-			name, settings := b.suffix, b.scene.env(env...)
-			if transport != "" {
-				name, settings = ", "+transport+name, append(settings, "GRPC_TRANSPORT="+transport)
-			}
-			one, err := startService(ctx, b.scene.binary, settings)
+		for _, transport := range transports {
+			one, err := startService(ctx, b.scene.binary, append(b.scene.env(env...), "GRPC_TRANSPORT="+transport))
 			if err != nil {
 				return nil, err
 			}
 			s.servers = append(s.servers, one)
-			all = append(all, service{one, b, name})
+			all = append(all, service{one, b, ", " + transport + b.suffix})
 		}
 	}
 	return all, nil
 }
 
-// pair sets the base of each row: the one with the same name of the other build, with the same transport or none.
+// pair sets the base of each row: the one with the same name of the other build.
 func (c *contest) pair() {
 	for _, r := range c.rows {
 		for _, other := range c.rows {
-			name, isBase := strings.CutSuffix(other.name, ", base")
-			if isBase && (name == r.name || strings.TrimSuffix(strings.TrimSuffix(r.name, ", native"), ", grpc-go") == name) {
+			if other.name == r.name+", base" {
 				r.base = other
 			}
 		}

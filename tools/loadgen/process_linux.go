@@ -1,19 +1,16 @@
 package loadgen
 
 import (
-	"bytes"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,100 +22,66 @@ var errUnknown = errors.New("no process is known to listen there")
 // findListener finds the processes by their listening socket. It finds none on another machine, or if another user runs
 // them.
 func findListener(address string) *listener {
-	inodes := listeningOn(address)
-	if len(inodes) == 0 {
-		return &listener{}
+	l := &listener{}
+	sockets := listeningOn(address)
+	if len(sockets) == 0 {
+		return l
 	}
-	var pids []int
-	links, _ := filepath.Glob("/proc/[0-9]*/fd/*") // the pattern is valid
-	for _, link := range links {
-		target, _ := os.Readlink(link) // it may have gone, or belong to another user
-		inode, ok := strings.CutPrefix(target, "socket:[")
-		if !ok || !slices.Contains(inodes, strings.TrimSuffix(inode, "]")) {
-			continue
-		}
-		pid, err := strconv.Atoi(strings.Split(link, "/")[2])
-		if err == nil && pid != os.Getpid() && !slices.Contains(pids, pid) {
-			pids = append(pids, pid)
+	all, _ := procfs.AllProcs() // none without /proc
+	for _, p := range all {
+		files, _ := p.FileDescriptorTargets() // the process may have ended, or belong to another user
+		ofSocket := func(file string) bool { return slices.Contains(sockets, file) }
+		if p.PID != os.Getpid() && slices.ContainsFunc(files, ofSocket) {
+			l.pids = append(l.pids, p.PID)
 		}
 	}
-	return &listener{pids}
+	return l
 }
 
-// listeningOn returns the inodes of the sockets that listen on an address. Sockets that listen on all addresses count
-// only without one that listens on this very address.
-func listeningOn(address string) (inodes []string) {
-	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		return unixListeners(path)
-	}
-	host, portText, err := net.SplitHostPort(address)
-	ip, ipErr := netip.ParseAddr(host)
-	port, portErr := strconv.ParseUint(portText, 10, 16)
-	if err != nil || portErr != nil || ipErr != nil && host != "localhost" {
+// listeningOn returns the sockets that listen on an address, as the targets of file descriptors. Sockets that listen on
+// all addresses count only without one that listens on this very address.
+func listeningOn(address string) (sockets []string) {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
 		return nil
 	}
-	var everywhere []string
-	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		for fields := range rows(table) {
-			const listen = "0A"
-			if len(fields) < 10 || fields[3] != listen {
-				continue
-			}
-			local, ok := parseLocal(fields[1])
-			switch {
-			case !ok || uint64(local.Port()) != port:
-			case local.Addr() == ip.Unmap() || ipErr != nil && local.Addr().IsLoopback():
-				inodes = append(inodes, fields[9])
-			case local.Addr().IsUnspecified():
-				everywhere = append(everywhere, fields[9])
+	socket := func(inode uint64) string { return fmt.Sprintf("socket:[%d]", inode) }
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		table, err := fs.NetUNIX()
+		if err != nil {
+			return nil
+		}
+		for _, line := range table.Rows {
+			const acceptsConnections = 1 << 16
+			if line.Path == path && line.Flags == acceptsConnections {
+				sockets = append(sockets, socket(line.Inode))
 			}
 		}
+		return sockets
 	}
-	if inodes == nil {
+	host, portText, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	port, portErr := strconv.ParseUint(portText, 10, 16)
+	if err != nil || portErr != nil || ip == nil && host != "localhost" {
+		return nil
+	}
+	ipv4, _ := fs.NetTCP()
+	ipv6, _ := fs.NetTCP6() // IPv6 can be missing
+	var everywhere []string
+	for _, line := range append(ipv4, ipv6...) {
+		const listen = 0x0a
+		switch {
+		case line.St != listen || line.LocalPort != port:
+		case line.LocalAddr.Equal(ip) || ip == nil && line.LocalAddr.IsLoopback():
+			sockets = append(sockets, socket(line.Inode))
+		case line.LocalAddr.IsUnspecified():
+			everywhere = append(everywhere, socket(line.Inode))
+		}
+	}
+	if sockets == nil {
 		return everywhere
 	}
-	return inodes
-}
-
-func unixListeners(path string) (inodes []string) {
-	for fields := range rows("/proc/net/unix") {
-		const acceptsConnections = "00010000"
-		if len(fields) == 8 && fields[7] == path && fields[3] == acceptsConnections {
-			inodes = append(inodes, fields[6])
-		}
-	}
-	return inodes
-}
-
-// rows returns the fields of each line of a table of /proc but the first.
-func rows(file string) func(yield func([]string) bool) {
-	return func(yield func([]string) bool) {
-		table, err := os.ReadFile(file)
-		if err != nil { // IPv6 can be missing
-			return
-		}
-		for line := range bytes.Lines(table) {
-			if !yield(strings.Fields(string(line))) {
-				return
-			}
-		}
-	}
-}
-
-// parseLocal reads an address of /proc/net/tcp: 32-bit words in the machine's order, which is little-endian on all
-// platforms of a release, and the port.
-func parseLocal(text string) (netip.AddrPort, bool) {
-	address, portText, _ := strings.Cut(text, ":")
-	raw, err := hex.DecodeString(address)
-	port, portErr := strconv.ParseUint(portText, 16, 16)
-	if err != nil || portErr != nil || len(raw)%4 != 0 {
-		return netip.AddrPort{}, false
-	}
-	for word := raw; len(word) > 0; word = word[4:] {
-		slices.Reverse(word[:4])
-	}
-	ip, ok := netip.AddrFromSlice(raw)
-	return netip.AddrPortFrom(ip.Unmap(), uint16(port)), ok
+	return sockets
 }
 
 // cpu returns the CPU time that the processes have used, in the kernel and outside. The clock is exact to 1 ns, while
@@ -141,12 +104,9 @@ func (l *listener) cpu() (total time.Duration, err error) {
 // memory returns the resident memory of the processes in bytes, 0 if it is unknown.
 func (l *listener) memory() (total int64) {
 	for _, pid := range l.pids {
-		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) // the process may have ended
-		for line := range strings.Lines(string(status)) {
-			if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-				kilobytes, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-				total += kilobytes << 10
-			}
+		if p, err := procfs.NewProc(pid); err == nil { // it may have ended
+			status, _ := p.NewStatus()
+			total += int64(status.VmRSS)
 		}
 	}
 	return total
