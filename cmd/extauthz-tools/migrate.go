@@ -12,7 +12,6 @@ import (
 
 	"github.com/extauthz/extauthz/internal/command"
 	"github.com/extauthz/extauthz/internal/strictyaml"
-	"github.com/extauthz/extauthz/pkg/rules/file"
 	"github.com/extauthz/extauthz/tools/migrate"
 )
 
@@ -39,13 +38,7 @@ func conversionFlags(c *cobra.Command) conversion {
 
 // readSource reads the file that is converted, or standard input.
 func (p *program) readSource(path string, kind *strictyaml.Kind) (strictyaml.File, error) {
-	var source strictyaml.File
-	var problem *strictyaml.Problem
-	if path == file.Stdin {
-		source, problem = strictyaml.ReadFrom("standard input", p.Stdin, kind)
-	} else {
-		source, problem = strictyaml.ReadFile(path, kind)
-	}
+	source, problem := strictyaml.ReadFile(path, p.Stdin, kind)
 	if problem != nil {
 		return source, command.Usage("%s: %s", problem.File, problem.Message)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/extauthz/extauthz/internal/command"
+	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
@@ -35,7 +36,7 @@ func TestMigrateWrites(t *testing.T) {
 		t.Fatalf("exit code %d\n%s", code, &stderr)
 	}
 	rules := stdout.String()
-	if _, problems := file.Check([]string{file.Stdin}, strings.NewReader(rules), file.Config{}); len(problems) > 0 {
+	if _, problems := file.Check([]string{strictyaml.Stdin}, strings.NewReader(rules), file.Config{}); len(problems) > 0 {
 		t.Errorf("check of what was printed: %v\n%s", problems, rules)
 	}
 	stdout.Reset()

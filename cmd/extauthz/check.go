@@ -13,6 +13,7 @@ import (
 	"github.com/extauthz/extauthz/internal/command"
 	"github.com/extauthz/extauthz/internal/envoyconfig"
 	"github.com/extauthz/extauthz/internal/service"
+	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
@@ -48,7 +49,7 @@ It reports each identity header, such as x-auth-owner, with one of these mistake
 	c.RunE = func(_ *cobra.Command, paths []string) error {
 		var missing []error
 		for _, path := range paths {
-			if _, err := os.Stat(path); path != file.Stdin && errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Stat(path); path != strictyaml.Stdin && errors.Is(err, fs.ErrNotExist) {
 				missing = append(missing, fmt.Errorf("there is no file or directory %s", path))
 			}
 		}

@@ -28,7 +28,7 @@ func kind() *strictyaml.Kind {
 
 // Load reads a configuration of Envoy from a file and compares it with policies: see Check.
 func Load(path string, policies map[string]*authz.Policy) (managers int, problems strictyaml.Problems) {
-	file, problem := strictyaml.ReadFile(path, kind())
+	file, problem := strictyaml.ReadFile(path, nil, kind())
 	if problem == nil {
 		return Check(file, policies)
 	}

@@ -8,42 +8,37 @@ import (
 	"github.com/extauthz/extauthz/internal/poll"
 )
 
-// File is the name and the content of a file.
-type File struct {
-	// Name is the name of the file in problems and positions, usually its path.
-	Name    string
-	Content []byte
-}
+// File is a file as it was read. Its name, usually the path, is in problems and positions.
+type File = poll.File
 
-// ReadFile reads a regular file of a kind, or returns the problem why it cannot. A path that is not a regular file is
-// a warning, because a directory of such files can also have others.
-func ReadFile(path string, kind *Kind) (File, *Problem) {
-	content, info, err := poll.Read(path, kind.MaxSize)
-	if err != nil {
-		return File{}, Unread(poll.File{Name: path, Info: info, Err: err}, kind)
+// Stdin is the path that stands for standard input.
+const Stdin = "-"
+
+// ReadFile reads a regular file of a kind, or stdin if the path is Stdin and stdin is not nil. It returns the problem
+// why it cannot. A path that is not a regular file is a warning, because a directory of such files can also have others. It
+// reads at most one byte more than Kind.MaxSize: Read reports such a file as too large.
+func ReadFile(path string, stdin io.Reader, kind *Kind) (File, *Problem) {
+	if path == Stdin && stdin != nil {
+		content, err := io.ReadAll(io.LimitReader(stdin, kind.MaxSize+1))
+		f := File{Name: "standard input", Content: content, Err: err}
+		return f, Unread(f, kind)
 	}
-	return File{Name: path, Content: content}, nil
+	content, info, err := poll.Read(path, kind.MaxSize)
+	f := File{Name: path, Content: content, Info: info, Err: err}
+	return f, Unread(f, kind)
 }
 
-// Unread returns the problem of a file that could not be read: see ReadFile.
-func Unread(f poll.File, kind *Kind) *Problem {
+// Unread returns the problem of a file that could not be read, nil if it was: see ReadFile.
+func Unread(f File, kind *Kind) *Problem {
 	switch {
+	case f.Err == nil:
+		return nil
 	case !errors.Is(f.Err, poll.ErrNotRegular):
 		return Unreadable(f.Name, kind.Noun, f.Err)
 	case f.Info.IsDir() && kind.Directory != "":
 		return &Problem{File: f.Name, Warning: true, Message: "left out: " + kind.Directory}
 	}
 	return &Problem{File: f.Name, Warning: true, Message: "left out: not a regular file"}
-}
-
-// ReadFrom reads a file of a kind from an open reader, or returns the problem why it cannot. It stops one byte after
-// Kind.MaxSize: Read reports such a file as too large.
-func ReadFrom(name string, from io.Reader, kind *Kind) (File, *Problem) {
-	content, err := io.ReadAll(io.LimitReader(from, kind.MaxSize+1))
-	if err != nil {
-		return File{}, Unreadable(name, kind.Noun, err)
-	}
-	return File{Name: name, Content: content}, nil
 }
 
 // Unreadable returns the problem of a file or directory that cannot be read.

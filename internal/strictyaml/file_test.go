@@ -36,7 +36,7 @@ func TestReadFile(t *testing.T) {
 	} {
 		kind := shopKind()
 		kind.Directory = "it is no shop"
-		file, problem := strictyaml.ReadFile(path(name), kind)
+		file, problem := strictyaml.ReadFile(path(name), nil, kind)
 		switch {
 		case want == "" && (problem != nil || len(file.Content) == 0 || file.Name != path(name)):
 			t.Errorf("%s: got %d bytes of %q and problem %v", name, len(file.Content), file.Name, problem)

@@ -6,7 +6,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/extauthz/extauthz/internal/poll"
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/internal/suggest"
 )
@@ -17,13 +16,13 @@ const QuietPeriod = 10 * time.Second
 // Incomplete reports a file that still has to wait: only the beginning of its active text is left, it was not renamed
 // into place, and it has changed within QuietPeriod. Its writer may not be done. White space and comments at the end do
 // not count.
-func Incomplete(active, now poll.File, kind *strictyaml.Kind) strictyaml.Problems {
+func Incomplete(active, now File, kind *strictyaml.Kind) strictyaml.Problems {
 	whole, left := withoutEnd(active.Content), trimEnd(now.Content)
 	if !now.InPlace || now.Place != active.Place || time.Since(now.Since) >= QuietPeriod ||
 		len(left) >= len(whole) || !bytes.HasPrefix(active.Content, now.Content) {
 		return nil
 	}
-	doc := strictyaml.NewDocument(strictyaml.File{Name: now.Name, Content: now.Content}, kind)
+	doc := strictyaml.NewDocument(now, kind)
 	missing := bytes.Count(bytes.TrimSpace(whole[len(left):]), []byte("\n")) + 1
 	doc.FailAtEnd("the file ends here, but the active rules continue for "+suggest.Counted(missing, "line")+
 		": it takes effect when it has been unchanged for "+QuietPeriod.String()+", because it may still be being written",

@@ -19,7 +19,7 @@ import (
 
 // snapshot is the result of one reading of a directory.
 type snapshot struct {
-	files    []poll.File
+	files    []File
 	problems strictyaml.Problems
 	empty    bool // the directory has no rule files, and no other error
 }
@@ -51,7 +51,7 @@ func snapshotOf(dir string, r poll.Reading, cfg Config) (s snapshot) {
 		}
 		return snapshot{problems: strictyaml.Problems{*problem}}
 	}
-	leftOut := func(f poll.File, why string) {
+	leftOut := func(f File, why string) {
 		s.problems = append(s.problems, strictyaml.Problem{File: f.Name, Warning: true, Message: "left out: " + why})
 	}
 	for _, f := range r.Files {
@@ -122,7 +122,7 @@ var domainKey = regexp.MustCompile(`(?m)^\W*domain\W*:`)
 
 // isNote reports whether a file is no YAML file by its name, and no rule file by its content. An empty file may be a
 // rule file that was cut off.
-func isNote(f poll.File) bool {
+func isNote(f File) bool {
 	return !slices.Contains(yamlExtensions, strings.ToLower(filepath.Ext(f.Name))) &&
 		len(bytes.TrimSpace(f.Content)) > 0 && !domainKey.Match(f.Content)
 }

@@ -3,7 +3,6 @@ package file
 import (
 	"slices"
 
-	"github.com/extauthz/extauthz/internal/poll"
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/authz"
@@ -34,17 +33,13 @@ type Config struct {
 	Strict bool
 }
 
-// File is the name and the text of a rule file.
+// File is a rule file as it was read. Parse needs its name and its content.
 type File = strictyaml.File
 
 // Parse reads the rules of a set of files, in that order. The problems are sorted by file and line. If one of them is
 // an error, the set has only its generation. No content makes Parse panic or run for long.
 func Parse(files []File, cfg Config) (rules.Set, rules.Problems) {
-	s := snapshot{files: make([]poll.File, len(files))}
-	for i, f := range files {
-		s.files[i] = poll.File{Name: f.Name, Content: f.Content}
-	}
-	return parse(s, cfg)
+	return parse(snapshot{files: files}, cfg)
 }
 
 // root is the content of a rule file.
@@ -75,8 +70,7 @@ func parse(s snapshot, cfg Config) (rules.Set, rules.Problems) {
 	domains := make([]ratelimit.Domain, len(s.files))
 	for i, f := range s.files {
 		p := &parts[i]
-		p.file = File{Name: f.Name, Content: f.Content}
-		p.problems = decode(p.file, &p.root, cfg).Problems()
+		p.file, p.problems = f, decode(f, &p.root, cfg).Problems()
 		domains[i] = p.Domain
 	}
 	options := ratelimit.CheckOptions{

@@ -68,11 +68,11 @@ func overlayKind() *strictyaml.Kind {
 
 // decode reads the overlay and reports the mistakes that do not depend on rules.
 func (o overlay) decode() (*overlayRoot, *strictyaml.Document) {
-	root, text := new(overlayRoot), strictyaml.File{Name: o.text.Name, Content: o.text.Content}
-	if text.Name == "" {
-		return root, strictyaml.NewDocument(text, overlayKind())
+	root := new(overlayRoot)
+	if o.text.Name == "" {
+		return root, strictyaml.NewDocument(o.text, overlayKind())
 	}
-	doc := strictyaml.Decode(text, overlayKind(), root)
+	doc := strictyaml.Decode(o.text, overlayKind(), root)
 	file.CheckEnd(doc, root.End, o.requireEnd)
 	var m ratelimit.Mistakes
 	first := map[string]int{}
