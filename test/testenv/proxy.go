@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"context"
 	"net"
 	"sync"
 	"testing"
@@ -19,47 +20,43 @@ func Proxy(t testing.TB, target string, connect func() (toServer, fromServer Pas
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{target: target, connect: connect, open: map[net.Conn]bool{}}
-	p.serving.Go(func() { p.accept(listener) })
+	ended, end := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", target)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			closeBoth := func() { _, _ = client.Close(), server.Close() }
+			context.AfterFunc(ended, closeBoth)
+			toServer, fromServer := connect()
+			for _, way := range []struct {
+				to, from net.Conn
+				pass     Pass
+			}{{server, client, toServer}, {client, server, fromServer}} {
+				serving.Go(func() {
+					defer closeBoth()
+					carry(way.to, way.from, way.pass)
+				})
+			}
+		}
+	})
 	t.Cleanup(func() {
 		_ = listener.Close()
-		p.end()
-		p.serving.Wait()
+		end()
+		serving.Wait()
 	})
 	return listener.Addr().String()
 }
 
-type proxy struct {
-	target  string
-	connect func() (toServer, fromServer Pass)
-	serving sync.WaitGroup
-
-	mu    sync.Mutex
-	open  map[net.Conn]bool
-	ended bool
-}
-
-func (p *proxy) accept(listener net.Listener) {
-	for {
-		client, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		server, err := net.Dial("tcp", p.target)
-		if err != nil {
-			_ = client.Close()
-			continue
-		}
-		toServer, fromServer := p.connect()
-		p.keep(client, server)
-		p.serving.Go(func() { p.copy(server, client, toServer) })
-		p.serving.Go(func() { p.copy(client, server, fromServer) })
-	}
-}
-
-// copy copies in one direction until either side ends.
-func (p *proxy) copy(to, from net.Conn, pass Pass) {
-	defer p.close(to, from)
+// carry copies in one direction until either side ends.
+func carry(to, from net.Conn, pass Pass) {
 	buf := make([]byte, 1<<16)
 	for {
 		n, err := from.Read(buf)
@@ -69,34 +66,5 @@ func (p *proxy) copy(to, from net.Conn, pass Pass) {
 		if _, err := to.Write(buf[:n]); err != nil {
 			return
 		}
-	}
-}
-
-// keep has the connections closed by end, or now if the test is over.
-func (p *proxy) keep(conns ...net.Conn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range conns {
-		if p.open[c] = true; p.ended {
-			_ = c.Close()
-		}
-	}
-}
-
-func (p *proxy) close(conns ...net.Conn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range conns {
-		_ = c.Close()
-		delete(p.open, c)
-	}
-}
-
-func (p *proxy) end() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ended = true
-	for c := range p.open {
-		_ = c.Close()
 	}
 }

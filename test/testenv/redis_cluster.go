@@ -35,7 +35,10 @@ func Cluster(t testing.TB, args ...string) *RedisCluster {
 	for _, m := range c.Masters[1:] {
 		c.meet(m)
 	}
-	c.awaitState(c.Masters...)
+	for _, m := range c.Masters {
+		m.await("the cluster to have all nodes", fmt.Sprintf("cluster_known_nodes:%d\r\n", masters), "CLUSTER", "INFO")
+		m.await("the cluster to be complete", "cluster_state:ok", "CLUSTER", "INFO")
+	}
 	return c
 }
 
@@ -55,24 +58,6 @@ func (c *RedisCluster) meet(r *RedisServer) {
 	c.Masters[0].must("CLUSTER", "MEET", host, port, r.Option("--cluster-port"))
 }
 
-// awaitState waits until each of the servers knows that the cluster is complete.
-func (c *RedisCluster) awaitState(servers ...*RedisServer) {
-	c.t.Helper()
-	want := fmt.Sprintf("cluster_known_nodes:%d\r\n", len(c.Masters))
-	Eventually(c.t, func() error {
-		for _, r := range servers {
-			info, err := r.Do("CLUSTER", "INFO")
-			if err != nil {
-				return err
-			}
-			if !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, want) {
-				return fmt.Errorf("%s: %s", r.Addr, info)
-			}
-		}
-		return nil
-	}, "the cluster to be complete")
-}
-
 // AddReplica starts a replica of a master, and returns it after it has all data.
 func (c *RedisCluster) AddReplica(master *RedisServer) *RedisServer {
 	c.t.Helper()
@@ -83,36 +68,19 @@ func (c *RedisCluster) AddReplica(master *RedisServer) *RedisServer {
 		_, err := r.Do("CLUSTER", "REPLICATE", id)
 		return err
 	}, "the replica to know its master")
-	awaitReplica(c.t, r)
-	Eventually(c.t, func() error {
-		info, err := r.Do("CLUSTER", "INFO")
-		if err == nil && !strings.Contains(info, "cluster_state:ok") {
-			err = fmt.Errorf("%s: %s", r.Addr, info)
-		}
-		return err
-	}, "the replica to know the slots of all masters") // else it would not serve them at once as a master
+	r.awaitData()
+	// Otherwise it would not serve them at once as a master.
+	r.await("the replica to know the slots of all masters", "cluster_state:ok", "CLUSTER", "INFO")
 	for _, m := range c.Masters {
-		Eventually(c.t, func() error {
-			nodes, err := m.Do("CLUSTER", "NODES")
-			if err == nil && !strings.Contains(nodes, "slave "+id) {
-				err = fmt.Errorf("%s: %s", m.Addr, nodes)
-			}
-			return err
-		}, "the masters to know the replica")
+		m.await("the masters to know the replica", "slave "+id, "CLUSTER", "NODES")
 	}
 	return r
 }
 
-// awaitReplica waits until a replica has all data of its master.
-func awaitReplica(t testing.TB, r *RedisServer) {
-	t.Helper()
-	Eventually(t, func() error {
-		info, err := r.Do("INFO", "replication")
-		if err == nil && !strings.Contains(info, "master_link_status:up") {
-			err = fmt.Errorf("%s: %s", r.Addr, info)
-		}
-		return err
-	}, "the replica to have the data")
+// awaitData waits until a replica has all data of its master.
+func (r *RedisServer) awaitData() {
+	r.t.Helper()
+	r.await("the replica to have the data", "master_link_status:up", "INFO", "replication")
 }
 
 // Addrs returns the addresses of the masters, separated by commas.

@@ -46,6 +46,18 @@ func (r *RedisServer) must(words ...string) string {
 	return reply
 }
 
+// await waits until the reply to a command contains a text. what names that in the message of a failing test.
+func (r *RedisServer) await(what, want string, words ...string) {
+	r.t.Helper()
+	Eventually(r.t, func() error {
+		reply, err := r.Do(words...)
+		if err == nil && !strings.Contains(reply, want) {
+			err = fmt.Errorf("%s: %s", r.Addr, reply)
+		}
+		return err
+	}, what)
+}
+
 // errReply means that the server has refused a command.
 var errReply = errors.New("the reply")
 

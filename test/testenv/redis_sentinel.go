@@ -29,18 +29,13 @@ func Sentinels(t testing.TB, args ...string) *RedisSentinels {
 	s.Master = Redis(t, args...)
 	host, _ := s.Master.hostPort()
 	s.Replica = Redis(t, append([]string{"--replicaof", host, s.Master.peerPort()}, args...)...)
-	awaitReplica(t, s.Replica)
+	s.Replica.awaitData()
 	for range 3 {
 		s.Sentinels = append(s.Sentinels, sentinel(t, s.Name, s.Master))
 	}
 	for _, one := range s.Sentinels {
-		Eventually(t, func() error {
-			state, err := one.Do("SENTINEL", "MASTER", s.Name)
-			if err == nil && !strings.Contains(state, "num-slaves 1 num-other-sentinels 2 ") {
-				err = fmt.Errorf("%s: %s", one.Addr, state)
-			}
-			return err
-		}, "the sentinels to know each other and the replica")
+		one.await("the sentinels to know each other and the replica", "num-slaves 1 num-other-sentinels 2 ",
+			"SENTINEL", "MASTER", s.Name)
 	}
 	return s
 }
