@@ -43,7 +43,7 @@ func TestIdentityHeaders(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			config, err := discovered.Bootstrap()
+			config, err := discovered.bootstrap()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -116,7 +116,7 @@ func service(t *testing.T) []manifest {
 }
 
 // inCluster returns the manifests that Envoy Gateway reads, as the API server would return them: a Service has an
-// address. The address does not matter, because testenv.Discovered replaces it.
+// address. The address does not matter, because xdsResources replaces it.
 func inCluster(manifests []manifest) []manifest {
 	var read []manifest
 	for _, m := range manifests {

@@ -62,7 +62,7 @@ func bootstrap(t *testing.T, policy string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := discovered.Bootstrap()
+	config, err := discovered.bootstrap()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 
 // translate lets Envoy Gateway translate manifests to xDS. An error lists all resources that are invalid, that Envoy
 // Gateway refuses, and that it ignores.
-func translate(t *testing.T, manifests []manifest) (testenv.Discovered, error) {
+func translate(t *testing.T, manifests []manifest) (xdsResources, error) {
 	t.Helper()
 	read := inCluster(manifests)
 	input := text(t, read)
@@ -21,18 +21,18 @@ func translate(t *testing.T, manifests []manifest) (testenv.Discovered, error) {
 		// `translate` stops at the first mistake and does not name its place. `validate` names all of them.
 		invalid, validateErr := egctl(t, input, "validate")
 		if validateErr != nil {
-			return testenv.Discovered{}, validateErr
+			return xdsResources{}, validateErr
 		}
-		return testenv.Discovered{}, fmt.Errorf("%w\n%s", err, invalid)
+		return xdsResources{}, fmt.Errorf("%w\n%s", err, invalid)
 	}
 	var translated map[string]json.RawMessage
 	if err := json.Unmarshal(out, &translated); err != nil {
-		return testenv.Discovered{}, fmt.Errorf("the output of egctl: %w", err)
+		return xdsResources{}, fmt.Errorf("the output of egctl: %w", err)
 	}
 	xds := translated["xds"]
 	delete(translated, "xds")
 	if err := judge(read, translated); err != nil {
-		return testenv.Discovered{}, err
+		return xdsResources{}, err
 	}
 	return discovered(xds)
 }
@@ -53,7 +53,7 @@ func egctl(t *testing.T, input string, args ...string) ([]byte, error) {
 }
 
 // discovered returns the configuration for the Envoys of a gateway.
-func discovered(xds json.RawMessage) (testenv.Discovered, error) {
+func discovered(xds json.RawMessage) (xdsResources, error) {
 	var gateways map[string]struct {
 		// Configuration dumps, one for each kind of resource.
 		Configs []struct {
@@ -65,7 +65,7 @@ func discovered(xds json.RawMessage) (testenv.Discovered, error) {
 			DynamicEndpointConfigs []struct{ EndpointConfig json.RawMessage }
 		}
 	}
-	var d testenv.Discovered
+	var d xdsResources
 	if err := json.Unmarshal(xds, &gateways); err != nil {
 		return d, fmt.Errorf("the xDS of egctl: %w", err)
 	}

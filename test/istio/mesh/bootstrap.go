@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	bootstrap "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -19,8 +21,6 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"istio.io/istio/pkg/wellknown"
-
-	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // Bootstrap returns a configuration for an Envoy outside of a mesh. addresses has the endpoint of a cluster
@@ -31,59 +31,48 @@ import (
 // and Envoy finds the original port. Here each original port has its own listener: inbound_<port of the pod>, and
 // inbound_other for ports without a Service.
 func (e Envoy) Bootstrap(addresses map[string]string) (string, error) {
-	var d testenv.Discovered
+	routes := map[string]*route.RouteConfiguration{}
 	for _, r := range e.Routes {
-		r = proto.CloneOf(r)
-		visit(r, func(m proto.Message) {
-			if action, ok := m.(*route.RouteAction); ok {
-				action.MaxGrpcTimeout = nil //nolint:staticcheck // Istio sets this deprecated field, which ValidateEnvoy refuses
-			}
-		})
-		if err := appendJSON(&d.Routes, []*route.RouteConfiguration{r}); err != nil {
-			return "", err
-		}
+		routes[r.Name] = r
 	}
-	listeners, err := e.plainListeners()
+	listeners, err := e.plainListeners(routes)
 	if err != nil {
 		return "", err
 	}
-	if err := appendJSON(&d.Listeners, listeners); err != nil {
-		return "", err
-	}
+	static := &bootstrap.Bootstrap_StaticResources{Listeners: listeners}
 	for _, c := range e.Clusters {
 		c = proto.CloneOf(c)
 		c.TransportSocketMatches, c.Filters = nil, nil
 		address, given := addresses[c.Name]
 		if given || c.GetType() == cluster.Cluster_EDS {
-			assignment, err := assign(c.Name, address)
-			if err != nil {
+			if c.LoadAssignment, err = assign(c.Name, address); err != nil {
 				return "", err
 			}
-			if err := appendJSON(&d.Endpoints, []*endpoint.ClusterLoadAssignment{assignment}); err != nil {
-				return "", err
-			}
-			c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_EDS}
-			c.EdsClusterConfig = &cluster.Cluster_EdsClusterConfig{ServiceName: c.Name}
+			c.EdsClusterConfig = nil
 			if c.LbPolicy == cluster.Cluster_CLUSTER_PROVIDED { // it was the original destination of the client
 				c.LbPolicy, c.LbConfig = cluster.Cluster_ROUND_ROBIN, nil
 			}
 		}
-		if err := appendJSON(&d.Clusters, []*cluster.Cluster{c}); err != nil {
-			return "", err
+		if c.GetType() != cluster.Cluster_ORIGINAL_DST || given {
+			c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_STATIC}
 		}
+		static.Clusters = append(static.Clusters, c)
 	}
-	return d.Bootstrap()
-}
-
-func appendJSON[M proto.Message](to *[]json.RawMessage, messages []M) error {
-	for _, m := range messages {
-		text, err := protojson.Marshal(m)
-		if err != nil {
-			return err
+	visit(static, func(m proto.Message) {
+		switch m := m.(type) {
+		case *route.RouteAction:
+			m.MaxGrpcTimeout = nil //nolint:staticcheck // Istio sets this deprecated field, which ValidateEnvoy refuses
+		case *corev3.SocketAddress:
+			m.Address = "127.0.0.1"
 		}
-		*to = append(*to, text)
+	})
+	text, err := protojson.Marshal(&bootstrap.Bootstrap{StaticResources: static})
+	if err != nil {
+		return "", err
 	}
-	return nil
+	var indented bytes.Buffer // protojson puts spaces at random
+	err = json.Indent(&indented, text, "", "  ")
+	return indented.String(), err
 }
 
 func assign(name, address string) (*endpoint.ClusterLoadAssignment, error) {
@@ -108,7 +97,7 @@ func loopback(port int) *corev3.Address {
 }
 
 // plainListeners returns the listeners of the gateway, or the inbound listeners of a sidecar.
-func (e Envoy) plainListeners() ([]*listener.Listener, error) {
+func (e Envoy) plainListeners(routes map[string]*route.RouteConfiguration) ([]*listener.Listener, error) {
 	var plain []*listener.Listener
 	for _, l := range e.Listeners {
 		if l.Name != virtualInbound {
@@ -130,7 +119,7 @@ func (e Envoy) plainListeners() ([]*listener.Listener, error) {
 		l.Address = loopback(0)
 		for i, chain := range l.FilterChains {
 			chain = proto.CloneOf(chain)
-			filters, err := plainFilters(chain.Filters)
+			filters, err := plainFilters(chain.Filters, routes)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", l.Name, err)
 			}
@@ -165,8 +154,9 @@ func inboundName(chain *listener.FilterChain) string {
 	return "inbound_other"
 }
 
-// plainFilters removes Istio's own filters, also those in a connection manager.
-func plainFilters(filters []*listener.Filter) ([]*listener.Filter, error) {
+// plainFilters removes Istio's own filters, also those in a connection manager. The manager gets its routes, which it
+// would fetch by RDS.
+func plainFilters(filters []*listener.Filter, routes map[string]*route.RouteConfiguration) ([]*listener.Filter, error) {
 	var plain []*listener.Filter
 	for _, f := range filters {
 		if ofIstio(f.Name) {
@@ -178,6 +168,12 @@ func plainFilters(filters []*listener.Filter) ([]*listener.Filter, error) {
 				return nil, err
 			}
 			manager.HttpFilters = slices.DeleteFunc(manager.HttpFilters, func(f *hcm.HttpFilter) bool { return ofIstio(f.Name) })
+			if rds := manager.GetRds(); rds != nil {
+				if routes[rds.RouteConfigName] == nil {
+					return nil, fmt.Errorf("there are no routes %q", rds.RouteConfigName)
+				}
+				manager.RouteSpecifier = &hcm.HttpConnectionManager_RouteConfig{RouteConfig: routes[rds.RouteConfigName]}
+			}
 			packed, err := anypb.New(manager)
 			if err != nil {
 				return nil, err

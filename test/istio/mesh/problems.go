@@ -14,7 +14,10 @@ import (
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	extauthz "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -126,6 +129,17 @@ func (e Envoy) identity(policies map[string]*authz.Policy) []string {
 	return found
 }
 
+func appendJSON[M proto.Message](to *[]json.RawMessage, messages []M) error {
+	for _, m := range messages {
+		text, err := protojson.Marshal(m)
+		if err != nil {
+			return err
+		}
+		*to = append(*to, text)
+	}
+	return nil
+}
+
 func noCluster(name string) string {
 	return fmt.Sprintf("there is no cluster %q: no Service has this name and this port", name)
 }
@@ -165,28 +179,11 @@ func validate(m proto.Message) error {
 
 // visit calls f for a message and all messages in it, including those packed into an Any.
 func visit(m proto.Message, f func(proto.Message)) {
-	f(m)
-	if packed, ok := m.(*anypb.Any); ok {
-		// Istio would have reported an unknown type.
-		if inner, err := packed.UnmarshalNew(); err == nil {
-			visit(inner, f)
+	// Istio would have reported an unknown type, the only error.
+	_ = protorange.Range(m.ProtoReflect(), func(v protopath.Values) error {
+		if inner, ok := v.Index(-1).Value.Interface().(protoreflect.Message); ok {
+			f(inner.Interface())
 		}
-		return
-	}
-	m.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		switch {
-		case field.IsMap() && field.MapValue().Message() != nil:
-			value.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
-				visit(v.Message().Interface(), f)
-				return true
-			})
-		case field.IsList() && field.Message() != nil:
-			for i := range value.List().Len() {
-				visit(value.List().Get(i).Message().Interface(), f)
-			}
-		case !field.IsMap() && !field.IsList() && field.Message() != nil:
-			visit(value.Message().Interface(), f)
-		}
-		return true
+		return nil
 	})
 }

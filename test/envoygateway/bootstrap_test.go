@@ -1,10 +1,12 @@
-package testenv
+package envoygateway
 
 import (
 	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 const (
@@ -51,17 +53,17 @@ func raw(resources ...string) []json.RawMessage {
 }
 
 func TestDiscovered(t *testing.T) {
-	config, err := Discovered{
+	config, err := xdsResources{
 		Listeners: raw(discoveredListener),
 		Routes:    raw(discoveredRoutes),
 		Clusters:  raw(discoveredByEDS, discoveredByDNS),
 		Endpoints: raw(discoveredEndpoints),
-	}.Bootstrap()
+	}.bootstrap()
 	if err != nil {
 		t.Fatal(err)
 	}
-	upstream := Port(t, Upstream(t))
-	e := Envoy(t, config, Ports{10000: 0, 8000: upstream, 8001: upstream})
+	upstream := testenv.Port(t, testenv.Upstream(t))
+	e := testenv.Envoy(t, config, testenv.Ports{10000: 0, 8000: upstream, 8001: upstream})
 	for _, path := range []string{"/eds", "/dns"} {
 		resp, err := http.Get("http://" + e.Listener("ingress") + path)
 		if err != nil {
@@ -77,14 +79,14 @@ func TestDiscovered(t *testing.T) {
 func TestDiscoveredIncomplete(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		d    Discovered
+		d    xdsResources
 		want string
 	}{
-		{"no routes", Discovered{Listeners: raw(discoveredListener)}, `ingress: there are no routes "all"`},
-		{"no endpoints", Discovered{Clusters: raw(discoveredByEDS)}, `eds: there are no endpoints "service"`},
-		{"invalid JSON", Discovered{Routes: raw(`{`)}, "unexpected end of JSON"},
+		{"no routes", xdsResources{Listeners: raw(discoveredListener)}, `ingress: there are no routes "all"`},
+		{"no endpoints", xdsResources{Clusters: raw(discoveredByEDS)}, `eds: there are no endpoints "service"`},
+		{"invalid JSON", xdsResources{Routes: raw(`{`)}, "unexpected end of JSON"},
 	} {
-		if _, err := c.d.Bootstrap(); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := c.d.bootstrap(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want an error with %q", c.name, err, c.want)
 		}
 	}

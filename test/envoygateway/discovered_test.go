@@ -1,20 +1,20 @@
-package testenv
+package envoygateway
 
 import (
 	"encoding/json"
 	"fmt"
 )
 
-// Discovered is the configuration that a control plane sends to an Envoy by xDS. Each resource is JSON, as protojson
+// xdsResources is the configuration that a control plane sends to an Envoy by xDS. Each resource is JSON, as protojson
 // prints it.
-type Discovered struct {
+type xdsResources struct {
 	Listeners, Routes, Clusters, Endpoints []json.RawMessage
 }
 
-// Bootstrap returns a configuration for Envoy and ValidateEnvoy that needs no control plane. Listeners hold their
+// bootstrap returns a configuration for testenv.Envoy and testenv.ValidateEnvoy that needs no control plane. Listeners hold their
 // routes, and clusters hold their endpoints. Each address becomes 127.0.0.1. Ports do not change: replace them with
-// Ports.
-func (d Discovered) Bootstrap() (string, error) {
+// testenv.Ports.
+func (d xdsResources) bootstrap() (string, error) {
 	routes, err := byName(d.Routes, "name")
 	if err != nil {
 		return "", err
