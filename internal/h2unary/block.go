@@ -141,7 +141,7 @@ func (c *Conn) receiveTrailers(k *Call, flags byte, block []byte) *failure {
 // decode returns what a header block means.
 func (c *Conn) decode(block []byte) (head, *failure) {
 	if known := c.blocks.find(block); known != nil {
-		return *known, nil
+		return known.head, nil
 	}
 	c.reader.reset()
 	e, err := c.decoder.decode(block, c.reader.visit)

@@ -2,13 +2,38 @@ package h2unary
 
 import "bytes"
 
-// Bounds of what is remembered of a connection's header blocks.
+// Bounds of what is remembered of a connection: maxKnown header blocks of at most maxBlock bytes, and as many literals
+// of at most maxLiteral.
 const (
-	maxBlocks   = 8
-	maxBlock    = 512
-	maxLiterals = 4
-	maxLiteral  = 256
+	maxKnown   = 8
+	maxBlock   = 512
+	maxLiteral = 256
 )
+
+// memo remembers the last values by their bytes.
+type memo[V any] struct {
+	known [maxKnown]struct {
+		bytes []byte
+		value V
+	}
+	next int // It is the index that is replaced next.
+}
+
+// find returns the value of bytes, or nil if it is not known.
+func (m *memo[V]) find(b []byte) *V {
+	for i := range m.known {
+		if k := &m.known[i]; len(b) > 0 && bytes.Equal(k.bytes, b) {
+			return &k.value
+		}
+	}
+	return nil
+}
+
+func (m *memo[V]) add(b []byte, value V) {
+	k := &m.known[m.next]
+	k.bytes, k.value = append(k.bytes[:0], b...), value
+	m.next = (m.next + 1) % maxKnown
+}
 
 // blocks remembers the heads of header blocks by their bytes.
 //
@@ -16,31 +41,17 @@ const (
 // depends on its bytes alone, so bytes that once changed nothing never do. The meaning of a block that does not use the
 // dynamic table depends on its bytes alone. That of another depends on the table, so it is forgotten when the table
 // changes. Weaker rules are wrong: two equal blocks can mean different fields, and an insertion inserts each time.
-type blocks struct {
-	known [maxBlocks]knownBlock
-	next  int // It is the index that is replaced next.
-}
+type blocks struct{ memo[knownHead] }
 
-type knownBlock struct {
-	bytes []byte
-	head  head
-	uses  bool // The block uses the dynamic table.
-}
-
-// find returns the head of a block, or nil if it is not known.
-func (b *blocks) find(block []byte) *head {
-	for i := range b.known {
-		if k := &b.known[i]; len(block) > 0 && bytes.Equal(k.bytes, block) {
-			return &k.head
-		}
-	}
-	return nil
+type knownHead struct {
+	head
+	uses bool // The block uses the dynamic table.
 }
 
 // forget forgets what a block with this effect has changed.
 func (b *blocks) forget(e effect) {
 	for i := range b.known {
-		if k := &b.known[i]; e.changes && k.uses {
+		if k := &b.known[i]; e.changes && k.value.uses {
 			k.bytes = k.bytes[:0]
 		}
 	}
@@ -48,37 +59,15 @@ func (b *blocks) forget(e effect) {
 
 // learn records what a block meant, if it may be skipped when it comes again.
 func (b *blocks) learn(block []byte, h *head, e effect) {
-	if e.changes || len(block) > maxBlock || len(h.kept) > 0 {
-		return
+	if !e.changes && len(block) <= maxBlock && len(h.kept) == 0 {
+		b.add(block, knownHead{*h, e.uses})
 	}
-	k := &b.known[b.next]
-	k.bytes, k.head, k.uses = append(k.bytes[:0], block...), *h, e.uses
-	b.next = (b.next + 1) % maxBlocks
 }
 
 // literals remembers paths with Huffman values by their bytes. Envoy sends the same path with each request, but never
 // puts it into the table. The meaning of such bytes never changes: they do not use the dynamic table.
-type literals struct {
-	known [maxLiterals]knownLiteral
-	next  int
-}
+type literals struct{ memo[field] }
 
-type knownLiteral struct {
-	bytes []byte
-	field field
-}
-
-func (l *literals) find(raw []byte) *field {
-	for i := range l.known {
-		if k := &l.known[i]; bytes.Equal(k.bytes, raw) {
-			return &k.field
-		}
-	}
-	return nil
-}
-
-func (l *literals) add(raw []byte, f field) {
-	f.name, f.value = bytes.Clone(f.name), bytes.Clone(f.value)
-	l.known[l.next] = knownLiteral{bytes.Clone(raw), f}
-	l.next = (l.next + 1) % maxLiterals
+func (l *literals) learn(raw []byte, f field) {
+	l.add(raw, field{f.kind, bytes.Clone(f.name), bytes.Clone(f.value)})
 }

@@ -79,14 +79,24 @@ func (r *headReader) is(f fault) { r.fault = min(r.fault, f) }
 
 // visit reads one field.
 func (r *headReader) visit(f *field) {
-	switch f.kind {
-	case methodField, pathField, schemeField, authorityField:
+	pseudo := f.kind >= methodField && f.kind < otherPseudo
+	if pseudo {
 		if r.regular || r.seen[f.kind] {
 			r.is(malformed)
 		}
 		r.seen[f.kind] = true
-		r.visitPseudo(f)
-		return
+	}
+	r.regular = r.regular || !pseudo
+	switch f.kind {
+	case methodField:
+		r.post = string(f.value) == "POST"
+	case pathField:
+		if len(f.value) == 0 {
+			r.is(malformed)
+		}
+		if m, ok := r.methods[string(f.value)]; ok {
+			r.method = m
+		}
 	case malformedField:
 		r.is(malformed)
 	case hostField:
@@ -115,21 +125,6 @@ func (r *headReader) visit(f *field) {
 	case otherField:
 		if r.keep[string(f.name)] && r.keptBytes()+int64(f.size()) <= maxKept {
 			r.kept = append(r.kept, Header{string(f.name), string(f.value)})
-		}
-	}
-	r.regular = true
-}
-
-func (r *headReader) visitPseudo(f *field) {
-	switch f.kind {
-	case methodField:
-		r.post = string(f.value) == "POST"
-	case pathField:
-		if len(f.value) == 0 {
-			r.is(malformed)
-		}
-		if m, ok := r.methods[string(f.value)]; ok {
-			r.method = m
 		}
 	}
 }

@@ -163,7 +163,7 @@ func (d *decoder) readLiteral(b []byte, bits uint, e *effect) (f *field, rest []
 		made.kind = malformedField
 	}
 	if memo {
-		d.literals.add(raw, made)
+		d.literals.learn(raw, made)
 	}
 	d.made = made
 	return &d.made, rest, nil

@@ -1,81 +1,22 @@
 package h2unary
 
-import "strings"
+import "golang.org/x/net/http2/hpack"
 
-// staticText is the static table (RFC 7541, Appendix A). Each line has a name and a value, from index 1 on.
-const staticText = `:authority
-:method GET
-:method POST
-:path /
-:path /index.html
-:scheme http
-:scheme https
-:status 200
-:status 204
-:status 206
-:status 304
-:status 400
-:status 404
-:status 500
-accept-charset
-accept-encoding gzip, deflate
-accept-language
-accept-ranges
-accept
-access-control-allow-origin
-age
-allow
-authorization
-cache-control
-content-disposition
-content-encoding
-content-language
-content-length
-content-location
-content-range
-content-type
-cookie
-date
-etag
-expect
-expires
-from
-host
-if-match
-if-modified-since
-if-none-match
-if-range
-if-unmodified-since
-last-modified
-link
-location
-max-forwards
-proxy-authenticate
-proxy-authorization
-range
-referer
-refresh
-retry-after
-server
-set-cookie
-strict-transport-security
-transfer-encoding
-user-agent
-vary
-via
-www-authenticate`
+// staticFields is the number of fields of the static table. The first index of the dynamic table follows.
+const staticFields = 61
 
-// staticTable is staticText as fields. Index 0 is not used.
+// staticTable is the static table (RFC 7541, Appendix A), as x/net decodes its indexes. Index 0 is not used.
 var staticTable = readStaticTable()
 
 func readStaticTable() []field {
 	table := make([]field, 1, staticFields+1)
-	for line := range strings.SplitSeq(staticText, "\n") {
-		name, value, _ := strings.Cut(line, " ")
-		table = append(table, newField([]byte(name), []byte(value)))
+	decoder := hpack.NewDecoder(0, func(f hpack.HeaderField) {
+		table = append(table, newField([]byte(f.Name), []byte(f.Value)))
+	})
+	for i := range byte(staticFields) {
+		if _, err := decoder.Write([]byte{isIndexed | (i + 1)}); err != nil {
+			panic(err) // a test of the package would not start
+		}
 	}
 	return table
 }
-
-// staticFields is the number of fields of the static table. The first index of the dynamic table follows.
-const staticFields = 61

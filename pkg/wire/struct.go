@@ -132,9 +132,7 @@ func AppendField(b []byte, name string, value func([]byte) []byte) []byte {
 
 // AppendTextField appends a text field of a Struct.
 func AppendTextField(b []byte, name, text string) []byte {
-	b, field := Begin(b, structFields)
-	b, value := Begin(AppendText(b, fieldKey, ValidText(name)), fieldValue)
-	return End(End(AppendText(b, valueString, ValidText(text)), value), field)
+	return AppendField(b, name, func(b []byte) []byte { return AppendText(b, valueString, ValidText(text)) })
 }
 
 // AppendNumberField appends a number field of a Struct.

@@ -1,8 +1,6 @@
 package wire
 
 import (
-	"encoding/binary"
-
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/extauthz/extauthz/internal/texts"
@@ -53,7 +51,7 @@ func (r *Reader) Next() bool {
 	}
 	tag, n := uint64(r.rest[0]), 1
 	if tag >= 0x80 { // rarely
-		tag, n = consumeVarint(r.rest)
+		tag, n = protowire.ConsumeVarint(texts.Bytes(r.rest))
 	}
 	if number := tag >> 3; n < 0 || number-1 >= uint64(protowire.MaxValidNumber) {
 		return r.stop()
@@ -62,11 +60,13 @@ func (r *Reader) Next() bool {
 	r.Tag = tag
 	switch tag & 7 {
 	case Bytes:
-		r.Text, n = consumeText(value)
+		var text []byte
+		text, n = protowire.ConsumeBytes(texts.Bytes(value))
+		r.Text = texts.View(text)
 	case Varint:
-		r.Number, n = consumeVarint(value)
+		r.Number, n = protowire.ConsumeVarint(texts.Bytes(value))
 	case Fixed64:
-		r.Number, n = consumeFixed64(value)
+		r.Number, n = protowire.ConsumeFixed64(texts.Bytes(value))
 	default:
 		number, kind := protowire.DecodeTag(tag)
 		n = protowire.ConsumeFieldValue(number, kind, texts.Bytes(value))
@@ -126,38 +126,4 @@ func shortEntry(msg string) (key, value string, ok bool) {
 	}
 	key, value = msg[prefix:end], msg[end+prefix:]
 	return key, value, len(value) == int(msg[end+1])
-}
-
-// These are protowire's functions for strings: a message is not copied to read it.
-
-func consumeVarint(s string) (v uint64, n int) {
-	for shift := 0; n < len(s) && shift < 64; shift += 7 {
-		b := s[n]
-		n++
-		if shift == 63 && b > 1 {
-			return 0, -1
-		}
-		v |= uint64(b&0x7f) << shift
-		if b < 0x80 {
-			return v, n
-		}
-	}
-	return 0, -1
-}
-
-func consumeFixed64(s string) (v uint64, n int) {
-	const size = 8
-	if len(s) < size {
-		return 0, -1
-	}
-	return binary.LittleEndian.Uint64([]byte(s[:size])), size
-}
-
-func consumeText(s string) (text string, n int) {
-	length, n := consumeVarint(s)
-	if n < 0 || length > uint64(len(s)-n) {
-		return "", -1
-	}
-	n += int(length)
-	return s[n-int(length) : n], n
 }

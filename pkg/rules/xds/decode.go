@@ -60,9 +60,6 @@ func readResources(r *response) (resources []*resource, problems rules.Problems)
 			"want "+suggest.Quoted(typeURL))}
 	}
 	read := newReader()
-	if r.tooMany {
-		return nil, rules.Problems{problem("response", "", errTooMany.Error())}
-	}
 	for i, a := range r.resources {
 		if a.typeURL != typeURL {
 			problems = append(problems, problem(label("", i), "", "the resource has the type "+suggest.Quoted(a.typeURL),
@@ -119,7 +116,7 @@ func generation(r *response, o overlay) string {
 		texts = append(texts, fmt.Sprintf("%d:%s%d:%s", len(a.typeURL), a.typeURL, len(a.value), a.value))
 	}
 	slices.Sort(texts)
-	fmt.Fprintf(h, "%d:%s%t", len(r.typeURL), r.typeURL, r.tooMany)
+	fmt.Fprintf(h, "%d:%s", len(r.typeURL), r.typeURL)
 	for _, text := range texts {
 		fmt.Fprintf(h, "%d:%s", len(text), text)
 	}

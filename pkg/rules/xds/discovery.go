@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -103,17 +104,16 @@ func nack(r *response, version, mistakes string) []byte {
 type response struct {
 	version, nonce, typeURL string
 	resources               []anyMessage
-	// tooMany means that there are more resources than a Client reads.
-	tooMany bool
 }
 
 // anyMessage is a google.protobuf.Any.
 type anyMessage struct{ typeURL, value string }
 
-// readResponse reads a DiscoveryResponse as far as it is well-formed. At most maxDescriptors resources are read, so
-// that a small message cannot take much memory.
+// readResponse reads a DiscoveryResponse as far as it is well-formed, and has at most maxDescriptors resources: a small
+// message must not take much memory.
 func readResponse(msg string) (r *response, err error) {
 	r = new(response)
+	var tooMany error
 	f := wire.Read(msg)
 	for f.Next() {
 		switch f.Tag {
@@ -125,7 +125,7 @@ func readResponse(msg string) (r *response, err error) {
 			r.nonce = f.Text
 		case responseResources:
 			if len(r.resources) == maxDescriptors {
-				r.tooMany = true
+				tooMany = errTooMany // the fields that follow are needed for the answer
 				continue
 			}
 			a, err := readAny(f.Text)
@@ -134,7 +134,7 @@ func readResponse(msg string) (r *response, err error) {
 			}
 		}
 	}
-	return r, f.Err()
+	return r, cmp.Or(f.Err(), tooMany)
 }
 
 func readAny(msg string) (a anyMessage, err error) {

@@ -3,6 +3,7 @@ package xds
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/internal/suggest"
@@ -211,7 +212,8 @@ func (r *reader) limit(l *ratelimit.Limit, msg string) error {
 	for f.Next() {
 		switch f.Tag {
 		case limitUnit:
-			l.Unit = unit(int32(f.Number))
+			// The numbers of RateLimitUnit are those of descriptors.Unit. Others are unknown to both.
+			l.Unit = descriptors.Unit(min(uint32(f.Number), math.MaxUint8))
 		case limitRequests:
 			l.Requests = new(int64(uint32(f.Number)))
 		case limitUnlimited:
@@ -235,16 +237,6 @@ func (r *reader) limit(l *ratelimit.Limit, msg string) error {
 		}
 	}
 	return f.Err()
-}
-
-// unit returns the unit of a number of ratelimit.config.ratelimit.v3 RateLimitUnit. Its numbers are those of
-// descriptors.Unit.
-func unit(n int32) descriptors.Unit {
-	const unknown = 255
-	if n < 0 || n > unknown {
-		n = unknown
-	}
-	return descriptors.Unit(n)
 }
 
 var errDeepMetadata = errors.New("`metadata` is nested too deeply")
