@@ -219,21 +219,16 @@ func (s *Spread) correct(first, second *Decision, take int, w *waits, quotas map
 
 // allowed reports the verdict over the parts of the first round.
 func (s *Spread) allowed() bool {
-	quotas, over := 0, 0
+	decisions := make([]Decision, len(s.whole.Takes))
 	for _, p := range s.first {
-		if p.Outcome.Err != nil || !p.Outcome.Allowed {
+		if p.Outcome.Err != nil {
 			return false
 		}
 		for i, take := range p.takes {
-			if s.whole.Takes[take].Role == Quota {
-				quotas++
-				if !p.Outcome.Decisions[i].Allowed {
-					over++
-				}
-			}
+			decisions[take] = p.Outcome.Decisions[i]
 		}
 	}
-	return quotas == 0 || over < quotas
+	return fits(s.whole.Takes, decisions)
 }
 
 // err returns the errors of the first round.

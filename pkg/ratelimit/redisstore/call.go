@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/extauthz/extauthz/internal/texts"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
@@ -25,7 +26,7 @@ type call struct {
 	// settling means that the call is sent even if its caller does not wait any more.
 	settling bool
 
-	names strings.Builder // has the keys of all chunks
+	names []byte // has the keys of all chunks
 	one   [1]chunk
 
 	state    atomic.Int32
@@ -59,14 +60,6 @@ func (n *node) newCall(until time.Time, done func()) *call {
 	return c
 }
 
-// grow makes room for some requests, with some keys of so many bytes in all.
-func (c *call) grow(requests, keys, bytes int) {
-	c.asked = slices.Grow(c.asked, requests)
-	c.names.Grow(bytes)
-	c.one[0].keys = slices.Grow(c.one[0].keys, keys)
-	c.one[0].args = slices.Grow(c.one[0].args, 16*requests+64*keys)
-}
-
 // add adds a request to the last chunk if that has room, and its scope is the same. A request with more than maxKeys
 // keys is a chunk of its own. The chunks share the room of the call.
 func (c *call) add(r *bucket.Request, o *bucket.Outcome, to scope) {
@@ -85,9 +78,9 @@ func (c *call) add(r *bucket.Request, o *bucket.Outcome, to scope) {
 	}
 	ch := &c.chunks[last]
 	for i := range r.Takes {
-		begin := c.names.Len()
-		c.names.WriteString(r.Takes[i].Key)
-		ch.keys = append(ch.keys, c.names.String()[begin:])
+		begin := len(c.names)
+		c.names = append(c.names, r.Takes[i].Key...)
+		ch.keys = append(ch.keys, texts.View(c.names[begin:]))
 	}
 	ch.notes = append(ch.notes, notes...)
 	ch.args = r.AppendArgs(ch.args, bucket.Notes(!to.alone))
@@ -184,12 +177,11 @@ func (c *call) recycle() {
 	if !c.stop() || c.graceEnd.Load() != 0 || cap(c.asked) > maxKeys || cap(c.one[0].keys) > 2*maxKeys {
 		return
 	}
-	n, asked, keys, args, timer := c.node, c.asked, c.one[0].keys, c.one[0].args, c.timer
-	clear(asked)
-	clear(keys)
-	*c = call{node: n, asked: asked[:0], timer: timer}
-	c.one[0].keys, c.one[0].args = keys[:0], args[:0]
-	n.calls.Put(c)
+	clear(c.asked)
+	clear(c.one[0].keys)
+	first := chunk{keys: c.one[0].keys[:0], args: c.one[0].args[:0]}
+	*c = call{node: c.node, asked: c.asked[:0], names: texts.Reset(c.names), one: [1]chunk{first}, timer: c.timer}
+	c.node.calls.Put(c)
 }
 
 // scope is what all requests of a script call have in common. The zero value is right for a Redis without slots.

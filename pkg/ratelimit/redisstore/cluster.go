@@ -37,24 +37,18 @@ type cluster struct {
 	reading sync.Mutex // held while the slots are read
 
 	mu    sync.Mutex
-	known map[string]*known // nodes by address
-	lost  bool              // reported: the slots have never been read
+	known map[string]*node // by address; nil after close
+	lost  bool             // reported: the slots have never been read
 }
 
 // slotTable has the node of each slot, nil if none serves it.
 type slotTable [slots]*node
 
-// known is a node, and when a request was last sent there by the name that another node gave.
-type known struct {
-	*node
-	used time.Time
-}
-
 // newCluster returns a cluster that reads the slots in the background. The caller must close it.
 func newCluster(cfg Config, options *redis.UniversalOptions) *cluster {
 	ctx, stop := context.WithCancel(context.Background())
 	c := &cluster{
-		cfg: cfg, options: options, known: map[string]*known{}, stop: stop,
+		cfg: cfg, options: options, known: map[string]*node{}, stop: stop,
 		tried: make(chan struct{}), stale: make(chan struct{}, 1),
 	}
 	c.follows.Go(func() { c.follow(ctx) })
@@ -111,18 +105,18 @@ func (c *cluster) node(addr string, redirected bool) *node {
 	if c.known == nil {
 		return nil
 	}
-	k, ok := c.known[addr]
+	n, ok := c.known[addr]
 	if !ok {
-		k = &known{node: newNode(addr, c.cfg, at(c.options, addr), func(cause error) {
+		n = newNode(addr, c.cfg, at(c.options, addr), func(cause error) {
 			c.cfg.up(addr, cause)
 			c.readAgain()
-		})}
-		c.known[addr] = k
+		})
+		c.known[addr] = n
 	}
 	if redirected {
-		k.used = time.Now()
+		n.redirected = time.Now()
 	}
-	return k.node
+	return n
 }
 
 // readAgain makes follow read the slots soon.
@@ -266,9 +260,9 @@ func (c *cluster) take(table *slotTable) {
 	var gone []*node
 	c.mu.Lock()
 	for addr, n := range c.known {
-		if !slices.Contains(masters, n.node) && time.Since(n.used) > readEvery {
+		if !slices.Contains(masters, n) && time.Since(n.redirected) > readEvery {
 			delete(c.known, addr)
-			gone = append(gone, n.node)
+			gone = append(gone, n)
 		}
 	}
 	c.mu.Unlock()

@@ -71,10 +71,10 @@ func (e *errand) run(requests []bucket.Request, outcomes []bucket.Outcome) {
 
 // awaitSlots waits until the slots of the clusters have been read once, or could not be read.
 func (e *errand) awaitSlots() {
-	for _, k := range []*keyspace{e.store.main, e.store.perSecond} {
-		if k != nil && k.cluster != nil {
+	for _, k := range []keyspace{e.store.main, e.store.perSecond} {
+		if c, ok := k.(*cluster); ok {
 			select {
-			case <-k.cluster.tried:
+			case <-c.tried:
 			case <-e.within.Done():
 			}
 		}
@@ -88,7 +88,7 @@ func (e *errand) divide(pieces []piece, r *bucket.Request, o *bucket.Outcome) []
 	for i := range r.Takes {
 		p := e.store.home(&r.Takes[i])
 		if p.node == nil {
-			p.keyspace.cluster.readAgain()
+			p.cluster.readAgain()
 		}
 		if p.node == nil || p.node.breaker.open() {
 			*o = bucket.Outcome{Err: ErrUnavailable}
@@ -193,8 +193,7 @@ func (e *errand) prepare(d *delivery, settling bool, done func()) {
 // follow returns what to send instead of a piece that a node of a cluster has refused because its slot is moving or has
 // moved. Such a refusal has charged nothing. It returns nothing after any other error.
 func (e *errand) follow(p *piece) []piece {
-	c := p.place.keyspace.cluster
-	err := p.outcome.Err
+	c, err := p.place.cluster, p.outcome.Err
 	if c == nil {
 		return nil
 	}

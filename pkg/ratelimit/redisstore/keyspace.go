@@ -7,59 +7,43 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// keyspace is the Redis of one Config: a single node, or the nodes of a cluster.
-type keyspace struct {
-	cfg     Config
-	one     *node    // nil for a cluster
-	cluster *cluster // nil for a single node
+// keyspace is the Redis of one Config: a *node, or a *cluster.
+type keyspace interface {
+	// home returns where the bucket of a key is.
+	home(key string) home
+	// states returns whether the nodes answer.
+	states() []NodeState
+	ping(ctx context.Context) error
+	close() error
 }
 
 // home is where a bucket is.
 type home struct {
-	keyspace *keyspace
-	node     *node // nil if no node of the cluster serves the slot
+	cluster *cluster // nil for a single node
+	node    *node    // nil if no node of the cluster serves the slot
 	scope
 }
 
-func newKeyspace(cfg Config) (*keyspace, error) {
+func newKeyspace(cfg Config) (keyspace, error) {
 	options, err := cfg.options()
 	if err != nil {
 		return nil, err
 	}
-	k := &keyspace{cfg: cfg}
 	if cfg.Mode == Cluster {
-		k.cluster = newCluster(cfg, options)
-		return k, nil
+		return newCluster(cfg, options), nil
 	}
 	name := options.Addrs[0]
 	if cfg.Mode == Sentinel {
 		name = options.MasterName
 	}
-	k.one = newNode(name, cfg, options, func(cause error) { cfg.up(name, cause) })
-	return k, nil
+	return newNode(name, cfg, options, func(cause error) { cfg.up(name, cause) }), nil
 }
 
-// place returns where the bucket of a key is.
-func (k *keyspace) home(key string) home {
-	if k.cluster == nil {
-		return home{keyspace: k, node: k.one}
-	}
+func (n *node) home(string) home { return home{node: n} }
+
+func (c *cluster) home(key string) home {
 	slot := slotOf(key)
-	return home{keyspace: k, node: k.cluster.nodeOf(slot), scope: scope{slot: slot}}
-}
-
-func (k *keyspace) ping(ctx context.Context) error {
-	if k.cluster != nil {
-		return k.cluster.ping(ctx)
-	}
-	return k.one.ping(ctx)
-}
-
-func (k *keyspace) close() error {
-	if k.cluster != nil {
-		return k.cluster.close()
-	}
-	return k.one.close()
+	return home{cluster: c, node: c.nodeOf(slot), scope: scope{slot: slot}}
 }
 
 // NodeState is whether one Redis answers.
@@ -72,19 +56,16 @@ type NodeState struct {
 	Up bool
 }
 
-// nodes returns the states of all nodes that are known.
-func (k *keyspace) nodes(perSecond bool) []NodeState {
-	list := []*node{k.one}
-	if k.cluster != nil {
-		if list = k.cluster.masters(); len(list) == 0 {
-			return []NodeState{{Name: k.cluster.name(), PerSecond: perSecond}}
-		}
+func (n *node) states() []NodeState { return []NodeState{{Name: n.name, Up: !n.breaker.open()}} }
+
+func (c *cluster) states() (all []NodeState) {
+	for _, n := range c.masters() {
+		all = append(all, n.states()...)
 	}
-	states := make([]NodeState, len(list))
-	for i, n := range list {
-		states[i] = NodeState{Name: n.name, PerSecond: perSecond, Up: !n.breaker.open()}
+	if len(all) == 0 { // no node is known
+		return []NodeState{{Name: c.name()}}
 	}
-	return states
+	return all
 }
 
 // at returns the options of a client of one node.

@@ -1,9 +1,11 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -101,30 +103,28 @@ func (l *link) Read(b []byte) (int, error) {
 }
 
 // quiet reports whether the connection is open, as far as that is known here, and nothing has arrived on it.
-func (l *link) quiet() (quiet bool) {
+func (l *link) quiet() bool {
 	if l.socket == nil {
 		return true
 	}
 	_, secure := l.Conn.(*tls.Conn) // TLS has messages of its own
-	_ = l.socket.Control(func(fd uintptr) {
-		var b [1]byte
-		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		quiet = err == syscall.EAGAIN || n > 0 && secure
-	})
-	return quiet
+	err := l.peek()
+	return errors.Is(err, syscall.EAGAIN) || err == nil && secure
 }
 
 // unread reports whether data has arrived that nothing has read.
-func (l *link) unread() (unread bool) {
-	if l.socket == nil {
-		return false
-	}
-	_ = l.socket.Control(func(fd uintptr) { // an error means that the connection was closed
+func (l *link) unread() bool { return l.socket != nil && l.peek() == nil }
+
+// peek returns nil if a byte has arrived that nothing has read, and syscall.EAGAIN if none has.
+func (l *link) peek() (err error) {
+	closed := l.socket.Control(func(fd uintptr) {
 		var b [1]byte
-		n, _, _ := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		unread = n > 0
+		var n int
+		if n, _, err = syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT); n == 0 {
+			err = io.EOF
+		}
 	})
-	return unread
+	return cmp.Or(closed, err)
 }
 
 // unread reports whether data has arrived on a connection that nothing has read.

@@ -29,6 +29,8 @@ type node struct {
 	sentinels *sentinels
 	turning   sync.Mutex             // held while turnTo looks for the master
 	target    atomic.Pointer[target] // another one may take its place at any time; it is closed some time later
+	// redirected is when another node of the cluster last named this one for a request. cluster.mu guards it.
+	redirected time.Time
 }
 
 // target is the Redis that a node leads to.
@@ -125,15 +127,7 @@ func loadScript(ctx context.Context, c redis.UniversalClient) error {
 // start begins to decide requests whose buckets are all in this node, for a caller who waits until a time.
 func (n *node) start(ctx context.Context, until time.Time, requests []bucket.Request, outcomes []bucket.Outcome,
 	done func()) {
-	keys, bytes := 0, 0
-	for i := range requests {
-		keys += len(requests[i].Takes)
-		for k := range requests[i].Takes {
-			bytes += len(requests[i].Takes[k].Key)
-		}
-	}
 	c := n.newCall(until, done)
-	c.grow(len(requests), keys, bytes)
 	for i := range requests {
 		c.add(&requests[i], &outcomes[i], scope{})
 	}

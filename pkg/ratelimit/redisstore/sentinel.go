@@ -222,15 +222,9 @@ func (s *sentinels) candidates(ctx context.Context, silent string) ([]string, er
 	if s.chosen != "" && time.Since(s.since) < promotion && !slices.Contains(addrs, s.chosen) {
 		addrs = append(addrs, s.chosen)
 	}
-	slices.SortStableFunc(addrs, func(a, b string) int {
-		switch {
-		case a == silent && b != silent:
-			return 1
-		case b == silent && a != silent:
-			return -1
-		}
-		return 0
-	})
+	if i := slices.Index(addrs, silent); i >= 0 {
+		addrs = append(slices.Delete(addrs, i, i+1), silent)
+	}
 	return addrs, nil
 }
 

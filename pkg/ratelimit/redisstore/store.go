@@ -94,9 +94,10 @@ const perSecondBelow = 60_000_000
 
 // Store keeps buckets in Redis. It is safe for concurrent use.
 type Store struct {
+	cfg       Config
 	bound     bound
-	main      *keyspace
-	perSecond *keyspace // nil: main has all buckets
+	main      keyspace
+	perSecond keyspace // nil: main has all buckets
 }
 
 // New returns a store that connects on first use; Ping checks that it can. The caller must close it.
@@ -107,7 +108,7 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{bound: cfg.bound(), main: main}
+	s := &Store{cfg: cfg, bound: cfg.bound(), main: main}
 	if cfg.PerSecond == nil {
 		return s, nil
 	}
@@ -157,9 +158,12 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // Nodes returns the state of each Redis that has buckets.
 func (s *Store) Nodes() []NodeState {
-	nodes := s.main.nodes(false)
+	nodes := s.main.states()
 	if s.perSecond != nil {
-		nodes = append(nodes, s.perSecond.nodes(true)...)
+		for _, n := range s.perSecond.states() {
+			n.PerSecond = true
+			nodes = append(nodes, n)
+		}
 	}
 	return nodes
 }
@@ -168,14 +172,15 @@ func (s *Store) Nodes() []NodeState {
 // *bucket.ScriptError, or a reply of Redis.
 func (s *Store) Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
 	until, err := s.bound.begin(ctx)
+	one, isOne := s.main.(*node)
 	switch {
 	case len(requests) == 0:
 		done()
 	case err != nil:
 		fail(outcomes, err)
 		done()
-	case s.main.one != nil && s.perSecond == nil:
-		s.main.one.start(ctx, until, requests, outcomes, done)
+	case isOne && s.perSecond == nil:
+		one.start(ctx, until, requests, outcomes, done)
 	default:
 		go s.run(ctx, until, requests, outcomes, done)
 	}
@@ -184,7 +189,7 @@ func (s *Store) Start(ctx context.Context, requests []bucket.Request, outcomes [
 // run decides requests whose buckets may be in several places.
 func (s *Store) run(ctx context.Context, until time.Time, requests []bucket.Request, outcomes []bucket.Outcome,
 	done func()) {
-	defer s.main.cfg.caught()
+	defer s.cfg.caught()
 	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	over := false
@@ -221,7 +226,7 @@ func fail(outcomes []bucket.Outcome, err error) {
 	}
 }
 
-// place returns where the bucket of a take is.
+// home returns where the bucket of a take is.
 func (s *Store) home(t *bucket.Take) home {
 	if s.perSecond != nil && t.Limit.Window < perSecondBelow {
 		return s.perSecond.home(t.Key)
