@@ -108,7 +108,7 @@ func (s *Store) repaySome(
 	defer cancel()
 	over := make(chan struct{})
 	b := s.exchanges.Get().(*exchange)
-	b.begin(nil, nil, func() {
+	b.begin(nil, func() {
 		for n := range b.sent {
 			answers = answers && answered(&b.outcomes[n])
 		}

@@ -14,19 +14,14 @@ type exchange struct {
 	received func() // records the answers; made once
 	now      int64  // the local time when it began
 
-	// theirs are the requests of the caller, with their outcomes and done.
-	theirs struct {
-		requests []bucket.Request
-		outcomes []bucket.Outcome
-		done     func()
-	}
+	// theirs are the outcomes of the caller's requests, and done is what the caller wants called.
+	theirs []bucket.Outcome
+	done   func()
+	// What is sent: the requests of the caller that are not answered here, and those for catch-ups and leases.
 	sent      []sent
 	sentTakes []sentTake
-	// own is set if what is sent differs from the requests of the caller: it has requests for catch-ups and leases, or
-	// fewer requests.
-	own      bool
-	requests []bucket.Request
-	outcomes []bucket.Outcome
+	requests  []bucket.Request
+	outcomes  []bucket.Outcome
 
 	suspects []*bucket.Take // whose server may have lost state
 	newest   *bucket.Seen   // the newest answer that shows the clock of Redis
@@ -41,8 +36,6 @@ type exchange struct {
 type sent struct {
 	caller int // the index of the caller's request, -1 for another one
 	from   int // the index of its first take in exchange.sentTakes
-	// own is the request if it is not the caller's.
-	own bucket.Request
 }
 
 // sentTake is a take that was sent.
@@ -69,9 +62,9 @@ func newExchange(s *Store) *exchange {
 	return b
 }
 
-func (b *exchange) begin(requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
-	b.theirs.requests, b.theirs.outcomes, b.theirs.done = requests, outcomes, done
-	b.now, b.own = b.store.now(), false
+func (b *exchange) begin(outcomes []bucket.Outcome, done func()) {
+	b.theirs, b.done = outcomes, done
+	b.now = b.store.now()
 	b.sent, b.sentTakes, b.suspects = b.sent[:0], b.sentTakes[:0], b.suspects[:0]
 	b.requests, b.outcomes = b.requests[:0], b.outcomes[:0]
 }
@@ -118,13 +111,12 @@ func (b *exchange) look(i int, r *bucket.Request, o *bucket.Outcome) {
 	b.name(r)
 	b.edit(func() {
 		if b.fromLease(r, o) || b.store.caches && b.denied(r, o) {
-			b.own = true
 			return
 		}
 		for k := range r.Takes {
 			b.catchUp(r.At, &r.Takes[k], &b.known[k])
 		}
-		b.sent = append(b.sent, sent{caller: i, from: len(b.sentTakes)})
+		b.add(*r, i)
 		for k := range r.Takes {
 			t := &r.Takes[k]
 			b.ask(t, b.know(k, t), sentTake{units: int64(t.Cost)})
@@ -170,35 +162,44 @@ func (b *exchange) catchUp(at int64, t *bucket.Take, k *known) {
 		Key: t.Key, Rule: t.Rule, Limit: wide(k.debt.room(t.Limit)), Cost: uint64(units), Role: bucket.Shadow,
 		CountDenied: true,
 	}
-	b.add(at, charge, k, sentTake{catchUp: units})
+	b.addOwn(at, charge, k, sentTake{catchUp: units})
 }
 
-// add adds a request of one take that is not the caller's.
-func (b *exchange) add(at int64, t bucket.Take, k *known, a sentTake) {
+// add adds a request to what is sent. caller is its index if it is the caller's, else -1.
+func (b *exchange) add(r bucket.Request, caller int) {
+	b.sent = append(b.sent, sent{caller, len(b.sentTakes)})
+	b.requests = append(b.requests, r)
+}
+
+// addOwn adds a request of one take that is not the caller's.
+func (b *exchange) addOwn(at int64, t bucket.Take, k *known, a sentTake) {
 	r := bucket.Request{At: at, Takes: []bucket.Take{t}}
-	b.own = true
-	b.sent = append(b.sent, sent{caller: -1, from: len(b.sentTakes), own: r})
+	b.add(r, -1)
 	b.ask(&r.Takes[0], k, a)
 }
 
 // send sends what was prepared. The batch ends when it is answered.
 func (b *exchange) send(ctx context.Context) {
-	switch {
-	case len(b.sent) == 0:
+	if len(b.sent) == 0 {
 		b.end()
-	case b.own:
-		b.prepare()
-		b.store.shared.Start(ctx, b.requests, b.outcomes, b.received)
-	default:
-		b.store.shared.Start(ctx, b.theirs.requests, b.theirs.outcomes, b.received)
+		return
 	}
+	b.outcomes = slices.Grow(b.outcomes, len(b.sent))[:len(b.sent)]
+	for n := range b.sent {
+		if caller := b.sent[n].caller; caller >= 0 {
+			b.outcomes[n] = b.theirs[caller] // for its memory
+		}
+	}
+	b.store.shared.Start(ctx, b.requests, b.outcomes, b.received)
 }
 
 // receive records the answers, and gives the caller its outcomes.
 func (b *exchange) receive() {
 	b.recordAll()
-	if b.own {
-		b.moveOutcomes()
+	for n := range b.sent {
+		if caller := b.sent[n].caller; caller >= 0 {
+			b.theirs[caller], b.outcomes[n] = b.outcomes[n], bucket.Outcome{}
+		}
 	}
 	b.end()
 }
@@ -206,12 +207,8 @@ func (b *exchange) receive() {
 // recordAll records what the answers show. The caller gets its outcomes also after a panic.
 func (b *exchange) recordAll() {
 	defer b.store.caught()
-	requests, outcomes := b.theirs.requests, b.theirs.outcomes
-	if b.own {
-		requests, outcomes = b.requests, b.outcomes
-	}
 	for n := range b.sent {
-		b.record(&b.sent[n], &requests[n], &outcomes[n])
+		b.record(&b.sent[n], &b.requests[n], &b.outcomes[n])
 	}
 	for i := range b.sentTakes {
 		b.sentTakes[i].take.Floor = nil
@@ -236,7 +233,7 @@ func (s *Store) caught() {
 
 // end calls done. Then the batch may be used again.
 func (b *exchange) end() {
-	b.theirs.done()
+	b.done()
 	b.release()
 	b.store.exchanges.Put(b)
 }
@@ -250,34 +247,11 @@ func (b *exchange) release() {
 		*b = exchange{store: b.store, received: b.received}
 		return
 	}
-	b.theirs.requests, b.theirs.outcomes, b.theirs.done = nil, nil, nil
+	b.theirs, b.done = nil, nil
 	b.newest = nil
-	clear(b.sent)
 	clear(b.sentTakes)
 	clear(b.suspects)
 	clear(b.requests)
 	clear(b.outcomes)
 	clear(b.shown.Takes)
-}
-
-// prepare puts what is sent into the requests of the batch, with room for the outcomes.
-func (b *exchange) prepare() {
-	b.outcomes = slices.Grow(b.outcomes, len(b.sent))[:len(b.sent)]
-	for n := range b.sent {
-		if s := &b.sent[n]; s.caller >= 0 {
-			b.requests = append(b.requests, b.theirs.requests[s.caller])
-			b.outcomes[n] = b.theirs.outcomes[s.caller]
-		} else {
-			b.requests = append(b.requests, s.own)
-		}
-	}
-}
-
-// moveOutcomes moves the outcomes to those of the caller.
-func (b *exchange) moveOutcomes() {
-	for n := range b.sent {
-		if caller := b.sent[n].caller; caller >= 0 {
-			b.theirs.outcomes[caller], b.outcomes[n] = b.outcomes[n], bucket.Outcome{}
-		}
-	}
 }

@@ -151,7 +151,7 @@ func (b *exchange) renew(r *bucket.Request) {
 		chunk := bucket.Take{
 			Key: t.Key, Rule: t.Rule, Limit: t.Limit, Lease: t.Lease, Cost: uint64(missing), Role: bucket.Shadow,
 		}
-		b.add(r.At, chunk, k, sentTake{chunk: missing})
+		b.addOwn(r.At, chunk, k, sentTake{chunk: missing})
 	}
 }
 

@@ -18,7 +18,7 @@ func (s *Store) Local() *Local { return &Local{s} }
 // Start implements ratelimit.Store. It calls done before it returns.
 func (l *Local) Start(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
 	b := l.store.exchanges.Get().(*exchange)
-	b.begin(requests, outcomes, done)
+	b.begin(outcomes, done)
 	for i := range requests {
 		b.decide(&requests[i], &outcomes[i])
 	}

@@ -115,7 +115,7 @@ func (s *Store) now() int64 { return s.origin + time.Since(s.start).Microseconds
 // ratelimit.Store.
 func (s *Store) Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
 	b := s.exchanges.Get().(*exchange)
-	b.begin(requests, outcomes, done)
+	b.begin(outcomes, done)
 	for i := range requests {
 		b.look(i, &requests[i], &outcomes[i])
 	}
