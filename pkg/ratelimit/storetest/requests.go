@@ -9,29 +9,32 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// A requestWalk is one case of requests.jsonl (testdata/vectors/README.md). It has requests with roles, peeks,
-// refunds and changing limits, to be sent one by one or in batches.
-type requestWalk struct {
+// walk is a case of the vectors, in the form of requests.jsonl (testdata/vectors/README.md): requests to new buckets, with
+// roles, peeks, refunds and changing limits, to be sent one by one or in batches.
+type walk struct {
 	ID      string
-	Buckets []struct {
-		Algo bucket.Algorithm
-		W    int64
-	}
-	Steps []requestStep
+	Buckets []walkBucket
+	Steps   []step
+	mixed   bool // it is one of requests.jsonl
 }
 
-type requestStep struct {
+type walkBucket struct {
+	Algo bucket.Algorithm
+	W    int64
+}
+
+type step struct {
 	T     int64
-	Takes []requestTake
+	Takes []walkTake
 	// J is 1 if the step belongs to the batch of the previous step.
 	J       int
 	OK      bool
 	RA      int64
-	Res     []requestResult
+	Res     []result
 	Reading []string
 }
 
-type requestTake struct {
+type walkTake struct {
 	Bucket int `json:"b"`
 	// Requests and Burst need tags, because their keys differ from other keys only in case.
 	Requests int64       `json:"L"`
@@ -43,19 +46,26 @@ type requestTake struct {
 	Role     bucket.Role `json:"o"`
 }
 
-// requestResult is the result of one take: whether it fits (0 or 1), remaining, retry after, reset after, next in,
-// expire at and delay. A wanted delay of notCompared matches any delay.
-type requestResult [7]int64
+// result is the result of one take: its verdict, remaining, retry after, reset after, next in, expire at and delay. A
+// wanted next in or delay of notCompared matches any.
+type result [7]int64
 
 const (
+	nextInIndex = 4
 	delayIndex  = 6
 	notCompared = -1
 )
 
-func (w requestWalk) name() string { return w.ID }
+// verdict returns 1 if a take fits, else 0.
+func verdict(fits bool) int64 {
+	if fits {
+		return 1
+	}
+	return 0
+}
 
 // forward returns the walk up to the first step at which the clock goes back.
-func (w requestWalk) forward() requestWalk {
+func (w walk) forward() walk {
 	for i := 1; i < len(w.Steps); i++ {
 		if w.Steps[i].T < w.Steps[i-1].T {
 			w.Steps = w.Steps[:i]
@@ -64,7 +74,7 @@ func (w requestWalk) forward() requestWalk {
 	return w
 }
 
-func (w requestWalk) run(t *testing.T, store Store, run string) {
+func (w walk) run(t *testing.T, store Store, run string) {
 	for i := 0; i < len(w.Steps); {
 		end := i + 1
 		for end < len(w.Steps) && w.Steps[end].J == 1 {
@@ -82,7 +92,7 @@ func (w requestWalk) run(t *testing.T, store Store, run string) {
 	}
 }
 
-func (w requestWalk) request(t *testing.T, s requestStep, run string) bucket.Request {
+func (w walk) request(t *testing.T, s step, run string) bucket.Request {
 	t.Helper()
 	r := bucket.Request{At: s.T}
 	for _, v := range s.Takes {
@@ -99,19 +109,20 @@ func (w requestWalk) request(t *testing.T, s requestStep, run string) bucket.Req
 	return r
 }
 
-func (s requestStep) compare(t *testing.T, step int, o bucket.Outcome) {
+func (s step) compare(t *testing.T, step int, o bucket.Outcome) {
 	t.Helper()
 	if o.Err != nil {
 		t.Fatalf("step %d: %v", step, o.Err)
 	}
-	got := make([]requestResult, len(o.Decisions))
+	got := make([]result, len(o.Decisions))
 	for i, d := range o.Decisions {
-		got[i] = requestResult{0, d.Remaining, d.RetryAfter, d.ResetAfter, d.NextIn, d.ExpireAt, d.Delay}
-		if d.Allowed {
-			got[i][0] = 1
+		got[i] = result{
+			verdict(d.Allowed), d.Remaining, d.RetryAfter, d.ResetAfter, d.NextIn, d.ExpireAt, d.Delay,
 		}
-		if i < len(s.Res) && s.Res[i][delayIndex] == notCompared {
-			got[i][delayIndex] = notCompared
+		for _, k := range [...]int{nextInIndex, delayIndex} {
+			if i < len(s.Res) && s.Res[i][k] == notCompared {
+				got[i][k] = notCompared
+			}
 		}
 	}
 	if o.Allowed != s.OK || o.RetryAfter != s.RA || !slices.Equal(got, s.Res) {

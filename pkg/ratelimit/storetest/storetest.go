@@ -29,15 +29,15 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 func RunSpread(t *testing.T, open func(t *testing.T) Store) {
 	t.Helper()
 	all := readVectors(t)
-	for i, v := range all {
-		if w, ok := v.(requestWalk); ok {
+	for i, w := range all {
+		if w.mixed {
 			all[i] = w.forward()
 		}
 	}
 	suite(t, open, all)
 }
 
-func suite(t *testing.T, open func(t *testing.T) Store, all []vector) {
+func suite(t *testing.T, open func(t *testing.T) Store, all []walk) {
 	t.Helper()
 	t.Run("vectors", func(t *testing.T) { runVectors(t, open(t), all) })
 	t.Run("examples", func(t *testing.T) { Examples(t, open(t)) })

@@ -1,9 +1,8 @@
 package storetest
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -11,36 +10,34 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// A walk is one case of the vectors (testdata/vectors/README.md): a sequence of requests to new buckets.
-type walk struct {
+// plainWalk is a case of single.jsonl or multi.jsonl (testdata/vectors/README.md).
+type plainWalk struct {
 	ID      string
-	Buckets []vectorBucket
-	Steps   []step
+	Buckets []plainBucket
+	Steps   []plainStep
 
 	// single.jsonl has this one bucket in place of the list.
-	vectorBucket
+	plainBucket
 }
 
-type vectorBucket struct {
+type plainBucket struct {
 	Algo bucket.Algorithm
 	Mode string
 	L, B int64
 	W    int64
 }
 
-type step struct {
+type plainStep struct {
 	T       int64
 	C       uint64
 	Checks  []check
-	Results map[string]result
+	Results map[int]plainResult
 	Set     *struct{ L, B int64 }
 
-	result
+	plainResult
 }
 
 type check struct {
@@ -53,12 +50,50 @@ func (c *check) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &[]any{&c.Bucket, &c.Cost})
 }
 
-type result struct {
+type plainResult struct {
 	Allow      bool
 	Remaining  int64
-	RetryAfter int64  `json:"retry_after_us"`
-	ResetAfter int64  `json:"reset_after_us"`
-	ExpireAt   *int64 `json:"expire_at_us"`
+	RetryAfter int64 `json:"retry_after_us"`
+	ResetAfter int64 `json:"reset_after_us"`
+	ExpireAt   int64 `json:"expire_at_us"` // null in the file for 0
+}
+
+// walk returns the case in the form of requests.jsonl.
+func (p plainWalk) walk() walk {
+	single := len(p.Buckets) == 0
+	if single {
+		p.Buckets = []plainBucket{p.plainBucket}
+	}
+	w := walk{ID: p.ID}
+	for _, b := range p.Buckets {
+		w.Buckets = append(w.Buckets, walkBucket{b.Algo, b.W})
+	}
+	for _, s := range p.Steps {
+		if s.Set != nil {
+			p.Buckets[0].L, p.Buckets[0].B = s.Set.L, s.Set.B
+			continue
+		}
+		if single {
+			s.Checks, s.Results = []check{{0, s.C}}, map[int]plainResult{0: s.plainResult}
+		}
+		next := step{T: s.T, OK: s.Allow, RA: s.RetryAfter}
+		for _, c := range s.Checks {
+			b := p.Buckets[c.Bucket]
+			t := walkTake{Bucket: c.Bucket, Requests: b.L, Burst: b.B, Cost: c.Cost}
+			if b.Mode == "count" {
+				t.Counted = 1
+			}
+			next.Takes = append(next.Takes, t)
+			if r, ok := s.Results[c.Bucket]; ok { // the results are those of buckets, in the order of their first checks
+				delete(s.Results, c.Bucket)
+				next.Res = append(next.Res, result{
+					verdict(r.Allow), r.Remaining, r.RetryAfter, r.ResetAfter, notCompared, r.ExpireAt, notCompared,
+				})
+			}
+		}
+		w.Steps = append(w.Steps, next)
+	}
+	return w
 }
 
 // Vectors runs all cases of testdata/vectors with a store, and those of the directory in the variable VECTORS, if set.
@@ -67,132 +102,58 @@ func Vectors(t *testing.T, store Store) {
 	runVectors(t, store, readVectors(t))
 }
 
-func runVectors(t *testing.T, store Store, all []vector) {
+func runVectors(t *testing.T, store Store, all []walk) {
 	t.Helper()
 	run := keyspace(t)
-	for _, v := range all {
-		t.Run(strings.ReplaceAll(v.name(), "/", "-"), func(t *testing.T) { v.run(t, store, run) })
+	for _, w := range all {
+		t.Run(strings.ReplaceAll(w.ID, "/", "-"), func(t *testing.T) { w.run(t, store, run) })
 	}
 }
 
-// vector is one case: a line of a file.
-type vector interface {
-	name() string
-	run(t *testing.T, store Store, run string)
-}
-
-func (w walk) name() string { return w.ID }
-
-func (w walk) run(t *testing.T, store Store, run string) {
-	single := len(w.Buckets) == 0
-	if single {
-		w.Buckets = []vectorBucket{w.vectorBucket}
-	}
-	for i, s := range w.Steps {
-		if s.Set != nil {
-			w.Buckets[0].L, w.Buckets[0].B = s.Set.L, s.Set.B
-			continue
-		}
-		if single {
-			s.Checks = []check{{0, s.C}}
-			s.Results = map[string]result{"0": s.result}
-		}
-		r := bucket.Request{At: s.T}
-		for _, c := range s.Checks {
-			r.Add(w.Buckets[c.Bucket].take(t, fmt.Sprintf("%s/%s/%d", run, w.ID, c.Bucket), c.Cost))
-		}
-		o := take(t, store, r)[0]
-		if o.Err != nil {
-			t.Fatalf("step %d: %v", i, o.Err)
-		}
-		if o.Allowed != s.Allow || o.RetryAfter != s.RetryAfter {
-			t.Fatalf("step %d: allowed %t, retry after %d; want %t, %d",
-				i, o.Allowed, o.RetryAfter, s.Allow, s.RetryAfter)
-		}
-		for k, take := range r.Takes {
-			name := take.Key[strings.LastIndex(take.Key, "/")+1:]
-			if diff := cmp.Diff(s.Results[name], resultOf(o.Decisions[k])); diff != "" {
-				t.Fatalf("step %d (t=%d), bucket %s (-want +got):\n%s", i, s.T, name, diff)
-			}
-		}
-	}
-}
-
-func (b vectorBucket) take(t *testing.T, key string, cost uint64) bucket.Take {
-	t.Helper()
-	limit := bucket.Limit{Algorithm: b.Algo, Requests: b.L, Window: b.W, Burst: b.B}
-	if err := limit.Check(); err != nil {
-		t.Fatalf("the vectors have an invalid limit: %v", err)
-	}
-	return bucket.Take{Key: key, Limit: limit, Cost: cost, CountDenied: b.Mode == "count"}
-}
-
-func resultOf(d bucket.Decision) result {
-	r := result{Allow: d.Allowed, Remaining: d.Remaining, RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter}
-	if d.ExpireAt != 0 {
-		r.ExpireAt = &d.ExpireAt
-	}
-	return r
-}
-
-func readVectors(t *testing.T) []vector {
+func readVectors(t *testing.T) (walks []walk) {
 	t.Helper()
 	dirs := []string{filepath.Join(moduleRoot(t), "testdata", "vectors")}
 	if more := os.Getenv("VECTORS"); more != "" {
 		dirs = append(dirs, more)
 	}
-	var vectors []vector
 	for _, dir := range dirs {
 		files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no *.jsonl in %s (%v)", dir, err)
 		}
 		for _, file := range files {
-			vectors = append(vectors, readFile(t, file)...)
+			walks = append(walks, readFile(t, file)...)
 		}
 	}
-	return vectors
+	return walks
 }
 
-func readFile(t *testing.T, name string) []vector {
+func readFile(t *testing.T, name string) (walks []walk) {
 	t.Helper()
-	f, err := os.Open(name)
+	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	var vectors []vector
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<24)
-	for n := 1; lines.Scan(); n++ {
-		v, err := parseVector(lines.Bytes())
+	for line := range bytes.Lines(text) {
+		w, err := parseWalk(line)
 		if err != nil {
-			t.Fatalf("%s:%d: %v", name, n, err)
+			t.Fatalf("%s:%d: %v", name, len(walks)+1, err)
 		}
-		vectors = append(vectors, v)
+		walks = append(walks, w)
 	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return vectors
+	return walks
 }
 
-// parseVector reads a line. Only the steps of requests.jsonl have takes.
-func parseVector(line []byte) (vector, error) {
-	var form struct {
-		Steps []struct{ Takes json.RawMessage }
-	}
-	if err := json.Unmarshal(line, &form); err != nil {
-		return nil, err
-	}
-	if len(form.Steps) > 0 && form.Steps[0].Takes != nil {
-		var w requestWalk
-		err := json.Unmarshal(line, &w)
+// parseWalk reads a line. Only the steps of requests.jsonl have takes.
+func parseWalk(line []byte) (walk, error) {
+	var w walk
+	if err := json.Unmarshal(line, &w); err != nil || len(w.Steps) > 0 && w.Steps[0].Takes != nil {
+		w.mixed = true
 		return w, err
 	}
-	var w walk
-	err := json.Unmarshal(line, &w)
-	return w, err
+	var p plainWalk
+	err := json.Unmarshal(line, &p)
+	return p.walk(), err
 }
 
 func moduleRoot(t *testing.T) string {
