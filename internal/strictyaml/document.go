@@ -176,11 +176,5 @@ func (doc *Document) covers(m suggest.Mistake, s spot) {
 // Sound reports whether everything at a path could be read. An absent value counts as read.
 func (doc *Document) Sound(path string) bool { return doc.find(path).sound }
 
-// Has reports whether a path has a value and everything in it could be read.
-func (doc *Document) Has(path string) bool {
-	spot := doc.find(path)
-	return spot.sound && !spot.absent
-}
-
 // Position returns the position of the key, or of the element of a list, at a path: "file:line".
 func (doc *Document) Position(path string) string { return doc.position(doc.find(path).key) }

@@ -11,7 +11,6 @@ type spot struct {
 	at, key    place
 	unknownKey bool // the value is a map with an unknown key, or absent from such a map
 	unread     bool // the value itself could not be read
-	absent     bool
 	sound      bool // a mistake of the value can be reported: see Add
 	// in is the map or list of the value, or the map that lacks it. path is the path from there.
 	in   *Value
@@ -29,7 +28,7 @@ func (doc *Document) find(path string) spot {
 	for path != "" {
 		next, at, rest := v.step(path)
 		if next == nil {
-			s.at, s.unknownKey, s.absent = s.key, v.meant != nil, true // at the key of the map that lacks it
+			s.at, s.unknownKey = s.key, v.meant != nil // at the key of the map that lacks it
 			s.in, s.path = v, path
 			s.sound = !slices.ContainsFunc(v.meant, func(key string) bool { return key != "" && begins(path, key) })
 			return s

@@ -187,13 +187,7 @@ func (k *key) readMap(d *decoder, f field, into reflect.Value) bool {
 	if f.value.shape != mapping {
 		return d.isNot(f, "a map", f.value.shape.String(), forExample(k.example()))
 	}
-	m := make(map[string]any, len(f.value.fields))
-	for _, entry := range f.value.fields {
-		if !entry.value.unread {
-			m[entry.key] = d.data(entry.value)
-		}
-	}
-	into.Set(reflect.ValueOf(m))
+	into.Set(reflect.ValueOf(d.data(f.value)))
 	return true
 }
 

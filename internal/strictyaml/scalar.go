@@ -2,21 +2,14 @@ package strictyaml
 
 import (
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/extauthz/extauthz/internal/suggest"
 )
 
-// isNull reports whether a plain scalar is null.
-//
-// Scalars are read as in YAML 1.1, because envoyproxy/ratelimit reads its files so: yes and on are bools there.
-func isNull(text string) bool {
-	return slices.Contains([]string{"", "~", "null", "Null", "NULL"}, text)
-}
-
-// parseBool reads a plain scalar as a bool of YAML 1.1.
+// parseBool reads a plain scalar as a bool of YAML 1.1, because envoyproxy/ratelimit reads its files so: yes and on are
+// bools there.
 func parseBool(text string) (b, ok bool) {
 	switch text {
 	case "y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON":

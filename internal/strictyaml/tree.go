@@ -173,7 +173,7 @@ func (t *treeReader) read(n *yaml.Node) *Value {
 	case yaml.ScalarNode:
 		v.shape, v.text = scalar, n.Value
 		v.plain = n.Style&^yaml.FlowStyle == 0
-		if v.plain && isNull(v.text) {
+		if v.plain && n.Tag == "!!null" {
 			v.shape = null
 		}
 	}
