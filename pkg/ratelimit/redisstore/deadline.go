@@ -18,34 +18,23 @@ const (
 	grace = 3 * time.Millisecond
 )
 
-// bound is how long an operation may take.
-type bound struct {
-	timeout time.Duration // from when Start is called
-	margin  time.Duration // before the deadline of the caller
-}
-
-// bound returns the bound of operations. The config has its defaults.
-func (cfg *Config) bound() bound {
-	if cfg.WholeDeadline {
-		return bound{cfg.Timeout, 0}
+// end returns when an operation that begins now has to end. caller is the deadline of its caller, if it has one. The
+// config has its defaults.
+func (cfg *Config) end(now, caller time.Time, has bool) time.Time {
+	if !cfg.WholeDeadline {
+		caller = caller.Add(-ratelimit.DeadlineReserve)
 	}
-	return bound{cfg.Timeout, ratelimit.DeadlineReserve}
-}
-
-// end returns when an operation that begins now has to end. caller is the deadline of its caller, if it has one.
-func (b bound) end(now, caller time.Time, has bool) time.Time {
-	end := now.Add(b.timeout)
-	if last := caller.Add(-b.margin); has && last.Before(end) {
-		return last
+	if end := now.Add(cfg.Timeout); !has || end.Before(caller) {
+		return end
 	}
-	return end
+	return caller
 }
 
 // begin returns when an operation of a caller has to end that begins now. The error is ErrTooLate if it is too late.
-func (b bound) begin(ctx context.Context) (end time.Time, err error) {
+func (cfg *Config) begin(ctx context.Context) (end time.Time, err error) {
 	now := time.Now()
 	caller, has := ctx.Deadline()
-	if end = b.end(now, caller, has); !end.After(now) || ctx.Err() != nil {
+	if end = cfg.end(now, caller, has); !end.After(now) || ctx.Err() != nil {
 		return end, ErrTooLate
 	}
 	return end, nil

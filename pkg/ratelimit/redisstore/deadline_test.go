@@ -39,7 +39,7 @@ func TestBound(t *testing.T) {
 		if c.caller != 0 {
 			caller = now.Add(c.caller)
 		}
-		if got := cfg.bound().end(now, caller, c.caller != 0).Sub(now); got != c.want {
+		if got := cfg.end(now, caller, c.caller != 0).Sub(now); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}

@@ -94,8 +94,7 @@ const perSecondBelow = 60_000_000
 
 // Store keeps buckets in Redis. It is safe for concurrent use.
 type Store struct {
-	cfg       Config
-	bound     bound
+	cfg       Config // that of main, with the longer Timeout of both
 	main      keyspace
 	perSecond keyspace // nil: main has all buckets
 }
@@ -108,7 +107,7 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: cfg, bound: cfg.bound(), main: main}
+	s := &Store{cfg: cfg, main: main}
 	if cfg.PerSecond == nil {
 		return s, nil
 	}
@@ -118,7 +117,7 @@ func New(cfg Config) (*Store, error) {
 	if s.perSecond, err = newKeyspace(second); err != nil {
 		return nil, &PerSecondError{errors.Join(err, main.close())}
 	}
-	s.bound.timeout = max(s.bound.timeout, second.Timeout)
+	s.cfg.Timeout = max(s.cfg.Timeout, second.Timeout)
 	return s, nil
 }
 
@@ -171,7 +170,7 @@ func (s *Store) Nodes() []NodeState {
 // Start implements ratelimit.Store. Its errors are those of this package, ratelimit.ErrOutcomeUnknown, a
 // *bucket.ScriptError, or a reply of Redis.
 func (s *Store) Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
-	until, err := s.bound.begin(ctx)
+	until, err := s.cfg.begin(ctx)
 	one, isOne := s.main.(*node)
 	switch {
 	case len(requests) == 0:

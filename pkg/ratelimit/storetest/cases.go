@@ -153,7 +153,7 @@ func parseLimit(t *testing.T, words []string, algorithm bucket.Algorithm) bucket
 	t.Helper()
 	requests, window, _ := strings.Cut(words[0], "/")
 	limit := bucket.Limit{Algorithm: algorithm, Window: parseDuration(t, window).Microseconds(),
-		Requests: parseInt(t, requests)}
+		Requests: int64(parseNumber(t, requests))}
 	limit.Burst = limit.Requests
 	if len(words) > 1 {
 		if err := limit.Algorithm.UnmarshalText([]byte(words[1])); err != nil {
@@ -161,7 +161,7 @@ func parseLimit(t *testing.T, words []string, algorithm bucket.Algorithm) bucket
 		}
 	}
 	if len(words) > 3 {
-		limit.Burst = parseInt(t, words[3])
+		limit.Burst = int64(parseNumber(t, words[3]))
 	}
 	if err := limit.Check(); err != nil {
 		t.Fatalf("limit %q: %v", words, err)
@@ -186,9 +186,9 @@ func parseTake(t *testing.T, word string, limits map[string]bucket.Limit,
 	case peek:
 		took.Need = 1
 	case refund:
-		took.Refund = parseCost(t, back)
+		took.Refund = parseNumber(t, back)
 	default:
-		took.Cost = parseCost(t, amount)
+		took.Cost = parseNumber(t, amount)
 	}
 	for option := range strings.SplitSeq(options, "/") {
 		switch option {
@@ -206,21 +206,12 @@ func parseTake(t *testing.T, word string, limits map[string]bucket.Limit,
 	return took
 }
 
-func parseCost(t *testing.T, s string) uint64 {
+func parseNumber(t *testing.T, s string) uint64 {
 	t.Helper()
 	if s == "2^64-1" {
 		return 1<<64 - 1
 	}
 	n, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-func parseInt(t *testing.T, s string) int64 {
-	t.Helper()
-	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
 		t.Fatal(err)
 	}

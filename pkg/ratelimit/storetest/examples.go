@@ -76,13 +76,13 @@ func (e *example) line(t *testing.T, line string) string {
 	for i, word := range words {
 		switch word {
 		case "take":
-			take.Cost = parseCost(t, words[i+1])
+			take.Cost = parseNumber(t, words[i+1])
 		case "give":
-			take.Refund = parseCost(t, words[i+1])
+			take.Refund = parseNumber(t, words[i+1])
 		case "peek":
 			take.Need = 1
 		case "x":
-			times = int(parseInt(t, words[i+1]))
+			times = int(parseNumber(t, words[i+1]))
 		case "every":
 			every = parseDuration(t, words[i+1])
 		}
