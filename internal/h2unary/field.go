@@ -1,7 +1,5 @@
 package h2unary
 
-import "bytes"
-
 // field is a header field. Its kind is found once, when it enters a table.
 type field struct {
 	kind        fieldKind
@@ -90,4 +88,11 @@ var nameByte = func() (valid [256]bool) {
 	return valid
 }()
 
-func validValue(value []byte) bool { return !bytes.ContainsAny(value, "\x00\r\n") }
+func validValue(value []byte) bool {
+	for _, c := range value {
+		if c == 0 || c == '\r' || c == '\n' {
+			return false
+		}
+	}
+	return true
+}
