@@ -73,26 +73,21 @@ func (r redisSettings) tlsConfig(files *certificates) (func() *tls.Config, error
 	return client.Config, nil
 }
 
-// firstPing is how long the service waits for Redis at its start.
-const firstPing = time.Second
-
-// check pings Redis at the start. It returns only errors that the operator has to fix, such as a wrong password. If
-// Redis is unreachable, check returns nil, because the service decides without Redis until it answers.
-func (st *stores) check(ctx context.Context, s *settings.Settings) error {
-	ctx, cancel := context.WithTimeout(ctx, firstPing)
+// pingAtStart pings Redis. It returns only errors that the operator has to fix, such as a wrong password. If Redis is
+// unreachable, it returns nil, because the service decides without Redis until it answers.
+func (st *stores) pingAtStart(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	err := st.redis.Ping(ctx)
-	if both, ok := errors.AsType[interface {
-		error
-		Unwrap() []error
-	}](err); ok && s.Redis.UsePerSecond {
-		var mistakes []error
-		for _, err := range both.Unwrap() {
-			mistakes = append(mistakes, redisMistake(s, err))
-		}
-		return errors.Join(mistakes...)
+	both, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // Ping joins the errors of two Redis itself
+	if !ok || !st.Settings.Redis.UsePerSecond {
+		return redisMistake(st.Settings, err)
 	}
-	return redisMistake(s, err)
+	var mistakes []error
+	for _, err := range both.Unwrap() {
+		mistakes = append(mistakes, redisMistake(st.Settings, err))
+	}
+	return errors.Join(mistakes...)
 }
 
 // redisMistake returns what the operator has to fix after an error of a ping of one Redis, nil if nothing.
@@ -118,6 +113,9 @@ func redisMistake(s *settings.Settings, err error) error {
 	}
 	return nil // Config.Up of the store has logged it
 }
+
+// watched reports whether this replica accepts requests only while Redis answers.
+func (st *stores) watched() bool { return st.redis != nil && st.Settings.Redis.HealthCheck }
 
 // redisUp reports whether each Redis that has buckets answers, or at least one node of it if it is a cluster.
 func (st *stores) redisUp() bool {

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -30,78 +31,152 @@ type Config struct {
 	Terminal bool
 }
 
-// Run starts the service and serves until ctx is done. Then it drains and returns nil.
+// Run starts the service and serves until ctx is done. Then it drains and returns nil. Each step needs the value of the
+// step before, and is closed after the steps behind it.
 func Run(ctx context.Context, cfg Config) error {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP) // reloadOnHangup handles it; without this, it would end the process until then
 	defer signal.Stop(hangup)
-	s, log := cfg.Settings, newLogger(cfg)
-	for _, warning := range s.Warnings {
-		log.Warn("an environment variable has no effect", "warning", warning.String())
-	}
-	registry := prometheus.NewRegistry()
-	files := newCertificates(log)
-	grpcTLS, err := openGRPCTLS(s, files, log, registry) // before the xDS server is awaited: mistakes are found at once
+	base, err := newProcess(cfg)
 	if err != nil {
 		return err
 	}
-	bugs := newPanics(log, registry)
-	stores, err := openStores(ctx, s, files, log, registry, bugs) // as above
+	stores, err := openStores(ctx, base)
 	if err != nil {
 		return err
 	}
-	defer stores.close(log)
-	loaded, err := loadRules(ctx, s, files, log)
+	defer stores.close()
+	rules, err := openRules(ctx, stores)
+	if err != nil || rules == nil {
+		return err
+	}
+	defer rules.check.tokens.Close()
+	requests, err := openRequests(ctx, rules)
 	if err != nil {
 		return err
 	}
-	if ctx.Err() != nil {
-		return nil // the xDS server has sent no rules until now
-	}
-	if loaded.sample {
-		s = onLoopback(s)
-	}
-	traces, err := openTracing(ctx, s, log)
-	if err != nil {
-		return err
-	}
-	defer closeTracing(traces)
-	calls := telemetry.NewCalls(registry)
-	live := newLive(s)
-	deciding := decisions(s, live)
-	deciding.Store, deciding.Fallback = stores.decides, stores.fallback
-	deciding.Undecided = newUndecided(log, registry).observe
-	limiter := ratelimit.New(deciding)
-	keys, err := openKeys(ctx, s, loaded, log)
-	if err != nil {
-		return err
-	}
-	queue, decisionLog := flow.NewQueue(s.Authorization.MaxHeld), newDecisionLog(s, live, log)
-	defer decisionLog.Flush() // after the last decision
-	check := newAuthorization(s, live, keys.keys, log)
-	defer check.tokens.Close()
-	ready := newHealth()
-	ready.set(rulesActive, !s.Process.HealthyConfigs)
-	ready.set(redisAnswers, !s.Redis.HealthCheck || stores.redis == nil || stores.redisUp())
-	source := newRuleSource(loaded, live, log, func(set rules.Set) {
-		live.Activate(set, func(a *rules.Active) { check.setIssuers(a.Policies) })
-		keys.checkPolicies(set.Policies, s, loaded.sample)
-		ready.set(rulesActive, !s.Process.HealthyConfigs || len(set.Domains) > 0)
-	})
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	defer requests.close()
+	return serve(ctx, requests)
+}
 
-	requests := flow.New(flow.Config{
-		Limiter: limiter, Authorizer: check.authorizer, RateLimit: codec(s), Queue: queue, Patience: patience(s),
+// process is what all steps share.
+type process struct {
+	Config
+	log      *slog.Logger
+	registry *prometheus.Registry
+	files    *certificates
+	bugs     *panics
+	tls      *grpcTLS // nil if the gRPC listener has no TLS
+}
+
+func newProcess(cfg Config) (p *process, err error) {
+	p = &process{Config: cfg, log: newLogger(cfg), registry: prometheus.NewRegistry()}
+	for _, warning := range cfg.Settings.Warnings {
+		p.log.Warn("an environment variable has no effect", "warning", warning.String())
+	}
+	p.registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	p.files, p.bugs = newCertificates(p.log), newPanics(p.log, p.registry)
+	p.tls, err = openGRPCTLS(cfg.Settings, p.files, p.log, p.registry)
+	return p, err
+}
+
+// activeRules are the rules of the service with what follows them: API keys, the keys of issuers, and health.
+type activeRules struct {
+	*stores
+	live   *rules.Live
+	source *ruleSource
+	keys   *keySource
+	check  *authorization
+	ready  *health
+}
+
+// openRules loads the rules and activates them. It returns nil if ctx is done before an xDS server has sent rules.
+func openRules(ctx context.Context, st *stores) (*activeRules, error) {
+	s := st.Settings
+	loaded, err := loadRules(ctx, s, st.files, st.log)
+	if err != nil || ctx.Err() != nil {
+		return nil, err
+	}
+	keys, err := openKeys(ctx, s, loaded, st.log)
+	if err != nil {
+		return nil, err
+	}
+	r := &activeRules{stores: st, live: newLive(s), keys: keys, ready: newHealth()}
+	r.check = newAuthorization(s, r.live, keys.keys, st.log)
+	r.ready.set(rulesActive, !s.Process.HealthyConfigs)
+	r.ready.set(redisAnswers, !st.watched() || st.redisUp())
+	r.source = newRuleSource(loaded, r.live, st.log, func(set rules.Set) {
+		r.live.Activate(set, func(a *rules.Active) { r.check.setIssuers(a.Policies) })
+		keys.checkPolicies(set.Policies, s, loaded.sample)
+		r.ready.set(rulesActive, !s.Process.HealthyConfigs || len(set.Domains) > 0)
+	})
+	return r, nil
+}
+
+// follow follows what can change while the service runs, until ctx is done.
+func (r *activeRules) follow(ctx context.Context, group *errgroup.Group) {
+	group.Go(func() error { r.source.watch(ctx); return nil })
+	group.Go(func() error { return r.keys.run(ctx) })
+	if r.watched() {
+		group.Go(func() error {
+			r.watch(ctx, func(up bool) { r.ready.set(redisAnswers, up) })
+			return nil
+		})
+	}
+}
+
+// requests is the flow of requests, with its parts.
+type requests struct {
+	*activeRules
+	*flow.Flow
+	limiter   *ratelimit.Limiter
+	queue     *flow.Queue
+	calls     *telemetry.Calls
+	decisions *telemetry.DecisionLog
+	traces    *telemetry.Tracing
+}
+
+func openRequests(ctx context.Context, rules *activeRules) (*requests, error) {
+	s := rules.Settings
+	traces, err := openTracing(ctx, s, rules.log)
+	if err != nil {
+		return nil, err
+	}
+	deciding := decisions(s, rules.live)
+	deciding.Store, deciding.Fallback = rules.decides, rules.fallback
+	deciding.Undecided = newUndecided(rules.log, rules.registry).observe
+	r := &requests{
+		activeRules: rules, limiter: ratelimit.New(deciding), queue: flow.NewQueue(s.Authorization.MaxHeld),
+		calls: telemetry.NewCalls(rules.registry), decisions: newDecisionLog(s, rules.live, rules.log), traces: traces,
+	}
+	r.Flow = flow.New(flow.Config{
+		Limiter: r.limiter, Authorizer: rules.check.authorizer, RateLimit: codec(s), Queue: r.queue, Patience: patience(s),
 		HTTP: flow.HTTPConfig{
 			Headers: auth.HTTPHeaders{
 				Source: string(s.Authorization.SourceHeader), Principal: string(s.Authorization.PrincipalHeader),
 			},
-			Timeout: s.Authorization.HTTPTimeout, NeedsAddress: check.authorizer.NeedsPeer, Log: log,
+			Timeout: s.Authorization.HTTPTimeout, NeedsAddress: rules.check.authorizer.NeedsPeer, Log: rules.log,
 		},
-		Other: nativeHealth{ready, calls}.answer, Calls: calls, Log: decisionLog, Traces: traces, Panicked: bugs.caught,
+		Other: nativeHealth{rules.ready, r.calls}.answer, Calls: r.calls, Log: r.decisions, Traces: traces,
+		Panicked: rules.bugs.caught,
 	})
-	grpcServer := (&services{s, requests, ready, calls, bugs}).transport()
-	listeners, err := listen(s, grpcTLS, portBounds(s, tuneGC(ctx, log)))
+	return r, nil
+}
+
+// close must run after the last decision.
+func (r *requests) close() {
+	r.decisions.Flush()
+	closeTracing(r.traces)
+}
+
+// serve opens all ports, serves until ctx is done, and drains.
+func serve(ctx context.Context, r *requests) error {
+	s, log, sample := r.Settings, r.log, r.source.sample
+	if sample {
+		s = onLoopback(s)
+	}
+	listeners, err := listen(s, r.tls, portBounds(s, tuneGC(ctx, log)))
 	defer listeners.close()
 	if err != nil {
 		return err
@@ -109,55 +184,44 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := checkPlaintext(s, listeners, log); err != nil {
 		return err
 	}
-	registry.MustRegister(&metrics{cfg.Build, live, source, limiter, check, requests, queue, keys, stores, files,
-		listeners})
+	r.registry.MustRegister(&metrics{r.Build, r.live, r.source, r.limiter, r.check, r.Flow, r.queue, r.keys, r.stores,
+		r.files, listeners})
 	guards, endGuards := context.WithCancel(context.WithoutCancel(ctx))
 	defer endGuards()
 	for _, l := range listeners.guarded() {
 		go l.Run(guards) // guards ends after the servers
 	}
 	closeStatistics, err := openStatistics(ctx, s, &telemetry.Stats{
-		Rules: live.Limits, Totals: limiter.Totals(), Loads: source.counts, Calls: calls,
-	}, log, registry)
+		Rules: r.live.Limits, Totals: r.limiter.Totals(), Loads: r.source.counts, Calls: r.calls,
+	}, log, r.registry)
 	if err != nil {
 		return err
 	}
 	defer closeStatistics() // after the servers have ended
-	servers := append([]webServer{
-		newWebServer("HTTP", listeners.http, requests.Checks(mainHandler(requests, ready)), bugs),
-		newWebServer("debug", listeners.debug, debugHandler(registry, source.serve, ready, s.Listeners.Pprof &&
-			listeners.pprof == nil),
-			bugs),
-	}, listeners.separateServers(s, registry, bugs, log)...)
+	grpcServer := (&services{s, r.Flow, r.ready, r.calls, r.bugs}).transport()
+	servers := listeners.webServers(s, r)
 
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { source.watch(groupCtx); return nil })
-	group.Go(func() error { return keys.run(groupCtx) })
-	if s.Redis.HealthCheck && stores.redis != nil {
-		group.Go(func() error {
-			stores.watch(groupCtx, func(up bool) { ready.set(redisAnswers, up) })
-			return nil
-		})
-	}
+	r.follow(groupCtx, group)
 	group.Go(func() error { return wrapServe("gRPC", grpcServer.Serve(listeners.grpc)) })
 	for _, server := range servers {
 		group.Go(func() error { return wrapServe(server.name, server.Serve(server.listener)) })
 	}
 	group.Go(func() error {
 		<-groupCtx.Done()
-		ready.Shutdown()
-		if !loaded.sample { // no Envoy has to notice the end of the sample
-			cfg.awaitEnvoys(log)
+		r.ready.Shutdown()
+		if !sample { // no Envoy has to notice the end of the sample
+			r.awaitEnvoys(log)
 		}
 		shutDown(s.Process.DrainTimeout, log, grpcServer, servers)
 		return nil
 	})
-	if loaded.sample {
-		banner(cfg.Stderr, s, listeners)
+	if sample {
+		banner(r.Stderr, s, listeners)
 	}
 	logAlways(log, "serving", append([]any{
 		"grpc", listeners.grpc.Addr().String(), "http", listeners.http.Addr().String(),
 		"debug", listeners.debug.Addr().String(), "store", s.Store(),
-	}, source.describe()...)...)
+	}, r.source.describe()...)...)
 	return group.Wait()
 }

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
 	"github.com/extauthz/extauthz/internal/h2unary"
@@ -27,17 +26,21 @@ func newWebServer(name string, l net.Listener, handler http.Handler, bugs *panic
 	return webServer{name, l, newHTTPServer(bugs.handler(name, handler))}
 }
 
-// separateServers returns the servers of metrics and of profiles, if these have ports of their own.
-func (l listeners) separateServers(s *settings.Settings, registry *prometheus.Registry, bugs *panics, log *slog.Logger,
-) (servers []webServer) {
+// webServers returns the servers of all open ports but that of gRPC.
+func (l listeners) webServers(s *settings.Settings, r *requests) []webServer {
+	debug := debugHandler(r.registry, r.source.serve, r.ready, s.Listeners.Pprof && l.pprof == nil)
+	servers := []webServer{
+		newWebServer("HTTP", l.http, r.Checks(mainHandler(r.Flow, r.ready)), r.bugs),
+		newWebServer("debug", l.debug, debug, r.bugs),
+	}
 	if l.prometheus != nil {
-		metrics := metricsHandler(registry, string(s.Telemetry.PrometheusPath))
-		servers = append(servers, newWebServer("Prometheus", l.prometheus, metrics, bugs))
-		log.Info("serving metrics", "prometheus", l.prometheus.Addr().String()+string(s.Telemetry.PrometheusPath))
+		metrics := metricsHandler(r.registry, string(s.Telemetry.PrometheusPath))
+		servers = append(servers, newWebServer("Prometheus", l.prometheus, metrics, r.bugs))
+		r.log.Info("serving metrics", "prometheus", l.prometheus.Addr().String()+string(s.Telemetry.PrometheusPath))
 	}
 	if l.pprof != nil {
-		servers = append(servers, newWebServer("pprof", l.pprof, profilesHandler(), bugs))
-		log.Info("serving profiles", "pprof", l.pprof.Addr().String())
+		servers = append(servers, newWebServer("pprof", l.pprof, profilesHandler(), r.bugs))
+		r.log.Info("serving profiles", "pprof", l.pprof.Addr().String())
 	}
 	return servers
 }

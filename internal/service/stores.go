@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -19,6 +16,7 @@ import (
 // stores has the store that decides, and the one that decides when that cannot. Without Redis, both are the memory
 // store. With Redis, the fallback decides from what is known of the buckets there.
 type stores struct {
+	*process
 	decides, fallback ratelimit.Store
 	memory            *memstore.Store   // nil with Redis
 	redis             *redisstore.Store // nil without Redis
@@ -27,31 +25,30 @@ type stores struct {
 
 // openStores returns only errors that the operator has to fix. If Redis is unreachable, the service starts, and
 // on_store_error decides until Redis answers.
-func openStores(ctx context.Context, s *settings.Settings, files *certificates, log *slog.Logger,
-	r prometheus.Registerer, bugs *panics) (*stores, error) {
-	if !s.UsesRedis() {
+func openStores(ctx context.Context, p *process) (*stores, error) {
+	if s := p.Settings; !s.UsesRedis() {
 		memory, err := memstore.New(memstore.Config{
-			MaxBuckets: s.Memory.MaxBuckets, SnapshotPath: s.Memory.SnapshotPath, Logger: log,
+			MaxBuckets: s.Memory.MaxBuckets, SnapshotPath: s.Memory.SnapshotPath, Logger: p.log,
 		})
-		return &stores{decides: memory, fallback: memory, memory: memory}, err
+		return &stores{process: p, decides: memory, fallback: memory, memory: memory}, err
 	}
-	st := &stores{}
-	if err := st.openRedis(ctx, s, files, log, r, bugs); err != nil {
-		st.close(log)
+	st := &stores{process: p}
+	if err := st.openRedis(ctx); err != nil {
+		st.close()
 		return nil, err
 	}
 	return st, nil
 }
 
-func (st *stores) openRedis(ctx context.Context, s *settings.Settings, files *certificates, log *slog.Logger,
-	r prometheus.Registerer, bugs *panics) error {
-	cfg, err := bucketsConfig(s, files)
+func (st *stores) openRedis(ctx context.Context) error {
+	s, log := st.Settings, st.log
+	cfg, err := bucketsConfig(s, st.files)
 	if err != nil {
 		return err
 	}
 	redisstore.Log(log)
-	cfg.Took = telemetry.NewRedisTimes(r)
-	cfg.Panicked = func(value any) { bugs.caught("a decision of Redis", value) }
+	cfg.Took = telemetry.NewRedisTimes(st.registry)
+	cfg.Panicked = func(value any) { st.bugs.caught("a decision of Redis", value) }
 	cfg.Up = func(node string, cause error) {
 		if cause != nil {
 			log.Error("Redis does not answer; on_store_error decides each request that needs it until it does",
@@ -76,7 +73,7 @@ func (st *stores) openRedis(ctx context.Context, s *settings.Settings, files *ce
 		return err
 	}
 	st.decides, st.fallback = st.known, st.known.Local()
-	return st.check(ctx, s)
+	return st.pingAtStart(ctx)
 }
 
 // bucketsConfig returns how to reach the Redis, or the two, that have the buckets.
@@ -97,20 +94,18 @@ func bucketsConfig(s *settings.Settings, files *certificates) (redisstore.Config
 }
 
 // close closes the stores. It must run after the last decision, because it writes the snapshot.
-func (st *stores) close(log *slog.Logger) {
+func (st *stores) close() {
 	if st.known != nil {
-		if err := st.known.Close(); err != nil {
-			log.Error("cannot close the store of what is known of Redis", "error", err)
-		}
+		_ = st.known.Close() // it has no errors
 	}
 	if st.redis != nil {
 		if err := st.redis.Close(); err != nil {
-			log.Error("cannot close the connections to Redis", "error", err)
+			st.log.Error("cannot close the connections to Redis", "error", err)
 		}
 	}
 	if st.memory != nil {
 		if err := st.memory.Close(); err != nil {
-			log.Error("cannot close the memory store", "error", err)
+			st.log.Error("cannot close the memory store", "error", err)
 		}
 	}
 }
