@@ -8,6 +8,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,8 +49,7 @@ func Read() (*Settings, error) {
 		return nil, errors.Join(mistakes...)
 	}
 	s.Process.Configured = env.configured()
-	s.Warnings = slices.Concat(contradictions, env.ineffective(), s.ineffectiveRedis(), s.ineffectiveTLS(),
-		s.ineffectiveXDS(env))
+	s.Warnings = slices.Concat(contradictions, env.ineffective(), s.ineffective(), s.ineffectiveXDS(env))
 	return s, nil
 }
 
@@ -84,6 +84,9 @@ func (s *Setting) read(e environment, into reflect.Value) *Finding {
 		return &Finding{s.Name, fmt.Sprintf("this is %s, so it is not shown: want %s", kind, s.Meaning)}
 	}
 	err := s.process(text, into)
+	if err == nil && (text != "" || s.Default != "") && s.belowMin(into) {
+		err = errors.New(s.tag.Get("want"))
+	}
 	if words := strings.Fields(s.tag.Get("words")); err == nil && len(words) > 0 && (set || s.Default != "") {
 		err = s.setWord(into, words)
 	}
@@ -130,6 +133,12 @@ var wantedForms = map[reflect.Type]string{
 	reflect.TypeFor[float64]():       wantNumber,
 	reflect.TypeFor[uint16]():        "want a port, 0 to 65535",
 	reflect.TypeFor[time.Duration](): "want a duration with its unit, such as 50ms, 5s or 24h",
+}
+
+// belowMin reports whether a number is below the tag min.
+func (s *Setting) belowMin(number reflect.Value) bool {
+	least, err := strconv.ParseInt(s.tag.Get("min"), 10, 64)
+	return err == nil && (number.CanInt() && number.Int() < least || number.CanFloat() && number.Float() < float64(least))
 }
 
 // setWord sets a text to the one of the words that it is in any case.

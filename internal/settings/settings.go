@@ -15,7 +15,7 @@ import (
 // Settings has all settings in groups. A setting of envoyproxy/ratelimit keeps its name, default and meaning. The tags
 // of the fields are the documentation: `extauthz settings` prints them, and docs/reference/settings.md has the same
 // tables. The tag group is the title above a setting and the next ones. The tag words lists the words that a setting
-// accepts. A field with the tag secret can also come from the file that NAME_FILE names, and is never printed. The tag
+// accepts. The tag want is the message about a number below that of the tag min, which for a duration is in nanoseconds. A field with the tag secret can also come from the file that NAME_FILE names, and is never printed. The tag
 // trial marks settings that fit the built-in sample, which is not served if any other setting is set.
 type Settings struct {
 	Listeners     Listeners
@@ -49,10 +49,10 @@ type Listeners struct {
 	Pprof              bool          `envconfig:"DEBUG_PPROF" trial:"any" default:"false" example:"true" desc:"serve profiles (/debug/pprof): on the debug listener if that is on loopback, else on DEBUG_PPROF_PORT"`
 	PprofPort          uint16        `envconfig:"DEBUG_PPROF_PORT" trial:"any" default:"6060" example:"7060" desc:"port of 127.0.0.1 for profiles if other machines can reach the debug listener"`
 	MaxConnAge         time.Duration `envconfig:"GRPC_MAX_CONNECTION_AGE" default:"24h" example:"1h" desc:"age at which the service asks a client to close its gRPC connection, so that Envoys spread over the replicas; 0: no maximum"`
-	MaxConnGrace       time.Duration `envconfig:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h" example:"10m" desc:"time after GRPC_MAX_CONNECTION_AGE until the connection is closed; 0: it stays open until its requests have ended"`
-	MaxConnections     int           `envconfig:"GRPC_MAX_CONNECTIONS" default:"0" example:"2000" desc:"maximum number of gRPC connections; one more closes the longest idle connection of the address with the most connections; 0: 500 to 10,000 by the memory limit"`
+	MaxConnGrace       time.Duration `envconfig:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"1h" min:"0" want:"want more than 0, such as 1h, or 0 for no maximum" example:"10m" desc:"time after GRPC_MAX_CONNECTION_AGE until the connection is closed; 0: it stays open until its requests have ended"`
+	MaxConnections     int           `envconfig:"GRPC_MAX_CONNECTIONS" default:"0" min:"0" want:"want 1 or more, or 0 for as many as the memory limit allows" example:"2000" desc:"maximum number of gRPC connections; one more closes the longest idle connection of the address with the most connections; 0: 500 to 10,000 by the memory limit"`
 	MaxStreams         int           `envconfig:"GRPC_MAX_CONCURRENT_STREAMS" default:"1024" example:"256" desc:"maximum number of requests in flight on one gRPC connection; a client waits with the next one, or opens another connection"`
-	HTTPMaxConnections int           `envconfig:"HTTP_MAX_CONNECTIONS" default:"0" example:"1000" desc:"maximum number of HTTP connections, as GRPC_MAX_CONNECTIONS; 0: half of the gRPC connections"`
+	HTTPMaxConnections int           `envconfig:"HTTP_MAX_CONNECTIONS" default:"0" min:"0" want:"want 1 or more, or 0 for as many as the memory limit allows" example:"1000" desc:"maximum number of HTTP connections, as GRPC_MAX_CONNECTIONS; 0: half of the gRPC connections"`
 }
 
 // TLS is the TLS of the gRPC listener.
@@ -88,12 +88,12 @@ type XDS struct {
 	CACert          string        `envconfig:"CONFIG_GRPC_XDS_SERVER_TLS_CACERT" example:"/certs/ca.crt" desc:"file of the CA that signed the certificate of the xDS server; default: the CAs of the system"`
 	SAN             string        `envconfig:"CONFIG_GRPC_XDS_SERVER_TLS_SAN" example:"envoy-gateway" desc:"name that the certificate of the xDS server must have; default: the host of CONFIG_GRPC_XDS_SERVER_URL"`
 	Overlay         string        `envconfig:"CONFIG_GRPC_XDS_OVERLAY" example:"/etc/extauthz/overlay.yaml" desc:"file with the keys that rules of an xDS server lack, such as algorithm, and with policies of ext_authz (docs/xds.md)"`
-	ConnectInterval time.Duration `envconfig:"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL" default:"3s" example:"1s" desc:"time between attempts to connect to the xDS server; it varies by half at random"`
-	Backoff         time.Duration `envconfig:"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL" default:"10s" example:"1s" desc:"time until the service connects again after the xDS server has ended the stream; it doubles while streams fail"`
-	MaxBackoff      time.Duration `envconfig:"XDS_CLIENT_BACKOFF_MAX_INTERVAL" default:"60s" example:"30s" desc:"the longest such time"`
-	RandomFactor    float64       `envconfig:"XDS_CLIENT_BACKOFF_RANDOM_FACTOR" default:"0.5" example:"0.2" desc:"share of that time by which it varies at random; 1 and more: between 0 and twice the time"`
+	ConnectInterval time.Duration `envconfig:"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL" default:"3s" min:"1" want:"want more than 0, such as 3s" example:"1s" desc:"time between attempts to connect to the xDS server; it varies by half at random"`
+	Backoff         time.Duration `envconfig:"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL" default:"10s" min:"1" want:"want more than 0, such as 10s" example:"1s" desc:"time until the service connects again after the xDS server has ended the stream; it doubles while streams fail"`
+	MaxBackoff      time.Duration `envconfig:"XDS_CLIENT_BACKOFF_MAX_INTERVAL" default:"60s" min:"1" want:"want more than 0, such as 60s" example:"30s" desc:"the longest such time"`
+	RandomFactor    float64       `envconfig:"XDS_CLIENT_BACKOFF_RANDOM_FACTOR" default:"0.5" min:"0" want:"want 0 or more, such as 0.5" example:"0.2" desc:"share of that time by which it varies at random; 1 and more: between 0 and twice the time"`
 	Jitter          bool          `envconfig:"XDS_CLIENT_BACKOFF_JITTER" default:"true" example:"false" desc:"whether that time varies at random"`
-	MaxMessage      int           `envconfig:"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES" example:"8388608" desc:"largest response of the xDS server in bytes; default: 4 MiB"`
+	MaxMessage      int           `envconfig:"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES" min:"0" want:"want 1 or more, or 0 for 4 MiB" example:"8388608" desc:"largest response of the xDS server in bytes; default: 4 MiB"`
 }
 
 // Limits are about the decisions of all limits.
@@ -106,7 +106,7 @@ type Limits struct {
 	Quota            bool                       `envconfig:"QUOTA_MODE" default:"false" example:"true" desc:"treat every rule as one with quota_mode"`
 	StopWhenOver     bool                       `envconfig:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" default:"false" example:"true" desc:"with COMPATIBILITY=strict, charge only the limits that a request exceeds, if there are any, in place of all its limits; takes a second round trip to Redis. Otherwise a denied request charges none anyway"`
 	KeyPrefix        string                     `envconfig:"CACHE_KEY_PREFIX" example:"shop:" desc:"prefix of the key of every bucket"`
-	MaxHeldPerBucket int                        `envconfig:"MAX_HELD_PER_BUCKET" default:"0" example:"500" desc:"maximum number of requests that wait in one bucket for its max_delay, so that no client takes all places of AUTHZ_MAX_HELD; further requests are denied and not charged; 0: a tenth of AUTHZ_MAX_HELD"`
+	MaxHeldPerBucket int                        `envconfig:"MAX_HELD_PER_BUCKET" default:"0" min:"0" want:"want 1 or more, or 0 for a tenth of AUTHZ_MAX_HELD" example:"500" desc:"maximum number of requests that wait in one bucket for its max_delay, so that no client takes all places of AUTHZ_MAX_HELD; further requests are denied and not charged; 0: a tenth of AUTHZ_MAX_HELD"`
 }
 
 // Answers are about responses to clients and to Envoy.
@@ -123,8 +123,8 @@ type Answers struct {
 // Authorization is about ext_authz.
 type Authorization struct {
 	Domain          string        `envconfig:"AUTHZ_DOMAIN" group:"Authorization" example:"shop" desc:"domain of ext_authz requests whose route names none in context_extensions; default: the only domain with an authz section"`
-	MaxHeld         int           `envconfig:"AUTHZ_MAX_HELD" default:"1000" example:"5000" desc:"maximum number of responses that are held at once for max_delay; further early requests are denied"`
-	HTTPTimeout     time.Duration `envconfig:"AUTHZ_HTTP_TIMEOUT" trial:"any" default:"200ms" example:"500ms" desc:"how long Envoy waits for /check: set the value of server_uri.timeout, because Envoy does not send it over HTTP"`
+	MaxHeld         int           `envconfig:"AUTHZ_MAX_HELD" default:"1000" min:"1" want:"want 1 or more" example:"5000" desc:"maximum number of responses that are held at once for max_delay; further early requests are denied"`
+	HTTPTimeout     time.Duration `envconfig:"AUTHZ_HTTP_TIMEOUT" trial:"any" default:"200ms" min:"1" want:"want more than 0, such as 200ms" example:"500ms" desc:"how long Envoy waits for /check: set the value of server_uri.timeout, because Envoy does not send it over HTTP"`
 	SourceHeader    HeaderName    `envconfig:"AUTHZ_HTTP_SOURCE_HEADER" trial:"any" example:"x-peer-address" desc:"header in which Envoy sends /check the address of the peer; default: the address is unknown"`
 	PrincipalHeader HeaderName    `envconfig:"AUTHZ_HTTP_PRINCIPAL_HEADER" example:"x-peer-principal" desc:"header in which Envoy sends /check the principal of the client certificate; default: the principal is unknown"`
 }
@@ -134,12 +134,12 @@ type Keys struct {
 	File           string        `envconfig:"API_KEYS_FILE" group:"API keys" example:"/etc/extauthz/keys.jsonl" desc:"file of API keys (extauthz keys create); with Redis, keys can also be there"`
 	Secret         string        `envconfig:"API_KEY_SECRET" secret:"true" example:"what-extauthz-keys-secret-prints" desc:"server secret with which API keys are hashed, 16 bytes or more; extauthz keys secret makes one"`
 	PreviousSecret string        `envconfig:"API_KEY_SECRET_PREVIOUS" secret:"true" example:"what-it-printed-before" desc:"the previous API_KEY_SECRET while it is being replaced: keys made with it stay valid"`
-	MaxAge         time.Duration `envconfig:"API_KEYS_MAX_AGE" default:"24h" example:"1h" desc:"how long API keys from Redis stay valid while Redis is unreachable, or has keys that extauthz keys has not signed; after that, requests with these keys get 503; 0: no limit"`
+	MaxAge         time.Duration `envconfig:"API_KEYS_MAX_AGE" default:"24h" min:"0" want:"want 0 or more, such as 24h" example:"1h" desc:"how long API keys from Redis stay valid while Redis is unreachable, or has keys that extauthz keys has not signed; after that, requests with these keys get 503; 0: no limit"`
 }
 
 // Memory is what the service keeps in its memory.
 type Memory struct {
-	MaxBuckets   int    `envconfig:"MEMORY_MAX_BUCKETS" group:"Memory" default:"1000000" example:"5000000" desc:"maximum number of buckets in memory, with Redis of those that are remembered; beyond that, a new bucket replaces a little used one of the rule with the most buckets"`
+	MaxBuckets   int    `envconfig:"MEMORY_MAX_BUCKETS" group:"Memory" default:"1000000" min:"1" want:"want 1 or more" example:"5000000" desc:"maximum number of buckets in memory, with Redis of those that are remembered; beyond that, a new bucket replaces a little used one of the rule with the most buckets"`
 	SnapshotPath string `envconfig:"MEMORY_SNAPSHOT_PATH" example:"/var/lib/extauthz/buckets" desc:"file that keeps the buckets over a restart; the service writes it every minute and on shutdown"`
 }
 
@@ -171,7 +171,7 @@ type Telemetry struct {
 	MetricMapping     string         `envconfig:"PROMETHEUS_MAPPER_YAML" example:"/etc/statsd-exporter/conf.yaml" desc:"file in the format of statsd_exporter that names the metrics of envoyproxy/ratelimit; default: its usual names; they also apply if the file does not exist"`
 	Milliseconds      bool           `envconfig:"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS" default:"false" example:"true" desc:"ratelimit_service_response_time_seconds is in milliseconds, as in older versions of envoyproxy/ratelimit; without effect if PROMETHEUS_MAPPER_YAML is set"`
 	NearLimitRatio    LimitShare     `envconfig:"NEAR_LIMIT_RATIO" default:"0.8" example:"0.9" desc:"share of a limit above which its hits count as near_limit"`
-	MetricValues      int            `envconfig:"METRIC_VALUES_MAX" default:"1000" example:"100" desc:"maximum number of values of clients that are labels of metrics, for each rule with detailed_metric or value_to_metric; further values are counted as other"`
+	MetricValues      int            `envconfig:"METRIC_VALUES_MAX" default:"1000" min:"1" want:"want 1 or more" example:"100" desc:"maximum number of values of clients that are labels of metrics, for each rule with detailed_metric or value_to_metric; further values are counted as other"`
 	UseStatsd         bool           `envconfig:"USE_STATSD" default:"true" example:"false" desc:"send the statistics of envoyproxy/ratelimit to a statsd server; false unless set if USE_PROMETHEUS or USE_DOG_STATSD is set, and for the built-in sample"`
 	UseDogStatsd      bool           `envconfig:"USE_DOG_STATSD" default:"false" example:"true" desc:"send them to a DogStatsD server, by UDP"`
 	StatsdHost        string         `envconfig:"STATSD_HOST" default:"localhost" example:"statsd" desc:"host of the statsd or DogStatsD server"`
@@ -215,8 +215,8 @@ type RedisServer struct {
 	Auth         string        `split_words:"true" secret:"true" example:"limiter:password" desc:"password of Redis, or user:password"`
 	SentinelAuth string        `split_words:"true" secret:"true" example:"limiter:password" desc:"password of the sentinels, or user:password"`
 	TLS          bool          `split_words:"true" default:"false" example:"true" desc:"connect to Redis with TLS"`
-	PoolSize     int           `split_words:"true" default:"10" example:"3" desc:"maximum number of connections for decisions to each Redis; at most 3 are used, because requests share them"`
-	Timeout      time.Duration `split_words:"true" example:"15ms" desc:"maximum time that a decision waits for Redis; it also ends 5 ms before the deadline of the caller; after that, on_store_error or STORE_ERROR_POLICY decides; default: 50ms; with COMPATIBILITY=strict a decision waits until the deadline of the caller, and without one 10s; with REDIS_PERSECOND, a decision waits for the longer of the two timeouts"`
+	PoolSize     int           `split_words:"true" default:"10" min:"1" want:"want 1 or more" example:"3" desc:"maximum number of connections for decisions to each Redis; at most 3 are used, because requests share them"`
+	Timeout      time.Duration `split_words:"true" min:"1" want:"want more than 0, such as 15ms" example:"15ms" desc:"maximum time that a decision waits for Redis; it also ends 5 ms before the deadline of the caller; after that, on_store_error or STORE_ERROR_POLICY decides; default: 50ms; with COMPATIBILITY=strict a decision waits until the deadline of the caller, and without one 10s; with REDIS_PERSECOND, a decision waits for the longer of the two timeouts"`
 }
 
 // Strict reports whether to decide and answer as envoyproxy/ratelimit does.

@@ -179,7 +179,7 @@ func TestRedisSettingsWithoutEffect(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, texts(s.ineffectiveRedis())); diff != "" {
+		if diff := cmp.Diff(want, texts(s.ineffective())); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", environ, diff)
 		}
 	}

@@ -82,10 +82,10 @@ func TestXDSSettings(t *testing.T) {
 	want := []string{
 		"CONFIG_GRPC_XDS_NODE_ID is set to nothing: give it a value, or unset it (default default)",
 		"CONFIG_GRPC_XDS_NODE_METADATA: want key=value pairs with commas, such as team=shop,zone=a, or a JSON object",
-		"XDS_CLIENT_BACKOFF_RANDOM_FACTOR: want a number, such as 0.5",
-		"CONFIG_GRPC_XDS_CLIENT_TLS_CERT and CONFIG_GRPC_XDS_CLIENT_TLS_KEY: set both or none",
 		"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL: want more than 0, such as 10s",
+		"XDS_CLIENT_BACKOFF_RANDOM_FACTOR: want a number, such as 0.5",
 		"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES: want 1 or more, or 0 for 4 MiB",
+		"CONFIG_GRPC_XDS_CLIENT_TLS_CERT and CONFIG_GRPC_XDS_CLIENT_TLS_KEY: set both or none",
 		"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS: pair 2 has no valid name: want name:value pairs with commas, such as " +
 			"x-team:shop,x-zone:a",
 	}
