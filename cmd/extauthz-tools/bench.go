@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/extauthz/extauthz/internal/certs"
@@ -32,7 +33,8 @@ A server on this machine is found by its socket, for its CPU time. Ctrl-C prints
 // benchFlags are the flags of bench.
 type benchFlags struct {
 	service, domain, method, host, path, keys, client string
-	descriptors, headers                              []string
+	descriptors                                       []*ratelimitv3.RateLimitDescriptor
+	headers                                           []string
 	remote                                            bool
 	tls                                               *command.TLSFlags
 	plan                                              loadgen.Plan
@@ -55,7 +57,8 @@ func (p *program) bench() *cobra.Command {
 	flags.BoolVar(&f.remote, "allow-remote", false, "permit an address of another machine")
 	flags.StringVar(&f.service, "service", "ratelimit", "the service: ratelimit or ext_authz")
 	flags.StringVar(&f.domain, "domain", "", "ratelimit: `DOMAIN` of the rules")
-	flags.StringArrayVar(&f.descriptors, "descriptor", nil, "ratelimit: a descriptor, as `KEY=VALUE,...`; may be repeated")
+	flags.Func("descriptor", "ratelimit: a descriptor, as `KEY=VALUE,...`; may be repeated",
+		command.DescriptorTo(&f.descriptors))
 	flags.StringVar(&f.method, "method", "GET", "ext_authz: `METHOD` of the request")
 	flags.StringVar(&f.host, "host", "shop.example", "ext_authz: `HOST` of the request")
 	flags.StringVar(&f.path, "path", "/", "ext_authz: `PATH` of the request")
@@ -163,10 +166,7 @@ func (f *benchFlags) rateLimit() (err error) {
 	case len(f.headers) > 0:
 		return command.Usage("--header needs --service ext_authz")
 	}
-	list, err := command.Descriptors(f.descriptors)
-	if err == nil {
-		f.plan.Message, err = loadgen.RateLimit(f.domain, list)
-	}
+	f.plan.Message, err = loadgen.RateLimit(f.domain, f.descriptors)
 	return err
 }
 

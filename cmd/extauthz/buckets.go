@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"text/tabwriter"
 
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/extauthz/extauthz/internal/command"
@@ -38,18 +39,18 @@ func (p *program) bucketsReset() *cobra.Command {
 	}
 	output := command.OutputFlag(c, "text", "json")
 	domain := c.Flags().String("domain", "", "`DOMAIN` of the rules")
-	text := c.Flags().String("descriptor", "", "the descriptor, as `KEY=VALUE,...`")
+	var descriptor *ratelimitv3.RateLimitDescriptor
+	c.Flags().Func("descriptor", "the descriptor, as `KEY=VALUE,...`", func(text string) (err error) {
+		descriptor, err = command.Descriptor(text)
+		return err
+	})
 	dry := c.Flags().Bool("dry-run", false, "show the buckets and change nothing")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		switch {
 		case *domain == "":
 			return command.Usage("missing --domain DOMAIN")
-		case *text == "":
+		case descriptor == nil:
 			return command.Usage("missing --descriptor KEY=VALUE,...")
-		}
-		asked, err := command.Descriptor(*text)
-		if err != nil {
-			return command.Usage("--descriptor %q: %w", *text, err)
 		}
 		s, err := p.readSettings()
 		if err != nil {
@@ -57,7 +58,7 @@ func (p *program) bucketsReset() *cobra.Command {
 		}
 		ctx, stop := command.UntilInterrupted(c.Context())
 		defer stop()
-		found, err := service.ResetBuckets(ctx, s, *domain, asked, service.Reset(!*dry))
+		found, err := service.ResetBuckets(ctx, s, *domain, descriptor, service.Reset(!*dry))
 		if err != nil {
 			return err
 		}

@@ -24,26 +24,23 @@ func (p *program) client() *cobra.Command {
 	client := service.Client{}
 	flags := c.Flags()
 	flags.StringVar(&client.Address, "address", "localhost:8081", "`HOST:PORT` of the service, or unix:PATH")
-	domain := flags.String("domain", "", "`DOMAIN` of the rules")
-	list := flags.StringArray("descriptor", nil, "a descriptor, as `KEY=VALUE,...`; may be repeated")
-	hits := flags.Uint32("hits", 1, "how many hits the request counts as")
+	req := new(rlsv3.RateLimitRequest)
+	flags.StringVar(&req.Domain, "domain", "", "`DOMAIN` of the rules")
+	flags.Func("descriptor", "a descriptor, as `KEY=VALUE,...`; may be repeated", command.DescriptorTo(&req.Descriptors))
+	flags.Uint32Var(&req.HitsAddend, "hits", 1, "how many hits the request counts as")
 	secured := command.AddTLSFlags(flags)
 	flags.DurationVar(&client.Timeout, "timeout", probeTimeout, "maximum wait for the answer")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		switch {
-		case *domain == "":
+		case req.Domain == "":
 			return command.Usage("missing --domain DOMAIN")
-		case len(*list) == 0:
+		case req.Descriptors == nil:
 			return command.Usage("missing --descriptor KEY=VALUE,...")
 		case client.Timeout <= 0:
 			return command.Usage("--timeout %s: want more than 0, such as 2s", client.Timeout)
 		}
 		var err error
 		if client.TLS, err = secured.Client(); err != nil {
-			return err
-		}
-		req := &rlsv3.RateLimitRequest{Domain: *domain, HitsAddend: *hits}
-		if req.Descriptors, err = command.Descriptors(*list); err != nil {
 			return err
 		}
 		res, err := client.ShouldRateLimit(c.Context(), req)

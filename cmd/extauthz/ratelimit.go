@@ -8,7 +8,6 @@ import (
 	"os"
 	"time"
 
-	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/extauthz/extauthz/internal/certs"
@@ -94,8 +93,8 @@ func (p *program) ratelimitClient(flags *flag.FlagSet) func() error {
 	req := &rlsv3.RateLimitRequest{HitsAddend: 1}
 	flags.StringVar(&client.Address, "dial_string", "localhost:8081", "url of ratelimit server in <host>:<port> form")
 	flags.StringVar(&req.Domain, "domain", "", "rate limit configuration domain to query")
-	flags.Var((*descriptorFlag)(&req.Descriptors), "descriptors",
-		"descriptor list to query in <key>=<value>,<key>=<value>,... form; may be repeated")
+	flags.Func("descriptors", "descriptor list to query in <key>=<value>,<key>=<value>,... form; may be repeated",
+		command.DescriptorTo(&req.Descriptors))
 	secured := flags.Bool("grpc-use-tls", false, "Use TLS for connection to server")
 	flags.StringVar(&files.CA, "grpc-server-ca-file", "", "path to the server CA file for TLS connection")
 	flags.StringVar(&files.Cert, "grpc-cert-file", "", "path to the client cert file for TLS connection")
@@ -114,19 +113,4 @@ func (p *program) ratelimitClient(flags *flag.FlagSet) func() error {
 		}
 		return err
 	}
-}
-
-// descriptorFlag is a flag that adds a descriptor.
-type descriptorFlag []*ratelimitv3.RateLimitDescriptor
-
-// String implements flag.Value.
-func (*descriptorFlag) String() string { return "" }
-
-// Set implements flag.Value.
-func (f *descriptorFlag) Set(text string) error {
-	d, err := command.Descriptor(text)
-	if err == nil {
-		*f = append(*f, d)
-	}
-	return err
 }

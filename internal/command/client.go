@@ -41,16 +41,13 @@ func (f *TLSFlags) Client() (*certs.ClientFiles, error) {
 	return &f.files, nil
 }
 
-// Descriptors reads the values of --descriptor.
-func Descriptors(list []string) (all []*ratelimitv3.RateLimitDescriptor, err error) {
-	for _, text := range list {
+// DescriptorTo returns the setter of a flag that appends a descriptor to a list.
+func DescriptorTo(list *[]*ratelimitv3.RateLimitDescriptor) func(text string) error {
+	return func(text string) error {
 		d, err := Descriptor(text)
-		if err != nil {
-			return nil, Usage("--descriptor %q: %w", text, err)
-		}
-		all = append(all, d)
+		*list = append(*list, d)
+		return err
 	}
-	return all, nil
 }
 
 // Descriptor reads a descriptor in the form KEY=VALUE,...
