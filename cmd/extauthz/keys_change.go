@@ -115,7 +115,7 @@ func (k *keyCommand) sign() *cobra.Command {
 		if !ok {
 			return command.Usage("only keys in Redis are signed: set REDIS_URL and add --redis")
 		}
-		signed, removed, err := shared.store.Sign(ctx, *accept)
+		signed, removed, err := shared.Sign(ctx, *accept)
 		if err != nil {
 			return fmt.Errorf("%s: %w", place, service.HowToSign(err))
 		}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
@@ -36,10 +34,7 @@ func (f *keyFile) change(_ context.Context, id string, change func(*apikey.Recor
 }
 
 // redisKeys are the keys in Redis.
-type redisKeys struct {
-	client redis.UniversalClient
-	store  *rediskeys.Store
-}
+type redisKeys struct{ *rediskeys.Store }
 
 func openRedisKeys(s *settings.Settings) (*redisKeys, error) {
 	secret, err := service.ServerSecret(s.Keys)
@@ -47,18 +42,14 @@ func openRedisKeys(s *settings.Settings) (*redisKeys, error) {
 		return nil, err
 	}
 	redisstore.Log(slog.New(slog.DiscardHandler)) // the command prints its error
-	client, store, err := service.RedisForKeys(s, secret)
-	if err != nil {
-		return nil, err
-	}
-	return &redisKeys{client, store}, nil
+	store, err := service.RedisForKeys(s, secret)
+	return &redisKeys{store}, err
 }
 
 func (r *redisKeys) String() string { return "Redis" }
-func (r *redisKeys) Close() error   { return r.client.Close() }
 
 func (r *redisKeys) all(ctx context.Context) (rediskeys.Copy, error) {
-	keys, err := r.store.Load(ctx)
+	keys, err := r.Load(ctx)
 	for _, refused := range keys.Refused {
 		err = errors.Join(err, refused.Err)
 	}
@@ -75,9 +66,9 @@ func (r *redisKeys) all(ctx context.Context) (rediskeys.Copy, error) {
 }
 
 func (r *redisKeys) add(ctx context.Context, records ...apikey.Record) error {
-	return service.HowToSign(r.store.Add(ctx, records...))
+	return service.HowToSign(r.Add(ctx, records...))
 }
 
 func (r *redisKeys) change(ctx context.Context, id string, change func(*apikey.Record) error) error {
-	return service.HowToSign(r.store.Change(ctx, id, change))
+	return service.HowToSign(r.Change(ctx, id, change))
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // Pair is a certificate with its chain, and the key of the certificate. Use ReadPair.
-type Pair struct{ files *files[tls.Certificate] }
+type Pair struct{ *files[tls.Certificate] }
 
 // ReadPair reads a certificate and its key from PEM files. changed is called after each change of the files, with nil
 // if the new certificate is in use, else with the reason why the previous one is. It may be nil.
@@ -29,12 +29,6 @@ func ReadPair(cert, key string, changed func(error)) (*Pair, error) {
 	return &Pair{f}, err
 }
 
-// Current returns the certificate of the files, or the previous one if they are broken.
-func (p *Pair) Current() *tls.Certificate { return p.files.get() }
-
-// Err returns why the certificate of the files is not in use; nil if it is.
-func (p *Pair) Err() error { return p.files.err() }
-
 // NotAfter is when the certificate in use ends.
 func (p *Pair) NotAfter() time.Time { return p.Current().Leaf.NotAfter }
 
@@ -44,7 +38,7 @@ func (p *Pair) ForServer(*tls.CertificateRequestInfo) (*tls.Certificate, error) 
 }
 
 // Authorities are the certificates of the authorities that a peer is trusted by. Use ReadAuthorities.
-type Authorities struct{ files *files[authorities] }
+type Authorities struct{ *files[authorities] }
 
 // authorities are the certificates of a file.
 type authorities struct {
@@ -65,19 +59,16 @@ func ReadAuthorities(path string, changed func(error)) (*Authorities, error) {
 	return &Authorities{f}, err
 }
 
-// Current returns the authorities of the file, or the previous ones if it is broken.
-func (a *Authorities) Current() *x509.CertPool { return a.files.get().pool }
+// Pool returns the authorities of the file, or the previous ones if it is broken.
+func (a *Authorities) Pool() *x509.CertPool { return a.Current().pool }
 
 // NotAfter is when the last of the authorities in use ends: from then on, no peer is trusted.
-func (a *Authorities) NotAfter() time.Time { return a.files.get().end }
-
-// Err returns why the authorities of the file are not in use; nil if they are.
-func (a *Authorities) Err() error { return a.files.err() }
+func (a *Authorities) NotAfter() time.Time { return a.Current().end }
 
 // parseAuthorities reads certificates from PEM. Unlike x509.CertPool.AppendCertsFromPEM, it returns an error for a
 // certificate that is cut off or cannot be parsed. Otherwise peers would be refused while the file is being written.
 func parseAuthorities(text []byte) (*authorities, error) {
-	a, found := &authorities{pool: x509.NewCertPool()}, false
+	a := &authorities{pool: x509.NewCertPool()}
 	for {
 		block, rest := pem.Decode(text)
 		if block == nil {
@@ -95,12 +86,11 @@ func parseAuthorities(text []byte) (*authorities, error) {
 			return nil, err
 		}
 		a.pool.AddCert(cert)
-		found = true
 		if cert.NotAfter.After(a.end) {
 			a.end = cert.NotAfter
 		}
 	}
-	if !found {
+	if a.end.IsZero() {
 		return nil, errors.New("no certificate in PEM")
 	}
 	return a, nil

@@ -50,7 +50,7 @@ func (c *Client) Config() *tls.Config {
 		cfg.GetClientCertificate = c.Pair.ForServer
 	}
 	if c.Authorities != nil {
-		cfg.RootCAs = c.Authorities.Current()
+		cfg.RootCAs = c.Authorities.Pool()
 	}
 	if c.files.AnyName {
 		acceptAnyName(cfg)

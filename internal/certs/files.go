@@ -39,9 +39,9 @@ func open[T any](f *files[T]) (*files[T], error) {
 	return f, nil
 }
 
-// get reads the files again, and returns the value of their contents. It returns the previous value while another
+// Current reads the files again, and returns the value of their contents. It returns the previous value while another
 // goroutine reads them, and after an error.
-func (f *files[T]) get() *T {
+func (f *files[T]) Current() *T {
 	if f.reading.TryLock() {
 		defer f.reading.Unlock()
 		f.update(f.state.Load())
@@ -49,9 +49,9 @@ func (f *files[T]) get() *T {
 	return f.state.Load().value
 }
 
-// err returns why the files are not in use; nil if they are.
-func (f *files[T]) err() error {
-	f.get()
+// Err returns why the files are not in use; nil if they are.
+func (f *files[T]) Err() error {
+	f.Current()
 	return f.state.Load().err
 }
 

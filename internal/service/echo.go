@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -48,15 +46,17 @@ func serveEcho(ctx context.Context, listener net.Listener) error {
 	server.Protocols = new(http.Protocols)
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetUnencryptedHTTP2(true) // as a cluster with http2_protocol_options sends it
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return wrapServe("HTTP", server.Serve(listener)) })
-	group.Go(func() error {
-		<-groupCtx.Done()
-		drained, cancel := context.WithTimeout(context.Background(), echoDrain)
+	drained := make(chan error, 1)
+	go func() {
+		<-ctx.Done()
+		patience, cancel := context.WithTimeout(context.Background(), echoDrain)
 		defer cancel()
-		return server.Shutdown(drained)
-	})
-	return group.Wait()
+		drained <- server.Shutdown(patience)
+	}()
+	if err := wrapServe("HTTP", server.Serve(listener)); err != nil {
+		return err
+	}
+	return <-drained
 }
 
 // echoed is a request as the upstream received it.

@@ -88,7 +88,7 @@ func (t *grpcTLS) config() *tls.Config {
 			cfg.GetConfigForClient = nil
 			cfg.Certificates = []tls.Certificate{*t.pair.Current()}
 			if t.clients != nil {
-				cfg.ClientAuth, cfg.ClientCAs = tls.RequireAndVerifyClientCert, t.clients.Current()
+				cfg.ClientAuth, cfg.ClientCAs = tls.RequireAndVerifyClientCert, t.clients.Pool()
 			}
 			cfg.VerifyConnection = t.verify
 			return cfg, nil

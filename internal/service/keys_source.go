@@ -7,12 +7,11 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/authz"
@@ -34,8 +33,7 @@ type keySource struct {
 	file, shared, demo apikey.Source
 	path               string           // of the file, "" for none
 	watcher            *keyfile.Watcher // nil without a file
-	// client is nil without Redis, and all fields below it have their zero values.
-	client     redis.UniversalClient
+	// store is nil without Redis, and all fields below it have their zero values.
 	store      *rediskeys.Store
 	generation rediskeys.Generation // of what was loaded from the store
 	// maxAge is how long keys from Redis stay valid after confirmed, the last time that Redis returned them; 0: no limit.
@@ -126,10 +124,8 @@ func (k *keySource) checkPolicies(policies map[string]*authz.Policy, s *settings
 // usesKeys reports whether a policy accepts API keys.
 func usesKeys(policies map[string]*authz.Policy) bool {
 	for _, p := range policies {
-		for _, c := range p.Credentials {
-			if c.APIKey != nil {
-				return true
-			}
+		if slices.ContainsFunc(p.Credentials, func(c authz.Credential) bool { return c.APIKey != nil }) {
+			return true
 		}
 	}
 	return false
@@ -142,23 +138,23 @@ const (
 	firstKeysLoad   = 3 * time.Second
 )
 
-// RedisForKeys returns a client of the Redis that has the keys, and the store of the keys in it. It reads the
-// certificates by itself. The stores of buckets have the same files and report their changes.
-func RedisForKeys(s *settings.Settings, secret *apikey.Secret) (redis.UniversalClient, *rediskeys.Store, error) {
+// RedisForKeys returns the store of the keys in Redis. It reads the certificates by itself. The stores of buckets have
+// the same files and report their changes.
+func RedisForKeys(s *settings.Settings, secret *apikey.Secret) (*rediskeys.Store, error) {
 	cfg, err := mainRedis(s).config(newCertificates(slog.New(slog.DiscardHandler)))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	cfg.PoolSize, cfg.Timeout, cfg.DialTimeout = 1, keysTimeout, keysDialTimeout
 	client, err := redisstore.Connect(cfg)
 	if err != nil {
-		return nil, nil, fmt.Errorf("REDIS_URL: %w", err)
+		return nil, fmt.Errorf("REDIS_URL: %w", err)
 	}
-	return client, rediskeys.New(client, s.Limits.KeyPrefix+"rl:", secret), nil
+	return rediskeys.New(client, s.Limits.KeyPrefix+"rl:", secret), nil
 }
 
 func (k *keySource) openRedis(ctx context.Context, s *settings.Settings, secret *apikey.Secret) (err error) {
-	if k.client, k.store, err = RedisForKeys(s, secret); err != nil {
+	if k.store, err = RedisForKeys(s, secret); err != nil {
 		return err
 	}
 	k.maxAge = s.Keys.MaxAge
@@ -177,23 +173,14 @@ func (k *keySource) openRedis(ctx context.Context, s *settings.Settings, secret 
 	return nil
 }
 
-// confirm records that Redis had the keys at a time.
+// confirm records that Redis had the keys at a time. They are unusable after maxAge unless Redis confirms them again.
 func (k *keySource) confirm(at time.Time) {
 	k.confirmed.Store(&at)
-	k.shared.EndAt(k.end())
-}
-
-// end returns the time after which the keys from Redis are unusable unless Redis confirms them again. The zero time
-// means never.
-func (k *keySource) end() time.Time {
-	last := k.confirmed.Load()
-	switch {
-	case last == nil:
-		return time.Unix(1, 0)
-	case k.maxAge == 0:
-		return time.Time{}
+	end := time.Time{} // never
+	if k.maxAge > 0 {
+		end = at.Add(k.maxAge)
 	}
-	return last.Add(k.maxAge)
+	k.shared.EndAt(end)
 }
 
 // run follows the keys until ctx is done, and then closes the connections to Redis. On SIGHUP it reads the file at
@@ -208,8 +195,8 @@ func (k *keySource) run(ctx context.Context) error {
 		k.store.Follow(ctx, k.generation, k.polled)
 	}
 	all.Wait()
-	if k.client != nil {
-		return k.client.Close()
+	if k.store != nil {
+		return k.store.Close()
 	}
 	return nil
 }
@@ -259,13 +246,14 @@ func (k *keySource) polled(p rediskeys.Poll) {
 
 // down logs that keys in Redis cannot be used, and how long the last copy stays active.
 func (k *keySource) down(err error) {
-	if k.confirmed.Load() == nil {
+	last := k.confirmed.Load()
+	if last == nil {
 		k.log.Error("API keys in Redis cannot be used; requests with these keys get 503", "error", HowToSign(err))
 		return
 	}
 	until := "API_KEYS_MAX_AGE=0: no limit"
-	if end := k.end(); !end.IsZero() {
-		until = end.UTC().Format(time.RFC3339)
+	if k.maxAge > 0 {
+		until = last.Add(k.maxAge).UTC().Format(time.RFC3339)
 	}
 	k.log.Error("API keys in Redis cannot be used; the last copy stays active", "until", until, "error", HowToSign(err))
 }

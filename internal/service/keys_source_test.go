@@ -268,11 +268,11 @@ func TestTheFileWins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, shared, err := RedisForKeys(s, secret)
+	shared, err := RedisForKeys(s, secret)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
+	defer shared.Close()
 	record := loaded[0]
 	record.Owner = "mallory"
 	if err := shared.Add(t.Context(), record); err != nil {

@@ -10,9 +10,22 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/extauthz/extauthz/internal/flow"
 	"github.com/extauthz/extauthz/internal/h2unary"
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
+
+// The methods of grpc.health.v1 on the native transport, as indexes of nativeMethods.
+const (
+	healthMethod = len(flow.Methods) + iota
+	listMethod
+	watchMethod
+)
+
+// nativeMethods are all methods of the native transport. Those of the flow come first.
+var nativeMethods = append(flow.Methods[:len(flow.Methods):len(flow.Methods)],
+	grpc_health_v1.Health_Check_FullMethodName, grpc_health_v1.Health_List_FullMethodName,
+	grpc_health_v1.Health_Watch_FullMethodName)
 
 // nativeHealth answers the calls of grpc.health.v1 on the native transport.
 type nativeHealth struct {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/extauthz/extauthz/internal/certs"
+	"github.com/extauthz/extauthz/internal/poll"
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 )
@@ -136,16 +137,10 @@ const healthInterval = time.Second
 
 // watch pings Redis until ctx is done, and reports each time whether it answers.
 func (st *stores) watch(ctx context.Context, report func(up bool)) {
-	every := time.NewTicker(healthInterval)
-	defer every.Stop()
-	for ctx.Err() == nil {
+	poll.Every(ctx, healthInterval, func() {
 		ping, cancel := context.WithTimeout(ctx, healthInterval)
+		defer cancel()
 		_ = st.redis.Ping(ping) // an error opens the breaker of the node, which redisUp reads
-		cancel()
 		report(st.redisUp())
-		select {
-		case <-ctx.Done():
-		case <-every.C:
-		}
-	}
+	})
 }

@@ -191,20 +191,15 @@ func (r *ruleSource) from() string {
 	return r.name
 }
 
-// whyNone returns why there are no rules.
-func (r *ruleSource) whyNone() string {
-	if r.problems.HasErrors() {
-		return "the rules in " + r.name + " are refused"
-	}
-	return "the " + r.from() + " has sent no rules yet"
-}
-
 // describe returns the active rules as attributes of the log, or why there are none.
 func (r *ruleSource) describe() []any {
 	if generation := r.live.Active().Set.Generation; generation != "" {
 		return []any{"rules", r.name, "generation", generation}
 	}
-	return []any{"rules", "none: " + r.whyNone()}
+	if r.problems.HasErrors() {
+		return []any{"rules", "none: the rules in " + r.name + " are refused"}
+	}
+	return []any{"rules", "none: the " + r.from() + " has sent no rules yet"}
 }
 
 func logWarnings(log *slog.Logger, problems rules.Problems) {

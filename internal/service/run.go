@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -164,10 +165,15 @@ func openRequests(ctx context.Context, rules *activeRules) (*requests, error) {
 	return r, nil
 }
 
-// close must run after the last decision.
+// close writes the log and the spans that wait. It must run after the last decision.
 func (r *requests) close() {
 	r.decisions.Flush()
-	closeTracing(r.traces)
+	if r.traces != nil {
+		const patience = 3 * time.Second // with a collector that does not answer
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		_ = r.traces.Close(ctx) // its Config.Failed has reported an error of the collector
+	}
 }
 
 // serve opens all ports, serves until ctx is done, and drains.

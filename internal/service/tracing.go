@@ -3,14 +3,10 @@ package service
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
-
-// maxTraceFlush bounds the end of the service if the collector does not answer.
-const maxTraceFlush = 3 * time.Second
 
 // openTracing returns nil without TRACING_ENABLED: then no request has a span.
 func openTracing(ctx context.Context, s *settings.Settings, log *slog.Logger) (*telemetry.Tracing, error) {
@@ -29,14 +25,4 @@ func openTracing(ctx context.Context, s *settings.Settings, log *slog.Logger) (*
 			}
 		},
 	})
-}
-
-// closeTracing sends the spans that wait. It must run after the last request.
-func closeTracing(t *telemetry.Tracing) {
-	if t == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), maxTraceFlush)
-	defer cancel()
-	_ = t.Close(ctx) // Failed has reported an error of the collector
 }

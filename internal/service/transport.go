@@ -7,6 +7,7 @@ import (
 	"github.com/extauthz/extauthz/internal/flow"
 	"github.com/extauthz/extauthz/internal/grpcgo"
 	"github.com/extauthz/extauthz/internal/guard"
+	"github.com/extauthz/extauthz/internal/h2unary"
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
@@ -42,7 +43,16 @@ type services struct {
 func (s *services) transport() transport {
 	l := &s.settings.Listeners
 	if l.Transport == nativeTransport {
-		return newNative(s)
+		cfg := h2unary.Config{
+			Methods: nativeMethods, Streams: map[string]bool{nativeMethods[watchMethod]: true},
+			Serve: s.flow.Serve, Panicked: func(value any) { s.bugs.caught("gRPC", value) },
+			MaxStreams: l.MaxStreams, MaxMessage: maxRequest,
+			MaxAge: l.MaxConnAge, MaxAgeGrace: l.MaxConnGrace, ConnectTimeout: connectTimeout,
+		}
+		if s.settings.Telemetry.Tracing {
+			cfg.Keep = telemetry.TraceHeaders()
+		}
+		return h2unary.New(cfg)
 	}
 	s.bugs.log.Warn("grpc-go serves gRPC, without bounds of floods, of the memory of all requests and of their time; " +
 		"set GRPC_TRANSPORT=native unless only trusted clients reach the port")

@@ -46,10 +46,13 @@ type Store struct {
 	secret *apikey.Secret
 }
 
-// New returns the keys at <prefix>keys, signed with the secret. The caller closes the client.
+// New returns the keys at <prefix>keys, signed with the secret.
 func New(client redis.UniversalClient, prefix string, secret *apikey.Secret) *Store {
 	return &Store{client: client, key: prefix + "keys", secret: secret}
 }
+
+// Close closes the client.
+func (s *Store) Close() error { return s.client.Close() }
 
 // maxLoads is how often Load reads the keys again if they change during the reading.
 const maxLoads = 5
