@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/extauthz/extauthz/internal/guard"
@@ -21,8 +22,8 @@ const (
 	unlimited = 4 << 30
 )
 
-// bounds are the bounds of each port.
-type bounds struct{ grpc, http, debug, prometheus guard.Config }
+// bounds are the bounds of each port, by its name in metrics.
+type bounds map[string]guard.Config
 
 func portBounds(s *settings.Settings, memory int64) bounds {
 	if memory == math.MaxInt64 {
@@ -30,18 +31,10 @@ func portBounds(s *settings.Settings, memory int64) bounds {
 	}
 	connections := int(min(maxConnections, max(minConnections, memory/connectionShare/connectionSize)))
 	requests := memory / requestShare
-	b := bounds{
-		grpc:  guard.Config{Connections: connections, Bytes: requests / 2, Metered: true},
-		http:  guard.Config{Connections: connections / 2, Bytes: requests / 4},
-		debug: guard.Config{Connections: debugConnections, Bytes: requests / 4},
-		// Requests to both have no body, so the bytes are only a bound.
-		prometheus: guard.Config{Connections: debugConnections, Bytes: requests / 4},
+	pages := guard.Config{Connections: debugConnections, Bytes: requests / 4} // the requests have no body
+	return bounds{
+		"grpc":  {Connections: cmp.Or(s.Listeners.MaxConnections, connections), Bytes: requests / 2, Metered: true},
+		"http":  {Connections: cmp.Or(s.Listeners.HTTPMaxConnections, connections/2), Bytes: requests / 4},
+		"debug": pages, "prometheus": pages,
 	}
-	if s.Listeners.MaxConnections > 0 {
-		b.grpc.Connections = s.Listeners.MaxConnections
-	}
-	if s.Listeners.HTTPMaxConnections > 0 {
-		b.http.Connections = s.Listeners.HTTPMaxConnections
-	}
-	return b
 }

@@ -16,76 +16,67 @@ import (
 	"github.com/extauthz/extauthz/internal/settings"
 )
 
-// listeners are the open ports of the service, behind their guards. prometheus is nil without USE_PROMETHEUS, and pprof
-// unless profiles have a separate port.
+// listeners are the open ports of the service.
 type listeners struct {
-	grpc, http, debug, prometheus *guard.Listener
-	pprof                         net.Listener
-	tls                           *grpcTLS // of grpc; nil without TLS
-}
-
-// guarded returns the listeners that the operator can open to other machines. Only that of gRPC can have TLS.
-func (l listeners) guarded() map[string]*guard.Listener {
-	open := map[string]*guard.Listener{"grpc": l.grpc, "http": l.http, "debug": l.debug}
-	if l.prometheus != nil {
-		open["prometheus"] = l.prometheus
-	}
-	return open
+	// guarded are those that the operator can open to other machines, by their names in metrics: grpc, http, debug and,
+	// with USE_PROMETHEUS, prometheus. Only that of gRPC can have TLS.
+	guarded map[string]*guard.Listener
+	pprof   net.Listener // nil unless profiles have a separate port
+	tls     *grpcTLS     // of gRPC; nil without TLS
 }
 
 // listen opens all listeners, so that a port in use is found before anything is served. An error names the setting, the
 // mistake and the remedy. The listeners that are open by then are returned with the error.
 func listen(s *settings.Settings, t *grpcTLS, b bounds) (l listeners, err error) {
-	l.tls = t
+	l = listeners{guarded: map[string]*guard.Listener{}, tls: t}
 	listenGRPC := tcpAddress{"GRPC_HOST", s.Listeners.GRPCHost, "GRPC_PORT", s.Listeners.GRPCPort}.listen
 	if s.Listeners.GRPCUDS != "" {
 		listenGRPC = func() (net.Listener, error) { return listenUnix(s.Listeners.GRPCUDS) }
 	}
 	type port struct {
-		guarded **guard.Listener
-		listen  func() (net.Listener, error)
-		bounds  guard.Config
+		name   string
+		listen func() (net.Listener, error)
 	}
 	ports := []port{
-		{&l.grpc, listenGRPC, b.grpc},
-		{&l.http, tcpAddress{"HOST", s.Listeners.Host, "PORT", s.Listeners.Port}.listen, b.http},
-		{&l.debug, tcpAddress{"DEBUG_HOST", s.Listeners.DebugHost, "DEBUG_PORT", s.Listeners.DebugPort}.listen, b.debug},
+		{"grpc", listenGRPC},
+		{"http", tcpAddress{"HOST", s.Listeners.Host, "PORT", s.Listeners.Port}.listen},
+		{"debug", tcpAddress{"DEBUG_HOST", s.Listeners.DebugHost, "DEBUG_PORT", s.Listeners.DebugPort}.listen},
 	}
-	if s.Telemetry.UsePrometheus {
-		ports = append(ports, port{&l.prometheus, tcpAddress{"PROMETHEUS_ADDR", s.Telemetry.PrometheusAddr.Host,
-			"PROMETHEUS_ADDR",
-			s.Telemetry.PrometheusAddr.Port}.listen, b.prometheus})
+	if address := s.Telemetry.PrometheusAddr; s.Telemetry.UsePrometheus {
+		ports = append(ports, port{"prometheus",
+			tcpAddress{"PROMETHEUS_ADDR", address.Host, "PROMETHEUS_ADDR", address.Port}.listen})
 	}
 	for _, port := range ports {
 		listener, err := port.listen()
 		if err != nil {
 			return l, err
 		}
-		if port.guarded == &l.grpc && t != nil {
+		if port.name == "grpc" && t != nil {
 			listener = t.listener(listener)
 		}
-		*port.guarded = guard.New(listener, port.bounds)
+		l.guarded[port.name] = guard.New(listener, b[port.name])
 	}
-	if s.Listeners.Pprof && reachable(l.debug) {
+	if s.Listeners.Pprof && reachable(l.guarded["debug"]) {
 		l.pprof, err = tcpAddress{"DEBUG_PPROF", "127.0.0.1", "DEBUG_PPROF_PORT", s.Listeners.PprofPort}.listen()
 	}
 	return l, err
 }
 
-// plaintext returns the names of the listeners of guarded that other machines can reach and that have no TLS.
+// plaintext returns the names of the listeners that other machines can reach and that have no TLS.
 func (l listeners) plaintext() map[string]bool {
 	open := map[string]bool{}
-	for name, one := range l.guarded() {
-		open[name] = reachable(one) && (one != l.grpc || l.tls == nil)
+	for name, one := range l.guarded {
+		open[name] = reachable(one) && (name != "grpc" || l.tls == nil)
 	}
 	return open
 }
 
+// address returns the address of a listener of guarded.
+func (l listeners) address(name string) string { return l.guarded[name].Addr().String() }
+
 func (l listeners) close() {
-	for _, one := range l.guarded() {
-		if one != nil {
-			_ = one.Close() // its server may have closed it already
-		}
+	for _, one := range l.guarded {
+		_ = one.Close() // its server may have closed it already
 	}
 	if l.pprof != nil {
 		_ = l.pprof.Close() // as above
@@ -192,7 +183,7 @@ func checkPlaintext(s *settings.Settings, l listeners, log *slog.Logger) error {
 			"set GRPC_SERVER_USE_TLS=true and GRPC_CLIENT_TLS_CACERT, or GRPC_UDS or GRPC_HOST=127.0.0.1 beside Envoy, "+
 			"or GRPC_PLAINTEXT=allow where a network policy or a mesh protects it", "host", s.Listeners.GRPCHost)
 	}
-	if l.tls != nil && l.tls.clients == nil && reachable(l.grpc) && !allowed {
+	if l.tls != nil && l.tls.clients == nil && reachable(l.guarded["grpc"]) && !allowed {
 		log.Warn("gRPC verifies no clients and other machines can reach it: they can charge any bucket; "+
 			"set GRPC_CLIENT_TLS_CACERT, or GRPC_PLAINTEXT=allow where a network policy or a mesh protects it",
 			"host", s.Listeners.GRPCHost)

@@ -234,7 +234,7 @@ func (m *metrics) collectListeners(to samples) {
 		"Connections closed and requests reset to protect the service, by reason.", "port", "reason")
 	plaintext := to.gauge("plaintext_listener", "1 for a listener without TLS that other machines can reach.", "listener")
 	open := m.listeners.plaintext()
-	for port, l := range m.listeners.guarded() {
+	for port, l := range m.listeners.guarded {
 		connections(float64(l.Connections()), port)
 		inflight(float64(l.Held()), port)
 		for _, reason := range guard.Reasons() {

@@ -194,7 +194,7 @@ func serve(ctx context.Context, r *requests) error {
 		r.files, listeners})
 	guards, endGuards := context.WithCancel(context.WithoutCancel(ctx))
 	defer endGuards()
-	for _, l := range listeners.guarded() {
+	for _, l := range listeners.guarded {
 		go l.Run(guards) // guards ends after the servers
 	}
 	closeStatistics, err := openStatistics(ctx, s, &telemetry.Stats{
@@ -209,7 +209,7 @@ func serve(ctx context.Context, r *requests) error {
 
 	group, groupCtx := errgroup.WithContext(ctx)
 	r.follow(groupCtx, group)
-	group.Go(func() error { return wrapServe("gRPC", grpcServer.Serve(listeners.grpc)) })
+	group.Go(func() error { return wrapServe("gRPC", grpcServer.Serve(listeners.guarded["grpc"])) })
 	for _, server := range servers {
 		group.Go(func() error { return wrapServe(server.name, server.Serve(server.listener)) })
 	}
@@ -226,8 +226,8 @@ func serve(ctx context.Context, r *requests) error {
 		banner(r.Stderr, s, listeners)
 	}
 	logAlways(log, "serving", append([]any{
-		"grpc", listeners.grpc.Addr().String(), "http", listeners.http.Addr().String(),
-		"debug", listeners.debug.Addr().String(), "store", s.Store(),
+		"grpc", listeners.address("grpc"), "http", listeners.address("http"), "debug", listeners.address("debug"),
+		"store", s.Store(),
 	}, r.source.describe()...)...)
 	return group.Wait()
 }

@@ -555,7 +555,7 @@ func TestPlaintext(t *testing.T) {
 				}
 			}
 			got := map[string]bool{}
-			for name, listener := range l.guarded() {
+			for name, listener := range l.guarded {
 				got[name] = reachable(listener)
 			}
 			if diff := cmp.Diff(map[string]bool{"grpc": c.grpc, "http": c.http, "debug": c.debug}, got); diff != "" {

@@ -60,5 +60,6 @@ Without a key the answer is 401, with another key 403:
 
   curl -i -H 'x-api-key: demo' http://%s/check/
 
-`, s.Rules.Directory(), l.grpc.Addr(), l.http.Addr(), l.debug.Addr(), l.http.Addr(), rls.Example, l.http.Addr())
+`, s.Rules.Directory(), l.address("grpc"), l.address("http"), l.address("debug"), l.address("http"), rls.Example,
+		l.address("http"))
 }

@@ -30,13 +30,13 @@ func newWebServer(name string, l net.Listener, handler http.Handler, bugs *panic
 func (l listeners) webServers(s *settings.Settings, r *requests) []webServer {
 	debug := debugHandler(r.registry, r.source.serve, r.ready, s.Listeners.Pprof && l.pprof == nil)
 	servers := []webServer{
-		newWebServer("HTTP", l.http, r.Checks(mainHandler(r.Flow, r.ready)), r.bugs),
-		newWebServer("debug", l.debug, debug, r.bugs),
+		newWebServer("HTTP", l.guarded["http"], r.Checks(mainHandler(r.Flow, r.ready)), r.bugs),
+		newWebServer("debug", l.guarded["debug"], debug, r.bugs),
 	}
-	if l.prometheus != nil {
+	if prometheus := l.guarded["prometheus"]; prometheus != nil {
 		metrics := metricsHandler(r.registry, string(s.Telemetry.PrometheusPath))
-		servers = append(servers, newWebServer("Prometheus", l.prometheus, metrics, r.bugs))
-		r.log.Info("serving metrics", "prometheus", l.prometheus.Addr().String()+string(s.Telemetry.PrometheusPath))
+		servers = append(servers, newWebServer("Prometheus", prometheus, metrics, r.bugs))
+		r.log.Info("serving metrics", "prometheus", prometheus.Addr().String()+string(s.Telemetry.PrometheusPath))
 	}
 	if l.pprof != nil {
 		servers = append(servers, newWebServer("pprof", l.pprof, profilesHandler(), r.bugs))
