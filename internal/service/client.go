@@ -2,7 +2,14 @@ package service
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -10,9 +17,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
 	"github.com/extauthz/extauthz/internal/certs"
+	"github.com/extauthz/extauthz/internal/settings"
 )
 
 // Client calls a rate limit service, as Envoy does.
@@ -53,4 +62,109 @@ func (c Client) ShouldRateLimit(ctx context.Context, req *rlsv3.RateLimitRequest
 			status.Convert(err).Message())
 	}
 	return nil, fmt.Errorf("%s refuses the request: %s (%s)", c.Address, status.Convert(err).Message(), status.Code(err))
+}
+
+// ProbeGRPC returns nil if grpc.health.v1 of the service with these settings reports SERVING for name; "" means all
+// services. Otherwise it returns an error with the cause and the remedy.
+func ProbeGRPC(ctx context.Context, s *settings.Settings, name string, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	where, settings := grpcAddress(s.Listeners), "GRPC_HOST and GRPC_PORT"
+	target := "passthrough:///" + where
+	if s.Listeners.GRPCUDS != "" {
+		target, settings, where = "unix:"+s.Listeners.GRPCUDS, "GRPC_UDS", s.Listeners.GRPCUDS
+	}
+	secured, err := probeCredentials(s.TLS)
+	if err != nil {
+		return err
+	}
+	// A service on this machine is never behind the proxy of the environment.
+	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(secured), grpc.WithNoProxy())
+	if err != nil {
+		return fmt.Errorf("%s: %w", where, err)
+	}
+	defer func() { _ = conn.Close() }() // no call is in flight
+	res, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: name})
+	switch status.Code(err) {
+	case codes.OK:
+	case codes.DeadlineExceeded:
+		return fmt.Errorf("%s has not answered within %s: the process that listens there hangs, or is not a gRPC server",
+			where, timeout)
+	case codes.NotFound:
+		return fmt.Errorf("%s has no service %q: want one of %q", where, name, healthNames)
+	case codes.Unavailable:
+		if s.TLS.ClientCA != "" {
+			settings += "; if it refuses the certificate of the probe, which is GRPC_SERVER_TLS_CERT, use --http with " +
+				"http://127.0.0.1:8080/readyz"
+		}
+		return fmt.Errorf("%s does not answer: %s: check that the service runs with the same %s", where,
+			status.Convert(err).Message(), settings)
+	default:
+		return fmt.Errorf("%s: %w: check that extauthz listens there", where, err)
+	}
+	if state := res.GetStatus(); state != grpc_health_v1.HealthCheckResponse_SERVING {
+		return fmt.Errorf("%s reports %s for service %q: the service is draining or has no rules yet; see its log", where,
+			state,
+			name)
+	}
+	return nil
+}
+
+// probeCredentials returns the TLS of a probe, as the settings of the service say. A probe sends nothing secret to a
+// service on this machine, so it accepts every certificate. Where clients need a certificate, it shows that of the
+// service.
+func probeCredentials(t settings.TLS) (credentials.TransportCredentials, error) {
+	if !t.Use {
+		return insecure.NewCredentials(), nil
+	}
+	cfg := &tls.Config{InsecureSkipVerify: true}
+	if t.ClientCA != "" {
+		pair, err := certs.ReadPair(t.Cert, t.Key, nil)
+		if err != nil {
+			return nil, fmt.Errorf("GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY: %w", err)
+		}
+		cfg.GetClientCertificate = pair.ForServer
+	}
+	return credentials.NewTLS(cfg), nil
+}
+
+// ProbeHTTP returns nil if a URL answers with status 200.
+func ProbeHTTP(ctx context.Context, url string, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	client := &http.Client{
+		Transport:     &http.Transport{}, // without the proxy of the environment
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	res, err := client.Do(req)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("GET %s: no answer within %s", url, timeout)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: check that the service runs and that the URL is right", err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		const most = 200 // enough to recognize it
+		body, _ := io.ReadAll(io.LimitReader(res.Body, most))
+		first, _, _ := strings.Cut(string(body), "\n")
+		return fmt.Errorf("GET %s: %s %q, want 200", url, res.Status, first)
+	}
+	return nil
+}
+
+// grpcAddress returns the address of the gRPC listener for a client on the same machine.
+func grpcAddress(l settings.Listeners) string {
+	host := l.GRPCHost
+	switch host {
+	case "", "0.0.0.0":
+		host = "127.0.0.1"
+	case "::":
+		host = "::1"
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(l.GRPCPort)))
 }
