@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"os/signal"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/extauthz/extauthz/internal/settings"
@@ -183,12 +180,10 @@ func (k *keySource) confirm(at time.Time) {
 	k.shared.EndAt(end)
 }
 
-// run follows the keys until ctx is done, and then closes the connections to Redis. On SIGHUP it reads the file at
-// once.
+// run follows the keys until ctx is done, and then closes the connections to Redis.
 func (k *keySource) run(ctx context.Context) error {
 	var all sync.WaitGroup
 	if k.watcher != nil {
-		all.Go(func() { reloadOnHangup(ctx, k.watcher.Reload) })
 		all.Go(func() { k.watcher.Run(ctx, k.changed) })
 	}
 	if k.store != nil {
@@ -199,20 +194,6 @@ func (k *keySource) run(ctx context.Context) error {
 		return k.store.Close()
 	}
 	return nil
-}
-
-func reloadOnHangup(ctx context.Context, reload func()) {
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-hangup:
-			reload()
-		}
-	}
 }
 
 // changed logs a change of the file.

@@ -116,10 +116,9 @@ func newRuleSource(l *loadedRules, live *rules.Live, log *slog.Logger, activate 
 	return r
 }
 
-// watch follows the source until ctx is done. On SIGHUP it reads its files at once.
+// watch follows the source until ctx is done.
 func (r *ruleSource) watch(ctx context.Context) {
 	if r.watcher != nil {
-		go reloadOnHangup(ctx, r.watcher.Reload)
 		r.watcher.Run(ctx, r.update)
 	}
 }

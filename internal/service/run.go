@@ -36,7 +36,7 @@ type Config struct {
 // step before, and is closed after the steps behind it.
 func Run(ctx context.Context, cfg Config) error {
 	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP) // reloadOnHangup handles it; without this, it would end the process until then
+	signal.Notify(hangup, syscall.SIGHUP) // otherwise it would end the process
 	defer signal.Stop(hangup)
 	base, err := newProcess(cfg)
 	if err != nil {
@@ -57,7 +57,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer requests.close()
-	return serve(ctx, requests)
+	return serve(ctx, requests, hangup)
 }
 
 // process is what all steps share.
@@ -115,8 +115,23 @@ func openRules(ctx context.Context, st *stores) (*activeRules, error) {
 	return r, nil
 }
 
-// follow follows what can change while the service runs, until ctx is done.
-func (r *activeRules) follow(ctx context.Context, group *errgroup.Group) {
+// follow follows what can change while the service runs, until ctx is done. After each hangup it reads files at once.
+func (r *activeRules) follow(ctx context.Context, group *errgroup.Group, hangup <-chan os.Signal) {
+	group.Go(func() error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-hangup:
+			}
+			if w := r.source.watcher; w != nil {
+				w.Reload()
+			}
+			if w := r.keys.watcher; w != nil {
+				w.Reload()
+			}
+		}
+	})
 	group.Go(func() error { r.source.watch(ctx); return nil })
 	group.Go(func() error { return r.keys.run(ctx) })
 	if r.watched() {
@@ -177,7 +192,7 @@ func (r *requests) close() {
 }
 
 // serve opens all ports, serves until ctx is done, and drains.
-func serve(ctx context.Context, r *requests) error {
+func serve(ctx context.Context, r *requests, hangup <-chan os.Signal) error {
 	s, log, sample := r.Settings, r.log, r.source.sample
 	if sample {
 		s = onLoopback(s)
@@ -208,7 +223,7 @@ func serve(ctx context.Context, r *requests) error {
 	servers := listeners.webServers(s, r)
 
 	group, groupCtx := errgroup.WithContext(ctx)
-	r.follow(groupCtx, group)
+	r.follow(groupCtx, group, hangup)
 	group.Go(func() error { return wrapServe("gRPC", grpcServer.Serve(listeners.guarded["grpc"])) })
 	for _, server := range servers {
 		group.Go(func() error { return wrapServe(server.name, server.Serve(server.listener)) })
