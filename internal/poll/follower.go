@@ -2,6 +2,7 @@ package poll
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -47,7 +48,7 @@ func (f *Follower) Read() (r Reading, agrees bool) {
 		r.Files[i] = readAgain(path, f.maxSize, before)
 	}
 	f.last = r
-	return r, text(r.Err) == text(last.Err) && slices.EqualFunc(r.Files, last.Files, func(a, b File) bool {
+	return r, fmt.Sprint(r.Err) == fmt.Sprint(last.Err) && slices.EqualFunc(r.Files, last.Files, func(a, b File) bool {
 		return a.Name == b.Name && a.hash == b.hash
 	})
 }
@@ -103,11 +104,4 @@ func (r Reading) File(name string) (f File, ok bool) {
 		return r.Files[i], true
 	}
 	return File{}, false
-}
-
-func text(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
 }

@@ -138,7 +138,7 @@ const (
 // RedisForKeys returns the store of the keys in Redis. It reads the certificates by itself. The stores of buckets have
 // the same files and report their changes.
 func RedisForKeys(s *settings.Settings, secret *apikey.Secret) (*rediskeys.Store, error) {
-	cfg, err := mainRedis(s).config(newCertificates(slog.New(slog.DiscardHandler)))
+	cfg, err := redisConfig(s, &s.Redis.Main, newCertificates(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return nil, err
 	}

@@ -14,29 +14,15 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 )
 
-// redisSettings are the settings of one Redis.
-type redisSettings struct {
-	prefix string // of the names of its variables
-	settings.RedisServer
-	all *settings.Settings
-}
-
-// mainRedis returns the settings of the Redis with API keys and, unless there is a second one, all buckets.
-func mainRedis(s *settings.Settings) redisSettings { return redisSettings{"REDIS_", s.Redis.Main, s} }
-
-// perSecondRedis returns the settings of the Redis for windows shorter than a minute.
-func perSecondRedis(s *settings.Settings) redisSettings {
-	return redisSettings{"REDIS_PERSECOND_", s.Redis.PerSecond, s}
-}
-
 // maxCalls is the maximum number of script calls in flight at a Redis, even if REDIS_POOL_SIZE is larger. With more,
 // fewer requests would share each call, and Redis runs them one after the other anyway.
 const maxCalls = 3
 
-// config returns the address, credentials, TLS and bounds of the Redis.
-func (r redisSettings) config(files *certificates) (cfg redisstore.Config, err error) {
+// redisConfig returns the address, credentials, TLS and bounds of a Redis: s.Redis.Main or s.Redis.PerSecond.
+func redisConfig(s *settings.Settings, r *settings.RedisServer, files *certificates) (cfg redisstore.Config,
+	err error) {
 	if err := cfg.Mode.UnmarshalText([]byte(r.Type)); err != nil {
-		return cfg, fmt.Errorf("%sTYPE: %w", r.prefix, err)
+		return cfg, err // settings.Read accepts only the words of a Mode
 	}
 	cfg.URL = r.URL
 	if r.SocketType == "unix" && cfg.Mode == redisstore.Single && !strings.Contains(r.URL, "://") {
@@ -44,8 +30,8 @@ func (r redisSettings) config(files *certificates) (cfg redisstore.Config, err e
 	}
 	cfg.Username, cfg.Password = login(r.Auth)
 	cfg.SentinelUsername, cfg.SentinelPassword = login(r.SentinelAuth)
-	cfg.PoolSize, cfg.Timeout, cfg.WholeDeadline = min(r.PoolSize, maxCalls), r.Timeout, r.all.Strict()
-	cfg.TLS, err = r.tlsConfig(files)
+	cfg.PoolSize, cfg.Timeout, cfg.WholeDeadline = min(r.PoolSize, maxCalls), r.Timeout, s.Strict()
+	cfg.TLS, err = redisTLS(&s.Redis, r, files)
 	return cfg, err
 }
 
@@ -57,10 +43,9 @@ func login(auth string) (user, password string) {
 	return "", auth
 }
 
-// tlsConfig returns the TLS configuration of each connection to the Redis. nil means that the URL decides: no TLS, or
-// that of rediss://.
-func (r redisSettings) tlsConfig(files *certificates) (func() *tls.Config, error) {
-	shared := &r.all.Redis
+// redisTLS returns the TLS configuration of each connection to a Redis. nil means that the URL decides: no TLS, or that
+// of rediss://.
+func redisTLS(shared *settings.Redis, r *settings.RedisServer, files *certificates) (func() *tls.Config, error) {
 	plain := shared.CACert == "" && shared.Cert == "" && !shared.SkipHostname
 	if !r.UsesTLS() || plain && !r.TLS && r.SocketType != "tls" {
 		return nil, nil //nolint:nilnil // nil is what redisstore takes for no TLS

@@ -78,12 +78,12 @@ func (st *stores) openRedis(ctx context.Context) error {
 
 // bucketsConfig returns how to reach the Redis, or the two, that have the buckets.
 func bucketsConfig(s *settings.Settings, files *certificates) (redisstore.Config, error) {
-	cfg, err := mainRedis(s).config(files)
+	cfg, err := redisConfig(s, &s.Redis.Main, files)
 	if err != nil {
 		return cfg, err
 	}
 	if s.Redis.UsePerSecond {
-		second, err := perSecondRedis(s).config(files)
+		second, err := redisConfig(s, &s.Redis.PerSecond, files)
 		if err != nil {
 			return cfg, err
 		}
