@@ -48,8 +48,8 @@ var WithoutEffect = map[string]string{
 // settings.
 func (e environment) ineffective() (warnings []Finding) {
 	known := Names()
-	for name, value := range e {
-		if slices.Contains(known, name) || value == "" {
+	for _, name := range slices.Sorted(maps.Keys(e)) {
+		if slices.Contains(known, name) || e[name] == "" {
 			continue
 		}
 		if why, ok := WithoutEffect[name]; ok {
@@ -60,7 +60,6 @@ func (e environment) ineffective() (warnings []Finding) {
 			warnings = append(warnings, Finding{name, fmt.Sprintf("%s is not a setting: did you mean %s?", name, meant)})
 		}
 	}
-	slices.SortFunc(warnings, func(a, b Finding) int { return strings.Compare(a.Setting, b.Setting) })
 	return warnings
 }
 
