@@ -78,24 +78,21 @@ func (k *keyCommand) withPlace(
 }
 
 // noKey refuses arguments that look like a key, without showing them.
-func noKey(want string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if slices.ContainsFunc(args, settings.HasStartOfSecret) {
-			return command.Usage("an argument looks like an API key, so it is not shown: want %s", want)
-		}
-		return nil
+func noKey(_ *cobra.Command, args []string) error {
+	if slices.ContainsFunc(args, settings.HasStartOfSecret) {
+		return command.Usage("an argument looks like an API key, so it is not shown: " +
+			"want an id, as `extauthz keys list` shows it")
 	}
+	return nil
 }
-
-const idWanted = "id, as `extauthz keys list` shows it"
 
 // oneID accepts one argument, the id of a key.
 func oneID(c *cobra.Command, args []string) error {
-	return cobra.MatchAll(noKey("an "+idWanted), command.Wants(cobra.ExactArgs(1), "one "+idWanted))(c, args)
+	return cobra.MatchAll(noKey, command.Wants(cobra.ExactArgs(1), "one id, as `extauthz keys list` shows it"))(c, args)
 }
 
 func noIDs(c *cobra.Command, args []string) error {
-	return cobra.MatchAll(noKey("an "+idWanted), command.NoArguments(""))(c, args)
+	return cobra.MatchAll(noKey, command.NoArguments(""))(c, args)
 }
 
 // open opens the place that the flags and settings name.
