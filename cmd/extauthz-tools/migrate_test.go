@@ -57,12 +57,13 @@ func TestMigrateWrites(t *testing.T) {
 // TestMigrateJSON prints the result of each subcommand as JSON.
 func TestMigrateJSON(t *testing.T) {
 	t.Parallel()
+	none := []command.ProblemJSON{}
 	for _, c := range []struct {
 		args, stdin string
 		code        int
 		want        conversionResult
 	}{
-		{"limitador", limitadorLimits, 0, conversionResult{OK: true, Problems: []command.ProblemJSON{}, Files: []convertedFile{{
+		{"limitador", limitadorLimits, 0, conversionResult{OK: true, Problems: none, Files: []convertedFile{{
 			"shop.yaml", "# Converted from standard input by extauthz-tools migrate.\ndomain: shop\ndescriptors:\n" +
 				"  - key: user\n    rate_limit: { unit: minute, requests_per_unit: 5 } # standard input:1\n"}}}},
 		{"limitador", "[]", 1, conversionResult{Files: []convertedFile{}, Problems: []command.ProblemJSON{

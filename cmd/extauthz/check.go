@@ -102,7 +102,10 @@ type checkedEnvoy struct {
 // checkRules checks rule files. If they have no mistakes, it also checks configurations of Envoy.
 func checkRules(paths []string, stdin io.Reader, cfg file.Config, configurations []string) *checked {
 	set, problems := file.Check(paths, stdin, cfg)
-	c := &checked{Domains: len(set.Domains), Generation: set.Generation, rules: problems, Problems: []command.ProblemJSON{}}
+	c := &checked{
+		Domains: len(set.Domains), Generation: set.Generation,
+		rules: problems, Problems: []command.ProblemJSON{},
+	}
 	for _, rule := range ratelimit.NewRules(set.Domains, ratelimit.RulesOptions{}).All() {
 		c.Limits += len(rule.Limits)
 	}

@@ -65,7 +65,7 @@ func (st *stores) pingAtStart(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	err := st.redis.Ping(ctx)
-	both, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // Ping joins the errors of two Redis itself
+	both, ok := err.(interface{ Unwrap() []error }) // Ping joins the errors of two Redis itself
 	if !ok || !st.Settings.Redis.UsePerSecond {
 		return redisMistake(st.Settings, err)
 	}

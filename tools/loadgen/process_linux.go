@@ -65,8 +65,8 @@ func listeningOn(address string) (sockets []string) {
 	if err != nil || portErr != nil || ip == nil && host != "localhost" {
 		return nil
 	}
-	ipv4, _ := fs.NetTCP()
-	ipv6, _ := fs.NetTCP6() // IPv6 can be missing
+	ipv4, _ := fs.NetTCP()  //nolint:staticcheck // netlink would be a dependency for this call alone
+	ipv6, _ := fs.NetTCP6() //nolint:staticcheck // as above; IPv6 can be missing
 	var everywhere []string
 	for _, line := range append(ipv4, ipv6...) {
 		const listen = 0x0a
