@@ -24,8 +24,11 @@ type Setting struct {
 	index  []int
 }
 
-// List describes all settings, in the order in which they are documented.
-func List() []Setting { return listFields(reflect.TypeFor[Settings](), "", nil) }
+// List describes all settings, in the order in which they are documented. The caller must not change it.
+func List() []Setting { return described }
+
+// described is computed once, because reflection is slow.
+var described = listFields(reflect.TypeFor[Settings](), "", nil)
 
 // listFields returns the settings of a group, or those of all groups. The prefix is that of the names of a RedisServer.
 func listFields(group reflect.Type, prefix string, index []int) (list []Setting) {

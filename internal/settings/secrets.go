@@ -47,7 +47,7 @@ func (e environment) mayBeSecret(text string) bool {
 	}
 	for _, s := range List() {
 		secret := e[s.Name]
-		if s.tag.Get("secret") == "true" && len(secret) >= minKnownSecret && strings.Contains(text, secret) {
+		if len(secret) >= minKnownSecret && s.tag.Get("secret") == "true" && strings.Contains(text, secret) {
 			return true
 		}
 	}
