@@ -58,10 +58,12 @@ test: test-tools ## Run all tests with the race detector, a real Redis and a rea
 test-faults: test-tools ## Run the faults of docs/guarantees.md one by one for minutes, and print what was admitted
 	FAULTS=long go test -count=1 -parallel=1 -timeout=20m -v $(TESTFLAGS) ./test/faults | grep -v '^==='
 
-# make test runs it for some seconds.
+# make test runs TestSoak for some seconds, and the random walks in a short form (testenv.Steps).
+WALKS = $(shell grep -rl --include=*_test.go 'testenv\.Steps' cmd internal pkg tools | xargs -n1 dirname | sort -u | sed 's|^|./|')
 .PHONY: soak
-soak: test-tools ## Ask the native transport for SOAK=30m while clients reset and leave, connections end and Redis hangs
+soak: test-tools ## Ask the native transport for SOAK=30m under faults, then run the long form of all random walks
 	SOAK=$(SOAK) go test -count=1 -timeout=0 -v -run='^TestSoak$$' $(TESTFLAGS) ./test/faults
+	SOAK=$(SOAK) go test -count=1 -timeout=0 -race -shuffle=on $(TESTFLAGS) $(WALKS)
 
 # A PKG with its own go.mod, such as test/istio, means all packages of that module. Without PKG, all tests of the repository run.
 ALL_TESTS := $(if $(filter file,$(origin PKG)),yes)

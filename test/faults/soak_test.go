@@ -17,13 +17,13 @@ import (
 // soakTime is how long TestSoak goes on: some seconds, or SOAK, which `make soak` sets.
 func soakTime(t *testing.T) time.Duration {
 	t.Helper()
-	text := os.Getenv("SOAK")
+	text := os.Getenv(testenv.SoakVariable)
 	if text == "" {
 		return 3 * time.Second
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		t.Fatalf("SOAK=%s: %v", text, err)
+		t.Fatalf("%s=%s: %v", testenv.SoakVariable, text, err)
 	}
 	return d
 }

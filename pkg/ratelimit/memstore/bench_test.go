@@ -12,6 +12,7 @@ import (
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // hourly is a limit that first allows and then denies in a benchmark.
@@ -150,7 +151,8 @@ func TestBytesPerBucket(t *testing.T) {
 	keys := keyBuffer(strings.Repeat("k", 60) + key(0))
 	for _, algorithm := range bucket.Algorithms {
 		for _, c := range []struct{ requests, buckets, most int }{
-			{1, 1_000_000, 100}, {5, 100_000, 170}, {20, 100_000, 240},
+			{1, testenv.Steps(300_000, 1_000_000), 100}, {5, testenv.Steps(50_000, 100_000), 170},
+			{20, testenv.Steps(50_000, 100_000), 240},
 		} {
 			if c.requests > 1 && algorithm != bucket.SlidingWindowLog {
 				continue

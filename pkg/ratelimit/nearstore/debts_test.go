@@ -170,6 +170,7 @@ func TestDebtOfAWindow(t *testing.T) {
 // TestManyReplicas has each unit of an outage count for more units than the bucket holds. Redis is charged for each one
 // once, and nothing comes back sooner than it would with one replica.
 func TestManyReplicas(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, random *rand.Rand, l bucket.Limit) {
 		s := newServer()
 		replicas := 1 + random.Int64N(100)

@@ -43,6 +43,7 @@ func TestDenialBesideAnOldBucket(t *testing.T) {
 // TestDenialsAreExact lets two replicas ask for several short buckets at once, with all roles, peeks, counted denials,
 // and limits that a reload changes. Redis would deny each request that a replica denies without it, and change nothing.
 func TestDenialsAreExact(t *testing.T) {
+	t.Parallel()
 	denials := 0
 	for range runs {
 		seed := rand.Uint64()

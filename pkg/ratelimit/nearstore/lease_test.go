@@ -40,6 +40,7 @@ func check(t *testing.T, l bucket.Limit, all []admission) {
 // TestLeasesAreExact runs up to four replicas with leases for hot keys. Calls are slow or lost, and replicas die with
 // what is left of their leases. A bucket that was charged when each request was admitted would have admitted them all.
 func TestLeasesAreExact(t *testing.T) {
+	t.Parallel()
 	used := map[bucket.Algorithm]uint64{}
 	each(t, func(t *testing.T, random *rand.Rand, l bucket.Limit) {
 		if l.Algorithm.HasGrants() { // Check refuses it

@@ -112,6 +112,7 @@ func TestCatchUpBesideASmallerQueue(t *testing.T) {
 // TestSettlements runs one replica through faults of all kinds, and gives back some of what was admitted. What was
 // admitted and not given back is bounded by replica.most.
 func TestSettlements(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, random *rand.Rand, l bucket.Limit) {
 		s := newServer()
 		r := newReplica(t, s, nearstore.Config{DenialCache: random.IntN(2) == 0})
@@ -151,6 +152,7 @@ func TestSettlements(t *testing.T) {
 // TestReloadsInAnOutage also changes the limit of the bucket, to other numbers and to 0. Some requests need a second
 // bucket, too. At most the largest limit is admitted.
 func TestReloadsInAnOutage(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, random *rand.Rand, l bucket.Limit) {
 		s := newServer()
 		r := newReplica(t, s, nearstore.Config{DenialCache: random.IntN(2) == 0})

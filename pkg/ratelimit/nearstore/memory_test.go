@@ -10,6 +10,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // unused is a shared store whose buckets are all unused, so that it needs no memory.
@@ -83,7 +84,7 @@ func TestMemory(t *testing.T) {
 	}
 	for _, algorithm := range bucket.Algorithms {
 		for _, c := range []struct{ requests, buckets, most int64 }{
-			{1, 400_000, 150}, {20, 200_000, 300},
+			{1, int64(testenv.Steps(150_000, 400_000)), 150}, {20, int64(testenv.Steps(75_000, 200_000)), 300},
 		} {
 			if c.requests > 1 && algorithm != bucket.SlidingWindowLog {
 				continue
@@ -105,14 +106,16 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestFlood makes new buckets for a million keys. Those that are used up stay, because the others have more left.
+// TestFlood makes new buckets for many keys, in the long form for a million. Those that are used up stay, because the
+// others have more left.
 func TestFlood(t *testing.T) {
-	const most, used = 20_000, 500
+	t.Parallel()
+	most, used, keys := testenv.Steps(4_000, 20_000), testenv.Steps(100, 500), testenv.Steps(200_000, 1_000_000)
 	s := openUnused(t, nearstore.Config{MaxBuckets: most, DenialCache: true})
 	l := perDay(bucket.TokenBucket, 10)
 	fill(s, 0, used, l, 10)
-	fill(s, used, 1_000_000, l, 1)
-	if got := s.Stats().Memory.Buckets; got > most {
+	fill(s, used, keys, l, 1)
+	if got := s.Stats().Memory.Buckets; got > int64(most) {
 		t.Errorf("%d buckets are remembered, want at most %d", got, most)
 	}
 	requests, outcomes := make([]bucket.Request, 1), make([]bucket.Outcome, 1)

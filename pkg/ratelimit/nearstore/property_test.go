@@ -11,6 +11,7 @@ import (
 
 // TestOneReplicaAdmitsItsLimit runs one replica through faults of all kinds, without a loss of state. See replica.most.
 func TestOneReplicaAdmitsItsLimit(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, random *rand.Rand, l bucket.Limit) {
 		s := newServer()
 		r := newReplica(t, s, nearstore.Config{DenialCache: random.IntN(2) == 0})
@@ -25,6 +26,7 @@ func TestOneReplicaAdmitsItsLimit(t *testing.T) {
 
 // TestLossOfState also empties Redis. Each loss mints at most the takes that are on the wire.
 func TestLossOfState(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, random *rand.Rand, l bucket.Limit) {
 		s := newServer()
 		r := newReplica(t, s, nearstore.Config{DenialCache: random.IntN(2) == 0})
@@ -46,6 +48,7 @@ func TestLossOfState(t *testing.T) {
 
 // TestClockOfRedisSteps also lets the clock of Redis step, a second or an hour, forward and back.
 func TestClockOfRedisSteps(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, random *rand.Rand, l bucket.Limit) {
 		l.Window = bucket.MaxWindow / 12
 		s := newServer()
@@ -66,6 +69,7 @@ func TestClockOfRedisSteps(t *testing.T) {
 // TestNothingIsStolen runs several replicas through faults and losses of all kinds. Redis never holds more than it has
 // charged, and what was admitted without an answer.
 func TestNothingIsStolen(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, random *rand.Rand, l bucket.Limit) {
 		if over := stolen(t, random, newServer(), l, 1+random.IntN(3)); over > 0 {
 			t.Errorf("Redis holds %d units more than it has charged", over)
@@ -76,6 +80,7 @@ func TestNothingIsStolen(t *testing.T) {
 // TestNothingIsStolenFromLongLogs is the same for a log of which Redis shows only the oldest part. One replica restores
 // what was charged. Each further one may restore the same units at other times, at most the limit again.
 func TestNothingIsStolenFromLongLogs(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, random *rand.Rand, l bucket.Limit) {
 		s := newServer()
 		s.cut = true

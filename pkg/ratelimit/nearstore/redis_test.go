@@ -13,6 +13,7 @@ import (
 
 // TestStore runs the conformance suite in front of Redis, with the denial cache and without it.
 func TestStore(t *testing.T) {
+	t.Parallel()
 	server := testenv.Redis(t)
 	for _, cache := range []bool{true, false} {
 		t.Run(fmt.Sprintf("denial cache %t", cache), func(t *testing.T) {
@@ -25,6 +26,7 @@ func TestStore(t *testing.T) {
 
 // TestSeveralReplicas shares buckets between three replicas.
 func TestSeveralReplicas(t *testing.T) {
+	t.Parallel()
 	server := testenv.Redis(t)
 	for _, cache := range []bool{true, false} {
 		t.Run(fmt.Sprintf("denial cache %t", cache), func(t *testing.T) {
@@ -39,6 +41,7 @@ func TestSeveralReplicas(t *testing.T) {
 
 // TestCluster runs the suite in front of a Redis Cluster, where one request may be in several places.
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	cluster := testenv.Cluster(t)
 	for _, cache := range []bool{true, false} {
 		t.Run(fmt.Sprintf("denial cache %t", cache), func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/nearstore"
+	"github.com/extauthz/extauthz/test/testenv"
 )
 
 // server is a simulated Redis: it decides by Request.Decide over a map, with a clock of its own. It is meant for a
@@ -262,7 +263,7 @@ func (r *replica) take(key string, l bucket.Limit, requests int) (admitted int) 
 }
 
 // runs is the number of random runs of each property and algorithm.
-const runs = 300
+var runs = testenv.Steps(100, 300)
 
 // onlySeed repeats the runs of one seed. Goroutines that wake at one instant run in any order, so not all of them fail.
 var onlySeed = flag.Uint64("seed", 0, "the seed of all random runs of the properties; 0 for a new one each")

@@ -18,8 +18,10 @@ import (
 	"github.com/extauthz/extauthz/test/testenv"
 )
 
+// walkSteps is the length of the walk of each algorithm.
+var walkSteps = testenv.Steps(8_000, 24_000)
+
 const (
-	walkSteps = 24_000                // for each algorithm
 	callSteps = 200                   // steps that go to Redis in one call
 	year2100  = 4_102_444_800_000_000 // until then, a limit that Check accepts is exact
 )
