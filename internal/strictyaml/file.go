@@ -15,8 +15,8 @@ type File = poll.File
 const Stdin = "-"
 
 // ReadFile reads a regular file of a kind, or stdin if the path is Stdin and stdin is not nil. It returns the problem
-// why it cannot. A path that is not a regular file is a warning, because a directory of such files can also have others.
-// It reads at most one byte more than Kind.MaxSize: Read reports such a file as too large.
+// why it cannot. A path that is not a regular file is a warning, because a directory of such files can also have
+// others. It reads at most one byte more than Kind.MaxSize: Read reports such a file as too large.
 func ReadFile(path string, stdin io.Reader, kind *Kind) (File, *Problem) {
 	if path == Stdin && stdin != nil {
 		content, err := io.ReadAll(io.LimitReader(stdin, kind.MaxSize+1))
