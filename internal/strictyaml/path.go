@@ -9,9 +9,9 @@ import (
 // spot is the place of a value, and of its key. An element of a list is its own key.
 type spot struct {
 	at, key    place
-	unknownKey bool // the value is a map with an unknown key, or absent from such a map
-	unread     bool // the value itself could not be read
-	sound      bool // a mistake of the value can be reported: see Add
+	unknownKey bool // the value is in, or is, a map with an unknown key
+	unread     bool // the value was not read
+	sound      bool // its mistakes are reported: see Add
 	// in is the map or list of the value, or the map that lacks it. path is the path from there.
 	in   *Value
 	path string

@@ -9,8 +9,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
-// walk is a case of the vectors, in the form of requests.jsonl (testdata/vectors/README.md): requests to new buckets,
-// with roles, peeks, refunds and changing limits, to be sent one by one or in batches.
+// walk is a case of the vectors, in the form of requests.jsonl (testdata/vectors/README.md). It has requests to new
+// buckets, with roles, peeks, refunds and changing limits. They are sent one by one or in batches.
 type walk struct {
 	ID      string
 	Buckets []walkBucket
