@@ -55,8 +55,7 @@ func TestMigrateWrites(t *testing.T) {
 }
 
 // TestMigrateJSON prints the result of each subcommand as JSON.
-func TestMigrateJSON(t *testing.T) {
-	t.Parallel()
+func TestMigrateJSON(t *testing.T) { // not parallel: the command sets the variables of the process
 	none := []command.ProblemJSON{}
 	for _, c := range []struct {
 		args, stdin string
@@ -85,8 +84,7 @@ func TestMigrateJSON(t *testing.T) {
 }
 
 // TestMigrateRatelimit lists what becomes of settings and rules. No value of a variable is shown.
-func TestMigrateRatelimit(t *testing.T) {
-	t.Parallel()
+func TestMigrateRatelimit(t *testing.T) { // not parallel: the command sets the variables of the process
 	good := fileWith(t, "good.yaml",
 		"domain: good\ndescriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 1}}]\n")
 	bad := fileWith(t, "bad.yaml", "domain: bad\ndescriptors:\n  - key: k\n"+
