@@ -60,15 +60,15 @@ func FuzzKey(f *testing.F) {
 					t.Errorf("two limits of one rule share %q", a.key)
 				}
 			}
-			var override RuleLimit
-			override.identity = string(requestLimitIdentity(d2, a.limit))
-			o := string((*Rule)(nil).appendKey(nil, "p:", &override, pair(k2, v2, kk2, vv2), false))
+			var brought RuleLimit
+			brought.identity = string(requestLimitIdentity(d2, a.limit))
+			o := string((*Rule)(nil).appendKey(nil, "p:", &brought, pair(k2, v2, kk2, vv2), false))
 			if o == a.key || o == a.refused {
-				t.Errorf("an override shares %q", o)
+				t.Errorf("a limit of a request shares %q", o)
 			}
-			ofRefused := string((*Rule)(nil).appendKey(nil, "p:", &override, pair(k2, v2, kk2, vv2), true))
+			ofRefused := string((*Rule)(nil).appendKey(nil, "p:", &brought, pair(k2, v2, kk2, vv2), true))
 			if ofRefused == a.key || ofRefused == a.refused || ofRefused == o {
-				t.Errorf("an override of a refused request shares %q", ofRefused)
+				t.Errorf("a limit of a refused request shares %q", ofRefused)
 			}
 		}
 	})

@@ -25,7 +25,7 @@ import (
 //	<time> <descriptor> | <descriptor> … -> ok|denied [retry <duration>] : <status> | <status> …
 //
 // A descriptor is key=value entries joined by ">". It may have hits=N, refund (is_negative_hits) and limit=N/unit (an
-// override). own=N/unit is the limit of a credential, hold=D how long the answer can be held. A status is ok or over
+// brought). own=N/unit is the limit of a credential, hold=D how long the answer can be held. A status is ok or over
 // with what remains. It is "none" if no limit applies, "unlimited", or "shadow" for a denial that is not enforced. A
 // line "reload" makes the rules of rules2.yaml active.
 func TestLimiter(t *testing.T) {
@@ -244,9 +244,9 @@ func TestRemainingSaturates(t *testing.T) {
 	}
 }
 
-// TestFloodOfOverrides checks that many limits of requests, each with another window, do not displace the buckets of a
+// TestFloodOfRequestLimits checks that many limits of requests, each with another window, do not displace the buckets of a
 // rule from a full store.
-func TestFloodOfOverrides(t *testing.T) {
+func TestFloodOfRequestLimits(t *testing.T) {
 	store, err := memstore.New(memstore.Config{
 		Clock: func() int64 { return 1_770_000_000_000_000 }, MaxBuckets: 1000,
 	})

@@ -5,16 +5,16 @@ type Row string
 
 // The rows of docs/compatibility.md that commands refer to.
 const (
-	Algorithm  Row = "1. a rule without an algorithm"
-	Denied     Row = "2. a denied request"
-	Peek       Row = "3. a peek (`hits_addend: 0`) if nothing is left"
-	Wildcards  Row = "4. several wildcards match"
-	Override   Row = "the count of a limit in the request"
-	Undecided  Row = "5. the store cannot decide"
-	Remaining  Row = "`limit_remaining` on a denial"
-	Reset      Row = "`duration_until_reset` of a denied descriptor"
-	DebugHost  Row = "`DEBUG_HOST`"
-	RedisDelay Row = "`REDIS_TIMEOUT`, `REDIS_PERSECOND_TIMEOUT`"
+	Algorithm    Row = "1. a rule without an algorithm"
+	Denied       Row = "2. a denied request"
+	Peek         Row = "3. a peek (`hits_addend: 0`) if nothing is left"
+	Wildcards    Row = "4. several wildcards match"
+	RequestLimit Row = "the count of a limit in the request"
+	Undecided    Row = "5. the store cannot decide"
+	Remaining    Row = "`limit_remaining` on a denial"
+	Reset        Row = "`duration_until_reset` of a denied descriptor"
+	DebugHost    Row = "`DEBUG_HOST`"
+	RedisDelay   Row = "`REDIS_TIMEOUT`, `REDIS_PERSECOND_TIMEOUT`"
 )
 
 // The rows of docs/migration/from-spring-cloud-gateway.md that commands refer to.
@@ -40,7 +40,7 @@ type Page struct {
 func Pages() []Page {
 	return []Page{
 		{"docs/compatibility.md", []Row{
-			Algorithm, Denied, Peek, Wildcards, Override, Undecided, Remaining, Reset, DebugHost, RedisDelay,
+			Algorithm, Denied, Peek, Wildcards, RequestLimit, Undecided, Remaining, Reset, DebugHost, RedisDelay,
 		}},
 		{"docs/migration/from-spring-cloud-gateway.md", []Row{
 			SpringSeconds, SpringNoCapacity, SpringFastRate, SpringStatus, SpringEmptyStatus, SpringEmptyPasses, SpringNoHeaders,

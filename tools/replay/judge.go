@@ -32,8 +32,8 @@ type seen struct {
 	windowEnded bool
 	// deniedTogether means that a denied request has charged the descriptor in the old service only.
 	deniedTogether bool
-	// override means that a request with a limit of its own has charged the descriptor in the old service.
-	override bool
+	// limited means that a request with a limit of its own has charged the descriptor in the old service.
+	limited bool
 }
 
 func newJudge(cfg Config) *judge {
@@ -133,8 +133,8 @@ func (j *judge) explain(r *Request, d *commonv3.RateLimitDescriptor, s *seen, ol
 	denies := newer.GetCode() == over && older.GetCode() != over // only the new one
 	less := older.GetCode() == newer.GetCode() && newer.GetLimitRemaining() < older.GetLimitRemaining()
 	switch {
-	case s.override:
-		return compatibility.Override
+	case s.limited:
+		return compatibility.RequestLimit
 	case s.windowEnded:
 		return compatibility.Algorithm // in strict mode, too: it ended between the two requests
 	case j.strict:
@@ -177,8 +177,8 @@ func (j *judge) remember(r *Request, name []string, older, newer answer) {
 	for i, d := range r.GetDescriptors() {
 		if d.GetLimit() != nil {
 			plain := &commonv3.RateLimitDescriptor{Entries: d.GetEntries()}
-			j.bucket(name[i]).override = true
-			j.bucket(descriptorName(r.GetDomain(), plain)).override = true
+			j.bucket(name[i]).limited = true
+			j.bucket(descriptorName(r.GetDomain(), plain)).limited = true
 		}
 	}
 	if older.GetOverallCode() != over && newer.GetOverallCode() != over || len(name) == 1 && r.GetHitsAddend() < 2 &&

@@ -21,7 +21,7 @@ const (
 )
 
 // appendGRPC appends the headers for a gRPC client that is over a limit. Envoy makes a gRPC status of the HTTP status:
-// 14 (UNAVAILABLE, which clients retry at once) of 429. A grpc-status header overrides it. Clients find the details in
+// 14 (UNAVAILABLE, which clients retry at once) of 429. A grpc-status header replaces it. Clients find the details in
 // grpc-status-details-bin.
 func appendGRPC(headers []reply.Header, e *reply.Exhausted) []reply.Header {
 	headers = append(headers, reply.Header{Name: "grpc-status", Value: strconv.Itoa(int(wire.ResourceExhausted))})

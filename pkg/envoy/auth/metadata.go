@@ -24,7 +24,7 @@ func appendMetadata(b []byte, d *authz.Decision) []byte {
 	if tightest := d.Limits.Tightest(); tightest != nil {
 		b = wire.AppendNumberField(b, "remaining", float64(tightest.Binding.Decision.Remaining))
 	}
-	if l := d.Identity.Limit; overrides(l) {
+	if l := d.Identity.Limit; expressible(l) {
 		b = wire.AppendStructField(b, "limit", func(b []byte) []byte {
 			b = wire.AppendNumberField(b, "requests_per_unit", float64(l.Requests))
 			return wire.AppendTextField(b, "unit", strings.ToUpper(l.Unit.String()))
@@ -45,9 +45,9 @@ func facts(d *authz.Decision) [8]fact {
 	}
 }
 
-// overrides reports whether Envoy can express the limit (RateLimitOverride). Envoy knows neither weeks nor several
+// expressible reports whether Envoy can express the limit (RateLimitOverride). Envoy knows neither weeks nor several
 // units. It drops what it does not know, which would leave another limit.
-func overrides(l *ratelimit.LimitSpec) bool {
+func expressible(l *ratelimit.LimitSpec) bool {
 	return l != nil && l.Multiplier <= 1 && l.Requests >= 0 && l.Requests <= math.MaxUint32 &&
 		l.Unit > descriptors.UnknownUnit && l.Unit <= descriptors.Year
 }

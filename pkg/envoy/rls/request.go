@@ -27,17 +27,17 @@ var (
 // Fields of envoy.service.ratelimit.v3.RateLimitRequest and envoy.extensions.common.ratelimit.v3.RateLimitDescriptor,
 // as tags on the wire: number and type. A field with another type is ignored, as by the generated code.
 const (
-	requestDomain        = 1<<3 | wire.Bytes
-	requestDescriptors   = 2<<3 | wire.Bytes
-	requestHitsAddend    = 3<<3 | wire.Varint
-	descriptorEntries    = 1<<3 | wire.Bytes
-	descriptorLimit      = 2<<3 | wire.Bytes
-	descriptorHitsAddend = 3<<3 | wire.Bytes
-	descriptorNegative   = 4<<3 | wire.Varint
-	overrideRequests     = 1<<3 | wire.Varint
-	overrideUnit         = 2<<3 | wire.Varint
-	overrideMultiplier   = 3<<3 | wire.Bytes
-	wrapperValue         = 1<<3 | wire.Varint
+	requestDomain             = 1<<3 | wire.Bytes
+	requestDescriptors        = 2<<3 | wire.Bytes
+	requestHitsAddend         = 3<<3 | wire.Varint
+	descriptorEntries         = 1<<3 | wire.Bytes
+	descriptorLimit           = 2<<3 | wire.Bytes
+	descriptorHitsAddend      = 3<<3 | wire.Bytes
+	descriptorNegative        = 4<<3 | wire.Varint
+	descriptorLimitRequests   = 1<<3 | wire.Varint
+	descriptorLimitUnit       = 2<<3 | wire.Varint
+	descriptorLimitMultiplier = 3<<3 | wire.Bytes
+	wrapperValue              = 1<<3 | wire.Varint
 )
 
 const (
@@ -136,14 +136,14 @@ func unmarshalRequestLimit(msg string, o *descriptors.RequestLimit) error {
 	r := wire.Read(msg)
 	for r.Next() {
 		switch r.Tag {
-		case overrideRequests:
+		case descriptorLimitRequests:
 			o.RequestsPerUnit = uint32(r.Number)
-		case overrideUnit:
+		case descriptorLimitUnit:
 			o.Unit = descriptors.UnknownUnit
 			if unit := uint32(r.Number); unit <= unitsOnTheWire {
 				o.Unit = descriptors.Unit(unit)
 			}
-		case overrideMultiplier:
+		case descriptorLimitMultiplier:
 			multiplier := uint64(o.UnitMultiplier) // a second message is merged, as by the generated code
 			err := unmarshalWrapper(r.Text, &multiplier)
 			o.UnitMultiplier = uint32(multiplier)

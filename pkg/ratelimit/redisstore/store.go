@@ -17,7 +17,7 @@ type Config struct {
 	// Mode is how URL leads to Redis. Default: Single.
 	Mode Mode
 	// URL is redis://, rediss:// (TLS), unix://, host:port, or the path of a Unix socket. It may hold user, password and
-	// database; the fields below override them. Default: localhost:6379. Sentinel and Cluster have another form.
+	// database; the fields below replace them. Default: localhost:6379. Sentinel and Cluster have another form.
 	URL string
 	// Username and Password authenticate each connection. Default: no authentication.
 	Username, Password string

@@ -78,7 +78,7 @@ func (m *merger) nodes(nodes []ratelimit.Node, parent, at string) {
 		if limit != "" {
 			matches = append(matches, m.byName[limit]...)
 		}
-		slices.Sort(matches) // a later entry overrides an earlier one
+		slices.Sort(matches) // a later entry wins over an earlier one
 		for _, j := range matches {
 			m.add(j, n, path)
 		}
