@@ -244,8 +244,8 @@ func TestRemainingSaturates(t *testing.T) {
 	}
 }
 
-// TestFloodOfRequestLimits checks that many limits of requests, each with another window, do not displace the buckets of a
-// rule from a full store.
+// TestFloodOfRequestLimits checks that many limits of requests, each with another window, do not displace the buckets
+// of a rule from a full store.
 func TestFloodOfRequestLimits(t *testing.T) {
 	store, err := memstore.New(memstore.Config{
 		Clock: func() int64 { return 1_770_000_000_000_000 }, MaxBuckets: 1000,

@@ -65,7 +65,7 @@ type miss struct {
 // tooShort explains a descriptor that ends at a place without a limit.
 func (m miss) tooShort() string {
 	budget := maxSearched
-	path := firstLimit(m.place.node.Descriptors, nil, &budget)
+	path := search(m.place.node.Descriptors, nil, nil, &budget)
 	if path == nil {
 		return m.place.node.describe() + " has no limit, so its descriptors pass"
 	}
@@ -130,42 +130,30 @@ func (m miss) passedBy(root *descriptors.Tree[position], path []*Node) string {
 	return text
 }
 
-// search returns the nodes that lead to a limit for all entries, by any way. It returns nil if there are none among the
-// first nodes that the budget allows.
+// search returns the nodes that lead to a limit, by any way: with entries to one for all of them, without entries to
+// the first one at all. It returns nil if there are none among the first nodes that the budget allows.
 func search(nodes []Node, entries []descriptors.Entry, above []*Node, budget *int) []*Node {
-	for i := range nodes {
-		n, e := &nodes[i], entries[0]
-		if *budget--; *budget < 0 {
-			return nil
-		}
-		if !descriptors.Match(n.Key, e.Key) || n.Value != "" && !descriptors.Match(n.Value, e.Value) {
-			continue
-		}
-		path := append(above[:len(above):len(above)], n)
-		if len(entries) > 1 {
-			if path = search(n.Descriptors, entries[1:], path, budget); path != nil {
-				return path
-			}
-		} else if n.hasLimits() {
-			return path
-		}
-	}
-	return nil
-}
-
-// firstLimit returns the nodes that lead to the first limit, as search does.
-func firstLimit(nodes []Node, above []*Node, budget *int) []*Node {
 	for i := range nodes {
 		n := &nodes[i]
 		if *budget--; *budget < 0 {
 			return nil
 		}
+		below := entries
+		if len(entries) > 0 {
+			e := entries[0]
+			if !descriptors.Match(n.Key, e.Key) || n.Value != "" && !descriptors.Match(n.Value, e.Value) {
+				continue
+			}
+			below = entries[1:]
+		}
 		path := append(above[:len(above):len(above)], n)
-		if n.hasLimits() {
+		if len(below) == 0 && n.hasLimits() {
 			return path
 		}
-		if path = firstLimit(n.Descriptors, path, budget); path != nil {
-			return path
+		if len(below) > 0 || len(entries) == 0 {
+			if path = search(n.Descriptors, below, path, budget); path != nil {
+				return path
+			}
 		}
 	}
 	return nil
