@@ -11,9 +11,9 @@ type xdsResources struct {
 	Listeners, Routes, Clusters, Endpoints []json.RawMessage
 }
 
-// bootstrap returns a configuration for testenv.Envoy and testenv.ValidateEnvoy that needs no control plane. Listeners hold their
-// routes, and clusters hold their endpoints. Each address becomes 127.0.0.1. Ports do not change: replace them with
-// testenv.Ports.
+// bootstrap returns a configuration for testenv.Envoy and testenv.ValidateEnvoy that needs no control plane.
+// Listeners hold their routes, and clusters hold their endpoints. Each address becomes 127.0.0.1. Ports do not
+// change: replace them with testenv.Ports.
 func (d xdsResources) bootstrap() (string, error) {
 	routes, err := byName(d.Routes, "name")
 	if err != nil {
