@@ -6,7 +6,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	gocmp "github.com/google/go-cmp/cmp"
@@ -74,7 +76,10 @@ func newChecked(t testing.TB, policy string) *flow.Flow {
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
-	store, err := memstore.New(memstore.Config{})
+	var now atomic.Int64 // each reading is a day later, so that every decision finds all limits unused
+	store, err := memstore.New(memstore.Config{
+		Clock: func() int64 { return now.Add((24 * time.Hour).Microseconds()) },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
