@@ -74,7 +74,7 @@ type request struct {
 // check is what only a check needs.
 type check struct {
 	message auth.Message
-	asked   *authz.Request // that of message, or one over HTTP
+	request *authz.Request // that of message, or one over HTTP
 	pending authz.Pending
 	answer  auth.Answer
 }
@@ -159,7 +159,7 @@ func (c *call) reset() {
 		c.check.message.Reset()
 		c.check.pending.Reset()
 		c.check.answer.Reset()
-		c.check.asked = nil
+		c.check.request = nil
 	}
 	c.request = request{}
 }

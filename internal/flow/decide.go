@@ -2,7 +2,6 @@ package flow
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/authz"
@@ -107,7 +106,7 @@ func (b *batch) finishCall(c *call, now time.Time) {
 		if !b.flow.cfg.Limiter.Finish(&c.plan, &b.rounds, &c.result) {
 			return
 		}
-		if errors.Is(c.result.Err, ratelimit.ErrUnanswered) {
+		if c.result.Err == ratelimit.ErrUnanswered { //nolint:errorlint // the limiter returns exactly this value
 			c.err = errInternal
 		}
 	}
@@ -158,11 +157,11 @@ func (b *batch) answerLimit(c *call) {
 // beginCheck reads a check, and decides everything but its limits.
 func (b *batch) beginCheck(c *call) {
 	check, f := c.check, b.flow
-	if check.asked == nil { // not over HTTP
+	if check.request == nil { // not over HTTP
 		if c.err = check.message.Unmarshal(c.message); c.err != nil {
 			return
 		}
-		check.asked = &check.message.Request
+		check.request = &check.message.Request
 	}
 	now, left := b.now(), longest+ratelimit.DeadlineReserve
 	if !c.deadline.IsZero() {
@@ -174,10 +173,10 @@ func (b *batch) beginCheck(c *call) {
 	if c.err != nil { // do not charge a request whose caller no longer waits
 		return
 	}
-	check.asked.MaxHold = f.cfg.Queue.Most(left)
+	check.request.MaxHold = f.cfg.Queue.Most(left)
 	if b.mayWait {
-		f.cfg.Authorizer.Begin(b.ctx, check.asked, &check.pending)
-	} else if !f.cfg.Authorizer.BeginNow(check.asked, &check.pending) {
+		f.cfg.Authorizer.Begin(b.ctx, check.request, &check.pending)
+	} else if !f.cfg.Authorizer.BeginNow(check.request, &check.pending) {
 		f.beginLater(b.conn, c)
 		return
 	}
@@ -202,7 +201,7 @@ func (b *batch) answerCheck(c *call) {
 			late(d)
 		}
 	}
-	check.answer.Decide(check.asked, d)
+	check.answer.Decide(check.request, d)
 	if n := check.answer.Dropped; n > 0 {
 		f.dropped.Add(uint64(n))
 	}
@@ -210,7 +209,7 @@ func (b *batch) answerCheck(c *call) {
 		return
 	}
 	checked := authz.Checked{
-		Request: check.asked, Decision: d, Query: c.query, Result: res,
+		Request: check.request, Decision: d, Query: c.query, Result: res,
 		Status: check.answer.Status, DroppedHeaders: check.answer.Dropped, Took: time.Since(b.began) + c.delay,
 	}
 	if f.cfg.Log != nil {

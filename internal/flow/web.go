@@ -133,7 +133,7 @@ func (f *Flow) check(w http.ResponseWriter, r *http.Request, path string) {
 	b.keep = true
 	c := b.add(Check, "")
 	c.deadline, _ = ctx.Deadline()
-	c.check.asked = auth.HTTPRequest(r, path, f.cfg.HTTP.Headers)
+	c.check.request = auth.HTTPRequest(r, path, f.cfg.HTTP.Headers)
 	c.span = f.cfg.Traces.Start(spanNames[Check], r.Header)
 	b.wait()
 	defer b.release()
@@ -145,7 +145,7 @@ func (f *Flow) check(w http.ResponseWriter, r *http.Request, path string) {
 	d := &c.check.pending.Decision
 	if c.err != nil || c.delay > 0 && !f.cfg.Queue.Stay(ctx, c.delay) { // the caller has gone, or its time is over
 		late(d)
-		c.check.answer.Decide(c.check.asked, d)
+		c.check.answer.Decide(c.check.request, d)
 	}
 	c.check.answer.WriteHTTP(w)
 	code := codes.OK

@@ -46,6 +46,7 @@ func (r *Rule) compileCredentialLimit(l *RuleLimit, spec LimitSpec) *RuleLimit {
 	compiled := *l
 	compiled.Limit, compiled.Unit = limit, spec.Unit
 	compiled.UnitMultiplier = uint32(max(1, spec.Multiplier)) // it fits: see LimitSpec
+	compiled.PolicyItem = compiled.policyItem()
 	compiled.MaxDelay = 0
 	compiled.Lease = (&Limit{Lease: int64(compiled.Lease)}).lease(limit, 0)
 	// compiled.rule stays: for a store, the buckets belong to the rule.

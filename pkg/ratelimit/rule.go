@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -39,6 +40,8 @@ type RuleLimit struct {
 	Name string
 	// Policy is the name in RateLimit headers, of letters, digits and `_.-` only: the limit's own name, else the rule's.
 	Policy string
+	// PolicyItem is its item in RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers): the same in each answer.
+	PolicyItem string
 	// Replaces are the names of limits that do not apply to a request to which this one applies.
 	Replaces []string
 	// Unit and UnitMultiplier (≥ 1) make up the window in the response to Envoy.
@@ -123,6 +126,7 @@ func (r *Rules) newLimit(rule *Rule, l *Limit, several bool) RuleLimit {
 		}
 	}
 	compiled.Policy = policyName(rule.Name, &compiled, several)
+	compiled.PolicyItem = compiled.policyItem()
 	id := identity(rule.Domain, rule.path, compiled.Limit)
 	compiled.identity, compiled.rule = string(id), hashOf(id)
 	return compiled
@@ -182,6 +186,16 @@ func policyName(rule string, l *RuleLimit, several bool) string {
 		}
 		return '_'
 	}, name)
+}
+
+// policyItem returns PolicyItem: an RFC 9651 string with the requests and the seconds of the window. Policy needs no
+// escapes.
+func (l *RuleLimit) policyItem() string {
+	item := `"` + l.Policy + `";q=` + strconv.FormatInt(l.Requests, 10)
+	if l.Window > 0 {
+		item += ";w=" + strconv.FormatInt(Seconds(l.Window), 10)
+	}
+	return item
 }
 
 // plainInHeaders reports whether every header can hold the character without quotes.

@@ -58,14 +58,20 @@ func (l *List) addDraft(shown []*ratelimit.Applied) {
 	length := len(l.values)
 	for i, a := range shown {
 		if first(shown, i) {
-			l.addItem(i, a.Limit.Policy, `";r=`, a.Decision.Remaining, ";t=", ratelimit.Seconds(a.Decision.NextIn))
+			l.separate(i)
+			l.values = append(append(append(l.values, '"'), a.Limit.Policy...), `";r=`...)
+			l.values = strconv.AppendInt(l.values, a.Decision.Remaining, 10)
+			if next := ratelimit.Seconds(a.Decision.NextIn); next != 0 { // 0 means "now"
+				l.values = strconv.AppendInt(append(l.values, ";t="...), next, 10)
+			}
 		}
 	}
 	l.add("ratelimit", length)
 	length = len(l.values)
 	for i, a := range shown {
 		if first(shown, i) {
-			l.addItem(i, a.Limit.Policy, `";q=`, a.Limit.Requests, ";w=", ratelimit.Seconds(a.Limit.Window))
+			l.separate(i)
+			l.values = append(l.values, a.Limit.PolicyItem...)
 		}
 	}
 	l.add("ratelimit-policy", length)
@@ -81,19 +87,11 @@ func first(shown []*ratelimit.Applied, i int) bool {
 	return true
 }
 
-// addItem appends item i of a list: an RFC 9651 string with two integer parameters. p1 and p2 are what precedes their
-// values. It leaves out the second one if it is 0, which means "now". Policy names need no escapes.
-func (l *List) addItem(i int, name, p1 string, v1 int64, p2 string, v2 int64) {
-	quote := `, "`
-	if i == 0 {
-		quote = `"`
+// separate appends what precedes item i of a list (RFC 9651).
+func (l *List) separate(i int) {
+	if i > 0 {
+		l.values = append(l.values, ", "...)
 	}
-	b := append(append(l.values, quote...), name...)
-	b = strconv.AppendInt(append(b, p1...), v1, 10)
-	if v2 != 0 {
-		b = strconv.AppendInt(append(b, p2...), v2, 10)
-	}
-	l.values = b
 }
 
 func (l *List) addSpring(a *ratelimit.Applied) {
