@@ -38,7 +38,7 @@ func (s *State) meet(l *Limit, other *State, now int64) bool {
 // for a log that is known only in part: its units beyond the cut may be those that the state has at other times. Such a
 // floor adds only as many units as the state has less of the time up to Floor.At.
 func (f *Floor) Join(l *Limit, s *State, now int64) (grew bool) {
-	known := f.lowest()
+	known := f.Lowest()
 	if !f.Cut || !l.Algorithm.HasGrants() {
 		return s.Merge(l, &known, now)
 	}
@@ -58,8 +58,8 @@ func (f *Floor) Join(l *Limit, s *State, now int64) (grew bool) {
 	return joinGrants(s, &known, missing)
 }
 
-// lowest returns the state of the floor. The units beyond the cut of a log are as old as they can be.
-func (f *Floor) lowest() State {
+// Lowest returns the state of the floor. The units beyond the cut of a log are as old as they can be.
+func (f *Floor) Lowest() State {
 	s := f.State
 	if last := len(s.Grants) - 1; f.Cut && last > 0 {
 		s.Grants = slices.Clone(s.Grants[:last])

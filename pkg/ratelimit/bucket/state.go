@@ -134,7 +134,7 @@ func (f *Floor) appendText(b []byte, a Algorithm) []byte {
 	if f.State.Empty() {
 		return b
 	}
-	s := f.lowest()
+	s := f.Lowest()
 	return registry[a].engine.text(b, &s)
 }
 

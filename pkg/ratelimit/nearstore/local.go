@@ -2,7 +2,6 @@ package nearstore
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
@@ -48,7 +47,6 @@ func (b *exchange) decide(r *bucket.Request, o *bucket.Outcome) {
 
 // judge decides the request as if the takes on the wire were charged.
 func (b *exchange) judge(r *bucket.Request, o *bucket.Outcome, t int64) {
-	b.loaded = slices.Grow(b.loaded[:0], len(r.Takes))[:len(r.Takes)]
 	for i := range r.Takes {
 		k := &b.known[i]
 		s := k.state.Clone()
@@ -87,8 +85,7 @@ func (b *exchange) charge(r *bucket.Request, o *bucket.Outcome) {
 		effect.Decide(t, near, &after)
 		k.state = near[0].State
 		if n > 1 {
-			left := k.state
-			d.Remaining = max(0, left.Remaining(&take.Limit, t)-k.unanswered)
+			d.Remaining = max(0, take.Limit.Capacity()-k.state.Used(&take.Limit, t)-k.unanswered)
 		}
 		if r.Uncertain {
 			k.uncertain(t, units)
