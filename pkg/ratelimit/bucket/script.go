@@ -101,8 +101,8 @@ func (r *Request) AppendArgs(b []byte, notes Notes) []byte {
 	return b
 }
 
-// scriptArgs returns the cost, and the most that the bucket may hold for the take to fit: negative if the take can never
-// fit. See counted.
+// scriptArgs returns the cost, and the most that the bucket may hold for the take to fit. That is negative if the take
+// can never fit. See counted.
 func (t *Take) scriptArgs() (cost, room span) {
 	l, need := &t.Limit, int64(max(t.Cost, t.Need))
 	switch {

@@ -293,8 +293,8 @@ func TestFailedSaveKeepsTheLastSnapshot(t *testing.T) {
 	})
 }
 
-// TestSaveAmidTraffic saves and sweeps all the time during many takes, and loads the last snapshot: no charge is lost or counted
-// twice.
+// TestSaveAmidTraffic saves and sweeps all the time during many takes, and loads the last snapshot: no charge is lost
+// or counted twice.
 func TestSaveAmidTraffic(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "buckets")
 	s := mustNew(t, memstore.Config{SnapshotPath: path, SnapshotInterval: time.Millisecond})

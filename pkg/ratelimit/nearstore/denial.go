@@ -41,7 +41,6 @@ func (b *exchange) denied(r *bucket.Request, o *bucket.Outcome) bool {
 	}
 	r.Decide(low, b.loaded, o)
 	o.Origin = bucket.FromDenialCache
-	b.store.counts.denials.Add(1)
 	return true
 }
 

@@ -107,7 +107,6 @@ func (b *exchange) fromLease(r *bucket.Request, o *bucket.Outcome) bool {
 		d.Remaining = min(t.Limit.Capacity(), d.Remaining+l.units)
 	}
 	o.Allowed, o.RetryAfter, o.Origin = true, 0, bucket.FromLease
-	b.store.counts.leases.Add(1)
 	return true
 }
 

@@ -37,7 +37,6 @@ func (b *exchange) decide(r *bucket.Request, o *bucket.Outcome) {
 		}
 		b.judge(r, o, t)
 		o.Origin = bucket.FromLastKnown
-		b.store.counts.lastKnown.Add(1)
 		if r.Uncertain && !o.Allowed {
 			return // Redis may have charged the denial, or will
 		}

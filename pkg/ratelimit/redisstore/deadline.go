@@ -18,7 +18,8 @@ const (
 	grace = 3 * time.Millisecond
 )
 
-// end returns when an operation has to end that begins now, for a caller with this context. The config has its defaults.
+// end returns when an operation that begins now has to end, for a caller with this context. The config has its
+// defaults.
 func (cfg *Config) end(ctx context.Context, now time.Time) time.Time {
 	end := now.Add(cfg.Timeout)
 	caller, has := ctx.Deadline()
@@ -61,11 +62,11 @@ func (c *call) expire() {
 	if !c.state.CompareAndSwap(sent, ended) {
 		return
 	}
+	err := errNoAnswer
 	if c.settling {
-		c.end(ErrTooLate)
-		return
+		err = ErrTooLate
 	}
-	c.end(errNoAnswer)
+	c.end(err)
 }
 
 var errNoAnswer = fmt.Errorf("redis: no answer in time: %w", ratelimit.ErrOutcomeUnknown)

@@ -190,7 +190,7 @@ func (l *lane) close() {
 	l.arrived.Broadcast()
 	l.mu.Unlock()
 	for _, c := range left { // without the lock: what follows may enter another call
-		c.fail(waiting, ErrClosed)
+		c.fail(ErrClosed)
 	}
 	closeAll(idle)
 }

@@ -67,15 +67,6 @@ func parseSentinels(text string) (master string, addrs []string, err error) {
 	return master, addrs, nil
 }
 
-// parseCluster reads the URL of the mode Cluster.
-func parseCluster(text string) ([]string, error) {
-	addrs, ok := parseAddresses(text)
-	if !ok {
-		return nil, errCluster
-	}
-	return addrs, nil
-}
-
 // parseAddresses reads one or more addresses with ports, separated by commas.
 func parseAddresses(list string) (addrs []string, ok bool) {
 	for addr := range strings.SplitSeq(list, ",") {
