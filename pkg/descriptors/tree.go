@@ -37,7 +37,7 @@ func (t *Tree[T]) Add(p Pattern, order WildcardOrder) *Tree[T] {
 	switch {
 	case p.Wildcard():
 		if t.wildcards == nil {
-			t.wildcards = newWildcards[T]()
+			t.wildcards = &wildcards[T]{nodes: map[Pattern]*Tree[T]{}, keys: map[string]*wildcardKey[T]{}}
 		}
 		node := t.wildcards.add(p, order)
 		if order == FileOrder && p.Value != "" {

@@ -27,10 +27,6 @@ type wildcard[T any] struct {
 	node *Tree[T]
 }
 
-func newWildcards[T any]() *wildcards[T] {
-	return &wildcards[T]{nodes: make(map[Pattern]*Tree[T]), keys: make(map[string]*wildcardKey[T])}
-}
-
 func (w *wildcards[T]) add(p Pattern, order WildcardOrder) *Tree[T] {
 	if node := w.nodes[p]; node != nil {
 		return node

@@ -33,8 +33,6 @@ func (fixedWindow) merge(_ *Limit, s, other *State) (grew bool) {
 
 func (fixedWindow) used(_ *Limit, s *State) int64 { return s.Count }
 
-func (fixedWindow) remaining(l *Limit, s *State) int64 { return max(0, l.Requests-s.Count) }
-
 func (fixedWindow) wait(l *Limit, s *State, _ int64) int64 { return l.Window - s.Last%l.Window }
 
 func (fixedWindow) drain(l *Limit, s *State) int64 { return l.Window - s.Last%l.Window }

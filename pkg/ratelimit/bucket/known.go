@@ -8,14 +8,8 @@ import "slices"
 //
 // The time is now, or the later Last of the two if the clock has stepped back a little since. Merge is idempotent,
 // commutative, associative and monotone, so it does no harm to join a state twice, or late. The Grants of s are never
-// those of other.
+// those of other, whose Grants do not change.
 func (s *State) Merge(l *Limit, other *State, now int64) (grew bool) {
-	o := *other
-	return s.Absorb(l, &o, now)
-}
-
-// Absorb is Merge, but also brings other to the time of s. A caller that needs other no more saves the copy.
-func (s *State) Absorb(l *Limit, other *State, now int64) (grew bool) {
 	return s.meet(l, other, now) && registry[l.Algorithm].engine.merge(l, s, other)
 }
 
@@ -44,9 +38,9 @@ func (s *State) meet(l *Limit, other *State, now int64) bool {
 // for a log that is known only in part: its units beyond the cut may be those that the state has at other times. Such a
 // floor adds only as many units as the state has less of the time up to Floor.At.
 func (f *Floor) Join(l *Limit, s *State, now int64) (grew bool) {
-	known := f.lowest()
+	known := f.Lowest()
 	if !f.Cut || !l.Algorithm.HasGrants() {
-		return s.Absorb(l, &known, now)
+		return s.Merge(l, &known, now)
 	}
 	at := f.At
 	if back := known.Last - now; back > MaxClockStep { // the floor moves with the clock
@@ -64,8 +58,8 @@ func (f *Floor) Join(l *Limit, s *State, now int64) (grew bool) {
 	return joinGrants(s, &known, missing)
 }
 
-// lowest returns the state of the floor. The units beyond the cut of a log are as old as they can be.
-func (f *Floor) lowest() State {
+// Lowest returns the state of the floor. The units beyond the cut of a log are as old as they can be.
+func (f *Floor) Lowest() State {
 	s := f.State
 	if last := len(s.Grants) - 1; f.Cut && last > 0 {
 		s.Grants = slices.Clone(s.Grants[:last])

@@ -48,8 +48,8 @@ func forEachKnown(t *testing.T, data []byte, check func(t *testing.T, k known)) 
 func joined(l *bucket.Limit, now int64, states ...bucket.State) bucket.State {
 	s := states[0].Clone()
 	s.Remaining(l, now) // brings it to the time
-	for i := range states[1:] {
-		s.Merge(l, &states[1+i], now)
+	for _, other := range states[1:] {
+		s.Merge(l, &other, now)
 	}
 	return s
 }
@@ -77,7 +77,7 @@ func FuzzMerge(f *testing.F) {
 			}
 			for _, part := range []bucket.State{a, b, c} {
 				grown := all.Clone()
-				if grown.Merge(l, &part, now) {
+				if other := part; grown.Merge(l, &other, now) {
 					t.Fatalf("%+v at %d: %+v has more than %+v, which is made of it", *l, now, part, all)
 				}
 				// From the time of the joined bucket on, no more fits than in each of its parts.
@@ -148,7 +148,8 @@ func TestClone(t *testing.T) {
 	clone.Charge(l, now+1, 5)
 	for _, at := range []int64{now, now - 3*bucket.MaxClockStep, now + l.Window} {
 		copied, other := original, bucket.State{Last: now, Count: 7, Grants: []bucket.Grant{{At: now, Cost: 7}}}
-		copied.Merge(l, &other, at)
+		merged := other
+		copied.Merge(l, &merged, at)
 		copied.Used(l, at)
 		copied.Fits(l, at, 1)
 		copied.Remaining(l, at)

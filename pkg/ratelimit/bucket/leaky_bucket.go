@@ -6,7 +6,8 @@ import (
 )
 
 // leakyBucket is the generic cell rate algorithm (GCRA). A unit leaks in Window/Requests; the bucket holds the time of
-// Burst units. Count and Part are the time until it is empty: whole µs, and a numerator over Requests.
+// Burst units. Count and Part are the time until it is empty: whole µs, and a numerator over Requests. It is also the
+// engine of the token bucket, whose missing tokens it holds, as the time in which they refill.
 type leakyBucket struct{}
 
 // span is a length of time, µs + part/Requests, with part < Requests.
@@ -120,18 +121,9 @@ func (leakyBucket) used(l *Limit, s *State) int64 {
 	if !less(product(s.Count, l.Requests), product(longest, l.Window)) {
 		return longest
 	}
+	// ⌈(Count·Requests + Part)/Window⌉: Part < Requests, so it is added to the remainder of the first division.
 	q, r := mulDiv(s.Count, l.Requests, l.Window)
 	return q + (r+s.Part+l.Window-1)/l.Window
-}
-
-func (leakyBucket) remaining(l *Limit, s *State) int64 {
-	room := l.sub(l.leak(l.Burst), held(s))
-	if room.micros < 0 {
-		return 0
-	}
-	// ⌊(micros·Requests + part)/Window⌋: part < Requests, so it is added to the remainder of the first division.
-	q, r := mulDiv(room.micros, l.Requests, l.Window)
-	return q + (r+room.part)/l.Window
 }
 
 func (leakyBucket) wait(l *Limit, s *State, n int64) int64 {

@@ -67,7 +67,7 @@ var registry = [...]entry{
 		name: "sliding_window_log", letter: 'l', most: MaxLogRequests, hasGrants: true, engine: slidingWindowLog{},
 	},
 	SlidingWindowCounter: {name: "sliding_window_counter", letter: 's', most: MaxRequests, engine: slidingWindowCounter{}},
-	TokenBucket:          {name: "token_bucket", letter: 't', most: MaxRequests, hasBurst: true, engine: tokenBucket{}},
+	TokenBucket:          {name: "token_bucket", letter: 't', most: MaxRequests, hasBurst: true, engine: leakyBucket{}},
 	LeakyBucket:          {name: "leaky_bucket", letter: 'k', most: MaxRequests, hasBurst: true, engine: leakyBucket{}},
 	FixedWindow:          {name: "fixed_window", letter: 'f', most: MaxRequests, resets: true, engine: fixedWindow{}},
 }

@@ -1,6 +1,9 @@
 package bucket
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Role is the part of a take in its request's verdict.
 type Role uint8
@@ -104,21 +107,9 @@ type Outcome struct {
 
 // begin returns room for the decisions.
 func (o *Outcome) begin(takes int) []Decision {
-	if cap(o.Decisions) < takes {
-		o.Decisions = make([]Decision, takes)
-	}
-	o.Decisions, o.Seen = o.Decisions[:takes], o.Seen[:0]
+	o.Decisions, o.Seen = slices.Grow(o.Decisions[:0], takes)[:takes], o.Seen[:0]
 	o.Origin, o.Err = FromStore, nil
 	return o.Decisions
-}
-
-// beginSeen returns room for what the answer shows of each take.
-func (o *Outcome) beginSeen(takes int) []Seen {
-	if cap(o.Seen) < takes {
-		o.Seen = make([]Seen, takes)
-	}
-	o.Seen = o.Seen[:takes]
-	return o.Seen
 }
 
 // Loaded is a bucket that a store has read for a request.
@@ -199,7 +190,10 @@ func (r *Request) Decide(now int64, loaded []Loaded, o *Outcome) {
 	var w waits
 	for i := range takes {
 		t, b, d := &takes[i], &loaded[i], &decisions[i]
-		t.charge(b, d, o.Allowed)
+		if units := t.Charged(d.Allowed, o.Allowed); units != 0 {
+			registry[t.Limit.Algorithm].engine.charge(&t.Limit, &b.State, units)
+			b.Changed = true
+		}
 		t.describe(now, &b.State, d, o.Allowed)
 		if !o.Allowed {
 			w.add(t, now, &b.State, d)
@@ -254,16 +248,6 @@ func (t *Take) Charged(fits, requestAllowed bool) int64 {
 	return int64(t.Cost)
 }
 
-// charge charges the take if its own verdict and that of its request require it.
-func (t *Take) charge(b *Loaded, d *Decision, requestAllowed bool) {
-	units := t.Charged(d.Allowed, requestAllowed)
-	if units == 0 {
-		return
-	}
-	registry[t.Limit.Algorithm].engine.charge(&t.Limit, &b.State, units)
-	b.Changed = true
-}
-
 // describe fills in the decision from a State that has been rolled to now. Allowed is already set.
 func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
 	d.RetryAfter, d.NextIn, d.Delay, d.ExpireAt, d.ChargedAt = 0, 0, 0, 0, 0
@@ -284,7 +268,7 @@ func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
 	}
 	late := s.Last - now // the clock is this far behind the bucket
 	d.ChargedAt = s.Last
-	d.Remaining = alg.remaining(&t.Limit, s)
+	d.Remaining = max(0, t.Limit.Capacity()-alg.used(&t.Limit, s))
 	d.ResetAfter = late + alg.drain(&t.Limit, s)
 	if d.Remaining < t.Limit.Capacity() {
 		d.NextIn = late + alg.wait(&t.Limit, s, d.Remaining+1)
@@ -293,7 +277,8 @@ func (t *Take) describe(now int64, s *State, d *Decision, requestAllowed bool) {
 		d.ExpireAt = now + d.ResetAfter
 	}
 	if row.hasBurst && requestAllowed && d.Allowed {
-		if before := t.before(s); before.micros >= 0 {
+		// The content before the charge. It is negative if the clock stood still meanwhile, or if the bucket was empty.
+		if before := t.Limit.sub(held(s), t.Limit.leak(int64(t.Cost))); before.micros >= 0 {
 			d.Delay, d.ChargedAt = before.ceil()+late, s.Last+before.micros
 		}
 	}
@@ -317,10 +302,6 @@ func (t *Take) retryAfter(now int64, s *State) int64 {
 	}
 	return s.Last - now + alg.wait(&t.Limit, s, need)
 }
-
-// before returns the content of a leaky bucket before the charge, as the time in which it leaks. It is negative if the
-// clock stood still meanwhile, or if the bucket was empty.
-func (t *Take) before(s *State) span { return t.Limit.sub(held(s), t.Limit.leak(int64(t.Cost))) }
 
 // waits collects the waits of a denied request: the longest of the enforced takes, the shortest of the quotas.
 type waits struct {

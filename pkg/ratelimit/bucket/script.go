@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -100,19 +101,25 @@ func (r *Request) AppendArgs(b []byte, notes Notes) []byte {
 	return b
 }
 
-// scriptArgs returns the cost as the algorithm counts it, and the most that the bucket may hold for the take to fit:
-// negative if the take can never fit. Both are units, or for the bucket algorithms the times in which they leak.
+// scriptArgs returns the cost, and the most that the bucket may hold for the take to fit. That is negative if the take
+// can never fit. See counted.
 func (t *Take) scriptArgs() (cost, room span) {
 	l, need := &t.Limit, int64(max(t.Cost, t.Need))
 	switch {
 	case need == 0 && t.Refund > 0: // always fits
 		return span{}, span{micros: longest}
-	case !l.Algorithm.HasBurst() || l.Requests == 0:
-		return span{micros: int64(t.Cost)}, span{micros: l.Requests - need}
-	case need > l.Burst:
-		return l.leak(int64(t.Cost)), span{micros: -1}
+	case need > l.Capacity():
+		return l.counted(int64(t.Cost)), span{micros: -1}
 	}
-	return l.leak(int64(t.Cost)), l.leak(l.Burst - need)
+	return l.counted(int64(t.Cost)), l.counted(l.Capacity() - need)
+}
+
+// counted returns units as the algorithm counts them: as units, or as the time in which they leak.
+func (l *Limit) counted(units int64) span {
+	if l.Algorithm.HasBurst() && l.Requests > 0 {
+		return l.leak(units)
+	}
+	return span{micros: units}
 }
 
 // appendDetails appends what the usual take does not have.
@@ -128,7 +135,15 @@ func (t *Take) appendDetails(b []byte, noted bool) []byte {
 		}
 	}
 	b = append(b, role, counted)
-	b = appendSpan(appendSpan(b, t.mostArgs()), t.refundArgs())
+	l, refund := &t.Limit, int64(t.Refund)
+	switch {
+	case l.Requests == 0:
+		refund = 0
+	case !l.Algorithm.HasBurst(): // no bucket holds more than maxUnits in a window, and none counts more than two windows
+		refund = min(refund, 2*maxUnits)
+	}
+	b = appendSpan(b, l.counted(2*l.Capacity())) // up to which counted denials add up
+	b = appendSpan(b, l.counted(refund))
 	b = appendFloat(b, t.ChargedAt)
 	if noted && t.Floor != nil {
 		b = t.Floor.appendArgs(b, t.Limit.Algorithm)
@@ -148,26 +163,6 @@ func (f *Floor) appendArgs(b []byte, a Algorithm) []byte {
 	b = f.appendText(b, a)
 	binary.LittleEndian.PutUint32(b[text-4:], uint32(len(b)-text))
 	return b
-}
-
-// mostArgs returns twice the capacity, up to which counted denials add up, as the algorithm counts it.
-func (t *Take) mostArgs() span {
-	if t.Limit.Algorithm.HasBurst() && t.Limit.Requests > 0 {
-		return t.Limit.leak(2 * t.Limit.Burst)
-	}
-	return span{micros: 2 * t.Limit.Requests}
-}
-
-// refundArgs returns the refund as the algorithm counts it: in time, or in units. No bucket holds more than maxUnits
-// in a window, and none counts more than two windows.
-func (t *Take) refundArgs() span {
-	switch {
-	case t.Refund == 0 || t.Limit.Requests == 0:
-		return span{}
-	case t.Limit.Algorithm.HasBurst():
-		return t.Limit.leak(int64(t.Refund))
-	}
-	return span{micros: min(int64(t.Refund), 2*maxUnits)}
 }
 
 func appendSpan(b []byte, s span) []byte { return appendFloat(appendFloat(b, s.micros), s.part) }
@@ -193,11 +188,11 @@ func (r *Request) Decode(line string, reply Reply, o *Outcome) error {
 		return r.scriptError(line[1:], verdict == '?')
 	}
 	rest := line[1:]
-	decisions, seen := o.begin(len(r.Takes)), o.beginSeen(len(r.Takes))
-	o.Allowed = verdict == '+'
+	decisions := o.begin(len(r.Takes))
+	o.Seen, o.Allowed = slices.Grow(o.Seen, len(r.Takes))[:len(r.Takes)], verdict == '+'
 	var w waits
 	for i := range r.Takes {
-		t, d, b := &r.Takes[i], &decisions[i], &seen[i]
+		t, d, b := &r.Takes[i], &decisions[i], &o.Seen[i]
 		if len(rest) < 2 { // a tab, and a digit
 			return fmt.Errorf("an answer for %d buckets instead of %d: %q", i, len(r.Takes), line)
 		}
@@ -217,7 +212,7 @@ func (r *Request) Decode(line string, reply Reply, o *Outcome) error {
 		if !o.Allowed {
 			w.add(t, now, &b.State, d)
 		}
-		b.Clock, b.Sent, b.Received = now, reply.Sent, reply.Received
+		b.Reply, b.Clock = reply, now
 		if t.Limit.Requests == 0 { // the script has not read the bucket
 			b.Clock = 0
 		}

@@ -6,12 +6,8 @@ import "time"
 type Seen struct {
 	// State is the bucket after the decision, at Clock.
 	State State
-	// Clock is the time of the decision by the store's clock, in µs since 1970. It is 0 if the store did not read the
-	// bucket, because Limit.Requests is 0.
-	Clock int64
-	// Sent is a time before the request was sent, and Received a time after the answer was read. Both have a monotonic
-	// clock.
-	Sent, Received time.Time
+	// Reply has a Clock of 0 if the store did not read the bucket, because Limit.Requests is 0.
+	Reply
 	// Floor is what became of the Take.Floor.
 	Floor Fate
 	// Cut means that State is a log of which the store has sent only the oldest part. All other units are in the newest
@@ -19,9 +15,12 @@ type Seen struct {
 	Cut bool
 }
 
-// Reply is when a shared store decided a batch of requests. See Seen for the fields.
+// Reply is when a shared store decided a batch of requests.
 type Reply struct {
-	Clock          int64
+	// Clock is the time of the decision by the store's clock, in µs since 1970.
+	Clock int64
+	// Sent is a time before the request was sent, and Received a time after the answer was read. Both have a monotonic
+	// clock.
 	Sent, Received time.Time
 }
 

@@ -55,10 +55,6 @@ func (slidingWindowCounter) used(l *Limit, s *State) int64 {
 	return s.Count + mulDivCeil(s.Part, l.Window-s.Last%l.Window, l.Window)
 }
 
-func (a slidingWindowCounter) remaining(l *Limit, s *State) int64 {
-	return max(0, l.Requests-a.used(l, s))
-}
-
 // wait spans two windows. Units that do not fit beside the current count wait until that count is the previous one.
 func (slidingWindowCounter) wait(l *Limit, s *State, n int64) int64 {
 	e := s.Last % l.Window

@@ -108,8 +108,6 @@ func covers(log, other []Grant) bool {
 
 func (slidingWindowLog) used(_ *Limit, s *State) int64 { return s.Count }
 
-func (slidingWindowLog) remaining(l *Limit, s *State) int64 { return max(0, l.Requests-s.Count) }
-
 // wait is the time until enough of the oldest grants are one Window old.
 func (slidingWindowLog) wait(l *Limit, s *State, n int64) int64 {
 	held := s.Count

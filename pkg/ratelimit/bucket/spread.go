@@ -1,6 +1,9 @@
 package bucket
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 // Spread is one request whose buckets are in several places, such as the slots of a Redis Cluster. A place decides only
 // a part of it. In the first round, all parts take. If one of them denies or fails, those that have charged give it
@@ -52,15 +55,14 @@ func (p *Part) show(o *Outcome) {
 	if len(p.Outcome.Seen) == 0 {
 		return
 	}
-	first := len(o.Seen) == 0
-	seen := o.beginSeen(len(o.Decisions))
-	if first {
-		clear(seen)
+	if len(o.Seen) == 0 {
+		o.Seen = slices.Grow(o.Seen, len(o.Decisions))[:len(o.Decisions)]
+		clear(o.Seen)
 	}
 	for i, take := range p.takes {
-		fate := max(seen[take].Floor, p.Outcome.Seen[i].Floor) // only the first round has floors
-		seen[take] = p.Outcome.Seen[i]
-		seen[take].Floor = fate
+		fate := max(o.Seen[take].Floor, p.Outcome.Seen[i].Floor) // only the first round has floors
+		o.Seen[take] = p.Outcome.Seen[i]
+		o.Seen[take].Floor = fate
 	}
 }
 
@@ -79,10 +81,8 @@ func (s *Spread) Split(p *Part) []*Part {
 }
 
 func replaced(parts []*Part, p *Part, by []*Part) []*Part {
-	for i := range parts {
-		if parts[i] == p {
-			return append(parts[:i:i], append(by, parts[i+1:]...)...)
-		}
+	if i := slices.Index(parts, p); i >= 0 {
+		return slices.Replace(slices.Clone(parts), i, i+1, by...)
 	}
 	return parts
 }
@@ -90,8 +90,8 @@ func replaced(parts []*Part, p *Part, by []*Part) []*Part {
 // Settle returns the parts of the second round, after the first one: none if the request is allowed, or if nothing is
 // to be corrected.
 func (s *Spread) Settle() []*Part {
-	failed, allowed := s.err() != nil, s.allowed()
-	if allowed && !failed {
+	failed := s.err() != nil
+	if !failed && fits(s.whole.Takes, s.decisions(make([]Decision, len(s.whole.Takes)))) {
 		return nil
 	}
 	for _, p := range s.first {
@@ -158,14 +158,11 @@ func (s *Spread) Outcome(o *Outcome) {
 		*o = Outcome{Err: err}
 		return
 	}
-	decisions := o.begin(len(s.whole.Takes))
-	o.Allowed = s.allowed()
+	decisions := s.decisions(o.begin(len(s.whole.Takes)))
+	o.Allowed = fits(s.whole.Takes, decisions)
 	var w waits
 	for _, p := range s.first {
 		w.enforced = later(w.enforced, p.Outcome.RetryAfter)
-		for i, take := range p.takes {
-			decisions[take] = p.Outcome.Decisions[i]
-		}
 		p.show(o)
 	}
 	if o.Allowed {
@@ -217,18 +214,14 @@ func (s *Spread) correct(first, second *Decision, take int, w *waits, quotas map
 	}
 }
 
-// allowed reports the verdict over the parts of the first round.
-func (s *Spread) allowed() bool {
-	decisions := make([]Decision, len(s.whole.Takes))
+// decisions fills in the decisions of the first round, which has no errors.
+func (s *Spread) decisions(all []Decision) []Decision {
 	for _, p := range s.first {
-		if p.Outcome.Err != nil {
-			return false
-		}
 		for i, take := range p.takes {
-			decisions[take] = p.Outcome.Decisions[i]
+			all[take] = p.Outcome.Decisions[i]
 		}
 	}
-	return fits(s.whole.Takes, decisions)
+	return all
 }
 
 // err returns the errors of the first round.

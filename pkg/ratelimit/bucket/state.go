@@ -1,6 +1,11 @@
 package bucket
 
-import "slices"
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
 
 // State is what a bucket holds. The zero value is an unused bucket. Each algorithm uses some of the fields.
 type State struct {
@@ -47,8 +52,6 @@ type engine interface {
 	merge(l *Limit, s, other *State) (grew bool)
 	// used returns the units in use, rounded up.
 	used(l *Limit, s *State) int64
-	// remaining returns the largest number of units that fit.
-	remaining(l *Limit, s *State) int64
 	// wait returns the least time until n units fit that do not fit now. n ≤ capacity; n = 0 in an overfull bucket.
 	wait(l *Limit, s *State, n int64) int64
 	// drain returns the least time until the full quota is available (fixed window: until the window ends).
@@ -88,7 +91,7 @@ func (s *State) Remaining(l *Limit, now int64) int64 {
 		return 0
 	}
 	s.at(l, now)
-	return registry[l.Algorithm].engine.remaining(l, s)
+	return max(0, l.Capacity()-registry[l.Algorithm].engine.used(l, s))
 }
 
 // Sound reports whether the algorithm can go on from the state. A store uses it to check what it reads back.
@@ -104,4 +107,46 @@ func (s *State) Sound(a Algorithm) bool {
 		held += g.Cost
 	}
 	return registry[a].engine.sound(s, held)
+}
+
+// parse reads the text that the script stores for a bucket of this algorithm; "" is an unused bucket. A text that the
+// script cut for an answer makes a State that describes the bucket, but cannot be decided on. cut is Seen.Cut.
+func (s *State) parse(a Algorithm, text string) (cut bool, err error) {
+	*s = State{}
+	if text == "" {
+		return false, nil
+	}
+	tag := strings.IndexByte(text, ' ') // only the Lua checks it, because other programs can write to Redis
+	last, rest, ok := cutNumber(text[tag+1:], ' ')
+	if ok = ok && tag >= 0; ok {
+		s.Last = last
+		cut, ok = registry[a].engine.parse(s, rest)
+	}
+	if !ok {
+		*s = State{}
+		return false, fmt.Errorf("%q is not the state of a %s bucket", text, a)
+	}
+	return cut, nil
+}
+
+// appendText appends the text of the floor, which parse and the script read: "" for an unused bucket.
+func (f *Floor) appendText(b []byte, a Algorithm) []byte {
+	if f.State.Empty() {
+		return b
+	}
+	s := f.Lowest()
+	return registry[a].engine.text(b, &s)
+}
+
+// cutNumber reads the digits before the first separator, or all digits. It needs at least one.
+func cutNumber(s string, separator byte) (n int64, rest string, ok bool) {
+	i := 0
+	for ; i < len(s) && s[i] != separator; i++ {
+		digit := s[i] - '0'
+		if digit > 9 || n > math.MaxInt64/10-1 {
+			return 0, s, false
+		}
+		n = n*10 + int64(digit)
+	}
+	return n, s[min(i+1, len(s)):], i > 0
 }

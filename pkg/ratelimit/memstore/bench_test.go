@@ -45,7 +45,7 @@ func fill(s *memstore.Store, n int, limit bucket.Limit) {
 	batch, outcomes := oneTake(limit)
 	for i := range n {
 		batch[0].Takes[0].Key = key(i)
-		s.Take(context.Background(), batch, outcomes)
+		s.Start(context.Background(), batch, outcomes, func() {})
 	}
 }
 
@@ -77,7 +77,7 @@ func BenchmarkTakeHotBatch(b *testing.B) {
 		}
 		for n := 0; pb.Next(); n++ { // b.N counts requests
 			if n%requests == 0 {
-				s.Take(b.Context(), batch, outcomes)
+				s.Start(b.Context(), batch, outcomes, func() {})
 			}
 		}
 	})
@@ -94,7 +94,7 @@ func benchmarkTake(b *testing.B, buckets int, limit bucket.Limit) {
 		random := rand.New(rand.NewPCG(rand.Uint64(), 1))
 		for pb.Next() {
 			batch[0].Takes[0].Key = keys.key(random.IntN(buckets))
-			s.Take(b.Context(), batch, outcomes)
+			s.Start(b.Context(), batch, outcomes, func() {})
 		}
 	})
 }
@@ -114,7 +114,7 @@ func BenchmarkTakeNew(b *testing.B) {
 		keys := keyBuffer(key(0))
 		for pb.Next() {
 			batch[0].Takes[0].Key = keys.key(int(next.Add(1)))
-			s.Take(b.Context(), batch, outcomes)
+			s.Start(b.Context(), batch, outcomes, func() {})
 		}
 	})
 	b.ReportMetric(float64(s.Stats().Evicted)/float64(b.N), "evicted/op")
@@ -140,7 +140,7 @@ func BenchmarkTakeSeveral(b *testing.B) {
 			for i := range takes {
 				takes[i] = bucket.Take{Key: keys[(first+i)%len(keys)], Limit: limit, Cost: 1}
 			}
-			s.Take(b.Context(), batch, outcomes)
+			s.Start(b.Context(), batch, outcomes, func() {})
 		}
 	})
 }
@@ -165,7 +165,7 @@ func TestBytesPerBucket(t *testing.T) {
 			for range c.requests {
 				for i := range c.buckets {
 					batch[0].Takes[0].Key = keys.key(i)
-					s.Take(t.Context(), batch, outcomes)
+					s.Start(t.Context(), batch, outcomes, func() {})
 				}
 				now.Add(3_000_000)
 			}
@@ -201,7 +201,7 @@ func BenchmarkTakeNewOfManyRules(b *testing.B) {
 			keys := keyBuffer(key(0))
 			take := func(i int) {
 				batch[0].Takes[0].Key, batch[0].Takes[0].Rule = keys.key(i), uint64(i%rules)
-				s.Take(b.Context(), batch, outcomes)
+				s.Start(b.Context(), batch, outcomes, func() {})
 			}
 			const filled = 1_100_000
 			for i := range filled {

@@ -40,7 +40,7 @@ func take(t *testing.T, s *memstore.Store, takes ...bucket.Take) bucket.Outcome 
 	for _, asked := range takes {
 		requests[0].Add(asked)
 	}
-	s.Take(t.Context(), requests, outcomes)
+	s.Start(t.Context(), requests, outcomes, func() {})
 	if outcomes[0].Err != nil {
 		t.Fatal(outcomes[0].Err)
 	}
@@ -200,7 +200,7 @@ func TestSweep(t *testing.T) {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const buckets = 5_000
-				s := open(t, memstore.Config{SweepInterval: 10 * time.Second})
+				s := open(t, memstore.Config{})
 				limit := bucket.Limit{Algorithm: algorithm, Requests: 10, Burst: 10, Window: minute}
 				var lastUntil int64
 				for i := range buckets {
@@ -258,9 +258,8 @@ func TestEmptyBucketIsDropped(t *testing.T) {
 }
 
 func TestWrongConfig(t *testing.T) {
-	_, err := memstore.New(memstore.Config{MaxBuckets: -1, SweepInterval: -1, SnapshotInterval: -time.Second})
+	_, err := memstore.New(memstore.Config{MaxBuckets: -1, SnapshotInterval: -time.Second})
 	want := "memory store: at most -1 buckets: want 1 to 1073741824\n" +
-		"a sweep interval of -1ns: want more than 0\n" +
 		"a snapshot interval of -1s: want more than 0"
 	if err == nil || err.Error() != want {
 		t.Errorf("New: %v\nwant: %s", err, want)

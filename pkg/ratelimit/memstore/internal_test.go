@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
+	"github.com/extauthz/extauthz/pkg/ratelimit/table"
 )
 
 // TestNoDamageGoesUnnoticed cuts a snapshot at every length, and flips each bit of every byte.
@@ -121,8 +122,18 @@ func use(s *Store, algorithms ...bucket.Algorithm) {
 	}
 }
 
+// Sweep drops the expired buckets now.
+func Sweep(s *Store) {
+	shards := s.table.Shards()
+	for i := range shards {
+		for from, more := uint32(0), true; more; from += table.LockedSlots {
+			more = shards[i].SweepFrom(from, s.clock())
+		}
+	}
+}
+
 func takeOne(s *Store, t bucket.Take) {
-	s.Take(context.Background(), []bucket.Request{{Takes: []bucket.Take{t}}}, make([]bucket.Outcome, 1))
+	s.Start(context.Background(), []bucket.Request{{Takes: []bucket.Take{t}}}, make([]bucket.Outcome, 1), func() {})
 }
 
 func snapshotOf(t testing.TB, algorithms ...bucket.Algorithm) []byte {

@@ -29,8 +29,6 @@ type Config struct {
 	// rule (Take.Rule) with the most buckets. So a rule loses none while it has less than its equal share. Each of up to
 	// 64 shards does this by itself.
 	MaxBuckets int
-	// SweepInterval is the time in which every bucket is checked once and dropped if it has expired. Default 10 s.
-	SweepInterval time.Duration
 	// SnapshotPath is the file of the snapshot; "" for none. New loads buckets from it. Close saves them to it, also
 	// every SnapshotInterval. A crash loses the charges since the last save. The file holds bucket keys, so only its
 	// owner can read it. Each process needs a file of its own.
@@ -50,7 +48,7 @@ type Store struct {
 	keys   bool // the table has the keys of buckets
 	clock  func() int64
 	logger *slog.Logger
-	// rooms holds a *room for each call of Take. In a shard, it would move between the caches of processors.
+	// rooms holds a *room for each call of Start. In a shard, it would move between the caches of processors.
 	rooms sync.Pool
 
 	snapshotPath               string
@@ -64,9 +62,18 @@ type Store struct {
 // is better than none. Wrong settings, a directory without write access and an unreadable snapshot are errors.
 func New(cfg Config) (*Store, error) {
 	t, err := table.New[struct{}, string](cfg.MaxBuckets)
-	cfg, wrong := cfg.withDefaults()
-	if err = errors.Join(err, wrong); err != nil {
+	if cfg.SnapshotInterval < 0 {
+		err = errors.Join(err, fmt.Errorf("a snapshot interval of %v: want more than 0", cfg.SnapshotInterval))
+	}
+	if err != nil {
 		return nil, fmt.Errorf("memory store: %w", err)
+	}
+	cfg.SnapshotInterval = cmp.Or(cfg.SnapshotInterval, time.Minute)
+	if cfg.Clock == nil {
+		cfg.Clock = monotonic()
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Store{
 		table: t, keys: cfg.SnapshotPath != "", clock: cfg.Clock, logger: cfg.Logger, snapshotPath: cfg.SnapshotPath,
@@ -89,30 +96,11 @@ func New(cfg Config) (*Store, error) {
 		}
 		return nil
 	})
-	s.background.Go(func() { s.table.Sweep(ctx, cfg.SweepInterval, cfg.Clock) })
+	s.background.Go(func() { s.table.Sweep(ctx, table.SweepInterval, cfg.Clock) })
 	if s.snapshotPath != "" {
 		s.background.Go(func() { s.saveEvery(ctx, cfg.SnapshotInterval) })
 	}
 	return s, nil
-}
-
-func (cfg Config) withDefaults() (Config, error) {
-	var errs []error
-	if cfg.SweepInterval < 0 {
-		errs = append(errs, fmt.Errorf("a sweep interval of %v: want more than 0", cfg.SweepInterval))
-	}
-	if cfg.SnapshotInterval < 0 {
-		errs = append(errs, fmt.Errorf("a snapshot interval of %v: want more than 0", cfg.SnapshotInterval))
-	}
-	cfg.SweepInterval = cmp.Or(cfg.SweepInterval, table.SweepInterval)
-	cfg.SnapshotInterval = cmp.Or(cfg.SnapshotInterval, time.Minute)
-	if cfg.Clock == nil {
-		cfg.Clock = monotonic()
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	return cfg, errors.Join(errs...)
 }
 
 // monotonic returns a clock that starts with the wall clock but never steps with it.
@@ -128,15 +116,9 @@ type room struct {
 	grants []bucket.Grant
 }
 
-// Start implements ratelimit.Store. It calls done before it returns.
-func (s *Store) Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
-	s.Take(ctx, requests, outcomes)
-	done()
-}
-
-// Take decides the requests in place, one after the other; see ratelimit.Store. It waits only for other callers of
-// Take, so it also decides when ctx is done, and Err is always nil.
-func (s *Store) Take(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome) {
+// Start implements ratelimit.Store. It decides the requests one after the other, and calls done before it returns. It
+// waits only for other callers of Start, so it also decides when the context is done, and Err is always nil.
+func (s *Store) Start(_ context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
 	room := s.rooms.Get().(*room)
 	for i := 0; i < len(requests); {
 		r := &requests[i]
@@ -149,6 +131,7 @@ func (s *Store) Take(_ context.Context, requests []bucket.Request, outcomes []bu
 		}
 	}
 	s.rooms.Put(room)
+	done()
 }
 
 // mostRun bounds how long takeRun holds a lock, to some µs.
@@ -238,6 +221,6 @@ func (s *Store) Stats() Stats {
 }
 
 // Close ends all background work and saves a last snapshot, if one is configured. It returns the error of that save.
-// Take still decides after Close, but its charges are not saved. A second Close does nothing and returns the same
+// Start still decides after Close, but its charges are not saved. A second Close does nothing and returns the same
 // error.
 func (s *Store) Close() error { return s.close() }

@@ -293,13 +293,11 @@ func TestFailedSaveKeepsTheLastSnapshot(t *testing.T) {
 	})
 }
 
-// TestSaveAmidTraffic saves all the time during many takes, and loads the last snapshot: no charge is lost or counted
-// twice.
+// TestSaveAmidTraffic saves and sweeps all the time during many takes, and loads the last snapshot: no charge is lost
+// or counted twice.
 func TestSaveAmidTraffic(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "buckets")
-	s := mustNew(t, memstore.Config{
-		SnapshotPath: path, SnapshotInterval: time.Millisecond, SweepInterval: time.Millisecond,
-	})
+	s := mustNew(t, memstore.Config{SnapshotPath: path, SnapshotInterval: time.Millisecond})
 	const buckets = 500
 	limits := make([]bucket.Limit, buckets)
 	for i := range limits {
@@ -311,6 +309,11 @@ func TestSaveAmidTraffic(t *testing.T) {
 	}
 	var charged [buckets]atomic.Int64
 	var all sync.WaitGroup
+	all.Go(func() {
+		for s.Stats().Snapshots < 3 {
+			memstore.Sweep(s)
+		}
+	})
 	for g := range 8 {
 		all.Go(func() {
 			for i := 0; i < 5*buckets || s.Stats().Snapshots < 3; i++ {

@@ -45,7 +45,8 @@ func (k *kept) Start(_ context.Context, requests []bucket.Request, outcomes []bu
 		for t := range r.Takes {
 			state := k.loaded[t].State
 			k.states[numberOf(r.Takes[t].Key)] = state
-			o.Seen = append(o.Seen, bucket.Seen{State: state, Clock: sent.UnixMicro(), Sent: sent, Received: sent})
+			reply := bucket.Reply{Clock: sent.UnixMicro(), Sent: sent, Received: sent}
+			o.Seen = append(o.Seen, bucket.Seen{State: state, Reply: reply})
 		}
 	}
 }

@@ -1,10 +1,6 @@
 package nearstore
 
-import (
-	"slices"
-
-	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
-)
+import "github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 
 // confirmedFor is how long after an answer a denial may be based on it, in µs. It bounds the effect of changes that
 // this replica cannot notice: refunds by other replicas, buckets that were reset or lost, and steps of Redis's clock.
@@ -35,7 +31,6 @@ func (b *exchange) denied(r *bucket.Request, o *bucket.Outcome) bool {
 	if !over || b.asksAlready(r) {
 		return false
 	}
-	b.loaded = slices.Grow(b.loaded[:0], len(r.Takes))[:len(r.Takes)]
 	for i := range r.Takes {
 		k := &b.known[i]
 		s := atTheCut(k.base(), k.cut)
@@ -46,7 +41,6 @@ func (b *exchange) denied(r *bucket.Request, o *bucket.Outcome) bool {
 	}
 	r.Decide(low, b.loaded, o)
 	o.Origin = bucket.FromDenialCache
-	b.store.counts.denials.Add(1)
 	return true
 }
 

@@ -56,12 +56,6 @@ type sentTake struct {
 	chunk int64
 }
 
-func newExchange(s *Store) *exchange {
-	b := &exchange{store: s}
-	b.received = b.receive
-	return b
-}
-
 func (b *exchange) begin(outcomes []bucket.Outcome, done func()) {
 	b.theirs, b.done = outcomes, done
 	b.now = b.store.now()
@@ -69,8 +63,9 @@ func (b *exchange) begin(outcomes []bucket.Outcome, done func()) {
 	b.requests, b.outcomes = b.requests[:0], b.outcomes[:0]
 }
 
-// name names the buckets of a request in b.known.
+// name names the buckets of a request in b.known, and makes room for their states in b.loaded.
 func (b *exchange) name(r *bucket.Request) {
+	b.loaded = slices.Grow(b.loaded[:0], len(r.Takes))[:len(r.Takes)]
 	b.known = slices.Grow(b.known[:0], len(r.Takes))[:len(r.Takes)]
 	for i := range r.Takes {
 		b.known[i].handle = handle{key: b.store.table.Digest(r.Takes[i].Key), rule: r.Takes[i].Rule}

@@ -22,7 +22,8 @@ func (strange) Start(_ context.Context, requests []bucket.Request, outcomes []bu
 	for i := range requests {
 		now := time.Now()
 		requests[i].Decide(now.UnixMicro(), make([]bucket.Loaded, len(requests[i].Takes)), &outcomes[i])
-		seen := bucket.Seen{State: bucket.State{Count: -1}, Clock: now.UnixMicro(), Sent: now, Received: now}
+		reply := bucket.Reply{Clock: now.UnixMicro(), Sent: now, Received: now}
+		seen := bucket.Seen{State: bucket.State{Count: -1}, Reply: reply}
 		outcomes[i].Seen = append(outcomes[i].Seen[:0], seen)
 	}
 }

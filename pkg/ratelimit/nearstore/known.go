@@ -260,17 +260,15 @@ func (k *known) rebase(t, still, replicas int64) {
 // atTheCut returns a state that holds no more than Redis does. Of a log that Redis has cut, the rest is as old as the
 // cut. It returns nil if that is not known.
 func atTheCut(s *bucket.State, isCut bool) *bucket.State {
-	last := len(s.Grants) - 1
 	switch {
 	case !isCut:
 		return s
-	case last < 1:
+	case len(s.Grants) < 2:
 		return nil
 	}
-	c := s.Clone()
-	c.Grants[last-1].Cost += c.Grants[last].Cost
-	c.Grants = c.Grants[:last]
-	return &c
+	f := bucket.Floor{State: *s, Cut: true}
+	lowest := f.Lowest()
+	return &lowest
 }
 
 // drained returns a time in µs after which a state at a time of T is certainly empty.

@@ -2,7 +2,6 @@ package nearstore
 
 import (
 	"math"
-	"slices"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
@@ -90,7 +89,6 @@ func (b *exchange) fromLease(r *bucket.Request, o *bucket.Outcome) bool {
 			return false
 		}
 	}
-	b.loaded = slices.Grow(b.loaded[:0], len(r.Takes))[:len(r.Takes)]
 	b.shown.Takes = append(b.shown.Takes[:0], r.Takes...)
 	earliest := int64(math.MaxInt64)
 	for i := range r.Takes {
@@ -109,7 +107,6 @@ func (b *exchange) fromLease(r *bucket.Request, o *bucket.Outcome) bool {
 		d.Remaining = min(t.Limit.Capacity(), d.Remaining+l.units)
 	}
 	o.Allowed, o.RetryAfter, o.Origin = true, 0, bucket.FromLease
-	b.store.counts.leases.Add(1)
 	return true
 }
 

@@ -2,7 +2,6 @@ package nearstore
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
@@ -38,7 +37,6 @@ func (b *exchange) decide(r *bucket.Request, o *bucket.Outcome) {
 		}
 		b.judge(r, o, t)
 		o.Origin = bucket.FromLastKnown
-		b.store.counts.lastKnown.Add(1)
 		if r.Uncertain && !o.Allowed {
 			return // Redis may have charged the denial, or will
 		}
@@ -48,7 +46,6 @@ func (b *exchange) decide(r *bucket.Request, o *bucket.Outcome) {
 
 // judge decides the request as if the takes on the wire were charged.
 func (b *exchange) judge(r *bucket.Request, o *bucket.Outcome, t int64) {
-	b.loaded = slices.Grow(b.loaded[:0], len(r.Takes))[:len(r.Takes)]
 	for i := range r.Takes {
 		k := &b.known[i]
 		s := k.state.Clone()
@@ -87,8 +84,7 @@ func (b *exchange) charge(r *bucket.Request, o *bucket.Outcome) {
 		effect.Decide(t, near, &after)
 		k.state = near[0].State
 		if n > 1 {
-			left := k.state
-			d.Remaining = max(0, left.Remaining(&take.Limit, t)-k.unanswered)
+			d.Remaining = max(0, take.Limit.Capacity()-k.state.Used(&take.Limit, t)-k.unanswered)
 		}
 		if r.Uncertain {
 			k.uncertain(t, units)

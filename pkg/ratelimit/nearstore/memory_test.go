@@ -30,7 +30,8 @@ func (u unused) Start(_ context.Context, requests []bucket.Request, outcomes []b
 		}
 		o := &outcomes[i]
 		requests[i].Decide(sent.UnixMicro(), loaded[:], o)
-		o.Seen = append(o.Seen, bucket.Seen{State: loaded[0].State, Clock: sent.UnixMicro(), Sent: sent, Received: sent})
+		reply := bucket.Reply{Clock: sent.UnixMicro(), Sent: sent, Received: sent}
+		o.Seen = append(o.Seen, bucket.Seen{State: loaded[0].State, Reply: reply})
 	}
 }
 

@@ -88,7 +88,11 @@ func New(cfg Config) (*Store, error) {
 	if s.table, err = table.New[note, extra](cfg.MaxBuckets); err != nil {
 		return nil, fmt.Errorf("last known state: %w", err)
 	}
-	s.exchanges.New = func() any { return newExchange(s) }
+	s.exchanges.New = func() any {
+		b := &exchange{store: s}
+		b.received = b.receive
+		return b
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.debts = debts{

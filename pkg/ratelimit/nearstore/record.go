@@ -213,7 +213,7 @@ func (b *exchange) lacks(a *sentTake, w *takeAnswer, s *bucket.State, isCut bool
 		if l.Algorithm.HasBurst() {
 			before.Count = max(0, before.Count-1) // another limit may have rounded the debt up when the state was read
 		}
-		return shown.Absorb(l, before, w.Clock)
+		return shown.Merge(l, before, w.Clock)
 	}
 	if isCut || w.Cut {
 		low := atTheCut(s, isCut)
@@ -222,7 +222,7 @@ func (b *exchange) lacks(a *sentTake, w *takeAnswer, s *bucket.State, isCut bool
 	if shown.Count > a.capacity() {
 		*before = after(s, shown.Grants[0].At) // a counted denial drops the oldest units beyond the limit
 	}
-	return shown.Absorb(l, before, w.Clock) // the charge of the take has a time of its own, or shares one
+	return shown.Merge(l, before, w.Clock) // the charge of the take has a time of its own, or shares one
 }
 
 // after returns the part of a log that is newer than a time.
@@ -248,7 +248,8 @@ func (k *known) join(a *sentTake, w *takeAnswer) {
 	base, l := k.base(), &a.take.Limit
 	switch {
 	case !k.cut && !w.Cut:
-		base.Merge(l, &w.State, w.Clock)
+		shown := w.State
+		base.Merge(l, &shown, w.Clock)
 		if k.clock == 0 || w.Clock < k.clock {
 			k.clock = w.Clock
 		}

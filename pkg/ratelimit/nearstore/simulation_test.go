@@ -94,7 +94,7 @@ func (s *server) decide(r *bucket.Request, o *bucket.Outcome) {
 	r.Decide(now, loaded, o)
 	for i, t := range r.Takes {
 		s.units += t.Charged(o.Decisions[i].Allowed, o.Allowed)
-		seen := bucket.Seen{Clock: now, Floor: fates[i]}
+		seen := bucket.Seen{Reply: bucket.Reply{Clock: now}, Floor: fates[i]}
 		if t.Limit.Requests == 0 {
 			seen.Clock = 0
 		} else {

@@ -8,10 +8,9 @@ import (
 
 // counts count since New.
 type counts struct {
-	denials, lastKnown                         atomic.Uint64
 	admitted, uncertain, caughtUpUnits, minted atomic.Uint64
 	floors, losses, unreadable                 atomic.Uint64
-	leases, leaseCharged, leaseUsed            atomic.Uint64
+	leaseCharged, leaseUsed                    atomic.Uint64
 }
 
 // caughtUp counts a catch-up that Redis has charged. What is over the capacity then was minted.
@@ -26,8 +25,6 @@ func (c *counts) caughtUp(a *sentTake, w *takeAnswer) {
 type Stats struct {
 	// Memory are the figures of the buckets that are remembered.
 	Memory table.Stats
-	// Denials counts requests that were denied without asking Redis, LastKnown those decided from the last known state.
-	Denials, LastKnown uint64
 	// Admitted counts units that were charged here. CaughtUp counts those that Redis has charged since, and Uncertain
 	// those that Redis may have charged or not, which are never charged again.
 	Admitted, CaughtUp, Uncertain uint64
@@ -39,19 +36,17 @@ type Stats struct {
 	Floors, Losses uint64
 	// Unreadable counts states in answers that were ignored.
 	Unreadable uint64
-	// Leases counts requests that were decided from leases. LeaseCharged counts the units that Redis has charged for them
-	// in advance, and LeaseUsed those that were used.
-	Leases, LeaseCharged, LeaseUsed uint64
+	// LeaseCharged counts the units that Redis has charged for leases in advance, and LeaseUsed those that were used.
+	LeaseCharged, LeaseUsed uint64
 }
 
 // Stats returns the current figures.
 func (s *Store) Stats() Stats {
 	c := &s.counts
 	return Stats{
-		Memory:  s.table.Stats(),
-		Denials: c.denials.Load(), LastKnown: c.lastKnown.Load(),
+		Memory:   s.table.Stats(),
 		Admitted: c.admitted.Load(), CaughtUp: c.caughtUpUnits.Load(), Uncertain: c.uncertain.Load(), Minted: c.minted.Load(),
 		Owing: s.debts.len(), Floors: c.floors.Load(), Losses: c.losses.Load(), Unreadable: c.unreadable.Load(),
-		Leases: c.leases.Load(), LeaseCharged: c.leaseCharged.Load(), LeaseUsed: c.leaseUsed.Load(),
+		LeaseCharged: c.leaseCharged.Load(), LeaseUsed: c.leaseUsed.Load(),
 	}
 }

@@ -102,7 +102,7 @@ func namesOfNotes(r *bucket.Request, prefix string, to scope) (names []string) {
 // start queues a call to which all requests were added. ctx is that of the caller.
 func (c *call) start(ctx context.Context) {
 	if c.node.breaker.open() {
-		c.fail(waiting, ErrUnavailable)
+		c.fail(ErrUnavailable)
 		return
 	}
 	if ctx.Done() != nil {
@@ -111,7 +111,7 @@ func (c *call) start(ctx context.Context) {
 	c.timer.Reset(time.Until(c.until))
 	switch w, err := c.node.lane.enter(c); {
 	case err != nil:
-		c.fail(waiting, err)
+		c.fail(err)
 	case w != nil:
 		w.send()
 	}
@@ -149,9 +149,9 @@ func (c *call) answer() {
 	done()
 }
 
-// fail ends a call with an error, unless it has left a state.
-func (c *call) fail(from int32, err error) {
-	if c.state.CompareAndSwap(from, ended) {
+// fail ends a call that waits with an error.
+func (c *call) fail(err error) {
+	if c.state.CompareAndSwap(waiting, ended) {
 		c.stop()
 		c.end(err)
 	}

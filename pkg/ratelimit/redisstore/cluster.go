@@ -108,7 +108,7 @@ func (c *cluster) node(addr string, redirected bool) *node {
 	n, ok := c.known[addr]
 	if !ok {
 		n = newNode(addr, c.cfg, at(c.options, addr), func(cause error) {
-			c.cfg.up(addr, cause)
+			c.cfg.Up(addr, cause)
 			c.readAgain()
 		})
 		c.known[addr] = n
@@ -247,7 +247,7 @@ func complete(addr, namedBy string) string {
 	}
 	host, port := strings.Trim(addr[:colon], "[]"), addr[colon+1:]
 	if host == "" || host == "?" {
-		return hostOf(namedBy) + ":" + port
+		return namedBy[:max(0, strings.LastIndexByte(namedBy, ':'))] + ":" + port
 	}
 	return net.JoinHostPort(host, port)
 }
@@ -282,7 +282,7 @@ func (c *cluster) report(err error) {
 	}
 	if unknown := c.table.Load() == nil; unknown != c.lost && !isLogin(err) {
 		c.lost = unknown
-		c.cfg.up(c.name(), err)
+		c.cfg.Up(c.name(), err)
 	}
 }
 

@@ -1,11 +1,11 @@
 package redisstore
 
 import (
-	"crypto/sha1" // Redis names a script by its SHA-1
-	"encoding/hex"
 	"math/rand/v2"
 	"slices"
 	"strconv"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
@@ -13,13 +13,8 @@ import (
 // script decides in Redis. After its first run, Redis knows it as scriptName.
 var (
 	script     = bucket.Script()
-	scriptName = hashOf(script)
+	scriptName = redis.NewScript(script).Hash()
 )
-
-func hashOf(script string) string {
-	sum := sha1.Sum([]byte(script))
-	return hex.EncodeToString(sum[:])
-}
 
 // appendCommand appends the command for the chunk, as Redis reads it. Its last argument but one is a nonce that the
 // answer must contain.

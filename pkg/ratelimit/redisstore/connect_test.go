@@ -31,7 +31,7 @@ func TestConnectsAgain(t *testing.T) {
 		return pass, pass
 	})
 	n := withoutWorkers(t, addr)
-	w := n.lane.worker(n)
+	w := &worker{node: n}
 	if _, err := w.connect(t.Context(), time.Now().Add(patience)); !errors.Is(err, errConnecting) {
 		t.Errorf("got %v, want %v", err, errConnecting)
 	}
@@ -50,7 +50,7 @@ func TestConnectsAgain(t *testing.T) {
 func TestConnectsToNewTarget(t *testing.T) {
 	t.Parallel()
 	n := withoutWorkers(t, testenv.Redis(t).Addr)
-	w := n.lane.worker(n)
+	w := &worker{node: n}
 	for range 10 {
 		w.attempt = n.connect(t.Context())
 		<-w.attempt.over
@@ -85,11 +85,9 @@ func withoutWorkers(t *testing.T, addr string) *node {
 // TestNothingSent writes on a connection that takes nothing any more. The call was certainly not charged.
 func TestNothingSent(t *testing.T) {
 	n, _ := connected(t)
-	w := &worker{node: n}
-	for w.link = range n.links.open {
-		if err := w.link.Conn.(*net.TCPConn).CloseWrite(); err != nil {
-			t.Fatal(err)
-		}
+	w := n.lane.workers[0]
+	if err := w.link.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
 	}
 	w.in.from = w.link
 	r, o := bucket.Request{Takes: []bucket.Take{{Key: "k"}}}, bucket.Outcome{}

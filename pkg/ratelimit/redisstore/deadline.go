@@ -18,26 +18,18 @@ const (
 	grace = 3 * time.Millisecond
 )
 
-// end returns when an operation that begins now has to end. caller is the deadline of its caller, if it has one. The
-// config has its defaults.
-func (cfg *Config) end(now, caller time.Time, has bool) time.Time {
+// end returns when an operation that begins now has to end, for a caller with this context. The config has its
+// defaults.
+func (cfg *Config) end(ctx context.Context, now time.Time) time.Time {
+	end := now.Add(cfg.Timeout)
+	caller, has := ctx.Deadline()
 	if !cfg.WholeDeadline {
 		caller = caller.Add(-ratelimit.DeadlineReserve)
 	}
-	if end := now.Add(cfg.Timeout); !has || end.Before(caller) {
-		return end
+	if has && caller.Before(end) {
+		return caller
 	}
-	return caller
-}
-
-// begin returns when an operation of a caller has to end that begins now. The error is ErrTooLate if it is too late.
-func (cfg *Config) begin(ctx context.Context) (end time.Time, err error) {
-	now := time.Now()
-	caller, has := ctx.Deadline()
-	if end = cfg.end(now, caller, has); !end.After(now) || ctx.Err() != nil {
-		return end, ErrTooLate
-	}
-	return end, nil
+	return end
 }
 
 // timeOut ends the wait for a call at its end, and again after grace.
@@ -63,18 +55,18 @@ func (c *call) expire() {
 		if now < c.graceEnd.Load() { // the timer fires again
 			return
 		}
-	case c.node.links.unread():
+	case c.node.lane.unread():
 		c.timer.Reset(grace)
 		return
 	}
 	if !c.state.CompareAndSwap(sent, ended) {
 		return
 	}
+	err := errNoAnswer
 	if c.settling {
-		c.end(ErrTooLate)
-		return
+		err = ErrTooLate
 	}
-	c.end(errNoAnswer)
+	c.end(err)
 }
 
 var errNoAnswer = fmt.Errorf("redis: no answer in time: %w", ratelimit.ErrOutcomeUnknown)

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"errors"
 	"net"
 	"testing"
@@ -35,11 +36,13 @@ func TestBound(t *testing.T) {
 		{"whole deadline, set", Config{WholeDeadline: true, Timeout: 10 * ms}, 20 * ms, 10 * ms},
 		{"whole deadline, set, the caller waits less", Config{WholeDeadline: true, Timeout: 30 * ms}, 20 * ms, 20 * ms},
 	} {
-		cfg, now, caller := c.cfg.withDefaults(), time.Now(), time.Time{}
+		cfg, ctx, now := c.cfg.withDefaults(), t.Context(), time.Now()
 		if c.caller != 0 {
-			caller = now.Add(c.caller)
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadline(ctx, now.Add(c.caller))
+			defer cancel()
 		}
-		if got := cfg.end(now, caller, c.caller != 0).Sub(now); got != c.want {
+		if got := cfg.end(ctx, now).Sub(now); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
@@ -128,7 +131,7 @@ func TestReplyAndTimer(t *testing.T) {
 	})
 }
 
-// connected returns a node with one connection, and the other end of it.
+// connected returns a node whose worker has a connection, and the other end of it.
 func connected(t *testing.T) (*node, net.Conn) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -145,7 +148,7 @@ func connected(t *testing.T) (*node, net.Conn) {
 		t.Fatal(err)
 	}
 	n := new(node)
-	added := n.links.add(conn)
-	t.Cleanup(func() { _, _ = added.Close(), server.Close() })
+	n.lane.workers = []*worker{{node: n, connection: connection{link: linkOf(newLink(conn))}}}
+	t.Cleanup(func() { _, _ = conn.Close(), server.Close() })
 	return n, server
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,23 +68,16 @@ var errNotConnected = errors.New("no answer on a new connection")
 // connected begins an epoch if a new connection does not lead to the same server in the same role as the last one. If
 // the server does not tell, each connection begins an epoch.
 func (e *epoch) connected(ctx context.Context, c *redis.Conn) error {
-	info, err := c.Info(ctx, "server", "replication").Result()
-	if err != nil && code(err) == "" {
+	info := c.InfoMap(ctx, "server", "replication")
+	if err := info.Err(); err != nil && code(err) == "" {
 		return fmt.Errorf("%w: %w", errNotConnected, err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	last := e.server
-	e.server = infoField(info, "run_id") + infoField(info, "role")
+	e.server = info.Item("Server", "run_id") + info.Item("Replication", "role")
 	if e.server == "" || last != "" && last != e.server {
 		e.begin()
 	}
 	return nil
-}
-
-// infoField returns the value of a field of the reply to INFO, "" if it has none.
-func infoField(info, name string) string {
-	_, rest, _ := strings.Cut(info, "\n"+name+":")
-	value, _, _ := strings.Cut(rest, "\r")
-	return value
 }

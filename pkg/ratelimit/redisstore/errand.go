@@ -56,9 +56,7 @@ func (e *errand) run(requests []bucket.Request, outcomes []bucket.Outcome) {
 	e.deliver(pieces, false)
 	pieces = pieces[:0]
 	for _, s := range e.spreads {
-		for _, part := range s.Settle() {
-			pieces = append(pieces, e.piece(s, part))
-		}
+		pieces = append(pieces, e.pieces(s, s.Settle())...)
 	}
 	e.deliver(pieces, true)
 	for _, s := range e.spreads {
@@ -106,10 +104,7 @@ func (e *errand) divide(pieces []piece, r *bucket.Request, o *bucket.Outcome) []
 		return append(pieces, piece{request: r, outcome: o, place: places[0]})
 	}
 	s := e.spread(r, o, func(take int) int { return of[take] })
-	for _, part := range s.First() {
-		pieces = append(pieces, e.piece(s, part))
-	}
-	return pieces
+	return append(pieces, e.pieces(s, s.First())...)
 }
 
 func (e *errand) spread(r *bucket.Request, o *bucket.Outcome, place func(take int) int) *spread {
@@ -118,11 +113,13 @@ func (e *errand) spread(r *bucket.Request, o *bucket.Outcome, place func(take in
 	return s
 }
 
-// piece returns the piece for a part, all of whose buckets are in one place.
-func (e *errand) piece(s *spread, part *bucket.Part) piece {
-	return piece{
-		request: &part.Request, outcome: &part.Outcome, place: e.store.home(&part.Request.Takes[0]), spread: s, part: part,
+// pieces returns the pieces for parts, each of whose buckets are in one place.
+func (e *errand) pieces(s *spread, parts []*bucket.Part) (pieces []piece) {
+	for _, part := range parts {
+		place := e.store.home(&part.Request.Takes[0])
+		pieces = append(pieces, piece{&part.Request, &part.Outcome, place, s, part, 0})
 	}
+	return pieces
 }
 
 // delivery is what is sent to one node at once.
@@ -244,11 +241,9 @@ func (e *errand) apart(p *piece) []piece {
 	} else {
 		parts = s.Split(p.part)
 	}
-	pieces := make([]piece, len(parts))
-	for i, part := range parts {
-		pieces[i] = piece{
-			request: &part.Request, outcome: &part.Outcome, place: p.place, spread: s, part: part, hops: p.hops,
-		}
+	pieces := e.pieces(s, parts)
+	for i := range pieces {
+		pieces[i].place, pieces[i].hops = p.place, p.hops
 	}
 	return pieces
 }

@@ -51,13 +51,8 @@ func code(err error) string {
 // elsewhere reports whether the error is the reply of a healthy node of a cluster that does not have a slot, or not
 // alone.
 func elsewhere(err error) bool {
-	switch code(err) {
-	case "MOVED", "ASK", "TRYAGAIN":
-		return true
-	case "CLUSTERDOWN":
-		return !isClusterDown(err)
-	}
-	return false
+	return slices.Contains([]string{"MOVED", "ASK", "TRYAGAIN"}, code(err)) ||
+		code(err) == "CLUSTERDOWN" && !isClusterDown(err)
 }
 
 // isClusterDown reports whether the error is the reply of a node whose cluster has lost a part, or that is cut off from
@@ -68,11 +63,7 @@ func isClusterDown(err error) bool {
 
 // isLogin reports whether the error is about the login, which an operator must fix. Redis is reachable then.
 func isLogin(err error) bool {
-	switch code(err) {
-	case "NOAUTH", "WRONGPASS", "NOPERM":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"NOAUTH", "WRONGPASS", "NOPERM"}, code(err))
 }
 
 // explain returns the error of one request. A partly charged request has an unknown outcome, and so has one whose
@@ -147,14 +138,11 @@ const permissions = "+evalsha +eval +script|load +get +set +del +time +ping +inf
 
 // LoginHelp returns how to set up the Redis user if an error of Ping is about it, else "". Keys begin with the prefix.
 func LoginHelp(err error, prefix string) string {
-	for _, word := range []string{
-		"NOAUTH", "WRONGPASS", "NOPERM", "ERR invalid password", "ERR AUTH", "ERR unknown command",
-	} {
-		if strings.Contains(err.Error(), word) {
-			return "the user needs ACL SETUSER <user> on ><password> ~" + prefix + "* " + permissions +
-				"; in a cluster also +asking +cluster|slots; a user of Sentinel needs +ping +hello +auth " +
-				"+sentinel|get-master-addr-by-name +sentinel|sentinels +subscribe &+switch-master &+selected-slave"
-		}
+	about := []string{"NOAUTH", "WRONGPASS", "NOPERM", "ERR invalid password", "ERR AUTH", "ERR unknown command"}
+	if !slices.ContainsFunc(about, func(word string) bool { return strings.Contains(err.Error(), word) }) {
+		return ""
 	}
-	return ""
+	return "the user needs ACL SETUSER <user> on ><password> ~" + prefix + "* " + permissions +
+		"; in a cluster also +asking +cluster|slots; a user of Sentinel needs +ping +hello +auth " +
+		"+sentinel|get-master-addr-by-name +sentinel|sentinels +subscribe &+switch-master &+selected-slave"
 }

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -36,7 +35,7 @@ func newKeyspace(cfg Config) (keyspace, error) {
 	if cfg.Mode == Sentinel {
 		name = options.MasterName
 	}
-	return newNode(name, cfg, options, func(cause error) { cfg.up(name, cause) }), nil
+	return newNode(name, cfg, options, func(cause error) { cfg.Up(name, cause) }), nil
 }
 
 func (n *node) home(string) home { return home{node: n} }
@@ -74,6 +73,3 @@ func at(options *redis.UniversalOptions, addr string) *redis.UniversalOptions {
 	o.Addrs, o.IsClusterMode = []string{addr}, false
 	return &o
 }
-
-// hostOf returns the host of an address, which has brackets if it is an IPv6 address.
-func hostOf(addr string) string { return addr[:max(0, strings.LastIndexByte(addr, ':'))] }

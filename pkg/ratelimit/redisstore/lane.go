@@ -27,15 +27,6 @@ type lane struct {
 	closed  bool
 }
 
-// worker adds a worker.
-func (l *lane) worker(n *node) *worker {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	w := &worker{node: n}
-	l.workers = append(l.workers, w)
-	return w
-}
-
 // enter queues a call. If a worker is idle, it gets the call, and the caller must call its send.
 func (l *lane) enter(c *call) (*worker, error) {
 	l.mu.Lock()
@@ -181,6 +172,13 @@ func (l *lane) silent(t *target) (links []*link) {
 	return links
 }
 
+// unread reports whether data has arrived on a connection of a worker that nothing has read.
+func (l *lane) unread() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.workers, func(w *worker) bool { return w.link != nil && w.link.unread() })
+}
+
 // close ends all gathering, and fails the waiting calls. Then it closes the connections of idle workers.
 func (l *lane) close() {
 	l.mu.Lock()
@@ -192,7 +190,7 @@ func (l *lane) close() {
 	l.arrived.Broadcast()
 	l.mu.Unlock()
 	for _, c := range left { // without the lock: what follows may enter another call
-		c.fail(waiting, ErrClosed)
+		c.fail(ErrClosed)
 	}
 	closeAll(idle)
 }

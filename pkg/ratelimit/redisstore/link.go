@@ -8,28 +8,20 @@ import (
 	"io"
 	"net"
 	"os"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// links are the open connections to one Redis.
-type links struct {
-	mu   sync.Mutex
-	open map[*link]struct{}
-}
-
 // link is a connection to Redis. A reply that has arrived counts, even if nothing has read it before its deadline.
 type link struct {
 	net.Conn
 	socket syscall.RawConn // nil if the connection is no socket
-	links  *links
 }
 
-// dialer returns the dialer of options, whose connections are links.
-func (l *links) dialer(options *redis.UniversalOptions) func(context.Context, string, string) (net.Conn, error) {
+// linking returns the dialer of options, whose connections are links.
+func linking(options *redis.UniversalOptions) func(context.Context, string, string) (net.Conn, error) {
 	dial := options.Dialer
 	if dial == nil {
 		dial = redis.NewDialer(&redis.Options{DialTimeout: options.DialTimeout, TLSConfig: options.TLSConfig})
@@ -39,31 +31,24 @@ func (l *links) dialer(options *redis.UniversalOptions) func(context.Context, st
 		if err != nil {
 			return nil, err
 		}
-		return l.add(conn), nil
+		return newLink(conn), nil
 	}
 }
 
-// add returns a link for the connection.
-func (l *links) add(conn net.Conn) net.Conn {
-	added := &link{Conn: conn, links: l}
-	outer := conn
+// newLink returns a link for the connection.
+func newLink(conn net.Conn) net.Conn {
+	l, outer := &link{Conn: conn}, conn
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()
 	}
 	socket, ok := conn.(syscall.Conn)
 	if ok {
-		added.socket, _ = socket.SyscallConn() // nil after an error
+		l.socket, _ = socket.SyscallConn() // nil after an error
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.open == nil {
-		l.open = map[*link]struct{}{}
-	}
-	l.open[added] = struct{}{}
 	if !ok || conn != outer {
-		return added
+		return l
 	}
-	return checked{added, socket}
+	return checked{l, socket}
 }
 
 // checked is a link of which the client library sees the socket. The library looks at it before it uses a connection
@@ -73,20 +58,12 @@ type checked struct {
 	syscall.Conn
 }
 
-// linkOf returns the link of a connection that add has returned.
+// linkOf returns the link of a connection that newLink has returned.
 func linkOf(conn net.Conn) *link {
 	if c, ok := conn.(checked); ok {
 		return c.link
 	}
 	return conn.(*link)
-}
-
-// Close closes the connection.
-func (l *link) Close() error {
-	l.links.mu.Lock()
-	delete(l.links.open, l)
-	l.links.mu.Unlock()
-	return l.Conn.Close()
 }
 
 // Read reads a reply. If the deadline has passed, but a reply is there, Read returns the reply. The timer of the
@@ -125,16 +102,4 @@ func (l *link) peek() (err error) {
 		}
 	})
 	return cmp.Or(closed, err)
-}
-
-// unread reports whether data has arrived on a connection that nothing has read.
-func (l *links) unread() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for c := range l.open {
-		if c.unread() {
-			return true
-		}
-	}
-	return false
 }

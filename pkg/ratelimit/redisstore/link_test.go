@@ -20,7 +20,7 @@ func arrive(t *testing.T, n *node, server net.Conn) {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, func() error {
-		if !n.links.unread() {
+		if !n.lane.unread() {
 			return errors.New("it has not")
 		}
 		return nil
@@ -32,39 +32,34 @@ func arrive(t *testing.T, n *node, server net.Conn) {
 func TestReplyBeatsDeadline(t *testing.T) {
 	t.Run("TCP", func(t *testing.T) {
 		n, server := connected(t)
-		for conn := range n.links.open {
-			checkReads(t, n, conn, server)
-		}
+		checkReads(t, n, server)
 	})
 	t.Run("TLS", func(t *testing.T) {
-		plain, server := connected(t)
+		n, server := connected(t)
 		certified := httptest.NewTLSServer(nil)
 		defer certified.Close()
 		secure := tls.Server(server, certified.TLS)
-		n := new(node)
-		for conn := range plain.links.open {
-			config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the certificate of a test
-			n.links.add(tls.Client(conn.Conn, config))
-		}
+		w := n.lane.workers[0]
+		config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the certificate of a test
+		client := tls.Client(w.link.Conn, config)
+		w.link = linkOf(newLink(client))
 		go func() { _ = secure.Handshake() }()
-		for conn := range n.links.open {
-			if err := conn.Conn.(*tls.Conn).Handshake(); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := secure.Write([]byte{'+'}); err != nil { // after the tickets of the session
-				t.Fatal(err)
-			}
-			if _, err := conn.Read(make([]byte, 1)); err != nil {
-				t.Fatal(err)
-			}
-			checkReads(t, n, conn, secure)
+		if err := client.Handshake(); err != nil {
+			t.Fatal(err)
 		}
+		if _, err := secure.Write([]byte{'+'}); err != nil { // after the tickets of the session
+			t.Fatal(err)
+		}
+		if _, err := w.link.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		checkReads(t, n, secure)
 	})
 }
 
-func checkReads(t *testing.T, n *node, conn, server net.Conn) {
+func checkReads(t *testing.T, n *node, server net.Conn) {
 	t.Helper()
-	past := time.Now().Add(-time.Second)
+	conn, past := n.lane.workers[0].link, time.Now().Add(-time.Second)
 	for range 2 {
 		arrive(t, n, server)
 		if err := conn.SetReadDeadline(past); err != nil {
@@ -82,9 +77,8 @@ func checkReads(t *testing.T, n *node, conn, server net.Conn) {
 	}
 }
 
-// TestLinks checks that a node knows its open connections only, and that the client can look at their sockets.
-func TestLinks(t *testing.T) {
-	var l links
+// TestLinkShowsItsSocket checks that the client library can look at the socket of a link.
+func TestLinkShowsItsSocket(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -94,17 +88,9 @@ func TestLinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	added := l.add(conn)
-	if _, ok := added.(syscall.Conn); !ok {
-		t.Errorf("a %T hides the socket of its connection", added)
-	}
-	if len(l.open) != 1 {
-		t.Errorf("%d open connections, want 1", len(l.open))
-	}
-	if err := added.Close(); err != nil {
-		t.Error(err)
-	}
-	if len(l.open) != 0 || l.unread() {
-		t.Errorf("%d open connections, want none", len(l.open))
+	defer conn.Close()
+	l := newLink(conn)
+	if _, ok := l.(syscall.Conn); !ok {
+		t.Errorf("a %T hides the socket of its connection", l)
 	}
 }

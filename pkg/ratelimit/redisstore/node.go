@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 )
 
 // node is one Redis: the link to it, the queue of the calls that wait for it, and the workers that send them.
@@ -19,7 +17,6 @@ type node struct {
 	cfg     Config
 	options *redis.UniversalOptions
 	lane    lane
-	links   links
 	breaker breaker
 	epoch   epoch
 	workers sync.WaitGroup
@@ -54,7 +51,7 @@ func newNode(name string, cfg Config, options *redis.UniversalOptions, changed f
 	n := &node{name: name, cfg: cfg, options: &own, stop: stop}
 	n.epoch.counter = cfg.epochs
 	n.epoch.begin()
-	own.Dialer, own.OnConnect = n.links.dialer(options), n.epoch.connected
+	own.Dialer, own.OnConnect = linking(options), n.epoch.connected
 	first := own
 	if options.MasterName != "" {
 		n.sentinels = newSentinels(options)
@@ -72,7 +69,10 @@ func newNode(name string, cfg Config, options *redis.UniversalOptions, changed f
 		}
 	}
 	for range cfg.PoolSize {
-		n.workers.Go(func() { n.work(ctx) })
+		n.lane.workers = append(n.lane.workers, &worker{node: n})
+	}
+	for _, w := range n.lane.workers {
+		n.workers.Go(func() { w.work(ctx) })
 	}
 	if n.sentinels != nil {
 		n.sentinels.follow(n.turnTo)
@@ -124,12 +124,67 @@ func loadScript(ctx context.Context, c redis.UniversalClient) error {
 	return nil
 }
 
-// start begins to decide requests whose buckets are all in this node, for a caller who waits until a time.
-func (n *node) start(ctx context.Context, until time.Time, requests []bucket.Request, outcomes []bucket.Outcome,
-	done func()) {
-	c := n.newCall(until, done)
-	for i := range requests {
-		c.add(&requests[i], &outcomes[i], scope{})
+// renew replaces the target by a new one, which follows changes of DNS and of the master, if a Redis answers and
+// accepts writes.
+func (n *node) renew(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.DialTimeout+patience)
+	defer cancel()
+	if n.sentinels == nil {
+		return n.use(ctx, n.options.Addrs[0])
 	}
-	c.start(ctx)
+	addrs, err := n.sentinels.candidates(ctx, n.target.Load().addr)
+	if err != nil {
+		return err
+	}
+	failed := make([]error, len(addrs))
+	for i, addr := range addrs {
+		if failed[i] = n.use(ctx, addr); failed[i] == nil {
+			return nil
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// use replaces the target by one of an address, if the Redis there answers and accepts writes. Calls on the wire have
+// patience to be answered: the old Redis may hang, and callers may wait long.
+func (n *node) use(ctx context.Context, addr string) error {
+	fresh := newTarget(addr, at(n.options, addr))
+	if err := writable(ctx, fresh.client); err != nil {
+		_ = fresh.client.Close()
+		return err
+	}
+	old := n.target.Swap(fresh)
+	close(old.replaced)
+	closeAll(n.lane.retire(old))
+	n.workers.Go(func() {
+		time.Sleep(patience)
+		closeAll(n.lane.silent(old)) // ends their calls
+		_ = old.client.Close()
+	})
+	return nil
+}
+
+// closeAll closes connections of workers, whose goroutines notice.
+func closeAll(links []*link) {
+	for _, l := range links {
+		_ = l.Close() // an error means that it was closed
+	}
+}
+
+// turnTo replaces the target after a failover. If the new master does not accept writes within a second, that is left
+// to the breaker: the old one goes on as long as it answers.
+func (n *node) turnTo(ctx context.Context, addr string) {
+	n.turning.Lock()
+	defer n.turning.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	every := time.NewTicker(probeInterval)
+	defer every.Stop()
+	for n.target.Load().addr != addr && n.use(ctx, addr) != nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+	}
 }

@@ -55,9 +55,12 @@ func (cfg Config) options() (*redis.UniversalOptions, error) {
 		o.MasterName, o.Addrs, err = parseSentinels(cfg.URL)
 		return o, err
 	case Cluster:
-		o.Addrs, err = parseCluster(cfg.URL)
-		o.IsClusterMode = true
-		return o, err
+		addrs, ok := parseAddresses(cfg.URL)
+		if !ok {
+			return nil, errCluster
+		}
+		o.Addrs, o.IsClusterMode = addrs, true
+		return o, nil
 	case Single:
 	}
 	u, err := parseURL(cfg.URL)

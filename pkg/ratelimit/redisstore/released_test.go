@@ -274,8 +274,8 @@ func (r *releases) runNear() {
 		}
 		return nil
 	}, "Redis to have what was admitted without it")
-	if near.Stats().LastKnown == 0 {
-		r.Errorf("%+v: want decisions without Redis", near.Stats())
+	if near.Stats().Admitted == 0 {
+		r.Errorf("%+v: want units that were admitted without Redis", near.Stats())
 	}
 	r.checkNames()
 }

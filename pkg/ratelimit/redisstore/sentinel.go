@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 const (
@@ -29,9 +28,11 @@ const (
 // failover before the others.
 type sentinels struct {
 	master  string        // its name
-	options redis.Options // of a client of one of them, without its address
+	options redis.Options // of a client of one of them, except for its address
 	stop    context.CancelFunc
-	follows sync.WaitGroup
+	// switched is called with the address of the master, at first and after each failover.
+	switched func(ctx context.Context, addr string)
+	follows  sync.WaitGroup
 
 	mu      sync.Mutex
 	clients map[string]*redis.SentinelClient // by address; nil after close
@@ -41,14 +42,10 @@ type sentinels struct {
 
 // newSentinels returns the sentinels of options. The caller must close them.
 func newSentinels(o *redis.UniversalOptions) *sentinels {
-	s := &sentinels{master: o.MasterName, stop: func() {}, clients: map[string]*redis.SentinelClient{}}
-	s.options = redis.Options{
-		Username: o.SentinelUsername, Password: o.SentinelPassword, Dialer: o.Dialer, Protocol: o.Protocol,
-		MaxRetries: o.MaxRetries, ContextTimeoutEnabled: o.ContextTimeoutEnabled, DisableIdentity: o.DisableIdentity,
-		DialerRetries: o.DialerRetries, DialerRetryTimeout: o.DialerRetryTimeout, DialTimeout: o.DialTimeout,
-		ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	s := &sentinels{
+		master: o.MasterName, options: *o.Simple(), stop: func() {}, clients: map[string]*redis.SentinelClient{},
 	}
+	s.options.Username, s.options.Password = o.SentinelUsername, o.SentinelPassword
 	for _, addr := range o.Addrs {
 		s.clients[addr] = s.client(addr)
 	}
@@ -74,14 +71,14 @@ func (s *sentinels) close() {
 	}
 }
 
-// follow calls switched with the address of the master, at first and after each failover.
+// follow begins to call switched.
 func (s *sentinels) follow(switched func(ctx context.Context, addr string)) {
 	ctx, stop := context.WithCancel(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stop = stop
+	s.stop, s.switched = stop, switched
 	for _, c := range s.clients {
-		s.follows.Go(func() { s.followOne(ctx, c, switched) })
+		s.follows.Go(func() { s.followOne(ctx, c) })
 	}
 }
 
@@ -92,9 +89,7 @@ const (
 )
 
 // followOne follows one sentinel until ctx is done. The subscription reconnects by itself.
-func (s *sentinels) followOne(ctx context.Context, c *redis.SentinelClient,
-	switched func(ctx context.Context, addr string),
-) {
+func (s *sentinels) followOne(ctx context.Context, c *redis.SentinelClient) {
 	subscription := c.Subscribe(ctx, masterSwitched, replicaChosen)
 	defer func() { _ = subscription.Close() }()
 	events := subscription.ChannelWithSubscriptions()
@@ -106,14 +101,14 @@ func (s *sentinels) followOne(ctx context.Context, c *redis.SentinelClient,
 			switch e := event.(type) {
 			case *redis.Subscription: // events before it were missed
 				if e.Channel == masterSwitched {
-					s.discover(ctx, c, switched)
+					s.discover(ctx, c)
 					if addrs, err := s.masters(ctx); err == nil {
-						switched(ctx, addrs[0])
+						s.switched(ctx, addrs[0])
 					}
 				}
 			case *redis.Message:
 				if addr := s.hear(e.Channel, strings.Fields(e.Payload)); addr != "" {
-					switched(ctx, addr)
+					s.switched(ctx, addr)
 				}
 			}
 		}
@@ -138,9 +133,7 @@ func (s *sentinels) hear(channel string, words []string) (master string) {
 }
 
 // discover follows the sentinels that one of them names.
-func (s *sentinels) discover(ctx context.Context, c *redis.SentinelClient,
-	switched func(ctx context.Context, addr string),
-) {
+func (s *sentinels) discover(ctx context.Context, c *redis.SentinelClient) {
 	others, err := c.Sentinels(ctx, s.master).Result()
 	if err != nil {
 		return // those that are known suffice
@@ -154,7 +147,7 @@ func (s *sentinels) discover(ctx context.Context, c *redis.SentinelClient,
 		}
 		found := s.client(addr)
 		s.clients[addr] = found
-		s.follows.Go(func() { s.followOne(ctx, found, switched) })
+		s.follows.Go(func() { s.followOne(ctx, found) })
 	}
 }
 

@@ -56,13 +56,6 @@ type Config struct {
 	epochs *atomic.Uint64 // the number of the last epoch; see epoch
 }
 
-// up calls Up, if it is set.
-func (cfg *Config) up(node string, cause error) {
-	if cfg.Up != nil {
-		cfg.Up(node, cause)
-	}
-}
-
 // withDefaults returns the config with the default of each field that is not set.
 func (cfg Config) withDefaults() Config {
 	cfg.DialTimeout = cmp.Or(cfg.DialTimeout, min(max(100*time.Millisecond, cfg.Timeout), time.Second))
@@ -71,6 +64,9 @@ func (cfg Config) withDefaults() Config {
 	}
 	cfg.Timeout = cmp.Or(cfg.Timeout, patience)
 	cfg.PoolSize = cmp.Or(cfg.PoolSize, 3)
+	if cfg.Up == nil {
+		cfg.Up = func(string, error) {}
+	}
 	return cfg
 }
 
@@ -170,16 +166,21 @@ func (s *Store) Nodes() []NodeState {
 // Start implements ratelimit.Store. Its errors are those of this package, ratelimit.ErrOutcomeUnknown, a
 // *bucket.ScriptError, or a reply of Redis.
 func (s *Store) Start(ctx context.Context, requests []bucket.Request, outcomes []bucket.Outcome, done func()) {
-	until, err := s.cfg.begin(ctx)
+	now := time.Now()
+	until := s.cfg.end(ctx, now)
 	one, isOne := s.main.(*node)
 	switch {
 	case len(requests) == 0:
 		done()
-	case err != nil:
-		fail(outcomes, err)
+	case !until.After(now) || ctx.Err() != nil:
+		fail(outcomes, ErrTooLate)
 		done()
 	case isOne && s.perSecond == nil:
-		one.start(ctx, until, requests, outcomes, done)
+		c := one.newCall(until, done)
+		for i := range requests {
+			c.add(&requests[i], &outcomes[i], scope{})
+		}
+		c.start(ctx)
 	default:
 		go s.run(ctx, until, requests, outcomes, done)
 	}

@@ -38,10 +38,9 @@ type worker struct {
 const maxAtOnce = 16 << 10
 
 // work lets Redis decide calls until the lane is closed.
-func (n *node) work(ctx context.Context) {
-	w := n.lane.worker(n)
+func (w *worker) work(ctx context.Context) {
 	for {
-		until, ok := n.lane.await()
+		until, ok := w.node.lane.await()
 		if !ok {
 			break
 		}

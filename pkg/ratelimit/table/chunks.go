@@ -9,12 +9,9 @@ type chunks[T any] []*[chunkLen]T
 // at returns the item i, which must be within reach.
 func (c chunks[T]) at(i uint32) *T { return &c[i/chunkLen][i%chunkLen] }
 
-// has reports whether the item i is within reach.
-func (c chunks[T]) has(i uint32) bool { return int(i/chunkLen) < len(c) }
-
 // reach makes room up to the item i.
 func (c *chunks[T]) reach(i uint32) {
-	for !c.has(i) {
+	for int(i/chunkLen) >= len(*c) {
 		*c = append(*c, new([chunkLen]T))
 	}
 }

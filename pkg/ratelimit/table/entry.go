@@ -1,10 +1,6 @@
 package table
 
-import (
-	"math"
-
-	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
-)
+import "math"
 
 // entry is a stored bucket: its state, and the numbers of what is kept elsewhere. It is a cache line of 64 bytes. So a
 // take of a bucket among millions misses the cache twice, here and in the index. An entry has no pointers, so the
@@ -25,32 +21,6 @@ type entry struct {
 	// place is the index of the bucket's slot in its group; see also Shard.free.
 	place uint32
 	group uint16
-}
-
-// state reads the state of an entry into s. The grants of a log use memory of room, or of the shard. A debt belongs to
-// the rate of the limit of the last charge.
-func (sh *Shard[N, E]) state(e *entry, s *bucket.State, room *[]bucket.Grant) {
-	u := sh.limits.pool.at(e.limit)
-	*s = bucket.State{Last: e.last, Count: e.count, Part: e.part, Rate: u.rate}
-	switch {
-	case e.grants != 0:
-		s.Part, s.Grants = 0, sh.logs.get(e.grants, e.last, room)
-	case u.log && e.count > 0:
-		s.Part, s.Grants = 0, reserve(room, 1)
-		s.Grants[0] = bucket.Grant{At: e.part, Cost: e.count}
-	}
-}
-
-// setState stores a state.
-func (sh *Shard[N, E]) setState(e *entry, s *bucket.State) {
-	e.last, e.count, e.part = s.Last, s.Count, s.Part
-	grants := s.Grants
-	if len(grants) == 1 && grants[0].Cost == s.Count {
-		e.part, grants = grants[0].At, nil
-	}
-	if e.grants != 0 || len(grants) > 0 {
-		e.grants = sh.logs.set(e.grants, s.Last, grants)
-	}
 }
 
 // Expiry is the Unix time in s from which a bucket may be dropped.

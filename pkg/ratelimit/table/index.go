@@ -63,9 +63,6 @@ func (x *index) split() {
 	}
 }
 
-// remove removes a place, which must be there.
-func (x *index) remove(place uint64) { x.segment(hashOf(place)).remove(place) }
-
 func (s *segment) add(place uint64) {
 	i := hashOf(place) % segmentLen
 	for s[i] != 0 {
@@ -74,7 +71,7 @@ func (s *segment) add(place uint64) {
 	s[i] = place
 }
 
-// remove moves the places behind up, so that no probe ends too early.
+// remove removes a place, which must be there. It moves the places behind up, so that no probe ends too early.
 func (s *segment) remove(place uint64) {
 	hole := hashOf(place) % segmentLen
 	for s[hole] != place {

@@ -23,7 +23,7 @@ func TestIndexIsAMap(t *testing.T) {
 		list = append(list, place)
 	}
 	remove := func(place uint64) {
-		x.remove(place)
+		x.segment(hashOf(place)).remove(place)
 		last := list[len(list)-1]
 		want[last] = want[place]
 		list[want[place]] = last
@@ -85,23 +85,23 @@ func checkIndex(t *testing.T, x *index, want map[uint64]int) {
 // TestProbesAreShort inserts keys that differ little, as a client may choose them. The longest probe must stay within a
 // part of a segment.
 func TestProbesAreShort(t *testing.T) {
-	seeds, x := newSeeds(), index{}
+	all, x := mustNew(t), index{}
 	const keys = 200_000
-	longest, all := 0, 0
+	longest, sum := 0, 0
 	for slot := range uint32(keys) {
-		d := seeds.digest(fmt.Sprintf("%d", slot))
+		d := all.Digest(fmt.Sprintf("%d", slot))
 		x.add(newPlace(d.hash(), slot), int(slot))
 	}
 	for _, s := range x.segments {
 		for i, place := range s {
 			if place != 0 {
 				length := 1 + int((uint32(i)-hashOf(place))%segmentLen)
-				longest, all = max(longest, length), all+length
+				longest, sum = max(longest, length), sum+length
 			}
 		}
 	}
-	t.Logf("probes have up to %d places, %.2f on average", longest, float64(all)/keys)
-	if longest > segmentLen/4 || all > 3*keys {
-		t.Errorf("a probe has %d places, all have %d, want at most %d and %d", longest, all, segmentLen/4, 3*keys)
+	t.Logf("probes have up to %d places, %.2f on average", longest, float64(sum)/keys)
+	if longest > segmentLen/4 || sum > 3*keys {
+		t.Errorf("a probe has %d places, all have %d, want at most %d and %d", longest, sum, segmentLen/4, 3*keys)
 	}
 }

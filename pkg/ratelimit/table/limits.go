@@ -17,21 +17,17 @@ type limitUse struct {
 	rate int64
 }
 
-func newLimitUse(limit *bucket.Limit) limitUse {
-	u := limitUse{limit: *limit, log: limit.Algorithm.HasGrants()}
-	if limit.Algorithm.HasBurst() {
-		u.rate = limit.Requests
-	}
-	return u
-}
-
 func (l *limits) at(number uint32) *bucket.Limit { return &l.pool.at(number).limit }
 
 // use returns the number of a limit, and counts a bucket for it.
 func (l *limits) use(limit *bucket.Limit) uint32 {
 	number, ok := l.numbers[*limit]
 	if !ok {
-		number = l.pool.add(newLimitUse(limit))
+		u := limitUse{limit: *limit, log: limit.Algorithm.HasGrants()}
+		if limit.Algorithm.HasBurst() {
+			u.rate = limit.Requests
+		}
+		number = l.pool.add(u)
 		if l.numbers == nil {
 			l.numbers = make(map[bucket.Limit]uint32)
 		}

@@ -17,19 +17,19 @@ func TestLogsAreKeptExactly(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	limit := bucket.Limit{Algorithm: bucket.SlidingWindowLog, Requests: bucket.MaxLogRequests, Window: bucket.MaxWindow}
 	var sh Shard[struct{}, string]
-	var entries [4]entry
-	var want [len(entries)]bucket.State
-	for i := range entries {
-		sh.setLimit(&entries[i], &limit)
+	var want [4]bucket.State
+	sh.entries.reach(uint32(len(want)))
+	for i := range want {
+		sh.Set(uint32(i), &limit, &want[i], 1)
 	}
 	for range 2_000 {
-		i := random.IntN(len(entries))
+		i := random.IntN(len(want))
 		want[i] = randomLog(random)
-		sh.setState(&entries[i], &want[i])
+		sh.Set(uint32(i), &limit, &want[i], 1)
 		var room []bucket.Grant
-		for k := range entries {
+		for k := range want {
 			var got bucket.State
-			sh.state(&entries[k], &got, &room)
+			sh.State(uint32(k), &got, &room)
 			if diff := cmp.Diff(want[k], got, cmpopts.EquateEmpty()); diff != "" {
 				t.Fatalf("seed %d: state (-kept +read):\n%s", seed, diff)
 			}
@@ -41,8 +41,8 @@ func TestLogsAreKeptExactly(t *testing.T) {
 			}
 		}
 	}
-	for i := range entries {
-		sh.setState(&entries[i], &bucket.State{})
+	for i := range want {
+		sh.Set(uint32(i), &limit, &bucket.State{}, 1)
 	}
 	if short, long := &sh.logs.short, &sh.logs.long; len(short.free) != int(short.used) ||
 		len(long.free) != int(long.used) {

@@ -23,7 +23,6 @@ func (p *pool[T]) add(item T) (number uint32) {
 func (p *pool[T]) at(number uint32) *T { return p.items.at(number - 1) }
 
 func (p *pool[T]) remove(number uint32) {
-	var none T
-	*p.at(number) = none
+	*p.at(number) = *new(T)
 	p.free = append(p.free, number)
 }

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -16,16 +17,15 @@ const samples = 8
 type Shard[N, E any] struct {
 	capacity int
 
-	// The counters are written under the lock and read without it.
-	live             atomic.Int64
+	// The counters are written under the lock and read without it. used is how many slots are in use.
+	used             atomic.Int64
 	evicted, expired atomic.Uint64
 
 	sync.Mutex
 
 	index   index
 	entries chunks[entry]
-	// slots is how many slots were ever used, and used how many are now.
-	slots, used uint32
+	slots   uint32 // how many were ever used
 	// free is the first free slot + 1, 0 for none. The place of a free entry is the next one.
 	free uint32
 
@@ -48,8 +48,31 @@ func (sh *Shard[N, E]) Load(d *Digest, s *bucket.State, room *[]bucket.Grant) (s
 		*s = bucket.State{}
 		return NoSlot
 	}
-	sh.state(sh.at(slot), s, room)
+	sh.State(slot, s, room)
 	return slot
+}
+
+// NoSlot stands for the slot of a key that has no bucket.
+const NoSlot = math.MaxUint32
+
+// Find returns the slot of a bucket, or NoSlot.
+func (sh *Shard[N, E]) Find(d *Digest) uint32 {
+	if sh.used.Load() == 0 {
+		return NoSlot
+	}
+	hash := uint32(d.hash())
+	s := sh.index.segment(hash)
+	for i := hash; ; i++ {
+		place := s[i%segmentLen]
+		if place == 0 {
+			return NoSlot
+		}
+		if hashOf(place) == hash {
+			if slot := slotOf(place); sh.at(slot).digest == *d {
+				return slot
+			}
+		}
+	}
 }
 
 // Has returns the slot of a bucket, or NoSlot. likely is a slot in which the bucket was before.
@@ -71,30 +94,76 @@ type Clock struct {
 // Add adds a bucket of a rule, which the table must not have, and returns its slot. Set must follow. In a full shard,
 // the bucket replaces another one.
 func (sh *Shard[N, E]) Add(d *Digest, rule uint64, clock Clock) (slot uint32) {
-	if int(sh.used) >= sh.capacity {
+	if int(sh.used.Load()) >= sh.capacity {
 		sh.evict(rule, clock)
 	}
-	sh.live.Add(1)
-	return sh.insert(d, rule)
+	if slot = sh.free - 1; sh.free != 0 {
+		sh.free = sh.at(slot).place
+	} else {
+		slot = sh.slots
+		sh.entries.reach(slot)
+		sh.slots++
+	}
+	sh.index.add(newPlace(d.hash(), slot), int(sh.used.Load()))
+	sh.used.Add(1)
+	*sh.at(slot) = entry{digest: *d}
+	sh.join(slot, rule)
+	return slot
 }
 
 // Set stores a state, which is not empty, and the limit of its last charge in the slot of a bucket.
 func (sh *Shard[N, E]) Set(slot uint32, limit *bucket.Limit, s *bucket.State, expires Expiry) {
 	e := sh.at(slot)
-	sh.setLimit(e, limit)
-	sh.setState(e, s)
-	e.expires = expires
+	if e.limit == 0 || *sh.limits.at(e.limit) != *limit {
+		if e.limit != 0 {
+			sh.limits.release(e.limit)
+		}
+		e.limit = sh.limits.use(limit)
+	}
+	e.last, e.count, e.part, e.expires = s.Last, s.Count, s.Part, expires
+	grants := s.Grants
+	if len(grants) == 1 && grants[0].Cost == s.Count {
+		e.part, grants = grants[0].At, nil
+	}
+	if e.grants != 0 || len(grants) > 0 {
+		e.grants = sh.logs.set(e.grants, s.Last, grants)
+	}
 }
 
 // Remove drops the bucket in a slot.
 func (sh *Shard[N, E]) Remove(slot uint32) {
-	sh.remove(slot)
-	sh.live.Add(-1)
+	e := sh.at(slot)
+	place := newPlace(e.digest.hash(), slot)
+	sh.index.segment(hashOf(place)).remove(place)
+	if e.limit != 0 {
+		sh.limits.release(e.limit)
+	}
+	if e.grants != 0 {
+		sh.logs.remove(e.grants)
+	}
+	sh.DropExtra(slot)
+	sh.leave(e)
+	*e = entry{place: sh.free}
+	sh.free = slot + 1
+	sh.used.Add(-1)
 }
 
-// State reads the state of the bucket in a slot. room is memory for its log.
+// at returns the entry in a slot < sh.slots.
+func (sh *Shard[N, E]) at(slot uint32) *entry { return sh.entries.at(slot) }
+
+// State reads the state of the bucket in a slot. The grants of its log use memory of room, or of the shard. A debt
+// belongs to the rate of the limit of the last charge.
 func (sh *Shard[N, E]) State(slot uint32, s *bucket.State, room *[]bucket.Grant) {
-	sh.state(sh.at(slot), s, room)
+	e := sh.at(slot)
+	u := sh.limits.pool.at(e.limit)
+	*s = bucket.State{Last: e.last, Count: e.count, Part: e.part, Rate: u.rate}
+	switch {
+	case e.grants != 0:
+		s.Part, s.Grants = 0, sh.logs.get(e.grants, e.last, room)
+	case u.log && e.count > 0:
+		s.Part, s.Grants = 0, reserve(room, 1)
+		s.Grants[0] = bucket.Grant{At: e.part, Cost: e.count}
+	}
 }
 
 // Limit returns the limit of the bucket in a slot.
@@ -199,7 +268,7 @@ func (sh *Shard[N, E]) usage(slot uint32, clock Clock) usage {
 	}
 	p, limit := &sh.probe, sh.limits.at(e.limit)
 	sh.probeLog = sh.probeLog[:0]
-	sh.state(e, p, &sh.probeLog)
+	sh.State(slot, p, &sh.probeLog)
 	remaining := p.Remaining(limit, max(clock.Now+clock.Ahead, e.last)) // a step back would rewrite the log
 	return usage{remaining: remaining, capacity: limit.Capacity(), expires: e.expires}
 }

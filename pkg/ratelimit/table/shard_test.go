@@ -32,13 +32,12 @@ func TestEntryHoldsTheLargestCounts(t *testing.T) {
 		if limit.Algorithm.HasBurst() {
 			state.Rate = most
 		}
-		var e entry
 		var got bucket.State
 		var sh Shard[struct{}, string]
-		sh.setLimit(&e, &limit)
-		sh.setState(&e, &state)
-		sh.state(&e, &got, new([]bucket.Grant))
-		if diff := cmp.Diff(limit, *sh.limits.at(e.limit)); diff != "" {
+		sh.entries.reach(0)
+		sh.Set(0, &limit, &state, 1)
+		sh.State(0, &got, new([]bucket.Grant))
+		if diff := cmp.Diff(limit, *sh.Limit(0)); diff != "" {
 			t.Errorf("limit (-kept +read):\n%s", diff)
 		}
 		if diff := cmp.Diff(state, got); diff != "" {
@@ -64,40 +63,49 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
+// mustNew returns a table of one shard, which is never full.
+func mustNew(t *testing.T) *Table[struct{}, string] {
+	t.Helper()
+	all, err := New[struct{}, string](1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all.shards[0].capacity = math.MaxInt
+	return all
+}
+
 // TestShardIsAMap makes the same random changes to a shard and to a map.
 func TestShardIsAMap(t *testing.T) {
-	seeds := newSeeds()
-	var sh Shard[struct{}, string]
+	all := mustNew(t)
+	sh := &all.shards[0]
 	want := map[string]int64{}
 	const keys = 3000
 	for step := range int64(200_000) {
 		key := fmt.Sprint("key ", rand.IntN(keys))
-		d := seeds.digest(key)
+		d := all.Digest(key)
 		slot := sh.Find(&d)
 		if _, there := want[key]; slot != NoSlot != there {
 			t.Fatalf("step %d: %q in slot %d, want a slot: %t", step, key, slot, there)
 		}
 		switch {
 		case slot == NoSlot:
-			slot = sh.insert(&d, uint64(rand.IntN(5)))
-			e := sh.at(slot)
-			e.count = step
-			sh.setLimit(e, &bucket.Limit{Requests: int64(rand.IntN(10))})
+			slot = sh.Add(&d, uint64(rand.IntN(5)), Clock{})
+			sh.Set(slot, &bucket.Limit{Requests: int64(rand.IntN(10))}, &bucket.State{Count: step}, 1)
 			sh.SetExtra(slot, key)
 			want[key] = step
 		case sh.at(slot).count != want[key] || sh.Extra(slot) != key:
 			t.Fatalf("step %d: %q is %d, want %d", step, key, sh.at(slot).count, want[key])
 		case rand.IntN(3) == 0:
-			sh.remove(slot)
+			sh.Remove(slot)
 			delete(want, key)
 		default:
-			sh.setLimit(sh.at(slot), &bucket.Limit{Requests: int64(rand.IntN(10))})
+			sh.Set(slot, &bucket.Limit{Requests: int64(rand.IntN(10))}, &bucket.State{Count: want[key]}, 1)
 		}
-		if int(sh.used) != len(want) {
-			t.Fatalf("step %d: %d entries, want %d", step, int(sh.used), len(want))
+		if int(sh.used.Load()) != len(want) {
+			t.Fatalf("step %d: %d entries, want %d", step, int(sh.used.Load()), len(want))
 		}
 		if step%1000 == 0 {
-			checkGroups(t, &sh)
+			checkGroups(t, sh)
 		}
 	}
 	if sh.slots > keys {
@@ -143,9 +151,9 @@ func checkGroups(t *testing.T, sh *Shard[struct{}, string]) {
 			t.Fatalf("a group is above one of %d buckets that has more", g.length)
 		}
 	}
-	if buckets != int(sh.used) || len(sh.groups.numbers)+len(sh.groups.free) > len(sh.groups.heap) {
+	if buckets != int(sh.used.Load()) || len(sh.groups.numbers)+len(sh.groups.free) > len(sh.groups.heap) {
 		t.Fatalf("%d buckets in groups, want %d; %d rules and %d free of %d groups",
-			buckets, int(sh.used), len(sh.groups.numbers), len(sh.groups.free), len(sh.groups.heap))
+			buckets, int(sh.used.Load()), len(sh.groups.numbers), len(sh.groups.free), len(sh.groups.heap))
 	}
 }
 
@@ -159,15 +167,15 @@ func roomOf(g *group) (room int) {
 
 // TestManyRules has more rules than groups: the rules beyond share one group.
 func TestManyRules(t *testing.T) {
-	seeds := newSeeds()
-	var sh Shard[struct{}, string]
+	all := mustNew(t)
+	sh := &all.shards[0]
 	const rules = math.MaxUint16 + 1000
 	for pass := range 2 {
 		for rule := range uint64(rules) {
-			d := seeds.digest(fmt.Sprint(rule))
-			sh.insert(&d, rule)
+			d := all.Digest(fmt.Sprint(rule))
+			sh.Add(&d, rule, Clock{})
 		}
-		checkGroups(t, &sh)
+		checkGroups(t, sh)
 		if got := len(sh.groups.heap); got != math.MaxUint16+1 {
 			t.Fatalf("pass %d: %d groups of %d rules", pass, got, rules)
 		}
@@ -176,9 +184,9 @@ func TestManyRules(t *testing.T) {
 				pass, got)
 		}
 		for slot := range sh.slots {
-			sh.remove(slot)
+			sh.Remove(slot)
 		}
-		checkGroups(t, &sh)
+		checkGroups(t, sh)
 		if got := len(sh.groups.numbers); got != 0 {
 			t.Errorf("pass %d: %d rules are remembered that have no buckets", pass, got)
 		}
@@ -188,25 +196,25 @@ func TestManyRules(t *testing.T) {
 // TestGroupsGiveMemoryBack checks that groups need no more memory than their buckets after floods of one rule after
 // the other.
 func TestGroupsGiveMemoryBack(t *testing.T) {
-	seeds := newSeeds()
-	var sh Shard[struct{}, string]
+	all := mustNew(t)
+	sh := &all.shards[0]
 	const buckets, kept = 10_000, 100
 	for rule := range uint64(20) {
 		for i := range buckets {
-			d := seeds.digest(fmt.Sprint(rule, " ", i))
-			sh.insert(&d, rule)
+			d := all.Digest(fmt.Sprint(rule, " ", i))
+			sh.Add(&d, rule, Clock{})
 		}
 		for i := range buckets - kept {
-			d := seeds.digest(fmt.Sprint(rule, " ", i))
-			sh.remove(sh.Find(&d))
+			d := all.Digest(fmt.Sprint(rule, " ", i))
+			sh.Remove(sh.Find(&d))
 		}
 	}
-	checkGroups(t, &sh)
+	checkGroups(t, sh)
 	places := 0
 	for n := range sh.groups.heap {
 		places += roomOf(sh.groups.of(uint16(n)))
 	}
-	if places > 8*int(sh.used) {
-		t.Errorf("room for %d places of %d buckets", places, int(sh.used))
+	if places > 8*int(sh.used.Load()) {
+		t.Errorf("room for %d places of %d buckets", places, int(sh.used.Load()))
 	}
 }

@@ -2,7 +2,9 @@ package table
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"hash/maphash"
 	"math/bits"
 	"time"
 )
@@ -24,8 +26,8 @@ const (
 // pointers.
 type Table[N, E any] struct {
 	shards []Shard[N, E]
-	shift  uint // a hash >> shift is the number of its shard
-	seeds  seeds
+	shift  uint            // a hash >> shift is the number of its shard
+	seeds  [2]maphash.Seed // they never leave the process
 }
 
 // New returns a table of at most that many buckets, 0 for Default. The bounds of its shards add up to it.
@@ -40,7 +42,8 @@ func New[N, E any](most int) (*Table[N, E], error) {
 	for n < maxShards && most/(2*n) >= minShard {
 		n *= 2
 	}
-	t := &Table[N, E]{shards: make([]Shard[N, E], n), shift: uint(64 - bits.Len(uint(n-1))), seeds: newSeeds()}
+	t := &Table[N, E]{shards: make([]Shard[N, E], n), shift: uint(64 - bits.Len(uint(n-1)))}
+	t.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 	for i := range t.shards {
 		t.shards[i].capacity = most / n
 		if i < most%n {
@@ -51,7 +54,11 @@ func New[N, E any](most int) (*Table[N, E], error) {
 }
 
 // Digest returns the digest of a key.
-func (t *Table[N, E]) Digest(key string) Digest { return t.seeds.digest(key) }
+func (t *Table[N, E]) Digest(key string) (d Digest) {
+	binary.LittleEndian.PutUint64(d[:], maphash.String(t.seeds[0], key))
+	binary.LittleEndian.PutUint64(d[8:], maphash.String(t.seeds[1], key))
+	return d
+}
 
 // Shards returns all shards. The buckets of one rule are in all of them.
 func (t *Table[N, E]) Shards() []Shard[N, E] { return t.shards }
@@ -92,7 +99,7 @@ type Stats struct {
 // Stats returns the current figures. It takes no locks.
 func (t *Table[N, E]) Stats() (stats Stats) {
 	for i := range t.shards {
-		stats.Buckets += t.shards[i].live.Load()
+		stats.Buckets += t.shards[i].used.Load()
 		stats.Evicted += t.shards[i].evicted.Load()
 		stats.Expired += t.shards[i].expired.Load()
 	}
