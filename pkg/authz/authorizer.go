@@ -182,11 +182,11 @@ func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 		return nil
 	}
 	access := p.rule(r, host, plainPath(path))
-	if access.require == Denied {
+	if access.Require == Denied {
 		d.refuse(reply.ReasonDenied)
 		return nil
 	}
-	open := access.require == Open || p.preflight && r.preflight()
+	open := access.Require == Open || p.preflight && r.preflight()
 	if open {
 		ctx = a.done // credentials are optional, so the request never waits for keys
 	}
@@ -208,7 +208,7 @@ func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 	if failed != "" && failed != reply.ReasonAbsent {
 		a.failures.count(failureKind{failed, FailurePassed})
 	}
-	if !open && !granted(&d.Identity, access.scopes) {
+	if !open && !granted(&d.Identity, access.Scopes) {
 		d.refuse(reply.ReasonScope)
 		return nil
 	}
