@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // BenchmarkParse reads files of 40,000 rules at most, because the size of a file is bounded. The time and the memory of
@@ -22,7 +24,7 @@ func BenchmarkParse(b *testing.B) {
 		b.Run(fmt.Sprint(rules), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if set, problems := Parse(files, Config{MergeDomains: true}); len(set.Domains) != 1 {
+				if set, problems := Parse(files, Config{CheckOptions: ratelimit.CheckOptions{MergeDomains: true}}); len(set.Domains) != 1 {
 					b.Fatal(problems)
 				}
 			}

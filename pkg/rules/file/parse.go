@@ -9,16 +9,12 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
-	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/rules"
 )
 
 // Config configures how rule files are read. The zero value fits rule files of envoyproxy/ratelimit.
 type Config struct {
-	// DefaultAlgorithm is the algorithm of limits that name none. The zero value means sliding_window.
-	DefaultAlgorithm bucket.Algorithm
-	// MergeDomains lets several files add descriptors to one domain (MERGE_DOMAIN_CONFIG). Otherwise that is an error.
-	MergeDomains bool
+	ratelimit.CheckOptions
 	// IgnoreDotfiles leaves out files whose names begin with a dot (RUNTIME_IGNOREDOTFILES). Names that begin with
 	// two dots, as in ConfigMaps that Kubernetes mounts, are always left out.
 	IgnoreDotfiles bool
@@ -31,8 +27,6 @@ type Config struct {
 	// RequireEnd refuses files whose last key is not `end: true` (RULES_REQUIRE_END). It finds a file that was cut off
 	// even if there is no earlier text to compare it with.
 	RequireEnd bool
-	// Strict is ratelimit.CheckOptions.Strict.
-	Strict bool
 }
 
 // File is a rule file as it was read. Parse needs its name and its content.
@@ -97,10 +91,7 @@ func parse(s snapshot, cfg Config) (rules.Set, rules.Problems) {
 		p.file, p.problems = f, decode(f, &p.root, cfg).Problems()
 		domains[i] = p.Domain
 	}
-	options := ratelimit.CheckOptions{
-		DefaultAlgorithm: cfg.DefaultAlgorithm, MergeDomains: cfg.MergeDomains, Strict: cfg.Strict,
-	}
-	for i, mistakes := range ratelimit.Check(domains, options) {
+	for i, mistakes := range ratelimit.Check(domains, cfg.CheckOptions) {
 		parts[i].report("", mistakes...)
 	}
 	set := rules.Set{Policies: map[string]*authz.Policy{}}
