@@ -73,14 +73,8 @@ type part struct {
 	root
 	file     File
 	problems rules.Problems
-	// reported are the mistakes that its decoded values have.
-	reported []reported
-}
-
-// reported is mistakes with paths below the path at.
-type reported struct {
-	at       string
-	mistakes []suggest.Mistake
+	// mistakes are those of its decoded values, and ofPolicy those of its policy, until place.
+	mistakes, ofPolicy []suggest.Mistake
 }
 
 func parse(s snapshot, cfg Config) (rules.Set, rules.Problems) {
@@ -92,7 +86,7 @@ func parse(s snapshot, cfg Config) (rules.Set, rules.Problems) {
 		domains[i] = p.Domain
 	}
 	for i, mistakes := range ratelimit.Check(domains, cfg.CheckOptions) {
-		parts[i].report("", mistakes...)
+		parts[i].mistakes = mistakes
 	}
 	set := rules.Set{Policies: map[string]*authz.Policy{}}
 	for i := range parts {
@@ -102,7 +96,7 @@ func parse(s snapshot, cfg Config) (rules.Set, rules.Problems) {
 	for i := range parts {
 		p := &parts[i]
 		if policy := set.Policies[p.Name]; policy != nil && policy == p.Authz {
-			p.report("authz", policy.CheckDomain(&set.Domains[domainOf(set, p.Name)])...)
+			p.ofPolicy = append(p.ofPolicy, policy.CheckDomain(&set.Domains[domainOf(set, p.Name)])...)
 		}
 		p.place(cfg)
 		problems = append(problems, p.problems...)
@@ -122,36 +116,28 @@ func decode(f File, r *root, cfg Config) *strictyaml.Document {
 	return doc
 }
 
-// report keeps mistakes until place.
-func (p *part) report(at string, mistakes ...suggest.Mistake) {
-	if len(mistakes) > 0 {
-		p.reported = append(p.reported, reported{at, mistakes})
-	}
-}
-
-// place adds the reported mistakes to the problems of the file. Their places are in the document, which takes 30 times
+// place adds the mistakes to the problems of the file. Their places are in the document, which takes 30 times
 // the memory of the file. So no document is kept: a file with mistakes is decoded again.
 func (p *part) place(cfg Config) {
-	if len(p.reported) == 0 {
+	if len(p.mistakes)+len(p.ofPolicy) == 0 {
 		return
 	}
 	doc := decode(p.file, new(root), cfg)
-	for _, r := range p.reported {
-		doc.Add(r.at, r.mistakes...)
-	}
+	doc.Add("", p.mistakes...)
+	doc.Add("authz", p.ofPolicy...)
 	p.problems = doc.Problems()
 }
 
 // add adds the rules of a file to its domain. A domain has one policy, so that the order of its access rules is clear.
 func add(set *rules.Set, p *part, cfg Config) {
 	if p.Name != "" && len(p.Descriptors) == 0 && p.Authz == nil {
-		p.report("", suggest.Mistake{
+		p.mistakes = append(p.mistakes, suggest.Mistake{
 			Path: "domain", Also: []string{"descriptors", "authz"}, Warning: true,
 			Message: "domain " + suggest.Quoted(p.Name) + " has no descriptors here: this file limits nothing",
 		})
 	}
 	if p.Authz != nil {
-		p.report("authz", p.Authz.Check()...)
+		p.ofPolicy = p.Authz.Check()
 	}
 	at := domainOf(*set, p.Name)
 	switch {
@@ -166,8 +152,8 @@ func add(set *rules.Set, p *part, cfg Config) {
 		return
 	}
 	if first := set.Policies[p.Name]; first != nil {
-		p.report("", suggest.Mistake{
-			Path: "authz", OnKey: true, Message: "a second `authz` for domain " + suggest.Quoted(p.Name),
+		p.ofPolicy = append(p.ofPolicy, suggest.Mistake{
+			OnKey: true, Message: "a second `authz` for domain " + suggest.Quoted(p.Name),
 			Hints: []string{
 				"the first is at " + first.Position + ": put the whole policy into one file; `descriptors` may be in several",
 			},
