@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/descriptors"
@@ -152,4 +153,23 @@ func facts(d *authz.Decision) [8]fact {
 func expressible(l *ratelimit.LimitSpec) bool {
 	return l != nil && l.Multiplier <= 1 && l.Requests >= 0 && l.Requests <= math.MaxUint32 &&
 		l.Unit > descriptors.UnknownUnit && l.Unit <= descriptors.Year
+}
+
+// sendableValue returns the value as valid UTF-8, which a protobuf message requires. ok is false if it has control
+// characters. Envoy writes CR and LF unchanged, so the text after them would be another header (RFC 9110, 5.5).
+func sendableValue(value string) (valid string, ok bool) {
+	if isPrintable(value) {
+		return value, true
+	}
+	return wire.ValidText(value), httpguts.ValidHeaderFieldValue(value)
+}
+
+// isPrintable reports whether a text consists of visible characters of ASCII and spaces, as almost all values do.
+func isPrintable(text string) bool {
+	for i := range len(text) {
+		if text[i] < ' ' || text[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
