@@ -74,8 +74,8 @@ func (p *Pending) describe(limits []descriptorMaker) {
 	}
 }
 
-// of returns the cost of a request, nil for an implicit 1. A cost from a header is at least 1: a client must not set its
-// own cost to 0.
+// of returns the cost of a request, nil for an implicit 1. A cost from a header is at least 1: a client must not set
+// its own cost to 0.
 func (h *HitsAddend) of(r *Request) *uint64 {
 	if *h == (HitsAddend{}) {
 		return nil

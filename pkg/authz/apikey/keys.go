@@ -27,7 +27,8 @@ func (c *Credential) String() string { return c.Place().String() }
 // Check reports a key that has no place, or one where it cannot be.
 func (c *Credential) Check(m *ratelimit.Mistakes, path string) {
 	if c.Place().In == credential.Nowhere {
-		m.At(path, credential.SourcePaths(path)...).Lacking().Fail("`api_key` without `header`, `scheme`, `query` or `cookie`", "add one of them")
+		m.At(path, credential.SourcePaths(path)...).Lacking().Fail(
+			"`api_key` without `header`, `scheme`, `query` or `cookie`", "add one of them")
 	}
 	c.Source.Check(m, path)
 }
