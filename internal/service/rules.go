@@ -68,9 +68,15 @@ func loadRules(ctx context.Context, s *settings.Settings, files *certificates, l
 // RuleConfig returns how to read rule files.
 func RuleConfig(s *settings.Settings) file.Config {
 	return file.Config{
-		DefaultAlgorithm: s.Limits.DefaultAlgorithm,
-		MergeDomains:     s.Rules.MergeDomains, IgnoreDotfiles: s.Rules.IgnoreDotfiles, RequireEnd: s.Rules.RequireEnd,
-		LeaveOutNotes: s.Strict(), Strict: s.Strict(),
+		CheckOptions:   checkOptions(s),
+		IgnoreDotfiles: s.Rules.IgnoreDotfiles, RequireEnd: s.Rules.RequireEnd, LeaveOutNotes: s.Strict(),
+	}
+}
+
+// checkOptions returns how to check rules of files and of an xDS server.
+func checkOptions(s *settings.Settings) ratelimit.CheckOptions {
+	return ratelimit.CheckOptions{
+		DefaultAlgorithm: s.Limits.DefaultAlgorithm, MergeDomains: s.Rules.MergeDomains, Strict: s.Strict(),
 	}
 }
 

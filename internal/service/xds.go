@@ -8,7 +8,6 @@ import (
 
 	"github.com/extauthz/extauthz/internal/certs"
 	"github.com/extauthz/extauthz/internal/settings"
-	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules/xds"
 )
 
@@ -23,9 +22,7 @@ func newXDSClient(s *settings.Settings, certificates *certificates, log *slog.Lo
 		ConnectInterval: s.XDS.ConnectInterval, MaxMessage: s.XDS.MaxMessage,
 		Backoff: xds.Backoff{Initial: s.XDS.Backoff, Max: max(s.XDS.Backoff, s.XDS.MaxBackoff)},
 		Overlay: s.XDS.Overlay, RequireEnd: s.Rules.RequireEnd, NoWait: s.Rules.ForceStart, Log: log,
-		Check: ratelimit.CheckOptions{
-			DefaultAlgorithm: s.Limits.DefaultAlgorithm, MergeDomains: s.Rules.MergeDomains, Strict: s.Strict(),
-		},
+		Check: checkOptions(s),
 	}
 	if s.XDS.Jitter {
 		cfg.Backoff.Jitter = s.XDS.RandomFactor

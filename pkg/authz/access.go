@@ -8,21 +8,13 @@ import (
 	"github.com/extauthz/extauthz/pkg/descriptors"
 )
 
+// accessRule is a compiled Access of a policy with defaults.
 type accessRule struct {
-	hosts, methods []string // hosts in the form of hostname
-	path           pathPattern
-	require        Requirement // never Unset
-	scopes         []string
-	position       string
+	Access
+	path pathPattern
 }
 
-// compile returns the rule in the form for requests. It must be one of a policy with defaults.
-func (a *Access) compile() accessRule {
-	return accessRule{
-		hosts: a.Hosts, methods: a.Methods, path: a.Path.compile(),
-		require: a.Require, scopes: a.Scopes, position: a.Position,
-	}
-}
+func (a *Access) compile() accessRule { return accessRule{*a, a.Path.compile()} }
 
 // anyAccess is the rule for a request that no rule matches: it needs a credential.
 var anyAccess = (&Access{Require: NeedCredential}).compile()
@@ -45,18 +37,14 @@ func (p *policy) rule(r *Request, host, path string) *accessRule {
 // restricts also matches variants that many upstreams treat as equal: methods in other cases, and paths with or without
 // a slash at the end.
 func (a *accessRule) match(r *Request, host, path, other string) bool {
-	if !r.HTTP && (len(a.hosts) > 0 || len(a.methods) > 0 || a.path.kind != anyPath) {
+	if !r.HTTP && (len(a.Hosts) > 0 || len(a.Methods) > 0 || a.Path != nil) {
 		return false
 	}
-	return (len(a.methods) == 0 || a.takes(r.Method)) &&
-		(len(a.hosts) == 0 || matchAny(a.hosts, host)) &&
-		(a.path.match(path) || a.require != Open && a.path.match(other))
-}
-
-func (a *accessRule) takes(method string) bool {
-	return slices.ContainsFunc(a.methods, func(m string) bool {
-		return m == method || a.require != Open && strings.EqualFold(m, method)
-	})
+	byHost := func(pattern string) bool { return descriptors.Match(pattern, host) }
+	byMethod := func(m string) bool { return m == r.Method || a.Require != Open && strings.EqualFold(m, r.Method) }
+	return (len(a.Methods) == 0 || slices.ContainsFunc(a.Methods, byMethod)) &&
+		(len(a.Hosts) == 0 || slices.ContainsFunc(a.Hosts, byHost)) &&
+		(a.path.match(path) || a.Require != Open && a.path.match(other))
 }
 
 // otherEnd returns the path without its slash at the end, or with one if it has none.
@@ -65,10 +53,6 @@ func otherEnd(path string) string {
 		return without
 	}
 	return path + "/"
-}
-
-func matchAny(patterns []string, s string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { return descriptors.Match(p, s) })
 }
 
 // preflight reports whether this is a CORS preflight. Browsers send it without credentials (WHATWG Fetch).

@@ -23,7 +23,7 @@ type facts struct {
 // descriptorMaker is a compiled RateLimit.
 type descriptorMaker struct {
 	actions []entryMaker
-	hits    *hits // nil for an implicit 1
+	hits    HitsAddend // with the header in lower case
 }
 
 // entryMaker is a compiled Action. It gives the entry (key, value).
@@ -38,7 +38,10 @@ type entryMaker struct {
 func compileLimits(limits []RateLimit) []descriptorMaker {
 	makers := make([]descriptorMaker, len(limits))
 	for i := range limits {
-		makers[i].hits = limits[i].Hits.compile()
+		makers[i].hits = limits[i].Hits
+		if header := limits[i].Hits.Header; header != nil {
+			makers[i].hits.Header = new(strings.ToLower(*header))
+		}
 		for k := range limits[i].Actions {
 			makers[i].actions = append(makers[i].actions, limits[i].Actions[k].compile())
 		}
@@ -65,76 +68,89 @@ func (p *Pending) describe(limits []descriptorMaker) {
 			p.entries = p.entries[:begin]
 			continue
 		}
-		d := descriptors.Descriptor{Entries: p.entries[begin:end:end]}
-		if limit.hits != nil {
-			d.Hits = new(limit.hits.of(p.facts.request))
-		}
-		p.Query.Descriptors = append(p.Query.Descriptors, d)
+		p.Query.Descriptors = append(p.Query.Descriptors, descriptors.Descriptor{
+			Entries: p.entries[begin:end:end], Hits: limit.hits.of(p.facts.request),
+		})
 	}
 }
 
-// hits is a compiled HitsAddend.
-type hits struct {
-	number            uint64 // at least 1
-	header, extension string // "" for none
-}
-
-func (h HitsAddend) compile() *hits {
-	if h == (HitsAddend{}) {
+// of returns the cost of a request, nil for an implicit 1. A cost from a header is at least 1: a client must not set
+// its own cost to 0.
+func (h *HitsAddend) of(r *Request) *uint64 {
+	if *h == (HitsAddend{}) {
 		return nil
 	}
-	return &hits{number: uint64(max(1, h.Number)), header: strings.ToLower(text(h.Header)), extension: text(h.Extension)}
-}
-
-// of returns the cost of a request. A cost from a header is at least 1: a client must not set its own cost to 0.
-func (h *hits) of(r *Request) uint64 {
-	if h.header != "" {
-		text, _ := r.Headers.Get(h.header)
+	if h.Header != nil {
+		text, _ := r.Headers.Get(*h.Header)
 		n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64) // the largest number if it is out of range
 		if err == nil || errors.Is(err, strconv.ErrRange) {
-			return max(1, n)
+			return new(max(1, n))
 		}
 	}
-	if h.extension != "" {
-		if n, err := strconv.ParseUint(r.Extensions[h.extension], 10, 64); err == nil {
-			return n
+	if h.Extension != nil {
+		if n, err := strconv.ParseUint(r.Extensions[*h.Extension], 10, 64); err == nil {
+			return new(n)
 		}
 	}
-	return h.number
+	return new(uint64(max(1, h.Number)))
 }
 
 // compile returns the compiled action. Its key is "" if the action has neither a key nor a default for it.
-func (a *Action) compile() entryMaker {
+func (a *Action) compile() (e entryMaker) {
 	switch {
 	case a.Credential != nil:
-		return a.Credential.compile()
+		field, byDefault := text(a.Credential.Field), a.Credential.Default
+		e.key = textOr(a.Credential.Key, field)
+		e.value = func(f *facts) (string, bool) {
+			value := cmp.Or(fieldOf(f.identity, field), byDefault)
+			return value, value != ""
+		}
 	case a.RequestHeaders != nil:
 		header := strings.ToLower(text(a.RequestHeaders.Header))
-		value := func(f *facts) (string, bool) { return f.request.Headers.Get(header) }
-		return entryMaker{key: text(a.RequestHeaders.Key), value: value}
+		e.key = text(a.RequestHeaders.Key)
+		e.value = func(f *facts) (string, bool) { return f.request.Headers.Get(header) }
 	case a.RemoteAddress != nil:
 		return a.RemoteAddress.compile()
 	case a.GenericKey != nil:
 		value := text(a.GenericKey.Value)
-		always := func(*facts) (string, bool) { return value, true }
-		return entryMaker{key: textOr(a.GenericKey.Key, "generic_key"), fixed: value, value: always}
+		e.key, e.fixed = textOr(a.GenericKey.Key, "generic_key"), value
+		e.value = func(*facts) (string, bool) { return value, true }
 	case a.HeaderValueMatch != nil:
-		return a.HeaderValueMatch.compile()
+		m := *a.HeaderValueMatch
+		header, value := strings.ToLower(text(m.Header)), text(m.Value)
+		e.key, e.fixed = textOr(m.Key, "header_match"), value
+		e.value = func(f *facts) (string, bool) {
+			sent, present := f.request.Headers.Get(header)
+			matched := present && (m.Pattern == nil || descriptors.Match(*m.Pattern, sent))
+			return value, matched != m.Invert
+		}
 	case a.QueryParameter != nil:
-		return a.QueryParameter.compile()
+		parameter := text(a.QueryParameter.Parameter)
+		e.key = text(a.QueryParameter.Key)
+		e.value = func(f *facts) (string, bool) {
+			value, count := firstOf(queryValues(f.query, parameter))
+			return value, count > 0
+		}
 	case a.Metadata != nil:
-		return a.Metadata.compile()
+		path, byDefault := a.Metadata.Path, a.Metadata.Default
+		e.key = text(a.Metadata.Key)
+		e.value = func(f *facts) (string, bool) {
+			value := cmp.Or(textAt(f.request.Metadata[path[0]], path[1:]), byDefault)
+			return value, value != ""
+		}
 	case a.Method != nil:
-		value := func(f *facts) (string, bool) { return f.request.Method, f.request.HTTP }
-		return entryMaker{key: textOr(a.Method.Key, "method"), value: value}
+		e.key = textOr(a.Method.Key, "method")
+		e.value = func(f *facts) (string, bool) { return f.request.Method, f.request.HTTP }
 	case a.Host != nil:
-		value := func(f *facts) (string, bool) { return f.host, f.request.HTTP }
-		return entryMaker{key: textOr(a.Host.Key, "host"), value: value}
+		e.key = textOr(a.Host.Key, "host")
+		e.value = func(f *facts) (string, bool) { return f.host, f.request.HTTP }
 	case a.Path != nil:
-		value := func(f *facts) (string, bool) { return f.access.path.text, f.request.HTTP }
-		return entryMaker{key: textOr(a.Path.Key, "path"), value: value}
+		e.key = textOr(a.Path.Key, "path")
+		e.value = func(f *facts) (string, bool) { return f.access.path.text, f.request.HTTP }
+	default:
+		e.value = func(*facts) (string, bool) { return "", false }
 	}
-	return entryMaker{value: func(*facts) (string, bool) { return "", false }}
+	return e
 }
 
 // textOr returns a text, or another one if it is absent.
@@ -143,42 +159,6 @@ func textOr(s *string, other string) string {
 		return other
 	}
 	return *s
-}
-
-func (a *CredentialAction) compile() entryMaker {
-	field, byDefault := text(a.Field), a.Default
-	return entryMaker{key: textOr(a.Key, field), value: func(f *facts) (string, bool) {
-		value := cmp.Or(fieldOf(f.identity, field), byDefault)
-		return value, value != ""
-	}}
-}
-
-func (m *HeaderValueMatch) compile() entryMaker {
-	header, value, pattern, invert := strings.ToLower(text(m.Header)), text(m.Value), m.Pattern, m.Invert
-	return entryMaker{key: textOr(m.Key, "header_match"), fixed: value, value: func(f *facts) (string, bool) {
-		sent, present := f.request.Headers.Get(header)
-		matched := present && (pattern == nil || descriptors.Match(*pattern, sent))
-		return value, matched != invert
-	}}
-}
-
-func (q *QueryParameter) compile() entryMaker {
-	parameter := text(q.Parameter)
-	return entryMaker{key: text(q.Key), value: func(f *facts) (string, bool) {
-		values := queryValues(f.query, parameter)
-		if len(values) == 0 {
-			return "", false
-		}
-		return values[0], true
-	}}
-}
-
-func (m *Metadata) compile() entryMaker {
-	path, byDefault := m.Path, m.Default
-	return entryMaker{key: text(m.Key), value: func(f *facts) (string, bool) {
-		value := cmp.Or(textAt(f.request.Metadata[path[0]], path[1:]), byDefault)
-		return value, value != ""
-	}}
 }
 
 // unknownAddress is the value for a client without an IP address. So a rule for all addresses also limits that client.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/extauthz/extauthz/pkg/authz/credential"
+	"github.com/extauthz/extauthz/pkg/reply"
 )
 
 // errAbsent is the error for a request without a credential.
@@ -55,6 +56,32 @@ func (a *Authorizer) try(ctx context.Context, c *accepted, p *Pending) (credenti
 		return credential.Identity{}, errNotNow
 	}
 	return checker.Identify(ctx, c.kind, sent)
+}
+
+// causeOf returns the cause of a credential.Error, "" for another error.
+func causeOf(err error) string {
+	if e, ok := errors.AsType[*credential.Error](err); ok {
+		return e.Cause
+	}
+	return ""
+}
+
+// failure returns why a request has no valid credential; "" if it has one, or has one that cannot be checked at the
+// moment. A missing scope is not a failure, because the client is known.
+func failure(err error) reply.Reason {
+	switch {
+	case err == nil, errors.Is(err, credential.ErrUnavailable):
+		return ""
+	case errors.Is(err, errAbsent):
+		return reply.ReasonAbsent
+	case errors.Is(err, credential.ErrExpired):
+		return reply.ReasonExpired
+	case errors.Is(err, credential.ErrNotYet):
+		return reply.ReasonNotYet
+	case errors.Is(err, credential.ErrDisabled):
+		return reply.ReasonDisabled
+	}
+	return reply.ReasonInvalid
 }
 
 // find returns the credential. If a request carries two, it is invalid, because the upstream might read the other one.

@@ -30,6 +30,14 @@ type Config struct {
 	OnUntrustedHops func(h UntrustedHops)
 }
 
+// UntrustedHops describes a request whose x-forwarded-for does not end with the address of the peer, although the
+// policy has trusted_hops.
+type UntrustedHops struct {
+	Domain string
+	// Absent is true if the request has no x-forwarded-for. Over HTTP, Envoy forwards it only if allowed_headers lists it.
+	Absent bool
+}
+
 // Authorizer decides requests by the active policies. It is safe for concurrent use.
 type Authorizer struct {
 	cfg       Config
@@ -182,11 +190,11 @@ func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 		return nil
 	}
 	access := p.rule(r, host, plainPath(path))
-	if access.require == Denied {
+	if access.Require == Denied {
 		d.refuse(reply.ReasonDenied)
 		return nil
 	}
-	open := access.require == Open || p.preflight && r.preflight()
+	open := access.Require == Open || p.preflight && r.preflight()
 	if open {
 		ctx = a.done // credentials are optional, so the request never waits for keys
 	}
@@ -208,7 +216,7 @@ func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 	if failed != "" && failed != reply.ReasonAbsent {
 		a.failures.count(failureKind{failed, FailurePassed})
 	}
-	if !open && !granted(&d.Identity, access.scopes) {
+	if !open && !granted(&d.Identity, access.Scopes) {
 		d.refuse(reply.ReasonScope)
 		return nil
 	}
@@ -252,4 +260,17 @@ func (d *Decision) limit(res *ratelimit.Result) {
 	default:
 		d.refuse(reply.ReasonOverLimit)
 	}
+}
+
+// limitRefused answers a request that was refused for its credential: with 429 if it exceeds a limit of Policy.Refused,
+// else as before. If the limiter cannot decide, the request stays refused: Envoy with failure_mode_allow could let an
+// undecided request pass. Policy.Limits has other buckets, so an attacker cannot lock out other clients at the same
+// address.
+func (d *Decision) limitRefused(res *ratelimit.Result) FailureAnswer {
+	if res.Err != nil || res.Allowed || res.Decider == ratelimit.FromPolicyDeny {
+		return FailureRefused
+	}
+	d.Limits, d.ToClient = res, d.ToClient[:0] // without the challenge, which invites another try
+	d.refuse(reply.ReasonRefusedTooOften)
+	return FailureLimited
 }

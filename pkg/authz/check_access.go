@@ -205,18 +205,18 @@ func (c *checker) checkReached(path string, rule *accessRule, before []accessRul
 	}
 	keys := []string{"hosts", "methods", "path", "path.exact", "path.prefix", "path.template"}
 	c.At(path, append(below(path, keys...), below(paths[i], keys...)...)...).Lacking().Warn(
-		"this access rule never applies: the one at "+cmp.Or(before[i].position, paths[i])+
+		"this access rule never applies: the one at "+cmp.Or(before[i].Position, paths[i])+
 			" matches all of its requests",
 		"the first rule that matches applies: put this one before it, or delete it")
 }
 
-func (a *accessRule) comparable() bool { return len(a.hosts)+len(a.methods) <= maxPatterns }
+func (a *accessRule) comparable() bool { return len(a.Hosts)+len(a.Methods) <= maxPatterns }
 
 // covers reports whether a rule matches every request that a later one matches. False may be wrong. A `*` in the hosts
 // of the later rule counts as a character that only a `*` matches.
 func (a *accessRule) covers(later *accessRule) bool {
-	return a.comparable() && coversAll(a.hosts, later.hosts, descriptors.Match) &&
-		coversAll(a.methods, later.methods, func(m, n string) bool { return m == n }) && a.path.covers(&later.path)
+	return a.comparable() && coversAll(a.Hosts, later.Hosts, descriptors.Match) &&
+		coversAll(a.Methods, later.Methods, func(m, n string) bool { return m == n }) && a.path.covers(&later.path)
 }
 
 // coversAll reports whether one of the earlier texts matches each of the later ones. An empty list matches everything.
@@ -229,8 +229,8 @@ func coversAll(earlier, later []string, match func(pattern, text string) bool) b
 
 // covers reports whether this pattern matches every path that a later one matches. False may be wrong.
 func (p *pathPattern) covers(later *pathPattern) bool {
-	if p.kind == anyPath {
+	if p.key == "" {
 		return true
 	}
-	return later.kind != anyPath && (later.kind != prefixPath || p.kind == prefixPath) && p.match(later.pattern)
+	return later.key != "" && (later.key != "prefix" || p.key == "prefix") && p.match(later.pattern)
 }

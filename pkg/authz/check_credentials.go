@@ -41,7 +41,7 @@ func (c *checker) checkCredentials() {
 
 // sourcePaths returns the paths of all keys of the place of a credential, which is at a path.
 func (c *Credential) sourcePaths(path string) []string {
-	return below(path+"."+c.Kind().Traits().Name, credential.SourceKeys[:]...)
+	return credential.SourcePaths(path + "." + c.Kind().Traits().Name)
 }
 
 // sendsSecret reports whether a credential is a secret that clients send and can guess, unlike a certificate.

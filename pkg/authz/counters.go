@@ -25,6 +25,16 @@ func (c counters[K]) count(key K) {
 	}
 }
 
+// FailureAnswer is the answer to a request without a valid credential.
+type FailureAnswer string
+
+// The answers.
+const (
+	FailureRefused FailureAnswer = "refused" // with the status of absent or invalid
+	FailureLimited FailureAnswer = "limited" // with 429
+	FailurePassed  FailureAnswer = "passed"  // it carried an invalid credential but needed none
+)
+
 // failureKind is why the credential of a request is not valid, and how the request was answered.
 type failureKind struct {
 	reason reply.Reason

@@ -2,6 +2,8 @@ package authz
 
 import (
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -37,22 +39,10 @@ func unsafePath(path string) bool {
 	if err != nil || !strings.HasPrefix(path, "/") || strings.Contains(path, " ") {
 		return true
 	}
-	if strings.Count(decoded, "/") != strings.Count(path, "/") || strings.ContainsAny(decoded, `\;?#`) ||
-		!utf8.ValidString(decoded) || hasEncoding(decoded) || otherForms(decoded) {
-		return true
-	}
-	for _, c := range []byte(decoded) {
-		if c < ' ' || c == 0x7f {
-			return true
-		}
-	}
-	segments := strings.Split(decoded[1:], "/")
-	for i, s := range segments {
-		if s == "." || s == ".." || s == "" && i < len(segments)-1 || onlyDotsAndUnseen(s) {
-			return true
-		}
-	}
-	return false
+	isControl := func(c rune) bool { return c < ' ' || c == 0x7f }
+	return strings.Count(decoded, "/") != strings.Count(path, "/") || strings.Contains(decoded, "//") ||
+		strings.ContainsAny(decoded, `\;?#`) || !utf8.ValidString(decoded) || strings.ContainsFunc(decoded, isControl) ||
+		hasEncoding(decoded) || otherForms(decoded) || slices.ContainsFunc(strings.Split(decoded, "/"), isDots)
 }
 
 // simplePath reports whether a path has only characters that every program reads as they are, and no segment that is
@@ -84,38 +74,21 @@ func otherForms(path string) bool {
 	return hasEncoding(normal) // a percent sign and fullwidth digits
 }
 
-// onlyDotsAndUnseen reports whether a segment is a dot segment or empty to an upstream that removes unseen characters.
-func onlyDotsAndUnseen(segment string) bool {
-	unseen := false
-	for _, c := range segment {
-		switch {
-		case credential.Trimmed(c):
-			unseen = true
-		case c != '.':
-			return false
+// isDots reports whether a segment is a dot segment, or is one or empty to an upstream that removes unseen characters.
+func isDots(segment string) bool {
+	seen := strings.Map(func(c rune) rune {
+		if credential.Trimmed(c) {
+			return -1
 		}
-	}
-	return unseen
+		return c
+	}, segment)
+	return seen == "." || seen == ".." || seen != segment && strings.Trim(seen, ".") == ""
 }
 
-// hasEncoding reports whether a path has an encoding such as %2e, or such as %u002e, which IIS and others decode.
-func hasEncoding(path string) bool {
-	for {
-		_, after, found := strings.Cut(path, "%")
-		if !found {
-			return false
-		}
-		if startsWithHex(after, 2) || after != "" && after[0]|0x20 == 'u' && startsWithHex(after[1:], 4) {
-			return true
-		}
-		path = after
-	}
-}
+// encoding is an encoding such as %2e, or such as %u002e, which IIS and others decode.
+var encoding = regexp.MustCompile(`%([0-9A-Fa-f]{2}|[uU][0-9A-Fa-f]{4})`)
 
-// startsWithHex reports whether a text begins with n hexadecimal digits.
-func startsWithHex(text string, n int) bool {
-	return len(text) >= n && strings.Trim(text[:n], "0123456789abcdefABCDEF") == ""
-}
+func hasEncoding(path string) bool { return strings.Contains(path, "%") && encoding.MatchString(path) }
 
 // plainPath returns the decoded path, which access rules are matched with. A path that cannot be decoded stays as it
 // is.
@@ -126,45 +99,34 @@ func plainPath(path string) string {
 	return path
 }
 
-// pathKind is the key of a PathPattern.
-type pathKind uint8
-
-const (
-	anyPath pathKind = iota
-	exactPath
-	prefixPath
-	templatePath
-)
-
 // pathPattern is a compiled PathPattern.
 type pathPattern struct {
-	kind    pathKind
-	pattern string
+	key, pattern string // PathPattern.Form
 	// text is the path in a descriptor: the pattern, not the path of the client, so that there are few values.
 	text string
 }
 
 func (p *PathPattern) compile() pathPattern {
-	switch {
-	case p == nil:
-		return pathPattern{text: "*"}
-	case p.Exact != nil:
-		return pathPattern{exactPath, *p.Exact, *p.Exact}
-	case p.Prefix != nil:
-		return pathPattern{prefixPath, *p.Prefix, strings.TrimSuffix(*p.Prefix, "/") + "/*"}
+	key, pattern := p.Form()
+	text := pattern
+	switch key {
+	case "":
+		text = "*"
+	case "prefix":
+		text = strings.TrimSuffix(pattern, "/") + "/*"
 	}
-	return pathPattern{templatePath, text(p.Template), text(p.Template)}
+	return pathPattern{key, pattern, text}
 }
 
 // match reports whether the pattern matches. The prefix /admin matches /admin and /admin/users, not /administration.
 func (p *pathPattern) match(path string) bool {
-	switch p.kind {
-	case exactPath:
+	switch p.key {
+	case "exact":
 		return path == p.pattern
-	case prefixPath:
+	case "prefix":
 		rest, ok := strings.CutPrefix(path, p.pattern)
 		return ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(p.pattern, "/"))
-	case templatePath:
+	case "template":
 		return matchTemplate(p.pattern, path)
 	}
 	return true

@@ -1,6 +1,7 @@
 package authz
 
 import (
+	"net/netip"
 	"strings"
 	"time"
 
@@ -30,6 +31,22 @@ func (r *Request) GRPC() bool {
 	contentType, _ := r.Headers.Get("content-type")
 	rest, ok := strings.CutPrefix(contentType, "application/grpc")
 	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
+}
+
+const forwardedFor = "x-forwarded-for"
+
+// withoutPeer reports whether x-forwarded-for does not end with the address of the peer. Then Envoy has not appended it
+// (use_remote_address: false, its default, or skip_xff_append), and the peer chose the whole list. It returns false if
+// this is unknown: without HTTP, for a peer without an IP address, and for one on loopback. For the last one, Envoy
+// appends one of its own addresses.
+func (r *Request) withoutPeer() bool {
+	peer, err := netip.ParseAddr(r.Source)
+	if !r.HTTP || err != nil || peer.Unmap().IsLoopback() {
+		return false
+	}
+	list, _ := r.Headers.Get(forwardedFor)
+	last, err := netip.ParseAddr(strings.TrimSpace(list[strings.LastIndexByte(list, ',')+1:]))
+	return err != nil || last.Unmap() != peer.Unmap()
 }
 
 // Headers are the headers of a request, with names in lower case. Envoy may have joined several with commas. To read

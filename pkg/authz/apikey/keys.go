@@ -1,10 +1,37 @@
 package apikey
 
 import (
+	"context"
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/authz/credential"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
+
+// Credential accepts a key of the key file or of Redis. It is a credential.Kind, and Keys is its Checker.
+type Credential struct {
+	credential.Source `yaml:",inline"`
+}
+
+// Name is the key of API keys in policies.
+const Name = "api_key"
+
+// Traits returns those of API keys.
+func (*Credential) Traits() credential.Traits {
+	return credential.Traits{Name: Name, Scheme: "ApiKey", Secret: true, Gives: []string{"scope", "label"}}
+}
+
+// String returns the place.
+func (c *Credential) String() string { return c.Place().String() }
+
+// Check reports a key that has no place, or one where it cannot be.
+func (c *Credential) Check(m *ratelimit.Mistakes, path string) {
+	if c.Place().In == credential.Nowhere {
+		m.At(path, credential.SourcePaths(path)...).Lacking().Fail(
+			"`api_key` without `header`, `scheme`, `query` or `cookie`", "add one of them")
+	}
+	c.Source.Check(m, path)
+}
 
 // maxKey is the longest text that Check hashes. A client may send a longer one.
 const maxKey = 256
@@ -28,6 +55,11 @@ func New(cfg Config) *Keys {
 		cfg.Now = time.Now
 	}
 	return &Keys{cfg}
+}
+
+// Identify returns what Check returns.
+func (k *Keys) Identify(_ context.Context, _ credential.Kind, key string) (credential.Identity, error) {
+	return k.Check(key)
 }
 
 // Check returns the identity of a key. The caller must not change it. The error is credential.ErrInvalid, or
@@ -69,4 +101,47 @@ func (k *Keys) Check(key string) (credential.Identity, error) {
 		return credential.Identity{}, unknown
 	}
 	return found.identity(id, now)
+}
+
+// soon is the time before its end in which a key counts as expiring.
+const soon = 7 * 24 * time.Hour
+
+// Stats counts keys.
+type Stats struct {
+	// Keys is the number of all keys. A key may be in several of the other counts.
+	Keys int
+	// Weak is how many keys the operator chose.
+	Weak int
+	// Expiring is how many keys are valid now and end within 7 days.
+	Expiring int
+	// Foreign is how many keys have a hash of an unknown server secret, so that they never match. Outdated is how many
+	// have one of the previous server secret, or a previous key in its grace that has one.
+	Foreign, Outdated int
+}
+
+// Stats counts the keys of all sources.
+func (k *Keys) Stats() (s Stats) {
+	now, peppers := k.cfg.Now().UnixMicro(), k.cfg.Secret.peppers
+	outdated := func(h *Hash) bool { return len(peppers) > 1 && h.secret == peppers[1].fingerprint }
+	for _, source := range k.cfg.Sources {
+		entries := source.load().entries
+		s.Keys += len(entries)
+		for i := range entries {
+			e := &entries[i]
+			if e.weak {
+				s.Weak++
+			}
+			if e.expires != 0 && e.expires-now <= soon.Microseconds() && e.valid(now) == nil {
+				s.Expiring++
+			}
+			old, p := outdated(&e.hash), e.previous
+			if !old && e.hash.secret != peppers[0].fingerprint {
+				s.Foreign++
+			}
+			if old || p != nil && now < p.ValidUntil.UnixMicro() && outdated(&p.Hash) {
+				s.Outdated++
+			}
+		}
+	}
+	return s
 }

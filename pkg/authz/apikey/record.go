@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -56,127 +57,105 @@ const maxVersion = math.MaxInt64 / 2
 // maxText is the longest text of a record in bytes: an owner is part of headers and of bucket keys.
 const maxText = 256
 
-// checkText returns an error if a text cannot be an owner, a plan, or the name or value of a label.
-func checkText(text string) error {
+// Err returns the first mistake of a record, with the names of its JSON; nil for none. It shows no key and no hash.
+func (r Record) Err() error {
+	const itsOwn = "add the one that `extauthz keys create` gave it"
+	const chosen = "a key that you choose yourself needs `weak: true`"
+	switch {
+	case r.ID == "":
+		return mistake("an API key without `id`", itsOwn)
+	case !r.Weak && !isID(r.ID):
+		return mistake("`id` cannot be "+suggest.Quoted(r.ID),
+			fmt.Sprintf("want %d letters or digits, as `extauthz keys create` writes it", idLength), chosen)
+	case r.Weak && (len(r.ID) > maxText || strings.Trim(r.ID, base62+"._-") != ""):
+		return mistake("`id` cannot be "+suggest.Quoted(r.ID),
+			fmt.Sprintf("want a name of at most %d letters, digits, `_`, `.` and `-`", maxText), chosen)
+	case r.Hash.IsZero():
+		return mistake("an API key without `hash`", itsOwn)
+	case r.Owner == "":
+		return mistake("an API key without `owner`", "add `owner: <name of the owner>`")
+	}
+	if err := r.checkTexts(); err != nil {
+		return err
+	}
+	switch p := r.Previous; {
+	case !r.Expires.IsZero() && !r.Expires.After(r.NotBefore):
+		return mistake("`expires` is not after `not_before`", "so the key would never be valid")
+	case p != nil && p.Hash.IsZero():
+		return mistake("`previous` without `hash`", "add the hash that the key had before, or delete `previous`")
+	case p != nil && p.ValidUntil.IsZero():
+		return mistake("`previous` without `valid_until`",
+			"add the time until which the previous key is valid, or delete `previous`")
+	}
+	if r.Limit != nil {
+		if err := checkLimit(*r.Limit); err != nil {
+			return err
+		}
+	}
+	if r.Version < 0 || r.Version > maxVersion {
+		return mistake(fmt.Sprintf("`version` cannot be %d", r.Version), "want the time of a change, in µs since 1970")
+	}
+	return nil
+}
+
+func mistake(message string, hints ...string) error {
+	return fmt.Errorf("%s (%s)", Mask(message), strings.Join(hints, "; "))
+}
+
+// checkTexts checks the owner, the plan, the labels and the scopes.
+func (r Record) checkTexts() error {
+	for _, text := range [...]struct{ key, value string }{{"owner", r.Owner}, {"plan", r.Plan}} {
+		if text.value != "" {
+			if err := checkText(text.key, text.value); err != nil {
+				return err
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Labels)) {
+		if err := textErr(name); err != nil {
+			return mistake(suggest.Quoted(name)+" cannot be the name of a label", err.Error())
+		}
+		if err := checkText(name, r.Labels[name]); err != nil {
+			return err
+		}
+	}
+	for _, scope := range r.Scopes {
+		err := textErr(scope)
+		if scope == "" || strings.Contains(scope, " ") { // spaces separate scopes
+			err = errors.New("want one word")
+		}
+		if err != nil {
+			return mistake("a scope cannot be "+suggest.Quoted(scope), err.Error())
+		}
+	}
+	return nil
+}
+
+func checkText(key, text string) error {
+	if err := textErr(text); err != nil {
+		return mistake(suggest.Quoted(key)+" cannot be "+suggest.Quoted(text), err.Error())
+	}
+	return nil
+}
+
+// textErr returns why a text cannot be an owner, a plan, or the name or value of a label; nil if it can.
+func textErr(text string) error {
 	if len(text) > maxText {
 		return fmt.Errorf("want at most %d bytes", maxText)
 	}
 	return credential.CheckText(text)
 }
 
-// checkScope returns an error if a text cannot be a scope. Spaces separate scopes.
-func checkScope(text string) error {
-	if text == "" || strings.Contains(text, " ") {
-		return errors.New("want one word")
-	}
-	return checkText(text)
-}
-
-// Err returns the first mistake of Check as an error, nil for none.
-func (r Record) Err() error {
-	mistakes := r.Check()
-	if len(mistakes) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%s (%s)", mistakes[0].Message, strings.Join(mistakes[0].Hints, "; "))
-}
-
-// Check returns all mistakes of a record, with the names of its JSON. No message shows a key or a hash.
-func (r Record) Check() []ratelimit.Mistake {
-	var c checks
-	c.id(r)
-	c.when(r.Hash.IsZero(), "hash", "an API key without `hash`", "add the one that `extauthz keys create` gave it")
-	c.texts(r)
-	c.when(!r.Expires.IsZero() && !r.Expires.After(r.NotBefore), "expires",
-		"`expires` is not after `not_before`", "so the key would never be valid")
-	if p := r.Previous; p != nil {
-		c.when(p.Hash.IsZero(), "previous.hash", "`previous` without `hash`",
-			"add the hash that the key had before, or delete `previous`")
-		c.when(p.ValidUntil.IsZero(), "previous.valid_until", "`previous` without `valid_until`",
-			"add the time until which the previous key is valid, or delete `previous`")
-	}
-	if r.Limit != nil {
-		c.limit(*r.Limit)
-	}
-	c.when(r.Version < 0 || r.Version > maxVersion, "version",
-		fmt.Sprintf("`version` cannot be %d", r.Version), "want the time of a change, in µs since 1970")
-	return c.mistakes
-}
-
-type checks struct{ mistakes []ratelimit.Mistake }
-
-func (c *checks) add(path, message string, hints ...string) {
-	c.mistakes = append(c.mistakes, ratelimit.Mistake{Path: path, Message: Mask(message), Hints: hints})
-}
-
-// when adds a mistake if something is wrong.
-func (c *checks) when(wrong bool, path, message, hint string) {
-	if wrong {
-		c.add(path, message, hint)
-	}
-}
-
-func (c *checks) id(r Record) {
-	want := ""
-	switch {
-	case r.ID == "":
-		c.add("id", "an API key without `id`", "add the one that `extauthz keys create` gave it")
-		return
-	case !r.Weak && !isID(r.ID):
-		want = fmt.Sprintf("want %d letters or digits, as `extauthz keys create` writes it", idLength)
-	case r.Weak && (len(r.ID) > maxText || strings.Trim(r.ID, base62+"._-") != ""):
-		want = fmt.Sprintf("want a name of at most %d letters, digits, `_`, `.` and `-`", maxText)
-	default:
-		return
-	}
-	c.add("id", "`id` cannot be "+suggest.Quoted(r.ID), want, "a key that you choose yourself needs `weak: true`")
-}
-
-func (c *checks) texts(r Record) {
-	text := func(path, name, text string) {
-		if err := checkText(text); err != nil {
-			c.add(path, suggest.Quoted(name)+" cannot be "+suggest.Quoted(text), err.Error())
-		}
-	}
-	if r.Owner == "" {
-		c.add("owner", "an API key without `owner`", "add `owner: <name of the owner>`")
-	} else {
-		text("owner", "owner", r.Owner)
-	}
-	if r.Plan != "" {
-		text("plan", "plan", r.Plan)
-	}
-	before := len(c.mistakes)
-	for name, value := range r.Labels {
-		if err := checkText(name); err != nil {
-			c.add("labels", suggest.Quoted(name)+" cannot be the name of a label", err.Error())
-			continue
-		}
-		text("labels."+name, name, value)
-	}
-	slices.SortFunc(c.mistakes[before:], func(a, b ratelimit.Mistake) int { return strings.Compare(a.Message, b.Message) })
-	for i, scope := range r.Scopes {
-		if err := checkScope(scope); err != nil {
-			c.add(fmt.Sprintf("scopes[%d]", i), "a scope cannot be "+suggest.Quoted(scope), err.Error())
-		}
-	}
-}
-
-// limit checks the limit of a key. Without an algorithm, it must be valid for all of them.
-func (c *checks) limit(l ratelimit.LimitSpec) {
+// checkLimit checks the limit of a key. Without an algorithm, it must be valid for all of them.
+func checkLimit(l ratelimit.LimitSpec) error {
 	if l.Unit == descriptors.UnknownUnit {
-		c.add("limit.unit", "a limit without `unit`", "add `unit: second` (or minute, hour, day, week, month, year)")
-		return
+		return mistake("a limit without `unit`", "add `unit: second` (or minute, hour, day, week, month, year)")
 	}
 	l.Algorithm = cmp.Or(l.Algorithm, bucket.TokenBucket)
-	_, err := l.Bucket()
-	if err == nil {
-		return
+	if _, err := l.Bucket(); err != nil {
+		return mistake(err.Message, "the limit of a key must be one that can be counted exactly")
 	}
-	c.add("limit."+err.Field, err.Message, "the limit of a key must be one that can be counted exactly")
-	c.mistakes[len(c.mistakes)-1].Also = []string{
-		"limit.requests_per_unit", "limit.unit", "limit.unit_multiplier", "limit.algorithm", "limit.burst",
-	}
+	return nil
 }
 
 // State returns the state of a record at a time: valid, disabled, expired, or not_yet.

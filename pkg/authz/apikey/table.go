@@ -18,7 +18,7 @@ type Source struct {
 }
 
 // Replace replaces all records for every Check that begins later. Of two with the same id, or of two weak ones with the
-// same key, the first counts. They must have passed Record.Check. If records have a Version, Replace does not take
+// same key, the first counts. They must have passed Record.Err. If records have a Version, Replace does not take
 // older records that were restored, but keeps the newer ones, and returns their ids. Calls must not overlap.
 func (s *Source) Replace(records []Record) (outdated []string) {
 	next, outdated := s.load().next(records)

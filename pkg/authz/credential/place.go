@@ -57,8 +57,10 @@ type Source struct {
 	Cookie *string `yaml:"cookie" oneof:"source,optional" doc:"The name of the cookie that carries the credential." example:"session"`
 }
 
-// SourceKeys are the keys of Source.
-var SourceKeys = [...]string{"header", "scheme", "query", "cookie"}
+// SourcePaths returns the paths of all keys of a Source that is at a path.
+func SourcePaths(path string) []string {
+	return []string{path + ".header", path + ".scheme", path + ".query", path + ".cookie"}
+}
 
 // Place returns the place that is set.
 func (s Source) Place() Place {

@@ -42,7 +42,8 @@ func BenchmarkVerify(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			i, c := newIssuer(b, s), &clock{}
 			settings := i.settings()
-			v := open(b, jwt.Config{Now: c.now, CacheSize: 1}, settings)
+			v := open(b, jwt.Config{Now: c.now}, settings)
+			v.ShrinkCache()
 			tokens := make([]string, 512)
 			for n := range tokens {
 				tokens[n] = s.sign(b, claims{"jti": fmt.Sprint(n), "scope": strings.Repeat("service.resource:read ", 10)})

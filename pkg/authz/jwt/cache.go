@@ -8,6 +8,9 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/credential"
 )
 
+// cacheSize is how many verified tokens are cached. A token longer than 1 KiB counts as several.
+const cacheSize = 1 << 16
+
 // shards is a power of two, well above the number of CPUs that look up tokens at the same time.
 const shards = 64
 

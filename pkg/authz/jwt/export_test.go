@@ -32,6 +32,9 @@ func AcceptsZeros(document []byte) (algorithm string, accepted bool) {
 // Cached returns how many verified tokens are known, expired ones that no request has asked for among them.
 func (v *Verifier) Cached() int { return v.cache.len() }
 
+// ShrinkCache makes room for one token in each shard of the cache, and forgets all tokens.
+func (v *Verifier) ShrinkCache() { v.cache = newCache(1) }
+
 // len is how many tokens are known.
 func (c *cache) len() (n int) {
 	for i := range c.shards {

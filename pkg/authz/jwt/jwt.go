@@ -24,10 +24,6 @@ type Config struct {
 	Transport http.RoundTripper
 	// Timeout bounds one fetch of keys, body included. Default 5 s.
 	Timeout time.Duration
-	// MaxStale is how long keys stay valid after their last successful reading. Default 24 h.
-	MaxStale time.Duration
-	// CacheSize is how many verified tokens are cached. A token longer than 1 KiB counts as several. Default 65,536.
-	CacheSize int
 	// OnReading, if set, is called when the result of a reading differs from the previous one: other keys, another error,
 	// or no error after one. Each source calls it from its own goroutine. Requests for its keys wait for the call.
 	OnReading func(Reading)
@@ -54,9 +50,7 @@ func New(cfg Config) *Verifier {
 		cfg.OnReading = func(Reading) {}
 	}
 	cfg.Timeout = cmp.Or(max(0, cfg.Timeout), 5*time.Second)
-	cfg.MaxStale = cmp.Or(max(0, cfg.MaxStale), 24*time.Hour)
-	cfg.CacheSize = cmp.Or(max(0, cfg.CacheSize), 1<<16)
-	v := &Verifier{cfg: cfg, client: newClient(cfg), cache: newCache(cfg.CacheSize)}
+	v := &Verifier{cfg: cfg, client: newClient(cfg), cache: newCache(cacheSize)}
 	v.policy.Store(&policy{})
 	return v
 }
@@ -85,33 +79,35 @@ func (v *Verifier) Identify(ctx context.Context, kind credential.Kind, token str
 	if len(token) > maxToken {
 		return credential.Identity{}, credential.Invalid("oversized")
 	}
-	val := v.validator(kind)
-	if val == nil {
+	id, identity, known := v.lookUp(kind, token)
+	switch {
+	case known:
+		return identity, nil
+	case id.by == nil:
 		return credential.Identity{}, &credential.Error{Cause: "unknown_issuer", Kind: credential.ErrUnavailable}
 	}
-	id := cacheKey{by: val, token: digest(token)}
-	if identity, ok := v.known(id); ok {
-		return identity, nil
-	}
-	return v.verify(ctx, val, token, id)
+	return v.verify(ctx, token, id)
 }
 
 // Known returns the identity of a verified token, as Identify does, if it is cached.
-func (v *Verifier) Known(kind credential.Kind, token string) (credential.Identity, bool) {
-	val := v.validator(kind)
-	if val == nil || len(token) > maxToken {
-		return credential.Identity{}, false
+func (v *Verifier) Known(kind credential.Kind, token string) (identity credential.Identity, known bool) {
+	if len(token) <= maxToken {
+		_, identity, known = v.lookUp(kind, token)
 	}
-	return v.known(cacheKey{by: val, token: digest(token)})
+	return identity, known
 }
 
-func (v *Verifier) known(id cacheKey) (credential.Identity, bool) {
-	now := v.cfg.Now()
-	keys := id.by.source.keys(now)
-	if keys == nil {
-		return credential.Identity{}, false
+// lookUp returns the cached identity of a token. id.by is nil if SetIssuers has not set the issuer.
+func (v *Verifier) lookUp(kind credential.Kind, token string) (id cacheKey, identity credential.Identity, known bool) {
+	if id.by = v.validator(kind); id.by == nil {
+		return id, identity, false
 	}
-	return v.cache.get(id, keys.version, now)
+	id.token = digest(token)
+	now := v.cfg.Now()
+	if keys := id.by.source.keys(now); keys != nil {
+		identity, known = v.cache.get(id, keys.version, now)
+	}
+	return id, identity, known
 }
 
 // validator returns the settings for the tokens of an issuer, nil if SetIssuers has not set it.
@@ -131,7 +127,8 @@ func digest(token string) [sha256.Size]byte {
 }
 
 // verify checks a token that is not in the cache.
-func (v *Verifier) verify(ctx context.Context, val *validator, token string, id cacheKey) (credential.Identity, error) {
+func (v *Verifier) verify(ctx context.Context, token string, id cacheKey) (credential.Identity, error) {
+	val := id.by
 	t, err := parse(token, val.issuer.Algorithms)
 	if err != nil {
 		return credential.Identity{}, err

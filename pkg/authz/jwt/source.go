@@ -2,23 +2,16 @@ package jwt
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
-
-// origin is where keys come from: a file or a URL.
-type origin struct {
-	// name is unique among origins. It can be logged.
-	name string
-	// floor is the least time between two readings because of requests or errors.
-	floor time.Duration
-	// read returns the document, and how long it is fresh.
-	read func(ctx context.Context) (text []byte, fresh time.Duration, err error)
-}
 
 // Reading is the result of one reading of keys.
 type Reading struct {
@@ -33,6 +26,9 @@ type Reading struct {
 // firstRetry is the delay after the first error of a source without keys. The delay doubles up to the floor. So a
 // service that starts before its issuer does not wait long.
 const firstRetry = time.Second
+
+// maxStale is how long keys stay valid after their last successful reading.
+const maxStale = 24 * time.Hour
 
 // source keeps the keys of one origin. It reads them when they are due and when requests need it, once at a time.
 type source struct {
@@ -84,7 +80,7 @@ func (s *source) stop() {
 // keys returns the keys; nil if none were ever read, or if they are too old.
 func (s *source) keys(now time.Time) *keySet {
 	good := s.good.Load()
-	if good == nil || now.Sub(good.read) > s.cfg.MaxStale {
+	if good == nil || now.Sub(good.read) > maxStale {
 		return nil
 	}
 	return good.set
@@ -151,8 +147,11 @@ func (s *source) run() {
 // update reads the keys once. After an error, the previous keys stay.
 func (s *source) update() (fresh time.Duration, err error) {
 	text, fresh, err := s.read(s.ctx)
+	if err == nil && len(text) > maxDocument {
+		err = fmt.Errorf("it is longer than %d bytes", maxDocument)
+	}
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("%s: %w", s.task, err)
 	}
 	set, err := parseKeys(text)
 	if err != nil {
@@ -178,4 +177,38 @@ func (s *source) report(err error) {
 		s.reported = now
 		s.cfg.OnReading(r)
 	}
+}
+
+// SourceStats are the figures of a source of keys at one moment.
+type SourceStats struct {
+	// Name is the path or URL.
+	Name string
+	// Keys is how many keys are trusted.
+	Keys int
+	// LastSuccess is when the keys were last read without an error; zero for never.
+	LastSuccess time.Time
+	// Failures is how many readings failed.
+	Failures uint64
+}
+
+// Sources returns the figures of the active sources of keys, sorted by name.
+func (v *Verifier) Sources() (list []SourceStats) {
+	sources := v.policy.Load().sources
+	for _, name := range slices.Sorted(maps.Keys(sources)) {
+		list = append(list, sources[name].stats())
+	}
+	return list
+}
+
+func (s *source) stats() SourceStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stats := SourceStats{Name: s.name, Failures: s.failures}
+	if good := s.good.Load(); good != nil {
+		stats.LastSuccess = good.read
+		if keys := s.keys(s.cfg.Now()); keys != nil {
+			stats.Keys = len(keys.keys)
+		}
+	}
+	return stats
 }

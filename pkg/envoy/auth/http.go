@@ -76,7 +76,11 @@ func (a *Answer) WriteHTTP(w http.ResponseWriter) {
 		if h.Get("content-type") == "" {
 			h["Content-Type"] = nil // otherwise net/http would guess one
 		}
-		w.WriteHeader(a.httpStatus())
+		status := a.Status
+		if a.decision.Verdict != authz.Undecided && status >= http.StatusInternalServerError {
+			status = http.StatusForbidden // a status of 500 and above would be an error to Envoy
+		}
+		w.WriteHeader(status)
 		_, _ = w.Write([]byte(a.body)) // an error means that Envoy has gone
 		return
 	}
@@ -95,12 +99,4 @@ func (a *Answer) WriteHTTP(w http.ResponseWriter) {
 		h.Set(metadataPrefix+"remaining", strconv.FormatInt(b.Binding.Decision.Remaining, 10))
 	}
 	w.WriteHeader(http.StatusOK)
-}
-
-// httpStatus returns the status of a refusal: below 500, which would be an error to Envoy, unless it is undecided.
-func (a *Answer) httpStatus() int {
-	if a.decision.Verdict != authz.Undecided && a.Status >= http.StatusInternalServerError {
-		return http.StatusForbidden
-	}
-	return a.Status
 }

@@ -71,13 +71,16 @@ func (m *Message) Reset() {
 // Unmarshal reads a message, after new or Reset. The texts of the request are parts of the message. It returns an
 // error only for a malformed protobuf message. No content is an error, because a filter with failure_mode_allow allows
 // a request if the call fails.
-func (m *Message) Unmarshal(msg string) error {
+func (m *Message) Unmarshal(msg string) error { return each(msg, checkAttributes, m.attributes) }
+
+// each calls read with each field of a message that has the tag.
+func each(msg string, tag uint64, read func(text string) error) error {
 	r := wire.Read(msg)
 	for r.Next() {
-		if r.Tag != checkAttributes {
+		if r.Tag != tag {
 			continue
 		}
-		if err := m.attributes(r.Text); err != nil {
+		if err := read(r.Text); err != nil {
 			return err
 		}
 	}
@@ -92,11 +95,11 @@ func (m *Message) attributes(msg string) error {
 		case attributesSource:
 			err = m.source(r.Text)
 		case attributesRequest:
-			err = m.attributesRequest(r.Text)
+			err = each(r.Text, requestHTTP, m.http)
 		case attributesExtensions:
 			err = m.extension(r.Text)
 		case attributesMetadata:
-			err = m.metadata(r.Text)
+			err = each(r.Text, metadataFilters, m.filterMetadata)
 		}
 		if err != nil {
 			return fmt.Errorf("attribute %d: %w", r.Tag>>3, err)
@@ -145,21 +148,8 @@ func (m *Message) address(msg string) error {
 	return r.Err()
 }
 
-func (m *Message) attributesRequest(msg string) error {
-	r := wire.Read(msg)
-	for r.Next() {
-		if r.Tag != requestHTTP {
-			continue
-		}
-		m.Request.HTTP = true
-		if err := m.http(r.Text); err != nil {
-			return err
-		}
-	}
-	return r.Err()
-}
-
 func (m *Message) http(msg string) error {
+	m.Request.HTTP = true
 	r := wire.Read(msg)
 	for r.Next() {
 		switch r.Tag {
@@ -176,22 +166,9 @@ func (m *Message) http(msg string) error {
 			}
 			m.addHeader(key, value)
 		case httpHeaderMap: // sent instead of headers with encode_raw_headers
-			if err := m.headerMap(r.Text); err != nil {
+			if err := each(r.Text, headerMapHeaders, m.rawHeader); err != nil {
 				return err
 			}
-		}
-	}
-	return r.Err()
-}
-
-func (m *Message) headerMap(msg string) error {
-	r := wire.Read(msg)
-	for r.Next() {
-		if r.Tag != headerMapHeaders {
-			continue
-		}
-		if err := m.rawHeader(r.Text); err != nil {
-			return err
 		}
 	}
 	return r.Err()
@@ -217,20 +194,7 @@ func (m *Message) rawHeader(msg string) error {
 
 // addHeader adds a header. All values of a name are kept, so that a repeated credential is detected.
 func (m *Message) addHeader(name, value string) {
-	if !isLower(name) { // never from Envoy
-		name = strings.ToLower(name)
-	}
-	m.Request.Headers = append(m.Request.Headers, reply.Header{Name: name, Value: value})
-}
-
-// isLower reports whether a text consists of ASCII without upper-case letters.
-func isLower(text string) bool {
-	for i := range len(text) {
-		if c := text[i]; c >= 0x80 || c-'A' < 26 {
-			return false
-		}
-	}
-	return true
+	m.Request.Headers = append(m.Request.Headers, reply.Header{Name: strings.ToLower(name), Value: value})
 }
 
 func (m *Message) extension(msg string) error {
@@ -245,20 +209,7 @@ func (m *Message) extension(msg string) error {
 	return nil
 }
 
-// metadata reads a core.v3.Metadata.
-func (m *Message) metadata(msg string) error {
-	r := wire.Read(msg)
-	for r.Next() {
-		if r.Tag != metadataFilters {
-			continue
-		}
-		if err := m.filterMetadata(r.Text); err != nil {
-			return err
-		}
-	}
-	return r.Err()
-}
-
+// filterMetadata reads an entry of filter_metadata of a core.v3.Metadata.
 func (m *Message) filterMetadata(msg string) error {
 	namespace, fields := "", make(map[string]any)
 	r := wire.Read(msg)

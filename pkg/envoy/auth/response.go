@@ -1,9 +1,15 @@
 package auth
 
 import (
+	"math"
+	"strings"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
 	"github.com/extauthz/extauthz/pkg/wire"
 )
@@ -58,11 +64,11 @@ func (a *Answer) Append(b []byte) []byte {
 
 // appendOK appends the fields of an OkHttpResponse.
 func (a *Answer) appendOK(b []byte) []byte {
-	b = appendHeaders(b, okHeaders, a.toUpstream, replace)
+	b = appendHeaders(b, okHeaders, a.toUpstream)
 	for _, name := range a.remove {
 		b = wire.AppendText(b, okRemove, name)
 	}
-	b = appendHeaders(b, okResponseHeaders, a.toClient, join)
+	b = appendHeaders(b, okResponseHeaders, a.toClient)
 	for _, name := range a.removeQuery {
 		b = wire.AppendText(b, okRemoveQuery, name)
 	}
@@ -73,38 +79,97 @@ func (a *Answer) appendOK(b []byte) []byte {
 func (a *Answer) appendRefusal(b []byte) []byte {
 	b, begun := wire.Begin(b, deniedStatus)
 	b = wire.End(wire.AppendVarint(b, httpStatusCode, uint64(a.Status)), begun)
-	b = appendHeaders(b, deniedHeaders, a.toClient, replace)
+	b = appendHeaders(b, deniedHeaders, a.toClient)
 	if a.body != "" {
 		b = wire.AppendText(b, deniedBody, a.body)
 	}
 	return b
 }
 
-// appendAction is what Envoy does if the header already exists.
-type appendAction = corev3.HeaderValueOption_HeaderAppendAction
+// appendHeaders appends HeaderValueOptions with an explicit action, because Envoy's default depends on its version and
+// on the list. The value is in value, because Envoy ignores raw_value here.
+func appendHeaders(b []byte, list uint64, headers []reply.Header) []byte {
+	for _, h := range headers {
+		var option, header int
+		b, option = wire.Begin(b, list)
+		b, header = wire.Begin(b, optionHeader)
+		b = wire.End(wire.AppendEntry(b, h.Name, h.Value), header)
+		b = wire.End(wire.AppendVarint(b, optionAction, uint64(actionOf(list, h.Name))), option)
+	}
+	return b
+}
 
-// replace overwrites every existing value.
-func replace(string) appendAction { return corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD }
-
-// join keeps existing values of the upstream and of Envoy's rate limit filter. A denial of that filter also passes
-// here, and must not get the limits of another decision. RateLimit and RateLimit-Policy are lists (RFC 9651), to which
-// values are appended. The other headers have one value.
-func join(name string) appendAction {
-	if name == "ratelimit" || name == "ratelimit-policy" {
+// actionOf returns what Envoy does if a header already exists. On a response of the upstream, it keeps the values of
+// the upstream and of Envoy's rate limit filter. A denial of that filter also passes there, and must not get the limits
+// of another decision. RateLimit and RateLimit-Policy are lists (RFC 9651), to which values are appended. The other
+// headers have one value.
+func actionOf(list uint64, name string) corev3.HeaderValueOption_HeaderAppendAction {
+	switch {
+	case list != okResponseHeaders:
+		return corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD
+	case name == "ratelimit" || name == "ratelimit-policy":
 		return corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD
 	}
 	return corev3.HeaderValueOption_ADD_IF_ABSENT
 }
 
-// appendHeaders appends HeaderValueOptions with an explicit action, because Envoy's default depends on its version and
-// on the list. The value is in value, because Envoy ignores raw_value here.
-func appendHeaders(b []byte, tag uint64, headers []reply.Header, action func(name string) appendAction) []byte {
-	for _, h := range headers {
-		var option, header int
-		b, option = wire.Begin(b, tag)
-		b, header = wire.Begin(b, optionHeader)
-		b = wire.End(wire.AppendEntry(b, h.Name, h.Value), header)
-		b = wire.End(wire.AppendVarint(b, optionAction, uint64(action(h.Name))), option)
+// appendMetadata appends the fields of dynamic_metadata, a google.protobuf.Struct in the namespace of the ext_authz
+// filter. Envoy's access logs and later filters can read it. It has reason and domain, and owner, plan, method and
+// key_id of a known caller. It has rule and remaining of the tightest limit, and decided_by, the source of the
+// decision. It has the limit of the credential, in the format of `limit.dynamic_metadata` in a route's rate_limits.
+// Empty values are left out, because a rate limit action uses default_value only for a missing one.
+func appendMetadata(b []byte, d *authz.Decision) []byte {
+	for _, f := range facts(d) {
+		if f.value != "" {
+			b = wire.AppendTextField(b, f.name, f.value)
+		}
+	}
+	if tightest := d.Limits.Tightest(); tightest != nil {
+		b = wire.AppendNumberField(b, "remaining", float64(tightest.Binding.Decision.Remaining))
+	}
+	if l := d.Identity.Limit; expressible(l) {
+		b = wire.AppendStructField(b, "limit", func(b []byte) []byte {
+			b = wire.AppendNumberField(b, "requests_per_unit", float64(l.Requests))
+			return wire.AppendTextField(b, "unit", strings.ToUpper(l.Unit.String()))
+		})
 	}
 	return b
+}
+
+// fact is one field of a decision for metadata.
+type fact struct{ name, value string }
+
+func facts(d *authz.Decision) [8]fact {
+	id := &d.Identity
+	return [...]fact{
+		{"reason", string(d.Reason)}, {"domain", d.Domain},
+		{"owner", id.Owner}, {"plan", id.Plan}, {"method", id.Method}, {"key_id", id.KeyID},
+		{"rule", d.Limits.Tightest().RuleName()}, {"decided_by", d.Limits.DecidedBy()},
+	}
+}
+
+// expressible reports whether Envoy can express the limit (RateLimitOverride). Envoy knows neither weeks nor several
+// units. It drops what it does not know, which would leave another limit.
+func expressible(l *ratelimit.LimitSpec) bool {
+	return l != nil && l.Multiplier <= 1 && l.Requests >= 0 && l.Requests <= math.MaxUint32 &&
+		l.Unit > descriptors.UnknownUnit && l.Unit <= descriptors.Year
+}
+
+// sendableValue returns the value as valid UTF-8, which a protobuf message requires. ok is false if it has control
+// characters. Envoy writes CR and LF unchanged, so the text after them would be another header (RFC 9110, 5.5).
+func sendableValue(value string) (valid string, ok bool) {
+	if isPrintable(value) {
+		return value, true
+	}
+	return wire.ValidText(value), httpguts.ValidHeaderFieldValue(value)
+}
+
+// isPrintable reports whether a text consists of visible characters of ASCII and spaces, as almost all values do.
+func isPrintable(text string) bool {
+	for i := range len(text) {
+		if text[i] < ' ' || text[i] > '~' {
+			return false
+		}
+	}
+	return true
 }

@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // BenchmarkParse reads files of 40,000 rules at most, because the size of a file is bounded. The time and the memory of
 // one rule must not grow with their number.
 func BenchmarkParse(b *testing.B) {
+	cfg := Config{CheckOptions: ratelimit.CheckOptions{MergeDomains: true}}
 	for rules := 10; rules <= 100_000; rules *= 10 {
 		var files []File
 		for first := 0; first < rules; first += 40_000 {
@@ -22,7 +25,7 @@ func BenchmarkParse(b *testing.B) {
 		b.Run(fmt.Sprint(rules), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if set, problems := Parse(files, Config{MergeDomains: true}); len(set.Domains) != 1 {
+				if set, problems := Parse(files, cfg); len(set.Domains) != 1 {
 					b.Fatal(problems)
 				}
 			}

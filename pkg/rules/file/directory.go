@@ -21,7 +21,7 @@ import (
 type snapshot struct {
 	files    []File
 	problems strictyaml.Problems
-	empty    bool // the directory has no rule files, and no other error
+	empty    bool // the last problem is that the directory has no rule files
 }
 
 // follow returns a follower of the files in a directory. Every regular file counts, whatever its extension, unless
@@ -68,22 +68,15 @@ func snapshotOf(dir string, r poll.Reading, cfg Config) (s snapshot) {
 	}
 	if s.empty = len(s.files) == 0 && !s.problems.HasErrors(); s.empty {
 		s.problems = append(s.problems, strictyaml.Problem{
-			File: dir, Message: "no rule files in this directory",
+			File: dir, Message: "no rule files in this directory", Warning: cfg.AllowEmpty,
 			Hints: []string{"add a file that begins with `domain: <name>`"},
 		})
 	}
 	return s
 }
 
-// allowEmpty makes an empty directory a warning if cfg allows it.
-func (s *snapshot) allowEmpty(cfg Config) {
-	if s.empty && cfg.AllowEmpty {
-		s.problems[len(s.problems)-1].Warning = true
-	}
-}
-
 // generation identifies the contents and the errors of a snapshot. Warnings do not count, so that an editor's swap file
-// is not a change.
+// is not a change, except for that of an empty directory, which Run reports as an error.
 func (s snapshot) generation() string {
 	h := sha256.New()
 	write := func(name string, content []byte) {
@@ -94,8 +87,8 @@ func (s snapshot) generation() string {
 	for _, f := range s.files {
 		write(f.Name, f.Content)
 	}
-	for _, p := range s.problems {
-		if !p.Warning {
+	for i, p := range s.problems {
+		if !p.Warning || s.empty && i == len(s.problems)-1 {
 			write(p.File, []byte(p.Message))
 		}
 	}

@@ -1,6 +1,7 @@
 package file
 
 import (
+	_ "embed"
 	"reflect"
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
@@ -12,6 +13,16 @@ import (
 
 // Schema returns the JSON Schema of rule files.
 func Schema() ([]byte, error) { return strictyaml.Schema(ruleKind(), reflect.TypeFor[root]()) }
+
+// notes explain the keys in more detail than their tags.
+//
+//go:embed notes.md
+var notes string
+
+// Reference describes all keys of rule files.
+func Reference() *strictyaml.Field {
+	return strictyaml.Reference(ruleKind(), reflect.TypeFor[root](), notes)
+}
 
 // ruleKind describes rule files and their parts. A file of the largest size has about 350,000 values.
 func ruleKind() *strictyaml.Kind {
@@ -75,9 +86,12 @@ func Sections() []strictyaml.Section {
 			},
 		},
 	}
-	actions := reflect.TypeFor[authz.Action]()
-	for i := range actions.NumField() {
-		list = append(list, action(actions.Field(i)))
+	for field := range reflect.TypeFor[authz.Action]().Fields() {
+		name, _ := strictyaml.Key(field)
+		list = append(list, strictyaml.Section{
+			Type: field.Type.Elem(), Name: "the action `" + name + "`",
+			Belongs: "it belongs inside the action `" + name + ":`", Remarks: envoysWords(),
+		})
 	}
 	return list
 }
@@ -86,15 +100,6 @@ func requestLimit(key, example string) strictyaml.Section {
 	return strictyaml.Section{
 		Type: reflect.TypeFor[authz.RateLimit](), Key: key, Name: "an element of `" + key + "` in `authz`",
 		Belongs: "it belongs in an element of `" + key + ":` in `authz`", Example: example,
-	}
-}
-
-// action returns the section of one kind of action, by its field in authz.Action.
-func action(field reflect.StructField) strictyaml.Section {
-	name, _ := strictyaml.Key(field)
-	return strictyaml.Section{
-		Type: field.Type.Elem(), Name: "the action `" + name + "`", Belongs: "it belongs inside the action `" + name + ":`",
-		Remarks: envoysWords(),
 	}
 }
 

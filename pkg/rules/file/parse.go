@@ -1,22 +1,20 @@
 package file
 
 import (
+	"io"
+	"os"
 	"slices"
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
-	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/rules"
 )
 
 // Config configures how rule files are read. The zero value fits rule files of envoyproxy/ratelimit.
 type Config struct {
-	// DefaultAlgorithm is the algorithm of limits that name none. The zero value means sliding_window.
-	DefaultAlgorithm bucket.Algorithm
-	// MergeDomains lets several files add descriptors to one domain (MERGE_DOMAIN_CONFIG). Otherwise that is an error.
-	MergeDomains bool
+	ratelimit.CheckOptions
 	// IgnoreDotfiles leaves out files whose names begin with a dot (RUNTIME_IGNOREDOTFILES). Names that begin with
 	// two dots, as in ConfigMaps that Kubernetes mounts, are always left out.
 	IgnoreDotfiles bool
@@ -29,8 +27,6 @@ type Config struct {
 	// RequireEnd refuses files whose last key is not `end: true` (RULES_REQUIRE_END). It finds a file that was cut off
 	// even if there is no earlier text to compare it with.
 	RequireEnd bool
-	// Strict is ratelimit.CheckOptions.Strict.
-	Strict bool
 }
 
 // File is a rule file as it was read. Parse needs its name and its content.
@@ -40,6 +36,28 @@ type File = strictyaml.File
 // an error, the set has only its generation. No content makes Parse panic or run for long.
 func Parse(files []File, cfg Config) (rules.Set, rules.Problems) {
 	return parse(snapshot{files: files}, cfg)
+}
+
+// Check reads the rules of directories, files and standard input together. Config describes which files of a directory
+// are left out, Parse describes the results.
+func Check(paths []string, stdin io.Reader, cfg Config) (rules.Set, rules.Problems) {
+	var all snapshot
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			reading, _ := follow(path, cfg).Read()
+			found := snapshotOf(path, reading, cfg)
+			all.files, all.problems = append(all.files, found.files...), append(all.problems, found.problems...)
+			continue
+		}
+		file, problem := strictyaml.ReadFile(path, stdin, ruleKind())
+		if problem != nil {
+			problem.Warning = false // the caller named this file
+			all.problems = append(all.problems, *problem)
+			continue
+		}
+		all.files = append(all.files, file)
+	}
+	return parse(all, cfg)
 }
 
 // root is the content of a rule file.
@@ -55,14 +73,8 @@ type part struct {
 	root
 	file     File
 	problems rules.Problems
-	// reported are the mistakes that its decoded values have.
-	reported []reported
-}
-
-// reported is mistakes with paths below the path at.
-type reported struct {
-	at       string
-	mistakes []suggest.Mistake
+	// mistakes are those of its decoded values, and ofPolicy those of its policy, until place.
+	mistakes, ofPolicy []suggest.Mistake
 }
 
 func parse(s snapshot, cfg Config) (rules.Set, rules.Problems) {
@@ -73,11 +85,8 @@ func parse(s snapshot, cfg Config) (rules.Set, rules.Problems) {
 		p.file, p.problems = f, decode(f, &p.root, cfg).Problems()
 		domains[i] = p.Domain
 	}
-	options := ratelimit.CheckOptions{
-		DefaultAlgorithm: cfg.DefaultAlgorithm, MergeDomains: cfg.MergeDomains, Strict: cfg.Strict,
-	}
-	for i, mistakes := range ratelimit.Check(domains, options) {
-		parts[i].report("", mistakes...)
+	for i, mistakes := range ratelimit.Check(domains, cfg.CheckOptions) {
+		parts[i].mistakes = mistakes
 	}
 	set := rules.Set{Policies: map[string]*authz.Policy{}}
 	for i := range parts {
@@ -87,7 +96,7 @@ func parse(s snapshot, cfg Config) (rules.Set, rules.Problems) {
 	for i := range parts {
 		p := &parts[i]
 		if policy := set.Policies[p.Name]; policy != nil && policy == p.Authz {
-			p.report("authz", policy.CheckDomain(&set.Domains[domainOf(set, p.Name)])...)
+			p.ofPolicy = append(p.ofPolicy, policy.CheckDomain(&set.Domains[domainOf(set, p.Name)])...)
 		}
 		p.place(cfg)
 		problems = append(problems, p.problems...)
@@ -107,36 +116,28 @@ func decode(f File, r *root, cfg Config) *strictyaml.Document {
 	return doc
 }
 
-// report keeps mistakes until place.
-func (p *part) report(at string, mistakes ...suggest.Mistake) {
-	if len(mistakes) > 0 {
-		p.reported = append(p.reported, reported{at, mistakes})
-	}
-}
-
-// place adds the reported mistakes to the problems of the file. Their places are in the document, which takes 30 times
+// place adds the mistakes to the problems of the file. Their places are in the document, which takes 30 times
 // the memory of the file. So no document is kept: a file with mistakes is decoded again.
 func (p *part) place(cfg Config) {
-	if len(p.reported) == 0 {
+	if len(p.mistakes)+len(p.ofPolicy) == 0 {
 		return
 	}
 	doc := decode(p.file, new(root), cfg)
-	for _, r := range p.reported {
-		doc.Add(r.at, r.mistakes...)
-	}
+	doc.Add("", p.mistakes...)
+	doc.Add("authz", p.ofPolicy...)
 	p.problems = doc.Problems()
 }
 
 // add adds the rules of a file to its domain. A domain has one policy, so that the order of its access rules is clear.
 func add(set *rules.Set, p *part, cfg Config) {
 	if p.Name != "" && len(p.Descriptors) == 0 && p.Authz == nil {
-		p.report("", suggest.Mistake{
+		p.mistakes = append(p.mistakes, suggest.Mistake{
 			Path: "domain", Also: []string{"descriptors", "authz"}, Warning: true,
 			Message: "domain " + suggest.Quoted(p.Name) + " has no descriptors here: this file limits nothing",
 		})
 	}
 	if p.Authz != nil {
-		p.report("authz", p.Authz.Check()...)
+		p.ofPolicy = p.Authz.Check()
 	}
 	at := domainOf(*set, p.Name)
 	switch {
@@ -151,8 +152,8 @@ func add(set *rules.Set, p *part, cfg Config) {
 		return
 	}
 	if first := set.Policies[p.Name]; first != nil {
-		p.report("", suggest.Mistake{
-			Path: "authz", OnKey: true, Message: "a second `authz` for domain " + suggest.Quoted(p.Name),
+		p.ofPolicy = append(p.ofPolicy, suggest.Mistake{
+			OnKey: true, Message: "a second `authz` for domain " + suggest.Quoted(p.Name),
 			Hints: []string{
 				"the first is at " + first.Position + ": put the whole policy into one file; `descriptors` may be in several",
 			},

@@ -30,13 +30,10 @@ func NewWatcher(dir string, cfg Config) *Watcher {
 // too.
 func (w *Watcher) Load(context.Context) (rules.Set, rules.Problems) {
 	r := w.follower.Load()
-	s := snapshotOf(w.dir, r, w.cfg)
-	generation := s.generation()
-	s.allowEmpty(w.cfg)
-	set, problems := parse(s, w.cfg)
-	set.Generation, w.reported = generation, generation
+	set, problems := parse(snapshotOf(w.dir, r, w.cfg), w.cfg)
+	w.reported = set.Generation
 	if !problems.HasErrors() {
-		w.active, w.generation = r, generation
+		w.active, w.generation = r, set.Generation
 	}
 	return set, problems
 }
@@ -57,7 +54,9 @@ func (w *Watcher) Run(ctx context.Context, update func(rules.Update)) {
 
 // take decides on files whose contents have settled. report is false if there is nothing to report.
 func (w *Watcher) take(r poll.Reading) (u rules.Update, report bool) {
-	s := snapshotOf(w.dir, r, w.cfg)
+	cfg := w.cfg
+	cfg.AllowEmpty = false
+	s := snapshotOf(w.dir, r, cfg)
 	generation := s.generation()
 	if generation == w.generation {
 		w.active = r // the same texts, perhaps in other files
@@ -77,7 +76,7 @@ func (w *Watcher) take(r poll.Reading) (u rules.Update, report bool) {
 		u.Set.Generation, u.Problems = generation, incomplete
 		return u, isNew
 	}
-	if u.Set, u.Problems = parse(s, w.cfg); !u.Problems.HasErrors() {
+	if u.Set, u.Problems = parse(s, cfg); !u.Problems.HasErrors() {
 		w.active, w.generation = r, generation
 	}
 	return u, true

@@ -10,7 +10,21 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/extauthz/extauthz/internal/poll"
 )
+
+// origin is where keys come from: a file or a URL.
+type origin struct {
+	// name is unique among origins. It can be logged.
+	name string
+	// task begins the errors of readings.
+	task string
+	// floor is the least time between two readings because of requests or errors.
+	floor time.Duration
+	// read returns the document, of which it reads maxDocument+1 bytes at most, and how long it is fresh.
+	read func(ctx context.Context) (text []byte, fresh time.Duration, err error)
+}
 
 // maxDocument is the largest JWK Set in bytes. Those of the largest issuers have some 20 kB.
 const maxDocument = 1 << 20
@@ -25,6 +39,17 @@ const (
 
 // fetchFloor is the least time between two fetches for unknown kids. Any client can send an unknown kid.
 const fetchFloor = 30 * time.Second
+
+// pollInterval is how often a file is read. A half-written file is an error: no part of a JSON object is a JSON object.
+const pollInterval = time.Second
+
+// file returns the origin at a path.
+func file(path string) origin {
+	return origin{path, "read keys from " + path, pollInterval, func(context.Context) ([]byte, time.Duration, error) {
+		text, _, err := poll.Read(path, maxDocument)
+		return text, pollInterval, err
+	}}
+}
 
 // newClient returns the client that fetches keys. It keeps no connections, because fetches are minutes apart.
 func newClient(cfg Config) *http.Client {
@@ -43,11 +68,8 @@ func newClient(cfg Config) *http.Client {
 
 // endpoint returns the origin at a URL.
 func endpoint(address string, client *http.Client) origin {
-	return origin{address, fetchFloor, func(ctx context.Context) (text []byte, fresh time.Duration, err error) {
-		if text, fresh, err = fetch(ctx, address, client); err != nil {
-			err = fmt.Errorf("fetch keys: %w", err)
-		}
-		return text, fresh, err
+	return origin{address, "fetch keys", fetchFloor, func(ctx context.Context) ([]byte, time.Duration, error) {
+		return fetch(ctx, address, client)
 	}}
 }
 
@@ -69,25 +91,8 @@ func fetch(ctx context.Context, address string, client *http.Client) (text []byt
 	if response.StatusCode != http.StatusOK {
 		return nil, 0, fmt.Errorf("the status is %d, want 200", response.StatusCode)
 	}
-	text, err = readBounded(response.Body)
+	text, err = io.ReadAll(io.LimitReader(response.Body, maxDocument+1)) // the decompressed size counts
 	return text, freshness(response.Header), err
-}
-
-// readBounded reads a document of at most maxDocument bytes. For a compressed one, the decompressed size counts.
-func readBounded(r io.Reader) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(r, maxDocument+1))
-	if err != nil {
-		return nil, err
-	}
-	return text, checkSize(text)
-}
-
-// checkSize reports a document of more than maxDocument bytes.
-func checkSize(text []byte) error {
-	if len(text) > maxDocument {
-		return fmt.Errorf("it is longer than %d bytes", maxDocument)
-	}
-	return nil
 }
 
 // freshness returns how long a response is fresh (RFC 9111, 4.2), within the bounds above.
