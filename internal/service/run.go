@@ -174,7 +174,7 @@ func openRequests(ctx context.Context, rules *activeRules) (*requests, error) {
 			},
 			Timeout: s.Authorization.HTTPTimeout, NeedsAddress: rules.check.authorizer.NeedsPeer, Log: rules.log,
 		},
-		Other: nativeHealth{rules.ready, r.calls}.answer, Calls: r.calls, Log: r.decisions, Traces: traces,
+		Other: r.answerHealth, Calls: r.calls, Log: r.decisions, Traces: traces,
 		Panicked: rules.bugs.caught,
 	})
 	return r, nil
@@ -205,8 +205,7 @@ func serve(ctx context.Context, r *requests, hangup <-chan os.Signal) error {
 	if err := checkPlaintext(s, listeners, log); err != nil {
 		return err
 	}
-	r.registry.MustRegister(&metrics{r.Build, r.live, r.source, r.limiter, r.check, r.Flow, r.queue, r.keys, r.stores,
-		r.files, listeners})
+	r.registry.MustRegister(&metrics{r, listeners})
 	guards, endGuards := context.WithCancel(context.WithoutCancel(ctx))
 	defer endGuards()
 	for _, l := range listeners.guarded {
@@ -219,7 +218,7 @@ func serve(ctx context.Context, r *requests, hangup <-chan os.Signal) error {
 		return err
 	}
 	defer closeStatistics() // after the servers have ended
-	grpcServer := (&services{s, r.Flow, r.ready, r.calls, r.bugs}).transport()
+	grpcServer := r.transport()
 	servers := listeners.webServers(s, r)
 
 	group, groupCtx := errgroup.WithContext(ctx)
