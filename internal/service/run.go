@@ -132,7 +132,9 @@ func (r *activeRules) follow(ctx context.Context, group *errgroup.Group, hangup 
 			}
 		}
 	})
-	group.Go(func() error { r.source.watch(ctx); return nil })
+	if w := r.source.watcher; w != nil {
+		group.Go(func() error { w.Run(ctx, r.source.update); return nil })
+	}
 	group.Go(func() error { return r.keys.run(ctx) })
 	if r.watched() {
 		group.Go(func() error {
@@ -211,15 +213,13 @@ func serve(ctx context.Context, r *requests, hangup <-chan os.Signal) error {
 	for _, l := range listeners.guarded {
 		go l.Run(guards) // guards ends after the servers
 	}
-	closeStatistics, err := openStatistics(ctx, s, &telemetry.Stats{
-		Rules: r.live.Limits, Totals: r.limiter.Totals(), Loads: r.source.counts, Calls: r.calls,
-	}, log, r.registry)
+	closeStatistics, err := r.openStatistics(ctx, s)
 	if err != nil {
 		return err
 	}
 	defer closeStatistics() // after the servers have ended
 	grpcServer := r.transport()
-	servers := listeners.webServers(s, r)
+	servers := listeners.webServers(r)
 
 	group, groupCtx := errgroup.WithContext(ctx)
 	r.follow(groupCtx, group, hangup)
