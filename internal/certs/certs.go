@@ -6,10 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
-	"fmt"
 	"time"
-
-	"github.com/extauthz/extauthz/internal/poll"
 )
 
 // Pair is a certificate with its chain, and the key of the certificate. Use ReadPair.
@@ -18,14 +15,10 @@ type Pair struct{ *files[tls.Certificate] }
 // ReadPair reads a certificate and its key from PEM files. changed is called after each change of the files, with nil
 // if the new certificate is in use, else with the reason why the previous one is. It may be nil.
 func ReadPair(cert, key string, changed func(error)) (*Pair, error) {
-	f, err := open(&files[tls.Certificate]{follower: poll.NewOf(maxSize, cert, key), changed: changed,
-		parse: func(contents [][]byte) (*tls.Certificate, error) {
-			pair, err := tls.X509KeyPair(contents[0], contents[1])
-			if err != nil {
-				return nil, fmt.Errorf("%s with %s: %w", cert, key, err)
-			}
-			return &pair, nil
-		}})
+	f, err := open(changed, func(contents [][]byte) (*tls.Certificate, error) {
+		pair, err := tls.X509KeyPair(contents[0], contents[1])
+		return &pair, err
+	}, cert, key)
 	return &Pair{f}, err
 }
 
@@ -48,14 +41,7 @@ type authorities struct {
 
 // ReadAuthorities reads the certificates of authorities from a PEM file. changed is that of ReadPair.
 func ReadAuthorities(path string, changed func(error)) (*Authorities, error) {
-	f, err := open(&files[authorities]{follower: poll.NewOf(maxSize, path), changed: changed,
-		parse: func(contents [][]byte) (*authorities, error) {
-			parsed, err := parseAuthorities(contents[0])
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", path, err)
-			}
-			return parsed, nil
-		}})
+	f, err := open(changed, parseAuthorities, path)
 	return &Authorities{f}, err
 }
 
@@ -65,9 +51,10 @@ func (a *Authorities) Pool() *x509.CertPool { return a.Current().pool }
 // NotAfter is when the last of the authorities in use ends: from then on, no peer is trusted.
 func (a *Authorities) NotAfter() time.Time { return a.Current().end }
 
-// parseAuthorities reads certificates from PEM. Unlike x509.CertPool.AppendCertsFromPEM, it returns an error for a
+// parseAuthorities reads the certificates of one file in PEM. Unlike x509.CertPool.AppendCertsFromPEM, it returns an error for a
 // certificate that is cut off or cannot be parsed. Otherwise peers would be refused while the file is being written.
-func parseAuthorities(text []byte) (*authorities, error) {
+func parseAuthorities(contents [][]byte) (*authorities, error) {
+	text := contents[0]
 	a := &authorities{pool: x509.NewCertPool()}
 	for {
 		block, rest := pem.Decode(text)

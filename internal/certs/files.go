@@ -2,6 +2,7 @@ package certs
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -28,8 +29,9 @@ type state[T any] struct {
 	err   error // why value is not of the contents that were read last
 }
 
-// open reads the files for the first time.
-func open[T any](f *files[T]) (*files[T], error) {
+// open reads files for the first time. parse and changed are those of files.
+func open[T any](changed func(error), parse func([][]byte) (*T, error), paths ...string) (*files[T], error) {
+	f := &files[T]{follower: poll.NewOf(maxSize, paths...), parse: parse, changed: changed}
 	r, _ := f.follower.Read()
 	value, err := f.valueOf(r)
 	if err != nil {
@@ -75,6 +77,7 @@ func (f *files[T]) update(last *state[T]) {
 // valueOf returns the value of the contents of the files.
 func (f *files[T]) valueOf(r poll.Reading) (*T, error) {
 	var contents [][]byte
+	var names []string
 	for _, file := range r.Files {
 		switch {
 		case file.Err != nil:
@@ -82,7 +85,11 @@ func (f *files[T]) valueOf(r poll.Reading) (*T, error) {
 		case len(file.Content) > maxSize:
 			return nil, fmt.Errorf("%s: larger than %d MB", file.Name, maxSize>>20)
 		}
-		contents = append(contents, file.Content)
+		contents, names = append(contents, file.Content), append(names, file.Name)
 	}
-	return f.parse(contents)
+	value, err := f.parse(contents)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", strings.Join(names, " with "), err)
+	}
+	return value, nil
 }
