@@ -22,12 +22,11 @@ import (
 type Config struct {
 	// Flow answers both services. Required.
 	Flow *flow.Flow
-	// Health answers grpc.health.v1. nil for no such service.
+	// Health answers grpc.health.v1. Calls counts its calls.
 	Health grpc_health_v1.HealthServer
-	// Calls counts the calls of Health. Required for it.
-	Calls *telemetry.Calls
-	// MaxStreams, MaxMessage, MaxAge, MaxAgeGrace and ConnectTimeout bound connections, as in h2unary.Config. Default:
-	// those of grpc-go.
+	Calls  *telemetry.Calls
+	// MaxStreams, MaxMessage, MaxAge, MaxAgeGrace and ConnectTimeout bound connections, as in h2unary.Config, but have no
+	// defaults: without MaxStreams or an age there is no such bound, and the others are required.
 	MaxStreams, MaxMessage int
 	MaxAge, MaxAgeGrace    time.Duration
 	ConnectTimeout         time.Duration
@@ -46,25 +45,16 @@ type Server struct{ *grpc.Server }
 
 // New returns a server.
 func New(cfg Config) Server {
-	options := []grpc.ServerOption{
+	s := Server{grpc.NewServer(
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(grpcproto.Name)}),
 		grpc.MaxHeaderListSize(maxHeaderList), grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge: cfg.MaxAge, MaxConnectionAgeGrace: cfg.MaxAgeGrace,
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
-		grpc.UnaryInterceptor(count(cfg.Calls)),
-	}
-	if cfg.MaxStreams > 0 {
-		options = append(options, grpc.MaxConcurrentStreams(uint32(cfg.MaxStreams)))
-	}
-	if cfg.MaxMessage > 0 {
-		options = append(options, grpc.MaxRecvMsgSize(cfg.MaxMessage))
-	}
-	if cfg.ConnectTimeout > 0 {
-		options = append(options, grpc.ConnectionTimeout(cfg.ConnectTimeout))
-	}
-	s := Server{grpc.NewServer(options...)}
+		grpc.UnaryInterceptor(count(cfg.Calls)), grpc.MaxConcurrentStreams(uint32(cfg.MaxStreams)),
+		grpc.MaxRecvMsgSize(cfg.MaxMessage), grpc.ConnectionTimeout(cfg.ConnectTimeout),
+	)}
 	for m, name := range flow.Methods {
 		s.register(name, func(ctx context.Context, request string) ([]byte, error) {
 			headers, _ := metadata.FromIncomingContext(ctx)
@@ -75,9 +65,7 @@ func New(cfg Config) Server {
 			return reply, err
 		})
 	}
-	if cfg.Health != nil {
-		grpc_health_v1.RegisterHealthServer(s, cfg.Health)
-	}
+	grpc_health_v1.RegisterHealthServer(s, cfg.Health)
 	return s
 }
 
