@@ -97,10 +97,7 @@ func (p *program) bench() *cobra.Command {
 		} else {
 			p.printBench(result)
 		}
-		if result.Errors > 0 || result.Answers == 0 {
-			err = errors.Join(err, command.ErrReported)
-		}
-		return err
+		return errors.Join(err, command.Reported(result.Errors == 0 && result.Answers > 0))
 	}
 	return c
 }

@@ -25,9 +25,12 @@ const compareHelp = `The sample uses up limits: give services without clients.
 A difference that the docs do not list makes the exit code 1.`
 
 func (p *program) compare() *cobra.Command {
-	return group("compare", "Compare the decisions of two running services",
-		"extauthz-tools compare sends a sample of requests to two running services and compares their answers.\n"+compareHelp,
-		p.compareRatelimit(), p.compareSpring())
+	return command.Group(&cobra.Command{
+		Use:   "compare",
+		Short: "Compare the decisions of two running services",
+		Long: "extauthz-tools compare sends a sample of requests to two running services and compares their answers.\n" +
+			compareHelp,
+	}, p.compareRatelimit(), p.compareSpring())
 }
 
 func (p *program) compareRatelimit() *cobra.Command {
@@ -242,13 +245,13 @@ func compareSample[R any](ctx context.Context, p *program, s *services, problems
 	}
 	c.OK = err == nil && c.Unlisted == 0 && !problems.HasErrors()
 	if s.output.Word == "json" {
-		return errors.Join(command.PrintJSON(p.Stdout, c), reported(c.OK))
+		return errors.Join(command.PrintJSON(p.Stdout, c), command.Reported(c.OK))
 	}
 	if len(problems) > 0 {
 		fmt.Fprintln(p.Stderr, problems.Error())
 	}
 	c.show(p.Stdout, s.page)
-	return reported(c.OK)
+	return command.Reported(c.OK)
 }
 
 // sample reads the sample from a file, or generates one.

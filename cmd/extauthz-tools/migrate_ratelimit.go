@@ -43,10 +43,10 @@ The exit code is 1 if the service would refuse to start with these rules or sett
 		}
 		result := p.migration(env, paths)
 		if output.Word == "json" {
-			return errors.Join(command.PrintJSON(p.Stdout, result), reported(result.OK))
+			return errors.Join(command.PrintJSON(p.Stdout, result), command.Reported(result.OK))
 		}
 		result.print(p.Stdout, p.Stderr)
-		return reported(result.OK)
+		return command.Reported(result.OK)
 	}
 	return c
 }
