@@ -39,7 +39,6 @@ type message struct {
 // codec leaves the messages of registered methods unchanged. All others get gRPC's codec.
 type codec struct{ encoding.CodecV2 }
 
-// Unmarshal implements encoding.CodecV2.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	m, ok := v.(*message)
 	if !ok {
@@ -51,7 +50,6 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// Marshal implements encoding.CodecV2.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if m, ok := v.(*message); ok {
 		return mem.BufferSlice{mem.SliceBuffer(m.reply)}, nil

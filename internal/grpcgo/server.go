@@ -88,8 +88,7 @@ func count(calls *telemetry.Calls) grpc.UnaryServerInterceptor {
 	}
 }
 
-// callHeaders reads the headers of a call.
+// callHeaders are the telemetry.Headers of a call.
 type callHeaders metadata.MD
 
-// Get implements telemetry.Headers.
 func (h callHeaders) Get(name string) string { return strings.Join(metadata.MD(h).Get(name), ",") }

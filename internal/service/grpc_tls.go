@@ -65,7 +65,6 @@ type tlsListener struct {
 	config *tls.Config
 }
 
-// Accept implements net.Listener.
 func (l *tlsListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -129,13 +128,11 @@ type tlsConn struct {
 	once    sync.Once
 }
 
-// Read implements net.Conn.
 func (c *tlsConn) Read(p []byte) (int, error) {
 	c.once.Do(c.handshake)
 	return c.Conn.Read(p)
 }
 
-// Write implements net.Conn.
 func (c *tlsConn) Write(p []byte) (int, error) {
 	c.once.Do(c.handshake)
 	return c.Conn.Write(p)
@@ -182,7 +179,6 @@ type handshakeConn struct {
 	left int
 }
 
-// Read implements net.Conn.
 func (c *handshakeConn) Read(p []byte) (int, error) {
 	if c.left < 0 {
 		return c.Conn.Read(p)

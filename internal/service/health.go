@@ -126,7 +126,7 @@ func (h *health) watch(c *h2unary.Conn, k *h2unary.Call) {
 	}()
 }
 
-// watchStream is a stream of health states. Watch uses only Send and Context.
+// watchStream is the grpc_health_v1.Health_WatchServer of a call. Watch uses only Send and Context.
 type watchStream struct {
 	grpc.ServerStream
 	conn *h2unary.Conn
@@ -134,10 +134,8 @@ type watchStream struct {
 	ctx  context.Context
 }
 
-// Context implements grpc.ServerStream.
 func (w *watchStream) Context() context.Context { return w.ctx }
 
-// Send implements grpc_health_v1.Health_WatchServer.
 func (w *watchStream) Send(res *grpc_health_v1.HealthCheckResponse) error {
 	message, err := proto.Marshal(res)
 	if err != nil {

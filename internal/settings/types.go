@@ -22,7 +22,6 @@ import (
 // which may be a secret in the wrong variable, so [Read] can show it.
 type wanted string
 
-// Error implements error.
 func (w wanted) Error() string { return string(w) }
 
 // Word is a value that is one of a list of words.
