@@ -1,8 +1,6 @@
 package telemetry
 
 import (
-	"cmp"
-	"maps"
 	"regexp"
 	"strings"
 	"sync"
@@ -107,7 +105,7 @@ func (m *Mapped) Collect(ch chan<- prometheus.Metric) {
 	for stat, n := range m.stats.Counters() {
 		s := before[stat]
 		if s == nil {
-			s = m.series(stat, mapper.MetricTypeCounter)
+			s = m.mapping.series(stat, mapper.MetricTypeCounter)
 		}
 		m.known[stat] = s
 		if s.drop {
@@ -121,7 +119,7 @@ func (m *Mapped) Collect(ch chan<- prometheus.Metric) {
 	}
 	timed := make(map[string]bool)
 	m.stats.Calls.each(func(rpc string, calls *Method) {
-		s := m.series("ratelimit_server."+rpc+".response_time", mapper.MetricTypeObserver)
+		s := m.mapping.series("ratelimit_server."+rpc+".response_time", mapper.MetricTypeObserver)
 		if s.drop || names[s.name] || timed[s.key] {
 			return // Prometheus refuses a scrape with two types or values for one series
 		}
@@ -135,17 +133,6 @@ func (m *Mapped) Collect(ch chan<- prometheus.Metric) {
 		}
 		ch <- prometheus.MustNewConstHistogram(s.desc, count, h.GetSampleSum()*scale, buckets)
 	})
-}
-
-// series maps a statistic. It is dropped if it would have the name of another metric of this service.
-func (m *Mapped) series(stat string, kind mapper.MetricType) *series {
-	s := m.mapping.find(stat, kind)
-	s.drop = s.drop || ownName(s.name)
-	maps.DeleteFunc(s.labels, func(_, value string) bool { return value == "" }) // to Prometheus, an empty label is none
-	help := cmp.Or(statHelp[s.name], "A statistic of envoyproxy/ratelimit, as PROMETHEUS_MAPPER_YAML names it.")
-	s.desc = prometheus.NewDesc(s.name, help, nil, s.labels)
-	s.key = s.desc.String()
-	return &s
 }
 
 // statHelp describes the metrics of the default mapping.
