@@ -56,9 +56,6 @@ The variables of --env-file and --env are those of extauthz: COMPATIBILITY decid
 		"`ADDRESS` of a running extauthz with the new rules",
 		"the sample: a `FILE` of RateLimitRequests in JSON, one a line; default: made from the rules")
 	c.RunE = func(c *cobra.Command, paths []string) error {
-		if err := s.checkFlags(); err != nil {
-			return err
-		}
 		env, err := variables.read()
 		if err != nil {
 			return err
@@ -109,9 +106,6 @@ The sample is made from the routes, or read from --requests, with lines such as
 		"`URL` of a running Envoy that asks an extauthz with the new rules",
 		"the sample: a `FILE` of HTTP requests in JSON, one a line; default: made from the routes")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := s.checkFlags(); err != nil {
-			return err
-		}
 		headers, err := readHeaders(*fields)
 		if err != nil {
 			return err
@@ -182,6 +176,7 @@ func addServiceFlags(c *cobra.Command, given services, older, newer, requests st
 	flags.BoolVar(&s.remote, "allow-remote", false, "permit addresses of other machines")
 	flags.DurationVar(&s.timeout, "timeout", time.Minute, "maximum time of the comparison")
 	s.output = command.OutputFlag(c, "text", "json")
+	c.PreRunE = func(*cobra.Command, []string) error { return s.checkFlags() }
 	return s
 }
 

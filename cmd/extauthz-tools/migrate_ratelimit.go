@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -81,9 +82,7 @@ func (f variableFlags) read() (map[string]string, error) {
 		if err = errors.Join(err, mistakes); err != nil {
 			return nil, err
 		}
-		for name, value := range read {
-			env[name] = value
-		}
+		maps.Copy(env, read)
 	}
 	for i, pair := range *f.pairs {
 		name, value, ok := strings.Cut(pair, "=")

@@ -57,10 +57,7 @@ func (p *program) bucketsReset() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if output.Word == "json" {
-			return command.PrintJSON(p.Stdout, found)
-		}
-		return p.printBuckets(found, *dry)
+		return output.Print(p.Stdout, found, func() error { return p.printBuckets(found, *dry) })
 	})
 	return c
 }

@@ -117,11 +117,10 @@ func (k *keyCommand) secret() *cobra.Command {
 		Args:  noIDs,
 		RunE: func(*cobra.Command, []string) error {
 			secret := apikey.NewServerSecret()
-			if k.output.Word == "json" {
-				return command.PrintJSON(k.Stdout, map[string]string{"secret": secret})
-			}
-			_, err := fmt.Fprintln(k.Stdout, secret)
-			return err
+			return k.output.Print(k.Stdout, map[string]string{"secret": secret}, func() error {
+				_, err := fmt.Fprintln(k.Stdout, secret)
+				return err
+			})
 		},
 	}
 }
