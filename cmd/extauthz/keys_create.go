@@ -42,8 +42,7 @@ func (k *keyCommand) create() *cobra.Command {
 	f.Func("label", "label of the key, as `NAME=VALUE`; may be repeated",
 		func(v string) error { return addLabel(&record, v) })
 	f.Func("expires", "the `TIME` at which the key ends: days (90d) or hours (12h) from now, a date, or "+
-		"2026-12-31T18:00:00Z",
-		k.timeFlag(&record.Expires))
+		"2026-12-31T18:00:00Z", k.timeFlag(&record.Expires))
 	f.Func("not-before", "the `TIME` at which the key becomes valid, in the forms of --expires",
 		k.timeFlag(&record.NotBefore))
 	f.StringVar(&weak, "weak", "", "read the key from standard input and give it the id `NAME`: only for trials, "+
@@ -87,8 +86,7 @@ func (k *keyCommand) create() *cobra.Command {
 				record.ID, record.Owner, place))
 		}
 		return k.printKey(record, key, fmt.Sprintf("The key %s of %s is in %s. Store the key that follows: it is not shown "+
-			"again.",
-			record.ID, record.Owner, place))
+			"again.", record.ID, record.Owner, place))
 	})
 	return c
 }

@@ -108,8 +108,7 @@ func (m *metrics) collectAuthorization(to samples) {
 	failures := to.counter("authz_failures_total",
 		"Requests without a valid credential, by what is wrong with it and by the answer: refused (401, 403), "+
 			"limited (429), passed (none was needed).", "reason", "answer")
-	m.check.authorizer.EachFailure(func(r reply.Reason, answer authz.FailureAnswer,
-		n uint64) {
+	m.check.authorizer.EachFailure(func(r reply.Reason, answer authz.FailureAnswer, n uint64) {
 		failures(n, string(r), string(answer))
 	})
 	to.counter("authz_untrusted_hops_total",
