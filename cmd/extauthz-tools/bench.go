@@ -92,15 +92,8 @@ func (p *program) bench() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if output.Word == "json" {
-			err = command.PrintJSON(p.Stdout, result)
-		} else {
-			p.printBench(result)
-		}
-		if result.Errors > 0 || result.Answers == 0 {
-			err = errors.Join(err, command.ErrReported)
-		}
-		return err
+		err = output.Print(p.Stdout, result, func() error { return p.printBench(result) })
+		return errors.Join(err, command.Reported(result.Errors == 0 && result.Answers > 0))
 	}
 	return c
 }

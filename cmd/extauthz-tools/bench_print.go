@@ -18,7 +18,7 @@ func (p *program) printProgress(whole time.Duration) func(loadgen.Progress) {
 }
 
 // printBench prints the result of a measurement as a table.
-func (p *program) printBench(r *loadgen.Result) {
+func (p *program) printBench(r *loadgen.Result) error {
 	w := tabwriter.NewWriter(p.Stdout, 0, 0, 3, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	load := fmt.Sprintf("%s in flight", plural(r.InFlight, "request"))
@@ -59,7 +59,7 @@ func (p *program) printBench(r *loadgen.Result) {
 	if d := r.Redis; d != nil {
 		row("redis", "%.2f commands, %.3f script calls and %s of CPU a request", d.Commands, d.Scripts, micros(d.CPU))
 	}
-	_ = w.Flush() // an error of stdout has no other place to be reported
+	return w.Flush()
 }
 
 // micros writes a time of so many µs with three digits.

@@ -25,9 +25,12 @@ const compareHelp = `The sample uses up limits: give services without clients.
 A difference that the docs do not list makes the exit code 1.`
 
 func (p *program) compare() *cobra.Command {
-	return group("compare", "Compare the decisions of two running services",
-		"extauthz-tools compare sends a sample of requests to two running services and compares their answers.\n"+compareHelp,
-		p.compareRatelimit(), p.compareSpring())
+	return command.Group(&cobra.Command{
+		Use:   "compare",
+		Short: "Compare the decisions of two running services",
+		Long: "extauthz-tools compare sends a sample of requests to two running services and compares their answers.\n" +
+			compareHelp,
+	}, p.compareRatelimit(), p.compareSpring())
 }
 
 func (p *program) compareRatelimit() *cobra.Command {
@@ -53,9 +56,6 @@ The variables of --env-file and --env are those of extauthz: COMPATIBILITY decid
 		"`ADDRESS` of a running extauthz with the new rules",
 		"the sample: a `FILE` of RateLimitRequests in JSON, one a line; default: made from the rules")
 	c.RunE = func(c *cobra.Command, paths []string) error {
-		if err := s.checkFlags(); err != nil {
-			return err
-		}
 		env, err := variables.read()
 		if err != nil {
 			return err
@@ -106,9 +106,6 @@ The sample is made from the routes, or read from --requests, with lines such as
 		"`URL` of a running Envoy that asks an extauthz with the new rules",
 		"the sample: a `FILE` of HTTP requests in JSON, one a line; default: made from the routes")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := s.checkFlags(); err != nil {
-			return err
-		}
 		headers, err := readHeaders(*fields)
 		if err != nil {
 			return err
@@ -179,6 +176,7 @@ func addServiceFlags(c *cobra.Command, given services, older, newer, requests st
 	flags.BoolVar(&s.remote, "allow-remote", false, "permit addresses of other machines")
 	flags.DurationVar(&s.timeout, "timeout", time.Minute, "maximum time of the comparison")
 	s.output = command.OutputFlag(c, "text", "json")
+	c.PreRunE = func(*cobra.Command, []string) error { return s.checkFlags() }
 	return s
 }
 
@@ -242,13 +240,13 @@ func compareSample[R any](ctx context.Context, p *program, s *services, problems
 	}
 	c.OK = err == nil && c.Unlisted == 0 && !problems.HasErrors()
 	if s.output.Word == "json" {
-		return errors.Join(command.PrintJSON(p.Stdout, c), reported(c.OK))
+		return errors.Join(command.PrintJSON(p.Stdout, c), command.Reported(c.OK))
 	}
 	if len(problems) > 0 {
 		fmt.Fprintln(p.Stderr, problems.Error())
 	}
 	c.show(p.Stdout, s.page)
-	return reported(c.OK)
+	return command.Reported(c.OK)
 }
 
 // sample reads the sample from a file, or generates one.

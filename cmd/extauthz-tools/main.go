@@ -25,17 +25,9 @@ func (p *program) run(args []string) int { return p.Run(p.root(), args) }
 
 // root is the command extauthz-tools with all subcommands.
 func (p *program) root() *cobra.Command {
-	return p.Root(group("extauthz-tools", "Measure, migrate and compare rate limit services",
-		"extauthz-tools has what no running service needs: load, conversions and comparisons."),
-		p.bench(), p.migrate(), p.compare())
-}
-
-// group returns a command that only has subcommands.
-func group(name, short, long string, subcommands ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{
-		Use: name, Short: short, Long: long, Args: command.KnownSubcommand,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.AddCommand(subcommands...)
-	return c
+	return p.Root(command.Group(&cobra.Command{
+		Use:   "extauthz-tools",
+		Short: "Measure, migrate and compare rate limit services",
+		Long:  "extauthz-tools has what no running service needs: load, conversions and comparisons.",
+	}), p.bench(), p.migrate(), p.compare())
 }

@@ -16,10 +16,12 @@ import (
 )
 
 func (p *program) migrate() *cobra.Command {
-	return group("migrate", "Convert limits and settings of other services",
-		"extauthz-tools migrate converts limits and settings of other rate limiters. It changes no file of theirs.\n"+
+	return command.Group(&cobra.Command{
+		Use:   "migrate",
+		Short: "Convert limits and settings of other services",
+		Long: "extauthz-tools migrate converts limits and settings of other rate limiters. It changes no file of theirs.\n" +
 			"docs/migration has the whole way, step by step, for each of them.",
-		p.migrateRatelimit(), p.migrateLimitador(), p.migrateSpring())
+	}, p.migrateRatelimit(), p.migrateLimitador(), p.migrateSpring())
 }
 
 // conversion are the flags of a subcommand that writes rule files.
@@ -75,7 +77,7 @@ func (p *program) finish(c *migrate.Converted, flags conversion) error {
 		for _, f := range c.Files {
 			result.Files = append(result.Files, convertedFile{f.Name, string(f.Content)})
 		}
-		return errors.Join(command.PrintJSON(p.Stdout, result), reported(ok))
+		return errors.Join(command.PrintJSON(p.Stdout, result), command.Reported(ok))
 	}
 	for i, f := range c.Files {
 		switch {
@@ -91,7 +93,7 @@ func (p *program) finish(c *migrate.Converted, flags conversion) error {
 		fmt.Fprintf(p.Stdout, "%s", f.Content)
 	}
 	printAdvice(p.Stderr, c)
-	return reported(ok)
+	return command.Reported(ok)
 }
 
 // printAdvice prints what goes with rule files: to stderr, so that stdout can be redirected into a file.
@@ -108,14 +110,6 @@ func printAdvice(w io.Writer, c *migrate.Converted) {
 	for _, note := range c.Notes {
 		fmt.Fprintf(w, "\n%s\n", note)
 	}
-}
-
-// reported returns command.ErrReported unless all is well.
-func reported(ok bool) error {
-	if ok {
-		return nil
-	}
-	return command.ErrReported
 }
 
 // writeFiles writes files into a directory, which it creates. It overwrites none, and writes none if one exists.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -43,10 +44,10 @@ The exit code is 1 if the service would refuse to start with these rules or sett
 		}
 		result := p.migration(env, paths)
 		if output.Word == "json" {
-			return errors.Join(command.PrintJSON(p.Stdout, result), reported(result.OK))
+			return errors.Join(command.PrintJSON(p.Stdout, result), command.Reported(result.OK))
 		}
 		result.print(p.Stdout, p.Stderr)
-		return reported(result.OK)
+		return command.Reported(result.OK)
 	}
 	return c
 }
@@ -81,9 +82,7 @@ func (f variableFlags) read() (map[string]string, error) {
 		if err = errors.Join(err, mistakes); err != nil {
 			return nil, err
 		}
-		for name, value := range read {
-			env[name] = value
-		}
+		maps.Copy(env, read)
 	}
 	for i, pair := range *f.pairs {
 		name, value, ok := strings.Cut(pair, "=")

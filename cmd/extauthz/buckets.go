@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"text/tabwriter"
 
@@ -9,21 +10,18 @@ import (
 
 	"github.com/extauthz/extauthz/internal/command"
 	"github.com/extauthz/extauthz/internal/service"
+	"github.com/extauthz/extauthz/internal/settings"
 )
 
 // buckets returns the command of the buckets in Redis.
 func (p *program) buckets() *cobra.Command {
-	c := &cobra.Command{
+	return command.Group(&cobra.Command{
 		Use:   "buckets",
 		Short: "Reset buckets in Redis",
 		Long: "extauthz buckets shows and resets buckets in Redis.\n" +
 			"It finds them by the rules and settings of the service.",
 		Example: "  extauthz buckets reset --domain shop --descriptor api_key=4711 --dry-run",
-		Args:    command.KnownSubcommand,
-		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.AddCommand(p.bucketsReset())
-	return c
+	}, p.bucketsReset())
 }
 
 func (p *program) bucketsReset() *cobra.Command {
@@ -45,28 +43,22 @@ func (p *program) bucketsReset() *cobra.Command {
 		return err
 	})
 	dry := c.Flags().Bool("dry-run", false, "show the buckets and change nothing")
-	c.RunE = func(c *cobra.Command, _ []string) error {
+	c.PreRunE = func(*cobra.Command, []string) error {
 		switch {
 		case *domain == "":
 			return command.Usage("missing --domain DOMAIN")
 		case descriptor == nil:
 			return command.Usage("missing --descriptor KEY=VALUE,...")
 		}
-		s, err := p.readSettings()
-		if err != nil {
-			return err
-		}
-		ctx, stop := command.UntilInterrupted(c.Context())
-		defer stop()
+		return nil
+	}
+	c.RunE = p.withSettings(func(ctx context.Context, s *settings.Settings, _ []string) error {
 		found, err := service.ResetBuckets(ctx, s, *domain, descriptor, service.Reset(!*dry))
 		if err != nil {
 			return err
 		}
-		if output.Word == "json" {
-			return command.PrintJSON(p.Stdout, found)
-		}
-		return p.printBuckets(found, *dry)
-	}
+		return output.Print(p.Stdout, found, func() error { return p.printBuckets(found, *dry) })
+	})
 	return c
 }
 

@@ -70,10 +70,7 @@ It reports each identity header, such as x-auth-owner, with one of these mistake
 		default:
 			result.print(p.Stdout, p.Stderr)
 		}
-		if !result.OK {
-			err = errors.Join(err, command.ErrReported)
-		}
-		return err
+		return errors.Join(err, command.Reported(result.OK))
 	}
 	return c
 }

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/extauthz/extauthz/internal/command"
 	"github.com/extauthz/extauthz/internal/service"
+	"github.com/extauthz/extauthz/internal/settings"
 )
 
 func (p *program) echo() *cobra.Command {
@@ -20,13 +22,9 @@ func (p *program) echo() *cobra.Command {
 			"With STRICT_ENVIRONMENT=true it refuses to start if a variable is misspelt.",
 		Example: "  ECHO_ADDRESS=127.0.0.1:8000 extauthz echo",
 		Args:    command.NoArguments(": ECHO_ADDRESS sets its address"),
-		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, stop := command.UntilInterrupted(c.Context())
-			defer stop()
-			if _, err := p.readSettings(); err != nil { // for STRICT_ENVIRONMENT
-				return err
-			}
+		// The settings are only read for STRICT_ENVIRONMENT.
+		RunE: p.withSettings(func(ctx context.Context, _ *settings.Settings, _ []string) error {
 			return service.Echo(ctx, os.Getenv("ECHO_ADDRESS"), p.Stderr)
-		},
+		}),
 	}
 }

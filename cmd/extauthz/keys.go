@@ -2,16 +2,21 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/extauthz/extauthz/internal/command"
+	"github.com/extauthz/extauthz/internal/service"
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
+	"github.com/extauthz/extauthz/pkg/authz/keyfile"
 	"github.com/extauthz/extauthz/pkg/authz/rediskeys"
+	"github.com/extauthz/extauthz/pkg/ratelimit/redisstore"
 )
 
 // keyPlace stores keys: a file or Redis.
@@ -39,21 +44,18 @@ type keyCommand struct {
 // keys returns the command of API keys. Its text output to stdout is only the key, so that a script can use it.
 func (p *program) keys() *cobra.Command {
 	k := &keyCommand{program: p, now: time.Now().UTC().Truncate(time.Second)}
-	c := &cobra.Command{
+	c := command.Group(&cobra.Command{
 		Use:   "keys",
 		Short: "Create, list, rotate and revoke API keys",
 		Long: "extauthz keys creates and changes API keys, in a file or in Redis.\n" +
 			"A running service applies each change within 2 seconds.",
 		Example: `  export API_KEY_SECRET=$(extauthz keys secret) API_KEYS_FILE=keys.jsonl
   key=$(extauthz keys create --owner alice --plan pro --expires 90d)`,
-		Args: command.KnownSubcommand,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
+	}, k.secret(), k.create(), k.list(), k.rotate(), k.revoke(), k.sign())
 	k.output = command.OutputFlag(c, "text", "json")
 	c.PersistentFlags().StringVar(&k.file, "file", "", "the keys are in the file `PATH`; default: API_KEYS_FILE")
 	c.PersistentFlags().BoolVar(&k.redis, "redis", false,
 		"the keys are in the Redis of REDIS_URL; default if that is set and API_KEYS_FILE is not")
-	c.AddCommand(k.secret(), k.create(), k.list(), k.rotate(), k.revoke(), k.sign())
 	return c
 }
 
@@ -61,20 +63,14 @@ func (p *program) keys() *cobra.Command {
 func (k *keyCommand) withPlace(
 	run func(ctx context.Context, s *settings.Settings, place keyPlace, args []string) error,
 ) func(*cobra.Command, []string) error {
-	return func(c *cobra.Command, args []string) error {
-		s, err := k.readSettings()
-		if err != nil {
-			return err
-		}
+	return k.withSettings(func(ctx context.Context, s *settings.Settings, args []string) error {
 		place, err := k.open(s)
 		if err != nil {
 			return err
 		}
 		defer place.Close()
-		ctx, stop := command.UntilInterrupted(c.Context())
-		defer stop()
 		return run(ctx, s, place, args)
-	}
+	})
 }
 
 // noKey refuses arguments that look like a key, without showing them.
@@ -121,11 +117,10 @@ func (k *keyCommand) secret() *cobra.Command {
 		Args:  noIDs,
 		RunE: func(*cobra.Command, []string) error {
 			secret := apikey.NewServerSecret()
-			if k.output.Word == "json" {
-				return command.PrintJSON(k.Stdout, map[string]string{"secret": secret})
-			}
-			_, err := fmt.Fprintln(k.Stdout, secret)
-			return err
+			return k.output.Print(k.Stdout, map[string]string{"secret": secret}, func() error {
+				_, err := fmt.Fprintln(k.Stdout, secret)
+				return err
+			})
 		},
 	}
 }
@@ -148,4 +143,63 @@ func (k *keyCommand) printKey(record apikey.Record, key, note string) error {
 type madeKey struct {
 	listedKey
 	Key string `json:"key,omitempty"` // shown only once
+}
+
+// keyFile is a file of keys.
+type keyFile struct{ path string }
+
+func (f *keyFile) String() string { return f.path }
+func (f *keyFile) Close() error   { return nil }
+
+func (f *keyFile) all(context.Context) (rediskeys.Copy, error) {
+	records, err := keyfile.Load(f.path)
+	return rediskeys.Copy{Records: records}, err
+}
+
+func (f *keyFile) add(_ context.Context, records ...apikey.Record) error {
+	return keyfile.Add(f.path, records...)
+}
+
+func (f *keyFile) change(_ context.Context, id string, change func(*apikey.Record) error) error {
+	return keyfile.Change(f.path, id, change)
+}
+
+// redisKeys are the keys in Redis.
+type redisKeys struct{ *rediskeys.Store }
+
+func openRedisKeys(s *settings.Settings) (*redisKeys, error) {
+	secret, err := service.ServerSecret(s.Keys)
+	if err != nil {
+		return nil, err
+	}
+	redisstore.Log(slog.New(slog.DiscardHandler)) // the command prints its error
+	store, err := service.RedisForKeys(s, secret)
+	return &redisKeys{store}, err
+}
+
+func (r *redisKeys) String() string { return "Redis" }
+
+func (r *redisKeys) all(ctx context.Context) (rediskeys.Copy, error) {
+	keys, err := r.Load(ctx)
+	for _, refused := range keys.Refused {
+		err = errors.Join(err, refused.Err)
+	}
+	if state := keys.State(); err != nil && state != "" {
+		err = fmt.Errorf("%w\n  A program other than `extauthz keys` has written to Redis. "+
+			"Check each owner, plan, scope, label, limit\n"+
+			"  and state above. The list cannot show whether an unsigned key is the one that its owner has: rotate it\n"+
+			"  afterwards if another key with the same id has ever leaked. "+
+			"If all are right, this command signs the keys as they\n"+
+			"  are, except weak keys that are not signed:\n"+
+			"  extauthz keys sign --accept %s", err, state)
+	}
+	return keys, err
+}
+
+func (r *redisKeys) add(ctx context.Context, records ...apikey.Record) error {
+	return service.HowToSign(r.Add(ctx, records...))
+}
+
+func (r *redisKeys) change(ctx context.Context, id string, change func(*apikey.Record) error) error {
+	return service.HowToSign(r.Change(ctx, id, change))
 }

@@ -62,8 +62,7 @@ func (k *keyCommand) rotate() *cobra.Command {
 			return fmt.Errorf("%s: %s: %w", place, id, err)
 		}
 		return k.printKey(record, key, fmt.Sprintf("The key %s has a new value in %s; the previous value is valid until "+
-			"%s. Store the key that follows: it is not shown again.",
-			id, place, until.Format(time.RFC3339)))
+			"%s. Store the key that follows: it is not shown again.", id, place, until.Format(time.RFC3339)))
 	})
 	return c
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/extauthz/extauthz/internal/command"
 	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/authz/rediskeys"
@@ -36,12 +35,7 @@ func (k *keyCommand) list() *cobra.Command {
 					return found
 				}
 			}
-			var err error
-			if k.output.Word == "json" {
-				err = command.PrintJSON(k.Stdout, list)
-			} else {
-				err = k.listTable(list)
-			}
+			err := k.output.Print(k.Stdout, list, func() error { return k.listTable(list) })
 			if state := keys.State(); state != "" {
 				fmt.Fprintf(k.Stderr, "State of the keys in %s: %s\n", place, state)
 			}

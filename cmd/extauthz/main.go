@@ -2,6 +2,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -60,4 +61,19 @@ func (p *program) readSettings() (*settings.Settings, error) {
 		return nil, fmt.Errorf("the environment has mistakes:\n%w\n(extauthz settings lists all settings)", err)
 	}
 	return s, nil
+}
+
+// withSettings returns the RunE of a command that needs the settings. ctx is done at Ctrl-C or SIGTERM.
+func (p *program) withSettings(
+	run func(ctx context.Context, s *settings.Settings, args []string) error,
+) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		s, err := p.readSettings()
+		if err != nil {
+			return err
+		}
+		ctx, stop := command.UntilInterrupted(c.Context())
+		defer stop()
+		return run(ctx, s, args)
+	}
 }

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/extauthz/extauthz/internal/command"
+	"github.com/extauthz/extauthz/internal/strictyaml"
+	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
@@ -52,4 +57,100 @@ A dot is the whole file.`,
 			return err
 		},
 	}
+}
+
+// explain returns the type, default and meaning of a key of rule files. The path may leave out keys around that key. If
+// several keys match, explain lists them.
+func explain(rules *strictyaml.Field, path string) (string, error) {
+	var b strings.Builder
+	switch found := find(rules, path); len(found) {
+	case 0:
+		var names []string
+		for _, f := range rules.All() {
+			names = append(names, f.Name())
+		}
+		last := path[strings.LastIndexByte(path, '.')+1:]
+		return "", command.Usage("rule files have no key %s%s", suggest.Quoted(path), suggest.Meant(last, names...))
+	case 1:
+		printField(&b, found[0])
+	default:
+		fmt.Fprintf(&b, "%d keys match %s (* is required):\n", len(found), path)
+		printFields(&b, found, func(f *strictyaml.Field) string { return f.Path })
+	}
+	return b.String(), nil
+}
+
+// find returns the key at a path. If there is none, it returns all keys with the last name of the path whose own path
+// has the other names, in this order.
+func find(rules *strictyaml.Field, path string) (found []*strictyaml.Field) {
+	if f := rules.At(path); f != nil {
+		return []*strictyaml.Field{f}
+	}
+	names := strings.Split(path, ".")
+	for _, f := range rules.All() {
+		left := names
+		for name := range strings.SplitSeq(f.Path, ".") {
+			if len(left) > 0 && name == left[0] {
+				left = left[1:]
+			}
+		}
+		if len(left) == 0 && f.Name() == names[len(names)-1] {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+func printField(b *strings.Builder, f *strictyaml.Field) {
+	fmt.Fprintf(b, "%s: %s\n", cmp.Or(f.Path, "a rule file"), plain(f.Type))
+	for _, tag := range []struct{ name, text string }{{"default", f.Default}, {"example", f.Example}} {
+		if tag.text != "" {
+			fmt.Fprintf(b, "%s: %s\n", tag.name, tag.text)
+		}
+	}
+	if f.Doc != "" {
+		fmt.Fprintf(b, "\n%s\n", f.Doc)
+	}
+	if f.Note != "" {
+		fmt.Fprintf(b, "\n%s\n", plain(f.Note))
+	}
+	if keys := f.Keys(); len(keys) > 0 {
+		b.WriteString("\nKeys (* is required):\n")
+		printFields(b, keys, (*strictyaml.Field).Name)
+		for _, sentence := range f.Choices() {
+			b.WriteString(plain(sentence) + "\n")
+		}
+	}
+}
+
+func printFields(b *strings.Builder, fields []*strictyaml.Field, name func(*strictyaml.Field) string) {
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	for _, f := range fields {
+		required, meaning := "", f.Doc
+		if f.Required {
+			required = "*"
+		}
+		if f.Default != "" {
+			meaning += " (default " + f.Default + ")"
+		}
+		fmt.Fprintf(w, "  %s%s\t%s\t%s\n", name(f), required, plain(f.Type), meaning)
+	}
+	_ = w.Flush() // a strings.Builder never fails
+}
+
+// plain returns Markdown for a terminal: without backquotes, and with blocks of code indented.
+func plain(markdown string) string {
+	var b strings.Builder
+	code := false
+	for line := range strings.Lines(markdown) {
+		switch {
+		case strings.HasPrefix(line, "```"):
+			code = !code
+		case code:
+			b.WriteString("    " + line)
+		default:
+			b.WriteString(strings.ReplaceAll(line, "`", ""))
+		}
+	}
+	return b.String()
 }

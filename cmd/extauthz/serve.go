@@ -1,10 +1,13 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"github.com/extauthz/extauthz/internal/command"
 	"github.com/extauthz/extauthz/internal/service"
+	"github.com/extauthz/extauthz/internal/settings"
 )
 
 func (p *program) serve() *cobra.Command {
@@ -15,18 +18,12 @@ func (p *program) serve() *cobra.Command {
 			"All settings are environment variables: see extauthz settings.",
 		Example: "  RUNTIME_ROOT=. RUNTIME_APPDIRECTORY=rules REDIS_URL=redis://127.0.0.1:6379 extauthz serve",
 		Args:    command.NoArguments(": all settings are environment variables (extauthz settings)"),
-		RunE: func(c *cobra.Command, _ []string) error {
-			s, err := p.readSettings()
-			if err != nil {
-				return err
-			}
-			ctx, stop := command.UntilInterrupted(c.Context())
-			defer stop()
+		RunE: p.withSettings(func(ctx context.Context, s *settings.Settings, _ []string) error {
 			this := command.ThisBuild()
 			return service.Run(ctx, service.Config{
 				Settings: s, Stderr: p.Stderr, Terminal: p.Terminal,
 				Build: service.Build{Version: this.Version, Revision: this.Commit, GoVersion: this.Go},
 			})
-		},
+		}),
 	}
 }

@@ -22,7 +22,7 @@ func (p *program) settings() *cobra.Command {
 	}
 	output := command.OutputFlag(c, "text", "json")
 	c.RunE = func(*cobra.Command, []string) error {
-		if err := p.listSettings(output.Word); err != nil {
+		if err := output.Print(p.Stdout, settings.List(), p.listSettings); err != nil {
 			return err
 		}
 		s, err := p.readSettings()
@@ -34,10 +34,7 @@ func (p *program) settings() *cobra.Command {
 	return c
 }
 
-func (p *program) listSettings(output string) error {
-	if output == "json" {
-		return command.PrintJSON(p.Stdout, settings.List())
-	}
+func (p *program) listSettings() error {
 	w := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
 	for _, s := range settings.List() {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Default, s.Meaning)

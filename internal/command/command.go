@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 
 	"github.com/extauthz/extauthz/internal/suggest"
@@ -43,7 +44,7 @@ func OfProcess() Program {
 
 // Root makes a command the root of a program. Beside its own subcommands it has version, also as a flag, and man.
 func (p *Program) Root(root *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
-	root.Args = KnownSubcommand
+	root.Args = knownSubcommand
 	root.SilenceErrors, root.SilenceUsage, root.DisableAutoGenTag = true, true, true
 	root.SetIn(p.Stdin)
 	root.SetOut(p.Stdout)
@@ -59,6 +60,25 @@ func (p *Program) Root(root *cobra.Command, subcommands ...*cobra.Command) *cobr
 	root.AddCommand(subcommands...)
 	root.AddCommand(p.version(root.Name()), man(root.Name()))
 	return root
+}
+
+func man(program string) *cobra.Command {
+	return &cobra.Command{
+		Use:    "man DIR",
+		Short:  "Write manual pages into a directory",
+		Hidden: true, // for packagers
+		Args:   Wants(cobra.ExactArgs(1), "one directory, for example: "+program+" man /usr/share/man/man1"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return doc.GenManTree(c.Root(), &doc.GenManHeader{Section: "1", Source: program, Manual: program}, args[0])
+		},
+	}
+}
+
+// Group makes a command one that only has subcommands.
+func Group(c *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
+	c.Args, c.RunE = knownSubcommand, func(c *cobra.Command, _ []string) error { return c.Help() }
+	c.AddCommand(subcommands...)
+	return c
 }
 
 // Run runs one subcommand of a root and returns the exit code.
@@ -91,6 +111,14 @@ func Usage(format string, args ...any) error { return &usageError{fmt.Errorf(for
 // ErrReported is the error of a command that has printed the mistakes itself.
 var ErrReported = errors.New("mistakes were reported")
 
+// Reported returns ErrReported unless all is well.
+func Reported(ok bool) error {
+	if ok {
+		return nil
+	}
+	return ErrReported
+}
+
 // Wants returns check with an error that names the wanted arguments.
 func Wants(check cobra.PositionalArgs, want string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
@@ -111,8 +139,8 @@ func NoArguments(hint string) cobra.PositionalArgs {
 	}
 }
 
-// KnownSubcommand refuses any argument, because cobra passes it only names that are not subcommands.
-func KnownSubcommand(c *cobra.Command, args []string) error {
+// knownSubcommand refuses any argument, because cobra passes it only names that are not subcommands.
+func knownSubcommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
@@ -129,7 +157,7 @@ func KnownSubcommand(c *cobra.Command, args []string) error {
 // flagError returns the error for a mistake in the flags of a command.
 func flagError(c *cobra.Command, err error) error {
 	if c.HasSubCommands() { // an unknown flag may belong to a misspelt subcommand
-		if err := KnownSubcommand(c, c.Flags().Args()); err != nil {
+		if err := knownSubcommand(c, c.Flags().Args()); err != nil {
 			return err
 		}
 	}

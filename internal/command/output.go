@@ -42,6 +42,14 @@ func (f *Format) Set(word string) error {
 // Type implements pflag.Value.
 func (f *Format) Type() string { return strings.Join(f.words, "|") }
 
+// Print prints a value as JSON if that is the format, else as text does.
+func (f *Format) Print(w io.Writer, v any, text func() error) error {
+	if f.Word == "json" {
+		return PrintJSON(w, v)
+	}
+	return text()
+}
+
 // PrintJSON prints a value as indented JSON.
 func PrintJSON(w io.Writer, v any) error {
 	out := json.NewEncoder(w)

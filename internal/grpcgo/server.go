@@ -10,6 +10,7 @@ import (
 	grpcproto "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -22,12 +23,11 @@ import (
 type Config struct {
 	// Flow answers both services. Required.
 	Flow *flow.Flow
-	// Health answers grpc.health.v1. nil for no such service.
+	// Health answers grpc.health.v1. Calls counts its calls.
 	Health grpc_health_v1.HealthServer
-	// Calls counts the calls of Health. Required for it.
-	Calls *telemetry.Calls
-	// MaxStreams, MaxMessage, MaxAge, MaxAgeGrace and ConnectTimeout bound connections, as in h2unary.Config. Default:
-	// those of grpc-go.
+	Calls  *telemetry.Calls
+	// MaxStreams, MaxMessage, MaxAge, MaxAgeGrace and ConnectTimeout bound connections, as in h2unary.Config, but have no
+	// defaults: without MaxStreams or an age there is no such bound, and the others are required.
 	MaxStreams, MaxMessage int
 	MaxAge, MaxAgeGrace    time.Duration
 	ConnectTimeout         time.Duration
@@ -46,25 +46,16 @@ type Server struct{ *grpc.Server }
 
 // New returns a server.
 func New(cfg Config) Server {
-	options := []grpc.ServerOption{
+	s := Server{grpc.NewServer(
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(grpcproto.Name)}),
 		grpc.MaxHeaderListSize(maxHeaderList), grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge: cfg.MaxAge, MaxConnectionAgeGrace: cfg.MaxAgeGrace,
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
-		grpc.UnaryInterceptor(count(cfg.Calls)),
-	}
-	if cfg.MaxStreams > 0 {
-		options = append(options, grpc.MaxConcurrentStreams(uint32(cfg.MaxStreams)))
-	}
-	if cfg.MaxMessage > 0 {
-		options = append(options, grpc.MaxRecvMsgSize(cfg.MaxMessage))
-	}
-	if cfg.ConnectTimeout > 0 {
-		options = append(options, grpc.ConnectionTimeout(cfg.ConnectTimeout))
-	}
-	s := Server{grpc.NewServer(options...)}
+		grpc.UnaryInterceptor(count(cfg.Calls)), grpc.MaxConcurrentStreams(uint32(cfg.MaxStreams)),
+		grpc.MaxRecvMsgSize(cfg.MaxMessage), grpc.ConnectionTimeout(cfg.ConnectTimeout),
+	)}
 	for m, name := range flow.Methods {
 		s.register(name, func(ctx context.Context, request string) ([]byte, error) {
 			headers, _ := metadata.FromIncomingContext(ctx)
@@ -75,9 +66,7 @@ func New(cfg Config) Server {
 			return reply, err
 		})
 	}
-	if cfg.Health != nil {
-		grpc_health_v1.RegisterHealthServer(s, cfg.Health)
-	}
+	grpc_health_v1.RegisterHealthServer(s, cfg.Health)
 	return s
 }
 
@@ -100,8 +89,55 @@ func count(calls *telemetry.Calls) grpc.UnaryServerInterceptor {
 	}
 }
 
-// callHeaders reads the headers of a call.
+// callHeaders are the telemetry.Headers of a call.
 type callHeaders metadata.MD
 
-// Get implements telemetry.Headers.
 func (h callHeaders) Get(name string) string { return strings.Join(metadata.MD(h).Get(name), ",") }
+
+// register adds the method, "/package.Service/Method". answer answers a protobuf message with another one, and keeps no
+// part of the request. Interceptors do not see the calls.
+func (s Server) register(method string, answer func(ctx context.Context, request string) ([]byte, error)) {
+	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
+	s.RegisterService(&grpc.ServiceDesc{
+		ServiceName: service,
+		HandlerType: (*any)(nil),
+		Methods: []grpc.MethodDesc{{MethodName: name, Handler: func(
+			_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor,
+		) (any, error) {
+			m := new(message)
+			if err := decode(m); err != nil {
+				return nil, err
+			}
+			var err error
+			m.reply, err = answer(ctx, m.request)
+			return m, err
+		}}},
+	}, nil)
+}
+
+// message is a request, and later its answer.
+type message struct {
+	request string
+	reply   []byte
+}
+
+// codec leaves the messages of registered methods unchanged. All others get gRPC's codec.
+type codec struct{ encoding.CodecV2 }
+
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	m, ok := v.(*message)
+	if !ok {
+		return c.CodecV2.Unmarshal(data, v)
+	}
+	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer buf.Free()
+	m.request = string(buf.ReadOnlyData()) // a copy, because the buffer is used again
+	return nil
+}
+
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if m, ok := v.(*message); ok {
+		return mem.BufferSlice{mem.SliceBuffer(m.reply)}, nil
+	}
+	return c.CodecV2.Marshal(v)
+}

@@ -105,3 +105,17 @@ func (r Reading) File(name string) (f File, ok bool) {
 	}
 	return File{}, false
 }
+
+// Every calls f after each interval until ctx is done.
+func Every(ctx context.Context, interval time.Duration, f func()) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			f()
+		}
+	}
+}

@@ -30,14 +30,8 @@ type Bucket struct {
 	Capacity int64 `json:"capacity"`
 }
 
-// Reset is what ResetBuckets does.
+// Reset is whether ResetBuckets empties the buckets. Otherwise it only shows them.
 type Reset bool
-
-// The values of Reset.
-const (
-	ShowBuckets  Reset = false
-	EmptyBuckets Reset = true
-)
 
 // bucketsPatience bounds the calls of ResetBuckets.
 const bucketsPatience = 5 * time.Second
@@ -119,7 +113,7 @@ func resetOne(ctx context.Context, store ratelimit.Store, t bucket.Take, reset R
 	charge.Cost, charge.Role, charge.CountDenied = 1, bucket.Shadow, true
 	refund.Refund = math.MaxInt64
 	requests := []bucket.Request{{Takes: []bucket.Take{look}}}
-	if reset == EmptyBuckets {
+	if reset {
 		requests = append(requests,
 			bucket.Request{Takes: []bucket.Take{charge}}, bucket.Request{Takes: []bucket.Take{refund}})
 	}

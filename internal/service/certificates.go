@@ -37,20 +37,6 @@ func newCertificates(log *slog.Logger) *certificates {
 	return &certificates{log, map[string]*certs.Client{}, map[string]certificateFiles{}}
 }
 
-// pair reads a certificate and its key. After an error the service does not start, so no metrics are read.
-func (c *certificates) pair(name, cert, key string) (*certs.Pair, error) {
-	pair, err := certs.ReadPair(cert, key, c.report(name))
-	c.files[name] = pair
-	return pair, err
-}
-
-// authorities reads the certificates of authorities.
-func (c *certificates) authorities(name, path string) (*certs.Authorities, error) {
-	authorities, err := certs.ReadAuthorities(path, c.report(name))
-	c.files[name] = authorities
-	return authorities, err
-}
-
 // client reads the files of connections to a server: redis or xds. Connections to several servers of one name have the
 // same files.
 func (c *certificates) client(server string, f certs.ClientFiles) (*certs.Client, error) {

@@ -103,9 +103,8 @@ func ProbeGRPC(ctx context.Context, s *settings.Settings, name string, timeout t
 		return fmt.Errorf("%s: %w: check that extauthz listens there", where, err)
 	}
 	if state := res.GetStatus(); state != grpc_health_v1.HealthCheckResponse_SERVING {
-		return fmt.Errorf("%s reports %s for service %q: the service is draining or has no rules yet; see its log", where,
-			state,
-			name)
+		return fmt.Errorf("%s reports %s for service %q: the service is draining or has no rules yet; see its log",
+			where, state, name)
 	}
 	return nil
 }

@@ -8,9 +8,10 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/extauthz/extauthz/internal/settings"
 )
 
 const (
@@ -32,12 +33,11 @@ func Echo(ctx context.Context, address string, stderr io.Writer) error {
 }
 
 func listenEcho(address string) (net.Listener, error) {
-	host, text, err := net.SplitHostPort(address)
-	port, portErr := strconv.ParseUint(text, 10, 16)
-	if err != nil || portErr != nil {
+	var to settings.HostPort
+	if to.UnmarshalText([]byte(address)) != nil {
 		return nil, fmt.Errorf("%s=%q: want host:port, such as %s", echoVariable, address, echoAddress)
 	}
-	return tcpAddress{echoVariable, host, echoVariable, uint16(port)}.listen()
+	return tcpAddress{echoVariable, to.Host, echoVariable, to.Port}.listen()
 }
 
 // serveEcho serves until ctx is done. Then it lets requests in flight finish and returns nil.

@@ -38,13 +38,15 @@ func openGRPCTLS(s *settings.Settings, files *certificates, log *slog.Logger, r 
 		return nil, nil //nolint:nilnil // nil is a listener without TLS
 	}
 	t = &grpcTLS{name: s.TLS.ClientSAN, log: log}
-	if t.pair, err = files.pair("grpc_server", s.TLS.Cert, s.TLS.Key); err != nil {
+	if t.pair, err = certs.ReadPair(s.TLS.Cert, s.TLS.Key, files.report("grpc_server")); err != nil {
 		return nil, fmt.Errorf("GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY: %w", err)
 	}
+	files.files["grpc_server"] = t.pair
 	if s.TLS.ClientCA != "" {
-		if t.clients, err = files.authorities("grpc_client_ca", s.TLS.ClientCA); err != nil {
+		if t.clients, err = certs.ReadAuthorities(s.TLS.ClientCA, files.report("grpc_client_ca")); err != nil {
 			return nil, fmt.Errorf("GRPC_CLIENT_TLS_CACERT: %w", err)
 		}
+		files.files["grpc_client_ca"] = t.clients
 	}
 	t.counts = promauto.With(r).NewCounterVec(prometheus.CounterOpts{
 		Name: "extauthz_tls_handshakes_total", Help: "TLS handshakes of the gRPC listener by result; ok for successful ones.",
@@ -65,7 +67,6 @@ type tlsListener struct {
 	config *tls.Config
 }
 
-// Accept implements net.Listener.
 func (l *tlsListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
@@ -129,13 +130,11 @@ type tlsConn struct {
 	once    sync.Once
 }
 
-// Read implements net.Conn.
 func (c *tlsConn) Read(p []byte) (int, error) {
 	c.once.Do(c.handshake)
 	return c.Conn.Read(p)
 }
 
-// Write implements net.Conn.
 func (c *tlsConn) Write(p []byte) (int, error) {
 	c.once.Do(c.handshake)
 	return c.Conn.Write(p)
@@ -182,7 +181,6 @@ type handshakeConn struct {
 	left int
 }
 
-// Read implements net.Conn.
 func (c *handshakeConn) Read(p []byte) (int, error) {
 	if c.left < 0 {
 		return c.Conn.Read(p)

@@ -1,15 +1,21 @@
 package service
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/pprof"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc"
 
 	"github.com/extauthz/extauthz/internal/flow"
+	"github.com/extauthz/extauthz/internal/h2unary"
 )
 
 // Bounds of the HTTP servers against slow and idle clients.
@@ -26,6 +32,33 @@ func newHTTPServer(handler http.Handler) *http.Server {
 		Handler: handler, MaxHeaderBytes: maxHeader,
 		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 	}
+}
+
+// webServer is a server of HTTP and the listener that it serves.
+type webServer struct {
+	name     string
+	listener net.Listener
+	*http.Server
+}
+
+// webServers returns the servers of all open ports but that of gRPC.
+func (l listeners) webServers(r *requests) (servers []webServer) {
+	add := func(name string, on net.Listener, handler http.Handler) {
+		servers = append(servers, webServer{name, on, newHTTPServer(r.bugs.handler(name, handler))})
+	}
+	s := r.Settings
+	add("HTTP", l.guarded["http"], r.Checks(mainHandler(r.Flow, r.ready)))
+	profiles := s.Listeners.Pprof && l.pprof == nil
+	add("debug", l.guarded["debug"], debugHandler(r.registry, r.source.serve, r.ready, profiles))
+	if prometheus := l.guarded["prometheus"]; prometheus != nil {
+		add("Prometheus", prometheus, metricsHandler(r.registry, string(s.Telemetry.PrometheusPath)))
+		r.log.Info("serving metrics", "prometheus", prometheus.Addr().String()+string(s.Telemetry.PrometheusPath))
+	}
+	if l.pprof != nil {
+		add("pprof", l.pprof, profilesHandler())
+		r.log.Info("serving profiles", "pprof", l.pprof.Addr().String())
+	}
+	return servers
 }
 
 // mainHandler serves /json, which decides, /healthcheck and /readyz, which report whether this replica accepts
@@ -87,4 +120,37 @@ func profilesHandler() http.Handler {
 func noProfiles(w http.ResponseWriter, _ *http.Request) {
 	http.Error(w, "No profiles are served here. Set DEBUG_PPROF=true: they are then on this port if it is on loopback, "+
 		"else on port DEBUG_PPROF_PORT of 127.0.0.1.", http.StatusNotFound)
+}
+
+func wrapServe(name string, err error) error {
+	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) ||
+		errors.Is(err, h2unary.ErrStopped) {
+		return nil
+	}
+	return fmt.Errorf("serve %s: %w", name, err)
+}
+
+// awaitEnvoys waits for DRAIN_DELAY, in which Envoys notice that this replica is about to end.
+func (cfg Config) awaitEnvoys(log *slog.Logger) {
+	delay := cfg.Settings.Process.DrainDelay
+	if delay <= 0 {
+		return
+	}
+	log.Info("draining", "delay", delay)
+	if cfg.Terminal {
+		fmt.Fprintf(cfg.Stderr, "extauthz: draining for %g s; press Ctrl-C again to stop now\n", delay.Seconds())
+	}
+	<-time.After(delay)
+}
+
+// shutDown accepts no new requests, and waits at most timeout for requests in flight.
+func shutDown(timeout time.Duration, log *slog.Logger, g transport, servers []webServer) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	g.Shutdown(ctx)
+	for _, server := range servers {
+		if err := server.Shutdown(ctx); err != nil {
+			log.Warn("HTTP requests were cut off after DRAIN_TIMEOUT", "server", server.name, "error", err)
+		}
+	}
 }

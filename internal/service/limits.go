@@ -20,10 +20,12 @@ func decisions(s *settings.Settings, live *rules.Live) ratelimit.Config {
 		}
 		return nil
 	}
+	const share = 10                                     // of all held answers, for one bucket
+	defaultHeld := max(1, s.Authorization.MaxHeld/share) // 0 would mean no bound
 	return ratelimit.Config{
-		Rules: active, MaxHeld: maxHeldPerBucket(s), NearLimitRatio: float32(s.Telemetry.NearLimitRatio),
-		Shadow: s.Limits.Shadow, Quota: s.Limits.Quota, Strict: s.Strict(),
-		StopWhenOver: s.Limits.StopWhenOver,
+		Rules: active, MaxHeld: int64(cmp.Or(s.Limits.MaxHeldPerBucket, defaultHeld)),
+		NearLimitRatio: float32(s.Telemetry.NearLimitRatio),
+		Shadow:         s.Limits.Shadow, Quota: s.Limits.Quota, Strict: s.Strict(), StopWhenOver: s.Limits.StopWhenOver,
 	}
 }
 
@@ -45,10 +47,4 @@ func patience(s *settings.Settings) time.Duration {
 		wait = max(wait, redisstore.Config{Timeout: s.Redis.PerSecond.Timeout, WholeDeadline: s.Strict()}.MostWait())
 	}
 	return wait
-}
-
-// maxHeldPerBucket returns at least 1, because 0 would mean no bound.
-func maxHeldPerBucket(s *settings.Settings) int64 {
-	const share = 10
-	return int64(cmp.Or(s.Limits.MaxHeldPerBucket, max(1, s.Authorization.MaxHeld/share)))
 }

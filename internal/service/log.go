@@ -10,11 +10,6 @@ import (
 	"sync"
 	"time"
 	"unicode"
-
-	"github.com/extauthz/extauthz/internal/settings"
-	"github.com/extauthz/extauthz/pkg/ratelimit"
-	"github.com/extauthz/extauthz/pkg/rules"
-	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
 // newLogger returns a logger that writes to cfg.Stderr, with LOG_FORMAT and LOG_LEVEL.
@@ -65,16 +60,6 @@ func logAlways(log *slog.Logger, message string, args ...any) {
 	record.Add(args...)
 	// like slog: an error of the log has no other place
 	_ = log.Handler().Handle(context.Background(), record)
-}
-
-// newDecisionLog returns the log of decisions, nil unless LOG_LEVEL has decisions.
-func newDecisionLog(s *settings.Settings, live *rules.Live, log *slog.Logger) *telemetry.DecisionLog {
-	if !log.Enabled(context.Background(), slog.LevelInfo) {
-		return nil
-	}
-	return telemetry.NewDecisionLog(telemetry.DecisionLogConfig{
-		Log: log, Rules: live.Limits, Values: ratelimit.ClientValues(s.Telemetry.LogClientValues),
-	})
 }
 
 // logInterval is how often the log repeats a line that requests can cause.

@@ -3,28 +3,18 @@ package service
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/extauthz/extauthz/internal/flow"
 	"github.com/extauthz/extauthz/internal/guard"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
+	"github.com/extauthz/extauthz/pkg/ratelimit/table"
 	"github.com/extauthz/extauthz/pkg/reply"
-	"github.com/extauthz/extauthz/pkg/rules"
 )
 
 // metrics collects the counters of the other parts when Prometheus scrapes them. No label has a value that a client
 // chose, except if a rule sets detailed_metric or value_to_metric. The number of these values is bounded.
 type metrics struct {
-	build     Build
-	live      *rules.Live
-	source    *ruleSource
-	limiter   *ratelimit.Limiter
-	check     *authorization
-	flow      *flow.Flow
-	queue     *flow.Queue
-	keys      *keySource
-	stores    *stores
-	certs     *certificates
+	*requests
 	listeners listeners
 }
 
@@ -58,12 +48,12 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	m.collectDecisions(to)
 	m.collectAuthorization(to)
 	m.collectStores(to)
-	m.certs.collect(to)
+	m.files.collect(to)
 	m.collectRules(to)
 	m.collectListeners(to)
 	to.gauge("build_info",
-		"1 for the version that is running.", "version", "revision", "goversion")(1, m.build.Version, m.build.Revision,
-		m.build.GoVersion)
+		"1 for the version that is running.", "version", "revision", "goversion")(1, m.Build.Version, m.Build.Revision,
+		m.Build.GoVersion)
 }
 
 func (m *metrics) collectDecisions(to samples) {
@@ -118,8 +108,7 @@ func (m *metrics) collectAuthorization(to samples) {
 	failures := to.counter("authz_failures_total",
 		"Requests without a valid credential, by what is wrong with it and by the answer: refused (401, 403), "+
 			"limited (429), passed (none was needed).", "reason", "answer")
-	m.check.authorizer.EachFailure(func(r reply.Reason, answer authz.FailureAnswer,
-		n uint64) {
+	m.check.authorizer.EachFailure(func(r reply.Reason, answer authz.FailureAnswer, n uint64) {
 		failures(n, string(r), string(answer))
 	})
 	to.counter("authz_untrusted_hops_total",
@@ -131,7 +120,7 @@ func (m *metrics) collectAuthorization(to samples) {
 	to.counter("authz_not_held_total", "Answers that could not be held for a max_delay, because too many were held or "+
 		"Envoy would not wait.")(queue.NotHeld)
 	to.counter("authz_dropped_headers_total",
-		"Headers that were not sent because their name or value is not valid.")(m.flow.DroppedHeaders())
+		"Headers that were not sent because their name or value is not valid.")(m.DroppedHeaders())
 	issuerKeys := to.gauge("jwks_keys", "Trusted keys of an issuer.", "source")
 	issuerRead := to.gauge("jwks_last_success_timestamp_seconds", "Time at which the keys of an issuer were last read.",
 		"source")
@@ -161,11 +150,11 @@ func (m *metrics) collectAuthorization(to samples) {
 
 func (m *metrics) collectStores(to samples) {
 	var memory memstore.Stats
-	if m.stores.redis != nil {
+	if m.redis != nil {
 		m.collectRedis(to)
 		memory.Stats = m.collectKnown(to)
 	} else {
-		memory = m.stores.memory.Stats()
+		memory = m.memory.Stats()
 	}
 	to.gauge("memory_buckets",
 		"Buckets in memory: those of the embedded store, or with Redis those that are remembered.")(float64(memory.Buckets))
@@ -180,7 +169,7 @@ func (m *metrics) collectRedis(to samples) {
 	all := true
 	node := to.gauge("store_node_up", "1 while this Redis answers, else 0: an address, or the name of the master of "+
 		"sentinels; store is per_second for REDIS_PERSECOND, else main.", "node", "store")
-	for _, n := range m.stores.redis.Nodes() {
+	for _, n := range m.redis.Nodes() {
 		all = all && n.Up
 		store := "main"
 		if n.PerSecond {
@@ -189,6 +178,32 @@ func (m *metrics) collectRedis(to samples) {
 		node(number(n.Up), n.Name, store)
 	}
 	to.gauge("store_up", "1 while every Redis answers, else 0.")(number(all))
+}
+
+// collectKnown sends what is done with the last known states of the buckets in Redis. It returns the figures of the
+// memory that has them.
+func (m *metrics) collectKnown(to samples) table.Stats {
+	s := m.known.Stats()
+	units := to.counter("fallback_units_total",
+		"Units that on_store_error: local has admitted, by what became of them: admitted (all), caught_up (Redis has "+
+			"charged them since), uncertain (Redis may have charged them, so they are not caught up), minted (caught up, "+
+			"but over the limit by then).", "kind")
+	units(s.Admitted, "admitted")
+	units(s.CaughtUp, "caught_up")
+	units(s.Uncertain, "uncertain")
+	units(s.Minted, "minted")
+	to.gauge("fallback_owing_buckets",
+		"Buckets whose units were admitted without Redis and wait until Redis charges them.")(float64(s.Owing))
+	leased := to.counter("lease_units_total",
+		"Units of limits with a lease, by what became of them: charged (Redis has charged them in advance), used (they have "+
+			"passed without Redis). The rest is held, or stays charged until its window ends or its bucket has drained.", "kind")
+	leased(s.LeaseCharged, "charged")
+	leased(s.LeaseUsed, "used")
+	to.counter("store_floors_total",
+		"Takes that carried the last known state of their bucket, because Redis may have lost it.")(s.Floors)
+	to.counter("store_losses_total", "Answers of Redis that showed less than was known of a bucket.")(s.Losses)
+	to.counter("store_unreadable_states_total", "States in answers of Redis that were ignored.")(s.Unreadable)
+	return s.Memory
 }
 
 func (m *metrics) collectRules(to samples) {

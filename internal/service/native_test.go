@@ -173,14 +173,11 @@ func TestNativePanicWhileCounting(t *testing.T) {
 			t.Parallel()
 			none := new(ratelimit.Rules)
 			bugs := newPanics(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-			address := serveServices(t, &services{
-				settings: native, health: newHealth(), bugs: bugs,
-				flow: flow.New(flow.Config{
-					Limiter: ratelimit.New(ratelimit.Config{Rules: func() *ratelimit.Rules { return none }}),
-					Queue:   flow.NewQueue(1), Patience: patience, Panicked: bugs.caught,
-					Calls: new(telemetry.Calls), // it panics
-				}),
-			})
+			address := serveTransport(t, requestsOf(native, bugs, nil, flow.New(flow.Config{
+				Limiter: ratelimit.New(ratelimit.Config{Rules: func() *ratelimit.Rules { return none }}),
+				Queue:   flow.NewQueue(1), Patience: patience, Panicked: bugs.caught,
+				Calls: new(telemetry.Calls), // it panics
+			})).transport())
 			framer := sendTogether(t, address, rls.Method,
 				rateLimitRequest("shop", "ann"), rateLimitRequest("shop", "bob"), rateLimitRequest("shop", "cid"))
 			want := map[uint32]string{1: "13", 3: "13", 5: "13"}
@@ -195,14 +192,17 @@ func TestNativePanicWhileCounting(t *testing.T) {
 func serveNative(t *testing.T, bugs *panics, cfg flow.Config) (address string) {
 	t.Helper()
 	cfg.Queue, cfg.Calls, cfg.Panicked = flow.NewQueue(1), telemetry.NewCalls(prometheus.NewRegistry()), bugs.caught
-	return serveServices(t, &services{
-		settings: native, flow: flow.New(cfg), calls: cfg.Calls, bugs: bugs, health: newHealth(),
-	})
+	return serveTransport(t, requestsOf(native, bugs, cfg.Calls, flow.New(cfg)).transport())
 }
 
-func serveServices(t *testing.T, s *services) (address string) {
+// requestsOf returns the parts of requests that a transport needs.
+func requestsOf(s *settings.Settings, bugs *panics, calls *telemetry.Calls, f *flow.Flow) *requests {
+	p := &process{Config: Config{Settings: s}, log: bugs.log, bugs: bugs}
+	return &requests{activeRules: &activeRules{stores: &stores{process: p}, ready: newHealth()}, Flow: f, calls: calls}
+}
+
+func serveTransport(t *testing.T, server transport) (address string) {
 	t.Helper()
-	server := s.transport()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -31,8 +31,7 @@ func (p *panics) caught(where string, value any) {
 	p.count.Inc()
 	if p.logged.allow(where) {
 		p.log.Error("bug: a request caused a panic and got an error (logged once a minute for each place)", "where", where,
-			"panic",
-			panicText(value), "stack", string(debug.Stack()))
+			"panic", panicText(value), "stack", string(debug.Stack()))
 	}
 }
 

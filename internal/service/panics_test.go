@@ -40,8 +40,7 @@ func TestPanics(t *testing.T) {
 		},
 		Panicked: bugs.caught,
 	})
-	services := &services{settings: new(settings.Settings), flow: requests, health: newHealth(), calls: calls, bugs: bugs}
-	conn := testgrpc.Serve(t, services.transport().(grpcgo.Server).Server)
+	conn := testgrpc.Serve(t, requestsOf(new(settings.Settings), bugs, calls, requests).transport().(grpcgo.Server).Server)
 	for _, c := range []struct {
 		host string
 		want codes.Code

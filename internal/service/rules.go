@@ -122,13 +122,6 @@ func newRuleSource(l *loadedRules, live *rules.Live, log *slog.Logger, activate 
 	return r
 }
 
-// watch follows the source until ctx is done.
-func (r *ruleSource) watch(ctx context.Context) {
-	if r.watcher != nil {
-		r.watcher.Run(ctx, r.update)
-	}
-}
-
 // update activates or refuses rules that have changed.
 func (r *ruleSource) update(u rules.Update) {
 	log := r.changeLog(u.Set.Generation)

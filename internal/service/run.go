@@ -132,7 +132,9 @@ func (r *activeRules) follow(ctx context.Context, group *errgroup.Group, hangup 
 			}
 		}
 	})
-	group.Go(func() error { r.source.watch(ctx); return nil })
+	if w := r.source.watcher; w != nil {
+		group.Go(func() error { w.Run(ctx, r.source.update); return nil })
+	}
 	group.Go(func() error { return r.keys.run(ctx) })
 	if r.watched() {
 		group.Go(func() error {
@@ -174,7 +176,7 @@ func openRequests(ctx context.Context, rules *activeRules) (*requests, error) {
 			},
 			Timeout: s.Authorization.HTTPTimeout, NeedsAddress: rules.check.authorizer.NeedsPeer, Log: rules.log,
 		},
-		Other: nativeHealth{rules.ready, r.calls}.answer, Calls: r.calls, Log: r.decisions, Traces: traces,
+		Other: r.answerHealth, Calls: r.calls, Log: r.decisions, Traces: traces,
 		Panicked: rules.bugs.caught,
 	})
 	return r, nil
@@ -205,22 +207,19 @@ func serve(ctx context.Context, r *requests, hangup <-chan os.Signal) error {
 	if err := checkPlaintext(s, listeners, log); err != nil {
 		return err
 	}
-	r.registry.MustRegister(&metrics{r.Build, r.live, r.source, r.limiter, r.check, r.Flow, r.queue, r.keys, r.stores,
-		r.files, listeners})
+	r.registry.MustRegister(&metrics{r, listeners})
 	guards, endGuards := context.WithCancel(context.WithoutCancel(ctx))
 	defer endGuards()
 	for _, l := range listeners.guarded {
 		go l.Run(guards) // guards ends after the servers
 	}
-	closeStatistics, err := openStatistics(ctx, s, &telemetry.Stats{
-		Rules: r.live.Limits, Totals: r.limiter.Totals(), Loads: r.source.counts, Calls: r.calls,
-	}, log, r.registry)
+	closeStatistics, err := r.openStatistics(ctx, s)
 	if err != nil {
 		return err
 	}
 	defer closeStatistics() // after the servers have ended
-	grpcServer := (&services{s, r.Flow, r.ready, r.calls, r.bugs}).transport()
-	servers := listeners.webServers(s, r)
+	grpcServer := r.transport()
+	servers := listeners.webServers(r)
 
 	group, groupCtx := errgroup.WithContext(ctx)
 	r.follow(groupCtx, group, hangup)

@@ -4,11 +4,11 @@ import (
 	"context"
 	"time"
 
-	"github.com/extauthz/extauthz/internal/flow"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
 	"github.com/extauthz/extauthz/internal/grpcgo"
 	"github.com/extauthz/extauthz/internal/guard"
 	"github.com/extauthz/extauthz/internal/h2unary"
-	"github.com/extauthz/extauthz/internal/settings"
 	"github.com/extauthz/extauthz/pkg/telemetry"
 )
 
@@ -31,33 +31,25 @@ const (
 	connectTimeout = 5 * time.Second
 )
 
-// services are what a transport serves, and what it reports to.
-type services struct {
-	settings *settings.Settings
-	flow     *flow.Flow
-	health   *health
-	calls    *telemetry.Calls
-	bugs     *panics
-}
-
-func (s *services) transport() transport {
-	l := &s.settings.Listeners
+// transport returns the server of the gRPC port.
+func (r *requests) transport() transport {
+	l := &r.Settings.Listeners
 	if l.Transport == nativeTransport {
 		cfg := h2unary.Config{
-			Methods: nativeMethods, Streams: map[string]bool{nativeMethods[watchMethod]: true},
-			Serve: s.flow.Serve, Panicked: func(value any) { s.bugs.caught("gRPC", value) },
+			Methods: nativeMethods, Streams: map[string]bool{grpc_health_v1.Health_Watch_FullMethodName: true},
+			Serve: r.Serve, Panicked: func(value any) { r.bugs.caught("gRPC", value) },
 			MaxStreams: l.MaxStreams, MaxMessage: maxRequest,
 			MaxAge: l.MaxConnAge, MaxAgeGrace: l.MaxConnGrace, ConnectTimeout: connectTimeout,
 		}
-		if s.settings.Telemetry.Tracing {
+		if r.Settings.Telemetry.Tracing {
 			cfg.Keep = telemetry.TraceHeaders()
 		}
 		return h2unary.New(cfg)
 	}
-	s.bugs.log.Warn("grpc-go serves gRPC, without bounds of floods, of the memory of all requests and of their time; " +
+	r.log.Warn("grpc-go serves gRPC, without bounds of floods, of the memory of all requests and of their time; " +
 		"set GRPC_TRANSPORT=native unless only trusted clients reach the port")
 	return grpcgo.New(grpcgo.Config{
-		Flow: s.flow, Health: s.health, Calls: s.calls, MaxStreams: l.MaxStreams, MaxMessage: maxRequest,
+		Flow: r.Flow, Health: r.ready, Calls: r.calls, MaxStreams: l.MaxStreams, MaxMessage: maxRequest,
 		MaxAge: l.MaxConnAge, MaxAgeGrace: l.MaxConnGrace, ConnectTimeout: connectTimeout,
 	})
 }

@@ -15,11 +15,10 @@ var orchestrators = []string{"KUBERNETES_SERVICE_HOST", "NOMAD_ALLOC_ID", "ECS_C
 // without the tag trial, misspelt settings, settings of envoyproxy/ratelimit, and variables of orchestrators. An empty
 // variable does not count.
 func (e environment) configured() (names []string) {
-	known := Names()
 	for name, value := range e {
 		switch {
 		case value == "" || tried(name, value):
-		case slices.Contains(known, name), WithoutEffect[name] != "", nearSetting(name, known) != "",
+		case slices.Contains(Names(), name), WithoutEffect[name] != "", Meant(name) != "",
 			strings.HasPrefix(name, "RUNTIME_"), slices.Contains(orchestrators, name):
 			names = append(names, name)
 		}

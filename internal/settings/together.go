@@ -159,11 +159,9 @@ func (s *Settings) readMogrifiers(e environment) (mistakes []Finding) {
 		if m.Pattern, err = regexp.Compile(pattern); pattern == "" || err != nil {
 			mistakes = append(mistakes, Finding{variable + "_PATTERN", `want a regular expression, such as ^ratelimit\.(.*)$`})
 		}
-		var t Tags
-		if err := t.UnmarshalText([]byte(e[variable+"_TAGS"])); err != nil {
+		if err := (*Tags)(&m.Tags).UnmarshalText([]byte(e[variable+"_TAGS"])); err != nil {
 			mistakes = append(mistakes, Finding{variable + "_TAGS", err.Error()})
 		}
-		m.Tags = t
 		s.Telemetry.Mogrifiers = append(s.Telemetry.Mogrifiers, m)
 	}
 	return mistakes

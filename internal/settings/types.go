@@ -22,7 +22,6 @@ import (
 // which may be a secret in the wrong variable, so [Read] can show it.
 type wanted string
 
-// Error implements error.
 func (w wanted) Error() string { return string(w) }
 
 // Word is a value that is one of a list of words.
@@ -197,14 +196,12 @@ var mogrifierName = regexp.MustCompile(`^[a-zA-Z0-9_]+$`)
 // isTarget reports whether a text is host:port, or a target of gRPC with its scheme, such as unix:/path or
 // dns:///host:port.
 func isTarget(text string) bool {
-	for _, scheme := range []string{"unix:", "unix-abstract:", "dns:", "passthrough:", "ipv4:", "ipv6:"} {
-		if strings.HasPrefix(text, scheme) {
-			return true
-		}
+	schemes := []string{"unix:", "unix-abstract:", "dns:", "passthrough:", "ipv4:", "ipv6:"}
+	if slices.ContainsFunc(schemes, func(scheme string) bool { return strings.HasPrefix(text, scheme) }) {
+		return true
 	}
-	host, port, err := net.SplitHostPort(text)
-	number, err2 := strconv.ParseUint(port, 10, 16)
-	return err == nil && err2 == nil && host != "" && number != 0
+	var address HostPort
+	return address.UnmarshalText([]byte(text)) == nil && address.Host != "" && address.Port != 0
 }
 
 // ParseHeaders reads name:value pairs with commas, as envoyproxy/ratelimit does. Its error does not show the text,

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -56,22 +57,19 @@ func (e environment) ineffective() (warnings []Finding) {
 			warnings = append(warnings, Finding{name, fmt.Sprintf("%s has no effect: %s", name, why)})
 			continue
 		}
-		if meant := nearSetting(name, known); meant != "" {
+		if meant := Meant(name); meant != "" {
 			warnings = append(warnings, Finding{name, fmt.Sprintf("%s is not a setting: did you mean %s?", name, meant)})
 		}
 	}
 	return warnings
 }
 
-// Meant returns the setting that an unknown name misspells, or "" for none.
-func Meant(name string) string { return nearSetting(name, Names()) }
-
-// nearSetting returns the setting that an unknown name misspells, or "" for none. It skips settings without an
-// underscore, because variables of other programs have similar names.
-func nearSetting(name string, known []string) string {
-	for _, k := range known {
-		if strings.Contains(k, "_") && suggest.Distance(strings.ToUpper(name), k) <= 2 {
-			return k
+// Meant returns the setting that an unknown name misspells, or "" for none. It skips settings without an underscore,
+// because variables of other programs have similar names.
+func Meant(name string) string {
+	for _, known := range Names() {
+		if strings.Contains(known, "_") && suggest.Distance(strings.ToUpper(name), known) <= 2 {
+			return known
 		}
 	}
 	return ""
@@ -101,4 +99,54 @@ func (e environment) unknownVariables() (mistakes []error) {
 			"STRICT_ENVIRONMENT=false accepts all variables)"))
 	}
 	return mistakes
+}
+
+// platformNames are variables that STRICT_ENVIRONMENT accepts although they are not settings. The platform sets them
+// for every program, or the operator sets them for libraries in this one.
+var platformNames = []string{
+	// Shells, container runtimes, base images.
+	"PATH", "HOME", "HOSTNAME", "PWD", "OLDPWD", "SHLVL", "SHELL", "TERM", "LANG", "LANGUAGE", "TZ", "USER", "LOGNAME",
+	"TMPDIR", "_", "container",
+	// systemd.
+	"INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID", "NOTIFY_SOCKET", "MEMORY_PRESSURE_WATCH",
+	"MEMORY_PRESSURE_WRITE",
+	// Go's runtime and standard library, and the logger of gRPC.
+	"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GOTRACEBACK", "SSL_CERT_FILE", "SSL_CERT_DIR",
+	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+	"GRPC_GO_LOG_SEVERITY_LEVEL", "GRPC_GO_LOG_VERBOSITY_LEVEL", "GRPC_GO_LOG_FORMATTER",
+	// The usual names of the downward API, from which other variables are made, as in GRPC_HOST=$(POD_IP).
+	"POD_NAME", "POD_NAMESPACE", "POD_UID", "POD_IP", "POD_IPS", "HOST_IP", "NODE_NAME", "NODE_IP",
+}
+
+// platformPrefixes are prefixes of the variables that shells, Kubernetes, Nomad and clouds set in every container, and
+// of those that the SDK of OpenTelemetry reads.
+var platformPrefixes = []string{"LC_", "KUBERNETES_", "AWS_", "AZURE_", "ECS_", "GOOGLE_", "NOMAD_", "OTEL_"}
+
+func ofPlatform(name string) bool {
+	return slices.Contains(platformNames, name) ||
+		slices.ContainsFunc(platformPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
+
+// serviceLinks returns the prefixes of the variables that Kubernetes sets for the services of a pod's namespace, unless
+// the pod has enableServiceLinks: false. A prefix counts only with a host and a port, so that a misspelt GRCP_PORT does
+// not pass as a service named grcp.
+func (e environment) serviceLinks() (prefixes []string) {
+	for name, host := range e {
+		if prefix, ok := strings.CutSuffix(name, "_SERVICE_HOST"); ok && host != "" && e[prefix+"_SERVICE_PORT"] != "" {
+			prefixes = append(prefixes, prefix)
+		}
+	}
+	return prefixes
+}
+
+// linkName matches the part of a service link's name after the prefix and an underscore.
+var linkName = regexp.MustCompile(
+	`^(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+
+// ofServiceLink reports whether Kubernetes sets a variable for a service with one of these prefixes.
+func ofServiceLink(name string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool {
+		rest, ok := strings.CutPrefix(name, prefix+"_")
+		return ok && linkName.MatchString(rest)
+	})
 }

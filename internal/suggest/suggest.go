@@ -34,18 +34,14 @@ func OneOf(words []string) string { return List(words, " or ") }
 
 // List quotes words and joins them with ", ". The last word is joined with last.
 func List(words []string, last string) string {
-	var list string
-	for i, word := range words {
-		switch i {
-		case 0:
-		case len(words) - 1:
-			list += last
-		default:
-			list += ", "
-		}
-		list += Quoted(word)
+	var quoted []string
+	for _, word := range words {
+		quoted = append(quoted, Quoted(word))
 	}
-	return list
+	if n := len(quoted); n > 1 {
+		quoted = append(quoted[:n-2], quoted[n-2]+last+quoted[n-1])
+	}
+	return strings.Join(quoted, ", ")
 }
 
 // Value returns values[i] for a text that is words[i], or an error that names the words.

@@ -190,8 +190,3 @@ func cut(s string) string {
 	}
 	return s
 }
-
-func withoutQuery(path string) string {
-	path, _, _ = strings.Cut(path, "?")
-	return path
-}

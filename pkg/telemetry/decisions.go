@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -73,8 +74,9 @@ func (l *DecisionLog) Check(c *authz.Checked) {
 	attrs := append(d.attrs(c.Decision.Limits), checkAttrs(c)...)
 	if r := c.Request; l.cfg.Values == ratelimit.ShowValues {
 		id, _ := r.Headers.Get("x-request-id")
+		path, _, _ := strings.Cut(r.Path, "?")
 		attrs = append(attrs, text("owner", c.Decision.Identity.Owner, "plan", c.Decision.Identity.Plan,
-			"http_method", r.Method, "host", r.Host, "path", withoutQuery(r.Path), "source", r.Source, "request_id", id)...)
+			"http_method", r.Method, "host", r.Host, "path", path, "source", r.Source, "request_id", id)...)
 	}
 	if c.Query != nil && l.debugs() {
 		// The policy can make values of any header, also of one with a credential.

@@ -5,10 +5,12 @@ import (
 	_ "embed" // the default mapping
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/statsd_exporter/pkg/mapper"
 	"go.yaml.in/yaml/v4"
 )
@@ -117,17 +119,22 @@ func ownName(name string) bool {
 		func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// find maps a statistic. Without a rule for it, the metric has its name and no labels.
-func (m *Mapping) find(stat string, kind mapper.MetricType) series {
-	rule, labels, ok := m.mapper.GetMapping(stat, kind)
-	if !ok {
-		return series{name: metricName(stat), scale: 1}
+// series maps a statistic. Without a rule for it, the metric has its name and no labels. It is dropped if it would have
+// the name of another metric of this service.
+func (m *Mapping) series(stat string, kind mapper.MetricType) *series {
+	s := &series{name: metricName(stat), scale: 1}
+	if rule, labels, ok := m.mapper.GetMapping(stat, kind); ok {
+		s.name, s.labels, s.drop = metricName(rule.Name), labels, rule.Action == mapper.ActionTypeDrop
+		if rule.Scale.Set {
+			s.scale = rule.Scale.Val
+		}
 	}
-	to := series{name: metricName(rule.Name), labels: labels, scale: 1, drop: rule.Action == mapper.ActionTypeDrop}
-	if rule.Scale.Set {
-		to.scale = rule.Scale.Val
-	}
-	return to
+	s.drop = s.drop || ownName(s.name)
+	maps.DeleteFunc(s.labels, func(_, value string) bool { return value == "" }) // to Prometheus, an empty label is none
+	help := cmp.Or(statHelp[s.name], "A statistic of envoyproxy/ratelimit, as PROMETHEUS_MAPPER_YAML names it.")
+	s.desc = prometheus.NewDesc(s.name, help, nil, s.labels)
+	s.key = s.desc.String()
+	return s
 }
 
 var notInNames = regexp.MustCompile(`[^a-zA-Z0-9_]`)

@@ -13,7 +13,7 @@ import (
 
 // text returns what a mapping makes of a statistic.
 func (m *Mapping) text(stat string, kind mapper.MetricType) string {
-	to := m.find(stat, kind)
+	to := m.series(stat, kind)
 	if to.drop {
 		return "dropped"
 	}
@@ -160,7 +160,7 @@ func FuzzParseMapping(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if to := m.find(stat, mapper.MetricTypeCounter); to.name != metricName(to.name) {
+		if to := m.series(stat, mapper.MetricTypeCounter); to.name != metricName(to.name) {
 			t.Errorf("%q is not the name of a metric", to.name)
 		}
 	})

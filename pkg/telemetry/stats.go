@@ -3,7 +3,11 @@ package telemetry
 import (
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/statsd_exporter/pkg/mapper"
 
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
@@ -62,4 +66,89 @@ func statName(s string) string {
 		return c
 	}, s)
 	return ipv4.ReplaceAllStringFunc(s, func(ip string) string { return strings.ReplaceAll(ip, ".", "_") })
+}
+
+// Mapped collects statistics for Prometheus, by the names and labels of a mapping. Use NewMapped.
+type Mapped struct {
+	stats   *Stats
+	mapping *Mapping
+
+	mu sync.Mutex
+	// known are the series of the counters of the last scrape, by statistic, so that a scrape maps only new ones.
+	known map[string]*series
+}
+
+// series is a metric with its labels, of one statistic or of several.
+type series struct {
+	name   string
+	labels prometheus.Labels
+	scale  float64
+	drop   bool
+	desc   *prometheus.Desc
+	key    string // is equal for equal names and labels
+}
+
+// NewMapped returns a collector of statistics.
+func NewMapped(s *Stats, m *Mapping) *Mapped { return &Mapped{stats: s, mapping: m} }
+
+// Describe sends nothing, because the metrics depend on the rules.
+func (*Mapped) Describe(chan<- *prometheus.Desc) {}
+
+// Collect reads all statistics. Where several have the same name and labels, their sum is sent.
+func (m *Mapped) Collect(ch chan<- prometheus.Metric) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := m.known
+	m.known = make(map[string]*series, len(before))
+	sums, counted := make(map[string]float64), make(map[string]*series)
+	names := make(map[string]bool)
+	for stat, n := range m.stats.Counters() {
+		s := before[stat]
+		if s == nil {
+			s = m.mapping.series(stat, mapper.MetricTypeCounter)
+		}
+		m.known[stat] = s
+		if s.drop {
+			continue
+		}
+		sums[s.key] += float64(n) * s.scale
+		counted[s.key], names[s.name] = s, true
+	}
+	for key, s := range counted {
+		ch <- prometheus.MustNewConstMetric(s.desc, prometheus.CounterValue, sums[key])
+	}
+	timed := make(map[string]bool)
+	m.stats.Calls.each(func(rpc string, calls *Method) {
+		s := m.mapping.series("ratelimit_server."+rpc+".response_time", mapper.MetricTypeObserver)
+		if s.drop || names[s.name] || timed[s.key] {
+			return // Prometheus refuses a scrape with two types or values for one series
+		}
+		timed[s.key] = true
+		count, h := calls.read()
+		const millisecond = 1000
+		scale := millisecond * s.scale
+		buckets := make(map[float64]uint64, len(h.Bucket))
+		for _, b := range h.Bucket {
+			buckets[b.GetUpperBound()*scale] = b.GetCumulativeCount()
+		}
+		ch <- prometheus.MustNewConstHistogram(s.desc, count, h.GetSampleSum()*scale, buckets)
+	})
+}
+
+// statHelp describes the metrics of the default mapping.
+var statHelp = map[string]string{
+	"ratelimit_service_rate_limit_total_hits":   "Hits on a rule.",
+	"ratelimit_service_rate_limit_within_limit": "Hits that their limit allowed.",
+	"ratelimit_service_rate_limit_over_limit":   "Hits over their limit, also of rules in shadow mode.",
+	"ratelimit_service_rate_limit_near_limit": "Hits above the share NEAR_LIMIT_RATIO of their limit that fit, or " +
+		"would have fit.",
+	"ratelimit_service_rate_limit_shadow_mode":                 "Hits over the limit of a rule in shadow mode.",
+	"ratelimit_service_rate_limit_over_limit_with_local_cache": "Hits over their limit that were denied without Redis.",
+	"ratelimit_service_should_rate_limit_error": "Requests that failed, by err_type: redis_error (the store could not " +
+		"decide; on_store_error did), service_error (no domain, no descriptors, or no rules yet).",
+	"ratelimit_service_total_requests":        "Calls by method.",
+	"ratelimit_service_response_time_seconds": "Time to answer a call.",
+	"ratelimit_service_config_load_success":   "Rules that became active.",
+	"ratelimit_service_config_load_error":     "Rules that were refused for their mistakes.",
+	"ratelimit_service_global_shadow_mode":    "Requests over a limit that SHADOW_MODE let pass.",
 }

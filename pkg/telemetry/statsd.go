@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -217,4 +218,35 @@ func (s *Statsd) lost(err error) {
 	s.cfg.Log.Log(context.Background(), s.cfg.Level, "the statsd server cannot be reached; statistics are sent once it "+
 		"can (logged once an hour; set STATSD_HOST and STATSD_PORT, or USE_STATSD=false)", "network", s.cfg.Network,
 		"reason", reason)
+}
+
+// Mogrifier gives statistics a name and tags for DogStatsD, in which $1 stands for the first group of the pattern.
+type Mogrifier struct {
+	Pattern *regexp.Regexp
+	Name    string
+	// Tags are sent in their order.
+	Tags []Tag
+}
+
+var groupNumber = regexp.MustCompile(`\$\d+`)
+
+// mogrify returns the name and tags of a statistic. ok is false if the pattern does not match.
+func (m *Mogrifier) mogrify(stat string) (name string, tags []string, ok bool) {
+	groups := m.Pattern.FindStringSubmatch(stat)
+	if groups == nil {
+		return "", nil, false
+	}
+	fill := func(template string) string {
+		return groupNumber.ReplaceAllStringFunc(template, func(group string) string {
+			if i, err := strconv.Atoi(group[1:]); err == nil && i < len(groups) {
+				return groups[i]
+			}
+			return group
+		})
+	}
+	for _, tag := range m.Tags {
+		value := strings.ReplaceAll(fill(tag.Value), ",", "_") // a comma ends a tag, and a client's value can have one
+		tags = append(tags, tag.Key+":"+value)
+	}
+	return fill(m.Name), tags, true
 }

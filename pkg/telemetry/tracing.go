@@ -96,14 +96,12 @@ func (t *Tracing) Start(name string, headers Headers) Span {
 // Headers are the headers of a request. Get returns "" for a header that it does not have. The name is in lower case.
 type Headers interface{ Get(name string) string }
 
-// carrier reads headers.
+// carrier is the propagation.TextMapCarrier that reads headers. It sets none, because nothing is called on behalf of a
+// request. The propagators of Tracing do not ask for Keys.
 type carrier struct{ Headers }
 
-// Set implements propagation.TextMapCarrier. Nothing is called on behalf of a request.
 func (carrier) Set(string, string) {}
-
-// Keys implements propagation.TextMapCarrier. The propagators of Tracing do not call it.
-func (carrier) Keys() []string { return nil }
+func (carrier) Keys() []string     { return nil }
 
 // TraceHeaders are the headers that Start reads.
 func TraceHeaders() []string {
@@ -177,4 +175,29 @@ func setAttributes(span trace.Span, attrs []slog.Attr) {
 			span.SetAttributes(key.String(a.Value.String()))
 		}
 	}
+}
+
+// sdkLog is the logr.LogSink for what the SDK of OpenTelemetry logs about variables that it cannot read. It leaves out
+// their values and the text of errors, which can have secrets: a header with a key, a URL with a password.
+type sdkLog struct{ log *slog.Logger }
+
+func (sdkLog) Init(logr.RuntimeInfo)                     {}
+func (sdkLog) Enabled(int) bool                          { return true }
+func (l sdkLog) WithValues(...any) logr.LogSink          { return l }
+func (l sdkLog) WithName(string) logr.LogSink            { return l }
+func (l sdkLog) Error(_ error, message string, _ ...any) { l.report(message) }
+
+// Info logs a number that cannot be read, and nothing else.
+func (l sdkLog) Info(_ int, message string, values ...any) {
+	if len(values) == 0 {
+		return
+	}
+	if name, ok := values[0].(string); ok && strings.HasPrefix(name, "OTEL_") {
+		l.report(message, "variable", name)
+	}
+}
+
+func (l sdkLog) report(problem string, more ...any) {
+	l.log.Error("OpenTelemetry cannot use one of the variables OTEL_* and ignores it",
+		append([]any{"problem", problem}, more...)...)
 }

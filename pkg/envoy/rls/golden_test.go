@@ -150,7 +150,9 @@ func newFlow(t testing.TB, rules string, settings []string) *flow.Flow {
 // serve starts a gRPC server with such a flow and connects to it.
 func serve(t testing.TB, rules string, settings []string) *grpc.ClientConn {
 	t.Helper()
-	return testgrpc.Serve(t, grpcgo.New(grpcgo.Config{Flow: newFlow(t, rules, settings)}).Server)
+	return testgrpc.Serve(t, grpcgo.New(grpcgo.Config{
+		Flow: newFlow(t, rules, settings), MaxMessage: 1 << 20, ConnectTimeout: time.Minute,
+	}).Server)
 }
 
 // broken is a store that cannot decide.
