@@ -35,7 +35,7 @@ func TestMiss(t *testing.T) {
 				asked = f.Data
 			}
 		}
-		set, problems := file.Parse(files, file.Config{MergeDomains: true})
+		set, problems := file.Parse(files, file.Config{CheckOptions: ratelimit.CheckOptions{MergeDomains: true}})
 		if err := problems.Err(); err != nil {
 			t.Fatal(err)
 		}
