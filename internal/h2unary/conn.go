@@ -16,7 +16,7 @@ import (
 // Conn is a connection. One goroutine reads it. Others complete calls that Serve did not answer at once.
 type Conn struct {
 	server  *Server
-	metered *guard.Metered
+	guarded *guard.Conn
 	// raw reads and writes without a wait. It is nil with TLS.
 	raw  syscall.RawConn
 	born time.Time
@@ -82,10 +82,10 @@ const (
 	maxBatch = 128
 )
 
-func newConn(s *Server, nc *guard.Metered) *Conn {
+func newConn(s *Server, nc *guard.Conn) *Conn {
 	now := time.Now()
 	c := &Conn{
-		server: s, metered: nc, born: now, read: now, heard: now, calls: make(map[uint32]*Call),
+		server: s, guarded: nc, born: now, read: now, heard: now, calls: make(map[uint32]*Call),
 		budget: budget{credit: beginCredit}, window: windows{send: initialWindow},
 		peer: peerSettings{window: initialWindow}, streams: streamNumbers{end: lastStreamUnknown},
 	}
@@ -106,7 +106,7 @@ func newConn(s *Server, nc *guard.Metered) *Conn {
 func (c *Conn) run() {
 	defer c.end()
 	defer c.recovered()
-	_ = c.metered.SetDeadline(c.born.Add(c.server.cfg.ConnectTimeout)) // The next read shows an error.
+	_ = c.guarded.SetDeadline(c.born.Add(c.server.cfg.ConnectTimeout)) // The next read shows an error.
 	c.mu.Lock()
 	c.sendSettings()
 	c.mu.Unlock()
@@ -114,7 +114,7 @@ func (c *Conn) run() {
 		if !more {
 			if err := c.input.fill(c); err != nil {
 				if c.started < sentSettings && errors.Is(err, os.ErrDeadlineExceeded) {
-					c.metered.Count(guard.SlowRequest)
+					c.guarded.Count(guard.SlowRequest)
 				}
 				c.close()
 				return
@@ -213,7 +213,7 @@ func (c *Conn) settle() {
 	c.change = guard.Change{Requests: len(c.calls)}
 	change.Requests = len(c.calls)
 	c.mu.Unlock()
-	c.metered.Account(change)
+	c.guarded.Account(change)
 }
 
 // remove ends a call: nothing is left to be sent or done. c.mu is held.
@@ -237,7 +237,7 @@ func (c *Conn) remove(k *Call) {
 }
 
 // cutOff closes the connection at once.
-func (c *Conn) cutOff() { c.metered.Abort() }
+func (c *Conn) cutOff() { c.guarded.Abort() }
 
 // end closes the connection, cancels all calls, and waits until they are answered.
 func (c *Conn) end() {
@@ -261,13 +261,13 @@ func (c *Conn) end() {
 	c.mu.Unlock()
 	c.input.close(c)
 	c.settle()
-	_ = c.metered.Close() // The connection is cut off already.
+	_ = c.guarded.Close() // The connection is cut off already.
 }
 
 // linger ends a connection after an error: the client gets the GOAWAY, even if it is still sending. Closing at once
 // would make the system send a reset, which can overtake the GOAWAY.
 func (c *Conn) linger(f *failure) {
-	c.metered.Count(f.reason)
+	c.guarded.Count(f.reason)
 	c.mu.Lock()
 	c.output.add(appendGoAway(c.output.next(), c.streams.last, f.code, f.debug))
 	c.mu.Unlock()
@@ -284,9 +284,9 @@ const (
 
 // discardRest tells the client that nothing follows, and discards what it still sends until it closes.
 func (c *Conn) discardRest() {
-	_ = c.metered.SetDeadline(time.Now().Add(lingering)) // The next read shows an error.
-	if c.metered.CloseWrite() != nil {
+	_ = c.guarded.SetDeadline(time.Now().Add(lingering)) // The next read shows an error.
+	if c.guarded.CloseWrite() != nil {
 		return
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(c.metered.Conn, maxDiscarded)) // An error also ends the connection.
+	_, _ = io.Copy(io.Discard, io.LimitReader(c.guarded.Conn, maxDiscarded)) // An error also ends the connection.
 }

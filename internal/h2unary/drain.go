@@ -54,7 +54,7 @@ func (d *drainer) finish(c *Conn) {
 // wake ends the read of a connection on which nothing is left to do. c.mu is held.
 func (d *drainer) wake(c *Conn) {
 	if d.ended(c) {
-		_ = c.metered.SetReadDeadline(time.Unix(1, 0)) // An error means that the connection is closed.
+		_ = c.guarded.SetReadDeadline(time.Unix(1, 0)) // An error means that the connection is closed.
 	}
 }
 

@@ -94,7 +94,7 @@ func (c *Conn) cutLargest(need int64, some func(*Call) bool) (freed, leaving int
 		if k.state == waiting {
 			leaving += k.held
 		}
-		c.metered.Count(guard.OverBudget)
+		c.guarded.Count(guard.OverBudget)
 		c.resetCall(k, enhanceYourCalm)
 	}
 	return freed, leaving

@@ -88,7 +88,7 @@ func (c *Conn) receiveFrame(f *frame) *failure {
 	case frameSettings:
 		if c.started == sentPreface {
 			c.started = sentSettings
-			_ = c.metered.SetDeadline(time.Time{}) // The next read shows an error.
+			_ = c.guarded.SetDeadline(time.Time{}) // The next read shows an error.
 		}
 		return c.receiveSettings(f)
 	case framePing:

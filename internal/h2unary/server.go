@@ -83,7 +83,7 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// Serve accepts connections until Shutdown, and returns ErrStopped then. The listener must be Metered.
+// Serve accepts connections until Shutdown, and returns ErrStopped then. The listener must be Metered (guard.Config).
 func (s *Server) Serve(l *guard.Listener) error {
 	s.mu.Lock()
 	s.listener = l
@@ -97,7 +97,7 @@ func (s *Server) Serve(l *guard.Listener) error {
 		nc, err := l.Accept()
 		if err == nil {
 			wait = 0
-			s.start(nc.(*guard.Metered))
+			s.start(nc.(*guard.Conn))
 			continue
 		}
 		s.mu.Lock()
@@ -120,7 +120,7 @@ const (
 	maxAcceptWait = time.Second
 )
 
-func (s *Server) start(nc *guard.Metered) {
+func (s *Server) start(nc *guard.Conn) {
 	c := newConn(s, nc)
 	s.mu.Lock()
 	if s.stopping {

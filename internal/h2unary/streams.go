@@ -66,7 +66,7 @@ func (c *Conn) admit() (ok bool, failed *failure) {
 	case open < c.server.cfg.MaxStreams, c.started < sentAck:
 		return true, nil
 	}
-	c.metered.Count(guard.TooManyStreams)
+	c.guarded.Count(guard.TooManyStreams)
 	if open < c.server.cfg.MaxStreams {
 		return false, nil
 	}

@@ -37,16 +37,16 @@ func (c *Conn) sweep(now time.Time) (alive bool) {
 		return true // The deadline of run bounds this phase.
 	}
 	if !c.begun.IsZero() && now.Sub(c.begun) > maxReceive {
-		c.metered.Count(guard.SlowRequest)
+		c.guarded.Count(guard.SlowRequest)
 		return false
 	}
 	for _, k := range c.calls {
 		switch {
 		case k.state == arriving && now.Sub(k.Arrived) > maxReceive:
-			c.metered.Count(guard.SlowRequest)
+			c.guarded.Count(guard.SlowRequest)
 			c.resetCall(k, cancelled)
 		case k.state == parked && now.Sub(k.Arrived) > maxParked:
-			c.metered.Count(guard.SlowAnswer)
+			c.guarded.Count(guard.SlowAnswer)
 			c.resetCall(k, cancelled)
 		}
 	}

@@ -48,7 +48,7 @@ func (c *Conn) write() {
 	for o := &c.output; len(o.bytes) > 0 && !o.failed; {
 		b, shared := o.take()
 		c.mu.Unlock()
-		_, err := c.metered.Write(b)
+		_, err := c.guarded.Write(b)
 		c.wrote(shared, err)
 	}
 	c.endWrite()
@@ -57,7 +57,7 @@ func (c *Conn) write() {
 // writeRest goes on after an incomplete write.
 func (c *Conn) writeRest(b []byte, shared *[writeBuffer]byte) {
 	defer c.recovered()
-	_, err := c.metered.Write(b)
+	_, err := c.guarded.Write(b)
 	c.wrote(shared, err)
 	c.write()
 }
@@ -86,7 +86,7 @@ func (c *Conn) tryWrite(b []byte) (n int, err error) {
 	if c.raw == nil {
 		return 0, nil
 	}
-	c.metered.Wrote()
+	c.guarded.Wrote()
 	t := &c.output.attempt
 	t.bytes, t.n, t.err = b, 0, nil
 	if err = c.raw.Write(t.try); err == nil {
