@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"strconv"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc/codes"
 )
 
@@ -38,9 +39,9 @@ const (
 )
 
 // appendHeaderFrame appends HEADERS with the block that block appends.
-func appendHeaderFrame(b []byte, stream uint32, flags byte, block func(b []byte) []byte) []byte {
+func appendHeaderFrame(b []byte, stream uint32, flags http2.Flags, block func(b []byte) []byte) []byte {
 	begin := len(b)
-	b = appendFrame(b, frameHeaders, flagEndHeaders|flags, stream, 0)
+	b = appendFrame(b, http2.FrameHeaders, http2.FlagHeadersEndHeaders|flags, stream, 0)
 	b = block(b)
 	length := len(b) - begin - frameHeader
 	b[begin], b[begin+1], b[begin+2] = byte(length>>16), byte(length>>8), byte(length)
@@ -79,7 +80,7 @@ func (c *Conn) appendHead(b []byte, k *Call) []byte {
 
 // appendTrailers appends the HEADERS that end a success. c.mu is held.
 func (c *Conn) appendTrailers(b []byte, stream uint32) []byte {
-	return appendHeaderFrame(b, stream, flagEndStream, func(b []byte) []byte {
+	return appendHeaderFrame(b, stream, http2.FlagHeadersEndStream, func(b []byte) []byte {
 		b = c.peer.appendResize(b)
 		switch c.peer.encoding {
 		case typeInserted:
@@ -101,7 +102,7 @@ func (c *Conn) appendReply(k *Call, message []byte) {
 		c.appendData(k, appendMessage(make([]byte, 0, whole), message), trailers)
 		return
 	}
-	b = appendMessage(appendFrame(b, frameData, 0, k.id, whole), message)
+	b = appendMessage(appendFrame(b, http2.FrameData, 0, k.id, whole), message)
 	c.window.send -= int64(whole)
 	c.output.add(c.appendTrailers(b, k.id))
 	c.remove(k)
@@ -128,7 +129,7 @@ func (c *Conn) appendFailure(k *Call, code codes.Code, reason string) {
 
 // appendError appends the HEADERS of an error of gRPC, which end the call. c.mu is held.
 func (c *Conn) appendError(k *Call, status string, code codes.Code, reason string) {
-	c.output.add(appendHeaderFrame(c.output.next(), k.id, flagEndStream, func(b []byte) []byte {
+	c.output.add(appendHeaderFrame(c.output.next(), k.id, http2.FlagHeadersEndStream, func(b []byte) []byte {
 		b = c.peer.appendResize(b)
 		if !k.begun {
 			b = append(append(b, status...), plainType...)

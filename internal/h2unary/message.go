@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc/codes"
 
 	"github.com/extauthz/extauthz/internal/guard"
@@ -95,7 +96,7 @@ func (c *Conn) cutLargest(need int64, some func(*Call) bool) (freed, leaving int
 			leaving += k.held
 		}
 		c.guarded.Count(guard.OverBudget)
-		c.resetCall(k, enhanceYourCalm)
+		c.resetCall(k, http2.ErrCodeEnhanceYourCalm)
 	}
 	return freed, leaving
 }

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"github.com/extauthz/extauthz/internal/guard"
 )
 
@@ -89,11 +91,11 @@ func (c *Conn) appendData(k *Call, data []byte, last ending) {
 		if n <= 0 {
 			break
 		}
-		flags := byte(0)
+		flags := http2.Flags(0)
 		if last == endData && n == int64(len(data)) {
-			flags = flagEndStream
+			flags = http2.FlagDataEndStream
 		}
-		b = append(appendFrame(b, frameData, flags, k.id, int(n)), data[:n]...)
+		b = append(appendFrame(b, http2.FrameData, flags, k.id, int(n)), data[:n]...)
 		data = data[n:]
 		c.window.send -= n
 		k.window -= int(n)
@@ -136,7 +138,7 @@ func (c *Conn) resumeAll() {
 }
 
 // resetCall resets a call, whatever its state. c.mu is held.
-func (c *Conn) resetCall(k *Call, code errorCode) {
+func (c *Conn) resetCall(k *Call, code http2.ErrCode) {
 	c.sendReset(k.id, code)
 	c.forget(k)
 }

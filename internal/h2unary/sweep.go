@@ -3,6 +3,8 @@ package h2unary
 import (
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"github.com/extauthz/extauthz/internal/guard"
 )
 
@@ -44,10 +46,10 @@ func (c *Conn) sweep(now time.Time) (alive bool) {
 		switch {
 		case k.state == arriving && now.Sub(k.Arrived) > maxReceive:
 			c.guarded.Count(guard.SlowRequest)
-			c.resetCall(k, cancelled)
+			c.resetCall(k, http2.ErrCodeCancel)
 		case k.state == parked && now.Sub(k.Arrived) > maxParked:
 			c.guarded.Count(guard.SlowAnswer)
-			c.resetCall(k, cancelled)
+			c.resetCall(k, http2.ErrCodeCancel)
 		}
 	}
 	c.sweepMemory(now)
