@@ -120,13 +120,10 @@ func (c *Conn) receiveTrailers(k *Call, flags http2.Flags, block []byte) *failur
 	if k.state == waiting || k.state == parked {
 		return c.headersOfEnded(k.id)
 	}
-	c.reader.reset()
-	e, err := c.decoder.decode(block, c.reader.visit)
-	if err != nil {
-		return blockFailure(err)
-	}
-	c.blocks.forget(e)
+	_, failed := c.readBlock(block)
 	switch {
+	case failed != nil:
+		return failed
 	case k.state == reset:
 		return nil
 	case flags&http2.FlagHeadersEndStream == 0 || c.reader.fault == malformed || c.reader.seen != [otherPseudo]bool{}:
@@ -145,22 +142,27 @@ func (c *Conn) decode(block []byte) (head, *failure) {
 	if known := c.blocks.find(block); known != nil {
 		return known.head, nil
 	}
-	c.reader.reset()
-	e, err := c.decoder.decode(block, c.reader.visit)
-	if err != nil {
-		return head{}, blockFailure(err)
+	e, failed := c.readBlock(block)
+	if failed != nil {
+		return head{}, failed
 	}
 	h := c.reader.finish()
-	c.blocks.forget(e)
 	c.blocks.learn(block, &h, e)
 	return h, nil
 }
 
-func blockFailure(err error) *failure {
-	if errors.Is(err, errTooLarge) {
-		return &failure{http2.ErrCodeEnhanceYourCalm, guard.LargeHeaders, err.Error()}
+// readBlock passes the fields of a header block to the reader.
+func (c *Conn) readBlock(block []byte) (effect, *failure) {
+	c.reader.reset()
+	e, err := c.decoder.decode(block, c.reader.visit)
+	switch {
+	case errors.Is(err, errTooLarge):
+		return e, &failure{http2.ErrCodeEnhanceYourCalm, guard.LargeHeaders, err.Error()}
+	case err != nil:
+		return e, broken(http2.ErrCodeCompression, err.Error())
 	}
-	return broken(http2.ErrCodeCompression, err.Error())
+	c.blocks.forget(e)
+	return e, nil
 }
 
 // newCall begins a call. c.mu is held.

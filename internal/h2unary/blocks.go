@@ -66,8 +66,4 @@ func (b *blocks) learn(block []byte, h *head, e effect) {
 
 // literals remembers paths with Huffman values by their bytes. Envoy sends the same path with each request, but never
 // puts it into the table. The meaning of such bytes never changes: they do not use the dynamic table.
-type literals struct{ memo[field] }
-
-func (l *literals) learn(raw []byte, f field) {
-	l.add(raw, field{f.kind, bytes.Clone(f.name), bytes.Clone(f.value)})
-}
+type literals = memo[field]

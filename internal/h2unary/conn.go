@@ -91,7 +91,7 @@ func newConn(s *Server, nc *guard.Conn) *Conn {
 	}
 	c.changed.L = &c.mu
 	c.output.buffers = &s.outputs
-	c.output.attempt.try = c.output.attempt.write
+	c.output.try = c.output.attempt
 	c.decoder.table.limit = maxTable
 	c.reader.methods, c.reader.keep = s.methods, s.keep
 	c.input.open(c)
@@ -145,7 +145,7 @@ func (c *Conn) ReadAt() time.Time { return c.read }
 func (c *Conn) recovered() {
 	if p := recover(); p != nil {
 		c.server.cfg.Panicked(p)
-		c.cutOff()
+		c.guarded.Abort()
 	}
 }
 
@@ -236,12 +236,9 @@ func (c *Conn) remove(k *Call) {
 	}
 }
 
-// cutOff closes the connection at once.
-func (c *Conn) cutOff() { c.guarded.Abort() }
-
 // end closes the connection, cancels all calls, and waits until they are answered.
 func (c *Conn) end() {
-	c.cutOff()
+	c.guarded.Abort()
 	c.mu.Lock()
 	c.closed = true
 	c.changed.Broadcast()
@@ -261,7 +258,7 @@ func (c *Conn) end() {
 	c.mu.Unlock()
 	c.input.close(c)
 	c.settle()
-	_ = c.guarded.Close() // The connection is cut off already.
+	_ = c.guarded.Close() // Abort has closed the connection.
 }
 
 // linger ends a connection after an error: the client gets the GOAWAY, even if it is still sending. Closing at once

@@ -1,6 +1,7 @@
 package h2unary
 
 import (
+	"bytes"
 	"errors"
 
 	"golang.org/x/net/http2/hpack"
@@ -37,7 +38,7 @@ type decoder struct {
 	table    table
 	literals literals
 	// name and value are memory for the text of literals. made is the last literal.
-	name, value scratch
+	name, value bytes.Buffer
 	made        field
 }
 
@@ -67,7 +68,10 @@ func (d *decoder) decode(block []byte, visit func(*field)) (e effect, err error)
 		var f *field
 		switch {
 		case first&isIndexed != 0:
-			f, block, err = d.readIndexed(block, &e)
+			var index uint64
+			if index, block, err = readNumber(block, indexedBits); err == nil {
+				f, err = d.table.at(index, &e)
+			}
 		case first&isInsertion != 0:
 			e.changes = true
 			f, block, err = d.readLiteral(block, insertionBits, &e)
@@ -97,25 +101,11 @@ const maxScratch = 4 << 10
 // release forgets the last literal, which can be a part of a read buffer, and large memory for text.
 func (d *decoder) release() {
 	d.made = field{}
-	if cap(d.name) > maxScratch {
-		d.name = nil
+	for _, b := range []*bytes.Buffer{&d.name, &d.value} {
+		if b.Cap() > maxScratch {
+			*b = bytes.Buffer{}
+		}
 	}
-	if cap(d.value) > maxScratch {
-		d.value = nil
-	}
-}
-
-func (d *decoder) readIndexed(b []byte, e *effect) (f *field, rest []byte, err error) {
-	index, rest, err := readNumber(b, indexedBits)
-	if err != nil {
-		return nil, nil, err
-	}
-	e.uses = e.uses || index > staticFields
-	f, ok := d.table.at(index)
-	if !ok {
-		return nil, nil, errBlock
-	}
-	return f, rest, nil
 }
 
 // readLiteral reads a field whose value, and maybe name, is in the block.
@@ -126,15 +116,14 @@ func (d *decoder) readLiteral(b []byte, bits uint, e *effect) (f *field, rest []
 	}
 	made, name := field{}, encoded{}
 	if index > 0 {
-		named, ok := d.table.at(index)
-		if !ok {
-			return nil, nil, errBlock
+		named, err := d.table.at(index, e)
+		if err != nil {
+			return nil, nil, err
 		}
 		made.kind, made.name = named.kind, named.name
 		if made.kind == malformedField { // Perhaps only the value of that field is malformed.
 			made.kind = kindOf(made.name)
 		}
-		e.uses = e.uses || index > staticFields
 	} else if name, rest, err = readString(rest); err != nil {
 		return nil, nil, err
 	}
@@ -163,7 +152,7 @@ func (d *decoder) readLiteral(b []byte, bits uint, e *effect) (f *field, rest []
 		made.kind = malformedField
 	}
 	if memo {
-		d.literals.learn(raw, made)
+		d.literals.add(raw, field{made.kind, bytes.Clone(made.name), bytes.Clone(made.value)})
 	}
 	d.made = made
 	return &d.made, rest, nil
@@ -176,24 +165,15 @@ type encoded struct {
 }
 
 // decode returns the text. Decoded text is in room, until the next use of it.
-func (s encoded) decode(room *scratch) ([]byte, error) {
+func (s encoded) decode(room *bytes.Buffer) ([]byte, error) {
 	if !s.huffman {
 		return s.text, nil
 	}
-	*room = (*room)[:0]
+	room.Reset()
 	if _, err := hpack.HuffmanDecode(room, s.text); err != nil {
 		return nil, errBlock
 	}
-	return *room, nil
-}
-
-// scratch is memory for decoded text.
-type scratch []byte
-
-// Write implements io.Writer.
-func (s *scratch) Write(p []byte) (int, error) {
-	*s = append(*s, p...)
-	return len(p), nil
+	return room.Bytes(), nil
 }
 
 func readString(b []byte) (s encoded, rest []byte, err error) {

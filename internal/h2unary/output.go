@@ -26,7 +26,11 @@ type output struct {
 	// writing means that a goroutine writes, and failed that a write has failed.
 	writing bool
 	failed  bool
-	attempt attempt
+	// The next fields belong to the goroutine that writes. try is attempt, made once: sent and err are its results for tried.
+	try   func(fd uintptr) bool
+	tried []byte
+	sent  int
+	err   error
 }
 
 // next returns the slice to append to, and add sets it.

@@ -112,7 +112,7 @@ func (c *Conn) receivePing(f *frame) *failure {
 	switch {
 	case f.stream != 0:
 		return broken(http2.ErrCodeProtocol, "PING of a stream")
-	case len(f.payload) != pingSize:
+	case len(f.payload) != len(drainPing):
 		return broken(http2.ErrCodeFrameSize, "PING of a wrong length")
 	case f.has(http2.FlagPingAck):
 		if !c.drainer.begun.IsZero() && string(f.payload) == drainPing {
@@ -124,14 +124,11 @@ func (c *Conn) receivePing(f *frame) *failure {
 	return nil
 }
 
-const pingSize = 8
-
 func (c *Conn) receivePriority(f *frame) *failure {
-	const size = 5
 	switch {
 	case f.stream == 0:
 		return broken(http2.ErrCodeProtocol, "PRIORITY of no stream")
-	case len(f.payload) != size:
+	case len(f.payload) != priorityBytes:
 		return broken(http2.ErrCodeFrameSize, "PRIORITY of a wrong length")
 	case binary.BigEndian.Uint32(f.payload)&^(1<<31) == f.stream:
 		return broken(http2.ErrCodeProtocol, "a stream depends on itself")

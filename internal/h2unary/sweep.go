@@ -30,7 +30,7 @@ func (c *Conn) Sweep(now time.Time) {
 		return
 	}
 	c.settle()
-	c.cutOff()
+	c.guarded.Abort()
 }
 
 // sweep enforces the time limits, and returns false if the connection has to be closed. c.mu is held.

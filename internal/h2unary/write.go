@@ -77,7 +77,7 @@ func (c *Conn) endWrite() {
 	over := c.output.failed && !c.closed
 	c.mu.Unlock()
 	if over {
-		c.cutOff() // The goroutine that reads then ends the connection.
+		c.guarded.Abort() // The goroutine that reads then ends the connection.
 	}
 }
 
@@ -87,28 +87,21 @@ func (c *Conn) tryWrite(b []byte) (n int, err error) {
 		return 0, nil
 	}
 	c.guarded.Wrote()
-	t := &c.output.attempt
-	t.bytes, t.n, t.err = b, 0, nil
-	if err = c.raw.Write(t.try); err == nil {
-		err = t.err
+	o := &c.output
+	o.tried, o.sent, o.err = b, 0, nil
+	if err = c.raw.Write(o.try); err == nil {
+		err = o.err
 	}
-	return t.n, err
+	return o.sent, err
 }
 
-// attempt is an attempt to write, for syscall.RawConn. It belongs to the goroutine that writes.
-type attempt struct {
-	try   func(fd uintptr) bool // It is made once.
-	bytes []byte
-	n     int
-	err   error
-}
-
-func (t *attempt) write(fd uintptr) bool {
-	n, err := syscall.Write(int(fd), t.bytes)
-	if t.bytes = nil; !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EINTR) {
-		t.err = err
+// attempt writes what the socket takes at once, for syscall.RawConn.
+func (o *output) attempt(fd uintptr) bool {
+	n, err := syscall.Write(int(fd), o.tried)
+	if o.tried = nil; !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EINTR) {
+		o.err = err
 	}
-	t.n = max(0, n)
+	o.sent = max(0, n)
 	return true // RawConn must not wait.
 }
 
