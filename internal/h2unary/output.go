@@ -26,7 +26,8 @@ type output struct {
 	// writing means that a goroutine writes, and failed that a write has failed.
 	writing bool
 	failed  bool
-	// The next fields belong to the goroutine that writes. try is attempt, made once: sent and err are its results for tried.
+	// The next fields belong to the goroutine that writes. try is attempt, made once. sent and err are its results for
+	// tried.
 	try   func(fd uintptr) bool
 	tried []byte
 	sent  int

@@ -81,19 +81,15 @@ func subscription(n Node) []byte {
 	return wire.AppendText(b, requestType, typeURL)
 }
 
-// ack returns the request that accepts a response.
-func ack(r *response) []byte {
-	b := wire.AppendText(nil, requestVersion, wire.ValidText(r.version))
-	b = wire.AppendText(b, requestType, typeURL)
-	return wire.AppendText(b, requestNonce, wire.ValidText(r.nonce))
-}
-
-// nack returns the request that refuses a response because of its mistakes. version is that of the last accepted
-// response of the stream, "" if there is none.
-func nack(r *response, version, mistakes string) []byte {
+// answer returns the request that answers a response. It accepts the response, or refuses it because of its mistakes.
+// version is that of the last accepted response of the stream, "" if there is none.
+func answer(r *response, version, mistakes string) []byte {
 	b := wire.AppendText(nil, requestVersion, wire.ValidText(version))
 	b = wire.AppendText(b, requestType, typeURL)
 	b = wire.AppendText(b, requestNonce, wire.ValidText(r.nonce))
+	if mistakes == "" {
+		return b
+	}
 	return wire.AppendMessage(b, requestError, func(b []byte) []byte {
 		b = wire.AppendVarint(b, statusCode, uint64(codes.InvalidArgument))
 		return wire.AppendText(b, statusMessage, wire.ValidText(mistakes))

@@ -85,8 +85,6 @@ func problem(label, path, message string, hints ...string) strictyaml.Problem {
 // bytes of names of rules, and wildcards how many wildcards.
 type reader struct{ left, names, wildcards int }
 
-func newReader() reader { return reader{maxDescriptors, maxNames, maxWildcards} }
-
 // config reads a RateLimitConfig as far as it is well-formed. Nothing in it is checked. A text may be not UTF-8.
 func (r *reader) config(msg string, i int) (*resource, error) {
 	res := &resource{}
@@ -239,15 +237,13 @@ func (r *reader) limit(l *ratelimit.Limit, msg string) error {
 	return f.Err()
 }
 
-var errDeepMetadata = errors.New("`metadata` is nested too deeply")
-
 // readMetadata reads a google.protobuf.Struct.
 func readMetadata(msg string, into map[string]any) error {
 	if err := wire.ReadStruct(msg, into); err != nil {
 		return err
 	}
 	if depth(into) >= wire.MaxDepth { // ReadStruct reads what is deeper as null
-		return errDeepMetadata
+		return errors.New("`metadata` is nested too deeply")
 	}
 	return nil
 }
