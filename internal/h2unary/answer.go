@@ -53,23 +53,19 @@ func (c *Conn) appendHeaderFrame(b []byte, stream uint32, flags http2.Flags, blo
 	return b
 }
 
-// appendType appends content-type.
-func (p *peerSettings) appendType(b []byte) []byte {
-	switch p.encoding {
-	case notInserted:
-		p.encoding = typeInserted
-		return append(b, insertType...)
-	case bothInserted:
-		return append(b, knownType...)
-	}
-	return append(b, plainType...)
-}
-
 // appendHead appends the HEADERS of a success. c.mu is held.
 func (c *Conn) appendHead(b []byte, k *Call) []byte {
 	k.begun = true
 	return c.appendHeaderFrame(b, k.id, 0, func(b []byte) []byte {
-		return c.peer.appendType(append(b, status200...))
+		b = append(b, status200...)
+		switch c.peer.encoding {
+		case notInserted:
+			c.peer.encoding = typeInserted
+			return append(b, insertType...)
+		case bothInserted:
+			return append(b, knownType...)
+		}
+		return append(b, plainType...)
 	})
 }
 
@@ -146,11 +142,8 @@ func appendText(b []byte, text string) []byte {
 	if n < most {
 		return append(append(b, byte(n)), text...)
 	}
-	b = append(b, most)
-	for n -= most; n >= 0x80; n >>= 7 {
-		b = append(b, byte(n)|0x80)
-	}
-	return append(append(b, byte(n)), text...)
+	b = binary.AppendUvarint(append(b, most), uint64(n-most))
+	return append(b, text...)
 }
 
 // maxReason bounds the text of an error, so that its HEADERS fit into one frame.

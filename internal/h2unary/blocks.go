@@ -63,7 +63,3 @@ func (b *blocks) learn(block []byte, h *head, e effect) {
 		b.add(block, knownHead{*h, e.uses})
 	}
 }
-
-// literals remembers paths with Huffman values by their bytes. Envoy sends the same path with each request, but never
-// puts it into the table. The meaning of such bytes never changes: they do not use the dynamic table.
-type literals = memo[field]

@@ -101,7 +101,10 @@ func (c *Conn) receiveReset(f *frame) *failure {
 	}
 	k.abandoned = true
 	c.forget(k)
-	return c.budget.overResets()
+	if b := &c.budget; b.rapidResets > maxRapidResets && 2*b.rapidResets > b.requests {
+		return &failure{http2.ErrCodeEnhanceYourCalm, guard.RapidReset, "too many requests are reset at once"}
+	}
+	return nil
 }
 
 // reset counts a request that the client has reset. after is the time until the server would have answered it, or the
@@ -110,12 +113,4 @@ func (b *budget) reset(after time.Duration) {
 	if after < rapid {
 		b.rapidResets++
 	}
-}
-
-// overResets fails if too many requests were reset.
-func (b *budget) overResets() *failure {
-	if b.rapidResets > maxRapidResets && 2*b.rapidResets > b.requests {
-		return &failure{http2.ErrCodeEnhanceYourCalm, guard.RapidReset, "too many requests are reset at once"}
-	}
-	return nil
 }

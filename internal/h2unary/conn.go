@@ -205,15 +205,13 @@ func (c *Conn) hold(k *Call, more int64) {
 // settle reports to the guard what the calls hold. c.mu must not be held.
 func (c *Conn) settle() {
 	c.mu.Lock()
-	change := c.change
-	if change == (guard.Change{Requests: len(c.calls)}) {
-		c.mu.Unlock()
-		return
-	}
-	c.change = guard.Change{Requests: len(c.calls)}
-	change.Requests = len(c.calls)
+	change, settled := c.change, guard.Change{Requests: len(c.calls)}
+	c.change = settled
 	c.mu.Unlock()
-	c.guarded.Account(change)
+	if change != settled {
+		change.Requests = settled.Requests
+		c.guarded.Account(change)
+	}
 }
 
 // remove ends a call: nothing is left to be sent or done. c.mu is held.

@@ -35,8 +35,10 @@ const (
 
 // decoder reads header blocks (RFC 7541).
 type decoder struct {
-	table    table
-	literals literals
+	table table
+	// literals are paths with Huffman values. Envoy sends the same path with each request, but never puts it into the
+	// table. The meaning of such bytes never changes: they do not use the dynamic table.
+	literals memo[field]
 	// name and value are memory for the text of literals. made is the last literal.
 	name, value bytes.Buffer
 	made        field

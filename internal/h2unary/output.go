@@ -125,9 +125,7 @@ func (c *Conn) appendData(k *Call, data []byte, last ending) {
 // resume sends what waits for flow control. c.mu is held.
 func (c *Conn) resume(k *Call) {
 	if len(k.rest.data) > 0 {
-		data := k.rest.data
-		k.rest.data = nil
-		c.appendData(k, data, k.rest.last)
+		c.appendData(k, k.rest.data, k.rest.last)
 	}
 }
 

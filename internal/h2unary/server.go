@@ -112,6 +112,7 @@ const (
 
 func (s *Server) start(nc *guard.Conn) {
 	c := newConn(s, nc)
+	nc.Attach(c)
 	s.mu.Lock()
 	if s.stopping {
 		s.mu.Unlock()
@@ -119,16 +120,13 @@ func (s *Server) start(nc *guard.Conn) {
 		return
 	}
 	s.conns[c] = struct{}{}
-	s.ended.Add(1)
-	s.mu.Unlock()
-	nc.Attach(c)
-	go func() {
-		defer s.ended.Done()
+	s.ended.Go(func() {
 		c.run()
 		s.mu.Lock()
 		delete(s.conns, c)
 		s.mu.Unlock()
-	}()
+	})
+	s.mu.Unlock()
 }
 
 // Shutdown asks all clients to end their connections, answers the requests that they have sent, and returns when all
@@ -144,16 +142,13 @@ func (s *Server) Shutdown(ctx context.Context) {
 	for _, c := range s.open() {
 		c.drain("graceful_stop")
 	}
-	done := make(chan struct{})
-	go func() { s.ended.Wait(); close(done) }() // The goroutine ends with the connections.
-	select {
-	case <-done:
-	case <-ctx.Done():
+	stop := context.AfterFunc(ctx, func() {
 		for _, c := range s.open() {
 			c.guarded.Abort()
 		}
-		<-done
-	}
+	})
+	defer stop()
+	s.ended.Wait()
 }
 
 // open returns the open connections.

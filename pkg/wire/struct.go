@@ -29,7 +29,9 @@ const (
 )
 
 // ReadStruct reads a google.protobuf.Struct into fields.
-func ReadStruct(msg string, fields map[string]any) error { return unmarshalStruct(msg, fields, MaxDepth) }
+func ReadStruct(msg string, fields map[string]any) error {
+	return unmarshalStruct(msg, fields, MaxDepth)
+}
 
 func unmarshalStruct(msg string, fields map[string]any, depth int) error {
 	r := Read(msg)

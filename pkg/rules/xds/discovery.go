@@ -29,15 +29,12 @@ const (
 	statusMessage = 2<<3 | wire.Bytes
 )
 
-// Fields of envoy.service.discovery.v3 DiscoveryResponse, and of google.protobuf.Any.
+// Fields of envoy.service.discovery.v3 DiscoveryResponse, as tags on the wire.
 const (
 	responseVersion   = 1<<3 | wire.Bytes
 	responseResources = 2<<3 | wire.Bytes
 	responseType      = 4<<3 | wire.Bytes
 	responseNonce     = 5<<3 | wire.Bytes
-
-	anyType  = 1<<3 | wire.Bytes
-	anyValue = 2<<3 | wire.Bytes
 )
 
 // Node is how the server knows this client.
@@ -124,24 +121,11 @@ func readResponse(msg string) (r *response, err error) {
 				tooMany = errTooMany // the fields that follow are needed for the answer
 				continue
 			}
-			a, err := readAny(f.Text)
-			if r.resources = append(r.resources, a); err != nil {
+			url, value, err := wire.ReadEntry(f.Text)
+			if r.resources = append(r.resources, anyMessage{url, value}); err != nil {
 				return r, err
 			}
 		}
 	}
 	return r, cmp.Or(f.Err(), tooMany)
-}
-
-func readAny(msg string) (a anyMessage, err error) {
-	f := wire.Read(msg)
-	for f.Next() {
-		switch f.Tag {
-		case anyType:
-			a.typeURL = f.Text
-		case anyValue:
-			a.value = f.Text
-		}
-	}
-	return a, f.Err()
 }

@@ -143,10 +143,8 @@ func (root *overlayRoot) addPolicies(set *rules.Set, doc *strictyaml.Document) {
 		}
 		set.Policies[d.Domain] = d.Authz
 		domain := &ratelimit.Domain{Name: d.Domain}
-		for j := range set.Domains {
-			if set.Domains[j].Name == d.Domain {
-				domain = &set.Domains[j]
-			}
+		if j := slices.IndexFunc(set.Domains, func(has ratelimit.Domain) bool { return has.Name == d.Domain }); j >= 0 {
+			domain = &set.Domains[j]
 		}
 		doc.Add(ratelimit.Element("domains", i)+".authz", d.Authz.CheckDomain(domain)...)
 	}

@@ -51,8 +51,6 @@ const (
 	limitUnlimited = 3<<3 | wire.Varint
 	limitName      = 4<<3 | wire.Bytes
 	limitReplaces  = 5<<3 | wire.Bytes
-
-	replacesName = 1<<3 | wire.Bytes
 )
 
 // resource is a RateLimitConfig.
@@ -222,15 +220,9 @@ func (r *reader) limit(l *ratelimit.Limit, msg string) error {
 			if err := r.count(); err != nil {
 				return err
 			}
-			var other ratelimit.Replaced
-			replaced := wire.Read(f.Text)
-			for replaced.Next() {
-				if replaced.Tag == replacesName {
-					other.Name = replaced.Text
-				}
-			}
-			if l.Replaces = append(l.Replaces, other); replaced.Err() != nil {
-				return replaced.Err()
+			name, _, err := wire.ReadEntry(f.Text) // a RateLimitReplace has only a name
+			if l.Replaces = append(l.Replaces, ratelimit.Replaced{Name: name}); err != nil {
+				return err
 			}
 		}
 	}
