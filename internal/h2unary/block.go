@@ -140,29 +140,32 @@ func (c *Conn) receiveTrailers(k *Call, flags http2.Flags, block []byte) *failur
 // decode returns what a header block means.
 func (c *Conn) decode(block []byte) (head, *failure) {
 	if known := c.blocks.find(block); known != nil {
-		return known.head, nil
+		return *known, nil
 	}
-	e, failed := c.readBlock(block)
+	changes, failed := c.readBlock(block)
 	if failed != nil {
 		return head{}, failed
 	}
 	h := c.reader.finish()
-	c.blocks.learn(block, &h, e)
+	if !changes && len(block) <= maxBlock && len(h.kept) == 0 {
+		c.blocks.add(block, h)
+	}
 	return h, nil
 }
 
-// readBlock passes the fields of a header block to the reader.
-func (c *Conn) readBlock(block []byte) (effect, *failure) {
+// readBlock passes the fields of a header block to the reader. changes means that the block changes the dynamic table.
+func (c *Conn) readBlock(block []byte) (changes bool, _ *failure) {
 	c.reader.reset()
-	e, err := c.decoder.decode(block, c.reader.visit)
+	changes, err := c.decoder.decode(block, c.reader.visit)
 	switch {
 	case errors.Is(err, errTooLarge):
-		return e, &failure{http2.ErrCodeEnhanceYourCalm, guard.LargeHeaders, err.Error()}
+		return changes, &failure{http2.ErrCodeEnhanceYourCalm, guard.LargeHeaders, err.Error()}
 	case err != nil:
-		return e, broken(http2.ErrCodeCompression, err.Error())
+		return changes, broken(http2.ErrCodeCompression, err.Error())
+	case changes:
+		c.blocks.forget()
 	}
-	c.blocks.forget(e)
-	return e, nil
+	return changes, nil
 }
 
 // newCall begins a call. c.mu is held.

@@ -26,8 +26,12 @@ type Conn struct {
 	// The next fields belong to the goroutine that reads.
 	input   input
 	decoder decoder
-	blocks  blocks
-	reader  headReader
+	// blocks are the heads of header blocks. A block may be skipped if its head is known, and if decoding it would change
+	// nothing. Which instructions a block has depends on its bytes alone, so bytes that once changed nothing never do. Its
+	// meaning also depends on the dynamic table, so all blocks are forgotten when the table changes. Weaker rules are
+	// wrong: two equal blocks can mean different fields, and an insertion inserts each time.
+	blocks memo[head]
+	reader headReader
 	// read is when the last read returned, and batch has the calls that it completed.
 	read  time.Time
 	batch []*Call

@@ -44,26 +44,21 @@ type decoder struct {
 	made        field
 }
 
-// effect is how a block depends on the dynamic table.
-type effect struct {
-	// changes means that the block inserts fields or resizes the table, uses that it uses fields of the table.
-	changes, uses bool
-}
-
-// decode passes each field of a block to visit. A field is valid until visit returns.
-func (d *decoder) decode(block []byte, visit func(*field)) (e effect, err error) {
+// decode passes each field of a block to visit. A field is valid until visit returns. changes means that the block
+// inserts fields into the dynamic table or resizes it.
+func (d *decoder) decode(block []byte, visit func(*field)) (changes bool, err error) {
 	count, size := 0, 0
 	for len(block) > 0 {
 		first := block[0]
 		if first&(isIndexed|isInsertion|isResize) == isResize {
 			if count > 0 {
-				return e, errLateResize
+				return changes, errLateResize
 			}
 			var limit uint64
 			if limit, block, err = readNumber(block, resizeBits); err != nil || limit > maxTable {
-				return e, errBlock
+				return changes, errBlock
 			}
-			e.changes = true
+			changes = true
 			d.table.resize(int(limit))
 			continue
 		}
@@ -72,21 +67,21 @@ func (d *decoder) decode(block []byte, visit func(*field)) (e effect, err error)
 		case first&isIndexed != 0:
 			var index uint64
 			if index, block, err = readNumber(block, indexedBits); err == nil {
-				f, err = d.table.at(index, &e)
+				f, err = d.table.at(index)
 			}
 		case first&isInsertion != 0:
-			e.changes = true
-			f, block, err = d.readLiteral(block, insertionBits, &e)
+			changes = true
+			f, block, err = d.readLiteral(block, insertionBits)
 		default:
-			f, block, err = d.readLiteral(block, plainBits, &e)
+			f, block, err = d.readLiteral(block, plainBits)
 		}
 		if err != nil {
-			return e, err
+			return changes, err
 		}
 		count++
 		size += f.size()
 		if count > maxFields || size > maxHeaderList {
-			return e, errTooLarge
+			return changes, errTooLarge
 		}
 		visit(f)
 		if first&(isIndexed|isInsertion) == isInsertion {
@@ -94,7 +89,7 @@ func (d *decoder) decode(block []byte, visit func(*field)) (e effect, err error)
 		}
 	}
 	d.release()
-	return e, nil
+	return changes, nil
 }
 
 // maxScratch bounds the memory for decoded text that an idle connection keeps.
@@ -111,14 +106,14 @@ func (d *decoder) release() {
 }
 
 // readLiteral reads a field whose value, and maybe name, is in the block.
-func (d *decoder) readLiteral(b []byte, bits uint, e *effect) (f *field, rest []byte, err error) {
+func (d *decoder) readLiteral(b []byte, bits uint) (f *field, rest []byte, err error) {
 	index, rest, err := readNumber(b, bits)
 	if err != nil {
 		return nil, nil, err
 	}
 	made, name := field{}, encoded{}
 	if index > 0 {
-		named, err := d.table.at(index, e)
+		named, err := d.table.at(index)
 		if err != nil {
 			return nil, nil, err
 		}

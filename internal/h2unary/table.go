@@ -13,12 +13,11 @@ type table struct {
 	limit  int
 }
 
-// at returns the field of an index, from 1. It records in e that a block uses the dynamic table.
-func (t *table) at(index uint64, e *effect) (*field, error) {
+// at returns the field of an index, from 1.
+func (t *table) at(index uint64) (*field, error) {
 	if index > 0 && index <= staticFields {
 		return &staticTable[index], nil
 	}
-	e.uses = true
 	index -= staticFields // 0 becomes larger than any index
 	if index > uint64(len(t.fields)-t.first) {
 		return nil, errBlock
