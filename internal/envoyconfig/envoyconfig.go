@@ -2,7 +2,6 @@ package envoyconfig
 
 import (
 	"cmp"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -52,7 +51,15 @@ func Check(f strictyaml.File, policies map[string]*authz.Policy) (managers int, 
 		return 0, doc.Problems()
 	}
 	c := check{Document: doc}
-	c.expect(policies)
+	for _, p := range policies {
+		names := p.Headers.Names()
+		c.identity = append(c.identity, names[:]...)
+		for _, one := range p.Credentials {
+			c.cookies = c.cookies || one.Kind().Place().In == credential.Cookie
+		}
+	}
+	slices.Sort(c.identity)
+	c.identity = slices.DeleteFunc(slices.Compact(c.identity), func(name string) bool { return name == "" })
 	for _, manager := range root.all(func(v value) bool { return v.isType("HttpConnectionManager") }) {
 		isFilter := func(v value) bool { return v.isType("ExtAuthz") }
 		if filters := manager.get("http_filters").all(isFilter); len(filters) > 0 {
@@ -74,20 +81,6 @@ type check struct {
 	// cookie.
 	identity []string
 	cookies  bool
-}
-
-func (c *check) expect(policies map[string]*authz.Policy) {
-	names := map[string]bool{}
-	for _, p := range policies {
-		for _, name := range p.Headers.Names() {
-			names[name] = true
-		}
-		for _, one := range p.Credentials {
-			c.cookies = c.cookies || one.Kind().Place().In == credential.Cookie
-		}
-	}
-	delete(names, "")
-	c.identity = slices.Sorted(maps.Keys(names))
 }
 
 // manager checks a connection manager, its ext_authz filters and its routes, which may stand elsewhere in the file.

@@ -23,7 +23,7 @@ type Config struct {
 	// high. Beyond it, the largest requests of the source that holds the most are reset. Of equal requests the oldest goes
 	// first.
 	Bytes int64
-	// Metered is true if the server accounts for its requests itself, or not at all. Accept then returns *Metered.
+	// Metered is true if the server accounts for its requests itself, or not at all. Accept then returns *Conn.
 	// Otherwise the clients speak HTTP/1, and the guard reads what passes.
 	Metered bool
 }
@@ -49,7 +49,7 @@ const (
 	SlowAnswer
 	// Flood is a connection with too many frames that are not part of a request.
 	Flood
-	// The next reasons are those of servers with Metered connections.
+	// The next reasons are those of servers that account for their requests.
 
 	// LargeHeaders is a connection with a header block of too many frames, bytes or fields.
 	LargeHeaders
@@ -89,13 +89,13 @@ type Listener struct {
 	relieving sync.Mutex
 
 	mu      sync.Mutex
-	members map[netip.Prefix]map[*conn]struct{}
+	members map[netip.Prefix]map[*Conn]struct{}
 	count   int
 }
 
 // New returns a guarded listener.
 func New(l net.Listener, cfg Config) *Listener {
-	return &Listener{Listener: l, cfg: cfg, members: make(map[netip.Prefix]map[*conn]struct{})}
+	return &Listener{Listener: l, cfg: cfg, members: make(map[netip.Prefix]map[*Conn]struct{})}
 }
 
 // Run advances the guard's clock, and enforces the time limits, until ctx is done.
@@ -126,13 +126,12 @@ func (l *Listener) Accept() (net.Conn, error) {
 	for l.Held() > 2*l.cfg.Bytes {
 		time.Sleep(time.Millisecond)
 	}
+	guarded := l.admit(c)
 	if l.cfg.Metered {
-		m := new(Metered)
-		l.admit(&m.conn, m, c)
-		return m, nil
+		return guarded, nil
 	}
-	h := new(http1Conn)
-	l.admit(&h.conn, h, c)
+	h := &http1Conn{guarded, guarded}
+	guarded.Attach(h)
 	return h, nil
 }
 
@@ -153,36 +152,29 @@ func source(a net.Addr) netip.Prefix {
 	return p
 }
 
-// requests are the requests of a connection.
-type requests interface {
-	// cutRequests cuts requests until need bytes are free, or none is left, and returns the number of bytes that it freed.
-	cutRequests(need int64) int64
-	// sweep cuts requests that exceed their time limits.
-	sweep()
-}
-
-// admit makes c the guarded form of a connection with these requests.
-func (l *Listener) admit(c *conn, r requests, unguarded net.Conn) {
-	c.Conn, c.below, c.requests, c.l, c.from = unguarded, unguarded, r, l, source(unguarded.RemoteAddr())
+// admit returns the guarded form of a connection.
+func (l *Listener) admit(unguarded net.Conn) *Conn {
+	c := &Conn{Conn: unguarded, below: unguarded, l: l, from: source(unguarded.RemoteAddr())}
 	if secured, ok := unguarded.(interface{ NetConn() net.Conn }); ok { // a tls.Conn
 		c.below = secured.NetConn()
 	}
 	c.last.Store(l.now.Load())
 	l.mu.Lock()
-	var victim *conn
+	var victim *Conn
 	if l.count >= l.cfg.Connections {
 		victim = l.victim(c.from)
 	}
 	if l.members[c.from] == nil {
-		l.members[c.from] = make(map[*conn]struct{})
+		l.members[c.from] = make(map[*Conn]struct{})
 	}
 	l.members[c.from][c] = struct{}{}
 	l.count++
 	l.mu.Unlock()
 	if victim != nil {
 		l.cuts[Displaced].Add(1)
-		victim.cut()
+		victim.Abort()
 	}
+	return c
 }
 
 // sample is how many connections of a source victim compares. It is bounded, so that in a flood each new connection
@@ -190,7 +182,7 @@ func (l *Listener) admit(c *conn, r requests, unguarded net.Conn) {
 const sample = 64
 
 // victim returns the connection to close for a new one of this source. l.mu is held.
-func (l *Listener) victim(newcomer netip.Prefix) (worst *conn) {
+func (l *Listener) victim(newcomer netip.Prefix) (worst *Conn) {
 	from, most := newcomer, len(l.members[newcomer])+1
 	for s, members := range l.members {
 		if len(members) > most {
@@ -211,7 +203,7 @@ func (l *Listener) victim(newcomer netip.Prefix) (worst *conn) {
 }
 
 // remove removes a connection from members, unless it has been removed before.
-func (l *Listener) remove(c *conn) {
+func (l *Listener) remove(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, there := l.members[c.from][c]; !there {
@@ -224,10 +216,10 @@ func (l *Listener) remove(c *conn) {
 	l.count--
 }
 
-func (l *Listener) all() []*conn {
+func (l *Listener) all() []*Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	list := make([]*conn, 0, l.count)
+	list := make([]*Conn, 0, l.count)
 	for _, members := range l.members {
 		list = slices.AppendSeq(list, maps.Keys(members))
 	}
@@ -238,10 +230,10 @@ func (l *Listener) sweep(now int64) {
 	for _, c := range l.all() {
 		if w := c.writing.Load(); w != 0 && time.Duration(now-w)*tick > maxWrite {
 			l.cuts[SlowAnswer].Add(1)
-			c.cut()
-			continue
+			c.Abort()
+		} else if owner := c.attached(); owner != nil {
+			owner.Sweep(time.Now())
 		}
-		c.requests.sweep()
 	}
 }
 
@@ -262,7 +254,7 @@ func (l *Listener) freeMemory() {
 		}
 		freed := int64(0)
 		for _, c := range l.largestHolder() {
-			if freed += c.requests.cutRequests(need - freed); freed >= need {
+			if freed += c.cutRequests(need - freed); freed >= need {
 				break
 			}
 		}
@@ -273,7 +265,7 @@ func (l *Listener) freeMemory() {
 }
 
 // largestHolder returns the connections of the source that holds the most, the largest first.
-func (l *Listener) largestHolder() []*conn {
+func (l *Listener) largestHolder() []*Conn {
 	bySource := make(map[netip.Prefix]int64)
 	all := l.all()
 	for _, c := range all {
@@ -285,92 +277,7 @@ func (l *Listener) largestHolder() []*conn {
 			from, most = s, held
 		}
 	}
-	list := slices.DeleteFunc(all, func(c *conn) bool { return c.from != from })
-	slices.SortFunc(list, func(a, b *conn) int { return cmp.Compare(b.staying(), a.staying()) })
+	list := slices.DeleteFunc(all, func(c *Conn) bool { return c.from != from })
+	slices.SortFunc(list, func(a, b *Conn) int { return cmp.Compare(b.staying(), a.staying()) })
 	return list
-}
-
-// conn has what an HTTP/1 connection and a Metered one have in common.
-type conn struct {
-	net.Conn
-	// below is the connection of the system: Conn itself, or what Conn encrypts. cut closes it, because the end of TLS
-	// could wait for the client.
-	below    net.Conn
-	requests requests
-	l        *Listener
-	from     netip.Prefix
-	// last is the time of the last answer, or of Accept before the first one.
-	last atomic.Int64
-	// writing is when the current write began, or 0 without one.
-	writing atomic.Int64
-
-	mu      sync.Mutex
-	gone    bool // the server has closed it
-	isCut   bool
-	held    int64 // by requests that are not cut
-	leaving int64 // by requests that are cut, until the server releases them
-	waiting int   // requests that wait for their answers
-}
-
-func (c *conn) busy() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.waiting > 0
-}
-
-// hold adds to what the requests hold that are not cut, and to what those hold that are cut. If the connection is cut,
-// all counts as cut. c.mu is held.
-func (c *conn) hold(staying, leaving int64) {
-	if c.gone {
-		return
-	}
-	if c.isCut {
-		staying, leaving = 0, staying+leaving
-	}
-	c.held += staying
-	c.l.held.Add(staying)
-	if leaving != 0 {
-		c.leaving += leaving
-		c.l.leaving.Add(leaving)
-	}
-}
-
-// staying returns what the requests of the connection hold that are not cut.
-func (c *conn) staying() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.held
-}
-
-// cut closes the connection below its server. Until the server closes it too, its memory counts as held.
-func (c *conn) cut() {
-	c.mu.Lock()
-	c.hold(-c.held, c.held)
-	c.isCut = true
-	c.mu.Unlock()
-	c.l.remove(c)
-	_ = c.below.Close() // the server may close it at the same time
-}
-
-// Close implements net.Conn, for the server. It does not wait for the end of TLS: the client may not read it, and the
-// server closes its connections one after the other.
-func (c *conn) Close() error {
-	c.mu.Lock()
-	c.hold(-c.held, -c.leaving)
-	c.gone = true
-	c.mu.Unlock()
-	c.l.remove(c)
-	if c.below != c.Conn {
-		go func() { _ = c.Conn.Close() }() // ends within 5 s (crypto/tls), or with below
-		return nil
-	}
-	return c.Conn.Close()
-}
-
-// write writes p, and records when the write began, for sweep.
-func (c *conn) write(p []byte) (int, error) {
-	c.writing.Store(max(1, c.l.now.Load()))
-	n, err := c.Conn.Write(p)
-	c.writing.Store(0)
-	return n, err
 }

@@ -58,7 +58,7 @@ func newTLSPort(t *testing.T, cfg guard.Config) *port {
 
 // owner is the server's side of a connection. It has one request, of which it cuts what the guard needs.
 type owner struct {
-	*guard.Metered
+	*guard.Conn
 	held, cut int64
 	closed    atomic.Bool // for the client
 }
@@ -87,7 +87,7 @@ func (p *port) connect(address string) *owner {
 	c, err := p.listener.Accept()
 	p.did(err)
 	p.Cleanup(func() { _, _ = near.Close(), c.Close() })
-	o := &owner{Metered: c.(*guard.Metered)}
+	o := &owner{Conn: c.(*guard.Conn)}
 	o.Attach(o)
 	go func() {
 		_, _ = io.Copy(io.Discard, near)

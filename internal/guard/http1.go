@@ -3,6 +3,7 @@ package guard
 import (
 	"bytes"
 	"net"
+	"time"
 )
 
 // The estimated memory of an HTTP/1 request. Each line may be a header, which becomes an entry of a map.
@@ -11,24 +12,22 @@ const (
 	perLine      = 256
 )
 
-// http1Conn is a connection with one request at a time: the bytes that were read since the last answer.
-type http1Conn struct{ conn }
+// http1Conn is the Owner of a connection with one request at a time: the bytes that were read since the last answer.
+type http1Conn struct {
+	net.Conn // It is guarded.
+	guarded  *Conn
+}
 
 // Read implements net.Conn.
 func (c *http1Conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
-		c.mu.Lock()
-		c.waiting = 1
-		c.hold(int64(n)*perHTTP1Byte+int64(bytes.Count(p[:n], []byte{'\n'}))*perLine, 0)
-		c.mu.Unlock()
-		if c.l.over() {
-			c.l.freeMemory()
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			if c.isCut {
-				return 0, net.ErrClosed // the server must not keep what was read
-			}
+		lines := bytes.Count(p[:n], []byte{'\n'})
+		c.guarded.Account(Change{Staying: int64(n)*perHTTP1Byte + int64(lines)*perLine, Requests: 1})
+		c.guarded.mu.Lock()
+		defer c.guarded.mu.Unlock()
+		if c.guarded.isCut {
+			return 0, net.ErrClosed // the server must not keep what was read
 		}
 	}
 	return n, err
@@ -36,26 +35,26 @@ func (c *http1Conn) Read(p []byte) (int, error) {
 
 // Write implements net.Conn. The answer ends the request.
 func (c *http1Conn) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	c.hold(int64(len(p)), 0)
-	c.mu.Unlock()
-	n, err := c.write(p)
-	c.last.Store(c.l.now.Load())
-	c.mu.Lock()
-	c.waiting = 0
-	c.hold(-c.held, -c.leaving)
-	c.mu.Unlock()
+	g := c.guarded
+	g.mu.Lock()
+	g.hold(int64(len(p)), 0)
+	g.mu.Unlock()
+	n, err := g.Write(p)
+	g.mu.Lock()
+	g.waiting = 0
+	g.hold(-g.held, -g.leaving)
+	g.mu.Unlock()
 	return n, err
 }
 
-func (c *http1Conn) cutRequests(int64) int64 {
-	freed := c.staying()
-	if freed > 0 {
-		c.l.cuts[OverBudget].Add(1)
-		c.cut()
+// Cut implements Owner. It closes the connection, and Abort counts what is released later.
+func (c *http1Conn) Cut(int64) (freed, leaving int64) {
+	if freed = c.guarded.staying(); freed > 0 {
+		c.guarded.Count(OverBudget)
+		c.guarded.Abort()
 	}
-	return freed
+	return freed, freed
 }
 
-// sweep does nothing, because http.Server enforces its own timeouts.
-func (*http1Conn) sweep() {}
+// Sweep implements Owner. It does nothing, because http.Server enforces its own timeouts.
+func (*http1Conn) Sweep(time.Time) {}

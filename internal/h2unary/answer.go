@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"strconv"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc/codes"
 )
 
@@ -37,50 +38,40 @@ const (
 	noTable // The client has made its table smaller, or has changed it.
 )
 
-// appendHeaderFrame appends HEADERS with the block that block appends.
-func appendHeaderFrame(b []byte, stream uint32, flags byte, block func(b []byte) []byte) []byte {
+// appendHeaderFrame appends HEADERS with the block that block appends, after a size update if the client has changed
+// its table since the last block. c.mu is held.
+func (c *Conn) appendHeaderFrame(b []byte, stream uint32, flags http2.Flags, block func(b []byte) []byte) []byte {
 	begin := len(b)
-	b = appendFrame(b, frameHeaders, flagEndHeaders|flags, stream, 0)
+	b = appendFrame(b, http2.FrameHeaders, http2.FlagHeadersEndHeaders|flags, stream, 0)
+	if c.peer.resized {
+		c.peer.resized = false
+		b = append(b, emptyTable...)
+	}
 	b = block(b)
 	length := len(b) - begin - frameHeader
 	b[begin], b[begin+1], b[begin+2] = byte(length>>16), byte(length>>8), byte(length)
 	return b
 }
 
-// appendType appends content-type.
-func (p *peerSettings) appendType(b []byte) []byte {
-	switch p.encoding {
-	case notInserted:
-		p.encoding = typeInserted
-		return append(b, insertType...)
-	case bothInserted:
-		return append(b, knownType...)
-	}
-	return append(b, plainType...)
-}
-
-// appendResize appends a size update, if the client has changed its table since the last block.
-func (p *peerSettings) appendResize(b []byte) []byte {
-	if p.resized {
-		p.resized = false
-		return append(b, emptyTable...)
-	}
-	return b
-}
-
 // appendHead appends the HEADERS of a success. c.mu is held.
 func (c *Conn) appendHead(b []byte, k *Call) []byte {
 	k.begun = true
-	return appendHeaderFrame(b, k.id, 0, func(b []byte) []byte {
-		b = append(c.peer.appendResize(b), status200...)
-		return c.peer.appendType(b)
+	return c.appendHeaderFrame(b, k.id, 0, func(b []byte) []byte {
+		b = append(b, status200...)
+		switch c.peer.encoding {
+		case notInserted:
+			c.peer.encoding = typeInserted
+			return append(b, insertType...)
+		case bothInserted:
+			return append(b, knownType...)
+		}
+		return append(b, plainType...)
 	})
 }
 
 // appendTrailers appends the HEADERS that end a success. c.mu is held.
 func (c *Conn) appendTrailers(b []byte, stream uint32) []byte {
-	return appendHeaderFrame(b, stream, flagEndStream, func(b []byte) []byte {
-		b = c.peer.appendResize(b)
+	return c.appendHeaderFrame(b, stream, http2.FlagHeadersEndStream, func(b []byte) []byte {
 		switch c.peer.encoding {
 		case typeInserted:
 			c.peer.encoding = bothInserted
@@ -101,7 +92,7 @@ func (c *Conn) appendReply(k *Call, message []byte) {
 		c.appendData(k, appendMessage(make([]byte, 0, whole), message), trailers)
 		return
 	}
-	b = appendMessage(appendFrame(b, frameData, 0, k.id, whole), message)
+	b = appendMessage(appendFrame(b, http2.FrameData, 0, k.id, whole), message)
 	c.window.send -= int64(whole)
 	c.output.add(c.appendTrailers(b, k.id))
 	c.remove(k)
@@ -128,8 +119,7 @@ func (c *Conn) appendFailure(k *Call, code codes.Code, reason string) {
 
 // appendError appends the HEADERS of an error of gRPC, which end the call. c.mu is held.
 func (c *Conn) appendError(k *Call, status string, code codes.Code, reason string) {
-	c.output.add(appendHeaderFrame(c.output.next(), k.id, flagEndStream, func(b []byte) []byte {
-		b = c.peer.appendResize(b)
+	c.output.add(c.appendHeaderFrame(c.output.next(), k.id, http2.FlagHeadersEndStream, func(b []byte) []byte {
 		if !k.begun {
 			b = append(append(b, status...), plainType...)
 		}
@@ -152,11 +142,8 @@ func appendText(b []byte, text string) []byte {
 	if n < most {
 		return append(append(b, byte(n)), text...)
 	}
-	b = append(b, most)
-	for n -= most; n >= 0x80; n >>= 7 {
-		b = append(b, byte(n)|0x80)
-	}
-	return append(append(b, byte(n)), text...)
+	b = binary.AppendUvarint(append(b, most), uint64(n-most))
+	return append(b, text...)
 }
 
 // maxReason bounds the text of an error, so that its HEADERS fit into one frame.
@@ -200,9 +187,8 @@ func (c *Conn) answerFault(k *Call) {
 
 // appendPage answers a client that does not speak gRPC.
 func (c *Conn) appendPage(k *Call, status, text string) {
-	c.output.add(appendHeaderFrame(c.output.next(), k.id, 0, func(b []byte) []byte {
-		b = append(append(c.peer.appendResize(b), statusOther...), status...)
-		return append(b, plainText...)
+	c.output.add(c.appendHeaderFrame(c.output.next(), k.id, 0, func(b []byte) []byte {
+		return append(append(append(b, statusOther...), status...), plainText...)
 	}))
 	k.begun = true
 	c.appendData(k, []byte(text), endData)

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 
+	"golang.org/x/net/http2"
+
 	"github.com/extauthz/extauthz/internal/guard"
 )
 
@@ -18,7 +20,7 @@ const (
 type fragments struct {
 	open   bool
 	stream uint32
-	flags  byte // They are those of HEADERS.
+	flags  http2.Flags // They are those of HEADERS.
 	frames int
 	bytes  []byte
 }
@@ -26,20 +28,20 @@ type fragments struct {
 // receiveHeaders handles HEADERS. c.mu is held.
 func (c *Conn) receiveHeaders(f *frame) *failure {
 	block, ok := unpad(f)
-	if ok && f.has(flagPriority) {
+	if ok && f.has(http2.FlagHeadersPriority) {
 		if ok = len(block) >= priorityBytes; ok {
 			if binary.BigEndian.Uint32(block)&^(1<<31) == f.stream {
-				return broken(protocolError, "a stream depends on itself")
+				return broken(http2.ErrCodeProtocol, "a stream depends on itself")
 			}
 			block = block[priorityBytes:]
 		}
 	}
 	switch {
 	case f.stream == 0 || f.stream%2 == 0:
-		return broken(protocolError, "HEADERS of a stream that no client can begin")
+		return broken(http2.ErrCodeProtocol, "HEADERS of a stream that no client can begin")
 	case !ok:
-		return broken(protocolError, "HEADERS are shorter than their padding or priority")
-	case f.has(flagEndHeaders):
+		return broken(http2.ErrCodeProtocol, "HEADERS are shorter than their padding or priority")
+	case f.has(http2.FlagHeadersEndHeaders):
 		return c.receiveBlock(f.stream, f.flags, block)
 	}
 	c.block = fragments{open: true, stream: f.stream, flags: f.flags, bytes: append(c.block.bytes[:0], block...)}
@@ -50,16 +52,16 @@ func (c *Conn) receiveHeaders(f *frame) *failure {
 func (c *Conn) receiveContinuation(f *frame) *failure {
 	b := &c.block
 	if !b.open {
-		return broken(protocolError, "CONTINUATION without HEADERS")
+		return broken(http2.ErrCodeProtocol, "CONTINUATION without HEADERS")
 	}
 	if b.frames++; b.frames > maxContinuations || len(b.bytes)+len(f.payload) > maxBlockBytes {
-		return &failure{enhanceYourCalm, guard.LargeHeaders, "the header block is too large"}
+		return &failure{http2.ErrCodeEnhanceYourCalm, guard.LargeHeaders, "the header block is too large"}
 	}
 	if failed := c.budget.charge("too many CONTINUATION"); failed != nil {
 		return failed
 	}
 	b.bytes = append(b.bytes, f.payload...)
-	if !f.has(flagEndHeaders) {
+	if !f.has(http2.FlagContinuationEndHeaders) {
 		return nil
 	}
 	whole := *b
@@ -69,7 +71,7 @@ func (c *Conn) receiveContinuation(f *frame) *failure {
 
 // receiveBlock handles a complete header block. It also decodes the blocks of streams that are ignored, because later
 // blocks depend on them. c.mu is held.
-func (c *Conn) receiveBlock(stream uint32, flags byte, block []byte) *failure {
+func (c *Conn) receiveBlock(stream uint32, flags http2.Flags, block []byte) *failure {
 	if k := c.calls[stream]; k != nil {
 		return c.receiveTrailers(k, flags, block)
 	}
@@ -90,16 +92,16 @@ func (c *Conn) receiveBlock(stream uint32, flags byte, block []byte) *failure {
 	}
 	ok, failed := c.admit()
 	if !ok {
-		c.sendReset(stream, refusedStream)
+		c.sendReset(stream, http2.ErrCodeRefusedStream)
 		return failed
 	}
 	if h.fault == malformed {
-		c.sendReset(stream, protocolError)
+		c.sendReset(stream, http2.ErrCodeProtocol)
 		return c.countStreamError()
 	}
 	c.budget.begin()
 	k := c.newCall(stream, h)
-	if flags&flagEndStream != 0 {
+	if flags&http2.FlagHeadersEndStream != 0 {
 		return c.complete(k)
 	}
 	return nil
@@ -108,27 +110,24 @@ func (c *Conn) receiveBlock(stream uint32, flags byte, block []byte) *failure {
 // headersOfEnded returns the failure for HEADERS of a stream that the client has ended, or has left out.
 func (c *Conn) headersOfEnded(stream uint32) *failure {
 	if stream == c.streams.last {
-		return broken(streamClosed, "HEADERS of a stream that has ended")
+		return broken(http2.ErrCodeStreamClosed, "HEADERS of a stream that has ended")
 	}
-	return broken(protocolError, "the number of a stream is less than that of an earlier one")
+	return broken(http2.ErrCodeProtocol, "the number of a stream is less than that of an earlier one")
 }
 
 // receiveTrailers handles the trailers of a request, which end it. c.mu is held.
-func (c *Conn) receiveTrailers(k *Call, flags byte, block []byte) *failure {
+func (c *Conn) receiveTrailers(k *Call, flags http2.Flags, block []byte) *failure {
 	if k.state == waiting || k.state == parked {
 		return c.headersOfEnded(k.id)
 	}
-	c.reader.reset()
-	e, err := c.decoder.decode(block, c.reader.visit)
-	if err != nil {
-		return blockFailure(err)
-	}
-	c.blocks.forget(e)
+	_, failed := c.readBlock(block)
 	switch {
+	case failed != nil:
+		return failed
 	case k.state == reset:
 		return nil
-	case flags&flagEndStream == 0 || c.reader.fault == malformed || c.reader.seen != [otherPseudo]bool{}:
-		return c.breakStream(k, protocolError)
+	case flags&http2.FlagHeadersEndStream == 0 || c.reader.fault == malformed || c.reader.seen != [otherPseudo]bool{}:
+		return c.breakStream(k, http2.ErrCodeProtocol)
 	}
 	if k.head.fault == noFault {
 		if code, reason := c.checkPrefix(k, true); code != 0 {
@@ -141,24 +140,32 @@ func (c *Conn) receiveTrailers(k *Call, flags byte, block []byte) *failure {
 // decode returns what a header block means.
 func (c *Conn) decode(block []byte) (head, *failure) {
 	if known := c.blocks.find(block); known != nil {
-		return known.head, nil
+		return *known, nil
 	}
-	c.reader.reset()
-	e, err := c.decoder.decode(block, c.reader.visit)
-	if err != nil {
-		return head{}, blockFailure(err)
+	changes, failed := c.readBlock(block)
+	if failed != nil {
+		return head{}, failed
 	}
 	h := c.reader.finish()
-	c.blocks.forget(e)
-	c.blocks.learn(block, &h, e)
+	if !changes && len(block) <= maxBlock && len(h.kept) == 0 {
+		c.blocks.add(block, h)
+	}
 	return h, nil
 }
 
-func blockFailure(err error) *failure {
-	if errors.Is(err, errTooLarge) {
-		return &failure{enhanceYourCalm, guard.LargeHeaders, err.Error()}
+// readBlock passes the fields of a header block to the reader. changes means that the block changes the dynamic table.
+func (c *Conn) readBlock(block []byte) (changes bool, _ *failure) {
+	c.reader.reset()
+	changes, err := c.decoder.decode(block, c.reader.visit)
+	switch {
+	case errors.Is(err, errTooLarge):
+		return changes, &failure{http2.ErrCodeEnhanceYourCalm, guard.LargeHeaders, err.Error()}
+	case err != nil:
+		return changes, broken(http2.ErrCodeCompression, err.Error())
+	case changes:
+		c.blocks.forget()
 	}
-	return broken(compressionError, err.Error())
+	return changes, nil
 }
 
 // newCall begins a call. c.mu is held.

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"github.com/extauthz/extauthz/internal/guard"
 )
 
@@ -61,18 +63,18 @@ func (b *budget) charge(debug string) *failure {
 	if b.credit--; b.credit >= 0 {
 		return nil
 	}
-	return &failure{enhanceYourCalm, guard.Flood, debug}
+	return &failure{http2.ErrCodeEnhanceYourCalm, guard.Flood, debug}
 }
 
 // breakStream resets a stream because of what the client has sent. c.mu is held.
-func (c *Conn) breakStream(k *Call, code errorCode) *failure {
+func (c *Conn) breakStream(k *Call, code http2.ErrCode) *failure {
 	c.resetCall(k, code)
 	return c.countStreamError()
 }
 
 func (c *Conn) countStreamError() *failure {
 	if c.budget.streamErrors++; c.budget.streamErrors > maxStreamErrors {
-		return &failure{enhanceYourCalm, guard.StreamErrors, "too many broken requests"}
+		return &failure{http2.ErrCodeEnhanceYourCalm, guard.StreamErrors, "too many broken requests"}
 	}
 	return nil
 }
@@ -81,9 +83,9 @@ func (c *Conn) countStreamError() *failure {
 func (c *Conn) receiveReset(f *frame) *failure {
 	switch {
 	case len(f.payload) != 4:
-		return broken(frameSizeError, "RST_STREAM of a wrong length")
+		return broken(http2.ErrCodeFrameSize, "RST_STREAM of a wrong length")
 	case f.stream == 0 || c.streams.idle(f.stream):
-		return broken(protocolError, "RST_STREAM of no stream")
+		return broken(http2.ErrCodeProtocol, "RST_STREAM of no stream")
 	}
 	k := c.calls[f.stream]
 	if k == nil || k.state == reset {
@@ -99,7 +101,10 @@ func (c *Conn) receiveReset(f *frame) *failure {
 	}
 	k.abandoned = true
 	c.forget(k)
-	return c.budget.overResets()
+	if b := &c.budget; b.rapidResets > maxRapidResets && 2*b.rapidResets > b.requests {
+		return &failure{http2.ErrCodeEnhanceYourCalm, guard.RapidReset, "too many requests are reset at once"}
+	}
+	return nil
 }
 
 // reset counts a request that the client has reset. after is the time until the server would have answered it, or the
@@ -108,12 +113,4 @@ func (b *budget) reset(after time.Duration) {
 	if after < rapid {
 		b.rapidResets++
 	}
-}
-
-// overResets fails if too many requests were reset.
-func (b *budget) overResets() *failure {
-	if b.rapidResets > maxRapidResets && 2*b.rapidResets > b.requests {
-		return &failure{enhanceYourCalm, guard.RapidReset, "too many requests are reset at once"}
-	}
-	return nil
 }

@@ -16,7 +16,7 @@ import (
 // Conn is a connection. One goroutine reads it. Others complete calls that Serve did not answer at once.
 type Conn struct {
 	server  *Server
-	metered *guard.Metered
+	guarded *guard.Conn
 	// raw reads and writes without a wait. It is nil with TLS.
 	raw  syscall.RawConn
 	born time.Time
@@ -26,8 +26,12 @@ type Conn struct {
 	// The next fields belong to the goroutine that reads.
 	input   input
 	decoder decoder
-	blocks  blocks
-	reader  headReader
+	// blocks are the heads of header blocks. A block may be skipped if its head is known, and if decoding it would change
+	// nothing. Which instructions a block has depends on its bytes alone, so bytes that once changed nothing never do. Its
+	// meaning also depends on the dynamic table, so all blocks are forgotten when the table changes. Weaker rules are
+	// wrong: two equal blocks can mean different fields, and an insertion inserts each time.
+	blocks memo[head]
+	reader headReader
 	// read is when the last read returned, and batch has the calls that it completed.
 	read  time.Time
 	batch []*Call
@@ -82,16 +86,16 @@ const (
 	maxBatch = 128
 )
 
-func newConn(s *Server, nc *guard.Metered) *Conn {
+func newConn(s *Server, nc *guard.Conn) *Conn {
 	now := time.Now()
 	c := &Conn{
-		server: s, metered: nc, born: now, read: now, heard: now, calls: make(map[uint32]*Call),
+		server: s, guarded: nc, born: now, read: now, heard: now, calls: make(map[uint32]*Call),
 		budget: budget{credit: beginCredit}, window: windows{send: initialWindow},
 		peer: peerSettings{window: initialWindow}, streams: streamNumbers{end: lastStreamUnknown},
 	}
 	c.changed.L = &c.mu
 	c.output.buffers = &s.outputs
-	c.output.attempt.try = c.output.attempt.write
+	c.output.try = c.output.attempt
 	c.decoder.table.limit = maxTable
 	c.reader.methods, c.reader.keep = s.methods, s.keep
 	c.input.open(c)
@@ -106,7 +110,7 @@ func newConn(s *Server, nc *guard.Metered) *Conn {
 func (c *Conn) run() {
 	defer c.end()
 	defer c.recovered()
-	_ = c.metered.SetDeadline(c.born.Add(c.server.cfg.ConnectTimeout)) // The next read shows an error.
+	_ = c.guarded.SetDeadline(c.born.Add(c.server.cfg.ConnectTimeout)) // The next read shows an error.
 	c.mu.Lock()
 	c.sendSettings()
 	c.mu.Unlock()
@@ -114,7 +118,7 @@ func (c *Conn) run() {
 		if !more {
 			if err := c.input.fill(c); err != nil {
 				if c.started < sentSettings && errors.Is(err, os.ErrDeadlineExceeded) {
-					c.metered.Count(guard.SlowRequest)
+					c.guarded.Count(guard.SlowRequest)
 				}
 				c.close()
 				return
@@ -145,7 +149,7 @@ func (c *Conn) ReadAt() time.Time { return c.read }
 func (c *Conn) recovered() {
 	if p := recover(); p != nil {
 		c.server.cfg.Panicked(p)
-		c.cutOff()
+		c.guarded.Abort()
 	}
 }
 
@@ -205,15 +209,13 @@ func (c *Conn) hold(k *Call, more int64) {
 // settle reports to the guard what the calls hold. c.mu must not be held.
 func (c *Conn) settle() {
 	c.mu.Lock()
-	change := c.change
-	if change == (guard.Change{Requests: len(c.calls)}) {
-		c.mu.Unlock()
-		return
-	}
-	c.change = guard.Change{Requests: len(c.calls)}
-	change.Requests = len(c.calls)
+	change, settled := c.change, guard.Change{Requests: len(c.calls)}
+	c.change = settled
 	c.mu.Unlock()
-	c.metered.Account(change)
+	if change != settled {
+		change.Requests = settled.Requests
+		c.guarded.Account(change)
+	}
 }
 
 // remove ends a call: nothing is left to be sent or done. c.mu is held.
@@ -236,12 +238,9 @@ func (c *Conn) remove(k *Call) {
 	}
 }
 
-// cutOff closes the connection at once.
-func (c *Conn) cutOff() { c.metered.Abort() }
-
 // end closes the connection, cancels all calls, and waits until they are answered.
 func (c *Conn) end() {
-	c.cutOff()
+	c.guarded.Abort()
 	c.mu.Lock()
 	c.closed = true
 	c.changed.Broadcast()
@@ -261,13 +260,13 @@ func (c *Conn) end() {
 	c.mu.Unlock()
 	c.input.close(c)
 	c.settle()
-	_ = c.metered.Close() // The connection is cut off already.
+	_ = c.guarded.Close() // Abort has closed the connection.
 }
 
 // linger ends a connection after an error: the client gets the GOAWAY, even if it is still sending. Closing at once
 // would make the system send a reset, which can overtake the GOAWAY.
 func (c *Conn) linger(f *failure) {
-	c.metered.Count(f.reason)
+	c.guarded.Count(f.reason)
 	c.mu.Lock()
 	c.output.add(appendGoAway(c.output.next(), c.streams.last, f.code, f.debug))
 	c.mu.Unlock()
@@ -284,9 +283,9 @@ const (
 
 // discardRest tells the client that nothing follows, and discards what it still sends until it closes.
 func (c *Conn) discardRest() {
-	_ = c.metered.SetDeadline(time.Now().Add(lingering)) // The next read shows an error.
-	if c.metered.CloseWrite() != nil {
+	_ = c.guarded.SetDeadline(time.Now().Add(lingering)) // The next read shows an error.
+	if c.guarded.CloseWrite() != nil {
 		return
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(c.metered.Conn, maxDiscarded)) // An error also ends the connection.
+	_, _ = io.Copy(io.Discard, io.LimitReader(c.guarded.Conn, maxDiscarded)) // An error also ends the connection.
 }

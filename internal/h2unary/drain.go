@@ -1,6 +1,10 @@
 package h2unary
 
-import "time"
+import (
+	"time"
+
+	"golang.org/x/net/http2"
+)
 
 // drainer ends a connection without losing calls: a first GOAWAY asks the client to begin no more streams. When the
 // client has read it, a second one names the last stream that is served. When these are answered, the connection ends.
@@ -31,7 +35,7 @@ func (c *Conn) beginDrain(reason string, now time.Time) {
 		return
 	}
 	c.drainer.begun = now
-	b := appendGoAway(c.output.next(), lastStreamUnknown, noError, reason)
+	b := appendGoAway(c.output.next(), lastStreamUnknown, http2.ErrCodeNo, reason)
 	c.output.add(appendPing(b, 0, []byte(drainPing)))
 }
 
@@ -42,7 +46,7 @@ func (d *drainer) finish(c *Conn) {
 	}
 	d.final = true
 	c.streams.end = c.streams.last
-	c.output.add(appendGoAway(c.output.next(), c.streams.last, noError, ""))
+	c.output.add(appendGoAway(c.output.next(), c.streams.last, http2.ErrCodeNo, ""))
 	for _, k := range c.calls { // Answers that are streams would never end.
 		if k.state == waiting && c.server.streams[k.Method] && k.cancel != nil {
 			k.cancel()
@@ -54,7 +58,7 @@ func (d *drainer) finish(c *Conn) {
 // wake ends the read of a connection on which nothing is left to do. c.mu is held.
 func (d *drainer) wake(c *Conn) {
 	if d.ended(c) {
-		_ = c.metered.SetReadDeadline(time.Unix(1, 0)) // An error means that the connection is closed.
+		_ = c.guarded.SetReadDeadline(time.Unix(1, 0)) // An error means that the connection is closed.
 	}
 }
 

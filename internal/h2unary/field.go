@@ -1,5 +1,7 @@
 package h2unary
 
+import "bytes"
+
 // field is a header field. Its kind is found once, when it enters a table.
 type field struct {
 	kind        fieldKind
@@ -88,11 +90,4 @@ var nameByte = func() (valid [256]bool) {
 	return valid
 }()
 
-func validValue(value []byte) bool {
-	for _, c := range value {
-		if c == 0 || c == '\r' || c == '\n' {
-			return false
-		}
-	}
-	return true
-}
+func validValue(value []byte) bool { return !bytes.ContainsAny(value, "\x00\r\n") }

@@ -2,6 +2,7 @@ package h2unary
 
 import (
 	"bytes"
+	"strconv"
 	"time"
 )
 
@@ -163,13 +164,8 @@ func isGRPC(value []byte) bool {
 
 func parseLength(value []byte) (n int64, ok bool) {
 	const digits = 18 // Such a number fits into an int64.
-	for _, c := range value {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = n*10 + int64(c-'0')
-	}
-	return n, len(value) > 0 && len(value) <= digits
+	u, err := strconv.ParseUint(string(value), 10, 64)
+	return int64(u), err == nil && len(value) <= digits
 }
 
 // parseTimeout reads a grpc-timeout, which has one to eight digits and a unit. A value beyond the largest duration

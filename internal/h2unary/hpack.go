@@ -1,6 +1,7 @@
 package h2unary
 
 import (
+	"bytes"
 	"errors"
 
 	"golang.org/x/net/http2/hpack"
@@ -34,53 +35,53 @@ const (
 
 // decoder reads header blocks (RFC 7541).
 type decoder struct {
-	table    table
-	literals literals
+	table table
+	// literals are paths with Huffman values. Envoy sends the same path with each request, but never puts it into the
+	// table. The meaning of such bytes never changes: they do not use the dynamic table.
+	literals memo[field]
 	// name and value are memory for the text of literals. made is the last literal.
-	name, value scratch
+	name, value bytes.Buffer
 	made        field
 }
 
-// effect is how a block depends on the dynamic table.
-type effect struct {
-	// changes means that the block inserts fields or resizes the table, uses that it uses fields of the table.
-	changes, uses bool
-}
-
-// decode passes each field of a block to visit. A field is valid until visit returns.
-func (d *decoder) decode(block []byte, visit func(*field)) (e effect, err error) {
+// decode passes each field of a block to visit. A field is valid until visit returns. changes means that the block
+// inserts fields into the dynamic table or resizes it.
+func (d *decoder) decode(block []byte, visit func(*field)) (changes bool, err error) {
 	count, size := 0, 0
 	for len(block) > 0 {
 		first := block[0]
 		if first&(isIndexed|isInsertion|isResize) == isResize {
 			if count > 0 {
-				return e, errLateResize
+				return changes, errLateResize
 			}
 			var limit uint64
 			if limit, block, err = readNumber(block, resizeBits); err != nil || limit > maxTable {
-				return e, errBlock
+				return changes, errBlock
 			}
-			e.changes = true
+			changes = true
 			d.table.resize(int(limit))
 			continue
 		}
 		var f *field
 		switch {
 		case first&isIndexed != 0:
-			f, block, err = d.readIndexed(block, &e)
+			var index uint64
+			if index, block, err = readNumber(block, indexedBits); err == nil {
+				f, err = d.table.at(index)
+			}
 		case first&isInsertion != 0:
-			e.changes = true
-			f, block, err = d.readLiteral(block, insertionBits, &e)
+			changes = true
+			f, block, err = d.readLiteral(block, insertionBits)
 		default:
-			f, block, err = d.readLiteral(block, plainBits, &e)
+			f, block, err = d.readLiteral(block, plainBits)
 		}
 		if err != nil {
-			return e, err
+			return changes, err
 		}
 		count++
 		size += f.size()
 		if count > maxFields || size > maxHeaderList {
-			return e, errTooLarge
+			return changes, errTooLarge
 		}
 		visit(f)
 		if first&(isIndexed|isInsertion) == isInsertion {
@@ -88,7 +89,7 @@ func (d *decoder) decode(block []byte, visit func(*field)) (e effect, err error)
 		}
 	}
 	d.release()
-	return e, nil
+	return changes, nil
 }
 
 // maxScratch bounds the memory for decoded text that an idle connection keeps.
@@ -97,44 +98,29 @@ const maxScratch = 4 << 10
 // release forgets the last literal, which can be a part of a read buffer, and large memory for text.
 func (d *decoder) release() {
 	d.made = field{}
-	if cap(d.name) > maxScratch {
-		d.name = nil
+	for _, b := range []*bytes.Buffer{&d.name, &d.value} {
+		if b.Cap() > maxScratch {
+			*b = bytes.Buffer{}
+		}
 	}
-	if cap(d.value) > maxScratch {
-		d.value = nil
-	}
-}
-
-func (d *decoder) readIndexed(b []byte, e *effect) (f *field, rest []byte, err error) {
-	index, rest, err := readNumber(b, indexedBits)
-	if err != nil {
-		return nil, nil, err
-	}
-	e.uses = e.uses || index > staticFields
-	f, ok := d.table.at(index)
-	if !ok {
-		return nil, nil, errBlock
-	}
-	return f, rest, nil
 }
 
 // readLiteral reads a field whose value, and maybe name, is in the block.
-func (d *decoder) readLiteral(b []byte, bits uint, e *effect) (f *field, rest []byte, err error) {
+func (d *decoder) readLiteral(b []byte, bits uint) (f *field, rest []byte, err error) {
 	index, rest, err := readNumber(b, bits)
 	if err != nil {
 		return nil, nil, err
 	}
 	made, name := field{}, encoded{}
 	if index > 0 {
-		named, ok := d.table.at(index)
-		if !ok {
-			return nil, nil, errBlock
+		named, err := d.table.at(index)
+		if err != nil {
+			return nil, nil, err
 		}
 		made.kind, made.name = named.kind, named.name
 		if made.kind == malformedField { // Perhaps only the value of that field is malformed.
 			made.kind = kindOf(made.name)
 		}
-		e.uses = e.uses || index > staticFields
 	} else if name, rest, err = readString(rest); err != nil {
 		return nil, nil, err
 	}
@@ -163,7 +149,7 @@ func (d *decoder) readLiteral(b []byte, bits uint, e *effect) (f *field, rest []
 		made.kind = malformedField
 	}
 	if memo {
-		d.literals.learn(raw, made)
+		d.literals.add(raw, field{made.kind, bytes.Clone(made.name), bytes.Clone(made.value)})
 	}
 	d.made = made
 	return &d.made, rest, nil
@@ -176,24 +162,15 @@ type encoded struct {
 }
 
 // decode returns the text. Decoded text is in room, until the next use of it.
-func (s encoded) decode(room *scratch) ([]byte, error) {
+func (s encoded) decode(room *bytes.Buffer) ([]byte, error) {
 	if !s.huffman {
 		return s.text, nil
 	}
-	*room = (*room)[:0]
+	room.Reset()
 	if _, err := hpack.HuffmanDecode(room, s.text); err != nil {
 		return nil, errBlock
 	}
-	return *room, nil
-}
-
-// scratch is memory for decoded text.
-type scratch []byte
-
-// Write implements io.Writer.
-func (s *scratch) Write(p []byte) (int, error) {
-	*s = append(*s, p...)
-	return len(p), nil
+	return room.Bytes(), nil
 }
 
 func readString(b []byte) (s encoded, rest []byte, err error) {

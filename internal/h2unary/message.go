@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc/codes"
 
 	"github.com/extauthz/extauthz/internal/guard"
@@ -94,8 +95,8 @@ func (c *Conn) cutLargest(need int64, some func(*Call) bool) (freed, leaving int
 		if k.state == waiting {
 			leaving += k.held
 		}
-		c.metered.Count(guard.OverBudget)
-		c.resetCall(k, enhanceYourCalm)
+		c.guarded.Count(guard.OverBudget)
+		c.resetCall(k, http2.ErrCodeEnhanceYourCalm)
 	}
 	return freed, leaving
 }

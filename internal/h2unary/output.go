@@ -4,6 +4,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"github.com/extauthz/extauthz/internal/guard"
 )
 
@@ -24,7 +26,12 @@ type output struct {
 	// writing means that a goroutine writes, and failed that a write has failed.
 	writing bool
 	failed  bool
-	attempt attempt
+	// The next fields belong to the goroutine that writes. try is attempt, made once. sent and err are its results for
+	// tried.
+	try   func(fd uintptr) bool
+	tried []byte
+	sent  int
+	err   error
 }
 
 // next returns the slice to append to, and add sets it.
@@ -89,11 +96,11 @@ func (c *Conn) appendData(k *Call, data []byte, last ending) {
 		if n <= 0 {
 			break
 		}
-		flags := byte(0)
+		flags := http2.Flags(0)
 		if last == endData && n == int64(len(data)) {
-			flags = flagEndStream
+			flags = http2.FlagDataEndStream
 		}
-		b = append(appendFrame(b, frameData, flags, k.id, int(n)), data[:n]...)
+		b = append(appendFrame(b, http2.FrameData, flags, k.id, int(n)), data[:n]...)
 		data = data[n:]
 		c.window.send -= n
 		k.window -= int(n)
@@ -118,9 +125,7 @@ func (c *Conn) appendData(k *Call, data []byte, last ending) {
 // resume sends what waits for flow control. c.mu is held.
 func (c *Conn) resume(k *Call) {
 	if len(k.rest.data) > 0 {
-		data := k.rest.data
-		k.rest.data = nil
-		c.appendData(k, data, k.rest.last)
+		c.appendData(k, k.rest.data, k.rest.last)
 	}
 }
 
@@ -136,7 +141,7 @@ func (c *Conn) resumeAll() {
 }
 
 // resetCall resets a call, whatever its state. c.mu is held.
-func (c *Conn) resetCall(k *Call, code errorCode) {
+func (c *Conn) resetCall(k *Call, code http2.ErrCode) {
 	c.sendReset(k.id, code)
 	c.forget(k)
 }

@@ -32,7 +32,7 @@ type input struct {
 
 // open finds out how to read.
 func (in *input) open(c *Conn) {
-	if system, ok := c.metered.Conn.(syscall.Conn); ok {
+	if system, ok := c.guarded.Conn.(syscall.Conn); ok {
 		if raw, err := system.SyscallConn(); err == nil {
 			c.raw = raw
 			in.try = func(fd uintptr) bool { return in.tryRead(c, int(fd)) }
@@ -74,7 +74,7 @@ func (in *input) fill(c *Conn) error {
 		copy(in.shared[:], small)
 	}
 	free := in.buffer()[in.to:]
-	n, err := c.metered.Read(free)
+	n, err := c.guarded.Read(free)
 	in.to += n
 	in.full = n == len(free)
 	if n > 0 {

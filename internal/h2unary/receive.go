@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc/codes"
 )
 
@@ -16,11 +17,11 @@ func (c *Conn) receive(b []byte) (used int, failed *failure) {
 	c.heard, c.pinged = c.read, time.Time{}
 	c.budget.refill(c.read)
 	if c.started == sentNothing {
-		known := min(len(b), len(preface))
-		if !bytes.Equal(b[:known], []byte(preface[:known])) {
-			return 0, broken(protocolError, "no preface of HTTP/2")
+		known := min(len(b), len(http2.ClientPreface))
+		if !bytes.Equal(b[:known], []byte(http2.ClientPreface[:known])) {
+			return 0, broken(http2.ErrCodeProtocol, "no preface of HTTP/2")
 		}
-		if known < len(preface) {
+		if known < len(http2.ClientPreface) {
 			return 0, nil
 		}
 		used, c.started = known, sentPreface
@@ -29,7 +30,7 @@ func (c *Conn) receive(b []byte) (used int, failed *failure) {
 		f, n, ok := nextFrame(b[used:])
 		if !ok {
 			if n > maxFrame {
-				return used, broken(frameSizeError, "the frame is too large")
+				return used, broken(http2.ErrCodeFrameSize, "the frame is too large")
 			}
 			break
 		}
@@ -62,47 +63,47 @@ func (c *Conn) full() bool {
 // receiveFrame handles one frame. c.mu is held.
 func (c *Conn) receiveFrame(f *frame) *failure {
 	switch {
-	case c.started == sentPreface && (f.kind != frameSettings || f.has(flagAck)):
-		return broken(protocolError, "the first frame is not SETTINGS")
-	case c.block.open && (f.kind != frameContinuation || f.stream != c.block.stream):
-		return broken(protocolError, "a header block is interrupted")
+	case c.started == sentPreface && (f.kind != http2.FrameSettings || f.has(http2.FlagSettingsAck)):
+		return broken(http2.ErrCodeProtocol, "the first frame is not SETTINGS")
+	case c.block.open && (f.kind != http2.FrameContinuation || f.stream != c.block.stream):
+		return broken(http2.ErrCodeProtocol, "a header block is interrupted")
 	}
 	switch f.kind {
-	case frameData:
+	case http2.FrameData:
 		return c.receiveData(f)
-	case frameHeaders:
+	case http2.FrameHeaders:
 		return c.receiveHeaders(f)
-	case frameContinuation:
+	case http2.FrameContinuation:
 		return c.receiveContinuation(f)
-	case frameReset:
+	case http2.FrameRSTStream:
 		return c.receiveReset(f)
 	}
 	debug := "too many frames"
-	if f.kind == framePing {
+	if f.kind == http2.FramePing {
 		debug = "too_many_pings" // The servers of gRPC use this name.
 	}
 	if failed := c.budget.charge(debug); failed != nil {
 		return failed
 	}
 	switch f.kind {
-	case frameSettings:
+	case http2.FrameSettings:
 		if c.started == sentPreface {
 			c.started = sentSettings
-			_ = c.metered.SetDeadline(time.Time{}) // The next read shows an error.
+			_ = c.guarded.SetDeadline(time.Time{}) // The next read shows an error.
 		}
 		return c.receiveSettings(f)
-	case framePing:
+	case http2.FramePing:
 		return c.receivePing(f)
-	case frameWindowUpdate:
+	case http2.FrameWindowUpdate:
 		return c.receiveWindowUpdate(f)
-	case framePriority:
+	case http2.FramePriority:
 		return c.receivePriority(f)
-	case frameGoAway:
+	case http2.FrameGoAway:
 		if f.stream != 0 {
-			return broken(protocolError, "GOAWAY of a stream")
+			return broken(http2.ErrCodeProtocol, "GOAWAY of a stream")
 		}
-	case framePushPromise:
-		return broken(protocolError, "PUSH_PROMISE of a client")
+	case http2.FramePushPromise:
+		return broken(http2.ErrCodeProtocol, "PUSH_PROMISE of a client")
 	}
 	return nil // Frames of unknown types are ignored.
 }
@@ -110,37 +111,34 @@ func (c *Conn) receiveFrame(f *frame) *failure {
 func (c *Conn) receivePing(f *frame) *failure {
 	switch {
 	case f.stream != 0:
-		return broken(protocolError, "PING of a stream")
-	case len(f.payload) != pingSize:
-		return broken(frameSizeError, "PING of a wrong length")
-	case f.has(flagAck):
+		return broken(http2.ErrCodeProtocol, "PING of a stream")
+	case len(f.payload) != len(drainPing):
+		return broken(http2.ErrCodeFrameSize, "PING of a wrong length")
+	case f.has(http2.FlagPingAck):
 		if !c.drainer.begun.IsZero() && string(f.payload) == drainPing {
 			c.drainer.finish(c)
 		}
 		return nil
 	}
-	c.output.add(appendPing(c.output.next(), flagAck, f.payload))
+	c.output.add(appendPing(c.output.next(), http2.FlagPingAck, f.payload))
 	return nil
 }
 
-const pingSize = 8
-
 func (c *Conn) receivePriority(f *frame) *failure {
-	const size = 5
 	switch {
 	case f.stream == 0:
-		return broken(protocolError, "PRIORITY of no stream")
-	case len(f.payload) != size:
-		return broken(frameSizeError, "PRIORITY of a wrong length")
+		return broken(http2.ErrCodeProtocol, "PRIORITY of no stream")
+	case len(f.payload) != priorityBytes:
+		return broken(http2.ErrCodeFrameSize, "PRIORITY of a wrong length")
 	case binary.BigEndian.Uint32(f.payload)&^(1<<31) == f.stream:
-		return broken(protocolError, "a stream depends on itself")
+		return broken(http2.ErrCodeProtocol, "a stream depends on itself")
 	}
 	return nil
 }
 
 // unpad removes the padding of a frame.
 func unpad(f *frame) (content []byte, ok bool) {
-	if !f.has(flagPadded) {
+	if !f.has(http2.FlagDataPadded) {
 		return f.payload, true
 	}
 	if len(f.payload) == 0 || int(f.payload[0]) >= len(f.payload) {
@@ -160,22 +158,22 @@ func (c *Conn) receiveData(f *frame) *failure {
 	k := c.calls[f.stream]
 	switch {
 	case f.stream == 0 || k == nil && c.streams.idle(f.stream):
-		return broken(protocolError, "DATA of no stream")
+		return broken(http2.ErrCodeProtocol, "DATA of no stream")
 	case !ok:
-		return broken(protocolError, "the padding is longer than the frame")
+		return broken(http2.ErrCodeProtocol, "the padding is longer than the frame")
 	case k == nil && c.streams.ignored(f.stream), k != nil && k.state == reset:
 		return c.budget.charge("too much DATA of streams that were reset")
 	case k == nil || k.state != arriving:
-		return broken(streamClosed, "DATA of a stream that the client has ended")
+		return broken(http2.ErrCodeStreamClosed, "DATA of a stream that the client has ended")
 	}
-	last := f.has(flagEndStream)
+	last := f.has(http2.FlagDataEndStream)
 	if len(content) == 0 && !last {
 		if failed := c.budget.charge("too many empty frames"); failed != nil {
 			return failed
 		}
 	}
 	if k.received += len(f.payload); k.received > c.streamWindow() {
-		return c.breakStream(k, flowControlError)
+		return c.breakStream(k, http2.ErrCodeFlowControl)
 	}
 	if padding := len(f.payload) - len(content); padding > 0 && !last {
 		c.output.add(appendWindowUpdate(c.output.next(), k.id, padding)) // The message must still fit.
@@ -203,7 +201,7 @@ func (c *Conn) refuse(k *Call, last bool, code codes.Code, reason string) *failu
 	id := k.id
 	c.appendFailure(k, code, reason)
 	if !last {
-		c.sendReset(id, noError)
+		c.sendReset(id, http2.ErrCodeNo)
 	}
 	return nil
 }
@@ -212,7 +210,7 @@ func (c *Conn) refuse(k *Call, last bool, code codes.Code, reason string) *failu
 func (c *Conn) complete(k *Call) *failure {
 	switch {
 	case k.head.length >= 0 && k.head.length != int64(k.content):
-		return c.breakStream(k, protocolError)
+		return c.breakStream(k, http2.ErrCodeProtocol)
 	case k.head.fault != noFault:
 		c.answerFault(k)
 		return nil

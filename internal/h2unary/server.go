@@ -1,7 +1,6 @@
 package h2unary
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,22 +28,16 @@ type Config struct {
 	Panicked func(value any)
 	// Keep has the names of headers that Call.Header returns. All others are forgotten.
 	Keep []string
-	// MaxStreams is the maximum number of requests in flight on a connection. Default 1024.
+	// MaxStreams is the maximum number of requests in flight on a connection. Required.
 	MaxStreams int
-	// MaxMessage is the largest message of a client. Default 1 MiB.
+	// MaxMessage is the largest message of a client, in bytes. Required.
 	MaxMessage int
 	// MaxAge is the age at which the server asks a client to close its connection. It varies by a tenth. MaxAgeGrace is
 	// the time after which the server closes it. 0 means never.
 	MaxAge, MaxAgeGrace time.Duration
-	// ConnectTimeout bounds the time from Accept to the first SETTINGS, with the handshake of TLS. Default 5 s.
+	// ConnectTimeout bounds the time from Accept to the first SETTINGS, with the handshake of TLS. Required.
 	ConnectTimeout time.Duration
 }
-
-const (
-	defaultStreams        = 1024
-	defaultMessage        = 1 << 20
-	defaultConnectTimeout = 5 * time.Second
-)
 
 // ErrStopped is the error of Serve after Shutdown.
 var ErrStopped = errors.New("the server has been stopped")
@@ -67,9 +60,6 @@ type Server struct {
 
 // New returns a server.
 func New(cfg Config) *Server {
-	cfg.MaxStreams = cmp.Or(cfg.MaxStreams, defaultStreams)
-	cfg.MaxMessage = cmp.Or(cfg.MaxMessage, defaultMessage)
-	cfg.ConnectTimeout = cmp.Or(cfg.ConnectTimeout, defaultConnectTimeout)
 	s := &Server{cfg: cfg, methods: make(map[string]int), keep: make(map[string]bool), conns: make(map[*Conn]struct{})}
 	for i, path := range cfg.Methods {
 		s.methods[path] = i
@@ -83,28 +73,21 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// Serve accepts connections until Shutdown, and returns ErrStopped then. The listener must be Metered.
+// Serve accepts connections until Shutdown, and returns ErrStopped then. The listener must be Metered (guard.Config).
 func (s *Server) Serve(l *guard.Listener) error {
 	s.mu.Lock()
 	s.listener = l
-	stopping := s.stopping
 	s.mu.Unlock()
-	if stopping {
-		return ErrStopped
-	}
 	wait := time.Duration(0)
-	for {
+	for !s.isStopping() {
 		nc, err := l.Accept()
 		if err == nil {
 			wait = 0
-			s.start(nc.(*guard.Metered))
+			s.start(nc.(*guard.Conn))
 			continue
 		}
-		s.mu.Lock()
-		stopping := s.stopping
-		s.mu.Unlock()
-		if stopping {
-			return ErrStopped
+		if s.isStopping() {
+			break
 		}
 		if timeout, ok := errors.AsType[net.Error](err); !ok || !timeout.Timeout() && errors.Is(err, net.ErrClosed) {
 			return fmt.Errorf("accept: %w", err)
@@ -113,6 +96,13 @@ func (s *Server) Serve(l *guard.Listener) error {
 		wait = min(max(2*wait, minAcceptWait), maxAcceptWait)
 		time.Sleep(wait)
 	}
+	return ErrStopped
+}
+
+func (s *Server) isStopping() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopping
 }
 
 const (
@@ -120,8 +110,9 @@ const (
 	maxAcceptWait = time.Second
 )
 
-func (s *Server) start(nc *guard.Metered) {
+func (s *Server) start(nc *guard.Conn) {
 	c := newConn(s, nc)
+	nc.Attach(c)
 	s.mu.Lock()
 	if s.stopping {
 		s.mu.Unlock()
@@ -129,16 +120,13 @@ func (s *Server) start(nc *guard.Metered) {
 		return
 	}
 	s.conns[c] = struct{}{}
-	s.ended.Add(1)
-	s.mu.Unlock()
-	nc.Attach(c)
-	go func() {
-		defer s.ended.Done()
+	s.ended.Go(func() {
 		c.run()
 		s.mu.Lock()
 		delete(s.conns, c)
 		s.mu.Unlock()
-	}()
+	})
+	s.mu.Unlock()
 }
 
 // Shutdown asks all clients to end their connections, answers the requests that they have sent, and returns when all
@@ -154,16 +142,13 @@ func (s *Server) Shutdown(ctx context.Context) {
 	for _, c := range s.open() {
 		c.drain("graceful_stop")
 	}
-	done := make(chan struct{})
-	go func() { s.ended.Wait(); close(done) }() // The goroutine ends with the connections.
-	select {
-	case <-done:
-	case <-ctx.Done():
+	stop := context.AfterFunc(ctx, func() {
 		for _, c := range s.open() {
-			c.cutOff()
+			c.guarded.Abort()
 		}
-		<-done
-	}
+	})
+	defer stop()
+	s.ended.Wait()
 }
 
 // open returns the open connections.

@@ -3,17 +3,9 @@ package h2unary
 import (
 	"encoding/binary"
 
-	"github.com/extauthz/extauthz/internal/guard"
-)
+	"golang.org/x/net/http2"
 
-// The settings of HTTP/2 (RFC 9113, 6.5.2) that the server reads or sends.
-const (
-	settingTableSize     = 1
-	settingEnablePush    = 2
-	settingMaxStreams    = 3
-	settingInitialWindow = 4
-	settingMaxFrame      = 5
-	settingMaxHeaderList = 6
+	"github.com/extauthz/extauthz/internal/guard"
 )
 
 const (
@@ -35,16 +27,16 @@ type peerSettings struct {
 
 // sendSettings sends the first frames of the server. c.mu is held.
 func (c *Conn) sendSettings() {
-	settings := [...]struct{ id, value int }{
-		{settingMaxStreams, c.server.cfg.MaxStreams},
+	settings := [...]http2.Setting{
+		{ID: http2.SettingMaxConcurrentStreams, Val: uint32(c.server.cfg.MaxStreams)},
 		// A message fits into this window, so that streams need no WINDOW_UPDATE.
-		{settingInitialWindow, c.streamWindow()},
-		{settingMaxHeaderList, maxHeaderList},
+		{ID: http2.SettingInitialWindowSize, Val: uint32(c.streamWindow())},
+		{ID: http2.SettingMaxHeaderListSize, Val: maxHeaderList},
 	}
-	b := appendFrame(c.output.next(), frameSettings, 0, 0, len(settings)*settingSize)
+	b := appendFrame(c.output.next(), http2.FrameSettings, 0, 0, len(settings)*settingSize)
 	for _, s := range settings {
-		b = binary.BigEndian.AppendUint16(b, uint16(s.id))
-		b = binary.BigEndian.AppendUint32(b, uint32(s.value))
+		b = binary.BigEndian.AppendUint16(b, uint16(s.ID))
+		b = binary.BigEndian.AppendUint32(b, s.Val)
 	}
 	c.output.add(appendWindowUpdate(b, 0, connectionWindow-initialWindow))
 }
@@ -56,49 +48,50 @@ func (c *Conn) streamWindow() int { return c.server.cfg.MaxMessage + prefix }
 func (c *Conn) receiveSettings(f *frame) *failure {
 	switch {
 	case f.stream != 0:
-		return broken(protocolError, "SETTINGS of a stream")
-	case f.has(flagAck) && len(f.payload) > 0, len(f.payload)%settingSize != 0:
-		return broken(frameSizeError, "SETTINGS of a wrong length")
-	case f.has(flagAck):
+		return broken(http2.ErrCodeProtocol, "SETTINGS of a stream")
+	case f.has(http2.FlagSettingsAck) && len(f.payload) > 0, len(f.payload)%settingSize != 0:
+		return broken(http2.ErrCodeFrameSize, "SETTINGS of a wrong length")
+	case f.has(http2.FlagSettingsAck):
 		c.started = sentAck
 		return nil
 	case len(f.payload) > maxSettings*settingSize:
-		return &failure{enhanceYourCalm, guard.Flood, "too many settings"}
+		return &failure{http2.ErrCodeEnhanceYourCalm, guard.Flood, "too many settings"}
 	}
 	for p := f.payload; len(p) > 0; p = p[settingSize:] {
-		if failed := c.receiveSetting(binary.BigEndian.Uint16(p), binary.BigEndian.Uint32(p[2:])); failed != nil {
+		id := http2.SettingID(binary.BigEndian.Uint16(p))
+		if failed := c.receiveSetting(id, binary.BigEndian.Uint32(p[2:])); failed != nil {
 			return failed
 		}
 	}
 	for _, k := range c.calls { // This runs once for all settings, because it takes time.
 		if c.peer.window+k.window > maxWindow {
-			return broken(flowControlError, "SETTINGS_INITIAL_WINDOW_SIZE makes a window too large")
+			return broken(http2.ErrCodeFlowControl, "SETTINGS_INITIAL_WINDOW_SIZE makes a window too large")
 		}
 	}
-	c.output.add(appendFrame(c.output.next(), frameSettings, flagAck, 0, 0))
+	c.output.add(appendFrame(c.output.next(), http2.FrameSettings, http2.FlagSettingsAck, 0, 0))
 	c.resumeAll() // The initial window may be larger.
 	return nil
 }
 
-func (c *Conn) receiveSetting(id uint16, value uint32) *failure {
+func (c *Conn) receiveSetting(id http2.SettingID, value uint32) *failure {
 	switch id {
-	case settingEnablePush:
+	case http2.SettingEnablePush:
 		if value > 1 {
-			return broken(protocolError, "SETTINGS_ENABLE_PUSH is neither 0 nor 1")
+			return broken(http2.ErrCodeProtocol, "SETTINGS_ENABLE_PUSH is neither 0 nor 1")
 		}
-	case settingMaxFrame:
+	case http2.SettingMaxFrameSize:
 		if value < maxFrame || value > largestFrames {
-			return broken(protocolError, "SETTINGS_MAX_FRAME_SIZE is out of range")
+			return broken(http2.ErrCodeProtocol, "SETTINGS_MAX_FRAME_SIZE is out of range")
 		}
-	case settingTableSize:
+	case http2.SettingHeaderTableSize:
 		// The server uses the table of a client only while it has its first size. Otherwise the next block sets the size 0,
 		// because clients that have made it smaller demand a size update (RFC 9113, 4.3.1).
 		if value < maxTable || c.peer.encoding != notInserted {
 			c.peer.encoding, c.peer.resized = noTable, true
 		}
-	case settingInitialWindow:
+	case http2.SettingInitialWindowSize:
 		if value > maxWindow {
-			return broken(flowControlError, "SETTINGS_INITIAL_WINDOW_SIZE is too large")
+			return broken(http2.ErrCodeFlowControl, "SETTINGS_INITIAL_WINDOW_SIZE is too large")
 		}
 		c.peer.window = int(value)
 	}
@@ -108,15 +101,15 @@ func (c *Conn) receiveSetting(id uint16, value uint32) *failure {
 // receiveWindowUpdate handles WINDOW_UPDATE. c.mu is held.
 func (c *Conn) receiveWindowUpdate(f *frame) *failure {
 	if len(f.payload) != 4 {
-		return broken(frameSizeError, "WINDOW_UPDATE of a wrong length")
+		return broken(http2.ErrCodeFrameSize, "WINDOW_UPDATE of a wrong length")
 	}
 	increment := int64(binary.BigEndian.Uint32(f.payload) &^ (1 << 31))
 	if f.stream == 0 {
 		if increment == 0 {
-			return broken(protocolError, "WINDOW_UPDATE of 0")
+			return broken(http2.ErrCodeProtocol, "WINDOW_UPDATE of 0")
 		}
 		if c.window.send += increment; c.window.send > maxWindow {
-			return broken(flowControlError, "the window of the connection is too large")
+			return broken(http2.ErrCodeFlowControl, "the window of the connection is too large")
 		}
 		c.resumeAll()
 		return nil
@@ -124,14 +117,14 @@ func (c *Conn) receiveWindowUpdate(f *frame) *failure {
 	k := c.calls[f.stream]
 	switch {
 	case k == nil && c.streams.idle(f.stream):
-		return broken(protocolError, "WINDOW_UPDATE of an idle stream")
+		return broken(http2.ErrCodeProtocol, "WINDOW_UPDATE of an idle stream")
 	case k == nil || k.state == reset:
 		return nil
 	case increment == 0:
-		return c.breakStream(k, protocolError)
+		return c.breakStream(k, http2.ErrCodeProtocol)
 	}
 	if k.window += int(increment); int64(c.peer.window)+int64(k.window) > maxWindow {
-		return c.breakStream(k, flowControlError)
+		return c.breakStream(k, http2.ErrCodeFlowControl)
 	}
 	c.resume(k)
 	return nil

@@ -62,7 +62,8 @@ func startOn(
 			echoMethod, laterMethod, failMethod, watchMethod, panicMethod, pauseMethod, stuckMethod, queueMethod,
 		},
 		Streams: map[string]bool{watchMethod: true}, Serve: s.serve,
-		Panicked: func(any) { s.panics.Add(1) },
+		Panicked:   func(any) { s.panics.Add(1) },
+		MaxStreams: 1024, MaxMessage: 1 << 20, ConnectTimeout: 5 * time.Second,
 	}
 	if change != nil {
 		change(&cfg)

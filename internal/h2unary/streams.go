@@ -3,18 +3,20 @@ package h2unary
 import (
 	"slices"
 
+	"golang.org/x/net/http2"
+
 	"github.com/extauthz/extauthz/internal/guard"
 )
 
 // failure is why a connection ends: the GOAWAY for the client, and the reason for the metric.
 type failure struct {
-	code   errorCode
+	code   http2.ErrCode
 	reason guard.Reason
 	debug  string
 }
 
 // broken returns the failure of a client that does not follow HTTP/2.
-func broken(code errorCode, debug string) *failure { return &failure{code, guard.Protocol, debug} }
+func broken(code http2.ErrCode, debug string) *failure { return &failure{code, guard.Protocol, debug} }
 
 // rememberedResets is for how many streams that the server has reset its client may still be sending.
 const rememberedResets = 100
@@ -38,7 +40,7 @@ type streamNumbers struct {
 func (s *streamNumbers) idle(stream uint32) bool { return stream > s.last || stream%2 == 0 }
 
 // sendReset resets a stream before the client has ended it. c.mu is held.
-func (c *Conn) sendReset(stream uint32, code errorCode) {
+func (c *Conn) sendReset(stream uint32, code http2.ErrCode) {
 	c.output.add(appendReset(c.output.next(), stream, code))
 	s := &c.streams
 	s.resets[s.next] = stream
@@ -66,7 +68,7 @@ func (c *Conn) admit() (ok bool, failed *failure) {
 	case open < c.server.cfg.MaxStreams, c.started < sentAck:
 		return true, nil
 	}
-	c.metered.Count(guard.TooManyStreams)
+	c.guarded.Count(guard.TooManyStreams)
 	if open < c.server.cfg.MaxStreams {
 		return false, nil
 	}

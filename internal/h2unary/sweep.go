@@ -3,6 +3,8 @@ package h2unary
 import (
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"github.com/extauthz/extauthz/internal/guard"
 )
 
@@ -28,7 +30,7 @@ func (c *Conn) Sweep(now time.Time) {
 		return
 	}
 	c.settle()
-	c.cutOff()
+	c.guarded.Abort()
 }
 
 // sweep enforces the time limits, and returns false if the connection has to be closed. c.mu is held.
@@ -37,17 +39,17 @@ func (c *Conn) sweep(now time.Time) (alive bool) {
 		return true // The deadline of run bounds this phase.
 	}
 	if !c.begun.IsZero() && now.Sub(c.begun) > maxReceive {
-		c.metered.Count(guard.SlowRequest)
+		c.guarded.Count(guard.SlowRequest)
 		return false
 	}
 	for _, k := range c.calls {
 		switch {
 		case k.state == arriving && now.Sub(k.Arrived) > maxReceive:
-			c.metered.Count(guard.SlowRequest)
-			c.resetCall(k, cancelled)
+			c.guarded.Count(guard.SlowRequest)
+			c.resetCall(k, http2.ErrCodeCancel)
 		case k.state == parked && now.Sub(k.Arrived) > maxParked:
-			c.metered.Count(guard.SlowAnswer)
-			c.resetCall(k, cancelled)
+			c.guarded.Count(guard.SlowAnswer)
+			c.resetCall(k, http2.ErrCodeCancel)
 		}
 	}
 	c.sweepMemory(now)

@@ -1,5 +1,7 @@
 package h2unary
 
+import "golang.org/x/net/http2/hpack"
+
 // maxTable is the size of the dynamic table of both sides, the default of SETTINGS_HEADER_TABLE_SIZE.
 const maxTable = 4096
 
@@ -11,16 +13,16 @@ type table struct {
 	limit  int
 }
 
-// at returns the field of an index, from 1. ok is false if there is none.
-func (t *table) at(index uint64) (*field, bool) {
-	if index <= staticFields {
-		return &staticTable[index], index > 0
+// at returns the field of an index, from 1.
+func (t *table) at(index uint64) (*field, error) {
+	if index > 0 && index <= staticFields {
+		return &staticTable[index], nil
 	}
-	index -= staticFields
+	index -= staticFields // 0 becomes larger than any index
 	if index > uint64(len(t.fields)-t.first) {
-		return nil, false
+		return nil, errBlock
 	}
-	return &t.fields[len(t.fields)-int(index)], true
+	return &t.fields[len(t.fields)-int(index)], nil
 }
 
 // insert adds a copy of a field. A field that is larger than the table empties it. The name may be that of a field that
@@ -62,4 +64,23 @@ func (t *table) evict(most int) (room []byte) {
 func (t *table) resize(limit int) {
 	t.limit = limit
 	t.evict(limit)
+}
+
+// staticFields is the number of fields of the static table. The first index of the dynamic table follows.
+const staticFields = 61
+
+// staticTable is the static table (RFC 7541, Appendix A), as x/net decodes its indexes. Index 0 is not used.
+var staticTable = readStaticTable()
+
+func readStaticTable() []field {
+	table := make([]field, 1, staticFields+1)
+	decoder := hpack.NewDecoder(0, func(f hpack.HeaderField) {
+		table = append(table, newField([]byte(f.Name), []byte(f.Value)))
+	})
+	for i := range byte(staticFields) {
+		if _, err := decoder.Write([]byte{isIndexed | (i + 1)}); err != nil {
+			panic(err) // a test of the package would not start
+		}
+	}
+	return table
 }

@@ -48,7 +48,7 @@ func (c *Conn) write() {
 	for o := &c.output; len(o.bytes) > 0 && !o.failed; {
 		b, shared := o.take()
 		c.mu.Unlock()
-		_, err := c.metered.Write(b)
+		_, err := c.guarded.Write(b)
 		c.wrote(shared, err)
 	}
 	c.endWrite()
@@ -57,7 +57,7 @@ func (c *Conn) write() {
 // writeRest goes on after an incomplete write.
 func (c *Conn) writeRest(b []byte, shared *[writeBuffer]byte) {
 	defer c.recovered()
-	_, err := c.metered.Write(b)
+	_, err := c.guarded.Write(b)
 	c.wrote(shared, err)
 	c.write()
 }
@@ -77,7 +77,7 @@ func (c *Conn) endWrite() {
 	over := c.output.failed && !c.closed
 	c.mu.Unlock()
 	if over {
-		c.cutOff() // The goroutine that reads then ends the connection.
+		c.guarded.Abort() // The goroutine that reads then ends the connection.
 	}
 }
 
@@ -86,29 +86,22 @@ func (c *Conn) tryWrite(b []byte) (n int, err error) {
 	if c.raw == nil {
 		return 0, nil
 	}
-	c.metered.Wrote()
-	t := &c.output.attempt
-	t.bytes, t.n, t.err = b, 0, nil
-	if err = c.raw.Write(t.try); err == nil {
-		err = t.err
+	c.guarded.Wrote()
+	o := &c.output
+	o.tried, o.sent, o.err = b, 0, nil
+	if err = c.raw.Write(o.try); err == nil {
+		err = o.err
 	}
-	return t.n, err
+	return o.sent, err
 }
 
-// attempt is an attempt to write, for syscall.RawConn. It belongs to the goroutine that writes.
-type attempt struct {
-	try   func(fd uintptr) bool // It is made once.
-	bytes []byte
-	n     int
-	err   error
-}
-
-func (t *attempt) write(fd uintptr) bool {
-	n, err := syscall.Write(int(fd), t.bytes)
-	if t.bytes = nil; !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EINTR) {
-		t.err = err
+// attempt writes what the socket takes at once, for syscall.RawConn.
+func (o *output) attempt(fd uintptr) bool {
+	n, err := syscall.Write(int(fd), o.tried)
+	if o.tried = nil; !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EINTR) {
+		o.err = err
 	}
-	t.n = max(0, n)
+	o.sent = max(0, n)
 	return true // RawConn must not wait.
 }
 

@@ -31,7 +31,7 @@ import (
 )
 
 // native are settings of the native transport.
-var native = &settings.Settings{Listeners: settings.Listeners{Transport: nativeTransport}}
+var native = &settings.Settings{Listeners: settings.Listeners{Transport: nativeTransport, MaxStreams: 1024}}
 
 // TestNativePanic sends requests that arrive together, some of which cause a panic before, in or after the call of the
 // store. Only those fail. Either the goroutine that reads the connection answers, or one that reads the replies of

@@ -20,34 +20,32 @@ func excerpt(line string, column, length int) (text, marks string) {
 	}
 	end := min(start+length, to)
 
-	var t, m strings.Builder
+	text = strings.Map(func(r rune) rune {
+		if r == '\t' || unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar // it may move the cursor or change the terminal
+	}, string(runes[from:to]))
 	if from > 0 {
-		t.WriteRune('…')
-		m.WriteByte(' ')
-	}
-	for i := from; i < to; i++ {
-		if r := runes[i]; r == '\t' || unicode.IsPrint(r) {
-			t.WriteRune(r)
-		} else {
-			t.WriteRune(unicode.ReplacementChar) // it may move the cursor or change the terminal
-		}
-		switch {
-		case i >= end:
-		case i >= start:
-			m.WriteString(strings.Repeat("^", cells(runes[i])))
-		case runes[i] == '\t':
-			m.WriteByte('\t')
-		default:
-			m.WriteString(strings.Repeat(" ", cells(runes[i])))
-		}
+		text, marks = "…"+text, " "
 	}
 	if to < len(runes) {
-		t.WriteRune('…')
+		text += "…"
+	}
+	for _, r := range runes[from:start] {
+		if r == '\t' {
+			marks += "\t"
+		} else {
+			marks += strings.Repeat(" ", cells(r))
+		}
+	}
+	for _, r := range runes[start:max(start, end)] {
+		marks += strings.Repeat("^", cells(r))
 	}
 	if start >= end {
-		m.WriteByte('^')
+		marks += "^"
 	}
-	return t.String(), m.String()
+	return text, marks
 }
 
 // cells returns how many columns of a terminal a character takes.

@@ -31,9 +31,6 @@ func Schema(kind *Kind, root reflect.Type) ([]byte, error) {
 	return json.MarshalIndent(whole, "", "  ")
 }
 
-// definition returns the reference to the definition of a type.
-func definition(t reflect.Type) string { return "#/definitions/" + t.String() }
-
 // schema returns the JSON Schema of a map.
 func (s *section) schema() map[string]any {
 	properties := map[string]any{}

@@ -145,7 +145,7 @@ func (k *key) formOf(t reflect.Type) form {
 		return form{readInteger(least, most), map[string]any{"type": "integer", "minimum": least, "maximum": most}, name}
 	case t.Kind() == reflect.Struct:
 		k.object = t
-		return form{k.readStruct, map[string]any{"$ref": definition(t)}, "map"}
+		return form{k.readStruct, map[string]any{"$ref": "#/definitions/" + t.String()}, "map"}
 	case t.Kind() == reflect.Slice && t == k.typ:
 		k.list = true
 		element, name := k.formOf(t.Elem()), "list of texts"

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // MaxDepth bounds the nesting of a Struct, because clients can choose it: a deeper value is read as null.
@@ -38,8 +40,7 @@ func unmarshalStruct(msg string, fields map[string]any, depth int) error {
 			continue
 		}
 		key, value, err := unmarshalField(r.Text, depth)
-		fields[key] = value
-		if err != nil {
+		if fields[key] = value; err != nil {
 			return err
 		}
 	}
@@ -123,60 +124,43 @@ func ValidText(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// AppendField appends a field of a Struct. value appends its Value.
-func AppendField(b []byte, name string, value func([]byte) []byte) []byte {
-	return AppendMessage(b, structFields, func(b []byte) []byte {
-		return AppendMessage(AppendText(b, fieldKey, ValidText(name)), fieldValue, value)
-	})
-}
-
-// AppendTextField appends a text field of a Struct.
-func AppendTextField(b []byte, name, text string) []byte {
-	return AppendField(b, name, func(b []byte) []byte { return AppendText(b, valueString, ValidText(text)) })
-}
-
-// AppendNumberField appends a number field of a Struct.
-func AppendNumberField(b []byte, name string, n float64) []byte {
-	return AppendField(b, name, func(b []byte) []byte { return AppendFixed64(b, valueNumber, math.Float64bits(n)) })
-}
-
-// AppendStructField appends a Struct field of a Struct. fields appends the fields of the inner one.
-func AppendStructField(b []byte, name string, fields func([]byte) []byte) []byte {
-	return AppendField(b, name, func(b []byte) []byte { return AppendMessage(b, valueStruct, fields) })
-}
-
-// AppendFields appends the fields of a Struct in the order of their names. AppendValue lists the possible values.
+// AppendFields appends the fields of a Struct in the order of their names. AppendField lists the possible values.
 func AppendFields(b []byte, fields map[string]any) []byte {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		b = AppendField(b, name, func(b []byte) []byte { return AppendValue(b, fields[name]) })
+		b = AppendField(b, name, fields[name])
 	}
 	return b
 }
 
-// AppendValue appends the field of a Value for v: a text, a bool, a number (int64, uint64 or float64), or a list or
-// map of such values. Anything else becomes null.
-func AppendValue(b []byte, v any) []byte {
+// AppendField appends a field of a Struct: a text, a bool, a number (int64, uint64 or float64), a list or map of such
+// values, or a Struct whose fields a function appends. Anything else becomes null.
+func AppendField(b []byte, name string, v any) []byte {
+	return AppendMessage(b, structFields, func(b []byte) []byte {
+		b = AppendText(b, fieldKey, ValidText(name))
+		return AppendMessage(b, fieldValue, func(b []byte) []byte { return appendValue(b, v) })
+	})
+}
+
+func appendValue(b []byte, v any) []byte {
 	switch v := v.(type) {
 	case string:
 		return AppendText(b, valueString, ValidText(v))
 	case bool:
-		n := uint64(0)
-		if v {
-			n = 1
-		}
-		return AppendVarint(b, valueBool, n)
+		return AppendVarint(b, valueBool, protowire.EncodeBool(v))
 	case int64:
-		return AppendFixed64(b, valueNumber, math.Float64bits(float64(v)))
+		return appendValue(b, float64(v))
 	case uint64:
-		return AppendFixed64(b, valueNumber, math.Float64bits(float64(v)))
+		return appendValue(b, float64(v))
 	case float64:
 		return AppendFixed64(b, valueNumber, math.Float64bits(v))
+	case func([]byte) []byte:
+		return AppendMessage(b, valueStruct, v)
 	case map[string]any:
-		return AppendMessage(b, valueStruct, func(b []byte) []byte { return AppendFields(b, v) })
+		return appendValue(b, func(b []byte) []byte { return AppendFields(b, v) })
 	case []any:
 		return AppendMessage(b, valueList, func(b []byte) []byte {
 			for _, item := range v {
-				b = AppendMessage(b, listValues, func(b []byte) []byte { return AppendValue(b, item) })
+				b = AppendMessage(b, listValues, func(b []byte) []byte { return appendValue(b, item) })
 			}
 			return b
 		})

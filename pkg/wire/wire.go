@@ -97,7 +97,8 @@ const (
 	entryValue = 2<<3 | Bytes
 )
 
-// ReadEntry reads two text fields with the numbers 1 and 2: key and value in many messages, such as map entries.
+// ReadEntry reads two text fields with the numbers 1 and 2: key and value in many messages, such as map entries. An
+// Any has its type and its value there.
 func ReadEntry(msg string) (key, value string, err error) {
 	if key, value, ok := shortEntry(msg); ok {
 		return key, value, nil

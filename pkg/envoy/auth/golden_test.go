@@ -297,6 +297,7 @@ func listen(t testing.TB, server *flow.Flow) string {
 	}
 	s := h2unary.New(h2unary.Config{
 		Methods: flow.Methods[:], Serve: server.Serve, Panicked: func(value any) { panic(value) },
+		MaxStreams: 1024, MaxMessage: 1 << 20, ConnectTimeout: 5 * time.Second,
 	})
 	guarded := guard.New(listener, guard.Config{Connections: 100, Bytes: 64 << 20, Metered: true})
 	go func() { _ = s.Serve(guarded) }() // ends with Shutdown

@@ -121,16 +121,16 @@ func actionOf(list uint64, name string) corev3.HeaderValueOption_HeaderAppendAct
 func appendMetadata(b []byte, d *authz.Decision) []byte {
 	for _, f := range facts(d) {
 		if f.value != "" {
-			b = wire.AppendTextField(b, f.name, f.value)
+			b = wire.AppendField(b, f.name, f.value)
 		}
 	}
 	if tightest := d.Limits.Tightest(); tightest != nil {
-		b = wire.AppendNumberField(b, "remaining", float64(tightest.Binding.Decision.Remaining))
+		b = wire.AppendField(b, "remaining", tightest.Binding.Decision.Remaining)
 	}
 	if l := d.Identity.Limit; expressible(l) {
-		b = wire.AppendStructField(b, "limit", func(b []byte) []byte {
-			b = wire.AppendNumberField(b, "requests_per_unit", float64(l.Requests))
-			return wire.AppendTextField(b, "unit", strings.ToUpper(l.Unit.String()))
+		b = wire.AppendField(b, "limit", func(b []byte) []byte {
+			b = wire.AppendField(b, "requests_per_unit", l.Requests)
+			return wire.AppendField(b, "unit", strings.ToUpper(l.Unit.String()))
 		})
 	}
 	return b

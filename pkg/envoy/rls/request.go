@@ -2,6 +2,7 @@ package rls
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
@@ -38,11 +39,6 @@ const (
 	descriptorLimitUnit       = 2<<3 | wire.Varint
 	descriptorLimitMultiplier = 3<<3 | wire.Bytes
 	wrapperValue              = 1<<3 | wire.Varint
-)
-
-const (
-	maxUint32      = 1<<32 - 1
-	unitsOnTheWire = uint32(descriptors.Week)
 )
 
 // Memory is memory for the parts of queries, so that reading a request allocates nothing. A query has slices of it and
@@ -86,7 +82,7 @@ func (m *Memory) Unmarshal(msg string, q *ratelimit.Query) error {
 				return fmt.Errorf("descriptor %d: %w", n, err)
 			}
 		case requestHitsAddend:
-			q.Hits = r.Number & maxUint32
+			q.Hits = r.Number & math.MaxUint32
 		}
 	}
 	q.Descriptors = m.descriptors[first:len(m.descriptors):len(m.descriptors)]
@@ -140,7 +136,7 @@ func unmarshalRequestLimit(msg string, o *descriptors.RequestLimit) error {
 			o.RequestsPerUnit = uint32(r.Number)
 		case descriptorLimitUnit:
 			o.Unit = descriptors.UnknownUnit
-			if unit := uint32(r.Number); unit <= unitsOnTheWire {
+			if unit := uint32(r.Number); unit <= uint32(descriptors.Week) {
 				o.Unit = descriptors.Unit(unit)
 			}
 		case descriptorLimitMultiplier:

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/extauthz/extauthz/internal/poll"
@@ -42,7 +43,9 @@ type Config struct {
 type Client struct {
 	cfg      Config
 	received chan delivery
-	link     link
+	open     atomic.Bool // the stream to the server is open
+	// warned is the time at which an outage was logged last, the zero value if there is none.
+	warned time.Time
 
 	mu sync.Mutex
 	// accepted is the last accepted response, an empty one before the first; version is its version on this stream.
@@ -81,7 +84,7 @@ func New(cfg Config) (*Client, error) {
 	_ = conn.Close() // nothing was sent
 	return &Client{
 		cfg: cfg, received: make(chan delivery), accepted: &response{typeURL: typeURL},
-		overlay: watchedOverlay{follower: followOverlay(cfg.Overlay), requireEnd: cfg.RequireEnd},
+		overlay: watchedOverlay{follower: followOverlay(cfg.Overlay)},
 	}, nil
 }
 
@@ -89,16 +92,16 @@ func New(cfg Config) (*Client, error) {
 const refusalInterval = time.Second
 
 // Connected reports whether the server can be reached now: the stream is open.
-func (c *Client) Connected() bool { return c.link.open.Load() }
+func (c *Client) Connected() bool { return c.open.Load() }
 
 // Load reads the overlay, connects, and waits until the server has sent rules without mistakes. It refuses and logs
 // others. With Config.NoWait, or if ctx is done, it returns a set without a generation instead. The connection ends
 // with ctx. A mistake in the overlay is a problem, even before there are rules.
 func (c *Client) Load(ctx context.Context) (rules.Set, rules.Problems) {
-	if problems := c.overlay.load(); problems.HasErrors() {
+	if problems := c.overlay.load(c.cfg.RequireEnd); problems.HasErrors() {
 		return rules.Set{Generation: generation(c.accepted, c.overlay.active)}, problems
 	}
-	go c.link.follow(ctx, &c.cfg, c.received)
+	go c.follow(ctx)
 	if c.cfg.NoWait {
 		return rules.Set{}, nil
 	}
@@ -126,27 +129,9 @@ func (c *Client) Load(ctx context.Context) (rules.Set, rules.Problems) {
 // Run calls update once for each change of the server's rules or of the overlay until the context is done, one call
 // after the other. It must be called after Load.
 func (c *Client) Run(ctx context.Context, update func(rules.Update)) {
-	var following sync.WaitGroup
-	defer following.Wait()
-	following.Go(func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case d := <-c.received:
-				c.mu.Lock()
-				u, isNew, reply := c.take(d)
-				if isNew {
-					update(u)
-				}
-				c.mu.Unlock()
-				d.stream.send(reply)
-			}
-		}
-	})
-	c.overlay.follower.Run(ctx, func(r poll.Reading, _ bool) {
+	change := func(decide func() (u rules.Update, isNew bool, reply []byte)) {
 		c.mu.Lock()
-		u, isNew, reply := c.reread(r)
+		u, isNew, reply := decide()
 		if isNew {
 			update(u)
 		}
@@ -155,6 +140,21 @@ func (c *Client) Run(ctx context.Context, update func(rules.Update)) {
 		if reply != nil {
 			stream.send(reply)
 		}
+	}
+	var following sync.WaitGroup
+	defer following.Wait()
+	following.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case d := <-c.received:
+				change(func() (rules.Update, bool, []byte) { return c.take(d) })
+			}
+		}
+	})
+	c.overlay.follower.Run(ctx, func(r poll.Reading, _ bool) {
+		change(func() (rules.Update, bool, []byte) { return c.reread(r) })
 	})
 }
 
@@ -174,11 +174,11 @@ func (c *Client) take(d delivery) (u rules.Update, isNew bool, reply []byte) {
 		u.Problems = rules.Problems{problem("response", "", err.Error())}
 		r.typeURL = whole.typeURL // no overlay makes it valid
 	} else {
-		u.Set, u.Problems = decode(r, c.overlay.active, c.cfg.Check)
+		u.Set, u.Problems = decode(r, c.overlay.active, &c.cfg)
 	}
 	if u.Problems.HasErrors() {
 		c.refused = r
-		return u, c.isNew(u), nack(r, c.version, detail(u.Problems))
+		return u, c.isNew(u), answer(r, c.version, detail(u.Problems))
 	}
 	return u, c.isNew(u), c.accept(r)
 }
@@ -186,7 +186,7 @@ func (c *Client) take(d delivery) (u rules.Update, isNew bool, reply []byte) {
 // accept makes a response the accepted one, and returns the request that answers it.
 func (c *Client) accept(r *response) (reply []byte) {
 	c.accepted, c.version, c.refused = r, r.version, nil
-	return ack(r)
+	return answer(r, r.version, "")
 }
 
 // isNew records a change, and reports whether it differs from the one before it.
@@ -209,10 +209,10 @@ func (c *Client) reread(r poll.Reading) (u rules.Update, isNew bool, reply []byt
 	}
 	u.Set.Generation, u.Problems = generation(c.accepted, next), problems
 	if !problems.HasErrors() {
-		u.Set, u.Problems = decode(c.accepted, next, c.cfg.Check)
+		u.Set, u.Problems = decode(c.accepted, next, &c.cfg)
 	}
 	if c.refused != nil && !problems.HasErrors() {
-		if set, problems := decode(c.refused, next, c.cfg.Check); !problems.HasErrors() {
+		if set, problems := decode(c.refused, next, &c.cfg); !problems.HasErrors() {
 			u.Set, u.Problems = set, problems
 			reply = c.accept(c.refused)
 		}

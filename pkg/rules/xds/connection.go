@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -45,15 +45,8 @@ type Backoff struct {
 
 // wait returns the time before the attempt after so many failures.
 func (b Backoff) wait(failures int) time.Duration {
-	d := b.Initial
-	for range failures {
-		if d >= b.Max/2 {
-			d = b.Max
-			break
-		}
-		d *= 2
-	}
-	return jittered(min(d, b.Max), b.Jitter)
+	doubled := math.Ldexp(float64(b.Initial), failures) // it may be infinite
+	return jittered(time.Duration(min(doubled, float64(b.Max))), b.Jitter)
 }
 
 // jittered returns a time that differs from d by at most a share of it.
@@ -62,29 +55,22 @@ func jittered(d time.Duration, share float64) time.Duration {
 	return d + time.Duration(float64(d)*share*(2*rand.Float64()-1))
 }
 
-// link keeps a stream to the server open.
-type link struct {
-	open atomic.Bool
-	// warned is the time at which an outage was logged last, the zero value if there is none.
-	warned time.Time
-}
-
 // follow delivers the messages of the server until ctx is done. It connects again after each failure.
-func (l *link) follow(ctx context.Context, cfg *Config, received chan<- delivery) {
+func (c *Client) follow(ctx context.Context) {
 	for failures := 0; ctx.Err() == nil; {
-		opened, delivered, err := l.connection(ctx, cfg, received)
+		opened, delivered, err := c.connection(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		message, wait := "cannot connect to the xDS server", jittered(cfg.ConnectInterval, 0.5)
+		message, wait := "cannot connect to the xDS server", jittered(c.cfg.ConnectInterval, 0.5)
 		if opened {
 			if message = "the xDS server has ended the stream"; delivered {
 				failures = 0
 			}
-			wait = cfg.Backoff.wait(failures)
+			wait = c.cfg.Backoff.wait(failures)
 			failures++
 		}
-		l.logFailure(cfg.Log, message, delivered, err, wait)
+		c.logFailure(message, delivered, err, wait)
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
@@ -93,38 +79,36 @@ func (l *link) follow(ctx context.Context, cfg *Config, received chan<- delivery
 }
 
 // logFailure logs the end of a stream that worked as information, and an outage as a warning, once a minute.
-func (l *link) logFailure(log *slog.Logger, message string, worked bool, err error, wait time.Duration) {
+func (c *Client) logFailure(message string, worked bool, err error, wait time.Duration) {
 	attrs := []any{"error", err, "retry_in", wait.Round(time.Millisecond)}
 	switch {
 	case worked:
-		log.Info(message+"; the rules stay as they are", attrs...)
-	case time.Since(l.warned) >= logInterval:
-		l.warned = time.Now()
-		log.Warn(message+"; the rules stay as they are (logged once a minute)", attrs...)
+		c.cfg.Log.Info(message+"; the rules stay as they are", attrs...)
+	case time.Since(c.warned) >= logInterval:
+		c.warned = time.Now()
+		c.cfg.Log.Warn(message+"; the rules stay as they are (logged once a minute)", attrs...)
 	}
 }
 
 // logConnected logs a new stream, as a warning if an outage was logged.
-func (l *link) logConnected(log *slog.Logger) {
+func (c *Client) logConnected() {
 	level := slog.LevelInfo
-	if !l.warned.IsZero() {
-		level, l.warned = slog.LevelWarn, time.Time{}
+	if !c.warned.IsZero() {
+		level, c.warned = slog.LevelWarn, time.Time{}
 	}
-	log.Log(context.Background(), level, "connected to the xDS server")
+	c.cfg.Log.Log(context.Background(), level, "connected to the xDS server")
 }
 
 // connection opens a connection and a stream, and delivers messages until one of them ends. Each connection has a TLS
 // configuration of its own, with certificates that were renewed. opened means that there was a stream, delivered that
 // a message came.
-func (l *link) connection(
-	ctx context.Context, cfg *Config, received chan<- delivery,
-) (opened, delivered bool, err error) {
-	conn, err := dial(cfg)
+func (c *Client) connection(ctx context.Context) (opened, delivered bool, err error) {
+	conn, err := dial(&c.cfg)
 	if err != nil {
 		return false, false, err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(ctx, metadata.New(cfg.Headers)))
+	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(ctx, metadata.New(c.cfg.Headers)))
 	defer cancel()
 	desc := &grpc.StreamDesc{StreamName: "StreamAggregatedResources", ServerStreams: true, ClientStreams: true}
 	grpcStream, err := conn.NewStream(ctx, desc, method)
@@ -132,21 +116,21 @@ func (l *link) connection(
 		return false, false, readable(err)
 	}
 	s := &stream{grpc: grpcStream}
-	s.send(subscription(cfg.Node))
-	l.open.Store(true)
-	defer l.open.Store(false)
+	s.send(subscription(c.cfg.Node))
+	c.open.Store(true)
+	defer c.open.Store(false)
 	for {
 		var message string
 		if err := grpcStream.RecvMsg(&message); err != nil {
 			return true, delivered, readable(err)
 		}
 		if !delivered {
-			l.logConnected(cfg.Log)
+			c.logConnected()
 		}
 		select {
 		case <-ctx.Done():
 			return true, delivered, ctx.Err()
-		case received <- delivery{message, s}:
+		case c.received <- delivery{message, s}:
 			delivered = true
 		}
 	}

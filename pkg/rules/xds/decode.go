@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/extauthz/extauthz/internal/poll"
 	"github.com/extauthz/extauthz/internal/strictyaml"
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/authz"
@@ -18,19 +18,19 @@ import (
 
 // decode returns the rules of a response together with the overlay, and their problems. If one of the problems is an
 // error, the set has only its generation. No content makes decode panic or run for long.
-func decode(r *response, o overlay, options ratelimit.CheckOptions) (rules.Set, rules.Problems) {
+func decode(r *response, overlay poll.File, cfg *Config) (rules.Set, rules.Problems) {
 	// Servers send resources in any order. Sorted, equal resources are equal rules.
 	resources, problems := readResources(r)
 	slices.SortStableFunc(resources, func(a, b *resource) int { return cmp.Compare(a.name, b.name) })
 	problems = append(problems, checkNames(resources)...)
 	set := rules.Set{Policies: map[string]*authz.Policy{}}
-	added, doc := o.decode()
+	added, doc := decodeOverlay(overlay, cfg.RequireEnd)
 	added.merge(resources, doc)
 	domains := make([]ratelimit.Domain, len(resources))
 	for i, res := range resources {
 		domains[i] = res.Domain
 	}
-	for i, mistakes := range ratelimit.Check(domains, options) {
+	for i, mistakes := range ratelimit.Check(domains, cfg.Check) {
 		for _, m := range mistakes {
 			problems = append(problems, resources[i].problem(m))
 		}
@@ -49,7 +49,7 @@ func decode(r *response, o overlay, options ratelimit.CheckOptions) (rules.Set, 
 	if problems.HasErrors() {
 		set = rules.Set{}
 	}
-	set.Generation = generation(r, o)
+	set.Generation = generation(r, overlay)
 	return set, problems
 }
 
@@ -59,7 +59,7 @@ func readResources(r *response) (resources []*resource, problems rules.Problems)
 		return nil, rules.Problems{problem("response", "", "the response has resources of type "+suggest.Quoted(r.typeURL),
 			"want "+suggest.Quoted(typeURL))}
 	}
-	read := newReader()
+	read := reader{maxDescriptors, maxNames, maxWildcards}
 	for i, a := range r.resources {
 		if a.typeURL != typeURL {
 			problems = append(problems, problem(label("", i), "", "the resource has the type "+suggest.Quoted(a.typeURL),
@@ -72,7 +72,7 @@ func readResources(r *response) (resources []*resource, problems rules.Problems)
 			res, err = read.config(a.value, i)
 		}
 		switch {
-		case isTooLarge(err):
+		case slices.Contains([]error{errTooMany, errLongNames, errTooManyWilds}, err): // the others need not be read
 			return nil, append(problems, problem("response", "", err.Error()))
 		case err != nil:
 			problems = append(problems, problem(res.label, "", err.Error()))
@@ -81,11 +81,6 @@ func readResources(r *response) (resources []*resource, problems rules.Problems)
 		}
 	}
 	return resources, problems
-}
-
-// isTooLarge reports whether an error is about the whole response, so that its other resources need not be read.
-func isTooLarge(err error) bool {
-	return errors.Is(err, errTooMany) || errors.Is(err, errLongNames) || errors.Is(err, errTooManyWilds)
 }
 
 // checkNames reports resources of the same name. They must be sorted by it.
@@ -109,7 +104,7 @@ func (res *resource) problem(m ratelimit.Mistake) strictyaml.Problem {
 }
 
 // generation identifies the resources of a response and the overlay.
-func generation(r *response, o overlay) string {
+func generation(r *response, overlay poll.File) string {
 	h := sha256.New()
 	var texts []string
 	for _, a := range r.resources {
@@ -120,7 +115,7 @@ func generation(r *response, o overlay) string {
 	for _, text := range texts {
 		fmt.Fprintf(h, "%d:%s", len(text), text)
 	}
-	h.Write(o.text.Content)
+	h.Write(overlay.Content)
 	return hex.EncodeToString(h.Sum(nil)[:6])
 }
 

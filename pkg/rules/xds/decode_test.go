@@ -31,21 +31,21 @@ func TestDecode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, o, last := &response{typeURL: typeURL}, overlay{}, ""
+			r, o, last := &response{typeURL: typeURL}, poll.File{}, ""
 			for _, f := range archive.Files {
 				switch f.Name {
 				case "resources.json":
 					r.resources = marshal(t, f.Data)
 				case "overlay.yaml":
-					o.text = poll.File{Name: f.Name, Content: f.Data}
+					o = poll.File{Name: f.Name, Content: f.Data}
 				}
 				if f.Name != "want" {
 					last = f.Name
 				}
 			}
-			set, problems := decode(r, o, ratelimit.CheckOptions{
+			set, problems := decode(r, o, &Config{Check: ratelimit.CheckOptions{
 				MergeDomains: bytes.Contains(archive.Comment, []byte("MERGE_DOMAIN_CONFIG=true")),
-			})
+			}})
 			got := ""
 			if len(problems) > 0 {
 				got = problems.Error() + "\n"
@@ -150,7 +150,7 @@ func read(message string) (rules.Set, rules.Problems) {
 	if err != nil {
 		return rules.Set{}, rules.Problems{problem("response", "", err.Error())}
 	}
-	return decode(r, overlay{}, ratelimit.CheckOptions{})
+	return decode(r, poll.File{}, &Config{})
 }
 
 // TestHostileResponses refuses each with all its mistakes, in a text that the server can receive.

@@ -29,15 +29,12 @@ const (
 	statusMessage = 2<<3 | wire.Bytes
 )
 
-// Fields of envoy.service.discovery.v3 DiscoveryResponse, and of google.protobuf.Any.
+// Fields of envoy.service.discovery.v3 DiscoveryResponse, as tags on the wire.
 const (
 	responseVersion   = 1<<3 | wire.Bytes
 	responseResources = 2<<3 | wire.Bytes
 	responseType      = 4<<3 | wire.Bytes
 	responseNonce     = 5<<3 | wire.Bytes
-
-	anyType  = 1<<3 | wire.Bytes
-	anyValue = 2<<3 | wire.Bytes
 )
 
 // Node is how the server knows this client.
@@ -81,19 +78,15 @@ func subscription(n Node) []byte {
 	return wire.AppendText(b, requestType, typeURL)
 }
 
-// ack returns the request that accepts a response.
-func ack(r *response) []byte {
-	b := wire.AppendText(nil, requestVersion, wire.ValidText(r.version))
-	b = wire.AppendText(b, requestType, typeURL)
-	return wire.AppendText(b, requestNonce, wire.ValidText(r.nonce))
-}
-
-// nack returns the request that refuses a response because of its mistakes. version is that of the last accepted
-// response of the stream, "" if there is none.
-func nack(r *response, version, mistakes string) []byte {
+// answer returns the request that answers a response. It accepts the response, or refuses it because of its mistakes.
+// version is that of the last accepted response of the stream, "" if there is none.
+func answer(r *response, version, mistakes string) []byte {
 	b := wire.AppendText(nil, requestVersion, wire.ValidText(version))
 	b = wire.AppendText(b, requestType, typeURL)
 	b = wire.AppendText(b, requestNonce, wire.ValidText(r.nonce))
+	if mistakes == "" {
+		return b
+	}
 	return wire.AppendMessage(b, requestError, func(b []byte) []byte {
 		b = wire.AppendVarint(b, statusCode, uint64(codes.InvalidArgument))
 		return wire.AppendText(b, statusMessage, wire.ValidText(mistakes))
@@ -128,24 +121,11 @@ func readResponse(msg string) (r *response, err error) {
 				tooMany = errTooMany // the fields that follow are needed for the answer
 				continue
 			}
-			a, err := readAny(f.Text)
-			if r.resources = append(r.resources, a); err != nil {
+			url, value, err := wire.ReadEntry(f.Text)
+			if r.resources = append(r.resources, anyMessage{url, value}); err != nil {
 				return r, err
 			}
 		}
 	}
 	return r, cmp.Or(f.Err(), tooMany)
-}
-
-func readAny(msg string) (a anyMessage, err error) {
-	f := wire.Read(msg)
-	for f.Next() {
-		switch f.Tag {
-		case anyType:
-			a.typeURL = f.Text
-		case anyValue:
-			a.value = f.Text
-		}
-	}
-	return a, f.Err()
 }

@@ -22,7 +22,8 @@ func (root *overlayRoot) merge(resources []*resource, doc *strictyaml.Document) 
 			continue
 		}
 		m := merger{
-			entries: d.Rules, used: make([]bool, len(d.Rules)), byRule: map[string][]int{}, byName: map[string][]int{},
+			at: ratelimit.Element("domains", i), entries: d.Rules, used: make([]bool, len(d.Rules)),
+			byRule: map[string][]int{}, byName: map[string][]int{},
 		}
 		for j, e := range d.Rules {
 			if e.Rule != "" {
@@ -39,26 +40,24 @@ func (root *overlayRoot) merge(resources []*resource, doc *strictyaml.Document) 
 				m.nodes(res.Descriptors, "", "descriptors")
 			}
 		}
-		m.report(doc, ratelimit.Element("domains", i), d.Domain, known)
+		m.checkUsed(d.Domain, known)
+		doc.Add("", m.mistakes.All()...)
 	}
 }
 
 // merger adds the entries of an overlay to the rules of a domain.
 type merger struct {
+	at       string // the path of the domain in the overlay
 	resource *resource
 	entries  []overlayRule
 	// byRule and byName are the indexes of entries by the rule that they name, or else by the name of its limit.
 	byRule, byName map[string][]int
 	used           []bool
-	mistakes       []placed
+	mistakes       ratelimit.Mistakes
 }
 
-// placed is a mistake in an entry.
-type placed struct {
-	entry   int
-	key     string
-	message string
-}
+// entryAt returns the path of an entry.
+func (m *merger) entryAt(i int) string { return ratelimit.Element(m.at+".rules", i) }
 
 // nodes adds to nodes at a path. parent is the name of the rule above, with its last dot.
 func (m *merger) nodes(nodes []ratelimit.Node, parent, at string) {
@@ -102,7 +101,8 @@ func (m *merger) add(entry int, n *ratelimit.Node, path string) {
 	}
 	switch {
 	case e.RateLimit != nil && limit == nil:
-		m.mistakes = append(m.mistakes, placed{entry, ".rate_limit", "the rule has no rate limit of the xDS server"})
+		m.mistakes.Key(m.entryAt(entry)+".rate_limit").Fail("the rule has no rate limit of the xDS server",
+			"`limits` adds limits to a rule")
 	case e.RateLimit != nil:
 		from, to := reflect.ValueOf(e.RateLimit).Elem(), reflect.ValueOf(limit).Elem()
 		for _, f := range strictyaml.Given(from) {
@@ -115,28 +115,24 @@ func (m *merger) add(entry int, n *ratelimit.Node, path string) {
 	}
 }
 
-// report reports the mistakes of entries, and the entries that no rule matches.
-func (m *merger) report(doc *strictyaml.Document, at, domain string, known bool) {
-	var found ratelimit.Mistakes
-	for _, p := range m.mistakes {
-		found.Key(ratelimit.Element(at+".rules", p.entry)+p.key).Fail(p.message, "`limits` adds limits to a rule")
-	}
+// checkUsed warns of entries that no rule matches.
+func (m *merger) checkUsed(domain string, known bool) {
 	if !known {
-		found.At(at+".domain").Warn("the xDS server has no domain "+suggest.Quoted(domain),
+		m.mistakes.At(m.at+".domain").Warn("the xDS server has no domain "+suggest.Quoted(domain),
 			"the overlay applies as soon as it has one")
+		return
 	}
 	for j, used := range m.used {
 		e, key := m.entries[j], ".rule"
 		if e.Rule == "" {
 			key = ".name"
 		}
-		if used || !known || e.Rule+e.Name == "" {
+		if used || e.Rule+e.Name == "" {
 			continue
 		}
-		found.At(ratelimit.Element(at+".rules", j)+key).Warn("no rule of domain "+suggest.Quoted(domain)+" matches",
+		m.mistakes.At(m.entryAt(j)+key).Warn("no rule of domain "+suggest.Quoted(domain)+" matches",
 			"/rlconfig shows the names of rules and limits; the overlay applies as soon as one matches")
 	}
-	doc.Add("", found.All()...)
 }
 
 // addPolicies adds the policies of the overlay to a set, whether or not the server has their domains.
@@ -147,10 +143,8 @@ func (root *overlayRoot) addPolicies(set *rules.Set, doc *strictyaml.Document) {
 		}
 		set.Policies[d.Domain] = d.Authz
 		domain := &ratelimit.Domain{Name: d.Domain}
-		for j := range set.Domains {
-			if set.Domains[j].Name == d.Domain {
-				domain = &set.Domains[j]
-			}
+		if j := slices.IndexFunc(set.Domains, func(has ratelimit.Domain) bool { return has.Name == d.Domain }); j >= 0 {
+			domain = &set.Domains[j]
 		}
 		doc.Add(ratelimit.Element("domains", i)+".authz", d.Authz.CheckDomain(domain)...)
 	}

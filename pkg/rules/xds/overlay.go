@@ -13,13 +13,6 @@ import (
 	"github.com/extauthz/extauthz/pkg/rules/file"
 )
 
-// overlay is the text of an overlay. The zero value adds nothing. It is decoded for each set of rules, because its
-// problems depend on them.
-type overlay struct {
-	text       poll.File
-	requireEnd bool
-}
-
 // overlayRoot is the content of an overlay.
 type overlayRoot struct {
 	Domains []overlayDomain `yaml:"domains" doc:"What the overlay adds to the rules of domains."`
@@ -66,14 +59,15 @@ func overlayKind() *strictyaml.Kind {
 	}
 }
 
-// decode reads the overlay and reports the mistakes that do not depend on rules.
-func (o overlay) decode() (*overlayRoot, *strictyaml.Document) {
+// decodeOverlay reads an overlay and reports the mistakes that do not depend on rules. The zero File adds nothing. An
+// overlay is decoded for each set of rules, because its other problems depend on them.
+func decodeOverlay(f poll.File, requireEnd bool) (*overlayRoot, *strictyaml.Document) {
 	root := new(overlayRoot)
-	if o.text.Name == "" {
-		return root, strictyaml.NewDocument(o.text, overlayKind())
+	if f.Name == "" {
+		return root, strictyaml.NewDocument(f, overlayKind())
 	}
-	doc := strictyaml.Decode(o.text, overlayKind(), root)
-	file.CheckEnd(doc, root.End, o.requireEnd)
+	doc := strictyaml.Decode(f, overlayKind(), root)
+	file.CheckEnd(doc, root.End, requireEnd)
 	var m ratelimit.Mistakes
 	first := map[string]int{}
 	for i, d := range root.Domains {
@@ -121,11 +115,10 @@ func (e *overlayRule) check(m *ratelimit.Mistakes, at string) {
 
 // watchedOverlay is an overlay whose file is followed.
 type watchedOverlay struct {
-	follower   *poll.Follower
-	requireEnd bool
-	active     overlay
-	decided    string // the generation of the file that was decided on last
-	waiting    bool   // the decision was that the file is incomplete
+	follower *poll.Follower
+	active   poll.File
+	decided  string // the generation of the file that was decided on last
+	waiting  bool   // the decision was that the file is incomplete
 }
 
 // followOverlay returns a follower of the file of an overlay, of no file for the path "".
@@ -137,33 +130,33 @@ func followOverlay(path string) *poll.Follower {
 }
 
 // load reads the overlay at the start.
-func (w *watchedOverlay) load() rules.Problems {
-	o, problems, _ := w.take(w.follower.Load())
+func (w *watchedOverlay) load(requireEnd bool) rules.Problems {
+	f, problems, _ := w.take(w.follower.Load())
 	if problems.HasErrors() {
 		return problems
 	}
-	w.active = o
-	_, doc := o.decode()
+	w.active = f
+	_, doc := decodeOverlay(f, requireEnd)
 	return doc.Problems()
 }
 
 // take returns the overlay of a reading, and why it cannot take effect. changed is true once for each decision.
-func (w *watchedOverlay) take(r poll.Reading) (o overlay, problems rules.Problems, changed bool) {
+func (w *watchedOverlay) take(r poll.Reading) (f poll.File, problems rules.Problems, changed bool) {
 	if len(r.Files) == 0 {
-		return o, nil, false
+		return f, nil, false
 	}
-	f := r.Files[0]
+	f = r.Files[0]
 	isNew := f.Generation() != w.decided
 	if !isNew && !w.waiting {
-		return o, nil, false
+		return f, nil, false
 	}
 	if f.Err != nil {
 		p := strictyaml.Unread(f, overlayKind())
 		p.Warning = false // the operator named this file
 		problems = rules.Problems{*p}
 	} else {
-		problems = file.Incomplete(w.active.text, f, overlayKind())
+		problems = file.Incomplete(w.active, f, overlayKind())
 	}
 	w.decided, w.waiting = f.Generation(), f.Err == nil && problems.HasErrors()
-	return overlay{f, w.requireEnd}, problems, isNew || !w.waiting
+	return f, problems, isNew || !w.waiting
 }

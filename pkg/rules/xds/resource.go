@@ -51,8 +51,6 @@ const (
 	limitUnlimited = 3<<3 | wire.Varint
 	limitName      = 4<<3 | wire.Bytes
 	limitReplaces  = 5<<3 | wire.Bytes
-
-	replacesName = 1<<3 | wire.Bytes
 )
 
 // resource is a RateLimitConfig.
@@ -84,8 +82,6 @@ func problem(label, path, message string, hints ...string) strictyaml.Problem {
 // reader reads resources. left is how many resources, descriptors and replaced names it may still read, names how many
 // bytes of names of rules, and wildcards how many wildcards.
 type reader struct{ left, names, wildcards int }
-
-func newReader() reader { return reader{maxDescriptors, maxNames, maxWildcards} }
 
 // config reads a RateLimitConfig as far as it is well-formed. Nothing in it is checked. A text may be not UTF-8.
 func (r *reader) config(msg string, i int) (*resource, error) {
@@ -224,22 +220,14 @@ func (r *reader) limit(l *ratelimit.Limit, msg string) error {
 			if err := r.count(); err != nil {
 				return err
 			}
-			var other ratelimit.Replaced
-			replaced := wire.Read(f.Text)
-			for replaced.Next() {
-				if replaced.Tag == replacesName {
-					other.Name = replaced.Text
-				}
-			}
-			if l.Replaces = append(l.Replaces, other); replaced.Err() != nil {
-				return replaced.Err()
+			name, _, err := wire.ReadEntry(f.Text) // a RateLimitReplace has only a name
+			if l.Replaces = append(l.Replaces, ratelimit.Replaced{Name: name}); err != nil {
+				return err
 			}
 		}
 	}
 	return f.Err()
 }
-
-var errDeepMetadata = errors.New("`metadata` is nested too deeply")
 
 // readMetadata reads a google.protobuf.Struct.
 func readMetadata(msg string, into map[string]any) error {
@@ -247,7 +235,7 @@ func readMetadata(msg string, into map[string]any) error {
 		return err
 	}
 	if depth(into) >= wire.MaxDepth { // ReadStruct reads what is deeper as null
-		return errDeepMetadata
+		return errors.New("`metadata` is nested too deeply")
 	}
 	return nil
 }
