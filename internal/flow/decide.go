@@ -21,14 +21,27 @@ var (
 // start begins each call, and lets the store decide all of them. The batch must not be used after that, because it may
 // be answered already, or be answered by a goroutine of the store.
 func (b *batch) start() {
-	for _, c := range b.calls {
-		mark := b.rounds.Mark()
-		if !b.flow.protected(Methods[c.method], func() { b.begin(c) }) {
+	b.each(b.begin)
+	b.ask()
+}
+
+// each does a step of each call that is not answered. A call whose step panics fails alone.
+func (b *batch) each(step func(c *call)) {
+	for i := 0; i < len(b.calls); i++ {
+		mark, method := b.rounds.Mark(), b.calls[i].method
+		ok := b.flow.protected(&method, func() { // once for all, unless one panics
+			for ; i < len(b.calls); i++ {
+				if c := b.calls[i]; !c.answered {
+					mark, method = b.rounds.Mark(), c.method
+					step(c)
+				}
+			}
+		})
+		if !ok {
 			b.rounds.Undo(mark)
-			b.fail(c)
+			b.fail(b.calls[i])
 		}
 	}
-	b.ask()
 }
 
 // begin reads a call, and plans its request to the store.
@@ -57,8 +70,8 @@ func (b *batch) ask() {
 		b.sent = time.Now()
 	}
 	turn := b.turn.Add(1)
-	where := Methods[b.calls[0].method] // of one of the calls: which one has caused a panic is not known
-	ok := b.flow.protected(where, func() { b.flow.cfg.Limiter.Start(b.ctx, &b.rounds, b.resume) })
+	method := b.calls[0].method // of one of the calls: which one has caused a panic is not known
+	ok := b.flow.protected(&method, func() { b.flow.cfg.Limiter.Start(b.ctx, &b.rounds, b.resume) })
 	if !ok && b.turn.CompareAndSwap(turn, turn+1) {
 		b.keep = true
 		b.finish()
@@ -83,16 +96,7 @@ func (b *batch) finish() {
 	if b.conn != nil { // else the caller counts its call
 		now = time.Now()
 	}
-	for _, c := range b.calls {
-		if c.answered {
-			continue
-		}
-		mark := b.rounds.Mark()
-		if !b.flow.protected(Methods[c.method], func() { b.finishCall(c, now) }) {
-			b.rounds.Undo(mark)
-			b.fail(c)
-		}
-	}
+	b.each(func(c *call) { b.finishCall(c, now) })
 	if b.rounds.Next() {
 		b.ask()
 		return

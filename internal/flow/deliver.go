@@ -40,7 +40,7 @@ func (b *batch) fail(c *call) {
 	}
 	c.delay, c.err, c.answered = 0, errInternal, true
 	if k := c.native; k != nil {
-		b.flow.protected(Methods[c.method], func() { b.flow.count(c.method, c.span, c.err, time.Since(k.Arrived)) })
+		b.flow.protected(&c.method, func() { b.flow.count(c.method, c.span, c.err, time.Since(k.Arrived)) })
 		answer(k, nil, c.err)
 	}
 }

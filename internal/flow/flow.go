@@ -126,11 +126,11 @@ func (f *Flow) Serve(conn *h2unary.Conn, calls []*h2unary.Call) {
 	}
 }
 
-// protected runs a step of a request. It reports a panic, and returns false.
-func (f *Flow) protected(where string, step func()) (ok bool) {
+// protected runs a step of requests. It reports a panic, with the method as it is then, and returns false.
+func (f *Flow) protected(m *Method, step func()) (ok bool) {
 	defer func() {
 		if p := recover(); p != nil {
-			f.cfg.Panicked(where, p)
+			f.cfg.Panicked(Methods[*m], p)
 			ok = false
 		}
 	}()

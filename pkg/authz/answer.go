@@ -56,7 +56,7 @@ func (d *Decision) cleanse(p *policy, r *Request) {
 func (d *Decision) setHeader(name, value string) {
 	switch {
 	case name == "":
-	case credential.CheckText(value) != nil: // possible for the kid of a token, which its issuer chooses
+	case value == "" || credential.CheckText(value) != nil: // possible for the kid of a token, which its issuer chooses
 		d.Remove = append(d.Remove, name)
 	default:
 		d.ToUpstream = append(d.ToUpstream, reply.Header{Name: name, Value: value})
