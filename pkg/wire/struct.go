@@ -132,8 +132,8 @@ func AppendFields(b []byte, fields map[string]any) []byte {
 	return b
 }
 
-// AppendField appends a field of a Struct: a text, a bool, a number (int64, uint64 or float64), a list or map of such
-// values, or a Struct whose fields a function appends. Anything else becomes null.
+// AppendField appends a field of a Struct. The value is a text, a bool, a number (int64, uint64 or float64), a list or
+// map of such values, or a function that appends the fields of a Struct. Anything else becomes null.
 func AppendField(b []byte, name string, v any) []byte {
 	return AppendMessage(b, structFields, func(b []byte) []byte {
 		b = AppendText(b, fieldKey, ValidText(name))
