@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -32,11 +31,12 @@ A running service takes rules without mistakes within two seconds. Exception: a 
 which only the beginning is left, takes effect when it has been unchanged for 10 s.
 The exit code is 1 if there are mistakes, also in these variables.
 
-With --envoy it also compares a configuration of Envoy with the policies of the rules.
-It reports each identity header, such as x-auth-owner, with one of these mistakes:
-  - Envoy does not remove the header from requests of clients before it chooses a route.
-  - allowed_upstream_headers of an http_service does not list the header.
-  - A route is chosen by the header before ext_authz has set it.`,
+With --envoy it also compares a configuration of Envoy with the rules. It reports:
+  - domains and descriptors that match no rule, so that no limit applies.
+  - clusters of ext_authz and ratelimit that the file does not have.
+  - identity headers, such as x-auth-owner, that Envoy does not remove from requests of clients before it chooses a route.
+  - identity headers that allowed_upstream_headers of an http_service does not list.
+  - routes that Envoy chooses by an identity header before ext_authz has set it.`,
 		Example: `  extauthz check /srv/runtime_data/current/config
   extauthz check --envoy envoy.yaml rules
   extauthz check -o sarif rules/shop.yaml >shop.sarif
@@ -90,7 +90,7 @@ type checked struct {
 // checkedEnvoy is the result for one configuration of Envoy.
 type checkedEnvoy struct {
 	File string `json:"file"`
-	// Managers is the number of connection managers and network filters with ext_authz.
+	// Managers is the number of connection managers with an ext_authz or ratelimit filter.
 	Managers int `json:"connection_managers"`
 
 	problems rules.Problems
@@ -103,12 +103,15 @@ func checkRules(paths []string, stdin io.Reader, cfg file.Config, configurations
 		Domains: len(set.Domains), Generation: set.Generation,
 		rules: problems, Problems: []command.ProblemJSON{},
 	}
-	for _, rule := range ratelimit.NewRules(set.Domains, ratelimit.RulesOptions{}).All() {
+	limits := ratelimit.NewRules(set.Domains, ratelimit.RulesOptions{})
+	for _, rule := range limits.All() {
 		c.Limits += len(rule.Limits)
 	}
 	if !problems.HasErrors() {
 		for _, path := range configurations {
-			c.Envoy = append(c.Envoy, checkEnvoy(path, paths, set))
+			e := checkedEnvoy{File: path}
+			e.Managers, e.problems = envoyconfig.Load(path, envoyconfig.Rules{Policies: set.Policies, Limits: limits})
+			c.Envoy = append(c.Envoy, e)
 		}
 	}
 	for _, e := range c.Envoy {
@@ -117,19 +120,6 @@ func checkRules(paths []string, stdin io.Reader, cfg file.Config, configurations
 	c.OK = !problems.HasErrors()
 	c.Problems = command.ProblemsOf(problems)
 	return c
-}
-
-func checkEnvoy(path string, rulePaths []string, set rules.Set) checkedEnvoy {
-	e := checkedEnvoy{File: path}
-	if len(set.Policies) == 0 {
-		e.problems = rules.Problems{{
-			File:    path,
-			Message: "no rule file in " + strings.Join(rulePaths, " ") + " has an `authz:` section to compare with",
-		}}
-		return e
-	}
-	e.Managers, e.problems = envoyconfig.Load(path, set.Policies)
-	return e
 }
 
 // print prints the result as text: mistakes to stderr, and lines that begin with ok to stdout.
@@ -147,6 +137,6 @@ func (c *checked) print(stdout, stderr io.Writer) {
 			fmt.Fprintln(stderr, e.problems.Error())
 			continue
 		}
-		fmt.Fprintf(stdout, "ok: %s, %s with ext_authz\n", e.File, suggest.Counted(e.Managers, "connection manager"))
+		fmt.Fprintf(stdout, "ok: %s, %s with ext_authz or ratelimit\n", e.File, suggest.Counted(e.Managers, "connection manager"))
 	}
 }

@@ -59,10 +59,10 @@ func TestCommands(t *testing.T) {
 			"/none: error: read configuration of Envoy: no such file"},
 		{args: "check --envoy ../../internal/service/sample ../../internal/service/sample", code: 1,
 			stderr: "sample: error: this is not a regular file"},
-		{args: "check --envoy ../../envoy/envoy.yaml " + good, code: 1, stderr: "no rule file in " + good +
-			" has an `authz:` section"},
+		{args: "check --envoy ../../envoy/envoy.yaml " + good, code: 1,
+			stderr: "no rule file has an `authz:` section to compare this filter with"},
 		{args: "check --envoy ../../envoy/envoy.yaml ../../internal/service/sample", code: 0,
-			stdout: "ok: ../../envoy/envoy.yaml, 1 connection manager with ext_authz"},
+			stdout: "ok: ../../envoy/envoy.yaml, 1 connection manager with ext_authz or ratelimit"},
 		{args: "check --envoy ../../envoy/tcp.yaml --envoy ../../envoy/sidecar.yaml ../../internal/service/sample", code: 1,
 			stdout: "ok: ../../envoy/sidecar.yaml", stderr: "../../envoy/tcp.yaml: error: no HTTP connection manager"},
 		{args: "health -timeout 1s", code: 2, stderr: "health: unknown flag -timeout: write --timeout"},

@@ -2,6 +2,7 @@ package envoyconfig
 
 import (
 	"cmp"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/extauthz/extauthz/internal/suggest"
 	"github.com/extauthz/extauthz/pkg/authz"
 	"github.com/extauthz/extauthz/pkg/authz/credential"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 )
 
 // kind describes configurations of Envoy, including dumps of a running Envoy with thousands of routes.
@@ -25,11 +27,18 @@ func kind() *strictyaml.Kind {
 	}
 }
 
-// Load reads a configuration of Envoy from a file and compares it with policies: see Check.
-func Load(path string, policies map[string]*authz.Policy) (managers int, problems strictyaml.Problems) {
+// Rules are the rules that a configuration is compared with.
+type Rules struct {
+	Policies map[string]*authz.Policy
+	// Limits are the rules for rate limit filters. nil: these filters are not compared.
+	Limits *ratelimit.Rules
+}
+
+// Load reads a configuration of Envoy from a file and compares it with rules: see Check.
+func Load(path string, rules Rules) (managers int, problems strictyaml.Problems) {
 	file, problem := strictyaml.ReadFile(path, nil, kind())
 	if problem == nil {
-		return Check(file, policies)
+		return Check(file, rules)
 	}
 	if problem.Warning { // a directory, or a pipe
 		problem.Warning, problem.Message = false, "this is not a regular file"
@@ -38,20 +47,23 @@ func Load(path string, policies map[string]*authz.Policy) (managers int, problem
 	return 0, strictyaml.Problems{*problem}
 }
 
-// Check compares a configuration of Envoy with the identity headers of all policies. The configuration is a bootstrap
-// or a /config_dump, in YAML or JSON. Check returns the number of HTTP connection managers with an ext_authz filter. A
-// file without such a manager is an error. The problems are identity headers that Envoy does not remove before it
-// chooses a route, that allowed_upstream_headers does not list, or by which Envoy chooses a route too early.
+// Check compares a configuration of Envoy with rules. The configuration is a bootstrap or a /config_dump, in YAML or
+// JSON. Check returns the number of HTTP connection managers with an ext_authz or ratelimit filter. A file without such
+// a manager is an error. The problems are:
+//   - identity headers that Envoy does not remove before it chooses a route, that allowed_upstream_headers does not
+//     list, or by which Envoy chooses a route too early;
+//   - domains and descriptors that no rule can match;
+//   - clusters that the filters name and the file does not have.
 //
 // Check walks the file by the names of Envoy's fields and ignores all others. It does not see what Envoy gets from xDS.
-func Check(f strictyaml.File, policies map[string]*authz.Policy) (managers int, problems strictyaml.Problems) {
+func Check(f strictyaml.File, rules Rules) (managers int, problems strictyaml.Problems) {
 	doc := strictyaml.Read(f, kind())
 	root := value{doc.Root()}
 	if !root.exists() {
 		return 0, doc.Problems()
 	}
-	c := check{Document: doc}
-	for _, p := range policies {
+	c := check{Document: doc, Rules: rules, clusters: clustersOf(root)}
+	for _, p := range rules.Policies {
 		names := p.Headers.Names()
 		c.identity = append(c.identity, names[:]...)
 		for _, one := range p.Credentials {
@@ -61,14 +73,25 @@ func Check(f strictyaml.File, policies map[string]*authz.Policy) (managers int, 
 	slices.Sort(c.identity)
 	c.identity = slices.DeleteFunc(slices.Compact(c.identity), func(name string) bool { return name == "" })
 	for _, manager := range root.all(func(v value) bool { return v.isType("HttpConnectionManager") }) {
-		isFilter := func(v value) bool { return v.isType("ExtAuthz") }
-		if filters := manager.get("http_filters").all(isFilter); len(filters) > 0 {
-			managers++
-			c.manager(manager, filters, root)
+		checks := manager.get("http_filters").all(func(v value) bool { return v.isType("ExtAuthz") })
+		limits := manager.get("http_filters").all(func(v value) bool { return v.isType("RateLimit") })
+		if len(checks)+len(limits) == 0 {
+			continue
 		}
+		managers++
+		tables := routeTables(manager, root)
+		limited := rules.Limits != nil && c.rateLimits(manager, limits, tables)
+		switch {
+		case len(checks) == 0:
+		case len(rules.Policies) > 0:
+			c.manager(manager, checks, tables)
+		case !limited:
+			doc.Fail(checks[0].Value, "no rule file has an `authz:` section to compare this filter with")
+		}
+		c.clusterNames(append(append(checks, limits...), tables...))
 	}
 	if managers == 0 {
-		doc.Fail(nil, "no HTTP connection manager in this file has an ext_authz filter, so there is nothing to compare",
+		doc.Fail(nil, "no HTTP connection manager in this file has an ext_authz or ratelimit filter to compare",
 			"give the file with the listener, or the /config_dump of the admin interface of a running Envoy")
 	}
 	return managers, doc.Problems()
@@ -77,14 +100,17 @@ func Check(f strictyaml.File, policies map[string]*authz.Policy) (managers int, 
 // check compares one file.
 type check struct {
 	*strictyaml.Document
+	Rules
 	// identity are the identity headers of all policies, sorted. cookies means that a policy takes a credential from a
 	// cookie.
 	identity []string
 	cookies  bool
+	// clusters are the names of the clusters that the file has. It is nil if Envoy may get others from xDS.
+	clusters []string
 }
 
-// manager checks a connection manager, its ext_authz filters and its routes, which may stand elsewhere in the file.
-func (c *check) manager(manager value, filters []value, root value) {
+// manager checks a connection manager, its ext_authz filters and its route tables.
+func (c *check) manager(manager value, filters, tables []value) {
 	c.scopes(manager.get("scoped_routes"))
 	overHTTP := false
 	service := func(s value) {
@@ -96,8 +122,12 @@ func (c *check) manager(manager value, filters []value, root value) {
 	for _, filter := range filters {
 		service(filter.get("http_service"))
 	}
-	for _, config := range routeTables(manager, root) {
-		config.walk(func(v value) { service(v.get("check_settings").get("http_service")) })
+	for _, config := range tables {
+		config.walk(func(v value) {
+			settings := v.get("check_settings")
+			service(settings.get("http_service"))
+			c.policy(settings.get("context_extensions").get(authz.DomainExtension))
+		})
 		c.routes(config, filters)
 	}
 	c.removedEarly(manager, overHTTP)
@@ -134,6 +164,15 @@ func scopesOf(scoped, root value) []value {
 		scopes = append(scopes, dumped.get("scoped_route_configs").list()...)
 	}
 	return scopes
+}
+
+// policy checks the domain that a route gives to extauthz.
+func (c *check) policy(domain value) {
+	if domain.exists() && c.Policies[domain.Text()] == nil {
+		c.Fail(domain.Value, "no policy has the domain "+suggest.Quoted(domain.Text()),
+			suggest.DidYouMean(domain.Text(), slices.Sorted(maps.Keys(c.Policies))),
+			"extauthz answers 403 to each request of these routes: correct it, or write an `authz:` section with this domain")
+	}
 }
 
 // scopes checks that Envoy does not choose a route table by an identity header. clear_route_cache does not help here:

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/extauthz/extauthz/internal/strictyaml"
-	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules/file"
 	"github.com/extauthz/extauthz/test/testenv"
 	"github.com/extauthz/extauthz/test/testenv/cases"
@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite the golden files in testdata wi
 func TestCheck(t *testing.T) {
 	cases.Run(t, "testdata/*.txtar", *update, func(t *testing.T, comment string, f txtar.File) string {
 		_, text, _ := strings.Cut(comment, "---\n")
-		managers, problems := Check(strictyaml.File{Name: f.Name, Content: f.Data}, policiesOf(t, text))
+		managers, problems := Check(strictyaml.File{Name: f.Name, Content: f.Data}, rulesOf(t, text))
 		if len(problems) > 0 {
 			return problems.Error() + "\n"
 		}
@@ -39,7 +39,7 @@ func TestSamples(t *testing.T) {
 		"deploy/compose/envoy/envoy.yaml": "deploy/compose/rules/shop.yaml",
 	} {
 		envoy := strictyaml.File{Name: config, Content: []byte(testenv.RepoFile(t, config))}
-		managers, problems := Check(envoy, policiesOf(t, testenv.RepoFile(t, rules)))
+		managers, problems := Check(envoy, rulesOf(t, testenv.RepoFile(t, rules)))
 		if managers != 1 || len(problems) > 0 {
 			t.Errorf("%s: got %d connection managers and these problems, want 1 and none:\n%v", config, managers, problems)
 		}
@@ -48,13 +48,20 @@ func TestSamples(t *testing.T) {
 
 // TestMistakesInSamples changes one line of a sample configuration.
 func TestMistakesInSamples(t *testing.T) {
-	policies := policiesOf(t, testenv.RepoFile(t, "internal/service/sample/sample.yaml"))
+	policies := rulesOf(t, testenv.RepoFile(t, "internal/service/sample/sample.yaml"))
 	for _, c := range []struct{ config, before, after, want string }{
 		{"envoy/http-ext_authz.yaml", "- { exact: x-auth-plan }", "- { exact: x-auth-plans }",
 			"Envoy drops `x-auth-plan` from the response"},
 		{"envoy/http-ext_authz.yaml", "(owner|plan|", "(owner|", "Envoy does not remove the client's `x-auth-plan`"},
 		{"envoy/envoy.yaml", "early_header_mutation_extensions:", "original_ip_detection_extensions:",
 			"Envoy does not remove the client's `x-auth-key-id`, `x-auth-method`, `x-auth-owner` and `x-auth-plan`"},
+		{"envoy/envoy.yaml", "{ domain: sample }", "{ domain: sampel }", "no policy has the domain `sampel`"},
+		{"envoy/sidecar.yaml", "domain: sample", "domain: sampel", "no rules for the domain `sampel`; did you mean `sample`?"},
+		{"envoy/envoy.yaml", "{ descriptor_key: action, descriptor_value: create_account }",
+			"{ descriptor_key: actoin, descriptor_value: create_account }",
+			"no limit applies to the descriptor of these actions: no rule for `actoin`; did you mean `action`?"},
+		{"envoy/envoy.yaml", "envoy_grpc: { cluster_name: extauthz }", "envoy_grpc: { cluster_name: extauht }",
+			"this file has no cluster `extauht`"},
 		{"envoy/envoy.yaml", "{ name: x-device-id, present_match: true }", "{ name: x-auth-plan, present_match: true }",
 			"Envoy chooses this route before ext_authz sets `x-auth-plan`"},
 	} {
@@ -74,17 +81,17 @@ func TestMistakesInSamples(t *testing.T) {
 func TestPage(t *testing.T) {
 	text := strings.Replace(testenv.RepoFile(t, "envoy/http-ext_authz.yaml"), "- { exact: x-auth-plan }\n", "\n", 1)
 	_, problems := Check(strictyaml.File{Name: "http-ext_authz.yaml", Content: []byte(text)},
-		policiesOf(t, testenv.RepoFile(t, "internal/service/sample/sample.yaml")))
+		rulesOf(t, testenv.RepoFile(t, "internal/service/sample/sample.yaml")))
 	if len(problems) != 1 || !strings.Contains(testenv.RepoFile(t, "docs/ext_authz.md"), problems[0].String()) {
 		t.Errorf("got these problems, want one, and the page to show it:\n%v", problems)
 	}
 }
 
-func policiesOf(t *testing.T, text string) map[string]*authz.Policy {
+func rulesOf(t *testing.T, text string) Rules {
 	t.Helper()
 	set, problems := file.Parse([]file.File{{Name: "rules.yaml", Content: []byte(text)}}, file.Config{})
-	if problems.HasErrors() || len(set.Policies) == 0 {
-		t.Fatalf("no policies in\n%s\n%v", text, problems)
+	if problems.HasErrors() || len(set.Domains)+len(set.Policies) == 0 {
+		t.Fatalf("no rules in\n%s\n%v", text, problems)
 	}
-	return set.Policies
+	return Rules{Policies: set.Policies, Limits: ratelimit.NewRules(set.Domains, ratelimit.RulesOptions{})}
 }

@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,7 +31,7 @@ const (
 func (r *Rules) Miss(domain string, entries []descriptors.Entry, show ClientValues) string {
 	root := r.domains[domain]
 	if root == nil {
-		return "no rules for the domain " + suggest.Quoted(domain) + nearest(domain, slices.Sorted(maps.Keys(r.domains)))
+		return "no rules for the domain " + suggest.Quoted(domain) + nearest(domain, r.Domains())
 	}
 	last, matched := root.Walk(entries)
 	m := miss{entries: entries, matched: matched, show: show, place: &last.Value}
@@ -52,6 +51,65 @@ func (r *Rules) Miss(domain string, entries []descriptors.Entry, show ClientValu
 		return m.tooShort()
 	}
 	return m.unmatched()
+}
+
+// PossibleEntry is an entry that a configuration of Envoy makes of requests.
+type PossibleEntry struct {
+	descriptors.Entry
+	// AnyValue means that the request determines the value. Optional means that some requests make no such entry.
+	AnyValue, Optional bool
+}
+
+// MissOfAll returns in words why no rule can match a descriptor of these entries, whatever the requests are. It returns
+// "" if a rule can match.
+func (r *Rules) MissOfAll(domain string, possible []PossibleEntry) string {
+	root := r.domains[domain]
+	if root == nil {
+		return r.Miss(domain, nil, ShowValues)
+	}
+	nodes, budget := root.Value.node.Descriptors, maxSearched
+	if reaches(nodes, possible, &budget) || budget < 0 {
+		return ""
+	}
+	var entries []descriptors.Entry // of a descriptor that goes on for as long as rules match
+	for i := range possible {
+		entry := possible[i].Entry
+		at := slices.IndexFunc(nodes, func(n Node) bool { return possible[i].matches(&n) })
+		if at >= 0 && possible[i].AnyValue {
+			entry.Value = nodes[at].Value
+		}
+		nodes = nodes[max(at, 0):]
+		if at >= 0 {
+			nodes = nodes[0].Descriptors
+		}
+		entries = append(entries, entry)
+	}
+	return r.Miss(domain, entries, ShowValues)
+}
+
+func (p *PossibleEntry) matches(n *Node) bool {
+	return descriptors.Match(n.Key, p.Key) && (p.AnyValue || n.Value == "" || descriptors.Match(n.Value, p.Value))
+}
+
+// reaches reports whether some of the possible descriptors end at a rule below nodes. The budget bounds the search.
+func reaches(nodes []Node, possible []PossibleEntry, budget *int) bool {
+	if len(possible) == 0 {
+		return false
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		if *budget--; *budget < 0 {
+			return false
+		}
+		if possible[0].matches(n) && (n.hasLimits() && allOptional(possible[1:]) || reaches(n.Descriptors, possible[1:], budget)) {
+			return true
+		}
+	}
+	return possible[0].Optional && reaches(nodes, possible[1:], budget)
+}
+
+func allOptional(possible []PossibleEntry) bool {
+	return !slices.ContainsFunc(possible, func(p PossibleEntry) bool { return !p.Optional })
 }
 
 // miss is the end of a walk at which no rule applies.
@@ -100,7 +158,7 @@ func (m miss) unmatched() string {
 	text := "no rule for " + suggest.Quoted(e.Key) + below
 	keys := keysOf(m.place.node.Descriptors)
 	for _, later := range m.entries[m.matched+1:] {
-		if slices.Contains(keys, later.Key) {
+		if slices.Contains(keys, later.Key) && suggest.DidYouMean(e.Key, keys) == "" {
 			return text + "; " + suggest.Quoted(later.Key) + " would match here: the order of entries counts"
 		}
 	}

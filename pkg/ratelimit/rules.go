@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
@@ -87,3 +88,6 @@ func (r *Rules) compile(parent *descriptors.Tree[position], domain string, above
 
 // All returns the rules in the order of their files. Callers must not change the slice.
 func (r *Rules) All() []*Rule { return r.order }
+
+// Domains returns the names of the domains that a source has, sorted.
+func (r *Rules) Domains() []string { return slices.Sorted(maps.Keys(r.domains)) }

@@ -119,7 +119,7 @@ func (e Envoy) identity(policies map[string]*authz.Policy) []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	managers, problems := envoyconfig.Check(file.File{Name: e.Name, Content: text}, policies)
+	managers, problems := envoyconfig.Check(file.File{Name: e.Name, Content: text}, envoyconfig.Rules{Policies: policies})
 	var found []string
 	for _, p := range problems {
 		if managers > 0 || p.Line > 0 { // otherwise this Envoy does not call extauthz

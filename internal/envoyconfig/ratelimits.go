@@ -1,0 +1,155 @@
+package envoyconfig
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/extauthz/extauthz/internal/suggest"
+	"github.com/extauthz/extauthz/pkg/ratelimit"
+)
+
+// rateLimits checks the ratelimit filters of a connection manager: their domains, and the descriptors that its routes
+// make. A domain of a route (RateLimitPerRoute) stands in for that of the filters. It reports whether a domain has rules.
+func (c *check) rateLimits(manager value, filters, tables []value) bool {
+	all := c.Limits.Domains()
+	var domains []string // with rules
+	domain := func(v value) {
+		name := v.get("domain")
+		if !name.exists() {
+			return
+		}
+		if slices.Contains(all, name.Text()) {
+			domains = append(domains, name.Text())
+			return
+		}
+		report := c.Warn // rules for it may come from an xDS server
+		if suggest.DidYouMean(name.Text(), all) != "" {
+			report = c.Fail
+		}
+		report(name.Value, c.Limits.Miss(name.Text(), nil, ratelimit.ShowValues),
+			"these rules limit no request of this domain: correct it, or write rules for it")
+	}
+	for _, filter := range filters {
+		domain(filter)
+	}
+	for _, table := range tables {
+		table.walk(func(v value) {
+			if v.isType("RateLimitPerRoute") {
+				domain(v)
+			}
+		})
+	}
+	if len(domains) == 0 {
+		return false
+	}
+	// The local rate limit filter also reads the `rate_limits` of routes.
+	local := len(manager.get("http_filters").all(func(v value) bool { return v.isType("LocalRateLimit") })) > 0
+	for _, from := range slices.Concat(filters, tables) {
+		from.walk(func(v value) {
+			typed := v.isType("RateLimit") || v.isType("RateLimitPerRoute")
+			if v.isType("LocalRateLimit") || local && !typed {
+				return
+			}
+			of := domains
+			if own := v.get("domain").Text(); typed && own != "" {
+				of = slices.DeleteFunc(slices.Clone(domains), func(d string) bool { return d != own })
+			}
+			for _, limit := range v.get("rate_limits").list() {
+				c.rateLimit(limit, of)
+			}
+		})
+	}
+	return true
+}
+
+// rateLimit checks the descriptor of one entry of `rate_limits`. One of the domains must have a rule for it, unless the
+// request brings the limit.
+func (c *check) rateLimit(limit value, domains []string) {
+	entries, known := entriesOf(limit)
+	if !known || len(domains) == 0 || limit.get("limit").exists() {
+		return
+	}
+	var miss string
+	for _, domain := range domains {
+		text := c.Limits.MissOfAll(domain, entries)
+		if text == "" {
+			return
+		}
+		miss = cmp.Or(miss, text)
+	}
+	c.Fail(cmp.Or(limit.get("actions"), limit).Value, "no limit applies to the descriptor of these actions: "+miss,
+		"correct the descriptor, or write a rule for it; `unlimited: true` is a rule without a limit")
+}
+
+// valueActions are the actions whose value Envoy's configuration sets, with the default of their keys.
+var valueActions = map[string]string{
+	"generic_key": "generic_key", "header_value_match": "header_match", "query_parameter_value_match": "query_match",
+	"remote_address_match": "remote_address_match",
+}
+
+// entriesOf returns the entries that the actions of a rate limit make. It returns false if it does not know an action.
+func entriesOf(limit value) (entries []ratelimit.PossibleEntry, known bool) {
+	for _, action := range limit.get("actions").list() {
+		for name, a := range action.Fields() {
+			name = snake(name)
+			e := ratelimit.PossibleEntry{AnyValue: true, Optional: a != nil && value{a}.get("skip_if_absent").hasText("true")}
+			written := value{a}.get("descriptor_key").Text()
+			standard, fixed := valueActions[name]
+			switch {
+			case fixed:
+				e.Value = value{a}.get("descriptor_value").Text()
+				e.AnyValue = strings.Contains(e.Value, "%") // Envoy may fill in a value of the request
+				e.Key = cmp.Or(written, standard)
+			case slices.Contains([]string{"source_cluster", "destination_cluster", "remote_address", "masked_remote_address"}, name):
+				e.Key = name
+			case slices.Contains([]string{"request_headers", "query_parameters", "metadata", "dynamic_metadata"}, name):
+				e.Key = written
+			}
+			if e.Key == "" {
+				return nil, false
+			}
+			entries = append(entries, e)
+		}
+	}
+	return entries, len(entries) > 0
+}
+
+// clustersOf returns the names of the clusters in a file. It returns nil if Envoy may get others from xDS.
+func clustersOf(root value) []string {
+	var names []string
+	fromXDS, dumped := root.get("dynamic_resources").get("cds_config").exists(), false
+	for _, cluster := range root.get("static_resources").get("clusters").list() {
+		names = append(names, cluster.get("name").Text())
+	}
+	for _, dump := range root.get("configs").list() {
+		dumped = dumped || dump.isType("ClustersConfigDump")
+		for _, list := range []string{"static_clusters", "dynamic_active_clusters", "dynamic_warming_clusters"} {
+			for _, one := range dump.get(list).list() {
+				names = append(names, one.get("cluster").get("name").Text())
+			}
+		}
+	}
+	if fromXDS && !dumped {
+		return nil
+	}
+	return names
+}
+
+// clusterNames checks the clusters that the filters and routes name for their services.
+func (c *check) clusterNames(in []value) {
+	if len(c.clusters) == 0 {
+		return
+	}
+	for _, from := range in {
+		from.walk(func(v value) {
+			for _, name := range []value{v.get("envoy_grpc").get("cluster_name"), v.get("server_uri").get("cluster")} {
+				if name.exists() && !slices.Contains(c.clusters, name.Text()) {
+					c.Fail(name.Value, "this file has no cluster "+suggest.Quoted(name.Text()),
+						suggest.DidYouMean(name.Text(), c.clusters),
+						"Envoy starts without this cluster, and each of these calls fails")
+				}
+			}
+		})
+	}
+}
