@@ -88,8 +88,13 @@ func (m *metrics) collectDecisions(to samples) {
 		"Descriptors with a limit that Envoy has sent, by decision.", "decision")
 	requestLimits(t.RequestLimits.Allowed.Descriptors(), "allowed")
 	requestLimits(t.RequestLimits.Denied.Descriptors(), "denied")
-	to.counter("ratelimit_unmatched_total", "Descriptors that no rule matched.")(t.Unmatched.Load())
-	to.counter("ratelimit_unknown_domain_total", "Requests for a domain without rules.")(t.UnknownDomain.Load())
+	unmatched := to.counter("ratelimit_unmatched_total", "Descriptors that no rule matched.", "domain")
+	unknown := to.counter("ratelimit_unknown_domain_total",
+		"Requests for a domain without rules. Beyond 20 of these domains, the label is other.", "domain")
+	m.limiter.EachMiss(func(domain string, c *ratelimit.MissCounters) {
+		unmatched(c.Unmatched.Load(), domain)
+		unknown(c.UnknownDomain.Load(), domain)
+	})
 	to.counter("ratelimit_global_shadow_total", "Requests over a limit that SHADOW_MODE let pass.")(t.GlobalShadow.Load())
 	failed := to.counter("store_errors_total",
 		"Requests that the store could not decide, by the policy that answered (none when strict).", "policy")

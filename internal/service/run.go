@@ -164,6 +164,7 @@ func openRequests(ctx context.Context, rules *activeRules) (*requests, error) {
 	deciding := decisions(s, rules.live)
 	deciding.Store, deciding.Fallback = rules.decides, rules.fallback
 	deciding.Undecided = newUndecided(rules.log, rules.registry).observe
+	deciding.Missed = telemetry.LogMisses(rules.log)
 	r := &requests{
 		activeRules: rules, limiter: ratelimit.New(deciding), queue: flow.NewQueue(s.Authorization.MaxHeld),
 		calls: telemetry.NewCalls(rules.registry), decisions: newDecisionLog(s, rules.live, rules.log), traces: traces,

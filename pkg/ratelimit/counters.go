@@ -73,8 +73,6 @@ func (c *Counters) overLimit(a *Applied) *Tally {
 
 // Totals are the counters that belong to no rule. They are safe for concurrent use.
 type Totals struct {
-	// UnknownDomain counts requests for a domain without rules, Unmatched descriptors that no rule matched.
-	UnknownDomain, Unmatched atomic.Uint64
 	// RequestLimits counts the decisions of limits that requests bring.
 	RequestLimits Counters
 	// Decided counts requests with a limit, by what decided. It is apart from the fields before and after the totals,

@@ -43,6 +43,9 @@ type Config struct {
 	NearLimitRatio float32
 	// Undecided receives the reason each time that Store could not decide a request. It must return at once. Optional.
 	Undecided func(err error)
+	// Missed receives a descriptor that no rule matches, and a domain without rules, then without entries. Each domain,
+	// and each descriptor with other keys, is reported at most once an hour. It must return at once. Optional.
+	Missed func(rules *Rules, domain string, entries []descriptors.Entry)
 	// Shadow allows every request after it was decided and counted (SHADOW_MODE).
 	Shadow bool
 	// Quota makes all rules quotas (QUOTA_MODE).
@@ -63,13 +66,14 @@ const DefaultNearLimitRatio = 0.8
 type Limiter struct {
 	cfg     Config
 	totals  Totals
+	misses  *misses
 	waiting sync.Pool // of *waiting, for DecideAll
 }
 
 // New returns a limiter.
 func New(cfg Config) *Limiter {
 	cfg.NearLimitRatio = cmp.Or(cfg.NearLimitRatio, DefaultNearLimitRatio)
-	l := &Limiter{cfg: cfg}
+	l := &Limiter{cfg: cfg, misses: newMisses()}
 	l.waiting.New = func() any { return &waiting{wait: newWait()} }
 	return l
 }

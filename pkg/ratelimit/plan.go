@@ -70,7 +70,7 @@ func (l *Limiter) Plan(q *Query, p *Plan, r *Rounds) {
 	case p.rules == nil:
 		p.err = ErrNoRules
 	case p.rules.domains[q.Domain] == nil:
-		l.totals.UnknownDomain.Add(1)
+		l.unknownDomain(p.rules, q.Domain)
 	default:
 		p.err = p.match(p.rules.domains[q.Domain])
 	}
@@ -159,7 +159,7 @@ func (p *Plan) match(rules *descriptors.Tree[position]) error {
 		}
 		node := rules.Find(d.Entries)
 		if node == nil || node.Value.rule == nil {
-			p.limiter.totals.Unmatched.Add(1)
+			p.limiter.unmatched(p.rules, p.query.Domain, d.Entries)
 			continue
 		}
 		rule := node.Value.rule

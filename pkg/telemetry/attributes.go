@@ -113,12 +113,12 @@ func (l *DecisionLog) descriptors(q *ratelimit.Query, res *ratelimit.Result, sho
 	list := make([]slog.Attr, len(q.Descriptors))
 	for i := range q.Descriptors {
 		entries := q.Descriptors[i].Entries
-		keys, values := make([]string, len(entries)), make([]string, len(entries))
-		for k, e := range entries {
-			keys[k], values[k] = cut(e.Key), cut(e.Value)
-		}
-		attrs := []slog.Attr{slog.Any("keys", keys)}
+		attrs := []slog.Attr{slog.Any("keys", keysOf(entries))}
 		if show == ratelimit.ShowValues {
+			values := make([]string, len(entries))
+			for k, e := range entries {
+				values[k] = cut(e.Value)
+			}
 			attrs = append(attrs, slog.Any("values", values))
 		}
 		var s ratelimit.Status

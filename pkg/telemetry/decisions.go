@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/extauthz/extauthz/pkg/authz"
+	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/reply"
 )
@@ -149,4 +150,26 @@ func (l *DecisionLog) Flush() {
 		attrs := slices.Concat(left.first.who(), []slog.Attr{slog.Uint64("left_out", left.gate.LeftOut.Swap(0))})
 		l.cfg.Log.LogAttrs(context.Background(), slog.LevelInfo, "decided, without a line for each", attrs...)
 	}
+}
+
+// LogMisses returns a function for ratelimit.Config.Missed, which logs a warning. It never has the values of entries.
+func LogMisses(log *slog.Logger) func(rules *ratelimit.Rules, domain string, entries []descriptors.Entry) {
+	return func(rules *ratelimit.Rules, domain string, entries []descriptors.Entry) {
+		attrs := text("domain", domain)
+		if len(entries) > 0 {
+			attrs = append(attrs, slog.Any("keys", keysOf(entries)))
+		}
+		attrs = append(attrs, text("miss", rules.Miss(domain, entries, ratelimit.HideValues))...)
+		log.LogAttrs(context.Background(), slog.LevelWarn,
+			"no rule matches, so no limit applies (logged once an hour for each domain and keys)", attrs...)
+	}
+}
+
+// keysOf returns the keys of entries for a log line.
+func keysOf(entries []descriptors.Entry) []string {
+	keys := make([]string, len(entries))
+	for i, e := range entries {
+		keys[i] = cut(e.Key)
+	}
+	return keys
 }

@@ -214,8 +214,8 @@ func TestUnknownDomain(t *testing.T) {
 	if allowed, denied := limits.tally(t, 5, claim("local")); allowed != 5 {
 		t.Errorf("ratelimit: got %d allowed and %d denied, want 5 and none", allowed, denied)
 	}
-	if n := service.metric(t, "extauthz_ratelimit_unknown_domain_total"); n != 5 {
-		t.Errorf("extauthz_ratelimit_unknown_domain_total: got %d, want 5", n)
+	if n := service.metric(t, `extauthz_ratelimit_unknown_domain_total{domain="simple"}`); n != 5 {
+		t.Errorf("extauthz_ratelimit_unknown_domain_total of simple: got %d, want 5", n)
 	}
 }
 
