@@ -34,7 +34,7 @@ The exit code is 1 if there are mistakes, also in these variables.
 With --envoy it also compares a configuration of Envoy with the rules. It reports:
   - domains and descriptors that match no rule, so that no limit applies.
   - clusters of ext_authz and ratelimit that the file does not have.
-  - identity headers, such as x-auth-owner, that Envoy does not remove from requests of clients before it chooses a route.
+  - identity headers, such as x-auth-owner, that Envoy does not remove from requests before it chooses a route.
   - identity headers that allowed_upstream_headers of an http_service does not list.
   - routes that Envoy chooses by an identity header before ext_authz has set it.`,
 		Example: `  extauthz check /srv/runtime_data/current/config
@@ -137,6 +137,7 @@ func (c *checked) print(stdout, stderr io.Writer) {
 			fmt.Fprintln(stderr, e.problems.Error())
 			continue
 		}
-		fmt.Fprintf(stdout, "ok: %s, %s with ext_authz or ratelimit\n", e.File, suggest.Counted(e.Managers, "connection manager"))
+		fmt.Fprintf(stdout, "ok: %s, %s with ext_authz or ratelimit\n", e.File,
+			suggest.Counted(e.Managers, "connection manager"))
 	}
 }

@@ -49,11 +49,9 @@ func Load(path string, rules Rules) (managers int, problems strictyaml.Problems)
 
 // Check compares a configuration of Envoy with rules. The configuration is a bootstrap or a /config_dump, in YAML or
 // JSON. Check returns the number of HTTP connection managers with an ext_authz or ratelimit filter. A file without such
-// a manager is an error. The problems are:
-//   - identity headers that Envoy does not remove before it chooses a route, that allowed_upstream_headers does not
-//     list, or by which Envoy chooses a route too early;
-//   - domains and descriptors that no rule can match;
-//   - clusters that the filters name and the file does not have.
+// a manager is an error. Check finds identity headers that Envoy does not remove before it chooses a route, that
+// allowed_upstream_headers does not list, or by which Envoy chooses a route too early. It finds domains and descriptors
+// that no rule can match. It finds clusters that the filters name and the file does not have.
 //
 // Check walks the file by the names of Envoy's fields and ignores all others. It does not see what Envoy gets from xDS.
 func Check(f strictyaml.File, rules Rules) (managers int, problems strictyaml.Problems) {

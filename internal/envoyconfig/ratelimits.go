@@ -10,7 +10,8 @@ import (
 )
 
 // rateLimits checks the ratelimit filters of a connection manager: their domains, and the descriptors that its routes
-// make. A domain of a route (RateLimitPerRoute) stands in for that of the filters. It reports whether a domain has rules.
+// make. A domain of a route (RateLimitPerRoute) stands in for that of the filters. It reports whether one of the domains
+// has rules.
 func (c *check) rateLimits(manager value, filters, tables []value) bool {
 	all := c.Limits.Domains()
 	var domains []string // with rules
@@ -82,6 +83,12 @@ func (c *check) rateLimit(limit value, domains []string) {
 		"correct the descriptor, or write a rule for it; `unlimited: true` is a rule without a limit")
 }
 
+// namedActions are the actions that are the key of their entry, keyedActions those that name it.
+var (
+	namedActions = []string{"source_cluster", "destination_cluster", "remote_address", "masked_remote_address"}
+	keyedActions = []string{"request_headers", "query_parameters", "metadata", "dynamic_metadata"}
+)
+
 // valueActions are the actions whose value Envoy's configuration sets, with the default of their keys.
 var valueActions = map[string]string{
 	"generic_key": "generic_key", "header_value_match": "header_match", "query_parameter_value_match": "query_match",
@@ -101,9 +108,9 @@ func entriesOf(limit value) (entries []ratelimit.PossibleEntry, known bool) {
 				e.Value = value{a}.get("descriptor_value").Text()
 				e.AnyValue = strings.Contains(e.Value, "%") // Envoy may fill in a value of the request
 				e.Key = cmp.Or(written, standard)
-			case slices.Contains([]string{"source_cluster", "destination_cluster", "remote_address", "masked_remote_address"}, name):
+			case slices.Contains(namedActions, name):
 				e.Key = name
-			case slices.Contains([]string{"request_headers", "query_parameters", "metadata", "dynamic_metadata"}, name):
+			case slices.Contains(keyedActions, name):
 				e.Key = written
 			}
 			if e.Key == "" {

@@ -101,7 +101,10 @@ func reaches(nodes []Node, possible []PossibleEntry, budget *int) bool {
 		if *budget--; *budget < 0 {
 			return false
 		}
-		if possible[0].matches(n) && (n.hasLimits() && allOptional(possible[1:]) || reaches(n.Descriptors, possible[1:], budget)) {
+		if !possible[0].matches(n) {
+			continue
+		}
+		if n.hasLimits() && allOptional(possible[1:]) || reaches(n.Descriptors, possible[1:], budget) {
 			return true
 		}
 	}

@@ -75,7 +75,8 @@ func TestMissesByDomain(t *testing.T) {
 	decide := func(domain string) {
 		var plan Plan
 		var rounds Rounds
-		l.Plan(&Query{Domain: domain, Descriptors: []descriptors.Descriptor{{Entries: []descriptors.Entry{{Key: "k"}}}}}, &plan, &rounds)
+		one := []descriptors.Descriptor{{Entries: []descriptors.Entry{{Key: "k"}}}}
+		l.Plan(&Query{Domain: domain, Descriptors: one}, &plan, &rounds)
 	}
 	want := map[string][2]uint64{"shop": {0, 2}, otherValue: {15, 0}}
 	decide("shop")
