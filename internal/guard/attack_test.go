@@ -67,6 +67,9 @@ func TestAttacks(t *testing.T) {
 		{"a block of headers without an end", endlessHeaders},
 		{"messages of empty descriptors", emptyDescriptors},
 		{"checks of many headers", manyHeaders},
+		{"checks of empty headers", emptyHeaders},
+		{"many context_extensions", manyExtensions},
+		{"much metadata", muchMetadata},
 		{"compressed messages", compressed},
 		{"connections", connections},
 		{"frames that ask nothing", frameFlood},
@@ -116,6 +119,7 @@ type arena struct {
 	tls     *tls.Config // of the attacker; nil without TLS
 	stop    context.CancelFunc
 	clients sync.WaitGroup
+	most    int64 // memory of the service
 	asked   atomic.Int64
 	slowest atomic.Int64
 	peers   []*peer
@@ -127,11 +131,11 @@ const patience = 20 * time.Second
 func newArena(t *testing.T, secured credentials.TransportCredentials, environment ...string) *arena {
 	t.Helper()
 	rules := "domain: shop\ndescriptors: [{key: user, rate_limit: {unit: second, requests_per_unit: 100000}}]\nauthz: " +
-		"{anonymous: allow}\n"
+		"{anonymous: allow, limits: [{actions: [{metadata: {key: plan, path: [jwt, plan]}}]}]}\n"
 	root := testenv.RulesRootWith(t, rules)
 	environment = append(environment, "GRPC_TRANSPORT=native", "RUNTIME_ROOT="+root,
 		fmt.Sprintf("GOMEMLIMIT=%d", memoryLimit))
-	a := &arena{T: t, service: testenv.Service(t, serviceBinary, environment...)}
+	a := &arena{T: t, most: containerLimit, service: testenv.Service(t, serviceBinary, environment...)}
 	conn, err := grpc.NewClient(a.grpc(), grpc.WithTransportCredentials(secured))
 	if err != nil {
 		t.Fatal(err)
@@ -208,8 +212,8 @@ func (a *arena) finish() {
 	}, "good clients to be answered while the attack stands")
 	a.stop()
 	a.clients.Wait()
-	if got := a.peakMemory(); got > containerLimit {
-		a.Errorf("the service took %d MiB, want at most %d", got>>20, int64(containerLimit)>>20)
+	if got := a.peakMemory(); got > a.most {
+		a.Errorf("the service took %d MiB, want at most %d", got>>20, a.most>>20)
 	}
 	a.Logf("%d answers, the slowest after %v; %d MiB", a.asked.Load(), time.Duration(a.slowest.Load()),
 		a.peakMemory()>>20)
@@ -436,15 +440,45 @@ func manyHeaders(a *arena) {
 		key := fmt.Sprintf("%04x", i)
 		attributes.WriteString("\x1a\x08\x0a\x04" + key + "\x12\x00")
 	}
-	http := attributes.String()
-	body := wrap(1<<3|2, wrap(4<<3|2, wrap(2<<3|2, http)))
-	for range 4 {
+	a.checks(4, 25, wrap(4<<3|2, wrap(2<<3|2, attributes.String())))
+}
+
+// checks sends Checks with these attributes, each on some streams of several connections.
+func (a *arena) checks(peers, streams int, attributes string) {
+	a.Helper()
+	body := message(0, wrap(1<<3|2, attributes))
+	for range peers {
 		p := a.peer(true)
-		p.streams(25, func(id uint32) {
+		p.streams(streams, func(id uint32) {
 			p.headers(id, "/envoy.service.auth.v3.Authorization/Check")
-			p.data(id, message(0, body), true)
+			p.data(id, body, true)
 		})
 	}
+}
+
+// checksOfAMegabyte sends Checks of 1 MB on 24 connections. Their content must take no memory beside them.
+func (a *arena) checksOfAMegabyte(attributes string) {
+	a.Helper()
+	a.checks(24, 4, attributes)
+	a.most = 200 << 20
+}
+
+func emptyHeaders(a *arena) {
+	a.checksOfAMegabyte(wrap(4<<3|2, wrap(2<<3|2, strings.Repeat("\x1a\x00", 500_000))))
+}
+
+func manyExtensions(a *arena) {
+	var attributes strings.Builder
+	for i := 0; attributes.Len() < 1_000_000; i++ {
+		attributes.WriteString(wrap(10<<3|2, wrap(1<<3|2, fmt.Sprintf("%x", i))))
+	}
+	a.checksOfAMegabyte(attributes.String())
+}
+
+func muchMetadata(a *arena) {
+	value := wrap(2<<3|2, wrap(6<<3|2, strings.Repeat("\x0a\x06\x2a\x04\x0a\x02\x0a\x00", 125_000)))
+	fields := wrap(2<<3|2, wrap(1<<3|2, wrap(1<<3|2, "plan")+value))
+	a.checksOfAMegabyte(wrap(11<<3|2, wrap(1<<3|2, wrap(1<<3|2, "jwt")+fields)))
 }
 
 func wrap(tag byte, s string) string {

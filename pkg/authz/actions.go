@@ -135,7 +135,10 @@ func (a *Action) compile() (e entryMaker) {
 		path, byDefault := a.Metadata.Path, a.Metadata.Default
 		e.key = text(a.Metadata.Key)
 		e.value = func(f *facts) (string, bool) {
-			value := cmp.Or(textAt(f.request.Metadata[path[0]], path[1:]), byDefault)
+			value := byDefault
+			if metadata := f.request.Metadata; metadata != nil {
+				value = cmp.Or(plainText(metadata.At(path)), byDefault)
+			}
 			return value, value != ""
 		}
 	case a.Method != nil:
@@ -221,7 +224,7 @@ func (r *Request) client(trustedHops int) string {
 	return address
 }
 
-// textAt returns the string, number or bool at a path in metadata or claims as a text; "" for another value.
+// textAt returns the string, number or bool at a path in claims as a text; "" for another value.
 func textAt(at map[string]any, path []string) string {
 	for i, name := range path {
 		if i == len(path)-1 {

@@ -174,11 +174,15 @@ func (a *Authorizer) Finish(p *Pending, res *ratelimit.Result) {
 	a.decisionsOf(counted).count(d.Reason)
 }
 
-// judge checks the host, the path, the access rules, the credential and its scopes, in this order. Only logs and
-// metrics show why a credential is not valid; the client does not learn it.
+// judge checks the size, the host, the path, the access rules, the credential and its scopes, in this order. Only logs
+// and metrics show why a credential is not valid; the client does not learn it.
 func (a *Authorizer) judge(ctx context.Context, pending *Pending) error {
 	p, f, d := pending.policy, &pending.facts, &pending.Decision
 	r := f.request
+	if r.TooLarge || p.readsMetadata && r.Metadata != nil && !r.Metadata.Fits() {
+		d.refuse(reply.ReasonTooLarge)
+		return nil
+	}
 	host, ok := hostname(r.Host)
 	if r.HTTP && !ok {
 		d.refuse(reply.ReasonHost)

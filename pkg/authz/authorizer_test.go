@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,11 +19,13 @@ import (
 	"github.com/extauthz/extauthz/pkg/authz/apikey"
 	"github.com/extauthz/extauthz/pkg/authz/credential"
 	"github.com/extauthz/extauthz/pkg/descriptors"
+	"github.com/extauthz/extauthz/pkg/envoy/auth"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 	"github.com/extauthz/extauthz/pkg/reply"
 	"github.com/extauthz/extauthz/pkg/rules/file"
+	"github.com/extauthz/extauthz/pkg/wire"
 )
 
 // TestAuthorizer runs testdata/*.txt: rule files, requests and their answers. A case is a txtar archive of files
@@ -31,7 +34,8 @@ import (
 //	METHOD path [name:value …] -> verdict status reason [owner=…] [| up … | remove … | client … | limit …]
 //
 // ~ is a space and ^ a tab. A name with a colon at its end is a header, which may come twice. Other words are host=,
-// source=, principal=, ext.<name>= and meta.<ns>.<key>=. The word tcp makes the request one without HTTP, and nohold
+// source=, principal=, ext.<name>= and meta.<ns>.<key>=, and headers=, extensions= and values= have a number of headers,
+// extensions and values of metadata. The word tcp makes the request one without HTTP, and nohold
 // one that cannot be held. A section after | is compared if it is there. It has the headers set on the request, the
 // removed headers and query parameters, the headers for the client, or the remaining requests of the descriptors.
 func TestAuthorizer(t *testing.T) {
@@ -196,12 +200,11 @@ func parseRequest(t *testing.T, text string) *authz.Request {
 	words := strings.Fields(text)
 	r := &authz.Request{
 		HTTP: true, Method: words[0], Path: words[1], Host: "shop.example", Source: "192.0.2.1", MaxHold: time.Minute,
-		Extensions: map[string]string{}, Metadata: map[string]map[string]any{},
 	}
 	for _, w := range words[2:] {
 		w = strings.NewReplacer("~", " ", "^", "\t").Replace(w)
 		if name, value, ok := strings.Cut(w, ":"); ok && !strings.Contains(name, "=") {
-			r.Headers = append(r.Headers, reply.Header{Name: name, Value: value})
+			r.AddHeader(name, value)
 			continue
 		}
 		name, value, _ := strings.Cut(w, "=")
@@ -217,15 +220,66 @@ func parseRequest(t *testing.T, text string) *authz.Request {
 		case name == "principal":
 			r.Principal = value
 		case strings.HasPrefix(name, "ext."):
-			r.Extensions[name[4:]] = value
+			r.AddExtension(name[4:], value)
 		case strings.HasPrefix(name, "meta."):
 			namespace, key, _ := strings.Cut(name[5:], ".")
-			r.Metadata[namespace] = map[string]any{key: value}
+			r.Metadata = metadata(t, namespace, map[string]any{key: value})
+		case name == "headers":
+			for i := range number(t, value) {
+				r.AddHeader(fmt.Sprint("x-", i), "")
+			}
+		case name == "extensions":
+			for i := range number(t, value) {
+				r.AddExtension(fmt.Sprint(i), "")
+			}
+		case name == "values":
+			r.Metadata = metadata(t, "n", map[string]any{"a": make([]any, number(t, value)-1)})
 		default:
 			t.Fatalf("unknown word %q", w)
 		}
 	}
 	return r
+}
+
+func number(t *testing.T, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// metadata returns the fields of a namespace as Envoy sends them.
+func metadata(t *testing.T, namespace string, fields map[string]any) authz.RequestMetadata {
+	t.Helper()
+	wrap := func(number uint64, fields []byte) []byte {
+		return wire.AppendText(nil, number<<3|wire.Bytes, string(fields))
+	}
+	entry := wrap(1, []byte(namespace))
+	entry = append(entry, wrap(2, wire.AppendFields(nil, fields))...)
+	m := new(auth.Message)
+	if err := m.Unmarshal(string(wrap(1, wrap(11, wrap(1, entry))))); err != nil {
+		t.Fatal(err)
+	}
+	return m.Request.Metadata
+}
+
+// TestDecisionsAreCounted: each request is counted by its domain and the reason of its decision.
+func TestDecisionsAreCounted(t *testing.T) {
+	a := newAuthorizer(t, []file.File{{Name: "a.yaml", Content: []byte("domain: shop\nauthz: {anonymous: allow}")}}, "")
+	for _, ask := range []string{"GET /", "GET / headers=1025", "GET / extensions=1025", "GET //"} {
+		a.decide(t.Context(), parseRequest(t, ask))
+	}
+	got := map[string]uint64{}
+	a.EachDecision(func(domain string, reason reply.Reason, n uint64) {
+		if n > 0 {
+			got[domain+" "+string(reason)] = n
+		}
+	})
+	if diff := cmp.Diff(map[string]uint64{"shop anonymous": 1, "shop too_large": 2, "shop path": 1}, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
 }
 
 // always are headers that are removed from each request. runCase checks them, and cases leave them out.

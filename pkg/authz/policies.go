@@ -91,9 +91,10 @@ type policy struct {
 	lookalikes lookalikes
 	// removeQuery and cookies are the query parameters and cookies that hold credentials.
 	removeQuery, cookies []string
-	// trustsHops is true if an action reads x-forwarded-for, needsPeer if one uses the address of the peer.
-	trustsHops, needsPeer bool
-	challenges            map[reply.Reason]string
+	// trustsHops is true if an action reads x-forwarded-for, needsPeer if one uses the address of the peer, and
+	// readsMetadata if one uses metadata.
+	trustsHops, needsPeer, readsMetadata bool
+	challenges                           map[reply.Reason]string
 }
 
 // accepted is a compiled Credential.
@@ -122,6 +123,7 @@ func (p *Policy) compile(domain string, headers reply.Headers) *policy {
 	}
 	for _, limit := range slices.Concat(p.Limits, p.Refused) {
 		for _, action := range limit.Actions {
+			c.readsMetadata = c.readsMetadata || action.Metadata != nil
 			if action.RemoteAddress != nil {
 				c.trustsHops = c.trustsHops || action.RemoteAddress.TrustedHops > 0
 				c.needsPeer = c.needsPeer || action.RemoteAddress.TrustedHops == 0

@@ -15,15 +15,55 @@ type Request struct {
 	HTTP bool
 	// Method, Host (with port) and Path (as received, with the query) are those of the request line.
 	Method, Host, Path string
-	Headers            Headers
+	// Headers are added by AddHeader.
+	Headers Headers
 	// MaxHold is how long the answer can be held (max_delay). A request that would be held longer is denied.
 	MaxHold time.Duration
 	// Source is the address of the peer, without port. Principal is the identity in its certificate, verified by Envoy.
 	Source, Principal string
-	// Extensions are the context_extensions of the route.
+	// Extensions are the context_extensions of the route, which AddExtension adds.
 	Extensions map[string]string
-	// Metadata is the metadata of Envoy's other filters (metadata_context), by namespace.
-	Metadata map[string]map[string]any
+	// Metadata is the metadata of Envoy's other filters (metadata_context); nil without any.
+	Metadata RequestMetadata
+	// TooLarge means that headers or extensions are missing, because there are too many. Such a request is refused.
+	TooLarge bool
+}
+
+// MostHeaders and MostExtensions bound a request. Envoy passes on 100 headers, unless max_headers_count is set.
+const (
+	MostHeaders    = 1024
+	MostExtensions = 1024
+)
+
+// AddHeader adds a header, with its name in lower case. All values of a name are kept, so that a repeated credential is
+// detected. It leaves out a header that exceeds MostHeaders, before it takes memory for it.
+func (r *Request) AddHeader(name, value string) {
+	if len(r.Headers) == MostHeaders {
+		r.TooLarge = true
+		return
+	}
+	r.Headers = append(r.Headers, reply.Header{Name: name, Value: value})
+}
+
+// AddExtension sets an extension. It leaves out one that exceeds MostExtensions, before it takes memory for it.
+func (r *Request) AddExtension(key, value string) {
+	if _, known := r.Extensions[key]; !known && len(r.Extensions) == MostExtensions {
+		r.TooLarge = true
+		return
+	}
+	if r.Extensions == nil {
+		r.Extensions = make(map[string]string)
+	}
+	r.Extensions[key] = value
+}
+
+// RequestMetadata is metadata that is read only if a policy uses it, because callers choose its size.
+type RequestMetadata interface {
+	// At returns the text, number or bool at a path: a namespace and at least one name below it. It returns nil for
+	// anything else.
+	At(path []string) any
+	// Fits reports whether the metadata can be read, and has not too many values. Call it before At.
+	Fits() bool
 }
 
 // GRPC reports whether the client is a gRPC client, which reads grpc-status and not the body. gRPC-Web does not count.

@@ -26,6 +26,7 @@ const (
 	ReasonDenied    Reason = "denied"     // an access rule denies.
 	ReasonHost      Reason = "host"       // the upstream may read the host differently.
 	ReasonPath      Reason = "path"       // the upstream may read the path differently.
+	ReasonTooLarge  Reason = "too_large"  // too many headers, context_extensions or values in metadata.
 	ReasonOverLimit Reason = "over_limit" // too many requests.
 	// ReasonRefusedTooOften replaces absent, invalid, expired, not_yet and disabled if a limit of `refused` is exceeded.
 	ReasonRefusedTooOften Reason = "refused_too_often"
@@ -46,6 +47,8 @@ var refusals = map[Reason]refusal{
 		"The host is ambiguous: it is not a name or an IP address with an optional port."},
 	ReasonPath: {http.StatusBadRequest, "The path is ambiguous: it has empty or dot segments, parameters, backslashes, " +
 		"slashes or percent signs that are encoded, or bytes that are not UTF-8."},
+	ReasonTooLarge: {http.StatusRequestHeaderFieldsTooLarge,
+		"The request has too many headers, or too much other data for a decision."},
 	ReasonDenied:          {http.StatusForbidden, "This is not allowed."},
 	ReasonAbsent:          {http.StatusUnauthorized, "A credential is needed."},
 	ReasonInvalid:         {http.StatusForbidden, invalidCredential},

@@ -3,8 +3,10 @@ package auth_test
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/extauthz/extauthz/internal/flow"
 	"github.com/extauthz/extauthz/pkg/authz"
@@ -25,6 +28,7 @@ import (
 	"github.com/extauthz/extauthz/pkg/ratelimit/memstore"
 	"github.com/extauthz/extauthz/pkg/reply"
 	"github.com/extauthz/extauthz/pkg/rules/file"
+	"github.com/extauthz/extauthz/pkg/wire"
 	"github.com/extauthz/extauthz/test/testenv"
 )
 
@@ -179,6 +183,97 @@ func FuzzCheck(f *testing.F) {
 		checkAnswer(t, r, res)
 		checkBatch(t, together, b, res)
 	})
+}
+
+// openPolicy lets every request pass, and looks at metadata of the namespace n.
+const openPolicy = `
+domain: shop
+authz:
+  credentials: [{ api_key: { header: x-api-key } }]
+  access: [{ path: { prefix: / }, require: open }]
+  limits: [{ actions: [{ metadata: { key: m, path: [n, a] } }] }]
+`
+
+// wantTooLarge checks whether a message is refused because it is too large. If not, it must be allowed.
+func wantTooLarge(t *testing.T, server *flow.Flow, name string, message []byte, want bool) {
+	t.Helper()
+	res, err := check(t, server, message)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	reason := res.GetDynamicMetadata().GetFields()["reason"].GetStringValue()
+	status := res.GetDeniedResponse().GetStatus().GetCode()
+	if want && (reason != "too_large" || status != 431) || !want && res.GetOkResponse() == nil {
+		t.Errorf("%s: status %d, reason %q; too large: %t", name, status, reason, want)
+	}
+}
+
+// TestMostHeaders sends as many headers and extensions as are read, and one more.
+func TestMostHeaders(t *testing.T) {
+	server := newChecked(t, openPolicy)
+	request := func(headers, raw, extensions int) []byte {
+		repeat := func(field string, n int) (text string) {
+			for i := range n {
+				text += fmt.Sprintf("%s { key: '%x' } ", field, i)
+			}
+			return text
+		}
+		return marshal(t, parse(t, fmt.Sprintf(`attributes { request { http { host: "a" path: "/"
+			%s header_map { %s } } } %s }`, repeat("headers", headers), repeat("headers", raw),
+			repeat("context_extensions", extensions))))
+	}
+	wantTooLarge(t, server, "most", request(authz.MostHeaders, 0, authz.MostExtensions), false)
+	wantTooLarge(t, server, "headers", request(authz.MostHeaders+1, 0, 0), true)
+	wantTooLarge(t, server, "most raw headers", request(0, authz.MostHeaders, 0), false)
+	wantTooLarge(t, server, "raw headers", request(0, authz.MostHeaders+1, 0), true)
+	wantTooLarge(t, server, "extensions", request(0, 0, authz.MostExtensions+1), true)
+	for more, want := range []int{http.StatusOK, http.StatusRequestHeaderFieldsTooLarge} {
+		r := httptest.NewRequest(http.MethodGet, "/check/", http.NoBody)
+		for i := range authz.MostHeaders - 3 + more { // without :method, :authority and :path
+			r.Header.Set(fmt.Sprintf("x-%x", i), "")
+		}
+		recorder := httptest.NewRecorder()
+		server.Checks(http.NotFoundHandler()).ServeHTTP(recorder, r)
+		if recorder.Code != want {
+			t.Errorf("over HTTP, %d more: got %d, want %d", more, recorder.Code, want)
+		}
+	}
+}
+
+// TestMostMetadata sends as much metadata as a policy may read, and a value more. A policy that uses none reads none.
+func TestMostMetadata(t *testing.T) {
+	reads := newChecked(t, openPolicy)
+	skips := newChecked(t, strings.ReplaceAll(openPolicy, "metadata: { key: m, path: [n, a] }", "method: "))
+	list := func(n int) *structpb.Value {
+		return structpb.NewListValue(&structpb.ListValue{Values: slices.Repeat([]*structpb.Value{{}}, n)})
+	}
+	fields := func(n int) *structpb.Struct {
+		s := &structpb.Struct{Fields: map[string]*structpb.Value{}}
+		for i := range n {
+			s.Fields[strconv.Itoa(i)] = &structpb.Value{}
+		}
+		return s
+	}
+	for name, metadata := range map[string]func(n int) map[string]*structpb.Struct{
+		"fields": func(n int) map[string]*structpb.Struct { return map[string]*structpb.Struct{"n": fields(n)} },
+		"fields of another namespace": func(n int) map[string]*structpb.Struct {
+			return map[string]*structpb.Struct{"n": fields(n / 2), "o": fields(n - n/2)}
+		},
+		"a list": func(n int) map[string]*structpb.Struct {
+			return map[string]*structpb.Struct{"n": {Fields: map[string]*structpb.Value{"a": list(n - 1)}}}
+		},
+		"a list in a map": func(n int) map[string]*structpb.Struct {
+			inner := &structpb.Struct{Fields: map[string]*structpb.Value{"b": list(n - 2)}}
+			return map[string]*structpb.Struct{"n": {Fields: map[string]*structpb.Value{"a": structpb.NewStructValue(inner)}}}
+		},
+	} {
+		wantTooLarge(t, reads, name, metadataOf(t, metadata(wire.MostValues)), false)
+		wantTooLarge(t, reads, name+", one more", metadataOf(t, metadata(wire.MostValues+1)), true)
+		wantTooLarge(t, skips, name+", unused", metadataOf(t, metadata(10*wire.MostValues)), false)
+	}
+	malformed := wrap(1, wrap(4, wrap(2, wrap(4, "/")+wrap(5, "a")))+wrap(11, wrap(1, wrap(1, "n")+wrap(2, "\xff"))))
+	wantTooLarge(t, reads, "unreadable", []byte(malformed), true)
+	wantTooLarge(t, skips, "unreadable, unused", []byte(malformed), false)
 }
 
 // check returns the answer to a message.

@@ -99,6 +99,7 @@ func testHTTPClient(t *testing.T, g *gateway, service string) {
 			"Www-Authenticate": {`ApiKey realm="shop"`}, "Content-Type": {reply.ProblemType},
 		}, `{"title":"Unauthorized","status":401}`},
 		{"/invalid", 403, map[string][]string{"Content-Type": {reply.ProblemType}}, `{"status":403}`},
+		{"/too_large", 431, map[string][]string{"Content-Type": {reply.ProblemType}}, `{"status":431}`},
 		{"/over_limit", 429, map[string][]string{
 			"Retry-After": {"7"}, "Content-Type": {reply.ProblemType}, "Grpc-Status": nil,
 		}, `{"title":"Too Many Requests","status":429}`},
@@ -137,6 +138,7 @@ func testGRPCClient(t *testing.T, g *gateway, service string) {
 	}{
 		{"/absent/Say", codes.Unauthenticated, "A credential is needed."},
 		{"/invalid/Say", codes.PermissionDenied, "The credential is not valid."},
+		{"/too_large/Say", codes.Unknown, "The request has too many headers, or too much other data for a decision."},
 		{"/over_limit/Say", codes.ResourceExhausted, "The rate limit is exceeded. Try again in 7 s."},
 		{"/never_within_the_limit/Say", codes.ResourceExhausted, "This request costs more than its limit can ever allow."},
 		{"/undecided/Say", codes.Unavailable, "This cannot be decided at the moment."},

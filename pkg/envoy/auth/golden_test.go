@@ -144,6 +144,10 @@ var goldenDecisions = map[string]authz.Decision{
 		Reason: reply.ReasonInvalid, Status: 403, Domain: "shop", Body: []byte(`{"status":403}`),
 		ContentType: reply.ProblemType,
 	},
+	"too_large": {
+		Reason: reply.ReasonTooLarge, Status: 431, Domain: "shop", Body: []byte(`{"status":431}`),
+		ContentType: reply.ProblemType,
+	},
 	"over_limit": {
 		Reason: reply.ReasonOverLimit, Status: 429, Domain: "shop", Identity: ann,
 		Limits:      limited(bucket.Decision{RetryAfter: 6_500_000, ResetAfter: 60_000_000}),

@@ -41,7 +41,7 @@ func HTTPRequest(r *http.Request, path string, from HTTPHeaders) *authz.Request 
 	for name, values := range r.Header {
 		name = strings.ToLower(name)
 		for _, value := range values {
-			req.Headers = append(req.Headers, reply.Header{Name: name, Value: value})
+			req.AddHeader(name, value)
 		}
 	}
 	req.Source = only(r.Header, from.Source)

@@ -7,13 +7,13 @@ import (
 
 	"github.com/extauthz/extauthz/internal/texts"
 	"github.com/extauthz/extauthz/pkg/authz"
-	"github.com/extauthz/extauthz/pkg/reply"
 	"github.com/extauthz/extauthz/pkg/wire"
 )
 
 // Message is an envoy.service.auth.v3.CheckRequest read from the wire. It can be used again, for its memory.
 type Message struct {
-	Request authz.Request
+	Request  authz.Request
+	metadata requestMetadata
 	// peerKind is the tag of the peer's address that was read last: the kinds of address are a oneof.
 	peerKind uint64
 }
@@ -50,9 +50,7 @@ const (
 	headerRawValue   = 3<<3 | wire.Bytes
 
 	metadataFilters = 1<<3 | wire.Bytes
-
-	entryKey   = 1<<3 | wire.Bytes
-	entryValue = 2<<3 | wire.Bytes
+	filterFields    = 2<<3 | wire.Bytes
 )
 
 // mostExtensions is the size of the largest map that is kept for the next request. Envoy's configuration sets a few.
@@ -71,7 +69,10 @@ func (m *Message) Reset() {
 // Unmarshal reads a message, after new or Reset. The texts of the request are parts of the message. It returns an
 // error only for a malformed protobuf message. No content is an error, because a filter with failure_mode_allow allows
 // a request if the call fails.
-func (m *Message) Unmarshal(msg string) error { return each(msg, checkAttributes, m.attributes) }
+func (m *Message) Unmarshal(msg string) error {
+	m.metadata.message = msg
+	return each(msg, checkAttributes, m.attributes)
+}
 
 // each calls read with each field of a message that has the tag.
 func each(msg string, tag uint64, read func(text string) error) error {
@@ -99,7 +100,7 @@ func (m *Message) attributes(msg string) error {
 		case attributesExtensions:
 			err = m.extension(r.Text)
 		case attributesMetadata:
-			err = each(r.Text, metadataFilters, m.filterMetadata)
+			m.Request.Metadata = &m.metadata
 		}
 		if err != nil {
 			return fmt.Errorf("attribute %d: %w", r.Tag>>3, err)
@@ -192,12 +193,12 @@ func (m *Message) rawHeader(msg string) error {
 	return r.Err()
 }
 
-// addHeader adds a header. All values of a name are kept, so that a repeated credential is detected.
+// addHeader adds a header.
 func (m *Message) addHeader(name, value string) {
 	if !isLower(name) { // never from Envoy; ToLower takes twice as long
 		name = strings.ToLower(name)
 	}
-	m.Request.Headers = append(m.Request.Headers, reply.Header{Name: name, Value: value})
+	m.Request.AddHeader(name, value)
 }
 
 // isLower reports whether a text consists of ASCII without upper-case letters.
@@ -212,33 +213,8 @@ func isLower(text string) bool {
 
 func (m *Message) extension(msg string) error {
 	key, value, err := wire.ReadEntry(msg)
-	if err != nil {
-		return err
+	if err == nil {
+		m.Request.AddExtension(key, value)
 	}
-	if m.Request.Extensions == nil {
-		m.Request.Extensions = make(map[string]string)
-	}
-	m.Request.Extensions[key] = value
-	return nil
-}
-
-// filterMetadata reads an entry of filter_metadata of a core.v3.Metadata.
-func (m *Message) filterMetadata(msg string) error {
-	namespace, fields := "", make(map[string]any)
-	r := wire.Read(msg)
-	for r.Next() {
-		switch r.Tag {
-		case entryKey:
-			namespace = r.Text
-		case entryValue:
-			if err := wire.ReadStruct(r.Text, fields); err != nil {
-				return err
-			}
-		}
-	}
-	if m.Request.Metadata == nil {
-		m.Request.Metadata = make(map[string]map[string]any)
-	}
-	m.Request.Metadata[namespace] = fields
-	return r.Err()
+	return err
 }

@@ -96,10 +96,6 @@ func TestRequest(t *testing.T) {
 			Headers: headersOf(":path", "/v1/items?x=1", "x-api-key", "k1,k2", "accept", "*/*"),
 			Source:  "192.0.2.1", Principal: "spiffe://example.org/ns/a/sa/b",
 			Extensions: map[string]string{"domain": "shop"},
-			Metadata: map[string]map[string]any{"envoy.filters.http.jwt_authn": {
-				"sub": "ann", "exp": 1.5, "admin": true, "nothing": nil, "unset": nil,
-				"roles": []any{"a", map[string]any{}}, "address": map[string]any{"city": "Riga"},
-			}},
 		}},
 		{"encode_raw_headers: each value by itself", `attributes { request { http { header_map {
 			headers { key: "x-api-key" raw_value: "k1" } headers { key: "x-api-key" raw_value: "k\xff2" }
@@ -121,6 +117,7 @@ func TestRequest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			got.Metadata = nil // see TestMetadata
 			if diff := cmp.Diff(&c.want, got, cmpopts.EquateEmpty(), sorted); diff != "" {
 				t.Errorf("%s\n(-want +got)\n%s", c.message, diff)
 			}
@@ -128,26 +125,56 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestDeepMetadata checks that a too deeply nested value is null, not an error.
+// TestMetadata reads single values of metadata.
+func TestMetadata(t *testing.T) {
+	r, err := auth.Unmarshal(marshal(t, parse(t, fullRequest)))
+	if err != nil || !r.Metadata.Fits() {
+		t.Fatalf("%v, or the metadata does not fit", err)
+	}
+	for path, want := range map[string]any{
+		"sub": "ann", "exp": 1.5, "admin": true, "address/city": "Riga",
+		"nothing": nil, "unset": nil, "roles": nil, "address": nil, "none": nil,
+		"sub/x": nil, "roles/a": nil, "nothing/x": nil, "address/city/x": nil,
+	} {
+		path := append([]string{"envoy.filters.http.jwt_authn"}, strings.Split(path, "/")...)
+		if got := r.Metadata.At(path); got != want {
+			t.Errorf("%q: got %v, want %v", path, got, want)
+		}
+	}
+	if got := r.Metadata.At([]string{"envoy.filters.http.rbac", "sub"}); got != nil {
+		t.Errorf("another namespace: got %v", got)
+	}
+	if r, err = auth.Unmarshal(marshal(t, parse(t, `attributes { request { http { } } }`))); err != nil || r.Metadata != nil {
+		t.Errorf("a request without metadata has %v (%v)", r.Metadata, err)
+	}
+}
+
+// metadataOf returns a message with metadata.
+func metadataOf(t testing.TB, filters map[string]*structpb.Struct) []byte {
+	t.Helper()
+	return marshal(t, &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+		Request:         &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{Host: "a", Path: "/"}},
+		MetadataContext: &corev3.Metadata{FilterMetadata: filters},
+	}})
+}
+
+// TestDeepMetadata checks that the depth of metadata takes no stack, and is not an error.
 func TestDeepMetadata(t *testing.T) {
 	value := structpb.NewStringValue("the bottom")
-	for range wire.MaxDepth + 1 {
+	for range 5000 {
 		value = structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{value}})
 	}
-	b := marshal(t, &authv3.CheckRequest{Attributes: &authv3.AttributeContext{MetadataContext: &corev3.Metadata{
-		FilterMetadata: map[string]*structpb.Struct{"n": {Fields: map[string]*structpb.Value{"k": value}}},
-	}}})
-	r, err := auth.Unmarshal(b)
+	r, err := auth.Unmarshal(metadataOf(t, map[string]*structpb.Struct{"n": {Fields: map[string]*structpb.Value{
+		"deep": value, "flat": structpb.NewStringValue("x"),
+	}}}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	at, depth := r.Metadata["n"]["k"], 0
-	for at != nil {
-		at = at.([]any)[0]
-		depth++
+	if deep, flat := r.Metadata.At([]string{"n", "deep"}), r.Metadata.At([]string{"n", "flat"}); deep != nil || flat != "x" {
+		t.Errorf("got %v and %v, want nil and x", deep, flat)
 	}
-	if depth != wire.MaxDepth {
-		t.Errorf("got %d levels, want %d and null below", depth, wire.MaxDepth)
+	if !r.Metadata.Fits() {
+		t.Error("it does not fit")
 	}
 }
 
@@ -177,12 +204,6 @@ func fromProto(m *authv3.CheckRequest) (want *authz.Request, unique bool) {
 		}
 		add(v.GetKey(), value)
 	}
-	for namespace, fields := range a.GetMetadataContext().GetFilterMetadata() {
-		if want.Metadata == nil {
-			want.Metadata = map[string]map[string]any{}
-		}
-		want.Metadata[namespace] = fields.AsMap()
-	}
 	return want, unique
 }
 
@@ -198,6 +219,9 @@ func FuzzUnmarshal(f *testing.F) {
 		f.Add(b[:len(b)/2])
 		f.Add(append(b, b...)) // messages in a row are merged
 	}
+	for _, repeated := range repeatedMetadata() {
+		f.Add(repeated)
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got, err := auth.Unmarshal(b)
 		m := new(authv3.CheckRequest)
@@ -206,6 +230,9 @@ func FuzzUnmarshal(f *testing.F) {
 		}
 		if err != nil {
 			t.Fatalf("%v for %v", err, m)
+		}
+		if got.TooLarge {
+			return
 		}
 		want, unique := fromProto(m)
 		if names(got) > names(want) {
@@ -220,9 +247,11 @@ func FuzzUnmarshal(f *testing.F) {
 			// The generated code keeps the last map entry of a key; unmarshal keeps all.
 			got.Headers, want.Headers = nil, nil
 		}
-		if deep(want.Metadata) {
-			got.Metadata, want.Metadata = nil, nil
+		if short := len(b) < wire.MostValues; short && got.Metadata != nil && !got.Metadata.Fits() {
+			t.Errorf("%v\nthe metadata does not fit", m)
 		}
+		compareMetadata(t, got.Metadata, m.GetAttributes().GetMetadataContext().GetFilterMetadata())
+		got.Metadata = nil
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateNaNs(), sorted); diff != "" {
 			t.Errorf("%v\n(-generated +by hand)\n%s", m, diff)
 		}
@@ -238,28 +267,79 @@ func names(r *authz.Request) int {
 	return len(found)
 }
 
-// deep reports whether metadata is nested deeper than unmarshal reads.
-func deep(metadata map[string]map[string]any) bool {
-	for _, fields := range metadata {
-		if depth(fields) > wire.MaxDepth {
-			return true
+// repeatedMetadata returns messages in which fields of metadata come twice. The generated code merges some of them.
+func repeatedMetadata() (messages [][]byte) {
+	text := func(s string) string { return wrap(3, s) } // Values
+	object := func(fields ...string) string { return wrap(5, strings.Join(fields, "")) }
+	field := func(name string, values ...string) string {
+		entry := wrap(1, name)
+		for _, value := range values {
+			entry += wrap(2, value)
 		}
+		return wrap(1, entry)
 	}
-	return false
+	filter := func(fields ...string) string { // each is a Struct
+		entry := wrap(1, "n")
+		for _, one := range fields {
+			entry += wrap(2, one)
+		}
+		return wrap(1, entry)
+	}
+	x, y := field("x", text("1")), field("y", text("2"))
+	for _, metadata := range []string{
+		filter(x) + filter(y), filter(x, y), filter(x, field("x", text("2"))), filter(field("x"), x, field("x")),
+		filter(field("x", text("1"), text("2"))), filter(field("x", text("1")+text("2"))),
+		filter(field("x", text("1"), object(y))), filter(field("x", object(y), text("1"))),
+		filter(field("x", object(x), object(y))), filter(field("x", object(x)+object(y))),
+		filter(field("x", object(x), wrap(6, ""), object(y))), filter(field("x", object(x)), field("x", object(y))),
+		filter(field("x", object(x), "", object(field("x")))), filter(field("x", object(field("x", object(x), object(y))))),
+		filter(wrap(1, wrap(2, text("1"))+wrap(1, "x"))), wrap(1, wrap(2, x)+wrap(1, "n")) + wrap(1, wrap(2, x)),
+		filter(field("x", text("1"), "\x08\x00")), filter(field("x", "\x08\x00", object(x))),
+	} {
+		attributes := wrap(11, metadata)
+		messages = append(messages, []byte(wrap(1, attributes)), []byte(wrap(1, attributes)+wrap(1, attributes)),
+			[]byte(wrap(1, attributes+wrap(11, filter(y)))))
+	}
+	return messages
 }
 
-func depth(v any) (n int) {
-	switch v := v.(type) {
-	case map[string]any:
-		for _, inner := range v {
-			n = max(n, depth(inner))
+// wrap returns a field of type Bytes.
+func wrap(number uint64, content string) string {
+	return string(wire.AppendText(nil, number<<3|wire.Bytes, content))
+}
+
+// compareMetadata compares each value, and the names beside it, with those that the generated code has read.
+func compareMetadata(t *testing.T, got authz.RequestMetadata, want map[string]*structpb.Struct) {
+	t.Helper()
+	if got == nil {
+		if len(want) > 0 {
+			t.Errorf("no metadata, want %v", want)
 		}
-		return n + 1
-	case []any:
-		for _, inner := range v {
-			n = max(n, depth(inner))
-		}
-		return n + 1
+		return
 	}
-	return 0
+	var compare func(path []string, want any)
+	compare = func(path []string, want any) {
+		path = slices.Clip(path)
+		fields, isMap := want.(map[string]any)
+		for name, value := range fields {
+			compare(append(path, name), value)
+		}
+		if _, known := fields["none"]; !known {
+			if value := got.At(append(path, "none")); value != nil {
+				t.Errorf("%q has %v below it, want %v", path, value, want)
+			}
+		}
+		if _, isList := want.([]any); isMap || isList {
+			want = nil
+		}
+		if len(path) == 1 {
+			return
+		}
+		if diff := cmp.Diff(want, got.At(path), cmpopts.EquateNaNs()); diff != "" {
+			t.Errorf("%q (-generated +by hand)\n%s", path, diff)
+		}
+	}
+	for namespace, fields := range want {
+		compare([]string{namespace}, fields.AsMap())
+	}
 }

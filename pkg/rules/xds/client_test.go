@@ -21,10 +21,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/extauthz/extauthz/internal/certs"
 	"github.com/extauthz/extauthz/pkg/rules"
 	"github.com/extauthz/extauthz/pkg/rules/xds"
+	"github.com/extauthz/extauthz/pkg/wire"
 	"github.com/extauthz/extauthz/test/testenv"
 	"github.com/extauthz/extauthz/test/testenv/xdsserver"
 )
@@ -126,6 +128,9 @@ func TestClient(t *testing.T) {
 	server := xdsserver.Start(t)
 	c := newClient(t, server.Addr, xds.Config{})
 	user, account := config("a", "shop", "user"), config("b", "bank", "account")
+	large := config("a", "shop", "user")
+	large.Descriptors[0].Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"list": structpb.NewListValue(
+		&structpb.ListValue{Values: slices.Repeat([]*structpb.Value{structpb.NewNullValue()}, wire.MostValues)})}}
 	first := server.Send("1", user, config("b", "shop", "user"), config("c", "", ""))
 	loaded := make(chan string)
 	go func() { loaded <- c.load() }()
@@ -159,6 +164,9 @@ func TestClient(t *testing.T) {
 		{name: "a mistake", version: "4", configs: []*ratelimitv3.RateLimitConfig{config("a", "shop", "")},
 			report: []string{"refused: descriptor has empty key"}, accepted: "3",
 			refusedAs: "resource `a`: descriptors[0]: descriptor has empty key"},
+		{name: "too much metadata", version: "4a", configs: []*ratelimitv3.RateLimitConfig{large},
+			report: []string{"refused: `metadata` has more than 4096 values"}, accepted: "3",
+			refusedAs: "resource `a`: `metadata` has more than 4096 values"},
 		{name: "the rules before the mistake", version: "5",
 			configs: []*ratelimitv3.RateLimitConfig{user, account}, report: []string{both}, accepted: "5"},
 		{name: "a domain less", version: "6", configs: []*ratelimitv3.RateLimitConfig{account},

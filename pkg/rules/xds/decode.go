@@ -59,7 +59,7 @@ func readResources(r *response) (resources []*resource, problems rules.Problems)
 		return nil, rules.Problems{problem("response", "", "the response has resources of type "+suggest.Quoted(r.typeURL),
 			"want "+suggest.Quoted(typeURL))}
 	}
-	read := reader{maxDescriptors, maxNames, maxWildcards}
+	read := reader{maxDescriptors, maxNames, maxWildcards, maxValues}
 	for i, a := range r.resources {
 		if a.typeURL != typeURL {
 			problems = append(problems, problem(label("", i), "", "the resource has the type "+suggest.Quoted(a.typeURL),
@@ -72,7 +72,8 @@ func readResources(r *response) (resources []*resource, problems rules.Problems)
 			res, err = read.config(a.value, i)
 		}
 		switch {
-		case slices.Contains([]error{errTooMany, errLongNames, errTooManyWilds}, err): // the others need not be read
+		// The others need not be read.
+		case slices.Contains([]error{errTooMany, errLongNames, errTooManyWilds, errTooManyValues}, err):
 			return nil, append(problems, problem("response", "", err.Error()))
 		case err != nil:
 			problems = append(problems, problem(res.label, "", err.Error()))

@@ -17,6 +17,7 @@ import (
 	"github.com/extauthz/extauthz/internal/poll"
 	"github.com/extauthz/extauthz/pkg/ratelimit"
 	"github.com/extauthz/extauthz/pkg/rules"
+	"github.com/extauthz/extauthz/pkg/wire"
 	"github.com/extauthz/extauthz/test/testenv/cases"
 )
 
@@ -113,6 +114,8 @@ func hostile() map[string]struct{ message, want string } {
 		list = field(6, field(1, list))
 	}
 	metadata := field(8, field(1, field(1, "m")+field(2, list)))
+	values := func(n int) string { return field(8, strings.Repeat(field(1, field(2, "")), n)) }
+	large := field(3, field(1, "k")+values(wire.MostValues))
 	return map[string]struct{ message, want string }{
 		"a million empty descriptors": {message(domain + strings.Repeat(field(3, ""), 1_000_000)),
 			"response: more than 100000 resources and descriptors in one response"},
@@ -126,6 +129,18 @@ func hostile() map[string]struct{ message, want string } {
 			"resource `a`: descriptors are nested deeper than 32 levels"},
 		"deep metadata": {message(domain + field(3, field(1, "k")+metadata)),
 			"resource `a`: `metadata` is nested too deeply"},
+		"a value of metadata too many": {message(domain + field(3, field(1, "k")+values(wire.MostValues+1))),
+			"resource `a`: `metadata` has more than 4096 values"},
+		"metadata in two parts": {message(domain + field(3, field(1, "k")+values(1)+values(wire.MostValues))),
+			"resource `a`: `metadata` has more than 4096 values"},
+		"a million values in a list": {
+			message(domain + field(3, field(8, field(1, field(2, field(6, strings.Repeat(field(1, ""), 1_000_000))))))),
+			"resource `a`: `metadata` has more than 4096 values",
+		},
+		"metadata of many descriptors": {message(domain + strings.Repeat(large, maxValues/wire.MostValues) + field(3, values(1))),
+			"response: more than 65536 values in `metadata` of one response"},
+		"most metadata, of descriptors of one key": {message(domain + strings.Repeat(large, maxValues/wire.MostValues)),
+			"resource `a`: descriptors[1]: duplicate descriptor composite key `shop.k`"},
 		"names that repeat a long one": {
 			message(domain + field(3, field(1, strings.Repeat("k", 1<<20))+strings.Repeat(field(4, field(1, "k")), 100))),
 			"response: the names of all rules of one response are longer than 32 MiB",

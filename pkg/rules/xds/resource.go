@@ -16,19 +16,23 @@ import (
 // descriptors are nested. They bound memory: a descriptor takes 100 times the two bytes of an empty one. A request of
 // Envoy has at most 16 entries, so deeper descriptors match nothing. maxNames bounds the names of all rules together,
 // because the name of a rule repeats those above it. maxWildcards bounds time, because a search tries all wildcards of
-// a level that share their parts.
+// a level that share their parts. maxValues bounds the values in metadata of a response; a descriptor has at most
+// wire.MostValues.
 const (
 	maxDescriptors = 100_000
 	maxDepth       = 32
 	maxNames       = 32 << 20
 	maxWildcards   = 10_000
+	maxValues      = 65_536
 )
 
 var (
-	errTooMany      = fmt.Errorf("more than %d resources and descriptors in one response", maxDescriptors)
-	errTooDeep      = fmt.Errorf("descriptors are nested deeper than %d levels", maxDepth)
-	errLongNames    = fmt.Errorf("the names of all rules of one response are longer than %d MiB", maxNames>>20)
-	errTooManyWilds = fmt.Errorf("more than %d descriptors with a wildcard in one response", maxWildcards)
+	errTooMany       = fmt.Errorf("more than %d resources and descriptors in one response", maxDescriptors)
+	errTooDeep       = fmt.Errorf("descriptors are nested deeper than %d levels", maxDepth)
+	errLongNames     = fmt.Errorf("the names of all rules of one response are longer than %d MiB", maxNames>>20)
+	errTooManyWilds  = fmt.Errorf("more than %d descriptors with a wildcard in one response", maxWildcards)
+	errMuchMetadata  = fmt.Errorf("`metadata` has more than %d values", wire.MostValues)
+	errTooManyValues = fmt.Errorf("more than %d values in `metadata` of one response", maxValues)
 )
 
 // Fields of RateLimitConfig and of the messages in it (ratelimit.config.ratelimit.v3), as tags on the wire.
@@ -80,8 +84,8 @@ func problem(label, path, message string, hints ...string) strictyaml.Problem {
 }
 
 // reader reads resources. left is how many resources, descriptors and replaced names it may still read, names how many
-// bytes of names of rules, and wildcards how many wildcards.
-type reader struct{ left, names, wildcards int }
+// bytes of names of rules, wildcards how many wildcards, and values how many values of metadata.
+type reader struct{ left, names, wildcards, values int }
 
 // config reads a RateLimitConfig as far as it is well-formed. Nothing in it is checked. A text may be not UTF-8.
 func (r *reader) config(msg string, i int) (*resource, error) {
@@ -157,7 +161,7 @@ func (r *reader) descriptor(n *ratelimit.Node, msg string, l level) error {
 	if err := r.count(); err != nil {
 		return err
 	}
-	nested := false
+	nested, before := false, r.values
 	f := wire.Read(msg)
 	for f.Next() {
 		var err error
@@ -180,10 +184,7 @@ func (r *reader) descriptor(n *ratelimit.Node, msg string, l level) error {
 		case descriptorQuota:
 			n.Quota = f.Number != 0
 		case descriptorMetadata:
-			if n.Metadata == nil {
-				n.Metadata = map[string]any{}
-			}
-			err = readMetadata(f.Text, n.Metadata)
+			err = r.metadata(n, f.Text, before)
 		}
 		if err != nil {
 			return err
@@ -229,12 +230,26 @@ func (r *reader) limit(l *ratelimit.Limit, msg string) error {
 	return f.Err()
 }
 
-// readMetadata reads a google.protobuf.Struct.
-func readMetadata(msg string, into map[string]any) error {
-	if err := wire.ReadStruct(msg, into); err != nil {
+// metadata reads metadata of a descriptor, a google.protobuf.Struct. before is how many values were left at the
+// beginning of the descriptor.
+func (r *reader) metadata(n *ratelimit.Node, msg string, before int) error {
+	values, err := wire.CountValues(msg)
+	r.values -= values
+	switch {
+	case err != nil:
+		return err
+	case before-r.values > wire.MostValues:
+		return errMuchMetadata
+	case r.values < 0:
+		return errTooManyValues
+	}
+	if n.Metadata == nil {
+		n.Metadata = map[string]any{}
+	}
+	if err := wire.ReadStruct(msg, n.Metadata); err != nil {
 		return err
 	}
-	if depth(into) >= wire.MaxDepth { // ReadStruct reads what is deeper as null
+	if depth(n.Metadata) >= wire.MaxDepth { // ReadStruct reads what is deeper as null
 		return errors.New("`metadata` is nested too deeply")
 	}
 	return nil
