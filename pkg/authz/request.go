@@ -77,11 +77,11 @@ const forwardedFor = "x-forwarded-for"
 
 // withoutPeer reports whether x-forwarded-for does not end with the address of the peer. Then Envoy has not appended it
 // (use_remote_address: false, its default, or skip_xff_append), and the peer chose the whole list. It returns false if
-// this is unknown: without HTTP, for a peer without an IP address, and for one on loopback. For the last one, Envoy
-// appends one of its own addresses.
+// this is unknown: without HTTP, if headers are missing, for a peer without an IP address, and for one on loopback. For
+// the last one, Envoy appends one of its own addresses.
 func (r *Request) withoutPeer() bool {
 	peer, err := netip.ParseAddr(r.Source)
-	if !r.HTTP || err != nil || peer.Unmap().IsLoopback() {
+	if !r.HTTP || r.TooLarge || err != nil || peer.Unmap().IsLoopback() {
 		return false
 	}
 	list, _ := r.Headers.Get(forwardedFor)

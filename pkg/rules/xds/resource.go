@@ -83,8 +83,8 @@ func problem(label, path, message string, hints ...string) strictyaml.Problem {
 	return strictyaml.Problem{File: label, Message: message, Hints: hints}
 }
 
-// reader reads resources. left is how many resources, descriptors and replaced names it may still read, names how many
-// bytes of names of rules, wildcards how many wildcards, and values how many values of metadata.
+// reader reads resources. Its fields are how much it may still read: left resources, descriptors and replaced names,
+// names bytes of names of rules, wildcards, and values of metadata.
 type reader struct{ left, names, wildcards, values int }
 
 // config reads a RateLimitConfig as far as it is well-formed. Nothing in it is checked. A text may be not UTF-8.
