@@ -232,6 +232,7 @@ type peer struct {
 	failed error // of a write: the service has closed it
 	resets [16]atomic.Int64
 	ended  atomic.Int64
+	gone   atomic.Bool // the service has closed it
 }
 
 func (a *arena) dial(to string) net.Conn {
@@ -267,6 +268,7 @@ func (a *arena) peer(read bool, settings ...http2.Setting) *peer {
 }
 
 func (p *peer) read() {
+	defer p.gone.Store(true)
 	for {
 		f, err := p.ReadFrame()
 		if err != nil {
@@ -292,7 +294,10 @@ func (p *peer) did(err error) {
 	}
 }
 
-const rateLimit = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
+const (
+	rateLimit = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
+	check     = "/envoy.service.auth.v3.Authorization/Check"
+)
 
 // headers begins a stream with the headers of a call and others.
 func (p *peer) headers(id uint32, path string, others ...hpack.HeaderField) {
@@ -440,31 +445,56 @@ func manyHeaders(a *arena) {
 		key := fmt.Sprintf("%04x", i)
 		attributes.WriteString("\x1a\x08\x0a\x04" + key + "\x12\x00")
 	}
-	a.checks(4, 25, wrap(4<<3|2, wrap(2<<3|2, attributes.String())))
-}
-
-// checks sends Checks with these attributes, each on some streams of several connections.
-func (a *arena) checks(peers, streams int, attributes string) {
-	a.Helper()
-	body := message(0, wrap(1<<3|2, attributes))
-	for range peers {
+	http := attributes.String()
+	body := wrap(1<<3|2, wrap(4<<3|2, wrap(2<<3|2, http)))
+	for range 4 {
 		p := a.peer(true)
-		p.streams(streams, func(id uint32) {
-			p.headers(id, "/envoy.service.auth.v3.Authorization/Check")
-			p.data(id, body, true)
+		p.streams(25, func(id uint32) {
+			p.headers(id, check)
+			p.data(id, message(0, body), true)
 		})
 	}
 }
 
-// checksOfAMegabyte sends Checks of 1 MB on 24 connections. Their content must take no memory beside them.
-func (a *arena) checksOfAMegabyte(attributes string) {
+// checksAtOnce sends Checks with these attributes on 24 connections, whose last bytes come together. What is in them
+// must take little memory.
+func (a *arena) checksAtOnce(attributes string) {
 	a.Helper()
-	a.checks(24, 4, attributes)
-	a.most = 200 << 20
+	const peers, rounds = 24, 4
+	body := message(0, wrap(1<<3|2, attributes))
+	last := len(body) - 1
+	for range peers {
+		a.peer(true)
+	}
+	for i := range rounds {
+		id := uint32(2*i + 1)
+		for _, p := range a.peers {
+			p.headers(id, check)
+			p.data(id, body[:last], false)
+			p.did(p.out.Flush())
+		}
+		for _, p := range a.peers {
+			p.data(id, body[last:], true)
+			p.did(p.out.Flush())
+		}
+	}
+	testenv.Eventually(a, func() error {
+		for _, p := range a.peers {
+			n := p.ended.Load()
+			for i := range p.resets {
+				n += p.resets[i].Load()
+			}
+			if n < rounds && !p.gone.Load() {
+				return fmt.Errorf("%d have ended", n)
+			}
+		}
+		return nil
+	}, "each Check to end")
+	a.most = 300 << 20 // the Checks alone take 24 MB
 }
 
 func emptyHeaders(a *arena) {
-	a.checksOfAMegabyte(wrap(4<<3|2, wrap(2<<3|2, strings.Repeat("\x1a\x00", 500_000))))
+	a.checksAtOnce(wrap(4<<3|2, wrap(2<<3|2, strings.Repeat("\x1a\x00", 500_000))))
 }
 
 func manyExtensions(a *arena) {
@@ -472,13 +502,13 @@ func manyExtensions(a *arena) {
 	for i := 0; attributes.Len() < 1_000_000; i++ {
 		attributes.WriteString(wrap(10<<3|2, wrap(1<<3|2, fmt.Sprintf("%x", i))))
 	}
-	a.checksOfAMegabyte(attributes.String())
+	a.checksAtOnce(attributes.String())
 }
 
 func muchMetadata(a *arena) {
 	value := wrap(2<<3|2, wrap(6<<3|2, strings.Repeat("\x0a\x06\x2a\x04\x0a\x02\x0a\x00", 125_000)))
 	fields := wrap(2<<3|2, wrap(1<<3|2, wrap(1<<3|2, "plan")+value))
-	a.checksOfAMegabyte(wrap(11<<3|2, wrap(1<<3|2, wrap(1<<3|2, "jwt")+fields)))
+	a.checksAtOnce(wrap(11<<3|2, wrap(1<<3|2, wrap(1<<3|2, "jwt")+fields)))
 }
 
 func wrap(tag byte, s string) string {
