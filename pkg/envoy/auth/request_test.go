@@ -144,7 +144,8 @@ func TestMetadata(t *testing.T) {
 	if got := r.Metadata.At([]string{"envoy.filters.http.rbac", "sub"}); got != nil {
 		t.Errorf("another namespace: got %v", got)
 	}
-	if r, err = auth.Unmarshal(marshal(t, parse(t, `attributes { request { http { } } }`))); err != nil || r.Metadata != nil {
+	r, err = auth.Unmarshal(marshal(t, parse(t, `attributes { request { http { } } }`)))
+	if err != nil || r.Metadata != nil {
 		t.Errorf("a request without metadata has %v (%v)", r.Metadata, err)
 	}
 }
@@ -170,7 +171,8 @@ func TestDeepMetadata(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if deep, flat := r.Metadata.At([]string{"n", "deep"}), r.Metadata.At([]string{"n", "flat"}); deep != nil || flat != "x" {
+	deep, flat := r.Metadata.At([]string{"n", "deep"}), r.Metadata.At([]string{"n", "flat"})
+	if deep != nil || flat != "x" {
 		t.Errorf("got %v and %v, want nil and x", deep, flat)
 	}
 	if !r.Metadata.Fits() {

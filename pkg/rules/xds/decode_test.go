@@ -115,7 +115,7 @@ func hostile() map[string]struct{ message, want string } {
 	}
 	metadata := field(8, field(1, field(1, "m")+field(2, list)))
 	values := func(n int) string { return field(8, strings.Repeat(field(1, field(2, "")), n)) }
-	large := field(3, field(1, "k")+values(wire.MostValues))
+	most := strings.Repeat(field(3, field(1, "k")+values(wire.MostValues)), maxValues/wire.MostValues)
 	return map[string]struct{ message, want string }{
 		"a million empty descriptors": {message(domain + strings.Repeat(field(3, ""), 1_000_000)),
 			"response: more than 100000 resources and descriptors in one response"},
@@ -137,9 +137,9 @@ func hostile() map[string]struct{ message, want string } {
 			message(domain + field(3, field(8, field(1, field(2, field(6, strings.Repeat(field(1, ""), 1_000_000))))))),
 			"resource `a`: `metadata` has more than 4096 values",
 		},
-		"metadata of many descriptors": {message(domain + strings.Repeat(large, maxValues/wire.MostValues) + field(3, values(1))),
+		"metadata of many descriptors": {message(domain + most + field(3, values(1))),
 			"response: more than 65536 values in `metadata` of one response"},
-		"most metadata, of descriptors of one key": {message(domain + strings.Repeat(large, maxValues/wire.MostValues)),
+		"most metadata, of descriptors of one key": {message(domain + most),
 			"resource `a`: descriptors[1]: duplicate descriptor composite key `shop.k`"},
 		"names that repeat a long one": {
 			message(domain + field(3, field(1, strings.Repeat("k", 1<<20))+strings.Repeat(field(4, field(1, "k")), 100))),
