@@ -101,6 +101,26 @@ func (r *Request) AppendArgs(b []byte, notes Notes) []byte {
 	return b
 }
 
+const (
+	// mostTakeBytes is more than a take has in an answer: a text of a bucket, or an error without the key.
+	mostTakeBytes = 512
+	// mostGrantBytes is the most bytes of an entry of a log.
+	mostGrantBytes = 40
+)
+
+// MostBytes returns the most bytes of the line that the script answers to the request. An error may name the key. The
+// limit of a log may have been larger before.
+func (r *Request) MostBytes() int {
+	n := len("\n+")
+	for i := range r.Takes {
+		n += mostTakeBytes + len(r.Takes[i].Key)
+		if r.Takes[i].Limit.Algorithm.HasGrants() {
+			n += (MaxLogRequests + 1) * mostGrantBytes
+		}
+	}
+	return n
+}
+
 // scriptArgs returns the cost, and the most that the bucket may hold for the take to fit. That is negative if the take
 // can never fit. See counted.
 func (t *Take) scriptArgs() (cost, room span) {

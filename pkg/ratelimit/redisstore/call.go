@@ -84,6 +84,7 @@ func (c *call) add(r *bucket.Request, o *bucket.Outcome, to scope) {
 	}
 	ch.notes = append(ch.notes, notes...)
 	ch.args = r.AppendArgs(ch.args, bucket.Notes(!to.alone))
+	ch.lineBytes += r.MostBytes()
 	ch.requests++
 	c.keys += keys
 }
@@ -201,6 +202,8 @@ type chunk struct {
 	notes    []string // the names of the notes that the requests need
 	args     []byte
 	nonce    uint64 // of the last command
+	// lineBytes is the most bytes of the lines of the answer.
+	lineBytes int
 
 	// The answer: an error, or one line for each request.
 	err   error
@@ -212,6 +215,9 @@ type chunk struct {
 func (ch *chunk) takes(to scope, keys int) bool {
 	return ch.scope == to && !to.alone && (len(ch.keys) == 0 || len(ch.keys)+len(ch.notes)+keys <= maxKeys)
 }
+
+// most returns the most bytes of the answer: of the line with the nonce and the clock, and of those of the requests.
+func (ch *chunk) most() int { return maxNonce + 32 + ch.lineBytes }
 
 // joined is a chunk made of those of several callers.
 type joined struct {
@@ -233,6 +239,7 @@ func join(all []joined, batch []*call) []joined {
 			}
 			j := &all[at]
 			j.requests += part.requests
+			j.lineBytes += part.lineBytes
 			j.keys, j.args = append(j.keys, part.keys...), append(j.args, part.args...)
 			j.notes = append(j.notes, part.notes...)
 			j.parts = append(j.parts, part)

@@ -58,6 +58,7 @@ func (n *node) connect(ctx context.Context) *attempt {
 			return
 		}
 		a.link = last.Load()
+		a.link.bound = nil // the worker bounds the replies by what it asks
 		if err := a.link.SetDeadline(time.Time{}); err != nil {
 			a.fail(err)
 		}

@@ -72,12 +72,12 @@ func TestConnectsToNewTarget(t *testing.T) {
 func withoutWorkers(t *testing.T, addr string) *node {
 	t.Helper()
 	cfg := Config{URL: addr, Timeout: time.Minute, DialTimeout: time.Minute}.withDefaults()
-	options, err := cfg.options()
+	cfg.PoolSize, cfg.epochs = 0, new(atomic.Uint64)
+	k, err := newKeyspace(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.PoolSize, cfg.epochs = 0, new(atomic.Uint64)
-	n := newNode(addr, cfg, options, func(error) {})
+	n := k.(*node)
 	t.Cleanup(func() { _ = n.close() })
 	return n
 }

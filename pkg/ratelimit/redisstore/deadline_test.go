@@ -148,7 +148,7 @@ func connected(t *testing.T) (*node, net.Conn) {
 		t.Fatal(err)
 	}
 	n := new(node)
-	n.lane.workers = []*worker{{node: n, connection: connection{link: linkOf(newLink(conn))}}}
+	n.lane.workers = []*worker{{node: n, connection: connection{link: linkOf(newLink(conn, bound{most: mostBytes}))}}}
 	t.Cleanup(func() { _, _ = conn.Close(), server.Close() })
 	return n, server
 }

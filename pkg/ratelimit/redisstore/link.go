@@ -18,10 +18,11 @@ import (
 type link struct {
 	net.Conn
 	socket syscall.RawConn // nil if the connection is no socket
+	bound  *bound          // of the replies to the client library; nil while a worker reads them
 }
 
-// linking returns the dialer of options, whose connections are links.
-func linking(options *redis.UniversalOptions) func(context.Context, string, string) (net.Conn, error) {
+// linking returns the dialer of options, whose connections are links with a bound.
+func linking(options *redis.UniversalOptions, b bound) func(context.Context, string, string) (net.Conn, error) {
 	dial := options.Dialer
 	if dial == nil {
 		dial = redis.NewDialer(&redis.Options{DialTimeout: options.DialTimeout, TLSConfig: options.TLSConfig})
@@ -31,13 +32,13 @@ func linking(options *redis.UniversalOptions) func(context.Context, string, stri
 		if err != nil {
 			return nil, err
 		}
-		return newLink(conn), nil
+		return newLink(conn, b), nil
 	}
 }
 
-// newLink returns a link for the connection.
-func newLink(conn net.Conn) net.Conn {
-	l, outer := &link{Conn: conn}, conn
+// newLink returns a link for the connection, with a bound of its own.
+func newLink(conn net.Conn, b bound) net.Conn {
+	l, outer := &link{Conn: conn, bound: &b}, conn
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()
 	}
@@ -66,9 +67,24 @@ func linkOf(conn net.Conn) *link {
 	return conn.(*link)
 }
 
-// Read reads a reply. If the deadline has passed, but a reply is there, Read returns the reply. The timer of the
-// deadline fires first if this process has had no CPU.
+// Read reads a reply as far as it is within the bound.
 func (l *link) Read(b []byte) (int, error) {
+	switch {
+	case l.bound == nil:
+		return l.read(b)
+	case l.bound.err != nil: // the library may read again
+		return 0, l.bound.err
+	}
+	n, err := l.read(b)
+	if within := l.bound.check(b[:n]); within < n {
+		return within, l.bound.err
+	}
+	return n, err
+}
+
+// read reads a reply. If the deadline has passed, but a reply is there, read returns the reply. The timer of the
+// deadline fires first if this process has had no CPU.
+func (l *link) read(b []byte) (int, error) {
 	n, err := l.Conn.Read(b)
 	if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) || !l.unread() {
 		return n, err

@@ -42,7 +42,7 @@ func TestReplyBeatsDeadline(t *testing.T) {
 		w := n.lane.workers[0]
 		config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the certificate of a test
 		client := tls.Client(w.link.Conn, config)
-		w.link = linkOf(newLink(client))
+		w.link = linkOf(newLink(client, bound{most: mostBytes}))
 		go func() { _ = secure.Handshake() }()
 		if err := client.Handshake(); err != nil {
 			t.Fatal(err)
@@ -89,7 +89,7 @@ func TestLinkShowsItsSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	l := newLink(conn)
+	l := newLink(conn, bound{most: mostBytes})
 	if _, ok := l.(syscall.Conn); !ok {
 		t.Errorf("a %T hides the socket of its connection", l)
 	}

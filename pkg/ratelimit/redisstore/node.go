@@ -51,7 +51,7 @@ func newNode(name string, cfg Config, options *redis.UniversalOptions, changed f
 	n := &node{name: name, cfg: cfg, options: &own, stop: stop}
 	n.epoch.counter = cfg.epochs
 	n.epoch.begin()
-	own.Dialer, own.OnConnect = linking(options), n.epoch.connected
+	own.OnConnect = n.epoch.connected
 	first := own
 	if options.MasterName != "" {
 		n.sentinels = newSentinels(options)

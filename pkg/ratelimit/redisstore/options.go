@@ -12,12 +12,15 @@ import (
 )
 
 // Connect returns a client of the Redis of cfg, for other data than buckets. Except for a cluster, the client never
-// repeats a command. It keeps to the deadline of its context, and connects on first use.
+// repeats a command. It keeps to the deadline of its context, and connects on first use. A reply has at most 64 MiB.
 func Connect(cfg Config) (redis.UniversalClient, error) {
+	cfg.DialTimeout = cfg.withDefaults().DialTimeout
 	options, err := cfg.options()
 	if err != nil {
 		return nil, err
 	}
+	// The client of sentinels that the library makes asks them for RESP3.
+	options.Dialer = linking(options, bound{most: mostPage, resp3: cfg.Mode == Sentinel})
 	if cfg.Mode != Cluster {
 		return redis.NewUniversalClient(options), nil
 	}

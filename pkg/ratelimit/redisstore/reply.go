@@ -12,14 +12,8 @@ import (
 	"github.com/extauthz/extauthz/internal/texts"
 )
 
-const (
-	// maxLine is the longest line of a reply: a status or an error. Redis itself allows far less.
-	maxLine = 64 << 10
-	// maxText is the longest text of a reply. The answer to a request of a million takes fits.
-	maxText = 256 << 20
-	// firstRead is the room for the replies of a usual batch.
-	firstRead = 8 << 10
-)
+// firstRead is the room for the replies of a usual batch.
+const firstRead = 8 << 10
 
 // reply is a reply of Redis to a command of a worker: a text or an error.
 type reply struct {
@@ -27,12 +21,12 @@ type reply struct {
 	refused bool // text is that of an error
 }
 
-// errReply is the error of bytes that are no reply to a command of a worker. The connection cannot be used any more.
-var errReply = errors.New("not a reply of Redis to a script call")
+// errReply is the error of bytes that are no reply to what was asked. The connection cannot be used any more.
+var errReply = errors.New("not a reply of Redis to this command")
 
-// parseReply reads the first reply of the bytes. n is its length, 0 if bytes are missing. The text is a part of the
-// bytes.
-func parseReply(data []byte) (r reply, n int, err error) {
+// parseReply reads the first reply of data. Its text is a part of data, of at most that many bytes. n is the length of
+// the reply, 0 if bytes are missing.
+func parseReply(data []byte, most int) (r reply, n int, err error) {
 	if len(data) == 0 {
 		return reply{}, 0, nil
 	}
@@ -54,7 +48,7 @@ func parseReply(data []byte) (r reply, n int, err error) {
 		return reply{text: line, refused: kind == '-'}, end + 1, nil
 	}
 	length, err := strconv.ParseUint(texts.View(line), 10, 63)
-	if err != nil || length > maxText {
+	if err != nil || length > uint64(most) {
 		return reply{}, 0, fmt.Errorf("%w: a text of %.20q bytes", errReply, line)
 	}
 	last := end + 1 + int(length)
@@ -94,10 +88,10 @@ func (r *replies) fill() error {
 	return err
 }
 
-// read returns the next reply.
-func (r *replies) read() (reply, error) {
+// read returns the next reply, whose text has at most that many bytes.
+func (r *replies) read(most int) (reply, error) {
 	for {
-		answer, n, err := parseReply(r.data[r.next:])
+		answer, n, err := parseReply(r.data[r.next:], most)
 		if n > 0 || err != nil {
 			r.next += n
 			return answer, err
@@ -122,9 +116,9 @@ var errOther = errors.New("the answer to another call")
 // read reads the reply to the command of a chunk, which was sent at a time. The error is that of the connection.
 func (w *worker) read(ch *chunk, sent time.Time) error {
 	ch.err = nil
-	r, err := w.in.read()
+	r, err := w.in.read(ch.most())
 	if ch.asking && err == nil { // the reply to ASKING changes nothing: the one to the script call follows
-		r, err = w.in.read()
+		r, err = w.in.read(ch.most())
 	}
 	ch.reply.Sent, ch.reply.Received = sent, time.Now()
 	switch {

@@ -92,7 +92,7 @@ const (
 func (s *sentinels) followOne(ctx context.Context, c *redis.SentinelClient) {
 	subscription := c.Subscribe(ctx, masterSwitched, replicaChosen)
 	defer func() { _ = subscription.Close() }()
-	events := subscription.ChannelWithSubscriptions()
+	events := subscription.ChannelWithSubscriptions(redis.WithChannelSize(1)) // an event may have mostBytes
 	for {
 		select {
 		case <-ctx.Done():

@@ -19,9 +19,11 @@ import (
 	"github.com/extauthz/extauthz/test/testenv"
 )
 
-// forger stands between a store and Redis. It changes the answer of Redis to the next script call.
+// forger stands between a store and Redis. It changes the answer of Redis to the next script call, or to another
+// command.
 type forger struct {
 	addr  string
+	other atomic.Pointer[string] // a word of the other command; nil for script calls
 	forge atomic.Pointer[func(to net.Conn, answer []byte)]
 }
 
@@ -57,7 +59,11 @@ func (p *forger) pass(client, server net.Conn) {
 		if err != nil {
 			return
 		}
-		called := bytes.Contains(buf[:n], []byte("EVALSHA"))
+		word := "EVALSHA"
+		if other := p.other.Load(); other != nil {
+			word = *other
+		}
+		called := bytes.Contains(buf[:n], []byte(word))
 		if _, err := server.Write(buf[:n]); err != nil {
 			return
 		}
@@ -147,6 +153,31 @@ func TestForgedReplies(t *testing.T) {
 			_, _ = to.Write(answer[:length])
 			_ = to.Close()
 		}, unknown)
+	}
+}
+
+// TestForgedRepliesToLibrary is TestForgedReplies for the commands of the client library.
+func TestForgedRepliesToLibrary(t *testing.T) {
+	t.Parallel()
+	server := testenv.Redis(t)
+	for _, word := range []string{"hello", "info", "ping", "script"} {
+		for _, text := range []string{
+			"$9223372036854775807\r\n", "*9000000000000000\r\n", "%4000000000000000\r\n", ">2\r\n", "x\r\n",
+			"-" + strings.Repeat("x", 1<<17),
+		} {
+			p := newForger(t, server.Addr)
+			s := open(t, redisstore.Config{URL: p.addr, Timeout: patient, PoolSize: 1})
+			forge := func(to net.Conn, _ []byte) { _, _ = io.WriteString(to, text) }
+			p.other.Store(&word)
+			p.forge.Store(&forge)
+			if err := s.Ping(t.Context()); err == nil || redisstore.Reason(err) != "connection" {
+				t.Errorf("%s is answered with %.20q: %v", word, text, err)
+			}
+			if err := s.Ping(t.Context()); err != nil {
+				t.Errorf("%s is answered by Redis again: %v", word, err)
+			}
+			answers(t, s)
+		}
 	}
 }
 
