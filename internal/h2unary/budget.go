@@ -25,8 +25,9 @@ const (
 	// server work for nothing, as resets of the client do (MadeYouReset).
 	maxStreamErrors = 100
 	// maxRapidResets is how many rapid resets the client may send, if they are more than half of its requests. A reset is
-	// rapid if the server would have had an answer within the time rapid of the request. Clients that lose interest reset
-	// some requests. A client whose calls time out may reset all of them, but then the server was slow or has not begun.
+	// rapid if the server would have had an answer within the time rapid of the request, or reads both at once. Clients
+	// that lose interest reset some requests. A client whose calls time out may reset all of them, but then the server was
+	// slow, or stood still.
 	maxRapidResets = 1_000
 	rapid          = 5 * time.Millisecond
 )
@@ -91,16 +92,17 @@ func (c *Conn) receiveReset(f *frame) *failure {
 	if k == nil || k.state == reset {
 		return c.budget.charge("too many resets")
 	}
-	if i := slices.Index(c.batch, k); i >= 0 { // The call has not reached Serve, and has caused no work.
-		c.batch = slices.Delete(c.batch, i, i+1)
-		c.remove(k)
-		return nil
-	}
-	if k.state == arriving {
+	i := slices.Index(c.batch, k)
+	if (i >= 0 || k.state == arriving) && !c.stoodStill() { // The call has not reached Serve.
 		c.budget.reset(c.read.Sub(k.Arrived))
 	}
-	k.abandoned = true
-	c.forget(k)
+	if i >= 0 {
+		c.batch = slices.Delete(c.batch, i, i+1)
+		c.remove(k)
+	} else {
+		k.abandoned = true
+		c.forget(k)
+	}
 	if b := &c.budget; b.rapidResets > maxRapidResets && 2*b.rapidResets > b.requests {
 		return &failure{http2.ErrCodeEnhanceYourCalm, guard.RapidReset, "too many requests are reset at once"}
 	}

@@ -66,6 +66,11 @@ func (k *Call) Header(name string) string {
 	return strings.Join(values, ",")
 }
 
+const overText = "the message did not arrive before the deadline"
+
+// isOver reports whether the time of the client was over at a time.
+func (k *Call) isOver(now time.Time) bool { return !k.Deadline.IsZero() && !now.Before(k.Deadline) }
+
 // Context returns a context that ends when the client gives up, at the deadline, and with the answer. The context of a
 // stream also ends with the server.
 func (k *Call) Context() context.Context {

@@ -1,6 +1,7 @@
 package h2unary
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -62,6 +63,8 @@ type Conn struct {
 	begun time.Time
 	// heard is when the client last sent something.
 	heard time.Time
+	// swept is when Sweep was last called. Until caughtUp, requests are read that arrived while the process stood still.
+	swept, caughtUp time.Time
 	// pinged is when the server asked whether the client is alive. It is the zero time once the client has sent something.
 	pinged time.Time
 	// change is what settle has not reported to the guard yet.
@@ -89,7 +92,7 @@ const (
 func newConn(s *Server, nc *guard.Conn) *Conn {
 	now := time.Now()
 	c := &Conn{
-		server: s, guarded: nc, born: now, read: now, heard: now, calls: make(map[uint32]*Call),
+		server: s, guarded: nc, born: now, read: now, heard: now, swept: now, calls: make(map[uint32]*Call),
 		budget: budget{credit: beginCredit}, window: windows{send: initialWindow},
 		peer: peerSettings{window: initialWindow}, streams: streamNumbers{end: lastStreamUnknown},
 	}
@@ -127,7 +130,7 @@ func (c *Conn) run() {
 		}
 		used, failed := c.receive(c.input.data())
 		if more = c.full(); len(c.batch) > 0 {
-			c.serve()
+			failed = cmp.Or(failed, c.serve())
 		}
 		c.input.drop(used)
 		c.Flush()
@@ -165,12 +168,13 @@ func (c *Conn) close() {
 }
 
 // serve passes the batch to Serve.
-func (c *Conn) serve() {
-	c.unzipLast()
+func (c *Conn) serve() *failure {
+	failed := c.unzipLast()
 	c.server.cfg.Serve(c, c.batch)
 	c.detach(c.batch)
 	clear(c.batch)
 	c.batch = c.batch[:0]
+	return failed
 }
 
 // perBegun is the memory of a call, and of its place in the table of calls. perCall is the memory of the goroutine, the

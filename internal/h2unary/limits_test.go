@@ -22,6 +22,7 @@ import (
 func TestFloods(t *testing.T) {
 	t.Parallel()
 	const calm = "ENHANCE_YOUR_CALM "
+	bomb := zipped(100 << 10)
 	for _, c := range []struct {
 		name   string
 		attack func(p *peer, i int) error // the i-th time
@@ -89,6 +90,12 @@ func TestFloods(t *testing.T) {
 		}, calm + "too many broken requests", guard.StreamErrors},
 		{"malformed requests", func(p *peer, i int) error {
 			return p.headers(uint32(2*i+1), echoMethod, true, hpack.HeaderField{Name: "connection", Value: "x"})
+		}, calm + "too many broken requests", guard.StreamErrors},
+		{"compressed messages that are too large", func(p *peer, i int) error {
+			return p.compressed(uint32(2*i+1), bomb)
+		}, calm + "too many broken requests", guard.StreamErrors},
+		{"compressed messages that are no gzip", func(p *peer, i int) error {
+			return p.compressed(uint32(2*i+1), "x")
 		}, calm + "too many broken requests", guard.StreamErrors},
 		{"streams beyond the limit", func(p *peer, i int) error {
 			return p.request(uint32(2*i+1), laterMethod, "x")

@@ -99,6 +99,17 @@ func (p *peer) request(id uint32, method, message string) error {
 	return errors.Join(p.headers(id, method, false), p.WriteData(id, true, prefixed(message)))
 }
 
+// together returns a peer whose frames the other function sends in one write.
+func (p *peer) together() (together *peer, flush func() error) {
+	var out bytes.Buffer
+	together = &peer{TB: p.TB, Framer: http2.NewFramer(&out, nil)}
+	together.hpack = hpack.NewEncoder(&together.block)
+	return together, func() error {
+		_, err := out.WriteTo(p.conn)
+		return err
+	}
+}
+
 // prefixed returns a message with its prefix.
 func prefixed(message string) []byte {
 	n := len(message)

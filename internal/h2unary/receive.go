@@ -196,7 +196,7 @@ func (c *Conn) receiveData(f *frame) *failure {
 	return nil
 }
 
-// refuse answers a request whose message is wrong, before Serve. c.mu is held.
+// refuse answers a request whose message is wrong or late, before Serve. It returns nil. c.mu is held.
 func (c *Conn) refuse(k *Call, last bool, code codes.Code, reason string) *failure {
 	id := k.id
 	c.appendFailure(k, code, reason)
@@ -213,6 +213,9 @@ func (c *Conn) complete(k *Call) *failure {
 		return c.breakStream(k, http2.ErrCodeProtocol)
 	case k.head.fault != noFault:
 		c.answerFault(k)
+		return nil
+	case k.isOver(c.read):
+		c.appendFailure(k, codes.DeadlineExceeded, overText)
 		return nil
 	case len(k.Message) < prefix:
 		c.appendFailure(k, codes.Internal, "the request has no message")

@@ -59,13 +59,10 @@ func TestNothingAfterAnError(t *testing.T) {
 	t.Parallel()
 	s := start(t, nil, nil)
 	p := connect(t, s)
-	var out bytes.Buffer
-	together := &peer{TB: t, Framer: http2.NewFramer(&out, nil)}
-	together.hpack = hpack.NewEncoder(&together.block)
-	err := errors.Join(together.request(1, stuckMethod, "x"), together.WriteData(99, true, nil),
-		together.request(3, stuckMethod, "x"))
-	if _, writeErr := out.WriteTo(p.conn); err != nil || writeErr != nil {
-		t.Fatal(err, writeErr)
+	together, flush := p.together()
+	if err := errors.Join(together.request(1, stuckMethod, "x"), together.WriteData(99, true, nil),
+		together.request(3, stuckMethod, "x"), flush()); err != nil {
+		t.Fatal(err)
 	}
 	if got := p.goAway(); got != "PROTOCOL_ERROR DATA of no stream" {
 		t.Errorf("got %q", got)
@@ -185,23 +182,13 @@ func TestManyCompressedMessages(t *testing.T) {
 		}
 	}, nil)
 	p := connect(t, s)
-	var content, out bytes.Buffer
-	w := gzip.NewWriter(&content)
-	_, _ = w.Write(make([]byte, size)) // to memory
-	_ = w.Close()
-	message := prefixed(content.String())
-	message[0] = 1
-	together := &peer{TB: t, Framer: http2.NewFramer(&out, nil)}
-	together.hpack = hpack.NewEncoder(&together.block)
-	compressed := hpack.HeaderField{Name: "grpc-encoding", Value: "gzip"}
+	together, flush := p.together()
 	for i := range messages {
-		id := uint32(2*i + 1)
-		if err := errors.Join(together.headers(id, echoMethod, false, compressed),
-			together.WriteData(id, true, message)); err != nil {
+		if err := together.compressed(uint32(2*i+1), zipped(size)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := out.WriteTo(p.conn); err != nil {
+	if err := flush(); err != nil {
 		t.Fatal(err)
 	}
 	if got := p.answer(2*messages - 1); got != "" {
@@ -209,5 +196,69 @@ func TestManyCompressedMessages(t *testing.T) {
 	}
 	if got := largest.Load(); got != size {
 		t.Errorf("Serve got %d bytes at once, want %d", got, size)
+	}
+}
+
+// zipped returns a compressed message of zeros.
+func zipped(size int) string {
+	var content bytes.Buffer
+	w := gzip.NewWriter(&content)
+	_, _ = w.Write(make([]byte, size)) // to memory
+	_ = w.Close()
+	return content.String()
+}
+
+// compressed sends a whole request with a compressed message.
+func (p *peer) compressed(id uint32, content string) error {
+	message := prefixed(content)
+	message[0] = 1
+	return errors.Join(p.headers(id, echoMethod, false, hpack.HeaderField{Name: "grpc-encoding", Value: "gzip"}),
+		p.WriteData(id, true, message))
+}
+
+// TestLateMessages begins requests whose messages arrive after their grpc-timeout, or never. They are answered with
+// DEADLINE_EXCEEDED, at the latest at the next sweep, and are not served. A request whose message is in time is served.
+func TestLateMessages(t *testing.T) {
+	t.Parallel()
+	const timeout, sweep = 150 * time.Millisecond, 100 * time.Millisecond
+	for _, c := range []struct {
+		name, method, want string
+		after              time.Duration // of the message; 0: it never arrives
+		earliest           time.Duration
+	}{
+		{"no message", echoMethod, "status 4", 0, timeout},
+		{"no message of a stream", watchMethod, "status 4", 0, timeout},
+		{"a message at the deadline", echoMethod, "status 4", timeout, timeout},
+		{"a message before the deadline", echoMethod, "x", timeout - time.Millisecond, timeout - time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := bubble(t, nil)
+				p := connect(t, s)
+				begin := time.Now()
+				field := hpack.HeaderField{Name: "grpc-timeout", Value: "150m"}
+				if err := p.headers(1, c.method, false, field); err != nil {
+					t.Fatal(err)
+				}
+				go func() {
+					if c.after > 0 {
+						time.Sleep(c.after)
+						_ = p.WriteData(1, true, prefixed("x")) // the answer shows it
+					}
+				}()
+				if got := p.answer(1); got != c.want {
+					t.Errorf("got %q, want %q", got, c.want)
+				}
+				if took := time.Since(begin); took < c.earliest || took > c.earliest+sweep {
+					t.Errorf("after %v, want %v", took, c.earliest)
+				}
+				if got := s.Cuts(guard.SlowRequest); got != 0 {
+					t.Errorf("%d requests count as slow", got)
+				}
+				_ = p.conn.Close()
+				synctest.Wait()
+			})
+		})
 	}
 }

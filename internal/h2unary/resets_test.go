@@ -1,7 +1,6 @@
 package h2unary_test
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"testing"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 
 	"github.com/extauthz/extauthz/internal/guard"
 	"github.com/extauthz/extauthz/internal/h2unary"
@@ -20,21 +18,28 @@ import (
 func TestRapidResets(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name  string
-		begin func(p *peer, id uint32) error
+		name     string
+		begin    func(p *peer, id uint32) error
+		together bool // with the reset in one read
 	}{
-		{"whole requests", func(p *peer, id uint32) error { return p.request(id, laterMethod, "x") }},
-		{"requests without an end", func(p *peer, id uint32) error { return p.headers(id, laterMethod, false) }},
-		{"streams", func(p *peer, id uint32) error { return p.request(id, watchMethod, "x") }},
+		{"whole requests", func(p *peer, id uint32) error { return p.request(id, laterMethod, "x") }, false},
+		{"requests without an end", func(p *peer, id uint32) error { return p.headers(id, laterMethod, false) }, false},
+		{"streams", func(p *peer, id uint32) error { return p.request(id, watchMethod, "x") }, false},
+		{"whole requests in one read", func(p *peer, id uint32) error { return p.request(id, echoMethod, "x") }, true},
+		{"headers in one read", func(p *peer, id uint32) error { return p.headers(id, echoMethod, false) }, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := bubble(t, nil)
 				p := connect(t, s)
+				from, flush := p, func() error { return nil }
+				if c.together {
+					from, flush = p.together()
+				}
 				go func() { // ends when the server closes the connection
 					for id := uint32(1); ; id += 2 {
-						if errors.Join(c.begin(p, id), p.WriteRSTStream(id, http2.ErrCodeCancel)) != nil {
+						if errors.Join(c.begin(from, id), from.WriteRSTStream(id, http2.ErrCodeCancel), flush()) != nil {
 							return
 						}
 					}
@@ -110,22 +115,44 @@ func TestResetsWhileNothingIsAnswered(t *testing.T) {
 	})
 }
 
-// TestResetsBeforeServe resets thousands of requests before the server has read them, as Envoy does if the service gets
-// no CPU time: they have caused no work.
-func TestResetsBeforeServe(t *testing.T) {
+// TestResetsWhileStopped resets thousands of requests before the server has read them, as Envoy does if the service
+// gets no CPU time: that is no attack. The same resets are one as soon as the server has caught up.
+func TestResetsWhileStopped(t *testing.T) {
 	t.Parallel()
-	staysOpen(t, func(p *peer) {
-		var out bytes.Buffer
-		together := &peer{TB: p.TB, Framer: http2.NewFramer(&out, nil)}
-		together.hpack = hpack.NewEncoder(&together.block)
-		for i := range 3000 {
-			id := uint32(2*i + 1)
-			err := errors.Join(together.request(id, laterMethod, "x"), together.WriteRSTStream(id, http2.ErrCodeCancel))
-			_, writeErr := out.WriteTo(p.conn)
-			if err := errors.Join(err, writeErr); err != nil {
-				t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		s := bubble(t, nil)
+		p := connect(t, s)
+		ended := make(chan string, 1)
+		go func() { ended <- p.goAway() }()
+		together, flush := p.together()
+		id := uint32(1)
+		send := func(requests int) (err error) {
+			for range requests {
+				err = errors.Join(err, together.request(id, echoMethod, "x"),
+					together.WriteRSTStream(id, http2.ErrCodeCancel), flush())
+				id += 2
 			}
+			return err
 		}
+		s.stopClock()
+		time.Sleep(time.Second)
+		if err := send(2000); err != nil {
+			t.Fatal(err)
+		}
+		go s.Run(t.Context())
+		time.Sleep(200 * time.Millisecond)
+		if err := send(2000); err != nil {
+			t.Fatal(err)
+		}
+		if s.Connections() != 1 {
+			t.Error("the connection was closed")
+		}
+		time.Sleep(time.Minute) // resets are counted in a minute
+		_ = send(2000)          // until the server closes the connection
+		if got := <-ended; got != "ENHANCE_YOUR_CALM too many requests are reset at once" {
+			t.Errorf("got %q", got)
+		}
+		synctest.Wait()
 	})
 }
 

@@ -29,8 +29,10 @@ type server struct {
 	*guard.Listener
 	release chan struct{}
 	queue   chan func()
-	panics  atomic.Int64
-	begun   atomic.Int64 // calls of stuckMethod
+	// stopClock ends the clock of the guard, as if the process stood still.
+	stopClock context.CancelFunc
+	panics    atomic.Int64
+	begun     atomic.Int64 // calls of stuckMethod
 }
 
 // start starts a server on loopback until the test ends.
@@ -70,7 +72,8 @@ func startOn(
 	}
 	s.Server = h2unary.New(cfg)
 	ctx, stop := context.WithCancel(context.Background())
-	go s.Listener.Run(ctx)
+	go s.Run(ctx)
+	s.stopClock = stop
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(s.Listener) }()
 	t.Cleanup(func() {

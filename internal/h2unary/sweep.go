@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+	"google.golang.org/grpc/codes"
 
 	"github.com/extauthz/extauthz/internal/guard"
 )
@@ -18,6 +19,8 @@ const (
 	// answer.
 	pingAfter   = 5 * time.Minute
 	pingTimeout = 20 * time.Second
+	// longestGap is the time between two calls of Sweep after which the process has stood still: it got no CPU time.
+	longestGap = 250 * time.Millisecond
 )
 
 // Sweep implements guard.Owner.
@@ -35,6 +38,10 @@ func (c *Conn) Sweep(now time.Time) {
 
 // sweep enforces the time limits, and returns false if the connection has to be closed. c.mu is held.
 func (c *Conn) sweep(now time.Time) (alive bool) {
+	if gap := now.Sub(c.swept); gap > longestGap {
+		c.caughtUp = now.Add(gap)
+	}
+	c.swept = now
 	if c.started < sentSettings {
 		return true // The deadline of run bounds this phase.
 	}
@@ -44,6 +51,8 @@ func (c *Conn) sweep(now time.Time) (alive bool) {
 	}
 	for _, k := range c.calls {
 		switch {
+		case k.state == arriving && k.isOver(now):
+			_ = c.refuse(k, false, codes.DeadlineExceeded, overText)
 		case k.state == arriving && now.Sub(k.Arrived) > maxReceive:
 			c.guarded.Count(guard.SlowRequest)
 			c.resetCall(k, http2.ErrCodeCancel)
@@ -54,6 +63,11 @@ func (c *Conn) sweep(now time.Time) (alive bool) {
 	}
 	c.sweepMemory(now)
 	return c.sweepAge(now) && c.sweepSilence(now)
+}
+
+// stoodStill reports whether what was read last may have arrived while the process stood still. c.mu is held.
+func (c *Conn) stoodStill() bool {
+	return c.read.Sub(c.swept) > longestGap || c.read.Before(c.caughtUp)
 }
 
 // sweepMemory releases the memory of some calls after a second without any. A map never shrinks. c.mu is held.

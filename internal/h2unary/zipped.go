@@ -20,12 +20,13 @@ const (
 var unzippers sync.Pool
 
 // unzipLast replaces the message of the last call of the batch, if it is compressed. That takes time, so c.mu is not
-// held. A compressed message is always the last of its batch, because many in one read would take much memory.
-func (c *Conn) unzipLast() {
+// held. A compressed message is always the last of its batch, because many in one read would take much memory. One that
+// is refused counts as a broken request, because it has cost the server more than the client.
+func (c *Conn) unzipLast() *failure {
 	last := len(c.batch) - 1
 	k := c.batch[last]
 	if !k.zipped {
-		return
+		return nil
 	}
 	message, code, reason := c.unzip(k.Message)
 	c.mu.Lock()
@@ -33,15 +34,16 @@ func (c *Conn) unzipLast() {
 	if code == codes.OK {
 		c.hold(k, int64(cap(message)-cap(k.buffer)))
 		k.Message, k.buffer = message, message
-		return
+		return nil
 	}
 	c.batch[last] = nil
 	c.batch = c.batch[:last]
 	if k.state == waiting {
 		c.appendFailure(k, code, reason)
-		return
+	} else {
+		c.remove(k)
 	}
-	c.remove(k)
+	return c.countStreamError()
 }
 
 // unzip returns a message that arrived compressed.

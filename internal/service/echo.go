@@ -22,7 +22,7 @@ const (
 )
 
 // Echo serves a test upstream until ctx is done. It answers each request with the method, path and headers that it
-// received.
+// received. Some requests get the answers that the pages of the cookbook need (serveApplication).
 func Echo(ctx context.Context, address string, stderr io.Writer) error {
 	listener, err := listenEcho(cmp.Or(address, echoAddress))
 	if err != nil {
@@ -68,8 +68,7 @@ type echoed struct {
 
 // serveEchoed does not use a ServeMux, because that would redirect a path such as //a instead of showing it.
 func serveEchoed(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == "/healthz" {
-		fmt.Fprintln(w, "OK")
+	if serveApplication(w, r) {
 		return
 	}
 	seen := echoed{Method: r.Method, Path: r.RequestURI, Headers: map[string]string{"host": r.Host}}

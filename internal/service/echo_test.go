@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -61,6 +62,43 @@ func TestEcho(t *testing.T) {
 	cancel()
 	if err := <-done; err != nil {
 		t.Errorf("it ended with %v, want nil", err)
+	}
+}
+
+// TestEchoApplication sends what the pages of the cookbook send to their application.
+func TestEchoApplication(t *testing.T) {
+	t.Parallel()
+	upstream := httptest.NewServer(http.HandlerFunc(serveEchoed))
+	t.Cleanup(upstream.Close)
+	const form, chat = "application/x-www-form-urlencoded", "/v1/chat/completions"
+	for _, c := range []struct {
+		path, contentType, body string
+		code                    int
+		want, failed            string
+	}{
+		{"/login", form, "user=alice&password=right", 200, `"path": "/login"`, ""},
+		{"/login", form, "user=alice&password=wrong", 401, "The password is wrong.", "1"},
+		{"/login", form, "", 401, "The password is wrong.", "1"},
+		{chat, form, `{"model": "small", "max_tokens": 400}`, 200, `"usage":{"total_tokens":400}}`, ""},
+		{chat, form, `{"max_tokens": 9, "stream": true, "stream_options": {"include_usage": true}}`, 200,
+			"data: {\"choices\":[],\"usage\":{\"total_tokens\":9}}\n\ndata: [DONE]\n\n", ""},
+		{chat, form, `{"stream": true}`, 200, "{\"choices\":[{\"delta\":{\"content\":\"Hello!\"}}]}\n\ndata: [DONE]\n\n", ""},
+		{chat, form, `{`, 400, "this is not JSON", ""},
+		{"/shop.Catalog/Search", "application/grpc", "", 200, "\x00\x00\x00\x00\x00", ""},
+	} {
+		res, err := http.Post(upstream.URL+c.path, c.contentType, strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if err != nil || res.StatusCode != c.code || !strings.Contains(string(body), c.want) ||
+			res.Header.Get("X-Login-Failed") != c.failed {
+			t.Errorf("%s %s: %d %v %q, %v; want %d %q", c.path, c.body, res.StatusCode, res.Header, body, err, c.code, c.want)
+		}
+	}
+	if code, body := get(t, upstream.URL+"/login"); code != http.StatusOK || !strings.Contains(body, `"path": "/login"`) {
+		t.Errorf("GET /login: %d %s", code, body)
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
 
-	"github.com/extauthz/extauthz/internal/flow"
 	"github.com/extauthz/extauthz/internal/h2unary"
 )
 
@@ -46,16 +45,16 @@ func (l listeners) webServers(r *requests) (servers []webServer) {
 	add := func(name string, on net.Listener, handler http.Handler) {
 		servers = append(servers, webServer{name, on, newHTTPServer(r.bugs.handler(name, handler))})
 	}
-	s := r.Settings
-	add("HTTP", l.guarded["http"], r.Checks(mainHandler(r.Flow, r.ready)))
+	s, main, debug := r.Settings, l.guarded["http"], l.guarded["debug"]
+	add("HTTP", main, r.Checks(mainHandler(notFromPages(main, r.ServeJSON), r.ready)))
 	profiles := s.Listeners.Pprof && l.pprof == nil
-	add("debug", l.guarded["debug"], debugHandler(r.registry, r.source.serve, r.ready, profiles))
+	add("debug", debug, notFromPages(debug, debugHandler(r.registry, r.source.serve, r.ready, profiles).ServeHTTP))
 	if prometheus := l.guarded["prometheus"]; prometheus != nil {
 		add("Prometheus", prometheus, metricsHandler(r.registry, string(s.Telemetry.PrometheusPath)))
 		r.log.Info("serving metrics", "prometheus", prometheus.Addr().String()+string(s.Telemetry.PrometheusPath))
 	}
 	if l.pprof != nil {
-		add("pprof", l.pprof, profilesHandler())
+		add("pprof", l.pprof, notFromPages(l.pprof, profilesHandler().ServeHTTP))
 		r.log.Info("serving profiles", "pprof", l.pprof.Addr().String())
 	}
 	return servers
@@ -63,9 +62,9 @@ func (l listeners) webServers(r *requests) (servers []webServer) {
 
 // mainHandler serves /json, which decides, /healthcheck and /readyz, which report whether this replica accepts
 // requests, and /livez, which always answers.
-func mainHandler(requests *flow.Flow, h *health) http.Handler {
+func mainHandler(serveJSON http.Handler, h *health) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/json", requests.ServeJSON)
+	mux.Handle("/json", serveJSON)
 	addHealth(mux, h)
 	return mux
 }

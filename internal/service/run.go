@@ -175,7 +175,10 @@ func openRequests(ctx context.Context, rules *activeRules) (*requests, error) {
 			Headers: auth.HTTPHeaders{
 				Source: string(s.Authorization.SourceHeader), Principal: string(s.Authorization.PrincipalHeader),
 			},
-			Timeout: s.Authorization.HTTPTimeout, NeedsAddress: rules.check.authorizer.NeedsPeer, Log: rules.log,
+			Timeout: s.Authorization.HTTPTimeout, Log: rules.log,
+			NeedsAddress: func() bool { // the banner of the sample has a command to try /check without Envoy
+				return !rules.source.sample && rules.check.authorizer.NeedsPeer()
+			},
 		},
 		Other: r.answerHealth, Calls: r.calls, Log: r.decisions, Traces: traces,
 		Panicked: rules.bugs.caught,

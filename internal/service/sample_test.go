@@ -1,9 +1,13 @@
 package service
 
 import (
+	"errors"
 	"log/slog"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -100,4 +104,38 @@ func TestSampleIsNotServedFromHalfAMount(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), s.Rules.Root+" exists") {
 		t.Errorf("got %v; want an error with the fact that %s exists", err, s.Rules.Root)
 	}
+}
+
+// TestBannerCausesNoWarning types the commands of the banner: the service answers them, and logs no warning. With
+// rules from a directory, a check over HTTP without an address causes one.
+func TestBannerCausesNoWarning(t *testing.T) {
+	t.Parallel()
+	const warning = "Envoy asks over HTTP without the address of the client"
+	_, _, _, out := start(t, configured())
+	commands := regexp.MustCompile(`(?m)^  (curl .*)$`).FindAllStringSubmatch(out.String(), -1)
+	if len(commands) != 2 {
+		t.Fatalf("the banner has %d commands, want 2:\n%s", len(commands), out)
+	}
+	for _, c := range commands {
+		printed, err := exec.CommandContext(t.Context(), "sh", "-c", c[1]).Output()
+		if err != nil || !strings.HasPrefix(string(printed), "HTTP/1.1 200 OK") {
+			t.Errorf("$ %s: %v\n%s", c[1], err, printed)
+		}
+	}
+	if log := out.String(); strings.Contains(log, "level=WARN") {
+		t.Errorf("the commands of the banner cause a warning:\n%s", log)
+	}
+
+	root := testenv.RulesRootWith(t, "domain: shop\ndescriptors: [{key: remote_address, rate_limit: {unit: day, "+
+		"requests_per_unit: 9}}]\nauthz: {anonymous: allow, limits: [{actions: [{remote_address: {}}]}]}\n")
+	_, address, _, out := start(t, configured(func(s *settings.Settings) { s.Rules.Root = root }))
+	if code, body := get(t, "http://"+address+"/check/"); code != http.StatusOK {
+		t.Errorf("/check/: %d %s", code, body)
+	}
+	testenv.Eventually(t, func() error {
+		if !strings.Contains(out.String(), warning) {
+			return errors.New(out.String())
+		}
+		return nil
+	}, "the warning")
 }

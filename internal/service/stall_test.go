@@ -34,9 +34,16 @@ func TestResetsWhileRedisHangs(t *testing.T) {
 	}
 
 	redis.Pause()
-	const calls = 3000
-	for range calls {
-		_ = p.WriteRSTStream(ask(), http2.ErrCodeInternal) // an error shows in the answer
+	const calls, together = 3000, 100
+	for range calls / together {
+		begin := id + 2
+		for range together {
+			ask()
+		}
+		p.awaitRead()
+		for k := begin; k <= id; k += 2 {
+			_ = p.WriteRSTStream(k, http2.ErrCodeInternal) // an error shows in the answer
+		}
 	}
 	redis.Resume()
 

@@ -251,6 +251,17 @@ func (p *rawClient) data(id uint32, end bool, content []byte) {
 	_ = p.WriteData(id, end, content)
 }
 
+// awaitRead returns when the service has read all that was sent.
+func (p *rawClient) awaitRead() {
+	_ = p.WritePing(false, [8]byte{})
+	for {
+		f, err := p.ReadFrame()
+		if ping, ok := f.(*http2.PingFrame); ok && ping.IsAck() || err != nil {
+			return // an error shows in the next answer
+		}
+	}
+}
+
 // answer reads frames until a stream or the connection ends, and returns what the client of gRPC sees of it.
 func (p *rawClient) answer(id uint32) string {
 	httpStatus := ""

@@ -3,16 +3,12 @@ package e2e
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -144,87 +140,18 @@ func (s *terminal) environment() []string {
 	return strings.Split(strings.TrimSpace(s.run(`[ -e "$API_KEYS_FILE" ] || unset API_KEYS_FILE; env`)), "\n")
 }
 
-// standIn starts the application of the pages. It answers as `extauthz echo`. It also has a chat model with the API of
-// OpenAI, a login, WebSockets that close at once, and gRPC methods that return an empty message.
+// standIn starts the application of the pages: `extauthz echo`.
 func standIn(t *testing.T) (addr string) {
 	t.Helper()
-	port := testenv.FreePort(t)
+	addr = testenv.Loopback(testenv.FreePort(t))
 	cmd := exec.Command(binary, "echo")
-	cmd.Env = []string{"ECHO_ADDRESS=" + testenv.Loopback(port)}
-	echo := "http://" + testenv.Loopback(port)
+	cmd.Env = []string{"ECHO_ADDRESS=" + addr}
 	testenv.Start(t, cmd, func() error {
-		resp, err := http.Get(echo + "/healthz")
+		resp, err := http.Get("http://" + addr + "/healthz")
 		if err != nil {
 			return err
 		}
 		return resp.Body.Close()
 	})
-	echoes := &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(&url.URL{Scheme: "http", Host: testenv.Loopback(port)})
-			r.Out.Host, r.Out.Header = r.In.Host, r.In.Header
-		},
-		Transport: &http.Transport{DisableCompression: true},
-	}
-	return testenv.UpstreamFunc(t, func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.URL.Path == "/v1/chat/completions":
-			chat(w, r)
-		case r.URL.Path == "/login":
-			if r.FormValue("password") != "right" {
-				w.Header().Set("X-Login-Failed", "1")
-				w.WriteHeader(http.StatusUnauthorized)
-			}
-		case strings.EqualFold(r.Header.Get("Upgrade"), "websocket"):
-			if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
-				_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
-				_ = conn.Close()
-			}
-		case strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"):
-			w.Header().Set("Content-Type", "application/grpc")
-			_, _ = w.Write(make([]byte, 5)) // the frame of a message of length 0
-			_ = http.NewResponseController(w).Flush()
-			w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
-		default:
-			echoes.ServeHTTP(w, r)
-		}
-	})
-}
-
-// chat answers as a chat model with the API of OpenAI. max_tokens is what the answer costs. A stream reports that only
-// if the request asks for it.
-func chat(w http.ResponseWriter, r *http.Request) {
-	var request struct {
-		Model         string `json:"model"`
-		MaxTokens     int    `json:"max_tokens"`
-		Stream        bool   `json:"stream"`
-		StreamOptions struct {
-			IncludeUsage bool `json:"include_usage"`
-		} `json:"stream_options"`
-	}
-	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusBadRequest)
-		fmt.Fprintln(w, `{"error":{"message":"this is not JSON"}}`)
-		return
-	}
-	usage := `"usage":{"total_tokens":` + strconv.Itoa(request.MaxTokens) + `}`
-	if !request.Stream {
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintln(w, `{"choices":[{"message":{"role":"assistant","content":"Hello!"}}],`+usage+`}`)
-		return
-	}
-	events := []string{`{"choices":[{"delta":{"content":"Hello!"}}]}`}
-	if request.StreamOptions.IncludeUsage {
-		events = append(events, `{"choices":[],`+usage+`}`)
-	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	for _, event := range append(events, "[DONE]") {
-		fmt.Fprintf(w, "data: %s\n\n", event)
-		w.(http.Flusher).Flush()
-		if request.Model == "slow" {
-			<-r.Context().Done() // until the client gives up
-			return
-		}
-	}
+	return addr
 }
