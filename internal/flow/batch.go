@@ -68,6 +68,7 @@ type request struct {
 	reply    []byte           // batch.out
 	err      error            // why there is no reply
 	delay    time.Duration    // how long to hold the answer, which has a place in the queue
+	places   ratelimit.Places // of a held answer, in the queues of its rules
 	answered bool
 }
 
