@@ -67,8 +67,8 @@ type request struct {
 	query    *ratelimit.Query // limit, or that of check; nil if no limit is asked
 	reply    []byte           // batch.out
 	err      error            // why there is no reply
-	delay    time.Duration    // how long to hold the answer, which has a place in the queue
-	places   ratelimit.Places // of a held answer, in the queues of its rules
+	delay    time.Duration    // how long to hold the answer, which has a place
+	places   ratelimit.Places // in rules
 	answered bool
 }
 

@@ -74,8 +74,8 @@ func otherForms(path string) bool {
 	return hasEncoding(normal) // a percent sign and fullwidth digits
 }
 
-// unsafeSegment reports whether a segment is a dot segment, or another one to an upstream that removes characters
-// which nobody sees: all of them, or those at the ends.
+// unsafeSegment reports whether a segment is a dot segment, or one that an upstream may read as another. Some upstreams
+// remove white space and invisible characters, everywhere or at the ends.
 func unsafeSegment(segment string) bool {
 	seen := strings.Map(func(c rune) rune {
 		if credential.Trimmed(c) {
