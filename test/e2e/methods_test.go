@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -39,9 +40,10 @@ func TestMethods(t *testing.T) {
 		}
 		return allowed, denied
 	}
-	t.Run("routes", func(t *testing.T) {
+	routes := func(t *testing.T, edits ...edit) {
+		t.Helper()
 		t.Parallel()
-		envoy := startEnvoy(t, startService(t).grpcPort, without(extAuthz))
+		envoy := startEnvoy(t, startService(t).grpcPort, append(edits, without(extAuthz))...)
 		if allowed, denied := counts(t, envoy, 3, "/rewards", "x-device-id", "one"); allowed != 5 || denied != 7 {
 			t.Errorf("/rewards: got %d allowed and %d denied, want 5 and 7", allowed, denied)
 		}
@@ -54,6 +56,12 @@ func TestMethods(t *testing.T) {
 				t.Errorf("%s /rewards without a device: got %d, want 400", method, a.status)
 			}
 		}
+	}
+	t.Run("routes", func(t *testing.T) { routes(t) })
+	t.Run("routes that Istio makes of istio/example", func(t *testing.T) {
+		routes(t, func(_ *testing.T, config string) string {
+			return strings.ReplaceAll(config, "exact: POST, ignore_case: true", `safe_regex: { regex: "(?i:POST)" }`)
+		})
 	})
 	t.Run("a policy", func(t *testing.T) {
 		t.Parallel()

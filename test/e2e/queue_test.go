@@ -147,8 +147,8 @@ descriptors:
     rate_limit: { unit: minute, requests_per_unit: 1, algorithm: leaky_bucket, burst: 2, max_delay: 60s }
 `
 
-// TestQueueOfOneRule has a client that chooses header values, and with them its buckets. It takes half of the places, and
-// an early request of another rule is still held.
+// TestQueueOfOneRule has a client that chooses header values, and with them its buckets. It takes half of the places.
+// An early request of another rule is still held.
 func TestQueueOfOneRule(t *testing.T) {
 	for _, c := range []struct {
 		name        string

@@ -115,8 +115,8 @@ func (p *proxy) sendHTTP1(t *testing.T, lines ...string) rawAnswer {
 	return newRawAnswer(resp.StatusCode, string(body))
 }
 
-// sendHTTP2 sends a request over HTTP/2 with unchanged header fields, pairs of name and value. The caller adds :path and
-// :authority. The method is GET, unless the first field is :method.
+// sendHTTP2 sends a request over HTTP/2 with unchanged header fields, pairs of name and value. The caller adds :path
+// and :authority. The method is GET, unless the first field is :method.
 func (p *proxy) sendHTTP2(t *testing.T, fields ...string) rawAnswer {
 	t.Helper()
 	conn := p.dial(t, "127.0.0.1")
