@@ -67,7 +67,8 @@ type request struct {
 	query    *ratelimit.Query // limit, or that of check; nil if no limit is asked
 	reply    []byte           // batch.out
 	err      error            // why there is no reply
-	delay    time.Duration    // how long to hold the answer, which has a place in the queue
+	delay    time.Duration    // how long to hold the answer, which has a place
+	places   ratelimit.Places // in rules
 	answered bool
 }
 

@@ -117,6 +117,7 @@ func (b *batch) finishCall(c *call, now time.Time) {
 	if c.err == nil {
 		b.answer(c)
 	}
+	c.plan.LeavePlaces()
 	b.deliver(c, now)
 }
 
@@ -149,13 +150,21 @@ func (b *batch) answerLimit(c *call) {
 	if c.err = rls.Undecided(&c.result); c.err != nil {
 		return
 	}
-	if delay := time.Duration(c.result.Delay) * time.Microsecond; delay > 0 {
-		if !f.cfg.Queue.Enter(c.deadline, delay) {
-			c.err = errNotHeld
-			return
-		}
-		c.delay = delay
+	if !f.enter(c, c.result.Delay) {
+		c.err = errNotHeld
 	}
+}
+
+// enter takes a place in the queue for an answer that is held for a delay in µs. It returns false if there is none.
+func (f *Flow) enter(c *call, micros int64) bool {
+	delay := time.Duration(micros) * time.Microsecond
+	if delay > 0 {
+		if !f.cfg.Queue.Enter(c.deadline, delay) {
+			return false
+		}
+		c.delay, c.places = delay, c.plan.KeepPlaces()
+	}
+	return true
 }
 
 // beginCheck reads a check, and decides everything but its limits.
@@ -198,12 +207,8 @@ func (b *batch) answerCheck(c *call) {
 	}
 	f.cfg.Authorizer.Finish(&check.pending, res)
 	d := &check.pending.Decision
-	if delay := time.Duration(d.Delay) * time.Microsecond; d.Verdict == authz.Allowed && delay > 0 {
-		if f.cfg.Queue.Enter(c.deadline, delay) {
-			c.delay = delay
-		} else {
-			late(d)
-		}
+	if d.Verdict == authz.Allowed && !f.enter(c, d.Delay) {
+		late(d)
 	}
 	check.answer.Decide(check.request, d)
 	if n := check.answer.Dropped; n > 0 {

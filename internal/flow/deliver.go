@@ -35,8 +35,9 @@ func (b *batch) fail(c *call) {
 	if c.answered {
 		return
 	}
+	c.plan.LeavePlaces()
 	if c.delay > 0 {
-		b.flow.cfg.Queue.Leave()
+		b.flow.cfg.Queue.Leave(c.places)
 	}
 	c.delay, c.err, c.answered = 0, errInternal, true
 	if k := c.native; k != nil {
@@ -88,10 +89,10 @@ func Status(err error) (codes.Code, string) {
 
 // hold sends an answer after its delay (max_delay). It has a place in the queue.
 func (f *Flow) hold(conn *h2unary.Conn, c *call) {
-	k, m, span, delay, reply := c.native, c.method, c.span, c.delay, slices.Clone(c.reply)
+	k, m, span, delay, places, reply := c.native, c.method, c.span, c.delay, c.places, slices.Clone(c.reply)
 	go func() { // ends after the delay, or with the call
 		var err error
-		if ctx := k.Context(); !f.cfg.Queue.Stay(ctx, delay) {
+		if ctx := k.Context(); !f.cfg.Queue.Stay(ctx, delay, places) {
 			err = ctx.Err()
 		}
 		f.count(m, span, err, time.Since(k.Arrived))
@@ -133,9 +134,9 @@ func (f *Flow) Answer(ctx context.Context, m Method, message string, headers tel
 	c.deadline, _ = ctx.Deadline()
 	c.span = f.cfg.Traces.Start(spanNames[m], headers)
 	b.wait()
-	reply, err, delay, span := slices.Clone(c.reply), c.err, c.delay, c.span
+	reply, err, delay, places, span := slices.Clone(c.reply), c.err, c.delay, c.places, c.span
 	b.release()
-	if delay > 0 && !f.cfg.Queue.Stay(ctx, delay) {
+	if delay > 0 && !f.cfg.Queue.Stay(ctx, delay, places) {
 		reply, err = nil, ctx.Err()
 	}
 	f.count(m, span, err, time.Since(arrived))

@@ -112,6 +112,12 @@ descriptors:
 // newLimitFlow returns a flow with these rules, a queue with 10 places and a clock that stands still.
 func newLimitFlow(t testing.TB, rules string, codec rls.Codec) *Flow {
 	t.Helper()
+	return newHoldFlow(t, rules, codec, 0)
+}
+
+// newHoldFlow does so with a number of places for each rule, 0 for any number.
+func newHoldFlow(t testing.TB, rules string, codec rls.Codec, perRule int64) *Flow {
+	t.Helper()
 	parsed, problems := file.Parse([]file.File{{Name: "rules.yaml", Content: []byte(rules)}}, file.Config{})
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
@@ -125,7 +131,7 @@ func newLimitFlow(t testing.TB, rules string, codec rls.Codec) *Flow {
 	active := ratelimit.NewRules(parsed.Domains, ratelimit.RulesOptions{})
 	return New(Config{
 		Limiter: ratelimit.New(ratelimit.Config{
-			Store: store, Fallback: store, Rules: func() *ratelimit.Rules { return active },
+			Store: store, Fallback: store, Rules: func() *ratelimit.Rules { return active }, MaxHeldPerRule: perRule,
 		}),
 		RateLimit: codec, Queue: NewQueue(10), Calls: telemetry.NewCalls(prometheus.NewRegistry()),
 		Panicked: func(where string, value any) { t.Errorf("a panic in %s: %v", where, value) },

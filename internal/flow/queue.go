@@ -56,7 +56,7 @@ func (q *Queue) Enter(deadline time.Time, d time.Duration) bool {
 		return false
 	}
 	if q.held.Add(1) > q.places {
-		q.Leave()
+		q.Leave(nil)
 		q.refused.Add(1)
 		return false
 	}
@@ -64,9 +64,9 @@ func (q *Queue) Enter(deadline time.Time, d time.Duration) bool {
 	return true
 }
 
-// Stay returns true after d, and false when ctx is cancelled. It gives the place of Enter back.
-func (q *Queue) Stay(ctx context.Context, d time.Duration) bool {
-	defer q.Leave()
+// Stay returns true after d, and false when ctx is cancelled. It gives the place of Enter back, and those in rules.
+func (q *Queue) Stay(ctx context.Context, d time.Duration, inRules ratelimit.Places) bool {
+	defer q.Leave(inRules)
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -77,5 +77,8 @@ func (q *Queue) Stay(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Leave gives the place of Enter back.
-func (q *Queue) Leave() { q.held.Add(-1) }
+// Leave gives the place of Enter back, and those in rules.
+func (q *Queue) Leave(inRules ratelimit.Places) {
+	inRules.Leave()
+	q.held.Add(-1)
+}

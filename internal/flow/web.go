@@ -143,7 +143,7 @@ func (f *Flow) check(w http.ResponseWriter, r *http.Request, path string) {
 		return
 	}
 	d := &c.check.pending.Decision
-	if c.err != nil || c.delay > 0 && !f.cfg.Queue.Stay(ctx, c.delay) { // the caller has gone, or its time is over
+	if c.err != nil || c.delay > 0 && !f.cfg.Queue.Stay(ctx, c.delay, c.places) { // the caller or its time has gone
 		late(d)
 		c.check.answer.Decide(c.check.request, d)
 	}

@@ -20,10 +20,10 @@ func decisions(s *settings.Settings, live *rules.Live) ratelimit.Config {
 		}
 		return nil
 	}
-	const share = 10                                     // of all held answers, for one bucket
-	defaultHeld := max(1, s.Authorization.MaxHeld/share) // 0 would mean no bound
+	places := s.Authorization.MaxHeld
+	perBucket := cmp.Or(s.Limits.MaxHeldPerBucket, max(1, places/10)) // 0 would mean no bound
 	return ratelimit.Config{
-		Rules: active, MaxHeld: int64(cmp.Or(s.Limits.MaxHeldPerBucket, defaultHeld)),
+		Rules: active, MaxHeld: int64(perBucket), MaxHeldPerRule: int64(max(perBucket, (places+1)/2)),
 		NearLimitRatio: float32(s.Telemetry.NearLimitRatio),
 		Shadow:         s.Limits.Shadow, Quota: s.Limits.Quota, Strict: s.Strict(), StopWhenOver: s.Limits.StopWhenOver,
 	}

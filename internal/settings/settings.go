@@ -124,7 +124,7 @@ type Answers struct {
 // Authorization is about ext_authz.
 type Authorization struct {
 	Domain          string        `envconfig:"AUTHZ_DOMAIN" group:"Authorization" example:"shop" desc:"domain of ext_authz requests whose route names none in context_extensions; default: the only domain with an authz section"`
-	MaxHeld         int           `envconfig:"AUTHZ_MAX_HELD" default:"1000" min:"1" want:"want 1 or more" example:"5000" desc:"maximum number of responses that are held at once for max_delay; further early requests are denied"`
+	MaxHeld         int           `envconfig:"AUTHZ_MAX_HELD" default:"1000" min:"1" want:"want 1 or more" example:"5000" desc:"maximum number of responses that are held at once for max_delay, half of them for one rule; further early requests are denied"`
 	HTTPTimeout     time.Duration `envconfig:"AUTHZ_HTTP_TIMEOUT" trial:"any" default:"200ms" min:"1" want:"want more than 0, such as 200ms" example:"500ms" desc:"how long Envoy waits for /check: set the value of server_uri.timeout, because Envoy does not send it over HTTP"`
 	SourceHeader    HeaderName    `envconfig:"AUTHZ_HTTP_SOURCE_HEADER" trial:"any" example:"x-peer-address" desc:"header in which Envoy sends /check the address of the peer; default: the address is unknown"`
 	PrincipalHeader HeaderName    `envconfig:"AUTHZ_HTTP_PRINCIPAL_HEADER" example:"x-peer-principal" desc:"header in which Envoy sends /check the principal of the client certificate; default: the principal is unknown"`

@@ -143,7 +143,7 @@ func (a *Action) compile() (e entryMaker) {
 		}
 	case a.Method != nil:
 		e.key = textOr(a.Method.Key, "method")
-		e.value = func(f *facts) (string, bool) { return f.request.Method, f.request.HTTP }
+		e.value = func(f *facts) (string, bool) { return registered(f.request.Method), f.request.HTTP }
 	case a.Host != nil:
 		e.key = textOr(a.Host.Key, "host")
 		e.value = func(f *facts) (string, bool) { return f.host, f.request.HTTP }

@@ -287,14 +287,16 @@ var always = []string{
 	"ratelimit", "ratelimit-policy", "x-envoy-auth-failure-mode-allowed", "x-envoy-auth-partial-body",
 	"x-original-url", "x-rewrite-url", "x-http-method", "x-method-override",
 	"x-original-uri", "x-rewrite-uri", "x-override-url", "x-http-path-override", "x-forwarded-uri", "x-forwarded-path",
-	"x-script-name", "x-forwarded-server", "x-original-method", "x-forwarded-method",
+	"x-script-name", "x-forwarded-server", "x-original-method", "x-forwarded-method", "x-original-path",
+	"x-ms-original-url", "x-waws-unencoded-url", "x-invoke-path", "x-matched-path", "x-request-uri",
+	"x-envoy-original-method", "x-middleware-subrequest",
 }
 
 // unlessKept are headers that a policy can keep. Cases leave them out, and list those that a request keeps after
 // `kept`.
 var unlessKept = []string{
 	"x-forwarded-prefix", "forwarded", "x-forwarded-host", "x-original-host", "x-host", "x-http-host-override",
-	"x-http-method-override",
+	"x-http-method-override", "x-path", "x-uri",
 }
 
 // describe returns the part of a decision for a section. The first section is the verdict.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net"
-	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -84,27 +83,21 @@ func hostPattern(text string) (pattern string, ok bool) {
 	return hostname(text)
 }
 
-// httpMethods are the common methods.
-var httpMethods = [...]string{
-	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
-	http.MethodConnect, http.MethodOptions, http.MethodTrace,
-}
-
 // checkMethods checks HTTP methods, which are case-sensitive (RFC 9110, 9.1).
 func (c *checker) checkMethods(path string, methods []string) {
-	known := httpMethods[:]
+	common := registeredMethods[:commonMethods]
 	for i, method := range methods {
 		at := ratelimit.Element(path, i)
 		switch upper := strings.ToUpper(method); {
-		case slices.Contains(known, method):
+		case slices.Contains(registeredMethods[:], method):
 		case !httpguts.ValidHeaderFieldName(method) || method == "*":
 			c.At(at).Fail(
 				suggest.Quoted(method)+" cannot be a method", "want one such as `GET`; without `methods`, the rule applies to all")
 		case method != upper:
 			c.At(at).Fail(
 				"no request has the method "+suggest.Quoted(method), "methods are in upper case: write "+suggest.Quoted(upper))
-		case suggest.Closest(method, known) != "":
-			c.At(at).Warn(suggest.Quoted(method)+" is not a method of HTTP", suggest.DidYouMean(method, known))
+		case suggest.Closest(method, common) != "":
+			c.At(at).Warn(suggest.Quoted(method)+" is not a method of HTTP", suggest.DidYouMean(method, common))
 		}
 	}
 }

@@ -81,7 +81,7 @@ func (c *checker) checkIdentityHeader(at ratelimit.Spot, name string) {
 		why = "it ends at the next proxy and never reaches the upstream"
 	case slices.Contains(otherMeaning[:], name):
 		why = "it means something else to the upstream"
-	case slices.Contains(secondHeaders[:], name):
+	case slices.Contains(secondHeaders[:], name) && (!namesPath(name) || c.judgesPath()):
 		why = "applications read another path, host or method from it"
 	case strings.HasPrefix(name, "x-envoy-"), name == forwardedFor:
 		why = "Envoy sets it itself"
@@ -92,6 +92,17 @@ func (c *checker) checkIdentityHeader(at ratelimit.Spot, name string) {
 		return
 	}
 	at.Fail(suggest.Quoted(name)+" cannot be an identity header: "+why, remedy)
+}
+
+// namesPath reports whether a header may also name an identity: few applications read their own path from it.
+func namesPath(header string) bool { return header == "x-path" || header == "x-uri" }
+
+// judgesPath reports whether the path of a request changes a decision: by an access rule, or by a limit.
+func (p *Policy) judgesPath() bool {
+	hasPath := func(a Action) bool { return a.Path != nil }
+	return len(p.Access) > 0 || slices.ContainsFunc(slices.Concat(p.Limits, p.Refused), func(l RateLimit) bool {
+		return slices.ContainsFunc(l.Actions, hasPath)
+	})
 }
 
 // checkKeepHeaders reports headers that are never removed.

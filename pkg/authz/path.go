@@ -42,7 +42,7 @@ func unsafePath(path string) bool {
 	isControl := func(c rune) bool { return c < ' ' || c == 0x7f }
 	return strings.Count(decoded, "/") != strings.Count(path, "/") || strings.Contains(decoded, "//") ||
 		strings.ContainsAny(decoded, `\;?#`) || !utf8.ValidString(decoded) || strings.ContainsFunc(decoded, isControl) ||
-		hasEncoding(decoded) || otherForms(decoded) || slices.ContainsFunc(strings.Split(decoded, "/"), isDots)
+		hasEncoding(decoded) || otherForms(decoded) || slices.ContainsFunc(strings.Split(decoded, "/"), unsafeSegment)
 }
 
 // simplePath reports whether a path has only characters that every program reads as they are, and no segment that is
@@ -74,15 +74,17 @@ func otherForms(path string) bool {
 	return hasEncoding(normal) // a percent sign and fullwidth digits
 }
 
-// isDots reports whether a segment is a dot segment, or is one or empty to an upstream that removes unseen characters.
-func isDots(segment string) bool {
+// unsafeSegment reports whether a segment is a dot segment, or one that an upstream may read as another. Some upstreams
+// remove white space and invisible characters, everywhere or at the ends.
+func unsafeSegment(segment string) bool {
 	seen := strings.Map(func(c rune) rune {
 		if credential.Trimmed(c) {
 			return -1
 		}
 		return c
 	}, segment)
-	return seen == "." || seen == ".." || seen != segment && strings.Trim(seen, ".") == ""
+	return seen == "." || seen == ".." || seen != segment && strings.Trim(seen, ".") == "" ||
+		strings.TrimFunc(segment, credential.Trimmed) != segment
 }
 
 // encoding is an encoding such as %2e, or such as %u002e, which IIS and others decode.

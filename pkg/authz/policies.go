@@ -139,7 +139,7 @@ func (p *Policy) compile(domain string, headers reply.Headers) *policy {
 func (p *policy) compileNames(keep []string, headers reply.Headers) {
 	remove := slices.Concat(envoyOnly[:], headers.Names())
 	for _, name := range secondHeaders {
-		if !slices.Contains(keep, name) {
+		if !slices.Contains(keep, name) && !slices.Contains(p.headers[:], name) {
 			remove = append(remove, name)
 		}
 	}

@@ -11,7 +11,11 @@ var secondHeaders = [...]string{
 	"x-override-url", "x-http-path-override", // by analogy with the method, in gateways and frameworks
 	"x-forwarded-uri",                        // Traefik and Caddy pass the path in it
 	"x-forwarded-path", "x-forwarded-prefix", // Kong; applications put it before the path, or cut it off
-	"x-script-name", // WSGI applications do the same
+	"x-script-name",             // WSGI applications do the same
+	"x-original-path", "x-path", // by analogy with x-original-url
+	"x-request-uri", "x-uri",
+	"x-ms-original-url", "x-waws-unencoded-url", // Azure Static Web Apps and App Service
+	"x-invoke-path", "x-matched-path", // Next.js
 
 	// The host.
 	"forwarded", "x-forwarded-host", "x-original-host", "x-host", "x-http-host-override",
@@ -20,4 +24,8 @@ var secondHeaders = [...]string{
 	// The method.
 	"x-http-method-override", "x-http-method", "x-method-override",
 	"x-original-method", "x-forwarded-method", // with x-original-uri and x-forwarded-uri
+	"x-envoy-original-method",
+
+	// The middleware that sees the path: Next.js left it out for requests with this header (CVE-2025-29927).
+	"x-middleware-subrequest",
 }

@@ -38,6 +38,8 @@ type Config struct {
 	Fallback Store
 	// MaxHeld is how many requests may wait in one bucket for a MaxDelay. Default: as many as leak within the MaxDelay.
 	MaxHeld int64
+	// MaxHeldPerRule is how many requests may have Places in one rule. Default: any number.
+	MaxHeldPerRule int64
 	// NearLimitRatio is the share of a limit above which its hits count as near it (NEAR_LIMIT_RATIO). Default:
 	// DefaultNearLimitRatio.
 	NearLimitRatio float32

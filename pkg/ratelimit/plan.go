@@ -21,6 +21,9 @@ type Plan struct {
 	stage  stage
 	// counted means that the store only counts, and that compare decides (COMPATIBILITY=strict).
 	counted bool
+	// hold is how long the answer can be held: Query.MaxHold, or 0 without the places.
+	hold   int64
+	places Places
 	// request is the index of the request in the current round, or in the next one while Finish adds it.
 	request int
 	// local is what the store could not decide, while the fallback store decides a part.
@@ -78,6 +81,7 @@ func (l *Limiter) Plan(q *Query, p *Plan, r *Rounds) {
 	case p.err != nil:
 		l.totals.Invalid.Add(1)
 	case len(p.limits) > 0:
+		p.takePlaces()
 		p.request = len(r.now.requests)
 		p.addTakes(r.now.add(), r)
 		p.stage = taking
@@ -141,7 +145,8 @@ func (l *Limiter) Finish(p *Plan, r *Rounds, res *Result) bool {
 // Reset drops all that the plan refers to, also rules that are no longer active. It keeps its memory for another query,
 // unless it is large.
 func (p *Plan) Reset() {
-	*p = Plan{matches: texts.Clear(p.matches), limits: texts.Clear(p.limits)}
+	p.LeavePlaces()
+	*p = Plan{matches: texts.Clear(p.matches), limits: texts.Clear(p.limits), places: texts.Clear(p.places)}
 }
 
 // match finds the rule of each descriptor in the rules of the domain, then drops the limits that others replace.
@@ -222,7 +227,7 @@ func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 			t.Rule = ^t.Rule
 		}
 		if a.limit.MaxDelay > 0 {
-			t.Limit.Burst = p.queue(t.Limit, min(a.limit.MaxDelay, p.query.MaxHold), t.Cost)
+			t.Limit.Burst = p.queue(t.Limit, min(a.limit.MaxDelay, p.hold), t.Cost)
 		}
 		t.Role = p.role(rule)
 		if t.Role == bucket.Quota && !quotasCanDeny {

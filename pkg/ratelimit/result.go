@@ -222,7 +222,7 @@ func (p *Plan) count(s *Status, d *descriptors.Descriptor) {
 	}
 	capacity := s.Binding.Limit.Capacity()
 	if delay := s.Binding.Limit.MaxDelay; delay > 0 {
-		capacity = p.queue(s.Binding.Limit.Limit, min(delay, p.query.MaxHold), hits)
+		capacity = p.queue(s.Binding.Limit.Limit, min(delay, p.hold), hits)
 	}
 	c.count(s.Binding, hits, capacity, int64(float32(capacity)*p.limiter.cfg.NearLimitRatio))
 	switch {

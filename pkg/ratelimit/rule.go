@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
 	"github.com/extauthz/extauthz/pkg/ratelimit/bucket"
@@ -25,6 +26,7 @@ type Rule struct {
 	// DenialLines bounds the lines that a log has about denials by the rule. It goes on when rules are loaded again.
 	DenialLines *Gate
 
+	held        *atomic.Int64 // the requests that have Places. It goes on as DenialLines does.
 	path        []*Node
 	dynamicName bool           // detailed_metric or value_to_metric
 	byValue     *valueCounters // nil unless dynamicName

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/extauthz/extauthz/pkg/descriptors"
 )
@@ -38,10 +39,11 @@ type counterSet struct {
 	gone *counterSet
 }
 
-// fixedCounters are the counters of a limit, and the gate of a rule whose first limit it is.
+// fixedCounters are the counters of a limit, and the gate and the held requests of a rule whose first limit it is.
 type fixedCounters struct {
 	Counters
 	lines Gate
+	held  atomic.Int64
 }
 
 func newCounterSet() counterSet {
@@ -84,7 +86,7 @@ func (s *counterSet) add(rule *Rule, before *Rules, values int) {
 		}
 		l.Counters, l.index = &s.fixed[name].Counters, i
 		if i == 0 {
-			rule.DenialLines = &s.fixed[name].lines
+			rule.DenialLines, rule.held = &s.fixed[name].lines, &s.fixed[name].held
 		}
 	}
 	name.Limit = ""

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -99,6 +100,10 @@ func testOutcomes(t *testing.T, s *shop) {
 		{name: "an owner that ends with a no-break space", call: get("/", s.issuer.bearer(t, claims{"sub": "root\u00a0"})),
 			status: 401},
 		{name: "an owner with a line break", call: get("/", s.issuer.bearer(t, claims{"sub": "root\nx"})), status: 401},
+		{name: "an owner that is half a character", status: 401,
+			call: get("/", s.issuer.bearer(t, claims{"sub": json.RawMessage(`"ann\ud800"`)}))},
+		{name: "a plan that is half a character", status: 401,
+			call: get("/", s.issuer.bearer(t, claims{"plan": json.RawMessage(`"\udfff"`)}))},
 		{name: "a plan that ends with a space", call: get("/", s.issuer.bearer(t, claims{"plan": "gold "})), status: 401},
 		{name: "an owner with a space inside", call: get("/", s.issuer.bearer(t, claims{"sub": "ann lee"})), status: 200,
 			saw: http.Header{"X-Auth-Owner": {"ann lee"}}},
@@ -113,6 +118,10 @@ func testOutcomes(t *testing.T, s *shop) {
 		{name: "the scope", status: 200, call: call{
 			method: http.MethodDelete, path: "/users/7",
 			header: [][2]string{s.issuer.bearer(t, claims{"scope": "users:read users:delete"})},
+		}},
+		{name: "a scope that has the wanted one after a no-break space", status: 403, call: call{
+			method: http.MethodDelete, path: "/users/7",
+			header: [][2]string{s.issuer.bearer(t, claims{"scope": "x\u00a0users:delete"})},
 		}},
 		// Envoy itself removes //, /../ and %2f (normalize_path and similar settings). The service refuses what remains.
 		{name: "parameters in a path", call: get("/public;x=1/logo.png", ann), status: 400},

@@ -88,6 +88,17 @@ var pathStatuses = map[string]int{
 	"/public/%25%EF%BC%92%EF%BD%85%252e/admin": http.StatusBadRequest,
 	"/public/\xef\xbc\x8e\xef\xbc\x8e/admin":   http.StatusBadRequest,
 
+	// White space and invisible characters at an end of a segment, which some readers trim.
+	"/admin%20":             http.StatusBadRequest,
+	"/%20admin":             http.StatusBadRequest,
+	"/admin%20/x":           http.StatusBadRequest,
+	"/public/%20/x":         http.StatusBadRequest,
+	"/admin%C2%A0":          http.StatusBadRequest,
+	"/%E2%80%8Badmin/x":     http.StatusBadRequest,
+	"/admin%EF%BB%BF":       http.StatusBadRequest,
+	"/public/a%20b/c":       http.StatusOK,
+	"/public/x%E2%80%8By/z": http.StatusOK,
+
 	// Overlong and invalid UTF-8.
 	"/public/%c0%ae%c0%ae/admin":             http.StatusBadRequest,
 	"/public/%C0%AE%C0%AE/admin":             http.StatusBadRequest,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -129,4 +130,89 @@ func TestQueueOrder(t *testing.T) {
 		}
 	}
 	wantRate(t, begin, answers)
+}
+
+// queueRules have two rules; a client chooses the buckets of the first. Their requests wait for a minute.
+const queueRules = `
+domain: sample
+authz:
+  anonymous: allow
+  limits:
+    - actions: [{ request_headers: { header: x-device-id, key: device } }]
+    - actions: [{ header_value_match: { header: x-own, key: own, value: "yes" } }]
+descriptors:
+  - key: device
+    rate_limit: { unit: minute, requests_per_unit: 1, algorithm: leaky_bucket, burst: 2, max_delay: 60s }
+  - key: own
+    rate_limit: { unit: minute, requests_per_unit: 1, algorithm: leaky_bucket, burst: 2, max_delay: 60s }
+`
+
+// TestQueueOfOneRule has a client that chooses header values, and with them its buckets. It takes half of the places.
+// An early request of another rule is still held.
+func TestQueueOfOneRule(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		environment func(t *testing.T) []string
+	}{
+		{"memory", func(*testing.T) []string { return nil }},
+		{"Redis", func(t *testing.T) []string {
+			return []string{"REDIS_URL=redis://" + testenv.Redis(t).Addr, "REDIS_TIMEOUT=" + longTimeout}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			root, _ := rulesDirectory(t, queueRules)
+			service := startService(t, append(c.environment(t), "RUNTIME_ROOT="+root, "AUTHZ_MAX_HELD=8")...)
+			patient := func(_ *testing.T, config string) string { return strings.ReplaceAll(config, longTimeout, "120s") }
+			envoy := startEnvoy(t, service.grpcPort, patient)
+			ctx, giveUp := context.WithCancel(t.Context())
+			var waiting sync.WaitGroup
+			defer waiting.Wait()
+			defer giveUp()
+			var denied atomic.Int64
+			held := func(want int) {
+				t.Helper()
+				testenv.Eventually(t, func() error {
+					if n := service.metric(t, "extauthz_authz_held"); n != want {
+						return fmt.Errorf("%d requests are held", n)
+					}
+					return nil
+				}, fmt.Sprint(want, " requests to be held"))
+			}
+			send := func(header [2]string) {
+				waiting.Go(func() {
+					resp, err := new(http.Transport).RoundTrip(envoy.request(t, get("/", header)).WithContext(ctx))
+					if err != nil {
+						return // given up while it was held
+					}
+					_ = resp.Body.Close()
+					if resp.StatusCode != http.StatusTooManyRequests {
+						t.Errorf("%v: got %d, want it held or denied", header, resp.StatusCode)
+					}
+					denied.Add(1)
+				})
+			}
+			const devices = 12
+			for i := range devices {
+				device := [2]string{"x-device-id", fmt.Sprint(i)}
+				if a := envoy.do(t, get("/", device)); a.status != http.StatusOK {
+					t.Fatalf("the first of device %d: got %d %s, want 200", i, a.status, a.body)
+				}
+				send(device)
+			}
+			held(4)
+			testenv.Eventually(t, func() error {
+				if n := denied.Load(); n != devices-4 {
+					return fmt.Errorf("%d requests are denied", n)
+				}
+				return nil
+			}, "all others to be denied")
+			own := [2]string{"x-own", "yes"}
+			if a := envoy.do(t, get("/", own)); a.status != http.StatusOK {
+				t.Fatalf("the first of another rule: got %d %s, want 200", a.status, a.body)
+			}
+			send(own)
+			held(5)
+		})
+	}
 }

@@ -115,15 +115,18 @@ func (p *proxy) sendHTTP1(t *testing.T, lines ...string) rawAnswer {
 	return newRawAnswer(resp.StatusCode, string(body))
 }
 
-// sendHTTP2 sends a GET over HTTP/2 with unchanged header fields, pairs of name and value. The caller adds :path and
-// :authority.
+// sendHTTP2 sends a request over HTTP/2 with unchanged header fields, pairs of name and value. The caller adds :path
+// and :authority. The method is GET, unless the first field is :method.
 func (p *proxy) sendHTTP2(t *testing.T, fields ...string) rawAnswer {
 	t.Helper()
 	conn := p.dial(t, "127.0.0.1")
 	defer func() { _ = conn.Close() }()
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
-	fields = append([]string{":method", "GET", ":scheme", "http"}, fields...)
+	if fields[0] != ":method" {
+		fields = append([]string{":method", "GET"}, fields...)
+	}
+	fields = append([]string{":scheme", "http"}, fields...)
 	for i := 0; i < len(fields); i += 2 {
 		if err := encoder.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}); err != nil {
 			t.Fatal(err)

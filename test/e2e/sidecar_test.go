@@ -29,6 +29,9 @@ func TestSidecar(t *testing.T) {
 			t.Fatalf("got %d %s, want 200", a.status, a.body)
 		}
 		wantList(t, a, "Ratelimit-Policy", `"per-owner";q=5;w=60`, `"posts-per-user";q=2;w=1`)
+		same := post
+		same.method, same.grpc = "post", true // over HTTP/2
+		wantList(t, envoy.do(t, same), "Ratelimit-Policy", `"per-owner";q=5;w=60`, `"posts-per-user";q=2;w=1`)
 		envoy.checkNoFailures(t)
 	})
 	if err := service.Terminate(); err != nil {

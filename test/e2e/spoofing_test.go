@@ -108,6 +108,8 @@ func TestOverrideHeaders(t *testing.T) {
 		"x-forwarded-uri", "x-forwarded-path", "x-forwarded-prefix", "x-script-name",
 		"forwarded", "x-forwarded-host", "x-forwarded-server", "x-original-host", "x-host", "x-http-host-override",
 		"x-http-method-override", "x-http-method", "x-method-override", "x-original-method", "x-forwarded-method",
+		"x-original-path", "x-ms-original-url", "x-waws-unencoded-url", "x-invoke-path", "x-matched-path", "x-request-uri",
+		"x-path", "x-uri", "x-envoy-original-method", "x-middleware-subrequest",
 	}
 	for _, c := range []struct {
 		name, policy string

@@ -113,6 +113,7 @@ func testGateway(t *testing.T, directory string) {
 		for _, path := range []string{"/posts/1", "//posts", "/%70osts", "/x/../posts", "/posts%2F1"} {
 			wantTooMany(t, client.do(t, "POST", path, alice), "free-posts-per-user")
 		}
+		wantTooMany(t, client.do(t, "post", "/posts", alice), "free-posts-per-user")
 		client.want(t, http.StatusOK, "GET", "/posts", alice)
 		client.want(t, http.StatusOK, "POST", "/postscript", alice)
 		for range 4 {

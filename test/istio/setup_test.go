@@ -175,7 +175,8 @@ type answer struct {
 	body   string
 }
 
-// do makes a request with these headers, each `name: value`.
+// do makes a request with these headers, each `name: value`. A method in lower case goes over HTTP/2, because Envoy
+// refuses it over HTTP/1.
 func (c client) do(t *testing.T, method, path string, headers ...string) answer {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+c.addr+path, http.NoBody)
@@ -188,7 +189,11 @@ func (c client) do(t *testing.T, method, path string, headers ...string) answer 
 		req.Header[name] = append(req.Header[name], value) // Set and Add would change the name
 	}
 	req.Close = true
-	resp, body := testenv.RoundTrip(t, http.DefaultTransport, req)
+	transport := &http.Transport{Protocols: new(http.Protocols)}
+	transport.Protocols.SetHTTP1(method == strings.ToUpper(method))
+	transport.Protocols.SetUnencryptedHTTP2(method != strings.ToUpper(method))
+	defer transport.CloseIdleConnections()
+	resp, body := testenv.RoundTrip(t, transport, req)
 	a := answer{status: resp.StatusCode, header: resp.Header, body: body}
 	if json.Unmarshal([]byte(body), &a.saw) != nil {
 		a.saw = nil // the body is not from the application

@@ -65,6 +65,7 @@ func TestSidecar(t *testing.T) {
 			client.want(t, http.StatusOK, "POST", "/posts", alice)
 		}
 		wantTooMany(t, client.do(t, "POST", "/posts?draft", alice), "posts-per-user")
+		wantTooMany(t, client.do(t, "post", "/posts", alice), "posts-per-user")
 		client.want(t, http.StatusOK, "POST", "/posts", bob)
 		client.want(t, http.StatusOK, "POST", "/postscript", alice)
 	})

@@ -53,6 +53,8 @@ func CheckText(text string) error {
 			return errors.New("want a text without control characters")
 		case invisible(c) && !joins(text[:i], c, text[i+utf8.RuneLen(c):]):
 			return errors.New("want a text without invisible characters")
+		case c == utf8.RuneError: // readers put it in place of what they cannot read: two texts may then be equal
+			return errors.New("want a text without U+FFFD, the replacement character")
 		}
 	}
 	return nil

@@ -41,6 +41,7 @@ func TestCheckText(t *testing.T) {
 		{"root\u3164", ends}, {"\u2800root", ends}, {"root\U000e0100", ends}, {"root\u200d", ends}, {"\u200croot", ends},
 		// joiners outside of words
 		{"ann \u200dlee", unseen}, {"ann\u200c lee", unseen}, {"a\u200d\u200db", unseen}, {"a\u200d\u200cb", unseen},
+		{"\ufffd", "U+FFFD"}, {"ro\ufffdot", "U+FFFD"}, {"root\ufffd", "U+FFFD"},
 		{"root\xff", "UTF-8"}, {"\xc0root", "UTF-8"},
 	} {
 		if err := credential.CheckText(c.text); err == nil || !strings.Contains(err.Error(), c.want) {

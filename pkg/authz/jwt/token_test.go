@@ -88,13 +88,15 @@ func TestCheckIdentity(t *testing.T) {
 	own.OwnerClaim, own.PlanClaim, own.ScopesClaim = new("https://example.org/tenant"), "plan", "scp"
 	v := open(t, jwt.Config{Now: c.now}, usual, own)
 	token := s.sign(t, claims{
-		"scope": "read  write", "scp": []string{"admin", "read all"}, "plan": "gold", "https://example.org/tenant": "acme",
+		"scope": " read  write\tlog x\u00a0admin", "scp": []string{"admin", "read all"},
+		"plan": "gold", "https://example.org/tenant": "acme",
 		"account": int64(9007199254740993), "ratio": 0.5, "beta": true, "realm": map[string]any{"roles": []int{1}},
 		"": "not a plan",
 	})
 	known := map[string]any{
 		"iss": "https://issuer.example", "aud": audience, "sub": "ann", "exp": c.at(time.Hour), "iat": c.at(0),
-		"scope": "read  write", "scp": []any{"admin", "read all"}, "plan": "gold", "https://example.org/tenant": "acme",
+		"scope": " read  write\tlog x\u00a0admin", "scp": []any{"admin", "read all"},
+		"plan": "gold", "https://example.org/tenant": "acme",
 		"account": int64(9007199254740993), "ratio": 0.5, "beta": true, "realm": map[string]any{"roles": []any{int64(1)}},
 		"": "not a plan",
 	}
@@ -104,7 +106,7 @@ func TestCheckIdentity(t *testing.T) {
 		want     credential.Identity
 	}{
 		{"the default claims", usual, credential.Identity{
-			Method: "jwt", Owner: "ann", KeyID: "key-1", Scopes: []string{"read", "write"}, Claims: known,
+			Method: "jwt", Owner: "ann", KeyID: "key-1", Scopes: []string{"read", "write\tlog", "x\u00a0admin"}, Claims: known,
 		}},
 		{"configured claims", own, credential.Identity{
 			Method: "jwt", Owner: "acme", Plan: "gold", KeyID: "key-1", Scopes: []string{"admin", "read all"}, Claims: known,
