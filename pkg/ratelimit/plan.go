@@ -222,7 +222,7 @@ func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 			t.Rule = ^t.Rule
 		}
 		if a.limit.MaxDelay > 0 {
-			t.Limit.Burst = p.queue(t.Limit, min(a.limit.MaxDelay, p.query.MaxHold), t.Cost)
+			p.queue(&t, a.limit)
 		}
 		t.Role = p.role(rule)
 		if t.Role == bucket.Quota && !quotasCanDeny {
@@ -244,14 +244,14 @@ func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 	}
 }
 
-// queue returns the burst with which a leaky bucket accepts a request of this cost if its content leaks within the
-// delay. Each waiting request has put at least one unit into the bucket, so the burst also bounds how many wait.
-func (p *Plan) queue(l bucket.Limit, delay int64, cost uint64) int64 {
-	ahead := delay * l.Requests / l.Window // a MaxDelay is at most a minute, so the product fits
+// queue lets a take of a limit with a MaxDelay wait for what leaks before it. Each waiting request has put at least one
+// unit into the bucket, so these units also bound how many wait.
+func (p *Plan) queue(t *bucket.Take, l *RuleLimit) {
+	ahead := min(l.MaxDelay, p.query.MaxHold) * l.Requests / l.Window // a MaxDelay is at most a minute, so it fits
 	if most := p.limiter.cfg.MaxHeld; most > 0 {
 		ahead = min(ahead, most)
 	}
-	return min(l.Burst, ahead+int64(min(cost, uint64(l.Burst))))
+	t.Queue(ahead)
 }
 
 // hits returns the hits of a descriptor. Its own precede those of the request; an explicit 0 is a peek.

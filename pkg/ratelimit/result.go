@@ -220,10 +220,11 @@ func (p *Plan) count(s *Status, d *descriptors.Descriptor) {
 	if d.Negative {
 		hits = 0
 	}
-	capacity := s.Binding.Limit.Capacity()
-	if delay := s.Binding.Limit.MaxDelay; delay > 0 {
-		capacity = p.queue(s.Binding.Limit.Limit, min(delay, p.query.MaxHold), hits)
+	t := bucket.Take{Limit: s.Binding.Limit.Limit, Cost: hits}
+	if s.Binding.Limit.MaxDelay > 0 {
+		p.queue(&t, s.Binding.Limit)
 	}
+	capacity := t.Capacity()
 	c.count(s.Binding, hits, capacity, int64(float32(capacity)*p.limiter.cfg.NearLimitRatio))
 	switch {
 	case p.decider.undecided():

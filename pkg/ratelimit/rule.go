@@ -56,8 +56,9 @@ type RuleLimit struct {
 	HashTag string
 	// OverrideMax is the most requests in this window that a credential's limit may allow instead; 0 allows none.
 	OverrideMax int64
-	// MaxDelay is how early a request may be, in µs, as the time of whole units of a leaky bucket. An early request is
-	// held until its time; one that is even earlier is denied. 0 means that bursts pass at once.
+	// MaxDelay is how early a request may be, in µs, as the time in which whole units leak. An early request is held
+	// until its time; one that is even earlier is denied. In a leaky bucket each request has a time, in a token bucket
+	// each beyond the burst. 0 means that none is held.
 	MaxDelay int64
 	// Lease is how many units of a bucket a replica may charge in advance, 0 for none. A strict limiter ignores it.
 	Lease uint64
@@ -149,8 +150,10 @@ func (r *Rules) countBy(compiled *RuleLimit, l *Limit) {
 	if l.Override == OverrideAllowed {
 		compiled.OverrideMax = min(max(0, l.OverrideMax), bucket.MaxRequests)
 	}
-	if limit.Algorithm == bucket.LeakyBucket && limit.Requests > 0 && l.MaxDelay > 0 && l.MaxDelay <= maxQueueTime {
-		_, compiled.MaxDelay = queueTime(limit, l.MaxDelay)
+	if limit.Algorithm.HasQueue() && limit.Requests > 0 && l.MaxDelay > 0 && l.MaxDelay <= maxQueueTime {
+		if units, micros := queueTime(limit, l.MaxDelay); withQueue(limit, units).Check() == nil {
+			compiled.MaxDelay = micros
+		}
 	}
 	compiled.Lease = l.lease(limit, compiled.MaxDelay)
 }
