@@ -34,8 +34,10 @@ type Limit struct {
 
 	Lease int64 `yaml:"lease" doc:"How many hits a replica charges in advance for a hot key." default:"0" min:"1" example:"10"`
 
-	MaxDelay time.Duration  `yaml:"max_delay" doc:"How long a request may be held: token_bucket, leaky_bucket. At most 1m." default:"0s"`
-	Problem  *ProblemDetail `yaml:"problem" doc:"What the body of a denial says." default:"the usual text"`
+	MaxDelay time.Duration `yaml:"max_delay" doc:"How long a request may be held: token_bucket, leaky_bucket. At most 1m." default:"0s"`
+	// Shadow is for an element of limits. Check refuses it in rate_limit, where envoyproxy/ratelimit ignores it.
+	Shadow  bool           `yaml:"shadow_mode" doc:"In limits: decides and counts, but never denies." default:"false"`
+	Problem *ProblemDetail `yaml:"problem" doc:"What the body of a denial says." default:"the usual text"`
 	// Position is the position of the limit, "file:line", for messages.
 	Position string `yaml:",position"`
 }

@@ -44,6 +44,7 @@ const (
 type match struct {
 	rule    *Rule // nil if none matched, or if the request brought its limit
 	limited bool  // a limit applies
+	inForce bool  // one that is not in shadow
 }
 
 type appliedLimit struct {
@@ -181,7 +182,8 @@ func (p *Plan) match(rules *descriptors.Tree[position]) error {
 		})
 	}
 	for i := range p.limits {
-		p.matches[p.limits[i].descriptor].limited = true
+		m := &p.matches[p.limits[i].descriptor]
+		m.limited, m.inForce = true, m.inForce || !p.limits[i].limit.Shadow
 	}
 	return nil
 }
@@ -224,7 +226,7 @@ func (p *Plan) addTakes(r *bucket.Request, rounds *Rounds) {
 		if a.limit.MaxDelay > 0 {
 			p.queue(&t, a.limit)
 		}
-		t.Role = p.role(rule)
+		t.Role = p.role(rule, a.limit)
 		if t.Role == bucket.Quota && !quotasCanDeny {
 			t.Role = bucket.Shadow
 		}
@@ -280,10 +282,10 @@ func (p *Plan) cost(d *descriptors.Descriptor, l *RuleLimit) bucket.Take {
 	return t
 }
 
-// role returns the role of a rule, or of a limit that the request brought if the rule is nil.
-func (p *Plan) role(r *Rule) bucket.Role {
+// role returns the role of a limit of a rule, or of one that the request brought if the rule is nil.
+func (p *Plan) role(r *Rule, l *RuleLimit) bucket.Role {
 	switch {
-	case r != nil && r.Node.Shadow:
+	case l.Shadow:
 		return bucket.Shadow
 	case r != nil && r.Node.Quota || p.limiter.cfg.Quota:
 		return bucket.Quota
@@ -300,7 +302,7 @@ func (p *Plan) quotasCanDeny() bool {
 		if p.limiter.cfg.Quota && !m.limited && !unlimited {
 			return false
 		}
-		if m.rule != nil && m.rule.Node.Shadow && (m.rule.Node.Quota || p.limiter.cfg.Quota) && m.limited {
+		if m.rule != nil && m.limited && !m.inForce && (m.rule.Node.Quota || p.limiter.cfg.Quota) {
 			return false
 		}
 	}

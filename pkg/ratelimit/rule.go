@@ -56,6 +56,8 @@ type RuleLimit struct {
 	HashTag string
 	// OverrideMax is the most requests in this window that a credential's limit may allow instead; 0 allows none.
 	OverrideMax int64
+	// Shadow means that the limit is decided and counted, but never enforced: the rule is in shadow mode, or the limit.
+	Shadow bool
 	// MaxDelay is how early a request may be, in µs, as the time in which whole units leak. An early request is held
 	// until its time; one that is even earlier is denied. In a leaky bucket each request has a time, in a token bucket
 	// each beyond the burst. 0 means that none is held.
@@ -69,6 +71,7 @@ type RuleLimit struct {
 	Counters *Counters
 
 	index    int              // in Rule.Limits.
+	beside   bool             // in shadow beside limits of the rule that are enforced. It has buckets of its own.
 	chosen   bucket.Algorithm // as the rule names it: bucket.SlidingWindow, or Algorithm.
 	identity string           // what all bucket keys of the limit begin with.
 	rule     uint64           // for bucket.Take.Rule.
@@ -101,19 +104,25 @@ func (r *Rules) newRule(domain string, path []*Node) *Rule {
 		}
 	}
 	limits := node.AllLimits()
+	inForce := slices.DeleteFunc(slices.Clone(limits), func(l Limit) bool { return l.Shadow })
 	rule.Limits = make([]RuleLimit, 0, len(limits))
 	for i := range limits {
-		rule.Limits = append(rule.Limits, r.newLimit(rule, &limits[i], len(limits) > 1))
+		rule.Limits = append(rule.Limits, r.newLimit(rule, &limits[i], len(inForce)))
 	}
 	r.counters.add(rule, r.options.Before, r.options.MetricValues)
 	return rule
 }
 
-// newLimit compiles a limit of a rule. several is set if the rule has more than one.
-func (r *Rules) newLimit(rule *Rule, l *Limit, several bool) RuleLimit {
-	compiled := RuleLimit{Name: l.Name, HashTag: l.HashTag, Problem: l.Problem, hashTag: -1}
+// newLimit compiles a limit of a rule. inForce is how many limits of the rule are not in shadow by themselves.
+func (r *Rules) newLimit(rule *Rule, l *Limit, inForce int) RuleLimit {
+	compiled := RuleLimit{
+		Name: l.Name, HashTag: l.HashTag, Problem: l.Problem, hashTag: -1,
+		Shadow: rule.Node.Shadow || l.Shadow, beside: l.Shadow && inForce > 0 && !rule.Node.Shadow,
+	}
 	for _, other := range l.Replaces {
-		compiled.Replaces = append(compiled.Replaces, other.Name)
+		if !compiled.beside {
+			compiled.Replaces = append(compiled.Replaces, other.Name)
+		}
 	}
 	if !rule.Unlimited {
 		r.countBy(&compiled, l)
@@ -126,9 +135,9 @@ func (r *Rules) newLimit(rule *Rule, l *Limit, several bool) RuleLimit {
 			compiled.hashTag = i
 		}
 	}
-	compiled.Policy = policyName(rule.Name, &compiled, several)
+	compiled.Policy = policyName(rule.Name, &compiled, l.Shadow || inForce > 1)
 	compiled.PolicyItem = compiled.policyItem()
-	id := identity(rule.Domain, rule.path, compiled.Limit)
+	id := identity(rule.Domain, rule.path, &compiled)
 	compiled.identity, compiled.rule = string(id), hashOf(id)
 	return compiled
 }
