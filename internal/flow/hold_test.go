@@ -16,8 +16,8 @@ import (
 	"github.com/extauthz/extauthz/pkg/envoy/rls"
 )
 
-// TestHold checks that answers leave at the rate of the bucket: all but the first of a leaky bucket, and those beyond the
-// burst of a token bucket. If all 10 places of the queue are taken, an early request is denied.
+// TestHold checks that answers leave at the rate of the bucket: all but the first of a leaky bucket, and those beyond
+// the burst of a token bucket. If all 10 places of the queue are taken, an early request is denied.
 func TestHold(t *testing.T) {
 	for algorithm, burst := range map[string]int{"leaky_bucket, burst: 600": 1, "token_bucket, burst: 4": 4} {
 		t.Run(algorithm, func(t *testing.T) { testHold(t, algorithm, burst) })

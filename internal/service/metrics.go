@@ -70,7 +70,8 @@ func (m *metrics) collectDecisions(to samples) {
 	})
 	decisions := to.counter("ratelimit_decisions_total",
 		"Descriptors that a limit decided, by decision: allowed, denied, shadow_denied. "+
-			"Of several limits of a rule, the tightest counts. A limit in shadow beside others counts its denials.", "domain", "rule", "limit", "decision")
+			"Of several limits of a rule, the tightest counts. A limit in shadow beside others counts its denials.",
+		"domain", "rule", "limit", "decision")
 	undecided := to.counter("ratelimit_undecided_total",
 		"Descriptors that the store could not decide and on_store_error answered.", "domain", "rule", "limit")
 	for name, s := range sums {

@@ -100,8 +100,8 @@ func TestPeeksAndRefundsAreNoHits(t *testing.T) {
 	}
 }
 
-// TestShadowBesideIsCounted checks that a limit in shadow beside others counts only what it would have denied, under its
-// own name. The others count as they do without it.
+// TestShadowBesideIsCounted checks that a limit in shadow beside others counts only what it would have denied, under
+// its own name. The others count as they do without it.
 func TestShadowBesideIsCounted(t *testing.T) {
 	t.Parallel()
 	limiter, rules := newLimiter(t, ratelimit.Config{}, ratelimit.RulesOptions{}, `

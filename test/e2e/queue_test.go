@@ -43,8 +43,8 @@ func TestQueueRate(t *testing.T) {
 	}
 }
 
-// TestQueueAfterBurst sends as many requests at once as a token bucket lets pass at once and holds. All are allowed, and
-// those beyond the burst leave at the rate of the bucket.
+// TestQueueAfterBurst sends as many requests at once as a token bucket lets pass at once and holds. All are allowed,
+// and those beyond the burst leave at the rate of the bucket.
 func TestQueueAfterBurst(t *testing.T) {
 	t.Parallel()
 	const burst, queue = 3, 5

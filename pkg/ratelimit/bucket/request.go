@@ -80,9 +80,9 @@ type Decision struct {
 	ResetAfter int64
 	// NextIn is the least time after which Remaining grows, without other requests; 0 if the bucket is full.
 	NextIn int64
-	// Delay is how early an allowed take of a leaky or token bucket is: the time until its earlier content has leaked. With
-	// Take.AtOnce, it is the time until no more than that is in the bucket. If each request is held for its Delay, requests
-	// leave in the order of their charges, at the rate of the bucket. It is 0 for the window algorithms.
+	// Delay is how early an allowed take of a leaky or token bucket is: the time until its earlier content has leaked.
+	// With Take.AtOnce, it is the time until no more than that is in the bucket. If each request is held for its Delay,
+	// requests leave in the order of their charges, at the rate of the bucket. It is 0 for the window algorithms.
 	Delay int64
 	// ExpireAt is the time from which dropping the stored state changes no decision, 0 if nothing is stored.
 	ExpireAt int64

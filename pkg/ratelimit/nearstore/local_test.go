@@ -128,7 +128,8 @@ func TestQueueInAnOutage(t *testing.T) {
 				}
 				continue
 			}
-			leaves, want := time.Since(begin)+time.Duration(o.Decisions[0].Delay)*time.Microsecond, time.Duration(max(0, i-1))*unit
+			leaves := time.Since(begin) + time.Duration(o.Decisions[0].Delay)*time.Microsecond
+			want := time.Duration(max(0, i-1)) * unit
 			if off := leaves - want; !o.Allowed || off < -20*time.Millisecond || off > 20*time.Millisecond {
 				t.Errorf("request %d: allowed %t, leaves after %v, want %v", i, o.Allowed, leaves, want)
 			}

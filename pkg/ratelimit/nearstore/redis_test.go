@@ -43,8 +43,8 @@ func TestSeveralReplicas(t *testing.T) {
 	}
 }
 
-// TestQueueOfSeveralReplicas sends requests at once through three replicas. By the clock of Redis, those beyond the burst
-// leave in the order of their charges, one in each interval.
+// TestQueueOfSeveralReplicas sends requests at once through three replicas. By the clock of Redis, those beyond the
+// burst leave in the order of their charges, one in each interval.
 func TestQueueOfSeveralReplicas(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
